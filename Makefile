@@ -1,0 +1,353 @@
+# cove: the tree is the build. A .c file in a folder of src/ is in the program, a *_test.c under
+# test/unit/ is a test, a *_fuzz.c under fuzz/ is a fuzzer. Nothing is listed twice: the folders and
+# who sees whom come from src/FLOORS, what pid 1 is made of comes from its #include lines, and what
+# the seccomp filters allow comes from the `// syscalls:` lines of the sources.
+#
+# Everything lands in build/<variant>/. VERBOSE=1 shows the commands.
+#
+# make            build/cove, with pid 1 inside: one file to install
+# make run        build, start `cove serve` on 127.0.0.1:8484, show one command in a sandbox
+# make test       every unit test, whole story and hostile row, as TAP
+# make unit       only the unit tests           (also: make e2e, make hostile; V=asan and so on)
+# make deps       install the Debian packages that building, running and testing need
+# make bench      one table: cove beside bwrap, crun, runc, podman and a bare spawn
+# make lint       floors, cycles, bans, lengths, format, tidy, each header alone, shell scripts
+# make asan       unit tests and short stories under ASan and UBSan
+# make tsan       the same under TSan
+# make fuzz       every fuzzer, FUZZ_SECONDS=60 each
+# make torture    fail every n-th allocation and system call over create, exec, delete
+# make soak       the stories with the counts of a release
+# make vm         the suites in virtual machines: arm64 and amd64, cgroup v2
+# make install    PREFIX=/usr/local DESTDIR=    (and make uninstall)
+# make deb        a Debian package in build/
+# make clean      forget everything that was built
+
+V     ?= release
+O     ?= build/$(V)
+ARCH  ?= $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+JOBS  ?= $(shell nproc)
+
+# ---------------------------------------------------------------------------------- the compiler
+
+ifeq ($(origin CC),default)
+CC := $(if $(filter fuzz,$(V)),clang,gcc)
+endif
+AWK       := LC_ALL=C awk
+# make again, on all processors unless the caller said how many
+again     = $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
+say       = $(if $(VERBOSE),,@printf '  %-6s %s\n' '$(1)' '$(@:$(O)/%=%)' &&) # VERBOSE=1 shows the commands
+is_clang  := $(findstring clang,$(shell $(CC) --version 2>/dev/null | head -n1))
+sanitized := $(filter asan tsan fuzz,$(V))
+
+CFLAGS_release := -O2 -g
+CFLAGS_amd64   := -O2 -g
+CFLAGS_arm64   := -O2 -g
+CFLAGS_debug   := -O0 -g3
+CFLAGS_torture := -O1 -g -DCOVE_FAULT
+CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
+CFLAGS_tsan    := -O1 -g -fsanitize=thread
+CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+LDFLAGS_fuzz   := -fsanitize=address,undefined
+
+HARDEN_x86_64  := -fcf-protection
+HARDEN_aarch64 := -mbranch-protection=standard
+# clang 14 knows no stack clash protection on aarch64 and says so as an error.
+HARDEN := -fstack-protector-strong $(HARDEN_$(ARCH)) \
+          $(if $(is_clang),$(if $(filter x86_64,$(ARCH)),-fstack-clash-protection),-fstack-clash-protection)
+WARN   := -Wall -Wextra -Werror -Wshadow -Wvla -Wformat=2 -Wundef -Wwrite-strings \
+          -Wstrict-prototypes -Wmissing-prototypes $(if $(is_clang),-Wno-gnu-statement-expression)
+
+# SYSROOT=DIR compiles for another architecture, against the headers and libraries unpacked there.
+SYSROOT_FLAGS := $(if $(SYSROOT),--sysroot=$(SYSROOT))
+# The flags of this tree are put in front, so that CPPFLAGS, CFLAGS, LDFLAGS of the caller win.
+cppflags = -D_GNU_SOURCE -iquote src -iquote test -iquote $(O) -MMD -MP \
+           $(if $(sanitized)$(filter debug torture,$(V)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3) $(CPPFLAGS)
+cflags   = -std=gnu17 -fPIE -ffunction-sections -fno-omit-frame-pointer $(HARDEN) $(CFLAGS_$(V)) $(WARN) \
+           $(if $(sanitized)$(filter debug,$(V)),,-Wframe-larger-than=4096) $(SYSROOT_FLAGS) $(CFLAGS)
+wraps    = $(if $(filter torture,$(V)),$(patsubst %,-Wl$(comma)--wrap=%,\
+           $(shell sed -n 's|^// wraps: *||p' src/base/fault.c 2>/dev/null)))
+ldflags  = -pie -Wl,-z,relro,-z,now,-z,noexecstack,--as-needed,--gc-sections $(SYSROOT_FLAGS) \
+           $(filter -fsanitize%,$(if $(filter fuzz,$(V)),$(LDFLAGS_fuzz),$(CFLAGS_$(V)))) $(wraps) $(LDFLAGS)
+ldlibs   = -lseccomp -ljson-c -larchive -linih -lcrypto -lpthread $(LDLIBS)
+
+# -------------------------------------------------------------------------------------- the house
+
+comma := ,
+floor_lines := $(shell $(AWK) '/^[a-z]/ { gsub(/[ \t]+/, ","); print }' src/FLOORS)
+$(foreach l,$(floor_lines),$(eval sees_$(firstword $(subst $(comma), ,$(l))) := $(wordlist 2,99,$(subst $(comma), ,$(l)))))
+FLOORS := $(filter-out main,$(foreach l,$(floor_lines),$(firstword $(subst $(comma), ,$(l)))))
+# A floor with everything that it can reach, itself first.
+reach = $(call uniq,$(1) $(foreach f,$(sees_$(1)),$(call reach,$(f))))
+uniq  = $(if $(1),$(firstword $(1)) $(call uniq,$(filter-out $(firstword $(1)),$(1))))
+
+sources = $(wildcard src/$(1)/*.c) $(wildcard src/$(1)/*.S)
+objects = $(patsubst %,$(O)/%.o,$(basename $(call sources,$(1))))
+archive = $(if $(strip $(call sources,$(1))),$(O)/$(1).a)
+
+tests   := $(patsubst %.c,$(O)/%,$(wildcard test/unit/*/*_test.c))
+fuzzers := $(patsubst %.c,$(O)/%,$(wildcard fuzz/*_fuzz.c))
+# Programs that run inside a box, under whatever C library the box has: static.
+lone    := $(foreach c,$(wildcard test/e2e/*.c test/hostile/*.c),$(O)/test/box/$(basename $(notdir $(c))))
+inmates := $(lone) $(if $(wildcard test/audit/*.c),$(O)/test/box/box-audit)
+gens    := $(O)/gen/version.h $(O)/gen/syscalls_daemon.h $(O)/gen/syscalls_warden.h
+pid1    := $(O)/cove-init
+
+# V=amd64 and V=arm64 are cross builds: see test/vm/run.
+.PHONY: all tests objects inmates help
+all: build/$(if $(filter release,$(V)),,$(V)/)cove
+tests: $(tests) inmates
+objects: $(foreach f,$(FLOORS),$(call objects,$(f))) # everything compiles, whether or not it links yet
+inmates: $(inmates)
+	@$(if $(filter release,$(V)),mkdir -p build/test && cp -u $^ build/test/)
+
+build/cove: build/release/cove
+	@cp $< $@.new && mv $@.new $@
+
+$(O)/cove: $(O)/src/main.o $(foreach f,$(call reach,main),$(call archive,$(f)))
+	$(call say,LINK)$(CC) $(ldflags) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ldlibs)
+
+$(O)/%.o: %.c | $(gens)
+	@mkdir -p $(@D)
+	$(call say,CC)$(CC) $(cppflags) $(cflags) $(cflags_$(firstword $(subst /, ,$*))) -c -o $@ $<
+$(O)/%.o: %.S | $(gens)
+	@mkdir -p $(@D)
+	$(call say,CC)$(CC) $(cppflags) $(cflags) -c -o $@ $<
+
+# One archive a floor. The warden's also carries pid 1.
+define floor_rule
+$(O)/$(1).a: $(call objects,$(1)) $(if $(filter warden,$(1)),$(O)/pid1.o)
+	@rm -f $$@.new && ar rcsD $$@.new $$^ && mv $$@.new $$@
+endef
+$(foreach f,$(FLOORS),$(eval $(call floor_rule,$(f))))
+
+# A test of a floor links that floor and the floors that it sees, nothing above: a call that runs
+# upstairs does not link.
+floor_of = $(word 3,$(subst /, ,$(patsubst $(O)/%,%,$(1))))
+links = $(call reach,$(1)) $(peer_$(1))
+peer_box := init # no arrow joins the two, but a box's test talks to the real pid 1
+cflags_test = -DCOVE_INIT='"$(abspath $(pid1))"' $(big_frames) $(if $(is_clang),,-Wno-format-overflow)
+cflags_fuzz = $(big_frames)
+big_frames = -Wno-frame-larger-than # the small stacks are the tasks', not the tests'
+.SECONDEXPANSION:
+$(tests): $(O)/%: $(O)/%.o $$(foreach f,$$(call links,$$(call floor_of,$$@)),$$(call archive,$$f)) \
+          $$(if $$(filter init,$$(call floor_of,$$@)),$(pid1))
+	$(call say,LINK)$(CC) $(ldflags) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ldlibs)
+
+# A fuzzer links the rooms that it includes, and what they see.
+rooms_of = $(call uniq,$(foreach r,$(shell sed -n 's|^.include "\([a-z]*\)/.*|\1|p' $(1)),$(call reach,$(r))))
+$(fuzzers): $(O)/%: $(O)/%.o $$(foreach f,$$(call rooms_of,$$*.c),$$(call archive,$$f))
+	$(call say,LINK)$(CC) $(ldflags) -fsanitize=fuzzer -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ldlibs)
+
+# What lives in init/ has a main() of its own; as part of a test it gets out of the test's way.
+$(O)/src/init/%.o: CFLAGS += -Dmain=cove_init_main -Wno-missing-prototypes
+
+# ------------------------------------------------------------------------------------------ pid 1
+# Static, against musl, with the same compiler but another C library: so the headers and start
+# files are named one by one, which also works for a foreign architecture and needs no wrapper.
+
+PID1_CC ?= $(if $(is_clang),gcc,$(CC))
+MUSL    ?= $(ARCH)-linux-musl
+musl_inc  = $(SYSROOT)/usr/include/$(MUSL)
+musl_lib  = $(SYSROOT)/usr/lib/$(MUSL)
+gcc_file  = $(shell $(PID1_CC) -print-file-name=$(1))
+pid1_srcs := $(shell $(AWK) -f tools/closure.awk $(wildcard src/init/*.c) /dev/null)
+pid1_objs := $(patsubst %.c,$(O)/pid1/%.o,$(pid1_srcs))
+pid1_flags = -std=gnu17 -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -DCOVE_PID1 -iquote src -iquote $(O) -MMD -MP -nostdinc \
+             -isystem $(musl_inc) -isystem $(call gcc_file,include) -isystem $(O)/uapi \
+             -O2 -g -fPIE -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables \
+             -fstack-protector-strong -fstack-clash-protection $(HARDEN_$(ARCH)) $(WARN) -Wframe-larger-than=8192
+
+# The kernel's own headers, without glibc's beside them.
+$(O)/uapi:
+	@mkdir -p $@.new && ln -sfn $(SYSROOT)/usr/include/linux $(SYSROOT)/usr/include/asm-generic \
+		$(SYSROOT)/usr/include/$(ARCH)-linux-gnu/asm $@.new/ && rm -rf $@ && mv -T $@.new $@
+
+$(O)/pid1/%.o: %.c | $(gens) $(O)/uapi
+	@mkdir -p $(@D)
+	$(call say,MUSL)$(PID1_CC) $(pid1_flags) -c -o $@ $<
+
+static = -nostdlib -static-pie -Wl,-z,relro,-z,now,-z,noexecstack,--gc-sections,--build-id=none
+with_musl = $(musl_lib)/rcrt1.o $(musl_lib)/crti.o $(call gcc_file,crtbeginS.o) $(1) \
+            -Wl,--start-group $(musl_lib)/libc.a $(call gcc_file,libgcc.a) -Wl,--end-group \
+            $(call gcc_file,crtendS.o) $(musl_lib)/crtn.o
+
+$(pid1): $(pid1_objs)
+	$(call say,LINK)$(PID1_CC) $(static) -o $@.full $(call with_musl,$^)
+	@$(OBJCOPY) --strip-all $@.full $@
+
+OBJCOPY ?= $(if $(SYSROOT),$(ARCH)-linux-gnu-)objcopy
+$(O)/pid1.o: tools/pid1.S $(pid1)
+	$(call say,AS)$(CC) $(SYSROOT_FLAGS) -DPID1_FILE='"$(pid1)"' -c -o $@ $<
+
+vpath %.c test/e2e test/hostile
+$(lone): $(O)/test/box/%: $(O)/box/%.o
+$(O)/test/box/box-audit: $(patsubst %.c,$(O)/box/%.o,$(wildcard test/audit/*.c))
+$(inmates):
+	@mkdir -p $(@D)
+	$(call say,LINK)$(PID1_CC) $(static) -o $@ $(call with_musl,$^)
+$(O)/box/%.o: %.c | $(O)/uapi
+	@mkdir -p $(@D)
+	$(call say,MUSL)$(PID1_CC) $(pid1_flags) -iquote test -Wno-frame-larger-than -c -o $@ $<
+
+# -------------------------------------------------------------------------------------- generated
+# A generated file is only touched when its text changes, so nothing is rebuilt for nothing.
+
+replace = @mkdir -p $(@D) && { $(1); } > $@.new && if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+DAEMON_ROOMS := base os wire model loop http box fleet door api serve
+WARDEN_ROOMS := base os wire model warden
+$(O)/gen/syscalls_daemon.h: rooms := $(DAEMON_ROOMS)
+$(O)/gen/syscalls_warden.h: rooms := $(WARDEN_ROOMS)
+$(O)/gen/syscalls_%.h: tools/syscalls.awk $$(foreach r,$$($$(if $$(filter daemon,$$*),DAEMON,WARDEN)_ROOMS),$$(wildcard src/$$r/*.[chS]))
+	$(call replace,$(AWK) -f $< -v name=syscalls_$* $(filter-out $<,$^) /dev/null)
+
+$(O)/gen/version.h: VERSION
+	$(call replace,printf '#define COVE_VERSION "%s"\n' "$$(cat VERSION)")
+
+# ------------------------------------------------------------------------------- running, testing
+# Tests print TAP; tools/tap runs each under a time limit and keeps what it printed in TAP_DIR, where
+# tools/tally counts. Whole stories share the host's cgroups and loop devices: one at a time.
+
+UNIT    ?= $(tests)
+E2E     ?= $(sort $(wildcard test/e2e/*.t))
+HOSTILE ?= $(sort $(wildcard test/hostile/*.t))
+export COVE_BIN = $(abspath $(O)/cove)
+export COVE_AUDIT = $(abspath $(O)/test/box/box-audit)
+export COVE_SYSFUZZ = $(abspath $(O)/test/box/sysfuzz)
+export COVE_E2E_SHORT := $(or $(COVE_E2E_SHORT),$(if $(sanitized),1))
+# gcc 12's thread sanitizer knows fewer random bits of an address than newer kernels use. The leak
+# check costs seconds at every exit and needs calls that the daemon's filter forbids: unit tests only.
+prove = $(if $(strip $(1)),TAP_DIR=$(O)/tap $(if $(filter tsan,$(V)),setarch -R) prove --exec tools/tap -f -o $(2) $(1),true)
+stories = ASAN_OPTIONS=detect_leaks=0 $(call prove,$(1))
+
+.PHONY: test test-built unit e2e hostile asan tsan run deps bench bench-built soak
+test: need := build run test
+test: deps
+	+@$(again) test-built
+test-built: $(O)/cove $(tests) inmates
+	@rm -rf $(O)/tap; code=0; \
+	$(call prove,$(UNIT),-j $(JOBS)) || code=1; \
+	$(call stories,$(E2E)) || code=1; \
+	$(call stories,$(HOSTILE)) || code=1; \
+	tools/tally $(O)/tap || code=1; exit $$code
+unit: $(tests)
+	@$(call prove,$(UNIT),-j $(JOBS))
+e2e: $(O)/cove inmates
+	@$(call stories,$(E2E))
+hostile: $(O)/cove inmates
+	@$(call stories,$(HOSTILE))
+
+# Sanitizer builds run the unit tests and a few whole stories with smaller counts.
+SHORT_E2E ?= $(sort $(wildcard $(patsubst %,test/e2e/%.t,smoke life exec http)))
+asan tsan: deps
+	+@$(again) V=$@ test-built E2E="$(SHORT_E2E)" HOSTILE=
+asan tsan: need := build run test
+
+deps:
+	@tools/deps $(or $(need),build run test)
+
+run: deps
+	+@$(again) build/cove
+	@LISTEN='$(LISTEN)' DATA='$(DATA)' RUN_ONCE='$(RUN_ONCE)' tools/run build/cove
+run: need := build run
+
+bench: need := build run bench
+bench: deps
+	+@$(again) bench-built
+bench-built: $(O)/cove $(O)/test/bench/bench
+	@test/bench/run $(O)/test/bench/bench $(O)/cove
+$(O)/test/bench/bench: $(patsubst %.c,$(O)/%.o,$(wildcard test/bench/*.c))
+	$(call say,LINK)$(CC) $(ldflags) -o $@ $^ $(ldlibs)
+
+# The same stories with the counts of a release: lifecycles, kills and crashes by the thousand.
+soak: need := build run test
+soak: deps
+	+@$(again) e2e COVE_SOAK=1 E2E="$(sort $(wildcard test/soak/*.t)) $(E2E)"
+
+# ---------------------------------------------------------------------------- fuzz, torture, lint
+
+FUZZ_SECONDS ?= 60
+TORTURE_STRIDE ?= 1
+.PHONY: fuzz fuzz-built torture vm lint
+fuzz: need := build fuzz
+fuzz: deps
+	+@$(again) V=fuzz fuzz-built
+fuzz-built: $(fuzzers)
+	@rm -rf $(O)/tap; TAP_DIR=$(O)/tap FUZZ_SECONDS=$(FUZZ_SECONDS) \
+		prove -j $(JOBS) --exec 'tools/tap tools/fuzz' -f -o $(fuzzers)
+
+torture: need := build run test
+torture: deps
+	+@$(again) V=torture build/torture/cove
+	@rm -rf build/torture/tap; COVE_BIN=$(abspath build/torture/cove) TAP_DIR=build/torture/tap \
+		TEST_SECONDS=7200 TORTURE_STRIDE=$(TORTURE_STRIDE) prove --exec tools/tap -f -o test/torture/run
+
+vm: need := build run test vm
+vm: deps
+	+@$(again) all tests
+	@code=0; for arch in arm64 amd64; do test/vm/run $$arch || code=1; done; exit $$code
+
+lint: need := build lint
+lint: deps
+	+@$(again) lint-tree
+	+@$(again) -k O=build/lint CC=clang lint-files
+.PHONY: lint-tree lint-files
+house  := $(wildcard src/*.c src/*/*.[chS])
+mine   := $(house) $(wildcard test/*.h test/*/*.[ch] test/unit/*/*.[ch] fuzz/*.[ch])
+scripts := $(shell grep -lsE '^\#!(/bin/|/usr/bin/env )(ba)?sh' $(wildcard tools/* .ci/* test/*/* dist/* dist/*/*))
+lint-tree: | $(gens)
+	@$(AWK) -f tools/floors.awk src/FLOORS $(house)
+	@$(AWK) -f tools/cycles.awk $(mine)
+	@$(AWK) -f tools/bans.awk $(mine)
+	@$(AWK) -f tools/length.awk Makefile $(mine) $(wildcard tools/* .ci/* test/*/*.py test/*/*.t test/*/run)
+	@clang-format --dry-run -Werror $(filter %.c %.h,$(mine)) 2>&1 | grep 'error:' && exit 1; true
+	@shellcheck -S warning $(scripts)
+lint-files: $(patsubst %.c,build/lint/%.tidy,$(filter %.c,$(mine))) $(patsubst %.h,build/lint/%.alone,$(filter %.h,$(mine)))
+# A compile unit is looked at again when it or a header that it includes has changed.
+build/lint/%.tidy: %.c .clang-tidy | $(gens)
+	@mkdir -p $(@D)
+	@clang $(filter-out -MMD -MP,$(cppflags)) $(cflags_test) -MM -MP -MT $@ -MF $@.d $<
+	$(call say,TIDY)clang-tidy --quiet $< -- $(filter-out -MMD -MP,$(cppflags)) $(cflags_test) $(cflags) 2>$@.log \
+		|| { cat $@.log; exit 1; }
+	@touch $@
+build/lint/%.alone: %.h | $(gens)
+	@mkdir -p $(@D)
+	@echo '#include "$(<:src/%=%)"' | $(CC) $(filter-out -MMD -MP,$(cppflags)) $(cflags) -iquote . \
+		-MD -MP -MT $@ -MF $@.d -fsyntax-only -x c -
+	@touch $@
+
+# ------------------------------------------------------------------------------------- installing
+
+PREFIX ?= /usr/local
+UNITDIR ?= $(if $(filter /usr,$(PREFIX)),/lib/systemd/system,/etc/systemd/system)
+.PHONY: install uninstall deb clean
+install: build/cove
+	install -D -m 755 build/cove $(DESTDIR)$(PREFIX)/bin/cove
+	install -d $(DESTDIR)$(UNITDIR)
+	sed 's|@PREFIX@|$(PREFIX)|g' dist/cove.service > $(DESTDIR)$(UNITDIR)/cove.service
+	mkdir -p build/share && build/cove help --man > build/share/cove.1
+	for shell in bash zsh fish; do build/cove completion $$shell > build/share/$$shell || exit 1; done
+	install -D -m 644 build/share/cove.1 $(DESTDIR)$(PREFIX)/share/man/man1/cove.1
+	install -D -m 644 build/share/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cove
+	install -D -m 644 build/share/zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_cove
+	install -D -m 644 build/share/fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cove.fish
+	@[ -n "$(DESTDIR)" ] || id -u cove >/dev/null 2>&1 || { \
+		echo "The daemon runs as a user of its own. Make it once, then start the service:"; \
+		echo "  useradd --system --no-create-home --shell /usr/sbin/nologin cove"; \
+		echo "  systemctl daemon-reload && systemctl enable --now cove"; }
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/cove $(DESTDIR)$(UNITDIR)/cove.service \
+		$(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1/cove.1 bash-completion/completions/cove \
+		zsh/vendor-completions/_cove fish/vendor_completions.d/cove.fish)
+deb: need := build deb
+deb: deps
+	+@$(again) build/cove
+	@dist/debian/build
+
+clean:
+	rm -rf build
+
+help:
+	@sed -n 's/^# make //p' Makefile
+
+-include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -1,0 +1,39 @@
+# usage: awk -f bans.awk FILE...   -- prints every use of a function that this house does without,
+# and every mark of unfinished work. Comments and strings may name them.
+
+BEGIN {
+	n = split("strcpy strcat sprintf vsprintf strtok strtok_r atoi atol atoll atof alloca system " \
+		  "popen gets vfork tmpnam tempnam mktemp setjmp longjmp", words, " ")
+	for (i = 1; i <= n; i++)
+		banned[words[i]] = 1
+}
+
+/TODO|FIXME|XXX|HACK/ {
+	print FILENAME ":" FNR ": a mark of unfinished work"
+	bad = 1
+}
+
+/[ \t]$/ {
+	print FILENAME ":" FNR ": blanks at the end of the line"
+	bad = 1
+}
+
+{
+	gsub(/\\./, "") # escaped quotes first
+	gsub(/"[^"]*"/, "\"\"")
+	gsub(/\/\/.*/, "")
+	gsub(/\/\*.*\*\//, "")
+	rest = $0
+	while (match(rest, /[A-Za-z_][A-Za-z0-9_]*[ \t]*\(/)) {
+		name = substr(rest, RSTART, RLENGTH)
+		before = RSTART > 1 ? substr(rest, RSTART - 1, 1) : " "
+		rest = substr(rest, RSTART + RLENGTH)
+		sub(/[ \t]*\($/, "", name)
+		if (name in banned && before !~ /[.>]/) {
+			print FILENAME ":" FNR ": " name "() is banned"
+			bad = 1
+		}
+	}
+}
+
+END { exit bad }
