@@ -1,0 +1,61 @@
+// syscalls: clock_gettime
+#include "base/clock.h"
+
+#include <time.h>
+
+static int64_t read_us(clockid_t id)
+{
+	struct timespec now;
+
+	clock_gettime(id, &now); // cannot fail for these two clocks
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int64_t clock_us(void)
+{
+	return read_us(CLOCK_MONOTONIC);
+}
+
+int64_t clock_ms(void)
+{
+	return clock_us() / 1000;
+}
+
+int64_t clock_wall_ms(void)
+{
+	return read_us(CLOCK_REALTIME) / 1000;
+}
+
+// Not gmtime_r(): glibc's reads /etc/localtime at its first call, and a confined process cannot.
+// The year is taken to begin in March, which puts the leap day at its end.
+static void date_of(int64_t days, int64_t *year, int *month, int *day)
+{
+	int64_t era, of_era, of_year;
+	int from_march;
+
+	days += 719468; // from 0000-03-01 to 1970-01-01
+	era = (days >= 0 ? days : days - 146096) / 146097;
+	days -= era * 146097;
+	of_era = (days - days / 1460 + days / 36524 - days / 146096) / 365;
+	of_year = days - (365 * of_era + of_era / 4 - of_era / 100);
+	from_march = (int)((5 * of_year + 2) / 153);
+	*day = (int)(of_year - (153 * from_march + 2) / 5 + 1);
+	*month = from_march < 10 ? from_march + 3 : from_march - 9;
+	*year = of_era + era * 400 + (*month <= 2);
+}
+
+void clock_iso(int64_t wall_ms, struct buf *out)
+{
+	const int64_t day_ms = 86400000;
+	int64_t days = wall_ms / day_ms, rest = wall_ms % day_ms, year;
+	int month, day;
+
+	if (rest < 0) {
+		rest += day_ms;
+		days--;
+	}
+	date_of(days, &year, &month, &day);
+	buf_fmt(out, "%04lld-%02d-%02dT%02d:%02d:%02d.%03dZ", (long long)year, month, day,
+		(int)(rest / 3600000), (int)(rest / 60000 % 60), (int)(rest / 1000 % 60),
+		(int)(rest % 1000));
+}

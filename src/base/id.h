@@ -1,0 +1,19 @@
+// Names that cove gives out, and the grammars of those that people choose.
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/str.h"
+
+#define ID_BOX_LEN 52	// "box-" and 48 hex digits
+#define ID_SHORT_LEN 12 // the first hex digits of a box id
+#define ID_NAME_MAX 62
+
+void id_box(char out[ID_BOX_LEN + 1]); // random
+bool id_is_box(struct str s);	       // exactly the form above
+bool id_is_short(struct str s);	       // 12 to 48 hex digits
+// [a-z0-9][a-z0-9-]{0,61}, and not of the form of an id or a short id.
+bool id_is_name(struct str s);
+// A template's name: [a-z0-9][a-z0-9._-]{0,62}, without "..".
+bool id_is_template(struct str s);
+void id_request(char out[17]); // 16 hex digits for a request

@@ -1,0 +1,229 @@
+// One event, one line, one write(2): lines of several processes on one pipe do not mix. The line
+// is built in a buffer of the thread, so that logging neither allocates nor fails; a field that no
+// longer fits is left out and the line says so. What a peer chose is escaped: no field can end its
+// line, forge another or steer a terminal.
+//
+// syscalls: write
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/str.h"
+
+#define FIELD_MAX 1024
+#define TRACE_MAX 64
+#define LINE_MAX_ (16 * 1024)
+#define TAIL_ROOM 32 // for ',"cut":true}' and the line's end
+
+static struct {
+	const char *component;
+	int fd;
+	enum log_level level;
+	bool text;
+} log_to = {"cove", STDERR_FILENO, LOG_INFO, false};
+
+static _Thread_local char trace_now[TRACE_MAX + 1];
+
+static const char *const level_words[] = {"debug", "info", "warn", "error"};
+
+struct line {
+	char *at;
+	size_t len;
+	bool full;
+};
+
+static void add(struct line *line, const char *bytes, size_t len)
+{
+	if (line->full || len > LINE_MAX_ - TAIL_ROOM - line->len) {
+		line->full = true;
+		return;
+	}
+	memcpy(line->at + line->len, bytes, len);
+	line->len += len;
+}
+
+static void add_text(struct line *line, const char *text)
+{
+	add(line, text, strlen(text));
+}
+
+// One step over `s`: a good character as it is, anything else as an escape that JSON knows.
+static size_t add_char(struct line *line, struct str s)
+{
+	unsigned char c = (unsigned char)s.at[0];
+	char escape[8];
+	size_t len;
+
+	if (c == '"' || c == '\\') {
+		escape[0] = '\\';
+		escape[1] = (char)c;
+		add(line, escape, 2);
+		return 1;
+	}
+	if (c < 0x20 || c == 0x7f) {
+		snprintf(escape, sizeof(escape), "\\u%04x", c);
+		add(line, escape, 6);
+		return 1;
+	}
+	if (str_utf8(s, &len) == STR_UTF8_GOOD) {
+		// C1 controls are characters to UTF-8 and commands to some terminals.
+		if (c == 0xc2 && (unsigned char)s.at[1] < 0xa0) {
+			snprintf(escape, sizeof(escape), "\\u%04x", (unsigned char)s.at[1]);
+			add(line, escape, 6);
+		} else {
+			add(line, s.at, len);
+		}
+		return len;
+	}
+	add_text(line, "\\ufffd");
+	return len;
+}
+
+static void add_escaped(struct line *line, const char *text)
+{
+	size_t len = strnlen(text, FIELD_MAX + 1);
+	bool cut = len > FIELD_MAX;
+	struct str rest = {text, cut ? FIELD_MAX : len};
+
+	while (rest.len > 0)
+		rest = str_skip(rest, add_char(line, rest));
+	if (cut)
+		add_text(line, "...");
+}
+
+static bool needs_quotes(const char *text)
+{
+	if (!*text)
+		return true;
+	for (; *text; text++)
+		if (*text <= ' ' || *text == '"' || *text == '=' || *text == 0x7f)
+			return true;
+	return false;
+}
+
+// All of a field or nothing of it.
+static void add_field(struct line *line, const char *name, const char *text)
+{
+	size_t before = line->len;
+	bool quoted = !log_to.text || needs_quotes(text);
+
+	add_text(line, log_to.text ? " " : before > 1 ? ",\"" : "\"");
+	add_text(line, name);
+	add_text(line, log_to.text ? "=" : "\":");
+	if (quoted)
+		add_text(line, "\"");
+	add_escaped(line, text);
+	if (quoted)
+		add_text(line, "\"");
+	if (line->full)
+		line->len = before;
+}
+
+static void add_head(struct line *line, enum log_level level, const char *what)
+{
+	char room[40];
+	struct buf now = {.at = room, .room = sizeof(room) - 1, .ceiling = sizeof(room) - 1};
+
+	room[0] = 0;
+	clock_iso(clock_wall_ms(), &now); // 24 bytes: the buf never grows, so never allocates
+	if (log_to.text) {
+		add_text(line, room);
+		add_text(line, " ");
+		add_text(line, level_words[level]);
+		add_text(line, " ");
+		add_text(line, log_to.component);
+		add_text(line, " ");
+		add_escaped(line, what);
+	} else {
+		add_text(line, "{");
+		add_field(line, "time", room);
+		add_field(line, "level", level_words[level]);
+		add_field(line, "component", log_to.component);
+		add_field(line, "event", what);
+	}
+	if (trace_now[0])
+		add_field(line, "trace", trace_now);
+}
+
+static void finish(struct line *line)
+{
+	const char *tail = log_to.text ? "\n" : "}\n";
+
+	if (line->full)
+		tail = log_to.text ? " cut=true\n" : ",\"cut\":true}\n";
+	memcpy(line->at + line->len, tail, strlen(tail)); // TAIL_ROOM was kept for it
+	line->len += strlen(tail);
+	while (write(log_to.fd, line->at, line->len) < 0 && errno == EINTR)
+		;
+}
+
+static void add_fields(struct line *line, va_list args)
+{
+	const char *name;
+
+	while ((name = va_arg(args, const char *))) {
+		const char *text = va_arg(args, const char *);
+
+		if (text)
+			add_field(line, name, text);
+	}
+}
+
+void log_event(enum log_level level, const char *what, ...)
+{
+	static _Thread_local char room[LINE_MAX_];
+	struct line line = {.at = room};
+	int saved = errno;
+	va_list args;
+
+	if (!log_wants(level))
+		return;
+	add_head(&line, level, what);
+	va_start(args, what);
+	add_fields(&line, args);
+	va_end(args);
+	finish(&line);
+	errno = saved;
+}
+
+bool log_wants(enum log_level level)
+{
+	return level >= log_to.level;
+}
+
+void log_trace(const char *trace)
+{
+	size_t len = trace ? strnlen(trace, TRACE_MAX) : 0;
+
+	if (len)
+		memcpy(trace_now, trace, len);
+	trace_now[len] = 0;
+}
+
+static const char *setting(const char *name, const char *other)
+{
+	const char *value = getenv(name);
+
+	return value && *value ? value : getenv(other);
+}
+
+void log_open(const char *component, int fd)
+{
+	const char *level = setting("COVE_LOG_LEVEL", "SANDBOX_LOG_LEVEL");
+	const char *format = setting("COVE_LOG_FORMAT", "SANDBOX_LOG_FORMAT");
+
+	log_to.component = component;
+	log_to.fd = fd;
+	log_to.level = LOG_INFO;
+	log_to.text = format && str_eq_nocase(str_of(format), STR("text"));
+	for (int i = LOG_DEBUG; level && i <= LOG_ERROR; i++)
+		if (str_eq_nocase(str_of(level), str_of(level_words[i])))
+			log_to.level = (enum log_level)i;
+	fault_spare(fd);
+}

@@ -1,0 +1,18 @@
+// One line of JSON per event, written at the edges only (guard, janitor, warden, main). Fields are
+// escaped and at most 1 KiB; no secret and no body is ever a field. `text` format is for terminals.
+#pragma once
+
+#include <stdbool.h>
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+// The process's own word ("daemon", "warden"), and COVE_LOG_LEVEL, COVE_LOG_FORMAT from outside.
+void log_open(const char *component, int fd);
+bool log_wants(enum log_level level);
+
+// Fields are pairs of name and text, ended by NULL; a NULL text leaves its field out:
+//	log_event(LOG_INFO, "box.created", "sandbox", id, "trace", req->id, NULL);
+void log_event(enum log_level level, const char *what, ...) __attribute__((sentinel));
+
+// The trace id that log lines of this turn carry, until it is set again. NULL: none.
+void log_trace(const char *trace);

@@ -1,0 +1,57 @@
+// syscalls: getrandom
+#include "base/secret.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+void secret_random(void *out, size_t len)
+{
+	char *at = out;
+
+	while (len > 0) {
+		ssize_t got = getrandom(at, len, 0);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			abort(); // guessable secrets are worse than none
+		at += got;
+		len -= (size_t)got;
+	}
+}
+
+void secret_hex(char *out, size_t bytes)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	// The random bytes sit in the second half of the room and are spread from its front on.
+	secret_random(out + bytes, bytes);
+	for (size_t i = 0; i < bytes; i++) {
+		uint8_t byte = (uint8_t)out[bytes + i];
+
+		out[2 * i] = digits[byte >> 4];
+		out[2 * i + 1] = digits[byte & 15];
+	}
+	out[2 * bytes] = 0;
+}
+
+bool secret_equal(const void *a, const void *b, size_t len)
+{
+	return CRYPTO_memcmp(a, b, len) == 0;
+}
+
+void secret_wipe(void *at, size_t len)
+{
+	explicit_bzero(at, len);
+}
+
+void secret_sha256(const void *bytes, size_t len, uint8_t out[SECRET_HASH])
+{
+	// A confined process cannot read OpenSSL's configuration, and needs none.
+	OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
+	if (EVP_Digest(bytes, len, out, NULL, EVP_sha256(), NULL) != 1)
+		abort();
+}

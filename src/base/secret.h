@@ -1,0 +1,16 @@
+// Random bits, comparisons without a clock, hashes, and forgetting.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+#define SECRET_HASH 32
+
+void secret_random(void *out, size_t len); // from the kernel; aborts if it has none
+void secret_hex(char *out, size_t bytes);  // 2*bytes hex digits and a NUL, random
+bool secret_equal(const void *a, const void *b, size_t len); // in constant time
+void secret_wipe(void *at, size_t len);
+void secret_sha256(const void *bytes, size_t len, uint8_t out[SECRET_HASH]);
