@@ -1,0 +1,74 @@
+// JSON from outside, read strictly: depth 32, UTF-8 checked, no duplicate keys, no NUL in strings,
+// integers within +-2^53, nothing behind the value. json-c parses, we check what it lets pass.
+// And JSON to outside: an append-only writer that cannot produce anything else.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/str.h"
+
+struct json; // a value inside a tree; borrowed from its root
+
+// INVALID bad_json with a message that says where. The caller owns *out.
+fallible json_read(struct str text, struct json **out);
+void json_free(struct json *root);
+static inline void auto_json_(struct json **root)
+{
+	json_free(*root);
+}
+#define auto_json on_exit_call(auto_json_) struct json *
+
+enum json_type { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+enum json_type json_type(const struct json *value);
+
+// Members and elements; NULL when absent (a member that is null is absent too).
+struct json *json_get(const struct json *object, const char *key);
+size_t json_count(const struct json *array_or_object);
+struct json *json_at(const struct json *array, size_t index);
+// Steps through an object's members: start with *at = 0.
+bool json_next(const struct json *object, size_t *at, struct str *key, struct json **value);
+
+// Typed readings. `where` names the field in the error (INVALID bad_field). They leave *out alone
+// when `value` is NULL, so that defaults stand: put the default in first.
+fallible json_str(const struct json *value, const char *where, struct str *out);
+fallible json_u64(const struct json *value, const char *where, uint64_t min, uint64_t max,
+		  uint64_t *out);
+fallible json_double(const struct json *value, const char *where, double min, double max,
+		     double *out);
+fallible json_bool(const struct json *value, const char *where, bool *out);
+fallible json_want(const struct json *value, const char *where, enum json_type type);
+// Rejects members outside the list (ended by NULL): INVALID unknown_field, hint lists what is
+// known.
+fallible json_only(const struct json *object, const char *const *known);
+
+// The writer. Commas and nesting are its business; begin and end must balance.
+struct json_out {
+	struct buf *buf;
+	bool comma;
+};
+struct json_out json_to(struct buf *buf);
+void json_begin(struct json_out *out, char bracket);	    // '{' or '['
+void json_end(struct json_out *out, char bracket);	    // '}' or ']'
+void json_key(struct json_out *out, const char *key);	    // then one value
+void json_add_str(struct json_out *out, struct str text);   // bad UTF-8 becomes U+FFFD
+void json_add_text(struct json_out *out, const char *text); // NULL: null
+void json_add_int(struct json_out *out, int64_t value);
+void json_add_double(struct json_out *out, double value);
+void json_add_bool(struct json_out *out, bool value);
+void json_add_null(struct json_out *out);
+void json_add_raw(struct json_out *out, struct str json); // a value already written
+// Pairs: key and value in one line.
+void json_put_str(struct json_out *out, const char *key, struct str text);
+void json_put_text(struct json_out *out, const char *key, const char *text);
+void json_put_int(struct json_out *out, const char *key, int64_t value);
+void json_put_bool(struct json_out *out, const char *key, bool value);
+// The inside of a string literal, escaped, without quotes: for strings written in pieces. Cut
+// sequences at the end are kept for the next call in `carry` (zeroed at first); flush with len 0.
+struct json_carry {
+	uint8_t bytes[4];
+	uint8_t len;
+};
+void json_piece(struct buf *out, const void *bytes, size_t len, struct json_carry *carry);

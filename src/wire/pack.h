@@ -1,0 +1,39 @@
+// A bounded binary writer and reader for the dialogues between our own processes. Numbers are
+// little-endian. A text travels as its length, its bytes and a NUL, so that the reader can use it
+// in place as a C string; one with a NUL inside is malformed. No I/O, no allocation in the reader:
+// pid 1 links this.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+struct pack {
+	uint8_t *at;
+	size_t len, room;
+	bool failed; // sticky: something did not fit
+};
+
+void pack_init(struct pack *pack, void *room, size_t size);
+void pack_u8(struct pack *pack, uint8_t value);
+void pack_u16(struct pack *pack, uint16_t value);
+void pack_u32(struct pack *pack, uint32_t value);
+void pack_u64(struct pack *pack, uint64_t value);
+void pack_text(struct pack *pack, struct str text);
+
+struct unpack {
+	const uint8_t *at;
+	size_t left;
+	bool failed; // sticky: too short, or malformed; every later answer is 0 or ""
+};
+
+void unpack_init(struct unpack *in, const void *bytes, size_t len);
+uint8_t unpack_u8(struct unpack *in);
+uint16_t unpack_u16(struct unpack *in);
+uint32_t unpack_u32(struct unpack *in);
+uint64_t unpack_u64(struct unpack *in);
+struct str unpack_text(struct unpack *in, size_t max); // NUL-terminated in place; never NULL
+// True when all was well and nothing is left over.
+bool unpack_end(const struct unpack *in);

@@ -1,0 +1,19 @@
+// Encodings: base64, hex, percent, UTF-8. A decoder that answers false may have added to `out`; one
+// whose `out` had no room left answers false too.
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+
+void text_base64(struct buf *out, const void *bytes, size_t len); // padded, no line breaks
+bool text_unbase64(struct buf *out, struct str text);		  // strict; false: malformed
+void text_hex(struct buf *out, const void *bytes, size_t len);
+bool text_unpercent(struct buf *out, struct str text); // false: malformed or a NUL
+// One character off the front, decoded; false: at the end, malformed or a NUL.
+bool text_percent_next(struct str *rest, char *out);
+void text_percent(struct buf *out, struct str text); // everything but unreserved is escaped
+bool text_is_utf8(struct str text);
+// Length of the longest prefix that does not end inside a sequence (at most 3 bytes shorter).
+size_t text_utf8_whole(struct str text);
