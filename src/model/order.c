@@ -1,0 +1,370 @@
+// Each kind has its own fields on the wire and no others, in the order in which they are put here.
+// The two ends check the same laws: the warden because the daemon may have been taken over, the
+// daemon because a mistake of ours should end at the border.
+#include "model/order.h"
+
+#include "model/talk.h"
+#include "wire/pack.h"
+
+#define BYTES_MAX (1ull << 50)
+#define NUMBER_MAX (1ull << 53)
+#define REASON_WORD "abcdefghijklmnopqrstuvwxyz0123456789_"
+
+// What the largest messages take: a text is its length, its bytes and a NUL.
+#define TEXT_SIZE(room) (4 + (room))
+#define ANSWER_HEAD (1 + 1 + 4)
+_Static_assert(ANSWER_HEAD + 1 + ORDER_LIST_PAGE * (TEXT_SIZE(ORDER_TEMPLATE_MAX) + 1 + 8 + 8) <=
+		       ORDER_SIZE_MAX,
+	       "a page of templates fits a message");
+_Static_assert(ANSWER_HEAD + 1 + TEXT_SIZE(40) + 2 * TEXT_SIZE(256) <= ORDER_SIZE_MAX,
+	       "a refusal fits a message");
+
+static void put_array(struct pack *pack, const char *array, size_t size)
+{
+	size_t len = strnlen(array, size);
+
+	if (len == size)
+		pack->failed = true;
+	else
+		pack_text(pack, (struct str){array, len});
+}
+
+#define put_chars(pack, array) put_array(pack, array, sizeof(array))
+
+static void put_limits(struct pack *pack, const struct limits *limits)
+{
+	pack_u64(pack, limits->memory);
+	pack_u32(pack, limits->cpu_milli);
+	pack_u32(pack, limits->pids);
+	pack_u64(pack, limits->disk);
+	pack_u64(pack, limits->inodes);
+	pack_u64(pack, limits->output);
+	pack_u64(pack, limits->cpu_time_ms);
+	pack_u64(pack, limits->wall_time_ms);
+}
+
+size_t order_encode(const struct order *order, void *room, size_t size)
+{
+	struct pack pack;
+
+	pack_init(&pack, room, size < ORDER_SIZE_MAX ? size : ORDER_SIZE_MAX);
+	pack_u8(&pack, (uint8_t)order->kind);
+	pack_u32(&pack, order->id);
+	switch (order->kind) {
+	case ORDER_HELLO:
+		pack_u32(&pack, order->version);
+		break;
+	case ORDER_BUILD:
+		put_chars(&pack, order->box);
+		put_chars(&pack, order->name);
+		put_chars(&pack, order->host);
+		put_limits(&pack, &order->limits);
+		pack_u8(&pack, order->ephemeral);
+		break;
+	case ORDER_BURY:
+	case ORDER_LEAF:
+		put_chars(&pack, order->box);
+		break;
+	case ORDER_KILL:
+		put_chars(&pack, order->box);
+		pack_u32(&pack, order->leaf);
+		break;
+	case ORDER_IMPORT:
+	case ORDER_FREEZE:
+	case ORDER_FORGET:
+	case ORDER_LIST:
+		put_chars(&pack, order->name);
+		break;
+	default:
+		return 0;
+	}
+	return pack.failed ? 0 : pack.len;
+}
+
+// From here on the reading. A law that is broken fails the reader, and so the message.
+static void hold(struct unpack *in, bool law)
+{
+	if (!law)
+		in->failed = true;
+}
+
+static uint64_t within(struct unpack *in, uint64_t value, uint64_t min, uint64_t max)
+{
+	hold(in, value >= min && value <= max);
+	return value;
+}
+
+static bool get_bool(struct unpack *in)
+{
+	return within(in, unpack_u8(in), 0, 1);
+}
+
+// Fills the array to its end with NULs; returns what was read, for the laws.
+static struct str get_array(struct unpack *in, char *array, size_t size)
+{
+	struct str text = unpack_text(in, size - 1);
+
+	memset(array, 0, size);
+	memcpy(array, text.at, text.len);
+	return text;
+}
+
+#define get_chars(in, array) get_array(in, array, sizeof(array))
+
+static bool is_host_name(struct str s)
+{
+	for (size_t i = 0; i < s.len; i++)
+		if (!(s.at[i] >= 'a' && s.at[i] <= 'z') && !(s.at[i] >= '0' && s.at[i] <= '9') &&
+		    !(s.at[i] == '-' && i > 0))
+			return false;
+	return s.len > 0;
+}
+
+static void get_limits(struct unpack *in, struct limits *out)
+{
+	out->memory = within(in, unpack_u64(in), 1 << 20, BYTES_MAX);
+	out->cpu_milli = (uint32_t)within(in, unpack_u32(in), 1, 1024 * 1000);
+	out->pids = (uint32_t)within(in, unpack_u32(in), 1, 1 << 22);
+	out->disk = within(in, unpack_u64(in), 0, BYTES_MAX);
+	out->inodes = within(in, unpack_u64(in), 0, BYTES_MAX);
+	out->output = within(in, unpack_u64(in), 0, BYTES_MAX);
+	out->cpu_time_ms = within(in, unpack_u64(in), 0, NUMBER_MAX);
+	out->wall_time_ms = within(in, unpack_u64(in), 0, NUMBER_MAX);
+}
+
+static void get_box(struct unpack *in, struct order *order)
+{
+	hold(in, id_is_box(get_chars(in, order->box)));
+}
+
+static void get_order(struct unpack *in, struct order *order)
+{
+	struct str name;
+
+	switch (order->kind) {
+	case ORDER_HELLO:
+		order->version = unpack_u32(in);
+		break;
+	case ORDER_BUILD:
+		get_box(in, order);
+		hold(in, id_is_template(get_chars(in, order->name)));
+		hold(in, is_host_name(get_chars(in, order->host)));
+		get_limits(in, &order->limits);
+		order->ephemeral = get_bool(in);
+		break;
+	case ORDER_BURY:
+	case ORDER_LEAF:
+		get_box(in, order);
+		break;
+	case ORDER_KILL:
+		get_box(in, order);
+		order->leaf = (uint32_t)within(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
+		break;
+	case ORDER_IMPORT:
+	case ORDER_FREEZE:
+	case ORDER_FORGET:
+		hold(in, id_is_template(get_chars(in, order->name)));
+		break;
+	case ORDER_LIST:
+		name = get_chars(in, order->name);
+		hold(in, name.len == 0 || id_is_template(name));
+		break;
+	default:
+		in->failed = true;
+	}
+}
+
+fallible order_decode(const void *bytes, size_t len, struct order *out)
+{
+	struct order order = {0};
+	struct unpack in;
+
+	unpack_init(&in, bytes, len);
+	hold(&in, len <= ORDER_SIZE_MAX);
+	order.kind = (enum order_kind)within(&in, unpack_u8(&in), 0, ORDER_KIND_COUNT - 1);
+	order.id = unpack_u32(&in);
+	if (!in.failed)
+		get_order(&in, &order);
+	if (!unpack_end(&in))
+		return err_new(INVALID, "bad_order", "the order is malformed");
+	*out = order;
+	return OK;
+}
+
+static void put_host(struct pack *pack, const struct order_host *host)
+{
+	pack_u32(pack, host->version);
+	pack_u32(pack, host->pid1_version);
+	pack_u64(pack, host->epoch);
+	pack_u8(pack, host->can_limit_disk);
+	pack_u8(pack, host->can_limit_inodes);
+	put_chars(pack, host->disk);
+	put_chars(pack, host->cgroup);
+	pack_u32(pack, host->boxes_max);
+}
+
+static void get_host(struct unpack *in, struct order_host *host)
+{
+	struct str word;
+
+	host->version = unpack_u32(in);
+	host->pid1_version = unpack_u32(in);
+	host->epoch = unpack_u64(in);
+	host->can_limit_disk = get_bool(in);
+	host->can_limit_inodes = get_bool(in);
+	word = get_chars(in, host->disk);
+	hold(in, str_is(word, "btrfs") || str_is(word, "ext4-image") || str_is(word, "directory"));
+	word = get_chars(in, host->cgroup);
+	hold(in, str_is(word, "v1") || str_is(word, "hybrid") || str_is(word, "v2"));
+	host->boxes_max = (uint32_t)within(in, unpack_u32(in), 1, ORDER_BOXES_MAX);
+}
+
+static void put_templates(struct pack *pack, const struct answer *answer)
+{
+	if (answer->template_count > ORDER_LIST_PAGE)
+		pack->failed = true;
+	pack_u8(pack, (uint8_t)answer->template_count);
+	for (uint32_t i = 0; !pack->failed && i < answer->template_count; i++) {
+		put_chars(pack, answer->templates[i].name);
+		pack_u8(pack, answer->templates[i].is_host);
+		pack_u64(pack, answer->templates[i].bytes);
+		pack_u64(pack, (uint64_t)answer->templates[i].created);
+	}
+}
+
+static void get_templates(struct unpack *in, struct answer *answer)
+{
+	answer->template_count = (uint32_t)within(in, unpack_u8(in), 0, ORDER_LIST_PAGE);
+	for (uint32_t i = 0; !in->failed && i < answer->template_count; i++) {
+		hold(in, id_is_template(get_chars(in, answer->templates[i].name)));
+		answer->templates[i].is_host = get_bool(in);
+		answer->templates[i].bytes = within(in, unpack_u64(in), 0, BYTES_MAX);
+		answer->templates[i].created = (int64_t)within(in, unpack_u64(in), 0, NUMBER_MAX);
+	}
+}
+
+static void put_done(struct pack *pack, const struct answer *answer)
+{
+	switch (answer->to) {
+	case ORDER_HELLO:
+		put_host(pack, &answer->host);
+		break;
+	case ORDER_BUILD:
+		pack_u32(pack, answer->leaf);
+		break;
+	case ORDER_LEAF:
+		pack_u32(pack, answer->leaf);
+		pack_u32(pack, answer->join_count);
+		break;
+	case ORDER_IMPORT:
+	case ORDER_FREEZE:
+		pack_u64(pack, answer->bytes);
+		pack_u64(pack, answer->files);
+		break;
+	case ORDER_LIST:
+		put_templates(pack, answer);
+		break;
+	default:
+		break;
+	}
+}
+
+static void get_done(struct unpack *in, struct answer *answer)
+{
+	switch (answer->to) {
+	case ORDER_HELLO:
+		get_host(in, &answer->host);
+		break;
+	case ORDER_BUILD:
+		answer->leaf = (uint32_t)within(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
+		break;
+	case ORDER_LEAF:
+		answer->leaf = (uint32_t)within(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
+		answer->join_count = (uint32_t)within(in, unpack_u32(in), 1, 2);
+		break;
+	case ORDER_IMPORT:
+	case ORDER_FREEZE:
+		answer->bytes = within(in, unpack_u64(in), 0, BYTES_MAX);
+		answer->files = within(in, unpack_u64(in), 0, BYTES_MAX);
+		break;
+	case ORDER_LIST:
+		get_templates(in, answer);
+		break;
+	default:
+		break;
+	}
+}
+
+static void get_refusal(struct unpack *in, struct answer *answer)
+{
+	struct str reason;
+
+	answer->error = (enum err_kind)within(in, unpack_u8(in), 0, ERR_NO_SPACE);
+	reason = get_chars(in, answer->reason);
+	hold(in, reason.len > 0 && strspn(reason.at, REASON_WORD) == reason.len);
+	get_chars(in, answer->message);
+	get_chars(in, answer->hint);
+}
+
+size_t answer_encode(const struct answer *answer, void *room, size_t size)
+{
+	struct pack pack;
+
+	pack_init(&pack, room, size < ORDER_SIZE_MAX ? size : ORDER_SIZE_MAX);
+	pack_u8(&pack, (uint8_t)answer->kind);
+	pack_u8(&pack, (uint8_t)answer->to);
+	pack_u32(&pack, answer->id);
+	if (answer->kind == ANSWER_DONE) {
+		put_done(&pack, answer);
+	} else if (answer->kind == ANSWER_REFUSED) {
+		pack_u8(&pack, (uint8_t)answer->error);
+		put_chars(&pack, answer->reason);
+		put_chars(&pack, answer->message);
+		put_chars(&pack, answer->hint);
+	}
+	return pack.failed ? 0 : pack.len;
+}
+
+fallible answer_decode(const void *bytes, size_t len, struct answer *out)
+{
+	struct answer answer = {0};
+	struct unpack in;
+
+	unpack_init(&in, bytes, len);
+	hold(&in, len <= ORDER_SIZE_MAX);
+	answer.kind = (enum answer_kind)within(&in, unpack_u8(&in), 0, ANSWER_KIND_COUNT - 1);
+	answer.to = (enum order_kind)within(&in, unpack_u8(&in), 0, ORDER_KIND_COUNT - 1);
+	answer.id = unpack_u32(&in);
+	if (answer.kind == ANSWER_MORE)
+		hold(&in, answer.to == ORDER_IMPORT); // nobody else answers twice
+	if (!in.failed && answer.kind == ANSWER_DONE)
+		get_done(&in, &answer);
+	if (!in.failed && answer.kind == ANSWER_REFUSED)
+		get_refusal(&in, &answer);
+	if (!unpack_end(&in))
+		return err_new(INVALID, "bad_order", "the answer is malformed");
+	*out = answer;
+	return OK;
+}
+
+const char *order_word(enum order_kind kind)
+{
+	static const char *const words[] = {
+		[ORDER_HELLO] = "hello",   [ORDER_BUILD] = "build",   [ORDER_BURY] = "bury",
+		[ORDER_LEAF] = "leaf",	   [ORDER_KILL] = "kill",     [ORDER_IMPORT] = "import",
+		[ORDER_FREEZE] = "freeze", [ORDER_FORGET] = "forget", [ORDER_LIST] = "list",
+	};
+
+	return kind < ORDER_KIND_COUNT ? words[kind] : "unknown";
+}
+
+int order_fds(enum order_kind kind)
+{
+	static const int fds[] = {
+#define X(kind_, what, count) [ORDER_##kind_] = count,
+		ORDER_KINDS(X)
+#undef X
+	};
+
+	return kind < ORDER_KIND_COUNT ? fds[kind] : 0;
+}

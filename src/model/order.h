@@ -1,0 +1,106 @@
+// The vocabulary between daemon and warden: what may be ordered, and what may be answered. One
+// SOCK_SEQPACKET message each way, encoded here, checked again on arrival. An order names a box by
+// id, a template by name, and numbers; never a path, a uid, a flag of the kernel or an argv.
+//
+// A leaf that was killed is spent: since kernels 6.1.129 and 6.14 whatever is cloned into a cgroup
+// that once was killed dies of it. The daemon then asks for another LEAF, which may have the number
+// of a spent one, made anew.
+//
+// Answers may come out of order: each repeats the id of its order. fds travel beside the message,
+// their number fixed by its kind.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/id.h"
+#include "base/str.h"
+#include "model/limits.h"
+
+#define ORDER_VERSION 1
+#define ORDER_SIZE_MAX 4096
+#define ORDER_FDS_MAX 4
+#define ORDER_TEMPLATE_MAX 64 // with its NUL
+#define ORDER_BOXES_MAX 16384
+
+// clang-format off
+//	  kind     what it asks                                     fds of the final answer
+#define ORDER_KINDS(X) \
+	X(HELLO,   "who are you, and what can this host do",        0) \
+	X(BUILD,   "make a box",                                    3) /* control, oom, meter */ \
+	X(BURY,    "end a box, answer when it is verified gone",    0) \
+	X(LEAF,    "one more cgroup for an exec of this box",       3) /* join, on v1 another, meter */ \
+	X(KILL,    "kill everything in one leaf",                   0) \
+	X(IMPORT,  "unpack an archive as a template",               0) /* first a MORE with the pipe */ \
+	X(FREEZE,  "copy the host template once, under a name",     0) \
+	X(FORGET,  "remove a template",                             0) \
+	X(LIST,    "the templates, a page at a time",               0)
+// clang-format on
+
+enum order_kind {
+#define X(kind, what, fds) ORDER_##kind,
+	ORDER_KINDS(X)
+#undef X
+		ORDER_KIND_COUNT
+};
+
+struct order {
+	enum order_kind kind;
+	uint32_t id;
+	char box[ID_BOX_LEN + 1];		 // BUILD BURY LEAF KILL
+	char name[ORDER_TEMPLATE_MAX];		 // BUILD: template; IMPORT FREEZE FORGET: template;
+						 // LIST: names behind this one
+	char host[ID_NAME_MAX + 2];		 // BUILD: the box's host name
+	struct limits limits;			 // BUILD
+	bool ephemeral;				 // BUILD: dies with its run, so no sync is owed
+	uint32_t leaf;				 // KILL
+	uint32_t version;			 // HELLO
+};
+
+enum answer_kind { ANSWER_DONE, ANSWER_MORE, ANSWER_REFUSED, ANSWER_KIND_COUNT };
+
+struct order_template {
+	char name[ORDER_TEMPLATE_MAX];
+	bool is_host;	   // made from this host, not imported
+	uint64_t bytes;	   // on disk; 0: not measured
+	int64_t created;   // wall clock, ms
+};
+#define ORDER_LIST_PAGE 24
+
+// What this host can do, told at HELLO.
+struct order_host {
+	uint32_t version;
+	uint32_t pid1_version;
+	uint64_t epoch;	     // differs for each life of a warden
+	bool can_limit_disk; // else a disk limit is refused
+	bool can_limit_inodes;
+	char disk[16];	 // "btrfs", "ext4-image" or "directory"
+	char cgroup[16]; // "v1", "hybrid" or "v2"
+	uint32_t boxes_max;
+};
+
+struct answer {
+	enum answer_kind kind;
+	enum order_kind to; // the order's kind
+	uint32_t id;	    // the order's id
+	// REFUSED: the error as the tenant may see it. The warden logged the trail.
+	enum err_kind error;
+	char reason[40], message[256], hint[256];
+	uint32_t leaf; // LEAF, BUILD: its number
+	uint32_t join_count; // LEAF: how many of the fds join it (1 on v2, 2 on v1)
+	struct order_host host;				   // HELLO
+	struct order_template templates[ORDER_LIST_PAGE];  // LIST
+	uint32_t template_count;
+	uint64_t bytes, files; // IMPORT, FREEZE
+};
+
+// Encodes into `room`; returns the length, 0 when it does not fit (our own mistake).
+size_t order_encode(const struct order *order, void *room, size_t size);
+size_t answer_encode(const struct answer *answer, void *room, size_t size);
+// INVALID bad_order for anything that is not exactly one well-formed message with values in range.
+fallible order_decode(const void *bytes, size_t len, struct order *out);
+fallible answer_decode(const void *bytes, size_t len, struct answer *out);
+const char *order_word(enum order_kind kind); // "build"
+int order_fds(enum order_kind kind);	      // fds of its DONE answer (LEAF: join_count + 1)

@@ -1,0 +1,93 @@
+#include "model/record.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+
+const char *state_word(enum state state)
+{
+	static const char *const words[] = {
+#define X(name, word) [STATE_##name] = word,
+		STATES(X)
+#undef X
+	};
+
+	return words[state];
+}
+
+void record_init(struct record *record, struct spec *spec, const char *id)
+{
+	*record = (struct record){
+		.state = STATE_CREATING,
+		.limits = spec->limits,
+		.env = spec->env,
+		.labels = spec->labels,
+		.created_ms = clock_wall_ms(),
+	};
+	spec->env = spec->labels = (struct pairs){0};
+	snprintf(record->id, sizeof(record->id), "%s", id);
+	snprintf(record->short_id, sizeof(record->short_id), "%.*s", ID_SHORT_LEN,
+		 id + strlen("box-"));
+	snprintf(record->name, sizeof(record->name), "%s", spec->name);
+	snprintf(record->template, sizeof(record->template), "%s", spec->template);
+}
+
+void record_done(struct record *record)
+{
+	pairs_done(&record->env);
+	pairs_done(&record->labels);
+}
+
+const char *record_host(const struct record *record)
+{
+	return record->name[0] ? record->name : record->short_id;
+}
+
+bool record_has_labels(const struct record *record, const struct pairs *wanted)
+{
+	for (size_t i = 0; i < wanted->count; i++) {
+		const char *value = pairs_get(&record->labels, str_of(wanted->at[i].name));
+
+		if (!value || strcmp(value, wanted->at[i].value) != 0)
+			return false;
+	}
+	return true;
+}
+
+static void put_time(struct json_out *out, const char *key, int64_t wall_ms)
+{
+	auto_buf text = BUF_INIT(64);
+
+	json_key(out, key);
+	if (wall_ms) {
+		clock_iso(wall_ms, &text);
+		json_add_str(out, buf_view(&text));
+	} else {
+		json_add_null(out);
+	}
+}
+
+void record_write(struct json_out *out, const struct record *record)
+{
+	json_begin(out, '{');
+	json_put_text(out, "id", record->id);
+	json_put_text(out, "shortId", record->short_id);
+	json_put_text(out, "name", record->name[0] ? record->name : NULL);
+	json_put_text(out, "state", state_word(record->state));
+	if (record->reason)
+		json_put_text(out, "reason", record->reason);
+	json_put_text(out, "template", record->template);
+	json_key(out, "limits");
+	spec_write_limits(out, &record->limits);
+	json_key(out, "labels");
+	pairs_write(out, &record->labels);
+	json_key(out, "network");
+	json_begin(out, '{');
+	json_put_text(out, "mode", "off");
+	json_end(out, '}');
+	put_time(out, "createdAt", record->created_ms);
+	put_time(out, "startedAt", record->started_ms);
+	json_key(out, "endsAt"); // nothing ends it but a delete
+	json_add_null(out);
+	json_end(out, '}');
+}

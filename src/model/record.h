@@ -1,0 +1,38 @@
+// What is known of one sandbox: the noun that every door shows.
+#pragma once
+
+#include "model/spec.h"
+
+// clang-format off
+#define STATES(X) \
+	X(CREATING, "creating") X(RUNNING, "running") X(PAUSED, "paused") X(FROZEN, "frozen") \
+	X(STOPPED, "stopped") X(ARCHIVED, "archived") X(DELETING, "deleting") X(FAILED, "failed")
+// clang-format on
+enum state {
+#define X(name, word) STATE_##name,
+	STATES(X)
+#undef X
+};
+const char *state_word(enum state state);
+
+struct record {
+	char id[ID_BOX_LEN + 1];
+	char short_id[ID_BOX_LEN + 1]; // as many hex digits as it takes to be unique here
+	char name[ID_NAME_MAX + 1];    // "": none
+	char template[ORDER_TEMPLATE_MAX];
+	enum state state;
+	const char *reason; // of `failed`: a literal, else NULL
+	struct limits limits;
+	struct pairs env, labels;
+	int64_t created_ms, started_ms; // wall clock; 0: not yet
+	uint64_t seq;			// order of creation on this host
+};
+
+// A new record in state creating. Takes the spec's pairs over.
+void record_init(struct record *record, struct spec *spec, const char *id);
+void record_done(struct record *record);
+void record_write(struct json_out *out, const struct record *record);
+// The host name of its box: its name, else its short id.
+const char *record_host(const struct record *record);
+// True when every pair of `wanted` is among the labels.
+bool record_has_labels(const struct record *record, const struct pairs *wanted);

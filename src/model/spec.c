@@ -1,0 +1,195 @@
+// A create's body becomes a spec. Each limit is one row: its name, its unit and its range; the rows
+// read it and name the range when it is missed.
+#include "model/spec.h"
+
+#include <stdio.h>
+
+#define MIB (1ull << 20)
+#define CPU_MILLI_MIN 50
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+// Rejects fields that are well known but not done here, so that nobody relies on them silently.
+static fallible refuse_absent_features(const struct json *object)
+{
+	static const char *const absent[] = {"sleepAfter", "keepAlive", "ttl"};
+
+	for (size_t i = 0; i < sizeof(absent) / sizeof(*absent); i++)
+		if (json_get(object, absent[i]))
+			return err_hint(err_new(NOT_OFFERED, "not_offered",
+						"'%s' is not offered by this version", absent[i]),
+					"leave it out: a sandbox lives until it is deleted");
+	return OK;
+}
+
+static fallible read_network(const struct json *network)
+{
+	static const char *const known[] = {"mode",    "allow", "inspect", "budgets",
+					    "secrets", "rules", NULL};
+	struct str mode = STR("off");
+
+	if (!network)
+		return OK;
+	TRY(json_want(network, "network", JSON_OBJECT));
+	TRY(json_only(network, known));
+	TRY(json_str(json_get(network, "mode"), "network.mode", &mode));
+	if (!str_is(mode, "off") && !str_is(mode, "allow") && !str_is(mode, "all"))
+		return err_new(INVALID, "bad_field", "'network.mode' must be off, allow or all");
+	for (size_t i = 1; known[i]; i++)
+		if (json_get(network, known[i]))
+			mode = STR("allow");
+	if (!str_is(mode, "off"))
+		return err_hint(err_new(NOT_OFFERED, "not_offered",
+					"this version offers network mode 'off' only"),
+				"leave 'network' out, or send {\"mode\":\"off\"}");
+	return OK;
+}
+
+static fallible out_of_range(const char *where, double min, double max)
+{
+	return err_new(INVALID, "bad_field", "'%s' must be within %g and %.15g", where, min, max);
+}
+
+// A whole number of `unit`s within min..max units.
+static fallible read_scaled(const struct json *limits, const char *key, uint64_t unit, uint64_t min,
+			    uint64_t max, uint64_t *out)
+{
+	const struct json *value = json_get(limits, key);
+	uint64_t number = 0;
+	char where[40];
+
+	if (!value)
+		return OK;
+	snprintf(where, sizeof(where), "limits.%s", key);
+	TRY(json_want(value, where, JSON_NUMBER));
+	struct err *err = json_u64(value, where, min, max, &number);
+
+	if (err) {
+		err_free(err);
+		return out_of_range(where, (double)min, (double)max);
+	}
+	*out = number * unit;
+	return OK;
+}
+
+static fallible read_cpus(const struct json *limits, uint32_t milli_max, uint32_t *out)
+{
+	const struct json *value = json_get(limits, "cpus");
+	double min = CPU_MILLI_MIN / 1000.0, max = milli_max / 1000.0, cpus = 0;
+
+	if (!value)
+		return OK;
+	TRY(json_want(value, "limits.cpus", JSON_NUMBER));
+	struct err *err = json_double(value, "limits.cpus", min, max, &cpus);
+
+	if (err) {
+		err_free(err);
+		return out_of_range("limits.cpus", min, max);
+	}
+	*out = (uint32_t)(cpus * 1000 + 0.5);
+	return OK;
+}
+
+static fallible read_limits(const struct json *from, const struct spec_bounds *bounds,
+			    struct spec *spec)
+{
+	static const char *const known[] = {"memoryMB",	 "cpus",       "pids",
+					    "diskMB",	 "inodes",     "outputMB",
+					    "cpuTimeMs", "wallTimeMs", NULL};
+	const uint64_t ages = 1ull << 42; // ms, or MiB: more than anybody means
+	struct limits *to = &spec->limits;
+	uint64_t pids = to->pids;
+
+	if (!from)
+		return OK;
+	TRY(json_want(from, "limits", JSON_OBJECT));
+	TRY(json_only(from, known));
+	TRY(read_scaled(from, "memoryMB", MIB, 16, bounds->memory_max / MIB, &to->memory));
+	TRY(read_cpus(from, bounds->cpu_milli_max, &to->cpu_milli));
+	TRY(read_scaled(from, "pids", 1, 8, 32768, &pids));
+	TRY(read_scaled(from, "diskMB", MIB, 16, 1ull << 30, &to->disk));
+	TRY(read_scaled(from, "inodes", 1, 64, UINT32_MAX, &to->inodes));
+	TRY(read_scaled(from, "outputMB", MIB, 1, bounds->output_max / MIB, &to->output));
+	TRY(read_scaled(from, "cpuTimeMs", 1, 1, ages, &to->cpu_time_ms));
+	TRY(read_scaled(from, "wallTimeMs", 1, 1, ages, &to->wall_time_ms));
+	to->pids = (uint32_t)pids;
+	spec->disk_asked = json_get(from, "diskMB") != NULL;
+	return OK;
+}
+
+static fallible read_names(const struct json *object, struct spec *spec)
+{
+	struct str name = {0}, template = STR("host");
+
+	TRY(json_str(json_get(object, "name"), "name", &name));
+	TRY(json_str(json_get(object, "template"), "template", &template));
+	if (name.at && !id_is_name(name))
+		return err_hint(err_new(INVALID, "bad_name", "this is not a name for a sandbox"),
+				"1 to %d of a-z, 0-9 and -, beginning with no -, and not of the "
+				"form of an id",
+				ID_NAME_MAX);
+	if (!id_is_template(template) || template.len >= sizeof(spec->template))
+		return err_hint(err_new(INVALID, "bad_template", "this is not a template's name"),
+				"1 to 63 of a-z, 0-9 and ._-; 'cove template ls' shows them");
+	snprintf(spec->name, sizeof(spec->name), STR_FMT, STR_ARG(name));
+	snprintf(spec->template, sizeof(spec->template), STR_FMT, STR_ARG(template));
+	return OK;
+}
+
+void spec_done(struct spec *spec)
+{
+	pairs_done(&spec->env);
+	pairs_done(&spec->labels);
+}
+
+fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out)
+{
+	static const char *const known[] = {"name",    "template",   "limits",	  "env", "labels",
+					    "network", "sleepAfter", "keepAlive", "ttl", NULL};
+	auto_spec spec = {.limits = LIMITS_DEFAULT, .template = "host"};
+
+	spec.limits.memory = least(spec.limits.memory, bounds->memory_max);
+	spec.limits.output = least(spec.limits.output, bounds->output_max);
+	if (spec.limits.cpu_milli > bounds->cpu_milli_max)
+		spec.limits.cpu_milli = bounds->cpu_milli_max;
+	if (object) {
+		TRY(json_want(object, "body", JSON_OBJECT));
+		TRY(json_only(object, known));
+		TRY(refuse_absent_features(object));
+		TRY(read_network(json_get(object, "network")));
+		TRY(read_names(object, &spec));
+		TRY(read_limits(json_get(object, "limits"), bounds, &spec));
+		TRY(pairs_read_env(json_get(object, "env"), &spec.env));
+		TRY(pairs_read_labels(json_get(object, "labels"), &spec.labels));
+	}
+	*out = spec;
+	spec.env = spec.labels = (struct pairs){0};
+	return OK;
+}
+
+static void put_or_null(struct json_out *out, const char *key, uint64_t value)
+{
+	json_key(out, key);
+	if (value)
+		json_add_int(out, (int64_t)value);
+	else
+		json_add_null(out);
+}
+
+void spec_write_limits(struct json_out *out, const struct limits *limits)
+{
+	json_begin(out, '{');
+	put_or_null(out, "memoryMB", limits->memory / MIB);
+	json_key(out, "cpus");
+	json_add_double(out, limits->cpu_milli / 1000.0);
+	put_or_null(out, "pids", limits->pids);
+	put_or_null(out, "diskMB", limits->disk / MIB);
+	put_or_null(out, "inodes", limits->inodes);
+	put_or_null(out, "outputMB", limits->output / MIB);
+	put_or_null(out, "cpuTimeMs", limits->cpu_time_ms);
+	put_or_null(out, "wallTimeMs", limits->wall_time_ms);
+	json_end(out, '}');
+}

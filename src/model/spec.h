@@ -1,0 +1,33 @@
+// What somebody wants: the body of a create, read and held against what this host can give.
+#pragma once
+
+#include "base/id.h"
+#include "model/limits.h"
+#include "model/order.h"
+#include "model/pairs.h"
+
+// The ends of the ranges that depend on the host.
+struct spec_bounds {
+	uint64_t memory_max; // bytes
+	uint32_t cpu_milli_max;
+	uint64_t output_max; // bytes
+};
+
+struct spec {
+	char name[ID_NAME_MAX + 1]; // "": none
+	char template[ORDER_TEMPLATE_MAX];
+	struct limits limits;
+	bool disk_asked; // the limit was named, so a host that cannot keep it must refuse
+	struct pairs env, labels;
+};
+
+void spec_done(struct spec *spec);
+#define auto_spec on_exit_call(spec_done) struct spec
+
+// Reads {name, template, limits, env, labels, network}. INVALID unknown_field, bad_field (naming
+// the range), bad_name, bad_template, bad_env; NOT_OFFERED for what this cove does not do. A NULL
+// object is an empty one. The caller owns *out.
+fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out);
+
+// The limits as people read them: {memoryMB, cpus, …}; null means unlimited.
+void spec_write_limits(struct json_out *out, const struct limits *limits);

@@ -1,0 +1,228 @@
+// pid 1 links this file: no allocation, no errors of err.h, nothing beyond libc. Every value is
+// held against its range on arrival, on both sides: what decodes can be used without another look.
+#include "model/talk.h"
+
+#include "wire/pack.h"
+
+#define USER_MAX 64
+#define CWD_MAX 4095
+#define NUMBER_MAX (1ull << 53) // what JSON can carry on
+#define ERRNO_MAX 4095
+#define SIGNAL_MAX 64
+
+static void put_list(struct pack *pack, uint32_t count, const char *const *list)
+{
+	pack_u32(pack, count);
+	for (uint32_t i = 0; i < count; i++)
+		pack_text(pack, str_of(list[i]));
+}
+
+static void put_exec(struct pack *pack, const struct talk_exec *exec)
+{
+	pack_u32(pack, exec->flags);
+	pack_u32(pack, exec->leaf);
+	pack_text(pack, exec->user);
+	pack_text(pack, exec->cwd);
+	put_list(pack, exec->argc, (const char *const *)exec->argv);
+	put_list(pack, exec->envc, (const char *const *)exec->env);
+}
+
+static void put_body(struct pack *pack, const struct talk *talk)
+{
+	switch (talk->kind) {
+	case TALK_EXEC:
+		put_exec(pack, &talk->exec);
+		break;
+	case TALK_SIGNAL:
+		pack_u32(pack, (uint32_t)talk->signal);
+		break;
+	case TALK_FORGET:
+		break;
+	case TALK_READY:
+		pack_u32(pack, talk->ready.version);
+		pack_u32(pack, talk->ready.features);
+		break;
+	case TALK_BROKEN:
+	case TALK_FAILED:
+		pack_u8(pack, (uint8_t)talk->failed.step);
+		pack_u32(pack, (uint32_t)talk->failed.errnum);
+		pack_text(pack,
+			  (struct str){talk->failed.note,
+				       strnlen(talk->failed.note, sizeof(talk->failed.note))});
+		break;
+	case TALK_STARTED:
+		pack_u32(pack, (uint32_t)talk->started.pid);
+		break;
+	case TALK_EXITED:
+		pack_u32(pack, (uint32_t)talk->exited.status);
+		pack_u64(pack, talk->exited.max_rss);
+		pack_u64(pack, talk->exited.cpu_us);
+		pack_u8(pack, talk->exited.leaf_empty);
+		pack_u8(pack, talk->exited.over);
+		break;
+	default:
+		pack->failed = true;
+	}
+}
+
+size_t talk_encode(const struct talk *talk, void *room, size_t size)
+{
+	struct pack pack;
+
+	pack_init(&pack, room, size < TALK_SIZE_MAX ? size : TALK_SIZE_MAX);
+	pack_u8(&pack, (uint8_t)talk->kind);
+	pack_u32(&pack, talk->conv);
+	put_body(&pack, talk);
+	return pack.failed ? 0 : pack.len;
+}
+
+// A number within its range; else the reader has failed, and 0.
+static uint32_t ranged(struct unpack *in, uint32_t value, uint32_t min, uint32_t max)
+{
+	if (value >= min && value <= max)
+		return value;
+	in->failed = true;
+	return 0;
+}
+
+static uint64_t sane(struct unpack *in)
+{
+	uint64_t value = unpack_u64(in);
+
+	if (value <= NUMBER_MAX)
+		return value;
+	in->failed = true;
+	return 0;
+}
+
+// `list` has room for TALK_ARGS_MAX and the NULL behind.
+static uint32_t get_list(struct unpack *in, uint32_t min, const char **list)
+{
+	uint32_t count = ranged(in, unpack_u32(in), min, TALK_ARGS_MAX);
+
+	for (uint32_t i = 0; i < count && !in->failed; i++)
+		list[i] = unpack_text(in, TALK_SIZE_MAX).at;
+	if (in->failed)
+		count = 0;
+	list[count] = NULL;
+	return count;
+}
+
+static void get_exec(struct unpack *in, struct talk_exec *exec)
+{
+	exec->flags = ranged(in, unpack_u32(in), 0,
+			     TALK_EXEC_STDIN | TALK_EXEC_SHELL | TALK_EXEC_HOME |
+				     TALK_EXEC_IF_EMPTY);
+	exec->leaf = ranged(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
+	exec->user = unpack_text(in, USER_MAX);
+	exec->cwd = unpack_text(in, CWD_MAX);
+	exec->argc = get_list(in, 1, exec->argv);
+	exec->envc = get_list(in, 0, exec->env);
+	for (uint32_t i = 0; i < exec->envc; i++)
+		if (exec->env[i][0] == '=' || !strchr(exec->env[i], '='))
+			in->failed = true;
+}
+
+// The note ends in a log: printable ASCII only.
+static void get_note(struct unpack *in, char *out, size_t size)
+{
+	struct str note = unpack_text(in, size - 1);
+
+	for (size_t i = 0; i < note.len; i++)
+		if (note.at[i] < ' ' || note.at[i] > '~')
+			in->failed = true;
+	memset(out, 0, size);
+	memcpy(out, note.at, note.len);
+}
+
+// As wait() gives it for a process that has ended: an exit status, or a signal with its core bit.
+static int get_status(struct unpack *in)
+{
+	uint32_t status = ranged(in, unpack_u32(in), 0, 0xffff);
+	uint32_t signal = status & 0x7f;
+
+	if (signal == 0 ? status & 0xff : status > 0xff || signal > SIGNAL_MAX)
+		in->failed = true;
+	return (int)status;
+}
+
+static void get_body(struct unpack *in, struct talk *talk)
+{
+	switch (talk->kind) {
+	case TALK_EXEC:
+		get_exec(in, &talk->exec);
+		break;
+	case TALK_SIGNAL:
+		talk->signal = (int)ranged(in, unpack_u32(in), 1, SIGNAL_MAX);
+		break;
+	case TALK_FORGET:
+		break;
+	case TALK_READY:
+		ranged(in, talk->conv, 0, 0);
+		talk->ready.version = unpack_u32(in);
+		talk->ready.features = unpack_u32(in);
+		break;
+	case TALK_BROKEN:
+	case TALK_FAILED:
+		if (talk->kind == TALK_BROKEN)
+			ranged(in, talk->conv, 0, 0);
+		talk->failed.step = (enum talk_step)ranged(
+			in, unpack_u8(in), talk->kind == TALK_BROKEN ? 0 : 1, TALK_STEP_COUNT - 1);
+		talk->failed.errnum = (int)ranged(in, unpack_u32(in), 0, ERRNO_MAX);
+		get_note(in, talk->failed.note, sizeof(talk->failed.note));
+		break;
+	case TALK_STARTED:
+		talk->started.pid = (int)ranged(in, unpack_u32(in), 2, INT32_MAX);
+		break;
+	case TALK_EXITED:
+		talk->exited.status = get_status(in);
+		talk->exited.max_rss = sane(in);
+		talk->exited.cpu_us = sane(in);
+		talk->exited.leaf_empty = ranged(in, unpack_u8(in), 0, 1);
+		talk->exited.over = ranged(in, unpack_u8(in), 0, 1);
+		break;
+	default:
+		in->failed = true;
+	}
+}
+
+bool talk_decode(const void *bytes, size_t len, struct talk *talk)
+{
+	struct talk got = {.exec = {.argv = talk->exec.argv, .env = talk->exec.env}};
+	struct unpack in;
+
+	if (len > TALK_SIZE_MAX)
+		return false;
+	unpack_init(&in, bytes, len);
+	got.kind = (enum talk_kind)ranged(&in, unpack_u8(&in), 0, TALK_KIND_COUNT - 1);
+	got.conv = unpack_u32(&in);
+	if (!in.failed)
+		get_body(&in, &got);
+	if (!unpack_end(&in))
+		return false;
+	*talk = got;
+	return true;
+}
+
+int talk_fds(const struct talk *talk, bool had_stdin)
+{
+	switch (talk->kind) {
+	case TALK_EXEC:
+		return -1;
+	case TALK_STARTED:
+		return had_stdin ? 3 : 2;
+	default:
+		return 0;
+	}
+}
+
+const char *talk_step_word(enum talk_step step)
+{
+	static const char *const words[] = {
+		[TALK_STEP_NONE] = "none", [TALK_STEP_BUSY] = "busy",	[TALK_STEP_USER] = "user",
+		[TALK_STEP_PIPE] = "pipe", [TALK_STEP_FORK] = "fork",	[TALK_STEP_JOIN] = "join",
+		[TALK_STEP_CWD] = "cwd",   [TALK_STEP_SETUP] = "setup", [TALK_STEP_EXEC] = "exec",
+	};
+
+	return step < TALK_STEP_COUNT ? words[step] : "unknown";
+}

@@ -1,0 +1,117 @@
+// The vocabulary between daemon and pid 1. One SOCK_SEQPACKET message each way. The daemon treats
+// every message from pid 1 as hostile; pid 1 treats the daemon's as trusted but checks them all the
+// same. No allocation: pid 1 links this. Conversations are numbered by the daemon.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+#define TALK_VERSION 1
+#define TALK_SIZE_MAX (192 * 1024)
+#define TALK_ARGS_MAX 4096 // argv, and as many env
+#define TALK_CONV_MAX 512  // execs of one box at once
+#define TALK_LEAVES_MAX 512
+
+// fds that pid 1 inherits at birth, in this order.
+enum talk_fd {
+	TALK_FD_CONTROL = 3,
+	TALK_FD_KIT,	 // struct talk_kit, then its programs: a sealed memfd
+	TALK_FD_USERNS,	 // the user namespace it joins last
+	TALK_FD_LEAF,	 // leaf 0: the first join fd
+	TALK_FD_LEAF_2,	 // v1 only: the second
+	TALK_FD_END,
+};
+
+// What pid 1 is told by the warden, at the start of the kit.
+struct talk_kit {
+	uint32_t version;
+	uint32_t joins_by_clone;   // 1: CLONE_INTO_CGROUP with a directory fd; 0: write "0" to tasks
+	uint32_t nofile_soft, nofile_hard;
+	uint32_t filter_len[3];	   // instructions of: allow list, arguments, children only
+	// then the sock_filter arrays, one behind another
+};
+
+enum talk_kind {
+	// from the daemon
+	TALK_EXEC,   // 0 fds, or the join fds of a leaf that is new, or was made anew
+	TALK_SIGNAL, // to the process group of a conversation
+	TALK_FORGET, // the conversation is over for the daemon: drop its pipes
+	// from pid 1
+	TALK_READY,   // once, when the box can execute
+	TALK_BROKEN,  // once, instead: a step of the building failed
+	TALK_STARTED, // fds: stdout, stderr [, stdin]
+	TALK_FAILED,  // the command could not be started
+	TALK_EXITED,
+	TALK_KIND_COUNT
+};
+
+// At which step a command (FAILED) or a box (BROKEN) failed.
+enum talk_step {
+	TALK_STEP_NONE,
+	TALK_STEP_BUSY,	 // too many conversations
+	TALK_STEP_USER,	 // no such user, or ids out of range
+	TALK_STEP_PIPE,
+	TALK_STEP_FORK,
+	TALK_STEP_JOIN,	 // the leaf
+	TALK_STEP_CWD,
+	TALK_STEP_SETUP, // ids, limits, filter
+	TALK_STEP_EXEC,
+	TALK_STEP_COUNT
+};
+
+enum talk_exec_flags {
+	TALK_EXEC_STDIN = 1, // give me a pipe to its stdin; else /dev/null
+	TALK_EXEC_SHELL = 2, // argv[0] is a script: /bin/bash -c it, else /bin/sh -c
+	TALK_EXEC_HOME = 4,  // add HOME and USER from the box's passwd
+	TALK_EXEC_IF_EMPTY = 8, // only if nothing lives in that leaf; else FAILED JOIN EBUSY
+};
+
+struct talk_exec {
+	uint32_t flags;
+	uint32_t leaf;
+	struct str user; // "", "name", "uid" or "uid:gid"
+	struct str cwd;
+	uint32_t argc, envc;
+	const char **argv, **env; // given by the caller: TALK_ARGS_MAX + 1 each; NULL-ended
+};
+
+struct talk {
+	enum talk_kind kind;
+	uint32_t conv;
+	union {
+		struct talk_exec exec;
+		int signal;
+		struct {
+			uint32_t version, features;
+		} ready;
+		struct {
+			enum talk_step step;
+			int errnum;
+			char note[64]; // BROKEN: the builder's own word for the step
+		} failed;	       // FAILED and BROKEN
+		struct {
+			int pid; // as the box counts
+		} started;
+		struct {
+			int status; // as wait() gives it
+			uint64_t max_rss; // bytes
+			uint64_t cpu_us;  // of the process and its waited-for children
+			bool leaf_empty;  // nothing of its tree is left: the leaf may serve again
+			bool over;	  // its pipes were empty and nobody else held them: no
+					  // FORGET is needed
+		} exited;
+	};
+};
+
+// 0 when it does not fit.
+size_t talk_encode(const struct talk *talk, void *room, size_t size);
+// False: malformed. For EXEC, talk->exec.argv and .env must point to room for TALK_ARGS_MAX + 1
+// pointers before the call; they then point into `bytes`.
+bool talk_decode(const void *bytes, size_t len, struct talk *talk);
+// How many fds belong to a message: any other number is a protocol error. -1 for EXEC: none, or the
+// join fds of a leaf that is new.
+int talk_fds(const struct talk *talk, bool had_stdin);
+const char *talk_step_word(enum talk_step step);

@@ -1,0 +1,178 @@
+#include "model/talk.h"
+
+#include "tap.h"
+#include "wire/pack.h"
+
+static uint8_t bytes[TALK_SIZE_MAX + 1], again[TALK_SIZE_MAX];
+static const char *argv_room[TALK_ARGS_MAX + 1], *env_room[TALK_ARGS_MAX + 1];
+
+static bool decode(size_t len, struct talk *out)
+{
+	*out = (struct talk){.exec = {.argv = argv_room, .env = env_room}};
+	return talk_decode(bytes, len, out);
+}
+
+// Encodes, decodes, encodes again: the bytes must agree. No prefix may decode, nor one byte more.
+static bool survives(const struct talk *talk, struct talk *out)
+{
+	size_t len = talk_encode(talk, bytes, sizeof(bytes));
+
+	if (!len || !decode(len, out) || talk_encode(out, again, sizeof(again)) != len ||
+	    memcmp(bytes, again, len) != 0)
+		return false;
+	for (size_t cut = 0; cut < len; cut++)
+		if (talk_encode(talk, again, cut) != 0 || decode(cut, &(struct talk){0}))
+			return false;
+	bytes[len] = 0;
+	return !decode(len + 1, &(struct talk){0}) && decode(len, out);
+}
+
+TEST(exec, "an exec survives the way, with its lists ended by NULL")
+{
+	const char *argv[] = {"sh", "-c", "echo \xff", "", NULL}, *env[] = {"A=b", "C=", NULL};
+	struct talk out, talk = {.kind = TALK_EXEC,
+				 .conv = 0xfffffffe,
+				 .exec = {.flags = TALK_EXEC_STDIN | TALK_EXEC_HOME,
+					  .leaf = TALK_LEAVES_MAX - 1,
+					  .user = STR("1000:1000"),
+					  .cwd = STR("/workspace"),
+					  .argc = 4,
+					  .envc = 2,
+					  .argv = argv,
+					  .env = env}};
+
+	CHECK(survives(&talk, &out));
+	CHECK(out.kind == TALK_EXEC && out.conv == 0xfffffffe && out.exec.flags == 5);
+	CHECK(out.exec.argc == 4 && out.exec.argv[4] == NULL && out.exec.env[2] == NULL);
+	CHECK_STR(out.exec.argv[2], "echo \xff");
+	CHECK_STR(out.exec.argv[3], "");
+	CHECK_STR(out.exec.env[1], "C=");
+	CHECK_STR(out.exec.cwd.at, "/workspace");
+	CHECK_STR(out.exec.user.at, "1000:1000");
+}
+
+TEST(others, "every other kind survives the way")
+{
+	struct talk out,
+		talks[] = {
+			{.kind = TALK_SIGNAL, .conv = 3, .signal = 64},
+			{.kind = TALK_FORGET, .conv = 4},
+			{.kind = TALK_READY, .ready = {.version = 1, .features = 0x80000001}},
+			{.kind = TALK_BROKEN, .failed = {.errnum = 13, .note = "mount proc"}},
+			{.kind = TALK_FAILED,
+			 .conv = 5,
+			 .failed = {.step = TALK_STEP_EXEC, .errnum = 2}},
+			{.kind = TALK_STARTED, .conv = 6, .started = {.pid = 4194304}},
+			{.kind = TALK_EXITED,
+			 .conv = 7,
+			 .exited = {.status = 137, .max_rss = 1ull << 40, .cpu_us = 5}},
+		};
+
+	for (size_t i = 0; i < sizeof(talks) / sizeof(talks[0]); i++) {
+		CHECK(survives(&talks[i], &out));
+		CHECK(out.kind == talks[i].kind && out.conv == talks[i].conv);
+	}
+	CHECK(out.exited.status == 137 && out.exited.max_rss == 1ull << 40);
+	CHECK(survives(&talks[3], &out));
+	CHECK_STR(out.failed.note, "mount proc");
+}
+
+static bool passes(struct talk talk)
+{
+	struct talk out;
+	size_t len = talk_encode(&talk, bytes, sizeof(bytes));
+
+	return len && decode(len, &out);
+}
+
+TEST(ranges, "values out of range are refused")
+{
+	CHECK(!passes((struct talk){.kind = TALK_SIGNAL, .signal = 0}));
+	CHECK(!passes((struct talk){.kind = TALK_SIGNAL, .signal = 65}));
+	CHECK(!passes((struct talk){.kind = TALK_SIGNAL, .signal = -1}));
+	CHECK(!passes((struct talk){.kind = TALK_READY, .conv = 1}));
+	CHECK(!passes((struct talk){.kind = TALK_BROKEN, .conv = 1}));
+	CHECK(!passes((struct talk){.kind = TALK_FAILED, .failed = {.step = TALK_STEP_NONE}}));
+	CHECK(!passes((struct talk){.kind = TALK_FAILED, .failed = {.step = TALK_STEP_COUNT}}));
+	CHECK(!passes((struct talk){.kind = TALK_FAILED, .failed = {.step = 1, .errnum = 4096}}));
+	CHECK(!passes((struct talk){.kind = TALK_FAILED, .failed = {.step = 1, .errnum = -2}}));
+	CHECK(!passes((struct talk){.kind = TALK_BROKEN, .failed = {.note = "a\nb"}}));
+	CHECK(!passes((struct talk){.kind = TALK_STARTED, .started = {.pid = 1}}));
+	CHECK(!passes((struct talk){.kind = TALK_STARTED, .started = {.pid = -1}}));
+	CHECK(!passes((struct talk){.kind = TALK_KIND_COUNT}));
+}
+
+TEST(statuses, "a status is that of a process that has ended, and no other")
+{
+	static const struct {
+		int status;
+		bool ok;
+	} rows[] = {{0, true},	     {0xff00, true}, {9, true},	      {11 | 0x80, true},
+		    {64, true},	     {65, false},    {0x7f, false},   {0x137f, false},
+		    {0xffff, false}, {0x80, false},  {0x0109, false}, {0x10000, false},
+		    {-1, false}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		CHECK(passes((struct talk){.kind = TALK_EXITED,
+					   .exited = {.status = rows[i].status}}) == rows[i].ok);
+	CHECK(!passes((struct talk){.kind = TALK_EXITED, .exited = {.cpu_us = UINT64_MAX}}));
+	CHECK(!passes((struct talk){.kind = TALK_EXITED, .exited = {.max_rss = UINT64_MAX}}));
+}
+
+static struct talk exec_of(const char **argv, uint32_t argc, const char **env, uint32_t envc)
+{
+	return (struct talk){.kind = TALK_EXEC,
+			     .exec = {.argc = argc, .argv = argv, .envc = envc, .env = env}};
+}
+
+TEST(exec_ranges, "an exec without a command, with odd flags, leaf or environment is refused")
+{
+	const char *argv[] = {"true", NULL}, *good[] = {"A=", NULL}, *none[] = {"A", NULL},
+		   *nameless[] = {"=b", NULL};
+	struct talk talk = exec_of(argv, 1, good, 1);
+	static char longest[5000];
+
+	memset(longest, 'x', sizeof(longest) - 1);
+	CHECK(passes(talk));
+	CHECK(!passes(exec_of(argv, 0, good, 1)) && !passes(exec_of(argv, 1, none, 1)));
+	CHECK(!passes(exec_of(argv, 1, nameless, 1)));
+	talk.exec.flags = TALK_EXEC_IF_EMPTY << 1;
+	CHECK(!passes(talk));
+	talk.exec.flags = TALK_EXEC_HOME;
+	talk.exec.leaf = TALK_LEAVES_MAX;
+	CHECK(!passes(talk));
+	talk.exec.leaf = 0;
+	talk.exec.user = str_of(longest);
+	CHECK(!passes(talk));
+	talk.exec.user = STR("");
+	talk.exec.cwd = str_of(longest);
+	CHECK(!passes(talk));
+}
+
+TEST(many, "4096 arguments are taken, 4097 are not, and a large message has an end")
+{
+	static const char *args[TALK_ARGS_MAX + 2], *empty[1];
+	static char big[TALK_SIZE_MAX];
+	const char *one[] = {big, NULL};
+	struct talk out, talk = exec_of(args, TALK_ARGS_MAX, empty, 0);
+
+	for (int i = 0; i <= TALK_ARGS_MAX; i++)
+		args[i] = "x";
+	CHECK(passes(talk));
+	talk.exec.argc = TALK_ARGS_MAX + 1;
+	CHECK(!passes(talk));
+	memset(big, 'x', sizeof(big) - 1);
+	talk = exec_of(one, 1, empty, 0);
+	CHECK(talk_encode(&talk, bytes, sizeof(bytes)) == 0);
+	CHECK(!decode(TALK_SIZE_MAX + 1, &out));
+}
+
+TEST(fds, "the number of fds is fixed by the kind")
+{
+	CHECK(talk_fds(&(struct talk){.kind = TALK_STARTED}, true) == 3);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_STARTED}, false) == 2);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_EXITED}, true) == 0);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_EXEC}, true) == -1);
+	CHECK_STR(talk_step_word(TALK_STEP_CWD), "cwd");
+	CHECK_STR(talk_step_word(TALK_STEP_COUNT), "unknown");
+}
