@@ -1,0 +1,201 @@
+// syscalls: read write openat close fcntl sendmsg recvmsg
+#include "os/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FDS_BORNE 32 // more than any message of ours carries
+
+int fd_write_all(int fd, const void *bytes, size_t len)
+{
+	const char *at = bytes;
+
+	while (len > 0) {
+		ssize_t n = write(fd, at, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		at += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+ssize_t fd_read_all(int fd, void *room, size_t size)
+{
+	size_t len = 0;
+
+	while (len < size) {
+		ssize_t n = read(fd, (char *)room + len, size - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		if (n == 0)
+			break;
+		len += (size_t)n;
+	}
+	return (ssize_t)len;
+}
+
+static int open_again(int dir, const char *path, int flags)
+{
+	int fd;
+
+	do {
+		fd = openat(dir, path, flags | O_CLOEXEC);
+	} while (fd < 0 && errno == EINTR);
+	return fd;
+}
+
+// Kernel files take a value in one write; a part of it would be another value.
+int fd_put(int dir, const char *path, const char *text)
+{
+	int fd = open_again(dir, path, O_WRONLY);
+	ssize_t n;
+	int kept;
+
+	if (fd < 0)
+		return -1;
+	do {
+		n = write(fd, text, strlen(text));
+	} while (n < 0 && errno == EINTR);
+	kept = errno;
+	close(fd);
+	errno = kept;
+	return n < 0 ? -1 : 0;
+}
+
+ssize_t fd_get(int dir, const char *path, char *room, size_t size)
+{
+	int fd = open_again(dir, path, O_RDONLY);
+	ssize_t n;
+	int kept;
+
+	if (fd < 0)
+		return -1;
+	n = fd_read_all(fd, room, size - 1);
+	kept = errno;
+	close(fd);
+	errno = kept;
+	if (n < 0)
+		return -1;
+	room[n] = 0;
+	return n;
+}
+
+int fd_nonblock(int fd, bool on)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0)
+		return -1;
+	return fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+}
+
+ssize_t fd_send(int sock, const void *bytes, size_t len, const int *fds, int count, int flags)
+{
+	struct iovec part = {.iov_base = (void *)bytes, .iov_len = len};
+	union {
+		char room[CMSG_SPACE(FDS_BORNE * sizeof(int))];
+		struct cmsghdr align;
+	} side;
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	ssize_t n;
+
+	if (count > FDS_BORNE) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (count > 0) {
+		struct cmsghdr *head;
+
+		memset(&side, 0, sizeof(side));
+		message.msg_control = side.room;
+		message.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+		head = CMSG_FIRSTHDR(&message);
+		head->cmsg_level = SOL_SOCKET;
+		head->cmsg_type = SCM_RIGHTS;
+		head->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+		memcpy(CMSG_DATA(head), fds, (size_t)count * sizeof(int));
+	}
+	do {
+		n = sendmsg(sock, &message, flags | MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	return n;
+}
+
+// Takes the fds out of `message`; returns how many came, of which at most `room` are kept.
+static int take_fds(struct msghdr *message, int *fds, int room)
+{
+	int came = 0;
+
+	for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head;
+	     head = CMSG_NXTHDR(message, head)) {
+		size_t count;
+
+		if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+			continue;
+		count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(head) + i * sizeof(int), sizeof(int));
+			if (came < room)
+				fds[came] = fd;
+			else
+				close(fd);
+			came++;
+		}
+	}
+	return came;
+}
+
+ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int flags)
+{
+	struct iovec part = {.iov_base = room, .iov_len = size};
+	union {
+		char room[CMSG_SPACE(FDS_BORNE * sizeof(int))];
+		struct cmsghdr align;
+	} side;
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = side.room,
+		.msg_controllen = sizeof(side.room),
+	};
+	int space = count ? *count : 0;
+	int came;
+	ssize_t n;
+
+	do {
+		n = recvmsg(sock, &message, flags | MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -1;
+	came = take_fds(&message, fds, space);
+	if (came > space || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+		for (int i = 0; i < came && i < space; i++)
+			close(fds[i]);
+		if (count)
+			*count = 0;
+		errno = EPROTO;
+		return -1;
+	}
+	if (count)
+		*count = came;
+	return n;
+}
+
+void fd_drop(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}

@@ -1,0 +1,23 @@
+// File descriptors: close-on-exec everywhere; whole reads and writes; passing them on. pid 1 links
+// this: no allocation, errors as errno.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+// 0, or -1 with errno. EINTR is retried.
+int fd_write_all(int fd, const void *bytes, size_t len);
+ssize_t fd_read_all(int fd, void *room, size_t size); // until the end or `size`
+// Opens beneath `dir`, writes `text`, closes: for kernel files.
+int fd_put(int dir, const char *path, const char *text);
+// Reads a small kernel file as text with a NUL; -1 with errno.
+ssize_t fd_get(int dir, const char *path, char *room, size_t size);
+int fd_nonblock(int fd, bool on);
+
+// One message with fds beside it. recv: *count is the room in `fds` on entry, how many came on
+// return; more than that, or a cut message, is EPROTO and closes them all. Returns bytes, 0 at end.
+ssize_t fd_send(int sock, const void *bytes, size_t len, const int *fds, int count, int flags);
+ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int flags);
+// Closes and forgets.
+void fd_drop(int *fd);

@@ -1,0 +1,114 @@
+// Loop devices. A device that an earlier life left is known by its file's device and inode, never
+// by the path in sysfs: that is spelled as some other mount namespace sees it.
+//
+// syscalls: openat close ioctl fstat getdents64 newfstatat faccessat2 fcntl
+#include "os/loopdev.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+
+#define TRIES 64 // others may take the free device between our asking and our binding
+
+static fallible open_device(int number, int *out_fd, char path[LOOPDEV_PATH])
+{
+	snprintf(path, LOOPDEV_PATH, "/dev/loop%d", number);
+	*out_fd = open(path, O_RDWR | O_CLOEXEC);
+	if (*out_fd < 0)
+		return err_sys(errno, "open %s", path);
+	return OK;
+}
+
+fallible loopdev_attach(int file, int *out_fd, char out_path[LOOPDEV_PATH])
+{
+	struct loop_config config = {
+		.fd = (__u32)file,
+		.block_size = 4096,
+		// Direct: the inner file system caches already, once is enough.
+		.info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO,
+	};
+	auto_fd control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+	char path[LOOPDEV_PATH];
+
+	if (control < 0)
+		return err_hint(err_new(NOT_OFFERED, "no_loop", "this host has no loop devices"),
+				"load the kernel module 'loop'");
+	for (int i = 0; i < TRIES; i++) {
+		int number = ioctl(control, LOOP_CTL_GET_FREE);
+		auto_fd fd = -1;
+
+		if (number < 0)
+			return err_sys(errno, "find a free loop device");
+		TRY(open_device(number, &fd, path));
+		if (ioctl(fd, LOOP_CONFIGURE, &config) == 0) {
+			memcpy(out_path, path, LOOPDEV_PATH);
+			*out_fd = take_fd(&fd);
+			return OK;
+		}
+		if (errno != EBUSY && errno != ENXIO)
+			return err_sys(errno, "bind a file to %s", path);
+	}
+	return err_new(EXHAUSTED, "no_loop", "no loop device is free");
+}
+
+static bool is_bound_to(int fd, const struct stat *st)
+{
+	struct loop_info64 info;
+
+	return ioctl(fd, LOOP_GET_STATUS64, &info) == 0 && info.lo_device == st->st_dev &&
+	       info.lo_inode == st->st_ino;
+}
+
+fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH])
+{
+	struct dirent *entry;
+	struct stat st;
+	DIR *block;
+	int found = -1;
+
+	if (fstat(file, &st))
+		return err_sys(errno, "look at the file of a loop device");
+	block = opendir("/sys/block");
+	while (block && found < 0 && (entry = readdir(block))) {
+		char bound[300], path[LOOPDEV_PATH];
+		int number;
+
+		if (sscanf(entry->d_name, "loop%d", &number) != 1)
+			continue;
+		snprintf(bound, sizeof(bound), "%s/loop/backing_file", entry->d_name);
+		if (faccessat(dirfd(block), bound, F_OK, 0))
+			continue; // free: opening it would only disturb
+		snprintf(path, sizeof(path), "/dev/loop%d", number);
+		auto_fd fd = open(path, O_RDWR | O_CLOEXEC);
+
+		if (fd >= 0 && is_bound_to(fd, &st)) {
+			memcpy(out_path, path, LOOPDEV_PATH);
+			found = take_fd(&fd);
+		}
+	}
+	if (block)
+		closedir(block);
+	*out_fd = found;
+	return OK;
+}
+
+fallible loopdev_grow(int fd)
+{
+	if (ioctl(fd, LOOP_SET_CAPACITY, 0))
+		return err_sys(errno, "tell a loop device that its file grew");
+	return OK;
+}
+
+void loopdev_detach(int fd)
+{
+	// Fails only where it is detached already.
+	(void)ioctl(fd, LOOP_CLR_FD, 0);
+}

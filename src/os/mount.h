@@ -1,0 +1,26 @@
+// Mounts as file descriptors: made detached, given their attributes, then attached somewhere. The
+// builder of a box uses these between clone and exec, so they allocate nothing and answer as the
+// kernel does: an fd or 0, or -1 with errno.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mount.h>
+
+#define MOUNT_SAFE (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+#define MOUNT_STILL (MOUNT_SAFE | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY)
+
+struct mount_option {
+	const char *key, *value; // value NULL: a flag
+};
+
+// A new file system, mounted nowhere. `options` end with a NULL key.
+int mount_new(const char *type, const struct mount_option *options, uint64_t attributes);
+// A detached copy of the mount at `path` beneath `dir`, rooted there; "" means `dir` itself.
+int mount_copy(int dir, const char *path);
+// Sets and clears attributes of a whole mount. `userns` >= 0 maps its ids through that namespace.
+int mount_change(int tree, uint64_t set, uint64_t clear, int userns);
+// Attaches `tree` at `path` beneath `dir` ("": at `dir`).
+int mount_attach(int tree, int dir, const char *path);
+// All mounts of this namespace stop sharing with others.
+int mount_private(void);

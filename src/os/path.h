@@ -1,0 +1,39 @@
+// Paths and trees beneath directories that we hold open. The kernel resolves every path there: we
+// never join strings and hope. Everything here blocks; it is for the warden and its children.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+// Opens `path` beneath the directory `root`. A path that leads outside, by "..", by a leading slash
+// or by a link, is FORBIDDEN path_escape; a missing one is NOT_FOUND no_file. The caller owns
+// *out_fd, which is left untouched on failure.
+fallible path_open(int root, const char *path, int flags, int *out_fd);
+
+// The directory `name` in `dir`, made (with exactly `mode`) when it is absent. A link or a file of
+// that name is an error.
+fallible path_dir(int dir, const char *name, mode_t mode, int *out_fd);
+// The whole of a file, added to `out`; longer than its ceiling is TOO_LARGE.
+fallible path_read(int dir, const char *name, struct buf *out);
+// A new file with exactly `mode`; an old one of that name is replaced.
+fallible path_write(int dir, const char *name, mode_t mode, const char *text);
+
+// Removes `name` from `dir`, a whole tree if it is one. Links are removed, never followed. However
+// deep the tree, two directories are open at a time. What is absent is removed already.
+fallible path_remove(int dir, const char *name);
+
+struct path_copied {
+	uint64_t files, bytes;
+};
+// Copies the directory `from` (open) to the existing empty directory `to`: owners, modes, times,
+// links and hard links; shared blocks where the file system can. Devices, sockets and pipes are
+// left out, and extended attributes. Adds to *sum. NO_SPACE disk_full when the disk is full.
+fallible path_copy(int from, int to, struct path_copied *sum);
+// The same for one file or link `name`, which must not exist in `to` yet.
+fallible path_copy_one(int from, int to, const char *name, struct path_copied *sum);
+// The data of one open file, from its start to its end; holes stay holes.
+fallible path_copy_data(int from, int to, uint64_t *out_bytes);

@@ -1,0 +1,317 @@
+// Each probe runs in a child of its own with a mount namespace of its own, so whatever it makes is
+// gone with it; it answers by exit status (0, or an errno) and may say a few words on a pipe.
+#include "os/probe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/mem.h"
+#include "os/caps.h"
+#include "os/cgroup.h"
+#include "os/fd.h"
+#include "os/mount.h"
+#include "os/ns.h"
+#include "os/seccomp.h"
+
+#define PROBE_BASE (1u << 20)
+#define SCRATCH ".probe"
+
+// In the child: 0, or an errno. `say` takes words for the table.
+typedef int probe_fn(int data, int say);
+
+static int userns(int *out)
+{
+	auto_err err = ns_user(PROBE_BASE, out);
+
+	return err ? EPERM : 0;
+}
+
+static int try_namespaces(int data, int say)
+{
+	struct clone_args args = {
+		.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
+		.exit_signal = SIGCHLD,
+	};
+	long pid = syscall(SYS_clone3, &args, sizeof(args));
+	int status;
+
+	(void)data;
+	(void)say;
+	if (pid < 0)
+		return errno;
+	if (pid == 0)
+		_exit(sethostname("probe", 5) ? 1 : 0);
+	waitpid((pid_t)pid, &status, 0);
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : EPERM;
+}
+
+static int try_userns(int data, int say)
+{
+	auto_fd fd = -1;
+
+	(void)data;
+	(void)say;
+	return userns(&fd);
+}
+
+static int try_idmap(int data, int say)
+{
+	auto_fd ns = -1;
+	auto_fd tree = mount_copy(data, "");
+
+	(void)say;
+	if (tree < 0)
+		return errno;
+	if (userns(&ns))
+		return EPERM;
+	return mount_change(tree, MOUNT_SAFE, 0, ns) ? errno : 0;
+}
+
+static int lay_over(int tree)
+{
+	static const struct mount_option options[] = {
+		{"source", "overlay"}, {"lowerdir", "l"}, {"upperdir", "u"},
+		{"workdir", "w"},      {NULL, NULL},
+	};
+	int overlay, fd;
+
+	if (fchdir(tree) || ns_files_as(PROBE_BASE))
+		return errno;
+	overlay = mount_new("overlay", options, MOUNT_SAFE);
+	if (overlay < 0)
+		return errno;
+	// A mounter without a mapping gets a read-only overlay: writing is the proof.
+	fd = openat(overlay, "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	return fd < 0 ? errno : 0;
+}
+
+static int over_dirs(int scratch)
+{
+	static const char *const dirs[] = {"l", "u", "w"};
+	auto_fd ns = -1;
+	auto_fd tree = -1;
+
+	for (int i = 0; i < 3; i++)
+		if (mkdirat(scratch, dirs[i], 0755) && errno != EEXIST)
+			return errno;
+	tree = mount_copy(scratch, "");
+	if (tree < 0)
+		return errno;
+	if (userns(&ns) || mount_change(tree, MOUNT_SAFE, 0, ns))
+		return EPERM;
+	// Attached over our own root, in our own namespace: overlay wants a place in one.
+	if (mount_attach(tree, AT_FDCWD, "/"))
+		return errno;
+	return lay_over(tree);
+}
+
+static void clear_scratch(int data)
+{
+	static const char *const names[] = {"u/file", "w/work", "l", "u", "w"};
+	auto_fd scratch = openat(data, SCRATCH, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	for (size_t i = 0; scratch >= 0 && i < sizeof(names) / sizeof(*names); i++)
+		unlinkat(scratch, names[i], i == 0 ? 0 : AT_REMOVEDIR);
+	unlinkat(data, SCRATCH, AT_REMOVEDIR);
+}
+
+static int try_overlay(int data, int say)
+{
+	auto_fd scratch = -1;
+
+	(void)say;
+	clear_scratch(data);
+	if (mkdirat(data, SCRATCH, 0700))
+		return errno;
+	scratch = openat(data, SCRATCH, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return scratch < 0 ? errno : over_dirs(scratch);
+}
+
+static int try_seccomp(int data, int say)
+{
+	static const char *const calls[] = {
+		"exit_group", "exit", "write",	 "close",    "munmap",	       "mmap",
+		"futex",      "brk",  "madvise", "mprotect", "rt_sigprocmask", "sigaltstack"};
+	auto_err nnp = caps_no_new_privs();
+	auto_err err = seccomp_confine(calls, sizeof(calls) / sizeof(*calls));
+
+	(void)data;
+	(void)say;
+	return nnp || err ? EPERM : 0;
+}
+
+static int try_controller(enum cgroup_controller controller, int say)
+{
+	auto_free struct cgroup_host *host = mem_new_of(struct cgroup_host);
+	auto_err err = cgroup_discover(host);
+
+	if (err || host->where[controller] < 0)
+		return ENOENT;
+	dprintf(say, "cgroup v%d, host is %s", host->mounts[host->where[controller]].version,
+		cgroup_word(host));
+	return 0;
+}
+
+static int try_memory(int data, int say)
+{
+	(void)data;
+	return try_controller(CGROUP_MEMORY, say);
+}
+
+static int try_pids(int data, int say)
+{
+	(void)data;
+	return try_controller(CGROUP_PIDS, say);
+}
+
+static int try_cpu(int data, int say)
+{
+	(void)data;
+	return try_controller(CGROUP_CPU, say);
+}
+
+static int try_memfd(int data, int say)
+{
+	char *const argv[] = {(char *)"probe", NULL};
+	auto_fd fd = memfd_create("probe", MFD_CLOEXEC | 0x10u);
+
+	(void)data;
+	(void)say;
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("probe", MFD_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	// Not a program: that the kernel looks inside and says so is what we ask.
+	if (write(fd, "no program", 10) != 10 || fchmod(fd, 0700))
+		return errno;
+	syscall(SYS_execveat, fd, "", argv, argv + 1, AT_EMPTY_PATH);
+	return errno == ENOEXEC ? 0 : errno;
+}
+
+static int try_pidfd(int data, int say)
+{
+	auto_fd fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+
+	(void)data;
+	(void)say;
+	return fd < 0 ? errno : 0;
+}
+
+static int try_loop(int data, int say)
+{
+	auto_fd fd = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+
+	(void)data;
+	(void)say;
+	if (fd < 0)
+		return errno;
+	return ioctl(fd, LOOP_CTL_GET_FREE) < 0 ? errno : 0;
+}
+
+static int try_landlock(int data, int say)
+{
+	int version = caps_landlock_version();
+
+	(void)data;
+	if (version)
+		dprintf(say, "version %d", version);
+	return version ? 0 : ENOSYS;
+}
+
+#define KERNEL "run Linux 6.1 or newer, as root, outside of other containers"
+static const struct {
+	const char *feature;
+	bool required;
+	probe_fn *run;
+	const char *without, *fix;
+} probes[] = {
+	{"user namespaces", true, try_userns, "cove does not start",
+	 "set sysctl user.max_user_namespaces above 0, and run as root"},
+	{"pid, mount, net, ipc and uts namespaces", true, try_namespaces, "cove does not start",
+	 KERNEL},
+	{"seccomp filters", true, try_seccomp, "cove does not start", KERNEL},
+	{"idmapped mounts of the data directory", true, try_idmap, "cove does not start",
+	 "put the data directory on ext4, xfs or btrfs: --data DIR"},
+	{"overlay on idmapped layers", true, try_overlay, "cove does not start",
+	 "load the module overlay, and put the data directory on ext4, xfs or btrfs"},
+	{"memory controller", true, try_memory, "cove does not start",
+	 "boot with cgroup_enable=memory, and mount the cgroup file system"},
+	{"pids controller", true, try_pids, "cove does not start",
+	 "mount the cgroup file system with the pids controller"},
+	{"cpu controller", true, try_cpu, "cove does not start",
+	 "mount the cgroup file system with the cpu controller"},
+	{"programs from memory", true, try_memfd, "cove does not start",
+	 "set sysctl vm.memfd_noexec to 0 or 1"},
+	{"pidfds", true, try_pidfd, "cove does not start", KERNEL},
+	{"loop devices", false, try_loop, "disk limits are refused", "load the module loop"},
+	{"Landlock", false, try_landlock, "the daemon runs without this second fence",
+	 "boot with lsm=landlock,..."},
+};
+
+static int run_child(probe_fn *run, int data, char *found, size_t size)
+{
+	int pipe_fds[2], status = 0;
+	ssize_t len;
+	pid_t pid;
+
+	found[0] = 0;
+	if (pipe2(pipe_fds, O_CLOEXEC))
+		return errno;
+	pid = fork();
+	if (pid == 0) {
+		// Only a directory that was opened in this mount namespace can be copied in it.
+		if (fchdir(data) || unshare(CLONE_NEWNS) || mount_private())
+			_exit(errno);
+		data = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		_exit(data < 0 ? errno : run(data, pipe_fds[1]));
+	}
+	close(pipe_fds[1]);
+	len = pid > 0 ? fd_read_all(pipe_fds[0], found, size - 1) : 0;
+	found[len > 0 ? len : 0] = 0;
+	close(pipe_fds[0]);
+	if (pid < 0)
+		return EAGAIN;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EFAULT;
+}
+
+size_t probe_all(int data, struct probe_row *rows, size_t max)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < sizeof(probes) / sizeof(*probes) && count < max; i++) {
+		struct probe_row *row = &rows[count++];
+		int errnum;
+
+		*row = (struct probe_row){
+			.feature = probes[i].feature,
+			.required = probes[i].required,
+			.without = probes[i].without,
+			.fix = probes[i].fix,
+		};
+		errnum = run_child(probes[i].run, data, row->found, sizeof(row->found));
+		row->ok = errnum == 0;
+		if (!row->ok)
+			snprintf(row->found, sizeof(row->found), "%s", strerror(errnum));
+		else if (!row->found[0])
+			snprintf(row->found, sizeof(row->found), "yes");
+	}
+	clear_scratch(data);
+	return count;
+}

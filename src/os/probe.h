@@ -1,0 +1,21 @@
+// What this kernel and host can do, found out by doing each thing once in a throw-away child.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define PROBE_ROWS_MAX 16
+
+struct probe_row {
+	const char *feature;
+	bool required; // without it cove does not start
+	bool ok;
+	char found[96];	     // what was seen, in a few words
+	const char *without; // what happens when it is missing
+	const char *fix;     // what the operator can do
+};
+
+// Fills at most `max` rows and returns how many. `data` is the state directory: some features
+// depend on its file system. Leaves nothing behind. Needs the rights of root; blocks for some
+// milliseconds.
+size_t probe_all(int data, struct probe_row *rows, size_t max);

@@ -1,0 +1,37 @@
+// System-call filters: the three that a box lives behind (isolation C-2 to C-6), and those that our
+// own processes put on themselves.
+#pragma once
+
+#include <linux/filter.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+// clang-format off
+//	  filter      loaded by            what it does
+#define SECCOMP_FILTERS(X) \
+	X(ALLOW,      "pid 1")		/* an allow list; the rest is ENOSYS, deliberate denials EPERM */ \
+	X(ARGUMENTS,  "pid 1")		/* refuses by argument: ioctl, socket families, core limits */ \
+	X(CHILDREN,   "its children")	/* no clone3: pid 1 alone needs it */
+// clang-format on
+enum seccomp_filter {
+#define X(name, by) SECCOMP_##name,
+	SECCOMP_FILTERS(X)
+#undef X
+		SECCOMP_FILTER_COUNT
+};
+
+struct seccomp_program {
+	struct sock_filter *code; // the owner frees it
+	uint16_t len;
+};
+
+// Builds one of a box's filters for `arch`, an AUDIT_ARCH_ word; 0: this machine's. Both
+// architectures can be built on either.
+fallible seccomp_build(enum seccomp_filter which, uint32_t arch, struct seccomp_program *out);
+void seccomp_free(struct seccomp_program *program);
+
+// Only these calls remain for this process and its children, all else is EPERM. Names that this
+// architecture lacks are left out. Needs no_new_privs or CAP_SYS_ADMIN.
+fallible seccomp_confine(const char *const *names, size_t count);
