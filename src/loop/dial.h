@@ -1,0 +1,14 @@
+// Listening and connecting, on numeric addresses only: names are looked up elsewhere.
+#pragma once
+
+#include "base/str.h"
+#include "loop/stream.h"
+
+// "127.0.0.1:8484", "[::1]:0": binds and listens, close-on-exec, non-blocking. Blocks for no one.
+// CONFLICT port_taken, INVALID bad_address. out_port: the real one when 0 was asked for.
+fallible dial_listen(struct str address, int *out_fd, uint16_t *out_port);
+// Connects a TCP stream; "localhost" is tried as 127.0.0.1 and ::1. UNAVAILABLE no_server.
+fallible dial_tcp(struct loop *loop, struct str host, uint16_t port, int64_t deadline,
+		  struct stream *out);
+// A SOCK_SEQPACKET socket at a path in the run directory.
+fallible dial_local(struct loop *loop, const char *path, int64_t deadline, struct stream *out);

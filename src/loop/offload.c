@@ -1,0 +1,134 @@
+// A queue, a few threads, and the way back. The job lives on the stack of the task that waits for
+// it; it is in one list at a time: to do, or done. The lock guards both lists and nothing else.
+// Workers take no signals: those are the loop thread's.
+//
+// syscalls: clone clone3 futex mmap mprotect munmap madvise rseq set_robust_list rt_sigprocmask
+// syscalls: sched_getaffinity exit gettid
+#include "loop/offload.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "base/mem.h"
+
+#define WORKER_STACK (1024 * 1024)
+#define WORKERS_MAX 64
+
+struct job {
+	void (*fn)(void *arg);
+	void *arg;
+	struct task *task;
+	bool done;
+	struct link link;
+};
+
+// One pool a process, because the callers of blocking calls are everywhere and own nothing of it.
+static struct pool {
+	struct loop *loop;
+	pthread_t *threads;
+	int count;
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	struct link todo, done;
+	bool closing;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
+
+static void *work(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&pool.lock);
+	for (;;) {
+		struct job *job;
+
+		while (link_empty(&pool.todo) && !pool.closing)
+			pthread_cond_wait(&pool.more, &pool.lock);
+		if (link_empty(&pool.todo))
+			break;
+		job = link_of(pool.todo.next, struct job, link);
+		link_drop(&job->link);
+		pthread_mutex_unlock(&pool.lock);
+
+		job->fn(job->arg);
+
+		pthread_mutex_lock(&pool.lock);
+		link_add(&pool.done, &job->link);
+		loop_poke(pool.loop);
+	}
+	pthread_mutex_unlock(&pool.lock);
+	return NULL;
+}
+
+static void on_done(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&pool.lock);
+	while (pool.count > 0 && !link_empty(&pool.done)) {
+		struct job *job = link_of(pool.done.next, struct job, link);
+
+		link_drop(&job->link);
+		job->done = true;
+		task_wake(job->task);
+	}
+	pthread_mutex_unlock(&pool.lock);
+}
+
+fallible offload_open(struct loop *loop, int threads)
+{
+	pthread_attr_t attr;
+	sigset_t all, before;
+	int failed = 0;
+
+	assert(pool.count == 0 && threads > 0 && threads <= WORKERS_MAX);
+	pool.loop = loop;
+	pool.closing = false;
+	link_init(&pool.todo);
+	link_init(&pool.done);
+	pool.threads = mem_new((size_t)threads * sizeof(*pool.threads));
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, WORKER_STACK);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (pool.count < threads && !failed) {
+		failed = pthread_create(&pool.threads[pool.count], &attr, work, NULL);
+		pool.count += !failed;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	if (failed) {
+		offload_close();
+		return err_sys(failed, "start a worker thread");
+	}
+	loop_on_poke(loop, on_done, NULL);
+	return OK;
+}
+
+void offload_close(void)
+{
+	pthread_mutex_lock(&pool.lock);
+	pool.closing = true;
+	pthread_cond_broadcast(&pool.more);
+	pthread_mutex_unlock(&pool.lock);
+	for (int i = 0; i < pool.count; i++)
+		pthread_join(pool.threads[i], NULL);
+	pool.count = 0;
+	free(take_ptr(pool.threads));
+}
+
+void offload_run(void (*fn)(void *arg), void *arg)
+{
+	struct job job = {.fn = fn, .arg = arg, .task = task_current()};
+
+	// Without a pool, or outside of any task, there is nobody who could go on meanwhile.
+	if (!job.task || pool.count == 0) {
+		fn(arg);
+		return;
+	}
+	pthread_mutex_lock(&pool.lock);
+	link_add(&pool.todo, &job.link);
+	pthread_cond_signal(&pool.more);
+	pthread_mutex_unlock(&pool.lock);
+	while (!job.done)
+		task_park_firm();
+}

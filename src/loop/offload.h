@@ -1,0 +1,12 @@
+// Threads for calls that block: file systems, name lookups, big hashes. The thread sees only `arg`.
+#pragma once
+
+#include "loop/task.h"
+
+// Starts `threads` workers. One pool a process.
+fallible offload_open(struct loop *loop, int threads);
+void offload_close(void);
+
+// Runs fn(arg) on a worker while the current task waits. Not cancelled once begun: arg may live on
+// the task's stack. fn must not touch the loop.
+void offload_run(void (*fn)(void *arg), void *arg);

@@ -1,0 +1,307 @@
+// The fd is given to epoll once, edge-triggered, for reading; for writing it is added when a write
+// first blocks, and stays. So a request on a kept connection costs one wait, one read and one
+// write.
+//
+// An edge comes once, perhaps while nobody waits: `readable` remembers it until the kernel says
+// that it has nothing more. For TCP a short read says so as well; a terminal or a Unix socket may
+// cut a read short for other reasons, so there only EAGAIN counts. A hang-up is never forgotten: it
+// may have come in the same edge as the last bytes.
+//
+// A peer that is always faster than us would never let us wait, and nobody else would run: after
+// SPREE_MAX bytes without a wait we make one.
+//
+// syscalls: read writev sendmsg recvmsg close fcntl getsockopt
+#include "loop/stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "os/fd.h"
+
+#define SPREE_MAX (1024 * 1024)
+#define PARTS_MAX 16
+
+static void on_ready(struct watch *watch, uint32_t events)
+{
+	struct stream *stream = link_of(watch, struct stream, watch);
+
+	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		stream->hung_up = true;
+	if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+		stream->readable = true;
+		if (stream->reader)
+			task_wake(stream->reader);
+	}
+	if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) && stream->writer)
+		task_wake(stream->writer);
+}
+
+fallible stream_open(struct stream *stream, struct loop *loop, int fd)
+{
+	int protocol = 0;
+	socklen_t len = sizeof(protocol);
+	struct err *err = OK;
+
+	*stream = (struct stream){.fd = fd, .loop = loop, .watch = {.fd = fd, .ready = on_ready}};
+	stream->is_socket = getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0;
+	stream->is_tcp = stream->is_socket && protocol == IPPROTO_TCP;
+	if (fd_nonblock(fd, true) != 0)
+		err = err_sys(errno, "make fd %d non-blocking", fd);
+	else
+		err = loop_watch(loop, &stream->watch, EPOLLIN | EPOLLRDHUP | EPOLLET);
+	if (err && err_kind(err) == ERR_NOT_OFFERED) {
+		stream->readable = true;
+		err_free(take_ptr(err));
+	}
+	if (err)
+		stream_close(stream);
+	return err;
+}
+
+void stream_close(struct stream *stream)
+{
+	if (stream->fd < 0 || !stream->loop)
+		return;
+	loop_unwatch(stream->loop, &stream->watch);
+	fd_drop(&stream->fd);
+	if (stream->reader)
+		task_wake(stream->reader);
+	if (stream->writer)
+		task_wake(stream->writer);
+}
+
+static fallible closed(void)
+{
+	return err_new(BAD_PEER, "closed", "the connection was closed");
+}
+
+static fallible explain(int errnum, const char *what)
+{
+	switch (errnum) {
+	case ECONNRESET:
+	case EPIPE:
+	case ENOTCONN:
+	case ESHUTDOWN:
+	case ECONNABORTED:
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return err_new(BAD_PEER, "peer_gone", "the other side closed the connection");
+	case EPROTO:
+		return err_new(BAD_PEER, "bad_message",
+			       "the other side broke the rules of the talk");
+	default:
+		return err_sys(errnum, "%s a stream", what);
+	}
+}
+
+static fallible wait_in(struct stream *stream, int64_t deadline)
+{
+	struct err *err;
+
+	assert(!stream->reader && "two readers of one stream");
+	stream->spree = 0;
+	stream->reader = task_current();
+	err = task_park(deadline);
+	stream->reader = NULL;
+	if (!err && stream->fd < 0)
+		return closed();
+	return err;
+}
+
+static fallible wait_out(struct stream *stream, int64_t deadline)
+{
+	struct err *err;
+
+	assert(!stream->writer && "two writers of one stream");
+	TRY(loop_watch(stream->loop, &stream->watch, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET));
+	stream->spree = 0;
+	stream->writer = task_current();
+	err = task_park(deadline);
+	stream->writer = NULL;
+	if (!err && stream->fd < 0)
+		return closed();
+	return err;
+}
+
+static fallible breathe(struct stream *stream)
+{
+	if (stream->spree < SPREE_MAX)
+		return OK;
+	stream->spree = 0;
+	TRY(task_sleep_until(0));
+	return stream->fd < 0 ? closed() : OK;
+}
+
+fallible stream_read(struct stream *stream, void *room, size_t size, int64_t deadline, size_t *out)
+{
+	TRY(breathe(stream));
+	while (stream->fd >= 0) {
+		ssize_t n = read(stream->fd, room, size);
+
+		if (n >= 0) {
+			stream->bytes_in += (size_t)n;
+			stream->spree += (uint32_t)n;
+			if (stream->is_tcp && (size_t)n < size)
+				stream->readable = false;
+			*out = (size_t)n;
+			return OK;
+		}
+		if (errno == EAGAIN) {
+			stream->readable = false;
+			TRY(wait_in(stream, deadline));
+		} else if (errno != EINTR) {
+			return explain(errno, "read");
+		}
+	}
+	return closed();
+}
+
+fallible stream_wait_readable(struct stream *stream, int64_t deadline)
+{
+	if (stream->fd < 0)
+		return closed();
+	while (!stream->readable && !stream->hung_up)
+		TRY(wait_in(stream, deadline));
+	return OK;
+}
+
+static ssize_t write_parts(struct stream *stream, struct iovec *parts, int count)
+{
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+
+	if (stream->is_socket)
+		return sendmsg(stream->fd, &message, MSG_NOSIGNAL);
+	return writev(stream->fd, parts, count);
+}
+
+// Steps over `done` bytes at the front of *parts.
+static void step(struct iovec **parts, int *count, size_t done)
+{
+	while (*count > 0 && done >= (*parts)->iov_len) {
+		done -= (*parts)->iov_len;
+		(*parts)++;
+		(*count)--;
+	}
+	if (*count > 0) {
+		(*parts)->iov_base = (char *)(*parts)->iov_base + done;
+		(*parts)->iov_len -= done;
+	}
+}
+
+static int64_t silence_ends(const struct stream *stream, int64_t silence_ms)
+{
+	return silence_ms == CLOCK_NEVER ? CLOCK_NEVER : loop_now(stream->loop) + silence_ms;
+}
+
+fallible stream_writev(struct stream *stream, struct iovec *parts, int count, int64_t silence_ms)
+{
+	step(&parts, &count, 0); // empty ones at the front
+	while (count > 0 && stream->fd >= 0) {
+		ssize_t n;
+
+		TRY(breathe(stream));
+		n = write_parts(stream, parts, count < PARTS_MAX ? count : PARTS_MAX);
+		if (n >= 0) {
+			stream->bytes_out += (size_t)n;
+			stream->spree += (uint32_t)n;
+			step(&parts, &count, (size_t)n);
+		} else if (errno == EAGAIN) {
+			TRY(wait_out(stream, silence_ends(stream, silence_ms)));
+		} else if (errno != EINTR) {
+			return explain(errno, "write");
+		}
+	}
+	return count > 0 ? closed() : OK;
+}
+
+fallible stream_write(struct stream *stream, const void *bytes, size_t len, int64_t silence_ms)
+{
+	struct iovec part = {.iov_base = (void *)bytes, .iov_len = len};
+
+	return stream_writev(stream, &part, 1, silence_ms);
+}
+
+fallible stream_offer(struct stream *stream, const void *bytes, size_t len, int64_t deadline,
+		      size_t *out)
+{
+	TRY(breathe(stream));
+	while (stream->fd >= 0) {
+		struct iovec part = {.iov_base = (void *)bytes, .iov_len = len};
+		ssize_t n = write_parts(stream, &part, 1);
+		struct err *err;
+
+		if (n >= 0) {
+			stream->bytes_out += (size_t)n;
+			stream->spree += (uint32_t)n;
+			*out = (size_t)n;
+			return OK;
+		}
+		if (errno == EINTR)
+			continue;
+		if (errno != EAGAIN)
+			return explain(errno, "write");
+		if (stream->readable || stream->hung_up) {
+			*out = 0;
+			return OK;
+		}
+		stream->reader = task_current();
+		err = wait_out(stream, deadline);
+		stream->reader = NULL;
+		TRY(err);
+	}
+	return closed();
+}
+
+fallible stream_send(struct stream *stream, const void *bytes, size_t len, const int *fds,
+		     int count, int64_t deadline)
+{
+	while (stream->fd >= 0) {
+		ssize_t n = fd_send(stream->fd, bytes, len, fds, count, MSG_DONTWAIT);
+
+		if (n >= 0) {
+			stream->bytes_out += (size_t)n;
+			return OK;
+		}
+		if (errno != EAGAIN)
+			return explain(errno, "send on");
+		TRY(wait_out(stream, deadline));
+	}
+	return closed();
+}
+
+fallible stream_recv(struct stream *stream, void *room, size_t size, int *fds, int max_fds,
+		     int *out_fds, size_t *out_len, int64_t deadline)
+{
+	TRY(breathe(stream));
+	while (stream->fd >= 0) {
+		int count = max_fds;
+		ssize_t n = fd_recv(stream->fd, room, size, fds, &count, MSG_DONTWAIT);
+
+		if (n >= 0) {
+			stream->bytes_in += (size_t)n;
+			stream->spree += (uint32_t)n;
+			*out_fds = count;
+			*out_len = (size_t)n;
+			return OK;
+		}
+		if (errno == ECONNRESET) {
+			// A peer that closed with our words unread: for a message socket, just its
+			// end.
+			*out_fds = 0;
+			*out_len = 0;
+			return OK;
+		}
+		if (errno != EAGAIN)
+			return explain(errno, "receive from");
+		stream->readable = false;
+		TRY(wait_in(stream, deadline));
+	}
+	return closed();
+}

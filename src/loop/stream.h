@@ -1,0 +1,45 @@
+// Bytes in, bytes out, with deadlines, over a non-blocking fd. Used by one task at a time for each
+// direction. Tries the call first and waits only when the kernel has nothing.
+#pragma once
+
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "loop/task.h"
+
+struct stream {
+	int fd; // owned; -1: closed
+	struct watch watch;
+	struct task *reader, *writer; // waiting now
+	struct loop *loop;
+	uint64_t bytes_in, bytes_out;
+	uint32_t spree; // bytes moved since the last wait
+	bool readable;	// it may have bytes that nobody has read
+	bool hung_up;	// the peer has closed or reset, though bytes may be left to read
+	bool is_socket, is_tcp;
+};
+
+// Takes the fd over, also on failure (then it is closed), and makes it non-blocking.
+fallible stream_open(struct stream *stream, struct loop *loop, int fd);
+void stream_close(struct stream *stream); // harmless twice
+
+// At least one byte, or *out = 0 at the end. TIMEOUT at the deadline, BAD_PEER peer_gone when
+// reset.
+fallible stream_read(struct stream *stream, void *room, size_t size, int64_t deadline, size_t *out);
+// Waits for the stream to be readable without reading.
+fallible stream_wait_readable(struct stream *stream, int64_t deadline);
+// All of it. The deadline restarts each time bytes move: it bounds silence, not duration.
+fallible stream_write(struct stream *stream, const void *bytes, size_t len, int64_t silence_ms);
+fallible stream_writev(struct stream *stream, struct iovec *parts, int count, int64_t silence_ms);
+
+// Some of it, and stops waiting when the peer speaks first: *out = 0 then. For a long request that
+// the peer may refuse before its end. TIMEOUT at the deadline.
+fallible stream_offer(struct stream *stream, const void *bytes, size_t len, int64_t deadline,
+		      size_t *out);
+
+// Message sockets (SOCK_SEQPACKET) with fds beside the bytes. Received fds are close-on-exec and
+// the caller's; one message, at most `max_fds`, more is BAD_PEER. *out_len = 0: the peer is gone.
+fallible stream_send(struct stream *stream, const void *bytes, size_t len, const int *fds,
+		     int count, int64_t deadline);
+fallible stream_recv(struct stream *stream, void *room, size_t size, int *fds, int max_fds,
+		     int *out_fds, size_t *out_len, int64_t deadline);

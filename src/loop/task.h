@@ -1,0 +1,46 @@
+// Straight-line code that may wait. A task is a function on a small stack of its own; when it
+// waits, the loop goes on with others. There is one thread: between two waits nothing else runs,
+// and after a wait the world has moved.
+//
+// A cancelled task's wait returns CANCELLED, once and for all; TRY and scope-bound cleanup unwind
+// it. Cleanups never wait. Frames stay under 4 KiB. errno dies at a wait.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/map.h"
+#include "loop/loop.h"
+
+struct task;
+
+// Starts fn(arg) on a stack of its own, at the end of this turn. `name` is a literal for the log.
+// The task frees itself when fn returns.
+struct task *task_start(struct loop *loop, const char *name, void (*fn)(void *arg), void *arg);
+struct task *task_current(void);     // NULL outside of any task
+struct loop *task_loop(void);	     // of the current task
+void task_cancel(struct task *task); // at its next wait, or in the one it is in
+// From now on waits of the current task no longer see a cancellation: for what must be finished.
+void task_shield(bool on);
+
+// Waits. A deadline is loop time in ms (CLOCK_NEVER: none). TIMEOUT when it passes.
+fallible task_sleep_until(int64_t at_ms);
+fallible task_wait_fd(int fd, uint32_t events, int64_t deadline, uint32_t *out_events);
+
+// A bell: tasks wait for it to ring. Embedded in what it tells of. Every waiter is woken, looks
+// again at what it waited for, and waits on if need be.
+struct bell {
+	struct link waiters;
+};
+void bell_init(struct bell *bell);
+fallible bell_wait(struct bell *bell, int64_t deadline);
+void bell_ring(struct bell *bell); // from the loop's thread
+
+uint32_t task_count(void); // alive now
+
+// What every wait is made of. The caller writes down what it waits for, parks, and looks again:
+// a wake-up may be early. Waking a task that is not parked does nothing.
+fallible task_park(int64_t deadline); // TIMEOUT, CANCELLED
+void task_park_firm(void);	      // until task_wake(); neither cancelled nor late
+void task_wake(struct task *task);    // from the loop's thread

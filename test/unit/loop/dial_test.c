@@ -1,0 +1,112 @@
+#include "loop/dial.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "unit/loop/inside.h"
+
+static void greet(const char *address, const char *host)
+{
+	auto_fd listener = -1;
+	struct stream stream = {.fd = -1};
+	uint16_t port = 0;
+	auto_fd fd = -1;
+	char room[8];
+	size_t n = 0;
+
+	CHECK_OK(dial_listen(str_of(address), &listener, &port));
+	CHECK(port > 0);
+	CHECK_OK(dial_tcp(inside_loop, str_of(host), port, inside_now() + 1000, &stream));
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK(write(fd, "hi", 2) == 2);
+	CHECK_OK(stream_read(&stream, room, sizeof(room), inside_now() + 1000, &n));
+	CHECK(n == 2);
+	stream_close(&stream);
+}
+
+TASK_TEST(v4, "an IPv4 listener is reached by address and as localhost")
+{
+	greet("127.0.0.1:0", "127.0.0.1");
+	greet("127.0.0.1:0", "localhost");
+}
+
+TASK_TEST(v6, "an IPv6 listener is reached by address and as localhost")
+{
+	auto_fd probe = -1;
+	uint16_t port;
+	auto_err err = dial_listen(STR("[::1]:0"), &probe, &port);
+
+	if (err) {
+		printf("# skip: no IPv6 here\n");
+		return;
+	}
+	greet("[::1]:0", "::1");
+	greet("[::1]:0", "localhost");
+}
+
+TASK_TEST(taken, "a port that is taken is a conflict")
+{
+	auto_fd listener = -1, second = -1;
+	auto_free char *address = NULL;
+	uint16_t port = 0;
+
+	CHECK_OK(dial_listen(STR("127.0.0.1:0"), &listener, &port));
+	address = mem_fmt("127.0.0.1:%u", port);
+	CHECK_ERR(dial_listen(str_of(address), &second, &port), CONFLICT);
+	CHECK(second == -1);
+}
+
+TASK_TEST(nobody, "a port without a listener is unavailable")
+{
+	struct stream stream = {.fd = -1};
+	uint16_t port = 0;
+	auto_fd listener = -1;
+
+	CHECK_OK(dial_listen(STR("127.0.0.1:0"), &listener, &port));
+	close(take_fd(&listener));
+	CHECK_ERR(dial_tcp(inside_loop, STR("127.0.0.1"), port, inside_now() + 1000, &stream),
+		  UNAVAILABLE);
+	CHECK_ERR(dial_tcp(inside_loop, STR("localhost"), port, inside_now() + 1000, &stream),
+		  UNAVAILABLE);
+	CHECK_ERR(dial_tcp(inside_loop, STR("example.test"), port, inside_now() + 1000, &stream),
+		  INVALID);
+	CHECK(stream.fd == -1);
+}
+
+TEST(malformed, "addresses that are none are refused")
+{
+	static const char *const bad[] = {
+		"",	    "127.0.0.1",  ":8484",	     "127.0.0.1:",
+		"::1:80",   "[::1]",	  "127.0.0.1:65536", "127.0.0.1:+1",
+		"host:80",  "[::1:80",	  "127.0.0.1:8x",    "[]:80",
+		"1.2.3:80", "256.1.1.1:1"};
+	auto_fd fd = -1;
+	uint16_t port;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		CHECK_ERR(dial_listen(str_of(bad[i]), &fd, &port), INVALID);
+	CHECK_ERR(dial_listen(STR("192.0.2.1:0"), &fd, &port), INVALID);
+	CHECK(fd == -1);
+}
+
+TASK_TEST(local, "a message socket at a path is reached, and a missing one is unavailable")
+{
+	auto_free char *dir = mem_fmt("/tmp/dial_test.%d", getpid());
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct stream stream = {.fd = -1};
+	auto_fd listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	CHECK(mkdir(dir, 0700) == 0);
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s/sock", dir);
+	CHECK_ERR(dial_local(inside_loop, at.sun_path, inside_now() + 100, &stream), UNAVAILABLE);
+	CHECK(bind(listener, (struct sockaddr *)&at, sizeof(at)) == 0 && listen(listener, 1) == 0);
+	CHECK_OK(dial_local(inside_loop, at.sun_path, inside_now() + 1000, &stream));
+	CHECK_OK(stream_send(&stream, "x", 1, NULL, 0, inside_now() + 1000));
+	stream_close(&stream);
+	unlink(at.sun_path);
+	rmdir(dir);
+}

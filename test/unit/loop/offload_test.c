@@ -1,0 +1,102 @@
+#include "loop/offload.h"
+
+#include <pthread.h>
+
+#include "unit/loop/inside.h"
+
+static int done;
+
+struct work {
+	pthread_t thread;
+	int in, out;
+};
+
+static void slowly(void *arg)
+{
+	struct work *work = arg;
+
+	usleep(20000);
+	work->thread = pthread_self();
+	work->out = work->in * 2;
+}
+
+static void quickly(void *arg)
+{
+	struct work *work = arg;
+
+	work->out = work->in + 1;
+}
+
+static void ask(void *arg)
+{
+	struct work work = {.in = 21};
+
+	(void)arg;
+	offload_run(slowly, &work);
+	CHECK(work.out == 42);
+	CHECK(!pthread_equal(work.thread, pthread_self()));
+	done++;
+}
+
+TASK_TEST(aside, "a call that blocks does not stop the others")
+{
+	int64_t before = clock_ms();
+
+	CHECK_OK(offload_open(inside_loop, 4));
+	done = 0;
+	for (int i = 0; i < 8; i++)
+		task_start(inside_loop, "ask", ask, NULL);
+	CHECK_OK(task_sleep_until(inside_now() + 1));
+	CHECK(clock_ms() - before < 1000);
+	while (done < 8)
+		inside_sleep(1);
+	CHECK(loop_stats(inside_loop).slow_turns == 0 ||
+	      loop_stats(inside_loop).slowest_us < 40000);
+	offload_close();
+}
+
+TASK_TEST(begun, "a call once begun is finished, though its task is cancelled")
+{
+	struct task *task;
+
+	CHECK_OK(offload_open(inside_loop, 1));
+	done = 0;
+	task = task_start(inside_loop, "ask", ask, NULL);
+	inside_sleep(2);
+	task_cancel(task);
+	while (done < 1)
+		inside_sleep(1);
+	offload_close();
+}
+
+static void ask_often(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 200; i++) {
+		struct work work = {.in = i};
+
+		offload_run(quickly, &work);
+		CHECK(work.out == i + 1);
+	}
+	done++;
+}
+
+TASK_TEST(many, "ten thousand calls of fifty tasks all come back")
+{
+	CHECK_OK(offload_open(inside_loop, 3));
+	done = 0;
+	for (int i = 0; i < 50; i++)
+		task_start(inside_loop, "ask", ask_often, NULL);
+	while (task_count() > 1)
+		inside_sleep(1);
+	CHECK(done == 50);
+	offload_close();
+}
+
+TEST(without, "without a pool the call is simply made")
+{
+	struct work work = {.in = 1};
+
+	offload_run(quickly, &work);
+	CHECK(work.out == 2);
+}
