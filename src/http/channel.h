@@ -1,0 +1,48 @@
+// What an exchange stands on: the connection, its buffers while it is served, and what all
+// connections of one server share.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "http/inlet.h"
+#include "loop/stream.h"
+
+struct desk; // of http/desk
+
+struct http_terms {
+	struct loop *loop;
+	uint32_t head_ms, idle_ms, silence_ms;
+	size_t body_max;
+	void *house;
+	bool draining;
+	uint64_t id_key, id_next; // request ids: a counter, scrambled
+	char date[32];
+	int64_t date_until; // loop time up to which `date` is right
+	struct link spare;  // desks
+	unsigned spare_count;
+};
+
+struct http_papers {
+	struct inlet inlet;
+	struct buf head;  // of the reply
+	struct buf extra; // header lines of http_set
+	char chunk[24];	  // the size line of a chunk
+};
+
+struct http_conn {
+	struct http_terms *terms;
+	struct stream stream;
+	struct desk *desk;	    // NULL: idle
+	struct http_papers *papers; // the desk's
+	char peer[48];
+	uint32_t streak;   // requests served without a wait between them
+	bool no_body;	   // the reply has none: HEAD, 204, 304
+	bool chunked;	   // the reply's body is
+	bool close_after;  // the reply is the last one
+	bool linger;	   // the peer may still be sending: let it read our answer first
+	bool continue_due; // the client waits for "100 Continue" before it sends the body
+	bool served_one;
+};

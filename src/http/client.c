@@ -1,0 +1,357 @@
+// One connection, kept; one request at a time. The head of the reply stays in its buffer until the
+// next request, so fields can be asked for while the body is read.
+//
+// A server may close a connection that we thought idle. Before a kept connection is used again we
+// look whether that has happened; should it happen at the same moment, a request that may be asked
+// twice without harm is asked again, once, on a fresh one.
+#include "http/client.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/secret.h"
+#include "http/inlet.h"
+#include "loop/dial.h"
+
+#define CONNECT_MS 10000
+#define SILENCE_MS 60000
+#define HEAD_MAX (64 * 1024)
+
+struct http_client {
+	struct loop *loop;
+	char *base_url, *bearer;
+	struct url base; // slices of base_url
+	struct stream stream;
+	bool connected, used; // used: at least one reply has come on this connection
+	bool sending;	      // between begin and finish
+	bool early;	      // the server answered before the body was sent
+	bool no_body;	      // HEAD was asked
+	struct buf out, extra;
+	struct inlet inlet;
+	struct http1_head head;
+};
+
+static void hang_up(struct http_client *client)
+{
+	stream_close(&client->stream);
+	inlet_reset(&client->inlet);
+	client->connected = client->used = false;
+}
+
+// Two minutes of silence on the wire and the kernel asks whether the peer still lives: a reply may
+// take hours, a dead peer may not.
+static void keep_watch(int fd)
+{
+	int on = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+static fallible connect_now(struct http_client *client)
+{
+	uint16_t port = client->base.port ? client->base.port : 80;
+
+	TRY(dial_tcp(client->loop, client->base.host, port, loop_now(client->loop) + CONNECT_MS,
+		     &client->stream));
+	keep_watch(client->stream.fd);
+	client->connected = true;
+	client->inlet.stream = &client->stream;
+	return OK;
+}
+
+// Ready for a new request: the last reply is behind us, and the connection stands.
+static fallible prepare(struct http_client *client)
+{
+	char c;
+
+	client->sending = client->early = false;
+	if (client->connected) {
+		bool whole = client->used && client->inlet.ended && client->head.keep_alive;
+
+		inlet_next(&client->inlet);
+		// A quiet connection has nothing to read: an end, a reset or unasked words are
+		// alike.
+		if (!whole || inlet_has_bytes(&client->inlet) ||
+		    recv(client->stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
+			hang_up(client);
+	}
+	return client->connected ? OK : connect_now(client);
+}
+
+static void put_head(struct http_client *client, const char *method, const char *path)
+{
+	struct buf *out = &client->out;
+	struct str prefix = client->base.path;
+
+	if (prefix.len > 0 && prefix.at[prefix.len - 1] == '/')
+		prefix.len--;
+	client->no_body = strcmp(method, "HEAD") == 0;
+	buf_clear(out);
+	buf_text(out, method);
+	buf_char(out, ' ');
+	buf_str(out, prefix);
+	if (*path != '/')
+		buf_char(out, '/');
+	buf_text(out, path);
+	buf_text(out, " HTTP/1.1\r\nHost: ");
+	if (memchr(client->base.host.at, ':', client->base.host.len))
+		buf_fmt(out, "[" STR_FMT "]", STR_ARG(client->base.host));
+	else
+		buf_str(out, client->base.host);
+	if (client->base.port)
+		buf_fmt(out, ":%u", client->base.port);
+	if (client->bearer) {
+		buf_text(out, "\r\nAuthorization: Bearer ");
+		buf_text(out, client->bearer);
+	}
+	buf_text(out, "\r\n");
+	buf_str(out, buf_view(&client->extra));
+	buf_clear(&client->extra);
+}
+
+static fallible too_long(void)
+{
+	return err_new(TOO_LARGE, "head_too_large", "the request's head is too large");
+}
+
+static void frame(struct http_client *client)
+{
+	const struct http1_head *head = &client->head;
+	struct inlet *inlet = &client->inlet;
+
+	if (client->no_body || head->status == 204 || head->status == 304)
+		inlet_frame(inlet, INLET_NONE, 0);
+	else if (head->chunked)
+		inlet_frame(inlet, INLET_CHUNKED, 0);
+	else if (head->has_length)
+		inlet_frame(inlet, INLET_LENGTH, head->length);
+	else
+		inlet_frame(inlet, INLET_TO_CLOSE, 0);
+}
+
+static fallible read_head(struct http_client *client, int *out_status)
+{
+	enum http1_verdict verdict = HTTP1_MORE;
+
+	do {
+		TRY(inlet_head(&client->inlet, http1_reply, CLOCK_NEVER, &client->head, &verdict));
+		if (verdict == HTTP1_MORE)
+			return err_new(BAD_PEER, "peer_gone",
+				       "the server closed without an answer");
+		if (verdict != HTTP1_DONE)
+			return err_hint(err_new(BAD_PEER, "bad_reply",
+						"the server's answer is not HTTP/1.1"),
+					"is the URL that of a cove server?");
+	} while (client->head.status <
+		 200); // 100 Continue and its like announce, they do not answer
+	frame(client);
+	client->used = true;
+	*out_status = client->head.status;
+	return OK;
+}
+
+static fallible ask_once(struct http_client *client, struct str body, int *out_status)
+{
+	struct iovec parts[2] = {
+		{client->out.at, client->out.len},
+		{(void *)body.at, body.len},
+	};
+	struct err *err = stream_writev(&client->stream, parts, body.len ? 2 : 1, SILENCE_MS);
+
+	// A server that refuses a long body may have answered before it closed.
+	if (err && err_kind(err) != ERR_BAD_PEER)
+		return err;
+	err_free(err);
+	return read_head(client, out_status);
+}
+
+fallible http_client_ask(struct http_client *client, const char *method, const char *path,
+			 struct str body, int *out_status)
+{
+	bool may_repeat = strcmp(method, "POST") != 0 && strcmp(method, "PATCH") != 0;
+	bool was_used;
+	struct err *err;
+
+	TRY(prepare(client));
+	put_head(client, method, path);
+	if (body.at)
+		buf_fmt(&client->out, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
+			body.len);
+	buf_text(&client->out, "\r\n");
+	if (!buf_ok(&client->out))
+		return too_long();
+	was_used = client->used;
+	client->used = false;
+	err = ask_once(client, body, out_status);
+	if (!err)
+		return OK;
+	hang_up(client);
+	if (!was_used || !may_repeat || err_kind(err) != ERR_BAD_PEER)
+		return err;
+	err_free(err);
+	TRY(connect_now(client));
+	err = ask_once(client, body, out_status);
+	if (err)
+		hang_up(client);
+	return err;
+}
+
+fallible http_client_begin(struct http_client *client, const char *method, const char *path,
+			   const char *type)
+{
+	TRY(prepare(client));
+	put_head(client, method, path);
+	if (type) {
+		buf_text(&client->out, "Content-Type: ");
+		buf_text(&client->out, type);
+		buf_text(&client->out, "\r\n");
+	}
+	buf_text(&client->out, "Transfer-Encoding: chunked\r\n\r\n");
+	if (!buf_ok(&client->out))
+		return too_long();
+	client->used = false;
+	client->sending = true;
+	return stream_write(&client->stream, client->out.at, client->out.len, SILENCE_MS);
+}
+
+// Sends what it can; once the server has spoken, the rest is dropped.
+static fallible offer(struct http_client *client, const char *at, size_t len)
+{
+	char c;
+
+	while (len > 0 && !client->early) {
+		int64_t deadline = loop_now(client->loop) + SILENCE_MS;
+		struct err *err;
+		size_t n = 0;
+
+		if (recv(client->stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0)
+			break;
+		err = stream_offer(&client->stream, at, len, deadline, &n);
+		if (err && err_kind(err) != ERR_BAD_PEER)
+			return err;
+		if (err || n == 0) {
+			err_free(err);
+			break;
+		}
+		at += n;
+		len -= n;
+	}
+	if (len > 0)
+		client->early = true;
+	return OK;
+}
+
+fallible http_client_write(struct http_client *client, const void *bytes, size_t len)
+{
+	auto_buf line = BUF_INIT(32);
+
+	if (len == 0)
+		return OK;
+	buf_fmt(&line, "%zx\r\n", len);
+	TRY(offer(client, line.at, line.len));
+	TRY(offer(client, bytes, len));
+	return offer(client, "\r\n", 2);
+}
+
+fallible http_client_finish(struct http_client *client, int *out_status)
+{
+	struct err *err;
+
+	client->sending = false;
+	TRY(offer(client, "0\r\n\r\n", 5));
+	err = read_head(client, out_status);
+	if (err)
+		hang_up(client);
+	else if (client->early)
+		client->head.keep_alive = false; // our body was cut: nothing can follow it
+	return err;
+}
+
+fallible http_client_read(struct http_client *client, void *room, size_t size, size_t *out)
+{
+	return inlet_read(&client->inlet, room, size, CLOCK_NEVER, out);
+}
+
+fallible http_client_body(struct http_client *client, struct buf *out)
+{
+	for (;;) {
+		char *space;
+		size_t n = 0, room = out->ceiling - out->len;
+
+		if (room > 16 * 1024)
+			room = 16 * 1024;
+		if (room == 0) {
+			char c;
+
+			TRY(http_client_read(client, &c, 1, &n));
+			if (n == 0)
+				return OK;
+			return err_new(TOO_LARGE, "reply_too_large",
+				       "the server's answer is too large");
+		}
+		space = buf_space(out, room);
+		TRY(http_client_read(client, space, room, &n));
+		if (n == 0)
+			return OK;
+		buf_grew(out, n);
+	}
+}
+
+struct str http_client_field(const struct http_client *client, const char *name)
+{
+	return http1_field(&client->head, name);
+}
+
+void http_client_header(struct http_client *client, const char *name, struct str value)
+{
+	buf_text(&client->extra, name);
+	buf_text(&client->extra, ": ");
+	buf_str(&client->extra, value);
+	buf_text(&client->extra, "\r\n");
+}
+
+fallible http_client_open(struct loop *loop, struct str base_url, struct str bearer,
+			  struct http_client **out)
+{
+	auto_http_client client = mem_new_of(struct http_client);
+
+	client->loop = loop;
+	client->stream.fd = -1;
+	client->out = client->extra = BUF_INIT(HEAD_MAX);
+	client->base_url = mem_dup(base_url.at, base_url.len);
+	if (!url_absolute((struct str){client->base_url, base_url.len}, &client->base))
+		return err_hint(err_new(INVALID, "bad_url", "'" STR_FMT "' is no URL of a server",
+					STR_ARG(base_url)),
+				"write http://127.0.0.1:8484");
+	if (!str_is(client->base.scheme, "http"))
+		return err_hint(err_new(NOT_OFFERED, "bad_scheme", "only http:// is spoken here"),
+				"reach a distant server through a tunnel of ssh");
+	if (bearer.at) {
+		for (size_t i = 0; i < bearer.len; i++)
+			if (bearer.at[i] <= ' ' || bearer.at[i] > '~')
+				return err_new(INVALID, "bad_key",
+					       "the key holds strange characters");
+		client->bearer = mem_dup(bearer.at, bearer.len);
+	}
+	*out = take_ptr(client);
+	return OK;
+}
+
+void http_client_free(struct http_client *client)
+{
+	if (!client)
+		return;
+	stream_close(&client->stream);
+	inlet_done(&client->inlet);
+	if (client->bearer)
+		secret_wipe(client->bearer, strlen(client->bearer));
+	if (client->out.at)
+		secret_wipe(client->out.at, client->out.room);
+	buf_done(&client->out);
+	buf_done(&client->extra);
+	free(client->bearer);
+	free(client->base_url);
+	free(client);
+}

@@ -1,0 +1,37 @@
+// Asks another server: what the command line stands on. One connection, kept alive, one request at
+// a time; bodies stream both ways.
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "loop/loop.h"
+#include "wire/http1.h"
+#include "wire/url.h"
+
+struct http_client;
+
+fallible http_client_open(struct loop *loop, struct str base_url, struct str bearer,
+			  struct http_client **out); // connects at the first request
+void http_client_free(struct http_client *client);
+static inline void auto_http_client_(struct http_client **client)
+{
+	http_client_free(*client);
+}
+#define auto_http_client on_exit_call(auto_http_client_) struct http_client *
+
+// Sends the request and reads the reply's head; *out_status is its status. `body` may be empty
+// (at == NULL: none). A connection that the server closed while idle is opened again, once.
+fallible http_client_ask(struct http_client *client, const char *method, const char *path,
+			 struct str body, int *out_status);
+// As above with a body in pieces: begin, write any number of times, then finish to get the status.
+// A server that answers early (413, 401) ends the writing: finish then gives its status.
+fallible http_client_begin(struct http_client *client, const char *method, const char *path,
+			   const char *type);
+fallible http_client_write(struct http_client *client, const void *bytes, size_t len);
+fallible http_client_finish(struct http_client *client, int *out_status);
+// The reply's body: the next bytes (*out = 0 at its end), or all of it into `out`.
+fallible http_client_read(struct http_client *client, void *room, size_t size, size_t *out);
+fallible http_client_body(struct http_client *client, struct buf *out);
+struct str http_client_field(const struct http_client *client, const char *name);
+void http_client_header(struct http_client *client, const char *name, struct str value); // next ask

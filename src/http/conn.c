@@ -1,0 +1,260 @@
+// Wait, read a head, have it served, step over what is left of its body, and again. Between two
+// requests nothing is read on suspicion: the next bytes are waited for, so a kept connection costs
+// one wait, one read and one write each time.
+//
+// The last answer must reach a client that is still sending: closing a socket with unread bytes
+// makes the kernel reset the connection, and the reset may overtake the answer. So we close our
+// half, and read on for a while, into nothing.
+//
+// syscalls: shutdown
+#include "http/conn.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/secret.h"
+
+#define DRAIN_MAX (64 * 1024)
+#define DRAIN_MS 5000
+#define LINGER_MS 3000
+#define LINGER_MAX (4 * 1024 * 1024)
+#define STREAK_MAX 16
+#define TRACE_MAX 64
+
+// A counter, scrambled by a bijection (splitmix64): unique, unguessable enough for a log, and no
+// system call.
+static void give_id(struct http_terms *terms, char out[17])
+{
+	static const char hex[] = "0123456789abcdef";
+	uint64_t id;
+
+	if (!terms->id_key)
+		secret_random(&terms->id_key, sizeof(terms->id_key));
+	id = terms->id_key + ++terms->id_next * 0x9e3779b97f4a7c15;
+	id = (id ^ id >> 30) * 0xbf58476d1ce4e5b9;
+	id = (id ^ id >> 27) * 0x94d049bb133111eb;
+	id ^= id >> 31;
+	for (int i = 0; i < 16; i++)
+		out[i] = hex[id >> (60 - 4 * i) & 15];
+	out[16] = 0;
+}
+
+static bool is_trace(struct str s)
+{
+	for (size_t i = 0; i < s.len; i++) {
+		char c = s.at[i];
+
+		if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+		      c == '-' || c == '_' || c == '.'))
+			return false;
+	}
+	return s.len > 0 && s.len <= TRACE_MAX;
+}
+
+// X-Trace-Id, or the trace part of a traceparent (00-TRACE-SPAN-FLAGS), or our own id.
+static struct str find_trace(const struct http *x)
+{
+	struct str given = http_field(x, "X-Trace-Id");
+
+	if (given.at && is_trace(given))
+		return given;
+	given = http_field(x, "traceparent");
+	if (given.len == 55 && given.at[2] == '-' && given.at[35] == '-') {
+		given = (struct str){given.at + 3, 32};
+		if (is_trace(given))
+			return given;
+	}
+	return (struct str){x->id, 16};
+}
+
+static void clear_exchange(struct http_conn *conn)
+{
+	struct http *x = &conn->desk->x;
+
+	arena_reset(x->arena);
+	buf_clear(&conn->papers->extra);
+	x->conn = conn;
+	x->url = (struct url){0};
+	for (int i = 0; i < HTTP_PARAMS_MAX; i++)
+		x->params[i] = (struct str){NULL, 0};
+	x->route = NULL;
+	x->peer = str_of(conn->peer);
+	x->house = conn->terms->house;
+	x->status = 0;
+	x->bytes_out = 0;
+	x->reply_begun = x->reply_ended = false;
+	conn->no_body = conn->chunked = conn->continue_due = false;
+	give_id(conn->terms, x->id);
+	x->trace = (struct str){x->id, 16};
+}
+
+// A head that never became a request.
+static void refuse(struct http_conn *conn, const struct conn_calls *calls, struct err *err)
+{
+	struct http *x = &conn->desk->x;
+
+	// What was parsed up to the fault is not to be believed.
+	x->head.method = x->head.target = (struct str){NULL, 0};
+	x->head.field_count = 0;
+	x->head.minor = 1;
+	x->head.keep_alive = false;
+	inlet_frame(&conn->papers->inlet, INLET_NONE, 0);
+	conn->close_after = conn->linger = true;
+	calls->refuse(x, err);
+}
+
+// Reads a head into the exchange; false: the connection is over.
+static bool read_request(struct http_conn *conn, const struct conn_calls *calls)
+{
+	struct http *x = &conn->desk->x;
+	struct inlet *inlet = &conn->papers->inlet;
+	enum http1_verdict verdict = HTTP1_MORE;
+	auto_err err = inlet_head(inlet, http1_request,
+				  loop_now(conn->terms->loop) + conn->terms->head_ms, &x->head,
+				  &verdict);
+
+	if (err && err_kind(err) == ERR_TIMEOUT && inlet_has_bytes(inlet)) {
+		refuse(conn, calls,
+		       err_new(SLOW_CLIENT, "slow_head", "the head of the request took too long"));
+		return false;
+	}
+	if (err || verdict == HTTP1_MORE)
+		return false;
+	if (verdict == HTTP1_TOO_LARGE) {
+		refuse(conn, calls,
+		       err_hint(err_new(HEAD_TOO_LARGE, "head_too_large",
+					"the head of the request is too large"),
+				"at most %d bytes and %d fields", HTTP1_HEAD_MAX,
+				HTTP1_FIELDS_MAX));
+		return false;
+	}
+	if (verdict == HTTP1_BAD) {
+		refuse(conn, calls,
+		       err_new(INVALID, "bad_request", "%s",
+			       x->head.fault ? x->head.fault : "the request is malformed"));
+		return false;
+	}
+	if (!url_target(x->head.target, &x->url)) {
+		refuse(conn, calls,
+		       err_hint(err_new(INVALID, "bad_target", "the request target is malformed"),
+				"it is a path that starts with a slash"));
+		return false;
+	}
+	return true;
+}
+
+static void frame(struct http_conn *conn)
+{
+	const struct http1_head *head = &conn->desk->x.head;
+	struct inlet *inlet = &conn->papers->inlet;
+
+	if (head->chunked)
+		inlet_frame(inlet, INLET_CHUNKED, 0);
+	else
+		inlet_frame(inlet, head->has_length ? INLET_LENGTH : INLET_NONE, head->length);
+	conn->continue_due = head->expect_continue && !inlet->ended && !inlet_has_bytes(inlet);
+}
+
+// Steps over the rest of the body, if it is short and comes soon.
+static bool drain_body(struct http_conn *conn)
+{
+	struct inlet *inlet = &conn->papers->inlet;
+	int64_t deadline = loop_now(conn->terms->loop) + DRAIN_MS;
+	char trash[2048];
+
+	for (size_t total = 0, n = 0; !inlet->ended; total += n) {
+		int64_t left = deadline - loop_now(conn->terms->loop);
+		auto_err err = NULL;
+
+		if (total > DRAIN_MAX || left <= 0)
+			return false;
+		err = inlet_read(inlet, trash, sizeof(trash), left, &n);
+		if (err)
+			return false;
+	}
+	return true;
+}
+
+static void answer_for_handler(struct http *x)
+{
+	x->conn->close_after = true;
+	err_free(
+		http_reply(x, 500, NULL, STR("{\"code\":\"internal\",\"message\":\"no answer\"}")));
+}
+
+// One request; true: the connection lives on.
+static bool exchange(struct http_conn *conn, const struct conn_calls *calls)
+{
+	struct http *x = &conn->desk->x;
+
+	clear_exchange(conn);
+	if (!read_request(conn, calls))
+		return false;
+	x->trace = find_trace(x);
+	frame(conn);
+	calls->count(x);
+	calls->serve(x);
+	conn->served_one = true;
+	if (!x->reply_begun)
+		answer_for_handler(x);
+	if (!x->reply_ended)
+		return false;
+	if (conn->close_after || !drain_body(conn)) {
+		conn->linger = !conn->papers->inlet.ended ||
+			       inlet_has_bytes(&conn->papers->inlet) || conn->stream.readable;
+		return false;
+	}
+	inlet_next(&conn->papers->inlet);
+	return true;
+}
+
+// Waits for the next request; false: none came.
+static bool await(struct http_conn *conn, const struct conn_calls *calls)
+{
+	struct http_terms *terms = conn->terms;
+	auto_err err = NULL;
+
+	if (conn->desk && inlet_has_bytes(&conn->papers->inlet)) {
+		// A pipeline: fair to the other connections, it makes a wait now and then.
+		if (++conn->streak % STREAK_MAX == 0)
+			err = task_sleep_until(0);
+		return !err;
+	}
+	if (terms->draining)
+		return false;
+	conn->streak = 0;
+	desk_leave(conn);
+	calls->idle(conn, true);
+	err = stream_wait_readable(&conn->stream,
+				   loop_now(terms->loop) +
+					   (conn->served_one ? terms->idle_ms : terms->head_ms));
+	calls->idle(conn, false);
+	if (err)
+		return false;
+	desk_sit(conn);
+	return true;
+}
+
+static void linger(struct http_conn *conn)
+{
+	int64_t deadline = loop_now(conn->terms->loop) + LINGER_MS;
+	char trash[2048];
+
+	shutdown(conn->stream.fd, SHUT_WR);
+	for (size_t total = 0, n = 1; n > 0 && total < LINGER_MAX; total += n) {
+		n = 0;
+		if (loop_now(conn->terms->loop) < deadline)
+			err_free(stream_read(&conn->stream, trash, sizeof(trash), deadline, &n));
+	}
+}
+
+void conn_run(struct http_conn *conn, const struct conn_calls *calls)
+{
+	while (await(conn, calls) && exchange(conn, calls))
+		;
+	if (conn->linger)
+		linger(conn);
+	desk_leave(conn);
+	stream_close(&conn->stream);
+}

@@ -1,0 +1,58 @@
+// One exchange: a request that came, and the one reply that goes. Bodies are streams both ways,
+// with the peer's own pace: nothing is held whole unless the handler asks for it, within a limit.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "wire/http1.h"
+#include "wire/url.h"
+
+struct http_conn; // the connection beneath, of http/server
+struct route;
+
+#define HTTP_PARAMS_MAX 4
+
+struct http {
+	struct http_conn *conn;
+	struct arena *arena;	// freed after the reply
+	struct http1_head head; // slices live as long as the exchange
+	struct url url;
+	struct str params[HTTP_PARAMS_MAX]; // of the route's pattern, percent-decoded, in order
+	const struct route *route;
+	char id[17];	   // request id; also the trace id unless the client gave one
+	struct str trace;  // X-Trace-Id or traceparent of the client, else `id`
+	struct str peer;   // address of the client, for the log
+	void *house;	   // what the handlers serve: given to http_serve
+	const void *guest; // who came, as the door found out; NULL: nobody. http/ only zeroes it
+	int status;	   // of the reply once it is begun, else 0
+	uint64_t bytes_out;
+	bool reply_begun, reply_ended;
+};
+
+struct str http_field(const struct http *x, const char *name); // at == NULL: absent
+// A decoded query value in the exchange's arena; at == NULL: absent.
+struct str http_query(struct http *x, const char *key);
+
+// The body: all of it in the arena (TOO_LARGE body_too_large past `max`; 0: the server's body_max),
+// with a NUL behind it, or piece by piece
+// (*out = 0 at its end). SLOW_CLIENT when 30 s pass between bytes.
+fallible http_body(struct http *x, size_t max, struct str *out);
+fallible http_read(struct http *x, void *room, size_t size, size_t *out);
+
+// A whole reply. `type` NULL: application/json. Content-Length is set; HEAD gets no body.
+fallible http_reply(struct http *x, int status, const char *type, struct str body);
+fallible http_reply_empty(struct http *x, int status); // 204, 202
+// More header lines for the reply to come ("Name", value without CR or LF).
+void http_set(struct http *x, const char *name, struct str value);
+
+// A reply in pieces: chunked, or for HTTP/1.0 ended by close. http_write waits for a slow reader.
+fallible http_begin(struct http *x, int status, const char *type);
+fallible http_write(struct http *x, const void *bytes, size_t len);
+fallible http_end(struct http *x);
+// True once the peer has closed or reset, asked without waiting: for long work that nobody awaits.
+bool http_peer_gone(struct http *x);

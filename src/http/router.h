@@ -1,0 +1,23 @@
+// One table: method, path, handler. Patterns are literal segments and {names}:
+// "/v1/sandboxes/{id}/api/execute".
+#pragma once
+
+#include "http/http.h"
+
+enum route_flags {
+	ROUTE_OPEN = 1,	  // needs no bearer
+	ROUTE_STREAM = 2, // its request body may be of any length: the handler reads it in pieces
+};
+
+typedef fallible route_fn(struct http *x);
+
+struct route {
+	const char *method, *pattern;
+	route_fn *handle;
+	unsigned flags;
+	const char *what; // one line, for the API's own documentation
+};
+
+// The row for a request; fills x->params. NOT_FOUND no_route; BAD_METHOD with the allowed ones in
+// the hint. `table` ends with a row whose method is NULL.
+fallible router_find(const struct route *table, struct http *x, const struct route **out);

@@ -1,0 +1,383 @@
+// Who may come in. Connections are counted in all and by peer. At the ceiling the one that has been
+// idle longest makes room; when all are busy the newcomer is told 503 and closed.
+//
+// Fds are shared with everything else that the process does. A few are kept in reserve; when the
+// kernel has none left for accept(), the reserve is given up so that work under way can go on, and
+// accepting pauses until the reserve could be filled again.
+//
+// syscalls: accept4 accept sendto recvfrom close fcntl prlimit64 getrlimit
+#include "http/server.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "http/conn.h"
+
+#define LISTENERS_MAX 8
+#define ACCEPTS_A_TURN 32
+#define RESERVE 16
+#define PAUSE_MS 100
+
+struct listener {
+	struct watch watch;
+	struct http_server *server;
+};
+
+// Connections of one address; of one /64 for IPv6, since a host has a whole one.
+struct peer {
+	uint32_t open;
+	char key[9];
+	size_t key_len;
+};
+
+struct guest {
+	struct http_conn conn;
+	struct http_server *server;
+	struct task *task;
+	struct peer *peer;
+	struct link all, idle;
+};
+
+struct http_server {
+	struct http_terms terms;
+	struct http_limits limits;
+	struct conn_calls calls;
+	struct listener listeners[LISTENERS_MAX];
+	int listener_count;
+	struct link guests, idle; // idle: longest first
+	struct map *peers;
+	struct timer resume;
+	int reserve[RESERVE];
+	bool paused, freed;
+	struct http_stats stats;
+};
+
+static bool fill_reserve(struct http_server *server)
+{
+	for (int i = 0; i < RESERVE; i++) {
+		if (server->reserve[i] < 0)
+			server->reserve[i] = fcntl(server->listeners[0].watch.fd, F_DUPFD_CLOEXEC,
+						   0);
+		if (server->reserve[i] < 0)
+			return false;
+	}
+	return true;
+}
+
+static void drop(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void drop_reserve(struct http_server *server)
+{
+	for (int i = 0; i < RESERVE; i++)
+		drop(&server->reserve[i]);
+}
+
+static void pause_accepting(struct http_server *server)
+{
+	struct loop *loop = server->terms.loop;
+
+	drop_reserve(server);
+	for (int i = 0; i < server->listener_count; i++)
+		loop_unwatch(loop, &server->listeners[i].watch);
+	server->paused = true;
+	loop_set_timer(loop, &server->resume, loop_now(loop) + PAUSE_MS);
+}
+
+static void on_resume(struct timer *timer)
+{
+	struct http_server *server = link_of(timer, struct http_server, resume);
+	struct loop *loop = server->terms.loop;
+
+	if (!fill_reserve(server)) {
+		drop_reserve(server);
+		loop_set_timer(loop, timer, loop_now(loop) + PAUSE_MS);
+		return;
+	}
+	server->paused = false;
+	for (int i = 0; i < server->listener_count; i++) {
+		auto_err err = loop_watch(loop, &server->listeners[i].watch, EPOLLIN);
+
+		if (err) {
+			pause_accepting(server);
+			return;
+		}
+	}
+}
+
+static struct peer *peer_of(struct http_server *server, const struct sockaddr_storage *from)
+{
+	struct peer seen = {0}, *peer;
+
+	if (!server->limits.conns_per_peer)
+		return NULL;
+	seen.key[0] = (char)from->ss_family;
+	if (from->ss_family == AF_INET) {
+		seen.key_len = 5;
+		memcpy(seen.key + 1, &((const struct sockaddr_in *)from)->sin_addr, 4);
+	} else if (from->ss_family == AF_INET6) {
+		seen.key_len = 9;
+		memcpy(seen.key + 1, &((const struct sockaddr_in6 *)from)->sin6_addr, 8);
+	} else {
+		return NULL;
+	}
+	peer = map_get(server->peers, (struct str){seen.key, seen.key_len});
+	if (peer)
+		return peer;
+	peer = mem_new_of(struct peer);
+	*peer = seen;
+	map_put(server->peers, (struct str){peer->key, peer->key_len}, peer);
+	return peer;
+}
+
+static void peer_leave(struct http_server *server, struct peer *peer)
+{
+	if (!peer || (peer->open > 0 && --peer->open > 0))
+		return;
+	map_take(server->peers, (struct str){peer->key, peer->key_len});
+	free(peer);
+}
+
+static void write_peer(char *out, size_t size, const struct sockaddr_storage *from)
+{
+	const void *at = from->ss_family == AF_INET
+				 ? (const void *)&((const struct sockaddr_in *)from)->sin_addr
+				 : (const void *)&((const struct sockaddr_in6 *)from)->sin6_addr;
+
+	if ((from->ss_family != AF_INET && from->ss_family != AF_INET6) ||
+	    !inet_ntop(from->ss_family, at, out, (socklen_t)size))
+		memcpy(out, "local", 6);
+}
+
+static void server_bury(struct http_server *server)
+{
+	desk_close(&server->terms);
+	map_free(server->peers);
+	free(server);
+}
+
+static void guest_run(void *arg)
+{
+	struct guest *guest = arg;
+	struct http_server *server = guest->server;
+
+	conn_run(&guest->conn, &server->calls);
+	link_drop(&guest->all);
+	link_drop(&guest->idle);
+	peer_leave(server, guest->peer);
+	server->stats.open--;
+	free(guest);
+	if (server->freed && server->stats.open == 0)
+		server_bury(server);
+}
+
+static void on_idle(struct http_conn *conn, bool is_idle)
+{
+	struct guest *guest = link_of(conn, struct guest, conn);
+
+	if (is_idle)
+		link_add(&guest->server->idle, &guest->idle);
+	else
+		link_drop(&guest->idle);
+}
+
+// Not cancelled: a request may be on its way in, and then it is served first.
+static bool has_news(const struct guest *guest)
+{
+	char c;
+
+	return recv(guest->conn.stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+static bool evict_idle(struct http_server *server)
+{
+	list_each (at, &server->idle) {
+		struct guest *guest = link_of(at, struct guest, idle);
+
+		if (has_news(guest))
+			continue;
+		link_drop(&guest->idle);
+		task_cancel(guest->task);
+		return true;
+	}
+	return false;
+}
+
+static void turn_away(struct http_server *server, int fd)
+{
+	// Ended by the close, as "Connection: close" without a length says.
+	static const char words[] =
+		"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+		"Retry-After: 1\r\nConnection: close\r\n\r\n"
+		"{\"code\":\"unavailable\",\"message\":\"too many connections\",\"context\":{},"
+		"\"httpStatus\":503,\"reason\":\"too_many_connections\",\"retryable\":true,"
+		"\"retryAfter\":1}";
+
+	server->stats.refused++;
+	if (send(fd, words, sizeof(words) - 1, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		shutdown(fd, SHUT_WR);
+	close(fd);
+}
+
+static void admit(struct http_server *server, int fd, const struct sockaddr_storage *from)
+{
+	struct peer *peer = peer_of(server, from);
+	struct guest *guest;
+	auto_err err = NULL;
+
+	if ((peer && peer->open >= server->limits.conns_per_peer) ||
+	    (server->stats.open >= server->limits.conns_max && !evict_idle(server))) {
+		if (peer && peer->open == 0)
+			peer_leave(server, peer);
+		turn_away(server, fd);
+		return;
+	}
+	guest = mem_new_of(struct guest);
+	guest->server = server;
+	guest->conn.terms = &server->terms;
+	err = stream_open(&guest->conn.stream, server->terms.loop, fd);
+	if (err) {
+		if (peer && peer->open == 0)
+			peer_leave(server, peer);
+		free(guest);
+		return;
+	}
+	write_peer(guest->conn.peer, sizeof(guest->conn.peer), from);
+	guest->peer = peer;
+	if (peer)
+		peer->open++;
+	link_add(&server->guests, &guest->all);
+	server->stats.open++;
+	server->stats.conns++;
+	guest->task = task_start(server->terms.loop, "http", guest_run, guest);
+}
+
+static void on_listener(struct watch *watch, uint32_t events)
+{
+	struct http_server *server = link_of(watch, struct listener, watch)->server;
+
+	(void)events;
+	for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+		struct sockaddr_storage from = {0};
+		socklen_t len = sizeof(from);
+		int fd = accept4(watch->fd, (struct sockaddr *)&from, &len,
+				 SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			admit(server, fd, &from);
+			continue;
+		}
+		if (errno == EAGAIN)
+			return;
+		// Only the one that died in the queue is passed over. All else, EMFILE and ENFILE
+		// above all, would be the same again at once: accepting pauses.
+		if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) {
+			pause_accepting(server);
+			return;
+		}
+	}
+}
+
+static void count_request(struct http *x)
+{
+	struct guest *guest = link_of(x->conn, struct guest, conn);
+
+	guest->server->stats.requests++;
+}
+
+fallible http_server_open(struct loop *loop, const struct http_limits *limits, http_serve_fn *serve,
+			  http_refuse_fn *refuse, void *house, struct http_server **out)
+{
+	struct http_server *server = mem_new_of(struct http_server);
+	struct rlimit files;
+
+	server->limits = *limits;
+	// At most half of the fds: connections must not starve what they are there for.
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY &&
+	    server->limits.conns_max > files.rlim_cur / 2)
+		server->limits.conns_max = (uint32_t)(files.rlim_cur / 2);
+	server->terms.loop = loop;
+	server->terms.head_ms = limits->head_ms;
+	server->terms.idle_ms = limits->idle_ms;
+	server->terms.silence_ms = limits->silence_ms;
+	server->terms.body_max = limits->body_max;
+	server->terms.house = house;
+	server->calls = (struct conn_calls){serve, refuse, on_idle, count_request};
+	server->peers = map_new();
+	server->resume.due = on_resume;
+	link_init(&server->guests);
+	link_init(&server->idle);
+	desk_open(&server->terms);
+	for (int i = 0; i < RESERVE; i++)
+		server->reserve[i] = -1;
+	*out = server;
+	return OK;
+}
+
+fallible http_server_listen(struct http_server *server, int fd)
+{
+	struct listener *listener = &server->listeners[server->listener_count];
+
+	assert(server->listener_count < LISTENERS_MAX);
+	if (fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK) != 0)
+		return err_sys(errno, "make a listener non-blocking");
+	*listener = (struct listener){.watch = {.fd = fd, .ready = on_listener}, .server = server};
+	if (!server->paused)
+		TRY(loop_watch(server->terms.loop, &listener->watch, EPOLLIN),
+		    "accept connections");
+	server->listener_count++;
+	if (!server->paused && !fill_reserve(server))
+		pause_accepting(server);
+	return OK;
+}
+
+void http_server_drain(struct http_server *server)
+{
+	server->terms.draining = true;
+	loop_drop_timer(server->terms.loop, &server->resume);
+	for (int i = 0; i < server->listener_count; i++) {
+		loop_unwatch(server->terms.loop, &server->listeners[i].watch);
+		drop(&server->listeners[i].watch.fd);
+	}
+	server->listener_count = 0;
+	drop_reserve(server);
+	while (evict_idle(server))
+		;
+}
+
+bool http_server_idle(const struct http_server *server)
+{
+	return server->stats.open == 0;
+}
+
+void http_server_free(struct http_server *server)
+{
+	if (!server)
+		return;
+	http_server_drain(server);
+	server->freed = true;
+	if (server->stats.open == 0) {
+		server_bury(server);
+		return;
+	}
+	list_each (at, &server->guests)
+		task_cancel(link_of(at, struct guest, all)->task);
+}
+
+struct http_stats http_server_stats(const struct http_server *server)
+{
+	return server->stats;
+}

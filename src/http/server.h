@@ -1,0 +1,44 @@
+// Listeners, connections, limits, drain. Each connection is a task that reads a request, has it
+// served, and reads the next: pipelined requests are answered in order, one at a time.
+#pragma once
+
+#include "http/http.h"
+#include "loop/loop.h"
+
+struct http_limits {
+	uint32_t conns_max;	 // in all
+	uint32_t conns_per_peer; // of one address; 0: no bound (loopback is shared by everybody)
+	uint32_t head_ms, idle_ms, silence_ms; // 10 s, 75 s, 30 s
+	size_t body_max; // 1 MiB for routes that do not stream: http_body(x, 0, …)
+};
+#define HTTP_LIMITS_DEFAULT                                                                        \
+	((struct http_limits){.conns_max = 4096,                                                   \
+			      .conns_per_peer = 0,                                                 \
+			      .head_ms = 10000,                                                    \
+			      .idle_ms = 75000,                                                    \
+			      .silence_ms = 30000,                                                 \
+			      .body_max = 1 << 20})
+
+// Serves one request whose head has been read: finds the route, asks the guard, calls the handler,
+// and ends every error. It must reply exactly once. Runs in the connection's task.
+typedef void http_serve_fn(struct http *x);
+// Answers a head that never became a request (400, 408, 431): no route, no house rules.
+typedef void http_refuse_fn(struct http *x, struct err *err);
+
+struct http_server;
+fallible http_server_open(struct loop *loop, const struct http_limits *limits, http_serve_fn *serve,
+			  http_refuse_fn *refuse, void *house, struct http_server **out);
+// Accepts on a listening socket, and owns it unless it fails; keeps fds in reserve and pauses
+// accepting when they run out.
+fallible http_server_listen(struct http_server *server, int fd);
+// No new connections; idle ones close; busy ones finish their reply with "Connection: close".
+void http_server_drain(struct http_server *server);
+bool http_server_idle(const struct http_server *server); // nobody connected
+// Cancels whoever is still served; what they hold is freed as the loop turns on.
+void http_server_free(struct http_server *server);
+
+struct http_stats {
+	uint64_t requests, conns, refused;
+	uint32_t open;
+};
+struct http_stats http_server_stats(const struct http_server *server);
