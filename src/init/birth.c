@@ -1,0 +1,227 @@
+// The order is the security (see docs/ARCHITECTURE.md). execve came before the user namespace, so
+// the memory of pid 1 belongs to the outer one; PR_SET_DUMPABLE then closes /proc/1/mem,
+// /proc/1/exe and ptrace even to a box root with every capability. Limits are set while the
+// builder's rights are still there, filters last, for they forbid some of what comes before them.
+//
+// System calls for ids are raw: libc's would signal threads that do not exist.
+#include "init/birth.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "model/talk.h"
+#include "os/fd.h"
+
+#define FILTER_MAX 4096	      // the kernel's own limit
+#define CHILD_FILTER_MAX 1024 // it is loaded for each command: it had better be short
+#define CLOSE_RANGE_FLAG_CLOEXEC 4
+
+#define BIT(cap) (1u << (cap))
+#define CAPS_KEPT                                                                                  \
+	(BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_FSETID) |              \
+	 BIT(CAP_SETUID) | BIT(CAP_SETGID) | BIT(CAP_KILL) | BIT(CAP_SETFCAP) |                    \
+	 BIT(CAP_SYS_CHROOT) | BIT(CAP_AUDIT_WRITE) | BIT(CAP_NET_BIND_SERVICE))
+
+struct kit {
+	struct talk_kit head;
+	struct sock_filter code[2 * FILTER_MAX + CHILD_FILTER_MAX];
+};
+
+static struct kit kit; // touched as far as it is filled
+
+static bool is_kit_sound(size_t len)
+{
+	size_t code = 0;
+
+	if (len < sizeof(kit.head) || kit.head.version != TALK_VERSION)
+		return false;
+	for (int i = 0; i < 3; i++) {
+		if (kit.head.filter_len[i] > (i < 2 ? FILTER_MAX : CHILD_FILTER_MAX))
+			return false;
+		code += kit.head.filter_len[i];
+	}
+	return len - sizeof(kit.head) == code * sizeof(struct sock_filter);
+}
+
+static const char *read_kit(struct birth *out)
+{
+	ssize_t len = 0;
+
+	// By pread: all boxes share the file, and with it its offset.
+	while ((size_t)len < sizeof(kit)) {
+		ssize_t n = pread(TALK_FD_KIT, (char *)&kit + len, sizeof(kit) - (size_t)len, len);
+
+		if (n < 0)
+			return "read the kit";
+		if (n == 0)
+			break;
+		len += n;
+	}
+	errno = EPROTO;
+	if (!is_kit_sound((size_t)len))
+		return "understand the kit";
+	out->joins_by_clone = kit.head.joins_by_clone != 0;
+	out->filter = kit.code + kit.head.filter_len[0] + kit.head.filter_len[1];
+	out->filter_len = (uint16_t)kit.head.filter_len[2];
+	return NULL;
+}
+
+// Lowering must work; raising is the host's to grant, and less than asked is borne.
+static bool set_limit(int what, rlim_t soft, rlim_t hard)
+{
+	struct rlimit now, want = {soft, hard};
+
+	if (setrlimit(what, &want) == 0)
+		return true;
+	if (getrlimit(what, &now) < 0 || hard <= now.rlim_max)
+		return false;
+	want.rlim_max = now.rlim_max;
+	if (want.rlim_cur > want.rlim_max)
+		want.rlim_cur = want.rlim_max;
+	return setrlimit(what, &want) == 0;
+}
+
+static const char *limit(void)
+{
+	// Core 1, not 0: with 0 a core_pattern that is a pipe still starts its helper on the host.
+	if (!set_limit(RLIMIT_CORE, 1, 1))
+		return "limit core dumps";
+	if (!set_limit(RLIMIT_NOFILE, kit.head.nofile_soft, kit.head.nofile_hard))
+		return "limit files";
+	if (!set_limit(RLIMIT_MSGQUEUE, 819200, 819200))
+		return "limit message queues";
+	if (!set_limit(RLIMIT_SIGPENDING, 4096, 4096))
+		return "limit signals";
+	return NULL;
+}
+
+static const char *settle_fds(struct birth *out)
+{
+	int null;
+	ssize_t n;
+
+	syscall(SYS_close_range, TALK_FD_END, ~0u, 0);
+	if (out->joins_by_clone)
+		close(TALK_FD_LEAF_2);
+	syscall(SYS_close_range, TALK_FD_CONTROL, ~0u, CLOSE_RANGE_FLAG_CLOEXEC);
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0)
+		return "open /dev/null";
+	for (int fd = 0; fd < 3; fd++)
+		if (dup2(null, fd) < 0)
+			return "settle stdio";
+	if (null > 2)
+		close(null);
+	out->oom = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+	if (out->oom >= 0) {
+		n = pread(out->oom, out->oom_own, sizeof(out->oom_own) - 1, 0);
+		if (n <= 0)
+			fd_drop(&out->oom);
+	}
+	umask(022);
+	return NULL;
+}
+
+static const char *join_user_namespace(void)
+{
+	if (setns(TALK_FD_USERNS, CLONE_NEWUSER) < 0)
+		return "join the user namespace";
+	if (syscall(SYS_setgroups, 0, NULL) < 0)
+		return "drop groups";
+	if (syscall(SYS_setresgid, 0, 0, 0) < 0)
+		return "become gid 0";
+	if (syscall(SYS_setresuid, 0, 0, 0) < 0)
+		return "become uid 0";
+	// Changing ids reset this; nothing below changes them again but children, who say it anew.
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return "become undumpable";
+	close(TALK_FD_KIT);
+	close(TALK_FD_USERNS);
+	return NULL;
+}
+
+static const char *drop_capabilities(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct caps[2] = {
+		{.effective = CAPS_KEPT, .permitted = CAPS_KEPT, .inheritable = 0},
+	};
+
+	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+		if (cap > 31 || !(CAPS_KEPT & BIT(cap)))
+			if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+				return "drop the bounding set";
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+		return "drop ambient capabilities";
+	if (syscall(SYS_capset, &head, caps) < 0)
+		return "drop capabilities";
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return "set no_new_privs";
+	return NULL;
+}
+
+static const char *watch_children(struct birth *out)
+{
+	sigset_t set;
+
+	// What the builder ignored, commands would ignore.
+	for (int number = 1; number < _NSIG; number++)
+		signal(number, SIG_DFL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	if (sigprocmask(SIG_SETMASK, &set, NULL) < 0)
+		return "block SIGCHLD";
+	out->children = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return out->children < 0 ? "open a signalfd" : NULL;
+}
+
+static const char *load_filters(void)
+{
+	struct sock_filter *code = kit.code;
+
+	for (int i = 0; i < 2; code += kit.head.filter_len[i++]) {
+		struct sock_fprog program = {
+			.len = (unsigned short)kit.head.filter_len[i],
+			.filter = code,
+		};
+
+		if (program.len > 0 &&
+		    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
+			return i == 0 ? "load the first filter" : "load the second filter";
+	}
+	return NULL;
+}
+
+#define STEP(call)                                                                                 \
+	do {                                                                                       \
+		const char *failed_ = (call);                                                      \
+		if (failed_)                                                                       \
+			return failed_;                                                            \
+	} while (0)
+
+const char *birth_run(struct birth *out)
+{
+	STEP(read_kit(out));
+	STEP(settle_fds(out));
+	STEP(limit());
+	STEP(join_user_namespace());
+	prctl(PR_SET_NAME, "cove-init", 0, 0, 0);
+	STEP(drop_capabilities());
+	STEP(watch_children(out));
+	if (chdir("/") < 0)
+		return "go to the root";
+	STEP(load_filters());
+	return NULL;
+}

@@ -1,0 +1,26 @@
+// The cgroups of execs, as pid 1 sees them: fds that the warden opened. A path to one exists in no
+// box.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct leaf {
+	int join[2]; // v2: the directory, and its cgroup.events; v1: two `tasks` files
+	bool known;
+};
+
+// Fds that come with a new leaf.
+static inline int leaf_fds(bool by_clone)
+{
+	return by_clone ? 1 : 2;
+}
+
+// Takes the fds over, also when it fails: then errno is set. A leaf that was killed comes again,
+// with fds of a new cgroup; the old ones are let go.
+bool leaf_learn(struct leaf *leaf, bool by_clone, const int *fds);
+// Nothing lives in it. When in doubt the answer is no.
+bool leaf_is_empty(const struct leaf *leaf, bool by_clone);
+// The caller moves itself into it: v1 only. `0` to `tasks`, never cgroup.procs, which waits for an
+// RCU grace period of milliseconds.
+bool leaf_enter(const struct leaf *leaf);

@@ -1,0 +1,6 @@
+#include "init/init.h"
+
+int main(void)
+{
+	return init_main();
+}

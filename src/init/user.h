@@ -1,0 +1,22 @@
+// Who a command runs as: the word of the request, read against the box's own /etc/passwd.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+#define USER_ID_MAX 65535 // the ids that a box has
+#define USER_NAME_MAX 64
+#define USER_HOME_MAX 1024
+
+struct user {
+	uint32_t uid, gid;
+	char name[USER_NAME_MAX + 1];
+	char home[USER_HOME_MAX + 1];
+};
+
+// `word` is "", "name", "uid" or "uid:gid". False: no such user, or ids that the box does not have.
+// With `with_home` the name and the home directory are looked up too; one that the file does not
+// tell is "/". The file is the box's: hostile, and read within bounds.
+bool user_find(struct str word, bool with_home, struct user *out);

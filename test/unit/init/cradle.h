@@ -1,0 +1,262 @@
+// A box without a warden: namespaces of its own over the host's files, one leaf cgroup, and the
+// real pid 1. The test program is that pid 1: executed with the name `cove-init` it becomes it, so
+// every variant (sanitizers too) is tested as it was built. Ids are shifted as in a real box, so it
+// may read what everybody may.
+#pragma once
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "init/init.h"
+#include "model/talk.h"
+#include "os/fd.h"
+
+__attribute__((constructor(101))) static void cradle_be_init(int argc, char **argv)
+{
+	if (argc > 0 && strcmp(argv[0], "cove-init") == 0)
+		_exit(init_main());
+}
+
+#define CRADLE_BASE 1048576
+#define CRADLE_MAP "0 1048576 65536"
+
+struct cradle {
+	int control;
+	int pid;
+	bool by_clone;
+	char group[2][128]; // the directories of cgroups in which leaves are made; v2 uses one
+	int leaves;
+};
+
+static const char *cradle_v2(void)
+{
+	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0)
+		return "/sys/fs/cgroup";
+	if (access("/sys/fs/cgroup/unified/cgroup.controllers", F_OK) == 0)
+		return "/sys/fs/cgroup/unified";
+	return NULL;
+}
+
+// Why it cannot be tried here; NULL: it can.
+__attribute__((unused)) static const char *cradle_cannot(bool by_clone)
+{
+	if (geteuid() != 0)
+		return "needs root";
+	if (by_clone && !cradle_v2())
+		return "no cgroup2 mount";
+	if (!by_clone && access("/sys/fs/cgroup/cpuacct/tasks", W_OK) < 0)
+		return "no cgroup v1";
+	return NULL;
+}
+
+static void cradle_leaf_path(const struct cradle *cradle, int which, int leaf, const char *file,
+			     char *room, size_t size)
+{
+	snprintf(room, size, "%s/x-%d%s%s", cradle->group[which], leaf, file ? "/" : "",
+		 file ? file : "");
+}
+
+// CLONE_INTO_CGROUP asks for the right to write cgroup.procs of both groups.
+static void cradle_give(const char *group, bool by_clone)
+{
+	char path[640];
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+	if (by_clone && chown(path, CRADLE_BASE, CRADLE_BASE) < 0)
+		perror(path);
+}
+
+static int cradle_make_leaf(struct cradle *cradle, int leaf, int *fds)
+{
+	int count = cradle->by_clone ? 1 : 2;
+	char path[512];
+
+	for (int i = 0; i < count; i++) {
+		cradle_leaf_path(cradle, i, leaf, NULL, path, sizeof(path));
+		mkdir(path, 0755);
+		cradle_give(path, cradle->by_clone);
+		cradle_leaf_path(cradle, i, leaf, cradle->by_clone ? "." : "tasks", path,
+				 sizeof(path));
+		fds[i] = open(path,
+			      (cradle->by_clone ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
+	}
+	return count;
+}
+
+// One more leaf: its join fds. Returns how many.
+static int cradle_leaf(struct cradle *cradle, int *fds)
+{
+	return cradle_make_leaf(cradle, cradle->leaves++, fds);
+}
+
+// The same leaf again, as another cgroup: what a leaf needs that was killed.
+__attribute__((unused)) static int cradle_renew(struct cradle *cradle, int leaf, int *fds)
+{
+	char path[512];
+
+	cradle_leaf_path(cradle, 0, leaf, NULL, path, sizeof(path));
+	for (int i = 0; i < 100 && rmdir(path) < 0; i++)
+		usleep(2000);
+	return cradle_make_leaf(cradle, leaf, fds);
+}
+
+static int cradle_kit(bool by_clone)
+{
+	// The first two allow all; the third forbids clone3, as the real one does.
+	struct {
+		struct talk_kit head;
+		struct sock_filter code[6];
+	} kit = {
+		.head = {.version = TALK_VERSION,
+			 .joins_by_clone = by_clone,
+			 .nofile_soft = 1024,
+			 .nofile_hard = 4096,
+			 .filter_len = {1, 1, 4}},
+		.code = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+			 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+			 BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+			 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+			 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+			 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)},
+	};
+	int fd = memfd_create("kit", MFD_CLOEXEC);
+
+	if (fd >= 0)
+		fd_write_all(fd, &kit, sizeof(kit));
+	return fd;
+}
+
+static int cradle_userns(void)
+{
+	char path[64];
+	int gate[2], fd;
+	int pid;
+
+	if (pipe2(gate, O_CLOEXEC) < 0)
+		return -1;
+	pid = (int)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
+	if (pid == 0) {
+		char byte;
+
+		close(gate[1]);
+		(void)!read(gate[0], &byte, 1);
+		_exit(0);
+	}
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+	fd_put(AT_FDCWD, path, CRADLE_MAP);
+	snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
+	fd_put(AT_FDCWD, path, CRADLE_MAP);
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	close(gate[0]);
+	close(gate[1]);
+	waitpid(pid, NULL, 0);
+	return fd;
+}
+
+// Ends in pid 1. `group`: the v2 group that it lives in, or NULL.
+static void cradle_build(const char *group, const int *fds, int count)
+{
+	char name[] = "cove-init";
+	char *argv[] = {name, NULL}, *env[] = {NULL};
+	int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	int high[8];
+	char path[512];
+
+	if (group) {
+		snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+		fd_put(AT_FDCWD, path, "0");
+	}
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+		_exit(90);
+	for (int i = 0; i < count; i++)
+		high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 100);
+	for (int i = 0; i < count; i++)
+		dup2(high[i], TALK_FD_CONTROL + i);
+	if (self < TALK_FD_CONTROL + count)
+		self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	signal(SIGPIPE, SIG_IGN); // as a careless builder would leave it
+	syscall(SYS_execveat, self, "", argv, env, AT_EMPTY_PATH);
+	_exit(91);
+}
+
+// False: errno.
+static bool cradle_open(struct cradle *cradle, bool by_clone)
+{
+	static int serial;
+	int pair[2], fds[5], count = 3;
+	const char *v1[2] = {"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/freezer"};
+
+	*cradle = (struct cradle){.by_clone = by_clone, .control = -1};
+	serial++;
+	for (int i = 0; i < (by_clone ? 1 : 2); i++) {
+		snprintf(cradle->group[i], sizeof(cradle->group[i]), "%s/cove-test-%d-%d",
+			 by_clone ? cradle_v2() : v1[i], getpid(), serial);
+		if (mkdir(cradle->group[i], 0755) < 0)
+			return false;
+		cradle_give(cradle->group[i], by_clone);
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return false;
+	fds[0] = pair[1];
+	fds[1] = cradle_kit(by_clone);
+	fds[2] = cradle_userns();
+	count += cradle_leaf(cradle, fds + 3);
+	cradle->pid = (int)syscall(
+		SYS_clone, CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD, 0, 0,
+		0, 0);
+	if (cradle->pid == 0)
+		cradle_build(by_clone ? cradle->group[0] : NULL, fds, count);
+	for (int i = 0; i < count; i++)
+		close(fds[i]);
+	cradle->control = pair[0];
+	return cradle->pid > 0;
+}
+
+static void cradle_kill_leaf(const struct cradle *cradle, int leaf)
+{
+	char path[512];
+
+	cradle_leaf_path(cradle, 0, leaf, "cgroup.kill", path, sizeof(path));
+	fd_put(AT_FDCWD, path, "1");
+}
+
+// Ends what is left and removes the groups. Returns the wait status of pid 1.
+static int cradle_close(struct cradle *cradle)
+{
+	char path[512];
+	int status = -1;
+
+	fd_drop(&cradle->control);
+	for (int i = 0; i < 200 && waitpid(cradle->pid, &status, WNOHANG) == 0; i++) {
+		if (i == 150)
+			kill(cradle->pid, SIGKILL);
+		usleep(10000);
+	}
+	for (int i = 0; i < (cradle->by_clone ? 1 : 2); i++) {
+		for (int leaf = 0; leaf < cradle->leaves; leaf++) {
+			cradle_leaf_path(cradle, i, leaf, NULL, path, sizeof(path));
+			for (int try = 0; try < 100 && rmdir(path) < 0 && errno == EBUSY; try++)
+				usleep(5000);
+		}
+		rmdir(cradle->group[i]);
+	}
+	return status;
+}

@@ -1,0 +1,476 @@
+// pid 1 as the daemon meets it: real namespaces, the real socket, real commands.
+#include "init/init.h"
+
+#include "tap.h"
+#include "unit/init/cradle.h"
+
+#define PATIENCE_MS 10000
+
+struct outcome {
+	struct talk first, last; // STARTED or FAILED, then EXITED
+	char out[8192], err[1024];
+};
+
+static uint32_t next_conv;
+
+// One message; fds beyond `room` are an error. False: none came in time.
+static bool hear(struct cradle *cradle, struct talk *talk, int *fds, int *count)
+{
+	struct pollfd ready = {.fd = cradle->control, .events = POLLIN};
+	char room[512];
+	ssize_t len;
+
+	*count = 3;
+	if (poll(&ready, 1, PATIENCE_MS) <= 0)
+		return false;
+	len = fd_recv(cradle->control, room, sizeof(room), fds, count, 0);
+	return len > 0 && talk_decode(room, (size_t)len, talk);
+}
+
+static bool begin(struct cradle *cradle, bool by_clone)
+{
+	struct talk talk;
+	int fds[3], count;
+
+	if (!cradle_open(cradle, by_clone) || !hear(cradle, &talk, fds, &count))
+		return false;
+	if (talk.kind == TALK_BROKEN)
+		printf("# broken: %s: %s\n", talk.failed.note, strerror(talk.failed.errnum));
+	return talk.kind == TALK_READY && talk.ready.version == TALK_VERSION && count == 0;
+}
+
+static struct talk command(const char **argv)
+{
+	static const char *env[] = {"PATH=/usr/bin:/bin", "X=1", NULL};
+	struct talk talk = {.kind = TALK_EXEC, .conv = ++next_conv};
+
+	talk.exec = (struct talk_exec){.cwd = STR("/"), .user = STR(""), .argv = argv, .env = env};
+	while (argv[talk.exec.argc])
+		talk.exec.argc++;
+	talk.exec.envc = 2;
+	return talk;
+}
+
+static bool tell(struct cradle *cradle, const struct talk *talk, const int *fds, int count)
+{
+	static char room[TALK_SIZE_MAX];
+	size_t len = talk_encode(talk, room, sizeof(room));
+
+	return len > 0 && fd_send(cradle->control, room, len, fds, count, 0) == (ssize_t)len;
+}
+
+static void slurp(int fd, char *room, size_t size)
+{
+	ssize_t n = fd_read_all(fd, room, size - 1);
+
+	room[n > 0 ? n : 0] = 0;
+	close(fd);
+}
+
+static void forget(struct cradle *cradle, uint32_t conv)
+{
+	struct talk talk = {.kind = TALK_FORGET, .conv = conv};
+
+	tell(cradle, &talk, NULL, 0);
+}
+
+// Runs it to its end and forgets it.
+static bool run(struct cradle *cradle, const struct talk *talk, const char *input,
+		struct outcome *out)
+{
+	int fds[3], count;
+
+	memset(out, 0, sizeof(*out));
+	if (!tell(cradle, talk, NULL, 0) || !hear(cradle, &out->first, fds, &count))
+		return false;
+	if (out->first.conv != talk->conv)
+		return false;
+	if (out->first.kind != TALK_STARTED)
+		return out->first.kind == TALK_FAILED && count == 0;
+	if (count != (input ? 3 : 2))
+		return false;
+	if (input) {
+		fd_write_all(fds[2], input, strlen(input));
+		close(fds[2]);
+	}
+	slurp(fds[0], out->out, sizeof(out->out));
+	slurp(fds[1], out->err, sizeof(out->err));
+	if (!hear(cradle, &out->last, fds, &count) || out->last.kind != TALK_EXITED || count != 0)
+		return false;
+	forget(cradle, talk->conv);
+	return out->last.conv == talk->conv;
+}
+
+static bool run_argv(struct cradle *cradle, struct outcome *out, const char **argv)
+{
+	struct talk talk = command(argv);
+
+	return run(cradle, &talk, NULL, out);
+}
+
+#define RUN(cradle, out, ...) run_argv(cradle, out, (const char *[]){__VA_ARGS__, NULL})
+#define SH(cradle, out, script) RUN(cradle, out, "/bin/sh", "-c", script)
+#define STATUS(out) ((out).last.exited.status)
+
+static bool skip(bool by_clone)
+{
+	const char *why = cradle_cannot(by_clone);
+
+	if (why)
+		printf("# skip: %s\n", why);
+	if (why && getenv("COVE_TEST_MUST"))
+		tap_bad = true;
+	return why != NULL;
+}
+
+static struct cradle box;
+static struct outcome got;
+
+TEST(greets, "it greets, runs a command and tells how it ended")
+{
+	if (skip(true))
+		return;
+	CHECK(begin(&box, true));
+	CHECK(SH(&box, &got, "echo out; echo err >&2; exit 7"));
+	CHECK(got.first.kind == TALK_STARTED && got.first.started.pid > 1);
+	CHECK_STR(got.out, "out\n");
+	CHECK_STR(got.err, "err\n");
+	CHECK(WIFEXITED(STATUS(got)) && WEXITSTATUS(STATUS(got)) == 7);
+	CHECK(got.last.exited.max_rss > 0 && got.last.exited.leaf_empty);
+}
+
+TEST(exact, "argv, environment and cwd arrive exactly; no fd but three does")
+{
+	const char *argv[] = {"/usr/bin/printf", "[%s]", "a b", "", "$x", NULL};
+	struct talk talk = command(argv);
+
+	if (skip(true))
+		return;
+	CHECK(run(&box, &talk, NULL, &got));
+	CHECK_STR(got.out, "[a b][][$x]");
+	CHECK(RUN(&box, &got, "env"));
+	CHECK_STR(got.out, "PATH=/usr/bin:/bin\nX=1\n");
+	talk = command((const char *[]){"pwd", NULL});
+	talk.exec.cwd = STR("/usr/bin");
+	CHECK(run(&box, &talk, NULL, &got));
+	CHECK_STR(got.out, "/usr/bin\n");
+	CHECK(SH(&box, &got,
+		 "cd /proc/self/fd; echo *; readlink 0; umask; grep core /proc/self/limits | tr -s "
+		 "' '"));
+	CHECK_STR(got.out,
+		  "0 1 2 3\n/dev/null\n0022\nMax core file size 1 1 bytes \n"); // 3 is the shell's
+										// own, for the glob
+}
+
+TEST(failures, "what cannot be started fails at its step, with its errno")
+{
+	static const struct {
+		const char *name, *cwd, *user;
+		enum talk_step step;
+		int errnum;
+	} rows[] = {
+		{"no-such-thing", "/", "", TALK_STEP_EXEC, ENOENT},
+		{"/no/such/thing", "/", "", TALK_STEP_EXEC, ENOENT},
+		{"/etc/passwd", "/", "", TALK_STEP_EXEC, EACCES},
+		{"/usr", "/", "", TALK_STEP_EXEC, EACCES},
+		{"true", "/no/such", "", TALK_STEP_CWD, ENOENT},
+		{"true", "/etc/passwd", "", TALK_STEP_CWD, ENOTDIR},
+		{"true", "/proc/self/fd/6", "", TALK_STEP_CWD, ENOENT},
+		{"true", "/root/..", "65536", TALK_STEP_USER, ENOENT},
+		{"true", "/", "4294967295", TALK_STEP_USER, ENOENT},
+		{"true", "/", "0:65536", TALK_STEP_USER, ENOENT},
+		{"true", "/", "root:root", TALK_STEP_USER, ENOENT},
+		{"true", "/", "nobody-at-all", TALK_STEP_USER, ENOENT},
+		{"true", "/", ":", TALK_STEP_USER, ENOENT},
+	};
+
+	if (skip(true))
+		return;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct talk talk = command((const char *[]){rows[i].name, NULL});
+
+		talk.exec.cwd = str_of(rows[i].cwd);
+		talk.exec.user = str_of(rows[i].user);
+		CHECK(run(&box, &talk, NULL, &got));
+		printf("# %s %s '%s'\n", rows[i].name, rows[i].cwd, rows[i].user);
+		CHECK(got.first.kind == TALK_FAILED);
+		CHECK(got.first.failed.step == rows[i].step);
+		CHECK(got.first.failed.errnum == rows[i].errnum);
+	}
+}
+
+TEST(path_search, "a file on the way that may not be executed is told before one not found")
+{
+	char dir[] = "/tmp/cove-path-XXXXXX", path[64];
+	static char var[128];
+	const char *env[] = {var, NULL};
+	struct talk talk = command((const char *[]){"thing", NULL});
+	int fd;
+
+	if (skip(true))
+		return;
+	CHECK(mkdtemp(dir) && chmod(dir, 0755) == 0);
+	snprintf(path, sizeof(path), "%s/thing", dir);
+	snprintf(var, sizeof(var), "PATH=%s:/usr/bin", dir);
+	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+	fd_write_all(fd, "\1\2\3", 3);
+	talk.exec.env = env;
+	talk.exec.envc = 1;
+	CHECK(run(&box, &talk, NULL, &got));
+	CHECK(got.first.kind == TALK_FAILED && got.first.failed.errnum == EACCES);
+	fchmod(fd, 0755);
+	close(fd);
+	talk.conv = ++next_conv;
+	CHECK(run(&box, &talk, NULL, &got));
+	CHECK(got.first.kind == TALK_FAILED && got.first.failed.errnum == ENOEXEC);
+	unlink(path);
+	rmdir(dir);
+}
+
+TEST(input, "stdin is a pipe when asked for, and a script goes to a shell")
+{
+	struct talk talk = command((const char *[]){"cat", NULL});
+
+	if (skip(true))
+		return;
+	talk.exec.flags = TALK_EXEC_STDIN;
+	CHECK(run(&box, &talk, "hello", &got));
+	CHECK_STR(got.out, "hello");
+	talk = command((const char *[]){"echo $0 $HOME $USER $1", "zero", "one", NULL});
+	talk.exec.flags = TALK_EXEC_SHELL | TALK_EXEC_HOME;
+	CHECK(run(&box, &talk, NULL, &got));
+	CHECK_STR(got.out, "zero /root root one\n");
+}
+
+TEST(rights, "a command has the rights of the contract and no others")
+{
+	static const char script[] =
+		"grep -E "
+		"'^(Uid|Gid|Groups|Cap...|NoNewPrivs|Seccomp|Seccomp_filters|SigBlk|SigIgn):' "
+		"/proc/self/status | tr -s '\\t ' ' '; cat /proc/self/oom_score_adj";
+	struct talk talk = command((const char *[]){"/bin/sh", "-c", script, NULL});
+
+	if (skip(true))
+		return;
+	CHECK(run(&box, &talk, NULL, &got));
+	CHECK_STR(got.out,
+		  "Uid: 0 0 0 0\nGid: 0 0 0 0\nGroups: 0 \nSigBlk: 0000000000000000\n"
+		  "SigIgn: 0000000000000000\nCapInh: 0000000000000000\nCapPrm: 00000000a00404fb\n"
+		  "CapEff: 00000000a00404fb\nCapBnd: 00000000a00404fb\nCapAmb: 0000000000000000\n"
+		  "NoNewPrivs: 1\nSeccomp: 2\nSeccomp_filters: 3\n500\n");
+	talk.conv = ++next_conv;
+	talk.exec.user = STR("1000:1001");
+	CHECK(run(&box, &talk, NULL, &got));
+	CHECK(strstr(got.out, "Uid: 1000 1000 1000 1000\nGid: 1001 1001 1001 1001\nGroups: 1001 "));
+	CHECK(strstr(got.out, "CapPrm: 0000000000000000\nCapEff: 0000000000000000\n"));
+}
+
+TEST(closed_book, "pid 1 cannot be read, traced, stopped or killed from inside")
+{
+	if (skip(true))
+		return;
+	CHECK(SH(&box, &got,
+		 "for f in mem exe maps environ fd cwd root auxv; do "
+		 "(exec 3</proc/1/$f) 2>/dev/null && echo opened $f; "
+		 "ls /proc/1/$f/ >/dev/null 2>&1 && echo listed $f; done;"
+		 "readlink /proc/1/exe; for s in 1 2 3 6 9 11 13 15 17 19 20; do kill -$s 1; done;"
+		 "cat /proc/1/comm"));
+	CHECK_STR(got.out, "cove-init\n");
+	CHECK(SH(&box, &got, "command -v strace >/dev/null && strace -p 1 2>&1 | head -1"));
+	CHECK(!strstr(got.out, "attached"));
+	CHECK(RUN(&box, &got, "true"));
+	CHECK(STATUS(got) == 0);
+}
+
+TEST(signals, "a signal reaches the whole group of a conversation")
+{
+	struct talk talk = command((const char *[]){"/bin/sh", "-c", "sleep 60 & wait", NULL});
+	struct talk heard, kick = {.kind = TALK_SIGNAL, .conv = talk.conv, .signal = SIGTERM};
+	int fds[3], count;
+	char out[16];
+
+	if (skip(true))
+		return;
+	CHECK(tell(&box, &talk, NULL, 0) && hear(&box, &heard, fds, &count));
+	CHECK(heard.kind == TALK_STARTED && count == 2);
+	usleep(50000);
+	CHECK(tell(&box, &kick, NULL, 0));
+	slurp(fds[0], out, sizeof(out)); // ends when the sleeper, too, is gone
+	close(fds[1]);
+	CHECK(hear(&box, &heard, fds, &count) && heard.kind == TALK_EXITED);
+	CHECK(WIFSIGNALED(heard.exited.status) && WTERMSIG(heard.exited.status) == SIGTERM);
+	forget(&box, talk.conv);
+}
+
+TEST(orphans, "orphans are reaped, and a leaf with one alive is not reported empty")
+{
+	struct talk again = command((const char *[]){"true", NULL});
+
+	if (skip(true))
+		return;
+	CHECK(SH(&box, &got, "for i in 1 2 3 4 5 6 7 8; do (sleep 0.1 &) ; done >/dev/null 2>&1"));
+	usleep(300000);
+	CHECK(SH(&box, &got, "grep -l 'State:.*Z' /proc/[0-9]*/status; true"));
+	CHECK_STR(got.out, "");
+	CHECK(got.last.exited.leaf_empty);
+	CHECK(SH(&box, &got, "setsid sleep 60 >/dev/null 2>&1 &"));
+	CHECK(!got.last.exited.leaf_empty);
+	again.conv = ++next_conv;
+	again.exec.flags = TALK_EXEC_IF_EMPTY;
+	CHECK(run(&box, &again, NULL, &got));
+	CHECK(got.first.kind == TALK_FAILED && got.first.failed.step == TALK_STEP_JOIN &&
+	      got.first.failed.errnum == EBUSY);
+}
+
+TEST(renewed, "a leaf that was killed is made anew: pid 1 takes its new fds")
+{
+	struct talk talk = command((const char *[]){"true", NULL});
+	int join[2], fds[3], count;
+
+	if (skip(true))
+		return;
+	cradle_kill_leaf(&box, 0);
+	count = cradle_renew(&box, 0, join);
+	CHECK(tell(&box, &talk, join, count));
+	close(join[0]);
+	CHECK(hear(&box, &got.first, fds, &count) && got.first.kind == TALK_STARTED);
+	close(fds[0]);
+	close(fds[1]);
+	CHECK(hear(&box, &got.last, fds, &count) && got.last.kind == TALK_EXITED);
+	CHECK(STATUS(got) == 0 && got.last.exited.leaf_empty);
+	forget(&box, talk.conv);
+	CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
+}
+
+TEST(leaves, "a new leaf comes with its fds; the command is born in it")
+{
+	struct talk talk = command((const char *[]){"cat", "/proc/self/cgroup", NULL});
+	int fds[3], count = 0, join[2];
+
+	if (skip(true))
+		return;
+	count = cradle_leaf(&box, join);
+	talk.exec.leaf = 1;
+	CHECK(run(&box, &talk, NULL, &got)); // not known, and no fds: refused
+	CHECK(got.first.kind == TALK_FAILED && got.first.failed.step == TALK_STEP_JOIN);
+	talk.conv = ++next_conv;
+	CHECK(tell(&box, &talk, join, count));
+	close(join[0]);
+	CHECK(hear(&box, &got.first, fds, &count) && got.first.kind == TALK_STARTED);
+	slurp(fds[0], got.out, sizeof(got.out));
+	close(fds[1]);
+	CHECK(strstr(got.out, "/x-1\n"));
+	CHECK(hear(&box, &got.last, fds, &count) && got.last.kind == TALK_EXITED);
+	forget(&box, talk.conv);
+}
+
+TEST(deaf_daemon, "nothing is lost when the daemon does not listen for a while")
+{
+	enum { MANY = 400 };
+	struct talk heard;
+	uint32_t first = next_conv + 1;
+	int fds[3], count, started = 0, exited = 0;
+
+	if (skip(true))
+		return;
+	fd_nonblock(box.control, true);
+	for (int i = 0; i < MANY; i++) {
+		struct talk talk = command((const char *[]){"true", NULL});
+
+		if (!tell(&box, &talk, NULL, 0)) {
+			next_conv--;
+			break;
+		}
+	}
+	fd_nonblock(box.control, false);
+	usleep(300000);
+	while (exited < (int)(next_conv - first + 1)) {
+		CHECK(hear(&box, &heard, fds, &count));
+		CHECK(heard.kind == TALK_STARTED || heard.kind == TALK_EXITED);
+		for (int i = 0; i < count; i++)
+			close(fds[i]);
+		started += heard.kind == TALK_STARTED;
+		exited += heard.kind == TALK_EXITED;
+		if (heard.kind == TALK_EXITED)
+			forget(&box, heard.conv);
+	}
+	printf("# %d commands\n", started);
+	CHECK(started == exited && started > 10);
+	CHECK(RUN(&box, &got, "true"));
+	CHECK(got.first.kind == TALK_STARTED && STATUS(got) == 0);
+}
+
+TEST(no_leak, "after all that pid 1 holds as many fds as before any of it")
+{
+	char path[64];
+	int fds = 0;
+
+	if (skip(true))
+		return;
+	usleep(50000);
+	for (int fd = 0; fd < 1024; fd++) {
+		struct stat st;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", box.pid, fd);
+		fds += lstat(path, &st) == 0;
+	}
+	CHECK(fds == 3 + 1 + 1 + 1 + 4); // stdio, control, signalfd, oom score, two leaves of two
+}
+
+TEST(end, "when the daemon's end closes, pid 1 ends and every process with it")
+{
+	int status;
+
+	if (skip(true))
+		return;
+	CHECK(SH(&box, &got, "setsid sleep 60 >/dev/null 2>&1 &"));
+	status = cradle_close(&box);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK(access(box.group[0], F_OK) < 0); // empty, so it could be removed
+}
+
+TEST(v1, "on cgroup v1 a command walks into its leaf, and emptiness is told by tasks")
+{
+	struct talk again = command((const char *[]){"true", NULL});
+
+	if (skip(false))
+		return;
+	CHECK(begin(&box, false));
+	CHECK(RUN(&box, &got, "cat", "/proc/self/cgroup"));
+	CHECK(strstr(got.out, "cpuacct:/cove-test-") && strstr(got.out, "freezer:/cove-test-"));
+	CHECK(strstr(got.out, "/x-0\n"));
+	CHECK(got.last.exited.leaf_empty);
+	CHECK(SH(&box, &got, "setsid sleep 0.3 >/dev/null 2>&1 &"));
+	CHECK(!got.last.exited.leaf_empty);
+	again.exec.flags = TALK_EXEC_IF_EMPTY;
+	CHECK(run(&box, &again, NULL, &got));
+	CHECK(got.first.kind == TALK_FAILED && got.first.failed.errnum == EBUSY);
+	usleep(500000);
+	again.conv = ++next_conv;
+	CHECK(run(&box, &again, NULL, &got));
+	CHECK(got.first.kind == TALK_STARTED && STATUS(got) == 0);
+	cradle_close(&box);
+}
+
+TEST(broken, "a kit that is no kit breaks the box with a word, not with silence")
+{
+	struct talk heard = {0};
+	int pair[2], fds[3], count, pid;
+
+	if (skip(true))
+		return;
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+	pid = fork();
+	if (pid == 0) {
+		int null = open("/dev/null", O_RDONLY);
+
+		cradle_build(NULL, (int[]){pair[1], null, null, null}, 4);
+	}
+	close(pair[1]);
+	box.control = pair[0];
+	CHECK(hear(&box, &heard, fds, &count));
+	CHECK(heard.kind == TALK_BROKEN);
+	CHECK_STR(heard.failed.note, "understand the kit");
+	close(pair[0]);
+	waitpid(pid, NULL, 0);
+}
