@@ -1,0 +1,261 @@
+// A box is put together from what its order names: an id range with its user namespace, the
+// template's layers, a disk, groups with the limits, a socket to its pid 1. The cell notes each
+// part as it is made, so that one way of undoing, the burial, fits every failure.
+//
+// syscalls: socketpair setsockopt epoll_ctl close pidfd_send_signal waitid open_tree mount_setattr
+// syscalls: move_mount fsopen fsconfig fsmount
+#include "warden/build.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "model/talk.h"
+#include "os/fd.h"
+#include "os/mount.h"
+#include "warden/bury.h"
+#include "warden/post.h"
+
+#define CONTROL_BYTES (2 * TALK_SIZE_MAX)
+
+// All that goes to the builder; ours until the zygote has its copies.
+struct parts {
+	int userns; // the slot's, not ours
+	int control[2];
+	int root, usr, disk, oom;
+	struct group_door door;
+	struct group_leaf leaf;
+};
+
+static void drop_parts(struct parts *parts)
+{
+	fd_drop(&parts->control[0]);
+	fd_drop(&parts->control[1]);
+	fd_drop(&parts->root);
+	fd_drop(&parts->usr);
+	fd_drop(&parts->disk);
+	fd_drop(&parts->oom);
+	group_door_close(&parts->door);
+	group_leaf_close(&parts->leaf);
+}
+#define auto_parts on_exit_call(drop_parts) struct parts
+
+// A detached, read-only copy of a lower, seen through the box's ids.
+static fallible shift(int lower, int userns, int *out_tree)
+{
+	auto_fd tree = mount_copy(lower, "");
+
+	if (tree < 0)
+		return err_sys(errno, "copy the mount of a layer");
+	if (mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_RDONLY, 0, userns))
+		return err_sys(errno, "map the ids of a layer");
+	*out_tree = take_fd(&tree);
+	return OK;
+}
+
+static fallible take_layers(struct warden *warden, const char *name, struct parts *parts)
+{
+	auto_fd root = -1;
+	auto_fd usr = -1;
+
+	TRY(template_find(warden->templates, name, &root, &usr));
+	TRY(shift(root, parts->userns, &parts->root));
+	if (usr >= 0)
+		TRY(shift(usr, parts->userns, &parts->usr));
+	return OK;
+}
+
+static fallible make_control(struct parts *parts)
+{
+	int bytes = CONTROL_BYTES;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, parts->control))
+		return err_sys(errno, "make a control socket");
+	for (int i = 0; i < 2; i++)
+		if (setsockopt(parts->control[i], SOL_SOCKET, SO_SNDBUFFORCE, &bytes,
+			       sizeof(bytes)))
+			return err_sys(errno, "widen a control socket");
+	return OK;
+}
+
+static fallible gather(struct warden *warden, const struct order *order, struct cell *cell,
+		       struct parts *parts)
+{
+	uint32_t root;
+
+	TRY(ids_take(warden->ids, &cell->slot, &parts->userns), "take an id range");
+	cell->has_slot = true;
+	root = ids_base(cell->slot);
+	TRY(take_layers(warden, order->name, parts), "take the layers of %s", order->name);
+	TRY(disk_make(warden->disk, order->box, &order->limits, parts->userns, &parts->disk),
+	    "make a disk");
+	cell->has_disk = true;
+	TRY(group_make(warden->groups, order->box, &order->limits, root, &parts->door,
+		       &parts->oom));
+	cell->has_groups = true;
+	TRY(group_leaf(warden->groups, order->box, 0, root, &parts->leaf));
+	cell->leaves = 1;
+	return make_control(parts);
+}
+
+static fallible send_plan(struct warden *warden, const struct order *order, const struct cell *cell,
+			  const struct parts *parts)
+{
+	struct builder_plan plan = {
+		.base = ids_base(cell->slot),
+		.has_usr = parts->usr >= 0,
+		.is_volatile = order->ephemeral,
+		.has_into = parts->door.into >= 0,
+		.task_count = (uint8_t)parts->door.task_count,
+		.leaf_count = (uint8_t)parts->leaf.join_count,
+		.memory = order->limits.memory,
+	};
+	struct builder_fds fds = {
+		.control = parts->control[1],
+		.userns = parts->userns,
+		.root = parts->root,
+		.disk = parts->disk,
+		.usr = parts->usr,
+		.into = parts->door.into,
+	};
+
+	snprintf(plan.host, sizeof(plan.host), "%s", order->host);
+	memcpy(fds.tasks, parts->door.tasks, sizeof(fds.tasks));
+	memcpy(fds.leaf, parts->leaf.joins, sizeof(fds.leaf));
+	return zygote_send(warden->zygote, &plan, &fds);
+}
+
+static fallible put_together(struct warden *warden, const struct order *order, struct cell *cell)
+{
+	auto_parts parts = {
+		.control = {-1, -1},
+		.root = -1,
+		.usr = -1,
+		.disk = -1,
+		.oom = -1,
+		.door.into = -1,
+		.leaf.meter = -1,
+	};
+
+	TRY(gather(warden, order, cell, &parts));
+	TRY(send_plan(warden, order, cell, &parts));
+	cell->fds[0] = take_fd(&parts.control[0]);
+	cell->fds[1] = take_fd(&parts.oom);
+	cell->fds[2] = take_fd(&parts.leaf.meter);
+	return OK;
+}
+
+static struct cell *cell_new(const struct order *order)
+{
+	struct cell *cell = mem_new_of(struct cell);
+
+	snprintf(cell->id, sizeof(cell->id), "%s", order->box);
+	cell->state = CELL_BUILDING;
+	cell->build_order = order->id;
+	cell->pidfd = -1;
+	cell->fds[0] = cell->fds[1] = cell->fds[2] = -1;
+	cell->born_us = clock_us();
+	return cell;
+}
+
+// The refusal is sent when the burial has undone everything.
+static void fail(struct warden *warden, struct cell *cell, struct err *failure)
+{
+	auto_err err = failure;
+
+	log_event(err_http(err) >= 500 ? LOG_ERROR : LOG_INFO, "build.failed", "sandbox", cell->id,
+		  "reason", err_reason(err), "trail", err_trail(err), NULL);
+	if (!cell->doomed || cell->waiter_count) { // else the daemon that asked is gone
+		cell->refusal = mem_new_of(struct answer);
+		post_describe(err, ORDER_BUILD, cell->build_order, cell->refusal);
+	}
+	cell->state = CELL_ALIVE; // as far as the burial is concerned: there is no clone to await
+	bury_begin(warden, cell);
+}
+
+static void await(struct warden *warden, struct cell *cell)
+{
+	link_add(&warden->building, &cell->link);
+	warden->building_count++;
+}
+
+fallible build_begin(struct warden *warden, const struct order *order)
+{
+	struct cell *cell;
+	struct err *err;
+
+	if (map_get(warden->boxes, str_of(order->box)))
+		return err_new(CONFLICT, "box_exists", "there is a box of this id already");
+	if (map_count(warden->boxes) >= warden->boxes_max)
+		return err_hint(err_new(EXHAUSTED, "too_many_boxes",
+					"this host holds %u boxes and no more", warden->boxes_max),
+				"delete boxes first");
+	cell = cell_new(order);
+	map_put(warden->boxes, str_of(cell->id), cell);
+	err = put_together(warden, order, cell);
+	if (err)
+		fail(warden, cell, err);
+	else
+		await(warden, cell);
+	return OK;
+}
+
+static fallible watch(struct warden *warden, struct cell *cell)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = cell};
+	siginfo_t info;
+	struct err *err;
+
+	if (epoll_ctl(warden->epoll, EPOLL_CTL_ADD, cell->pidfd, &event) == 0)
+		return OK;
+	err = err_sys(errno, "watch the end of a box");
+	// Without the watch its end must be seen here: it is a builder still, and dies at once.
+	syscall(SYS_pidfd_send_signal, cell->pidfd, SIGKILL, NULL, 0);
+	waitid(P_PIDFD, (id_t)cell->pidfd, &info, WEXITED);
+	fd_drop(&cell->pidfd);
+	return err;
+}
+
+void build_answered(struct warden *warden, const struct zygote_answer *answer)
+{
+	struct cell *cell;
+	struct err *err = OK;
+	char took[24];
+
+	if (link_empty(&warden->building))
+		return;
+	cell = link_of(warden->building.next, struct cell, link);
+	link_drop(&cell->link);
+	warden->building_count--;
+	cell->pid = answer->pid;
+	cell->pidfd = answer->pidfd;
+	err = answer->errnum ? err_sys(answer->errnum, "clone a builder") : watch(warden, cell);
+	if (!err && cell->doomed && cell->waiter_count)
+		err = err_new(CANCELLED, "buried", "the box was deleted while it was built");
+	if (err) {
+		fail(warden, cell, err);
+		return;
+	}
+	cell->state = CELL_ALIVE;
+	if (cell->doomed) {
+		bury_begin(warden, cell);
+		return;
+	}
+	snprintf(took, sizeof(took), "%lld", (long long)(clock_us() - cell->born_us));
+	log_event(LOG_DEBUG, "box.cloned", "sandbox", cell->id, "us", took, NULL);
+	warden->answer = (struct answer){
+		.kind = ANSWER_DONE, .to = ORDER_BUILD, .id = cell->build_order, .leaf = 0};
+	post_answer(warden, &warden->answer, cell->fds, 3);
+	cell->fds[0] = cell->fds[1] = cell->fds[2] = -1;
+}

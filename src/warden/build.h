@@ -1,0 +1,12 @@
+// The warden's part of building a box: everything that a builder is handed. The rest happens in the
+// clone (warden/builder.c), and whether that went well the daemon hears from pid 1 itself.
+#pragma once
+
+#include "warden/cell.h"
+
+// Takes the order as far as the zygote. On failure all is undone, or will be by the time that the
+// refusal is sent: then OK is returned all the same. CONFLICT box_exists, EXHAUSTED too_many_boxes,
+// and the errors of template, disk and groups.
+fallible build_begin(struct warden *warden, const struct order *order);
+// The zygote answered: the oldest building cell is alive, or fails.
+void build_answered(struct warden *warden, const struct zygote_answer *answer);

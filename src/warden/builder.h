@@ -1,0 +1,50 @@
+// The child that becomes a box: from a fresh clone of the zygote to the exec of pid 1.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/id.h"
+#include "warden/group.h"
+
+// What the warden tells of one box. Sent to the zygote as it is: both ends are one program.
+struct builder_plan {
+	uint32_t base; // the host's id of the box's root
+	bool has_usr;  // the template's /usr is apart
+	bool is_volatile;
+	bool has_into; // a v2 group to be cloned into
+	uint8_t task_count, leaf_count;
+	uint64_t memory;
+	char host[ID_NAME_MAX + 2];
+};
+
+// fds of a plan, in the order in which they travel.
+struct builder_fds {
+	int control, userns, root, disk;
+	int usr;  // -1 unless has_usr
+	int into; // -1 unless has_into
+	int tasks[GROUP_JOINS_MAX];
+	int leaf[GROUP_LEAF_JOINS];
+};
+#define BUILDER_FDS_MAX (6 + GROUP_JOINS_MAX + GROUP_LEAF_JOINS)
+
+// What the zygote holds for all of them.
+#define BUILDER_MASKS_MAX 40
+struct builder_kit {
+	int program, kit, proc; // proc: the host's, for the box's network sysctls
+	int null;
+	// Names in /proc that this kernel has: what to make read-only, to blank, to empty.
+	const char *still[BUILDER_MASKS_MAX], *blank[BUILDER_MASKS_MAX], *empty[BUILDER_MASKS_MAX];
+};
+
+// fds to and from the flat array of a message. unpack: false when the number is wrong.
+int builder_pack(const struct builder_plan *plan, const struct builder_fds *fds, int *out);
+bool builder_unpack(const struct builder_plan *plan, const int *flat, int count,
+		    struct builder_fds *out);
+
+// Which masks this kernel needs; `proc` is the host's /proc.
+void builder_find_masks(struct builder_kit *kit, int proc);
+
+// Runs in the clone. Ends as pid 1's program, or tells TALK_BROKEN on the control socket and exits.
+_Noreturn void builder_run(const struct builder_kit *kit, const struct builder_plan *plan,
+			   const struct builder_fds *fds);

@@ -1,0 +1,85 @@
+// A box as the warden sees it, and the warden's own state: what the verbs of build, bury and the
+// orders share.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/id.h"
+#include "base/map.h"
+#include "model/order.h"
+#include "warden/disk.h"
+#include "warden/group.h"
+#include "warden/ids.h"
+#include "warden/template.h"
+#include "warden/zygote.h"
+
+#define CELL_WAITERS 4
+#define WARDEN_BUILDS_MAX 64 // clones that the zygote may be behind; then orders wait
+#define WARDEN_LONG_MAX 16   // imports and the like under way for one daemon
+
+enum cell_state {
+	CELL_BUILDING, // the zygote was told, and has not answered
+	CELL_ALIVE,
+	CELL_DYING,   // killed, its end not seen
+	CELL_SWEEPING // dead, its groups and files not yet gone
+};
+
+struct cell {
+	char id[ID_BOX_LEN + 1];
+	enum cell_state state;
+	bool doomed; // to be buried as soon as the zygote has answered
+	int pid, pidfd;
+	uint32_t slot, leaves;
+	bool has_slot, has_groups, has_disk;
+	uint32_t build_order;		// whom the birth is owed to
+	int fds[3];			// what the daemon gets with it: control, oom, meter
+	struct answer *refusal;		// instead, once all is undone
+	uint32_t waiters[CELL_WAITERS]; // BURY orders to be answered
+	int waiter_count;
+	int64_t next_us; // when to sweep again
+	int64_t born_us, dying_us;
+	int sweeps;
+	bool told_stuck;
+	struct link link; // in warden.building or warden.graves
+};
+
+// A leaf that does not empty at the first stroke (v1).
+struct murder {
+	struct link link;
+	char box[ID_BOX_LEN + 1];
+	uint32_t leaf, order;
+	int64_t next_us, deadline_us;
+};
+
+struct warden {
+	int data, epoll, listener, daemon, signals;
+	uint32_t daemon_events; // what the loop asks of the daemon's socket
+	uid_t uid;		// the daemon's
+	uint64_t epoch;
+	uint32_t boxes_max;
+	bool greeted; // this daemon said HELLO
+	bool stopping, failed;
+	struct groups *groups;
+	struct zygote *zygote;
+	struct disk *disk;
+	struct templates *templates;
+	struct ids *ids;
+	int jail_userns; // of the slot that archives are unpacked in
+	struct map *boxes;
+	struct link building; // cells, in the order of their clones
+	size_t building_count;
+	struct link graves; // cells that are being swept
+	struct link murders;
+	struct link letters; // answers that wait for the socket
+	size_t letter_count;
+	uint32_t long_orders[WARDEN_LONG_MAX]; // whose answers come from a child
+	int long_count;
+	struct order order;	   // the one at hand
+	struct answer answer;	   // to it
+	char room[ORDER_SIZE_MAX]; // for messages, either way
+};
+
+// What an epoll event means: one of these, or else the pointer of the cell whose pid 1 has ended.
+enum warden_tag { TAG_LISTENER, TAG_DAEMON, TAG_SIGNALS, TAG_ZYGOTE, TAG_COUNT };

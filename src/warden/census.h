@@ -1,0 +1,10 @@
+// What an earlier life of this instance left in the kernel, found by looking and not by memory.
+#pragma once
+
+#include "base/err.h"
+#include "warden/group.h"
+
+// Kills every process in the instance's groups, waits for the end of them all and removes the
+// groups. Blocks, at most CENSUS_MS; UNAVAILABLE stuck_leftover when something outlives that.
+#define CENSUS_MS 10000
+fallible census_bury(struct groups *groups, int *out_buried);

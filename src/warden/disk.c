@@ -1,0 +1,254 @@
+// Chooses how boxes' files are kept, and keeps them. A driver counts as working when a box's disk
+// was made with it, mapped and dropped again, on this host, now: nothing is concluded from version
+// numbers. Beside the pool the image driver stays at hand for boxes with a limit on inodes, which
+// btrfs cannot keep.
+//
+// syscalls: fstatfs mkdirat umask openat close
+#include "warden/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+#include "base/auto.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/mount.h"
+#include "os/ns.h"
+#include "warden/disk_driver.h"
+#include "warden/vault.h"
+
+#define WATERMARK (2ull << 30)
+#define PROBE_BOX "probe"
+#define PROBE_BASE (1u << 20)
+
+enum role { MAIN, INODES, ROLES };
+
+struct disk {
+	struct disk_place place;
+	struct vault boxes;
+	struct {
+		const struct disk_driver *driver; // NULL: none
+		void *self;
+	} by[ROLES];
+};
+
+static const struct disk_driver *const drivers[] = {&disk_btrfs, &disk_image, &disk_dir};
+
+fallible disk_furnish(int root)
+{
+	static const char *const names[] = {"r", "r/u", "r/w", "usr", "usr/u", "usr/w"};
+	mode_t mask = umask(022);
+	int failed = 0;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !failed; i++)
+		failed = mkdirat(root, names[i], 0755);
+	umask(mask);
+	return failed ? err_sys(errno, "furnish a disk") : OK;
+}
+
+fallible disk_room(int data, uint64_t *out)
+{
+	uint64_t room, total, mark;
+	struct statfs fs;
+
+	if (fstatfs(data, &fs))
+		return err_sys(errno, "ask the state file system for its free space");
+	total = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+	room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+	mark = total / 20 < WATERMARK ? total / 20 : WATERMARK;
+	*out = room > mark ? room - mark : 0;
+	return OK;
+}
+
+// Makes the disk and maps it; all or nothing.
+static fallible make(struct disk *disk, enum role role, const char *box,
+		     const struct limits *limits, int userns, int *out_tree)
+{
+	const struct disk_driver *driver = disk->by[role].driver;
+	auto_fd tree = -1;
+	struct err *err;
+
+	TRY(driver->make(disk->by[role].self, box, limits, &tree));
+	if (mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_NOATIME, MOUNT_ATTR__ATIME, userns)) {
+		err = err_sys(errno, "map the ids of the disk of %s", box);
+		close(take_fd(&tree));
+		err_free(driver->drop(disk->by[role].self, box));
+		return err;
+	}
+	*out_tree = take_fd(&tree);
+	return OK;
+}
+
+static void put_down(struct disk *disk, enum role role)
+{
+	if (disk->by[role].driver)
+		disk->by[role].driver->close(disk->by[role].self);
+	disk->by[role].driver = NULL;
+}
+
+// Opens `driver` and makes a disk with it, as for a box.
+static fallible take_up(struct disk *disk, enum role role, const struct disk_driver *driver)
+{
+	struct limits limits = {.disk = driver->limits_bytes ? LIMITS_DEFAULT.disk : 0};
+
+	if (role == INODES)
+		limits = (struct limits){.disk = 16 << 20, .inodes = 1024};
+	auto_fd userns = -1;
+	auto_fd tree = -1;
+	struct err *err;
+
+	TRY(driver->open(&disk->place, &disk->by[role].self));
+	disk->by[role].driver = driver;
+	err = ns_user(PROBE_BASE, &userns);
+	if (!err)
+		err = make(disk, role, PROBE_BOX, &limits, userns, &tree);
+	if (tree >= 0)
+		close(take_fd(&tree));
+	if (!err)
+		err = driver->drop(disk->by[role].self, PROBE_BOX);
+	if (err)
+		put_down(disk, role);
+	return err;
+}
+
+static fallible choose(struct disk *disk, const char *want)
+{
+	struct err *last = OK;
+
+	for (size_t i = 0; i < sizeof(drivers) / sizeof(*drivers); i++) {
+		if (want && strcmp(want, drivers[i]->word))
+			continue;
+		err_free(last);
+		last = take_up(disk, MAIN, drivers[i]);
+		if (!last)
+			break;
+		log_event(LOG_WARN, "disk.unfit", "driver", drivers[i]->word, "error",
+			  err_trail(last), NULL);
+	}
+	if (last)
+		return last;
+	if (!disk->by[MAIN].driver)
+		return err_hint(err_new(INVALID, "no_driver", "there is no disk driver '%s'", want),
+				"btrfs, ext4-image or directory");
+	if (disk->by[MAIN].driver == &disk_btrfs) {
+		auto_err err = take_up(disk, INODES, &disk_image);
+
+		if (err)
+			log_event(LOG_WARN, "disk.no_inode_limit", "error", err_trail(err), NULL);
+	}
+	log_event(LOG_INFO, "disk.open", "driver", disk_word(disk), "inodes",
+		  disk_limits_inodes(disk) ? "limited" : "unlimited", NULL);
+	return OK;
+}
+
+static fallible start(struct disk *disk, const char *want)
+{
+	TRY(vault_open(disk->place.data, "boxes", &disk->boxes));
+	disk->place.boxes = disk->boxes.dir;
+	TRY(trash_open(disk->place.data, "trash", &disk->place.trash));
+	TRY(trash_put_all(disk->place.trash, disk->boxes.dir), "bury what was left behind");
+	return choose(disk, want);
+}
+
+fallible disk_open(int data, const char *want, struct disk **out)
+{
+	struct disk *disk = mem_new_of(struct disk);
+	struct err *err;
+
+	disk->boxes = VAULT_NONE;
+	disk->place.data = openat(data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	err = disk->place.data < 0 ? err_sys(errno, "open the state directory") : start(disk, want);
+	if (err) {
+		disk_close(disk);
+		return err_while(err, "open the disks");
+	}
+	*out = disk;
+	return OK;
+}
+
+void disk_close(struct disk *disk)
+{
+	if (!disk)
+		return;
+	put_down(disk, INODES);
+	put_down(disk, MAIN);
+	trash_close(disk->place.trash);
+	vault_close(&disk->boxes);
+	if (disk->place.data >= 0)
+		close(disk->place.data);
+	free(disk);
+}
+
+const char *disk_word(const struct disk *disk)
+{
+	return disk->by[MAIN].driver->word;
+}
+
+bool disk_limits_bytes(const struct disk *disk)
+{
+	return disk->by[MAIN].driver->limits_bytes;
+}
+
+bool disk_limits_inodes(const struct disk *disk)
+{
+	return disk->by[MAIN].driver->limits_inodes || disk->by[INODES].driver;
+}
+
+fallible disk_make(struct disk *disk, const char *box, const struct limits *limits, int userns,
+		   int *out_tree)
+{
+	enum role role = limits->inodes && disk->by[INODES].driver ? INODES : MAIN;
+	uint64_t room;
+
+	if (limits->inodes && !disk_limits_inodes(disk))
+		return err_hint(
+			err_new(INVALID, "no_disk_limit",
+				"this host cannot keep a limit on inodes"),
+			"leave the inode limit out, or give the host loop devices and mke2fs");
+	TRY(disk_room(disk->place.data, &room));
+	if (!room)
+		return err_hint(
+			err_new(NO_SPACE, "host_disk_full", "the disk of the host is all but full"),
+			"delete boxes or templates, or free space on the host");
+	return make(disk, role, box, limits, userns, out_tree);
+}
+
+fallible disk_drop(struct disk *disk, const char *box)
+{
+	struct err *err = OK;
+
+	// Which of them has it is not remembered: dropping what is not there costs microseconds.
+	for (enum role role = MAIN; role < ROLES; role++)
+		if (disk->by[role].driver && !err)
+			err = disk->by[role].driver->drop(disk->by[role].self, box);
+	return err;
+}
+
+int disk_idle(struct disk *disk)
+{
+	int soonest = -1;
+
+	for (enum role role = MAIN; role < ROLES; role++) {
+		int wait = -1;
+
+		if (disk->by[role].driver)
+			wait = disk->by[role].driver->idle(disk->by[role].self);
+		if (wait >= 0 && (soonest < 0 || wait < soonest))
+			soonest = wait;
+	}
+	return soonest;
+}
+
+uint64_t disk_trash(const struct disk *disk)
+{
+	return trash_count(disk->place.trash);
+}
+
+bool disk_reaped(struct disk *disk, int pid)
+{
+	return trash_reaped(disk->place.trash, pid);
+}

@@ -1,0 +1,37 @@
+// Where a box's files live, and the limit on them. One driver a host, chosen at start:
+//	btrfs       a subvolume with a simple quota in one pool file (kernel 6.7 and later)
+//	ext4-image  a file system image per box, loop-mounted
+//	directory   a directory on the state file system: no limit can be kept
+// Everything happens in the warden's own mount namespace and beneath fds that it holds.
+#pragma once
+
+#include "base/err.h"
+#include "model/order.h"
+
+struct disk;
+
+// `data`: DATA, open. This mount namespace must be private. Picks the driver (`want` NULL: the best
+// that works) and buries what an earlier life left behind. The pool is mounted at DATA/pool.
+fallible disk_open(int data, const char *want, struct disk **out);
+void disk_close(struct disk *disk); // unmounts and detaches; the files stay
+const char *disk_word(const struct disk *disk);
+bool disk_limits_bytes(const struct disk *disk);
+bool disk_limits_inodes(const struct disk *disk);
+
+// Makes the box's disk and returns a detached mount of it, nosuid,nodev, idmapped by `userns`. Its
+// root holds r/u r/w (upper and work of /) and usr/u usr/w, all owned by the box's root, 0755.
+// A limit on inodes makes it an image, whatever the driver. NO_SPACE host_disk_full below the
+// watermark, disk_full when the pool cannot grow; INVALID no_disk_limit when a limit cannot be
+// kept.
+fallible disk_make(struct disk *disk, const char *box, const struct limits *limits, int userns,
+		   int *out_tree);
+// After the box's mounts are gone: out of sight at once (renamed to trash, or destroyed); the bytes
+// are reaped in the background. Idempotent.
+fallible disk_drop(struct disk *disk, const char *box);
+// Spare time: prepares images, grows the pool, gives boxes at their limit the little room that a
+// truncate needs. Call it after start and whenever there is nothing to do; returns in how many
+// milliseconds to call it again, -1: not before the next box.
+int disk_idle(struct disk *disk);
+uint64_t disk_trash(const struct disk *disk); // entries not yet reaped
+// A reaping child ended (SIGCHLD): true when `pid` was ours.
+bool disk_reaped(struct disk *disk, int pid);

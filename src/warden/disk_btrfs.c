@@ -1,0 +1,386 @@
+// One pool file for the host, a subvolume with a simple quota for each box.
+//
+// The file is preallocated and grows in preallocated steps, and discard is off, so what btrfs
+// believes to have is truly there: a box meets its own EDQUOT, at worst the pool's ENOSPC, never
+// the EIO of a hole that the host's disk could not fill. Barriers stay on, for the pool outlives
+// us; a pool that cannot be mounted is made anew, since nothing in it outlives its box's warden.
+//
+// A box at its limit must still be able to truncate, and btrfs reserves two tree blocks for that,
+// within the quota. So a little of each limit is held back: when a box stands at the brim, idle()
+// gives it a step of that, and takes it back once the box has made room. The sum never exceeds what
+// the box was promised. A box that eats all the steps can still unlink, which btrfs never refuses.
+//
+// syscalls: openat fallocate fstat fstatfs ioctl umount2 close getdents64 mkdirat unlinkat fchmod
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "os/btrfs.h"
+#include "os/loopdev.h"
+#include "os/mount.h"
+#include "os/path.h"
+#include "warden/disk_driver.h"
+#include "warden/tool.h"
+#include "warden/vault.h"
+
+#define MIB (1ull << 20)
+#define GIB (1ull << 30)
+#define STEP_MAX (4 * GIB)   // the first size, and what it grows by
+#define STEP_MIN (256 * MIB) // smaller steps are not worth a chunk of btrfs
+#define ROUND (64 * MIB)
+#define FREE_LOW GIB	      // grows below this
+#define FREE_LEAST (32 * MIB) // no new box below this
+
+#define BRIM (128 << 10) // closer than this to the limit, a truncate may fail
+#define GRANT (256 << 10)
+#define HOLD_MAX (16 * GRANT)
+
+#define NEAR_MS 50
+#define FAR_MS 1000
+
+struct tenant {
+	char box[ID_BOX_LEN + 1];
+	uint64_t id;
+	uint64_t limit, held; // what the box was promised, and how much of it is held back
+};
+
+struct pool {
+	struct disk_place place;
+	int file, device, root;
+	uint64_t size;
+	struct map *by_box, *by_id; // to struct tenant, which by_box owns
+	int64_t grow_after;	    // a step that failed is not tried again at once
+	int64_t look_after;	    // when the boxes' use is looked at next
+};
+
+static struct str id_key(const uint64_t *id)
+{
+	return (struct str){(const char *)id, sizeof(*id)};
+}
+
+// The size of the next step: a tenth of what is free, 0 when that is too little.
+static fallible step(const struct pool *pool, uint64_t *out)
+{
+	uint64_t room;
+
+	TRY(disk_room(pool->place.data, &room));
+	room = room / 10 < STEP_MAX ? room / 10 : STEP_MAX;
+	*out = room < STEP_MIN ? 0 : room / ROUND * ROUND;
+	return OK;
+}
+
+static fallible pool_file(struct pool *pool, bool *out_fresh)
+{
+	struct stat st;
+
+	pool->file = openat(pool->place.data, "pool.img", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+			    0600);
+	if (pool->file < 0 || fstat(pool->file, &st))
+		return err_sys(errno, "open the pool file");
+	pool->size = (uint64_t)st.st_size;
+	*out_fresh = pool->size < STEP_MIN;
+	if (*out_fresh) {
+		btrfs_no_cow(pool->file); // on a btrfs host preallocation would else be in vain
+		TRY(step(pool, &pool->size));
+	}
+	if (!pool->size)
+		return err_new(NO_SPACE, "host_disk_full", "too little room for a pool of disks");
+	// Also on an old file: whatever made holes in it, they are filled before anything relies on
+	// it.
+	if (fallocate(pool->file, 0, 0, (off_t)pool->size))
+		return err_sys(errno, "preallocate the pool");
+	return OK;
+}
+
+static fallible pool_format(const char *device)
+{
+	const char *const argv[] = {"mkfs.btrfs", "-q", "-f",	  "-K",	  "-m",
+				    "single",	  "-d", "single", device, NULL};
+
+	return tool_run(argv, -1);
+}
+
+static fallible pool_mount(struct pool *pool, const char *device)
+{
+	const struct mount_option options[] = {
+		{"source", device}, {"nodiscard", NULL}, {NULL, NULL}};
+	auto_fd dir = -1;
+	auto_fd tree = -1;
+
+	TRY(path_dir(pool->place.data, "pool", 0700, &dir));
+	tree = mount_new("btrfs", options, MOUNT_SAFE | MOUNT_ATTR_NOATIME);
+	if (tree < 0)
+		return err_sys(errno, "mount the pool");
+	if (mount_attach(tree, pool->place.data, "pool"))
+		return err_sys(errno, "attach the pool");
+	pool->root = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return pool->root < 0 ? err_sys(errno, "open the pool") : OK;
+}
+
+// What boxes of an earlier life left: their disks.
+static fallible pool_bury(struct pool *pool)
+{
+	auto_fd again = openat(pool->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = again < 0 ? NULL : fdopendir(again);
+	struct dirent *entry;
+	struct err *err = OK;
+
+	if (!dir)
+		return err_sys(errno, "list the pool");
+	take_fd(&again);
+	while (!err && (entry = readdir(dir)))
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+			err = btrfs_drop(pool->root, entry->d_name);
+	closedir(dir);
+	return err;
+}
+
+static fallible pool_start(struct pool *pool)
+{
+	char path[LOOPDEV_PATH];
+	struct err *err = OK;
+	bool fresh = false;
+
+	TRY(pool_file(pool, &fresh));
+	TRY(loopdev_find(pool->file, &pool->device, path));
+	if (pool->device < 0)
+		TRY(loopdev_attach(pool->file, &pool->device, path));
+	else
+		TRY(loopdev_grow(pool->device));
+	if (!fresh)
+		err = pool_mount(pool, path);
+	if (fresh || err) {
+		if (err)
+			log_event(LOG_WARN, "disk.pool_lost", "error", err_trail(err), NULL);
+		err_free(err);
+		TRY(pool_format(path), "format the pool");
+		TRY(pool_mount(pool, path));
+	}
+	TRY(btrfs_quota_on(pool->root));
+	TRY(btrfs_grow(pool->root)); // a crash may have come between the file's growth and this
+	return pool_bury(pool);
+}
+
+static void pool_close(void *self)
+{
+	struct pool *pool = self;
+	struct str key;
+	void *tenant;
+	size_t at = 0;
+
+	if (pool->root >= 0) {
+		vault_unmount(pool->root);
+		close(pool->root);
+	}
+	if (pool->device >= 0)
+		close(pool->device); // and it clears itself
+	if (pool->file >= 0)
+		close(pool->file);
+	while (map_next(pool->by_box, &at, &key, &tenant))
+		free(tenant);
+	map_free(pool->by_box);
+	map_free(pool->by_id);
+	free(pool);
+}
+
+static fallible pool_open(const struct disk_place *place, void **out)
+{
+	struct pool *pool = mem_new_of(struct pool);
+	struct err *err;
+
+	*pool = (struct pool){.place = *place,
+			      .file = -1,
+			      .device = -1,
+			      .root = -1,
+			      .by_box = map_new(),
+			      .by_id = map_new()};
+	err = pool_start(pool);
+	if (err) {
+		pool_close(pool);
+		return err;
+	}
+	*out = pool;
+	return OK;
+}
+
+static fallible pool_free(const struct pool *pool, uint64_t *out)
+{
+	struct statfs fs;
+
+	if (fstatfs(pool->root, &fs))
+		return err_sys(errno, "ask the pool for its free space");
+	*out = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+	return OK;
+}
+
+static fallible pool_grow(struct pool *pool)
+{
+	uint64_t more;
+
+	TRY(step(pool, &more));
+	if (!more)
+		return err_hint(err_new(NO_SPACE, "disk_full", "the disks' pool cannot grow"),
+				"free space on the host");
+	if (fallocate(pool->file, 0, (off_t)pool->size, (off_t)more))
+		return err_sys(errno, "preallocate more of the pool");
+	pool->size += more;
+	TRY(loopdev_grow(pool->device));
+	return btrfs_grow(pool->root);
+}
+
+// Grows a pool that runs short. Fails only when not even one more box should be let in.
+static fallible pool_keep_room(struct pool *pool)
+{
+	struct err *err;
+	uint64_t room = 0;
+
+	TRY(pool_free(pool, &room));
+	if (room >= FREE_LOW || (clock_ms() < pool->grow_after && room >= FREE_LEAST))
+		return OK;
+	err = pool_grow(pool);
+	if (!err)
+		return OK;
+	pool->grow_after = clock_ms() + 10000;
+	if (room < FREE_LEAST)
+		return err;
+	err_free(err);
+	return OK;
+}
+
+static uint64_t hold_of(uint64_t limit)
+{
+	uint64_t held = limit / 64 / GRANT * GRANT;
+
+	return held < 2 * GRANT ? 2 * GRANT : held > HOLD_MAX ? HOLD_MAX : held;
+}
+
+static fallible tenant_limit(struct pool *pool, const struct tenant *tenant)
+{
+	return btrfs_quota_limit(pool->root, tenant->id, tenant->limit - tenant->held);
+}
+
+static fallible settle(struct pool *pool, struct tenant *tenant, int *out_tree)
+{
+	auto_fd root = -1;
+	auto_fd tree = -1;
+
+	root = openat(pool->root, tenant->box, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (root < 0)
+		return err_sys(errno, "open a new subvolume");
+	TRY(btrfs_id(root, &tenant->id));
+	TRY(tenant_limit(pool, tenant));
+	if (fchmod(root, 0755))
+		return err_sys(errno, "set the mode of a box's disk");
+	TRY(disk_furnish(root));
+	tree = mount_copy(root, "");
+	if (tree < 0)
+		return err_sys(errno, "copy the mount of a box's disk");
+	*out_tree = take_fd(&tree);
+	return OK;
+}
+
+static fallible pool_make(void *self, const char *box, const struct limits *limits, int *out_tree)
+{
+	struct pool *pool = self;
+	uint64_t limit = limits->disk ? limits->disk : LIMITS_DEFAULT.disk;
+	struct tenant *tenant;
+	struct err *err;
+
+	if (limit < 4 * MIB)
+		return err_new(INVALID, "disk_too_small", "a disk has at least 4 MiB");
+	TRY(pool_keep_room(pool));
+	TRY(btrfs_make(pool->root, box));
+	tenant = mem_new_of(struct tenant);
+	*tenant = (struct tenant){.limit = limit, .held = hold_of(limit)};
+	snprintf(tenant->box, sizeof(tenant->box), "%s", box);
+	err = settle(pool, tenant, out_tree);
+	if (err) {
+		free(tenant);
+		err_free(btrfs_drop(pool->root, box));
+		return err_while(err, "make the disk of %s", box);
+	}
+	map_put(pool->by_box, str_of(tenant->box), tenant);
+	map_put(pool->by_id, id_key(&tenant->id), tenant);
+	return OK;
+}
+
+static fallible pool_drop(void *self, const char *box)
+{
+	struct pool *pool = self;
+	struct tenant *tenant;
+
+	TRY(btrfs_drop(pool->root, box));
+	tenant = map_take(pool->by_box, str_of(box));
+	if (tenant)
+		map_take(pool->by_id, id_key(&tenant->id));
+	free(tenant);
+	return OK;
+}
+
+struct watch {
+	struct pool *pool;
+	bool near;
+};
+
+static void look(void *arg, uint64_t id, uint64_t used)
+{
+	struct watch *watch = arg;
+	struct tenant *tenant = map_get(watch->pool->by_id, id_key(&id));
+	uint64_t wanted, room;
+
+	if (!tenant) {
+		// Kernels before 6.10 keep the group of a subvolume that is gone.
+		if (!used)
+			btrfs_quota_forget(watch->pool->root, id);
+		return;
+	}
+	room = tenant->limit - tenant->held > used ? tenant->limit - tenant->held - used : 0;
+	wanted = tenant->held;
+	if (room < BRIM && wanted >= GRANT)
+		wanted -= GRANT;
+	else if (room > 2 * hold_of(tenant->limit))
+		wanted = hold_of(tenant->limit);
+	watch->near |= room < 4 * HOLD_MAX;
+	if (wanted == tenant->held)
+		return;
+	tenant->held = wanted;
+	err_free(tenant_limit(watch->pool, tenant));
+}
+
+static int pool_idle(void *self)
+{
+	struct watch watch = {.pool = self};
+	int64_t now = clock_ms();
+	int wait = FAR_MS;
+
+	if (!map_count(watch.pool->by_box))
+		return -1;
+	if (now < watch.pool->look_after)
+		return (int)(watch.pool->look_after - now);
+	err_free(pool_keep_room(self)); // when it fails, the next box is told
+	err_free(btrfs_quota_walk(watch.pool->root, look, &watch));
+	if (watch.near)
+		wait = NEAR_MS;
+	watch.pool->look_after = now + wait;
+	return wait;
+}
+
+const struct disk_driver disk_btrfs = {
+	.word = "btrfs",
+	.limits_bytes = true,
+	.open = pool_open,
+	.close = pool_close,
+	.make = pool_make,
+	.drop = pool_drop,
+	.idle = pool_idle,
+};

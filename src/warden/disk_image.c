@@ -1,0 +1,305 @@
+// A file system image per box: exact in bytes and inodes, and its syncs touch nobody else.
+//
+// mke2fs runs once for each pair of limits and leaves a template in DATA/boxes; a box's image is a
+// sparse copy of it (some 150 KiB of data), bound to a loop device that clears itself, mounted
+// detached. There is no journal and there are no barriers: an image is never mounted a second time.
+// For the default limits two images stand prepared, mounted and all, refilled in spare time.
+//
+// Inodes: mke2fs rounds up, so the template is filled to the exact number with empty files that no
+// box can see.
+//
+// syscalls: openat close fallocate ftruncate renameat2 unlinkat fstatfs syncfs mkdirat fchmod
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "os/loopdev.h"
+#include "os/mount.h"
+#include "os/path.h"
+#include "warden/disk_driver.h"
+#include "warden/tool.h"
+
+#define MIB (1ull << 20)
+#define PREPARED 2
+#define NAME_SIZE 64
+#define OWN_INODES 32 // the reserved ones, the four directories and those above them
+#define BYTES_PER_INODE 16384
+#define INODES_MAX (1ull << 28)
+
+struct image {
+	struct disk_place place;
+	struct {
+		int tree; // -1: empty
+		char name[NAME_SIZE];
+	} prepared[PREPARED];
+	uint64_t number;
+	bool wanted; // somebody made a box of default size here: keep some ready
+};
+
+static void template_name(char out[NAME_SIZE], const struct limits *limits)
+{
+	snprintf(out, NAME_SIZE, ".template-%llu-%llu", (unsigned long long)limits->disk,
+		 (unsigned long long)limits->inodes);
+}
+
+static fallible format(int file, const struct limits *limits)
+{
+	char inodes[24], blocks[24];
+	const char *const argv[] = {
+		"mke2fs",
+		"-q",
+		"-F",
+		"ext4",
+		"-b",
+		"4096",
+		"-I",
+		"256",
+		"-m",
+		"0",
+		"-O",
+		"none,filetype,extent,flex_bg,sparse_super,large_file,huge_file,dir_nlink,"
+		"dir_index,extra_isize,uninit_bg",
+		"-E",
+		"lazy_itable_init=1,nodiscard",
+		"-N",
+		inodes,
+		"/proc/self/fd/3",
+		blocks,
+		NULL,
+	};
+
+	snprintf(inodes, sizeof(inodes), "%llu",
+		 (unsigned long long)(limits->inodes ? limits->inodes + OWN_INODES
+						     : limits->disk / BYTES_PER_INODE));
+	snprintf(blocks, sizeof(blocks), "%llu", (unsigned long long)(limits->disk / 4096));
+	if (ftruncate(file, (off_t)limits->disk))
+		return err_sys(errno, "size a template image");
+	return tool_run(argv, file);
+}
+
+static fallible mount_image(int file, int *out_tree)
+{
+	char path[LOOPDEV_PATH];
+	const struct mount_option options[] = {
+		{"source", path}, {"noinit_itable", NULL}, {"nobarrier", NULL}, {NULL, NULL}};
+	auto_fd device = -1;
+	int tree;
+
+	TRY(loopdev_attach(file, &device, path));
+	tree = mount_new("ext4", options, MOUNT_SAFE | MOUNT_ATTR_NOATIME);
+	if (tree < 0)
+		return err_sys(errno, "mount an image");
+	*out_tree = tree;
+	return OK;
+}
+
+// Empty files until exactly `free_inodes` are left.
+static fallible fill(int root, uint64_t free_inodes)
+{
+	struct statfs fs;
+	auto_fd dir = -1;
+	char name[24];
+
+	TRY(path_dir(root, "full", 0700, &dir));
+	if (fstatfs(root, &fs))
+		return err_sys(errno, "count the inodes of an image");
+	for (uint64_t n = (uint64_t)fs.f_ffree; n > free_inodes; n--) {
+		snprintf(name, sizeof(name), "%llx", (unsigned long long)n);
+		auto_fd file = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
+
+		if (file < 0)
+			return err_sys(errno, "use up an inode");
+	}
+	return OK;
+}
+
+static fallible furnish(int file, const struct limits *limits)
+{
+	auto_fd tree = -1;
+	auto_fd root = -1;
+
+	TRY(mount_image(file, &tree));
+	root = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return err_sys(errno, "open an image");
+	if (fchmod(root, 0755) || unlinkat(root, "lost+found", AT_REMOVEDIR))
+		return err_sys(errno, "clear an image");
+	TRY(disk_furnish(root));
+	if (limits->inodes)
+		TRY(fill(root, limits->inodes));
+	return syncfs(root) ? err_sys(errno, "write an image out") : OK;
+}
+
+// The template of these limits, open; made when it is absent. It gets its name when it is whole.
+static fallible template_open(struct image *self, const struct limits *limits, int *out)
+{
+	char name[NAME_SIZE];
+	struct err *err;
+
+	template_name(name, limits);
+	auto_fd file = openat(self->place.boxes, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+	if (file < 0) {
+		file = openat(self->place.boxes, ".making",
+			      O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (file < 0)
+			return err_sys(errno, "make a template image");
+		err = format(file, limits);
+		if (!err)
+			err = furnish(file, limits);
+		if (!err && renameat(self->place.boxes, ".making", self->place.boxes, name))
+			err = err_sys(errno, "name a template image");
+		if (err) {
+			unlinkat(self->place.boxes, ".making", 0);
+			return err_while(err, "make the template image %s", name);
+		}
+	}
+	*out = take_fd(&file);
+	return OK;
+}
+
+// The image `name`, copied and mounted; nothing of it stays on failure.
+static fallible image_new(struct image *self, const char *name, const struct limits *limits,
+			  int *out_tree)
+{
+	auto_fd from = -1;
+	uint64_t bytes;
+	struct err *err;
+
+	TRY(template_open(self, limits, &from));
+	auto_fd file = openat(self->place.boxes, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (file < 0)
+		return err_sys(errno, "make an image");
+	err = path_copy_data(from, file, &bytes);
+	if (!err)
+		err = mount_image(file, out_tree);
+	if (err)
+		unlinkat(self->place.boxes, name, 0);
+	return err;
+}
+
+// Limits as the image keeps them: whole blocks, and the default where none was named.
+static fallible image_limits(const struct limits *limits, struct limits *out)
+{
+	*out = (struct limits){.inodes = limits->inodes};
+	out->disk = (limits->disk ? limits->disk : LIMITS_DEFAULT.disk) & ~4095ull;
+	if (out->disk < 4 * MIB)
+		return err_new(INVALID, "disk_too_small", "a disk has at least 4 MiB");
+	// Each inode takes 256 bytes of the image itself.
+	if (out->inodes > INODES_MAX || out->inodes * 512 > out->disk)
+		return err_hint(err_new(INVALID, "inodes_too_many",
+					"so many inodes do not fit on such a disk"),
+				"a disk holds at most one inode per 512 bytes");
+	return OK;
+}
+
+static void box_name(char out[NAME_SIZE], const char *box)
+{
+	snprintf(out, NAME_SIZE, "%.56s.img", box);
+}
+
+// One that stands ready, or -1.
+static int take_prepared(struct image *self, const char *name)
+{
+	for (int i = 0; i < PREPARED; i++) {
+		if (self->prepared[i].tree < 0)
+			continue;
+		if (renameat2(self->place.boxes, self->prepared[i].name, self->place.boxes, name,
+			      RENAME_NOREPLACE) == 0)
+			return take_fd(&self->prepared[i].tree);
+	}
+	return -1;
+}
+
+static bool is_default(const struct limits *limits)
+{
+	return limits->disk == LIMITS_DEFAULT.disk && limits->inodes == LIMITS_DEFAULT.inodes;
+}
+
+static fallible image_make(void *arg, const char *box, const struct limits *limits, int *out_tree)
+{
+	struct image *self = arg;
+	struct limits exact;
+	char name[NAME_SIZE];
+	int tree;
+
+	TRY(image_limits(limits, &exact));
+	box_name(name, box);
+	if (is_default(&exact)) {
+		self->wanted = true;
+		tree = take_prepared(self, name);
+		if (tree >= 0) {
+			*out_tree = tree;
+			return OK;
+		}
+	}
+	return image_new(self, name, &exact, out_tree);
+}
+
+static fallible image_drop(void *arg, const char *box)
+{
+	struct image *self = arg;
+	char name[NAME_SIZE];
+
+	box_name(name, box);
+	// Not unlinked here: that waits some 10 ms for the loop device that is letting go of it.
+	return trash_put(self->place.trash, self->place.boxes, name);
+}
+
+static int image_idle(void *arg)
+{
+	const struct limits limits = {.disk = LIMITS_DEFAULT.disk, .inodes = LIMITS_DEFAULT.inodes};
+	struct image *self = arg;
+
+	for (int i = 0; self->wanted && i < PREPARED; i++) {
+		if (self->prepared[i].tree >= 0)
+			continue;
+		snprintf(self->prepared[i].name, NAME_SIZE, ".ready-%llx",
+			 (unsigned long long)self->number++);
+		err_free(image_new(self, self->prepared[i].name, &limits, &self->prepared[i].tree));
+		return 0; // one at a time: an order may be waiting
+	}
+	return -1;
+}
+
+static fallible image_open(const struct disk_place *place, void **out)
+{
+	struct image *self = mem_new_of(struct image);
+
+	self->place = *place;
+	for (int i = 0; i < PREPARED; i++)
+		self->prepared[i].tree = -1;
+	*out = self;
+	return OK;
+}
+
+static void image_close(void *arg)
+{
+	struct image *self = arg;
+
+	for (int i = 0; i < PREPARED; i++)
+		if (self->prepared[i].tree >= 0) {
+			close(self->prepared[i].tree);
+			unlinkat(self->place.boxes, self->prepared[i].name, 0);
+		}
+	free(self);
+}
+
+const struct disk_driver disk_image = {
+	.word = "ext4-image",
+	.limits_bytes = true,
+	.limits_inodes = true,
+	.open = image_open,
+	.close = image_close,
+	.make = image_make,
+	.drop = image_drop,
+	.idle = image_idle,
+};

@@ -1,0 +1,336 @@
+// A box has one directory in every hierarchy in use, all of one name. On cgroup v2 one hierarchy
+// does everything. On a hybrid host memory, pids and cpu are v1 and limit, while a v2 group beside
+// them kills, meters and is cloned into. On a pure v1 host cpuacct and freezer take that part.
+//
+// Processes get in by themselves, through fds that we opened: "0" written to a v1 `tasks` costs
+// 20 us, a `cgroup.procs` anywhere waits for a grace period of several ms. `cgroup.procs` of the v2
+// groups belongs to the box's root, or pid 1 could not clone into a leaf; nothing else is chowned.
+//
+// syscalls: mkdirat unlinkat openat read write close fchownat kill
+#include "warden/group.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/id.h"
+#include "base/mem.h"
+#include "os/fd.h"
+
+#define NAME_ROOM (ID_BOX_LEN + 16)
+#define PATH_ROOM (NAME_ROOM + 48)
+#define PERIOD_US 100000
+#define TCP_MIN (16ull << 20)
+#define KILL_BATCH 2048 // bytes of `tasks` read at once
+
+static int put(const struct group_tree *tree, const char *box, const char *file, const char *text)
+{
+	char path[PATH_ROOM];
+
+	snprintf(path, sizeof(path), "%s/%s", box, file);
+	return fd_put(tree->dir, path, text);
+}
+
+static int put_number(const struct group_tree *tree, const char *box, const char *file,
+		      uint64_t value)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	return put(tree, box, file, text);
+}
+
+// Swap may be configured away; then there is nothing to forbid.
+static int put_if_there(const struct group_tree *tree, const char *box, const char *file,
+			uint64_t value)
+{
+	int result = put_number(tree, box, file, value);
+
+	return result && errno == ENOENT ? 0 : result;
+}
+
+static int limit_memory(const struct group_tree *tree, const char *box, uint64_t memory)
+{
+	uint64_t tcp = memory / 16 > TCP_MIN ? memory / 16 : TCP_MIN;
+
+	if (tree->version == 2)
+		return put_number(tree, box, "memory.max", memory) ||
+		       put_if_there(tree, box, "memory.swap.max", 0);
+	// Buffers of sockets are not charged on v1, and have a counter of their own (L-1).
+	return put_number(tree, box, "memory.limit_in_bytes", memory) ||
+	       put_if_there(tree, box, "memory.memsw.limit_in_bytes", memory) ||
+	       put_number(tree, box, "memory.swappiness", 0) ||
+	       put_number(tree, box, "memory.kmem.tcp.limit_in_bytes", tcp);
+}
+
+static int limit_cpu(const struct group_tree *tree, const char *box, uint32_t milli)
+{
+	uint64_t quota = (uint64_t)milli * PERIOD_US / 1000;
+	char text[48];
+
+	if (tree->version == 1)
+		return put_number(tree, box, "cpu.cfs_quota_us", quota);
+	snprintf(text, sizeof(text), "%llu %d", (unsigned long long)quota, PERIOD_US);
+	return put(tree, box, "cpu.max", text);
+}
+
+static fallible set_limits(const struct group_tree *tree, const char *box,
+			   const struct limits *limits)
+{
+	if (tree->holds & 1u << CGROUP_MEMORY && limit_memory(tree, box, limits->memory))
+		return err_sys(errno, "limit the memory of %s", box);
+	if (tree->holds & 1u << CGROUP_PIDS && put_number(tree, box, "pids.max", limits->pids))
+		return err_sys(errno, "limit the processes of %s", box);
+	if (tree->holds & 1u << CGROUP_CPU && limit_cpu(tree, box, limits->cpu_milli))
+		return err_sys(errno, "limit the processors of %s", box);
+	return OK;
+}
+
+static int open_in(const struct group_tree *tree, const char *group, const char *file, int flags)
+{
+	char path[PATH_ROOM];
+
+	snprintf(path, sizeof(path), "%s/%s", group, file);
+	return openat(tree->dir, path, flags | O_CLOEXEC);
+}
+
+// Makes `group`, and opens what lets a process in: the directory itself on v2, `tasks` on v1.
+static fallible make(const struct group_tree *tree, const char *group, uint32_t root, int *out_door)
+{
+	char path[PATH_ROOM];
+
+	if (mkdirat(tree->dir, group, 0755))
+		return err_sys(errno, "make the cgroup %s", group);
+	if (tree->version == 2) {
+		snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+		if (fchownat(tree->dir, path, root, (gid_t)-1, 0))
+			return err_sys(errno, "hand over %s", path);
+		*out_door = openat(tree->dir, group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	} else {
+		*out_door = open_in(tree, group, "tasks", O_WRONLY);
+	}
+	if (*out_door < 0)
+		return err_sys(errno, "open the cgroup %s", group);
+	return OK;
+}
+
+static fallible make_in_all(struct groups *groups, const char *box, const struct limits *limits,
+			    uint32_t root, struct group_door *door, int *oom)
+{
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+		int fd = -1;
+
+		if (tree->shared) {
+			fd = openat(tree->dir, "tasks", O_WRONLY | O_CLOEXEC);
+			if (fd < 0)
+				return err_sys(errno, "open the shared devices group");
+		} else {
+			struct err *err = make(tree, box, root, &fd);
+
+			if (err)
+				return err;
+		}
+		if (tree->version == 2)
+			door->into = fd;
+		else
+			door->tasks[door->task_count++] = fd;
+		if (tree->shared)
+			continue;
+		TRY(set_limits(tree, box, limits));
+		if (!(tree->holds & 1u << CGROUP_MEMORY))
+			continue;
+		*oom = open_in(tree, box,
+			       tree->version == 2 ? "memory.events" : "memory.oom_control",
+			       O_RDONLY);
+		if (*oom < 0)
+			return err_sys(errno, "open the OOM counter of %s", box);
+	}
+	return OK;
+}
+
+fallible group_make(struct groups *groups, const char *box, const struct limits *limits,
+		    uint32_t root, struct group_door *out_door, int *out_oom)
+{
+	struct group_door door = {.into = -1};
+	int oom = -1;
+	struct err *err = make_in_all(groups, box, limits, root, &door, &oom);
+
+	if (err) {
+		group_door_close(&door);
+		fd_drop(&oom);
+		group_drop(groups, box, 0);
+		return err;
+	}
+	*out_door = door;
+	*out_oom = oom;
+	return OK;
+}
+
+static fallible make_leaf(struct groups *groups, const char *name, uint32_t root,
+			  struct group_leaf *leaf)
+{
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+
+		if (!tree->leafy)
+			continue;
+		leaf->joins[leaf->join_count] = -1;
+		TRY(make(tree, name, root, &leaf->joins[leaf->join_count]));
+		leaf->join_count++;
+		if (tree->version == 1 && !(tree->holds & 1u << CGROUP_CPUACCT))
+			continue;
+		leaf->meter = open_in(tree, name, tree->version == 2 ? "cpu.stat" : "cpuacct.usage",
+				      O_RDONLY);
+		if (leaf->meter < 0)
+			return err_sys(errno, "open the meter of %s", name);
+	}
+	return OK;
+}
+
+static void drop_leaf(struct groups *groups, const char *name)
+{
+	for (int i = 0; i < groups->count; i++)
+		if (groups->trees[i].leafy)
+			unlinkat(groups->trees[i].dir, name, AT_REMOVEDIR);
+}
+
+fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,
+		    struct group_leaf *out)
+{
+	struct group_leaf made = {.meter = -1};
+	char name[NAME_ROOM];
+	struct err *err;
+
+	snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
+	err = make_leaf(groups, name, root, &made);
+	if (err) {
+		group_leaf_close(&made);
+		drop_leaf(groups, name);
+		return err;
+	}
+	*out = made;
+	return OK;
+}
+
+void group_lift(struct groups *groups, const char *box)
+{
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+
+		if (!(tree->holds & 1u << CGROUP_CPU))
+			continue;
+		if (tree->version == 2)
+			put(tree, box, "cpu.max", "max");
+		else
+			put(tree, box, "cpu.cfs_quota_us", "-1");
+	}
+}
+
+// Signals every process that `tasks` names. While they are frozen none can end, so none of the
+// numbers can come to mean another process. False: somebody was there.
+static bool signal_all(const struct group_tree *tree, const char *group)
+{
+	char text[KILL_BATCH + 1];
+	auto_fd fd = open_in(tree, group, "tasks", O_RDONLY);
+	bool none = true;
+	ssize_t len;
+
+	if (fd < 0)
+		return true;
+	while ((len = read(fd, text, KILL_BATCH)) > 0) {
+		struct str rest = {text, (size_t)len}, word;
+		uint64_t pid;
+
+		// A number cut at the end of the batch is met again in the next round.
+		while (str_cut(&rest, '\n', &word)) {
+			if (!rest.at && len == KILL_BATCH)
+				break;
+			if (str_to_u64(word, 2, INT32_MAX, &pid))
+				kill((pid_t)pid, SIGKILL);
+			none = false;
+		}
+	}
+	return none;
+}
+
+// Only the frozen are killed: one that still runs could end, and its number be another's, between
+// our reading and our signal. A group that is still freezing stays so until the next round.
+static bool kill_v1(const struct group_tree *tree, const char *group)
+{
+	char path[PATH_ROOM], state[32];
+	bool none;
+
+	if (put(tree, group, "freezer.state", "FROZEN"))
+		return errno == ENOENT || errno == ENODEV;
+	snprintf(path, sizeof(path), "%s/freezer.state", group);
+	if (fd_get(tree->dir, path, state, sizeof(state)) < 0)
+		return errno == ENOENT || errno == ENODEV;
+	if (strcmp(state, "FROZEN\n") != 0)
+		return false;
+	none = signal_all(tree, group);
+	put(tree, group, "freezer.state", "THAWED");
+	return none;
+}
+
+bool group_kill(struct groups *groups, const char *box, uint32_t leaf)
+{
+	char name[NAME_ROOM];
+
+	snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+
+		if (!tree->leafy)
+			continue;
+		if (tree->version == 2)
+			return put(tree, name, "cgroup.kill", "1") == 0 || errno == ENOENT;
+		if (tree->holds & 1u << CGROUP_FREEZER)
+			return kill_v1(tree, name);
+	}
+	return true;
+}
+
+static bool gone(int dir, const char *name)
+{
+	return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
+}
+
+bool group_drop(struct groups *groups, const char *box, uint32_t leaves)
+{
+	bool all = true;
+
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+		char name[NAME_ROOM];
+
+		if (tree->shared)
+			continue;
+		for (uint32_t leaf = 0; tree->leafy && leaf < leaves; leaf++) {
+			snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
+			all &= gone(tree->dir, name);
+		}
+		all &= gone(tree->dir, box);
+	}
+	return all;
+}
+
+void group_door_close(struct group_door *door)
+{
+	fd_drop(&door->into);
+	while (door->task_count > 0)
+		fd_drop(&door->tasks[--door->task_count]);
+}
+
+void group_leaf_close(struct group_leaf *leaf)
+{
+	while (leaf->join_count > 0)
+		fd_drop(&leaf->joins[--leaf->join_count]);
+	fd_drop(&leaf->meter);
+}

@@ -1,0 +1,74 @@
+// The cgroups of this instance: cove/<instance>/<box> holds the limits and pid 1, its leaves x-<n>
+// hold one execution each. Which files that takes depends on the host (isolation section 9); nobody
+// outside this file knows.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/limits.h"
+#include "os/cgroup.h"
+
+#define GROUP_NAME_ROOM 9 // eight hex digits and a NUL
+#define GROUP_JOINS_MAX 7 // v1 hierarchies that a box joins, the shared devices among them
+#define GROUP_LEAF_JOINS 2
+
+#define GROUP_TREES_MAX 8
+
+// One hierarchy in use.
+struct group_tree {
+	int version;
+	unsigned holds;	    // bits of enum cgroup_controller that we use here
+	bool leafy;	    // leaves are made here
+	bool shared;	    // one group for the whole instance (devices)
+	int top, cove, dir; // the mount's root, cove/, cove/<instance>
+};
+
+struct groups {
+	struct group_tree trees[GROUP_TREES_MAX];
+	int count;
+	bool unified; // leaves are v2
+	char instance[GROUP_NAME_ROOM];
+	const char *word;
+};
+
+// What a process needs to get in: the cgroup2 directory to be cloned into (-1: none), and the
+// `tasks` files to write "0" to.
+struct group_door {
+	int into;
+	int tasks[GROUP_JOINS_MAX];
+	int task_count;
+};
+
+// An execution's leaf: what joins it (a directory on v2, `tasks` on v1), and what counts its CPU
+// time.
+struct group_leaf {
+	int joins[GROUP_LEAF_JOINS];
+	int join_count;
+	int meter;
+};
+
+// The instance's name: one data directory, one instance, so its next life finds its groups again.
+fallible groups_name(int data, char out[GROUP_NAME_ROOM]);
+// Makes the instance's groups. UNAVAILABLE no_controller with a hint when one cannot be had.
+fallible groups_open(const struct cgroup_host *host, const char *instance, struct groups **out);
+// Removes the instance's own groups, and the parent if it is empty; boxes must be gone.
+void groups_close(struct groups *groups);
+const char *groups_word(const struct groups *groups);
+bool groups_join_by_clone(const struct groups *groups); // leaves are v2
+
+// A box's groups with their limits. `root` is the host's id of the box's root. On failure nothing
+// is left. *out_oom counts OOM kills; all fds are the caller's.
+fallible group_make(struct groups *groups, const char *box, const struct limits *limits,
+		    uint32_t root, struct group_door *out_door, int *out_oom);
+fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,
+		    struct group_leaf *out);
+// Lets a dying box die at full speed.
+void group_lift(struct groups *groups, const char *box);
+// Kills what is in a leaf. False: not yet empty, call again in a moment (v1).
+bool group_kill(struct groups *groups, const char *box, uint32_t leaf);
+// Removes a box's groups. False: still busy, call again. Idempotent.
+bool group_drop(struct groups *groups, const char *box, uint32_t leaves);
+void group_door_close(struct group_door *door);
+void group_leaf_close(struct group_leaf *leaf);

@@ -1,0 +1,192 @@
+// The instance's own groups, cove/<instance>, in every hierarchy that a box needs: found once at
+// start, held open, removed at the end.
+//
+// syscalls: mkdirat unlinkat openat write close
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/mem.h"
+#include "base/secret.h"
+#include "os/fd.h"
+#include "warden/group.h"
+
+static const unsigned limiting = 1u << CGROUP_MEMORY | 1u << CGROUP_PIDS | 1u << CGROUP_CPU;
+
+// v1 devices: what a box may open, should a node ever come its way. The pty's, too.
+static const char *const devices[] = {
+	"c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm",
+	"c 1:9 rwm", "c 5:0 rwm", "c 5:2 rwm", "c 136:* rwm",
+};
+
+static int make_dir(int at, const char *name)
+{
+	if (mkdirat(at, name, 0755) && errno != EEXIST)
+		return -1;
+	return openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+// On v2 a controller works in a group once its parent hands it down.
+static fallible hand_down(const struct group_tree *tree)
+{
+	const int dirs[] = {tree->top, tree->cove, tree->dir};
+
+	for (int c = 0; c < CGROUP_COUNT; c++) {
+		char word[32];
+
+		if (!(tree->holds & limiting & 1u << c))
+			continue;
+		snprintf(word, sizeof(word), "+%s", cgroup_controller_word(c));
+		for (int i = 0; i < 3; i++) {
+			if (fd_put(dirs[i], "cgroup.subtree_control", word) == 0)
+				continue;
+			return err_hint(
+				err_while(err_new(UNAVAILABLE, "no_controller",
+						  "the %s controller cannot be had here",
+						  cgroup_controller_word(c)),
+					  "write %s to cgroup.subtree_control, level %d: %s", word,
+					  i, strerror(errno)),
+				"run cove where it may use the root of the cgroup file system");
+		}
+	}
+	return OK;
+}
+
+static fallible set_policy(const struct group_tree *tree)
+{
+	if (fd_put(tree->dir, "devices.deny", "a"))
+		return err_sys(errno, "deny all devices");
+	for (size_t i = 0; i < sizeof(devices) / sizeof(*devices); i++)
+		if (fd_put(tree->dir, "devices.allow", devices[i]))
+			return err_sys(errno, "allow the device %s", devices[i]);
+	return OK;
+}
+
+static fallible open_tree_at(const struct cgroup_mount *mount, const char *instance,
+			     struct group_tree *tree)
+{
+	tree->version = mount->version;
+	tree->top = open(mount->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (tree->top < 0)
+		return err_sys(errno, "open %s", mount->path);
+	tree->cove = make_dir(tree->top, "cove");
+	if (tree->cove < 0)
+		return err_sys(errno, "make the cgroup cove in %s", mount->path);
+	tree->dir = make_dir(tree->cove, instance);
+	if (tree->dir < 0)
+		return err_sys(errno, "make the cgroup cove/%s in %s", instance, mount->path);
+	if (tree->version == 2)
+		return hand_down(tree);
+	return tree->shared ? set_policy(tree) : OK;
+}
+
+// Which mounts are used, for what: indexed like host->mounts.
+static fallible plan(const struct cgroup_host *host, struct group_tree *use)
+{
+	bool pure_v1 = host->unified < 0;
+
+	for (int c = 0; c < CGROUP_COUNT; c++) {
+		int at = host->where[c];
+		bool limits = limiting & 1u << c;
+		bool leaves = c == CGROUP_CPUACCT || c == CGROUP_FREEZER;
+
+		if (at < 0 && (limits || (leaves && pure_v1)))
+			return err_hint(err_new(UNAVAILABLE, "no_controller",
+						"this host has no %s controller",
+						cgroup_controller_word(c)),
+					"enable it in the kernel: cgroup_enable=%s",
+					cgroup_controller_word(c));
+		if (at < 0 || !(limits || (leaves && pure_v1)))
+			continue;
+		use[at].holds |= 1u << c;
+		use[at].leafy |= leaves && pure_v1;
+	}
+	if (!pure_v1)
+		use[host->unified].leafy = true;
+	// A policy on a group of its own: a hierarchy shared with others has its limits to keep.
+	if (host->where[CGROUP_DEVICES] >= 0 && !use[host->where[CGROUP_DEVICES]].holds &&
+	    host->mounts[host->where[CGROUP_DEVICES]].version == 1)
+		use[host->where[CGROUP_DEVICES]].shared = true;
+	return OK;
+}
+
+fallible groups_name(int data, char out[GROUP_NAME_ROOM])
+{
+	uint8_t hash[SECRET_HASH];
+	struct stat st;
+	uint64_t key[2];
+
+	if (fstat(data, &st))
+		return err_sys(errno, "look at the data directory");
+	key[0] = st.st_dev;
+	key[1] = st.st_ino;
+	secret_sha256(key, sizeof(key), hash);
+	for (int i = 0; i + 1 < GROUP_NAME_ROOM; i += 2)
+		snprintf(out + i, 3, "%02x", hash[i / 2]);
+	return OK;
+}
+
+fallible groups_open(const struct cgroup_host *host, const char *instance, struct groups **out)
+{
+	struct groups *groups = mem_new_of(struct groups);
+	struct group_tree use[CGROUP_MOUNTS_MAX] = {0};
+	struct err *err = plan(host, use);
+
+	snprintf(groups->instance, sizeof(groups->instance), "%s", instance);
+	groups->word = cgroup_word(host);
+	groups->unified = host->unified >= 0;
+	for (int i = 0; !err && i < host->count; i++) {
+		struct group_tree *tree = &groups->trees[groups->count];
+
+		if (!use[i].holds && !use[i].leafy && !use[i].shared)
+			continue;
+		if (groups->count == GROUP_TREES_MAX) {
+			err = err_sys(E2BIG, "open more than %d cgroup hierarchies",
+				      GROUP_TREES_MAX);
+			break;
+		}
+		*tree = use[i];
+		tree->top = tree->cove = tree->dir = -1;
+		groups->count++;
+		err = open_tree_at(&host->mounts[i], instance, tree);
+	}
+	if (err) {
+		groups_close(groups);
+		return err;
+	}
+	*out = groups;
+	return OK;
+}
+
+void groups_close(struct groups *groups)
+{
+	if (!groups)
+		return;
+	for (int i = 0; i < groups->count; i++) {
+		struct group_tree *tree = &groups->trees[i];
+
+		if (tree->cove >= 0)
+			unlinkat(tree->cove, groups->instance, AT_REMOVEDIR);
+		if (tree->top >= 0)
+			unlinkat(tree->top, "cove", AT_REMOVEDIR); // stays while others use it
+		fd_drop(&tree->dir);
+		fd_drop(&tree->cove);
+		fd_drop(&tree->top);
+	}
+	free(groups);
+}
+
+const char *groups_word(const struct groups *groups)
+{
+	return groups->word;
+}
+
+bool groups_join_by_clone(const struct groups *groups)
+{
+	return groups->unified;
+}

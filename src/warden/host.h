@@ -1,0 +1,16 @@
+// The template that needs no image: a skeleton root made from this host, with the host's /usr
+// beside it (isolation F-1).
+#pragma once
+
+#include "base/err.h"
+#include "os/path.h"
+
+#define HOST_STAMP_SIZE 64
+
+// What the skeleton of this host depends on, as a word fit for a file name: it changes with dpkg's
+// status file (without dpkg: with /usr), and with each boot, since the skeleton is not synced.
+fallible host_stamp(int host, char out[HOST_STAMP_SIZE]);
+
+// Fills the empty directory `root` from the host whose root directory is `host`. NOT_OFFERED
+// no_usrmerge on a host that keeps programs outside /usr.
+fallible host_build(int host, int root, struct path_copied *sum);

@@ -1,0 +1,156 @@
+// syscalls: openat read write close clone3 pipe2 waitid exit_group
+#include "warden/ids.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "os/fd.h"
+#include "os/ns.h"
+
+#define SUBIDS_MAX (256 * 1024) // bytes of /etc/subuid that are read
+
+struct slot {
+	int userns; // -1: not made yet
+	bool used;
+};
+
+// Three stacks of slot numbers: free with a namespace, free without, and resting.
+struct stack {
+	uint32_t *at;
+	uint32_t count;
+};
+
+struct ids {
+	struct slot *slots;
+	uint32_t count;
+	struct stack ready, bare, resting;
+};
+
+static void push(struct stack *stack, uint32_t slot)
+{
+	stack->at[stack->count++] = slot;
+}
+
+static void put_free(struct ids *ids, uint32_t slot)
+{
+	if (ids->ready.count >= IDS_READY)
+		fd_drop(&ids->slots[slot].userns);
+	push(ids->slots[slot].userns >= 0 ? &ids->ready : &ids->bare, slot);
+}
+
+uint32_t ids_base(uint32_t slot)
+{
+	return IDS_BASE + slot * NS_IDS;
+}
+
+// Lines of "name:first:count".
+static void avoid(struct ids *ids, const char *path)
+{
+	auto_free char *text = mem_new(SUBIDS_MAX);
+	ssize_t len = fd_get(AT_FDCWD, path, text, SUBIDS_MAX);
+	struct str rest = {text, len > 0 ? (size_t)len : 0}, line, name, first, count;
+
+	while (len > 0 && str_cut(&rest, '\n', &line)) {
+		uint64_t from, many;
+
+		if (!str_cut(&line, ':', &name) || !str_cut(&line, ':', &first) ||
+		    !str_cut(&line, ':', &count) || !str_to_u64(first, 0, UINT32_MAX, &from) ||
+		    !str_to_u64(count, 1, UINT32_MAX, &many))
+			continue;
+		for (uint32_t i = 0; i < ids->count; i++)
+			if (from < (uint64_t)ids_base(i) + NS_IDS && from + many > ids_base(i))
+				ids->slots[i].used = true;
+	}
+}
+
+struct ids *ids_open(uint32_t count)
+{
+	struct ids *ids = mem_new_of(struct ids);
+	struct stack *stacks[] = {&ids->ready, &ids->bare, &ids->resting};
+
+	ids->count = count;
+	ids->slots = mem_grow(NULL, count, sizeof(*ids->slots));
+	for (uint32_t i = 0; i < count; i++)
+		ids->slots[i] = (struct slot){.userns = -1};
+	for (int i = 0; i < 3; i++)
+		stacks[i]->at = mem_grow(NULL, count, sizeof(*stacks[i]->at));
+	avoid(ids, "/etc/subuid");
+	avoid(ids, "/etc/subgid");
+	for (uint32_t i = count; i-- > 0;)
+		if (!ids->slots[i].used)
+			push(&ids->bare, i);
+	return ids;
+}
+
+void ids_close(struct ids *ids)
+{
+	if (!ids)
+		return;
+	for (uint32_t i = 0; i < ids->count; i++)
+		fd_drop(&ids->slots[i].userns);
+	free(ids->ready.at);
+	free(ids->bare.at);
+	free(ids->resting.at);
+	free(ids->slots);
+	free(ids);
+}
+
+fallible ids_take(struct ids *ids, uint32_t *out_slot, int *out_userns)
+{
+	uint32_t slot;
+
+	// Resting slots are for when there is nothing else: then the files of their old boxes are
+	// still being deleted, but they lie unshifted on the disk and belong to no range.
+	if (!ids->ready.count && !ids->bare.count)
+		ids_rested(ids);
+	if (!ids->ready.count && !ids->bare.count)
+		return err_hint(err_new(EXHAUSTED, "no_ids", "all id ranges are in use"),
+				"delete boxes first");
+	if (ids->ready.count) {
+		slot = ids->ready.at[--ids->ready.count];
+	} else {
+		slot = ids->bare.at[ids->bare.count - 1];
+		TRY(ns_user(ids_base(slot), &ids->slots[slot].userns));
+		ids->bare.count--;
+	}
+	ids->slots[slot].used = true;
+	*out_slot = slot;
+	*out_userns = ids->slots[slot].userns;
+	return OK;
+}
+
+void ids_give(struct ids *ids, uint32_t slot, bool clean)
+{
+	ids->slots[slot].used = false;
+	if (clean) {
+		put_free(ids, slot);
+		return;
+	}
+	if (ids->resting.count >= IDS_READY)
+		fd_drop(&ids->slots[slot].userns);
+	push(&ids->resting, slot);
+}
+
+void ids_rested(struct ids *ids)
+{
+	while (ids->resting.count)
+		put_free(ids, ids->resting.at[--ids->resting.count]);
+}
+
+bool ids_refill(struct ids *ids)
+{
+	uint32_t slot;
+
+	if (ids->ready.count >= IDS_READY || !ids->bare.count)
+		return false;
+	slot = ids->bare.at[ids->bare.count - 1];
+	auto_err err = ns_user(ids_base(slot), &ids->slots[slot].userns);
+
+	if (err)
+		return false; // the next box meets the same error, and tells it
+	ids->bare.count--;
+	push(&ids->ready, slot);
+	return true;
+}

@@ -1,0 +1,27 @@
+// The id ranges of boxes: slot n is 65,536 ids from 2^20 + n * 65,536 on, and no two living boxes
+// share one. A slot keeps its user namespace once it has one, and a few are kept ready, because
+// making one costs a third of a millisecond.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct ids;
+
+#define IDS_BASE (1u << 20)
+#define IDS_READY 64 // free slots with a namespace, kept by ids_refill()
+
+// `count` slots; those that the host has given away in /etc/subuid and /etc/subgid are left out.
+struct ids *ids_open(uint32_t count);
+void ids_close(struct ids *ids);
+
+// A free slot and its user namespace, which stays the slot's. EXHAUSTED no_ids.
+fallible ids_take(struct ids *ids, uint32_t *out_slot, int *out_userns);
+uint32_t ids_base(uint32_t slot);
+// The box is gone. `clean`: so are its files; else the slot rests until ids_rested().
+void ids_give(struct ids *ids, uint32_t slot, bool clean);
+void ids_rested(struct ids *ids);
+// Makes one namespace more, if some are missing; call it in idle moments. False: nothing to do.
+bool ids_refill(struct ids *ids);

@@ -1,0 +1,270 @@
+// The order is the security, as for a box: namespaces first, then the directory becomes the root,
+// then the user namespace, after which nothing outside can be named. libarchive and its decoders
+// run behind the filter only.
+//
+// The directory is entered by covering "/" and chroot, not by pivot_root: the child has no fd
+// outside and no capability to chroot a second time. A host whose root is an initramfs can do no
+// other.
+//
+// syscalls: clone3 close_range dup3 prctl setrlimit prlimit64 mount move_mount fchdir chroot setns
+// syscalls: setgroups setresuid setresgid capset capget seccomp mkdirat renameat openat close
+// syscalls: syncfs write read exit_group fcntl getdents64
+#include "warden/jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <locale.h>
+#include <openssl/crypto.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/log.h"
+#include "os/caps.h"
+#include "os/fd.h"
+#include "os/mount.h"
+#include "os/path.h"
+#include "os/seccomp.h"
+#include "warden/oci.h"
+#include "warden/unpack.h"
+
+#define MEMORY_MAX (512ull << 20)
+#define CPU_SECONDS 120
+#define FILES_OPEN 64
+
+#define KEEP_FIRST 3
+
+enum { REPORT = KEEP_FIRST, ARCHIVE, TREE, USERNS };
+
+// What unpacking takes: memory, files, and an end.
+static const char *const calls[] = {
+	"brk",		"mmap",		  "munmap",
+	"mremap",	"madvise",	  "mprotect",
+	"read",		"write",	  "pread64",
+	"pwrite64",	"lseek",	  "close",
+	"openat",	"openat2",	  "mkdirat",
+	"unlinkat",	"symlinkat",	  "linkat",
+	"renameat",	"renameat2",	  "readlinkat",
+	"fstat",	"newfstatat",	  "statx",
+	"fstatfs",	"faccessat",	  "faccessat2",
+	"getdents64",	"fchown",	  "fchownat",
+	"fchmod",	"utimensat",	  "fsetxattr",
+	"ftruncate",	"fcntl",	  "syncfs",
+	"futex",	"getrandom",	  "clock_gettime",
+	"rt_sigreturn", "rt_sigprocmask", "rt_sigaction",
+	"getpid",	"gettid",	  "tgkill",
+	"exit",		"exit_group",	  "restart_syscall",
+};
+
+static fallible limit(int what, uint64_t most)
+{
+	struct rlimit limit = {most, most};
+
+	return setrlimit(what, &limit) ? err_sys(errno, "limit %d", what) : OK;
+}
+
+static fallible limits(void)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	TRY(limit(RLIMIT_AS, MEMORY_MAX));
+#endif
+	TRY(limit(RLIMIT_CPU, CPU_SECONDS));
+	TRY(limit(RLIMIT_CORE, 1)); // 0 would still start a helper that core_pattern names
+	return limit(RLIMIT_NOFILE, FILES_OPEN);
+}
+
+static fallible change_root(int tree)
+{
+	if (mount_private() || mount_attach(tree, AT_FDCWD, "/") || fchdir(tree) || chroot("."))
+		return err_sys(errno, "enter the jail's directory");
+	return OK;
+}
+
+static fallible become_box(int userns)
+{
+	if (setns(userns, CLONE_NEWUSER) || setgroups(0, NULL) || setresgid(0, 0, 0) ||
+	    setresuid(0, 0, 0))
+		return err_sys(errno, "take the ids of a box");
+	// Both are undone by a change of ids, so they come after it.
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || prctl(PR_SET_DUMPABLE, 0))
+		return err_sys(errno, "bind the jail to its warden");
+	return OK;
+}
+
+static fallible confine(void)
+{
+	TRY(limits());
+	TRY(change_root(TREE));
+	TRY(become_box(USERNS));
+	close(TREE);
+	close(USERNS);
+	TRY(caps_keep(CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_DAC_OVERRIDE) | CAPS_BIT(CAP_FOWNER) |
+		      CAPS_BIT(CAP_FSETID)));
+	TRY(caps_no_new_privs());
+	return seccomp_confine(calls, sizeof(calls) / sizeof(*calls));
+}
+
+// The archive was an image: it moves aside, and its layers make the root.
+static fallible unpack_image(struct unpack *unpack)
+{
+	uint64_t bytes_max = unpack->bytes_max;
+	auto_fd stage = -1;
+	auto_fd root = -1;
+	struct err *err;
+
+	if (renameat(AT_FDCWD, "root", AT_FDCWD, "stage"))
+		return err_sys(errno, "set the image aside");
+	TRY(path_dir(AT_FDCWD, "root", 0755, &root));
+	TRY(path_dir(AT_FDCWD, "stage", 0755, &stage));
+	unpack_done(unpack);
+	unpack_begin(unpack, root, bytes_max);
+	err = oci_apply(stage, unpack);
+	unpack->place.root = -1; // closed here
+	return err;
+}
+
+static fallible work(struct unpack *unpack)
+{
+	auto_fd root = -1;
+
+	TRY(path_dir(AT_FDCWD, "root", 0755, &root));
+	unpack->place.root = root;
+	TRY(unpack_tar(unpack, ARCHIVE, -1));
+	if (oci_is_image(root))
+		TRY(unpack_image(unpack));
+	if (!unpack->files)
+		return err_new(INVALID, "bad_archive", "there is nothing in this archive");
+	return syncfs(root) ? err_sys(errno, "write the files out") : OK;
+}
+
+int jail_keep(int *fds, int count)
+{
+	// First out of the way of the numbers that they get, then there.
+	for (int i = 0; i < count; i++) {
+		fds[i] = fcntl(fds[i], F_DUPFD, KEEP_FIRST + count);
+		if (fds[i] < 0)
+			return -1;
+	}
+	for (int i = 0; i < count; i++)
+		if (dup2(fds[i], KEEP_FIRST + i) < 0)
+			return -1;
+	for (int i = 0; i < count; i++)
+		fds[i] = KEEP_FIRST + i;
+	return close_range(KEEP_FIRST + (unsigned)count, ~0u, 0);
+}
+
+static _Noreturn void child(const struct jail *jail)
+{
+	struct unpack unpack;
+	struct err *err = OK;
+	int fds[] = {jail->report, jail->archive, jail->tree, jail->userns};
+
+	if (jail_keep(fds, sizeof(fds) / sizeof(*fds)))
+		_exit(1);
+	// Names in archives are UTF-8; OpenSSL must not look for its configuration in here.
+	setlocale(LC_CTYPE, "C.UTF-8");
+	OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
+	unpack_begin(&unpack, -1, jail->bytes_max);
+	err = confine();
+	if (!err)
+		err = work(&unpack);
+	jail_tell(REPORT, err, unpack.files, unpack.bytes);
+	_exit(0);
+}
+
+fallible jail_start(const struct jail *jail, int *out_pid)
+{
+	struct clone_args args = {
+		.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
+		.exit_signal = SIGCHLD,
+	};
+	long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+	if (pid < 0)
+		return err_sys(errno, "clone the jail");
+	if (pid == 0)
+		child(jail);
+	*out_pid = (int)pid;
+	return OK;
+}
+
+void jail_tell(int fd, struct err *failure, uint64_t files, uint64_t bytes)
+{
+	struct jail_report report = {.magic = JAIL_MAGIC, .files = files, .bytes = bytes};
+	auto_err err = failure;
+
+	report.ok = !err;
+	if (err) {
+		const char *hint = err_hint_of(err);
+
+		report.kind = err_kind(err);
+		snprintf(report.reason, sizeof(report.reason), "%s", err_reason(err));
+		// An internal error is for the log only: the warden's, so the trail goes there.
+		snprintf(report.message, sizeof(report.message), "%s",
+			 err_kind(err) == ERR_INTERNAL ? err_trail(err) : err_message(err));
+		snprintf(report.hint, sizeof(report.hint), "%s", hint ? hint : "");
+	}
+	(void)fd_write_all(fd, &report, sizeof(report));
+}
+
+// Text of a hostile child: printable, and ended.
+static void clean(char *text, size_t size, bool is_word)
+{
+	text[size - 1] = 0;
+	for (char *c = text; *c; c++) {
+		bool fine = is_word ? (*c >= 'a' && *c <= 'z') || *c == '_' : *c >= ' ' && *c < 127;
+
+		if (!fine)
+			*c = is_word ? '_' : '?';
+	}
+}
+
+static fallible explain_death(int status)
+{
+	int by = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+
+	if (by == SIGXCPU || by == SIGKILL || by == SIGABRT)
+		return err_new(TOO_LARGE, "archive_too_large",
+			       "unpacking takes too much time or memory");
+	return err_sys(EPROTO, "a jail ended without a word, status %d", status);
+}
+
+fallible jail_hear(int fd, int status, uint64_t *out_files, uint64_t *out_bytes)
+{
+	struct jail_report report;
+	ssize_t got;
+
+	do
+		got = read(fd, &report, sizeof(report));
+	while (got < 0 && errno == EINTR);
+	if (got != sizeof(report) || report.magic != JAIL_MAGIC)
+		return explain_death(status);
+	if (report.ok) {
+		*out_files = report.files;
+		*out_bytes = report.bytes;
+		return OK;
+	}
+	clean(report.reason, sizeof(report.reason), true);
+	clean(report.message, sizeof(report.message), false);
+	clean(report.hint, sizeof(report.hint), false);
+	switch (report.kind) {
+	case ERR_INVALID:
+	case ERR_TOO_LARGE:
+	case ERR_NO_SPACE:
+		return err_from(report.kind, report.reason, report.message,
+				report.hint[0] ? report.hint : NULL);
+	default:
+		return err_sys(EIO, "in the child: %s", report.message);
+	}
+}

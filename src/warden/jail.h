@@ -1,0 +1,36 @@
+// The jail: a child that unpacks what a stranger sent. It has namespaces of its own, the ids of a
+// box, no file system but the directory it fills, four capabilities over files, a short list of
+// system calls, and limits on memory and time. What it says at the end is as hostile as what it
+// ate.
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+// What a child says at its end, over a pipe: one record.
+struct jail_report {
+	uint32_t magic, ok;
+	uint64_t files, bytes;
+	uint32_t kind;
+	char reason[40], message[256], hint[256];
+};
+#define JAIL_MAGIC 0x6a61696c
+
+struct jail {
+	int tree; // the directory to fill, a detached mount mapped by userns; it holds "root"
+	int userns;
+	int archive; // read to its end
+	int report;  // a struct jail_report goes there
+	uint64_t bytes_max;
+};
+
+// Starts it. The caller closes its copies of the fds, and reaps.
+fallible jail_start(const struct jail *jail, int *out_pid);
+
+// In a new child: only stdin, stdout, stderr and `fds` stay open; these become 3 and up. -1: errno.
+int jail_keep(int *fds, int count);
+// Writes how it went to `fd`; frees `err`, NULL is success.
+void jail_tell(int fd, struct err *err, uint64_t files, uint64_t bytes);
+// Reads what a child said and how it ended: OK and the sums, or the error that it told, cleaned.
+fallible jail_hear(int fd, int status, uint64_t *out_files, uint64_t *out_bytes);

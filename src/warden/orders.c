@@ -1,0 +1,283 @@
+// syscalls: recvmsg close dup
+#include "warden/orders.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "model/talk.h"
+#include "os/fd.h"
+#include "warden/build.h"
+#include "warden/bury.h"
+#include "warden/post.h"
+
+#define ORDERS_A_TURN 16 // then others have theirs
+#define KILL_AGAIN_US 1000
+#define KILL_PATIENCE_US 5000000
+
+enum phase { STRANGER = 1, GREETED = 2 };
+
+static struct cell *find(struct warden *warden, const struct order *order)
+{
+	return map_get(warden->boxes, str_of(order->box));
+}
+
+static fallible no_box(void)
+{
+	return err_new(NOT_FOUND, "no_box", "there is no such box");
+}
+
+static fallible hello(struct warden *warden, const struct order *order)
+{
+	struct answer *answer = &warden->answer;
+
+	if (order->version != ORDER_VERSION)
+		return err_new(INVALID, "bad_version", "the warden speaks version %d",
+			       ORDER_VERSION);
+	warden->greeted = true;
+	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_HELLO, .id = order->id};
+	answer->host = (struct order_host){
+		.version = ORDER_VERSION,
+		.pid1_version = TALK_VERSION,
+		.epoch = warden->epoch,
+		.can_limit_disk = disk_limits_bytes(warden->disk),
+		.can_limit_inodes = disk_limits_inodes(warden->disk),
+		.boxes_max = warden->boxes_max,
+	};
+	snprintf(answer->host.disk, sizeof(answer->host.disk), "%s", disk_word(warden->disk));
+	snprintf(answer->host.cgroup, sizeof(answer->host.cgroup), "%s",
+		 groups_word(warden->groups));
+	post_answer(warden, answer, NULL, 0);
+	return OK;
+}
+
+// Burying what is not there is done already.
+static fallible bury(struct warden *warden, const struct order *order)
+{
+	struct cell *cell = find(warden, order);
+
+	if (!cell) {
+		post_done(warden, ORDER_BURY, order->id);
+		return OK;
+	}
+	if (cell->waiter_count == CELL_WAITERS)
+		return err_new(CONFLICT, "being_deleted", "the box is being deleted");
+	cell->waiters[cell->waiter_count++] = order->id;
+	bury_begin(warden, cell);
+	return OK;
+}
+
+// The fds that join it, one on v2 and two on v1, then its meter.
+static fallible leaf(struct warden *warden, const struct order *order)
+{
+	struct cell *cell = find(warden, order);
+	struct group_leaf made;
+	int fds[3];
+
+	if (!cell || cell->state != CELL_ALIVE)
+		return no_box();
+	if (cell->leaves >= TALK_LEAVES_MAX)
+		return err_new(EXHAUSTED, "too_many_execs", "the box has %d leaves and no more",
+			       TALK_LEAVES_MAX);
+	TRY(group_leaf(warden->groups, cell->id, cell->leaves, ids_base(cell->slot), &made));
+	warden->answer = (struct answer){
+		.kind = ANSWER_DONE,
+		.to = ORDER_LEAF,
+		.id = order->id,
+		.leaf = cell->leaves++,
+		.join_count = (uint32_t)made.join_count,
+	};
+	memcpy(fds, made.joins, (size_t)made.join_count * sizeof(*fds));
+	fds[made.join_count] = made.meter;
+	post_answer(warden, &warden->answer, fds, made.join_count + 1);
+	return OK;
+}
+
+static fallible kill_leaf(struct warden *warden, const struct order *order)
+{
+	struct cell *cell = find(warden, order);
+	struct murder *murder;
+
+	if (!cell || cell->state != CELL_ALIVE || order->leaf >= cell->leaves)
+		return no_box();
+	if (group_kill(warden->groups, cell->id, order->leaf)) {
+		post_done(warden, ORDER_KILL, order->id);
+		return OK;
+	}
+	murder = mem_new_of(struct murder);
+	snprintf(murder->box, sizeof(murder->box), "%s", cell->id);
+	murder->leaf = order->leaf;
+	murder->order = order->id;
+	murder->next_us = clock_us() + KILL_AGAIN_US;
+	murder->deadline_us = clock_us() + KILL_PATIENCE_US;
+	link_add(&warden->murders, &murder->link);
+	return OK;
+}
+
+static fallible begin_long(struct warden *warden, const struct order *order)
+{
+	if (warden->long_count == WARDEN_LONG_MAX)
+		return err_new(EXHAUSTED, "too_many_imports",
+			       "%d templates are being made, and no more at once", WARDEN_LONG_MAX);
+	warden->long_orders[warden->long_count++] = order->id;
+	return OK;
+}
+
+static fallible import(struct warden *warden, const struct order *order)
+{
+	struct err *err;
+	int pipe = -1;
+
+	TRY(begin_long(warden, order));
+	err = template_import(warden->templates, order, warden->jail_userns, &pipe);
+	if (err) {
+		warden->long_count--;
+		return err;
+	}
+	warden->answer = (struct answer){.kind = ANSWER_MORE, .to = ORDER_IMPORT, .id = order->id};
+	post_answer(warden, &warden->answer, &pipe, 1);
+	return OK;
+}
+
+static fallible freeze(struct warden *warden, const struct order *order)
+{
+	struct err *err;
+
+	TRY(begin_long(warden, order));
+	err = template_freeze(warden->templates, order);
+	if (err)
+		warden->long_count--;
+	return err;
+}
+
+static fallible forget(struct warden *warden, const struct order *order)
+{
+	TRY(template_forget(warden->templates, order->name));
+	post_done(warden, ORDER_FORGET, order->id);
+	return OK;
+}
+
+static fallible list(struct warden *warden, const struct order *order)
+{
+	warden->answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_LIST, .id = order->id};
+	TRY(template_list(warden->templates, order->name, &warden->answer));
+	warden->answer.kind = ANSWER_DONE;
+	warden->answer.to = ORDER_LIST;
+	warden->answer.id = order->id;
+	post_answer(warden, &warden->answer, NULL, 0);
+	return OK;
+}
+
+static const struct {
+	unsigned phases;
+	struct err *(*run)(struct warden *warden, const struct order *order);
+} table[ORDER_KIND_COUNT] = {
+	[ORDER_HELLO] = {STRANGER | GREETED, hello},
+	[ORDER_BUILD] = {GREETED, build_begin},
+	[ORDER_BURY] = {GREETED, bury},
+	[ORDER_LEAF] = {GREETED, leaf},
+	[ORDER_KILL] = {GREETED, kill_leaf},
+	[ORDER_IMPORT] = {GREETED, import},
+	[ORDER_FREEZE] = {GREETED, freeze},
+	[ORDER_FORGET] = {GREETED, forget},
+	[ORDER_LIST] = {GREETED, list},
+};
+
+// True when one was read; *over when none can be any more.
+static bool read_one(struct warden *warden, bool *over)
+{
+	struct order *order = &warden->order;
+	int none = 0;
+	ssize_t len = fd_recv(warden->daemon, warden->room, sizeof(warden->room), NULL, &none,
+			      MSG_DONTWAIT);
+	unsigned phase = warden->greeted ? GREETED : STRANGER;
+	struct err *err;
+
+	if (len < 0 && errno == EAGAIN)
+		return false;
+	*over = true;
+	if (len <= 0)
+		return false;
+	auto_err bad = order_decode(warden->room, (size_t)len, order);
+
+	if (bad || !(table[order->kind].phases & phase)) {
+		log_event(LOG_ERROR, "order.forbidden", "operation",
+			  bad ? "?" : order_word(order->kind), "severity", "high", "trail",
+			  bad ? err_trail(bad) : "not in this phase", NULL);
+		return false;
+	}
+	*over = false;
+	err = table[order->kind].run(warden, order);
+	if (err)
+		post_refusal(warden, order->kind, order->id, order->box[0] ? order->box : NULL,
+			     err);
+	return true;
+}
+
+bool orders_read(struct warden *warden)
+{
+	bool over = false;
+
+	for (int i = 0; i < ORDERS_A_TURN; i++) {
+		if (warden->building_count >= WARDEN_BUILDS_MAX)
+			break;
+		if (!read_one(warden, &over))
+			break;
+	}
+	return !over;
+}
+
+void orders_finish_long(struct warden *warden, const struct answer *answer)
+{
+	for (int i = 0; i < warden->long_count; i++) {
+		if (warden->long_orders[i] != answer->id)
+			continue;
+		warden->long_orders[i] = warden->long_orders[--warden->long_count];
+		post_answer(warden, answer, NULL, 0);
+		return;
+	}
+}
+
+int64_t orders_turn(struct warden *warden)
+{
+	int64_t now = clock_us(), next = CLOCK_NEVER;
+
+	list_each (at, &warden->murders) {
+		struct murder *murder = link_of(at, struct murder, link);
+		struct cell *cell = map_get(warden->boxes, str_of(murder->box));
+		bool alive = cell && cell->state == CELL_ALIVE;
+
+		if (murder->next_us > now) {
+			next = murder->next_us < next ? murder->next_us : next;
+			continue;
+		}
+		if (alive && !group_kill(warden->groups, murder->box, murder->leaf) &&
+		    now < murder->deadline_us) {
+			murder->next_us = now + KILL_AGAIN_US;
+			next = murder->next_us < next ? murder->next_us : next;
+			continue;
+		}
+		post_done(warden, ORDER_KILL, murder->order);
+		link_drop(&murder->link);
+		free(murder);
+	}
+	return next;
+}
+
+void orders_forget(struct warden *warden)
+{
+	warden->greeted = false;
+	warden->long_count = 0;
+	while (!link_empty(&warden->murders)) {
+		struct murder *murder = link_of(warden->murders.next, struct murder, link);
+
+		link_drop(&murder->link);
+		free(murder);
+	}
+}

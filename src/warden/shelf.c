@@ -1,0 +1,130 @@
+// syscalls: openat close renameat2 getdents64 newfstatat fcntl
+#include "warden/shelf.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/path.h"
+
+fallible shelf_walk(struct templates *all,
+		    fallible (*each)(struct templates *, const char *, void *), void *arg)
+{
+	auto_fd fd = openat(all->layers.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	struct err *err = OK;
+
+	if (!dir)
+		return err_sys(errno, "list the templates");
+	take_fd(&fd);
+	while (!err && (entry = readdir(dir)))
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+			err = each(all, entry->d_name, arg);
+	closedir(dir);
+	return err;
+}
+
+fallible shelf_retire(struct templates *all, const char *name)
+{
+	struct shelf_gone *gone = mem_new_of(struct shelf_gone);
+
+	snprintf(gone->name, sizeof(gone->name), ".gone-%llx", (unsigned long long)all->number++);
+	if (renameat2(all->layers.dir, name, all->layers.dir, gone->name, RENAME_NOREPLACE)) {
+		int errnum = errno;
+
+		free(gone);
+		return errnum == ENOENT ? OK : err_sys(errnum, "set '%s' aside", name);
+	}
+	gone->since_us = clock_us();
+	link_add(&all->gone, &gone->link);
+	return OK;
+}
+
+int shelf_root(struct templates *all, const char *name)
+{
+	char path[SHELF_NAME + 8];
+
+	snprintf(path, sizeof(path), "%s/root", name);
+	return openat(all->layers.dir, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static fallible host_make(struct templates *all, const char *name)
+{
+	struct path_copied sum = {0};
+	char temp[SHELF_NAME];
+	int64_t began = clock_ms();
+	struct err *err;
+	auto_fd dir = -1;
+	auto_fd root = -1;
+	char took[24];
+
+	snprintf(temp, sizeof(temp), ".new-%llx", (unsigned long long)all->number++);
+	TRY(path_dir(all->layers.dir, temp, 0755, &dir));
+	err = path_dir(dir, "root", 0755, &root);
+	if (!err)
+		err = host_build(all->host_dir, root, &sum);
+	if (!err && renameat2(all->layers.dir, temp, all->layers.dir, name, RENAME_NOREPLACE))
+		err = err_sys(errno, "name the host's template");
+	if (err) {
+		err_free(trash_put(all->trash, all->layers.dir, temp));
+		return err_while(err, "make the host's template");
+	}
+	snprintf(took, sizeof(took), "%lld", (long long)(clock_ms() - began));
+	log_event(LOG_INFO, "template.host", "ms", took, NULL);
+	return OK;
+}
+
+static fallible retire_other(struct templates *all, const char *name, void *keep)
+{
+	return str_starts(str_of(name), ".host-") && strcmp(name, keep) ? shelf_retire(all, name)
+									: OK;
+}
+
+fallible shelf_host(struct templates *all)
+{
+	char stamp[HOST_STAMP_SIZE], name[SHELF_NAME];
+	auto_fd root = -1;
+	auto_fd usr = -1;
+
+	TRY(host_stamp(all->host_dir, stamp));
+	if (all->host_root >= 0 && !strcmp(stamp, all->stamp))
+		return OK;
+	snprintf(name, sizeof(name), ".host-%s", stamp);
+	root = shelf_root(all, name);
+	if (root < 0) {
+		TRY(host_make(all, name));
+		root = shelf_root(all, name);
+	}
+	usr = openat(all->host_dir, "usr", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0 || usr < 0)
+		return err_sys(errno, "open the host's template");
+	TRY(shelf_walk(all, retire_other, name));
+	if (all->host_root >= 0)
+		close(all->host_root);
+	if (all->host_usr >= 0)
+		close(all->host_usr);
+	all->host_root = take_fd(&root);
+	all->host_usr = take_fd(&usr);
+	snprintf(all->stamp, sizeof(all->stamp), "%s", stamp);
+	return OK;
+}
+
+void shelf_job_drop(struct templates *all, struct shelf_job *job)
+{
+	// Renamed when all went well: then nothing of that name is there.
+	err_free(trash_put(all->trash, all->layers.dir, job->temp));
+	link_drop(&job->link);
+	all->job_count--;
+	if (job->report >= 0)
+		close(job->report);
+	free(job);
+}

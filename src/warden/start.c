@@ -1,0 +1,253 @@
+// Nothing here but start_undo() runs under the filter that this file puts on at its end.
+//
+// syscalls: close unlinkat
+#include "warden/start.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/secret.h"
+#include "gen/syscalls_warden.h"
+#include "os/caps.h"
+#include "os/fd.h"
+#include "os/mount.h"
+#include "os/probe.h"
+#include "os/seccomp.h"
+#include "warden/census.h"
+
+#define FDS_APART 1024 // for other things than boxes
+#define FDS_A_BOX 2    // pidfd and user namespace
+#define SLOTS_MAX 65000
+#define SOCKET "warden.sock"
+
+struct options {
+	const char *data, *run, *disk;
+	uint64_t uid, gid, lock;
+};
+
+static bool option(const char *arg, const char *name, const char **out)
+{
+	size_t len = strlen(name);
+
+	if (strncmp(arg, name, len) != 0 || arg[len] != '=')
+		return false;
+	*out = arg + len + 1;
+	return true;
+}
+
+static bool option_number(const char *arg, const char *name, uint64_t max, uint64_t *out)
+{
+	const char *text;
+
+	return option(arg, name, &text) && str_to_u64(str_of(text), 0, max, out);
+}
+
+static fallible read_options(int argc, char **argv, struct options *out)
+{
+	*out = (struct options){.uid = UINT64_MAX, .lock = UINT64_MAX};
+	for (int i = 0; i < argc; i++) {
+		if (option(argv[i], "--data", &out->data) || option(argv[i], "--run", &out->run) ||
+		    option(argv[i], "--disk", &out->disk) ||
+		    option_number(argv[i], "--uid", UINT32_MAX - 1, &out->uid) ||
+		    option_number(argv[i], "--gid", UINT32_MAX - 1, &out->gid) ||
+		    option_number(argv[i], "--fd-lock", INT32_MAX, &out->lock))
+			continue;
+		return err_new(INVALID, "bad_option", "the warden has no option '%s'", argv[i]);
+	}
+	if (!out->data || !out->run || out->uid == UINT64_MAX)
+		return err_new(INVALID, "bad_option", "the warden needs --data, --run and --uid");
+	return OK;
+}
+
+// Our mounts are nobody else's, and our rights are those of H-3.
+static fallible retire(const struct options *options)
+{
+	struct rlimit files;
+
+	if (options->lock != UINT64_MAX)
+		fcntl((int)options->lock, F_SETFD, FD_CLOEXEC);
+	umask(022);
+	if (unshare(CLONE_NEWNS) || mount_private())
+		return err_hint(err_sys(errno, "leave the host's mount namespace"),
+				"run cove as root");
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	return caps_keep(caps_warden());
+}
+
+static fallible check_host(int data)
+{
+	struct probe_row rows[PROBE_ROWS_MAX];
+	size_t count = probe_all(data, rows, PROBE_ROWS_MAX);
+
+	for (size_t i = 0; i < count; i++) {
+		if (rows[i].ok)
+			continue;
+		if (rows[i].required)
+			return err_hint(err_new(UNAVAILABLE, "host_lacks",
+						"this host lacks %s (%s)", rows[i].feature,
+						rows[i].found),
+					"%s", rows[i].fix);
+		log_event(LOG_INFO, "host.lacks", "feature", rows[i].feature, "found",
+			  rows[i].found, "without", rows[i].without, NULL);
+	}
+	return OK;
+}
+
+static fallible open_groups(struct warden *warden)
+{
+	auto_free struct cgroup_host *host = mem_new_of(struct cgroup_host);
+	char instance[GROUP_NAME_ROOM], text[16];
+	int buried = 0;
+
+	TRY(groups_name(warden->data, instance));
+	TRY(cgroup_discover(host));
+	TRY(groups_open(host, instance, &warden->groups));
+	TRY(census_bury(warden->groups, &buried), "bury an earlier life");
+	snprintf(text, sizeof(text), "%d", buried);
+	if (buried)
+		log_event(LOG_WARN, "leftovers.buried", "boxes", text, NULL);
+	return OK;
+}
+
+static fallible open_ids(struct warden *warden)
+{
+	struct rlimit files = {0};
+	uint64_t most;
+	uint32_t slot;
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	most = files.rlim_cur > FDS_APART + 512 ? (files.rlim_cur - FDS_APART) / FDS_A_BOX : 64;
+	warden->boxes_max = most < ORDER_BOXES_MAX ? (uint32_t)most : ORDER_BOXES_MAX;
+	// As many again may rest, and one is the jail's.
+	warden->ids = ids_open(2 * warden->boxes_max < SLOTS_MAX ? 2 * warden->boxes_max + 1
+								 : SLOTS_MAX);
+	return ids_take(warden->ids, &slot, &warden->jail_userns);
+}
+
+static fallible open_door(struct warden *warden, const struct options *options)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	auto_fd run = open(options->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (run < 0 || fd < 0)
+		return err_sys(errno, "open the run directory %s", options->run);
+	unlinkat(run, SOCKET, 0);
+	// By way of the fd: a run directory of any length, and never another than the one opened.
+	snprintf(name.sun_path, sizeof(name.sun_path), "/proc/self/fd/%d/" SOCKET, run);
+	umask(0177);
+	if (bind(fd, (struct sockaddr *)&name, sizeof(name)) || listen(fd, 4))
+		return err_sys(errno, "listen on %s/" SOCKET, options->run);
+	umask(022);
+	if (fchownat(run, SOCKET, (uid_t)options->uid, (gid_t)options->gid, AT_SYMLINK_NOFOLLOW))
+		return err_sys(errno, "give %s/" SOCKET " to the daemon", options->run);
+	warden->listener = take_fd(&fd);
+	return OK;
+}
+
+static fallible watch(struct warden *warden, int fd, enum warden_tag tag)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = tag};
+
+	if (fd < 0 || epoll_ctl(warden->epoll, EPOLL_CTL_ADD, fd, &event))
+		return err_sys(errno, "watch descriptor %d", fd);
+	return OK;
+}
+
+static fallible open_loop(struct warden *warden)
+{
+	sigset_t mask;
+
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGCHLD);
+	sigaddset(&mask, SIGTERM);
+	sigaddset(&mask, SIGINT);
+	sigprocmask(SIG_BLOCK, &mask, NULL);
+	warden->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	warden->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (warden->epoll < 0)
+		return err_sys(errno, "make an epoll set");
+	TRY(watch(warden, warden->signals, TAG_SIGNALS));
+	TRY(watch(warden, zygote_fd(warden->zygote), TAG_ZYGOTE));
+	return watch(warden, warden->listener, TAG_LISTENER);
+}
+
+static fallible begin(struct warden *warden, const struct options *options)
+{
+	TRY(retire(options));
+	warden->uid = (uid_t)options->uid;
+	warden->data = open(options->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (warden->data < 0)
+		return err_sys(errno, "open the data directory %s", options->data);
+	TRY(check_host(warden->data));
+	TRY(open_groups(warden));
+	// Before the filter: boxes inherit what the zygote has.
+	TRY(zygote_start(groups_join_by_clone(warden->groups), &warden->zygote));
+	TRY(disk_open(warden->data, options->disk, &warden->disk), "open the disks");
+	TRY(templates_open(warden->data, &warden->templates), "open the templates");
+	TRY(open_ids(warden), "open the id ranges");
+	TRY(open_door(warden, options));
+	TRY(open_loop(warden));
+	secret_random(&warden->epoch, sizeof(warden->epoch));
+	TRY(caps_no_new_privs());
+	return seccomp_confine(syscalls_warden,
+			       sizeof(syscalls_warden) / sizeof(*syscalls_warden) - 1);
+}
+
+fallible start_warden(int argc, char **argv, struct warden **out)
+{
+	struct warden *warden = mem_new_of(struct warden);
+	struct options options;
+	struct err *err = read_options(argc, argv, &options);
+
+	warden->data = warden->epoll = warden->listener = warden->daemon = warden->signals = -1;
+	warden->boxes = map_new();
+	link_init(&warden->building);
+	link_init(&warden->graves);
+	link_init(&warden->murders);
+	link_init(&warden->letters);
+	if (!err)
+		err = begin(warden, &options);
+	if (err) {
+		start_undo(warden);
+		return err;
+	}
+	*out = warden;
+	return OK;
+}
+
+void start_undo(struct warden *warden)
+{
+	if (!warden)
+		return;
+	zygote_stop(warden->zygote);
+	if (warden->templates)
+		templates_close(warden->templates);
+	if (warden->disk)
+		disk_close(warden->disk);
+	groups_close(warden->groups);
+	ids_close(warden->ids);
+	fd_drop(&warden->epoll);
+	fd_drop(&warden->listener);
+	fd_drop(&warden->signals);
+	fd_drop(&warden->data);
+	map_free(warden->boxes);
+	free(warden);
+}

@@ -1,0 +1,10 @@
+// How the warden comes to be, and how it leaves: everything between main and the loop.
+#pragma once
+
+#include "warden/cell.h"
+
+// Takes the options of warden/warden.h. On failure nothing of it is left. UNAVAILABLE with a hint
+// when the host lacks what is required.
+fallible start_warden(int argc, char **argv, struct warden **out);
+// Gives everything back; boxes must be gone. NULL is welcome.
+void start_undo(struct warden *warden);

@@ -1,0 +1,237 @@
+// Templates on disk. DATA/layers holds, for each, a directory NAME with `root` (its files, ids
+// unshifted) and `meta` (lines of key=value); beside them, under names that no template can have:
+//	.host-STAMP  the skeleton of the host, made anew when its packages change
+//	.new-N       what a child is filling; it gets its name when it is whole
+//	.gone-N      forgotten, but boxes that began with it may still read it
+//	.trash       being removed
+// A lower directory must not change under a mounted overlay, so what was forgotten waits until
+// every box that is older than its forgetting has ended; the warden says when.
+//
+// syscalls: openat close getdents64 newfstatat fcntl kill wait4
+#include "warden/template.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/mem.h"
+#include "os/path.h"
+#include "warden/shelf.h"
+
+#define META_MAX 4096
+
+static fallible bury(struct templates *all, const char *name, void *arg)
+{
+	(void)arg;
+	if (str_starts(str_of(name), ".new-") || str_starts(str_of(name), ".gone-"))
+		return trash_put(all->trash, all->layers.dir, name);
+	return OK;
+}
+
+static fallible start(struct templates *all)
+{
+	TRY(vault_open(all->data, "layers", &all->layers));
+	TRY(trash_open(all->layers.dir, ".trash", &all->trash));
+	return shelf_walk(all, bury, NULL);
+}
+
+fallible templates_open(int data, struct templates **out)
+{
+	struct templates *all = mem_new_of(struct templates);
+	struct err *err;
+
+	all->layers = VAULT_NONE;
+	all->host_root = all->host_usr = -1;
+	link_init(&all->jobs);
+	link_init(&all->gone);
+	all->number = (uint64_t)clock_wall_ms() << 8;
+	all->data = openat(data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	all->host_dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	err = all->data < 0 || all->host_dir < 0 ? err_sys(errno, "open the state directory")
+						 : start(all);
+	if (err) {
+		templates_close(all);
+		return err_while(err, "open the templates");
+	}
+	*out = all;
+	return OK;
+}
+
+void templates_close(struct templates *all)
+{
+	const int fds[] = {all ? all->data : -1, all ? all->host_dir : -1,
+			   all ? all->host_root : -1, all ? all->host_usr : -1};
+
+	if (!all)
+		return;
+	list_each (at, &all->jobs) {
+		struct shelf_job *job = link_of(at, struct shelf_job, link);
+
+		kill(job->pid, SIGKILL);
+		waitpid(job->pid, NULL, 0);
+		shelf_job_drop(all, job);
+	}
+	list_each (at, &all->gone) {
+		link_drop(at);
+		free(link_of(at, struct shelf_gone, link));
+	}
+	trash_close(all->trash);
+	vault_close(&all->layers);
+	for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	free(all);
+}
+
+void templates_idle(struct templates *all, int64_t oldest_us)
+{
+	list_each (at, &all->gone) {
+		struct shelf_gone *gone = link_of(at, struct shelf_gone, link);
+
+		if (gone->since_us >= oldest_us)
+			continue;
+		err_free(trash_put(all->trash, all->layers.dir, gone->name));
+		link_drop(at);
+		free(gone);
+	}
+}
+
+bool templates_has_gone(const struct templates *all)
+{
+	return !link_empty(&all->gone);
+}
+
+static fallible host_find(struct templates *all, int *out_root, int *out_usr)
+{
+	auto_fd root = -1;
+	auto_fd usr = -1;
+
+	TRY(shelf_host(all));
+	root = fcntl(all->host_root, F_DUPFD_CLOEXEC, 3);
+	usr = fcntl(all->host_usr, F_DUPFD_CLOEXEC, 3);
+	if (root < 0 || usr < 0)
+		return err_sys(errno, "hand out the host's template");
+	*out_root = take_fd(&root);
+	*out_usr = take_fd(&usr);
+	return OK;
+}
+
+static fallible add_name(struct templates *all, const char *name, void *arg)
+{
+	struct buf *names = arg;
+
+	(void)all;
+	if (id_is_template(str_of(name)) && names->len < 180)
+		buf_fmt(names, ", %s", name);
+	return OK;
+}
+
+static fallible none(struct templates *all, const char *name)
+{
+	auto_buf names = BUF_INIT(256);
+
+	err_free(shelf_walk(all, add_name, &names));
+	return err_hint(err_new(NOT_FOUND, "no_template", "there is no template '%.64s'", name),
+			"there is: host%s", names.len ? names.at : "");
+}
+
+fallible template_find(struct templates *all, const char *name, int *out_root, int *out_usr)
+{
+	int root;
+
+	if (!strcmp(name, "host"))
+		return host_find(all, out_root, out_usr);
+	if (!id_is_template(str_of(name)))
+		return none(all, name);
+	root = shelf_root(all, name);
+	if (root < 0)
+		return errno == ENOENT ? none(all, name) : err_sys(errno, "open '%s'", name);
+	*out_root = root;
+	*out_usr = -1;
+	return OK;
+}
+
+fallible template_forget(struct templates *all, const char *name)
+{
+	struct stat st;
+
+	if (!strcmp(name, "host"))
+		return err_new(CONFLICT, "host_template", "the host's own template stays");
+	if (!id_is_template(str_of(name)) ||
+	    fstatat(all->layers.dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return none(all, name);
+	return shelf_retire(all, name);
+}
+
+struct page {
+	const char *after;
+	struct answer *out;
+};
+
+// Keeps the page sorted, and the first names behind `after` on it.
+static fallible add_entry(struct templates *all, const char *name, void *arg)
+{
+	struct page *page = arg;
+	struct order_template *list = page->out->templates;
+	uint32_t count = page->out->template_count, at = 0;
+
+	(void)all;
+	if (!id_is_template(str_of(name)) || strcmp(name, page->after) <= 0)
+		return OK;
+	while (at < count && strcmp(list[at].name, name) < 0)
+		at++;
+	if (at == ORDER_LIST_PAGE)
+		return OK;
+	if (count == ORDER_LIST_PAGE)
+		count--;
+	memmove(list + at + 1, list + at, (count - at) * sizeof(*list));
+	list[at] = (struct order_template){0};
+	snprintf(list[at].name, sizeof(list[at].name), "%s", name);
+	page->out->template_count = count + 1;
+	return OK;
+}
+
+static void describe(struct templates *all, struct order_template *entry)
+{
+	auto_buf text = BUF_INIT(META_MAX);
+	char path[SHELF_NAME + 8];
+	struct str rest, line, key;
+	uint64_t created = 0;
+
+	entry->is_host = !strcmp(entry->name, "host");
+	snprintf(path, sizeof(path), "%s/meta", entry->name);
+	err_free(path_read(all->layers.dir, path, &text)); // the host's own has none
+	rest = buf_view(&text);
+	while (str_cut(&rest, '\n', &line)) {
+		if (!str_cut(&line, '=', &key))
+			continue;
+		if (str_is(key, "kind"))
+			entry->is_host |= str_is(line, "host");
+		else if (str_is(key, "created"))
+			str_to_u64(line, 0, INT64_MAX, &created);
+		else if (str_is(key, "bytes"))
+			str_to_u64(line, 0, INT64_MAX, &entry->bytes);
+	}
+	entry->created = (int64_t)created;
+}
+
+fallible template_list(struct templates *all, const char *after, struct answer *out)
+{
+	struct page page = {after ? after : "", out};
+
+	out->template_count = 0;
+	TRY(shelf_walk(all, add_entry, &page));
+	TRY(add_entry(all, "host", &page));
+	for (uint32_t i = 0; i < out->template_count; i++)
+		describe(all, &out->templates[i]);
+	return OK;
+}

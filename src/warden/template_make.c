@@ -1,0 +1,249 @@
+// Making templates: import and freeze. Both fill a directory under a name of ours in a child, which
+// tells how it went over a pipe; when the child is reaped the directory gets its name, or goes.
+//
+// syscalls: openat close renameat2 newfstatat clone pipe2 fcntl prctl close_range setpriority
+// syscalls: exit_group read dup3 syncfs
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/mount.h"
+#include "os/path.h"
+#include "warden/disk_driver.h"
+#include "warden/jail.h"
+#include "warden/shelf.h"
+#include "warden/template.h"
+#include "warden/unpack.h"
+
+#define JOBS_MAX 4
+#define META_MAX 4096
+
+// Whether a template of that name may be made now.
+static fallible may_make(struct templates *all, const char *name)
+{
+	struct stat st;
+	bool taken;
+
+	if (!id_is_template(str_of(name)))
+		return err_hint(err_new(INVALID, "bad_name", "that is no name for a template"),
+				"use a-z, 0-9, '.', '_' and '-', 63 at most");
+	taken = !strcmp(name, "host") ||
+		fstatat(all->layers.dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	list_each (at, &all->jobs)
+		taken |= !strcmp(link_of(at, struct shelf_job, link)->name, name);
+	if (taken)
+		return err_hint(
+			err_new(CONFLICT, "template_exists", "there is a template '%s'", name),
+			"choose another name, or delete that one first");
+	if (all->job_count >= JOBS_MAX)
+		return err_new(EXHAUSTED, "too_many_imports", "%d templates are being made",
+			       JOBS_MAX);
+	return OK;
+}
+
+static fallible job_new(struct templates *all, const struct order *order, struct shelf_job **out,
+			int *out_dir)
+{
+	struct shelf_job *job;
+	auto_fd root = -1;
+	auto_fd dir = -1;
+	char temp[SHELF_NAME];
+
+	TRY(may_make(all, order->name));
+	snprintf(temp, sizeof(temp), ".new-%llx", (unsigned long long)all->number++);
+	TRY(path_dir(all->layers.dir, temp, 0755, &dir));
+	TRY(path_dir(dir, "root", 0755, &root));
+	job = mem_new_of(struct shelf_job);
+	*job = (struct shelf_job){.kind = order->kind, .order = order->id, .report = -1};
+	memcpy(job->name, order->name, sizeof(job->name));
+	memcpy(job->temp, temp, sizeof(job->temp));
+	link_add(&all->jobs, &job->link);
+	all->job_count++;
+	*out = job;
+	*out_dir = take_fd(&dir);
+	return OK;
+}
+
+static fallible report_pipe(struct shelf_job *job, int *out_write)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC))
+		return err_sys(errno, "make a pipe for a child's report");
+	job->report = fds[0];
+	*out_write = fds[1];
+	return OK;
+}
+
+static fallible import(struct templates *all, struct shelf_job *job, int dir, int userns,
+		       int *out_pipe)
+{
+	auto_fd report = -1;
+	auto_fd tree = -1;
+	uint64_t room;
+	int pipes[2];
+
+	TRY(disk_room(all->data, &room));
+	TRY(report_pipe(job, &report));
+	tree = mount_copy(dir, "");
+	if (tree < 0 || mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_NOEXEC, 0, userns))
+		return err_sys(errno, "map the ids of a new template");
+	if (pipe2(pipes, O_CLOEXEC))
+		return err_sys(errno, "make a pipe for an archive");
+	auto_fd in = pipes[0];
+	auto_fd out = pipes[1];
+	struct jail jail = {.tree = tree,
+			    .userns = userns,
+			    .archive = in,
+			    .report = report,
+			    .bytes_max = room < UNPACK_BYTES_MAX ? room : UNPACK_BYTES_MAX};
+
+	TRY(jail_start(&jail, &job->pid));
+	*out_pipe = take_fd(&out);
+	return OK;
+}
+
+fallible template_import(struct templates *all, const struct order *order, int userns,
+			 int *out_pipe)
+{
+	struct shelf_job *job = NULL;
+	auto_fd dir = -1;
+	struct err *err;
+
+	TRY(job_new(all, order, &job, &dir));
+	err = import(all, job, dir, userns, out_pipe);
+	if (err)
+		shelf_job_drop(all, job);
+	return err;
+}
+
+static fallible copy_usr(int usr, int root, struct path_copied *sum)
+{
+	auto_fd from = openat(usr, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_fd to = -1;
+
+	if (from < 0)
+		return err_sys(errno, "open /usr");
+	TRY(path_dir(root, "usr", 0755, &to));
+	return path_copy(from, to, sum);
+}
+
+static fallible freeze_copy(int host_root, int usr, int dir, struct path_copied *sum)
+{
+	auto_fd from = openat(host_root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_fd to = -1;
+
+	if (from < 0)
+		return err_sys(errno, "open the host's template");
+	TRY(path_dir(dir, "root", 0755, &to));
+	TRY(path_copy(from, to, sum));
+	TRY(copy_usr(usr, to, sum));
+	return syncfs(to) ? err_sys(errno, "write the template out") : OK;
+}
+
+static fallible freeze(struct templates *all, struct shelf_job *job, int dir)
+{
+	struct path_copied sum = {0};
+	auto_fd report = -1;
+
+	TRY(shelf_host(all));
+	TRY(report_pipe(job, &report));
+	job->pid = fork();
+	if (job->pid < 0)
+		return err_sys(errno, "fork to copy the host");
+	if (job->pid == 0) {
+		int fds[] = {report, all->host_root, all->host_usr, dir};
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setpriority(PRIO_PROCESS, 0, 10);
+		if (jail_keep(fds, 4))
+			_exit(1);
+		jail_tell(fds[0], freeze_copy(fds[1], fds[2], fds[3], &sum), sum.files, sum.bytes);
+		_exit(0);
+	}
+	return OK;
+}
+
+fallible template_freeze(struct templates *all, const struct order *order)
+{
+	struct shelf_job *job = NULL;
+	auto_fd dir = -1;
+	struct err *err;
+
+	TRY(job_new(all, order, &job, &dir));
+	err = freeze(all, job, dir);
+	if (err)
+		shelf_job_drop(all, job);
+	return err;
+}
+
+static fallible publish(struct templates *all, const struct shelf_job *job, uint64_t files,
+			uint64_t bytes)
+{
+	auto_buf meta = BUF_INIT(META_MAX);
+	auto_fd dir = -1;
+
+	TRY(path_dir(all->layers.dir, job->temp, 0755, &dir));
+	TRY(trash_put(all->trash, dir, "stage")); // what an image was unpacked to
+	buf_fmt(&meta, "kind=%s\ncreated=%lld\nbytes=%llu\nfiles=%llu\n",
+		job->kind == ORDER_FREEZE ? "host" : "import", (long long)clock_wall_ms(),
+		(unsigned long long)bytes, (unsigned long long)files);
+	if (!buf_ok(&meta))
+		return err_sys(ENOMEM, "describe the template");
+	TRY(path_write(dir, "meta", 0600, meta.at));
+	if (renameat2(all->layers.dir, job->temp, all->layers.dir, job->name, RENAME_NOREPLACE))
+		return err_sys(errno, "name the template '%s'", job->name);
+	return OK;
+}
+
+static void refuse(struct answer *out, const struct err *err)
+{
+	const char *hint = err_hint_of(err);
+
+	out->kind = ANSWER_REFUSED;
+	out->error = err_kind(err);
+	snprintf(out->reason, sizeof(out->reason), "%s", err_reason(err));
+	snprintf(out->message, sizeof(out->message), "%s", err_message(err));
+	snprintf(out->hint, sizeof(out->hint), "%s", hint ? hint : "");
+}
+
+bool template_reaped(struct templates *all, int pid, int status, struct answer *out)
+{
+	struct shelf_job *job = NULL;
+	uint64_t files = 0, bytes = 0;
+
+	list_each (at, &all->jobs)
+		if (link_of(at, struct shelf_job, link)->pid == pid)
+			job = link_of(at, struct shelf_job, link);
+	if (!job) {
+		trash_reaped(all->trash, pid);
+		return false;
+	}
+	auto_err err = jail_hear(job->report, status, &files, &bytes);
+
+	if (!err)
+		err = publish(all, job, files, bytes);
+	*out = (struct answer){.kind = ANSWER_DONE,
+			       .to = job->kind,
+			       .id = job->order,
+			       .files = files,
+			       .bytes = bytes};
+	if (err) {
+		log_event(LOG_WARN, "template.refused", "template", job->name, "error",
+			  err_trail(err), NULL);
+		refuse(out, err);
+	}
+	shelf_job_drop(all, job);
+	return true;
+}

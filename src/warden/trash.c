@@ -1,0 +1,184 @@
+// One reaper at a time. It ends when it finds the directory empty; what came in the meantime starts
+// the next. A reaper that failed is not tried again before something new arrives, so a directory
+// that cannot be removed costs no endless row of children.
+//
+// syscalls: renameat2 openat getdents64 close clone close_range dup3 prctl setpriority exit_group
+// syscalls: newfstatat fstat lseek fcntl getpid
+#include "warden/trash.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/path.h"
+
+struct trash {
+	int dir;
+	int reaper; // 0: none
+	uint64_t count, number;
+};
+
+static DIR *list(int dir)
+{
+	auto_fd fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *out = fd < 0 ? NULL : fdopendir(fd);
+
+	if (out)
+		take_fd(&fd);
+	return out;
+}
+
+static struct dirent *next(DIR *dir)
+{
+	struct dirent *entry;
+
+	do
+		entry = readdir(dir);
+	while (entry && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")));
+	return entry;
+}
+
+static uint64_t count(int dir)
+{
+	DIR *entries = list(dir);
+	uint64_t n = 0;
+
+	while (entries && next(entries))
+		n++;
+	if (entries)
+		closedir(entries);
+	return n;
+}
+
+static _Noreturn void reap(int dir)
+{
+	bool failed = false, found = true;
+	DIR *entries;
+
+	// The reaper dies with the warden: the next life starts another.
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setpriority(PRIO_PROCESS, 0, 19);
+	// Nothing else of the warden's may live on in a child that takes its time.
+	if (dup2(dir, 3) < 0 || close_range(4, ~0u, 0))
+		_exit(1);
+	dir = 3;
+	entries = list(dir);
+	if (!entries)
+		_exit(1);
+	while (found && !failed) {
+		struct dirent *entry;
+
+		found = false;
+		rewinddir(entries);
+		while ((entry = next(entries))) {
+			auto_err err = path_remove(dir, entry->d_name);
+
+			found = true;
+			if (!err)
+				continue;
+			failed = true;
+			log_event(LOG_ERROR, "trash.stuck", "error", err_trail(err), NULL);
+		}
+	}
+	_exit(failed);
+}
+
+static void start(struct trash *trash)
+{
+	int pid;
+
+	if (trash->reaper || !trash->count)
+		return;
+	pid = fork();
+	if (pid == 0)
+		reap(trash->dir);
+	// No process to be had: the next entry tries again.
+	trash->reaper = pid > 0 ? pid : 0;
+}
+
+fallible trash_open(int parent, const char *name, struct trash **out)
+{
+	auto_fd dir = -1;
+	struct trash *trash;
+
+	TRY(path_dir(parent, name, 0700, &dir));
+	trash = mem_new_of(struct trash);
+	trash->dir = take_fd(&dir);
+	trash->count = count(trash->dir);
+	// Names of this life differ from those of earlier ones.
+	trash->number = (uint64_t)clock_wall_ms() << 10;
+	start(trash);
+	*out = trash;
+	return OK;
+}
+
+void trash_close(struct trash *trash)
+{
+	if (!trash)
+		return;
+	close(trash->dir);
+	free(trash);
+}
+
+static fallible move(struct trash *trash, int dir, const char *name)
+{
+	char grave[NAME_MAX + 1];
+
+	snprintf(grave, sizeof(grave), "%.64s.%llx", name, (unsigned long long)trash->number++);
+	if (renameat2(dir, name, trash->dir, grave, RENAME_NOREPLACE) == 0) {
+		trash->count++;
+		return OK;
+	}
+	return errno == ENOENT ? OK : err_sys(errno, "move '%s' to the trash", name);
+}
+
+fallible trash_put(struct trash *trash, int dir, const char *name)
+{
+	TRY(move(trash, dir, name));
+	start(trash);
+	return OK;
+}
+
+fallible trash_put_all(struct trash *trash, int dir)
+{
+	DIR *entries = list(dir);
+	struct dirent *entry;
+	struct err *err = OK;
+
+	if (!entries)
+		return err_sys(errno, "list what is left over");
+	while (!err && (entry = next(entries)))
+		err = move(trash, dir, entry->d_name);
+	closedir(entries);
+	start(trash);
+	return err;
+}
+
+uint64_t trash_count(const struct trash *trash)
+{
+	return trash->count;
+}
+
+bool trash_reaped(struct trash *trash, int pid)
+{
+	uint64_t before = trash->count;
+
+	if (!trash->reaper || pid != trash->reaper)
+		return false;
+	trash->reaper = 0;
+	trash->count = count(trash->dir);
+	if (trash->count < before)
+		start(trash);
+	return true;
+}

@@ -1,0 +1,291 @@
+// libarchive reads, place.c writes. Device nodes, pipes and sockets are dropped; of extended
+// attributes only user.* is kept, and of that nothing that an overlay could take for its own. Sizes
+// that the archive claims decide nothing: bytes are counted as they are written.
+//
+// syscalls: read pwrite64 ftruncate fsetxattr close mmap munmap mremap brk madvise lseek
+#include "warden/unpack.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/mem.h"
+
+#define INPUT_SIZE 65536
+#define FILE_SIZE_MAX (1ll << 40) // holes are free, but not endless
+#define BOMB_FREE (100ull << 20)
+#define BOMB_RATIO 200
+#define XATTR_MAX 65536
+#define TAIL 512
+
+struct input {
+	int fd;
+	uint64_t bytes;
+	char tail[TAIL]; // the last bytes that came
+	char room[INPUT_SIZE];
+};
+
+struct reader {
+	struct unpack *unpack;
+	struct archive *archive;
+	struct input *input;
+	uint64_t bytes; // from this archive
+	struct buf path, target;
+};
+
+void unpack_begin(struct unpack *unpack, int root, uint64_t bytes_max)
+{
+	*unpack = (struct unpack){.bytes_max = bytes_max};
+	place_init(&unpack->place, root);
+}
+
+void unpack_done(struct unpack *unpack)
+{
+	place_done(&unpack->place);
+}
+
+static void keep_tail(struct input *input, const char *bytes, size_t len)
+{
+	if (len >= TAIL) {
+		memcpy(input->tail, bytes + len - TAIL, TAIL);
+		return;
+	}
+	memmove(input->tail, input->tail + len, TAIL - len);
+	memcpy(input->tail + TAIL - len, bytes, len);
+}
+
+static la_ssize_t take(struct archive *archive, void *arg, const void **out)
+{
+	struct input *input = arg;
+	ssize_t got;
+
+	do
+		got = read(input->fd, input->room, sizeof(input->room));
+	while (got < 0 && errno == EINTR);
+	if (got < 0)
+		archive_set_error(archive, errno, "cannot read on");
+	if (got > 0)
+		keep_tail(input, input->room, (size_t)got);
+	input->bytes += got > 0 ? (uint64_t)got : 0;
+	*out = input->room;
+	return got;
+}
+
+static fallible explain(struct archive *archive)
+{
+	const char *why = archive_error_string(archive);
+
+	if (archive_errno(archive) == ENOMEM)
+		return err_new(TOO_LARGE, "archive_too_large", "unpacking takes too much memory");
+	return err_hint(err_new(INVALID, "bad_archive", "this is no whole archive: %.120s",
+				why ? why : "unknown"),
+			"give a tar, plain or packed by gzip, bzip2, xz or zstd");
+}
+
+static struct place_dress dress_of(struct archive_entry *entry)
+{
+	// Negative ids are as foreign to a box as those beyond its range.
+	return (struct place_dress){
+		.mode = archive_entry_perm(entry),
+		.uid = (uint64_t)archive_entry_uid(entry),
+		.gid = (uint64_t)archive_entry_gid(entry),
+		.mtime = {archive_entry_mtime(entry), archive_entry_mtime_nsec(entry)},
+	};
+}
+
+static fallible account(struct reader *reader, size_t len)
+{
+	struct unpack *unpack = reader->unpack;
+
+	unpack->bytes += len;
+	reader->bytes += len;
+	if (unpack->bytes > unpack->bytes_max)
+		return err_new(TOO_LARGE, "archive_too_large",
+			       "unpacked, it has more than %llu MiB",
+			       (unsigned long long)(unpack->bytes_max >> 20));
+	if (reader->bytes > BOMB_FREE && reader->bytes / BOMB_RATIO > reader->input->bytes)
+		return err_new(TOO_LARGE, "archive_bomb", "it grows to more than %d times its size",
+			       BOMB_RATIO);
+	return OK;
+}
+
+static fallible write_at(int fd, const char *bytes, size_t len, off_t at, const char *path)
+{
+	while (len > 0) {
+		ssize_t put = pwrite(fd, bytes, len, at);
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0 && (errno == ENOSPC || errno == EDQUOT))
+			return err_new(NO_SPACE, "disk_full", "the disk of the host is full");
+		if (put < 0)
+			return err_sys(errno, "write '%.100s'", path);
+		bytes += put;
+		at += put;
+		len -= (size_t)put;
+	}
+	return OK;
+}
+
+static fallible write_data(struct reader *reader, int fd)
+{
+	la_int64_t at = 0, end = 0;
+	const void *bytes;
+	size_t len;
+	int r;
+
+	while ((r = archive_read_data_block(reader->archive, &bytes, &len, &at)) == ARCHIVE_OK) {
+		if (at < 0 || at > FILE_SIZE_MAX || (uint64_t)at + len > FILE_SIZE_MAX)
+			return err_new(TOO_LARGE, "archive_too_large", "'%.100s' is too large",
+				       reader->path.at);
+		TRY(account(reader, len));
+		TRY(write_at(fd, bytes, len, at, reader->path.at));
+		end = at + (la_int64_t)len;
+	}
+	if (r != ARCHIVE_EOF)
+		return explain(reader->archive);
+	// A hole at its end shows only in where the end is said to lie.
+	if (at > end && at <= FILE_SIZE_MAX && ftruncate(fd, at))
+		return err_sys(errno, "size '%.100s'", reader->path.at);
+	return OK;
+}
+
+static void put_xattrs(struct archive_entry *entry, int fd)
+{
+	const char *name;
+	const void *value;
+	size_t size;
+
+	archive_entry_xattr_reset(entry);
+	while (archive_entry_xattr_next(entry, &name, &value, &size) == ARCHIVE_OK)
+		if (name && str_starts(str_of(name), "user.") &&
+		    !str_starts(str_of(name), "user.overlay.") && size <= XATTR_MAX)
+			// What the file system has no room for is left out.
+			(void)fsetxattr(fd, name, value, size, 0);
+}
+
+static fallible put_file(struct reader *reader, struct archive_entry *entry)
+{
+	struct place_dress dress = dress_of(entry);
+	auto_fd fd = -1;
+
+	TRY(place_file(&reader->unpack->place, reader->path.at, &fd));
+	TRY(write_data(reader, fd));
+	put_xattrs(entry, fd);
+	return place_dress(fd, reader->path.at, &dress);
+}
+
+static fallible put_link(struct reader *reader, const char *target)
+{
+	TRY(place_clean(target, &reader->target));
+	return place_link(&reader->unpack->place, reader->path.at, reader->target.at);
+}
+
+static fallible put(struct reader *reader, struct archive_entry *entry)
+{
+	struct place *place = &reader->unpack->place;
+	struct place_dress dress = dress_of(entry);
+	const char *link = archive_entry_hardlink(entry);
+
+	if (link)
+		return put_link(reader, link);
+	switch (archive_entry_filetype(entry)) {
+	case AE_IFREG:
+		return put_file(reader, entry);
+	case AE_IFDIR:
+		return place_dir(place, reader->path.at, &dress);
+	case AE_IFLNK:
+		link = archive_entry_symlink(entry);
+		return place_symlink(place, reader->path.at, link ? link : "", &dress);
+	default:
+		reader->unpack->files--; // a node or a pipe: no box may have it
+		return OK;
+	}
+}
+
+static fallible one(struct reader *reader, struct archive_entry *entry, int layer)
+{
+	const char *name = archive_entry_pathname(entry);
+	bool done = false;
+
+	if (!name)
+		return err_new(INVALID, "bad_archive", "an entry has no name");
+	if (++reader->unpack->entries > UNPACK_ENTRIES_MAX)
+		return err_new(TOO_LARGE, "archive_too_large", "it has more than %d entries",
+			       UNPACK_ENTRIES_MAX);
+	TRY(place_clean(name, &reader->path));
+	if (layer >= 0)
+		TRY(place_whiteout(&reader->unpack->place, reader->path.at, &done));
+	if (done)
+		return OK;
+	reader->unpack->files++;
+	return put(reader, entry);
+}
+
+// What follows the archive is read too, so that its writer sees no broken pipe. A plain tar has no
+// checksum that would betray a cut, but it ends with zeros.
+static fallible finish(struct reader *reader)
+{
+	static const char zeros[TAIL];
+	struct input *input = reader->input;
+	const void *bytes;
+	la_ssize_t got;
+
+	while ((got = take(reader->archive, input, &bytes)) > 0)
+		if (input->bytes > UNPACK_BYTES_MAX)
+			return err_new(TOO_LARGE, "archive_too_large", "it does not end");
+	if (got < 0)
+		return explain(reader->archive);
+	if (archive_filter_code(reader->archive, 0) == ARCHIVE_FILTER_NONE &&
+	    memcmp(input->tail, zeros, TAIL) != 0)
+		return err_new(INVALID, "bad_archive", "this archive was cut off");
+	return OK;
+}
+
+static fallible all(struct reader *reader, int layer)
+{
+	struct archive_entry *entry;
+	int r;
+
+	if (archive_read_open(reader->archive, reader->input, NULL, take, NULL))
+		return explain(reader->archive);
+	while ((r = archive_read_next_header(reader->archive, &entry)) != ARCHIVE_EOF) {
+		// A warning is about a name that no character set explains: its bytes are taken.
+		if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
+			return explain(reader->archive);
+		TRY(one(reader, entry, layer));
+	}
+	return finish(reader);
+}
+
+fallible unpack_tar(struct unpack *unpack, int archive, int layer)
+{
+	struct reader reader = {.unpack = unpack,
+				.archive = archive_read_new(),
+				.input = mem_new_of(struct input),
+				.path = BUF_INIT(PLACE_NAME_MAX),
+				.target = BUF_INIT(PLACE_NAME_MAX)};
+	struct err *err;
+
+	reader.input->fd = archive;
+	memset(reader.input->tail, 1, TAIL);
+	place_layer(&unpack->place, layer > 0);
+	if (!reader.archive || archive_read_support_format_tar(reader.archive) ||
+	    archive_read_support_filter_gzip(reader.archive) ||
+	    archive_read_support_filter_bzip2(reader.archive) ||
+	    archive_read_support_filter_xz(reader.archive) ||
+	    archive_read_support_filter_zstd(reader.archive))
+		err = err_sys(ENOMEM, "start libarchive");
+	else
+		err = all(&reader, layer);
+	archive_read_free(reader.archive);
+	free(reader.input);
+	buf_done(&reader.path);
+	buf_done(&reader.target);
+	return err;
+}

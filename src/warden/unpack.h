@@ -1,0 +1,27 @@
+// Reads an archive and unpacks it into a directory, within limits (isolation P-4). Runs in the
+// jail.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "warden/place.h"
+
+#define UNPACK_ENTRIES_MAX 1000000
+#define UNPACK_BYTES_MAX (10ull << 30)
+
+struct unpack {
+	struct place place;
+	uint64_t bytes_max;    // over all archives that go into this root
+	uint64_t files, bytes; // so far
+	uint64_t entries;
+};
+
+void unpack_begin(struct unpack *unpack, int root, uint64_t bytes_max);
+void unpack_done(struct unpack *unpack);
+
+// One tar, plain or packed by gzip, bzip2, xz or zstd, read from `archive` to its end. `layer`: the
+// n-th of an image, whose whiteouts are obeyed; -1: no image, whiteouts are files like others.
+// INVALID bad_archive; TOO_LARGE archive_too_large, archive_bomb; NO_SPACE disk_full.
+fallible unpack_tar(struct unpack *unpack, int archive, int layer);

@@ -1,0 +1,53 @@
+// syscalls: openat close fstat fchmod fchown umount2
+#include "warden/vault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "os/mount.h"
+#include "os/path.h"
+
+fallible vault_open(int data, const char *name, struct vault *out)
+{
+	auto_fd dir = -1;
+	auto_fd bound = -1;
+
+	TRY(path_dir(data, name, 0700, &dir));
+	if (fchown(dir, 0, 0) || fchmod(dir, 0700))
+		return err_sys(errno, "close '%s' to others", name);
+	auto_fd tree = mount_copy(dir, "");
+
+	if (tree < 0 || mount_change(tree, MOUNT_SAFE, 0, -1) || mount_attach(tree, data, name))
+		return err_sys(errno, "cover '%s' nosuid,nodev", name);
+	bound = openat(data, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (bound < 0)
+		return err_sys(errno, "open the cover of '%s'", name);
+	out->dir = take_fd(&dir);
+	out->bound = take_fd(&bound);
+	return OK;
+}
+
+void vault_unmount(int fd)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	// A mount that somebody unmounted before us is what we wanted.
+	(void)umount2(path, MNT_DETACH);
+}
+
+void vault_close(struct vault *vault)
+{
+	if (vault->bound >= 0) {
+		vault_unmount(vault->bound);
+		close(vault->bound);
+	}
+	if (vault->dir >= 0)
+		close(vault->dir);
+	*vault = VAULT_NONE;
+}

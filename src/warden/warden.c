@@ -1,0 +1,259 @@
+// The privileged hands of cove: one thread, one loop, one daemon at a time. It starts bare: it
+// leaves the host's mount namespace, gives up the rights it does not need, asks the kernel what it
+// can do, buries what an earlier life left, lets the zygote be born, and only then opens its door
+// and puts its own filter on. From there on everything is an event:
+//
+//	the daemon's socket   orders in, answers out (warden/orders)
+//	the zygote's socket   a clone was made (warden/build)
+//	a pidfd               a box has ended (warden/bury)
+//	signals               a child of ours ended, or we shall
+//
+// When the daemon goes, its boxes go: nobody else knows them. SIGTERM does the same and then ends.
+//
+// syscalls: epoll_ctl epoll_pwait epoll_pwait2 accept4 getsockopt close wait4 read write exit_group
+// syscalls: exit rt_sigaction rt_sigreturn rt_sigprocmask restart_syscall rseq set_robust_list
+#include "warden/warden.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "os/fd.h"
+#include "warden/build.h"
+#include "warden/bury.h"
+#include "warden/cell.h"
+#include "warden/orders.h"
+#include "warden/post.h"
+#include "warden/start.h"
+
+#define EVENTS_A_TURN 64
+#define IDLE_US 3000	     // so long nobody wanted anything: time to prepare
+#define FAREWELL_US 10000000 // at SIGTERM boxes have this long to be gone
+
+static void lose_daemon(struct warden *warden)
+{
+	if (warden->daemon < 0)
+		return;
+	log_event(LOG_INFO, "daemon.gone", NULL);
+	fd_drop(&warden->daemon);
+	post_forget(warden);
+	orders_forget(warden);
+	bury_all(warden);
+}
+
+static void admit_daemon(struct warden *warden)
+{
+	struct ucred peer = {0};
+	socklen_t len = sizeof(peer);
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = TAG_DAEMON};
+	auto_fd fd = accept4(warden->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) ||
+	    (peer.uid != warden->uid && peer.uid != 0)) {
+		log_event(LOG_WARN, "daemon.refused", "severity", "high", NULL);
+		return;
+	}
+	if (warden->daemon >= 0) {
+		log_event(LOG_WARN, "daemon.second", NULL);
+		return;
+	}
+	if (epoll_ctl(warden->epoll, EPOLL_CTL_ADD, fd, &event))
+		return;
+	warden->daemon = take_fd(&fd);
+	warden->daemon_events = EPOLLIN;
+	log_event(LOG_INFO, "daemon.came", NULL);
+}
+
+// The daemon's orders wait while the zygote is behind; its answers wait while it does not read.
+static void watch_daemon(struct warden *warden)
+{
+	struct epoll_event event = {.data.u64 = TAG_DAEMON};
+
+	if (warden->daemon < 0)
+		return;
+	if (warden->building_count < WARDEN_BUILDS_MAX)
+		event.events |= EPOLLIN;
+	if (!link_empty(&warden->letters))
+		event.events |= EPOLLOUT;
+	if (event.events == warden->daemon_events)
+		return;
+	warden->daemon_events = event.events;
+	epoll_ctl(warden->epoll, EPOLL_CTL_MOD, warden->daemon, &event);
+}
+
+static void hear_daemon(struct warden *warden, uint32_t events)
+{
+	if (events & EPOLLOUT)
+		post_flush(warden);
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !orders_read(warden))
+		lose_daemon(warden);
+	else if (events & (EPOLLHUP | EPOLLERR) && !(events & EPOLLIN))
+		lose_daemon(warden);
+}
+
+// Whoever was to be cloned was not. The next life of the warden has a zygote again.
+static void lose_zygote(struct warden *warden)
+{
+	const struct zygote_answer none = {.errnum = EPIPE, .pidfd = -1};
+
+	log_event(LOG_ERROR, "zygote.lost", NULL);
+	epoll_ctl(warden->epoll, EPOLL_CTL_DEL, zygote_fd(warden->zygote), NULL);
+	while (!link_empty(&warden->building))
+		build_answered(warden, &none);
+	warden->stopping = warden->failed = true;
+}
+
+static void hear_zygote(struct warden *warden)
+{
+	struct zygote_answer answer;
+
+	for (;;) {
+		switch (zygote_take(warden->zygote, &answer)) {
+		case ZYGOTE_ANSWER:
+			build_answered(warden, &answer);
+			continue;
+		case ZYGOTE_NOTHING:
+			return;
+		case ZYGOTE_LOST:
+			lose_zygote(warden);
+			return;
+		}
+	}
+}
+
+// Boxes are children too, but their pidfds tell of them.
+static void reap(struct warden *warden)
+{
+	int status, pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (zygote_reaped(warden->zygote, pid))
+			continue; // its socket tells
+		if (disk_reaped(warden->disk, pid)) {
+			if (disk_trash(warden->disk) == 0)
+				ids_rested(warden->ids);
+		} else if (template_reaped(warden->templates, pid, status, &warden->answer)) {
+			orders_finish_long(warden, &warden->answer);
+		}
+	}
+}
+
+static void hear_signal(struct warden *warden)
+{
+	struct signalfd_siginfo info;
+
+	while (read(warden->signals, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGCHLD)
+			reap(warden);
+		else
+			warden->stopping = true;
+	}
+}
+
+static void dispatch(struct warden *warden, const struct epoll_event *event)
+{
+	switch (event->data.u64) {
+	case TAG_LISTENER:
+		admit_daemon(warden);
+		break;
+	case TAG_DAEMON:
+		if (warden->daemon >= 0)
+			hear_daemon(warden, event->events);
+		break;
+	case TAG_SIGNALS:
+		hear_signal(warden);
+		break;
+	case TAG_ZYGOTE:
+		hear_zygote(warden);
+		break;
+	default:
+		break; // a box, seen before
+	}
+}
+
+// One turn: what is due by the clock, then whatever happens within `limit_us`. True: nothing did.
+static bool turn(struct warden *warden, int64_t limit_us)
+{
+	struct epoll_event events[EVENTS_A_TURN];
+	int64_t graves = bury_turn(warden), murders = orders_turn(warden);
+	int64_t next = graves < murders ? graves : murders, now = clock_us();
+	int64_t wait = next == CLOCK_NEVER ? limit_us : next > now ? next - now : 0;
+	struct timespec time;
+	int count;
+
+	if (limit_us >= 0 && (wait < 0 || wait > limit_us))
+		wait = limit_us;
+	time = (struct timespec){wait / 1000000, wait % 1000000 * 1000};
+	watch_daemon(warden);
+	count = epoll_pwait2(warden->epoll, events, EVENTS_A_TURN, wait < 0 ? NULL : &time, NULL);
+	// The ended boxes first: anything else in the batch may free a cell that it names.
+	for (int i = 0; i < count; i++)
+		if (events[i].data.u64 >= TAG_COUNT)
+			bury_saw_end(warden, events[i].data.ptr);
+	for (int i = 0; i < count; i++)
+		dispatch(warden, &events[i]);
+	return count == 0;
+}
+
+static void serve(struct warden *warden)
+{
+	bool work_left = true;
+
+	while (!warden->stopping)
+		if (turn(warden, work_left ? IDLE_US : -1))
+			work_left = ids_refill(warden->ids);
+		else
+			work_left = true;
+}
+
+static void stop(struct warden *warden)
+{
+	int64_t deadline = clock_us() + FAREWELL_US;
+
+	fd_drop(&warden->listener);
+	lose_daemon(warden);
+	bury_all(warden);
+	while (map_count(warden->boxes) > 0 && clock_us() < deadline)
+		turn(warden, 100000);
+	if (map_count(warden->boxes) > 0)
+		log_event(LOG_ERROR, "stop.leftovers", NULL);
+}
+
+int warden_main(int argc, char **argv)
+{
+	struct warden *warden = NULL;
+	bool failed;
+
+	log_open("warden", STDERR_FILENO);
+	auto_err err = start_warden(argc, argv, &warden);
+
+	if (err) {
+		log_event(LOG_ERROR, "start.failed", "reason", err_reason(err), "message",
+			  err_message(err), "hint", err_hint_of(err), "trail", err_trail(err),
+			  NULL);
+		return err_exit(err);
+	}
+	log_event(LOG_INFO, "warden.ready", "disk", disk_word(warden->disk), "cgroup",
+		  groups_word(warden->groups), NULL);
+	serve(warden);
+	stop(warden);
+	failed = warden->failed;
+	start_undo(warden);
+	log_event(LOG_INFO, "warden.ended", NULL);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,10 @@
+// The privileged process: `cove warden`, started by the supervisor only.
+#pragma once
+
+// argv behind the verb, in any order, each as "--name=value":
+//	--data=DIR --run=DIR   both exist
+//	--uid=N --gid=N        the daemon's user: the only peer that may connect to RUN/warden.sock
+//	--disk=WORD            the disk driver; absent: the best that works
+//	--fd-lock=N            an inherited fd that is kept open as long as this process lives
+// Returns the exit status; what failed is in the log. SIGTERM: buries everything and ends with 0.
+int warden_main(int argc, char **argv);

@@ -1,0 +1,241 @@
+// syscalls: sendmsg recvmsg kill wait4 close
+#include "warden/zygote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/mem.h"
+#include "model/talk.h"
+#include "os/fd.h"
+#include "warden/kit.h"
+#include "warden/nest.h"
+
+#define QUEUE_BYTES (4 << 20)
+#define OWN_FDS 16    // the zygote's own stand here, in a row; what is received comes below
+#define SPARE_FDS 512 // out of the way of all that the warden holds at this time
+
+struct zygote {
+	int sock, pid;
+};
+
+// One message back: at birth (pid 0) whether it is ready, then one for each clone.
+struct reply {
+	int errnum, pid;
+	char step[48];
+};
+
+static void reply_with(int sock, struct reply reply, int fd)
+{
+	fd_send(sock, &reply, sizeof(reply), &fd, fd >= 0, 0);
+}
+
+static _Noreturn void fail_birth(int sock, const char *step)
+{
+	struct reply reply = {.errnum = errno};
+
+	snprintf(reply.step, sizeof(reply.step), "%s", step);
+	reply_with(sock, reply, -1);
+	_exit(1);
+}
+
+// 0, 1 and 3 to 7 are /dev/null: a builder puts its own there, and nothing that comes by message
+// can land on them. 2 stays, for the C library's last words. All else of the warden's is closed.
+static int arrange(struct builder_kit *kit, int *sock)
+{
+	int *const own[] = {sock, &kit->program, &kit->kit, &kit->proc, &kit->null};
+	const int count = sizeof(own) / sizeof(*own);
+
+	kit->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	kit->null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (int i = 0; i < count; i++) {
+		*own[i] = fcntl(*own[i], F_DUPFD_CLOEXEC, SPARE_FDS);
+		if (*own[i] < 0)
+			return -1;
+	}
+	for (int i = 0; i < count; i++) {
+		*own[i] = dup3(*own[i], OWN_FDS + i, O_CLOEXEC);
+		if (*own[i] < 0)
+			return -1;
+	}
+	for (int fd = 0; fd < TALK_FD_END; fd++)
+		if (fd != 2 && dup2(kit->null, fd) < 0)
+			return -1;
+	if (close_range(TALK_FD_END, OWN_FDS - 1, 0))
+		return -1;
+	builder_find_masks(kit, kit->proc);
+	return close_range((unsigned)(OWN_FDS + count), ~0u, 0);
+}
+
+// The box is the warden's child, not ours: who waits for it is who buries it.
+static void clone_one(int sock, const struct builder_kit *kit, const struct builder_plan *plan,
+		      const struct builder_fds *fds)
+{
+	int pidfd = -1;
+	struct clone_args args = {
+		.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
+			 CLONE_PIDFD | CLONE_PARENT,
+		.pidfd = (uint64_t)(uintptr_t)&pidfd,
+	};
+	long pid;
+
+	if (plan->has_into) {
+		args.flags |= CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)fds->into;
+	}
+	pid = syscall(SYS_clone3, &args, sizeof(args));
+	if (pid == 0)
+		builder_run(kit, plan, fds);
+	reply_with(sock, (struct reply){.errnum = pid < 0 ? errno : 0, .pid = (int)pid}, pidfd);
+	fd_drop(&pidfd);
+}
+
+static _Noreturn void serve(int sock, const struct builder_kit *kit)
+{
+	for (;;) {
+		struct builder_plan plan;
+		struct builder_fds fds;
+		int flat[BUILDER_FDS_MAX], count = BUILDER_FDS_MAX;
+		ssize_t len = fd_recv(sock, &plan, sizeof(plan), flat, &count, 0);
+
+		if (len <= 0)
+			_exit(0);
+		if (len == sizeof(plan) && builder_unpack(&plan, flat, count, &fds))
+			clone_one(sock, kit, &plan, &fds);
+		else
+			reply_with(sock, (struct reply){.errnum = EPROTO}, -1);
+		for (int i = 0; i < count; i++)
+			close(flat[i]);
+	}
+}
+
+static _Noreturn void live(int parent, int sock, struct builder_kit kit)
+{
+	const char *step = "arrange its descriptors";
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	prctl(PR_SET_NAME, "cove-zygote", 0, 0, 0);
+	setsid(); // a signal to the terminal's processes is for the supervisor alone
+	if (getppid() != parent)
+		_exit(1);
+	if (arrange(&kit, &sock) || nest_build(&step))
+		fail_birth(sock, step);
+	reply_with(sock, (struct reply){0}, -1);
+	serve(sock, &kit);
+}
+
+static fallible wait_ready(struct zygote *zygote)
+{
+	struct reply reply = {0};
+	int count = 0;
+
+	if (fd_recv(zygote->sock, &reply, sizeof(reply), NULL, &count, 0) != sizeof(reply))
+		return err_sys(errno, "hear from the zygote");
+	reply.step[sizeof(reply.step) - 1] = 0;
+	if (reply.errnum)
+		return err_sys(reply.errnum, "start the zygote: %s", reply.step);
+	if (fd_nonblock(zygote->sock, true))
+		return err_sys(errno, "set up the zygote's socket");
+	return OK;
+}
+
+fallible zygote_start(bool joins_by_clone, struct zygote **out)
+{
+	auto_fd program = -1;
+	auto_fd kit = -1;
+	struct zygote *zygote;
+	struct err *err;
+	int pair[2], queue = QUEUE_BYTES, parent = getpid(), pid;
+
+	TRY(kit_program(&program));
+	TRY(kit_make(joins_by_clone, &kit));
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return err_sys(errno, "make the zygote's socket");
+	for (int i = 0; i < 2; i++)
+		setsockopt(pair[i], SOL_SOCKET, SO_SNDBUFFORCE, &queue, sizeof(queue));
+	pid = fork();
+	if (pid == 0) {
+		close(pair[0]);
+		live(parent, pair[1], (struct builder_kit){.program = program, .kit = kit});
+	}
+	close(pair[1]);
+	if (pid < 0) {
+		close(pair[0]);
+		return err_sys(errno, "fork the zygote");
+	}
+	zygote = mem_new_of(struct zygote);
+	*zygote = (struct zygote){.sock = pair[0], .pid = pid};
+	err = wait_ready(zygote);
+	if (err) {
+		zygote_stop(zygote);
+		return err;
+	}
+	*out = zygote;
+	return OK;
+}
+
+void zygote_stop(struct zygote *zygote)
+{
+	if (!zygote)
+		return;
+	if (zygote->pid > 0) {
+		kill(zygote->pid, SIGKILL);
+		while (waitpid(zygote->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	fd_drop(&zygote->sock);
+	free(zygote);
+}
+
+int zygote_fd(const struct zygote *zygote)
+{
+	return zygote->sock;
+}
+
+bool zygote_reaped(struct zygote *zygote, int pid)
+{
+	if (zygote->pid != pid)
+		return false;
+	zygote->pid = -1;
+	return true;
+}
+
+fallible zygote_send(struct zygote *zygote, const struct builder_plan *plan,
+		     const struct builder_fds *fds)
+{
+	int flat[BUILDER_FDS_MAX];
+	int count = builder_pack(plan, fds, flat);
+
+	if (fd_send(zygote->sock, plan, sizeof(*plan), flat, count, MSG_DONTWAIT) < 0)
+		return err_sys(errno, "order a clone from the zygote");
+	return OK;
+}
+
+enum zygote_news zygote_take(struct zygote *zygote, struct zygote_answer *out)
+{
+	struct reply reply;
+	int fd = -1, count = 1;
+	ssize_t len = fd_recv(zygote->sock, &reply, sizeof(reply), &fd, &count, MSG_DONTWAIT);
+
+	if (len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		return ZYGOTE_NOTHING;
+	if (len != sizeof(reply))
+		return ZYGOTE_LOST;
+	*out = (struct zygote_answer){
+		.errnum = reply.errnum, .pid = reply.pid, .pidfd = count ? fd : -1};
+	return ZYGOTE_ANSWER;
+}

@@ -1,0 +1,31 @@
+// The process that boxes are cloned from: small, with few fds, in a mount namespace that holds next
+// to nothing. Cloning the warden itself would copy its memory, its fd table and its mounts.
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "warden/builder.h"
+
+struct zygote;
+
+// Forks it and waits until it is ready. Call it before the warden confines itself: what the zygote
+// has, every box inherits.
+fallible zygote_start(bool joins_by_clone, struct zygote **out);
+void zygote_stop(struct zygote *zygote);    // kills it and reaps it
+int zygote_fd(const struct zygote *zygote); // readable: zygote_take() has something
+// A child ended: true when it was the zygote.
+bool zygote_reaped(struct zygote *zygote, int pid);
+
+// Orders one clone. The fds stay the caller's. UNAVAILABLE when its queue is full.
+fallible zygote_send(struct zygote *zygote, const struct builder_plan *plan,
+		     const struct builder_fds *fds);
+
+// An answer, in the order of the sending.
+struct zygote_answer {
+	int errnum; // 0: all is well
+	int pid;
+	int pidfd; // the caller's; -1 on failure
+};
+enum zygote_news { ZYGOTE_ANSWER, ZYGOTE_NOTHING, ZYGOTE_LOST };
+enum zygote_news zygote_take(struct zygote *zygote, struct zygote_answer *out);

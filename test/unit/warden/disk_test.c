@@ -1,0 +1,387 @@
+#include "warden/disk.h"
+
+#include <dirent.h>
+#include <grp.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "os/mount.h"
+#include "os/ns.h"
+#include "scratch.h"
+#include "tap.h"
+
+#define BASE (1u << 20)
+#define BOX "box-000000000000000000000000000000000000000000000001"
+#define MIB (1ull << 20)
+
+static int userns = -1;
+
+static bool ready(void)
+{
+	auto_err err = userns < 0 ? ns_user(BASE, &userns) : OK;
+
+	mkdirat(scratch, "m", 0755);
+	mkdirat(scratch, "o", 0755);
+	mkdirat(scratch, "low", 0755);
+	return !err;
+}
+
+// A state directory of its own for each test.
+static int data_dir(const char *name)
+{
+	int fd = -1;
+
+	err_free(path_dir(scratch, name, 0711, &fd));
+	return fd;
+}
+
+// The pool of a test is large: it goes as soon as the test is done.
+static void done_with(struct disk *disk, const char *name)
+{
+	disk_close(disk);
+	err_free(path_remove(scratch, name));
+}
+
+// Runs a shell command as root of the box, in the directory `m` of the scratch.
+static int in_box(const char *command)
+{
+	int status, pid = fork();
+
+	if (pid == 0) {
+		if (fchdir(scratch) || setns(userns, CLONE_NEWUSER) || setgroups(0, NULL) ||
+		    setresgid(0, 0, 0) || setresuid(0, 0, 0))
+			_exit(125);
+		execl("/bin/sh", "sh", "-c", command, NULL);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) < 0)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// The tree at m, and an overlay on it at o, as the builder makes it.
+static bool put_up(int *tree, bool overlay)
+{
+	char options[256];
+	int r = 0;
+
+	if (mount_attach(*tree, scratch, "m"))
+		return false;
+	close(take_fd(tree)); // it would keep the mount busy
+	if (overlay) {
+		snprintf(options, sizeof(options),
+			 "lowerdir=low,upperdir=m/r/u,workdir=m/r/w,volatile");
+		if (fchdir(scratch) || ns_files_as(BASE))
+			return false;
+		r = mount("overlay", "o", "overlay", MS_NOSUID | MS_NODEV, options);
+		if (ns_files_as(0) || chdir("/"))
+			return false;
+	}
+	return r == 0;
+}
+
+static void take_down(bool overlay)
+{
+	scratch_run(overlay ? "umount o; umount m" : "umount m");
+}
+
+static void pause_ms(int ms)
+{
+	usleep((useconds_t)ms * 1000);
+}
+
+static void reap_all(struct disk *disk)
+{
+	for (int pid; (pid = waitpid(-1, NULL, 0)) > 0;)
+		disk_reaped(disk, pid);
+}
+
+static void check_ids(struct disk *disk)
+{
+	struct limits limits = {.disk = disk_limits_bytes(disk) ? 64 * MIB : 0};
+	auto_fd tree = -1;
+
+	CHECK_OK(disk_make(disk, BOX, &limits, userns, &tree));
+	CHECK(put_up(&tree, false));
+	CHECK(scratch_run("grep -q ' '$PWD/m'.* rw,nosuid,nodev,noatime.*idmapped' "
+			  "/proc/self/mountinfo") == 0);
+	CHECK(scratch_run(
+		      "test \"$(stat -c '%u:%g %a' m/r/u m/r/w m/usr/u m/usr/w m | sort -u)\" = "
+		      "'1048576:1048576 755'") == 0);
+	CHECK(in_box("echo hi > m/r/u/f && chown 1000:7 m/r/u/f && test $(stat -c %u m/r/u) = 0") ==
+	      0);
+	CHECK(scratch_run("test $(stat -c %u:%g m/r/u/f) = 1049576:1048583") == 0);
+	take_down(false);
+	CHECK_OK(disk_drop(disk, BOX));
+	CHECK_OK(disk_drop(disk, BOX));
+	reap_all(disk);
+	CHECK(disk_trash(disk) == 0);
+}
+
+static void time_it(struct disk *disk, int n)
+{
+	struct limits limits = LIMITS_DEFAULT;
+	int64_t made = 0, dropped = 0, began;
+	char box[64];
+
+	limits.disk = disk_limits_bytes(disk) ? limits.disk : 0;
+	disk_idle(disk);
+	for (int i = 0; i < n; i++) {
+		auto_fd tree = -1;
+
+		snprintf(box, sizeof(box), "box-%048d", i);
+		began = clock_us();
+		CHECK_OK(disk_make(disk, box, &limits, userns, &tree));
+		made += clock_us() - began;
+		close(take_fd(&tree));
+		began = clock_us();
+		CHECK_OK(disk_drop(disk, box));
+		dropped += clock_us() - began;
+	}
+	printf("# %s: make %lld us, drop %lld us\n", disk_word(disk), (long long)made / n,
+	       (long long)dropped / n);
+	reap_all(disk);
+}
+
+static void check_driver(const char *word, int n)
+{
+	auto_fd data = data_dir(word);
+	struct disk *disk = NULL;
+	auto_err err = disk_open(data, word, &disk);
+
+	if (err && err_kind(err) == ERR_NOT_OFFERED) {
+		printf("# SKIP %s: %s\n", word, err_message(err));
+		CHECK(!getenv("COVE_TEST_MUST"));
+		return;
+	}
+	CHECK(!err);
+	CHECK_STR(disk_word(disk), word);
+	CHECK(ready());
+	check_ids(disk);
+	time_it(disk, n);
+	done_with(disk, word);
+}
+
+TEST(ids_btrfs, "btrfs: a box's root owns its disk, which stores ids unshifted")
+{
+	check_driver("btrfs", 200);
+}
+
+TEST(ids_image, "ext4-image: a box's root owns its disk, which stores ids unshifted")
+{
+	check_driver("ext4-image", 20);
+}
+
+TEST(ids_dir, "directory: a box's root owns its disk, which stores ids unshifted")
+{
+	check_driver("directory", 100);
+}
+
+// Fills the box to its limit and finds its way back, as a tenant would.
+static void check_full(struct disk *disk, bool overlay, uint64_t inodes)
+{
+	struct limits limits = {.disk = 64 * MIB, .inodes = inodes};
+	const char *dir = overlay ? "o" : "m/r/u";
+	auto_fd tree = -1;
+	char command[512];
+
+	CHECK_OK(disk_make(disk, BOX, &limits, userns, &tree));
+	CHECK(put_up(&tree, overlay));
+	snprintf(command, sizeof(command),
+		 "cd %s && said=$(dd if=/dev/urandom of=big bs=1M 2>&1); "
+		 "case $said in *'quota exceeded'*|*'No space'*) ;; *) exit 1;; esac; "
+		 "test $(stat -c %%s big) -le 67108864 && test $(stat -c %%s big) -gt 58000000",
+		 dir);
+	CHECK(in_box(command) == 0);
+	pause_ms(60);
+	disk_idle(disk);
+	snprintf(command, sizeof(command),
+		 "cd %s && truncate -s 1M big && : > big && rm big && "
+		 "dd if=/dev/zero of=again bs=1M count=50 2>/dev/null && rm again",
+		 dir);
+	CHECK(in_box(command) == 0);
+	// Again, to the brim by small files, and with links and names.
+	snprintf(command, sizeof(command),
+		 "cd %s && mkdir s && i=0; while echo 0123456789 > s/f$i; do i=$((i+1)); "
+		 "test $i -lt 3000 || break; done 2>/dev/null; "
+		 "dd if=/dev/zero of=big bs=4k 2>/dev/null; test -s big",
+		 dir);
+	CHECK(in_box(command) == 0);
+	pause_ms(60);
+	disk_idle(disk);
+	snprintf(command, sizeof(command), "cd %s && : > s/f1 && rm -r s && rm big", dir);
+	CHECK(in_box(command) == 0);
+	take_down(overlay);
+	CHECK_OK(disk_drop(disk, BOX));
+}
+
+TEST(full, "a full disk stops at its limit; truncate and delete bring the space back")
+{
+	auto_fd data = data_dir("full");
+	struct disk *disk = NULL;
+
+	CHECK(ready());
+	CHECK_OK(disk_open(data, NULL, &disk));
+	if (disk_limits_bytes(disk)) {
+		check_full(disk, false, 0);
+		check_full(disk, true, 0);
+	} else {
+		printf("# SKIP no driver here keeps a limit\n");
+	}
+	if (disk_limits_inodes(disk))
+		check_full(disk, true, 8000);
+	reap_all(disk);
+	done_with(disk, "full");
+}
+
+TEST(inodes, "a limit on inodes is exact, and selects the image")
+{
+	auto_fd data = data_dir("inodes");
+	struct limits limits = {.disk = 64 * MIB, .inodes = 1000};
+	struct disk *disk = NULL;
+	auto_fd tree = -1;
+
+	CHECK(ready());
+	CHECK_OK(disk_open(data, NULL, &disk));
+	if (!disk_limits_inodes(disk)) {
+		printf("# SKIP no images here\n");
+		disk_close(disk);
+		return;
+	}
+	CHECK_OK(disk_make(disk, BOX, &limits, userns, &tree));
+	CHECK(put_up(&tree, false));
+	CHECK(in_box("cd m/r/u && i=0; while true > f$i; do i=$((i+1)); done 2>/dev/null; "
+		     "echo \"# $i files\"; test $i = 1000 && rm f7 && : > again && rm -f f* "
+		     "again") == 0);
+	take_down(false);
+	CHECK_OK(disk_drop(disk, BOX));
+	limits.inodes = 1u << 20;
+	CHECK_ERR(disk_make(disk, BOX, &limits, userns, &tree), INVALID);
+	reap_all(disk);
+	done_with(disk, "inodes");
+}
+
+TEST(no_limit, "a directory takes no limit that it cannot keep")
+{
+	auto_fd data = data_dir("nolimit");
+	struct limits limits = {.disk = MIB};
+	struct disk *disk = NULL;
+	int tree = -1;
+
+	CHECK_OK(disk_open(data, "directory", &disk));
+	CHECK_ERR(disk_make(disk, BOX, &limits, userns, &tree), INVALID);
+	limits = (struct limits){.inodes = 10};
+	CHECK_ERR(disk_make(disk, BOX, &limits, userns, &tree), INVALID);
+	CHECK(tree == -1);
+	disk_close(disk);
+	CHECK_ERR(disk_open(data, "floppy", &disk), INVALID);
+}
+
+TEST(watermark, "a host whose disk is all but full gets no new box")
+{
+	struct limits limits = {0};
+	struct disk *disk = NULL;
+	auto_fd data = -1;
+	int tree = -1;
+
+	CHECK(ready());
+	CHECK(scratch_run("mkdir small && mount -t tmpfs -o size=16M small small") == 0);
+	data = openat(scratch, "small", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_OK(disk_open(data, "directory", &disk));
+	CHECK(scratch_run("fallocate -l 15900K small/fill") == 0);
+	CHECK_ERR(disk_make(disk, BOX, &limits, userns, &tree), NO_SPACE);
+	CHECK(scratch_run("rm small/fill") == 0);
+	CHECK_OK(disk_make(disk, BOX, &limits, userns, &tree));
+	close(tree);
+	CHECK_OK(disk_drop(disk, BOX));
+	reap_all(disk);
+	disk_close(disk);
+	close(take_fd(&data));
+	CHECK(scratch_run("umount small") == 0);
+}
+
+static int count(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *entries = fdopendir(fd);
+	int n = 0;
+
+	while (entries && readdir(entries))
+		n++;
+	closedir(entries);
+	return n - 2;
+}
+
+static int at_death(const char *word, const char *name)
+{
+	struct limits limits = {.disk = strcmp(word, "directory") ? 32 * MIB : 0};
+	struct disk *disk = NULL;
+	char path[128];
+	int tree = -1;
+
+	if (unshare(CLONE_NEWNS))
+		return 1;
+	snprintf(path, sizeof(path), "%s/%s", scratch_path, name);
+	int data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC); // of this mount namespace
+	auto_err err = disk_open(data, word, &disk);
+
+	for (int i = 0; !err && i < 3; i++) {
+		char box[64];
+
+		snprintf(box, sizeof(box), "box-%048d", i);
+		err = disk_make(disk, box, &limits, userns, &tree);
+	}
+	if (err)
+		printf("# %s\n", err_trail(err));
+	return err != NULL; // and nothing is closed
+}
+
+static void check_death(const char *word)
+{
+	char name[32];
+	struct disk *disk = NULL;
+	int status, pid;
+
+	snprintf(name, sizeof(name), "dead-%s", word);
+	auto_fd data = data_dir(name);
+
+	pid = fork();
+	if (pid == 0)
+		_exit(at_death(word, name));
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK_OK(disk_open(data, word, &disk));
+	if (!strcmp(word, "btrfs"))
+		CHECK(count(data, "pool") == 0);
+	CHECK(count(data, "boxes") <= 1); // a template of images
+	check_ids(disk);
+	done_with(disk, name);
+}
+
+TEST(death, "what a life that ended without a word left behind is buried by the next")
+{
+	CHECK(ready());
+	check_death("btrfs");
+	check_death("ext4-image");
+	check_death("directory");
+}
+
+TEST(vault, "the directory of the boxes is closed to others, and covered nosuid,nodev")
+{
+	auto_fd data = data_dir("vault");
+	struct disk *disk = NULL;
+
+	CHECK_OK(disk_open(data, "directory", &disk));
+	CHECK(scratch_run("test $(stat -c %a:%u vault/boxes) = 700:0 && "
+			  "findmnt -no OPTIONS vault/boxes | grep -q nosuid,nodev") == 0);
+	disk_close(disk);
+	CHECK(scratch_run("! findmnt vault/boxes") == 0);
+}
+
+TEST(no_trace, "no loop device and no mount of ours is left")
+{
+	pause_ms(300);
+	CHECK(scratch_run("! losetup -a | grep -F $PWD && ! grep -F $PWD /proc/self/mountinfo") ==
+	      0);
+}
