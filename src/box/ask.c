@@ -1,0 +1,394 @@
+// One task keeps the link: it dials, greets, then reads answers and hands each to the order that
+// waits for it, by number. Orders are sent by the tasks that give them, one at a time.
+//
+// An order whose task no longer waits leaves the list; its answer, when it comes, finds nobody, and
+// its fds are closed. When the link is lost every waiting order fails at once: whether it was
+// carried out nobody knows, but a warden that has lost its daemon buries all that it built.
+//
+// syscalls: close
+#include "box/ask.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "loop/dial.h"
+#include "loop/stream.h"
+
+#define HELLO_MS 5000
+#define RELINK_MIN_MS 50
+#define RELINK_MAX_MS 1000
+
+struct pending {
+	struct link link;
+	uint32_t id;
+	enum order_kind kind;
+	bool more; // MORE has come, and its fd is in fds
+	bool done; // or `err` says why not
+	struct err *err;
+	struct answer *answer;
+	int fds[ORDER_FDS_MAX];
+	int fd_count;
+	struct bell bell;
+};
+
+struct loss {
+	struct link link;
+	void (*lost)(void *arg);
+	void *arg;
+};
+
+struct ask {
+	struct loop *loop;
+	char *path;
+	struct task *task;
+	bool closing;
+	bool linked;
+	struct stream stream;
+	struct bell linked_bell;
+	struct order_host host;
+	uint32_t last_id;
+	struct link pending;
+	bool sending; // some task is inside stream_send
+	struct bell sent;
+	struct link losses;
+	char room[ORDER_SIZE_MAX];
+	struct answer answer; // too big for a stack
+};
+
+static fallible no_warden(void)
+{
+	return err_hint(err_new(UNAVAILABLE, "no_warden",
+				"the part of the server that makes sandboxes is not there"),
+			"try again in a moment; it is being restarted");
+}
+
+static void drop_fds(int *fds, int *count)
+{
+	while (*count > 0)
+		close(fds[--*count]);
+}
+
+static void answered(struct pending *pending, struct err *err)
+{
+	link_drop(&pending->link);
+	pending->err = err;
+	pending->done = !err;
+	bell_ring(&pending->bell);
+}
+
+static void unlink_all(struct ask *ask)
+{
+	bool was_linked = ask->linked;
+
+	ask->linked = false;
+	stream_close(&ask->stream);
+	list_each (at, &ask->pending)
+		answered(link_of(at, struct pending, link), no_warden());
+	bell_ring(&ask->linked_bell);
+	if (!was_linked || ask->closing)
+		return;
+	list_each (at, &ask->losses) {
+		struct loss *loss = link_of(at, struct loss, link);
+
+		loss->lost(loss->arg);
+	}
+}
+
+static int fds_due(const struct answer *answer)
+{
+	if (answer->kind == ANSWER_REFUSED)
+		return 0;
+	if (answer->kind == ANSWER_MORE)
+		return 1;
+	return answer->to == ORDER_LEAF ? (int)answer->join_count + 1 : order_fds(answer->to);
+}
+
+static struct pending *find(struct ask *ask, const struct answer *answer)
+{
+	list_each (at, &ask->pending) {
+		struct pending *pending = link_of(at, struct pending, link);
+
+		if (pending->id == answer->id && pending->kind == answer->to)
+			return pending;
+	}
+	return NULL;
+}
+
+// Takes the fds over.
+static void deliver(struct ask *ask, int *fds, int count)
+{
+	const struct answer *answer = &ask->answer;
+	struct pending *pending = find(ask, answer);
+
+	if (!pending || (answer->kind == ANSWER_MORE && pending->more)) {
+		drop_fds(fds, &count);
+		return;
+	}
+	if (answer->kind == ANSWER_REFUSED) {
+		answered(pending,
+			 err_from(answer->error, answer->reason, answer->message, answer->hint));
+		return;
+	}
+	drop_fds(pending->fds, &pending->fd_count);
+	memcpy(pending->fds, fds, (size_t)count * sizeof(*fds));
+	pending->fd_count = count;
+	if (answer->kind == ANSWER_MORE) {
+		pending->more = true;
+		bell_ring(&pending->bell);
+		return;
+	}
+	*pending->answer = *answer;
+	answered(pending, OK);
+}
+
+// One answer. *out_end: the warden closed.
+static fallible read_answer(struct ask *ask, int *fds, int *out_count, bool *out_end,
+			    int64_t deadline)
+{
+	int count = 0;
+	size_t len = 0;
+	struct err *err;
+
+	TRY(stream_recv(&ask->stream, ask->room, sizeof(ask->room), fds, ORDER_FDS_MAX, &count,
+			&len, deadline));
+	*out_end = len == 0;
+	if (len == 0)
+		return OK;
+	err = answer_decode(ask->room, len, &ask->answer);
+	if (!err && count != fds_due(&ask->answer))
+		err = err_new(BAD_PEER, "bad_answer", "the warden sent %d fds with '%s'", count,
+			      order_word(ask->answer.to));
+	if (err)
+		drop_fds(fds, &count);
+	*out_count = count;
+	return err;
+}
+
+static fallible greet(struct ask *ask)
+{
+	struct order hello = {.kind = ORDER_HELLO, .id = ++ask->last_id, .version = ORDER_VERSION};
+	int64_t deadline = loop_now(ask->loop) + HELLO_MS;
+	int fds[ORDER_FDS_MAX], count = 0;
+	bool end = false;
+	size_t len = order_encode(&hello, ask->room, sizeof(ask->room));
+
+	TRY(stream_send(&ask->stream, ask->room, len, NULL, 0, deadline));
+	TRY(read_answer(ask, fds, &count, &end, deadline));
+	drop_fds(fds, &count);
+	if (end)
+		return err_new(BAD_PEER, "peer_gone", "the warden hung up");
+	if (ask->answer.kind != ANSWER_DONE || ask->answer.to != ORDER_HELLO ||
+	    ask->answer.host.version != ORDER_VERSION)
+		return err_new(BAD_PEER, "bad_answer", "the warden speaks another language");
+	ask->host = ask->answer.host;
+	return OK;
+}
+
+static fallible serve_link(struct ask *ask)
+{
+	TRY(dial_local(ask->loop, ask->path, loop_now(ask->loop) + HELLO_MS, &ask->stream),
+	    "dial the warden");
+	TRY(greet(ask), "greet the warden");
+	ask->linked = true;
+	bell_ring(&ask->linked_bell);
+	for (;;) {
+		int fds[ORDER_FDS_MAX], count = 0;
+		bool end = false;
+
+		TRY(read_answer(ask, fds, &count, &end, CLOCK_NEVER), "hear the warden");
+		if (end)
+			return err_new(BAD_PEER, "peer_gone", "the warden hung up");
+		deliver(ask, fds, count);
+	}
+}
+
+static void ask_free(struct ask *ask)
+{
+	list_each (at, &ask->losses)
+		free(link_of(at, struct loss, link));
+	free(ask->path);
+	free(ask);
+}
+
+static void keep_link(void *arg)
+{
+	struct ask *ask = arg;
+	int64_t pause = RELINK_MIN_MS;
+
+	while (!ask->closing) {
+		auto_err err = serve_link(ask);
+		bool was_linked = ask->linked;
+
+		unlink_all(ask);
+		if (ask->closing)
+			break;
+		if (was_linked)
+			log_event(LOG_WARN, "warden.lost", "error", err_trail(err), NULL);
+		pause = was_linked ? RELINK_MIN_MS : pause * 2;
+		if (pause > RELINK_MAX_MS)
+			pause = RELINK_MAX_MS;
+		err_free(task_sleep_until(loop_now(ask->loop) + pause));
+	}
+	ask_free(ask);
+}
+
+struct ask *ask_open(struct loop *loop, const char *path)
+{
+	struct ask *ask = mem_new_of(struct ask);
+
+	ask->loop = loop;
+	ask->path = mem_str(path);
+	ask->stream.fd = -1;
+	bell_init(&ask->linked_bell);
+	bell_init(&ask->sent);
+	link_init(&ask->pending);
+	link_init(&ask->losses);
+	ask->task = task_start(loop, "ask.link", keep_link, ask);
+	return ask;
+}
+
+void ask_close(struct ask *ask)
+{
+	if (!ask)
+		return;
+	ask->closing = true;
+	task_cancel(ask->task); // which frees it
+}
+
+const struct order_host *ask_host(const struct ask *ask)
+{
+	return ask->linked ? &ask->host : NULL;
+}
+
+fallible ask_wait_linked(struct ask *ask, int64_t deadline)
+{
+	while (!ask->linked) {
+		auto_err err = bell_wait(&ask->linked_bell, deadline);
+
+		if (err && err_kind(err) == ERR_TIMEOUT)
+			return no_warden();
+		if (err)
+			return take_ptr(err);
+	}
+	return OK;
+}
+
+void ask_on_loss(struct ask *ask, void (*lost)(void *arg), void *arg)
+{
+	struct loss *loss = mem_new_of(struct loss);
+
+	*loss = (struct loss){.lost = lost, .arg = arg};
+	link_add(&ask->losses, &loss->link);
+}
+
+static fallible send_order(struct ask *ask, const struct order *order, int64_t deadline)
+{
+	char room[1024];
+	size_t len = order_encode(order, room, sizeof(room));
+	struct err *err;
+
+	if (len == 0)
+		return err_sys(0, "encode the order '%s'", order_word(order->kind));
+	while (ask->linked && ask->sending)
+		TRY(bell_wait(&ask->sent, deadline), "wait for a turn to order");
+	if (!ask->linked)
+		return no_warden();
+	ask->sending = true;
+	err = stream_send(&ask->stream, room, len, NULL, 0, deadline);
+	ask->sending = false;
+	bell_ring(&ask->sent);
+	if (err && !ask->linked) {
+		err_free(err);
+		return no_warden();
+	}
+	return err;
+}
+
+static fallible begin(struct ask *ask, struct order *order, struct pending *pending,
+		      struct answer *answer, int64_t deadline)
+{
+	struct err *err;
+
+	if (!ask->linked)
+		return no_warden();
+	if (++ask->last_id == 0)
+		ask->last_id = 1;
+	order->id = ask->last_id;
+	*pending = (struct pending){.id = order->id, .kind = order->kind, .answer = answer};
+	bell_init(&pending->bell);
+	link_add(&ask->pending, &pending->link);
+	err = send_order(ask, order, deadline);
+	if (err) {
+		link_drop(&pending->link);
+		drop_fds(pending->fds, &pending->fd_count);
+		err_free(pending->err);
+	}
+	return err;
+}
+
+// Until the answer is there, or only its MORE when `more`.
+static fallible await(struct pending *pending, bool more, int64_t deadline)
+{
+	struct err *err = OK;
+
+	while (!err && !pending->done && !pending->err && !(more && pending->more))
+		err = bell_wait(&pending->bell, deadline);
+	if (err && (pending->done || pending->err)) {
+		err_free(err); // late, but the answer had come
+		err = OK;
+	}
+	if (!err)
+		err = take_ptr(pending->err);
+	if (err) {
+		link_drop(&pending->link);
+		drop_fds(pending->fds, &pending->fd_count);
+	}
+	return err;
+}
+
+fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int *fds,
+		   int64_t deadline)
+{
+	struct pending pending;
+
+	TRY(begin(ask, order, &pending, out, deadline));
+	TRY(await(&pending, false, deadline), "order '%s'", order_word(order->kind));
+	if (pending.fd_count > 0)
+		memcpy(fds, pending.fds, (size_t)pending.fd_count * sizeof(*fds));
+	return OK;
+}
+
+struct ask_import {
+	struct pending pending;
+	struct answer answer;
+};
+
+fallible ask_import_begin(struct ask *ask, const char *name, struct ask_import **out, int *out_pipe)
+{
+	auto_free struct ask_import *import = mem_new_of(struct ask_import);
+	struct order order = {.kind = ORDER_IMPORT};
+	int64_t deadline = loop_now(ask->loop) + HELLO_MS;
+
+	strncpy(order.name, name, sizeof(order.name) - 1);
+	TRY(begin(ask, &order, &import->pending, &import->answer, deadline));
+	TRY(await(&import->pending, true, deadline), "begin an import");
+	if (!import->pending.more) {
+		drop_fds(import->pending.fds, &import->pending.fd_count);
+		return err_new(BAD_PEER, "bad_answer", "the warden took no archive");
+	}
+	import->pending.fd_count = 0;
+	*out_pipe = import->pending.fds[0];
+	*out = take_ptr(import);
+	return OK;
+}
+
+fallible ask_import_end(struct ask_import *import, struct answer *out, int64_t deadline)
+{
+	auto_free struct ask_import *held = import;
+
+	TRY(await(&held->pending, false, deadline), "end an import");
+	*out = held->answer;
+	return OK;
+}

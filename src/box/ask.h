@@ -1,0 +1,30 @@
+// Orders to the warden, answers and fds back. Many orders may be under way at once; each waits in
+// its own task. When the warden is away every order is UNAVAILABLE no_warden, and the link is
+// sought again in the background.
+#pragma once
+
+#include "loop/task.h"
+#include "model/order.h"
+
+struct ask;
+
+// `path`: the warden's socket in the run directory. Returns at once; ask_host() tells when linked.
+struct ask *ask_open(struct loop *loop, const char *path);
+void ask_close(struct ask *ask);
+// What the warden said of the host; NULL while there is no link.
+const struct order_host *ask_host(const struct ask *ask);
+fallible ask_wait_linked(struct ask *ask, int64_t deadline);
+// Called each time the link is lost: every box of this daemon is lost with it, or soon will be.
+void ask_on_loss(struct ask *ask, void (*lost)(void *arg), void *arg);
+
+// Sends `order` (its id is set here) and waits for the final answer. A refusal becomes the error it
+// describes. `fds` has room for ORDER_FDS_MAX and receives order_fds() of them, the caller's.
+fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int *fds,
+		   int64_t deadline);
+
+// IMPORT in two steps: begin gives the pipe to write the archive to; close it, then end waits.
+struct ask_import;
+fallible ask_import_begin(struct ask *ask, const char *name, struct ask_import **out,
+			  int *out_pipe);
+fallible ask_import_end(struct ask_import *import, struct answer *out,
+			int64_t deadline); // frees it

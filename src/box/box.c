@@ -1,0 +1,256 @@
+// A box is a socket to its pid 1, two counters of the kernel and a few leaves. It is alive from pid
+// 1's greeting until the socket ends, whoever ended it; what the socket says is heard here and
+// passed on to the execs. When pid 1 breaks the rules it is heard no more: every exec ends as
+// box_lost and the owner is told, who then has it buried.
+//
+// It is freed at the end of the turn in which the last share is dropped, since callbacks of its
+// socket may be up the stack.
+//
+// syscalls: close
+#include "box/box.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "box/inner.h"
+#include "box/leaf.h"
+#include "os/fd.h"
+
+#define UNDO_MS 20000
+
+static void free_box(struct later *later)
+{
+	struct box *box = link_of(later, struct box, free_later);
+
+	channel_close(&box->channel);
+	box_leaf_free_all(box);
+	fd_drop(&box->oom);
+	free(box);
+}
+
+void box_hold(struct box *box)
+{
+	box->refs++;
+}
+
+void box_drop(struct box *box)
+{
+	if (--box->refs == 0)
+		loop_later(box->loop, &box->free_later);
+}
+
+void box_free(struct box *box)
+{
+	if (!box)
+		return;
+	box->lost = NULL;
+	box_drop(box);
+}
+
+static void lose(struct box *box, const char *why)
+{
+	void (*lost)(struct box *, void *) = box->lost;
+
+	if (box->phase >= BOX_LOST)
+		return;
+	if (!box->burying && box->phase == BOX_ALIVE)
+		log_event(LOG_WARN, "box.lost", "sandbox", box->id, "why", why, NULL);
+	box->phase = BOX_LOST;
+	bell_ring(&box->greeted);
+	box_hold(box);
+	exec_end_all(box);
+	box->lost = NULL;
+	if (lost && !box->burying)
+		lost(box, box->lost_arg);
+	box_drop(box);
+}
+
+void box_break(struct box *box, const char *why)
+{
+	channel_close(&box->channel);
+	lose(box, why);
+}
+
+static void on_lost(struct channel *channel, const char *why)
+{
+	lose(link_of(channel, struct box, channel), why);
+}
+
+static void on_drained(struct channel *channel)
+{
+	exec_pay(link_of(channel, struct box, channel));
+}
+
+static void on_said(struct channel *channel, const struct talk *talk, int *fds, int count)
+{
+	struct box *box = link_of(channel, struct box, channel);
+
+	if (talk->kind != TALK_READY && talk->kind != TALK_BROKEN) {
+		exec_heard(box, talk, fds, count);
+		return;
+	}
+	if (count > 0 || box->phase != BOX_GREETING) {
+		while (count > 0)
+			close(fds[--count]);
+		box_break(box, "pid 1 greets out of turn");
+		return;
+	}
+	if (talk->kind == TALK_READY && talk->ready.version == TALK_VERSION) {
+		box->phase = BOX_ALIVE;
+	} else {
+		box->phase = BOX_BROKEN;
+		box->broken = *talk;
+	}
+	bell_ring(&box->greeted);
+}
+
+static fallible explain_broken(const struct box *box)
+{
+	int errnum = box->broken.failed.errnum;
+	const char *note = box->broken.failed.note;
+
+	if (box->phase != BOX_BROKEN)
+		return err_sys(0, "the box ended before its greeting");
+	if (box->broken.kind == TALK_READY)
+		return err_sys(0, "pid 1 speaks version %u", box->broken.ready.version);
+	if (errnum == ENOSPC || errnum == EDQUOT)
+		return err_while(
+			err_new(NO_SPACE, "no_space", "there is no space for another sandbox"),
+			"%s", note);
+	if (errnum == ENOMEM || errnum == EAGAIN)
+		return err_while(
+			err_new(EXHAUSTED, "host_full", "the host has no room for another sandbox"),
+			"%s: %s", note, strerror(errnum));
+	return err_sys(errnum, "build step '%s'", note);
+}
+
+static fallible await_greeting(struct box *box, int64_t deadline)
+{
+	while (box->phase == BOX_GREETING)
+		TRY(bell_wait(&box->greeted, deadline), "wait for pid 1");
+	return box->phase == BOX_ALIVE ? OK : explain_broken(box);
+}
+
+static struct box *new_box(struct loop *loop, struct ask *ask, const char *id, int tapes_dir)
+{
+	struct box *box = mem_new_of(struct box);
+
+	box->loop = loop;
+	box->ask = ask;
+	box->refs = 1;
+	box->oom = -1;
+	box->tapes_dir = tapes_dir;
+	memcpy(box->id, id, sizeof(box->id));
+	box->channel.said = on_said;
+	box->channel.lost = on_lost;
+	box->channel.drained = on_drained;
+	box->free_later.run = free_box;
+	bell_init(&box->greeted);
+	link_init(&box->leaves);
+	link_init(&box->clean);
+	link_init(&box->doubt);
+	link_init(&box->execs);
+	link_init(&box->lingerers);
+	return box;
+}
+
+static fallible order_bury(struct ask *ask, const char *id, int64_t deadline)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = ORDER_BURY};
+	int none[ORDER_FDS_MAX];
+	auto_err err = OK;
+
+	memcpy(order.box, id, sizeof(order.box));
+	err = ask_order(ask, &order, answer, none, deadline);
+	if (err && err_kind(err) == ERR_NOT_FOUND)
+		return OK; // nothing is as gone as what never was
+	return take_ptr(err);
+}
+
+// Whether the order was carried out or not: nobody will own that box.
+static void undo(struct loop *loop, struct ask *ask, const char *id)
+{
+	auto_err err = OK;
+
+	task_shield(true);
+	err = order_bury(ask, id, loop_now(loop) + UNDO_MS);
+	if (err)
+		log_event(LOG_ERROR, "box.undo", "sandbox", id, "error", err_trail(err), NULL);
+	task_shield(false);
+}
+
+static fallible order_build(struct box *box, const struct order *build, int64_t deadline)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = *build;
+	int fds[ORDER_FDS_MAX];
+	struct err *err;
+
+	order.kind = ORDER_BUILD;
+	err = ask_order(box->ask, &order, answer, fds, deadline);
+	if (err && err_kind(err) != ERR_TIMEOUT && err_kind(err) != ERR_CANCELLED)
+		box->phase = BOX_BURIED; // refused: the warden left nothing
+	TRY(err);
+	box->oom = fds[1];
+	box_leaf_give(box_leaf_add(box, answer->leaf, fds[2], NULL, 0), true);
+	return channel_open(&box->channel, box->loop, fds[0]);
+}
+
+fallible box_build(struct loop *loop, struct ask *ask, const struct order *build, int tapes_dir,
+		   struct box **out)
+{
+	struct box *box = new_box(loop, ask, build->box, tapes_dir);
+	int64_t deadline = loop_now(loop) + BOX_READY_MS;
+	struct err *err = order_build(box, build, deadline);
+
+	if (!err)
+		err = await_greeting(box, deadline);
+	if (!err) {
+		*out = box;
+		return OK;
+	}
+	box->burying = true;
+	if (box->phase != BOX_BURIED)
+		undo(loop, ask, build->box);
+	box_drop(box);
+	return err_while(err, "build %s", build->box);
+}
+
+fallible box_bury(struct box *box, int64_t deadline)
+{
+	struct err *err;
+
+	if (box->phase == BOX_BURIED)
+		return OK;
+	box->burying = true;
+	box_hold(box);
+	err = order_bury(box->ask, box->id, deadline);
+	if (!err) {
+		channel_close(&box->channel);
+		exec_end_all(box);
+		box->phase = BOX_BURIED;
+	}
+	box_drop(box);
+	return err_while(err, "bury %s", box->id);
+}
+
+bool box_is_alive(const struct box *box)
+{
+	return box->phase == BOX_ALIVE && !box->burying;
+}
+
+void box_on_loss(struct box *box, void (*lost)(struct box *box, void *arg), void *arg)
+{
+	box->lost = lost;
+	box->lost_arg = arg;
+}
+
+uint32_t box_execs(const struct box *box)
+{
+	return box->exec_count;
+}

@@ -1,0 +1,103 @@
+// No task and no buffer belongs to an idle box: a watch, and nothing else. All sends and receives
+// say MSG_DONTWAIT, for the other end shares the socket's flags with whoever it likes.
+//
+// syscalls: sendmsg recvmsg close
+#include "box/channel.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "os/fd.h"
+
+#define WORDS_MAX 512 // the longest answer of pid 1 is far shorter
+#define TURN_MAX 16   // words heard in one turn: a chatterbox must not starve the others
+
+static void lose(struct channel *channel, const char *why)
+{
+	channel_close(channel);
+	channel->lost(channel, why);
+}
+
+// False: nothing more for now, or the end.
+static bool hear(struct channel *channel)
+{
+	char words[WORDS_MAX];
+	const char *no_words[1] = {NULL};
+	struct talk talk = {.exec = {.argv = no_words, .env = no_words}};
+	int fds[CHANNEL_FDS_MAX], count = CHANNEL_FDS_MAX;
+	ssize_t len = fd_recv(channel->watch.fd, words, sizeof(words), fds, &count, MSG_DONTWAIT);
+
+	if (len < 0 && errno == EAGAIN)
+		return false;
+	if (len <= 0) {
+		lose(channel,
+		     len == 0 || errno == ECONNRESET ? "pid 1 is gone" : "pid 1 sent too much");
+		return false;
+	}
+	// An EXEC is not for our ears: its first byte is looked at before it is unpacked.
+	if (words[0] < TALK_READY || !talk_decode(words, (size_t)len, &talk)) {
+		while (count > 0)
+			close(fds[--count]);
+		lose(channel, "pid 1 speaks nonsense");
+		return false;
+	}
+	channel->said(channel, &talk, fds, count);
+	return channel->open;
+}
+
+static void on_ready(struct watch *watch, uint32_t events)
+{
+	struct channel *channel = link_of(watch, struct channel, watch);
+
+	if (events & EPOLLOUT) {
+		err_free(loop_watch(channel->loop, watch, EPOLLIN));
+		bell_ring(&channel->room);
+		channel->drained(channel);
+	}
+	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+		return;
+	for (int i = 0; i < TURN_MAX && channel->open && hear(channel); i++)
+		continue;
+}
+
+fallible channel_open(struct channel *channel, struct loop *loop, int fd)
+{
+	struct err *err;
+
+	channel->loop = loop;
+	channel->watch = (struct watch){.fd = fd, .ready = on_ready};
+	bell_init(&channel->room);
+	err = loop_watch(loop, &channel->watch, EPOLLIN);
+	if (err)
+		close(fd);
+	else
+		channel->open = true;
+	return err;
+}
+
+void channel_close(struct channel *channel)
+{
+	if (!channel->open)
+		return;
+	channel->open = false;
+	loop_unwatch(channel->loop, &channel->watch);
+	fd_drop(&channel->watch.fd);
+	bell_ring(&channel->room);
+}
+
+enum channel_sent channel_say(struct channel *channel, const void *words, size_t len,
+			      const int *fds, int count)
+{
+	if (!channel->open)
+		return CHANNEL_GONE;
+	if (fd_send(channel->watch.fd, words, len, fds, count, MSG_DONTWAIT) >= 0)
+		return CHANNEL_SENT;
+	if (errno == EMSGSIZE)
+		return CHANNEL_TOO_LONG;
+	if (errno != EAGAIN && errno != ENOBUFS)
+		return CHANNEL_GONE; // its end is heard by the watch
+	err_free(loop_watch(channel->loop, &channel->watch, EPOLLIN | EPOLLOUT));
+	return CHANNEL_FULL;
+}

@@ -1,0 +1,67 @@
+// The state of a box, for the files of this room alone; others know it by box/box.h.
+#pragma once
+
+#include "box/ask.h"
+#include "box/box.h"
+#include "box/channel.h"
+
+#define BOX_EXECS_MAX 256    // running at once
+#define BOX_LEAVES_MAX 256   // cgroups of one box
+#define BOX_LINGERERS_MAX 64 // ended execs whose pipes somebody still holds
+
+struct exec;
+
+// One cgroup for execs. Its number and its meter come from the warden.
+struct box_leaf {
+	struct link all;  // of the box
+	struct link idle; // in box->clean or box->doubt
+	uint32_t number;
+	int meter;
+	int join[2];   // until pid 1 has them; -1 then
+	bool doubtful; // something may still live in it
+	bool spent;    // it was killed, and whatever is cloned into it would die
+	int kills;     // orders to kill it that are under way
+	struct box *box;
+	struct exec *exec; // the one that runs in it
+	// The CPU-time limit holds on for what an exec left behind.
+	uint64_t limit_us; // of the meter; 0: none
+	uint64_t seen_us;  // what the meter said last
+	uint32_t calm;	   // readings since it last moved
+	struct timer timer;
+};
+
+enum box_phase { BOX_GREETING, BOX_ALIVE, BOX_BROKEN, BOX_LOST, BOX_BURIED };
+
+struct box {
+	struct loop *loop;
+	struct ask *ask;
+	int refs;
+	char id[ID_BOX_LEN + 1];
+	enum box_phase phase;
+	bool burying;
+	struct channel channel;
+	struct bell greeted;
+	struct talk broken; // what pid 1 said of its own birth
+	int oom;
+	int tapes_dir;
+	struct link leaves, clean, doubt;
+	uint32_t leaf_count;
+	struct link execs, lingerers;
+	uint32_t exec_count, lingerer_count;
+	uint32_t last_conv;
+	void (*lost)(struct box *box, void *arg);
+	void *lost_arg;
+	struct later free_later;
+};
+
+void box_hold(struct box *box);
+void box_drop(struct box *box);
+// pid 1 is not to be trusted any more: every exec ends, and the owner is told.
+void box_break(struct box *box, const char *why);
+
+// In exec.c, called by the channel's owner.
+void exec_heard(struct box *box, const struct talk *talk, int *fds, int count);
+void exec_pay(struct box *box);	    // words that a full socket did not take
+void exec_end_all(struct box *box); // the box is gone
+// The leaf's CPU time is used up.
+void exec_cpu_limit(struct exec *exec);

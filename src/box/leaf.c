@@ -1,0 +1,247 @@
+// A leaf serves one exec at a time, so that its meter, its limit and its killing mean that exec and
+// no other. It serves again when nothing lives in it: pid 1 tells so with the end of each exec. If
+// something was left behind (a daemon that the command started) the leaf is doubtful, and is tried
+// again with the question whether it is empty now. A leaf that was killed is spent (model/order.h).
+//
+// The meter is read by pread through an fd of the warden's. How fast CPU time can pass is bounded
+// by the number of CPUs, so the limit is looked after at intervals that shrink as it comes near.
+//
+// syscalls: pread64 close sched_getaffinity
+#include "box/leaf.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/fd.h"
+
+#define ORDER_MS 20000
+#define DOUBTS_TRIED 2 // before another leaf is ordered
+#define STEP_MIN_MS 2
+#define STEP_CALM_MS 20	  // while nothing runs: what starts then is seen within this
+#define STEP_LEFT_MS 1000 // the same, of what an exec left behind
+#define CALM 4
+
+static ssize_t read_text(int fd, char *room, size_t size)
+{
+	ssize_t n;
+
+	do {
+		n = pread(fd, room, size - 1, 0);
+	} while (n < 0 && errno == EINTR);
+	room[n > 0 ? n : 0] = 0;
+	return n;
+}
+
+// cpu.stat (v2) says it in microseconds behind a word, cpuacct.usage (v1) in plain nanoseconds.
+uint64_t box_leaf_used_us(const struct box_leaf *leaf)
+{
+	static const char word[] = "usage_usec ";
+	char text[512];
+	const char *at;
+
+	if (read_text(leaf->meter, text, sizeof(text)) <= 0)
+		return 0;
+	at = strstr(text, word);
+	if (at)
+		return strtoull(at + sizeof(word) - 1, NULL, 10);
+	return strtoull(text, NULL, 10) / 1000;
+}
+
+uint64_t box_oom_kills(const struct box *box)
+{
+	static const char word[] = "oom_kill "; // not oom_kill_disable, which v1 has as well
+	char text[512];
+
+	if (read_text(box->oom, text, sizeof(text)) <= 0)
+		return 0;
+	for (const char *at = text; at; at = strchr(at, '\n')) {
+		at += *at == '\n';
+		if (strncmp(at, word, sizeof(word) - 1) == 0)
+			return strtoull(at + sizeof(word) - 1, NULL, 10);
+	}
+	return 0;
+}
+
+static void close_leaf(struct box_leaf *leaf)
+{
+	struct box *box = leaf->box;
+
+	loop_drop_timer(box->loop, &leaf->timer);
+	link_drop(&leaf->all);
+	link_drop(&leaf->idle);
+	fd_drop(&leaf->meter);
+	fd_drop(&leaf->join[0]);
+	fd_drop(&leaf->join[1]);
+	box->leaf_count--;
+	free(leaf);
+}
+
+static void on_timer(struct timer *timer);
+
+struct box_leaf *box_leaf_add(struct box *box, uint32_t number, int meter, const int *join,
+			      int joins)
+{
+	struct box_leaf *leaf = mem_new_of(struct box_leaf);
+
+	leaf->box = box;
+	leaf->number = number;
+	leaf->meter = meter;
+	leaf->timer.due = on_timer;
+	for (int i = 0; i < 2; i++)
+		leaf->join[i] = i < joins ? join[i] : -1;
+	link_add(&box->leaves, &leaf->all);
+	box->leaf_count++;
+	return leaf;
+}
+
+void box_leaf_free_all(struct box *box)
+{
+	list_each (at, &box->leaves)
+		close_leaf(link_of(at, struct box_leaf, all));
+}
+
+static fallible order_leaf(struct box *box, struct box_leaf **out)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = ORDER_LEAF};
+	int fds[ORDER_FDS_MAX];
+	struct err *err;
+
+	memcpy(order.box, box->id, sizeof(order.box));
+	box->leaf_count++; // while we wait, others must not pass the bound
+	err = ask_order(box->ask, &order, answer, fds, loop_now(box->loop) + ORDER_MS);
+	box->leaf_count--;
+	TRY(err, "order a leaf");
+	*out = box_leaf_add(box, answer->leaf, fds[answer->join_count], fds,
+			    (int)answer->join_count);
+	return OK;
+}
+
+fallible box_leaf_take(struct box *box, int *tries, struct box_leaf **out)
+{
+	struct link *from = &box->clean;
+	struct box_leaf *leaf;
+	bool full = box->leaf_count >= BOX_LEAVES_MAX;
+
+	if (link_empty(from)) {
+		from = &box->doubt;
+		if (link_empty(from) || *tries >= (full ? BOX_LEAVES_MAX : DOUBTS_TRIED)) {
+			if (full)
+				return err_hint(err_new(EXHAUSTED, "too_many_execs",
+							"the sandbox runs too many commands"),
+						"wait for some of them to end");
+			return order_leaf(box, out);
+		}
+		++*tries;
+	}
+	leaf = link_of(from->next, struct box_leaf, idle);
+	link_drop(&leaf->idle);
+	*out = leaf;
+	return OK;
+}
+
+void box_leaf_give(struct box_leaf *leaf, bool empty)
+{
+	struct box *box = leaf->box;
+
+	leaf->exec = NULL;
+	leaf->doubtful = !empty;
+	if (empty) {
+		loop_drop_timer(box->loop, &leaf->timer);
+		leaf->limit_us = 0;
+	}
+	if (leaf->spent || leaf->kills > 0) {
+		if (leaf->kills == 0)
+			close_leaf(leaf);
+		return;
+	}
+	// The clean one that served last serves next: its pages are warm. Doubtful ones take turns.
+	if (empty)
+		link_push(&box->clean, &leaf->idle);
+	else
+		link_add(&box->doubt, &leaf->idle);
+}
+
+static int cpu_count(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set) < 0)
+		return 1;
+	return CPU_COUNT(&set);
+}
+
+static void arm(struct box_leaf *leaf)
+{
+	uint64_t left_us = leaf->limit_us - leaf->seen_us;
+	int64_t step = (int64_t)(left_us / 1000) / cpu_count();
+	int64_t calm = leaf->exec ? STEP_CALM_MS : STEP_LEFT_MS;
+
+	if (step < STEP_MIN_MS)
+		step = STEP_MIN_MS;
+	if (leaf->calm >= CALM && step < calm)
+		step = calm;
+	loop_set_timer(leaf->box->loop, &leaf->timer, loop_now(leaf->box->loop) + step);
+}
+
+static void on_timer(struct timer *timer)
+{
+	struct box_leaf *leaf = link_of(timer, struct box_leaf, timer);
+	uint64_t used = box_leaf_used_us(leaf);
+
+	leaf->calm = used == leaf->seen_us ? leaf->calm + 1 : 0;
+	leaf->seen_us = used;
+	if (used < leaf->limit_us) {
+		arm(leaf);
+		return;
+	}
+	leaf->limit_us = 0;
+	if (leaf->exec)
+		exec_cpu_limit(leaf->exec);
+	else
+		box_leaf_kill(leaf);
+}
+
+void box_leaf_limit(struct box_leaf *leaf, uint64_t cpu_us)
+{
+	leaf->seen_us = box_leaf_used_us(leaf);
+	leaf->limit_us = leaf->seen_us + cpu_us;
+	leaf->calm = 0;
+	arm(leaf);
+}
+
+static void kill_task(void *arg)
+{
+	struct box_leaf *leaf = arg;
+	struct box *box = leaf->box;
+	struct order order = {.kind = ORDER_KILL, .leaf = leaf->number};
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	int none[ORDER_FDS_MAX];
+	auto_err err = OK;
+
+	memcpy(order.box, box->id, sizeof(order.box));
+	err = ask_order(box->ask, &order, answer, none, loop_now(box->loop) + ORDER_MS);
+	if (err && box->phase == BOX_ALIVE && !box->burying) {
+		log_event(LOG_WARN, "exec.kill", "sandbox", box->id, "error", err_trail(err), NULL);
+		box_break(box, "a leaf could not be killed");
+	}
+	leaf->kills--;
+	if (leaf->kills == 0 && !leaf->exec)
+		close_leaf(leaf);
+	box_drop(box);
+}
+
+void box_leaf_kill(struct box_leaf *leaf)
+{
+	link_drop(&leaf->idle);
+	leaf->spent = true;
+	leaf->kills++;
+	box_hold(leaf->box);
+	task_start(leaf->box->loop, "leaf.kill", kill_task, leaf);
+}

@@ -1,0 +1,22 @@
+// Leaves: which cgroup an exec gets, what it has used, and its end by force.
+#pragma once
+
+#include "box/inner.h"
+
+struct box_leaf *box_leaf_add(struct box *box, uint32_t number, int meter, const int *join,
+			      int joins);
+// A leaf in which nothing lives, or nothing is known to. A doubtful one is tried with
+// TALK_EXEC_IF_EMPTY; when pid 1 says that it is busy, box_leaf_give() it and take another with
+// *tries counted on. May wait for the warden. EXHAUSTED too_many_execs.
+fallible box_leaf_take(struct box *box, int *tries, struct box_leaf **out);
+void box_leaf_give(struct box_leaf *leaf, bool empty);
+void box_leaf_free_all(struct box *box);
+
+uint64_t box_leaf_used_us(const struct box_leaf *leaf);
+uint64_t box_oom_kills(const struct box *box);
+
+// From now on the leaf may use so much more CPU time, by whomever; then exec_cpu_limit(), or when
+// the exec has ended, the rest of it is killed.
+void box_leaf_limit(struct box_leaf *leaf, uint64_t cpu_us);
+// Orders it killed, in the background. The leaf is spent.
+void box_leaf_kill(struct box_leaf *leaf);

@@ -1,0 +1,322 @@
+// The other end of each pipe is in the box, and pid 1 has a copy of ours: it could clear O_NONBLOCK
+// at any moment. So no call here relies on that flag: RWF_NOWAIT where the kernel has it for pipes
+// (6.4), else splice(SPLICE_F_NONBLOCK) by way of a pipe of our own.
+//
+// Output goes to the tape in the callback as long as the tape takes it without waiting, which for
+// small outputs is always. When it does not, a task takes over: it reads and writes to the disk
+// until the pipes are empty or the tape needs no disk any more (full, it only counts). Meanwhile
+// the watches rest, so a slow disk slows the writer and nobody else.
+//
+// When the command has ended, what lies in the pipes at that moment belongs to it and goes to the
+// tape; what background jobs write later is read and dropped.
+//
+// syscalls: preadv2 pwritev2 splice read write pipe2 ioctl fstat newfstatat close
+#include "box/pipes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/fd.h"
+
+#define CHUNK 65536
+
+// One thread turns the loop; nothing in here is alive between two calls.
+static char scratch[CHUNK];
+static int trough[2] = {-1, -1};
+
+static bool has_trough(void)
+{
+	return trough[0] >= 0 || pipe2(trough, O_CLOEXEC | O_NONBLOCK) == 0;
+}
+
+static ssize_t take(int fd, void *room, size_t size)
+{
+	struct iovec part = {room, size};
+	ssize_t n;
+
+	do {
+		n = preadv2(fd, &part, 1, -1, RWF_NOWAIT);
+	} while (n < 0 && errno == EINTR);
+	if (n >= 0 || errno != EOPNOTSUPP || !has_trough())
+		return n;
+	n = splice(fd, NULL, trough[1], NULL, size, SPLICE_F_NONBLOCK);
+	return n > 0 ? fd_read_all(trough[0], room, (size_t)n) : n;
+}
+
+static ssize_t give(int fd, const void *bytes, size_t len)
+{
+	struct iovec part = {(void *)bytes, len};
+	ssize_t n, moved;
+
+	do {
+		n = pwritev2(fd, &part, 1, -1, RWF_NOWAIT);
+	} while (n < 0 && errno == EINTR);
+	if (n >= 0 || errno != EOPNOTSUPP || !has_trough())
+		return n;
+	n = write(trough[1], bytes, len);
+	if (n <= 0)
+		return n;
+	moved = splice(trough[0], NULL, fd, NULL, (size_t)n, SPLICE_F_NONBLOCK);
+	for (ssize_t left = n - (moved > 0 ? moved : 0); left > 0; left -= CHUNK) {
+		int kept = errno;
+
+		// What was not taken is still with us, at its first place.
+		fd_read_all(trough[0], scratch, left < CHUNK ? (size_t)left : CHUNK);
+		errno = kept;
+	}
+	return moved;
+}
+
+static void close_end(struct pipes *pipes, struct pipe_end *end)
+{
+	if (!end->open)
+		return;
+	end->open = false;
+	loop_unwatch(pipes->loop, &end->watch);
+	fd_drop(&end->watch.fd);
+}
+
+static enum tape_stream stream_of(const struct pipe_end *end)
+{
+	return end == &end->pipes->out[TAPE_STDERR] ? TAPE_STDERR : TAPE_STDOUT;
+}
+
+// How much of `len` bytes belongs to the tape.
+static size_t count_due(struct pipe_end *end, size_t len)
+{
+	if (!end->pipes->settling)
+		return len;
+	if (len > end->due)
+		len = end->due;
+	end->due -= len;
+	return len;
+}
+
+static bool is_paid(const struct pipes *pipes)
+{
+	return pipes->settling && pipes->out[TAPE_STDOUT].due == 0 &&
+	       pipes->out[TAPE_STDERR].due == 0;
+}
+
+static void watch_end(struct pipes *pipes, struct pipe_end *end, uint32_t events)
+{
+	auto_err err = OK;
+
+	if (!end->open)
+		return;
+	err = loop_watch(pipes->loop, &end->watch, events);
+	if (err)
+		close_end(pipes, end); // no more watches on this host: better than a lost wake-up
+}
+
+struct spill {
+	struct pipes *pipes;
+	struct pipe_end *first; // whose bytes are in `room` already
+	size_t first_len;
+	char room[CHUNK];
+};
+
+// One chunk of one end. False: nothing there.
+static bool spill_some(struct spill *spill, struct pipe_end *end)
+{
+	ssize_t n = end->open ? take(end->watch.fd, spill->room, CHUNK) : -1;
+
+	if (n <= 0) {
+		if (end->open && (n == 0 || errno != EAGAIN))
+			close_end(spill->pipes, end);
+		end->due = 0;
+		return false;
+	}
+	// The disk may be full: the tape then says that it is cut.
+	err_free(tape_add(spill->pipes->tape, stream_of(end), spill->room,
+			  count_due(end, (size_t)n)));
+	return true;
+}
+
+static void spill_task(void *arg)
+{
+	struct spill *spill = arg;
+	struct pipes *pipes = spill->pipes;
+	bool some = true;
+
+	task_shield(true);
+	err_free(tape_add(pipes->tape, stream_of(spill->first), spill->room, spill->first_len));
+	while (some && !tape_fits(pipes->tape, CHUNK) && !is_paid(pipes)) {
+		some = false;
+		for (int i = 0; i < TAPE_STREAMS; i++)
+			some |= spill_some(spill, &pipes->out[i]);
+	}
+	pipes->spilling = false;
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		watch_end(pipes, &pipes->out[i], EPOLLIN);
+	free(spill);
+	pipes->moved(pipes);
+	pipes->drop(pipes);
+}
+
+static void begin_spill(struct pipes *pipes, struct pipe_end *end, const char *bytes, size_t len)
+{
+	struct spill *spill = mem_grow(NULL, 1, sizeof(*spill)); // not zeroed: 64 KiB
+
+	spill->pipes = pipes;
+	spill->first = end;
+	spill->first_len = len;
+	memcpy(spill->room, bytes, len);
+	pipes->spilling = true;
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		loop_unwatch(pipes->loop, &pipes->out[i].watch);
+	pipes->hold(pipes);
+	task_start(pipes->loop, "exec.spill", spill_task, spill);
+}
+
+// One chunk. False: nothing more for now, or the end, or a task has taken over.
+static bool move_some(struct pipe_end *end)
+{
+	struct pipes *pipes = end->pipes;
+	ssize_t n = take(end->watch.fd, scratch, CHUNK);
+	size_t keep;
+
+	if (n <= 0) {
+		if (n == 0 || errno != EAGAIN)
+			close_end(pipes, end);
+		end->due = 0;
+		return false;
+	}
+	keep = count_due(end, (size_t)n);
+	if (keep == 0)
+		return true;
+	if (!tape_fits(pipes->tape, keep)) {
+		begin_spill(pipes, end, scratch, keep);
+		return false;
+	}
+	err_free(tape_add(pipes->tape, stream_of(end), scratch, keep));
+	return true;
+}
+
+static void on_output(struct watch *watch, uint32_t events)
+{
+	struct pipe_end *end = link_of(watch, struct pipe_end, watch);
+	struct pipes *pipes = end->pipes;
+
+	(void)events;
+	move_some(end);
+	if (!end->open || pipes->settling)
+		pipes->moved(pipes); // may free it
+}
+
+static void feed(struct pipes *pipes)
+{
+	while (pipes->input_at < pipes->input_len) {
+		ssize_t n = give(pipes->in.watch.fd, pipes->input + pipes->input_at,
+				 pipes->input_len - pipes->input_at);
+
+		if (n < 0 && errno == EAGAIN) {
+			watch_end(pipes, &pipes->in, EPOLLOUT);
+			return;
+		}
+		if (n <= 0)
+			break; // EPIPE: it does not want to know more
+		pipes->input_at += (size_t)n;
+	}
+	close_end(pipes, &pipes->in);
+	free(take_ptr(pipes->input));
+}
+
+static void on_input(struct watch *watch, uint32_t events)
+{
+	(void)events;
+	feed(link_of(watch, struct pipe_end, watch)->pipes);
+}
+
+static bool is_pipe(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
+}
+
+fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, const int *fds,
+		    struct str input)
+{
+	struct pipe_end *ends[] = {&pipes->out[TAPE_STDOUT], &pipes->out[TAPE_STDERR], &pipes->in};
+	bool sound = true;
+
+	pipes->loop = loop;
+	pipes->tape = tape;
+	for (int i = 0; i < (input.at ? 3 : 2); i++) {
+		ends[i]->watch = (struct watch){.fd = fds[i],
+						.ready = i < 2 ? on_output : on_input};
+		ends[i]->pipes = pipes;
+		ends[i]->open = true;
+		sound &= is_pipe(fds[i]);
+	}
+	if (!sound) {
+		pipes_close(pipes);
+		return err_new(BAD_PEER, "bad_pipe", "pid 1 sent something that is no pipe");
+	}
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		TRY(loop_watch(loop, &pipes->out[i].watch, EPOLLIN));
+	if (input.at) {
+		pipes->input = mem_dup(input.at, input.len);
+		pipes->input_len = input.len;
+		feed(pipes);
+	}
+	return OK;
+}
+
+bool pipes_settled(const struct pipes *pipes)
+{
+	return is_paid(pipes) && !pipes->spilling;
+}
+
+static size_t held_by(const struct pipe_end *end)
+{
+	int held = 0;
+
+	return ioctl(end->watch.fd, FIONREAD, &held) == 0 && held > 0 ? (size_t)held : 0;
+}
+
+// Most often there is nothing but the end; the rest is counted only when there is some.
+static void settle_end(struct pipes *pipes, struct pipe_end *end)
+{
+	if (!end->open)
+		return;
+	if (!pipes->spilling) {
+		end->due = SIZE_MAX;
+		if (!move_some(end) && !pipes->spilling)
+			return;
+	}
+	end->due = held_by(end);
+	// Once more than is due, for most often the end comes next: a turn of the loop is saved.
+	while (end->open && !pipes->spilling && move_some(end) && end->due > 0)
+		continue;
+}
+
+bool pipes_settle(struct pipes *pipes)
+{
+	pipes->settling = true;
+	close_end(pipes, &pipes->in);
+	free(take_ptr(pipes->input));
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		settle_end(pipes, &pipes->out[i]);
+	return pipes_settled(pipes);
+}
+
+bool pipes_ended(const struct pipes *pipes)
+{
+	return !pipes->out[TAPE_STDOUT].open && !pipes->out[TAPE_STDERR].open && !pipes->spilling;
+}
+
+void pipes_close(struct pipes *pipes)
+{
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		close_end(pipes, &pipes->out[i]);
+	close_end(pipes, &pipes->in);
+	free(take_ptr(pipes->input));
+}

@@ -1,0 +1,43 @@
+// The three pipes of a command, on the daemon's side: bytes to its stdin, and its output to the
+// tape.
+#pragma once
+
+#include "box/tape.h"
+#include "loop/task.h"
+
+struct pipes;
+
+struct pipe_end {
+	struct watch watch;
+	struct pipes *pipes;
+	bool open;
+	size_t due; // bytes that still belong to the tape after pipes_settle()
+};
+
+// Embedded in its owner.
+struct pipes {
+	struct loop *loop;
+	struct tape *tape;
+	struct pipe_end out[TAPE_STREAMS];
+	struct pipe_end in;
+	char *input; // what stdin has still to take
+	size_t input_len, input_at;
+	bool spilling; // a task writes to the disk, and the watches rest
+	bool settling; // the command has ended: `due` bytes go to the tape, the rest nowhere
+	// Called when an end was reached, a spill is over, or after pipes_settle() anything moved.
+	void (*moved)(struct pipes *pipes);
+	// The owner must live while a spill does.
+	void (*hold)(struct pipes *pipes);
+	void (*drop)(struct pipes *pipes);
+};
+
+// `fds` as pid 1 sent them: stdout, stderr and, if `input.at`, stdin. Takes them over in any case.
+// BAD_PEER when one of them is no pipe. The callbacks are set beforehand.
+fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, const int *fds,
+		    struct str input);
+// The command has ended: takes what it had written. True: all of it is on the tape. False: the disk
+// is being waited for; moved() is called, ask pipes_settled() then.
+bool pipes_settle(struct pipes *pipes);
+bool pipes_settled(const struct pipes *pipes);
+bool pipes_ended(const struct pipes *pipes); // nobody holds a writing end of either
+void pipes_close(struct pipes *pipes);

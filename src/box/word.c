@@ -1,0 +1,131 @@
+#include "box/word.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define SHOWN 200    // of a name that is repeated in a message
+#define TEXT_EXTRA 8 // a text's length and NUL, and to spare
+
+static fallible too_large(void)
+{
+	return err_hint(err_new(TOO_LARGE, "command_too_large",
+				"command and environment together are too large"),
+			"at most %d KiB and %d words; write long scripts to a file, or send them "
+			"to stdin",
+			TALK_SIZE_MAX / 1024, TALK_ARGS_MAX);
+}
+
+static bool measure(const char *const *list, uint32_t *out_count, size_t *size)
+{
+	uint32_t count = 0;
+
+	for (; list[count]; count++) {
+		if (count == TALK_ARGS_MAX)
+			return false;
+		*size += strlen(list[count]) + TEXT_EXTRA;
+		if (*size > TALK_SIZE_MAX)
+			return false;
+	}
+	*out_count = count;
+	return true;
+}
+
+static uint32_t flags_of(const struct exec_spec *spec, bool if_empty)
+{
+	return (spec->stdin_bytes.at ? TALK_EXEC_STDIN : 0u) |
+	       (spec->shell ? TALK_EXEC_SHELL : 0u) | (spec->add_home ? TALK_EXEC_HOME : 0u) |
+	       (if_empty ? TALK_EXEC_IF_EMPTY : 0u);
+}
+
+fallible word_encode(const struct exec_spec *spec, uint32_t conv, uint32_t leaf, bool if_empty,
+		     char **out, size_t *out_len)
+{
+	struct talk talk = {.kind = TALK_EXEC, .conv = conv};
+	size_t size = 64 + strlen(spec->user) + strlen(spec->cwd);
+	size_t len;
+	char *room;
+
+	talk.exec.flags = flags_of(spec, if_empty);
+	talk.exec.leaf = leaf;
+	talk.exec.user = str_of(spec->user);
+	talk.exec.cwd = str_of(spec->cwd);
+	talk.exec.argv = (const char **)spec->argv;
+	talk.exec.env = (const char **)spec->env;
+	if (!measure(spec->argv, &talk.exec.argc, &size) ||
+	    !measure(spec->env, &talk.exec.envc, &size) || size > TALK_SIZE_MAX)
+		return too_large();
+	if (talk.exec.argc == 0 || (!spec->shell && !spec->argv[0][0]))
+		return err_new(INVALID, "no_command", "the command is empty");
+	room = mem_grow(NULL, size, 1);
+	len = talk_encode(&talk, room, size);
+	if (len == 0) {
+		free(room);
+		return too_large();
+	}
+	*out = room;
+	*out_len = len;
+	return OK;
+}
+
+fallible word_box_lost(void)
+{
+	return err_new(UNAVAILABLE, "box_lost", "the sandbox has ended");
+}
+
+static fallible explain_exec(int errnum, const char *name)
+{
+	switch (errnum) {
+	case ENOENT:
+	case ENOTDIR:
+	case ENAMETOOLONG:
+	case ELOOP:
+		return err_hint(err_new(NOT_FOUND, "command_not_found",
+					"there is no command '%.*s' in the sandbox", SHOWN, name),
+				"is it installed, and in PATH?");
+	case E2BIG:
+		return too_large();
+	case ENOMEM:
+	case EAGAIN:
+		return err_new(EXHAUSTED, "no_memory",
+			       "the sandbox has no memory left to start a command");
+	default:
+		return err_hint(err_new(FORBIDDEN, "not_executable",
+					"'%.*s' cannot be executed: %s", SHOWN, name,
+					strerror(errnum)),
+				"it needs the executable bit, and a format of this machine");
+	}
+}
+
+fallible word_explain(const struct talk *failed, const struct exec_spec *spec)
+{
+	int errnum = failed->failed.errnum;
+
+	switch (failed->failed.step) {
+	case TALK_STEP_NONE:
+		return word_box_lost();
+	case TALK_STEP_BUSY:
+	case TALK_STEP_PIPE:
+		return err_hint(
+			err_new(EXHAUSTED, "too_many_execs", "the sandbox runs too many commands"),
+			"wait for some of them to end");
+	case TALK_STEP_USER:
+		return err_hint(err_new(INVALID, "no_user",
+					"there is no user '%.*s' in the sandbox", SHOWN,
+					spec->user),
+				"a name of its /etc/passwd, or uid[:gid] of 0 to 65535");
+	case TALK_STEP_FORK:
+		return err_hint(err_new(EXHAUSTED, "too_many_processes",
+					"the sandbox has reached its limit of processes"),
+				"end some of them, or make the sandbox with more pids");
+	case TALK_STEP_CWD:
+		return err_hint(err_new(INVALID, "no_cwd", "cannot enter '%.*s': %s", SHOWN,
+					spec->cwd, strerror(errnum)),
+				"cwd must be a directory in the sandbox");
+	case TALK_STEP_EXEC:
+		return explain_exec(errnum, spec->shell ? "/bin/sh" : spec->argv[0]);
+	default:
+		return err_sys(errnum, "pid 1: step '%s'", talk_step_word(failed->failed.step));
+	}
+}

@@ -1,0 +1,115 @@
+// Orders over a real socket to another process.
+#include "box/ask.h"
+
+#include "unit/box/keeper.h"
+
+static int losses;
+
+static void on_loss(void *arg)
+{
+	(void)arg;
+	losses++;
+}
+
+static int64_t in(int64_t ms)
+{
+	return loop_now(house.loop) + ms;
+}
+
+static struct answer answer; // too big for the stack of a task
+static int fds[ORDER_FDS_MAX];
+
+TEST(opens, "a daemon without a warden refuses orders, and does not wait")
+{
+	CHECK(house_open());
+	CHECK(ask_host(house.ask) == NULL);
+}
+
+HOUSE_TEST(links, "it links, greets, and knows what the host can do")
+{
+	ask_on_loss(house.ask, on_loss, NULL);
+	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK(ask_host(house.ask) != NULL);
+	CHECK_STR(ask_host(house.ask)->cgroup, "hybrid");
+}
+
+HOUSE_TEST(refusal, "a refusal becomes the error that it describes")
+{
+	struct order order = {.kind = ORDER_BUILD, .name = "absent", .host = "x"};
+	auto_err err = OK;
+
+	order.limits = LIMITS_DEFAULT;
+	id_box(order.box);
+	err = ask_order(house.ask, &order, &answer, fds, in(5000));
+	CHECK(err && err_kind(err) == ERR_NOT_FOUND);
+	CHECK_STR(err_reason(err), "no_template");
+	CHECK_STR(err_message(err), "refused: no_template");
+	CHECK_STR(err_hint_of(err), "a hint");
+}
+
+static int answered;
+
+static void one_order(void *arg)
+{
+	struct order order = {.kind = ORDER_LIST};
+	struct answer *mine = calloc(1, sizeof(*mine));
+	auto_err err = ask_order(house.ask, &order, mine, fds, in(5000));
+
+	(void)arg;
+	answered += !err && mine->id == order.id;
+	free(mine);
+}
+
+HOUSE_TEST(many, "many orders may be under way at once")
+{
+	answered = 0;
+	for (int i = 0; i < 200; i++)
+		task_start(house.loop, "order", one_order, NULL);
+	for (int i = 0; i < 100 && answered < 200; i++)
+		CHECK_OK(task_sleep_until(in(20)));
+	CHECK(answered == 200);
+}
+
+HOUSE_TEST(late, "an answer that comes too late is dropped, and disturbs nobody")
+{
+	struct order slow = {.kind = ORDER_FREEZE, .name = "x"}, quick = {.kind = ORDER_LIST};
+
+	CHECK_ERR(ask_order(house.ask, &slow, &answer, fds, in(50)), TIMEOUT);
+	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(5000)));
+	CHECK(answer.id == quick.id && answer.to == ORDER_LIST);
+}
+
+HOUSE_TEST(import, "an import gives a pipe, then waits for its end")
+{
+	struct ask_import *import = NULL;
+	int pipe = -1;
+
+	CHECK_OK(ask_import_begin(house.ask, "t", &import, &pipe));
+	fd_write_all(pipe, "12345", 5);
+	close(pipe);
+	CHECK_OK(ask_import_end(import, &answer, in(5000)));
+	CHECK(answer.bytes == 5);
+}
+
+HOUSE_TEST(loss, "when the warden dies orders fail at once, the loss is told, the link comes back")
+{
+	struct order deadly = {.kind = ORDER_FORGET, .name = "x"}, quick = {.kind = ORDER_LIST};
+	int64_t before = clock_ms();
+	auto_err err = ask_order(house.ask, &deadly, &answer, fds, in(20000));
+
+	CHECK(err && err_kind(err) == ERR_UNAVAILABLE);
+	CHECK_STR(err_reason(err), "no_warden");
+	CHECK(losses == 1 && clock_ms() - before < 1000);
+	CHECK_ERR(ask_order(house.ask, &quick, &answer, fds, in(1000)), UNAVAILABLE);
+	waitpid(house.keeper.pid, NULL, 0);
+	CHECK_OK(task_sleep_until(in(200))); // nobody listens: it tries on
+	keeper_start(&house.keeper);
+	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(1000)));
+}
+
+TEST(closes, "it closes, and nothing stays behind")
+{
+	house_close();
+	CHECK(task_count() == 0);
+}

@@ -1,0 +1,410 @@
+// A warden for tests: another process that speaks model/order and builds cradles (real namespaces,
+// real pid 1, real cgroups, but the host's files). What a box does is chosen by its template's
+// name:
+//
+//	cradle     a real one          absent     refused, NOT_FOUND
+//	mute       never greets        evil-N     pid 1 breaks rule N after EXEC
+#pragma once
+
+#include <sys/prctl.h>
+#include <sys/un.h>
+
+#include "base/clock.h"
+#include "box/ask.h"
+#include "loop/offload.h"
+#include "model/order.h"
+#include "tap.h"
+#include "unit/init/cradle.h"
+
+#define KEEPER_BOXES 16
+#define KEEPER_MEMORY "/sys/fs/cgroup/memory"
+
+struct keeper_box {
+	char id[ID_BOX_LEN + 1];
+	struct cradle cradle;
+	char memory[128]; // its memory cgroup, or ""
+	bool evil;
+};
+
+struct keeper {
+	char dir[64], path[96];
+	int pid;
+};
+
+static struct keeper_box keeper_boxes[KEEPER_BOXES];
+
+static struct keeper_box *keeper_find(const char *id)
+{
+	for (int i = 0; i < KEEPER_BOXES; i++)
+		if (strcmp(keeper_boxes[i].id, id) == 0)
+			return &keeper_boxes[i];
+	return NULL;
+}
+
+static void keeper_answer(int sock, const struct answer *answer, const int *fds, int count)
+{
+	static char room[ORDER_SIZE_MAX];
+	size_t len = answer_encode(answer, room, sizeof(room));
+
+	fd_send(sock, room, len, fds, count, 0);
+}
+
+static void keeper_refuse(int sock, struct answer *answer, enum err_kind kind, const char *reason)
+{
+	answer->kind = ANSWER_REFUSED;
+	answer->error = kind;
+	snprintf(answer->reason, sizeof(answer->reason), "%s", reason);
+	snprintf(answer->message, sizeof(answer->message), "refused: %s", reason);
+	snprintf(answer->hint, sizeof(answer->hint), "a hint");
+	keeper_answer(sock, answer, NULL, 0);
+}
+
+static int keeper_meter(const struct cradle *cradle, int leaf)
+{
+	char path[512];
+
+	cradle_leaf_path(cradle, 0, leaf, cradle->by_clone ? "cpu.stat" : "cpuacct.usage", path,
+			 sizeof(path));
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+// 64 MiB where this host has a v1 memory controller. Returns the fd that counts OOM kills.
+static int keeper_memory(struct keeper_box *box)
+{
+	char path[256], number[32];
+
+	if (access(KEEPER_MEMORY "/memory.limit_in_bytes", F_OK) < 0)
+		return open("/dev/null", O_RDONLY | O_CLOEXEC);
+	snprintf(box->memory, sizeof(box->memory), KEEPER_MEMORY "/cove-test-%d", box->cradle.pid);
+	mkdir(box->memory, 0755);
+	snprintf(path, sizeof(path), "%s/memory.limit_in_bytes", box->memory);
+	fd_put(AT_FDCWD, path, "67108864");
+	snprintf(path, sizeof(path), "%s/tasks", box->memory);
+	snprintf(number, sizeof(number), "%d", box->cradle.pid);
+	fd_put(AT_FDCWD, path, number);
+	snprintf(path, sizeof(path), "%s/memory.oom_control", box->memory);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+// A pid 1 that greets, hears one EXEC, and then breaks a rule.
+static void keeper_be_evil(int control, int rule)
+{
+	static char room[TALK_SIZE_MAX];
+	static const char *argv[TALK_ARGS_MAX + 1], *env[TALK_ARGS_MAX + 1];
+	struct talk ready = {.kind = TALK_READY}, heard, say = {.kind = TALK_STARTED};
+	int pipes[4], null = open("/dev/null", O_RDWR);
+	size_t len;
+	ssize_t n;
+
+	ready.ready.version = TALK_VERSION;
+	len = talk_encode(&ready, room, sizeof(room));
+	fd_send(control, room, len, NULL, 0, 0);
+	n = recv(control, room, sizeof(room), 0);
+	heard.exec.argv = argv;
+	heard.exec.env = env;
+	if (n <= 0 || !talk_decode(room, (size_t)n, &heard) || pipe(pipes) || pipe(pipes + 2))
+		_exit(1);
+	say.conv = heard.conv;
+	say.started.pid = 7;
+	len = talk_encode(&say, room, sizeof(room));
+	switch (rule) {
+	case 1: // nonsense
+		fd_send(control, "\377\377\377", 3, NULL, 0, 0);
+		break;
+	case 2: // more fds than the message has
+		fd_send(control, room, len, (int[]){pipes[0], pipes[2], null}, 3, 0);
+		break;
+	case 3: // fds that are no pipes
+		fd_send(control, room, len, (int[]){null, null}, 2, 0);
+		break;
+	case 4: // an answer to nobody
+		say.conv += 1000;
+		len = talk_encode(&say, room, sizeof(room));
+		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
+		break;
+	case 5: // a word of the daemon's
+		fd_send(control, (char[]){TALK_EXEC, 0, 0, 0, 0}, 5, NULL, 0, 0);
+		break;
+	case 6: // very long
+		memset(room, TALK_STARTED, sizeof(room));
+		fd_send(control, room, 100000, NULL, 0, 0);
+		break;
+	case 7: // greets twice
+		len = talk_encode(&ready, room, sizeof(room));
+		fd_send(control, room, len, NULL, 0, 0);
+		break;
+	case 8: // starts it, then makes the pipe blocking behind the daemon's back
+		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
+		for (int i = 0; i < 1000; i++) {
+			char byte;
+
+			fd_nonblock(pipes[0], false);
+			fd_write_all(pipes[1], "x", 1);
+			fd_nonblock(pipes[0], true);
+			(void)!read(pipes[0], &byte, 1);
+		}
+		_exit(0);
+	default: // hangs up
+		_exit(0);
+	}
+	pause();
+	_exit(0);
+}
+
+static void keeper_build(int sock, const struct order *order, struct answer *answer)
+{
+	struct keeper_box *box = keeper_find("");
+	bool evil = strncmp(order->name, "evil-", 5) == 0 || strcmp(order->name, "mute") == 0;
+	int fds[3];
+
+	if (strcmp(order->name, "absent") == 0) {
+		keeper_refuse(sock, answer, ERR_NOT_FOUND, "no_template");
+		return;
+	}
+	if (evil) {
+		int pair[2];
+
+		(void)!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
+		box->cradle = (struct cradle){.pid = fork(), .control = -1};
+		if (box->cradle.pid == 0) {
+			close(pair[0]);
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			if (strcmp(order->name, "mute") == 0)
+				pause();
+			keeper_be_evil(pair[1], atoi(order->name + 5));
+		}
+		close(pair[1]);
+		fds[0] = pair[0];
+		fds[1] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		fds[2] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	} else if (!cradle_open(&box->cradle, true)) {
+		keeper_refuse(sock, answer, ERR_INTERNAL, "internal");
+		return;
+	} else {
+		fds[0] = box->cradle.control;
+		fds[1] = keeper_memory(box);
+		fds[2] = keeper_meter(&box->cradle, 0);
+	}
+	box->evil = evil;
+	memcpy(box->id, order->box, sizeof(box->id));
+	keeper_answer(sock, answer, fds, 3);
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	box->cradle.control = -1;
+}
+
+static void keeper_bury(struct keeper_box *box)
+{
+	kill(box->cradle.pid, SIGKILL);
+	if (box->evil)
+		waitpid(box->cradle.pid, NULL, 0);
+	else
+		cradle_close(&box->cradle);
+	for (int i = 0; box->memory[0] && i < 100 && rmdir(box->memory) < 0; i++)
+		usleep(2000);
+	*box = (struct keeper_box){0};
+}
+
+static void keeper_leaf(int sock, struct keeper_box *box, struct answer *answer)
+{
+	int fds[3], count;
+
+	answer->leaf = (uint32_t)box->cradle.leaves;
+	count = cradle_leaf(&box->cradle, fds);
+	answer->join_count = (uint32_t)count;
+	fds[count] = keeper_meter(&box->cradle, (int)answer->leaf);
+	keeper_answer(sock, answer, fds, count + 1);
+	for (int i = 0; i <= count; i++)
+		close(fds[i]);
+}
+
+static void keeper_import(int sock, struct answer *answer)
+{
+	char bytes[2048];
+	int ends[2];
+	ssize_t n;
+
+	(void)!pipe2(ends, O_CLOEXEC);
+	answer->kind = ANSWER_MORE;
+	keeper_answer(sock, answer, &ends[1], 1);
+	close(ends[1]);
+	while ((n = read(ends[0], bytes, sizeof(bytes))) > 0)
+		answer->bytes += (uint64_t)n;
+	close(ends[0]);
+	answer->kind = ANSWER_DONE;
+	keeper_answer(sock, answer, NULL, 0);
+}
+
+static void keeper_obey(int sock, const struct order *order)
+{
+	static struct answer answer;
+	struct keeper_box *box = order->box[0] ? keeper_find(order->box) : NULL;
+
+	answer = (struct answer){.kind = ANSWER_DONE, .to = order->kind, .id = order->id};
+	switch (order->kind) {
+	case ORDER_HELLO:
+		answer.host = (struct order_host){.version = ORDER_VERSION,
+						  .pid1_version = TALK_VERSION,
+						  .epoch = (uint64_t)getpid(),
+						  .disk = "directory",
+						  .cgroup = "hybrid",
+						  .boxes_max = KEEPER_BOXES};
+		break;
+	case ORDER_BUILD:
+		keeper_build(sock, order, &answer);
+		return;
+	case ORDER_IMPORT:
+		keeper_import(sock, &answer);
+		return;
+	case ORDER_FORGET: // for tests: the warden dies
+		_exit(0);
+	case ORDER_FREEZE: // for tests: it is slow
+		usleep(300000);
+		break;
+	case ORDER_BURY:
+	case ORDER_LEAF:
+	case ORDER_KILL:
+		if (!box) {
+			keeper_refuse(sock, &answer, ERR_NOT_FOUND, "no_box");
+			return;
+		}
+		if (order->kind == ORDER_LEAF) {
+			keeper_leaf(sock, box, &answer);
+			return;
+		}
+		if (order->kind == ORDER_BURY)
+			keeper_bury(box);
+		else if (!box->evil)
+			cradle_kill_leaf(&box->cradle, (int)order->leaf);
+		break;
+	default:
+		break;
+	}
+	keeper_answer(sock, &answer, NULL, 0);
+}
+
+static void keeper_serve(int listener)
+{
+	static char room[ORDER_SIZE_MAX];
+
+	for (;;) {
+		static struct order order;
+		int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		ssize_t n;
+
+		while ((n = recv(sock, room, sizeof(room), 0)) > 0) {
+			struct err *err = order_decode(room, (size_t)n, &order);
+
+			if (!err)
+				keeper_obey(sock, &order);
+			err_free(err);
+		}
+		close(sock);
+		for (int i = 0; i < KEEPER_BOXES; i++)
+			if (keeper_boxes[i].id[0])
+				keeper_bury(&keeper_boxes[i]);
+	}
+}
+
+static void keeper_start(struct keeper *keeper)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(keeper->path, sizeof(keeper->path), "%s/warden.sock", keeper->dir);
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", keeper->path);
+	unlink(keeper->path);
+	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(listener, 16) < 0)
+		perror("keeper");
+	fflush(stdout);
+	keeper->pid = fork();
+	if (keeper->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		keeper_serve(listener);
+	}
+	close(listener);
+}
+
+static void keeper_open(struct keeper *keeper)
+{
+	snprintf(keeper->dir, sizeof(keeper->dir), "/tmp/cove-keeper-XXXXXX");
+	if (!mkdtemp(keeper->dir))
+		perror("keeper");
+	keeper_start(keeper);
+}
+
+static void keeper_close(struct keeper *keeper)
+{
+	kill(keeper->pid, SIGKILL);
+	waitpid(keeper->pid, NULL, 0);
+	unlink(keeper->path);
+	rmdir(keeper->dir);
+}
+
+// A whole daemon of one loop for one test file. Each test runs in a task.
+static struct {
+	struct keeper keeper;
+	struct loop *loop;
+	struct ask *ask;
+	int tapes;
+	void (*body)(void);
+} house;
+
+static void house_task(void *arg)
+{
+	(void)arg;
+	house.body();
+	loop_stop(house.loop);
+}
+
+static void house_run(void (*body)(void))
+{
+	house.body = body;
+	task_start(house.loop, "test", house_task, NULL);
+	loop_run(house.loop);
+}
+
+static bool house_open(void)
+{
+	auto_err err = OK;
+
+	signal(SIGPIPE, SIG_IGN);
+	keeper_open(&house.keeper);
+	err = loop_new(&house.loop);
+	if (!err)
+		err = offload_open(house.loop, 2);
+	if (err)
+		return false;
+	house.tapes = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	house.ask = ask_open(house.loop, house.keeper.path);
+	return true;
+}
+
+static void house_settle(void)
+{
+	err_free(task_sleep_until(loop_now(house.loop) + 50));
+}
+
+static void house_close(void)
+{
+	ask_close(house.ask);
+	house_run(house_settle); // the link's task ends
+	offload_close();
+	loop_free(house.loop);
+	close(house.tapes);
+	keeper_close(&house.keeper);
+}
+
+// A test that runs in a task of the house.
+#define HOUSE_TEST(fn, sentence)                                                                   \
+	static void fn##_body(void);                                                               \
+	TEST(fn, sentence)                                                                         \
+	{                                                                                          \
+		if (cradle_cannot(true)) {                                                         \
+			printf("# skip: %s\n", cradle_cannot(true));                               \
+			tap_bad |= getenv("COVE_TEST_MUST") != NULL;                               \
+			return;                                                                    \
+		}                                                                                  \
+		house_run(fn##_body);                                                              \
+	}                                                                                          \
+	static void fn##_body(void)

@@ -1,0 +1,259 @@
+// Tapes: what goes in comes out, in order, whoever reads and whenever.
+#include "box/tape.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "loop/offload.h"
+#include "tap.h"
+
+static struct loop *loop;
+static int dir = -1;
+static void (*body)(void);
+
+static void task_body(void *arg)
+{
+	(void)arg;
+	body();
+	loop_stop(loop);
+}
+
+static void in_task(void (*fn)(void))
+{
+	body = fn;
+	task_start(loop, "test", task_body, NULL);
+	loop_run(loop);
+}
+
+#define TASK_TEST(fn, sentence)                                                                    \
+	static void fn##_body(void);                                                               \
+	TEST(fn, sentence)                                                                         \
+	{                                                                                          \
+		in_task(fn##_body);                                                                \
+	}                                                                                          \
+	static void fn##_body(void)
+
+static char got[2][1 << 20];
+static size_t got_len[2];
+
+// Reads all of it in pieces of `size`. Fails unless the tape has ended.
+static fallible read_all(struct tape *tape, size_t size)
+{
+	static char room[70000];
+	enum tape_stream stream;
+	uint64_t offset = 0;
+	size_t len;
+
+	memset(got_len, 0, sizeof(got_len));
+	for (;;) {
+		TRY(tape_read(tape, &offset, &stream, room, size, &len, loop_now(loop) + 1000));
+		if (len == 0)
+			return OK;
+		memcpy(got[stream] + got_len[stream], room, len);
+		got_len[stream] += len;
+	}
+}
+
+static void fill(char *bytes, size_t len, unsigned seed)
+{
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = (char)('a' + (i * 7 + seed) % 26);
+}
+
+TEST(opens, "a loop with workers")
+{
+	CHECK_OK(loop_new(&loop));
+	CHECK_OK(offload_open(loop, 2));
+	dir = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(dir >= 0);
+}
+
+TASK_TEST(order, "runs of the two streams come out in the order of their arrival")
+{
+	struct tape *tape = tape_new(loop, dir, 1000);
+	enum tape_stream stream;
+	uint64_t offset = 0;
+	char room[64];
+	size_t len;
+
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, "one ", 4));
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, "two", 3));
+	CHECK_OK(tape_add(tape, TAPE_STDERR, "three", 5));
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, "four", 4));
+	tape_end(tape);
+	CHECK_OK(tape_read(tape, &offset, &stream, room, sizeof(room), &len, 0));
+	CHECK(len == 7 && stream == TAPE_STDOUT && memcmp(room, "one two", 7) == 0);
+	CHECK_OK(tape_read(tape, &offset, &stream, room, 2, &len, 0));
+	CHECK(len == 2 && stream == TAPE_STDERR && memcmp(room, "th", 2) == 0);
+	CHECK_OK(tape_read(tape, &offset, &stream, room, sizeof(room), &len, 0));
+	CHECK(len == 3 && memcmp(room, "ree", 3) == 0);
+	CHECK_OK(tape_read(tape, &offset, &stream, room, sizeof(room), &len, 0));
+	CHECK(len == 4 && stream == TAPE_STDOUT);
+	CHECK_OK(tape_read(tape, &offset, &stream, room, sizeof(room), &len, 0));
+	CHECK(len == 0 && tape_is_utf8(tape) && !tape_truncated(tape, TAPE_STDOUT));
+	tape_drop(tape);
+}
+
+TASK_TEST(spills, "what memory does not hold goes to disk and comes back whole")
+{
+	static char bytes[2][400000];
+	static const size_t sizes[] = {1, 100, 4096, 32767, 32768, 65536, 70000};
+	struct tape *tape = tape_new(loop, dir, 1 << 20);
+	size_t at[2] = {0};
+
+	fill(bytes[0], sizeof(bytes[0]), 1);
+	fill(bytes[1], sizeof(bytes[1]), 2);
+	for (unsigned i = 0;; i++) {
+		size_t len = sizes[i % 7];
+		int stream = i % 3 == 2;
+
+		if (at[stream] + len > sizeof(bytes[0]))
+			break;
+		CHECK_OK(tape_add(tape, (enum tape_stream)stream, bytes[stream] + at[stream], len));
+		at[stream] += len;
+	}
+	tape_end(tape);
+	for (size_t size = 1000; size <= 70000; size += 23000) {
+		CHECK_OK(read_all(tape, size));
+		CHECK(got_len[0] == at[0] && memcmp(got[0], bytes[0], at[0]) == 0);
+		CHECK(got_len[1] == at[1] && memcmp(got[1], bytes[1], at[1]) == 0);
+	}
+	tape_drop(tape);
+}
+
+TASK_TEST(fits, "a callback is told beforehand whether adding would wait")
+{
+	static char bytes[60000];
+	struct tape *tape = tape_new(loop, dir, 70000);
+
+	CHECK(tape_fits(tape, 60000) && !tape_fits(tape, 65536));
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, bytes, 60000));
+	CHECK(tape_fits(tape, 5000) && !tape_fits(tape, 6000));
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, bytes, 6000)); // to the disk
+	CHECK(!tape_fits(tape, 1));
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, bytes, 6000)); // past the cap
+	CHECK(tape_fits(tape, 1 << 30));
+	CHECK(tape_truncated(tape, TAPE_STDOUT) && !tape_truncated(tape, TAPE_STDERR));
+	CHECK(tape_bytes(tape, TAPE_STDOUT) == 72000);
+	tape_end(tape);
+	CHECK_OK(read_all(tape, 65536));
+	CHECK(got_len[0] == 70000);
+	tape_drop(tape);
+}
+
+static struct tape *shared;
+static size_t heard;
+
+static void reader(void *arg)
+{
+	static char room[4096];
+	enum tape_stream stream;
+	uint64_t offset = 0;
+	size_t len = 1;
+
+	(void)arg;
+	while (len > 0) {
+		auto_err err = tape_read(shared, &offset, &stream, room, sizeof(room), &len,
+					 loop_now(loop) + 5000);
+
+		if (err)
+			break;
+		heard += len;
+	}
+	tape_drop(shared);
+}
+
+TASK_TEST(follows, "readers follow a writer across memory and disk, and outlive it")
+{
+	static char bytes[5000];
+
+	shared = tape_new(loop, dir, 1 << 20);
+	heard = 0;
+	for (int i = 0; i < 3; i++) {
+		tape_hold(shared);
+		task_start(loop, "reader", reader, NULL);
+	}
+	for (int i = 0; i < 40; i++) {
+		CHECK_OK(tape_add(shared, (enum tape_stream)(i & 1), bytes, sizeof(bytes)));
+		if (i % 5 == 0)
+			CHECK_OK(task_sleep_until(loop_now(loop) + 1));
+	}
+	tape_end(shared);
+	tape_drop(shared);
+	for (int i = 0; i < 100 && heard < 600000; i++)
+		CHECK_OK(task_sleep_until(loop_now(loop) + 10));
+	CHECK(heard == 600000);
+}
+
+TASK_TEST(text, "text is known as text, also when its characters are torn")
+{
+	static const char word[] = "na\xc3\xafve \xe2\x82\xac \xf0\x9f\x98\x80";
+	struct tape *tape = tape_new(loop, dir, 1000);
+
+	for (size_t i = 0; i < sizeof(word) - 1; i++)
+		CHECK_OK(tape_add(tape, TAPE_STDOUT, word + i, 1));
+	CHECK(tape_is_utf8(tape));
+	CHECK_OK(tape_add(tape, TAPE_STDERR, "\xc3", 1));
+	CHECK(!tape_is_utf8(tape));
+	tape_drop(tape);
+
+	tape = tape_new(loop, dir, 4); // the cap falls into a character, which then goes as a whole
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, "ab\xe2\x82\xac", 5));
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, "x", 1));
+	tape_end(tape);
+	CHECK(tape_is_utf8(tape) && tape_truncated(tape, TAPE_STDOUT));
+	CHECK_OK(read_all(tape, 100));
+	CHECK(got_len[0] == 2);
+	tape_drop(tape);
+
+	tape = tape_new(loop, dir, 100);
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, "\xff\0x", 3));
+	CHECK(!tape_is_utf8(tape));
+	tape_drop(tape);
+}
+
+TASK_TEST(offsets, "an offset that is none is refused, not believed")
+{
+	struct tape *tape = tape_new(loop, dir, 1000);
+	enum tape_stream stream;
+	char room[8];
+	size_t len;
+
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, "hello", 5));
+	tape_end(tape);
+	for (uint64_t place = 1; place < 12; place++) {
+		uint64_t offset = place << 16 | 3;
+		auto_err err = tape_read(tape, &offset, &stream, room, sizeof(room), &len, 0);
+
+		CHECK(err ? err_kind(err) == ERR_INVALID : len <= 5);
+	}
+	CHECK_ERR(tape_read(tape, &(uint64_t){UINT64_MAX}, &stream, room, sizeof(room), &len, 0),
+		  INVALID);
+	tape_drop(tape);
+}
+
+TASK_TEST(bad_disk, "a disk that fails marks the tape as cut, and the rest is dropped")
+{
+	static char bytes[65536];
+	int nowhere = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	struct tape *tape = tape_new(loop, nowhere, 1 << 20);
+
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, "kept", 4));
+	CHECK_ERR(tape_add(tape, TAPE_STDOUT, bytes, sizeof(bytes)), INTERNAL);
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, bytes, sizeof(bytes)));
+	tape_end(tape);
+	CHECK(tape_truncated(tape, TAPE_STDOUT));
+	CHECK_OK(read_all(tape, 100));
+	CHECK(got_len[0] == 4);
+	tape_drop(tape);
+	close(nowhere);
+}
+
+TEST(closes, "nothing is left")
+{
+	CHECK(task_count() == 0);
+	offload_close();
+	loop_free(loop);
+	close(dir);
+}
