@@ -1,0 +1,6 @@
+// The native API: one table of routes. A handler decodes, calls the fleet, and encodes.
+#pragma once
+
+#include "http/router.h"
+
+extern const struct route api_routes[]; // ends with a row whose method is NULL

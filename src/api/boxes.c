@@ -1,0 +1,199 @@
+#include "api/boxes.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "door/door.h"
+
+#define PAGE_DEFAULT 100
+#define PAGE_MAX 1000
+#define PAGE_BYTES (1 << 20) // a page ends early when labels make it large
+#define REPLY_MAX (2 << 20)
+
+static fallible check_key(struct str key)
+{
+	if (id_is_box(key) || id_is_short(key) || id_is_name(key))
+		return OK;
+	return err_hint(err_new(INVALID, "bad_id", "this is neither an id nor a name"),
+			"an id is box- and 48 hex digits, a short id its first 12, a name 1 to %d "
+			"of a-z, 0-9 and -",
+			ID_NAME_MAX);
+}
+
+static fallible answer_record(struct http *x, int status, const struct record *record)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+
+	record_write(&out, record);
+	return http_reply(x, status, NULL, buf_view(&body));
+}
+
+// A client that went away before it learned the id of a box without a name will never delete it.
+static bool is_orphan(struct http *x, const struct record *record, bool may_ask_again)
+{
+	return !may_ask_again && !record->name[0] && http_peer_gone(x);
+}
+
+static fallible make(struct http *x, struct spec *spec, struct pledge *pledge)
+{
+	struct door *door = door_of(x);
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	const struct record *record;
+	struct str place;
+	bool made;
+
+	TRY(create_box(door->fleet, door_who(x), spec, CREATE_NEW, &record, &made));
+	place = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id));
+	record_write(&out, record);
+	if (is_orphan(x, record, pledge != NULL)) {
+		log_event(LOG_INFO, "box.orphan", "sandbox", record->id, NULL);
+		err_free(life_delete(door->fleet, door_who(x), str_of(record->id), false));
+		return err_new(CANCELLED, "client_gone", "the client went away");
+	}
+	if (pledge)
+		pledge_keep(pledge, 201, place, buf_view(&body));
+	http_set(x, "Location", place);
+	return http_reply(x, 201, NULL, buf_view(&body));
+}
+
+static fallible replay(struct http *x, const struct pledge *pledge)
+{
+	http_set(x, "Location", pledge_place(pledge));
+	http_set(x, "Idempotency-Replayed", STR("true"));
+	return http_reply(x, pledge_status(pledge), NULL, pledge_body(pledge));
+}
+
+fallible api_boxes_create(struct http *x)
+{
+	struct door *door = door_of(x);
+	struct str key = http_field(x, "Idempotency-Key");
+	auto_json json = NULL;
+	auto_spec spec = {0};
+	auto_pledge pledge = NULL;
+	uint8_t hash[SECRET_HASH];
+	struct str text;
+	bool first = true;
+
+	TRY(door_json(x, &json, &text));
+	TRY(spec_read(json, fleet_bounds(door->fleet), &spec));
+	if (!key.at)
+		return make(x, &spec, NULL);
+	secret_sha256(text.at ? text.at : "", text.len, hash);
+	TRY(pledge_claim(door->pledges, key, hash, &pledge, &first));
+	return first ? make(x, &spec, pledge) : replay(x, pledge);
+}
+
+fallible api_boxes_ensure(struct http *x)
+{
+	struct door *door = door_of(x);
+	struct str name = x->params[0];
+	const struct record *record;
+	auto_json json = NULL;
+	auto_spec spec = {0};
+	bool made;
+
+	if (!id_is_name(name))
+		return err_hint(err_new(INVALID, "bad_name", "this is not a name for a sandbox"),
+				"1 to %d of a-z, 0-9 and -, beginning with no -, and not of the "
+				"form of an id",
+				ID_NAME_MAX);
+	TRY(door_json(x, &json, NULL));
+	TRY(spec_read(json, fleet_bounds(door->fleet), &spec));
+	if (spec.name[0] && !str_is(name, spec.name))
+		return err_new(INVALID, "bad_name", "'name' differs from the name in the path");
+	memcpy(spec.name, name.at, name.len);
+	TRY(create_box(door->fleet, door_who(x), &spec, CREATE_OR_GET, &record, &made));
+	http_set(x, "Location", str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id)));
+	return answer_record(x, made ? 201 : 200, record);
+}
+
+fallible api_boxes_get(struct http *x)
+{
+	const struct record *record;
+
+	TRY(check_key(x->params[0]));
+	TRY(fleet_get(door_of(x)->fleet, door_who(x), x->params[0], &record));
+	return answer_record(x, 200, record);
+}
+
+fallible api_boxes_delete(struct http *x)
+{
+	struct str wait = http_query(x, "wait");
+	bool waits = !str_is(wait, "false");
+
+	TRY(check_key(x->params[0]));
+	if (wait.at && waits && !str_is(wait, "true"))
+		return err_new(INVALID, "bad_field", "'wait' must be true or false");
+	TRY(life_delete(door_of(x)->fleet, door_who(x), x->params[0], waits));
+	return http_reply_empty(x, waits ? 204 : 202);
+}
+
+// Every `label=name=value` of the query.
+static fallible read_labels(struct http *x, struct pairs *out)
+{
+	struct str rest = x->url.query, key, raw;
+
+	while (rest.len && url_pair(&rest, &key, &raw)) {
+		auto_buf text = BUF_INIT(1024);
+		auto_free char *query = NULL;
+		struct str value, name;
+
+		if (!str_is(key, "label"))
+			continue;
+		query = mem_fmt("v=" STR_FMT, STR_ARG(raw));
+		if (!url_query(str_of(query), "v", &text))
+			return err_new(INVALID, "bad_field", "'label' is malformed");
+		value = buf_view(&text);
+		if (!str_cut(&value, '=', &name) || !value.at || !pairs_is_label(name))
+			return err_new(INVALID, "bad_field", "'label' must be name=value");
+		if (out->count >= PAIRS_LABELS_MAX)
+			return err_new(INVALID, "bad_field", "there are too many labels");
+		pairs_set(out, name, value);
+	}
+	return OK;
+}
+
+static void write_page(struct buf *body, const struct record **records, size_t count, uint64_t last)
+{
+	struct json_out out = json_to(body);
+	char cursor[32];
+
+	json_begin(&out, '{');
+	json_key(&out, "items");
+	json_begin(&out, '[');
+	for (size_t i = 0; i < count; i++) {
+		record_write(&out, records[i]);
+		if (body->len > PAGE_BYTES && i + 1 < count) {
+			last = records[i]->seq;
+			break;
+		}
+	}
+	json_end(&out, ']');
+	snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)last);
+	json_put_text(&out, "cursor", last ? cursor : NULL);
+	json_end(&out, '}');
+}
+
+fallible api_boxes_list(struct http *x)
+{
+	struct str limit = http_query(x, "limit"), cursor = http_query(x, "cursor");
+	uint64_t max = PAGE_DEFAULT, after = 0, last;
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	const struct record **records;
+	auto_pairs labels = {0};
+	size_t count;
+
+	if (limit.at && !str_to_u64(limit, 1, PAGE_MAX, &max))
+		return err_new(INVALID, "bad_field", "'limit' must be within 1 and %d", PAGE_MAX);
+	if (cursor.at && !str_to_u64(cursor, 1, INT64_MAX, &after))
+		return err_hint(err_new(INVALID, "bad_cursor", "this is not a cursor"),
+				"send the 'cursor' of the page before, or none");
+	TRY(read_labels(x, &labels));
+	records = arena_take(x->arena, max * sizeof(void *));
+	TRY(fleet_page(door_of(x)->fleet, door_who(x), &labels, after, max, records, &count,
+		       &last));
+	write_page(&body, records, count, last);
+	return http_reply(x, 200, NULL, buf_view(&body));
+}

@@ -1,0 +1,85 @@
+#include "api/health.h"
+
+#include "door/door.h"
+
+static void write_boxes(struct json_out *out, const struct fleet_view *view)
+{
+	json_key(out, "boxes");
+	json_begin(out, '{');
+	json_put_int(out, "total", (int64_t)view->boxes);
+	json_put_int(out, "creating", (int64_t)view->creating);
+	json_put_int(out, "failed", (int64_t)view->failed);
+	json_put_int(out, "created", (int64_t)view->created);
+	json_put_int(out, "lost", (int64_t)view->lost);
+	json_end(out, '}');
+	json_put_int(out, "execs", (int64_t)view->execs);
+}
+
+static void write_engine(struct json_out *out, const struct door *door)
+{
+	struct http_stats http = http_server_stats(door->server);
+	struct loop_stats loop = loop_stats(door->loop);
+
+	json_key(out, "http");
+	json_begin(out, '{');
+	json_put_int(out, "requests", (int64_t)http.requests);
+	json_put_int(out, "connections", (int64_t)http.conns);
+	json_put_int(out, "open", http.open);
+	json_put_int(out, "refused", (int64_t)http.refused);
+	json_end(out, '}');
+	json_key(out, "loop");
+	json_begin(out, '{');
+	json_put_int(out, "turns", (int64_t)loop.turns);
+	json_put_int(out, "slowTurns", (int64_t)loop.slow_turns);
+	json_put_int(out, "slowestUs", loop.slowest_us);
+	json_put_int(out, "tasks", task_count());
+	json_end(out, '}');
+}
+
+static void write_host(struct json_out *out, const struct fleet_view *view,
+		       const struct spec_bounds *bounds)
+{
+	const struct order_host *host = view->host;
+
+	json_put_bool(out, "warden", host != NULL);
+	json_key(out, "host");
+	json_begin(out, '{');
+	json_put_int(out, "memoryBytes", (int64_t)bounds->memory_max);
+	json_put_int(out, "memoryFreeBytes", (int64_t)view->room.memory_free);
+	json_put_int(out, "memoryMarkBytes", (int64_t)view->room.memory_mark);
+	json_key(out, "cpus");
+	json_add_double(out, bounds->cpu_milli_max / 1000.0);
+	json_put_int(out, "tasks", (int64_t)view->room.tasks);
+	json_put_int(out, "tasksMax", (int64_t)view->room.tasks_max);
+	json_put_int(out, "files", (int64_t)view->room.files);
+	json_put_int(out, "filesMax", (int64_t)view->room.files_max);
+	if (host) {
+		json_put_text(out, "disk", host->disk);
+		json_put_bool(out, "limitsDisk", host->can_limit_disk);
+		json_put_bool(out, "limitsInodes", host->can_limit_inodes);
+		json_put_text(out, "cgroup", host->cgroup);
+		json_put_int(out, "boxesMax", host->boxes_max);
+	}
+	json_end(out, '}');
+}
+
+fallible api_health(struct http *x)
+{
+	struct door *door = door_of(x);
+	auto_buf body = BUF_INIT(8192);
+	struct json_out out = json_to(&body);
+
+	json_begin(&out, '{');
+	json_put_text(&out, "status", "ok");
+	json_put_text(&out, "version", door->version);
+	if (door_who(x)) {
+		struct fleet_view view = fleet_look(door->fleet);
+
+		json_put_int(&out, "uptimeMs", loop_now(door->loop) - door->started_ms);
+		write_boxes(&out, &view);
+		write_engine(&out, door);
+		write_host(&out, &view, fleet_bounds(door->fleet));
+	}
+	json_end(&out, '}');
+	return http_reply(x, 200, NULL, buf_view(&body));
+}

@@ -1,0 +1,20 @@
+// A tape poured into JSON: one stream of it as the inside of a string, in pieces, with as much
+// memory as one piece takes.
+#pragma once
+
+#include "fleet/fleet.h"
+#include "http/http.h"
+
+struct pour {
+	struct http *x; // NULL: all goes into `out`; else `out` is sent on whenever it is full
+	struct buf *out;
+	bool base64;
+	void *room; // for one piece
+	size_t size;
+};
+
+// `tail` is text that follows the stream's own bytes, inside the same encoding; may be empty.
+fallible pour_stream(struct pour *pour, struct tape *tape, enum tape_stream stream,
+		     struct str tail);
+// Sends what has gathered, if there is anywhere to send it.
+fallible pour_flush(struct pour *pour);

@@ -1,0 +1,121 @@
+// The walk of a request: its name, its place (Host, Origin), its sender
+// (bearer), its route, its handler; and whatever fails on the way ends in fail_answer(). The bearer
+// is asked before the client learns whether a route exists.
+#include "door/door.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define JSON_BODY_MAX (1 << 20)
+#define NAME_MAX_BYTES 128
+
+static bool is_name(struct str text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (!isalnum((unsigned char)text.at[i]) && !memchr("-_.", text.at[i], 3))
+			return false;
+	return text.len && text.len <= NAME_MAX_BYTES;
+}
+
+// The client's own name for the request is repeated to it; ours is in the log and in errors.
+static void name_request(struct http *x)
+{
+	struct str asked = http_field(x, "X-Request-Id");
+
+	x->trace = str_of(arena_dup(x->arena, x->trace.at, x->trace.len));
+	http_set(x, "X-Request-Id", is_name(asked) ? asked : str_of(x->id));
+	http_set(x, "X-Trace-Id", x->trace);
+}
+
+static fallible walk(struct http *x)
+{
+	struct door *door = door_of(x);
+	const struct route *route = NULL;
+	auto_err lost = NULL;
+
+	TRY(guard_place(door->guard, x));
+	x->guest = guard_who(door->guard, x);
+	lost = router_find(door->routes, x, &route);
+	x->route = route;
+	if (!x->guest && !(route && route->flags & ROUTE_OPEN))
+		return guard_strike(door->guard, x);
+	if (lost)
+		return take_ptr(lost);
+	log_trace(x->trace.at);
+	return route->handle(x);
+}
+
+static void note(const struct http *x, int64_t began_us)
+{
+	bool quiet = x->status < 400 && str_is(x->head.method, "GET");
+	enum log_level level = x->status >= 500 ? LOG_WARN : quiet ? LOG_DEBUG : LOG_INFO;
+	char status[16], ms[32], method[16], path[128], peer[64], box[64];
+
+	if (!log_wants(level))
+		return;
+	snprintf(status, sizeof(status), "%d", x->status);
+	snprintf(ms, sizeof(ms), "%.3f", (double)(clock_us() - began_us) / 1000);
+	snprintf(method, sizeof(method), STR_FMT, STR_ARG(x->head.method));
+	snprintf(path, sizeof(path), STR_FMT, STR_ARG(x->url.path));
+	snprintf(peer, sizeof(peer), STR_FMT, STR_ARG(x->peer));
+	snprintf(box, sizeof(box), STR_FMT, STR_ARG(x->params[0]));
+	log_trace(x->trace.at);
+	log_event(level, "request", "request", x->id, "method", method, "path", path, "sandbox",
+		  box[0] ? box : NULL, "status", status, "ms", ms, "peer", peer, NULL);
+	log_trace(NULL);
+}
+
+void door_serve(struct http *x)
+{
+	int64_t began_us = clock_us();
+	struct err *err;
+
+	name_request(x);
+	err = walk(x);
+	log_trace(x->trace.at);
+	if (err)
+		fail_answer(x, err, NULL);
+	note(x, began_us);
+	log_trace(NULL);
+}
+
+void door_refuse(struct http *x, struct err *err)
+{
+	int64_t began_us = clock_us();
+
+	http_set(x, "X-Request-Id", str_of(x->id));
+	fail_answer(x, err, NULL);
+	note(x, began_us);
+}
+
+static bool is_json_type(struct str type)
+{
+	struct str word = type;
+
+	str_cut(&type, ';', &word);
+	return str_eq_nocase(str_trim(word), STR("application/json"));
+}
+
+fallible door_json(struct http *x, struct json **out, struct str *out_text)
+{
+	struct str text = {0};
+	struct json *json = NULL;
+
+	TRY(http_body(x, JSON_BODY_MAX, &text));
+	if (text.len) {
+		// A form of another site can be sent without asking us first, but not with this
+		// type.
+		if (!is_json_type(http_field(x, "Content-Type")))
+			return err_hint(err_new(INVALID, "bad_content_type",
+						"the body must be application/json"),
+					"send 'Content-Type: application/json'");
+		TRY(json_read(text, &json));
+	}
+	*out = json;
+	if (out_text)
+		*out_text = text;
+	return OK;
+}

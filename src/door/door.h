@@ -1,0 +1,39 @@
+// What every door has: the house behind it, the guard before it, and one way to serve a request.
+#pragma once
+
+#include "door/fail.h"
+#include "door/guard.h"
+#include "door/pledge.h"
+#include "fleet/fleet.h"
+#include "http/router.h"
+#include "http/server.h"
+#include "wire/json.h"
+
+struct door {
+	struct loop *loop;
+	struct fleet *fleet;
+	struct guard *guard;
+	struct pledges *pledges;
+	struct http_server *server; // for its counters
+	const struct route *routes;
+	const char *version;
+	int64_t started_ms; // loop time
+};
+
+// For http_server_open(), with a struct door as the house.
+void door_serve(struct http *x);
+void door_refuse(struct http *x, struct err *err);
+
+static inline struct door *door_of(const struct http *x)
+{
+	return x->house;
+}
+// Who came; NULL only on routes that are open to all.
+static inline const struct who *door_who(const struct http *x)
+{
+	return x->guest;
+}
+
+// The JSON body of the request, NULL when it is empty. INVALID bad_content_type, bad_json;
+// TOO_LARGE. `out_text` may be NULL; it lives as long as the exchange. The caller owns *out.
+fallible door_json(struct http *x, struct json **out, struct str *out_text);

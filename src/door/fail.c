@@ -1,0 +1,131 @@
+// Two vocabularies, one body. Beneath /v1/sandboxes/{id}/api/ the codes and statuses are those of
+// Cloudflare's container server, because its clients build their error classes from them; elsewhere
+// the code is our own kind in capitals. `reason`, `hint`, `retryable` are ours everywhere.
+#include "door/fail.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/router.h"
+#include "wire/json.h"
+
+#define BODY_MAX (64 * 1024)
+#define RETRY_AFTER_S 1
+
+// The one table from our reasons to Cloudflare's codes.
+static const struct {
+	const char *reason, *code;
+	int status;
+} codes[] = {
+	{"command_not_found", "COMMAND_NOT_FOUND", 404},
+	{"not_executable", "COMMAND_PERMISSION_DENIED", 403},
+	{"no_cwd", "COMMAND_EXECUTION_ERROR", 500},
+	{"bad_env", "COMMAND_EXECUTION_ERROR", 500},
+	{"bad_command", "INVALID_COMMAND", 400},
+	{"bad_field", "VALIDATION_FAILED", 400},
+	{"bad_json", "VALIDATION_FAILED", 400},
+	{"bad_content_type", "VALIDATION_FAILED", 400},
+	{"no_user", "VALIDATION_FAILED", 400},
+	{"no_space", "NO_SPACE", 500},
+	{"disk_full", "NO_SPACE", 500},
+	{"box_starting", "CONTAINER_UNAVAILABLE", 503},
+	{"no_warden", "CONTAINER_UNAVAILABLE", 503},
+	{"internal", "INTERNAL_ERROR", 500},
+};
+
+struct face {
+	char code[40];
+	int status;
+};
+
+static bool is_inside(const struct http *x)
+{
+	return x->route && strstr(x->route->pattern, "{id}/api/");
+}
+
+static struct face face_of(const struct http *x, const struct err *err)
+{
+	struct face face = {.status = err_http(err)};
+	const char *word = err_word(err);
+
+	for (size_t i = 0; is_inside(x) && i < sizeof(codes) / sizeof(*codes); i++) {
+		if (strcmp(err_reason(err), codes[i].reason) != 0)
+			continue;
+		snprintf(face.code, sizeof(face.code), "%s", codes[i].code);
+		face.status = codes[i].status;
+		return face;
+	}
+	for (size_t i = 0; word[i] && i + 1 < sizeof(face.code); i++)
+		face.code[i] = (char)toupper((unsigned char)word[i]);
+	return face;
+}
+
+static void put_now(struct json_out *out)
+{
+	auto_buf text = BUF_INIT(64);
+
+	clock_iso(clock_wall_ms(), &text);
+	json_put_str(out, "timestamp", buf_view(&text));
+}
+
+static void write_body(struct buf *body, const struct http *x, const struct err *err,
+		       const struct face *face, const struct fail_detail *detail)
+{
+	struct json_out out = json_to(body);
+
+	json_begin(&out, '{');
+	json_put_text(&out, "code", face->code);
+	json_put_text(&out, "message", err_message(err));
+	json_key(&out, "context");
+	json_add_raw(&out, detail && detail->context.at ? detail->context : STR("{}"));
+	if (detail && detail->operation)
+		json_put_text(&out, "operation", detail->operation);
+	json_put_int(&out, "httpStatus", face->status);
+	put_now(&out);
+	json_put_text(&out, "reason", err_reason(err));
+	if (err_hint_of(err))
+		json_put_text(&out, "hint", err_hint_of(err));
+	json_put_bool(&out, "retryable", err_may_retry(err));
+	if (err_may_retry(err))
+		json_put_int(&out, "retryAfter", RETRY_AFTER_S);
+	json_put_text(&out, "requestId", x->id);
+	if (detail && detail->exit_code)
+		json_put_int(&out, "exitCode", detail->exit_code);
+	json_end(&out, '}');
+}
+
+static void tell_operator(const struct http *x, const struct err *err, int status)
+{
+	enum log_level level = status >= 500 && status != 501 ? LOG_ERROR : LOG_DEBUG;
+	char number[16];
+
+	if (err_kind(err) == ERR_CANCELLED || err_kind(err) == ERR_BAD_PEER)
+		level = LOG_DEBUG;
+	if (!log_wants(level))
+		return;
+	snprintf(number, sizeof(number), "%d", status);
+	log_event(level, "request.failed", "request", x->id, "status", number, "reason",
+		  err_reason(err), "trail", err_trail(err), NULL);
+}
+
+void fail_answer(struct http *x, struct err *failure, const struct fail_detail *detail)
+{
+	auto_err err = failure;
+	struct face face = face_of(x, err);
+	auto_buf body = BUF_INIT(BODY_MAX);
+	char seconds[16];
+
+	tell_operator(x, err, face.status);
+	if (x->reply_begun)
+		return;
+	write_body(&body, x, err, &face, detail);
+	if (face.status == 401)
+		http_set(x, "WWW-Authenticate", STR("Bearer realm=\"cove\""));
+	if (err_may_retry(err)) {
+		snprintf(seconds, sizeof(seconds), "%d", RETRY_AFTER_S);
+		http_set(x, "Retry-After", str_of(seconds));
+	}
+	err_free(http_reply(x, face.status, NULL, buf_view(&body)));
+}

@@ -1,0 +1,15 @@
+// The end of an error: what the client reads, and what the operator finds in the log.
+#pragma once
+
+#include "http/http.h"
+
+// What a handler knows beyond the error itself.
+struct fail_detail {
+	struct str context;    // a JSON object for `context`; at == NULL: {}
+	const char *operation; // "command.execute"; NULL: none
+	int exit_code;	       // of a command that could not start; 0: none
+};
+
+// Answers `failure` and frees it. `detail` may be NULL. When the reply has already begun there is
+// nobody left to tell: it is logged, and the connection is cut by the missing end.
+void fail_answer(struct http *x, struct err *failure, const struct fail_detail *detail);

@@ -1,0 +1,191 @@
+#include "door/guard.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+
+#define STRIKES_MAX 20
+#define STRIKES_SPAN_MS 10000
+#define PEERS_MAX 4096
+
+struct peer {
+	int64_t since;
+	uint32_t strikes;
+};
+
+struct guard {
+	struct loop *loop;
+	struct guard_options options; // texts owned
+	struct map *peers;
+	uint8_t nobody[SECRET_HASH]; // compared with when there is no token, for the same time
+};
+
+static const struct who keyholder = {.role = WHO_OPERATOR, .name = "operator"};
+
+struct guard *guard_new(struct loop *loop, const struct guard_options *options)
+{
+	struct guard *guard = mem_new_of(struct guard);
+
+	guard->loop = loop;
+	guard->options = *options;
+	guard->options.bound.at = mem_dup(options->bound.at, options->bound.len);
+	guard->options.names.at = mem_dup(options->names.at, options->names.len);
+	guard->peers = map_new();
+	return guard;
+}
+
+static void forget_peers(struct guard *guard)
+{
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(guard->peers, &at, &key, &value);)
+		free(value);
+	map_free(guard->peers);
+	guard->peers = NULL;
+}
+
+void guard_free(struct guard *guard)
+{
+	if (!guard)
+		return;
+	forget_peers(guard);
+	free((char *)guard->options.bound.at);
+	free((char *)guard->options.names.at);
+	free(guard);
+}
+
+// "name:port", "[::1]:port", "name": the brackets stay with the host; no port is 80.
+static bool split_host(struct str text, struct str *host, uint64_t *port)
+{
+	size_t colon = text.len;
+
+	*port = 80;
+	for (size_t i = 0; i < text.len; i++)
+		if (text.at[i] == ':')
+			colon = i;
+		else if (text.at[i] == ']')
+			colon = text.len;
+	*host = (struct str){text.at, colon};
+	if (!host->len)
+		return false;
+	return colon == text.len || str_to_u64(str_skip(text, colon + 1), 1, 65535, port);
+}
+
+static bool is_loopback_name(struct str host)
+{
+	return str_eq_nocase(host, STR("localhost")) || str_is(host, "127.0.0.1") ||
+	       str_is(host, "[::1]");
+}
+
+static bool is_ours(const struct guard *guard, struct str text)
+{
+	struct str host, part, rest = guard->options.names;
+	uint64_t port, bound_port;
+	struct str bound;
+
+	if (!split_host(text, &host, &port))
+		return false;
+	while (rest.len && str_cut(&rest, ',', &part))
+		if (str_eq_nocase(str_trim(part), host))
+			return true;
+	rest = guard->options.bound;
+	while (rest.len && str_cut(&rest, ',', &part)) {
+		if (!split_host(str_trim(part), &bound, &bound_port) || bound_port != port)
+			continue;
+		if (str_eq_nocase(bound, host) || is_loopback_name(host))
+			return true;
+	}
+	return false;
+}
+
+static void security_event(const struct http *x, const char *event, const char *severity)
+{
+	auto_free char *peer = mem_dup(x->peer.at, x->peer.len);
+	auto_free char *trace = mem_dup(x->trace.at, x->trace.len);
+
+	log_event(LOG_WARN, "security", "event", event, "severity", severity, "who", peer, "trace",
+		  trace, NULL);
+}
+
+fallible guard_place(struct guard *guard, const struct http *x)
+{
+	struct str host = http_field(x, "Host");
+	struct str origin = http_field(x, "Origin");
+
+	if (!host.at || !is_ours(guard, host)) {
+		security_event(x, "wrong_host", "low");
+		return err_hint(err_new(MISDIRECTED, "wrong_host",
+					"this server does not answer to that host name"),
+				"use the address it listens on, or add the name to 'hosts'");
+	}
+	if (!origin.at)
+		return OK;
+	if ((str_starts(origin, "http://") && is_ours(guard, str_skip(origin, 7))) ||
+	    (str_starts(origin, "https://") && is_ours(guard, str_skip(origin, 8))))
+		return OK;
+	security_event(x, "wrong_origin", "medium");
+	return err_new(FORBIDDEN, "wrong_origin", "requests from other sites are refused");
+}
+
+static struct str bearer_of(const struct http *x)
+{
+	struct str value = http_field(x, "Authorization");
+
+	if (value.len > 7 && str_eq_nocase((struct str){value.at, 7}, STR("Bearer ")))
+		return str_trim(str_skip(value, 7));
+	return (struct str){0};
+}
+
+const struct who *guard_who(const struct guard *guard, const struct http *x)
+{
+	struct str token = bearer_of(x);
+	uint8_t hash[SECRET_HASH];
+
+	// Hashes are compared, not tokens: whatever time the comparison takes tells nothing of the
+	// key.
+	secret_sha256(token.at ? token.at : "", token.len, hash);
+	if (!secret_equal(hash, token.at ? guard->options.key_hash : guard->nobody, SECRET_HASH))
+		return NULL;
+	return token.at ? &keyholder : NULL;
+}
+
+static struct peer *peer_of(struct guard *guard, struct str address)
+{
+	struct peer *peer = map_get(guard->peers, address);
+
+	if (peer)
+		return peer;
+	if (map_count(guard->peers) >= PEERS_MAX) {
+		forget_peers(guard);
+		guard->peers = map_new();
+	}
+	peer = mem_new_of(struct peer);
+	map_put(guard->peers, address, peer);
+	return peer;
+}
+
+fallible guard_strike(struct guard *guard, const struct http *x)
+{
+	struct peer *peer;
+	int64_t now = loop_now(guard->loop);
+
+	if (!bearer_of(x).at)
+		return err_hint(err_new(UNAUTHENTICATED, "no_token", "this needs a bearer token"),
+				"send 'Authorization: Bearer KEY'; the key is in operator.key of "
+				"the data directory");
+	peer = peer_of(guard, x->peer);
+	if (now - peer->since > STRIKES_SPAN_MS)
+		*peer = (struct peer){.since = now};
+	if (peer->strikes < STRIKES_MAX) {
+		peer->strikes++;
+		security_event(x, "failed_bearer", "medium");
+		return err_hint(err_new(UNAUTHENTICATED, "bad_token", "this token is not valid"),
+				"the key is in operator.key of the data directory");
+	}
+	if (peer->strikes++ == STRIKES_MAX)
+		security_event(x, "bearer_guessing", "high");
+	return err_new(EXHAUSTED, "too_many_failures", "too many wrong tokens from this address");
+}

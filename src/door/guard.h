@@ -1,0 +1,29 @@
+// The lock of every door: is the request meant for this host, and who sends it?
+#pragma once
+
+#include "base/secret.h"
+#include "base/str.h"
+#include "http/http.h"
+#include "loop/loop.h"
+#include "model/who.h"
+
+struct guard;
+
+struct guard_options {
+	uint8_t key_hash[SECRET_HASH]; // SHA-256 of the operator's key
+	struct str bound; // "127.0.0.1:8484,[::1]:8484": where we listen, with the real ports
+	struct str names; // "cove.example,box.lan": names that may stand in Host with any port
+};
+
+struct guard *guard_new(struct loop *loop, const struct guard_options *options);
+void guard_free(struct guard *guard);
+
+// Host names this server and Origin, if any, is the same place. MISDIRECTED wrong_host, FORBIDDEN
+// wrong_origin. Defends against DNS rebinding and against pages of other sites.
+fallible guard_place(struct guard *guard, const struct http *x);
+
+// Whose bearer it is; NULL for none or a wrong one. Takes the same time for every token.
+const struct who *guard_who(const struct guard *guard, const struct http *x);
+// What to say to nobody: UNAUTHENTICATED no_token or bad_token, and EXHAUSTED too_many_failures to
+// an address that guesses. A right token is never held up by another's guesses.
+fallible guard_strike(struct guard *guard, const struct http *x);

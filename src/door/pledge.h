@@ -1,0 +1,34 @@
+// Idempotency keys: what was answered under a key is answered again, and nothing is done twice.
+#pragma once
+
+#include "base/secret.h"
+#include "loop/task.h"
+
+#define PLEDGE_MAX 10000
+#define PLEDGE_AGE_MS (24ll * 3600 * 1000)
+#define PLEDGE_WAIT_MS 60000
+
+struct pledges;
+struct pledge;
+
+struct pledges *pledges_new(struct loop *loop);
+void pledges_free(struct pledges *all);
+
+// Claims `key` for the request whose bytes hash to `hash`. *out_first: the caller does the work and
+// then calls pledge_keep(), or pledge_drop() alone if it failed, so that another may try. Otherwise
+// the answer stands in *out until pledge_drop(). A second request under a key that is being worked
+// on waits for the first. INVALID bad_key; CONFLICT idempotency_mismatch for other bytes.
+fallible pledge_claim(struct pledges *all, struct str key, const uint8_t hash[SECRET_HASH],
+		      struct pledge **out, bool *out_first);
+void pledge_keep(struct pledge *pledge, int status, struct str place, struct str body);
+void pledge_drop(struct pledge *pledge);
+static inline void auto_pledge_(struct pledge **pledge)
+{
+	if (*pledge)
+		pledge_drop(*pledge);
+}
+#define auto_pledge on_exit_call(auto_pledge_) struct pledge *
+
+int pledge_status(const struct pledge *pledge);
+struct str pledge_place(const struct pledge *pledge); // of the Location header
+struct str pledge_body(const struct pledge *pledge);

@@ -1,0 +1,15 @@
+// Who may do what: asked once, here, before anything is looked up, whatever the door.
+#pragma once
+
+#include "base/err.h"
+#include "model/who.h"
+
+enum access {
+	ACCESS_READ,	  // see sandboxes and templates
+	ACCESS_MAKE,	  // create and delete sandboxes
+	ACCESS_USE,	  // run commands in them
+	ACCESS_TEMPLATES, // add and remove templates
+};
+
+// FORBIDDEN not_allowed.
+fallible access_ask(const struct who *who, enum access what);

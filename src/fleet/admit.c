@@ -1,0 +1,177 @@
+// Admission by watermarks. The readings are files of /proc, held open since before the daemon was
+// confined and read again at most every SPAN_MS; boxes admitted in between are counted with a
+// reserve each, so that a thousand creates in one turn do not all see the same free memory.
+//
+// The daemon's own files are counted without listing them: the kernel hands out the lowest free
+// number, so the number that dup() returns is an upper bound of what is in use.
+//
+// syscalls: pread64 fcntl close
+#include "fleet/admit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#define SPAN_MS 50
+#define BOX_MEMORY (8ull << 20)
+#define BOX_TASKS 4
+#define FILES_RESERVED 128
+#define MARK_MAX (256ull << 20)
+
+struct admit {
+	int meminfo, loadavg;
+	uint64_t memory_total, tasks_max, files_max;
+	uint32_t cpu_milli;
+	struct admit_view view;
+	int64_t read_at;
+	uint64_t since; // boxes admitted after that reading
+};
+
+static bool read_text(int fd, char *room, size_t size)
+{
+	ssize_t got = pread(fd, room, size - 1, 0);
+
+	if (got <= 0)
+		return false;
+	room[got] = '\0';
+	return true;
+}
+
+// The number behind `label` in a text of lines; 0 when it is absent.
+static uint64_t number_behind(const char *text, const char *label)
+{
+	const char *at = strstr(text, label);
+
+	return at ? strtoull(at + strlen(label), NULL, 10) : 0;
+}
+
+static void refresh(struct admit *admit, int64_t now_ms)
+{
+	char text[2048];
+
+	if (admit->read_at && now_ms - admit->read_at < SPAN_MS)
+		return;
+	if (read_text(admit->meminfo, text, sizeof(text)))
+		admit->view.memory_free = number_behind(text, "MemAvailable:") * 1024;
+	// "0.05 0.10 0.08 2/431 7777": the second number of the fraction is all tasks of the host.
+	if (read_text(admit->loadavg, text, sizeof(text)))
+		admit->view.tasks = number_behind(text, "/");
+	admit->read_at = now_ms;
+	admit->since = 0;
+}
+
+static uint64_t files_used(const struct admit *admit)
+{
+	int fd = fcntl(admit->meminfo, F_DUPFD_CLOEXEC, 0);
+
+	if (fd < 0)
+		return admit->files_max;
+	close(fd);
+	return (uint64_t)fd;
+}
+
+static uint64_t read_number(const char *path, uint64_t otherwise)
+{
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+	char text[64];
+
+	if (fd < 0 || !read_text(fd, text, sizeof(text)))
+		return otherwise;
+	return strtoull(text, NULL, 10);
+}
+
+static fallible open_account(const char *path, int *out)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(errno, "open %s", path);
+	*out = fd;
+	return OK;
+}
+
+fallible admit_open(struct admit **out)
+{
+	uint64_t pid_max = read_number("/proc/sys/kernel/pid_max", 32768);
+	uint64_t threads_max = read_number("/proc/sys/kernel/threads-max", pid_max);
+	auto_fd meminfo = -1, loadavg = -1;
+	struct rlimit files;
+	struct admit *admit;
+	char text[2048];
+
+	TRY(open_account("/proc/meminfo", &meminfo));
+	TRY(open_account("/proc/loadavg", &loadavg));
+	if (!read_text(meminfo, text, sizeof(text)))
+		return err_sys(errno, "read /proc/meminfo");
+	if (getrlimit(RLIMIT_NOFILE, &files))
+		return err_sys(errno, "read the limit on files");
+	admit = mem_new_of(struct admit);
+	admit->meminfo = take_fd(&meminfo);
+	admit->loadavg = take_fd(&loadavg);
+	admit->memory_total = number_behind(text, "MemTotal:") * 1024;
+	admit->tasks_max = pid_max < threads_max ? pid_max : threads_max;
+	admit->files_max = files.rlim_max;
+	admit->cpu_milli = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) * 1000;
+	admit->view.memory_mark = admit->memory_total / 20;
+	if (admit->view.memory_mark > MARK_MAX)
+		admit->view.memory_mark = MARK_MAX;
+	*out = admit;
+	return OK;
+}
+
+void admit_close(struct admit *admit)
+{
+	if (!admit)
+		return;
+	close(admit->meminfo);
+	close(admit->loadavg);
+	free(admit);
+}
+
+uint64_t admit_memory(const struct admit *admit)
+{
+	return admit->memory_total;
+}
+
+uint32_t admit_cpu_milli(const struct admit *admit)
+{
+	return admit->cpu_milli;
+}
+
+struct admit_view admit_look(struct admit *admit, int64_t now_ms)
+{
+	struct admit_view view;
+
+	refresh(admit, now_ms);
+	view = admit->view;
+	view.tasks_max = admit->tasks_max;
+	view.files = files_used(admit);
+	view.files_max = admit->files_max;
+	return view;
+}
+
+static fallible short_of(const char *reason, const char *what)
+{
+	return err_hint(err_new(EXHAUSTED, reason, "this host is short of %s", what),
+			"delete sandboxes that nobody needs, or try again in a moment");
+}
+
+fallible admit_ask(struct admit *admit, int64_t now_ms)
+{
+	struct admit_view view = admit_look(admit, now_ms);
+
+	if (view.memory_free < view.memory_mark + (admit->since + 1) * BOX_MEMORY)
+		return short_of("host_memory", "memory");
+	if (view.tasks + (admit->since + 1) * BOX_TASKS > view.tasks_max - view.tasks_max / 20)
+		return short_of("host_pids", "process numbers");
+	if (view.files + FILES_RESERVED > view.files_max)
+		return short_of("daemon_files", "file descriptors");
+	admit->since++;
+	return OK;
+}

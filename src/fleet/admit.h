@@ -1,0 +1,27 @@
+// Room for one more box? Limits are ceilings, not reservations: what counts is what the host has
+// left, less a small reserve for each box that is on its way.
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct admit;
+
+// Opens the kernel's accounts and reads the host's size. Call it before the process is confined.
+fallible admit_open(struct admit **out);
+void admit_close(struct admit *admit);
+
+uint64_t admit_memory(const struct admit *admit); // bytes of the host
+uint32_t admit_cpu_milli(const struct admit *admit);
+
+// EXHAUSTED host_memory, host_pids, daemon_files with what is short. Does not wait.
+fallible admit_ask(struct admit *admit, int64_t now_ms);
+
+// What the host has left, for GET /v1/health.
+struct admit_view {
+	uint64_t memory_free, memory_mark; // bytes; creates are refused below the mark
+	uint64_t tasks, tasks_max;
+	uint64_t files, files_max;
+};
+struct admit_view admit_look(struct admit *admit, int64_t now_ms);

@@ -1,0 +1,16 @@
+// From a spec to a box that can execute, or all undone.
+#pragma once
+
+#include "fleet/table.h"
+#include "model/who.h"
+
+enum create_way {
+	CREATE_NEW,    // a name that is taken is CONFLICT name_taken
+	CREATE_OR_GET, // a name that is taken is the answer
+};
+
+// Waits. Takes the spec's pairs over. *out_made is false when an existing box was found. *out is
+// borrowed until the caller's next wait. EXHAUSTED when there is no room, UNAVAILABLE no_warden or
+// draining, NOT_FOUND no_template, NO_SPACE …
+fallible create_box(struct fleet *fleet, const struct who *who, struct spec *spec,
+		    enum create_way way, const struct record **out, bool *out_made);

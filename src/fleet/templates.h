@@ -1,0 +1,38 @@
+// What boxes start from, as the fleet's callers see it. The warden keeps them.
+#pragma once
+
+#include "fleet/table.h"
+#include "model/who.h"
+
+struct template
+{
+	char name[ORDER_TEMPLATE_MAX];
+	const char *kind;      // "host", "frozen", "imported": literals
+	uint64_t bytes, files; // 0: not measured
+	int64_t created_ms;    // wall clock; 0: not yet
+};
+
+// All of them, "host" first. The caller frees *out.
+fallible templates_all(struct fleet *fleet, const struct who *who, struct template **out,
+		       size_t *out_count);
+// NOT_FOUND no_template.
+fallible templates_get(struct fleet *fleet, const struct who *who, struct str name,
+		       struct template *out);
+fallible templates_forget(struct fleet *fleet, const struct who *who, struct str name);
+// Copies the host's own template once. Waits as long as that takes.
+fallible templates_freeze(struct fleet *fleet, const struct who *who, struct str name,
+			  struct template *out);
+
+// An archive that comes in pieces. Begin, write, end; free at any point, which forgets a template
+// that was not ended well. INVALID bad_template, CONFLICT template_exists, INVALID bad_archive …
+struct templates_import;
+fallible templates_import_begin(struct fleet *fleet, const struct who *who, struct str name,
+				struct templates_import **out);
+fallible templates_import_write(struct templates_import *import, const void *bytes, size_t len);
+fallible templates_import_end(struct templates_import *import, struct template *out);
+void templates_import_free(struct templates_import *import);
+static inline void auto_templates_import_(struct templates_import **import)
+{
+	templates_import_free(*import);
+}
+#define auto_templates_import on_exit_call(auto_templates_import_) struct templates_import *

@@ -1,0 +1,37 @@
+// Running commands in a box, on somebody's behalf. A use keeps its box in memory, and its output
+// readable, until it is dropped; the command itself runs on.
+#pragma once
+
+#include "box/exec.h"
+#include "fleet/table.h"
+#include "model/who.h"
+
+struct use_spec {
+	const char *command;	  // for bash -c; NULL: argv
+	const char *const *argv;  // NULL-ended
+	const struct pairs *env;  // on top of the box's own; may be NULL
+	const char *cwd;	  // NULL: /workspace
+	const char *user;	  // NULL: root of the box
+	struct str stdin_bytes;	  // at == NULL: nothing to read
+	uint64_t cpu_ms, wall_ms; // 0: the box's limit alone
+};
+
+struct use;
+
+// Waits until the command runs. NOT_FOUND no_sandbox; UNAVAILABLE box_starting; GONE box_lost;
+// and what exec_start() says. Nothing of the spec is needed afterwards.
+fallible use_start(struct fleet *fleet, const struct who *who, struct str key,
+		   const struct use_spec *spec, struct use **out);
+void use_drop(struct use *use);
+static inline void auto_use_(struct use **use)
+{
+	if (*use)
+		use_drop(*use);
+}
+#define auto_use on_exit_call(auto_use_) struct use *
+
+int use_pid(const struct use *use);
+uint64_t use_wall_ms(const struct use *use); // the limit that holds; 0: none
+struct tape *use_tape(const struct use *use);
+// Waits for the end of the command.
+fallible use_wait(struct use *use, struct exec_result *out);

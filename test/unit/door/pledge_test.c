@@ -1,0 +1,171 @@
+#include "door/pledge.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "tap.h"
+
+struct scene {
+	struct loop *loop;
+	struct pledges *pledges;
+	char log[256]; // what happened, in order
+	const char *fault;
+};
+
+#define EXPECT(expr)                                                                               \
+	do {                                                                                       \
+		if (!(expr) && !scene->fault)                                                      \
+			scene->fault = #expr;                                                      \
+	} while (0)
+
+static const uint8_t red[SECRET_HASH] = {1}, blue[SECRET_HASH] = {2};
+
+static void say(struct scene *scene, const char *word)
+{
+	size_t len = strlen(scene->log);
+
+	snprintf(scene->log + len, sizeof(scene->log) - len, "%s ", word);
+}
+
+// Runs `first` (and `second`, a moment after it) as tasks until the loop is stopped.
+static const char *play(struct scene *scene, void (*first)(void *), void (*second)(void *))
+{
+	if (loop_new(&scene->loop))
+		abort();
+	scene->pledges = pledges_new(scene->loop);
+	task_start(scene->loop, "first", first, scene);
+	if (second)
+		task_start(scene->loop, "second", second, scene);
+	loop_run(scene->loop);
+	pledges_free(scene->pledges);
+	loop_free(scene->loop);
+	return scene->fault ? scene->fault : "";
+}
+
+static void keeps_and_replays(void *arg)
+{
+	struct scene *scene = arg;
+	struct pledge *pledge = NULL;
+	bool first = false;
+	struct err *err = pledge_claim(scene->pledges, STR("k"), red, &pledge, &first);
+
+	EXPECT(!err && first);
+	pledge_keep(pledge, 201, STR("/here"), STR("body"));
+	pledge_drop(pledge);
+	err = pledge_claim(scene->pledges, STR("k"), red, &pledge, &first);
+	EXPECT(!err && !first && pledge_status(pledge) == 201);
+	EXPECT(str_is(pledge_body(pledge), "body") && str_is(pledge_place(pledge), "/here"));
+	pledge_drop(pledge);
+	err = pledge_claim(scene->pledges, STR("k"), blue, &pledge, &first);
+	EXPECT(err && !strcmp(err_reason(err), "idempotency_mismatch"));
+	err_free(err);
+	err = pledge_claim(scene->pledges, STR("a b"), red, &pledge, &first);
+	EXPECT(err && err_kind(err) == ERR_INVALID);
+	err_free(err);
+	loop_stop(scene->loop);
+}
+
+TEST(replay, "a kept answer is given again, and another request under its key is refused")
+{
+	struct scene scene = {0};
+
+	CHECK_STR(play(&scene, keeps_and_replays, NULL), "");
+}
+
+static void works_slowly(void *arg)
+{
+	struct scene *scene = arg;
+	struct pledge *pledge = NULL;
+	bool first = false;
+
+	EXPECT(!pledge_claim(scene->pledges, STR("k"), red, &pledge, &first) && first);
+	say(scene, "begin");
+	err_free(task_sleep_until(loop_now(scene->loop) + 20));
+	say(scene, "keep");
+	pledge_keep(pledge, 201, STR(""), STR("x"));
+	pledge_drop(pledge);
+}
+
+static void comes_second(void *arg)
+{
+	struct scene *scene = arg;
+	struct pledge *pledge = NULL;
+	bool first = true;
+
+	EXPECT(!pledge_claim(scene->pledges, STR("k"), red, &pledge, &first));
+	EXPECT(!first && str_is(pledge_body(pledge), "x"));
+	say(scene, "replay");
+	pledge_drop(pledge);
+	loop_stop(scene->loop);
+}
+
+TEST(waits, "a duplicate waits for the first and gets its answer")
+{
+	struct scene scene = {0};
+
+	CHECK_STR(play(&scene, works_slowly, comes_second), "");
+	CHECK_STR(scene.log, "begin keep replay ");
+}
+
+static void fails_slowly(void *arg)
+{
+	struct scene *scene = arg;
+	struct pledge *pledge = NULL;
+	bool first = false;
+
+	EXPECT(!pledge_claim(scene->pledges, STR("k"), red, &pledge, &first) && first);
+	err_free(task_sleep_until(loop_now(scene->loop) + 20));
+	say(scene, "fail");
+	pledge_drop(pledge);
+}
+
+static void inherits(void *arg)
+{
+	struct scene *scene = arg;
+	struct pledge *pledge = NULL;
+	bool first = false;
+	struct err *err = pledge_claim(scene->pledges, STR("k"), blue, &pledge, &first);
+
+	// Another request under that key is refused without disturbing the first.
+	EXPECT(err && err_kind(err) == ERR_CONFLICT);
+	err_free(err);
+	EXPECT(!pledge_claim(scene->pledges, STR("k"), red, &pledge, &first) && first);
+	say(scene, "mine");
+	pledge_drop(pledge);
+	loop_stop(scene->loop);
+}
+
+TEST(fails, "a first that fails hands the key to who waited")
+{
+	struct scene scene = {0};
+
+	CHECK_STR(play(&scene, fails_slowly, inherits), "");
+	CHECK_STR(scene.log, "fail mine ");
+}
+
+static void keeps_many(void *arg)
+{
+	struct scene *scene = arg;
+	struct pledge *pledge = NULL;
+	bool first = false;
+
+	for (int i = 0; i < PLEDGE_MAX + 10; i++) {
+		auto_free char *key = mem_fmt("key-%d", i);
+
+		EXPECT(!pledge_claim(scene->pledges, str_of(key), red, &pledge, &first) && first);
+		pledge_keep(pledge, 201, STR(""), STR("x"));
+		pledge_drop(pledge);
+	}
+	// The oldest went, the youngest stayed.
+	EXPECT(!pledge_claim(scene->pledges, STR("key-0"), red, &pledge, &first) && first);
+	pledge_drop(pledge);
+	EXPECT(!pledge_claim(scene->pledges, STR("key-9999"), red, &pledge, &first) && !first);
+	pledge_drop(pledge);
+	loop_stop(scene->loop);
+}
+
+TEST(bounded, "only so many answers are kept")
+{
+	struct scene scene = {0};
+
+	CHECK_STR(play(&scene, keeps_many, NULL), "");
+}

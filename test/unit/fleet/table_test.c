@@ -1,0 +1,144 @@
+#include "base/mem.h"
+#include "fleet/access.h"
+#include "fleet/fleet.h"
+#include "tap.h"
+
+static const struct who operator_who = {.role = WHO_OPERATOR, .name = "operator"};
+
+struct house {
+	struct loop *loop;
+	struct admit *admit;
+	struct ask *ask;
+	struct fleet *fleet;
+};
+
+// A fleet whose warden never comes.
+static void open_house(struct house *house)
+{
+	struct fleet_options options = {.boxes_max = 10, .output_max = 1 << 30, .tapes_dir = -1};
+
+	if (loop_new(&house->loop) || admit_open(&house->admit))
+		abort();
+	house->ask = ask_open(house->loop, "/nonexistent/warden.sock");
+	options.loop = house->loop;
+	options.admit = house->admit;
+	options.ask = house->ask;
+	house->fleet = fleet_new(&options);
+}
+
+static void close_house(struct house *house)
+{
+	fleet_free(house->fleet);
+	ask_close(house->ask);
+	admit_close(house->admit);
+	loop_free(house->loop);
+}
+#define auto_house on_exit_call(close_house) struct house
+
+static struct entry *add(struct fleet *fleet, const char *name)
+{
+	struct spec spec = {.limits = LIMITS_DEFAULT, .template = "host"};
+	struct entry *entry = NULL;
+
+	snprintf(spec.name, sizeof(spec.name), "%s", name);
+	err_free(table_add(fleet, &spec, &entry));
+	return entry;
+}
+
+TEST(found, "a box is found by id, short id, longer beginning and name")
+{
+	auto_house house = {0};
+	struct entry *entry;
+	const char *id;
+
+	open_house(&house);
+	entry = add(house.fleet, "web");
+	id = entry->record.id;
+	CHECK(table_find(house.fleet, str_of(id)) == entry);
+	CHECK(table_find(house.fleet, str_of(entry->record.short_id)) == entry);
+	CHECK(table_find(house.fleet, (struct str){id + 4, 20}) == entry);
+	CHECK(table_find(house.fleet, (struct str){id + 4, 48}) == entry);
+	CHECK(table_find(house.fleet, STR("web")) == entry);
+	CHECK(!table_find(house.fleet, (struct str){id + 4, 11}));
+	CHECK(!table_find(house.fleet, STR("wob")));
+	CHECK(!table_find(house.fleet, STR("")));
+}
+
+TEST(names, "a name is taken until its box has left")
+{
+	auto_house house = {0};
+	struct spec spec = {.limits = LIMITS_DEFAULT, .name = "web"};
+	struct entry *entry, *other;
+
+	open_house(&house);
+	entry = add(house.fleet, "web");
+	CHECK_ERR(table_add(house.fleet, &spec, &other), CONFLICT);
+	table_remove(entry);
+	CHECK(!table_find(house.fleet, STR("web")));
+	CHECK_OK(table_add(house.fleet, &spec, &other));
+}
+
+TEST(pages, "the list comes in order of creation, in pages that meet without gap or overlap")
+{
+	auto_house house = {0};
+	const struct record *room[3];
+	auto_pairs labels = {0};
+	uint64_t after = 0;
+	size_t count = 0, sum = 0;
+
+	open_house(&house);
+	for (int i = 0; i < 7; i++)
+		add(house.fleet, "");
+	do {
+		CHECK_OK(fleet_page(house.fleet, &operator_who, &labels, after, 3, room, &count,
+				    &after));
+		for (size_t i = 0; i < count; i++)
+			CHECK(room[i]->seq == ++sum);
+	} while (after);
+	CHECK(sum == 7);
+	pairs_set(&labels, STR("a"), STR("b"));
+	CHECK_OK(fleet_page(house.fleet, &operator_who, &labels, 0, 3, room, &count, &after));
+	CHECK(count == 0 && after == 0);
+}
+
+TEST(strangers, "nobody gets in, and learns nothing of what exists")
+{
+	auto_house house = {0};
+	const struct who nobody = {.role = WHO_NOBODY};
+	const struct record *record;
+
+	open_house(&house);
+	add(house.fleet, "web");
+	CHECK_ERR(fleet_get(house.fleet, &nobody, STR("web"), &record), FORBIDDEN);
+	CHECK_ERR(fleet_get(house.fleet, NULL, STR("web"), &record), FORBIDDEN);
+	CHECK_ERR(fleet_get(house.fleet, &nobody, STR("wob"), &record), FORBIDDEN);
+	CHECK_OK(fleet_get(house.fleet, &operator_who, STR("web"), &record));
+	CHECK_ERR(fleet_get(house.fleet, &operator_who, STR("wob"), &record), NOT_FOUND);
+}
+
+TEST(no_warden, "without a warden a create is UNAVAILABLE and leaves no entry")
+{
+	auto_house house = {0};
+	struct spec spec = {.limits = LIMITS_DEFAULT, .template = "host", .name = "web"};
+	const struct record *record;
+	bool made;
+
+	open_house(&house);
+	CHECK_ERR(create_box(house.fleet, &operator_who, &spec, CREATE_NEW, &record, &made),
+		  UNAVAILABLE);
+	CHECK(map_count(house.fleet->by_id) == 0 && !table_find(house.fleet, STR("web")));
+}
+
+TEST(room, "the host has room, and says how much")
+{
+	struct admit *admit = NULL;
+	struct admit_view view;
+
+	CHECK_OK(admit_open(&admit));
+	view = admit_look(admit, 1);
+	CHECK(view.memory_free > 0 && view.memory_free <= admit_memory(admit));
+	CHECK(view.tasks > 0 && view.tasks < view.tasks_max);
+	CHECK(view.files >= 3 && view.files < view.files_max);
+	CHECK_OK(admit_ask(admit, 1));
+	admit_close(admit);
+}
