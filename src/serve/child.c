@@ -1,0 +1,60 @@
+#include "serve/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define PAUSE_MIN_MS 100
+#define PAUSE_MAX_MS 2000
+#define LONG_LIFE_MS 10000
+
+// Between fork and exec, in a process with one thread.
+__attribute__((noreturn)) static void become(const struct child *child, pid_t parent)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(1);
+	for (int i = 0; i < child->keep_count; i++)
+		fcntl(child->keep[i], F_SETFD, 0);
+	execv("/proc/self/exe", child->argv);
+	dprintf(STDERR_FILENO, "cove: exec: %s\n", strerror(errno));
+	_exit(127);
+}
+
+fallible child_start(struct child *child)
+{
+	pid_t parent = getpid();
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return err_sys(errno, "start the %s", child->role);
+	if (!pid)
+		become(child, parent);
+	child->pid = pid;
+	child->again_at = 0;
+	child->began_at = clock_ms();
+	return OK;
+}
+
+void child_ended(struct child *child, int64_t now_ms)
+{
+	bool long_life = now_ms - child->began_at > LONG_LIFE_MS;
+
+	child->pid = 0;
+	child->again_at = now_ms + (long_life ? 0 : child->pause_ms);
+	child->pause_ms = long_life || !child->pause_ms ? PAUSE_MIN_MS : child->pause_ms * 2;
+	if (child->pause_ms > PAUSE_MAX_MS)
+		child->pause_ms = PAUSE_MAX_MS;
+	if (!child->again_at)
+		child->again_at = now_ms;
+}

@@ -1,0 +1,27 @@
+// A process that is meant to live: started, watched, started again when it dies.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+#define CHILD_FDS_MAX 16
+
+struct child {
+	const char *role;	 // argv[1]
+	char **argv;		 // NULL-ended, the owner's
+	int keep[CHILD_FDS_MAX]; // fds that it inherits
+	int keep_count;
+	pid_t pid;	  // 0: not running
+	int64_t again_at; // when to start it, in ms; 0: not wanted
+	int64_t began_at;
+	int64_t pause_ms;
+};
+
+// Starts it now. It gets SIGTERM when we die.
+fallible child_start(struct child *child);
+// Notes that it ended, and when it is due again: at once after a long life, later after a short
+// one.
+void child_ended(struct child *child, int64_t now_ms);

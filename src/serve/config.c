@@ -1,0 +1,319 @@
+#include "serve/config.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+enum type { TEXT, COUNT, BYTES, TIME, CHOICE };
+
+struct row {
+	const char *name, *env; // the flag is --name, the key in the file is name
+	enum type type;
+	size_t at;
+	const char *otherwise; // the default, in words
+	uint64_t min, max;
+	const char *choices; // "a|b"
+	const char *help;    // NULL: between serve and its children
+};
+
+#define AT(field) offsetof(struct config, field)
+#define FD_MAX 1048576
+
+// clang-format off
+static const struct row rows[] = {
+	{"data", "COVE_DATA", TEXT, AT(data), CONFIG_DATA, 0, 0, NULL,
+	 "directory of everything that lasts"},
+	{"run", "COVE_RUN", TEXT, AT(run), "", 0, 0, NULL,
+	 "directory of sockets (" CONFIG_RUN "; run in the data directory if that is not the default)"},
+	{"listen", "COVE_LISTEN", TEXT, AT(listen), "127.0.0.1:8484", 0, 0, NULL,
+	 "ADDRESS:PORT of the API, several with commas; port 0: any"},
+	{"hosts", "COVE_HOSTS", TEXT, AT(hosts), "", 0, 0, NULL,
+	 "further names by which clients may call this host, with commas"},
+	{"boxes-max", "COVE_BOXES_MAX", COUNT, AT(boxes_max), "10000", 1, 16384, NULL,
+	 "how many sandboxes there may be at once"},
+	{"max-output", "COVE_MAX_OUTPUT", BYTES, AT(output_max), "1G", 1 << 20, 1ull << 30, NULL,
+	 "the largest outputMB that may be asked for"},
+	{"conns-max", "COVE_CONNS_MAX", COUNT, AT(conns_max), "4096", 16, 100000, NULL,
+	 "how many connections there may be at once"},
+	{"threads", "COVE_THREADS", COUNT, AT(threads), "4", 1, 64, NULL,
+	 "threads for work that blocks"},
+	{"grace", "COVE_GRACE", TIME, AT(grace_ms), "3s", 0, 600000, NULL,
+	 "how long requests under way may go on after SIGTERM"},
+	{"on-term", "COVE_ON_TERM", CHOICE, AT(on_term), "stop", 0, 0, "stop",
+	 "what SIGTERM does with the sandboxes"},
+	{"disk", "COVE_DISK", CHOICE, AT(disk), "", 0, 0, "|btrfs|ext4-image|directory",
+	 "how sandboxes' files are kept: btrfs, ext4-image, directory; empty: the best that works"},
+	{"log-level", "COVE_LOG_LEVEL", CHOICE, AT(log_level), "", 0, 0, "|debug|info|warn|error",
+	 "debug, info, warn or error (info)"},
+	{"log-format", "COVE_LOG_FORMAT", CHOICE, AT(log_format), "", 0, 0, "|json|text",
+	 "json or text (json)"},
+	{"ready-fd", NULL, COUNT, AT(fd_ready), "0", 0, FD_MAX, NULL,
+	 "descriptor to which the URL is written once cove serves"},
+	{"fd-listen", NULL, TEXT, AT(fd_listen), "", 0, 0, NULL, NULL},
+	{"fd-key", NULL, COUNT, AT(fd_key), "0", 0, FD_MAX, NULL, NULL},
+	{"fd-lock", NULL, COUNT, AT(fd_lock), "0", 0, FD_MAX, NULL, NULL},
+	{"uid", NULL, COUNT, AT(uid), "0", 0, UINT32_MAX, NULL, NULL},
+	{"gid", NULL, COUNT, AT(gid), "0", 0, UINT32_MAX, NULL, NULL},
+};
+// clang-format on
+#define ROWS (sizeof(rows) / sizeof(*rows))
+_Static_assert(ROWS <= CONFIG_ARGS_MAX, "every row fits into argv");
+
+static bool is_text(const struct row *row)
+{
+	return row->type == TEXT || row->type == CHOICE;
+}
+
+static char **text_at(struct config *config, const struct row *row)
+{
+	return (char **)((char *)config + row->at);
+}
+
+static uint64_t *number_at(struct config *config, const struct row *row)
+{
+	return (uint64_t *)((char *)config + row->at);
+}
+
+static const struct row *find_row(struct str name)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		if (str_is(name, rows[i].name))
+			return &rows[i];
+	return NULL;
+}
+
+static bool is_choice(const struct row *row, const char *value)
+{
+	struct str rest = str_of(row->choices), word;
+
+	while (str_cut(&rest, '|', &word))
+		if (str_is(word, value))
+			return true;
+	return false;
+}
+
+static bool read_number(const struct row *row, const char *value, uint64_t *out)
+{
+	uint64_t number;
+	bool good;
+
+	if (row->type == BYTES)
+		good = str_to_bytes(str_of(value), &number);
+	else if (row->type == TIME)
+		good = str_to_ms(str_of(value), &number);
+	else
+		good = str_to_u64(str_of(value), 0, UINT64_MAX, &number);
+	if (!good || number < row->min || number > row->max)
+		return false;
+	*out = number;
+	return true;
+}
+
+// `where` says for the reader where the value stands: "COVE_DATA", "--data", "cove.conf line 3".
+static fallible set(struct config *config, const struct row *row, const char *value,
+		    const char *where)
+{
+	if (row->type == CHOICE && !is_choice(row, value))
+		return err_hint(err_new(INVALID, "bad_config", "%s: '%s' is no %s", where, value,
+					row->name),
+				"it is one of %s", row->choices);
+	if (!is_text(row)) {
+		if (!read_number(row, value, number_at(config, row)))
+			return err_hint(err_new(INVALID, "bad_config", "%s: '%s' is no %s", where,
+						value, row->name),
+					"it is a %s from %llu to %llu",
+					row->type == BYTES  ? "size like 64M"
+					: row->type == TIME ? "time like 5s (in ms)"
+							    : "number",
+					(unsigned long long)row->min, (unsigned long long)row->max);
+		return OK;
+	}
+	free(*text_at(config, row));
+	*text_at(config, row) = mem_str(value);
+	return OK;
+}
+
+struct file {
+	struct config *config;
+	const char *path;
+	struct err *err; // the first one
+};
+
+static int on_key(void *user, const char *section, const char *name, const char *value)
+{
+	struct file *file = user;
+	const struct row *row = find_row(str_of(name));
+	bool known = row && row->help && (!*section || !strcmp(section, "serve"));
+
+	if (file->err)
+		return 0;
+	if (!known)
+		file->err = err_new(INVALID, "bad_config", "there is no setting '%s%s%s'", section,
+				    *section ? "." : "", name);
+	else
+		file->err = set(file->config, row, value, name);
+	return !file->err;
+}
+
+// The words of the reader carry no line, so it is added here: inih tells the first bad one.
+static fallible read_file(struct config *config, const char *path)
+{
+	struct file file = {.config = config, .path = path};
+	int line = ini_parse(path, on_key, &file);
+
+	if (line == 0)
+		return OK;
+	if (line < 0)
+		return err_new(NOT_FOUND, "no_config", "the configuration file %s cannot be read",
+			       path);
+	if (!file.err)
+		return err_new(INVALID, "bad_config",
+			       "%s line %d is neither a section nor a setting", path, line);
+	auto_err inner = file.err;
+
+	return err_hint(
+		err_new(INVALID, "bad_config", "%s line %d: %s", path, line, err_message(inner)),
+		"%s",
+		err_hint_of(inner) ? err_hint_of(inner)
+				   : "'cove serve --options' lists the settings");
+}
+
+static fallible read_environment(struct config *config)
+{
+	for (size_t i = 0; i < ROWS; i++) {
+		const char *value = rows[i].env ? getenv(rows[i].env) : NULL;
+
+		if (value && *value)
+			TRY(set(config, &rows[i], value, rows[i].env));
+	}
+	return OK;
+}
+
+// The next flag of argv: "--name=value" or "--name value".
+static fallible next_flag(int argc, char **argv, int *at, struct str *name, const char **value)
+{
+	const char *word = argv[*at];
+	const char *equals = strchr(word, '=');
+
+	if (strncmp(word, "--", 2) != 0 || !word[2])
+		return err_hint(err_new(INVALID, "bad_config", "'%s' is not understood", word),
+				"'cove serve --help' lists the options");
+	word += 2;
+	*name = (struct str){word, equals ? (size_t)(equals - word) : strlen(word)};
+	if (!find_row(*name) && !str_is(*name, "config"))
+		return err_hint(err_new(INVALID, "bad_config", "there is no option --" STR_FMT,
+					STR_ARG(*name)),
+				"'cove serve --help' lists the options");
+	if (!equals && *at + 1 >= argc)
+		return err_new(INVALID, "bad_config", "--%s needs a value", word);
+	*value = equals ? equals + 1 : argv[++*at];
+	++*at;
+	return OK;
+}
+
+static fallible find_file(int argc, char **argv, const char **out)
+{
+	for (int at = 0; at < argc;) {
+		const char *value = NULL;
+		struct str name = {0};
+
+		TRY(next_flag(argc, argv, &at, &name, &value));
+		if (str_is(name, "config"))
+			*out = value;
+	}
+	return OK;
+}
+
+static fallible read_flags(int argc, char **argv, struct config *config)
+{
+	for (int at = 0; at < argc;) {
+		const char *value = NULL;
+		struct str name = {0};
+		char where[64];
+
+		TRY(next_flag(argc, argv, &at, &name, &value));
+		snprintf(where, sizeof(where), "--" STR_FMT, STR_ARG(name));
+		if (!str_is(name, "config"))
+			TRY(set(config, find_row(name), value, where));
+	}
+	return OK;
+}
+
+static fallible fill(int argc, char **argv, struct config *config)
+{
+	const char *file = NULL;
+
+	for (size_t i = 0; i < ROWS; i++)
+		TRY(set(config, &rows[i], rows[i].otherwise, "the default"));
+	TRY(find_file(argc, argv, &file));
+	if (file)
+		TRY(read_file(config, file));
+	else if (!access(CONFIG_FILE, R_OK))
+		TRY(read_file(config, CONFIG_FILE));
+	TRY(read_environment(config));
+	TRY(read_flags(argc, argv, config));
+	if (!*config->data)
+		return err_new(INVALID, "bad_config", "the data directory has no name");
+	if (!*config->run) {
+		free(config->run);
+		config->run = strcmp(config->data, CONFIG_DATA) != 0
+				      ? mem_fmt("%s/run", config->data)
+				      : mem_str(CONFIG_RUN);
+	}
+	return OK;
+}
+
+void config_done(struct config *config)
+{
+	for (size_t i = 0; i < ROWS; i++) {
+		if (is_text(&rows[i])) {
+			free(*text_at(config, &rows[i]));
+			*text_at(config, &rows[i]) = NULL;
+		}
+	}
+}
+
+fallible config_read(int argc, char **argv, struct config *out)
+{
+	struct config config = {0};
+	struct err *err = fill(argc, argv, &config);
+
+	if (err) {
+		config_done(&config);
+		return err;
+	}
+	*out = config;
+	return OK;
+}
+
+void config_args(const struct config *config, char **argv, int *count)
+{
+	for (size_t i = 0; i < ROWS; i++) {
+		struct config *from = (struct config *)config;
+		const struct row *row = &rows[i];
+
+		if (is_text(row) && **text_at(from, row))
+			argv[(*count)++] = mem_fmt("--%s=%s", row->name, *text_at(from, row));
+		else if (row->type == TIME)
+			argv[(*count)++] = mem_fmt("--%s=%llums", row->name,
+						   (unsigned long long)*number_at(from, row));
+		else if (!is_text(row))
+			argv[(*count)++] = mem_fmt("--%s=%llu", row->name,
+						   (unsigned long long)*number_at(from, row));
+	}
+}
+
+void config_describe(struct buf *out)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		if (rows[i].help)
+			buf_fmt(out, "--%-12s %-17s %-16s %s\n", rows[i].name,
+				rows[i].env ? rows[i].env : "-",
+				*rows[i].otherwise ? rows[i].otherwise : "-", rows[i].help);
+}

@@ -1,0 +1,35 @@
+// What the operator decides: file < environment < flags, all from one table.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#define CONFIG_FILE "/etc/cove/cove.conf"
+#define CONFIG_DATA "/var/lib/cove"
+#define CONFIG_RUN "/run/cove"
+
+struct config {
+	char *data, *run, *listen, *hosts, *disk, *log_level, *log_format, *on_term;
+	uint64_t boxes_max, conns_max, threads;
+	uint64_t output_max; // bytes
+	uint64_t grace_ms;
+	// How serve and its children speak; not for people.
+	char *fd_listen;
+	uint64_t fd_ready, fd_key, fd_lock, uid, gid; // 0: not given
+};
+
+// Reads argv behind the verb. INVALID bad_config, naming file, line and key, or the flag.
+fallible config_read(int argc, char **argv, struct config *out);
+void config_done(struct config *config);
+#define auto_config on_exit_call(config_done) struct config
+
+// The words that give a child the same configuration: "--name=value" for each row that differs from
+// its default, added behind argv[*count], which has room for CONFIG_ARGS_MAX. The caller frees
+// them.
+#define CONFIG_ARGS_MAX 32
+void config_args(const struct config *config, char **argv, int *count);
+// The table as people read it, one row an option.
+void config_describe(struct buf *out);

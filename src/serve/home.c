@@ -1,0 +1,229 @@
+// DATA/            0711 root
+//   lock           flock'ed for life by the supervisor and its children; holds the pid
+//   operator.key   0600 root: "cove_" and 64 hex digits
+//   url            0644: where the API is, while it is
+//   daemon/        0700 cove, with tapes/
+//   boxes/ layers/ 0700 root: the warden's
+// RUN/             0711 root, with box/ 0700 cove
+//
+// The daemon's user is `cove`. Where no such user exists it is a number of the range that systemd
+// reserves for users without a name, taken from the directory's identity: it stays the same for one
+// data directory and differs between two.
+#include "serve/home.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "os/fd.h"
+#include "os/path.h"
+
+#define UID_FIRST 61184
+#define UID_LAST 65519
+#define LOCK_WAIT_MS 5000
+#define LOCK_STEP_US 20000
+#define KEY_PREFIX "cove_"
+#define KEY_BYTES 32
+
+// Makes every missing directory of an absolute or relative path, as `mkdir -p` does.
+static fallible make_path(const char *path)
+{
+	auto_free char *copy = mem_str(path);
+
+	for (char *at = copy + 1; *at; at++) {
+		if (*at != '/')
+			continue;
+		*at = '\0';
+		if (mkdir(copy, 0755) && errno != EEXIST)
+			return err_sys(errno, "make %s", copy);
+		*at = '/';
+	}
+	if (mkdir(copy, 0711) && errno != EEXIST)
+		return err_sys(errno, "make %s", copy);
+	return OK;
+}
+
+static fallible open_dir(const char *path, int *out)
+{
+	struct stat st;
+
+	TRY(make_path(path));
+	auto_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || fstat(fd, &st))
+		return err_sys(errno, "open %s", path);
+	if (st.st_uid != 0)
+		return err_hint(err_new(FORBIDDEN, "not_ours", "%s belongs to another user", path),
+				"give it to root, or name another directory");
+	if (fchmod(fd, 0711))
+		return err_sys(errno, "set the mode of %s", path);
+	*out = take_fd(&fd);
+	return OK;
+}
+
+// A directory in `dir` that belongs to uid:gid with exactly `mode`.
+static fallible own_dir(int dir, const char *name, mode_t mode, uid_t uid, gid_t gid)
+{
+	auto_fd fd = -1;
+
+	TRY(path_dir(dir, name, mode, &fd), "make the directory %s", name);
+	if (fchown(fd, uid, gid) || fchmod(fd, mode))
+		return err_sys(errno, "own the directory %s", name);
+	return OK;
+}
+
+static bool holder_lives(int lock, int *out_pid)
+{
+	char text[32] = "";
+
+	if (pread(lock, text, sizeof(text) - 1, 0) <= 0)
+		return false;
+	*out_pid = (int)strtol(text, NULL, 10);
+	return *out_pid > 0 && (!kill(*out_pid, 0) || errno == EPERM);
+}
+
+// A supervisor that was killed leaves children that still bury its boxes and hold the lock with it:
+// those are waited for. One that lives is not.
+static fallible take_lock(int data, int *out)
+{
+	auto_fd lock = openat(data, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int64_t deadline = clock_ms() + LOCK_WAIT_MS;
+	char text[32];
+	int pid = 0;
+
+	if (lock < 0)
+		return err_sys(errno, "open the lock");
+	while (flock(lock, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK)
+			return err_sys(errno, "lock the data directory");
+		if (holder_lives(lock, &pid) || clock_ms() > deadline)
+			return err_hint(err_new(CONFLICT, "data_taken",
+						"another cove (pid %d) holds this data directory",
+						pid),
+					"stop it, or name another directory with --data");
+		usleep(LOCK_STEP_US);
+	}
+	snprintf(text, sizeof(text), "%d\n", (int)getpid());
+	if (ftruncate(lock, 0) || pwrite(lock, text, strlen(text), 0) < 0)
+		return err_sys(errno, "write the lock");
+	*out = take_fd(&lock);
+	return OK;
+}
+
+static void find_user(int data, uid_t *uid, gid_t *gid)
+{
+	const struct passwd *user = getpwnam("cove");
+	struct stat st = {0};
+	uint64_t number;
+
+	if (user) {
+		*uid = user->pw_uid;
+		*gid = user->pw_gid;
+		return;
+	}
+	fstat(data, &st);
+	number = (uint64_t)st.st_dev * 31 + st.st_ino;
+	for (int tries = 0; tries <= UID_LAST - UID_FIRST; tries++, number++) {
+		*uid = (uid_t)(UID_FIRST + number % (UID_LAST - UID_FIRST + 1));
+		*gid = *uid;
+		if (!getpwuid(*uid))
+			return;
+	}
+}
+
+static fallible make_key(int data)
+{
+	char text[sizeof(KEY_PREFIX) + 2 * KEY_BYTES + 1] = KEY_PREFIX;
+	struct err *err;
+
+	secret_hex(text + strlen(KEY_PREFIX), KEY_BYTES);
+	text[sizeof(text) - 2] = '\n';
+	text[sizeof(text) - 1] = '\0';
+	err = path_write(data, "operator.key", 0600, text);
+	secret_wipe(text, sizeof(text));
+	return err;
+}
+
+static fallible read_key(int data, uint8_t hash[SECRET_HASH])
+{
+	char text[512];
+	ssize_t len = fd_get(data, "operator.key", text, sizeof(text));
+
+	if (len < 0 && errno == ENOENT) {
+		TRY(make_key(data), "make the operator's key");
+		len = fd_get(data, "operator.key", text, sizeof(text));
+	}
+	if (len < 0)
+		return err_sys(errno, "read the operator's key");
+	while (len > 0 && strchr(" \t\r\n", text[len - 1]))
+		len--;
+	if (len < 32)
+		return err_hint(err_new(INVALID, "bad_key", "operator.key holds no key"),
+				"remove the file, and a new one is made at the next start");
+	if (fchmodat(data, "operator.key", 0600, 0))
+		return err_sys(errno, "set the mode of operator.key");
+	secret_sha256(text, (size_t)len, hash);
+	secret_wipe(text, sizeof(text));
+	return OK;
+}
+
+static fallible furnish(const struct config *config, struct home *home)
+{
+	auto_fd run = -1, daemon = -1;
+
+	TRY(open_dir(config->run, &run));
+	TRY(own_dir(run, "box", 0700, home->uid, home->gid));
+	TRY(own_dir(home->data, "boxes", 0700, 0, 0));
+	TRY(own_dir(home->data, "layers", 0700, 0, 0));
+	TRY(own_dir(home->data, "daemon", 0700, home->uid, home->gid));
+	TRY(path_dir(home->data, "daemon", 0700, &daemon));
+	TRY(own_dir(daemon, "tapes", 0700, home->uid, home->gid));
+	return read_key(home->data, home->key_hash);
+}
+
+fallible home_open(const struct config *config, struct home *out)
+{
+	struct home home = {.data = -1, .lock = -1};
+	struct err *err;
+
+	TRY(open_dir(config->data, &home.data));
+	err = take_lock(home.data, &home.lock);
+	if (!err) {
+		find_user(home.data, &home.uid, &home.gid);
+		err = furnish(config, &home);
+	}
+	if (err) {
+		home_close(&home);
+		return err;
+	}
+	*out = home;
+	return OK;
+}
+
+fallible home_publish(const struct home *home, const char *url)
+{
+	auto_free char *line = mem_fmt("%s\n", url);
+
+	return path_write(home->data, "url", 0644, line);
+}
+
+void home_withdraw(const struct home *home)
+{
+	unlinkat(home->data, "url", 0);
+}
+
+void home_close(struct home *home)
+{
+	fd_drop(&home->data);
+	fd_drop(&home->lock);
+}

@@ -1,0 +1,25 @@
+// The directories of a cove, its lock and its key: made at the first start, checked at each. Only
+// the supervisor comes here, as root.
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/secret.h"
+#include "serve/config.h"
+
+struct home {
+	int data, lock; // open
+	uid_t uid;	// of the daemon
+	gid_t gid;
+	uint8_t key_hash[SECRET_HASH];
+};
+
+// CONFLICT data_taken, naming the process that holds it; FORBIDDEN when the directory is not
+// root's. The lock is held until the last copy of home->lock is closed.
+fallible home_open(const struct config *config, struct home *out);
+// The file `url` tells the command line of this host where the API is.
+fallible home_publish(const struct home *home, const char *url);
+void home_withdraw(const struct home *home);
+void home_close(struct home *home);

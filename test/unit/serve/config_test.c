@@ -1,0 +1,113 @@
+#include "serve/config.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "tap.h"
+
+static struct err *read_words(struct config *out, const char *a, const char *b, const char *c)
+{
+	char *argv[] = {(char *)a, (char *)b, (char *)c};
+	int argc = a ? b ? c ? 3 : 2 : 1 : 0;
+
+	return config_read(argc, argv, out);
+}
+
+static const char *write_file(const char *text)
+{
+	static char path[] = "/tmp/cove-config-XXXXXX";
+	int fd;
+
+	snprintf(path, sizeof(path), "/tmp/cove-config-XXXXXX");
+	fd = mkstemp(path);
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		abort();
+	close(fd);
+	return path;
+}
+
+static void forget_environment(void)
+{
+	static const char *const names[] = {"COVE_DATA", "COVE_LISTEN", "COVE_RUN",
+					    "COVE_BOXES_MAX", "COVE_LOG_LEVEL"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		unsetenv(names[i]);
+}
+
+TEST(defaults, "without a word the defaults hold")
+{
+	auto_config config = {0};
+
+	forget_environment();
+	CHECK_OK(read_words(&config, NULL, NULL, NULL));
+	CHECK_STR(config.data, "/var/lib/cove");
+	CHECK_STR(config.run, "/run/cove");
+	CHECK_STR(config.listen, "127.0.0.1:8484");
+	CHECK(config.boxes_max == 10000 && config.grace_ms == 3000);
+}
+
+TEST(precedence, "flags beat the environment, which beats the file")
+{
+	auto_config config = {0};
+	auto_free char *flag = NULL;
+	const char *path = write_file("data = /from-file\nlisten = 1.2.3.4:5\n[serve]\n"
+				      "boxes-max = 7\n");
+
+	forget_environment();
+	flag = mem_fmt("--config=%s", path);
+	setenv("COVE_DATA", "/from-env", 1);
+	setenv("COVE_LISTEN", "6.7.8.9:10", 1);
+	CHECK_OK(read_words(&config, flag, "--data", "/from-flag"));
+	unlink(path);
+	forget_environment();
+	CHECK_STR(config.data, "/from-flag");
+	CHECK_STR(config.listen, "6.7.8.9:10");
+	CHECK(config.boxes_max == 7);
+	CHECK_STR(config.run, "/from-flag/run");
+}
+
+TEST(unknown, "an unknown key of the file is refused with its line")
+{
+	auto_config config = {0};
+	const char *path = write_file("data = /x\n\nlisen = 1\n");
+	auto_free char *flag = mem_fmt("--config=%s", path);
+	auto_err err = NULL;
+
+	forget_environment();
+	err = read_words(&config, flag, NULL, NULL);
+	unlink(path);
+	CHECK(err && err_kind(err) == ERR_INVALID);
+	CHECK(strstr(err_message(err), "line 3") && strstr(err_message(err), "lisen"));
+}
+
+TEST(malformed, "a malformed value or an unknown flag is refused")
+{
+	auto_config config = {0};
+
+	forget_environment();
+	CHECK_ERR(read_words(&config, "--boxes-max", "0", NULL), INVALID);
+	CHECK_ERR(read_words(&config, "--boxes-max=x", NULL, NULL), INVALID);
+	CHECK_ERR(read_words(&config, "--log-level=loud", NULL, NULL), INVALID);
+	CHECK_ERR(read_words(&config, "--nothing=1", NULL, NULL), INVALID);
+	CHECK_ERR(read_words(&config, "--data", NULL, NULL), INVALID);
+	CHECK_ERR(read_words(&config, "stray", NULL, NULL), INVALID);
+	CHECK_ERR(read_words(&config, "--config=/nonexistent", NULL, NULL), NOT_FOUND);
+}
+
+TEST(handed_on, "what a child is told reads back as the same")
+{
+	auto_config config = {0}, copy = {0};
+	char *argv[CONFIG_ARGS_MAX];
+	int count = 0;
+
+	forget_environment();
+	CHECK_OK(read_words(&config, "--data=/x y", "--grace=90s", "--max-output=8M"));
+	config_args(&config, argv, &count);
+	CHECK_OK(config_read(count, argv, &copy));
+	while (count)
+		free(argv[--count]);
+	CHECK_STR(copy.data, "/x y");
+	CHECK(copy.grace_ms == 90000 && copy.output_max == 8 << 20);
+}
