@@ -1,0 +1,270 @@
+#include "cli/boxes.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/body.h"
+#include "cli/flow.h"
+#include "cli/print.h"
+#include "wire/text.h"
+
+// json-c keeps its strings NUL-terminated, so a slice of the tree serves as text.
+const char *boxes_text(const struct json *object, const char *key)
+{
+	struct json *value = json_get(object, key);
+	struct str text = STR("");
+
+	if (value && json_type(value) == JSON_STRING) {
+		err_free(json_str(value, key, &text)); // a string it is
+	}
+	return text.at;
+}
+
+fallible boxes_make(struct remote *remote, const struct buf *body, char **out_id, struct buf *text)
+{
+	auto_json box = NULL;
+
+	TRY(remote_ask(remote, "POST", BOXES_PATH, body, text, &box), "make a sandbox");
+	if (!box || !*boxes_text(box, "id"))
+		return err_new(BAD_PEER, "bad_reply", "the daemon made a sandbox but gave no id");
+	*out_id = mem_str(boxes_text(box, "id"));
+	return OK;
+}
+
+fallible boxes_create(struct call *call)
+{
+	auto_remote remote = {0};
+	auto_free char *id = NULL;
+	auto_buf body = BUF_INIT(BODY_MAX), text = BUF_INIT(REMOTE_REPLY_MAX);
+
+	TRY(body_create(call, &body));
+	TRY(remote_open(&remote, call));
+	TRY(boxes_make(&remote, &body, &id, &text));
+	if (call_has(call, OPT_JSON))
+		print_json(buf_view(&text));
+	else
+		printf("%s\n", id);
+	return OK;
+}
+
+// Adds the inside of the page's "items" to `raw`.
+static void add_raw(struct buf *raw, struct str page)
+{
+	struct str items = print_member(page, "items");
+
+	if (items.len <= 2)
+		return;
+	if (raw->len)
+		buf_char(raw, ',');
+	buf_add(raw, items.at + 1, items.len - 2);
+}
+
+fallible boxes_each(struct remote *remote, const char *collection, const char *query,
+		    boxes_fn *each, void *arg, struct buf *raw)
+{
+	auto_free char *cursor = NULL;
+
+	do {
+		auto_buf path = BUF_INIT(1 << 20), text = BUF_INIT(REMOTE_REPLY_MAX);
+		auto_json page = NULL;
+		struct json *items;
+
+		buf_fmt(&path, "%s%s%s", collection, *query || cursor ? "?" : "", query);
+		if (cursor) {
+			buf_text(&path, *query ? "&cursor=" : "cursor=");
+			text_percent(&path, str_of(cursor));
+		}
+		TRY(remote_ask(remote, "GET", path.at, NULL, &text, &page), "list %s", collection);
+		items = page ? json_get(page, "items") : NULL;
+		for (size_t i = 0; each && items && i < json_count(items); i++)
+			TRY(each(json_at(items, i), arg));
+		if (raw)
+			add_raw(raw, buf_view(&text));
+		free(cursor);
+		cursor = page && *boxes_text(page, "cursor") ? mem_str(boxes_text(page, "cursor"))
+							     : NULL;
+	} while (cursor);
+	return OK;
+}
+
+fallible boxes_dump(struct remote *remote, const char *collection, const char *query)
+{
+	auto_buf raw = BUF_INIT(REMOTE_REPLY_MAX), all = BUF_INIT(REMOTE_REPLY_MAX);
+
+	TRY(boxes_each(remote, collection, query, NULL, NULL, &raw));
+	buf_char(&all, '[');
+	buf_str(&all, buf_view(&raw));
+	buf_char(&all, ']');
+	print_json(buf_view(&all));
+	return OK;
+}
+
+static fallible add_row(const struct json *box, void *arg)
+{
+	struct grid *grid = arg;
+	const char *name = boxes_text(box, "name");
+	int64_t since = print_when(str_of(boxes_text(box, "createdAt")));
+	auto_buf age = BUF_INIT(32);
+
+	if (since >= 0)
+		print_age(clock_wall_ms() - since, &age);
+	grid_add(grid, boxes_text(box, "shortId"));
+	grid_add(grid, *name ? name : "-");
+	grid_add(grid, boxes_text(box, "template"));
+	grid_add(grid, boxes_text(box, "state"));
+	grid_add(grid, age.len ? age.at : "-");
+	return OK;
+}
+
+static fallible print_id(const struct json *box, void *arg)
+{
+	(void)arg;
+	printf("%s\n", boxes_text(box, "id"));
+	return OK;
+}
+
+// -l k=v, each one more thing that a box must have.
+static void label_query(const struct call *call, struct buf *out)
+{
+	const char *label;
+
+	for (size_t at = 0; call_next(call, OPT_LABEL, &at, &label);) {
+		buf_text(out, out->len ? "&label=" : "label=");
+		text_percent(out, str_of(label));
+	}
+}
+
+fallible boxes_ps(struct call *call)
+{
+	static const char *const heads[] = {"ID", "NAME", "TEMPLATE", "STATE", "AGE"};
+	auto_remote remote = {0};
+	auto_buf labels = BUF_INIT(1 << 20);
+	auto_grid grid = {.columns = 5};
+	const char *query;
+
+	label_query(call, &labels);
+	query = labels.len ? labels.at : "";
+	TRY(remote_open(&remote, call));
+	if (call_has(call, OPT_JSON))
+		return boxes_dump(&remote, BOXES_PATH, query);
+	if (call_has(call, OPT_QUIET))
+		return boxes_each(&remote, BOXES_PATH, query, print_id, NULL, NULL);
+	for (size_t i = 0; i < 5; i++)
+		grid_add(&grid, heads[i]);
+	TRY(boxes_each(&remote, BOXES_PATH, query, add_row, &grid, NULL));
+	grid_print(&grid, stdout);
+	return OK;
+}
+
+// Tells of a failure that does not stop the rest; the first one decides how we end.
+static void tell(struct call *call, struct err *failure)
+{
+	auto_err err = failure;
+
+	print_error(err, call_has(call, OPT_JSON));
+	if (!call->exit)
+		call->exit = err_exit(err);
+}
+
+fallible boxes_inspect(struct call *call)
+{
+	auto_remote remote = {0};
+	auto_buf all = BUF_INIT(REMOTE_REPLY_MAX);
+
+	TRY(remote_open(&remote, call));
+	buf_char(&all, '[');
+	for (int i = 0; i < call->word_count; i++) {
+		auto_free char *path = remote_path(BOXES_PATH "/", call->words[i], "");
+		auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+		struct err *err = remote_ask(&remote, "GET", path, NULL, &text, NULL);
+
+		if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
+			return err;
+		if (err)
+			tell(call, err);
+		else
+			buf_fmt(&all, "%s%s", all.len > 1 ? "," : "", text.at);
+	}
+	buf_char(&all, ']');
+	print_json(buf_view(&all));
+	return OK;
+}
+
+static fallible remove_one(struct call *call, struct remote *remote, const char *box)
+{
+	auto_free char *path = remote_path(BOXES_PATH "/", box, "");
+	struct err *err = remote_ask(remote, "DELETE", path, NULL, NULL, NULL);
+
+	if (err && err_kind(err) == ERR_NOT_FOUND && call_has(call, OPT_FORCE)) {
+		err_free(err);
+		return OK;
+	}
+	if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
+		return err;
+	if (err)
+		tell(call, err);
+	else if (!call_has(call, OPT_QUIET))
+		printf("%s\n", box);
+	return OK;
+}
+
+struct names {
+	char **at;
+	size_t count;
+};
+
+static void names_done(struct names *names)
+{
+	for (size_t i = 0; i < names->count; i++)
+		free(names->at[i]);
+	free(names->at);
+}
+
+static fallible note_id(const struct json *box, void *arg)
+{
+	struct names *names = arg;
+
+	names->at = mem_grow(names->at, names->count + 1, sizeof(char *));
+	names->at[names->count++] = mem_str(boxes_text(box, "id"));
+	return OK;
+}
+
+static fallible confirm(size_t count)
+{
+	char answer[64] = "";
+	size_t n = 0;
+
+	if (!isatty(STDIN_FILENO))
+		return err_hint(err_new(INVALID, "not_confirmed",
+					"there is no terminal to ask whether you mean it"),
+				"add -y");
+	fprintf(stderr, "Remove %zu sandboxes? [y/N] ", count);
+	TRY(flow_read(STDIN_FILENO, answer, sizeof(answer), &n));
+	if (n == 0 || (answer[0] != 'y' && answer[0] != 'Y'))
+		return err_new(CANCELLED, "not_confirmed", "nothing was removed");
+	return OK;
+}
+
+fallible boxes_rm(struct call *call)
+{
+	auto_remote remote = {0};
+	on_exit_call(names_done) struct names names = {0};
+	bool all = call_has(call, OPT_ALL);
+
+	if (all == (call->word_count > 0))
+		return err_hint(err_new(INVALID, "bad_words", "'cove rm' needs BOX... or --all"),
+				"'cove ps' lists the sandboxes");
+	TRY(remote_open(&remote, call));
+	if (all) {
+		TRY(boxes_each(&remote, BOXES_PATH, "", note_id, &names, NULL));
+		if (names.count && !call_has(call, OPT_YES))
+			TRY(confirm(names.count));
+	}
+	for (size_t i = 0; i < names.count; i++)
+		TRY(remove_one(call, &remote, names.at[i]));
+	for (int i = 0; i < call->word_count; i++)
+		TRY(remove_one(call, &remote, call->words[i]));
+	return OK;
+}

@@ -1,0 +1,143 @@
+// One invocation: which verb, which options, which words. Everything about the grammar is rows of
+// the table in cli.c; this reads a command line by them. No I/O.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+enum verb_id {
+	VERB_RUN,
+	VERB_CREATE,
+	VERB_EXEC,
+	VERB_PS,
+	VERB_INSPECT,
+	VERB_RM,
+	VERB_TEMPLATE_LS,
+	VERB_TEMPLATE_IMPORT,
+	VERB_TEMPLATE_FREEZE,
+	VERB_TEMPLATE_RM,
+	VERB_SERVE,
+	VERB_DOCTOR,
+	VERB_COMPLETION,
+	VERB_VERSION,
+	VERB_HELP,
+	VERB_WORDS,
+	VERB_COUNT
+};
+
+enum opt {
+	OPT_ALL,
+	OPT_CONFIG,
+	OPT_CPUS,
+	OPT_CPU_TIME,
+	OPT_DATA,
+	OPT_DISK,
+	OPT_ENV,
+	OPT_ENV_FILE,
+	OPT_FORCE,
+	OPT_HELP,
+	OPT_INODES,
+	OPT_INTERACTIVE,
+	OPT_JSON,
+	OPT_KEEP,
+	OPT_LABEL,
+	OPT_LISTEN,
+	OPT_MAN,
+	OPT_MEMORY,
+	OPT_NAME,
+	OPT_OUTPUT,
+	OPT_PIDS,
+	OPT_QUIET,
+	OPT_READY_FD,
+	OPT_RM,
+	OPT_SETTING, // of serve, which reads it itself
+	OPT_SHELL,
+	OPT_TEMPLATE,
+	OPT_TIMEOUT,
+	OPT_URL,
+	OPT_USER,
+	OPT_WORKDIR,
+	OPT_YES,
+};
+
+enum verb_flags {
+	VERB_HIDDEN = 1, // not in help, man page or completion
+	VERB_STOPS = 2,	 // options end at the first word: what follows belongs to the command
+	VERB_WAITS = 4,	 // talks to the daemon: runs as a task on a loop
+	VERB_RUNNER = 8, // the exit status is the command's, so our own failures are 125
+};
+
+struct call;
+typedef fallible verb_fn(struct call *call);
+
+struct verb {
+	enum verb_id id;
+	unsigned flags;
+	const char *name;  // "run", "template import"
+	const char *words; // "BOX [--] COMMAND [ARG...]"
+	const char *brief; // one line
+	const char *story; // paragraphs, each ended by a newline; NULL: none
+	int min, max;	   // how many words; max -1: any number
+	verb_fn *run;	   // NULL: somebody else's
+};
+
+#define ON(verb) (1u << VERB_##verb)
+
+struct option {
+	enum opt opt;
+	char letter;	  // 0: none
+	const char *name; // "memory"
+	const char *arg;  // "SIZE"; NULL: a flag
+	const char *help;
+	unsigned verbs; // ON(RUN) | ON(CREATE)
+};
+
+// What else the manual says: environment, files, exit statuses, examples.
+struct remark {
+	const char *section, *term, *text;
+};
+
+struct grammar {
+	const struct verb *verbs; // each ended by a row without a name
+	const struct option *options;
+	const struct remark *remarks;
+};
+
+struct given {
+	enum opt opt;
+	const char *value; // NULL for a flag
+};
+
+struct loop;
+
+struct call {
+	const struct grammar *grammar;
+	const struct verb *verb; // NULL: none was named
+	struct given *given;	 // in the order of the command line
+	size_t given_count;
+	char **words; // borrowed from argv
+	int word_count;
+	struct loop *loop; // for verbs that wait
+	int exit;	   // of a verb that hands on somebody else's status
+};
+
+// `argv` without the program's name. INVALID unknown_verb, unknown_option, no_value, bad_words,
+// each with a hint. On failure too call->verb is set once it is known. call_done() in every case.
+fallible call_read(struct call *call, const struct grammar *grammar, int argc, char **argv);
+void call_done(struct call *call);
+
+bool call_has(const struct call *call, enum opt opt);
+const char *call_value(const struct call *call, enum opt opt); // the last one; NULL: not given
+// Steps through the values of a repeated option: start with *at = 0.
+bool call_next(const struct call *call, enum opt opt, size_t *at, const char **out);
+
+// The verb that the words name, "template import" or "run"; *out_used is how many words that took.
+// NULL: none; a group's bare name ("template") is none too.
+const struct verb *call_verb(const struct grammar *grammar, int argc, char **argv, int *out_used);
+bool call_takes(const struct verb *verb, const struct option *option);
+// How many letters must change to turn one word into the other.
+size_t call_distance(const char *a, const char *b);

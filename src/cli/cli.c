@@ -1,0 +1,327 @@
+// The table of verbs and options, and what is made of it. Help, the man page and the completions
+// are read off these rows, so that they cannot differ from what the program does.
+//
+// A verb that talks to the daemon runs as the one task of one loop; the others just run.
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/boxes.h"
+#include "cli/call.h"
+#include "cli/complete.h"
+#include "cli/doctor.h"
+#include "cli/help.h"
+#include "cli/interrupt.h"
+#include "cli/print.h"
+#include "cli/run.h"
+#include "cli/template.h"
+#include "cli/turn.h"
+#include "gen/version.h"
+#include "wire/json.h"
+
+#define EXIT_OWN_FAILURE 125
+#define TEXT_MAX ((size_t)1 << 20)
+
+static verb_fn cli_complete, cli_version, cli_help, cli_words;
+
+// clang-format off
+static const struct verb verbs[] = {
+	{VERB_RUN, VERB_STOPS | VERB_WAITS | VERB_RUNNER, "run", "[--] COMMAND [ARG...]",
+	 "Run a command in a fresh sandbox, and remove it.",
+	 "The command gets exactly the arguments given, no shell looks at them; -c runs a line by "
+	 "bash. Its output comes as it is written and its exit status becomes ours. The sandbox is "
+	 "removed when the command ends, fails or is interrupted, unless --keep is given.\n"
+	 "When no daemon is running here and none is named, one is started for the lifetime of this "
+	 "command; that needs root.\n",
+	 0, -1, run_run},
+	{VERB_CREATE, VERB_WAITS, "create", "",
+	 "Make a sandbox and print its id.",
+	 "It lives until it is removed or the daemon stops. --timeout and --cpu-time limit every "
+	 "command that will run in it.\n",
+	 0, 0, boxes_create},
+	{VERB_EXEC, VERB_STOPS | VERB_WAITS | VERB_RUNNER, "exec", "BOX [--] COMMAND [ARG...]",
+	 "Run a command in a sandbox that is there.",
+	 "BOX is a name, an id or the short id that 'cove ps' shows. The command runs as root of the "
+	 "sandbox in /workspace unless told otherwise. Interrupting 'cove exec' does not stop it.\n",
+	 1, -1, run_exec},
+	{VERB_PS, VERB_WAITS, "ps", "",
+	 "List the sandboxes.", NULL,
+	 0, 0, boxes_ps},
+	{VERB_INSPECT, VERB_WAITS, "inspect", "BOX...",
+	 "Show all that is known of sandboxes, as JSON.", NULL,
+	 1, -1, boxes_inspect},
+	{VERB_RM, VERB_WAITS, "rm", "BOX...",
+	 "Remove sandboxes, whatever runs in them.",
+	 "Returns when processes, control groups, mounts and namespaces are verified gone.\n",
+	 0, -1, boxes_rm},
+	{VERB_TEMPLATE_LS, VERB_WAITS, "template ls", "",
+	 "List what sandboxes can start from.", NULL,
+	 0, 0, cli_template_ls},
+	{VERB_TEMPLATE_IMPORT, VERB_WAITS, "template import", "NAME FILE|DIR|-",
+	 "Make a template from an archive or a directory.",
+	 "FILE is a tar archive of a root file system, compressed or not, or an OCI image layout in a "
+	 "tar file; - reads it from standard input. A directory is packed on the way.\n",
+	 2, 2, cli_template_import},
+	{VERB_TEMPLATE_FREEZE, VERB_WAITS, "template freeze", "NAME",
+	 "Copy the host template once, under a name.",
+	 "The template 'host' shows this host's own /usr and changes with it. A frozen copy does "
+	 "not.\n",
+	 1, 1, cli_template_freeze},
+	{VERB_TEMPLATE_RM, VERB_WAITS, "template rm", "TEMPLATE...",
+	 "Remove templates. Sandboxes made from them live on.", NULL,
+	 1, -1, cli_template_rm},
+	{VERB_SERVE, 0, "serve", "",
+	 "Be the daemon: hold the sandboxes and serve the API.",
+	 "Needs root to start; what faces the network runs as the user cove, without any privilege. "
+	 "TERM or Ctrl-C ends it, and every sandbox with it.\n",
+	 0, 0, NULL},
+	{VERB_DOCTOR, 0, "doctor", "",
+	 "Tell what this host can and cannot do.",
+	 "Tries each kernel feature that cove needs, by using it once, and says what to do about those "
+	 "that are missing. Needs root. The exit status is 1 when something required is missing.\n",
+	 0, 0, doctor_look},
+	{VERB_COMPLETION, 0, "completion", "bash|zsh|fish",
+	 "Print a completion script for a shell.",
+	 "For bash: source <(cove completion bash)\n",
+	 1, 1, cli_complete},
+	{VERB_VERSION, 0, "version", "", "Print the version.", NULL, 0, 0, cli_version},
+	{VERB_HELP, 0, "help", "[VERB]", "Explain a verb, or list them all.", NULL, 0, 2, cli_help},
+	{VERB_WORDS, VERB_WAITS | VERB_HIDDEN, "words", "boxes|templates", "Names, for completion.", NULL,
+	 1, 1, cli_words},
+	{.name = NULL},
+};
+
+#define MAKES (ON(RUN) | ON(CREATE))
+#define RUNS (ON(RUN) | ON(EXEC))
+#define MAKES_OR_RUNS (ON(RUN) | ON(CREATE) | ON(EXEC))
+#define TEMPLATES (ON(TEMPLATE_LS) | ON(TEMPLATE_IMPORT) | ON(TEMPLATE_FREEZE) | ON(TEMPLATE_RM))
+#define ASKS (MAKES_OR_RUNS | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS))
+
+static const struct option options[] = {
+	{OPT_ALL,	  'a', "all",	   NULL,	 "remove every sandbox", ON(RM)},
+	{OPT_CONFIG,	  0,   "config",   "FILE",	 "read settings from an INI file", ON(SERVE)},
+	{OPT_SETTING,	  0,   "boxes-max", "NUMBER",	 "how many sandboxes there may be at once", ON(SERVE)},
+	{OPT_SETTING,	  0,   "conns-max", "NUMBER",	 "how many connections there may be at once", ON(SERVE)},
+	{OPT_SHELL,	  'c', "shell",	   "LINE",	 "run a line by bash instead of a command", RUNS},
+	{OPT_CPU_TIME,	  0,   "cpu-time", "TIME",	 "kill the command after this much CPU time (10s, 5m)", MAKES_OR_RUNS},
+	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "share of CPUs (1, 0.5)", MAKES},
+	{OPT_DATA,	  0,   "data",	   "DIR",	 "data directory of the daemon (default /var/lib/cove)", ASKS | ON(SERVE)},
+	{OPT_SETTING,	  0,   "disk",	   "btrfs|ext4-image|directory", "how files of sandboxes are kept (the best that works)", ON(SERVE)},
+	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disk (2g)", MAKES},
+	{OPT_ENV,	  'e', "env",	   "NAME=VALUE", "set a variable; a bare NAME copies ours", MAKES_OR_RUNS},
+	{OPT_ENV_FILE,	  0,   "env-file", "FILE",	 "set the variables of a file of NAME=VALUE lines", MAKES_OR_RUNS},
+	{OPT_FORCE,	  'f', "force",	   NULL,	 "be content when it is not there", ON(RM) | ON(TEMPLATE_RM)},
+	{OPT_SETTING,	  0,   "grace",	   "TIME",	 "how long requests under way may go on after TERM (3s)", ON(SERVE)},
+	{OPT_SETTING,	  0,   "hosts",	   "NAMES",	 "further names by which clients may call this host, with commas", ON(SERVE)},
+	{OPT_HELP,	  'h', "help",	   NULL,	 "explain this verb", ~0u},
+	{OPT_INODES,	  0,   "inodes",   "NUMBER",	 "limit of files", MAKES},
+	{OPT_INTERACTIVE, 'i', "stdin",	   NULL,	 "give our standard input, up to 1 MiB, to the command", RUNS},
+	{OPT_JSON,	  0,   "json",	   NULL,	 "answer in JSON, errors too", ASKS | ON(VERSION)},
+	{OPT_KEEP,	  0,   "keep",	   NULL,	 "do not remove the sandbox; its id is printed on stderr", ON(RUN)},
+	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "label it", MAKES},
+	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "only those with this label", ON(PS)},
+	{OPT_LISTEN,	  0,   "listen",   "ADDR:PORT",	 "where the API listens (default 127.0.0.1:8484)", ON(SERVE)},
+	{OPT_SETTING,	  0,   "log-format", "json|text", "how the log is written", ON(SERVE)},
+	{OPT_SETTING,	  0,   "log-level", "debug|info|warn|error", "how much is logged", ON(SERVE)},
+	{OPT_MAN,	  0,   "man",	   NULL,	 "the whole manual, as a man page", ON(HELP)},
+	{OPT_SETTING,	  0,   "max-output", "SIZE",	 "the most output of a command that may be kept (1g)", ON(SERVE)},
+	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory (512m, 2g)", MAKES},
+	{OPT_NAME,	  0,   "name",	   "NAME",	 "name the sandbox", MAKES},
+	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "how much output of a command is kept (64m)", MAKES},
+	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads", MAKES},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "say nothing of our own", RUNS | ON(RM) | TEMPLATES},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", ON(PS)},
+	{OPT_READY_FD,	  0,   "ready-fd", "FD",	 "write the address to this descriptor once it serves", ON(SERVE)},
+	{OPT_RM,	  0,   "rm",	   NULL,	 "remove the sandbox afterwards (the default)", ON(RUN)},
+	{OPT_SETTING,	  0,   "run",	   "DIR",	 "directory of sockets (default /run/cove)", ON(SERVE)},
+	{OPT_TEMPLATE,	  't', "template", "TEMPLATE",	 "what the sandbox starts from (default host)", MAKES},
+	{OPT_SETTING,	  0,   "threads",  "NUMBER",	 "threads for work that blocks (4)", ON(SERVE)},
+	{OPT_TIMEOUT,	  0,   "timeout",  "TIME",	 "kill the command after this time (30s, 5m)", MAKES_OR_RUNS},
+	{OPT_URL,	  0,   "url",	   "URL",	 "address of the daemon", ASKS},
+	{OPT_USER,	  'u', "user",	   "USER",	 "name, uid or uid:gid to run as (default root)", RUNS},
+	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory to run in (default /workspace)", RUNS},
+	{OPT_YES,	  'y', "yes",	   NULL,	 "do not ask", ON(RM)},
+	{.name = NULL},
+};
+
+static const struct remark remarks[] = {
+	{"EXIT STATUS", "0", "All went well; for 'run' and 'exec', the command's own status is handed on, 128 + N when signal N ended it."},
+	{"EXIT STATUS", "124", "The time of --timeout ran out."},
+	{"EXIT STATUS", "125", "'run' or 'exec' itself failed."},
+	{"EXIT STATUS", "126, 127", "The command cannot be executed, or is not there."},
+	{"EXIT STATUS", "130", "Interrupted; the sandbox of 'run' was removed."},
+	{"EXIT STATUS", "1 to 8", "Other verbs: 1 failed, 2 a mistake in the command line or the request, 3 not found, 4 not allowed, 5 in conflict with what is there, 6 too large or too many, 7 too slow, 8 not reachable."},
+	{"ENVIRONMENT", "COVE_URL", "Address of the daemon, for example http://127.0.0.1:8484. Otherwise the file url in the data directory tells it."},
+	{"ENVIRONMENT", "COVE_TOKEN", "Key to the daemon. Otherwise the file operator.key in the data directory is used, for a daemon on this machine."},
+	{"ENVIRONMENT", "COVE_DATA", "The data directory, as --data."},
+	{"ENVIRONMENT", "NO_COLOR", "When set, nothing is coloured."},
+	{"FILES", "/var/lib/cove", "The data directory of the daemon."},
+	{"FILES", "/var/lib/cove/operator.key", "The operator's key, made at the first start, readable by root."},
+	{"FILES", "/var/lib/cove/url", "The address of the running daemon."},
+	{"EXAMPLES", "cove run -- python3 -c 'print(6*7)'", "One command in a sandbox of its own."},
+	{"EXAMPLES", "cove run -i -m 256m --timeout 10s -- python3 - < job.py", "A script from standard input, with limits."},
+	{"EXAMPLES", "cove create --name web -l team=a && cove exec web -- npm test", "A sandbox that stays."},
+	{"EXAMPLES", "cove rm -f web", "And its end."},
+	{"EXAMPLES", "docker export ID | cove template import debian -", "A root file system from elsewhere."},
+	{.section = NULL},
+};
+// clang-format on
+
+static const struct grammar grammar = {verbs, options, remarks};
+
+static fallible print_text(struct buf *text)
+{
+	fwrite(text->at, 1, text->len, stdout);
+	return OK;
+}
+
+static fallible cli_complete(struct call *call)
+{
+	auto_buf text = BUF_INIT(TEXT_MAX);
+
+	TRY(complete_script(&grammar, call->words[0], &text));
+	return print_text(&text);
+}
+
+static fallible cli_version(struct call *call)
+{
+	if (call_has(call, OPT_JSON))
+		printf("{\"version\": \"%s\"}\n", COVE_VERSION);
+	else
+		printf("cove %s\n", COVE_VERSION);
+	return OK;
+}
+
+static bool is_group(const char *word)
+{
+	for (const struct verb *v = verbs; v->name; v++)
+		if (strchr(v->name, ' ') && strcspn(v->name, " ") == strlen(word) &&
+		    str_starts(str_of(v->name), word))
+			return true;
+	return false;
+}
+
+// Of the verb or group that the words name; of everything when there is none.
+static fallible explain(int count, char **words)
+{
+	auto_buf text = BUF_INIT(TEXT_MAX);
+	const struct verb *verb;
+	int used;
+
+	if (count == 0) {
+		help_overview(&grammar, &text);
+		return print_text(&text);
+	}
+	verb = call_verb(&grammar, count, words, &used);
+	if (!verb && is_group(words[0]) && (count == 1 || words[1][0] == '-')) {
+		help_group(&grammar, words[0], &text);
+		return print_text(&text);
+	}
+	if (!verb) {
+		struct call unused;
+		struct err *err = call_read(&unused, &grammar, count, words);
+
+		call_done(&unused);
+		return err;
+	}
+	help_verb(&grammar, verb, &text);
+	return print_text(&text);
+}
+
+static fallible cli_help(struct call *call)
+{
+	auto_buf text = BUF_INIT(TEXT_MAX);
+
+	if (!call_has(call, OPT_MAN))
+		return explain(call->word_count, call->words);
+	help_man(&grammar, &text);
+	return print_text(&text);
+}
+
+static fallible print_word(const struct json *item, void *arg)
+{
+	for (const char *const *key = arg; *key; key++)
+		if (*boxes_text(item, *key))
+			printf("%s\n", boxes_text(item, *key));
+	return OK;
+}
+
+static fallible cli_words(struct call *call)
+{
+	static const char *const keys[] = {"name", "shortId", NULL};
+	bool boxes = strcmp(call->words[0], "boxes") == 0;
+	auto_remote remote = {0};
+
+	TRY(remote_open(&remote, call));
+	return boxes_each(&remote, boxes ? BOXES_PATH : TEMPLATES_PATH, "", print_word,
+			  (void *)(uintptr_t)keys, NULL);
+}
+
+// Words before any verb that are meant as one, and `cove template` alone.
+static fallible without_verb(int argc, char **argv, bool *done)
+{
+	static char version[] = "version";
+	const char *first = argc ? argv[0] : "";
+
+	*done = true;
+	if (argc == 0 || strcmp(first, "-h") == 0 || strcmp(first, "--help") == 0)
+		return explain(0, NULL);
+	if (strcmp(first, "-V") == 0 || strcmp(first, "--version") == 0)
+		argv[0] = version;
+	else if (is_group(first) && (argc == 1 || argv[1][0] == '-'))
+		return explain(1, argv);
+	*done = false;
+	return OK;
+}
+
+static fallible obey(struct call *call, int argc, char **argv)
+{
+	bool done;
+
+	TRY(without_verb(argc, argv, &done));
+	if (done)
+		return OK;
+	TRY(call_read(call, &grammar, argc, argv));
+	if (call_has(call, OPT_HELP)) {
+		auto_buf text = BUF_INIT(TEXT_MAX);
+
+		help_verb(&grammar, call->verb, &text);
+		return print_text(&text);
+	}
+	if (!call->verb->run)
+		return err_new(INVALID, "not_here", "'cove %s' is not run from here",
+			       call->verb->name);
+	return call->verb->flags & VERB_WAITS ? turn_run(call, call->verb->run)
+					      : call->verb->run(call);
+}
+
+static int status_of(const struct call *call, const struct err *err)
+{
+	if (call->exit)
+		return call->exit;
+	return call->verb && call->verb->flags & VERB_RUNNER ? EXIT_OWN_FAILURE : err_exit(err);
+}
+
+int cli_main(int argc, char **argv)
+{
+	struct call call = {0};
+	auto_err err = NULL;
+	int status = 0;
+
+	// A reader that goes away (| head) is a failed write, told by the exit status alone.
+	signal(SIGPIPE, SIG_IGN);
+	err = obey(&call, argc - 1, argv + 1);
+	if (fflush(stdout) && errno == EPIPE)
+		status = 128 + SIGPIPE;
+	else if (err)
+		status = status_of(&call, err);
+	else
+		status = call.exit;
+	if (err && !interrupt_signal() && strcmp(err_reason(err), "pipe_closed") != 0)
+		print_error(err, call_has(&call, OPT_JSON));
+	call_done(&call);
+	return status;
+}

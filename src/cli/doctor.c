@@ -1,0 +1,287 @@
+// Three questions: what can the kernel do (asked by doing each thing once), what on this host is
+// unwise, and does the daemon answer. The first decides the exit status. The probes run before
+// there is a loop: they fork, and want an ordinary stack.
+#include "cli/doctor.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/boxes.h"
+#include "cli/print.h"
+#include "cli/remote.h"
+#include "cli/turn.h"
+#include "os/fd.h"
+#include "os/probe.h"
+
+#define WARNINGS_MAX 8
+#define KERNEL_OLD_DAYS 365
+
+struct warning {
+	const char *what, *fix;
+};
+
+struct report {
+	struct probe_row rows[PROBE_ROWS_MAX];
+	size_t row_count;
+	struct warning warnings[WARNINGS_MAX];
+	size_t warning_count;
+	bool reachable;
+	char url[128], version[64], trouble[256];
+};
+
+// The first bytes of a kernel's file; "" when it cannot be read.
+static const char *peek(const char *path)
+{
+	static char room[256];
+
+	if (fd_get(AT_FDCWD, path, room, sizeof(room)) < 0)
+		room[0] = 0;
+	return room;
+}
+
+static bool swaps(void)
+{
+	return strstr(peek("/proc/swaps"), "\n/") != NULL;
+}
+
+static bool has_smt(void)
+{
+	return peek("/sys/devices/system/cpu/smt/active")[0] == '1';
+}
+
+static bool has_ksm(void)
+{
+	return peek("/sys/kernel/mm/ksm/run")[0] == '1';
+}
+
+static bool pipes_cores(void)
+{
+	return peek("/proc/sys/kernel/core_pattern")[0] == '|';
+}
+
+static bool tells_dmesg(void)
+{
+	return peek("/proc/sys/kernel/dmesg_restrict")[0] == '0';
+}
+
+// When the kernel was built, told in its version: "… Debian 6.1.90-1 (2024-05-03)", "… Fri May 3
+// 10:00:00 UTC 2024". 0: it does not say.
+static time_t built_at(const char *version)
+{
+	struct tm tm = {0};
+	const char *year = strrchr(version, ' ');
+
+	for (const char *at = version; *at; at++) {
+		tm = (struct tm){0};
+		if (strptime(at, "%Y-%m-%d", &tm) && tm.tm_year > 100)
+			return timegm(&tm);
+		tm = (struct tm){0};
+		if (year && strptime(at, "%b %d %H:%M:%S", &tm) && strptime(year, " %Y", &tm))
+			return timegm(&tm);
+	}
+	return 0;
+}
+
+static bool is_old(void)
+{
+	struct utsname name;
+	time_t built = uname(&name) == 0 ? built_at(name.version) : 0;
+
+	return built && time(NULL) - built > (time_t)KERNEL_OLD_DAYS * 86400;
+}
+
+static void warn(struct report *report, const char *data)
+{
+	static const struct {
+		bool (*is)(void);
+		const char *what, *fix;
+	} rows[] = {
+		{swaps, "swap is on: secrets of a sandbox may reach the disk", "swapoff -a"},
+		{has_smt, "SMT is on: neighbours on one core can spy on each other",
+		 "echo off > /sys/devices/system/cpu/smt/control"},
+		{has_ksm, "KSM is on: merged pages tell neighbours of each other's memory",
+		 "echo 2 > /sys/kernel/mm/ksm/run"},
+		{pipes_cores, "core_pattern starts a helper on the host for every crash",
+		 "sysctl kernel.core_pattern=core"},
+		{tells_dmesg, "every user may read the kernel's log",
+		 "sysctl kernel.dmesg_restrict=1"},
+		{is_old, "the kernel was built more than a year ago", "install the current one"},
+	};
+	struct stat here, root;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		if (rows[i].is())
+			report->warnings[report->warning_count++] = (struct warning){rows[i].what,
+										     rows[i].fix};
+	if (stat(data, &here) == 0 && stat("/", &root) == 0 && here.st_dev == root.st_dev)
+		report->warnings[report->warning_count++] = (struct warning){
+			"the data directory shares the root file system: sandboxes can fill it",
+			"mount a file system of its own there"};
+}
+
+// The data directory, or the nearest one above it that exists: it tells the file system.
+static fallible probe(struct report *report, const char *data)
+{
+	auto_free char *path = mem_str(data);
+	auto_fd dir = -1;
+
+	while ((dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+		char *slash = strrchr(path, '/');
+
+		if (!slash || slash == path)
+			return err_new(INVALID, "no_data", "'%s' leads nowhere", data);
+		*slash = 0;
+	}
+	report->row_count = probe_all(dir, report->rows, PROBE_ROWS_MAX);
+	return OK;
+}
+
+struct knock {
+	struct call call; // a copy, to carry the report along
+	struct report *report;
+};
+
+static fallible ask_daemon(struct call *call)
+{
+	struct report *report = ((struct knock *)call)->report;
+	auto_remote remote = {0};
+	auto_json health = NULL;
+
+	TRY(remote_open(&remote, call));
+	snprintf(report->url, sizeof(report->url), "%s", remote.url);
+	TRY(remote_ask(&remote, "GET", "/v1/health", NULL, NULL, &health));
+	report->reachable = true;
+	if (health)
+		snprintf(report->version, sizeof(report->version), "%s",
+			 boxes_text(health, "version"));
+	return OK;
+}
+
+static void knock(struct report *report, const struct call *call)
+{
+	struct knock knock = {*call, report};
+	auto_err err = turn_run(&knock.call, ask_daemon);
+
+	if (err)
+		snprintf(report->trouble, sizeof(report->trouble), "%s", err_message(err));
+}
+
+static bool is_fit(const struct report *report)
+{
+	for (size_t i = 0; i < report->row_count; i++)
+		if (report->rows[i].required && !report->rows[i].ok)
+			return false;
+	return true;
+}
+
+static void write_features(struct json_out *out, const struct report *report)
+{
+	json_key(out, "features");
+	json_begin(out, '[');
+	for (size_t i = 0; i < report->row_count; i++) {
+		const struct probe_row *row = &report->rows[i];
+
+		json_begin(out, '{');
+		json_put_text(out, "feature", row->feature);
+		json_put_bool(out, "required", row->required);
+		json_put_bool(out, "ok", row->ok);
+		json_put_text(out, "found", row->found);
+		json_put_text(out, "without", row->without);
+		json_put_text(out, "fix", row->fix);
+		json_end(out, '}');
+	}
+	json_end(out, ']');
+}
+
+static void print_as_json(const struct report *report)
+{
+	auto_buf text = BUF_INIT(1 << 20);
+	struct json_out out = json_to(&text);
+
+	json_begin(&out, '{');
+	json_put_bool(&out, "ok", is_fit(report));
+	write_features(&out, report);
+	json_key(&out, "warnings");
+	json_begin(&out, '[');
+	for (size_t i = 0; i < report->warning_count; i++) {
+		json_begin(&out, '{');
+		json_put_text(&out, "message", report->warnings[i].what);
+		json_put_text(&out, "fix", report->warnings[i].fix);
+		json_end(&out, '}');
+	}
+	json_end(&out, ']');
+	json_key(&out, "daemon");
+	json_begin(&out, '{');
+	json_put_bool(&out, "reachable", report->reachable);
+	json_put_text(&out, "url", *report->url ? report->url : NULL);
+	json_put_text(&out, "version", *report->version ? report->version : NULL);
+	json_put_text(&out, "message", *report->trouble ? report->trouble : NULL);
+	json_end(&out, '}');
+	json_end(&out, '}');
+	print_json(buf_view(&text));
+}
+
+static void print_features(const struct report *report)
+{
+	static const char *const heads[] = {"FEATURE", "NEEDED", "STATE", "FOUND"};
+	auto_grid grid = {.columns = 4};
+
+	for (size_t i = 0; i < 4; i++)
+		grid_add(&grid, heads[i]);
+	for (size_t i = 0; i < report->row_count; i++) {
+		const struct probe_row *row = &report->rows[i];
+
+		grid_add(&grid, row->feature);
+		grid_add(&grid, row->required ? "yes" : "-");
+		grid_add(&grid, row->ok ? "ok" : "missing");
+		grid_add(&grid, row->found);
+	}
+	grid_print(&grid, stdout);
+}
+
+static void print_as_text(const struct report *report)
+{
+	print_features(report);
+	putchar('\n');
+	for (size_t i = 0; i < report->row_count; i++) {
+		const struct probe_row *row = &report->rows[i];
+
+		if (!row->ok)
+			printf("%s is missing: %s\n  fix: %s\n", row->feature,
+			       row->without ? row->without : "cove does not start",
+			       row->fix ? row->fix : "none is known");
+	}
+	for (size_t i = 0; i < report->warning_count; i++)
+		printf("warning: %s\n  fix: %s\n", report->warnings[i].what,
+		       report->warnings[i].fix);
+	if (report->reachable)
+		printf("daemon: version %s answers at %s\n", report->version, report->url);
+	else
+		printf("daemon: %s\n", report->trouble);
+	puts(is_fit(report) ? "This host can run cove." : "This host cannot run cove.");
+}
+
+fallible doctor_look(struct call *call)
+{
+	auto_free struct report *report = mem_new_of(struct report);
+
+	if (geteuid() != 0)
+		return err_hint(err_new(FORBIDDEN, "not_root",
+					"the kernel's features can be tried by root only"),
+				"sudo cove doctor");
+	TRY(probe(report, remote_data(call)));
+	warn(report, remote_data(call));
+	knock(report, call);
+	if (call_has(call, OPT_JSON))
+		print_as_json(report);
+	else
+		print_as_text(report);
+	call->exit = is_fit(report) ? 0 : 1;
+	return OK;
+}

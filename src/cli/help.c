@@ -1,0 +1,191 @@
+#include "cli/help.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+
+#define WIDTH 78
+#define INDENT 26 // where the explanations begin
+
+static bool is_shown(const struct verb *verb)
+{
+	return !(verb->flags & VERB_HIDDEN);
+}
+
+// Words of `text`, wrapped; the first line begins at column `at`, the others at `indent`.
+static void wrap(struct buf *out, const char *text, size_t at, size_t indent)
+{
+	struct str rest = str_of(text), word;
+	bool first = true;
+
+	while (str_cut(&rest, ' ', &word)) {
+		if (!first && at + 1 + word.len > WIDTH) {
+			buf_fmt(out, "\n%*s", (int)indent, "");
+			at = indent;
+		} else if (!first) {
+			buf_char(out, ' ');
+			at++;
+		}
+		buf_str(out, word);
+		at += word.len;
+		first = false;
+	}
+	buf_char(out, '\n');
+}
+
+// "  term        explanation", the explanation below when the term is long.
+static void entry(struct buf *out, const char *term, const char *text)
+{
+	size_t len = strlen(term) + 2;
+
+	buf_fmt(out, "  %s", term);
+	if (len + 2 > INDENT) {
+		buf_char(out, '\n');
+		len = 0;
+	}
+	buf_fmt(out, "%*s", (int)(INDENT - len), "");
+	wrap(out, text, INDENT, INDENT);
+}
+
+static void verbs(const struct grammar *grammar, const char *group, struct buf *out)
+{
+	for (const struct verb *v = grammar->verbs; v->name; v++)
+		if (is_shown(v) && (!group || str_starts(str_of(v->name), group)))
+			entry(out, v->name, v->brief);
+}
+
+void help_overview(const struct grammar *grammar, struct buf *out)
+{
+	buf_text(out, "cove runs code that you do not trust in sandboxes of your own.\n\n"
+		      "Usage: cove VERB [OPTIONS] [ARGUMENTS]\n\nVerbs:\n");
+	verbs(grammar, NULL, out);
+	buf_text(out, "\n'cove help VERB' tells more of a verb, 'man cove' of everything.\n"
+		      "First steps: 'cove doctor', then 'cove run -- echo hello'.\n");
+}
+
+void help_group(const struct grammar *grammar, const char *group, struct buf *out)
+{
+	auto_free char *prefix = mem_fmt("%s ", group);
+
+	buf_fmt(out, "Usage: cove %s VERB [OPTIONS] [ARGUMENTS]\n\nVerbs:\n", group);
+	verbs(grammar, prefix, out);
+}
+
+// "-m, --memory SIZE"
+static void option_term(const struct option *option, struct buf *out)
+{
+	if (option->letter)
+		buf_fmt(out, "-%c, ", option->letter);
+	else
+		buf_text(out, "    ");
+	buf_fmt(out, "--%s", option->name);
+	if (option->arg)
+		buf_fmt(out, " %s", option->arg);
+}
+
+void help_verb(const struct grammar *grammar, const struct verb *verb, struct buf *out)
+{
+	struct str rest = str_of(verb->story), paragraph;
+
+	buf_fmt(out, "Usage: cove %s [OPTIONS]%s%s\n\n", verb->name, *verb->words ? " " : "",
+		verb->words);
+	wrap(out, verb->brief, 0, 0);
+	while (verb->story && str_cut(&rest, '\n', &paragraph) && paragraph.len) {
+		auto_free char *text = mem_dup(paragraph.at, paragraph.len);
+
+		buf_char(out, '\n');
+		wrap(out, text, 0, 0);
+	}
+	buf_text(out, "\nOptions:\n");
+	for (const struct option *o = grammar->options; o->name; o++) {
+		auto_buf term = BUF_INIT(128);
+
+		if (!call_takes(verb, o))
+			continue;
+		option_term(o, &term);
+		entry(out, term.at, o->help);
+	}
+}
+
+// roff: a line must not begin with a dot or a quote, a backslash is an escape, and a hyphen that is
+// meant to be copied is written \-.
+static void roff(struct buf *out, struct str text)
+{
+	if (text.len && (text.at[0] == '.' || text.at[0] == '\''))
+		buf_text(out, "\\&");
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.at[i] == '-')
+			buf_text(out, "\\-");
+		else if (text.at[i] == '\\')
+			buf_text(out, "\\e");
+		else
+			buf_char(out, text.at[i]);
+	}
+}
+
+static void roff_text(struct buf *out, const char *text)
+{
+	roff(out, str_of(text));
+	buf_char(out, '\n');
+}
+
+static void man_options(const struct grammar *grammar, const struct verb *verb, struct buf *out)
+{
+	for (const struct option *o = grammar->options; o->name; o++) {
+		if (!call_takes(verb, o) || o->opt == OPT_HELP)
+			continue;
+		buf_text(out, ".TP\n");
+		if (o->letter)
+			buf_fmt(out, "\\fB\\-%c\\fR, ", o->letter);
+		buf_text(out, "\\fB\\-\\-");
+		roff(out, str_of(o->name));
+		buf_text(out, "\\fR");
+		if (o->arg)
+			buf_fmt(out, " \\fI%s\\fR", o->arg);
+		buf_char(out, '\n');
+		roff_text(out, o->help);
+	}
+}
+
+static void man_verb(const struct grammar *grammar, const struct verb *verb, struct buf *out)
+{
+	struct str rest = str_of(verb->story), paragraph;
+
+	buf_fmt(out, ".SS \"cove %s [OPTIONS]%s%s\"\n", verb->name, *verb->words ? " " : "",
+		verb->words);
+	roff_text(out, verb->brief);
+	while (verb->story && str_cut(&rest, '\n', &paragraph) && paragraph.len) {
+		buf_text(out, ".PP\n");
+		roff(out, paragraph);
+		buf_char(out, '\n');
+	}
+	man_options(grammar, verb, out);
+}
+
+void help_man(const struct grammar *grammar, struct buf *out)
+{
+	const char *section = "";
+
+	buf_text(out, ".TH COVE 1 \"\" \"cove\" \"User Commands\"\n"
+		      ".SH NAME\ncove \\- sandboxes for code that you do not trust\n"
+		      ".SH SYNOPSIS\n.B cove\n.I VERB\n[\\fIOPTIONS\\fR] [\\fIARGUMENTS\\fR]\n"
+		      ".SH DESCRIPTION\n");
+	roff_text(
+		out,
+		"cove gives each piece of untrusted code a computer of its own: a sandbox with its "
+		"own files, processes and limits, made in milliseconds and gone without a trace. "
+		"One daemon, 'cove serve', holds the sandboxes; every other verb talks to it over "
+		"its HTTP API. 'cove run' starts a daemon for itself when there is none.");
+	buf_text(out, ".SH VERBS\n");
+	for (const struct verb *v = grammar->verbs; v->name; v++)
+		if (is_shown(v))
+			man_verb(grammar, v, out);
+	for (const struct remark *r = grammar->remarks; r->section; r++) {
+		if (strcmp(section, r->section) != 0)
+			buf_fmt(out, ".SH %s\n", r->section);
+		section = r->section;
+		buf_text(out, ".TP\n.B ");
+		roff_text(out, r->term);
+		roff_text(out, r->text);
+	}
+}

@@ -1,0 +1,8 @@
+// Commands in boxes: `run` makes a box for one command and removes it, `exec` uses one that is
+// there.
+#pragma once
+
+#include "cli/call.h"
+
+fallible run_run(struct call *call);
+fallible run_exec(struct call *call);
