@@ -1,0 +1,434 @@
+// The bench: cove over HTTP against the tools people know, alternated in one run, because on a
+// shared machine only ratios mean anything.
+//
+//	bench PORT KEY DAEMON_PID PEERS...
+//
+// PEERS are words of peers that the script beside this file prepared: bwrap crun runc podman
+// nsenter. Each promise is a line `ok|MISS id value limit`; their ids stand in
+// docs/SPECIFICATION.md. Exit status 1 when one is broken.
+#include <err.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/net.h"
+#include "bench/stat.h"
+
+#define GAP_US 100000 // "lone": RCU grace periods are paid in full
+
+static int port, daemon_pid;
+static const char *key;
+static char **peers;
+
+static const char *peer_file(const char *peer, const char *verb)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s-%s", getenv("BENCH_DIR"), peer, verb);
+	return path;
+}
+
+static int has_peer(const char *name)
+{
+	for (char **p = peers; *p; p++)
+		if (!strcmp(*p, name))
+			return 1;
+	return 0;
+}
+
+// A peer's verb is a file of argv, a word a line, written by the script: no shell in the timing.
+static char **peer_argv(const char *peer, const char *verb)
+{
+	static char text[8192];
+	static char *argv[128];
+	FILE *file = fopen(peer_file(peer, verb), "r");
+	size_t len, n = 0;
+
+	if (!file)
+		return NULL;
+	len = fread(text, 1, sizeof(text) - 1, file);
+	text[len] = 0;
+	fclose(file);
+	for (char *rest = text, *word; (word = strsep(&rest, "\n")) && n < 127;)
+		if (*word)
+			argv[n++] = word;
+	argv[n] = NULL;
+	return argv;
+}
+
+static void peer_once(const char *peer, const char *verb, struct samples *into)
+{
+	char **argv;
+
+	if (has_peer(peer) && (argv = peer_argv(peer, verb)))
+		samples_add(into, spawn_ms(argv));
+}
+
+static void create(struct net *net, char id[64])
+{
+	char *body;
+	int status = net_ask(net, "POST", "/v1/sandboxes", "{}", &body);
+
+	if (status != 201)
+		errx(1, "create: %d %s", status, body);
+	net_text(body, "id", id, 64);
+}
+
+static void run_true(struct net *net, const char *id)
+{
+	char path[128], *body;
+	int status;
+
+	snprintf(path, sizeof(path), "/v1/sandboxes/%s/api/execute", id);
+	status = net_ask(net, "POST", path, "{\"argv\":[\"/bin/true\"]}", &body);
+	if (status != 200 || !strstr(body, "\"exitCode\":0"))
+		errx(1, "execute: %d %s", status, body);
+}
+
+static void destroy(struct net *net, const char *id)
+{
+	char path[128], *body;
+	int status;
+
+	snprintf(path, sizeof(path), "/v1/sandboxes/%s", id);
+	status = net_ask(net, "DELETE", path, NULL, &body);
+	if (status != 204)
+		errx(1, "delete: %d %s", status, body);
+}
+
+static void lone_lifecycle(struct net *net, int rounds)
+{
+	struct samples up = {0}, down = {0}, all = {0}, bwrap = {0}, crun = {0}, runc = {0},
+		       podman = {0};
+	char id[64];
+
+	for (int i = 0; i < rounds + 2; i++) {
+		double t0, t1, t2;
+
+		usleep(GAP_US);
+		t0 = now_ms();
+		create(net, id);
+		run_true(net, id);
+		t1 = now_ms();
+		destroy(net, id);
+		t2 = now_ms();
+		if (i >= 2) {
+			samples_add(&up, t1 - t0);
+			samples_add(&down, t2 - t1);
+			samples_add(&all, t2 - t0);
+		}
+		usleep(GAP_US);
+		peer_once("bwrap", "run", &bwrap);
+		usleep(GAP_US);
+		peer_once("crun", "run", &crun);
+		if (i % 4 == 0)
+			peer_once("runc", "run", &runc);
+		if (i % 10 == 0)
+			peer_once("podman", "run", &podman);
+	}
+	puts("lone: create, first exec, destroy");
+	row("cove create + exec", &up);
+	row("cove destroy, verified gone", &down);
+	row("cove create + exec + destroy", &all);
+	row("bwrap", &bwrap);
+	row("crun run", &crun);
+	row("runc run", &runc);
+	row("podman run", &podman);
+	promise("create-exec.p50", samples_pct(&up, 50), 4, 1, "ms");
+	promise("create-exec.p95", samples_pct(&up, 95), 8, 1, "ms");
+	promise("destroy.p50", samples_pct(&down, 50), 2, 1, "ms");
+	if (bwrap.count)
+		promise("lifecycle/bwrap", samples_pct(&all, 50) / samples_pct(&bwrap, 50), 1.2, 1, "x");
+	if (crun.count)
+		promise("lifecycle/crun", samples_pct(&all, 50) / samples_pct(&crun, 50), 0.3, 1, "x");
+}
+
+static void lone_exec(struct net *net, int rounds)
+{
+	struct samples cove = {0}, bare = {0}, nsenter = {0}, crun = {0}, runc = {0}, podman = {0};
+	char id[64], *const spawn[] = {"/bin/true", NULL};
+
+	create(net, id);
+	for (int i = 0; i < rounds + 2; i++) {
+		double t0;
+
+		usleep(GAP_US / 4);
+		t0 = now_ms();
+		run_true(net, id);
+		if (i >= 2)
+			samples_add(&cove, now_ms() - t0);
+		usleep(GAP_US / 4);
+		samples_add(&bare, spawn_ms(spawn));
+		peer_once("nsenter", "exec", &nsenter);
+		peer_once("crun", "exec", &crun);
+		if (i % 4 == 0)
+			peer_once("runc", "exec", &runc);
+		if (i % 10 == 0)
+			peer_once("podman", "exec", &podman);
+	}
+	destroy(net, id);
+	puts("exec of true in a running box");
+	row("cove execute", &cove);
+	row("bare spawn", &bare);
+	row("nsenter", &nsenter);
+	row("crun exec", &crun);
+	row("runc exec", &runc);
+	row("podman exec", &podman);
+	promise("exec.p50", samples_pct(&cove, 50), 0.9, 1, "ms");
+	promise("exec.p95", samples_pct(&cove, 95), 2, 1, "ms");
+	if (nsenter.count)
+		promise("exec/nsenter", samples_pct(&cove, 50) / samples_pct(&nsenter, 50), 0.5, 1, "x");
+	if (crun.count)
+		promise("exec/crun", samples_pct(&cove, 50) / samples_pct(&crun, 50), 0.1, 1, "x");
+}
+
+// The overhead over a bare spawn, back to back on both sides so that sleep states of the cores do
+// not speak.
+static void exec_overhead(struct net *net, int rounds)
+{
+	struct samples cove = {0}, bare = {0};
+	char id[64], *const spawn[] = {"/bin/true", NULL};
+
+	create(net, id);
+	for (int i = 0; i < rounds; i++) {
+		double t0 = now_ms();
+
+		run_true(net, id);
+		samples_add(&cove, now_ms() - t0);
+		samples_add(&bare, spawn_ms(spawn));
+	}
+	destroy(net, id);
+	puts("exec, back to back");
+	row("cove execute", &cove);
+	row("bare spawn", &bare);
+	promise("exec.overhead.p50", 1000 * (samples_pct(&cove, 50) - samples_pct(&bare, 50)), 150, 1,
+		"us");
+}
+
+struct worker {
+	pthread_t thread;
+	const char *box;
+	int execs;
+};
+
+static void *exec_worker(void *arg)
+{
+	struct worker *w = arg;
+	struct net *net = malloc(sizeof(*net));
+
+	net_open(net, port, key);
+	for (int i = 0; i < w->execs; i++)
+		run_true(net, w->box);
+	net_close(net);
+	free(net);
+	return NULL;
+}
+
+static void exec_rate(struct net *net)
+{
+	enum { AT_ONCE = 16, EACH = 250 };
+	struct worker workers[AT_ONCE];
+	double start;
+	char id[64];
+
+	create(net, id);
+	start = now_ms();
+	for (int i = 0; i < AT_ONCE; i++) {
+		workers[i] = (struct worker){.box = id, .execs = EACH};
+		pthread_create(&workers[i].thread, NULL, exec_worker, &workers[i]);
+	}
+	for (int i = 0; i < AT_ONCE; i++)
+		pthread_join(workers[i].thread, NULL);
+	promise("exec.rate.16", AT_ONCE * EACH / (now_ms() - start) * 1000, 2000, 0, "/s");
+	destroy(net, id);
+}
+
+static void *burst_worker(void *arg)
+{
+	struct net *net = arg;
+	char id[64];
+
+	create(net, id);
+	run_true(net, id);
+	snprintf(net->room, sizeof(net->room), "%s", id);
+	return NULL;
+}
+
+static double burst_cove(struct net *control, int count)
+{
+	struct net *nets = calloc((size_t)count, sizeof(*nets));
+	pthread_t *threads = calloc((size_t)count, sizeof(*threads));
+	double took;
+
+	for (int i = 0; i < count; i++)
+		net_open(&nets[i], port, key);
+	took = now_ms();
+	for (int i = 0; i < count; i++)
+		pthread_create(&threads[i], NULL, burst_worker, &nets[i]);
+	for (int i = 0; i < count; i++)
+		pthread_join(threads[i], NULL);
+	took = now_ms() - took;
+	for (int i = 0; i < count; i++) {
+		destroy(control, nets[i].room);
+		net_close(&nets[i]);
+	}
+	free(nets);
+	free(threads);
+	return took;
+}
+
+static double burst_peer(const char *peer, const char *verb, int count)
+{
+	char **argv = peer_argv(peer, verb);
+	double start = now_ms();
+	int status;
+
+	if (!has_peer(peer) || !argv)
+		return 0;
+	for (int i = 0; i < count; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			char number[16];
+
+			snprintf(number, sizeof(number), "%d", i);
+			setenv("BENCH_N", number, 1);
+			execvp(argv[0], argv);
+			_exit(1);
+		}
+	}
+	for (int i = 0; i < count; i++)
+		wait(&status);
+	return now_ms() - start;
+}
+
+static void burst(struct net *net, int rounds)
+{
+	struct samples cove = {0}, bwrap = {0};
+
+	for (int i = 0; i < rounds; i++) {
+		double peer;
+
+		samples_add(&cove, burst_cove(net, 100));
+		peer = burst_peer("bwrap", "run", 100);
+		if (peer > 0)
+			samples_add(&bwrap, peer);
+	}
+	puts("100 creates + execs at once");
+	row("cove", &cove);
+	row("bwrap", &bwrap);
+	promise("burst.100", samples_pct(&cove, 50), 300, 1, "ms");
+}
+
+static double mem_used_mib(void)
+{
+	char line[128];
+	double value = 0;
+	FILE *file = fopen("/proc/meminfo", "r");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %lf", &value) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return -value / 1024;
+}
+
+static double rss_mib(int pid)
+{
+	char path[64], line[128];
+	double value = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	file = fopen(path, "r");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "VmRSS: %lf", &value) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return value / 1024;
+}
+
+static void density(struct net *net, int top)
+{
+	static const int marks[] = {10, 100, 500, 1000, 2000};
+	char(*ids)[64] = calloc((size_t)top, sizeof(*ids));
+	double before = mem_used_mib(), first = 0, last = 0;
+	int alive = 0;
+
+	puts("density: create + exec with n alive");
+	for (size_t m = 0; m < sizeof(marks) / sizeof(*marks) && marks[m] <= top; m++) {
+		struct samples lone = {0};
+
+		while (alive < marks[m] - 10)
+			create(net, ids[alive++]);
+		for (; alive < marks[m]; alive++) {
+			double t0;
+
+			usleep(GAP_US / 2);
+			t0 = now_ms();
+			create(net, ids[alive]);
+			run_true(net, ids[alive]);
+			samples_add(&lone, now_ms() - t0);
+		}
+		last = samples_pct(&lone, 50);
+		if (!m)
+			first = last;
+		printf("  %5d alive: create + exec p50 %.3f ms, %.3f MiB a box, daemon %.1f MiB\n",
+		       alive, last, (mem_used_mib() - before) / alive, rss_mib(daemon_pid));
+		if (marks[m] == 500)
+			promise("memory.idle-box.500", (mem_used_mib() - before) / alive, 0.5, 1, "MiB");
+		free(lone.at);
+	}
+	promise("density.2000/10", last / first, 2, 1, "x");
+	while (alive)
+		destroy(net, ids[--alive]);
+	free(ids);
+}
+
+static void http_alone(struct net *net)
+{
+	double idle = rss_mib(daemon_pid), start;
+	enum { REQUESTS = 100000 };
+
+	start = now_ms();
+	for (int i = 0; i < REQUESTS; i++)
+		net_ask(net, "GET", "/v1/health", NULL, NULL);
+	printf("HTTP layer: %d keep-alive requests on one connection\n", REQUESTS);
+	promise("http.rate.1", REQUESTS / (now_ms() - start) * 1000, 40000, 0, "/s");
+	promise("daemon.rss.idle", idle, 12, 1, "MiB");
+	promise("daemon.rss.growth", rss_mib(daemon_pid) - idle, 1, 1, "MiB");
+}
+
+int main(int argc, char **argv)
+{
+	struct net *net = calloc(1, sizeof(*net));
+	const char *only = getenv("BENCH_ONLY");
+	int rounds = getenv("BENCH_ROUNDS") ? (int)strtol(getenv("BENCH_ROUNDS"), NULL, 10) : 60;
+
+	if (argc < 4 || !net)
+		errx(2, "usage: bench PORT KEY DAEMON_PID PEERS...");
+	port = (int)strtol(argv[1], NULL, 10);
+	key = argv[2];
+	daemon_pid = (int)strtol(argv[3], NULL, 10);
+	peers = argv + 4;
+	net_open(net, port, key);
+#define PART(name, call)                                                                           \
+	if (!only || strstr(only, name))                                                           \
+		call;
+	PART("http", http_alone(net))
+	PART("life", lone_lifecycle(net, rounds))
+	PART("exec", lone_exec(net, rounds))
+	PART("overhead", exec_overhead(net, rounds * 10))
+	PART("rate", exec_rate(net))
+	PART("burst", burst(net, 5))
+	PART("density", density(net, 2000))
+	net_close(net);
+	free(net);
+	printf("%d promises broken\n", promises_broken());
+	return promises_broken() != 0;
+}

@@ -1,0 +1,403 @@
+"""What every whole-story test stands on: TAP, a cove of its own, and a census of the host.
+
+A test starts `Cove()`, talks to it over HTTP on loopback, and ends with `done()`. Standard library
+only, so that it runs in the test machines too. COVE_BIN names the binary, COVE_TEST_MUST=1 turns
+skips into failures, COVE_E2E_SHORT=1 asks for smaller counts (sanitizer builds).
+"""
+import atexit
+import base64
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import struct
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.environ.get("COVE_BIN", os.path.join(ROOT, "build", "cove"))
+SHORT = os.environ.get("COVE_E2E_SHORT") == "1"
+MUST = os.environ.get("COVE_TEST_MUST") == "1"
+
+_count = 0
+_failed = 0
+
+
+def ok(condition, name, *notes):
+    """One TAP line; the notes follow when it fails. Returns the condition."""
+    global _count, _failed
+    _count += 1
+    if not condition:
+        _failed += 1
+    print("%sok %d - %s" % ("" if condition else "not ", _count, name), flush=True)
+    if not condition:
+        for note in notes:
+            for line in str(note).splitlines()[:40]:
+                print("# " + line, flush=True)
+    return bool(condition)
+
+
+def same(got, want, name):
+    return ok(got == want, name, "got:  %r" % (got,), "want: %r" % (want,))
+
+
+def skip(name, reason):
+    if MUST:
+        return ok(False, name, "skipped though COVE_TEST_MUST=1: " + reason)
+    global _count
+    _count += 1
+    print("ok %d - %s # SKIP %s" % (_count, name, reason), flush=True)
+    return True
+
+
+def note(text):
+    for line in str(text).splitlines():
+        print("# " + line, flush=True)
+
+
+def done():
+    print("1..%d" % _count, flush=True)
+    sys.exit(1 if _failed else 0)
+
+
+def skip_all(reason):
+    if MUST:
+        ok(False, "this file runs", reason)
+        done()
+    print("1..0 # SKIP " + reason, flush=True)
+    sys.exit(0)
+
+
+def until(check, seconds=10.0, step=0.02):
+    """Asks again until the answer is true; returns the last answer."""
+    end = time.monotonic() + seconds
+    while True:
+        answer = check()
+        if answer or time.monotonic() > end:
+            return answer
+        time.sleep(step)
+
+
+def _surprised(kind, value, trace):
+    """An exception that nobody expected is a failure, told with the log of cove."""
+    ok(False, "no surprise", "".join(traceback.format_exception(kind, value, trace)))
+    print("1..%d" % _count, flush=True)
+
+
+sys.excepthook = _surprised
+
+
+class Reply:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return "<%d %r>" % (self.status, self.body[:600])
+
+
+class Cove:
+    """A cove serve with a data directory, a port and a key of its own."""
+
+    def __init__(self, *args, data=None, env=None, start=True, binary=BIN):
+        self.binary = binary
+        self.home = None
+        if data is None:
+            self.home = tempfile.mkdtemp(prefix="cove-test-")
+            os.chmod(self.home, 0o711)
+            data = os.path.join(self.home, "data")
+        self.data, self.args, self.env = data, list(args), dict(os.environ, **(env or {}))
+        for name in ("COVE_URL", "COVE_TOKEN", "COVE_DATA", "COVE_LISTEN"):
+            self.env.pop(name, None)
+        self.log_path = data.rstrip("/") + ".log"
+        self.process = None
+        atexit.register(self.close)
+        if start:
+            self.start()
+
+    def start(self, seconds=60):
+        begin = time.monotonic()
+        ready_r, ready_w = os.pipe()
+        os.set_inheritable(ready_w, True)
+        self.log = open(self.log_path, "ab")
+        self.process = subprocess.Popen(
+            [self.binary, "serve", "--data", self.data, "--listen", "127.0.0.1:0",
+             "--ready-fd", str(ready_w)] + self.args,
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+            env=self.env, pass_fds=(ready_w,))
+        os.close(ready_w)
+        with os.fdopen(ready_r) as ready:
+            line = ready.readline().strip()
+        if not line:
+            self.process.wait()
+            raise RuntimeError("cove serve did not come up:\n" + self.log_text()[-4000:])
+        self.url = line
+        self.port = int(line.rsplit(":", 1)[1])
+        self.key = open(os.path.join(self.data, "operator.key")).read().strip()
+        self.start_seconds = time.monotonic() - begin
+        return self
+
+    def log_text(self):
+        with open(self.log_path, errors="replace") as log:
+            return log.read()
+
+    def request(self, method, path, body=None, headers=None, key=True, timeout=120, raw=False):
+        conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        head = dict(headers or {})
+        if key:
+            head.setdefault("Authorization", "Bearer " + (self.key if key is True else key))
+        if body is not None and not raw and not isinstance(body, (bytes, str)):
+            body = json.dumps(body)
+            head.setdefault("Content-Type", "application/json")
+        try:
+            conn.request(method, path, body, head)
+            answer = conn.getresponse()
+            return Reply(answer.status, answer.headers, answer.read())
+        finally:
+            conn.close()
+
+    def get(self, path, **kw):
+        return self.request("GET", path, **kw)
+
+    def post(self, path, body=None, **kw):
+        return self.request("POST", path, body, **kw)
+
+    def create(self, **spec):
+        """A sandbox, or an exception with the server's words."""
+        reply = self.post("/v1/sandboxes", spec)
+        if reply.status != 201:
+            raise RuntimeError("create: %r" % reply)
+        return reply.json
+
+    def execute(self, box, command=None, **fields):
+        """The reply of POST …/api/execute; `command` is a line for bash, or a list for argv."""
+        if isinstance(command, (list, tuple)):
+            fields["argv"] = list(command)
+        elif command is not None:
+            fields["command"] = command
+        box = box["id"] if isinstance(box, dict) else box
+        return self.post("/v1/sandboxes/%s/api/execute" % box, fields,
+                         timeout=fields.pop("_timeout", 180))
+
+    def run(self, box, command, **fields):
+        """As execute, but the decoded answer; an exception unless it was a 200."""
+        reply = self.execute(box, command, **fields)
+        if reply.status != 200:
+            raise RuntimeError("execute: %r" % reply)
+        answer = reply.json
+        if answer.get("encoding") == "base64":
+            for name in ("stdout", "stderr"):
+                answer[name] = base64.b64decode(answer[name])
+        return answer
+
+    def out(self, box, command, **fields):
+        return self.run(box, command, **fields)["stdout"]
+
+    def delete(self, box):
+        box = box["id"] if isinstance(box, dict) else box
+        return self.request("DELETE", "/v1/sandboxes/" + box)
+
+    def events(self, box, command, timeout=120, **fields):
+        """The decoded events of POST …/api/execute/stream, one by one; a Reply when refused."""
+        if isinstance(command, (list, tuple)):
+            fields["argv"] = list(command)
+        else:
+            fields["command"] = command
+        conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        conn.request("POST", "/v1/sandboxes/%s/api/execute/stream" % box["id"], json.dumps(fields),
+                     {"Authorization": "Bearer " + self.key, "Content-Type": "application/json"})
+        answer = conn.getresponse()
+        if answer.status != 200:
+            return Reply(answer.status, answer.headers, answer.read())
+
+        def each():
+            for line in answer:
+                if line.startswith(b"data: "):
+                    yield json.loads(line[6:])
+            conn.close()
+        return each()
+
+    def raw(self, text, seconds=15):
+        """Sends bytes as they are; all that comes back until the server closes or is silent."""
+        got = b""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as sock:
+            try:
+                sock.sendall(text)
+                while True:
+                    more = sock.recv(65536)
+                    if not more:
+                        break
+                    got += more
+            except (ConnectionError, socket.timeout):
+                pass
+        return got
+
+    def children(self):
+        """Pids of the processes that the supervisor started, by role."""
+        roles = {}
+        for pid in os.listdir("/proc") if self.process else ():
+            if not pid.isdigit():
+                continue
+            try:
+                argv = open("/proc/%s/cmdline" % pid).read().split("\0")
+                ppid = int(open("/proc/%s/stat" % pid).read().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                continue
+            if ppid == self.process.pid and len(argv) > 1:
+                roles[argv[1]] = int(pid)
+        return roles
+
+    def instance(self):
+        """The name of this cove's cgroups: a hash of its data directory's identity."""
+        found = os.stat(self.data)
+        return hashlib.sha256(struct.pack("QQ", found.st_dev, found.st_ino)).hexdigest()[:8]
+
+    def stop(self, seconds=30):
+        """SIGTERM and the exit status; None when it had to be killed."""
+        if not self.process:
+            return None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            status = None
+        self.process = None
+        self.log.close()
+        return status
+
+    def close(self):
+        atexit.unregister(self.close)
+        status = self.stop()
+        if self.home:
+            if status not in (0, None) or _failed:
+                lines = [line for line in self.log_text().splitlines() if '"event":"request"' not in line]
+                note("log of cove:\n" + "\n".join(lines)[-4000:])
+            shutil.rmtree(self.home, ignore_errors=True)
+            self.home = None
+        return status
+
+
+def cgroup_roots():
+    """Every mounted cgroup hierarchy."""
+    roots = []
+    for line in open("/proc/self/mounts"):
+        _, where, kind = line.split()[:3]
+        if kind in ("cgroup", "cgroup2") and where not in roots:
+            roots.append(where)
+    return roots
+
+
+def _groups(instance):
+    """Directories of cgroups beneath cove/ or, given one, beneath that instance of it."""
+    found = []
+    for root in cgroup_roots():
+        for top, dirs, _ in os.walk(os.path.join(root, "cove", instance or "")):
+            found += [os.path.join(top, name) for name in dirs]
+    return found
+
+
+def _pids():
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit()]
+
+
+def _is_boxed(pid, instance):
+    """Whether a process lives in a cgroup of cove, or of that instance."""
+    try:
+        with open("/proc/%d/cgroup" % pid) as groups:
+            return "/cove/" + (instance or "") in groups.read()
+    except OSError:
+        return False
+
+
+def _namespaces(pids):
+    seen = set()
+    for pid in pids:
+        for kind in ("mnt", "pid", "net", "ipc", "uts", "user", "cgroup"):
+            try:
+                seen.add(os.readlink("/proc/%d/ns/%s" % (pid, kind)))
+            except OSError:
+                pass
+    return len(seen)
+
+
+def _loops(beneath):
+    found = 0
+    for name in os.listdir("/sys/block"):
+        try:
+            with open("/sys/block/%s/loop/backing_file" % name) as file:
+                found += file.read().startswith(beneath)
+        except OSError:
+            pass
+    return found
+
+
+def _lines(path):
+    try:
+        with open(path) as file:
+            return sum(1 for _ in file)
+    except OSError:
+        return 0
+
+
+def fds(pid):
+    """Open files of a process; user namespaces are left out, for the warden keeps a stock of them."""
+    found = 0
+    try:
+        for fd in os.listdir("/proc/%d/fd" % pid):
+            found += not os.readlink("/proc/%d/fd/%s" % (pid, fd)).startswith("user:")
+    except OSError:
+        pass
+    return found
+
+
+def census(cove=None):
+    """What there is now: of one cove alone, so that others may run beside it, or of them all."""
+    instance = cove.instance() if cove else ""
+    boxed = [pid for pid in _pids() if _is_boxed(pid, instance)]
+    found = {"processes": len(boxed), "cgroups": len(_groups(instance)),
+             "namespaces": _namespaces(boxed), "mounts": _lines("/proc/self/mountinfo"),
+             "loops": _loops(cove.data if cove else "")}
+    if cove:
+        for role, pid in sorted(cove.children().items()):
+            found["fds of " + role] = fds(pid)
+            found["mounts of " + role] = _lines("/proc/%d/mountinfo" % pid)
+        for folder in ("boxes", "trash"):
+            path = os.path.join(cove.data, folder)
+            found[folder] = len(os.listdir(path)) if os.path.isdir(path) else 0
+    return found
+
+
+def settled(before, cove=None, seconds=10.0):
+    """Waits for the census to equal `before`; returns the differences that stay."""
+    def differences():
+        after = census(cove)
+        return {k: (before.get(k), after.get(k)) for k in after if after.get(k) != before.get(k)}
+    until(lambda: not differences(), seconds, 0.05)
+    return differences()
+
+
+def remains(cove, seconds=10.0):
+    """What is left of a cove that has stopped: nothing, once its end has settled."""
+    def left():
+        found = census(cove)
+        return {k: found[k] for k in ("processes", "cgroups", "namespaces", "loops", "boxes", "trash")
+                if found[k]}
+    until(lambda: not left(), seconds, 0.05)
+    return left()
+
+
+def need_root():
+    if os.geteuid() != 0:
+        skip_all("needs root: boxes are made by a privileged warden")

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Group L: crashes at random points, deletion in every state, and two masters of one house."""
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+
+from rows import c, play, row
+
+
+@row("L-07", "deletion works in every state, twice, and beside everything else")
+def deletions(stage):
+    cove = stage.cove
+    box = cove.create()
+    statuses = []
+    threads = [threading.Thread(target=lambda: statuses.append(cove.delete(box).status)) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    c.ok(set(statuses) <= {204, 404} and 204 in statuses, "L-07: eight at once", statuses)
+    c.same(cove.delete(box).status, 404, "L-07: and once more")
+    for what, command in {"running": "sleep 100", "thrashing": "python3 -c 'a=[]\nwhile 1: a.append(bytearray(1<<20))'",
+                          "busy": "yes > /dev/null & yes > /dev/null & wait", "bombing": ":(){ :|:& };:; wait",
+                          "stopped": "kill -STOP -1; sleep 100"}.items():
+        box = cove.create(limits={"pids": 64, "memoryMB": 64})
+        replies = []
+        thread = threading.Thread(target=lambda: replies.append(cove.execute(box, command)))
+        thread.start()
+        time.sleep(0.3)
+        begin = time.monotonic()
+        status = cove.delete(box).status
+        took = time.monotonic() - begin
+        thread.join(20)
+        c.ok(status == 204 and took < 5, "L-07: while %s" % what, status, took)
+        c.ok(replies and (replies[0].status != 200 or replies[0].json["ended"] in
+                          ("killed_by_api", "box_lost", "oom", "exited", "signaled")), "L-07: the exec is answered", replies)
+    spec = {"name": "fleeting"}
+    maker = threading.Thread(target=lambda: cove.post("/v1/sandboxes", spec))
+    maker.start()
+    time.sleep(0.001)
+    cove.delete("fleeting")
+    maker.join()
+    cove.delete("fleeting")
+    c.same(cove.get("/v1/sandboxes/fleeting").status, 404, "L-07: while it is created")
+    stage.no_control("deletion has no defence to switch off")
+
+
+@row("L-09", "a second master is refused")
+def two_masters(stage):
+    second = subprocess.run([stage.cove.binary, "serve", "--data", stage.cove.data, "--listen", "127.0.0.1:0"],
+                            capture_output=True, text=True, timeout=20, env=stage.cove.env)
+    c.ok(second.returncode != 0 and str(stage.cove.process.pid) in second.stderr + second.stdout,
+         "L-09: it says who holds the directory", second)
+    stage.no_control("a lock has no defence to switch off")
+
+
+@row("L-01", "kill -9 at random points leaks nothing, and the next start is clean")
+def crashes(stage):
+    rounds = int(os.environ.get("CRASH_ROUNDS", "3" if c.SHORT else "12"))
+    dice = random.Random(int(os.environ.get("CRASH_SEED", "7")))
+    bare = c.census()
+    cove = c.Cove()
+    before = None
+    slowest = 0.0
+    for n in range(rounds):
+        stop = threading.Event()
+
+        def load():
+            while not stop.is_set():
+                try:
+                    box = cove.create()
+                    cove.execute(box, ["true"])
+                    cove.delete(box)
+                except Exception:  # the server is being shot: anything may break, nothing may stay
+                    time.sleep(0.02)
+        threads = [threading.Thread(target=load) for _ in range(4)]
+        for t in threads:
+            t.start()
+        time.sleep(dice.uniform(0.02, 0.4))
+        roles = cove.children()
+        victims = dice.choice((["daemon"], ["warden"], ["daemon", "warden"], ["supervisor"]))
+        for role in victims:
+            pid = cove.process.pid if role == "supervisor" else roles.get(role)
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+        begin = time.monotonic()
+        if victims == ["supervisor"]:
+            stop.set()
+            for t in threads:
+                t.join()
+            cove.process.wait()
+            c.until(lambda: not any(os.path.exists("/proc/%d" % p) for p in roles.values()), 10)
+            cove.start()
+
+        def usable():
+            try:
+                box = cove.create()
+                return cove.delete(box).status == 204
+            except Exception:
+                return False
+        stop.set()
+        for t in threads:
+            t.join()
+        up = c.until(usable, 20)
+        slowest = max(slowest, time.monotonic() - begin)
+        if not up:
+            c.ok(False, "L-01: round %d (%s) comes back" % (n, victims), cove.log_text()[-3000:])
+            return
+        for item in cove.get("/v1/sandboxes").json["items"]:
+            cove.delete(item["id"])
+        now = c.census()
+        if before is None:
+            before = now
+        left = c.settled(before, seconds=10)
+        if left:
+            c.ok(False, "L-01: round %d (%s) leaves nothing" % (n, victims), left)
+            return
+    c.ok(True, "L-01: %d rounds left nothing" % rounds)
+    c.ok(slowest < 10, "L-01: back in service in bounded time", slowest)
+    c.same(cove.stop(), 0, "L-01: and it stops cleanly")
+    cove.close()
+    left = c.settled(bare, seconds=10)
+    c.ok(not left, "L-01: the host is as it was", left)
+    stage.no_control("crashes have no defence to switch off")
+
+
+play()

@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+"""Group R, X: one box's appetite, and the neighbours who must not feel it."""
+import os
+import statistics
+import threading
+import time
+
+from rows import c, PATIENCE, play, row
+
+
+def p95(cove, box, count=20):
+    times = []
+    for _ in range(count):
+        begin = time.monotonic()
+        cove.run(box, ["true"])
+        times.append(time.monotonic() - begin)
+    return sorted(times)[int(count * 0.95) - 1]
+
+
+def in_background(stage, box, command, **fields):
+    """Starts an exec and leaves it running; its reply is in the list once it ends."""
+    answers = []
+
+    def work():
+        try:
+            answers.append(stage.cove.execute(box, command, **fields))
+        except OSError as broken:
+            answers.append(broken)
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread, answers
+
+
+@row("R-01", "a fork bomb ends at pids.max, and the neighbour does not notice")
+def fork_bomb(stage):
+    quiet_box = stage.box()
+    quiet = p95(stage.cove, quiet_box)
+    box = stage.box(limits={"pids": 64, "cpus": 0.5})
+    bomb = ":(){ :|:& };:"
+    thread, _ = in_background(stage, box, bomb + "; wait", timeoutMs=20000)
+    time.sleep(1)
+    loud = p95(stage.cove, quiet_box)
+    c.ok(loud < max(2 * quiet, 0.05) * PATIENCE, "R-01: the neighbour's p95 holds", quiet, loud)
+    begin = time.monotonic()
+    c.same(stage.cove.delete(box).status, 204, "R-01: the box can be deleted")
+    c.ok(time.monotonic() - begin < 2 * PATIENCE, "R-01: and is gone in time", time.monotonic() - begin)
+    thread.join(10)
+    count = stage.python(stage.box(limits={"pids": 64}), r'''
+import os, time
+made = 0
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(5); os._exit(0)
+        made += 1
+except OSError as e:
+    print(e.errno, made)
+''')["stdout"].split()
+    c.ok(count and count[0] == "11" and int(count[1]) < 64, "R-01: fork fails with EAGAIN", count)
+    stage.control_python("import os, time\nmade = 0\nfor _ in range(200):\n    if os.fork() == 0:\n"
+                         "        time.sleep(2); os._exit(0)\n    made += 1\nprint(made)\n",
+                         lambda r: r.stdout == "200\n")
+
+
+@row("R-03", "a memory bomb ends as oom, and only itself")
+def memory_bomb(stage):
+    box = stage.box(limits={"memoryMB": 64})
+    bomb = "a=[]\nwhile 1: a.append(bytearray(1<<20))"
+    answer = stage.cove.run(box, ["python3", "-c", bomb])
+    c.same((answer["ended"], answer["exitCode"]), ("oom", 137), "R-03: the answer says oom")
+    answer = stage.cove.run(box, "python3 -c '%s'; echo after" % bomb.replace("\n", "\n"))
+    c.ok(answer["ended"] in ("oom", "exited"), "R-03: under a shell too", answer)
+    c.same(stage.cove.out(box, "echo again"), "again\n", "R-03: the box is usable")
+    answer = stage.cove.run(box, "kill -9 $$")
+    c.same((answer["ended"], answer["exitCode"]), ("signaled", 137), "R-03: a plain SIGKILL is not oom")
+    stage.control(["python3", "-c", "a=bytearray(100<<20); print(len(a))"],
+                  lambda r: r.stdout == "%d\n" % (100 << 20))
+
+
+@row("R-05", "a full disk is the box's own")
+def disk_fill(stage):
+    health = stage.cove.get("/v1/health").json
+    box = stage.box(limits={"diskMB": 64})
+    if not box["limits"].get("diskMB"):
+        stage.no_control("this host cannot limit disks")
+        return c.skip("R-05: the limit holds", "no disk limit on this host: %r" % health)
+    free = os.statvfs(stage.cove.data)
+    answer = stage.cove.run(box, "dd if=/dev/zero of=/workspace/f bs=1M count=200; stat -c %s /workspace/f")
+    size = int(answer["stdout"])
+    c.ok("space" in answer["stderr"] or "quota" in answer["stderr"], "R-05: dd is told", answer)
+    c.ok(40 << 20 < size <= 64 << 20, "R-05: at the limit", size)
+    after = os.statvfs(stage.cove.data)
+    lost = (free.f_bavail - after.f_bavail) * free.f_frsize
+    c.ok(lost <= 80 << 20, "R-05: the host lost no more than that", lost)
+    answer = stage.cove.run(box, "rm /workspace/f && dd if=/dev/zero of=/workspace/g bs=1M count=20 && echo fits")
+    c.ok("fits" in answer["stdout"], "R-05: deleting gives the space back", answer)
+    stage.control(["bash", "-c", "mount -t tmpfs -o size=256m none /mnt && dd if=/dev/zero of=/mnt/f bs=1M count=200 && stat -c %s /mnt/f"],
+                  lambda r: r.stdout.strip() == str(200 << 20))
+
+
+@row("R-07", "fds run out in the box, not on the host")
+def fd_fill(stage):
+    box = stage.box(limits={"pids": 256})
+    program = r'''
+import os, resource, time
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+kids = []
+for _ in range(20):
+    r, w = os.pipe()
+    if os.fork() == 0:
+        n = 0
+        try:
+            while True:
+                os.open("/dev/null", os.O_RDONLY); n += 1
+        except OSError as e:
+            os.write(w, b"%d %d\n" % (e.errno, n))
+        time.sleep(3); os._exit(0)
+    os.close(w); kids.append(r)
+print([os.read(r, 100).decode().strip() for r in kids])
+'''
+    thread, answers = in_background(stage, box, ["python3", "-I", "-"], stdin=program)
+    thread.join(60)
+    used, _, top = map(int, open("/proc/sys/fs/file-nr").read().split())
+    c.ok(used < top / 2, "R-07: the host has plenty", used, top)
+    reply = answers[0]
+    c.ok(reply.status == 200 and ("'24 " in reply.json["stdout"] or "'23 " in reply.json["stdout"]
+                                  or reply.json["ended"] == "oom"),
+         "R-07: EMFILE in the box", reply)
+    stage.control_python("import os, resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+                         "n = 0\ntry:\n    while True:\n        os.open('/dev/null', 0); n += 1\n"
+                         "except OSError as e:\n    print(e.errno)\n", lambda r: r.stdout == "24\n")
+
+
+@row("R-08", "memory hidden in pipes is the box's own")
+def pipe_fill(stage):
+    box = stage.box(limits={"memoryMB": 128})
+    program = r'''
+import fcntl, os
+keep = []
+try:
+    for i in range(600):
+        r, w = os.pipe()
+        try:
+            fcntl.fcntl(w, 1031, 1 << 20)
+        except OSError:
+            pass
+        os.set_blocking(w, False)
+        try:
+            while os.write(w, b"x" * 65536): pass
+        except BlockingIOError:
+            pass
+        keep.append((r, w))
+    print("filled", len(keep))
+except OSError as e:
+    print("stopped", e.errno, len(keep))
+'''
+    def free():
+        return int([l for l in open("/proc/meminfo") if l.startswith("MemAvailable")][0].split()[1])
+    before = free()
+    answer = stage.python(box, program)
+    lost = (before - free()) // 1024
+    c.ok(lost < 300, "R-08: the host lost little", lost, answer)
+    c.ok(answer["ended"] in ("oom", "exited"), "R-08: the box hit its own limit or the kernel's", answer)
+    c.same(stage.cove.out(box, "echo ok"), "ok\n", "R-08: and is usable")
+    stage.control_python("import os\nr, w = os.pipe()\nprint(os.write(w, b'x' * 65536))\n",
+                         lambda r: r.stdout == "65536\n")
+
+
+@row("R-11", "a full tmpfs stops at its own size")
+def tmpfs_fill(stage):
+    box = stage.box()
+    answer = stage.cove.run(box, "for d in /dev/shm /run /dev; do dd if=/dev/zero of=$d/fill bs=1M count=600 2>&1 | tail -1;"
+                                 " ls -l $d/fill 2>/dev/null | awk '{print $5}'; done; python3 -c 'print(6*7)'")
+    sizes = [int(line) for line in answer["stdout"].splitlines() if line.isdigit() and line != "42"]
+    c.ok(sizes and sum(sizes) <= 64 << 20, "R-11: both together stay under 64 MiB", answer)
+    c.ok(answer["stdout"].endswith("42\n"), "R-11: python3 still starts", answer)
+    stage.control(["bash", "-c", "mount -t tmpfs none /mnt && dd if=/dev/zero of=/mnt/f bs=1M count=80 && stat -c %s /mnt/f"],
+                  lambda r: r.stdout.strip() == str(80 << 20))
+
+
+@row("R-13", "CPU time past the limit ends as cpu_limit, and is counted right")
+def cpu_hog(stage):
+    box = stage.box(limits={"cpus": 2 if (os.cpu_count() or 1) > 1 else 1})
+    begin = time.monotonic()
+    answer = stage.cove.run(box, "yes >/dev/null & yes >/dev/null & wait", cpuTimeMs=1000)
+    c.same(answer["ended"], "cpu_limit", "R-13: the one word")
+    c.ok(1000 <= answer["cpuMs"] < 1000 + 50 * PATIENCE, "R-13: at the limit", answer)
+    c.ok(time.monotonic() - begin < 30, "R-13: in bounded time")
+    left = stage.cove.out(box, "pgrep -c yes; true")
+    c.same(left, "0\n", "R-13: the whole tree is dead")
+    answer = stage.cove.run(box, ["python3", "-c", "import time\nt=time.process_time()\nwhile time.process_time()-t<0.5: pass"])
+    c.ok(450 <= answer["cpuMs"] < 900, "R-13: accounting is right", answer)
+    stage.control(["timeout", "2", "yes"], lambda r: r.returncode == 124)
+
+
+@row("R-16", "inotify instances run out in the box alone")
+def inotify(stage):
+    box = stage.box()
+    program = r'''
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+n = 0
+while libc.inotify_init1(0) >= 0:
+    n += 1
+print(n, ctypes.get_errno())
+'''
+    got = stage.python(box, program)["stdout"].split()
+    c.ok(int(got[0]) <= 128 and got[1] == "24", "R-16: at most 128", got)
+    import ctypes
+    fd = ctypes.CDLL(None).inotify_init1(0)
+    c.ok(fd >= 0, "R-16: the host's root still can")
+    os.close(fd)
+    stage.no_control("the same loop outside would use up the instances of the host's root, which is what must not be tried here")
+
+
+@row("R-18", "an fsync storm does not stop the neighbour")
+def fsync_storm(stage):
+    neighbour = stage.box()
+    quiet = p95(stage.cove, neighbour)
+    box = stage.box()
+    thread, answers = in_background(stage, box, ["python3", "-c", (
+        "import os, time\nend=time.time()+4\nn=0\nwhile time.time()<end and n<10000:\n"
+        "  f=os.open('/workspace/f%d'%n,os.O_CREAT|os.O_WRONLY); os.write(f,b'x'*100); os.fsync(f); os.close(f); n+=1\nprint(n)")])
+    time.sleep(0.5)
+    loud = p95(stage.cove, neighbour)
+    thread.join(60)
+    c.ok(loud < max(3 * quiet, 0.05) * PATIENCE, "R-18: the neighbour's p95 holds", quiet, loud)
+    c.ok(answers[0].status == 200 and int(answers[0].json["stdout"]) > 0, "R-18: the storm was real", answers)
+    stage.controlled = True
+
+
+@row("R-20", "orphans are reaped, zombies are counted")
+def zombies(stage):
+    box = stage.box(limits={"pids": 128})
+    answer = stage.cove.run(box, ["python3", "-c", (
+        "import os\nfor i in range(500):\n  try:\n    if os.fork()==0: os._exit(0)\n  except OSError: break\nprint(i)")])
+    c.ok(int(answer["stdout"]) < 128, "R-20: zombies count against the limit", answer)
+    left = c.until(lambda: stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l").strip() in ("4", "5", "3"), 5)
+    c.ok(left, "R-20: once the parent is gone they are reaped", stage.cove.out(box, "ps aux; true"))
+    stage.control_python("import os, time\nfor i in range(200):\n    if os.fork() == 0: os._exit(0)\n"
+                         "time.sleep(0.3)\nprint(sum(' Z ' in open('/proc/%s/stat' % p).read() for p in os.listdir('/proc') if p.isdigit()))\n",
+                         lambda r: int(r.stdout) == 200)
+
+
+@row("X-01", "a flood of output is bounded and marked")
+def flood(stage):
+    box = stage.box(limits={"outputMB": 2})
+    daemon = stage.cove.children()["daemon"]
+
+    def rss():
+        return int([l for l in open("/proc/%d/status" % daemon) if l.startswith("VmRSS")][0].split()[1])
+    before = rss()
+    answer = stage.cove.run(box, "head -c 300M /dev/zero; echo -n e >&2", encoding="base64")
+    c.ok(answer["stdoutTruncated"] and len(answer["stdout"]) <= 2 << 20, "X-01: cut and flagged",
+         answer["stdoutTruncated"], len(answer["stdout"]))
+    c.same((answer["exitCode"], answer["ended"]), (0, "exited"), "X-01: the command itself ended well")
+    c.ok(rss() - before < 16 << 10, "X-01: the daemon's memory stays flat", before, rss())
+    stage.no_control("a pipe without a reader has no bound to switch off")
+
+
+@row("X-05", "ids outside of the box's range are refused")
+def ids(stage):
+    box = stage.box()
+    for user in ("65536", "4294967295", "-1", "root:x", "a:b:c", "no-such-user", "0:65536", "x" * 300):
+        reply = stage.cove.execute(box, ["id"], user=user)
+        c.ok(400 <= reply.status < 500, "X-05: user %r is refused" % user[:20], reply)
+    answer = stage.cove.run(box, ["id"], user="1000:1000")
+    c.ok("uid=1000" in answer["stdout"] and "groups=1000" in answer["stdout"].replace("(agent)", ""),
+         "X-05: groups exactly as asked", answer)
+    stage.no_control("a refusal of a value has no defence to switch off")
+
+
+@row("X-07", "a storm of execs leaves nothing behind")
+def storm(stage):
+    box = stage.box(limits={"pids": 512})
+    before = c.census(stage.cove)
+    count, each = (20, 10) if c.SHORT else (100, 10)
+    codes = []
+
+    def work():
+        for _ in range(each):
+            codes.append(stage.cove.execute(box, ["true"]).status)
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    c.ok(set(codes) <= {200, 429} and codes.count(200) > 0, "X-07: 200 or 429", sorted(set(codes)))
+    c.same(stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l").strip() in ("4", "5", "3"), True, "X-07: no zombies")
+    left = c.settled(before, stage.cove)
+    grown = {k: v for k, v in left.items() if k not in ("cgroups",) and not k.startswith("fds")}
+    c.ok(not grown, "X-07: nothing grew but the box's own leaves", left)
+    stage.no_control("load has no defence to switch off")
+
+
+play()

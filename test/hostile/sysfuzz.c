@@ -1,0 +1,96 @@
+// Random system calls, seeded: sysfuzz SECONDS SEED. Children do the calls, so that one that kills or
+// hangs itself costs nothing; the parent counts. Run inside a box, as root of it and as a user.
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t state;
+static _Atomic uint64_t *done;
+
+static uint64_t next(void)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state;
+}
+
+static long argument(char *page)
+{
+	static const long known[] = {0, 1, 2, -1, 3, 4095, 4096, 0x10000000, 0x7fffffff, -100};
+
+	switch (next() % 4) {
+	case 0:
+		return known[next() % (sizeof(known) / sizeof(*known))];
+	case 1:
+		return (long)(page + next() % 4000);
+	case 2:
+		return (long)(next() % 64);
+	default:
+		return (long)next();
+	}
+}
+
+// What would only end the child at once, or send it to sleep, and so waste the seconds.
+static int is_dull(long number)
+{
+	static const long dull[] = {SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_rt_sigsuspend,
+				    SYS_execve, SYS_execveat, SYS_kill};
+
+	for (size_t i = 0; i < sizeof(dull) / sizeof(*dull); i++)
+		if (number == dull[i])
+			return 1;
+	return 0;
+}
+
+static void child(unsigned seed)
+{
+	char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	state = seed * 2654435761u + 88172645463325252ull;
+	alarm(2);
+	for (int i = 0; i < 4000; i++) {
+		long number = (long)(next() % 470);
+
+		if (is_dull(number))
+			continue;
+		memcpy(page, &state, sizeof(state));
+		++*done;
+		syscall(number, argument(page), argument(page), argument(page), argument(page),
+			argument(page), argument(page));
+	}
+	_exit(0);
+}
+
+int main(int argc, char **argv)
+{
+	long seconds = argc > 1 ? strtol(argv[1], NULL, 10) : 5;
+	unsigned seed = argc > 2 ? (unsigned)strtol(argv[2], NULL, 10) : 1;
+	time_t end = time(NULL) + seconds;
+
+	done = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	signal(SIGTERM, SIG_IGN);
+	while (time(NULL) < end) {
+		pid_t pid = fork();
+		int status;
+
+		if (!pid)
+			child(seed++);
+		if (pid > 0) {
+			alarm(0);
+			while (waitpid(pid, &status, 0) < 0 && time(NULL) < end)
+				;
+		}
+		seed++;
+	}
+	printf("%llu calls\n", (unsigned long long)*done);
+	return 0;
+}
