@@ -49,7 +49,7 @@ CFLAGS_tsan    := -O1 -g -fsanitize=thread
 CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 LDFLAGS_fuzz   := -fsanitize=address,undefined
 
-HARDEN_x86_64  := -fcf-protection
+HARDEN_x86_64  := -fcf-protection=branch # shadow stacks would miss the switch of tasks
 HARDEN_aarch64 := -mbranch-protection=standard
 # clang 14 knows no stack clash protection on aarch64 and says so as an error.
 HARDEN := -fstack-protector-strong $(HARDEN_$(ARCH)) \
@@ -63,7 +63,9 @@ SYSROOT_FLAGS := $(if $(SYSROOT),--sysroot=$(SYSROOT))
 cppflags = -D_GNU_SOURCE -iquote src -iquote test -iquote $(O) -MMD -MP \
            $(if $(sanitized)$(filter debug torture,$(V)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3) $(CPPFLAGS)
 cflags   = -std=gnu17 -fPIE -ffunction-sections -fno-omit-frame-pointer $(HARDEN) $(CFLAGS_$(V)) $(WARN) \
-           $(if $(sanitized)$(filter debug,$(V)),,-Wframe-larger-than=4096) $(SYSROOT_FLAGS) $(CFLAGS)
+           $(if $(sanitized)$(filter debug,$(V)),$(calm),-Wframe-larger-than=4096) $(SYSROOT_FLAGS) $(CFLAGS)
+# Instrumented code confuses gcc's guesses about lengths and paths; the release build makes them.
+calm     = $(if $(is_clang),,-Wno-format-truncation -Wno-format-overflow -Wno-maybe-uninitialized)
 wraps    = $(if $(filter torture,$(V)),$(patsubst %,-Wl$(comma)--wrap=%,\
            $(shell sed -n 's|^// wraps: *||p' src/base/fault.c 2>/dev/null)))
 ldflags  = -pie -Wl,-z,relro,-z,now,-z,noexecstack,--as-needed,--gc-sections $(SYSROOT_FLAGS) \
@@ -125,7 +127,7 @@ $(foreach f,$(FLOORS),$(eval $(call floor_rule,$(f))))
 floor_of = $(word 3,$(subst /, ,$(patsubst $(O)/%,%,$(1))))
 links = $(call reach,$(1)) $(peer_$(1))
 peer_box := init # no arrow joins the two, but a box's test talks to the real pid 1
-cflags_test = -DCOVE_INIT='"$(abspath $(pid1))"' $(big_frames) $(if $(is_clang),,-Wno-format-overflow)
+cflags_test = -DCOVE_INIT='"$(abspath $(pid1))"' $(big_frames) $(calm)
 cflags_fuzz = $(big_frames)
 big_frames = -Wno-frame-larger-than # the small stacks are the tasks', not the tests'
 .SECONDEXPANSION:

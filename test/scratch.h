@@ -28,7 +28,8 @@ __attribute__((constructor(101))) static void scratch_begin(void)
 	setbuf(stdout, NULL);
 	setenv("COVE_LOG_LEVEL", "error", 0);
 	log_open("test", 2);
-	snprintf(scratch_path, sizeof(scratch_path), "/tmp/cove-test-XXXXXX");
+	snprintf(scratch_path, sizeof(scratch_path), "/tmp/cove-test-");
+	memset(scratch_path + strlen(scratch_path), 'X', 6); // mkdtemp fills these
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    !mkdtemp(scratch_path) || chmod(scratch_path, 0755)) {
 		perror("scratch");

@@ -10,10 +10,13 @@
 #define PAGE_BYTES (1 << 20) // a page ends early when labels make it large
 #define REPLY_MAX (2 << 20)
 
-static fallible check_key(struct str key)
+static fallible check_key(struct http *x)
 {
+	struct str key = x->params[0];
+
 	if (id_is_box(key) || id_is_short(key) || id_is_name(key))
 		return OK;
+	guard_report(x, "bad_id", "low");
 	return err_hint(err_new(INVALID, "bad_id", "this is neither an id nor a name"),
 			"an id is box- and 48 hex digits, a short id its first 12, a name 1 to %d "
 			"of a-z, 0-9 and -",
@@ -113,7 +116,7 @@ fallible api_boxes_get(struct http *x)
 {
 	const struct record *record;
 
-	TRY(check_key(x->params[0]));
+	TRY(check_key(x));
 	TRY(fleet_get(door_of(x)->fleet, door_who(x), x->params[0], &record));
 	return answer_record(x, 200, record);
 }
@@ -123,7 +126,7 @@ fallible api_boxes_delete(struct http *x)
 	struct str wait = http_query(x, "wait");
 	bool waits = !str_is(wait, "false");
 
-	TRY(check_key(x->params[0]));
+	TRY(check_key(x));
 	if (wait.at && waits && !str_is(wait, "true"))
 		return err_new(INVALID, "bad_field", "'wait' must be true or false");
 	TRY(life_delete(door_of(x)->fleet, door_who(x), x->params[0], waits));

@@ -70,7 +70,8 @@ fallible api_health(struct http *x)
 	struct json_out out = json_to(&body);
 
 	json_begin(&out, '{');
-	json_put_text(&out, "status", "ok");
+	// Without a warden nothing can be made, but it will be back in a moment.
+	json_put_text(&out, "status", fleet_is_ready(door->fleet) ? "ok" : "starting");
 	json_put_text(&out, "version", door->version);
 	if (door_who(x)) {
 		struct fleet_view view = fleet_look(door->fleet);

@@ -65,6 +65,7 @@ struct exec {
 	int status;
 	struct exec_result result;
 	struct bell bell;
+	struct later free_later;
 };
 
 const char *ending_word(enum ending ending)
@@ -83,15 +84,22 @@ static void hold(struct exec *exec)
 	exec->refs++;
 }
 
-static void drop(struct exec *exec)
+static void free_exec(struct later *later)
 {
-	if (--exec->refs > 0)
-		return;
+	struct exec *exec = link_of(later, struct exec, free_later);
+
 	loop_drop_timer(exec->box->loop, &exec->timer);
 	pipes_close(&exec->pipes);
 	tape_drop(exec->tape);
 	box_drop(exec->box);
 	free(exec);
+}
+
+// Freed at the end of the turn: a callback of its pipes or timer may be up the stack.
+static void drop(struct exec *exec)
+{
+	if (--exec->refs == 0)
+		loop_later(exec->box->loop, &exec->free_later);
 }
 
 static void list(struct exec *exec)
@@ -492,6 +500,7 @@ static struct exec *new_exec(struct box *box, const struct exec_spec *spec)
 	exec->pipes.hold = on_hold;
 	exec->pipes.drop = on_drop;
 	bell_init(&exec->bell);
+	exec->free_later.run = free_exec;
 	return exec;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "box/box.h"
+#include "box/command.h"
 #include "box/tape.h"
 
 // clang-format off
@@ -15,18 +16,6 @@ enum ending {
 #undef X
 };
 const char *ending_word(enum ending ending);
-
-struct exec_spec {
-	bool shell;		  // argv[0] is a command line for bash -c
-	const char *const *argv;  // NULL-ended
-	const char *const *env;	  // NULL-ended "NAME=value", complete
-	bool add_home;		  // HOME and USER from the box's passwd
-	const char *cwd, *user;	  // "" for user: root
-	struct str stdin_bytes;	  // at == NULL: /dev/null
-	uint64_t output_cap;	  // bytes
-	uint64_t cpu_ms, wall_ms; // 0: none
-	uint32_t cpu_milli;	  // of the box: how fast CPU time can pass
-};
 
 struct exec_result {
 	enum ending ending;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "box/ask.h"
-#include "box/box.h"
 #include "box/channel.h"
 
 #define BOX_EXECS_MAX 256    // running at once

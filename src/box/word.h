@@ -1,7 +1,8 @@
 // What is said to pid 1 to start a command, and what its refusal means to a tenant.
 #pragma once
 
-#include "box/exec.h"
+#include "base/err.h"
+#include "box/command.h"
 #include "model/talk.h"
 
 // The words of EXEC, on the heap. TOO_LARGE command_too_large, INVALID for what no command can

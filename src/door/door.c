@@ -50,9 +50,11 @@ static fallible walk(struct http *x)
 
 static void note(const struct http *x, int64_t began_us)
 {
-	bool quiet = x->status < 400 && str_is(x->head.method, "GET");
+	bool often = str_is(x->head.method, "GET") ||
+		     (x->route && strstr(x->route->pattern, "{id}/api/"));
+	bool quiet = x->status < 400 && often;
 	enum log_level level = x->status >= 500 ? LOG_WARN : quiet ? LOG_DEBUG : LOG_INFO;
-	char status[16], ms[32], method[16], path[128], peer[64], box[64];
+	char status[16], ms[32], method[16], path[128], peer[64], box[64] = "";
 
 	if (!log_wants(level))
 		return;
@@ -61,7 +63,8 @@ static void note(const struct http *x, int64_t began_us)
 	snprintf(method, sizeof(method), STR_FMT, STR_ARG(x->head.method));
 	snprintf(path, sizeof(path), STR_FMT, STR_ARG(x->url.path));
 	snprintf(peer, sizeof(peer), STR_FMT, STR_ARG(x->peer));
-	snprintf(box, sizeof(box), STR_FMT, STR_ARG(x->params[0]));
+	if (x->route && strstr(x->route->pattern, "/sandboxes/"))
+		snprintf(box, sizeof(box), STR_FMT, STR_ARG(x->params[0]));
 	log_trace(x->trace.at);
 	log_event(level, "request", "request", x->id, "method", method, "path", path, "sandbox",
 		  box[0] ? box : NULL, "status", status, "ms", ms, "peer", peer, NULL);

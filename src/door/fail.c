@@ -98,11 +98,11 @@ static void write_body(struct buf *body, const struct http *x, const struct err 
 
 static void tell_operator(const struct http *x, const struct err *err, int status)
 {
-	enum log_level level = status >= 500 && status != 501 ? LOG_ERROR : LOG_DEBUG;
+	bool ours = err_kind(err) == ERR_INTERNAL;
+	bool passing = err_kind(err) == ERR_UNAVAILABLE || err_kind(err) == ERR_TIMEOUT;
+	enum log_level level = ours ? LOG_ERROR : passing ? LOG_WARN : LOG_DEBUG;
 	char number[16];
 
-	if (err_kind(err) == ERR_CANCELLED || err_kind(err) == ERR_BAD_PEER)
-		level = LOG_DEBUG;
 	if (!log_wants(level))
 		return;
 	snprintf(number, sizeof(number), "%d", status);

@@ -101,7 +101,7 @@ static bool is_ours(const struct guard *guard, struct str text)
 	return false;
 }
 
-static void security_event(const struct http *x, const char *event, const char *severity)
+void guard_report(const struct http *x, const char *event, const char *severity)
 {
 	auto_free char *peer = mem_dup(x->peer.at, x->peer.len);
 	auto_free char *trace = mem_dup(x->trace.at, x->trace.len);
@@ -116,7 +116,7 @@ fallible guard_place(struct guard *guard, const struct http *x)
 	struct str origin = http_field(x, "Origin");
 
 	if (!host.at || !is_ours(guard, host)) {
-		security_event(x, "wrong_host", "low");
+		guard_report(x, "wrong_host", "low");
 		return err_hint(err_new(MISDIRECTED, "wrong_host",
 					"this server does not answer to that host name"),
 				"use the address it listens on, or add the name to 'hosts'");
@@ -126,7 +126,7 @@ fallible guard_place(struct guard *guard, const struct http *x)
 	if ((str_starts(origin, "http://") && is_ours(guard, str_skip(origin, 7))) ||
 	    (str_starts(origin, "https://") && is_ours(guard, str_skip(origin, 8))))
 		return OK;
-	security_event(x, "wrong_origin", "medium");
+	guard_report(x, "wrong_origin", "medium");
 	return err_new(FORBIDDEN, "wrong_origin", "requests from other sites are refused");
 }
 
@@ -181,11 +181,11 @@ fallible guard_strike(struct guard *guard, const struct http *x)
 		*peer = (struct peer){.since = now};
 	if (peer->strikes < STRIKES_MAX) {
 		peer->strikes++;
-		security_event(x, "failed_bearer", "medium");
+		guard_report(x, "failed_bearer", "medium");
 		return err_hint(err_new(UNAUTHENTICATED, "bad_token", "this token is not valid"),
 				"the key is in operator.key of the data directory");
 	}
 	if (peer->strikes++ == STRIKES_MAX)
-		security_event(x, "bearer_guessing", "high");
+		guard_report(x, "bearer_guessing", "high");
 	return err_new(EXHAUSTED, "too_many_failures", "too many wrong tokens from this address");
 }

@@ -9,6 +9,10 @@
 
 struct guard;
 
+// A line of the log for whoever watches over attacks: what happened, how grave it is, and from
+// where.
+void guard_report(const struct http *x, const char *event, const char *severity);
+
 struct guard_options {
 	uint8_t key_hash[SECRET_HASH]; // SHA-256 of the operator's key
 	struct str bound; // "127.0.0.1:8484,[::1]:8484": where we listen, with the real ports

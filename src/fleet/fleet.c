@@ -75,6 +75,11 @@ fallible fleet_page(struct fleet *fleet, const struct who *who, const struct pai
 	return OK;
 }
 
+bool fleet_is_ready(const struct fleet *fleet)
+{
+	return !fleet->closing && ask_host(fleet->ask);
+}
+
 const struct spec_bounds *fleet_bounds(const struct fleet *fleet)
 {
 	return &fleet->bounds;

@@ -3,6 +3,7 @@
 #include "fleet/use.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "fleet/access.h"
 #include "fleet/life.h"
@@ -150,7 +151,19 @@ struct tape *use_tape(const struct use *use)
 	return exec_tape(use->exec);
 }
 
+static bool is_limit(enum ending ending)
+{
+	return ending == ENDING_OOM || ending == ENDING_CPU_LIMIT || ending == ENDING_WALL_LIMIT;
+}
+
 fallible use_wait(struct use *use, struct exec_result *out)
 {
-	return exec_wait(use->exec, CLOCK_NEVER, out);
+	struct exec_result result;
+
+	TRY(exec_wait(use->exec, CLOCK_NEVER, &result));
+	if (is_limit(result.ending))
+		log_event(LOG_INFO, "security", "event", "limit_hit", "severity", "low", "sandbox",
+			  use->entry->record.id, "limit", ending_word(result.ending), NULL);
+	*out = result;
+	return OK;
 }

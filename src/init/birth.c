@@ -27,6 +27,7 @@
 #define FILTER_MAX 4096	      // the kernel's own limit
 #define CHILD_FILTER_MAX 1024 // it is loaded for each command: it had better be short
 #define CLOSE_RANGE_FLAG_CLOEXEC 4
+#define SAVED_GID 65534
 
 #define BIT(cap) (1u << (cap))
 #define CAPS_KEPT                                                                                  \
@@ -140,7 +141,9 @@ static const char *join_user_namespace(void)
 		return "join the user namespace";
 	if (syscall(SYS_setgroups, 0, NULL) < 0)
 		return "drop groups";
-	if (syscall(SYS_setresgid, 0, 0, 0) < 0)
+	// The saved gid differs so that no process's ids equal all of ours: prlimit() asks for
+	// nothing else, and with it box root could take our fds away.
+	if (syscall(SYS_setresgid, 0, 0, SAVED_GID) < 0)
 		return "become gid 0";
 	if (syscall(SYS_setresuid, 0, 0, 0) < 0)
 		return "become uid 0";

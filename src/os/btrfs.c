@@ -1,6 +1,4 @@
 // btrfs by ioctl. Its argument blocks are 4 KiB, so they live on the heap.
-//
-// syscalls: ioctl
 #include "os/btrfs.h"
 
 #include <endian.h>

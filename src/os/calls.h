@@ -1,7 +1,7 @@
 // The system calls of a box, by name: what it may call, and what it is refused on purpose.
 #pragma once
 
-// NULL-ended. Docker's default list, less what isolation C-3 takes away.
+// NULL-ended. Docker's default list, less what a box is refused.
 extern const char *const calls_allowed[];
 // NULL-ended. Refused with EPERM, so that a program learns it is forbidden and not missing.
 extern const char *const calls_denied[];

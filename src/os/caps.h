@@ -9,7 +9,7 @@
 
 #define CAPS_BIT(cap) (1ull << (cap))
 
-// What the warden keeps (isolation H-3).
+// What the warden keeps: what its work asks for and no more.
 uint64_t caps_warden(void);
 // The capabilities that this process may use.
 fallible caps_now(uint64_t *out);

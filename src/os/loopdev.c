@@ -1,7 +1,5 @@
 // Loop devices. A device that an earlier life left is known by its file's device and inode, never
 // by the path in sysfs: that is spelled as some other mount namespace sees it.
-//
-// syscalls: openat close ioctl fstat getdents64 newfstatat faccessat2 fcntl
 #include "os/loopdev.h"
 
 #include <dirent.h>
@@ -15,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/str.h"
 
 #define TRIES 64 // others may take the free device between our asking and our binding
 
@@ -79,14 +78,16 @@ fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH])
 	block = opendir("/sys/block");
 	while (block && found < 0 && (entry = readdir(block))) {
 		char bound[300], path[LOOPDEV_PATH];
-		int number;
+		struct str name = str_of(entry->d_name);
+		uint64_t number;
 
-		if (sscanf(entry->d_name, "loop%d", &number) != 1)
+		if (!str_starts(name, "loop") ||
+		    !str_to_u64(str_skip(name, 4), 0, 1u << 20, &number))
 			continue;
 		snprintf(bound, sizeof(bound), "%s/loop/backing_file", entry->d_name);
 		if (faccessat(dirfd(block), bound, F_OK, 0))
 			continue; // free: opening it would only disturb
-		snprintf(path, sizeof(path), "/dev/loop%d", number);
+		snprintf(path, sizeof(path), "/dev/loop%d", (int)number);
 		auto_fd fd = open(path, O_RDWR | O_CLOEXEC);
 
 		if (fd >= 0 && is_bound_to(fd, &st)) {

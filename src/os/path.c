@@ -2,9 +2,6 @@
 // a hundred thousand names in one directory, or directories nested as deep as the disk allows. So
 // it never descends: a directory met on the way is moved up to the top of the tree and emptied
 // there. Each is moved at most once, and two fds suffice.
-//
-// syscalls: openat openat2 mkdirat unlinkat renameat2 getdents64 fchmod fstat newfstatat read write
-// syscalls: close lseek fcntl
 #include "os/path.h"
 
 #include <dirent.h>
@@ -152,17 +149,15 @@ static fallible drop_entry(int dir, const char *name, bool *out_full)
 	return OK;
 }
 
-static fallible open_dir(int dir, const char *name, DIR **out)
+// NULL with errno.
+static DIR *open_dir(int dir, const char *name)
 {
 	auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *out = fd < 0 ? NULL : fdopendir(fd);
 
-	if (fd < 0)
-		return err_sys(errno, "open the directory '%s'", name);
-	*out = fdopendir(fd);
-	if (!*out)
-		return err_sys(errno, "list the directory '%s'", name);
-	take_fd(&fd);
-	return OK;
+	if (out)
+		take_fd(&fd);
+	return out;
 }
 
 // One pass over `dir`. What is removed while we read may hide entries, so the caller repeats until
@@ -185,10 +180,11 @@ static fallible sweep(struct removal *removal, DIR *dir, bool *out_found)
 			TRY(lift(removal, dirfd(dir), entry->d_name));
 			continue;
 		}
-		auto_dir below = NULL;
+		auto_dir below = open_dir(dirfd(dir), entry->d_name);
 		bool found = true;
 
-		TRY(open_dir(dirfd(dir), entry->d_name, &below));
+		if (!below)
+			return err_sys(errno, "open the directory '%s'", entry->d_name);
 		while (found)
 			TRY(sweep(removal, below, &found)); // lifts, so it goes no deeper
 		TRY(drop_entry(dirfd(dir), entry->d_name, &full));
@@ -199,13 +195,15 @@ static fallible sweep(struct removal *removal, DIR *dir, bool *out_found)
 fallible path_remove(int dir, const char *name)
 {
 	struct removal removal = {0};
-	auto_dir top = NULL;
 	bool full, found = true;
 
 	TRY(drop_entry(dir, name, &full));
 	if (!full)
 		return OK;
-	TRY(open_dir(dir, name, &top));
+	auto_dir top = open_dir(dir, name);
+
+	if (!top)
+		return err_sys(errno, "open the directory '%s'", name);
 	removal.top = dirfd(top);
 	while (found)
 		TRY(sweep(&removal, top, &found), "empty '%s'", name);

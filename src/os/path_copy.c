@@ -1,8 +1,5 @@
 // Copying trees, for templates: host files to a layer. The source is trusted (the host's own /usr,
 // /etc and /var/lib/dpkg), so it is walked by recursion; depth is bounded all the same.
-//
-// syscalls: openat getdents64 mkdirat symlinkat linkat readlinkat newfstatat fstat fchown fchownat
-// syscalls: fchmod utimensat ioctl copy_file_range read write lseek ftruncate close fcntl
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -118,7 +115,7 @@ static fallible dress(int fd, const char *name, const struct stat *st)
 static fallible copy_file(struct copy *copy, int from, int to, const char *name)
 {
 	auto_fd in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	uint64_t bytes;
+	uint64_t bytes = 0;
 	struct stat st;
 
 	if (in < 0)
@@ -275,4 +272,14 @@ fallible path_copy_one(int from, int to, const char *name, struct path_copied *s
 	if (S_ISLNK(st.st_mode))
 		return copy_link(&copy, from, to, name, &st);
 	return copy_file(&copy, from, to, name);
+}
+
+void path_spread(int dir)
+{
+	int flags = 0;
+
+	if (ioctl(dir, FS_IOC_GETFLAGS, &flags) == 0) {
+		flags |= FS_TOPDIR_FL;
+		(void)ioctl(dir, FS_IOC_SETFLAGS, &flags);
+	}
 }

@@ -1,4 +1,4 @@
-// System-call filters: the three that a box lives behind (isolation C-2 to C-6), and those that our
+// System-call filters: the three that a box lives behind, and those that our
 // own processes put on themselves.
 #pragma once
 

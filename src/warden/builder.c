@@ -55,6 +55,8 @@ static int join(struct build *b)
 
 static int network(struct build *b)
 {
+	if (b->fds->net >= 0)
+		return setns(b->fds->net, CLONE_NEWNET);
 	return net_loopback(b->kit->proc);
 }
 
@@ -130,8 +132,8 @@ static int take_copies(struct build *b)
 		const char *path;
 		int *to;
 	} copies[] = {
-		{"/dev", &b->dev}, {"/h/t/shm", &b->shm},	  {"/h/t/run", &b->run},
-		{"/sys", &b->sys}, {"/h/t/meminfo", &b->meminfo}, {"/loadavg", &b->loadavg},
+		{"/dev", &b->dev},     {"/h/t/shm", &b->shm},	      {"/h/t/run", &b->run},
+		{"/sys", &b->sys},     {"/h/t/meminfo", &b->meminfo}, {"/loadavg", &b->loadavg},
 		{"/blank", &b->blank},
 	};
 
@@ -321,6 +323,15 @@ static int execute(struct build *b)
 	return (int)syscall(SYS_execveat, b->kit->program, "", argv, env, AT_EMPTY_PATH);
 }
 
+// An image need not have what every command may count on.
+static int make_homes(struct build *b)
+{
+	(void)b;
+	if (mkdir("/workspace", 0755) && errno != EEXIST)
+		return -1;
+	return mkdir("/tmp", 01777) && errno != EEXIST ? -1 : 0;
+}
+
 static const struct {
 	const char *note; // what the daemon reads when it fails
 	int (*run)(struct build *b);
@@ -333,6 +344,7 @@ static const struct {
 	{"copy the shared mounts", take_copies},
 	{"make the overlay", make_overlays},
 	{"switch to the new root", switch_root},
+	{"bad_image: make /workspace and /tmp", make_homes},
 	{"bad_image: mount /usr", mount_usr},
 	{"bad_image: mount /dev", mount_dev},
 	{"bad_image: mount /run and /sys", mount_rest},

@@ -25,6 +25,7 @@ struct builder_fds {
 	int into; // -1 unless has_into
 	int tasks[GROUP_JOINS_MAX];
 	int leaf[GROUP_LEAF_JOINS];
+	int net; // made ahead by the zygote, never sent; -1: the clone has a new one
 };
 #define BUILDER_FDS_MAX (6 + GROUP_JOINS_MAX + GROUP_LEAF_JOINS)
 

@@ -3,7 +3,7 @@
 // numbers. Beside the pool the image driver stays at hand for boxes with a limit on inodes, which
 // btrfs cannot keep.
 //
-// syscalls: fstatfs mkdirat umask openat close
+// syscalls: fstatfs mkdirat umask openat close mount_setattr clone3 waitid pipe2 read write
 #include "warden/disk.h"
 
 #include <errno.h>
@@ -36,7 +36,9 @@ struct disk {
 	} by[ROLES];
 };
 
-static const struct disk_driver *const drivers[] = {&disk_btrfs, &disk_image, &disk_dir};
+#define DRIVERS 3
+
+static const struct disk_driver *const drivers[DRIVERS] = {&disk_btrfs, &disk_image, &disk_dir};
 
 fallible disk_furnish(int root)
 {
@@ -119,8 +121,8 @@ static fallible choose(struct disk *disk, const char *want)
 {
 	struct err *last = OK;
 
-	for (size_t i = 0; i < sizeof(drivers) / sizeof(*drivers); i++) {
-		if (want && strcmp(want, drivers[i]->word))
+	for (size_t i = 0; i < DRIVERS; i++) {
+		if (want && strcmp(want, drivers[i]->word) != 0)
 			continue;
 		err_free(last);
 		last = take_up(disk, MAIN, drivers[i]);
@@ -202,7 +204,7 @@ fallible disk_make(struct disk *disk, const char *box, const struct limits *limi
 		   int *out_tree)
 {
 	enum role role = limits->inodes && disk->by[INODES].driver ? INODES : MAIN;
-	uint64_t room;
+	uint64_t room = 0;
 
 	if (limits->inodes && !disk_limits_inodes(disk))
 		return err_hint(

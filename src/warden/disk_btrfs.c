@@ -10,7 +10,9 @@
 // gives it a step of that, and takes it back once the box has made room. The sum never exceeds what
 // the box was promised. A box that eats all the steps can still unlink, which btrfs never refuses.
 //
-// syscalls: openat fallocate fstat fstatfs ioctl umount2 close getdents64 mkdirat unlinkat fchmod
+// syscalls: openat fallocate fstat fstatfs ioctl umount2 close getdents64 mkdirat unlinkat
+// syscalls: fchmod faccessat faccessat2 newfstatat fsopen fsconfig fsmount open_tree move_mount
+// syscalls: lseek fcntl
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -58,6 +60,7 @@ struct pool {
 	struct disk_place place;
 	int file, device, root;
 	uint64_t size;
+	bool fresh;		    // the file was made in this life
 	struct map *by_box, *by_id; // to struct tenant, which by_box owns
 	int64_t grow_after;	    // a step that failed is not tried again at once
 	int64_t look_after;	    // when the boxes' use is looked at next
@@ -139,7 +142,7 @@ static fallible pool_bury(struct pool *pool)
 		return err_sys(errno, "list the pool");
 	take_fd(&again);
 	while (!err && (entry = readdir(dir)))
-		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			err = btrfs_drop(pool->root, entry->d_name);
 	closedir(dir);
 	return err;
@@ -152,6 +155,7 @@ static fallible pool_start(struct pool *pool)
 	bool fresh = false;
 
 	TRY(pool_file(pool, &fresh));
+	pool->fresh = fresh;
 	TRY(loopdev_find(pool->file, &pool->device, path));
 	if (pool->device < 0)
 		TRY(loopdev_attach(pool->file, &pool->device, path));
@@ -206,6 +210,9 @@ static fallible pool_open(const struct disk_place *place, void **out)
 			      .by_id = map_new()};
 	err = pool_start(pool);
 	if (err) {
+		// A host that cannot use a pool shall not keep the space of one.
+		if (pool->fresh)
+			unlinkat(place->data, "pool.img", 0);
 		pool_close(pool);
 		return err;
 	}

@@ -1,6 +1,6 @@
 // The plainest driver: a directory on the state file system. It keeps no limit, so it takes none.
 //
-// syscalls: mkdirat openat close
+// syscalls: mkdirat openat fchmod open_tree close
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

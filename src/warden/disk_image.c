@@ -8,7 +8,9 @@
 // Inodes: mke2fs rounds up, so the template is filled to the exact number with empty files that no
 // box can see.
 //
-// syscalls: openat close fallocate ftruncate renameat2 unlinkat fstatfs syncfs mkdirat fchmod
+// syscalls: openat close ftruncate renameat renameat2 unlinkat fstat fstatfs syncfs mkdirat
+// syscalls: fchmod ioctl lseek copy_file_range pread64 pwrite64 fsopen fsconfig fsmount
+// syscalls: getdents64
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -49,6 +51,9 @@ static void template_name(char out[NAME_SIZE], const struct limits *limits)
 		 (unsigned long long)limits->inodes);
 }
 
+static const char features[] = "none,filetype,extent,flex_bg,sparse_super,large_file,huge_file,"
+			       "dir_nlink,dir_index,extra_isize,uninit_bg";
+
 static fallible format(int file, const struct limits *limits)
 {
 	char inodes[24], blocks[24];
@@ -56,7 +61,6 @@ static fallible format(int file, const struct limits *limits)
 		"mke2fs",
 		"-q",
 		"-F",
-		"ext4",
 		"-b",
 		"4096",
 		"-I",
@@ -64,8 +68,7 @@ static fallible format(int file, const struct limits *limits)
 		"-m",
 		"0",
 		"-O",
-		"none,filetype,extent,flex_bg,sparse_super,large_file,huge_file,dir_nlink,"
-		"dir_index,extra_isize,uninit_bg",
+		features,
 		"-E",
 		"lazy_itable_init=1,nodiscard",
 		"-N",

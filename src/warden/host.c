@@ -1,7 +1,8 @@
 // The skeleton of the host template. It is generated whole in a directory of its own; nothing in it
 // is the host's secret: accounts without hashes, no host name, a resolver that only boxes have.
 //
-// syscalls: openat close newfstatat mkdirat fchmodat fchownat symlinkat readlinkat fstat
+// syscalls: openat close newfstatat fstat mkdirat fchmodat fchownat symlinkat readlinkat
+// syscalls: unlinkat read write fchmod
 #include "warden/host.h"
 
 #include <errno.h>

@@ -5,8 +5,9 @@
 //
 // All that is read here is the host's own and trusted; what must not happen is telling too much.
 //
-// syscalls: openat close getdents64 newfstatat fstat read mkdirat fchmod fchown symlinkat
-// readlinkat
+// syscalls: openat close getdents64 newfstatat fstat read mkdirat fchmod fchown fchownat
+// syscalls: fchmodat symlinkat readlinkat linkat utimensat ioctl lseek copy_file_range pread64
+// syscalls: pwrite64 ftruncate
 #include "warden/host_etc.h"
 
 #include <dirent.h>
@@ -185,7 +186,7 @@ static fallible level_make(struct level *level)
 {
 	struct stat st;
 
-	if (level->to >= 0)
+	if (level->to >= 0 || !level->above) // the top has its copy from the start
 		return OK;
 	TRY(level_make(level->above));
 	if (fstat(level->from, &st))
@@ -270,7 +271,7 @@ static fallible walk(struct etc *etc, struct level *level, int depth)
 		return err_sys(errno, "list a directory in /etc");
 	take_fd(&again);
 	while (!err && (entry = readdir(dir)))
-		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			err = consider(etc, level, entry->d_name, depth);
 	closedir(dir);
 	return err;

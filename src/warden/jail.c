@@ -6,9 +6,10 @@
 // outside and no capability to chroot a second time. A host whose root is an initramfs can do no
 // other.
 //
-// syscalls: clone3 close_range dup3 prctl setrlimit prlimit64 mount move_mount fchdir chroot setns
-// syscalls: setgroups setresuid setresgid capset capget seccomp mkdirat renameat openat close
-// syscalls: syncfs write read exit_group fcntl getdents64
+// syscalls: clone3 close_range dup2 dup3 prctl setrlimit prlimit64 mount move_mount fchdir
+// syscalls: chroot setns setgroups setresuid setresgid capset capget seccomp mkdirat renameat
+// syscalls: openat close syncfs write read exit_group fcntl getdents64 futex getrandom gettid
+// syscalls: tgkill statx mprotect
 #include "warden/jail.h"
 
 #include <errno.h>
@@ -199,10 +200,10 @@ fallible jail_start(const struct jail *jail, int *out_pid)
 	return OK;
 }
 
-void jail_tell(int fd, struct err *failure, uint64_t files, uint64_t bytes)
+void jail_tell(int fd, struct err *outcome, uint64_t files, uint64_t bytes)
 {
 	struct jail_report report = {.magic = JAIL_MAGIC, .files = files, .bytes = bytes};
-	auto_err err = failure;
+	auto_err err = outcome;
 
 	report.ok = !err;
 	if (err) {

@@ -30,7 +30,7 @@ fallible jail_start(const struct jail *jail, int *out_pid);
 
 // In a new child: only stdin, stdout, stderr and `fds` stay open; these become 3 and up. -1: errno.
 int jail_keep(int *fds, int count);
-// Writes how it went to `fd`; frees `err`, NULL is success.
-void jail_tell(int fd, struct err *err, uint64_t files, uint64_t bytes);
+// Writes how it went to `fd`; frees `outcome`, NULL is success.
+void jail_tell(int fd, struct err *outcome, uint64_t files, uint64_t bytes);
 // Reads what a child said and how it ended: OK and the sums, or the error that it told, cleaned.
 fallible jail_hear(int fd, int status, uint64_t *out_files, uint64_t *out_bytes);

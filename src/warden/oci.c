@@ -5,7 +5,7 @@
 // is that the image is what its index says: each blob that is used has the size and digest by which
 // it was named.
 //
-// syscalls: openat openat2 close read lseek fstat faccessat2
+// syscalls: openat openat2 close read pread64 lseek fstat newfstatat faccessat faccessat2
 #include "warden/oci.h"
 
 #include <errno.h>

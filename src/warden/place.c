@@ -1,5 +1,5 @@
-// syscalls: openat openat2 close mkdirat unlinkat symlinkat linkat newfstatat fstat fchown fchownat
-// syscalls: fchmod utimensat getdents64
+// syscalls: openat openat2 close mkdirat unlinkat symlinkat linkat newfstatat fstat fchown
+// syscalls: fchownat fchmod utimensat getdents64 renameat2
 #include "warden/place.h"
 
 #include <dirent.h>
@@ -231,9 +231,9 @@ fallible place_dir(struct place *place, const char *path, const struct place_dre
 
 fallible place_file(struct place *place, const char *path, int *out_fd)
 {
-	const char *name;
+	const char *name = "";
 	bool kept;
-	int dir, fd;
+	int dir = -1, fd;
 
 	TRY(prepare(place, path, false, &dir, &name, &kept));
 	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -249,9 +249,9 @@ fallible place_symlink(struct place *place, const char *path, const char *target
 	const struct timespec times[2] = {dress->mtime, dress->mtime};
 	uid_t uid = dress->uid < NOBODY ? (uid_t)dress->uid : NOBODY;
 	gid_t gid = dress->gid < NOBODY ? (gid_t)dress->gid : NOBODY;
-	const char *name;
+	const char *name = "";
 	bool kept;
-	int dir;
+	int dir = -1;
 
 	if (!*target || strlen(target) > PLACE_NAME_MAX - 1)
 		return err_new(INVALID, "bad_archive", "the link '%.100s' leads nowhere", path);
@@ -264,11 +264,11 @@ fallible place_symlink(struct place *place, const char *path, const char *target
 
 fallible place_link(struct place *place, const char *path, const char *to)
 {
-	const char *slash = strrchr(to, '/'), *name;
+	const char *slash = strrchr(to, '/'), *name = "";
 	auto_buf above = BUF_INIT(PLACE_NAME_MAX);
 	struct stat st;
 	bool kept;
-	int dir;
+	int dir = -1;
 
 	buf_add(&above, to, slash ? (size_t)(slash - to) : 0);
 	auto_fd from = open_in(place->root, above.len ? above.at : "", O_PATH | O_DIRECTORY);

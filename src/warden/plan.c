@@ -5,7 +5,7 @@
 
 #include "warden/builder.h"
 
-// Isolation step 8, and /proc/pressure, which opens for writing (RULINGS 42).
+// What tells of the host or could change it; /proc/pressure opens for writing too.
 // clang-format off
 static const char *const still[] = {
 	"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/driver", "/proc/sysrq-trigger",

@@ -27,7 +27,7 @@ fallible shelf_walk(struct templates *all,
 		return err_sys(errno, "list the templates");
 	take_fd(&fd);
 	while (!err && (entry = readdir(dir)))
-		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			err = each(all, entry->d_name, arg);
 	closedir(dir);
 	return err;
@@ -85,8 +85,9 @@ static fallible host_make(struct templates *all, const char *name)
 
 static fallible retire_other(struct templates *all, const char *name, void *keep)
 {
-	return str_starts(str_of(name), ".host-") && strcmp(name, keep) ? shelf_retire(all, name)
-									: OK;
+	return str_starts(str_of(name), ".host-") && strcmp(name, keep) != 0
+		       ? shelf_retire(all, name)
+		       : OK;
 }
 
 fallible shelf_host(struct templates *all)

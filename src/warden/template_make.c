@@ -2,7 +2,7 @@
 // tells how it went over a pipe; when the child is reaped the directory gets its name, or goes.
 //
 // syscalls: openat close renameat2 newfstatat clone pipe2 fcntl prctl close_range setpriority
-// syscalls: exit_group read dup3 syncfs
+// syscalls: exit_group read dup2 dup3 syncfs open_tree mount_setattr
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

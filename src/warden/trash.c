@@ -2,8 +2,8 @@
 // the next. A reaper that failed is not tried again before something new arrives, so a directory
 // that cannot be removed costs no endless row of children.
 //
-// syscalls: renameat2 openat getdents64 close clone close_range dup3 prctl setpriority exit_group
-// syscalls: newfstatat fstat lseek fcntl getpid
+// syscalls: renameat2 openat getdents64 close clone close_range dup2 dup3 prctl setpriority
+// syscalls: exit_group newfstatat fstat lseek fcntl getpid unlinkat set_robust_list
 #include "warden/trash.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-// Reads an archive and unpacks it into a directory, within limits (isolation P-4). Runs in the
+// Reads an archive and unpacks it into a directory, within limits. Runs in the
 // jail.
 #pragma once
 

@@ -1,4 +1,4 @@
-// syscalls: openat close fstat fchmod fchown umount2
+// syscalls: openat mkdirat fstat fchmod fchown ioctl umount2 open_tree move_mount mount_setattr close
 #include "warden/vault.h"
 
 #include <errno.h>
@@ -20,6 +20,7 @@ fallible vault_open(int data, const char *name, struct vault *out)
 	TRY(path_dir(data, name, 0700, &dir));
 	if (fchown(dir, 0, 0) || fchmod(dir, 0700))
 		return err_sys(errno, "close '%s' to others", name);
+	path_spread(dir);
 	auto_fd tree = mount_copy(dir, "");
 
 	if (tree < 0 || mount_change(tree, MOUNT_SAFE, 0, -1) || mount_attach(tree, data, name))

@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -21,9 +24,11 @@
 #include "os/fd.h"
 #include "warden/kit.h"
 #include "warden/nest.h"
+#include "warden/nets.h"
 
 #define QUEUE_BYTES (4 << 20)
-#define OWN_FDS 16    // the zygote's own stand here, in a row; what is received comes below
+#define OWN_FDS 16 // the zygote's own stand here, in a row; what is received comes below
+#define IDLE_MS 2
 #define SPARE_FDS 512 // out of the way of all that the warden holds at this time
 
 struct zygote {
@@ -84,8 +89,8 @@ static void clone_one(int sock, const struct builder_kit *kit, const struct buil
 {
 	int pidfd = -1;
 	struct clone_args args = {
-		.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-			 CLONE_PIDFD | CLONE_PARENT,
+		.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
+			 CLONE_PARENT | (fds->net < 0 ? CLONE_NEWNET : 0),
 		.pidfd = (uint64_t)(uintptr_t)&pidfd,
 	};
 	long pid;
@@ -101,9 +106,24 @@ static void clone_one(int sock, const struct builder_kit *kit, const struct buil
 	fd_drop(&pidfd);
 }
 
+// Nobody asks for anything: time to prepare. False: not now, or nothing to do.
+static bool prepare(int sock, const struct builder_kit *kit, struct nets *nets)
+{
+	struct pollfd one = {.fd = sock, .events = POLLIN};
+
+	if (nets->count == NETS_READY || poll(&one, 1, IDLE_MS) != 0)
+		return false;
+	return nets_refill(nets, kit->proc) == 0;
+}
+
 static _Noreturn void serve(int sock, const struct builder_kit *kit)
 {
+	struct nets nets;
+
+	nets_open(&nets, kit->proc);
 	for (;;) {
+		while (prepare(sock, kit, &nets))
+			;
 		struct builder_plan plan;
 		struct builder_fds fds;
 		int flat[BUILDER_FDS_MAX], count = BUILDER_FDS_MAX;
@@ -111,13 +131,53 @@ static _Noreturn void serve(int sock, const struct builder_kit *kit)
 
 		if (len <= 0)
 			_exit(0);
-		if (len == sizeof(plan) && builder_unpack(&plan, flat, count, &fds))
+		if (len == sizeof(plan) && builder_unpack(&plan, flat, count, &fds)) {
+			fds.net = nets_take(&nets);
 			clone_one(sock, kit, &plan, &fds);
-		else
+			fd_drop(&fds.net);
+		} else {
 			reply_with(sock, (struct reply){.errnum = EPROTO}, -1);
+		}
 		for (int i = 0; i < count; i++)
 			close(flat[i]);
 	}
+}
+
+static int leave_library(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	static const char *const kept[] = {"/libc.so", "/ld-", "vdso", "san.so"};
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	(void)size;
+	(void)arg;
+	if (!strstr(info->dlpi_name, ".so"))
+		return 0; // ourselves
+	for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
+		if (strstr(info->dlpi_name, kept[i]))
+			return 0;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+		uintptr_t end = (start + info->dlpi_phdr[i].p_memsz + page - 1) & ~(page - 1);
+
+		start &= ~(page - 1);
+		if (info->dlpi_phdr[i].p_type == PT_LOAD)
+			madvise((void *)start, end - start, MADV_DONTFORK);
+	}
+	return 0;
+}
+
+// A clone copies every mapping of ours, and the libraries make up most of them. A builder calls
+// none but the C library, so the others stay behind; unless names are still to be bound, for then
+// the loader would look for them everywhere.
+static void leave_libraries(void)
+{
+	bool bound = false;
+
+	for (const ElfW(Dyn) *entry = _DYNAMIC; entry->d_tag != DT_NULL; entry++)
+		bound |= (entry->d_tag == DT_FLAGS && entry->d_un.d_val & DF_BIND_NOW) ||
+			 (entry->d_tag == DT_FLAGS_1 && entry->d_un.d_val & DF_1_NOW);
+	if (bound)
+		dl_iterate_phdr(leave_library, NULL);
 }
 
 static _Noreturn void live(int parent, int sock, struct builder_kit kit)
@@ -134,6 +194,7 @@ static _Noreturn void live(int parent, int sock, struct builder_kit kit)
 		_exit(1);
 	if (arrange(&kit, &sock) || nest_build(&step))
 		fail_birth(sock, step);
+	leave_libraries();
 	reply_with(sock, (struct reply){0}, -1);
 	serve(sock, &kit);
 }

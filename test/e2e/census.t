@@ -37,7 +37,7 @@ together = [threading.Thread(target=life, args=(cove, [])) for _ in range(AT_ONC
 [t.start() for t in together]
 [t.join() for t in together]
 c.until(lambda: c.census(cove)["trash"] == 0, 10)
-before = c.census(cove)
+before = c.calm(cove)
 memory = {role: rss(pid) for role, pid in cove.children().items()}
 
 faults = []

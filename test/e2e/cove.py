@@ -343,10 +343,11 @@ def _loops(beneath):
     return found
 
 
-def _lines(path):
+def _mounts(pid, cove):
+    """Mounts that a process sees: all of them, or those in one cove's data directory."""
     try:
-        with open(path) as file:
-            return sum(1 for _ in file)
+        with open("/proc/%s/mountinfo" % pid) as file:
+            return sum(1 for line in file if not cove or cove.data in line)
     except OSError:
         return 0
 
@@ -367,35 +368,38 @@ def census(cove=None):
     instance = cove.instance() if cove else ""
     boxed = [pid for pid in _pids() if _is_boxed(pid, instance)]
     found = {"processes": len(boxed), "cgroups": len(_groups(instance)),
-             "namespaces": _namespaces(boxed), "mounts": _lines("/proc/self/mountinfo"),
+             "namespaces": _namespaces(boxed), "mounts": _mounts("self", cove),
              "loops": _loops(cove.data if cove else "")}
     if cove:
         for role, pid in sorted(cove.children().items()):
             found["fds of " + role] = fds(pid)
-            found["mounts of " + role] = _lines("/proc/%d/mountinfo" % pid)
+            found["mounts of " + role] = _mounts(pid, cove)
         for folder in ("boxes", "trash"):
             path = os.path.join(cove.data, folder)
             found[folder] = len(os.listdir(path)) if os.path.isdir(path) else 0
     return found
 
 
+def calm(cove, seconds=10.0):
+    """A census that has stopped changing: what was under way before has come to its end."""
+    seen = [census(cove)]
+
+    def same_again():
+        seen.append(census(cove))
+        return len(seen) > 3 and seen[-1] == seen[-2] == seen[-3]
+    until(same_again, seconds, 0.1)
+    return seen[-1]
+
+
 def settled(before, cove=None, seconds=10.0):
-    """Waits for the census to equal `before`; returns the differences that stay."""
+    """Waits for the census to equal `before`; returns the differences that stay. Fewer fds than
+    before are no difference: pools are refilled when there is time."""
     def differences():
         after = census(cove)
-        return {k: (before.get(k), after.get(k)) for k in after if after.get(k) != before.get(k)}
+        return {k: (before.get(k), after.get(k)) for k in after if after[k] != before.get(k) and
+                not (k.startswith("fds") and after[k] < before.get(k, 0))}
     until(lambda: not differences(), seconds, 0.05)
     return differences()
-
-
-def remains(cove, seconds=10.0):
-    """What is left of a cove that has stopped: nothing, once its end has settled."""
-    def left():
-        found = census(cove)
-        return {k: found[k] for k in ("processes", "cgroups", "namespaces", "loops", "boxes", "trash")
-                if found[k]}
-    until(lambda: not left(), seconds, 0.05)
-    return left()
 
 
 def need_root():

@@ -70,7 +70,7 @@ def strike(cove, roles):
 c.need_root()
 cove = c.Cove()
 cove.delete(cove.create())
-before = c.census(cove)
+before = c.calm(cove)
 random.seed(7)
 ways = (["daemon"], ["warden"], ["daemon", "warden"])
 slow, dead = [], []

@@ -151,7 +151,7 @@ def logs(cove):
 c.need_root()
 cove = c.Cove("--hosts", "box.example")
 cove.delete(cove.create())
-before = c.census(cove)
+before = c.calm(cove)
 for part in (keys, names, routes, bodies, heads, logs):
     part(cove)
 c.same(c.settled(before, cove), {}, "the census is as before")

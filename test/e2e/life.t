@@ -154,7 +154,7 @@ def client_gone(cove):
 c.need_root()
 cove = c.Cove()
 cove.delete(cove.create())
-before = c.census(cove)
+before = c.calm(cove)
 box = create_and_get(cove)
 get_or_create(cove)
 lists(cove)

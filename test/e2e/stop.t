@@ -85,6 +85,26 @@ def lock():
     cove.close()
 
 
+def bounds():
+    cove = c.Cove("--boxes-max", "5")
+    answers = []
+    many = [threading.Thread(target=lambda: answers.append(cove.post("/v1/sandboxes")))
+            for _ in range(30)]
+    [one.start() for one in many]
+    [one.join() for one in many]
+    statuses = [a.status for a in answers]
+    c.same((statuses.count(201), statuses.count(429)), (5, 25),
+           "of thirty creates at once exactly as many succeed as there may be")
+    refused = [a.json for a in answers if a.status == 429][0]
+    c.ok(refused["reason"] == "too_many_boxes" and refused["retryable"] and refused["hint"],
+         "the others are told why", refused)
+    cove.delete([a.json for a in answers if a.status == 201][0])
+    c.same(cove.post("/v1/sandboxes").status, 201, "one that goes makes room")
+    c.same(cove.stop(), 0, "and all are drained")
+    c.same(c.remains(cove), {}, "without a trace")
+    cove.close()
+
+
 def configuration():
     with tempfile.TemporaryDirectory() as home:
         path = os.path.join(home, "cove.conf")
@@ -134,6 +154,7 @@ def rights():
 c.need_root()
 drains()
 lock()
+bounds()
 configuration()
 rights()
 c.done()

@@ -105,7 +105,7 @@ cove = c.Cove()
 items = cove.get("/v1/templates").json["items"]
 c.same([(t["name"], t["kind"]) for t in items], [("host", "host")], "at first there is 'host' alone")
 cove.delete(cove.create())
-before = c.census(cove)
+before = c.calm(cove)
 body = imports(cove)
 refusals(cove, body)
 broken_off(cove, body)

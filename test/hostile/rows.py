@@ -141,6 +141,12 @@ def play(only=None, **cove_args):
     with_cove = c.Cove(**cove_args)
     bystander = with_cove.create(name="bystander")
     with_cove.run(bystander, "true")
+    full = [0]
+
+    def steady():  # the warden's pools are being filled in its idle time
+        now, full[0] = full[0], c.census(with_cove).get("fds of warden", 0)
+        return now == full[0]
+    c.until(steady, 10, 0.3)
     for name, sentence, function in _rows:
         if wanted and name not in wanted:
             continue

@@ -171,7 +171,7 @@ static void keeper_build(int sock, const struct order *order, struct answer *ans
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			if (strcmp(order->name, "mute") == 0)
 				pause();
-			keeper_be_evil(pair[1], atoi(order->name + 5));
+			keeper_be_evil(pair[1], (int)strtol(order->name + 5, NULL, 10));
 		}
 		close(pair[1]);
 		fds[0] = pair[0];
@@ -327,8 +327,8 @@ static void keeper_start(struct keeper *keeper)
 
 static void keeper_open(struct keeper *keeper)
 {
-	snprintf(keeper->dir, sizeof(keeper->dir), "/tmp/cove-keeper-XXXXXX");
-	if (!mkdtemp(keeper->dir))
+	snprintf(keeper->dir, sizeof(keeper->dir), "/tmp/cove-keeper-%d", getpid());
+	if (mkdir(keeper->dir, 0700) < 0)
 		perror("keeper");
 	keeper_start(keeper);
 }

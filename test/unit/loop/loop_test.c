@@ -215,13 +215,14 @@ static void dawdle(struct later *later)
 TEST(slow_turn, "a turn over 10 ms is counted")
 {
 	struct later later = {.run = dawdle};
+	uint64_t before;
 
 	CHECK_OK(loop_new(&loop));
 	run_for(5);
-	CHECK(loop_stats(loop).slow_turns == 0);
+	before = loop_stats(loop).slow_turns; // a busy machine may have made one
 	loop_later(loop, &later);
 	loop_run(loop);
-	CHECK(loop_stats(loop).slow_turns == 1);
+	CHECK(loop_stats(loop).slow_turns == before + 1);
 	CHECK(loop_stats(loop).slowest_us >= 15000);
 	loop_free(loop);
 }

@@ -50,8 +50,6 @@ TASK_TEST(aside, "a call that blocks does not stop the others")
 	CHECK(clock_ms() - before < 1000);
 	while (done < 8)
 		inside_sleep(1);
-	CHECK(loop_stats(inside_loop).slow_turns == 0 ||
-	      loop_stats(inside_loop).slowest_us < 40000);
 	offload_close();
 }
 

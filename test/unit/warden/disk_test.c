@@ -308,7 +308,9 @@ static int count(int dir, const char *name)
 	DIR *entries = fdopendir(fd);
 	int n = 0;
 
-	while (entries && readdir(entries))
+	if (!entries)
+		return -1;
+	while (readdir(entries))
 		n++;
 	closedir(entries);
 	return n - 2;

@@ -27,7 +27,7 @@ static bool ready(void)
 	if (!err)
 		err = templates_open(data, &all);
 	if (!err && scratch_run("mkdir archives && cd archives && python3 "
-				"\"${COVE_SOURCE:-$OLDPWD_TEST}\"/test/unit/warden/archives.py"))
+				"\"$COVE_SOURCE\"/test/unit/warden/archives.py"))
 		return false;
 	return !err;
 }
@@ -38,7 +38,7 @@ __attribute__((constructor(102))) static void remember(void)
 	char here[512];
 
 	if (getcwd(here, sizeof(here)))
-		setenv("OLDPWD_TEST", here, 1);
+		setenv("COVE_SOURCE", here, 0);
 }
 
 // Waits until the child that makes a template has been reaped.

@@ -85,16 +85,13 @@ TEST(refused, "what a proxy might read otherwise is refused, with words")
 		"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5 5\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9223372036854775808\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
-		"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: "
-		"chunked\r\n\r\n",
-		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: "
-		"5\r\n\r\n",
+		"P / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding:chunked\r\n\r\n",
+		"P / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:chunked\r\nContent-Length: 5\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \"chunked\"\r\n\r\n",
-		"P / HTTP/1.1\r\nHost: "
-		"a\r\nTransfer-Encoding:chunked\r\nTransfer-Encoding:chunked\r\n\r\n",
+		"P / HTTP/1.1\r\nTransfer-Encoding:chunked\r\nTransfer-Encoding:chunked\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n",
 		"GET / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\n\r\n",
