@@ -29,10 +29,11 @@ static fallible answer_record(struct http *x, int status, const struct record *r
 	struct json_out out = json_to(&body);
 
 	record_write(&out, record);
-	return http_reply(x, status, NULL, buf_view(&body));
+	return http_reply_json(x, status, &body);
 }
 
 // A client that went away before it learned the id of a box without a name will never delete it.
+// One that closed only its sending side looks the same, and is not worth the leak.
 static bool is_orphan(struct http *x, const struct record *record, bool may_ask_again)
 {
 	return !may_ask_again && !record->name[0] && http_peer_gone(x);
@@ -50,15 +51,15 @@ static fallible make(struct http *x, struct spec *spec, struct pledge *pledge)
 	TRY(create_box(door->fleet, door_who(x), spec, CREATE_NEW, &record, &made));
 	place = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id));
 	record_write(&out, record);
-	if (is_orphan(x, record, pledge != NULL)) {
+	if (!buf_ok(&body) || is_orphan(x, record, pledge != NULL)) {
 		log_event(LOG_INFO, "box.orphan", "sandbox", record->id, NULL);
 		err_free(life_delete(door->fleet, door_who(x), str_of(record->id), false));
-		return err_new(CANCELLED, "client_gone", "the client went away");
+		return err_new(CANCELLED, "client_gone", "nobody could be told of the sandbox");
 	}
 	if (pledge)
 		pledge_keep(pledge, 201, place, buf_view(&body));
 	http_set(x, "Location", place);
-	return http_reply(x, 201, NULL, buf_view(&body));
+	return http_reply_json(x, 201, &body);
 }
 
 static fallible replay(struct http *x, const struct pledge *pledge)
@@ -198,5 +199,5 @@ fallible api_boxes_list(struct http *x)
 	TRY(fleet_page(door_of(x)->fleet, door_who(x), &labels, after, max, records, &count,
 		       &last));
 	write_page(&body, records, count, last);
-	return http_reply(x, 200, NULL, buf_view(&body));
+	return http_reply_json(x, 200, &body);
 }

@@ -93,7 +93,7 @@ static fallible answer(struct http *x, const struct job *job, struct use *use,
 		TRY(http_begin(x, 200, NULL));
 	TRY(pour_answer(&pour, job, use, result));
 	if (small)
-		return http_reply(x, 200, NULL, buf_view(&out));
+		return http_reply_json(x, 200, &out);
 	TRY(pour_flush(&pour));
 	return http_end(x);
 }

@@ -82,5 +82,5 @@ fallible api_health(struct http *x)
 		write_host(&out, &view, fleet_bounds(door->fleet));
 	}
 	json_end(&out, '}');
-	return http_reply(x, 200, NULL, buf_view(&body));
+	return http_reply_json(x, 200, &body);
 }

@@ -36,7 +36,7 @@ static fallible answer(struct http *x, int status, const struct template *templa
 	struct json_out out = json_to(&body);
 
 	write_template(&out, template);
-	return http_reply(x, status, NULL, buf_view(&body));
+	return http_reply_json(x, status, &body);
 }
 
 fallible api_templates_list(struct http *x)
@@ -55,7 +55,7 @@ fallible api_templates_list(struct http *x)
 	json_end(&out, ']');
 	json_put_text(&out, "cursor", NULL);
 	json_end(&out, '}');
-	return http_reply(x, 200, NULL, buf_view(&body));
+	return http_reply_json(x, 200, &body);
 }
 
 fallible api_templates_get(struct http *x)

@@ -27,22 +27,28 @@
 // Weak, so that a test may link this file without --wrap.
 #define REAL(type, name, ...) extern __attribute__((weak)) type __real_##name(__VA_ARGS__)
 
+// Shared with the driver of the torture, and with the children that this process forks.
+struct dial {
+	_Atomic int64_t left;	// this many asks until one fails; 0: none does
+	_Atomic uint64_t asked; // since the driver last set it to 0
+};
+
 static struct {
-	atomic_long asked;
-	long at; // 0: none
-	int count_fd;
-	char role[32];
+	struct dial *dial;
 	int spared;
-} fault = {.count_fd = -1, .spared = STDERR_FILENO};
+} fault = {.spared = STDERR_FILENO};
 
 bool fault_here(void)
 {
 	static const int errors[] = {ENOMEM, EIO, EMFILE, ENOSPC};
-	long n = atomic_fetch_add(&fault.asked, 1) + 1;
+	uint64_t asked;
 
-	if (n != fault.at)
+	if (!fault.dial)
 		return false;
-	errno = errors[n % 4];
+	asked = atomic_fetch_add(&fault.dial->asked, 1);
+	if (atomic_load(&fault.dial->left) <= 0 || atomic_fetch_sub(&fault.dial->left, 1) != 1)
+		return false;
+	errno = errors[asked % 4];
 	return true;
 }
 
@@ -56,34 +62,24 @@ static bool is_spared(int fd)
 	return fd == STDERR_FILENO || fd == fault.spared;
 }
 
-// The file is opened early: a confined process could not. High up, where close_range(3, ...) of a
-// child is the only thing that reaches it.
-__attribute__((constructor)) static void open_count(int argc, char **argv)
+// Early: a confined process could not open it. argv[1] is the role.
+__attribute__((constructor)) static void open_dial(int argc, char **argv)
 {
-	const char *in = getenv("COVE_FAULT_IN"), *at = getenv("COVE_FAULT_AT"),
-		   *count = getenv("COVE_FAULT_COUNT");
+	const char *dir = getenv("COVE_FAULT_DIR");
+	char path[512];
+	void *at;
+	int fd;
 
-	snprintf(fault.role, sizeof(fault.role), "%s", argc > 1 ? argv[1] : "-");
-	if (in && strcmp(in, fault.role) != 0)
+	if (!dir || argc < 2)
 		return;
-	if (at)
-		fault.at = strtol(at, NULL, 10);
-	if (count) {
-		int fd = open(count, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-
-		if (fd >= 0) {
-			fault.count_fd = fcntl(fd, F_DUPFD_CLOEXEC, 900);
-			close(fd);
-		}
-		atomic_store(&fault.asked, 0);
-	}
-}
-
-__attribute__((destructor)) static void write_count(void)
-{
-	if (fault.count_fd >= 0)
-		dprintf(fault.count_fd, "%ld %s %d\n", atomic_load(&fault.asked), fault.role,
-			(int)getpid());
+	snprintf(path, sizeof(path), "%s/%s", dir, argv[1]);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	at = mmap(NULL, sizeof(struct dial), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (at != MAP_FAILED)
+		fault.dial = at;
 }
 
 // A call of fixed form: WRAP(type, failure, spare it when, name, (parameters), (arguments)).

@@ -1,8 +1,7 @@
 // Make the n-th call fail, in torture builds only (-DCOVE_FAULT). Elsewhere it costs nothing.
-// Wrapped calls ask fault_here() first; COVE_FAULT_AT=n makes the n-th answer true, and
-// COVE_FAULT_COUNT=file has the number of asks appended there at exit, a line per process:
-// "asks role pid". Each process counts for itself; COVE_FAULT_IN=role restricts both to the
-// processes whose argv[1] is that word.
+// Wrapped calls ask fault_here() first. COVE_FAULT_DIR names a directory with a file for each role
+// (argv[1]) that is to suffer: two 64-bit numbers that the process and the driver of the torture
+// share. The first is how many asks are left until one fails, the second counts the asks.
 #pragma once
 
 #include <stdbool.h>

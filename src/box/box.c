@@ -108,6 +108,14 @@ static void on_said(struct channel *channel, const struct talk *talk, int *fds, 
 	bell_ring(&box->greeted);
 }
 
+// The image has something else where a mount point must be. Other errors at those steps are the
+// host's own.
+static bool is_bad_image(const char *note, int errnum)
+{
+	return !strncmp(note, "bad_image:", strlen("bad_image:")) &&
+	       (errnum == ENOTDIR || errnum == ELOOP || errnum == EEXIST || errnum == ENOENT);
+}
+
 static fallible explain_broken(const struct box *box)
 {
 	int errnum = box->broken.failed.errnum;
@@ -124,6 +132,13 @@ static fallible explain_broken(const struct box *box)
 	if (errnum == ENOMEM || errnum == EAGAIN)
 		return err_while(
 			err_new(EXHAUSTED, "host_full", "the host has no room for another sandbox"),
+			"%s: %s", note, strerror(errnum));
+	if (is_bad_image(note, errnum))
+		return err_while(
+			err_hint(err_new(INVALID, "bad_image",
+					 "a mount point of the template is not a directory"),
+				 "/dev, /proc, /run and /sys must be directories of the image, "
+				 "or absent"),
 			"%s: %s", note, strerror(errnum));
 	return err_sys(errnum, "build step '%s'", note);
 }

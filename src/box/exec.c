@@ -7,8 +7,9 @@
 //
 // Why it ended is the first cause that acted: a limit, the API, the loss of the box; else what
 // wait() said, and for a death by SIGKILL the kernel's count of OOM kills. A command that is told
-// to end gets its leaf killed, so nothing of its tree survives; if pid 1 does not report the end
-// after that, pid 1 is not to be trusted.
+// to end gets its leaf killed, so nothing of its tree survives; if pid 1 then does not report the
+// end (a box may be so busy that pid 1 hardly runs), the result stands without its word, which may
+// come late.
 //
 // Shares: one for the holder, one while the box knows the exec, one for a spill under way.
 //
@@ -32,7 +33,7 @@
 
 #define START_MS 10000 // from EXEC to its answer
 #define GRACE_MS 5000  // from SIGTERM to SIGKILL
-#define GUARD_MS 10000 // from SIGKILL to EXITED
+#define GUARD_MS 5000  // from SIGKILL to EXITED; then the result does not wait for it
 
 enum phase { ASKED, FAILED, RUNNING, ENDED, DONE };
 enum stage { STAGE_LIMIT, STAGE_TERMED, STAGE_KILLED }; // what the timer does next
@@ -46,7 +47,8 @@ struct exec {
 	enum phase phase;
 	bool abandoned; // whoever asked for it has gone
 	bool listed, lingers;
-	bool over; // pid 1 has forgotten it already
+	bool over;	 // pid 1 has forgotten it already
+	bool unreported; // ended without EXITED, which may still come
 	bool owes_forget;
 	int owes_signal;
 	struct talk failure;
@@ -139,7 +141,7 @@ static void forget(struct exec *exec)
 
 	pipes_close(&exec->pipes);
 	exec->owes_forget = !exec->over && say_short(exec, &talk) == CHANNEL_FULL;
-	if (!exec->owes_forget)
+	if (!exec->owes_forget && !(exec->unreported && exec->box->channel.open))
 		unlist(exec);
 }
 
@@ -201,6 +203,14 @@ static void finish(struct exec *exec)
 		forget(exec);
 }
 
+// The word that was missing: all that is left to do is to let it go.
+static void reported(struct exec *exec)
+{
+	exec->unreported = false;
+	if (!exec->owes_forget)
+		forget(exec);
+}
+
 static void on_moved(struct pipes *pipes)
 {
 	struct exec *exec = link_of(pipes, struct exec, pipes);
@@ -256,7 +266,8 @@ static void on_timer(struct timer *timer)
 		kill_tree(exec);
 		break;
 	case STAGE_KILLED:
-		box_break(exec->box, "pid 1 does not report an end");
+		exec->unreported = true;
+		end(exec, SIGKILL, false);
 		break;
 	}
 }
@@ -373,9 +384,9 @@ static void exited(struct exec *exec, const struct talk *talk)
 	end(exec, status, empty);
 }
 
-static struct exec *find(struct box *box, uint32_t conv)
+static struct exec *find(struct link *among, uint32_t conv)
 {
-	list_each (at, &box->execs) {
+	list_each (at, among) {
 		struct exec *exec = link_of(at, struct exec, link);
 
 		if (exec->conv == conv)
@@ -386,9 +397,17 @@ static struct exec *find(struct box *box, uint32_t conv)
 
 void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 {
-	struct exec *exec = find(box, talk->conv);
+	struct exec *exec = find(&box->execs, talk->conv);
 	enum phase due = talk->kind == TALK_EXITED ? RUNNING : ASKED;
 
+	if (!exec && talk->kind == TALK_EXITED && count == 0) {
+		exec = find(&box->lingerers, talk->conv);
+		if (exec && exec->unreported) {
+			reported(exec);
+			return;
+		}
+		exec = NULL;
+	}
 	if (!exec || exec->phase != due || count != talk_fds(talk, exec->has_stdin)) {
 		while (count > 0)
 			close(fds[--count]);
@@ -444,9 +463,10 @@ static fallible await_answer(struct exec *exec, int64_t deadline)
 	}
 	exec->abandoned = true;
 	exec->input = STR("");
-	// Somebody in the box may have stopped the child while pid 1 waits for its execve.
+	// Somebody in the box may have stopped the child while pid 1 waits for its execve. If pid 1
+	// is merely slow, the command is killed when it has started.
 	if (err_kind(err) == ERR_TIMEOUT)
-		kill_tree(exec);
+		box_leaf_kill(exec->leaf);
 	return err;
 }
 

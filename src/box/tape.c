@@ -332,6 +332,7 @@ static void fetch_run(void *arg)
 {
 	struct fetch *fetch = arg;
 	uint8_t head[FRAME_HEAD];
+	size_t len;
 	ssize_t n = pread(fetch->file, head, sizeof(head), (off_t)fetch->at);
 
 	if (n != sizeof(head)) {
@@ -342,9 +343,8 @@ static void fetch_run(void *arg)
 	if (fetch->frame == 0 || fetch->at + FRAME_HEAD + fetch->frame > fetch->end ||
 	    fetch->skip >= fetch->frame)
 		return;
-	if (fetch->size > fetch->frame - fetch->skip)
-		fetch->size = fetch->frame - fetch->skip;
-	n = pread(fetch->file, fetch->room, fetch->size,
+	len = fetch->frame - fetch->skip;
+	n = pread(fetch->file, fetch->room, len < fetch->size ? len : fetch->size,
 		  (off_t)(fetch->at + FRAME_HEAD + fetch->skip));
 	if (n <= 0)
 		fetch->errnum = n < 0 ? errno : EIO;
@@ -371,40 +371,37 @@ static fallible bad_offset(void)
 	return err_new(INVALID, "bad_offset", "the offset is not one of this output");
 }
 
-// One try at *offset. *out_len = 0: nothing there yet.
-static fallible read_once(struct tape *tape, uint64_t *offset, enum tape_stream *out_stream,
-			  char *room, size_t size, size_t *out_len)
+// One try at *offset. fetch->len = 0: nothing there yet.
+static fallible read_once(struct tape *tape, uint64_t *offset, struct fetch *fetch)
 {
-	*out_len = 0;
 	for (;;) {
 		uint64_t place = *offset >> 16, log_len = tape->head_len + tape->file_len;
-		struct fetch fetch = {.skip = *offset & 0xffff, .room = room, .size = size};
 		bool in_head = place < tape->head_len;
 
+		fetch->skip = *offset & 0xffff;
 		if (place >= log_len)
-			return place == log_len && fetch.skip == 0 ? OK : bad_offset();
-		fetch.file = tape->file;
-		fetch.at = in_head ? place : place - tape->head_len;
-		fetch.end = in_head ? tape->head_len : tape->file_len;
-		if (fetch.at + FRAME_HEAD > fetch.end)
+			return place == log_len && fetch->skip == 0 ? OK : bad_offset();
+		fetch->file = tape->file;
+		fetch->at = in_head ? place : place - tape->head_len;
+		fetch->end = in_head ? tape->head_len : tape->file_len;
+		if (fetch->at + FRAME_HEAD > fetch->end)
 			return bad_offset();
 		if (in_head)
-			fetch_head(tape, &fetch);
+			fetch_head(tape, fetch);
 		else
-			offload_run(fetch_run, &fetch);
-		if (fetch.errnum)
-			return err_sys(fetch.errnum, "read a tape");
-		if (fetch.len > 0) {
-			*offset += fetch.len;
-			*out_stream = fetch.stream;
-			*out_len = fetch.len;
+			offload_run(fetch_run, fetch);
+		if (fetch->errnum)
+			return err_sys(fetch->errnum, "read a tape");
+		if (fetch->len > 0) {
+			*offset += fetch->len;
 			return OK;
 		}
-		if (fetch.frame == 0 || fetch.skip != fetch.frame)
+		if (fetch->frame == 0 || fetch->skip != fetch->frame)
 			return bad_offset();
-		if (place + FRAME_HEAD + fetch.frame >= tape->head_len + tape->file_len)
+		place += FRAME_HEAD + fetch->frame;
+		if (place >= tape->head_len + tape->file_len)
 			return OK; // the last frame, which may grow
-		*offset = (place + FRAME_HEAD + fetch.frame) << 16;
+		*offset = place << 16;
 	}
 }
 
@@ -412,10 +409,19 @@ fallible tape_read(struct tape *tape, uint64_t *offset, enum tape_stream *out_st
 		   size_t size, size_t *out_len, int64_t deadline)
 {
 	for (;;) {
-		TRY(read_once(tape, offset, out_stream, room, size, out_len));
-		if (*out_len > 0 || tape->ended)
+		struct fetch fetch = {.room = room, .size = size};
+		bool ended = tape->ended;
+
+		TRY(read_once(tape, offset, &fetch));
+		if (fetch.len > 0)
+			*out_stream = fetch.stream;
+		if (fetch.len > 0 || ended) {
+			*out_len = fetch.len;
 			return OK;
-		TRY(bell_wait(&tape->more, deadline), "wait for output");
+		}
+		// The disk was waited for, perhaps: only what was said after a look counts.
+		if (!tape->ended)
+			TRY(bell_wait(&tape->more, deadline), "wait for output");
 	}
 }
 

@@ -44,7 +44,6 @@ static fallible walk(struct http *x)
 		return guard_strike(door->guard, x);
 	if (lost)
 		return take_ptr(lost);
-	log_trace(x->trace.at);
 	return route->handle(x);
 }
 
@@ -65,10 +64,8 @@ static void note(const struct http *x, int64_t began_us)
 	snprintf(peer, sizeof(peer), STR_FMT, STR_ARG(x->peer));
 	if (x->route && strstr(x->route->pattern, "/sandboxes/"))
 		snprintf(box, sizeof(box), STR_FMT, STR_ARG(x->params[0]));
-	log_trace(x->trace.at);
 	log_event(level, "request", "request", x->id, "method", method, "path", path, "sandbox",
 		  box[0] ? box : NULL, "status", status, "ms", ms, "peer", peer, NULL);
-	log_trace(NULL);
 }
 
 void door_serve(struct http *x)
@@ -77,12 +74,12 @@ void door_serve(struct http *x)
 	struct err *err;
 
 	name_request(x);
+	task_trace(x->trace.at);
 	err = walk(x);
-	log_trace(x->trace.at);
 	if (err)
 		fail_answer(x, err, NULL);
 	note(x, began_us);
-	log_trace(NULL);
+	task_trace(NULL);
 }
 
 void door_refuse(struct http *x, struct err *err)

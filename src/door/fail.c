@@ -127,5 +127,5 @@ void fail_answer(struct http *x, struct err *failure, const struct fail_detail *
 		snprintf(seconds, sizeof(seconds), "%d", RETRY_AFTER_S);
 		http_set(x, "Retry-After", str_of(seconds));
 	}
-	err_free(http_reply(x, face.status, NULL, buf_view(&body)));
+	err_free(http_reply(x, face.status, NULL, buf_ok(&body) ? buf_view(&body) : STR("{}")));
 }

@@ -104,10 +104,8 @@ static bool is_ours(const struct guard *guard, struct str text)
 void guard_report(const struct http *x, const char *event, const char *severity)
 {
 	auto_free char *peer = mem_dup(x->peer.at, x->peer.len);
-	auto_free char *trace = mem_dup(x->trace.at, x->trace.len);
 
-	log_event(LOG_WARN, "security", "event", event, "severity", severity, "who", peer, "trace",
-		  trace, NULL);
+	log_event(LOG_WARN, "security", "event", event, "severity", severity, "who", peer, NULL);
 }
 
 fallible guard_place(struct guard *guard, const struct http *x)

@@ -266,6 +266,14 @@ fallible http_reply(struct http *x, int status, const char *type, struct str bod
 	return OK;
 }
 
+fallible http_reply_json(struct http *x, int status, const struct buf *body)
+{
+	if (!buf_ok(body))
+		return err_hint(err_new(UNAVAILABLE, "no_memory", "there is no memory for the answer"),
+				"try again in a moment");
+	return http_reply(x, status, NULL, buf_view(body));
+}
+
 fallible http_reply_empty(struct http *x, int status)
 {
 	return http_reply(x, status, NULL, (struct str){NULL, 0});

@@ -47,6 +47,8 @@ fallible http_read(struct http *x, void *room, size_t size, size_t *out);
 // A whole reply. `type` NULL: application/json. Content-Length is set; HEAD gets no body.
 fallible http_reply(struct http *x, int status, const char *type, struct str body);
 fallible http_reply_empty(struct http *x, int status); // 204, 202
+// JSON that was built in `body`. One that did not fit is UNAVAILABLE no_memory, and nothing is sent.
+fallible http_reply_json(struct http *x, int status, const struct buf *body);
 // More header lines for the reply to come ("Name", value without CR or LF).
 void http_set(struct http *x, const char *name, struct str value);
 

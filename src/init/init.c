@@ -214,12 +214,11 @@ static void obey_exec(struct talk *talk, const int *fds, int count)
 	settle(conv);
 }
 
-static void drop_pipes(struct conv *conv)
+static void drop_ends(struct run *run)
 {
-	fd_drop(&conv->run.out);
-	fd_drop(&conv->run.err);
-	fd_drop(&conv->run.in);
-	conv->forgotten = true;
+	fd_drop(&run->out);
+	fd_drop(&run->err);
+	fd_drop(&run->in);
 }
 
 static void obey(void)
@@ -250,7 +249,8 @@ static void obey(void)
 	if (talk.kind == TALK_SIGNAL && conv->pid > 0)
 		kill(-conv->pid, talk.signal);
 	if (talk.kind == TALK_FORGET) {
-		drop_pipes(conv);
+		drop_ends(&conv->run);
+		conv->forgotten = true;
 		settle(conv);
 	}
 }
@@ -276,6 +276,7 @@ static void note_death(int pid, int status, const struct rusage *usage)
 {
 	for (int i = 0; i < init.conv_end; i++) {
 		struct conv *conv = &init.convs[i];
+		struct run ends;
 
 		if (!conv->used || conv->pid != pid)
 			continue;
@@ -287,9 +288,13 @@ static void note_death(int pid, int status, const struct rusage *usage)
 		conv->leaf_empty = leaf_is_empty(&init.leaves[conv->leaf],
 						 init.birth.joins_by_clone);
 		conv->over = !conv->forgotten && is_over(conv);
+		ends = conv->run;
 		if (conv->over)
-			drop_pipes(conv);
-		settle(conv);
+			conv->run = (struct run){.out = -1, .err = -1, .in = -1};
+		conv->forgotten |= conv->over;
+		settle(conv); // first the news, then the tidying
+		if (conv->over)
+			drop_ends(&ends);
 		return;
 	}
 }

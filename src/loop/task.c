@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "loop/switch.h"
 
 #if defined(__has_feature)
@@ -64,6 +65,7 @@ struct task {
 	struct task *next_spare;
 	struct later resume;
 	struct timer timer;
+	const char *trace; // of log lines; NULL: none
 	enum why why;	   // of the last wake-up
 	bool parked, firm; // firm: only task_wake() ends this wait
 	bool cancelled, shielded, done;
@@ -198,8 +200,12 @@ static void resume(struct later *later)
 
 	assert(!here.current);
 	here.current = task;
+	if (task->trace)
+		log_trace(task->trace);
 	enter(task);
 	here.current = NULL;
+	if (task->trace)
+		log_trace(NULL);
 	if (task->done) {
 		here.alive--;
 		stack_give(task);
@@ -227,6 +233,7 @@ struct task *task_start(struct loop *loop, const char *name, void (*fn)(void *ar
 	task->name = name;
 	task->fn = fn;
 	task->arg = arg;
+	task->trace = NULL;
 	task->resume.run = resume;
 	task->timer.due = on_deadline;
 	task->sp = switch_prepare((void *)((uintptr_t)task & ~(uintptr_t)63), entry);
@@ -249,6 +256,12 @@ struct loop *task_loop(void)
 {
 	assert(here.current);
 	return here.current->loop;
+}
+
+void task_trace(const char *trace)
+{
+	here.current->trace = trace;
+	log_trace(trace);
 }
 
 uint32_t task_count(void)

@@ -24,6 +24,10 @@ void task_cancel(struct task *task); // at its next wait, or in the one it is in
 // From now on waits of the current task no longer see a cancellation: for what must be finished.
 void task_shield(bool on);
 
+// The trace id that the current task's log lines carry, over its waits too. Borrowed until it is
+// set again; NULL: none.
+void task_trace(const char *trace);
+
 // Waits. A deadline is loop time in ms (CLOCK_NEVER: none). TIMEOUT when it passes.
 fallible task_sleep_until(int64_t at_ms);
 fallible task_wait_fd(int fd, uint32_t events, int64_t deadline, uint32_t *out_events);

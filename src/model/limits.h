@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 struct limits {
-	uint64_t memory;       // bytes
-	uint32_t cpu_milli;    // 1000 is one core
+	uint64_t memory;    // bytes
+	uint32_t cpu_milli; // 1000 is one core
 	uint32_t pids;
 	uint64_t disk;	       // bytes; 0: the host cannot bound it, and said so
 	uint64_t inodes;       // 0: bounded by the disk alone

@@ -49,23 +49,23 @@ enum order_kind {
 struct order {
 	enum order_kind kind;
 	uint32_t id;
-	char box[ID_BOX_LEN + 1];		 // BUILD BURY LEAF KILL
-	char name[ORDER_TEMPLATE_MAX];		 // BUILD: template; IMPORT FREEZE FORGET: template;
-						 // LIST: names behind this one
-	char host[ID_NAME_MAX + 2];		 // BUILD: the box's host name
-	struct limits limits;			 // BUILD
-	bool ephemeral;				 // BUILD: dies with its run, so no sync is owed
-	uint32_t leaf;				 // KILL
-	uint32_t version;			 // HELLO
+	char box[ID_BOX_LEN + 1];      // BUILD BURY LEAF KILL
+	char name[ORDER_TEMPLATE_MAX]; // BUILD: template; IMPORT FREEZE FORGET: template;
+				       // LIST: names behind this one
+	char host[ID_NAME_MAX + 2];    // BUILD: the box's host name
+	struct limits limits;	       // BUILD
+	bool ephemeral;		       // BUILD: dies with its run, so no sync is owed
+	uint32_t leaf;		       // KILL
+	uint32_t version;	       // HELLO
 };
 
 enum answer_kind { ANSWER_DONE, ANSWER_MORE, ANSWER_REFUSED, ANSWER_KIND_COUNT };
 
 struct order_template {
 	char name[ORDER_TEMPLATE_MAX];
-	bool is_host;	   // made from this host, not imported
-	uint64_t bytes;	   // on disk; 0: not measured
-	int64_t created;   // wall clock, ms
+	bool is_host;	 // made from this host, not imported
+	uint64_t bytes;	 // on disk; 0: not measured
+	int64_t created; // wall clock, ms
 };
 #define ORDER_LIST_PAGE 24
 
@@ -88,10 +88,10 @@ struct answer {
 	// REFUSED: the error as the tenant may see it. The warden logged the trail.
 	enum err_kind error;
 	char reason[40], message[256], hint[256];
-	uint32_t leaf; // LEAF, BUILD: its number
-	uint32_t join_count; // LEAF: how many of the fds join it (1 on v2, 2 on v1)
-	struct order_host host;				   // HELLO
-	struct order_template templates[ORDER_LIST_PAGE];  // LIST
+	uint32_t leaf;		// LEAF, BUILD: its number
+	uint32_t join_count;	// LEAF: how many of the fds join it (1 on v2, 2 on v1)
+	struct order_host host; // HELLO
+	struct order_template templates[ORDER_LIST_PAGE]; // LIST
 	uint32_t template_count;
 	uint64_t bytes, files; // IMPORT, FREEZE
 };

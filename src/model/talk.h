@@ -18,20 +18,20 @@
 // fds that pid 1 inherits at birth, in this order.
 enum talk_fd {
 	TALK_FD_CONTROL = 3,
-	TALK_FD_KIT,	 // struct talk_kit, then its programs: a sealed memfd
-	TALK_FD_USERNS,	 // the user namespace it joins last
-	TALK_FD_LEAF,	 // leaf 0: the first join fd
-	TALK_FD_LEAF_2,	 // v1 only: the second
+	TALK_FD_KIT,	// struct talk_kit, then its programs: a sealed memfd
+	TALK_FD_USERNS, // the user namespace it joins last
+	TALK_FD_LEAF,	// leaf 0: the first join fd
+	TALK_FD_LEAF_2, // v1 only: the second
 	TALK_FD_END,
 };
 
 // What pid 1 is told by the warden, at the start of the kit.
 struct talk_kit {
 	uint32_t version;
-	uint32_t joins_by_clone;   // 1: CLONE_INTO_CGROUP with a directory fd; 0: write "0" to tasks
+	uint32_t joins_by_clone; // 1: CLONE_INTO_CGROUP with a directory fd; 0: write "0" to tasks
 	uint32_t nofile_soft, nofile_hard;
-	uint32_t filter_len[3];	   // instructions of: allow list, arguments, children only
-	// then the sock_filter arrays, one behind another
+	uint32_t filter_len[3]; // instructions of: allow list, arguments, children only
+				// then the sock_filter arrays, one behind another
 };
 
 enum talk_kind {
@@ -51,11 +51,11 @@ enum talk_kind {
 // At which step a command (FAILED) or a box (BROKEN) failed.
 enum talk_step {
 	TALK_STEP_NONE,
-	TALK_STEP_BUSY,	 // too many conversations
-	TALK_STEP_USER,	 // no such user, or ids out of range
+	TALK_STEP_BUSY, // too many conversations
+	TALK_STEP_USER, // no such user, or ids out of range
 	TALK_STEP_PIPE,
 	TALK_STEP_FORK,
-	TALK_STEP_JOIN,	 // the leaf
+	TALK_STEP_JOIN, // the leaf
 	TALK_STEP_CWD,
 	TALK_STEP_SETUP, // ids, limits, filter
 	TALK_STEP_EXEC,
@@ -63,9 +63,9 @@ enum talk_step {
 };
 
 enum talk_exec_flags {
-	TALK_EXEC_STDIN = 1, // give me a pipe to its stdin; else /dev/null
-	TALK_EXEC_SHELL = 2, // argv[0] is a script: /bin/bash -c it, else /bin/sh -c
-	TALK_EXEC_HOME = 4,  // add HOME and USER from the box's passwd
+	TALK_EXEC_STDIN = 1,	// give me a pipe to its stdin; else /dev/null
+	TALK_EXEC_SHELL = 2,	// argv[0] is a script: /bin/bash -c it, else /bin/sh -c
+	TALK_EXEC_HOME = 4,	// add HOME and USER from the box's passwd
 	TALK_EXEC_IF_EMPTY = 8, // only if nothing lives in that leaf; else FAILED JOIN EBUSY
 };
 
@@ -96,7 +96,7 @@ struct talk {
 			int pid; // as the box counts
 		} started;
 		struct {
-			int status; // as wait() gives it
+			int status;	  // as wait() gives it
 			uint64_t max_rss; // bytes
 			uint64_t cpu_us;  // of the process and its waited-for children
 			bool leaf_empty;  // nothing of its tree is left: the leaf may serve again

@@ -74,8 +74,10 @@ static size_t find_runs(const struct bpf_table *table, struct run *runs)
 
 static void leaf(struct code *code, const struct run *run)
 {
-	if (!run->block)
+	if (!run->block) {
 		add(code, (struct sock_filter)BPF_SAY(run->action));
+		return;
+	}
 	for (uint16_t i = 0; i < run->block_len; i++)
 		add(code, run->block[i]);
 }

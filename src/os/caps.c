@@ -50,7 +50,7 @@ fallible caps_keep(uint64_t mask)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct caps[2] = {0};
-	uint64_t now;
+	uint64_t now = 0;
 
 	TRY(caps_now(&now));
 	mask &= now;

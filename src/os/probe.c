@@ -223,6 +223,19 @@ static int try_loop(int data, int say)
 	return ioctl(fd, LOOP_CTL_GET_FREE) < 0 ? errno : 0;
 }
 
+// With 1, a process that changed its ids stays open to whoever shares its new ones: between its
+// entry into the box and its own refusal, pid 1's memory would be the box's to read.
+static int try_undumpable(int data, int say)
+{
+	char value[8];
+
+	(void)data;
+	if (fd_get(AT_FDCWD, "/proc/sys/fs/suid_dumpable", value, sizeof(value)) < 0)
+		return errno;
+	dprintf(say, "fs.suid_dumpable is %c", value[0]);
+	return value[0] == '0' || value[0] == '2' ? 0 : EPERM;
+}
+
 static int try_landlock(int data, int say)
 {
 	int version = caps_landlock_version();
@@ -258,6 +271,8 @@ static const struct {
 	{"programs from memory", true, try_memfd, "cove does not start",
 	 "set sysctl vm.memfd_noexec to 0 or 1"},
 	{"pidfds", true, try_pidfd, "cove does not start", KERNEL},
+	{"closed memory after a change of ids", true, try_undumpable, "cove does not start",
+	 "sysctl fs.suid_dumpable=0, or =2 to keep cores that only root can read"},
 	{"loop devices", false, try_loop, "disk limits are refused", "load the module loop"},
 	{"Landlock", false, try_landlock, "the daemon runs without this second fence",
 	 "boot with lsm=landlock,..."},
@@ -307,10 +322,9 @@ size_t probe_all(int data, struct probe_row *rows, size_t max)
 		};
 		errnum = run_child(probes[i].run, data, row->found, sizeof(row->found));
 		row->ok = errnum == 0;
-		if (!row->ok)
-			snprintf(row->found, sizeof(row->found), "%s", strerror(errnum));
-		else if (!row->found[0])
-			snprintf(row->found, sizeof(row->found), "yes");
+		if (!row->found[0])
+			snprintf(row->found, sizeof(row->found), "%s",
+				 row->ok ? "yes" : strerror(errnum));
 	}
 	clear_scratch(data);
 	return count;

@@ -9,7 +9,7 @@
 // syscalls: clone3 close_range dup2 dup3 prctl setrlimit prlimit64 mount move_mount fchdir
 // syscalls: chroot setns setgroups setresuid setresgid capset capget seccomp mkdirat renameat
 // syscalls: openat close syncfs write read exit_group fcntl getdents64 futex getrandom gettid
-// syscalls: tgkill statx mprotect
+// syscalls: tgkill statx mprotect setpriority
 #include "warden/jail.h"
 
 #include <errno.h>
@@ -41,7 +41,8 @@
 #include "warden/unpack.h"
 
 #define MEMORY_MAX (512ull << 20)
-#define CPU_SECONDS 120
+#define CPU_SECONDS 60
+#define NICE 10
 #define FILES_OPEN 64
 
 #define KEEP_FIRST 3
@@ -75,12 +76,16 @@ static fallible limit(int what, uint64_t most)
 	return setrlimit(what, &limit) ? err_sys(errno, "limit %d", what) : OK;
 }
 
-static fallible limits(void)
+static fallible limits(uint64_t bytes_max)
 {
+	// Boxes that run come before one that may.
+	if (setpriority(PRIO_PROCESS, 0, NICE))
+		return err_sys(errno, "step back");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	TRY(limit(RLIMIT_AS, MEMORY_MAX));
 #endif
 	TRY(limit(RLIMIT_CPU, CPU_SECONDS));
+	TRY(limit(RLIMIT_FSIZE, bytes_max));
 	TRY(limit(RLIMIT_CORE, 1)); // 0 would still start a helper that core_pattern names
 	return limit(RLIMIT_NOFILE, FILES_OPEN);
 }
@@ -103,9 +108,9 @@ static fallible become_box(int userns)
 	return OK;
 }
 
-static fallible confine(void)
+static fallible confine(uint64_t bytes_max)
 {
-	TRY(limits());
+	TRY(limits(bytes_max));
 	TRY(change_root(TREE));
 	TRY(become_box(USERNS));
 	close(TREE);
@@ -177,7 +182,7 @@ static _Noreturn void child(const struct jail *jail)
 	setlocale(LC_CTYPE, "C.UTF-8");
 	OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
 	unpack_begin(&unpack, -1, jail->bytes_max);
-	err = confine();
+	err = confine(jail->bytes_max);
 	if (!err)
 		err = work(&unpack);
 	jail_tell(REPORT, err, unpack.files, unpack.bytes);

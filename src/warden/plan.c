@@ -8,7 +8,7 @@
 // What tells of the host or could change it; /proc/pressure opens for writing too.
 // clang-format off
 static const char *const still[] = {
-	"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/driver", "/proc/sysrq-trigger",
+	"/proc/sys", "/proc/irq", "/proc/bus", "/proc/driver", "/proc/sysrq-trigger",
 };
 static const char *const blank[] = {
 	"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/kmsg",
@@ -18,7 +18,10 @@ static const char *const blank[] = {
 	"/proc/ioports", "/proc/modules", "/proc/cmdline", "/proc/partitions", "/proc/diskstats",
 	"/proc/interrupts", "/proc/consoles", "/proc/cgroups",
 };
-static const char *const empty[] = {"/proc/acpi", "/proc/scsi", "/proc/asound", "/proc/pressure"};
+// /proc/fs names every mounted device of the host, the neighbours' disks among them.
+static const char *const empty[] = {
+	"/proc/acpi", "/proc/scsi", "/proc/asound", "/proc/pressure", "/proc/fs",
+};
 // clang-format on
 
 static void keep_existing(int proc, const char *const *names, size_t count, bool directories,

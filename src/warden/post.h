@@ -6,9 +6,9 @@
 // Encodes and sends `answer` with `fds`, which it takes and closes. Nobody to send to: dropped.
 void post_answer(struct warden *warden, const struct answer *answer, int *fds, int count);
 void post_done(struct warden *warden, enum order_kind to, uint32_t id);
-// The refusal that `err` describes. Takes the error; its trail goes to the log.
+// The refusal that `failure` describes. Takes the error; its trail goes to the log.
 void post_refusal(struct warden *warden, enum order_kind to, uint32_t id, const char *box,
-		  struct err *err);
+		  struct err *failure);
 // Fills `out` with what the tenant may see of `err`, which stays the caller's.
 void post_describe(const struct err *err, enum order_kind to, uint32_t id, struct answer *out);
 // The socket takes more again; or it is gone.

@@ -3,6 +3,7 @@
 // syscalls: close unlinkat
 #include "warden/start.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -191,6 +192,7 @@ static fallible open_loop(struct warden *warden)
 
 static fallible begin(struct warden *warden, const struct options *options)
 {
+	assert(options->data && options->run); // read_options() saw to it
 	TRY(retire(options));
 	warden->uid = (uid_t)options->uid;
 	warden->data = open(options->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

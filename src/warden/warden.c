@@ -100,9 +100,9 @@ static void hear_daemon(struct warden *warden, uint32_t events)
 {
 	if (events & EPOLLOUT)
 		post_flush(warden);
-	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !orders_read(warden))
-		lose_daemon(warden);
-	else if (events & (EPOLLHUP | EPOLLERR) && !(events & EPOLLIN))
+	// Its last orders are read to the end, unless the zygote is behind: they would be for
+	// nothing.
+	if (!orders_read(warden) || (events & (EPOLLHUP | EPOLLERR) && !(events & EPOLLIN)))
 		lose_daemon(warden);
 }
 

@@ -157,7 +157,6 @@ static int by_name(const void *a, const void *b)
 
 static void environment(void)
 {
-	extern char **environ;
 	static char *names[256];
 	int count = 0;
 

@@ -141,9 +141,11 @@ static void lone_lifecycle(struct net *net, int rounds)
 	promise("create-exec.p95", samples_pct(&up, 95), 8, 1, "ms");
 	promise("destroy.p50", samples_pct(&down, 50), 2, 1, "ms");
 	if (bwrap.count)
-		promise("lifecycle/bwrap", samples_pct(&all, 50) / samples_pct(&bwrap, 50), 1.2, 1, "x");
+		promise("lifecycle/bwrap", samples_pct(&all, 50) / samples_pct(&bwrap, 50), 1.2, 1,
+			"x");
 	if (crun.count)
-		promise("lifecycle/crun", samples_pct(&all, 50) / samples_pct(&crun, 50), 0.3, 1, "x");
+		promise("lifecycle/crun", samples_pct(&all, 50) / samples_pct(&crun, 50), 0.3, 1,
+			"x");
 }
 
 static void lone_exec(struct net *net, int rounds)
@@ -180,7 +182,8 @@ static void lone_exec(struct net *net, int rounds)
 	promise("exec.p50", samples_pct(&cove, 50), 0.9, 1, "ms");
 	promise("exec.p95", samples_pct(&cove, 95), 2, 1, "ms");
 	if (nsenter.count)
-		promise("exec/nsenter", samples_pct(&cove, 50) / samples_pct(&nsenter, 50), 0.5, 1, "x");
+		promise("exec/nsenter", samples_pct(&cove, 50) / samples_pct(&nsenter, 50), 0.5, 1,
+			"x");
 	if (crun.count)
 		promise("exec/crun", samples_pct(&cove, 50) / samples_pct(&crun, 50), 0.1, 1, "x");
 }
@@ -204,8 +207,8 @@ static void exec_overhead(struct net *net, int rounds)
 	puts("exec, back to back");
 	row("cove execute", &cove);
 	row("bare spawn", &bare);
-	promise("exec.overhead.p50", 1000 * (samples_pct(&cove, 50) - samples_pct(&bare, 50)), 150, 1,
-		"us");
+	promise("exec.overhead.p50", 1000 * (samples_pct(&cove, 50) - samples_pct(&bare, 50)), 150,
+		1, "us");
 }
 
 struct worker {
@@ -381,7 +384,8 @@ static void density(struct net *net, int top)
 		printf("  %5d alive: create + exec p50 %.3f ms, %.3f MiB a box, daemon %.1f MiB\n",
 		       alive, last, (mem_used_mib() - before) / alive, rss_mib(daemon_pid));
 		if (marks[m] == 500)
-			promise("memory.idle-box.500", (mem_used_mib() - before) / alive, 0.5, 1, "MiB");
+			promise("memory.idle-box.500", (mem_used_mib() - before) / alive, 0.5, 1,
+				"MiB");
 		free(lone.at);
 	}
 	promise("density.2000/10", last / first, 2, 1, "x");
@@ -408,7 +412,8 @@ int main(int argc, char **argv)
 {
 	struct net *net = calloc(1, sizeof(*net));
 	const char *only = getenv("BENCH_ONLY");
-	int rounds = getenv("BENCH_ROUNDS") ? (int)strtol(getenv("BENCH_ROUNDS"), NULL, 10) : 60;
+	const char *count = getenv("BENCH_ROUNDS");
+	int rounds = count ? (int)strtol(count, NULL, 10) : 60;
 
 	if (argc < 4 || !net)
 		errx(2, "usage: bench PORT KEY DAEMON_PID PEERS...");

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
-extern char **environ;
 static int broken;
 
 double now_ms(void)

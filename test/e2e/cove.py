@@ -402,6 +402,16 @@ def settled(before, cove=None, seconds=10.0):
     return differences()
 
 
+def remains(cove, seconds=10.0):
+    """What is left of a cove that has stopped: nothing, once its end has settled."""
+    def left():
+        found = census(cove)
+        return {k: found[k] for k in ("processes", "cgroups", "namespaces", "loops", "trash")
+                if found[k]}
+    until(lambda: not left(), seconds, 0.05)
+    return left()
+
+
 def need_root():
     if os.geteuid() != 0:
         skip_all("needs root: boxes are made by a privileged warden")

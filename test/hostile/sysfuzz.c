@@ -1,5 +1,5 @@
-// Random system calls, seeded: sysfuzz SECONDS SEED. Children do the calls, so that one that kills or
-// hangs itself costs nothing; the parent counts. Run inside a box, as root of it and as a user.
+// Random system calls, seeded: sysfuzz SECONDS SEED. Children do the calls, so that one that kills
+// or hangs itself costs nothing; the parent counts. Run inside a box, as root of it and as a user.
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,8 +42,8 @@ static long argument(char *page)
 // What would only end the child at once, or send it to sleep, and so waste the seconds.
 static int is_dull(long number)
 {
-	static const long dull[] = {SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_rt_sigsuspend,
-				    SYS_execve, SYS_execveat, SYS_kill};
+	static const long dull[] = {SYS_exit,	SYS_exit_group, SYS_rt_sigreturn, SYS_rt_sigsuspend,
+				    SYS_execve, SYS_execveat,	SYS_kill};
 
 	for (size_t i = 0; i < sizeof(dull) / sizeof(*dull); i++)
 		if (number == dull[i])

@@ -147,7 +147,7 @@ static size_t heard;
 
 static void reader(void *arg)
 {
-	static char room[4096];
+	char room[4096];
 	enum tape_stream stream;
 	uint64_t offset = 0;
 	size_t len = 1;

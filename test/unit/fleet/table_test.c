@@ -26,10 +26,19 @@ static void open_house(struct house *house)
 	house->fleet = fleet_new(&options);
 }
 
+static void stop(void *arg)
+{
+	err_free(task_sleep_until(loop_now(arg) + 10));
+	loop_stop(arg);
+}
+
 static void close_house(struct house *house)
 {
 	fleet_free(house->fleet);
 	ask_close(house->ask);
+	// The link's own task ends when the loop turns.
+	task_start(house->loop, "stop", stop, house->loop);
+	loop_run(house->loop);
 	admit_close(house->admit);
 	loop_free(house->loop);
 }

@@ -198,7 +198,7 @@ static void cradle_build(const char *group, const int *fds, int count)
 }
 
 // False: errno.
-static bool cradle_open(struct cradle *cradle, bool by_clone)
+__attribute__((unused)) static bool cradle_open(struct cradle *cradle, bool by_clone)
 {
 	static int serial;
 	int pair[2], fds[5], count = 3;
@@ -230,7 +230,7 @@ static bool cradle_open(struct cradle *cradle, bool by_clone)
 	return cradle->pid > 0;
 }
 
-static void cradle_kill_leaf(const struct cradle *cradle, int leaf)
+__attribute__((unused)) static void cradle_kill_leaf(const struct cradle *cradle, int leaf)
 {
 	char path[512];
 
@@ -239,7 +239,7 @@ static void cradle_kill_leaf(const struct cradle *cradle, int leaf)
 }
 
 // Ends what is left and removes the groups. Returns the wait status of pid 1.
-static int cradle_close(struct cradle *cradle)
+__attribute__((unused)) static int cradle_close(struct cradle *cradle)
 {
 	char path[512];
 	int status = -1;

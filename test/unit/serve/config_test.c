@@ -1,5 +1,6 @@
 #include "serve/config.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -16,11 +17,11 @@ static struct err *read_words(struct config *out, const char *a, const char *b, 
 
 static const char *write_file(const char *text)
 {
-	static char path[] = "/tmp/cove-config-XXXXXX";
+	static char path[64];
 	int fd;
 
-	snprintf(path, sizeof(path), "/tmp/cove-config-XXXXXX");
-	fd = mkstemp(path);
+	snprintf(path, sizeof(path), "/tmp/cove-config-%d", (int)getpid());
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0 || write(fd, text, strlen(text)) < 0)
 		abort();
 	close(fd);

@@ -1,0 +1,320 @@
+// A real warden on a scratch directory, ordered about through its socket as the daemon would, and a
+// census of what it holds: groups, mounts, children, descriptors.
+#pragma once
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "model/order.h"
+#include "model/talk.h"
+#include "os/cgroup.h"
+#include "os/fd.h"
+#include "warden/group.h"
+#include "warden/warden.h"
+
+#define PATIENCE_MS 20000
+
+static char home[64], instance[GROUP_NAME_ROOM];
+static pid_t warden_pid;
+static int sock = -1;
+static uint32_t last_id;
+
+static inline void path_of(char *room, size_t size, const char *name)
+{
+	snprintf(room, size, "%s/%s", home, name);
+}
+
+static inline bool skipped(void)
+{
+	static bool told;
+
+	if (geteuid() == 0)
+		return false;
+	if (!told)
+		printf("# skipped: a warden needs root\n");
+	told = true;
+	return true;
+}
+
+static inline int dial(void)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	int64_t deadline = clock_ms() + PATIENCE_MS;
+
+	path_of(name.sun_path, sizeof(name.sun_path), "run/warden.sock");
+	while (clock_ms() < deadline) {
+		int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+		if (connect(fd, (struct sockaddr *)&name, sizeof(name)) == 0)
+			return fd;
+		close(fd);
+		usleep(2000);
+	}
+	return -1;
+}
+
+static inline void start_process(void)
+{
+	char data[80], run[80], log[80], *argv[4];
+
+	path_of(data, sizeof(data), "data");
+	path_of(run, sizeof(run), "run");
+	path_of(log, sizeof(log), "log");
+	fflush(stdout);
+	warden_pid = fork();
+	if (warden_pid != 0)
+		return;
+	dup2(open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), 2);
+	argv[0] = mem_fmt("--data=%s", data);
+	argv[1] = mem_fmt("--run=%s", run);
+	argv[2] = mem_str("--uid=0");
+	argv[3] = mem_str("--disk=directory");
+	_exit(warden_main(4, argv)); // the leak check would need calls that the filter forbids
+}
+
+static inline bool wait_readable(int fd)
+{
+	struct pollfd one = {.fd = fd, .events = POLLIN};
+
+	return poll(&one, 1, PATIENCE_MS) == 1;
+}
+
+static inline bool send_order(struct order *order)
+{
+	static char room[ORDER_SIZE_MAX];
+	size_t len;
+
+	order->id = ++last_id;
+	len = order_encode(order, room, sizeof(room));
+	return len > 0 && fd_send(sock, room, len, NULL, 0, 0) == (ssize_t)len;
+}
+
+static inline bool take_answer(struct answer *out, int *fds)
+{
+	static char room[ORDER_SIZE_MAX];
+	int count = ORDER_FDS_MAX;
+	ssize_t len;
+
+	for (int i = 0; i < ORDER_FDS_MAX; i++)
+		fds[i] = -1;
+	if (!wait_readable(sock))
+		return false;
+	len = fd_recv(sock, room, sizeof(room), fds, &count, 0);
+	if (len <= 0)
+		return false;
+	auto_err err = answer_decode(room, (size_t)len, out);
+
+	return !err;
+}
+
+static inline bool ask(struct order *order, struct answer *out, int *fds)
+{
+	return send_order(order) && take_answer(out, fds) && out->id == order->id;
+}
+
+static inline struct order build_order(void)
+{
+	struct order order = {
+		.kind = ORDER_BUILD, .host = "box", .name = "host", .ephemeral = true};
+
+	id_box(order.box);
+	order.limits = LIMITS_DEFAULT;
+	order.limits.disk = 0;
+	order.limits.memory = 128 << 20;
+	return order;
+}
+
+static inline bool bury(const char *box)
+{
+	static struct answer done;
+	struct order order = {.kind = ORDER_BURY};
+	int fds[ORDER_FDS_MAX];
+
+	memcpy(order.box, box, sizeof(order.box));
+	return ask(&order, &done, fds) && done.kind == ANSWER_DONE;
+}
+
+// Pid 1's greeting, or what it says instead.
+static inline bool greets(int control)
+{
+	static char room[TALK_SIZE_MAX];
+	struct talk talk = {0};
+	ssize_t len;
+
+	if (!wait_readable(control))
+		return false;
+	len = recv(control, room, sizeof(room), 0);
+	if (len <= 0 || !talk_decode(room, (size_t)len, &talk)) {
+		printf("# no greeting: %zd bytes\n", len);
+		return false;
+	}
+	if (talk.kind == TALK_BROKEN)
+		printf("# broken: %s: %s\n", talk.failed.note, strerror(talk.failed.errnum));
+	return talk.kind == TALK_READY;
+}
+
+static inline void drop_fds(int *fds)
+{
+	for (int i = 0; i < ORDER_FDS_MAX; i++)
+		fd_drop(&fds[i]);
+}
+
+// -- the census ------------------------------------------------------------------------------
+
+// User namespaces apart: id ranges keep theirs for the next box.
+static inline int count_fds(pid_t pid)
+{
+	char path[64], target[64];
+	DIR *dir;
+	struct dirent *entry;
+	int count = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir))) {
+		ssize_t len = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target));
+
+		count += len > 0 && !str_starts((struct str){target, (size_t)len}, "user:");
+	}
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+// The group itself and what is beneath it.
+static inline int count_groups(int at, const char *name, int depth)
+{
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	int count = dir != NULL;
+
+	while (dir && depth > 0 && (entry = readdir(dir)))
+		if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+			count += count_groups(fd, entry->d_name, depth - 1);
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+static inline int count_all_groups(void)
+{
+	struct cgroup_host *host = mem_new_of(struct cgroup_host);
+	auto_err err = cgroup_discover(host);
+	int count = 0;
+
+	for (int i = 0; !err && i < host->count; i++) {
+		char path[300];
+
+		snprintf(path, sizeof(path), "%s/cove/%s", host->mounts[i].path, instance);
+		count += count_groups(AT_FDCWD, path, 4);
+	}
+	free(host);
+	return count;
+}
+
+static inline int count_lines(const char *path)
+{
+	static char text[1 << 18];
+	ssize_t len = fd_get(AT_FDCWD, path, text, sizeof(text));
+	int count = 0;
+
+	for (ssize_t i = 0; i < len; i++)
+		count += text[i] == '\n';
+	return count;
+}
+
+// Processes whose /proc/PID/`file` has `mark` in it; *last is one of them.
+static inline int count_processes(const char *file, const char *mark, pid_t *last)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	int count = 0;
+
+	while (dir && (entry = readdir(dir))) {
+		char path[300], text[2048];
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		snprintf(path, sizeof(path), "/proc/%s/%s", entry->d_name, file);
+		if (pid <= 0 || fd_get(AT_FDCWD, path, text, sizeof(text)) < 0 ||
+		    !strstr(text, mark))
+			continue;
+		count++;
+		*last = pid;
+	}
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+static inline int count_children(void)
+{
+	char mark[32];
+	pid_t none;
+
+	snprintf(mark, sizeof(mark), "\nPPid:\t%d\n", warden_pid);
+	return count_processes("status", mark, &none);
+}
+
+struct census {
+	int groups, mounts, children, fds;
+};
+
+static inline struct census take_census(void)
+{
+	char path[64];
+	struct census census = {.groups = count_all_groups(), .children = count_children()};
+
+	snprintf(path, sizeof(path), "/proc/%d/mountinfo", warden_pid);
+	census.mounts = count_lines(path);
+	census.fds = count_fds(warden_pid);
+	return census;
+}
+
+// The trash is emptied by a child in its own time; all else must be so at once.
+static inline bool same(struct census before)
+{
+	struct census now;
+
+	for (int i = 0; i < 500; i++) {
+		now = take_census();
+		if (memcmp(&now, &before, sizeof(now)) == 0)
+			return true;
+		usleep(20000);
+	}
+	printf("# groups %d->%d mounts %d->%d children %d->%d fds %d->%d\n", before.groups,
+	       now.groups, before.mounts, now.mounts, before.children, now.children, before.fds,
+	       now.fds);
+	return false;
+}
+
+static inline struct census settled(void)
+{
+	struct census before = take_census();
+
+	for (int still = 0; still < 10; still++) {
+		struct census now;
+
+		usleep(20000);
+		now = take_census();
+		if (memcmp(&now, &before, sizeof(now)) != 0)
+			still = 0;
+		before = now;
+	}
+	return before;
+}
