@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "serve/config.h"
 #include "serve/daemon.h"
 #include "serve/serve.h"
 #include "warden/warden.h"
@@ -25,5 +26,5 @@ int main(int argc, char **argv)
 		return warden_main(argc - 2, argv + 2);
 	if (!strcmp(role, "daemon"))
 		return daemon_main(argc, argv);
-	return cli_main(argc, argv);
+	return cli_main(argc, argv, config_settings());
 }

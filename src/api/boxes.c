@@ -33,10 +33,14 @@ static fallible answer_record(struct http *x, int status, const struct record *r
 }
 
 // A client that went away before it learned the id of a box without a name will never delete it.
-// One that closed only its sending side looks the same, and is not worth the leak.
-static bool is_orphan(struct http *x, const struct record *record, bool may_ask_again)
+static bool is_orphan(struct http *x, const char *name, bool may_ask_again)
 {
-	return !may_ask_again && !record->name[0] && http_peer_gone(x);
+	return !may_ask_again && !name[0] && http_peer_gone(x, HTTP_PROBE_HEAD);
+}
+
+static fallible client_gone(void)
+{
+	return err_new(CANCELLED, "client_gone", "nobody could be told of the sandbox");
 }
 
 static fallible make(struct http *x, struct spec *spec, struct pledge *pledge)
@@ -48,13 +52,16 @@ static fallible make(struct http *x, struct spec *spec, struct pledge *pledge)
 	struct str place;
 	bool made;
 
+	// Asked before as well: a probe that is sent now is answered by the time the box is made.
+	if (is_orphan(x, spec->name, pledge != NULL))
+		return client_gone();
 	TRY(create_box(door->fleet, door_who(x), spec, CREATE_NEW, &record, &made));
 	place = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id));
 	record_write(&out, record);
-	if (!buf_ok(&body) || is_orphan(x, record, pledge != NULL)) {
+	if (!buf_ok(&body) || is_orphan(x, record->name, pledge != NULL)) {
 		log_event(LOG_INFO, "box.orphan", "sandbox", record->id, NULL);
 		err_free(life_delete(door->fleet, door_who(x), str_of(record->id), false));
-		return err_new(CANCELLED, "client_gone", "nobody could be told of the sandbox");
+		return client_gone();
 	}
 	if (pledge)
 		pledge_keep(pledge, 201, place, buf_view(&body));
@@ -134,8 +141,9 @@ fallible api_boxes_delete(struct http *x)
 	return http_reply_empty(x, waits ? 204 : 202);
 }
 
-// Every `label=name=value` of the query.
-static fallible read_labels(struct http *x, struct pairs *out)
+// Every `label=name=value` of the query. *out_none: no box can have them all, for two give one name
+// different values.
+static fallible read_labels(struct http *x, struct pairs *out, bool *out_none)
 {
 	struct str rest = x->url.query, key, raw;
 
@@ -143,6 +151,7 @@ static fallible read_labels(struct http *x, struct pairs *out)
 		auto_buf text = BUF_INIT(1024);
 		auto_free char *query = NULL;
 		struct str value, name;
+		const char *other;
 
 		if (!str_is(key, "label"))
 			continue;
@@ -154,6 +163,8 @@ static fallible read_labels(struct http *x, struct pairs *out)
 			return err_new(INVALID, "bad_field", "'label' must be name=value");
 		if (out->count >= PAIRS_LABELS_MAX)
 			return err_new(INVALID, "bad_field", "there are too many labels");
+		other = pairs_get(out, name);
+		*out_none |= other && !str_is(value, other);
 		pairs_set(out, name, value);
 	}
 	return OK;
@@ -187,6 +198,7 @@ fallible api_boxes_list(struct http *x)
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	const struct record **records;
 	auto_pairs labels = {0};
+	bool none = false;
 	size_t count;
 
 	if (limit.at && !str_to_u64(limit, 1, PAGE_MAX, &max))
@@ -194,10 +206,10 @@ fallible api_boxes_list(struct http *x)
 	if (cursor.at && !str_to_u64(cursor, 1, INT64_MAX, &after))
 		return err_hint(err_new(INVALID, "bad_cursor", "this is not a cursor"),
 				"send the 'cursor' of the page before, or none");
-	TRY(read_labels(x, &labels));
+	TRY(read_labels(x, &labels, &none));
 	records = arena_take(x->arena, max * sizeof(void *));
 	TRY(fleet_page(door_of(x)->fleet, door_who(x), &labels, after, max, records, &count,
 		       &last));
-	write_page(&body, records, count, last);
+	write_page(&body, records, none ? 0 : count, none ? 0 : last);
 	return http_reply_json(x, 200, &body);
 }

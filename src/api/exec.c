@@ -1,7 +1,8 @@
 // Two ways to the same command. `execute` waits for the end and answers once: a small output in one
 // piece, a large one poured from the tape as the client reads, so that no output is ever held
 // whole. `execute/stream` follows the tape from the first byte and sends each run as an event; a
-// client that leaves, or reads slowly, does not disturb the command.
+// client that leaves, or reads slowly, does not disturb the command. One that is gone is not waited
+// with: its connection and its task end, the command runs on.
 #include "api/exec.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #define PIECE (64 * 1024) // of a large one
 #define OUT_MAX (1 << 20) // a piece, with every byte escaped
 #define RUN (8 * 1024)	  // of one event
+#define CUT_MAX 3	  // bytes of a UTF-8 sequence that lacks its end
 
 static void put_now(struct json_out *out)
 {
@@ -104,7 +106,19 @@ static fallible start(struct http *x, struct json **json, struct job *job, struc
 	job->field = "body";
 	TRY(door_json(x, json, NULL));
 	TRY(job_read(x, *json, job));
+	http_be_patient(x);
 	return use_start(door_of(x)->fleet, door_who(x), x->params[0], &job->use, out);
+}
+
+static fallible await_result(struct http *x, struct use *use, struct str probe,
+			     struct exec_result *out)
+{
+	struct err *err;
+
+	TRY(http_away(x, probe));
+	err = use_wait(use, out);
+	http_back(x);
+	return err;
 }
 
 fallible api_exec_run(struct http *x)
@@ -119,7 +133,7 @@ fallible api_exec_run(struct http *x)
 		job_fail(x, &job, "command.execute", err);
 		return OK;
 	}
-	TRY(use_wait(use, &result));
+	TRY(await_result(x, use, HTTP_PROBE_HEAD, &result));
 	return answer(x, &job, use, &result);
 }
 
@@ -161,20 +175,32 @@ static fallible send_start(struct http *x, const struct job *job, const struct u
 	return send_event(x, event);
 }
 
-// A run of output. A sequence that is cut at its end waits in `carry` for the next run of the same
-// stream; with len 0 what still waits is given out.
-static fallible send_run(struct http *x, bool base64, enum tape_stream stream, const void *bytes,
-			 size_t len, struct json_carry *carry, struct buf *event)
+struct follower {
+	struct http *x;
+	enum job_encoding encoding;
+	struct buf event;
+	struct json_carry text[TAPE_STREAMS]; // JOB_UTF8
+	struct {
+		char bytes[CUT_MAX];
+		size_t len;
+	} cut[TAPE_STREAMS]; // JOB_AUTO
+};
+
+static fallible send_data(struct follower *f, enum tape_stream stream, struct str bytes,
+			  bool base64)
 {
+	struct buf *event = &f->event;
 	struct json_out out = begin_event(event, stream == TAPE_STDOUT ? "stdout" : "stderr");
 	size_t before;
 
+	if (base64)
+		json_put_text(&out, "encoding", "base64");
 	buf_text(event, ",\"data\":\"");
 	before = event->len;
 	if (base64)
-		text_base64(event, bytes, len);
+		text_base64(event, bytes.at, bytes.len);
 	else
-		json_piece(event, bytes, len, carry);
+		json_piece(event, bytes.at, bytes.len, &f->text[stream]);
 	if (event->len == before) {
 		buf_clear(event);
 		return OK;
@@ -182,7 +208,50 @@ static fallible send_run(struct http *x, bool base64, enum tape_stream stream, c
 	buf_text(event, "\"");
 	put_now(&out);
 	json_end(&out, '}');
-	return send_event(x, event);
+	return send_event(f->x, event);
+}
+
+// How much of it is text from its start on; what is left is a cut sequence, or bad when longer.
+static size_t text_len(struct str bytes)
+{
+	struct str rest = bytes;
+	size_t len;
+
+	while (rest.len && str_utf8(rest, &len) == STR_UTF8_GOOD)
+		rest = str_skip(rest, len);
+	return bytes.len - rest.len;
+}
+
+// `room` has CUT_MAX bytes free in front of the run.
+static fallible send_auto(struct follower *f, enum tape_stream stream, char *room, size_t len)
+{
+	size_t waited = f->cut[stream].len, good, left;
+	struct str bytes = {room - waited, waited + len};
+
+	if (!bytes.len)
+		return OK;
+	memcpy(room - waited, f->cut[stream].bytes, waited);
+	f->cut[stream].len = 0;
+	good = text_len(bytes);
+	left = bytes.len - good;
+	if (left && (!len || str_utf8(str_skip(bytes, good), &waited) != STR_UTF8_CUT))
+		return send_data(f, stream, bytes, true);
+	memcpy(f->cut[stream].bytes, bytes.at + good, left);
+	f->cut[stream].len = left;
+	bytes.len = good;
+	return send_data(f, stream, bytes, false);
+}
+
+// A run of output: base64 when that is asked for, and for bytes that are no text unless text is
+// asked for. A sequence that is cut at the end of a run waits for the next one of the same stream;
+// with len 0 what still waits is given out.
+static fallible send_run(struct follower *f, enum tape_stream stream, char *room, size_t len)
+{
+	struct str bytes = {room, len};
+
+	if (f->encoding == JOB_AUTO)
+		return send_auto(f, stream, room, len);
+	return send_data(f, stream, bytes, f->encoding == JOB_BASE64);
 }
 
 static fallible send_complete(struct http *x, const struct exec_result *result, struct buf *event)
@@ -196,33 +265,46 @@ static fallible send_complete(struct http *x, const struct exec_result *result, 
 	return send_event(x, event);
 }
 
-static fallible follow(struct http *x, const struct job *job, struct use *use)
+// The next run of the tape; the client may leave meanwhile.
+static fallible await_run(struct http *x, struct tape *tape, uint64_t *offset,
+			  enum tape_stream *stream, char *room, size_t *out)
 {
-	bool base64 = job->encoding == JOB_BASE64;
-	auto_buf event = BUF_INIT(OUT_MAX + 8 * job->shown.len);
-	struct json_carry carry[TAPE_STREAMS] = {0};
-	char *room = arena_take(x->arena, RUN);
+	struct err *err;
+
+	TRY(http_away(x, HTTP_PROBE_EVENT));
+	err = tape_read(tape, offset, stream, room, RUN, out, CLOCK_NEVER);
+	http_back(x);
+	return err;
+}
+
+static void follower_done(struct follower *f)
+{
+	buf_done(&f->event);
+}
+
+static fallible follow(struct follower *f, const struct job *job, struct use *use)
+{
+	char *room = (char *)arena_take(f->x->arena, CUT_MAX + RUN) + CUT_MAX;
 	struct exec_result result;
 	uint64_t offset = 0;
 	struct str tail;
 	size_t got;
 
-	TRY(send_start(x, job, use, &event));
+	TRY(send_start(f->x, job, use, &f->event));
 	do {
 		enum tape_stream stream = TAPE_STDOUT;
 
-		TRY(tape_read(use_tape(use), &offset, &stream, room, RUN, &got, CLOCK_NEVER));
+		TRY(await_run(f->x, use_tape(use), &offset, &stream, room, &got));
 		if (got)
-			TRY(send_run(x, base64, stream, room, got, &carry[stream], &event));
+			TRY(send_run(f, stream, room, got));
 	} while (got);
-	for (int i = 0; i < TAPE_STREAMS && !base64; i++)
-		TRY(send_run(x, base64, i, NULL, 0, &carry[i], &event));
-	TRY(use_wait(use, &result));
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		TRY(send_run(f, i, room, 0));
+	TRY(await_result(f->x, use, HTTP_PROBE_EVENT, &result));
 	tail = tail_of(use, &result, room, RUN);
 	if (tail.len)
-		TRY(send_run(x, base64, TAPE_STDERR, tail.at, tail.len, &carry[TAPE_STDERR],
-			     &event));
-	return send_complete(x, &result, &event);
+		TRY(send_run(f, TAPE_STDERR, room, tail.len));
+	return send_complete(f->x, &result, &f->event);
 }
 
 fallible api_exec_stream(struct http *x)
@@ -230,6 +312,7 @@ fallible api_exec_stream(struct http *x)
 	auto_json json = NULL;
 	auto_job job = {0};
 	auto_use use = NULL;
+	on_exit_call(follower_done) struct follower f = {.x = x};
 	struct err *err = start(x, &json, &job, &use);
 
 	if (err) {
@@ -238,6 +321,8 @@ fallible api_exec_stream(struct http *x)
 	}
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin(x, 200, "text/event-stream"));
-	TRY(follow(x, &job, use));
+	f.encoding = job.encoding;
+	f.event = BUF_INIT(OUT_MAX + 8 * job.shown.len);
+	TRY(follow(&f, &job, use));
 	return http_end(x);
 }

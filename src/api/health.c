@@ -2,6 +2,9 @@
 
 #include "door/door.h"
 
+#define TEXT_MAX 8192
+#define FRESH_MS 10
+
 static void write_boxes(struct json_out *out, const struct fleet_view *view)
 {
 	json_key(out, "boxes");
@@ -63,24 +66,61 @@ static void write_host(struct json_out *out, const struct fleet_view *view,
 	json_end(out, '}');
 }
 
+static void write_all(struct json_out *out, struct door *door, bool is_ready, bool in_detail)
+{
+	json_begin(out, '{');
+	// Without a warden nothing can be made, but it will be back in a moment.
+	json_put_text(out, "status", is_ready ? "ok" : "starting");
+	json_put_text(out, "version", door->version);
+	if (in_detail) {
+		struct fleet_view view = fleet_look(door->fleet);
+
+		json_put_int(out, "uptimeMs", loop_now(door->loop) - door->started_ms);
+		write_boxes(out, &view);
+		write_engine(out, door);
+		write_host(out, &view, fleet_bounds(door->fleet));
+	}
+	json_end(out, '}');
+}
+
+// Written anew when something happened to a box, else every FRESH_MS: whoever asks all the time
+// costs no more readings of the host than whoever asks often.
+static const struct buf *in_detail(struct door *door, bool is_ready)
+{
+	struct buf *text = &door->health.text;
+	uint64_t changes = fleet_changes(door->fleet);
+	struct json_out out;
+
+	if (loop_now(door->loop) < door->health.until && changes == door->health.changes &&
+	    is_ready == door->health.ready)
+		return text;
+	buf_done(text);
+	*text = BUF_INIT(TEXT_MAX);
+	out = json_to(text);
+	write_all(&out, door, is_ready, true);
+	door->health.until = loop_now(door->loop) + FRESH_MS;
+	door->health.changes = changes;
+	door->health.ready = is_ready;
+	return text;
+}
+
 fallible api_health(struct http *x)
 {
 	struct door *door = door_of(x);
-	auto_buf body = BUF_INIT(8192);
+	bool is_ready = fleet_is_ready(door->fleet);
+	auto_buf body = BUF_INIT(TEXT_MAX);
 	struct json_out out = json_to(&body);
 
-	json_begin(&out, '{');
-	// Without a warden nothing can be made, but it will be back in a moment.
-	json_put_text(&out, "status", fleet_is_ready(door->fleet) ? "ok" : "starting");
-	json_put_text(&out, "version", door->version);
 	if (door_who(x)) {
-		struct fleet_view view = fleet_look(door->fleet);
+		const struct buf *text = in_detail(door, is_ready);
 
-		json_put_int(&out, "uptimeMs", loop_now(door->loop) - door->started_ms);
-		write_boxes(&out, &view);
-		write_engine(&out, door);
-		write_host(&out, &view, fleet_bounds(door->fleet));
+		// A copy: it may be written anew while a slow client reads this one.
+		if (!buf_ok(text))
+			return http_reply_json(x, 200, text);
+		return http_reply(
+			x, 200, NULL,
+			(struct str){arena_dup(x->arena, text->at, text->len), text->len});
 	}
-	json_end(&out, '}');
+	write_all(&out, door, is_ready, false);
 	return http_reply_json(x, 200, &body);
 }

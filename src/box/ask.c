@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "loop/dial.h"
 #include "loop/stream.h"
+#include "os/fd.h"
 
 #define HELLO_MS 5000
 #define RELINK_MIN_MS 50
@@ -62,6 +63,12 @@ static fallible no_warden(void)
 	return err_hint(err_new(UNAVAILABLE, "no_warden",
 				"the part of the server that makes sandboxes is not there"),
 			"try again in a moment; it is being restarted");
+}
+
+fallible ask_no_files(void)
+{
+	return err_hint(err_new(EXHAUSTED, ASK_NO_FILES, "this host is short of file descriptors"),
+			"delete sandboxes that nobody needs, or try again in a moment");
 }
 
 static void drop_fds(int *fds, int *count)
@@ -132,6 +139,11 @@ static void deliver(struct ask *ask, int *fds, int count)
 		return;
 	}
 	drop_fds(pending->fds, &pending->fd_count);
+	if (count == FD_LOST) {
+		*pending->answer = *answer;
+		answered(pending, ask_no_files());
+		return;
+	}
 	memcpy(pending->fds, fds, (size_t)count * sizeof(*fds));
 	pending->fd_count = count;
 	if (answer->kind == ANSWER_MORE) {
@@ -157,7 +169,7 @@ static fallible read_answer(struct ask *ask, int *fds, int *out_count, bool *out
 	if (len == 0)
 		return OK;
 	err = answer_decode(ask->room, len, &ask->answer);
-	if (!err && count != fds_due(&ask->answer))
+	if (!err && count != FD_LOST && count != fds_due(&ask->answer))
 		err = err_new(BAD_PEER, "bad_answer", "the warden sent %d fds with '%s'", count,
 			      order_word(ask->answer.to));
 	if (err)

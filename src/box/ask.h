@@ -19,6 +19,10 @@ void ask_on_loss(struct ask *ask, void (*lost)(void *arg), void *arg);
 
 // Sends `order` (its id is set here) and waits for the final answer. A refusal becomes the error it
 // describes. `fds` has room for ORDER_FDS_MAX and receives order_fds() of them, the caller's.
+// EXHAUSTED ASK_NO_FILES: it was carried out, *out says with what result, but this process had no
+// numbers left for the fds: whatever was made is the caller's to undo.
+#define ASK_NO_FILES "daemon_files"
+fallible ask_no_files(void); // that error
 fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int *fds,
 		   int64_t deadline);
 

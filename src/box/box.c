@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "box/inner.h"
 #include "box/leaf.h"
+#include "box/tape.h"
 #include "os/fd.h"
 
 #define UNDO_MS 20000
@@ -29,6 +30,7 @@ static void free_box(struct later *later)
 	channel_close(&box->channel);
 	box_leaf_free_all(box);
 	fd_drop(&box->oom);
+	tape_budget_drop(box->tape_budget);
 	free(box);
 }
 
@@ -55,8 +57,8 @@ static void lose(struct box *box, const char *why)
 {
 	void (*lost)(struct box *, void *) = box->lost;
 
-	if (box->phase >= BOX_LOST)
-		return;
+	if (box->phase >= BOX_BROKEN)
+		return; // a builder that told why it failed ends at once: its reason stands
 	if (!box->burying && box->phase == BOX_ALIVE)
 		log_event(LOG_WARN, "box.lost", "sandbox", box->id, "why", why, NULL);
 	box->phase = BOX_LOST;
@@ -208,7 +210,8 @@ static fallible order_build(struct box *box, const struct order *build, int64_t 
 
 	order.kind = ORDER_BUILD;
 	err = ask_order(box->ask, &order, answer, fds, deadline);
-	if (err && err_kind(err) != ERR_TIMEOUT && err_kind(err) != ERR_CANCELLED)
+	if (err && err_kind(err) != ERR_TIMEOUT && err_kind(err) != ERR_CANCELLED &&
+	    strcmp(err_reason(err), ASK_NO_FILES) != 0)
 		box->phase = BOX_BURIED; // refused: the warden left nothing
 	TRY(err);
 	box->oom = fds[1];

@@ -27,7 +27,8 @@ static bool hear(struct channel *channel)
 	const char *no_words[1] = {NULL};
 	struct talk talk = {.exec = {.argv = no_words, .env = no_words}};
 	int fds[CHANNEL_FDS_MAX], count = CHANNEL_FDS_MAX;
-	ssize_t len = fd_recv(channel->watch.fd, words, sizeof(words), fds, &count, MSG_DONTWAIT);
+	ssize_t len = fd_recv_any(channel->watch.fd, words, sizeof(words), fds, &count,
+				  MSG_DONTWAIT);
 
 	if (len < 0 && errno == EAGAIN)
 		return false;

@@ -12,7 +12,7 @@ struct channel {
 	struct watch watch;
 	bool open;
 	struct bell room; // rung when a full socket takes words again
-	// Takes the fds over. May close the channel.
+	// Takes the fds over. May close the channel. `count` may be FD_LOST (os/fd.h).
 	void (*said)(struct channel *channel, const struct talk *talk, int *fds, int count);
 	// Once: it closed, or broke the rules (`why` says which). The channel is closed already.
 	void (*lost)(struct channel *channel, const char *why);

@@ -19,56 +19,17 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/inner.h"
+#include "box/exec_inner.h"
 #include "box/leaf.h"
-#include "box/pipes.h"
-#include "box/word.h"
 #include "os/fd.h"
 
-#define START_MS 10000 // from EXEC to its answer
-#define GRACE_MS 5000  // from SIGTERM to SIGKILL
-#define GUARD_MS 5000  // from SIGKILL to EXITED; then the result does not wait for it
-
-enum phase { ASKED, FAILED, RUNNING, ENDED, DONE };
-enum stage { STAGE_LIMIT, STAGE_TERMED, STAGE_KILLED }; // what the timer does next
-
-struct exec {
-	struct box *box;
-	struct link link; // box->execs, or box->lingerers
-	int refs;
-	uint32_t conv;
-	struct box_leaf *leaf;
-	enum phase phase;
-	bool abandoned; // whoever asked for it has gone
-	bool listed, lingers;
-	bool over;	 // pid 1 has forgotten it already
-	bool unreported; // ended without EXITED, which may still come
-	bool owes_forget;
-	int owes_signal;
-	struct talk failure;
-	int pid;
-	struct tape *tape;
-	struct pipes pipes;
-	bool has_stdin;
-	struct str input; // borrowed until STARTED
-	uint64_t cpu_ms, wall_ms;
-	struct timer timer;
-	enum stage stage;
-	bool has_cause;
-	enum ending cause;
-	uint64_t meter_us, oom_kills; // at the beginning
-	int64_t begun_us;
-	int status;
-	struct exec_result result;
-	struct bell bell;
-	struct later free_later;
-};
+#define GRACE_MS 5000 // from SIGTERM to SIGKILL
+#define GUARD_MS 5000 // from SIGKILL to EXITED; then the result does not wait for it
 
 const char *ending_word(enum ending ending)
 {
@@ -104,7 +65,7 @@ static void drop(struct exec *exec)
 		loop_later(exec->box->loop, &exec->free_later);
 }
 
-static void list(struct exec *exec)
+void exec_list(struct exec *exec)
 {
 	hold(exec);
 	exec->listed = true;
@@ -145,6 +106,28 @@ static void forget(struct exec *exec)
 		unlist(exec);
 }
 
+// Too many linger: the oldest that pid 1 reported is let go. Those it did not report must stay, for
+// their words may come; a pid 1 that owes too many of them is not merely slow.
+static void make_room(struct box *box)
+{
+	struct exec *oldest = NULL;
+	uint32_t unreported = 0;
+
+	if (box->lingerer_count <= BOX_LINGERERS_MAX)
+		return;
+	list_each (at, &box->lingerers) {
+		struct exec *exec = link_of(at, struct exec, link);
+
+		unreported += exec->unreported;
+		if (!oldest && !exec->unreported && !exec->owes_forget)
+			oldest = exec;
+	}
+	if (oldest)
+		forget(oldest);
+	else if (unreported > BOX_LINGERERS_MAX)
+		box_break(box, "pid 1 reports no ends");
+}
+
 static void linger(struct exec *exec)
 {
 	struct box *box = exec->box;
@@ -153,13 +136,13 @@ static void linger(struct exec *exec)
 	link_add(&box->lingerers, &exec->link);
 	exec->lingers = true;
 	box->exec_count--;
-	if (++box->lingerer_count > BOX_LINGERERS_MAX)
-		forget(link_of(box->lingerers.next, struct exec, link));
+	box->lingerer_count++;
+	make_room(box);
 }
 
 static void set_cause(struct exec *exec, enum ending cause)
 {
-	if (exec->has_cause || exec->phase > RUNNING)
+	if (exec->has_cause || exec->phase > EXEC_RUNNING)
 		return;
 	exec->has_cause = true;
 	exec->cause = cause;
@@ -179,12 +162,19 @@ static void release_leaf(struct exec *exec, bool empty)
 	box_leaf_give(leaf, empty);
 }
 
+// Nobody reads it any more, and what still comes through the pipes goes nowhere.
+static void let_tape_go(struct exec *exec)
+{
+	tape_drop(take_ptr(exec->tape));
+	exec->pipes.tape = NULL;
+}
+
 static void finish(struct exec *exec)
 {
 	struct exec_result *result = &exec->result;
 	int status = exec->status;
 
-	exec->phase = DONE;
+	exec->phase = EXEC_DONE;
 	result->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 	result->exit_code = result->signal ? 128 + result->signal : WEXITSTATUS(status);
 	result->ending = result->signal ? ENDING_SIGNALED : ENDING_EXITED;
@@ -196,18 +186,21 @@ static void finish(struct exec *exec)
 	result->stderr_truncated = tape_truncated(exec->tape, TAPE_STDERR);
 	tape_end(exec->tape);
 	bell_ring(&exec->bell);
+	if (!exec->held)
+		let_tape_go(exec);
 	if (!exec->listed)
 		return;
 	linger(exec);
-	if (pipes_ended(&exec->pipes) || !box_is_alive(exec->box))
+	if (exec->listed && (pipes_ended(&exec->pipes) || !box_is_alive(exec->box)))
 		forget(exec);
 }
 
-// The word that was missing: all that is left to do is to let it go.
-static void reported(struct exec *exec)
+// The word that was missing: all that is left to do is to let it go, when its output is kept.
+static void reported(struct exec *exec, const struct talk *talk)
 {
 	exec->unreported = false;
-	if (!exec->owes_forget)
+	exec->over = talk->exited.over;
+	if (exec->phase == EXEC_DONE && !exec->owes_forget)
 		forget(exec);
 }
 
@@ -216,9 +209,10 @@ static void on_moved(struct pipes *pipes)
 	struct exec *exec = link_of(pipes, struct exec, pipes);
 
 	hold(exec);
-	if (exec->phase == ENDED && pipes_settled(pipes))
+	if (exec->phase == EXEC_ENDED && pipes_settled(pipes))
 		finish(exec);
-	else if (exec->phase == DONE && pipes_ended(pipes) && exec->listed && !exec->owes_forget)
+	else if (exec->phase == EXEC_DONE && pipes_ended(pipes) && exec->listed &&
+		 !exec->owes_forget)
 		forget(exec);
 	drop(exec);
 }
@@ -235,7 +229,7 @@ static void on_drop(struct pipes *pipes)
 
 static void end(struct exec *exec, int status, bool leaf_empty)
 {
-	exec->phase = ENDED;
+	exec->phase = EXEC_ENDED;
 	exec->status = status;
 	exec->result.duration_ms = (clock_us() - exec->begun_us) / 1000;
 	loop_drop_timer(exec->box->loop, &exec->timer);
@@ -272,25 +266,28 @@ static void on_timer(struct timer *timer)
 	}
 }
 
+static void kill_for(struct exec *exec, enum ending cause)
+{
+	set_cause(exec, cause);
+	if (exec->phase == EXEC_RUNNING && exec->stage != STAGE_KILLED)
+		kill_tree(exec);
+}
+
 void exec_cpu_limit(struct exec *exec)
 {
-	set_cause(exec, ENDING_CPU_LIMIT);
-	if (exec->phase == RUNNING && exec->stage != STAGE_KILLED)
-		kill_tree(exec);
+	kill_for(exec, ENDING_CPU_LIMIT);
 }
 
 void exec_kill(struct exec *exec)
 {
-	set_cause(exec, ENDING_KILLED_BY_API);
-	if (exec->phase == RUNNING && exec->stage != STAGE_KILLED)
-		kill_tree(exec);
+	kill_for(exec, ENDING_KILLED_BY_API);
 }
 
 void exec_signal(struct exec *exec, int signal)
 {
 	struct talk talk = {.kind = TALK_SIGNAL, .conv = exec->conv, .signal = signal};
 
-	if (exec->phase != RUNNING)
+	if (exec->phase != EXEC_RUNNING)
 		return;
 	exec->owes_signal = say_short(exec, &talk) == CHANNEL_FULL ? signal : 0;
 }
@@ -311,9 +308,9 @@ void exec_pay(struct box *box)
 	}
 }
 
-static void fail(struct exec *exec, const struct talk *why, bool leaf_empty)
+void exec_fail(struct exec *exec, const struct talk *why, bool leaf_empty)
 {
-	exec->phase = FAILED;
+	exec->phase = EXEC_FAILED;
 	exec->failure = *why;
 	loop_drop_timer(exec->box->loop, &exec->timer);
 	release_leaf(exec, leaf_empty);
@@ -329,9 +326,9 @@ void exec_end_all(struct box *box)
 		struct exec *exec = link_of(at, struct exec, link);
 
 		hold(exec);
-		if (exec->phase == ASKED)
-			fail(exec, &(struct talk){.kind = TALK_FAILED}, false);
-		else if (exec->phase == RUNNING) {
+		if (exec->phase == EXEC_ASKED)
+			exec_fail(exec, &(struct talk){.kind = TALK_FAILED}, false);
+		else if (exec->phase == EXEC_RUNNING) {
 			set_cause(exec, box->burying ? ENDING_KILLED_BY_API : ENDING_BOX_LOST);
 			end(exec, SIGKILL, false);
 		}
@@ -339,13 +336,24 @@ void exec_end_all(struct box *box)
 	}
 }
 
+static fallible open_pipes(struct exec *exec, const int *fds)
+{
+	struct str input = exec->has_stdin ? exec->input : (struct str){0};
+
+	if (exec->pipeless)
+		return err_sys(EMFILE, "take the pipes of a command");
+	return pipes_open(&exec->pipes, exec->box->loop, exec->tape, fds, input);
+}
+
 static void started(struct exec *exec, int pid, const int *fds)
 {
-	auto_err err = pipes_open(&exec->pipes, exec->box->loop, exec->tape, fds,
-				  exec->has_stdin ? exec->input : (struct str){0});
+	auto_err err = open_pipes(exec, fds);
 
 	exec->pid = pid;
-	exec->phase = RUNNING;
+	exec->phase = EXEC_RUNNING;
+	exec->stage = STAGE_LIMIT;
+	// The leaf was found empty: what limited those before us is over.
+	box_leaf_begin(exec->leaf, exec);
 	bell_ring(&exec->bell);
 	if (err && err_kind(err) == ERR_BAD_PEER) {
 		box_break(exec->box, "pid 1 sent no pipes");
@@ -364,8 +372,14 @@ static void started(struct exec *exec, int pid, const int *fds)
 
 static void failed(struct exec *exec, const struct talk *talk)
 {
+	enum talk_step step = talk->failed.step;
+	bool doubtful = exec->leaf->doubtful;
+
+	// A leaf that should be empty and cannot be joined is of no use to anybody.
+	if (step == TALK_STEP_JOIN && !doubtful)
+		box_leaf_kill(exec->leaf);
 	// Past JOIN the leaf was found empty, and what was born in it has gone.
-	fail(exec, talk, !exec->leaf->doubtful || talk->failed.step > TALK_STEP_JOIN);
+	exec_fail(exec, talk, !doubtful || step > TALK_STEP_JOIN);
 }
 
 static void exited(struct exec *exec, const struct talk *talk)
@@ -376,11 +390,11 @@ static void exited(struct exec *exec, const struct talk *talk)
 	exec->result.max_rss = talk->exited.max_rss;
 	exec->over = talk->exited.over;
 	if (!exec->has_cause && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
-	    box_oom_kills(exec->box) > exec->oom_kills) {
+	    box_oom_kills(exec->box) > exec->oom_kills)
 		set_cause(exec, ENDING_OOM);
-		if (!empty)
-			box_leaf_kill(exec->leaf);
-	}
+	// Whoever was told to end ends whole.
+	if (exec->has_cause && !empty && !exec->leaf->spent)
+		box_leaf_kill(exec->leaf);
 	end(exec, status, empty);
 }
 
@@ -398,23 +412,23 @@ static struct exec *find(struct link *among, uint32_t conv)
 void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 {
 	struct exec *exec = find(&box->execs, talk->conv);
-	enum phase due = talk->kind == TALK_EXITED ? RUNNING : ASKED;
+	enum exec_phase due = talk->kind == TALK_EXITED ? EXEC_RUNNING : EXEC_ASKED;
+	bool lost = count == FD_LOST && talk->kind == TALK_STARTED;
 
-	if (!exec && talk->kind == TALK_EXITED && count == 0) {
+	if (!exec && talk->kind == TALK_EXITED)
 		exec = find(&box->lingerers, talk->conv);
-		if (exec && exec->unreported) {
-			reported(exec);
-			return;
-		}
-		exec = NULL;
+	if (exec && talk->kind == TALK_EXITED && exec->unreported && count == 0) {
+		reported(exec, talk);
+		return;
 	}
-	if (!exec || exec->phase != due || count != talk_fds(talk, exec->has_stdin)) {
+	if (!exec || exec->phase != due || (!lost && count != talk_fds(talk, exec->has_stdin))) {
 		while (count > 0)
 			close(fds[--count]);
 		box_break(box, "pid 1 answers what nobody asked");
 		return;
 	}
 	hold(exec);
+	exec->pipeless = lost;
 	if (talk->kind == TALK_STARTED)
 		started(exec, talk->started.pid, fds);
 	else if (talk->kind == TALK_FAILED)
@@ -424,93 +438,18 @@ void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 	drop(exec);
 }
 
-// Says EXEC, with the fds of a leaf that pid 1 does not know. Waits while the socket is full.
-static fallible say_exec(struct exec *exec, const struct exec_spec *spec, int64_t deadline)
-{
-	struct box_leaf *leaf = exec->leaf;
-	auto_free char *words = NULL;
-	size_t len = 0;
-	int joins = (leaf->join[0] >= 0) + (leaf->join[1] >= 0);
-
-	TRY(word_encode(spec, exec->conv, leaf->number, leaf->doubtful, &words, &len));
-	while (exec->phase == ASKED) {
-		switch (channel_say(&exec->box->channel, words, len, leaf->join, joins)) {
-		case CHANNEL_SENT:
-			fd_drop(&leaf->join[0]);
-			fd_drop(&leaf->join[1]);
-			return OK;
-		case CHANNEL_FULL:
-			TRY(bell_wait(&exec->box->channel.room, deadline), "talk to pid 1");
-			break;
-		case CHANNEL_TOO_LONG:
-			return err_new(TOO_LARGE, "command_too_large", "the command is too large");
-		case CHANNEL_GONE:
-			return word_box_lost();
-		}
-	}
-	return OK; // ended meanwhile, and `failure` says so
-}
-
-static fallible await_answer(struct exec *exec, int64_t deadline)
-{
-	struct err *err = OK;
-
-	while (!err && exec->phase == ASKED)
-		err = bell_wait(&exec->bell, deadline);
-	if (exec->phase != ASKED) {
-		err_free(err); // late, but the answer had come
-		return OK;
-	}
-	exec->abandoned = true;
-	exec->input = STR("");
-	// Somebody in the box may have stopped the child while pid 1 waits for its execve. If pid 1
-	// is merely slow, the command is killed when it has started.
-	if (err_kind(err) == ERR_TIMEOUT)
-		box_leaf_kill(exec->leaf);
-	return err;
-}
-
-// One try with one leaf.
-static fallible ask_once(struct exec *exec, const struct exec_spec *spec, int *tries)
-{
-	struct box *box = exec->box;
-	int64_t deadline = loop_now(box->loop) + START_MS;
-	struct box_leaf *leaf;
-	struct err *err;
-
-	TRY(box_leaf_take(box, tries, &leaf));
-	leaf->exec = exec;
-	exec->leaf = leaf;
-	exec->phase = ASKED;
-	exec->conv = ++box->last_conv;
-	exec->meter_us = leaf->doubtful || !leaf->seen_us ? box_leaf_used_us(leaf) : leaf->seen_us;
-	exec->oom_kills = box_oom_kills(box);
-	exec->begun_us = clock_us();
-	exec->result.cpu_ms = 0;
-	list(exec);
-	err = say_exec(exec, spec, deadline);
-	if (err && exec->phase == ASKED) {
-		fail(exec, &(struct talk){.kind = TALK_FAILED}, !leaf->doubtful);
-		return err;
-	}
-	err_free(err);
-	return await_answer(exec, deadline);
-}
-
-static bool was_busy(const struct exec *exec)
-{
-	return exec->phase == FAILED && exec->failure.failed.step == TALK_STEP_JOIN &&
-	       exec->failure.failed.errnum == EBUSY;
-}
-
-static struct exec *new_exec(struct box *box, const struct exec_spec *spec)
+struct exec *exec_new(struct box *box, const struct exec_spec *spec)
 {
 	struct exec *exec = mem_new_of(struct exec);
 
 	box_hold(box);
 	exec->box = box;
 	exec->refs = 1;
+	exec->held = true;
 	exec->tape = tape_new(box->loop, box->tapes_dir, spec->output_cap);
+	if (!box->tape_budget)
+		box->tape_budget = tape_budget_new(BOX_TAPES_MAX);
+	tape_bound(exec->tape, box->tape_budget);
 	exec->has_stdin = spec->stdin_bytes.at != NULL;
 	exec->input = spec->stdin_bytes;
 	exec->cpu_ms = spec->cpu_ms;
@@ -522,32 +461,6 @@ static struct exec *new_exec(struct box *box, const struct exec_spec *spec)
 	bell_init(&exec->bell);
 	exec->free_later.run = free_exec;
 	return exec;
-}
-
-fallible exec_start(struct box *box, const struct exec_spec *spec, struct exec **out)
-{
-	struct exec *exec;
-	struct err *err = OK;
-	int tries = 0;
-
-	if (!box_is_alive(box))
-		return word_box_lost();
-	if (box->exec_count >= BOX_EXECS_MAX)
-		return err_hint(
-			err_new(EXHAUSTED, "too_many_execs", "the sandbox runs too many commands"),
-			"wait for some of them to end");
-	exec = new_exec(box, spec);
-	do {
-		err = ask_once(exec, spec, &tries);
-	} while (!err && was_busy(exec) && box_is_alive(box));
-	if (!err && exec->phase == FAILED)
-		err = box_is_alive(box) ? word_explain(&exec->failure, spec) : word_box_lost();
-	if (err) {
-		drop(exec);
-		return err_while(err, "start a command in %s", box->id);
-	}
-	*out = exec;
-	return OK;
 }
 
 struct tape *exec_tape(struct exec *exec)
@@ -562,7 +475,7 @@ int exec_pid(const struct exec *exec)
 
 fallible exec_wait(struct exec *exec, int64_t deadline, struct exec_result *out)
 {
-	while (exec->phase != DONE)
+	while (exec->phase != EXEC_DONE)
 		TRY(bell_wait(&exec->bell, deadline), "wait for a command");
 	*out = exec->result;
 	return OK;
@@ -570,6 +483,10 @@ fallible exec_wait(struct exec *exec, int64_t deadline, struct exec_result *out)
 
 void exec_drop(struct exec *exec)
 {
-	if (exec)
-		drop(exec);
+	if (!exec)
+		return;
+	exec->held = false;
+	if (exec->phase == EXEC_DONE)
+		let_tape_go(exec);
+	drop(exec);
 }

@@ -30,7 +30,7 @@ struct exec_result {
 struct exec;
 
 // Returns once the command runs. NOT_FOUND command_not_found, FORBIDDEN not_executable,
-// INVALID no_cwd, INVALID no_user, EXHAUSTED too_many_execs, UNAVAILABLE box_lost …
+// INVALID no_cwd, INVALID no_user, EXHAUSTED too_many_execs, daemon_files, UNAVAILABLE box_lost …
 fallible exec_start(struct box *box, const struct exec_spec *spec, struct exec **out);
 struct tape *exec_tape(struct exec *exec); // borrowed while the exec is held
 int exec_pid(const struct exec *exec);	   // as the box counts

@@ -4,11 +4,13 @@
 #include "box/ask.h"
 #include "box/channel.h"
 
-#define BOX_EXECS_MAX 256    // running at once
-#define BOX_LEAVES_MAX 256   // cgroups of one box
-#define BOX_LINGERERS_MAX 64 // ended execs whose pipes somebody still holds
+#define BOX_EXECS_MAX 256	   // running at once
+#define BOX_LEAVES_MAX 256	   // cgroups of one box
+#define BOX_LINGERERS_MAX 64	   // ended execs whose pipes somebody still holds
+#define BOX_TAPES_MAX (1ull << 30) // bytes of output on disk
 
 struct exec;
+struct tape_budget;
 
 // One cgroup for execs. Its number and its meter come from the warden.
 struct box_leaf {
@@ -21,6 +23,7 @@ struct box_leaf {
 	bool spent;    // it was killed, and whatever is cloned into it would die
 	int kills;     // orders to kill it that are under way
 	struct box *box;
+	bool taken;	   // by an exec, from the question on
 	struct exec *exec; // the one that runs in it
 	// The CPU-time limit holds on for what an exec left behind.
 	uint64_t limit_us; // of the meter; 0: none
@@ -43,6 +46,7 @@ struct box {
 	struct talk broken; // what pid 1 said of its own birth
 	int oom;
 	int tapes_dir;
+	struct tape_budget *tape_budget; // NULL until the first exec
 	struct link leaves, clean, doubt;
 	uint32_t leaf_count;
 	struct link execs, lingerers;

@@ -136,26 +136,39 @@ fallible box_leaf_take(struct box *box, int *tries, struct box_leaf **out)
 				return err_hint(err_new(EXHAUSTED, "too_many_execs",
 							"the sandbox runs too many commands"),
 						"wait for some of them to end");
-			return order_leaf(box, out);
+			TRY(order_leaf(box, out));
+			(*out)->taken = true;
+			return OK;
 		}
 		++*tries;
 	}
 	leaf = link_of(from->next, struct box_leaf, idle);
 	link_drop(&leaf->idle);
+	leaf->taken = true;
 	*out = leaf;
 	return OK;
+}
+
+static void drop_limit(struct box_leaf *leaf)
+{
+	loop_drop_timer(leaf->box->loop, &leaf->timer);
+	leaf->limit_us = 0;
+}
+
+void box_leaf_begin(struct box_leaf *leaf, struct exec *exec)
+{
+	leaf->exec = exec;
 }
 
 void box_leaf_give(struct box_leaf *leaf, bool empty)
 {
 	struct box *box = leaf->box;
 
+	leaf->taken = false;
 	leaf->exec = NULL;
 	leaf->doubtful = !empty;
-	if (empty) {
-		loop_drop_timer(box->loop, &leaf->timer);
-		leaf->limit_us = 0;
-	}
+	if (empty)
+		drop_limit(leaf);
 	if (leaf->spent || leaf->kills > 0) {
 		if (leaf->kills == 0)
 			close_leaf(leaf);
@@ -201,6 +214,11 @@ static void on_timer(struct timer *timer)
 		arm(leaf);
 		return;
 	}
+	if (leaf->taken && !leaf->exec) {
+		// pid 1 is being asked whether it is empty, and may start a command in it: wait.
+		loop_set_timer(leaf->box->loop, timer, loop_now(leaf->box->loop) + STEP_CALM_MS);
+		return;
+	}
 	leaf->limit_us = 0;
 	if (leaf->exec)
 		exec_cpu_limit(leaf->exec);
@@ -232,7 +250,7 @@ static void kill_task(void *arg)
 		box_break(box, "a leaf could not be killed");
 	}
 	leaf->kills--;
-	if (leaf->kills == 0 && !leaf->exec)
+	if (leaf->kills == 0 && !leaf->taken)
 		close_leaf(leaf);
 	box_drop(box);
 }

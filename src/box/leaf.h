@@ -12,6 +12,9 @@ fallible box_leaf_take(struct box *box, int *tries, struct box_leaf **out);
 void box_leaf_give(struct box_leaf *leaf, bool empty);
 void box_leaf_free_all(struct box *box);
 
+// pid 1 found it empty, and `exec` runs in it: an older limit is void.
+void box_leaf_begin(struct box_leaf *leaf, struct exec *exec);
+
 uint64_t box_leaf_used_us(const struct box_leaf *leaf);
 uint64_t box_oom_kills(const struct box *box);
 

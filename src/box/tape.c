@@ -33,7 +33,13 @@ struct utf8 {
 	size_t carried;
 };
 
+struct tape_budget {
+	int refs;
+	uint64_t left;
+};
+
 struct tape {
+	struct tape_budget *budget; // NULL: none
 	struct loop *loop;
 	int dir;
 	int refs;
@@ -44,6 +50,7 @@ struct tape {
 	bool sealed; // memory takes no more
 	int file;
 	uint64_t file_len;
+	uint64_t spilled; // taken from the budget
 	bool ended, broken;
 	uint64_t seen[TAPE_STREAMS];
 	bool truncated[TAPE_STREAMS];
@@ -62,6 +69,26 @@ struct tape *tape_new(struct loop *loop, int dir, uint64_t cap)
 	tape->file = -1;
 	bell_init(&tape->more);
 	return tape;
+}
+
+struct tape_budget *tape_budget_new(uint64_t bytes)
+{
+	struct tape_budget *budget = mem_new_of(struct tape_budget);
+
+	*budget = (struct tape_budget){.refs = 1, .left = bytes};
+	return budget;
+}
+
+void tape_budget_drop(struct tape_budget *budget)
+{
+	if (budget && --budget->refs == 0)
+		free(budget);
+}
+
+void tape_bound(struct tape *tape, struct tape_budget *budget)
+{
+	budget->refs++;
+	tape->budget = budget;
 }
 
 void tape_hold(struct tape *tape)
@@ -88,6 +115,9 @@ void tape_drop(struct tape *tape)
 		return;
 	if (tape->file >= 0)
 		task_start(tape->loop, "tape.close", close_task, (void *)(intptr_t)tape->file);
+	if (tape->budget)
+		tape->budget->left += tape->spilled;
+	tape_budget_drop(tape->budget);
 	free(tape->head);
 	free(tape);
 }
@@ -150,11 +180,16 @@ static size_t kept_of(const struct tape *tape, size_t len)
 	return len < left ? len : (size_t)left;
 }
 
+static bool fits_head(const struct tape *tape, size_t len)
+{
+	return !tape->sealed && tape->head_len + framed(len) <= HEAD_MAX;
+}
+
 bool tape_fits(const struct tape *tape, size_t len)
 {
 	size_t keep = kept_of(tape, len);
 
-	return keep == 0 || (!tape->sealed && tape->head_len + framed(keep) <= HEAD_MAX);
+	return keep == 0 || fits_head(tape, keep);
 }
 
 static void grow_head(struct tape *tape, size_t need)
@@ -286,6 +321,10 @@ fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes,
 {
 	size_t keep = kept_of(tape, len);
 	struct utf8 *utf8 = &tape->utf8[stream];
+	bool in_head = fits_head(tape, keep);
+
+	if (!in_head && tape->budget && keep > tape->budget->left)
+		keep = (size_t)tape->budget->left;
 
 	tape->seen[stream] += len;
 	if (keep < len) {
@@ -298,7 +337,7 @@ fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes,
 	if (keep == 0)
 		return OK;
 	check_utf8(utf8, bytes, keep);
-	if (!tape->sealed && tape->head_len + framed(keep) <= HEAD_MAX) {
+	if (in_head) {
 		tape->kept += keep;
 		add_head(tape, stream, bytes, keep);
 		bell_ring(&tape->more);
@@ -306,6 +345,10 @@ fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes,
 	}
 	tape->sealed = true;
 	tape->kept += keep;
+	if (tape->budget) {
+		tape->budget->left -= keep;
+		tape->spilled += keep;
+	}
 	return add_file(tape, stream, bytes, keep);
 }
 

@@ -14,6 +14,12 @@ struct tape;
 
 // `dir`: an open directory for the file, borrowed for the tape's life.
 struct tape *tape_new(struct loop *loop, int dir, uint64_t cap);
+// What some tapes may keep on disk together; past that a tape is cut as at its cap. Counted: the
+// tapes hold it as well.
+struct tape_budget;
+struct tape_budget *tape_budget_new(uint64_t bytes);
+void tape_budget_drop(struct tape_budget *budget); // takes NULL
+void tape_bound(struct tape *tape, struct tape_budget *budget);
 void tape_hold(struct tape *tape); // counted: readers may outlive the exec
 void tape_drop(struct tape *tape);
 

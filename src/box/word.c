@@ -98,6 +98,12 @@ static fallible explain_exec(int errnum, const char *name)
 	}
 }
 
+static fallible too_many(void)
+{
+	return err_hint(err_new(EXHAUSTED, "too_many_execs", "the sandbox runs too many commands"),
+			"wait for some of them to end");
+}
+
 fallible word_explain(const struct talk *failed, const struct exec_spec *spec)
 {
 	int errnum = failed->failed.errnum;
@@ -107,9 +113,7 @@ fallible word_explain(const struct talk *failed, const struct exec_spec *spec)
 		return word_box_lost();
 	case TALK_STEP_BUSY:
 	case TALK_STEP_PIPE:
-		return err_hint(
-			err_new(EXHAUSTED, "too_many_execs", "the sandbox runs too many commands"),
-			"wait for some of them to end");
+		return too_many();
 	case TALK_STEP_USER:
 		return err_hint(err_new(INVALID, "no_user",
 					"there is no user '%.*s' in the sandbox", SHOWN,
@@ -125,6 +129,10 @@ fallible word_explain(const struct talk *failed, const struct exec_spec *spec)
 				"cwd must be a directory in the sandbox");
 	case TALK_STEP_EXEC:
 		return explain_exec(errnum, spec->shell ? "/bin/sh" : spec->argv[0]);
+	case TALK_STEP_JOIN:
+		if (errnum == EBUSY)
+			return too_many();
+		return err_sys(errnum, "pid 1: join a leaf");
 	default:
 		return err_sys(errnum, "pid 1: step '%s'", talk_step_word(failed->failed.step));
 	}

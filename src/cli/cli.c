@@ -4,11 +4,15 @@
 // A verb that talks to the daemon runs as the one task of one loop; the others just run.
 #include "cli/cli.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/mem.h"
 #include "cli/boxes.h"
 #include "cli/call.h"
 #include "cli/complete.h"
@@ -100,22 +104,18 @@ static const struct verb verbs[] = {
 #define TEMPLATES (ON(TEMPLATE_LS) | ON(TEMPLATE_IMPORT) | ON(TEMPLATE_FREEZE) | ON(TEMPLATE_RM))
 #define ASKS (MAKES_OR_RUNS | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS))
 
+// Those of serve are added to them, see add_settings().
 static const struct option options[] = {
 	{OPT_ALL,	  'a', "all",	   NULL,	 "remove every sandbox", ON(RM)},
 	{OPT_CONFIG,	  0,   "config",   "FILE",	 "read settings from an INI file", ON(SERVE)},
-	{OPT_SETTING,	  0,   "boxes-max", "NUMBER",	 "how many sandboxes there may be at once", ON(SERVE)},
-	{OPT_SETTING,	  0,   "conns-max", "NUMBER",	 "how many connections there may be at once", ON(SERVE)},
 	{OPT_SHELL,	  'c', "shell",	   "LINE",	 "run a line by bash instead of a command", RUNS},
 	{OPT_CPU_TIME,	  0,   "cpu-time", "TIME",	 "kill the command after this much CPU time (10s, 5m)", MAKES_OR_RUNS},
 	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "share of CPUs (1, 0.5)", MAKES},
-	{OPT_DATA,	  0,   "data",	   "DIR",	 "data directory of the daemon (default /var/lib/cove)", ASKS | ON(SERVE)},
-	{OPT_SETTING,	  0,   "disk",	   "btrfs|ext4-image|directory", "how files of sandboxes are kept (the best that works)", ON(SERVE)},
+	{OPT_DATA,	  0,   "data",	   "DIR",	 "data directory of the daemon (default /var/lib/cove)", ASKS},
 	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disk (2g)", MAKES},
 	{OPT_ENV,	  'e', "env",	   "NAME=VALUE", "set a variable; a bare NAME copies ours", MAKES_OR_RUNS},
 	{OPT_ENV_FILE,	  0,   "env-file", "FILE",	 "set the variables of a file of NAME=VALUE lines", MAKES_OR_RUNS},
 	{OPT_FORCE,	  'f', "force",	   NULL,	 "be content when it is not there", ON(RM) | ON(TEMPLATE_RM)},
-	{OPT_SETTING,	  0,   "grace",	   "TIME",	 "how long requests under way may go on after TERM (3s)", ON(SERVE)},
-	{OPT_SETTING,	  0,   "hosts",	   "NAMES",	 "further names by which clients may call this host, with commas", ON(SERVE)},
 	{OPT_HELP,	  'h', "help",	   NULL,	 "explain this verb", ~0u},
 	{OPT_INODES,	  0,   "inodes",   "NUMBER",	 "limit of files", MAKES},
 	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input, up to 1 MiB, to the command", RUNS},
@@ -123,22 +123,15 @@ static const struct option options[] = {
 	{OPT_KEEP,	  0,   "keep",	   NULL,	 "do not remove the sandbox; its id is printed on stderr", ON(RUN)},
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "label it", MAKES},
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "only those with this label", ON(PS)},
-	{OPT_LISTEN,	  0,   "listen",   "ADDR:PORT",	 "where the API listens (default 127.0.0.1:8484)", ON(SERVE)},
-	{OPT_SETTING,	  0,   "log-format", "json|text", "how the log is written", ON(SERVE)},
-	{OPT_SETTING,	  0,   "log-level", "debug|info|warn|error", "how much is logged", ON(SERVE)},
 	{OPT_MAN,	  0,   "man",	   NULL,	 "the whole manual, as a man page", ON(HELP)},
-	{OPT_SETTING,	  0,   "max-output", "SIZE",	 "the most output of a command that may be kept (1g)", ON(SERVE)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory (512m, 2g)", MAKES},
 	{OPT_NAME,	  0,   "name",	   "NAME",	 "name the sandbox", MAKES},
 	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "how much output of a command is kept (64m)", MAKES},
 	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads", MAKES},
 	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "say nothing of our own", RUNS | ON(RM) | TEMPLATES},
 	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", ON(PS)},
-	{OPT_READY_FD,	  0,   "ready-fd", "FD",	 "write the address to this descriptor once it serves", ON(SERVE)},
 	{OPT_RM,	  0,   "rm",	   NULL,	 "remove the sandbox afterwards (the default)", ON(RUN)},
-	{OPT_SETTING,	  0,   "run",	   "DIR",	 "directory of sockets (default /run/cove)", ON(SERVE)},
 	{OPT_TEMPLATE,	  0, "template", "TEMPLATE",	 "what the sandbox starts from (default host)", MAKES},
-	{OPT_SETTING,	  0,   "threads",  "NUMBER",	 "threads for work that blocks (4)", ON(SERVE)},
 	{OPT_TIMEOUT,	  0,   "timeout",  "TIME",	 "kill the command after this time (30s, 5m)", MAKES_OR_RUNS},
 	{OPT_URL,	  0,   "url",	   "URL",	 "address of the daemon", ASKS},
 	{OPT_USER,	  'u', "user",	   "USER",	 "name, uid or uid:gid to run as (default root)", RUNS},
@@ -170,7 +163,41 @@ static const struct remark remarks[] = {
 };
 // clang-format on
 
-static const struct grammar grammar = {verbs, options, remarks};
+static struct grammar grammar = {verbs, options, remarks};
+
+#define OPTIONS (sizeof(options) / sizeof(*options))
+#define SETTINGS_MAX 32
+
+// Behind the rows that come before it in the alphabet.
+static void add_row(struct option *rows, size_t *count, const struct option *row)
+{
+	size_t at = *count;
+
+	while (at > 0 && strcmp(rows[at - 1].name, row->name) > 0)
+		at--;
+	memmove(rows + at + 1, rows + at, (*count - at) * sizeof(*rows));
+	rows[at] = *row;
+	++*count;
+}
+
+// The settings of serve become its options: the table that reads them is the one that is shown.
+static void add_settings(const struct setting *settings)
+{
+	static struct option rows[OPTIONS + SETTINGS_MAX];
+	size_t count = OPTIONS - 1;
+
+	memcpy(rows, options, sizeof(options));
+	for (const struct setting *s = settings; s->name; s++) {
+		struct option row = {OPT_SETTING, 0, s->name, s->arg, s->help, ON(SERVE)};
+
+		assert(count + 1 < OPTIONS + SETTINGS_MAX);
+		if (*s->otherwise)
+			row.help = mem_fmt("%s (default %s)", s->help, s->otherwise);
+		add_row(rows, &count, &row);
+	}
+	rows[count] = (struct option){.name = NULL};
+	grammar.options = rows;
+}
 
 static fallible print_text(struct buf *text)
 {
@@ -305,23 +332,53 @@ static int status_of(const struct call *call, const struct err *err)
 	return call->verb && call->verb->flags & VERB_RUNNER ? EXIT_OWN_FAILURE : err_exit(err);
 }
 
-int cli_main(int argc, char **argv)
+// A write that fails on the way stays in the buffer, or leaves its mark on the stream.
+static fallible flush_output(void)
+{
+	struct pollfd out = {.fd = STDOUT_FILENO};
+	int errnum = fflush(stdout) ? errno : 0;
+
+	if (!errnum && !ferror(stdout))
+		return OK;
+	if (errnum == EPIPE || (poll(&out, 1, 0) == 1 && out.revents & POLLERR))
+		return err_new(CANCELLED, "pipe_closed", "nobody reads the output any more");
+	return err_new(NO_SPACE, "cannot_write", "cannot write the output%s%s", errnum ? ": " : "",
+		       errnum ? strerror(errnum) : "");
+}
+
+static int lost_output(const struct call *call, const struct err *err)
+{
+	if (strcmp(err_reason(err), "pipe_closed") == 0)
+		return 128 + SIGPIPE;
+	return call->verb && call->verb->flags & VERB_RUNNER ? EXIT_OWN_FAILURE : 1;
+}
+
+static void tell(const struct call *call, const struct err *err)
+{
+	if (err && !interrupt_signal() && strcmp(err_reason(err), "pipe_closed") != 0)
+		print_error(err, call_has(call, OPT_JSON));
+}
+
+int cli_main(int argc, char **argv, const struct setting *settings)
 {
 	struct call call = {0};
 	auto_err err = NULL;
+	auto_err lost = NULL;
 	int status = 0;
 
 	// A reader that goes away (| head) is a failed write, told by the exit status alone.
 	signal(SIGPIPE, SIG_IGN);
+	add_settings(settings);
 	err = obey(&call, argc - 1, argv + 1);
-	if (fflush(stdout) && errno == EPIPE)
-		status = 128 + SIGPIPE;
+	lost = flush_output();
+	if (lost)
+		status = lost_output(&call, lost);
 	else if (err)
 		status = status_of(&call, err);
 	else
 		status = call.exit;
-	if (err && !interrupt_signal() && strcmp(err_reason(err), "pipe_closed") != 0)
-		print_error(err, call_has(&call, OPT_JSON));
+	tell(&call, err);
+	tell(&call, lost);
 	call_done(&call);
 	return status;
 }

@@ -2,6 +2,9 @@
 // program can do.
 #pragma once
 
+#include "base/setting.h"
+
 // argv as main got it. Returns the exit status. `serve` is in the table for help and completion
-// only: main hands it to the supervisor, but `cove serve --help` comes here.
-int cli_main(int argc, char **argv);
+// only: main hands it to the supervisor, but `cove serve --help` comes here; so main also hands
+// over what can be set there.
+int cli_main(int argc, char **argv, const struct setting *settings);

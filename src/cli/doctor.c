@@ -16,6 +16,7 @@
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/turn.h"
+#include "cli/usr.h"
 #include "os/fd.h"
 #include "os/probe.h"
 
@@ -31,6 +32,7 @@ struct report {
 	size_t row_count;
 	struct warning warnings[WARNINGS_MAX];
 	size_t warning_count;
+	char private[640]; // of /usr, as words of a warning
 	bool reachable;
 	char url[128], version[64], trouble[256];
 };
@@ -96,6 +98,21 @@ static bool is_old(void)
 	return built && time(NULL) - built > (time_t)KERNEL_OLD_DAYS * 86400;
 }
 
+static void warn_usr(struct report *report)
+{
+	char paths[512];
+	size_t count = usr_private(paths, sizeof(paths));
+
+	if (!count)
+		return;
+	snprintf(
+		report->private, sizeof(report->private),
+		"sandboxes of the template 'host' can read what is private in /usr, %zu in all: %s",
+		count, paths);
+	report->warnings[report->warning_count++] = (struct warning){
+		report->private, "move it out of /usr, or import a template for sandboxes"};
+}
+
 static void warn(struct report *report, const char *data)
 {
 	static const struct {
@@ -123,6 +140,7 @@ static void warn(struct report *report, const char *data)
 		report->warnings[report->warning_count++] = (struct warning){
 			"the data directory shares the root file system: sandboxes can fill it",
 			"mount a file system of its own there"};
+	warn_usr(report);
 }
 
 // The data directory, or the nearest one above it that exists: it tells the file system.

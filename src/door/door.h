@@ -18,6 +18,12 @@ struct door {
 	const struct route *routes;
 	const char *version;
 	int64_t started_ms; // loop time
+	struct {
+		struct buf text;
+		int64_t until;	  // loop time up to which it may be told again
+		uint64_t changes; // of the fleet when it was written
+		bool ready;
+	} health; // the last answer of api/health to a keyholder
 };
 
 // For http_server_open(), with a struct door as the house.

@@ -2,17 +2,21 @@
 // confined and read again at most every SPAN_MS; boxes admitted in between are counted with a
 // reserve each, so that a thousand creates in one turn do not all see the same free memory.
 //
-// The daemon's own files are counted without listing them: the kernel hands out the lowest free
-// number, so the number that dup() returns is an upper bound of what is in use.
+// The daemon's own files are counted by the kernel: since 6.2 the size of /proc/self/fd is their
+// number; before that the directory is listed, and not so often. What was admitted since is counted
+// with what it may come to need. Connections are not: they have a bound of their own, and whoever
+// finds no number left all the same fails alone.
 //
-// syscalls: pread64 fcntl close
+// syscalls: pread64 fstat newfstatat getdents64 lseek close
 #include "fleet/admit.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -21,7 +25,11 @@
 #define SPAN_MS 50
 #define BOX_MEMORY (8ull << 20)
 #define BOX_TASKS 4
+#define BOX_FILES 4
+#define EXEC_FILES 8 // pipes, the leaf's meter and ways in, a tape
 #define FILES_RESERVED 128
+#define GRASP_MS 10 // until what was admitted has its files
+#define LIST_MS 250 // the least time between two listings of files
 #define MARK_MAX (256ull << 20)
 
 struct admit {
@@ -31,6 +39,10 @@ struct admit {
 	struct admit_view view;
 	int64_t read_at;
 	uint64_t since; // boxes admitted after that reading
+	DIR *files;	// /proc/self/fd
+	bool files_sized;
+	uint64_t files_read, files_since;
+	int64_t files_at;
 };
 
 static bool read_text(int fd, char *room, size_t size)
@@ -66,14 +78,32 @@ static void refresh(struct admit *admit, int64_t now_ms)
 	admit->since = 0;
 }
 
-static uint64_t files_used(const struct admit *admit)
+static uint64_t count_files(struct admit *admit)
 {
-	int fd = fcntl(admit->meminfo, F_DUPFD_CLOEXEC, 0);
+	uint64_t count = 0;
+	struct stat st;
 
-	if (fd < 0)
-		return admit->files_max;
-	close(fd);
-	return (uint64_t)fd;
+	if (fstat(dirfd(admit->files), &st) == 0 && st.st_size > 0) {
+		admit->files_sized = true;
+		return (uint64_t)st.st_size;
+	}
+	rewinddir(admit->files);
+	while (readdir(admit->files))
+		count++;
+	return count;
+}
+
+static uint64_t files_used(struct admit *admit, int64_t now_ms)
+{
+	if (!admit->files_at || admit->files_sized || now_ms - admit->files_at >= LIST_MS) {
+		admit->files_read = count_files(admit);
+		// What was admitted a moment ago may not have its files yet.
+		if (now_ms - admit->files_at >= GRASP_MS) {
+			admit->files_since = 0;
+			admit->files_at = now_ms;
+		}
+	}
+	return admit->files_read + admit->files_since;
 }
 
 static uint64_t read_number(const char *path, uint64_t otherwise)
@@ -102,6 +132,7 @@ fallible admit_open(struct admit **out)
 	uint64_t threads_max = read_number("/proc/sys/kernel/threads-max", pid_max);
 	auto_fd meminfo = -1, loadavg = -1;
 	struct rlimit files;
+	DIR *listing;
 	struct admit *admit;
 	char text[2048];
 
@@ -111,7 +142,11 @@ fallible admit_open(struct admit **out)
 		return err_sys(errno, "read /proc/meminfo");
 	if (getrlimit(RLIMIT_NOFILE, &files))
 		return err_sys(errno, "read the limit on files");
+	listing = opendir("/proc/self/fd");
+	if (!listing)
+		return err_sys(errno, "open /proc/self/fd");
 	admit = mem_new_of(struct admit);
+	admit->files = listing;
 	admit->meminfo = take_fd(&meminfo);
 	admit->loadavg = take_fd(&loadavg);
 	admit->memory_total = number_behind(text, "MemTotal:") * 1024;
@@ -131,6 +166,7 @@ void admit_close(struct admit *admit)
 		return;
 	close(admit->meminfo);
 	close(admit->loadavg);
+	closedir(admit->files);
 	free(admit);
 }
 
@@ -151,7 +187,7 @@ struct admit_view admit_look(struct admit *admit, int64_t now_ms)
 	refresh(admit, now_ms);
 	view = admit->view;
 	view.tasks_max = admit->tasks_max;
-	view.files = files_used(admit);
+	view.files = files_used(admit, now_ms);
 	view.files_max = admit->files_max;
 	return view;
 }
@@ -170,8 +206,17 @@ fallible admit_ask(struct admit *admit, int64_t now_ms)
 		return short_of("host_memory", "memory");
 	if (view.tasks + (admit->since + 1) * BOX_TASKS > view.tasks_max - view.tasks_max / 20)
 		return short_of("host_pids", "process numbers");
-	if (view.files + FILES_RESERVED > view.files_max)
+	if (view.files + BOX_FILES + FILES_RESERVED > view.files_max)
 		return short_of("daemon_files", "file descriptors");
 	admit->since++;
+	admit->files_since += BOX_FILES;
+	return OK;
+}
+
+fallible admit_exec(struct admit *admit, int64_t now_ms)
+{
+	if (files_used(admit, now_ms) + EXEC_FILES + FILES_RESERVED > admit->files_max)
+		return short_of("daemon_files", "file descriptors");
+	admit->files_since += EXEC_FILES;
 	return OK;
 }

@@ -18,6 +18,9 @@ uint32_t admit_cpu_milli(const struct admit *admit);
 // EXHAUSTED host_memory, host_pids, daemon_files with what is short. Does not wait.
 fallible admit_ask(struct admit *admit, int64_t now_ms);
 
+// The same for one more command: EXHAUSTED daemon_files. Does not wait.
+fallible admit_exec(struct admit *admit, int64_t now_ms);
+
 // What the host has left, for GET /v1/health.
 struct admit_view {
 	uint64_t memory_free, memory_mark; // bytes; creates are refused below the mark

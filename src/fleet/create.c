@@ -89,17 +89,33 @@ static fallible build(struct fleet *fleet, struct spec *spec, struct entry **out
 	return OK;
 }
 
+// Who asks for a box by name wants one that works: the remains of one that failed make room.
+static fallible clear_away(struct fleet *fleet, const struct who *who, const char *name)
+{
+	struct err *err = life_delete(fleet, who, str_of(name), true);
+
+	if (err && err_kind(err) == ERR_NOT_FOUND) {
+		err_free(err);
+		return OK;
+	}
+	return err;
+}
+
 // The box of that name, once it is settled whether there will be one; NULL: there is none.
-static fallible await_named(struct fleet *fleet, const char *name, struct entry **out)
+static fallible await_named(struct fleet *fleet, const struct who *who, const char *name,
+			    struct entry **out)
 {
 	for (;;) {
 		struct entry *entry = map_get(fleet->by_name, str_of(name));
 		struct err *err;
 
-		if (!entry || (entry->record.state != STATE_CREATING &&
-			       entry->record.state != STATE_DELETING)) {
+		if (!entry || entry->record.state == STATE_RUNNING) {
 			*out = entry;
 			return OK;
+		}
+		if (entry->record.state == STATE_FAILED) {
+			TRY(clear_away(fleet, who, name), "remove the failed sandbox of that name");
+			continue;
 		}
 		entry_hold(entry);
 		err = bell_wait(&entry->changed, loop_now(fleet->loop) + BOX_READY_MS);
@@ -116,7 +132,7 @@ fallible create_box(struct fleet *fleet, const struct who *who, struct spec *spe
 
 	TRY(access_ask(who, ACCESS_MAKE));
 	if (way == CREATE_OR_GET)
-		TRY(await_named(fleet, spec->name, &entry));
+		TRY(await_named(fleet, who, spec->name, &entry));
 	if (!entry) {
 		TRY(build(fleet, spec, &entry));
 		made = true;

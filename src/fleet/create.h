@@ -6,7 +6,7 @@
 
 enum create_way {
 	CREATE_NEW,    // a name that is taken is CONFLICT name_taken
-	CREATE_OR_GET, // a name that is taken is the answer
+	CREATE_OR_GET, // a name that is taken is the answer, unless that box has failed: then anew
 };
 
 // Waits. Takes the spec's pairs over. *out_made is false when an existing box was found. *out is

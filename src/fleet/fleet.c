@@ -80,6 +80,11 @@ bool fleet_is_ready(const struct fleet *fleet)
 	return !fleet->closing && ask_host(fleet->ask);
 }
 
+uint64_t fleet_changes(const struct fleet *fleet)
+{
+	return fleet->changes;
+}
+
 const struct spec_bounds *fleet_bounds(const struct fleet *fleet)
 {
 	return &fleet->bounds;

@@ -30,7 +30,8 @@ fallible fleet_page(struct fleet *fleet, const struct who *who, const struct pai
 		    uint64_t after, size_t max, const struct record **room, size_t *out_count,
 		    uint64_t *out_last);
 
-bool fleet_is_ready(const struct fleet *fleet); // could a box be made now?
+bool fleet_is_ready(const struct fleet *fleet);	   // could a box be made now?
+uint64_t fleet_changes(const struct fleet *fleet); // counts all that befalls boxes, but not execs
 const struct spec_bounds *fleet_bounds(const struct fleet *fleet);
 
 struct fleet_view {

@@ -60,7 +60,6 @@ void life_lost(struct box *box, void *arg)
 	(void)box;
 	if (!entry->listed || entry->record.state == STATE_DELETING)
 		return;
-	log_event(LOG_WARN, "box.lost", "sandbox", entry->record.id, NULL);
 	entry->fleet->lost++;
 	entry->record.reason = "box_lost";
 	entry_move(entry, STATE_FAILED);

@@ -22,6 +22,7 @@ void entry_drop(struct entry *entry)
 void entry_move(struct entry *entry, enum state state)
 {
 	entry->record.state = state;
+	entry->fleet->changes++;
 	bell_ring(&entry->changed);
 }
 
@@ -62,6 +63,7 @@ fallible table_add(struct fleet *fleet, struct spec *spec, struct entry **out)
 	entry->holds = 1;
 	entry->listed = true;
 	link_add(&fleet->entries, &entry->link);
+	fleet->changes++;
 	*out = entry;
 	return OK;
 }
@@ -78,6 +80,7 @@ void table_remove(struct entry *entry)
 	if (entry->record.name[0])
 		map_take(fleet->by_name, str_of(entry->record.name));
 	link_drop(&entry->link);
+	fleet->changes++;
 	bell_ring(&entry->changed);
 	bell_ring(&fleet->left);
 	entry_drop(entry);

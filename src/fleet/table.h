@@ -34,6 +34,7 @@ struct fleet {
 	struct bell left; // rings when an entry leaves the table
 	bool closing;	  // no more creates
 	uint64_t created, lost;
+	uint64_t changes; // of the table and of states: equal numbers, equal tables
 };
 
 // Enters a new box in state creating, with its name, ids and short id reserved. Takes the spec's

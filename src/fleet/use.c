@@ -102,6 +102,7 @@ fallible use_start(struct fleet *fleet, const struct who *who, struct str key,
 		return life_absent();
 	entry_hold(entry);
 	TRY(may_execute(entry));
+	TRY(admit_exec(fleet->admit, loop_now(fleet->loop)));
 	assemble(&env, &entry->record, spec);
 
 	const struct limits *limits = &entry->record.limits;

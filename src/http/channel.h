@@ -45,4 +45,8 @@ struct http_conn {
 	bool linger;	   // the peer may still be sending: let it read our answer first
 	bool continue_due; // the client waits for "100 Continue" before it sends the body
 	bool served_one;
+	uint32_t silence_ms; // how long a write of this reply may wait for the reader
+	struct task *absent; // cancelled when the peer is gone: the handler waits for others
+	struct str probe;    // what a client that hung up may be sent to learn whether it reads
+	bool probed;
 };

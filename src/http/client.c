@@ -292,6 +292,8 @@ fallible http_client_body(struct http_client *client, struct buf *out)
 				       "the server's answer is too large");
 		}
 		space = buf_space(out, room);
+		if (!space)
+			return err_new(EXHAUSTED, "no_memory", "there is no memory for the answer");
 		TRY(http_client_read(client, space, room, &n));
 		if (n == 0)
 			return OK;

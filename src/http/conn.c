@@ -84,7 +84,9 @@ static void clear_exchange(struct http_conn *conn)
 	x->status = 0;
 	x->bytes_out = 0;
 	x->reply_begun = x->reply_ended = false;
-	conn->no_body = conn->chunked = conn->continue_due = false;
+	conn->no_body = conn->chunked = conn->continue_due = conn->probed = false;
+	conn->silence_ms = conn->terms->silence_ms;
+	conn->absent = NULL;
 	give_id(conn->terms, x->id);
 	x->trace = (struct str){x->id, 16};
 }
@@ -200,7 +202,7 @@ static bool exchange(struct http_conn *conn, const struct conn_calls *calls)
 		answer_for_handler(x);
 	if (!x->reply_ended)
 		return false;
-	if (conn->close_after || !drain_body(conn)) {
+	if (conn->close_after || (!conn->papers->inlet.ended && !drain_body(conn))) {
 		conn->linger = !conn->papers->inlet.ended ||
 			       inlet_has_bytes(&conn->papers->inlet) || conn->stream.readable;
 		return false;
@@ -214,6 +216,8 @@ static bool await(struct http_conn *conn, const struct conn_calls *calls)
 {
 	struct http_terms *terms = conn->terms;
 	auto_err err = NULL;
+	int64_t deadline;
+	bool empty = true;
 
 	if (conn->desk && inlet_has_bytes(&conn->papers->inlet)) {
 		// A pipeline: fair to the other connections, it makes a wait now and then.
@@ -224,16 +228,20 @@ static bool await(struct http_conn *conn, const struct conn_calls *calls)
 	if (terms->draining)
 		return false;
 	conn->streak = 0;
-	desk_leave(conn);
-	calls->idle(conn, true);
-	err = stream_wait_readable(&conn->stream,
-				   loop_now(terms->loop) +
-					   (conn->served_one ? terms->idle_ms : terms->head_ms));
-	calls->idle(conn, false);
-	if (err)
-		return false;
-	desk_sit(conn);
-	return true;
+	deadline = loop_now(terms->loop) + (conn->served_one ? terms->idle_ms : terms->head_ms);
+	// Idle until a byte is really there: a wake-up may be about bytes that were already read,
+	// and the time of a head begins with its first byte.
+	while (!err && empty) {
+		desk_leave(conn);
+		calls->idle(conn, true);
+		err = stream_wait_readable(&conn->stream, deadline);
+		calls->idle(conn, false);
+		if (err)
+			break;
+		desk_sit(conn);
+		err = inlet_fill(&conn->papers->inlet, &empty);
+	}
+	return !err && inlet_has_bytes(&conn->papers->inlet);
 }
 
 static void linger(struct http_conn *conn)

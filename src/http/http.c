@@ -4,13 +4,9 @@
 //
 // A reply that fails on the way has no second chance: the connection is closed, and a chunked body
 // without its end tells the client that it was cut.
-//
-// syscalls: recvfrom
 #include "http/http.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "http/channel.h"
@@ -72,6 +68,12 @@ static fallible too_large(size_t max)
 		"send less, or use a route that takes a stream");
 }
 
+static fallible no_memory(void)
+{
+	return err_hint(err_new(UNAVAILABLE, "no_memory", "there is no memory for this"),
+			"try again in a moment");
+}
+
 static fallible body_of_length(struct http *x, size_t length, struct str *out)
 {
 	// Grown as it comes: a client that only announces a lot does not make us hold a lot.
@@ -84,6 +86,8 @@ static fallible body_of_length(struct http *x, size_t length, struct str *out)
 		if (want > 64 * 1024)
 			want = 64 * 1024;
 		space = buf_space(&whole, want);
+		if (!space)
+			return no_memory();
 		TRY(http_read(x, space, want, &n));
 		buf_grew(&whole, n);
 	}
@@ -102,6 +106,8 @@ static fallible body_of_chunks(struct http *x, size_t max, struct str *out)
 		if (want > 16 * 1024)
 			want = 16 * 1024;
 		space = buf_space(&whole, want);
+		if (!space)
+			return no_memory();
 		TRY(http_read(x, space, want, &n));
 		if (n == 0)
 			break;
@@ -141,10 +147,15 @@ void http_set(struct http *x, const char *name, struct str value)
 {
 	struct buf *extra = &x->conn->papers->extra;
 
+	size_t at;
+
 	buf_text(extra, name);
 	buf_add(extra, ": ", 2);
-	for (size_t i = 0; i < value.len; i++)
-		buf_char(extra, (unsigned char)value.at[i] < ' ' ? ' ' : value.at[i]);
+	at = extra->len;
+	buf_str(extra, value);
+	for (; at < extra->len; at++)
+		if ((unsigned char)extra->at[at] < ' ')
+			extra->at[at] = ' ';
 	buf_add(extra, "\r\n", 2);
 }
 
@@ -194,8 +205,8 @@ static bool wants_close(const struct http *x)
 
 enum framing { FRAMING_NONE, FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_TO_CLOSE };
 
-static void put_head(struct http *x, int status, const char *type, enum framing framing,
-		     uint64_t length)
+static fallible put_head(struct http *x, int status, const char *type, enum framing framing,
+			 uint64_t length)
 {
 	struct http_conn *conn = x->conn;
 	struct buf *out = &conn->papers->head, *extra = &conn->papers->extra;
@@ -226,6 +237,10 @@ static void put_head(struct http *x, int status, const char *type, enum framing 
 	if (buf_ok(extra))
 		buf_str(out, buf_view(extra));
 	buf_add(out, "\r\n", 2);
+	if (buf_ok(out))
+		return OK;
+	conn->close_after = true; // half a head would lie: the client gets none
+	return no_memory();
 }
 
 static bool is_bodyless(int status)
@@ -252,13 +267,13 @@ fallible http_reply(struct http *x, int status, const char *type, struct str bod
 	TRY(begin(x, status));
 	if (!type && body.len > 0)
 		type = "application/json";
-	put_head(x, status, is_bodyless(status) ? NULL : type,
-		 is_bodyless(status) ? FRAMING_NONE : FRAMING_LENGTH, body.len);
+	TRY(put_head(x, status, is_bodyless(status) ? NULL : type,
+		     is_bodyless(status) ? FRAMING_NONE : FRAMING_LENGTH, body.len));
 	if (conn->no_body)
 		body.len = 0;
 	parts[0] = (struct iovec){conn->papers->head.at, conn->papers->head.len};
 	parts[1] = (struct iovec){(void *)body.at, body.len};
-	err = stream_writev(&conn->stream, parts, body.len ? 2 : 1, conn->terms->silence_ms);
+	err = stream_writev(&conn->stream, parts, body.len ? 2 : 1, conn->silence_ms);
 	if (err)
 		return blame(x, err);
 	x->bytes_out += body.len;
@@ -269,8 +284,7 @@ fallible http_reply(struct http *x, int status, const char *type, struct str bod
 fallible http_reply_json(struct http *x, int status, const struct buf *body)
 {
 	if (!buf_ok(body))
-		return err_hint(err_new(UNAVAILABLE, "no_memory", "there is no memory for the answer"),
-				"try again in a moment");
+		return no_memory();
 	return http_reply(x, status, NULL, buf_view(body));
 }
 
@@ -287,13 +301,13 @@ fallible http_begin(struct http *x, int status, const char *type)
 
 	TRY(begin(x, status));
 	conn->chunked = !is_old;
-	put_head(x, status, type ? type : "application/json",
-		 is_bodyless(status) ? FRAMING_NONE
-		 : is_old	     ? FRAMING_TO_CLOSE
-				     : FRAMING_CHUNKED,
-		 0);
+	TRY(put_head(x, status, type ? type : "application/json",
+		     is_bodyless(status) ? FRAMING_NONE
+		     : is_old		 ? FRAMING_TO_CLOSE
+					 : FRAMING_CHUNKED,
+		     0));
 	err = stream_write(&conn->stream, conn->papers->head.at, conn->papers->head.len,
-			   conn->terms->silence_ms);
+			   conn->silence_ms);
 	return err ? blame(x, err) : OK;
 }
 
@@ -312,9 +326,9 @@ fallible http_write(struct http *x, const void *bytes, size_t len)
 		parts[0] = (struct iovec){size_line, (size_t)n};
 		parts[1] = (struct iovec){(void *)bytes, len};
 		parts[2] = (struct iovec){(void *)"\r\n", 2};
-		err = stream_writev(&conn->stream, parts, 3, conn->terms->silence_ms);
+		err = stream_writev(&conn->stream, parts, 3, conn->silence_ms);
 	} else {
-		err = stream_write(&conn->stream, bytes, len, conn->terms->silence_ms);
+		err = stream_write(&conn->stream, bytes, len, conn->silence_ms);
 	}
 	if (err)
 		return blame(x, err);
@@ -330,21 +344,9 @@ fallible http_end(struct http *x)
 	if (x->reply_ended)
 		return OK;
 	if (conn->chunked && !conn->no_body)
-		err = stream_write(&conn->stream, "0\r\n\r\n", 5, conn->terms->silence_ms);
+		err = stream_write(&conn->stream, "0\r\n\r\n", 5, conn->silence_ms);
 	if (err)
 		return blame(x, err);
 	x->reply_ended = true;
 	return OK;
-}
-
-bool http_peer_gone(struct http *x)
-{
-	struct stream *stream = &x->conn->stream;
-	ssize_t n;
-	char c;
-
-	if (stream->fd < 0 || stream->hung_up)
-		return true;
-	n = recv(stream->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
-	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }

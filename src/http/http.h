@@ -47,7 +47,8 @@ fallible http_read(struct http *x, void *room, size_t size, size_t *out);
 // A whole reply. `type` NULL: application/json. Content-Length is set; HEAD gets no body.
 fallible http_reply(struct http *x, int status, const char *type, struct str body);
 fallible http_reply_empty(struct http *x, int status); // 204, 202
-// JSON that was built in `body`. One that did not fit is UNAVAILABLE no_memory, and nothing is sent.
+// JSON that was built in `body`. One that did not fit is UNAVAILABLE no_memory, and nothing is
+// sent.
 fallible http_reply_json(struct http *x, int status, const struct buf *body);
 // More header lines for the reply to come ("Name", value without CR or LF).
 void http_set(struct http *x, const char *name, struct str value);
@@ -56,5 +57,19 @@ void http_set(struct http *x, const char *name, struct str value);
 fallible http_begin(struct http *x, int status, const char *type);
 fallible http_write(struct http *x, const void *bytes, size_t len);
 fallible http_end(struct http *x);
-// True once the peer has closed or reset, asked without waiting: for long work that nobody awaits.
-bool http_peer_gone(struct http *x);
+// This reply may be read slowly, with long pauses (a pager, a pipe): writes wait for 15 minutes,
+// not for the server's silence_ms.
+void http_be_patient(struct http *x);
+
+// A client that hangs up may be gone, or have closed its sending half only and still want its
+// answer; TCP tells the two apart only when something is sent. So it is sent `probe`, once, which
+// must mean nothing to a client that reads on: a socket that is gone answers with a reset.
+#define HTTP_PROBE_HEAD STR("HTTP/1.1 100 Continue\r\n\r\n") // before a reply; not to HTTP/1.0
+#define HTTP_PROBE_EVENT STR(":\n\n")			     // between two events of a stream
+// Until http_back(), the handler waits for something else than its client: one that is found gone
+// cancels the task. Without a probe, or with a client that vanished silently, keep-alive finds out.
+// CANCELLED client_gone when it is already known.
+fallible http_away(struct http *x, struct str probe);
+void http_back(struct http *x);
+// True once the peer is known to be gone, asked without waiting: for work that nobody awaits.
+bool http_peer_gone(struct http *x, struct str probe);

@@ -31,6 +31,19 @@ static void make_room(struct inlet_room *room)
 	}
 }
 
+fallible inlet_fill(struct inlet *inlet, bool *out_empty)
+{
+	struct inlet_room *room = &inlet->head;
+	size_t n = 0;
+
+	if (room->end == room->size)
+		make_room(room);
+	TRY(stream_read_now(inlet->stream, room->at + room->end, room->size - room->end, out_empty,
+			    &n));
+	room->end += n;
+	return OK;
+}
+
 fallible inlet_head(struct inlet *inlet, inlet_parse *parse, int64_t deadline,
 		    struct http1_head *out, enum http1_verdict *out_verdict)
 {

@@ -30,6 +30,9 @@ struct inlet {
 
 typedef enum http1_verdict inlet_parse(struct str bytes, struct http1_head *out);
 
+// Reads what is there, without a wait, before the first byte of a head. *out_empty: nothing yet. At
+// the end of the stream it is not empty, and there are no bytes.
+fallible inlet_fill(struct inlet *inlet, bool *out_empty);
 // Reads a head. *out_verdict is MORE when the peer closed before its end. TIMEOUT at the deadline.
 fallible inlet_head(struct inlet *inlet, inlet_parse *parse, int64_t deadline,
 		    struct http1_head *out, enum http1_verdict *out_verdict);

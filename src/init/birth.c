@@ -177,11 +177,14 @@ static const char *drop_capabilities(void)
 
 static const char *watch_children(struct birth *out)
 {
+	static const unsigned long default_action[4]; // as the kernel has it: SIG_DFL
 	sigset_t set;
 
 	// What the builder ignored, commands would ignore.
+	// By the bare call: a C library keeps 32 and 33 to itself, but posix_spawn() of glibc
+	// leaves them ignored in its children, and whoever started us may be one.
 	for (int number = 1; number < _NSIG; number++)
-		signal(number, SIG_DFL);
+		syscall(SYS_rt_sigaction, number, default_action, NULL, 8);
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
 	if (sigprocmask(SIG_SETMASK, &set, NULL) < 0)

@@ -168,6 +168,8 @@ static int meet_leaf(const struct talk_exec *exec, const int *fds, int count)
 	bool by_clone = init.birth.joins_by_clone;
 	struct leaf *leaf;
 
+	if (count == FD_LOST)
+		return EMFILE;
 	if (exec->leaf >= TALK_LEAVES_MAX) {
 		drop_fds(fds, count);
 		return EINVAL;
@@ -225,8 +227,8 @@ static void obey(void)
 {
 	struct talk talk;
 	int fds[2], count = 2;
-	ssize_t len = fd_recv(TALK_FD_CONTROL, init.words, sizeof(init.words), fds, &count,
-			      MSG_DONTWAIT);
+	ssize_t len = fd_recv_any(TALK_FD_CONTROL, init.words, sizeof(init.words), fds, &count,
+				  MSG_DONTWAIT);
 	struct conv *conv;
 
 	if (len < 0 && errno == EAGAIN)

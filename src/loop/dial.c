@@ -86,6 +86,18 @@ static fallible explain_bind(int errnum, struct str address)
 	}
 }
 
+// Inherited by connections, too: a peer that is gone without a word is found after two minutes of
+// silence. Not TCP_USER_TIMEOUT: that would also end one that is there and does not read.
+static void keep_alive(int fd)
+{
+	int on = 1, idle_s = 60, step_s = 15, steps = 4;
+
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &step_s, sizeof(step_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &steps, sizeof(steps));
+}
+
 fallible dial_listen(struct str address, int *out_fd, uint16_t *out_port)
 {
 	union address at;
@@ -104,6 +116,7 @@ fallible dial_listen(struct str address, int *out_fd, uint16_t *out_port)
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	// Connections inherit this: a reply in two writes must not wait for the peer's delayed ack.
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	keep_alive(fd);
 	if (at.any.sa_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 	if (bind(fd, &at.any, len) != 0 || listen(fd, BACKLOG) != 0)

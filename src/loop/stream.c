@@ -30,9 +30,11 @@
 static void on_ready(struct watch *watch, uint32_t events)
 {
 	struct stream *stream = link_of(watch, struct stream, watch);
+	bool reset = events & (EPOLLHUP | EPOLLERR), hung_up = reset || events & EPOLLRDHUP;
+	bool news = (reset && !stream->reset) || (hung_up && !stream->hung_up);
 
-	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
-		stream->hung_up = true;
+	stream->reset |= reset;
+	stream->hung_up |= hung_up;
 	if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
 		stream->readable = true;
 		if (stream->reader)
@@ -40,6 +42,8 @@ static void on_ready(struct watch *watch, uint32_t events)
 	}
 	if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) && stream->writer)
 		task_wake(stream->writer);
+	if (news && stream->on_hangup)
+		stream->on_hangup(stream);
 }
 
 fallible stream_open(struct stream *stream, struct loop *loop, int fd)
@@ -139,28 +143,43 @@ static fallible breathe(struct stream *stream)
 	return stream->fd < 0 ? closed() : OK;
 }
 
-fallible stream_read(struct stream *stream, void *room, size_t size, int64_t deadline, size_t *out)
+fallible stream_read_now(struct stream *stream, void *room, size_t size, bool *out_empty,
+			 size_t *out)
 {
-	TRY(breathe(stream));
 	while (stream->fd >= 0) {
 		ssize_t n = read(stream->fd, room, size);
 
-		if (n >= 0) {
-			stream->bytes_in += (size_t)n;
-			stream->spree += (uint32_t)n;
-			if (stream->is_tcp && (size_t)n < size)
-				stream->readable = false;
-			*out = (size_t)n;
-			return OK;
-		}
-		if (errno == EAGAIN) {
-			stream->readable = false;
-			TRY(wait_in(stream, deadline));
-		} else if (errno != EINTR) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno != EAGAIN)
 			return explain(errno, "read");
-		}
+		*out_empty = n < 0;
+		if (n < 0)
+			n = 0;
+		stream->bytes_in += (size_t)n;
+		stream->spree += (uint32_t)n;
+		if (*out_empty || (stream->is_tcp && (size_t)n < size))
+			stream->readable = false;
+		*out = (size_t)n;
+		return OK;
 	}
 	return closed();
+}
+
+fallible stream_read(struct stream *stream, void *room, size_t size, int64_t deadline, size_t *out)
+{
+	bool empty = true;
+	size_t n = 0;
+
+	TRY(breathe(stream));
+	for (;;) {
+		TRY(stream_read_now(stream, room, size, &empty, &n));
+		if (!empty)
+			break;
+		TRY(wait_in(stream, deadline));
+	}
+	*out = n;
+	return OK;
 }
 
 fallible stream_wait_readable(struct stream *stream, int64_t deadline)
@@ -282,7 +301,7 @@ fallible stream_recv(struct stream *stream, void *room, size_t size, int *fds, i
 	TRY(breathe(stream));
 	while (stream->fd >= 0) {
 		int count = max_fds;
-		ssize_t n = fd_recv(stream->fd, room, size, fds, &count, MSG_DONTWAIT);
+		ssize_t n = fd_recv_any(stream->fd, room, size, fds, &count, MSG_DONTWAIT);
 
 		if (n >= 0) {
 			stream->bytes_in += (size_t)n;

@@ -16,7 +16,11 @@ struct stream {
 	uint32_t spree; // bytes moved since the last wait
 	bool readable;	// it may have bytes that nobody has read
 	bool hung_up;	// the peer has closed or reset, though bytes may be left to read
+	bool reset; // nothing can be written any more: not just the peer's sending half is closed
 	bool is_socket, is_tcp;
+	// Told from the loop when `hung_up` or `reset` becomes true, also while nobody reads or
+	// writes; may be NULL.
+	void (*on_hangup)(struct stream *stream);
 };
 
 // Takes the fd over, also on failure (then it is closed), and makes it non-blocking.
@@ -26,7 +30,11 @@ void stream_close(struct stream *stream); // harmless twice
 // At least one byte, or *out = 0 at the end. TIMEOUT at the deadline, BAD_PEER peer_gone when
 // reset.
 fallible stream_read(struct stream *stream, void *room, size_t size, int64_t deadline, size_t *out);
-// Waits for the stream to be readable without reading.
+// What is there now, without a wait. *out_empty: nothing yet, which is not the end.
+fallible stream_read_now(struct stream *stream, void *room, size_t size, bool *out_empty,
+			 size_t *out);
+// Waits for the stream to be readable without reading. It may wake up early: an edge may tell of
+// bytes that the read before it has already fetched.
 fallible stream_wait_readable(struct stream *stream, int64_t deadline);
 // All of it. The deadline restarts each time bytes move: it bounds silence, not duration.
 fallible stream_write(struct stream *stream, const void *bytes, size_t len, int64_t silence_ms);
@@ -39,6 +47,7 @@ fallible stream_offer(struct stream *stream, const void *bytes, size_t len, int6
 
 // Message sockets (SOCK_SEQPACKET) with fds beside the bytes. Received fds are close-on-exec and
 // the caller's; one message, at most `max_fds`, more is BAD_PEER. *out_len = 0: the peer is gone.
+// *out_fds = FD_LOST (os/fd.h): this process had no numbers left for them.
 fallible stream_send(struct stream *stream, const void *bytes, size_t len, const int *fds,
 		     int count, int64_t deadline);
 fallible stream_recv(struct stream *stream, void *room, size_t size, int *fds, int max_fds,

@@ -110,7 +110,7 @@ static fallible read_limits(const struct json *from, const struct spec_bounds *b
 	TRY(read_scaled(from, "memoryMB", MIB, 16, bounds->memory_max / MIB, &to->memory));
 	TRY(read_cpus(from, bounds->cpu_milli_max, &to->cpu_milli));
 	TRY(read_scaled(from, "pids", 1, 8, 32768, &pids));
-	TRY(read_scaled(from, "diskMB", MIB, 16, 1ull << 30, &to->disk));
+	TRY(read_scaled(from, "diskMB", MIB, 16, 1ull << 24, &to->disk)); // 16 TiB
 	TRY(read_scaled(from, "inodes", 1, 64, UINT32_MAX, &to->inodes));
 	TRY(read_scaled(from, "outputMB", MIB, 1, bounds->output_max / MIB, &to->output));
 	TRY(read_scaled(from, "cpuTimeMs", 1, 1, ages, &to->cpu_time_ms));

@@ -157,7 +157,13 @@ static int take_fds(struct msghdr *message, int *fds, int room)
 	return came;
 }
 
-ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int flags)
+static void close_all(const int *fds, int count)
+{
+	for (int i = 0; i < count; i++)
+		close(fds[i]);
+}
+
+ssize_t fd_recv_any(int sock, void *room, size_t size, int *fds, int *count, int flags)
 {
 	struct iovec part = {.iov_base = room, .iov_len = size};
 	union {
@@ -170,7 +176,7 @@ ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int fla
 		.msg_control = side.room,
 		.msg_controllen = sizeof(side.room),
 	};
-	int space = count ? *count : 0;
+	int space = *count;
 	int came;
 	ssize_t n;
 
@@ -180,17 +186,31 @@ ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int fla
 	if (n < 0)
 		return -1;
 	came = take_fds(&message, fds, space);
-	if (came > space || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
-		for (int i = 0; i < came && i < space; i++)
-			close(fds[i]);
-		if (count)
-			*count = 0;
+	if (came > space || came == FDS_BORNE || (message.msg_flags & MSG_TRUNC)) {
+		close_all(fds, came < space ? came : space);
+		*count = 0;
 		errno = EPROTO;
 		return -1;
 	}
-	if (count)
-		*count = came;
+	// There was room beside the message for more: so it was this process that had none.
+	if (message.msg_flags & MSG_CTRUNC) {
+		close_all(fds, came);
+		came = FD_LOST;
+	}
+	*count = came;
 	return n;
+}
+
+ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int flags)
+{
+	int none = 0, *number = count ? count : &none;
+	ssize_t n = fd_recv_any(sock, room, size, fds, number, flags);
+
+	if (n < 0 || *number != FD_LOST)
+		return n;
+	*number = 0;
+	errno = EMFILE;
+	return -1;
 }
 
 void fd_drop(int *fd)

@@ -17,7 +17,11 @@ int fd_nonblock(int fd, bool on);
 
 // One message with fds beside it. recv: *count is the room in `fds` on entry, how many came on
 // return; more than that, or a cut message, is EPROTO and closes them all. Returns bytes, 0 at end.
+// EMFILE: the message was taken, but this process had no numbers left for all of its fds.
 ssize_t fd_send(int sock, const void *bytes, size_t len, const int *fds, int count, int flags);
 ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int flags);
+// The same, but instead of EMFILE the bytes are returned, with *count = FD_LOST and no fd.
+#define FD_LOST (-1)
+ssize_t fd_recv_any(int sock, void *room, size_t size, int *fds, int *count, int flags);
 // Closes and forgets.
 void fd_drop(int *fd);

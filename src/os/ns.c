@@ -1,7 +1,11 @@
-// A user namespace lives by its fd alone: a child is cloned into a new one, we map its ids, it
-// lowers the namespace's own ceilings and ends. The ceilings of zero are the second wall behind
-// seccomp: whatever call a box finds, ENOSPC answers. The inotify ones keep a box from using up
-// what root of the host has, for the kernel counts in every parent as well.
+// A user namespace lives by its fd alone: a child makes a new one, we map its ids, it lowers the
+// namespace's own ceilings and ends. The ceilings of zero are the second wall behind seccomp:
+// whatever call a box finds, ENOSPC answers.
+//
+// The child takes the box's own id first. What a namespace uses of inotify instances, pending
+// signals, timers and message queues the kernel counts in every parent as well, under the id that
+// made it: made by root, all boxes and root itself would share one count, and one box could use it
+// up for all.
 #include "os/ns.h"
 
 #include <errno.h>
@@ -12,12 +16,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/fsuid.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "os/fd.h"
+
+#define CHILD_SOCK 3
 
 static const struct {
 	const char *path, *value;
@@ -34,15 +42,51 @@ static const struct {
 	{"/proc/sys/user/max_inotify_watches", "65536"},
 };
 
-static _Noreturn void child(int gate)
+// Leaving id 0 takes capabilities out of the effective set; this puts the permitted ones back.
+static int raise_all(void)
 {
-	char byte;
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct caps[2];
 
-	if (read(gate, &byte, 1) != 1)
+	if (syscall(SYS_capget, &head, caps))
+		return -1;
+	caps[0].effective = caps[0].permitted;
+	caps[1].effective = caps[1].permitted;
+	return (int)syscall(SYS_capset, &head, caps);
+}
+
+// The capabilities stay: there are hosts on which only who has them may make a user namespace.
+static int become(uint32_t base)
+{
+	if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || syscall(SYS_setresgid, base, base, base) ||
+	    syscall(SYS_setresuid, base, base, base))
+		return -1;
+	return raise_all();
+}
+
+// What ends it early is its exit status, which enter() puts into words.
+static _Noreturn void child(int sock, uint32_t base)
+{
+	char byte = 'u';
+	int fd;
+
+	// Nothing of ours is for the box's id, nor to be held open should we end before the child.
+	if (dup2(sock, CHILD_SOCK) < 0 || close_range(CHILD_SOCK + 1, ~0u, 0))
+		_exit(6);
+	sock = CHILD_SOCK;
+	if (become(base))
 		_exit(1);
+	if (unshare(CLONE_NEWUSER))
+		_exit(2);
+	// Ours to open; for the parent it would take CAP_SYS_PTRACE.
+	fd = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fd_send(sock, &byte, 1, &fd, 1, 0) != 1)
+		_exit(3);
+	if (read(sock, &byte, 1) != 1)
+		_exit(4);
 	for (size_t i = 0; i < sizeof(ceilings) / sizeof(*ceilings); i++)
 		if (fd_put(AT_FDCWD, ceilings[i].path, ceilings[i].value) && errno != ENOENT)
-			_exit(2);
+			_exit(5);
 	_exit(0);
 }
 
@@ -57,18 +101,18 @@ static fallible map(int pid, const char *file, uint32_t base)
 	return OK;
 }
 
-static fallible enter(int pid, uint32_t base, int gate, int *out_fd)
+static fallible enter(int pid, uint32_t base, int sock, int *out_fd)
 {
-	char path[64];
-	auto_fd fd = -1;
+	int number = -1, count = 1;
+	char byte;
+
+	if (fd_recv(sock, &byte, 1, &number, &count, 0) != 1 || count != 1)
+		return err_sys(EPERM, "hear from the child of a user namespace");
+	auto_fd fd = number;
 
 	TRY(map(pid, "uid_map", base));
 	TRY(map(pid, "gid_map", base));
-	snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return err_sys(errno, "open %s", path);
-	if (write(gate, "g", 1) != 1)
+	if (fd_send(sock, &byte, 1, NULL, 0, 0) != 1)
 		return err_sys(errno, "wake the child of a user namespace");
 	*out_fd = take_fd(&fd);
 	return OK;
@@ -83,51 +127,43 @@ static void reap(int pidfd, siginfo_t *info)
 
 fallible ns_user(uint32_t base, int *out_fd)
 {
-	struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_PIDFD, .exit_signal = SIGCHLD};
-	int pipe_fds[2], pidfd_number = -1;
+	struct clone_args args = {.flags = CLONE_PIDFD, .exit_signal = SIGCHLD};
+	int pair[2], pidfd_number = -1;
 	siginfo_t info;
 	struct err *err;
 	long pid;
 
-	if (pipe2(pipe_fds, O_CLOEXEC))
-		return err_sys(errno, "make a pipe");
-	auto_fd gate_in = pipe_fds[0];
-	auto_fd gate_out = pipe_fds[1];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return err_sys(errno, "make a pair of sockets");
+	auto_fd ours = pair[0];
+	auto_fd theirs = pair[1];
 
 	args.pidfd = (uint64_t)(uintptr_t)&pidfd_number;
 	pid = syscall(SYS_clone3, &args, sizeof(args));
 	if (pid < 0)
-		return err_sys(errno, "clone into a user namespace");
-	if (pid == 0) {
-		close(gate_out);
-		child(gate_in);
-	}
+		return err_sys(errno, "clone the child of a user namespace");
+	if (pid == 0)
+		child(theirs, base);
 	auto_fd pidfd = pidfd_number;
 	auto_fd fd = -1;
 
-	fd_drop(&gate_in);
-	err = enter((int)pid, base, gate_out, &fd);
-	fd_drop(&gate_out); // a child that was not let in sees the end and goes
+	fd_drop(&theirs);
+	err = enter((int)pid, base, ours, &fd);
+	fd_drop(&ours); // a child that was not let in sees the end and goes
 	reap(pidfd, &info);
 	if (err)
-		return err_while(err, "make the user namespace at %u", base);
+		return err_while(err, "make the user namespace at %u, status %d", base,
+				 info.si_status);
 	if (info.si_code != CLD_EXITED || info.si_status != 0)
-		return err_sys(EPERM, "lower the ceilings of the user namespace at %u", base);
+		return err_sys(EPERM, "lower the ceilings of the user namespace at %u, status %d",
+			       base, info.si_status);
 	*out_fd = take_fd(&fd);
 	return OK;
 }
 
 int ns_files_as(uint32_t id)
 {
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct caps[2];
-
 	setfsgid(id);
 	setfsuid(id);
-	// Leaving fsuid 0 takes the file capabilities out of the effective set.
-	if (syscall(SYS_capget, &head, caps))
-		return -1;
-	caps[0].effective = caps[0].permitted;
-	caps[1].effective = caps[1].permitted;
-	return (int)syscall(SYS_capset, &head, caps);
+	return raise_all();
 }

@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 
-#define PAUSE_MIN_MS 100
-#define PAUSE_MAX_MS 2000
-#define LONG_LIFE_MS 10000
+#define PAUSE_MIN_MS 20
+#define PAUSE_MAX_MS 500
+#define LONG_LIFE_MS 3000
 
 // Between fork and exec, in a process with one thread.
 __attribute__((noreturn)) static void become(const struct child *child, pid_t parent)

@@ -18,8 +18,8 @@ struct row {
 	size_t at;
 	const char *otherwise; // the default, in words
 	uint64_t min, max;
-	const char *choices; // "a|b"
-	const char *help;    // NULL: between serve and its children
+	const char *arg;  // "NUMBER"; of a CHOICE its words, "a|b"
+	const char *help; // NULL: between serve and its children
 };
 
 #define AT(field) offsetof(struct config, field)
@@ -27,34 +27,34 @@ struct row {
 
 // clang-format off
 static const struct row rows[] = {
-	{"data", "COVE_DATA", TEXT, AT(data), CONFIG_DATA, 0, 0, NULL,
+	{"data", "COVE_DATA", TEXT, AT(data), CONFIG_DATA, 0, 0, "DIR",
 	 "directory of everything that lasts"},
-	{"run", "COVE_RUN", TEXT, AT(run), "", 0, 0, NULL,
-	 "directory of sockets (" CONFIG_RUN "; run in the data directory if that is not the default)"},
-	{"listen", "COVE_LISTEN", TEXT, AT(listen), "127.0.0.1:8484", 0, 0, NULL,
-	 "ADDRESS:PORT of the API, several with commas; port 0: any"},
-	{"hosts", "COVE_HOSTS", TEXT, AT(hosts), "", 0, 0, NULL,
+	{"run", "COVE_RUN", TEXT, AT(run), "", 0, 0, "DIR",
+	 "directory of sockets (" CONFIG_RUN ", or run in the data directory if that is not the default)"},
+	{"listen", "COVE_LISTEN", TEXT, AT(listen), "127.0.0.1:8484", 0, 0, "ADDR:PORT",
+	 "where the API listens, several with commas; port 0: any"},
+	{"hosts", "COVE_HOSTS", TEXT, AT(hosts), "", 0, 0, "NAMES",
 	 "further names by which clients may call this host, with commas"},
-	{"boxes-max", "COVE_BOXES_MAX", COUNT, AT(boxes_max), "10000", 1, 16384, NULL,
+	{"boxes-max", "COVE_BOXES_MAX", COUNT, AT(boxes_max), "10000", 1, 16384, "NUMBER",
 	 "how many sandboxes there may be at once"},
-	{"max-output", "COVE_MAX_OUTPUT", BYTES, AT(output_max), "1G", 1 << 20, 1ull << 30, NULL,
-	 "the largest outputMB that may be asked for"},
-	{"conns-max", "COVE_CONNS_MAX", COUNT, AT(conns_max), "4096", 16, 100000, NULL,
+	{"max-output", "COVE_MAX_OUTPUT", BYTES, AT(output_max), "1G", 1 << 20, 1ull << 30, "SIZE",
+	 "the most output of a command that a sandbox may ask to be kept"},
+	{"conns-max", "COVE_CONNS_MAX", COUNT, AT(conns_max), "4096", 16, 100000, "NUMBER",
 	 "how many connections there may be at once"},
-	{"threads", "COVE_THREADS", COUNT, AT(threads), "4", 1, 64, NULL,
+	{"threads", "COVE_THREADS", COUNT, AT(threads), "4", 1, 64, "NUMBER",
 	 "threads for work that blocks"},
-	{"grace", "COVE_GRACE", TIME, AT(grace_ms), "3s", 0, 600000, NULL,
-	 "how long requests under way may go on after SIGTERM"},
-	{"on-term", "COVE_ON_TERM", CHOICE, AT(on_term), "stop", 0, 0, "stop",
-	 "what SIGTERM does with the sandboxes"},
-	{"disk", "COVE_DISK", CHOICE, AT(disk), "", 0, 0, "|btrfs|ext4-image|directory",
-	 "how sandboxes' files are kept: btrfs, ext4-image, directory; empty: the best that works"},
-	{"log-level", "COVE_LOG_LEVEL", CHOICE, AT(log_level), "", 0, 0, "|debug|info|warn|error",
-	 "debug, info, warn or error (info)"},
-	{"log-format", "COVE_LOG_FORMAT", CHOICE, AT(log_format), "", 0, 0, "|json|text",
-	 "json or text (json)"},
-	{"ready-fd", NULL, COUNT, AT(fd_ready), "0", 0, FD_MAX, NULL,
-	 "descriptor to which the URL is written once cove serves"},
+	{"grace", "COVE_GRACE", TIME, AT(grace_ms), "3s", 0, 600000, "TIME",
+	 "how long requests under way may go on after TERM"},
+	{"on-term", "COVE_ON_TERM", CHOICE, AT(on_term), "stop", 0, 0, "stop|handoff",
+	 "what TERM does with the sandboxes; only stop, which ends them, is offered"},
+	{"disk", "COVE_DISK", CHOICE, AT(disk), "", 0, 0, "btrfs|ext4-image|directory",
+	 "how files of sandboxes are kept (the best that works)"},
+	{"log-level", "COVE_LOG_LEVEL", CHOICE, AT(log_level), "", 0, 0, "debug|info|warn|error",
+	 "how much is logged (info)"},
+	{"log-format", "COVE_LOG_FORMAT", CHOICE, AT(log_format), "", 0, 0, "json|text",
+	 "how the log is written (json)"},
+	{"ready-fd", NULL, COUNT, AT(fd_ready), "0", 0, FD_MAX, "FD",
+	 "write the address to this descriptor once it serves"},
 	{"fd-listen", NULL, TEXT, AT(fd_listen), "", 0, 0, NULL, NULL},
 	{"fd-key", NULL, COUNT, AT(fd_key), "0", 0, FD_MAX, NULL, NULL},
 	{"fd-lock", NULL, COUNT, AT(fd_lock), "0", 0, FD_MAX, NULL, NULL},
@@ -88,10 +88,13 @@ static const struct row *find_row(struct str name)
 	return NULL;
 }
 
+// Without a value: one whose default is none.
 static bool is_choice(const struct row *row, const char *value)
 {
-	struct str rest = str_of(row->choices), word;
+	struct str rest = str_of(row->arg), word;
 
+	if (!*value)
+		return !*row->otherwise;
 	while (str_cut(&rest, '|', &word))
 		if (str_is(word, value))
 			return true;
@@ -122,7 +125,7 @@ static fallible set(struct config *config, const struct row *row, const char *va
 	if (row->type == CHOICE && !is_choice(row, value))
 		return err_hint(err_new(INVALID, "bad_config", "%s: '%s' is no %s", where, value,
 					row->name),
-				"it is one of %s", row->choices);
+				"it is one of %s", row->arg);
 	if (!is_text(row)) {
 		if (!read_number(row, value, number_at(config, row)))
 			return err_hint(err_new(INVALID, "bad_config", "%s: '%s' is no %s", where,
@@ -258,6 +261,11 @@ static fallible fill(int argc, char **argv, struct config *config)
 		TRY(read_file(config, CONFIG_FILE));
 	TRY(read_environment(config));
 	TRY(read_flags(argc, argv, config));
+	if (!strcmp(config->on_term, "handoff"))
+		return err_hint(err_new(NOT_OFFERED, "not_offered",
+					"on-term: handing sandboxes on to the next daemon is not "
+					"offered"),
+				"use stop, which ends them; leave it out for the same");
 	if (!*config->data)
 		return err_new(INVALID, "bad_config", "the data directory has no name");
 	if (!*config->run) {
@@ -309,11 +317,29 @@ void config_args(const struct config *config, char **argv, int *count)
 	}
 }
 
+// What there is to tell of a default: a number of a descriptor says nothing.
+static const char *default_of(const struct row *row)
+{
+	return row->at == AT(fd_ready) ? "" : row->otherwise;
+}
+
 void config_describe(struct buf *out)
 {
 	for (size_t i = 0; i < ROWS; i++)
 		if (rows[i].help)
 			buf_fmt(out, "--%-12s %-17s %-16s %s\n", rows[i].name,
 				rows[i].env ? rows[i].env : "-",
-				*rows[i].otherwise ? rows[i].otherwise : "-", rows[i].help);
+				*default_of(&rows[i]) ? default_of(&rows[i]) : "-", rows[i].help);
+}
+
+const struct setting *config_settings(void)
+{
+	static struct setting settings[ROWS + 1];
+	size_t count = 0;
+
+	for (size_t i = 0; i < ROWS; i++)
+		if (rows[i].help)
+			settings[count++] = (struct setting){rows[i].name, rows[i].arg,
+							     rows[i].help, default_of(&rows[i])};
+	return settings;
 }

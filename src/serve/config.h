@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/setting.h"
 
 #define CONFIG_FILE "/etc/cove/cove.conf"
 #define CONFIG_DATA "/var/lib/cove"
@@ -31,5 +32,6 @@ void config_done(struct config *config);
 // them.
 #define CONFIG_ARGS_MAX 32
 void config_args(const struct config *config, char **argv, int *count);
-// The table as people read it, one row an option.
+// The table as people read it: one line an option, and as rows for the command line's help.
 void config_describe(struct buf *out);
+const struct setting *config_settings(void);

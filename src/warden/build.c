@@ -2,7 +2,7 @@
 // template's layers, a disk, groups with the limits, a socket to its pid 1. The cell notes each
 // part as it is made, so that one way of undoing, the burial, fits every failure.
 //
-// syscalls: socketpair setsockopt epoll_ctl close pidfd_send_signal waitid open_tree mount_setattr
+// syscalls: socketpair setsockopt close pidfd_send_signal waitid open_tree mount_setattr
 // syscalls: move_mount fsopen fsconfig fsmount
 #include "warden/build.h"
 
@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -213,11 +212,10 @@ fallible build_begin(struct warden *warden, const struct order *order)
 
 static fallible watch(struct warden *warden, struct cell *cell)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = cell};
 	siginfo_t info;
 	struct err *err;
 
-	if (epoll_ctl(warden->epoll, EPOLL_CTL_ADD, cell->pidfd, &event) == 0)
+	if (bury_watch(warden, cell) == 0)
 		return OK;
 	err = err_sys(errno, "watch the end of a box");
 	// Without the watch its end must be seen here: it is a builder still, and dies at once.

@@ -1,7 +1,8 @@
-// The order is R-4's: lift the quota, kill pid 1 by its pidfd, wait for the end of it in the loop
-// (the kernel has then emptied the whole pid namespace and dropped the mounts), remove the groups,
-// the disk, the id range. A group can stay busy for a moment after its last process, so removing is
-// tried again by the clock: first soon, then more rarely, for ever.
+// The order is R-4's: lift the quota, kill pid 1 by its pidfd, thaw what a kill had frozen, wait
+// for the end of it in the loop (the kernel has then emptied the whole pid namespace and dropped
+// the mounts), remove the groups, the disk, the id range. A group can stay busy for a moment after
+// its last process, so removing is tried again by the clock: first soon, then more rarely, for
+// ever.
 //
 // syscalls: pidfd_send_signal waitid epoll_ctl close
 #include "warden/bury.h"
@@ -90,14 +91,43 @@ static void sweep_once(struct warden *warden, struct cell *cell)
 	}
 }
 
-void bury_saw_end(struct warden *warden, struct cell *cell)
+static struct str watch_key(const uint64_t *number)
 {
-	siginfo_t info;
+	return (struct str){(const char *)number, sizeof(*number)};
+}
 
-	// Whoever reaped it first, the loop's SIGCHLD or this: both are well.
-	if (cell->pidfd >= 0)
-		waitid(P_PIDFD, (id_t)cell->pidfd, &info, WEXITED | WNOHANG);
-	fd_drop(&cell->pidfd); // leaves the epoll set by itself
+int bury_watch(struct warden *warden, struct cell *cell)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	cell->watch = ++warden->last_watch;
+	event.data.u64 = TAG_COUNT + cell->watch;
+	if (epoll_ctl(warden->epoll, EPOLL_CTL_ADD, cell->pidfd, &event))
+		return -1;
+	map_put(warden->watched, watch_key(&cell->watch), cell);
+	return 0;
+}
+
+// Closing alone would leave it in the epoll set while the zygote still has its copy.
+static void unwatch(struct warden *warden, struct cell *cell)
+{
+	if (cell->pidfd < 0)
+		return;
+	epoll_ctl(warden->epoll, EPOLL_CTL_DEL, cell->pidfd, NULL);
+	map_take(warden->watched, watch_key(&cell->watch));
+	fd_drop(&cell->pidfd);
+}
+
+static void saw_end(struct warden *warden, struct cell *cell)
+{
+	siginfo_t info = {0};
+
+	// Whoever reaped it first, the loop's SIGCHLD or this: both are well. Only one that is
+	// there and has not ended is none of ours to sweep.
+	if (cell->pidfd >= 0 && waitid(P_PIDFD, (id_t)cell->pidfd, &info, WEXITED | WNOHANG) == 0 &&
+	    !info.si_pid)
+		return;
+	unwatch(warden, cell);
 	if (cell->state != CELL_DYING)
 		return; // the daemon sees its socket close, and will have it buried
 	cell->state = CELL_SWEEPING;
@@ -106,8 +136,30 @@ void bury_saw_end(struct warden *warden, struct cell *cell)
 	sweep_once(warden, cell);
 }
 
+void bury_heard(struct warden *warden, uint64_t tag)
+{
+	uint64_t number = tag - TAG_COUNT;
+	struct cell *cell = map_get(warden->watched, watch_key(&number));
+
+	if (cell)
+		saw_end(warden, cell);
+}
+
+static bool kill_first(const struct cell *cell)
+{
+	if (cell->pidfd < 0)
+		return false;
+	if (syscall(SYS_pidfd_send_signal, cell->pidfd, SIGKILL, NULL, 0) == 0)
+		return true;
+	if (errno != ESRCH)
+		log_event(LOG_ERROR, "box.kill", "sandbox", cell->id, NULL);
+	return false;
+}
+
 void bury_begin(struct warden *warden, struct cell *cell)
 {
+	bool killed;
+
 	if (cell->state == CELL_DYING || cell->state == CELL_SWEEPING)
 		return;
 	if (!cell->dying_us)
@@ -119,11 +171,12 @@ void bury_begin(struct warden *warden, struct cell *cell)
 	if (cell->has_groups)
 		group_lift(warden->groups, cell->id);
 	cell->state = CELL_DYING;
-	if (cell->pidfd >= 0 && syscall(SYS_pidfd_send_signal, cell->pidfd, SIGKILL, NULL, 0) == 0)
-		return;
-	if (cell->pidfd >= 0 && errno != ESRCH)
-		log_event(LOG_ERROR, "box.kill", "sandbox", cell->id, NULL);
-	bury_saw_end(warden, cell);
+	killed = kill_first(cell);
+	// The frozen die only once they are thawed.
+	for (uint32_t leaf = 0; cell->has_groups && leaf < cell->leaves; leaf++)
+		group_thaw(warden->groups, cell->id, leaf);
+	if (!killed)
+		saw_end(warden, cell);
 }
 
 int64_t bury_turn(struct warden *warden)

@@ -5,8 +5,10 @@
 
 // Begins to bury a box, or goes on; idempotent. The answers owed to it come when all is gone.
 void bury_begin(struct warden *warden, struct cell *cell);
-// Its pid 1 has ended, asked or not.
-void bury_saw_end(struct warden *warden, struct cell *cell);
+// Lets the loop tell of the end of its pid 1. -1 with errno.
+int bury_watch(struct warden *warden, struct cell *cell);
+// The loop saw that end, asked for or not. `tag` is the event's; a box that is gone since is none.
+void bury_heard(struct warden *warden, uint64_t tag);
 // Goes on with what is due. Returns the time of the next try, CLOCK_NEVER when there is none.
 int64_t bury_turn(struct warden *warden);
 void bury_all(struct warden *warden);

@@ -31,6 +31,7 @@ struct cell {
 	enum cell_state state;
 	bool doomed; // to be buried as soon as the zygote has answered
 	int pid, pidfd;
+	uint64_t watch; // what the loop knows its pidfd by, see bury_watch()
 	uint32_t slot, leaves;
 	bool has_slot, has_groups, has_disk;
 	uint32_t build_order;		// whom the birth is owed to
@@ -53,6 +54,12 @@ struct murder {
 	int64_t next_us, deadline_us;
 };
 
+// An order whose answer comes from a child, which is killed when it takes too long.
+struct long_order {
+	uint32_t id;
+	int64_t deadline_us;
+};
+
 struct warden {
 	int data, epoll, listener, daemon, signals;
 	uint32_t daemon_events; // what the loop asks of the daemon's socket
@@ -68,18 +75,21 @@ struct warden {
 	struct ids *ids;
 	int jail_userns; // of the slot that archives are unpacked in
 	struct map *boxes;
+	struct map *watched; // cells by their number
+	uint64_t last_watch;
 	struct link building; // cells, in the order of their clones
 	size_t building_count;
 	struct link graves; // cells that are being swept
 	struct link murders;
 	struct link letters; // answers that wait for the socket
 	size_t letter_count;
-	uint32_t long_orders[WARDEN_LONG_MAX]; // whose answers come from a child
+	int64_t post_us; // when to try them again, if the kernel had no memory; else 0
+	struct long_order long_orders[WARDEN_LONG_MAX];
 	int long_count;
 	struct order order;	   // the one at hand
 	struct answer answer;	   // to it
 	char room[ORDER_SIZE_MAX]; // for messages, either way
 };
 
-// What an epoll event means: one of these, or else the pointer of the cell whose pid 1 has ended.
+// What an epoll event means: one of these, or else TAG_COUNT and up the box whose pid 1 has ended.
 enum warden_tag { TAG_LISTENER, TAG_DAEMON, TAG_SIGNALS, TAG_ZYGOTE, TAG_COUNT };

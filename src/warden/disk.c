@@ -22,6 +22,7 @@
 #include "warden/vault.h"
 
 #define WATERMARK (2ull << 30)
+#define LIMIT_MOST (16ull << 40)
 #define PROBE_BOX "probe"
 #define PROBE_BASE (1u << 20)
 
@@ -52,7 +53,7 @@ fallible disk_furnish(int root)
 	return failed ? err_sys(errno, "furnish a disk") : OK;
 }
 
-fallible disk_room(int data, uint64_t *out)
+static fallible measure(int data, uint64_t *out_total, uint64_t *out_room)
 {
 	uint64_t room, total, mark;
 	struct statfs fs;
@@ -62,8 +63,28 @@ fallible disk_room(int data, uint64_t *out)
 	total = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
 	room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
 	mark = total / 20 < WATERMARK ? total / 20 : WATERMARK;
-	*out = room > mark ? room - mark : 0;
+	*out_total = total;
+	*out_room = room > mark ? room - mark : 0;
 	return OK;
+}
+
+fallible disk_room(int data, uint64_t *out)
+{
+	uint64_t total;
+
+	return measure(data, &total, out);
+}
+
+// A promise that this host could never keep is refused. The default is none: nobody asked for it.
+static fallible bound(uint64_t limit, uint64_t total)
+{
+	uint64_t most = total < LIMIT_MOST ? total : LIMIT_MOST;
+
+	if (limit <= most || limit <= LIMITS_DEFAULT.disk)
+		return OK;
+	return err_hint(
+		err_new(INVALID, "bad_field", "'limits.diskMB' is more than the disk of this host"),
+		"at most %llu", (unsigned long long)(most >> 20));
 }
 
 // Makes the disk and maps it; all or nothing.
@@ -204,14 +225,15 @@ fallible disk_make(struct disk *disk, const char *box, const struct limits *limi
 		   int *out_tree)
 {
 	enum role role = limits->inodes && disk->by[INODES].driver ? INODES : MAIN;
-	uint64_t room = 0;
+	uint64_t room = 0, total = 0;
 
 	if (limits->inodes && !disk_limits_inodes(disk))
 		return err_hint(
 			err_new(INVALID, "no_disk_limit",
 				"this host cannot keep a limit on inodes"),
 			"leave the inode limit out, or give the host loop devices and mke2fs");
-	TRY(disk_room(disk->place.data, &room));
+	TRY(measure(disk->place.data, &total, &room));
+	TRY(bound(limits->disk, total));
 	if (!room)
 		return err_hint(
 			err_new(NO_SPACE, "host_disk_full", "the disk of the host is all but full"),

@@ -20,6 +20,7 @@ bool disk_limits_inodes(const struct disk *disk);
 
 // Makes the box's disk and returns a detached mount of it, nosuid,nodev, idmapped by `userns`. Its
 // root holds r/u r/w (upper and work of /) and usr/u usr/w, all owned by the box's root, 0755.
+// INVALID bad_field when the limits are more than this host could ever keep.
 // A limit on inodes makes it an image, whatever the driver. NO_SPACE host_disk_full below the
 // watermark, disk_full when the pool cannot grow; INVALID no_disk_limit when a limit cannot be
 // kept.

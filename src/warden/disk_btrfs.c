@@ -40,7 +40,8 @@
 #define STEP_MAX (4 * GIB)   // the first size, and what it grows by
 #define STEP_MIN (256 * MIB) // smaller steps are not worth a chunk of btrfs
 #define ROUND (64 * MIB)
-#define FREE_LOW GIB	      // grows below this
+#define FREE_LOW GIB	      // a new box waits for growth below this
+#define FREE_MOST (8 * GIB)   // more than this is not kept free ahead of need
 #define FREE_LEAST (32 * MIB) // no new box below this
 
 #define BRIM (128 << 10) // closer than this to the limit, a truncate may fail
@@ -48,7 +49,9 @@
 #define HOLD_MAX (16 * GRANT)
 
 #define NEAR_MS 50
+#define MIDDLE_MS 250
 #define FAR_MS 1000
+#define RETRY_MS 2000
 
 struct tenant {
 	char box[ID_BOX_LEN + 1];
@@ -71,14 +74,15 @@ static struct str id_key(const uint64_t *id)
 	return (struct str){(const char *)id, sizeof(*id)};
 }
 
-// The size of the next step: a tenth of what is free, 0 when that is too little.
+// The size of the next step: a tenth of what is free but a chunk at least, 0 when that is too much.
 static fallible step(const struct pool *pool, uint64_t *out)
 {
 	uint64_t room;
 
 	TRY(disk_room(pool->place.data, &room));
-	room = room / 10 < STEP_MAX ? room / 10 : STEP_MAX;
-	*out = room < STEP_MIN ? 0 : room / ROUND * ROUND;
+	*out = room / 10 < STEP_MAX ? room / 10 / ROUND * ROUND : STEP_MAX;
+	if (*out < STEP_MIN)
+		*out = room < STEP_MIN ? 0 : STEP_MIN;
 	return OK;
 }
 
@@ -245,19 +249,20 @@ static fallible pool_grow(struct pool *pool)
 	return btrfs_grow(pool->root);
 }
 
-// Grows a pool that runs short. Fails only when not even one more box should be let in.
-static fallible pool_keep_room(struct pool *pool)
+// Grows a pool that has less than `want` free, by a step. Fails only when not even one more box
+// should be let in.
+static fallible pool_keep_room(struct pool *pool, uint64_t want)
 {
 	struct err *err;
 	uint64_t room = 0;
 
 	TRY(pool_free(pool, &room));
-	if (room >= FREE_LOW || (clock_ms() < pool->grow_after && room >= FREE_LEAST))
+	if (room >= want || (clock_ms() < pool->grow_after && room >= FREE_LEAST))
 		return OK;
 	err = pool_grow(pool);
 	if (!err)
 		return OK;
-	pool->grow_after = clock_ms() + 10000;
+	pool->grow_after = clock_ms() + RETRY_MS;
 	if (room < FREE_LEAST)
 		return err;
 	err_free(err);
@@ -305,7 +310,7 @@ static fallible pool_make(void *self, const char *box, const struct limits *limi
 
 	if (limit < 4 * MIB)
 		return err_new(INVALID, "disk_too_small", "a disk has at least 4 MiB");
-	TRY(pool_keep_room(pool));
+	TRY(pool_keep_room(pool, FREE_LOW));
 	TRY(btrfs_make(pool->root, box));
 	tenant = mem_new_of(struct tenant);
 	*tenant = (struct tenant){.limit = limit, .held = hold_of(limit)};
@@ -318,6 +323,8 @@ static fallible pool_make(void *self, const char *box, const struct limits *limi
 	}
 	map_put(pool->by_box, str_of(tenant->box), tenant);
 	map_put(pool->by_id, id_key(&tenant->id), tenant);
+	if (pool->look_after > clock_ms() + NEAR_MS)
+		pool->look_after = clock_ms() + NEAR_MS; // it may take all it was promised at once
 	return OK;
 }
 
@@ -336,6 +343,7 @@ static fallible pool_drop(void *self, const char *box)
 
 struct watch {
 	struct pool *pool;
+	uint64_t unspent; // what all boxes together may still take
 	bool near;
 };
 
@@ -352,6 +360,7 @@ static void look(void *arg, uint64_t id, uint64_t used)
 		return;
 	}
 	room = tenant->limit - tenant->held > used ? tenant->limit - tenant->held - used : 0;
+	watch->unspent += room;
 	wanted = tenant->held;
 	if (room < BRIM && wanted >= GRANT)
 		wanted -= GRANT;
@@ -364,21 +373,42 @@ static void look(void *arg, uint64_t id, uint64_t used)
 	err_free(tenant_limit(watch->pool, tenant));
 }
 
+// Stays ahead of the boxes, and says when to look again. One fallocate takes whatever its box has
+// left before anybody could see it, so that much is kept free, for as many boxes as FREE_MOST has
+// room for; but beyond FREE_LOW no more than half of what the host has left goes into that.
+static int keep_ahead(struct pool *pool, uint64_t unspent)
+{
+	uint64_t want = unspent < FREE_MOST ? unspent : FREE_MOST, most = 0, room = 0;
+
+	err_free(disk_room(pool->place.data, &most));
+	err_free(pool_free(pool, &room));
+	if (want > room + most / 2)
+		want = room + most / 2;
+	if (want < FREE_LOW)
+		want = FREE_LOW;
+	err_free(pool_keep_room(pool, want)); // when it fails, the next box is told
+	err_free(pool_free(pool, &room));
+	if (room < want)
+		return clock_ms() < pool->grow_after ? FAR_MS : NEAR_MS;
+	return room < unspent ? MIDDLE_MS : FAR_MS;
+}
+
 static int pool_idle(void *self)
 {
 	struct watch watch = {.pool = self};
+	struct pool *pool = self;
 	int64_t now = clock_ms();
-	int wait = FAR_MS;
+	int wait;
 
-	if (!map_count(watch.pool->by_box))
+	if (!map_count(pool->by_box))
 		return -1;
-	if (now < watch.pool->look_after)
-		return (int)(watch.pool->look_after - now);
-	err_free(pool_keep_room(self)); // when it fails, the next box is told
-	err_free(btrfs_quota_walk(watch.pool->root, look, &watch));
+	if (now < pool->look_after)
+		return (int)(pool->look_after - now);
+	err_free(btrfs_quota_walk(pool->root, look, &watch));
+	wait = keep_ahead(pool, watch.unspent);
 	if (watch.near)
 		wait = NEAR_MS;
-	watch.pool->look_after = now + wait;
+	pool->look_after = now + wait;
 	return wait;
 }
 

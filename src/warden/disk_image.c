@@ -6,7 +6,8 @@
 // For the default limits two images stand prepared, mounted and all, refilled in spare time.
 //
 // Inodes: mke2fs rounds up, so the template is filled to the exact number with empty files that no
-// box can see.
+// box can see. All of it happens while every other order waits, so limits that would make it long
+// are refused, and only the templates used last are kept.
 //
 // syscalls: openat close ftruncate renameat renameat2 unlinkat fstat fstatfs syncfs mkdirat
 // syscalls: fchmod ioctl lseek copy_file_range pread64 pwrite64 fsopen fsconfig fsmount
@@ -34,6 +35,11 @@
 #define OWN_INODES 32 // the reserved ones, the four directories and those above them
 #define BYTES_PER_INODE 16384
 #define INODES_MAX (1ull << 28)
+#define BYTES_MAX (1ull << 40)	   // mke2fs takes some 30 ms for that
+#define GROUP_BYTES (128ull << 20) // a block group
+#define GROUP_INODES 16		   // of one block: each group has a multiple of it
+#define FILL_MAX 4096
+#define TEMPLATES_MAX 4
 
 struct image {
 	struct disk_place place;
@@ -41,6 +47,7 @@ struct image {
 		int tree; // -1: empty
 		char name[NAME_SIZE];
 	} prepared[PREPARED];
+	struct limits templates[TEMPLATES_MAX]; // the one used last comes first; disk 0: none
 	uint64_t number;
 	bool wanted; // somebody made a box of default size here: keep some ready
 };
@@ -140,30 +147,59 @@ static fallible furnish(int file, const struct limits *limits)
 	return syncfs(root) ? err_sys(errno, "write an image out") : OK;
 }
 
-// The template of these limits, open; made when it is absent. It gets its name when it is whole.
+// It gets its name when it is whole.
+static fallible template_make(struct image *self, const struct limits *limits, const char *name,
+			      int *out)
+{
+	auto_fd file = openat(self->place.boxes, ".making",
+			      O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	struct err *err;
+
+	if (file < 0)
+		return err_sys(errno, "make a template image");
+	err = format(file, limits);
+	if (!err)
+		err = furnish(file, limits);
+	if (!err && renameat(self->place.boxes, ".making", self->place.boxes, name))
+		err = err_sys(errno, "name a template image");
+	if (err) {
+		unlinkat(self->place.boxes, ".making", 0);
+		return err_while(err, "make the template image %s", name);
+	}
+	*out = take_fd(&file);
+	return OK;
+}
+
+// Notes that the template of these limits was used; the one unused for longest gives way to it.
+static void template_used(struct image *self, const struct limits *limits)
+{
+	struct limits *all = self->templates;
+	int at = 0;
+
+	while (at < TEMPLATES_MAX && all[at].disk &&
+	       (all[at].disk != limits->disk || all[at].inodes != limits->inodes))
+		at++;
+	if (at == TEMPLATES_MAX) {
+		char name[NAME_SIZE];
+
+		template_name(name, &all[--at]);
+		unlinkat(self->place.boxes, name, 0);
+	}
+	memmove(all + 1, all, (size_t)at * sizeof(*all));
+	all[0] = *limits;
+}
+
+// The template of these limits, open; made when it is absent.
 static fallible template_open(struct image *self, const struct limits *limits, int *out)
 {
 	char name[NAME_SIZE];
-	struct err *err;
 
 	template_name(name, limits);
 	auto_fd file = openat(self->place.boxes, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 
-	if (file < 0) {
-		file = openat(self->place.boxes, ".making",
-			      O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (file < 0)
-			return err_sys(errno, "make a template image");
-		err = format(file, limits);
-		if (!err)
-			err = furnish(file, limits);
-		if (!err && renameat(self->place.boxes, ".making", self->place.boxes, name))
-			err = err_sys(errno, "name a template image");
-		if (err) {
-			unlinkat(self->place.boxes, ".making", 0);
-			return err_while(err, "make the template image %s", name);
-		}
-	}
+	if (file < 0)
+		TRY(template_make(self, limits, name, &file));
+	template_used(self, limits);
 	*out = take_fd(&file);
 	return OK;
 }
@@ -189,6 +225,27 @@ static fallible image_new(struct image *self, const char *name, const struct lim
 	return err;
 }
 
+// Each block group has its share of inodes, so on a large disk not every number can be made: what
+// mke2fs rounds up by must be filled, one file each.
+static fallible check_inodes(const struct limits *limits)
+{
+	uint64_t groups = (limits->disk + GROUP_BYTES - 1) / GROUP_BYTES;
+	uint64_t unit = groups * GROUP_INODES;
+	uint64_t made = (limits->inodes + OWN_INODES + unit - 1) / unit * unit;
+
+	// Each inode takes 256 bytes of the image itself.
+	if (limits->inodes > INODES_MAX || limits->inodes * 512 > limits->disk)
+		return err_hint(err_new(INVALID, "inodes_too_many",
+					"so many inodes do not fit on such a disk"),
+				"a disk holds at most one inode per 512 bytes");
+	if (made - OWN_INODES - limits->inodes > FILL_MAX)
+		return err_hint(err_new(INVALID, "bad_field",
+					"'limits.inodes' is too small for such a disk"),
+				"ask for %llu inodes, or for a smaller disk",
+				(unsigned long long)(made - OWN_INODES));
+	return OK;
+}
+
 // Limits as the image keeps them: whole blocks, and the default where none was named.
 static fallible image_limits(const struct limits *limits, struct limits *out)
 {
@@ -196,12 +253,12 @@ static fallible image_limits(const struct limits *limits, struct limits *out)
 	out->disk = (limits->disk ? limits->disk : LIMITS_DEFAULT.disk) & ~4095ull;
 	if (out->disk < 4 * MIB)
 		return err_new(INVALID, "disk_too_small", "a disk has at least 4 MiB");
-	// Each inode takes 256 bytes of the image itself.
-	if (out->inodes > INODES_MAX || out->inodes * 512 > out->disk)
-		return err_hint(err_new(INVALID, "inodes_too_many",
-					"so many inodes do not fit on such a disk"),
-				"a disk holds at most one inode per 512 bytes");
-	return OK;
+	if (out->disk > BYTES_MAX)
+		return err_hint(err_new(INVALID, "bad_field",
+					"'limits.diskMB' is more than an image can have"),
+				"at most %llu here, or with a limit on inodes",
+				(unsigned long long)(BYTES_MAX >> 20));
+	return out->inodes ? check_inodes(out) : OK;
 }
 
 static void box_name(char out[NAME_SIZE], const char *box)

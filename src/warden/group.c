@@ -297,6 +297,16 @@ bool group_kill(struct groups *groups, const char *box, uint32_t leaf)
 	return true;
 }
 
+void group_thaw(struct groups *groups, const char *box, uint32_t leaf)
+{
+	char name[NAME_ROOM];
+
+	snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
+	for (int i = 0; i < groups->count; i++)
+		if (groups->trees[i].leafy && groups->trees[i].holds & 1u << CGROUP_FREEZER)
+			put(&groups->trees[i], name, "freezer.state", "THAWED");
+}
+
 static bool gone(int dir, const char *name)
 {
 	return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT;

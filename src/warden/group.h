@@ -68,6 +68,8 @@ fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, uint3
 void group_lift(struct groups *groups, const char *box);
 // Kills what is in a leaf. False: not yet empty, call again in a moment (v1).
 bool group_kill(struct groups *groups, const char *box, uint32_t leaf);
+// Lets go of a leaf that a kill which was given up has left frozen (v1).
+void group_thaw(struct groups *groups, const char *box, uint32_t leaf);
 // Removes a box's groups. False: still busy, call again. Idempotent.
 bool group_drop(struct groups *groups, const char *box, uint32_t leaves);
 void group_door_close(struct group_door *door);

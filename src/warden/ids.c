@@ -1,4 +1,5 @@
-// syscalls: openat read write close clone3 pipe2 waitid exit_group
+// syscalls: openat read write close clone3 waitid exit_group socketpair sendmsg recvmsg unshare
+// syscalls: setresuid setresgid prctl capget capset dup2 dup3 fcntl close_range
 #include "warden/ids.h"
 
 #include <fcntl.h>

@@ -20,6 +20,8 @@
 #define ORDERS_A_TURN 16 // then others have theirs
 #define KILL_AGAIN_US 1000
 #define KILL_PATIENCE_US 5000000
+#define IMPORT_PATIENCE_US (30 * 60 * 1000000ll) // an archive comes as slowly as its sender likes
+#define FREEZE_PATIENCE_US (60 * 60 * 1000000ll)
 
 enum phase { STRANGER = 1, GREETED = 2 };
 
@@ -120,12 +122,13 @@ static fallible kill_leaf(struct warden *warden, const struct order *order)
 	return OK;
 }
 
-static fallible begin_long(struct warden *warden, const struct order *order)
+static fallible begin_long(struct warden *warden, const struct order *order, int64_t patience_us)
 {
 	if (warden->long_count == WARDEN_LONG_MAX)
 		return err_new(EXHAUSTED, "too_many_imports",
 			       "%d templates are being made, and no more at once", WARDEN_LONG_MAX);
-	warden->long_orders[warden->long_count++] = order->id;
+	warden->long_orders[warden->long_count++] = (struct long_order){order->id,
+									clock_us() + patience_us};
 	return OK;
 }
 
@@ -134,7 +137,7 @@ static fallible import(struct warden *warden, const struct order *order)
 	struct err *err;
 	int pipe = -1;
 
-	TRY(begin_long(warden, order));
+	TRY(begin_long(warden, order, IMPORT_PATIENCE_US));
 	err = template_import(warden->templates, order, warden->jail_userns, &pipe);
 	if (err) {
 		warden->long_count--;
@@ -149,7 +152,7 @@ static fallible freeze(struct warden *warden, const struct order *order)
 {
 	struct err *err;
 
-	TRY(begin_long(warden, order));
+	TRY(begin_long(warden, order, FREEZE_PATIENCE_US));
 	err = template_freeze(warden->templates, order);
 	if (err)
 		warden->long_count--;
@@ -236,7 +239,7 @@ bool orders_read(struct warden *warden)
 void orders_finish_long(struct warden *warden, const struct answer *answer)
 {
 	for (int i = 0; i < warden->long_count; i++) {
-		if (warden->long_orders[i] != answer->id)
+		if (warden->long_orders[i].id != answer->id)
 			continue;
 		warden->long_orders[i] = warden->long_orders[--warden->long_count];
 		post_answer(warden, answer, NULL, 0);
@@ -244,39 +247,80 @@ void orders_finish_long(struct warden *warden, const struct answer *answer)
 	}
 }
 
-int64_t orders_turn(struct warden *warden)
+// One stroke more at a leaf that has not emptied. True: the murder is over, and answered.
+static bool strike(struct warden *warden, struct murder *murder, int64_t now)
 {
-	int64_t now = clock_us(), next = CLOCK_NEVER;
+	const struct cell *cell = map_get(warden->boxes, str_of(murder->box));
+
+	// A box that is being buried dies as a whole.
+	if (!cell || cell->state != CELL_ALIVE ||
+	    group_kill(warden->groups, murder->box, murder->leaf)) {
+		post_done(warden, ORDER_KILL, murder->order);
+		return true;
+	}
+	if (now < murder->deadline_us) {
+		murder->next_us = now + KILL_AGAIN_US;
+		return false;
+	}
+	group_thaw(warden->groups, murder->box, murder->leaf);
+	post_refusal(warden, ORDER_KILL, murder->order, murder->box,
+		     err_new(UNAVAILABLE, "kill_failed", "the processes do not end"));
+	return true;
+}
+
+static int64_t murders_turn(struct warden *warden, int64_t now)
+{
+	int64_t next = CLOCK_NEVER;
 
 	list_each (at, &warden->murders) {
 		struct murder *murder = link_of(at, struct murder, link);
-		struct cell *cell = map_get(warden->boxes, str_of(murder->box));
-		bool alive = cell && cell->state == CELL_ALIVE;
 
-		if (murder->next_us > now) {
-			next = murder->next_us < next ? murder->next_us : next;
+		if (murder->next_us <= now && strike(warden, murder, now)) {
+			link_drop(&murder->link);
+			free(murder);
 			continue;
 		}
-		if (alive && !group_kill(warden->groups, murder->box, murder->leaf) &&
-		    now < murder->deadline_us) {
-			murder->next_us = now + KILL_AGAIN_US;
-			next = murder->next_us < next ? murder->next_us : next;
-			continue;
-		}
-		post_done(warden, ORDER_KILL, murder->order);
-		link_drop(&murder->link);
-		free(murder);
+		next = murder->next_us < next ? murder->next_us : next;
 	}
 	return next;
+}
+
+// The child's death is the answer.
+static int64_t long_turn(struct warden *warden, int64_t now)
+{
+	int64_t next = CLOCK_NEVER;
+
+	for (int i = 0; i < warden->long_count; i++) {
+		struct long_order *order = &warden->long_orders[i];
+
+		if (order->deadline_us <= now) {
+			log_event(LOG_WARN, "template.late", NULL);
+			template_cancel(warden->templates, order->id);
+			order->deadline_us = CLOCK_NEVER;
+		}
+		next = order->deadline_us < next ? order->deadline_us : next;
+	}
+	return next;
+}
+
+int64_t orders_turn(struct warden *warden)
+{
+	int64_t now = clock_us();
+	int64_t murders = murders_turn(warden, now), jobs = long_turn(warden, now);
+
+	return murders < jobs ? murders : jobs;
 }
 
 void orders_forget(struct warden *warden)
 {
 	warden->greeted = false;
+	// The next daemon counts its orders from one again, and must not be given these answers.
+	template_cancel(warden->templates, 0);
 	warden->long_count = 0;
 	while (!link_empty(&warden->murders)) {
 		struct murder *murder = link_of(warden->murders.next, struct murder, link);
 
+		group_thaw(warden->groups, murder->box, murder->leaf);
 		link_drop(&murder->link);
 		free(murder);
 	}

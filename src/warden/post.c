@@ -7,11 +7,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/fd.h"
 
 #define LETTERS_MAX 4096 // a daemon that reads none of this many is gone
+#define MEMORY_US 5000	 // the kernel has no memory: a socket that is writable says nothing then
 
 struct letter {
 	struct link link;
@@ -28,6 +30,20 @@ static void drop_letter(struct warden *warden, struct letter *letter)
 		fd_drop(&letter->fds[i]);
 	warden->letter_count--;
 	free(letter);
+}
+
+// After a failed sending: true when the answer must be kept and tried again. A link that fails in
+// any other way is shut down, for on it the daemon would wait for this answer for ever.
+static bool try_again(struct warden *warden)
+{
+	if (errno == EAGAIN)
+		return true;
+	if (errno == ENOBUFS || errno == ENOMEM) {
+		warden->post_us = clock_us() + MEMORY_US;
+		return true;
+	}
+	shutdown(warden->daemon, SHUT_RDWR); // its end is seen by the loop
+	return false;
 }
 
 static void keep(struct warden *warden, size_t len, const int *fds, int count)
@@ -47,16 +63,16 @@ static void keep(struct warden *warden, size_t len, const int *fds, int count)
 void post_answer(struct warden *warden, const struct answer *answer, int *fds, int count)
 {
 	size_t len = answer_encode(answer, warden->room, sizeof(warden->room));
-	ssize_t sent = -1;
 
 	if (len == 0)
 		log_event(LOG_ERROR, "answer.unfit", "operation", order_word(answer->to), NULL);
 	if (warden->daemon >= 0 && len > 0) {
-		if (link_empty(&warden->letters))
-			sent = fd_send(warden->daemon, warden->room, len, fds, count, MSG_DONTWAIT);
-		else
-			errno = EAGAIN;
-		if (sent < 0 && errno == EAGAIN) {
+		bool later = !link_empty(&warden->letters);
+
+		if (!later &&
+		    fd_send(warden->daemon, warden->room, len, fds, count, MSG_DONTWAIT) < 0)
+			later = try_again(warden);
+		if (later) {
 			keep(warden, len, fds, count);
 			return;
 		}
@@ -100,14 +116,24 @@ void post_flush(struct warden *warden)
 		ssize_t sent = fd_send(warden->daemon, letter->bytes, letter->len, letter->fds,
 				       letter->fd_count, MSG_DONTWAIT);
 
-		if (sent < 0 && errno == EAGAIN)
+		if (sent < 0 && try_again(warden))
 			return;
 		drop_letter(warden, letter);
 	}
 }
 
+int64_t post_turn(struct warden *warden)
+{
+	if (warden->post_us && clock_us() >= warden->post_us) {
+		warden->post_us = 0;
+		post_flush(warden);
+	}
+	return warden->post_us ? warden->post_us : CLOCK_NEVER;
+}
+
 void post_forget(struct warden *warden)
 {
+	warden->post_us = 0;
 	while (!link_empty(&warden->letters))
 		drop_letter(warden, link_of(warden->letters.next, struct letter, link));
 }

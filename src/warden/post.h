@@ -13,4 +13,6 @@ void post_refusal(struct warden *warden, enum order_kind to, uint32_t id, const 
 void post_describe(const struct err *err, enum order_kind to, uint32_t id, struct answer *out);
 // The socket takes more again; or it is gone.
 void post_flush(struct warden *warden);
+// Tries again what the kernel had no memory for. Returns when to come again, as bury_turn() does.
+int64_t post_turn(struct warden *warden);
 void post_forget(struct warden *warden);

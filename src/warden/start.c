@@ -127,6 +127,18 @@ static fallible open_groups(struct warden *warden)
 	return OK;
 }
 
+// The host's own template now, so that no box has to wait for it. Without it other templates are
+// still of use; who asks for this one is told what is wrong.
+static void make_host_template(struct warden *warden)
+{
+	auto_fd root = -1;
+	auto_fd usr = -1;
+	auto_err err = template_find(warden->templates, "host", &root, &usr);
+
+	if (err)
+		log_event(LOG_WARN, "template.host", "trail", err_trail(err), NULL);
+}
+
 static fallible open_ids(struct warden *warden)
 {
 	struct rlimit files = {0};
@@ -204,6 +216,7 @@ static fallible begin(struct warden *warden, const struct options *options)
 	TRY(zygote_start(groups_join_by_clone(warden->groups), &warden->zygote));
 	TRY(disk_open(warden->data, options->disk, &warden->disk), "open the disks");
 	TRY(templates_open(warden->data, &warden->templates), "open the templates");
+	make_host_template(warden);
 	TRY(open_ids(warden), "open the id ranges");
 	TRY(open_door(warden, options));
 	TRY(open_loop(warden));
@@ -221,6 +234,7 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 
 	warden->data = warden->epoll = warden->listener = warden->daemon = warden->signals = -1;
 	warden->boxes = map_new();
+	warden->watched = map_new();
 	link_init(&warden->building);
 	link_init(&warden->graves);
 	link_init(&warden->murders);
@@ -251,5 +265,6 @@ void start_undo(struct warden *warden)
 	fd_drop(&warden->signals);
 	fd_drop(&warden->data);
 	map_free(warden->boxes);
+	map_free(warden->watched);
 	free(warden);
 }

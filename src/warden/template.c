@@ -92,6 +92,19 @@ void templates_close(struct templates *all)
 	free(all);
 }
 
+void template_cancel(struct templates *all, uint32_t id)
+{
+	list_each (at, &all->jobs) {
+		struct shelf_job *job = link_of(at, struct shelf_job, link);
+
+		if (id && job->order != id)
+			continue;
+		kill(job->pid, SIGKILL);
+		if (!id)
+			job->order = 0;
+	}
+}
+
 void templates_idle(struct templates *all, int64_t oldest_us)
 {
 	list_each (at, &all->gone) {

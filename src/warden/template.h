@@ -23,6 +23,9 @@ fallible template_freeze(struct templates *all, const struct order *order);
 // Out of sight at once; the files stay while boxes may still use them, see templates_idle().
 fallible template_forget(struct templates *all, const char *name);
 fallible template_list(struct templates *all, const char *after, struct answer *out);
+// Kills the child at work for the order `id`; 0: all of them, and their answers are for no order
+// (0) then. Each is still heard of through template_reaped().
+void template_cancel(struct templates *all, uint32_t id);
 // A child ended (SIGCHLD): true when it was ours and *out is the answer that is due. Ask it of
 // every child: one that merely removed something is noted here and answered by false.
 bool template_reaped(struct templates *all, int pid, int status, struct answer *out);

@@ -123,6 +123,9 @@ static fallible write_at(int fd, const char *bytes, size_t len, off_t at, const 
 			continue;
 		if (put < 0 && (errno == ENOSPC || errno == EDQUOT))
 			return err_new(NO_SPACE, "disk_full", "the disk of the host is full");
+		if (put < 0 && errno == EFBIG) // the jail's own limit
+			return err_new(TOO_LARGE, "archive_too_large", "'%.100s' is too large",
+				       path);
 		if (put < 0)
 			return err_sys(errno, "write '%.100s'", path);
 		bytes += put;
@@ -151,7 +154,9 @@ static fallible write_data(struct reader *reader, int fd)
 		return explain(reader->archive);
 	// A hole at its end shows only in where the end is said to lie.
 	if (at > end && at <= FILE_SIZE_MAX && ftruncate(fd, at))
-		return err_sys(errno, "size '%.100s'", reader->path.at);
+		return errno == EFBIG ? err_new(TOO_LARGE, "archive_too_large",
+						"'%.100s' is too large", reader->path.at)
+				      : err_sys(errno, "size '%.100s'", reader->path.at);
 	return OK;
 }
 

@@ -41,6 +41,8 @@
 
 #define EVENTS_A_TURN 64
 #define IDLE_US 3000	     // so long nobody wanted anything: time to prepare
+#define BUSY_MAX_US 200000   // and after so much work without a pause, too
+#define IDLE_MAX_US 1000000  // what is in a hurry and gets nowhere is tried this rarely
 #define FAREWELL_US 10000000 // at SIGTERM boxes have this long to be gone
 
 static void lose_daemon(struct warden *warden)
@@ -88,7 +90,7 @@ static void watch_daemon(struct warden *warden)
 		return;
 	if (warden->building_count < WARDEN_BUILDS_MAX)
 		event.events |= EPOLLIN;
-	if (!link_empty(&warden->letters))
+	if (!link_empty(&warden->letters) && !warden->post_us)
 		event.events |= EPOLLOUT;
 	if (event.events == warden->daemon_events)
 		return;
@@ -182,43 +184,88 @@ static void dispatch(struct warden *warden, const struct epoll_event *event)
 		hear_zygote(warden);
 		break;
 	default:
-		break; // a box, seen before
+		bury_heard(warden, event->data.u64);
+		break;
 	}
 }
 
-// One turn: what is due by the clock, then whatever happens within `limit_us`. True: nothing did.
-static bool turn(struct warden *warden, int64_t limit_us)
+static int64_t sooner(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+// One turn: what is due by the clock, then whatever happens until `until_us`. True: nothing did.
+static bool turn(struct warden *warden, int64_t until_us)
 {
 	struct epoll_event events[EVENTS_A_TURN];
-	int64_t graves = bury_turn(warden), murders = orders_turn(warden);
-	int64_t next = graves < murders ? graves : murders, now = clock_us();
-	int64_t wait = next == CLOCK_NEVER ? limit_us : next > now ? next - now : 0;
-	struct timespec time;
+	int64_t due = sooner(sooner(bury_turn(warden), orders_turn(warden)), post_turn(warden));
+	int64_t next = sooner(due, until_us), wait = next - clock_us();
+	struct timespec time = {0};
 	int count;
 
-	if (limit_us >= 0 && (wait < 0 || wait > limit_us))
-		wait = limit_us;
-	time = (struct timespec){wait / 1000000, wait % 1000000 * 1000};
+	if (wait > 0)
+		time = (struct timespec){wait / 1000000, wait % 1000000 * 1000};
 	watch_daemon(warden);
-	count = epoll_pwait2(warden->epoll, events, EVENTS_A_TURN, wait < 0 ? NULL : &time, NULL);
-	// The ended boxes first: anything else in the batch may free a cell that it names.
-	for (int i = 0; i < count; i++)
-		if (events[i].data.u64 >= TAG_COUNT)
-			bury_saw_end(warden, events[i].data.ptr);
+	count = epoll_pwait2(warden->epoll, events, EVENTS_A_TURN,
+			     next == CLOCK_NEVER ? NULL : &time, NULL);
 	for (int i = 0; i < count; i++)
 		dispatch(warden, &events[i]);
 	return count == 0;
 }
 
+static int64_t oldest_birth(const struct warden *warden)
+{
+	int64_t oldest = INT64_MAX;
+	struct str key;
+	size_t at = 0;
+	void *value;
+
+	while (map_next(warden->boxes, &at, &key, &value))
+		oldest = sooner(oldest, ((struct cell *)value)->born_us);
+	return oldest;
+}
+
+// What is done when nothing else is. Returns when to be called again, if nothing happens before.
+// `hurry`: how often in a row the disks wanted it at once.
+static int64_t use_spare_time(struct warden *warden, int *hurry)
+{
+	int64_t least = IDLE_US << *hurry, now;
+	bool more = ids_refill(warden->ids);
+	int disk_ms;
+
+	if (templates_has_gone(warden->templates))
+		templates_idle(warden->templates, oldest_birth(warden));
+	disk_ms = disk_idle(warden->disk);
+	now = clock_us();
+	*hurry = disk_ms == 0 ? *hurry + (least < IDLE_MAX_US) : 0;
+	if (more)
+		return now + IDLE_US;
+	if (disk_ms < 0)
+		return CLOCK_NEVER;
+	return now + (disk_ms * 1000ll > least ? disk_ms * 1000ll : least);
+}
+
+// Spare time comes when nothing has happened for a moment. A warden that finds no such moment takes
+// it all the same: disks have to grow when there is much to do, above all.
 static void serve(struct warden *warden)
 {
-	bool work_left = true;
+	int64_t rest = clock_us(), busy_since = 0;
+	int hurry = 0;
 
-	while (!warden->stopping)
-		if (turn(warden, work_left ? IDLE_US : -1))
-			work_left = ids_refill(warden->ids);
-		else
-			work_left = true;
+	while (!warden->stopping) {
+		bool quiet = turn(warden, rest);
+		int64_t now = clock_us();
+
+		if (!quiet && !busy_since)
+			busy_since = now;
+		if ((quiet && now >= rest) || (busy_since && now - busy_since >= BUSY_MAX_US)) {
+			rest = use_spare_time(warden, &hurry);
+			busy_since = 0;
+		} else if (!quiet) {
+			rest = now + IDLE_US;
+			hurry = 0;
+		}
+	}
 }
 
 static void stop(struct warden *warden)
@@ -229,7 +276,7 @@ static void stop(struct warden *warden)
 	lose_daemon(warden);
 	bury_all(warden);
 	while (map_count(warden->boxes) > 0 && clock_us() < deadline)
-		turn(warden, 100000);
+		turn(warden, clock_us() + 100000);
 	if (map_count(warden->boxes) > 0)
 		log_event(LOG_ERROR, "stop.leftovers", NULL);
 }

@@ -41,9 +41,12 @@ struct reply {
 	char step[48];
 };
 
+// An answer that is lost would be taken for the next one's: without it there is no going on, and
+// the warden's next life starts clean.
 static void reply_with(int sock, struct reply reply, int fd)
 {
-	fd_send(sock, &reply, sizeof(reply), &fd, fd >= 0, 0);
+	if (fd_send(sock, &reply, sizeof(reply), &fd, fd >= 0, 0) < 0)
+		_exit(1);
 }
 
 static _Noreturn void fail_birth(int sock, const char *step)

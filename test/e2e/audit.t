@@ -8,10 +8,10 @@ import difflib
 import os
 import platform
 
-from cove import ROOT, Cove, done, need_root, ok, same
+from cove import INMATES, ROOT, Cove, done, need_root, ok, same
 
 need_root()
-program = os.environ.get("COVE_AUDIT", os.path.join(ROOT, "build", "test", "box-audit"))
+program = os.environ.get("COVE_AUDIT", os.path.join(INMATES, "box-audit"))
 golden = os.path.join(ROOT, "test", "audit", "golden." + platform.machine())
 cove = Cove()
 box = cove.create()

@@ -98,13 +98,25 @@ def statuses(cli):
     for words, want in (
             (["true"], 0), (["sh", "-c", "exit 3"], 3), (["sh", "-c", "kill -9 $$"], 137),
             (["nonesuch"], 127), (["/etc/passwd"], 126), (["-w", "/nonesuch", "true"], 125),
-            (["-t", "nonesuch", "true"], 125), (["--timeout", "300ms", "sleep", "60"], 124),
+            (["--template", "nonesuch", "true"], 125), (["--timeout", "300ms", "sleep", "60"], 124),
             (["-m", "32m", "--", "python3", "-c", "x = b'x' * 2**30"], 137)):
         got = cli("run", *words)
         c.ok(got.status == want, "'run %s' ends with %d" % (" ".join(words), want), got)
     c.ok("memory" in got.err, "and says that memory was short", got)
     got = cli("run", "-q", "-m", "32m", "--", "python3", "-c", "x = b'x' * 2**30")
     c.ok("cove:" not in got.err, "with -q it says nothing of its own", got)
+
+
+def full_disks(cli):
+    """Output that could not be written is no success."""
+    for words, want in ((["version"], 1), (["help"], 1), (["ps"], 1), (["create"], 1),
+                        (["run", "echo", "x"], 125), (["run", "--json", "echo", "x"], 125)):
+        with open("/dev/full", "w") as full:
+            got = subprocess.run([c.BIN, *words], env=cli.env, stdout=full, stderr=subprocess.PIPE,
+                                 text=True, timeout=60)
+        c.ok(got.returncode == want and "No space left" in got.stderr,
+             "'%s > /dev/full' ends with %d" % (" ".join(words), want), got)
+    cli("rm", "--all", "-y")
 
 
 def streams(cli):
@@ -195,7 +207,7 @@ def templates(cli, home):
     got = cli("template", "import", "tree", root)
     c.ok(got.status == 0 and got.text == "tree\n", "a directory becomes a template", got)
     if static:
-        c.same(cli("run", "-t", "tree", "/bin/sh", "-c", "echo hi").text, "hi\n", "and a sandbox starts from it")
+        c.same(cli("run", "--template", "tree", "/bin/sh", "-c", "echo hi").text, "hi\n", "and a sandbox starts from it")
     else:
         c.skip("and a sandbox starts from it", "there is no static busybox")
     archive = os.path.join(home, "tree.tar.gz")
@@ -305,6 +317,7 @@ def main():
         grammar(cli)
         manuals(cli)
         statuses(cli)
+        full_disks(cli)
         streams(cli)
         options(cli)
         boxes(cli)

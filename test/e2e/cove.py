@@ -22,6 +22,7 @@ import traceback
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("COVE_BIN", os.path.join(ROOT, "build", "cove"))
+INMATES = os.path.join(os.path.dirname(os.path.realpath(BIN)), "release" if BIN.endswith("build/cove") else "", "test", "box")
 SHORT = os.environ.get("COVE_E2E_SHORT") == "1"
 MUST = os.environ.get("COVE_TEST_MUST") == "1"
 
@@ -376,7 +377,9 @@ def census(cove=None):
             found["mounts of " + role] = _mounts(pid, cove)
         for folder in ("boxes", "trash"):
             path = os.path.join(cove.data, folder)
-            found[folder] = len(os.listdir(path)) if os.path.isdir(path) else 0
+            # Names with a dot are the driver's own: templates by size, disks that stand ready.
+            names = os.listdir(path) if os.path.isdir(path) else []
+            found[folder] = len([name for name in names if not name.startswith(".")])
     return found
 
 

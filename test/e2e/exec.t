@@ -151,6 +151,15 @@ def streams(cove, box):
            ("a\n", "b\n", 4, "exited"), "with what was written and the exit code")
     events = list(cove.events(box, r"printf '\303'; sleep 0.2; printf '\244\n'"))
     c.same("".join(e.get("data", "") for e in events), "ä\n", "a character is never cut in two")
+    command = r"printf 'text\n'; sleep 0.2; printf '\377\000'; sleep 0.2; printf 'end\303'"
+    got = [(e["data"], e.get("encoding")) for e in cove.events(box, command) if "data" in e]
+    c.same(got, [("text\n", None), ("/wA=", "base64"), ("end", None), ("ww==", "base64")],
+           "bytes that are no text come as base64, and say so")
+    got = [e["data"] for e in cove.events(box, command, encoding="utf8") if "data" in e]
+    c.same("".join(got), "text\n\ufffd\x00end\ufffd", "unless text is asked for")
+    events = list(cove.events(box, "cat; sleep 0.1", stdin="grüße €\n" * 9000))
+    c.ok("".join(e.get("data", "") for e in events) == "grüße €\n" * 9000 and
+         not any("encoding" in e for e in events), "text stays text wherever it is cut")
     events = list(cove.events(box, "head -c 3000000 /dev/urandom | tee /tmp/g; sha256sum /tmp/g >&2",
                               encoding="base64"))
     import hashlib

@@ -66,6 +66,11 @@ def lists(cove):
     c.same(page["cursor"], None, "the last page has no cursor")
     page = cove.get("/v1/sandboxes?label=kind%3Dlist&label=n=1").json
     c.same([item["id"] for item in page["items"]], ids[1::2], "several labels must all match")
+    for query in ("label=n=0&label=n=1", "label=n=1&label=n=0"):
+        c.same(cove.get("/v1/sandboxes?label=kind=list&" + query).json,
+               {"items": [], "cursor": None}, query + " can match nothing")
+    page = cove.get("/v1/sandboxes?label=n=1&label=n=1").json
+    c.same([item["id"] for item in page["items"]], ids[1::2], "the same label twice is one")
     seen, cursor = [], ""
     while cursor is not None:
         page = cove.get("/v1/sandboxes?label=kind=list&limit=2" + cursor).json
@@ -117,14 +122,36 @@ def deletes(cove):
     c.same(cove.get("/v1/sandboxes/early").status, 404, "and leaves nothing")
 
 
-def losses(cove):
-    box = cove.create()
+def lose(cove, box):
     warden = str(cove.children()["warden"])
     victim = [pid for pid in os.listdir("/proc") if pid.isdigit() and is_pid1(pid, warden)]
     c.same(len(victim), 1, "the sandbox's pid 1 is seen from the host")
     os.kill(int(victim[0]), signal.SIGKILL)
     got = c.until(lambda: cove.get("/v1/sandboxes/" + box["id"]).json["state"] == "failed")
     c.ok(got, "a sandbox whose pid 1 dies is shown as failed")
+
+
+def revived(cove):
+    """PUT of a name whose sandbox has failed: nobody wants the corpse."""
+    first = cove.request("PUT", "/v1/sandboxes/phoenix").json
+    lose(cove, first)
+    answers = []
+    racers = [threading.Thread(target=lambda: answers.append(
+        cove.request("PUT", "/v1/sandboxes/phoenix", {"labels": {"life": "2"}}))) for _ in range(4)]
+    [racer.start() for racer in racers]
+    [racer.join() for racer in racers]
+    ids = {a.json.get("id") for a in answers}
+    c.ok(sorted(a.status for a in answers) == [200] * 3 + [201] and len(ids) == 1 and
+         first["id"] not in ids and {a.json["state"] for a in answers} == {"running"},
+         "PUT of a failed sandbox makes a new one, once", answers)
+    c.same(cove.out("phoenix", "echo alive"), "alive\n", "that works")
+    c.same(cove.get("/v1/sandboxes/" + first["id"]).status, 404, "and the failed one is gone")
+    cove.delete("phoenix")
+
+
+def losses(cove):
+    box = cove.create()
+    lose(cove, box)
     reply = cove.execute(box, "true")
     c.same((reply.status, reply.json["reason"]), (410, "box_lost"), "commands in it are refused")
     c.same(cove.delete(box).status, 204, "and it can be deleted")
@@ -161,6 +188,7 @@ lists(cove)
 deletes(cove)
 cove.delete(box)
 losses(cove)
+revived(cove)
 client_gone(cove)
 c.same(c.settled(before, cove), {}, "the census is as before")
 c.same(cove.stop(), 0, "cove ends with status 0")

@@ -119,10 +119,18 @@ def configuration():
         c.ok(status == 2 and "--colour" in words, "an unknown option is refused", words)
         status, words = serve("--boxes-max", "none")
         c.ok(status == 2 and "boxes-max" in words, "a bad number is refused", words)
+        status, words = serve("--on-term=handoff", "--data", home + "/d")
+        c.ok(status == 2 and "not offered" in words, "to hand sandboxes on is not offered", words)
+        status, words = serve("--on-term=stop", "--listen", "nowhere", "--data", home + "/d")
+        c.ok("nowhere" in words and "on-term" not in words, "to stop them is", words)
         status, words = serve(env={"COVE_LISTEN": "x", "COVE_DATA": home + "/e"})
         c.ok(status == 2, "the environment is read", words)
     text = subprocess.run([c.BIN, "serve", "--options"], capture_output=True, text=True).stdout
     c.ok("COVE_LISTEN" in text and "boxes-max" in text, "the table of options can be printed", text)
+    listed = {line.split()[0] for line in text.splitlines()} | {"--config", "--help"}
+    text = subprocess.run([c.BIN, "help", "serve"], capture_output=True, text=True).stdout
+    shown = {word for word in text.replace(",", " ").split() if word.startswith("--")}
+    c.same(shown, listed, "and the help of serve shows the same")
 
 
 def rights():

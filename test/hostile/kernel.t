@@ -362,7 +362,7 @@ print("tried")
 
 @row("K-31", "random system calls do the host no harm")
 def fuzz(stage):
-    fuzzer = os.environ.get("COVE_SYSFUZZ", os.path.join(c.ROOT, "build", "test", "sysfuzz"))
+    fuzzer = os.environ.get("COVE_SYSFUZZ", os.path.join(c.INMATES, "sysfuzz"))
     if not os.path.exists(fuzzer):
         stage.no_control("no sysfuzz program")
         return c.skip("K-31: the fuzzer ran", "%s was not built" % fuzzer)

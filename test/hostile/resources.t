@@ -2,6 +2,7 @@
 """Group R, X: one box's appetite, and the neighbours who must not feel it."""
 import os
 import statistics
+import subprocess
 import threading
 import time
 
@@ -120,7 +121,7 @@ for _ in range(20):
 print([os.read(r, 100).decode().strip() for r in kids])
 '''
     thread, answers = in_background(stage, box, ["python3", "-I", "-"], stdin=program)
-    thread.join(60)
+    thread.join(240)  # an emulated machine opens slowly
     used, _, top = map(int, open("/proc/sys/fs/file-nr").read().split())
     c.ok(used < top / 2, "R-07: the host has plenty", used, top)
     reply = answers[0]
@@ -194,24 +195,62 @@ def cpu_hog(stage):
     stage.control(["timeout", "2", "yes"], lambda r: r.returncode == 124)
 
 
-@row("R-16", "inotify instances run out in the box alone")
+@row("R-16", "inotify instances and timers run out in the box alone")
 def inotify(stage):
-    box = stage.box()
-    program = r'''
-import ctypes, os
+    box, neighbour = stage.box(limits={"memoryMB": 512}), stage.box()
+    # Children of several ids take all they can get and hold it until they are told to go.
+    hungry = r'''
+import ctypes, os, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
-n = 0
-while libc.inotify_init1(0) >= 0:
-    n += 1
-print(n, ctypes.get_errno())
+def take():
+    n = t = 0
+    while libc.inotify_init1(0) >= 0:
+        n += 1
+    why = ctypes.get_errno()
+    timer = ctypes.c_void_p()
+    while t < 1000000 and libc.timer_create(1, None, ctypes.byref(timer)) == 0:
+        t += 1
+    return n, why, t, ctypes.get_errno()
+for uid in (0, 1000, 2000):
+    if os.fork() == 0:
+        os.setgid(uid); os.setuid(uid)
+        print(*take(), flush=True)
+        time.sleep(60); os._exit(0)
+    time.sleep(0.1)
+os.wait()
 '''
-    got = stage.python(box, program)["stdout"].split()
-    c.ok(int(got[0]) <= 128 and got[1] == "24", "R-16: at most 128", got)
-    import ctypes
-    fd = ctypes.CDLL(None).inotify_init1(0)
-    c.ok(fd >= 0, "R-16: the host's root still can")
-    os.close(fd)
-    stage.no_control("the same loop outside would use up the instances of the host's root, which is what must not be tried here")
+    modest = r'''
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+timer = ctypes.c_void_p()
+print(libc.inotify_init1(0) >= 0, libc.timer_create(1, None, ctypes.byref(timer)))
+'''
+    thread, answers = in_background(stage, box, ["sh", "-c", "python3 -I - > /workspace/took"], stdin=hungry)
+    c.until(lambda: stage.cove.out(box, "cat /workspace/took").count("\n") == 3, 30)
+    took = [tuple(map(int, line.split())) for line in stage.cove.out(box, "cat /workspace/took").splitlines()]
+    c.ok(len(took) == 3 and sum(t[0] for t in took) <= 128 and took[0][1] == 24, "R-16: at most 128 for all its ids", took)
+    c.ok(took and all(t[3] == 11 for t in took), "R-16: timers end with EAGAIN", took)
+    host = subprocess.run(["python3", "-I", "-"], input=modest, text=True, stdout=subprocess.PIPE)
+    c.same(host.stdout, "True 0\n", "R-16: the host's root still can")
+    c.same(stage.python(neighbour, modest)["stdout"], "True 0\n", "R-16: the next box still can")
+    c.ok(thread.is_alive(), "R-16: while all of it was held", answers)
+    c.same(stage.cove.delete(box).status, 204, "R-16: the box can be deleted")
+    thread.join(10)
+    # An id of the host that nobody has stands for root: its namespace and itself share one count.
+    stage.control_python(r'''
+import ctypes, os, time
+libc = ctypes.CDLL(None, use_errno=True)
+os.setgid(61183); os.setuid(61183)
+r, w = os.pipe()
+if os.fork() == 0:
+    if libc.unshare(0x10000000) == 0:
+        while libc.inotify_init1(0) >= 0:
+            pass
+        os.write(w, b"x")
+    time.sleep(5); os._exit(0)
+os.read(r, 1)
+print(libc.inotify_init1(0), ctypes.get_errno())
+''', lambda r: r.stdout == "-1 24\n")
 
 
 @row("R-18", "an fsync storm does not stop the neighbour")

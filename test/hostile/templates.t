@@ -36,7 +36,7 @@ REG, DIR, SYM, LNK, CHR, FIFO = (tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTY
 
 def probe_program():
     """A static program for roots without anything: the box-audit of the build, or busybox."""
-    for path in (os.environ.get("COVE_AUDIT", ""), os.path.join(c.ROOT, "build", "test", "box-audit"), "/bin/busybox"):
+    for path in (os.environ.get("COVE_AUDIT", ""), os.path.join(c.INMATES, "box-audit"), "/bin/busybox"):
         if path and os.path.exists(path):
             return open(path, "rb").read()
     return None
@@ -188,6 +188,39 @@ def garbage(stage):
         reply = send(stage, "garbage", body)
         c.ok(reply.status == 400, "G-04: %s is a 400" % what, reply)
     stage.no_control("a parser's refusal has no defence to switch off")
+
+
+@row("G-06", "an image whose mount points are links is refused")
+def links(stage):
+    if not os.path.exists("/bin/busybox"):
+        stage.no_control("no static busybox here")
+        return c.skip("G-06: an image with links", "there is no /bin/busybox")
+    with open("/bin/busybox", "rb") as file:
+        root = [("bin", DIR, b""), ("bin/busybox", REG, file.read()), ("bin/sh", SYM, "busybox"), ("etc", DIR, b"")]
+
+    def create(entries):
+        reply = send(stage, "links", tar(root + entries))
+        c.same(reply.status, 201, "G-06: an image with %s is an archive like others" % [e[0] for e in entries])
+        return stage.cove.request("POST", "/v1/sandboxes", {"template": "links"})
+    hurdles = [(point, SYM, to) for point in ("proc", "dev", "sys", "run") for to in ("/etc", "../../../etc", "/nowhere")]
+    for point, kind, to in hurdles + [("dev", REG, b"x"), ("proc", SYM, "proc")]:
+        reply = create([(point, kind, to)])
+        c.ok(reply.status == 400 and reply.json["reason"] == "bad_image" and reply.json.get("hint"),
+             "G-06: /%s as %r is refused with a reason" % (point, to), reply)
+        forget(stage, "links")
+    before = sorted(os.listdir("/etc"))
+    for point in ("workspace", "tmp"):
+        reply = create([(point, SYM, "/etc")])
+        if c.ok(reply.status == 201, "G-06: /%s may be a link of the image" % point, reply):
+            stage.boxes.append(reply.json["id"])
+            wrote = stage.cove.run(reply.json["id"], ["/bin/busybox", "sh", "-c", "echo x >/%s/cove-g06; /bin/busybox ls /etc" % point], cwd="/")
+            c.ok("cove-g06" in wrote["stdout"], "G-06: it leads into the box's own /etc", wrote)
+            stage.cove.delete(reply.json["id"])
+        forget(stage, "links")
+    c.same(sorted(os.listdir("/etc")), before, "G-06: nothing was written to the host's")
+    stage.control(["bash", "-c", "d=$(mktemp -d) && ln -s /mnt $d/dev && mount -t tmpfs none $d/dev && mountpoint -q /mnt && echo led astray; "
+                   "rm $d/dev; rmdir $d"],
+                  lambda r: r.stdout == "led astray\n")
 
 
 play()

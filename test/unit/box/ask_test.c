@@ -91,6 +91,29 @@ HOUSE_TEST(import, "an import gives a pipe, then waits for its end")
 	CHECK(answer.bytes == 5);
 }
 
+HOUSE_TEST(full, "a daemon without free fds loses that one answer, and not the warden")
+{
+	struct order order = {.kind = ORDER_BUILD, .name = "mute", .host = "x"};
+	struct order bury = {.kind = ORDER_BURY}, quick = {.kind = ORDER_LIST};
+
+	order.limits = LIMITS_DEFAULT;
+	for (int more = 0; more < 3; more++) {
+		struct rlimit old;
+		auto_err err = OK;
+
+		id_box(order.box);
+		keeper_fill(&old, more);
+		err = ask_order(house.ask, &order, &answer, fds, in(5000));
+		setrlimit(RLIMIT_NOFILE, &old);
+		CHECK(err && err_kind(err) == ERR_EXHAUSTED);
+		CHECK_STR(err_reason(err), ASK_NO_FILES);
+		memcpy(bury.box, order.box, sizeof(bury.box));
+		CHECK_OK(ask_order(house.ask, &bury, &answer, fds, in(5000)));
+	}
+	CHECK(losses == 0);
+	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(1000)));
+}
+
 HOUSE_TEST(loss, "when the warden dies orders fail at once, the loss is told, the link comes back")
 {
 	struct order deadly = {.kind = ORDER_FORGET, .name = "x"}, quick = {.kind = ORDER_LIST};

@@ -220,6 +220,17 @@ HOUSE_TEST(wall, "the wall limit asks first, then kills the whole tree")
 	CHECK(is_gone("sleep 7[0]"));
 }
 
+HOUSE_TEST(wall_survivors, "what survives a polite end by the wall limit is killed as well")
+{
+	struct exec_spec spec = spec_of(
+		"setsid sh -c 'trap \"\" TERM; exec sleep 777' >/dev/null 2>&1 & exec sleep 100");
+
+	spec.wall_ms = 300;
+	CHECK_OK(run(&spec));
+	CHECK(result.ending == ENDING_WALL_LIMIT && result.exit_code == 124);
+	CHECK(is_gone("sleep 77[7]"));
+}
+
 HOUSE_TEST(cpu, "the CPU limit holds for the tree, and is met within 50 ms")
 {
 	struct exec_spec spec = spec_of("for i in 1 2; do while :; do :; done & done; wait");
@@ -242,6 +253,24 @@ HOUSE_TEST(left_behind, "what a limited exec leaves behind is still limited")
 	CHECK_OK(run(&spec));
 	CHECK(result.ending == ENDING_EXITED);
 	CHECK(is_gone("while :; do :[;] done"));
+}
+
+HOUSE_TEST(unlimited, "a limit does not pass to the next command in the same leaf")
+{
+	struct exec_spec spec = spec_of("sleep 0.3 >/dev/null 2>&1 &");
+	struct box *first = box;
+
+	CHECK_OK(build("cradle", &box)); // with one leaf, which both get
+	spec.cpu_ms = 100;
+	CHECK_OK(run(&spec));
+	CHECK_OK(task_sleep_until(in(500)));
+	CHECK_OK(sh("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo end"));
+	printf("# %lu ms\n", (unsigned long)result.cpu_ms);
+	CHECK(result.cpu_ms > 100 && result.ending == ENDING_EXITED);
+	CHECK_STR(out, "end\n");
+	CHECK_OK(box_bury(box, in(5000)));
+	box_free(box);
+	box = first;
 }
 
 HOUSE_TEST(oom, "death by the kernel's OOM killer is told as such")
@@ -345,6 +374,30 @@ HOUSE_TEST(lean, "an exec costs little more than a bare spawn")
 	CHECK(ours < bare * 10);
 }
 
+HOUSE_TEST(no_files, "without free fds a command does not start, and the box lives on")
+{
+	struct exec_spec spec = spec_of("sleep 778");
+
+	CHECK_OK(sh("true"));
+	for (int more = 0; more < 2; more++) {
+		struct exec *exec = NULL;
+		struct rlimit old;
+		auto_err err = OK;
+
+		CHECK_OK(task_sleep_until(in(200))); // what was killed frees its fds
+		keeper_fill(&old, more);
+		err = exec_start(box, &spec, &exec);
+		setrlimit(RLIMIT_NOFILE, &old);
+		CHECK(err && err_kind(err) == ERR_EXHAUSTED);
+		CHECK_STR(err_reason(err), ASK_NO_FILES);
+		CHECK(box_is_alive(box));
+	}
+	CHECK(is_gone("sleep 77[8]"));
+	CHECK_OK(sh("echo alive"));
+	CHECK_STR(out, "alive\n");
+	CHECK(box_execs(box) == 0);
+}
+
 static void on_lost(struct box *which, void *arg)
 {
 	(void)which;
@@ -408,6 +461,35 @@ HOUSE_TEST(silent, "a pid 1 that reports no end holds up no result")
 	CHECK_OK(exec_wait(exec, in(8000), &result));
 	CHECK(result.ending == ENDING_KILLED_BY_API && box_is_alive(box));
 	exec_drop(exec);
+	CHECK_OK(box_bury(box, in(5000)));
+	box_free(box);
+}
+
+HOUSE_TEST(late_report, "a pid 1 that reports an end late keeps its box")
+{
+	struct exec_spec spec = spec_of("true");
+	struct exec *exec = NULL;
+
+	CHECK_OK(build("evil-11", &box));
+	CHECK_OK(exec_start(box, &spec, &exec));
+	exec_kill(exec);
+	CHECK_OK(exec_wait(exec, in(8000), &result));
+	CHECK(result.ending == ENDING_KILLED_BY_API);
+	exec_drop(exec);
+	CHECK_OK(task_sleep_until(in(3000)));
+	CHECK(box_is_alive(box) && box_execs(box) == 0);
+	CHECK_OK(box_bury(box, in(5000)));
+	box_free(box);
+}
+
+HOUSE_TEST(always_busy, "a pid 1 that calls every leaf busy holds nobody up")
+{
+	struct exec_spec spec = spec_of("true");
+	struct exec *exec = NULL;
+
+	CHECK_OK(build("evil-10", &box));
+	CHECK_ERR(exec_start(box, &spec, &exec), EXHAUSTED);
+	CHECK(box_execs(box) == 0);
 	CHECK_OK(box_bury(box, in(5000)));
 	box_free(box);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 
 #include "base/clock.h"
@@ -86,6 +87,43 @@ static int keeper_memory(struct keeper_box *box)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+// No fd can be made from here on, or `more` of them; *old is to be set again.
+__attribute__((unused)) static void keeper_fill(struct rlimit *old, int more)
+{
+	struct rlimit tight;
+	int lowest = dup(0);
+
+	close(lowest);
+	getrlimit(RLIMIT_NOFILE, old);
+	tight = *old;
+	tight.rlim_cur = (rlim_t)(lowest + more);
+	setrlimit(RLIMIT_NOFILE, &tight);
+}
+
+// Says to every EXEC that its leaf is busy.
+static void keeper_always_busy(int control, uint32_t conv)
+{
+	static char room[TALK_SIZE_MAX];
+	static const char *argv[TALK_ARGS_MAX + 1], *env[TALK_ARGS_MAX + 1];
+
+	for (;;) {
+		struct talk say = {.kind = TALK_FAILED, .conv = conv}, heard;
+		size_t len;
+		ssize_t n;
+
+		say.failed.step = TALK_STEP_JOIN;
+		say.failed.errnum = EBUSY;
+		len = talk_encode(&say, room, sizeof(room));
+		fd_send(control, room, len, NULL, 0, 0);
+		n = recv(control, room, sizeof(room), 0);
+		heard.exec.argv = argv;
+		heard.exec.env = env;
+		if (n <= 0 || !talk_decode(room, (size_t)n, &heard))
+			_exit(1);
+		conv = heard.conv;
+	}
+}
+
 // A pid 1 that greets, hears one EXEC, and then breaks a rule.
 static void keeper_be_evil(int control, int rule)
 {
@@ -146,6 +184,16 @@ static void keeper_be_evil(int control, int rule)
 		_exit(0);
 	case 9: // never tells of an end
 		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
+		break;
+	case 10:
+		keeper_always_busy(control, heard.conv);
+		break;
+	case 11: // tells of the end when nobody waits for it any more
+		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
+		sleep(7);
+		say = (struct talk){.kind = TALK_EXITED, .conv = heard.conv};
+		len = talk_encode(&say, room, sizeof(room));
+		fd_send(control, room, len, NULL, 0, 0);
 		break;
 	default: // hangs up
 		_exit(0);

@@ -164,6 +164,31 @@ static void reader(void *arg)
 	tape_drop(shared);
 }
 
+TASK_TEST(budget, "tapes share what they may keep on disk, and give it back")
+{
+	static char bytes[100000];
+	struct tape_budget *budget = tape_budget_new(150000);
+	struct tape *tapes[3];
+
+	for (int i = 0; i < 3; i++) {
+		tapes[i] = tape_new(loop, dir, 1 << 20);
+		tape_bound(tapes[i], budget);
+	}
+	CHECK_OK(tape_add(tapes[0], TAPE_STDOUT, bytes, sizeof(bytes)));
+	CHECK_OK(tape_add(tapes[1], TAPE_STDOUT, bytes, sizeof(bytes)));
+	CHECK(!tape_truncated(tapes[0], TAPE_STDOUT) && tape_truncated(tapes[1], TAPE_STDOUT));
+	CHECK(tape_fits(tapes[1], sizeof(bytes))); // nothing more is kept
+	tape_end(tapes[1]);
+	CHECK_OK(read_all(tapes[1], 70000));
+	CHECK(got_len[0] == 50000);
+	tape_drop(tapes[0]);
+	CHECK_OK(tape_add(tapes[2], TAPE_STDERR, bytes, sizeof(bytes)));
+	CHECK(!tape_truncated(tapes[2], TAPE_STDERR));
+	tape_budget_drop(budget); // before the tapes that hold it
+	tape_drop(tapes[1]);
+	tape_drop(tapes[2]);
+}
+
 TASK_TEST(follows, "readers follow a writer across memory and disk, and outlive it")
 {
 	static char bytes[5000];

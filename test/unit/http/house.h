@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "http/channel.h"
 #include "http/server.h"
 #include "loop/dial.h"
 #include "unit/loop/inside.h"
@@ -63,6 +64,8 @@ static fallible house_pour(struct http *x)
 	uint64_t count = 1;
 
 	str_to_u64(mib, 1, 1000, &count);
+	if (http_query(x, "patient").at)
+		http_be_patient(x);
 	TRY(http_begin(x, 200, "application/octet-stream"));
 	for (uint64_t i = 0; i < count * 16; i++)
 		TRY(http_write(x, bytes, sizeof(bytes)));
@@ -71,10 +74,28 @@ static fallible house_pour(struct http *x)
 
 static fallible house_watch(struct http *x)
 {
-	while (!http_peer_gone(x))
+	while (!http_peer_gone(x, HTTP_PROBE_HEAD))
 		TRY(task_sleep_until(inside_now() + 2));
 	house_saw_gone = true;
 	return http_reply(x, 200, NULL, STR("{}"));
+}
+
+// Waits for something else than its client, as one that runs a command does.
+static fallible house_away(struct http *x, bool streams)
+{
+	struct err *err;
+
+	if (streams)
+		TRY(http_begin(x, 200, "text/event-stream"));
+	TRY(http_away(x, streams ? HTTP_PROBE_EVENT : HTTP_PROBE_HEAD));
+	err = task_sleep_until(inside_now() + 300);
+	http_back(x);
+	house_saw_gone = err != NULL;
+	TRY(err);
+	if (!streams)
+		return http_reply(x, 200, NULL, STR("{}"));
+	TRY(http_write(x, "data: x\n\n", 9));
+	return http_end(x);
 }
 
 static fallible house_handle(struct http *x)
@@ -93,6 +114,10 @@ static fallible house_handle(struct http *x)
 		return house_pour(x);
 	if (str_is(path, "/watch"))
 		return house_watch(x);
+	if (str_is(path, "/away") || str_is(path, "/away/stream"))
+		return house_away(x, str_is(path, "/away/stream"));
+	if (str_is(path, "/stale")) // as after an edge about bytes that were already read
+		x->conn->stream.readable = true;
 	if (str_is(path, "/empty"))
 		return http_reply_empty(x, 204);
 	if (str_is(path, "/nothing"))

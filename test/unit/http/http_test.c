@@ -226,6 +226,50 @@ TASK_TEST(gone, "a handler can see that its peer is gone")
 	house_close();
 }
 
+TASK_TEST(half_closed, "a client that only closed its sending half gets its answer")
+{
+	auto_buf reply = BUF_INIT(1 << 16);
+
+	house_open(NULL);
+	house_talk(str_of(ASK("GET", "/away")), &reply);
+	CHECK(house_count(&reply, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ") == 1);
+	house_talk(str_of(ASK("GET", "/away/stream")), &reply);
+	CHECK(house_status(&reply) == 200);
+	CHECK(strstr(reply.at, "\r\n3\r\n:\n\n\r\n9\r\ndata: x\n\n\r\n0\r\n\r\n"));
+	house_talk(STR("GET /away HTTP/1.0\r\n\r\n"), &reply); // to which no 100 may be sent
+	CHECK(house_status(&reply) == 200 && house_count(&reply, "HTTP/") == 1);
+	CHECK(house_failed == 0 && !house_saw_gone);
+	house_close();
+}
+
+TASK_TEST(away, "a handler that waits for others is cancelled once its client is gone")
+{
+	static const char *const asks[] = {ASK("GET", "/away"), ASK("GET", "/away/stream")};
+	struct stream stream;
+
+	house_open(NULL);
+	for (int i = 0; i < 4; i++) { // politely, or by a reset
+		house_saw_gone = false;
+		house_dial(&stream);
+		CHECK_OK(stream_write(&stream, asks[i & 1], strlen(asks[i & 1]), 1000));
+		inside_sleep(20);
+		CHECK(!house_saw_gone);
+		if (i & 2)
+			setsockopt(stream.fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0},
+				   sizeof(struct linger));
+		stream_close(&stream);
+		inside_sleep(50);
+		CHECK(house_saw_gone && house_failed == i + 1);
+		CHECK(http_server_stats(house_server).open == 0);
+	}
+	house_dial(&stream);
+	CHECK_OK(stream_write(&stream, asks[0], strlen(asks[0]), 1000));
+	stream_close(&stream);
+	inside_sleep(50);
+	CHECK(house_failed == 5 && http_server_stats(house_server).open == 0);
+	house_close();
+}
+
 TASK_TEST(trace, "the trace is the client's if it is sane, else the request's id")
 {
 	auto_buf reply = BUF_INIT(1 << 16);

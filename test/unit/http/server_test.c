@@ -242,6 +242,49 @@ TASK_TEST(deadlines, "a slow head is 408, a silent body 408, an idle connection 
 	house_close();
 }
 
+TASK_TEST(false_alarm, "a kept connection stays idle until a byte is really there")
+{
+	struct http_limits limits = HTTP_LIMITS_DEFAULT;
+	auto_buf reply = BUF_INIT(1 << 16);
+	struct stream stream;
+
+	limits.head_ms = 50;
+	limits.idle_ms = 400;
+	house_open(&limits);
+	house_dial(&stream);
+	for (int i = 0; i < 2; i++) {
+		CHECK_OK(stream_write(&stream, ASK("GET", "/stale"), strlen(ASK("GET", "/stale")),
+				      1000));
+		house_hear(&stream, &reply, 150); // longer than a head may take
+	}
+	CHECK(house_count(&reply, "HTTP/1.1 200 ") == 2);
+	stream_close(&stream);
+	house_close();
+}
+
+TASK_TEST(patience, "a reply for patient readers outlives a pause that ends others")
+{
+	struct http_limits limits = HTTP_LIMITS_DEFAULT;
+	auto_buf reply = BUF_INIT(32 << 20);
+	struct stream stream;
+
+	limits.silence_ms = 50;
+	house_open(&limits);
+	for (int i = 0; i < 2; i++) {
+		const char *path = i ? ASK("GET", "/pour?mib=16&patient=1")
+				     : ASK("GET", "/pour?mib=16");
+
+		buf_clear(&reply);
+		house_dial(&stream);
+		CHECK_OK(stream_write(&stream, path, strlen(path), 1000));
+		inside_sleep(300);
+		house_hear(&stream, &reply, 5000 * i + 200);
+		CHECK((reply.len > 16 << 20) == i);
+		stream_close(&stream);
+	}
+	house_close();
+}
+
 TASK_TEST(slow_reader, "a reader that stops reading ends only its own reply")
 {
 	struct http_limits limits = HTTP_LIMITS_DEFAULT;

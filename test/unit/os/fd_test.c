@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -43,6 +45,50 @@ TEST(too_many, "more fds than there is room for are EPROTO, and none stays open"
 	CHECK(before == after && count == 0);
 	CHECK(fd_send(pair[0], "far too long a message", 22, NULL, 0, 0) == 22);
 	CHECK(fd_recv(pair[1], room, sizeof(room), NULL, NULL, 0) == -1 && errno == EPROTO);
+	for (int i = 0; i < 2; i++) {
+		fd_drop(&sent[i]);
+		fd_drop(&pair[i]);
+	}
+}
+
+// No fd can be made from here on, or `more` of them.
+static void fill(struct rlimit *old, int more)
+{
+	struct rlimit tight;
+	int lowest = dup(0);
+
+	close(lowest);
+	getrlimit(RLIMIT_NOFILE, old);
+	tight = *old;
+	tight.rlim_cur = (rlim_t)(lowest + more);
+	setrlimit(RLIMIT_NOFILE, &tight);
+}
+
+TEST(full, "a process without free numbers loses the fds, but not the message")
+{
+	int pair[2], fds[2] = {-1, -1}, sent[2], count, before, after;
+	struct rlimit old;
+	char room[16];
+
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+	CHECK(pipe(sent) == 0);
+	before = dup(0);
+	close(before);
+	for (int more = 0; more < 2; more++) {
+		CHECK(fd_send(pair[0], "hello", 5, sent, 2, 0) == 5);
+		CHECK(fd_send(pair[0], "hello", 5, sent, 2, 0) == 5);
+		fill(&old, more);
+		count = 2;
+		CHECK(fd_recv_any(pair[1], room, sizeof(room), fds, &count, 0) == 5);
+		CHECK(count == FD_LOST && memcmp(room, "hello", 5) == 0);
+		count = 2;
+		CHECK(fd_recv(pair[1], room, sizeof(room), fds, &count, 0) == -1);
+		CHECK(errno == EMFILE && count == 0);
+		setrlimit(RLIMIT_NOFILE, &old);
+	}
+	after = dup(0);
+	close(after);
+	CHECK(before == after);
 	for (int i = 0; i < 2; i++) {
 		fd_drop(&sent[i]);
 		fd_drop(&pair[i]);

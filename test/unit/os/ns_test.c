@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/inotify.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -12,6 +14,12 @@
 #include "tap.h"
 
 #define BASE (1u << 20)
+#define TIMERS_MAX 1000000 // more than a user may have
+
+static int enter(int userns, unsigned id)
+{
+	return setns(userns, CLONE_NEWUSER) || setresgid(id, id, id) || setresuid(id, id, id);
+}
 
 static int inside(int userns)
 {
@@ -19,7 +27,7 @@ static int inside(int userns)
 				    CLONE_NEWIPC,  CLONE_NEWUTS, CLONE_NEWCGROUP};
 	int instances = 0;
 
-	if (setns(userns, CLONE_NEWUSER) || setgid(0) || setuid(0))
+	if (enter(userns, 0))
 		return 1;
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
 		if (unshare(flags[i]) == 0 || errno != ENOSPC)
@@ -29,24 +37,104 @@ static int inside(int userns)
 	return instances == 128 ? 0 : 3;
 }
 
-TEST(ceilings, "in a box's user namespace no further namespace can be made, and inotify is bounded")
+static bool passes(int (*run)(int userns), int userns)
 {
-	auto_fd userns = -1;
-	int status = 0;
+	int status = -1;
 	pid_t pid;
 
-	if (geteuid() != 0) {
-		printf("# skipped: mapping ids needs root\n");
-		return;
-	}
-	CHECK_OK(ns_user(BASE, &userns));
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0)
-		_exit(inside(userns));
-	CHECK(waitpid(pid, &status, 0) == pid);
-	CHECK(WIFEXITED(status));
-	if (WEXITSTATUS(status))
-		printf("# step %d\n", WEXITSTATUS(status));
-	CHECK(WEXITSTATUS(status) == 0);
+		_exit(run(userns));
+	waitpid(pid, &status, 0);
+	if (status)
+		printf("# status %#x\n", status);
+	return status == 0;
+}
+
+static bool skipped(void)
+{
+	if (geteuid() == 0)
+		return false;
+	printf("# skipped: mapping ids needs root\n");
+	return true;
+}
+
+TEST(ceilings, "in a box's user namespace no further namespace can be made, and inotify is bounded")
+{
+	auto_fd userns = -1;
+
+	if (skipped())
+		return;
+	CHECK_OK(ns_user(BASE, &userns));
+	CHECK(passes(inside, userns));
+}
+
+// Makes up to `most` timers; each is a pending signal, of which a user has so many.
+static int timers(int most)
+{
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+	timer_t timer;
+	int made = 0;
+
+	while (made < most && timer_create(CLOCK_MONOTONIC, &event, &timer) == 0)
+		made++;
+	return made;
+}
+
+static int modest(int userns)
+{
+	if (userns >= 0 && enter(userns, 0))
+		return 1;
+	if (inotify_init1(IN_CLOEXEC) < 0)
+		return 2;
+	return timers(4) == 4 ? 0 : 3;
+}
+
+static int other; // the next box's namespace
+
+// Holds all that one box can have while root and the other box ask for a little.
+static int greedy(int userns)
+{
+	if (enter(userns, 0))
+		return 1;
+	while (inotify_init1(IN_CLOEXEC) >= 0)
+		;
+	return timers(TIMERS_MAX) < TIMERS_MAX ? 0 : 2;
+}
+
+static int hold(int userns)
+{
+	int status = -1, to_parent[2], byte = 0;
+	pid_t pid;
+
+	if (pipe(to_parent))
+		return 1;
+	pid = fork();
+	if (pid == 0) {
+		byte = greedy(userns);
+		if (write(to_parent[1], &byte, sizeof(byte)) == sizeof(byte))
+			pause();
+		_exit(0);
+	}
+	if (read(to_parent[0], &byte, sizeof(byte)) != sizeof(byte) || byte != 0)
+		byte = 4;
+	else if (!passes(modest, -1) || !passes(modest, other))
+		byte = 5;
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	return byte;
+}
+
+TEST(counts, "what one box uses up of inotify and timers, root and the next box still have")
+{
+	auto_fd first = -1;
+	auto_fd second = -1;
+
+	if (skipped())
+		return;
+	CHECK_OK(ns_user(BASE, &first));
+	CHECK_OK(ns_user(BASE + NS_IDS, &second));
+	other = second;
+	CHECK(passes(hold, first));
 }

@@ -236,6 +236,82 @@ TEST(full, "a full disk stops at its limit; truncate and delete bring the space 
 	done_with(disk, "full");
 }
 
+// Calls idle as the warden does, for so long.
+static void idle_for(struct disk *disk, int ms)
+{
+	int64_t end = clock_ms() + ms, worst = 0;
+
+	while (clock_ms() < end) {
+		int64_t began = clock_us();
+		int wait = disk_idle(disk);
+
+		worst = clock_us() - began > worst ? clock_us() - began : worst;
+		pause_ms(wait < 0 || wait > end - clock_ms() ? 10 : wait);
+	}
+	printf("# the longest idle took %lld us\n", (long long)worst);
+}
+
+TEST(ahead, "the pool stays ahead of boxes that take all they were promised at once")
+{
+	static const char *const at[] = {"m0", "m1", "m2"};
+	auto_fd data = data_dir("ahead");
+	struct limits limits = LIMITS_DEFAULT;
+	struct disk *disk = NULL;
+	auto_err err = disk_open(data, "btrfs", &disk);
+	char box[64];
+
+	if (err) {
+		printf("# SKIP no pool here: %s\n", err_message(err));
+		return;
+	}
+	CHECK(ready());
+	for (int i = 0; i < 3; i++) {
+		auto_fd tree = -1;
+
+		snprintf(box, sizeof(box), "box-%048d", i);
+		CHECK_OK(disk_make(disk, box, &limits, userns, &tree));
+		mkdirat(scratch, at[i], 0755);
+		CHECK(mount_attach(tree, scratch, at[i]) == 0);
+	}
+	idle_for(disk, 300);
+	CHECK(in_box("fallocate -l 1900M m0/r/u/f && fallocate -l 1900M m1/r/u/f") == 0);
+	CHECK(in_box("cd m2/r/u && for i in $(seq 200); do echo hi > f$i || exit 1; done && "
+		     "dd if=/dev/zero of=g bs=1M count=300 2>/dev/null && sync -f .") == 0);
+	idle_for(disk, 300);
+	CHECK(scratch_run("test $(df -B1 --output=avail m2 | tail -1) -gt 1073741824") == 0);
+	CHECK(in_box("fallocate -l 1500M m2/r/u/h") == 0);
+	CHECK(scratch_run("umount m0 m1 m2") == 0);
+	done_with(disk, "ahead");
+}
+
+TEST(large, "limits beyond the host, and inodes that would take long to make, are refused")
+{
+	auto_fd data = data_dir("large");
+	struct limits limits = {.disk = 15ull << 40};
+	struct disk *disk = NULL;
+	int64_t began = clock_ms();
+	auto_fd tree = -1;
+
+	CHECK(ready());
+	CHECK_OK(disk_open(data, "ext4-image", &disk));
+	CHECK_ERR(disk_make(disk, BOX, &limits, userns, &tree), INVALID);
+	limits = (struct limits){.disk = 17ull << 40};
+	CHECK_ERR(disk_make(disk, BOX, &limits, userns, &tree), INVALID);
+	limits = (struct limits){.disk = 40ull << 30, .inodes = 64};
+	CHECK_ERR(disk_make(disk, BOX, &limits, userns, &tree), INVALID);
+	for (uint64_t i = 0; i < 6; i++) {
+		limits = (struct limits){.disk = 64 * MIB, .inodes = 500 + i};
+		CHECK_OK(disk_make(disk, BOX, &limits, userns, &tree));
+		close(take_fd(&tree));
+		CHECK_OK(disk_drop(disk, BOX));
+	}
+	CHECK(clock_ms() - began < 10000);
+	CHECK(scratch_run("test $(ls -A large/boxes | grep -c template) = 4 && "
+			  "test -e large/boxes/.template-67108864-505") == 0);
+	reap_all(disk);
+	done_with(disk, "large");
+}
+
 TEST(inodes, "a limit on inodes is exact, and selects the image")
 {
 	auto_fd data = data_dir("inodes");

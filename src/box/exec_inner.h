@@ -1,0 +1,50 @@
+// The state of an exec, for the files of this room that begin and end it.
+#pragma once
+
+#include "box/exec.h"
+#include "box/inner.h"
+#include "box/pipes.h"
+
+enum exec_phase { EXEC_ASKED, EXEC_FAILED, EXEC_RUNNING, EXEC_ENDED, EXEC_DONE };
+enum exec_stage { STAGE_LIMIT, STAGE_TERMED, STAGE_KILLED }; // what the timer does next
+
+struct exec {
+	struct box *box;
+	struct link link; // box->execs, or box->lingerers
+	int refs;
+	uint32_t conv;
+	struct box_leaf *leaf;
+	enum exec_phase phase;
+	bool abandoned; // whoever asked for it has gone
+	bool doubted;	// its leaf was asked for only if empty
+	bool held;	// by whoever asked for it
+	bool pipeless;	// it runs, but its pipes found no room in this process
+	bool listed, lingers;
+	bool over;	 // pid 1 has forgotten it already
+	bool unreported; // ended without EXITED, which may still come
+	bool owes_forget;
+	int owes_signal;
+	struct talk failure;
+	int pid;
+	struct tape *tape;
+	struct pipes pipes;
+	bool has_stdin;
+	struct str input; // borrowed until STARTED
+	uint64_t cpu_ms, wall_ms;
+	struct timer timer;
+	enum exec_stage stage;
+	bool has_cause;
+	enum ending cause;
+	uint64_t meter_us, oom_kills; // at the beginning
+	int64_t begun_us;
+	int status;
+	struct exec_result result;
+	struct bell bell;
+	struct later free_later;
+};
+
+// One that nobody knows but the holder.
+struct exec *exec_new(struct box *box, const struct exec_spec *spec);
+void exec_list(struct exec *exec); // the box knows it
+// It did not start: the leaf is let go, and nobody knows it any more.
+void exec_fail(struct exec *exec, const struct talk *why, bool leaf_empty);

@@ -1,0 +1,127 @@
+// Starting a command: a leaf is taken, EXEC is said, and pid 1 answers. A doubtful leaf may be
+// refused as busy; then another is tried, for as long as one command may take to start.
+//
+// Until pid 1 has answered the leaf is not the exec's: what a leaf's own limit does meanwhile is
+// meant for those who were there before.
+//
+// syscalls: clock_gettime
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "box/exec_inner.h"
+#include "box/leaf.h"
+#include "box/word.h"
+#include "os/fd.h"
+
+#define START_MS 10000 // from EXEC to its answer, and for all tries together
+
+// Says EXEC, with the fds of a leaf that pid 1 does not know. Waits while the socket is full.
+static fallible say_exec(struct exec *exec, const struct exec_spec *spec, int64_t deadline)
+{
+	struct box_leaf *leaf = exec->leaf;
+	auto_free char *words = NULL;
+	size_t len = 0;
+	int joins = (leaf->join[0] >= 0) + (leaf->join[1] >= 0);
+
+	TRY(word_encode(spec, exec->conv, leaf->number, leaf->doubtful, &words, &len));
+	while (exec->phase == EXEC_ASKED) {
+		switch (channel_say(&exec->box->channel, words, len, leaf->join, joins)) {
+		case CHANNEL_SENT:
+			fd_drop(&leaf->join[0]);
+			fd_drop(&leaf->join[1]);
+			return OK;
+		case CHANNEL_FULL:
+			TRY(bell_wait(&exec->box->channel.room, deadline), "talk to pid 1");
+			break;
+		case CHANNEL_TOO_LONG:
+			return err_new(TOO_LARGE, "command_too_large", "the command is too large");
+		case CHANNEL_GONE:
+			return word_box_lost();
+		}
+	}
+	return OK; // ended meanwhile, and `failure` says so
+}
+
+static fallible await_answer(struct exec *exec, int64_t deadline)
+{
+	struct err *err = OK;
+
+	while (!err && exec->phase == EXEC_ASKED)
+		err = bell_wait(&exec->bell, deadline);
+	if (exec->phase != EXEC_ASKED) {
+		err_free(err); // late, but the answer had come
+		return OK;
+	}
+	exec->abandoned = true;
+	exec->input = STR("");
+	// Somebody in the box may have stopped the child while pid 1 waits for its execve. If pid 1
+	// is merely slow, the command is killed when it has started.
+	if (err_kind(err) == ERR_TIMEOUT)
+		box_leaf_kill(exec->leaf);
+	return err;
+}
+
+// One try with one leaf.
+static fallible ask_once(struct exec *exec, const struct exec_spec *spec, int *tries)
+{
+	struct box *box = exec->box;
+	int64_t deadline = loop_now(box->loop) + START_MS;
+	struct box_leaf *leaf;
+	struct err *err;
+
+	TRY(box_leaf_take(box, tries, &leaf));
+	exec->leaf = leaf;
+	exec->doubted = leaf->doubtful;
+	exec->has_cause = false;
+	exec->phase = EXEC_ASKED;
+	exec->conv = ++box->last_conv;
+	exec->meter_us = leaf->doubtful || !leaf->seen_us ? box_leaf_used_us(leaf) : leaf->seen_us;
+	exec->oom_kills = box_oom_kills(box);
+	exec->begun_us = clock_us();
+	exec->result.cpu_ms = 0;
+	exec_list(exec);
+	err = say_exec(exec, spec, deadline);
+	if (err && exec->phase == EXEC_ASKED) {
+		exec_fail(exec, &(struct talk){.kind = TALK_FAILED}, !leaf->doubtful);
+		return err;
+	}
+	err_free(err);
+	return await_answer(exec, deadline);
+}
+
+static bool was_busy(const struct exec *exec)
+{
+	return exec->phase == EXEC_FAILED && exec->doubted &&
+	       exec->failure.failed.step == TALK_STEP_JOIN && exec->failure.failed.errnum == EBUSY;
+}
+
+fallible exec_start(struct box *box, const struct exec_spec *spec, struct exec **out)
+{
+	struct exec *exec;
+	int64_t deadline = loop_now(box->loop) + START_MS;
+	struct err *err = OK;
+	int tries = 0;
+
+	if (!box_is_alive(box))
+		return word_box_lost();
+	if (box->exec_count >= BOX_EXECS_MAX)
+		return err_hint(
+			err_new(EXHAUSTED, "too_many_execs", "the sandbox runs too many commands"),
+			"wait for some of them to end");
+	exec = exec_new(box, spec);
+	do {
+		err = ask_once(exec, spec, &tries);
+	} while (!err && was_busy(exec) && box_is_alive(box) && loop_now(box->loop) < deadline);
+	if (!err && exec->phase == EXEC_FAILED)
+		err = box_is_alive(box) ? word_explain(&exec->failure, spec) : word_box_lost();
+	if (!err && exec->pipeless)
+		err = ask_no_files();
+	if (err) {
+		exec_drop(exec);
+		return err_while(err, "start a command in %s", box->id);
+	}
+	*out = exec;
+	return OK;
+}

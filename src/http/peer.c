@@ -1,0 +1,93 @@
+// Is the client still there? A handler that waits for a command neither reads nor writes, so nobody
+// would notice that it works for no one. The stream tells of every hang-up; what it means is found
+// out by a probe, see http.h. A client that vanished without a word is found by TCP keep-alive,
+// which the listener hands on to its connections.
+//
+// syscalls: sendto getsockopt
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "http/channel.h"
+#include "http/http.h"
+
+#define PATIENCE_MS (15 * 60 * 1000)
+
+void http_be_patient(struct http *x)
+{
+	x->conn->silence_ms = PATIENCE_MS;
+}
+
+// False: the peer is gone, or cannot be talked to any more.
+static bool send_probe(struct http_conn *conn, struct str probe)
+{
+	char room[64];
+	int len = conn->chunked ? snprintf(room, sizeof(room), "%zx\r\n" STR_FMT "\r\n", probe.len,
+					   STR_ARG(probe))
+				: snprintf(room, sizeof(room), STR_FMT, STR_ARG(probe));
+	ssize_t sent;
+
+	if (conn->probed || !probe.len)
+		return true;
+	conn->probed = true;
+	sent = send(conn->stream.fd, room, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	// No room: what fills it was sent before, and will be answered by a reset just as well.
+	// Part of a probe would spoil the reply.
+	return sent == len || (sent < 0 && errno == EAGAIN);
+}
+
+static bool is_gone(struct http_conn *conn, struct str probe)
+{
+	const struct stream *stream = &conn->stream;
+	struct tcp_info info = {0};
+	socklen_t len = sizeof(info);
+
+	if (stream->fd < 0 || stream->reset)
+		return true;
+	if (!stream->hung_up)
+		return false;
+	if (!send_probe(conn, probe))
+		return true;
+	// The reset may be here already, though the loop has not told it yet.
+	return getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+	       info.tcpi_state == TCP_CLOSE;
+}
+
+static struct str allowed(const struct http *x, struct str probe)
+{
+	return x->head.minor == 0 ? STR("") : probe;
+}
+
+static void on_hangup(struct stream *stream)
+{
+	struct http_conn *conn = link_of(stream, struct http_conn, stream);
+
+	if (conn->absent && is_gone(conn, conn->probe))
+		task_cancel(conn->absent);
+}
+
+fallible http_away(struct http *x, struct str probe)
+{
+	struct http_conn *conn = x->conn;
+
+	conn->probe = allowed(x, probe);
+	if (is_gone(conn, conn->probe)) {
+		conn->close_after = true;
+		return err_new(CANCELLED, "client_gone", "the client closed the connection");
+	}
+	conn->stream.on_hangup = on_hangup;
+	conn->absent = task_current();
+	return OK;
+}
+
+void http_back(struct http *x)
+{
+	x->conn->absent = NULL;
+}
+
+bool http_peer_gone(struct http *x, struct str probe)
+{
+	return is_gone(x->conn, allowed(x, probe));
+}
