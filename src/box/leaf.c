@@ -157,6 +157,7 @@ static void drop_limit(struct box_leaf *leaf)
 
 void box_leaf_begin(struct box_leaf *leaf, struct exec *exec)
 {
+	drop_limit(leaf);
 	leaf->exec = exec;
 }
 

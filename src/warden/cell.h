@@ -9,6 +9,7 @@
 #include "base/id.h"
 #include "base/map.h"
 #include "model/order.h"
+#include "model/talk.h"
 #include "warden/disk.h"
 #include "warden/group.h"
 #include "warden/ids.h"
@@ -33,6 +34,7 @@ struct cell {
 	int pid, pidfd;
 	uint64_t watch; // what the loop knows its pidfd by, see bury_watch()
 	uint32_t slot, leaves;
+	uint64_t killed[TALK_LEAVES_MAX / 64]; // leaves to be made anew: a bit each
 	bool has_slot, has_groups, has_disk;
 	uint32_t build_order;		// whom the birth is owed to
 	int fds[3];			// what the daemon gets with it: control, oom, meter

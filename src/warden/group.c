@@ -194,11 +194,24 @@ static fallible make_leaf(struct groups *groups, const char *name, uint32_t root
 	return OK;
 }
 
-static void drop_leaf(struct groups *groups, const char *name)
+// False: somebody is still in it.
+static bool drop_leaf(struct groups *groups, const char *name)
 {
+	bool gone = true;
+
 	for (int i = 0; i < groups->count; i++)
-		if (groups->trees[i].leafy)
-			unlinkat(groups->trees[i].dir, name, AT_REMOVEDIR);
+		if (groups->trees[i].leafy && unlinkat(groups->trees[i].dir, name, AT_REMOVEDIR) &&
+		    errno != ENOENT)
+			gone = false;
+	return gone;
+}
+
+bool group_leaf_drop(struct groups *groups, const char *box, uint32_t leaf)
+{
+	char name[NAME_ROOM];
+
+	snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
+	return drop_leaf(groups, name);
 }
 
 fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,

@@ -64,6 +64,8 @@ fallible group_make(struct groups *groups, const char *box, const struct limits 
 		    uint32_t root, struct group_door *out_door, int *out_oom);
 fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,
 		    struct group_leaf *out);
+// Removes one leaf. False: somebody is still in it.
+bool group_leaf_drop(struct groups *groups, const char *box, uint32_t leaf);
 // Lets a dying box die at full speed.
 void group_lift(struct groups *groups, const char *box);
 // Kills what is in a leaf. False: not yet empty, call again in a moment (v1).

@@ -75,24 +75,43 @@ static fallible bury(struct warden *warden, const struct order *order)
 	return OK;
 }
 
+// What is cloned into a group that was once killed dies at birth (Linux 6.14). So a killed leaf is
+// removed, and made again under its number; daemon and pid 1 take the new fds for it.
+static uint32_t next_leaf(struct warden *warden, struct cell *cell)
+{
+	for (uint32_t i = 0; i < cell->leaves; i++) {
+		uint64_t bit = 1ull << i % 64;
+
+		if (!(cell->killed[i / 64] & bit) || !group_leaf_drop(warden->groups, cell->id, i))
+			continue;
+		cell->killed[i / 64] &= ~bit;
+		return i;
+	}
+	return cell->leaves;
+}
+
 // The fds that join it, one on v2 and two on v1, then its meter.
 static fallible leaf(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
 	struct group_leaf made;
+	uint32_t number;
 	int fds[3];
 
 	if (!cell || cell->state != CELL_ALIVE)
 		return no_box();
-	if (cell->leaves >= TALK_LEAVES_MAX)
+	number = next_leaf(warden, cell);
+	if (number >= TALK_LEAVES_MAX)
 		return err_new(EXHAUSTED, "too_many_execs", "the box has %d leaves and no more",
 			       TALK_LEAVES_MAX);
-	TRY(group_leaf(warden->groups, cell->id, cell->leaves, ids_base(cell->slot), &made));
+	TRY(group_leaf(warden->groups, cell->id, number, ids_base(cell->slot), &made));
+	if (number == cell->leaves)
+		cell->leaves++;
 	warden->answer = (struct answer){
 		.kind = ANSWER_DONE,
 		.to = ORDER_LEAF,
 		.id = order->id,
-		.leaf = cell->leaves++,
+		.leaf = number,
 		.join_count = (uint32_t)made.join_count,
 	};
 	memcpy(fds, made.joins, (size_t)made.join_count * sizeof(*fds));
@@ -108,6 +127,7 @@ static fallible kill_leaf(struct warden *warden, const struct order *order)
 
 	if (!cell || cell->state != CELL_ALIVE || order->leaf >= cell->leaves)
 		return no_box();
+	cell->killed[order->leaf / 64] |= 1ull << order->leaf % 64;
 	if (group_kill(warden->groups, cell->id, order->leaf)) {
 		post_done(warden, ORDER_KILL, order->id);
 		return OK;

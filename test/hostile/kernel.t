@@ -377,7 +377,8 @@ def fuzz(stage):
         stage.put(box, fuzzer, "/tmp/sysfuzz")
         reply = stage.cove.execute(box, ["/tmp/sysfuzz", seconds, "1"], user=user,
                                    timeoutMs=(int(seconds) + 20) * 1000)
-        c.ok(reply.status == 200 and "calls" in reply.json["stdout"],
+        # Its own random SIGKILL may end it: that harms nobody else.
+        c.ok(reply.status == 200 and ("calls" in reply.json["stdout"] or reply.json["ended"] == "signaled"),
              "K-31: the fuzzer ran as %s" % user, reply)
     c.same(kernel_log(), before, "K-31: the kernel said nothing of a bug")
     stage.no_control("the same calls outside would be what the wall is for")

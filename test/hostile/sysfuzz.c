@@ -55,6 +55,7 @@ static void child(unsigned seed)
 {
 	char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
+	signal(SIGALRM, SIG_DFL);
 	state = seed * 2654435761u + 88172645463325252ull;
 	alarm(2);
 	for (int i = 0; i < 4000; i++) {
@@ -77,7 +78,10 @@ int main(int argc, char **argv)
 	time_t end = time(NULL) + seconds;
 
 	done = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	signal(SIGTERM, SIG_IGN);
+	// The children's random signals reach us too; only SIGKILL cannot be shrugged off.
+	for (int i = 1; i < 32; i++)
+		if (i != SIGCHLD)
+			signal(i, SIG_IGN);
 	while (time(NULL) < end) {
 		pid_t pid = fork();
 		int status;
