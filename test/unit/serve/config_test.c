@@ -97,6 +97,32 @@ TEST(malformed, "a malformed value or an unknown flag is refused")
 	CHECK_ERR(read_words(&config, "--config=/nonexistent", NULL, NULL), NOT_FOUND);
 }
 
+TEST(on_term, "sandboxes can be stopped at the end, but not handed on")
+{
+	auto_config config = {0};
+
+	forget_environment();
+	CHECK_OK(read_words(&config, "--on-term=stop", NULL, NULL));
+	CHECK_ERR(read_words(&config, "--on-term=handoff", NULL, NULL), NOT_OFFERED);
+	CHECK_ERR(read_words(&config, "--on-term=", NULL, NULL), INVALID);
+}
+
+TEST(settings, "what is shown as a setting can be set, and nothing of the children's")
+{
+	auto_buf text = BUF_INIT(64 * 1024);
+	size_t count = 0;
+
+	config_describe(&text);
+	for (const struct setting *s = config_settings(); s->name; s++) {
+		auto_free char *line = mem_fmt("--%-12s ", s->name);
+
+		CHECK(strstr(text.at, line) && *s->arg && *s->help);
+		CHECK(strncmp(s->name, "fd-", 3) != 0);
+		count++;
+	}
+	CHECK(count == 14);
+}
+
 TEST(handed_on, "what a child is told reads back as the same")
 {
 	auto_config config = {0}, copy = {0};
