@@ -100,7 +100,7 @@ all: build/$(if $(filter release,$(V)),,$(V)/)cove
 tests: $(tests) inmates
 objects: $(foreach f,$(FLOORS),$(call objects,$(f))) # everything compiles, whether or not it links yet
 inmates: $(inmates)
-	@$(if $(filter release,$(V)),mkdir -p build/test && cp -u $^ build/test/)
+	@$(if $(filter release,$(V)),mkdir -p build/test && cp -u --remove-destination $^ build/test/)
 
 build/cove: build/release/cove
 	@cp $< $@.new && mv $@.new $@

@@ -95,13 +95,12 @@ static uint64_t count_files(struct admit *admit)
 
 static uint64_t files_used(struct admit *admit, int64_t now_ms)
 {
-	if (!admit->files_at || admit->files_sized || now_ms - admit->files_at >= LIST_MS) {
+	int64_t span = admit->files_sized ? GRASP_MS : LIST_MS;
+
+	if (!admit->files_at || now_ms - admit->files_at >= span) {
 		admit->files_read = count_files(admit);
-		// What was admitted a moment ago may not have its files yet.
-		if (now_ms - admit->files_at >= GRASP_MS) {
-			admit->files_since = 0;
-			admit->files_at = now_ms;
-		}
+		admit->files_since = 0;
+		admit->files_at = now_ms;
 	}
 	return admit->files_read + admit->files_since;
 }

