@@ -7,6 +7,10 @@
 // until the pipes are empty or the tape needs no disk any more (full, it only counts). Meanwhile
 // the watches rest, so a slow disk slows the writer and nobody else.
 //
+// Most commands end within a few milliseconds, and their end is when the pipes are read in any
+// case. So the pipes are watched only after some patience: a short command costs no watch, and no
+// wake-up for each pipe that it closes.
+//
 // When the command has ended, what lies in the pipes at that moment belongs to it and goes to the
 // tape; what background jobs write later is read and dropped.
 //
@@ -25,6 +29,7 @@
 #include "os/fd.h"
 
 #define CHUNK 65536
+#define PATIENCE_MS 2
 
 // One thread turns the loop; nothing in here is alive between two calls.
 static char scratch[CHUNK];
@@ -234,6 +239,14 @@ static void on_input(struct watch *watch, uint32_t events)
 	feed(link_of(watch, struct pipe_end, watch)->pipes);
 }
 
+static void on_patience(struct timer *timer)
+{
+	struct pipes *pipes = link_of(timer, struct pipes, patience);
+
+	for (int i = 0; i < TAPE_STREAMS && !pipes->spilling; i++)
+		watch_end(pipes, &pipes->out[i], EPOLLIN);
+}
+
 static bool is_pipe(int fd)
 {
 	struct stat st;
@@ -260,8 +273,8 @@ fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, c
 		pipes_close(pipes);
 		return err_new(BAD_PEER, "bad_pipe", "pid 1 sent something that is no pipe");
 	}
-	for (int i = 0; i < TAPE_STREAMS; i++)
-		TRY(loop_watch(loop, &pipes->out[i].watch, EPOLLIN));
+	pipes->patience.due = on_patience;
+	loop_set_timer(loop, &pipes->patience, loop_now(loop) + PATIENCE_MS);
 	if (input.at) {
 		pipes->input = mem_dup(input.at, input.len);
 		pipes->input_len = input.len;
@@ -315,6 +328,8 @@ bool pipes_ended(const struct pipes *pipes)
 
 void pipes_close(struct pipes *pipes)
 {
+	if (pipes->patience.at)
+		loop_drop_timer(pipes->loop, &pipes->patience);
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		close_end(pipes, &pipes->out[i]);
 	close_end(pipes, &pipes->in);

@@ -22,7 +22,8 @@ struct pipes {
 	struct pipe_end in;
 	char *input; // what stdin has still to take
 	size_t input_len, input_at;
-	bool spilling; // a task writes to the disk, and the watches rest
+	struct timer patience; // until the ends are watched
+	bool spilling;	       // a task writes to the disk, and the watches rest
 	bool settling; // the command has ended: `due` bytes go to the tape, the rest nowhere
 	// Called when an end was reached, a spill is over, or after pipes_settle() anything moved.
 	void (*moved)(struct pipes *pipes);

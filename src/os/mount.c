@@ -59,3 +59,10 @@ int mount_private(void)
 {
 	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
 }
+
+int mount_own_proc(void)
+{
+	static const struct mount_option options[] = {{"source", "proc"}, {NULL, NULL}};
+
+	return mount_new("proc", options, MOUNT_SAFE | MOUNT_ATTR_NOEXEC);
+}

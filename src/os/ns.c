@@ -24,22 +24,23 @@
 
 #include "base/auto.h"
 #include "os/fd.h"
+#include "os/mount.h"
 
 #define CHILD_SOCK 3
 
 static const struct {
 	const char *path, *value;
 } ceilings[] = {
-	{"/proc/sys/user/max_user_namespaces", "0"},
-	{"/proc/sys/user/max_mnt_namespaces", "0"},
-	{"/proc/sys/user/max_net_namespaces", "0"},
-	{"/proc/sys/user/max_pid_namespaces", "0"},
-	{"/proc/sys/user/max_ipc_namespaces", "0"},
-	{"/proc/sys/user/max_uts_namespaces", "0"},
-	{"/proc/sys/user/max_cgroup_namespaces", "0"},
-	{"/proc/sys/user/max_time_namespaces", "0"},
-	{"/proc/sys/user/max_inotify_instances", "128"},
-	{"/proc/sys/user/max_inotify_watches", "65536"},
+	{"sys/user/max_user_namespaces", "0"},
+	{"sys/user/max_mnt_namespaces", "0"},
+	{"sys/user/max_net_namespaces", "0"},
+	{"sys/user/max_pid_namespaces", "0"},
+	{"sys/user/max_ipc_namespaces", "0"},
+	{"sys/user/max_uts_namespaces", "0"},
+	{"sys/user/max_cgroup_namespaces", "0"},
+	{"sys/user/max_time_namespaces", "0"},
+	{"sys/user/max_inotify_instances", "128"},
+	{"sys/user/max_inotify_watches", "65536"},
 };
 
 // Leaving id 0 takes capabilities out of the effective set; this puts the permitted ones back.
@@ -68,7 +69,7 @@ static int become(uint32_t base)
 static _Noreturn void child(int sock, uint32_t base)
 {
 	char byte = 'u';
-	int fd;
+	int fd, proc;
 
 	// Nothing of ours is for the box's id, nor to be held open should we end before the child.
 	if (dup2(sock, CHILD_SOCK) < 0 || close_range(CHILD_SOCK + 1, ~0u, 0))
@@ -76,7 +77,8 @@ static _Noreturn void child(int sock, uint32_t base)
 	sock = CHILD_SOCK;
 	if (become(base))
 		_exit(1);
-	if (unshare(CLONE_NEWUSER))
+	proc = mount_own_proc();
+	if (proc < 0 || unshare(CLONE_NEWUSER))
 		_exit(2);
 	// Ours to open; for the parent it would take CAP_SYS_PTRACE.
 	fd = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
@@ -85,7 +87,7 @@ static _Noreturn void child(int sock, uint32_t base)
 	if (read(sock, &byte, 1) != 1)
 		_exit(4);
 	for (size_t i = 0; i < sizeof(ceilings) / sizeof(*ceilings); i++)
-		if (fd_put(AT_FDCWD, ceilings[i].path, ceilings[i].value) && errno != ENOENT)
+		if (fd_put(proc, ceilings[i].path, ceilings[i].value) && errno != ENOENT)
 			_exit(5);
 	_exit(0);
 }

@@ -4,7 +4,10 @@
 #include <sched.h>
 
 #include "os/fd.h"
+#include "os/mount.h"
 #include "os/net.h"
+
+#define PROC_USES 32 // then the names in its cache are too many
 
 static int open_own(int proc)
 {
@@ -13,7 +16,7 @@ static int open_own(int proc)
 
 void nets_open(struct nets *nets, int proc)
 {
-	*nets = (struct nets){.home = open_own(proc)};
+	*nets = (struct nets){.home = open_own(proc), .proc = -1};
 }
 
 int nets_take(struct nets *nets)
@@ -27,9 +30,13 @@ int nets_refill(struct nets *nets, int proc)
 
 	if (nets->home < 0 || nets->count == NETS_READY)
 		return 0;
-	if (unshare(CLONE_NEWNET))
+	if (nets->made++ % PROC_USES == 0) {
+		fd_drop(&nets->proc);
+		nets->proc = mount_own_proc();
+	}
+	if (nets->proc < 0 || unshare(CLONE_NEWNET))
 		return -1;
-	fd = net_loopback(proc) ? -1 : open_own(proc);
+	fd = net_loopback(nets->proc) ? -1 : open_own(proc);
 	if (setns(nets->home, CLONE_NEWNET))
 		fd_drop(&fd);
 	if (fd < 0)

@@ -6,6 +6,8 @@
 
 struct nets {
 	int home; // where the zygote itself lives
+	int proc; // see mount_own_proc(), for the next few
+	unsigned made;
 	int ready[NETS_READY];
 	int count;
 };

@@ -105,7 +105,8 @@ def fd_fill(stage):
     program = r'''
 import os, resource, time
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+most = min(hard, 8192)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 kids = []
 for _ in range(20):
     r, w = os.pipe()
