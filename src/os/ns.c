@@ -31,16 +31,11 @@
 static const struct {
 	const char *path, *value;
 } ceilings[] = {
-	{"sys/user/max_user_namespaces", "0"},
-	{"sys/user/max_mnt_namespaces", "0"},
-	{"sys/user/max_net_namespaces", "0"},
-	{"sys/user/max_pid_namespaces", "0"},
-	{"sys/user/max_ipc_namespaces", "0"},
-	{"sys/user/max_uts_namespaces", "0"},
-	{"sys/user/max_cgroup_namespaces", "0"},
-	{"sys/user/max_time_namespaces", "0"},
-	{"sys/user/max_inotify_instances", "128"},
-	{"sys/user/max_inotify_watches", "65536"},
+	{"sys/user/max_user_namespaces", "0"},	   {"sys/user/max_mnt_namespaces", "0"},
+	{"sys/user/max_net_namespaces", "0"},	   {"sys/user/max_pid_namespaces", "0"},
+	{"sys/user/max_ipc_namespaces", "0"},	   {"sys/user/max_uts_namespaces", "0"},
+	{"sys/user/max_cgroup_namespaces", "0"},   {"sys/user/max_time_namespaces", "0"},
+	{"sys/user/max_inotify_instances", "128"}, {"sys/user/max_inotify_watches", "65536"},
 };
 
 // Leaving id 0 takes capabilities out of the effective set; this puts the permitted ones back.
