@@ -70,7 +70,7 @@ wraps    = $(if $(filter torture,$(V)),$(patsubst %,-Wl$(comma)--wrap=%,\
            $(shell sed -n 's|^// wraps: *||p' src/base/fault.c 2>/dev/null)))
 ldflags  = -pie -Wl,-z,relro,-z,now,-z,noexecstack,--as-needed,--gc-sections $(SYSROOT_FLAGS) \
            $(filter -fsanitize%,$(if $(filter fuzz,$(V)),$(LDFLAGS_fuzz),$(CFLAGS_$(V)))) $(wraps) $(LDFLAGS)
-ldlibs   = -lseccomp -ljson-c -larchive -linih -lcrypto -lpthread $(LDLIBS)
+ldlibs   = -lseccomp -ljson-c -larchive -linih -lcrypto -lwslay -lzstd -lpthread $(LDLIBS)
 
 # -------------------------------------------------------------------------------------- the house
 
@@ -196,7 +196,7 @@ $(O)/box/%.o: %.c | $(O)/uapi
 
 replace = @mkdir -p $(@D) && { $(1); } > $@.new && if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-DAEMON_ROOMS := base os wire model loop http box fleet door api serve
+DAEMON_ROOMS := base os wire model loop http box fleet door inbox api serve
 WARDEN_ROOMS := base os wire model warden
 $(O)/gen/syscalls_daemon.h: rooms := $(DAEMON_ROOMS)
 $(O)/gen/syscalls_warden.h: rooms := $(WARDEN_ROOMS)

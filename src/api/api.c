@@ -1,7 +1,6 @@
 #include "api/api.h"
 
 #include "api/boxes.h"
-#include "api/exec.h"
 #include "api/health.h"
 #include "api/templates.h"
 
@@ -15,8 +14,6 @@ const struct route api_routes[] = {
 	{"GET",    BOX,                         api_boxes_get,       0,            "one sandbox, by id, short id or name"},
 	{"PUT",    "/v1/sandboxes/{name}",      api_boxes_ensure,    0,            "the sandbox of that name, made if need be"},
 	{"DELETE", BOX,                         api_boxes_delete,    0,            "end a sandbox; 204 when it is verified gone"},
-	{"POST",   BOX "/api/execute",          api_exec_run,        0,            "run a command, answer when it has ended"},
-	{"POST",   BOX "/api/execute/stream",   api_exec_stream,     0,            "run a command, its output as events"},
 	{"GET",    "/v1/templates",             api_templates_list,  0,            "what sandboxes can start from"},
 	{"POST",   "/v1/templates",             api_templates_make,  ROUTE_STREAM, "import an archive, or freeze the host's template"},
 	{"GET",    "/v1/templates/{name}",      api_templates_get,   0,            "one template"},

@@ -2,19 +2,7 @@
 // readable, until it is dropped; the command itself runs on.
 #pragma once
 
-#include "box/exec.h"
-#include "fleet/table.h"
-#include "model/who.h"
-
-struct use_spec {
-	const char *command;	  // for bash -c; NULL: argv
-	const char *const *argv;  // NULL-ended
-	const struct pairs *env;  // on top of the box's own; may be NULL
-	const char *cwd;	  // NULL: /workspace
-	const char *user;	  // NULL: root of the box
-	struct str stdin_bytes;	  // at == NULL: nothing to read
-	uint64_t cpu_ms, wall_ms; // 0: the box's limit alone
-};
+#include "fleet/visit.h"
 
 struct use;
 

@@ -1,11 +1,18 @@
-// About twenty rows: a walk over them costs less than a request's system calls by far. A literal
+// Some dozens of rows: a walk over them costs less than a request's system calls by far. A literal
 // segment is compared as sent, so an escaped spelling of a route is no route; only what stands for
-// a {name} is decoded, and it must stay one segment.
+// a {name} is decoded, and it must stay one segment. {name*} at the end is the rest of the path.
 #include "http/router.h"
 
 #include "wire/text.h"
 
 #define SEGMENT_MAX 4096
+
+static bool is_rest(const char *name)
+{
+	size_t len = strcspn(name, "}");
+
+	return name[len - 1] == '*';
+}
 
 // Undecoded values of the {names}, or -1: the path is another one.
 static int match(const char *pattern, struct str path, struct str params[HTTP_PARAMS_MAX])
@@ -23,6 +30,8 @@ static int match(const char *pattern, struct str path, struct str params[HTTP_PA
 			pattern++;
 			continue;
 		}
+		if (is_rest(pattern))
+			at = end;
 		while (at < end && *at != '/')
 			at++;
 		if (at == start || count == HTTP_PARAMS_MAX)
@@ -34,18 +43,25 @@ static int match(const char *pattern, struct str path, struct str params[HTTP_PA
 	return at == end ? count : -1;
 }
 
+static bool ends_with_rest(const char *pattern)
+{
+	size_t len = strlen(pattern);
+
+	return len > 2 && pattern[len - 2] == '*';
+}
+
 static bool is_method(const struct route *row, struct str method)
 {
 	return str_is(method, row->method) ||
 	       (str_is(method, "HEAD") && strcmp(row->method, "GET") == 0);
 }
 
-static fallible decode(struct http *x, struct str raw, struct str *out)
+static fallible decode(struct http *x, struct str raw, bool rest, struct str *out)
 {
 	auto_buf plain = BUF_INIT(SEGMENT_MAX);
 
 	if (!text_unpercent(&plain, raw) || !buf_ok(&plain) ||
-	    (plain.len > 0 && memchr(plain.at, '/', plain.len)))
+	    (plain.len > 0 && !rest && memchr(plain.at, '/', plain.len)))
 		return err_hint(err_new(INVALID, "bad_path", "a part of the path is malformed"),
 				"escape bytes as %%XX, and leave out %%2F and %%00");
 	*out = (struct str){arena_dup(x->arena, plain.at, plain.len), plain.len};
@@ -74,6 +90,21 @@ static fallible other_method(const struct route *table, struct http *x)
 			"it takes %s", allowed.at);
 }
 
+const struct route *router_join(const struct route *const *tables)
+{
+	struct route *all;
+	size_t count = 0;
+
+	for (const struct route *const *table = tables; *table; table++)
+		for (const struct route *row = *table; row->method; row++)
+			count++;
+	all = mem_new((count + 1) * sizeof(*all));
+	for (struct route *to = all; *tables; tables++)
+		for (const struct route *row = *tables; row->method; row++)
+			*to++ = *row;
+	return all;
+}
+
 fallible router_find(const struct route *table, struct http *x, const struct route **out)
 {
 	struct str raw[HTTP_PARAMS_MAX];
@@ -87,7 +118,8 @@ fallible router_find(const struct route *table, struct http *x, const struct rou
 		if (count < 0)
 			continue;
 		for (int i = 0; i < count; i++)
-			TRY(decode(x, raw[i], &x->params[i]));
+			TRY(decode(x, raw[i], i == count - 1 && ends_with_rest(row->pattern),
+				   &x->params[i]));
 		x->route = row;
 		*out = row;
 		return OK;

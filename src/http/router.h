@@ -1,5 +1,5 @@
 // One table: method, path, handler. Patterns are literal segments and {names}:
-// "/v1/sandboxes/{id}/api/execute".
+// "/v1/sandboxes/{id}/api/execute". A {name*} at the end is the rest of the path, slashes and all.
 #pragma once
 
 #include "http/http.h"
@@ -21,3 +21,6 @@ struct route {
 // The row for a request; fills x->params. NOT_FOUND no_route; BAD_METHOD with the allowed ones in
 // the hint. `table` ends with a row whose method is NULL.
 fallible router_find(const struct route *table, struct http *x, const struct route **out);
+
+// The tables of several rooms as one, in their order; the list ends with NULL. The caller frees it.
+const struct route *router_join(const struct route *const *tables);

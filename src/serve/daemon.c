@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "door/door.h"
 #include "gen/version.h"
+#include "inbox/inbox.h"
 #include "loop/offload.h"
 #include "os/fd.h"
 #include "serve/config.h"
@@ -164,7 +165,7 @@ static fallible open_doors(struct house *house, const struct guard_options *guar
 	door->loop = house->loop;
 	door->guard = guard_new(house->loop, guard);
 	door->pledges = pledges_new(house->loop);
-	door->routes = api_routes;
+	door->routes = router_join((const struct route *const[]){api_routes, inbox_routes, NULL});
 	door->version = COVE_VERSION;
 	door->started_ms = loop_now(house->loop);
 	TRY(http_server_open(house->loop, &limits, door_serve, door_refuse, door, &door->server));

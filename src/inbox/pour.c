@@ -1,4 +1,4 @@
-#include "api/pour.h"
+#include "inbox/pour.h"
 
 #include "base/clock.h"
 #include "wire/json.h"

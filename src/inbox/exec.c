@@ -3,13 +3,13 @@
 // whole. `execute/stream` follows the tape from the first byte and sends each run as an event; a
 // client that leaves, or reads slowly, does not disturb the command. One that is gone is not waited
 // with: its connection and its task end, the command runs on.
-#include "api/exec.h"
+#include "inbox/exec.h"
 
 #include <stdio.h>
 
-#include "api/job.h"
-#include "api/pour.h"
 #include "base/clock.h"
+#include "inbox/job.h"
+#include "inbox/pour.h"
 #include "wire/text.h"
 
 #define SMALL (32 * 1024) // answers up to this are one piece
@@ -121,7 +121,7 @@ static fallible await_result(struct http *x, struct use *use, struct str probe,
 	return err;
 }
 
-fallible api_exec_run(struct http *x)
+fallible inbox_exec_run(struct http *x)
 {
 	struct exec_result result;
 	auto_json json = NULL;
@@ -307,7 +307,7 @@ static fallible follow(struct follower *f, const struct job *job, struct use *us
 	return send_complete(f->x, &result, &f->event);
 }
 
-fallible api_exec_stream(struct http *x)
+fallible inbox_exec_stream(struct http *x)
 {
 	auto_json json = NULL;
 	auto_job job = {0};

@@ -1,4 +1,4 @@
-#include "api/job.h"
+#include "inbox/job.h"
 
 #include "model/talk.h"
 #include "wire/text.h"

@@ -3,4 +3,4 @@
 
 #include "http/router.h"
 
-route_fn api_exec_run, api_exec_stream;
+route_fn inbox_exec_run, inbox_exec_stream;

@@ -1,4 +1,4 @@
-#include "api/job.h"
+#include "inbox/job.h"
 
 #include "tap.h"
 

@@ -1,0 +1,140 @@
+#include "fleet/visit.h"
+
+#include "base/mem.h"
+#include "fleet/access.h"
+#include "fleet/life.h"
+
+#define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define CWD_DEFAULT "/workspace"
+
+static fallible may_use(const struct entry *entry)
+{
+	switch (entry->record.state) {
+	case STATE_RUNNING:
+		return OK;
+	case STATE_CREATING:
+		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
+	case STATE_FAILED:
+		return err_hint(err_new(GONE, "box_lost", "the sandbox has failed"),
+				"delete it and create another");
+	default:
+		return err_new(GONE, "box_deleted", "the sandbox is being deleted");
+	}
+}
+
+static fallible find(struct fleet *fleet, const struct who *who, struct str key, struct entry **out)
+{
+	struct entry *entry = NULL;
+
+	TRY(access_ask(who, ACCESS_USE));
+	entry = table_find(fleet, key);
+	if (!entry)
+		return life_absent();
+	*out = entry;
+	return OK;
+}
+
+static void stay(struct entry *entry, struct visit *out)
+{
+	entry_hold(entry);
+	*out = (struct visit){.entry = entry, .box = entry->box};
+}
+
+fallible visit_begin(struct fleet *fleet, const struct who *who, struct str key, struct visit *out)
+{
+	struct entry *entry = NULL;
+
+	TRY(find(fleet, who, key, &entry));
+	TRY(may_use(entry));
+	stay(entry, out);
+	return OK;
+}
+
+fallible visit_look(struct fleet *fleet, const struct who *who, struct str key, struct visit *out)
+{
+	struct entry *entry = NULL;
+
+	TRY(find(fleet, who, key, &entry));
+	if (!entry->box)
+		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
+	stay(entry, out);
+	return OK;
+}
+
+void visit_end(struct visit *visit)
+{
+	if (visit->entry)
+		entry_drop(visit->entry);
+	*visit = (struct visit){0};
+}
+
+static void lay_over(struct pairs *base, const struct pairs *over)
+{
+	for (size_t i = 0; over && i < over->count; i++)
+		pairs_set(base, str_of(over->at[i].name), str_of(over->at[i].value));
+}
+
+static void dress(struct outfit *outfit, const struct record *record, const struct use_spec *use)
+{
+	struct pairs *pairs = &outfit->pairs;
+	auto_free char *java = mem_fmt("-XX:MaxRAM=%llu",
+				       (unsigned long long)record->limits.memory);
+
+	pairs_set(pairs, STR("PATH"), STR(PATH_DEFAULT));
+	if (!use->user)
+		pairs_set(pairs, STR("HOME"), STR("/root"));
+	pairs_set(pairs, STR("LANG"), STR("C.UTF-8"));
+	// The JVM sizes its heap by the host's memory, which it reads past the cgroup it is in.
+	pairs_set(pairs, STR("JAVA_TOOL_OPTIONS"), str_of(java));
+	lay_over(pairs, &record->env);
+	lay_over(pairs, use->env);
+	outfit->env = mem_new((pairs->count + 1) * sizeof(char *));
+	for (size_t i = 0; i < pairs->count; i++)
+		outfit->env[i] = mem_fmt("%s=%s", pairs->at[i].name, pairs->at[i].value);
+}
+
+static uint64_t tighter(uint64_t a, uint64_t b)
+{
+	if (!a || !b)
+		return a ? a : b;
+	return a < b ? a : b;
+}
+
+void outfit_make(const struct visit *visit, const struct use_spec *use, struct outfit *out)
+{
+	const struct record *record = &visit->entry->record;
+	const struct limits *limits = &record->limits;
+
+	*out = (struct outfit){.argv = {use->command, NULL}};
+	dress(out, record, use);
+	out->spec = (struct exec_spec){
+		.shell = use->command != NULL,
+		.argv = use->command ? out->argv : use->argv,
+		.env = (const char *const *)out->env,
+		.add_home = use->user && !pairs_get(&out->pairs, STR("HOME")),
+		.cwd = use->cwd ? use->cwd : CWD_DEFAULT,
+		.user = use->user ? use->user : "",
+		.stdin_bytes = use->stdin_bytes,
+		.output_cap = limits->output,
+		.cpu_ms = tighter(use->cpu_ms, limits->cpu_time_ms),
+		.wall_ms = tighter(use->wall_ms, limits->wall_time_ms),
+		.cpu_milli = limits->cpu_milli,
+	};
+}
+
+void outfit_done(struct outfit *outfit)
+{
+	for (size_t i = 0; outfit->env && outfit->env[i]; i++)
+		free(outfit->env[i]);
+	free(outfit->env);
+	pairs_done(&outfit->pairs);
+}
+
+// A box that ends under a command will not come back: a client must not be told to try again.
+fallible visit_explain(struct err *err)
+{
+	if (err && err_kind(err) == ERR_UNAVAILABLE && !strcmp(err_reason(err), "box_lost"))
+		return err_hint(err_recast(err, ERR_GONE, "box_lost", "the sandbox is gone"),
+				"create another");
+	return err;
+}
