@@ -6,6 +6,7 @@
 # Everything lands in build/<variant>/. VERBOSE=1 shows the commands.
 #
 # make            build/cove, with pid 1 inside: one file to install
+# make lib        build/libcove.so, build/libcove.a: the client library for C programs
 # make run        build, start `cove serve` on 127.0.0.1:8484, show one command in a sandbox
 # make test       every unit test, whole story and hostile row, as TAP
 # make unit       only the unit tests           (also: make e2e, make hostile; V=asan and so on)
@@ -95,8 +96,8 @@ gens    := $(O)/gen/version.h $(O)/gen/syscalls_daemon.h $(O)/gen/syscalls_warde
 pid1    := $(O)/cove-init
 
 # V=amd64 and V=arm64 are cross builds: see test/vm/run.
-.PHONY: all tests objects inmates help
-all: build/$(if $(filter release,$(V)),,$(V)/)cove
+.PHONY: all lib tests objects inmates help
+all: build/$(if $(filter release,$(V)),,$(V)/)cove $(if $(filter release,$(V)),lib)
 tests: $(tests) inmates
 objects: $(foreach f,$(FLOORS),$(call objects,$(f))) # everything compiles, whether or not it links yet
 inmates: $(inmates)
@@ -142,6 +143,34 @@ $(fuzzers): $(O)/%: $(O)/%.o $$(foreach f,$$(call rooms_of,$$*.c),$$(call archiv
 
 # What lives in init/ has a main() of its own; as part of a test it gets out of the test's way.
 $(O)/src/init/%.o: CFLAGS += -Dmain=cove_init_main -Wno-missing-prototypes
+
+# -------------------------------------------------------------------------------------------- lib
+# libcove is the room lib/ with all that it needs of the rooms below, compiled once more to be
+# shared. Only what <cove.h> declares can be seen from outside, in the static one too.
+
+LIBCOVE := 0
+pic_floors := $(call reach,lib)
+pic_objects = $(patsubst $(O)/%,$(O)/pic/%,$(call objects,$(1)))
+libs := $(O)/libcove.so $(O)/libcove.a $(O)/libcove.pc
+
+$(O)/pic/%.o: %.c | $(gens)
+	@mkdir -p $(@D)
+	$(call say,PIC)$(CC) $(cppflags) $(cflags) -fPIC -fvisibility=hidden -c -o $@ $<
+$(O)/pic/below.a: $(foreach f,$(filter-out lib,$(pic_floors)),$(call pic_objects,$(f)))
+	@rm -f $@.new && ar rcsD $@.new $^ && mv $@.new $@
+$(O)/libcove.so.$(LIBCOVE): src/lib/libcove.map $(call pic_objects,lib) $(O)/pic/below.a
+	$(call say,LINK)$(CC) -shared $(filter-out -pie,$(ldflags)) -Wl,-z,defs,-soname,$(@F),--version-script=$< -o $@ \
+		$(filter-out $<,$^) $(ldlibs)
+$(O)/libcove.so: $(O)/libcove.so.$(LIBCOVE)
+	@ln -sfn $(<F) $@
+$(O)/libcove.a: $(call pic_objects,lib) $(O)/pic/below.a
+	$(call say,AR)$(CC) -r -nostdlib $(SYSROOT_FLAGS) -o $(O)/pic/libcove.o $^ && \
+		$(OBJCOPY) --wildcard --keep-global-symbol='cove_*' $(O)/pic/libcove.o && \
+		rm -f $@.new && ar rcsD $@.new $(O)/pic/libcove.o && mv $@.new $@
+$(O)/libcove.pc: dist/libcove.pc VERSION Makefile
+	$(call replace,sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|'"$$(cat VERSION)"'|' $<)
+lib: $(libs)
+	@$(if $(filter build/release,$(O)),cp -P --remove-destination $(O)/libcove.* build/)
 
 # ------------------------------------------------------------------------------------------ pid 1
 # Static, against musl, with the same compiler but another C library: so the headers and start
@@ -196,7 +225,7 @@ $(O)/box/%.o: %.c | $(O)/uapi
 
 replace = @mkdir -p $(@D) && { $(1); } > $@.new && if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-DAEMON_ROOMS := base os wire model loop http box fleet door inbox api serve
+DAEMON_ROOMS := base os wire model loop http box fleet door inbox bridge api serve
 WARDEN_ROOMS := base os wire model warden
 $(O)/gen/syscalls_daemon.h: rooms := $(DAEMON_ROOMS)
 $(O)/gen/syscalls_warden.h: rooms := $(WARDEN_ROOMS)
@@ -323,15 +352,22 @@ build/lint/%.alone: %.h | $(gens)
 # ------------------------------------------------------------------------------------- installing
 
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 UNITDIR ?= $(if $(filter /usr,$(PREFIX)),/lib/systemd/system,/etc/systemd/system)
 .PHONY: install uninstall deb clean
-install: build/cove
+install: build/cove lib
 	install -D -m 755 build/cove $(DESTDIR)$(PREFIX)/bin/cove
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's|@PREFIX@|$(PREFIX)|g' dist/cove.service > $(DESTDIR)$(UNITDIR)/cove.service
 	mkdir -p build/share && build/cove help --man > build/share/cove.1
 	for shell in bash zsh fish; do build/cove completion $$shell > build/share/$$shell || exit 1; done
 	install -D -m 644 build/share/cove.1 $(DESTDIR)$(PREFIX)/share/man/man1/cove.1
+	install -D -m 644 man/libcove.3 $(DESTDIR)$(PREFIX)/share/man/man3/libcove.3
+	install -D -m 644 src/lib/cove.h $(DESTDIR)$(PREFIX)/include/cove.h
+	install -D -m 644 build/libcove.so.$(LIBCOVE) $(DESTDIR)$(LIBDIR)/libcove.so.$(LIBCOVE)
+	ln -sfn libcove.so.$(LIBCOVE) $(DESTDIR)$(LIBDIR)/libcove.so
+	install -D -m 644 build/libcove.a $(DESTDIR)$(LIBDIR)/libcove.a
+	install -D -m 644 build/libcove.pc $(DESTDIR)$(LIBDIR)/pkgconfig/libcove.pc
 	install -D -m 644 build/share/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cove
 	install -D -m 644 build/share/zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_cove
 	install -D -m 644 build/share/fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cove.fish
@@ -342,10 +378,12 @@ install: build/cove
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/cove $(DESTDIR)$(UNITDIR)/cove.service \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1/cove.1 bash-completion/completions/cove \
-		zsh/vendor-completions/_cove fish/vendor_completions.d/cove.fish)
+		zsh/vendor-completions/_cove fish/vendor_completions.d/cove.fish man/man3/libcove.3) \
+		$(DESTDIR)$(PREFIX)/include/cove.h $(addprefix $(DESTDIR)$(LIBDIR)/,libcove.so libcove.so.$(LIBCOVE) \
+		libcove.a pkgconfig/libcove.pc)
 deb: need := build deb
 deb: deps
-	+@$(again) build/cove
+	+@$(again) build/cove lib
 	@dist/debian/build
 
 clean:

@@ -21,7 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	}
 	if (talk.kind == TALK_FAILED || talk.kind == TALK_BROKEN)
 		MUST(strlen(talk_step_word(talk.failed.step)) > 0);
-	MUST(talk_fds(&talk, true) <= 3);
+	if (talk.kind == TALK_EXEC && (talk.exec.flags & TALK_EXEC_PTY))
+		MUST(talk.exec.cols && talk.exec.rows && !(talk.exec.flags & TALK_EXEC_STDIN));
+	MUST(talk_fds(&talk, TALK_EXEC_STDIN) <= 3 && talk_fds(&talk, TALK_EXEC_PTY) <= 1);
 	MUST(talk_encode(&talk, room, sizeof(room)) == len && memcmp(room, bytes, len) == 0);
 	MUST(talk_encode(&talk, room, len - 1) == 0);
 	return 0;

@@ -23,12 +23,30 @@ static fallible check_key(struct http *x)
 			ID_NAME_MAX);
 }
 
+// With the way in for clients that send no headers: its own credential, and a base URL that holds
+// it. By the name that the caller reached us with, unless another was set.
+static void write_box(struct http *x, struct json_out *out, const struct record *record)
+{
+	const char *base = record->terms.base_url;
+	char token[PASS_LEN + 1];
+
+	if (!base)
+		base = arena_fmt(x->arena, "http://" STR_FMT, STR_ARG(http_field(x, "Host")));
+	pass_write(door_of(x)->pass_key, record->id, token);
+	json_begin(out, '{');
+	record_put(out, record);
+	json_put_text(out, "token", token);
+	json_put_text(out, "baseUrl",
+		      arena_fmt(x->arena, "%s/v1/t/%s/sandboxes/%s", base, token, record->id));
+	json_end(out, '}');
+}
+
 static fallible answer_record(struct http *x, int status, const struct record *record)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 
-	record_write(&out, record);
+	write_box(x, &out, record);
 	return http_reply_json(x, status, &body);
 }
 
@@ -57,7 +75,7 @@ static fallible make(struct http *x, struct spec *spec, struct pledge *pledge)
 		return client_gone();
 	TRY(create_box(door->fleet, door_who(x), spec, CREATE_NEW, &record, &made));
 	place = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id));
-	record_write(&out, record);
+	write_box(x, &out, record);
 	if (!buf_ok(&body) || is_orphan(x, record->name, pledge != NULL)) {
 		log_event(LOG_INFO, "box.orphan", "sandbox", record->id, NULL);
 		err_free(life_delete(door->fleet, door_who(x), str_of(record->id), false));
@@ -116,6 +134,8 @@ fallible api_boxes_ensure(struct http *x)
 		return err_new(INVALID, "bad_name", "'name' differs from the name in the path");
 	memcpy(spec.name, name.at, name.len);
 	TRY(create_box(door->fleet, door_who(x), &spec, CREATE_OR_GET, &record, &made));
+	if (!made)
+		TRY(change_terms(door->fleet, door_who(x), str_of(record->id), json));
 	http_set(x, "Location", str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id)));
 	return answer_record(x, made ? 201 : 200, record);
 }
@@ -126,6 +146,17 @@ fallible api_boxes_get(struct http *x)
 
 	TRY(check_key(x));
 	TRY(fleet_get(door_of(x)->fleet, door_who(x), x->params[0], &record));
+	return answer_record(x, 200, record);
+}
+
+fallible api_boxes_change(struct http *x)
+{
+	const struct record *record;
+	auto_json json = NULL;
+
+	TRY(check_key(x));
+	TRY(door_json(x, &json, NULL));
+	TRY(change_box(door_of(x)->fleet, door_who(x), x->params[0], json, &record));
 	return answer_record(x, 200, record);
 }
 

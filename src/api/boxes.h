@@ -3,4 +3,5 @@
 
 #include "http/router.h"
 
-route_fn api_boxes_create, api_boxes_list, api_boxes_get, api_boxes_ensure, api_boxes_delete;
+route_fn api_boxes_create, api_boxes_list, api_boxes_get, api_boxes_ensure, api_boxes_delete,
+	api_boxes_change;

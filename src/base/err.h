@@ -25,6 +25,7 @@
 	X(GONE,            "gone",             410,  3,    false) \
 	X(TOO_LARGE,       "too_large",        413,  6,    false) \
 	X(MISDIRECTED,     "misdirected",      421,  2,    false) \
+	X(UPGRADE,         "upgrade_required", 426,  2,    false) \
 	X(EXHAUSTED,       "exhausted",        429,  6,    true)  \
 	X(HEAD_TOO_LARGE,  "head_too_large",   431,  6,    false) \
 	X(CANCELLED,       "cancelled",        499,  1,    true)  \

@@ -9,6 +9,7 @@
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 void secret_random(void *out, size_t len)
@@ -60,4 +61,28 @@ void secret_sha256(const void *bytes, size_t len, uint8_t out[SECRET_HASH])
 	SHA256_Update(&work, bytes, len);
 	SHA256_Final(out, &work);
 	secret_wipe(&work, sizeof(work));
+}
+
+static void hash_padded(const uint8_t key[SECRET_HASH], uint8_t pad, const void *bytes, size_t len,
+			uint8_t out[SECRET_HASH])
+{
+	uint8_t block[SHA256_CBLOCK];
+	SHA256_CTX work;
+
+	memset(block, pad, sizeof(block));
+	for (size_t i = 0; i < SECRET_HASH; i++)
+		block[i] ^= key[i];
+	SHA256_Init(&work);
+	SHA256_Update(&work, block, sizeof(block));
+	SHA256_Update(&work, bytes, len);
+	SHA256_Final(out, &work);
+	secret_wipe(block, sizeof(block));
+	secret_wipe(&work, sizeof(work));
+}
+
+void secret_hmac(const uint8_t key[SECRET_HASH], const void *bytes, size_t len,
+		 uint8_t out[SECRET_HASH])
+{
+	hash_padded(key, 0x36, bytes, len, out);
+	hash_padded(key, 0x5c, out, SECRET_HASH, out);
 }

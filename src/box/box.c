@@ -16,8 +16,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "box/hand.h"
 #include "box/inner.h"
 #include "box/leaf.h"
+#include "box/procs.h"
 #include "box/tape.h"
 #include "os/fd.h"
 
@@ -30,8 +32,17 @@ static void free_box(struct later *later)
 	channel_close(&box->channel);
 	box_leaf_free_all(box);
 	fd_drop(&box->oom);
+	procs_free(box);
+	terms_free(box);
 	tape_budget_drop(box->tape_budget);
 	free(box);
+}
+
+struct tape_budget *box_tape_budget(struct box *box)
+{
+	if (!box->tape_budget)
+		box->tape_budget = tape_budget_new(BOX_TAPES_MAX);
+	return box->tape_budget;
 }
 
 void box_hold(struct box *box)
@@ -50,6 +61,8 @@ void box_free(struct box *box)
 	if (!box)
 		return;
 	box->lost = NULL;
+	sessions_end(box);
+	terms_end(box);
 	box_drop(box);
 }
 
@@ -65,6 +78,9 @@ static void lose(struct box *box, const char *why)
 	bell_ring(&box->greeted);
 	box_hold(box);
 	exec_end_all(box);
+	box_hand_end_all(box);
+	sessions_end(box);
+	terms_end(box);
 	box->lost = NULL;
 	if (lost && !box->burying)
 		lost(box, box->lost_arg);
@@ -92,7 +108,8 @@ static void on_said(struct channel *channel, const struct talk *talk, int *fds, 
 	struct box *box = link_of(channel, struct box, channel);
 
 	if (talk->kind != TALK_READY && talk->kind != TALK_BROKEN) {
-		exec_heard(box, talk, fds, count);
+		if (!box_hand_heard(box, talk, fds, count))
+			exec_heard(box, talk, fds, count);
 		return;
 	}
 	if (count > 0 || box->phase != BOX_GREETING) {
@@ -172,6 +189,8 @@ static struct box *new_box(struct loop *loop, struct ask *ask, const char *id, i
 	link_init(&box->doubt);
 	link_init(&box->execs);
 	link_init(&box->lingerers);
+	link_init(&box->hands);
+	bell_init(&box->hand_free);
 	return box;
 }
 
@@ -251,6 +270,9 @@ fallible box_bury(struct box *box, int64_t deadline)
 	if (!err) {
 		channel_close(&box->channel);
 		exec_end_all(box);
+		box_hand_end_all(box);
+		sessions_end(box);
+		terms_end(box);
 		box->phase = BOX_BURIED;
 	}
 	box_drop(box);

@@ -6,6 +6,8 @@
 
 #include "base/str.h"
 
+struct tape;
+
 struct exec_spec {
 	bool shell;		  // argv[0] is a command line for bash -c
 	const char *const *argv;  // NULL-ended
@@ -13,7 +15,11 @@ struct exec_spec {
 	bool add_home;		  // HOME and USER from the box's passwd
 	const char *cwd, *user;	  // "" for user: root
 	struct str stdin_bytes;	  // at == NULL: /dev/null
-	uint64_t output_cap;	  // bytes
+	bool open_stdin;	  // a pipe that stays open behind stdin_bytes: exec_write()
+	bool dialogue;		  // a socket as stdin, no tape: exec_take_dialogue()
+	uint16_t cols, rows;	  // not 0: a terminal of that size, no tape: exec_take_master()
+	struct tape *tape;	  // what its output goes to; NULL: one of its own
+	uint64_t output_cap;	  // bytes, of one of its own
 	uint64_t cpu_ms, wall_ms; // 0: none
 	uint32_t cpu_milli;	  // of the box: how fast CPU time can pass
 };

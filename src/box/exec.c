@@ -26,6 +26,7 @@
 #include "base/mem.h"
 #include "box/exec_inner.h"
 #include "box/leaf.h"
+#include "box/word.h"
 #include "os/fd.h"
 
 #define GRACE_MS 5000 // from SIGTERM to SIGKILL
@@ -42,7 +43,7 @@ const char *ending_word(enum ending ending)
 	return words[ending];
 }
 
-static void hold(struct exec *exec)
+void exec_hold(struct exec *exec)
 {
 	exec->refs++;
 }
@@ -53,13 +54,14 @@ static void free_exec(struct later *later)
 
 	loop_drop_timer(exec->box->loop, &exec->timer);
 	pipes_close(&exec->pipes);
+	exec_close_seat(exec);
 	tape_drop(exec->tape);
 	box_drop(exec->box);
 	free(exec);
 }
 
 // Freed at the end of the turn: a callback of its pipes or timer may be up the stack.
-static void drop(struct exec *exec)
+void exec_let_go(struct exec *exec)
 {
 	if (--exec->refs == 0)
 		loop_later(exec->box->loop, &exec->free_later);
@@ -67,7 +69,7 @@ static void drop(struct exec *exec)
 
 void exec_list(struct exec *exec)
 {
-	hold(exec);
+	exec_hold(exec);
 	exec->listed = true;
 	link_add(&exec->box->execs, &exec->link);
 	exec->box->exec_count++;
@@ -83,7 +85,7 @@ static void unlist(struct exec *exec)
 		exec->box->lingerer_count--;
 	else
 		exec->box->exec_count--;
-	drop(exec);
+	exec_let_go(exec);
 }
 
 static enum channel_sent say_short(struct exec *exec, const struct talk *talk)
@@ -159,6 +161,11 @@ static void release_leaf(struct exec *exec, bool empty)
 	used = leaf->seen_us = box_leaf_used_us(leaf);
 	if (used > exec->meter_us)
 		exec->result.cpu_ms = (used - exec->meter_us) / 1000;
+	if (exec->stopping && !empty) {
+		leaf->exec = NULL;
+		exec->remains = leaf;
+		return;
+	}
 	box_leaf_give(leaf, empty);
 }
 
@@ -186,6 +193,8 @@ static void finish(struct exec *exec)
 	result->stderr_truncated = tape_truncated(exec->tape, TAPE_STDERR);
 	tape_end(exec->tape);
 	bell_ring(&exec->bell);
+	if (exec->on_end)
+		exec->on_end(exec->on_end_arg);
 	if (!exec->held)
 		let_tape_go(exec);
 	if (!exec->listed)
@@ -208,23 +217,23 @@ static void on_moved(struct pipes *pipes)
 {
 	struct exec *exec = link_of(pipes, struct exec, pipes);
 
-	hold(exec);
+	exec_hold(exec);
 	if (exec->phase == EXEC_ENDED && pipes_settled(pipes))
 		finish(exec);
 	else if (exec->phase == EXEC_DONE && pipes_ended(pipes) && exec->listed &&
 		 !exec->owes_forget)
 		forget(exec);
-	drop(exec);
+	exec_let_go(exec);
 }
 
 static void on_hold(struct pipes *pipes)
 {
-	hold(link_of(pipes, struct exec, pipes));
+	exec_hold(link_of(pipes, struct exec, pipes));
 }
 
 static void on_drop(struct pipes *pipes)
 {
-	drop(link_of(pipes, struct exec, pipes));
+	exec_let_go(link_of(pipes, struct exec, pipes));
 }
 
 static void end(struct exec *exec, int status, bool leaf_empty)
@@ -275,7 +284,10 @@ static void kill_for(struct exec *exec, enum ending cause)
 
 void exec_cpu_limit(struct exec *exec)
 {
-	kill_for(exec, ENDING_CPU_LIMIT);
+	if (exec->on_cpu)
+		exec->on_cpu(exec->on_end_arg);
+	else
+		kill_for(exec, ENDING_CPU_LIMIT);
 }
 
 void exec_kill(struct exec *exec)
@@ -283,13 +295,42 @@ void exec_kill(struct exec *exec)
 	kill_for(exec, ENDING_KILLED_BY_API);
 }
 
-void exec_signal(struct exec *exec, int signal)
+void exec_stop_by_api(struct exec *exec)
 {
-	struct talk talk = {.kind = TALK_SIGNAL, .conv = exec->conv, .signal = signal};
+	set_cause(exec, ENDING_KILLED_BY_API);
+	exec->stopping = true;
+}
+
+void exec_kill_wait(struct exec *exec)
+{
+	set_cause(exec, ENDING_KILLED_BY_API);
+	if (exec->phase != EXEC_RUNNING)
+		return;
+	exec->stage = STAGE_KILLED;
+	loop_set_timer(exec->box->loop, &exec->timer, loop_now(exec->box->loop) + GUARD_MS);
+	box_leaf_kill_wait(exec->leaf);
+}
+
+static void say_signal(struct exec *exec, int signal, bool alone)
+{
+	struct talk talk = {.kind = TALK_SIGNAL, .conv = exec->conv};
 
 	if (exec->phase != EXEC_RUNNING)
 		return;
+	talk.signal = signal;
+	talk.alone = alone;
 	exec->owes_signal = say_short(exec, &talk) == CHANNEL_FULL ? signal : 0;
+	exec->owes_alone = alone;
+}
+
+void exec_signal(struct exec *exec, int signal)
+{
+	say_signal(exec, signal, false);
+}
+
+void exec_signal_alone(struct exec *exec, int signal)
+{
+	say_signal(exec, signal, true);
 }
 
 void exec_pay(struct box *box)
@@ -298,7 +339,7 @@ void exec_pay(struct box *box)
 		struct exec *exec = link_of(at, struct exec, link);
 
 		if (exec->owes_signal)
-			exec_signal(exec, exec->owes_signal);
+			say_signal(exec, exec->owes_signal, exec->owes_alone);
 	}
 	list_each (at, &box->lingerers) {
 		struct exec *exec = link_of(at, struct exec, link);
@@ -325,31 +366,23 @@ void exec_end_all(struct box *box)
 	list_each (at, &box->execs) {
 		struct exec *exec = link_of(at, struct exec, link);
 
-		hold(exec);
+		exec_hold(exec);
 		if (exec->phase == EXEC_ASKED)
 			exec_fail(exec, &(struct talk){.kind = TALK_FAILED}, false);
 		else if (exec->phase == EXEC_RUNNING) {
 			set_cause(exec, box->burying ? ENDING_KILLED_BY_API : ENDING_BOX_LOST);
 			end(exec, SIGKILL, false);
 		}
-		drop(exec);
+		exec_let_go(exec);
 	}
-}
-
-static fallible open_pipes(struct exec *exec, const int *fds)
-{
-	struct str input = exec->has_stdin ? exec->input : (struct str){0};
-
-	if (exec->pipeless)
-		return err_sys(EMFILE, "take the pipes of a command");
-	return pipes_open(&exec->pipes, exec->box->loop, exec->tape, fds, input);
 }
 
 static void started(struct exec *exec, int pid, const int *fds)
 {
-	auto_err err = open_pipes(exec, fds);
+	auto_err err = exec_open_ends(exec, fds);
 
 	exec->pid = pid;
+	tape_started(exec->tape, pid, exec->conv);
 	exec->phase = EXEC_RUNNING;
 	exec->stage = STAGE_LIMIT;
 	// The leaf was found empty: what limited those before us is over.
@@ -393,7 +426,7 @@ static void exited(struct exec *exec, const struct talk *talk)
 	    box_oom_kills(exec->box) > exec->oom_kills)
 		set_cause(exec, ENDING_OOM);
 	// Whoever was told to end ends whole.
-	if (exec->has_cause && !empty && !exec->leaf->spent)
+	if (exec->has_cause && !empty && !exec->leaf->spent && !exec->stopping)
 		box_leaf_kill(exec->leaf);
 	end(exec, status, empty);
 }
@@ -413,7 +446,8 @@ void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 {
 	struct exec *exec = find(&box->execs, talk->conv);
 	enum exec_phase due = talk->kind == TALK_EXITED ? EXEC_RUNNING : EXEC_ASKED;
-	bool lost = count == FD_LOST && talk->kind == TALK_STARTED;
+	bool starts = talk->kind == TALK_STARTED || talk->kind == TALK_RAN;
+	bool lost = count == FD_LOST && starts;
 
 	if (!exec && talk->kind == TALK_EXITED)
 		exec = find(&box->lingerers, talk->conv);
@@ -421,21 +455,21 @@ void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 		reported(exec, talk);
 		return;
 	}
-	if (!exec || exec->phase != due || (!lost && count != talk_fds(talk, exec->has_stdin))) {
+	if (!exec || exec->phase != due || (!lost && count != talk_fds(talk, exec->flags))) {
 		while (count > 0)
 			close(fds[--count]);
 		box_break(box, "pid 1 answers what nobody asked");
 		return;
 	}
-	hold(exec);
+	exec_hold(exec);
 	exec->pipeless = lost;
-	if (talk->kind == TALK_STARTED)
-		started(exec, talk->started.pid, fds);
-	else if (talk->kind == TALK_FAILED)
+	if (talk->kind == TALK_FAILED)
 		failed(exec, talk);
-	else
+	if (starts)
+		started(exec, talk->kind == TALK_RAN ? talk->exited.pid : talk->started.pid, fds);
+	if ((talk->kind == TALK_EXITED || talk->kind == TALK_RAN) && exec->phase == EXEC_RUNNING)
 		exited(exec, talk);
-	drop(exec);
+	exec_let_go(exec);
 }
 
 struct exec *exec_new(struct box *box, const struct exec_spec *spec)
@@ -446,12 +480,18 @@ struct exec *exec_new(struct box *box, const struct exec_spec *spec)
 	exec->box = box;
 	exec->refs = 1;
 	exec->held = true;
-	exec->tape = tape_new(box->loop, box->tapes_dir, spec->output_cap);
-	if (!box->tape_budget)
-		box->tape_budget = tape_budget_new(BOX_TAPES_MAX);
-	tape_bound(exec->tape, box->tape_budget);
-	exec->has_stdin = spec->stdin_bytes.at != NULL;
+	exec->tape = spec->tape;
+	if (spec->tape) {
+		tape_hold(spec->tape);
+	} else {
+		exec->tape = tape_new(box->loop, box->tapes_dir, spec->output_cap);
+		tape_bound(exec->tape, box_tape_budget(box));
+	}
+	exec->flags = word_flags(spec);
 	exec->input = spec->stdin_bytes;
+	exec->pipes.keep_in = spec->open_stdin && (exec->flags & TALK_EXEC_STDIN);
+	for (int i = 0; i < 3; i++)
+		exec->seat[i] = -1;
 	exec->cpu_ms = spec->cpu_ms;
 	exec->wall_ms = spec->wall_ms;
 	exec->timer.due = on_timer;
@@ -466,6 +506,14 @@ struct exec *exec_new(struct box *box, const struct exec_spec *spec)
 struct tape *exec_tape(struct exec *exec)
 {
 	return exec->tape;
+}
+
+void exec_on_end(struct exec *exec, void (*fn)(void *arg), void *arg)
+{
+	exec->on_end = fn;
+	exec->on_end_arg = arg;
+	if (fn && exec->phase == EXEC_DONE)
+		fn(arg);
 }
 
 int exec_pid(const struct exec *exec)
@@ -488,5 +536,5 @@ void exec_drop(struct exec *exec)
 	exec->held = false;
 	if (exec->phase == EXEC_DONE)
 		let_tape_go(exec);
-	drop(exec);
+	exec_let_go(exec);
 }

@@ -37,6 +37,30 @@ int exec_pid(const struct exec *exec);	   // as the box counts
 // Waits until the main process has ended and what it had written is on the tape. Background jobs
 // that hold the pipes delay nothing: their later bytes are read and dropped.
 fallible exec_wait(struct exec *exec, int64_t deadline, struct exec_result *out);
-void exec_signal(struct exec *exec, int signal); // to its process group
-void exec_kill(struct exec *exec);		 // the whole tree; ends as killed_by_api
-void exec_drop(struct exec *exec);		 // the holder's share; the command runs on
+// Called once, from the loop, when exec_wait() would not wait any more; at once if that is so.
+void exec_on_end(struct exec *exec, void (*fn)(void *arg), void *arg);
+void exec_signal(struct exec *exec, int signal);       // to its process group
+void exec_signal_alone(struct exec *exec, int signal); // to its first process only
+void exec_kill(struct exec *exec);		       // the whole tree; ends as killed_by_api
+// The whole tree, as gently as it lets: SIGTERM to all of it, SIGKILL to what is left after the
+// grace (0: at once). Returns when nothing of it lives. *out_forced: its first process had to be
+// killed. For one task at a time, which is shielded.
+fallible exec_stop(struct exec *exec, int64_t grace_ms, bool *out_forced);
+// A signal to all of the tree, whatever groups and sessions it has made.
+fallible exec_signal_tree(struct exec *exec, int signal);
+void exec_drop(struct exec *exec);		       // the holder's share; the command runs on
+
+// A command with open_stdin. Writes all of it, behind what was written before; waits while the pipe
+// is full. CONFLICT stdin_closed: it was closed, or the command reads no more; TIMEOUT.
+fallible exec_write(struct exec *exec, const void *bytes, size_t len, int64_t deadline);
+void exec_close_stdin(struct exec *exec); // behind what was written; harmless twice
+
+// A command on a terminal: its master becomes the caller's, once; -1 then. It may block: pid 1 has
+// a copy, and could change its flags at any time. Size by TIOCSWINSZ.
+int exec_take_master(struct exec *exec);
+// A command with a dialogue: all three become the caller's, once; -1 then. Blocking as above.
+struct exec_dialogue {
+	int out, err; // pipes to read; pipes_take() never waits
+	int dialogue; // a stream socket
+};
+struct exec_dialogue exec_take_dialogue(struct exec *exec);

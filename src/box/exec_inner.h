@@ -20,15 +20,21 @@ struct exec {
 	bool held;	// by whoever asked for it
 	bool pipeless;	// it runs, but its pipes found no room in this process
 	bool listed, lingers;
+	bool stopping;		  // somebody sees to what its end leaves behind
+	struct box_leaf *remains; // the leaf, then
+	void (*on_end)(void *arg);
+	void *on_end_arg;
 	bool over;	 // pid 1 has forgotten it already
 	bool unreported; // ended without EXITED, which may still come
 	bool owes_forget;
 	int owes_signal;
+	bool owes_alone;
 	struct talk failure;
 	int pid;
 	struct tape *tape;
 	struct pipes pipes;
-	bool has_stdin;
+	uint32_t flags;	  // talk_exec_flags, as they were said
+	int seat[3];	  // of a terminal or a dialogue, until they are taken; else -1
 	struct str input; // borrowed until STARTED
 	uint64_t cpu_ms, wall_ms;
 	struct timer timer;
@@ -40,11 +46,22 @@ struct exec {
 	int status;
 	struct exec_result result;
 	struct bell bell;
+	// Instead of being killed when its CPU time is used up; the arg is on_end's.
+	void (*on_cpu)(void *arg);
 	struct later free_later;
 };
 
 // One that nobody knows but the holder.
 struct exec *exec_new(struct box *box, const struct exec_spec *spec);
 void exec_list(struct exec *exec); // the box knows it
+void exec_hold(struct exec *exec);
+void exec_let_go(struct exec *exec); // a share
+// In exec_ends.c. Takes over what STARTED brought. BAD_PEER: it is not what it should be.
+fallible exec_open_ends(struct exec *exec, const int *fds);
+void exec_close_seat(struct exec *exec);
+// It ends as killed_by_api, and what it leaves in its leaf is the caller's to end.
+void exec_stop_by_api(struct exec *exec);
+// As exec_kill(), and waits until nothing lives in its leaf. For tasks that are shielded.
+void exec_kill_wait(struct exec *exec);
 // It did not start: the leaf is let go, and nobody knows it any more.
 void exec_fail(struct exec *exec, const struct talk *why, bool leaf_empty);

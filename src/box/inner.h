@@ -10,6 +10,9 @@
 #define BOX_TAPES_MAX (1ull << 30) // bytes of output on disk
 
 struct exec;
+struct procs;
+struct sessions;
+struct terms;
 struct tape_budget;
 
 // One cgroup for execs. Its number and its meter come from the warden.
@@ -47,16 +50,23 @@ struct box {
 	int oom;
 	int tapes_dir;
 	struct tape_budget *tape_budget; // NULL until the first exec
+	struct procs *procs;		 // NULL until the first process
+	struct sessions *sessions;	 // NULL until the first session
+	struct terms *terms;		 // NULL until the first terminal
 	struct link leaves, clean, doubt;
 	uint32_t leaf_count;
 	struct link execs, lingerers;
 	uint32_t exec_count, lingerer_count;
+	struct link hands;
+	uint32_t hand_count;
+	struct bell hand_free;
 	uint32_t last_conv;
 	void (*lost)(struct box *box, void *arg);
 	void *lost_arg;
 	struct later free_later;
 };
 
+struct tape_budget *box_tape_budget(struct box *box); // borrowed
 void box_hold(struct box *box);
 void box_drop(struct box *box);
 // pid 1 is not to be trusted any more: every exec ends, and the owner is told.
@@ -66,5 +76,9 @@ void box_break(struct box *box, const char *why);
 void exec_heard(struct box *box, const struct talk *talk, int *fds, int count);
 void exec_pay(struct box *box);	    // words that a full socket did not take
 void exec_end_all(struct box *box); // the box is gone
+// In session.c: every session ends with its box.
+void sessions_end(struct box *box);
+void terms_end(struct box *box); // in term.c: what has ended is forgotten
+void terms_free(struct box *box);
 // The leaf's CPU time is used up.
 void exec_cpu_limit(struct exec *exec);

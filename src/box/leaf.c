@@ -235,9 +235,8 @@ void box_leaf_limit(struct box_leaf *leaf, uint64_t cpu_us)
 	arm(leaf);
 }
 
-static void kill_task(void *arg)
+static void order_kill(struct box_leaf *leaf)
 {
-	struct box_leaf *leaf = arg;
 	struct box *box = leaf->box;
 	struct order order = {.kind = ORDER_KILL, .leaf = leaf->number};
 	auto_free struct answer *answer = mem_new_of(struct answer);
@@ -256,11 +255,27 @@ static void kill_task(void *arg)
 	box_drop(box);
 }
 
-void box_leaf_kill(struct box_leaf *leaf)
+static void kill_task(void *arg)
+{
+	order_kill(arg);
+}
+
+static void condemn(struct box_leaf *leaf)
 {
 	link_drop(&leaf->idle);
 	leaf->spent = true;
 	leaf->kills++;
 	box_hold(leaf->box);
+}
+
+void box_leaf_kill(struct box_leaf *leaf)
+{
+	condemn(leaf);
 	task_start(leaf->box->loop, "leaf.kill", kill_task, leaf);
+}
+
+void box_leaf_kill_wait(struct box_leaf *leaf)
+{
+	condemn(leaf);
+	order_kill(leaf);
 }

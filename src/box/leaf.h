@@ -23,3 +23,6 @@ uint64_t box_oom_kills(const struct box *box);
 void box_leaf_limit(struct box_leaf *leaf, uint64_t cpu_us);
 // Orders it killed, in the background. The leaf is spent.
 void box_leaf_kill(struct box_leaf *leaf);
+// The same, and waits until nothing lives in it; a leaf that nobody has taken is gone then. For
+// tasks that are shielded.
+void box_leaf_kill_wait(struct box_leaf *leaf);

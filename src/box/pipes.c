@@ -12,7 +12,8 @@
 // wake-up for each pipe that it closes.
 //
 // When the command has ended, what lies in the pipes at that moment belongs to it and goes to the
-// tape; what background jobs write later is read and dropped.
+// tape; what background jobs write later is read and dropped. The pipes of a shell serve on: there
+// it goes to another tape, and so does the next command's output to its own.
 //
 // syscalls: preadv2 pwritev2 splice read write pipe2 ioctl fstat newfstatat close
 #include "box/pipes.h"
@@ -40,7 +41,7 @@ static bool has_trough(void)
 	return trough[0] >= 0 || pipe2(trough, O_CLOEXEC | O_NONBLOCK) == 0;
 }
 
-static ssize_t take(int fd, void *room, size_t size)
+ssize_t pipes_take(int fd, void *room, size_t size)
 {
 	struct iovec part = {room, size};
 	ssize_t n;
@@ -54,7 +55,7 @@ static ssize_t take(int fd, void *room, size_t size)
 	return n > 0 ? fd_read_all(trough[0], room, (size_t)n) : n;
 }
 
-static ssize_t give(int fd, const void *bytes, size_t len)
+ssize_t pipes_give(int fd, const void *bytes, size_t len)
 {
 	struct iovec part = {(void *)bytes, len};
 	ssize_t n, moved;
@@ -103,6 +104,14 @@ static size_t count_due(struct pipe_end *end, size_t len)
 	return len;
 }
 
+// How much may be read at once: of pipes that serve on, what is not due is the next tape's.
+static size_t bite_of(const struct pipe_end *end)
+{
+	bool bounded = end->pipes->serves_on && end->pipes->settling && end->due < CHUNK;
+
+	return bounded ? end->due : CHUNK;
+}
+
 static bool is_paid(const struct pipes *pipes)
 {
 	return pipes->settling && pipes->out[TAPE_STDOUT].due == 0 &&
@@ -130,10 +139,15 @@ struct spill {
 // One chunk of one end. False: nothing there.
 static bool spill_some(struct spill *spill, struct pipe_end *end)
 {
-	ssize_t n = end->open ? take(end->watch.fd, spill->room, CHUNK) : -1;
+	size_t bite = end->open ? bite_of(end) : 0;
+	ssize_t n = bite ? pipes_take(end->watch.fd, spill->room, bite) : -1;
 
+	if (!bite) {
+		end->due = 0;
+		return false;
+	}
 	if (n <= 0) {
-		if (end->open && (n == 0 || errno != EAGAIN))
+		if (n == 0 || errno != EAGAIN)
 			close_end(spill->pipes, end);
 		end->due = 0;
 		return false;
@@ -184,9 +198,12 @@ static void begin_spill(struct pipes *pipes, struct pipe_end *end, const char *b
 static bool move_some(struct pipe_end *end)
 {
 	struct pipes *pipes = end->pipes;
-	ssize_t n = take(end->watch.fd, scratch, CHUNK);
-	size_t keep;
+	size_t keep, bite = bite_of(end);
+	ssize_t n;
 
+	if (!bite)
+		return false;
+	n = pipes_take(end->watch.fd, scratch, bite);
 	if (n <= 0) {
 		if (n == 0 || errno != EAGAIN)
 			close_end(pipes, end);
@@ -218,8 +235,8 @@ static void on_output(struct watch *watch, uint32_t events)
 static void feed(struct pipes *pipes)
 {
 	while (pipes->input_at < pipes->input_len) {
-		ssize_t n = give(pipes->in.watch.fd, pipes->input + pipes->input_at,
-				 pipes->input_len - pipes->input_at);
+		ssize_t n = pipes_give(pipes->in.watch.fd, pipes->input + pipes->input_at,
+				       pipes->input_len - pipes->input_at);
 
 		if (n < 0 && errno == EAGAIN) {
 			watch_end(pipes, &pipes->in, EPOLLOUT);
@@ -229,14 +246,25 @@ static void feed(struct pipes *pipes)
 			break; // EPIPE: it does not want to know more
 		pipes->input_at += (size_t)n;
 	}
-	close_end(pipes, &pipes->in);
 	free(take_ptr(pipes->input));
+	if (pipes->keep_in && pipes->input_at == pipes->input_len)
+		loop_unwatch(pipes->loop, &pipes->in.watch);
+	else
+		close_end(pipes, &pipes->in);
+	bell_ring(&pipes->room);
 }
 
 static void on_input(struct watch *watch, uint32_t events)
 {
+	struct pipes *pipes = link_of(watch, struct pipe_end, watch)->pipes;
+
 	(void)events;
-	feed(link_of(watch, struct pipe_end, watch)->pipes);
+	if (pipes->input) {
+		feed(pipes);
+		return;
+	}
+	loop_unwatch(pipes->loop, watch); // pipes_write() asks again when it is full again
+	bell_ring(&pipes->room);
 }
 
 static void on_patience(struct timer *timer)
@@ -262,6 +290,7 @@ fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, c
 
 	pipes->loop = loop;
 	pipes->tape = tape;
+	bell_init(&pipes->room);
 	for (int i = 0; i < (input.at ? 3 : 2); i++) {
 		ends[i]->watch = (struct watch){.fd = fds[i],
 						.ready = i < 2 ? on_output : on_input};
@@ -286,6 +315,14 @@ fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, c
 bool pipes_settled(const struct pipes *pipes)
 {
 	return is_paid(pipes) && !pipes->spilling;
+}
+
+static void close_in(struct pipes *pipes)
+{
+	close_end(pipes, &pipes->in);
+	free(take_ptr(pipes->input));
+	if (pipes->loop)
+		bell_ring(&pipes->room);
 }
 
 static size_t held_by(const struct pipe_end *end)
@@ -314,11 +351,24 @@ static void settle_end(struct pipes *pipes, struct pipe_end *end)
 bool pipes_settle(struct pipes *pipes)
 {
 	pipes->settling = true;
-	close_end(pipes, &pipes->in);
-	free(take_ptr(pipes->input));
+	close_in(pipes);
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		settle_end(pipes, &pipes->out[i]);
 	return pipes_settled(pipes);
+}
+
+void pipes_turn(struct pipes *pipes, struct tape *tape)
+{
+	pipes->tape = tape;
+	pipes->settling = false;
+}
+
+void pipes_rest(struct pipes *pipes)
+{
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		if (pipes->out[i].open && pipes->out[i].watch.events)
+			loop_unwatch(pipes->loop, &pipes->out[i].watch);
+	loop_set_timer(pipes->loop, &pipes->patience, loop_now(pipes->loop) + PATIENCE_MS);
 }
 
 bool pipes_ended(const struct pipes *pipes)
@@ -332,6 +382,52 @@ void pipes_close(struct pipes *pipes)
 		loop_drop_timer(pipes->loop, &pipes->patience);
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		close_end(pipes, &pipes->out[i]);
-	close_end(pipes, &pipes->in);
-	free(take_ptr(pipes->input));
+	close_in(pipes);
+}
+
+void pipes_close_in(struct pipes *pipes)
+{
+	pipes->keep_in = false;
+	if (!pipes->input && !pipes->writing)
+		close_in(pipes);
+}
+
+static fallible write_some(struct pipes *pipes, const char *bytes, size_t len, int64_t deadline)
+{
+	while (len > 0 && pipes->in.open) {
+		ssize_t n = pipes_give(pipes->in.watch.fd, bytes, len);
+
+		if (n > 0) {
+			bytes += n;
+			len -= (size_t)n;
+			continue;
+		}
+		if (n == 0 || errno != EAGAIN) {
+			close_in(pipes);
+			break;
+		}
+		watch_end(pipes, &pipes->in, EPOLLOUT);
+		TRY(bell_wait(&pipes->room, deadline), "write to the stdin of a command");
+	}
+	return len == 0 ? OK
+			: err_new(CONFLICT, "stdin_closed", "the command reads no more from stdin");
+}
+
+fallible pipes_write(struct pipes *pipes, const void *bytes, size_t len, int64_t deadline)
+{
+	struct err *err;
+
+	while (pipes->in.open && (pipes->input || pipes->writing))
+		TRY(bell_wait(&pipes->room, deadline), "write to the stdin of a command");
+	if (!pipes->keep_in)
+		return err_new(CONFLICT, "stdin_closed", "the stdin of the command is closed");
+	pipes->writing = true;
+	err = write_some(pipes, bytes, len, deadline);
+	pipes->writing = false;
+	if (pipes->in.open)
+		loop_unwatch(pipes->loop, &pipes->in.watch);
+	if (!pipes->keep_in)
+		close_in(pipes);
+	bell_ring(&pipes->room);
+	return err;
 }

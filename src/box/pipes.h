@@ -2,6 +2,8 @@
 // tape.
 #pragma once
 
+#include <sys/types.h>
+
 #include "box/tape.h"
 #include "loop/task.h"
 
@@ -22,9 +24,13 @@ struct pipes {
 	struct pipe_end in;
 	char *input; // what stdin has still to take
 	size_t input_len, input_at;
+	bool keep_in;	       // stdin stays open when it has taken that: pipes_write()
+	bool writing;	       // somebody is at it
+	struct bell room;      // stdin took something, or closed
 	struct timer patience; // until the ends are watched
 	bool spilling;	       // a task writes to the disk, and the watches rest
-	bool settling; // the command has ended: `due` bytes go to the tape, the rest nowhere
+	bool serves_on; // pipes_turn() will follow: what is not due after settling stays in them
+	bool settling;	// the command has ended: `due` bytes go to the tape, the rest nowhere
 	// Called when an end was reached, a spill is over, or after pipes_settle() anything moved.
 	void (*moved)(struct pipes *pipes);
 	// The owner must live while a spill does.
@@ -40,5 +46,18 @@ fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, c
 // is being waited for; moved() is called, ask pipes_settled() then.
 bool pipes_settle(struct pipes *pipes);
 bool pipes_settled(const struct pipes *pipes);
+// Settled: from now on everything goes to `tape`.
+void pipes_turn(struct pipes *pipes, struct tape *tape);
+// A command begins that may end at once, with pipes_settle(): the ends are not watched for a while.
+void pipes_rest(struct pipes *pipes);
 bool pipes_ended(const struct pipes *pipes); // nobody holds a writing end of either
 void pipes_close(struct pipes *pipes);
+
+// stdin, while it is kept open. The owner holds the pipes meanwhile. CONFLICT stdin_closed,
+// TIMEOUT.
+fallible pipes_write(struct pipes *pipes, const void *bytes, size_t len, int64_t deadline);
+void pipes_close_in(struct pipes *pipes); // behind what it has still to take
+
+// One read or write of a pipe that never waits, whatever its flags are: -1 with errno EAGAIN.
+ssize_t pipes_take(int fd, void *room, size_t size);
+ssize_t pipes_give(int fd, const void *bytes, size_t len);

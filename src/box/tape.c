@@ -1,61 +1,31 @@
-// The log of a tape is a row of frames: two bytes that say stream and length, then the bytes. A
-// frame never grows past 32,767 bytes. The log's first 64 KiB lie in memory, what comes behind lies
-// in a file without a name, and a frame is wholly in one or the other. A frame in memory that is
-// the last one may still grow; that is why a reader who has read to its end stays there and moves
-// on only when another frame follows. An offset is the frame's place in the log and the bytes of it
-// that were read: place << 16 | read.
+// A tape is a log (tape_inner.h) with one writer and any number of readers.
 //
-// There is one writer. What it is writing to the disk is not in the log until it is there, so
-// readers and writer may be on worker threads at the same time.
+// Of a plain tape the log's first 64 KiB lie in memory and what comes behind lies in a file without
+// a name; the last frame in memory may still grow. Of a named tape the whole log lies in the file,
+// and its first 64 KiB also in memory as long as it is followed. A frame is wholly in memory or
+// not. What is being written to the disk is not in the log until it is there, so readers and writer
+// may be on worker threads at the same time.
 //
-// syscalls: openat pwritev pread64 close
+// syscalls: close unlinkat
 #include "box/tape.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
-#include "base/str.h"
+#include "box/tape_inner.h"
 #include "loop/offload.h"
+#include "wire/pack.h"
 #include "wire/text.h"
 
-#define HEAD_MAX 65536
-#define FRAME_MAX 32767u
-#define FRAME_HEAD 2
-#define SPILL_MAX 65536 // bytes a spill
-#define SPILL_PARTS ((SPILL_MAX / FRAME_MAX + 1) * 2)
-
-struct utf8 {
-	bool broken;
-	char carry[4]; // the beginning of a character whose rest has not come
-	size_t carried;
-};
+#define MEMORY_MAX 65536
+#define MARK_EVERY 16384
 
 struct tape_budget {
 	int refs;
 	uint64_t left;
-};
-
-struct tape {
-	struct tape_budget *budget; // NULL: none
-	struct loop *loop;
-	int dir;
-	int refs;
-	uint64_t cap, kept;
-	char *head;
-	size_t head_len, head_room;
-	size_t last; // place of the last frame in memory
-	bool sealed; // memory takes no more
-	int file;
-	uint64_t file_len;
-	uint64_t spilled; // taken from the budget
-	bool ended, broken;
-	uint64_t seen[TAPE_STREAMS];
-	bool truncated[TAPE_STREAMS];
-	struct utf8 utf8[TAPE_STREAMS];
-	struct bell more;
+	bool (*more)(void *arg);
+	void *arg;
 };
 
 struct tape *tape_new(struct loop *loop, int dir, uint64_t cap)
@@ -68,7 +38,29 @@ struct tape *tape_new(struct loop *loop, int dir, uint64_t cap)
 	tape->cap = cap;
 	tape->file = -1;
 	bell_init(&tape->more);
+	bell_init(&tape->wrote);
 	return tape;
+}
+
+struct tape *tape_new_named(struct loop *loop, int dir, const char *name,
+			    const struct tape_label *label)
+{
+	struct tape *tape = tape_new(loop, dir, label->cap);
+
+	tape->name = mem_str(name);
+	tape->label = label_encode(label, &tape->label_len);
+	return tape;
+}
+
+void tape_started(struct tape *tape, int pid, uint32_t conv)
+{
+	struct pack pack;
+
+	if (!tape->label || tape->labelled || tape->writing)
+		return;
+	pack_init(&pack, tape->label + LABEL_PID_AT, 8);
+	pack_u32(&pack, (uint32_t)pid);
+	pack_u32(&pack, conv);
 }
 
 struct tape_budget *tape_budget_new(uint64_t bytes)
@@ -85,6 +77,12 @@ void tape_budget_drop(struct tape_budget *budget)
 		free(budget);
 }
 
+void tape_budget_on_lack(struct tape_budget *budget, bool (*more)(void *arg), void *arg)
+{
+	budget->more = more;
+	budget->arg = arg;
+}
+
 void tape_bound(struct tape *tape, struct tape_budget *budget)
 {
 	budget->refs++;
@@ -96,35 +94,82 @@ void tape_hold(struct tape *tape)
 	tape->refs++;
 }
 
-static void close_file(void *arg)
+struct goodbye {
+	int dir, file;
+	char *name; // to remove; NULL: none
+};
+
+static void goodbye_run(void *arg)
 {
-	close(*(int *)arg);
+	struct goodbye *goodbye = arg;
+
+	if (goodbye->name)
+		unlinkat(goodbye->dir, goodbye->name, 0);
+	if (goodbye->file >= 0)
+		close(goodbye->file);
 }
 
-// The last close of an unnamed file frees its blocks: not on the loop.
-static void close_task(void *arg)
+static void goodbye_task(void *arg)
 {
-	int fd = (int)(intptr_t)arg;
+	struct goodbye *goodbye = arg;
 
-	offload_run(close_file, &fd);
+	offload_run(goodbye_run, goodbye);
+	free(goodbye->name);
+	free(goodbye);
+}
+
+// The last close of a file frees its blocks: not on the loop.
+static void say_goodbye(struct tape *tape, char *name)
+{
+	struct goodbye *goodbye;
+
+	if (tape->file < 0 && !name)
+		return;
+	goodbye = mem_new_of(struct goodbye);
+	*goodbye = (struct goodbye){tape->dir, tape->file, name};
+	tape->file = -1;
+	task_start(tape->loop, "tape.close", goodbye_task, goodbye);
+}
+
+// One share and no more to come: the file is opened again for whoever wants to read.
+static void rest(struct tape *tape)
+{
+	if (!tape->name || !tape->closed || tape->refs > 1 || tape->writing)
+		return;
+	say_goodbye(tape, NULL);
+	free(take_ptr(tape->memory));
+	tape->memory_len = tape->memory_room = 0;
+	tape->sealed = true;
 }
 
 void tape_drop(struct tape *tape)
 {
-	if (!tape || --tape->refs > 0)
+	if (!tape)
 		return;
-	if (tape->file >= 0)
-		task_start(tape->loop, "tape.close", close_task, (void *)(intptr_t)tape->file);
+	if (--tape->refs > 0) {
+		rest(tape);
+		return;
+	}
+	if (tape->left || !tape->labelled)
+		free(take_ptr(tape->name));
+	say_goodbye(tape, tape->name);
 	if (tape->budget)
 		tape->budget->left += tape->spilled;
 	tape_budget_drop(tape->budget);
-	free(tape->head);
+	free(tape->label);
+	free(tape->memory);
+	free(tape->marks);
 	free(tape);
 }
 
-static void check_utf8(struct utf8 *utf8, const char *bytes, size_t len)
+void tape_leave(struct tape *tape)
 {
-	struct str rest, whole;
+	tape->left = true;
+}
+
+void tape_check_utf8(struct tape_utf8 *utf8, const char *bytes, size_t len)
+{
+	struct str rest_of, whole;
 
 	while (!utf8->broken && utf8->carried > 0 && len > 0) {
 		struct str carry = {utf8->carry, utf8->carried + 1};
@@ -140,35 +185,19 @@ static void check_utf8(struct utf8 *utf8, const char *bytes, size_t len)
 	}
 	if (utf8->broken || len == 0)
 		return;
-	rest = (struct str){bytes, len};
-	whole = (struct str){bytes, text_utf8_whole(rest)};
+	rest_of = (struct str){bytes, len};
+	whole = (struct str){bytes, text_utf8_whole(rest_of)};
 	if (!text_is_utf8(whole)) {
 		utf8->broken = true;
 		return;
 	}
-	utf8->carried = rest.len - whole.len;
+	utf8->carried = rest_of.len - whole.len;
 	memcpy(utf8->carry, bytes + whole.len, utf8->carried);
-}
-
-static void put_head(uint8_t *at, enum tape_stream stream, size_t len)
-{
-	uint16_t value = (uint16_t)(len | (stream == TAPE_STDERR ? 0x8000u : 0u));
-
-	at[0] = (uint8_t)value;
-	at[1] = (uint8_t)(value >> 8);
-}
-
-static enum tape_stream get_head(const uint8_t *at, size_t *out_len)
-{
-	uint16_t value = (uint16_t)(at[0] | at[1] << 8);
-
-	*out_len = value & FRAME_MAX;
-	return value & 0x8000u ? TAPE_STDERR : TAPE_STDOUT;
 }
 
 static size_t framed(size_t len)
 {
-	return len + (len / FRAME_MAX + 1) * FRAME_HEAD;
+	return len + (len / TAPE_FRAME_MAX + 1) * TAPE_FRAME_HEAD;
 }
 
 static size_t kept_of(const struct tape *tape, size_t len)
@@ -180,152 +209,176 @@ static size_t kept_of(const struct tape *tape, size_t len)
 	return len < left ? len : (size_t)left;
 }
 
-static bool fits_head(const struct tape *tape, size_t len)
+static bool fits_memory(const struct tape *tape, size_t len)
 {
-	return !tape->sealed && tape->head_len + framed(len) <= HEAD_MAX;
+	return !tape->sealed && tape->memory_len + framed(len) <= MEMORY_MAX;
 }
 
 bool tape_fits(const struct tape *tape, size_t len)
 {
 	size_t keep = kept_of(tape, len);
 
-	return keep == 0 || fits_head(tape, keep);
+	return keep == 0 || (!tape->name && fits_memory(tape, keep));
 }
 
-static void grow_head(struct tape *tape, size_t need)
+static void grow_memory(struct tape *tape, size_t need)
 {
-	size_t room = tape->head_room ? tape->head_room : 512;
+	size_t room = tape->memory_room ? tape->memory_room : 512;
 
 	while (room < need)
 		room *= 2;
-	if (room == tape->head_room)
+	if (room == tape->memory_room)
 		return;
-	tape->head = mem_grow(tape->head, room, 1);
-	tape->head_room = room;
+	tape->memory = mem_grow(tape->memory, room, 1);
+	tape->memory_room = room;
 }
 
-static void add_head(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
+void tape_log(struct tape *tape, enum tape_stream stream, size_t len)
 {
-	grow_head(tape, tape->head_len + framed(len));
-	while (len > 0) {
-		uint8_t *last = (uint8_t *)tape->head + tape->last;
-		size_t part = len, old = 0;
+	const struct mark *last = tape->mark_count ? &tape->marks[tape->mark_count - 1] : NULL;
 
-		if (tape->head_len == 0 || get_head(last, &old) != stream || old == FRAME_MAX) {
-			tape->last = tape->head_len;
-			tape->head_len += FRAME_HEAD;
-			last = (uint8_t *)tape->head + tape->last;
-			old = 0;
-		}
-		if (part > FRAME_MAX - old)
-			part = FRAME_MAX - old;
-		put_head(last, stream, old + part);
-		memcpy(tape->head + tape->head_len, bytes, part);
-		tape->head_len += part;
-		bytes += part;
-		len -= part;
+	if (tape->end.place - (last ? last->place : 0) >= MARK_EVERY) {
+		tape->marks = mem_grow(tape->marks, tape->mark_count + 1, sizeof(struct mark));
+		tape->marks[tape->mark_count++] = tape->end;
 	}
+	tape->end.place += TAPE_FRAME_HEAD + len;
+	tape->end.offset += len;
+	if (stream == TAPE_STDOUT)
+		tape->end.stdout_bytes += len;
 }
 
-struct spill {
-	int dir, file;
-	off_t at;
-	enum tape_stream stream;
-	const char *bytes;
-	size_t len;
-	size_t written;
-	int errnum;
-};
-
-static bool write_all(struct spill *spill, struct iovec *parts, int count)
+static void remember(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
 {
-	while (count > 0) {
-		ssize_t n = pwritev(spill->file, parts, count, spill->at + (off_t)spill->written);
+	uint64_t offset = tape->end.offset;
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		spill->written += (size_t)n;
-		while (count > 0 && (size_t)n >= parts->iov_len) {
-			n -= (ssize_t)parts->iov_len;
-			parts++;
-			count--;
-		}
-		if (count > 0) {
-			parts->iov_base = (char *)parts->iov_base + n;
-			parts->iov_len -= (size_t)n;
-		}
-	}
+	grow_memory(tape, tape->memory_len + TAPE_FRAME_HEAD + len);
+	frame_put((uint8_t *)tape->memory + tape->memory_len, (enum frame_kind)stream, len, offset);
+	memcpy(tape->memory + tape->memory_len + TAPE_FRAME_HEAD, bytes, len);
+	tape->last = tape->memory_len;
+	tape->memory_len += TAPE_FRAME_HEAD + len;
+}
+
+// The last frame of a plain tape takes more. False: it is of the other stream, or full.
+static bool extend(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
+{
+	uint8_t *head = (uint8_t *)tape->memory + tape->last;
+	struct frame frame;
+
+	if (!tape->memory_len || !frame_get(head, &frame) ||
+	    (enum tape_stream)frame.kind != stream || frame.len + len > TAPE_FRAME_MAX)
+		return false;
+	if (tape->hint.place > tape->last)
+		tape->hint = (struct mark){0}; // it stands where no frame begins any more
+	grow_memory(tape, tape->memory_len + len);
+	head = (uint8_t *)tape->memory + tape->last;
+	frame_put(head, frame.kind, frame.len + len, tape->end.offset - frame.len);
+	memcpy(tape->memory + tape->memory_len, bytes, len);
+	tape->memory_len += len;
+	tape->end.place += len;
+	tape->end.offset += len;
+	if (stream == TAPE_STDOUT)
+		tape->end.stdout_bytes += len;
 	return true;
 }
 
-// On a worker thread.
-static void spill_run(void *arg)
+static void add_memory(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
 {
-	struct spill *spill = arg;
-	struct iovec parts[SPILL_PARTS];
-	uint8_t heads[SPILL_PARTS / 2][FRAME_HEAD];
-	const char *bytes = spill->bytes;
-	size_t left = spill->len;
-	int count = 0;
-
-	if (spill->file < 0)
-		spill->file = openat(spill->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (spill->file < 0) {
-		spill->errnum = errno;
+	if (extend(tape, stream, bytes, len))
 		return;
-	}
-	while (left > 0) {
-		size_t len = left < FRAME_MAX ? left : FRAME_MAX;
+	remember(tape, stream, bytes, len);
+	tape_log(tape, stream, len);
+}
 
-		put_head(heads[count / 2], spill->stream, len);
-		parts[count] = (struct iovec){heads[count / 2], FRAME_HEAD};
-		parts[count + 1] = (struct iovec){(void *)bytes, len};
-		count += 2;
-		bytes += len;
-		left -= len;
+static void disk_take(struct tape *tape)
+{
+	while (tape->writing)
+		err_free(bell_wait(&tape->wrote, CLOCK_NEVER));
+	tape->writing = true;
+}
+
+static void disk_give(struct tape *tape)
+{
+	tape->writing = false;
+	bell_ring(&tape->wrote);
+}
+
+// One frame, or with len 0 the label alone, to the end of the file.
+static fallible put(struct tape *tape, enum frame_kind kind, const char *bytes, size_t len)
+{
+	struct spill spill = {
+		.dir = tape->dir,
+		.name = tape->name,
+		.file = tape->file,
+		.label = {tape->label, tape->labelled ? 0 : tape->label_len},
+		.at = tape->end.place - tape->file_from,
+		.kind = kind,
+		.bytes = bytes,
+		.len = len,
+		.offset = tape->end.offset,
+	};
+
+	if (tape->labelled)
+		spill.at += tape->label_len;
+	offload_run(spill_run, &spill);
+	tape->file = spill.file;
+	if (!spill.errnum) {
+		tape->labelled = tape->label != NULL;
+		return OK;
 	}
-	if (!write_all(spill, parts, count))
-		spill->errnum = errno ? errno : EIO;
+	tape->broken = true;
+	tape->truncated[TAPE_STDOUT] = tape->truncated[TAPE_STDERR] = true;
+	return err_sys(spill.errnum, "write a tape");
 }
 
 static fallible add_file(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
 {
 	while (len > 0) {
-		struct spill spill = {
-			.dir = tape->dir,
-			.file = tape->file,
-			.at = (off_t)tape->file_len,
-			.stream = stream,
-			.bytes = bytes,
-			.len = len < SPILL_MAX ? len : SPILL_MAX,
-		};
+		size_t part = len < TAPE_FRAME_MAX ? len : TAPE_FRAME_MAX;
 
-		offload_run(spill_run, &spill);
-		tape->file = spill.file;
-		if (spill.errnum) {
-			tape->broken = true;
-			tape->truncated[TAPE_STDOUT] = tape->truncated[TAPE_STDERR] = true;
-			return err_sys(spill.errnum, "write a tape");
-		}
-		tape->file_len += spill.written;
+		TRY(put(tape, (enum frame_kind)stream, bytes, part));
+		if (tape->name && fits_memory(tape, part))
+			remember(tape, stream, bytes, part);
+		else
+			tape->sealed = true;
+		tape_log(tape, stream, part);
 		bell_ring(&tape->more);
-		bytes += spill.len;
-		len -= spill.len;
+		bytes += part;
+		len -= part;
 	}
 	return OK;
+}
+
+// How much of it the budget has room for.
+static size_t afford(struct tape *tape, size_t len)
+{
+	struct tape_budget *budget = tape->budget;
+
+	if (!budget)
+		return len;
+	while (framed(len) > budget->left && budget->more && budget->more(budget->arg))
+		continue;
+	if (framed(len) > budget->left)
+		len = budget->left > 2 * TAPE_FRAME_HEAD ? budget->left - 2 * TAPE_FRAME_HEAD : 0;
+	return len;
+}
+
+static void pay(struct tape *tape, size_t len)
+{
+	if (!tape->budget)
+		return;
+	tape->budget->left -= framed(len);
+	tape->spilled += framed(len);
 }
 
 fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes, size_t len)
 {
 	size_t keep = kept_of(tape, len);
-	struct utf8 *utf8 = &tape->utf8[stream];
-	bool in_head = fits_head(tape, keep);
+	struct tape_utf8 *utf8 = &tape->utf8[stream];
+	bool in_memory = !tape->name && fits_memory(tape, keep);
+	struct err *err;
 
-	if (!in_head && tape->budget && keep > tape->budget->left)
-		keep = (size_t)tape->budget->left;
-
+	if (!in_memory && keep)
+		keep = afford(tape, keep);
 	tape->seen[stream] += len;
 	if (keep < len) {
 		tape->truncated[stream] = true;
@@ -336,20 +389,28 @@ fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes,
 	}
 	if (keep == 0)
 		return OK;
-	check_utf8(utf8, bytes, keep);
-	if (in_head) {
-		tape->kept += keep;
-		add_head(tape, stream, bytes, keep);
+	tape_check_utf8(utf8, bytes, keep);
+	tape->kept += keep;
+	if (in_memory) {
+		add_memory(tape, stream, bytes, keep);
+		tape->file_from = tape->end.place;
 		bell_ring(&tape->more);
 		return OK;
 	}
-	tape->sealed = true;
-	tape->kept += keep;
-	if (tape->budget) {
-		tape->budget->left -= keep;
-		tape->spilled += keep;
-	}
-	return add_file(tape, stream, bytes, keep);
+	tape->sealed = tape->sealed || !tape->name;
+	pay(tape, keep);
+	disk_take(tape);
+	err = add_file(tape, stream, bytes, keep);
+	disk_give(tape);
+	return err;
+}
+
+void tape_begin(struct tape *tape)
+{
+	disk_take(tape);
+	if (tape->label && !tape->labelled && !tape->broken)
+		err_free(put(tape, FRAME_END, NULL, 0));
+	disk_give(tape);
 }
 
 void tape_end(struct tape *tape)
@@ -358,114 +419,40 @@ void tape_end(struct tape *tape)
 	bell_ring(&tape->more);
 }
 
-struct fetch {
-	int file;
-	uint64_t at, end; // place of the frame, end of the file
-	size_t skip;	  // of its bytes
-	char *room;
-	size_t size;
-	enum tape_stream stream;
-	size_t frame; // its length
-	size_t len;   // what was read
-	int errnum;
-};
-
-// On a worker thread.
-static void fetch_run(void *arg)
+void tape_seal(struct tape *tape, const struct tape_ending *ending)
 {
-	struct fetch *fetch = arg;
-	uint8_t head[FRAME_HEAD];
-	size_t len;
-	ssize_t n = pread(fetch->file, head, sizeof(head), (off_t)fetch->at);
+	char room[64];
+	struct pack pack;
 
-	if (n != sizeof(head)) {
-		fetch->errnum = n < 0 ? errno : EIO;
-		return;
+	pack_init(&pack, room, sizeof(room));
+	pack_u64(&pack, (uint64_t)ending->ended_ms);
+	pack_u32(&pack, (uint32_t)ending->exit_code);
+	pack_u32(&pack, (uint32_t)ending->signal);
+	pack_u32(&pack, ending->ending);
+	for (int i = 0; i < TAPE_STREAMS; i++) {
+		pack_u8(&pack, tape->truncated[i]);
+		pack_u64(&pack, tape->seen[i]);
 	}
-	fetch->stream = get_head(head, &fetch->frame);
-	if (fetch->frame == 0 || fetch->at + FRAME_HEAD + fetch->frame > fetch->end ||
-	    fetch->skip >= fetch->frame)
-		return;
-	len = fetch->frame - fetch->skip;
-	n = pread(fetch->file, fetch->room, len < fetch->size ? len : fetch->size,
-		  (off_t)(fetch->at + FRAME_HEAD + fetch->skip));
-	if (n <= 0)
-		fetch->errnum = n < 0 ? errno : EIO;
-	else
-		fetch->len = (size_t)n;
+	disk_take(tape);
+	if (tape->name && !tape->closed && !tape->broken)
+		err_free(put(tape, FRAME_END, room, pack.len));
+	tape->ending = *ending;
+	tape->ended = tape->closed = true;
+	disk_give(tape);
+	rest(tape);
 }
 
-static void fetch_head(const struct tape *tape, struct fetch *fetch)
+bool tape_has_ended(const struct tape *tape)
 {
-	const uint8_t *at = (const uint8_t *)tape->head + fetch->at;
-
-	fetch->stream = get_head(at, &fetch->frame);
-	if (fetch->frame == 0 || fetch->at + FRAME_HEAD + fetch->frame > fetch->end ||
-	    fetch->skip >= fetch->frame)
-		return;
-	fetch->len = fetch->frame - fetch->skip;
-	if (fetch->len > fetch->size)
-		fetch->len = fetch->size;
-	memcpy(fetch->room, at + FRAME_HEAD + fetch->skip, fetch->len);
+	return tape->ended;
 }
 
-static fallible bad_offset(void)
+bool tape_ending_of(const struct tape *tape, struct tape_ending *out)
 {
-	return err_new(INVALID, "bad_offset", "the offset is not one of this output");
-}
-
-// One try at *offset. fetch->len = 0: nothing there yet.
-static fallible read_once(struct tape *tape, uint64_t *offset, struct fetch *fetch)
-{
-	for (;;) {
-		uint64_t place = *offset >> 16, log_len = tape->head_len + tape->file_len;
-		bool in_head = place < tape->head_len;
-
-		fetch->skip = *offset & 0xffff;
-		if (place >= log_len)
-			return place == log_len && fetch->skip == 0 ? OK : bad_offset();
-		fetch->file = tape->file;
-		fetch->at = in_head ? place : place - tape->head_len;
-		fetch->end = in_head ? tape->head_len : tape->file_len;
-		if (fetch->at + FRAME_HEAD > fetch->end)
-			return bad_offset();
-		if (in_head)
-			fetch_head(tape, fetch);
-		else
-			offload_run(fetch_run, fetch);
-		if (fetch->errnum)
-			return err_sys(fetch->errnum, "read a tape");
-		if (fetch->len > 0) {
-			*offset += fetch->len;
-			return OK;
-		}
-		if (fetch->frame == 0 || fetch->skip != fetch->frame)
-			return bad_offset();
-		place += FRAME_HEAD + fetch->frame;
-		if (place >= tape->head_len + tape->file_len)
-			return OK; // the last frame, which may grow
-		*offset = place << 16;
-	}
-}
-
-fallible tape_read(struct tape *tape, uint64_t *offset, enum tape_stream *out_stream, void *room,
-		   size_t size, size_t *out_len, int64_t deadline)
-{
-	for (;;) {
-		struct fetch fetch = {.room = room, .size = size};
-		bool ended = tape->ended;
-
-		TRY(read_once(tape, offset, &fetch));
-		if (fetch.len > 0)
-			*out_stream = fetch.stream;
-		if (fetch.len > 0 || ended) {
-			*out_len = fetch.len;
-			return OK;
-		}
-		// The disk was waited for, perhaps: only what was said after a look counts.
-		if (!tape->ended)
-			TRY(bell_wait(&tape->more, deadline), "wait for output");
-	}
+	if (!tape->closed)
+		return false;
+	*out = tape->ending;
+	return true;
 }
 
 bool tape_truncated(const struct tape *tape, enum tape_stream stream)
@@ -476,6 +463,16 @@ bool tape_truncated(const struct tape *tape, enum tape_stream stream)
 uint64_t tape_bytes(const struct tape *tape, enum tape_stream stream)
 {
 	return tape->seen[stream];
+}
+
+uint64_t tape_kept(const struct tape *tape)
+{
+	return tape->end.offset;
+}
+
+bool tape_is_text(const struct tape *tape)
+{
+	return !tape->utf8[TAPE_STDOUT].broken && !tape->utf8[TAPE_STDERR].broken;
 }
 
 bool tape_is_utf8(const struct tape *tape)

@@ -1,11 +1,19 @@
-// The output of an exec, kept by byte offset: written once, read by anybody at their own pace. The
-// first 64 KiB stay in memory, the rest goes to an unnamed file, so a slow reader slows nobody and
-// a flood costs no memory. Past the cap bytes are counted and dropped.
+// The output of an exec, kept by byte offset: written once, read by anybody at their own pace. So a
+// slow reader slows nobody, and a flood costs no memory. Past the cap bytes are counted and
+// dropped.
+//
+// There are two sorts. A plain tape keeps 64 KiB in memory and the rest in an unnamed file: for
+// answers that are read once. A named tape lies on disk from its first byte, with a label that says
+// whose it is, and is written before anybody is told of it: tape_open() takes it up again.
+//
+// An offset counts the bytes of both streams in the order of their arrival. Every number from 0 up
+// to what has been read is an offset.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/str.h"
 #include "loop/task.h"
 
 enum tape_stream { TAPE_STDOUT, TAPE_STDERR, TAPE_STREAMS };
@@ -14,14 +22,66 @@ struct tape;
 
 // `dir`: an open directory for the file, borrowed for the tape's life.
 struct tape *tape_new(struct loop *loop, int dir, uint64_t cap);
+
+struct tape_label {
+	struct str id, session, command; // session.at == NULL: none
+	int64_t started_ms;		 // wall clock
+	uint64_t cap;
+	uint32_t pid, conv; // 0: not known
+};
+#define TAPE_TEXT_MAX (64 * 1024) // of each text of a label; what is longer is cut
+
+// A named one. `name` is "FOLDER/FILE" in `dir`; the folder is made when it is absent. Nothing is
+// written yet: the label goes with the first bytes, or tape_begin().
+struct tape *tape_new_named(struct loop *loop, int dir, const char *name,
+			    const struct tape_label *label);
+// The command runs: what the label is to say. Before anything is written.
+void tape_started(struct tape *tape, int pid, uint32_t conv);
+// Writes the label, unless it is on disk. Waits for the disk.
+void tape_begin(struct tape *tape);
+
+// How a command ended, as the tape tells it to whoever opens it.
+struct tape_ending {
+	int64_t ended_ms; // wall clock
+	int32_t exit_code, signal;
+	uint32_t ending; // enum ending of box/exec.h
+};
+// Behind tape_end(): the last record. Waits for the disk.
+void tape_seal(struct tape *tape, const struct tape_ending *ending);
+
+// A named tape of an earlier life. It has ended, or was cut off in the middle: then half a record
+// at its end is gone, and it can be written on. The label's texts live as long as the tape.
+// NOT_FOUND no_tape, INVALID bad_tape. Waits for the disk.
+fallible tape_open(struct loop *loop, int dir, const char *name, struct tape **out,
+		   struct tape_label *out_label);
+bool tape_has_ended(const struct tape *tape);
+// False: it was not sealed.
+bool tape_ending_of(const struct tape *tape, struct tape_ending *out);
+
+// Tapes without an owner: a folder of them, or all folders that are there now. The work is done in
+// the background.
+void tape_remove_folder(struct loop *loop, int dir, const char *name);
+void tape_remove_all(struct loop *loop, int dir);
+
 // What some tapes may keep on disk together; past that a tape is cut as at its cap. Counted: the
 // tapes hold it as well.
 struct tape_budget;
 struct tape_budget *tape_budget_new(uint64_t bytes);
 void tape_budget_drop(struct tape_budget *budget); // takes NULL
+// Called when there is none left: `more` lets one tape go and tells whether there was one.
+void tape_budget_on_lack(struct tape_budget *budget, bool (*more)(void *arg), void *arg);
 void tape_bound(struct tape *tape, struct tape_budget *budget);
+
 void tape_hold(struct tape *tape); // counted: readers may outlive the exec
+// With the last share the file is removed. A named tape that has ended and has one share left (its
+// record's) rests: it keeps neither a file open nor memory. Whoever reads it holds it.
 void tape_drop(struct tape *tape);
+static inline void auto_tape_(struct tape **tape)
+{
+	tape_drop(*tape);
+}
+#define auto_tape on_exit_call(auto_tape_) struct tape *
+void tape_leave(struct tape *tape); // its file is somebody else's to remove
 
 // Appends. May wait for the disk. An error of the disk marks the tape truncated, and is returned.
 fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes, size_t len);
@@ -29,12 +89,20 @@ fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes,
 bool tape_fits(const struct tape *tape, size_t len);
 void tape_end(struct tape *tape); // nothing more will come; readers see the end
 
-// Reads one run of bytes of one stream, in the order of arrival, from *offset on; moves *offset,
-// which starts at 0 and is otherwise only what an earlier call left there (else INVALID
-// bad_offset). *out_len = 0: the end. Waits for more unless the tape has ended. At most `size`
-// bytes.
+// Reads one run of bytes of one stream, in the order of arrival, from *offset on, and moves
+// *offset. INVALID bad_offset past what there is. *out_len = 0 at the end. Waits for more until the
+// deadline (TIMEOUT).
 fallible tape_read(struct tape *tape, uint64_t *offset, enum tape_stream *out_stream, void *room,
 		   size_t size, size_t *out_len, int64_t deadline);
+// True: tape_read() finds bytes there, or the end.
+bool tape_is_ready(const struct tape *tape, uint64_t offset);
+// An offset at or shortly before the place where `bytes` of one stream have come, and how many of
+// them have come up to there.
+uint64_t tape_seek(const struct tape *tape, enum tape_stream stream, uint64_t bytes,
+		   uint64_t *out_before);
+
 bool tape_truncated(const struct tape *tape, enum tape_stream stream);
 uint64_t tape_bytes(const struct tape *tape, enum tape_stream stream); // seen, kept or not
-bool tape_is_utf8(const struct tape *tape); // of what was kept, both streams; known once ended
+uint64_t tape_kept(const struct tape *tape); // the offset behind the last byte that can be read
+bool tape_is_utf8(const struct tape *tape);  // of what was kept, both streams; known once ended
+bool tape_is_text(const struct tape *tape);  // the same so far: it may end inside of a character

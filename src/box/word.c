@@ -32,11 +32,16 @@ static bool measure(const char *const *list, uint32_t *out_count, size_t *size)
 	return true;
 }
 
-static uint32_t flags_of(const struct exec_spec *spec, bool if_empty)
+uint32_t word_flags(const struct exec_spec *spec)
 {
-	return (spec->stdin_bytes.at ? TALK_EXEC_STDIN : 0u) |
-	       (spec->shell ? TALK_EXEC_SHELL : 0u) | (spec->add_home ? TALK_EXEC_HOME : 0u) |
-	       (if_empty ? TALK_EXEC_IF_EMPTY : 0u);
+	uint32_t flags = (spec->shell ? TALK_EXEC_SHELL : 0u) |
+			 (spec->add_home ? TALK_EXEC_HOME : 0u);
+
+	if (spec->cols)
+		return flags | TALK_EXEC_PTY;
+	if (spec->dialogue)
+		return flags | TALK_EXEC_DIALOGUE;
+	return flags | (spec->stdin_bytes.at || spec->open_stdin ? TALK_EXEC_STDIN : 0u);
 }
 
 fallible word_encode(const struct exec_spec *spec, uint32_t conv, uint32_t leaf, bool if_empty,
@@ -47,7 +52,9 @@ fallible word_encode(const struct exec_spec *spec, uint32_t conv, uint32_t leaf,
 	size_t len;
 	char *room;
 
-	talk.exec.flags = flags_of(spec, if_empty);
+	talk.exec.flags = word_flags(spec) | (if_empty ? TALK_EXEC_IF_EMPTY : 0u);
+	talk.exec.cols = spec->cols;
+	talk.exec.rows = spec->cols ? spec->rows : 0;
 	talk.exec.leaf = leaf;
 	talk.exec.user = str_of(spec->user);
 	talk.exec.cwd = str_of(spec->cwd);
@@ -56,6 +63,9 @@ fallible word_encode(const struct exec_spec *spec, uint32_t conv, uint32_t leaf,
 	if (!measure(spec->argv, &talk.exec.argc, &size) ||
 	    !measure(spec->env, &talk.exec.envc, &size) || size > TALK_SIZE_MAX)
 		return too_large();
+	if (spec->cols > TALK_SIDE_MAX || spec->rows > TALK_SIDE_MAX || (spec->cols && !spec->rows))
+		return err_hint(err_new(INVALID, "bad_size", "no terminal has that size"),
+				"1 to %d columns and rows", TALK_SIDE_MAX);
 	if (talk.exec.argc == 0 || (!spec->shell && !spec->argv[0][0]))
 		return err_new(INVALID, "no_command", "the command is empty");
 	room = mem_grow(NULL, size, 1);

@@ -5,6 +5,8 @@
 #include "box/command.h"
 #include "model/talk.h"
 
+// What it asks for, as talk_exec_flags.
+uint32_t word_flags(const struct exec_spec *spec);
 // The words of EXEC, on the heap. TOO_LARGE command_too_large, INVALID for what no command can
 // have.
 fallible word_encode(const struct exec_spec *spec, uint32_t conv, uint32_t leaf, bool if_empty,

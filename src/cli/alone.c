@@ -9,10 +9,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -23,13 +23,14 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
+#include "cli/interrupt.h"
 #include "cli/print.h"
-#include "loop/task.h"
 #include "os/fd.h"
 #include "os/path.h"
 
 #define START_MS 60000
 #define STOP_MS 30000
+#define KEY_ROOM 1024
 #define EXIT_TAKEN 5 // the exit status of a CONFLICT: another daemon holds the data directory
 
 struct alone {
@@ -119,6 +120,25 @@ static fallible spawn(struct alone *alone, int *out_ready)
 	return OK;
 }
 
+// Until it can be read. CANCELLED, if that is heeded, when we are interrupted; TIMEOUT.
+static fallible await_fd(int fd, int64_t deadline, bool heed)
+{
+	for (;;) {
+		struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
+					{.fd = heed ? interrupt_fd() : -1, .events = POLLIN}};
+		int64_t left = deadline - clock_ms();
+
+		if (left <= 0)
+			return err_new(TIMEOUT, "timeout", "it took too long");
+		if (poll(fds, 2, (int)left) < 0 && errno != EINTR)
+			return err_sys(errno, "poll");
+		if (heed && interrupt_signal())
+			return err_new(CANCELLED, "interrupted", "interrupted");
+		if (fds[0].revents)
+			return OK;
+	}
+}
+
 // Up to the end of the line that tells the address. An end without one: it failed.
 static fallible await_ready(struct alone *alone, int ready)
 {
@@ -128,10 +148,9 @@ static fallible await_ready(struct alone *alone, int ready)
 	const char *url;
 
 	while (len < sizeof(line) - 1 && !memchr(line, '\n', len)) {
-		uint32_t events;
 		ssize_t n;
 
-		TRY(task_wait_fd(ready, EPOLLIN, deadline, &events), "wait for the daemon");
+		TRY(await_fd(ready, deadline, true), "wait for the daemon");
 		n = read(ready, line + len, sizeof(line) - 1 - len);
 		if (n <= 0)
 			break;
@@ -141,8 +160,6 @@ static fallible await_ready(struct alone *alone, int ready)
 	url = strstr(line, "http://");
 	if (url)
 		alone->url = mem_dup(url, strcspn(url, " \r\n\""));
-	else if (memchr(line, '\n', len))
-		return remote_line(alone->data, REMOTE_URL_FILE, &alone->url);
 	return alone->url ? OK
 			  : err_new(UNAVAILABLE, "no_start", "the daemon ended before it served");
 }
@@ -151,19 +168,16 @@ static fallible await_ready(struct alone *alone, int ready)
 static int await_end(struct alone *alone, int signal)
 {
 	int status = 0;
-	uint32_t events;
 	struct err *err;
 
-	task_shield(true);
 	if (signal)
 		kill(alone->pid, signal);
-	err = task_wait_fd(alone->pidfd, EPOLLIN, clock_ms() + STOP_MS, &events);
+	err = await_fd(alone->pidfd, clock_ms() + STOP_MS, false);
 	if (err)
 		kill(alone->pid, SIGKILL);
 	err_free(err);
 	while (waitpid(alone->pid, &status, 0) < 0 && errno == EINTR)
 		;
-	task_shield(false);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
@@ -233,7 +247,7 @@ fallible alone_start(const char *data, struct alone **out)
 			return err_sys(errno, "make a directory beside %s", data);
 		err = try_start(alone, &taken);
 		if (!err) {
-			auto_free char *path = mem_fmt("%s/" REMOTE_URL_FILE, alone->data);
+			auto_free char *path = mem_fmt("%s/url", alone->data);
 
 			unlink(path);
 			*out = alone;
@@ -246,12 +260,18 @@ fallible alone_start(const char *data, struct alone **out)
 	}
 }
 
-fallible alone_remote(const struct alone *alone, struct loop *loop, struct remote *out)
+fallible alone_remote(const struct alone *alone, struct remote *out)
 {
-	auto_free char *token = NULL;
+	char key[KEY_ROOM];
+	auto_free char *path = mem_fmt("%s/operator.key", alone->data);
+	struct err *err;
 
-	TRY(remote_line(alone->data, REMOTE_KEY_FILE, &token));
-	return remote_open_at(out, loop, alone->url, token);
+	if (fd_get(AT_FDCWD, path, key, sizeof(key)) < 0)
+		return err_sys(errno, "read %s", path);
+	key[strcspn(key, "\r\n")] = 0;
+	err = remote_open_at(out, alone->url, key);
+	secret_wipe(key, sizeof(key));
+	return err;
 }
 
 void alone_stop(struct alone *alone)

@@ -12,6 +12,6 @@ struct alone;
 // own words as the hint. Waits.
 fallible alone_start(const char *data, struct alone **out);
 // Where it is and the key to it.
-fallible alone_remote(const struct alone *alone, struct loop *loop, struct remote *out);
+fallible alone_remote(const struct alone *alone, struct remote *out);
 // Stops it: its boxes are gone and its private directory is removed. Waits. Frees it.
 void alone_stop(struct alone *alone);

@@ -5,11 +5,26 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "cli/remote.h"
-#include "wire/json.h"
-#include "wire/text.h"
 
 #define MIB ((uint64_t)1 << 20)
+
+void body_done(struct body *body)
+{
+	for (size_t i = 0; i < body->env_count; i++)
+		free(body->env[i]);
+	for (size_t i = 0; i < body->label_count; i++)
+		free(body->labels[i]);
+	free(body->env);
+	free(body->labels);
+	*body = (struct body){0};
+}
+
+static void add(char ***list, size_t *count, struct str name, struct str value)
+{
+	*list = mem_grow(*list, *count + 2, sizeof(char *));
+	(*list)[*count] = mem_fmt(STR_FMT "=" STR_FMT, STR_ARG(name), STR_ARG(value));
+	(*list)[++*count] = NULL;
+}
 
 static fallible bad_value(const struct call *call, enum opt opt, const char *example)
 {
@@ -23,8 +38,7 @@ static fallible bad_value(const struct call *call, enum opt opt, const char *exa
 }
 
 // Rounded up to whole MiB, in which the API counts.
-static fallible put_mib(const struct call *call, struct json_out *out, enum opt opt,
-			const char *key, const char *example)
+static fallible get_mib(const struct call *call, enum opt opt, const char *example, uint64_t *out)
 {
 	const char *text = call_value(call, opt);
 	uint64_t bytes;
@@ -36,11 +50,11 @@ static fallible put_mib(const struct call *call, struct json_out *out, enum opt 
 	if (bytes < MIB)
 		return err_hint(err_new(INVALID, "bad_value", "%s bytes are less than 1 MiB", text),
 				"give a unit: %sm", text);
-	json_put_int(out, key, (int64_t)((bytes + MIB - 1) / MIB));
+	*out = (bytes + MIB - 1) / MIB;
 	return OK;
 }
 
-static fallible put_ms(const struct call *call, struct json_out *out, enum opt opt, const char *key)
+static fallible get_ms(const struct call *call, enum opt opt, int64_t *out)
 {
 	const char *text = call_value(call, opt);
 	uint64_t ms;
@@ -51,25 +65,20 @@ static fallible put_ms(const struct call *call, struct json_out *out, enum opt o
 		ms *= 1000;
 	else if (!str_to_ms(str_of(text), &ms) || ms == 0)
 		return bad_value(call, opt, "30s");
-	json_put_int(out, key, (int64_t)ms);
+	*out = (int64_t)ms;
 	return OK;
 }
 
-static fallible put_count(const struct call *call, struct json_out *out, enum opt opt,
-			  const char *key, const char *example)
+static fallible get_count(const struct call *call, enum opt opt, const char *example, uint64_t *out)
 {
 	const char *text = call_value(call, opt);
-	uint64_t count;
 
-	if (!text)
-		return OK;
-	if (!str_to_u64(str_of(text), 1, INT32_MAX, &count))
+	if (text && !str_to_u64(str_of(text), 1, INT32_MAX, out))
 		return bad_value(call, opt, example);
-	json_put_int(out, key, (int64_t)count);
 	return OK;
 }
 
-static fallible put_cpus(const struct call *call, struct json_out *out)
+static fallible get_cpus(const struct call *call, double *out)
 {
 	const char *text = call_value(call, OPT_CPUS);
 	char *end;
@@ -80,63 +89,27 @@ static fallible put_cpus(const struct call *call, struct json_out *out)
 	cpus = strtod(text, &end);
 	if (text[strspn(text, "0123456789.")] || *end || end == text || !(cpus > 0 && cpus < 1e6))
 		return bad_value(call, OPT_CPUS, "0.5");
-	json_key(out, "cpus");
-	json_add_double(out, cpus);
+	*out = cpus;
 	return OK;
 }
 
-static fallible put_limits(const struct call *call, struct json_out *out)
+static fallible get_limits(const struct call *call, struct cove_box_spec *box)
 {
-	json_key(out, "limits");
-	json_begin(out, '{');
-	TRY(put_mib(call, out, OPT_MEMORY, "memoryMB", "512m"));
-	TRY(put_cpus(call, out));
-	TRY(put_count(call, out, OPT_PIDS, "pids", "256"));
-	TRY(put_mib(call, out, OPT_DISK, "diskMB", "2g"));
-	TRY(put_count(call, out, OPT_INODES, "inodes", "131072"));
-	TRY(put_mib(call, out, OPT_OUTPUT, "outputMB", "64m"));
+	TRY(get_mib(call, OPT_MEMORY, "512m", &box->memory_mb));
+	TRY(get_cpus(call, &box->cpus));
+	TRY(get_count(call, OPT_PIDS, "256", &box->pids));
+	TRY(get_mib(call, OPT_DISK, "2g", &box->disk_mb));
+	TRY(get_count(call, OPT_INODES, "131072", &box->inodes));
+	TRY(get_mib(call, OPT_OUTPUT, "64m", &box->output_mb));
 	if (call->verb->id == VERB_CREATE) { // of every exec to come; run limits its own one
-		TRY(put_ms(call, out, OPT_CPU_TIME, "cpuTimeMs"));
-		TRY(put_ms(call, out, OPT_TIMEOUT, "wallTimeMs"));
+		TRY(get_ms(call, OPT_CPU_TIME, &box->cpu_time_ms));
+		TRY(get_ms(call, OPT_TIMEOUT, &box->wall_time_ms));
 	}
-	json_end(out, '}');
 	return OK;
-}
-
-// Pairs of a repeated option or a file. A later one of the same name wins, as JSON wants each once.
-struct named {
-	struct pair {
-		char *name, *value;
-	} * at;
-	size_t count;
-};
-
-static void named_done(struct named *named)
-{
-	for (size_t i = 0; i < named->count; i++) {
-		free(named->at[i].name);
-		free(named->at[i].value);
-	}
-	free(named->at);
-}
-#define auto_named on_exit_call(named_done) struct named
-
-static void named_put(struct named *named, struct str name, struct str value)
-{
-	size_t i = 0;
-
-	while (i < named->count && !str_is(name, named->at[i].name))
-		i++;
-	if (i == named->count) {
-		named->at = mem_grow(named->at, named->count + 1, sizeof(*named->at));
-		named->at[named->count++] = (struct pair){.name = mem_dup(name.at, name.len)};
-	}
-	free(named->at[i].value);
-	named->at[i].value = mem_dup(value.at, value.len);
 }
 
 // NAME=VALUE. A bare NAME takes its value from our own environment, and is left out if it has none.
-static fallible named_env(struct named *named, struct str text)
+static fallible add_env(struct body *body, struct str text)
 {
 	struct str rest = text, name;
 	auto_free char *word = NULL;
@@ -148,17 +121,17 @@ static fallible named_env(struct named *named, struct str text)
 					STR_ARG(text)),
 				"write NAME=VALUE");
 	if (rest.at) {
-		named_put(named, name, rest);
+		add(&body->env, &body->env_count, name, rest);
 		return OK;
 	}
 	word = mem_dup(name.at, name.len);
 	own = getenv(word);
 	if (own)
-		named_put(named, name, str_of(own));
+		add(&body->env, &body->env_count, name, str_of(own));
 	return OK;
 }
 
-static fallible named_file(struct named *named, const char *path)
+static fallible add_file(struct body *body, const char *path)
 {
 	FILE *file = fopen(path, "re");
 	auto_free char *line = NULL;
@@ -173,39 +146,26 @@ static fallible named_file(struct named *named, const char *path)
 		struct str text = str_trim((struct str){line, strcspn(line, "\r\n")});
 
 		if (text.len && text.at[0] != '#')
-			err = named_env(named, text);
+			err = add_env(body, text);
 	}
 	fclose(file);
 	return err;
 }
 
-static void put_named(struct json_out *out, const char *key, const struct named *named)
+// Those of files first: of two with one name the later wins.
+static fallible get_env(const struct call *call, struct body *body)
 {
-	if (named->count == 0)
-		return;
-	json_key(out, key);
-	json_begin(out, '{');
-	for (size_t i = 0; i < named->count; i++)
-		json_put_text(out, named->at[i].name, named->at[i].value);
-	json_end(out, '}');
-}
-
-static fallible put_env(const struct call *call, struct json_out *out)
-{
-	auto_named named = {0};
 	const char *text;
 
 	for (size_t at = 0; call_next(call, OPT_ENV_FILE, &at, &text);)
-		TRY(named_file(&named, text));
+		TRY(add_file(body, text));
 	for (size_t at = 0; call_next(call, OPT_ENV, &at, &text);)
-		TRY(named_env(&named, str_of(text)));
-	put_named(out, "env", &named);
+		TRY(add_env(body, str_of(text)));
 	return OK;
 }
 
-static fallible put_labels(const struct call *call, struct json_out *out)
+static fallible get_labels(const struct call *call, struct body *body)
 {
-	auto_named named = {0};
 	const char *text;
 
 	for (size_t at = 0; call_next(call, OPT_LABEL, &at, &text);) {
@@ -213,92 +173,47 @@ static fallible put_labels(const struct call *call, struct json_out *out)
 
 		if (!str_cut(&rest, '=', &name) || name.len == 0)
 			return bad_value(call, OPT_LABEL, "team=web");
-		named_put(&named, name, rest.at ? rest : STR(""));
+		add(&body->labels, &body->label_count, name, rest.at ? rest : STR(""));
 	}
-	put_named(out, "labels", &named);
 	return OK;
 }
 
-fallible body_create(const struct call *call, struct buf *out)
+fallible body_box(const struct call *call, struct body *out)
 {
-	struct json_out json = json_to(out);
-	const char *name = call_value(call, OPT_NAME), *from = call_value(call, OPT_TEMPLATE);
-
-	json_begin(&json, '{');
-	if (name)
-		json_put_text(&json, "name", name);
-	if (from)
-		json_put_text(&json, "template", from);
-	TRY(put_limits(call, &json));
-	TRY(put_env(call, &json));
-	TRY(put_labels(call, &json));
-	json_end(&json, '}');
+	out->box.name = call_value(call, OPT_NAME);
+	out->box.from = call_value(call, OPT_TEMPLATE);
+	TRY(get_limits(call, &out->box));
+	TRY(get_env(call, out));
+	TRY(get_labels(call, out));
+	out->box.env = (const char *const *)out->env;
+	out->box.labels = (const char *const *)out->labels;
 	return OK;
 }
 
-static fallible put_command(const struct call *call, struct json_out *out,
-			    const struct body_exec *exec)
+fallible body_env(const struct call *call, struct body *out)
 {
-	const char *line = call_value(call, OPT_SHELL);
+	TRY(get_env(call, out));
+	out->command.env = (const char *const *)out->env;
+	return OK;
+}
 
-	if (line && exec->count)
+fallible body_command(const struct call *call, char *const *argv, bool with_env, struct body *out)
+{
+	struct cove_command *command = &out->command;
+
+	command->line = call_value(call, OPT_SHELL);
+	if (command->line && *argv)
 		return err_hint(
 			err_new(INVALID, "two_commands", "there is a command beside --shell"),
 			"write either -c 'LINE' or COMMAND [ARG...]");
-	if (line) {
-		json_put_text(out, "command", line);
-		return OK;
-	}
-	if (exec->count == 0)
+	if (!command->line && !*argv)
 		return err_hint(err_new(INVALID, "no_command", "there is no command to run"),
 				"cove %s %s", call->verb->name, call->verb->words);
-	json_key(out, "argv");
-	json_begin(out, '[');
-	for (int i = 0; i < exec->count; i++)
-		json_add_text(out, exec->argv[i]);
-	json_end(out, ']');
-	return OK;
-}
-
-// Text goes as it is, all else as base64 with a word that says so.
-static void put_input(struct json_out *out, struct str input)
-{
-	auto_buf coded = BUF_INIT(2 * BODY_MAX);
-
-	if (!input.at)
-		return;
-	if (text_is_utf8(input) && !memchr(input.at, 0, input.len)) {
-		json_put_str(out, "stdin", input);
-		return;
-	}
-	text_base64(&coded, input.at, input.len);
-	json_put_str(out, "stdin", buf_view(&coded));
-	json_put_text(out, "stdinEncoding", "base64");
-}
-
-fallible body_execute(const struct call *call, const struct body_exec *exec, struct buf *out)
-{
-	struct json_out json = json_to(out);
-	const char *cwd = call_value(call, OPT_WORKDIR), *user = call_value(call, OPT_USER);
-
-	json_begin(&json, '{');
-	TRY(put_command(call, &json, exec));
-	json_put_text(&json, "sessionId", "__DISABLE_SESSION__");
-	if (cwd)
-		json_put_text(&json, "cwd", cwd);
-	if (user)
-		json_put_text(&json, "user", user);
-	TRY(put_ms(call, &json, OPT_TIMEOUT, "timeoutMs"));
-	TRY(put_ms(call, &json, OPT_CPU_TIME, "cpuTimeMs"));
-	if (exec->with_env)
-		TRY(put_env(call, &json));
-	if (exec->streamed)
-		json_put_text(&json, "encoding", "base64");
-	put_input(&json, exec->input);
-	json_end(&json, '}');
-	if (!buf_ok(out) || out->len > BODY_MAX)
-		return err_hint(err_new(TOO_LARGE, "stdin_too_large",
-					"command and input together exceed 1 MiB"),
-				"let the command fetch its input from a file of the sandbox");
-	return OK;
+	if (*argv)
+		command->argv = (const char *const *)argv;
+	command->cwd = call_value(call, OPT_WORKDIR);
+	command->user = call_value(call, OPT_USER);
+	TRY(get_ms(call, OPT_TIMEOUT, &command->timeout_ms));
+	TRY(get_ms(call, OPT_CPU_TIME, &command->cpu_time_ms));
+	return with_env ? body_env(call, out) : OK;
 }

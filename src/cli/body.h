@@ -1,24 +1,26 @@
-// From options to what the API is asked: the body of a create, the body of an execute. No I/O but
-// the reading of --env-file.
+// From options to what is asked for: a sandbox, a command. No I/O but the reading of --env-file.
 #pragma once
 
-#include "base/buf.h"
+#include "base/auto.h"
 #include "base/err.h"
 #include "cli/call.h"
+#include "lib/cove.h"
 
-#define BODY_MAX (1 << 20) // the daemon reads no larger JSON body
+#define BODY_INPUT_MAX (1 << 20) // what a command's input may be, inside one request
 
-// POST /v1/sandboxes. Variables are the box's own. INVALID with a hint for values that are
-// malformed.
-fallible body_create(const struct call *call, struct buf *out);
-
-struct body_exec {
-	char *const *argv; // `count` words; ignored when --shell is given
-	int count;
-	struct str input; // stdin; at == NULL: none
-	bool with_env;	  // variables are of this command (exec), not of the box (run)
-	bool streamed;
+struct body {
+	struct cove_box_spec box;
+	struct cove_command command;
+	char **env, **labels; // NULL-ended; the specs borrow them
+	size_t env_count, label_count;
 };
-// POST …/api/execute or …/api/execute/stream. INVALID no_command when there is none. TOO_LARGE
-// stdin_too_large when the input does not fit into one request.
-fallible body_execute(const struct call *call, const struct body_exec *exec, struct buf *out);
+void body_done(struct body *body);
+#define auto_body on_exit_call(body_done) struct body
+
+// A box to be made. Variables are the box's own. INVALID with a hint for values that are malformed.
+fallible body_box(const struct call *call, struct body *out);
+// A command. `argv` is NULL-ended; ignored when --shell is given. `with_env`: variables are of this
+// command (exec), not of the box (run). INVALID no_command when there is none, two_commands.
+fallible body_command(const struct call *call, char *const *argv, bool with_env, struct body *out);
+// Only --env and --env-file, as the command's.
+fallible body_env(const struct call *call, struct body *out);

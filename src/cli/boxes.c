@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cli/body.h"
 #include "cli/flow.h"
+#include "cli/jobs.h"
 #include "cli/print.h"
 #include "wire/text.h"
 
@@ -22,30 +23,22 @@ const char *boxes_text(const struct json *object, const char *key)
 	return text.at;
 }
 
-fallible boxes_make(struct remote *remote, const struct buf *body, char **out_id, struct buf *text)
-{
-	auto_json box = NULL;
-
-	TRY(remote_ask(remote, "POST", BOXES_PATH, body, text, &box), "make a sandbox");
-	if (!box || !*boxes_text(box, "id"))
-		return err_new(BAD_PEER, "bad_reply", "the daemon made a sandbox but gave no id");
-	*out_id = mem_str(boxes_text(box, "id"));
-	return OK;
-}
-
 fallible boxes_create(struct call *call)
 {
+	auto_body body = {0};
 	auto_remote remote = {0};
-	auto_free char *id = NULL;
-	auto_buf body = BUF_INIT(BODY_MAX), text = BUF_INIT(REMOTE_REPLY_MAX);
+	auto_cove_box box = NULL;
+	struct cove_box_info info;
 
-	TRY(body_create(call, &body));
+	TRY(body_box(call, &body));
 	TRY(remote_open(&remote, call));
-	TRY(boxes_make(&remote, &body, &id, &text));
-	if (call_has(call, OPT_JSON))
-		print_json(buf_view(&text));
-	else
-		printf("%s\n", id);
+	TRY(remote_did(&remote, cove_box_create(remote.cove, &body.box, &box, &remote.error)));
+	if (!call_has(call, OPT_JSON)) {
+		printf("%s\n", cove_box_id(box));
+		return OK;
+	}
+	TRY(remote_did(&remote, cove_box_info(box, &info, &remote.error)));
+	print_json(str_of(info.json));
 	return OK;
 }
 
@@ -147,6 +140,11 @@ fallible boxes_ps(struct call *call)
 	label_query(call, &labels);
 	query = labels.len ? labels.at : "";
 	TRY(remote_open(&remote, call));
+	if (call->word_count) {
+		auto_cove_box box = cove_box_at(remote.cove, call->words[0]);
+
+		return jobs_list(call, &remote, box);
+	}
 	if (call_has(call, OPT_JSON))
 		return boxes_dump(&remote, BOXES_PATH, query);
 	if (call_has(call, OPT_QUIET))

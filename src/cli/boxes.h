@@ -11,8 +11,6 @@ fallible boxes_ps(struct call *call);
 fallible boxes_inspect(struct call *call);
 fallible boxes_rm(struct call *call);
 
-// Makes a box as body_create() said; *out_id is the caller's. The reply stays in `text`.
-fallible boxes_make(struct remote *remote, const struct buf *body, char **out_id, struct buf *text);
 // Calls `each` (if given) for every item of a collection, page by page, and adds the items as they
 // came to `raw` (if given), with commas between them. `query` is empty or "k=v&…".
 typedef fallible boxes_fn(const struct json *item, void *arg);

@@ -13,6 +13,13 @@ enum verb_id {
 	VERB_RUN,
 	VERB_CREATE,
 	VERB_EXEC,
+	VERB_SHELL,
+	VERB_ATTACH,
+	VERB_LOGS,
+	VERB_KILL,
+	VERB_CP,
+	VERB_LS,
+	VERB_CAT,
 	VERB_PS,
 	VERB_INSPECT,
 	VERB_RM,
@@ -35,9 +42,11 @@ enum opt {
 	OPT_CPUS,
 	OPT_CPU_TIME,
 	OPT_DATA,
+	OPT_DETACH,
 	OPT_DISK,
 	OPT_ENV,
 	OPT_ENV_FILE,
+	OPT_FOLLOW,
 	OPT_FORCE,
 	OPT_HELP,
 	OPT_INODES,
@@ -45,17 +54,21 @@ enum opt {
 	OPT_JSON,
 	OPT_KEEP,
 	OPT_LABEL,
+	OPT_LONG,
 	OPT_MAN,
 	OPT_MEMORY,
 	OPT_NAME,
 	OPT_OUTPUT,
 	OPT_PIDS,
 	OPT_QUIET,
+	OPT_RECURSIVE,
 	OPT_RM,
 	OPT_SETTING, // of serve, which reads it itself
 	OPT_SHELL,
+	OPT_SIGNAL,
 	OPT_TEMPLATE,
 	OPT_TIMEOUT,
+	OPT_TTY,
 	OPT_URL,
 	OPT_USER,
 	OPT_WORKDIR,
@@ -65,7 +78,6 @@ enum opt {
 enum verb_flags {
 	VERB_HIDDEN = 1, // not in help, man page or completion
 	VERB_STOPS = 2,	 // options end at the first word: what follows belongs to the command
-	VERB_WAITS = 4,	 // talks to the daemon: runs as a task on a loop
 	VERB_RUNNER = 8, // the exit status is the command's, so our own failures are 125
 };
 
@@ -110,8 +122,6 @@ struct given {
 	const char *value; // NULL for a flag
 };
 
-struct loop;
-
 struct call {
 	const struct grammar *grammar;
 	const struct verb *verb; // NULL: none was named
@@ -119,8 +129,7 @@ struct call {
 	size_t given_count;
 	char **words; // borrowed from argv
 	int word_count;
-	struct loop *loop; // for verbs that wait
-	int exit;	   // of a verb that hands on somebody else's status
+	int exit; // of a verb that hands on somebody else's status
 };
 
 // `argv` without the program's name. INVALID unknown_verb, unknown_option, no_value, bad_words,

@@ -1,7 +1,5 @@
 // The table of verbs and options, and what is made of it. Help, the man page and the completions
 // are read off these rows, so that they cannot differ from what the program does.
-//
-// A verb that talks to the daemon runs as the one task of one loop; the others just run.
 #include "cli/cli.h"
 
 #include <assert.h>
@@ -16,13 +14,16 @@
 #include "cli/boxes.h"
 #include "cli/call.h"
 #include "cli/complete.h"
+#include "cli/copy.h"
 #include "cli/doctor.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
+#include "cli/jobs.h"
 #include "cli/print.h"
+#include "cli/remote.h"
 #include "cli/run.h"
+#include "cli/show.h"
 #include "cli/template.h"
-#include "cli/turn.h"
 #include "gen/version.h"
 #include "wire/json.h"
 
@@ -33,7 +34,7 @@ static verb_fn cli_complete, cli_version, cli_help, cli_words;
 
 // clang-format off
 static const struct verb verbs[] = {
-	{VERB_RUN, VERB_STOPS | VERB_WAITS | VERB_RUNNER, "run", "[--] COMMAND [ARG...]",
+	{VERB_RUN, VERB_STOPS | VERB_RUNNER, "run", "[--] COMMAND [ARG...]",
 	 "Run a command in a fresh sandbox, and remove it.",
 	 "The command gets exactly the arguments given, no shell looks at them; -c runs a line by "
 	 "bash. Its output comes as it is written and its exit status becomes ours. The sandbox is "
@@ -41,40 +42,76 @@ static const struct verb verbs[] = {
 	 "When no daemon is running here and none is named, one is started for the lifetime of this "
 	 "command; that needs root.\n",
 	 0, -1, run_run},
-	{VERB_CREATE, VERB_WAITS, "create", "",
+	{VERB_CREATE, 0, "create", "",
 	 "Make a sandbox and print its id.",
 	 "It lives until it is removed or the daemon stops. --timeout and --cpu-time limit every "
 	 "command that will run in it.\n",
 	 0, 0, boxes_create},
-	{VERB_EXEC, VERB_STOPS | VERB_WAITS | VERB_RUNNER, "exec", "BOX [--] COMMAND [ARG...]",
+	{VERB_EXEC, VERB_STOPS | VERB_RUNNER, "exec", "BOX [--] COMMAND [ARG...]",
 	 "Run a command in a sandbox that is there.",
 	 "BOX is a name, an id or the short id that 'cove ps' shows. The command runs as root of the "
-	 "sandbox in /workspace unless told otherwise. Interrupting 'cove exec' does not stop it.\n",
+	 "sandbox in /workspace unless told otherwise. Interrupting 'cove exec' does not stop it.\n"
+	 "With -i what we read is what it reads, as it comes. With -it it has a terminal of its own, "
+	 "shown on ours: when the connection is lost it is made again and the screen painted anew, "
+	 "and ctrl-p ctrl-q leaves it running for 'cove attach'. With -d it runs by itself, and its "
+	 "process id is printed.\n",
 	 1, -1, run_exec},
-	{VERB_PS, VERB_WAITS, "ps", "",
-	 "List the sandboxes.", NULL,
-	 0, 0, boxes_ps},
-	{VERB_INSPECT, VERB_WAITS, "inspect", "BOX...",
+	{VERB_SHELL, VERB_RUNNER, "shell", "BOX [SHELL]",
+	 "Work in a sandbox: a shell on a terminal.",
+	 "The shell is bash unless another one is named. ctrl-p ctrl-q leaves it running.\n",
+	 1, 2, run_shell},
+	{VERB_ATTACH, VERB_RUNNER, "attach", "BOX [TERMINAL|PROCESS]",
+	 "Come back to a terminal, or follow a process.",
+	 "A terminal shows its last output first. Without a name it is the one that was opened last. "
+	 "The exit status is that of what runs there; ctrl-p ctrl-q leaves it running.\n",
+	 1, 2, run_attach},
+	{VERB_LOGS, 0, "logs", "BOX [PROCESS]",
+	 "Show what a process wrote.",
+	 "From its start on; without a name it is the process that was started last. With -f it is "
+	 "followed to its end, over lost connections too.\n",
+	 1, 2, jobs_logs},
+	{VERB_KILL, 0, "kill", "BOX [PROCESS...]",
+	 "End processes of a sandbox, or signal them.",
+	 "Without -s: TERM to the whole tree, after 5 seconds KILL, and returns when all of it is "
+	 "gone.\n",
+	 1, -1, jobs_kill},
+	{VERB_CP, 0, "cp", "BOX:PATH|FILE|- BOX:PATH|FILE|-",
+	 "Copy files and directories into a sandbox, or out of it.",
+	 "One of the two is BOX:PATH; relative paths of a sandbox begin at /workspace. A directory "
+	 "goes into a directory that is there, under its own name, or becomes it; DIR/. means what is "
+	 "in it. - is a tar stream: from standard input it is unpacked into a directory, to standard "
+	 "output a tree is packed.\n",
+	 2, 2, copy_cp},
+	{VERB_LS, 0, "ls", "BOX:PATH",
+	 "List files of a sandbox.", NULL,
+	 1, 1, show_ls},
+	{VERB_CAT, 0, "cat", "BOX:PATH...",
+	 "Print files of a sandbox.", NULL,
+	 1, -1, show_cat},
+	{VERB_PS, 0, "ps", "[BOX]",
+	 "List the sandboxes, or the processes of one.", NULL,
+	 0, 1, boxes_ps},
+	{VERB_INSPECT, 0, "inspect", "BOX...",
 	 "Show all that is known of sandboxes, as JSON.", NULL,
 	 1, -1, boxes_inspect},
-	{VERB_RM, VERB_WAITS, "rm", "BOX...",
+	{VERB_RM, 0, "rm", "BOX...",
 	 "Remove sandboxes, whatever runs in them.",
 	 "Returns when processes, control groups, mounts and namespaces are verified gone.\n",
 	 0, -1, boxes_rm},
-	{VERB_TEMPLATE_LS, VERB_WAITS, "template ls", "",
+	{VERB_TEMPLATE_LS, 0, "template ls", "",
 	 "List what sandboxes can start from.", NULL,
 	 0, 0, cli_template_ls},
-	{VERB_TEMPLATE_IMPORT, VERB_WAITS, "template import", "NAME FILE|DIR|-",
+	{VERB_TEMPLATE_IMPORT, 0, "template import", "NAME FILE|DIR|-",
 	 "Make a template from an archive or a directory.",
 	 "FILE is a tar archive of a root file system, compressed or not, or an OCI image layout in a "
 	 "tar file; - reads it from standard input. A directory is packed on the way.\n",
 	 2, 2, cli_template_import},
-	{VERB_TEMPLATE_FREEZE, VERB_WAITS, "template freeze", "NAME",
+	{VERB_TEMPLATE_FREEZE, 0, "template freeze", "NAME",
 	 "Copy the host template once, under a name.",
 	 "The template 'host' shows this host's own /usr and changes with it. A frozen copy does "
 	 "not.\n",
 	 1, 1, cli_template_freeze},
-	{VERB_TEMPLATE_RM, VERB_WAITS, "template rm", "TEMPLATE...",
+	{VERB_TEMPLATE_RM, 0, "template rm", "TEMPLATE...",
 	 "Remove templates. Sandboxes made from them live on.", NULL,
 	 1, -1, cli_template_rm},
 	{VERB_SERVE, 0, "serve", "",
@@ -93,57 +130,68 @@ static const struct verb verbs[] = {
 	 1, 1, cli_complete},
 	{VERB_VERSION, 0, "version", "", "Print the version.", NULL, 0, 0, cli_version},
 	{VERB_HELP, 0, "help", "[VERB]", "Explain a verb, or list them all.", NULL, 0, 2, cli_help},
-	{VERB_WORDS, VERB_WAITS | VERB_HIDDEN, "words", "boxes|templates", "Names, for completion.", NULL,
-	 1, 1, cli_words},
+	{VERB_WORDS, VERB_HIDDEN, "words", "boxes|templates|processes [BOX]", "Names, for completion.", NULL,
+	 1, 2, cli_words},
 	{.name = NULL},
 };
 
 #define MAKES (ON(RUN) | ON(CREATE))
 #define RUNS (ON(RUN) | ON(EXEC))
+#define PLACED (RUNS | ON(SHELL))
 #define MAKES_OR_RUNS (ON(RUN) | ON(CREATE) | ON(EXEC))
 #define TEMPLATES (ON(TEMPLATE_LS) | ON(TEMPLATE_IMPORT) | ON(TEMPLATE_FREEZE) | ON(TEMPLATE_RM))
-#define ASKS (MAKES_OR_RUNS | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS))
+#define INSIDE (ON(SHELL) | ON(ATTACH) | ON(LOGS) | ON(KILL) | ON(CP) | ON(LS) | ON(CAT))
+#define ASKS (MAKES_OR_RUNS | INSIDE | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS))
 
 // Those of serve are added to them, see add_settings().
 static const struct option options[] = {
 	{OPT_ALL,	  'a', "all",	   NULL,	 "remove every sandbox", ON(RM)},
+	{OPT_ALL,	  'a', "all",	   NULL,	 "end every process", ON(KILL)},
+	{OPT_ALL,	  'a', "all",	   NULL,	 "also names that begin with a dot", ON(LS)},
 	{OPT_CONFIG,	  0,   "config",   "FILE",	 "read settings from an INI file", ON(SERVE)},
 	{OPT_SHELL,	  'c', "shell",	   "LINE",	 "run a line by bash instead of a command", RUNS},
 	{OPT_CPU_TIME,	  0,   "cpu-time", "TIME",	 "kill the command after this much CPU time (10s, 5m)", MAKES_OR_RUNS},
 	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "share of CPUs (1, 0.5)", MAKES},
 	{OPT_DATA,	  0,   "data",	   "DIR",	 "data directory of the daemon (default /var/lib/cove)", ASKS},
+	{OPT_DETACH,	  'd', "detach",   NULL,	 "let it run by itself, and print its process id", ON(EXEC)},
 	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disk (2g)", MAKES},
-	{OPT_ENV,	  'e', "env",	   "NAME=VALUE", "set a variable; a bare NAME copies ours", MAKES_OR_RUNS},
-	{OPT_ENV_FILE,	  0,   "env-file", "FILE",	 "set the variables of a file of NAME=VALUE lines", MAKES_OR_RUNS},
+	{OPT_ENV,	  'e', "env",	   "NAME=VALUE", "set a variable; a bare NAME copies ours", MAKES_OR_RUNS | ON(SHELL)},
+	{OPT_ENV_FILE,	  0,   "env-file", "FILE",	 "set the variables of a file of NAME=VALUE lines", MAKES_OR_RUNS | ON(SHELL)},
+	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "go on until the process ends", ON(LOGS)},
 	{OPT_FORCE,	  'f', "force",	   NULL,	 "be content when it is not there", ON(RM) | ON(TEMPLATE_RM)},
 	{OPT_HELP,	  'h', "help",	   NULL,	 "explain this verb", ~0u},
 	{OPT_INODES,	  0,   "inodes",   "NUMBER",	 "limit of files", MAKES},
-	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input, up to 1 MiB, to the command", RUNS},
+	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input, up to 1 MiB, to the command", ON(RUN)},
+	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input to the command, as it comes", ON(EXEC)},
 	{OPT_JSON,	  0,   "json",	   NULL,	 "answer in JSON, errors too", ASKS | ON(VERSION)},
 	{OPT_KEEP,	  0,   "keep",	   NULL,	 "do not remove the sandbox; its id is printed on stderr", ON(RUN)},
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "label it", MAKES},
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "only those with this label", ON(PS)},
+	{OPT_LONG,	  'l', "long",	   NULL,	 "with types, modes, sizes and times", ON(LS)},
 	{OPT_MAN,	  0,   "man",	   NULL,	 "the whole manual, as a man page", ON(HELP)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory (512m, 2g)", MAKES},
 	{OPT_NAME,	  0,   "name",	   "NAME",	 "name the sandbox", MAKES},
 	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "how much output of a command is kept (64m)", MAKES},
 	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads", MAKES},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "say nothing of our own", RUNS | ON(RM) | TEMPLATES},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "say nothing of our own", RUNS | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP)},
 	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", ON(PS)},
+	{OPT_RECURSIVE,	  'R', "recursive", NULL,	 "all that lies beneath", ON(LS)},
 	{OPT_RM,	  0,   "rm",	   NULL,	 "remove the sandbox afterwards (the default)", ON(RUN)},
+	{OPT_SIGNAL,	  's', "signal",   "SIGNAL",	 "send this signal to the whole tree (KILL, HUP, 10)", ON(KILL)},
 	{OPT_TEMPLATE,	  0, "template", "TEMPLATE",	 "what the sandbox starts from (default host)", MAKES},
 	{OPT_TIMEOUT,	  0,   "timeout",  "TIME",	 "kill the command after this time (30s, 5m)", MAKES_OR_RUNS},
+	{OPT_TTY,	  't', "tty",	   NULL,	 "on a terminal of its own", ON(EXEC)},
 	{OPT_URL,	  0,   "url",	   "URL",	 "address of the daemon", ASKS},
-	{OPT_USER,	  'u', "user",	   "USER",	 "name, uid or uid:gid to run as (default root)", RUNS},
-	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory to run in (default /workspace)", RUNS},
+	{OPT_USER,	  'u', "user",	   "USER",	 "name, uid or uid:gid to run as (default root)", PLACED},
+	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory to run in (default /workspace)", PLACED},
 	{OPT_YES,	  'y', "yes",	   NULL,	 "do not ask", ON(RM)},
 	{.name = NULL},
 };
 
 static const struct remark remarks[] = {
-	{"EXIT STATUS", "0", "All went well; for 'run' and 'exec', the command's own status is handed on, 128 + N when signal N ended it."},
+	{"EXIT STATUS", "0", "All went well; for 'run', 'exec', 'shell' and 'attach', the command's own status is handed on, 128 + N when signal N ended it."},
 	{"EXIT STATUS", "124", "The time of --timeout ran out."},
-	{"EXIT STATUS", "125", "'run' or 'exec' itself failed."},
+	{"EXIT STATUS", "125", "'run', 'exec', 'shell' or 'attach' itself failed."},
 	{"EXIT STATUS", "126, 127", "The command cannot be executed, or is not there."},
 	{"EXIT STATUS", "130", "Interrupted; the sandbox of 'run' was removed."},
 	{"EXIT STATUS", "1 to 8", "Other verbs: 1 failed, 2 a mistake in the command line or the request, 3 not found, 4 not allowed, 5 in conflict with what is there, 6 too large or too many, 7 too slow, 8 not reachable."},
@@ -157,6 +205,9 @@ static const struct remark remarks[] = {
 	{"EXAMPLES", "cove run -- python3 -c 'print(6*7)'", "One command in a sandbox of its own."},
 	{"EXAMPLES", "cove run -i -m 256m --timeout 10s -- python3 - < job.py", "A script from standard input, with limits."},
 	{"EXAMPLES", "cove create --name web -l team=a && cove exec web -- npm test", "A sandbox that stays."},
+	{"EXAMPLES", "cove shell web", "A look around in it."},
+	{"EXAMPLES", "cove cp src web:/workspace && cove exec web make && cove cp web:src/out .", "Files in, files out."},
+	{"EXAMPLES", "cove logs -f web $(cove exec -d web npm start)", "A process of its own, followed."},
 	{"EXAMPLES", "cove rm -f web", "And its end."},
 	{"EXAMPLES", "docker export ID | cove template import debian -", "A root file system from elsewhere."},
 	{.section = NULL},
@@ -276,6 +327,13 @@ static fallible print_word(const struct json *item, void *arg)
 	return OK;
 }
 
+static int print_process(void *arg, const struct cove_process_info *info)
+{
+	(void)arg;
+	printf("%s\n", info->id);
+	return 0;
+}
+
 static fallible cli_words(struct call *call)
 {
 	static const char *const keys[] = {"name", "shortId", NULL};
@@ -283,6 +341,13 @@ static fallible cli_words(struct call *call)
 	auto_remote remote = {0};
 
 	TRY(remote_open(&remote, call));
+	if (strcmp(call->words[0], "processes") == 0) {
+		auto_cove_box box = cove_box_at(remote.cove,
+						call->word_count > 1 ? call->words[1] : "");
+
+		return remote_did(&remote,
+				  cove_process_list(box, print_process, NULL, &remote.error));
+	}
 	return boxes_each(&remote, boxes ? BOXES_PATH : TEMPLATES_PATH, "", print_word,
 			  (void *)(uintptr_t)keys, NULL);
 }
@@ -321,8 +386,7 @@ static fallible obey(struct call *call, int argc, char **argv)
 	if (!call->verb->run)
 		return err_new(INVALID, "not_here", "'cove %s' is not run from here",
 			       call->verb->name);
-	return call->verb->flags & VERB_WAITS ? turn_run(call, call->verb->run)
-					      : call->verb->run(call);
+	return call->verb->run(call);
 }
 
 static int status_of(const struct call *call, const struct err *err)

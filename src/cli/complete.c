@@ -74,13 +74,14 @@ static void bash_source(const struct grammar *grammar, const char *place, struct
 		const char *word, *code;
 	} sources[] = {
 		{"TEMPLATE", "-W \"$(cove words templates 2>/dev/null)\""},
+		{"BOX:PATH", "-S : -f -W \"$(cove words boxes 2>/dev/null)\""},
 		{"BOX", "-W \"$(cove words boxes 2>/dev/null)\""},
 		{"FILE", "-f"},
 		{"DIR", "-d"},
 		{"COMMAND", "-c"},
 	};
 
-	if (strchr(place, '|') && !strstr(place, "FILE")) {
+	if (strchr(place, '|') && !strstr(place, "FILE") && !strstr(place, "BOX")) {
 		auto_free char *words = mem_str(place);
 
 		for (char *at = words; *at; at++)
@@ -115,7 +116,12 @@ static void bash_verb(const struct grammar *grammar, const struct verb *verb, st
 	}
 	buf_text(out, "\t\tesac\n\t\tif [[ $cur == -* ]]; then\n\t\t\tCOMPREPLY=($(compgen -W '");
 	options_of(grammar, verb, out);
-	buf_text(out, "' -- \"$cur\"))\n\t\telse\n\t\t\tCOMPREPLY=($(compgen ");
+	buf_text(out, "' -- \"$cur\"))\n");
+	if (strstr(verb->words, "PROCESS")) // the word behind the sandbox
+		buf_text(out, "\t\telif ((COMP_CWORD > 2)) && [[ $prev != -* ]]; then\n"
+			      "\t\t\tCOMPREPLY=($(compgen -W \"$(cove words processes "
+			      "\"${COMP_WORDS[2]}\" 2>/dev/null)\" -- \"$cur\"))\n");
+	buf_text(out, "\t\telse\n\t\t\tCOMPREPLY=($(compgen ");
 	bash_source(grammar, verb->words, out);
 	buf_text(out, " -- \"$cur\"))\n\t\tfi ;;\n");
 }
@@ -152,8 +158,15 @@ static void bash(const struct grammar *grammar, struct buf *out)
 // zsh: an action of _arguments for a placeholder.
 static void zsh_action(const struct grammar *grammar, const char *place, struct buf *out)
 {
-	if (strstr(place, "FILE"))
+	if (strstr(place, "BOX:PATH"))
+		buf_text(out,
+			 "{compadd -S : -- ${(f)\"$(cove words boxes 2>/dev/null)\"}; _files}");
+	else if (strstr(place, "FILE"))
 		buf_text(out, "_files");
+	else if (strstr(place, "PROCESS"))
+		buf_text(out, "{(( CURRENT > 2 )) && compadd -- ${(f)\"$(cove words processes "
+			      "$words[2] 2>/dev/null)\"} || compadd -- ${(f)\"$(cove words boxes "
+			      "2>/dev/null)\"}}");
 	else if (strchr(place, '|')) {
 		buf_char(out, '(');
 		for (const char *at = place; *at; at++)
@@ -269,7 +282,13 @@ static void fish_verb(const struct grammar *grammar, const struct verb *verb, st
 	}
 	if (strstr(verb->words, "BOX")) {
 		fish_when(verb, out);
-		buf_text(out, " -f -a '(cove words boxes 2>/dev/null)'\n");
+		buf_fmt(out, " %s -a '(cove words boxes 2>/dev/null)'\n",
+			strstr(verb->words, "FILE") ? "" : "-f");
+	}
+	if (strstr(verb->words, "PROCESS")) {
+		fish_when(verb, out);
+		buf_text(out,
+			 " -f -a '(cove words processes (commandline -opc)[3] 2>/dev/null)'\n");
 	}
 }
 

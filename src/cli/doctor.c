@@ -1,6 +1,5 @@
 // Three questions: what can the kernel do (asked by doing each thing once), what on this host is
-// unwise, and does the daemon answer. The first decides the exit status. The probes run before
-// there is a loop: they fork, and want an ordinary stack.
+// unwise, and does the daemon answer. The first decides the exit status.
 #include "cli/doctor.h"
 
 #include <fcntl.h>
@@ -15,7 +14,6 @@
 #include "cli/boxes.h"
 #include "cli/print.h"
 #include "cli/remote.h"
-#include "cli/turn.h"
 #include "cli/usr.h"
 #include "os/fd.h"
 #include "os/probe.h"
@@ -160,19 +158,13 @@ static fallible probe(struct report *report, const char *data)
 	return OK;
 }
 
-struct knock {
-	struct call call; // a copy, to carry the report along
-	struct report *report;
-};
-
-static fallible ask_daemon(struct call *call)
+static fallible ask_daemon(struct report *report, const struct call *call)
 {
-	struct report *report = ((struct knock *)call)->report;
 	auto_remote remote = {0};
 	auto_json health = NULL;
 
 	TRY(remote_open(&remote, call));
-	snprintf(report->url, sizeof(report->url), "%s", remote.url);
+	snprintf(report->url, sizeof(report->url), "%s", cove_url(remote.cove));
 	TRY(remote_ask(&remote, "GET", "/v1/health", NULL, NULL, &health));
 	report->reachable = true;
 	if (health)
@@ -183,8 +175,7 @@ static fallible ask_daemon(struct call *call)
 
 static void knock(struct report *report, const struct call *call)
 {
-	struct knock knock = {*call, report};
-	auto_err err = turn_run(&knock.call, ask_daemon);
+	auto_err err = ask_daemon(report, call);
 
 	if (err)
 		snprintf(report->trouble, sizeof(report->trouble), "%s", err_message(err));

@@ -1,37 +1,64 @@
+// The signals that end the process at once, the second Ctrl-C or one that nobody expected, pass
+// through a handler too, so that a terminal is never left raw.
 #include "cli/interrupt.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <unistd.h>
 
 // A signal handler has no argument of ours: the one place of this program that needs a global.
 static struct {
-	struct loop *loop;
-	struct task *task;
-	volatile sig_atomic_t signal;
-} armed;
+	_Atomic(struct cove *) cove;
+	_Atomic(void (*)(void)) undo;
+	volatile sig_atomic_t signal, shielded, armed;
+	int pipe[2];
+} state = {.pipe = {-1, -1}};
 
 static void on_signal(int signal)
 {
-	armed.signal = signal;
-	loop_poke(armed.loop);
+	struct cove *cove = atomic_load(&state.cove);
+	void (*undo)(void) = atomic_load(&state.undo);
+	int saved = errno;
+
+	if (state.signal) { // the second one: at once
+		if (undo)
+			undo();
+		_exit(128 + signal);
+	}
+	state.signal = signal;
+	if (write(state.pipe[1], "!", 1) < 0) {
+		// full, so that somebody is being woken already
+	}
+	if (cove && !state.shielded)
+		cove_cancel(cove);
+	errno = saved;
 }
 
-static void wake(void *arg)
+static void on_fatal(int number)
 {
-	(void)arg;
-	if (armed.signal && armed.task)
-		task_cancel(armed.task);
+	void (*undo)(void) = atomic_load(&state.undo);
+
+	if (undo)
+		undo();
+	signal(number, SIG_DFL);
+	raise(number);
 }
 
-void interrupt_arm(struct loop *loop, struct task *task)
+void interrupt_arm(struct cove *cove)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 	// Without SA_RESTART: a write that waits for a slow reader must notice, too.
-	struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+	struct sigaction act = {.sa_handler = on_signal};
 
-	armed.loop = loop;
-	armed.task = task;
-	loop_on_poke(loop, wake, NULL);
+	atomic_store(&state.cove, cove);
+	if (state.armed)
+		return;
+	state.armed = 1;
+	if (pipe2(state.pipe, O_CLOEXEC | O_NONBLOCK) != 0)
+		state.pipe[0] = state.pipe[1] = -1;
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
 		struct sigaction was;
 
@@ -42,7 +69,36 @@ void interrupt_arm(struct loop *loop, struct task *task)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+void interrupt_disarm(const struct cove *cove)
+{
+	if (atomic_load(&state.cove) == cove)
+		atomic_store(&state.cove, NULL);
+}
+
+void interrupt_shield(bool on)
+{
+	struct cove *cove = atomic_load(&state.cove);
+
+	state.shielded = on;
+	if (!on && state.signal && cove)
+		cove_cancel(cove);
+}
+
 int interrupt_signal(void)
 {
-	return armed.signal;
+	return state.signal;
+}
+
+int interrupt_fd(void)
+{
+	return state.pipe[0];
+}
+
+void interrupt_undoing(void (*undo)(void))
+{
+	static const int signals[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+
+	atomic_store(&state.undo, undo);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		signal(signals[i], undo ? on_fatal : SIG_DFL);
 }

@@ -1,10 +1,21 @@
-// Ctrl-C, for verbs that have something to undo: the first INT, TERM or HUP cancels the verb's
-// task, which unwinds and cleans up; the second one ends the process at once.
+// Ctrl-C, for verbs that have something to undo: the first INT, TERM or HUP cancels the call that
+// waits, and the verb unwinds and cleans up; the second one ends the process at once.
 #pragma once
 
-#include "loop/task.h"
+#include <stdbool.h>
 
-// From now on `task`, on `loop`, is cancelled by these signals. Also ignores SIGPIPE: a reader that
-// goes away is an error of the write.
-void interrupt_arm(struct loop *loop, struct task *task);
+#include "lib/cove.h"
+
+// From now on the client's calls are cancelled by these signals; NULL: only noted. Also ignores
+// SIGPIPE: a reader that goes away is an error of the write.
+void interrupt_arm(struct cove *cove);
+void interrupt_disarm(const struct cove *cove); // before that client is closed
+// While shielded the client's calls go on; what came meanwhile cancels the next one.
+void interrupt_shield(bool on);
 int interrupt_signal(void); // the one that came; 0: none
+// Readable once a signal has come, for those who poll. Only after interrupt_arm().
+int interrupt_fd(void);
+
+// Called before a signal ends the process for good: it must be safe in a
+// signal handler. NULL: nothing.
+void interrupt_undoing(void (*undo)(void));

@@ -5,25 +5,25 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "cli/alone.h"
 #include "cli/body.h"
-#include "cli/boxes.h"
 #include "cli/flow.h"
 #include "cli/interrupt.h"
+#include "cli/jobs.h"
 #include "cli/print.h"
 #include "cli/remote.h"
-#include "loop/task.h"
+#include "cli/screen.h"
+#include "cli/status.h"
+#include "wire/text.h"
 
 #define PIECE (64 * 1024)
-#define EXIT_CANNOT_INVOKE 126
-#define EXIT_NOT_FOUND 127
-#define EXIT_SIGNALED 128
 
 // -i: our own stdin, to its end. It travels inside one request, so its size is bounded.
-static fallible read_input(const struct call *call, struct buf *input)
+static fallible read_input(const struct call *call, struct buf *input, struct body *body)
 {
 	size_t n = 1;
 
@@ -32,131 +32,249 @@ static fallible read_input(const struct call *call, struct buf *input)
 	while (n > 0) {
 		char *room = buf_space(input, PIECE);
 
-		if (!room)
+		if (!room || input->len > BODY_INPUT_MAX)
 			return err_hint(err_new(TOO_LARGE, "stdin_too_large",
 						"standard input exceeds 1 MiB"),
 					"let the command fetch it from a file of the sandbox");
 		TRY(flow_read(STDIN_FILENO, room, PIECE, &n), "read standard input");
 		buf_grew(input, n);
 	}
+	body->command.input = input->at ? input->at : "";
+	body->command.input_len = input->len;
 	return OK;
 }
 
-// What ended the command, when it was not the command.
-static void tell_ending(const struct call *call, const struct flow *flow)
+// What the library's callback has to hand back: our own failure to write.
+struct output {
+	struct err *err;
+};
+
+static int put(struct output *output, int fd, const void *bytes, size_t len)
 {
-	static const struct {
-		const char *word, *text;
-	} endings[] = {
-		{"oom", "the command exceeded its memory limit and was killed (see --memory)"},
-		{"cpu_limit", "the command used up its CPU time and was killed (see --cpu-time)"},
-		{"wall_limit", "the command ran out of time and was killed (see --timeout)"},
-		{"killed_by_api", "the command was killed by request"},
-		{"box_lost", "the sandbox was lost while the command ran"},
+	output->err = flow_write(fd, bytes, len);
+	return output->err != NULL;
+}
+
+static int put_out(void *arg, const void *bytes, size_t len)
+{
+	return put(arg, STDOUT_FILENO, bytes, len);
+}
+
+static int put_err(void *arg, const void *bytes, size_t len)
+{
+	return put(arg, STDERR_FILENO, bytes, len);
+}
+
+static fallible follow(struct call *call, struct remote *remote, struct cove_box *box,
+		       const struct cove_command *command)
+{
+	struct output output = {0};
+	struct cove_exec_options options = {
+		.command = *command,
+		.sink = {.on_stdout = put_out, .on_stderr = put_err, .arg = &output},
+		.detach = true,
 	};
+	struct cove_result result;
+	enum cove_kind kind = cove_exec(box, &options, &result, &remote->error);
 
-	if (call_has(call, OPT_QUIET))
-		return;
-	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++)
-		if (strcmp(flow->ended, endings[i].word) == 0)
-			print_note("%s", endings[i].text);
-	if (flow->truncated)
-		print_note(
-			"the command wrote more than is kept; the rest was dropped (see --output)");
+	if (output.err)
+		return output.err;
+	TRY(remote_did(remote, kind));
+	return status_take(call, &result);
 }
 
-static fallible follow(struct call *call, struct remote *remote, const char *path,
-		       const struct buf *body)
+static void put_text(struct json_out *out, const char *key, const char *text, size_t len,
+		     bool base64)
 {
-	on_exit_call(flow_done) struct flow flow;
-	auto_free char *room = mem_new(PIECE);
-	size_t got = 1;
-	int status = 0;
+	auto_buf coded = BUF_INIT(REMOTE_REPLY_MAX);
 
-	flow_init(&flow, STDOUT_FILENO, STDERR_FILENO);
-	TRY(http_client_ask(remote->client, "POST", path, buf_view(body), &status));
-	TRY(remote_accept(remote, status));
-	while (got > 0) {
-		TRY(http_client_read(remote->client, room, PIECE, &got));
-		TRY(flow_feed(&flow, (struct str){room, got}));
+	if (!base64) {
+		json_put_str(out, key, (struct str){text, len});
+		return;
 	}
-	if (!flow.done)
-		return err_new(BAD_PEER, "cut_stream",
-			       "the daemon went away before the command ended");
-	tell_ending(call, &flow);
-	call->exit = strcmp(flow.ended, "box_lost") == 0 ? 0 : flow.exit_code;
-	if (strcmp(flow.ended, "box_lost") == 0)
-		return err_new(BAD_PEER, "box_lost", "there is no status to hand on");
-	return OK;
+	text_base64(&coded, text, len);
+	json_put_str(out, key, coded.at ? buf_view(&coded) : STR(""));
 }
 
-static fallible whole(struct call *call, struct remote *remote, const char *path,
-		      const struct buf *body)
+static bool is_text(const char *text, size_t len)
+{
+	return text_is_utf8((struct str){text, len}) && !memchr(text, 0, len);
+}
+
+static void print_output(const struct cove_output *output)
 {
 	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
-	auto_json answer = NULL;
-	uint64_t code = 0;
+	struct json_out out = json_to(&text);
+	const struct cove_result *result = &output->result;
+	bool base64 = !is_text(output->out, output->out_len) ||
+		      !is_text(output->err, output->err_len);
 
-	TRY(remote_ask(remote, "POST", path, body, &text, &answer));
-	if (answer)
-		TRY(json_u64(json_get(answer, "exitCode"), "exitCode", 0, 255, &code));
+	json_begin(&out, '{');
+	json_put_bool(&out, "success", result->exit_code == 0);
+	json_put_int(&out, "exitCode", result->exit_code);
+	put_text(&out, "stdout", output->out, output->out_len, base64);
+	put_text(&out, "stderr", output->err, output->err_len, base64);
+	json_put_text(&out, "encoding", base64 ? "base64" : "utf8");
+	json_put_text(&out, "ended", result->ended);
+	json_put_int(&out, "durationMs", result->duration_ms);
+	json_put_int(&out, "cpuMs", result->cpu_ms);
+	json_put_int(&out, "maxRssBytes", (int64_t)result->max_rss);
+	json_put_bool(&out, "stdoutTruncated", result->stdout_truncated);
+	json_put_bool(&out, "stderrTruncated", result->stderr_truncated);
+	json_end(&out, '}');
 	print_json(buf_view(&text));
-	call->exit = (int)code;
+}
+
+static fallible whole(struct call *call, struct remote *remote, struct cove_box *box,
+		      const struct cove_command *command)
+{
+	on_exit_call(cove_output_free) struct cove_output output = {0};
+
+	TRY(remote_did(remote, cove_exec_output(box, command, &output, &remote->error)));
+	print_output(&output);
+	call->exit = output.result.exit_code;
 	return OK;
 }
 
 // The command in the box; the status goes to call->exit.
-static fallible conduct(struct call *call, struct remote *remote, const char *box,
-			const struct buf *body)
+static fallible conduct(struct call *call, struct remote *remote, struct cove_box *box,
+			const struct cove_command *command)
 {
-	bool json = call_has(call, OPT_JSON);
-	auto_free char *path = remote_path(BOXES_PATH "/", box,
-					   json ? "/api/execute" : "/api/execute/stream");
-
-	return json ? whole(call, remote, path, body) : follow(call, remote, path, body);
+	return call_has(call, OPT_JSON) ? whole(call, remote, box, command)
+					: follow(call, remote, box, command);
 }
 
-// Statuses that a failure has of its own; 0: the usual one.
-static int status_of(const struct remote *remote, const struct err *err)
+static fallible check_ways(const struct call *call)
 {
-	if (interrupt_signal())
-		return EXIT_SIGNALED + interrupt_signal();
-	if (strcmp(err_reason(err), "pipe_closed") == 0)
-		return EXIT_SIGNALED + SIGPIPE;
-	if (strcmp(remote->code, "COMMAND_NOT_FOUND") == 0)
-		return EXIT_NOT_FOUND;
-	if (strcmp(remote->code, "COMMAND_PERMISSION_DENIED") == 0)
-		return EXIT_CANNOT_INVOKE;
-	return 0;
+	bool tty = call_has(call, OPT_TTY), detach = call_has(call, OPT_DETACH);
+
+	if (detach && (tty || call_has(call, OPT_INTERACTIVE)))
+		return err_new(INVALID, "two_ways", "-d leaves nobody to talk to by -i or -t");
+	if (tty && call_has(call, OPT_JSON))
+		return err_new(INVALID, "two_ways", "a terminal's output is no JSON");
+	if (tty && call_has(call, OPT_INTERACTIVE) && !isatty(STDIN_FILENO))
+		return err_hint(err_new(INVALID, "no_terminal", "standard input is no terminal"),
+				"leave -t out");
+	return OK;
 }
 
-static fallible end_of(struct call *call, const struct remote *remote, struct err *err)
+// -t: on a terminal of its own, which is there for `attach` as long as the command runs.
+static fallible on_terminal(struct call *call, struct remote *remote, struct cove_box *box,
+			    const struct cove_command *command)
 {
-	if (err)
-		call->exit = status_of(remote, err);
-	return err;
+	const char *const by_line[] = {"bash", "-c", command->line, NULL};
+	struct cove_terminal_options options = {
+		.argv = command->line ? by_line : command->argv,
+		.cwd = command->cwd,
+		.user = command->user,
+		.env = command->env,
+	};
+
+	return screen_run(call, remote, box, &options, call_has(call, OPT_INTERACTIVE));
 }
 
 fallible run_exec(struct call *call)
 {
+	auto_body body = {0};
+	auto_buf input = BUF_INIT(BODY_INPUT_MAX + 2 * PIECE);
 	auto_remote remote = {0};
-	auto_buf input = BUF_INIT(BODY_MAX + PIECE), body = BUF_INIT(4 * BODY_MAX);
-	struct body_exec exec = {.argv = call->words + 1,
-				 .count = call->word_count - 1,
-				 .with_env = true,
-				 .streamed = !call_has(call, OPT_JSON)};
+	auto_cove_box box = NULL;
+	char **argv = call->words + 1;
+	struct err *err;
 
-	if (exec.count > 0 && strcmp(exec.argv[0], "--") == 0) {
-		exec.argv++;
-		exec.count--;
-	}
-	TRY(read_input(call, &input));
-	if (call_has(call, OPT_INTERACTIVE))
-		exec.input = (struct str){input.at ? input.at : "", input.len};
-	TRY(body_execute(call, &exec, &body));
+	if (*argv && strcmp(*argv, "--") == 0)
+		argv++;
+	TRY(check_ways(call));
+	TRY(body_command(call, argv, true, &body));
+	if (call_has(call, OPT_JSON))
+		TRY(read_input(call, &input, &body));
 	TRY(remote_open(&remote, call));
-	interrupt_arm(call->loop, task_current());
-	return end_of(call, &remote, conduct(call, &remote, call->words[0], &body));
+	interrupt_arm(remote.cove);
+	box = cove_box_at(remote.cove, call->words[0]);
+	if (call_has(call, OPT_DETACH))
+		err = jobs_start(call, &remote, box, &body);
+	else if (call_has(call, OPT_TTY))
+		err = on_terminal(call, &remote, box, &body.command);
+	else if (call_has(call, OPT_INTERACTIVE) && !call_has(call, OPT_JSON))
+		err = jobs_talk(call, &remote, box, &body);
+	else
+		err = conduct(call, &remote, box, &body.command);
+	return status_end(call, err);
+}
+
+fallible run_shell(struct call *call)
+{
+	auto_body body = {0};
+	auto_remote remote = {0};
+	auto_cove_box box = NULL;
+	const char *const shell[] = {call->word_count > 1 ? call->words[1] : "bash", NULL};
+	struct cove_terminal_options options = {
+		.argv = shell,
+		.cwd = call_value(call, OPT_WORKDIR),
+		.user = call_value(call, OPT_USER),
+	};
+
+	if (!isatty(STDIN_FILENO))
+		return err_hint(err_new(INVALID, "no_terminal", "standard input is no terminal"),
+				"cove exec -i BOX bash");
+	TRY(body_env(call, &body));
+	options.env = body.command.env;
+	TRY(remote_open(&remote, call));
+	box = cove_box_at(remote.cove, call->words[0]);
+	return status_end(call, screen_run(call, &remote, box, &options, true));
+}
+
+static void process_drop(struct cove_process **process)
+{
+	cove_process_free(*process);
+}
+
+static int keep_last(void *arg, const struct cove_terminal_info *info)
+{
+	char **last = arg;
+
+	if (!info->ended) {
+		free(*last);
+		*last = mem_str(info->id);
+	}
+	return 0;
+}
+
+// The one that is named, else the one that was opened last; the caller's.
+static fallible choose(struct call *call, struct remote *remote, struct cove_box *box, char **out)
+{
+	auto_free char *last = NULL;
+
+	if (call->word_count > 1) {
+		*out = mem_str(call->words[1]);
+		return OK;
+	}
+	TRY(remote_did(remote, cove_terminal_list(box, keep_last, &last, &remote->error)));
+	if (!last)
+		return err_hint(err_new(NOT_FOUND, "no_terminal", "there is no terminal"),
+				"'cove shell %s' opens one", call->words[0]);
+	*out = take_ptr(last);
+	return OK;
+}
+
+fallible run_attach(struct call *call)
+{
+	auto_remote remote = {0};
+	auto_cove_box box = NULL;
+	auto_free char *id = NULL;
+	on_exit_call(process_drop) struct cove_process *process = NULL;
+	struct cove_terminal_options options = {.existing = true};
+
+	TRY(remote_open(&remote, call));
+	interrupt_arm(remote.cove);
+	box = cove_box_at(remote.cove, call->words[0]);
+	TRY(choose(call, &remote, box, &id));
+	if (call->word_count > 1 && jobs_has(box, id)) {
+		process = cove_process_at(box, id);
+		return status_end(call, jobs_watch(call, &remote, process));
+	}
+	options.id = id;
+	return status_end(call, screen_run(call, &remote, box, &options, isatty(STDIN_FILENO)));
 }
 
 // Reaches the daemon, or starts one of our own when there is none here.
@@ -177,73 +295,75 @@ static fallible reach(struct call *call, struct remote *remote, struct alone **o
 					"no daemon is running that could keep the sandbox"),
 				"start one with 'cove serve', or leave --keep out");
 	TRY(alone_start(remote_data(call), out_alone));
-	return alone_remote(*out_alone, call->loop, remote);
+	return alone_remote(*out_alone, remote);
 }
 
-// Also after a failure or an interruption, when the connection may be in the midst of a reply: a
-// fresh one, and waits that no longer see the cancellation.
+// Also after a failure or an interruption: by a client of its own, which no signal cancels.
 static void remove_box(const struct remote *remote, const char *id)
 {
 	auto_remote fresh = {0};
-	auto_free char *path = remote_path(BOXES_PATH "/", id, "");
-	auto_err err = NULL;
+	auto_cove_box box = NULL;
+	auto_err err = remote_open_at(&fresh, cove_url(remote->cove), cove_token(remote->cove));
 
-	task_shield(true);
-	err = remote_open_at(&fresh, remote->loop, remote->url, remote->token);
-	if (!err)
-		err = remote_ask(&fresh, "DELETE", path, NULL, NULL, NULL);
+	if (!err) {
+		box = cove_box_at(fresh.cove, id);
+		err = remote_did(&fresh, cove_box_delete(box, &fresh.error));
+	}
 	if (err && err_kind(err) != ERR_NOT_FOUND)
 		print_note("sandbox %s could not be removed: %s", id, err_message(err));
 }
 
-static fallible in_a_box(struct call *call, struct remote *remote, const struct buf *create,
-			 const struct buf *body)
+static fallible in_a_box(struct call *call, struct remote *remote, const struct body *body)
 {
-	auto_free char *id = NULL;
-	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+	auto_cove_box box = NULL;
 	struct err *err;
 
 	// Not to be cut short: a box whose id nobody has read could not be removed.
-	task_shield(true);
-	err = boxes_make(remote, create, &id, &text);
-	task_shield(false);
+	interrupt_shield(true);
+	err = remote_did(remote, cove_box_create(remote->cove, &body->box, &box, &remote->error));
+	interrupt_shield(false);
 	if (err)
 		return err;
-	err = end_of(call, remote, conduct(call, remote, id, body));
+	err = status_end(call, conduct(call, remote, box, &body->command));
 	if (!call_has(call, OPT_KEEP))
-		remove_box(remote, id);
+		remove_box(remote, cove_box_id(box));
 	else if (!call_has(call, OPT_QUIET))
-		print_note("kept %s", id);
+		print_note("kept %s", cove_box_id(box));
+	return err;
+}
+
+static fallible run(struct call *call, const struct body *body, struct alone **alone)
+{
+	auto_remote remote = {0};
+	struct err *err;
+
+	interrupt_arm(NULL);
+	err = reach(call, &remote, alone);
+	interrupt_arm(err ? NULL : remote.cove);
+	if (!err && interrupt_signal())
+		err = err_new(CANCELLED, "interrupted", "interrupted");
+	if (!err)
+		err = in_a_box(call, &remote, body);
+	interrupt_arm(NULL);
 	return err;
 }
 
 fallible run_run(struct call *call)
 {
-	auto_remote remote = {0};
-	auto_buf input = BUF_INIT(BODY_MAX + PIECE), create = BUF_INIT(BODY_MAX);
-	auto_buf body = BUF_INIT(4 * BODY_MAX);
-	struct body_exec exec = {.argv = call->words,
-				 .count = call->word_count,
-				 .streamed = !call_has(call, OPT_JSON)};
+	auto_body body = {0};
+	auto_buf input = BUF_INIT(BODY_INPUT_MAX + 2 * PIECE);
 	struct alone *alone = NULL;
 	struct err *err;
 
 	if (call_has(call, OPT_KEEP) && call_has(call, OPT_RM))
 		return err_new(INVALID, "keep_or_rm", "--keep and --rm contradict each other");
-	TRY(read_input(call, &input));
-	if (call_has(call, OPT_INTERACTIVE))
-		exec.input = (struct str){input.at ? input.at : "", input.len};
-	TRY(body_create(call, &create));
-	TRY(body_execute(call, &exec, &body));
-	interrupt_arm(call->loop, task_current());
-	err = reach(call, &remote, &alone);
-	if (!err)
-		err = in_a_box(call, &remote, &create, &body);
+	TRY(body_box(call, &body));
+	TRY(body_command(call, call->words, false, &body));
+	TRY(read_input(call, &input, &body));
+	err = run(call, &body, &alone);
 	if (err && interrupt_signal())
-		call->exit = EXIT_SIGNALED + interrupt_signal();
-	if (alone) {
-		task_shield(true);
+		call->exit = STATUS_SIGNALED + interrupt_signal();
+	if (alone)
 		alone_stop(alone);
-	}
 	return err;
 }

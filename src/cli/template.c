@@ -76,7 +76,8 @@ static fallible show(struct call *call, struct buf *text)
 }
 
 // From a descriptor into the request, whatever its length.
-static fallible upload(struct remote *remote, int fd, uint64_t size, bool quiet)
+static fallible upload(struct remote *remote, struct cove_request *request, int fd, uint64_t size,
+		       bool quiet)
 {
 	auto_free char *room = mem_new(PIECE);
 	struct progress progress;
@@ -90,7 +91,7 @@ static fallible upload(struct remote *remote, int fd, uint64_t size, bool quiet)
 		err = flow_read(fd, room, PIECE, &n);
 		if (err || n == 0)
 			break;
-		err = http_client_write(remote->client, room, n);
+		err = remote_did(remote, cove_request_write(request, room, n, &remote->error));
 		sent += n;
 		progress_show(&progress, sent, size);
 	}
@@ -98,18 +99,39 @@ static fallible upload(struct remote *remote, int fd, uint64_t size, bool quiet)
 	return err;
 }
 
+static fallible read_reply(struct remote *remote, struct cove_request *request, struct buf *out)
+{
+	size_t n = 1;
+
+	while (n > 0) {
+		char *room = buf_space(out, PIECE);
+
+		if (!room)
+			return err_new(TOO_LARGE, "reply_too_large", "the reply is too large");
+		TRY(remote_did(remote,
+			       cove_request_read(request, room, PIECE, &n, &remote->error)));
+		buf_grew(out, n);
+	}
+	return OK;
+}
+
+static void request_drop(struct cove_request **request)
+{
+	cove_request_free(*request);
+}
+
 static fallible send_archive(struct call *call, struct remote *remote, int fd, uint64_t size)
 {
 	auto_buf path = BUF_INIT(1 << 20), text = BUF_INIT(REMOTE_REPLY_MAX);
-	int status = 0;
+	on_exit_call(request_drop) struct cove_request *request = NULL;
 
 	buf_text(&path, TEMPLATES_PATH "?name=");
 	text_percent(&path, str_of(call->words[0]));
-	TRY(http_client_begin(remote->client, "POST", path.at, "application/x-tar"));
-	TRY(upload(remote, fd, size, call_has(call, OPT_QUIET)), "send the archive");
-	TRY(http_client_finish(remote->client, &status));
-	TRY(remote_accept(remote, status));
-	TRY(http_client_body(remote->client, &text));
+	TRY(remote_did(remote, cove_request_open(remote->cove, "POST", path.at, "application/x-tar",
+						 &request, &remote->error)));
+	TRY(upload(remote, request, fd, size, call_has(call, OPT_QUIET)), "send the archive");
+	TRY(remote_did(remote, cove_request_finish(request, &remote->error)));
+	TRY(read_reply(remote, request, &text));
 	return show(call, &text);
 }
 

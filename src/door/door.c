@@ -36,8 +36,13 @@ static fallible walk(struct http *x)
 	const struct route *route = NULL;
 	auto_err lost = NULL;
 
+	enum pass pass = pass_take(door->pass_key, door->fleet, x);
+
 	TRY(guard_place(door->guard, x));
-	x->guest = guard_who(door->guard, x);
+	if (pass == PASS_NONE)
+		x->guest = guard_who(door->guard, x);
+	if (pass == PASS_WRONG)
+		return guard_strike_path(door->guard, x);
 	lost = router_find(door->routes, x, &route);
 	x->route = route;
 	if (!x->guest && !(route && route->flags & ROUTE_OPEN))
@@ -68,18 +73,37 @@ static void note(const struct http *x, int64_t began_us)
 		  box[0] ? box : NULL, "status", status, "ms", ms, "peer", peer, NULL);
 }
 
-void door_serve(struct http *x)
+// Whoever carries the request has been asked for place and bearer.
+static fallible walk_inside(struct http *x)
+{
+	const struct route *route = NULL;
+
+	TRY(router_find(door_of(x)->routes, x, &route));
+	return route->handle(x);
+}
+
+static void serve_by(struct http *x, route_fn *way_in)
 {
 	int64_t began_us = clock_us();
 	struct err *err;
 
 	name_request(x);
 	task_trace(x->trace.at);
-	err = walk(x);
+	err = way_in(x);
 	if (err)
 		fail_answer(x, err, NULL);
 	note(x, began_us);
 	task_trace(NULL);
+}
+
+void door_serve(struct http *x)
+{
+	serve_by(x, walk);
+}
+
+void door_inner(struct http *x)
+{
+	serve_by(x, walk_inside);
 }
 
 void door_refuse(struct http *x, struct err *err)
@@ -99,6 +123,15 @@ static bool is_json_type(struct str type)
 	return str_eq_nocase(str_trim(word), STR("application/json"));
 }
 
+// A form of another site can be sent without asking us first, but not with this type.
+fallible door_want_json(const struct http *x)
+{
+	if (is_json_type(http_field(x, "Content-Type")))
+		return OK;
+	return err_hint(err_new(INVALID, "bad_content_type", "the body must be application/json"),
+			"send 'Content-Type: application/json'");
+}
+
 fallible door_json(struct http *x, struct json **out, struct str *out_text)
 {
 	struct str text = {0};
@@ -106,12 +139,7 @@ fallible door_json(struct http *x, struct json **out, struct str *out_text)
 
 	TRY(http_body(x, JSON_BODY_MAX, &text));
 	if (text.len) {
-		// A form of another site can be sent without asking us first, but not with this
-		// type.
-		if (!is_json_type(http_field(x, "Content-Type")))
-			return err_hint(err_new(INVALID, "bad_content_type",
-						"the body must be application/json"),
-					"send 'Content-Type: application/json'");
+		TRY(door_want_json(x));
 		TRY(json_read(text, &json));
 	}
 	*out = json;

@@ -3,11 +3,14 @@
 
 #include "door/fail.h"
 #include "door/guard.h"
+#include "door/pass.h"
 #include "door/pledge.h"
 #include "fleet/fleet.h"
 #include "http/router.h"
 #include "http/server.h"
 #include "wire/json.h"
+
+struct memory;
 
 struct door {
 	struct loop *loop;
@@ -17,7 +20,9 @@ struct door {
 	struct http_server *server; // for its counters
 	const struct route *routes;
 	const char *version;
-	int64_t started_ms; // loop time
+	struct memory *memory;	       // of inbox/memory, made there when first needed
+	uint8_t pass_key[SECRET_HASH]; // of door/pass
+	int64_t started_ms;	       // loop time
 	struct {
 		struct buf text;
 		int64_t until;	  // loop time up to which it may be told again
@@ -29,6 +34,8 @@ struct door {
 // For http_server_open(), with a struct door as the house.
 void door_serve(struct http *x);
 void door_refuse(struct http *x, struct err *err);
+// For inner_ask.serve: x->guest is set already, and may ask for what it may.
+void door_inner(struct http *x);
 
 static inline struct door *door_of(const struct http *x)
 {
@@ -43,3 +50,5 @@ static inline const struct who *door_who(const struct http *x)
 // The JSON body of the request, NULL when it is empty. INVALID bad_content_type, bad_json;
 // TOO_LARGE. `out_text` may be NULL; it lives as long as the exchange. The caller owns *out.
 fallible door_json(struct http *x, struct json **out, struct str *out_text);
+// INVALID bad_content_type: for a body that is read otherwise.
+fallible door_want_json(const struct http *x);

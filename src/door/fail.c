@@ -1,4 +1,4 @@
-// Two vocabularies, one body. Beneath /v1/sandboxes/{id}/api/ the codes and statuses are those of
+// Vocabularies, and one body. Beneath /v1/sandboxes/{id}/api/ the codes and statuses are those of
 // Cloudflare's container server, because its clients build their error classes from them; elsewhere
 // the code is our own kind in capitals. `reason`, `hint`, `retryable` are ours everywhere.
 #include "door/fail.h"
@@ -24,14 +24,65 @@ static const struct {
 	{"no_cwd", "COMMAND_EXECUTION_ERROR", 500},
 	{"bad_env", "COMMAND_EXECUTION_ERROR", 500},
 	{"bad_command", "INVALID_COMMAND", 400},
+	{"command_timeout", "COMMAND_EXECUTION_ERROR", 500},
+	{"blank_session", "COMMAND_EXECUTION_ERROR", 500},
+	{"no_bash", "COMMAND_EXECUTION_ERROR", 500},
+	{"session_exists", "SESSION_ALREADY_EXISTS", 409},
+	{"session_terminated", "SESSION_TERMINATED", 410},
+	{"session_destroyed", "SESSION_DESTROYED", 410},
+	{"no_session", "INTERNAL_ERROR", 500},
 	{"bad_field", "VALIDATION_FAILED", 400},
 	{"bad_json", "VALIDATION_FAILED", 400},
 	{"bad_content_type", "VALIDATION_FAILED", 400},
 	{"no_user", "VALIDATION_FAILED", 400},
+	{"bad_git_url", "INVALID_GIT_URL", 400},
+	{"git_network", "GIT_NETWORK_ERROR", 502},
+	{"git_no_repository", "GIT_REPOSITORY_NOT_FOUND", 404},
+	{"git_no_branch", "GIT_BRANCH_NOT_FOUND", 404},
+	{"git_auth", "GIT_AUTH_FAILED", 401},
+	{"git_clone", "GIT_CLONE_FAILED", 500},
+	{"git_failed", "GIT_OPERATION_FAILED", 500},
+	{"bad_backup", "INVALID_BACKUP_CONFIG", 400},
+	{"backup_create", "BACKUP_CREATE_FAILED", 500},
+	{"backup_restore", "BACKUP_RESTORE_FAILED", 500},
+	{"no_file", "FILE_NOT_FOUND", 404},
+	{"file_exists", "FILE_EXISTS", 409},
+	{"file_too_large", "FILE_TOO_LARGE", 413},
+	{"file_busy", "RESOURCE_BUSY", 409},
+	{"is_directory", "IS_DIRECTORY", 400},
+	{"not_directory", "NOT_DIRECTORY", 400},
+	{"not_regular", "FILESYSTEM_ERROR", 400},
+	{"not_empty", "FILESYSTEM_ERROR", 500},
+	{"fs_error", "FILESYSTEM_ERROR", 500},
+	{"permission_denied", "PERMISSION_DENIED", 403},
+	{"read_only", "READ_ONLY", 403},
+	{"name_too_long", "NAME_TOO_LONG", 400},
+	{"too_many_files", "TOO_MANY_FILES", 500},
+	{"too_many_links", "FILESYSTEM_ERROR", 500},
+	{"too_deep", "FILESYSTEM_ERROR", 500},
+	{"bad_path", "VALIDATION_FAILED", 400},
+	{"bad_pattern", "VALIDATION_FAILED", 400},
+	{"watch_start", "WATCH_START_ERROR", 500},
+	{"bad_range", "VALIDATION_FAILED", 416},
+	{"bad_archive", "VALIDATION_FAILED", 400},
+	{"archive_too_large", "FILE_TOO_LARGE", 413},
 	{"no_space", "NO_SPACE", 500},
 	{"disk_full", "NO_SPACE", 500},
 	{"box_starting", "CONTAINER_UNAVAILABLE", 503},
 	{"no_warden", "CONTAINER_UNAVAILABLE", 503},
+	{"bad_port", "INVALID_PORT_NUMBER", 400},
+	{"port_exposed", "PORT_ALREADY_EXPOSED", 409},
+	{"port_not_exposed", "PORT_NOT_EXPOSED", 404},
+	{"no_interpreter", "PYTHON_NOT_AVAILABLE", 501},
+	{"no_process", "PROCESS_NOT_FOUND", 404},
+	{"process_ended", "COMMAND_NOT_FOUND", 404},
+	{"process_exists", "RESOURCE_BUSY", 409},
+	{"stdin_closed", "RESOURCE_BUSY", 409},
+	{"bad_process_id", "VALIDATION_FAILED", 400},
+	{"bad_offset", "VALIDATION_FAILED", 400},
+	{"bad_pattern", "VALIDATION_FAILED", 400},
+	{"not_ready", "PROCESS_READY_TIMEOUT", 408},
+	{"exited_before_ready", "PROCESS_EXITED_BEFORE_READY", 500},
 	{"internal", "INTERNAL_ERROR", 500},
 };
 
@@ -43,6 +94,27 @@ struct face {
 static bool is_inside(const struct http *x)
 {
 	return x->route && strstr(x->route->pattern, "{id}/api/");
+}
+
+// Cloudflare's bridge has ids, words and errors of its own.
+static bool is_bridge(const struct http *x)
+{
+	return str_is(x->url.path, "/v1/sandbox") || str_starts(x->url.path, "/v1/sandbox/") ||
+	       str_starts(x->url.path, "/v1/pool/");
+}
+
+static const char *bridge_code(const struct err *err)
+{
+	switch (err_kind(err)) {
+	case ERR_UNAUTHENTICATED:
+		return "unauthorized";
+	case ERR_INVALID:
+		return "invalid_request";
+	case ERR_TOO_LARGE:
+		return "payload_too_large";
+	default:
+		return err_reason(err);
+	}
 }
 
 static struct face face_of(const struct http *x, const struct err *err)
@@ -76,7 +148,12 @@ static void write_body(struct buf *body, const struct http *x, const struct err 
 	struct json_out out = json_to(body);
 
 	json_begin(&out, '{');
-	json_put_text(&out, "code", face->code);
+	if (is_bridge(x)) {
+		json_put_text(&out, "error", err_message(err));
+		json_put_text(&out, "code", bridge_code(err));
+	} else {
+		json_put_text(&out, "code", face->code);
+	}
 	json_put_text(&out, "message", err_message(err));
 	json_key(&out, "context");
 	json_add_raw(&out, detail && detail->context.at ? detail->context : STR("{}"));
@@ -114,7 +191,7 @@ void fail_answer(struct http *x, struct err *failure, const struct fail_detail *
 {
 	auto_err err = failure;
 	struct face face = face_of(x, err);
-	auto_buf body = BUF_INIT(BODY_MAX);
+	auto_buf body = BUF_INIT(BODY_MAX + (detail ? detail->context.len : 0));
 	char seconds[16];
 
 	tell_operator(x, err, face.status);

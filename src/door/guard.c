@@ -137,9 +137,8 @@ static struct str bearer_of(const struct http *x)
 	return (struct str){0};
 }
 
-const struct who *guard_who(const struct guard *guard, const struct http *x)
+const struct who *guard_token(const struct guard *guard, struct str token)
 {
-	struct str token = bearer_of(x);
 	uint8_t hash[SECRET_HASH];
 
 	// Hashes are compared, not tokens: whatever time the comparison takes tells nothing of the
@@ -148,6 +147,11 @@ const struct who *guard_who(const struct guard *guard, const struct http *x)
 	if (!secret_equal(hash, token.at ? guard->options.key_hash : guard->nobody, SECRET_HASH))
 		return NULL;
 	return token.at ? &keyholder : NULL;
+}
+
+const struct who *guard_who(const struct guard *guard, const struct http *x)
+{
+	return guard_token(guard, bearer_of(x));
 }
 
 static struct peer *peer_of(struct guard *guard, struct str address)
@@ -165,25 +169,54 @@ static struct peer *peer_of(struct guard *guard, struct str address)
 	return peer;
 }
 
-fallible guard_strike(struct guard *guard, const struct http *x)
+// Counts a wrong token against the address that sent it; false: it has been too many.
+static bool count_strike(struct guard *guard, const struct http *x, const char *event)
 {
-	struct peer *peer;
+	struct peer *peer = peer_of(guard, x->peer);
 	int64_t now = loop_now(guard->loop);
 
-	if (!bearer_of(x).at)
-		return err_hint(err_new(UNAUTHENTICATED, "no_token", "this needs a bearer token"),
-				"send 'Authorization: Bearer KEY'; the key is in operator.key of "
-				"the data directory");
-	peer = peer_of(guard, x->peer);
 	if (now - peer->since > STRIKES_SPAN_MS)
 		*peer = (struct peer){.since = now};
 	if (peer->strikes < STRIKES_MAX) {
 		peer->strikes++;
-		guard_report(x, "failed_bearer", "medium");
-		return err_hint(err_new(UNAUTHENTICATED, "bad_token", "this token is not valid"),
-				"the key is in operator.key of the data directory");
+		guard_report(x, event, "medium");
+		return true;
 	}
 	if (peer->strikes++ == STRIKES_MAX)
 		guard_report(x, "bearer_guessing", "high");
+	return false;
+}
+
+static fallible too_many(void)
+{
 	return err_new(EXHAUSTED, "too_many_failures", "too many wrong tokens from this address");
+}
+
+fallible guard_strike_path(struct guard *guard, const struct http *x)
+{
+	if (!count_strike(guard, x, "failed_path_token"))
+		return too_many();
+	return err_hint(err_new(UNAUTHENTICATED, "bad_token",
+				"the token in the path is not that of this sandbox"),
+			"GET /v1/sandboxes/{id} with the operator's key shows it as 'token'");
+}
+
+static fallible bad_token(void)
+{
+	return err_hint(err_new(UNAUTHENTICATED, "bad_token", "this token is not valid"),
+			"the key is in operator.key of the data directory");
+}
+
+fallible guard_strike_query(struct guard *guard, const struct http *x)
+{
+	return count_strike(guard, x, "failed_query_token") ? bad_token() : too_many();
+}
+
+fallible guard_strike(struct guard *guard, const struct http *x)
+{
+	if (!bearer_of(x).at)
+		return err_hint(err_new(UNAUTHENTICATED, "no_token", "this needs a bearer token"),
+				"send 'Authorization: Bearer KEY'; the key is in operator.key of "
+				"the data directory");
+	return count_strike(guard, x, "failed_bearer") ? bad_token() : too_many();
 }

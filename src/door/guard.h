@@ -28,6 +28,11 @@ fallible guard_place(struct guard *guard, const struct http *x);
 
 // Whose bearer it is; NULL for none or a wrong one. Takes the same time for every token.
 const struct who *guard_who(const struct guard *guard, const struct http *x);
+const struct who *guard_token(const struct guard *guard,
+			      struct str token); // one that came otherwise
 // What to say to nobody: UNAUTHENTICATED no_token or bad_token, and EXHAUSTED too_many_failures to
 // an address that guesses. A right token is never held up by another's guesses.
 fallible guard_strike(struct guard *guard, const struct http *x);
+// The same for a wrong credential in the path, or in the query.
+fallible guard_strike_path(struct guard *guard, const struct http *x);
+fallible guard_strike_query(struct guard *guard, const struct http *x);

@@ -1,6 +1,8 @@
 // Who may do what: asked once, here, before anything is looked up, whatever the door.
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/err.h"
 #include "model/who.h"
 
@@ -13,3 +15,5 @@ enum access {
 
 // FORBIDDEN not_allowed.
 fallible access_ask(const struct who *who, enum access what);
+// Whether that sandbox is among those that `who` may know of.
+bool access_sees(const struct who *who, const char *box);

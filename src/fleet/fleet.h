@@ -2,6 +2,7 @@
 // before anything is looked up.
 #pragma once
 
+#include "fleet/change.h"
 #include "fleet/create.h"
 #include "fleet/life.h"
 #include "fleet/templates.h"

@@ -16,6 +16,7 @@ void entry_drop(struct entry *entry)
 	if (entry->box)
 		box_free(entry->box);
 	record_done(&entry->record);
+	portbook_done(&entry->ports);
 	free(entry);
 }
 

@@ -6,6 +6,7 @@
 #include "box/ask.h"
 #include "box/box.h"
 #include "fleet/admit.h"
+#include "fleet/portbook.h"
 #include "loop/task.h"
 #include "model/record.h"
 
@@ -13,6 +14,7 @@ struct entry {
 	struct record record;
 	struct fleet *fleet;
 	struct box *box;     // NULL until it runs
+	struct portbook ports;
 	struct bell changed; // rings at every change of state, and when it leaves the table
 	struct link link;    // in order of creation
 	uint32_t holds;	     // those who keep it in memory: the table, tasks, execs

@@ -28,7 +28,7 @@ static fallible find(struct fleet *fleet, const struct who *who, struct str key,
 
 	TRY(access_ask(who, ACCESS_USE));
 	entry = table_find(fleet, key);
-	if (!entry)
+	if (!entry || !access_sees(who, entry->record.id))
 		return life_absent();
 	*out = entry;
 	return OK;

@@ -3,6 +3,11 @@
 #pragma once
 
 #include "box/exec.h"
+#include "box/files.h"
+#include "box/pipes.h"
+#include "box/procs.h"
+#include "box/session.h"
+#include "box/term.h"
 #include "fleet/table.h"
 #include "model/who.h"
 

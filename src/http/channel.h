@@ -20,8 +20,9 @@ struct http_terms {
 	bool draining;
 	uint64_t id_key, id_next; // request ids: a counter, scrambled
 	char date[32];
-	int64_t date_until; // loop time up to which `date` is right
-	struct link spare;  // desks
+	int64_t date_until;  // loop time up to which `date` is right
+	struct link sockets; // upgraded connections: WebSockets
+	struct link spare;   // desks
 	unsigned spare_count;
 };
 
@@ -41,6 +42,8 @@ struct http_conn {
 	uint32_t streak;   // requests served without a wait between them
 	bool no_body;	   // the reply has none: HEAD, 204, 304
 	bool chunked;	   // the reply's body is
+	bool sized;	   // its length was announced, and
+	uint64_t due;	   // so much of it is still to come
 	bool close_after;  // the reply is the last one
 	bool linger;	   // the peer may still be sending: let it read our answer first
 	bool continue_due; // the client waits for "100 Continue" before it sends the body

@@ -14,6 +14,7 @@
 #include "base/secret.h"
 #include "http/inlet.h"
 #include "loop/dial.h"
+#include "wire/text.h"
 
 #define CONNECT_MS 10000
 #define SILENCE_MS 60000
@@ -144,8 +145,8 @@ static fallible read_head(struct http_client *client, int *out_status)
 			return err_hint(err_new(BAD_PEER, "bad_reply",
 						"the server's answer is not HTTP/1.1"),
 					"is the URL that of a cove server?");
-	} while (client->head.status <
-		 200); // 100 Continue and its like announce, they do not answer
+	} while (client->head.status < 200 && client->head.status != 101);
+	// 100 Continue and its like announce, they do not answer
 	frame(client);
 	client->used = true;
 	*out_status = client->head.status;
@@ -299,6 +300,46 @@ fallible http_client_body(struct http_client *client, struct buf *out)
 			return OK;
 		buf_grew(out, n);
 	}
+}
+
+int http_client_fd(const struct http_client *client)
+{
+	return client->connected ? client->stream.fd : -1;
+}
+
+static void make_key(char out[WS_KEY_LEN + 1])
+{
+	auto_buf text = BUF_INIT(WS_KEY_LEN);
+	uint8_t bytes[16];
+
+	secret_random(bytes, sizeof(bytes));
+	text_base64(&text, bytes, sizeof(bytes));
+	memcpy(out, text.at, WS_KEY_LEN + 1);
+}
+
+fallible http_client_upgrade(struct http_client *client, const char *path,
+			     const struct wsock_options *options, int *out_status,
+			     struct wsock **out)
+{
+	char key[WS_KEY_LEN + 1], accept[WS_ACCEPT_LEN + 1];
+
+	make_key(key);
+	ws_accept(str_of(key), accept);
+	http_client_header(client, "Connection", STR("Upgrade"));
+	http_client_header(client, "Upgrade", STR("websocket"));
+	http_client_header(client, "Sec-WebSocket-Version", STR("13"));
+	http_client_header(client, "Sec-WebSocket-Key", str_of(key));
+	TRY(http_client_ask(client, "GET", path, (struct str){NULL, 0}, out_status));
+	*out = NULL;
+	if (*out_status != 101)
+		return OK;
+	client->head.keep_alive = false;
+	if (!str_is(http_client_field(client, "Sec-WebSocket-Accept"), accept)) {
+		hang_up(client);
+		return err_new(BAD_PEER, "bad_reply", "the server's WebSocket answer is wrong");
+	}
+	*out = wsock_new(&client->stream, &client->inlet, false, options);
+	return OK;
 }
 
 struct str http_client_field(const struct http_client *client, const char *name)

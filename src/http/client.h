@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "http/wsock.h"
 #include "loop/loop.h"
 #include "wire/http1.h"
 #include "wire/url.h"
@@ -33,5 +34,12 @@ fallible http_client_finish(struct http_client *client, int *out_status);
 // The reply's body: the next bytes (*out = 0 at its end), or all of it into `out`.
 fallible http_client_read(struct http_client *client, void *room, size_t size, size_t *out);
 fallible http_client_body(struct http_client *client, struct buf *out);
+int http_client_fd(const struct http_client *client); // to be polled; -1: not connected
+// Asks for a WebSocket. *out is NULL when the server answers otherwise than with 101: then that is
+// an answer like any other. With a socket the client is good for nothing else; it must outlive the
+// socket's wsock_end(). BAD_PEER bad_reply.
+fallible http_client_upgrade(struct http_client *client, const char *path,
+			     const struct wsock_options *options, int *out_status,
+			     struct wsock **out);
 struct str http_client_field(const struct http_client *client, const char *name);
 void http_client_header(struct http_client *client, const char *name, struct str value); // next ask

@@ -14,11 +14,12 @@
 
 #include "base/clock.h"
 #include "base/secret.h"
+#include "http/wired.h"
 
 #define DRAIN_MAX (64 * 1024)
 #define DRAIN_MS 5000
 #define LINGER_MS 3000
-#define LINGER_MAX (4 * 1024 * 1024)
+#define LINGER_MAX (256 * 1024 * 1024)
 #define STREAK_MAX 16
 #define TRACE_MAX 64
 
@@ -74,17 +75,25 @@ static void clear_exchange(struct http_conn *conn)
 
 	arena_reset(x->arena);
 	buf_clear(&conn->papers->extra);
+	x->way = &wired_way;
 	x->conn = conn;
+	x->extra = &conn->papers->extra;
+	x->body_max = conn->terms->body_max;
+	x->body_left = 0;
+	x->held = (struct str){NULL, 0};
 	x->url = (struct url){0};
 	for (int i = 0; i < HTTP_PARAMS_MAX; i++)
 		x->params[i] = (struct str){NULL, 0};
 	x->route = NULL;
+	x->guest = NULL;
 	x->peer = str_of(conn->peer);
 	x->house = conn->terms->house;
 	x->status = 0;
 	x->bytes_out = 0;
 	x->reply_begun = x->reply_ended = false;
 	conn->no_body = conn->chunked = conn->continue_due = conn->probed = false;
+	conn->sized = false;
+	conn->due = 0;
 	conn->silence_ms = conn->terms->silence_ms;
 	conn->absent = NULL;
 	give_id(conn->terms, x->id);
@@ -100,7 +109,7 @@ static void refuse(struct http_conn *conn, const struct conn_calls *calls, struc
 	x->head.method = x->head.target = (struct str){NULL, 0};
 	x->head.field_count = 0;
 	x->head.minor = 1;
-	x->head.keep_alive = false;
+	x->head.keep_alive = x->head.chunked = x->head.has_length = false;
 	inlet_frame(&conn->papers->inlet, INLET_NONE, 0);
 	conn->close_after = conn->linger = true;
 	calls->refuse(x, err);
@@ -148,13 +157,15 @@ static bool read_request(struct http_conn *conn, const struct conn_calls *calls)
 
 static void frame(struct http_conn *conn)
 {
-	const struct http1_head *head = &conn->desk->x.head;
+	struct http *x = &conn->desk->x;
+	const struct http1_head *head = &x->head;
 	struct inlet *inlet = &conn->papers->inlet;
 
 	if (head->chunked)
 		inlet_frame(inlet, INLET_CHUNKED, 0);
 	else
 		inlet_frame(inlet, head->has_length ? INLET_LENGTH : INLET_NONE, head->length);
+	x->body_left = head->has_length ? head->length : 0;
 	conn->continue_due = head->expect_continue && !inlet->ended && !inlet_has_bytes(inlet);
 }
 

@@ -13,12 +13,14 @@
 #include "wire/url.h"
 
 struct http_conn; // the connection beneath, of http/server
+struct http_way;  // how the bytes move, of http/way
 struct route;
 
 #define HTTP_PARAMS_MAX 4
 
 struct http {
-	struct http_conn *conn;
+	const struct http_way *way;
+	struct http_conn *conn; // NULL: none, see http/inner.h
 	struct arena *arena;	// freed after the reply
 	struct http1_head head; // slices live as long as the exchange
 	struct url url;
@@ -32,6 +34,10 @@ struct http {
 	int status;	   // of the reply once it is begun, else 0
 	uint64_t bytes_out;
 	bool reply_begun, reply_ended;
+	struct buf *extra;  // header lines of http_set
+	size_t body_max;    // http_body(x, 0, …)
+	uint64_t body_left; // of a request's body whose length is known
+	struct str held;    // all of that body, when it is in memory; at == NULL: it is not
 };
 
 struct str http_field(const struct http *x, const char *name); // at == NULL: absent
@@ -57,6 +63,20 @@ void http_set(struct http *x, const char *name, struct str value);
 fallible http_begin(struct http *x, int status, const char *type);
 fallible http_write(struct http *x, const void *bytes, size_t len);
 fallible http_end(struct http *x);
+// The same with the length known from the start: exactly `len` bytes are then due before
+// http_end().
+fallible http_begin_sized(struct http *x, int status, const char *type, uint64_t len);
+
+// Bodies that are files, moved by a worker without passing through this process's memory where the
+// kernel can. Part of a reply that was begun: `len` bytes of `fd` from `offset` on; CONFLICT
+// file_changed when there are not so many.
+fallible http_send_file(struct http *x, int fd, uint64_t offset, uint64_t len);
+// The rest of the request's body to `fd`, at its position. TOO_LARGE body_too_large past `max`
+// (known before the first byte when the length is), NO_SPACE no_space, SLOW_CLIENT, BAD_PEER
+// cut_body: what came until then is in the file.
+fallible http_recv_file(struct http *x, int fd, uint64_t max, uint64_t *out_len);
+// The length of the request's body if it was announced; else false.
+bool http_length(const struct http *x, uint64_t *out);
 // This reply may be read slowly, with long pauses (a pager, a pipe): writes wait for 15 minutes,
 // not for the server's silence_ms.
 void http_be_patient(struct http *x);

@@ -11,11 +11,11 @@
 #include <sys/socket.h>
 
 #include "http/channel.h"
-#include "http/http.h"
+#include "http/wired.h"
 
 #define PATIENCE_MS (15 * 60 * 1000)
 
-void http_be_patient(struct http *x)
+void wired_be_patient(struct http *x)
 {
 	x->conn->silence_ms = PATIENCE_MS;
 }
@@ -68,7 +68,7 @@ static void on_hangup(struct stream *stream)
 		task_cancel(conn->absent);
 }
 
-fallible http_away(struct http *x, struct str probe)
+fallible wired_away(struct http *x, struct str probe)
 {
 	struct http_conn *conn = x->conn;
 
@@ -82,12 +82,12 @@ fallible http_away(struct http *x, struct str probe)
 	return OK;
 }
 
-void http_back(struct http *x)
+void wired_back(struct http *x)
 {
 	x->conn->absent = NULL;
 }
 
-bool http_peer_gone(struct http *x, struct str probe)
+bool wired_is_gone(struct http *x, struct str probe)
 {
 	return is_gone(x->conn, allowed(x, probe));
 }

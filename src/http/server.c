@@ -21,6 +21,7 @@
 
 #include "base/mem.h"
 #include "http/conn.h"
+#include "http/wsock.h"
 
 #define LISTENERS_MAX 8
 #define ACCEPTS_A_TURN 32
@@ -320,6 +321,7 @@ fallible http_server_open(struct loop *loop, const struct http_limits *limits, h
 	server->resume.due = on_resume;
 	link_init(&server->guests);
 	link_init(&server->idle);
+	link_init(&server->terms.sockets);
 	desk_open(&server->terms);
 	for (int i = 0; i < RESERVE; i++)
 		server->reserve[i] = -1;
@@ -354,6 +356,7 @@ void http_server_drain(struct http_server *server)
 	}
 	server->listener_count = 0;
 	drop_reserve(server);
+	wsock_shut_all(&server->terms.sockets, WS_GOING_AWAY, "the server is going away");
 	while (evict_idle(server))
 		;
 }

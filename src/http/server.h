@@ -32,6 +32,7 @@ fallible http_server_open(struct loop *loop, const struct http_limits *limits, h
 // accepting when they run out.
 fallible http_server_listen(struct http_server *server, int fd);
 // No new connections; idle ones close; busy ones finish their reply with "Connection: close".
+// WebSockets are closed with 1001.
 void http_server_drain(struct http_server *server);
 bool http_server_idle(const struct http_server *server); // nobody connected
 // Cancels whoever is still served; what they hold is freed as the loop turns on.

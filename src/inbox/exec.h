@@ -1,6 +1,6 @@
-// Commands: run to the end, or with their output as it comes.
+// Commands that are run to their end.
 #pragma once
 
 #include "http/router.h"
 
-route_fn inbox_exec_run, inbox_exec_stream;
+route_fn inbox_exec_run;

@@ -3,7 +3,6 @@
 #include "model/talk.h"
 #include "wire/text.h"
 
-#define SESSION_NONE "__DISABLE_SESSION__"
 #define STDIN_MAX (1 << 20)
 #define TIME_MAX (1ull << 42)
 #define CWD_MAX 4095
@@ -78,26 +77,49 @@ static fallible read_command(struct http *x, const struct json *json, struct job
 	if (!text.at)
 		return err_hint(err_new(INVALID, "bad_field", "'command' is missing"),
 				"send 'command' for a shell, or 'argv' for a program");
-	if (is_blank(text))
-		return bad_command();
 	job->use.command = arena_dup(x->arena, text.at, text.len);
 	job->shown = str_of(job->use.command);
 	return OK;
 }
 
-static fallible read_session(const struct json *json, struct job *job)
+fallible job_session(struct http *x, const struct json *json, struct str *out)
 {
-	bool background = false;
+	struct str named = {0};
 
-	TRY(json_str(field(json, "sessionId", job), "sessionId", &job->session));
+	TRY(json_str(json ? json_get(json, "sessionId") : NULL, "sessionId", &named));
+	if (!named.at && http_field(x, "X-Session-Id").len)
+		named = http_field(x, "X-Session-Id");
+	if (!named.at && http_query(x, "session").len)
+		named = http_query(x, "session");
+	if (!named.at && http_query(x, "sessionId").len)
+		named = http_query(x, "sessionId");
+	*out = named;
+	return OK;
+}
+
+// What only a command of its own can have.
+static bool is_apart(const struct json *json)
+{
+	static const char *const fields[] = {"argv", "stdin", "user", "cpuTimeMs", "encoding"};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
+		if (json_get(json, fields[i]))
+			return true;
+	return false;
+}
+
+static fallible read_session(struct http *x, const struct json *json, struct job *job)
+{
+	job->field = "sessionId";
+	TRY(job_session(x, json, &job->session));
+	if (job->session.at && is_blank(job->session))
+		return err_new(INVALID, "blank_session",
+			       "sessionId must not be empty or whitespace");
 	if (job->session.at && !str_is(job->session, SESSION_NONE))
-		return err_hint(err_new(NOT_OFFERED, "not_offered", "sessions are not offered yet"),
-				"leave sessionId out, or send \"" SESSION_NONE "\"");
-	TRY(json_bool(field(json, "background", job), "background", &background));
-	if (background)
-		return err_hint(err_new(NOT_OFFERED, "not_offered",
-					"background processes are not offered yet"),
-				"use /api/execute/stream, which runs on when its client leaves");
+		job->seat = job->session;
+	else if (!job->session.at && !is_apart(json))
+		job->seat = STR(SESSION_DEFAULT);
+	TRY(json_bool(field(json, "background", job), "background", &job->background));
 	return OK;
 }
 
@@ -110,7 +132,8 @@ static fallible read_place(struct http *x, const struct json *json, struct job *
 		return err_new(INVALID, "bad_field", "'cwd' may have %d bytes", CWD_MAX);
 	if (cwd.len)
 		job->use.cwd = arena_fmt(x->arena, "%s" STR_FMT,
-					 cwd.at[0] == '/' ? "" : "/workspace/", STR_ARG(cwd));
+					 cwd.at[0] == '/' || job->seat.at ? "" : "/workspace/",
+					 STR_ARG(cwd));
 	TRY(json_str(field(json, "user", job), "user", &user));
 	if (user.len > USER_MAX)
 		return err_new(INVALID, "bad_field", "'user' may have %d bytes", USER_MAX);
@@ -151,11 +174,20 @@ static fallible read_rest(const struct json *json, struct job *job)
 	TRY(pairs_read_env(field(json, "env", job), &job->env));
 	job->use.env = &job->env;
 	TRY(json_str(field(json, "encoding", job), "encoding", &encoding));
-	if (encoding.at && !str_is(encoding, "utf8") && !str_is(encoding, "base64"))
-		return err_new(INVALID, "bad_field", "'encoding' must be utf8 or base64");
-	if (encoding.at)
-		job->encoding = str_is(encoding, "utf8") ? JOB_UTF8 : JOB_BASE64;
+	if (str_is(encoding, "auto"))
+		job->encoding = JOB_AUTO;
+	else if (str_is(encoding, "base64"))
+		job->encoding = JOB_BASE64;
+	else if (encoding.at && !str_is(encoding, "utf8") && !str_is(encoding, "utf-8"))
+		return err_new(INVALID, "bad_field", "'encoding' must be utf8, base64 or auto");
+	else if (encoding.at || job->session.at || job->seat.at)
+		job->encoding = JOB_UTF8; // as whoever names a session expects it
 	return OK;
+}
+
+fallible job_not_blank(const struct job *job)
+{
+	return is_blank(job->shown) ? bad_command() : OK;
 }
 
 fallible job_read(struct http *x, const struct json *json, struct job *job)
@@ -165,7 +197,7 @@ fallible job_read(struct http *x, const struct json *json, struct job *job)
 		return err_new(INVALID, "bad_field", "the body is empty");
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(read_command(x, json, job));
-	TRY(read_session(json, job));
+	TRY(read_session(x, json, job));
 	TRY(read_place(x, json, job));
 	TRY(read_stdin(json, job));
 	TRY(read_rest(json, job));
@@ -185,7 +217,8 @@ static int exit_code_of(const struct err *err)
 static bool is_validation(const struct err *err)
 {
 	return err_kind(err) == ERR_INVALID && strcmp(err_reason(err), "no_cwd") != 0 &&
-	       strcmp(err_reason(err), "bad_env") != 0;
+	       strcmp(err_reason(err), "bad_env") != 0 &&
+	       strcmp(err_reason(err), "blank_session") != 0;
 }
 
 static void write_context(struct buf *text, const struct job *job, const struct err *err)

@@ -28,12 +28,54 @@ static void add_base64(struct pour *pour, const uint8_t *bytes, size_t len, stru
 		rest->group[rest->count++] = bytes[i];
 }
 
+static void add_text(struct pour *pour, const char *bytes, size_t len, struct rest *rest)
+{
+	while (len) {
+		const char *nul = pour->no_nul ? memchr(bytes, 0, len) : NULL;
+		size_t part = nul ? (size_t)(nul - bytes) : len;
+
+		if (part)
+			json_piece(pour->out, bytes, part, &rest->text);
+		part += nul != NULL;
+		bytes += part;
+		len -= part;
+	}
+}
+
 static void add(struct pour *pour, const void *bytes, size_t len, struct rest *rest)
 {
 	if (pour->base64)
 		add_base64(pour, bytes, len, rest);
 	else
-		json_piece(pour->out, bytes, len, &rest->text);
+		add_text(pour, bytes, len, rest);
+}
+
+struct funnel {
+	struct pour *pour;
+	struct rest *rest;
+};
+
+static void give(void *arg, const char *bytes, size_t len)
+{
+	struct funnel *funnel = arg;
+
+	add(funnel->pour, bytes, len, funnel->rest);
+}
+
+static void put(struct pour *pour, const char *bytes, size_t len, struct rest *rest)
+{
+	struct funnel funnel = {pour, rest};
+
+	if (!pour->sieve) {
+		add(pour, bytes, len, rest);
+		return;
+	}
+	pour->sieve->give = give;
+	pour->sieve->arg = &funnel;
+	if (len)
+		shell_sift(pour->sieve, bytes, len);
+	else
+		shell_sift_end(pour->sieve);
 }
 
 fallible pour_flush(struct pour *pour)
@@ -53,22 +95,27 @@ fallible pour_stream(struct pour *pour, struct tape *tape, enum tape_stream stre
 	uint64_t offset = 0;
 	size_t got = tape_bytes(tape, stream) != 0;
 
-	while (got) {
+	while (got && !(pour->so_far && offset >= pour->until)) {
 		enum tape_stream from;
+		size_t size = pour->size;
 
-		TRY(tape_read(tape, &offset, &from, pour->room, pour->size, &got, CLOCK_NEVER),
+		if (pour->so_far && size > pour->until - offset)
+			size = (size_t)(pour->until - offset);
+		TRY(tape_read(tape, &offset, &from, pour->room, size, &got, CLOCK_NEVER),
 		    "read the tape");
 		if (!got || from != stream)
 			continue;
-		add(pour, pour->room, got, &rest);
+		put(pour, pour->room, got, &rest);
 		if (pour->out->len >= FLUSH_BYTES)
 			TRY(pour_flush(pour));
 	}
+	if (pour->sieve)
+		put(pour, NULL, 0, &rest);
 	if (tail.len)
 		add(pour, tail.at, tail.len, &rest);
 	if (pour->base64)
 		text_base64(pour->out, rest.group, rest.count);
-	else
+	else if (!pour->so_far)
 		json_piece(pour->out, NULL, 0, &rest.text);
 	return buf_ok(pour->out) ? OK : err_new(INTERNAL, "internal", "the answer did not fit");
 }

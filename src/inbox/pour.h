@@ -4,13 +4,20 @@
 
 #include "fleet/fleet.h"
 #include "http/http.h"
+#include "model/shell.h"
 
 struct pour {
 	struct http *x; // NULL: all goes into `out`; else `out` is sent on whenever it is full
 	struct buf *out;
 	bool base64;
-	void *room; // for one piece
+	bool no_nul; // NUL bytes vanish from text
+	void *room;  // for one piece
 	size_t size;
+	struct shell_sieve *sieve; // what of it goes through, of one stream; NULL: all
+	// What was on the tape at some moment, of a command that may still run: it is not waited
+	// for, and half a character at the end is left out.
+	bool so_far;
+	uint64_t until; // tape_kept() at that moment
 };
 
 // `tail` is text that follows the stream's own bytes, inside the same encoding; may be empty.

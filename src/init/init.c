@@ -20,25 +20,22 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "init/run.h"
+#include "init/conv.h"
+#include "init/hand.h"
+#include "init/spare.h"
 #include "os/fd.h"
 
-enum owed { OWES_STARTED = 1, OWES_FAILED = 2, OWES_EXITED = 4 };
+#define FRESH_US 1000 // most commands end soon: then the daemon is woken once
+#define IDLE_US 100   // what nobody waits for is done when nothing has happened for so long
 
-struct conv {
-	bool used;
-	bool forgotten;
-	uint8_t owes;
-	uint32_t id;
-	uint32_t leaf;
-	int pid;	  // 0: reaped, or never born
-	struct run run;	  // our ends of its pipes
-	int step, errnum; // FAILED
-	int status;	  // EXITED
-	uint64_t max_rss, cpu_us;
-	bool leaf_empty, over;
+// What one EXEC brought. It stays while a spare reads it, and another takes the next words.
+struct letter {
+	struct run_order order;
+	const char *argv[TALK_ARGS_MAX + 3], *env[TALK_ARGS_MAX + 3];
+	char words[TALK_SIZE_MAX];
 };
 
 struct init {
@@ -47,69 +44,31 @@ struct init {
 	int conv_end; // places at and behind this one were never used
 	struct leaf leaves[TALK_LEAVES_MAX];
 	bool owing;	   // the socket was full
-	struct conv spare; // an answer that belongs to no place in the table
-	const char *argv[TALK_ARGS_MAX + 3], *env[TALK_ARGS_MAX + 3];
-	char words[TALK_SIZE_MAX];
+	struct conv other; // an answer that belongs to no place in the table
+	struct letter letters[2];
+	int letter;	 // the one that is free
+	bool fresh;	 // somebody owes a STARTED that may go together with its EXITED
+	bool untidy;	 // places that are free have open ends
+	bool wants;	 // a spare, in an idle moment
+	uint32_t served; // the leaf that was found empty last
 };
 
 static struct init init;
 
-// True when the kernel took it, or never will.
-static bool say(const struct talk *talk, const int *fds, int count)
-{
-	char room[256];
-	size_t len = talk_encode(talk, room, sizeof(room));
-	ssize_t n = fd_send(TALK_FD_CONTROL, room, len, fds, count, MSG_DONTWAIT);
-
-	return n >= 0 || (errno != EAGAIN && errno != ENOBUFS && errno != ETOOMANYREFS);
-}
-
-static bool say_started(struct conv *conv)
-{
-	struct talk talk = {.kind = TALK_STARTED, .conv = conv->id};
-	int fds[3] = {conv->run.out, conv->run.err, conv->run.in};
-
-	talk.started.pid = conv->run.pid;
-	if (!say(&talk, fds, conv->run.in >= 0 ? 3 : 2))
-		return false;
-	fd_drop(&conv->run.in);
-	return true;
-}
-
-static bool say_failed(const struct conv *conv)
-{
-	struct talk talk = {.kind = TALK_FAILED, .conv = conv->id};
-
-	talk.failed.step = (enum talk_step)conv->step;
-	talk.failed.errnum = conv->errnum;
-	return say(&talk, NULL, 0);
-}
-
-static bool say_exited(const struct conv *conv)
-{
-	struct talk talk = {.kind = TALK_EXITED, .conv = conv->id};
-
-	talk.exited.status = conv->status;
-	talk.exited.max_rss = conv->max_rss;
-	talk.exited.cpu_us = conv->cpu_us;
-	talk.exited.leaf_empty = conv->leaf_empty;
-	talk.exited.over = conv->over;
-	return say(&talk, NULL, 0);
-}
-
-// Says what is owed, in order; frees the place when the conversation is over.
+// Frees the place when the conversation is over. Its ends are closed when nobody waits.
 static void settle(struct conv *conv)
 {
-	if ((conv->owes & OWES_STARTED) && say_started(conv))
-		conv->owes &= (uint8_t)~OWES_STARTED;
-	if ((conv->owes & OWES_FAILED) && say_failed(conv))
-		conv->owes &= (uint8_t)~OWES_FAILED;
-	if ((conv->owes & OWES_EXITED) && !(conv->owes & OWES_STARTED) && say_exited(conv))
-		conv->owes &= (uint8_t)~OWES_EXITED;
-	if (conv->owes)
+	if (conv->owes && conv_say(conv)) {
+		if (conv->owes & OWES_STARTED)
+			fd_drop(&conv->run.in);
+		conv->owes = 0;
+	}
+	if (conv->owes) {
 		init.owing = true;
-	else if (conv->pid == 0 && conv->forgotten)
+	} else if (conv->pid == 0 && conv->forgotten) {
 		conv->used = false;
+		init.untidy = true;
+	}
 }
 
 static void settle_all(void)
@@ -118,8 +77,8 @@ static void settle_all(void)
 	for (int i = 0; i < init.conv_end; i++)
 		if (init.convs[i].used && init.convs[i].owes)
 			settle(&init.convs[i]);
-	if (init.spare.owes)
-		settle(&init.spare);
+	if (init.other.owes)
+		settle(&init.other);
 }
 
 static struct conv *find(uint32_t id)
@@ -135,7 +94,9 @@ static struct conv *take_place(void)
 	for (int i = 0; i < TALK_CONV_MAX; i++) {
 		if (init.convs[i].used)
 			continue;
-		if (i >= init.conv_end)
+		if (i < init.conv_end)
+			run_drop(&init.convs[i].run);
+		else
 			init.conv_end = i + 1;
 		return &init.convs[i];
 	}
@@ -149,7 +110,7 @@ static void refuse(struct conv *conv, uint32_t id, enum talk_step step, int errn
 		.forgotten = true,
 		.owes = OWES_FAILED,
 		.id = id,
-		.run = {.out = -1, .err = -1, .in = -1},
+		.run = RUN_NONE,
 		.step = (int)step,
 		.errnum = errnum,
 	};
@@ -179,79 +140,153 @@ static int meet_leaf(const struct talk_exec *exec, const int *fds, int count)
 		drop_fds(fds, count);
 		return EPROTO;
 	}
+	if (count > 0 && spare_waits_in(exec->leaf))
+		spare_drop(); // it was killed with the old one
 	if (count > 0 && !leaf_learn(leaf, by_clone, fds))
 		return errno;
-	if ((exec->flags & TALK_EXEC_IF_EMPTY) && !leaf_is_empty(leaf, by_clone))
+	// Where a spare waits nothing else lives: the leaf was empty when it was born there.
+	if ((exec->flags & TALK_EXEC_IF_EMPTY) && !spare_waits_in(exec->leaf) &&
+	    !leaf_is_empty(leaf, by_clone))
 		return EBUSY;
 	return 0;
 }
 
-static void obey_exec(struct talk *talk, const int *fds, int count)
+static void start(struct conv *conv, uint32_t id, const struct run_order *order)
 {
-	struct conv *conv = take_place();
-	enum talk_step step;
+	const struct leaf *leaf = &init.leaves[order->exec.leaf];
 	struct run run;
-	int errnum = meet_leaf(&talk->exec, fds, count);
+	enum talk_step step;
+	bool started;
 
-	if (!conv || find(talk->conv)) {
-		refuse(&init.spare, talk->conv, TALK_STEP_BUSY, EAGAIN);
-		return;
-	}
-	if (errnum) {
-		refuse(conv, talk->conv, TALK_STEP_JOIN, errnum);
-		return;
-	}
-	if (!run_start(&init.birth, &init.leaves[talk->exec.leaf], &talk->exec, &run, &step)) {
-		refuse(conv, talk->conv, step, errno);
+	if (init.served == order->exec.leaf)
+		init.wants = false; // it is not idle any more
+	started = run_start(&init.birth, leaf, order, &run, &step);
+	if (!started && step == TALK_STEP_FORK && spare_make_room())
+		started = run_start(&init.birth, leaf, order, &run, &step);
+	if (!started) {
+		refuse(conv, id, step, errno);
 		return;
 	}
 	*conv = (struct conv){
 		.used = true,
 		.owes = OWES_STARTED,
-		.id = talk->conv,
-		.leaf = talk->exec.leaf,
+		.id = id,
+		.leaf = order->exec.leaf,
 		.pid = run.pid,
+		.run = run,
+	};
+	if (run.in < 0 && run.err >= 0)
+		init.fresh = true;
+	else
+		settle(conv); // it may wait for input, by a pipe or a terminal
+}
+
+static void start_by_spare(struct conv *conv, uint32_t id, const struct run_order *order)
+{
+	*conv = (struct conv){.used = true, .starting = true, .id = id, .leaf = order->exec.leaf};
+	spare_use(order, &conv->run);
+	conv->pid = conv->run.pid;
+	init.letter ^= 1;
+}
+
+// The spare has executed, or failed, or never moved: then the command is started the other way.
+static void conclude(struct conv *conv)
+{
+	struct spare_end end = spare_end();
+
+	conv->starting = false;
+	if (end.moved && end.step == TALK_STEP_NONE) {
+		conv->owes |= OWES_STARTED;
+		return;
+	}
+	run_drop(&conv->run);
+	if (end.moved)
+		refuse(conv, conv->id, end.step, end.errnum);
+	else
+		start(conv, conv->id, &init.letters[init.letter ^ 1].order);
+}
+
+static void obey_exec(uint32_t id, struct run_order *order, const int *fds, int count)
+{
+	struct conv *conv = take_place();
+	int errnum = meet_leaf(&order->exec, fds, count);
+
+	// It has pipes, and no other seat.
+	if ((order->exec.flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) &&
+	    spare_waits_in(order->exec.leaf))
+		spare_drop();
+
+	if (!conv || find(id))
+		refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
+	else if (errnum)
+		refuse(conv, id, TALK_STEP_JOIN, errnum);
+	else if (!run_find_user(order))
+		refuse(conv, id, TALK_STEP_USER, ENOENT);
+	else if (spare_waits_in(order->exec.leaf))
+		start_by_spare(conv, id, order);
+	else
+		start(conv, id, order);
+}
+
+static void obey_hand(uint32_t id, struct str user)
+{
+	struct conv *conv = take_place();
+	struct run run = RUN_NONE;
+	enum talk_step step;
+
+	if (!conv || find(id)) {
+		refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
+		return;
+	}
+	if (!hand_start(&init.birth, user, &run.out, &step)) {
+		refuse(conv, id, step, errno);
+		return;
+	}
+	*conv = (struct conv){
+		.used = true,
+		.forgotten = true,
+		.owes = OWES_HAND,
+		.id = id,
 		.run = run,
 	};
 	settle(conv);
 }
 
-static void drop_ends(struct run *run)
-{
-	fd_drop(&run->out);
-	fd_drop(&run->err);
-	fd_drop(&run->in);
-}
-
 static void obey(void)
 {
+	struct letter *letter = &init.letters[init.letter];
 	struct talk talk;
 	int fds[2], count = 2;
-	ssize_t len = fd_recv_any(TALK_FD_CONTROL, init.words, sizeof(init.words), fds, &count,
-				  MSG_DONTWAIT);
+	ssize_t len = fd_recv_any(TALK_FD_CONTROL, letter->words, sizeof(letter->words), fds,
+				  &count, MSG_DONTWAIT);
 	struct conv *conv;
 
 	if (len < 0 && errno == EAGAIN)
 		return;
 	if (len <= 0)
 		_exit(len < 0);
-	talk.exec.argv = init.argv + 2;
-	talk.exec.env = init.env;
-	if (!talk_decode(init.words, (size_t)len, &talk))
+	talk.exec.argv = letter->argv + 2;
+	talk.exec.env = letter->env;
+	if (!talk_decode(letter->words, (size_t)len, &talk))
 		_exit(1);
 	if (talk.kind == TALK_EXEC) {
-		obey_exec(&talk, fds, count);
+		letter->order.exec = talk.exec;
+		obey_exec(talk.conv, &letter->order, fds, count);
 		return;
 	}
 	drop_fds(fds, count);
+	if (talk.kind == TALK_HAND) {
+		obey_hand(talk.conv, talk.hand.user);
+		return;
+	}
 	conv = find(talk.conv);
 	if (!conv)
 		return;
 	// The group is the process's own, by setsid; its number is safe while it is not reaped.
 	if (talk.kind == TALK_SIGNAL && conv->pid > 0)
-		kill(-conv->pid, talk.signal);
+		kill(talk.alone ? conv->pid : -conv->pid, talk.signal);
 	if (talk.kind == TALK_FORGET) {
-		drop_ends(&conv->run);
+		run_drop(&conv->run);
 		conv->forgotten = true;
 		settle(conv);
 	}
@@ -270,35 +305,37 @@ static bool is_over(const struct conv *conv)
 		{.fd = conv->run.err, .events = POLLIN},
 	};
 
-	return !(conv->owes & OWES_STARTED) && poll(ends, 2, 0) == 2 &&
-	       ends[0].revents == POLLHUP && ends[1].revents == POLLHUP;
+	return poll(ends, 2, 0) == 2 && ends[0].revents == POLLHUP && ends[1].revents == POLLHUP;
 }
 
 static void note_death(int pid, int status, const struct rusage *usage)
 {
-	for (int i = 0; i < init.conv_end; i++) {
-		struct conv *conv = &init.convs[i];
-		struct run ends;
+	struct conv *conv = NULL;
 
-		if (!conv->used || conv->pid != pid)
-			continue;
-		conv->pid = 0;
-		conv->owes |= OWES_EXITED;
-		conv->status = status;
-		conv->max_rss = (uint64_t)usage->ru_maxrss * 1024;
-		conv->cpu_us = in_us(usage->ru_utime) + in_us(usage->ru_stime);
-		conv->leaf_empty = leaf_is_empty(&init.leaves[conv->leaf],
-						 init.birth.joins_by_clone);
-		conv->over = !conv->forgotten && is_over(conv);
-		ends = conv->run;
-		if (conv->over)
-			conv->run = (struct run){.out = -1, .err = -1, .in = -1};
-		conv->forgotten |= conv->over;
-		settle(conv); // first the news, then the tidying
-		if (conv->over)
-			drop_ends(&ends);
+	spare_reaped(pid);
+	for (int i = 0; i < init.conv_end && !conv; i++)
+		if (init.convs[i].used && init.convs[i].pid == pid)
+			conv = &init.convs[i];
+	if (!conv)
 		return;
+	if (conv->starting) {
+		conclude(conv);
+		if (!conv->used || conv->pid != pid)
+			return;
 	}
+	conv->pid = 0;
+	conv->owes |= OWES_EXITED;
+	conv->status = status;
+	conv->max_rss = (uint64_t)usage->ru_maxrss * 1024;
+	conv->cpu_us = in_us(usage->ru_utime) + in_us(usage->ru_stime);
+	conv->leaf_empty = leaf_is_empty(&init.leaves[conv->leaf], init.birth.joins_by_clone);
+	conv->over = !conv->forgotten && is_over(conv);
+	conv->forgotten |= conv->over;
+	if (conv->leaf_empty) {
+		init.served = conv->leaf;
+		init.wants = true;
+	}
+	settle(conv);
 }
 
 static void reap(void)
@@ -315,18 +352,97 @@ static void reap(void)
 		note_death(pid, status, &usage);
 }
 
+static void hear_spare(void)
+{
+	if (!spare_hear()) {
+		if (!init.wants && !spare_waits() && spare_may_rest())
+			spare_rest(); // it was dropped for good: now its midwife
+		return;
+	}
+	for (int i = 0; i < init.conv_end; i++) {
+		struct conv *conv = &init.convs[i];
+
+		if (!conv->used || !conv->starting)
+			continue;
+		conclude(conv);
+		if (conv->used && conv->owes && !init.fresh)
+			settle(conv);
+	}
+}
+
+static void tidy(void)
+{
+	init.untidy = false;
+	for (int i = 0; i < init.conv_end; i++)
+		if (!init.convs[i].used)
+			run_drop(&init.convs[i].run);
+}
+
+// A spare where the next command will most likely run: the daemon takes the leaf that served last.
+static void provide(void)
+{
+	if (spare_waits_in(init.served)) {
+		init.wants = false;
+	} else if (spare_waits()) {
+		spare_drop(); // and when it is gone, another
+	} else if (!spare_is_ending()) {
+		init.wants = false;
+		spare_make(&init.birth, init.served, &init.leaves[init.served]);
+	}
+}
+
+// What there is to do in how many microseconds, if nothing happens before; -1: nothing.
+static long patience(void)
+{
+	if (init.fresh)
+		return FRESH_US;
+	if (spare_is_starting())
+		return SPARE_STUCK_MS * 1000L;
+	if (init.untidy ||
+	    (init.wants && (spare_waits() || spare_is_ending() || spare_may_be_made())))
+		return IDLE_US;
+	return spare_may_rest() ? SPARE_KEEP_MS * 1000L : -1;
+}
+
+static int await(struct pollfd *ready)
+{
+	long us = patience();
+	struct timespec time = {us / 1000000, us % 1000000 * 1000};
+	int n = ppoll(ready, 3, us < 0 ? NULL : &time, NULL);
+
+	if (n == 0 && !init.fresh) {
+		if (spare_is_starting())
+			spare_drop();
+		else if (us > IDLE_US)
+			spare_rest();
+		if (init.untidy)
+			tidy();
+		if (init.wants && !spare_is_starting())
+			provide();
+	}
+	return n;
+}
+
 static void live(void)
 {
 	for (;;) {
-		struct pollfd ready[2] = {
+		struct pollfd ready[3] = {
 			{.fd = TALK_FD_CONTROL, .events = init.owing ? POLLOUT : POLLIN},
 			{.fd = init.birth.children, .events = POLLIN},
+			{.fd = spare_bell(), .events = POLLIN},
 		};
+		bool fresh = init.fresh;
 
-		if (poll(ready, 2, -1) < 0)
+		if (await(ready) < 0)
 			continue;
 		if (ready[1].revents)
 			reap();
+		if (ready[2].revents)
+			hear_spare();
+		if (fresh) {
+			init.fresh = false;
+			settle_all();
+		}
 		if (!ready[0].revents)
 			continue;
 		if (init.owing && (ready[0].revents & (POLLHUP | POLLERR)))
@@ -338,6 +454,14 @@ static void live(void)
 	}
 }
 
+static bool say(const struct talk *talk)
+{
+	char room[256];
+	size_t len = talk_encode(talk, room, sizeof(room));
+
+	return fd_send(TALK_FD_CONTROL, room, len, NULL, 0, MSG_DONTWAIT) >= 0;
+}
+
 static int tell_broken(const char *step)
 {
 	struct talk talk = {.kind = TALK_BROKEN};
@@ -345,7 +469,7 @@ static int tell_broken(const char *step)
 	talk.failed.step = TALK_STEP_SETUP;
 	talk.failed.errnum = errno;
 	strncpy(talk.failed.note, step, sizeof(talk.failed.note) - 1);
-	say(&talk, NULL, 0);
+	say(&talk);
 	return 1;
 }
 
@@ -360,7 +484,7 @@ int init_main(void)
 			(int[]){TALK_FD_LEAF, TALK_FD_LEAF_2}))
 		return tell_broken("learn the first leaf");
 	ready.ready.version = TALK_VERSION;
-	if (!say(&ready, NULL, 0))
+	if (!say(&ready))
 		return 1;
 	live();
 	return 1;

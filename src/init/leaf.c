@@ -67,11 +67,3 @@ bool leaf_is_empty(const struct leaf *leaf, bool by_clone)
 {
 	return by_clone ? has_no_events(leaf->join[1]) : has_no_tasks(leaf->join[0]);
 }
-
-bool leaf_enter(const struct leaf *leaf)
-{
-	for (int i = 0; i < 2; i++)
-		if (fd_write_all(leaf->join[i], "0", 1) < 0)
-			return false;
-	return true;
-}

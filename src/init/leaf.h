@@ -21,6 +21,3 @@ static inline int leaf_fds(bool by_clone)
 bool leaf_learn(struct leaf *leaf, bool by_clone, const int *fds);
 // Nothing lives in it. When in doubt the answer is no.
 bool leaf_is_empty(const struct leaf *leaf, bool by_clone);
-// The caller moves itself into it: v1 only. `0` to `tasks`, never cgroup.procs, which waits for an
-// RCU grace period of milliseconds.
-bool leaf_enter(const struct leaf *leaf);

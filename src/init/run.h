@@ -1,17 +1,34 @@
 // Starting one command: pipes, a child in its own cgroup, and the exact step that failed.
 #pragma once
 
-#include "init/birth.h"
-#include "init/leaf.h"
-#include "init/user.h"
-#include "model/talk.h"
+#include "init/child.h"
 
 struct run {
 	int pid;
-	int out, err, in; // our ends; in is -1 unless TALK_EXEC_STDIN
+	int out, err, in; // our ends; in is -1 unless it is asked for
 };
 
-// `exec->argv` has two free places before it and `exec->env` two behind its end. On failure *step
-// and errno say why, and nothing is left behind but a child to reap.
-bool run_start(const struct birth *birth, const struct leaf *leaf, struct talk_exec *exec,
+#define RUN_NONE ((struct run){.out = -1, .err = -1, .in = -1})
+
+// A command that is asked for, and who it runs as.
+struct run_order {
+	struct talk_exec exec;
+	struct user user;
+	char home[sizeof("HOME=") + USER_HOME_MAX];
+	char name[sizeof("USER=") + USER_NAME_MAX];
+};
+
+// Finds the user of order->exec and, when asked for, adds HOME and USER. False: there is none.
+// `exec.env` has two free places behind its end.
+bool run_find_user(struct run_order *order);
+// `exec.argv` has two free places before it. On failure *step and errno say why, and nothing is
+// left behind but a child to reap.
+bool run_start(const struct birth *birth, const struct leaf *leaf, const struct run_order *order,
 	       struct run *out, enum talk_step *step);
+
+// For the two who have children. The command's ends are in `child`, ours in `out`.
+bool run_make_pipes(bool with_stdin, struct run *out, struct child *child);
+void run_drop_ends(struct child *child);
+void run_drop(struct run *run);
+// A child is born with the score that pid 1 has at that moment.
+void run_raise_oom(const struct birth *birth, bool up);

@@ -10,12 +10,13 @@
 // A peer that is always faster than us would never let us wait, and nobody else would run: after
 // SPREE_MAX bytes without a wait we make one.
 //
-// syscalls: read writev sendmsg recvmsg close fcntl getsockopt
+// syscalls: read writev sendmsg recvmsg close fcntl getsockopt poll ppoll
 #include "loop/stream.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -186,9 +187,18 @@ fallible stream_wait_readable(struct stream *stream, int64_t deadline)
 {
 	if (stream->fd < 0)
 		return closed();
-	while (!stream->readable && !stream->hung_up)
-		TRY(wait_in(stream, deadline));
-	return OK;
+	return stream->readable || stream->hung_up ? OK : wait_in(stream, deadline);
+}
+
+// Edges that came while another thread wrote were seen by nobody: the kernel is asked before the
+// wait, and whatever changes afterwards is an edge of its own.
+fallible stream_wait_writable(struct stream *stream, int64_t deadline)
+{
+	struct pollfd now = {.fd = stream->fd, .events = POLLOUT};
+
+	if (stream->fd < 0)
+		return closed();
+	return poll(&now, 1, 0) > 0 ? OK : wait_out(stream, deadline);
 }
 
 static ssize_t write_parts(struct stream *stream, struct iovec *parts, int count)

@@ -34,8 +34,10 @@ fallible stream_read(struct stream *stream, void *room, size_t size, int64_t dea
 fallible stream_read_now(struct stream *stream, void *room, size_t size, bool *out_empty,
 			 size_t *out);
 // Waits for the stream to be readable without reading. It may wake up early: an edge may tell of
-// bytes that the read before it has already fetched.
+// bytes that the read before it has already fetched, and somebody may task_wake() the reader.
 fallible stream_wait_readable(struct stream *stream, int64_t deadline);
+// Waits until a write would take something. For those who write in another thread.
+fallible stream_wait_writable(struct stream *stream, int64_t deadline);
 // All of it. The deadline restarts each time bytes move: it bounds silence, not duration.
 fallible stream_write(struct stream *stream, const void *bytes, size_t len, int64_t silence_ms);
 fallible stream_writev(struct stream *stream, struct iovec *parts, int count, int64_t silence_ms);

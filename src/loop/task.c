@@ -180,6 +180,14 @@ static struct task *stack_take(void)
 	return task;
 }
 
+static void stack_drop(struct task *task)
+{
+#ifdef TASK_TSAN
+	__tsan_destroy_fiber(task->fiber);
+#endif
+	munmap(task->base, (size_t)((char *)(task + 1) - task->base));
+}
+
 static void stack_give(struct task *task)
 {
 	if (here.spare_count < SPARE_MAX) {
@@ -187,10 +195,7 @@ static void stack_give(struct task *task)
 		here.spare = task;
 		here.spare_count++;
 	} else {
-#ifdef TASK_TSAN
-		__tsan_destroy_fiber(task->fiber);
-#endif
-		munmap(task->base, (size_t)((char *)(task + 1) - task->base));
+		stack_drop(task);
 	}
 }
 
@@ -267,6 +272,17 @@ void task_trace(const char *trace)
 uint32_t task_count(void)
 {
 	return here.alive;
+}
+
+void task_trim(void)
+{
+	while (here.spare) {
+		struct task *task = here.spare;
+
+		here.spare = task->next_spare;
+		here.spare_count--;
+		stack_drop(task);
+	}
 }
 
 void task_cancel(struct task *task)

@@ -42,6 +42,7 @@ fallible bell_wait(struct bell *bell, int64_t deadline);
 void bell_ring(struct bell *bell); // from the loop's thread
 
 uint32_t task_count(void); // alive now
+void task_trim(void);	   // gives back the stacks that this thread keeps for tasks to come
 
 // What every wait is made of. The caller writes down what it waits for, parks, and looks again:
 // a wake-up may be early. Waking a task that is not parked does nothing.

@@ -130,7 +130,7 @@ static bool is_plain(struct str text)
 	return true;
 }
 
-fallible pairs_read_labels(const struct json *object, struct pairs *out)
+static fallible read_labels(const struct json *object, bool nulls, struct pairs *out)
 {
 	auto_pairs pairs = {0};
 	struct json *value;
@@ -147,6 +147,8 @@ fallible pairs_read_labels(const struct json *object, struct pairs *out)
 
 		if (!is_null(value))
 			TRY(json_str(value, "labels", &text));
+		else if (nulls)
+			continue;
 		if (is_null(value) || !pairs_is_label(name) || !is_plain(text))
 			return err_hint(
 				err_new(INVALID, "bad_field", "'labels' has a malformed entry"),
@@ -161,6 +163,77 @@ fallible pairs_read_labels(const struct json *object, struct pairs *out)
 	*out = pairs;
 	pairs = (struct pairs){0};
 	return OK;
+}
+
+fallible pairs_read_labels(const struct json *object, struct pairs *out)
+{
+	return read_labels(object, false, out);
+}
+
+static void drop(struct pairs *pairs, struct str name)
+{
+	struct pair *pair = find(pairs, name);
+
+	if (!pair)
+		return;
+	free(pair->name);
+	free(pair->value);
+	*pair = pairs->at[--pairs->count];
+}
+
+static void lay_over(struct pairs *pairs, const struct json *object, const struct pairs *given)
+{
+	struct json *value;
+	struct str name;
+	size_t at = 0;
+
+	while (json_next(object, &at, &name, &value))
+		if (is_null(value))
+			drop(pairs, name);
+	for (size_t i = 0; i < given->count; i++)
+		pairs_set(pairs, str_of(given->at[i].name), str_of(given->at[i].value));
+}
+
+// The change is made on a copy, which takes the place of the original once it is found good.
+static fallible change(struct pairs *pairs, const struct json *object, const struct pairs *given,
+		       size_t count_max, size_t bytes_max, const char *what)
+{
+	auto_pairs next = {0};
+	struct pairs old = *pairs;
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < old.count; i++)
+		pairs_set(&next, str_of(old.at[i].name), str_of(old.at[i].value));
+	lay_over(&next, object, given);
+	for (size_t i = 0; i < next.count; i++)
+		bytes += strlen(next.at[i].name) + strlen(next.at[i].value) + 2;
+	if (next.count > count_max || bytes > bytes_max)
+		return err_new(INVALID, "bad_field",
+			       "'%s' would have more than %zu entries, or %zu KiB", what, count_max,
+			       bytes_max / 1024);
+	*pairs = next;
+	next = old;
+	return OK;
+}
+
+fallible pairs_change_env(const struct json *object, struct pairs *pairs)
+{
+	auto_pairs given = {0};
+
+	if (is_null(object))
+		return OK;
+	TRY(pairs_read_env(object, &given));
+	return change(pairs, object, &given, PAIRS_ENV_MAX, PAIRS_ENV_BYTES, "env");
+}
+
+fallible pairs_change_labels(const struct json *object, struct pairs *pairs)
+{
+	auto_pairs given = {0};
+
+	if (is_null(object))
+		return OK;
+	TRY(read_labels(object, true, &given));
+	return change(pairs, object, &given, PAIRS_LABELS_MAX, SIZE_MAX, "labels");
 }
 
 void pairs_write(struct json_out *out, const struct pairs *pairs)

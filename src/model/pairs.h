@@ -32,4 +32,9 @@ fallible pairs_read_env(const struct json *object, struct pairs *out);
 bool pairs_is_label(struct str name);
 fallible pairs_read_labels(const struct json *object, struct pairs *out);
 
+// A change of what is there: names of the object are set, those with null are taken away. Same
+// rules, for the whole that comes out of it; nothing is changed on failure. NULL object: no change.
+fallible pairs_change_env(const struct json *object, struct pairs *pairs);
+fallible pairs_change_labels(const struct json *object, struct pairs *pairs);
+
 void pairs_write(struct json_out *out, const struct pairs *pairs); // as an object

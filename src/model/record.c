@@ -22,9 +22,11 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 		.limits = spec->limits,
 		.env = spec->env,
 		.labels = spec->labels,
+		.terms = spec->terms,
 		.created_ms = clock_wall_ms(),
 	};
 	spec->env = spec->labels = (struct pairs){0};
+	spec->terms.base_url = NULL;
 	snprintf(record->id, sizeof(record->id), "%s", id);
 	snprintf(record->short_id, sizeof(record->short_id), "%.*s", ID_SHORT_LEN,
 		 id + strlen("box-"));
@@ -36,6 +38,7 @@ void record_done(struct record *record)
 {
 	pairs_done(&record->env);
 	pairs_done(&record->labels);
+	terms_done(&record->terms);
 }
 
 const char *record_host(const struct record *record)
@@ -67,9 +70,8 @@ static void put_time(struct json_out *out, const char *key, int64_t wall_ms)
 	}
 }
 
-void record_write(struct json_out *out, const struct record *record)
+void record_put(struct json_out *out, const struct record *record)
 {
-	json_begin(out, '{');
 	json_put_text(out, "id", record->id);
 	json_put_text(out, "shortId", record->short_id);
 	json_put_text(out, "name", record->name[0] ? record->name : NULL);
@@ -85,9 +87,16 @@ void record_write(struct json_out *out, const struct record *record)
 	json_begin(out, '{');
 	json_put_text(out, "mode", "off");
 	json_end(out, '}');
+	terms_write(out, &record->terms);
 	put_time(out, "createdAt", record->created_ms);
 	put_time(out, "startedAt", record->started_ms);
 	json_key(out, "endsAt"); // nothing ends it but a delete
 	json_add_null(out);
+}
+
+void record_write(struct json_out *out, const struct record *record)
+{
+	json_begin(out, '{');
+	record_put(out, record);
 	json_end(out, '}');
 }

@@ -24,14 +24,17 @@ struct record {
 	const char *reason; // of `failed`: a literal, else NULL
 	struct limits limits;
 	struct pairs env, labels;
+	struct terms terms;
 	int64_t created_ms, started_ms; // wall clock; 0: not yet
 	uint64_t seq;			// order of creation on this host
 };
 
-// A new record in state creating. Takes the spec's pairs over.
+// A new record in state creating. Takes the spec's pairs and terms over.
 void record_init(struct record *record, struct spec *spec, const char *id);
 void record_done(struct record *record);
 void record_write(struct json_out *out, const struct record *record);
+// The same as members of an object that is being written.
+void record_put(struct json_out *out, const struct record *record);
 // The host name of its box: its name, else its short id.
 const char *record_host(const struct record *record);
 // True when every pair of `wanted` is among the labels.

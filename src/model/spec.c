@@ -15,13 +15,10 @@ static uint64_t least(uint64_t a, uint64_t b)
 // Rejects fields that are well known but not done here, so that nobody relies on them silently.
 static fallible refuse_absent_features(const struct json *object)
 {
-	static const char *const absent[] = {"sleepAfter", "keepAlive", "ttl"};
-
-	for (size_t i = 0; i < sizeof(absent) / sizeof(*absent); i++)
-		if (json_get(object, absent[i]))
-			return err_hint(err_new(NOT_OFFERED, "not_offered",
-						"'%s' is not offered by this version", absent[i]),
-					"leave it out: a sandbox lives until it is deleted");
+	if (json_get(object, "ttl"))
+		return err_hint(
+			err_new(NOT_OFFERED, "not_offered", "'ttl' is not offered by this version"),
+			"leave it out: a sandbox lives until it is deleted");
 	return OK;
 }
 
@@ -143,13 +140,16 @@ void spec_done(struct spec *spec)
 {
 	pairs_done(&spec->env);
 	pairs_done(&spec->labels);
+	terms_done(&spec->terms);
 }
 
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out)
 {
-	static const char *const known[] = {"name",    "template",   "limits",	  "env", "labels",
-					    "network", "sleepAfter", "keepAlive", "ttl", NULL};
-	auto_spec spec = {.limits = LIMITS_DEFAULT, .template = "host"};
+	static const char *const known[] = {
+		"name",	  "template",	       "limits",     "env",
+		"labels", "network",	       "sleepAfter", "keepAlive",
+		"ttl",	  "containerTimeouts", "baseUrl",    NULL};
+	auto_spec spec = {.limits = LIMITS_DEFAULT, .template = "host", .terms = TERMS_DEFAULT};
 
 	spec.limits.memory = least(spec.limits.memory, bounds->memory_max);
 	spec.limits.output = least(spec.limits.output, bounds->output_max);
@@ -164,9 +164,11 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 		TRY(read_limits(json_get(object, "limits"), bounds, &spec));
 		TRY(pairs_read_env(json_get(object, "env"), &spec.env));
 		TRY(pairs_read_labels(json_get(object, "labels"), &spec.labels));
+		TRY(terms_read(object, &spec.terms));
 	}
 	*out = spec;
 	spec.env = spec.labels = (struct pairs){0};
+	spec.terms.base_url = NULL;
 	return OK;
 }
 

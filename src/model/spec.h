@@ -5,6 +5,7 @@
 #include "model/limits.h"
 #include "model/order.h"
 #include "model/pairs.h"
+#include "model/terms.h"
 
 // The ends of the ranges that depend on the host.
 struct spec_bounds {
@@ -19,14 +20,15 @@ struct spec {
 	struct limits limits;
 	bool disk_asked; // the limit was named, so a host that cannot keep it must refuse
 	struct pairs env, labels;
+	struct terms terms;
 };
 
 void spec_done(struct spec *spec);
 #define auto_spec on_exit_call(spec_done) struct spec
 
-// Reads {name, template, limits, env, labels, network}. INVALID unknown_field, bad_field (naming
-// the range), bad_name, bad_template, bad_env; NOT_OFFERED for what this cove does not do. A NULL
-// object is an empty one. The caller owns *out.
+// Reads {name, template, limits, env, labels, network} and model/terms. INVALID unknown_field,
+// bad_field (naming the range), bad_name, bad_template, bad_env; NOT_OFFERED for what this cove
+// does not do. A NULL object is an empty one. The caller owns *out.
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out);
 
 // The limits as people read them: {memoryMB, cpus, …}; null means unlimited.

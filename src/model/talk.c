@@ -21,6 +21,8 @@ static void put_exec(struct pack *pack, const struct talk_exec *exec)
 {
 	pack_u32(pack, exec->flags);
 	pack_u32(pack, exec->leaf);
+	pack_u16(pack, exec->cols);
+	pack_u16(pack, exec->rows);
 	pack_text(pack, exec->user);
 	pack_text(pack, exec->cwd);
 	put_list(pack, exec->argc, (const char *const *)exec->argv);
@@ -35,8 +37,13 @@ static void put_body(struct pack *pack, const struct talk *talk)
 		break;
 	case TALK_SIGNAL:
 		pack_u32(pack, (uint32_t)talk->signal);
+		pack_u8(pack, talk->alone);
 		break;
 	case TALK_FORGET:
+	case TALK_HAND_IS:
+		break;
+	case TALK_HAND:
+		pack_text(pack, talk->hand.user);
 		break;
 	case TALK_READY:
 		pack_u32(pack, talk->ready.version);
@@ -53,6 +60,9 @@ static void put_body(struct pack *pack, const struct talk *talk)
 	case TALK_STARTED:
 		pack_u32(pack, (uint32_t)talk->started.pid);
 		break;
+	case TALK_RAN:
+		pack_u32(pack, (uint32_t)talk->exited.pid);
+		// fall through
 	case TALK_EXITED:
 		pack_u32(pack, (uint32_t)talk->exited.status);
 		pack_u64(pack, talk->exited.max_rss);
@@ -108,12 +118,29 @@ static uint32_t get_list(struct unpack *in, uint32_t min, const char **list)
 	return count;
 }
 
+static uint32_t get_flags(struct unpack *in)
+{
+	uint32_t flags = ranged(in, unpack_u32(in), 0,
+				TALK_EXEC_STDIN | TALK_EXEC_SHELL | TALK_EXEC_HOME |
+					TALK_EXEC_IF_EMPTY | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
+	uint32_t input = flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
+
+	if (input & (input - 1))
+		in->failed = true;
+	return flags;
+}
+
+static uint16_t get_side(struct unpack *in, bool pty)
+{
+	return (uint16_t)ranged(in, unpack_u16(in), pty ? 1 : 0, pty ? TALK_SIDE_MAX : 0);
+}
+
 static void get_exec(struct unpack *in, struct talk_exec *exec)
 {
-	exec->flags = ranged(in, unpack_u32(in), 0,
-			     TALK_EXEC_STDIN | TALK_EXEC_SHELL | TALK_EXEC_HOME |
-				     TALK_EXEC_IF_EMPTY);
+	exec->flags = get_flags(in);
 	exec->leaf = ranged(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
+	exec->cols = get_side(in, exec->flags & TALK_EXEC_PTY);
+	exec->rows = get_side(in, exec->flags & TALK_EXEC_PTY);
 	exec->user = unpack_text(in, USER_MAX);
 	exec->cwd = unpack_text(in, CWD_MAX);
 	exec->argc = get_list(in, 1, exec->argv);
@@ -154,8 +181,13 @@ static void get_body(struct unpack *in, struct talk *talk)
 		break;
 	case TALK_SIGNAL:
 		talk->signal = (int)ranged(in, unpack_u32(in), 1, SIGNAL_MAX);
+		talk->alone = ranged(in, unpack_u8(in), 0, 1);
 		break;
 	case TALK_FORGET:
+	case TALK_HAND_IS:
+		break;
+	case TALK_HAND:
+		talk->hand.user = unpack_text(in, USER_MAX);
 		break;
 	case TALK_READY:
 		ranged(in, talk->conv, 0, 0);
@@ -174,6 +206,9 @@ static void get_body(struct unpack *in, struct talk *talk)
 	case TALK_STARTED:
 		talk->started.pid = (int)ranged(in, unpack_u32(in), 2, INT32_MAX);
 		break;
+	case TALK_RAN:
+		talk->exited.pid = (int)ranged(in, unpack_u32(in), 2, INT32_MAX);
+		// fall through
 	case TALK_EXITED:
 		talk->exited.status = get_status(in);
 		talk->exited.max_rss = sane(in);
@@ -204,13 +239,18 @@ bool talk_decode(const void *bytes, size_t len, struct talk *talk)
 	return true;
 }
 
-int talk_fds(const struct talk *talk, bool had_stdin)
+int talk_fds(const struct talk *talk, uint32_t flags)
 {
 	switch (talk->kind) {
 	case TALK_EXEC:
 		return -1;
 	case TALK_STARTED:
-		return had_stdin ? 3 : 2;
+	case TALK_RAN:
+		if (flags & TALK_EXEC_PTY)
+			return 1;
+		return flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE) ? 3 : 2;
+	case TALK_HAND_IS:
+		return 1;
 	default:
 		return 0;
 	}

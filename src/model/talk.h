@@ -37,14 +37,17 @@ struct talk_kit {
 enum talk_kind {
 	// from the daemon
 	TALK_EXEC,   // 0 fds, or the join fds of a leaf that is new, or was made anew
-	TALK_SIGNAL, // to the process group of a conversation
+	TALK_SIGNAL, // to the process group of a conversation, or to its process alone
 	TALK_FORGET, // the conversation is over for the daemon: drop its pipes
+	TALK_HAND,   // a child that works on files for a user (model/reach.h)
 	// from pid 1
 	TALK_READY,   // once, when the box can execute
 	TALK_BROKEN,  // once, instead: a step of the building failed
-	TALK_STARTED, // fds: stdout, stderr [, stdin]
+	TALK_STARTED, // fds: stdout, stderr [, stdin or dialogue]; of a pty its master alone
 	TALK_FAILED,  // the command could not be started
 	TALK_EXITED,
+	TALK_HAND_IS, // fds: its socket
+	TALK_RAN,     // STARTED and EXITED in one, of a command that ended soon. fds: as of STARTED
 	TALK_KIND_COUNT
 };
 
@@ -67,12 +70,24 @@ enum talk_exec_flags {
 	TALK_EXEC_SHELL = 2,	// argv[0] is a script: /bin/bash -c it, else /bin/sh -c
 	TALK_EXEC_HOME = 4,	// add HOME and USER from the box's passwd
 	TALK_EXEC_IF_EMPTY = 8, // only if nothing lives in that leaf; else FAILED JOIN EBUSY
+	// At most one of STDIN, PTY and DIALOGUE.
+	TALK_EXEC_PTY = 16,	 // a terminal of the box's own, controlling it
+	TALK_EXEC_DIALOGUE = 32, // a socket as stdin; the output pipes wait at other numbers
 };
+
+// Where a process with a dialogue finds it again, and the writing ends of its output pipes. Its fds
+// 1 and 2 are /dev/null.
+#define TALK_DIALOGUE_FD 240
+#define TALK_DIALOGUE_OUT 241
+#define TALK_DIALOGUE_ERR 242
+
+#define TALK_SIDE_MAX 4096 // columns and rows of a pty
 
 struct talk_exec {
 	uint32_t flags;
 	uint32_t leaf;
-	struct str user; // "", "name", "uid" or "uid:gid"
+	uint16_t cols, rows; // PTY: 1 to TALK_SIDE_MAX; else 0
+	struct str user;     // "", "name", "uid" or "uid:gid"
 	struct str cwd;
 	uint32_t argc, envc;
 	const char **argv, **env; // given by the caller: TALK_ARGS_MAX + 1 each; NULL-ended
@@ -83,7 +98,13 @@ struct talk {
 	uint32_t conv;
 	union {
 		struct talk_exec exec;
-		int signal;
+		struct {
+			int signal;
+			bool alone; // the process, not its group
+		};
+		struct {
+			struct str user; // as in EXEC
+		} hand;
 		struct {
 			uint32_t version, features;
 		} ready;
@@ -96,13 +117,14 @@ struct talk {
 			int pid; // as the box counts
 		} started;
 		struct {
+			int pid;	  // RAN: as the box counts
 			int status;	  // as wait() gives it
 			uint64_t max_rss; // bytes
 			uint64_t cpu_us;  // of the process and its waited-for children
 			bool leaf_empty;  // nothing of its tree is left: the leaf may serve again
 			bool over;	  // its pipes were empty and nobody else held them: no
 					  // FORGET is needed
-		} exited;
+		} exited;		  // EXITED and RAN
 	};
 };
 
@@ -112,6 +134,6 @@ size_t talk_encode(const struct talk *talk, void *room, size_t size);
 // pointers before the call; they then point into `bytes`.
 bool talk_decode(const void *bytes, size_t len, struct talk *talk);
 // How many fds belong to a message: any other number is a protocol error. -1 for EXEC: none, or the
-// join fds of a leaf that is new.
-int talk_fds(const struct talk *talk, bool had_stdin);
+// join fds of a leaf that is new. `flags` are those of the EXEC that is answered.
+int talk_fds(const struct talk *talk, uint32_t flags);
 const char *talk_step_word(enum talk_step step);

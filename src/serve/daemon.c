@@ -22,6 +22,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "box/tape.h"
+#include "bridge/bridge.h"
 #include "door/door.h"
 #include "gen/version.h"
 #include "inbox/inbox.h"
@@ -29,6 +31,7 @@
 #include "os/fd.h"
 #include "serve/config.h"
 #include "serve/drop.h"
+#include "serve/keep.h"
 
 #define DRAIN_BOXES_MS 25000
 #define DRAIN_ORPHAN_MS 1000 // the supervisor is gone, and the warden is going
@@ -42,7 +45,7 @@ struct house {
 	struct ask *ask;
 	struct admit *admit;
 	struct door door;
-	int tapes_dir;
+	int tapes_dir, daemon_dir;
 	struct watch signals;
 	bool draining, hurried, drained;
 	pid_t parent;
@@ -125,6 +128,7 @@ static fallible read_hash(int fd, uint8_t hash[SECRET_HASH])
 static fallible open_outside(struct house *house)
 {
 	auto_free char *tapes = mem_fmt("%s/daemon/tapes", house->config.data);
+	auto_free char *daemon = mem_fmt("%s/daemon", house->config.data);
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files))
@@ -135,6 +139,9 @@ static fallible open_outside(struct house *house)
 	house->tapes_dir = open(tapes, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (house->tapes_dir < 0)
 		return err_sys(errno, "open %s", tapes);
+	house->daemon_dir = open(daemon, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (house->daemon_dir < 0)
+		return err_sys(errno, "open %s", daemon);
 	return admit_open(&house->admit);
 }
 
@@ -165,7 +172,8 @@ static fallible open_doors(struct house *house, const struct guard_options *guar
 	door->loop = house->loop;
 	door->guard = guard_new(house->loop, guard);
 	door->pledges = pledges_new(house->loop);
-	door->routes = router_join((const struct route *const[]){api_routes, inbox_routes, NULL});
+	door->routes = router_join(
+		(const struct route *const[]){api_routes, inbox_routes, bridge_routes, NULL});
 	door->version = COVE_VERSION;
 	door->started_ms = loop_now(house->loop);
 	TRY(http_server_open(house->loop, &limits, door_serve, door_refuse, door, &door->server));
@@ -202,9 +210,12 @@ static fallible build(struct house *house)
 	TRY(read_hash((int)house->config.fd_key, guard.key_hash));
 	TRY(open_outside(house));
 	TRY(confine(house), "give up rights");
+	TRY(keep_key(house->daemon_dir, "box.key", house->door.pass_key));
 	TRY(loop_new(&house->loop));
 	TRY(watch_signals(house));
 	TRY(offload_open(house->loop, (int)house->config.threads));
+	// No box survives its daemon, so nobody owns the tapes of an earlier life.
+	tape_remove_all(house->loop, house->tapes_dir);
 	house->ask = ask_open(house->loop, WARDEN_SOCKET);
 	house->door.fleet = fleet_new(&(struct fleet_options){
 		.loop = house->loop,

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/inbox.h"
 #include "bench/net.h"
 #include "bench/stat.h"
 
@@ -436,6 +437,7 @@ int main(int argc, char **argv)
 	PART("exec", lone_exec(net, rounds))
 	PART("overhead", exec_overhead(net, rounds * 10))
 	PART("rate", exec_rate(net))
+	PART("inbox", inbox_bench(net, rounds))
 	PART("burst", burst(net, 5))
 	PART("density", density(net, 2000))
 	net_close(net);

@@ -9,7 +9,7 @@ struct net {
 	int port;
 	const char *key;
 	size_t have; // bytes in `room` beyond the last reply
-	char room[1 << 16];
+	char room[1 << 19];
 };
 
 void net_open(struct net *net, int port, const char *key);

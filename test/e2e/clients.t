@@ -41,7 +41,7 @@ def vanished(cove, box, path):
     time.sleep(0.1)
     calm = state(cove)
     mark = "/tmp/left-" + path.rsplit("/", 1)[1]
-    gone = [ask(cove, path, {"command": "sleep 4; touch " + mark}) for _ in range(5)]
+    gone = [ask(cove, path, {"command": "sleep 4; touch " + mark, "encoding": "auto"}) for _ in range(5)]
     c.ok(c.until(lambda: state(cove)[0] >= calm[0] + 5, 3), "five clients wait on " + path)
     for sock in gone[:3]:
         sock.close()
@@ -60,7 +60,7 @@ def vanished(cove, box, path):
 
 def half_closed(cove, box, path):
     for version in ("1.1", "1.0"):
-        sock = ask(cove, path, {"command": "sleep 0.5; echo late"}, version)
+        sock = ask(cove, path, {"command": "sleep 0.5; echo late", "encoding": "auto"}, version)
         sock.shutdown(c.socket.SHUT_WR)
         got = hear(sock)
         last = got[got.rfind(b"HTTP/1.1 "):]

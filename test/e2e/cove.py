@@ -185,6 +185,8 @@ class Cove:
             fields["argv"] = list(command)
         elif command is not None:
             fields["command"] = command
+        if "sessionId" not in fields:
+            fields.setdefault("encoding", "auto")  # apart from every session
         box = box["id"] if isinstance(box, dict) else box
         return self.post("/v1/sandboxes/%s/api/execute" % box, fields,
                          timeout=fields.pop("_timeout", 180))
@@ -213,6 +215,8 @@ class Cove:
             fields["argv"] = list(command)
         else:
             fields["command"] = command
+        if "sessionId" not in fields:
+            fields.setdefault("encoding", "auto")
         conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         conn.request("POST", "/v1/sandboxes/%s/api/execute/stream" % box["id"], json.dumps(fields),
                      {"Authorization": "Bearer " + self.key, "Content-Type": "application/json"})
@@ -364,10 +368,19 @@ def fds(pid):
     return found
 
 
+def _comm(pid):
+    try:
+        with open("/proc/%s/comm" % pid) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def census(cove=None):
     """What there is now: of one cove alone, so that others may run beside it, or of them all."""
     instance = cove.instance() if cove else ""
-    boxed = [pid for pid in _pids() if _is_boxed(pid, instance)]
+    # A spare child comes and goes with the box's idle moments.
+    boxed = [pid for pid in _pids() if _is_boxed(pid, instance) and _comm(pid) != "cove-spare"]
     found = {"processes": len(boxed), "cgroups": len(_groups(instance)),
              "namespaces": _namespaces(boxed), "mounts": _mounts("self", cove),
              "loops": _loops(cove.data if cove else "")}

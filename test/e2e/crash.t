@@ -32,7 +32,7 @@ class Load:
                     continue
                 box = reply.json
                 self.cove.request("POST", "/v1/sandboxes/%s/api/execute" % box["id"],
-                                  {"command": "echo hi; sleep 0.0%d" % random.randrange(5)}, timeout=20)
+                                  {"command": "echo hi; sleep 0.0%d" % random.randrange(5), "encoding": "auto"}, timeout=20)
                 if random.random() < 0.8:
                     self.cove.request("DELETE", "/v1/sandboxes/" + box["id"], timeout=20)
                 self.lives += 1

@@ -119,8 +119,6 @@ def failures(cove, box):
             stdinEncoding="base64")
     refused(400, "VALIDATION_FAILED", "a user that does not exist", command="true", user="ghost")
     refused(400, "VALIDATION_FAILED", "a uid out of range", command="true", user="65536")
-    refused(501, "NOT_OFFERED", "a session is not offered", command="true", sessionId="s1")
-    refused(501, "NOT_OFFERED", "nor a background process", command="true", background=True)
     c.same(cove.run(box, "no-such-command")["exitCode"], 127, "in a shell a missing command is 127")
 
 

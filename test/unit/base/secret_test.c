@@ -55,3 +55,16 @@ TEST(wiped, "wiping leaves zeros")
 	secret_wipe(key, sizeof(key));
 	CHECK(memcmp(key, "\0\0\0\0\0\0\0\0", 8) == 0);
 }
+
+TEST(hmac, "keyed hashes are those of RFC 4231")
+{
+	static const uint8_t want[SECRET_HASH] = {0xb0, 0x34, 0x4c, 0x61, 0xd8, 0xdb, 0x38, 0x53,
+						  0x5c, 0xa8, 0xaf, 0xce, 0xaf, 0x0b, 0xf1, 0x2b,
+						  0x88, 0x1d, 0xc2, 0x00, 0xc9, 0x83, 0x3d, 0xa7,
+						  0x26, 0xe9, 0x37, 0x6c, 0x2e, 0x32, 0xcf, 0xf7};
+	uint8_t key[SECRET_HASH] = {0}, got[SECRET_HASH];
+
+	memset(key, 0x0b, 20); // shorter keys are padded with zeros
+	secret_hmac(key, "Hi There", 8, got);
+	CHECK(memcmp(got, want, SECRET_HASH) == 0);
+}

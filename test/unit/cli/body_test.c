@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/mem.h"
 #include "tap.h"
 
 static const struct verb run = {VERB_RUN, 0, "run", "COMMAND", "", NULL, 0, -1, NULL};
@@ -34,22 +33,23 @@ static struct call *with(const struct verb *verb, size_t count, const struct giv
 
 TEST(limits, "limits are said in the units of the API")
 {
-	auto_buf out = BUF_INIT(4096);
+	auto_body body = {0};
 
-	CHECK_OK(body_create(WITH(&create, {OPT_MEMORY, "512m"}, {OPT_CPUS, "1.5"},
-				  {OPT_PIDS, "64"}, {OPT_TIMEOUT, "2m"}, {OPT_NAME, "web"}),
-			     &out));
-	CHECK_STR(out.at, "{\"name\":\"web\",\"limits\":{\"memoryMB\":512,\"cpus\":1.5,\"pids\":64,"
-			  "\"wallTimeMs\":120000}}");
+	CHECK_OK(body_box(WITH(&create, {OPT_MEMORY, "512m"}, {OPT_CPUS, "1.5"}, {OPT_PIDS, "64"},
+			       {OPT_TIMEOUT, "2m"}, {OPT_NAME, "web"}),
+			  &body));
+	CHECK_STR(body.box.name, "web");
+	CHECK(body.box.memory_mb == 512 && body.box.cpus == 1.5 && body.box.pids == 64);
+	CHECK(body.box.wall_time_ms == 120000 && body.box.cpu_time_ms == 0);
 }
 
 TEST(rounding, "part of a MiB is a whole one, and a bare small number is a slip")
 {
-	auto_buf out = BUF_INIT(4096), other = BUF_INIT(4096);
+	auto_body body = {0}, other = {0};
 
-	CHECK_OK(body_create(WITH(&create, {OPT_MEMORY, "1025k"}), &out));
-	CHECK_STR(out.at, "{\"limits\":{\"memoryMB\":2}}");
-	auto_err err = body_create(WITH(&create, {OPT_MEMORY, "512"}), &other);
+	CHECK_OK(body_box(WITH(&create, {OPT_MEMORY, "1025k"}), &body));
+	CHECK(body.box.memory_mb == 2);
+	auto_err err = body_box(WITH(&create, {OPT_MEMORY, "512"}), &other);
 
 	CHECK(err && strstr(err_hint_of(err), "512m"));
 }
@@ -61,16 +61,16 @@ TEST(nonsense, "values that are none are refused with an example")
 		{OPT_PIDS, "0"},      {OPT_PIDS, "x"},	 {OPT_LABEL, "=x"}, {OPT_TIMEOUT, "0s"}};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		auto_buf out = BUF_INIT(4096);
-		auto_err err = body_create(with(&create, 1, &bad[i]), &out);
+		auto_body body = {0};
+		auto_err err = body_box(with(&create, 1, &bad[i]), &body);
 
 		CHECK(err && err_kind(err) == ERR_INVALID && err_hint_of(err));
 	}
 }
 
-TEST(env, "variables come from files, the command line and our own environment, the last wins")
+TEST(env, "variables come from files, the command line and our own environment, files first")
 {
-	auto_buf out = BUF_INIT(4096);
+	auto_body body = {0}, none = {0}, bad = {0};
 	char path[] = "/tmp/cove-env-"
 		      "XX"
 		      "XX"
@@ -80,53 +80,33 @@ TEST(env, "variables come from files, the command line and our own environment, 
 	setenv("COVE_TEST_OWN", "mine", 1);
 	CHECK(dprintf(fd, "# words\n\nA=1\n B=two words \r\n") > 0);
 	close(fd);
-	CHECK_OK(body_create(WITH(&run, {OPT_ENV, "A=2=3"}, {OPT_ENV_FILE, path},
-				  {OPT_ENV, "COVE_TEST_OWN"}, {OPT_ENV, "COVE_TEST_ABSENT"},
-				  {OPT_ENV, "C="}),
-			     &out));
+	CHECK_OK(body_box(WITH(&run, {OPT_ENV, "A=2=3"}, {OPT_ENV_FILE, path},
+			       {OPT_ENV, "COVE_TEST_OWN"}, {OPT_ENV, "COVE_TEST_ABSENT"},
+			       {OPT_ENV, "C="}),
+			  &body));
 	unlink(path);
-	CHECK_STR(out.at, "{\"limits\":{},\"env\":{\"A\":\"2=3\",\"B\":\"two words\","
-			  "\"COVE_TEST_OWN\":\"mine\",\"C\":\"\"}}");
-	CHECK_ERR(body_create(WITH(&run, {OPT_ENV_FILE, "/nonexistent"}), &out), INVALID);
-	CHECK_ERR(body_create(WITH(&run, {OPT_ENV, "=x"}), &out), INVALID);
+	static const char *const want[] = {"A=1", "B=two words", "A=2=3", "COVE_TEST_OWN=mine",
+					   "C="};
+
+	CHECK(body.env_count == 5 && body.box.env[5] == NULL);
+	for (size_t i = 0; i < 5; i++)
+		CHECK_STR(body.box.env[i], want[i]);
+	CHECK_ERR(body_box(WITH(&run, {OPT_ENV_FILE, "/nonexistent"}), &none), INVALID);
+	CHECK_ERR(body_box(WITH(&run, {OPT_ENV, "=x"}), &bad), INVALID);
 }
 
-TEST(command, "a command travels as its words, a line as a line, never both and never neither")
+TEST(command, "a command is its words, a line is a line, never both and never neither")
 {
-	char *words[] = {(char[]){"echo"}, (char[]){"a b; c"}};
-	struct body_exec exec = {.argv = words, .count = 2}, none = {0};
-	auto_buf out = BUF_INIT(4096), line = BUF_INIT(4096);
+	char *words[] = {(char[]){"echo"}, (char[]){"a b; c"}, NULL}, *none[] = {NULL};
+	auto_body body = {0}, line = {0}, both = {0}, neither = {0};
 
-	CHECK_OK(body_execute(WITH(&run, {OPT_USER, "1000"}), &exec, &out));
-	CHECK_STR(out.at, "{\"argv\":[\"echo\",\"a b; c\"],"
-			  "\"sessionId\":\"__DISABLE_SESSION__\",\"user\":\"1000\"}");
-	CHECK_OK(body_execute(WITH(&run, {OPT_SHELL, "a | b"}), &none, &line));
-	CHECK(strstr(line.at, "\"command\":\"a | b\""));
-	CHECK_ERR(body_execute(WITH(&run, {OPT_SHELL, "a | b"}), &exec, &line), INVALID);
-	CHECK_ERR(body_execute(WITH(&run, {OPT_USER, "1"}), &none, &line), INVALID);
-}
-
-TEST(input, "input that is text travels as text, all else as base64")
-{
-	char *words[] = {(char[]){"cat"}};
-	struct body_exec exec = {.argv = words, .count = 1, .input = STR("h\xc3\xa9\n")};
-	auto_buf text = BUF_INIT(4096), bytes = BUF_INIT(4096);
-
-	CHECK_OK(body_execute(WITH(&run, {OPT_QUIET, NULL}), &exec, &text));
-	CHECK(strstr(text.at, "\"stdin\":\"h\xc3\xa9\\n\"") && !strstr(text.at, "stdinEncoding"));
-	exec.input = (struct str){"\xff\0", 2};
-	CHECK_OK(body_execute(WITH(&run, {OPT_QUIET, NULL}), &exec, &bytes));
-	CHECK(strstr(bytes.at, "\"stdin\":\"/wA=\",\"stdinEncoding\":\"base64\""));
-}
-
-TEST(too_much, "input that does not fit into a request is refused")
-{
-	char *words[] = {(char[]){"cat"}};
-	struct body_exec exec = {.argv = words, .count = 1};
-	auto_buf out = BUF_INIT(4 * BODY_MAX);
-	auto_free char *big = mem_new(BODY_MAX);
-
-	memset(big, 'x', BODY_MAX);
-	exec.input = (struct str){big, BODY_MAX};
-	CHECK_ERR(body_execute(WITH(&run, {OPT_QUIET, NULL}), &exec, &out), TOO_LARGE);
+	CHECK_OK(body_command(WITH(&run, {OPT_USER, "1000"}), words, true, &body));
+	CHECK_STR(body.command.argv[1], "a b; c");
+	CHECK_STR(body.command.user, "1000");
+	CHECK(!body.command.line && !body.command.env);
+	CHECK_OK(body_command(WITH(&run, {OPT_SHELL, "a | b"}), none, true, &line));
+	CHECK_STR(line.command.line, "a | b");
+	CHECK(!line.command.argv);
+	CHECK_ERR(body_command(WITH(&run, {OPT_SHELL, "a | b"}), words, true, &both), INVALID);
+	CHECK_ERR(body_command(WITH(&run, {OPT_USER, "1"}), none, true, &neither), INVALID);
 }

@@ -7,6 +7,7 @@
 
 #include "http/channel.h"
 #include "http/server.h"
+#include "http/upgrade.h"
 #include "loop/dial.h"
 #include "unit/loop/inside.h"
 
@@ -14,6 +15,8 @@ static struct http_server *house_server;
 static uint16_t house_port;
 static int house_served, house_refused, house_failed;
 static bool house_saw_gone;
+static upgrade_fn *house_talks; // what /ws does
+static struct wsock_options house_ws;
 
 static fallible house_echo(struct http *x)
 {
@@ -116,6 +119,8 @@ static fallible house_handle(struct http *x)
 		return house_watch(x);
 	if (str_is(path, "/away") || str_is(path, "/away/stream"))
 		return house_away(x, str_is(path, "/away/stream"));
+	if (str_is(path, "/ws"))
+		return upgrade_run(x, &house_ws, house_talks, NULL);
 	if (str_is(path, "/stale")) // as after an edge about bytes that were already read
 		x->conn->stream.readable = true;
 	if (str_is(path, "/empty"))

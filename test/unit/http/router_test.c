@@ -40,6 +40,7 @@ static struct err *find(const char *method, const char *path, const struct route
 	buf_done(&desk.papers.extra);
 	desk.papers.extra = BUF_INIT(4096);
 	x->conn = &conn;
+	x->extra = &desk.papers.extra;
 	x->head.method = str_of(method);
 	memset(x->params, 0, sizeof(x->params));
 	x->url.path = str_of(path);

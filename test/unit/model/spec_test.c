@@ -102,8 +102,6 @@ TEST(unknown, "unknown fields are refused at every depth")
 TEST(not_offered, "what this cove does not do is said, not ignored")
 {
 	CHECK_STR(verdict("{\"ttl\":60}"), "not_offered");
-	CHECK_STR(verdict("{\"keepAlive\":true}"), "not_offered");
-	CHECK_STR(verdict("{\"sleepAfter\":\"10m\"}"), "not_offered");
 	CHECK_STR(verdict("{\"network\":{\"mode\":\"all\"}}"), "not_offered");
 	CHECK_STR(verdict("{\"network\":{\"mode\":\"off\",\"allow\":[\"a\"]}}"), "not_offered");
 	CHECK_STR(verdict("{\"network\":{\"mode\":\"on\"}}"), "bad_field");

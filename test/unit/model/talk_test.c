@@ -56,13 +56,17 @@ TEST(others, "every other kind survives the way")
 	struct talk out,
 		talks[] = {
 			{.kind = TALK_SIGNAL, .conv = 3, .signal = 64},
+			{.kind = TALK_SIGNAL, .conv = 3, .signal = 2, .alone = true},
 			{.kind = TALK_FORGET, .conv = 4},
+			{.kind = TALK_HAND, .conv = 8, .hand = {.user = STR("1000")}},
+			{.kind = TALK_HAND_IS, .conv = 8},
 			{.kind = TALK_READY, .ready = {.version = 1, .features = 0x80000001}},
 			{.kind = TALK_BROKEN, .failed = {.errnum = 13, .note = "mount proc"}},
 			{.kind = TALK_FAILED,
 			 .conv = 5,
 			 .failed = {.step = TALK_STEP_EXEC, .errnum = 2}},
 			{.kind = TALK_STARTED, .conv = 6, .started = {.pid = 4194304}},
+			{.kind = TALK_RAN, .conv = 9, .exited = {.pid = 7, .status = 9}},
 			{.kind = TALK_EXITED,
 			 .conv = 7,
 			 .exited = {.status = 137, .max_rss = 1ull << 40, .cpu_us = 5}},
@@ -73,7 +77,7 @@ TEST(others, "every other kind survives the way")
 		CHECK(out.kind == talks[i].kind && out.conv == talks[i].conv);
 	}
 	CHECK(out.exited.status == 137 && out.exited.max_rss == 1ull << 40);
-	CHECK(survives(&talks[3], &out));
+	CHECK(survives(&talks[6], &out));
 	CHECK_STR(out.failed.note, "mount proc");
 }
 
@@ -99,6 +103,8 @@ TEST(ranges, "values out of range are refused")
 	CHECK(!passes((struct talk){.kind = TALK_BROKEN, .failed = {.note = "a\nb"}}));
 	CHECK(!passes((struct talk){.kind = TALK_STARTED, .started = {.pid = 1}}));
 	CHECK(!passes((struct talk){.kind = TALK_STARTED, .started = {.pid = -1}}));
+	CHECK(!passes((struct talk){.kind = TALK_RAN, .exited = {.pid = 1}}));
+	CHECK(!passes((struct talk){.kind = TALK_RAN, .exited = {.pid = 2, .status = 0x7f}}));
 	CHECK(!passes((struct talk){.kind = TALK_KIND_COUNT}));
 }
 
@@ -136,7 +142,7 @@ TEST(exec_ranges, "an exec without a command, with odd flags, leaf or environmen
 	CHECK(passes(talk));
 	CHECK(!passes(exec_of(argv, 0, good, 1)) && !passes(exec_of(argv, 1, none, 1)));
 	CHECK(!passes(exec_of(argv, 1, nameless, 1)));
-	talk.exec.flags = TALK_EXEC_IF_EMPTY << 1;
+	talk.exec.flags = TALK_EXEC_DIALOGUE << 1;
 	CHECK(!passes(talk));
 	talk.exec.flags = TALK_EXEC_HOME;
 	talk.exec.leaf = TALK_LEAVES_MAX;
@@ -147,6 +153,32 @@ TEST(exec_ranges, "an exec without a command, with odd flags, leaf or environmen
 	talk.exec.user = STR("");
 	talk.exec.cwd = str_of(longest);
 	CHECK(!passes(talk));
+}
+
+TEST(seats, "a terminal has a size, nothing else has, and stdin is one thing only")
+{
+	const char *argv[] = {"bash", NULL}, *env[] = {NULL};
+	struct talk out, talk = exec_of(argv, 1, env, 0);
+
+	talk.exec.cols = 80;
+	CHECK(!passes(talk));
+	talk.exec.flags = TALK_EXEC_PTY;
+	CHECK(!passes(talk));
+	talk.exec.rows = TALK_SIDE_MAX;
+	CHECK(survives(&talk, &out));
+	CHECK(out.exec.cols == 80 && out.exec.rows == TALK_SIDE_MAX);
+	talk.exec.rows++;
+	CHECK(!passes(talk));
+	talk.exec.rows = 24;
+	talk.exec.flags = TALK_EXEC_PTY | TALK_EXEC_DIALOGUE;
+	CHECK(!passes(talk));
+	talk.exec.flags = TALK_EXEC_PTY | TALK_EXEC_STDIN;
+	CHECK(!passes(talk));
+	talk.exec.cols = talk.exec.rows = 0;
+	talk.exec.flags = TALK_EXEC_DIALOGUE | TALK_EXEC_STDIN;
+	CHECK(!passes(talk));
+	talk.exec.flags = TALK_EXEC_DIALOGUE | TALK_EXEC_HOME;
+	CHECK(passes(talk));
 }
 
 TEST(many, "4096 arguments are taken, 4097 are not, and a large message has an end")
@@ -169,10 +201,15 @@ TEST(many, "4096 arguments are taken, 4097 are not, and a large message has an e
 
 TEST(fds, "the number of fds is fixed by the kind")
 {
-	CHECK(talk_fds(&(struct talk){.kind = TALK_STARTED}, true) == 3);
-	CHECK(talk_fds(&(struct talk){.kind = TALK_STARTED}, false) == 2);
-	CHECK(talk_fds(&(struct talk){.kind = TALK_EXITED}, true) == 0);
-	CHECK(talk_fds(&(struct talk){.kind = TALK_EXEC}, true) == -1);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_STARTED}, TALK_EXEC_STDIN) == 3);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_STARTED}, 0) == 2);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_STARTED}, TALK_EXEC_DIALOGUE) == 3);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_STARTED}, TALK_EXEC_PTY) == 1);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_RAN}, TALK_EXEC_STDIN) == 3);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_RAN}, 0) == 2);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_HAND_IS}, 0) == 1);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_EXITED}, TALK_EXEC_PTY) == 0);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_EXEC}, 0) == -1);
 	CHECK_STR(talk_step_word(TALK_STEP_CWD), "cwd");
 	CHECK_STR(talk_step_word(TALK_STEP_COUNT), "unknown");
 }

@@ -1,0 +1,93 @@
+// What a command reads from and writes to, beside the pipes that end on a tape: a stdin that stays
+// open, a terminal's master, the dialogue of a shell. What pid 1 sends as such is looked at first.
+//
+// syscalls: close fstat newfstatat
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "base/auto.h"
+#include "box/exec_inner.h"
+#include "os/fd.h"
+
+static bool is_master(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(5, 2);
+}
+
+static bool is_a(int fd, mode_t type)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == type;
+}
+
+static fallible take_seat(struct exec *exec, const int *fds, int count)
+{
+	bool sound;
+
+	for (int i = 0; i < count; i++)
+		exec->seat[i] = fds[i];
+	if (count == 1)
+		sound = is_master(fds[0]);
+	else
+		sound = is_a(fds[0], S_IFIFO) && is_a(fds[1], S_IFIFO) && is_a(fds[2], S_IFSOCK);
+	if (sound)
+		return OK;
+	exec_close_seat(exec);
+	return err_new(BAD_PEER, "bad_pipe", "pid 1 sent something that is no terminal");
+}
+
+fallible exec_open_ends(struct exec *exec, const int *fds)
+{
+	struct str input = {0};
+
+	if (exec->pipeless)
+		return err_sys(EMFILE, "take the pipes of a command");
+	if (exec->flags & TALK_EXEC_PTY)
+		return take_seat(exec, fds, 1);
+	if (exec->flags & TALK_EXEC_DIALOGUE)
+		return take_seat(exec, fds, 3);
+	if (exec->flags & TALK_EXEC_STDIN)
+		input = exec->input.at ? exec->input : STR("");
+	return pipes_open(&exec->pipes, exec->box->loop, exec->tape, fds, input);
+}
+
+void exec_close_seat(struct exec *exec)
+{
+	for (int i = 0; i < 3; i++)
+		fd_drop(&exec->seat[i]);
+}
+
+int exec_take_master(struct exec *exec)
+{
+	return exec->flags & TALK_EXEC_PTY ? take_fd(&exec->seat[0]) : -1;
+}
+
+struct exec_dialogue exec_take_dialogue(struct exec *exec)
+{
+	if (!(exec->flags & TALK_EXEC_DIALOGUE))
+		return (struct exec_dialogue){-1, -1, -1};
+	return (struct exec_dialogue){take_fd(&exec->seat[0]), take_fd(&exec->seat[1]),
+				      take_fd(&exec->seat[2])};
+}
+
+fallible exec_write(struct exec *exec, const void *bytes, size_t len, int64_t deadline)
+{
+	struct err *err;
+
+	if (exec->phase != EXEC_RUNNING)
+		return err_new(CONFLICT, "stdin_closed", "the command has ended");
+	exec_hold(exec);
+	err = pipes_write(&exec->pipes, bytes, len, deadline);
+	exec_let_go(exec);
+	return err;
+}
+
+void exec_close_stdin(struct exec *exec)
+{
+	if (exec->phase == EXEC_RUNNING)
+		pipes_close_in(&exec->pipes);
+}

@@ -1,0 +1,96 @@
+// The end of a whole tree that is asked for politely first. What the command started may have left
+// its process group and its session, so the tree is what lives in its leaf: a hand finds it in the
+// box's /proc. The first process is signalled last, or it could not tell the others.
+//
+// When the first process has ended and something is left, the leaf stays ours until that has ended
+// as well, by itself or by force.
+#include <signal.h>
+
+#include "base/clock.h"
+#include "box/exec_inner.h"
+#include "box/files.h"
+#include "box/leaf.h"
+
+#define SWEEP_MS 2000 // a box may be too full for a hand
+#define STEP_MIN_MS 4
+#define STEP_MAX_MS 100
+
+static fallible sweep(struct box *box, uint32_t leaf, int spared, int signal, uint32_t *out_count)
+{
+	struct files files = {
+		.box = box,
+		.user = "",
+		.deadline = loop_now(box->loop) + SWEEP_MS,
+	};
+
+	if (!box_is_alive(box))
+		return err_new(UNAVAILABLE, "box_lost", "the sandbox is gone");
+	return files_sweep_leaf(&files, leaf, spared, signal, out_count);
+}
+
+fallible exec_signal_tree(struct exec *exec, int signal)
+{
+	uint32_t count = 0;
+	struct err *err;
+
+	if (exec->phase != EXEC_RUNNING)
+		return OK;
+	err = sweep(exec->box, exec->leaf->number, exec->pid, signal, &count);
+	if (err && err_kind(err) == ERR_CANCELLED)
+		return err;
+	if (err)
+		exec_signal(exec, signal); // without a hand, at least those who stayed together
+	else
+		exec_signal_alone(exec, signal);
+	err_free(err);
+	return OK;
+}
+
+// Something lives in the leaf although the first process has ended.
+static void see_off(struct exec *exec, int64_t deadline)
+{
+	struct box_leaf *leaf = take_ptr(exec->remains);
+	struct loop *loop = exec->box->loop;
+	int64_t step = STEP_MIN_MS;
+	uint32_t left = 1;
+
+	while (left && loop_now(loop) < deadline) {
+		auto_err err = sweep(exec->box, leaf->number, 0, 0, &left);
+
+		if (err)
+			break;
+		if (left)
+			err_free(task_sleep_until(loop_now(loop) + step));
+		step = step * 2 < STEP_MAX_MS ? step * 2 : STEP_MAX_MS;
+	}
+	if (!left) {
+		box_leaf_give(leaf, false);
+		return;
+	}
+	leaf->taken = false;
+	box_leaf_kill_wait(leaf);
+}
+
+fallible exec_stop(struct exec *exec, int64_t grace_ms, bool *out_forced)
+{
+	int64_t deadline = loop_now(exec->box->loop) + grace_ms;
+	struct exec_result result;
+	auto_err err = OK;
+
+	*out_forced = grace_ms == 0;
+	exec_hold(exec);
+	exec_stop_by_api(exec);
+	if (grace_ms) {
+		err_free(exec_signal_tree(exec, SIGTERM));
+		err = exec_wait(exec, deadline, &result);
+	}
+	if (err || !grace_ms) {
+		*out_forced = true;
+		exec_kill_wait(exec);
+		err_free(exec_wait(exec, CLOCK_NEVER, &result));
+	}
+	if (exec->remains)
+		see_off(exec, deadline);
+	exec_let_go(exec);
+	return OK;
+}

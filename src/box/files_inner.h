@@ -1,0 +1,25 @@
+// What the verbs on files have in common, for the files of this room.
+#pragma once
+
+#include "box/files.h"
+#include "box/hand.h"
+
+// The request that all of them begin with.
+struct reach_ask files_ask(const struct files *files, enum reach_verb verb, const char *path);
+// INVALID bad_path for what no path can be.
+fallible files_check(const char *path);
+// A FAILED answer as an error. `path` is shown.
+fallible files_explain(const struct reach_say *failed, const char *path);
+// Takes a hand and asks it. A hand that died at rest is replaced once.
+fallible files_put(const struct files *files, const struct reach_ask *ask, bool is_long,
+		   struct box_hand **out);
+// The same, and the answer. FAILED is an error; *out_fd is the caller's, or -1; *hand is the
+// caller's to give or drop.
+fallible files_get(const struct files *files, const struct reach_ask *ask, bool is_long,
+		   struct box_hand **hand, struct reach_say *say, int *out_fd);
+// A request with one answer.
+fallible files_once(const struct files *files, const struct reach_ask *ask, struct reach_say *say);
+// What an fd from a box must be: a regular file of a kind of file system that boxes have.
+fallible files_check_fd(int fd);
+// BAD_PEER: the hand says what it should not.
+fallible files_nonsense(void);

@@ -1,0 +1,393 @@
+// Requests with many answers. Items lie in a copy of the message that brought them, for the
+// caller may wait between two of them.
+//
+// syscalls: fstat newfstatat close
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "box/files_inner.h"
+
+struct files_walk {
+	struct box_hand *hand; // NULL: it has ended
+	enum reach_kind kind;  // of its items
+	int64_t deadline;
+	struct files_total total;
+	struct buf room; // items of the last message
+	struct unpack items;
+	char *path;
+};
+
+static struct files_walk *new_walk(const struct files *files, const char *path,
+				   enum reach_kind kind)
+{
+	struct files_walk *walk = mem_new_of(struct files_walk);
+
+	walk->kind = kind;
+	walk->deadline = files->deadline;
+	walk->room = BUF_INIT(REACH_SIZE_MAX);
+	walk->path = mem_str(path);
+	unpack_init(&walk->items, "", 0);
+	return walk;
+}
+
+void files_drop(struct files_walk *walk)
+{
+	if (!walk)
+		return;
+	if (walk->hand)
+		box_hand_drop(walk->hand);
+	buf_done(&walk->room);
+	free(walk->path);
+	free(walk);
+}
+
+static void finish(struct files_walk *walk, const struct reach_say *say)
+{
+	size_t len = say->text.len < sizeof(walk->total.note) ? say->text.len
+							      : sizeof(walk->total.note) - 1;
+
+	walk->total = (struct files_total){.count = say->count,
+					   .bytes = say->bytes,
+					   .skipped = say->skipped,
+					   .more = say->more};
+	memcpy(walk->total.note, say->text.at, len);
+	box_hand_give(take_ptr(walk->hand));
+}
+
+// The next message: items, or the end. An error ends the walk.
+static fallible hear(struct files_walk *walk, int64_t deadline)
+{
+	struct reach_say say;
+	auto_fd fd = -1;
+	struct err *err = box_hand_next(walk->hand, deadline, &say, &fd);
+
+	if (err && err_kind(err) == ERR_TIMEOUT)
+		return err;
+	if (!err && say.kind == REACH_FAILED) {
+		err = files_explain(&say, walk->path);
+		box_hand_give(take_ptr(walk->hand));
+	} else if (!err && say.kind == REACH_DONE) {
+		finish(walk, &say);
+	} else if (!err && say.kind == walk->kind && walk->kind >= REACH_ENTRIES) {
+		buf_clear(&walk->room);
+		buf_str(&walk->room, say.rest);
+		unpack_init(&walk->items, walk->room.at, walk->room.len);
+	} else {
+		if (!err)
+			err = files_nonsense();
+		box_hand_drop(take_ptr(walk->hand));
+	}
+	return err;
+}
+
+// True: another item can be got. Waits.
+static fallible more_items(struct files_walk *walk, int64_t deadline, bool *more)
+{
+	while (walk->items.left == 0 && walk->hand)
+		TRY(hear(walk, deadline));
+	*more = walk->items.left > 0;
+	return OK;
+}
+
+static fallible bad_item(struct files_walk *walk)
+{
+	unpack_init(&walk->items, "", 0);
+	if (walk->hand)
+		box_hand_drop(take_ptr(walk->hand));
+	return files_nonsense();
+}
+
+fallible files_next_entry(struct files_walk *walk, struct reach_entry *out, bool *more)
+{
+	TRY(more_items(walk, walk->deadline, more));
+	if (*more && !reach_get_entry(&walk->items, out))
+		return bad_item(walk);
+	return OK;
+}
+
+fallible files_next_match(struct files_walk *walk, struct reach_match *out, bool *more)
+{
+	TRY(more_items(walk, walk->deadline, more));
+	if (*more && !reach_get_match(&walk->items, out))
+		return bad_item(walk);
+	return OK;
+}
+
+fallible files_next_event(struct files_walk *walk, int64_t deadline, struct reach_event *out)
+{
+	bool more;
+
+	TRY(more_items(walk, deadline, &more));
+	if (!more) {
+		*out = (struct reach_event){.type = REACH_STOPPED, .path = STR("")};
+		return OK;
+	}
+	return reach_get_event(&walk->items, out) ? OK : bad_item(walk);
+}
+
+fallible files_end(struct files_walk *walk, struct files_total *total)
+{
+	struct err *err = OK;
+
+	if (!walk)
+		return OK;
+	while (total && !err && walk->hand && walk->items.left == 0)
+		err = hear(walk, walk->deadline);
+	if (total && !err)
+		*total = walk->total;
+	files_drop(walk);
+	return err;
+}
+
+// ------------------------------------------------------------------------------ beginnings
+
+static uint32_t count_of(const char *const *list)
+{
+	uint32_t n = 0;
+
+	while (list && list[n])
+		n++;
+	return n;
+}
+
+// Both lists in one, for the request; freed by the caller.
+static fallible put_globs(struct reach_ask *ask, const char *const *include,
+			  const char *const *exclude, const char ***out)
+{
+	uint32_t includes = count_of(include), excludes = count_of(exclude);
+
+	if (includes + excludes > REACH_GLOBS_MAX)
+		return err_new(INVALID, "too_many_patterns", "at most %d patterns",
+			       REACH_GLOBS_MAX);
+	*out = mem_new((includes + excludes + 1) * sizeof(**out));
+	for (uint32_t i = 0; i < includes; i++)
+		(*out)[i] = include[i];
+	for (uint32_t i = 0; i < excludes; i++)
+		(*out)[includes + i] = exclude[i];
+	ask->includes = includes;
+	ask->excludes = excludes;
+	ask->globs = *out;
+	return OK;
+}
+
+static fallible begin(const struct files *files, struct reach_ask *ask, const char *const *include,
+		      const char *const *exclude, enum reach_kind kind, struct files_walk **out)
+{
+	auto_free const char **globs = NULL;
+	auto_hand hand = NULL;
+
+	TRY(files_check(ask->path.at));
+	TRY(put_globs(ask, include, exclude, &globs));
+	TRY(files_put(files, ask, true, &hand));
+	*out = new_walk(files, ask->path.at, kind);
+	(*out)->hand = take_ptr(hand);
+	return OK;
+}
+
+// The first answer tells whether it can be done at all.
+static fallible begin_items(const struct files *files, struct reach_ask *ask,
+			    const char *const *include, const char *const *exclude,
+			    enum reach_kind kind, struct files_walk **out)
+{
+	struct files_walk *walk;
+	struct err *err;
+
+	TRY(begin(files, ask, include, exclude, kind, &walk));
+	err = hear(walk, walk->deadline);
+	if (err) {
+		files_drop(walk);
+		return err;
+	}
+	*out = walk;
+	return OK;
+}
+
+fallible files_list(const struct files *files, const char *path, uint32_t flags, uint64_t limit,
+		    struct files_walk **out)
+{
+	struct reach_ask ask = files_ask(files, REACH_LIST, path);
+
+	ask.flags = flags & (REACH_RECURSIVE | REACH_HIDDEN);
+	ask.limit = limit;
+	return begin_items(files, &ask, NULL, NULL, REACH_ENTRIES, out);
+}
+
+fallible files_find(const struct files *files, const char *path, const struct files_find *find,
+		    struct files_walk **out)
+{
+	struct reach_ask ask = files_ask(files, REACH_FIND, path);
+
+	ask.flags = find->flags & REACH_HIDDEN;
+	ask.types = find->types;
+	ask.min = find->min_size;
+	ask.max = find->max_size;
+	ask.depth = find->depth;
+	ask.limit = find->limit;
+	return begin_items(files, &ask, find->include, find->exclude, REACH_ENTRIES, out);
+}
+
+fallible files_grep(const struct files *files, const char *path, const struct files_grep *grep,
+		    struct files_walk **out)
+{
+	struct reach_ask ask = files_ask(files, REACH_GREP, path);
+
+	if (grep->pattern.len == 0 || grep->pattern.len > 4096)
+		return err_new(INVALID, "bad_pattern", "a pattern has 1 to 4096 bytes");
+	ask.flags = grep->flags & (REACH_FIXED | REACH_NO_CASE | REACH_HIDDEN);
+	ask.text = grep->pattern;
+	ask.limit = grep->limit;
+	ask.max = grep->max_size;
+	return begin_items(files, &ask, grep->include, grep->exclude, REACH_MATCHES, out);
+}
+
+// A pipe comes first, the end when all went through it.
+static fallible begin_pipe(const struct files *files, struct reach_ask *ask,
+			   const char *const *exclude, int *out_fd, struct files_walk **out)
+{
+	auto_free const char **globs = NULL;
+	auto_hand hand = NULL;
+	auto_fd fd = -1;
+	struct reach_say say;
+	struct stat st;
+
+	TRY(put_globs(ask, NULL, exclude, &globs));
+	TRY(files_get(files, ask, true, &hand, &say, &fd));
+	if (say.kind != REACH_OPENED || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
+		return files_nonsense();
+	*out = new_walk(files, ask->path.at, REACH_DONE);
+	(*out)->hand = take_ptr(hand);
+	*out_fd = take_fd(&fd);
+	return OK;
+}
+
+fallible files_pack(const struct files *files, const char *path, const char *const *exclude,
+		    int *out_fd, struct files_walk **out)
+{
+	struct reach_ask ask = files_ask(files, REACH_PACK, path);
+
+	return begin_pipe(files, &ask, exclude, out_fd, out);
+}
+
+fallible files_unpack(const struct files *files, const char *path, uint32_t flags, int *out_fd,
+		      struct files_walk **out)
+{
+	struct reach_ask ask = files_ask(files, REACH_UNPACK, path);
+
+	ask.flags = flags & REACH_OWNERS;
+	return begin_pipe(files, &ask, NULL, out_fd, out);
+}
+
+fallible files_watch(const struct files *files, const char *path, uint32_t flags,
+		     const char *const *include, const char *const *exclude,
+		     struct files_walk **out)
+{
+	struct reach_ask ask = files_ask(files, REACH_WATCH, path);
+	struct files_walk *walk;
+	struct reach_say say;
+	struct err *err;
+	int fd = -1;
+
+	ask.flags = flags & (REACH_RECURSIVE | REACH_ATTRIB);
+	TRY(begin(files, &ask, include, exclude, REACH_EVENTS, &walk));
+	err = box_hand_next(walk->hand, files->deadline, &say, &fd);
+	if (!err && say.kind == REACH_FAILED)
+		err = files_explain(&say, path);
+	else if (!err && say.kind != REACH_DONE)
+		err = files_nonsense();
+	if (err) {
+		if (fd >= 0)
+			close(fd);
+		files_drop(walk);
+		return err;
+	}
+	walk->total.count = say.count;
+	*out = walk;
+	return OK;
+}
+
+// ----------------------------------------------------------------------------------- ports
+
+fallible files_dial(const struct files *files, uint16_t port, int *out_fd)
+{
+	struct reach_ask ask = files_ask(files, REACH_DIAL, "/");
+	struct reach_say say;
+	auto_hand hand = NULL;
+	auto_fd fd = -1;
+	struct stat st;
+	struct err *err;
+	int none = -1;
+
+	ask.number = port;
+	err = files_get(files, &ask, false, &hand, &say, &fd);
+	if (err && (!strcmp(err_reason(err), "fs_error") || err_kind(err) == ERR_FORBIDDEN))
+		return err_recast(err, ERR_BAD_PEER, "port_closed",
+				  "nothing answers at port %u of the sandbox", port);
+	TRY(err);
+	if (say.kind != REACH_OPENED || fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode))
+		return files_nonsense();
+	TRY(box_hand_next(hand, files->deadline, &say, &none));
+	if (say.kind != REACH_DONE) {
+		if (none >= 0)
+			close(none);
+		return files_nonsense();
+	}
+	box_hand_give(take_ptr(hand));
+	*out_fd = take_fd(&fd);
+	return OK;
+}
+
+fallible files_ports(const struct files *files, struct reach_port *out, size_t room, size_t *count)
+{
+	struct reach_ask ask = files_ask(files, REACH_PORTS, "/");
+	struct files_walk *walk;
+	struct err *err = OK;
+	size_t n = 0;
+
+	TRY(begin(files, &ask, NULL, NULL, REACH_PORTS_ARE, &walk));
+	for (bool more = true; more && !err;) {
+		struct reach_port port;
+
+		err = more_items(walk, files->deadline, &more);
+		if (err || !more)
+			break;
+		if (!reach_get_port(&walk->items, &port))
+			err = bad_item(walk);
+		else if (n++ < room)
+			out[n - 1] = port;
+	}
+	files_drop(walk);
+	if (!err)
+		*count = n;
+	return err;
+}
+
+fallible files_sweep(const struct files *files, int pid, uint64_t since_ms, int signal,
+		     uint32_t *out_count)
+{
+	struct reach_ask ask = files_ask(files, REACH_SWEEP, "/");
+	struct reach_say say;
+
+	ask.pid = (uint32_t)pid;
+	ask.since = since_ms;
+	ask.number = (uint32_t)signal;
+	TRY(files_once(files, &ask, &say));
+	*out_count = (uint32_t)say.count;
+	return OK;
+}
+
+fallible files_sweep_leaf(const struct files *files, uint32_t leaf, int spared, int signal,
+			  uint32_t *out_count)
+{
+	struct reach_ask ask = files_ask(files, REACH_SWEEP, "/");
+	struct reach_say say;
+
+	ask.pid = (uint32_t)spared;
+	ask.depth = leaf + 1;
+	ask.number = (uint32_t)signal;
+	TRY(files_once(files, &ask, &say));
+	*out_count = (uint32_t)say.count;
+	return OK;
+}

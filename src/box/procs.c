@@ -1,0 +1,599 @@
+// A record is made before its command, so that two starts of one id never meet, and is listed until
+// it is forgotten: by a cleanup, by another process of its id, or as the oldest of too many that
+// have ended. Whoever holds it may go on reading.
+//
+// Its tape is a file in the box's folder. The label goes to the disk with the first output, or a
+// few milliseconds after the start if there is none by then; the ending when the command has ended.
+//
+// Shares: one for the list, one for each holder, one for a task that ends it.
+//
+// syscalls: getrandom
+#include "box/procs.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/secret.h"
+#include "box/exec_inner.h"
+
+#define LABEL_MS 20 // from the start to a label without output
+#define TRIM_MAX 8  // records forgotten at once for their age
+
+struct procs {
+	struct box *box;
+	struct map *by_id;
+	struct link all;   // by start
+	struct link ended; // by end
+	uint32_t ended_count;
+	size_t ended_text;
+	uint32_t files; // made so far
+};
+
+struct proc {
+	struct procs *procs; // NULL: nobody finds it any more
+	struct link link, ended_link;
+	int refs;
+	char *id, *command, *session, *error;
+	size_t command_len;
+	enum proc_status status;
+	int pid, exit_code;
+	int64_t started_ms, ended_ms; // wall clock
+	int64_t ended_at;	      // loop time
+	uint64_t wall_ms;
+	bool auto_cleanup, has_result;
+	bool stopping, forced, orphaned; // orphaned: its session was deleted
+	struct exec_result result;
+	struct exec *exec; // while it runs
+	struct tape *tape;
+	struct timer label;
+	struct loop *loop;
+	struct bell changed;
+};
+
+const char *proc_status_word(enum proc_status status)
+{
+	static const char *const words[] = {
+#define X(name, word) [PROC_##name] = word,
+		PROC_STATUSES(X)
+#undef X
+	};
+
+	return words[status];
+}
+
+void proc_hold(struct proc *proc)
+{
+	proc->refs++;
+}
+
+void proc_drop(struct proc *proc)
+{
+	if (--proc->refs > 0)
+		return;
+	loop_drop_timer(proc->loop, &proc->label);
+	tape_drop(proc->tape);
+	free(proc->id);
+	free(proc->command);
+	free(proc->session);
+	free(proc->error);
+	free(proc);
+}
+
+static void unlist(struct proc *proc)
+{
+	struct procs *procs = proc->procs;
+
+	if (!procs)
+		return;
+	proc->procs = NULL;
+	map_take(procs->by_id, str_of(proc->id));
+	link_drop(&proc->link);
+	if (proc->ended_at) {
+		link_drop(&proc->ended_link);
+		procs->ended_count--;
+		procs->ended_text -= proc->command_len;
+	}
+	proc_drop(proc);
+}
+
+// The budget is used up: the oldest that has ended makes room.
+static bool let_oldest_go(void *arg)
+{
+	struct procs *procs = arg;
+
+	if (link_empty(&procs->ended))
+		return false;
+	unlist(link_of(procs->ended.next, struct proc, ended_link));
+	return true;
+}
+
+static void trim(struct procs *procs)
+{
+	int64_t now = loop_now(procs->box->loop);
+
+	while (procs->ended_count > PROCS_ENDED_MAX || procs->ended_text > PROCS_ENDED_TEXT)
+		let_oldest_go(procs);
+	for (int i = 0; i < TRIM_MAX && !link_empty(&procs->ended); i++) {
+		struct proc *oldest = link_of(procs->ended.next, struct proc, ended_link);
+
+		if (now - oldest->ended_at < PROCS_ENDED_MS)
+			return;
+		unlist(oldest);
+	}
+}
+
+static struct procs *procs_of(struct box *box)
+{
+	struct procs *procs = box->procs;
+
+	if (!procs) {
+		procs = box->procs = mem_new_of(struct procs);
+		procs->box = box;
+		procs->by_id = map_new();
+		link_init(&procs->all);
+		link_init(&procs->ended);
+		tape_budget_on_lack(box_tape_budget(box), let_oldest_go, procs);
+	}
+	trim(procs);
+	return procs;
+}
+
+void procs_free(struct box *box)
+{
+	struct procs *procs = box->procs;
+
+	if (!procs)
+		return;
+	tape_budget_on_lack(box_tape_budget(box), NULL, NULL);
+	list_each (at, &procs->all) {
+		struct proc *proc = link_of(at, struct proc, link);
+
+		tape_leave(proc->tape);
+		unlist(proc);
+	}
+	if (procs->files)
+		tape_remove_folder(box->loop, box->tapes_dir, box->id);
+	map_free(procs->by_id);
+	free(procs);
+	box->procs = NULL;
+}
+
+static void label_task(void *arg)
+{
+	struct tape *tape = arg;
+
+	task_shield(true);
+	tape_begin(tape);
+	tape_drop(tape);
+}
+
+static void on_label(struct timer *timer)
+{
+	struct proc *proc = link_of(timer, struct proc, label);
+
+	tape_hold(proc->tape);
+	task_start(proc->loop, "tape.begin", label_task, proc->tape);
+}
+
+struct seal {
+	struct tape *tape;
+	struct tape_ending ending;
+};
+
+static void seal_task(void *arg)
+{
+	struct seal *seal = arg;
+
+	task_shield(true);
+	tape_seal(seal->tape, &seal->ending);
+	tape_drop(seal->tape);
+	free(seal);
+}
+
+static void start_seal(struct proc *proc)
+{
+	struct seal *seal = mem_new_of(struct seal);
+
+	seal->tape = proc->tape;
+	seal->ending = (struct tape_ending){
+		.ended_ms = proc->ended_ms,
+		.exit_code = proc->exit_code,
+		.signal = proc->result.signal,
+		.ending = proc->result.ending,
+	};
+	tape_hold(seal->tape);
+	task_start(proc->loop, "tape.seal", seal_task, seal);
+}
+
+static enum proc_status judge(const struct proc *proc)
+{
+	const struct exec_result *result = &proc->result;
+
+	if (proc->orphaned || result->ending == ENDING_BOX_LOST)
+		return PROC_ERROR;
+	if (proc->stopping || result->ending == ENDING_KILLED_BY_API || proc->exit_code == 143 ||
+	    proc->exit_code == 137)
+		return PROC_KILLED;
+	return proc->exit_code == 0 ? PROC_COMPLETED : PROC_FAILED;
+}
+
+static void list_ended(struct proc *proc)
+{
+	struct procs *procs = proc->procs;
+
+	proc->ended_ms = clock_wall_ms();
+	loop_drop_timer(proc->loop, &proc->label);
+	if (procs) {
+		proc->ended_at = loop_now(proc->loop);
+		link_add(&procs->ended, &proc->ended_link);
+		procs->ended_count++;
+		procs->ended_text += proc->command_len;
+	}
+}
+
+static void tell_limit(const struct box *box, enum ending ending)
+{
+	if (ending == ENDING_OOM || ending == ENDING_CPU_LIMIT || ending == ENDING_WALL_LIMIT)
+		log_event(LOG_INFO, "security", "event", "limit_hit", "severity", "low", "sandbox",
+			  box->id, "limit", ending_word(ending), NULL);
+}
+
+static void on_end(void *arg)
+{
+	struct proc *proc = arg;
+	struct exec *exec = take_ptr(proc->exec);
+
+	proc_hold(proc);
+	proc->result = exec->result;
+	proc->has_result = true;
+	proc->exit_code = proc->result.exit_code;
+	if (proc->stopping)
+		proc->exit_code = proc->forced ? 137 : 143;
+	if (proc->result.ending == ENDING_BOX_LOST)
+		proc->error = mem_str("the sandbox was lost");
+	else if (proc->orphaned)
+		proc->error = mem_str("its session was deleted");
+	proc->status = judge(proc);
+	list_ended(proc);
+	start_seal(proc);
+	tell_limit(exec->box, proc->result.ending);
+	bell_ring(&proc->changed);
+	exec_drop(exec);
+	if (proc->auto_cleanup)
+		unlist(proc);
+	else if (proc->procs)
+		trim(proc->procs);
+	proc_drop(proc);
+}
+
+static fallible check_id(struct str id)
+{
+	// The words of routes beside {id}.
+	static const char *const words[] = {"list", "start", "kill-all", "completed", ".", ".."};
+	bool bad = id.len > PROC_ID_MAX;
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		bad |= str_is(id, words[i]);
+	for (size_t i = 0; i < id.len; i++)
+		bad |= (unsigned char)id.at[i] < ' ' || id.at[i] == 0x7f || id.at[i] == '/';
+	if (!bad)
+		return OK;
+	return err_hint(err_new(INVALID, "bad_process_id", "this cannot be the id of a process"),
+			"up to %d bytes without '/' and control characters; not 'list', 'start', "
+			"'kill-all' or 'completed'",
+			PROC_ID_MAX);
+}
+
+static char *make_id(void)
+{
+	static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+	uint8_t noise[6];
+	char tail[7] = {0};
+
+	secret_random(noise, sizeof(noise));
+	for (size_t i = 0; i < sizeof(noise); i++)
+		tail[i] = digits[noise[i] % 36];
+	return mem_fmt("proc_%lld_%s", (long long)clock_wall_ms(), tail);
+}
+
+static char *copy_text(struct str text, size_t max)
+{
+	return text.at ? mem_dup(text.at, text.len < max ? text.len : max) : NULL;
+}
+
+static struct tape *make_tape(struct procs *procs, const struct proc *proc, uint64_t cap)
+{
+	struct box *box = procs->box;
+	struct tape_label label = {
+		.id = str_of(proc->id),
+		.session = str_of(proc->session),
+		.command = str_of(proc->command),
+		.started_ms = proc->started_ms,
+		.cap = cap,
+	};
+	auto_free char *name = mem_fmt("%s/%u", box->id, ++procs->files);
+	struct tape *tape = tape_new_named(box->loop, box->tapes_dir, name, &label);
+
+	tape_bound(tape, box_tape_budget(box));
+	return tape;
+}
+
+static struct proc *add(struct procs *procs, const struct proc_spec *spec)
+{
+	struct proc *proc = mem_new_of(struct proc);
+
+	proc->procs = procs;
+	proc->loop = procs->box->loop;
+	proc->refs = 1;
+	proc->id = spec->id.len ? mem_dup(spec->id.at, spec->id.len) : make_id();
+	while (!map_put(procs->by_id, str_of(proc->id), proc)) {
+		free(proc->id);
+		proc->id = make_id();
+	}
+	proc->session = copy_text(spec->session, PROC_ID_MAX * 2);
+	proc->command = copy_text(spec->command, PROC_COMMAND_MAX);
+	proc->command_len = strlen(proc->command);
+	proc->status = PROC_STARTING;
+	proc->exit_code = -1;
+	proc->started_ms = clock_wall_ms();
+	proc->wall_ms = spec->exec->wall_ms;
+	proc->auto_cleanup = spec->auto_cleanup;
+	proc->label.due = on_label;
+	proc->tape = make_tape(procs, proc, spec->exec->output_cap);
+	bell_init(&proc->changed);
+	link_add(&procs->all, &proc->link);
+	return proc;
+}
+
+static fallible make_way(struct procs *procs, struct str id)
+{
+	struct proc *old = map_get(procs->by_id, id);
+
+	if (!old)
+		return OK;
+	if (!proc_is_over(old))
+		return err_hint(err_new(CONFLICT, "process_exists",
+					"the process '" STR_FMT "' is running", STR_ARG(id)),
+				"choose another processId, or end that process first");
+	unlist(old);
+	return OK;
+}
+
+static void not_started(struct proc *proc, const struct proc_spec *spec, const struct err *err)
+{
+	proc->status = PROC_ERROR;
+	proc->error = mem_str(err_message(err));
+	tape_end(proc->tape);
+	list_ended(proc);
+	bell_ring(&proc->changed);
+	if (!spec->keep_error)
+		unlist(proc);
+}
+
+fallible procs_start(struct box *box, const struct proc_spec *spec, struct proc **out)
+{
+	struct procs *procs = procs_of(box);
+	struct exec_spec spec_of = *spec->exec;
+	auto_proc proc = NULL;
+	struct exec *exec = NULL;
+	struct err *err;
+
+	if (spec->id.len) {
+		TRY(check_id(spec->id));
+		TRY(make_way(procs, spec->id));
+	}
+	proc = add(procs, spec);
+	proc_hold(proc);
+	spec_of.tape = proc->tape;
+	err = exec_start(box, &spec_of, &exec);
+	if (err) {
+		not_started(proc, spec, err);
+		return err;
+	}
+	proc->pid = exec_pid(exec);
+	proc->exec = exec;
+	proc->status = PROC_RUNNING;
+	loop_set_timer(proc->loop, &proc->label, loop_now(proc->loop) + LABEL_MS);
+	exec_on_end(exec, on_end, proc);
+	*out = take_ptr(proc);
+	return OK;
+}
+
+struct proc *procs_find(struct box *box, struct str id)
+{
+	struct proc *proc = box->procs ? map_get(procs_of(box)->by_id, id) : NULL;
+
+	if (proc)
+		proc_hold(proc);
+	return proc;
+}
+
+void procs_each(struct box *box, void (*each)(struct proc *proc, void *arg), void *arg)
+{
+	if (!box->procs)
+		return;
+	list_each (at, &procs_of(box)->all)
+		each(link_of(at, struct proc, link), arg);
+}
+
+uint32_t procs_clean(struct box *box)
+{
+	uint32_t count = 0;
+
+	while (box->procs && let_oldest_go(box->procs))
+		count++;
+	return count;
+}
+
+bool proc_is_over(const struct proc *proc)
+{
+	return proc->status > PROC_RUNNING;
+}
+
+struct proc_view proc_look(const struct proc *proc)
+{
+	return (struct proc_view){
+		.id = proc->id,
+		.command = proc->command,
+		.session = proc->session,
+		.error = proc->error,
+		.status = proc->status,
+		.pid = proc->pid,
+		.started_ms = proc->started_ms,
+		.ended_ms = proc->ended_ms,
+		.exit_code = proc->exit_code,
+		.wall_ms = proc->wall_ms,
+		.result = proc->has_result ? &proc->result : NULL,
+	};
+}
+
+struct tape *proc_tape(const struct proc *proc)
+{
+	return proc->tape;
+}
+
+fallible proc_wait(struct proc *proc, int64_t deadline)
+{
+	while (!proc_is_over(proc))
+		TRY(bell_wait(&proc->changed, deadline), "wait for a process");
+	return OK;
+}
+
+static fallible is_over(const struct proc *proc)
+{
+	return err_new(NOT_FOUND, "process_ended", "the process '%s' has ended", proc->id);
+}
+
+// Of its own, so that it goes on when the client who asked has left.
+static void stop_task(void *arg)
+{
+	struct proc *proc = arg;
+	struct exec *exec = proc->exec;
+
+	task_shield(true);
+	if (exec) {
+		exec_hold(exec);
+		err_free(exec_stop(exec, proc->forced ? 0 : PROC_GRACE_MS, &proc->forced));
+		exec_let_go(exec);
+	}
+	proc->stopping = false;
+	bell_ring(&proc->changed);
+	proc_drop(proc);
+}
+
+static void begin_stop(struct proc *proc, bool by_force)
+{
+	if (proc->stopping || proc->status != PROC_RUNNING)
+		return;
+	proc->stopping = true;
+	proc->forced = by_force;
+	proc_hold(proc);
+	task_start(proc->loop, "proc.stop", stop_task, proc);
+}
+
+static fallible await_stop(struct proc *proc)
+{
+	struct err *err = OK;
+
+	proc_hold(proc);
+	while (!err && proc->stopping)
+		err = bell_wait(&proc->changed, CLOCK_NEVER);
+	proc_drop(proc);
+	return err;
+}
+
+fallible proc_stop(struct proc *proc)
+{
+	if (proc->status != PROC_RUNNING && !proc->stopping)
+		return is_over(proc);
+	begin_stop(proc, false);
+	return await_stop(proc);
+}
+
+fallible proc_signal(struct proc *proc, int signal)
+{
+	struct exec *exec = proc->exec;
+	struct err *err;
+
+	if (proc->status != PROC_RUNNING)
+		return is_over(proc);
+	if (signal == SIGKILL) {
+		begin_stop(proc, true);
+		return await_stop(proc);
+	}
+	exec_hold(exec);
+	err = exec_signal_tree(exec, signal);
+	exec_let_go(exec);
+	return err;
+}
+
+fallible procs_stop_all(struct box *box, uint32_t *out_count)
+{
+	uint32_t count = 0;
+
+	*out_count = 0;
+	if (!box->procs)
+		return OK;
+	list_each (at, &box->procs->all) {
+		struct proc *proc = link_of(at, struct proc, link);
+
+		count += proc->status == PROC_RUNNING;
+		begin_stop(proc, false);
+	}
+	for (;;) {
+		struct proc *busy = NULL;
+
+		// Looked for anew after each wait: the list has changed.
+		list_each (at, &box->procs->all) {
+			struct proc *proc = link_of(at, struct proc, link);
+
+			if (proc->stopping)
+				busy = proc;
+		}
+		if (!busy)
+			break;
+		TRY(await_stop(busy));
+	}
+	*out_count = count;
+	return OK;
+}
+
+void procs_end_session(struct box *box, struct str session)
+{
+	if (!box->procs)
+		return;
+	list_each (at, &box->procs->all) {
+		struct proc *proc = link_of(at, struct proc, link);
+
+		if (proc->status != PROC_RUNNING || !str_eq(str_of(proc->session), session))
+			continue;
+		proc->orphaned = true;
+		begin_stop(proc, true);
+	}
+}
+
+fallible proc_write(struct proc *proc, struct str bytes, int64_t deadline)
+{
+	struct exec *exec = proc->exec;
+	struct err *err;
+
+	if (proc->status != PROC_RUNNING)
+		return is_over(proc);
+	exec_hold(exec);
+	err = exec_write(exec, bytes.at, bytes.len, deadline);
+	exec_let_go(exec);
+	return err;
+}
+
+fallible proc_close_stdin(struct proc *proc)
+{
+	if (proc->status != PROC_RUNNING)
+		return is_over(proc);
+	exec_close_stdin(proc->exec);
+	return OK;
+}

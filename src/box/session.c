@@ -1,0 +1,421 @@
+// The sessions of a box: a table by id. A session outlives its shell: when that has ended, by
+// `exit` or by force, the next command gets a new one, with the environment and directory that the
+// session was made with. Those without a shell are not shown, and are the first to go when the
+// table is full.
+//
+// Shares: one of the table, one of each caller, run and task. A session without any takes its shell
+// with it.
+#include "box/session.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "box/procs.h"
+#include "box/session_inner.h"
+#include "box/word.h"
+
+#define CHANGES_MAX (4 << 20)
+#define DUMP_MS 10000
+#define PIECE 2048
+
+char **session_copy_env(const char *const *env)
+{
+	size_t count = 0, hist = 0;
+	char **copy;
+
+	while (env[count]) {
+		hist += !strncmp(env[count], SHELL_FIRST_ENV, strlen(SHELL_FIRST_ENV));
+		count++;
+	}
+	copy = mem_new((count + 2) * sizeof(*copy));
+	for (size_t i = 0; i < count; i++)
+		copy[i] = mem_str(env[i]);
+	if (!hist)
+		copy[count] = mem_str(SHELL_FIRST_ENV);
+	return copy;
+}
+
+void session_free_env(char **env)
+{
+	for (size_t i = 0; env && env[i]; i++)
+		free(env[i]);
+	free(env);
+}
+
+static void set_env(struct session *session, struct str name, const char *value)
+{
+	size_t count = 0, at = SIZE_MAX;
+
+	for (; session->env[count]; count++)
+		if (!strncmp(session->env[count], name.at, name.len) &&
+		    session->env[count][name.len] == '=')
+			at = count;
+	if (at != SIZE_MAX) {
+		free(session->env[at]);
+		session->env[at] = session->env[--count];
+		session->env[count] = NULL;
+	}
+	if (!value)
+		return;
+	session->env = mem_grow(session->env, count + 2, sizeof(*session->env));
+	session->env[count] = mem_fmt(STR_FMT "=%s", STR_ARG(name), value);
+	session->env[count + 1] = NULL;
+}
+
+void session_hold(struct session *session)
+{
+	session->refs++;
+}
+
+static void close_ghosts(struct session *session)
+{
+	list_each (at, &session->ghosts) {
+		struct ghost *ghost = link_of(at, struct ghost, link);
+
+		link_drop(&ghost->link);
+		shell_drop(ghost->shell);
+		free(ghost);
+	}
+}
+
+static void free_session(struct later *later)
+{
+	struct session *session = link_of(later, struct session, free_later);
+
+	shell_drop(session->shell);
+	close_ghosts(session);
+	tape_end(session->tape);
+	tape_drop(session->tape);
+	buf_done(&session->changes);
+	buf_done(&session->prelude);
+	err_free(session->failure);
+	session_free_env(session->env);
+	free(session->start_cwd);
+	free(session->cwd);
+	free(session->id);
+	box_drop(session->box);
+	free(session);
+}
+
+// Freed at the end of the turn: callbacks of its shell may be up the stack.
+void session_drop(struct session *session)
+{
+	if (--session->refs == 0)
+		loop_later(session->box->loop, &session->free_later);
+}
+
+void session_unlist(struct session *session)
+{
+	if (!session->listed)
+		return;
+	session->listed = false;
+	map_take(session->box->sessions->by_id, str_of(session->id));
+	link_drop(&session->link);
+	bell_ring(&session->changed);
+	session_drop(session);
+}
+
+bool session_is_alive(const struct session *session)
+{
+	return session->listed && (session->shell || session->starting);
+}
+
+static struct sessions *table_of(struct box *box)
+{
+	if (!box->sessions) {
+		box->sessions = mem_new_of(struct sessions);
+		box->sessions->by_id = map_new();
+		link_init(&box->sessions->all);
+	}
+	return box->sessions;
+}
+
+static void dress(struct session *session, const struct session_spec *spec)
+{
+	session_free_env(session->env);
+	free(session->start_cwd);
+	free(session->cwd);
+	session->env = session_copy_env(spec->env);
+	session->start_cwd = mem_str(spec->cwd);
+	session->cwd = mem_str(spec->cwd);
+	session->timeout_ms = spec->timeout_ms;
+	session->output_cap = spec->output_cap;
+	session->cpu_milli = spec->cpu_milli;
+}
+
+static bool is_blank(struct str text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (!memchr(" \t\r\n\v\f", text.at[i], 6))
+			return false;
+	return true;
+}
+
+static fallible check_id(struct str id)
+{
+	if (is_blank(id))
+		return err_new(INVALID, "blank_session",
+			       "sessionId must not be empty or whitespace");
+	if (id.len > SESSION_ID_MAX || memchr(id.at, 0, id.len))
+		return err_new(INVALID, "bad_field", "the id of a session may have %d bytes",
+			       SESSION_ID_MAX);
+	if (str_is(id, SESSION_NONE))
+		return err_new(INVALID, "bad_field", "'" SESSION_NONE "' is the id of no session");
+	return OK;
+}
+
+static fallible make_room(struct sessions *table)
+{
+	struct session *dead = NULL;
+
+	if (map_count(table->by_id) < SESSION_MAX)
+		return OK;
+	list_each (at, &table->all) {
+		struct session *session = link_of(at, struct session, link);
+
+		if (!dead && !session_is_alive(session) && session->refs == 1)
+			dead = session;
+	}
+	if (!dead)
+		return err_hint(err_new(EXHAUSTED, "too_many_sessions",
+					"a sandbox has at most %d sessions", SESSION_MAX),
+				"delete one with /api/session/delete");
+	session_unlist(dead);
+	return OK;
+}
+
+static fallible make(struct box *box, struct str id, const struct session_spec *spec,
+		     struct session **out)
+{
+	struct sessions *table = table_of(box);
+	struct session *session;
+
+	TRY(make_room(table));
+	session = mem_new_of(struct session);
+	box_hold(box);
+	session->box = box;
+	session->refs = 1;
+	session->listed = true;
+	session->id = mem_dup(id.at, id.len);
+	session->changes = BUF_INIT(CHANGES_MAX);
+	session->prelude = BUF_INIT(SESSION_PRELUDE_MAX);
+	session->free_later.run = free_session;
+	link_init(&session->queue);
+	link_init(&session->ghosts);
+	bell_init(&session->changed);
+	dress(session, spec);
+	session->tape = tape_new(box->loop, box->tapes_dir, spec->output_cap);
+	tape_bound(session->tape, box_tape_budget(box));
+	map_put(table->by_id, id, session);
+	link_add(&table->all, &session->link);
+	*out = session;
+	return OK;
+}
+
+struct session *session_find(struct box *box, struct str id)
+{
+	struct session *session = box->sessions ? map_get(box->sessions->by_id, id) : NULL;
+
+	if (session)
+		session_hold(session);
+	return session;
+}
+
+fallible session_take(struct box *box, struct str id, const struct session_spec *spec,
+		      struct session **out)
+{
+	struct session *session;
+
+	TRY(check_id(id));
+	if (!box_is_alive(box))
+		return word_box_lost();
+	session = session_find(box, id);
+	if (!session) {
+		TRY(make(box, id, spec, &session));
+		session_hold(session);
+	}
+	*out = session;
+	return OK;
+}
+
+// Until its shell is up.
+static fallible await_ready(struct session *session)
+{
+	if (!session_is_alive(session))
+		err_free(take_ptr(session->failure));
+	while (session->listed && !session->ready) {
+		if (session->failure)
+			return err_from(err_kind(session->failure), err_reason(session->failure),
+					err_message(session->failure),
+					err_hint_of(session->failure));
+		session_start(session);
+		TRY(bell_wait(&session->changed, CLOCK_NEVER), "wait for a shell");
+	}
+	if (session->listed)
+		return OK;
+	if (!box_is_alive(session->box))
+		return word_box_lost();
+	return err_new(GONE, "session_destroyed", "Session '%s' was deleted", session->id);
+}
+
+fallible session_create(struct box *box, struct str id, const struct session_spec *spec,
+			struct session **out)
+{
+	auto_session session = NULL;
+	struct err *err;
+
+	TRY(session_take(box, id, spec, &session));
+	if (session_is_alive(session))
+		return err_hint(err_new(CONFLICT, "session_exists", "Session '%s' already exists",
+					session->id),
+				"use it, or delete it first");
+	dress(session, spec);
+	buf_clear(&session->changes);
+	err = await_ready(session);
+	if (err) {
+		if (!session_is_alive(session))
+			session_unlist(session);
+		return err;
+	}
+	*out = take_ptr(session);
+	return OK;
+}
+
+const char *session_id(const struct session *session)
+{
+	return session->id;
+}
+
+const char *session_cwd(const struct session *session)
+{
+	return session->cwd;
+}
+
+const char *const *session_env(const struct session *session)
+{
+	return (const char *const *)session->env;
+}
+
+struct tape *session_tape(struct session *session)
+{
+	return session->tape;
+}
+
+void session_each(struct box *box, void (*each)(struct session *session, void *arg), void *arg)
+{
+	if (!box->sessions)
+		return;
+	list_each (at, &box->sessions->all) {
+		struct session *session = link_of(at, struct session, link);
+
+		if (session_is_alive(session))
+			each(session, arg);
+	}
+}
+
+fallible session_delete(struct session *session, bool now)
+{
+	struct session_run *run = run_new(session, RUN_DELETE);
+	struct err *err;
+
+	if (now) {
+		session_unlist(session);
+		session_fail_all(session, NULL);
+		if (session->shell)
+			shell_kill(session->shell);
+	}
+	run_queue(run);
+	err = run_await(run, CLOCK_NEVER);
+	// One whose shell could not even start was not in the line any more.
+	if (!err && session->listed)
+		session_unlist(session);
+	session_run_drop(run);
+	return err;
+}
+
+static fallible read_dump(struct session *session, struct tape *tape, struct buf *out)
+{
+	uint64_t offset = 0;
+	size_t got;
+
+	do {
+		enum tape_stream stream = TAPE_STDERR;
+		char room[PIECE];
+
+		TRY(tape_read(tape, &offset, &stream, room, sizeof(room), &got, CLOCK_NEVER));
+		if (stream == TAPE_STDOUT)
+			buf_add(out, room, got);
+	} while (got);
+	if (buf_ok(out))
+		return OK;
+	return err_hint(err_new(TOO_LARGE, "state_too_large",
+				"the variables and functions of session '%s' are too large",
+				session->id),
+			"at most %d KiB of them go with a process; unset some, or start it in "
+			"another session",
+			SESSION_PRELUDE_MAX / 1024);
+}
+
+static fallible dump(struct session *session, struct buf *out)
+{
+	struct shell_command command = {.text = STR(SHELL_DUMP), .aside = true};
+	auto_session_run run = run_new(session, RUN_ASIDE);
+
+	shell_say(&run->words, &command);
+	run->timeout_ms = DUMP_MS;
+	run_queue(run);
+	TRY(run_await(run, CLOCK_NEVER));
+	if (run->result.end != SESSION_DONE)
+		return err_new(GONE, "session_destroyed", "Session '%s' has ended", session->id);
+	TRY(read_dump(session, run->tape, out));
+	session->dumped = run->turn;
+	return OK;
+}
+
+fallible session_prelude(struct session *session, struct buf *out)
+{
+	auto_buf text = BUF_INIT(SESSION_PRELUDE_MAX);
+	bool idle;
+
+	TRY(await_ready(session));
+	idle = !session->run && link_empty(&session->queue) && !session->changes.len;
+	if (idle && session->fresh)
+		return OK;
+	if (!idle || session->dumped != session->turns) {
+		TRY(dump(session, &text));
+		buf_clear(&session->prelude);
+		buf_str(&session->prelude, buf_view(&text));
+	}
+	buf_str(out, buf_view(&session->prelude));
+	return OK;
+}
+
+void session_set_env(struct box *box, struct str name, const char *value)
+{
+	if (!box->sessions)
+		return;
+	list_each (at, &box->sessions->all) {
+		struct session *session = link_of(at, struct session, link);
+
+		set_env(session, name, value);
+		if (session->shell || session->starting)
+			shell_export(&session->changes, name, value);
+	}
+}
+
+void sessions_end(struct box *box)
+{
+	auto_err err = word_box_lost();
+
+	if (!box->sessions)
+		return;
+	list_each (at, &box->sessions->all) {
+		struct session *session = link_of(at, struct session, link);
+
+		session_hold(session);
+		session_unlist(session);
+		session_abandon(session, err);
+		session_drop(session);
+	}
+	map_free(box->sessions->by_id);
+	free(take_ptr(box->sessions));
+}

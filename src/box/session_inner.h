@@ -1,0 +1,98 @@
+// The state of a session, for the files of this room that make and drive it.
+#pragma once
+
+#include "box/session.h"
+#include "box/shell.h"
+
+#define SESSION_GHOSTS_MAX 8 // shells that have ended and whose pipes somebody holds
+
+struct sessions {
+	struct map *by_id;
+	struct link all; // in order of their making
+	bool over;	 // the box has ended
+};
+
+struct session {
+	struct box *box;  // held
+	struct link link; // sessions->all
+	int refs;	  // the table, the callers, the runs, the tasks
+	bool listed;
+	bool starting; // a task sees to it
+	char *id;
+	char **env; // NULL-ended; what a shell starts with
+	char *start_cwd;
+	uint64_t timeout_ms, output_cap;
+	uint32_t cpu_milli;
+	struct shell *shell; // NULL: none lives
+	struct link ghosts;
+	uint32_t ghost_count;
+	bool ready; // the shell has answered the greeting
+	bool fresh; // it has run nothing since
+	char *cwd;
+	uint32_t job; // the last background job
+	struct tape *tape;
+	struct buf changes; // of the environment, before the next command
+	uint64_t turns;	    // counts what may have changed its state
+	struct buf prelude; // of the turn when it was dumped
+	uint64_t dumped;
+	struct session_run *run; // at work
+	struct link queue;
+	uint32_t waiting;
+	struct err *failure; // of the last start
+	struct bell changed; // ready, or failed to start
+	struct later free_later;
+};
+
+struct ghost {
+	struct link link;
+	struct session *session;
+	struct shell *shell;
+};
+
+enum run_kind { RUN_COMMAND, RUN_ASIDE, RUN_DELETE };
+
+struct session_run {
+	struct session *session; // held
+	struct link link;	 // session->queue
+	int refs;		 // the holder, the session
+	enum run_kind kind;
+	bool held; // by whoever asked for it
+	bool done;
+	struct buf words; // all but the last line
+	bool has_cwd;
+	struct tape *tape;
+	uint64_t timeout_ms, cpu_ms;
+	struct timer timer;
+	bool stopping; // a task ends it
+	bool told_end; // the shell has told its end
+	enum ending cause;
+	int64_t begun_us;
+	uint64_t begun_boot_ms, oom_kills;
+	uint32_t job;  // the last background job before it
+	uint64_t turn; // of the session
+	struct session_result result;
+	struct err *failure;
+	struct bell bell;
+};
+
+void session_hold(struct session *session);
+char **session_copy_env(const char *const *env);
+void session_free_env(char **env);
+void session_start(struct session *session); // its shell, unless it has one
+// Starts the next in line, and a shell for it if need be.
+void session_pump(struct session *session);
+// The shell that a start task has made, or why it made none (taken over).
+void session_attach(struct session *session, struct shell *shell);
+void session_not_started(struct session *session, struct err *err);
+// Everything in line ends: with `err` (copied), or as destroyed when it is NULL.
+void session_fail_all(struct session *session, const struct err *err);
+// The same of the one at work: its shell will not tell its end any more.
+void session_abandon(struct session *session, const struct err *err);
+void session_unlist(struct session *session);
+
+struct session_run *run_new(struct session *session, enum run_kind kind);
+void run_queue(struct session_run *run); // a share of the session's
+fallible run_await(struct session_run *run, int64_t deadline);
+// In session_stop.c: by INT, TERM and KILL to what it started, or with its shell.
+void run_stop(struct session_run *run, enum ending cause);
+void run_finish(struct session_run *run);

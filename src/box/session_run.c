@@ -1,0 +1,466 @@
+// The line before a session. One run is at work, the others wait in order of arrival; a run that
+// nobody holds any more when its turn comes is passed over. Everything here happens in callbacks of
+// the shell and of timers, so that a command runs to its end whoever has gone meanwhile. Only the
+// start of a shell, and the end of a command by force, are tasks.
+//
+// A shell that ends takes the run at work with it, but not the line: the next run gets a new shell.
+//
+// syscalls: clock_gettime
+#include <signal.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "box/leaf.h"
+#include "box/procs.h"
+#include "box/session_inner.h"
+#include "box/word.h"
+
+#define WORDS_MAX (16 << 20) // a body of 1 MiB, with every byte a quote, and the lines around it
+
+static const char *const shell_argv[] = {"bash", "--norc", "--noediting", "-i", NULL};
+
+static uint64_t boot_ms(void)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_BOOTTIME, &at);
+	return (uint64_t)at.tv_sec * 1000 + (uint64_t)at.tv_nsec / 1000000;
+}
+
+static fallible copy_err(const struct err *err)
+{
+	return err_from(err_kind(err), err_reason(err), err_message(err), err_hint_of(err));
+}
+
+static void run_let_go(struct session_run *run)
+{
+	if (--run->refs > 0)
+		return;
+	buf_done(&run->words);
+	tape_drop(run->tape);
+	err_free(run->failure);
+	session_drop(run->session);
+	free(run);
+}
+
+static void on_limit(struct timer *timer)
+{
+	run_stop(link_of(timer, struct session_run, timer), ENDING_WALL_LIMIT);
+}
+
+struct session_run *run_new(struct session *session, enum run_kind kind)
+{
+	struct session_run *run = mem_new_of(struct session_run);
+
+	session_hold(session);
+	run->session = session;
+	run->refs = 1;
+	run->held = true;
+	run->kind = kind;
+	run->timer.due = on_limit;
+	run->words = BUF_INIT(WORDS_MAX);
+	bell_init(&run->bell);
+	if (kind == RUN_DELETE)
+		return run;
+	run->tape = tape_new(session->box->loop, session->box->tapes_dir, session->output_cap);
+	tape_bound(run->tape, box_tape_budget(session->box));
+	return run;
+}
+
+void run_queue(struct session_run *run)
+{
+	struct session *session = run->session;
+
+	run->refs++;
+	session->waiting++;
+	link_add(&session->queue, &run->link);
+	session_pump(session);
+}
+
+// Out of the line or from work: whoever waits for it learns of it.
+static void settle_run(struct session_run *run)
+{
+	loop_drop_timer(run->session->box->loop, &run->timer);
+	run->done = true;
+	if (run->tape)
+		tape_end(run->tape);
+	bell_ring(&run->bell);
+	run_let_go(run);
+}
+
+static void unqueue(struct session_run *run)
+{
+	link_drop(&run->link);
+	run->session->waiting--;
+}
+
+static void begin_delete(struct session *session, struct session_run *run)
+{
+	session_unlist(session);
+	session->run = run;
+	session_fail_all(session, NULL);
+	procs_end_session(session->box, str_of(session->id));
+	if (session->shell)
+		shell_kill(session->shell); // and is lost: then the run is over
+	else
+		run_finish(run);
+}
+
+static void begin(struct session *session, struct session_run *run)
+{
+	struct shell *shell = session->shell;
+	const char *back = run->has_cwd ? session->cwd : NULL;
+
+	session->run = run;
+	if (session->changes.len) {
+		struct buf words = BUF_INIT(WORDS_MAX);
+
+		shell_say_changes(&words, buf_view(&session->changes));
+		buf_str(&words, buf_view(&run->words));
+		buf_done(&run->words);
+		run->words = words;
+		buf_clear(&session->changes);
+		session->turns++;
+	}
+	if (run->kind == RUN_COMMAND) {
+		session->fresh = false;
+		session->turns++;
+	}
+	run->turn = session->turns;
+	run->job = session->job;
+	run->begun_us = clock_us();
+	run->begun_boot_ms = boot_ms();
+	run->oom_kills = box_oom_kills(session->box);
+	if (run->timeout_ms)
+		loop_set_timer(session->box->loop, &run->timer,
+			       loop_now(session->box->loop) + (int64_t)run->timeout_ms);
+	if (run->cpu_ms)
+		shell_limit_cpu(shell, run->cpu_ms * 1000);
+	shell_tell(shell, &run->words, run->kind == RUN_ASIDE, back, run->tape);
+}
+
+static void take_result(struct session_run *run)
+{
+	struct session_result *result = &run->result;
+
+	result->duration_ms = (clock_us() - run->begun_us) / 1000;
+	result->timeout_ms = run->timeout_ms;
+	result->stdout_truncated = tape_truncated(run->tape, TAPE_STDOUT);
+	result->stderr_truncated = tape_truncated(run->tape, TAPE_STDERR);
+	result->has_jobs = run->session->job != run->job;
+}
+
+void run_finish(struct session_run *run)
+{
+	struct session *session = run->session;
+
+	session_hold(session);
+	session->run = NULL;
+	settle_run(run);
+	session_pump(session);
+	session_drop(session);
+}
+
+// The shell is at rest again, and the output of the run is on its tape.
+static void on_ended(struct shell *shell)
+{
+	struct session *session = shell->owner;
+	struct session_run *run = session->run;
+	bool oom;
+
+	session->job = shell->job;
+	if (shell->cwd && strcmp(shell->cwd, session->cwd) != 0) {
+		free(session->cwd);
+		session->cwd = mem_str(shell->cwd);
+	}
+	if (!session->ready) {
+		session->ready = session->fresh = true;
+		bell_ring(&session->changed);
+		session_pump(session);
+		return;
+	}
+	if (run->cpu_ms)
+		shell_limit_cpu(shell, 0);
+	take_result(run);
+	oom = shell->status == 128 + SIGKILL && box_oom_kills(session->box) > run->oom_kills;
+	run->result.end = SESSION_DONE;
+	run->result.exit_code = shell->status;
+	run->result.ending = oom ? ENDING_OOM : ENDING_EXITED;
+	run->told_end = true;
+	if (run->stopping)
+		bell_ring(&run->bell);
+	else
+		run_finish(run);
+}
+
+static void on_closed(struct shell *shell)
+{
+	struct ghost *ghost = shell->owner;
+
+	link_drop(&ghost->link);
+	ghost->session->ghost_count--;
+	shell_drop(shell);
+	free(ghost);
+}
+
+// Its background jobs hold its pipes: what they write is still read.
+static void haunt(struct session *session, struct shell *shell)
+{
+	struct ghost *ghost;
+
+	if (pipes_ended(&shell->pipes)) {
+		shell_drop(shell);
+		return;
+	}
+	if (session->ghost_count == SESSION_GHOSTS_MAX)
+		on_closed(link_of(session->ghosts.next, struct ghost, link)->shell);
+	ghost = mem_new_of(struct ghost);
+	*ghost = (struct ghost){.session = session, .shell = shell};
+	shell->owner = ghost;
+	shell->closed = on_closed;
+	link_add(&session->ghosts, &ghost->link);
+	session->ghost_count++;
+}
+
+static void end_with_shell(struct session_run *run, const struct exec_result *result)
+{
+	struct session *session = run->session;
+
+	if (run->kind == RUN_DELETE) {
+		run_finish(run);
+		return;
+	}
+	take_result(run);
+	run->result.end = session->listed ? SESSION_TERMINATED : SESSION_DESTROYED;
+	run->result.exit_code = result->exit_code;
+	run->result.ending = result->ending;
+	run->result.restarted = run->stopping;
+	run->result.has_jobs = true; // perhaps: it did not come to telling
+	if (!box_is_alive(session->box)) {
+		err_free(run->failure);
+		run->failure = word_box_lost();
+	}
+	run->told_end = true;
+	if (run->stopping)
+		bell_ring(&run->bell);
+	else
+		run_finish(run);
+}
+
+static void on_lost(struct shell *shell)
+{
+	struct session *session = shell->owner;
+	struct session_run *run = session->run;
+	struct exec_result result = shell->exec->result;
+
+	session_hold(session);
+	session->shell = NULL;
+	session->turns++;
+	session->job = 0;
+	if (!session->ready)
+		session_not_started(session, err_new(EXHAUSTED, "no_shell",
+						     "the shell of the session ended at once"));
+	session->ready = false;
+	if (session->listed && box_is_alive(session->box))
+		haunt(session, shell);
+	else
+		shell_drop(shell);
+	if (run)
+		end_with_shell(run, &result);
+	else
+		session_pump(session);
+	session_drop(session);
+}
+
+static void on_spent(struct shell *shell)
+{
+	struct session *session = shell->owner;
+
+	if (session->run)
+		run_stop(session->run, ENDING_CPU_LIMIT);
+}
+
+void session_attach(struct session *session, struct shell *shell)
+{
+	shell->owner = session;
+	shell->ended = on_ended;
+	shell->lost = on_lost;
+	shell->spent = on_spent;
+	session->shell = shell;
+	session->ready = false;
+}
+
+void session_not_started(struct session *session, struct err *err)
+{
+	err_free(session->failure);
+	session->failure = err;
+	session_fail_all(session, err);
+	bell_ring(&session->changed);
+}
+
+static fallible explain(struct err *err)
+{
+	if (!err || strcmp(err_reason(err), "command_not_found") != 0)
+		return err;
+	return err_hint(err_recast(err, ERR_NOT_OFFERED, "no_bash",
+				   "the sandbox has no bash, which sessions need"),
+			"install bash in the template, or send \"" SESSION_NONE "\" as sessionId");
+}
+
+static void start_task(void *arg)
+{
+	struct session *session = arg;
+	char **env = session_copy_env((const char *const *)session->env); // it may be changed
+	struct exec_spec spec = {
+		.argv = shell_argv,
+		.env = (const char *const *)env,
+		.cwd = "/",
+		.user = "",
+		.dialogue = true,
+		.output_cap = 0,
+		.cpu_milli = session->cpu_milli,
+	};
+	struct exec *exec = NULL;
+	struct shell *shell = NULL;
+	struct err *err;
+
+	task_shield(true);
+	err = explain(exec_start(session->box, &spec, &exec));
+	session_free_env(env);
+	if (!err)
+		err = shell_open(exec, session->tape, session->start_cwd, &shell);
+	session->starting = false;
+	if (shell)
+		session_attach(session, shell);
+	if (err)
+		session_not_started(session, err);
+	else if (!session->listed)
+		shell_kill(shell);
+	session_drop(session);
+}
+
+void session_start(struct session *session)
+{
+	if (session->shell || session->starting)
+		return; // it is coming up
+	session->starting = true;
+	err_free(take_ptr(session->failure));
+	session_hold(session);
+	task_start(session->box->loop, "session.start", start_task, session);
+}
+
+// A delete is served by any session; all else needs a shell that is up.
+void session_pump(struct session *session)
+{
+	while (!session->run && !link_empty(&session->queue)) {
+		struct session_run *run = link_of(session->queue.next, struct session_run, link);
+
+		if (!run->held && run->kind != RUN_DELETE) {
+			unqueue(run);
+			settle_run(run);
+			continue;
+		}
+		if (run->kind == RUN_DELETE && !session->starting &&
+		    (!session->shell || session->ready)) {
+			unqueue(run);
+			begin_delete(session, run);
+			return;
+		}
+		if (session->shell && session->shell->done)
+			return; // it is going
+		if (session->shell && session->ready) {
+			unqueue(run);
+			begin(session, run);
+			return;
+		}
+		session_start(session);
+		return;
+	}
+}
+
+void session_fail_all(struct session *session, const struct err *err)
+{
+	while (!link_empty(&session->queue)) {
+		struct session_run *run = link_of(session->queue.next, struct session_run, link);
+
+		unqueue(run);
+		run->result.end = SESSION_DESTROYED;
+		if (err && run->kind != RUN_DELETE)
+			run->failure = copy_err(err);
+		settle_run(run);
+	}
+}
+
+void session_abandon(struct session *session, const struct err *err)
+{
+	struct session_run *run = session->run;
+
+	session_fail_all(session, err);
+	shell_drop(take_ptr(session->shell));
+	if (!run)
+		return;
+	err_free(run->failure);
+	run->failure = copy_err(err);
+	run->told_end = true;
+	if (run->stopping)
+		bell_ring(&run->bell);
+	else
+		run_finish(run);
+}
+
+fallible session_run(struct session *session, const struct session_job *job,
+		     struct session_run **out)
+{
+	struct shell_command command = {
+		.text = job->command,
+		.cwd = job->cwd,
+		.env = job->env,
+	};
+	struct session_run *run;
+
+	if (!session->listed)
+		return err_new(GONE, "session_destroyed", "Session '%s' was deleted", session->id);
+	if (session->waiting >= SESSION_WAITING_MAX)
+		return err_hint(err_new(EXHAUSTED, "session_busy",
+					"too many commands wait for session '%s'", session->id),
+				"use more sessions, or \"" SESSION_NONE "\"");
+	run = run_new(session, RUN_COMMAND);
+	shell_say(&run->words, &command);
+	if (!buf_ok(&run->words) || run->words.len + 4 * SHELL_END_MAX > WORDS_MAX) {
+		session_run_drop(run);
+		return err_new(TOO_LARGE, "command_too_large", "the command is too large");
+	}
+	run->has_cwd = job->cwd != NULL;
+	run->timeout_ms = job->timeout_ms ? job->timeout_ms : session->timeout_ms;
+	run->cpu_ms = job->cpu_ms;
+	run_queue(run);
+	*out = run;
+	return OK;
+}
+
+fallible run_await(struct session_run *run, int64_t deadline)
+{
+	while (!run->done)
+		TRY(bell_wait(&run->bell, deadline), "wait for a command of a session");
+	return run->failure ? copy_err(run->failure) : OK;
+}
+
+fallible session_run_wait(struct session_run *run, int64_t deadline, struct session_result *out)
+{
+	TRY(run_await(run, deadline));
+	*out = run->result;
+	return OK;
+}
+
+struct tape *session_run_tape(struct session_run *run)
+{
+	return run->tape;
+}
+
+void session_run_drop(struct session_run *run)
+{
+	run->held = false;
+	run_let_go(run);
+}

@@ -1,0 +1,340 @@
+// A shell is an exec with a dialogue and two pipes that serve one command after another. Before a
+// command is told, what lies in the pipes is taken aside: background jobs wrote it. When its end is
+// told, what lies in them then is its output. Small outputs take one turn of the loop: the end
+// record is read, the pipes are emptied, the answer goes.
+//
+// Nothing it says is trusted: a record is bounded, has to be asked for, and carries the mark that
+// was told with the command. A shell that breaks these rules is killed.
+//
+// syscalls: sendto recvfrom close
+#include "box/shell.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "base/mem.h"
+#include "base/secret.h"
+#include "box/leaf.h"
+#include "os/fd.h"
+
+#define READ 1024
+#define WORDS_MAX (16 << 20)
+
+static void shut(struct shell *shell)
+{
+	if (!shell->open)
+		return;
+	shell->open = false;
+	loop_unwatch(shell->box->loop, &shell->watch);
+	fd_drop(&shell->watch.fd);
+}
+
+static void free_shell(struct later *later)
+{
+	struct shell *shell = link_of(later, struct shell, free_later);
+
+	shut(shell);
+	pipes_close(&shell->pipes);
+	buf_done(&shell->heard);
+	buf_done(&shell->told);
+	tape_drop(shell->aside);
+	box_drop(shell->box);
+	free(shell->cwd);
+	free(shell);
+}
+
+// Freed at the end of the turn: its callbacks may be up the stack.
+static void let_go(struct shell *shell)
+{
+	if (--shell->refs == 0)
+		loop_later(shell->box->loop, &shell->free_later);
+}
+
+static void be_told(struct shell *shell);
+
+// The pipes are settled.
+static void go_on(struct shell *shell)
+{
+	enum shell_phase phase = shell->phase;
+
+	if (phase == SHELL_CLEARING) {
+		if (shell->done)
+			shell->phase = SHELL_DYING;
+		else
+			be_told(shell);
+	} else if (phase == SHELL_SETTLING) {
+		shell->phase = SHELL_AT_REST;
+		pipes_turn(&shell->pipes, shell->aside);
+		shell->tape = NULL;
+		if (shell->ended)
+			shell->ended(shell);
+		// It may have been told the next command meanwhile, and will not take it.
+		if (shell->done && shell->phase != SHELL_GONE)
+			shell->phase = SHELL_DYING;
+	}
+	if (shell->phase == SHELL_DYING) {
+		shell->phase = SHELL_GONE;
+		pipes_turn(&shell->pipes, shell->aside);
+		shell->tape = NULL;
+		if (shell->lost)
+			shell->lost(shell);
+	}
+}
+
+static void settle(struct shell *shell, enum shell_phase phase)
+{
+	shell->phase = phase;
+	if (pipes_settle(&shell->pipes))
+		go_on(shell);
+}
+
+static void on_moved(struct pipes *pipes)
+{
+	struct shell *shell = link_of(pipes, struct shell, pipes);
+
+	shell->refs++;
+	if (pipes->settling) {
+		if (pipes_settled(pipes))
+			go_on(shell);
+	} else if (shell->phase == SHELL_GONE && pipes_ended(pipes) && shell->closed) {
+		shell->closed(shell);
+	}
+	let_go(shell);
+}
+
+static void on_hold(struct pipes *pipes)
+{
+	link_of(pipes, struct shell, pipes)->refs++;
+}
+
+static void on_drop(struct pipes *pipes)
+{
+	let_go(link_of(pipes, struct shell, pipes));
+}
+
+void shell_kill(struct shell *shell)
+{
+	if (!shell->done)
+		exec_kill(shell->exec);
+}
+
+static void push(struct shell *shell)
+{
+	struct buf *told = &shell->told;
+
+	while (shell->open && shell->told_at < told->len) {
+		ssize_t n = send(shell->watch.fd, told->at + shell->told_at,
+				 told->len - shell->told_at, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n > 0)
+			shell->told_at += (size_t)n;
+		else if (n < 0 && errno == EAGAIN)
+			break;
+		else if (n == 0 || errno != EINTR)
+			shell->told_at = told->len; // it is going: the end of its process will tell
+	}
+	if (shell->open && shell->told_at < told->len) {
+		err_free(loop_watch(shell->box->loop, &shell->watch, EPOLLIN | EPOLLOUT));
+		return;
+	}
+	if (shell->open && (shell->watch.events & EPOLLOUT))
+		err_free(loop_watch(shell->box->loop, &shell->watch, EPOLLIN));
+	shell->told_at = 0;
+	buf_done(told);
+	*told = BUF_INIT(WORDS_MAX);
+}
+
+static void be_told(struct shell *shell)
+{
+	shell->phase = SHELL_AT_WORK;
+	pipes_turn(&shell->pipes, shell->tape);
+	pipes_rest(&shell->pipes);
+	push(shell);
+}
+
+static void distrust(struct shell *shell)
+{
+	shut(shell);
+	shell_kill(shell);
+}
+
+static bool take_end(struct shell *shell)
+{
+	struct shell_end end;
+	size_t used = 0;
+
+	switch (shell_hear(buf_view(&shell->heard), &end, &used)) {
+	case SHELL_MORE:
+		return true;
+	case SHELL_NONSENSE:
+		return false;
+	case SHELL_END:
+		break;
+	}
+	if (shell->phase != SHELL_AT_WORK || end.mark != shell->mark || used != shell->heard.len)
+		return false;
+	shell->status = end.status;
+	shell->job = end.job;
+	if (end.cwd.len && !(shell->cwd && str_is(end.cwd, shell->cwd))) {
+		free(shell->cwd);
+		shell->cwd = mem_dup(end.cwd.at, end.cwd.len);
+	}
+	buf_clear(&shell->heard);
+	settle(shell, SHELL_SETTLING);
+	return true;
+}
+
+static void hear(struct shell *shell)
+{
+	char room[READ];
+	ssize_t n;
+
+	do {
+		n = recv(shell->watch.fd, room, sizeof(room), MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n <= 0) {
+		shut(shell); // what was executed in its place may run on
+		return;
+	}
+	buf_add(&shell->heard, room, (size_t)n);
+	if (!buf_ok(&shell->heard) || !take_end(shell))
+		distrust(shell);
+}
+
+static void on_dialogue(struct watch *watch, uint32_t events)
+{
+	struct shell *shell = link_of(watch, struct shell, watch);
+
+	shell->refs++;
+	if (events & EPOLLOUT)
+		push(shell);
+	if (shell->open && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+		hear(shell);
+	let_go(shell);
+}
+
+static void on_done(void *arg)
+{
+	struct shell *shell = arg;
+
+	shell->refs++;
+	if (shell->open)
+		hear(shell); // the end of its last command may lie there
+	shut(shell);
+	shell->done = true;
+	if (shell->phase == SHELL_AT_REST || shell->phase == SHELL_AT_WORK)
+		settle(shell, SHELL_DYING);
+	let_go(shell);
+	let_go(shell); // the share of the exec
+}
+
+static void on_cpu(void *arg)
+{
+	struct shell *shell = arg;
+
+	if (shell->spent)
+		shell->spent(shell);
+}
+
+void shell_limit_cpu(struct shell *shell, uint64_t cpu_us)
+{
+	struct box_leaf *leaf = shell->exec->leaf;
+
+	if (!leaf)
+		return;
+	box_leaf_begin(leaf, shell->exec); // an older limit is void
+	if (cpu_us)
+		box_leaf_limit(leaf, cpu_us);
+}
+
+static fallible watch_dialogue(struct shell *shell, int fd)
+{
+	struct err *err;
+
+	shell->watch = (struct watch){.fd = fd, .ready = on_dialogue};
+	shell->open = true;
+	err = loop_watch(shell->box->loop, &shell->watch, EPOLLIN);
+	return err;
+}
+
+static fallible open_ends(struct shell *shell)
+{
+	struct exec_dialogue ends = exec_take_dialogue(shell->exec);
+	int fds[] = {ends.out, ends.err};
+	struct err *err;
+
+	if (ends.dialogue < 0)
+		return err_new(UNAVAILABLE, "box_lost", "the sandbox has ended");
+	shell->pipes.moved = on_moved;
+	shell->pipes.hold = on_hold;
+	shell->pipes.drop = on_drop;
+	shell->pipes.serves_on = true;
+	err = pipes_open(&shell->pipes, shell->box->loop, shell->aside, fds, (struct str){0});
+	if (err) {
+		fd_drop(&ends.dialogue);
+		return err;
+	}
+	return watch_dialogue(shell, ends.dialogue);
+}
+
+fallible shell_open(struct exec *exec, struct tape *aside, const char *cwd, struct shell **out)
+{
+	struct shell *shell = mem_new_of(struct shell);
+	struct err *err;
+
+	shell->box = exec->box;
+	box_hold(shell->box);
+	shell->exec = exec;
+	shell->refs = 1;
+	shell->free_later.run = free_shell;
+	shell->heard = BUF_INIT(SHELL_END_MAX + READ);
+	shell->told = BUF_INIT(WORDS_MAX);
+	tape_hold(aside);
+	shell->aside = aside;
+	err = open_ends(shell);
+	if (err || exec->phase != EXEC_RUNNING) {
+		exec_kill(exec);
+		exec_drop(exec);
+		shell->exec = NULL;
+		let_go(shell);
+		return err ? err : err_new(UNAVAILABLE, "box_lost", "the shell ended at once");
+	}
+	exec_on_end(exec, on_done, shell);
+	exec->on_cpu = on_cpu;
+	shell->refs++; // of the exec
+	secret_random(&shell->mark, sizeof(shell->mark));
+	shell_greet(&shell->told, cwd, shell->mark);
+	shell->tape = aside;
+	be_told(shell);
+	*out = shell;
+	return OK;
+}
+
+void shell_tell(struct shell *shell, struct buf *words, bool aside, const char *back,
+		struct tape *tape)
+{
+	secret_random(&shell->mark, sizeof(shell->mark));
+	shell_say_end(words, aside, back, shell->mark);
+	buf_done(&shell->told);
+	shell->told = *words;
+	shell->told_at = 0;
+	*words = (struct buf){0};
+	shell->tape = tape;
+	settle(shell, SHELL_CLEARING);
+}
+
+void shell_drop(struct shell *shell)
+{
+	if (!shell)
+		return;
+	shell->ended = shell->lost = shell->closed = shell->spent = NULL;
+	shell_kill(shell);
+	shut(shell);
+	pipes_close(&shell->pipes);
+	exec_drop(shell->exec);
+	shell->exec = NULL;
+	let_go(shell);
+}

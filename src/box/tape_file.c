@@ -1,0 +1,469 @@
+// The file of a named tape: a label, then the log. The label opens with a magic word, a version and
+// its own length, so that a later version can add to it. Numbers are little-endian.
+//
+//	"COVETAPE" u32 version, u32 length | u64 started, u64 cap, u32 pid, u32 conv
+//	u8 has_session | three texts: id, session, command
+//
+// What a crash may leave behind is half a record at the end. The offset in each frame must be the
+// sum of the lengths before it, so a tail of zeros or of old blocks is not taken for a frame.
+//
+// Everything here blocks: it runs on worker threads.
+//
+// syscalls: openat mkdirat pwritev pread64 ftruncate unlinkat getdents64 lseek fstat newfstatat
+// syscalls: fcntl close
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "box/tape_inner.h"
+#include "loop/offload.h"
+#include "wire/pack.h"
+
+#define MAGIC "COVETAPE"
+#define VERSION 1
+#define LABEL_HEAD 16
+#define LABEL_MAX (4 * TAPE_TEXT_MAX)
+#define BLOCK 16384
+
+void frame_put(uint8_t at[TAPE_FRAME_HEAD], enum frame_kind kind, size_t len, uint64_t offset)
+{
+	struct pack pack;
+
+	pack_init(&pack, at, TAPE_FRAME_HEAD);
+	pack_u32(&pack, (uint32_t)len | (uint32_t)kind << 24);
+	pack_u32(&pack, (uint32_t)offset);
+}
+
+bool frame_get(const uint8_t at[TAPE_FRAME_HEAD], struct frame *out)
+{
+	struct unpack in;
+	uint32_t word;
+
+	unpack_init(&in, at, TAPE_FRAME_HEAD);
+	word = unpack_u32(&in);
+	*out = (struct frame){
+		.kind = (enum frame_kind)(word >> 24),
+		.len = word & 0xffffff,
+		.offset = unpack_u32(&in),
+	};
+	return out->kind < FRAME_KINDS && out->len > 0 && out->len <= TAPE_FRAME_MAX;
+}
+
+static struct str cut(struct str text)
+{
+	if (text.len > TAPE_TEXT_MAX)
+		text.len = TAPE_TEXT_MAX;
+	return text;
+}
+
+char *label_encode(const struct tape_label *label, size_t *out_len)
+{
+	struct str id = cut(label->id), session = cut(label->session),
+		   command = cut(label->command);
+	size_t size = 128 + id.len + session.len + command.len;
+	char *bytes = mem_new(size);
+	struct pack pack;
+
+	pack_init(&pack, bytes, size);
+	memcpy(pack.at, MAGIC, 8);
+	pack.len = 8;
+	pack_u32(&pack, VERSION);
+	pack_u32(&pack, 0);
+	pack_u64(&pack, (uint64_t)label->started_ms);
+	pack_u64(&pack, label->cap);
+	pack_u32(&pack, label->pid);
+	pack_u32(&pack, label->conv);
+	pack_u8(&pack, session.at != NULL);
+	pack_text(&pack, id);
+	pack_text(&pack, session.at ? session : STR(""));
+	pack_text(&pack, command);
+	*out_len = pack.len;
+	pack_init(&pack, bytes + 12, 4);
+	pack_u32(&pack, (uint32_t)*out_len);
+	return bytes;
+}
+
+// The length that the label's first bytes tell; 0: this is no label of ours.
+static size_t label_length(const char *bytes)
+{
+	struct unpack in;
+	uint32_t version, len;
+
+	if (memcmp(bytes, MAGIC, 8) != 0)
+		return 0;
+	unpack_init(&in, bytes + 8, 8);
+	version = unpack_u32(&in);
+	len = unpack_u32(&in);
+	return version == VERSION && len > LABEL_HEAD && len <= LABEL_MAX ? len : 0;
+}
+
+bool label_decode(const char *bytes, size_t len, struct tape_label *out)
+{
+	struct tape_label label = {0};
+	struct unpack in;
+	bool has_session;
+
+	if (len < LABEL_HEAD || label_length(bytes) != len)
+		return false;
+	unpack_init(&in, bytes + LABEL_HEAD, len - LABEL_HEAD);
+	label.started_ms = (int64_t)unpack_u64(&in);
+	label.cap = unpack_u64(&in);
+	label.pid = unpack_u32(&in);
+	label.conv = unpack_u32(&in);
+	has_session = unpack_u8(&in);
+	label.id = unpack_text(&in, TAPE_TEXT_MAX);
+	label.session = unpack_text(&in, TAPE_TEXT_MAX);
+	label.command = unpack_text(&in, TAPE_TEXT_MAX);
+	if (!has_session)
+		label.session = (struct str){0};
+	if (!unpack_end(&in))
+		return false;
+	*out = label;
+	return true;
+}
+
+static int make(int dir, const char *name)
+{
+	int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+	int fd = openat(dir, name, flags, 0600);
+	const char *slash = strchr(name, '/');
+	char folder[256];
+
+	if (fd >= 0 || errno != ENOENT || !slash || (size_t)(slash - name) >= sizeof(folder))
+		return fd;
+	memcpy(folder, name, (size_t)(slash - name));
+	folder[slash - name] = 0;
+	if (mkdirat(dir, folder, 0700) && errno != EEXIST)
+		return -1;
+	return openat(dir, name, flags, 0600);
+}
+
+static bool write_all(struct spill *spill, struct iovec *parts, int count)
+{
+	while (count > 0) {
+		ssize_t n = pwritev(spill->file, parts, count, (off_t)(spill->at + spill->written));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		spill->written += (size_t)n;
+		while (count > 0 && (size_t)n >= parts->iov_len) {
+			n -= (ssize_t)parts->iov_len;
+			parts++;
+			count--;
+		}
+		if (count > 0) {
+			parts->iov_base = (char *)parts->iov_base + n;
+			parts->iov_len -= (size_t)n;
+		}
+	}
+	return true;
+}
+
+void spill_run(void *arg)
+{
+	struct spill *spill = arg;
+	uint8_t head[TAPE_FRAME_HEAD];
+	struct iovec parts[3];
+	int count = 0;
+
+	if (spill->file < 0) {
+		spill->file = spill->name ? make(spill->dir, spill->name)
+					  : openat(spill->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC,
+						   0600);
+		if (spill->file < 0) {
+			spill->errnum = errno;
+			return;
+		}
+		if (spill->label.len)
+			parts[count++] = (struct iovec){(void *)spill->label.at, spill->label.len};
+	}
+	if (spill->len) {
+		frame_put(head, spill->kind, spill->len, spill->offset);
+		parts[count++] = (struct iovec){head, sizeof(head)};
+		parts[count++] = (struct iovec){(void *)spill->bytes, spill->len};
+	}
+	errno = 0;
+	if (write_all(spill, parts, count))
+		return;
+	spill->errnum = errno ? errno : EIO;
+	// Half a record is none; if this fails too, whoever opens the file finds out.
+	if (ftruncate(spill->file, (off_t)spill->at))
+		return;
+}
+
+// A window on a file, so that small frames cost no call each.
+struct window {
+	int file;
+	uint64_t at;
+	size_t len;
+	int errnum;
+	char bytes[BLOCK];
+};
+
+static bool look_far(struct window *window, uint64_t at, char *room, size_t len)
+{
+	while (len > 0) {
+		ssize_t n = pread(window->file, room, len, (off_t)at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			window->errnum = n < 0 ? errno : EIO;
+			return false;
+		}
+		room += n;
+		at += (size_t)n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+static bool look(struct window *window, uint64_t at, void *room, size_t len)
+{
+	ssize_t n;
+
+	if (at >= window->at && at + len <= window->at + window->len) {
+		memcpy(room, window->bytes + (at - window->at), len);
+		return true;
+	}
+	if (len > BLOCK / 2)
+		return look_far(window, at, room, len);
+	do {
+		n = pread(window->file, window->bytes, BLOCK, (off_t)at);
+	} while (n < 0 && errno == EINTR);
+	window->at = at;
+	window->len = n > 0 ? (size_t)n : 0;
+	if (window->len < len) {
+		window->errnum = n < 0 ? errno : EIO;
+		return false;
+	}
+	memcpy(room, window->bytes, len);
+	return true;
+}
+
+static bool copy(struct fetch *fetch, struct window *window, uint64_t place, void *room, size_t len)
+{
+	if (fetch->memory) {
+		memcpy(room, fetch->memory + place, len);
+		return true;
+	}
+	if (look(window, place + fetch->shift, room, len))
+		return true;
+	fetch->errnum = window->errnum;
+	return false;
+}
+
+// What of this frame belongs to the run. False: the run ends before or in it.
+static bool take(struct fetch *fetch, struct window *window, const struct frame *frame)
+{
+	uint64_t want = fetch->offset + fetch->len;
+	size_t skip = (size_t)(want - fetch->at.offset), part = frame->len - skip;
+	uint64_t place = fetch->at.place + TAPE_FRAME_HEAD + skip;
+
+	if (fetch->len && (enum tape_stream)frame->kind != fetch->stream)
+		return false;
+	if (part > fetch->size - fetch->len)
+		part = fetch->size - fetch->len;
+	if (part && !copy(fetch, window, place, fetch->room + fetch->len, part))
+		return false;
+	fetch->stream = (enum tape_stream)frame->kind;
+	fetch->len += part;
+	return skip + part == frame->len;
+}
+
+static void walk(struct fetch *fetch, struct window *window)
+{
+	while (fetch->at.place < fetch->end) {
+		uint8_t head[TAPE_FRAME_HEAD];
+		struct frame frame;
+
+		if (!copy(fetch, window, fetch->at.place, head, sizeof(head)))
+			return;
+		if (!frame_get(head, &frame) || frame.kind == FRAME_END ||
+		    frame.offset != (uint32_t)fetch->at.offset) {
+			fetch->errnum = EIO;
+			return;
+		}
+		if (fetch->at.offset + frame.len > fetch->offset + fetch->len &&
+		    !take(fetch, window, &frame))
+			return;
+		fetch->at.place += TAPE_FRAME_HEAD + frame.len;
+		fetch->at.offset += frame.len;
+		if (frame.kind == FRAME_STDOUT)
+			fetch->at.stdout_bytes += frame.len;
+	}
+}
+
+void fetch_run(void *arg)
+{
+	struct fetch *fetch = arg;
+	auto_free struct window *window = NULL;
+
+	if (fetch->memory) {
+		walk(fetch, NULL);
+		return;
+	}
+	if (fetch->file < 0 && fetch->name)
+		fetch->file = openat(fetch->dir, fetch->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fetch->file < 0) {
+		fetch->errnum = errno;
+		return;
+	}
+	window = mem_grow(NULL, 1, sizeof(*window));
+	window->file = fetch->file;
+	window->len = 0;
+	walk(fetch, window);
+}
+
+static bool scan_label(struct scan *scan, struct window *window)
+{
+	char head[LABEL_HEAD];
+	size_t len = look(window, 0, head, sizeof(head)) ? label_length(head) : 0;
+
+	if (!len)
+		return false;
+	scan->label = mem_new(len);
+	scan->label_len = len;
+	return look(window, 0, scan->label, len);
+}
+
+static bool scan_ending(struct scan *scan, struct window *window, const struct frame *frame)
+{
+	uint64_t at = scan->label_len + scan->place + TAPE_FRAME_HEAD;
+
+	scan->ended = frame->len <= sizeof(scan->ending) &&
+		      look(window, at, scan->ending, frame->len);
+	scan->ending_len = frame->len;
+	return false;
+}
+
+// One frame. False: there is no whole one any more.
+static bool scan_frame(struct scan *scan, struct window *window, uint64_t size, uint64_t *offset)
+{
+	uint64_t at = scan->label_len + scan->place;
+	uint8_t head[TAPE_FRAME_HEAD];
+	struct frame frame;
+	char piece[1024];
+
+	if (at + TAPE_FRAME_HEAD > size || !look(window, at, head, sizeof(head)) ||
+	    !frame_get(head, &frame) || frame.offset != (uint32_t)*offset ||
+	    at + TAPE_FRAME_HEAD + frame.len > size)
+		return false;
+	if (frame.kind == FRAME_END)
+		return scan_ending(scan, window, &frame);
+	at += TAPE_FRAME_HEAD;
+	for (size_t done = 0, part; done < frame.len; done += part) {
+		part = frame.len - done < sizeof(piece) ? frame.len - done : sizeof(piece);
+		if (!look(window, at + done, piece, part))
+			return false;
+		scan->each(scan->arg, (enum tape_stream)frame.kind, piece, part);
+	}
+	scan->each(scan->arg, (enum tape_stream)frame.kind, NULL, frame.len);
+	scan->place += TAPE_FRAME_HEAD + frame.len;
+	*offset += frame.len;
+	return true;
+}
+
+void scan_run(void *arg)
+{
+	struct scan *scan = arg;
+	auto_free struct window *window = mem_grow(NULL, 1, sizeof(*window));
+	uint64_t offset = 0;
+	struct stat st;
+
+	scan->file = openat(scan->dir, scan->name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (scan->file < 0 || fstat(scan->file, &st)) {
+		scan->errnum = errno;
+		return;
+	}
+	window->file = scan->file;
+	window->len = 0;
+	scan->bad = !S_ISREG(st.st_mode) || !scan_label(scan, window);
+	if (scan->bad)
+		return;
+	while (scan_frame(scan, window, (uint64_t)st.st_size, &offset))
+		continue;
+	if (!scan->ended && ftruncate(scan->file, (off_t)(scan->label_len + scan->place)))
+		scan->errnum = errno;
+}
+
+struct removal {
+	int dir;
+	size_t count;
+	char **names;
+};
+
+static void remove_folder(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *entry;
+
+	if (fd >= 0 && !list)
+		close(fd);
+	while (list && (entry = readdir(list)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			unlinkat(dirfd(list), entry->d_name, 0);
+	if (list)
+		closedir(list);
+	unlinkat(dir, name, fd >= 0 ? AT_REMOVEDIR : 0);
+}
+
+static void removal_run(void *arg)
+{
+	struct removal *removal = arg;
+
+	for (size_t i = 0; i < removal->count; i++)
+		remove_folder(removal->dir, removal->names[i]);
+}
+
+static void removal_task(void *arg)
+{
+	struct removal *removal = arg;
+
+	offload_run(removal_run, removal);
+	for (size_t i = 0; i < removal->count; i++)
+		free(removal->names[i]);
+	free(removal->names);
+	free(removal);
+}
+
+static void add_name(struct removal *removal, const char *name)
+{
+	removal->names = mem_grow(removal->names, removal->count + 1, sizeof(char *));
+	removal->names[removal->count++] = mem_str(name);
+}
+
+void tape_remove_folder(struct loop *loop, int dir, const char *name)
+{
+	struct removal *removal = mem_new_of(struct removal);
+
+	removal->dir = dir;
+	add_name(removal, name);
+	task_start(loop, "tape.remove", removal_task, removal);
+}
+
+void tape_remove_all(struct loop *loop, int dir)
+{
+	struct removal *removal = mem_new_of(struct removal);
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *entry;
+
+	removal->dir = dir;
+	if (fd >= 0 && !list)
+		close(fd);
+	while (list && (entry = readdir(list)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			add_name(removal, entry->d_name);
+	if (list)
+		closedir(list);
+	task_start(loop, "tape.remove", removal_task, removal);
+}

@@ -1,0 +1,124 @@
+// The inside of a tape: its log, and the jobs that go to worker threads.
+//
+// The log is a row of frames: eight bytes that say stream, length and the low half of the offset,
+// then the bytes. A place is a distance from the start of the log.
+#pragma once
+
+#include "base/buf.h"
+#include "box/tape.h"
+
+#define TAPE_FRAME_HEAD 8
+#define TAPE_FRAME_MAX 65536u
+
+enum frame_kind { FRAME_STDOUT = TAPE_STDOUT, FRAME_STDERR = TAPE_STDERR, FRAME_END, FRAME_KINDS };
+
+struct frame {
+	enum frame_kind kind;
+	size_t len;
+	uint32_t offset; // low half
+};
+
+void frame_put(uint8_t at[TAPE_FRAME_HEAD], enum frame_kind kind, size_t len, uint64_t offset);
+bool frame_get(const uint8_t at[TAPE_FRAME_HEAD], struct frame *out); // false: this is no frame
+
+// Where a frame begins: its place, the bytes before it, and how many of them are stdout's.
+struct mark {
+	uint64_t place, offset, stdout_bytes;
+};
+
+struct tape_utf8 {
+	bool broken;
+	char carry[4]; // the beginning of a character whose rest has not come
+	size_t carried;
+};
+
+struct tape {
+	struct tape_budget *budget; // NULL: none
+	struct loop *loop;
+	int dir;
+	int refs;
+	uint64_t cap, kept; // kept: in the log, or on its way there
+	char *name;	    // NULL: plain
+	char *label;	    // the bytes before the log
+	size_t label_len;
+	bool labelled; // it is on disk
+	bool left;     // the file is not ours to remove
+	char *memory;
+	size_t memory_len, memory_room;
+	size_t last; // place of the last frame in memory
+	bool sealed; // memory takes no more
+	int file;
+	uint64_t file_from; // the place at which the file begins
+	struct mark end;    // of the log
+	struct mark *marks;
+	size_t mark_count;
+	struct mark hint;
+	uint64_t spilled; // taken from the budget
+	bool writing;	  // somebody is at the disk
+	bool ended, broken, closed;
+	struct tape_ending ending;
+	uint64_t seen[TAPE_STREAMS];
+	bool truncated[TAPE_STREAMS];
+	struct tape_utf8 utf8[TAPE_STREAMS];
+	struct bell more, wrote;
+};
+
+void tape_check_utf8(struct tape_utf8 *utf8, const char *bytes, size_t len);
+// A frame has come to the end of the log.
+void tape_log(struct tape *tape, enum tape_stream stream, size_t len);
+
+// Bytes to the end of a file, on a worker thread.
+struct spill {
+	int dir;
+	const char *name; // NULL: the file has none
+	int file;	  // -1: it is opened, and `label` comes first
+	struct str label;
+	uint64_t at; // in the file
+	enum frame_kind kind;
+	const char *bytes;
+	size_t len; // at most TAPE_FRAME_MAX; 0: the label alone
+	uint64_t offset;
+	size_t written;
+	int errnum;
+};
+void spill_run(void *spill);
+
+// A run of bytes of one stream, from memory or, on a worker thread, from a file.
+struct fetch {
+	const char *memory; // the log's beginning; NULL: the file
+	int dir;
+	const char *name; // to open when `file` is -1
+	int file;
+	uint64_t shift; // from a place to a position in the file
+	uint64_t end;	// of what can be read there: a place
+	struct mark at; // a frame at or before the offset; moved on
+	uint64_t offset;
+	char *room;
+	size_t size;
+	enum tape_stream stream;
+	size_t len; // what was found; 0: nothing up to `end`
+	int errnum;
+};
+void fetch_run(void *fetch);
+
+// A file of an earlier life, on a worker thread: every frame is walked, and `each` told.
+struct scan {
+	int dir;
+	const char *name;
+	int file;
+	char *label; // the caller's; NUL-ended texts inside
+	size_t label_len;
+	uint64_t place; // behind the last whole frame
+	void (*each)(void *arg, enum tape_stream stream, const char *bytes, size_t len);
+	void *arg;
+	bool ended, bad;
+	char ending[64];
+	size_t ending_len;
+	int errnum;
+};
+void scan_run(void *scan);
+
+// The label as bytes: what stands at the start of the file, texts cut to TAPE_TEXT_MAX.
+char *label_encode(const struct tape_label *label, size_t *out_len);
+#define LABEL_PID_AT 32 // where pid and conv stand in it
+bool label_decode(const char *bytes, size_t len, struct tape_label *out);

@@ -1,0 +1,174 @@
+// A reader knows its offset alone. The frame is found from a mark: there is one for every 16 KiB of
+// the log, and one where the last reader stopped. Frames of one stream that follow each other are
+// one run.
+//
+// syscalls: close
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "box/tape_inner.h"
+#include "loop/offload.h"
+#include "wire/pack.h"
+
+static struct mark mark_before(const struct tape *tape, uint64_t offset)
+{
+	size_t low = 0, high = tape->mark_count;
+	struct mark found = {0};
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (tape->marks[middle].offset <= offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low)
+		found = tape->marks[low - 1];
+	if (tape->hint.offset <= offset && tape->hint.offset > found.offset)
+		found = tape->hint;
+	return found;
+}
+
+// From memory first, as far as it reaches.
+static void look_up(struct tape *tape, struct fetch *fetch)
+{
+	bool was_shut = tape->file < 0;
+
+	if (fetch->at.place < tape->memory_len) {
+		fetch->memory = tape->memory;
+		fetch->end = tape->memory_len;
+		fetch_run(fetch);
+		if (fetch->len || fetch->errnum || fetch->at.place >= tape->end.place)
+			return;
+		fetch->memory = NULL;
+	}
+	fetch->dir = tape->dir;
+	fetch->name = tape->name;
+	fetch->file = tape->file;
+	fetch->shift = tape->label_len - tape->file_from;
+	fetch->end = tape->end.place;
+	offload_run(fetch_run, fetch);
+	if (!was_shut || fetch->file < 0)
+		return;
+	if (tape->file < 0)
+		tape->file = fetch->file;
+	else
+		close(fetch->file); // another reader was faster; it shares the file's inode
+}
+
+fallible tape_read(struct tape *tape, uint64_t *offset, enum tape_stream *out_stream, void *room,
+		   size_t size, size_t *out_len, int64_t deadline)
+{
+	struct fetch fetch = {.room = room, .size = size, .offset = *offset};
+
+	while (*offset >= tape->end.offset) {
+		if (*offset > tape->end.offset)
+			return err_hint(err_new(INVALID, "bad_offset",
+						"the offset is past the end of the output"),
+					"there are %llu bytes",
+					(unsigned long long)tape->end.offset);
+		if (tape->ended) {
+			*out_len = 0;
+			return OK;
+		}
+		TRY(bell_wait(&tape->more, deadline), "wait for output");
+	}
+	fetch.at = mark_before(tape, *offset);
+	look_up(tape, &fetch);
+	if (!fetch.errnum && !fetch.len)
+		fetch.errnum = EIO;
+	if (fetch.errnum)
+		return err_sys(fetch.errnum, "read a tape");
+	tape->hint = fetch.at;
+	*offset += fetch.len;
+	*out_stream = fetch.stream;
+	*out_len = fetch.len;
+	return OK;
+}
+
+bool tape_is_ready(const struct tape *tape, uint64_t offset)
+{
+	return tape->ended || offset != tape->end.offset;
+}
+
+uint64_t tape_seek(const struct tape *tape, enum tape_stream stream, uint64_t bytes,
+		   uint64_t *out_before)
+{
+	uint64_t offset = 0, before = 0;
+
+	for (size_t i = 0; i < tape->mark_count; i++) {
+		const struct mark *mark = &tape->marks[i];
+		uint64_t of_stream = stream == TAPE_STDOUT ? mark->stdout_bytes
+							   : mark->offset - mark->stdout_bytes;
+
+		if (of_stream > bytes)
+			break;
+		offset = mark->offset;
+		before = of_stream;
+	}
+	*out_before = before;
+	return offset;
+}
+
+static void found(void *arg, enum tape_stream stream, const char *bytes, size_t len)
+{
+	struct tape *tape = arg;
+
+	if (!bytes) {
+		tape_log(tape, stream, len);
+		return;
+	}
+	tape->kept += len;
+	tape->seen[stream] += len;
+	tape_check_utf8(&tape->utf8[stream], bytes, len);
+}
+
+static bool read_ending(struct tape *tape, const struct scan *scan)
+{
+	struct unpack in;
+
+	unpack_init(&in, scan->ending, scan->ending_len);
+	tape->ending = (struct tape_ending){
+		.ended_ms = (int64_t)unpack_u64(&in),
+		.exit_code = (int32_t)unpack_u32(&in),
+		.signal = (int32_t)unpack_u32(&in),
+		.ending = unpack_u32(&in),
+	};
+	for (int i = 0; i < TAPE_STREAMS; i++) {
+		tape->truncated[i] = unpack_u8(&in);
+		tape->seen[i] = unpack_u64(&in);
+	}
+	return unpack_end(&in);
+}
+
+fallible tape_open(struct loop *loop, int dir, const char *name, struct tape **out,
+		   struct tape_label *out_label)
+{
+	auto_tape tape = tape_new(loop, dir, 0);
+	struct tape_label label;
+	struct scan scan = {.dir = dir, .name = name, .file = -1, .each = found, .arg = tape};
+
+	tape->left = true; // until it is known to be one
+	tape->sealed = true;
+	offload_run(scan_run, &scan);
+	tape->file = scan.file;
+	tape->label = scan.label;
+	tape->label_len = scan.label_len;
+	if (scan.errnum == ENOENT)
+		return err_new(NOT_FOUND, "no_tape", "there is no such tape");
+	if (scan.errnum)
+		return err_sys(scan.errnum, "open a tape");
+	if (scan.bad || !label_decode(tape->label, tape->label_len, &label) ||
+	    (scan.ended && !read_ending(tape, &scan)))
+		return err_new(INVALID, "bad_tape", "this is not a tape");
+	tape->left = false;
+	tape->name = mem_str(name);
+	tape->labelled = true;
+	tape->cap = label.cap > tape->kept ? label.cap : tape->kept;
+	tape->ended = tape->closed = scan.ended;
+	*out_label = label;
+	*out = take_ptr(tape);
+	return OK;
+}

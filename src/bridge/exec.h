@@ -1,0 +1,6 @@
+#pragma once
+
+#include "http/router.h"
+
+// Runs a command; its output as events in base64.
+route_fn bridge_exec;

@@ -1,0 +1,215 @@
+#include "bridge/room.h"
+
+#include "bridge/guest.h"
+#include "wire/text.h"
+
+#define REPLY_MAX (64 * 1024)
+
+struct whole {
+	struct carry carry;
+	struct buf body;
+};
+
+static void whole_done(struct whole *whole)
+{
+	carry_done(&whole->carry);
+	buf_done(&whole->body);
+}
+
+static fallible collect(void *arg, struct str bytes)
+{
+	buf_str(&((struct whole *)arg)->body, bytes);
+	return OK;
+}
+
+static const struct inner_calls collecting = {.bytes = collect};
+
+fallible bridge_room_new(struct http *x)
+{
+	char id[PATH_ID_LEN + 1];
+
+	path_new_id(id);
+	return http_reply(x, 200, NULL, str_of(arena_fmt(x->arena, "{\"id\":\"%s\"}", id)));
+}
+
+fallible bridge_room_end(struct http *x)
+{
+	auto_err err = NULL;
+
+	TRY(guest_check(x));
+	err = life_delete(door_of(x)->fleet, door_who(x), x->params[0], true);
+	if (err && err_kind(err) != ERR_NOT_FOUND)
+		return take_ptr(err);
+	return http_reply_empty(x, 204);
+}
+
+fallible bridge_room_running(struct http *x)
+{
+	const struct record *record = NULL;
+	auto_err err = NULL;
+	bool running;
+
+	TRY(guest_check(x));
+	err = fleet_get(door_of(x)->fleet, door_who(x), x->params[0], &record);
+	if (err && err_kind(err) != ERR_NOT_FOUND)
+		return take_ptr(err);
+	running = record && record->state == STATE_RUNNING;
+	return http_reply(x, 200, NULL,
+			  running ? STR("{\"running\":true}") : STR("{\"running\":false}"));
+}
+
+// The body is read leniently, as upstream does: none, or no JSON, are all defaults.
+static fallible write_session(struct http *x, struct buf *out)
+{
+	struct json_out json = json_to(out);
+	struct str text = {0}, id = {0}, cwd = {0};
+	const struct json *env;
+	auto_json body = NULL;
+	auto_pairs pairs = {0};
+
+	TRY(http_body(x, 0, &text));
+	if (text.len)
+		err_free(json_read(text, &body));
+	if (body && json_type(body) != JSON_OBJECT)
+		return err_new(INVALID, "invalid_request", "the body must be an object");
+	TRY(json_str(json_get(body, "id"), "id", &id));
+	TRY(json_str(json_get(body, "cwd"), "cwd", &cwd));
+	env = json_get(body, "env");
+	TRY(pairs_read_env(env, &pairs));
+	if (id.at && !path_is_session(id))
+		return err_new(INVALID, "invalid_request", "Invalid session ID format");
+	json_begin(&json, '{');
+	if (id.at)
+		json_put_str(&json, "id", id);
+	if (cwd.at)
+		json_put_str(&json, "cwd", cwd);
+	if (env) {
+		json_key(&json, "env");
+		pairs_write(&json, &pairs);
+	}
+	json_end(&json, '}');
+	return OK;
+}
+
+static fallible answer_id(struct http *x, const struct whole *whole)
+{
+	auto_json made = NULL;
+	struct str id = {0};
+	auto_buf body = BUF_INIT(1024);
+	struct json_out out = json_to(&body);
+
+	TRY(json_read(buf_view(&whole->body), &made));
+	TRY(json_str(json_get(made, "id"), "id", &id));
+	json_begin(&out, '{');
+	json_put_str(&out, "id", id);
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+fallible bridge_room_session(struct http *x)
+{
+	on_exit_call(whole_done) struct whole whole = {.carry = {.x = x},
+						       .body = BUF_INIT(REPLY_MAX)};
+	auto_buf ask = BUF_INIT(256 * 1024);
+	char id[ID_BOX_LEN + 1];
+
+	TRY(guest_check(x));
+	TRY(write_session(x, &ask));
+	TRY(guest_enter(x, id));
+	TRY(carry_ask(&whole.carry, "POST", guest_target(x, id, "/api/session/create"), NULL,
+		      buf_view(&ask), &collecting));
+	if (whole.carry.fault.len)
+		return carry_fault(&whole.carry, "session_error", "session create failed");
+	return answer_id(x, &whole);
+}
+
+fallible bridge_room_session_end(struct http *x)
+{
+	on_exit_call(whole_done) struct whole whole = {.carry = {.x = x},
+						       .body = BUF_INIT(REPLY_MAX)};
+	char id[ID_BOX_LEN + 1];
+	const char *ask;
+
+	if (!path_is_session(x->params[1]))
+		return err_new(INVALID, "invalid_request", "Invalid session ID format");
+	ask = arena_fmt(x->arena, "{\"sessionId\":\"" STR_FMT "\"}", STR_ARG(x->params[1]));
+	TRY(guest_enter(x, id));
+	TRY(carry_ask(&whole.carry, "POST", guest_target(x, id, "/api/session/delete"), NULL,
+		      str_of(ask), &collecting));
+	if (whole.carry.fault.len)
+		return carry_fault(&whole.carry, "session_error", "session delete failed");
+	return http_reply_json(x, 200, &whole.body);
+}
+
+static void put_query(struct http *x, struct buf *out, const char *key)
+{
+	struct str value = http_query(x, key);
+
+	if (!value.at)
+		return;
+	buf_fmt(out, "&%s=", key);
+	text_percent(out, value);
+}
+
+// The terminal's own route takes over, socket and all.
+fallible bridge_room_pty(struct http *x)
+{
+	auto_buf query = BUF_INIT(4096);
+	const struct route *route = NULL;
+	struct str session = {0};
+	char id[ID_BOX_LEN + 1];
+
+	TRY(guest_check(x));
+	if (!x->head.upgrade)
+		return err_new(INVALID, "invalid_request", "WebSocket upgrade required");
+	TRY(guest_session(x, &session));
+	buf_fmt(&query, "sessionId=" STR_FMT, STR_ARG(session.len ? session : STR("default")));
+	put_query(x, &query, "cols");
+	put_query(x, &query, "rows");
+	put_query(x, &query, "shell");
+	TRY(guest_enter(x, id));
+	x->url.path = str_of(guest_target(x, id, "/ws/pty"));
+	x->url.query = (struct str){arena_dup(x->arena, query.at, query.len), query.len};
+	TRY(router_find(door_of(x)->routes, x, &route));
+	return route->handle(x);
+}
+
+static fallible need_mount_path(struct http *x)
+{
+	auto_json body = NULL;
+	struct str path = {0};
+
+	TRY(guest_check(x));
+	TRY(door_json(x, &body, NULL));
+	if (body && json_type(body) == JSON_OBJECT)
+		TRY(json_str(json_get(body, "mountPath"), "mountPath", &path));
+	if (!path.len || path.at[0] != '/')
+		return err_new(INVALID, "invalid_request", "mountPath must be an absolute path");
+	return OK;
+}
+
+fallible bridge_room_mount(struct http *x)
+{
+	TRY(need_mount_path(x));
+	return err_hint(err_new(NOT_OFFERED, "not_offered", "cove mounts no buckets"),
+			"copy the files: PUT …/file/PATH, or POST …/hydrate with a tar");
+}
+
+fallible bridge_room_unmount(struct http *x)
+{
+	TRY(need_mount_path(x));
+	return err_hint(err_new(NOT_OFFERED, "not_offered", "cove mounts no buckets"),
+			"there is nothing to unmount");
+}
+
+fallible bridge_room_tunnel(struct http *x)
+{
+	uint64_t port;
+
+	TRY(guest_check(x));
+	if (!str_to_u64(x->params[1], 1, 65535, &port))
+		return err_new(INVALID, "invalid_request", "Invalid port");
+	return err_hint(err_new(NOT_OFFERED, "not_offered", "cove opens no tunnels"),
+			"reach the port at /v1/sandboxes/" STR_FMT "/proxy/%u/",
+			STR_ARG(x->params[0]), (unsigned)port);
+}

@@ -1,0 +1,359 @@
+#include "cli/jobs.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/flow.h"
+#include "cli/interrupt.h"
+#include "cli/print.h"
+#include "cli/status.h"
+
+#define PIECE (64 * 1024)
+
+static void process_drop(struct cove_process **process)
+{
+	cove_process_free(*process);
+}
+#define auto_process on_exit_call(process_drop) struct cove_process *
+
+static fallible begin(struct remote *remote, struct cove_box *box, const struct body *body,
+		      bool open_stdin, struct cove_process **out)
+{
+	struct cove_process_options options = {.command = body->command, .open_stdin = open_stdin};
+
+	return remote_did(remote, cove_process_start(box, &options, out, &remote->error));
+}
+
+fallible jobs_start(struct call *call, struct remote *remote, struct cove_box *box,
+		    const struct body *body)
+{
+	auto_process process = NULL;
+
+	TRY(begin(remote, box, body, false, &process));
+	if (call_has(call, OPT_JSON))
+		printf("{\"processId\": \"%s\"}\n", cove_process_id(process));
+	else
+		printf("%s\n", cove_process_id(process));
+	return OK;
+}
+
+// All pieces that have come; *ended when there will be none.
+static fallible show(struct remote *remote, struct cove_process *process, int64_t timeout_ms,
+		     bool *ended)
+{
+	for (;;) {
+		struct cove_piece piece = {0};
+		enum cove_kind kind = cove_process_next(process, timeout_ms, &piece,
+							&remote->error);
+
+		if (kind == COVE_TIMEOUT && timeout_ms == 0)
+			return OK;
+		TRY(remote_did(remote, kind));
+		if (piece.ended) {
+			*ended = true;
+			return OK;
+		}
+		TRY(flow_write(piece.is_stderr ? STDERR_FILENO : STDOUT_FILENO, piece.bytes,
+			       piece.len));
+	}
+}
+
+fallible jobs_watch(struct call *call, struct remote *remote, struct cove_process *process)
+{
+	struct cove_result result = {0};
+	bool ended = false;
+
+	while (!ended)
+		TRY(show(remote, process, -1, &ended));
+	TRY(remote_did(remote, cove_process_wait(process, -1, &result, &remote->error)));
+	return status_take(call, &result);
+}
+
+// A process that has closed its input, or ended, is no failure of ours.
+static fallible feed(struct remote *remote, struct cove_process *process, char *room, bool *open)
+{
+	size_t n = 0;
+	enum cove_kind kind;
+
+	TRY(flow_read(STDIN_FILENO, room, PIECE, &n), "read standard input");
+	kind = n ? cove_process_write(process, room, n, &remote->error)
+		 : cove_process_close_stdin(process, &remote->error);
+	if (!n || kind == COVE_CONFLICT || kind == COVE_NOT_FOUND || kind == COVE_GONE)
+		*open = false;
+	else
+		return remote_did(remote, kind);
+	return OK;
+}
+
+static fallible talk(struct remote *remote, struct cove_process *process)
+{
+	auto_free char *room = mem_new(PIECE);
+	bool open = true, ended = false;
+
+	while (!ended) {
+		struct pollfd fds[3] = {{.fd = open ? STDIN_FILENO : -1, .events = POLLIN},
+					{.events = POLLIN},
+					{.fd = interrupt_fd(), .events = POLLIN}};
+
+		TRY(show(remote, process, 0, &ended));
+		if (ended)
+			break;
+		fds[1].fd = cove_process_fd(process);
+		if (poll(fds, 3, -1) < 0 && errno != EINTR)
+			return err_sys(errno, "poll");
+		if (interrupt_signal())
+			return err_new(CANCELLED, "interrupted", "interrupted");
+		if (fds[0].revents)
+			TRY(feed(remote, process, room, &open));
+	}
+	return OK;
+}
+
+fallible jobs_talk(struct call *call, struct remote *remote, struct cove_box *box,
+		   const struct body *body)
+{
+	struct cove_result result = {0};
+	auto_process process = NULL;
+
+	TRY(begin(remote, box, body, true, &process));
+	TRY(talk(remote, process));
+	TRY(remote_did(remote, cove_process_wait(process, -1, &result, &remote->error)));
+	return status_take(call, &result);
+}
+
+static int add_row(void *arg, const struct cove_process_info *info)
+{
+	struct grid *grid = arg;
+	int64_t since = print_when(str_of(info->start_time));
+	auto_buf age = BUF_INIT(32);
+	char number[32];
+
+	if (since >= 0)
+		print_age(clock_wall_ms() - since, &age);
+	grid_add(grid, info->id);
+	snprintf(number, sizeof(number), "%lld", (long long)info->pid);
+	grid_add(grid, info->pid ? number : "-");
+	grid_add(grid, info->status);
+	snprintf(number, sizeof(number), "%d", info->exit_code);
+	grid_add(grid, info->ended ? number : "-");
+	grid_add(grid, age.len ? age.at : "-");
+	grid_add(grid, info->command);
+	return 0;
+}
+
+static int print_id(void *arg, const struct cove_process_info *info)
+{
+	(void)arg;
+	printf("%s\n", info->id);
+	return 0;
+}
+
+static int add_json(void *arg, const struct cove_process_info *info)
+{
+	struct json_out *out = arg;
+
+	json_begin(out, '{');
+	json_put_text(out, "id", info->id);
+	json_put_int(out, "pid", info->pid);
+	json_put_text(out, "command", info->command);
+	json_put_text(out, "status", info->status);
+	json_put_text(out, "startTime", info->start_time);
+	if (info->ended) {
+		json_put_text(out, "endTime", info->end_time);
+		json_put_int(out, "exitCode", info->exit_code);
+	}
+	json_end(out, '}');
+	return 0;
+}
+
+static fallible list_json(struct remote *remote, struct cove_box *box)
+{
+	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+	struct json_out out = json_to(&text);
+
+	json_begin(&out, '[');
+	TRY(remote_did(remote, cove_process_list(box, add_json, &out, &remote->error)));
+	json_end(&out, ']');
+	print_json(buf_view(&text));
+	return OK;
+}
+
+fallible jobs_list(struct call *call, struct remote *remote, struct cove_box *box)
+{
+	static const char *const heads[] = {"ID", "PID", "STATUS", "EXIT", "AGE", "COMMAND"};
+	auto_grid grid = {.columns = 6};
+
+	if (call_has(call, OPT_JSON))
+		return list_json(remote, box);
+	if (call_has(call, OPT_QUIET))
+		return remote_did(remote, cove_process_list(box, print_id, NULL, &remote->error));
+	for (size_t i = 0; i < 6; i++)
+		grid_add(&grid, heads[i]);
+	TRY(remote_did(remote, cove_process_list(box, add_row, &grid, &remote->error)));
+	grid_print(&grid, stdout);
+	return OK;
+}
+
+// They come in the order of their start.
+static int keep_last(void *arg, const struct cove_process_info *info)
+{
+	char **last = arg;
+
+	free(*last);
+	*last = mem_str(info->id);
+	return 0;
+}
+
+// The one that is named, else the one that was started last; the caller's.
+static fallible choose(struct call *call, struct remote *remote, struct cove_box *box, char **out)
+{
+	auto_free char *last = NULL;
+
+	if (call->word_count > 1) {
+		*out = mem_str(call->words[1]);
+		return OK;
+	}
+	TRY(remote_did(remote, cove_process_list(box, keep_last, &last, &remote->error)));
+	if (!last)
+		return err_hint(err_new(NOT_FOUND, "no_process", "nothing was started there yet"),
+				"'cove exec -d BOX COMMAND' starts a process");
+	*out = take_ptr(last);
+	return OK;
+}
+
+struct match {
+	const char *id;
+	bool found;
+};
+
+static int match_id(void *arg, const struct cove_process_info *info)
+{
+	struct match *match = arg;
+
+	match->found |= strcmp(info->id, match->id) == 0;
+	return 0;
+}
+
+bool jobs_has(struct cove_box *box, const char *id)
+{
+	struct match match = {.id = id};
+
+	return cove_process_list(box, match_id, &match, NULL) == COVE_OK && match.found;
+}
+
+struct output {
+	struct err *err;
+};
+
+static int put_out(void *arg, const void *bytes, size_t len)
+{
+	struct output *output = arg;
+
+	output->err = flow_write(STDOUT_FILENO, bytes, len);
+	return output->err != NULL;
+}
+
+static int put_err(void *arg, const void *bytes, size_t len)
+{
+	struct output *output = arg;
+
+	output->err = flow_write(STDERR_FILENO, bytes, len);
+	return output->err != NULL;
+}
+
+static fallible so_far(struct remote *remote, struct cove_process *process)
+{
+	struct output output = {0};
+	struct cove_sink sink = {.on_stdout = put_out, .on_stderr = put_err, .arg = &output};
+	enum cove_kind kind = cove_process_logs(process, false, &sink, &remote->error);
+
+	return output.err ? output.err : remote_did(remote, kind);
+}
+
+static fallible follow(struct remote *remote, struct cove_process *process)
+{
+	bool ended = false;
+
+	while (!ended)
+		TRY(show(remote, process, -1, &ended));
+	return OK;
+}
+
+fallible jobs_logs(struct call *call)
+{
+	auto_remote remote = {0};
+	auto_cove_box box = NULL;
+	auto_free char *id = NULL;
+	auto_process process = NULL;
+
+	TRY(remote_open(&remote, call));
+	interrupt_arm(remote.cove);
+	box = cove_box_at(remote.cove, call->words[0]);
+	TRY(choose(call, &remote, box, &id));
+	process = cove_process_at(box, id);
+	return status_end(call, call_has(call, OPT_FOLLOW) ? follow(&remote, process)
+							   : so_far(&remote, process));
+}
+
+// "KILL", "SIGKILL", "sigkill", "9".
+static fallible read_signal(const char *text, int *out)
+{
+	const char *name = strncasecmp(text, "SIG", 3) == 0 ? text + 3 : text;
+	uint64_t number;
+
+	if (str_to_u64(str_of(text), 1, 64, &number)) {
+		*out = (int)number;
+		return OK;
+	}
+	for (int i = 1; i < NSIG; i++) {
+		const char *known = sigabbrev_np(i);
+
+		if (known && strcasecmp(known, name) == 0) {
+			*out = i;
+			return OK;
+		}
+	}
+	return err_hint(err_new(INVALID, "bad_signal", "there is no signal '%s'", text),
+			"for example -s TERM, -s KILL or -s 9");
+}
+
+fallible jobs_kill(struct call *call)
+{
+	auto_remote remote = {0};
+	auto_cove_box box = NULL;
+	bool all = call_has(call, OPT_ALL);
+	const char *word = call_value(call, OPT_SIGNAL);
+	uint64_t count = 0;
+	int number = 0;
+
+	if (word)
+		TRY(read_signal(word, &number));
+	if (all == (call->word_count > 1) || (all && word))
+		return err_hint(err_new(INVALID, "bad_words",
+					"'cove kill' needs BOX PROCESS... or BOX --all"),
+				"'cove ps BOX' lists the processes");
+	TRY(remote_open(&remote, call));
+	interrupt_arm(remote.cove);
+	box = cove_box_at(remote.cove, call->words[0]);
+	if (all) {
+		TRY(remote_did(&remote, cove_process_kill_all(box, &count, &remote.error)));
+		if (!call_has(call, OPT_QUIET))
+			printf("%llu\n", (unsigned long long)count);
+		return OK;
+	}
+	for (int i = 1; i < call->word_count; i++) {
+		auto_process process = cove_process_at(box, call->words[i]);
+
+		TRY(remote_did(&remote, word ? cove_process_signal(process, number, &remote.error)
+					     : cove_process_kill(process, &remote.error)));
+		if (!call_has(call, OPT_QUIET))
+			printf("%s\n", call->words[i]);
+	}
+	return OK;
+}

@@ -1,0 +1,51 @@
+#include "cli/status.h"
+
+#include <signal.h>
+
+#include "cli/interrupt.h"
+#include "cli/print.h"
+
+static void tell(const struct cove_result *result)
+{
+	static const struct {
+		const char *word, *text;
+	} endings[] = {
+		{"oom", "the command exceeded its memory limit and was killed (see --memory)"},
+		{"cpu_limit", "the command used up its CPU time and was killed (see --cpu-time)"},
+		{"wall_limit", "the command ran out of time and was killed (see --timeout)"},
+		{"killed_by_api", "the command was killed by request"},
+		{"box_lost", "the sandbox was lost while the command ran"},
+	};
+
+	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++)
+		if (strcmp(result->ended, endings[i].word) == 0)
+			print_note("%s", endings[i].text);
+	if (result->stdout_truncated || result->stderr_truncated)
+		print_note(
+			"the command wrote more than is kept; the rest was dropped (see --output)");
+}
+
+fallible status_take(struct call *call, const struct cove_result *result)
+{
+	if (!call_has(call, OPT_QUIET))
+		tell(result);
+	if (strcmp(result->ended, "box_lost") == 0)
+		return err_new(BAD_PEER, "box_lost", "there is no status to hand on");
+	call->exit = result->exit_code;
+	return OK;
+}
+
+fallible status_end(struct call *call, struct err *err)
+{
+	if (!err)
+		return OK;
+	if (interrupt_signal())
+		call->exit = STATUS_SIGNALED + interrupt_signal();
+	else if (strcmp(err_reason(err), "pipe_closed") == 0)
+		call->exit = STATUS_SIGNALED + SIGPIPE;
+	else if (strcmp(err_reason(err), "command_not_found") == 0)
+		call->exit = STATUS_NOT_FOUND;
+	else if (strcmp(err_reason(err), "not_executable") == 0)
+		call->exit = STATUS_CANNOT_INVOKE;
+	return err;
+}

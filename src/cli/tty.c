@@ -1,0 +1,75 @@
+#include "cli/tty.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "cli/interrupt.h"
+
+// Signal handlers have no arguments of ours.
+static struct {
+	struct termios was;
+	volatile sig_atomic_t fd; // plus 1; 0: not raw
+	int pipe[2];
+} state = {.pipe = {-1, -1}};
+
+void tty_restore(void)
+{
+	int fd = (int)state.fd - 1;
+	int saved = errno;
+
+	if (fd >= 0)
+		tcsetattr(fd, TCSADRAIN, &state.was);
+	state.fd = 0;
+	errno = saved;
+}
+
+bool tty_raw(int fd)
+{
+	struct termios raw;
+
+	if (tcgetattr(fd, &state.was) != 0)
+		return false;
+	raw = state.was;
+	cfmakeraw(&raw);
+	raw.c_cc[VMIN] = 1;
+	raw.c_cc[VTIME] = 0;
+	state.fd = fd + 1;
+	interrupt_undoing(tty_restore);
+	return tcsetattr(fd, TCSADRAIN, &raw) == 0;
+}
+
+bool tty_size(int fd, uint16_t *out_cols, uint16_t *out_rows)
+{
+	struct winsize size;
+
+	if (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+		return false;
+	*out_cols = size.ws_col;
+	*out_rows = size.ws_row;
+	return true;
+}
+
+static void on_resize(int signal)
+{
+	int saved = errno;
+
+	(void)signal;
+	if (write(state.pipe[1], "!", 1) < 0) {
+		// full: it is known already
+	}
+	errno = saved;
+}
+
+int tty_resized_fd(void)
+{
+	struct sigaction act = {.sa_handler = on_resize, .sa_flags = SA_RESTART};
+
+	if (state.pipe[0] < 0 && pipe2(state.pipe, O_CLOEXEC | O_NONBLOCK) == 0)
+		sigaction(SIGWINCH, &act, NULL);
+	return state.pipe[0];
+}

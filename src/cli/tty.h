@@ -1,0 +1,14 @@
+// Our own terminal: raw while a terminal of a sandbox is shown on it, and as it was whatever ends
+// that, signals included.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// Every key is a byte that we read, nothing is echoed, no signal is made. False: no terminal.
+bool tty_raw(int fd);
+void tty_restore(void); // harmless twice, and in a signal handler
+// False: it does not tell.
+bool tty_size(int fd, uint16_t *out_cols, uint16_t *out_rows);
+// Readable each time the size may have changed; -1 when it could not be made.
+int tty_resized_fd(void);

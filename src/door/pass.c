@@ -1,0 +1,65 @@
+#include "door/pass.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "wire/text.h"
+
+#define DOOR "/v1/t/"
+#define ROOM "/sandboxes/"
+
+void pass_write(const uint8_t key[SECRET_HASH], const char *box, char out[PASS_LEN + 1])
+{
+	auto_buf hex = BUF_INIT(2 * SECRET_HASH);
+	uint8_t mac[SECRET_HASH];
+
+	secret_hmac(key, box, strlen(box), mac);
+	text_hex(&hex, mac, sizeof(mac));
+	snprintf(out, PASS_LEN + 1, PASS_PREFIX "%s", hex.at);
+}
+
+static bool is_token_of(const uint8_t key[SECRET_HASH], struct str token, const char *box)
+{
+	char right[PASS_LEN + 1];
+	bool same;
+
+	pass_write(key, box, right);
+	same = token.len == PASS_LEN && secret_equal(token.at, right, PASS_LEN);
+	secret_wipe(right, sizeof(right));
+	return same;
+}
+
+enum pass pass_take(const uint8_t key[SECRET_HASH], const struct fleet *fleet, struct http *x)
+{
+	struct str rest = x->url.path, token, name;
+	const struct entry *entry;
+	struct who *who;
+	bool right;
+
+	if (!str_starts(rest, DOOR))
+		return PASS_NONE;
+	rest = str_skip(rest, strlen(DOOR));
+	str_cut(&rest, '/', &token);
+	if (!rest.at || !str_starts((struct str){rest.at - 1, rest.len + 1}, ROOM)) {
+		x->url.path = STR(DOOR "-");
+		return PASS_WRONG;
+	}
+	rest = str_skip(rest, strlen(ROOM) - 1);
+	str_cut(&rest, '/', &name);
+	entry = table_find(fleet, name);
+	right = is_token_of(key, token, entry ? entry->record.id : "box-") && entry;
+	x->url.path = str_of(arena_fmt(x->arena, "/v1" ROOM "%.*s%s%.*s",
+				       right ? ID_BOX_LEN : (int)name.len,
+				       right ? entry->record.id : name.at, rest.at ? "/" : "",
+				       rest.at ? (int)rest.len : 0, rest.at ? rest.at : ""));
+	if (!right)
+		return PASS_WRONG;
+	who = arena_take(x->arena, sizeof(*who));
+	*who = (struct who){
+		.role = WHO_BOX,
+		.name = "box",
+		.box = arena_dup(x->arena, entry->record.id, strlen(entry->record.id)),
+	};
+	x->guest = who;
+	return PASS_GOOD;
+}

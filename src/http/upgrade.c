@@ -1,0 +1,105 @@
+#include "http/upgrade.h"
+
+#include "base/clock.h"
+#include "http/channel.h"
+
+#define HEAD_MAX (16 * 1024)
+
+static bool has_token(struct str list, struct str token)
+{
+	struct str word;
+
+	while (list.len && str_cut(&list, ',', &word))
+		if (str_eq_nocase(str_trim(word), token))
+			return true;
+	return false;
+}
+
+static fallible malformed(const char *why)
+{
+	return err_new(INVALID, "bad_upgrade", "the request for a WebSocket is malformed: %s", why);
+}
+
+fallible upgrade_check(struct http *x)
+{
+	struct str version = http_field(x, "Sec-WebSocket-Version");
+
+	// An exchange without a connection has nothing that could be upgraded.
+	if (!x->conn || !x->head.upgrade || !has_token(http_field(x, "Upgrade"), STR("websocket")))
+		return err_hint(
+			err_new(NOT_FOUND, "no_route", "The requested endpoint was not found"),
+			"this path is for WebSockets: connect with ws://");
+	if (x->head.minor == 0)
+		return malformed("it needs HTTP/1.1");
+	if (x->head.chunked || x->body_left > 0)
+		return malformed("it must have no body");
+	if (!str_is(version, "13")) {
+		http_set(x, "Sec-WebSocket-Version", STR("13"));
+		return err_hint(err_new(UPGRADE, "bad_version",
+					"this version of the WebSocket protocol is not spoken"),
+				"send 'Sec-WebSocket-Version: 13'");
+	}
+	if (!ws_is_key(http_field(x, "Sec-WebSocket-Key")))
+		return malformed("Sec-WebSocket-Key must be 16 bytes in base64");
+	return OK;
+}
+
+static fallible agree(struct http *x)
+{
+	struct http_conn *conn = x->conn;
+	struct buf *head = &conn->papers->head;
+	char accept[WS_ACCEPT_LEN + 1];
+
+	if (x->reply_begun)
+		return err_new(INTERNAL, "replied_twice", "the request was already answered");
+	ws_accept(http_field(x, "Sec-WebSocket-Key"), accept);
+	buf_clear(head);
+	buf_fmt(head,
+		"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+		"Sec-WebSocket-Accept: %s\r\n",
+		accept);
+	if (buf_ok(x->extra))
+		buf_str(head, buf_view(x->extra));
+	buf_text(head, "\r\n");
+	x->reply_begun = x->reply_ended = true;
+	x->status = 101;
+	conn->close_after = true;
+	if (!buf_ok(head))
+		return err_new(UNAVAILABLE, "no_memory", "there is no memory for this");
+	return stream_write(&conn->stream, head->at, head->len, conn->silence_ms);
+}
+
+// Whatever still comes is passed over until both sides have said goodbye.
+static void part(struct wsock *ws)
+{
+	struct wsock_message message = {.kind = WSOCK_TEXT};
+	auto_err err = OK;
+
+	wsock_close(ws, WS_NORMAL, "");
+	while (!err && message.kind != WSOCK_CLOSED)
+		err = wsock_recv(ws, CLOCK_NEVER, &message);
+}
+
+fallible upgrade_run(struct http *x, const struct wsock_options *options, upgrade_fn *talk,
+		     void *arg)
+{
+	struct http_conn *conn = x->conn;
+	struct wsock_options mine = options ? *options : (struct wsock_options){0};
+	struct wsock *ws;
+	struct err *err;
+
+	TRY(upgrade_check(x));
+	TRY(agree(x));
+	if (!mine.silence_ms)
+		mine.silence_ms = conn->terms->silence_ms;
+	ws = wsock_new(&conn->stream, &conn->papers->inlet, true, &mine);
+	wsock_list(ws, &conn->terms->sockets);
+	if (conn->terms->draining)
+		wsock_shut(ws, WS_GOING_AWAY, "the server is going away");
+	err = talk(x, ws, arg);
+	if (!err)
+		part(ws);
+	wsock_end(ws);
+	wsock_drop(ws);
+	return err;
+}

@@ -1,0 +1,244 @@
+// An exchange on a connection. The head of the reply is put together in one buffer and leaves with
+// the body in one write. What decides whether the connection lives on is decided when that head is
+// written: afterwards it would be too late to tell the client.
+//
+// A reply that fails on the way has no second chance: the connection is closed, and a chunked body
+// without its end tells the client that it was cut.
+#include "http/wired.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "http/channel.h"
+#include "http/inside.h"
+
+#define DRAIN_MAX (64 * 1024)
+
+// The peer's slowness and absence are told by their own kinds: nobody here is to blame.
+fallible http_blame(struct http *x, struct err *err)
+{
+	x->conn->close_after = true;
+	if (err && err_kind(err) == ERR_TIMEOUT)
+		return err_recast(err, ERR_SLOW_CLIENT, "slow_client",
+				  "no byte moved on the connection for too long");
+	return err;
+}
+
+// The client asked whether it may send. Asking for the body is the answer.
+fallible http_invite(struct http *x)
+{
+	static const char words[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	struct http_conn *conn = x->conn;
+
+	if (!conn->continue_due)
+		return OK;
+	conn->continue_due = false;
+	if (x->reply_begun)
+		return OK;
+	return stream_write(&conn->stream, words, sizeof(words) - 1, conn->terms->silence_ms);
+}
+
+static fallible wired_read(struct http *x, void *room, size_t size, size_t *out)
+{
+	struct http_conn *conn = x->conn;
+	struct err *err = http_invite(x);
+
+	if (!err)
+		err = inlet_read(&conn->papers->inlet, room, size, conn->terms->silence_ms, out);
+	return err ? http_blame(x, err) : OK;
+}
+
+// "Sun, 06 Nov 1994 08:49:37 GMT", made once a second.
+static const char *date(struct http_terms *terms)
+{
+	static const char days[] = "ThuFriSatSunMonTueWed"; // 1970 began on a Thursday
+	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+	auto_buf iso = BUF_INIT(64);
+	int64_t wall;
+	int month;
+
+	if (loop_now(terms->loop) < terms->date_until)
+		return terms->date;
+	wall = clock_wall_ms();
+	clock_iso(wall, &iso); // 2026-11-15T02:09:45.123Z
+	month = (iso.at[5] - '0') * 10 + iso.at[6] - '0';
+	snprintf(terms->date, sizeof(terms->date), "%.3s, %.2s %.3s %.4s %.8s GMT",
+		 days + wall / 86400000 % 7 * 3, iso.at + 8, months + (month - 1) * 3L, iso.at,
+		 iso.at + 11);
+	terms->date_until = loop_now(terms->loop) + 1000 - wall % 1000;
+	return terms->date;
+}
+
+static void put_number(struct buf *out, uint64_t n)
+{
+	char digits[20];
+	size_t at = sizeof(digits);
+
+	do
+		digits[--at] = (char)('0' + n % 10);
+	while (n /= 10);
+	buf_add(out, digits + at, sizeof(digits) - at);
+}
+
+static bool wants_close(const struct http *x)
+{
+	const struct http_conn *conn = x->conn;
+	const struct inlet *inlet = &conn->papers->inlet;
+
+	if (conn->close_after || conn->terms->draining || !x->head.keep_alive)
+		return true;
+	// A body that nobody wants to read: a short one is skipped after the reply. One that the
+	// client has not begun to send may come or not: only the end of the connection is clear.
+	return !inlet->ended && (conn->continue_due || inlet->left > DRAIN_MAX);
+}
+
+enum framing { FRAMING_NONE, FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_TO_CLOSE };
+
+static fallible put_head(struct http *x, const char *type, enum framing framing, uint64_t length)
+{
+	struct http_conn *conn = x->conn;
+	struct buf *out = &conn->papers->head, *extra = &conn->papers->extra;
+
+	conn->no_body = way_is_bodyless(x->status) || str_is(x->head.method, "HEAD");
+	conn->close_after = framing == FRAMING_TO_CLOSE || wants_close(x);
+	buf_clear(out);
+	buf_add(out, "HTTP/1.1 ", 9);
+	put_number(out, (uint64_t)x->status);
+	buf_char(out, ' ');
+	buf_text(out, http1_status_text(x->status));
+	buf_add(out, "\r\nDate: ", 8);
+	buf_text(out, date(conn->terms));
+	if (type) {
+		buf_text(out, "\r\nContent-Type: ");
+		buf_text(out, type);
+	}
+	if (framing == FRAMING_LENGTH) {
+		buf_text(out, "\r\nContent-Length: ");
+		put_number(out, length);
+	} else if (framing == FRAMING_CHUNKED) {
+		buf_text(out, "\r\nTransfer-Encoding: chunked");
+	}
+	if (conn->close_after)
+		buf_text(out, "\r\nConnection: close");
+	else if (x->head.minor == 0)
+		buf_text(out, "\r\nConnection: keep-alive");
+	buf_add(out, "\r\n", 2);
+	if (buf_ok(extra))
+		buf_str(out, buf_view(extra));
+	buf_add(out, "\r\n", 2);
+	if (buf_ok(out))
+		return OK;
+	conn->close_after = true; // half a head would lie: the client gets none
+	return err_hint(err_new(UNAVAILABLE, "no_memory", "there is no memory for this"),
+			"try again in a moment");
+}
+
+static fallible wired_reply(struct http *x, const char *type, struct str body)
+{
+	struct http_conn *conn = x->conn;
+	struct iovec parts[2];
+	struct err *err;
+
+	TRY(put_head(x, type, way_is_bodyless(x->status) ? FRAMING_NONE : FRAMING_LENGTH,
+		     body.len));
+	if (conn->no_body)
+		body.len = 0;
+	parts[0] = (struct iovec){conn->papers->head.at, conn->papers->head.len};
+	parts[1] = (struct iovec){(void *)body.at, body.len};
+	err = stream_writev(&conn->stream, parts, body.len ? 2 : 1, conn->silence_ms);
+	if (err)
+		return http_blame(x, err);
+	x->bytes_out += body.len;
+	return OK;
+}
+
+static enum framing framing_of(const struct http *x, uint64_t length)
+{
+	if (way_is_bodyless(x->status))
+		return FRAMING_NONE;
+	if (length != WAY_UNSIZED)
+		return FRAMING_LENGTH;
+	return x->head.minor == 0 ? FRAMING_TO_CLOSE : FRAMING_CHUNKED;
+}
+
+static fallible wired_begin(struct http *x, const char *type, uint64_t length)
+{
+	struct http_conn *conn = x->conn;
+	enum framing framing = framing_of(x, length);
+	struct err *err;
+
+	conn->chunked = framing == FRAMING_CHUNKED;
+	TRY(put_head(x, type, framing, length));
+	conn->sized = framing == FRAMING_LENGTH && !conn->no_body;
+	conn->due = length;
+	err = stream_write(&conn->stream, conn->papers->head.at, conn->papers->head.len,
+			   conn->silence_ms);
+	return err ? http_blame(x, err) : OK;
+}
+
+// More than was promised would be read as the next reply.
+fallible http_pay(struct http *x, uint64_t len)
+{
+	struct http_conn *conn = x->conn;
+
+	if (!conn->sized)
+		return OK;
+	if (conn->due < len)
+		return http_blame(x,
+				  err_new(INTERNAL, "internal", "a reply longer than announced"));
+	conn->due -= len;
+	return OK;
+}
+
+static fallible wired_write(struct http *x, const void *bytes, size_t len)
+{
+	struct http_conn *conn = x->conn;
+	char *size_line = conn->papers->chunk;
+	struct iovec parts[3];
+	struct err *err;
+
+	if (len == 0 || conn->no_body)
+		return OK;
+	TRY(http_pay(x, len));
+	if (conn->chunked) {
+		int n = snprintf(size_line, sizeof(conn->papers->chunk), "%zx\r\n", len);
+
+		parts[0] = (struct iovec){size_line, (size_t)n};
+		parts[1] = (struct iovec){(void *)bytes, len};
+		parts[2] = (struct iovec){(void *)"\r\n", 2};
+		err = stream_writev(&conn->stream, parts, 3, conn->silence_ms);
+	} else {
+		err = stream_write(&conn->stream, bytes, len, conn->silence_ms);
+	}
+	if (err)
+		return http_blame(x, err);
+	x->bytes_out += len;
+	return OK;
+}
+
+static fallible wired_end(struct http *x)
+{
+	struct http_conn *conn = x->conn;
+	struct err *err = OK;
+
+	if (conn->sized && conn->due)
+		return http_blame(x,
+				  err_new(INTERNAL, "internal", "a reply shorter than announced"));
+	if (conn->chunked && !conn->no_body)
+		err = stream_write(&conn->stream, "0\r\n\r\n", 5, conn->silence_ms);
+	return err ? http_blame(x, err) : OK;
+}
+
+const struct http_way wired_way = {
+	.read = wired_read,
+	.reply = wired_reply,
+	.begin = wired_begin,
+	.write = wired_write,
+	.end = wired_end,
+	.send_file = wired_send_file,
+	.recv_file = wired_recv_file,
+	.be_patient = wired_be_patient,
+	.away = wired_away,
+	.back = wired_back,
+	.is_gone = wired_is_gone,
+};

@@ -1,0 +1,457 @@
+// Frames of one message must not be mixed with those of another: senders take turns. A control
+// frame that is due while somebody has the turn is left to him, so that whoever receives never
+// waits for a reader who in turn waits for us.
+//
+// The end of a socket is one of: both closes were said; the peer broke the rules and was told so;
+// it left, or was silent too long; a write failed half-way. In each the receiver gets CLOSED, once
+// and for all, and the senders an error.
+//
+// The stream belongs to the connection, which ends with the task that upgraded it; senders may be
+// other tasks. So wsock_end() shuts the socket down, which wakes whoever waits in a write, and
+// stays until the last sender has left. From then on the struct is but a tombstone.
+//
+// syscalls: shutdown
+#include "http/wsock.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/secret.h"
+
+#define SILENCE_MS 30000
+#define ROOM (16 * 1024)
+#define SPREE_MAX (1024 * 1024)
+
+struct wsock {
+	int refs;
+	struct stream *stream; // NULL: it has ended
+	struct loop *loop;
+	struct ws_reader *reader;
+	struct link all;
+	bool is_server;
+	size_t max;
+	uint32_t silence_ms, ping_ms;
+	// in
+	char *room;
+	struct str in; // of room, not yet read
+	struct buf early;
+	int64_t heard_ms, next_ping_ms;
+	// out
+	bool busy;  // somebody has the turn
+	bool begun; // and the first frame of his message is out
+	enum wsock_kind kind;
+	uint32_t users; // senders, at work or waiting for their turn
+	struct bell turn, left;
+	uint8_t pong[WS_CONTROL_MAX];
+	size_t pong_len;
+	bool pong_due;
+	// the end
+	int shut_code; // we are to close with
+	char shut_reason[WS_REASON_MAX + 1];
+	bool closing; // our close is out
+	int64_t close_by;
+	bool is_over; // nothing moves any more
+	int code;     // of the end
+};
+
+static fallible gone(void)
+{
+	return err_new(CANCELLED, "client_gone", "the WebSocket is closed");
+}
+
+static void free_wsock(struct wsock *ws)
+{
+	ws_reader_free(ws->reader);
+	buf_done(&ws->early);
+	free(ws->room);
+	free(ws);
+}
+
+void wsock_hold(struct wsock *ws)
+{
+	ws->refs++;
+}
+
+void wsock_drop(struct wsock *ws)
+{
+	if (ws && --ws->refs == 0)
+		free_wsock(ws);
+}
+
+// What the client sent right behind its request.
+static void take_early(struct wsock *ws, struct inlet *inlet)
+{
+	ws->early = BUF_INIT(HTTP1_HEAD_MAX);
+	inlet_frame(inlet, INLET_TO_CLOSE, 0);
+	while (inlet_has_bytes(inlet)) {
+		char *space = buf_space(&ws->early, 4096);
+		size_t n = 0;
+
+		if (!space)
+			break;
+		err_free(inlet_read(inlet, space, 4096, 0, &n)); // it has bytes, and does not wait
+		buf_grew(&ws->early, n);
+	}
+	inlet_frame(inlet, INLET_NONE, 0);
+	ws->in = buf_view(&ws->early);
+}
+
+struct wsock *wsock_new(struct stream *stream, struct inlet *inlet, bool is_server,
+			const struct wsock_options *options)
+{
+	struct wsock *ws = mem_new_of(struct wsock);
+
+	ws->refs = 1;
+	ws->stream = stream;
+	ws->loop = stream->loop;
+	ws->is_server = is_server;
+	ws->max = options && options->max ? options->max : WSOCK_MAX;
+	ws->silence_ms = options && options->silence_ms ? options->silence_ms : SILENCE_MS;
+	ws->ping_ms = options && options->ping_ms ? options->ping_ms : WSOCK_PING_MS;
+	ws->reader = ws_reader_new(is_server, ws->max);
+	ws->code = WS_ABNORMAL;
+	ws->heard_ms = loop_now(ws->loop);
+	ws->next_ping_ms = ws->heard_ms + ws->ping_ms;
+	bell_init(&ws->turn);
+	bell_init(&ws->left);
+	link_init(&ws->all);
+	take_early(ws, inlet);
+	return ws;
+}
+
+static void finish(struct wsock *ws, int code)
+{
+	if (ws->is_over)
+		return;
+	ws->is_over = true;
+	ws->code = code;
+	bell_ring(&ws->turn);
+}
+
+void wsock_end(struct wsock *ws)
+{
+	if (!ws->stream)
+		return;
+	finish(ws, WS_ABNORMAL);
+	link_drop(&ws->all);
+	if (ws->users)
+		shutdown(ws->stream->fd, SHUT_RDWR);
+	task_shield(true);
+	while (ws->users)
+		err_free(bell_wait(&ws->left, CLOCK_NEVER));
+	task_shield(false);
+	ws->stream = NULL;
+}
+
+bool wsock_is_open(const struct wsock *ws)
+{
+	return ws->stream && !ws->is_over && !ws->closing;
+}
+
+static fallible write_masked(struct wsock *ws, const uint8_t *head, size_t head_len,
+			     const uint8_t mask[4], struct str body)
+{
+	char piece[2048];
+
+	TRY(stream_write(ws->stream, head, head_len, ws->silence_ms));
+	for (size_t at = 0; at < body.len;) {
+		size_t n = body.len - at < sizeof(piece) ? body.len - at : sizeof(piece);
+
+		memcpy(piece, body.at + at, n);
+		ws_mask(piece, n, mask, at);
+		TRY(stream_write(ws->stream, piece, n, ws->silence_ms));
+		at += n;
+	}
+	return OK;
+}
+
+// By whoever has the turn. Half a frame spoils all that would follow.
+static fallible write_frame(struct wsock *ws, enum ws_opcode opcode, bool is_final, struct str body)
+{
+	uint8_t head[WS_HEAD_MAX], mask[4];
+	struct err *err;
+
+	if (!ws->is_server)
+		secret_random(mask, sizeof(mask));
+	size_t n = ws_head(head, opcode, is_final, body.len, ws->is_server ? NULL : mask);
+
+	if (ws->is_server) {
+		struct iovec parts[2] = {{head, n}, {(void *)body.at, body.len}};
+
+		err = stream_writev(ws->stream, parts, body.len ? 2 : 1, ws->silence_ms);
+	} else {
+		err = write_masked(ws, head, n, mask, body);
+	}
+	if (!err)
+		return OK;
+	finish(ws, WS_ABNORMAL);
+	shutdown(ws->stream->fd, SHUT_RDWR); // whoever receives hears of it
+	if (err_kind(err) == ERR_TIMEOUT)
+		return err_recast(err, ERR_SLOW_CLIENT, "slow_client",
+				  "no byte moved on the connection for too long");
+	if (err_kind(err) == ERR_BAD_PEER)
+		return err_recast(err, ERR_CANCELLED, "client_gone", "the WebSocket is closed");
+	return err;
+}
+
+static void leave(struct wsock *ws)
+{
+	if (--ws->users == 0)
+		bell_ring(&ws->left);
+}
+
+static fallible take_turn(struct wsock *ws)
+{
+	struct err *err = OK;
+
+	ws->users++;
+	while (!err && ws->busy && !ws->is_over)
+		err = bell_wait(&ws->turn, CLOCK_NEVER);
+	if (!err && !wsock_is_open(ws))
+		err = gone();
+	if (err)
+		leave(ws);
+	else
+		ws->busy = true;
+	return err;
+}
+
+// Hands the turn on; a pong that became due meanwhile goes first.
+static void give_turn(struct wsock *ws)
+{
+	while (ws->pong_due && wsock_is_open(ws)) {
+		ws->pong_due = false;
+		err_free(write_frame(ws, WS_PONG, true,
+				     (struct str){(char *)ws->pong, ws->pong_len}));
+	}
+	ws->busy = ws->begun = false;
+	bell_ring(&ws->turn);
+	leave(ws);
+}
+
+fallible wsock_send(struct wsock *ws, enum wsock_kind kind, struct str body)
+{
+	struct err *err;
+
+	TRY(take_turn(ws));
+	err = write_frame(ws, kind == WSOCK_TEXT ? WS_TEXT : WS_BINARY, true, body);
+	give_turn(ws);
+	return err;
+}
+
+fallible wsock_begin(struct wsock *ws, enum wsock_kind kind)
+{
+	TRY(take_turn(ws));
+	ws->kind = kind;
+	return OK;
+}
+
+static enum ws_opcode next_opcode(struct wsock *ws)
+{
+	if (ws->begun)
+		return WS_CONTINUATION;
+	ws->begun = true;
+	return ws->kind == WSOCK_TEXT ? WS_TEXT : WS_BINARY;
+}
+
+fallible wsock_piece(struct wsock *ws, struct str body)
+{
+	if (ws->is_over)
+		return gone();
+	return write_frame(ws, next_opcode(ws), false, body);
+}
+
+fallible wsock_finish(struct wsock *ws)
+{
+	struct err *err = ws->is_over ? gone() : write_frame(ws, next_opcode(ws), true, STR(""));
+
+	give_turn(ws);
+	return err;
+}
+
+void wsock_abort(struct wsock *ws)
+{
+	finish(ws, WS_ABNORMAL);
+	shutdown(ws->stream->fd, SHUT_RDWR);
+	give_turn(ws);
+}
+
+// Pings and pongs are not worth a wait for the turn: whoever has it is sending.
+static void send_control(struct wsock *ws, enum ws_opcode opcode, struct str body)
+{
+	if (!wsock_is_open(ws))
+		return;
+	if (ws->busy && opcode == WS_PONG) {
+		memcpy(ws->pong, body.at, body.len);
+		ws->pong_len = body.len;
+		ws->pong_due = true;
+	}
+	if (ws->busy)
+		return;
+	ws->busy = true;
+	ws->users++;
+	err_free(write_frame(ws, opcode, true, body));
+	give_turn(ws);
+}
+
+static void wake_reader(struct wsock *ws)
+{
+	if (ws->stream && ws->stream->reader)
+		task_wake(ws->stream->reader);
+}
+
+void wsock_close(struct wsock *ws, int code, const char *reason)
+{
+	uint8_t body[WS_CONTROL_MAX];
+	size_t len = ws_close_body(body, code, str_of(reason));
+	auto_err err = take_turn(ws);
+
+	if (err)
+		return;
+	ws->code = code;
+	ws->close_by = loop_now(ws->loop) + WSOCK_CLOSE_MS;
+	if (code == WS_NO_CODE)
+		len = 0;
+	err_free(write_frame(ws, WS_CLOSE, true, (struct str){(char *)body, len}));
+	ws->closing = true;
+	give_turn(ws);
+	wake_reader(ws);
+}
+
+void wsock_shut(struct wsock *ws, int code, const char *reason)
+{
+	if (ws->shut_code)
+		return;
+	ws->shut_code = code;
+	snprintf(ws->shut_reason, sizeof(ws->shut_reason), "%s", reason);
+	wake_reader(ws);
+}
+
+void wsock_list(struct wsock *ws, struct link *all)
+{
+	link_add(all, &ws->all);
+}
+
+void wsock_shut_all(struct link *all, int code, const char *reason)
+{
+	list_each (at, all)
+		wsock_shut(link_of(at, struct wsock, all), code, reason);
+}
+
+// What one event of the reader means. True: `out` is filled.
+static bool handle(struct wsock *ws, enum ws_event event, const struct ws_item *item,
+		   struct wsock_message *out)
+{
+	int code;
+
+	switch (event) {
+	case WS_MESSAGE:
+		if (ws->closing)
+			return false;
+		*out = (struct wsock_message){item->is_text ? WSOCK_TEXT : WSOCK_BINARY, item->body,
+					      0};
+		return true;
+	case WS_GOT_PING:
+		send_control(ws, WS_PONG, item->body);
+		return false;
+	case WS_GOT_CLOSE:
+		// Whoever is sending need not go on, nor do we wait for him to say goodbye.
+		code = ws->closing ? ws->code : item->code;
+		if (!ws->closing && !ws->busy)
+			wsock_close(ws, code, "");
+		finish(ws, code);
+		ws->code = code;
+		*out = (struct wsock_message){WSOCK_CLOSED, item->body, code};
+		return true;
+	case WS_FAULT:
+		wsock_close(ws, item->code, item->fault);
+		finish(ws, item->code);
+		return false;
+	default:
+		return false;
+	}
+}
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+// The time has come for something, perhaps for what the caller waits.
+static fallible on_time(struct wsock *ws, int64_t deadline, struct err *late)
+{
+	int64_t now = loop_now(ws->loop);
+
+	if (ws->closing && now >= ws->close_by) {
+		finish(ws, ws->code);
+	} else if (!ws->closing && now >= ws->next_ping_ms) {
+		ws->next_ping_ms = now + ws->ping_ms;
+		if (now - ws->heard_ms >= 2 * (int64_t)ws->ping_ms)
+			finish(ws, WS_ABNORMAL);
+		else
+			send_control(ws, WS_PING, STR(""));
+	}
+	if (now >= deadline)
+		return late;
+	err_free(late);
+	return OK;
+}
+
+// More bytes, or the time for something has come, or somebody wants us to look again.
+static fallible fill(struct wsock *ws, int64_t deadline)
+{
+	struct stream *stream = ws->stream;
+	int64_t until = sooner(deadline, ws->closing ? ws->close_by : ws->next_ping_ms);
+	struct err *err = OK;
+	bool empty = true;
+	size_t n = 0;
+
+	if (stream->spree > SPREE_MAX) {
+		stream->spree = 0;
+		TRY(task_sleep_until(0));
+	}
+	if (!ws->room)
+		ws->room = mem_grow(NULL, ROOM, 1);
+	err = stream_read_now(stream, ws->room, ROOM, &empty, &n);
+	if (!err && empty) {
+		err = stream_wait_readable(stream, until);
+		if (err && err_kind(err) == ERR_TIMEOUT)
+			return on_time(ws, deadline, err);
+		if (err && err_kind(err) == ERR_CANCELLED)
+			return err;
+		err_free(err);
+		return OK;
+	}
+	if (err || n == 0) {
+		finish(ws, ws->closing ? ws->code : WS_ABNORMAL);
+		err_free(err);
+		return OK;
+	}
+	ws->heard_ms = loop_now(ws->loop);
+	ws->in = (struct str){ws->room, n};
+	return OK;
+}
+
+fallible wsock_recv(struct wsock *ws, int64_t deadline, struct wsock_message *out)
+{
+	while (!ws->is_over && ws->stream) {
+		struct ws_item item;
+		enum ws_event event = ws_read(ws->reader, &ws->in, &item);
+
+		if (event != WS_MORE) {
+			if (handle(ws, event, &item, out))
+				return OK;
+			continue;
+		}
+		if (ws->early.at)
+			buf_done(&ws->early);
+		if (ws->shut_code && !ws->closing)
+			wsock_close(ws, ws->shut_code, ws->shut_reason);
+		else
+			TRY(fill(ws, deadline));
+	}
+	*out = (struct wsock_message){WSOCK_CLOSED, STR(""), ws->code};
+	return OK;
+}

@@ -1,0 +1,517 @@
+// An archive is a tar behind zstd. A hand in the box packs and unpacks the tar, with the rights of
+// the box's user; the daemon only turns the crank of the compressor, piece by piece, and sees to it
+// that a backup that failed halfway leaves neither a torn archive nor a torn directory: the archive
+// takes its name when it is whole, and a directory is exchanged by two renames once all of it is
+// unpacked beside it. Nothing is ever mounted.
+#include "inbox/backup.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/secret.h"
+#include "inbox/errand.h"
+#include "loop/offload.h"
+#include "loop/pump.h"
+#include "wire/text.h"
+#include "wire/zstd.h"
+
+#define PIECE (128 * 1024)
+#define OUT_MAX (2 * ZSTD_STEP)
+#define SILENCE_MS 30000
+#define LEVEL_FAST 1 // where upstream's default is lz4
+#define LEVEL_ZSTD 3
+#define EXCLUDES_MAX 1000
+#define IGNORED_MAX (48 * 1024) // bytes of what git ignores
+#define ARCHIVES "/var/backups/"
+#define PATH_LONGEST 4096
+#define LONG_MS 600000
+
+static const char *const homes[] = {"/workspace", "/home", "/tmp", "/var/tmp", "/app"};
+#define COUNT(list) (sizeof(list) / sizeof(*(list)))
+
+struct backup {
+	struct http *x;
+	struct visit visit;
+	struct files files;
+	const char *dir, *archive;
+	const char **excludes; // NULL-ended
+	size_t exclude_count;
+	bool gitignore;
+	int level;
+};
+
+static fallible bad_config(const char *field, const char *why)
+{
+	return err_new(INVALID, "bad_backup", "'%s' %s", field, why);
+}
+
+static bool is_beneath(struct str path, const char *home)
+{
+	size_t len = strlen(home);
+
+	return str_starts(path, home) && (path.len == len || path.at[len] == '/');
+}
+
+static bool has_dots(struct str path)
+{
+	struct str part;
+
+	while (str_cut(&path, '/', &part))
+		if (str_is(part, ".."))
+			return true;
+	return false;
+}
+
+static fallible check_path(const char *field, struct str path)
+{
+	if (!path.len || path.at[0] != '/')
+		return bad_config(field, "must be an absolute path");
+	if (path.len > PATH_LONGEST)
+		return bad_config(field, "may have 4096 bytes");
+	if (has_dots(path))
+		return bad_config(field, "must not contain '..'");
+	return OK;
+}
+
+static fallible read_paths(struct backup *backup, const struct json *json)
+{
+	struct arena *arena = backup->x->arena;
+	struct str dir = {0}, archive = {0};
+	bool known = false;
+
+	TRY(json_str(json_get(json, "dir"), "dir", &dir));
+	TRY(check_path("dir", dir));
+	while (dir.len > 1 && dir.at[dir.len - 1] == '/')
+		dir.len--;
+	for (size_t i = 0; i < COUNT(homes); i++)
+		known |= is_beneath(dir, homes[i]);
+	if (!known)
+		return bad_config("dir", "must be in /workspace, /home, /tmp, /var/tmp or /app");
+	TRY(json_str(json_get(json, "archivePath"), "archivePath", &archive));
+	TRY(check_path("archivePath", archive));
+	if (!str_starts(archive, ARCHIVES) || archive.len == sizeof(ARCHIVES) - 1)
+		return bad_config("archivePath", "must be a file in " ARCHIVES);
+	backup->dir = arena_dup(arena, dir.at, dir.len);
+	backup->archive = arena_dup(arena, archive.at, archive.len);
+	return OK;
+}
+
+// A glob as upstream means it: what says "at any depth" is dropped, for a bare name means that
+// here.
+static const char *plain_glob(struct arena *arena, struct str glob)
+{
+	auto_buf plain = BUF_INIT(PATH_LONGEST + 1);
+
+	while (str_starts(glob, "**/"))
+		glob = str_skip(glob, 3);
+	while (str_ends(glob, "/**"))
+		glob.len -= 3;
+	while (glob.len) {
+		size_t step = str_starts(glob, "/**/") ? 4 : 1;
+
+		buf_char(&plain, glob.at[0]);
+		glob = str_skip(glob, step);
+	}
+	return buf_ok(&plain) && plain.len ? arena_dup(arena, plain.at, plain.len) : NULL;
+}
+
+static fallible read_excludes(struct backup *backup, const struct json *list)
+{
+	struct arena *arena = backup->x->arena;
+	size_t count = list ? json_count(list) : 0;
+
+	if (list)
+		TRY(json_want(list, "excludes", JSON_ARRAY));
+	if (count > EXCLUDES_MAX)
+		return bad_config("excludes", "may have 1000 entries");
+	backup->excludes = arena_take(arena, (EXCLUDES_MAX + 1) * sizeof(char *));
+	for (size_t i = 0; i < count; i++) {
+		struct str glob = {0};
+		const char *plain;
+
+		TRY(json_str(json_at(list, i), "excludes", &glob));
+		plain = plain_glob(arena, glob);
+		if (plain)
+			backup->excludes[backup->exclude_count++] = plain;
+	}
+	backup->excludes[backup->exclude_count] = NULL;
+	return OK;
+}
+
+static fallible read_compression(struct backup *backup, const struct json *json)
+{
+	static const char *const formats[] = {"gzip", "lz4", "zstd"};
+	struct str format = STR("lz4");
+	uint64_t threads = 1;
+	bool known = false;
+
+	TRY(json_str(json_get(json, "format"), "compression.format", &format));
+	TRY(json_u64(json_get(json, "threads"), "compression.threads", 1, 1024, &threads));
+	for (size_t i = 0; i < COUNT(formats); i++)
+		known |= str_is(format, formats[i]);
+	if (!known)
+		return bad_config("compression.format", "must be gzip, lz4 or zstd");
+	backup->level = str_is(format, "lz4") ? LEVEL_FAST : LEVEL_ZSTD;
+	return OK;
+}
+
+// What git would leave out, as paths beneath the directory.
+static fallible add_ignored(struct backup *backup)
+{
+	const char *argv[] = {"git",	  "-C",	       backup->dir,	     "ls-files",    "-z",
+			      "--others", "--ignored", "--exclude-standard", "--directory", NULL};
+	struct http *x = backup->x;
+	auto_errand errand = {.argv = argv, .wall_ms = 60000, .output_max = IGNORED_MAX};
+	struct str rest, name;
+
+	TRY(errand_run(x, &errand));
+	if (errand.result.exit_code != 0)
+		return OK; // no repository: nothing is ignored
+	if (errand.out.len == IGNORED_MAX)
+		return bad_config("gitignore", "leaves out too many names; use 'excludes'");
+	rest = buf_view(&errand.out);
+	while (rest.len && str_cut(&rest, 0, &name)) {
+		while (name.len && name.at[name.len - 1] == '/')
+			name.len--;
+		if (!name.len)
+			continue;
+		if (backup->exclude_count == EXCLUDES_MAX)
+			return bad_config("gitignore", "leaves out too many names; use 'excludes'");
+		// With a slash in front it is this one path, not every file of that name.
+		backup->excludes[backup->exclude_count++] = arena_fmt(x->arena, "/" STR_FMT,
+								      STR_ARG(name));
+		backup->excludes[backup->exclude_count] = NULL;
+	}
+	return OK;
+}
+
+static fallible read_body(struct backup *backup, struct json **json)
+{
+	TRY(door_json(backup->x, json, NULL));
+	if (!*json)
+		return bad_config("body", "is empty");
+	TRY(json_want(*json, "body", JSON_OBJECT));
+	return read_paths(backup, *json);
+}
+
+// One turn of the crank, in a worker.
+struct crank {
+	struct zstd *zstd;
+	struct str in;
+	bool last, done;
+	struct buf *out;
+	struct err *err;
+};
+
+static void turn(void *arg)
+{
+	struct crank *crank = arg;
+
+	crank->err = zstd_feed(crank->zstd, &crank->in, crank->last, crank->out, &crank->done);
+}
+
+static fallible feed(struct crank *crank)
+{
+	offload_run(turn, crank);
+	return crank->err;
+}
+
+// The next bytes of a pipe whose other end is the box's; *out = 0 at its end.
+static fallible take(int pipe, void *room, size_t *out)
+{
+	for (;;) {
+		ssize_t n = pipes_take(pipe, room, PIECE);
+		uint32_t events;
+
+		if (n >= 0) {
+			*out = (size_t)n;
+			return OK;
+		}
+		if (errno != EAGAIN)
+			return err_sys(errno, "read a pipe of the sandbox");
+		TRY(task_wait_fd(pipe, EPOLLIN, clock_ms() + SILENCE_MS, &events));
+	}
+}
+
+static fallible give(int pipe, struct str bytes)
+{
+	while (bytes.len) {
+		ssize_t n = pipes_give(pipe, bytes.at, bytes.len);
+		uint32_t events;
+
+		if (n >= 0) {
+			bytes = str_skip(bytes, (size_t)n);
+			continue;
+		}
+		if (errno == EPIPE) // the hand has its reasons, and files_end() tells them
+			return OK;
+		if (errno != EAGAIN)
+			return err_sys(errno, "write to a pipe of the sandbox");
+		TRY(task_wait_fd(pipe, EPOLLOUT, clock_ms() + SILENCE_MS, &events));
+	}
+	return OK;
+}
+
+static fallible press(struct backup *backup, int pipe, int file)
+{
+	char *room = arena_take(backup->x->arena, PIECE);
+	auto_zstd zstd = zstd_packer(backup->level);
+	auto_buf out = BUF_INIT(OUT_MAX);
+	struct crank crank = {.zstd = zstd, .out = &out};
+
+	while (!crank.done) {
+		if (!crank.in.len && !crank.last) {
+			size_t got = 0;
+
+			TRY(take(pipe, room, &got));
+			crank.in = (struct str){room, got};
+			crank.last = got == 0;
+		}
+		TRY(feed(&crank));
+		if (out.len)
+			TRY(pump_put(file, out.at, out.len));
+		buf_clear(&out);
+	}
+	return OK;
+}
+
+static fallible expand(struct backup *backup, int file, int pipe)
+{
+	char *room = arena_take(backup->x->arena, PIECE);
+	auto_zstd zstd = zstd_unpacker();
+	auto_buf out = BUF_INIT(OUT_MAX);
+	struct crank crank = {.zstd = zstd, .out = &out};
+	uint64_t offset = 0;
+
+	while (!crank.done) {
+		bool full = out.len >= ZSTD_STEP;
+
+		buf_clear(&out);
+		if (!crank.in.len && !full) {
+			size_t got = 0;
+
+			TRY(pump_get(file, offset, room, PIECE, &got));
+			if (!got)
+				return err_new(INVALID, "bad_archive",
+					       "the archive ends too early");
+			offset += got;
+			crank.in = (struct str){room, got};
+		}
+		TRY(feed(&crank));
+		TRY(give(pipe, buf_view(&out)));
+	}
+	return OK;
+}
+
+// Closes the pipe, and asks the hand what it was worth; its word says more than ours.
+static fallible settle(int *pipe, struct files_walk *walk, struct err *ours)
+{
+	struct files_total total;
+	struct err *theirs;
+
+	close(*pipe);
+	*pipe = -1;
+	theirs = files_end(walk, &total);
+	if (theirs) {
+		err_free(ours);
+		return theirs;
+	}
+	return ours;
+}
+
+static fallible pack(struct backup *backup, uint64_t *out_size)
+{
+	struct files *files = &backup->files;
+	struct files_upload *upload = NULL;
+	struct files_walk *walk = NULL;
+	struct reach_stat stat = {0};
+	struct err *err;
+	int pipe = -1;
+
+	TRY(files_begin(files, backup->archive, REACH_PARENTS, 0600, &upload));
+	err = files_pack(files, backup->dir, backup->excludes, &pipe, &walk);
+	if (!err)
+		err = settle(&pipe, walk, press(backup, pipe, files_upload_fd(upload)));
+	if (err) {
+		files_abort(upload);
+		return err;
+	}
+	TRY(files_commit(upload, files->deadline, &stat));
+	*out_size = stat.size;
+	return OK;
+}
+
+static fallible unpack_beside(struct backup *backup, const char *beside)
+{
+	struct files *files = &backup->files;
+	struct files_walk *walk = NULL;
+	struct reach_stat stat;
+	struct err *err;
+	int file = -1, pipe = -1;
+
+	TRY(files_open(files, backup->archive, &file, &stat));
+	err = files_unpack(files, beside, REACH_OWNERS, &pipe, &walk);
+	if (!err)
+		err = settle(&pipe, walk, expand(backup, file, pipe));
+	close(file);
+	return err;
+}
+
+// The new tree takes the place of the old one; if it cannot, the old one is put back.
+static fallible exchange(struct backup *backup, const char *fresh, const char *old)
+{
+	struct files *files = &backup->files;
+	bool exists = false;
+	struct err *err;
+
+	TRY(files_exists(files, backup->dir, &exists));
+	if (exists)
+		TRY(files_move(files, backup->dir, old, true));
+	err = files_move(files, fresh, backup->dir, true);
+	if (err && exists)
+		err_free(files_move(files, old, backup->dir, true));
+	if (!err && exists)
+		err = files_remove(files, old, true);
+	return err;
+}
+
+static fallible unpack(struct backup *backup)
+{
+	struct arena *arena = backup->x->arena;
+	auto_buf mark = BUF_INIT(32);
+	const char *fresh, *old;
+	struct err *err;
+	uint8_t salt[8];
+
+	secret_random(salt, sizeof(salt));
+	text_hex(&mark, salt, sizeof(salt));
+	fresh = arena_fmt(arena, "%s.new-%s", backup->dir, mark.at);
+	old = arena_fmt(arena, "%s.old-%s", backup->dir, mark.at);
+	err = unpack_beside(backup, fresh);
+	if (!err)
+		err = exchange(backup, fresh, old);
+	if (err)
+		err_free(files_remove(&backup->files, fresh, true));
+	return err;
+}
+
+// Whatever went wrong on the way has one code here, but for what is wrong with the request.
+static struct err *face(struct err *err, const char *reason)
+{
+	if (!strcmp(err_reason(err), "bad_backup") || !strcmp(err_reason(err), "no_space") ||
+	    err_kind(err) == ERR_GONE || err_kind(err) == ERR_CANCELLED ||
+	    !strcmp(err_reason(err), "no_sandbox"))
+		return err;
+	if (err_kind(err) == ERR_INVALID && !strcmp(err_reason(err), "bad_field"))
+		return err_recast(err, ERR_INVALID, "bad_backup", "%s", err_message(err));
+	return err_recast(err, ERR_BAD_PEER, reason, "%s", err_message(err));
+}
+
+static void fail(struct backup *backup, const char *operation, const char *reason, struct err *err)
+{
+	auto_buf context = BUF_INIT(32 * 1024);
+	struct json_out out = json_to(&context);
+	struct fail_detail detail = {.operation = operation};
+
+	json_begin(&out, '{');
+	json_put_text(&out, "operation", operation);
+	if (backup->dir)
+		json_put_text(&out, "dir", backup->dir);
+	if (backup->archive)
+		json_put_text(&out, "archivePath", backup->archive);
+	json_end(&out, '}');
+	detail.context = buf_view(&context);
+	fail_answer(backup->x, face(err, reason), &detail);
+}
+
+static void end(struct backup *backup)
+{
+	visit_end(&backup->visit);
+}
+
+static fallible begin(struct backup *backup, struct http *x)
+{
+	struct door *door = door_of(x);
+
+	backup->x = x;
+	TRY(visit_begin(door->fleet, door_who(x), x->params[0], &backup->visit));
+	backup->files = (struct files){
+		.box = backup->visit.box,
+		.user = "",
+		.deadline = loop_now(door->loop) + LONG_MS,
+	};
+	return OK;
+}
+
+static fallible create(struct backup *backup, struct json **json, uint64_t *out_size)
+{
+	TRY(read_body(backup, json));
+	TRY(read_excludes(backup, json_get(*json, "excludes")));
+	TRY(json_bool(json_get(*json, "gitignore"), "gitignore", &backup->gitignore));
+	TRY(read_compression(backup, json_get(*json, "compression")));
+	if (backup->gitignore)
+		TRY(add_ignored(backup));
+	return pack(backup, out_size);
+}
+
+static fallible answer(struct backup *backup, uint64_t size)
+{
+	auto_buf body = BUF_INIT(32 * 1024), now = BUF_INIT(64);
+	struct json_out out = json_to(&body);
+
+	clock_iso(clock_wall_ms(), &now);
+	json_begin(&out, '{');
+	json_put_bool(&out, "success", true);
+	if (size) {
+		json_put_int(&out, "sizeBytes", (int64_t)size);
+		json_put_text(&out, "archivePath", backup->archive);
+	} else {
+		json_put_text(&out, "dir", backup->dir);
+	}
+	json_put_str(&out, "timestamp", buf_view(&now));
+	json_end(&out, '}');
+	return http_reply_json(backup->x, 200, &body);
+}
+
+fallible inbox_backup_create(struct http *x)
+{
+	on_exit_call(end) struct backup backup = {.level = LEVEL_FAST};
+	auto_json json = NULL;
+	uint64_t size = 0;
+	struct err *err = begin(&backup, x);
+
+	if (!err)
+		err = create(&backup, &json, &size);
+	if (!err)
+		return answer(&backup, size);
+	fail(&backup, "backup.create", "backup_create", err);
+	return OK;
+}
+
+fallible inbox_backup_restore(struct http *x)
+{
+	on_exit_call(end) struct backup backup = {0};
+	auto_json json = NULL;
+	struct err *err = begin(&backup, x);
+
+	if (!err)
+		err = read_body(&backup, &json);
+	if (!err)
+		err = unpack(&backup);
+	if (!err)
+		return answer(&backup, 0);
+	fail(&backup, "backup.restore", "backup_restore", err);
+	return OK;
+}
+
+fallible inbox_backup_upload(struct http *x)
+{
+	fail_answer(x,
+		    err_hint(err_new(NOT_OFFERED, "not_offered",
+				     "cove does not send archives to other servers"),
+			     "read the archive with GET …/api/files/PATH and send it yourself"),
+		    &(struct fail_detail){.operation = "backup.create"});
+	return OK;
+}

@@ -1,0 +1,223 @@
+#include "inbox/callee.h"
+
+#include "wire/text.h"
+
+#define BODY_MAX (48u << 20)
+#define TARGET_MAX (16 * 1024)
+
+// clang-format off
+static const struct callee table[] = {
+	{"commands",    "execute",           "POST",   "/api/execute",            "command,sessionId,*", CALLEE_PLAIN, NULL},
+	{"commands",    "executeStream",     "POST",   "/api/execute/stream",     "command,sessionId,*", CALLEE_EVENTS, NULL},
+	{"files",       "readFile",          "POST",   "/api/read",               "path,sessionId,*", CALLEE_PLAIN, NULL},
+	{"files",       "readFileStream",    "POST",   "/api/read/stream",        "path,sessionId", CALLEE_STREAM, NULL},
+	{"files",       "writeFile",         "POST",   "/api/write",              "path,content,sessionId,*", CALLEE_WRITTEN, NULL},
+	{"files",       "writeFileStream",   "PUT",    "/api/files",              NULL, CALLEE_UPLOAD, NULL},
+	{"files",       "deleteFile",        "POST",   "/api/delete",             "path,sessionId", CALLEE_PLAIN, NULL},
+	{"files",       "renameFile",        "POST",   "/api/rename",             "oldPath,newPath,sessionId", CALLEE_PLAIN, NULL},
+	{"files",       "moveFile",          "POST",   "/api/move",               "sourcePath,destinationPath,sessionId", CALLEE_PLAIN, NULL},
+	{"files",       "mkdir",             "POST",   "/api/mkdir",              "path,sessionId,*", CALLEE_PLAIN, NULL},
+	{"files",       "listFiles",         "POST",   "/api/list-files",         "path,sessionId,options", CALLEE_PLAIN, NULL},
+	{"files",       "exists",            "POST",   "/api/exists",             "path,sessionId", CALLEE_PLAIN, NULL},
+	{"processes",   "startProcess",      "POST",   "/api/process/start",      "command,sessionId,*", CALLEE_PLAIN, NULL},
+	{"processes",   "listProcesses",     "GET",    "/api/process/list",       NULL, CALLEE_PLAIN, NULL},
+	{"processes",   "getProcess",        "GET",    "/api/process/{0}",        NULL, CALLEE_PLAIN, NULL},
+	{"processes",   "killProcess",       "DELETE", "/api/process/{0}",        NULL, CALLEE_PLAIN, NULL},
+	{"processes",   "killAllProcesses",  "DELETE", "/api/process/kill-all",   NULL, CALLEE_PLAIN, NULL},
+	{"processes",   "getProcessLogs",    "GET",    "/api/process/{0}/logs",   NULL, CALLEE_PLAIN, NULL},
+	{"processes",   "streamProcessLogs", "GET",    "/api/process/{0}/stream", NULL, CALLEE_LOGS, NULL},
+	{"ports",       "watchPort",         "POST",   "/api/port-watch",         "*", CALLEE_STREAM, NULL},
+	{"git",         "checkout",          "POST",   "/api/git/checkout",       "repoUrl,sessionId,*", CALLEE_PLAIN, NULL},
+	{"interpreter", "createCodeContext", "POST",   "/api/contexts",           "*", CALLEE_PLAIN, NULL},
+	{"interpreter", "streamCode",        "POST",   "/api/execute/code",       "context_id,code,language", CALLEE_STREAM, NULL},
+	{"interpreter", "runCodeStream",     "POST",   "/api/execute/code",       "context_id,code,language", CALLEE_PLAIN, NULL},
+	{"interpreter", "listCodeContexts",  "GET",    "/api/contexts",           NULL, CALLEE_PICK, "contexts"},
+	{"interpreter", "deleteCodeContext", "DELETE", "/api/contexts/{0}",       NULL, CALLEE_PLAIN, NULL},
+	{"utils",       "ping",              "GET",    "/api/ping",               NULL, CALLEE_PICK, "status"},
+	{"utils",       "getVersion",        "GET",    "/api/version",            NULL, CALLEE_PICK, "version"},
+	{"utils",       "getCommands",       "GET",    "/api/commands",           NULL, CALLEE_PICK, "availableCommands"},
+	{"utils",       "createSession",     "POST",   "/api/session/create",     "*", CALLEE_PLAIN, NULL},
+	{"utils",       "deleteSession",     "POST",   "/api/session/delete",     "sessionId", CALLEE_PLAIN, NULL},
+	{"utils",       "listSessions",      "GET",    "/api/session/list",       NULL, CALLEE_SESSIONS, NULL},
+	{"backup",      "createArchive",     "POST",   "/api/backup/create",      "dir,archivePath,sessionId,*", CALLEE_PLAIN, NULL},
+	{"backup",      "restoreArchive",    "POST",   "/api/backup/restore",     "dir,archivePath,sessionId", CALLEE_PLAIN, NULL},
+	{"backup",      "uploadParts",       "POST",   "/api/backup/upload-parts", "*", CALLEE_PLAIN, NULL},
+	{"watch",       "watch",             "POST",   "/api/watch",              "*", CALLEE_STREAM, NULL},
+	{"watch",       "checkChanges",      "POST",   "/api/watch/check",        "*", CALLEE_PLAIN, NULL},
+	{"tunnels",     "runQuickTunnel",    "POST",   "/api/tunnels/quick",      NULL, CALLEE_PLAIN, NULL},
+	{"tunnels",     "runNamedTunnel",    "POST",   "/api/tunnels/named",      NULL, CALLEE_PLAIN, NULL},
+	{"tunnels",     "ensureTunnelRun",   "POST",   "/api/tunnels/run",        NULL, CALLEE_PLAIN, NULL},
+	{"tunnels",     "stopTunnelRun",     "POST",   "/api/tunnels/stop",       NULL, CALLEE_PLAIN, NULL},
+	{"tunnels",     "destroyTunnel",     "POST",   "/api/tunnels/destroy",    NULL, CALLEE_PLAIN, NULL},
+	{"tunnels",     "listTunnels",       "POST",   "/api/tunnels/list",       NULL, CALLEE_PLAIN, NULL},
+};
+// clang-format on
+
+const struct callee *callee_find(struct str object, struct str name)
+{
+	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+		if (str_is(object, table[i].object) && str_is(name, table[i].name))
+			return &table[i];
+	return NULL;
+}
+
+void callee_done(struct callee_request *request)
+{
+	buf_done(&request->target);
+	buf_done(&request->body);
+}
+
+// An argument that must be text, for a path.
+static fallible text_arg(const struct json *args, size_t index, struct str *out)
+{
+	const struct json *arg = json_at(args, index);
+
+	if (!arg || json_type(arg) != JSON_STRING)
+		return err_new(INVALID, "bad_field", "argument %zu must be a string", index);
+	return json_str(arg, "argument", out);
+}
+
+static fallible put_members(const struct json *object, struct json_out *out)
+{
+	struct json *member;
+	struct str key;
+	size_t at = 0;
+
+	if (!object || json_type(object) != JSON_OBJECT)
+		return OK;
+	while (json_next(object, &at, &key, &member)) {
+		struct rpc_value value = {0};
+
+		TRY(rpc_value(member, &value));
+		if (value.type == RPC_UNDEFINED)
+			continue;
+		json_key(out, key.at);
+		TRY(rpc_plain(member, out));
+	}
+	return OK;
+}
+
+static fallible put_body(const char *names, const struct json *args, struct buf *body)
+{
+	struct json_out out = json_to(body);
+	struct str rest = str_of(names), name;
+
+	json_begin(&out, '{');
+	for (size_t i = 0; str_cut(&rest, ',', &name); i++) {
+		const struct json *arg = json_at(args, i);
+		struct rpc_value value = {0};
+
+		if (i >= json_count(args) || !name.len)
+			break;
+		TRY(rpc_value(arg, &value));
+		if (value.type == RPC_UNDEFINED)
+			continue;
+		if (str_is(name, "*")) {
+			TRY(put_members(value.type == RPC_PLAIN ? arg : NULL, &out));
+			continue;
+		}
+		buf_text(body, out.comma ? ",\"" : "\"");
+		buf_str(body, name);
+		buf_text(body, "\":");
+		out.comma = false;
+		TRY(rpc_plain(arg, &out));
+	}
+	json_end(&out, '}');
+	return buf_ok(body) ? OK : err_new(TOO_LARGE, "body_too_large", "this is too large");
+}
+
+static fallible put_target(const struct callee *callee, const struct json *args, struct buf *target)
+{
+	const char *hole = strstr(callee->path, "{0}");
+	struct str id = {0};
+
+	if (!hole) {
+		buf_text(target, callee->path);
+		return OK;
+	}
+	TRY(text_arg(args, 0, &id));
+	buf_add(target, callee->path, (size_t)(hole - callee->path));
+	text_percent(target, id);
+	buf_text(target, hole + 3);
+	return id.len && buf_ok(target) ? OK : err_new(INVALID, "bad_field", "the id is malformed");
+}
+
+// A path of the sandbox as the rest of a URL; relative ones begin in the workspace.
+static fallible put_file(const struct json *args, struct buf *target)
+{
+	struct str path = {0}, part;
+
+	TRY(text_arg(args, 0, &path));
+	if (!path.len)
+		return err_new(INVALID, "bad_path", "the path is empty");
+	buf_text(target, "/api/files");
+	if (path.at[0] != '/')
+		buf_text(target, "/workspace/");
+	for (bool first = true; str_cut(&path, '/', &part); first = false) {
+		if (!first)
+			buf_char(target, '/');
+		text_percent(target, part);
+	}
+	return buf_ok(target) ? OK : err_new(INVALID, "bad_path", "the path is too long");
+}
+
+static bool wants_raw(const struct callee *callee, const struct json *args)
+{
+	const struct json *options = json_at(args, 2);
+	struct str encoding = {0};
+
+	if (strcmp(callee->name, "readFile") != 0 || !options || json_type(options) != JSON_OBJECT)
+		return false;
+	err_free(json_str(json_get(options, "encoding"), "encoding", &encoding));
+	return str_is(encoding, "none");
+}
+
+static void count_written(const struct json *args, struct callee_request *out)
+{
+	const struct json *options = json_at(args, 3);
+	struct str content = {0}, encoding = {0};
+
+	err_free(json_str(json_at(args, 1), "content", &content));
+	if (options && json_type(options) == JSON_OBJECT)
+		err_free(json_str(json_get(options, "encoding"), "encoding", &encoding));
+	out->written = content.len;
+	if (!str_is(encoding, "base64"))
+		return;
+	while (content.len && content.at[content.len - 1] == '=')
+		content.len--;
+	out->written = content.len * 3 / 4;
+}
+
+static fallible put_upload(const struct json *args, struct callee_request *out)
+{
+	struct rpc_value value;
+
+	TRY(rpc_value(json_at(args, 1), &value));
+	if (value.type != RPC_READABLE)
+		return err_new(INVALID, "bad_field", "argument 1 must be a stream");
+	out->pipe = value.id;
+	return put_file(args, &out->target);
+}
+
+fallible callee_write(const struct callee *callee, const struct json *args,
+		      struct callee_request *out)
+{
+	*out = (struct callee_request){
+		.shape = callee->shape,
+		.method = callee->method,
+		.target = BUF_INIT(TARGET_MAX),
+		.body = BUF_INIT(BODY_MAX),
+	};
+	if (wants_raw(callee, args)) {
+		out->shape = CALLEE_DOWNLOAD;
+		out->method = "GET";
+		return put_file(args, &out->target);
+	}
+	if (callee->shape == CALLEE_UPLOAD)
+		return put_upload(args, out);
+	TRY(put_target(callee, args, &out->target));
+	if (callee->shape == CALLEE_WRITTEN)
+		count_written(args, out);
+	out->has_body = strcmp(callee->method, "POST") == 0;
+	return out->has_body ? put_body(callee->args ? callee->args : "", args, &out->body) : OK;
+}

@@ -1,0 +1,142 @@
+// A file inside of one JSON answer. A small one is one piece; a large one is read in a worker and
+// poured as the client reads, so that no file is ever held whole. `size` stands behind the content:
+// it is what was really sent, whatever became of the file meanwhile.
+#include "inbox/files.h"
+#include "inbox/files_source.h"
+#include "inbox/mime.h"
+#include "wire/text.h"
+
+#define PIECE (48 * 1024) // a multiple of three: base64 of pieces is base64 of the whole
+#define PIECE_MAX (8 * PIECE)
+
+struct read_ask {
+	bool base64;
+	bool is_forced;
+};
+
+static fallible read_encoding(struct place *place, const struct json *json, struct read_ask *out)
+{
+	struct str text = {0};
+
+	place->field = "encoding";
+	place->code = "INVALID_ENCODING";
+	TRY(json_str(json_get(json, "encoding"), "encoding", &text));
+	if (text.at && !str_is(text, "base64") && !str_is(text, "utf-8") && !str_is(text, "utf8"))
+		return err_new(INVALID, "bad_field", "'encoding' must be utf-8 or base64");
+	out->is_forced = text.at != NULL;
+	out->base64 = str_is(text, "base64");
+	place->field = NULL;
+	return OK;
+}
+
+// One piece of the content into `body`.
+static void add_piece(struct buf *body, const char *room, size_t len, bool base64,
+		      struct json_carry *carry)
+{
+	if (base64)
+		text_base64(body, room, len);
+	else if (len)
+		json_piece(body, room, len, carry);
+}
+
+static fallible fill(struct source *source, uint64_t at, char *room, size_t *out)
+{
+	size_t have = 0, n = 1;
+
+	// Short reads would cut groups of base64 in two.
+	while (have < PIECE && n > 0) {
+		TRY(source_read(source, at + have, room + have, PIECE - have, &n));
+		have += n;
+	}
+	*out = have;
+	return OK;
+}
+
+static fallible pour_content(struct place *place, struct source *source, bool base64,
+			     struct buf *body, uint64_t *out_size)
+{
+	char *room = arena_take(place->x->arena, PIECE);
+	struct json_carry carry = {0};
+	uint64_t at = 0;
+	size_t n = 1;
+
+	while (n > 0 && at < FILES_CONTENT_MAX) {
+		TRY(fill(source, at, room, &n));
+		if (n > FILES_CONTENT_MAX - at)
+			n = FILES_CONTENT_MAX - (size_t)at;
+		add_piece(body, room, n, base64, &carry);
+		at += n;
+		TRY(http_write(place->x, body->at, body->len));
+		buf_clear(body);
+	}
+	json_piece(body, NULL, 0, &carry);
+	*out_size = at;
+	return OK;
+}
+
+static void begin_answer(struct json_out *out, const struct place *place)
+{
+	place_put_name(out, "path", place->shown);
+	buf_text(out->buf, ",\"content\":\"");
+}
+
+static void end_answer(struct json_out *out, const struct source *source, bool base64,
+		       uint64_t size)
+{
+	buf_text(out->buf, "\"");
+	json_put_text(out, "encoding", base64 ? "base64" : "utf-8");
+	json_put_bool(out, "isBinary", base64);
+	json_put_text(out, "mimeType", source->type);
+	json_put_int(out, "size", (int64_t)size);
+}
+
+static fallible answer_small(struct place *place, struct source *source, bool base64)
+{
+	auto_buf body = BUF_INIT(6 * REACH_SMALL + 64 * 1024);
+	struct json_out out = place_open(&body);
+	struct json_carry carry = {0};
+
+	begin_answer(&out, place);
+	add_piece(&body, source->small.at, source->small.len, base64, &carry);
+	json_piece(&body, NULL, 0, &carry);
+	end_answer(&out, source, base64, source->small.len);
+	return place_close(place, &out);
+}
+
+static fallible answer_large(struct place *place, struct source *source, bool base64)
+{
+	auto_buf body = BUF_INIT(PIECE_MAX + 64 * 1024);
+	struct json_out out = place_open(&body);
+	uint64_t size = 0;
+
+	TRY(http_begin(place->x, 200, NULL));
+	begin_answer(&out, place);
+	TRY(pour_content(place, source, base64, &body, &size));
+	end_answer(&out, source, base64, size);
+	place_put_now(&out);
+	json_end(&out, '}');
+	TRY(http_write(place->x, body.at, body.len));
+	return http_end(place->x);
+}
+
+static fallible read_file(struct place *place)
+{
+	auto_source source = SOURCE_NONE;
+	struct read_ask ask = {0};
+	auto_json json = NULL;
+
+	TRY(place_read(place, &json));
+	TRY(read_encoding(place, json, &ask));
+	TRY(source_open(place, false, &source));
+	if (source.stat.size > FILES_CONTENT_MAX)
+		return source_too_large(place, source.stat.size);
+	if (!ask.is_forced)
+		ask.base64 = !mime_is_text(source.type);
+	return source.fd >= 0 ? answer_large(place, &source, ask.base64)
+			      : answer_small(place, &source, ask.base64);
+}
+
+fallible inbox_files_read(struct http *x)
+{
+	return place_serve(x, "file.read", read_file);
+}

@@ -1,0 +1,171 @@
+// A file of any size as events. Each chunk covers CHUNK bytes of it: as base64 it decodes on its
+// own, as text no character is cut, what is left of one waits for the next chunk. Several chunks
+// are read at a time, in a worker.
+#include "inbox/files.h"
+#include "inbox/files_source.h"
+#include "inbox/mime.h"
+#include "wire/text.h"
+
+#define CHUNK 65535
+#define BATCH (4 * CHUNK)
+#define EVENT_MAX (8 * CHUNK)
+
+static fallible send_event(struct http *x, struct buf *event)
+{
+	struct err *err;
+
+	buf_text(event, "\n\n");
+	if (!buf_ok(event))
+		return err_new(INTERNAL, "internal", "an event did not fit");
+	err = http_write(x, event->at, event->len);
+	buf_clear(event);
+	return err;
+}
+
+static struct json_out begin_event(struct buf *event, const char *type)
+{
+	struct json_out out;
+
+	buf_text(event, "data: ");
+	out = json_to(event);
+	json_begin(&out, '{');
+	json_put_text(&out, "type", type);
+	return out;
+}
+
+static fallible send_metadata(struct http *x, const struct source *source, bool base64,
+			      struct buf *event)
+{
+	struct json_out out = begin_event(event, "metadata");
+
+	json_put_text(&out, "mimeType", source->type);
+	json_put_int(&out, "size", (int64_t)source->stat.size);
+	json_put_bool(&out, "isBinary", base64);
+	json_put_text(&out, "encoding", base64 ? "base64" : "utf-8");
+	json_end(&out, '}');
+	return send_event(x, event);
+}
+
+// With len 0: what still waits for its end.
+static fallible send_chunk(struct http *x, const char *bytes, size_t len, bool base64,
+			   struct json_carry *carry, struct buf *event)
+{
+	struct json_out out = begin_event(event, "chunk");
+	size_t before;
+
+	buf_text(event, ",\"data\":\"");
+	before = event->len;
+	if (base64)
+		text_base64(event, bytes, len);
+	else
+		json_piece(event, bytes, len, carry);
+	if (event->len == before) {
+		buf_clear(event);
+		return OK;
+	}
+	buf_text(event, "\"");
+	json_end(&out, '}');
+	return send_event(x, event);
+}
+
+// As much as fits, or less at the end of the file: short reads would make odd chunks.
+static fallible fill(struct source *source, uint64_t at, char *room, size_t *out)
+{
+	size_t have = 0, n = 1;
+
+	while (have < BATCH && n > 0) {
+		TRY(source_read(source, at + have, room + have, BATCH - have, &n));
+		have += n;
+	}
+	*out = have;
+	return OK;
+}
+
+static fallible send_content(struct http *x, struct source *source, bool base64, struct buf *event,
+			     uint64_t *out_total)
+{
+	char *room = arena_take(x->arena, BATCH);
+	struct json_carry carry = {0};
+	uint64_t total = 0;
+	size_t n = 1;
+
+	while (n > 0) {
+		TRY(fill(source, total, room, &n));
+		for (size_t at = 0; at < n; at += CHUNK)
+			TRY(send_chunk(x, room + at, n - at < CHUNK ? n - at : CHUNK, base64,
+				       &carry, event));
+		total += n;
+		n = n < BATCH ? 0 : n;
+	}
+	*out_total = total;
+	return base64 ? OK : send_chunk(x, NULL, 0, false, &carry, event);
+}
+
+// The contract tells a missing file inside of a stream that is fine.
+static fallible send_error(struct place *place, const struct err *err)
+{
+	auto_buf event = BUF_INIT(EVENT_MAX);
+	bool missing = !strcmp(err_reason(err), "no_file");
+	struct json_out out = begin_event(&event, "error");
+
+	json_put_text(&out, "error",
+		      missing ? arena_fmt(place->x->arena, "File not found: %s", place->path)
+			      : err_message(err));
+	json_put_text(&out, "reason", err_reason(err));
+	json_end(&out, '}');
+	return send_event(place->x, &event);
+}
+
+static fallible begin(struct http *x)
+{
+	http_set(x, "Cache-Control", STR("no-cache"));
+	http_be_patient(x);
+	return http_begin(x, 200, "text/event-stream");
+}
+
+// Told in the stream, if it is the file's fault and not the request's or the sandbox's.
+static bool is_told(const struct err *err)
+{
+	static const char *const reasons[] = {"no_file", "is_directory", "not_regular",
+					      "permission_denied", "not_directory"};
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+		if (!strcmp(err_reason(err), reasons[i]))
+			return true;
+	return false;
+}
+
+static fallible stream_file(struct place *place)
+{
+	struct http *x = place->x;
+	auto_buf event = BUF_INIT(EVENT_MAX);
+	auto_source source = SOURCE_NONE;
+	struct json_out out;
+	auto_json json = NULL;
+	auto_err err = NULL;
+	uint64_t total = 0;
+	bool base64;
+
+	TRY(place_read(place, &json));
+	err = source_open(place, false, &source);
+	if (err && !is_told(err))
+		return take_ptr(err);
+	TRY(begin(x));
+	if (err) {
+		TRY(send_error(place, err));
+		return http_end(x);
+	}
+	base64 = !mime_is_text(source.type);
+	TRY(send_metadata(x, &source, base64, &event));
+	TRY(send_content(x, &source, base64, &event, &total));
+	out = begin_event(&event, "complete");
+	json_put_int(&out, "bytesRead", (int64_t)total);
+	json_end(&out, '}');
+	TRY(send_event(x, &event));
+	return http_end(x);
+}
+
+fallible inbox_files_stream(struct http *x)
+{
+	return place_serve(x, "file.read", stream_file);
+}

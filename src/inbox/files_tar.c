@@ -1,0 +1,185 @@
+// Trees as archives. A hand in the box packs and unpacks; the archive runs through a pipe, and this
+// process looks at none of it. The pipe's other end is a stranger's: it is never waited for in a
+// read or write, only on the loop, and its silence has a limit.
+#include <errno.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "inbox/files.h"
+#include "inbox/globs.h"
+
+#define ROOM (256 * 1024)
+#define SILENCE_MS 60000
+
+static fallible wait_for(int fd, uint32_t events)
+{
+	uint32_t ready;
+	struct err *err = task_wait_fd(fd, events, loop_now(task_loop()) + SILENCE_MS, &ready);
+
+	if (err && err_kind(err) == ERR_TIMEOUT)
+		return err_recast(err, ERR_TIMEOUT, "box_silent",
+				  "nothing moved in the sandbox for too long");
+	return err;
+}
+
+static fallible read_place(struct place *place)
+{
+	struct str path = http_query(place->x, "path");
+
+	TRY(place_query(place));
+	return place_text(place, "path", path);
+}
+
+static fallible read_exclude(struct place *place, const char *const **out)
+{
+	struct str rest = place->x->url.query, key, value;
+	const char **globs = arena_take(place->x->arena, (GLOBS_MAX + 1) * sizeof(*globs));
+	size_t count = 0;
+
+	while (url_pair(&rest, &key, &value)) {
+		auto_buf text = BUF_INIT(GLOB_BYTES);
+		auto_buf pair = BUF_INIT(4 * GLOB_BYTES);
+
+		if (!str_is(key, "exclude"))
+			continue;
+		buf_text(&pair, "exclude=");
+		buf_str(&pair, value);
+		if (count == GLOBS_MAX || !buf_ok(&pair) ||
+		    !url_query(buf_view(&pair), "exclude", &text) || !text.len || !buf_ok(&text)) {
+			place->field = "exclude";
+			place->code = "INVALID_PATTERN";
+			return err_new(INVALID, "bad_field",
+				       "'exclude' must be up to %d patterns of 1 to %d bytes",
+				       GLOBS_MAX, GLOB_BYTES);
+		}
+		globs[count++] = arena_dup(place->x->arena, text.at, text.len);
+	}
+	*out = globs;
+	return OK;
+}
+
+static fallible pour_pipe(struct http *x, int fd)
+{
+	char *room = arena_take(x->arena, ROOM);
+
+	for (;;) {
+		ssize_t n = pipes_take(fd, room, ROOM);
+
+		if (n == 0)
+			return OK;
+		if (n > 0)
+			TRY(http_write(x, room, (size_t)n));
+		else if (errno == EAGAIN)
+			TRY(wait_for(fd, EPOLLIN));
+		else if (errno != EINTR)
+			return err_sys(errno, "read an archive");
+	}
+}
+
+static void drop_walk(struct files_walk **walk)
+{
+	files_drop(*walk);
+}
+
+static fallible pack(struct place *place)
+{
+	on_exit_call(drop_walk) struct files_walk *walk = NULL;
+	const char *const *exclude = NULL;
+	struct files_total total = {0};
+	struct http *x = place->x;
+	auto_fd fd = -1;
+
+	TRY(read_place(place));
+	TRY(read_exclude(place, &exclude));
+	place->files.deadline = CLOCK_NEVER;
+	TRY(files_pack(&place->files, place->path, exclude, &fd, &walk));
+	http_be_patient(x);
+	http_set(x, "X-Content-Type-Options", STR("nosniff"));
+	TRY(http_begin(x, 200, "application/x-tar"));
+	if (str_is(x->head.method, "HEAD"))
+		return http_end(x);
+	TRY(pour_pipe(x, fd));
+	// A reply without its end tells the client that the archive is not whole.
+	TRY(files_end(take_ptr(walk), &total));
+	return http_end(x);
+}
+
+// All of it, or *out_closed: nobody reads it any more.
+static fallible give(int fd, const char *bytes, size_t len, bool *out_closed)
+{
+	while (len > 0) {
+		ssize_t n = pipes_give(fd, bytes, len);
+
+		if (n >= 0) {
+			bytes += n;
+			len -= (size_t)n;
+		} else if (errno == EAGAIN) {
+			TRY(wait_for(fd, EPOLLOUT));
+		} else if (errno == EPIPE) {
+			*out_closed = true;
+			return OK;
+		} else if (errno != EINTR) {
+			return err_sys(errno, "write an archive");
+		}
+	}
+	return OK;
+}
+
+// What follows the end of an archive is read and means nothing.
+static fallible feed(struct http *x, int fd, bool *out_closed)
+{
+	char *room = arena_take(x->arena, ROOM);
+	size_t n = 1;
+
+	while (n > 0 && !*out_closed) {
+		TRY(http_read(x, room, ROOM, &n));
+		TRY(give(fd, room, n, out_closed));
+	}
+	return OK;
+}
+
+static fallible skip_rest(struct http *x)
+{
+	char *room = arena_take(x->arena, ROOM);
+	size_t n = 1;
+
+	while (n > 0)
+		TRY(http_read(x, room, ROOM, &n));
+	return OK;
+}
+
+static fallible unpack(struct place *place)
+{
+	on_exit_call(drop_walk) struct files_walk *walk = NULL;
+	auto_buf body = BUF_INIT(64 * 1024);
+	struct json_out out = place_open(&body);
+	struct files_total total = {0};
+	bool closed = false;
+	auto_fd fd = -1;
+
+	TRY(read_place(place));
+	place->files.deadline = CLOCK_NEVER;
+	TRY(files_unpack(&place->files, place->path, 0, &fd, &walk));
+	TRY(feed(place->x, fd, &closed));
+	close(take_fd(&fd));
+	TRY(files_end(take_ptr(walk), &total));
+	if (closed)
+		TRY(skip_rest(place->x));
+	place_put_name(&out, "path", place->shown);
+	json_put_int(&out, "count", (int64_t)total.count);
+	json_put_int(&out, "bytes", (int64_t)total.bytes);
+	json_put_int(&out, "skipped", (int64_t)total.skipped);
+	if (total.note[0])
+		json_put_text(&out, "firstSkipped", total.note);
+	return place_close(place, &out);
+}
+
+fallible inbox_files_pack(struct http *x)
+{
+	return place_serve(x, "file.read", pack);
+}
+
+fallible inbox_files_unpack(struct http *x)
+{
+	return place_serve(x, "file.write", unpack);
+}

@@ -1,0 +1,98 @@
+#include "inbox/files_trail.h"
+
+#include "wire/text.h"
+
+#define FLUSH (48 * 1024)
+#define BODY_MAX (FLUSH + 256 * 1024) // one item, each of its bytes escaped, fits behind
+
+void trail_done(struct trail *trail)
+{
+	files_drop(trail->walk);
+	buf_done(&trail->body);
+}
+
+fallible trail_begin(struct trail *trail, const char *name)
+{
+	const char *root = place_absolute(trail->place, trail->place->path);
+
+	trail->root = strcmp(root, "/") != 0 ? root : "";
+	trail->body = BUF_INIT(BODY_MAX);
+	trail->out = place_open(&trail->body);
+	place_put_name(&trail->out, "path", trail->place->shown);
+	json_key(&trail->out, name);
+	json_begin(&trail->out, '[');
+	return OK;
+}
+
+fallible trail_flow(struct trail *trail)
+{
+	struct http *x = trail->place->x;
+
+	trail->count++;
+	if (trail->body.len < FLUSH && buf_ok(&trail->body))
+		return OK;
+	if (!buf_ok(&trail->body))
+		return err_new(INTERNAL, "internal", "an entry did not fit");
+	if (!trail->streams)
+		TRY(http_begin(x, 200, NULL));
+	trail->streams = true;
+	TRY(http_write(x, trail->body.at, trail->body.len));
+	buf_clear(&trail->body);
+	return OK;
+}
+
+fallible trail_end(struct trail *trail)
+{
+	struct files_total total = {0};
+	struct json_out *out = &trail->out;
+
+	TRY(files_end(take_ptr(trail->walk), &total));
+	json_end(out, ']');
+	json_put_int(out, "count", (int64_t)trail->count);
+	if (total.skipped)
+		json_put_int(out, "skipped", (int64_t)total.skipped);
+	if (total.more)
+		json_put_bool(out, "truncated", true);
+	if (!trail->streams)
+		return place_close(trail->place, out);
+	place_put_now(out);
+	json_end(out, '}');
+	TRY(http_write(trail->place->x, trail->body.at, trail->body.len));
+	return http_end(trail->place->x);
+}
+
+static void whole(struct buf *to, const struct trail *trail, struct str path)
+{
+	buf_text(to, trail->root);
+	if (path.len)
+		buf_char(to, '/');
+	buf_str(to, path);
+}
+
+void trail_put_path(struct json_out *out, const struct trail *trail, struct str path)
+{
+	auto_buf text = BUF_INIT(4 * PLACE_PATH_MAX);
+
+	whole(&text, trail, path);
+	json_put_str(out, "absolutePath", buf_view(&text));
+}
+
+static void put_coded(struct json_out *out, const char *key, struct str bytes)
+{
+	auto_buf text = BUF_INIT(8 * PLACE_PATH_MAX);
+
+	text_base64(&text, bytes.at, bytes.len);
+	json_put_str(out, key, buf_view(&text));
+}
+
+void trail_put_bytes(struct json_out *out, const struct trail *trail, struct str name,
+		     struct str path)
+{
+	auto_buf text = BUF_INIT(4 * PLACE_PATH_MAX);
+
+	whole(&text, trail, path);
+	if (name.len && !text_is_utf8(name))
+		put_coded(out, "nameBase64", name);
+	if (!text_is_utf8(buf_view(&text)))
+		put_coded(out, "pathBase64", buf_view(&text));
+}

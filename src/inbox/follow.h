@@ -1,0 +1,56 @@
+// A tape as a stream of events: each run of output is one, with an id from which a client that lost
+// its connection goes on. A slow client slows nobody, and one that leaves disturbs nothing.
+#pragma once
+
+#include "inbox/job.h"
+#include "wire/json.h"
+
+#define FOLLOW_CUT_MAX 3 // bytes of a UTF-8 sequence that lacks its end
+
+// A place to go on from: an offset of the tape and, where a character of one stream was cut while
+// the other went on, how many bytes of the other one behind it have been sent. "123" or "123.4".
+struct follow_from {
+	uint64_t offset, sent;
+};
+bool follow_from_read(struct str text, struct follow_from *out);
+
+struct follow {
+	// set by the caller
+	struct http *x;
+	struct tape *tape; // held
+	enum job_encoding encoding;
+	const char *process; // named in every event; NULL: not
+	struct follow_from from;
+	struct buf out; // BUF_INIT of FOLLOW_OUT_MAX and what else is to fit
+	// inside
+	char *room;
+	uint64_t offset; // behind what was read
+	bool joined;	 // the first run has come
+	struct {
+		char bytes[FOLLOW_CUT_MAX];
+		size_t len;
+		uint64_t at;   // offset of the first of them
+		uint64_t sent; // bytes of the other stream behind `at` that were sent
+	} cut[TAPE_STREAMS];
+};
+#define FOLLOW_OUT_MAX (512 * 1024)
+
+void follow_done(struct follow *follow);
+#define auto_follow on_exit_call(follow_done) struct follow
+
+// The head of the reply.
+fallible follow_begin(struct follow *follow);
+// An event of another sort: begin, put fields, end. It is sent with what follows, or at the next
+// wait.
+struct json_out follow_event(struct follow *follow, const char *type);
+void follow_event_end(struct follow *follow, struct json_out *out);
+// Everything up to the end of the tape.
+fallible follow_tape(struct follow *follow);
+// A text behind the output of a stream, as if it were part of it.
+void follow_tail(struct follow *follow, enum tape_stream stream, struct str text);
+// Sends what has gathered.
+fallible follow_flush(struct follow *follow);
+
+void follow_put_now(struct json_out *out);
+void follow_put_time(struct json_out *out, const char *key, int64_t wall_ms);
+void follow_put_result(struct json_out *out, const struct exec_result *result);

@@ -1,0 +1,263 @@
+// A path is bytes. It reaches the box as it is, made absolute by what stands in front of it and by
+// nothing else: dots and links are resolved there, by the kernel, with the rights of the box's
+// user.
+#include "inbox/place.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "wire/text.h"
+
+#define USER_MAX 64
+#define CONTEXT_MAX (64 * 1024)
+#define TIME_MAX_US 253402300799000000 // the end of 9999
+
+void place_within(struct place *place, int64_t ms)
+{
+	place->files.deadline = loop_now(door_of(place->x)->loop) + ms;
+}
+
+static fallible bad(struct place *place, const char *field, const char *code, const char *why)
+{
+	place->field = field;
+	place->code = code;
+	return err_new(INVALID, "bad_field", "'%s' %s", field, why);
+}
+
+static fallible text_of(struct place *place, const struct json *json, const char *name,
+			struct str *out)
+{
+	place->field = name;
+	place->code = "INVALID_TYPE";
+	TRY(json_str(json_get(json, name), name, out));
+	place->field = NULL;
+	return OK;
+}
+
+static fallible set_user(struct place *place, struct str user)
+{
+	if (user.len > USER_MAX)
+		return bad(place, "user", "INVALID_USER", "is too long");
+	if (user.len)
+		place->files.user = arena_dup(place->x->arena, user.at, user.len);
+	return OK;
+}
+
+fallible place_user(struct place *place, const struct json *json)
+{
+	struct str session = {0}, user = {0};
+	auto_session held = NULL;
+
+	TRY(text_of(place, json, "sessionId", &session));
+	TRY(text_of(place, json, "user", &user));
+	TRY(set_user(place, user));
+	if (!session.len || str_is(session, SESSION_NONE))
+		return OK;
+	held = session_find(place->visit.box, session);
+	if (held)
+		place->files.base = arena_fmt(place->x->arena, "%s", session_cwd(held));
+	return OK;
+}
+
+fallible place_query(struct place *place)
+{
+	return set_user(place, http_query(place->x, "user"));
+}
+
+fallible place_text(struct place *place, const char *field, struct str path)
+{
+	struct arena *arena = place->x->arena;
+
+	if (!path.len)
+		return bad(place, field, "INVALID_PATH", "must not be empty");
+	if (path.len > PLACE_PATH_MAX)
+		return bad(place, field, "INVALID_PATH", "may have 4096 bytes");
+	if (memchr(path.at, 0, path.len))
+		return bad(place, field, "INVALID_PATH", "must not contain a NUL");
+	place->shown = (struct str){arena_dup(arena, path.at, path.len), path.len};
+	place->path = place->shown.at;
+	return OK;
+}
+
+fallible place_raw(struct place *place, struct str path)
+{
+	auto_buf whole = BUF_INIT(PLACE_PATH_MAX + 2);
+
+	buf_char(&whole, '/');
+	buf_str(&whole, path);
+	if (!buf_ok(&whole))
+		return bad(place, "path", "INVALID_PATH", "may have 4096 bytes");
+	return place_text(place, "path", buf_view(&whole));
+}
+
+fallible place_path(struct place *place, const struct json *json, const char *name,
+		    const char **out)
+{
+	auto_buf bytes = BUF_INIT(PLACE_PATH_MAX + 4);
+	const char *coded = arena_fmt(place->x->arena, "%sBase64", name);
+	struct str text = {0}, code = {0};
+
+	TRY(text_of(place, json, coded, &code));
+	TRY(text_of(place, json, name, &text));
+	if (code.at && !text_unbase64(&bytes, code))
+		return bad(place, coded, "INVALID_BASE64", "is not base64 of a path");
+	if (!code.at && !text.at)
+		return bad(place, name, "INVALID_PATH", "is missing");
+	TRY(place_text(place, name, code.at ? buf_view(&bytes) : text));
+	if (out)
+		*out = place->path;
+	return OK;
+}
+
+fallible place_json(struct place *place, struct json **json)
+{
+	place->field = "body";
+	place->code = "INVALID_JSON";
+	TRY(door_json(place->x, json, NULL));
+	if (!*json)
+		return bad(place, "body", "REQUIRED", "is empty");
+	TRY(json_want(*json, "body", JSON_OBJECT));
+	return place_user(place, *json);
+}
+
+fallible place_read(struct place *place, struct json **json)
+{
+	TRY(place_json(place, json));
+	return place_path(place, *json, "path", NULL);
+}
+
+static void put_validation(struct json_out *out, const struct place *place, const struct err *err)
+{
+	json_key(out, "validationErrors");
+	json_begin(out, '[');
+	json_begin(out, '{');
+	json_put_text(out, "field", place->field ? place->field : "body");
+	json_put_text(out, "message", err_message(err));
+	json_put_text(out, "code", place->code ? place->code : err_reason(err));
+	json_end(out, '}');
+	json_end(out, ']');
+}
+
+static bool is_validation(const struct err *err)
+{
+	static const char *const reasons[] = {"bad_field", "bad_json", "bad_content_type",
+					      "no_user",   "bad_path", "bad_pattern"};
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+		if (!strcmp(err_reason(err), reasons[i]))
+			return true;
+	return false;
+}
+
+static void fail(struct place *place, struct err *err)
+{
+	auto_buf context = BUF_INIT(CONTEXT_MAX);
+	struct json_out out = json_to(&context);
+	struct fail_detail detail = {.operation = place->operation};
+
+	json_begin(&out, '{');
+	if (is_validation(err)) {
+		if (!strcmp(err_reason(err), "no_user"))
+			place->field = "user";
+		put_validation(&out, place, err);
+	}
+	if (place->shown.at) {
+		place_put_name(&out, "path", place->shown);
+		json_put_text(&out, "operation", place->operation);
+	}
+	if (place->stderr_text)
+		json_put_text(&out, "stderr", place->stderr_text);
+	if (place->max_size && !strcmp(err_reason(err), "file_too_large")) {
+		json_put_int(&out, "actualSize", (int64_t)place->actual_size);
+		json_put_int(&out, "maxSize", (int64_t)place->max_size);
+	}
+	json_end(&out, '}');
+	detail.context = buf_view(&context);
+	fail_answer(place->x, visit_explain(err), &detail);
+}
+
+static fallible begin(struct place *place)
+{
+	struct http *x = place->x;
+
+	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &place->visit));
+	place->files = (struct files){.box = place->visit.box, .user = "", .base = PLACE_DEFAULT};
+	place_within(place, PLACE_SHORT_MS);
+	return OK;
+}
+
+fallible place_serve(struct http *x, const char *operation, place_fn *work)
+{
+	struct place place = {.x = x, .operation = operation};
+	struct err *err = begin(&place);
+
+	if (!err)
+		err = work(&place);
+	if (err)
+		fail(&place, err);
+	visit_end(&place.visit);
+	return OK;
+}
+
+void place_put_now(struct json_out *out)
+{
+	auto_buf text = BUF_INIT(64);
+
+	clock_iso(clock_wall_ms(), &text);
+	json_put_str(out, "timestamp", buf_view(&text));
+}
+
+struct json_out place_open(struct buf *body)
+{
+	struct json_out out = json_to(body);
+
+	json_begin(&out, '{');
+	json_put_bool(&out, "success", true);
+	return out;
+}
+
+fallible place_close(struct place *place, struct json_out *out)
+{
+	place_put_now(out);
+	json_end(out, '}');
+	return http_reply_json(place->x, 200, out->buf);
+}
+
+void place_put_name(struct json_out *out, const char *name, struct str bytes)
+{
+	auto_buf coded = BUF_INIT(2 * PLACE_PATH_MAX + 8192);
+	char key[64];
+
+	json_put_str(out, name, bytes);
+	if (text_is_utf8(bytes))
+		return;
+	text_base64(&coded, bytes.at, bytes.len);
+	snprintf(key, sizeof(key), "%sBase64", name);
+	json_put_str(out, key, buf_view(&coded));
+}
+
+const char *place_absolute(const struct place *place, const char *path)
+{
+	auto_buf out = BUF_INIT(4 * PLACE_PATH_MAX);
+	const char *base = path[0] == '/' ? "" : place->files.base;
+	struct str rest = str_of(arena_fmt(place->x->arena, "%s/%s", base, path)), part;
+
+	while (str_cut(&rest, '/', &part)) {
+		if (!part.len || str_is(part, "."))
+			continue;
+		buf_char(&out, '/');
+		buf_str(&out, part);
+	}
+	return out.len ? arena_dup(place->x->arena, out.at, out.len) : "/";
+}
+
+void place_put_time(struct json_out *out, const char *name, int64_t wall_us)
+{
+	auto_buf text = BUF_INIT(64);
+
+	// A file's time is whatever somebody set it to.
+	if (wall_us < 0 || wall_us > TIME_MAX_US)
+		wall_us = wall_us < 0 ? 0 : TIME_MAX_US;
+	clock_iso(wall_us / 1000, &text);
+	json_put_str(out, name, buf_view(&text));
+}

@@ -1,0 +1,57 @@
+// Where a request about files acts: the sandbox, the user, the path; and how it fails, in the words
+// of Cloudflare's container server.
+#pragma once
+
+#include "door/door.h"
+
+#define PLACE_PATH_MAX 4096
+#define PLACE_DEFAULT "/workspace"
+#define PLACE_SHORT_MS 30000 // of one verb
+#define PLACE_LONG_MS 600000 // of a walk through a tree
+
+struct place {
+	struct http *x;
+	const char *operation; // "file.read"
+	struct visit visit;
+	struct files files;
+	struct str shown; // the path as it was given: bytes, with a NUL behind it
+	const char *path; // the same
+	// What was wrong when reading failed: a field, and Cloudflare's word for it.
+	const char *field, *code;
+	// What an error may tell beside path and operation.
+	const char *stderr_text;
+	uint64_t actual_size, max_size;
+};
+
+// Enters the sandbox, has the work done, and answers its error.
+typedef fallible place_fn(struct place *place);
+fallible place_serve(struct http *x, const char *operation, place_fn *work);
+// From now on its verbs may take so long.
+void place_within(struct place *place, int64_t ms);
+#define auto_place on_exit_call(place_end) struct place
+
+// `sessionId` and `user` of a body; NULL is an empty one. Then its paths. `place_path` reads
+// `name`, or the bytes in `nameBase64`, into shown and path; `out` may be NULL.
+fallible place_user(struct place *place, const struct json *json);
+fallible place_path(struct place *place, const struct json *json, const char *name,
+		    const char **out);
+// The body, its session and user. The caller owns *json, which is an object.
+fallible place_json(struct place *place, struct json **json);
+// The same and its `path`.
+fallible place_read(struct place *place, struct json **json);
+// A path that came otherwise: as text, or in the URL without its first slash.
+fallible place_text(struct place *place, const char *field, struct str path);
+fallible place_raw(struct place *place, struct str path);
+// The query's `user`.
+fallible place_query(struct place *place);
+
+// {"success":true, and after the caller's own fields "timestamp".
+struct json_out place_open(struct buf *body);
+fallible place_close(struct place *place, struct json_out *out);
+void place_put_now(struct json_out *out);
+// `name` as text; a name that is not UTF-8 also as `nameBase64`.
+void place_put_name(struct json_out *out, const char *name, struct str bytes);
+// `path` as an absolute one, without double slashes, single dots, and a slash at its end; what dots
+// and links it has on the way is the box's to know. In the exchange's arena.
+const char *place_absolute(const struct place *place, const char *path);
+void place_put_time(struct json_out *out, const char *name, int64_t wall_us);

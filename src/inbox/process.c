@@ -1,0 +1,381 @@
+// A record is looked up for each request and held through its waits. What is remembered can be read
+// as long as the sandbox is in memory, whatever became of it; what is done to a process needs it to
+// run.
+#include "inbox/process.h"
+
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "inbox/pour.h"
+
+#define SMALL (32 * 1024) // answers up to this are one piece
+#define PIECE (64 * 1024) // of a large one
+#define OUT_MAX (1 << 20) // a piece, with every byte escaped
+#define TIME_MAX (1ull << 42)
+
+fallible process_find(struct http *x, struct process *out)
+{
+	TRY(visit_look(door_of(x)->fleet, door_who(x), x->params[0], &out->visit));
+	out->proc = procs_find(out->visit.box, x->params[1]);
+	if (!out->proc)
+		return err_hint(err_new(NOT_FOUND, "no_process", "Process not found: " STR_FMT,
+					STR_ARG(x->params[1])),
+				"GET …/api/process/list shows those there are");
+	out->tape = proc_tape(out->proc);
+	tape_hold(out->tape);
+	return OK;
+}
+
+void process_done(struct process *process)
+{
+	tape_drop(process->tape);
+	if (process->proc)
+		proc_drop(process->proc);
+	visit_end(&process->visit);
+}
+
+struct json_out process_answer(struct buf *body, const char *id)
+{
+	struct json_out out = json_to(body);
+
+	json_begin(&out, '{');
+	json_put_bool(&out, "success", true);
+	if (id)
+		json_put_text(&out, "processId", id);
+	return out;
+}
+
+static fallible reply(struct http *x, struct buf *body, struct json_out *out)
+{
+	follow_put_now(out);
+	json_end(out, '}');
+	return http_reply_json(x, 200, body);
+}
+
+void process_put_end(struct json_out *out, const struct proc_view *view)
+{
+	json_put_text(out, "status", proc_status_word(view->status));
+	if (view->ended_ms && view->exit_code >= 0)
+		json_put_int(out, "exitCode", view->exit_code);
+	if (view->error)
+		json_put_text(out, "error", view->error);
+	if (view->result)
+		follow_put_result(out, view->result);
+}
+
+void process_fail(struct http *x, const struct process_failure *failure, struct err *err)
+{
+	auto_buf context = BUF_INIT(1 << 20);
+	const struct proc_view *view = failure->view;
+	struct fail_detail detail = {.operation = failure->operation};
+	struct json_out out = json_to(&context);
+
+	json_begin(&out, '{');
+	json_put_str(&out, "processId", view ? str_of(view->id) : x->params[1]);
+	if (view)
+		json_put_text(&out, "command", view->command);
+	if (failure->condition) {
+		json_put_text(&out, "condition", failure->condition);
+		json_put_int(&out, "timeout", (int64_t)failure->timeout_ms);
+	}
+	if (view && view->ended_ms)
+		json_put_int(&out, "exitCode", view->exit_code);
+	json_end(&out, '}');
+	if (buf_ok(&context) && context.len < SMALL)
+		detail.context = buf_view(&context);
+	fail_answer(x, err, &detail);
+}
+
+static fallible fail(struct http *x, const char *operation, struct err *err)
+{
+	struct process_failure failure = {.operation = operation};
+
+	if (err)
+		process_fail(x, &failure, err);
+	return OK;
+}
+
+fallible process_encoding(struct http *x, enum job_encoding *out)
+{
+	struct str word = http_query(x, "encoding");
+
+	if (!word.at || str_is(word, "utf8") || str_is(word, "utf-8"))
+		*out = JOB_UTF8;
+	else if (str_is(word, "base64"))
+		*out = JOB_BASE64;
+	else if (str_is(word, "auto"))
+		*out = JOB_AUTO;
+	else
+		return err_new(INVALID, "bad_field", "'encoding' must be utf8, base64 or auto");
+	return OK;
+}
+
+fallible process_timeout(struct http *x, uint64_t *out)
+{
+	struct str text = http_query(x, "timeoutMs");
+
+	if (text.at && !str_to_u64(text, 0, TIME_MAX, out))
+		return err_new(INVALID, "bad_field",
+			       "'timeoutMs' must be a number of milliseconds");
+	return OK;
+}
+
+static fallible begin(struct http *x, const struct json *json, struct job *job, struct process *out)
+{
+	struct spawn spec = {.shown = job->shown, .keep_error = true};
+
+	TRY(job_not_blank(job));
+	job->field = "processId";
+	TRY(json_str(json_get(json, "processId"), "processId", &spec.id));
+	job->field = "autoCleanup";
+	TRY(json_bool(json_get(json, "autoCleanup"), "autoCleanup", &spec.auto_cleanup));
+	job->field = "openStdin";
+	TRY(json_bool(json_get(json, "openStdin"), "openStdin", &spec.open_stdin));
+	job->field = "processId";
+	spec.session = job->session;
+	spec.seat = job->seat;
+	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &out->visit));
+	return spawn_process(&out->visit, &job->use, &spec, &out->proc);
+}
+
+fallible inbox_process_begin(struct http *x, const struct json *json, struct job *job)
+{
+	auto_process process = {0};
+	auto_buf body = BUF_INIT(OUT_MAX + 8 * job->shown.len);
+	struct err *err = begin(x, json, job, &process);
+	struct proc_view view;
+	struct json_out out;
+
+	if (err) {
+		job_fail(x, job, "process.start", err);
+		return OK;
+	}
+	view = proc_look(process.proc);
+	out = process_answer(&body, view.id);
+	json_put_int(&out, "pid", view.pid);
+	json_put_str(&out, "command", job->shown);
+	if (job->session.at)
+		json_put_str(&out, "sessionId", job->session);
+	return reply(x, &body, &out);
+}
+
+fallible inbox_process_start(struct http *x)
+{
+	auto_json json = NULL;
+	auto_job job = {.field = "body"};
+	struct err *err = door_json(x, &json, NULL);
+
+	if (!err)
+		err = job_read(x, json, &job);
+	if (err) {
+		job_fail(x, &job, "process.start", err);
+		return OK;
+	}
+	return inbox_process_begin(x, json, &job);
+}
+
+static void put_process(struct json_out *out, const struct proc_view *view)
+{
+	json_begin(out, '{');
+	json_put_text(out, "id", view->id);
+	json_put_int(out, "pid", view->pid);
+	json_put_text(out, "command", view->command);
+	follow_put_time(out, "startTime", view->started_ms);
+	if (view->ended_ms)
+		follow_put_time(out, "endTime", view->ended_ms);
+	if (view->session)
+		json_put_text(out, "sessionId", view->session);
+	process_put_end(out, view);
+	json_end(out, '}');
+}
+
+struct chosen {
+	struct str status; // at == NULL: all
+	struct proc **procs;
+	size_t count, text;
+};
+
+static void choose(struct proc *proc, void *arg)
+{
+	struct chosen *chosen = arg;
+	struct proc_view view = proc_look(proc);
+
+	if (chosen->status.at && !str_is(chosen->status, proc_status_word(view.status)))
+		return;
+	proc_hold(proc);
+	chosen->procs = mem_grow(chosen->procs, chosen->count + 1, sizeof(proc));
+	chosen->procs[chosen->count++] = proc;
+	chosen->text += strlen(view.command) + 512;
+}
+
+static void chosen_done(struct chosen *chosen)
+{
+	for (size_t i = 0; i < chosen->count; i++)
+		proc_drop(chosen->procs[i]);
+	free(chosen->procs);
+}
+
+static fallible send_list(struct http *x, const struct chosen *chosen)
+{
+	auto_buf body = BUF_INIT(8 * OUT_MAX);
+	struct pour pour = {.x = chosen->text > SMALL ? x : NULL, .out = &body};
+	struct json_out out = process_answer(&body, NULL);
+
+	if (pour.x)
+		TRY(http_begin(x, 200, NULL));
+	json_key(&out, "processes");
+	json_begin(&out, '[');
+	for (size_t i = 0; i < chosen->count; i++) {
+		struct proc_view view = proc_look(chosen->procs[i]);
+
+		put_process(&out, &view);
+		if (body.len > PIECE)
+			TRY(pour_flush(&pour));
+	}
+	json_end(&out, ']');
+	if (!pour.x)
+		return reply(x, &body, &out);
+	follow_put_now(&out);
+	json_end(&out, '}');
+	TRY(pour_flush(&pour));
+	return http_end(x);
+}
+
+static fallible check_status(struct str status)
+{
+	for (int i = 0; status.at && i < PROC_STATUS_COUNT; i++)
+		if (str_is(status, proc_status_word((enum proc_status)i)))
+			return OK;
+	if (!status.at)
+		return OK;
+	return err_hint(err_new(INVALID, "bad_field", "'status' is not one of a process"),
+			"starting, running, completed, failed, killed or error");
+}
+
+fallible inbox_process_list(struct http *x)
+{
+	on_exit_call(chosen_done) struct chosen chosen = {.status = http_query(x, "status")};
+	auto_visit visit = {0};
+	struct err *err = check_status(chosen.status);
+
+	if (!err)
+		err = visit_look(door_of(x)->fleet, door_who(x), x->params[0], &visit);
+	if (err)
+		return fail(x, "process.list", err);
+	procs_each(visit.box, choose, &chosen);
+	return send_list(x, &chosen);
+}
+
+fallible inbox_process_get(struct http *x)
+{
+	auto_process process = {0};
+	auto_buf body = BUF_INIT(OUT_MAX);
+	struct err *err = process_find(x, &process);
+	struct proc_view view;
+	struct json_out out;
+
+	if (err)
+		return fail(x, "process.get", err);
+	view = proc_look(process.proc);
+	out = process_answer(&body, NULL);
+	json_key(&out, "process");
+	put_process(&out, &view);
+	return reply(x, &body, &out);
+}
+
+static fallible pour_logs(struct pour *pour, const char *id, struct tape *tape)
+{
+	struct json_out out = process_answer(pour->out, id);
+
+	buf_text(pour->out, ",\"stdout\":\"");
+	TRY(pour_stream(pour, tape, TAPE_STDOUT, STR("")));
+	buf_text(pour->out, "\",\"stderr\":\"");
+	TRY(pour_stream(pour, tape, TAPE_STDERR, STR("")));
+	buf_text(pour->out, "\"");
+	json_put_text(&out, "encoding", pour->base64 ? "base64" : "utf8");
+	json_put_bool(&out, "stdoutTruncated", tape_truncated(tape, TAPE_STDOUT));
+	json_put_bool(&out, "stderrTruncated", tape_truncated(tape, TAPE_STDERR));
+	json_put_int(&out, "offset", (int64_t)pour->until);
+	follow_put_now(&out);
+	json_end(&out, '}');
+	return OK;
+}
+
+fallible inbox_process_logs(struct http *x)
+{
+	auto_process process = {0};
+	enum job_encoding encoding = JOB_AUTO;
+	auto_buf body = BUF_INIT(OUT_MAX);
+	struct pour pour = {.out = &body, .so_far = true, .size = PIECE};
+	struct err *err = process_encoding(x, &encoding);
+
+	if (!err)
+		err = process_find(x, &process);
+	if (err)
+		return fail(x, "process.logs", err);
+	pour.until = tape_kept(process.tape);
+	pour.so_far = !tape_has_ended(process.tape);
+	pour.base64 = encoding == JOB_BASE64 ||
+		      (encoding == JOB_AUTO && !tape_is_text(process.tape));
+	pour.no_nul = encoding == JOB_UTF8;
+	pour.x = pour.until > SMALL ? x : NULL;
+	pour.room = arena_take(x->arena, PIECE);
+	http_be_patient(x);
+	if (pour.x)
+		TRY(http_begin(x, 200, NULL));
+	TRY(pour_logs(&pour, proc_look(process.proc).id, process.tape));
+	if (!pour.x)
+		return http_reply_json(x, 200, &body);
+	TRY(pour_flush(&pour));
+	return http_end(x);
+}
+
+fallible inbox_process_delete(struct http *x)
+{
+	auto_process process = {0};
+	auto_buf body = BUF_INIT(OUT_MAX);
+	struct err *err = process_find(x, &process);
+	struct proc_view view;
+	struct json_out out;
+
+	if (!err)
+		err = proc_stop(process.proc);
+	if (err)
+		return fail(x, "process.kill", err);
+	view = proc_look(process.proc);
+	out = process_answer(&body, view.id);
+	process_put_end(&out, &view);
+	return reply(x, &body, &out);
+}
+
+fallible inbox_process_kill_all(struct http *x)
+{
+	auto_buf body = BUF_INIT(4096);
+	auto_visit visit = {0};
+	uint32_t count = 0;
+	struct err *err = visit_look(door_of(x)->fleet, door_who(x), x->params[0], &visit);
+	struct json_out out;
+
+	if (!err)
+		err = procs_stop_all(visit.box, &count);
+	if (err)
+		return fail(x, "process.kill", err);
+	out = process_answer(&body, NULL);
+	json_put_int(&out, "cleanedCount", count);
+	return reply(x, &body, &out);
+}
+
+fallible inbox_process_clean(struct http *x)
+{
+	auto_buf body = BUF_INIT(4096);
+	auto_visit visit = {0};
+	struct err *err = visit_look(door_of(x)->fleet, door_who(x), x->params[0], &visit);
+	struct json_out out;
+
+	if (err)
+		return fail(x, "process.list", err);
+	out = process_answer(&body, NULL);
+	json_put_int(&out, "cleanedCount", procs_clean(visit.box));
+	return reply(x, &body, &out);
+}

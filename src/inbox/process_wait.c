@@ -1,0 +1,296 @@
+// Waiting for a process: for its end, or for a line of its output. Both are served by what happens,
+// not by looking again and again; both end at once when they can no longer come true.
+//
+// A line is looked at when it is whole. One that is not, a prompt for instance, counts if it
+// matches and nothing follows for a moment.
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "inbox/process.h"
+#include "loop/offload.h"
+#include "wire/regex.h"
+
+#define RUN (16 * 1024)
+#define LINE_MAX (16 * 1024) // longer ones are looked at in parts
+#define LINE_KEEP 1024	     // what two parts have in common
+#define PROMPT_MS 100
+#define TIME_MAX (1ull << 42)
+
+static fallible not_in_time(struct err *err, const char *what)
+{
+	if (err && err_kind(err) == ERR_TIMEOUT)
+		return err_recast(err, ERR_TIMEOUT, "not_ready", "%s", what);
+	return err;
+}
+
+static int64_t deadline_of(struct http *x, uint64_t timeout_ms)
+{
+	return timeout_ms ? loop_now(door_of(x)->loop) + (int64_t)timeout_ms : CLOCK_NEVER;
+}
+
+fallible inbox_process_wait(struct http *x)
+{
+	struct process_failure failure = {.operation = "process.get", .condition = "exit"};
+	auto_process process = {0};
+	auto_buf body = BUF_INIT(1 << 20);
+	struct err *err = process_timeout(x, &failure.timeout_ms);
+	struct proc_view view;
+	struct json_out out;
+
+	if (!err)
+		err = process_find(x, &process);
+	if (err) {
+		failure.condition = NULL;
+		process_fail(x, &failure, err);
+		return OK;
+	}
+	TRY(http_away(x, HTTP_PROBE_HEAD));
+	err = proc_wait(process.proc, deadline_of(x, failure.timeout_ms));
+	http_back(x);
+	err = not_in_time(err, "the process is still running");
+	view = proc_look(process.proc);
+	failure.view = &view;
+	if (err) {
+		process_fail(x, &failure, err);
+		return OK;
+	}
+	out = process_answer(&body, view.id);
+	process_put_end(&out, &view);
+	follow_put_now(&out);
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+struct hunt {
+	struct http *x;
+	// what is looked for
+	struct str text;     // len 0: the expression
+	struct regex *regex; // NULL: the text
+	bool wanted[TAPE_STREAMS];
+	uint64_t timeout_ms;
+	int64_t deadline;
+	// where we are
+	struct tape *tape;
+	uint64_t offset;
+	char *room;
+	struct buf lines[TAPE_STREAMS]; // what is not yet a line
+	// what was found
+	bool found;
+	enum tape_stream stream;
+	struct str line;
+};
+
+static void hunt_done(struct hunt *hunt)
+{
+	regex_free(hunt->regex);
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		buf_done(&hunt->lines[i]);
+}
+
+static bool fits(const struct hunt *hunt, struct str line)
+{
+	if (hunt->regex)
+		return regex_test(hunt->regex, line);
+	return memmem(line.at, line.len, hunt->text.at, hunt->text.len) != NULL;
+}
+
+struct search {
+	const struct hunt *hunt;
+	struct str text;
+	bool all; // what is no whole line, too
+	bool found;
+	struct str line;
+	size_t used;
+};
+
+static struct str bare(struct str line)
+{
+	if (line.len && line.at[line.len - 1] == '\r')
+		line.len--;
+	return line;
+}
+
+// On a worker thread for expressions.
+static void search_run(void *arg)
+{
+	struct search *search = arg;
+	struct str rest = search->text;
+
+	while (rest.len && !search->found) {
+		const char *end = memchr(rest.at, '\n', rest.len);
+		struct str line = {rest.at, end ? (size_t)(end - rest.at) : rest.len};
+
+		if (!end && !search->all)
+			break;
+		search->line = bare(line);
+		search->found = fits(search->hunt, search->line);
+		rest = str_skip(rest, line.len + (end != NULL));
+	}
+	search->used = search->text.len - rest.len;
+}
+
+static void look_at(struct hunt *hunt, enum tape_stream stream, bool all)
+{
+	struct buf *lines = &hunt->lines[stream];
+	struct search search = {.hunt = hunt, .text = buf_view(lines), .all = all};
+
+	if (hunt->found || !lines->len)
+		return;
+	if (hunt->regex)
+		offload_run(search_run, &search);
+	else
+		search_run(&search);
+	hunt->found = search.found;
+	if (search.found) {
+		hunt->stream = stream;
+		hunt->line = (struct str){
+			arena_dup(hunt->x->arena, search.line.at, search.line.len),
+			search.line.len};
+	} else if (!all) {
+		buf_drop_front(lines, search.used);
+	}
+}
+
+static void take_run(struct hunt *hunt, enum tape_stream stream, size_t len)
+{
+	struct buf *lines = &hunt->lines[stream];
+
+	if (!hunt->wanted[stream])
+		return;
+	buf_add(lines, hunt->room, len);
+	look_at(hunt, stream, false);
+	if (hunt->found || lines->len <= LINE_MAX)
+		return;
+	look_at(hunt, stream, true);
+	buf_drop_front(lines, lines->len - LINE_KEEP);
+}
+
+// True: a line without an end matches as it is.
+static bool has_prompt(struct hunt *hunt)
+{
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		look_at(hunt, (enum tape_stream)i, true);
+	return hunt->found;
+}
+
+// One run, or the end (*len 0), or a prompt (found).
+static fallible next_run(struct hunt *hunt, enum tape_stream *stream, size_t *len)
+{
+	struct loop *loop = door_of(hunt->x)->loop;
+	bool prompt = !tape_is_ready(hunt->tape, hunt->offset) && has_prompt(hunt);
+	int64_t soon = loop_now(loop) + PROMPT_MS;
+	int64_t deadline = prompt && soon < hunt->deadline ? soon : hunt->deadline;
+	struct err *err = tape_read(hunt->tape, &hunt->offset, stream, hunt->room, RUN, len,
+				    deadline);
+
+	hunt->found = prompt && ((err && err_kind(err) == ERR_TIMEOUT) || (!err && !*len));
+	if (!hunt->found)
+		return err;
+	err_free(err);
+	*len = 0;
+	return OK;
+}
+
+static fallible seek_line(struct hunt *hunt)
+{
+	size_t len = 1;
+
+	while (len && !hunt->found) {
+		enum tape_stream stream = TAPE_STDOUT;
+
+		TRY(next_run(hunt, &stream, &len));
+		if (len)
+			take_run(hunt, stream, len);
+	}
+	if (!hunt->found)
+		has_prompt(hunt);
+	return OK;
+}
+
+static fallible read_hunt(struct hunt *hunt, const struct json *json)
+{
+	struct str regex = {0}, stream = STR("both");
+	bool ignore_case = false;
+
+	TRY(json_want(json, "body", JSON_OBJECT));
+	TRY(json_str(json_get(json, "pattern"), "pattern", &hunt->text));
+	TRY(json_str(json_get(json, "regex"), "regex", &regex));
+	TRY(json_bool(json_get(json, "ignoreCase"), "ignoreCase", &ignore_case));
+	TRY(json_str(json_get(json, "stream"), "stream", &stream));
+	TRY(json_u64(json_get(json, "timeoutMs"), "timeoutMs", 0, TIME_MAX, &hunt->timeout_ms));
+	if (!hunt->text.len == !regex.len)
+		return err_hint(err_new(INVALID, "bad_field",
+					"one of 'pattern' and 'regex' is to be given"),
+				"'pattern' is text, 'regex' a regular expression");
+	if (regex.len)
+		TRY(regex_compile(regex, ignore_case, &hunt->regex));
+	hunt->wanted[TAPE_STDOUT] = str_is(stream, "both") || str_is(stream, "stdout");
+	hunt->wanted[TAPE_STDERR] = str_is(stream, "both") || str_is(stream, "stderr");
+	if (!hunt->wanted[TAPE_STDOUT] && !hunt->wanted[TAPE_STDERR])
+		return err_new(INVALID, "bad_field", "'stream' must be stdout, stderr or both");
+	return OK;
+}
+
+static fallible run_hunt(struct hunt *hunt, struct process *process)
+{
+	struct err *err;
+
+	hunt->tape = process->tape;
+	hunt->deadline = deadline_of(hunt->x, hunt->timeout_ms);
+	hunt->room = arena_take(hunt->x->arena, RUN);
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		hunt->lines[i] = BUF_INIT(LINE_MAX + RUN);
+	TRY(http_away(hunt->x, HTTP_PROBE_HEAD));
+	err = seek_line(hunt);
+	if (!err && !hunt->found)
+		err = proc_wait(process->proc, hunt->deadline); // its exit code is to be told
+	http_back(hunt->x);
+	TRY(not_in_time(err, "no such line has come"));
+	if (!hunt->found)
+		return err_new(INTERNAL, "exited_before_ready",
+			       "the process ended before such a line came");
+	return OK;
+}
+
+static fallible answer_line(struct http *x, const struct hunt *hunt, const char *id)
+{
+	auto_buf body = BUF_INIT(1 << 20);
+	struct json_out out = process_answer(&body, id);
+
+	json_put_str(&out, "line", hunt->line);
+	json_put_text(&out, "stream", hunt->stream == TAPE_STDOUT ? "stdout" : "stderr");
+	follow_put_now(&out);
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+fallible inbox_process_wait_log(struct http *x)
+{
+	struct process_failure failure = {.operation = "process.logs"};
+	on_exit_call(hunt_done) struct hunt hunt = {.x = x};
+	auto_process process = {0};
+	auto_json json = NULL;
+	struct proc_view view;
+	struct err *err = door_json(x, &json, NULL);
+
+	if (!err && !json)
+		err = err_new(INVALID, "bad_field", "the body is empty");
+	if (!err)
+		err = read_hunt(&hunt, json);
+	if (!err)
+		err = process_find(x, &process);
+	if (!err) {
+		err = run_hunt(&hunt, &process);
+		failure.condition = "log";
+		failure.timeout_ms = hunt.timeout_ms;
+		view = proc_look(process.proc);
+		failure.view = &view;
+	}
+	if (err && err_kind(err) == ERR_CANCELLED)
+		return err;
+	if (err) {
+		process_fail(x, &failure, err);
+		return OK;
+	}
+	return answer_line(x, &hunt, view.id);
+}

@@ -1,0 +1,465 @@
+// A call runs as soon as it is pushed, as an inner exchange in a task of its own. Its answer waits
+// for the pull. A plain answer goes out in the pieces in which it comes; one that needs a change,
+// and every error, is gathered first. A stream is a pipe of ours: we write, the client
+// acknowledges, and no more than a window is ever on its way.
+#include "base/clock.h"
+#include "base/mem.h"
+#include "inbox/remote.h"
+#include "inbox/sieve.h"
+#include "wire/text.h"
+
+#define GATHER_MAX (1 << 20)
+#define PIECE (32 * 1024) // of a plain answer
+
+struct call {
+	struct remote_export export;
+	struct link link; // in remote->calls
+	struct inner *inner;
+	const struct callee *callee;
+	struct callee_request request;
+	struct remote_pipe *source; // UPLOAD
+	uint64_t uploaded;
+	bool pulled, running;
+	bool begun, has_bytes; // a message is under way, in pieces
+	int status;
+	struct buf gathered;
+	struct rpc_wrapper wrapper;
+	char *fault; // why a call could not be made; NULL: it could
+	struct remote_flow flow;
+	struct sieve sieve;
+	struct buf out; // what is about to be sent
+};
+
+static struct call *call_of(struct remote_export *export)
+{
+	return link_of(export, struct call, export);
+}
+
+static void let_go(struct call *call)
+{
+	if (call->running || call->export.listed)
+		return;
+	remote_pipe_drop(call->source);
+	callee_done(&call->request);
+	buf_done(&call->gathered);
+	buf_done(&call->out);
+	free(call->fault);
+	free(call);
+}
+
+static bool is_stream(const struct call *call)
+{
+	enum callee_shape shape = call->request.shape;
+
+	return shape == CALLEE_STREAM || shape == CALLEE_EVENTS || shape == CALLEE_LOGS ||
+	       shape == CALLEE_DOWNLOAD;
+}
+
+static fallible unwanted(void)
+{
+	return err_new(CANCELLED, "client_gone", "nobody wants the answer any more");
+}
+
+static bool is_wanted(const struct call *call)
+{
+	return call->export.listed && !call->flow.refused && !call->export.remote->over;
+}
+
+static fallible await_pull(struct call *call)
+{
+	while (!call->pulled && is_wanted(call))
+		TRY(bell_wait(&call->flow.moved, CLOCK_NEVER));
+	return call->pulled && !call->export.remote->over ? OK : unwanted();
+}
+
+static void put_now(struct json_out *out)
+{
+	auto_buf text = BUF_INIT(64);
+
+	clock_iso(clock_wall_ms(), &text);
+	json_put_str(out, "timestamp", buf_view(&text));
+}
+
+static void put_download(struct call *call, struct json_out *out, const struct inner_head *head)
+{
+	auto_buf path = BUF_INIT(8192);
+	struct str coded = str_skip(buf_view(&call->request.target), strlen("/api/files"));
+	char c;
+
+	while (text_percent_next(&coded, &c))
+		buf_char(&path, c);
+	json_begin(out, '{');
+	json_put_bool(out, "success", true);
+	json_put_str(out, "path", buf_view(&path));
+	json_key(out, "content");
+	json_begin(out, '[');
+	json_add_text(out, "readable");
+	json_add_int(out, call->flow.pipe);
+	json_end(out, ']');
+	json_put_int(out, "size", (int64_t)head->length);
+	json_put_str(out, "mimeType", head->type);
+	put_now(out);
+	json_end(out, '}');
+}
+
+static fallible open_stream(struct call *call, const struct inner_head *head)
+{
+	auto_buf text = BUF_INIT(32 * 1024);
+	struct json_out out = json_to(&text);
+
+	TRY(remote_flow_open(&call->flow));
+	json_begin(&out, '[');
+	json_add_text(&out, "resolve");
+	json_add_int(&out, call->export.id);
+	if (call->request.shape == CALLEE_DOWNLOAD) {
+		put_download(call, &out, head);
+	} else {
+		json_begin(&out, '[');
+		json_add_text(&out, "readable");
+		json_add_int(&out, call->flow.pipe);
+		json_end(&out, ']');
+	}
+	json_end(&out, ']');
+	return remote_send(call->export.remote, &text);
+}
+
+static fallible open_plain(struct call *call)
+{
+	auto_buf text = BUF_INIT(128);
+
+	buf_fmt(&text, "[\"resolve\",%lld,", (long long)call->export.id);
+	TRY(wsock_begin(call->export.remote->ws, WSOCK_TEXT));
+	call->begun = true;
+	return wsock_piece(call->export.remote->ws, buf_view(&text));
+}
+
+static bool is_good(const struct call *call)
+{
+	return call->status >= 200 && call->status < 300;
+}
+
+static fallible on_head(void *arg, const struct inner_head *head)
+{
+	struct call *call = arg;
+
+	call->status = head->status;
+	TRY(await_pull(call));
+	if (!is_good(call))
+		return OK;
+	if (is_stream(call))
+		return open_stream(call, head);
+	return call->request.shape == CALLEE_PLAIN ? open_plain(call) : OK;
+}
+
+static fallible pass_stream(struct call *call, struct str bytes)
+{
+	struct err *err;
+
+	if (call->request.shape != CALLEE_EVENTS && call->request.shape != CALLEE_LOGS)
+		return remote_flow_write(&call->flow, bytes);
+	sieve_add(&call->sieve, bytes, &call->out);
+	if (!buf_ok(&call->out))
+		return err_new(INTERNAL, "internal", "an event did not fit");
+	err = remote_flow_write(&call->flow, buf_view(&call->out));
+	buf_clear(&call->out);
+	return err;
+}
+
+static fallible pass_plain(struct call *call, struct str bytes)
+{
+	call->has_bytes |= bytes.len > 0;
+	while (bytes.len) {
+		struct str part = {bytes.at, bytes.len < PIECE ? bytes.len : PIECE};
+		struct err *err;
+
+		rpc_wrap(&call->wrapper, &call->out, part);
+		if (!buf_ok(&call->out))
+			return err_new(INTERNAL, "internal", "an answer did not fit");
+		err = wsock_piece(call->export.remote->ws, buf_view(&call->out));
+		buf_clear(&call->out);
+		TRY(err);
+		bytes = str_skip(bytes, part.len);
+	}
+	return OK;
+}
+
+static fallible on_bytes(void *arg, struct str bytes)
+{
+	struct call *call = arg;
+
+	if (is_good(call) && is_stream(call))
+		return pass_stream(call, bytes);
+	if (call->begun)
+		return pass_plain(call, bytes);
+	buf_str(&call->gathered, bytes);
+	return OK;
+}
+
+static fallible on_read(void *arg, void *room, size_t size, size_t *out)
+{
+	struct call *call = arg;
+
+	if (call->export.remote->over)
+		return unwanted();
+	TRY(remote_pipe_read(call->source, room, size, out));
+	call->uploaded += *out;
+	return OK;
+}
+
+static fallible reject(struct call *call)
+{
+	auto_buf text = BUF_INIT(2 * GATHER_MAX);
+	struct json_out out = json_to(&text);
+	struct str code = STR("INTERNAL_ERROR"), message = STR("the call was cut short");
+	auto_json json = NULL;
+
+	if (call->fault)
+		message = str_of(call->fault);
+	err_free(json_read(buf_view(&call->gathered), &json));
+	if (json && json_type(json) == JSON_OBJECT) {
+		err_free(json_str(json_get(json, "code"), "code", &code));
+		err_free(json_str(json_get(json, "message"), "message", &message));
+	}
+	json_begin(&out, '[');
+	json_add_text(&out, "reject");
+	json_add_int(&out, call->export.id);
+	json_begin(&out, '[');
+	json_add_text(&out, "error");
+	json_add_text(&out, "Error");
+	json_add_str(&out, message);
+	json_add_null(&out);
+	json_begin(&out, '{');
+	json_put_str(&out, "code", code);
+	json_key(&out, "details");
+	if (json && json_get(json, "context"))
+		rpc_put(&out, json_get(json, "context"));
+	else
+		json_add_raw(&out, STR("{}"));
+	if (json && json_get(json, "hint")) {
+		json_key(&out, "hint");
+		rpc_put(&out, json_get(json, "hint"));
+	}
+	json_end(&out, '}');
+	json_end(&out, ']');
+	json_end(&out, ']');
+	return remote_send(call->export.remote, &text);
+}
+
+static void put_changed(struct call *call, struct json_out *out, const struct json *json)
+{
+	struct json *member;
+	struct str key;
+	size_t at = 0;
+
+	if (call->request.shape == CALLEE_PICK) {
+		rpc_put(out, json_get(json, call->callee->pick));
+		return;
+	}
+	json_begin(out, '{');
+	while (json_next(json, &at, &key, &member)) {
+		bool sessions = call->request.shape == CALLEE_SESSIONS && str_is(key, "data");
+
+		if (str_is(key, "bytesWritten"))
+			continue;
+		json_key(out, sessions ? "sessions" : key.at);
+		rpc_put(out, member);
+	}
+	if (call->request.shape == CALLEE_WRITTEN)
+		json_put_int(out, "bytesWritten", (int64_t)call->request.written);
+	if (call->request.shape == CALLEE_UPLOAD)
+		json_put_int(out, "bytesWritten", (int64_t)call->uploaded);
+	json_end(out, '}');
+}
+
+static fallible resolve_changed(struct call *call)
+{
+	auto_buf text = BUF_INIT(4 * GATHER_MAX);
+	struct json_out out = json_to(&text);
+	auto_json json = NULL;
+
+	TRY(json_read(buf_view(&call->gathered), &json));
+	json_begin(&out, '[');
+	json_add_text(&out, "resolve");
+	json_add_int(&out, call->export.id);
+	put_changed(call, &out, json);
+	json_end(&out, ']');
+	return remote_send(call->export.remote, &text);
+}
+
+static fallible end_stream(struct call *call, bool is_whole)
+{
+	sieve_end(&call->sieve, &call->out);
+	if (is_whole)
+		TRY(remote_flow_write(&call->flow, buf_view(&call->out)));
+	return remote_flow_close(&call->flow, is_whole);
+}
+
+static fallible finish(struct call *call, bool is_whole)
+{
+	struct wsock *ws = call->export.remote->ws;
+
+	if (call->begun && !is_whole) {
+		wsock_abort(ws);
+		return OK;
+	}
+	if (call->begun) {
+		struct err *err = wsock_piece(ws, call->has_bytes ? STR("]") : STR("null]"));
+
+		if (err)
+			wsock_abort(ws);
+		return err ? err : wsock_finish(ws);
+	}
+	if (call->flow.pipe)
+		return end_stream(call, is_whole);
+	TRY(await_pull(call));
+	return is_whole && is_good(call) ? resolve_changed(call) : reject(call);
+}
+
+static void on_end(void *arg, bool is_whole)
+{
+	struct call *call = arg;
+	struct remote *remote = call->export.remote;
+
+	call->inner = NULL;
+	if (!remote->over)
+		err_free(finish(call, is_whole));
+	else if (call->begun)
+		wsock_abort(remote->ws);
+	call->running = false;
+	link_drop(&call->link);
+	remote->call_count--;
+	bell_ring(&remote->ended);
+	let_go(call);
+}
+
+static void refuse_task(void *arg)
+{
+	on_end(arg, false);
+}
+
+static void run(struct call *call)
+{
+	struct remote *remote = call->export.remote;
+	struct http *x = remote->x;
+	auto_free char *target = mem_fmt("%s%s", remote->base, call->request.target.at);
+	struct inner_calls calls = {
+		.read = call->source ? on_read : NULL,
+		.head = on_head,
+		.bytes = on_bytes,
+		.end = on_end,
+	};
+	struct inner_ask ask = {
+		.loop = door_of(x)->loop,
+		.serve = door_inner,
+		.house = x->house,
+		.guest = x->guest,
+		.peer = x->peer,
+		.trace = x->trace,
+		.method = str_of(call->request.method),
+		.target = str_of(target),
+		.type = call->source ? "application/octet-stream" : NULL,
+		.body = call->request.has_body ? buf_view(&call->request.body) : (struct str){0},
+	};
+
+	call->sieve.names = call->request.shape == CALLEE_EVENTS;
+	call->sieve.drop = call->request.shape == CALLEE_LOGS ? "process_info" : NULL;
+	call->inner = inner_new(&ask, &calls, call);
+	buf_done(&call->request.body);
+	inner_start(call->inner, "rpc");
+}
+
+static fallible prepare(struct call *call, struct str object, struct str name,
+			const struct json *args)
+{
+	struct remote *remote = call->export.remote;
+
+	call->callee = callee_find(object, name);
+	if (!call->callee || !args)
+		return err_new(NOT_FOUND, "UNKNOWN_ERROR", "there is no such method");
+	if (remote->call_count > REMOTE_CALLS_MAX)
+		return err_new(EXHAUSTED, "RESOURCE_BUSY", "there are too many calls at once");
+	TRY(callee_write(call->callee, args, &call->request));
+	if (call->request.shape != CALLEE_UPLOAD)
+		return OK;
+	call->source = remote_pipe_of(remote, call->request.pipe);
+	return call->source ? OK : err_new(INVALID, "bad_rpc", "there is no such stream");
+}
+
+static void note_fault(struct call *call, const struct err *err)
+{
+	bool named = err_reason(err)[0] >= 'A' && err_reason(err)[0] <= 'Z';
+
+	call->fault = mem_str(err_message(err));
+	buf_fmt(&call->gathered, "{\"code\":\"%s\"}",
+		named ? err_reason(err) : "VALIDATION_FAILED");
+}
+
+fallible remote_call_start(struct remote *remote, struct str object, struct str name,
+			   const struct json *args)
+{
+	struct call *call = mem_new_of(struct call);
+	struct err *err = remote_list(remote, &call->export, REMOTE_CALL);
+
+	if (err) {
+		free(call);
+		return err;
+	}
+	call->gathered = BUF_INIT(GATHER_MAX);
+	call->out = BUF_INIT(4 << 20);
+	remote_flow_init(&call->flow, remote);
+	call->running = true;
+	link_add(&remote->calls, &call->link);
+	remote->call_count++;
+	err = prepare(call, object, name, args);
+	if (err) {
+		note_fault(call, err);
+		err_free(err);
+		task_start(door_of(remote->x)->loop, "rpc", refuse_task, call);
+	} else {
+		run(call);
+	}
+	return OK;
+}
+
+void remote_call_pull(struct remote_export *export)
+{
+	struct call *call = call_of(export);
+
+	call->pulled = true;
+	bell_ring(&call->flow.moved);
+}
+
+void remote_call_answered(struct remote *remote, int64_t id, bool accepted)
+{
+	list_each (at, &remote->calls) {
+		struct call *call = link_of(at, struct call, link);
+
+		if (!remote_flow_answered(&call->flow, id, accepted))
+			continue;
+		if (!accepted && call->inner)
+			inner_cancel(call->inner);
+		return;
+	}
+}
+
+void remote_call_cancel_all(struct remote *remote)
+{
+	list_each (at, &remote->calls) {
+		struct call *call = link_of(at, struct call, link);
+
+		bell_ring(&call->flow.moved);
+		if (call->inner)
+			inner_cancel(call->inner);
+	}
+}
+
+// A stream that nobody has asked for yet is of no use to anybody; a command runs on.
+void remote_call_release(struct remote_export *export)
+{
+	struct call *call = call_of(export);
+
+	bell_ring(&call->flow.moved);
+	if (call->running && call->inner && is_stream(call) && !call->pulled)
+		inner_cancel(call->inner);
+	let_go(call);
+}

@@ -1,0 +1,205 @@
+// Messages as they come. What breaks the protocol ends the connection, with a word of farewell;
+// what merely fails is the answer of its call.
+#include "inbox/rpc.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "http/upgrade.h"
+#include "inbox/remote.h"
+#include "wire/text.h"
+
+#define MESSAGE_MAX (24u << 20)
+
+// "files" of the main object, not called yet: its methods can be called by its number.
+struct path {
+	struct remote_export export;
+	char name[64];
+};
+
+static fallible protocol(const char *words)
+{
+	return err_new(INVALID, "bad_rpc", "%s", words);
+}
+
+static struct str part(const struct json *path, size_t index)
+{
+	struct str text = {0};
+	const struct json *json = json_at(path, index);
+
+	if (json && json_type(json) == JSON_STRING)
+		err_free(json_str(json, "path", &text));
+	return text;
+}
+
+static fallible list_path(struct remote *remote, const struct json *parts)
+{
+	struct path *path = mem_new_of(struct path);
+	struct err *err = remote_list(remote, &path->export, REMOTE_PATH);
+	struct str word = part(parts, 0);
+
+	if (err) {
+		free(path);
+		return err;
+	}
+	if (parts && json_count(parts) == 1 && word.at && word.len < sizeof(path->name))
+		memcpy(path->name, word.at, word.len);
+	return OK;
+}
+
+static fallible push(struct remote *remote, const struct json *expression)
+{
+	struct remote_export *target;
+	struct rpc_value value;
+	size_t count;
+
+	TRY(rpc_value(expression, &value));
+	if (value.type != RPC_PIPELINE && value.type != RPC_IMPORT)
+		return remote_call_start(remote, STR(""), STR(""), NULL);
+	count = value.path ? json_count(value.path) : 0;
+	target = value.id ? remote_find(remote, value.id) : NULL;
+	if (value.id && !target)
+		return protocol("a call of something that is not there");
+	if (!value.args)
+		return list_path(remote, value.id ? NULL : value.path);
+	if (!value.id && count == 2)
+		return remote_call_start(remote, part(value.path, 0), part(value.path, 1),
+					 value.args);
+	if (target && target->kind == REMOTE_PATH && count == 1)
+		return remote_call_start(remote, str_of(link_of(target, struct path, export)->name),
+					 part(value.path, 0), value.args);
+	return remote_call_start(remote, STR(""), STR(""), NULL);
+}
+
+// A stream message takes a number but nothing is entered under it: it is answered at once.
+static fallible stream(struct remote *remote, const struct json *expression)
+{
+	int64_t id = ++remote->last_export;
+	struct remote_export *target;
+	struct rpc_value value;
+
+	TRY(rpc_value(expression, &value));
+	target = value.type == RPC_PIPELINE ? remote_find(remote, value.id) : NULL;
+	if (!target || target->kind != REMOTE_PIPE || !value.path || json_count(value.path) != 1)
+		return remote_reject(remote, id, "INTERNAL_ERROR", "this is no stream");
+	return remote_pipe_take(target, id, part(value.path, 0), value.args);
+}
+
+static fallible pull(struct remote *remote, int64_t id)
+{
+	struct remote_export *export = remote_find(remote, id);
+
+	if (!export)
+		return protocol("a pull of something that is not there");
+	if (export->kind == REMOTE_CALL) {
+		remote_call_pull(export);
+		return OK;
+	}
+	return remote_reject(remote, id, "INTERNAL_ERROR", "this has no value of its own");
+}
+
+static fallible release(struct remote *remote, int64_t id)
+{
+	struct remote_export *export = remote_find(remote, id);
+
+	if (id == 0)
+		return OK;
+	if (!export)
+		return protocol("a release of something that is not there");
+	remote_release(export);
+	return OK;
+}
+
+static fallible take(struct remote *remote, struct str text, bool *out_over)
+{
+	struct rpc_message message = {0};
+	auto_json json = NULL;
+
+	TRY(json_read(text, &json));
+	TRY(rpc_read(json, &message));
+	switch (message.kind) {
+	case RPC_PUSH:
+		return push(remote, message.value);
+	case RPC_STREAM:
+		return stream(remote, message.value);
+	case RPC_PIPE:
+		return remote_pipe_open(remote);
+	case RPC_PULL:
+		return pull(remote, message.id);
+	case RPC_RELEASE:
+		return release(remote, message.id);
+	case RPC_RESOLVE:
+	case RPC_REJECT:
+		remote_call_answered(remote, message.id, message.kind == RPC_RESOLVE);
+		return OK;
+	case RPC_ABORT:
+		*out_over = true;
+	}
+	return OK;
+}
+
+static fallible listen_to(struct remote *remote)
+{
+	bool over = false;
+
+	while (!over) {
+		struct wsock_message message;
+
+		TRY(wsock_recv(remote->ws, CLOCK_NEVER, &message));
+		if (message.kind == WSOCK_CLOSED)
+			return OK;
+		if (message.kind != WSOCK_TEXT)
+			return protocol("messages are text");
+		TRY(take(remote, message.body, &over));
+	}
+	return OK;
+}
+
+static fallible say_farewell(struct remote *remote, struct err *err)
+{
+	auto_buf text = BUF_INIT(8192);
+	struct json_out out = json_to(&text);
+
+	if (!err || (err_kind(err) != ERR_INVALID && err_kind(err) != ERR_EXHAUSTED &&
+		     err_kind(err) != ERR_TIMEOUT))
+		return err;
+	json_begin(&out, '[');
+	json_add_text(&out, "abort");
+	json_begin(&out, '[');
+	json_add_text(&out, "error");
+	json_add_text(&out, "Error");
+	json_add_text(&out, err_message(err));
+	json_end(&out, ']');
+	json_end(&out, ']');
+	err_free(remote_send(remote, &text));
+	wsock_close(remote->ws, WS_POLICY, "bad RPC message");
+	err_free(err);
+	return OK;
+}
+
+static fallible talk(struct http *x, struct wsock *ws, void *arg)
+{
+	auto_buf base = BUF_INIT(1024);
+	struct remote *remote;
+	struct err *err;
+
+	(void)arg;
+	buf_text(&base, "/v1/sandboxes/");
+	text_percent(&base, x->params[0]);
+	remote = remote_new(x, ws, base.at);
+	err = say_farewell(remote, listen_to(remote));
+	remote_end(remote);
+	return err;
+}
+
+fallible inbox_rpc(struct http *x)
+{
+	struct wsock_options options = {.max = MESSAGE_MAX};
+
+	TRY(upgrade_check(x));
+	{
+		auto_visit visit = {0};
+
+		TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &visit));
+	}
+	return upgrade_run(x, &options, talk, NULL);
+}

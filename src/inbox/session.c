@@ -1,0 +1,364 @@
+#include "inbox/session.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/secret.h"
+#include "fleet/shells.h"
+#include "inbox/follow.h"
+
+#define BODY_MAX (256 * 1024)
+#define TIME_MAX (1ull << 42)
+#define CWD_MAX 4095
+#define PIECE (16 * 1024)
+
+static struct json_out begin(struct buf *body)
+{
+	struct json_out out = json_to(body);
+
+	json_begin(&out, '{');
+	json_put_bool(&out, "success", true);
+	return out;
+}
+
+static fallible reply(struct http *x, struct buf *body, struct json_out *out)
+{
+	follow_put_now(out);
+	json_end(out, '}');
+	return http_reply_json(x, 200, body);
+}
+
+static fallible enter(struct http *x, struct visit *visit)
+{
+	return visit_begin(door_of(x)->fleet, door_who(x), x->params[0], visit);
+}
+
+// {"sessionId": …} and for a session that exists the place of its box, of which there is one.
+static fallible refuse(struct http *x, struct str id, struct err *err)
+{
+	auto_buf context = BUF_INIT(8 * SESSION_ID_MAX + 1024);
+	struct json_out out = json_to(&context);
+	struct fail_detail detail = {0};
+
+	if (!err)
+		return OK;
+	json_begin(&out, '{');
+	if (id.at)
+		json_put_str(&out, "sessionId", id);
+	if (!strcmp(err_reason(err), "session_exists")) {
+		json_key(&out, "containerPlacementId");
+		json_add_null(&out);
+	}
+	if (!strcmp(err_reason(err), "bad_env")) {
+		json_put_text(&out, "command", "session.create");
+		json_put_text(&out, "stderr", err_message(err));
+	}
+	json_end(&out, '}');
+	if (buf_ok(&context))
+		detail.context = buf_view(&context);
+	fail_answer(x, err, &detail);
+	return OK;
+}
+
+struct wish {
+	struct str id;
+	struct shells_spec spec;
+	struct pairs env;
+};
+
+static void wish_done(struct wish *wish)
+{
+	pairs_done(&wish->env);
+}
+
+static fallible read_wish(struct http *x, const struct json *json, struct wish *wish)
+{
+	struct str cwd = {0};
+
+	TRY(json_str(json_get(json, "id"), "id", &wish->id));
+	TRY(json_str(json_get(json, "cwd"), "cwd", &cwd));
+	if (cwd.len > CWD_MAX)
+		return err_new(INVALID, "bad_field", "'cwd' may have %d bytes", CWD_MAX);
+	if (cwd.len)
+		wish->spec.cwd = arena_fmt(x->arena, "%s" STR_FMT,
+					   cwd.at[0] == '/' ? "" : "/workspace/", STR_ARG(cwd));
+	TRY(json_u64(json_get(json, "commandTimeoutMs"), "commandTimeoutMs", 1, TIME_MAX,
+		     &wish->spec.timeout_ms));
+	TRY(pairs_read_env(json_get(json, "env"), &wish->env));
+	wish->spec.env = &wish->env;
+	return OK;
+}
+
+// A body that is no JSON is none: then everything is as it is by default.
+static fallible read_lenient(struct http *x, struct json **out)
+{
+	struct str text = {0};
+	auto_err err = OK;
+
+	TRY(http_body(x, 0, &text));
+	err = text.len ? json_read(text, out) : OK;
+	if (!err && *out && json_type(*out) != JSON_OBJECT) {
+		json_free(*out);
+		*out = NULL;
+	}
+	return OK;
+}
+
+static struct str new_id(struct http *x)
+{
+	char hex[13];
+
+	secret_hex(hex, 6);
+	return str_of(arena_fmt(x->arena, "session_%lld_%s", (long long)clock_wall_ms(), hex));
+}
+
+static fallible create(struct http *x, struct visit *visit, struct wish *wish, struct session **out)
+{
+	auto_json json = NULL;
+
+	TRY(read_lenient(x, &json));
+	if (json)
+		TRY(read_wish(x, json, wish));
+	wish->id = wish->id.at ? str_of(arena_dup(x->arena, wish->id.at, wish->id.len)) : new_id(x);
+	TRY(enter(x, visit));
+	return shells_create(visit, wish->id, &wish->spec, out);
+}
+
+fallible inbox_session_create(struct http *x)
+{
+	auto_visit visit = {0};
+	auto_session session = NULL;
+	on_exit_call(wish_done) struct wish wish = {0};
+	auto_buf body = BUF_INIT(BODY_MAX);
+	struct err *err = create(x, &visit, &wish, &session);
+	struct json_out out;
+
+	if (err)
+		return refuse(x, wish.id, err);
+	out = begin(&body);
+	json_put_text(&out, "id", session_id(session));
+	json_put_text(&out, "sessionId", session_id(session));
+	json_put_text(&out, "message", "Session created");
+	json_put_text(&out, "cwd", session_cwd(session));
+	json_key(&out, "containerPlacementId");
+	json_add_null(&out);
+	return reply(x, &body, &out);
+}
+
+static void put_one(struct session *session, void *arg)
+{
+	json_add_text(arg, session_id(session));
+}
+
+fallible inbox_session_list(struct http *x)
+{
+	auto_visit visit = {0};
+	auto_buf body = BUF_INIT(8 * SESSION_MAX * SESSION_ID_MAX);
+	struct json_out out = begin(&body);
+
+	TRY(enter(x, &visit));
+	json_key(&out, "data");
+	json_begin(&out, '[');
+	session_each(visit.box, put_one, &out);
+	json_end(&out, ']');
+	return reply(x, &body, &out);
+}
+
+static fallible absent(struct str id)
+{
+	return err_hint(err_new(NOT_FOUND, "no_session", "Session '" STR_FMT "' not found",
+				(int)(id.len < SESSION_ID_MAX ? id.len : SESSION_ID_MAX), id.at),
+			"GET …/api/session/list shows those there are");
+}
+
+static fallible find(struct http *x, struct str id, struct visit *visit, struct session **out)
+{
+	TRY(enter(x, visit));
+	*out = session_find(visit->box, id);
+	return *out ? OK : absent(id);
+}
+
+fallible inbox_session_get(struct http *x)
+{
+	auto_visit visit = {0};
+	auto_session session = NULL;
+	auto_buf body = BUF_INIT(BODY_MAX);
+	struct err *err = find(x, x->params[1], &visit, &session);
+	struct json_out out;
+
+	if (err)
+		return refuse(x, x->params[1], err);
+	out = begin(&body);
+	json_put_text(&out, "id", session_id(session));
+	json_put_text(&out, "cwd", session_cwd(session));
+	json_put_bool(&out, "alive", session_is_alive(session));
+	json_put_int(&out, "outputBytes", (int64_t)tape_kept(session_tape(session)));
+	return reply(x, &body, &out);
+}
+
+static fallible bad_delete(void)
+{
+	return err_new(INVALID, "bad_field", "'sessionId' is missing");
+}
+
+static fallible read_delete(struct http *x, struct str *id, bool *now)
+{
+	auto_json json = NULL;
+	struct str named = {0};
+
+	TRY(read_lenient(x, &json));
+	if (!json)
+		return bad_delete();
+	TRY(json_str(json_get(json, "sessionId"), "sessionId", &named));
+	TRY(json_bool(json_get(json, "force"), "force", now));
+	if (!named.len)
+		return bad_delete();
+	*id = str_of(arena_dup(x->arena, named.at, named.len));
+	return OK;
+}
+
+static void say_field(struct http *x, struct err *err)
+{
+	auto_buf context = BUF_INIT(4096);
+	struct json_out out = json_to(&context);
+	struct fail_detail detail = {0};
+
+	json_begin(&out, '{');
+	json_key(&out, "validationErrors");
+	json_begin(&out, '[');
+	json_begin(&out, '{');
+	json_put_text(&out, "field", "sessionId");
+	json_put_text(&out, "message", err_message(err));
+	json_put_text(&out, "code", err_reason(err));
+	json_end(&out, '}');
+	json_end(&out, ']');
+	json_end(&out, '}');
+	if (buf_ok(&context))
+		detail.context = buf_view(&context);
+	fail_answer(x, err, &detail);
+}
+
+static fallible end_session(struct http *x, struct session *session, bool now)
+{
+	struct err *err;
+
+	TRY(http_away(x, HTTP_PROBE_HEAD));
+	err = session_delete(session, now);
+	http_back(x);
+	return visit_explain(err);
+}
+
+fallible inbox_session_delete(struct http *x)
+{
+	auto_visit visit = {0};
+	auto_session session = NULL;
+	auto_buf body = BUF_INIT(BODY_MAX);
+	struct str id = {0};
+	bool now = false;
+	struct err *err = read_delete(x, &id, &now);
+	struct json_out out;
+
+	if (err) {
+		say_field(x, err);
+		return OK;
+	}
+	err = find(x, id, &visit, &session);
+	if (!err)
+		err = end_session(x, session, now);
+	if (err && err_kind(err) == ERR_CANCELLED)
+		return err;
+	if (err)
+		return refuse(x, id, err);
+	out = begin(&body);
+	json_put_str(&out, "sessionId", id);
+	return reply(x, &body, &out);
+}
+
+// The bytes themselves, as far as there are any now. What comes next begins at X-Next-Offset.
+static fallible send_plain(struct http *x, struct tape *tape, struct follow_from from)
+{
+	uint64_t offset = from.offset, until = tape_kept(tape);
+	char *room = arena_take(x->arena, PIECE);
+
+	if (offset > until)
+		return err_new(INVALID, "bad_offset", "the offset is not one of this output");
+	http_set(x, "X-Next-Offset",
+		 str_of(arena_fmt(x->arena, "%llu", (unsigned long long)until)));
+	TRY(http_begin(x, 200, "application/octet-stream"));
+	while (offset < until) {
+		uint64_t left = until - offset;
+		enum tape_stream stream;
+		size_t got = 0;
+
+		TRY(tape_read(tape, &offset, &stream, room, left < PIECE ? left : PIECE, &got,
+			      CLOCK_NEVER));
+		if (!got)
+			break;
+		TRY(http_write(x, room, got));
+	}
+	return http_end(x);
+}
+
+static fallible send_events(struct http *x, struct tape *tape, struct follow_from from)
+{
+	auto_follow follow = {.x = x, .tape = tape, .encoding = JOB_UTF8, .from = from};
+
+	if (from.offset > tape_kept(tape))
+		return err_new(INVALID, "bad_offset", "the offset is not one of this output");
+	follow.out = BUF_INIT(FOLLOW_OUT_MAX);
+	TRY(follow_begin(&follow));
+	TRY(follow_tape(&follow));
+	TRY(follow_flush(&follow));
+	return http_end(x);
+}
+
+fallible inbox_session_output(struct http *x)
+{
+	auto_visit visit = {0};
+	auto_session session = NULL;
+	auto_tape tape = NULL;
+	struct str place = http_query(x, "offset"), accept = http_field(x, "Accept");
+	struct follow_from from = {0};
+	struct err *err = find(x, x->params[1], &visit, &session);
+
+	if (err)
+		return refuse(x, x->params[1], err);
+	if (!place.at)
+		place = http_field(x, "Last-Event-ID");
+	if (place.len && !follow_from_read(place, &from))
+		return err_new(INVALID, "bad_offset", "the offset is not one of this output");
+	tape = session_tape(session);
+	tape_hold(tape);
+	session_drop(take_ptr(session)); // its end is the end of the stream
+	if (str_is(http_query(x, "follow"), "true") ||
+	    (accept.at && str_starts(accept, "text/event-stream")))
+		return send_events(x, tape, from);
+	return send_plain(x, tape, from);
+}
+
+static fallible change_env(struct http *x)
+{
+	auto_visit visit = {0};
+	auto_json json = NULL;
+
+	TRY(door_json(x, &json, NULL));
+	if (!json || json_type(json) != JSON_OBJECT || !json_get(json, "envVars"))
+		return err_hint(err_new(INVALID, "bad_field", "'envVars' is missing"),
+				"send {\"envVars\": {\"NAME\": \"value\", \"OLD\": null}}");
+	TRY(json_want(json_get(json, "envVars"), "envVars", JSON_OBJECT));
+	TRY(enter(x, &visit));
+	return shells_change_env(&visit, json_get(json, "envVars"));
+}
+
+fallible inbox_session_env(struct http *x)
+{
+	auto_buf body = BUF_INIT(1024);
+	struct json_out out;
+	struct err *err = change_env(x);
+
+	if (err)
+		return refuse(x, (struct str){0}, err);
+	out = begin(&body);
+	json_put_text(&out, "message", "Environment changed");
+	return reply(x, &body, &out);
+}

@@ -1,0 +1,134 @@
+// A watch as a stream of events. A hand in the box sits on inotify; what it tells is sent on, one
+// event at a time, so a slow client slows its own hand, which merges and counts meanwhile.
+#include "inbox/watch.h"
+
+#include "base/clock.h"
+#include "inbox/memory.h"
+#include "inbox/watch_ask.h"
+
+#define EVENT_MAX (64 * 1024)
+
+static struct json_out begin_event(struct buf *event, const char *type)
+{
+	struct json_out out;
+
+	buf_clear(event);
+	buf_text(event, "data: ");
+	out = json_to(event);
+	json_begin(&out, '{');
+	json_put_text(&out, "type", type);
+	return out;
+}
+
+static fallible send_event(struct http *x, struct json_out *out)
+{
+	json_end(out, '}');
+	buf_text(out->buf, "\n\n");
+	if (!buf_ok(out->buf))
+		return err_new(INTERNAL, "internal", "an event did not fit");
+	return http_write(x, out->buf->at, out->buf->len);
+}
+
+static void put_path(struct json_out *out, const char *root, struct str path)
+{
+	auto_buf text = BUF_INIT(4 * PLACE_PATH_MAX);
+
+	buf_text(&text, root);
+	if (path.len)
+		buf_char(&text, '/');
+	buf_str(&text, path);
+	place_put_name(out, "path", buf_view(&text));
+}
+
+// An overflow is told as a change of everything: whoever reads it looks again.
+static fallible tell(struct http *x, const struct watch_ask *ask, const struct reach_event *event,
+		     struct buf *room)
+{
+	bool lost = event->type == REACH_OVERFLOW;
+	struct json_out out = begin_event(room, "event");
+
+	json_put_text(&out, "eventType", watch_event_word(event->type));
+	put_path(&out, ask->root, lost ? STR("") : event->path);
+	json_put_bool(&out, "isDirectory", lost || event->is_directory);
+	if (lost)
+		json_put_bool(&out, "overflow", true);
+	place_put_now(&out);
+	return send_event(x, &out);
+}
+
+static fallible next_event(struct http *x, struct files_walk *walk, struct reach_event *out)
+{
+	struct err *err;
+
+	TRY(http_away(x, HTTP_PROBE_EVENT));
+	err = files_next_event(walk, CLOCK_NEVER, out);
+	http_back(x);
+	return err;
+}
+
+static fallible send_start(struct http *x, const struct place *place, struct buf *room)
+{
+	struct json_out out = begin_event(room, "watching");
+	char id[32];
+
+	memory_name(memory_of(x), id);
+	place_put_name(&out, "path", place->shown);
+	json_put_text(&out, "watchId", id);
+	return send_event(x, &out);
+}
+
+static fallible send_end(struct http *x, const struct err *err, struct buf *room)
+{
+	struct json_out out = begin_event(room, err ? "error" : "stopped");
+
+	if (err)
+		json_put_text(&out, "error", err_message(err));
+	else
+		json_put_text(&out, "reason", "what was watched is gone");
+	return send_event(x, &out);
+}
+
+static fallible follow(struct http *x, const struct watch_ask *ask, struct files_walk *walk,
+		       struct buf *room)
+{
+	for (;;) {
+		struct reach_event event;
+		auto_err err = next_event(x, walk, &event);
+
+		if (err && err_kind(err) == ERR_CANCELLED)
+			return take_ptr(err);
+		if (err || event.type == REACH_STOPPED)
+			return send_end(x, err, room);
+		if (watch_ask_wants(ask, &event))
+			TRY(tell(x, ask, &event, room));
+	}
+}
+
+static void drop_walk(struct files_walk **walk)
+{
+	files_drop(*walk);
+}
+
+static fallible watch(struct place *place)
+{
+	on_exit_call(drop_walk) struct files_walk *walk = NULL;
+	auto_buf room = BUF_INIT(EVENT_MAX);
+	struct http *x = place->x;
+	struct watch_ask ask;
+	auto_json json = NULL;
+
+	TRY(place_json(place, &json));
+	TRY(watch_ask_read(place, json, &ask));
+	TRY(watch_ask_begin(place, &ask, &walk));
+	http_set(x, "Cache-Control", STR("no-cache"));
+	http_be_patient(x);
+	TRY(http_begin(x, 200, "text/event-stream"));
+	TRY(send_start(x, place, &room));
+	TRY(follow(x, &ask, walk, &room));
+	return http_end(x);
+}
+
+fallible inbox_watch(struct http *x)
+{
+	return place_serve(x, "file.watch", watch);
+}

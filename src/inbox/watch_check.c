@@ -1,0 +1,253 @@
+// "Has anything changed since?" The first question puts a watch in place and is answered by a
+// version, NAME:COUNT; later ones compare it with how many events were counted. A tree is kept
+// track of by a task that holds a hand, until TREE_MS after the last question, the end of the
+// sandbox, or until others need the room. After that, and after a restart, the honest answer is
+// "resync".
+#include <stdio.h>
+
+#include "inbox/memory.h"
+#include "inbox/watch.h"
+#include "inbox/watch_ask.h"
+
+#define TREE_MS 600000
+#define TREES_BOX_MAX 8
+#define TREES_MAX 256
+#define NAME_MAX_BYTES 128
+
+struct tree {
+	struct link link; // memory->trees, longest unused first; in no list: given up
+	struct memory *memory;
+	struct entry *entry;
+	struct files_walk *walk;
+	struct str key; // what is watched; owned
+	uint32_t events;
+	char name[32];
+	uint64_t count;
+	int64_t until;
+	bool listed;
+	struct task *task;
+};
+
+static void unlist(struct tree *tree)
+{
+	if (tree->listed) {
+		link_drop(&tree->link);
+		tree->memory->tree_count--;
+	}
+	tree->listed = false;
+}
+
+static void track(void *arg)
+{
+	struct tree *tree = arg;
+
+	while (tree->listed) {
+		struct watch_ask ask = {.events = tree->events};
+		struct reach_event event;
+		auto_err err = files_next_event(tree->walk, tree->until, &event);
+
+		if (err && err_kind(err) == ERR_TIMEOUT &&
+		    loop_now(tree->memory->loop) < tree->until)
+			continue;
+		if (err || event.type == REACH_STOPPED)
+			break;
+		tree->count += watch_ask_wants(&ask, &event);
+	}
+	unlist(tree);
+	files_drop(tree->walk);
+	entry_drop(tree->entry);
+	free((char *)tree->key.at);
+	free(tree);
+}
+
+static void give_up(struct tree *tree)
+{
+	unlist(tree);
+	task_cancel(tree->task);
+}
+
+static void make_room(struct memory *memory, const struct entry *entry)
+{
+	size_t of_box = 0;
+
+	list_each (at, &memory->trees)
+		of_box += link_of(at, struct tree, link)->entry == entry;
+	list_each (at, &memory->trees) {
+		struct tree *tree = link_of(at, struct tree, link);
+		bool same = tree->entry == entry;
+
+		if ((same && of_box >= TREES_BOX_MAX) || memory->tree_count >= TREES_MAX) {
+			of_box -= same;
+			give_up(tree);
+		}
+	}
+}
+
+static void add_globs(struct buf *key, const char *const *globs)
+{
+	for (; globs && *globs; globs++)
+		buf_add(key, *globs, strlen(*globs) + 1);
+	buf_char(key, 0);
+}
+
+static void write_key(struct buf *key, const struct place *place, const struct watch_ask *ask)
+{
+	buf_fmt(key, "%u %u %s", ask->flags, ask->events, place->files.user);
+	buf_add(key, "", 1);
+	buf_add(key, ask->root, strlen(ask->root) + 1);
+	add_globs(key, ask->include);
+	add_globs(key, ask->exclude);
+}
+
+static struct tree *find_tree(struct memory *memory, const struct entry *entry, struct str key)
+{
+	list_each (at, &memory->trees) {
+		struct tree *tree = link_of(at, struct tree, link);
+
+		if (tree->entry == entry && str_eq(tree->key, key))
+			return tree;
+	}
+	return NULL;
+}
+
+// It was asked for just now.
+static void refresh(struct tree *tree)
+{
+	link_drop(&tree->link);
+	link_add(&tree->memory->trees, &tree->link);
+	tree->until = loop_now(tree->memory->loop) + TREE_MS;
+}
+
+static struct tree *plant(struct place *place, const struct watch_ask *ask, struct str key,
+			  struct files_walk *walk)
+{
+	struct memory *memory = memory_of(place->x);
+	struct tree *tree = mem_new_of(struct tree);
+
+	make_room(memory, place->visit.entry);
+	entry_hold(place->visit.entry);
+	*tree = (struct tree){
+		.memory = memory,
+		.entry = place->visit.entry,
+		.walk = walk,
+		.key = {mem_dup(key.at, key.len), key.len},
+		.events = ask->events,
+		.until = loop_now(memory->loop) + TREE_MS,
+		.listed = true,
+	};
+	memory_name(memory, tree->name);
+	link_add(&memory->trees, &tree->link);
+	memory->tree_count++;
+	tree->task = task_start(memory->loop, "tracked tree", track, tree);
+	return tree;
+}
+
+// The tree as it is kept track of, from now on at the latest.
+static fallible tree_of(struct place *place, const struct watch_ask *ask, struct tree **out)
+{
+	struct memory *memory = memory_of(place->x);
+	struct files_walk *walk = NULL;
+	auto_buf key = BUF_INIT(512 * 1024);
+	struct tree *tree;
+
+	write_key(&key, place, ask);
+	if (!buf_ok(&key))
+		return err_new(INVALID, "bad_field", "the patterns are too long together");
+	tree = find_tree(memory, place->visit.entry, buf_view(&key));
+	if (!tree) {
+		TRY(watch_ask_begin(place, ask, &walk));
+		// Somebody else may have been faster meanwhile.
+		tree = find_tree(memory, place->visit.entry, buf_view(&key));
+		if (tree)
+			files_drop(walk);
+		else
+			tree = plant(place, ask, buf_view(&key), walk);
+	}
+	refresh(tree);
+	*out = tree;
+	return OK;
+}
+
+static bool is_name(struct str text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.at[i];
+
+		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+		    c != '-' && c != '_')
+			return false;
+	}
+	return text.len && text.len <= NAME_MAX_BYTES;
+}
+
+struct version {
+	struct str name; // at == NULL: none was given
+	uint64_t count;
+};
+
+static fallible read_version(struct place *place, const struct json *json, struct version *out)
+{
+	struct str text = {0}, name = {0};
+
+	place->field = "since";
+	place->code = "INVALID_VERSION";
+	TRY(json_str(json_get(json, "since"), "since", &text));
+	if (!text.at)
+		return OK;
+	if (!memchr(text.at, ':', text.len) || !str_cut(&text, ':', &name) || !is_name(name) ||
+	    !str_to_u64(text, 0, UINT64_MAX / 2, &out->count))
+		return err_new(INVALID, "bad_field", "'since' is not a version");
+	out->name = name;
+	return OK;
+}
+
+static bool is_of_this_life(const struct memory *memory, struct str name)
+{
+	char prefix[32];
+
+	snprintf(prefix, sizeof(prefix), "watch-%s-", memory->life);
+	return str_starts(name, prefix);
+}
+
+static fallible answer(struct place *place, const struct tree *tree, const struct version *since)
+{
+	auto_buf body = BUF_INIT(4096);
+	struct json_out out = place_open(&body);
+	bool known = since->name.at && str_is(since->name, tree->name);
+	char version[64];
+
+	if (known && since->count > tree->count) {
+		place->field = "since";
+		return err_new(INVALID, "bad_field", "'since' is a version of the future");
+	}
+	snprintf(version, sizeof(version), "%s:%llu", tree->name, (unsigned long long)tree->count);
+	json_put_text(&out, "status",
+		      since->name.at && !known		     ? "resync"
+		      : known && since->count != tree->count ? "changed"
+							     : "unchanged");
+	if (since->name.at && !known)
+		json_put_text(&out, "reason",
+			      is_of_this_life(tree->memory, since->name) ? "expired" : "restarted");
+	json_put_text(&out, "version", version);
+	return place_close(place, &out);
+}
+
+static fallible check(struct place *place)
+{
+	struct version since = {0};
+	struct watch_ask ask;
+	struct tree *tree = NULL;
+	auto_json json = NULL;
+
+	TRY(place_json(place, &json));
+	TRY(read_version(place, json, &since));
+	TRY(watch_ask_read(place, json, &ask));
+	TRY(tree_of(place, &ask, &tree));
+	place->code = "INVALID_VERSION";
+	return answer(place, tree, &since);
+}
+
+fallible inbox_watch_check(struct http *x)
+{
+	return place_serve(x, "file.watch", check);
+}

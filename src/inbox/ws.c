@@ -1,0 +1,129 @@
+// Text frames of JSON, section 13 of the contract. A message is looked at without building a tree
+// of its body, which may be tens of megabytes: the body is cut out as it is written and handed to
+// the inner exchange; only the few words around it are parsed.
+#include "inbox/ws.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "door/door.h"
+#include "fleet/visit.h"
+#include "http/upgrade.h"
+#include "inbox/line.h"
+#include "wire/json_part.h"
+#include "wire/json_scan.h"
+#include "wire/text.h"
+
+#define MESSAGE_MAX (64u << 20)
+#define AROUND_MAX (64 * 1024) // of a message, without its body
+
+static fallible bad(struct line *line, struct str id, const char *why)
+{
+	return line_error(line, id, "INVALID_REQUEST", why, 400);
+}
+
+static struct str word(const struct json *json, const char *key)
+{
+	struct str text = {NULL, 0};
+	auto_err err = json_str(json_get(json, key), key, &text);
+
+	return err ? (struct str){NULL, 0} : text;
+}
+
+static bool is_method(struct str text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (text.at[i] < 'A' || text.at[i] > 'Z')
+			return false;
+	return text.len && text.len <= 16;
+}
+
+static fallible take_request(struct line *line, const struct json *json, struct str body)
+{
+	struct line_request request = {
+		.id = word(json, "id"),
+		.method = word(json, "method"),
+		.path = word(json, "path"),
+		.headers = json_get(json, "headers"),
+		.body = str_is(body, "null") ? (struct str){NULL, 0} : body,
+	};
+	auto_err err = OK;
+
+	if (!request.id.at)
+		return bad(line, request.id, "a request needs an 'id'");
+	if (!is_method(request.method) || !request.path.len || request.path.at[0] != '/')
+		return bad(line, request.id, "a request needs a 'method' and a 'path'");
+	if (request.headers && json_type(request.headers) != JSON_OBJECT)
+		return bad(line, request.id, "'headers' must be an object");
+	err = line_ask(line, &request);
+	if (!err)
+		return OK;
+	if (err_kind(err) == ERR_EXHAUSTED)
+		return line_error(line, request.id, "RESOURCE_BUSY", err_message(err), 429);
+	return bad(line, request.id, err_message(err));
+}
+
+static fallible take_message(struct line *line, const struct wsock_message *message)
+{
+	auto_buf around = BUF_INIT(AROUND_MAX);
+	struct str body = {NULL, 0}, type;
+	struct json_scan scan;
+	auto_json json = NULL;
+	auto_err err = OK;
+
+	if (message->kind != WSOCK_TEXT || !json_scan(message->body, &scan))
+		return line_error(line, (struct str){NULL, 0}, "PARSE_ERROR",
+				  "the message is not JSON", 400);
+	if (!json_part(scan.value, "body", &around, &body) || !buf_ok(&around))
+		return bad(line, (struct str){NULL, 0}, "the message is no request");
+	err = json_read(buf_view(&around), &json);
+	if (err)
+		return line_error(line, (struct str){NULL, 0}, "PARSE_ERROR", err_message(err),
+				  400);
+	type = word(json, "type");
+	if (str_is(type, "request"))
+		return take_request(line, json, body);
+	if (!str_is(type, "cancel"))
+		return bad(line, word(json, "id"), "the message is no request");
+	line_cancel(line, word(json, "id"));
+	return OK;
+}
+
+static fallible listen_to(struct line *line, struct wsock *ws)
+{
+	for (;;) {
+		struct wsock_message message;
+
+		TRY(wsock_recv(ws, CLOCK_NEVER, &message));
+		if (message.kind == WSOCK_CLOSED)
+			return OK;
+		TRY(take_message(line, &message));
+	}
+}
+
+static fallible talk(struct http *x, struct wsock *ws, void *arg)
+{
+	auto_buf prefix = BUF_INIT(1024);
+	struct line *line;
+	struct err *err;
+
+	(void)arg;
+	buf_text(&prefix, "/v1/sandboxes/");
+	text_percent(&prefix, x->params[0]);
+	line = line_new(x, ws, buf_view(&prefix));
+	err = listen_to(line, ws);
+	line_end(line);
+	return err;
+}
+
+fallible inbox_ws(struct http *x)
+{
+	struct wsock_options options = {.max = MESSAGE_MAX};
+
+	TRY(upgrade_check(x));
+	{
+		auto_visit visit = {0};
+
+		TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &visit));
+	}
+	return upgrade_run(x, &options, talk, NULL);
+}

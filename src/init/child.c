@@ -1,0 +1,204 @@
+// Who can disturb a child between birth and execve? Box root may stop or kill it. Killed, it looks
+// like a command that died of that signal. Its memory is pid 1's, so nobody can trace it.
+//
+// On cgroup v2 it is born inside its leaf; on v1 it walks there before anything else. The filter
+// that forbids clone3 is loaded by the child alone, since pid 1 still needs that call.
+//
+// It may run beside pid 1 (spare.c), with which it shares errno: system calls are bare.
+#include "init/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "init/bare.h"
+#include "init/seat.h"
+
+#define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define SIGSET_SIZE 8 // the kernel's, not libc's
+#define STDIN_KEPT 3  // where the other stdin waits until it is asked for
+
+static int fail(struct child *child, enum talk_step step, long error)
+{
+	child->errnum = (int)-error;
+	child->step = (int)step;
+	return 127;
+}
+
+// `0` to `tasks`, never cgroup.procs, which waits for an RCU grace period of milliseconds.
+static long join(const struct child *child)
+{
+	for (int i = 0; i < 2; i++) {
+		long n = BARE_3(SYS_write, child->leaf->join[i], "0", 1);
+
+		if (n < 0)
+			return n;
+	}
+	return 0;
+}
+
+// Pid 1's fds are all above 2, so none of these is a dup onto itself, which would fail.
+static long take_stdio(const struct child *child)
+{
+	long n = BARE_3(SYS_dup3, child->out, 1, 0);
+
+	if (n >= 0)
+		n = BARE_3(SYS_dup3, child->err, 2, 0);
+	if (n >= 0 && child->in >= 0)
+		n = BARE_3(SYS_dup3, child->in, STDIN_KEPT, O_CLOEXEC);
+	// Before cwd: no fd of pid 1 may be a way to a directory.
+	if (n >= 0)
+		n = BARE_3(SYS_close_range, child->in >= 0 ? STDIN_KEPT + 1 : STDIN_KEPT, ~0u, 0);
+	return n;
+}
+
+static long load_filter(const struct birth *birth)
+{
+	struct sock_fprog program = {
+		.len = birth->filter_len,
+		.filter = (struct sock_filter *)birth->filter,
+	};
+
+	if (program.len == 0)
+		return 0;
+	return BARE_3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+}
+
+int child_prepare(struct child *child)
+{
+	long n = child->birth->joins_by_clone ? 0 : join(child);
+
+	if (n < 0)
+		return fail(child, TALK_STEP_JOIN, n);
+	BARE_0(SYS_setsid);
+	n = child->seat ? seat_take(child->seat, child->in, child->out, child->err)
+			: take_stdio(child);
+	// Pid 1's saved gid is no command's (birth.c). Access is not decided by it, so the memory,
+	// still pid 1's, stays undumpable.
+	if (n >= 0)
+		n = BARE_3(SYS_setresgid, 0, 0, 0);
+	if (n >= 0)
+		n = load_filter(child->birth);
+	return n < 0 ? fail(child, TALK_STEP_SETUP, n) : 0;
+}
+
+static long become(const struct user *user)
+{
+	uint32_t group = user->gid;
+	long n = 0;
+
+	// What it has already is not set again: each change of credentials costs microseconds.
+	if (group == 0 && user->uid == 0)
+		return 0;
+	if (group != 0)
+		n = BARE_2(SYS_setgroups, 1, &group);
+	if (n >= 0)
+		n = BARE_3(SYS_setresgid, group, group, group);
+	if (n >= 0 && user->uid != 0)
+		n = BARE_3(SYS_setresuid, user->uid, user->uid, user->uid);
+	// A change of ids sets the memory, still pid 1's, to the host's fs.suid_dumpable.
+	if (n >= 0)
+		n = BARE_2(SYS_prctl, PR_SET_DUMPABLE, 0);
+	return n;
+}
+
+static long enter_cwd(struct child *child, const char *cwd)
+{
+	long n = BARE_1(SYS_chdir, cwd);
+
+	if (n >= 0)
+		n = BARE_2(SYS_getcwd, child->path, sizeof(child->path));
+	// "(unreachable)/…": a directory outside of the box's root (CVE-2024-21626).
+	if (n >= 0 && child->path[0] != '/')
+		n = -ENOENT;
+	return n;
+}
+
+const char *child_env(const struct talk_exec *exec, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (uint32_t i = 0; i < exec->envc; i++)
+		if (strncmp(exec->env[i], name, len) == 0 && exec->env[i][len] == '=')
+			return exec->env[i] + len + 1;
+	return NULL;
+}
+
+static long execute(const char *path, const struct talk_exec *exec)
+{
+	return BARE_3(SYS_execve, path, exec->argv, exec->env);
+}
+
+// As a shell would look: the first that can be executed; one that is there but may not be executed
+// is remembered, for "permission denied" tells more than "not found".
+static long execute_by_path(struct child *child, const struct talk_exec *exec)
+{
+	const char *name = exec->argv[0];
+	const char *dirs = child_env(exec, "PATH");
+	struct str rest = str_of(dirs ? dirs : PATH_DEFAULT);
+	size_t len = strlen(name);
+	bool denied = false;
+	struct str dir;
+
+	while (str_cut(&rest, ':', &dir)) {
+		long n;
+
+		if (dir.len == 0)
+			dir = STR(".");
+		if (dir.len + 1 + len >= sizeof(child->path))
+			continue;
+		memcpy(child->path, dir.at, dir.len);
+		child->path[dir.len] = '/';
+		memcpy(child->path + dir.len + 1, name, len + 1);
+		n = execute(child->path, exec);
+		if (n == -EACCES)
+			denied = true;
+		else if (n != -ENOENT && n != -ENOTDIR && n != -ENAMETOOLONG && n != -ELOOP)
+			return n;
+	}
+	return denied ? -EACCES : -ENOENT;
+}
+
+static long execute_shell(struct talk_exec *exec)
+{
+	long n;
+
+	exec->argv -= 2;
+	exec->argv[1] = "-c";
+	exec->argv[0] = "bash";
+	n = execute("/bin/bash", exec);
+	if (n != -ENOENT && n != -EACCES && n != -ENOTDIR)
+		return n;
+	exec->argv[0] = "sh";
+	return execute("/bin/sh", exec);
+}
+
+int child_execute(struct child *child)
+{
+	struct talk_exec exec = *child->exec;
+	uint64_t no_signals = 0;
+	long n = 0;
+
+	if (exec.flags & TALK_EXEC_STDIN)
+		n = BARE_3(SYS_dup3, STDIN_KEPT, 0, 0);
+	if (n >= 0)
+		n = become(child->user);
+	if (n < 0)
+		return fail(child, TALK_STEP_SETUP, n);
+	n = enter_cwd(child, exec.cwd.len > 0 ? exec.cwd.at : "/");
+	if (n < 0)
+		return fail(child, TALK_STEP_CWD, n);
+	// Handlers pid 1 has none, and it ignores nothing: what is left to undo is the mask.
+	BARE_4(SYS_rt_sigprocmask, SIG_SETMASK, &no_signals, NULL, SIGSET_SIZE);
+	if (exec.flags & TALK_EXEC_SHELL)
+		n = execute_shell(&exec);
+	else if (strchr(exec.argv[0], '/'))
+		n = execute(exec.argv[0], &exec);
+	else
+		n = execute_by_path(child, &exec);
+	return fail(child, TALK_STEP_EXEC, n);
+}

@@ -1,0 +1,33 @@
+// The way of a child from its birth to execve: first what every command needs, then what this one
+// asks for. It shares pid 1's memory, and tells in it how far it came.
+#pragma once
+
+#include <limits.h>
+
+#include "init/birth.h"
+#include "init/leaf.h"
+#include "init/user.h"
+#include "model/talk.h"
+
+#define CHILD_STACK 16384
+
+struct child {
+	const struct birth *birth;
+	const struct leaf *leaf;
+	int in, out, err; // the command's ends; in: -1, or what stdin can become
+	uint32_t seat;	  // TALK_EXEC_PTY or TALK_EXEC_DIALOGUE: they are to be taken so; else 0
+	const struct talk_exec *exec;
+	const struct user *user;
+	volatile int step; // enum talk_step: where it failed
+	volatile int errnum;
+	char path[PATH_MAX + NAME_MAX + 2];
+	char stack[CHILD_STACK] __attribute__((aligned(16)));
+};
+
+// Both return in the child only, and only when they failed or have more to do: 0, or what to end
+// with. Neither touches errno.
+int child_prepare(struct child *child);
+int child_execute(struct child *child); // never 0
+
+// The value of a variable of the command, or NULL.
+const char *child_env(const struct talk_exec *exec, const char *name);

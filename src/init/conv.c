@@ -1,0 +1,107 @@
+// Of a command that has ended before its start was told both are told at once: the daemon is woken
+// once, which for short commands is most of what it does.
+#include "init/conv.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+// One message. It may not move: `head` points into it.
+struct word {
+	char room[64];
+	struct iovec part;
+	struct msghdr head;
+	union {
+		char room[CMSG_SPACE(3 * sizeof(int))];
+		struct cmsghdr align;
+	} side;
+};
+
+static void write_word(struct word *word, const struct talk *talk, const int *fds, int count)
+{
+	struct msghdr *head = &word->head;
+
+	word->part = (struct iovec){word->room, talk_encode(talk, word->room, sizeof(word->room))};
+	*head = (struct msghdr){.msg_iov = &word->part, .msg_iovlen = 1};
+	if (count == 0)
+		return;
+	memset(&word->side, 0, sizeof(word->side));
+	head->msg_control = word->side.room;
+	head->msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+	word->side.align.cmsg_level = SOL_SOCKET;
+	word->side.align.cmsg_type = SCM_RIGHTS;
+	word->side.align.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+	memcpy(CMSG_DATA(&word->side.align), fds, (size_t)count * sizeof(int));
+}
+
+// The ends that go to the daemon. Returns how many.
+static int list_ends(const struct conv *conv, int fds[3])
+{
+	fds[0] = conv->run.out;
+	fds[1] = conv->run.err;
+	fds[2] = conv->run.in;
+	return fds[2] >= 0 ? 3 : fds[1] >= 0 ? 2 : 1;
+}
+
+static void write_started(const struct conv *conv, struct word *word)
+{
+	struct talk talk = {.kind = TALK_STARTED, .conv = conv->id};
+	int fds[3], count = list_ends(conv, fds);
+
+	talk.started.pid = conv->run.pid;
+	write_word(word, &talk, fds, count);
+}
+
+static void write_hand(const struct conv *conv, struct word *word)
+{
+	struct talk talk = {.kind = TALK_HAND_IS, .conv = conv->id};
+
+	write_word(word, &talk, &conv->run.out, 1);
+}
+
+static void write_failed(const struct conv *conv, struct word *word)
+{
+	struct talk talk = {.kind = TALK_FAILED, .conv = conv->id};
+
+	talk.failed.step = (enum talk_step)conv->step;
+	talk.failed.errnum = conv->errnum;
+	write_word(word, &talk, NULL, 0);
+}
+
+static void write_exited(const struct conv *conv, struct word *word)
+{
+	struct talk talk = {.kind = TALK_EXITED, .conv = conv->id};
+	int fds[3], count = 0;
+
+	if (conv->owes & OWES_STARTED) {
+		talk.kind = TALK_RAN;
+		talk.exited.pid = conv->run.pid;
+		count = list_ends(conv, fds);
+	}
+	talk.exited.status = conv->status;
+	talk.exited.max_rss = conv->max_rss;
+	talk.exited.cpu_us = conv->cpu_us;
+	talk.exited.leaf_empty = conv->leaf_empty;
+	talk.exited.over = conv->over;
+	write_word(word, &talk, fds, count);
+}
+
+bool conv_say(const struct conv *conv)
+{
+	struct word word;
+	ssize_t n;
+
+	if (conv->owes & OWES_EXITED)
+		write_exited(conv, &word);
+	else if (conv->owes & OWES_STARTED)
+		write_started(conv, &word);
+	else if (conv->owes & OWES_HAND)
+		write_hand(conv, &word);
+	else
+		write_failed(conv, &word);
+	do {
+		n = sendmsg(TALK_FD_CONTROL, &word.head, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	return n >= 0 || (errno != EAGAIN && errno != ENOBUFS && errno != ETOOMANYREFS);
+}

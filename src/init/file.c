@@ -1,0 +1,144 @@
+// A FIFO is opened without waiting and then refused; a socket cannot be opened at all.
+#include "init/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "init/serve.h"
+#include "init/site.h"
+#include "os/fd.h"
+
+#define READ_FLAGS (O_RDONLY | O_NONBLOCK | O_NOCTTY)
+
+static char bytes[REACH_SMALL + 1];
+static char link_text[PATH_MAX];
+
+// A close that keeps errno.
+static void let_go(int fd)
+{
+	int kept = errno;
+
+	close(fd);
+	errno = kept;
+}
+
+bool file_stat(const struct reach_ask *ask, struct reach_say *say)
+{
+	int fd = site_open(ask->base, ask->path,
+			   O_PATH | (ask->flags & REACH_FOLLOW ? 0 : O_NOFOLLOW));
+	struct stat st;
+	bool done;
+
+	if (fd < 0)
+		return false;
+	done = fstat(fd, &st) == 0;
+	if (done && S_ISLNK(st.st_mode)) {
+		ssize_t n = readlinkat(fd, "", link_text, sizeof(link_text));
+
+		say->text = (struct str){link_text, n > 0 ? (size_t)n : 0};
+	}
+	let_go(fd);
+	if (done)
+		site_stat(&st, &say->stat);
+	return done;
+}
+
+bool file_must_be_regular(uint32_t mode, struct reach_say *say)
+{
+	if (S_ISREG(mode))
+		return true;
+	if (!S_ISDIR(mode))
+		say->why = REACH_NOT_REGULAR;
+	errno = S_ISDIR(mode) ? EISDIR : EINVAL;
+	return false;
+}
+
+// Into `bytes`, which has room for one more than is small: a file may grow, or not know its size,
+// as those of /proc.
+static ssize_t read_small(int fd, const struct stat *st)
+{
+	ssize_t n = read(fd, bytes, sizeof(bytes));
+	ssize_t more;
+
+	if (n <= 0 || n == st->st_size || n == (ssize_t)sizeof(bytes))
+		return n;
+	more = fd_read_all(fd, bytes + n, sizeof(bytes) - (size_t)n);
+	return more < 0 ? -1 : n + more;
+}
+
+bool file_read(const struct reach_ask *ask, struct reach_say *say)
+{
+	int fd = site_open(ask->base, ask->path, READ_FLAGS);
+	struct stat st;
+	ssize_t n = -1;
+
+	if (fd < 0) {
+		if (errno == ENXIO || errno == ENODEV)
+			say->why = REACH_NOT_REGULAR;
+		return false;
+	}
+	if (fstat(fd, &st) < 0 || !file_must_be_regular(st.st_mode, say)) {
+		let_go(fd);
+		return false;
+	}
+	if (!(ask->flags & REACH_AS_FD) && st.st_size <= REACH_SMALL) {
+		n = read_small(fd, &st);
+		if (n < 0) {
+			let_go(fd);
+			return false;
+		}
+	}
+	site_stat(&st, &say->stat);
+	if (n >= 0 && n <= REACH_SMALL) {
+		say->kind = REACH_BYTES;
+		say->stat.size = (uint64_t)n;
+		say->rest = (struct str){bytes, (size_t)n};
+		close(fd);
+		return true;
+	}
+	lseek(fd, 0, SEEK_SET);
+	say->kind = REACH_OPENED;
+	serve_say(say, fd);
+	close(fd);
+	*say = (struct reach_say){.kind = REACH_DONE};
+	return true;
+}
+
+bool file_readlink(const struct reach_ask *ask, struct reach_say *say)
+{
+	int fd = site_open(ask->base, ask->path, O_PATH | O_NOFOLLOW);
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = readlinkat(fd, "", link_text, sizeof(link_text));
+	let_go(fd);
+	if (n < 0) {
+		errno = EINVAL;
+		return false;
+	}
+	say->text = (struct str){link_text, (size_t)n};
+	return true;
+}
+
+bool file_space(const struct reach_ask *ask, struct reach_say *say)
+{
+	int fd = site_open(ask->base, ask->path, O_PATH);
+	struct statfs fs;
+	bool done;
+
+	if (fd < 0)
+		return false;
+	done = fstatfs(fd, &fs) == 0;
+	let_go(fd);
+	if (!done)
+		return false;
+	say->space = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+	say->space_free = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+	say->inodes = fs.f_files;
+	say->inodes_free = fs.f_ffree;
+	return true;
+}

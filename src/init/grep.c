@@ -1,0 +1,215 @@
+// Files are read in pieces of whole lines; a line longer than a piece is matched piece by piece.
+// What has a NUL in its first bytes is no text. The bounds are the request's, and where it names
+// none, ours.
+#include "init/grep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <regex.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "init/serve.h"
+#include "init/site.h"
+#include "init/tree.h"
+
+#define PIECE (256 * 1024)
+#define TEXT_HEAD 8192
+#define FILE_MAX (64ull << 20)
+#define MATCHES_MAX 10000
+
+static struct {
+	const struct reach_ask *ask;
+	struct reach_say *say;
+	struct serve_batch batch;
+	regex_t regex;
+	bool by_regex;
+	uint64_t limit, file_max;
+	char piece[PIECE + 1];
+} job;
+
+// A fixed text that is to match in any case becomes an expression.
+static bool compile(const struct reach_ask *ask)
+{
+	static char escaped[2 * 4096 + 1];
+	const char *text = ask->text.at;
+	size_t len = 0;
+	int flags = REG_NEWLINE | (ask->flags & REACH_NO_CASE ? REG_ICASE : 0);
+
+	job.by_regex = !(ask->flags & REACH_FIXED) || (ask->flags & REACH_NO_CASE);
+	if (!job.by_regex)
+		return ask->text.len > 0;
+	if (ask->flags & REACH_FIXED) {
+		for (; *text; text++) {
+			if (strchr("\\.[]{}()*+?^$|", *text))
+				escaped[len++] = '\\';
+			escaped[len++] = *text;
+		}
+		escaped[len] = 0;
+		text = escaped;
+	}
+	return regcomp(&job.regex, text, flags | REG_EXTENDED) == 0;
+}
+
+// Where in the line, or -1. The line ends with a NUL.
+static long find(const char *line, size_t len)
+{
+	const char *at;
+	regmatch_t match;
+
+	if (job.by_regex)
+		return regexec(&job.regex, line, 1, &match, 0) == 0 ? (long)match.rm_so : -1;
+	at = memmem(line, len, job.ask->text.at, job.ask->text.len);
+	return at ? at - line : -1;
+}
+
+static void tell(const char *path, uint64_t number, const char *line, size_t len, long column)
+{
+	struct reach_match match = {
+		.path = str_of(path),
+		.line = number,
+		.column = (uint32_t)column + 1,
+		.text = {line, len < REACH_LINE_MAX ? len : REACH_LINE_MAX},
+	};
+	size_t before = job.batch.pack.len;
+
+	if (job.batch.count >= job.limit) {
+		job.say->more = true;
+		return;
+	}
+	reach_put_match(&job.batch.pack, &match);
+	if (!serve_item(&job.batch, before))
+		job.say->skipped++;
+}
+
+// All whole lines of the piece. Returns how many bytes are used up.
+static size_t search_lines(const char *path, size_t len, bool is_last, uint64_t *number)
+{
+	char *at = job.piece, *end = job.piece + len;
+
+	while (at < end && !job.say->more) {
+		char *stop = memchr(at, '\n', (size_t)(end - at));
+		long column;
+
+		if (!stop && !is_last && (at > job.piece || len < PIECE))
+			break;
+		if (!stop)
+			stop = end;
+		*stop = 0;
+		++*number;
+		column = find(at, (size_t)(stop - at));
+		if (column >= 0)
+			tell(path, *number, at, (size_t)(stop - at), column);
+		at = stop + 1;
+	}
+	return at > end ? len : (size_t)(at - job.piece);
+}
+
+static void search_fd(int fd, const char *path)
+{
+	uint64_t number = 0, total = 0;
+	size_t kept = 0;
+	bool is_first = true;
+
+	while (!job.say->more) {
+		ssize_t n = read(fd, job.piece + kept, PIECE - kept);
+		size_t used;
+
+		if (n < 0)
+			return;
+		total += (uint64_t)n;
+		if (is_first && memchr(job.piece, 0, (size_t)n < TEXT_HEAD ? (size_t)n : TEXT_HEAD))
+			return;
+		is_first = false;
+		kept += (size_t)n;
+		if (kept == 0)
+			return;
+		used = search_lines(path, kept, n == 0 || total >= job.file_max, &number);
+		if (n == 0 || total >= job.file_max)
+			return;
+		memmove(job.piece, job.piece + used, kept - used);
+		kept -= used;
+	}
+}
+
+static void search(int dir, const char *name, const char *path)
+{
+	int fd = site_open_at(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+
+	if (fd < 0) {
+		job.say->skipped += errno != ENOENT;
+		return;
+	}
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+		if ((uint64_t)st.st_size > job.file_max) {
+			job.say->skipped++;
+		} else {
+			job.say->bytes += (uint64_t)st.st_size;
+			search_fd(fd, path);
+		}
+	}
+	close(fd);
+}
+
+static void search_tree(int root)
+{
+	const struct reach_ask *ask = job.ask;
+	struct walk_at at;
+	enum walk_step step;
+
+	walk_begin(root);
+	while (!job.say->more && (step = walk_next(&at)) != WALK_END) {
+		if (step == WALK_LEFT || (!(ask->flags & REACH_HIDDEN) && at.name[0] == '.') ||
+		    tree_is_excluded(ask, at.path.at))
+			continue;
+		if (tree_is_directory(&at)) {
+			job.say->skipped += !walk_enter();
+		} else if ((at.type == DT_REG || at.type == DT_UNKNOWN) &&
+			   tree_is_included(ask, at.path.at)) {
+			search(at.dir, at.name, at.path.at);
+		}
+	}
+	job.say->skipped += walk_skipped();
+	walk_end();
+}
+
+static const char *last_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+bool grep_serve(const struct reach_ask *ask, struct reach_say *say)
+{
+	int root = site_open(ask->base, ask->path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	struct stat st = {0};
+
+	if (root < 0)
+		return false;
+	job.ask = ask;
+	job.say = say;
+	job.limit = ask->limit ? ask->limit : MATCHES_MAX;
+	job.file_max = ask->max ? ask->max : FILE_MAX;
+	if (!compile(ask)) {
+		close(root);
+		say->why = REACH_BAD_PATTERN;
+		errno = EINVAL;
+		return false;
+	}
+	serve_begin(&job.batch, REACH_MATCHES);
+	if (fstat(root, &st) == 0 && S_ISDIR(st.st_mode)) {
+		search_tree(root);
+	} else {
+		if (S_ISREG(st.st_mode))
+			search_fd(root, last_name(ask->path.at));
+		close(root);
+	}
+	serve_flush(&job.batch);
+	say->count = job.batch.count;
+	if (job.by_regex)
+		regfree(&job.regex);
+	return true;
+}

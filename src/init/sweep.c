@@ -1,0 +1,155 @@
+// What a process has started: those whose line of parents leads to it, those in its session, those
+// in its cgroup; and of these, the ones that are not older than asked for. Or all that live in one
+// leaf, whose first process may be gone. Each is signalled by a
+// pidfd, after a second look at when it began: its number may have become another's.
+#include "init/sweep.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "os/fd.h"
+
+#define PROCESSES_MAX 32768
+#define TICK_MS 10 // USER_HZ is 100 on every machine
+#define LINE_MAX_DEPTH 512
+
+struct process {
+	int pid, parent, session;
+	uint64_t start; // ticks since boot
+};
+
+static struct {
+	struct process all[PROCESSES_MAX];
+	int count;
+	char group[1024], other[1024];
+	char leaf[32]; // how the line of its cgroup ends
+} seen;
+
+// Behind the name, which may hold anything, at the last bracket.
+static bool read_process(int pid, struct process *out)
+{
+	char path[32], text[1024];
+	const char *at;
+	unsigned long long start;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0)
+		return false;
+	at = strrchr(text, ')');
+	*out = (struct process){.pid = pid};
+	if (!at || sscanf(at + 1,
+			  " %*c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+			  "%*d %llu",
+			  &out->parent, &out->session, &start) != 3)
+		return false;
+	out->start = start;
+	return true;
+}
+
+static void read_group(int pid, char *room, size_t size)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+	if (fd_get(AT_FDCWD, path, room, size) < 0)
+		room[0] = 0;
+}
+
+static void read_all(void)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+
+	seen.count = 0;
+	while (dir && seen.count < PROCESSES_MAX && (entry = readdir(dir))) {
+		uint64_t pid;
+
+		if (str_to_u64(str_of(entry->d_name), 2, INT32_MAX, &pid) &&
+		    read_process((int)pid, &seen.all[seen.count]))
+			seen.count++;
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static const struct process *find(int pid)
+{
+	for (int i = 0; i < seen.count; i++)
+		if (seen.all[i].pid == pid)
+			return &seen.all[i];
+	return NULL;
+}
+
+static bool descends(const struct process *process, int root)
+{
+	for (int i = 0; i < LINE_MAX_DEPTH && process; i++) {
+		if (process->parent == root)
+			return true;
+		process = find(process->parent);
+	}
+	return false;
+}
+
+static bool shares_group(int pid)
+{
+	if (!seen.group[0])
+		return false;
+	read_group(pid, seen.other, sizeof(seen.other));
+	return strcmp(seen.group, seen.other) == 0;
+}
+
+static bool is_in_leaf(int pid)
+{
+	read_group(pid, seen.other, sizeof(seen.other));
+	return strstr(seen.other, seen.leaf) != NULL;
+}
+
+static bool signal_one(const struct process *process, int number)
+{
+	int fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+	struct process again;
+	bool done;
+
+	if (fd < 0)
+		return false;
+	done = read_process(process->pid, &again) && again.start == process->start &&
+	       (number == 0 || syscall(SYS_pidfd_send_signal, fd, number, NULL, 0) == 0);
+	close(fd);
+	return done;
+}
+
+bool sweep_serve(const struct reach_ask *ask, struct reach_say *say)
+{
+	uint64_t since = ask->since / TICK_MS;
+	int root = (int)ask->pid, self = getpid();
+	const struct process *shell;
+
+	read_all();
+	snprintf(seen.leaf, sizeof(seen.leaf), ":/x-%u\n", ask->depth ? ask->depth - 1 : 0);
+	shell = find(root);
+	read_group(root, seen.group, sizeof(seen.group));
+	read_group(self, seen.other, sizeof(seen.other));
+	if (strcmp(seen.group, seen.other) == 0)
+		seen.group[0] = 0; // it has no cgroup of its own
+	for (int i = 0; i < seen.count; i++) {
+		struct process *process = &seen.all[i];
+
+		if (process->pid == root || process->pid == self || process->start < since)
+			continue;
+		if (ask->depth) {
+			if (is_in_leaf(process->pid))
+				say->count += signal_one(process, (int)ask->number);
+			continue;
+		}
+		if ((shell && process->session == shell->session) || descends(process, root) ||
+		    shares_group(process->pid))
+			say->count += signal_one(process, (int)ask->number);
+	}
+	return true;
+}

@@ -1,0 +1,367 @@
+// Each name is resolved beneath the target directory by the kernel, without any link on the way,
+// and what is made there is made new: an old file or link under that name goes first, an old
+// directory stays. So an archive can write what its target directory holds, and nothing else.
+//
+// Directories get their modes and times at the end, since both would be in the way before.
+#include "init/tarin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "init/serve.h"
+#include "init/site.h"
+#include "init/tree.h"
+#include "os/fd.h"
+#include "wire/tar.h"
+
+#define ENTRIES_MAX 1000000
+#define BYTES_MAX (10ull << 30)
+#define TAIL_MAX (64u << 20) // behind the end; then nobody reads it any more
+#define CHUNK (1 << 20)
+#define ID_MAX 65535
+
+struct late {
+	struct late *next;
+	mode_t mode;
+	int64_t mtime;
+	char path[];
+};
+
+static struct {
+	const struct reach_ask *ask;
+	struct reach_say *say;
+	int pipe, root;
+	uint64_t entries, bytes_max;
+	struct late *late;
+	struct tar_in tar;
+	char note[256];
+	char scratch[65536];
+} in;
+
+// Refused, not fatal. The first one is told.
+static void refuse(struct str path)
+{
+	size_t len = path.len < sizeof(in.note) ? path.len : sizeof(in.note) - 1;
+
+	if (in.say->skipped++ > 0)
+		return;
+	memcpy(in.note, path.at, len);
+	in.note[len] = 0;
+	in.say->text = (struct str){in.note, len};
+}
+
+// Neither absolute nor upwards nor too deep. What begins with "./" is fine.
+static bool is_decent(struct str path)
+{
+	struct str rest = path, part;
+	int depth = 0;
+
+	if (path.len == 0 || path.len > REACH_PATH_MAX || path.at[0] == '/')
+		return false;
+	while (str_cut(&rest, '/', &part))
+		if (str_is(part, "..") || part.len > NAME_MAX || ++depth > REACH_DEPTH_MAX)
+			return false;
+	return true;
+}
+
+// Bytes of the pipe, to the file or nowhere (-1). False: errno, or 0 when the archive is cut.
+static bool move_bytes(int to, uint64_t len)
+{
+	while (len > 0) {
+		size_t want = len < sizeof(in.scratch) ? (size_t)len : sizeof(in.scratch);
+		ssize_t n;
+
+		if (to >= 0 && len > sizeof(in.scratch))
+			n = splice(in.pipe, NULL, to, NULL, len < CHUNK ? (size_t)len : CHUNK,
+				   SPLICE_F_MOVE);
+		else
+			n = read(in.pipe, in.scratch, want);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			errno = n < 0 ? errno : 0;
+			return false;
+		}
+		if (to >= 0 && len <= sizeof(in.scratch) &&
+		    fd_write_all(to, in.scratch, (size_t)n) < 0)
+			return false;
+		len -= (uint64_t)n;
+	}
+	return true;
+}
+
+static mode_t mode_of(const struct tar_head *head)
+{
+	return head->mode & (in.ask->flags & REACH_OWNERS ? 07777 : 01777);
+}
+
+static void own(int dir, const char *name, const struct tar_head *head)
+{
+	if ((in.ask->flags & REACH_OWNERS) && head->uid <= ID_MAX && head->gid <= ID_MAX)
+		(void)!fchownat(dir, name, head->uid, head->gid, AT_SYMLINK_NOFOLLOW);
+}
+
+static void date(int dir, const char *name, int64_t mtime)
+{
+	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)mtime}};
+
+	(void)!utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW);
+}
+
+// The place is free, or a directory holds it: then false.
+static bool clear(const struct site *site)
+{
+	return unlinkat(site->dir, site->name, 0) == 0 || errno == ENOENT;
+}
+
+// *written: its bytes were taken from the pipe, all of them or until it failed.
+static bool make_file(const struct site *site, const struct tar_head *head, bool *written)
+{
+	int fd = clear(site) ? openat(site->dir, site->name,
+				      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
+			     : -1;
+	bool done;
+	int kept;
+
+	if (fd < 0)
+		return false;
+	*written = true;
+	done = move_bytes(fd, head->size);
+	kept = errno;
+	if (done) {
+		own(site->dir, site->name, head);
+		(void)!fchmod(fd, mode_of(head));
+		date(site->dir, site->name, head->mtime);
+	}
+	close(fd);
+	errno = kept;
+	return done;
+}
+
+static bool make_directory(const struct site *site, const struct tar_head *head)
+{
+	struct stat st;
+	struct late *late;
+
+	if (mkdirat(site->dir, site->name, 0700) < 0) {
+		if (errno != EEXIST)
+			return false;
+		if (fstatat(site->dir, site->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return false;
+		if (!S_ISDIR(st.st_mode) &&
+		    (!clear(site) || mkdirat(site->dir, site->name, 0700) < 0))
+			return false;
+	}
+	own(site->dir, site->name, head);
+	late = malloc(sizeof(*late) + head->path.len + 1);
+	if (!late)
+		return true;
+	late->next = in.late;
+	late->mode = mode_of(head);
+	late->mtime = head->mtime;
+	memcpy(late->path, head->path.at, head->path.len + 1);
+	in.late = late;
+	return true;
+}
+
+static bool make_hardlink(const struct site *site, const struct tar_head *head)
+{
+	struct site other;
+	struct stat st;
+	bool done;
+	int kept;
+
+	if (!is_decent(head->target) || !site_beneath(in.root, head->target.at, false, &other)) {
+		errno = EXDEV;
+		return false;
+	}
+	done = other.name[0] && fstatat(other.dir, other.name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       S_ISREG(st.st_mode) && clear(site) &&
+	       linkat(other.dir, other.name, site->dir, site->name, 0) == 0;
+	kept = errno;
+	site_done(&other);
+	errno = kept;
+	return done;
+}
+
+static bool make(const struct site *site, const struct tar_head *head, bool *written)
+{
+	switch (head->type) {
+	case TAR_FILE:
+		return make_file(site, head, written);
+	case TAR_DIRECTORY:
+		return make_directory(site, head);
+	case TAR_SYMLINK:
+		if (!clear(site) || symlinkat(head->target.at, site->dir, site->name) < 0)
+			return false;
+		own(site->dir, site->name, head);
+		date(site->dir, site->name, head->mtime);
+		return true;
+	case TAR_HARDLINK:
+		return make_hardlink(site, head);
+	default:
+		errno = EPERM;
+		return false;
+	}
+}
+
+static bool is_fatal(int errnum)
+{
+	return errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG || errnum == EIO ||
+	       errnum == EROFS || errnum == EMFILE || errnum == ENOMEM || errnum == 0;
+}
+
+static bool cut_short(void)
+{
+	in.say->why = REACH_BAD_ARCHIVE;
+	in.say->text = STR("the archive is cut short");
+	errno = EINVAL;
+	return false;
+}
+
+static bool too_much(void)
+{
+	in.say->why = REACH_TOO_MUCH;
+	errno = EFBIG;
+	return false;
+}
+
+// One member. False: the whole has failed.
+static bool take(const struct tar_head *head)
+{
+	struct site site = {.dir = -1};
+	bool written = false, done = false;
+	uint64_t left = head->size + tar_padding(head->size);
+
+	if (++in.entries > ENTRIES_MAX || head->size > in.bytes_max - in.say->bytes)
+		return too_much();
+	errno = EPERM;
+	if (head->type != TAR_OTHER && is_decent(head->path) &&
+	    site_beneath(in.root, head->path.at, true, &site)) {
+		done = site.name[0] ? make(&site, head, &written) : head->type == TAR_DIRECTORY;
+		if (!done && written && errno == 0) {
+			site_done(&site);
+			return cut_short();
+		}
+	}
+	if (site.dir >= 0) {
+		int kept = errno;
+
+		site_done(&site);
+		errno = kept;
+	}
+	if (!done && (is_fatal(errno) || written))
+		return false;
+	if (!done)
+		refuse(head->path);
+	in.say->count += done;
+	in.say->bytes += done && head->type == TAR_FILE ? head->size : 0;
+	if (!move_bytes(-1, written ? tar_padding(head->size) : left))
+		return cut_short();
+	return true;
+}
+
+static bool take_all(void)
+{
+	struct tar_head head;
+	char block[TAR_BLOCK];
+
+	tar_begin(&in.tar);
+	for (;;) {
+		ssize_t n = fd_read_all(in.pipe, block, sizeof(block));
+
+		// Some archivers leave the two empty blocks out.
+		if (n == 0 && in.tar.left == 0 && in.entries > 0)
+			return true;
+		if (n < TAR_BLOCK)
+			return cut_short();
+		switch (tar_feed(&in.tar, block, &head)) {
+		case TAR_MORE:
+			break;
+		case TAR_ENTRY:
+			if (!take(&head))
+				return false;
+			break;
+		case TAR_END:
+			return true;
+		case TAR_BAD:
+			in.say->why = REACH_BAD_ARCHIVE;
+			in.say->text = str_of(in.tar.why);
+			errno = EINVAL;
+			return false;
+		}
+	}
+}
+
+static void finish_directories(void)
+{
+	while (in.late) {
+		struct late *late = in.late;
+		struct site site;
+
+		in.late = late->next;
+		if (site_beneath(in.root, late->path, false, &site)) {
+			int fd = openat(site.dir, site.name[0] ? site.name : ".",
+					O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+			if (fd >= 0) {
+				(void)!fchmod(fd, late->mode);
+				date(site.dir, site.name[0] ? site.name : ".", late->mtime);
+				close(fd);
+			}
+			site_done(&site);
+		}
+		free(late);
+	}
+}
+
+static int open_target(const struct reach_ask *ask)
+{
+	struct site site;
+	int root = -1, kept;
+
+	if (!site_find(ask->base, ask->path, true, true, &site))
+		return -1;
+	if (!site.name[0] || mkdirat(site.dir, site.name, 0755) == 0 || errno == EEXIST)
+		root = openat(site.dir, site.name[0] ? site.name : ".",
+			      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	kept = errno;
+	site_done(&site);
+	errno = kept;
+	return root;
+}
+
+bool tarin_serve(const struct reach_ask *ask, struct reach_say *say)
+{
+	struct reach_say opened = {.kind = REACH_OPENED};
+	int ends[2], kept;
+	bool done;
+
+	in.root = open_target(ask);
+	if (in.root < 0)
+		return false;
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		close(in.root);
+		return false;
+	}
+	serve_say(&opened, ends[1]);
+	close(ends[1]);
+	in.ask = ask;
+	in.say = say;
+	in.pipe = ends[0];
+	in.entries = 0;
+	in.bytes_max = ask->max ? ask->max : BYTES_MAX;
+	done = take_all();
+	kept = errno;
+	finish_directories();
+	if (done)
+		move_bytes(-1, TAIL_MAX);
+	close(in.pipe);
+	close(in.root);
+	errno = kept;
+	return done;
+}

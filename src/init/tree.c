@@ -1,0 +1,342 @@
+#include "init/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "init/serve.h"
+#include "init/site.h"
+#include "wire/glob.h"
+
+#define AGAIN_MAX 64 // of directories into which somebody writes while they are removed
+
+static char target[PATH_MAX];
+
+bool tree_is_included(const struct reach_ask *ask, const char *path)
+{
+	for (uint32_t i = 0; i < ask->includes; i++)
+		if (glob_names(ask->globs[i], path))
+			return true;
+	return ask->includes == 0;
+}
+
+bool tree_is_excluded(const struct reach_ask *ask, const char *path)
+{
+	for (uint32_t i = 0; i < ask->excludes; i++)
+		if (glob_hits(ask->globs[ask->includes + i], path))
+			return true;
+	return false;
+}
+
+bool tree_is_directory(const struct walk_at *at)
+{
+	struct stat st;
+
+	if (at->type != DT_UNKNOWN)
+		return at->type == DT_DIR;
+	return fstatat(at->dir, at->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int open_root(const struct reach_ask *ask)
+{
+	return site_open(ask->base, ask->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+}
+
+// An entry of the current directory. False: it is gone.
+static bool look(const struct walk_at *at, struct reach_entry *out)
+{
+	struct stat st;
+	ssize_t n = 0;
+
+	if (fstatat(at->dir, at->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	*out = (struct reach_entry){.path = at->path, .target = STR("")};
+	site_stat(&st, &out->stat);
+	if (S_ISLNK(st.st_mode)) {
+		n = readlinkat(at->dir, at->name, target, sizeof(target) - 1);
+		target[n > 0 ? n : 0] = 0;
+		out->target = (struct str){target, n > 0 ? (size_t)n : 0};
+	}
+	return true;
+}
+
+// True when it is told of; at the limit, `more`.
+static void tell(struct serve_batch *batch, const struct reach_ask *ask,
+		 const struct reach_entry *entry, struct reach_say *say)
+{
+	size_t before = batch->pack.len;
+
+	if (ask->limit && batch->count >= ask->limit) {
+		say->more = true;
+		return;
+	}
+	reach_put_entry(&batch->pack, entry);
+	if (!serve_item(batch, before))
+		say->skipped++;
+}
+
+static bool finish(struct serve_batch *batch, struct reach_say *say)
+{
+	serve_flush(batch);
+	say->count = batch->count;
+	say->skipped += walk_skipped();
+	walk_end();
+	return true;
+}
+
+bool tree_list(const struct reach_ask *ask, struct reach_say *say)
+{
+	int root = open_root(ask);
+	struct serve_batch batch;
+	struct walk_at at;
+	enum walk_step step;
+
+	if (root < 0)
+		return false;
+	walk_begin(root);
+	serve_begin(&batch, REACH_ENTRIES);
+	while (!say->more && (step = walk_next(&at)) != WALK_END) {
+		struct reach_entry entry;
+
+		if (step == WALK_LEFT || !look(&at, &entry))
+			continue;
+		if ((ask->flags & REACH_HIDDEN) || at.name[0] != '.')
+			tell(&batch, ask, &entry, say);
+		if ((ask->flags & REACH_RECURSIVE) && entry.stat.type == REACH_DIRECTORY &&
+		    !walk_enter())
+			say->skipped++;
+	}
+	return finish(&batch, say);
+}
+
+static bool is_wanted(const struct reach_ask *ask, const struct reach_entry *entry)
+{
+	if (ask->types && !(ask->types & (1u << entry->stat.type)))
+		return false;
+	if (entry->stat.size < ask->min || (ask->max && entry->stat.size > ask->max))
+		return false;
+	return tree_is_included(ask, entry->path.at);
+}
+
+bool tree_find(const struct reach_ask *ask, struct reach_say *say)
+{
+	int root = open_root(ask);
+	struct serve_batch batch;
+	struct walk_at at;
+	enum walk_step step;
+
+	if (root < 0)
+		return false;
+	walk_begin(root);
+	serve_begin(&batch, REACH_ENTRIES);
+	while (!say->more && (step = walk_next(&at)) != WALK_END) {
+		struct reach_entry entry;
+
+		if (step == WALK_LEFT || (!(ask->flags & REACH_HIDDEN) && at.name[0] == '.') ||
+		    tree_is_excluded(ask, at.path.at) || !look(&at, &entry))
+			continue;
+		if (is_wanted(ask, &entry))
+			tell(&batch, ask, &entry, say);
+		if (entry.stat.type == REACH_DIRECTORY && (!ask->depth || at.depth < ask->depth) &&
+		    !walk_enter())
+			say->skipped++;
+	}
+	return finish(&batch, say);
+}
+
+bool tree_mkdir(const struct reach_ask *ask, struct reach_say *say)
+{
+	bool parents = ask->flags & REACH_PARENTS;
+	bool own_mode = ask->mode != REACH_KEEP_MODE;
+	mode_t mode = own_mode ? (mode_t)ask->mode : 0755;
+	struct site site;
+	struct stat st;
+	bool made;
+	int kept;
+
+	(void)say;
+	if (!site_find(ask->base, ask->path, parents, false, &site))
+		return false;
+	errno = EEXIST;
+	made = site.name[0] && mkdirat(site.dir, site.name, mode) == 0;
+	if (made && own_mode)
+		(void)!fchmodat(site.dir, site.name, mode, 0);
+	if (!made && errno == EEXIST && parents)
+		made = !site.name[0] ||
+		       (fstatat(site.dir, site.name, &st, 0) == 0 && S_ISDIR(st.st_mode));
+	kept = errno;
+	site_done(&site);
+	errno = kept;
+	return made;
+}
+
+struct erased {
+	uint64_t count, left;
+	int errnum, again;
+};
+
+static void erase_one(const struct walk_at *at, bool is_dir, struct erased *out)
+{
+	if (unlinkat(at->dir, at->name, is_dir ? AT_REMOVEDIR : 0) == 0) {
+		out->count++;
+		return;
+	}
+	if (errno == ENOENT)
+		return;
+	// Somebody wrote into it meanwhile.
+	if (is_dir && (errno == ENOTEMPTY || errno == EEXIST) && out->again++ < AGAIN_MAX &&
+	    walk_enter())
+		return;
+	if (out->left++ == 0)
+		out->errnum = errno;
+}
+
+static void erase_beneath(int root, struct erased *out)
+{
+	struct walk_at at;
+	enum walk_step step;
+
+	walk_begin(root);
+	while ((step = walk_next(&at)) != WALK_END) {
+		bool is_dir = step == WALK_LEFT || tree_is_directory(&at);
+
+		if (step == WALK_ENTRY && is_dir && walk_enter())
+			continue;
+		// What claims to be a directory and cannot be entered may still be removed.
+		erase_one(&at,
+			  is_dir && (step == WALK_LEFT || (errno != ENOTDIR && errno != ELOOP)),
+			  out);
+	}
+	out->left += walk_skipped();
+	walk_end();
+}
+
+uint64_t tree_erase(int dir, const char *name, uint64_t *count)
+{
+	struct erased erased = {0};
+	int root = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	if (root >= 0)
+		erase_beneath(root, &erased);
+	else if (errno == ENOENT)
+		return 0;
+	for (int i = 0; i < AGAIN_MAX && erased.left == 0; i++) {
+		if (unlinkat(dir, name, root >= 0 ? AT_REMOVEDIR : 0) == 0) {
+			erased.count++;
+			break;
+		}
+		if (root < 0 || (errno != ENOTEMPTY && errno != EEXIST) || i == AGAIN_MAX - 1) {
+			erased.left++;
+			erased.errnum = errno;
+			break;
+		}
+		root = openat(dir, name,
+			      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+		if (root >= 0)
+			erase_beneath(root, &erased);
+	}
+	*count += erased.count;
+	errno = erased.errnum;
+	return erased.left;
+}
+
+static bool remove_at(const struct reach_ask *ask, const struct site *site, struct reach_say *say)
+{
+	struct stat st;
+
+	if (unlinkat(site->dir, site->name, 0) == 0) {
+		say->count = 1;
+		return true;
+	}
+	if (errno != EISDIR && errno != EPERM)
+		return false;
+	if (fstatat(site->dir, site->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	if (!S_ISDIR(st.st_mode)) {
+		errno = EPERM;
+		return false;
+	}
+	if (ask->flags & REACH_RECURSIVE) {
+		say->skipped = tree_erase(site->dir, site->name, &say->count);
+		return say->skipped == 0;
+	}
+	if (ask->flags & REACH_EMPTY)
+		return unlinkat(site->dir, site->name, AT_REMOVEDIR) == 0;
+	errno = EISDIR;
+	return false;
+}
+
+bool tree_remove(const struct reach_ask *ask, struct reach_say *say)
+{
+	struct site site;
+	bool done;
+	int kept;
+
+	if (!site_find(ask->base, ask->path, false, false, &site))
+		return false;
+	errno = ask->flags & REACH_RECURSIVE ? EBUSY : EISDIR;
+	done = site.name[0] && remove_at(ask, &site, say);
+	kept = errno;
+	site_done(&site);
+	errno = kept;
+	return done;
+}
+
+// By an O_PATH fd, so that nobody can put a link in its place.
+static bool set_mode(int dir, const char *name, mode_t mode)
+{
+	int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	char path[32];
+	bool done;
+	int kept;
+
+	if (fd < 0)
+		return false;
+	done = chmod(site_of_fd(fd, path), mode) == 0;
+	kept = errno;
+	close(fd);
+	errno = kept;
+	return done;
+}
+
+static void set_modes_beneath(int root, mode_t mode, struct reach_say *say)
+{
+	struct walk_at at;
+	enum walk_step step;
+
+	walk_begin(root);
+	while ((step = walk_next(&at)) != WALK_END) {
+		if (step == WALK_LEFT || at.type == DT_LNK)
+			continue;
+		if (set_mode(at.dir, at.name, mode))
+			say->count++;
+		else
+			say->skipped++;
+		if (tree_is_directory(&at) && !walk_enter())
+			say->skipped++;
+	}
+	walk_end();
+}
+
+bool tree_chmod(const struct reach_ask *ask, struct reach_say *say)
+{
+	int fd = site_open(ask->base, ask->path, O_PATH);
+	mode_t mode = ask->mode & 07777;
+	char path[32];
+	bool done;
+	int kept, root = -1;
+
+	if (fd < 0)
+		return false;
+	done = chmod(site_of_fd(fd, path), mode) == 0;
+	kept = errno;
+	if (done && (ask->flags & REACH_RECURSIVE))
+		root = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	close(fd);
+	say->count = done;
+	if (root >= 0)
+		set_modes_beneath(root, mode, say);
+	errno = kept;
+	return done;
+}

@@ -1,0 +1,424 @@
+// One inotify watch for each directory, added by fd, before the directory is looked at: what is
+// there by then is found, what comes later is heard of, and what is both is merged. A directory
+// that is renamed keeps its watches, which get its new path; one that leaves loses them when it has
+// not arrived anywhere within the time that events wait.
+//
+// Events wait for a short time, counted from the first. One that equals the last of its path is
+// dropped then; no other is, so the last word on a path is always true. Files that cove itself
+// replaces are named so that the rename can be told for what it means (site_temp_name()).
+#include "init/watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "init/serve.h"
+#include "init/site.h"
+#include "init/tree.h"
+#include "init/watched.h"
+#include "wire/glob.h"
+
+#define MERGE_MS 75
+#define PENDING_MAX 1000
+#define MASK                                                                                       \
+	(IN_CREATE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF |        \
+	 IN_MOVE_SELF | IN_EXCL_UNLINK)
+
+struct pending {
+	enum reach_event_type type;
+	bool is_directory;
+	char *path;
+};
+
+static struct {
+	const struct reach_ask *ask;
+	int inotify, root, root_wd;
+	int parent_wd; // -1: none
+	struct pending pending[PENDING_MAX];
+	int count;
+	int64_t due; // of the oldest that waits
+	bool is_over;
+	uint32_t cookie; // of a file of ours that changes its name
+	enum site_temp temp;
+	uint32_t leaving; // the cookie of a directory that was here, and where
+	char left[REACH_PATH_MAX + 1];
+	bool lame; // some directory could not be watched
+	char path[REACH_PATH_MAX + 1];
+	_Alignas(8) char events[65536];
+} job;
+
+static int64_t now_ms(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+static void forget_left(void)
+{
+	if (job.leaving)
+		watched_drop_tree(job.inotify, job.left);
+	job.leaving = 0;
+}
+
+static void flush(void)
+{
+	struct serve_batch batch;
+
+	serve_begin(&batch, REACH_EVENTS);
+	for (int i = 0; i < job.count; i++) {
+		struct pending *event = &job.pending[i];
+		size_t before = batch.pack.len;
+
+		reach_put_event(&batch.pack, &(struct reach_event){event->type, event->is_directory,
+								   str_of(event->path)});
+		serve_item(&batch, before);
+		free(event->path);
+	}
+	serve_flush(&batch);
+	job.count = 0;
+	forget_left();
+}
+
+static bool is_told(const char *path)
+{
+	const struct reach_ask *ask = job.ask;
+
+	if (tree_is_excluded(ask, path))
+		return false;
+	for (uint32_t i = 0; i < ask->includes; i++)
+		if (glob_hits(ask->globs[i], path))
+			return true;
+	return ask->includes == 0;
+}
+
+static void tell(enum reach_event_type type, bool is_directory, const char *path)
+{
+	char *own;
+
+	if (*path && !is_told(path))
+		return;
+	for (int i = job.count - 1; i >= 0; i--) {
+		if (strcmp(job.pending[i].path, path) != 0)
+			continue;
+		if (job.pending[i].type == type)
+			return;
+		break;
+	}
+	own = strdup(path);
+	if (!own)
+		return;
+	if (job.count == 0)
+		job.due = now_ms() + MERGE_MS;
+	job.pending[job.count++] = (struct pending){type, is_directory, own};
+	if (job.count == PENDING_MAX)
+		flush();
+}
+
+// Its watch, by fd. False: there are too many of them.
+static bool watch_dir(int dir, const char *name, const char *path)
+{
+	int fd = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	uint32_t mask = MASK | (job.ask->flags & REACH_ATTRIB ? IN_ATTRIB : 0);
+	char at[32];
+	int wd;
+
+	if (fd < 0)
+		return true;
+	wd = inotify_add_watch(job.inotify, site_of_fd(fd, at), mask);
+	close(fd);
+	if (wd < 0)
+		return errno != ENOSPC && errno != ENOMEM;
+	return watched_add(wd, path);
+}
+
+// All directories beneath one that is watched already. `fresh`: what they hold is news.
+static bool watch_beneath(int root, const char *path, bool fresh)
+{
+	size_t len = strlen(path);
+	struct walk_at at;
+	enum walk_step step;
+	bool all = true;
+
+	walk_begin(root);
+	while ((step = walk_next(&at)) != WALK_END) {
+		bool is_dir;
+
+		if (step == WALK_LEFT || len + 1 + at.path.len > REACH_PATH_MAX ||
+		    site_is_temp(at.name))
+			continue;
+		memcpy(job.path, path, len);
+		job.path[len] = '/';
+		memcpy(job.path + len + (len > 0), at.path.at, at.path.len + 1);
+		if (tree_is_excluded(job.ask, job.path))
+			continue;
+		is_dir = tree_is_directory(&at);
+		if (fresh)
+			tell(REACH_CREATE, is_dir, job.path);
+		if (!is_dir || !(job.ask->flags & REACH_RECURSIVE))
+			continue;
+		all &= watch_dir(at.dir, at.name, job.path);
+		if (all)
+			walk_enter();
+	}
+	walk_end();
+	return all;
+}
+
+// A directory has come: by its parent's fd it cannot be missed, for we hold the root.
+static void meet(const char *path, bool fresh)
+{
+	static char own[REACH_PATH_MAX + 1];
+	struct site site;
+	int dir = -1;
+
+	memcpy(own, path, strlen(path) + 1);
+	if (tree_is_excluded(job.ask, own) || !site_beneath(job.root, own, false, &site))
+		return;
+	if (site.name[0]) {
+		job.lame |= !watch_dir(site.dir, site.name, own);
+		dir = openat(site.dir, site.name,
+			     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	}
+	site_done(&site);
+	if (dir >= 0)
+		job.lame |= !watch_beneath(dir, own, fresh);
+}
+
+static bool join(const char *dir, const char *name)
+{
+	size_t len = strlen(dir), more = strlen(name);
+
+	if (len + 1 + more > REACH_PATH_MAX)
+		return false;
+	memcpy(job.path, dir, len);
+	if (len > 0 && more > 0)
+		job.path[len++] = '/';
+	memcpy(job.path + len, name, more + 1);
+	return true;
+}
+
+// Our own files: true when that was all that is to be said of it.
+static bool is_ours(const struct inotify_event *event, const char *name)
+{
+	enum site_temp temp = site_is_temp(name);
+
+	if (temp) {
+		if (event->mask & IN_MOVED_FROM) {
+			job.cookie = event->cookie;
+			job.temp = temp;
+		}
+		return true;
+	}
+	if (!(event->mask & IN_MOVED_TO) || !job.cookie || event->cookie != job.cookie)
+		return false;
+	job.cookie = 0;
+	if (job.temp == SITE_TEMP_NEW)
+		tell(REACH_CREATE, event->mask & IN_ISDIR, job.path);
+	if (!(event->mask & IN_ISDIR))
+		tell(REACH_MODIFY, false, job.path);
+	return !(event->mask & IN_ISDIR);
+}
+
+static void hear_name(const struct inotify_event *event)
+{
+	static const struct {
+		uint32_t bit;
+		enum reach_event_type type;
+	} rows[] = {
+		{IN_CREATE, REACH_CREATE},    {IN_MODIFY, REACH_MODIFY},
+		{IN_DELETE, REACH_DELETE},    {IN_MOVED_FROM, REACH_MOVE_FROM},
+		{IN_MOVED_TO, REACH_MOVE_TO}, {IN_ATTRIB, REACH_ATTRIB_SET},
+	};
+	bool is_dir = event->mask & IN_ISDIR;
+
+	if (event->len > 0 && is_ours(event, event->name))
+		return;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (event->mask & rows[i].bit)
+			tell(rows[i].type, is_dir, job.path);
+	if (!is_dir || event->len == 0 || !(job.ask->flags & REACH_RECURSIVE))
+		return;
+	if (event->mask & IN_MOVED_FROM) {
+		forget_left();
+		job.leaving = event->cookie;
+		memcpy(job.left, job.path, strlen(job.path) + 1);
+	} else if ((event->mask & IN_MOVED_TO) && job.leaving == event->cookie && job.leaving &&
+		   !tree_is_excluded(job.ask, job.path)) {
+		watched_rename(job.left, job.path);
+		job.leaving = 0;
+	} else if (event->mask & (IN_CREATE | IN_MOVED_TO)) {
+		meet(job.path, event->mask & IN_CREATE);
+	}
+}
+
+static void rescan(void)
+{
+	int root = openat(job.root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (root >= 0 && (job.ask->flags & REACH_RECURSIVE))
+		watch_beneath(root, "", false);
+	else if (root >= 0)
+		close(root);
+}
+
+// Is the root still where it was asked for?
+static bool is_there(void)
+{
+	int fd = site_open(job.ask->base, job.ask->path, O_PATH);
+	struct stat now, then;
+	bool same = fd >= 0 && fstat(fd, &now) == 0 && fstat(job.root, &then) == 0 &&
+		    now.st_ino == then.st_ino && now.st_dev == then.st_dev;
+
+	if (fd >= 0)
+		close(fd);
+	return same;
+}
+
+static void hear(const struct inotify_event *event)
+{
+	const char *dir;
+
+	if (event->mask & IN_Q_OVERFLOW) {
+		tell(REACH_OVERFLOW, false, "");
+		rescan();
+		return;
+	}
+	if (event->wd == job.parent_wd && !is_there()) {
+		tell(REACH_STOPPED, true, "");
+		job.is_over = true;
+	}
+	dir = watched_path(event->wd);
+	if (!dir)
+		return;
+	if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED)) {
+		if (event->wd == job.root_wd) {
+			tell(REACH_STOPPED, true, "");
+			job.is_over = true;
+		} else if (event->mask & (IN_IGNORED | IN_UNMOUNT)) {
+			watched_drop(event->wd);
+		}
+		return;
+	}
+	// Its own events come from its parent as well.
+	if (event->len == 0 && event->wd != job.root_wd)
+		return;
+	if (join(dir, event->len > 0 ? event->name : ""))
+		hear_name(event);
+}
+
+static bool hear_some(void)
+{
+	ssize_t n = read(job.inotify, job.events, sizeof(job.events));
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	for (ssize_t at = 0; at < n && !job.is_over;) {
+		const struct inotify_event *event = (const void *)(job.events + at);
+
+		at += (ssize_t)sizeof(*event) + event->len;
+		hear(event);
+	}
+	if (job.lame)
+		tell(REACH_OVERFLOW, false, "");
+	job.lame = false;
+	return true;
+}
+
+static void live(void)
+{
+	while (!job.is_over) {
+		struct pollfd ready[2] = {
+			{.fd = job.inotify, .events = POLLIN},
+			{.fd = serve_sock(), .events = POLLIN | POLLRDHUP},
+		};
+		int64_t wait = job.count > 0 ? job.due - now_ms() : -1;
+
+		if (wait < 0 && job.count > 0) {
+			flush();
+			continue;
+		}
+		if (poll(ready, 2, (int)wait) < 0 && errno != EINTR)
+			break;
+		if (ready[1].revents)
+			_exit(0); // the only word during a watch is the end
+		if (ready[0].revents && !hear_some())
+			break;
+	}
+	flush();
+}
+
+// The root is held open, and its own watch would be silent about its end: its parent tells of that.
+static int watch_parent(void)
+{
+	int up = openat(job.root, "..", O_PATH | O_DIRECTORY | O_CLOEXEC), wd;
+	char at[32];
+
+	if (up < 0)
+		return -1;
+	wd = inotify_add_watch(job.inotify, site_of_fd(up, at),
+			       IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR | IN_MASK_ADD);
+	close(up);
+	return wd == job.root_wd ? -1 : wd;
+}
+
+static bool begin(const struct reach_ask *ask)
+{
+	char at[32];
+	struct stat st;
+	int root;
+
+	job.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (job.inotify < 0 || fstat(job.root, &st) < 0)
+		return false;
+	job.root_wd = inotify_add_watch(job.inotify, site_of_fd(job.root, at),
+					MASK | (ask->flags & REACH_ATTRIB ? IN_ATTRIB : 0));
+	if (job.root_wd < 0 || !watched_add(job.root_wd, ""))
+		return false;
+	job.parent_wd = watch_parent();
+	if (!S_ISDIR(st.st_mode) || !(ask->flags & REACH_RECURSIVE))
+		return true;
+	root = openat(job.root, ".", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+	if (root < 0)
+		return false;
+	if (watch_beneath(root, "", false))
+		return true;
+	errno = ENOSPC;
+	return false;
+}
+
+bool watch_serve(const struct reach_ask *ask, struct reach_say *say)
+{
+	struct reach_say placed = {.kind = REACH_DONE};
+	bool begun;
+	int kept;
+
+	job.root = site_open(ask->base, ask->path, O_PATH);
+	if (job.root < 0)
+		return false;
+	job.ask = ask;
+	job.is_over = job.lame = false;
+	job.cookie = job.leaving = 0;
+	job.inotify = -1;
+	begun = begin(ask);
+	kept = errno;
+	if (begun) {
+		placed.count = watched_count();
+		serve_say(&placed, -1);
+		live();
+	}
+	watched_clear();
+	if (job.inotify >= 0)
+		close(job.inotify);
+	close(job.root);
+	say->count = 0;
+	errno = kept == ENOSPC ? EMFILE : kept; // of watches, not of disk
+	return begun;
+}

@@ -1,0 +1,234 @@
+// A file is replaced whole or not at all: the new one is written under a name of its own in the
+// same directory, or under none, and takes the old one's place by a rename. It keeps the old one's
+// mode and, if it may, its owner. Whoever could not have written to the old file may not replace
+// it either, though the directory would let him.
+//
+// Where the directory lets nobody in, or the file is a mount point, a small file is written in
+// place, as any program of the box would.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "init/file.h"
+#include "init/serve.h"
+#include "init/site.h"
+#include "os/fd.h"
+
+#define NEW_MODE 0644
+#define TRIES 8
+
+// What is being written. One at a time.
+static struct {
+	volatile bool named; // `temp` is there
+	bool open;	     // between BEGIN and its end
+	struct site site;
+	char temp[NAME_MAX + 1];
+	int fd;
+	bool exists;
+	struct stat old;
+	uint32_t flags;
+	mode_t mode;
+} now = {.fd = -1, .site = {.dir = -1}};
+
+void file_undo(void)
+{
+	if (now.named)
+		unlinkat(now.site.dir, now.temp, 0);
+	now.named = false;
+}
+
+static void let_all_go(void)
+{
+	int kept = errno;
+
+	file_undo();
+	fd_drop(&now.fd);
+	site_done(&now.site);
+	now.open = false;
+	errno = kept;
+}
+
+// What is there now, and whether it may be replaced.
+static bool meet_old(const struct reach_ask *ask, struct reach_say *say)
+{
+	now.exists = fstatat(now.site.dir, now.site.name, &now.old, AT_SYMLINK_NOFOLLOW) == 0;
+	now.flags = ask->flags;
+	now.mode = ask->mode == REACH_KEEP_MODE ? NEW_MODE : (mode_t)ask->mode;
+	if (!now.exists)
+		return errno == ENOENT;
+	if (!file_must_be_regular(now.old.st_mode, say))
+		return false;
+	if (ask->flags & REACH_EXCLUSIVE) {
+		errno = EEXIST;
+		return false;
+	}
+	if (ask->mode == REACH_KEEP_MODE)
+		now.mode = now.old.st_mode & 07777;
+	return geteuid() == 0 || syscall(SYS_faccessat2, now.site.dir, now.site.name, W_OK,
+					 AT_EACCESS | AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static bool find_target(const struct reach_ask *ask, struct reach_say *say)
+{
+	if (!site_find(ask->base, ask->path, ask->flags & REACH_PARENTS, true, &now.site))
+		return false;
+	if (!now.site.name[0]) {
+		errno = EISDIR;
+		return false;
+	}
+	return meet_old(ask, say);
+}
+
+static bool make_named(void)
+{
+	for (int i = 0; i < TRIES; i++) {
+		site_temp_name(now.temp, now.exists);
+		now.fd = openat(now.site.dir, now.temp,
+				O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+				now.mode & 0777);
+		if (now.fd >= 0) {
+			now.named = true;
+			return true;
+		}
+		if (errno != EEXIST)
+			return false;
+	}
+	return false;
+}
+
+// Mode and owner, where they are not what they were born with.
+static bool dress(struct stat *st)
+{
+	if (fstat(now.fd, st) < 0)
+		return false;
+	if (now.exists && (st->st_uid != now.old.st_uid || st->st_gid != now.old.st_gid) &&
+	    fchown(now.fd, now.old.st_uid, now.old.st_gid) == 0) {
+		st->st_uid = now.old.st_uid;
+		st->st_gid = now.old.st_gid;
+		st->st_mode |= 1 << 16; // chown took bits: set them again
+	}
+	if ((st->st_mode & ~(mode_t)S_IFMT) != now.mode && fchmod(now.fd, now.mode) < 0)
+		return false;
+	st->st_mode = S_IFREG | now.mode;
+	return true;
+}
+
+static bool take_place(void)
+{
+	unsigned flags = now.flags & REACH_EXCLUSIVE ? 1 /* RENAME_NOREPLACE */ : 0;
+
+	if (syscall(SYS_renameat2, now.site.dir, now.temp, now.site.dir, now.site.name, flags) < 0)
+		return false;
+	now.named = false;
+	return true;
+}
+
+static bool write_in_place(const struct reach_ask *ask, struct stat *st)
+{
+	int fd = openat(now.site.dir, now.site.name,
+			O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	bool done = fd >= 0 && fstat(fd, st) == 0 && S_ISREG(st->st_mode) &&
+		    ftruncate(fd, 0) == 0 && fd_write_all(fd, ask->bytes.at, ask->bytes.len) == 0 &&
+		    fstat(fd, st) == 0;
+	int kept = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = kept;
+	return done;
+}
+
+bool file_write(const struct reach_ask *ask, struct reach_say *say)
+{
+	struct stat st;
+	bool done;
+
+	if (now.open) {
+		say->why = REACH_OUT_OF_TURN;
+		return false;
+	}
+	done = find_target(ask, say);
+	if (done) {
+		done = make_named() && fd_write_all(now.fd, ask->bytes.at, ask->bytes.len) == 0 &&
+		       dress(&st) && take_place();
+		if (!done && now.exists && (errno == EACCES || errno == EBUSY)) {
+			file_undo();
+			done = write_in_place(ask, &st);
+		}
+	}
+	let_all_go();
+	if (done) {
+		site_stat(&st, &say->stat);
+		say->stat.size = ask->bytes.len;
+	}
+	return done;
+}
+
+bool file_begin(const struct reach_ask *ask, struct reach_say *say)
+{
+	struct reach_say opened = {.kind = REACH_OPENED};
+
+	if (now.open) {
+		say->why = REACH_OUT_OF_TURN;
+		return false;
+	}
+	if (!find_target(ask, say)) {
+		let_all_go();
+		return false;
+	}
+	now.fd = openat(now.site.dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, now.mode & 0777);
+	if (now.fd < 0 && !make_named()) {
+		let_all_go();
+		return false;
+	}
+	now.open = true;
+	serve_say(&opened, now.fd);
+	return true;
+}
+
+// A file without a name gets one.
+static bool give_name(void)
+{
+	char path[32];
+
+	if (now.named)
+		return true;
+	site_of_fd(now.fd, path);
+	for (int i = 0; i < TRIES; i++) {
+		site_temp_name(now.temp, now.exists);
+		if (linkat(AT_FDCWD, path, now.site.dir, now.temp, AT_SYMLINK_FOLLOW) == 0) {
+			now.named = true;
+			return true;
+		}
+		if (errno != EEXIST)
+			return false;
+	}
+	return false;
+}
+
+bool file_commit(const struct reach_ask *ask, struct reach_say *say)
+{
+	struct stat st;
+	bool done;
+
+	(void)ask;
+	if (!now.open) {
+		say->why = REACH_OUT_OF_TURN;
+		return false;
+	}
+	done = dress(&st) && give_name() && take_place();
+	let_all_go();
+	if (done)
+		site_stat(&st, &say->stat);
+	return done;
+}
+
+bool file_abort(const struct reach_ask *ask, struct reach_say *say)
+{
+	(void)ask;
+	(void)say;
+	let_all_go();
+	return true;
+}

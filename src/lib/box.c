@@ -1,0 +1,270 @@
+#include "lib/box.h"
+
+#include "base/mem.h"
+#include "lib/fields.h"
+#include "lib/trip.h"
+#include "wire/text.h"
+
+#define SPEC_MAX (1 << 20)
+
+char *lib_box_path(const struct cove_box *box, const char *rest)
+{
+	return mem_fmt("%s%s", box->base, rest);
+}
+
+fallible lib_box_post(const struct cove_box *box, const char *rest, const struct buf *body,
+		      struct json **out)
+{
+	auto_free char *path = lib_box_path(box, rest);
+
+	if (out)
+		return trip_json(box->cove, "POST", path, body, out);
+	return trip_text(box->cove, "POST", path, NULL, body, NULL);
+}
+
+static char *path_of(const char *key)
+{
+	auto_buf path = BUF_INIT(1 << 20);
+
+	buf_text(&path, LIB_BOXES "/");
+	text_percent(&path, str_of(key));
+	return buf_take(&path);
+}
+
+struct cove_box *cove_box_at(struct cove *cove, const char *key)
+{
+	struct cove_box *box = mem_new_of(struct cove_box);
+
+	box->cove = cove;
+	box->key = mem_str(key);
+	box->base = path_of(key);
+	return box;
+}
+
+void cove_box_free(struct cove_box *box)
+{
+	if (!box)
+		return;
+	json_free(box->info);
+	free(box->text);
+	free(box->key);
+	free(box->base);
+	free(box);
+}
+
+const char *cove_box_id(const struct cove_box *box)
+{
+	const char *id = fields_text(box->info, "id");
+
+	return *id ? id : box->key;
+}
+
+static fallible put_limits(struct json_out *out, const struct cove_box_spec *spec)
+{
+	const struct {
+		const char *key;
+		uint64_t value;
+	} rows[] = {
+		{"memoryMB", spec->memory_mb},
+		{"pids", spec->pids},
+		{"diskMB", spec->disk_mb},
+		{"inodes", spec->inodes},
+		{"outputMB", spec->output_mb},
+		{"cpuTimeMs", spec->cpu_time_ms > 0 ? (uint64_t)spec->cpu_time_ms : 0},
+		{"wallTimeMs", spec->wall_time_ms > 0 ? (uint64_t)spec->wall_time_ms : 0},
+	};
+
+	json_key(out, "limits");
+	json_begin(out, '{');
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		if (rows[i].value)
+			json_put_int(out, rows[i].key, (int64_t)rows[i].value);
+	if (spec->cpus < 0)
+		return err_new(INVALID, "bad_value", "a share of CPUs is positive");
+	if (spec->cpus > 0) {
+		json_key(out, "cpus");
+		json_add_double(out, spec->cpus);
+	}
+	json_end(out, '}');
+	return OK;
+}
+
+static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool named)
+{
+	struct json_out out = json_to(to);
+
+	json_begin(&out, '{');
+	if (spec->name && named)
+		json_put_text(&out, "name", spec->name);
+	if (spec->from)
+		json_put_text(&out, "template", spec->from);
+	TRY(put_limits(&out, spec));
+	TRY(fields_pairs(&out, "env", spec->env));
+	TRY(fields_pairs(&out, "labels", spec->labels));
+	json_end(&out, '}');
+	return OK;
+}
+
+// Keeps what the server said of the box.
+static fallible learn(struct cove_box *box, struct buf *text)
+{
+	auto_json info = NULL;
+
+	TRY(trip_object(buf_view(text), &info));
+	json_free(box->info);
+	free(box->text);
+	box->info = take_ptr(info);
+	box->text = buf_take(text);
+	return OK;
+}
+
+// From an answer that holds its id.
+static fallible born(struct cove *cove, struct buf *text, struct cove_box **out)
+{
+	auto_json info = NULL;
+	struct cove_box *box;
+	struct err *err;
+
+	TRY(trip_object(buf_view(text), &info));
+	if (!*fields_text(info, "id"))
+		return err_new(BAD_PEER, "bad_reply", "the daemon gave a sandbox but no id");
+	box = cove_box_at(cove, fields_text(info, "id"));
+	err = learn(box, text);
+	if (err) {
+		cove_box_free(box);
+		return err;
+	}
+	*out = box;
+	return OK;
+}
+
+static fallible make(struct cove *cove, const char *method, const char *path,
+		     const struct cove_box_spec *spec, struct cove_box **out)
+{
+	static const struct cove_box_spec none;
+	auto_buf body = BUF_INIT(SPEC_MAX), text = BUF_INIT(CORE_REPLY_MAX);
+
+	if (!spec)
+		spec = &none;
+	TRY(put_spec(&body, spec, strcmp(method, "POST") == 0));
+	TRY(trip_text(cove, method, path, spec->key, &body, &text), "make a sandbox");
+	return born(cove, &text, out);
+}
+
+enum cove_kind cove_box_ensure(struct cove *cove, const char *name,
+			       const struct cove_box_spec *spec, struct cove_box **out,
+			       struct cove_error *error)
+{
+	auto_free char *path = path_of(name);
+
+	core_begin(cove);
+	return core_end(cove, make(cove, "PUT", path, spec, out), error);
+}
+
+enum cove_kind cove_box_create(struct cove *cove, const struct cove_box_spec *spec,
+			       struct cove_box **out, struct cove_error *error)
+{
+	core_begin(cove);
+	return core_end(cove, make(cove, "POST", LIB_BOXES, spec, out), error);
+}
+
+static fallible look(struct cove_box *box)
+{
+	auto_buf text = BUF_INIT(CORE_REPLY_MAX);
+
+	TRY(trip_text(box->cove, "GET", box->base, NULL, NULL, &text));
+	return learn(box, &text);
+}
+
+enum cove_kind cove_box_find(struct cove *cove, const char *key, struct cove_box **out,
+			     struct cove_error *error)
+{
+	struct cove_box *box = cove_box_at(cove, key);
+	struct err *err;
+
+	core_begin(cove);
+	err = look(box);
+	if (err) {
+		cove_box_free(box);
+		return core_end(cove, err, error);
+	}
+	*out = box;
+	return COVE_OK;
+}
+
+static struct cove_box_info info_of(const struct json *info, const char *text)
+{
+	return (struct cove_box_info){
+		.id = fields_text(info, "id"),
+		.short_id = fields_text(info, "shortId"),
+		.name = fields_text(info, "name"),
+		.from = fields_text(info, "template"),
+		.state = fields_text(info, "state"),
+		.created_at = fields_text(info, "createdAt"),
+		.json = text,
+	};
+}
+
+enum cove_kind cove_box_info(struct cove_box *box, struct cove_box_info *out,
+			     struct cove_error *error)
+{
+	struct err *err;
+
+	core_begin(box->cove);
+	err = look(box);
+	if (!err)
+		*out = info_of(box->info, box->text);
+	return core_end(box->cove, err, error);
+}
+
+enum cove_kind cove_box_delete(struct cove_box *box, struct cove_error *error)
+{
+	core_begin(box->cove);
+	return core_end(box->cove, trip_text(box->cove, "DELETE", box->base, NULL, NULL, NULL),
+			error);
+}
+
+static fallible each_of(const struct json *page, cove_box_fn *each, void *arg)
+{
+	struct json *items = json_get(page, "items");
+
+	for (size_t i = 0; items && i < json_count(items); i++) {
+		struct cove_box_info info = info_of(json_at(items, i), "");
+
+		if (each(arg, &info))
+			return err_new(CANCELLED, "cancelled", "the listing was ended");
+	}
+	return OK;
+}
+
+static fallible list(struct cove *cove, const char *const *labels, cove_box_fn *each, void *arg)
+{
+	auto_free char *cursor = NULL;
+
+	do {
+		auto_buf path = BUF_INIT(1 << 20);
+		auto_json page = NULL;
+
+		buf_text(&path, LIB_BOXES);
+		for (const char *const *at = labels; at && *at; at++) {
+			buf_text(&path, at == labels ? "?label=" : "&label=");
+			text_percent(&path, str_of(*at));
+		}
+		if (cursor) {
+			buf_text(&path, labels && *labels ? "&cursor=" : "?cursor=");
+			text_percent(&path, str_of(cursor));
+		}
+		TRY(trip_json(cove, "GET", path.at, NULL, &page));
+		TRY(each_of(page, each, arg));
+		free(cursor);
+		cursor = *fields_text(page, "cursor") ? mem_str(fields_text(page, "cursor")) : NULL;
+	} while (cursor);
+	return OK;
+}
+
+enum cove_kind cove_box_list(struct cove *cove, const char *const *labels, cove_box_fn *each,
+			     void *arg, struct cove_error *error)
+{
+	core_begin(cove);
+	return core_end(cove, list(cove, labels, each, arg), error);
+}

@@ -1,0 +1,50 @@
+// What the parts of libcove share. Every public verb is a thin shell around a `fallible` one: a
+// call blocks by running that one's waits as a task on the client's own loop, and ends by turning
+// its error into the public form. No task lives on between two calls, so a client may move from
+// thread to thread; callbacks run outside of any task, on the caller's own stack.
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "http/client.h"
+#include "lib/cove.h"
+#include "loop/task.h"
+
+#define CORE_IDLE_MAX 4
+#define CORE_REPLY_MAX ((size_t)512 << 20)
+#define CORE_BODY_MAX ((size_t)64 << 20)
+
+struct cove {
+	struct loop *loop;
+	char *url, *token;
+	int64_t timeout_ms; // 0: none
+	pthread_t opener;   // the thread that made it
+	struct http_client *idle[CORE_IDLE_MAX];
+	size_t idle_count;
+
+	atomic_bool cancelled; // by cove_cancel(), until a call has noticed
+	struct task *task;     // of the call that waits now
+	struct timer timer;
+	bool late;
+
+	// Of the last refusal, for the public error.
+	char code[48];
+	int status;
+	bool told_retry, retryable;
+};
+
+// Runs fn(arg) in a task and waits for it. `timeout_ms`: CORE_DEFAULT, -1 for none, 0 for a look
+// without a wait. TIMEOUT, CANCELLED.
+#define CORE_DEFAULT (-2)
+typedef fallible core_fn(void *arg);
+fallible core_wait(struct cove *cove, int64_t timeout_ms, core_fn *fn, void *arg);
+// The connection, or the server, is away: the same may go well a little later.
+bool core_is_lost(const struct cove *cove, const struct err *err);
+// A pause. True: it was cut short.
+bool core_rest(struct cove *cove, int64_t ms);
+// The end of every public verb: frees `err`, fills *error (if given).
+enum cove_kind core_end(struct cove *cove, struct err *err, struct cove_error *error);
+void core_begin(struct cove *cove); // forgets the last refusal

@@ -1,0 +1,516 @@
+// libcove: sandboxes from C and C++.
+//
+//	struct cove *cove;
+//	struct cove_box *box;
+//	struct cove_output out;
+//	struct cove_error error;
+//
+//	if (cove_open(NULL, &cove, &error) || cove_box_ensure(cove, "web", NULL, &box, &error) ||
+//	    cove_exec_line(box, "echo hello", &out, &error))
+//		return complain(&error);
+//
+// Every call that can fail returns 0 or what kind of failure it was, and tells the rest in *error,
+// which may be NULL. Results are untouched on failure. Calls block; cove_set_timeout() bounds each
+// of them, cove_cancel() ends the one that waits from another thread, from a signal handler or from
+// a callback. A handle made from another one must be freed before it. A client and all that was
+// made from it belong to one thread at a time; several clients in several threads are fine. Nothing
+// here prints, exits or keeps global state; only when memory runs out is the process aborted.
+//
+// Strings that go in are copied. Strings that come out in a struct live as long as the handle that
+// gave them, or as long as the callback runs, unless a free function is named.
+#ifndef COVE_H
+#define COVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#define COVE_ZERO                                                                                  \
+	{                                                                                          \
+	}
+#else
+#define COVE_ZERO                                                                                  \
+	{                                                                                          \
+		0                                                                                  \
+	}
+#endif
+#if defined(__GNUC__)
+#define COVE_API __attribute__((visibility("default")))
+#define COVE_MUST __attribute__((warn_unused_result))
+#else
+#define COVE_API
+#define COVE_MUST
+#endif
+
+// ------------------------------------------------------------------------------------- failures
+
+enum cove_kind {
+	COVE_OK = 0,
+	COVE_INVALID,	      // the request makes no sense
+	COVE_UNAUTHENTICATED, // no key, or a wrong one
+	COVE_FORBIDDEN,	      // not allowed
+	COVE_NOT_FOUND,	      // no such sandbox, process, file
+	COVE_CONFLICT,	      // exists already, is busy
+	COVE_GONE,	      // was there, has ended
+	COVE_TOO_LARGE,
+	COVE_EXHAUSTED,	  // a limit is reached
+	COVE_CANCELLED,	  // cove_cancel(), or a callback wanted no more
+	COVE_TIMEOUT,	  // the time of this call ran out
+	COVE_NO_SPACE,	  // a disk is full
+	COVE_NOT_OFFERED, // this server cannot do that
+	COVE_UNAVAILABLE, // no server, or it is not ready
+	COVE_BROKEN,	  // the connection broke, or the answer made no sense
+	COVE_INTERNAL,	  // a failure of the server or of this library
+};
+
+struct cove_error {
+	enum cove_kind kind;
+	int status;	   // HTTP status; 0: the failure is on our side
+	bool retryable;	   // the same call may succeed in a while
+	char code[48];	   // the server's word: "FILE_NOT_FOUND"; may be empty
+	char reason[48];   // a finer, stable word: "no_file"
+	char message[512]; // for people
+	char hint[512];	   // what they can do about it; may be empty
+};
+
+COVE_API const char *cove_kind_word(enum cove_kind kind); // "not_found"
+COVE_API const char *cove_version(void);
+
+// --------------------------------------------------------------------------------------- client
+
+struct cove;
+
+// Whatever is 0 is found as the command line finds it: the URL in COVE_URL or in the file `url` of
+// the data directory, the key in COVE_TOKEN or in the file `operator.key` there, which is used for
+// a server on this machine only; the data directory in COVE_DATA, else /var/lib/cove.
+struct cove_options {
+	const char *url, *token, *data;
+	int64_t timeout_ms; // of each call; 0: none
+};
+
+// Connects at the first call. `options` may be NULL.
+COVE_API COVE_MUST enum cove_kind cove_open(const struct cove_options *options, struct cove **out,
+					    struct cove_error *error);
+COVE_API void cove_close(struct cove *cove); // NULL is fine, here and in every free function
+COVE_API const char *cove_url(const struct cove *cove);
+COVE_API const char *cove_token(const struct cove *cove);	       // NULL: none
+COVE_API void cove_set_timeout(struct cove *cove, int64_t timeout_ms); // of each call from now on
+
+// The call that waits now ends with COVE_CANCELLED; when none does, the next one. May be called
+// from any thread and from signal handlers.
+COVE_API void cove_cancel(struct cove *cove);
+
+// Any request of the API, for what has no function here. `path` begins with "/v1/". The reply of a
+// 2xx is the caller's, to be freed with cove_free(), and has a NUL behind it; `out_reply` and
+// `out_len` may be NULL. Other statuses become the error that they describe.
+COVE_API COVE_MUST enum cove_kind cove_ask(struct cove *cove, const char *method, const char *path,
+					   const void *body, size_t body_len, char **out_reply,
+					   size_t *out_len, struct cove_error *error);
+COVE_API void cove_free(void *what); // of memory that the library gave
+
+// A request whose body or reply is streamed: open, write any number of times, finish, read until
+// *out_len is 0, free. `type` NULL: no body, nothing is to be written.
+struct cove_request;
+COVE_API COVE_MUST enum cove_kind cove_request_open(struct cove *cove, const char *method,
+						    const char *path, const char *type,
+						    struct cove_request **out,
+						    struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_request_write(struct cove_request *request,
+						     const void *bytes, size_t len,
+						     struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_request_finish(struct cove_request *request,
+						      struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_request_read(struct cove_request *request, void *room,
+						    size_t size, size_t *out_len,
+						    struct cove_error *error);
+COVE_API void cove_request_free(struct cove_request *request);
+
+// ------------------------------------------------------------------------------------ sandboxes
+
+struct cove_box;
+
+// Lists of strings end with NULL. What is 0 is the server's default.
+struct cove_box_spec {
+	const char *name;
+	const char *from;	   // template
+	const char *const *env;	   // "NAME=VALUE"
+	const char *const *labels; // "NAME=VALUE"
+	uint64_t memory_mb, pids, disk_mb, inodes, output_mb;
+	double cpus;
+	int64_t cpu_time_ms, wall_time_ms; // of every command in it
+	const char *key;		   // Idempotency-Key: a repeated create gets the same box
+};
+
+struct cove_box_info {
+	const char *id, *short_id;
+	const char *name; // "" when it has none
+	const char *from; // its template
+	const char *state;
+	const char *created_at; // ISO 8601, UTC
+	const char *json;	// all that the server said
+};
+
+// Get or create by name.
+COVE_API COVE_MUST enum cove_kind cove_box_ensure(struct cove *cove, const char *name,
+						  const struct cove_box_spec *spec,
+						  struct cove_box **out, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_box_create(struct cove *cove,
+						  const struct cove_box_spec *spec,
+						  struct cove_box **out, struct cove_error *error);
+// One that is there, by id, short id or name.
+COVE_API COVE_MUST enum cove_kind cove_box_find(struct cove *cove, const char *key,
+						struct cove_box **out, struct cove_error *error);
+// The same without asking: whether it exists shows at the first use.
+COVE_API struct cove_box *cove_box_at(struct cove *cove, const char *key);
+// Asks again; the strings of the last answer are gone.
+COVE_API COVE_MUST enum cove_kind cove_box_info(struct cove_box *box, struct cove_box_info *out,
+						struct cove_error *error);
+COVE_API const char *cove_box_id(const struct cove_box *box);
+// Ends the sandbox; the handle still has to be freed.
+COVE_API COVE_MUST enum cove_kind cove_box_delete(struct cove_box *box, struct cove_error *error);
+COVE_API void cove_box_free(struct cove_box *box); // the handle only
+
+// Nonzero ends the listing with COVE_CANCELLED. May make other calls with the same client.
+typedef int cove_box_fn(void *arg, const struct cove_box_info *info);
+COVE_API COVE_MUST enum cove_kind cove_box_list(struct cove *cove, const char *const *labels,
+						cove_box_fn *each, void *arg,
+						struct cove_error *error);
+
+// ------------------------------------------------------------------------------------- commands
+
+struct cove_command {
+	const char *line;	 // for bash, or
+	const char *const *argv; // a program and its exact arguments
+	const char *cwd;	 // NULL: /workspace
+	const char *user;	 // name, uid or uid:gid; NULL: root of the sandbox
+	const char *const *env;	 // "NAME=VALUE"
+	const void *input;	 // for its standard input; NULL: none
+	size_t input_len;
+	int64_t timeout_ms, cpu_time_ms;
+};
+
+struct cove_result {
+	int exit_code;	// 128 + N when signal N ended it
+	int signal;	// 0: none
+	char ended[24]; // "exited", "signaled", "oom", "cpu_limit", "wall_limit", "killed_by_api",
+			// "box_lost"
+	bool stdout_truncated, stderr_truncated;
+	bool session_restarted; // the session's shell had to be replaced
+	int64_t duration_ms, cpu_ms;
+	uint64_t max_rss;
+};
+
+// Where output goes as it comes; either may be NULL. Nonzero: the caller wants no more, and the
+// call returns COVE_CANCELLED. They run on the caller's stack and may make other calls.
+typedef int cove_output_fn(void *arg, const void *bytes, size_t len);
+struct cove_sink {
+	cove_output_fn *on_stdout, *on_stderr;
+	void *arg;
+};
+
+// Runs a command to its end. Cancelled or timed out, the command is killed too, unless `detach`.
+struct cove_exec_options {
+	struct cove_command command;
+	struct cove_sink sink;
+	bool detach;
+};
+COVE_API COVE_MUST enum cove_kind cove_exec(struct cove_box *box,
+					    const struct cove_exec_options *options,
+					    struct cove_result *out, struct cove_error *error);
+
+// The output whole, each with a NUL behind it; cove_output_free() in the end.
+struct cove_output {
+	struct cove_result result;
+	char *out, *err;
+	size_t out_len, err_len;
+};
+COVE_API COVE_MUST enum cove_kind cove_exec_line(struct cove_box *box, const char *line,
+						 struct cove_output *out, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_exec_output(struct cove_box *box,
+						   const struct cove_command *command,
+						   struct cove_output *out,
+						   struct cove_error *error);
+COVE_API void cove_output_free(struct cove_output *output);
+
+// ------------------------------------------------------------------------------------- sessions
+
+// A shell that remembers: directory, variables, functions. Its commands run one after the other.
+struct cove_session;
+
+struct cove_session_options {
+	const char *id;	 // NULL: one is made
+	const char *cwd; // NULL: /workspace
+	const char *const *env;
+	int64_t timeout_ms; // of each of its commands; 0: none
+};
+
+COVE_API COVE_MUST enum cove_kind cove_session_create(struct cove_box *box,
+						      const struct cove_session_options *options,
+						      struct cove_session **out,
+						      struct cove_error *error);
+// One that is there, or that comes into being with its first command.
+COVE_API struct cove_session *cove_session_at(struct cove_box *box, const char *id);
+COVE_API const char *cove_session_id(const struct cove_session *session);
+// Only `line`, `cwd`, `env` and `timeout_ms` of a command mean something here.
+COVE_API COVE_MUST enum cove_kind cove_session_exec(struct cove_session *session,
+						    const struct cove_command *command,
+						    struct cove_output *out,
+						    struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_session_delete(struct cove_session *session,
+						      struct cove_error *error);
+COVE_API void cove_session_free(struct cove_session *session); // the handle only
+
+// ------------------------------------------------------------------------------------ processes
+
+// A command that runs by itself. Its output is kept, so that it can be read from the start, and
+// read on after a lost connection without a gap.
+struct cove_process;
+
+struct cove_process_options {
+	struct cove_command command; // `input` is not used
+	const char *id;		     // NULL: one is made
+	bool open_stdin;	     // to be written with cove_process_write()
+	bool auto_cleanup;	     // forget it when it has ended
+};
+
+struct cove_process_info {
+	const char *id, *command;
+	const char *status;		   // "running", "completed", "failed", "killed", "error"
+	const char *start_time, *end_time; // ISO 8601, UTC; end_time "" while it runs
+	int64_t pid;
+	bool ended;
+	int exit_code; // once it has ended
+};
+
+COVE_API COVE_MUST enum cove_kind cove_process_start(struct cove_box *box,
+						     const struct cove_process_options *options,
+						     struct cove_process **out,
+						     struct cove_error *error);
+COVE_API struct cove_process *cove_process_at(struct cove_box *box, const char *id);
+COVE_API const char *cove_process_id(const struct cove_process *process);
+COVE_API COVE_MUST enum cove_kind cove_process_info(struct cove_process *process,
+						    struct cove_process_info *out,
+						    struct cove_error *error);
+COVE_API void cove_process_free(struct cove_process *process); // the handle only
+
+typedef int cove_process_fn(void *arg, const struct cove_process_info *info);
+COVE_API COVE_MUST enum cove_kind cove_process_list(struct cove_box *box, cove_process_fn *each,
+						    void *arg, struct cove_error *error);
+
+// To the whole tree. cove_process_kill: TERM, after 5 s KILL, and returns when all are gone.
+COVE_API COVE_MUST enum cove_kind cove_process_signal(struct cove_process *process, int signal,
+						      struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_process_kill(struct cove_process *process,
+						    struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_process_kill_all(struct cove_box *box, uint64_t *out_count,
+							struct cove_error *error);
+
+COVE_API COVE_MUST enum cove_kind cove_process_write(struct cove_process *process,
+						     const void *bytes, size_t len,
+						     struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_process_close_stdin(struct cove_process *process,
+							   struct cove_error *error);
+
+// A piece of output. `bytes` lives until the next call.
+struct cove_piece {
+	bool is_stderr;
+	bool ended; // no piece: the process has ended; cove_process_wait() tells how, at once
+	const void *bytes;
+	size_t len;
+};
+// The next piece of what it wrote, from the start on. `timeout_ms`: how long to wait, 0 not at all,
+// -1 without end; COVE_TIMEOUT then, and the next call goes on. Lost connections are made again.
+COVE_API COVE_MUST enum cove_kind cove_process_next(struct cove_process *process,
+						    int64_t timeout_ms, struct cove_piece *out,
+						    struct cove_error *error);
+// To be polled for reading beside other descriptors; read with a time-out of 0 until COVE_TIMEOUT
+// before each poll. -1: not connected.
+COVE_API int cove_process_fd(const struct cove_process *process);
+// What it wrote so far, or with `follow` until its end.
+COVE_API COVE_MUST enum cove_kind cove_process_logs(struct cove_process *process, bool follow,
+						    const struct cove_sink *sink,
+						    struct cove_error *error);
+// Waits for its end without its output.
+COVE_API COVE_MUST enum cove_kind cove_process_wait(struct cove_process *process,
+						    int64_t timeout_ms, struct cove_result *out,
+						    struct cove_error *error);
+// Waits until a line that it wrote matches the extended regular expression; *out_line, if asked
+// for, is the caller's. COVE_GONE when it ends first.
+COVE_API COVE_MUST enum cove_kind cove_process_wait_log(struct cove_process *process,
+							const char *pattern, int64_t timeout_ms,
+							char **out_line, struct cove_error *error);
+
+// ---------------------------------------------------------------------------------------- ports
+
+struct cove_port_wait {
+	uint16_t port;
+	const char *path;	    // ask by HTTP for this path; NULL: a connection suffices
+	int status_min, status_max; // 0: 200 and 399
+	int64_t timeout_ms;	    // -1: none
+};
+// Waits until a port inside the sandbox answers. `process` may be NULL; COVE_GONE when it ends
+// first.
+COVE_API COVE_MUST enum cove_kind cove_port_ready(struct cove_box *box,
+						  const struct cove_port_wait *wait,
+						  const struct cove_process *process,
+						  struct cove_error *error);
+
+struct cove_port_info {
+	uint16_t port;
+	const char *url, *status;
+};
+typedef int cove_port_fn(void *arg, const struct cove_port_info *info);
+COVE_API COVE_MUST enum cove_kind cove_port_expose(struct cove_box *box, uint16_t port,
+						   const char *name, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_port_list(struct cove_box *box, cove_port_fn *each,
+						 void *arg, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_port_unexpose(struct cove_box *box, uint16_t port,
+						     struct cove_error *error);
+
+// ---------------------------------------------------------------------------------------- files
+
+// Paths are of the sandbox; relative ones begin at /workspace. A file stream:
+struct cove_file;
+
+// From `offset` on.
+COVE_API COVE_MUST enum cove_kind cove_file_open(struct cove_box *box, const char *path,
+						 uint64_t offset, struct cove_file **out,
+						 struct cove_error *error);
+// A new file, or a new content: the old one stays whole until cove_file_commit(). Missing
+// directories are made. `mode` 0: as it was, else 0644.
+COVE_API COVE_MUST enum cove_kind cove_file_create(struct cove_box *box, const char *path,
+						   unsigned mode, struct cove_file **out,
+						   struct cove_error *error);
+// A directory's tree as a tar stream; and one to be unpacked into a directory.
+COVE_API COVE_MUST enum cove_kind cove_tree_get(struct cove_box *box, const char *path,
+						struct cove_file **out, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_tree_put(struct cove_box *box, const char *path,
+						struct cove_file **out, struct cove_error *error);
+COVE_API uint64_t cove_file_size(const struct cove_file *file); // when opened; UINT64_MAX: unknown
+// *out_len 0: the end.
+COVE_API COVE_MUST enum cove_kind cove_file_read(struct cove_file *file, void *room, size_t size,
+						 size_t *out_len, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_file_write(struct cove_file *file, const void *bytes,
+						  size_t len, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_file_commit(struct cove_file *file,
+						   struct cove_error *error);
+COVE_API void cove_file_free(struct cove_file *file); // without a commit: as if never written
+
+// Whole files. *out is to be freed with cove_free() and has a NUL behind it.
+COVE_API COVE_MUST enum cove_kind cove_read_file(struct cove_box *box, const char *path, char **out,
+						 size_t *out_len, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_write_file(struct cove_box *box, const char *path,
+						  const void *bytes, size_t len,
+						  struct cove_error *error);
+
+struct cove_entry {
+	const char *name, *path; // its own name; the absolute path
+	const char *relative;	 // from the directory that was listed
+	const char *type;	 // "file", "directory", "symlink", "other"
+	const char *mode;	 // "rwxr-x---"
+	const char *modified_at; // ISO 8601, UTC
+	const char *target;	 // of a symlink, if the server tells it; ""
+	uint64_t size;
+};
+typedef int cove_entry_fn(void *arg, const struct cove_entry *entry);
+COVE_API COVE_MUST enum cove_kind cove_list(struct cove_box *box, const char *path, bool recursive,
+					    bool hidden, cove_entry_fn *each, void *arg,
+					    struct cove_error *error);
+// `each` is called once.
+COVE_API COVE_MUST enum cove_kind cove_stat(struct cove_box *box, const char *path,
+					    cove_entry_fn *each, void *arg,
+					    struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_exists(struct cove_box *box, const char *path, bool *out,
+					      struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_mkdir(struct cove_box *box, const char *path, bool parents,
+					     struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_remove(struct cove_box *box, const char *path,
+					      bool recursive, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_rename(struct cove_box *box, const char *from,
+					      const char *to, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_chmod(struct cove_box *box, const char *path, unsigned mode,
+					     struct cove_error *error);
+
+// ---------------------------------------------------------------------------------------- watch
+
+struct cove_watch;
+
+struct cove_watch_options {
+	const char *path;	    // a directory or file beneath /workspace
+	bool shallow;		    // not what lies beneath its directories
+	const char *const *include; // patterns; or
+	const char *const *exclude;
+};
+struct cove_watch_event {
+	const char *type; // "create", "modify", "delete", "move_from", "move_to"
+	const char *path;
+	bool is_directory;
+};
+// Returns when the watch is in place: whatever changes from then on is told.
+COVE_API COVE_MUST enum cove_kind cove_watch_open(struct cove_box *box,
+						  const struct cove_watch_options *options,
+						  struct cove_watch **out,
+						  struct cove_error *error);
+// `timeout_ms` as with cove_process_next(). The strings live until the next call. COVE_GONE: the
+// watch was stopped.
+COVE_API COVE_MUST enum cove_kind cove_watch_next(struct cove_watch *watch, int64_t timeout_ms,
+						  struct cove_watch_event *out,
+						  struct cove_error *error);
+COVE_API int cove_watch_fd(const struct cove_watch *watch); // as cove_process_fd()
+COVE_API void cove_watch_close(struct cove_watch *watch);
+
+// ------------------------------------------------------------------------------------- terminal
+
+// A shell or a command on a terminal of the sandbox. It outlives its connection: reattached, it
+// shows its last output again.
+struct cove_terminal;
+
+struct cove_terminal_options {
+	const char *id;		 // NULL: one is made; that of a living terminal attaches to it
+	bool existing;		 // only attach: COVE_NOT_FOUND when there is none of this id
+	const char *const *argv; // what runs there; NULL: bash
+	const char *session;	 // the terminal of a session instead, which has its state; no id
+	uint16_t cols, rows;	 // 0: 80, 24
+	const char *cwd, *user;
+	const char *const *env;
+};
+COVE_API COVE_MUST enum cove_kind cove_terminal_open(struct cove_box *box,
+						     const struct cove_terminal_options *options,
+						     struct cove_terminal **out,
+						     struct cove_error *error);
+COVE_API const char *cove_terminal_id(const struct cove_terminal *terminal);
+
+struct cove_terminal_info {
+	const char *id, *command;
+	const char *started_at; // ISO 8601, UTC
+	bool ended;
+	int64_t pid;
+	unsigned attached; // how many look at it
+};
+typedef int cove_terminal_fn(void *arg, const struct cove_terminal_info *info);
+// In the order of their opening.
+COVE_API COVE_MUST enum cove_kind cove_terminal_list(struct cove_box *box, cove_terminal_fn *each,
+						     void *arg, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_terminal_write(struct cove_terminal *terminal,
+						      const void *bytes, size_t len,
+						      struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_terminal_resize(struct cove_terminal *terminal,
+						       uint16_t cols, uint16_t rows,
+						       struct cove_error *error);
+// What it shows; *out_len 0: its program has ended, with this code. `timeout_ms` as with
+// cove_process_next(). COVE_BROKEN: the connection is lost, cove_terminal_reattach() makes it anew.
+COVE_API COVE_MUST enum cove_kind cove_terminal_read(struct cove_terminal *terminal, void *room,
+						     size_t size, int64_t timeout_ms,
+						     size_t *out_len, struct cove_error *error);
+COVE_API bool cove_terminal_ended(const struct cove_terminal *terminal, int *out_exit_code);
+COVE_API COVE_MUST enum cove_kind cove_terminal_reattach(struct cove_terminal *terminal,
+							 struct cove_error *error);
+COVE_API int cove_terminal_fd(const struct cove_terminal *terminal); // as cove_process_fd()
+COVE_API void cove_terminal_close(struct cove_terminal *terminal);   // it runs on
+
+#ifdef __cplusplus
+}
+#endif
+#endif

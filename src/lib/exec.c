@@ -1,0 +1,172 @@
+// A command whose output comes as events. The stream belongs to this call, the command to the
+// sandbox: when the call is cut short by the caller, the command is killed by its process id.
+#include "base/mem.h"
+#include "lib/box.h"
+#include "lib/feed.h"
+#include "lib/fields.h"
+#include "lib/sink.h"
+#include "lib/trip.h"
+#include "wire/text.h"
+
+#define BODY_MAX ((size_t)4 << 20)
+#define RETRIES 20
+#define RETRY_MS 250
+
+struct exec {
+	struct cove_box *box;
+	const struct cove_exec_options *options;
+	struct feed feed;
+	struct buf bytes;
+	char *process; // its id, once it is known
+	bool done;
+	struct cove_result result;
+};
+
+static fallible put_body(struct buf *to, const struct cove_command *command)
+{
+	struct json_out out = json_to(to);
+
+	json_begin(&out, '{');
+	TRY(fields_command(&out, command, NULL));
+	json_put_text(&out, "encoding", "base64");
+	json_end(&out, '}');
+	return OK;
+}
+
+static fallible on_event(struct exec *exec, const struct json *event)
+{
+	const char *type = fields_text(event, "type");
+	bool is_stderr = strcmp(type, "stderr") == 0;
+
+	if (is_stderr || strcmp(type, "stdout") == 0) {
+		buf_clear(&exec->bytes);
+		TRY(fields_bytes(event, "data", &exec->bytes));
+		return sink_put(&exec->options->sink, is_stderr, buf_view(&exec->bytes));
+	}
+	if (strcmp(type, "start") == 0 && *fields_text(event, "processId")) {
+		free(exec->process);
+		exec->process = mem_str(fields_text(event, "processId"));
+	}
+	if (strcmp(type, "complete") == 0 || strcmp(type, "exit") == 0) {
+		fields_result(event, &exec->result);
+		exec->done = true;
+	}
+	return strcmp(type, "error") == 0 ? feed_error(event) : OK;
+}
+
+// The stream broke off. The command has a record of its own, and that has a stream, too: from where
+// we were.
+static fallible resume(struct exec *exec, struct err *lost)
+{
+	auto_buf path = BUF_INIT(1 << 20);
+	char reached[sizeof(exec->feed.id)];
+	struct err *err = OK;
+
+	if (!exec->process || !*exec->feed.id || !core_is_lost(exec->box->cove, lost))
+		return lost;
+	memcpy(reached, exec->feed.id, sizeof(reached));
+	buf_fmt(&path, "%s/api/process/", exec->box->base);
+	text_percent(&path, str_of(exec->process));
+	buf_text(&path, "/stream?encoding=base64");
+	for (int i = 0; i < RETRIES; i++) {
+		err_free(err);
+		feed_close(&exec->feed);
+		err = feed_open(&exec->feed, exec->box->cove, "GET", path.at, (struct str){0},
+				reached);
+		if (!err || !core_is_lost(exec->box->cove, err))
+			break;
+		core_begin(exec->box->cove);
+		if (core_rest(exec->box->cove, RETRY_MS))
+			break;
+	}
+	if (!err) {
+		err_free(lost);
+		return OK;
+	}
+	err_free(err);
+	core_begin(exec->box->cove);
+	return lost; // which tells more
+}
+
+static fallible follow(struct exec *exec)
+{
+	while (!exec->done) {
+		auto_json event = NULL;
+		struct err *err = feed_next(&exec->feed, CORE_DEFAULT, &event);
+
+		if (!err && !event)
+			err = err_new(BAD_PEER, "cut_stream",
+				      "the daemon went away before the command ended");
+		if (err)
+			TRY(resume(exec, err));
+		else
+			TRY(on_event(exec, event));
+	}
+	return OK;
+}
+
+// Nobody wants it any more. What becomes of this call is decided already.
+static void put_down(struct exec *exec)
+{
+	auto_buf path = BUF_INIT(1 << 20);
+
+	if (!exec->process || exec->options->detach)
+		return;
+	buf_fmt(&path, "%s/api/process/", exec->box->base);
+	text_percent(&path, str_of(exec->process));
+	err_free(trip_text(exec->box->cove, "DELETE", path.at, NULL, NULL, NULL));
+	core_begin(exec->box->cove);
+}
+
+static fallible run(struct exec *exec)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	auto_free char *path = lib_box_path(exec->box, "/api/execute/stream");
+	struct err *err;
+
+	TRY(put_body(&body, &exec->options->command));
+	if (!buf_ok(&body))
+		return err_hint(err_new(TOO_LARGE, "stdin_too_large", "the input is too large"),
+				"start a process with an open stdin and write to it");
+	TRY(feed_open(&exec->feed, exec->box->cove, "POST", path, buf_view(&body), ""));
+	err = follow(exec);
+	if (err && (err_kind(err) == ERR_CANCELLED || err_kind(err) == ERR_TIMEOUT))
+		put_down(exec);
+	return err;
+}
+
+enum cove_kind cove_exec(struct cove_box *box, const struct cove_exec_options *options,
+			 struct cove_result *out, struct cove_error *error)
+{
+	struct exec exec = {.box = box, .options = options, .bytes = BUF_INIT(CORE_BODY_MAX)};
+	struct err *err;
+
+	core_begin(box->cove);
+	err = run(&exec);
+	if (!err && out)
+		*out = exec.result;
+	feed_close(&exec.feed);
+	buf_done(&exec.bytes);
+	free(exec.process);
+	return core_end(box->cove, err, error);
+}
+
+enum cove_kind cove_exec_output(struct cove_box *box, const struct cove_command *command,
+				struct cove_output *out, struct cove_error *error)
+{
+	struct sink_both both = SINK_BOTH;
+	struct cove_exec_options options = {.command = *command, .sink = sink_to_both(&both)};
+	struct cove_result result;
+	enum cove_kind kind = cove_exec(box, &options, &result, error);
+
+	if (!kind)
+		sink_output(&both, &result, out);
+	sink_both_done(&both);
+	return kind;
+}
+
+enum cove_kind cove_exec_line(struct cove_box *box, const char *line, struct cove_output *out,
+			      struct cove_error *error)
+{
+	return cove_exec_output(box, &(struct cove_command){.line = line}, out, error);
+}

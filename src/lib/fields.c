@@ -1,0 +1,160 @@
+#include "lib/fields.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "wire/text.h"
+
+#define SESSIONLESS "__DISABLE_SESSION__"
+
+const char *fields_text(const struct json *object, const char *key)
+{
+	struct json *value = object ? json_get(object, key) : NULL;
+	struct str text = STR("");
+
+	if (value && json_type(value) == JSON_STRING)
+		err_free(json_str(value, key, &text)); // a string it is
+	return text.at;
+}
+
+int64_t fields_number(const struct json *object, const char *key, int64_t otherwise)
+{
+	struct json *value = object ? json_get(object, key) : NULL;
+	double number = 0;
+	struct err *err;
+
+	if (!value || json_type(value) != JSON_NUMBER)
+		return otherwise;
+	err = json_double(value, key, -9.1e15, 9.1e15, &number);
+	if (!err)
+		return (int64_t)number;
+	err_free(err);
+	return otherwise;
+}
+
+bool fields_flag(const struct json *object, const char *key)
+{
+	struct json *value = object ? json_get(object, key) : NULL;
+	bool flag = false;
+
+	if (value && json_type(value) == JSON_BOOL)
+		err_free(json_bool(value, key, &flag));
+	return flag;
+}
+
+// Whether a later one has the same name: JSON wants each once, and the last one wins.
+static bool is_superseded(const char *const *rest, struct str name)
+{
+	for (const char *const *at = rest; *at; at++)
+		if (strncmp(*at, name.at, name.len) == 0 && (*at)[name.len] == '=')
+			return true;
+	return false;
+}
+
+fallible fields_pairs(struct json_out *out, const char *key, const char *const *pairs)
+{
+	if (!pairs || !*pairs)
+		return OK;
+	json_key(out, key);
+	json_begin(out, '{');
+	for (const char *const *at = pairs; *at; at++) {
+		struct str rest = str_of(*at), name;
+		auto_free char *word = NULL;
+
+		if (!strchr(*at, '=') || **at == '=')
+			return err_hint(
+				err_new(INVALID, "bad_pair", "'%s' has no name and value", *at),
+				"write NAME=VALUE");
+		str_cut(&rest, '=', &name);
+		if (is_superseded(at + 1, name))
+			continue;
+		word = mem_dup(name.at, name.len);
+		json_put_str(out, word, rest.at ? rest : STR(""));
+	}
+	json_end(out, '}');
+	return OK;
+}
+
+void fields_list(struct json_out *out, const char *key, const char *const *texts)
+{
+	if (!texts)
+		return;
+	json_key(out, key);
+	json_begin(out, '[');
+	for (; *texts; texts++)
+		json_add_text(out, *texts);
+	json_end(out, ']');
+}
+
+// Text goes as it is, all else as base64 with a word that says so.
+static void put_input(struct json_out *out, struct str input)
+{
+	auto_buf coded = BUF_INIT(CORE_BODY_MAX);
+
+	if (!input.at)
+		return;
+	if (text_is_utf8(input) && !memchr(input.at, 0, input.len)) {
+		json_put_str(out, "stdin", input);
+		return;
+	}
+	text_base64(&coded, input.at, input.len);
+	json_put_str(out, "stdin", buf_view(&coded));
+	json_put_text(out, "stdinEncoding", "base64");
+}
+
+fallible fields_command(struct json_out *out, const struct cove_command *command,
+			const char *session)
+{
+	if (command->line && command->argv)
+		return err_new(INVALID, "two_commands", "there is a line and a list of arguments");
+	if (!command->line && !(command->argv && *command->argv))
+		return err_new(INVALID, "no_command", "there is no command to run");
+	if (command->line)
+		json_put_text(out, "command", command->line);
+	else
+		fields_list(out, "argv", command->argv);
+	json_put_text(out, "sessionId", session ? session : SESSIONLESS);
+	if (command->cwd)
+		json_put_text(out, "cwd", command->cwd);
+	if (command->user)
+		json_put_text(out, "user", command->user);
+	if (command->timeout_ms > 0)
+		json_put_int(out, "timeoutMs", command->timeout_ms);
+	if (command->cpu_time_ms > 0)
+		json_put_int(out, "cpuTimeMs", command->cpu_time_ms);
+	TRY(fields_pairs(out, "env", command->env));
+	put_input(out, (struct str){command->input, command->input ? command->input_len : 0});
+	return OK;
+}
+
+void fields_result(const struct json *event, struct cove_result *out)
+{
+	const char *ended = fields_text(event, "ended");
+
+	*out = (struct cove_result){
+		.exit_code = (int)fields_number(event, "exitCode", 0),
+		.signal = (int)fields_number(event, "signal", 0),
+		.stdout_truncated = fields_flag(event, "stdoutTruncated"),
+		.stderr_truncated = fields_flag(event, "stderrTruncated"),
+		.session_restarted = fields_flag(event, "sessionRestarted"),
+		.duration_ms = fields_number(event, "durationMs", 0),
+		.cpu_ms = fields_number(event, "cpuMs", 0),
+		.max_rss = (uint64_t)fields_number(event, "maxRssBytes", 0),
+	};
+	snprintf(out->ended, sizeof(out->ended), "%s", *ended ? ended : "exited");
+}
+
+fallible fields_bytes(const struct json *event, const char *key, struct buf *out)
+{
+	struct json *value = json_get(event, key);
+	struct str data = STR("");
+
+	TRY(json_str(value, key, &data));
+	if (strcmp(fields_text(event, "encoding"), "base64") != 0) {
+		buf_str(out, data);
+		return OK;
+	}
+	if (!text_unbase64(out, data))
+		return err_new(BAD_PEER, "bad_event", "the daemon sent output that is no base64");
+	return OK;
+}

@@ -1,0 +1,195 @@
+// A file of a sandbox as a stream of bytes, one request: raw body in or out.
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "lib/box.h"
+#include "lib/request.h"
+#include "lib/trip.h"
+#include "wire/text.h"
+
+#define PIECE (256 * 1024)
+
+struct cove_file {
+	struct cove_request request;
+	char *path; // of the request
+	uint64_t size;
+	bool writes;
+};
+
+// ".../api/files/a%20b/c": the path's slashes stay, the rest is escaped. Relative paths begin at
+// /workspace.
+static char *raw_path(const struct cove_box *box, const char *path, const char *query)
+{
+	auto_buf out = BUF_INIT(1 << 20);
+	struct str rest = str_of(path), part;
+
+	buf_fmt(&out, "%s/api/files%s", box->base, *path == '/' ? "" : "/workspace");
+	if (*path == '/')
+		rest = str_skip(rest, 1);
+	while (str_cut(&rest, '/', &part)) {
+		buf_char(&out, '/');
+		text_percent(&out, part);
+	}
+	buf_text(&out, query);
+	return buf_take(&out);
+}
+
+static char *tar_path(const struct cove_box *box, const char *path)
+{
+	auto_buf out = BUF_INIT(1 << 20);
+
+	buf_fmt(&out, "%s/api/tar?path=", box->base);
+	text_percent(&out, str_of(path));
+	return buf_take(&out);
+}
+
+// Takes the path over.
+static enum cove_kind begin(struct cove_box *box, const char *method, char *path, const char *type,
+			    uint64_t offset, struct cove_file **out, struct cove_error *error)
+{
+	struct cove_file *file = mem_new_of(struct cove_file);
+	struct err *err;
+
+	core_begin(box->cove);
+	file->path = path;
+	file->writes = type != NULL;
+	file->size = UINT64_MAX;
+	file->request = (struct cove_request){
+		.cove = box->cove, .method = method, .path = path, .type = type};
+	if (offset)
+		snprintf(file->request.range, sizeof(file->request.range), "bytes=%llu-",
+			 (unsigned long long)offset);
+	err = request_begin(&file->request);
+	if (err) {
+		cove_file_free(file);
+		return core_end(box->cove, err, error);
+	}
+	if (!file->writes)
+		str_to_u64(http_client_field(file->request.http, "Content-Length"), 0,
+			   UINT64_MAX - 1, &file->size);
+	*out = file;
+	return COVE_OK;
+}
+
+enum cove_kind cove_file_open(struct cove_box *box, const char *path, uint64_t offset,
+			      struct cove_file **out, struct cove_error *error)
+{
+	return begin(box, "GET", raw_path(box, path, ""), NULL, offset, out, error);
+}
+
+enum cove_kind cove_file_create(struct cove_box *box, const char *path, unsigned mode,
+				struct cove_file **out, struct cove_error *error)
+{
+	char query[24] = "";
+
+	if (mode)
+		snprintf(query, sizeof(query), "?mode=%04o", mode & 07777);
+	return begin(box, "PUT", raw_path(box, path, query), "application/octet-stream", 0, out,
+		     error);
+}
+
+enum cove_kind cove_tree_get(struct cove_box *box, const char *path, struct cove_file **out,
+			     struct cove_error *error)
+{
+	return begin(box, "GET", tar_path(box, path), NULL, 0, out, error);
+}
+
+enum cove_kind cove_tree_put(struct cove_box *box, const char *path, struct cove_file **out,
+			     struct cove_error *error)
+{
+	return begin(box, "PUT", tar_path(box, path), "application/x-tar", 0, out, error);
+}
+
+uint64_t cove_file_size(const struct cove_file *file)
+{
+	return file->size;
+}
+
+enum cove_kind cove_file_read(struct cove_file *file, void *room, size_t size, size_t *out_len,
+			      struct cove_error *error)
+{
+	core_begin(file->request.cove);
+	return core_end(file->request.cove,
+			request_read(&file->request, room, size, CORE_DEFAULT, out_len), error);
+}
+
+enum cove_kind cove_file_write(struct cove_file *file, const void *bytes, size_t len,
+			       struct cove_error *error)
+{
+	const char *at = bytes;
+	struct err *err = OK;
+
+	core_begin(file->request.cove);
+	while (!err && len > 0) {
+		size_t n = len < PIECE ? len : PIECE;
+
+		err = request_write(&file->request, at, n);
+		at += n;
+		len -= n;
+	}
+	return core_end(file->request.cove, err, error);
+}
+
+static fallible commit(struct cove_file *file)
+{
+	auto_buf reply = BUF_INIT(1 << 20);
+
+	if (!file->writes)
+		return err_new(INVALID, "bad_state", "this file is being read");
+	TRY(request_finish(&file->request));
+	return request_body(&file->request, &reply);
+}
+
+enum cove_kind cove_file_commit(struct cove_file *file, struct cove_error *error)
+{
+	core_begin(file->request.cove);
+	return core_end(file->request.cove, commit(file), error);
+}
+
+void cove_file_free(struct cove_file *file)
+{
+	if (!file)
+		return;
+	request_done(&file->request);
+	free(file->path);
+	free(file);
+}
+
+static fallible read_whole(struct cove_file *file, struct buf *out)
+{
+	return request_body(&file->request, out);
+}
+
+enum cove_kind cove_read_file(struct cove_box *box, const char *path, char **out, size_t *out_len,
+			      struct cove_error *error)
+{
+	auto_buf bytes = BUF_INIT(CORE_REPLY_MAX);
+	struct cove_file *file;
+	enum cove_kind kind = cove_file_open(box, path, 0, &file, error);
+
+	if (kind)
+		return kind;
+	kind = core_end(box->cove, read_whole(file, &bytes), error);
+	cove_file_free(file);
+	if (kind)
+		return kind;
+	if (out_len)
+		*out_len = bytes.len;
+	*out = bytes.at ? buf_take(&bytes) : mem_str("");
+	return COVE_OK;
+}
+
+enum cove_kind cove_write_file(struct cove_box *box, const char *path, const void *bytes,
+			       size_t len, struct cove_error *error)
+{
+	struct cove_file *file;
+	enum cove_kind kind = cove_file_create(box, path, 0, &file, error);
+
+	if (!kind) {
+		kind = cove_file_write(file, bytes, len, error);
+		if (!kind)
+			kind = cove_file_commit(file, error);
+		cove_file_free(file);
+	}
+	return kind;
+}

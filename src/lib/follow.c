@@ -1,0 +1,288 @@
+// The output of a process, read on after lost connections.
+#include <regex.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "lib/fields.h"
+#include "lib/process.h"
+#include "lib/sink.h"
+#include "lib/trip.h"
+
+#define LINE_ROOM ((size_t)1 << 20)
+#define RETRIES 20
+#define RETRY_MS 250
+
+static int64_t left_of(int64_t deadline)
+{
+	int64_t left;
+
+	if (deadline == CLOCK_NEVER)
+		return -1;
+	left = deadline - clock_ms();
+	return left > 0 ? left : 0;
+}
+
+// Asks for the stream from the place that was reached. A server that is away for a while, as in a
+// restart, is asked again.
+static fallible reach(struct cove_process *process, int64_t deadline)
+{
+	auto_free char *path = mem_fmt("%s/stream?encoding=base64", process->base);
+
+	for (int i = 0; !process->feed.open; i++) {
+		struct err *err = feed_open(&process->feed, process->cove, "GET", path,
+					    (struct str){0}, process->reached);
+
+		if (!err)
+			return OK;
+		feed_close(&process->feed);
+		if (!*process->reached || i == RETRIES || !core_is_lost(process->cove, err))
+			return err;
+		err_free(err);
+		core_begin(process->cove);
+		if (deadline - clock_ms() < RETRY_MS)
+			return err_new(TIMEOUT, "timeout", "it took too long");
+		if (core_rest(process->cove, RETRY_MS))
+			return err_new(CANCELLED, "cancelled", "the call was cancelled");
+	}
+	return OK;
+}
+
+static fallible on_event(struct cove_process *process, const struct json *event,
+			 struct cove_piece *out, bool *found)
+{
+	const char *type = fields_text(event, "type");
+	bool is_stderr = strcmp(type, "stderr") == 0;
+
+	*found = false;
+	if (is_stderr || strcmp(type, "stdout") == 0) {
+		buf_clear(&process->bytes);
+		TRY(fields_bytes(event, "data", &process->bytes));
+		*out = (struct cove_piece){.is_stderr = is_stderr,
+					   .bytes = process->bytes.at,
+					   .len = process->bytes.len};
+		*found = process->bytes.len > 0;
+	} else if (strcmp(type, "exit") == 0 || strcmp(type, "complete") == 0) {
+		fields_result(event, &process->result);
+		process->ended = true;
+		*out = (struct cove_piece){.ended = true};
+		*found = true;
+	} else if (strcmp(type, "error") == 0) {
+		return feed_error(event);
+	}
+	return OK;
+}
+
+static fallible next(struct cove_process *process, int64_t timeout_ms, struct cove_piece *out)
+{
+	int64_t deadline = timeout_ms < 0 ? CLOCK_NEVER : clock_ms() + timeout_ms;
+	bool found = false;
+
+	if (process->ended) {
+		*out = (struct cove_piece){.ended = true};
+		return OK;
+	}
+	while (!found) {
+		auto_json event = NULL;
+		struct err *err;
+
+		TRY(reach(process, deadline));
+		err = feed_next(&process->feed, left_of(deadline), &event);
+		if (err && !core_is_lost(process->cove, err))
+			return err;
+		if (err || !event) { // lost: from where we are
+			if (!*process->feed.id)
+				return err ? err
+					   : err_new(BAD_PEER, "cut_stream",
+						     "the daemon went away");
+			err_free(err);
+			feed_close(&process->feed);
+			continue;
+		}
+		snprintf(process->reached, sizeof(process->reached), "%s", process->feed.id);
+		TRY(on_event(process, event, out, &found));
+	}
+	return OK;
+}
+
+enum cove_kind cove_process_next(struct cove_process *process, int64_t timeout_ms,
+				 struct cove_piece *out, struct cove_error *error)
+{
+	core_begin(process->cove);
+	return core_end(process->cove, next(process, timeout_ms, out), error);
+}
+
+int cove_process_fd(const struct cove_process *process)
+{
+	return feed_fd(&process->feed);
+}
+
+static fallible so_far(struct cove_process *process, const struct cove_sink *sink)
+{
+	auto_free char *path = mem_fmt("%s/logs?encoding=base64", process->base);
+	auto_buf out = BUF_INIT(CORE_REPLY_MAX), err = BUF_INIT(CORE_REPLY_MAX);
+	auto_json answer = NULL;
+
+	TRY(trip_json(process->cove, "GET", path, NULL, &answer));
+	TRY(fields_bytes(answer, "stdout", &out));
+	TRY(fields_bytes(answer, "stderr", &err));
+	TRY(sink_put(sink, false, buf_view(&out)));
+	return sink_put(sink, true, buf_view(&err));
+}
+
+static fallible logs(struct cove_process *process, bool follow, const struct cove_sink *sink)
+{
+	struct cove_piece piece = {0};
+
+	if (!follow)
+		return so_far(process, sink);
+	while (!piece.ended) {
+		TRY(next(process, process->cove->timeout_ms > 0 ? process->cove->timeout_ms : -1,
+			 &piece));
+		TRY(sink_put(sink, piece.is_stderr, (struct str){piece.bytes, piece.len}));
+	}
+	return OK;
+}
+
+enum cove_kind cove_process_logs(struct cove_process *process, bool follow,
+				 const struct cove_sink *sink, struct cove_error *error)
+{
+	core_begin(process->cove);
+	return core_end(process->cove, logs(process, follow, sink), error);
+}
+
+// Asked again when the connection is lost: waiting twice does no harm.
+static fallible ask_end(struct cove_process *process, int64_t timeout_ms, struct json **out)
+{
+	int64_t deadline = timeout_ms < 0 ? CLOCK_NEVER : clock_ms() + timeout_ms;
+
+	for (int i = 0;; i++) {
+		int64_t left = left_of(deadline);
+		auto_free char *path = NULL;
+		struct err *err;
+
+		path = left < 0 ? mem_fmt("%s/wait", process->base)
+				: mem_fmt("%s/wait?timeoutMs=%lld", process->base,
+					  (long long)(left ? left : 1));
+		err = trip_json(process->cove, "GET", path, NULL, out);
+		if (!err || i == RETRIES || !core_is_lost(process->cove, err))
+			return err;
+		err_free(err);
+		core_begin(process->cove);
+		if (core_rest(process->cove, RETRY_MS))
+			return err_new(CANCELLED, "cancelled", "the call was cancelled");
+	}
+}
+
+static fallible await(struct cove_process *process, int64_t timeout_ms, struct cove_result *out)
+{
+	int64_t usual = process->cove->timeout_ms;
+	auto_json answer = NULL;
+	struct err *err;
+
+	if (process->ended) {
+		*out = process->result;
+		return OK;
+	}
+	process->cove->timeout_ms = 0; // this call has its own, which the server keeps
+	err = ask_end(process, timeout_ms, &answer);
+	process->cove->timeout_ms = usual;
+	if (err && err_kind(err) == ERR_SLOW_CLIENT)
+		return err_recast(err, ERR_TIMEOUT, "timeout", "the process is still running");
+	TRY(err);
+	fields_result(answer, out);
+	return OK;
+}
+
+enum cove_kind cove_process_wait(struct cove_process *process, int64_t timeout_ms,
+				 struct cove_result *out, struct cove_error *error)
+{
+	struct cove_result result = {0};
+	struct err *err;
+
+	core_begin(process->cove);
+	err = await(process, timeout_ms, &result);
+	if (!err && out)
+		*out = result;
+	return core_end(process->cove, err, error);
+}
+
+// Lines of one stream, put together from pieces.
+struct lines {
+	regex_t pattern;
+	struct buf line[2];
+};
+
+static bool match(struct lines *lines, struct buf *line, char **out)
+{
+	if (!line->at || regexec(&lines->pattern, line->at, 0, NULL, 0) != 0) {
+		buf_clear(line);
+		return false;
+	}
+	if (out)
+		*out = mem_dup(line->at, line->len);
+	return true;
+}
+
+static bool search(struct lines *lines, const struct cove_piece *piece, char **out)
+{
+	struct buf *line = &lines->line[piece->is_stderr];
+	struct str rest = {piece->bytes, piece->len};
+
+	while (rest.len) {
+		const char *end = memchr(rest.at, '\n', rest.len);
+		size_t len = end ? (size_t)(end - rest.at) : rest.len;
+
+		if (line->len + len > LINE_ROOM)
+			buf_clear(line); // nobody waits for a line as long as that
+		buf_add(line, rest.at, len);
+		rest = str_skip(rest, end ? len + 1 : len);
+		if (end && match(lines, line, out))
+			return true;
+	}
+	return false;
+}
+
+static fallible await_line(struct cove_process *process, struct lines *lines, int64_t timeout_ms,
+			   char **out)
+{
+	int64_t deadline = timeout_ms < 0 ? CLOCK_NEVER : clock_ms() + timeout_ms;
+	struct cove_piece piece = {0};
+
+	for (;;) {
+		TRY(next(process, left_of(deadline), &piece));
+		if (!piece.ended) {
+			if (search(lines, &piece, out))
+				return OK;
+			continue;
+		}
+		for (int i = 0; i < 2; i++) // a last line without its end
+			if (lines->line[i].len && match(lines, &lines->line[i], out))
+				return OK;
+		return err_new(GONE, "process_ended",
+			       "the process ended, with %d, before it wrote that",
+			       process->result.exit_code);
+	}
+}
+
+enum cove_kind cove_process_wait_log(struct cove_process *process, const char *pattern,
+				     int64_t timeout_ms, char **out_line, struct cove_error *error)
+{
+	struct lines lines = {.line = {BUF_INIT(LINE_ROOM + 1), BUF_INIT(LINE_ROOM + 1)}};
+	struct cove_process *other;
+	struct err *err;
+
+	core_begin(process->cove);
+	if (regcomp(&lines.pattern, pattern, REG_EXTENDED | REG_NOSUB) != 0)
+		return core_end(process->cove,
+				err_new(INVALID, "bad_pattern",
+					"'%s' is no extended regular expression", pattern),
+				error);
+	other = cove_process_at(process->box, process->id);
+	err = await_line(other, &lines, timeout_ms, out_line);
+	cove_process_free(other);
+	regfree(&lines.pattern);
+	buf_done(&lines.line[0]);
+	buf_done(&lines.line[1]);
+	return core_end(process->cove, err, error);
+}

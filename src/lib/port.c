@@ -1,0 +1,120 @@
+#include "base/clock.h"
+#include "base/mem.h"
+#include "lib/box.h"
+#include "lib/feed.h"
+#include "lib/fields.h"
+#include "lib/trip.h"
+
+#define BODY_MAX ((size_t)1 << 20)
+
+static void put_wait(struct buf *to, const struct cove_port_wait *wait, const char *process)
+{
+	struct json_out out = json_to(to);
+
+	json_begin(&out, '{');
+	json_put_int(&out, "port", wait->port);
+	json_put_text(&out, "mode", wait->path ? "http" : "tcp");
+	if (wait->path)
+		json_put_text(&out, "path", wait->path);
+	if (wait->status_min)
+		json_put_int(&out, "statusMin", wait->status_min);
+	if (wait->status_max)
+		json_put_int(&out, "statusMax", wait->status_max);
+	if (process)
+		json_put_text(&out, "processId", process);
+	json_end(&out, '}');
+}
+
+static fallible await(struct feed *feed, const struct cove_port_wait *wait)
+{
+	int64_t end = wait->timeout_ms >= 0 ? clock_ms() + wait->timeout_ms : CLOCK_NEVER;
+
+	for (;;) {
+		auto_json event = NULL;
+		int64_t left = end == CLOCK_NEVER ? -1 : end - clock_ms();
+		const char *type;
+
+		TRY(feed_next(feed, end == CLOCK_NEVER || left > 0 ? left : 0, &event));
+		type = fields_text(event, "type");
+		if (strcmp(type, "ready") == 0)
+			return OK;
+		if (strcmp(type, "process_exited") == 0)
+			return err_new(GONE, "process_ended",
+				       "the process ended before port %u answered", wait->port);
+		if (strcmp(type, "error") == 0)
+			return feed_error(event);
+		if (!event)
+			return err_new(BAD_PEER, "cut_stream",
+				       "the daemon went away before the port answered");
+	}
+}
+
+enum cove_kind cove_port_ready(struct cove_box *box, const struct cove_port_wait *wait,
+			       const struct cove_process *process, struct cove_error *error)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	auto_free char *path = lib_box_path(box, "/api/port-watch");
+	struct feed feed = {0};
+	struct err *err;
+
+	core_begin(box->cove);
+	put_wait(&body, wait, process ? cove_process_id(process) : NULL);
+	err = feed_open(&feed, box->cove, "POST", path, buf_view(&body), "");
+	if (!err)
+		err = await(&feed, wait);
+	feed_close(&feed);
+	return core_end(box->cove, err, error);
+}
+
+enum cove_kind cove_port_expose(struct cove_box *box, uint16_t port, const char *name,
+				struct cove_error *error)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	struct json_out out = json_to(&body);
+
+	core_begin(box->cove);
+	json_begin(&out, '{');
+	json_put_int(&out, "port", port);
+	if (name)
+		json_put_text(&out, "name", name);
+	json_end(&out, '}');
+	return core_end(box->cove, lib_box_post(box, "/api/expose-port", &body, NULL), error);
+}
+
+static fallible list(struct cove_box *box, cove_port_fn *each, void *arg)
+{
+	auto_free char *path = lib_box_path(box, "/api/exposed-ports");
+	auto_json answer = NULL;
+	struct json *ports;
+
+	TRY(trip_json(box->cove, "GET", path, NULL, &answer));
+	ports = json_get(answer, "ports");
+	for (size_t i = 0; ports && i < json_count(ports); i++) {
+		const struct json *at = json_at(ports, i);
+		struct cove_port_info info = {
+			.port = (uint16_t)fields_number(at, "port", 0),
+			.url = fields_text(at, "url"),
+			.status = fields_text(at, "status"),
+		};
+
+		if (each(arg, &info))
+			return err_new(CANCELLED, "cancelled", "the listing was ended");
+	}
+	return OK;
+}
+
+enum cove_kind cove_port_list(struct cove_box *box, cove_port_fn *each, void *arg,
+			      struct cove_error *error)
+{
+	core_begin(box->cove);
+	return core_end(box->cove, list(box, each, arg), error);
+}
+
+enum cove_kind cove_port_unexpose(struct cove_box *box, uint16_t port, struct cove_error *error)
+{
+	auto_free char *rest = mem_fmt("/api/exposed-ports/%u", port);
+	auto_free char *path = lib_box_path(box, rest);
+
+	core_begin(box->cove);
+	return core_end(box->cove, trip_text(box->cove, "DELETE", path, NULL, NULL, NULL), error);
+}

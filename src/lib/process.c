@@ -1,0 +1,208 @@
+// A process is its id. Its output is read as events that carry their place; when the connection is
+// lost the stream is asked for again from the place that was reached, so that no byte is missed and
+// none comes twice.
+#include "lib/process.h"
+
+#include "base/mem.h"
+#include "lib/fields.h"
+#include "lib/trip.h"
+#include "wire/text.h"
+
+#define BODY_MAX ((size_t)4 << 20)
+#define PATIENCE_MS (7ull * 24 * 3600 * 1000)
+
+struct cove_process *cove_process_at(struct cove_box *box, const char *id)
+{
+	struct cove_process *process = mem_new_of(struct cove_process);
+	auto_buf base = BUF_INIT(1 << 20);
+
+	buf_fmt(&base, "%s/api/process/", box->base);
+	text_percent(&base, str_of(id));
+	process->box = box;
+	process->cove = box->cove;
+	process->id = mem_str(id);
+	process->base = buf_take(&base);
+	process->bytes = BUF_INIT(CORE_BODY_MAX);
+	return process;
+}
+
+const char *cove_process_id(const struct cove_process *process)
+{
+	return process->id;
+}
+
+void cove_process_free(struct cove_process *process)
+{
+	if (!process)
+		return;
+	feed_close(&process->feed);
+	buf_done(&process->bytes);
+	json_free(process->info);
+	free(process->id);
+	free(process->base);
+	free(process);
+}
+
+static fallible start(struct cove_box *box, const struct cove_process_options *options,
+		      struct cove_process **out)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	auto_json answer = NULL;
+	struct json_out json = json_to(&body);
+	struct cove_command command = options->command;
+
+	command.input = NULL;
+	json_begin(&json, '{');
+	TRY(fields_command(&json, &command, NULL));
+	if (options->id)
+		json_put_text(&json, "processId", options->id);
+	if (options->open_stdin)
+		json_put_bool(&json, "openStdin", true);
+	if (options->auto_cleanup)
+		json_put_bool(&json, "autoCleanup", true);
+	json_end(&json, '}');
+	TRY(lib_box_post(box, "/api/process/start", &body, &answer));
+	if (!*fields_text(answer, "processId"))
+		return err_new(BAD_PEER, "bad_reply", "the daemon started a process without an id");
+	*out = cove_process_at(box, fields_text(answer, "processId"));
+	return OK;
+}
+
+enum cove_kind cove_process_start(struct cove_box *box, const struct cove_process_options *options,
+				  struct cove_process **out, struct cove_error *error)
+{
+	core_begin(box->cove);
+	return core_end(box->cove, start(box, options, out), error);
+}
+
+static struct cove_process_info info_of(const struct json *process)
+{
+	const char *status = fields_text(process, "status");
+
+	return (struct cove_process_info){
+		.id = fields_text(process, "id"),
+		.command = fields_text(process, "command"),
+		.status = status,
+		.start_time = fields_text(process, "startTime"),
+		.end_time = fields_text(process, "endTime"),
+		.pid = fields_number(process, "pid", 0),
+		.ended = strcmp(status, "running") != 0 && strcmp(status, "starting") != 0,
+		.exit_code = (int)fields_number(process, "exitCode", 0),
+	};
+}
+
+static fallible look(struct cove_process *process, struct cove_process_info *out)
+{
+	auto_json answer = NULL;
+
+	TRY(trip_json(process->cove, "GET", process->base, NULL, &answer));
+	if (!json_get(answer, "process"))
+		return err_new(BAD_PEER, "bad_reply", "the daemon told nothing of the process");
+	json_free(process->info);
+	process->info = take_ptr(answer);
+	*out = info_of(json_get(process->info, "process"));
+	return OK;
+}
+
+enum cove_kind cove_process_info(struct cove_process *process, struct cove_process_info *out,
+				 struct cove_error *error)
+{
+	core_begin(process->cove);
+	return core_end(process->cove, look(process, out), error);
+}
+
+static fallible list(struct cove_box *box, cove_process_fn *each, void *arg)
+{
+	auto_free char *path = lib_box_path(box, "/api/process/list");
+	auto_json answer = NULL;
+	struct json *all;
+
+	TRY(trip_json(box->cove, "GET", path, NULL, &answer));
+	all = json_get(answer, "processes");
+	for (size_t i = 0; all && i < json_count(all); i++) {
+		struct cove_process_info info = info_of(json_at(all, i));
+
+		if (each(arg, &info))
+			return err_new(CANCELLED, "cancelled", "the listing was ended");
+	}
+	return OK;
+}
+
+enum cove_kind cove_process_list(struct cove_box *box, cove_process_fn *each, void *arg,
+				 struct cove_error *error)
+{
+	core_begin(box->cove);
+	return core_end(box->cove, list(box, each, arg), error);
+}
+
+enum cove_kind cove_process_kill(struct cove_process *process, struct cove_error *error)
+{
+	core_begin(process->cove);
+	return core_end(process->cove,
+			trip_text(process->cove, "DELETE", process->base, NULL, NULL, NULL), error);
+}
+
+enum cove_kind cove_process_signal(struct cove_process *process, int signal,
+				   struct cove_error *error)
+{
+	auto_free char *path = mem_fmt("%s/signal", process->base);
+	auto_buf body = BUF_INIT(256);
+
+	core_begin(process->cove);
+	buf_fmt(&body, "{\"signal\":%d}", signal);
+	return core_end(process->cove, trip_text(process->cove, "POST", path, NULL, &body, NULL),
+			error);
+}
+
+static fallible kill_all(struct cove_box *box, uint64_t *out_count)
+{
+	auto_free char *path = lib_box_path(box, "/api/process/kill-all");
+	auto_json answer = NULL;
+
+	TRY(trip_json(box->cove, "DELETE", path, NULL, &answer));
+	if (out_count)
+		*out_count = (uint64_t)fields_number(answer, "cleanedCount", 0);
+	return OK;
+}
+
+enum cove_kind cove_process_kill_all(struct cove_box *box, uint64_t *out_count,
+				     struct cove_error *error)
+{
+	core_begin(box->cove);
+	return core_end(box->cove, kill_all(box, out_count), error);
+}
+
+// As one body of any length: it waits as long as the process does not read.
+static fallible give_input(struct cove_process *process, struct str bytes, bool close)
+{
+	auto_free char *path = mem_fmt("%s/stdin?timeoutMs=%llu%s", process->base,
+				       (unsigned long long)PATIENCE_MS, close ? "&close=true" : "");
+	struct cove_request request = {.cove = process->cove,
+				       .method = "POST",
+				       .path = path,
+				       .type = "application/octet-stream"};
+	auto_buf reply = BUF_INIT(1 << 20);
+	struct err *err = request_begin(&request);
+
+	if (!err && bytes.len)
+		err = request_write(&request, bytes.at, bytes.len);
+	if (!err)
+		err = request_finish(&request);
+	if (!err)
+		err = request_body(&request, &reply);
+	request_done(&request);
+	return err;
+}
+
+enum cove_kind cove_process_write(struct cove_process *process, const void *bytes, size_t len,
+				  struct cove_error *error)
+{
+	core_begin(process->cove);
+	return core_end(process->cove, give_input(process, (struct str){bytes, len}, false), error);
+}
+
+enum cove_kind cove_process_close_stdin(struct cove_process *process, struct cove_error *error)
+{
+	core_begin(process->cove);
+	return core_end(process->cove, give_input(process, STR(""), true), error);
+}

@@ -1,0 +1,19 @@
+// A process of a box, as the library holds it.
+#pragma once
+
+#include "lib/box.h"
+#include "lib/feed.h"
+
+struct cove_process {
+	struct cove_box *box;
+	struct cove *cove;
+	char *id;
+	char *base; // "/v1/sandboxes/KEY/api/process/ID"
+	struct json *info;
+
+	struct feed feed; // of its output
+	char reached[64]; // the place in it: id of the last event
+	struct buf bytes; // of the last piece
+	bool ended;
+	struct cove_result result;
+};

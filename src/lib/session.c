@@ -1,0 +1,121 @@
+#include "base/mem.h"
+#include "lib/box.h"
+#include "lib/fields.h"
+#include "lib/sink.h"
+
+#define BODY_MAX ((size_t)4 << 20)
+
+struct cove_session {
+	struct cove_box *box;
+	char *id;
+};
+
+struct cove_session *cove_session_at(struct cove_box *box, const char *id)
+{
+	struct cove_session *session = mem_new_of(struct cove_session);
+
+	session->box = box;
+	session->id = mem_str(id);
+	return session;
+}
+
+const char *cove_session_id(const struct cove_session *session)
+{
+	return session->id;
+}
+
+void cove_session_free(struct cove_session *session)
+{
+	if (!session)
+		return;
+	free(session->id);
+	free(session);
+}
+
+static fallible create(struct cove_box *box, const struct cove_session_options *options,
+		       struct cove_session **out)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	auto_json answer = NULL;
+	struct json_out json = json_to(&body);
+
+	json_begin(&json, '{');
+	if (options->id)
+		json_put_text(&json, "id", options->id);
+	if (options->cwd)
+		json_put_text(&json, "cwd", options->cwd);
+	if (options->timeout_ms > 0)
+		json_put_int(&json, "commandTimeoutMs", options->timeout_ms);
+	TRY(fields_pairs(&json, "env", options->env));
+	json_end(&json, '}');
+	TRY(lib_box_post(box, "/api/session/create", &body, &answer));
+	if (!*fields_text(answer, "id") && !options->id)
+		return err_new(BAD_PEER, "bad_reply", "the daemon made a session but gave no id");
+	*out = cove_session_at(box, *fields_text(answer, "id") ? fields_text(answer, "id")
+							       : options->id);
+	return OK;
+}
+
+enum cove_kind cove_session_create(struct cove_box *box, const struct cove_session_options *options,
+				   struct cove_session **out, struct cove_error *error)
+{
+	static const struct cove_session_options none;
+
+	core_begin(box->cove);
+	return core_end(box->cove, create(box, options ? options : &none, out), error);
+}
+
+// The answer's encoding holds for both streams.
+static fallible take(const struct json *answer, struct cove_output *out)
+{
+	struct sink_both both = SINK_BOTH;
+	struct cove_result result;
+	struct err *err = fields_bytes(answer, "stdout", &both.out);
+
+	if (!err)
+		err = fields_bytes(answer, "stderr", &both.err);
+	fields_result(answer, &result);
+	if (!err)
+		sink_output(&both, &result, out);
+	sink_both_done(&both);
+	return err;
+}
+
+static fallible run(struct cove_session *session, const struct cove_command *command,
+		    struct cove_output *out)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	auto_json answer = NULL;
+	struct json_out json = json_to(&body);
+
+	json_begin(&json, '{');
+	TRY(fields_command(&json, command, session->id));
+	json_put_text(&json, "encoding", "base64");
+	json_end(&json, '}');
+	TRY(lib_box_post(session->box, "/api/execute", &body, &answer));
+	return take(answer, out);
+}
+
+enum cove_kind cove_session_exec(struct cove_session *session, const struct cove_command *command,
+				 struct cove_output *out, struct cove_error *error)
+{
+	core_begin(session->box->cove);
+	return core_end(session->box->cove, run(session, command, out), error);
+}
+
+static fallible end(struct cove_session *session)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	struct json_out json = json_to(&body);
+
+	json_begin(&json, '{');
+	json_put_text(&json, "sessionId", session->id);
+	json_end(&json, '}');
+	return lib_box_post(session->box, "/api/session/delete", &body, NULL);
+}
+
+enum cove_kind cove_session_delete(struct cove_session *session, struct cove_error *error)
+{
+	core_begin(session->box->cove);
+	return core_end(session->box->cove, end(session), error);
+}

@@ -1,0 +1,161 @@
+// What can be done with files without their bytes.
+#include "base/mem.h"
+#include "lib/box.h"
+#include "lib/fields.h"
+
+#define BODY_MAX ((size_t)1 << 20)
+#define SESSIONLESS "__DISABLE_SESSION__"
+
+// {"path": …, the caller's fields, "sessionId"}: relative paths are of no session.
+static struct json_out begin(struct buf *body, const char *key, const char *path)
+{
+	struct json_out out = json_to(body);
+
+	json_begin(&out, '{');
+	json_put_text(&out, key, path);
+	json_put_text(&out, "sessionId", SESSIONLESS);
+	return out;
+}
+
+static fallible send(struct cove_box *box, const char *rest, struct buf *body,
+		     struct json_out *json, struct json **out)
+{
+	json_end(json, '}');
+	return lib_box_post(box, rest, body, out);
+}
+
+static struct cove_entry entry_of(const struct json *at)
+{
+	const char *path = fields_text(at, "absolutePath");
+
+	return (struct cove_entry){
+		.name = fields_text(at, "name"),
+		.path = *path ? path : fields_text(at, "path"),
+		.relative = fields_text(at, "relativePath"),
+		.type = fields_text(at, "type"),
+		.mode = fields_text(at, "mode"),
+		.modified_at = fields_text(at, "modifiedAt"),
+		.target = fields_text(at, "target"),
+		.size = (uint64_t)fields_number(at, "size", 0),
+	};
+}
+
+static fallible list(struct cove_box *box, const char *path, bool recursive, bool hidden,
+		     cove_entry_fn *each, void *arg)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	auto_json answer = NULL;
+	struct json_out json = begin(&body, "path", path);
+	struct json *files;
+
+	json_key(&json, "options");
+	json_begin(&json, '{');
+	json_put_bool(&json, "recursive", recursive);
+	json_put_bool(&json, "includeHidden", hidden);
+	json_end(&json, '}');
+	TRY(send(box, "/api/list-files", &body, &json, &answer));
+	files = json_get(answer, "files");
+	for (size_t i = 0; files && i < json_count(files); i++) {
+		struct cove_entry entry = entry_of(json_at(files, i));
+
+		if (each(arg, &entry))
+			return err_new(CANCELLED, "cancelled", "the listing was ended");
+	}
+	return OK;
+}
+
+enum cove_kind cove_list(struct cove_box *box, const char *path, bool recursive, bool hidden,
+			 cove_entry_fn *each, void *arg, struct cove_error *error)
+{
+	core_begin(box->cove);
+	return core_end(box->cove, list(box, path, recursive, hidden, each, arg), error);
+}
+
+static fallible look(struct cove_box *box, const char *path, cove_entry_fn *each, void *arg)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	auto_json answer = NULL;
+	struct json_out json = begin(&body, "path", path);
+	struct cove_entry entry;
+
+	TRY(send(box, "/api/stat", &body, &json, &answer));
+	entry = entry_of(answer);
+	if (!*entry.path)
+		entry.path = path;
+	if (!*entry.name)
+		entry.name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+	if (each(arg, &entry))
+		return err_new(CANCELLED, "cancelled", "the caller wants no more");
+	return OK;
+}
+
+enum cove_kind cove_stat(struct cove_box *box, const char *path, cove_entry_fn *each, void *arg,
+			 struct cove_error *error)
+{
+	core_begin(box->cove);
+	return core_end(box->cove, look(box, path, each, arg), error);
+}
+
+static fallible exists(struct cove_box *box, const char *path, bool *out)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	auto_json answer = NULL;
+	struct json_out json = begin(&body, "path", path);
+
+	TRY(send(box, "/api/exists", &body, &json, &answer));
+	*out = fields_flag(answer, "exists");
+	return OK;
+}
+
+enum cove_kind cove_exists(struct cove_box *box, const char *path, bool *out,
+			   struct cove_error *error)
+{
+	core_begin(box->cove);
+	return core_end(box->cove, exists(box, path, out), error);
+}
+
+enum cove_kind cove_mkdir(struct cove_box *box, const char *path, bool parents,
+			  struct cove_error *error)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	struct json_out json = begin(&body, "path", path);
+
+	core_begin(box->cove);
+	json_put_bool(&json, "recursive", parents);
+	return core_end(box->cove, send(box, "/api/mkdir", &body, &json, NULL), error);
+}
+
+enum cove_kind cove_remove(struct cove_box *box, const char *path, bool recursive,
+			   struct cove_error *error)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	struct json_out json = begin(&body, "path", path);
+
+	core_begin(box->cove);
+	if (recursive)
+		json_put_bool(&json, "recursive", true);
+	return core_end(box->cove, send(box, "/api/delete", &body, &json, NULL), error);
+}
+
+enum cove_kind cove_rename(struct cove_box *box, const char *from, const char *to,
+			   struct cove_error *error)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	struct json_out json = begin(&body, "oldPath", from);
+
+	core_begin(box->cove);
+	json_put_text(&json, "newPath", to);
+	return core_end(box->cove, send(box, "/api/rename", &body, &json, NULL), error);
+}
+
+enum cove_kind cove_chmod(struct cove_box *box, const char *path, unsigned mode,
+			  struct cove_error *error)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+	auto_free char *octal = mem_fmt("%04o", mode);
+	struct json_out json = begin(&body, "path", path);
+
+	core_begin(box->cove);
+	json_put_text(&json, "mode", octal);
+	return core_end(box->cove, send(box, "/api/chmod", &body, &json, NULL), error);
+}

@@ -1,0 +1,350 @@
+// One offload is one slice: until the socket has nothing to give or take, or SLICE_US is over. A
+// peer that has just moved much is waited for in the worker, for a moment: the way back to the loop
+// and out again costs more than it takes to answer. A slow one never holds a worker.
+//
+// In: socket to pipe to file by splice, which copies once where read and write copy twice. Where no
+// pipe can be had, read and write do. Out: sendfile.
+//
+// syscalls: sendfile splice pipe2 poll ppoll read write pread64 close fcntl clock_gettime
+// syscalls: fstat newfstatat ftruncate lseek
+#include "loop/pump.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "loop/offload.h"
+#include "os/fd.h"
+
+#define SLICE_US 20000
+#define PATIENCE_MS 3
+#define MUCH (512 * 1024)
+#define STEP (1024 * 1024)
+#define BOUNCE (64 * 1024)
+
+struct slice {
+	int socket, file;
+	uint64_t offset, left;
+	uint64_t moved;
+	int errnum;
+	bool of_file; // whose error it is
+	bool ended;   // the source has no more
+	bool waits;   // for the socket
+	int pipe[2];  // of a receiving one; -1: none, and
+	char *room;   // is there instead
+};
+
+fallible pump_explain(int errnum, const char *what)
+{
+	switch (errnum) {
+	case ENOSPC:
+	case EDQUOT:
+		return err_new(NO_SPACE, "no_space", "there is no space left");
+	case EFBIG:
+		return err_new(TOO_LARGE, "file_too_large", "the file would be too large");
+	default:
+		return err_sys(errnum, "%s a file", what);
+	}
+}
+
+static fallible explain(const struct slice *slice, const char *what)
+{
+	if (slice->of_file)
+		return pump_explain(slice->errnum, what);
+	switch (slice->errnum) {
+	case ECONNRESET:
+	case EPIPE:
+	case ENOTCONN:
+	case ESHUTDOWN:
+	case ECONNABORTED:
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return err_new(BAD_PEER, "peer_gone", "the other side closed the connection");
+	default:
+		return err_sys(slice->errnum, "%s a file", what);
+	}
+}
+
+// Is it worth another try at once?
+static bool is_soon_ready(struct slice *slice, short events)
+{
+	struct pollfd watch = {.fd = slice->socket, .events = events};
+
+	return slice->moved >= MUCH && poll(&watch, 1, PATIENCE_MS) > 0;
+}
+
+static void advance(struct slice *slice, size_t n)
+{
+	slice->offset += n;
+	slice->left -= n;
+	slice->moved += n;
+}
+
+static size_t step_of(const struct slice *slice, size_t most)
+{
+	return slice->left < most ? (size_t)slice->left : most;
+}
+
+static void send_slice(void *arg)
+{
+	struct slice *slice = arg;
+	int64_t until = clock_us() + SLICE_US;
+
+	while (slice->left && clock_us() < until) {
+		off_t at = (off_t)slice->offset;
+		ssize_t n = sendfile(slice->socket, slice->file, &at, step_of(slice, STEP));
+
+		if (n > 0) {
+			advance(slice, (size_t)n);
+		} else if (n == 0) {
+			slice->ended = true;
+			return;
+		} else if (errno == EAGAIN) {
+			if (is_soon_ready(slice, POLLOUT))
+				continue;
+			slice->waits = true;
+			return;
+		} else if (errno != EINTR) {
+			slice->errnum = errno;
+			return;
+		}
+	}
+}
+
+static bool fail_file(struct slice *slice, int errnum)
+{
+	slice->errnum = errnum;
+	slice->of_file = true;
+	return false;
+}
+
+// What the pipe holds goes to the file.
+static bool empty_pipe(struct slice *slice, size_t have)
+{
+	while (have > 0) {
+		ssize_t n = splice(slice->pipe[0], NULL, slice->file, NULL, have, SPLICE_F_MOVE);
+
+		if (n > 0)
+			have -= (size_t)n;
+		else if (n == 0 || errno != EINTR)
+			return fail_file(slice, n < 0 ? errno : EIO);
+	}
+	return true;
+}
+
+// One step; -1 with errno of the socket, -2 when the file failed.
+static ssize_t take_spliced(struct slice *slice)
+{
+	ssize_t n = splice(slice->socket, NULL, slice->pipe[1], NULL, step_of(slice, STEP),
+			   SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+
+	if (n > 0 && !empty_pipe(slice, (size_t)n))
+		return -2;
+	return n;
+}
+
+static ssize_t take_copied(struct slice *slice)
+{
+	ssize_t n = read(slice->socket, slice->room, step_of(slice, BOUNCE));
+
+	if (n > 0 && fd_write_all(slice->file, slice->room, (size_t)n) != 0) {
+		fail_file(slice, errno);
+		return -2;
+	}
+	return n;
+}
+
+static void recv_slice(void *arg)
+{
+	struct slice *slice = arg;
+	int64_t until = clock_us() + SLICE_US;
+
+	while (slice->left && clock_us() < until) {
+		ssize_t n = slice->pipe[0] >= 0 ? take_spliced(slice) : take_copied(slice);
+
+		if (n > 0) {
+			advance(slice, (size_t)n);
+		} else if (n == 0) {
+			slice->ended = true;
+			return;
+		} else if (n == -2) {
+			return;
+		} else if (errno == EAGAIN) {
+			if (is_soon_ready(slice, POLLIN | POLLRDHUP))
+				continue;
+			slice->waits = true;
+			return;
+		} else if (errno != EINTR) {
+			slice->errnum = errno;
+			return;
+		}
+	}
+}
+
+static int64_t silence_ends(const struct stream *stream, int64_t silence_ms)
+{
+	return silence_ms == CLOCK_NEVER ? CLOCK_NEVER : loop_now(stream->loop) + silence_ms;
+}
+
+// Between two slices others get their turn, and a cancellation is seen.
+static fallible pause_for(struct stream *stream, const struct slice *slice, bool out,
+			  int64_t silence_ms)
+{
+	int64_t deadline = silence_ends(stream, silence_ms);
+
+	if (!slice->waits)
+		return task_sleep_until(0);
+	return out ? stream_wait_writable(stream, deadline)
+		   : stream_wait_readable(stream, deadline);
+}
+
+fallible pump_send(struct stream *stream, int file, uint64_t offset, uint64_t len,
+		   int64_t silence_ms)
+{
+	struct slice slice = {.file = file, .offset = offset, .left = len};
+
+	while (slice.left > 0) {
+		slice.socket = stream->fd;
+		slice.moved = 0;
+		slice.waits = false;
+		offload_run(send_slice, &slice);
+		stream->bytes_out += slice.moved;
+		if (slice.errnum)
+			return explain(&slice, "send");
+		if (slice.ended)
+			return err_new(CONFLICT, "file_changed",
+				       "the file became shorter while it was sent");
+		if (slice.left > 0)
+			TRY(pause_for(stream, &slice, true, silence_ms));
+	}
+	return OK;
+}
+
+static fallible recv_all(struct stream *stream, struct slice *slice, int64_t silence_ms)
+{
+	while (slice->left > 0) {
+		slice->socket = stream->fd;
+		slice->moved = 0;
+		slice->waits = false;
+		stream->readable = false; // an edge from here on says otherwise
+		offload_run(recv_slice, slice);
+		stream->bytes_in += slice->moved;
+		if (slice->errnum)
+			return explain(slice, "receive");
+		if (slice->ended)
+			return err_new(BAD_PEER, "cut_body",
+				       "the connection ended before the body did");
+		if (slice->left > 0)
+			TRY(pause_for(stream, slice, false, silence_ms));
+	}
+	return OK;
+}
+
+fallible pump_recv(struct stream *stream, int file, uint64_t len, int64_t silence_ms)
+{
+	struct slice slice = {.file = file, .left = len, .pipe = {-1, -1}};
+	struct err *err;
+
+	if (pipe2(slice.pipe, O_CLOEXEC) == 0)
+		fcntl(slice.pipe[1], F_SETPIPE_SZ, STEP);
+	else
+		slice.room = mem_new(BOUNCE);
+	err = recv_all(stream, &slice, silence_ms);
+	// The worker stopped where the body ends, not where the socket is empty.
+	stream->readable = true;
+	free(slice.room);
+	fd_drop(&slice.pipe[0]);
+	fd_drop(&slice.pipe[1]);
+	return err;
+}
+
+struct copy {
+	int file;
+	void *at;
+	size_t len;
+	uint64_t offset;
+	int errnum;
+};
+
+static void put(void *arg)
+{
+	struct copy *copy = arg;
+
+	if (fd_write_all(copy->file, copy->at, copy->len) != 0)
+		copy->errnum = errno;
+}
+
+fallible pump_put(int file, const void *bytes, size_t len)
+{
+	struct copy copy = {.file = file, .at = (void *)bytes, .len = len};
+
+	offload_run(put, &copy);
+	return copy.errnum ? pump_explain(copy.errnum, "write") : OK;
+}
+
+static void get(void *arg)
+{
+	struct copy *copy = arg;
+	ssize_t n;
+
+	do
+		n = pread(copy->file, copy->at, copy->len, (off_t)copy->offset);
+	while (n < 0 && errno == EINTR);
+	copy->errnum = n < 0 ? errno : 0;
+	copy->len = n < 0 ? 0 : (size_t)n;
+}
+
+fallible pump_get(int file, uint64_t offset, void *room, size_t size, size_t *out)
+{
+	struct copy copy = {.file = file, .at = room, .len = size, .offset = offset};
+
+	offload_run(get, &copy);
+	if (copy.errnum)
+		return pump_explain(copy.errnum, "read");
+	*out = copy.len;
+	return OK;
+}
+
+static void measure(void *arg)
+{
+	struct copy *copy = arg;
+	struct stat stat;
+
+	copy->errnum = fstat(copy->file, &stat) != 0 ? errno : 0;
+	copy->offset = copy->errnum ? 0 : (uint64_t)stat.st_size;
+}
+
+fallible pump_length(int file, uint64_t *out)
+{
+	struct copy copy = {.file = file};
+
+	offload_run(measure, &copy);
+	if (copy.errnum)
+		return pump_explain(copy.errnum, "measure");
+	*out = copy.offset;
+	return OK;
+}
+
+static void cut(void *arg)
+{
+	struct copy *copy = arg;
+	off_t at = (off_t)copy->offset;
+
+	if (ftruncate(copy->file, at) != 0 || lseek(copy->file, at, SEEK_SET) != at)
+		copy->errnum = errno;
+}
+
+fallible pump_cut(int file, uint64_t at)
+{
+	struct copy copy = {.file = file, .offset = at};
+
+	offload_run(cut, &copy);
+	return copy.errnum ? pump_explain(copy.errnum, "cut") : OK;
+}

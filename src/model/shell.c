@@ -1,0 +1,322 @@
+// The shell is `bash --norc --noediting -i` with a socket as its stdin, which it reads line by
+// line, and again at TALK_DIALOGUE_FD; its output pipes wait at the numbers behind. A command is
+// two lines:
+//
+//	X='v' \eval 'text' </dev/null >&241 2>&242 240>&- 241>&- 242>&-
+//	__cove_end "$?" MARK && :
+//
+// The second one writes the end record, `status SP mark SP job SP cwd NUL`, to the socket. Because
+// the shell is interactive, a first line that is broken off (SIGINT, an unbound variable, a syntax
+// error) is dropped and the second still runs: either the end comes, or the shell has ended. What
+// the command starts has neither the socket nor the pipes under these numbers. The mark is a random
+// number that the command cannot know: what a background job writes to a copy of the socket, which
+// a subshell has, is not taken for the end of another command.
+//
+// `&& :` keeps set -e and ERR traps out of it, and $? for the next command. Words are quoted
+// against aliases; a command that redefines `builtin` or `eval` as a function deceives itself only.
+//
+// An interactive bash makes remarks on stderr: "[1] 123" when a background job starts, "exit" when
+// it exits, and a failed tcsetattr when a child dies of a signal. The sieve takes them out, where
+// they stand on a line of their own.
+#include "model/shell.h"
+
+#include "base/mem.h"
+#include "model/talk.h"
+
+#define PARTS_MAX 4096 // of a word, in single quotes
+#define TEXT_(number) #number
+#define TEXT(number) TEXT_(number)
+#define SOCKET TEXT(TALK_DIALOGUE_FD)
+#define OUT TEXT(TALK_DIALOGUE_OUT)
+#define ERR TEXT(TALK_DIALOGUE_ERR)
+#define ASIDE "</dev/null >&" OUT " 2>&" ERR " " SOCKET ">&- " OUT ">&- " ERR ">&-"
+
+static size_t count_quotes(struct str text)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < text.len; i++)
+		count += text.at[i] == '\'';
+	return count;
+}
+
+// bash looks for the end of its word at each single-quoted part of it anew, so a word of very many
+// parts takes it seconds; one double-quoted part does not.
+static void quote_whole(struct buf *out, struct str text)
+{
+	buf_char(out, '"');
+	for (size_t i = 0; i < text.len; i++) {
+		if (strchr("$`\"\\", text.at[i]))
+			buf_char(out, '\\');
+		buf_char(out, text.at[i]);
+	}
+	buf_char(out, '"');
+}
+
+void shell_quote(struct buf *out, struct str text)
+{
+	if (text.len > PARTS_MAX && count_quotes(text) > PARTS_MAX) {
+		quote_whole(out, text);
+		return;
+	}
+	buf_char(out, '\'');
+	while (text.len) {
+		const char *quote = memchr(text.at, '\'', text.len);
+		size_t len = quote ? (size_t)(quote - text.at) : text.len;
+
+		buf_add(out, text.at, len);
+		text = str_skip(text, len);
+		if (quote) {
+			buf_text(out, "'\\''");
+			text = str_skip(text, 1);
+		}
+	}
+	buf_char(out, '\'');
+}
+
+void shell_greet(struct buf *out, const char *cwd, uint64_t mark)
+{
+	buf_text(out,
+		 "unset HISTFILE MAILCHECK;history -c;set +mH +o history;shopt -u checkwinsize;"
+		 "PS1= PS2=;"
+		 "__cove_keep(){ \\builtin return \"$1\";};"
+		 "__cove_end(){ if [[ ${3-} ]];then \\builtin cd -- \"$3\";OLDPWD=$__cove_o;"
+		 "[[ $OLDPWD ]]||\\builtin unset OLDPWD;\\builtin unset __cove_o;"
+		 "fi 2>/dev/null;"
+		 "\\builtin printf '%d %s %s %s\\0' \"$1\" \"$2\" \"${!-}\" \"${PWD-}\" "
+		 ">&" SOCKET ";\\builtin return \"$1\";};"
+		 "\\builtin readonly -f __cove_end __cove_keep;{ \\builtin cd -- ");
+	shell_quote(out, str_of(cwd));
+	buf_fmt(out,
+		" ||\\builtin cd;\\builtin unset OLDPWD;} 2>/dev/null;"
+		"__cove_end 0 %llu && :\n",
+		(unsigned long long)mark);
+}
+
+void shell_export(struct buf *out, struct str name, const char *value)
+{
+	buf_text(out, value ? "\\builtin export " : "\\builtin unset ");
+	buf_str(out, name);
+	if (value) {
+		buf_char(out, '=');
+		shell_quote(out, str_of(value));
+	}
+	buf_text(out, " 2>/dev/null||:;");
+}
+
+static void say_eval(struct buf *out, const struct shell_command *command)
+{
+	for (size_t i = 0; command->env && i < command->env->count; i++) {
+		buf_text(out, command->env->at[i].name);
+		buf_char(out, '=');
+		shell_quote(out, str_of(command->env->at[i].value));
+		buf_char(out, ' ');
+	}
+	buf_text(out, "\\eval ");
+	shell_quote(out, command->text);
+	buf_text(out, " " ASIDE);
+}
+
+// A relative directory is looked for where the shell stands, and nowhere else: CDPATH and "-" have
+// no say.
+static void say_cd(struct buf *out, const struct shell_command *command)
+{
+	auto_free char *said = mem_fmt("Failed to change directory to '%s'", command->cwd);
+	auto_free char *place = mem_fmt("%s%s", command->cwd[0] == '/' ? "" : "./", command->cwd);
+
+	buf_text(out, "__cove_o=${OLDPWD-};if \\builtin cd -- ");
+	shell_quote(out, str_of(place));
+	buf_text(out, " 2>/dev/null;then ");
+	say_eval(out, command);
+	buf_text(out, ";else \\builtin printf %s ");
+	shell_quote(out, str_of(said));
+	buf_text(out, " >&" ERR ";! :;fi");
+}
+
+void shell_say_changes(struct buf *out, struct str changes)
+{
+	buf_text(out, "__cove_s=$?;");
+	buf_str(out, changes);
+	buf_text(out, "__cove_keep \"$__cove_s\" && :\n");
+}
+
+void shell_say(struct buf *out, const struct shell_command *command)
+{
+	if (command->aside)
+		buf_text(out, "__cove_s=$?;");
+	if (command->cwd)
+		say_cd(out, command);
+	else
+		say_eval(out, command);
+	buf_char(out, '\n');
+}
+
+void shell_say_end(struct buf *out, bool aside, const char *back, uint64_t mark)
+{
+	buf_fmt(out, "__cove_end \"$%s\" %llu", aside ? "__cove_s" : "?", (unsigned long long)mark);
+	if (back && back[0]) {
+		buf_char(out, ' ');
+		shell_quote(out, str_of(back));
+	}
+	buf_text(out, " && :\n");
+}
+
+enum shell_heard shell_hear(struct str bytes, struct shell_end *out, size_t *out_used)
+{
+	const char *nul = bytes.len ? memchr(bytes.at, 0, bytes.len) : NULL;
+	struct str rest = {bytes.at, nul ? (size_t)(nul - bytes.at) : 0}, word;
+	struct shell_end end = {0};
+	uint64_t number;
+
+	if (!nul)
+		return bytes.len < SHELL_END_MAX ? SHELL_MORE : SHELL_NONSENSE;
+	if (!str_cut(&rest, ' ', &word) || !str_to_u64(word, 0, 255, &number))
+		return SHELL_NONSENSE;
+	end.status = (int)number;
+	if (!str_cut(&rest, ' ', &word) || !str_to_u64(word, 0, UINT64_MAX, &end.mark))
+		return SHELL_NONSENSE;
+	if (!rest.at || !str_cut(&rest, ' ', &word))
+		return SHELL_NONSENSE;
+	if (word.len) {
+		if (!str_to_u64(word, 1, UINT32_MAX, &number))
+			return SHELL_NONSENSE;
+		end.job = (uint32_t)number;
+	}
+	if (!rest.at || rest.len >= SHELL_END_MAX)
+		return SHELL_NONSENSE;
+	// PWD is a variable like any other: somebody may have set it to anything.
+	if (rest.len && rest.at[0] == '/')
+		end.cwd = rest;
+	*out = end;
+	*out_used = (size_t)(nul - bytes.at) + 1;
+	return SHELL_END;
+}
+
+void shell_wrap(struct buf *out, struct str prelude, const struct pairs *env, const char *cwd,
+		struct str command)
+{
+	if (!prelude.len) {
+		buf_str(out, command);
+		return;
+	}
+	buf_text(out, "\\eval ");
+	shell_quote(out, prelude);
+	buf_text(out, " >/dev/null 2>&1\n");
+	for (size_t i = 0; env && i < env->count; i++)
+		shell_export(out, str_of(env->at[i].name), env->at[i].value);
+	if (cwd) {
+		buf_text(out, "\\builtin cd -- ");
+		shell_quote(out, str_of(cwd));
+		buf_text(out, " >/dev/null 2>&1||:;");
+	}
+	buf_text(out, "\\eval ");
+	shell_quote(out, command);
+}
+
+enum match { MATCH_NO, MATCH_SO_FAR, MATCH_WHOLE };
+
+// '#' in a pattern is a number.
+static enum match match(const char *pattern, const char *text, size_t len)
+{
+	size_t i = 0;
+
+	for (; *pattern; pattern++) {
+		size_t from = i;
+
+		if (i == len)
+			return MATCH_SO_FAR;
+		if (*pattern != '#') {
+			if (text[i++] != *pattern)
+				return MATCH_NO;
+			continue;
+		}
+		while (i < len && text[i] >= '0' && text[i] <= '9')
+			i++;
+		if (i == len)
+			return MATCH_SO_FAR;
+		if (i == from)
+			return MATCH_NO;
+	}
+	return i == len ? MATCH_WHOLE : MATCH_NO;
+}
+
+#define REMARK_TTY "bash: [#: # (#)] tcsetattr: Inappropriate ioctl for device\n"
+#define REMARK_JOB "[#] #\n"
+#define REMARK_EXIT "exit\n"
+
+static enum match is_remark(const struct shell_sieve *sieve)
+{
+	enum match best = match(REMARK_TTY, sieve->held, sieve->len), next;
+
+	next = sieve->jobs ? match(REMARK_JOB, sieve->held, sieve->len) : MATCH_NO;
+	return next > best ? next : best;
+}
+
+static void give(struct shell_sieve *sieve, const char *bytes, size_t len)
+{
+	if (!len)
+		return;
+	if (sieve->newline)
+		sieve->give(sieve->arg, "\n", 1);
+	sieve->newline = bytes[len - 1] == '\n';
+	len -= sieve->newline;
+	if (len)
+		sieve->give(sieve->arg, bytes, len);
+}
+
+static void let_go(struct shell_sieve *sieve)
+{
+	size_t len = sieve->len;
+
+	sieve->len = 0;
+	sieve->inside = len && sieve->held[len - 1] != '\n';
+	give(sieve, sieve->held, len);
+}
+
+// One more byte of a line that may be a remark.
+static void hold(struct shell_sieve *sieve, char byte)
+{
+	enum match is, exits = MATCH_NO;
+
+	// "exit" was not the last line.
+	if (sieve->len && sieve->held[sieve->len - 1] == '\n')
+		let_go(sieve);
+	sieve->held[sieve->len++] = byte;
+	is = is_remark(sieve);
+	if (sieve->left)
+		exits = match(REMARK_EXIT, sieve->held, sieve->len);
+	if (is == MATCH_WHOLE)
+		sieve->len = 0;
+	else if ((is == MATCH_NO && exits == MATCH_NO) || sieve->len == sizeof(sieve->held))
+		let_go(sieve);
+}
+
+void shell_sift(struct shell_sieve *sieve, const char *bytes, size_t len)
+{
+	if (!sieve->remarks) {
+		give(sieve, bytes, len);
+		return;
+	}
+	while (len) {
+		const char *end = sieve->inside ? memchr(bytes, '\n', len) : NULL;
+		size_t part = end ? (size_t)(end - bytes) + 1 : len;
+
+		if (!sieve->inside) {
+			hold(sieve, *bytes++);
+			len--;
+			continue;
+		}
+		give(sieve, bytes, part);
+		sieve->inside = !end;
+		bytes += part;
+		len -= part;
+	}
+}
+
+void shell_sift_end(struct shell_sieve *sieve)
+{
+	if (sieve->left && match(REMARK_EXIT, sieve->held, sieve->len) == MATCH_WHOLE)
+		sieve->len = 0;
+	let_go(sieve);
+	sieve->newline = false;
+}

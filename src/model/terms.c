@@ -1,0 +1,141 @@
+#include "model/terms.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "wire/url.h"
+
+#define SLEEP_MIN_MS 1000
+#define SLEEP_MAX_MS (30ull * 24 * 3600 * 1000)
+#define URL_MAX 255
+
+void terms_done(struct terms *terms)
+{
+	free(terms->base_url);
+	terms->base_url = NULL;
+}
+
+static fallible bad_sleep(void)
+{
+	return err_hint(
+		err_new(INVALID, "bad_field", "'sleepAfter' must be within 1 second and 30 days"),
+		"seconds as a number, or \"30s\", \"10m\", \"1h\"");
+}
+
+static fallible read_sleep(const struct json *value, uint64_t *out)
+{
+	struct str text = {0};
+	double seconds = 0;
+	uint64_t ms = 0;
+
+	if (!value)
+		return OK;
+	if (json_type(value) == JSON_NUMBER) {
+		auto_err err = json_double(value, "sleepAfter", 1, SLEEP_MAX_MS / 1000.0, &seconds);
+
+		if (err)
+			return bad_sleep();
+		*out = (uint64_t)(seconds * 1000);
+		return OK;
+	}
+	TRY(json_str(value, "sleepAfter", &text));
+	// A bare number of text would be taken for milliseconds elsewhere: it needs its unit.
+	if (!text.len || (text.at[text.len - 1] >= '0' && text.at[text.len - 1] <= '9') ||
+	    !str_to_ms(text, &ms) || ms < SLEEP_MIN_MS || ms > SLEEP_MAX_MS)
+		return bad_sleep();
+	*out = ms;
+	return OK;
+}
+
+static fallible read_waits(const struct json *waits, struct terms *terms)
+{
+	static const char *const known[] = {"instanceGetTimeoutMS", "portReadyTimeoutMS",
+					    "waitIntervalMS", NULL};
+
+	if (!waits)
+		return OK;
+	TRY(json_want(waits, "containerTimeouts", JSON_OBJECT));
+	TRY(json_only(waits, known));
+	TRY(json_u64(json_get(waits, known[0]), "containerTimeouts.instanceGetTimeoutMS", 5000,
+		     300000, &terms->waits.instance_get_ms));
+	TRY(json_u64(json_get(waits, known[1]), "containerTimeouts.portReadyTimeoutMS", 10000,
+		     600000, &terms->waits.port_ready_ms));
+	return json_u64(json_get(waits, known[2]), "containerTimeouts.waitIntervalMS", 100, 5000,
+			&terms->waits.wait_interval_ms);
+}
+
+static bool is_base(struct str text)
+{
+	auto_free char *plain = NULL;
+	struct url url = {0};
+	bool secure = str_starts(text, "https://");
+
+	if (text.len > URL_MAX || text.len < 8 || text.at[text.len - 1] == '/')
+		return false;
+	plain = mem_fmt("http" STR_FMT, STR_ARG(str_skip(text, secure ? 5 : 4)));
+	for (size_t i = 0; i < text.len; i++)
+		if (text.at[i] <= ' ' || text.at[i] > '~' || strchr("\"<>@\\?#", text.at[i]))
+			return false;
+	return (secure || str_starts(text, "http://")) && url_absolute(str_of(plain), &url) &&
+	       url.host.len && !url.query.len;
+}
+
+static fallible read_base(const struct json *value, char **out)
+{
+	struct str text = {0};
+
+	TRY(json_str(value, "baseUrl", &text));
+	if (!text.at)
+		return OK;
+	if (!is_base(text))
+		return err_hint(err_new(INVALID, "bad_field", "'baseUrl' is not a base URL"),
+				"http://HOST[:PORT] or https://…, with no slash at its end");
+	if (*out && !str_is(text, *out))
+		return err_hint(err_new(CONFLICT, "base_url_set",
+					"the base URL is set already, and to another one"),
+				"it is set once in the life of a sandbox");
+	if (!*out)
+		*out = mem_dup(text.at, text.len);
+	return OK;
+}
+
+fallible terms_read(const struct json *object, struct terms *out)
+{
+	struct terms terms = *out;
+
+	TRY(read_sleep(json_get(object, "sleepAfter"), &terms.sleep_after_ms));
+	TRY(json_bool(json_get(object, "keepAlive"), "keepAlive", &terms.keep_alive));
+	TRY(read_waits(json_get(object, "containerTimeouts"), &terms));
+	TRY(read_base(json_get(object, "baseUrl"), &terms.base_url));
+	*out = terms;
+	return OK;
+}
+
+static void put_sleep(struct json_out *out, uint64_t ms)
+{
+	static const struct {
+		uint64_t ms;
+		const char *unit;
+	} units[] = {{3600000, "h"}, {60000, "m"}, {1000, "s"}, {1, "ms"}};
+	char text[32];
+	int i = 0;
+
+	while (ms % units[i].ms)
+		i++;
+	snprintf(text, sizeof(text), "%llu%s", (unsigned long long)(ms / units[i].ms),
+		 units[i].unit);
+	json_put_text(out, "sleepAfter", ms ? text : NULL);
+}
+
+void terms_write(struct json_out *out, const struct terms *terms)
+{
+	put_sleep(out, terms->sleep_after_ms);
+	json_put_bool(out, "keepAlive", terms->keep_alive);
+	json_key(out, "containerTimeouts");
+	json_begin(out, '{');
+	json_put_int(out, "instanceGetTimeoutMS", (int64_t)terms->waits.instance_get_ms);
+	json_put_int(out, "portReadyTimeoutMS", (int64_t)terms->waits.port_ready_ms);
+	json_put_int(out, "waitIntervalMS", (int64_t)terms->waits.wait_interval_ms);
+	json_end(out, '}');
+}

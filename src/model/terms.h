@@ -1,0 +1,29 @@
+// How long a sandbox is kept when nobody uses it, and how long its clients wait for it: what
+// Cloudflare's object holds beside the container.
+#pragma once
+
+#include "base/err.h"
+#include "wire/json.h"
+
+struct terms {
+	uint64_t sleep_after_ms; // idle for so long; 0: not given
+	bool keep_alive;	 // never because of idleness
+	struct {
+		uint64_t instance_get_ms, port_ready_ms, wait_interval_ms;
+	} waits;	// readiness: of a place, of a port, between two looks
+	char *base_url; // where clients reach it: http(s)://host[:port][/path]; NULL: not set.
+			// Owned
+};
+
+#define TERMS_DEFAULT                                                                              \
+	((struct terms){.waits = {.instance_get_ms = 30000,                                        \
+				  .port_ready_ms = 90000,                                          \
+				  .wait_interval_ms = 300}})
+void terms_done(struct terms *terms);
+
+// Reads {sleepAfter, keepAlive, containerTimeouts, baseUrl} of a body into *out, where what is
+// absent stays as it is. sleepAfter is seconds as a number, or "30s", "10m", "1h"; up to 30 days.
+// INVALID bad_field. A base URL is set once: another is CONFLICT base_url_set.
+fallible terms_read(const struct json *object, struct terms *out);
+// The same as members of an object that is being written, without the base URL.
+void terms_write(struct json_out *out, const struct terms *terms);

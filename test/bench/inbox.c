@@ -1,0 +1,250 @@
+#include "bench/inbox.h"
+
+#include <err.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "bench/stat.h"
+
+#define GAP_US 100000
+#define QUICK 2000 // rounds back to back
+#define MIB (1 << 20)
+#define BIG (256 * MIB)
+
+static char base[128]; // of the sandbox
+
+static const char *at(const char *path)
+{
+	static _Thread_local char whole[512];
+
+	snprintf(whole, sizeof(whole), "%s%s", base, path);
+	return whole;
+}
+
+static void must(struct net *net, const char *method, const char *path, const char *body,
+		 const char *word)
+{
+	char *reply;
+	int status = net_ask(net, method, at(path), body, &reply);
+
+	if (status / 100 != 2 || (word && !strstr(reply, word)))
+		errx(1, "%s %s: %d %.300s", method, path, status, reply);
+}
+
+static double timed(struct net *net, const char *path, const char *body, const char *word)
+{
+	double start = now_ms();
+
+	must(net, "POST", path, body, word);
+	return now_ms() - start;
+}
+
+// A reply in chunks, to its end.
+static double streamed(struct net *net, const char *path, const char *body, const char *word)
+{
+	double start = now_ms();
+	size_t len = 0;
+
+	net_send(net, "POST", at(path), body);
+	while (len < 7 || memcmp(net->room + len - 7, "\r\n0\r\n\r\n", 7) != 0) {
+		ssize_t got = recv(net->fd, net->room + len, sizeof(net->room) - 1 - len, 0);
+
+		if (got <= 0)
+			errx(1, "%s: the server hung up", path);
+		len += (size_t)got;
+	}
+	net->room[len] = 0;
+	if (!strstr(net->room, word))
+		errx(1, "%s: %.300s", path, net->room);
+	return now_ms() - start;
+}
+
+static void commands(struct net *net, int rounds)
+{
+	struct samples session = {0}, stream = {0}, output = {0}, bare = {0};
+	char *const spawn[] = {(char *)"/bin/bash", (char *)"-c", (char *)"/bin/true", NULL};
+
+	for (int i = 0; i < rounds; i++) {
+		usleep(GAP_US);
+		samples_add(&session, timed(net, "/api/execute",
+					    "{\"command\":\"true\",\"sessionId\":\"bench\"}",
+					    "\"exitCode\":0"));
+		usleep(GAP_US);
+		samples_add(&stream, streamed(net, "/api/execute/stream",
+					      "{\"command\":\"echo hi\",\"sessionId\":\"bench\"}",
+					      "complete"));
+		usleep(GAP_US);
+		samples_add(&output, timed(net, "/api/execute", "{\"argv\":[\"/bin/echo\",\"hi\"]}",
+					   "\"hi\\n\""));
+		usleep(GAP_US);
+		samples_add(&bare, spawn_ms(spawn));
+	}
+	puts("commands inside, 100 ms apart");
+	row("execute in a session", &session);
+	row("streamed echo, to its end", &stream);
+	row("execute with output", &output);
+	row("bare bash -c true", &bare);
+	promise("session.p50", samples_pct(&session, 50), 1, 1, "ms");
+	promise("session.p95", samples_pct(&session, 95), 3, 1, "ms");
+	promise("stream.p50", samples_pct(&stream, 50), 1.5, 1, "ms");
+	promise("stream.p95", samples_pct(&stream, 95), 4, 1, "ms");
+	promise("session/bash", samples_pct(&session, 50) / samples_pct(&bare, 50), 1, 1, "x");
+}
+
+struct shell {
+	pthread_t thread;
+	int port, number, runs;
+	const char *key;
+};
+
+static void *shell_worker(void *arg)
+{
+	struct shell *shell = arg;
+	struct net *net = calloc(1, sizeof(*net));
+	char body[128];
+
+	net_open(net, shell->port, shell->key);
+	snprintf(body, sizeof(body), "{\"command\":\"true\",\"sessionId\":\"w%d\"}", shell->number);
+	for (int i = 0; i < shell->runs; i++)
+		must(net, "POST", "/api/execute", body, "\"exitCode\":0");
+	net_close(net);
+	free(net);
+	return NULL;
+}
+
+static double shells_at_once(struct net *net, int count, int runs)
+{
+	struct shell shells[16];
+	double start = 0;
+
+	for (int lap = 0; lap < 2; lap++) { // the first one starts the shells
+		start = now_ms();
+		for (int i = 0; i < count; i++) {
+			shells[i] = (struct shell){.port = net->port,
+						   .key = net->key,
+						   .number = i,
+						   .runs = lap ? runs : 1};
+			pthread_create(&shells[i].thread, NULL, shell_worker, &shells[i]);
+		}
+		for (int i = 0; i < count; i++)
+			pthread_join(shells[i].thread, NULL);
+	}
+	return count * runs / (now_ms() - start) * 1000;
+}
+
+static void small_files(struct net *net)
+{
+	struct samples write = {0}, read = {0}, list = {0};
+	char body[2048], kib[1025];
+	double start;
+
+	memset(kib, 'x', 1024);
+	kib[1024] = 0;
+	snprintf(body, sizeof(body), "{\"path\":\"/workspace/k\",\"content\":\"%s\"}", kib);
+	for (int i = 0; i < QUICK; i++)
+		samples_add(&write, timed(net, "/api/write", body, "success"));
+	start = now_ms();
+	for (int i = 0; i < QUICK; i++)
+		samples_add(&read, timed(net, "/api/read", "{\"path\":\"/workspace/k\"}", kib));
+	start = QUICK / (now_ms() - start) * 1000;
+	must(net, "POST", "/api/execute",
+	     "{\"command\":\"mkdir /workspace/d; cd /workspace/d; seq 1000 | xargs touch\","
+	     "\"sessionId\":\"bench\"}",
+	     "\"exitCode\":0");
+	for (int i = 0; i < 50; i++)
+		samples_add(&list, streamed(net, "/api/list-files", "{\"path\":\"/workspace/d\"}",
+					    "\"count\":1000"));
+	puts("files, back to back");
+	row("write 1 KiB", &write);
+	row("read 1 KiB", &read);
+	row("list 1,000 entries", &list);
+	promise("file.write.1k", samples_pct(&write, 50), 0.2, 1, "ms");
+	promise("file.read.1k", samples_pct(&read, 50), 0.15, 1, "ms");
+	promise("file.read.rate.1", start, 10000, 0, "/s");
+	promise("list.1000", samples_pct(&list, 50), 20, 1, "ms");
+}
+
+static void send_all(struct net *net, const char *bytes, size_t len)
+{
+	while (len) {
+		ssize_t n = send(net->fd, bytes, len, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			errx(1, "the server does not take the upload");
+		bytes += n;
+		len -= (size_t)n;
+	}
+}
+
+static double upload(struct net *net, const char *bytes, size_t len)
+{
+	char head[512];
+	double start = now_ms();
+	char *body;
+	int n = snprintf(head, sizeof(head),
+			 "PUT %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n"
+			 "Content-Length: %zu\r\n\r\n",
+			 at("/api/files/workspace/big"), net->port, net->key, len);
+
+	send_all(net, head, (size_t)n);
+	send_all(net, bytes, len);
+	if (net_recv(net, &body) / 100 != 2)
+		errx(1, "upload: %.300s", body);
+	return (double)len / (now_ms() - start) / 1e6;
+}
+
+static double download(struct net *net, char *room, size_t len)
+{
+	double start = now_ms();
+	size_t got = 0, head = 0;
+
+	net_send(net, "GET", at("/api/files/workspace/big"), NULL);
+	while (!head || got < head + len) {
+		ssize_t n = recv(net->fd, room + got, len + 65536 - got, 0);
+		char *end;
+
+		if (n <= 0)
+			errx(1, "the download was cut");
+		got += (size_t)n;
+		end = head ? NULL : memmem(room, got, "\r\n\r\n", 4);
+		if (end)
+			head = (size_t)(end - room) + 4;
+	}
+	return (double)len / (now_ms() - start) / 1e6;
+}
+
+static void big_files(struct net *net)
+{
+	struct samples up = {0}, down = {0};
+	char *room = malloc(BIG + 65536);
+
+	memset(room, 'b', BIG);
+	for (int i = 0; i < 5; i++) {
+		samples_add(&up, upload(net, room, BIG));
+		samples_add(&down, download(net, room, BIG));
+	}
+	free(room);
+	puts("256 MiB as a raw body");
+	promise("upload.256m", samples_pct(&up, 50), 1.5, 0, "GB/s");
+	promise("download.256m", samples_pct(&down, 50), 4, 0, "GB/s");
+}
+
+void inbox_bench(struct net *net, int rounds)
+{
+	char id[64], *body;
+
+	if (net_ask(net, "POST", "/v1/sandboxes",
+		    "{\"limits\":{\"cpus\":2,\"pids\":512,\"memoryMB\":1024}}", &body) != 201)
+		errx(1, "create: %s", body);
+	net_text(body, "id", id, sizeof(id));
+	snprintf(base, sizeof(base), "/v1/sandboxes/%s", id);
+	commands(net, rounds);
+	promise("session.rate.8", shells_at_once(net, 8, 500), 2000, 0, "/s");
+	small_files(net);
+	big_files(net);
+	net_ask(net, "DELETE", base, NULL, &body);
+}

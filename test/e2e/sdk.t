@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""The official npm clients, as published, against a running cove: the current one over HTTP and over
+the WebSocket transport, and 0.4.18, which can send no headers."""
+import os
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cove as c  # noqa: E402
+
+HERE = os.path.join(c.ROOT, "test", "sdk")
+WORK = os.path.join(c.ROOT, "build", "sdk")
+
+
+def install():
+    """The packages of the lock file, once; they stay in build/."""
+    names = ("package.json", "package-lock.json", "hook.mjs", "tap.mjs", "new.mjs", "old.mjs", "rpc.mjs")
+    os.makedirs(WORK, exist_ok=True)
+    for name in names:
+        if os.path.exists(os.path.join(HERE, name)):
+            shutil.copy(os.path.join(HERE, name), WORK)
+    lock = open(os.path.join(HERE, "package-lock.json")).read()
+    mark = os.path.join(WORK, "installed.json")
+    if os.path.exists(mark) and open(mark).read() == lock:
+        return True
+    done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=WORK,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+    if done.returncode == 0:
+        open(mark, "w").write(lock)
+    else:
+        c.note(done.stdout.decode(errors="replace")[-1500:])
+    return done.returncode == 0
+
+
+def drive(label, script, *args, env):
+    run = subprocess.Popen(["node", "--no-warnings", "--loader", "./hook.mjs", script, *args], cwd=WORK,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, **env))
+    count = 0
+    failed = None
+    notes = []
+
+    def settle():
+        if failed:
+            c.ok(False, failed, *notes)
+
+    for line in run.stdout:
+        line = line.decode(errors="replace").rstrip("\n")
+        if line.startswith(("ok - ", "not ok - ")):
+            settle()
+            failed, notes = None, []
+            count += 1
+            if line.startswith("ok - "):
+                c.ok(True, "%s: %s" % (label, line[5:]))
+            else:
+                failed = "%s: %s" % (label, line[9:])
+        else:
+            notes.append(line.lstrip("# "))
+    settle()
+    run.wait()
+    c.ok(run.returncode == 0 and count > 0, "%s: ran to its end" % label, *notes[-30:])
+
+
+c.need_root()
+if not shutil.which("node") or not shutil.which("npm"):
+    c.skip_all("node and npm are not here")
+if not install():
+    c.skip_all("the packages could not be installed")
+cove = c.Cove()
+box = cove.create(limits={"memoryMB": 1024})
+cove.run(box, "git init -q -b main /tmp/repo && cd /tmp/repo && echo hello > README && git add . && "
+              "git -c user.name=t -c user.email=t@example.com commit -qm first", sessionId="__DISABLE_SESSION__")
+shown = cove.get("/v1/sandboxes/" + box["id"]).json
+env = {
+    "SDK_URL": shown.get("baseUrl") or "%s/v1/t/%s/sandboxes/%s" % (cove.url, shown.get("token"), box["id"]),
+    "SDK_PLAIN_URL": "%s/v1/sandboxes/%s" % (cove.url, box["id"]),
+    "SDK_KEY": cove.key,
+    "SDK_REPO": "file:///tmp/repo",
+}
+drive("0.12.10 http", "new.mjs", "http", env=env)
+drive("0.12.10 websocket", "new.mjs", "websocket", env=env)
+drive("0.4.18", "old.mjs", env=env)
+drive("capnweb", "rpc.mjs", env=env)
+c.same(cove.delete(box).status, 204, "the sandbox is deleted")
+c.same(cove.stop(), 0, "cove stops")
+c.same(c.remains(cove), {}, "nothing is left behind")
+c.done()

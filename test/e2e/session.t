@@ -1,0 +1,422 @@
+#!/usr/bin/env python3
+"""Sessions: every sentence of their contract, every ending, and what they cost."""
+import base64
+import http.client
+import json
+import os
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cove as c  # noqa: E402
+
+NONE = "__DISABLE_SESSION__"
+
+
+def api(cove, box, verb, body=None, method="POST", **kw):
+    return cove.request(method, "/v1/sandboxes/%s/api/%s" % (box["id"], verb), body, **kw)
+
+
+def run(cove, box, command, session="s", **fields):
+    return api(cove, box, "execute", dict({"command": command, "sessionId": session}, **fields))
+
+
+def gives(cove, box, name, command, stdout="", stderr="", code=0, session="s", **fields):
+    reply = run(cove, box, command, session, **fields)
+    got = reply.json
+    return c.ok(reply.status == 200 and
+                (got["exitCode"], got["stdout"], got["stderr"]) == (code, stdout, stderr) and
+                got["success"] == (code == 0) and got["sessionId"] == session and
+                got["command"] == command and got["timestamp"].endswith("Z") and
+                got["encoding"] == "utf8", name, reply)
+
+
+def refuses(reply, status, code, name, **context):
+    got = reply.json
+    return c.ok(reply.status == status and got["code"] == code and got["httpStatus"] == status and
+                all(got["context"].get(key) == value for key, value in context.items()) and
+                got["requestId"] and got["message"] and got["reason"], name, reply) and got
+
+
+def made(cove, box):
+    reply = api(cove, box, "session/create", {"id": "one", "env": {"A": "x y", "B": None},
+                                              "cwd": "/tmp"})
+    got = reply.json
+    c.ok(reply.status == 200 and got["success"] and got["id"] == "one" and got["message"] and
+         got["containerPlacementId"] is None and got["timestamp"].endswith("Z"),
+         "a session is made", reply)
+    gives(cove, box, "with its environment and directory", "echo $A-${B-none}; pwd; echo $LC_ALL",
+          "x y-none\n/tmp\nC.UTF-8", session="one")
+    refuses(api(cove, box, "session/create", {"id": "one"}), 409, "SESSION_ALREADY_EXISTS",
+            "one that lives is not made again", sessionId="one", containerPlacementId=None)
+    for body, name in ((None, "no body"), (b"not json", "a body that is no JSON"), ({}, "no id")):
+        got = api(cove, box, "session/create", body, raw=isinstance(body, bytes)).json
+        kind, stamp, tail = got["id"].split("_")
+        c.ok(kind == "session" and stamp.isdigit() and len(tail) == 12, name + " gets an id", got)
+    got = api(cove, box, "session/create", {"id": "lost", "cwd": "/no/such"}).json
+    c.same(got["cwd"], "/root", "a directory that is not there becomes $HOME, silently")
+    listed = api(cove, box, "session/list", method="GET").json
+    c.ok(listed["success"] and {"one", "lost"} <= set(listed["data"]) and len(listed["data"]) == 5,
+         "they are listed", listed)
+    refuses(api(cove, box, "session/create", {"id": "e", "env": {"A-B": "1"}}), 500,
+            "COMMAND_EXECUTION_ERROR", "a bad name of a variable is refused")
+    refuses(api(cove, box, "session/create", {"id": "x" * 300}), 400, "VALIDATION_FAILED",
+            "so is an id that is too long")
+    refuses(api(cove, box, "session/create", {"id": " "}), 500, "COMMAND_EXECUTION_ERROR",
+            "and a blank one")
+    run(cove, box, "exit 0", "one")
+    c.ok("one" not in api(cove, box, "session/list", method="GET").json["data"],
+         "one whose shell has ended is not listed")
+    c.same(api(cove, box, "session/create", {"id": "one"}).status, 200, "and can be made again")
+    gives(cove, box, "with its new settings", "echo ${A-none}; pwd", "none\n/workspace",
+          session="one")
+
+
+def deleted(cove, box):
+    run(cove, box, "sleep 4711 & sleep 4712 &", "gone")
+    begun = time.monotonic()
+    results = []
+    busy = threading.Thread(target=lambda: results.append(run(cove, box, "sleep 0.6; echo whole", "gone")))
+    busy.start()
+    time.sleep(0.2)
+    reply = api(cove, box, "session/delete", {"sessionId": "gone"})
+    busy.join()
+    got = reply.json
+    c.ok(reply.status == 200 and got["success"] and got["sessionId"] == "gone" and got["timestamp"],
+         "a session is deleted", reply)
+    c.ok(results[0].json["stdout"] == "whole" and time.monotonic() - begun > 0.5,
+         "after the command that was running", results)
+    c.same(cove.out(box, "pgrep -fc '^sleep 471[12]'"), "0\n", "its background jobs are killed")
+    got = refuses(api(cove, box, "session/delete", {"sessionId": "gone"}), 500, "INTERNAL_ERROR",
+                  "one that is not there is 500")
+    c.same(got and got["message"], "Session 'gone' not found", "in the contract's words")
+    for body, raw in (({}, False), (b"no json", True), (None, False), ({"sessionId": 7}, False)):
+        refuses(api(cove, box, "session/delete", body, raw=raw), 400, "VALIDATION_FAILED",
+                "a body of %r is 400" % (body,))
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(run(cove, box, "sleep 60", "stuck")))
+               for _ in range(2)]
+    [t.start() for t in threads]
+    time.sleep(0.4)
+    c.same(api(cove, box, "session/delete", {"sessionId": "stuck", "force": True}).status, 200,
+           "force waits for nothing")
+    [t.join() for t in threads]
+    c.ok(all(refuses(r, 410, "SESSION_DESTROYED", "what ran or waited is told", sessionId="stuck")
+             for r in results), "both of them")
+
+
+def state(cove, box):
+    gives(cove, box, "a session that is not known is made, in /workspace", "pwd", "/workspace")
+    run(cove, box, "cd /tmp; x=1; export Y=2; f() { echo f$1; }; set -o noglob; false")
+    gives(cove, box, "it keeps its state", "echo $?; pwd; echo $x; sh -c 'echo $Y'; f 3; echo *",
+          "1\n/tmp\n1\n2\nf3\n*")
+    gives(cove, box, "which is nobody else's", "pwd; echo ${x-none}", "/workspace\nnone",
+          session="other")
+    answer = cove.run(box, "pwd; echo ${x-none}", sessionId=NONE)
+    c.same(answer["stdout"], "/workspace\nnone\n", "nor that of a command without a session")
+    run(cove, box, "set +o noglob")
+
+
+def output(cove, box):
+    gives(cove, box, "one newline goes from each stream", "printf 'a\\n\\n'; printf 'b\\n' >&2",
+          "a\n", "b")
+    gives(cove, box, "a missing one makes no difference", "printf a; printf b >&2", "a", "b")
+    gives(cove, box, "output is text: bad bytes become U+FFFD, NUL bytes vanish",
+          "printf 'a\\377b\\0c'", "a\ufffdbc")
+    got = run(cove, box, "printf 'a\\377\\0'", encoding="base64").json
+    c.same((got["encoding"], base64.b64decode(got["stdout"])), ("base64", b"a\xff\0"),
+           "base64 keeps them")
+    gives(cove, box, "stdin is at its end", "cat; read x; echo $?", "1")
+    gives(cove, box, "lines and here-documents work", "cat <<E\none 'two'\nE\necho \"a\nb\"",
+          "one 'two'\na\nb")
+    gives(cove, box, "a long command works", "echo ${#s}; : " + "x" * 100000, "0")
+    gives(cove, box, "one full of quotes too", "echo \"" + "'" * 20000 + "\" | wc -c", "20001")
+    gives(cove, box, "an empty one is 0", "")
+    size = 2 << 20 if c.SHORT else 20 << 20
+    got = run(cove, box, "head -c %d /dev/zero | tr '\\0' x; echo; echo e >&2" % size).json
+    c.ok(len(got["stdout"]) == size and got["stdout"].count("x") == size and got["stderr"] == "e" and
+         not got["stdoutTruncated"], "a large output arrives whole", len(got["stdout"]))
+    small = cove.create(limits={"outputMB": 1})
+    got = run(cove, small, "head -c 3000000 /dev/zero | tr '\\0' x; echo e >&2").json
+    c.ok(got["stdoutTruncated"] and len(got["stdout"]) <= 1 << 20, "past the cap it is cut and marked")
+    gives(cove, small, "and the session goes on", "echo ok", "ok")
+    cove.delete(small)
+
+
+def one_command(cove, box):
+    run(cove, box, "cd /tmp; A=before")
+    gives(cove, box, "cwd and env are for one command", "pwd; echo $A; sh -c 'echo $N'; cd /etc",
+          "/usr\nnow\nit's", cwd="/usr", env={"A": "now", "N": "it's", "SKIP": None})
+    gives(cove, box, "what was before comes back", "pwd; echo $A ${N-none}", "/tmp\nbefore none")
+    gives(cove, box, "a relative cwd is found from where the session stands", "pwd", "/var",
+          cwd="../var")
+    gives(cove, box, "a missing one is an answer", "pwd", "",
+          "Failed to change directory to '/no'", 1, cwd="/no")
+    got = refuses(run(cove, box, "true", env={"1A": "x"}), 500, "COMMAND_EXECUTION_ERROR",
+                  "a bad name of a variable is 500")
+    c.same(got and got["message"], "Invalid environment variable name: 1A", "in the contract's words")
+    refuses(run(cove, box, "true", " \t"), 500, "COMMAND_EXECUTION_ERROR", "so is a blank session")
+    refuses(api(cove, box, "execute", {"command": "true", "sessionId": ""}), 500,
+            "COMMAND_EXECUTION_ERROR", "and an empty one")
+    refuses(api(cove, box, "execute", {"argv": ["true"], "sessionId": "s"}), 400,
+            "VALIDATION_FAILED", "argv is for no session")
+    refuses(api(cove, box, "execute", {"sessionId": "s"}), 400, "VALIDATION_FAILED",
+            "a command is needed")
+    gives(cove, box, "an unknown command is 127", "nosuch", "", "bash: nosuch: command not found", 127)
+    gives(cove, box, "a signal is 128 and its number", "sh -c 'kill -9 $$'", "", "", 137)
+
+
+def named(cove, box):
+    def place(path="execute", body=None, **kw):
+        body = dict({"command": "pwd"}, **(body or {}))
+        return api(cove, box, path, body, **kw).json
+    run(cove, box, "cd /var", "by-name")
+    c.same(place(headers={"X-Session-Id": "by-name"})["stdout"], "/var", "a header names a session")
+    c.same(place("execute?session=by-name")["stdout"], "/var", "so does the query")
+    c.same(place("execute?sessionId=by-name")["stdout"], "/var", "by either word")
+    c.same(place(body={"sessionId": "other"}, headers={"X-Session-Id": "by-name"})["stdout"],
+           "/workspace", "the body goes first")
+    run(cove, box, "cd /usr", "default")
+    got = place()
+    c.ok(got["stdout"] == "/usr" and "sessionId" not in got, "without a name it is the default one",
+         got)
+    c.same(place(body={"encoding": "utf8"})["stdout"], "/workspace\n",
+           "unless only a command of its own can have what is asked for")
+    c.ok(cove.key not in api(cove, box, "session/list", method="GET").json["data"],
+         "a bearer is no session")
+
+
+def endings(cove, box):
+    for command, code in (("exit 3", 3), ("echo a; exit 0", 0), ("set -e; false", 1),
+                          ("exec false", 1), ("kill -9 $$", 137)):
+        got = refuses(run(cove, box, "echo out; echo err >&2; " + command, "e"), 410,
+                      "SESSION_TERMINATED", "%s ends the session" % command, sessionId="e",
+                      exitCode=code)
+        c.ok(got and got["message"] == "Session 'e' shell exited (exit code: %d)" % code and
+             got["context"]["stdout"].startswith("out") and got["context"]["stderr"] == "err",
+             "and tells what was written", got)
+    gives(cove, box, "the next command has a new shell", "echo new", "new", session="e")
+    gives(cove, box, "an unset variable under set -u is 1", "set -u; echo $nope", "",
+          "bash: nope: unbound variable", 1)
+    gives(cove, box, "an unclosed quote is 2", "set +u; echo 'abc", "",
+          "bash: unexpected EOF while looking for matching `''", 2)
+    gives(cove, box, "and swallows nothing", "echo next", "next")
+    gives(cove, box, "a syntax error is 2", "if then", "",
+          "bash: syntax error near unexpected token `then'", 2)
+    gives(cove, box, "exec of what is not there is 127", "exec nosuch", "",
+          "bash: exec: nosuch: not found", 127)
+    gives(cove, box, "closing stdout does no harm", "exec >&-; true")
+    gives(cove, box, "nor does redirecting it", "exec >/tmp/exec-out 2>&1; echo x")
+    gives(cove, box, "the next command is heard", "echo heard; cat /tmp/exec-out", "heard\nx")
+
+
+def jobs(cove, box):
+    begun = time.monotonic()
+    gives(cove, box, "a background job delays nothing", "(sleep 1; echo late; echo bad >&2) & echo now",
+          "now", session="jobs")
+    c.ok(time.monotonic() - begun < 0.8, "not even by its pipes")
+    time.sleep(1.4)
+    gives(cove, box, "what it writes later is not in the next answer", "echo next", "next",
+          session="jobs")
+    reply = api(cove, box, "session/jobs/output", method="GET")
+    c.ok(reply.status == 200 and sorted(reply.body.split()) == [b"bad", b"late"] and
+         reply.headers["X-Next-Offset"] == "9", "but can be read", reply)
+    c.same(api(cove, box, "session/jobs/output?offset=9", method="GET").body, b"", "from any offset")
+    reply = api(cove, box, "session/jobs/output?offset=10", method="GET")
+    refuses(reply, 400, "VALIDATION_FAILED", "that there is")
+    refuses(api(cove, box, "session/nobody/output", method="GET"), 500, "INTERNAL_ERROR",
+            "of a session that there is")
+    conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=20)
+    conn.request("GET", "/v1/sandboxes/%s/api/session/jobs/output?follow=true&offset=9" % box["id"],
+                 headers={"Authorization": "Bearer " + cove.key})
+    events = conn.getresponse()
+    run(cove, box, "(sleep 0.3; echo live) & ", "jobs")
+    seen = b""
+    while b"live" not in seen:
+        seen += events.readline()
+    c.ok(b'"type":"stdout"' in seen and b'"data":"live\\n"' in seen, "or followed as it comes", seen)
+    api(cove, box, "session/delete", {"sessionId": "jobs"})
+    rest = events.read()
+    c.ok(rest is not None, "until the session is deleted")
+    conn.close()
+
+
+def timed(cove, box):
+    run(cove, box, "kept=yes; cd /usr; sleep 4713 &", "t")
+    time.sleep(0.05)
+    for command in ("sleep 4714", "while :; do :; done", "(trap '' INT; sleep 4715); sleep 4716",
+                    "setsid sleep 4717 & setsid -w sleep 4718", "trap '' INT TERM; sleep 4719",
+                    "python3 -c 'import time; time.sleep(99)'"):
+        begun = time.monotonic()
+        reply = run(cove, box, "echo some; trap - INT; " + command, "t", timeoutMs=200)
+        took = time.monotonic() - begun
+        got = refuses(reply, 500, "COMMAND_EXECUTION_ERROR", "%s is timed out" % command,
+                      sessionRestarted=False, stdout="some",
+                      command="echo some; trap - INT; " + command)
+        c.ok(took < 2.5 and got and got["message"] == "Failed to execute command 'echo some; trap - "
+             "INT; %s' in session 't': Command timeout after 200ms" % command, "soon, in the contract's words",
+             took, got)
+    gives(cove, box, "the session goes on with its state", "trap - INT TERM; echo $kept; pwd",
+          "yes\n/usr", session="t")
+    c.same(cove.out(box, "pgrep -fc '^sleep 471[4-9]'"), "0\n", "nothing of the commands is left")
+    c.same(cove.out(box, "pgrep -fc '^sleep 4713'"), "1\n", "older background jobs live on")
+    got = refuses(run(cove, box, "trap '' INT; while :; do :; done", "t", timeoutMs=200), 500,
+                  "COMMAND_EXECUTION_ERROR", "a shell that cannot be interrupted",
+                  sessionRestarted=True)
+    gives(cove, box, "is replaced", "echo ${kept-lost}", "lost", session="t")
+    api(cove, box, "session/create", {"id": "short", "commandTimeoutMs": 300})
+    refuses(run(cove, box, "sleep 9", "short"), 500, "COMMAND_EXECUTION_ERROR",
+            "a session has a limit of its own")
+    gives(cove, box, "a command's own goes first", "sleep 0.5; echo slow", "slow", session="short",
+          timeoutMs=5000)
+    refuses(run(cove, box, "sleep 9", "first", timeoutMs=200), 500, "COMMAND_EXECUTION_ERROR",
+            "the limit of the call that makes a session")
+    gives(cove, box, "is not the session's", "sleep 0.5; echo slow", "slow", session="first")
+    got = run(cove, box, "while :; do :; done", "t", cpuTimeMs=200).json
+    c.same((got.get("ended"), got.get("exitCode")), ("cpu_limit", 130), "CPU time has its limit too")
+    got = run(cove, box, "python3 -c 'a=[]\nwhile 1: a.append(bytearray(1<<20))'; echo $?", "t").json
+    c.ok("137" in got.get("stdout", "") or got.get("code") == "SESSION_TERMINATED",
+         "a memory bomb dies", got)
+    gives(cove, box, "and the session can be used", "echo ok", "ok", session="t")
+
+
+def ordered(cove, box):
+    results = {}
+
+    def one(n):
+        results[n] = run(cove, box, "sleep 0.1; n=$((n+1)); echo $n", "line").json["stdout"]
+    threads = []
+    for n in range(8):
+        threads.append(threading.Thread(target=one, args=(n,)))
+        threads[-1].start()
+        time.sleep(0.02)
+    [t.join() for t in threads]
+    c.same([results[n] for n in range(8)], [str(n + 1) for n in range(8)],
+           "commands of a session run in order of arrival")
+    begun = time.monotonic()
+    threads = [threading.Thread(target=run, args=(cove, box, "sleep 0.5", "side-%d" % n)) for n in range(8)]
+    threads.append(threading.Thread(target=cove.run, args=(box, "sleep 0.5")))
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    c.ok(time.monotonic() - begun < 2.5, "sessions run side by side", time.monotonic() - begun)
+
+
+def beside(cove, box):
+    run(cove, box, "cd /tmp; v=\"it's\"; f() { echo f-$v; }; export E=e; false", "seat")
+    events = list(cove.events(box, "f; pwd; echo $E; v=other; cd /; exit 4", sessionId="seat"))
+    c.same(("".join(e.get("data", "") for e in events if e["type"] == "stdout"), events[-1].get("exitCode")),
+           ("f-it's\n/tmp\ne\n", 4), "a stream sees the session's state")
+    gives(cove, box, "and cannot change it", "echo $? $v; pwd", "1 it's\n/tmp", session="seat")
+    started = api(cove, box, "execute", {"command": "f; sleep 99", "sessionId": "seat",
+                                         "background": True}).json
+    c.ok(started["success"] and started["processId"] and started["pid"] > 1,
+         "background:true starts a process", started)
+    got = c.until(lambda: "f-it's" in api(cove, box, "process/%s/logs" % started["processId"],
+                                          method="GET").json.get("stdout", ""), 5)
+    c.ok(got, "which sees it as well")
+    api(cove, box, "session/delete", {"sessionId": "seat"})
+    status = lambda: api(cove, box, "process/" + started["processId"], method="GET").json["process"]["status"]
+    c.ok(c.until(lambda: status() == "error", 5), "and ends with its session", status())
+
+
+def environment(cove, box):
+    run(cove, box, "LOCAL=1; false", "env-live")
+    reply = api(cove, box, "env", {"envVars": {"SHARED": "it's", "PATH2": "x"}})
+    c.ok(reply.status == 200 and reply.json["success"], "the environment of a sandbox is changed", reply)
+    gives(cove, box, "for sessions that live", "echo $? $SHARED; sh -c 'echo $SHARED'",
+          "1 it's\nit's", session="env-live")
+    gives(cove, box, "for new ones", "echo $SHARED", "it's", session="env-new")
+    c.same(cove.out(box, "echo $SHARED"), "it's\n", "and for commands without one")
+    api(cove, box, "env", {"envVars": {"SHARED": None}})
+    gives(cove, box, "null takes it away", "echo ${SHARED-none} $PATH2", "none x", session="env-live")
+    c.same(cove.out(box, "echo ${SHARED-none}"), "none\n", "everywhere")
+    got = refuses(api(cove, box, "env", {"envVars": {"ok": "1", "not-ok": "2"}}), 500,
+                  "COMMAND_EXECUTION_ERROR", "a bad name changes nothing")
+    c.same(cove.out(box, "echo ${ok-none}"), "none\n", "not even the good ones", got)
+    refuses(api(cove, box, "env", {}), 400, "VALIDATION_FAILED", "envVars are needed")
+
+
+def leaving(cove, box):
+    conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=20)
+    body = json.dumps({"command": "sleep 1; mark=done", "sessionId": "leave"})
+    conn.request("POST", "/v1/sandboxes/%s/api/execute" % box["id"], body,
+                 {"Authorization": "Bearer " + cove.key, "Content-Type": "application/json"})
+    time.sleep(0.3)
+    conn.close()
+    gives(cove, box, "a client that leaves does not disturb its command", "echo $mark", "done",
+          session="leave")
+
+
+def daemon_size(cove):
+    pid = cove.children()["daemon"]
+    pages = int(open("/proc/%d/statm" % pid).read().split()[1])
+    return len(os.listdir("/proc/%d/fd" % pid)), pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def crowd(cove):
+    box = cove.create(limits={"pids": 1024})
+    run(cove, box, "true", "warm")
+    before = daemon_size(cove)
+    count, rounds = (16, 5) if c.SHORT else (64, 20)
+    wrong = []
+
+    def one(n):
+        conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=120)
+        for i in range(rounds):
+            command = ":; echo %d-%d; echo e >&2; x=$((x+1))" % (n, i)
+            conn.request("POST", "/v1/sandboxes/%s/api/execute" % box["id"],
+                         json.dumps({"command": command, "sessionId": "crowd-%d" % n}),
+                         {"Authorization": "Bearer " + cove.key, "Content-Type": "application/json"})
+            got = json.loads(conn.getresponse().read())
+            if (got.get("stdout"), got.get("stderr")) != ("%d-%d" % (n, i), "e"):
+                wrong.append(got)
+        conn.close()
+    begun = time.monotonic()
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(count)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    took = time.monotonic() - begun
+    c.ok(not wrong, "%d busy sessions give %d right answers" % (count, count * rounds), wrong[:3])
+    c.ok(took < 60, "in bounded time", took)
+    print("# %.0f commands a second over %d sessions, python included" % (count * rounds / took, count))
+    c.same(len(api(cove, box, "session/list", method="GET").json["data"]), count + 1, "all are listed")
+    for n in range(count):
+        api(cove, box, "session/delete", {"sessionId": "crowd-%d" % n})
+    after = daemon_size(cove)
+    c.ok(after[0] <= before[0] + 4, "fds return to what they were", before, after)
+    c.ok(after[1] <= before[1] + (16 << 20), "memory too", before, after)
+    for n in range(257):
+        reply = run(cove, box, "true", "full-%d" % n)
+        if reply.status != 200:
+            break
+    got = reply.json
+    c.ok(reply.status == 429 and got["reason"] in ("too_many_sessions", "too_many_execs"),
+         "there is a bound to them", reply)
+    cove.delete(box)
+    return None
+
+
+def lost(cove):
+    box = cove.create()
+    results = []
+    busy = threading.Thread(target=lambda: results.append(run(cove, box, "sleep 60", "x")))
+    busy.start()
+    time.sleep(0.4)
+    cove.delete(box)
+    busy.join(20)
+    c.ok(results and results[0].status == 410 and results[0].json["reason"] in ("box_lost", "box_deleted"),
+         "a sandbox that ends under a command says so", results)
+
+
+c.need_root()
+cove = c.Cove()
+box = cove.create(limits={"memoryMB": 512, "pids": 512})
+for part in (made, deleted, state, output, one_command, named, endings, jobs, timed, ordered, beside,
+             environment, leaving):
+    part(cove, box)
+cove.delete(box)
+crowd(cove)
+lost(cove)
+c.same(cove.stop(), 0, "cove ends with status 0")
+c.done()

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Terminals: job control, sizes, replay, many at one screen, the end and what comes after it, lost
+connections, commands with an exit code, and how long one takes."""
+import os
+import sys
+import time
+from urllib.parse import quote
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cove import Cove, SHORT, done, note, ok, same, until  # noqa: E402
+from wsclient import Refused, Terminal  # noqa: E402
+
+cove = Cove()
+box = cove.create()
+ROOT = "/v1/sandboxes/%s" % box["id"]
+NONE = "__DISABLE_SESSION__"
+
+
+def terminal(query="sessionId=t", **kw):
+    return Terminal(cove, box, query, **kw)
+
+
+def refused(query, **kw):
+    try:
+        terminal(query, **kw).close()
+    except Refused as answer:
+        return answer.status
+    return 101
+
+
+def terminals():
+    return cove.get(ROOT + "/api/terminals").json["terminals"]
+
+
+# ---- a shell
+t = terminal()
+ok(t.until(event="ready"), "a new terminal is ready", t.events)
+same(t.events, [{"type": "ready"}], "and says just that")
+t.type("echo $((6*7))\n")
+ok(t.until(b"42\r\n"), "what is typed is run, and what it says is shown", t.seen)
+t.type("stty size; echo term=$TERM; tty; pwd\n")
+ok(t.until(b"24 80\r\n") and t.until(b"term=xterm-256color"), "it is 80 by 24, and has a name", t.seen)
+ok(t.until(b"/dev/pts/") and t.until(b"/workspace"), "it is a terminal of the sandbox's own", t.seen)
+t.resize(132, 50)
+t.type("stty size\n")
+ok(t.until(b"50 132\r\n"), "a resize is seen", t.seen)
+t.type("trap 'echo winch-$(stty size)' WINCH\n")
+time.sleep(0.2)
+t.resize(100, 40)
+t.type("\n")
+ok(t.until(b"winch-40 100"), "and told by a signal", t.seen)
+t.type("trap - WINCH\n")
+
+# ---- job control
+t.type("sleep 100\n")
+time.sleep(0.3)
+begin = time.monotonic()
+t.type("\x03")
+t.type("echo status=$?\n")
+ok(t.until(b"status=130\r\n"), "Ctrl-C ends what runs", t.seen[-300:])
+ok(time.monotonic() - begin < 5, "at once")
+t.type("sleep 99\n")
+time.sleep(0.3)
+t.type("\x1a")
+ok(t.until(b"Stopped"), "Ctrl-Z stops it", t.seen[-300:])
+t.type("jobs; kill %1; wait; echo gone\n")
+ok(t.until(b"gone\r\n"), "and jobs are jobs", t.seen[-300:])
+ok(b"no job control" not in t.seen, "the shell has job control", t.seen)
+t.type("cat\n")
+time.sleep(0.2)
+t.type("hello\n\x04")
+t.type("echo after-cat\n")
+ok(t.until(b"after-cat\r\n"), "Ctrl-D is the end of input", t.seen[-300:])
+
+# ---- bad control input
+for text in ("nonsense", "{}", '{"type":"dance"}', '{"type":"resize","cols":0,"rows":5}',
+             '{"type":"resize","cols":5}', '{"type":"resize","cols":5000,"rows":5}', "[1]"):
+    t.events.clear()
+    t.send(text)
+    ok(t.until(event="error") and t.last("error").get("message"), "%s is answered with an error" % text, t.events)
+t.type("echo still-here\n")
+ok(t.until(b"still-here\r\n"), "and the terminal works on")
+
+# ---- two at one screen
+other = terminal()
+ok(other.until(event="ready"), "another one comes to the same terminal")
+ok(b"still-here" in other.seen and b"winch" in other.seen, "and sees what was shown before", other.seen[-300:])
+same(other.seen[:len(t.seen)][-100:], t.seen[-100:], "byte by byte")
+other.type("echo from-other\n")
+ok(t.until(b"from-other\r\n") and other.until(b"from-other\r\n"), "both see what one types")
+same([each["attached"] for each in terminals()], [2], "the list tells who is there")
+other.close()
+
+# ---- lost connection
+t.type("i=0; while sleep 0.05; do i=$((i+1)); echo tick-$i; done\n")
+ok(t.until(b"tick-3\r\n"), "something runs")
+t.cut()
+time.sleep(0.5)
+t = terminal()
+ok(t.until(event="ready") and b"tick-3\r\n" in t.seen, "after a lost connection the screen is there again")
+ok(t.until(b"tick-12\r\n"), "and what ran has gone on", t.seen[-300:])
+t.type("\x03")
+t.type("cd /tmp; export MARK=kept\n")
+t.close()
+t = terminal()
+t.type("echo $PWD-$MARK\n")
+ok(t.until(b"/tmp-kept"), "closing the socket leaves the shell as it was", t.seen[-300:])
+
+# ---- the end
+t.type("exit 7\n")
+ok(t.until(event="exit"), "the end is told", t.events)
+same(t.last("exit"), {"type": "exit", "code": 7}, "with the exit code")
+same(t.end() if t.closed is None else t.closed, 1000, "and the socket closes with 1000")
+same(terminals(), [], "an ended shell is no terminal any more")
+t = terminal()
+ok(t.until(event="ready"), "a new connection gets a new shell")
+t.type("echo mark=$MARK.\n")
+ok(t.until(b"mark=.\r\n"), "a fresh one", t.seen)
+t.type("kill -9 $$\n")
+ok(t.until(event="exit"), "a killed shell is told", t.events)
+same(t.last("exit"), {"type": "exit", "code": 137, "signal": "SIGKILL"}, "with its signal")
+
+# ---- other shells, bad queries
+t = terminal("sessionId=s2&shell=sh&cols=40&rows=10")
+t.type("echo $0; stty size\n")
+ok(t.until(b"sh\r\n") and t.until(b"10 40\r\n"), "another shell, another size", t.seen)
+t.close()
+t = terminal("sessionId=s3&shell=/no/such/shell")
+ok(t.until(event="error"), "a shell that cannot start is told", t.events)
+same(t.end() if t.closed is None else t.closed, 1011, "and the socket closes with 1011")
+same(refused(""), 400, "without a session there is no terminal")
+same(refused("sessionId=a&cols=0"), 400, "no columns are no terminal")
+same(refused("sessionId=a&rows=4097"), 400, "too many rows neither")
+same(refused("sessionId=a&cols=x"), 400, "nor what is no number")
+same(refused("terminal=unknown"), 404, "a terminal that is not there cannot be attached to")
+same(refused("sessionId=a", key=False), 401, "nobody without a key")
+same(refused("sessionId=a", headers={"Origin": "http://evil.example"}), 403, "no page of another site")
+same(cove.get(ROOT + "/ws/pty?sessionId=a").status, 404, "a plain request finds nothing")
+
+# ---- the state of a session
+cove.post(ROOT + "/api/session/create", {"id": "work", "env": {"FROM_SESSION": "yes"}, "cwd": "/tmp"})
+made = cove.post(ROOT + "/api/execute", {"command": "cd /var; export LATER='it is'; echo ok", "sessionId": "work"})
+if made.status == 200:
+    t = terminal("sessionId=work")
+    t.type("echo \"$PWD|$FROM_SESSION|$LATER|$TERM\"\n")
+    ok(t.until(b"/var|yes|it is|xterm-256color\r\n"), "a terminal starts where its session stands", t.seen)
+    t.type("exit\n")
+    t.until(event="exit")
+else:
+    note("sessions: %r" % made)
+
+# ---- commands
+t = terminal("command=bash&command=-c&command=" + quote("echo \"a  b\" +$X; exit 5") + "&env=" + quote("X=1 2"))
+ok(t.until(event="exit"), "a command ends", t.events)
+same(t.last("exit"), {"type": "exit", "code": 5}, "with its own exit code")
+ok(b"a  b +1 2\r\n" in t.seen, "its words and variables are as they were sent", t.seen)
+ok(t.events[0].get("terminal", "").startswith("term-"), "it has an id of its own", t.events)
+t = terminal("command=sh&command=-c&command=" + quote("sleep 0.4; echo late; exit 9"))
+t.until(event="ready")
+name = t.last("ready")["terminal"]
+t.cut()
+time.sleep(0.8)
+t = terminal("terminal=" + name)
+ok(t.until(event="exit") and t.last("exit")["code"] == 9 and b"late" in t.seen,
+   "the end of a command is kept for one whose connection was lost", t.events, t.seen)
+same(refused("terminal=" + name), 404, "until it was told")
+t = terminal("command=no-such-program")
+ok(t.until(event="error"), "a program that is not there is told", t.events)
+same(t.end() if t.closed is None else t.closed, 1011, "and closes with 1011")
+t = terminal("command=id&command=-u&user=1000&cwd=/")
+t.until(event="exit")
+ok(b"1000\r\n" in t.seen, "a command runs as the user that is named", t.seen)
+
+# ---- ending one from outside
+t = terminal("sessionId=doomed")
+t.until(event="ready")
+t.type("trap '' TERM HUP INT; sleep 1000 & sleep 1001\n")
+time.sleep(0.3)
+same(cove.request("DELETE", ROOT + "/api/terminals/doomed").status, 200, "a terminal can be ended")
+ok(t.until(event="exit") and t.last("exit").get("signal") == "SIGKILL", "its watchers are told", t.events)
+ok(until(lambda: "100" not in cove.out(box, "pgrep -af '^sleep 100' || true"), 3), "and nothing of it is left")
+same(cove.request("DELETE", ROOT + "/api/terminals/doomed").status, 404, "once")
+
+# ---- floods and slow readers
+slow = terminal("sessionId=flood", rcvbuf=4096)
+slow.until(event="ready")
+size = 20 if SHORT else 100
+slow.type("head -c %d000000 /dev/zero | tr '\\0' z; echo; echo end-of-''flood\n" % size)
+quick = terminal("sessionId=flood")
+begin = time.monotonic()
+end = begin + 60
+while b"end-of-flood\r\n" not in quick.seen and time.monotonic() < end:
+    quick.seen = quick.seen[-1000:]
+    if not quick.step():
+        break
+took = time.monotonic() - begin
+ok(b"end-of-flood\r\n" in quick.seen, "one who does not read slows nobody: %d MB in %.2f s" % (size, took))
+rest = b""
+while b"end-of-flood\r\n" not in slow.seen and slow.step():
+    slow.seen = slow.seen[-400000:] if b"skipped" not in slow.seen else slow.seen
+ok(b"bytes were skipped" in slow.seen, "what he missed is told on his screen")
+again = terminal("sessionId=flood")
+again.until(event="ready")
+same(len(again.seen), 262144, "the last 256 KiB are kept")
+log = cove.get(ROOT + "/api/terminals/flood/log")
+ok(log.status == 200 and len(log.body) > 262144, "and more of it on the tape: %d bytes" % len(log.body))
+for each in (slow, quick, again):
+    each.cut()
+t = terminal("sessionId=paste")
+t.until(event="ready")
+t.type("stty -echo -icanon; head -c 3000000 | md5sum; stty echo icanon\n")
+time.sleep(0.5)
+for _ in range(30):
+    t.type(b"q" * 100000)
+ok(t.until(b"  -\r\n", seconds=30), "three megabytes are pasted", t.seen[-200:])
+import hashlib  # noqa: E402
+ok(hashlib.md5(b"q" * 3000000).hexdigest().encode() in t.seen, "and none is lost", t.seen[-200:])
+t.close()
+
+# ---- how many
+many = []
+for i in range(70):
+    each = terminal("sessionId=m%d&shell=cat" % i)
+    if not each.until(event="ready"):
+        many.append(each)
+        break
+    many.append(each)
+ok(50 <= len(many) <= 65 and many[-1].last("error"), "a sandbox has 64 terminals at most: %d" % len(many), many[-1].events)
+for each in terminals():
+    cove.request("DELETE", ROOT + "/api/terminals/" + each["id"])
+ok(until(lambda: terminals() == [], 5), "they can all be ended")
+for each in many:
+    each.cut()
+
+# ---- pace
+times = []
+for i in range(30 if SHORT else 200):
+    begin = time.monotonic()
+    t = terminal("command=/bin/true")
+    if not t.until(event="exit"):
+        break
+    times.append(time.monotonic() - begin)
+    t.cut()
+times.sort()
+note("a command on a terminal, connect to exit event: p50 %.2f ms, p90 %.2f ms" %
+     (1000 * times[len(times) // 2], 1000 * times[len(times) * 9 // 10]))
+ok(times[len(times) // 2] < 0.1, "a terminal is quick")
+
+# ---- the end of the sandbox
+t = terminal("sessionId=last")
+t.until(event="ready")
+same(cove.delete(box).status, 204, "a sandbox with a terminal is deleted")
+same(t.end() if t.closed is None else t.closed, 4410, "and its terminal closes with 4410")
+same(cove.close(), 0, "all ends well")
+done()

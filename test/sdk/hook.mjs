@@ -1,0 +1,22 @@
+// The clients are made for Cloudflare's runtime. Node lacks one module of it, and one of the
+// packages imports its own files without their endings: both are answered here, so that the
+// packages themselves stay as they were published.
+const workers = `
+export class DurableObject { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }
+export class WorkerEntrypoint {}
+export class RpcTarget {}
+export const env = {};
+export const tracing = { enterSpan: (name, fn) => fn({ setAttribute() {} }) };
+`;
+
+export async function resolve(specifier, context, next) {
+  if (specifier === "cloudflare:workers") return { url: "cloudflare:workers", shortCircuit: true };
+  if (/^\.\.?\//.test(specifier) && !/\.[a-z]+$/.test(specifier) && /containers/.test(context.parentURL ?? ""))
+    return next(specifier + ".js", context);
+  return next(specifier, context);
+}
+
+export async function load(url, context, next) {
+  if (url === "cloudflare:workers") return { format: "module", source: workers, shortCircuit: true };
+  return next(url, context);
+}

@@ -1,0 +1,335 @@
+// Named tapes: what is on disk, and what comes back after a crash.
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "box/tape.h"
+#include "loop/offload.h"
+#include "tap.h"
+
+#define LABEL_IS(label)                                                                            \
+	(str_is((label).id, "proc_1") && str_is((label).session, "s1") &&                          \
+	 str_is((label).command, "echo hi") && (label).started_ms == 1234567890123 &&              \
+	 (label).cap == 1 << 20 && (label).pid == 7 && (label).conv == 42)
+
+static struct loop *loop;
+static char path[] = "/tmp/cove-tape-XXXXXX"; // mkdtemp fills it
+static int dir = -1;
+static void (*body)(void);
+
+static void task_body(void *arg)
+{
+	(void)arg;
+	task_shield(true);
+	body();
+	loop_stop(loop);
+}
+
+static void in_task(void (*fn)(void))
+{
+	body = fn;
+	task_start(loop, "test", task_body, NULL);
+	loop_run(loop);
+}
+
+#define TASK_TEST(fn, sentence)                                                                    \
+	static void fn##_body(void);                                                               \
+	TEST(fn, sentence)                                                                         \
+	{                                                                                          \
+		in_task(fn##_body);                                                                \
+	}                                                                                          \
+	static void fn##_body(void)
+
+static struct tape *make(const char *name)
+{
+	struct tape_label label = {
+		.id = STR("proc_1"),
+		.session = STR("s1"),
+		.command = STR("echo hi"),
+		.started_ms = 1234567890123,
+		.cap = 1 << 20,
+	};
+	struct tape *tape = tape_new_named(loop, dir, name, &label);
+
+	tape_started(tape, 7, 42);
+	return tape;
+}
+
+static off_t size_of(const char *name)
+{
+	struct stat st;
+
+	return fstatat(dir, name, &st, 0) ? -1 : st.st_size;
+}
+
+static char got[2][1 << 20];
+static size_t got_len[2];
+
+static fallible read_from(struct tape *tape, uint64_t offset, size_t size)
+{
+	static char room[70000];
+	enum tape_stream stream = TAPE_STDOUT;
+	size_t len;
+
+	memset(got_len, 0, sizeof(got_len));
+	for (;;) {
+		TRY(tape_read(tape, &offset, &stream, room, size, &len, loop_now(loop) + 1000));
+		if (len == 0)
+			return OK;
+		memcpy(got[stream] + got_len[stream], room, len);
+		got_len[stream] += len;
+	}
+}
+
+static bool await_gone(const char *name)
+{
+	for (int i = 0; i < 200 && size_of(name) >= 0; i++)
+		err_free(task_sleep_until(loop_now(loop) + 5));
+	return size_of(name) < 0;
+}
+
+TEST(opens, "a loop with workers and a folder")
+{
+	CHECK_OK(loop_new(&loop));
+	CHECK_OK(offload_open(loop, 2));
+	CHECK(mkdtemp(path));
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(dir >= 0);
+}
+
+TASK_TEST(written, "what a reader is told of is on disk already")
+{
+	struct tape *tape = make("box/1");
+
+	CHECK(!tape_fits(tape, 1));
+	CHECK(size_of("box/1") < 0);
+	tape_begin(tape);
+	off_t label = size_of("box/1");
+
+	CHECK(label > 0);
+	for (int i = 1; i <= 10; i++) {
+		CHECK_OK(tape_add(tape, TAPE_STDOUT, "0123456789", 10));
+		CHECK(size_of("box/1") == label + i * 18);
+		CHECK(tape_kept(tape) == (uint64_t)i * 10);
+	}
+	tape_end(tape);
+	CHECK_OK(read_from(tape, 95, 100));
+	CHECK(got_len[0] == 5 && !memcmp(got[0], "56789", 5));
+	tape_drop(tape);
+	CHECK(await_gone("box/1"));
+}
+
+TASK_TEST(comes_back, "a finished tape comes back with its label, its bytes and its ending")
+{
+	struct tape *tape = make("box/2"), *again;
+	struct tape_ending ending = {.ended_ms = 99, .exit_code = 143, .signal = 15, .ending = 5};
+	struct tape_label label;
+	static char bytes[200000];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (char)('a' + i % 26);
+	CHECK_OK(tape_add(tape, TAPE_STDERR, "warn", 4));
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, bytes, sizeof(bytes)));
+	CHECK_OK(tape_add(tape, TAPE_STDERR, "\xff", 1));
+	tape_end(tape);
+	tape_seal(tape, &ending);
+	tape_leave(tape);
+	tape_drop(tape);
+	CHECK_OK(tape_open(loop, dir, "box/2", &again, &label));
+	CHECK(LABEL_IS(label));
+	CHECK(tape_has_ended(again) && tape_kept(again) == sizeof(bytes) + 5);
+	CHECK(tape_bytes(again, TAPE_STDERR) == 5 && !tape_is_utf8(again));
+	ending = (struct tape_ending){0};
+	CHECK(tape_ending_of(again, &ending));
+	CHECK(ending.ended_ms == 99 && ending.exit_code == 143 && ending.signal == 15 &&
+	      ending.ending == 5);
+	for (uint64_t from = 0; from < sizeof(bytes); from += 37777) {
+		CHECK_OK(read_from(again, from, 5000));
+		CHECK(got_len[0] + got_len[1] == sizeof(bytes) + 5 - from);
+		CHECK(!memcmp(got[0], bytes + sizeof(bytes) - got_len[0], got_len[0]));
+	}
+	tape_drop(again);
+	CHECK(await_gone("box/2"));
+}
+
+TASK_TEST(torn, "a tail torn at any byte costs the record that was being written, no other")
+{
+	struct tape *tape = make("box/3"), *again;
+	struct tape_label label;
+	off_t whole, torn;
+
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, "first", 5));
+	CHECK_OK(tape_add(tape, TAPE_STDERR, "second", 6));
+	whole = size_of("box/3");
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, "third", 5));
+	torn = size_of("box/3");
+	tape_leave(tape);
+	tape_drop(tape);
+	for (off_t size = torn - 1; size >= whole; size--) {
+		auto_fd fd = openat(dir, "box/3", O_RDWR | O_CLOEXEC);
+
+		CHECK(fd >= 0 && ftruncate(fd, size) == 0);
+		CHECK_OK(tape_open(loop, dir, "box/3", &again, &label));
+		CHECK(!tape_has_ended(again) && tape_kept(again) == 11 && LABEL_IS(label));
+		CHECK(size_of("box/3") == whole);
+		// It is written on from there.
+		CHECK_OK(tape_add(again, TAPE_STDOUT, "third", 5));
+		CHECK(size_of("box/3") == torn);
+		tape_end(again);
+		CHECK_OK(read_from(again, 0, 100));
+		CHECK(got_len[0] == 10 && !memcmp(got[0], "firstthird", 10) && got_len[1] == 6);
+		tape_leave(again);
+		tape_drop(again);
+	}
+}
+
+TASK_TEST(garbage, "zeros and old blocks behind the last record are not believed")
+{
+	static const char *const tails[] = {"\0\0\0\0\0\0\0\0\0\0\0\0", "\5\0\0\0\0\0\0\0hello",
+					    "\377\377\377\377\377\377\377\377"};
+	static const size_t lens[] = {12, 13, 8};
+
+	for (int i = 0; i < 3; i++) {
+		struct tape *tape = make("box/4"), *again;
+		struct tape_label label;
+
+		CHECK_OK(tape_add(tape, TAPE_STDOUT, "kept", 4));
+		off_t whole = size_of("box/4");
+
+		tape_leave(tape);
+		tape_drop(tape);
+		auto_fd fd = openat(dir, "box/4", O_WRONLY | O_APPEND | O_CLOEXEC);
+
+		CHECK(write(fd, tails[i], lens[i]) == (ssize_t)lens[i]);
+		CHECK_OK(tape_open(loop, dir, "box/4", &again, &label));
+		CHECK(tape_kept(again) == 4 && size_of("box/4") == whole);
+		tape_drop(again);
+		CHECK(await_gone("box/4"));
+	}
+}
+
+TASK_TEST(strangers, "what is no tape is refused and left alone")
+{
+	static const char *const texts[] = {"", "COVETAPE",
+					    "hello, this is no tape at all, really"};
+	struct tape *tape;
+	struct tape_label label;
+
+	CHECK_ERR(tape_open(loop, dir, "box/none", &tape, &label), NOT_FOUND);
+	for (int i = 0; i < 3; i++) {
+		auto_fd fd = openat(dir, "stranger", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+				    0600);
+
+		CHECK(write(fd, texts[i], strlen(texts[i])) == (ssize_t)strlen(texts[i]));
+		CHECK_ERR(tape_open(loop, dir, "stranger", &tape, &label), INVALID);
+		CHECK(size_of("stranger") == (off_t)strlen(texts[i]));
+	}
+	// A label that is torn in the middle.
+	tape = make("box/5");
+	tape_begin(tape);
+	tape_leave(tape);
+	tape_drop(tape);
+	for (off_t size = size_of("box/5") - 1; size >= 0; size--) {
+		auto_fd fd = openat(dir, "box/5", O_RDWR | O_CLOEXEC);
+
+		CHECK(ftruncate(fd, size) == 0);
+		CHECK_ERR(tape_open(loop, dir, "box/5", &tape, &label), INVALID);
+	}
+}
+
+TASK_TEST(rests, "a tape that has ended keeps no file open, and is read all the same")
+{
+	struct tape *tape = make("box/6");
+	struct tape_ending ending = {.exit_code = 0};
+
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, "sleep", 5));
+	tape_end(tape);
+	tape_seal(tape, &ending);
+	for (int i = 0; i < 3; i++) {
+		tape_hold(tape);
+		CHECK_OK(read_from(tape, 0, 100));
+		CHECK(got_len[0] == 5 && !memcmp(got[0], "sleep", 5));
+		tape_drop(tape);
+	}
+	tape_drop(tape);
+	CHECK(await_gone("box/6"));
+}
+
+static struct tape *oldest;
+
+static bool let_go(void *arg)
+{
+	struct tape *tape = take_ptr(oldest);
+
+	++*(int *)arg;
+	tape_drop(tape);
+	return tape != NULL;
+}
+
+TASK_TEST(lack, "when the budget is used up an old tape makes room, and then there is none")
+{
+	static char bytes[60000];
+	struct tape_budget *budget = tape_budget_new(100000);
+	struct tape *tape = make("box/8");
+	int asked = 0;
+
+	memset(bytes, 'x', sizeof(bytes));
+	oldest = make("box/7");
+	tape_bound(oldest, budget);
+	tape_bound(tape, budget);
+	tape_budget_on_lack(budget, let_go, &asked);
+	CHECK_OK(tape_add(oldest, TAPE_STDOUT, bytes, sizeof(bytes)));
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, bytes, sizeof(bytes)));
+	CHECK(asked == 1 && !tape_truncated(tape, TAPE_STDOUT) && await_gone("box/7"));
+	CHECK_OK(tape_add(tape, TAPE_STDOUT, bytes, sizeof(bytes)));
+	CHECK(asked == 2 && tape_truncated(tape, TAPE_STDOUT));
+	CHECK(tape_kept(tape) > 99900 && tape_kept(tape) < 100000 && size_of("box/8") < 100100);
+	tape_drop(tape);
+	tape_budget_drop(budget);
+	CHECK(await_gone("box/8"));
+}
+
+TASK_TEST(seeks, "the place where a stream has come so far is found")
+{
+	struct tape *tape = make("box/9");
+	static char bytes[3000];
+	uint64_t before;
+
+	memset(bytes, 'y', sizeof(bytes));
+	for (int i = 0; i < 100; i++)
+		CHECK_OK(tape_add(tape, (enum tape_stream)(i & 1), bytes, sizeof(bytes)));
+	for (uint64_t want = 0; want <= 150000; want += 7777) {
+		for (int i = 0; i < TAPE_STREAMS; i++) {
+			uint64_t offset = tape_seek(tape, (enum tape_stream)i, want, &before);
+
+			CHECK(before <= want && want - before < 20000 && offset <= 2 * want + 3000);
+		}
+	}
+	tape_drop(tape);
+	CHECK(await_gone("box/9"));
+}
+
+TASK_TEST(folders, "folders without an owner are removed")
+{
+	CHECK(mkdirat(dir, "old", 0700) == 0);
+	for (int i = 0; i < 3; i++) {
+		char name[] = "old/0";
+
+		name[4] = (char)('0' + i);
+		close(openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	}
+	tape_remove_folder(loop, dir, "old");
+	CHECK(await_gone("old"));
+	tape_remove_all(loop, dir);
+	CHECK(await_gone("box") && await_gone("stranger"));
+}
+
+TEST(closes, "nothing is left")
+{
+	offload_close();
+	loop_free(loop);
+	close(dir);
+	CHECK(rmdir(path) == 0);
+}

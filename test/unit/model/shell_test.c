@@ -1,0 +1,159 @@
+// What is said to a shell, and how it is heard. The lines themselves are tried with a real bash in
+// test/unit/box/session_test.c.
+#include "model/shell.h"
+
+#include "tap.h"
+
+static char seen[4096];
+static size_t seen_len;
+
+static void keep(void *arg, const char *bytes, size_t len)
+{
+	(void)arg;
+	if (seen_len + len < sizeof(seen))
+		memcpy(seen + seen_len, bytes, len);
+	seen_len += len;
+	seen[seen_len < sizeof(seen) ? seen_len : sizeof(seen) - 1] = 0;
+}
+
+// In pieces of every size: the cuts must not matter.
+static bool sifts_to(struct shell_sieve like, const char *text, const char *wanted)
+{
+	size_t len = strlen(text);
+
+	for (size_t piece = 1; piece <= len + 1; piece++) {
+		struct shell_sieve sieve = like;
+
+		sieve.give = keep;
+		seen_len = 0;
+		seen[0] = 0;
+		for (size_t at = 0; at < len; at += piece)
+			shell_sift(&sieve, text + at, len - at < piece ? len - at : piece);
+		shell_sift_end(&sieve);
+		if (strcmp(seen, wanted) != 0)
+			return false;
+	}
+	return true;
+}
+
+static bool quotes_to(const char *text, const char *wanted)
+{
+	auto_buf out = BUF_INIT(4096);
+
+	shell_quote(&out, str_of(text));
+	return str_is(buf_view(&out), wanted);
+}
+
+TEST(quotes, "a quoted text is one word, whatever is in it")
+{
+	CHECK(quotes_to("", "''"));
+	CHECK(quotes_to("a b", "'a b'"));
+	CHECK(quotes_to("it's", "'it'\\''s'"));
+	CHECK(quotes_to("'", "''\\'''"));
+	CHECK(quotes_to("$(x) `y` \\ \n!", "'$(x) `y` \\ \n!'"));
+}
+
+static enum shell_heard hear(const char *text, size_t len, struct shell_end *end, size_t *used)
+{
+	return shell_hear((struct str){text, len}, end, used);
+}
+
+TEST(hears, "an end record is status, mark, job and directory")
+{
+	static const char whole[] = "127 18446744073709551615 42 /a b";
+	struct shell_end end;
+	size_t used = 0;
+
+	CHECK(hear(whole, sizeof(whole), &end, &used) == SHELL_END);
+	CHECK(end.status == 127 && end.mark == UINT64_MAX && end.job == 42 &&
+	      str_is(end.cwd, "/a b") && used == sizeof(whole));
+	CHECK(hear("0 7  /", 7, &end, &used) == SHELL_END);
+	CHECK(end.status == 0 && end.mark == 7 && end.job == 0 && str_is(end.cwd, "/"));
+	for (size_t i = 0; i < sizeof(whole); i++)
+		CHECK(hear(whole, i, &end, &used) == SHELL_MORE);
+}
+
+TEST(unknown_place, "a directory that is none is not known")
+{
+	struct shell_end end;
+	size_t used = 0;
+
+	CHECK(hear("0 7  ", 6, &end, &used) == SHELL_END && end.cwd.len == 0);
+	CHECK(hear("0 7  x", 7, &end, &used) == SHELL_END && end.cwd.len == 0);
+}
+
+TEST(nonsense, "all else is nonsense, and so is a flood")
+{
+	static const char *const bad[] = {"",	     "x",	  "0",	      "0 1",
+					  "0 1 2",   "256 1 2 /", "-1 1 2 /", "0 x 2 /",
+					  "0 1 x /", "0 1 0 /",	  "0  1 /"};
+	static char flood[SHELL_END_MAX + 1];
+	struct shell_end end;
+	size_t used = 0;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		CHECK(hear(bad[i], strlen(bad[i]) + 1, &end, &used) == SHELL_NONSENSE);
+	memset(flood, 'x', sizeof(flood));
+	CHECK(hear(flood, SHELL_END_MAX - 1, &end, &used) == SHELL_MORE);
+	CHECK(hear(flood, SHELL_END_MAX, &end, &used) == SHELL_NONSENSE);
+}
+
+TEST(one_newline, "exactly one newline goes, at the very end")
+{
+	struct shell_sieve sieve = {0};
+
+	CHECK(sifts_to(sieve, "", ""));
+	CHECK(sifts_to(sieve, "a", "a"));
+	CHECK(sifts_to(sieve, "a\n", "a"));
+	CHECK(sifts_to(sieve, "a\n\n", "a\n"));
+	CHECK(sifts_to(sieve, "\n", ""));
+	CHECK(sifts_to(sieve, "\n\na\nb", "\n\na\nb"));
+	CHECK(sifts_to(sieve, "[1] 23\nexit\n", "[1] 23\nexit"));
+}
+
+#define TTY "bash: [21852: 1 (255)] tcsetattr: Inappropriate ioctl for device\n"
+
+TEST(remarks, "what only an interactive bash says is taken out of stderr, line by line")
+{
+	struct shell_sieve sieve = {.remarks = true, .jobs = true, .left = true};
+
+	CHECK(sifts_to(sieve, "[1] 23\n", ""));
+	CHECK(sifts_to(sieve, "a\n[1] 23\nb\n[2] 4\n", "a\nb"));
+	CHECK(sifts_to(sieve, TTY, ""));
+	CHECK(sifts_to(sieve, "a\n" TTY "b\n" TTY, "a\nb"));
+	CHECK(sifts_to(sieve, "err\nexit\n", "err"));
+	CHECK(sifts_to(sieve, "exit\n", ""));
+	CHECK(sifts_to(sieve, "exit\nexit\n", "exit"));
+}
+
+TEST(not_remarks, "what merely looks like a remark stays")
+{
+	struct shell_sieve all = {.remarks = true, .jobs = true, .left = true};
+	struct shell_sieve none = {.remarks = true};
+
+	CHECK(sifts_to(all, "[1] 23", "[1] 23"));
+	CHECK(sifts_to(all, "[] 23\n[1]23\n[1] \n[x] 1\n", "[] 23\n[1]23\n[1] \n[x] 1"));
+	CHECK(sifts_to(all, "a[1] 23\n", "a[1] 23"));
+	CHECK(sifts_to(all, "exit\nbye\n", "exit\nbye"));
+	CHECK(sifts_to(all, "exit", "exit"));
+	CHECK(sifts_to(all, "bash: [1: 2 (3)] tcgetattr\n", "bash: [1: 2 (3)] tcgetattr"));
+	CHECK(sifts_to(all, "bash: nosuch: command not found\n",
+		       "bash: nosuch: command not found"));
+	CHECK(sifts_to(all,
+		       "[1] 1111111111111111111111111111111111111111111111111111111111111111"
+		       "111111111111111111111111111111111111111111111111111111111111111111\n",
+		       "[1] 1111111111111111111111111111111111111111111111111111111111111111"
+		       "111111111111111111111111111111111111111111111111111111111111111111"));
+	CHECK(sifts_to(none, "[1] 23\nexit\n", "[1] 23\nexit"));
+}
+
+TEST(wraps, "a prelude stands in front of a command; without one the command stands alone")
+{
+	auto_buf out = BUF_INIT(4096);
+
+	shell_wrap(&out, STR(""), NULL, "/x", STR("echo 'a'"));
+	CHECK(str_is(buf_view(&out), "echo 'a'"));
+	buf_clear(&out);
+	shell_wrap(&out, STR("x=1"), NULL, NULL, STR("echo 'a'"));
+	CHECK(str_is(buf_view(&out), "\\eval 'x=1' >/dev/null 2>&1\n\\eval 'echo '\\''a'\\'''"));
+}
