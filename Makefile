@@ -116,9 +116,9 @@ $(O)/%.o: %.S | $(gens)
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(cppflags) $(cflags) -c -o $@ $<
 
-# One archive a floor. The warden's also carries pid 1.
+# One archive a floor. The warden's also carries pid 1, the bridge's the description of the API.
 define floor_rule
-$(O)/$(1).a: $(call objects,$(1)) $(if $(filter warden,$(1)),$(O)/pid1.o)
+$(O)/$(1).a: $(call objects,$(1)) $(if $(filter warden,$(1)),$(O)/pid1.o) $(if $(filter bridge,$(1)),$(O)/openapi.o)
 	@rm -f $$@.new && ar rcsD $$@.new $$^ && mv $$@.new $$@
 endef
 $(foreach f,$(FLOORS),$(eval $(call floor_rule,$(f))))
@@ -167,7 +167,8 @@ $(O)/libcove.a: $(call pic_objects,lib) $(O)/pic/below.a
 	$(call say,AR)$(CC) -r -nostdlib $(SYSROOT_FLAGS) -o $(O)/pic/libcove.o $^ && \
 		$(OBJCOPY) --wildcard --keep-global-symbol='cove_*' $(O)/pic/libcove.o && \
 		rm -f $@.new && ar rcsD $@.new $(O)/pic/libcove.o && mv $@.new $@
-$(O)/libcove.pc: dist/libcove.pc VERSION Makefile
+.PHONY: always
+$(O)/libcove.pc: dist/libcove.pc always # PREFIX may be another one each time
 	$(call replace,sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|'"$$(cat VERSION)"'|' $<)
 lib: $(libs)
 	@$(if $(filter build/release,$(O)),cp -P --remove-destination $(O)/libcove.* build/)
@@ -207,8 +208,10 @@ $(pid1): $(pid1_objs)
 	@$(OBJCOPY) --strip-all $@.full $@
 
 OBJCOPY ?= $(if $(SYSROOT),$(ARCH)-linux-gnu-)objcopy
-$(O)/pid1.o: tools/pid1.S $(pid1)
-	$(call say,AS)$(CC) $(SYSROOT_FLAGS) -DPID1_FILE='"$(pid1)"' -c -o $@ $<
+$(O)/pid1.o $(O)/openapi.o: $(O)/%.o: tools/embed.S
+	$(call say,AS)$(CC) $(SYSROOT_FLAGS) -DEMBED_NAME=$* -DEMBED_FILE='"$(lastword $^)"' -c -o $@ $<
+$(O)/pid1.o: $(pid1)
+$(O)/openapi.o: docs/openapi.json
 
 vpath %.c test/e2e test/hostile
 $(lone): $(O)/test/box/%: $(O)/box/%.o
@@ -257,7 +260,7 @@ stories = ASAN_OPTIONS=detect_leaks=0 $(call prove,$(1))
 test: need := build run test
 test: deps
 	+@$(again) test-built
-test-built: $(O)/cove $(tests) inmates
+test-built: $(O)/cove $(tests) inmates $(if $(sanitized),,lib)
 	@rm -rf $(O)/tap; code=0; \
 	$(call prove,$(UNIT),-j $(JOBS)) || code=1; \
 	$(call stories,$(E2E)) || code=1; \
@@ -265,7 +268,7 @@ test-built: $(O)/cove $(tests) inmates
 	tools/tally $(O)/tap || code=1; exit $$code
 unit: $(tests)
 	@$(call prove,$(UNIT),-j $(JOBS))
-e2e: $(O)/cove inmates
+e2e: $(O)/cove inmates $(if $(sanitized),,lib)
 	@$(call stories,$(E2E))
 hostile: $(O)/cove inmates
 	@$(call stories,$(HOSTILE))
@@ -327,13 +330,14 @@ lint: deps
 .PHONY: lint-tree lint-files
 house  := $(wildcard src/*.c src/*/*.[chS])
 mine   := $(house) $(wildcard test/*.h test/*/*.[ch] test/unit/*/*.[ch] fuzz/*.[ch])
+shown  := $(wildcard examples/*.c) # they know no more than <cove.h>
 scripts := $(shell grep -lsE '^\#!(/bin/|/usr/bin/env )(ba)?sh' $(wildcard tools/* .ci/* test/*/* dist/* dist/*/*))
 lint-tree: | $(gens)
 	@$(AWK) -f tools/floors.awk src/FLOORS $(house)
 	@$(AWK) -f tools/cycles.awk $(mine)
-	@$(AWK) -f tools/bans.awk $(mine)
-	@$(AWK) -f tools/length.awk Makefile $(mine) $(wildcard tools/* .ci/* test/*/*.py test/*/*.t test/*/run)
-	@clang-format --dry-run -Werror $(filter %.c %.h,$(mine)) 2>&1 | grep 'error:' && exit 1; true
+	@$(AWK) -f tools/bans.awk $(mine) $(shown)
+	@$(AWK) -f tools/length.awk Makefile $(mine) $(shown) $(wildcard tools/* .ci/* test/*/*.py test/*/*.t test/*/run)
+	@clang-format --dry-run -Werror $(filter %.c %.h,$(mine) $(shown)) 2>&1 | grep 'error:' && exit 1; true
 	@shellcheck -S warning $(scripts)
 lint-files: $(patsubst %.c,build/lint/%.tidy,$(filter %.c,$(mine))) $(patsubst %.h,build/lint/%.alone,$(filter %.h,$(mine)))
 # A compile unit is looked at again when it or a header that it includes has changed.
@@ -368,6 +372,7 @@ install: build/cove lib
 	ln -sfn libcove.so.$(LIBCOVE) $(DESTDIR)$(LIBDIR)/libcove.so
 	install -D -m 644 build/libcove.a $(DESTDIR)$(LIBDIR)/libcove.a
 	install -D -m 644 build/libcove.pc $(DESTDIR)$(LIBDIR)/pkgconfig/libcove.pc
+	@[ -n "$(DESTDIR)" ] || ldconfig || true
 	install -D -m 644 build/share/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cove
 	install -D -m 644 build/share/zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_cove
 	install -D -m 644 build/share/fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cove.fish

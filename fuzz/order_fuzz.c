@@ -18,6 +18,7 @@ static void try_order(const uint8_t *bytes, size_t len)
 	MUST(order.box[0] == 0 || id_is_box(str_of(order.box)));
 	MUST(order.name[0] == 0 || id_is_template(str_of(order.name)));
 	MUST(!strpbrk(order.host, "/. \n"));
+	MUST(order_is_trace(str_of(order.trace)));
 	MUST(order_encode(&order, room, sizeof(room)) == len && memcmp(room, bytes, len) == 0);
 	MUST(order_encode(&order, room, len - 1) == 0);
 }

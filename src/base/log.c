@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/str.h"
+#include "base/weak.h"
 
 #define FIELD_MAX 1024
 #define TRACE_MAX 64
@@ -91,7 +92,9 @@ static void add_escaped(struct line *line, const char *text)
 	bool cut = len > FIELD_MAX;
 	struct str rest = {text, cut ? FIELD_MAX : len};
 
-	while (rest.len > 0)
+	if (weak(LOG_ESCAPE))
+		add(line, rest.at, rest.len);
+	while (rest.len > 0 && !weak(LOG_ESCAPE))
 		rest = str_skip(rest, add_char(line, rest));
 	if (cut)
 		add_text(line, "...");
@@ -204,6 +207,11 @@ void log_trace(const char *trace)
 	if (len)
 		memcpy(trace_now, trace, len);
 	trace_now[len] = 0;
+}
+
+const char *log_trace_now(void)
+{
+	return trace_now;
 }
 
 static const char *setting(const char *name, const char *other)

@@ -16,3 +16,4 @@ void log_event(enum log_level level, const char *what, ...) __attribute__((senti
 
 // The trace id that log lines of this turn carry, until it is set again. NULL: none.
 void log_trace(const char *trace);
+const char *log_trace_now(void); // "": none

@@ -8,6 +8,7 @@
 // syscalls: close
 #include "box/ask.h"
 
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -328,6 +329,8 @@ static fallible begin(struct ask *ask, struct order *order, struct pending *pend
 	if (++ask->last_id == 0)
 		ask->last_id = 1;
 	order->id = ask->last_id;
+	if (order_is_trace(str_of(log_trace_now())))
+		snprintf(order->trace, sizeof(order->trace), "%s", log_trace_now());
 	*pending = (struct pending){.id = order->id, .kind = order->kind, .answer = answer};
 	bell_init(&pending->bell);
 	link_add(&ask->pending, &pending->link);

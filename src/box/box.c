@@ -19,7 +19,6 @@
 #include "box/hand.h"
 #include "box/inner.h"
 #include "box/leaf.h"
-#include "box/procs.h"
 #include "box/tape.h"
 #include "os/fd.h"
 

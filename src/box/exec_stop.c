@@ -3,8 +3,11 @@
 // box's /proc. The first process is signalled last, or it could not tell the others.
 //
 // When the first process has ended and something is left, the leaf stays ours until that has ended
-// as well, by itself or by force.
+// as well, by itself or by force. What was born while we went around is asked then.
+//
+// syscalls: clock_gettime
 #include <signal.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "box/exec_inner.h"
@@ -15,7 +18,16 @@
 #define STEP_MIN_MS 4
 #define STEP_MAX_MS 100
 
-static fallible sweep(struct box *box, uint32_t leaf, int spared, int signal, uint32_t *out_count)
+static uint64_t boot_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static fallible sweep(struct box *box, uint32_t leaf, int spared, uint64_t since_ms, int signal,
+		      uint32_t *out_count)
 {
 	struct files files = {
 		.box = box,
@@ -25,7 +37,7 @@ static fallible sweep(struct box *box, uint32_t leaf, int spared, int signal, ui
 
 	if (!box_is_alive(box))
 		return err_new(UNAVAILABLE, "box_lost", "the sandbox is gone");
-	return files_sweep_leaf(&files, leaf, spared, signal, out_count);
+	return files_sweep_leaf(&files, leaf, spared, since_ms, signal, out_count);
 }
 
 fallible exec_signal_tree(struct exec *exec, int signal)
@@ -35,7 +47,7 @@ fallible exec_signal_tree(struct exec *exec, int signal)
 
 	if (exec->phase != EXEC_RUNNING)
 		return OK;
-	err = sweep(exec->box, exec->leaf->number, exec->pid, signal, &count);
+	err = sweep(exec->box, exec->leaf->number, exec->pid, 0, signal, &count);
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
 	if (err)
@@ -47,15 +59,18 @@ fallible exec_signal_tree(struct exec *exec, int signal)
 }
 
 // Something lives in the leaf although the first process has ended.
-static void see_off(struct exec *exec, int64_t deadline)
+static void see_off(struct exec *exec, uint64_t asked_ms, int64_t deadline)
 {
 	struct box_leaf *leaf = take_ptr(exec->remains);
 	struct loop *loop = exec->box->loop;
 	int64_t step = STEP_MIN_MS;
 	uint32_t left = 1;
 
+	if (loop_now(loop) < deadline)
+		err_free(sweep(exec->box, leaf->number, 0, asked_ms, SIGTERM, &left));
+	left = 1;
 	while (left && loop_now(loop) < deadline) {
-		auto_err err = sweep(exec->box, leaf->number, 0, 0, &left);
+		auto_err err = sweep(exec->box, leaf->number, 0, 0, 0, &left);
 
 		if (err)
 			break;
@@ -74,6 +89,7 @@ static void see_off(struct exec *exec, int64_t deadline)
 fallible exec_stop(struct exec *exec, int64_t grace_ms, bool *out_forced)
 {
 	int64_t deadline = loop_now(exec->box->loop) + grace_ms;
+	uint64_t asked_ms = boot_ms();
 	struct exec_result result;
 	auto_err err = OK;
 
@@ -90,7 +106,7 @@ fallible exec_stop(struct exec *exec, int64_t grace_ms, bool *out_forced)
 		err_free(exec_wait(exec, CLOCK_NEVER, &result));
 	}
 	if (exec->remains)
-		see_off(exec, deadline);
+		see_off(exec, asked_ms, deadline);
 	exec_let_go(exec);
 	return OK;
 }

@@ -378,13 +378,14 @@ fallible files_sweep(const struct files *files, int pid, uint64_t since_ms, int 
 	return OK;
 }
 
-fallible files_sweep_leaf(const struct files *files, uint32_t leaf, int spared, int signal,
-			  uint32_t *out_count)
+fallible files_sweep_leaf(const struct files *files, uint32_t leaf, int spared, uint64_t since_ms,
+			  int signal, uint32_t *out_count)
 {
 	struct reach_ask ask = files_ask(files, REACH_SWEEP, "/");
 	struct reach_say say;
 
 	ask.pid = (uint32_t)spared;
+	ask.since = since_ms;
 	ask.depth = leaf + 1;
 	ask.number = (uint32_t)signal;
 	TRY(files_once(files, &ask, &say));

@@ -80,5 +80,7 @@ void exec_end_all(struct box *box); // the box is gone
 void sessions_end(struct box *box);
 void terms_end(struct box *box); // in term.c: what has ended is forgotten
 void terms_free(struct box *box);
+// In procs.c: the box is freed, and every record and tape of its processes goes.
+void procs_free(struct box *box);
 // The leaf's CPU time is used up.
 void exec_cpu_limit(struct exec *exec);

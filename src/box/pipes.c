@@ -158,6 +158,34 @@ static bool spill_some(struct spill *spill, struct pipe_end *end)
 	return true;
 }
 
+// The command has ended: most often the end comes next, and a watch is saved.
+static void see_end(struct pipes *pipes, struct pipe_end *end)
+{
+	ssize_t n;
+
+	if (!end->open || !is_paid(pipes))
+		return;
+	n = pipes_take(end->watch.fd, scratch, CHUNK);
+	if (n == 0 || (n < 0 && errno != EAGAIN))
+		close_end(pipes, end);
+}
+
+// One is kept: short commands take it in turn.
+static struct spill *spare;
+
+static struct spill *take_room(void)
+{
+	struct spill *spill = take_ptr(spare);
+
+	return spill ? spill : mem_grow(NULL, 1, sizeof(*spill)); // not zeroed: 64 KiB
+}
+
+static void give_room(struct spill *spill)
+{
+	free(spare);
+	spare = spill;
+}
+
 static void spill_task(void *arg)
 {
 	struct spill *spill = arg;
@@ -172,16 +200,18 @@ static void spill_task(void *arg)
 			some |= spill_some(spill, &pipes->out[i]);
 	}
 	pipes->spilling = false;
-	for (int i = 0; i < TAPE_STREAMS; i++)
+	for (int i = 0; i < TAPE_STREAMS; i++) {
+		see_end(pipes, &pipes->out[i]);
 		watch_end(pipes, &pipes->out[i], EPOLLIN);
-	free(spill);
+	}
+	give_room(spill);
 	pipes->moved(pipes);
 	pipes->drop(pipes);
 }
 
 static void begin_spill(struct pipes *pipes, struct pipe_end *end, const char *bytes, size_t len)
 {
-	struct spill *spill = mem_grow(NULL, 1, sizeof(*spill)); // not zeroed: 64 KiB
+	struct spill *spill = take_room();
 
 	spill->pipes = pipes;
 	spill->first = end;

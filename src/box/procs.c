@@ -2,8 +2,8 @@
 // it is forgotten: by a cleanup, by another process of its id, or as the oldest of too many that
 // have ended. Whoever holds it may go on reading.
 //
-// Its tape is a file in the box's folder. The label goes to the disk with the first output, or a
-// few milliseconds after the start if there is none by then; the ending when the command has ended.
+// The label of its tape goes to the disk with the first output, or a few milliseconds after the
+// start if there is none by then.
 //
 // Shares: one for the list, one for each holder, one for a task that ends it.
 //
@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "box/exec_inner.h"
+#include "box/reel.h"
 
 #define LABEL_MS 20 // from the start to a label without output
 #define TRIM_MAX 8  // records forgotten at once for their age
@@ -31,7 +32,7 @@ struct procs {
 	struct link ended; // by end
 	uint32_t ended_count;
 	size_t ended_text;
-	uint32_t files; // made so far
+	struct reel reel;
 };
 
 struct proc {
@@ -137,6 +138,7 @@ static struct procs *procs_of(struct box *box)
 		procs->by_id = map_new();
 		link_init(&procs->all);
 		link_init(&procs->ended);
+		reel_init(&procs->reel, box);
 		tape_budget_on_lack(box_tape_budget(box), let_oldest_go, procs);
 	}
 	trim(procs);
@@ -156,8 +158,7 @@ void procs_free(struct box *box)
 		tape_leave(proc->tape);
 		unlist(proc);
 	}
-	if (procs->files)
-		tape_remove_folder(box->loop, box->tapes_dir, box->id);
+	reel_done(&procs->reel);
 	map_free(procs->by_id);
 	free(procs);
 	box->procs = NULL;
@@ -178,36 +179,6 @@ static void on_label(struct timer *timer)
 
 	tape_hold(proc->tape);
 	task_start(proc->loop, "tape.begin", label_task, proc->tape);
-}
-
-struct seal {
-	struct tape *tape;
-	struct tape_ending ending;
-};
-
-static void seal_task(void *arg)
-{
-	struct seal *seal = arg;
-
-	task_shield(true);
-	tape_seal(seal->tape, &seal->ending);
-	tape_drop(seal->tape);
-	free(seal);
-}
-
-static void start_seal(struct proc *proc)
-{
-	struct seal *seal = mem_new_of(struct seal);
-
-	seal->tape = proc->tape;
-	seal->ending = (struct tape_ending){
-		.ended_ms = proc->ended_ms,
-		.exit_code = proc->exit_code,
-		.signal = proc->result.signal,
-		.ending = proc->result.ending,
-	};
-	tape_hold(seal->tape);
-	task_start(proc->loop, "tape.seal", seal_task, seal);
 }
 
 static enum proc_status judge(const struct proc *proc)
@@ -247,6 +218,7 @@ static void on_end(void *arg)
 {
 	struct proc *proc = arg;
 	struct exec *exec = take_ptr(proc->exec);
+	struct tape_ending ending;
 
 	proc_hold(proc);
 	proc->result = exec->result;
@@ -260,9 +232,16 @@ static void on_end(void *arg)
 		proc->error = mem_str("its session was deleted");
 	proc->status = judge(proc);
 	list_ended(proc);
-	start_seal(proc);
+	ending = (struct tape_ending){
+		.ended_ms = proc->ended_ms,
+		.exit_code = proc->exit_code,
+		.signal = proc->result.signal,
+		.ending = proc->result.ending,
+	};
+	reel_seal(&exec->box->procs->reel, proc->tape, &ending);
 	tell_limit(exec->box, proc->result.ending);
 	bell_ring(&proc->changed);
+	reel_prepare(&exec->box->procs->reel);
 	exec_drop(exec);
 	if (proc->auto_cleanup)
 		unlist(proc);
@@ -308,7 +287,6 @@ static char *copy_text(struct str text, size_t max)
 
 static struct tape *make_tape(struct procs *procs, const struct proc *proc, uint64_t cap)
 {
-	struct box *box = procs->box;
 	struct tape_label label = {
 		.id = str_of(proc->id),
 		.session = str_of(proc->session),
@@ -316,11 +294,8 @@ static struct tape *make_tape(struct procs *procs, const struct proc *proc, uint
 		.started_ms = proc->started_ms,
 		.cap = cap,
 	};
-	auto_free char *name = mem_fmt("%s/%u", box->id, ++procs->files);
-	struct tape *tape = tape_new_named(box->loop, box->tapes_dir, name, &label);
 
-	tape_bound(tape, box_tape_budget(box));
-	return tape;
+	return reel_take(&procs->reel, &label);
 }
 
 static struct proc *add(struct procs *procs, const struct proc_spec *spec)

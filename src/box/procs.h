@@ -87,7 +87,3 @@ fallible proc_signal(struct proc *proc, int signal);
 // To its stdin, all of it; waits while the pipe is full. CONFLICT stdin_closed, TIMEOUT.
 fallible proc_write(struct proc *proc, struct str bytes, int64_t deadline);
 fallible proc_close_stdin(struct proc *proc);
-
-// Of the box's own files.
-struct procs;
-void procs_free(struct box *box); // with every record and tape

@@ -72,7 +72,7 @@ static void close_ghosts(struct session *session)
 		struct ghost *ghost = link_of(at, struct ghost, link);
 
 		link_drop(&ghost->link);
-		shell_drop(ghost->shell);
+		bash_drop(ghost->shell);
 		free(ghost);
 	}
 }
@@ -81,7 +81,7 @@ static void free_session(struct later *later)
 {
 	struct session *session = link_of(later, struct session, free_later);
 
-	shell_drop(session->shell);
+	bash_drop(session->shell);
 	close_ghosts(session);
 	tape_end(session->tape);
 	tape_drop(session->tape);
@@ -220,14 +220,18 @@ struct session *session_find(struct box *box, struct str id)
 	return session;
 }
 
+static fallible check(struct box *box, struct str id)
+{
+	TRY(check_id(id));
+	return box_is_alive(box) ? OK : word_box_lost();
+}
+
 fallible session_take(struct box *box, struct str id, const struct session_spec *spec,
 		      struct session **out)
 {
 	struct session *session;
 
-	TRY(check_id(id));
-	if (!box_is_alive(box))
-		return word_box_lost();
+	TRY(check(box, id));
 	session = session_find(box, id);
 	if (!session) {
 		TRY(make(box, id, spec, &session));
@@ -320,8 +324,10 @@ fallible session_delete(struct session *session, bool now)
 	if (now) {
 		session_unlist(session);
 		session_fail_all(session, NULL);
+		task_shield(true);
 		if (session->shell)
-			shell_kill(session->shell);
+			bash_kill_wait(session->shell);
+		task_shield(false);
 	}
 	run_queue(run);
 	err = run_await(run, CLOCK_NEVER);

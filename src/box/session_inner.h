@@ -1,8 +1,8 @@
 // The state of a session, for the files of this room that make and drive it.
 #pragma once
 
+#include "box/bash.h"
 #include "box/session.h"
-#include "box/shell.h"
 
 #define SESSION_GHOSTS_MAX 8 // shells that have ended and whose pipes somebody holds
 
@@ -23,7 +23,7 @@ struct session {
 	char *start_cwd;
 	uint64_t timeout_ms, output_cap;
 	uint32_t cpu_milli;
-	struct shell *shell; // NULL: none lives
+	struct bash *shell; // NULL: none lives
 	struct link ghosts;
 	uint32_t ghost_count;
 	bool ready; // the shell has answered the greeting
@@ -46,7 +46,7 @@ struct session {
 struct ghost {
 	struct link link;
 	struct session *session;
-	struct shell *shell;
+	struct bash *shell;
 };
 
 enum run_kind { RUN_COMMAND, RUN_ASIDE, RUN_DELETE };
@@ -82,7 +82,7 @@ void session_start(struct session *session); // its shell, unless it has one
 // Starts the next in line, and a shell for it if need be.
 void session_pump(struct session *session);
 // The shell that a start task has made, or why it made none (taken over).
-void session_attach(struct session *session, struct shell *shell);
+void session_attach(struct session *session, struct bash *shell);
 void session_not_started(struct session *session, struct err *err);
 // Everything in line ends: with `err` (copied), or as destroyed when it is NULL.
 void session_fail_all(struct session *session, const struct err *err);

@@ -96,21 +96,36 @@ static void unqueue(struct session_run *run)
 	run->session->waiting--;
 }
 
+// Its shell is lost, and nothing of its background jobs is left.
+static void delete_task(void *arg)
+{
+	struct session_run *run = arg;
+
+	task_shield(true);
+	if (run->session->shell)
+		bash_kill_wait(run->session->shell);
+	while (run->session->shell && !run->told_end)
+		err_free(bell_wait(&run->bell, CLOCK_NEVER)); // shielded: it only rings
+	run_finish(run);
+}
+
 static void begin_delete(struct session *session, struct session_run *run)
 {
 	session_unlist(session);
 	session->run = run;
 	session_fail_all(session, NULL);
 	procs_end_session(session->box, str_of(session->id));
-	if (session->shell)
-		shell_kill(session->shell); // and is lost: then the run is over
-	else
+	if (session->shell) {
+		run->stopping = true;
+		task_start(session->box->loop, "session.delete", delete_task, run);
+	} else {
 		run_finish(run);
+	}
 }
 
 static void begin(struct session *session, struct session_run *run)
 {
-	struct shell *shell = session->shell;
+	struct bash *shell = session->shell;
 	const char *back = run->has_cwd ? session->cwd : NULL;
 
 	session->run = run;
@@ -137,8 +152,8 @@ static void begin(struct session *session, struct session_run *run)
 		loop_set_timer(session->box->loop, &run->timer,
 			       loop_now(session->box->loop) + (int64_t)run->timeout_ms);
 	if (run->cpu_ms)
-		shell_limit_cpu(shell, run->cpu_ms * 1000);
-	shell_tell(shell, &run->words, run->kind == RUN_ASIDE, back, run->tape);
+		bash_limit_cpu(shell, run->cpu_ms * 1000);
+	bash_tell(shell, &run->words, run->kind == RUN_ASIDE, back, run->tape);
 }
 
 static void take_result(struct session_run *run)
@@ -164,7 +179,7 @@ void run_finish(struct session_run *run)
 }
 
 // The shell is at rest again, and the output of the run is on its tape.
-static void on_ended(struct shell *shell)
+static void on_ended(struct bash *shell)
 {
 	struct session *session = shell->owner;
 	struct session_run *run = session->run;
@@ -182,7 +197,7 @@ static void on_ended(struct shell *shell)
 		return;
 	}
 	if (run->cpu_ms)
-		shell_limit_cpu(shell, 0);
+		bash_limit_cpu(shell, 0);
 	take_result(run);
 	oom = shell->status == 128 + SIGKILL && box_oom_kills(session->box) > run->oom_kills;
 	run->result.end = SESSION_DONE;
@@ -195,23 +210,23 @@ static void on_ended(struct shell *shell)
 		run_finish(run);
 }
 
-static void on_closed(struct shell *shell)
+static void on_closed(struct bash *shell)
 {
 	struct ghost *ghost = shell->owner;
 
 	link_drop(&ghost->link);
 	ghost->session->ghost_count--;
-	shell_drop(shell);
+	bash_drop(shell);
 	free(ghost);
 }
 
 // Its background jobs hold its pipes: what they write is still read.
-static void haunt(struct session *session, struct shell *shell)
+static void haunt(struct session *session, struct bash *shell)
 {
 	struct ghost *ghost;
 
 	if (pipes_ended(&shell->pipes)) {
-		shell_drop(shell);
+		bash_drop(shell);
 		return;
 	}
 	if (session->ghost_count == SESSION_GHOSTS_MAX)
@@ -229,7 +244,8 @@ static void end_with_shell(struct session_run *run, const struct exec_result *re
 	struct session *session = run->session;
 
 	if (run->kind == RUN_DELETE) {
-		run_finish(run);
+		run->told_end = true;
+		bell_ring(&run->bell);
 		return;
 	}
 	take_result(run);
@@ -249,7 +265,7 @@ static void end_with_shell(struct session_run *run, const struct exec_result *re
 		run_finish(run);
 }
 
-static void on_lost(struct shell *shell)
+static void on_lost(struct bash *shell)
 {
 	struct session *session = shell->owner;
 	struct session_run *run = session->run;
@@ -266,7 +282,7 @@ static void on_lost(struct shell *shell)
 	if (session->listed && box_is_alive(session->box))
 		haunt(session, shell);
 	else
-		shell_drop(shell);
+		bash_drop(shell);
 	if (run)
 		end_with_shell(run, &result);
 	else
@@ -274,7 +290,7 @@ static void on_lost(struct shell *shell)
 	session_drop(session);
 }
 
-static void on_spent(struct shell *shell)
+static void on_spent(struct bash *shell)
 {
 	struct session *session = shell->owner;
 
@@ -282,7 +298,7 @@ static void on_spent(struct shell *shell)
 		run_stop(session->run, ENDING_CPU_LIMIT);
 }
 
-void session_attach(struct session *session, struct shell *shell)
+void session_attach(struct session *session, struct bash *shell)
 {
 	shell->owner = session;
 	shell->ended = on_ended;
@@ -323,21 +339,21 @@ static void start_task(void *arg)
 		.cpu_milli = session->cpu_milli,
 	};
 	struct exec *exec = NULL;
-	struct shell *shell = NULL;
+	struct bash *shell = NULL;
 	struct err *err;
 
 	task_shield(true);
 	err = explain(exec_start(session->box, &spec, &exec));
 	session_free_env(env);
 	if (!err)
-		err = shell_open(exec, session->tape, session->start_cwd, &shell);
+		err = bash_open(exec, session->tape, session->start_cwd, &shell);
 	session->starting = false;
 	if (shell)
 		session_attach(session, shell);
 	if (err)
 		session_not_started(session, err);
 	else if (!session->listed)
-		shell_kill(shell);
+		bash_kill(shell);
 	session_drop(session);
 }
 
@@ -398,7 +414,7 @@ void session_abandon(struct session *session, const struct err *err)
 	struct session_run *run = session->run;
 
 	session_fail_all(session, err);
-	shell_drop(take_ptr(session->shell));
+	bash_drop(take_ptr(session->shell));
 	if (!run)
 		return;
 	err_free(run->failure);

@@ -49,7 +49,7 @@ static void await_end(struct session_run *run, int64_t ms)
 
 static void interrupt(struct session_run *run)
 {
-	struct shell *shell = run->session->shell;
+	struct bash *shell = run->session->shell;
 	uint32_t left;
 
 	if (!shell || run->told_end)
@@ -76,7 +76,7 @@ static void stop_task(void *arg)
 	task_shield(true);
 	interrupt(run);
 	if (!run->told_end && run->session->shell) {
-		shell_kill(run->session->shell);
+		bash_kill_wait(run->session->shell);
 		await_end(run, GONE_MS);
 	}
 	run->result.ending = run->cause;

@@ -42,14 +42,18 @@ struct tape *tape_new(struct loop *loop, int dir, uint64_t cap)
 	return tape;
 }
 
-struct tape *tape_new_named(struct loop *loop, int dir, const char *name,
-			    const struct tape_label *label)
+struct tape *tape_new_named(struct loop *loop, int dir, const char *name)
 {
-	struct tape *tape = tape_new(loop, dir, label->cap);
+	struct tape *tape = tape_new(loop, dir, 0);
 
 	tape->name = mem_str(name);
-	tape->label = label_encode(label, &tape->label_len);
 	return tape;
+}
+
+void tape_set_label(struct tape *tape, const struct tape_label *label)
+{
+	tape->cap = label->cap;
+	tape->label = label_encode(label, &tape->label_len);
 }
 
 void tape_started(struct tape *tape, int pid, uint32_t conv)
@@ -95,27 +99,51 @@ void tape_hold(struct tape *tape)
 }
 
 struct goodbye {
+	struct link link;
 	int dir, file;
 	char *name; // to remove; NULL: none
 };
 
+// What is to be closed and removed, by one task for all: in a row of short commands each costs
+// little.
+static struct {
+	struct link queue;
+	bool busy;
+} goodbyes;
+
 static void goodbye_run(void *arg)
 {
-	struct goodbye *goodbye = arg;
+	list_each (at, (struct link *)arg) {
+		struct goodbye *goodbye = link_of(at, struct goodbye, link);
 
-	if (goodbye->name)
-		unlinkat(goodbye->dir, goodbye->name, 0);
-	if (goodbye->file >= 0)
-		close(goodbye->file);
+		if (goodbye->name)
+			unlinkat(goodbye->dir, goodbye->name, 0);
+		if (goodbye->file >= 0)
+			close(goodbye->file);
+	}
 }
 
 static void goodbye_task(void *arg)
 {
-	struct goodbye *goodbye = arg;
+	(void)arg;
+	while (!link_empty(&goodbyes.queue)) {
+		struct link batch = LINK_INIT(batch);
 
-	offload_run(goodbye_run, goodbye);
-	free(goodbye->name);
-	free(goodbye);
+		while (!link_empty(&goodbyes.queue)) {
+			struct link *first = goodbyes.queue.next;
+
+			link_drop(first);
+			link_add(&batch, first);
+		}
+		offload_run(goodbye_run, &batch);
+		list_each (at, &batch) {
+			struct goodbye *goodbye = link_of(at, struct goodbye, link);
+
+			free(goodbye->name);
+			free(goodbye);
+		}
+	}
+	goodbyes.busy = false;
 }
 
 // The last close of a file frees its blocks: not on the loop.
@@ -126,9 +154,15 @@ static void say_goodbye(struct tape *tape, char *name)
 	if (tape->file < 0 && !name)
 		return;
 	goodbye = mem_new_of(struct goodbye);
-	*goodbye = (struct goodbye){tape->dir, tape->file, name};
-	tape->file = -1;
-	task_start(tape->loop, "tape.close", goodbye_task, goodbye);
+	goodbye->dir = tape->dir;
+	goodbye->file = take_fd(&tape->file);
+	goodbye->name = name;
+	if (!goodbyes.busy) {
+		link_init(&goodbyes.queue);
+		task_start(tape->loop, "tape.close", goodbye_task, NULL);
+	}
+	goodbyes.busy = true;
+	link_add(&goodbyes.queue, &goodbye->link);
 }
 
 // One share and no more to come: the file is opened again for whoever wants to read.
@@ -150,7 +184,7 @@ void tape_drop(struct tape *tape)
 		rest(tape);
 		return;
 	}
-	if (tape->left || !tape->labelled)
+	if (tape->left || !tape->made)
 		free(take_ptr(tape->name));
 	say_goodbye(tape, tape->name);
 	if (tape->budget)
@@ -315,12 +349,18 @@ static fallible put(struct tape *tape, enum frame_kind kind, const char *bytes, 
 		.bytes = bytes,
 		.len = len,
 		.offset = tape->end.offset,
+		// The last record, and nobody but the tape's owner and the caller is there.
+		.shut = kind == FRAME_END && len && tape->refs <= 2,
 	};
 
 	if (tape->labelled)
 		spill.at += tape->label_len;
+	if (spill.shut)
+		tape->file = -1; // whoever wants to read meanwhile opens it again
 	offload_run(spill_run, &spill);
-	tape->file = spill.file;
+	tape->made = tape->made || spill.file >= 0;
+	if (!spill.shut)
+		tape->file = spill.file;
 	if (!spill.errnum) {
 		tape->labelled = tape->label != NULL;
 		return OK;
@@ -410,6 +450,17 @@ void tape_begin(struct tape *tape)
 	disk_take(tape);
 	if (tape->label && !tape->labelled && !tape->broken)
 		err_free(put(tape, FRAME_END, NULL, 0));
+	disk_give(tape);
+}
+
+void tape_prepare(struct tape *tape)
+{
+	disk_take(tape);
+	if (tape->file < 0 && !tape->made)
+		err_free(put(tape, FRAME_END, NULL, 0));
+	// One that could not be made is tried again with its first bytes.
+	tape->broken = false;
+	tape->truncated[TAPE_STDOUT] = tape->truncated[TAPE_STDERR] = false;
 	disk_give(tape);
 }
 

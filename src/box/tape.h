@@ -33,8 +33,10 @@ struct tape_label {
 
 // A named one. `name` is "FOLDER/FILE" in `dir`; the folder is made when it is absent. Nothing is
 // written yet: the label goes with the first bytes, or tape_begin().
-struct tape *tape_new_named(struct loop *loop, int dir, const char *name,
-			    const struct tape_label *label);
+struct tape *tape_new_named(struct loop *loop, int dir, const char *name);
+void tape_set_label(struct tape *tape, const struct tape_label *label); // before all else, once
+// Makes the file, so that the first bytes need not wait for that. Waits for the disk.
+void tape_prepare(struct tape *tape);
 // The command runs: what the label is to say. Before anything is written.
 void tape_started(struct tape *tape, int pid, uint32_t conv);
 // Writes the label, unless it is on disk. Waits for the disk.

@@ -181,21 +181,23 @@ void spill_run(void *arg)
 			spill->errnum = errno;
 			return;
 		}
-		if (spill->label.len)
-			parts[count++] = (struct iovec){(void *)spill->label.at, spill->label.len};
 	}
+	if (spill->label.len)
+		parts[count++] = (struct iovec){(void *)spill->label.at, spill->label.len};
 	if (spill->len) {
 		frame_put(head, spill->kind, spill->len, spill->offset);
 		parts[count++] = (struct iovec){head, sizeof(head)};
 		parts[count++] = (struct iovec){(void *)spill->bytes, spill->len};
 	}
 	errno = 0;
-	if (write_all(spill, parts, count))
-		return;
-	spill->errnum = errno ? errno : EIO;
-	// Half a record is none; if this fails too, whoever opens the file finds out.
-	if (ftruncate(spill->file, (off_t)spill->at))
-		return;
+	if (!write_all(spill, parts, count)) {
+		spill->errnum = errno ? errno : EIO;
+		// Half a record is none; if this fails too, whoever opens the file finds out.
+		if (ftruncate(spill->file, (off_t)spill->at))
+			spill->errnum = errno;
+	}
+	if (spill->shut)
+		close(spill->file);
 }
 
 // A window on a file, so that small frames cost no call each.

@@ -41,7 +41,8 @@ struct tape {
 	char *name;	    // NULL: plain
 	char *label;	    // the bytes before the log
 	size_t label_len;
-	bool labelled; // it is on disk
+	bool made;     // there is a file of that name
+	bool labelled; // and the label is in it
 	bool left;     // the file is not ours to remove
 	char *memory;
 	size_t memory_len, memory_room;
@@ -71,17 +72,18 @@ void tape_log(struct tape *tape, enum tape_stream stream, size_t len);
 struct spill {
 	int dir;
 	const char *name; // NULL: the file has none
-	int file;	  // -1: it is opened, and `label` comes first
-	struct str label;
-	uint64_t at; // in the file
+	int file;	  // -1: it is opened
+	struct str label; // comes first; may be empty
+	uint64_t at;	  // in the file
 	enum frame_kind kind;
 	const char *bytes;
-	size_t len; // at most TAPE_FRAME_MAX; 0: the label alone
+	size_t len; // at most TAPE_FRAME_MAX; 0: no frame
 	uint64_t offset;
+	bool shut; // close it then
 	size_t written;
 	int errnum;
 };
-void spill_run(void *spill);
+void spill_run(void *arg); // a struct spill
 
 // A run of bytes of one stream, from memory or, on a worker thread, from a file.
 struct fetch {
@@ -99,7 +101,7 @@ struct fetch {
 	size_t len; // what was found; 0: nothing up to `end`
 	int errnum;
 };
-void fetch_run(void *fetch);
+void fetch_run(void *arg); // a struct fetch
 
 // A file of an earlier life, on a worker thread: every frame is walked, and `each` told.
 struct scan {
@@ -116,7 +118,7 @@ struct scan {
 	size_t ending_len;
 	int errnum;
 };
-void scan_run(void *scan);
+void scan_run(void *arg); // a struct scan
 
 // The label as bytes: what stands at the start of the file, texts cut to TAPE_TEXT_MAX.
 char *label_encode(const struct tape_label *label, size_t *out_len);

@@ -165,7 +165,7 @@ fallible tape_open(struct loop *loop, int dir, const char *name, struct tape **o
 		return err_new(INVALID, "bad_tape", "this is not a tape");
 	tape->left = false;
 	tape->name = mem_str(name);
-	tape->labelled = true;
+	tape->made = tape->labelled = true;
 	tape->cap = label.cap > tape->kept ? label.cap : tape->kept;
 	tape->ended = tape->closed = scan.ended;
 	*out_label = label;

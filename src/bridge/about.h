@@ -2,5 +2,5 @@
 
 #include "http/router.h"
 
-// What there is, as OpenAPI 3.1, made of the table of routes.
+// docs/openapi.json: what there is, as OpenAPI 3.1.
 route_fn bridge_about;

@@ -161,8 +161,7 @@ static const struct option options[] = {
 	{OPT_FORCE,	  'f', "force",	   NULL,	 "be content when it is not there", ON(RM) | ON(TEMPLATE_RM)},
 	{OPT_HELP,	  'h', "help",	   NULL,	 "explain this verb", ~0u},
 	{OPT_INODES,	  0,   "inodes",   "NUMBER",	 "limit of files", MAKES},
-	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input, up to 1 MiB, to the command", ON(RUN)},
-	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input to the command, as it comes", ON(EXEC)},
+	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input to the command, as it comes", RUNS},
 	{OPT_JSON,	  0,   "json",	   NULL,	 "answer in JSON, errors too", ASKS | ON(VERSION)},
 	{OPT_KEEP,	  0,   "keep",	   NULL,	 "do not remove the sandbox; its id is printed on stderr", ON(RUN)},
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "label it", MAKES},
@@ -180,7 +179,7 @@ static const struct option options[] = {
 	{OPT_SIGNAL,	  's', "signal",   "SIGNAL",	 "send this signal to the whole tree (KILL, HUP, 10)", ON(KILL)},
 	{OPT_TEMPLATE,	  0, "template", "TEMPLATE",	 "what the sandbox starts from (default host)", MAKES},
 	{OPT_TIMEOUT,	  0,   "timeout",  "TIME",	 "kill the command after this time (30s, 5m)", MAKES_OR_RUNS},
-	{OPT_TTY,	  't', "tty",	   NULL,	 "on a terminal of its own", ON(EXEC)},
+	{OPT_TTY,	  't', "tty",	   NULL,	 "on a terminal of its own", RUNS},
 	{OPT_URL,	  0,   "url",	   "URL",	 "address of the daemon", ASKS},
 	{OPT_USER,	  'u', "user",	   "USER",	 "name, uid or uid:gid to run as (default root)", PLACED},
 	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory to run in (default /workspace)", PLACED},
@@ -203,6 +202,7 @@ static const struct remark remarks[] = {
 	{"FILES", "/var/lib/cove/operator.key", "The operator's key, made at the first start, readable by root."},
 	{"FILES", "/var/lib/cove/url", "The address of the running daemon."},
 	{"EXAMPLES", "cove run -- python3 -c 'print(6*7)'", "One command in a sandbox of its own."},
+	{"EXAMPLES", "cove run -it bash", "A shell in a sandbox that is gone afterwards."},
 	{"EXAMPLES", "cove run -i -m 256m --timeout 10s -- python3 - < job.py", "A script from standard input, with limits."},
 	{"EXAMPLES", "cove create --name web -l team=a && cove exec web -- npm test", "A sandbox that stays."},
 	{"EXAMPLES", "cove shell web", "A look around in it."},
@@ -270,6 +270,9 @@ static fallible cli_version(struct call *call)
 		printf("{\"version\": \"%s\"}\n", COVE_VERSION);
 	else
 		printf("cove %s\n", COVE_VERSION);
+	if (WEAK_BUILD)
+		print_note("this is a WEAK build: its defences can be switched off; it is for "
+			   "tests alone");
 	return OK;
 }
 

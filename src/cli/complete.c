@@ -159,8 +159,7 @@ static void bash(const struct grammar *grammar, struct buf *out)
 static void zsh_action(const struct grammar *grammar, const char *place, struct buf *out)
 {
 	if (strstr(place, "BOX:PATH"))
-		buf_text(out,
-			 "{compadd -S : -- ${(f)\"$(cove words boxes 2>/dev/null)\"}; _files}");
+		buf_text(out, "{compadd -- ${(f)\"$(cove words boxes 2>/dev/null)\"}; _files}");
 	else if (strstr(place, "FILE"))
 		buf_text(out, "_files");
 	else if (strstr(place, "PROCESS"))

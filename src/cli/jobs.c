@@ -127,9 +127,20 @@ fallible jobs_talk(struct call *call, struct remote *remote, struct cove_box *bo
 	return status_take(call, &result);
 }
 
+// On one line, whatever it is.
+static char *shown(const char *command)
+{
+	char *text = mem_str(command);
+
+	for (char *at = text; *at; at++)
+		*at = (unsigned char)*at < ' ' || *at == 0x7f ? ' ' : *at;
+	return text;
+}
+
 static int add_row(void *arg, const struct cove_process_info *info)
 {
 	struct grid *grid = arg;
+	auto_free char *command = shown(info->command);
 	int64_t since = print_when(str_of(info->start_time));
 	auto_buf age = BUF_INIT(32);
 	char number[32];
@@ -143,7 +154,7 @@ static int add_row(void *arg, const struct cove_process_info *info)
 	snprintf(number, sizeof(number), "%d", info->exit_code);
 	grid_add(grid, info->ended ? number : "-");
 	grid_add(grid, age.len ? age.at : "-");
-	grid_add(grid, info->command);
+	grid_add(grid, command);
 	return 0;
 }
 

@@ -39,6 +39,24 @@ static enum err_kind kind_of(enum cove_kind kind)
 	return kind < sizeof(kinds) / sizeof(*kinds) ? kinds[kind] : ERR_INTERNAL;
 }
 
+// What the daemon advises in terms of its API, in ours.
+static const char *advice(const struct cove_error *error)
+{
+	static const struct {
+		const char *reason, *hint;
+	} rows[] = {
+		{"no_sandbox", "'cove ps' lists the sandboxes"},
+		{"no_process", "'cove ps BOX' lists the processes of a sandbox"},
+		{"no_terminal", "'cove shell BOX' opens one"},
+		{"no_template", "'cove template ls' lists the templates"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		if (strcmp(error->reason, rows[i].reason) == 0)
+			return rows[i].hint;
+	return error->hint;
+}
+
 fallible remote_did(struct remote *remote, enum cove_kind kind)
 {
 	const struct cove_error *error = &remote->error;
@@ -47,7 +65,7 @@ fallible remote_did(struct remote *remote, enum cove_kind kind)
 
 	if (!kind)
 		return OK;
-	return err_from(kind_of(kind), reason, error->message, error->hint);
+	return err_from(kind_of(kind), reason, error->message, advice(error));
 }
 
 static fallible open_with(struct remote *remote, const struct cove_options *options)

@@ -22,12 +22,12 @@
 
 #define PIECE (64 * 1024)
 
-// -i: our own stdin, to its end. It travels inside one request, so its size is bounded.
+// -i with --json: our own stdin, to its end. It travels inside one request, so its size is bounded.
 static fallible read_input(const struct call *call, struct buf *input, struct body *body)
 {
 	size_t n = 1;
 
-	if (!call_has(call, OPT_INTERACTIVE))
+	if (!call_has(call, OPT_INTERACTIVE) || !call_has(call, OPT_JSON))
 		return OK;
 	while (n > 0) {
 		char *room = buf_space(input, PIECE);
@@ -35,7 +35,7 @@ static fallible read_input(const struct call *call, struct buf *input, struct bo
 		if (!room || input->len > BODY_INPUT_MAX)
 			return err_hint(err_new(TOO_LARGE, "stdin_too_large",
 						"standard input exceeds 1 MiB"),
-					"let the command fetch it from a file of the sandbox");
+					"without --json there is no limit");
 		TRY(flow_read(STDIN_FILENO, room, PIECE, &n), "read standard input");
 		buf_grew(input, n);
 	}
@@ -136,14 +136,6 @@ static fallible whole(struct call *call, struct remote *remote, struct cove_box 
 	return OK;
 }
 
-// The command in the box; the status goes to call->exit.
-static fallible conduct(struct call *call, struct remote *remote, struct cove_box *box,
-			const struct cove_command *command)
-{
-	return call_has(call, OPT_JSON) ? whole(call, remote, box, command)
-					: follow(call, remote, box, command);
-}
-
 static fallible check_ways(const struct call *call)
 {
 	bool tty = call_has(call, OPT_TTY), detach = call_has(call, OPT_DETACH);
@@ -173,6 +165,22 @@ static fallible on_terminal(struct call *call, struct remote *remote, struct cov
 	return screen_run(call, remote, box, &options, call_has(call, OPT_INTERACTIVE));
 }
 
+// The command in the box, in the way that was asked for; the status goes to call->exit.
+static fallible conduct(struct call *call, struct remote *remote, struct cove_box *box,
+			const struct body *body)
+{
+	bool json = call_has(call, OPT_JSON);
+
+	if (call_has(call, OPT_DETACH))
+		return jobs_start(call, remote, box, body);
+	if (call_has(call, OPT_TTY))
+		return on_terminal(call, remote, box, &body->command);
+	if (call_has(call, OPT_INTERACTIVE) && !json)
+		return jobs_talk(call, remote, box, body);
+	return json ? whole(call, remote, box, &body->command)
+		    : follow(call, remote, box, &body->command);
+}
+
 fallible run_exec(struct call *call)
 {
 	auto_body body = {0};
@@ -180,26 +188,16 @@ fallible run_exec(struct call *call)
 	auto_remote remote = {0};
 	auto_cove_box box = NULL;
 	char **argv = call->words + 1;
-	struct err *err;
 
 	if (*argv && strcmp(*argv, "--") == 0)
 		argv++;
 	TRY(check_ways(call));
 	TRY(body_command(call, argv, true, &body));
-	if (call_has(call, OPT_JSON))
-		TRY(read_input(call, &input, &body));
+	TRY(read_input(call, &input, &body));
 	TRY(remote_open(&remote, call));
 	interrupt_arm(remote.cove);
 	box = cove_box_at(remote.cove, call->words[0]);
-	if (call_has(call, OPT_DETACH))
-		err = jobs_start(call, &remote, box, &body);
-	else if (call_has(call, OPT_TTY))
-		err = on_terminal(call, &remote, box, &body.command);
-	else if (call_has(call, OPT_INTERACTIVE) && !call_has(call, OPT_JSON))
-		err = jobs_talk(call, &remote, box, &body);
-	else
-		err = conduct(call, &remote, box, &body.command);
-	return status_end(call, err);
+	return status_end(call, conduct(call, &remote, box, &body));
 }
 
 fallible run_shell(struct call *call)
@@ -324,7 +322,7 @@ static fallible in_a_box(struct call *call, struct remote *remote, const struct 
 	interrupt_shield(false);
 	if (err)
 		return err;
-	err = status_end(call, conduct(call, remote, box, &body->command));
+	err = status_end(call, conduct(call, remote, box, body));
 	if (!call_has(call, OPT_KEEP))
 		remove_box(remote, cove_box_id(box));
 	else if (!call_has(call, OPT_QUIET))
@@ -357,6 +355,7 @@ fallible run_run(struct call *call)
 
 	if (call_has(call, OPT_KEEP) && call_has(call, OPT_RM))
 		return err_new(INVALID, "keep_or_rm", "--keep and --rm contradict each other");
+	TRY(check_ways(call));
 	TRY(body_box(call, &body));
 	TRY(body_command(call, call->words, false, &body));
 	TRY(read_input(call, &input, &body));

@@ -94,6 +94,12 @@ static fallible show(struct screen *screen)
 	}
 }
 
+static bool own_size(uint16_t *out_cols, uint16_t *out_rows)
+{
+	return tty_size(STDOUT_FILENO, out_cols, out_rows) ||
+	       tty_size(STDIN_FILENO, out_cols, out_rows);
+}
+
 static fallible resize(struct screen *screen)
 {
 	char room[64];
@@ -101,7 +107,7 @@ static fallible resize(struct screen *screen)
 
 	while (read(tty_resized_fd(), room, sizeof(room)) > 0)
 		;
-	if (!tty_size(STDOUT_FILENO, &cols, &rows))
+	if (!own_size(&cols, &rows))
 		return OK;
 	return remote_did(screen->remote, cove_terminal_resize(screen->terminal, cols, rows,
 							       &screen->remote->error));
@@ -151,9 +157,12 @@ static fallible again(struct screen *screen)
 			screen->remote,
 			cove_terminal_reattach(screen->terminal, &screen->remote->error));
 
+		if (!err && screen->raw)
+			err = flow_write(STDOUT_FILENO, CLEAN, sizeof(CLEAN) - 1);
 		if (!err)
-			return screen->raw ? flow_write(STDOUT_FILENO, CLEAN, sizeof(CLEAN) - 1)
-					   : OK;
+			err = resize(screen);
+		if (!err)
+			return OK;
 		if (!is_loss(err) || clock_ms() > end)
 			return err;
 		err_free(err);
@@ -183,17 +192,21 @@ fallible screen_run(struct call *call, struct remote *remote, struct cove_box *b
 	struct screen screen = {.remote = remote, .with_input = with_input};
 	struct err *err;
 
-	tty_size(STDOUT_FILENO, &here.cols, &here.rows);
+	own_size(&here.cols, &here.rows);
 	interrupt_arm(remote->cove);
 	TRY(remote_did(remote, cove_terminal_open(box, &here, &screen.terminal, &remote->error)));
 	screen.raw = with_input && tty_raw(STDIN_FILENO);
-	err = play(&screen);
+	err = options->existing ? resize(&screen) : OK; // whoever came last decides
+	if (!err)
+		err = play(&screen);
 	tty_restore();
 	if (!err && screen.ended)
 		cove_terminal_ended(screen.terminal, &call->exit);
-	if (!err && screen.detached && !call_has(call, OPT_QUIET))
+	if (!err && screen.detached && !call_has(call, OPT_QUIET)) {
+		fputc('\n', stderr);
 		print_note("detached; 'cove attach %s %s' comes back", call->words[0],
 			   cove_terminal_id(screen.terminal));
+	}
 	cove_terminal_close(screen.terminal);
 	return err;
 }

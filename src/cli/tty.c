@@ -23,7 +23,7 @@ void tty_restore(void)
 	int saved = errno;
 
 	if (fd >= 0)
-		tcsetattr(fd, TCSADRAIN, &state.was);
+		tcsetattr(fd, TCSANOW, &state.was); // never waits for a stopped output
 	state.fd = 0;
 	errno = saved;
 }

@@ -129,6 +129,8 @@ static struct face face_of(const struct http *x, const struct err *err)
 		face.status = codes[i].status;
 		return face;
 	}
+	if (is_inside(x) && err_kind(err) == ERR_INTERNAL)
+		word = "internal_error";
 	for (size_t i = 0; word[i] && i + 1 < sizeof(face.code); i++)
 		face.code[i] = (char)toupper((unsigned char)word[i]);
 	return face;

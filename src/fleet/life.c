@@ -5,6 +5,8 @@
 // memory to free.
 #include "fleet/life.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "fleet/access.h"
@@ -24,6 +26,7 @@ static void bury(void *arg)
 	struct loop *loop = entry->fleet->loop;
 	int64_t pause = RETRY_MIN_MS;
 
+	task_trace(entry->trace);
 	task_shield(true);
 	for (;;) {
 		auto_err err = box_bury(entry->box, loop_now(loop) + LIFE_DELETE_MS);
@@ -41,6 +44,7 @@ static void bury(void *arg)
 	if (entry->record.state == STATE_DELETING)
 		table_remove(entry);
 	bell_ring(&entry->changed);
+	task_trace(NULL);
 	entry_drop(entry);
 }
 
@@ -49,6 +53,7 @@ static void start_burial(struct entry *entry)
 	if (entry->burying)
 		return;
 	entry->burying = true;
+	snprintf(entry->trace, sizeof(entry->trace), "%s", log_trace_now());
 	entry_hold(entry);
 	task_start(entry->fleet->loop, "bury", bury, entry);
 }

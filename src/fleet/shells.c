@@ -38,6 +38,7 @@ fallible shells_create(const struct visit *visit, struct str id, const struct sh
 	auto_outfit outfit = {0};
 	struct session_spec session;
 
+	TRY(admit_exec(visit->entry->fleet->admit, loop_now(visit->entry->fleet->loop)));
 	dress(visit, spec, &pairs, &outfit, &session);
 	return visit_explain(session_create(visit->box, id, &session, out));
 }
@@ -52,6 +53,7 @@ fallible shells_take(const struct visit *visit, struct str id, struct session **
 	*out = session_find(visit->box, id);
 	if (*out)
 		return OK;
+	TRY(admit_exec(visit->entry->fleet->admit, loop_now(visit->entry->fleet->loop)));
 	dress(visit, &spec, &pairs, &outfit, &session);
 	return visit_explain(session_take(visit->box, id, &session, out));
 }

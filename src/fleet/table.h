@@ -21,6 +21,7 @@ struct entry {
 	bool listed;	     // found by lookups
 	bool burying;	     // a task sees to it
 	bool buried;	     // the warden verified that it is gone
+	char trace[65];	     // of the request that had it buried; may be ""
 };
 
 struct fleet {

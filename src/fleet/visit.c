@@ -115,8 +115,8 @@ void outfit_make(const struct visit *visit, const struct use_spec *use, struct o
 		.cwd = use->cwd ? use->cwd : CWD_DEFAULT,
 		.user = use->user ? use->user : "",
 		.stdin_bytes = use->stdin_bytes,
-		.output_cap = limits->output,
-		.cpu_ms = tighter(use->cpu_ms, limits->cpu_time_ms),
+		.output_cap = weak(OUTPUT) ? INT64_MAX : limits->output,
+		.cpu_ms = weak(CPU_TIME) ? 0 : tighter(use->cpu_ms, limits->cpu_time_ms),
 		.wall_ms = tighter(use->wall_ms, limits->wall_time_ms),
 		.cpu_milli = limits->cpu_milli,
 	};

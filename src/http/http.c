@@ -206,6 +206,27 @@ fallible http_end(struct http *x)
 	return OK;
 }
 
+fallible http_begin_with(struct http *x, int status, const char *type, struct str bytes)
+{
+	if (!x->way->begin_with) {
+		TRY(http_begin(x, status, type));
+		return http_write(x, bytes.at, bytes.len);
+	}
+	TRY(begin(x, status));
+	return x->way->begin_with(x, type ? type : "application/json", bytes);
+}
+
+fallible http_end_with(struct http *x, struct str bytes)
+{
+	if (!x->way->end_with) {
+		TRY(http_write(x, bytes.at, bytes.len));
+		return http_end(x);
+	}
+	TRY(x->way->end_with(x, bytes));
+	x->reply_ended = true;
+	return OK;
+}
+
 void http_be_patient(struct http *x)
 {
 	x->way->be_patient(x);

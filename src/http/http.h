@@ -63,6 +63,9 @@ void http_set(struct http *x, const char *name, struct str value);
 fallible http_begin(struct http *x, int status, const char *type);
 fallible http_write(struct http *x, const void *bytes, size_t len);
 fallible http_end(struct http *x);
+// The same in fewer packets: the head with the first bytes, the last bytes with the end.
+fallible http_begin_with(struct http *x, int status, const char *type, struct str bytes);
+fallible http_end_with(struct http *x, struct str bytes);
 // The same with the length known from the start: exactly `len` bytes are then due before
 // http_end().
 fallible http_begin_sized(struct http *x, int status, const char *type, uint64_t len);

@@ -52,7 +52,7 @@ static bool ends_with_rest(const char *pattern)
 
 static bool is_method(const struct route *row, struct str method)
 {
-	return str_is(method, row->method) ||
+	return str_is(method, row->method) || strcmp(row->method, "*") == 0 ||
 	       (str_is(method, "HEAD") && strcmp(row->method, "GET") == 0);
 }
 

@@ -12,7 +12,7 @@ enum route_flags {
 typedef fallible route_fn(struct http *x);
 
 struct route {
-	const char *method, *pattern;
+	const char *method, *pattern; // method "*": any
 	route_fn *handle;
 	unsigned flags;
 	const char *what; // one line, for the API's own documentation

@@ -240,7 +240,8 @@ static void admit(struct http_server *server, int fd, const struct sockaddr_stor
 	auto_err err = NULL;
 
 	if ((peer && peer->open >= server->limits.conns_per_peer) ||
-	    (server->stats.open >= server->limits.conns_max && !evict_idle(server))) {
+	    (!weak(CONNS) && server->stats.open >= server->limits.conns_max &&
+	     !evict_idle(server))) {
 		if (peer && peer->open == 0)
 			peer_leave(server, peer);
 		turn_away(server, fd);

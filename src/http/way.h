@@ -19,6 +19,9 @@ struct http_way {
 	fallible (*begin)(struct http *x, const char *type, uint64_t length);
 	fallible (*write)(struct http *x, const void *bytes, size_t len);
 	fallible (*end)(struct http *x);
+	// A piece with the beginning or the end of an unsized reply; NULL: one after the other.
+	fallible (*begin_with)(struct http *x, const char *type, struct str bytes);
+	fallible (*end_with)(struct http *x, struct str bytes);
 	fallible (*send_file)(struct http *x, int fd, uint64_t offset, uint64_t len);
 	fallible (*recv_file)(struct http *x, int fd, uint64_t max, uint64_t *out_len);
 	void (*be_patient)(struct http *x);

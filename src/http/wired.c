@@ -190,23 +190,33 @@ fallible http_pay(struct http *x, uint64_t len)
 	return OK;
 }
 
-static fallible wired_write(struct http *x, const void *bytes, size_t len)
+// A chunk, what comes before it, and what comes behind.
+static fallible write_chunk(struct http *x, struct str before, struct str bytes, struct str behind)
 {
 	struct http_conn *conn = x->conn;
 	char *size_line = conn->papers->chunk;
-	struct iovec parts[3];
+	int n = snprintf(size_line, sizeof(conn->papers->chunk), "%zx\r\n", bytes.len);
+	struct iovec parts[] = {
+		{(void *)before.at, before.len},
+		{size_line, (size_t)n},
+		{(void *)bytes.at, bytes.len},
+		{(void *)behind.at, behind.len},
+	};
+
+	return before.len ? stream_writev(&conn->stream, parts, 4, conn->silence_ms)
+			  : stream_writev(&conn->stream, parts + 1, 3, conn->silence_ms);
+}
+
+static fallible wired_write(struct http *x, const void *bytes, size_t len)
+{
+	struct http_conn *conn = x->conn;
 	struct err *err;
 
 	if (len == 0 || conn->no_body)
 		return OK;
 	TRY(http_pay(x, len));
 	if (conn->chunked) {
-		int n = snprintf(size_line, sizeof(conn->papers->chunk), "%zx\r\n", len);
-
-		parts[0] = (struct iovec){size_line, (size_t)n};
-		parts[1] = (struct iovec){(void *)bytes, len};
-		parts[2] = (struct iovec){(void *)"\r\n", 2};
-		err = stream_writev(&conn->stream, parts, 3, conn->silence_ms);
+		err = write_chunk(x, STR(""), (struct str){bytes, len}, STR("\r\n"));
 	} else {
 		err = stream_write(&conn->stream, bytes, len, conn->silence_ms);
 	}
@@ -229,12 +239,49 @@ static fallible wired_end(struct http *x)
 	return err ? http_blame(x, err) : OK;
 }
 
+static fallible wired_begin_with(struct http *x, const char *type, struct str bytes)
+{
+	struct http_conn *conn = x->conn;
+	enum framing framing = framing_of(x, WAY_UNSIZED);
+	struct err *err;
+
+	if (framing != FRAMING_CHUNKED || !bytes.len || str_is(x->head.method, "HEAD")) {
+		TRY(wired_begin(x, type, WAY_UNSIZED));
+		return wired_write(x, bytes.at, bytes.len);
+	}
+	conn->chunked = true;
+	conn->sized = false;
+	TRY(put_head(x, type, framing, WAY_UNSIZED));
+	err = write_chunk(x, buf_view(&conn->papers->head), bytes, STR("\r\n"));
+	if (err)
+		return http_blame(x, err);
+	x->bytes_out += bytes.len;
+	return OK;
+}
+
+static fallible wired_end_with(struct http *x, struct str bytes)
+{
+	struct err *err;
+
+	if (!x->conn->chunked || x->conn->no_body || !bytes.len) {
+		TRY(wired_write(x, bytes.at, bytes.len));
+		return wired_end(x);
+	}
+	err = write_chunk(x, STR(""), bytes, STR("\r\n0\r\n\r\n"));
+	if (err)
+		return http_blame(x, err);
+	x->bytes_out += bytes.len;
+	return OK;
+}
+
 const struct http_way wired_way = {
 	.read = wired_read,
 	.reply = wired_reply,
 	.begin = wired_begin,
 	.write = wired_write,
 	.end = wired_end,
+	.begin_with = wired_begin_with,
+	.end_with = wired_end_with,
 	.send_file = wired_send_file,
 	.recv_file = wired_recv_file,
 	.be_patient = wired_be_patient,

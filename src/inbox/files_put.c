@@ -2,6 +2,7 @@
 // name yet, in a worker; it takes its name when all of them are there. So a client that vanishes, a
 // full disk or a sandbox that ends leave the old file whole. What came until then is parked when
 // its length was known: the client may ask how much that is, and send the rest with Content-Range.
+#include "inbox/escort.h"
 #include "inbox/files.h"
 #include "inbox/files_entry.h"
 #include "inbox/park.h"
@@ -127,8 +128,7 @@ static fallible find_upload(struct place *place, const struct put_ask *ask,
 static bool may_go_on(const struct put_ask *ask, const struct err *err)
 {
 	return ask->has_total &&
-	       (err_kind(err) == ERR_BAD_PEER || err_kind(err) == ERR_SLOW_CLIENT ||
-		err_kind(err) == ERR_CANCELLED);
+	       (err_kind(err) == ERR_BAD_PEER || err_kind(err) == ERR_SLOW_CLIENT);
 }
 
 static fallible answer_ask(struct place *place, const struct put_ask *ask)
@@ -146,6 +146,13 @@ static fallible answer_ask(struct place *place, const struct put_ask *ask)
 	return answer_part(place, ask, have);
 }
 
+static fallible receive(struct place *place, int fd, uint64_t max, uint64_t *out)
+{
+	auto_escort escort = escort_begin(place);
+
+	return http_recv_file(place->x, fd, max, out);
+}
+
 static fallible put(struct place *place)
 {
 	struct files_upload *upload = NULL;
@@ -160,7 +167,7 @@ static fallible put(struct place *place)
 	if (ask.asks)
 		return answer_ask(place, &ask);
 	TRY(find_upload(place, &ask, &upload));
-	err = http_recv_file(place->x, files_upload_fd(upload), ask.len, &got);
+	err = receive(place, files_upload_fd(upload), ask.len, &got);
 	if (!err && ask.has_range && got != ask.len)
 		err = bad(place, "Content-Range", "INVALID_RANGE", "tells another length");
 	if (err && may_go_on(&ask, err))

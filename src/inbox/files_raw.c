@@ -5,6 +5,7 @@
 // The content is a stranger's: a browser must neither guess its type nor run it as ours.
 #include <stdio.h>
 
+#include "inbox/escort.h"
 #include "inbox/files.h"
 #include "inbox/files_entry.h"
 #include "inbox/files_source.h"
@@ -41,7 +42,13 @@ static void describe(struct http *x, const struct source *source, const char *et
 	http_set(x, "Content-Security-Policy", STR("sandbox; default-src 'none'"));
 }
 
-// From here on the box may end without waiting for a slow client: the file is looked at in parts.
+static fallible send_escorted(struct place *place, int fd, uint64_t first, uint64_t len)
+{
+	auto_escort escort = escort_begin(place);
+
+	return http_send_file(place->x, fd, first, len);
+}
+
 static fallible send_part(struct place *place, struct source *source, int status, uint64_t first,
 			  uint64_t len)
 {
@@ -52,15 +59,7 @@ static fallible send_part(struct place *place, struct source *source, int status
 				  (struct str){len ? source->small.at + first : "", (size_t)len});
 	http_be_patient(x);
 	TRY(http_begin_sized(x, status, source->type, len));
-	while (len > 0) {
-		uint64_t part = len < RAW_PART ? len : RAW_PART;
-
-		TRY(http_send_file(x, source->fd, first, part));
-		first += part;
-		len -= part;
-		if (!box_is_alive(place->visit.box))
-			return err_new(GONE, "box_lost", "the sandbox ended");
-	}
+	TRY(send_escorted(place, source->fd, first, len));
 	return http_end(x);
 }
 

@@ -1,6 +1,7 @@
 // A file inside of one JSON answer. A small one is one piece; a large one is read in a worker and
 // poured as the client reads, so that no file is ever held whole. `size` stands behind the content:
 // it is what was really sent, whatever became of the file meanwhile.
+#include "inbox/escort.h"
 #include "inbox/files.h"
 #include "inbox/files_source.h"
 #include "inbox/mime.h"
@@ -8,6 +9,7 @@
 
 #define PIECE (48 * 1024) // a multiple of three: base64 of pieces is base64 of the whole
 #define PIECE_MAX (8 * PIECE)
+#define BATCH (8 * PIECE) // read at a time
 
 struct read_ask {
 	bool base64;
@@ -43,9 +45,14 @@ static fallible fill(struct source *source, uint64_t at, char *room, size_t *out
 {
 	size_t have = 0, n = 1;
 
-	// Short reads would cut groups of base64 in two.
-	while (have < PIECE && n > 0) {
-		TRY(source_read(source, at + have, room + have, PIECE - have, &n));
+	// Short reads would cut groups of base64 in two. What is behind the end as it was when the
+	// file was opened belongs to another answer.
+	while (have < BATCH && n > 0 && at + have < source->stat.size) {
+		uint64_t left = source->stat.size - at - have;
+		size_t want = BATCH - have;
+
+		TRY(source_read(source, at + have, room + have, left < want ? (size_t)left : want,
+				&n));
 		have += n;
 	}
 	*out = have;
@@ -55,22 +62,22 @@ static fallible fill(struct source *source, uint64_t at, char *room, size_t *out
 static fallible pour_content(struct place *place, struct source *source, bool base64,
 			     struct buf *body, uint64_t *out_size)
 {
-	char *room = arena_take(place->x->arena, PIECE);
+	char *room = arena_take(place->x->arena, BATCH);
 	struct json_carry carry = {0};
-	uint64_t at = 0;
+	uint64_t total = 0;
 	size_t n = 1;
 
-	while (n > 0 && at < FILES_CONTENT_MAX) {
-		TRY(fill(source, at, room, &n));
-		if (n > FILES_CONTENT_MAX - at)
-			n = FILES_CONTENT_MAX - (size_t)at;
-		add_piece(body, room, n, base64, &carry);
-		at += n;
-		TRY(http_write(place->x, body->at, body->len));
-		buf_clear(body);
+	while (n > 0) {
+		TRY(fill(source, total, room, &n));
+		for (size_t at = 0; at < n; at += PIECE) {
+			add_piece(body, room + at, n - at < PIECE ? n - at : PIECE, base64, &carry);
+			TRY(http_write(place->x, body->at, body->len));
+			buf_clear(body);
+		}
+		total += n;
 	}
 	json_piece(body, NULL, 0, &carry);
-	*out_size = at;
+	*out_size = total;
 	return OK;
 }
 
@@ -105,6 +112,7 @@ static fallible answer_small(struct place *place, struct source *source, bool ba
 
 static fallible answer_large(struct place *place, struct source *source, bool base64)
 {
+	auto_escort escort = escort_begin(place);
 	auto_buf body = BUF_INIT(PIECE_MAX + 64 * 1024);
 	struct json_out out = place_open(&body);
 	uint64_t size = 0;

@@ -1,6 +1,7 @@
 // A file of any size as events. Each chunk covers CHUNK bytes of it: as base64 it decodes on its
 // own, as text no character is cut, what is left of one waits for the next chunk. Several chunks
 // are read at a time, in a worker.
+#include "inbox/escort.h"
 #include "inbox/files.h"
 #include "inbox/files_source.h"
 #include "inbox/mime.h"
@@ -135,34 +136,38 @@ static bool is_told(const struct err *err)
 	return false;
 }
 
+static fallible send_file(struct place *place, struct source *source)
+{
+	auto_escort escort = escort_begin(place);
+	auto_buf event = BUF_INIT(EVENT_MAX);
+	bool base64 = !mime_is_text(source->type);
+	struct json_out out;
+	uint64_t total = 0;
+
+	TRY(send_metadata(place->x, source, base64, &event));
+	TRY(send_content(place->x, source, base64, &event, &total));
+	out = begin_event(&event, "complete");
+	json_put_int(&out, "bytesRead", (int64_t)total);
+	json_end(&out, '}');
+	return send_event(place->x, &event);
+}
+
 static fallible stream_file(struct place *place)
 {
-	struct http *x = place->x;
-	auto_buf event = BUF_INIT(EVENT_MAX);
 	auto_source source = SOURCE_NONE;
-	struct json_out out;
 	auto_json json = NULL;
 	auto_err err = NULL;
-	uint64_t total = 0;
-	bool base64;
 
 	TRY(place_read(place, &json));
 	err = source_open(place, false, &source);
 	if (err && !is_told(err))
 		return take_ptr(err);
-	TRY(begin(x));
-	if (err) {
+	TRY(begin(place->x));
+	if (err)
 		TRY(send_error(place, err));
-		return http_end(x);
-	}
-	base64 = !mime_is_text(source.type);
-	TRY(send_metadata(x, &source, base64, &event));
-	TRY(send_content(x, &source, base64, &event, &total));
-	out = begin_event(&event, "complete");
-	json_put_int(&out, "bytesRead", (int64_t)total);
-	json_end(&out, '}');
-	TRY(send_event(x, &event));
-	return http_end(x);
+	else
+		TRY(send_file(place, &source));
+	return http_end(place->x);
 }
 
 fallible inbox_files_stream(struct http *x)

@@ -7,6 +7,7 @@
 
 void trail_done(struct trail *trail)
 {
+	http_back(trail->place->x);
 	files_drop(trail->walk);
 	buf_done(&trail->body);
 }
@@ -21,7 +22,8 @@ fallible trail_begin(struct trail *trail, const char *name)
 	place_put_name(&trail->out, "path", trail->place->shown);
 	json_key(&trail->out, name);
 	json_begin(&trail->out, '[');
-	return OK;
+	// Nobody looks through a tree for a client that is gone.
+	return http_away(trail->place->x, HTTP_PROBE_HEAD);
 }
 
 fallible trail_flow(struct trail *trail)
@@ -33,6 +35,7 @@ fallible trail_flow(struct trail *trail)
 		return OK;
 	if (!buf_ok(&trail->body))
 		return err_new(INTERNAL, "internal", "an entry did not fit");
+	http_back(x);
 	if (!trail->streams)
 		TRY(http_begin(x, 200, NULL));
 	trail->streams = true;
@@ -47,6 +50,7 @@ fallible trail_end(struct trail *trail)
 	struct json_out *out = &trail->out;
 
 	TRY(files_end(take_ptr(trail->walk), &total));
+	http_back(trail->place->x);
 	json_end(out, ']');
 	json_put_int(out, "count", (int64_t)trail->count);
 	if (total.skipped)

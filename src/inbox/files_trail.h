@@ -16,7 +16,8 @@ struct trail {
 void trail_done(struct trail *trail);
 #define auto_trail on_exit_call(trail_done) struct trail
 
-// The beginning, up to the first item. Nothing is sent yet.
+// The beginning, up to the first item. Nothing is sent yet; a client that leaves until then ends
+// it.
 fallible trail_begin(struct trail *trail, const char *name);
 // After each item: sends what has gathered when it is much.
 fallible trail_flow(struct trail *trail);

@@ -10,6 +10,7 @@
 #include "wire/json_flow.h"
 
 #define ROOM (64 * 1024)
+#define BATCH (256 * 1024)    // to the box at a time
 #define REST_MAX (128 * 1024) // everything but the content
 
 struct write_ask {
@@ -119,7 +120,7 @@ static fallible next_piece(struct place *place, struct write_ask *ask, struct ba
 
 	buf_clear(&ask->piece);
 	while (ask->piece.len == 0) {
-		TRY(spool_read(&ask->content, *at, room, ROOM, &n));
+		TRY(spool_read(&ask->content, *at, room, BATCH, &n));
 		*at += n;
 		if (!ask->base64)
 			buf_add(&ask->piece, room, n);
@@ -134,7 +135,7 @@ static fallible next_piece(struct place *place, struct write_ask *ask, struct ba
 
 static fallible put_large(struct place *place, struct write_ask *ask)
 {
-	char *room = arena_take(place->x->arena, ROOM);
+	char *room = arena_take(place->x->arena, BATCH);
 	struct files_upload *upload = NULL;
 	struct reach_stat stat;
 	struct base64 base64 = {0};
@@ -192,7 +193,7 @@ static fallible write_file(struct place *place)
 {
 	on_exit_call(write_ask_done) struct write_ask ask = {
 		.rest = BUF_INIT(REST_MAX),
-		.piece = BUF_INIT(ROOM),
+		.piece = BUF_INIT(BATCH),
 	};
 	auto_buf body = BUF_INIT(64 * 1024);
 	struct json_out out = place_open(&body);

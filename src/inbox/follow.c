@@ -12,8 +12,10 @@
 #include "base/clock.h"
 #include "wire/text.h"
 
+#define TYPE "text/event-stream"
 #define RUN (16 * 1024) // of one event
 #define FLUSH (32 * 1024)
+#define FIRST_MS 2 // that the first event may wait for others
 
 bool follow_from_read(struct str text, struct follow_from *out)
 {
@@ -58,12 +60,17 @@ void follow_put_result(struct json_out *out, const struct exec_result *result)
 	json_put_bool(out, "stderrTruncated", result->stderr_truncated);
 }
 
-fallible follow_begin(struct follow *follow)
+void follow_prepare(struct follow *follow)
 {
 	follow->room = (char *)arena_take(follow->x->arena, FOLLOW_CUT_MAX + RUN) + FOLLOW_CUT_MAX;
 	follow->offset = follow->from.offset;
 	http_set(follow->x, "Cache-Control", STR("no-cache"));
-	return http_begin(follow->x, 200, "text/event-stream");
+}
+
+fallible follow_begin(struct follow *follow)
+{
+	follow_prepare(follow);
+	return http_begin(follow->x, 200, TYPE);
 }
 
 // Where a client goes on that has seen everything up to now.
@@ -120,9 +127,23 @@ fallible follow_flush(struct follow *follow)
 		return err_new(INTERNAL, "internal", "an event did not fit");
 	if (!text.len)
 		return OK;
-	TRY(http_write(follow->x, text.at, text.len));
+	if (follow->x->reply_begun)
+		TRY(http_write(follow->x, text.at, text.len));
+	else
+		TRY(http_begin_with(follow->x, 200, TYPE, text));
 	buf_clear(&follow->out);
 	return OK;
+}
+
+fallible follow_end(struct follow *follow)
+{
+	struct str text = buf_view(&follow->out);
+
+	if (!follow->x->reply_begun || !buf_ok(&follow->out)) {
+		TRY(follow_flush(follow));
+		return http_end(follow->x);
+	}
+	return http_end_with(follow->x, text);
 }
 
 static size_t drop_nul(char *bytes, size_t len)
@@ -218,11 +239,17 @@ static void add_run(struct follow *follow, enum tape_stream stream, size_t len, 
 // The next run of the tape; the client may leave meanwhile.
 static fallible next_run(struct follow *follow, enum tape_stream *stream, size_t *out)
 {
+	int64_t soon = loop_now(door_of(follow->x)->loop) + FIRST_MS;
 	struct err *err;
 
-	if (tape_is_ready(follow->tape, follow->offset))
-		return tape_read(follow->tape, &follow->offset, stream, follow->room, RUN, out,
-				 CLOCK_NEVER);
+	// A command that ends at once is told in one packet.
+	if (!follow->x->reply_begun || tape_is_ready(follow->tape, follow->offset)) {
+		err = tape_read(follow->tape, &follow->offset, stream, follow->room, RUN, out,
+				soon);
+		if (!err || err_kind(err) != ERR_TIMEOUT)
+			return err;
+		err_free(err);
+	}
 	TRY(follow_flush(follow));
 	TRY(http_away(follow->x, HTTP_PROBE_EVENT));
 	err = tape_read(follow->tape, &follow->offset, stream, follow->room, RUN, out, CLOCK_NEVER);

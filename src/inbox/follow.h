@@ -38,7 +38,8 @@ struct follow {
 void follow_done(struct follow *follow);
 #define auto_follow on_exit_call(follow_done) struct follow
 
-// The head of the reply.
+// Before anything else. The head of the reply goes with the first events, or at once.
+void follow_prepare(struct follow *follow);
 fallible follow_begin(struct follow *follow);
 // An event of another sort: begin, put fields, end. It is sent with what follows, or at the next
 // wait.
@@ -48,8 +49,9 @@ void follow_event_end(struct follow *follow, struct json_out *out);
 fallible follow_tape(struct follow *follow);
 // A text behind the output of a stream, as if it were part of it.
 void follow_tail(struct follow *follow, enum tape_stream stream, struct str text);
-// Sends what has gathered.
+// Sends what has gathered; and the same as the end of the reply.
 fallible follow_flush(struct follow *follow);
+fallible follow_end(struct follow *follow);
 
 void follow_put_now(struct json_out *out);
 void follow_put_time(struct json_out *out, const char *key, int64_t wall_ms);

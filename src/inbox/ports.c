@@ -232,6 +232,18 @@ static fallible no_listener(struct http *x, const struct visit *visit, uint64_t 
 			   port);
 }
 
+// What a browser or a program asks with. CONNECT and TRACE mean the connection, not the server.
+static bool may_pass(struct str method)
+{
+	static const char *const known[] = {"GET",   "HEAD",   "POST",	  "PUT",
+					    "PATCH", "DELETE", "OPTIONS", NULL};
+
+	for (size_t i = 0; known[i]; i++)
+		if (str_is(method, known[i]))
+			return true;
+	return false;
+}
+
 fallible inbox_ports_proxy(struct http *x)
 {
 	struct relay_way way = {.loop = door_of(x)->loop, .fd = -1, .path = rest_of_path(x)};
@@ -243,6 +255,8 @@ fallible inbox_ports_proxy(struct http *x)
 	TRY(enter(x, &visit, &files));
 	if (!str_to_u64(x->params[1], 1, 65535, &port))
 		return proxy_fault(x, 404, "Port not found", "Invalid port", 0);
+	if (!may_pass(x->head.method))
+		return err_new(BAD_METHOD, "bad_method", "this method is not passed on");
 	if (x->head.upgrade)
 		return err_hint(err_new(NOT_OFFERED, "not_offered",
 					"upgrades are not passed on by this version"),

@@ -204,7 +204,7 @@ static void choose(struct proc *proc, void *arg)
 	if (chosen->status.at && !str_is(chosen->status, proc_status_word(view.status)))
 		return;
 	proc_hold(proc);
-	chosen->procs = mem_grow(chosen->procs, chosen->count + 1, sizeof(proc));
+	chosen->procs = mem_grow(chosen->procs, chosen->count + 1, sizeof(struct proc *));
 	chosen->procs[chosen->count++] = proc;
 	chosen->text += strlen(view.command) + 512;
 }

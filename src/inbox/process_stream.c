@@ -62,7 +62,7 @@ static fallible run(struct follow *follow, struct proc *proc)
 {
 	struct proc_view view = proc_look(proc);
 
-	TRY(follow_begin(follow));
+	follow_prepare(follow);
 	add_info(follow, &view);
 	TRY(follow_tape(follow));
 	if (!proc_is_over(proc)) {
@@ -71,8 +71,7 @@ static fallible run(struct follow *follow, struct proc *proc)
 	}
 	view = proc_look(proc);
 	add_exit(follow, &view);
-	TRY(follow_flush(follow));
-	return http_end(follow->x);
+	return follow_end(follow);
 }
 
 fallible inbox_process_stream(struct http *x)

@@ -3,8 +3,6 @@
 
 #include "inbox/place.h"
 
-#define RAW_PART (64ull << 20)
-
 const char *raw_etag(struct http *x, const struct reach_stat *stat);
 // As HTTP writes it; in the exchange's arena.
 const char *raw_date(struct http *x, int64_t wall_us);

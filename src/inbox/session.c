@@ -73,9 +73,11 @@ static void wish_done(struct wish *wish)
 
 static fallible read_wish(struct http *x, const struct json *json, struct wish *wish)
 {
-	struct str cwd = {0};
+	struct str cwd = {0}, id = {0};
 
-	TRY(json_str(json_get(json, "id"), "id", &wish->id));
+	TRY(json_str(json_get(json, "id"), "id", &id));
+	if (id.at) // it outlives the body
+		wish->id = (struct str){arena_dup(x->arena, id.at, id.len), id.len};
 	TRY(json_str(json_get(json, "cwd"), "cwd", &cwd));
 	if (cwd.len > CWD_MAX)
 		return err_new(INVALID, "bad_field", "'cwd' may have %d bytes", CWD_MAX);
@@ -119,7 +121,8 @@ static fallible create(struct http *x, struct visit *visit, struct wish *wish, s
 	TRY(read_lenient(x, &json));
 	if (json)
 		TRY(read_wish(x, json, wish));
-	wish->id = wish->id.at ? str_of(arena_dup(x->arena, wish->id.at, wish->id.len)) : new_id(x);
+	if (!wish->id.at)
+		wish->id = new_id(x);
 	TRY(enter(x, visit));
 	return shells_create(visit, wish->id, &wish->spec, out);
 }

@@ -161,8 +161,8 @@ static fallible explain(const struct job *job, const struct session_result *resu
 	int shown = (int)(job->shown.len < LAST ? job->shown.len : LAST);
 
 	switch (result->end) {
-	case SESSION_TIMED_OUT:
-		return err_hint(err_new(TIMEOUT, "command_timeout",
+	case SESSION_TIMED_OUT: // not a TIMEOUT: that would be logged, with the command
+		return err_hint(err_new(CONFLICT, "command_timeout",
 					"Failed to execute command '%.*s' in session '" STR_FMT
 					"': Command timeout after %llums",
 					shown, job->shown.at, STR_ARG(job->seat),

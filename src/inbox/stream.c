@@ -40,7 +40,7 @@ static fallible run(struct follow *follow, const struct job *job, struct proc *p
 {
 	struct proc_view view = proc_look(proc);
 
-	TRY(follow_begin(follow));
+	follow_prepare(follow);
 	add_start(follow, job, &view);
 	TRY(follow_tape(follow));
 	if (!proc_is_over(proc)) {
@@ -49,8 +49,7 @@ static fallible run(struct follow *follow, const struct job *job, struct proc *p
 	}
 	view = proc_look(proc);
 	add_end(follow, &view);
-	TRY(follow_flush(follow));
-	return http_end(follow->x);
+	return follow_end(follow);
 }
 
 static fallible start(struct http *x, struct json **json, struct job *job, struct process *out)

@@ -142,32 +142,6 @@ static struct tree *plant(struct place *place, const struct watch_ask *ask, stru
 	return tree;
 }
 
-// The tree as it is kept track of, from now on at the latest.
-static fallible tree_of(struct place *place, const struct watch_ask *ask, struct tree **out)
-{
-	struct memory *memory = memory_of(place->x);
-	struct files_walk *walk = NULL;
-	auto_buf key = BUF_INIT(512 * 1024);
-	struct tree *tree;
-
-	write_key(&key, place, ask);
-	if (!buf_ok(&key))
-		return err_new(INVALID, "bad_field", "the patterns are too long together");
-	tree = find_tree(memory, place->visit.entry, buf_view(&key));
-	if (!tree) {
-		TRY(watch_ask_begin(place, ask, &walk));
-		// Somebody else may have been faster meanwhile.
-		tree = find_tree(memory, place->visit.entry, buf_view(&key));
-		if (tree)
-			files_drop(walk);
-		else
-			tree = plant(place, ask, buf_view(&key), walk);
-	}
-	refresh(tree);
-	*out = tree;
-	return OK;
-}
-
 static bool is_name(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++) {
@@ -218,6 +192,7 @@ static fallible answer(struct place *place, const struct tree *tree, const struc
 
 	if (known && since->count > tree->count) {
 		place->field = "since";
+		place->code = "INVALID_VERSION";
 		return err_new(INVALID, "bad_field", "'since' is a version of the future");
 	}
 	snprintf(version, sizeof(version), "%s:%llu", tree->name, (unsigned long long)tree->count);
@@ -232,19 +207,42 @@ static fallible answer(struct place *place, const struct tree *tree, const struc
 	return place_close(place, &out);
 }
 
+// The tree as it is kept track of, from now on at the latest.
+static fallible answer_of(struct place *place, const struct watch_ask *ask,
+			  const struct version *since)
+{
+	struct memory *memory = memory_of(place->x);
+	struct files_walk *walk = NULL;
+	auto_buf key = BUF_INIT(512 * 1024);
+	struct tree *tree;
+
+	write_key(&key, place, ask);
+	if (!buf_ok(&key))
+		return err_new(INVALID, "bad_field", "the patterns are too long together");
+	tree = find_tree(memory, place->visit.entry, buf_view(&key));
+	if (!tree) {
+		TRY(watch_ask_begin(place, ask, &walk));
+		// Somebody else may have been faster meanwhile.
+		tree = find_tree(memory, place->visit.entry, buf_view(&key));
+		if (tree)
+			files_drop(walk);
+		else
+			tree = plant(place, ask, buf_view(&key), walk);
+	}
+	refresh(tree);
+	return answer(place, tree, since);
+}
+
 static fallible check(struct place *place)
 {
 	struct version since = {0};
 	struct watch_ask ask;
-	struct tree *tree = NULL;
 	auto_json json = NULL;
 
 	TRY(place_json(place, &json));
 	TRY(read_version(place, json, &since));
 	TRY(watch_ask_read(place, json, &ask));
-	TRY(tree_of(place, &ask, &tree));
-	place->code = "INVALID_VERSION";
-	return answer(place, tree, &since);
+	return answer_of(place, &ask, &since);
 }
 
 fallible inbox_watch_check(struct http *x)

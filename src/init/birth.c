@@ -21,6 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/weak.h"
 #include "model/talk.h"
 #include "os/fd.h"
 
@@ -73,6 +74,9 @@ static const char *read_kit(struct birth *out)
 	errno = EPROTO;
 	if (!is_kit_sound((size_t)len))
 		return "understand the kit";
+#ifdef COVE_WEAK
+	weak_set(kit.head.weak);
+#endif
 	out->joins_by_clone = kit.head.joins_by_clone != 0;
 	out->filter = kit.code + kit.head.filter_len[0] + kit.head.filter_len[1];
 	out->filter_len = (uint16_t)kit.head.filter_len[2];
@@ -99,7 +103,7 @@ static const char *limit(void)
 	// Core 1, not 0: with 0 a core_pattern that is a pipe still starts its helper on the host.
 	if (!set_limit(RLIMIT_CORE, 1, 1))
 		return "limit core dumps";
-	if (!set_limit(RLIMIT_NOFILE, kit.head.nofile_soft, kit.head.nofile_hard))
+	if (!weak(NOFILE) && !set_limit(RLIMIT_NOFILE, kit.head.nofile_soft, kit.head.nofile_hard))
 		return "limit files";
 	if (!set_limit(RLIMIT_MSGQUEUE, 819200, 819200))
 		return "limit message queues";
@@ -117,6 +121,8 @@ static const char *settle_fds(struct birth *out)
 	if (out->joins_by_clone)
 		close(TALK_FD_LEAF_2);
 	syscall(SYS_close_range, TALK_FD_CONTROL, ~0u, CLOSE_RANGE_FLAG_CLOEXEC);
+	if (weak(FDS))
+		fcntl(TALK_FD_LEAF, F_SETFD, 0);
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null < 0)
 		return "open /dev/null";
@@ -137,7 +143,7 @@ static const char *settle_fds(struct birth *out)
 
 static const char *join_user_namespace(void)
 {
-	if (setns(TALK_FD_USERNS, CLONE_NEWUSER) < 0)
+	if (!weak(USERNS) && setns(TALK_FD_USERNS, CLONE_NEWUSER) < 0)
 		return "join the user namespace";
 	// The groups of a root command, so that the most common one need not set them again.
 	if (syscall(SYS_setgroups, 1, &(gid_t){0}) < 0)
@@ -149,7 +155,7 @@ static const char *join_user_namespace(void)
 	if (syscall(SYS_setresuid, 0, 0, 0) < 0)
 		return "become uid 0";
 	// Changing ids reset this; nothing below changes them again but children, who say it anew.
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+	if (prctl(PR_SET_DUMPABLE, weak(UNDUMPABLE) ? 1 : 0, 0, 0, 0) < 0)
 		return "become undumpable";
 	close(TALK_FD_KIT);
 	close(TALK_FD_USERNS);
@@ -163,6 +169,8 @@ static const char *drop_capabilities(void)
 		{.effective = CAPS_KEPT, .permitted = CAPS_KEPT, .inheritable = 0},
 	};
 
+	if (weak(CAPABILITIES))
+		return NULL;
 	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
 		if (cap > 31 || !(CAPS_KEPT & BIT(cap)))
 			if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
@@ -171,7 +179,12 @@ static const char *drop_capabilities(void)
 		return "drop ambient capabilities";
 	if (syscall(SYS_capset, &head, caps) < 0)
 		return "drop capabilities";
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	return NULL;
+}
+
+static const char *gain_nothing(void)
+{
+	if (!weak(NNP) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return "set no_new_privs";
 	return NULL;
 }
@@ -226,6 +239,7 @@ const char *birth_run(struct birth *out)
 	STEP(join_user_namespace());
 	prctl(PR_SET_NAME, "cove-init", 0, 0, 0);
 	STEP(drop_capabilities());
+	STEP(gain_nothing());
 	STEP(watch_children(out));
 	if (chdir("/") < 0)
 		return "go to the root";

@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/weak.h"
 #include "init/conv.h"
 #include "init/hand.h"
 #include "init/spare.h"
@@ -338,6 +339,20 @@ static void note_death(int pid, int status, const struct rusage *usage)
 	settle(conv);
 }
 
+// Its own commands and nobody else's: what a pid 1 that is none would do.
+static void reap_own(void)
+{
+	struct rusage usage;
+	int status;
+
+	for (int i = 0; i < init.conv_end; i++) {
+		int pid = init.convs[i].used ? init.convs[i].pid : 0;
+
+		if (pid > 0 && wait4(pid, &status, WNOHANG | __WALL, &usage) == pid)
+			note_death(pid, status, &usage);
+	}
+}
+
 static void reap(void)
 {
 	struct signalfd_siginfo info;
@@ -348,6 +363,10 @@ static void reap(void)
 	// One signal at most is pending, for any number of children.
 	if (read(init.birth.children, &info, sizeof(info)) < 0)
 		return;
+	if (weak(REAP)) {
+		reap_own();
+		return;
+	}
 	while ((pid = wait4(-1, &status, WNOHANG | __WALL, &usage)) > 0)
 		note_death(pid, status, &usage);
 }

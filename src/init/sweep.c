@@ -37,6 +37,7 @@ static bool read_process(int pid, struct process *out)
 	char path[32], text[1024];
 	const char *at;
 	unsigned long long start;
+	char state;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0)
@@ -44,12 +45,12 @@ static bool read_process(int pid, struct process *out)
 	at = strrchr(text, ')');
 	*out = (struct process){.pid = pid};
 	if (!at || sscanf(at + 1,
-			  " %*c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+			  " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
 			  "%*d %llu",
-			  &out->parent, &out->session, &start) != 3)
+			  &state, &out->parent, &out->session, &start) != 4)
 		return false;
 	out->start = start;
-	return true;
+	return state != 'Z' && state != 'X'; // dead, and waiting for its parent to notice
 }
 
 static void read_group(int pid, char *room, size_t size)

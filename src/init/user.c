@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/weak.h"
 #include "os/fd.h"
 
 #define PASSWD_SIZE 65536
@@ -37,7 +38,7 @@ static bool to_id(struct str s, uint32_t *out)
 {
 	uint64_t id;
 
-	if (!str_to_u64(s, 0, USER_ID_MAX, &id))
+	if (!str_to_u64(s, 0, weak(USER_RANGE) ? INT32_MAX : USER_ID_MAX, &id))
 		return false;
 	*out = (uint32_t)id;
 	return true;

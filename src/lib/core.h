@@ -36,6 +36,7 @@ struct cove {
 	bool told_retry, retryable;
 };
 
+fallible core_init(struct cove *cove); // its loop
 // Runs fn(arg) in a task and waits for it. `timeout_ms`: CORE_DEFAULT, -1 for none, 0 for a look
 // without a wait. TIMEOUT, CANCELLED.
 #define CORE_DEFAULT (-2)

@@ -158,3 +158,17 @@ fallible fields_bytes(const struct json *event, const char *key, struct buf *out
 		return err_new(BAD_PEER, "bad_event", "the daemon sent output that is no base64");
 	return OK;
 }
+
+void fields_path(struct json_out *out, const char *name, const char *path)
+{
+	auto_buf coded = BUF_INIT(1 << 20);
+	auto_free char *key = NULL;
+
+	if (text_is_utf8(str_of(path))) {
+		json_put_text(out, name, path);
+		return;
+	}
+	key = mem_fmt("%sBase64", name);
+	text_base64(&coded, path, strlen(path));
+	json_put_str(out, key, buf_view(&coded));
+}

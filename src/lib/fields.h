@@ -19,3 +19,5 @@ fallible fields_command(struct json_out *out, const struct cove_command *command
 void fields_result(const struct json *event, struct cove_result *out);
 // The bytes of a member that may be base64, added to `out`; BAD_PEER bad_event.
 fallible fields_bytes(const struct json *event, const char *key, struct buf *out);
+// A path, which is bytes: as text, or under NAMEBase64 when it is none.
+void fields_path(struct json_out *out, const char *name, const char *path);

@@ -155,21 +155,16 @@ void cove_file_free(struct cove_file *file)
 	free(file);
 }
 
-static fallible read_whole(struct cove_file *file, struct buf *out)
-{
-	return request_body(&file->request, out);
-}
-
 enum cove_kind cove_read_file(struct cove_box *box, const char *path, char **out, size_t *out_len,
 			      struct cove_error *error)
 {
 	auto_buf bytes = BUF_INIT(CORE_REPLY_MAX);
-	struct cove_file *file;
+	struct cove_file *file = NULL;
 	enum cove_kind kind = cove_file_open(box, path, 0, &file, error);
 
-	if (kind)
+	if (!file)
 		return kind;
-	kind = core_end(box->cove, read_whole(file, &bytes), error);
+	kind = core_end(box->cove, request_body(&file->request, &bytes), error);
 	cove_file_free(file);
 	if (kind)
 		return kind;
@@ -182,10 +177,10 @@ enum cove_kind cove_read_file(struct cove_box *box, const char *path, char **out
 enum cove_kind cove_write_file(struct cove_box *box, const char *path, const void *bytes,
 			       size_t len, struct cove_error *error)
 {
-	struct cove_file *file;
+	struct cove_file *file = NULL;
 	enum cove_kind kind = cove_file_create(box, path, 0, &file, error);
 
-	if (!kind) {
+	if (file) {
 		kind = cove_file_write(file, bytes, len, error);
 		if (!kind)
 			kind = cove_file_commit(file, error);

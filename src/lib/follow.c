@@ -11,6 +11,7 @@
 
 #define LINE_ROOM ((size_t)1 << 20)
 #define RETRIES 20
+#define PIECE (64 * 1024)
 #define RETRY_MS 250
 
 static int64_t left_of(int64_t deadline)
@@ -117,25 +118,33 @@ int cove_process_fd(const struct cove_process *process)
 	return feed_fd(&process->feed);
 }
 
-static fallible so_far(struct cove_process *process, const struct cove_sink *sink)
+// One stream of what is kept, as bytes: as much memory as a piece takes.
+static fallible pour(struct cove_process *process, bool is_stderr, const struct cove_sink *sink)
 {
-	auto_free char *path = mem_fmt("%s/logs?encoding=base64", process->base);
-	auto_buf out = BUF_INIT(CORE_REPLY_MAX), err = BUF_INIT(CORE_REPLY_MAX);
-	auto_json answer = NULL;
+	auto_free char *path = mem_fmt("%s/tape?stream=%s", process->base,
+				       is_stderr ? "stderr" : "stdout");
+	auto_free char *room = mem_new(PIECE);
+	struct cove_request request = {.cove = process->cove, .method = "GET", .path = path};
+	struct err *err = request_begin(&request);
+	size_t n = 1;
 
-	TRY(trip_json(process->cove, "GET", path, NULL, &answer));
-	TRY(fields_bytes(answer, "stdout", &out));
-	TRY(fields_bytes(answer, "stderr", &err));
-	TRY(sink_put(sink, false, buf_view(&out)));
-	return sink_put(sink, true, buf_view(&err));
+	while (!err && n > 0) {
+		err = request_read(&request, room, PIECE, CORE_DEFAULT, &n);
+		if (!err)
+			err = sink_put(sink, is_stderr, (struct str){room, n});
+	}
+	request_done(&request);
+	return err;
 }
 
 static fallible logs(struct cove_process *process, bool follow, const struct cove_sink *sink)
 {
 	struct cove_piece piece = {0};
 
-	if (!follow)
-		return so_far(process, sink);
+	if (!follow) {
+		TRY(pour(process, false, sink));
+		return pour(process, true, sink);
+	}
 	while (!piece.ended) {
 		TRY(next(process, process->cove->timeout_ms > 0 ? process->cove->timeout_ms : -1,
 			 &piece));

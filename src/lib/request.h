@@ -15,12 +15,12 @@ struct cove_request {
 	char *own_method, *own_path, *own_type; // of one that the user opened
 };
 
-fallible request_begin(struct cove_request *request);
-fallible request_write(struct cove_request *request, const void *bytes, size_t len);
-fallible request_finish(struct cove_request *request);
+fallible request_begin(struct cove_request *r);
+fallible request_write(struct cove_request *r, const void *bytes, size_t len);
+fallible request_finish(struct cove_request *r);
 // The next bytes of the reply; *out = 0 at its end. A read that ran out of time can be repeated.
-fallible request_read(struct cove_request *request, void *room, size_t size, int64_t timeout_ms,
+fallible request_read(struct cove_request *r, void *room, size_t size, int64_t timeout_ms,
 		      size_t *out);
-fallible request_body(struct cove_request *request, struct buf *out); // all that is left
-int request_fd(const struct cove_request *request);		      // to be polled; -1: none
-void request_done(struct cove_request *request);		      // harmless twice
+fallible request_body(struct cove_request *r, struct buf *out); // all that is left
+int request_fd(const struct cove_request *r);			// to be polled; -1: none
+void request_done(struct cove_request *r);			// harmless twice

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "lib/box.h"
 #include "lib/fields.h"
+#include "wire/text.h"
 
 #define BODY_MAX ((size_t)1 << 20)
 #define SESSIONLESS "__DISABLE_SESSION__"
@@ -12,7 +13,7 @@ static struct json_out begin(struct buf *body, const char *key, const char *path
 	struct json_out out = json_to(body);
 
 	json_begin(&out, '{');
-	json_put_text(&out, key, path);
+	fields_path(&out, key, path);
 	json_put_text(&out, "sessionId", SESSIONLESS);
 	return out;
 }
@@ -40,6 +41,42 @@ static struct cove_entry entry_of(const struct json *at)
 	};
 }
 
+// The last `parts` names of a path.
+static const char *tail_of(const char *path, size_t parts)
+{
+	const char *at = path + strlen(path);
+
+	while (at > path && (at[-1] != '/' || --parts > 0))
+		at--;
+	return at;
+}
+
+static size_t parts_of(const char *path)
+{
+	size_t parts = 1;
+
+	for (; *path; path++)
+		parts += *path == '/';
+	return parts;
+}
+
+// Names that are no text come as bytes beside it.
+static fallible tell(const struct json *at, cove_entry_fn *each, void *arg)
+{
+	struct cove_entry entry = entry_of(at);
+	auto_buf path = BUF_INIT(1 << 20);
+	const char *coded = fields_text(at, "pathBase64");
+
+	if (*coded && text_unbase64(&path, str_of(coded)) && path.len && path.at[0] == '/') {
+		entry.path = path.at;
+		entry.name = tail_of(path.at, 1);
+		entry.relative = tail_of(path.at, parts_of(entry.relative));
+	}
+	if (each(arg, &entry))
+		return err_new(CANCELLED, "cancelled", "the listing was ended");
+	return OK;
+}
+
 static fallible list(struct cove_box *box, const char *path, bool recursive, bool hidden,
 		     cove_entry_fn *each, void *arg)
 {
@@ -55,12 +92,8 @@ static fallible list(struct cove_box *box, const char *path, bool recursive, boo
 	json_end(&json, '}');
 	TRY(send(box, "/api/list-files", &body, &json, &answer));
 	files = json_get(answer, "files");
-	for (size_t i = 0; files && i < json_count(files); i++) {
-		struct cove_entry entry = entry_of(json_at(files, i));
-
-		if (each(arg, &entry))
-			return err_new(CANCELLED, "cancelled", "the listing was ended");
-	}
+	for (size_t i = 0; files && i < json_count(files); i++)
+		TRY(tell(json_at(files, i), each, arg));
 	return OK;
 }
 
@@ -144,7 +177,7 @@ enum cove_kind cove_rename(struct cove_box *box, const char *from, const char *t
 	struct json_out json = begin(&body, "oldPath", from);
 
 	core_begin(box->cove);
-	json_put_text(&json, "newPath", to);
+	fields_path(&json, "newPath", to);
 	return core_end(box->cove, send(box, "/api/rename", &body, &json, NULL), error);
 }
 

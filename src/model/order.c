@@ -50,6 +50,8 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 	pack_init(&pack, room, size < ORDER_SIZE_MAX ? size : ORDER_SIZE_MAX);
 	pack_u8(&pack, (uint8_t)order->kind);
 	pack_u32(&pack, order->id);
+	if (order->kind != ORDER_HELLO)
+		put_chars(&pack, order->trace);
 	switch (order->kind) {
 	case ORDER_HELLO:
 		pack_u32(&pack, order->version);
@@ -137,10 +139,20 @@ static void get_box(struct unpack *in, struct order *order)
 	hold(in, id_is_box(get_chars(in, order->box)));
 }
 
+bool order_is_trace(struct str text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (text.at[i] < ' ' || text.at[i] > '~')
+			return false;
+	return text.len < ORDER_TRACE_MAX;
+}
+
 static void get_order(struct unpack *in, struct order *order)
 {
 	struct str name;
 
+	if (order->kind != ORDER_HELLO)
+		hold(in, order_is_trace(get_chars(in, order->trace)));
 	switch (order->kind) {
 	case ORDER_HELLO:
 		order->version = unpack_u32(in);

@@ -24,6 +24,7 @@
 #define ORDER_FDS_MAX 4
 #define ORDER_TEMPLATE_MAX 64 // with its NUL
 #define ORDER_BOXES_MAX 16384
+#define ORDER_TRACE_MAX 65 // with its NUL
 
 // clang-format off
 //	  kind     what it asks                                     fds of the final answer
@@ -49,6 +50,7 @@ enum order_kind {
 struct order {
 	enum order_kind kind;
 	uint32_t id;
+	char trace[ORDER_TRACE_MAX];   // all but HELLO: of the request that caused it, or ""
 	char box[ID_BOX_LEN + 1];      // BUILD BURY LEAF KILL
 	char name[ORDER_TEMPLATE_MAX]; // BUILD: template; IMPORT FREEZE FORGET: template;
 				       // LIST: names behind this one
@@ -103,4 +105,5 @@ size_t answer_encode(const struct answer *answer, void *room, size_t size);
 fallible order_decode(const void *bytes, size_t len, struct order *out);
 fallible answer_decode(const void *bytes, size_t len, struct answer *out);
 const char *order_word(enum order_kind kind); // "build"
+bool order_is_trace(struct str text);	      // short enough, printable ASCII
 int order_fds(enum order_kind kind);	      // fds of its DONE answer (LEAF: join_count + 1)

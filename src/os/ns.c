@@ -23,10 +23,12 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/weak.h"
 #include "os/fd.h"
 #include "os/mount.h"
 
 #define CHILD_SOCK 3
+#define SHARED_OWNER 61183 // nobody's id: who owns all namespaces when no box has its own
 
 static const struct {
 	const char *path, *value;
@@ -70,7 +72,7 @@ static _Noreturn void child(int sock, uint32_t base)
 	if (dup2(sock, CHILD_SOCK) < 0 || close_range(CHILD_SOCK + 1, ~0u, 0))
 		_exit(6);
 	sock = CHILD_SOCK;
-	if (become(base))
+	if (become(weak(OWNER) ? SHARED_OWNER : base))
 		_exit(1);
 	proc = mount_own_proc();
 	if (proc < 0 || unshare(CLONE_NEWUSER))
@@ -81,7 +83,7 @@ static _Noreturn void child(int sock, uint32_t base)
 		_exit(3);
 	if (read(sock, &byte, 1) != 1)
 		_exit(4);
-	for (size_t i = 0; i < sizeof(ceilings) / sizeof(*ceilings); i++)
+	for (size_t i = 0; i < sizeof(ceilings) / sizeof(*ceilings) && !weak(CEILINGS); i++)
 		if (fd_put(proc, ceilings[i].path, ceilings[i].value) && errno != ENOENT)
 			_exit(5);
 	_exit(0);

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "box/tape.h"
 #include "bridge/bridge.h"
 #include "door/door.h"
@@ -169,6 +171,10 @@ static fallible open_doors(struct house *house, const struct guard_options *guar
 	struct str rest = str_of(house->config.fd_listen), word;
 
 	limits.conns_max = (uint32_t)house->config.conns_max;
+	if (weak(HEAD_TIME))
+		limits.head_ms = INT32_MAX;
+	if (weak(BODY_SIZE))
+		limits.body_max = SIZE_MAX;
 	door->loop = house->loop;
 	door->guard = guard_new(house->loop, guard);
 	door->pledges = pledges_new(house->loop);
@@ -230,11 +236,22 @@ static fallible build(struct house *house)
 	return OK;
 }
 
+// A daemon lives for months. Large blocks go back to the kernel when they are freed, whatever was
+// large before, and the workers share the loop's heap instead of keeping one each.
+static void bound_heap(void)
+{
+	mallopt(M_ARENA_MAX, 1);
+	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
+	mallopt(M_TRIM_THRESHOLD, 256 * 1024);
+}
+
 int daemon_main(int argc, char **argv)
 {
 	struct house *house = mem_new_of(struct house);
 	struct err *failed;
 
+	bound_heap();
+	weak_open();
 	log_open("daemon", STDERR_FILENO);
 	house->parent = getppid();
 	signal(SIGPIPE, SIG_IGN);

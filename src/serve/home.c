@@ -25,6 +25,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "os/fd.h"
 #include "os/path.h"
 
@@ -103,7 +104,7 @@ static fallible take_lock(int data, int *out)
 
 	if (lock < 0)
 		return err_sys(errno, "open the lock");
-	while (flock(lock, LOCK_EX | LOCK_NB)) {
+	while (!weak(LOCK) && flock(lock, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK)
 			return err_sys(errno, "lock the data directory");
 		if (holder_lives(lock, &pid) || clock_ms() > deadline)

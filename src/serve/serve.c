@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "loop/dial.h"
 #include "os/fd.h"
 #include "serve/child.h"
@@ -191,7 +192,12 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 	if (*serve->config.log_format)
 		setenv("COVE_LOG_FORMAT", serve->config.log_format, 1);
 	unsetenv("COVE_TOKEN");
+	weak_open();
 	log_open("serve", STDERR_FILENO);
+	if (WEAK_BUILD)
+		log_event(LOG_ERROR, "serve.weak", "message",
+			  "this is a weak build, for tests only: its defences can be off", "off",
+			  getenv("COVE_WEAKEN"), NULL);
 	if (geteuid() != 0)
 		return err_hint(err_new(FORBIDDEN, "not_root",
 					"cove serve makes sandboxes and needs root for that"),

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "model/talk.h"
 #include "os/fd.h"
 #include "os/mount.h"
@@ -57,7 +58,7 @@ static fallible shift(int lower, int userns, int *out_tree)
 
 	if (tree < 0)
 		return err_sys(errno, "copy the mount of a layer");
-	if (mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_RDONLY, 0, userns))
+	if (mount_change(tree, MOUNT_SAFE | (weak(OVERLAY) ? 0 : MOUNT_ATTR_RDONLY), 0, userns))
 		return err_sys(errno, "map the ids of a layer");
 	*out_tree = take_fd(&tree);
 	return OK;
@@ -91,13 +92,16 @@ static fallible make_control(struct parts *parts)
 static fallible gather(struct warden *warden, const struct order *order, struct cell *cell,
 		       struct parts *parts)
 {
+	struct limits limits = order->limits;
 	uint32_t root;
 
+	if (weak(DISK))
+		limits.disk = 0;
 	TRY(ids_take(warden->ids, &cell->slot, &parts->userns), "take an id range");
 	cell->has_slot = true;
 	root = ids_base(cell->slot);
 	TRY(take_layers(warden, order->name, parts), "take the layers of %s", order->name);
-	TRY(disk_make(warden->disk, order->box, &order->limits, parts->userns, &parts->disk),
+	TRY(disk_make(warden->disk, order->box, &limits, parts->userns, &parts->disk),
 	    "make a disk");
 	cell->has_disk = true;
 	TRY(group_make(warden->groups, order->box, &order->limits, root, &parts->door,
@@ -114,7 +118,7 @@ static fallible send_plan(struct warden *warden, const struct order *order, cons
 	struct builder_plan plan = {
 		.base = ids_base(cell->slot),
 		.has_usr = parts->usr >= 0,
-		.is_volatile = order->ephemeral,
+		.is_volatile = order->ephemeral && !weak(VOLATILE),
 		.has_into = parts->door.into >= 0,
 		.task_count = (uint8_t)parts->door.task_count,
 		.leaf_count = (uint8_t)parts->leaf.join_count,
@@ -162,6 +166,7 @@ static struct cell *cell_new(const struct order *order)
 	snprintf(cell->id, sizeof(cell->id), "%s", order->box);
 	cell->state = CELL_BUILDING;
 	cell->build_order = order->id;
+	memcpy(cell->trace, order->trace, sizeof(cell->trace));
 	cell->pidfd = -1;
 	cell->fds[0] = cell->fds[1] = cell->fds[2] = -1;
 	cell->born_us = clock_us();
@@ -173,8 +178,10 @@ static void fail(struct warden *warden, struct cell *cell, struct err *failure)
 {
 	auto_err err = failure;
 
+	log_trace(cell->trace);
 	log_event(err_http(err) >= 500 ? LOG_ERROR : LOG_INFO, "build.failed", "sandbox", cell->id,
 		  "reason", err_reason(err), "trail", err_trail(err), NULL);
+	log_trace(NULL);
 	if (!cell->doomed || cell->waiter_count) { // else the daemon that asked is gone
 		cell->refusal = mem_new_of(struct answer);
 		post_describe(err, ORDER_BUILD, cell->build_order, cell->refusal);
@@ -251,7 +258,9 @@ void build_answered(struct warden *warden, const struct zygote_answer *answer)
 		return;
 	}
 	snprintf(took, sizeof(took), "%lld", (long long)(clock_us() - cell->born_us));
+	log_trace(cell->trace);
 	log_event(LOG_DEBUG, "box.cloned", "sandbox", cell->id, "us", took, NULL);
+	log_trace(NULL);
 	warden->answer = (struct answer){
 		.kind = ANSWER_DONE, .to = ORDER_BUILD, .id = cell->build_order, .leaf = 0};
 	post_answer(warden, &warden->answer, cell->fds, 3);

@@ -24,6 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/weak.h"
 #include "model/talk.h"
 #include "os/fd.h"
 #include "os/mount.h"
@@ -32,7 +33,9 @@
 
 #define SCRATCH_MAX (64ull << 20)
 #define SCRATCH_INODES "4096"
-#define DIR_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+#define DIR_FLAGS (O_PATH | O_DIRECTORY | (weak(NOFOLLOW) ? 0 : O_NOFOLLOW) | O_CLOEXEC)
+#define ROOT_FLAGS                                                                                 \
+	((weak(NOSUID) ? 0 : MOUNT_ATTR_NOSUID) | (weak(NODEV) ? 0 : MOUNT_ATTR_NODEV))
 
 struct build {
 	const struct builder_kit *kit;
@@ -55,6 +58,8 @@ static int join(struct build *b)
 
 static int network(struct build *b)
 {
+	if (weak(NETNS))
+		return 0;
 	if (b->fds->net >= 0)
 		return setns(b->fds->net, CLONE_NEWNET);
 	return net_loopback(b->kit->proc);
@@ -115,7 +120,7 @@ static int make_scratch(struct build *b)
 	};
 	int tree;
 
-	snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)size);
+	snprintf(bytes, sizeof(bytes), "%llu", weak(SCRATCH) ? 0 : (unsigned long long)size);
 	snprintf(id, sizeof(id), "%u", b->plan->base);
 	tree = mount_new("tmpfs", options, MOUNT_SAFE);
 	if (tree < 0 || mount_attach(tree, AT_FDCWD, "/h/t"))
@@ -164,7 +169,8 @@ static int make_overlays(struct build *b)
 
 	if (chdir("/h"))
 		return -1;
-	b->root = mount_new("overlay", options, MOUNT_SAFE);
+	b->root = weak(OVERLAY) ? mount_copy(AT_FDCWD, "l0")
+				: mount_new("overlay", options, ROOT_FLAGS);
 	if (b->root < 0 || !b->plan->has_usr)
 		return b->root < 0 ? -1 : 0;
 	options[1].value = "l1";
@@ -176,7 +182,7 @@ static int make_overlays(struct build *b)
 
 static int switch_root(struct build *b)
 {
-	if (mount_attach(b->root, AT_FDCWD, "/"))
+	if (mount_attach(b->root, AT_FDCWD, weak(ROOT) ? "/e" : "/"))
 		return -1;
 	if (fchdir(b->root))
 		return -1;
@@ -267,11 +273,13 @@ static int mask_proc(struct build *b)
 {
 	const struct builder_kit *kit = b->kit;
 
-	for (int i = 0; kit->still[i]; i++)
+	for (int i = 0; kit->still[i] && !weak(READONLY); i++)
 		if (bind_over(kit->still[i], kit->still[i]))
 			return -1;
 	if (mount_change(b->proc, 0, MOUNT_ATTR_RDONLY, -1))
 		return -1;
+	if (weak(MASKS))
+		return 0;
 	if (blank_proc(b))
 		return -1;
 	for (int i = 0; kit->empty[i]; i++)

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "os/fd.h"
 #include "warden/post.h"
 
@@ -39,7 +40,9 @@ static void forget(struct warden *warden, struct cell *cell)
 	char took[24];
 
 	snprintf(took, sizeof(took), "%lld", (long long)(clock_us() - cell->dying_us));
+	log_trace(cell->trace);
 	log_event(LOG_DEBUG, "box.buried", "sandbox", cell->id, "us", took, NULL);
+	log_trace(NULL);
 	answer_all(warden, cell);
 	map_take(warden->boxes, str_of(cell->id));
 	link_drop(&cell->link);
@@ -59,9 +62,11 @@ static bool sweep(struct warden *warden, struct cell *cell)
 		auto_err err = disk_drop(warden->disk, cell->id);
 
 		if (err) {
+			log_trace(cell->trace);
 			if (cell->sweeps == 0)
 				log_event(LOG_WARN, "disk.busy", "sandbox", cell->id, "trail",
 					  err_trail(err), NULL);
+			log_trace(NULL);
 			return false;
 		}
 		cell->has_disk = false;
@@ -87,7 +92,9 @@ static void sweep_once(struct warden *warden, struct cell *cell)
 	cell->next_us = now + wait;
 	if (now - cell->dying_us > STUCK_US && !cell->told_stuck) {
 		cell->told_stuck = true;
+		log_trace(cell->trace);
 		log_event(LOG_WARN, "box.stuck", "sandbox", cell->id, NULL);
+		log_trace(NULL);
 	}
 }
 
@@ -151,8 +158,10 @@ static bool kill_first(const struct cell *cell)
 		return false;
 	if (syscall(SYS_pidfd_send_signal, cell->pidfd, SIGKILL, NULL, 0) == 0)
 		return true;
+	log_trace(cell->trace);
 	if (errno != ESRCH)
 		log_event(LOG_ERROR, "box.kill", "sandbox", cell->id, NULL);
+	log_trace(NULL);
 	return false;
 }
 
@@ -173,8 +182,11 @@ void bury_begin(struct warden *warden, struct cell *cell)
 	cell->state = CELL_DYING;
 	killed = kill_first(cell);
 	// The frozen die only once they are thawed.
-	for (uint32_t leaf = 0; cell->has_groups && leaf < cell->leaves; leaf++)
+	for (uint32_t leaf = 0; cell->has_groups && leaf < cell->leaves; leaf++) {
 		group_thaw(warden->groups, cell->id, leaf);
+		if (weak(PIDNS))
+			group_kill(warden->groups, cell->id, leaf);
+	}
 	if (!killed)
 		saw_end(warden, cell);
 }

@@ -29,6 +29,7 @@ enum cell_state {
 
 struct cell {
 	char id[ID_BOX_LEN + 1];
+	char trace[ORDER_TRACE_MAX]; // of the last order that meant it
 	enum cell_state state;
 	bool doomed; // to be buried as soon as the zygote has answered
 	int pid, pidfd;
@@ -52,6 +53,7 @@ struct cell {
 struct murder {
 	struct link link;
 	char box[ID_BOX_LEN + 1];
+	char trace[ORDER_TRACE_MAX];
 	uint32_t leaf, order;
 	int64_t next_us, deadline_us;
 };

@@ -97,8 +97,11 @@ static fallible format(int file, const struct limits *limits)
 static fallible mount_image(int file, int *out_tree)
 {
 	char path[LOOPDEV_PATH];
-	const struct mount_option options[] = {
-		{"source", path}, {"noinit_itable", NULL}, {"nobarrier", NULL}, {NULL, NULL}};
+	const struct mount_option options[] = {{"source", path},
+					       {"noinit_itable", NULL},
+					       {"nobarrier", NULL},
+					       {"noauto_da_alloc", NULL},
+					       {NULL, NULL}};
 	auto_fd device = -1;
 	int tree;
 

@@ -21,6 +21,7 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "os/fd.h"
 
 #define NAME_ROOM (ID_BOX_LEN + 16)
@@ -83,11 +84,14 @@ static int limit_cpu(const struct group_tree *tree, const char *box, uint32_t mi
 static fallible set_limits(const struct group_tree *tree, const char *box,
 			   const struct limits *limits)
 {
-	if (tree->holds & 1u << CGROUP_MEMORY && limit_memory(tree, box, limits->memory))
+	if (tree->holds & 1u << CGROUP_MEMORY && !weak(MEMORY) &&
+	    limit_memory(tree, box, limits->memory))
 		return err_sys(errno, "limit the memory of %s", box);
-	if (tree->holds & 1u << CGROUP_PIDS && put_number(tree, box, "pids.max", limits->pids))
+	if (tree->holds & 1u << CGROUP_PIDS && !weak(PIDS) &&
+	    put_number(tree, box, "pids.max", limits->pids))
 		return err_sys(errno, "limit the processes of %s", box);
-	if (tree->holds & 1u << CGROUP_CPU && limit_cpu(tree, box, limits->cpu_milli))
+	if (tree->holds & 1u << CGROUP_CPU && !weak(CPU) &&
+	    limit_cpu(tree, box, limits->cpu_milli))
 		return err_sys(errno, "limit the processors of %s", box);
 	return OK;
 }

@@ -21,6 +21,7 @@
 #include "base/auto.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/weak.h"
 
 #define LIST_MAX (64u << 20) // of one package's file list
 #define FILE_MAX (4u << 20)  // larger ones are no configuration
@@ -201,8 +202,8 @@ static fallible level_make(struct level *level)
 static fallible may_show(struct etc *etc, const struct level *level, const char *name,
 			 const char *path, const struct stat *st, bool *out)
 {
-	*out = false;
-	if (!(st->st_mode & S_IROTH) || st->st_size > FILE_MAX)
+	*out = weak(ETC);
+	if (weak(ETC) || !(st->st_mode & S_IROTH) || st->st_size > FILE_MAX)
 		return OK;
 	buf_clear(&etc->text);
 	TRY(path_read(level->from, name, &etc->text));
@@ -229,7 +230,7 @@ static fallible consider(struct etc *etc, struct level *level, const char *name,
 	buf_text(&etc->path, name);
 	if (!buf_ok(&etc->path))
 		return err_sys(ENAMETOOLONG, "name '%s' in /etc", name);
-	if (MATCHES(denied, etc->path.at)) {
+	if (!weak(ETC) && MATCHES(denied, etc->path.at)) {
 		wanted = false;
 	} else if (S_ISREG(st.st_mode)) {
 		err = may_show(etc, level, name, etc->path.at, &st, &wanted);

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/weak.h"
 #include "os/fd.h"
 #include "os/ns.h"
 
@@ -43,7 +44,7 @@ static void put_free(struct ids *ids, uint32_t slot)
 
 uint32_t ids_base(uint32_t slot)
 {
-	return IDS_BASE + slot * NS_IDS;
+	return weak(USERNS) ? 0 : IDS_BASE + slot * NS_IDS;
 }
 
 // Lines of "name:first:count".

@@ -32,6 +32,7 @@
 
 #include "base/auto.h"
 #include "base/log.h"
+#include "base/weak.h"
 #include "os/caps.h"
 #include "os/fd.h"
 #include "os/mount.h"
@@ -110,6 +111,8 @@ static fallible become_box(int userns)
 
 static fallible confine(uint64_t bytes_max)
 {
+	if (weak(JAIL))
+		return fchdir(TREE) ? err_sys(errno, "enter the jail's directory") : OK;
 	TRY(limits(bytes_max));
 	TRY(change_root(TREE));
 	TRY(become_box(USERNS));

@@ -13,6 +13,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/weak.h"
 #include "os/fd.h"
 #include "os/mount.h"
 
@@ -119,8 +120,9 @@ int nest_build(const char **out_step)
 	if (root < 0 || fill_root(root))
 		return -1;
 	*out_step = "/dev";
-	dev = mount_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-	if (dev < 0 || fill_dev(dev))
+	dev = weak(DEVICES) ? mount_copy(AT_FDCWD, "/dev")
+			    : mount_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+	if (dev < 0 || (!weak(DEVICES) && fill_dev(dev)))
 		return -1;
 	*out_step = "leave the host's mounts";
 	if (leave_host(root))

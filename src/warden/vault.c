@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/weak.h"
 #include "os/mount.h"
 #include "os/path.h"
 
@@ -18,7 +19,7 @@ fallible vault_open(int data, const char *name, struct vault *out)
 	auto_fd bound = -1;
 
 	TRY(path_dir(data, name, 0700, &dir));
-	if (fchown(dir, 0, 0) || fchmod(dir, 0700))
+	if (fchown(dir, 0, 0) || fchmod(dir, weak(VAULT) ? 0755 : 0700))
 		return err_sys(errno, "close '%s' to others", name);
 	path_spread(dir);
 	auto_fd tree = mount_copy(dir, "");

@@ -31,6 +31,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/weak.h"
 #include "os/fd.h"
 #include "warden/build.h"
 #include "warden/bury.h"
@@ -286,6 +287,7 @@ int warden_main(int argc, char **argv)
 	struct warden *warden = NULL;
 	bool failed;
 
+	weak_open();
 	log_open("warden", STDERR_FILENO);
 	auto_err err = start_warden(argc, argv, &warden);
 

@@ -20,6 +20,7 @@
 
 #include "base/auto.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "model/talk.h"
 #include "os/fd.h"
 #include "warden/kit.h"
@@ -92,8 +93,9 @@ static void clone_one(int sock, const struct builder_kit *kit, const struct buil
 {
 	int pidfd = -1;
 	struct clone_args args = {
-		.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
-			 CLONE_PARENT | (fds->net < 0 ? CLONE_NEWNET : 0),
+		.flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD | CLONE_PARENT |
+			 (weak(PIDNS) ? 0 : CLONE_NEWPID) |
+			 (fds->net < 0 && !weak(NETNS) ? CLONE_NEWNET : 0),
 		.pidfd = (uint64_t)(uintptr_t)&pidfd,
 	};
 	long pid;

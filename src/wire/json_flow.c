@@ -172,11 +172,30 @@ static bool multibyte(struct json_flow *flow, char c, struct buf *out)
 	}
 }
 
+// The high bit of each byte that is zero; of others perhaps too, behind one that is.
+static uint64_t zeroes(uint64_t word)
+{
+	return (word - 0x0101010101010101) & ~word & 0x8080808080808080;
+}
+
+// Do eight bytes hold one that does not stand for itself?
+static bool is_mixed(const char *at)
+{
+	uint64_t word, low;
+
+	memcpy(&word, at, 8);
+	low = (word - 0x2020202020202020) & ~word & 0x8080808080808080;
+	return (word & 0x8080808080808080) | low | zeroes(word ^ 0x2222222222222222) |
+	       zeroes(word ^ 0x5c5c5c5c5c5c5c5c);
+}
+
 // Bytes of the long string that stand for themselves.
 static size_t plain(struct str in)
 {
 	size_t i = 0;
 
+	while (i + 8 <= in.len && !is_mixed(in.at + i))
+		i += 8;
 	while (i < in.len) {
 		unsigned char c = (unsigned char)in.at[i];
 

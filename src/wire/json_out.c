@@ -31,11 +31,30 @@ void json_end(struct json_out *out, char bracket)
 	out->comma = true;
 }
 
+// The high bit of each byte that is zero; of others perhaps too, behind one that is.
+static uint64_t zeroes(uint64_t word)
+{
+	return (word - 0x0101010101010101) & ~word & 0x8080808080808080;
+}
+
+// Do eight bytes hold one that may not stand in a string as it is?
+static bool is_mixed(const uint8_t *at)
+{
+	uint64_t word, low;
+
+	memcpy(&word, at, 8);
+	low = (word - 0x2020202020202020) & ~word & 0x8080808080808080;
+	return (word & 0x8080808080808080) | low | zeroes(word ^ 0x2222222222222222) |
+	       zeroes(word ^ 0x5c5c5c5c5c5c5c5c) | zeroes(word ^ 0x7f7f7f7f7f7f7f7f);
+}
+
 // Bytes that may stand in a string as they are, up to the first that may not.
 static size_t plain(const uint8_t *at, size_t len)
 {
 	size_t i = 0;
 
+	while (i + 8 <= len && !is_mixed(at + i))
+		i += 8;
 	while (i < len && at[i] >= 0x20 && at[i] < 0x7f && at[i] != '"' && at[i] != '\\')
 		i++;
 	return i;
@@ -141,8 +160,17 @@ void json_add_text(struct json_out *out, const char *text)
 
 void json_add_int(struct json_out *out, int64_t value)
 {
+	char digits[24];
+	size_t at = sizeof(digits);
+	uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+
+	do
+		digits[--at] = (char)('0' + left % 10);
+	while (left /= 10);
+	if (value < 0)
+		digits[--at] = '-';
 	separate(out);
-	buf_fmt(out->buf, "%lld", (long long)value);
+	buf_add(out->buf, digits + at, sizeof(digits) - at);
 }
 
 // The shortest of two forms that reads back as the same number. JSON knows no infinity.

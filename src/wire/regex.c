@@ -291,7 +291,8 @@ static void repeat(struct parse *parse, uint32_t from, uint32_t least, uint32_t 
 	uint32_t len = regex->count - from;
 	auto_free struct step *atom = mem_grow(NULL, len ? len : 1, sizeof(*atom));
 
-	memcpy(atom, regex->steps + from, len * sizeof(*atom));
+	if (len)
+		memcpy(atom, regex->steps + from, len * sizeof(*atom));
 	regex->count = from;
 	for (uint32_t i = 0; i < least && !parse->wrong; i++)
 		for (uint32_t j = 0; j < len; j++)

@@ -17,7 +17,7 @@
 
 static char base[128]; // of the sandbox
 
-static const char *at(const char *path)
+static const char *here(const char *path)
 {
 	static _Thread_local char whole[512];
 
@@ -29,7 +29,7 @@ static void must(struct net *net, const char *method, const char *path, const ch
 		 const char *word)
 {
 	char *reply;
-	int status = net_ask(net, method, at(path), body, &reply);
+	int status = net_ask(net, method, here(path), body, &reply);
 
 	if (status / 100 != 2 || (word && !strstr(reply, word)))
 		errx(1, "%s %s: %d %.300s", method, path, status, reply);
@@ -49,7 +49,7 @@ static double streamed(struct net *net, const char *path, const char *body, cons
 	double start = now_ms();
 	size_t len = 0;
 
-	net_send(net, "POST", at(path), body);
+	net_send(net, "POST", here(path), body);
 	while (len < 7 || memcmp(net->room + len - 7, "\r\n0\r\n\r\n", 7) != 0) {
 		ssize_t got = recv(net->fd, net->room + len, sizeof(net->room) - 1 - len, 0);
 
@@ -93,6 +93,82 @@ static void commands(struct net *net, int rounds)
 	promise("stream.p50", samples_pct(&stream, 50), 1.5, 1, "ms");
 	promise("stream.p95", samples_pct(&stream, 95), 4, 1, "ms");
 	promise("session/bash", samples_pct(&session, 50) / samples_pct(&bare, 50), 1, 1, "x");
+}
+
+// The length of a whole server's frame at `at`; 0: more bytes are needed.
+static size_t frame_len(const unsigned char *at, size_t have, size_t *head)
+{
+	size_t len = have < 2 ? 0 : at[1] & 0x7f;
+
+	*head = len < 126 ? 2 : 4; // none here is longer than 64 KiB
+	if (have < *head)
+		return 0;
+	if (len == 126)
+		len = (size_t)at[2] << 8 | at[3];
+	return have < *head + len ? 0 : *head + len;
+}
+
+// One text frame of the terminal is its end.
+static int is_exit(const char *at, size_t len)
+{
+	return (at[0] & 15) == 1 && memmem(at, len, "\"exit\",\"code\":0", 15);
+}
+
+// A terminal that runs a program, from the connection to the news of its end.
+static double terminal(struct net *net, const char *query)
+{
+	double start = now_ms();
+	size_t len = 0, at = 0, head;
+	char ask[1024];
+
+	net_open(net, net->port, net->key);
+	snprintf(ask, sizeof(ask),
+		 "GET %s%s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n"
+		 "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+		 "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+		 here("/ws/pty?"), query, net->port, net->key);
+	if (send(net->fd, ask, strlen(ask), MSG_NOSIGNAL) < 0)
+		errx(1, "the server does not listen");
+	for (;;) {
+		ssize_t got = recv(net->fd, net->room + len, sizeof(net->room) - 1 - len, 0);
+		char *end = at || got <= 0 ? NULL : memmem(net->room, len + got, "\r\n\r\n", 4);
+
+		if (got <= 0)
+			errx(1, "a terminal was cut: %.*s", (int)len, net->room);
+		len += (size_t)got;
+		at = end ? (size_t)(end - net->room) + 4 : at;
+		while (at) {
+			const char *frame = net->room + at;
+			size_t whole = frame_len((const void *)frame, len - at, &head);
+
+			if (!whole)
+				break;
+			if (is_exit(frame, whole)) {
+				start = now_ms() - start;
+				net_close(net);
+				return start;
+			}
+			at += whole;
+		}
+	}
+}
+
+static void terminals(struct net *net, int rounds)
+{
+	struct net *own = calloc(1, sizeof(*own)); // a WebSocket takes its connection with it
+	struct samples pty = {0};
+
+	own->port = net->port;
+	own->key = net->key;
+	for (int i = 0; i < rounds; i++) {
+		usleep(GAP_US);
+		samples_add(&pty, terminal(own, "command=/bin/true"));
+	}
+	free(own);
+	puts("terminals, 100 ms apart");
+	row("connect, run true, its end", &pty);
+	promise("pty.p50", samples_pct(&pty, 50), 1.2, 1, "ms");
+	promise("pty.p95", samples_pct(&pty, 95), 3, 1, "ms");
 }
 
 struct shell {
@@ -188,7 +264,7 @@ static double upload(struct net *net, const char *bytes, size_t len)
 	int n = snprintf(head, sizeof(head),
 			 "PUT %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n"
 			 "Content-Length: %zu\r\n\r\n",
-			 at("/api/files/workspace/big"), net->port, net->key, len);
+			 here("/api/files/workspace/big"), net->port, net->key, len);
 
 	send_all(net, head, (size_t)n);
 	send_all(net, bytes, len);
@@ -202,7 +278,7 @@ static double download(struct net *net, char *room, size_t len)
 	double start = now_ms();
 	size_t got = 0, head = 0;
 
-	net_send(net, "GET", at("/api/files/workspace/big"), NULL);
+	net_send(net, "GET", here("/api/files/workspace/big"), NULL);
 	while (!head || got < head + len) {
 		ssize_t n = recv(net->fd, room + got, len + 65536 - got, 0);
 		char *end;
@@ -243,6 +319,7 @@ void inbox_bench(struct net *net, int rounds)
 	net_text(body, "id", id, sizeof(id));
 	snprintf(base, sizeof(base), "/v1/sandboxes/%s", id);
 	commands(net, rounds);
+	terminals(net, rounds);
 	promise("session.rate.8", shells_at_once(net, 8, 500), 2000, 0, "/s");
 	small_files(net);
 	big_files(net);

@@ -202,11 +202,14 @@ def proxy(cove, box):
 def main():
     c.need_root()
     cove = c.Cove()
+    cove.delete(cove.create())
+    before = c.calm(cove)
     box = cove.create(name="first")
     cove.run(box, ["sh", "-c", "cat > /workspace/server.py"], stdin=SERVER)
     for part in sys.argv[1:] or ["readiness", "register", "proxy"]:
         globals()[part](cove, box)
     cove.delete(box)
+    c.same(c.settled(before, cove), {}, "the census is as before")
     c.same(cove.close(), 0, "cove ends with status 0")
     c.done()
 

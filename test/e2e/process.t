@@ -180,7 +180,7 @@ def kills(cove, box):
     tree = ("trap 'echo main; exit 0' TERM;"
             "(setsid sh -c 'sleep 7777 & sleep 7778' &) ;"
             "(setsid setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done; : 7779' >/dev/null 2>&1 &) ;"
-            "sleep 7780 & wait")
+            "while :; do sleep 7780 & wait $!; done")
     count = "pgrep -fc 'slee[p] 77|: 777[9]' || true"
     process = start(cove, box, tree)
     c.ok(c.until(lambda: int(cove.out(box, count)) >= 5, 5), "a tree of sessions and groups stands", cove.out(box, count))
@@ -431,6 +431,25 @@ def caps(cove):
     c.ok(c.until(lambda: not os.path.exists(folder), 30), "all of them go with the box")
 
 
+def sessions(cove, box):
+    say = lambda command, **kw: cove.run(box, command, sessionId="s1", **kw)
+    say("export A=1; b=two; f() { echo fun $A $b; }; cd /tmp; mkdir -p sub; alias hi='echo hallo'; umask 027")
+    out, _, last = collect(cove.events(box, "f; pwd; umask; exit 4", sessionId="s1"))
+    c.same((out, last["exitCode"]), (b"fun 1 two\n/tmp\n0027\n", 4), "a stream begins where its session stands")
+    out, _, _ = collect(cove.events(box, "echo $A $NEW; pwd", sessionId="s1", env={"A": "9", "NEW": "n"}, cwd="sub"))
+    c.same(out, b"9 n\n/tmp/sub\n", "with an env and a cwd of its own")
+    collect(cove.events(box, "A=changed; b=x; cd /; exit 1", sessionId="s1"))
+    c.same(say("echo $A $b; pwd")["stdout"], "1 two\n/tmp", "and cannot change it")
+    reply = cove.post(api(box, "execute/stream"), {"command": "true", "sessionId": "s1", "cwd": "/no/such"})
+    c.same(reply.json["reason"], "no_cwd", "a missing cwd is an error there, too")
+    process = start(cove, box, "f; sleep 1000", sessionId="s1")
+    c.ok(c.until(lambda: logs(cove, box, process)["stdout"] == "fun 1 two\n", 5), "so does a process")
+    c.same(get(cove, box, process)["sessionId"], "s1", "which knows its session")
+    cove.post(api(box, "session/delete"), {"sessionId": "s1"})
+    ended = wait(cove, box, process)
+    c.same(ended["status"], "error", "and ends with it, in error")
+
+
 def records(cove, box):
     cove.request("DELETE", api(box, "process/kill-all"))
     before = len(cove.get(api(box, "process/list")).json["processes"])
@@ -501,7 +520,7 @@ def main():
     cove = c.Cove()
     box = cove.create()
     only = sys.argv[1:]
-    for story in (rules, ids, endings, kills, signals, dialogue, waits, whole, resumes, slow, big, records):
+    for story in (rules, ids, endings, kills, signals, dialogue, waits, whole, resumes, slow, sessions, big, records):
         if not only or story.__name__ in only:
             story(cove, box)
     for story in (caps, lost, leftovers):

@@ -325,11 +325,14 @@ def manners(cove, box):
 def main():
     c.need_root()
     cove = c.Cove()
+    cove.delete(cove.create())
+    before = c.calm(cove)
     box = cove.create(name="first")
     parts = sys.argv[1:] or ["calls", "files", "streams", "processes", "manners"]
     for part in parts:
         globals()[part](cove, box)
     cove.delete(box)
+    c.same(c.settled(before, cove), {}, "the census is as before")
     c.same(cove.close(), 0, "cove ends with status 0")
     c.done()
 

@@ -45,7 +45,7 @@ class Watch:
                 self.queue.put(event)
                 if event is None:
                     return
-        except (OSError, ValueError, http.client.HTTPException):
+        except Exception:  # whatever closing a connection under a read gives
             self.queue.put(None)
 
     def until(self, kind, path, seconds=5):

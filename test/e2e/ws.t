@@ -8,7 +8,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cove import Cove, SHORT, done, note, ok, same  # noqa: E402
+from cove import Cove, SHORT, done, note, ok, same, skip  # noqa: E402
 from wsclient import Refused, TEXT, WebSocket  # noqa: E402
 
 cove = Cove()
@@ -204,6 +204,16 @@ try:
     ok(False, "an unknown sandbox has no socket")
 except Refused as answer:
     same(answer.status, 404, "an unknown sandbox has no socket")
+
+# ---- clients that send no headers
+token = cove.get(ROOT).json.get("token")
+if token:
+    ws = WebSocket(cove, "/v1/t/%s/sandboxes/%s/ws" % (token, box["id"]), key=False)
+    answer = ask(ws, "t", "/api/execute", execute("echo in"))
+    same([answer["status"], answer["body"].get("stdout")], [200, "in\n"], "the sandbox's token in the path opens its socket")
+    ws.close()
+else:
+    skip("the sandbox's token in the path opens its socket", "no token is shown")
 
 # ---- a slow reader
 slow = connect(rcvbuf=4096)

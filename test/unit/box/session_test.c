@@ -1,8 +1,6 @@
 // Sessions in a real box: a real bash behind the real pid 1.
 #include "box/session.h"
 
-#include <dirent.h>
-
 #include "base/mem.h"
 #include "box/session_inner.h"
 #include "model/shell.h"
@@ -165,7 +163,7 @@ HOUSE_TEST(odd_lines, "syntax errors and unclosed quotes are answers; the next c
 	CHECK(gives("echo 'abc", 2, "", "bash: unexpected EOF while looking for matching `''"));
 	CHECK(gives("echo ok", 0, "ok", ""));
 	CHECK(gives("if then", 2, "", "bash: syntax error near unexpected token `then'"));
-	CHECK(gives("echo \"$(", 2, "", err_out) || result.exit_code != 0);
+	CHECK(gives("echo \"$(", 1, "", "bash: unexpected EOF while looking for matching `)'"));
 	CHECK(gives("echo a\\", 0, "a\\", ""));
 	CHECK(gives("set -u; echo $nope; echo no", 1, "", "bash: nope: unbound variable"));
 	CHECK(gives("echo still; set +u", 0, "still", ""));
@@ -219,7 +217,7 @@ HOUSE_TEST(endings,
 	CHECK(ends("set -e; false; echo no", 1, "", ""));
 	CHECK(ends("exec sh -c 'echo x; exit 5'", 5, "x", ""));
 	CHECK(ends("kill -9 $$", 137, "", ""));
-	CHECK(ends("echo (; exit 4", 2, "", err_out) || result.end == SESSION_DONE);
+	CHECK(gives("echo (; exit 4", 2, "", "bash: syntax error near unexpected token `;'"));
 	CHECK(gives("echo new", 0, "new", ""));
 	CHECK(ends("(sleep 0.3; echo late) & exit 0", 0, "", ""));
 	CHECK(gives("sleep 0.6; echo mine", 0, "mine", ""));
@@ -259,7 +257,7 @@ HOUSE_TEST(fifo, "foreground commands of a session run in order of arrival, sess
 	struct session_spec spec = spec_at("/tmp");
 	struct session_run *runs[COUNT];
 	auto_session session = NULL;
-	int64_t begun = clock_ms();
+	int64_t begun;
 	char command[64];
 
 	CHECK_OK(session_take(box, STR("a"), &spec, &session));
@@ -501,7 +499,6 @@ HOUSE_TEST(preludes, "a prelude brings another bash to where the session stands"
 		       "echo $-; umask; echo done >&2"));
 	shell_quote(&quoted, buf_view(&script));
 	CHECK(buf_ok(&quoted));
-	buf_drop_front(&quoted, 0);
 	{
 		auto_free char *command = mem_fmt("bash -c " STR_FMT, STR_ARG(buf_view(&quoted)));
 
@@ -592,12 +589,5 @@ TEST(closes, "it closes: no task is left, and no fd")
 {
 	house_close();
 	CHECK(task_count() == 0);
-	for (int fd = 3; fd < 2048 && count_fds() != fds_before; fd++) {
-		char path[64], to[256] = "";
-
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-		if (readlink(path, to, sizeof(to) - 1) > 0)
-			printf("# %d: %s\n", fd, to);
-	}
 	CHECK(count_fds() == fds_before);
 }

@@ -51,8 +51,9 @@ static struct tape *make(const char *name)
 		.started_ms = 1234567890123,
 		.cap = 1 << 20,
 	};
-	struct tape *tape = tape_new_named(loop, dir, name, &label);
+	struct tape *tape = tape_new_named(loop, dir, name);
 
+	tape_set_label(tape, &label);
 	tape_started(tape, 7, 42);
 	return tape;
 }

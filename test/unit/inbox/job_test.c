@@ -45,7 +45,34 @@ TEST(shell, "a command is for the shell, with the defaults of the contract")
 	CHECK_STR(scene.job.use.command, "echo hi");
 	CHECK(!scene.job.use.argv && !scene.job.use.cwd && !scene.job.use.user);
 	CHECK(!scene.job.use.stdin_bytes.at && !scene.job.use.wall_ms && !scene.job.use.cpu_ms);
-	CHECK(scene.job.encoding == JOB_AUTO && !scene.job.session.at);
+	CHECK(scene.job.encoding == JOB_UTF8 && !scene.job.session.at);
+	CHECK(str_is(scene.job.seat, "default") && !scene.job.background);
+}
+
+// The session that a body ends up in; "" for none.
+static const char *seat(const char *text)
+{
+	static char words[64];
+	auto_scene scene = {0};
+
+	words[0] = 0;
+	err_free(read_job(&scene, text));
+	if (scene.job.seat.at)
+		snprintf(words, sizeof(words), STR_FMT, STR_ARG(scene.job.seat));
+	return words;
+}
+
+TEST(seats, "a command is in the session that is named, in the default one, or in none")
+{
+	CHECK_STR(seat("{\"command\":\"x\"}"), "default");
+	CHECK_STR(seat("{\"command\":\"x\",\"env\":{},\"cwd\":\"/\",\"timeoutMs\":1}"), "default");
+	CHECK_STR(seat("{\"command\":\"x\",\"sessionId\":\"s\",\"encoding\":\"utf8\"}"), "s");
+	CHECK_STR(seat("{\"command\":\"x\",\"sessionId\":\"__DISABLE_SESSION__\"}"), "");
+	CHECK_STR(seat("{\"argv\":[\"x\"]}"), "");
+	CHECK_STR(seat("{\"command\":\"x\",\"stdin\":\"\"}"), "");
+	CHECK_STR(seat("{\"command\":\"x\",\"user\":\"u\"}"), "");
+	CHECK_STR(seat("{\"command\":\"x\",\"cpuTimeMs\":1}"), "");
+	CHECK_STR(seat("{\"command\":\"x\",\"encoding\":\"auto\"}"), "");
 }
 
 TEST(argv, "an argv is taken word by word")
@@ -64,14 +91,16 @@ TEST(argv, "an argv is taken word by word")
 	CHECK(scene.job.use.wall_ms == 5);
 }
 
-TEST(cwd, "a relative cwd begins in /workspace")
+TEST(cwd, "a relative cwd begins in /workspace, or where the session stands")
 {
-	auto_scene near = {0}, far = {0};
+	auto_scene near = {0}, far = {0}, seated = {0};
 
-	CHECK_OK(read_job(&near, "{\"command\":\"x\",\"cwd\":\"src\"}"));
+	CHECK_OK(read_job(&near, "{\"argv\":[\"x\"],\"cwd\":\"src\"}"));
 	CHECK_STR(near.job.use.cwd, "/workspace/src");
 	CHECK_OK(read_job(&far, "{\"command\":\"x\",\"cwd\":\"/tmp\"}"));
 	CHECK_STR(far.job.use.cwd, "/tmp");
+	CHECK_OK(read_job(&seated, "{\"command\":\"x\",\"cwd\":\"src\"}"));
+	CHECK_STR(seated.job.use.cwd, "src");
 }
 
 TEST(input, "stdin is text or base64, and an empty one is not none")
@@ -88,11 +117,21 @@ TEST(input, "stdin is text or base64, and an empty one is not none")
 	CHECK(empty.job.use.stdin_bytes.at && !empty.job.use.stdin_bytes.len);
 }
 
+TEST(blank, "a blank command is refused where no shell waits for it")
+{
+	auto_scene blank = {0}, whole = {0};
+
+	CHECK_OK(read_job(&blank, "{\"command\":\" \\n\"}"));
+	CHECK_ERR(job_not_blank(&blank.job), INVALID);
+	CHECK_OK(read_job(&whole, "{\"command\":\"a\"}"));
+	CHECK_OK(job_not_blank(&whole.job));
+}
+
 TEST(faults, "what is wrong is named with its field")
 {
 	CHECK_STR(verdict("{}"), "bad_field command");
-	CHECK_STR(verdict("{\"command\":\"\"}"), "bad_command command");
-	CHECK_STR(verdict("{\"command\":\" \\n\"}"), "bad_command command");
+	CHECK_STR(verdict("{\"command\":\"\"}"), "ok");
+	CHECK_STR(verdict("{\"command\":\"a\",\"sessionId\":\" \\n\"}"), "blank_session sessionId");
 	CHECK_STR(verdict("{\"argv\":[]}"), "bad_command argv");
 	CHECK_STR(verdict("{\"argv\":[\"a\",null]}"), "bad_field argv");
 	CHECK_STR(verdict("{\"argv\":\"a\"}"), "bad_field argv");
@@ -102,8 +141,8 @@ TEST(faults, "what is wrong is named with its field")
 		  "bad_field stdin");
 	CHECK_STR(verdict("{\"command\":\"a\",\"encoding\":\"x\"}"), "bad_field encoding");
 	CHECK_STR(verdict("{\"command\":\"a\",\"timeoutMs\":0}"), "bad_field timeoutMs");
-	CHECK_STR(verdict("{\"command\":\"a\",\"sessionId\":\"s\"}"), "not_offered sessionId");
-	CHECK_STR(verdict("{\"command\":\"a\",\"background\":true}"), "not_offered background");
+	CHECK_STR(verdict("{\"command\":\"a\",\"sessionId\":7}"), "bad_field sessionId");
+	CHECK_STR(verdict("{\"command\":\"a\",\"background\":1}"), "bad_field background");
 	CHECK_STR(verdict("{\"command\":\"a\",\"sessionId\":\"__DISABLE_SESSION__\"}"), "ok");
 	CHECK_STR(verdict("{\"command\":\"a\",\"sessionId\":null,\"background\":false}"), "ok");
 	CHECK_STR(verdict("[]"), "bad_field body");

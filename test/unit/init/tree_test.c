@@ -366,7 +366,9 @@ TEST(sweeps, "a sweep signals what a process has started since, and nothing else
 		setsid();
 		dup2(pipes[0], 0);
 		execl("/bin/sh", "sh", "-c",
-		      "sleep 1000 & read x; (sleep 1000 &); setsid sleep 1000 & wait", NULL);
+		      "exec >/dev/null 2>&1; sleep 1000 & read x; (sleep 1000 &); setsid sleep "
+		      "1000 & wait",
+		      NULL);
 		_exit(1);
 	}
 	usleep(300000);

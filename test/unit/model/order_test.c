@@ -12,6 +12,7 @@ static struct order order_of(enum order_kind kind, const char *name)
 	snprintf(order.box, sizeof(order.box), "%s", box);
 	snprintf(order.name, sizeof(order.name), "%s", name);
 	snprintf(order.host, sizeof(order.host), "my-box");
+	snprintf(order.trace, sizeof(order.trace), "trace-1");
 	return order;
 }
 
@@ -94,6 +95,11 @@ TEST(order_laws, "an order that names what it must not is refused")
 	order.leaf = 512;
 	CHECK(!order_passes(order));
 	CHECK(!order_passes((struct order){.kind = ORDER_KIND_COUNT}));
+	order = order_of(ORDER_BURY, "");
+	memcpy(order.trace, "a\nb", 4);
+	CHECK(!order_passes(order));
+	order.trace[0] = 0;
+	CHECK(order_passes(order));
 }
 
 TEST(limit_laws, "limits out of range are refused")

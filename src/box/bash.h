@@ -5,20 +5,20 @@
 #include "box/exec_inner.h"
 #include "model/shell.h"
 
-enum shell_phase {
-	SHELL_AT_REST,
-	SHELL_CLEARING, // what lies in its pipes belongs to nobody; then it is told
-	SHELL_AT_WORK,
-	SHELL_SETTLING, // the command has ended, its output is on its way to the tape
-	SHELL_DYING,	// the same of the last command
-	SHELL_GONE,
+enum bash_phase {
+	BASH_AT_REST,
+	BASH_CLEARING, // what lies in its pipes belongs to nobody; then it is told
+	BASH_AT_WORK,
+	BASH_SETTLING, // the command has ended, its output is on its way to the tape
+	BASH_DYING,    // the same of the last command
+	BASH_GONE,
 };
 
-struct shell {
+struct bash {
 	struct box *box; // held
 	int refs;
 	struct exec *exec; // held
-	enum shell_phase phase;
+	enum bash_phase phase;
 	bool done; // the process has ended: exec->result
 	struct pipes pipes;
 	struct tape *aside; // held: what belongs to no command
@@ -33,22 +33,24 @@ struct shell {
 	char *cwd; // NULL: as it was
 	struct later free_later;
 	// The command has ended, and its output is on its tape.
-	void (*ended)(struct shell *shell);
+	void (*ended)(struct bash *shell);
 	// Once: the process has ended, and what it wrote is on the tape. Whoever holds its pipes
 	// may still write: that goes aside.
-	void (*lost)(struct shell *shell);
-	void (*closed)(struct shell *shell); // after that: nobody holds the pipes any more
-	void (*spent)(struct shell *shell);  // the CPU time of shell_limit_cpu() is used up
+	void (*lost)(struct bash *shell);
+	void (*closed)(struct bash *shell); // after that: nobody holds the pipes any more
+	void (*spent)(struct bash *shell);  // the CPU time of bash_limit_cpu() is used up
 	void *owner;
 };
 
 // Takes `exec`, started with a dialogue, over. It is told the greeting. The callbacks are set by
 // the caller before it waits.
-fallible shell_open(struct exec *exec, struct tape *aside, const char *cwd, struct shell **out);
+fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struct bash **out);
 // One that is at rest. `words` are the lines of a command but the last, which is added here.
-void shell_tell(struct shell *shell, struct buf *words, bool aside, const char *back,
-		struct tape *tape);
+void bash_tell(struct bash *shell, struct buf *words, bool aside, const char *back,
+	       struct tape *tape);
 // So much CPU time from now on, for everything in its leaf; 0: no limit any more.
-void shell_limit_cpu(struct shell *shell, uint64_t cpu_us);
-void shell_kill(struct shell *shell); // and everything in its leaf; then it is lost
-void shell_drop(struct shell *shell); // the owner's share: it is killed, its pipes are closed
+void bash_limit_cpu(struct bash *shell, uint64_t cpu_us);
+void bash_kill(struct bash *shell); // and everything in its leaf; then it is lost
+// The same, and waits until nothing lives in its leaf. For tasks that are shielded.
+void bash_kill_wait(struct bash *shell);
+void bash_drop(struct bash *shell); // the owner's share: it is killed, its pipes are closed

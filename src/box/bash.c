@@ -7,7 +7,7 @@
 // was told with the command. A shell that breaks these rules is killed.
 //
 // syscalls: sendto recvfrom close
-#include "box/shell.h"
+#include "box/bash.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -21,7 +21,7 @@
 #define READ 1024
 #define WORDS_MAX (16 << 20)
 
-static void shut(struct shell *shell)
+static void shut(struct bash *shell)
 {
 	if (!shell->open)
 		return;
@@ -30,9 +30,9 @@ static void shut(struct shell *shell)
 	fd_drop(&shell->watch.fd);
 }
 
-static void free_shell(struct later *later)
+static void free_bash(struct later *later)
 {
-	struct shell *shell = link_of(later, struct shell, free_later);
+	struct bash *shell = link_of(later, struct bash, free_later);
 
 	shut(shell);
 	pipes_close(&shell->pipes);
@@ -45,36 +45,36 @@ static void free_shell(struct later *later)
 }
 
 // Freed at the end of the turn: its callbacks may be up the stack.
-static void let_go(struct shell *shell)
+static void let_go(struct bash *shell)
 {
 	if (--shell->refs == 0)
 		loop_later(shell->box->loop, &shell->free_later);
 }
 
-static void be_told(struct shell *shell);
+static void be_told(struct bash *shell);
 
 // The pipes are settled.
-static void go_on(struct shell *shell)
+static void go_on(struct bash *shell)
 {
-	enum shell_phase phase = shell->phase;
+	enum bash_phase phase = shell->phase;
 
-	if (phase == SHELL_CLEARING) {
+	if (phase == BASH_CLEARING) {
 		if (shell->done)
-			shell->phase = SHELL_DYING;
+			shell->phase = BASH_DYING;
 		else
 			be_told(shell);
-	} else if (phase == SHELL_SETTLING) {
-		shell->phase = SHELL_AT_REST;
+	} else if (phase == BASH_SETTLING) {
+		shell->phase = BASH_AT_REST;
 		pipes_turn(&shell->pipes, shell->aside);
 		shell->tape = NULL;
 		if (shell->ended)
 			shell->ended(shell);
 		// It may have been told the next command meanwhile, and will not take it.
-		if (shell->done && shell->phase != SHELL_GONE)
-			shell->phase = SHELL_DYING;
+		if (shell->done && shell->phase != BASH_GONE)
+			shell->phase = BASH_DYING;
 	}
-	if (shell->phase == SHELL_DYING) {
-		shell->phase = SHELL_GONE;
+	if (shell->phase == BASH_DYING) {
+		shell->phase = BASH_GONE;
 		pipes_turn(&shell->pipes, shell->aside);
 		shell->tape = NULL;
 		if (shell->lost)
@@ -82,7 +82,7 @@ static void go_on(struct shell *shell)
 	}
 }
 
-static void settle(struct shell *shell, enum shell_phase phase)
+static void settle(struct bash *shell, enum bash_phase phase)
 {
 	shell->phase = phase;
 	if (pipes_settle(&shell->pipes))
@@ -91,13 +91,13 @@ static void settle(struct shell *shell, enum shell_phase phase)
 
 static void on_moved(struct pipes *pipes)
 {
-	struct shell *shell = link_of(pipes, struct shell, pipes);
+	struct bash *shell = link_of(pipes, struct bash, pipes);
 
 	shell->refs++;
 	if (pipes->settling) {
 		if (pipes_settled(pipes))
 			go_on(shell);
-	} else if (shell->phase == SHELL_GONE && pipes_ended(pipes) && shell->closed) {
+	} else if (shell->phase == BASH_GONE && pipes_ended(pipes) && shell->closed) {
 		shell->closed(shell);
 	}
 	let_go(shell);
@@ -105,21 +105,32 @@ static void on_moved(struct pipes *pipes)
 
 static void on_hold(struct pipes *pipes)
 {
-	link_of(pipes, struct shell, pipes)->refs++;
+	link_of(pipes, struct bash, pipes)->refs++;
 }
 
 static void on_drop(struct pipes *pipes)
 {
-	let_go(link_of(pipes, struct shell, pipes));
+	let_go(link_of(pipes, struct bash, pipes));
 }
 
-void shell_kill(struct shell *shell)
+void bash_kill(struct bash *shell)
 {
 	if (!shell->done)
 		exec_kill(shell->exec);
 }
 
-static void push(struct shell *shell)
+void bash_kill_wait(struct bash *shell)
+{
+	struct exec *exec = shell->exec;
+
+	if (shell->done)
+		return;
+	exec_hold(exec);
+	exec_kill_wait(exec);
+	exec_let_go(exec);
+}
+
+static void push(struct bash *shell)
 {
 	struct buf *told = &shell->told;
 
@@ -145,21 +156,21 @@ static void push(struct shell *shell)
 	*told = BUF_INIT(WORDS_MAX);
 }
 
-static void be_told(struct shell *shell)
+static void be_told(struct bash *shell)
 {
-	shell->phase = SHELL_AT_WORK;
+	shell->phase = BASH_AT_WORK;
 	pipes_turn(&shell->pipes, shell->tape);
 	pipes_rest(&shell->pipes);
 	push(shell);
 }
 
-static void distrust(struct shell *shell)
+static void distrust(struct bash *shell)
 {
 	shut(shell);
-	shell_kill(shell);
+	bash_kill(shell);
 }
 
-static bool take_end(struct shell *shell)
+static bool take_end(struct bash *shell)
 {
 	struct shell_end end;
 	size_t used = 0;
@@ -172,7 +183,7 @@ static bool take_end(struct shell *shell)
 	case SHELL_END:
 		break;
 	}
-	if (shell->phase != SHELL_AT_WORK || end.mark != shell->mark || used != shell->heard.len)
+	if (shell->phase != BASH_AT_WORK || end.mark != shell->mark || used != shell->heard.len)
 		return false;
 	shell->status = end.status;
 	shell->job = end.job;
@@ -181,11 +192,11 @@ static bool take_end(struct shell *shell)
 		shell->cwd = mem_dup(end.cwd.at, end.cwd.len);
 	}
 	buf_clear(&shell->heard);
-	settle(shell, SHELL_SETTLING);
+	settle(shell, BASH_SETTLING);
 	return true;
 }
 
-static void hear(struct shell *shell)
+static void hear(struct bash *shell)
 {
 	char room[READ];
 	ssize_t n;
@@ -206,7 +217,7 @@ static void hear(struct shell *shell)
 
 static void on_dialogue(struct watch *watch, uint32_t events)
 {
-	struct shell *shell = link_of(watch, struct shell, watch);
+	struct bash *shell = link_of(watch, struct bash, watch);
 
 	shell->refs++;
 	if (events & EPOLLOUT)
@@ -218,28 +229,28 @@ static void on_dialogue(struct watch *watch, uint32_t events)
 
 static void on_done(void *arg)
 {
-	struct shell *shell = arg;
+	struct bash *shell = arg;
 
 	shell->refs++;
 	if (shell->open)
 		hear(shell); // the end of its last command may lie there
 	shut(shell);
 	shell->done = true;
-	if (shell->phase == SHELL_AT_REST || shell->phase == SHELL_AT_WORK)
-		settle(shell, SHELL_DYING);
+	if (shell->phase == BASH_AT_REST || shell->phase == BASH_AT_WORK)
+		settle(shell, BASH_DYING);
 	let_go(shell);
 	let_go(shell); // the share of the exec
 }
 
 static void on_cpu(void *arg)
 {
-	struct shell *shell = arg;
+	struct bash *shell = arg;
 
 	if (shell->spent)
 		shell->spent(shell);
 }
 
-void shell_limit_cpu(struct shell *shell, uint64_t cpu_us)
+void bash_limit_cpu(struct bash *shell, uint64_t cpu_us)
 {
 	struct box_leaf *leaf = shell->exec->leaf;
 
@@ -250,7 +261,7 @@ void shell_limit_cpu(struct shell *shell, uint64_t cpu_us)
 		box_leaf_limit(leaf, cpu_us);
 }
 
-static fallible watch_dialogue(struct shell *shell, int fd)
+static fallible watch_dialogue(struct bash *shell, int fd)
 {
 	struct err *err;
 
@@ -260,7 +271,7 @@ static fallible watch_dialogue(struct shell *shell, int fd)
 	return err;
 }
 
-static fallible open_ends(struct shell *shell)
+static fallible open_ends(struct bash *shell)
 {
 	struct exec_dialogue ends = exec_take_dialogue(shell->exec);
 	int fds[] = {ends.out, ends.err};
@@ -280,16 +291,16 @@ static fallible open_ends(struct shell *shell)
 	return watch_dialogue(shell, ends.dialogue);
 }
 
-fallible shell_open(struct exec *exec, struct tape *aside, const char *cwd, struct shell **out)
+fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struct bash **out)
 {
-	struct shell *shell = mem_new_of(struct shell);
+	struct bash *shell = mem_new_of(struct bash);
 	struct err *err;
 
 	shell->box = exec->box;
 	box_hold(shell->box);
 	shell->exec = exec;
 	shell->refs = 1;
-	shell->free_later.run = free_shell;
+	shell->free_later.run = free_bash;
 	shell->heard = BUF_INIT(SHELL_END_MAX + READ);
 	shell->told = BUF_INIT(WORDS_MAX);
 	tape_hold(aside);
@@ -313,8 +324,8 @@ fallible shell_open(struct exec *exec, struct tape *aside, const char *cwd, stru
 	return OK;
 }
 
-void shell_tell(struct shell *shell, struct buf *words, bool aside, const char *back,
-		struct tape *tape)
+void bash_tell(struct bash *shell, struct buf *words, bool aside, const char *back,
+	       struct tape *tape)
 {
 	secret_random(&shell->mark, sizeof(shell->mark));
 	shell_say_end(words, aside, back, shell->mark);
@@ -323,15 +334,15 @@ void shell_tell(struct shell *shell, struct buf *words, bool aside, const char *
 	shell->told_at = 0;
 	*words = (struct buf){0};
 	shell->tape = tape;
-	settle(shell, SHELL_CLEARING);
+	settle(shell, BASH_CLEARING);
 }
 
-void shell_drop(struct shell *shell)
+void bash_drop(struct bash *shell)
 {
 	if (!shell)
 		return;
 	shell->ended = shell->lost = shell->closed = shell->spent = NULL;
-	shell_kill(shell);
+	bash_kill(shell);
 	shut(shell);
 	pipes_close(&shell->pipes);
 	exec_drop(shell->exec);

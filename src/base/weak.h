@@ -1,0 +1,89 @@
+// Defences that can be switched off, in weak builds only (-DCOVE_WEAK, `make weak`), so that a test
+// of a defence can first show its attack at work without it. COVE_WEAKEN names those that are off,
+// with commas between them; pid 1, which has no environment, is told by its kit. A weak build
+// serves nobody but the tests: it is never installed, and says what it is wherever it is asked.
+//
+// Everywhere else weak() is false to the compiler: neither the words nor the branches exist.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef COVE_WEAK
+
+// clang-format off
+//	  weak()        COVE_WEAKEN       what is off
+#define WEAK_DEFENCES(X) \
+	X(SECCOMP,      "seccomp",        "a box's list of permitted system calls") \
+	X(ARGUMENTS,    "arguments",      "its filter by argument: ioctl, socket families, core limit") \
+	X(CLONE3,       "clone3",         "its commands' filter of clone3") \
+	X(NNP,          "no_new_privs",   "no_new_privs; no filter can be loaded without it") \
+	X(CAPABILITIES, "capabilities",   "the drop of capabilities in a box") \
+	X(UNDUMPABLE,   "undumpable",     "pid 1 is not dumpable") \
+	X(USERNS,       "userns",         "ids and rights of its own: a box's root is the host's") \
+	X(CEILINGS,     "ceilings",       "no namespaces within a user namespace, bounded inotify") \
+	X(OWNER,        "owner",          "each user namespace is owned by its own box's root") \
+	X(PIDNS,        "pidns",          "the pid namespace of a box") \
+	X(NETNS,        "netns",          "the network namespace of a box") \
+	X(MASKS,        "masks",          "files of /proc that are blank, empty or the box's own") \
+	X(READONLY,     "readonly",       "files of /proc that are read-only") \
+	X(NOSUID,       "nosuid",         "nosuid of a box's root") \
+	X(NODEV,        "nodev",          "nodev of a box's root") \
+	X(OVERLAY,      "overlay",        "the overlay on the root: a box has the layer itself") \
+	X(ROOT,         "root",           "the box's root lies over every other") \
+	X(NOFOLLOW,     "nofollow",       "mount points that must be directories, not links") \
+	X(DEVICES,      "devices",        "the short list in /dev: a box sees the host's") \
+	X(FDS,          "fds",            "a command inherits nothing but stdio") \
+	X(CWD,          "cwd",            "a working directory must lie within the root") \
+	X(USER_RANGE,   "user_range",     "ids of commands are at most 65535") \
+	X(REAP,         "reap",           "pid 1 reaps orphans") \
+	X(PIDS,         "pids",           "the limit on processes") \
+	X(MEMORY,       "memory",         "the limit on memory") \
+	X(CPU,          "cpu",            "the limit on processors") \
+	X(CPU_TIME,     "cpu_time",       "the limit on CPU time of a command") \
+	X(DISK,         "disk",           "the limit on disk space") \
+	X(SCRATCH,      "scratch",        "the size of /dev/shm and /run") \
+	X(NOFILE,       "nofile",         "the limit on open files") \
+	X(OUTPUT,       "output",         "the limit on kept output") \
+	X(VOLATILE,     "volatile",       "fsync in a box does not reach the disk") \
+	X(VAULT,        "vault",          "directories of boxes and layers are root's alone") \
+	X(ETC,          "etc",            "which files of the host's /etc a box may see") \
+	X(JAIL,         "jail",           "archives are unpacked in a jail") \
+	X(PATHS,        "paths",          "paths of an archive stay beneath its root") \
+	X(NODES,        "nodes",          "device nodes of an archive are dropped") \
+	X(RATIO,        "ratio",          "how far an archive may grow") \
+	X(DIGEST,       "digest",         "blobs of an image are what their digests say") \
+	X(LOCK,         "lock",           "one cove to a data directory") \
+	X(CENSUS,       "census",         "a new life buries what an earlier one left") \
+	X(HOST,         "host",           "requests for a foreign host name are refused") \
+	X(ORIGIN,       "origin",         "requests of a foreign page are refused") \
+	X(HEAD_TIME,    "head_time",      "a request's head must come in time") \
+	X(BODY_SIZE,    "body_size",      "the largest body of a request") \
+	X(CONNS,        "conns",          "connections take at most half of the descriptors") \
+	X(LOG_ESCAPE,   "log_escape",     "what peers chose is escaped in the log")
+// clang-format on
+enum weak {
+#define X(name, word, what) WEAK_##name,
+	WEAK_DEFENCES(X)
+#undef X
+		WEAK_COUNT
+};
+
+#define WEAK_BUILD true
+#define weak(name) weak_is(WEAK_##name)
+bool weak_is(enum weak defence);
+// Reads COVE_WEAKEN; ends the process when it names what is no defence.
+void weak_open(void);
+// What is off, one bit each, for and from a kit.
+uint64_t weak_get(void);
+void weak_set(uint64_t off);
+
+#else
+
+#define WEAK_BUILD false
+#define weak(name) false
+static inline void weak_open(void)
+{
+}
+
+#endif

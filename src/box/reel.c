@@ -1,0 +1,146 @@
+// A row of short commands is a row of small files, and what is done about each of them is kept off
+// the way of the next command: making a file takes longer than all else about a tape, so the next
+// one's is made when a command has ended; the endings are written together, when nobody reads them
+// any more, most often; and files are removed together (tape.c).
+#include "box/reel.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+#define SEAL_MS 20     // from an end to its record on disk
+#define SPARE_MS 10000 // a file that nobody takes is closed
+
+struct seal {
+	struct link link;
+	struct tape *tape;
+	struct tape_ending ending;
+};
+
+static void drop_seal(struct seal *seal)
+{
+	link_drop(&seal->link);
+	tape_drop(seal->tape);
+	free(seal);
+}
+
+static void seal_task(void *arg)
+{
+	struct link *batch = arg;
+
+	task_shield(true);
+	list_each (at, batch) {
+		struct seal *seal = link_of(at, struct seal, link);
+
+		tape_seal(seal->tape, &seal->ending);
+		drop_seal(seal);
+	}
+	free(batch);
+}
+
+static void on_seals(struct timer *timer)
+{
+	struct reel *reel = link_of(timer, struct reel, seal_timer);
+	struct link *batch = mem_new_of(struct link);
+
+	link_init(batch);
+	list_each (at, &reel->seals) {
+		link_drop(at);
+		link_add(batch, at);
+	}
+	task_start(reel->box->loop, "tape.seal", seal_task, batch);
+}
+
+void reel_seal(struct reel *reel, struct tape *tape, const struct tape_ending *ending)
+{
+	struct loop *loop = reel->box->loop;
+	struct seal *seal = mem_new_of(struct seal);
+
+	seal->tape = tape;
+	seal->ending = *ending;
+	tape_hold(tape);
+	link_add(&reel->seals, &seal->link);
+	if (!reel->seal_timer.at)
+		loop_set_timer(loop, &reel->seal_timer, loop_now(loop) + SEAL_MS);
+}
+
+static struct tape *new_tape(struct reel *reel)
+{
+	struct box *box = reel->box;
+	auto_free char *name = mem_fmt("%s/%u", box->id, ++reel->files);
+
+	return tape_new_named(box->loop, box->tapes_dir, name);
+}
+
+static void on_spare(struct timer *timer)
+{
+	tape_drop(take_ptr(link_of(timer, struct reel, spare_timer)->spare));
+}
+
+struct preparation {
+	struct reel *reel;
+	struct box *box; // held, and with it the reel
+};
+
+static void prepare_task(void *arg)
+{
+	struct preparation *preparation = arg;
+	struct reel *reel = preparation->reel;
+	struct loop *loop = preparation->box->loop;
+
+	task_shield(true);
+	tape_prepare(reel->spare);
+	reel->preparing = false;
+	loop_set_timer(loop, &reel->spare_timer, loop_now(loop) + SPARE_MS);
+	box_drop(preparation->box);
+	free(preparation);
+}
+
+void reel_prepare(struct reel *reel)
+{
+	struct preparation *preparation;
+
+	if (reel->preparing || reel->spare)
+		return;
+	preparation = mem_new_of(struct preparation);
+	*preparation = (struct preparation){reel, reel->box};
+	box_hold(reel->box);
+	loop_drop_timer(reel->box->loop, &reel->spare_timer);
+	reel->spare = new_tape(reel);
+	reel->preparing = true;
+	task_start(reel->box->loop, "tape.prepare", prepare_task, preparation);
+}
+
+struct tape *reel_take(struct reel *reel, const struct tape_label *label)
+{
+	struct tape *tape = reel->preparing ? NULL : take_ptr(reel->spare);
+
+	if (!tape)
+		tape = new_tape(reel);
+	tape_set_label(tape, label);
+	tape_bound(tape, box_tape_budget(reel->box));
+	return tape;
+}
+
+void reel_init(struct reel *reel, struct box *box)
+{
+	reel->box = box;
+	link_init(&reel->seals);
+	reel->seal_timer.due = on_seals;
+	reel->spare_timer.due = on_spare;
+}
+
+void reel_done(struct reel *reel)
+{
+	struct box *box = reel->box;
+
+	list_each (at, &reel->seals)
+		drop_seal(link_of(at, struct seal, link));
+	if (reel->spare)
+		tape_leave(reel->spare);
+	tape_drop(reel->spare);
+	loop_drop_timer(box->loop, &reel->seal_timer);
+	loop_drop_timer(box->loop, &reel->spare_timer);
+	if (reel->files)
+		tape_remove_folder(box->loop, box->tapes_dir, box->id);
+}

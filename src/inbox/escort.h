@@ -1,0 +1,17 @@
+// A transfer holds a file of the sandbox open, and with it the sandbox's disk, for as long as a
+// slow client takes. It ends with its sandbox: while it is escorted, the end of one cancels the
+// other.
+#pragma once
+
+#include "inbox/place.h"
+
+struct escort;
+
+// From here to escort_end() the current task is cancelled when the sandbox ends.
+struct escort *escort_begin(const struct place *place);
+void escort_end(struct escort *escort); // takes NULL
+static inline void auto_escort_(struct escort **escort)
+{
+	escort_end(*escort);
+}
+#define auto_escort on_exit_call(auto_escort_) struct escort *

@@ -1,0 +1,449 @@
+#!/usr/bin/env python3
+"""docs/openapi.json tells the truth: its form is that of OpenAPI 3.1, its routes are those of the tables, the
+server hands it out, and what a running cove answers is what it describes, to the last field."""
+import http.client
+import io
+import json
+import os
+import re
+import tarfile
+
+import cove as c
+import routes
+import schema
+
+VERBS = ("get", "head", "post", "put", "patch", "delete", "options")
+PASSED = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}  # of a route that takes any method
+FILE = os.path.join(c.ROOT, "docs", "openapi.json")
+
+
+def nameless(pattern):
+    return re.sub(r"\{[^}]*\}", "{}", pattern)
+
+
+def operations(doc):
+    for path, item in doc.root["paths"].items():
+        for verb in VERBS:
+            if verb in item:
+                yield verb.upper(), path, item, item[verb]
+
+
+def named(doc, item, op, where):
+    """Parameters of an operation in one place, its own before the path's."""
+    found = {}
+    for one in item.get("parameters", []) + op.get("parameters", []):
+        one = doc.plain(one)
+        if one["in"] == where:
+            found[one["name"]] = one
+    return found
+
+
+def form(doc):
+    root = doc.root
+    with open(os.path.join(c.ROOT, "VERSION")) as file:
+        c.same((root["openapi"], root["info"]["version"]), ("3.1.0", file.read().strip()), "it is OpenAPI 3.1, of this version")
+    c.same(sorted(set(root) - {"openapi", "info", "servers", "security", "tags", "paths", "components"}), [], "with nothing strange at its top")
+    lost = []
+    for ref in set(schema.refs(root)):
+        try:
+            doc.at(ref)
+        except KeyError:
+            lost.append(ref)
+    c.same(lost, [], "every reference leads somewhere")
+    unused = {"#/components/%s/%s" % (kind, name) for kind in ("schemas", "parameters", "responses")
+              for name in root["components"][kind]} - set(schema.refs(root))
+    c.same(sorted(unused), [], "and nothing is described that nobody refers to")
+    odd = []
+    for name, one in root["components"]["schemas"].items():
+        odd += doc.odd_words(one, name)
+    c.same(odd, [], "schemas use words that are checked here")
+    shapes = [nameless(path) for path in root["paths"]]
+    c.same(sorted({one for one in shapes if shapes.count(one) > 1}), [], "no two paths are alike but for names")
+    c.same(sorted({word for item in root["paths"].values() for word in item} - {"parameters", *VERBS}), [], "a path has parameters and verbs")
+
+
+def operation_faults(doc, verb, path, item, op):
+    """What is wrong with the form of one operation."""
+    at = "%s %s" % (verb, path)
+    missing = {"operationId", "summary", "tags", "responses"} - set(op)
+    if missing:
+        yield "%s lacks %s" % (at, missing)
+    known = {tag["name"] for tag in doc.root["tags"]}
+    if not set(op["tags"]) <= known:
+        yield "%s has an unknown tag" % at
+    params = named(doc, item, op, "path")
+    if set(params) != set(re.findall(r"\{([^}]*)\}", path)) or not all(one.get("required") for one in params.values()):
+        yield "%s declares %s" % (at, sorted(params))
+    for one in item.get("parameters", []) + op.get("parameters", []):
+        one = doc.plain(one)
+        if not {"name", "in", "schema"} <= set(one) or doc.odd_words(one["schema"], at):
+            yield "%s: parameter %s" % (at, one)
+    if not op.get("security", doc.root["security"]) in ([], doc.root["security"], [{}, {"bearer": []}], [{"bearer": []}, {"query": []}]):
+        yield "%s has odd security" % at
+    for status, one in op["responses"].items():
+        if not re.fullmatch(r"[1-5]\d\d|[1-5]XX|default", status) or "description" not in doc.plain(one):
+            yield "%s: response %s" % (at, status)
+    bodies = [doc.plain(one) for one in op["responses"].values()] + [op.get("requestBody", {})]
+    for media in (media for one in bodies for media in one.get("content", {}).values()):
+        for word in ("schema", "x-event"):
+            yield from doc.odd_words(media.get(word, {}), at)
+
+
+def operation_forms(doc):
+    faults, ids = [], []
+    for verb, path, item, op in operations(doc):
+        faults += operation_faults(doc, verb, path, item, op)
+        ids.append(op.get("operationId"))
+    c.same(faults, [], "every operation is whole, and declares the parameters of its path")
+    c.same(sorted({one for one in ids if ids.count(one) > 1}), [], "no two operations have one id")
+
+
+def tables(doc):
+    described = {(verb, nameless(path)): op for verb, path, _, op in operations(doc)}
+    real = {}
+    for row in routes.table():
+        for verb in PASSED if row.method == "*" else {row.method}:
+            real[verb, nameless(row.pattern)] = row
+    c.same(sorted(set(real) - set(described)), [], "every route is described")
+    c.same(sorted(set(described) - set(real)), [], "every description has its route")
+    words = [(key, op["summary"]) for key, op in described.items() if key in real and op["summary"] != real[key].what]
+    c.same(words, [], "in the words of the table")
+    closed = [key for key, op in described.items() if key in real and
+              ({} in op.get("security", [0]) or op.get("security") == [] or {"query": []} in op.get("security", [0])) !=
+              ("ROUTE_OPEN" in real[key].flags)]
+    c.same(closed, [], "those that need no key say so, and no others")
+
+
+class Witness:
+    """Asks a running cove and holds each answer against its description."""
+
+    def __init__(self, doc, cove):
+        self.doc, self.cove = doc, cove
+        self.asked, self.seen = 0, set()
+        self.by_route = {(verb, nameless(path)): (path, item, op) for verb, path, item, op in operations(doc)}
+        self.table = routes.table()
+
+    def description(self, method, path):
+        row = routes.find(self.table, method, path.split("?")[0])
+        return self.by_route[method, nameless(row.pattern)]
+
+    def ask(self, method, path, body=None, want=200, raw=None, **kw):
+        """The Reply; one TAP line for status, type, body and the request's own schema."""
+        where, _, op = self.description(method, path)
+        headers = dict(kw.pop("headers", {}))
+        if raw is not None:
+            headers.setdefault("Content-Type", "application/octet-stream")
+        reply = self.cove.request(method, path, raw if raw is not None else body, headers=headers, **kw)
+        faults = [] if reply.status == want else ["%d, not %d: %r" % (reply.status, want, reply.body[:300])]
+        if body is not None and want < 400:
+            faults += self.asked_well(op, body)
+        faults += self.answered_well(op, reply)
+        self.asked += 1
+        self.seen.add(op["operationId"])
+        c.ok(not faults, "%s %s: %d as described" % (method, re.sub(r"/v1/sandbox(es)?/[^/?]*", "…", path)[:70], want),
+             "operation %s of %s" % (op["operationId"], where), *faults)
+        return reply
+
+    def asked_well(self, op, body):
+        media = op.get("requestBody", {}).get("content", {}).get("application/json")
+        return ["nobody expects a body"] if not media else self.doc.faults(media["schema"], body, "request")
+
+    def answered_well(self, op, reply):
+        answers = op["responses"]
+        one = answers.get(str(reply.status)) or answers.get("%dXX" % (reply.status // 100)) or answers["default"]
+        content = self.doc.plain(one).get("content", {})
+        kind = (reply.headers.get("Content-Type") or "").lower()
+        if not content:
+            return [] if not reply.body or "XX" in str(answers.keys()) else ["there is a body where none is described"]
+        media = content.get(kind) or content.get(kind.split(";")[0]) or content.get("*/*")
+        if not media:
+            return ["%s is not one of %s" % (kind, sorted(content))]
+        if kind.startswith("application/json"):
+            return self.doc.faults(media["schema"], reply.json, "answer")
+        return self.events(media, reply) if kind.startswith("text/event-stream") else []
+
+    def events(self, media, reply):
+        found = [line[6:] for line in reply.body.decode().splitlines() if line.startswith("data: ")]
+        if "x-event" not in media:
+            return [] if found else ["there is no event"]
+        faults = [] if found else ["there is no event"]
+        for text in found:
+            faults += self.doc.faults(media["x-event"], json.loads(text), "event")
+        return faults
+
+    def glance(self, method, path, body, count):
+        """The first events of a stream that does not end."""
+        _, _, op = self.description(method, path)
+        media = self.doc.plain(op["responses"]["200"])["content"]["text/event-stream"]
+        conn = http.client.HTTPConnection("127.0.0.1", self.cove.port, timeout=20)
+        conn.request(method, path, json.dumps(body) if body is not None else None,
+                     {"Authorization": "Bearer " + self.cove.key, "Content-Type": "application/json", "Accept": "text/event-stream"})
+        answer, found = conn.getresponse(), []
+        for line in answer:
+            if line.startswith(b"data: "):
+                found.append(json.loads(line[6:]))
+            if len(found) == count:
+                break
+        conn.close()
+        self.asked += 1
+        self.seen.add(op["operationId"])
+        faults = [fault for one in found for fault in self.doc.faults(media["x-event"], one, "event")]
+        c.ok(answer.status == 200 and not faults and len(found) == count, "%s: events as described" % op["operationId"], *faults)
+
+
+def small_tar():
+    room = io.BytesIO()
+    with tarfile.open(fileobj=room, mode="w") as tar:
+        entry = tarfile.TarInfo("in.txt")
+        entry.size = 3
+        tar.addfile(entry, io.BytesIO(b"tar"))
+    return room.getvalue()
+
+
+def outside(w):
+    w.ask("GET", "/v1/health", key=False)
+    w.ask("GET", "/v1/health")
+    w.ask("GET", "/health", key=False)
+    w.ask("GET", "/v1/sandboxes", want=401, key=False)
+    w.ask("GET", "/v1/sandboxes", want=421, headers={"Host": "elsewhere.example"})
+    w.ask("POST", "/v1/sandboxes", {"name": "made", "labels": {"team": "a"}, "env": {"A": "1"}, "sleepAfter": "10m", "limits": {"memoryMB": 64}},
+          201, headers={"Idempotency-Key": "k1"})
+    w.ask("POST", "/v1/sandboxes", {"name": "made"}, 409)
+    w.ask("POST", "/v1/sandboxes", {"limits": {"memoryMB": 1}}, 400)
+    w.ask("POST", "/v1/sandboxes", {"template": "no-such-one"}, 404)
+    w.ask("POST", "/v1/sandboxes", {"ttl": 5}, 501)
+    w.ask("GET", "/v1/sandboxes?label=team=a&limit=10")
+    w.ask("GET", "/v1/sandboxes?limit=0", want=400)
+    w.ask("GET", "/v1/sandboxes/made")
+    w.ask("GET", "/v1/sandboxes/BAD", want=400)
+    w.ask("GET", "/v1/sandboxes/none", want=404)
+    w.ask("PUT", "/v1/sandboxes/made", {"keepAlive": True, "containerTimeouts": {"waitIntervalMS": 200}})
+    w.ask("PUT", "/v1/sandboxes/other", {}, 201)
+    w.ask("PATCH", "/v1/sandboxes/made", {"labels": {"team": None}, "env": {"B": "2"}, "sleepAfter": 30})
+    w.ask("PATCH", "/v1/sandboxes/made", {"limits": {}}, 400)
+    w.ask("DELETE", "/v1/sandboxes/other?wait=false", want=202)
+    w.ask("DELETE", "/v1/sandboxes/none", want=404)
+    w.ask("GET", "/v1/templates")
+    w.ask("GET", "/v1/templates/host")
+    w.ask("GET", "/v1/templates/none", want=404)
+    w.ask("POST", "/v1/templates", {"name": "x", "from": "y"}, 501)
+    w.ask("POST", "/v1/templates?name=t", want=201, raw=small_tar(), headers={"Content-Type": "application/x-tar"})
+    w.ask("POST", "/v1/templates?name=bad", want=400, raw=b"no archive", headers={"Content-Type": "application/x-tar"})
+    w.ask("DELETE", "/v1/templates/t", want=204)
+    w.ask("DELETE", "/v1/templates/host", want=409)
+
+
+def commands(w, box):
+    w.ask("POST", box + "/api/execute", {"command": "echo hi; echo no >&2", "sessionId": "s"})
+    w.ask("POST", box + "/api/execute", {"argv": ["sh", "-c", "kill -9 $$"], "timeoutMs": 5000, "encoding": "base64"})
+    w.ask("POST", box + "/api/execute", {"command": "sleep 5", "timeoutMs": 50, "sessionId": "s"}, 500)
+    w.ask("POST", box + "/api/execute", {"command": "exit 3", "sessionId": "s"}, 410)
+    w.ask("POST", box + "/api/execute", {"argv": ["no-such-command"]}, 404)
+    w.ask("POST", box + "/api/execute", {"argv": ["/etc/passwd"]}, 403)
+    w.ask("POST", box + "/api/execute", {"command": "x", "timeoutMs": "soon"}, 400)
+    w.ask("POST", box + "/api/execute", {"command": "  ", "encoding": "auto"}, 400)
+    w.ask("POST", box + "/api/execute", {"command": "true", "background": True, "processId": "b"})
+    w.ask("POST", box + "/api/execute/stream", {"command": "echo a; printf '\\377' >&2; exit 2", "encoding": "auto"})
+    w.ask("POST", box + "/api/execute/stream", {"command": "sleep 9", "timeoutMs": 50, "sessionId": "__DISABLE_SESSION__"})
+    w.ask("POST", box + "/api/execute/stream", {"argv": []}, 400)
+    w.ask("POST", "/v1/sandboxes/none/api/execute", {"command": "x"}, 404)
+    w.ask("POST", box + "/api/session/create", {"id": "w", "cwd": "/tmp", "env": {"A": "1"}, "commandTimeoutMs": 60000})
+    w.ask("POST", box + "/api/session/create", {"id": "w"}, 409)
+    w.ask("GET", box + "/api/session/list")
+    w.ask("GET", box + "/api/session/w")
+    w.ask("GET", box + "/api/session/none", want=500)
+    w.ask("POST", box + "/api/execute", {"command": "(sleep 0.2; echo later) & true", "sessionId": "w"})
+    w.glance("GET", box + "/api/session/w/output?follow=true", None, 1)
+    w.ask("GET", box + "/api/session/w/output?offset=1")
+    w.ask("GET", box + "/api/session/w/output?offset=999", want=400)
+    w.ask("POST", box + "/api/session/delete", {"sessionId": "w", "force": True})
+    w.ask("POST", box + "/api/session/delete", {}, 400)
+    w.ask("POST", box + "/api/env", {"envVars": {"X": "1", "Y": None}})
+    w.ask("POST", box + "/api/env", {}, 400)
+
+
+def processes(w, box):
+    at = box + "/api/process"
+    w.ask("POST", at + "/start", {"command": "echo up; read line; echo got $line; sleep 60", "processId": "p", "openStdin": True})
+    w.ask("POST", at + "/start", {"command": "x", "processId": "p"}, 409)
+    w.ask("POST", at + "/p/wait-log", {"pattern": "up", "timeoutMs": 5000})
+    w.ask("POST", at + "/p/stdin", {"data": "one\n", "close": True})
+    w.ask("POST", at + "/p/stdin", want=409, raw=b"two")
+    w.ask("POST", at + "/p/wait-log", {"regex": "got (one|two)", "stream": "stdout", "timeoutMs": 5000})
+    w.ask("POST", at + "/p/wait-log", {"regex": "("}, 400)
+    w.ask("POST", at + "/p/wait-log", {"pattern": "never", "timeoutMs": 50}, 408)
+    w.ask("GET", at + "/p/wait?timeoutMs=50", want=408)
+    w.glance("GET", at + "/p/stream", None, 2)
+    w.ask("POST", at + "/p/signal", {"signal": "SIGKILL"})
+    w.ask("GET", at + "/p/wait")
+    w.ask("GET", at + "/p/stream?offset=3")
+    w.ask("GET", at + "/p/stream?offset=9999", want=400)
+    w.ask("GET", at + "/p/tape?stream=stdout")
+    w.ask("GET", at + "/p/logs?encoding=base64")
+    w.ask("GET", at + "/p")
+    w.ask("GET", at + "/none", want=404)
+    w.ask("POST", at + "/p/signal", {"signal": 15}, 404)
+    w.ask("POST", at + "/start", {"argv": ["sleep", "60"], "processId": "q"})
+    w.ask("DELETE", at + "/q")
+    w.ask("POST", at + "/start", {"argv": ["no-such-command"], "processId": "n"}, 404)
+    w.ask("POST", at + "/n/wait-log", {"pattern": "x"}, 500)
+    w.ask("GET", at + "/list")
+    w.ask("GET", at + "/list?status=killed")
+    w.ask("GET", at + "/list?status=odd", want=400)
+    w.ask("DELETE", at + "/kill-all")
+    w.ask("DELETE", at + "/completed")
+
+
+def files(w, box):
+    at = box + "/api"
+    w.ask("POST", at + "/write", {"path": "d/a.txt", "content": "hello\nworld\n"})
+    w.ask("POST", at + "/write", {"path": "blob", "content": "gAEC", "encoding": "base64"})
+    w.ask("POST", at + "/write", {"path": "x", "content": "!", "encoding": "base64"}, 400)
+    w.ask("POST", at + "/write", {"path": "/workspace/d", "content": ""}, 400)
+    w.ask("POST", at + "/read", {"path": "d/a.txt"})
+    w.ask("POST", at + "/read", {"path": "none"}, 404)
+    w.ask("POST", at + "/read", {"path": "/dev/null"}, 400)
+    w.ask("POST", at + "/read/stream", {"path": "blob"})
+    w.ask("POST", at + "/read/stream", {"path": "none"})
+    w.ask("POST", box + "/api/execute", {"command": "ln -s a.txt d/link; touch \"$(printf 'd/\\351')\"", "sessionId": "__DISABLE_SESSION__"})
+    w.ask("POST", at + "/list-files", {"path": ".", "options": {"recursive": True, "includeHidden": True}})
+    w.ask("POST", at + "/list-files", {"path": "blob"}, 400)
+    w.ask("POST", at + "/stat", {"path": "d/link", "followSymlinks": False})
+    w.ask("POST", at + "/stat", {"pathBase64": "ZC/p"})
+    w.ask("POST", at + "/exists", {"path": "d"})
+    w.ask("POST", at + "/exists", {}, 400)
+    w.ask("POST", at + "/chmod", {"path": "d", "mode": "0700", "recursive": True})
+    w.ask("POST", at + "/chmod", {"path": "d", "mode": 493})
+    w.ask("POST", at + "/chmod", {"path": "d", "mode": "odd"}, 400)
+    w.ask("POST", at + "/find", {"path": ".", "include": ["*.txt"], "type": "file", "maxSize": 100, "limit": 1})
+    w.ask("POST", at + "/grep", {"path": ".", "pattern": "HEL+O", "ignoreCase": True})
+    w.ask("POST", at + "/grep", {"path": ".", "pattern": "("}, 400)
+    w.ask("POST", at + "/mkdir", {"path": "m/n", "recursive": True})
+    w.ask("POST", at + "/mkdir", {"path": "m"}, 500)
+    w.ask("POST", at + "/rename", {"oldPath": "blob", "newPath": "blob2"})
+    w.ask("POST", at + "/move", {"sourcePath": "blob2", "destinationPath": "m"})
+    w.ask("POST", at + "/delete", {"path": "m", "recursive": True})
+    w.ask("POST", at + "/delete", {"path": "d", "user": "65534"}, 403)
+    w.ask("PUT", at + "/files/workspace/raw?mode=0640", raw=b"0123456789")
+    w.ask("PUT", at + "/files/workspace/raw", want=409, raw=b"x", headers={"If-None-Match": "*"})
+    w.ask("PUT", at + "/files/workspace/part", want=202, raw=b"01", headers={"Content-Range": "bytes 0-1/4"})
+    w.ask("PUT", at + "/files/workspace/part", want=202, raw=b"", headers={"Content-Range": "bytes */4"})
+    w.ask("GET", at + "/files/workspace/raw")
+    w.ask("GET", at + "/files/workspace/raw", want=206, headers={"Range": "bytes=2-4"})
+    w.ask("GET", at + "/files/workspace/raw", want=416, headers={"Range": "bytes=99-"})
+    etag = w.cove.get(at + "/files/workspace/raw").headers["ETag"]
+    w.ask("GET", at + "/files/workspace/raw", want=304, headers={"If-None-Match": etag})
+    w.ask("DELETE", at + "/files/workspace/raw", want=204)
+    w.ask("DELETE", at + "/files/workspace/raw", want=404)
+    w.ask("GET", at + "/tar?path=/workspace/d&exclude=*.log")
+    w.ask("PUT", at + "/tar?path=/workspace/t", raw=small_tar())
+    w.ask("POST", at + "/tar?path=/workspace/t", raw=small_tar())
+    w.ask("PUT", at + "/tar?path=/workspace/t", want=400, raw=b"no archive at all" * 100)
+    w.glance("POST", at + "/watch", {"path": "/workspace"}, 1)
+    w.ask("POST", at + "/watch", {"path": "/etc"}, 403)
+    version = w.ask("POST", at + "/watch/check", {"path": "/workspace"}).json["version"]
+    w.ask("POST", at + "/watch/check", {"path": "/workspace", "since": version})
+    w.ask("POST", at + "/watch/check", {"path": "/workspace", "since": "watch-old-1:0"})
+    w.ask("POST", at + "/watch/check", {"path": "/workspace", "since": "odd"}, 400)
+
+
+def rest(w, box):
+    at = box + "/api"
+    w.ask("GET", box + "/")
+    w.ask("GET", at + "/ping")
+    w.ask("GET", at + "/version?client=0.12.0")
+    w.ask("GET", at + "/commands")
+    w.ask("POST", at + "/backup/create", {"dir": "/workspace/d", "archivePath": "/var/backups/a.tar.zst", "excludes": ["*.log"]})
+    w.ask("POST", at + "/backup/create", {"dir": "/etc", "archivePath": "/var/backups/a"}, 400)
+    w.ask("POST", at + "/backup/restore", {"dir": "/workspace/d", "archivePath": "/var/backups/a.tar.zst"})
+    w.ask("POST", at + "/backup/restore", {"dir": "/workspace/d", "archivePath": "/var/backups/none"}, 500)
+    w.ask("POST", at + "/backup/upload-parts", {}, 501)
+    w.ask("POST", at + "/git/checkout", {"repoUrl": "ext::sh -c id"}, 400)
+    w.ask("POST", at + "/process/start", {"command": "exec python3 -m http.server 8000", "processId": "site"})
+    w.ask("POST", at + "/port-watch", {"port": 8000, "mode": "http", "processId": "site", "interval": 100})
+    w.ask("POST", at + "/port-watch", {"port": 8001, "processId": "none"})
+    w.ask("POST", at + "/port-watch", {"port": 0}, 400)
+    w.ask("GET", at + "/ports")
+    w.ask("GET", box + "/proxy/8000")
+    w.ask("GET", box + "/proxy/8000/")
+    w.ask("HEAD", box + "/proxy/8000/d/")
+    w.ask("GET", box + "/proxy/8001/x", want=404)
+    w.ask("POST", at + "/expose-port", {"port": 8001, "name": "site"})
+    w.ask("POST", at + "/expose-port", {"port": 8001}, 409)
+    w.ask("POST", at + "/expose-port", {"port": 3000}, 400)
+    w.ask("GET", box + "/proxy/8001/x", want=502)
+    w.ask("GET", at + "/exposed-ports")
+    w.ask("DELETE", at + "/exposed-ports/8001")
+    w.ask("DELETE", at + "/exposed-ports/8001", want=404)
+    w.ask("GET", at + "/terminals")
+    w.ask("GET", at + "/terminals/none/log", want=404)
+    w.ask("DELETE", at + "/terminals/none", want=404)
+    for path in ("/ws", "/api/ws", "/ws/pty", "/rpc"):
+        w.ask("GET", box + path, want=404)
+    for method, path in (("GET", "/desktop/x"), ("POST", "/desktop/x"), ("POST", "/tunnels/x"), ("POST", "/mount"), ("POST", "/unmount"),
+                         ("GET", "/interpreter/health"), ("GET", "/contexts"), ("POST", "/contexts"), ("DELETE", "/contexts/x"),
+                         ("POST", "/execute/code")):
+        w.ask(method, at + path, want=501)
+
+
+def bridge(w):
+    room = w.ask("POST", "/v1/sandbox").json["id"]
+    at = "/v1/sandbox/" + room
+    w.ask("GET", at + "/running")
+    w.ask("POST", at + "/exec", {"argv": ["echo", "hi"], "cwd": "/workspace", "timeout_ms": 5000})
+    w.ask("POST", at + "/exec", {"argv": []}, 400)
+    w.ask("POST", at + "/exec", {"argv": ["id"], "cwd": "/etc"}, 403)
+    w.ask("PUT", at + "/file/workspace/a.txt", raw=b"hello")
+    w.ask("GET", at + "/file/workspace/a.txt")
+    w.ask("GET", at + "/file/workspace/none", want=404)
+    w.ask("POST", at + "/session", {"id": "s1"})
+    w.ask("DELETE", at + "/session/s1")
+    tar = w.ask("POST", at + "/persist?excludes=node_modules").body
+    w.ask("POST", at + "/hydrate", raw=tar)
+    w.ask("POST", at + "/mount", {"mountPath": "/m"}, 501)
+    w.ask("POST", at + "/unmount", {}, 400)
+    w.ask("POST", at + "/tunnel/80", want=501)
+    w.ask("DELETE", at + "/tunnel/80", want=501)
+    w.ask("GET", at + "/pty", want=400)
+    w.ask("DELETE", at, want=204)
+    w.ask("GET", "/v1/sandbox/" + "!" * 3 + "/running", want=400)
+    w.ask("GET", "/v1/pool/stats")
+    w.ask("POST", "/v1/pool/prime")
+    w.ask("POST", "/v1/pool/shutdown-prewarmed")
+    w.ask("POST", "/v1/pool/prime", want=401, key=False)
+
+
+def live(doc, text):
+    cove = c.Cove()
+    w = Witness(doc, cove)
+    served = w.ask("GET", "/v1/openapi.json")
+    c.ok(served.body == text.encode(), "the server hands out this very file", served.body[:200])
+    outside(w)
+    box = "/v1/sandboxes/" + cove.create()["id"]
+    for part in (commands, processes, files, rest):
+        part(w, box)
+    bridge(w)
+    cove.create(name="path")
+    guest = json.loads(cove.get("/v1/sandboxes/path").body)["baseUrl"].split("/v1/", 1)[1]
+    c.same(cove.get("/v1/%s/api/ping" % guest, key=False).status, 200, "and a credential in the path opens it")
+    unseen = {op["operationId"] for _, _, _, op in operations(doc)} - w.seen
+    c.note("%d requests; not asked: %s" % (w.asked, " ".join(sorted(unseen))))
+    c.ok(not [one for one in unseen if "Proxy" not in one], "every operation was asked, but for methods of the proxy", unseen)
+    cove.close()
+
+
+def main():
+    with open(FILE) as file:
+        text = file.read()
+    doc = schema.Document(text)
+    form(doc)
+    operation_forms(doc)
+    tables(doc)
+    if os.geteuid() == 0:
+        live(doc, text)
+    else:
+        c.skip("answers are as described", "needs root")
+    c.done()
+
+
+main()

@@ -1,0 +1,441 @@
+// libcove against a real cove, as a program of somebody else would use it: COVE_URL and COVE_TOKEN
+// say where it is. The connection may be cut at any time (COVE_FLAKY): streams are read on.
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lib/cove.h"
+#include "tap.h"
+
+static struct cove *cove;
+static struct cove_box *box;
+static struct cove_error error;
+
+static bool is_flaky(void)
+{
+	return getenv("COVE_FLAKY") != NULL;
+}
+
+// Tells of a failure and passes it on.
+static bool fine(enum cove_kind kind)
+{
+	if (kind)
+		printf("# %s: %s %s\n", cove_kind_word(kind), error.message, error.code);
+	return kind == COVE_OK;
+}
+
+// A client and a box for each test.
+static bool begin(void)
+{
+	return fine(cove_open(NULL, &cove, &error)) &&
+	       fine(cove_box_create(cove, NULL, &box, &error));
+}
+
+static void end(void)
+{
+	if (!cove)
+		return;
+	if (box && cove_box_delete(box, &error))
+		printf("# %s\n", error.message);
+	cove_box_free(box);
+	cove_close(cove);
+	box = NULL;
+	cove = NULL;
+}
+
+#define SAY(expr)                                                                                  \
+	do {                                                                                       \
+		if (!(expr)) {                                                                     \
+			printf("# line %d: %s\n", __LINE__, #expr);                                \
+			return false;                                                              \
+		}                                                                                  \
+	} while (0)
+static bool is_wanted(const char *name)
+{
+	const char *only = getenv("COVE_STORY");
+
+	return !only || strcmp(only, name) == 0;
+}
+
+// A story in a box of its own. COVE_STORY names the only one that is wanted.
+#define STORY(fn, sentence)                                                                        \
+	static bool tell_##fn(void);                                                               \
+	TEST(fn, sentence)                                                                         \
+	{                                                                                          \
+		bool good = !is_wanted(#fn) || (begin() && tell_##fn());                           \
+		end();                                                                             \
+		CHECK(good);                                                                       \
+	}                                                                                          \
+	static bool tell_##fn(void)
+
+STORY(by_name, "a sandbox is got or created by name, found, listed and deleted")
+{
+	struct cove_box *one = NULL, *two = NULL, *three = NULL;
+	struct cove_box_spec spec = {.memory_mb = 64};
+	struct cove_box_info info;
+	bool same;
+
+	SAY(fine(cove_box_ensure(cove, "story", &spec, &one, &error)));
+	SAY(fine(cove_box_ensure(cove, "story", NULL, &two, &error)));
+	same = strcmp(cove_box_id(one), cove_box_id(two)) == 0;
+	SAY(same && fine(cove_box_find(cove, "story", &three, &error)));
+	SAY(fine(cove_box_info(three, &info, &error)));
+	SAY(!strcmp(info.name, "story") && !strcmp(info.state, "running") &&
+	    strstr(info.json, "\"memoryMB\":64"));
+	SAY(fine(cove_box_delete(one, &error)));
+	SAY(cove_box_info(two, &info, &error) == COVE_NOT_FOUND && error.status == 404);
+	cove_box_free(one);
+	cove_box_free(two);
+	cove_box_free(three);
+	return true;
+}
+
+STORY(statuses, "statuses and endings are told as they are")
+{
+	static const struct {
+		const char *line;
+		int code, signal;
+	} rows[] = {{"true", 0, 0}, {"exit 3", 3, 0}, {"kill -9 $$", 137, 9}};
+	const char *const none[] = {"nonesuch", NULL};
+	struct cove_command command = {.argv = none};
+	struct cove_output out = {0};
+
+	for (size_t i = 0; i < 3; i++) {
+		SAY(fine(cove_exec_line(box, rows[i].line, &out, &error)));
+		SAY(out.result.exit_code == rows[i].code && out.result.signal == rows[i].signal);
+		cove_output_free(&out);
+	}
+	SAY(cove_exec_output(box, &command, &out, &error) == COVE_NOT_FOUND);
+	SAY(!strcmp(error.code, "COMMAND_NOT_FOUND") && *error.hint);
+	command = (struct cove_command){.line = "sleep 30", .timeout_ms = 200};
+	SAY(fine(cove_exec_output(box, &command, &out, &error)));
+	SAY(out.result.exit_code == 124 && !strcmp(out.result.ended, "wall_limit"));
+	cove_output_free(&out);
+	return true;
+}
+
+STORY(every_byte, "every byte of input and output arrives, stdout and stderr apart")
+{
+	char bytes[256 * 64];
+	struct cove_command command = {
+		.line = "tee /dev/stderr", .input = bytes, .input_len = sizeof(bytes)};
+	struct cove_output out = {0};
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (char)(i * 7);
+	SAY(fine(cove_exec_output(box, &command, &out, &error)));
+	SAY(out.out_len == sizeof(bytes) && !memcmp(out.out, bytes, sizeof(bytes)));
+	SAY(out.err_len == sizeof(bytes) && !memcmp(out.err, bytes, sizeof(bytes)));
+	cove_output_free(&out);
+	return true;
+}
+
+static uint64_t sum_of(const void *bytes, size_t len, uint64_t sum)
+{
+	for (size_t i = 0; i < len; i++)
+		sum = (sum ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
+	return sum;
+}
+
+STORY(streamed, "a long stream is the same over and over, however often the connection breaks")
+{
+	int runs = is_flaky() ? 20 : 3;
+	uint64_t want = 0;
+
+	for (int i = 0; i < runs; i++) {
+		struct cove_output out = {0};
+		uint64_t sum;
+
+		SAY(fine(cove_exec_line(box, "seq 1 20000; seq 1 5000 >&2; exit 9", &out, &error)));
+		sum = sum_of(out.err, out.err_len, sum_of(out.out, out.out_len, 1));
+		SAY(out.result.exit_code == 9 && out.out_len == 108894 && out.err_len == 23893);
+		SAY(i == 0 || sum == want);
+		want = sum;
+		cove_output_free(&out);
+	}
+	return true;
+}
+
+STORY(process, "a process is started, fed, read, signalled, listed and waited for")
+{
+	struct cove_process_options options = {
+		.command.line = "while read x; do echo got $x; done; "
+				"exit 6",
+		.open_stdin = true};
+	struct cove_process *process = NULL;
+	struct cove_process_info info;
+	struct cove_result result;
+	char *line = NULL;
+
+	SAY(fine(cove_process_start(box, &options, &process, &error)));
+	SAY(fine(cove_process_write(process, "a\nb\n", 4, &error)));
+	SAY(fine(cove_process_wait_log(process, "got b$", 10000, &line, &error)));
+	SAY(line && !strcmp(line, "got b"));
+	cove_free(line);
+	SAY(cove_process_wait(process, 50, &result, &error) == COVE_TIMEOUT);
+	SAY(fine(cove_process_info(process, &info, &error)) && !info.ended && info.pid > 0);
+	SAY(fine(cove_process_close_stdin(process, &error)));
+	SAY(fine(cove_process_wait(process, 10000, &result, &error)) && result.exit_code == 6);
+	SAY(cove_process_wait_log(process, "never", 10000, NULL, &error) == COVE_GONE);
+	cove_process_free(process);
+	options = (struct cove_process_options){.command.line = "sleep 100 & sleep 100; wait"};
+	SAY(fine(cove_process_start(box, &options, &process, &error)));
+	SAY(fine(cove_process_signal(process, SIGKILL, &error)));
+	SAY(fine(cove_process_wait(process, 10000, &result, &error)) && result.exit_code == 137);
+	cove_process_free(process);
+	return true;
+}
+
+STORY(session, "a session keeps its state, and is gone when it is deleted")
+{
+	struct cove_session_options options = {.id = "s1", .cwd = "/tmp"};
+	struct cove_command command = {.line = "A=1; f() { echo f$A; }; cd /usr"};
+	struct cove_session *session = NULL;
+	struct cove_output out = {0};
+
+	SAY(fine(cove_session_create(box, &options, &session, &error)));
+	SAY(fine(cove_session_exec(session, &command, &out, &error)));
+	cove_output_free(&out);
+	command.line = "f; pwd; false";
+	SAY(fine(cove_session_exec(session, &command, &out, &error)));
+	SAY(!strcmp(out.out, "f1\n/usr") && out.result.exit_code == 1);
+	cove_output_free(&out);
+	SAY(cove_session_create(box, &options, &session, &error) == COVE_CONFLICT);
+	SAY(fine(cove_session_delete(session, &error)));
+	cove_session_free(session);
+	return true;
+}
+
+static int count_entry(void *arg, const struct cove_entry *entry)
+{
+	*(int *)arg += !strcmp(entry->type, "file") && entry->size == 3;
+	return 0;
+}
+
+STORY(files, "files are written, read, listed, renamed and removed, and failures have their kinds")
+{
+	int count = 0;
+	bool there = true;
+	char *bytes = NULL;
+	size_t len = 0;
+	struct cove_file *file = NULL;
+
+	SAY(fine(cove_write_file(box, "d/one", "on\0", 3, &error)));
+	SAY(fine(cove_write_file(box, "/workspace/d/two words", "two", 3, &error)));
+	SAY(fine(cove_read_file(box, "d/one", &bytes, &len, &error)));
+	SAY(len == 3 && !memcmp(bytes, "on\0", 3));
+	cove_free(bytes);
+	SAY(fine(cove_list(box, "d", false, false, count_entry, &count, &error)) && count == 2);
+	SAY(fine(cove_stat(box, "d/two words", count_entry, &count, &error)) && count == 3);
+	SAY(fine(cove_rename(box, "d/one", "d/uno", &error)));
+	SAY(fine(cove_exists(box, "d/one", &there, &error)) && !there);
+	SAY(fine(cove_chmod(box, "d/uno", 0600, &error)));
+	SAY(cove_read_file(box, "d/one", &bytes, &len, &error) == COVE_NOT_FOUND);
+	SAY(!strcmp(error.code, "FILE_NOT_FOUND"));
+	SAY(cove_remove(box, "d", false, &error) == COVE_INVALID);
+	SAY(fine(cove_file_create(box, "d/uno", 0, &file, &error))); // never committed
+	SAY(fine(cove_file_write(file, "half", 4, &error)));
+	cove_file_free(file);
+	SAY(fine(cove_read_file(box, "d/uno", &bytes, &len, &error)) && len == 3);
+	cove_free(bytes);
+	SAY(fine(cove_remove(box, "d", true, &error)));
+	SAY(cove_mkdir(box, "/a/b/c", false, &error) != COVE_OK);
+	SAY(fine(cove_mkdir(box, "/a/b/c", true, &error)));
+	return true;
+}
+
+static int find_odd(void *arg, const struct cove_entry *entry)
+{
+	*(bool *)arg |= !strcmp(entry->name, "b\xff") && !strcmp(entry->relative, "a\xfe/b\xff");
+	return 0;
+}
+
+STORY(odd_names, "names that are no text are bytes, wherever they go")
+{
+	bool found = false, there = false;
+	char *bytes = NULL;
+	size_t len = 0;
+
+	SAY(fine(cove_write_file(box, "d/a\xfe/b\xff", "odd", 3, &error)));
+	SAY(fine(cove_exists(box, "d/a\xfe/b\xff", &there, &error)) && there);
+	SAY(fine(cove_list(box, "d", true, false, find_odd, &found, &error)) && found);
+	SAY(fine(cove_rename(box, "d/a\xfe/b\xff", "d/c\xfd", &error)));
+	SAY(fine(cove_read_file(box, "/workspace/d/c\xfd", &bytes, &len, &error)) && len == 3);
+	cove_free(bytes);
+	SAY(fine(cove_remove(box, "d/c\xfd", false, &error)));
+	return true;
+}
+
+STORY(large, "a large file in pieces is the same when it comes back, and from an offset on")
+{
+	static char piece[100000];
+	struct cove_file *file = NULL;
+	uint64_t sent = 1, got = 1, bytes = 0;
+	size_t len = 1;
+
+	SAY(fine(cove_file_create(box, "big", 0640, &file, &error)));
+	for (int i = 0; i < 200; i++) {
+		memset(piece, i, sizeof(piece));
+		sent = sum_of(piece, sizeof(piece), sent);
+		SAY(fine(cove_file_write(file, piece, sizeof(piece), &error)));
+	}
+	SAY(fine(cove_file_commit(file, &error)));
+	cove_file_free(file);
+	SAY(fine(cove_file_open(box, "big", 0, &file, &error)));
+	SAY(cove_file_size(file) == 200 * sizeof(piece));
+	while (len > 0) {
+		SAY(fine(cove_file_read(file, piece, sizeof(piece), &len, &error)));
+		got = sum_of(piece, len, got);
+		bytes += len;
+	}
+	cove_file_free(file);
+	SAY(bytes == 200 * sizeof(piece) && got == sent);
+	SAY(fine(cove_file_open(box, "big", bytes - 10, &file, &error)));
+	SAY(fine(cove_file_read(file, piece, sizeof(piece), &len, &error)));
+	SAY(len == 10 && piece[0] == (char)199);
+	cove_file_free(file);
+	return true;
+}
+
+STORY(watch, "what changes in a watched directory is told")
+{
+	struct cove_watch_options options = {.path = "/workspace"};
+	struct cove_watch_event event = {0};
+	struct cove_watch *watch = NULL;
+
+	SAY(fine(cove_watch_open(box, &options, &watch, &error)));
+	SAY(cove_watch_next(watch, 50, &event, &error) == COVE_TIMEOUT);
+	SAY(fine(cove_write_file(box, "new", "x", 1, &error)));
+	do {
+		SAY(fine(cove_watch_next(watch, 5000, &event, &error)));
+	} while (strcmp(event.path, "/workspace/new") != 0);
+	cove_watch_close(watch);
+	return true;
+}
+
+// Reads until the text has come.
+static bool see(struct cove_terminal *terminal, const char *want)
+{
+	char room[8192] = "";
+	size_t len = 0, n = 1;
+
+	while (n > 0 && len < sizeof(room) - 1 && !strstr(room, want)) {
+		SAY(fine(cove_terminal_read(terminal, room + len, sizeof(room) - 1 - len, 5000, &n,
+					    &error)));
+		len += n;
+		room[len] = 0;
+	}
+	SAY(strstr(room, want));
+	return true;
+}
+
+STORY(terminal, "a terminal has a size, outlives its connection, and ends with a code")
+{
+	const char *const argv[] = {"bash", "--norc", NULL};
+	struct cove_terminal_options options = {.argv = argv, .cols = 91, .rows = 17};
+	struct cove_terminal *terminal = NULL;
+	char room[256];
+	size_t len = 1;
+	int code = 0;
+
+	SAY(fine(cove_terminal_open(box, &options, &terminal, &error)));
+	SAY(fine(cove_terminal_write(terminal, "stty size; x=4\r", 15, &error)));
+	SAY(see(terminal, "17 91"));
+	SAY(fine(cove_terminal_resize(terminal, 40, 10, &error)));
+	SAY(fine(cove_terminal_reattach(terminal, &error)));
+	SAY(see(terminal, "17 91")); // shown again
+	SAY(fine(cove_terminal_write(terminal, "stty size; echo x$x\r", 20, &error)));
+	SAY(see(terminal, "x4"));
+	SAY(fine(cove_terminal_write(terminal, "exit 7\r", 7, &error)));
+	while (len > 0)
+		SAY(fine(cove_terminal_read(terminal, room, sizeof(room), 5000, &len, &error)));
+	SAY(cove_terminal_ended(terminal, &code) && code == 7);
+	cove_terminal_close(terminal);
+	return true;
+}
+
+STORY(ports, "a port that opens is waited for, exposed, listed and hidden again")
+{
+	struct cove_process_options options = {
+		.command.line = "sleep 0.3; exec python3 -m http.server 8123"};
+	struct cove_port_wait wait = {.port = 8123, .timeout_ms = 20000};
+	struct cove_process *process = NULL;
+
+	SAY(fine(cove_process_start(box, &options, &process, &error)));
+	SAY(fine(cove_port_ready(box, &wait, process, &error)));
+	SAY(fine(cove_port_expose(box, 8123, "web", &error)));
+	SAY(cove_port_expose(box, 8123, "web", &error) == COVE_CONFLICT);
+	SAY(fine(cove_port_unexpose(box, 8123, &error)));
+	SAY(fine(cove_process_kill(process, &error)));
+	wait = (struct cove_port_wait){.port = 8124, .timeout_ms = 300};
+	SAY(cove_port_ready(box, &wait, NULL, &error) == COVE_TIMEOUT);
+	cove_process_free(process);
+	return true;
+}
+
+static void *cancel_soon(void *arg)
+{
+	usleep(200000);
+	cove_cancel(arg);
+	return NULL;
+}
+
+static int count_running(void *arg, const struct cove_process_info *info)
+{
+	*(int *)arg += !info->ended;
+	return 0;
+}
+
+STORY(cancelled, "a cancelled command is killed, and the client is as good as before")
+{
+	pthread_t thread;
+	struct cove_output out = {0};
+	int running = 0;
+
+	pthread_create(&thread, NULL, cancel_soon, cove);
+	SAY(cove_exec_line(box, "sleep 100", &out, &error) == COVE_CANCELLED);
+	pthread_join(thread, NULL);
+	SAY(fine(cove_process_list(box, count_running, &running, &error)) && running == 0);
+	SAY(fine(cove_exec_line(box, "echo ok", &out, &error)) && !strcmp(out.out, "ok\n"));
+	cove_output_free(&out);
+	return true;
+}
+
+static void *work(void *arg)
+{
+	struct cove *own = NULL;
+	struct cove_box *mine;
+	long done = 0;
+
+	if (cove_open(NULL, &own, NULL))
+		return NULL;
+	mine = cove_box_at(own, arg);
+	for (int i = 0; i < 25; i++) {
+		struct cove_output out = {0};
+
+		if (cove_exec_line(mine, "echo $((6*7))", &out, NULL) == COVE_OK)
+			done += !strcmp(out.out, "42\n");
+		cove_output_free(&out);
+	}
+	cove_box_free(mine);
+	cove_close(own);
+	return (void *)done;
+}
+
+STORY(threads, "several clients in several threads do not disturb each other")
+{
+	pthread_t threads[4];
+	long done = 0;
+
+	for (int i = 0; i < 4; i++)
+		SAY(!pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)cove_box_id(box)));
+	for (int i = 0; i < 4; i++) {
+		void *one = NULL;
+
+		pthread_join(threads[i], &one);
+		done += (long)one;
+	}
+	SAY(done == 100);
+	return true;
+}

@@ -1,0 +1,298 @@
+// Files of a real box, through hands of the real pid 1; and hands that die or are many.
+#include "box/files.h"
+
+#include "box/exec.h"
+#include "box/hand.h"
+#include "unit/box/keeper.h"
+
+static struct box *box;
+static struct files files;
+static char dir[64];
+
+static int64_t in(int64_t ms)
+{
+	return loop_now(house.loop) + ms;
+}
+
+static const struct files *soon(void)
+{
+	files.deadline = in(10000);
+	return &files;
+}
+
+static fallible sh(const char *script)
+{
+	static const char *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+	const char *argv[] = {script, NULL};
+	struct exec_spec spec = {.shell = true,
+				 .argv = argv,
+				 .env = env,
+				 .cwd = dir,
+				 .user = "",
+				 .output_cap = 1 << 20};
+	struct exec_result result;
+	struct exec *exec;
+	struct err *err;
+
+	TRY(exec_start(box, &spec, &exec));
+	err = exec_wait(exec, in(20000), &result);
+	exec_drop(exec);
+	if (!err && result.exit_code != 0)
+		err = err_new(INVALID, "script", "it ended with %d", result.exit_code);
+	return err;
+}
+
+TEST(opens, "a house opens")
+{
+	CHECK(house_open());
+}
+
+HOUSE_TEST(builds, "a box is built")
+{
+	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
+
+	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	snprintf(order.name, sizeof(order.name), "cradle");
+	id_box(order.box);
+	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
+	snprintf(dir, sizeof(dir), "/tmp/cove-files-%d", getpid());
+	mkdir(dir, 0777);
+	chmod(dir, 0777);
+	files = (struct files){.box = box, .user = "", .base = dir};
+}
+
+HOUSE_TEST(small, "a small file goes there and back, and one hand served it all")
+{
+	auto_buf out = BUF_INIT(1 << 20);
+	struct reach_stat stat;
+	bool there = true;
+	int fd;
+
+	CHECK_OK(files_exists(soon(), "note", &there));
+	CHECK(!there);
+	CHECK_OK(files_write(soon(), "note", 0, REACH_KEEP_MODE, STR("hello")));
+	CHECK_OK(files_read(soon(), "note", &out, &fd, &stat));
+	CHECK(fd == -1 && str_is(buf_view(&out), "hello") && stat.size == 5 && stat.uid == 0);
+	CHECK_OK(files_exists(soon(), "note", &there));
+	CHECK(there && box_hands(box) == 1);
+	CHECK_ERR(files_read(soon(), "none", &out, &fd, &stat), NOT_FOUND);
+	CHECK_ERR(files_read(soon(), ".", &out, &fd, &stat), INVALID);
+	CHECK_ERR(files_stat(soon(), "", true, &stat), INVALID);
+	CHECK_OK(sh("[ \"$(cat note)\" = hello ]"));
+	CHECK(box_hands(box) == 1);
+}
+
+HOUSE_TEST(users, "a hand has the rights of its user and no more")
+{
+	struct files nobody = *soon();
+	auto_buf out = BUF_INIT(1 << 20);
+	struct reach_stat stat;
+	int fd;
+
+	nobody.user = "65534";
+	CHECK_OK(sh("mkdir -m 755 safe; cd safe; echo secret > own; chmod 600 own; "
+		    "mkdir -m 777 open; ln own open/hard"));
+	CHECK_ERR(files_read(&nobody, "safe/own", &out, &fd, &stat), FORBIDDEN);
+	CHECK_ERR(files_write(&nobody, "safe/new", 0, REACH_KEEP_MODE, STR("x")), FORBIDDEN);
+	CHECK_ERR(files_write(&nobody, "safe/open/hard", 0, REACH_KEEP_MODE, STR("x")), FORBIDDEN);
+	CHECK_OK(files_write(&nobody, "safe/open/mine", 0, REACH_KEEP_MODE, STR("x")));
+	CHECK_OK(files_stat(&nobody, "safe/open/mine", false, &stat));
+	CHECK(stat.uid == 65534 && stat.gid == 65534);
+	nobody.user = "no-such-user";
+	CHECK_ERR(files_stat(&nobody, "safe/own", true, &stat), INVALID);
+	CHECK_OK(sh("[ \"$(cat safe/open/hard)\" = secret ]"));
+}
+
+HOUSE_TEST(uploads, "an upload is a file, and takes its place when it is committed")
+{
+	struct files_upload *upload = NULL;
+	auto_buf out = BUF_INIT(1 << 20);
+	struct reach_stat stat;
+	int fd = -1;
+
+	CHECK_OK(files_begin(soon(), "up/load", REACH_PARENTS, 0600, &upload));
+	CHECK(fd_write_all(files_upload_fd(upload), "streamed", 8) == 0);
+	CHECK_OK(files_commit(upload, in(5000), &stat));
+	CHECK(stat.size == 8 && stat.mode == 0600);
+	CHECK_OK(files_begin(soon(), "up/load", 0, REACH_KEEP_MODE, &upload));
+	CHECK(fd_write_all(files_upload_fd(upload), "x", 1) == 0);
+	files_abort(upload);
+	CHECK_OK(files_read(soon(), "up/load", &out, &fd, &stat));
+	CHECK(str_is(buf_view(&out), "streamed") && stat.mode == 0600);
+	CHECK_ERR(files_begin(soon(), "up", 0, REACH_KEEP_MODE, &upload), INVALID);
+	CHECK_OK(sh("head -c 300000 /dev/zero > big"));
+	CHECK_OK(files_read(soon(), "big", &out, &fd, &stat));
+	CHECK(fd >= 0 && stat.size == 300000);
+	close(fd);
+	CHECK_ERR(files_open(soon(), "/proc/version", &fd, &stat), INVALID);
+}
+
+HOUSE_TEST(walks, "trees are listed, packed and unpacked")
+{
+	struct files_walk *walk = NULL, *other = NULL;
+	struct files_total total;
+	struct reach_entry entry;
+	int from = -1, to = -1, seen = 0;
+	bool more = true;
+	char room[4096];
+	ssize_t n;
+
+	CHECK_OK(sh("mkdir -p t/a/b; seq 3000 | while read i; do echo $i > t/a/b/$i; done"));
+	CHECK_OK(files_list(soon(), "t", REACH_RECURSIVE, 0, &walk));
+	for (;; seen++) {
+		CHECK_OK(files_next_entry(walk, &entry, &more));
+		if (!more)
+			break;
+	}
+	CHECK_OK(files_end(walk, &total));
+	CHECK(seen == 3002 && total.count == 3002 && !total.more);
+	CHECK_OK(files_list(soon(), "t", REACH_RECURSIVE, 0, &walk));
+	CHECK_OK(files_end(walk, NULL)); // early
+	CHECK_ERR(files_list(soon(), "t/a/b/1", 0, 0, &walk), INVALID);
+	CHECK_OK(files_pack(soon(), "t", NULL, &from, &walk));
+	CHECK_OK(files_unpack(soon(), "copy", 0, &to, &other));
+	while ((n = read(from, room, sizeof(room))) > 0)
+		CHECK(fd_write_all(to, room, (size_t)n) == 0);
+	close(from);
+	close(to);
+	CHECK_OK(files_end(walk, &total));
+	CHECK(total.count == 3002);
+	CHECK_OK(files_end(other, &total));
+	CHECK(total.count == 3002 && total.skipped == 0);
+	CHECK_OK(sh("diff -r t copy"));
+	CHECK_OK(files_remove(soon(), "copy", true));
+	CHECK_ERR(files_remove(soon(), "copy", true), NOT_FOUND);
+	CHECK_ERR(files_remove(soon(), "t", false), INVALID);
+}
+
+HOUSE_TEST(watches, "a watch tells of changes, waits without harm, and ends when it is dropped")
+{
+	struct files_walk *walk = NULL;
+	struct reach_event event;
+
+	CHECK_OK(files_watch(soon(), "t", REACH_RECURSIVE, NULL, NULL, &walk));
+	CHECK_ERR(files_next_event(walk, in(20), &event), TIMEOUT);
+	CHECK_OK(sh("echo x > t/a/event"));
+	CHECK_OK(files_next_event(walk, in(5000), &event));
+	CHECK(event.type == REACH_CREATE && str_is(event.path, "a/event"));
+	CHECK_OK(files_next_event(walk, in(5000), &event));
+	CHECK(event.type == REACH_MODIFY);
+	files_drop(walk);
+}
+
+HOUSE_TEST(dies, "a hand that is killed fails its request only; at rest it is not missed")
+{
+	struct files_walk *walk = NULL;
+	struct reach_event event;
+	struct reach_stat stat;
+
+	CHECK_OK(files_watch(soon(), "t", 0, NULL, NULL, &walk));
+	CHECK_OK(sh("pkill -KILL cove-hand"));
+	CHECK_ERR(files_next_event(walk, in(5000), &event), INTERNAL);
+	files_drop(walk);
+	CHECK_OK(files_stat(soon(), "t", true, &stat));
+	CHECK_OK(sh("pkill -KILL cove-hand"));
+	CHECK_OK(files_stat(soon(), "t", true, &stat));
+	CHECK_OK(sh("pkill -STOP cove-hand"));
+	files.deadline = in(100);
+	CHECK_ERR(files_stat(&files, "t", true, &stat), TIMEOUT);
+	CHECK_OK(files_stat(soon(), "t", true, &stat));
+}
+
+static int running, failures;
+
+static void many_task(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 50; i++) {
+		struct reach_stat stat;
+		auto_err err = files_stat(&files, "note", true, &stat);
+
+		failures += err != NULL;
+	}
+	running--;
+}
+
+HOUSE_TEST(many, "64 callers share a few hands")
+{
+	soon();
+	running = 64;
+	for (int i = 0; i < 64; i++)
+		task_start(house.loop, "many", many_task, NULL);
+	while (running > 0)
+		CHECK_OK(task_sleep_until(in(2)));
+	printf("# %u hands\n", box_hands(box));
+	CHECK(failures == 0 && box_hands(box) <= 8);
+}
+
+HOUSE_TEST(bound, "nobody takes all hands for long")
+{
+	struct files_walk *walks[BOX_HANDS_LONG];
+	struct reach_stat stat;
+	struct files_walk *one_more = NULL;
+
+	for (int i = 0; i < BOX_HANDS_LONG; i++)
+		CHECK_OK(files_watch(soon(), "t", 0, NULL, NULL, &walks[i]));
+	CHECK_ERR(files_watch(soon(), "t", 0, NULL, NULL, &one_more), EXHAUSTED);
+	CHECK_OK(files_stat(soon(), "note", true, &stat));
+	for (int i = 0; i < BOX_HANDS_LONG; i++)
+		files_drop(walks[i]);
+}
+
+HOUSE_TEST(fast, "a small read is one message each way")
+{
+	auto_buf out = BUF_INIT(1 << 20);
+	static char kib[1024];
+	struct reach_stat stat;
+	int64_t begun = clock_us();
+	int fd;
+
+	memset(kib, 'k', sizeof(kib));
+	files.base = "/dev/shm"; // a disk has a pace of its own
+	for (int i = 0; i < 2000; i++) {
+		CHECK_OK(files_write(soon(), "cove-kib", 0, REACH_KEEP_MODE,
+				     (struct str){kib, sizeof(kib)}));
+	}
+	printf("# %.1f us a write of 1 KiB\n", (double)(clock_us() - begun) / 2000);
+	begun = clock_us();
+	for (int i = 0; i < 5000; i++) {
+		buf_clear(&out);
+		CHECK_OK(files_read(soon(), "cove-kib", &out, &fd, &stat));
+	}
+	printf("# %.1f us a read of 1 KiB\n", (double)(clock_us() - begun) / 5000);
+	CHECK(out.len == 1024);
+	CHECK_OK(files_remove(soon(), "cove-kib", false));
+	files.base = dir;
+}
+
+HOUSE_TEST(ports, "a port in the box is seen and dialled")
+{
+	struct reach_port seen[64];
+	size_t count = 0;
+	int fd = -1;
+
+	CHECK_OK(files_ports(soon(), seen, 64, &count));
+	CHECK_ERR(files_dial(soon(), 1, &fd), BAD_PEER);
+	CHECK(fd == -1);
+}
+
+HOUSE_TEST(ends, "a box that ends takes its hands with it")
+{
+	struct files_walk *walk = NULL;
+	struct reach_event event;
+	struct reach_stat stat;
+
+	CHECK_OK(sh("rm -rf \"$PWD\"/*"));
+	CHECK_OK(files_watch(soon(), ".", 0, NULL, NULL, &walk));
+	CHECK_OK(box_bury(box, in(10000)));
+	CHECK_ERR(files_next_event(walk, in(1000), &event), UNAVAILABLE);
+	files_drop(walk);
+	CHECK_ERR(files_stat(soon(), "t", true, &stat), UNAVAILABLE);
+	box_free(box);
+}
+
+TEST(closes, "the house closes")
+{
+	rmdir(dir);
+	house_close();
+}
