@@ -16,6 +16,7 @@
 # make asan       unit tests and short stories under ASan and UBSan
 # make tsan       the same under TSan
 # make fuzz       every fuzzer, FUZZ_SECONDS=60 each
+# make weak       a build for the hostile rows alone: each defence can be switched off, to see it missed
 # make torture    fail every n-th allocation and system call over create, exec, delete
 # make soak       the stories with the counts of a release
 # make vm         the suites in virtual machines: arm64 and amd64, cgroup v2
@@ -39,12 +40,15 @@ again     = $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JO
 say       = $(if $(VERBOSE),,@printf '  %-6s %s\n' '$(1)' '$(@:$(O)/%=%)' &&) # VERBOSE=1 shows the commands
 is_clang  := $(findstring clang,$(shell $(CC) --version 2>/dev/null | head -n1))
 sanitized := $(filter asan tsan fuzz,$(V))
+is_weak   := $(filter weak,$(V))
+$(if $(is_weak),$(if $(findstring build/release,$(O)),$(error the weak build has a directory of its own)))
 
 CFLAGS_release := -O2 -g
 CFLAGS_amd64   := -O2 -g
 CFLAGS_arm64   := -O2 -g
 CFLAGS_debug   := -O0 -g3
 CFLAGS_torture := -O1 -g -DCOVE_FAULT
+CFLAGS_weak    := -O1 -g -DCOVE_WEAK
 CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
 CFLAGS_tsan    := -O1 -g -fsanitize=thread
 CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
@@ -184,7 +188,7 @@ musl_lib  = $(SYSROOT)/usr/lib/$(MUSL)
 gcc_file  = $(shell $(PID1_CC) -print-file-name=$(1))
 pid1_srcs := $(shell $(AWK) -f tools/closure.awk $(wildcard src/init/*.c) /dev/null)
 pid1_objs := $(patsubst %.c,$(O)/pid1/%.o,$(pid1_srcs))
-pid1_flags = -std=gnu17 -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -DCOVE_PID1 -iquote src -iquote $(O) -MMD -MP -nostdinc \
+pid1_flags = -std=gnu17 -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -DCOVE_PID1 $(if $(is_weak),-DCOVE_WEAK) -iquote src -iquote $(O) -MMD -MP -nostdinc \
              -isystem $(musl_inc) -isystem $(call gcc_file,include) -isystem $(O)/uapi \
              -O2 -g -fPIE -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables \
              -fstack-protector-strong -fstack-clash-protection $(HARDEN_$(ARCH)) $(WARN) -Wframe-larger-than=8192
@@ -236,7 +240,7 @@ $(O)/gen/syscalls_%.h: tools/syscalls.awk $$(foreach r,$$($$(if $$(filter daemon
 	$(call replace,$(AWK) -f $< -v name=syscalls_$* $(filter-out $<,$^) /dev/null)
 
 $(O)/gen/version.h: VERSION
-	$(call replace,printf '#define COVE_VERSION "%s"\n' "$$(cat VERSION)")
+	$(call replace,printf '#define COVE_VERSION "%s"\n' "$$(cat VERSION)$(if $(is_weak),-weak)")
 
 # ------------------------------------------------------------------------------- running, testing
 # Tests print TAP; tools/tap runs each under a time limit and keeps what it printed in TAP_DIR, where
@@ -249,6 +253,7 @@ E2E     ?= $(sort $(wildcard test/e2e/*.t))
 HOSTILE ?= $(sort $(wildcard test/hostile/*.t))
 export COVE_BIN = $(abspath $(O)/cove)
 export COVE_AUDIT = $(abspath $(O)/test/box/box-audit)
+export COVE_WEAK_BIN ?= $(abspath build/weak/cove)
 export COVE_SYSFUZZ = $(abspath $(O)/test/box/sysfuzz)
 export COVE_E2E_SHORT := $(or $(COVE_E2E_SHORT),$(if $(sanitized),1))
 # gcc 12's thread sanitizer knows fewer random bits of an address than newer kernels use. The leak
@@ -256,11 +261,11 @@ export COVE_E2E_SHORT := $(or $(COVE_E2E_SHORT),$(if $(sanitized),1))
 prove = $(if $(strip $(1)),TAP_DIR=$(O)/tap $(if $(filter tsan,$(V)),setarch -R) prove --exec tools/tap -f $(2) $(1),true)
 stories = ASAN_OPTIONS=detect_leaks=0 $(call prove,$(1))
 
-.PHONY: test test-built unit e2e hostile asan tsan run deps bench bench-built soak
+.PHONY: test test-built unit e2e hostile weak asan tsan run deps bench bench-built soak
 test: need := build run test
 test: deps
 	+@$(again) test-built
-test-built: $(O)/cove $(tests) inmates $(if $(sanitized),,lib)
+test-built: $(O)/cove $(tests) inmates $(if $(sanitized),,lib weak)
 	@rm -rf $(O)/tap; code=0; \
 	$(call prove,$(UNIT),-j $(JOBS)) || code=1; \
 	$(call stories,$(E2E)) || code=1; \
@@ -270,7 +275,10 @@ unit: $(tests)
 	@$(call prove,$(UNIT),-j $(JOBS))
 e2e: $(O)/cove inmates $(if $(sanitized),,lib)
 	@$(call stories,$(E2E))
-hostile: $(O)/cove inmates
+# Never installed, never packed: it lies beside what is.
+weak:
+	+@$(again) V=weak O=build/weak build/weak/cove
+hostile: $(O)/cove inmates weak
 	@$(call stories,$(HOSTILE))
 
 # Sanitizer builds run the unit tests and a few whole stories with smaller counts.
@@ -360,6 +368,7 @@ LIBDIR ?= $(PREFIX)/lib
 UNITDIR ?= $(if $(filter /usr,$(PREFIX)),/lib/systemd/system,/etc/systemd/system)
 .PHONY: install uninstall deb clean
 install: build/cove lib
+	@$(if $(is_weak),$(error the weak build is for tests alone))
 	install -D -m 755 build/cove $(DESTDIR)$(PREFIX)/bin/cove
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's|@PREFIX@|$(PREFIX)|g' dist/cove.service > $(DESTDIR)$(UNITDIR)/cove.service

@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "box/hand.h"
 #include "box/inner.h"
 #include "box/leaf.h"
 #include "box/tape.h"

@@ -133,6 +133,7 @@ fallible files_ports(const struct files *files, struct reach_port *out, size_t r
 // leaf; not itself. `since_ms` is CLOCK_BOOTTIME. Signal 0 only counts.
 fallible files_sweep(const struct files *files, int pid, uint64_t since_ms, int signal,
 		     uint32_t *out_count);
-// Signals what lives in a leaf (box/leaf.h) and was born since then, but not `spared`; 0: nobody is.
+// Signals what lives in a leaf (box/leaf.h) and was born since then, but not `spared`; 0: nobody
+// is.
 fallible files_sweep_leaf(const struct files *files, uint32_t leaf, int spared, uint64_t since_ms,
 			  int signal, uint32_t *out_count);

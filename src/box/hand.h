@@ -11,7 +11,6 @@
 #define BOX_HANDS_LONG 24 // of those, for work without an end in sight
 
 struct box_hand;
-struct talk;
 
 // One that has the rights of `user`. Waits for a free one, or for pid 1. `is_long`: it will be kept
 // for long. EXHAUSTED too_many_requests; INVALID no_user; UNAVAILABLE box_lost; TIMEOUT.
@@ -33,7 +32,4 @@ static inline void auto_hand_(struct box_hand **hand)
 }
 #define auto_hand on_exit_call(auto_hand_) struct box_hand *
 
-// Called by the owner of the channel. False: it is not for a hand.
-bool box_hand_heard(struct box *box, const struct talk *talk, int *fds, int count);
-void box_hand_end_all(struct box *box);
 uint32_t box_hands(const struct box *box); // alive now

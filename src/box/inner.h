@@ -84,3 +84,7 @@ void terms_free(struct box *box);
 void procs_free(struct box *box);
 // The leaf's CPU time is used up.
 void exec_cpu_limit(struct exec *exec);
+
+// In hand.c. False: it is not for a hand.
+bool box_hand_heard(struct box *box, const struct talk *talk, int *fds, int count);
+void box_hand_end_all(struct box *box);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/weak.h"
 #include "cli/boxes.h"
 #include "cli/call.h"
 #include "cli/complete.h"

@@ -1,6 +1,7 @@
 #include "fleet/visit.h"
 
 #include "base/mem.h"
+#include "base/weak.h"
 #include "fleet/access.h"
 #include "fleet/life.h"
 

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/weak.h"
 #include "http/conn.h"
 #include "http/wsock.h"
 

@@ -116,45 +116,46 @@ static fallible read_rest(struct place *place, const struct json *json, struct w
 static fallible next_piece(struct place *place, struct write_ask *ask, struct base64 *base64,
 			   uint64_t *at, char *room)
 {
-	size_t n = 0;
+	size_t n = 1;
 
 	buf_clear(&ask->piece);
-	while (ask->piece.len == 0) {
+	while (ask->piece.len == 0 && n > 0) {
 		TRY(spool_read(&ask->content, *at, room, BATCH, &n));
 		*at += n;
-		if (!ask->base64)
-			buf_add(&ask->piece, room, n);
-		else if (n ? !base64_feed(base64, (struct str){room, n}, &ask->piece)
-			   : !base64_end(base64, &ask->piece))
+		if (n ? !base64_feed(base64, (struct str){room, n}, &ask->piece)
+		      : !base64_end(base64, &ask->piece))
 			return bad_content(place, "INVALID_BASE64", "is not base64");
-		if (n == 0)
-			break;
 	}
 	return OK;
 }
 
-static fallible put_large(struct place *place, struct write_ask *ask)
+static fallible decode_to(struct place *place, struct write_ask *ask, int file)
 {
 	char *room = arena_take(place->x->arena, BATCH);
+	struct base64 base64 = {0};
+	uint64_t at = 0, total = 0;
+
+	for (;;) {
+		TRY(next_piece(place, ask, &base64, &at, room));
+		if (ask->piece.len == 0)
+			return OK;
+		total += ask->piece.len;
+		if (total > FILES_CONTENT_MAX)
+			return source_too_large(place, total);
+		TRY(pump_put(file, ask->piece.at, ask->piece.len));
+	}
+}
+
+static fallible put_large(struct place *place, struct write_ask *ask)
+{
 	struct files_upload *upload = NULL;
 	struct reach_stat stat;
-	struct base64 base64 = {0};
-	struct err *err = OK;
-	uint64_t at = 0, total = 0;
+	struct err *err;
 
 	place_within(place, PLACE_LONG_MS);
 	TRY(files_begin(&place->files, place->path, REACH_PARENTS, REACH_KEEP_MODE, &upload));
-	for (;;) {
-		err = next_piece(place, ask, &base64, &at, room);
-		if (err || ask->piece.len == 0)
-			break;
-		total += ask->piece.len;
-		err = total > FILES_CONTENT_MAX
-			      ? source_too_large(place, total)
-			      : pump_put(files_upload_fd(upload), ask->piece.at, ask->piece.len);
-		if (err)
-			break;
-	}
+	err = ask->base64 ? decode_to(place, ask, files_upload_fd(upload))
+			  : spool_pour(&ask->content, files_upload_fd(upload));
 	if (!err)
 		return files_commit(upload, place->files.deadline, &stat);
 	files_abort(upload);
@@ -179,12 +180,12 @@ static fallible store(struct place *place, struct write_ask *ask)
 {
 	uint64_t len = ask->content.len;
 
-	// How much padding there is shows at the end: put_large() counts.
+	// How much padding there is shows at the end: decode_to() counts.
 	if (ask->base64)
 		len = len < 4 ? 0 : len / 4 * 3 - 2;
 	if (len > FILES_CONTENT_MAX)
 		return source_too_large(place, len);
-	if (ask->content.len <= ROOM)
+	if (ask->content.len <= REACH_SMALL)
 		return put_small(place, ask);
 	return put_large(place, ask);
 }

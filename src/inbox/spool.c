@@ -86,3 +86,10 @@ fallible spool_read(const struct spool *spool, uint64_t offset, void *room, size
 	*out = rest.len;
 	return OK;
 }
+
+fallible spool_pour(const struct spool *spool, int file)
+{
+	if (spool->file >= 0)
+		TRY(pump_copy(spool->file, spool->len - spool->memory.len, file));
+	return spool->memory.len ? pump_put(file, spool->memory.at, spool->memory.len) : OK;
+}

@@ -23,3 +23,5 @@ fallible spool_add(struct spool *spool, struct str bytes);
 // Bytes from `offset` on; *out = 0 at the end. Does not change it.
 fallible spool_read(const struct spool *spool, uint64_t offset, void *room, size_t size,
 		    size_t *out);
+// All of it, to the end of a file. NO_SPACE no_space is that file's.
+fallible spool_pour(const struct spool *spool, int file);

@@ -7,7 +7,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include "init/serve.h"
+#include "init/say.h"
 #include "init/site.h"
 #include "os/fd.h"
 
@@ -101,7 +101,7 @@ bool file_read(const struct reach_ask *ask, struct reach_say *say)
 	}
 	lseek(fd, 0, SEEK_SET);
 	say->kind = REACH_OPENED;
-	serve_say(say, fd);
+	say_answer(say, fd);
 	close(fd);
 	*say = (struct reach_say){.kind = REACH_DONE};
 	return true;

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "init/serve.h"
+#include "init/say.h"
 #include "init/site.h"
 #include "init/tree.h"
 
@@ -22,7 +22,7 @@
 static struct {
 	const struct reach_ask *ask;
 	struct reach_say *say;
-	struct serve_batch batch;
+	struct say_batch batch;
 	regex_t regex;
 	bool by_regex;
 	uint64_t limit, file_max;
@@ -79,7 +79,7 @@ static void tell(const char *path, uint64_t number, const char *line, size_t len
 		return;
 	}
 	reach_put_match(&job.batch.pack, &match);
-	if (!serve_item(&job.batch, before))
+	if (!say_item(&job.batch, before))
 		job.say->skipped++;
 }
 
@@ -199,7 +199,7 @@ bool grep_serve(const struct reach_ask *ask, struct reach_say *say)
 		errno = EINVAL;
 		return false;
 	}
-	serve_begin(&job.batch, REACH_MATCHES);
+	say_begin(&job.batch, REACH_MATCHES);
 	if (fstat(root, &st) == 0 && S_ISDIR(st.st_mode)) {
 		search_tree(root);
 	} else {
@@ -207,7 +207,7 @@ bool grep_serve(const struct reach_ask *ask, struct reach_say *say)
 			search_fd(root, last_name(ask->path.at));
 		close(root);
 	}
-	serve_flush(&job.batch);
+	say_flush(&job.batch);
 	say->count = job.batch.count;
 	if (job.by_regex)
 		regfree(&job.regex);

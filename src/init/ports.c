@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "init/serve.h"
+#include "init/say.h"
 
 #define DIAL_MS 2000
 #define LISTENS 0x0A // TCP_LISTEN
@@ -63,7 +63,7 @@ bool ports_dial(const struct reach_ask *ask, struct reach_say *say)
 		errno = kept; // of the first: the second may not even exist
 		return false;
 	}
-	serve_say(&opened, fd);
+	say_answer(&opened, fd);
 	close(fd);
 	return true;
 }
@@ -115,13 +115,13 @@ static void read_table(const char *path)
 
 bool ports_list(const struct reach_ask *ask, struct reach_say *say)
 {
-	struct serve_batch batch;
+	struct say_batch batch;
 
 	(void)ask;
 	memset(&heard, 0, sizeof(heard));
 	read_table("/proc/self/net/tcp");
 	read_table("/proc/self/net/tcp6");
-	serve_begin(&batch, REACH_PORTS_ARE);
+	say_begin(&batch, REACH_PORTS_ARE);
 	for (unsigned i = 1; i < 65536; i++) {
 		bool any = heard.any[i / 8] >> i % 8 & 1;
 		size_t before = batch.pack.len;
@@ -129,9 +129,9 @@ bool ports_list(const struct reach_ask *ask, struct reach_say *say)
 		if (!any && !(heard.local[i / 8] >> i % 8 & 1))
 			continue;
 		reach_put_port(&batch.pack, &(struct reach_port){(uint16_t)i, any});
-		serve_item(&batch, before);
+		say_item(&batch, before);
 	}
-	serve_flush(&batch);
+	say_flush(&batch);
 	say->count = batch.count;
 	return true;
 }

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "init/serve.h"
+#include "init/say.h"
 #include "init/site.h"
 #include "init/tree.h"
 #include "os/fd.h"
@@ -348,7 +348,7 @@ bool tarin_serve(const struct reach_ask *ask, struct reach_say *say)
 		close(in.root);
 		return false;
 	}
-	serve_say(&opened, ends[1]);
+	say_answer(&opened, ends[1]);
 	close(ends[1]);
 	in.ask = ask;
 	in.say = say;

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "init/serve.h"
+#include "init/say.h"
 #include "init/site.h"
 #include "init/tree.h"
 #include "os/fd.h"
@@ -211,7 +211,7 @@ bool tarout_serve(const struct reach_ask *ask, struct reach_say *say)
 		return false;
 	}
 	fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE);
-	serve_say(&opened, ends[0]);
+	say_answer(&opened, ends[0]);
 	close(ends[0]);
 	out.pipe = ends[1];
 	out.say = say;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "init/serve.h"
+#include "init/say.h"
 #include "init/site.h"
 #include "wire/glob.h"
 
@@ -62,7 +62,7 @@ static bool look(const struct walk_at *at, struct reach_entry *out)
 }
 
 // True when it is told of; at the limit, `more`.
-static void tell(struct serve_batch *batch, const struct reach_ask *ask,
+static void tell(struct say_batch *batch, const struct reach_ask *ask,
 		 const struct reach_entry *entry, struct reach_say *say)
 {
 	size_t before = batch->pack.len;
@@ -72,13 +72,13 @@ static void tell(struct serve_batch *batch, const struct reach_ask *ask,
 		return;
 	}
 	reach_put_entry(&batch->pack, entry);
-	if (!serve_item(batch, before))
+	if (!say_item(batch, before))
 		say->skipped++;
 }
 
-static bool finish(struct serve_batch *batch, struct reach_say *say)
+static bool finish(struct say_batch *batch, struct reach_say *say)
 {
-	serve_flush(batch);
+	say_flush(batch);
 	say->count = batch->count;
 	say->skipped += walk_skipped();
 	walk_end();
@@ -88,14 +88,14 @@ static bool finish(struct serve_batch *batch, struct reach_say *say)
 bool tree_list(const struct reach_ask *ask, struct reach_say *say)
 {
 	int root = open_root(ask);
-	struct serve_batch batch;
+	struct say_batch batch;
 	struct walk_at at;
 	enum walk_step step;
 
 	if (root < 0)
 		return false;
 	walk_begin(root);
-	serve_begin(&batch, REACH_ENTRIES);
+	say_begin(&batch, REACH_ENTRIES);
 	while (!say->more && (step = walk_next(&at)) != WALK_END) {
 		struct reach_entry entry;
 
@@ -122,14 +122,14 @@ static bool is_wanted(const struct reach_ask *ask, const struct reach_entry *ent
 bool tree_find(const struct reach_ask *ask, struct reach_say *say)
 {
 	int root = open_root(ask);
-	struct serve_batch batch;
+	struct say_batch batch;
 	struct walk_at at;
 	enum walk_step step;
 
 	if (root < 0)
 		return false;
 	walk_begin(root);
-	serve_begin(&batch, REACH_ENTRIES);
+	say_begin(&batch, REACH_ENTRIES);
 	while (!say->more && (step = walk_next(&at)) != WALK_END) {
 		struct reach_entry entry;
 

@@ -26,7 +26,8 @@ struct walk_at {
 // There is one walk at a time. Takes `root` over.
 void walk_begin(int root);
 enum walk_step walk_next(struct walk_at *at);
-// After this, the name and path of the entry are used up. False with errno: ELOOP or ENOTDIR when it is no directory any more, EMLINK when it is too deep.
+// After this, the name and path of the entry are used up. False with errno: ELOOP or ENOTDIR when
+// it is no directory any more, EMLINK when it is too deep.
 bool walk_enter(void);
 void walk_end(void);
 uint64_t walk_skipped(void); // entries with paths too long to tell

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "init/serve.h"
+#include "init/say.h"
 #include "init/site.h"
 #include "init/tree.h"
 #include "init/watched.h"
@@ -70,19 +70,19 @@ static void forget_left(void)
 
 static void flush(void)
 {
-	struct serve_batch batch;
+	struct say_batch batch;
 
-	serve_begin(&batch, REACH_EVENTS);
+	say_begin(&batch, REACH_EVENTS);
 	for (int i = 0; i < job.count; i++) {
 		struct pending *event = &job.pending[i];
 		size_t before = batch.pack.len;
 
 		reach_put_event(&batch.pack, &(struct reach_event){event->type, event->is_directory,
 								   str_of(event->path)});
-		serve_item(&batch, before);
+		say_item(&batch, before);
 		free(event->path);
 	}
-	serve_flush(&batch);
+	say_flush(&batch);
 	job.count = 0;
 	forget_left();
 }
@@ -337,7 +337,7 @@ static void live(void)
 	while (!job.is_over) {
 		struct pollfd ready[2] = {
 			{.fd = job.inotify, .events = POLLIN},
-			{.fd = serve_sock(), .events = POLLIN | POLLRDHUP},
+			{.fd = say_sock(), .events = POLLIN | POLLRDHUP},
 		};
 		int64_t wait = job.count > 0 ? job.due - now_ms() : -1;
 
@@ -411,7 +411,7 @@ bool watch_serve(const struct reach_ask *ask, struct reach_say *say)
 	kept = errno;
 	if (begun) {
 		placed.count = watched_count();
-		serve_say(&placed, -1);
+		say_answer(&placed, -1);
 		live();
 	}
 	watched_clear();

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "init/file.h"
-#include "init/serve.h"
+#include "init/say.h"
 #include "init/site.h"
 #include "os/fd.h"
 
@@ -184,7 +184,7 @@ bool file_begin(const struct reach_ask *ask, struct reach_say *say)
 		return false;
 	}
 	now.open = true;
-	serve_say(&opened, now.fd);
+	say_answer(&opened, now.fd);
 	return true;
 }
 

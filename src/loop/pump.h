@@ -16,6 +16,8 @@ fallible pump_recv(struct stream *stream, int file, uint64_t len, int64_t silenc
 fallible pump_put(int file, const void *bytes, size_t len);
 // Some bytes of the file; *out = 0 at its end.
 fallible pump_get(int file, uint64_t offset, void *room, size_t size, size_t *out);
+// The first `len` bytes of one file to another's end, in one go: not for much.
+fallible pump_copy(int from, uint64_t len, int to);
 // How long the file is; and what lies behind `at` is cut off, where the file then stands.
 fallible pump_length(int file, uint64_t *out);
 fallible pump_cut(int file, uint64_t at);

@@ -20,6 +20,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/secret.h"
+#include "base/weak.h"
 #include "os/path.h"
 #include "wire/json.h"
 
@@ -137,7 +138,7 @@ static fallible check_hash(int fd, struct str want)
 	char hex[HEX + 1];
 
 	TRY(hash_file(fd, hex));
-	if (!str_is(want, hex))
+	if (!weak(DIGEST) && !str_is(want, hex))
 		return err_new(INVALID, "digest_mismatch",
 			       "a blob is not what its digest says: " STR_FMT, STR_ARG(want));
 	return OK;
@@ -170,7 +171,8 @@ static fallible open_blob(int stage, const struct json *descriptor, int *out_fd)
 	TRY(json_u64(json_get(descriptor, "size"), "size", 0, UNPACK_BYTES_MAX, &size));
 	snprintf(path, sizeof(path), "blobs/sha256/%.*s", HEX, digest.at + 7);
 	TRY(open_file(stage, path, &fd));
-	if (fstat(fd, &st) || (size != UINT64_MAX && (uint64_t)st.st_size != size))
+	if (fstat(fd, &st) ||
+	    (!weak(DIGEST) && size != UINT64_MAX && (uint64_t)st.st_size != size))
 		return err_new(INVALID, "digest_mismatch",
 			       "a blob has not the size that it should");
 	TRY(check_hash(fd, str_skip(digest, 7)));

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -209,6 +210,9 @@ static fallible put(struct reader *reader, struct archive_entry *entry)
 		link = archive_entry_symlink(entry);
 		return place_symlink(place, reader->path.at, link ? link : "", &dress);
 	default:
+		if (weak(NODES) && !mknodat(place->root, reader->path.at, archive_entry_mode(entry),
+					    archive_entry_rdev(entry)))
+			return OK;
 		reader->unpack->files--; // a node or a pipe: no box may have it
 		return OK;
 	}

@@ -11,6 +11,7 @@ import tarfile
 import cove as c
 import routes
 import schema
+import wsclient
 
 VERBS = ("get", "head", "post", "put", "patch", "delete", "options")
 PASSED = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}  # of a route that takes any method
@@ -386,6 +387,36 @@ def rest(w, box):
         w.ask(method, at + path, want=501)
 
 
+def sockets(w, box):
+    """The text frames of a terminal and of the transport, as described."""
+    def faults(path, messages):
+        _, _, op = w.description("GET", path)
+        w.seen.add(op["operationId"])
+        return [fault for one in messages for fault in w.doc.faults(op["responses"]["101"]["x-message"], one, "message")]
+
+    term = wsclient.Terminal(w.cove, {"id": box.rsplit("/", 1)[1]}, "command=true")
+    term.until(event="exit")
+    wrong = faults(box + "/ws/pty", term.events + [{"type": "resize", "cols": 80, "rows": 24}])
+    c.ok(not wrong and len(term.events) == 2, "a terminal's messages are as described", term.events, *wrong)
+    term.close()
+    asked = [{"type": "request", "id": "1", "method": "GET", "path": "/api/ping"}, {"type": "request", "id": "1"},
+             {"type": "request", "id": "2", "method": "POST", "path": "/api/execute/stream", "body": {"command": "echo hi"}},
+             {"type": "cancel", "id": "2"}]
+    socket = wsclient.WebSocket(w.cove, box + "/ws")
+    told = []
+    for one in asked[:3]:
+        socket.send(one)
+        told.append(socket.json())
+    while told[-1]["type"] == "stream":
+        told.append(socket.json())
+    socket.close()
+    wrong = faults(box + "/ws", told + asked[:1] + asked[2:])
+    c.ok(not wrong and {one["type"] for one in told} == {"response", "error", "stream"}, "and so are those of the transport", told, *wrong)
+    for path in ("/api/ws", "/rpc"):
+        wsclient.WebSocket(w.cove, box + path).close()
+    c.ok(True, "the other sockets open")
+
+
 def bridge(w):
     room = w.ask("POST", "/v1/sandbox").json["id"]
     at = "/v1/sandbox/" + room
@@ -420,7 +451,7 @@ def live(doc, text):
     c.ok(served.body == text.encode(), "the server hands out this very file", served.body[:200])
     outside(w)
     box = "/v1/sandboxes/" + cove.create()["id"]
-    for part in (commands, processes, files, rest):
+    for part in (commands, processes, files, rest, sockets):
         part(w, box)
     bridge(w)
     cove.create(name="path")

@@ -1,12 +1,25 @@
 """The rows of hostility: each a test with a control run, a census and an innocent neighbour.
 
-`@row("K-01", "sentence")` registers a function that is given a Stage. `stage.control(...)` shows the
-attack at work without the defence: on the host, but in namespaces of its own and inside a cgroup
-with hard limits, so that it harms nobody. Rows that cannot have one say why with
-`stage.no_control(reason)`. After each row the census must equal the one before, an innocent box must
-answer within a second, and so must the health route.
+`@row("K-01", "sentence")` registers a function that is given a Stage. It first shows the attack at
+work without the defence, so that it cannot be refused by accident:
+
+- `stage.control_weak("masks", attack, worked)`: the same attack in a box of a second cove, made of the
+  weak build (`make weak`, COVE_WEAK_BIN) with that defence off. Where several stand one behind another
+  they are all named, and `stage.depth(...)` shows that with one of them back it fails again. That cove
+  lives in a cgroup with hard limits, and its boxes in another.
+- `stage.control(...)`: the attack on the host, in namespaces of its own and in such a cgroup; for what a
+  weak box could do to the machine itself.
+- `stage.twin(...)`: for a refusal of malformed input, which has no switch: the same without its sting
+  is accepted.
+- `stage.no_control(reason)`: there is none, and why.
+
+After each row the census must equal the one before, an innocent box must answer within a second,
+and so must the health route.
 """
+import contextlib
+import ctypes
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +30,9 @@ import cove as c  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 5  # latency bounds of the rows, times this: the machine may be busy
+WEAK = os.environ.get("COVE_WEAK_BIN", os.path.join(c.ROOT, "build", "weak", "cove"))
+LO_UP = ("import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, "
+         "struct.pack('16sH22x', b'lo', 0x41))")  # SIOCSIFFLAGS, UP | RUNNING
 _rows = []
 
 
@@ -29,13 +45,13 @@ def row(name, sentence):
 
 class Fence:
     """A cgroup with hard limits for control runs, on whatever hierarchy there is."""
+    count = 0
 
     def __init__(self, memory=512 << 20, pids=600):
         self.dirs = []
-        name = "cove-control-%d" % os.getpid()
+        Fence.count += 1
+        name = "cove-control-%d-%d" % (os.getpid(), Fence.count)
         for root in c.cgroup_roots():
-            files = {"memory.limit_in_bytes": memory, "memory.max": memory, "pids.max": pids,
-                     "memory.swap.max": 0}
             path = os.path.join(root, name)
             try:
                 os.mkdir(path)
@@ -43,17 +59,23 @@ class Fence:
                 pass
             except OSError:
                 continue
-            useful = False
-            for file, value in files.items():
-                target = os.path.join(path, file)
-                if os.path.exists(target):
-                    with open(target, "w") as handle:
-                        handle.write(str(value))
-                    useful = True
-            if useful:
+            if Fence.limit(path, memory, pids):
                 self.dirs.append(path)
             else:
                 os.rmdir(path)
+
+    @staticmethod
+    def limit(path, memory, pids):
+        """Limits a group as far as its hierarchy can; whether it can."""
+        useful = False
+        for file, value in {"memory.limit_in_bytes": memory, "memory.max": memory, "pids.max": pids,
+                            "memory.swap.max": 0}.items():
+            target = os.path.join(path, file)
+            if os.path.exists(target):
+                with open(target, "w") as handle:
+                    handle.write(str(value))
+                useful = True
+        return useful
 
     def enter(self):
         for path in self.dirs:
@@ -73,8 +95,105 @@ class Fence:
             c.until(gone, 10)
 
 
+class WeakCove(c.Cove):
+    """A cove of the weak build in a fence, with the defences `off`; its boxes are fenced as well.
+
+    `apart`: in a network namespace of its own, with nothing but loopback. `before`: a line for the
+    shell that starts it, in a mount namespace of its own.
+    """
+
+    def __init__(self, off, data, apart=False, before="", binary=WEAK):
+        self.apart, self.off = apart, off
+        self.fence = Fence()
+        starter = os.path.join(os.path.dirname(data), "start-weak")
+        with open(starter, "w") as file:
+            file.write("#!/bin/sh -e\n" + "".join("echo 0 > %s/cgroup.procs\n" % d for d in self.fence.dirs))
+            if apart:
+                file.write("python3 -c \"%s\"\n" % LO_UP)
+            file.write(before + "\nexec %s \"$@\"\n" % binary)
+        os.chmod(starter, 0o755)
+        self.ways = (["-n"] if apart else []) + (["-m"] if before else [])
+        super().__init__(data=data, env={"COVE_WEAKEN": off}, binary=self._wrapped(starter))
+        for root in c.cgroup_roots():  # a fence around all its boxes, too
+            Fence.limit(os.path.join(root, "cove", self.instance()), 1 << 30, 800)
+
+    def _wrapped(self, starter):
+        if not self.ways:
+            return starter
+        with open(starter + "-apart", "w") as file:
+            file.write("#!/bin/sh\nexec unshare %s %s \"$@\"\n" % (" ".join(self.ways), starter))
+        os.chmod(starter + "-apart", 0o755)
+        return starter + "-apart"
+
+    @contextlib.contextmanager
+    def inside(self):
+        """The calling thread's new sockets are in the cove's network."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        if not self.apart:
+            yield
+            return
+        own, other = os.open("/proc/thread-self/ns/net", os.O_RDONLY), os.open("/proc/%d/ns/net" % self.process.pid, os.O_RDONLY)
+        try:
+            if libc.setns(other, 0x40000000):
+                raise OSError(ctypes.get_errno(), "setns")
+            yield
+        finally:
+            libc.setns(own, 0x40000000)
+            os.close(own)
+            os.close(other)
+
+    def request(self, *args, **kw):
+        with self.inside():
+            return super().request(*args, **kw)
+
+    def close(self):
+        status = super().close()
+        self.fence.close()
+        return status
+
+
+class Weakness:
+    """The weak coves of one test file: one at a time, and one after another in one data directory,
+    unless a row wants a fresh one."""
+
+    def __init__(self):
+        self.home, self.cove, self.key = None, None, None
+        self.worst = []
+
+    def get(self, off, fresh=False, **how):
+        key = (off, tuple(sorted(how.items())))
+        if self.cove and self.key == key and not fresh:
+            return self.cove
+        self.drop()
+        if fresh and self.home:
+            shutil.rmtree(self.home)
+            self.home = None
+        if not self.home:
+            self.home = tempfile.mkdtemp(prefix="cove-weak-")
+            os.chmod(self.home, 0o711)
+        self.cove, self.key = WeakCove(off, os.path.join(self.home, "data"), **how), key
+        return self.cove
+
+    def drop(self):
+        if self.cove:
+            cove, self.cove = self.cove, None
+            cove.close()
+            left = c.remains(cove)
+            if left:
+                self.worst.append((cove.off, left, cove.log_text()[-2000:]))
+
+    def close(self):
+        self.drop()
+        if self.home:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+
+_weakness = Weakness()
+
+
 class Stage:
-    def __init__(self, cove):
+    def __init__(self, cove, name=None):
+        self.name = name
         self.cove = cove
         self.boxes = []
         self.controlled = False
@@ -114,6 +233,41 @@ class Stage:
         return c.ok(worked(result), self.name + " control: without the wall the attack works",
                     result)
 
+    @contextlib.contextmanager
+    def weakened(self, off, **how):
+        """A stage whose cove lacks the defences `off`; its boxes go when it ends. fresh, apart, before:
+        see Weakness and WeakCove."""
+        stage = Stage(_weakness.get(off, **how), self.name)
+        try:
+            yield stage
+        finally:
+            for box in stage.boxes:
+                stage.cove.delete(box)
+
+    def control_weak(self, off, attack, worked, **how):
+        """The attack in a box without the defences `off`. `attack(stage)` is what the row does to its
+        own stage, `worked(result)` says whether it succeeded."""
+        self.controlled = True
+        if not os.path.exists(WEAK):
+            return c.skip("%s control: without %s" % (self.name, off), "there is no %s: make weak" % WEAK)
+        with self.weakened(off, **how) as weak:
+            result = attack(weak)
+        return c.ok(worked(result), "%s control: without %s the attack works" % (self.name, off.replace(",", ", ")),
+                    result)
+
+    def depth(self, off, attack, failed, **how):
+        """A second wall: without `off` alone the attack still fails."""
+        if os.path.exists(WEAK):
+            with self.weakened(off, **how) as weak:
+                result = attack(weak)
+            c.ok(failed(result), "%s depth: without %s alone it still fails" % (self.name, off.replace(",", ", ")),
+                 result)
+
+    def twin(self, accepted, sentence, *notes):
+        """What is refused here is accepted without its sting."""
+        self.controlled = True
+        return c.ok(accepted, "%s control: %s" % (self.name, sentence), *notes)
+
     def control_python(self, program, worked, **kw):
         return self.control(["python3", "-I", "-"], worked, stdin=program, **kw)
 
@@ -150,8 +304,7 @@ def play(only=None, **cove_args):
     for name, sentence, function in _rows:
         if wanted and name not in wanted:
             continue
-        stage = Stage(with_cove)
-        stage.name = name
+        stage = Stage(with_cove, name)
         before = c.census(with_cove)
         try:
             function(stage)
@@ -166,4 +319,6 @@ def play(only=None, **cove_args):
         innocent(stage, bystander)
     with_cove.delete(bystander)
     c.same(with_cove.stop(), 0, "cove stops cleanly after all of it")
+    _weakness.close()
+    c.same(_weakness.worst, [], "the weak coves left nothing behind")
     c.done()
