@@ -406,7 +406,7 @@ static struct err *face(struct err *err, const char *reason)
 		return err;
 	if (err_kind(err) == ERR_INVALID && !strcmp(err_reason(err), "bad_field"))
 		return err_recast(err, ERR_INVALID, "bad_backup", "%s", err_message(err));
-	return err_recast(err, ERR_BAD_PEER, reason, "%s", err_message(err));
+	return err_recast(err, ERR_CONFLICT, reason, "%s", err_message(err));
 }
 
 static void fail(struct backup *backup, const char *operation, const char *reason, struct err *err)

@@ -158,7 +158,7 @@ static struct err *judge(const struct checkout *checkout, const struct errand *e
 			       checkout->dir);
 	if (!fatal && mentions(said, "pathspec"))
 		return err_new(NOT_FOUND, "git_no_branch", "'%s' has no such branch", shown);
-	return err_new(BAD_PEER, "git_failed", "git could not clone '%s'", shown);
+	return err_new(CONFLICT, "git_failed", "git could not clone '%s'", shown);
 }
 
 static void write_context(struct buf *text, const struct checkout *checkout,

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """Group K: the kernel's surface, and the ways out of a box that others were broken by."""
-import glob
 import hashlib
 import os
 import subprocess
@@ -24,7 +23,7 @@ def all_refused(stage, lines, want="EPERM", off=WALLS, deep=True):
     attack = asked(calls(*lines))
     stage.control_weak(off, attack, lambda got: set(got) == names and "EPERM" not in got.values())
     if deep:
-        stage.depth("seccomp,capabilities", attack, lambda got: set(got.values()) == {want})
+        stage.depth("seccomp,capabilities", attack, lambda got: set(got.values()) <= {want, "ENOSYS"})
     c.same(attack(stage), {name: want for name in names}, stage.name + ": every call is refused")
 
 
@@ -110,6 +109,8 @@ def exotic(stage):
 
 @row("K-05", "no module, no kexec")
 def modules(stage):
+    if not os.path.exists("/proc/modules"):
+        c.note("K-05: this kernel has no modules at all, so that without the walls it answers ENOSYS")
     all_refused(stage, ['init_module(BUF, 10, b"")', 'finit_module(-1, b"", 0)',
                         'delete_module(b"no-such-module", 0)'])
 
@@ -122,7 +123,7 @@ def machine(stage):
     harmless = asked(calls(*[line for line in lines if not line.startswith("settimeofday")]))
     stage.control_weak(WALLS, harmless, lambda got: got["sethostname"] == "ok" and got["reboot"] == "EINVAL"
                        and "EPERM" not in got.values())
-    stage.depth("seccomp,capabilities", harmless, lambda got: set(got.values()) == {"EPERM"})
+    stage.depth("seccomp,capabilities", harmless, lambda got: {k for k in got if got[k] != "EPERM"} <= {"clock_adjtime"})
     import time
     skew = time.time() - time.monotonic()
     got = verdicts(stage.python(stage.box(), calls(*lines))["stdout"])
@@ -292,8 +293,9 @@ print(out.decode())
     # kernels can be told to keep typing for the host's root; then that one is asked.
     typing = "\n".join(line for line in program.splitlines() if "0x541C" not in line and "0x541D" not in line)
     off = "arguments" if legacy_tiocsti() else "arguments,capabilities,userns"
-    stage.control_weak(off, asked(typing.replace("os._exit(0)", "sys.stdout.flush(); os._exit(0)")),
-                       lambda got: got == {"plain": "ok", "wide": "ok"})
+    typing = typing.replace("os._exit(0)", "sys.stdout.flush(); os._exit(0)")
+    stage.control_weak(off, lambda stage: stage.python(stage.box(), typing)["stdout"],
+                       lambda out: "plain=ok" in out and "wide=ok" in out)
     got = asked(program)(stage)
     c.same(got, {k: "EPERM" for k in ("plain", "wide", "linux", "cons")}, "K-18: all refused")
 
@@ -408,7 +410,8 @@ print("tried")
     def attack(stage, inside=("/etc/passwd",), outside=None):
         """Which files of the lower layers have changed. /etc is of cove's own making: in the control
         the host's /usr stays out of it."""
-        outside = outside or glob.glob(os.path.join(stage.cove.data, "layers", "*", "root", "etc", "passwd"))
+        outside = outside or [os.path.join(top, "passwd") for top, _, files in os.walk(os.path.join(stage.cove.data, "layers"))
+                              if top.endswith("root/etc") and "passwd" in files]
         before = look(outside)
         ran = stage.cove.run(stage.box(), ["python3", "-I", "-"], stdin=program % (list(inside),))
         after = look(outside)

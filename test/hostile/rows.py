@@ -153,39 +153,47 @@ class WeakCove(c.Cove):
 
 
 class Weakness:
-    """The weak coves of one test file: one at a time, and one after another in one data directory,
-    unless a row wants a fresh one."""
+    """The weak coves of one test file. A few live on for the next row; of those that made room the
+    data directories serve again, unless a row wants a fresh one and leaves it spoilt."""
+    KEPT = 4
 
     def __init__(self):
-        self.home, self.cove, self.key = None, None, None
-        self.worst = []
+        self.coves, self.homes = [], []  # (key, cove), the one used last at the end; free homes
+        self.left = []
 
     def get(self, off, fresh=False, **how):
-        key = (off, tuple(sorted(how.items())))
-        if self.cove and self.key == key and not fresh:
-            return self.cove
-        self.drop()
-        if fresh and self.home:
-            shutil.rmtree(self.home)
-            self.home = None
-        if not self.home:
-            self.home = tempfile.mkdtemp(prefix="cove-weak-")
-            os.chmod(self.home, 0o711)
-        self.cove, self.key = WeakCove(off, os.path.join(self.home, "data"), **how), key
-        return self.cove
+        key = (off, fresh, tuple(sorted(how.items())))
+        for entry in self.coves:
+            if entry[0] == key:
+                self.coves.remove(entry)
+                self.coves.append(entry)
+                return entry[1]
+        if len(self.coves) == self.KEPT:
+            self.drop(*self.coves.pop(0))
+        home = None if fresh or not self.homes else self.homes.pop()
+        if not home:
+            home = tempfile.mkdtemp(prefix="cove-weak-")
+            os.chmod(home, 0o711)
+        self.coves.append((key, WeakCove(off, os.path.join(home, "data"), **how)))
+        return self.coves[-1][1]
 
-    def drop(self):
-        if self.cove:
-            cove, self.cove = self.cove, None
-            cove.close()
-            left = c.remains(cove)
-            if left:
-                self.worst.append((cove.off, left, cove.log_text()[-2000:]))
+    def drop(self, key, cove):
+        cove.close()
+        left = c.remains(cove)
+        if left:
+            self.left.append((cove.off, left, cove.log_text()[-2000:]))
+        home = os.path.dirname(cove.data)
+        if key[1]:
+            shutil.rmtree(home, ignore_errors=True)
+        else:
+            self.homes.append(home)
 
     def close(self):
-        self.drop()
-        if self.home:
-            shutil.rmtree(self.home, ignore_errors=True)
+        while self.coves:
+            self.drop(*self.coves.pop(0))
+        for home in self.homes:
+            shutil.rmtree(home, ignore_errors=True)
+        return self.left
 
 
 _weakness = Weakness()
@@ -276,6 +284,17 @@ class Stage:
         c.note("%s has no control run: %s" % (self.name, reason))
 
 
+def standing(cove):
+    """A census in which nobody is just coming or going."""
+    seen = [c.census(cove)]
+
+    def again():
+        seen.append(c.census(cove))
+        return seen[-1] == seen[-2]
+    c.until(again, 5, 0.02)
+    return seen[-1]
+
+
 def innocent(stage, bystander):
     begin = time.monotonic()
     answer = stage.cove.out(bystander, "echo ok")
@@ -305,7 +324,7 @@ def play(only=None, **cove_args):
         if wanted and name not in wanted:
             continue
         stage = Stage(with_cove, name)
-        before = c.census(with_cove)
+        before = standing(with_cove)
         try:
             function(stage)
             c.ok(stage.controlled, "%s: %s" % (name, sentence), "the row has no control run")
@@ -319,6 +338,5 @@ def play(only=None, **cove_args):
         innocent(stage, bystander)
     with_cove.delete(bystander)
     c.same(with_cove.stop(), 0, "cove stops cleanly after all of it")
-    _weakness.close()
-    c.same(_weakness.worst, [], "the weak coves left nothing behind")
+    c.same(_weakness.close(), [], "the weak coves left nothing behind")
     c.done()
