@@ -109,7 +109,7 @@ fallible files_explain(const struct reach_say *failed, const char *path)
 	}
 }
 
-fallible files_put(const struct files *files, const struct reach_ask *ask, bool is_long,
+fallible files_put(const struct files *files, const struct reach_ask *ask, enum hand_use use,
 		   struct box_hand **out)
 {
 	struct err *err = OK;
@@ -118,8 +118,8 @@ fallible files_put(const struct files *files, const struct reach_ask *ask, bool 
 		auto_hand hand = NULL;
 
 		err_free(err);
-		TRY(box_hand_take(files->box, files->user ? files->user : "", is_long,
-				  files->deadline, &hand));
+		TRY(box_hand_take(files->box, files->user ? files->user : "", use, files->deadline,
+				  &hand));
 		err = box_hand_ask(hand, ask, files->deadline);
 		if (!err) {
 			*out = take_ptr(hand);
@@ -131,14 +131,14 @@ fallible files_put(const struct files *files, const struct reach_ask *ask, bool 
 	return err;
 }
 
-fallible files_get(const struct files *files, const struct reach_ask *ask, bool is_long,
+fallible files_get(const struct files *files, const struct reach_ask *ask, enum hand_use use,
 		   struct box_hand **out, struct reach_say *say, int *out_fd)
 {
 	auto_hand hand = NULL;
 	int fd = -1;
 
 	TRY(files_check(ask->path.at));
-	TRY(files_put(files, ask, is_long, &hand));
+	TRY(files_put(files, ask, use, &hand));
 	TRY(box_hand_next(hand, files->deadline, say, &fd));
 	if (say->kind == REACH_FAILED) {
 		box_hand_give(take_ptr(hand));
@@ -154,7 +154,7 @@ fallible files_once(const struct files *files, const struct reach_ask *ask, stru
 	auto_hand hand = NULL;
 	auto_fd fd = -1;
 
-	TRY(files_get(files, ask, false, &hand, say, &fd));
+	TRY(files_get(files, ask, HAND_SHORT, &hand, say, &fd));
 	if (say->kind != REACH_DONE)
 		return files_nonsense();
 	box_hand_give(take_ptr(hand));
@@ -172,8 +172,10 @@ fallible files_check_fd(int fd)
 		return err_sys(errno, "look at a file of a box");
 	if (!S_ISREG(st.st_mode))
 		return err_new(INVALID, "not_regular", "it is not a regular file");
+	// A tmpfs without a size is a memfd: what is written to it would be the host's memory.
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if ((unsigned long)fs.f_type == known[i])
+		if ((unsigned long)fs.f_type == known[i] &&
+		    (fs.f_type != TMPFS_MAGIC || fs.f_blocks > 0))
 			return OK;
 	return err_new(INVALID, "not_regular", "it is not a file on a disk");
 }
@@ -230,7 +232,7 @@ static fallible read_as(const struct files *files, const char *path, uint32_t fl
 	auto_fd fd = -1;
 
 	ask.flags = flags;
-	TRY(files_get(files, &ask, false, &hand, &say, &fd));
+	TRY(files_get(files, &ask, HAND_SHORT, &hand, &say, &fd));
 	seen = say.stat;
 	if (say.kind == REACH_BYTES && out) {
 		buf_add(out, say.rest.at, say.rest.len);
@@ -298,7 +300,7 @@ fallible files_begin(const struct files *files, const char *path, uint32_t flags
 
 	ask.flags = flags & (REACH_PARENTS | REACH_EXCLUSIVE);
 	ask.mode = mode;
-	TRY(files_get(files, &ask, true, &hand, &say, &fd));
+	TRY(files_get(files, &ask, HAND_LONG, &hand, &say, &fd));
 	if (say.kind != REACH_OPENED)
 		return files_nonsense();
 	TRY(files_check_fd(fd));

@@ -11,11 +11,11 @@ fallible files_check(const char *path);
 // A FAILED answer as an error. `path` is shown.
 fallible files_explain(const struct reach_say *failed, const char *path);
 // Takes a hand and asks it. A hand that died at rest is replaced once.
-fallible files_put(const struct files *files, const struct reach_ask *ask, bool is_long,
+fallible files_put(const struct files *files, const struct reach_ask *ask, enum hand_use use,
 		   struct box_hand **out);
 // The same, and the answer. FAILED is an error; *out_fd is the caller's, or -1; *hand is the
 // caller's to give or drop.
-fallible files_get(const struct files *files, const struct reach_ask *ask, bool is_long,
+fallible files_get(const struct files *files, const struct reach_ask *ask, enum hand_use use,
 		   struct box_hand **hand, struct reach_say *say, int *out_fd);
 // A request with one answer.
 fallible files_once(const struct files *files, const struct reach_ask *ask, struct reach_say *say);

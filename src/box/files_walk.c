@@ -181,7 +181,7 @@ static fallible begin(const struct files *files, struct reach_ask *ask, const ch
 
 	TRY(files_check(ask->path.at));
 	TRY(put_globs(ask, include, exclude, &globs));
-	TRY(files_put(files, ask, true, &hand));
+	TRY(files_put(files, ask, ask->verb == REACH_WATCH ? HAND_ENDLESS : HAND_LONG, &hand));
 	*out = new_walk(files, ask->path.at, kind);
 	(*out)->hand = take_ptr(hand);
 	return OK;
@@ -254,7 +254,7 @@ static fallible begin_pipe(const struct files *files, struct reach_ask *ask,
 	struct stat st;
 
 	TRY(put_globs(ask, NULL, exclude, &globs));
-	TRY(files_get(files, ask, true, &hand, &say, &fd));
+	TRY(files_get(files, ask, HAND_LONG, &hand, &say, &fd));
 	if (say.kind != REACH_OPENED || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
 		return files_nonsense();
 	*out = new_walk(files, ask->path.at, REACH_DONE);
@@ -321,7 +321,7 @@ fallible files_dial(const struct files *files, uint16_t port, int *out_fd)
 	int none = -1;
 
 	ask.number = port;
-	err = files_get(files, &ask, false, &hand, &say, &fd);
+	err = files_get(files, &ask, HAND_SHORT, &hand, &say, &fd);
 	if (err && (!strcmp(err_reason(err), "fs_error") || err_kind(err) == ERR_FORBIDDEN))
 		return err_recast(err, ERR_BAD_PEER, "port_closed",
 				  "nothing answers at port %u of the sandbox", port);

@@ -7,7 +7,7 @@
 //	GONE    its socket is closed; whoever has it drops it
 //
 // Short requests share a few hands and rather wait a moment for one than have pid 1 fork another;
-// long ones get their own. Nobody can take all of them for long.
+// long ones get their own, but not all of them, and those without an end are few.
 //
 // A hand at rest has nothing to say: if its socket moves, it has died. One that speaks while its
 // holder is elsewhere is not watched until it is asked again, so that it cannot spin the loop.
@@ -41,7 +41,7 @@ struct box_hand {
 	char user[65];
 	uint32_t conv;
 	enum hand_phase phase;
-	bool is_long;
+	enum hand_use use;
 	bool abandoned; // whoever asked for it has gone
 	bool fresh;	// asked, and nothing heard since: it is too early to look
 	bool waits;
@@ -103,13 +103,13 @@ static void on_ready(struct watch *watch, uint32_t events)
 		loop_unwatch(hand->box->loop, watch);
 }
 
-static struct box_hand *new_hand(struct box *box, const char *user, bool is_long)
+static struct box_hand *new_hand(struct box *box, const char *user, enum hand_use use)
 {
 	struct box_hand *hand = mem_new_of(struct box_hand);
 
 	box_hold(box);
 	hand->box = box;
-	hand->is_long = is_long;
+	hand->use = use;
 	strncpy(hand->user, user, sizeof(hand->user) - 1);
 	hand->watch.fd = -1;
 	hand->watch.ready = on_ready;
@@ -216,7 +216,7 @@ static fallible explain(const struct box_hand *hand)
 	return word_explain(&hand->failure, &spec);
 }
 
-static fallible make(struct box *box, const char *user, bool is_long, int64_t deadline,
+static fallible make(struct box *box, const char *user, enum hand_use use, int64_t deadline,
 		     struct box_hand **out)
 {
 	int64_t latest = loop_now(box->loop) + START_MS;
@@ -225,7 +225,7 @@ static fallible make(struct box *box, const char *user, bool is_long, int64_t de
 
 	if (strlen(user) >= sizeof(hand->user))
 		return err_new(INVALID, "no_user", "there is no such user in the sandbox");
-	hand = new_hand(box, user, is_long);
+	hand = new_hand(box, user, use);
 	hand->conv = ++box->last_conv;
 	err = say_hand(hand, deadline < latest ? deadline : latest);
 	if (err) {
@@ -263,16 +263,16 @@ static struct box_hand *find_resting(struct box *box, const char *user)
 	return NULL;
 }
 
-static struct box_hand *wake(struct box_hand *hand, bool is_long)
+static struct box_hand *wake(struct box_hand *hand, enum hand_use use)
 {
 	loop_drop_timer(hand->box->loop, &hand->timer);
 	hand->phase = HAND_BUSY;
-	hand->is_long = is_long;
+	hand->use = use;
 	return hand;
 }
 
 struct tally {
-	uint32_t shorts, longs, resting;
+	uint32_t by_use[HAND_ENDLESS + 1], resting;
 };
 
 static struct tally count(const struct box *box)
@@ -284,12 +284,17 @@ static struct tally count(const struct box *box)
 
 		if (hand->phase == HAND_RESTS)
 			tally.resting++;
-		else if (hand->is_long)
-			tally.longs++;
 		else
-			tally.shorts++;
+			tally.by_use[hand->use]++;
 	}
 	return tally;
+}
+
+static fallible too_many(void)
+{
+	return err_hint(err_new(EXHAUSTED, "too_many_requests",
+				"too much is going on in the sandbox at once"),
+			"at most %d watches at the same time", BOX_HANDS_ENDLESS);
 }
 
 // Room for another, by ending one that rests for another user if need be.
@@ -308,7 +313,15 @@ static bool make_room(struct box *box)
 	return false;
 }
 
-fallible box_hand_take(struct box *box, const char *user, bool is_long, int64_t deadline,
+// It has to wait for somebody else: short ones for a moment, long ones while all are taken.
+static bool must_wait(const struct tally *tally, enum hand_use use, bool is_patient)
+{
+	if (use == HAND_SHORT)
+		return is_patient && tally->by_use[HAND_SHORT] >= SHORT_SHARED;
+	return tally->by_use[HAND_LONG] + tally->by_use[HAND_ENDLESS] >= BOX_HANDS_BOUND;
+}
+
+fallible box_hand_take(struct box *box, const char *user, enum hand_use use, int64_t deadline,
 		       struct box_hand **out)
 {
 	int64_t patience = loop_now(box->loop) + PATIENCE_MS;
@@ -316,29 +329,24 @@ fallible box_hand_take(struct box *box, const char *user, bool is_long, int64_t 
 	for (;;) {
 		struct tally tally = count(box);
 		struct box_hand *hand = find_resting(box, user);
-		bool shares = !is_long && tally.shorts >= SHORT_SHARED &&
-			      loop_now(box->loop) < patience;
+		bool is_patient = use == HAND_SHORT && loop_now(box->loop) < patience;
+		bool waits = must_wait(&tally, use, is_patient);
+		int64_t until = is_patient && patience < deadline ? patience : deadline;
+		auto_err err = OK;
 
 		if (!box_is_alive(box))
 			return word_box_lost();
-		if (is_long && tally.longs >= BOX_HANDS_LONG)
-			return err_hint(err_new(EXHAUSTED, "too_many_requests",
-						"too much is going on in the sandbox at once"),
-					"at most %d watches and transfers at the same time",
-					BOX_HANDS_LONG);
-		if (hand) {
-			*out = wake(hand, is_long);
+		if (use == HAND_ENDLESS && tally.by_use[HAND_ENDLESS] >= BOX_HANDS_ENDLESS)
+			return too_many();
+		if (hand && (use == HAND_SHORT || !waits)) {
+			*out = wake(hand, use);
 			return OK;
 		}
-		if (!shares && make_room(box))
-			return make(box, user, is_long, deadline, out);
-		{
-			int64_t until = shares && patience < deadline ? patience : deadline;
-			auto_err err = bell_wait(&box->hand_free, until);
-
-			if (err && (err_kind(err) != ERR_TIMEOUT || until == deadline))
-				return take_ptr(err);
-		}
+		if (!waits && make_room(box))
+			return make(box, user, use, deadline, out);
+		err = bell_wait(&box->hand_free, until);
+		if (err && (err_kind(err) != ERR_TIMEOUT || until == deadline))
+			return take_ptr(err);
 	}
 }
 

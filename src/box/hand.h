@@ -8,13 +8,16 @@
 #include "model/reach.h"
 
 #define BOX_HANDS_MAX 32
-#define BOX_HANDS_LONG 24 // of those, for work without an end in sight
+#define BOX_HANDS_BOUND 28   // of those, for work that takes its time: the next one waits
+#define BOX_HANDS_ENDLESS 16 // and for work without an end: the next one is refused
+
+enum hand_use { HAND_SHORT, HAND_LONG, HAND_ENDLESS };
 
 struct box_hand;
 
-// One that has the rights of `user`. Waits for a free one, or for pid 1. `is_long`: it will be kept
-// for long. EXHAUSTED too_many_requests; INVALID no_user; UNAVAILABLE box_lost; TIMEOUT.
-fallible box_hand_take(struct box *box, const char *user, bool is_long, int64_t deadline,
+// One that has the rights of `user`. Waits for a free one, or for pid 1. EXHAUSTED
+// too_many_requests; INVALID no_user; UNAVAILABLE box_lost; TIMEOUT.
+fallible box_hand_take(struct box *box, const char *user, enum hand_use use, int64_t deadline,
 		       struct box_hand **out);
 // One request. INTERNAL hand_lost; TOO_LARGE request_too_large.
 fallible box_hand_ask(struct box_hand *hand, const struct reach_ask *ask, int64_t deadline);

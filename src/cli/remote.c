@@ -110,7 +110,7 @@ fallible remote_ask(struct remote *remote, const char *method, const char *path,
 		*out = NULL;
 		return OK;
 	}
-	return json_read((struct str){reply, len}, out);
+	return json_read_any((struct str){reply, len}, out);
 }
 
 char *remote_path(const char *collection, const char *word, const char *rest)

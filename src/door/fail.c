@@ -1,4 +1,4 @@
-// Vocabularies, and one body. Beneath /v1/sandboxes/{id}/api/ the codes and statuses are those of
+// Vocabularies, and one body. Beneath /v1/sandboxes/{id}/ the codes and statuses are those of
 // Cloudflare's container server, because its clients build their error classes from them; elsewhere
 // the code is our own kind in capitals. `reason`, `hint`, `retryable` are ours everywhere.
 #include "door/fail.h"
@@ -13,6 +13,9 @@
 
 #define BODY_MAX (64 * 1024)
 #define RETRY_AFTER_S 1
+#define ROOM "/v1/sandboxes/"
+#define INVALID "VALIDATION_FAILED"
+#define NO_ENDPOINT "UNKNOWN_ERROR"
 
 // The one table from our reasons to Cloudflare's codes.
 static const struct {
@@ -51,7 +54,7 @@ static const struct {
 	{"file_busy", "RESOURCE_BUSY", 409},
 	{"is_directory", "IS_DIRECTORY", 400},
 	{"not_directory", "NOT_DIRECTORY", 400},
-	{"not_regular", "FILESYSTEM_ERROR", 400},
+	{"not_regular", "FILESYSTEM_ERROR", 500},
 	{"not_empty", "FILESYSTEM_ERROR", 500},
 	{"fs_error", "FILESYSTEM_ERROR", 500},
 	{"permission_denied", "PERMISSION_DENIED", 403},
@@ -84,6 +87,8 @@ static const struct {
 	{"not_ready", "PROCESS_READY_TIMEOUT", 408},
 	{"exited_before_ready", "PROCESS_EXITED_BEFORE_READY", 500},
 	{"internal", "INTERNAL_ERROR", 500},
+	{"no_route", NO_ENDPOINT, 404},
+	{"bad_method", NO_ENDPOINT, 404},
 };
 
 struct face {
@@ -91,9 +96,16 @@ struct face {
 	int status;
 };
 
+// Beneath a sandbox, whether there is something at the path or not.
 static bool is_inside(const struct http *x)
 {
-	return x->route && strstr(x->route->pattern, "{id}/api/");
+	struct str rest = x->url.path, id;
+
+	if (!str_starts(rest, ROOM))
+		return false;
+	rest = str_skip(rest, strlen(ROOM));
+	str_cut(&rest, '/', &id);
+	return rest.at != NULL;
 }
 
 // Cloudflare's bridge has ids, words and errors of its own.
@@ -144,6 +156,53 @@ static void put_now(struct json_out *out)
 	json_put_str(out, "timestamp", buf_view(&text));
 }
 
+static const char *message_of(const struct err *err, const struct face *face)
+{
+	return strcmp(face->code, NO_ENDPOINT) ? err_message(err)
+					       : "The requested endpoint was not found";
+}
+
+// "'cwd' must be a string" is about cwd.
+static struct str field_of(const struct err *err, const struct fail_detail *detail)
+{
+	struct str rest = str_of(err_message(err)), field;
+
+	if (detail && detail->field)
+		return str_of(detail->field);
+	if (!str_starts(rest, "'"))
+		return STR("body");
+	rest = str_skip(rest, 1);
+	str_cut(&rest, '\'', &field);
+	return field;
+}
+
+static void put_context(struct json_out *out, const struct err *err, const struct face *face,
+			const struct fail_detail *detail)
+{
+	struct str context = detail && detail->context.at ? detail->context : STR("{}");
+	struct str rest = str_skip(context, 1);
+
+	json_key(out, "context");
+	if (strcmp(face->code, INVALID) != 0) {
+		json_add_raw(out, context);
+		return;
+	}
+	json_begin(out, '{');
+	json_key(out, "validationErrors");
+	json_begin(out, '[');
+	json_begin(out, '{');
+	json_put_str(out, "field", field_of(err, detail));
+	json_put_text(out, "message", err_message(err));
+	json_put_text(out, "code", detail && detail->fault ? detail->fault : err_reason(err));
+	json_end(out, '}');
+	json_end(out, ']');
+	// The members of the handler's context follow.
+	if (rest.len > 1)
+		buf_char(out->buf, ',');
+	buf_str(out->buf, rest);
+	out->comma = true;
+}
+
 static void write_body(struct buf *body, const struct http *x, const struct err *err,
 		       const struct face *face, const struct fail_detail *detail)
 {
@@ -156,9 +215,8 @@ static void write_body(struct buf *body, const struct http *x, const struct err 
 	} else {
 		json_put_text(&out, "code", face->code);
 	}
-	json_put_text(&out, "message", err_message(err));
-	json_key(&out, "context");
-	json_add_raw(&out, detail && detail->context.at ? detail->context : STR("{}"));
+	json_put_text(&out, "message", message_of(err, face));
+	put_context(&out, err, face, detail);
 	if (detail && detail->operation)
 		json_put_text(&out, "operation", detail->operation);
 	json_put_int(&out, "httpStatus", face->status);

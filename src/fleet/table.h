@@ -13,7 +13,7 @@
 struct entry {
 	struct record record;
 	struct fleet *fleet;
-	struct box *box;     // NULL until it runs
+	struct box *box; // NULL until it runs
 	struct portbook ports;
 	struct bell changed; // rings at every change of state, and when it leaves the table
 	struct link link;    // in order of creation

@@ -74,6 +74,7 @@ static void clear_exchange(struct http_conn *conn)
 	struct http *x = &conn->desk->x;
 
 	arena_reset(x->arena);
+	hoard_drop(&x->hoard);
 	buf_clear(&conn->papers->extra);
 	x->way = &wired_way;
 	x->conn = conn;

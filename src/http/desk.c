@@ -48,6 +48,7 @@ void desk_leave(struct http_conn *conn)
 	if (!desk)
 		return;
 	conn->papers = NULL;
+	hoard_drop(&desk->x.hoard);
 	if (terms->spare_count >= SPARE_MAX ||
 	    desk->papers.head.room + desk->papers.extra.room > HEAD_KEPT) {
 		desk_free(desk);

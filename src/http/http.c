@@ -46,6 +46,7 @@ static fallible body_of_length(struct http *x, size_t length, struct str *out)
 		space = buf_space(&whole, want);
 		if (!space)
 			return no_memory();
+		TRY(hoard_hold(&x->hoard, whole.room));
 		TRY(http_read(x, space, want, &n));
 		if (n == 0)
 			break;
@@ -68,6 +69,7 @@ static fallible body_of_chunks(struct http *x, size_t max, struct str *out)
 		space = buf_space(&whole, want);
 		if (!space)
 			return no_memory();
+		TRY(hoard_hold(&x->hoard, whole.room));
 		TRY(http_read(x, space, want, &n));
 		if (n == 0)
 			break;

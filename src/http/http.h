@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "http/hoard.h"
 #include "wire/http1.h"
 #include "wire/url.h"
 
@@ -38,6 +39,7 @@ struct http {
 	size_t body_max;    // http_body(x, 0, …)
 	uint64_t body_left; // of a request's body whose length is known
 	struct str held;    // all of that body, when it is in memory; at == NULL: it is not
+	struct hoard hoard; // what of it is in memory
 };
 
 struct str http_field(const struct http *x, const char *name); // at == NULL: absent
@@ -45,8 +47,8 @@ struct str http_field(const struct http *x, const char *name); // at == NULL: ab
 struct str http_query(struct http *x, const char *key);
 
 // The body: all of it in the arena (TOO_LARGE body_too_large past `max`; 0: the server's body_max),
-// with a NUL behind it, or piece by piece
-// (*out = 0 at its end). SLOW_CLIENT when 30 s pass between bytes.
+// with a NUL behind it, or piece by piece (*out = 0 at its end). SLOW_CLIENT when 30 s pass between
+// bytes; EXHAUSTED too_much_at_once (http/hoard.h).
 fallible http_body(struct http *x, size_t max, struct str *out);
 fallible http_read(struct http *x, void *room, size_t size, size_t *out);
 

@@ -32,6 +32,7 @@ struct inner {
 	char *body;
 	char length[24]; // Content-Length
 	bool gone;	 // nobody awaits the reply
+	bool is_bad;	 // the request could not have come through a connection
 	bool no_body;
 	bool is_sized;
 	uint64_t due;
@@ -238,10 +239,14 @@ static void write_head(struct inner *inner, const struct inner_ask *ask)
 		head->length = x->body_left = ask->body.len;
 		inner->body = mem_dup(ask->body.at, ask->body.len);
 		x->held = (struct str){inner->body, ask->body.len};
+		hoard_move(&x->hoard, ask->body.len); // the message that brought it goes
 	}
-	for (size_t i = 0; i < ask->field_count; i++)
-		add_field(x, keep(x->arena, ask->fields[i].name),
-			  keep(x->arena, ask->fields[i].value));
+	for (size_t i = 0; i < ask->field_count; i++) {
+		struct http1_field field = ask->fields[i];
+
+		inner->is_bad |= !http1_is_field(field.name, field.value);
+		add_field(x, keep(x->arena, field.name), keep(x->arena, field.value));
+	}
 }
 
 struct inner *inner_new(const struct inner_ask *ask, const struct inner_calls *calls, void *arg)
@@ -270,6 +275,7 @@ struct inner *inner_new(const struct inner_ask *ask, const struct inner_calls *c
 static void inner_free(struct inner *inner)
 {
 	arena_free(inner->x.arena);
+	hoard_drop(&inner->x.hoard);
 	buf_done(&inner->extra);
 	free(inner->body);
 	free(inner);
@@ -284,10 +290,11 @@ void inner_run(struct inner *inner)
 {
 	struct http *x = &inner->x;
 
-	if (!url_target(x->head.target, &x->url))
-		err_free(http_reply(x, 400, NULL,
-				    STR("{\"code\":\"INVALID\",\"message\":\"the request target is "
-					"malformed\",\"context\":{},\"httpStatus\":400}")));
+	if (inner->is_bad || !url_target(x->head.target, &x->url))
+		err_free(http_reply(
+			x, 400, NULL,
+			STR("{\"code\":\"INVALID\",\"message\":\"the target or a field of "
+			    "the request is malformed\",\"context\":{},\"httpStatus\":400}")));
 	else
 		inner->serve(x);
 	if (!x->reply_begun && !inner->gone)

@@ -19,10 +19,12 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
+#include "http/hoard.h"
 
 #define SILENCE_MS 30000
 #define ROOM (16 * 1024)
 #define SPREE_MAX (1024 * 1024)
+#define LARGE_MS 60000 // within which a large message must have come
 
 struct wsock {
 	int refs;
@@ -37,6 +39,8 @@ struct wsock {
 	char *room;
 	struct str in; // of room, not yet read
 	struct buf early;
+	struct hoard hoard; // the message in the making
+	int64_t whole_by;   // it must be, if it is a large one; CLOCK_NEVER: it is not
 	int64_t heard_ms, next_ping_ms;
 	// out
 	bool busy;  // somebody has the turn
@@ -64,6 +68,7 @@ static fallible gone(void)
 static void free_wsock(struct wsock *ws)
 {
 	ws_reader_free(ws->reader);
+	hoard_drop(&ws->hoard);
 	buf_done(&ws->early);
 	free(ws->room);
 	free(ws);
@@ -112,6 +117,7 @@ struct wsock *wsock_new(struct stream *stream, struct inlet *inlet, bool is_serv
 	ws->ping_ms = options && options->ping_ms ? options->ping_ms : WSOCK_PING_MS;
 	ws->reader = ws_reader_new(is_server, ws->max);
 	ws->code = WS_ABNORMAL;
+	ws->whole_by = CLOCK_NEVER;
 	ws->heard_ms = loop_now(ws->loop);
 	ws->next_ping_ms = ws->heard_ms + ws->ping_ms;
 	bell_init(&ws->turn);
@@ -379,6 +385,26 @@ static int64_t sooner(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+// A large message in the making takes of what all clients share, and not for long. False: the
+// socket is over.
+static bool may_gather(struct wsock *ws)
+{
+	auto_err err = ws->is_server ? hoard_hold(&ws->hoard, ws_held(ws->reader)) : OK;
+	const char *why = "too much is sent to the server at once";
+
+	if (!ws->hoard.held)
+		ws->whole_by = CLOCK_NEVER;
+	else if (ws->whole_by == CLOCK_NEVER)
+		ws->whole_by = loop_now(ws->loop) + LARGE_MS;
+	if (!err && loop_now(ws->loop) < ws->whole_by)
+		return true;
+	if (!err)
+		why = "the message took too long";
+	wsock_close(ws, WS_TRY_LATER, why);
+	finish(ws, WS_TRY_LATER);
+	return false;
+}
+
 // The time has come for something, perhaps for what the caller waits.
 static fallible on_time(struct wsock *ws, int64_t deadline, struct err *late)
 {
@@ -403,7 +429,8 @@ static fallible on_time(struct wsock *ws, int64_t deadline, struct err *late)
 static fallible fill(struct wsock *ws, int64_t deadline)
 {
 	struct stream *stream = ws->stream;
-	int64_t until = sooner(deadline, ws->closing ? ws->close_by : ws->next_ping_ms);
+	int64_t due = sooner(ws->next_ping_ms, ws->whole_by);
+	int64_t until = sooner(deadline, ws->closing ? ws->close_by : due);
 	struct err *err = OK;
 	bool empty = true;
 	size_t n = 0;
@@ -416,6 +443,7 @@ static fallible fill(struct wsock *ws, int64_t deadline)
 		ws->room = mem_grow(NULL, ROOM, 1);
 	err = stream_read_now(stream, ws->room, ROOM, &empty, &n);
 	if (!err && empty) {
+		free(take_ptr(ws->room)); // most sockets are silent most of the time
 		err = stream_wait_readable(stream, until);
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			return on_time(ws, deadline, err);
@@ -447,6 +475,8 @@ fallible wsock_recv(struct wsock *ws, int64_t deadline, struct wsock_message *ou
 		}
 		if (ws->early.at)
 			buf_done(&ws->early);
+		if (!may_gather(ws))
+			break;
 		if (ws->shut_code && !ws->closing)
 			wsock_close(ws, ws->shut_code, ws->shut_reason);
 		else

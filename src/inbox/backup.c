@@ -406,6 +406,8 @@ static struct err *face(struct err *err, const char *reason)
 		return err;
 	if (err_kind(err) == ERR_INVALID && !strcmp(err_reason(err), "bad_field"))
 		return err_recast(err, ERR_INVALID, "bad_backup", "%s", err_message(err));
+	if (!strcmp(err_reason(err), "bad_json") || !strcmp(err_reason(err), "bad_content_type"))
+		return err;
 	return err_recast(err, ERR_CONFLICT, reason, "%s", err_message(err));
 }
 

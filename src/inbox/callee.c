@@ -175,9 +175,8 @@ static bool wants_raw(const struct callee *callee, const struct json *args)
 static void count_written(const struct json *args, struct callee_request *out)
 {
 	const struct json *options = json_at(args, 3);
-	struct str content = {0}, encoding = {0};
+	struct str content = json_chars(json_at(args, 1)), encoding = {0};
 
-	err_free(json_str(json_at(args, 1), "content", &content));
 	if (options && json_type(options) == JSON_OBJECT)
 		err_free(json_str(json_get(options, "encoding"), "encoding", &encoding));
 	out->written = content.len;
@@ -216,8 +215,11 @@ fallible callee_write(const struct callee *callee, const struct json *args,
 	if (callee->shape == CALLEE_UPLOAD)
 		return put_upload(args, out);
 	TRY(put_target(callee, args, &out->target));
-	if (callee->shape == CALLEE_WRITTEN)
+	if (callee->shape == CALLEE_WRITTEN) {
+		if (!json_at(args, 1) || json_type(json_at(args, 1)) != JSON_STRING)
+			return err_new(INVALID, "bad_field", "'content' must be a string");
 		count_written(args, out);
+	}
 	out->has_body = strcmp(callee->method, "POST") == 0;
 	return out->has_body ? put_body(callee->args ? callee->args : "", args, &out->body) : OK;
 }

@@ -34,6 +34,24 @@ static fallible delete (struct place *place)
 	return place_close(place, &out);
 }
 
+// A source that is not there has a code of its own.
+static fallible explain_move(struct place *place, const char *from, struct err *err)
+{
+	struct reach_stat stat;
+	struct err *missing;
+
+	if (err && !strcmp(err_reason(err), "no_file")) {
+		missing = files_stat(&place->files, from, false, &stat);
+		if (missing) {
+			err_free(missing);
+			return err;
+		}
+		err = err_recast(err, ERR_NOT_FOUND, "no_file",
+				 "there is no directory to move '%.300s' into", from);
+	}
+	return place_refused(place, err);
+}
+
 // Both names of the same thing; only the names of the fields differ.
 static fallible move(struct place *place, const char *from_name, const char *to_name)
 {
@@ -48,7 +66,7 @@ static fallible move(struct place *place, const char *from_name, const char *to_
 	shown = place->shown;
 	TRY(place_path(place, json, from_name, &from));
 	place_within(place, PLACE_LONG_MS);
-	TRY(files_move(&place->files, from, to, false));
+	TRY(explain_move(place, from, files_move(&place->files, from, to, false)));
 	place_put_name(&out, "path", place->shown);
 	place_put_name(&out, "newPath", shown);
 	return place_close(place, &out);

@@ -90,7 +90,7 @@ static fallible take_body(struct place *place, struct write_ask *ask)
 
 static fallible read_rest(struct place *place, const struct json *json, struct write_ask *ask)
 {
-	struct str content = {0}, encoding = {0};
+	struct str encoding = {0};
 
 	TRY(place_user(place, json));
 	TRY(place_path(place, json, "path", NULL));
@@ -102,12 +102,12 @@ static fallible read_rest(struct place *place, const struct json *json, struct w
 		return err_new(INVALID, "bad_field", "'encoding' must be utf-8 or base64");
 	place->field = "content";
 	place->code = "INVALID_TYPE";
-	TRY(json_str(json_get(json, "content"), "content", &content));
-	if (!content.at)
+	TRY(json_want(json_get(json, "content"), "content", JSON_STRING));
+	if (!json_get(json, "content"))
 		return bad_content(place, "REQUIRED", "is missing");
 	// One whose name was written with escapes came with the rest.
 	if (!ask->has_content)
-		TRY(spool_add(&ask->content, content));
+		TRY(spool_add(&ask->content, json_chars(json_get(json, "content"))));
 	place->field = NULL;
 	return OK;
 }
@@ -209,7 +209,7 @@ static fallible write_file(struct place *place)
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(read_rest(place, json, &ask));
 	place_within(place, PLACE_SHORT_MS);
-	TRY(store(place, &ask));
+	TRY(place_refused(place, store(place, &ask)));
 	place_put_name(&out, "path", place->shown);
 	return place_close(place, &out);
 }

@@ -29,7 +29,8 @@ static fallible read_body(struct http *x, const struct json *json, struct checko
 	out->field = "repoUrl";
 	if (!json)
 		return err_new(INVALID, "bad_git_url", "the repository's URL is missing");
-	TRY(json_str(json_get(json, "repoUrl"), "repoUrl", &out->url));
+	TRY(json_want(json_get(json, "repoUrl"), "repoUrl", JSON_STRING));
+	out->url = json_chars(json_get(json, "repoUrl"));
 	TRY(repo_check(out->url));
 	out->field = "branch";
 	TRY(json_str(json_get(json, "branch"), "branch", &out->branch));
@@ -162,7 +163,7 @@ static struct err *judge(const struct checkout *checkout, const struct errand *e
 }
 
 static void write_context(struct buf *text, const struct checkout *checkout,
-			  const struct errand *errand, const struct err *err)
+			  const struct errand *errand)
 {
 	struct json_out out = json_to(text);
 	auto_buf url = BUF_INIT(4 * REPO_URL_MAX), said = BUF_INIT(4 * ERRAND_OUTPUT_MAX);
@@ -170,16 +171,6 @@ static void write_context(struct buf *text, const struct checkout *checkout,
 	repo_redact(&url, checkout->url);
 	repo_redact(&said, buf_view(&errand->err));
 	json_begin(&out, '{');
-	if (checkout->field && err_kind(err) == ERR_INVALID) {
-		json_key(&out, "validationErrors");
-		json_begin(&out, '[');
-		json_begin(&out, '{');
-		json_put_text(&out, "field", checkout->field);
-		json_put_text(&out, "message", err_message(err));
-		json_put_text(&out, "code", err_reason(err));
-		json_end(&out, '}');
-		json_end(&out, ']');
-	}
 	json_put_str(&out, "repository", buf_view(&url));
 	if (checkout->dir)
 		json_put_text(&out, "targetDir", checkout->dir);
@@ -194,9 +185,9 @@ static void fail(struct http *x, const struct checkout *checkout, const struct e
 		 struct err *err)
 {
 	auto_buf context = BUF_INIT(1 << 20);
-	struct fail_detail detail = {.operation = "git.clone"};
+	struct fail_detail detail = {.operation = "git.clone", .field = checkout->field};
 
-	write_context(&context, checkout, errand, err);
+	write_context(&context, checkout, errand);
 	detail.context = buf_view(&context);
 	fail_answer(x, err, &detail);
 }

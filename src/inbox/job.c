@@ -214,44 +214,29 @@ static int exit_code_of(const struct err *err)
 	return 0;
 }
 
-static bool is_validation(const struct err *err)
-{
-	return err_kind(err) == ERR_INVALID && strcmp(err_reason(err), "no_cwd") != 0 &&
-	       strcmp(err_reason(err), "bad_env") != 0 &&
-	       strcmp(err_reason(err), "blank_session") != 0;
-}
-
 static void write_context(struct buf *text, const struct job *job, const struct err *err)
 {
 	struct json_out out = json_to(text);
+	struct str shown = job->shown;
 
+	if (shown.len > 4096)
+		shown.len = 4096;
 	json_begin(&out, '{');
-	if (is_validation(err)) {
-		json_key(&out, "validationErrors");
-		json_begin(&out, '[');
-		json_begin(&out, '{');
-		json_put_text(&out, "field", job->field ? job->field : "body");
-		json_put_text(&out, "message", err_message(err));
-		json_put_text(&out, "code", err_reason(err));
-		json_end(&out, '}');
-		json_end(&out, ']');
-	} else {
-		struct str shown = job->shown;
-
-		if (shown.len > 4096)
-			shown.len = 4096;
-		json_put_str(&out, "command", shown);
-		json_put_text(&out, "stderr", err_message(err));
-		if (exit_code_of(err))
-			json_put_int(&out, "exitCode", exit_code_of(err));
-	}
+	json_put_str(&out, "command", shown);
+	json_put_text(&out, "stderr", err_message(err));
+	if (exit_code_of(err))
+		json_put_int(&out, "exitCode", exit_code_of(err));
 	json_end(&out, '}');
 }
 
 void job_fail(struct http *x, const struct job *job, const char *operation, struct err *err)
 {
 	auto_buf context = BUF_INIT(32 * 1024);
-	struct fail_detail detail = {.operation = operation, .exit_code = exit_code_of(err)};
+	struct fail_detail detail = {
+		.operation = operation,
+		.exit_code = exit_code_of(err),
+		.field = job->field,
+	};
 
 	write_context(&context, job, err);
 	detail.context = buf_view(&context);

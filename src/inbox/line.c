@@ -33,6 +33,8 @@ struct line {
 	struct link running, waiting;
 	uint32_t running_count, waiting_count;
 	size_t waiting_bytes;
+	size_t small_bytes; // of bodies, waiting or not, that count for nothing one by one
+	struct hoard hoard;
 	bool ended;
 };
 
@@ -58,6 +60,7 @@ static void line_drop(struct line *line)
 	if (--line->refs > 0)
 		return;
 	wsock_drop(line->ws);
+	hoard_drop(&line->hoard);
 	map_free(line->calls);
 	free(line->name);
 	free(line->box);
@@ -69,6 +72,11 @@ static void line_drop(struct line *line)
 static struct str call_id(const struct call *call)
 {
 	return (struct str){call->id, call->id_len};
+}
+
+static size_t small_part(size_t bytes)
+{
+	return bytes <= HOARD_SMALL ? bytes : 0;
 }
 
 static void call_free(struct call *call)
@@ -84,6 +92,8 @@ static void call_free(struct call *call)
 		line->waiting_bytes -= call->bytes;
 	if (map_get(line->calls, call_id(call)) == call)
 		map_take(line->calls, call_id(call));
+	line->small_bytes -= small_part(call->bytes);
+	hoard_move(&line->hoard, line->small_bytes);
 	buf_done(&call->body);
 	sse_done(&call->events);
 	free(call->id);
@@ -372,6 +382,8 @@ fallible line_ask(struct line *line, const struct line_request *request)
 	if (line->waiting_count >= LINE_WAITING_MAX ||
 	    line->waiting_bytes + request->body.len > LINE_WAITING_BYTES)
 		return err_new(EXHAUSTED, "too_many_requests", "too many requests are waiting");
+	TRY(hoard_hold(&line->hoard, line->small_bytes + small_part(request->body.len)));
+	line->small_bytes += small_part(request->body.len);
 	call = mem_new_of(struct call);
 	line->refs++;
 	call->line = line;

@@ -24,7 +24,7 @@ struct line_request {
 	struct str body;	    // JSON as it was sent; at == NULL: none
 };
 // Serves it now or when its turn comes. INVALID bad_request: its id is in use; EXHAUSTED
-// too_many_requests.
+// too_many_requests, too_much_at_once.
 fallible line_ask(struct line *line, const struct line_request *request);
 void line_cancel(struct line *line, struct str id); // harmless when there is none
 // {"type":"error"}; `id` at == NULL: none is known.

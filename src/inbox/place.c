@@ -27,9 +27,13 @@ static fallible bad(struct place *place, const char *field, const char *code, co
 static fallible text_of(struct place *place, const struct json *json, const char *name,
 			struct str *out)
 {
+	const struct json *value = json_get(json, name);
+
 	place->field = name;
 	place->code = "INVALID_TYPE";
-	TRY(json_str(json_get(json, name), name, out));
+	TRY(json_want(value, name, JSON_STRING));
+	place->code = "INVALID_PATH"; // it has a NUL
+	TRY(json_str(value, name, out));
 	place->field = NULL;
 	return OK;
 }
@@ -126,41 +130,35 @@ fallible place_read(struct place *place, struct json **json)
 	return place_path(place, *json, "path", NULL);
 }
 
-static void put_validation(struct json_out *out, const struct place *place, const struct err *err)
+fallible place_refused(struct place *place, struct err *err)
 {
-	json_key(out, "validationErrors");
-	json_begin(out, '[');
-	json_begin(out, '{');
-	json_put_text(out, "field", place->field ? place->field : "body");
-	json_put_text(out, "message", err_message(err));
-	json_put_text(out, "code", place->code ? place->code : err_reason(err));
-	json_end(out, '}');
-	json_end(out, ']');
-}
+	static const char *const reasons[] = {
+		"no_file",   "file_exists", "is_directory",	 "not_directory",
+		"not_empty", "not_regular", "permission_denied", "read_only",
+	};
 
-static bool is_validation(const struct err *err)
-{
-	static const char *const reasons[] = {"bad_field", "bad_json", "bad_content_type",
-					      "no_user",   "bad_path", "bad_pattern"};
-
-	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
-		if (!strcmp(err_reason(err), reasons[i]))
-			return true;
-	return false;
+	for (size_t i = 0; err && i < sizeof(reasons) / sizeof(*reasons); i++) {
+		if (strcmp(err_reason(err), reasons[i]) != 0)
+			continue;
+		place->stderr_text = arena_fmt(place->x->arena, "%s", err_message(err));
+		return err_recast(err, ERR_CONFLICT, "fs_error", "%s", place->stderr_text);
+	}
+	return err;
 }
 
 static void fail(struct place *place, struct err *err)
 {
 	auto_buf context = BUF_INIT(CONTEXT_MAX);
 	struct json_out out = json_to(&context);
-	struct fail_detail detail = {.operation = place->operation};
+	struct fail_detail detail = {
+		.operation = place->operation,
+		.field = place->field,
+		.fault = place->code,
+	};
 
+	if (!strcmp(err_reason(err), "no_user"))
+		detail.field = "user";
 	json_begin(&out, '{');
-	if (is_validation(err)) {
-		if (!strcmp(err_reason(err), "no_user"))
-			place->field = "user";
-		put_validation(&out, place, err);
-	}
 	if (place->shown.at) {
 		place_put_name(&out, "path", place->shown);
 		json_put_text(&out, "operation", place->operation);

@@ -45,6 +45,10 @@ fallible place_raw(struct place *place, struct str path);
 // The query's `user`.
 fallible place_query(struct place *place);
 
+// Whatever the file system refused becomes one code, FILESYSTEM_ERROR, with its words as stderr; a
+// full disk and too long a name keep theirs.
+fallible place_refused(struct place *place, struct err *err);
+
 // {"success":true, and after the caller's own fields "timestamp".
 struct json_out place_open(struct buf *body);
 fallible place_close(struct place *place, struct json_out *out);

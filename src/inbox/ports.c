@@ -256,7 +256,7 @@ fallible inbox_ports_proxy(struct http *x)
 	if (!str_to_u64(x->params[1], 1, 65535, &port))
 		return proxy_fault(x, 404, "Port not found", "Invalid port", 0);
 	if (!may_pass(x->head.method))
-		return err_new(BAD_METHOD, "bad_method", "this method is not passed on");
+		return err_new(BAD_METHOD, "method_not_passed", "this method is not passed on");
 	if (x->head.upgrade)
 		return err_hint(err_new(NOT_OFFERED, "not_offered",
 					"upgrades are not passed on by this version"),

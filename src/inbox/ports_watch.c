@@ -31,16 +31,18 @@ static void watcher_done(struct watcher *w)
 static fallible read_path(struct watcher *w, const struct json *json)
 {
 	struct str path = STR("/");
+	bool bad;
 
 	w->field = "path";
 	TRY(json_str(json_get(json, "path"), "path", &path));
+	bad = path.len > PATH_MAX_BYTES;
 	for (size_t i = 0; i < path.len; i++)
-		if (path.at[i] <= ' ' || path.at[i] > '~')
-			path.len = 0;
-	if (!path.len || path.len > PATH_MAX_BYTES || path.at[0] != '/')
+		bad |= path.at[i] <= ' ' || path.at[i] > '~';
+	if (bad)
 		return err_hint(err_new(INVALID, "bad_field", "'path' is not a path of a URL"),
-				"it begins with a slash, and has all but printable ASCII escaped");
-	w->path = arena_dup(w->x->arena, path.at, path.len);
+				"it has all but printable ASCII escaped");
+	w->path = arena_fmt(w->x->arena, "%s" STR_FMT, str_starts(path, "/") ? "" : "/",
+			    STR_ARG(path));
 	return OK;
 }
 
@@ -195,7 +197,6 @@ static fallible watch(struct watcher *w)
 {
 	bool ready = false, over = w->proc && proc_is_over(w->proc);
 
-	TRY(send(w, "watching", NULL, 0, NULL));
 	while (!ready && !over) {
 		auto_err err = turn(w, &ready, &over);
 
@@ -207,28 +208,6 @@ static fallible watch(struct watcher *w)
 	if (ready)
 		return send(w, "ready", w->http ? "statusCode" : NULL, w->status, NULL);
 	return tell_exit(w);
-}
-
-static void refuse(struct watcher *w, struct err *err)
-{
-	auto_buf context = BUF_INIT(4096);
-	struct json_out out = json_to(&context);
-	struct fail_detail detail = {0};
-
-	json_begin(&out, '{');
-	if (w->field) {
-		json_key(&out, "validationErrors");
-		json_begin(&out, '[');
-		json_begin(&out, '{');
-		json_put_text(&out, "field", w->field);
-		json_put_text(&out, "message", err_message(err));
-		json_put_text(&out, "code", err_reason(err));
-		json_end(&out, '}');
-		json_end(&out, ']');
-	}
-	json_end(&out, '}');
-	detail.context = buf_view(&context);
-	fail_answer(w->x, err, &detail);
 }
 
 fallible inbox_ports_watch(struct http *x)
@@ -247,7 +226,7 @@ fallible inbox_ports_watch(struct http *x)
 		err = json_str(json_get(json, "processId"), "processId", &id);
 	}
 	if (err) {
-		refuse(&w, err);
+		fail_answer(x, err, &(struct fail_detail){.field = w.field});
 		return OK;
 	}
 	http_be_patient(x);
@@ -255,6 +234,7 @@ fallible inbox_ports_watch(struct http *x)
 	if (id.len)
 		w.proc = procs_find(w.visit.box, id);
 	TRY(http_begin(x, 200, "text/event-stream"));
+	TRY(send(&w, "watching", NULL, 0, NULL));
 	if (id.len && !w.proc)
 		TRY(send(&w, "error", NULL, 0, "Process not found"));
 	else

@@ -129,17 +129,43 @@ static void search_run(void *arg)
 	search->used = search->text.len - rest.len;
 }
 
-static void look_at(struct hunt *hunt, enum tape_stream stream, bool all)
+// Expressions take time: one worker at most is busy with them, whoever asks.
+static struct {
+	bool busy;
+	bool opened;
+	struct bell free;
+} desk;
+
+static fallible search_in_turn(const struct hunt *hunt, struct search *search)
+{
+	struct err *err = OK;
+
+	if (!hunt->regex) {
+		search_run(search);
+		return OK;
+	}
+	if (!desk.opened)
+		bell_init(&desk.free);
+	desk.opened = true;
+	while (!err && desk.busy)
+		err = bell_wait(&desk.free, hunt->deadline);
+	if (err)
+		return err;
+	desk.busy = true;
+	offload_run(search_run, search);
+	desk.busy = false;
+	bell_ring(&desk.free);
+	return OK;
+}
+
+static fallible look_at(struct hunt *hunt, enum tape_stream stream, bool all)
 {
 	struct buf *lines = &hunt->lines[stream];
 	struct search search = {.hunt = hunt, .text = buf_view(lines), .all = all};
 
 	if (hunt->found || !lines->len)
-		return;
-	if (hunt->regex)
-		offload_run(search_run, &search);
-	else
-		search_run(&search);
+		return OK;
+	TRY(search_in_turn(hunt, &search));
 	hunt->found = search.found;
 	if (search.found) {
 		hunt->stream = stream;
@@ -149,40 +175,46 @@ static void look_at(struct hunt *hunt, enum tape_stream stream, bool all)
 	} else if (!all) {
 		buf_drop_front(lines, search.used);
 	}
+	return OK;
 }
 
-static void take_run(struct hunt *hunt, enum tape_stream stream, size_t len)
+static fallible take_run(struct hunt *hunt, enum tape_stream stream, size_t len)
 {
 	struct buf *lines = &hunt->lines[stream];
 
 	if (!hunt->wanted[stream])
-		return;
+		return OK;
 	buf_add(lines, hunt->room, len);
-	look_at(hunt, stream, false);
+	TRY(look_at(hunt, stream, false));
 	if (hunt->found || lines->len <= LINE_MAX)
-		return;
-	look_at(hunt, stream, true);
+		return OK;
+	TRY(look_at(hunt, stream, true));
 	buf_drop_front(lines, lines->len - LINE_KEEP);
+	return OK;
 }
 
-// True: a line without an end matches as it is.
-static bool has_prompt(struct hunt *hunt)
+// Does a line without an end match as it is?
+static fallible see_prompt(struct hunt *hunt)
 {
 	for (int i = 0; i < TAPE_STREAMS; i++)
-		look_at(hunt, (enum tape_stream)i, true);
-	return hunt->found;
+		TRY(look_at(hunt, (enum tape_stream)i, true));
+	return OK;
 }
 
 // One run, or the end (*len 0), or a prompt (found).
 static fallible next_run(struct hunt *hunt, enum tape_stream *stream, size_t *len)
 {
 	struct loop *loop = door_of(hunt->x)->loop;
-	bool prompt = !tape_is_ready(hunt->tape, hunt->offset) && has_prompt(hunt);
-	int64_t soon = loop_now(loop) + PROMPT_MS;
-	int64_t deadline = prompt && soon < hunt->deadline ? soon : hunt->deadline;
-	struct err *err = tape_read(hunt->tape, &hunt->offset, stream, hunt->room, RUN, len,
-				    deadline);
+	int64_t soon, deadline;
+	struct err *err;
+	bool prompt;
 
+	if (!tape_is_ready(hunt->tape, hunt->offset))
+		TRY(see_prompt(hunt));
+	prompt = hunt->found;
+	soon = loop_now(loop) + PROMPT_MS;
+	deadline = prompt && soon < hunt->deadline ? soon : hunt->deadline;
+	err = tape_read(hunt->tape, &hunt->offset, stream, hunt->room, RUN, len, deadline);
 	hunt->found = prompt && ((err && err_kind(err) == ERR_TIMEOUT) || (!err && !*len));
 	if (!hunt->found)
 		return err;
@@ -193,6 +225,7 @@ static fallible next_run(struct hunt *hunt, enum tape_stream *stream, size_t *le
 
 static fallible seek_line(struct hunt *hunt)
 {
+	struct loop *loop = door_of(hunt->x)->loop;
 	size_t len = 1;
 
 	while (len && !hunt->found) {
@@ -200,11 +233,12 @@ static fallible seek_line(struct hunt *hunt)
 
 		TRY(next_run(hunt, &stream, &len));
 		if (len)
-			take_run(hunt, stream, len);
+			TRY(take_run(hunt, stream, len));
+		// A process that always has more to say never lets us wait.
+		if (!hunt->found && len && loop_now(loop) >= hunt->deadline)
+			return err_new(TIMEOUT, "timeout", "no such line has come");
 	}
-	if (!hunt->found)
-		has_prompt(hunt);
-	return OK;
+	return hunt->found ? OK : see_prompt(hunt);
 }
 
 static fallible read_hunt(struct hunt *hunt, const struct json *json)

@@ -8,7 +8,9 @@
 #include "inbox/callee.h"
 
 #define REMOTE_CALLS_MAX 64
+#define REMOTE_WAITING_MAX 512 // with those that were refused, and whose refusal nobody has pulled
 #define REMOTE_EXPORTS_MAX 4096
+#define REMOTE_PIPES_MAX 64
 #define REMOTE_PATH_MAX 4
 
 enum remote_kind {
@@ -33,7 +35,7 @@ struct remote {
 	int64_t last_export; // numbers that the client gave out
 	int64_t last_import; // numbers that we did
 	struct link calls;   // that run
-	uint32_t call_count;
+	uint32_t call_count, pipe_count;
 	struct bell ended; // a call has
 	bool over;
 };

@@ -325,6 +325,10 @@ static void on_end(void *arg, bool is_whole)
 		err_free(finish(call, is_whole));
 	else if (call->begun)
 		wsock_abort(remote->ws);
+	// The client may keep its number for as long as it likes, but not what stood behind it.
+	callee_done(&call->request);
+	buf_done(&call->gathered);
+	buf_done(&call->out);
 	call->running = false;
 	link_drop(&call->link);
 	remote->call_count--;
@@ -397,9 +401,13 @@ static void note_fault(struct call *call, const struct err *err)
 fallible remote_call_start(struct remote *remote, struct str object, struct str name,
 			   const struct json *args)
 {
-	struct call *call = mem_new_of(struct call);
-	struct err *err = remote_list(remote, &call->export, REMOTE_CALL);
+	struct call *call;
+	struct err *err;
 
+	if (remote->call_count >= REMOTE_WAITING_MAX)
+		return err_new(EXHAUSTED, "bad_rpc", "too many answers were not pulled");
+	call = mem_new_of(struct call);
+	err = remote_list(remote, &call->export, REMOTE_CALL);
 	if (err) {
 		free(call);
 		return err;

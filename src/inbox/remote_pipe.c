@@ -14,6 +14,7 @@
 struct remote_pipe {
 	struct remote_export export;
 	struct buf bytes;
+	struct hoard hoard;
 	size_t at;     // of the bytes, read so far
 	int64_t *owed; // messages that were not acknowledged yet
 	size_t owed_count;
@@ -34,15 +35,20 @@ static size_t filled(const struct remote_pipe *pipe)
 
 fallible remote_pipe_open(struct remote *remote)
 {
-	struct remote_pipe *pipe = mem_new_of(struct remote_pipe);
-	struct err *err = remote_list(remote, &pipe->export, REMOTE_PIPE);
+	struct remote_pipe *pipe;
+	struct err *err;
 
+	if (remote->pipe_count >= REMOTE_PIPES_MAX)
+		return err_new(EXHAUSTED, "bad_rpc", "there are too many streams at once");
+	pipe = mem_new_of(struct remote_pipe);
+	err = remote_list(remote, &pipe->export, REMOTE_PIPE);
 	if (err) {
 		free(pipe);
 		return err;
 	}
 	pipe->bytes = BUF_INIT(FULL + PIECE_MAX);
 	pipe->holds = 1;
+	remote->pipe_count++;
 	bell_init(&pipe->moved);
 	return OK;
 }
@@ -52,6 +58,8 @@ void remote_pipe_drop(struct remote_pipe *pipe)
 	if (!pipe || --pipe->holds)
 		return;
 	buf_done(&pipe->bytes);
+	hoard_drop(&pipe->hoard);
+	pipe->export.remote->pipe_count--;
 	free(pipe->owed);
 	free(pipe);
 }
@@ -150,6 +158,7 @@ static fallible write_to(struct remote_pipe *pipe, int64_t id, const struct json
 		pipe->at = 0;
 	}
 	TRY(add_piece(pipe, args));
+	TRY(hoard_hold(&pipe->hoard, pipe->bytes.room));
 	bell_ring(&pipe->moved);
 	if (filled(pipe) <= LOW)
 		return acknowledge(pipe->export.remote, id);

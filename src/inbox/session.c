@@ -220,27 +220,6 @@ static fallible read_delete(struct http *x, struct str *id, bool *now)
 	return OK;
 }
 
-static void say_field(struct http *x, struct err *err)
-{
-	auto_buf context = BUF_INIT(4096);
-	struct json_out out = json_to(&context);
-	struct fail_detail detail = {0};
-
-	json_begin(&out, '{');
-	json_key(&out, "validationErrors");
-	json_begin(&out, '[');
-	json_begin(&out, '{');
-	json_put_text(&out, "field", "sessionId");
-	json_put_text(&out, "message", err_message(err));
-	json_put_text(&out, "code", err_reason(err));
-	json_end(&out, '}');
-	json_end(&out, ']');
-	json_end(&out, '}');
-	if (buf_ok(&context))
-		detail.context = buf_view(&context);
-	fail_answer(x, err, &detail);
-}
-
 static fallible end_session(struct http *x, struct session *session, bool now)
 {
 	struct err *err;
@@ -262,7 +241,7 @@ fallible inbox_session_delete(struct http *x)
 	struct json_out out;
 
 	if (err) {
-		say_field(x, err);
+		fail_answer(x, err, &(struct fail_detail){.field = "sessionId"});
 		return OK;
 	}
 	err = find(x, id, &visit, &session);

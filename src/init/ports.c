@@ -72,45 +72,74 @@ static struct {
 	uint8_t any[65536 / 8], local[65536 / 8];
 } heard;
 
-static bool is_loopback(const char *address)
+static bool is_loopback(struct str address)
 {
 	// As the kernel prints it: words of the machine's byte order, in hexadecimal.
-	uint32_t v4 = htonl(INADDR_LOOPBACK);
 	char text[9];
 
-	if (strlen(address) == 32)
-		return strncmp(address, "00000000000000000000000001000000", 32) == 0 ||
-		       strncmp(address, "00000000000000000000000000000001", 32) == 0;
-	snprintf(text, sizeof(text), "%08X", v4);
-	return strcmp(address, text) == 0;
+	if (address.len == 32)
+		return str_is(address, "00000000000000000000000001000000") ||
+		       str_is(address, "00000000000000000000000000000001");
+	snprintf(text, sizeof(text), "%08X", htonl(INADDR_LOOPBACK));
+	return str_is(address, text);
+}
+
+static unsigned hex(struct str text)
+{
+	unsigned value = 0;
+
+	for (size_t i = 0; i < text.len && i < 6; i++) {
+		const char *digit = strchr("0123456789ABCDEF", text.at[i]);
+
+		if (!digit || !*digit)
+			return 0;
+		value = value << 4 | (unsigned)(digit - "0123456789ABCDEF");
+	}
+	return value;
 }
 
 // "  0: 0100007F:1F90 00000000:0000 0A …"
-static void read_line(const char *line)
+static void read_line(struct str line)
 {
-	char address[33];
-	unsigned port, state;
+	struct str word, local = {0}, address;
+	unsigned port;
 
-	if (sscanf(line, " %*d: %32[0-9A-Fa-f]:%x %*32[0-9A-Fa-f]:%*x %x", address, &port,
-		   &state) != 3)
+	line = str_trim(line);
+	if (!str_cut(&line, ' ', &word) || !str_cut(&line, ' ', &local) ||
+	    !str_cut(&line, ' ', &word) || !str_cut(&line, ' ', &word) || hex(word) != LISTENS)
 		return;
-	if (state != LISTENS || port == 0 || port > 65535)
+	str_cut(&local, ':', &address);
+	port = hex(local);
+	if (port == 0 || port > 65535)
 		return;
 	(is_loopback(address) ? heard.local : heard.any)[port / 8] |= (uint8_t)(1u << port % 8);
 }
 
+// Line by line; what is longer than the room is no line of the kernel's.
 static void read_table(const char *path)
 {
-	FILE *file = fopen(path, "re");
-	char line[512];
-	size_t read = 0;
+	static char room[65536];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t kept = 0, total = 0;
+	ssize_t n;
 
-	while (file && read < FILE_MAX && fgets(line, sizeof(line), file)) {
-		read += strlen(line);
-		read_line(line);
+	while (fd >= 0 && total < FILE_MAX &&
+	       (n = read(fd, room + kept, sizeof(room) - kept)) > 0) {
+		struct str rest = {room, kept + (size_t)n};
+		char *end;
+
+		while ((end = memchr(rest.at, '\n', rest.len))) {
+			size_t len = (size_t)(end - rest.at);
+
+			read_line((struct str){rest.at, len});
+			rest = str_skip(rest, len + 1);
+		}
+		memmove(room, rest.at, rest.len);
+		kept = rest.len < sizeof(room) ? rest.len : 0;
+		total += (size_t)n;
 	}
-	if (file)
-		fclose(file);
+	if (fd >= 0)
+		close(fd);
 }
 
 bool ports_list(const struct reach_ask *ask, struct reach_say *say)

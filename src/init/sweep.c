@@ -19,6 +19,8 @@
 #define TICK_MS 10 // USER_HZ is 100 on every machine
 #define LINE_MAX_DEPTH 512
 
+enum field { STATE, PARENT, SESSION = 3, START = 19, FIELDS }; // of /proc/PID/stat, less two
+
 struct process {
 	int pid, parent, session;
 	uint64_t start; // ticks since boot
@@ -31,26 +33,38 @@ static struct {
 	char leaf[32]; // how the line of its cgroup ends
 } seen;
 
-// Behind the name, which may hold anything, at the last bracket.
+static bool to_int(struct str text, int *out)
+{
+	uint64_t value;
+
+	if (!str_to_u64(text, 0, INT32_MAX, &value))
+		return false;
+	*out = (int)value;
+	return true;
+}
+
+// Behind the name, which may hold anything, at the last bracket: the third field and on.
 static bool read_process(int pid, struct process *out)
 {
+	struct str rest, field[FIELDS];
 	char path[32], text[1024];
 	const char *at;
-	unsigned long long start;
-	char state;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0)
 		return false;
 	at = strrchr(text, ')');
-	*out = (struct process){.pid = pid};
-	if (!at || sscanf(at + 1,
-			  " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-			  "%*d %llu",
-			  &state, &out->parent, &out->session, &start) != 4)
+	if (!at || at[1] != ' ')
 		return false;
-	out->start = start;
-	return state != 'Z' && state != 'X'; // dead, and waiting for its parent to notice
+	rest = str_of(at + 2);
+	for (int i = 0; i < FIELDS; i++)
+		if (!str_cut(&rest, ' ', &field[i]))
+			return false;
+	*out = (struct process){.pid = pid};
+	if (str_is(field[STATE], "Z") || str_is(field[STATE], "X"))
+		return false; // dead, and waiting for its parent to notice
+	return to_int(field[PARENT], &out->parent) && to_int(field[SESSION], &out->session) &&
+	       str_to_u64(field[START], 0, UINT64_MAX, &out->start);
 }
 
 static void read_group(int pid, char *room, size_t size)

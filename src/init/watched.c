@@ -34,13 +34,14 @@ static struct place *find(int wd)
 	}
 }
 
-static void put(int wd, char *path)
+static void put(struct place what)
 {
+	int wd = what.wd;
 	uint32_t i = (uint32_t)wd * 2654435761u;
 
 	while (table.places[i & (table.size - 1)].wd != FREE)
 		i++;
-	table.places[i & (table.size - 1)] = (struct place){wd, path};
+	table.places[i & (table.size - 1)] = what;
 	table.used++;
 	table.count++;
 }
@@ -64,7 +65,7 @@ static bool make_room(void)
 	table.used = table.count = 0;
 	for (uint32_t i = 0; i < old_size; i++)
 		if (old[i].wd > 0)
-			put(old[i].wd, old[i].path);
+			put(old[i]);
 	free(old);
 	return true;
 }
@@ -82,7 +83,7 @@ bool watched_add(int wd, const char *path)
 		free(place->path);
 		place->path = own;
 	} else {
-		put(wd, own);
+		put((struct place){wd, own});
 	}
 	return true;
 }

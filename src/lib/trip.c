@@ -128,7 +128,7 @@ fallible trip_text(struct cove *cove, const char *method, const char *path, cons
 fallible trip_object(struct str text, struct json **out)
 {
 	auto_json json = NULL;
-	auto_err malformed = json_read(text, &json);
+	auto_err malformed = json_read_any(text, &json);
 
 	if (malformed || json_type(json) != JSON_OBJECT)
 		return err_new(BAD_PEER, "bad_reply", "the daemon's answer makes no sense");

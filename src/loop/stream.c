@@ -10,7 +10,11 @@
 // A peer that is always faster than us would never let us wait, and nobody else would run: after
 // SPREE_MAX bytes without a wait we make one.
 //
-// syscalls: read writev sendmsg recvmsg close fcntl getsockopt poll ppoll
+// A socket may have come from somebody who kept a copy and can clear O_NONBLOCK at any time: no
+// call here relies on that flag.
+//
+// syscalls: read recvfrom writev sendmsg recvmsg close fcntl getsockopt setsockopt poll
+// syscalls: ppoll
 #include "loop/stream.h"
 
 #include <assert.h>
@@ -71,9 +75,14 @@ fallible stream_open(struct stream *stream, struct loop *loop, int fd)
 
 void stream_close(struct stream *stream)
 {
+	static const struct linger never = {0};
+
 	if (stream->fd < 0 || !stream->loop)
 		return;
 	loop_unwatch(stream->loop, &stream->watch);
+	// Whoever opened it may have asked that close() waits for the peer, O_NONBLOCK or not.
+	if (stream->is_tcp)
+		setsockopt(stream->fd, SOL_SOCKET, SO_LINGER, &never, sizeof(never));
 	fd_drop(&stream->fd);
 	if (stream->reader)
 		task_wake(stream->reader);
@@ -148,7 +157,8 @@ fallible stream_read_now(struct stream *stream, void *room, size_t size, bool *o
 			 size_t *out)
 {
 	while (stream->fd >= 0) {
-		ssize_t n = read(stream->fd, room, size);
+		ssize_t n = stream->is_socket ? recv(stream->fd, room, size, MSG_DONTWAIT)
+					      : read(stream->fd, room, size);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -206,7 +216,7 @@ static ssize_t write_parts(struct stream *stream, struct iovec *parts, int count
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
 
 	if (stream->is_socket)
-		return sendmsg(stream->fd, &message, MSG_NOSIGNAL);
+		return sendmsg(stream->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 	return writev(stream->fd, parts, count);
 }
 

@@ -2,15 +2,18 @@
 // line, and again at TALK_DIALOGUE_FD; its output pipes wait at the numbers behind. A command is
 // two lines:
 //
-//	X='v' \eval 'text' </dev/null >&241 2>&242 240>&- 241>&- 242>&-
-//	__cove_end "$?" MARK && :
+//	X='v' \eval 'text' </dev/null >&241 2>&242 240>&- 241>&- 242>&-;__cove_r=$?
+//	__cove_end "${__cove_r-u$?}" MARK && :
 //
 // The second one writes the end record, `status SP mark SP job SP cwd NUL`, to the socket. Because
 // the shell is interactive, a first line that is broken off (SIGINT, an unbound variable, a syntax
-// error) is dropped and the second still runs: either the end comes, or the shell has ended. What
-// the command starts has neither the socket nor the pipes under these numbers. The mark is a random
-// number that the command cannot know: what a background job writes to a copy of the socket, which
-// a subshell has, is not taken for the end of another command.
+// error) is dropped and the second still runs: either the end comes, or the shell has ended. It
+// tells by the missing __cove_r that the line was broken off: under set -u it then exits, as a
+// shell that is not interactive does, and as clients expect. What the command starts has neither
+// the socket nor the pipes under these numbers. The mark is a random number that the command cannot
+// know: what a background job writes to a copy of the socket, which a subshell has, is not taken
+// for the end of another command. A shell that cannot write the record, because somebody disabled
+// its builtins, exits.
 //
 // `&& :` keeps set -e and ERR traps out of it, and $? for the next command. Words are quoted
 // against aliases; a command that redefines `builtin` or `eval` as a function deceives itself only.
@@ -80,11 +83,13 @@ void shell_greet(struct buf *out, const char *cwd, uint64_t mark)
 		 "unset HISTFILE MAILCHECK;history -c;set +mH +o history;shopt -u checkwinsize;"
 		 "PS1= PS2=;"
 		 "__cove_keep(){ \\builtin return \"$1\";};"
-		 "__cove_end(){ if [[ ${3-} ]];then \\builtin cd -- \"$3\";OLDPWD=$__cove_o;"
+		 "__cove_end(){ [[ $1 = u1 && $- = *u* ]]&&\\builtin exit 1;"
+		 "\\builtin set -- \"${1#u}\" \"${@:2}\";\\builtin unset __cove_r;"
+		 "if [[ ${3-} ]];then \\builtin cd -- \"$3\";OLDPWD=$__cove_o;"
 		 "[[ $OLDPWD ]]||\\builtin unset OLDPWD;\\builtin unset __cove_o;"
 		 "fi 2>/dev/null;"
 		 "\\builtin printf '%d %s %s %s\\0' \"$1\" \"$2\" \"${!-}\" \"${PWD-}\" "
-		 ">&" SOCKET ";\\builtin return \"$1\";};"
+		 ">&" SOCKET "||\\exit 1;\\builtin return \"$1\";};"
 		 "\\builtin readonly -f __cove_end __cove_keep;{ \\builtin cd -- ");
 	shell_quote(out, str_of(cwd));
 	buf_fmt(out,
@@ -148,12 +153,13 @@ void shell_say(struct buf *out, const struct shell_command *command)
 		say_cd(out, command);
 	else
 		say_eval(out, command);
-	buf_char(out, '\n');
+	buf_text(out, command->aside ? "\n" : ";__cove_r=$?\n");
 }
 
 void shell_say_end(struct buf *out, bool aside, const char *back, uint64_t mark)
 {
-	buf_fmt(out, "__cove_end \"$%s\" %llu", aside ? "__cove_s" : "?", (unsigned long long)mark);
+	buf_fmt(out, "__cove_end \"$%s\" %llu", aside ? "__cove_s" : "{__cove_r-u$?}",
+		(unsigned long long)mark);
 	if (back && back[0]) {
 		buf_char(out, ' ');
 		shell_quote(out, str_of(back));

@@ -5,7 +5,7 @@
 // SIGTERM: no new requests; those under way have their grace; all boxes are ended and verified
 // gone; then the loop stops. A second SIGTERM ends the grace.
 //
-// syscalls: signalfd4 read write close
+// syscalls: signalfd4 read write close madvise
 #include "serve/daemon.h"
 
 #include <errno.h>
@@ -39,6 +39,8 @@
 #define DRAIN_ORPHAN_MS 1000 // the supervisor is gone, and the warden is going
 #define DRAIN_REPLIES_MS 2000
 #define DRAIN_STEP_MS 10
+#define TIDY_MS 10000
+#define TIDY_BYTES (8u << 20)
 #define WARDEN_SOCKET "warden.sock" // in the run directory, where we are
 
 struct house {
@@ -49,6 +51,7 @@ struct house {
 	struct door door;
 	int tapes_dir, daemon_dir;
 	struct watch signals;
+	struct timer tidy;
 	bool draining, hurried, drained;
 	pid_t parent;
 };
@@ -206,6 +209,17 @@ static void announce(void *arg)
 		log_event(LOG_WARN, "daemon.unheard", NULL);
 }
 
+// What a rush of clients leaves behind lies in holes between what lives on: the C library gives
+// those back only when it is told to.
+static void on_tidy(struct timer *timer)
+{
+	struct house *house = link_of(timer, struct house, tidy);
+
+	if (mallinfo2().fordblks > TIDY_BYTES)
+		malloc_trim(0);
+	loop_set_timer(house->loop, timer, loop_now(house->loop) + TIDY_MS);
+}
+
 static fallible build(struct house *house)
 {
 	struct guard_options guard = {
@@ -233,6 +247,8 @@ static fallible build(struct house *house)
 	});
 	TRY(open_doors(house, &guard));
 	task_start(house->loop, "announce", announce, house);
+	house->tidy.due = on_tidy;
+	loop_set_timer(house->loop, &house->tidy, loop_now(house->loop) + TIDY_MS);
 	return OK;
 }
 

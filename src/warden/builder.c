@@ -34,8 +34,7 @@
 #define SCRATCH_MAX (64ull << 20)
 #define SCRATCH_INODES "4096"
 #define DIR_FLAGS (O_PATH | O_DIRECTORY | (weak(NOFOLLOW) ? 0 : O_NOFOLLOW) | O_CLOEXEC)
-#define ROOT_FLAGS                                                                                 \
-	((weak(NOSUID) ? 0 : MOUNT_ATTR_NOSUID) | (weak(NODEV) ? 0 : MOUNT_ATTR_NODEV))
+#define ROOT_FLAGS ((weak(NOSUID) ? 0 : MOUNT_ATTR_NOSUID) | (weak(NODEV) ? 0 : MOUNT_ATTR_NODEV))
 
 struct build {
 	const struct builder_kit *kit;

@@ -90,8 +90,7 @@ static fallible set_limits(const struct group_tree *tree, const char *box,
 	if (tree->holds & 1u << CGROUP_PIDS && !weak(PIDS) &&
 	    put_number(tree, box, "pids.max", limits->pids))
 		return err_sys(errno, "limit the processes of %s", box);
-	if (tree->holds & 1u << CGROUP_CPU && !weak(CPU) &&
-	    limit_cpu(tree, box, limits->cpu_milli))
+	if (tree->holds & 1u << CGROUP_CPU && !weak(CPU) && limit_cpu(tree, box, limits->cpu_milli))
 		return err_sys(errno, "limit the processors of %s", box);
 	return OK;
 }

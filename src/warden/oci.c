@@ -171,8 +171,7 @@ static fallible open_blob(int stage, const struct json *descriptor, int *out_fd)
 	TRY(json_u64(json_get(descriptor, "size"), "size", 0, UNPACK_BYTES_MAX, &size));
 	snprintf(path, sizeof(path), "blobs/sha256/%.*s", HEX, digest.at + 7);
 	TRY(open_file(stage, path, &fd));
-	if (fstat(fd, &st) ||
-	    (!weak(DIGEST) && size != UINT64_MAX && (uint64_t)st.st_size != size))
+	if (fstat(fd, &st) || (!weak(DIGEST) && size != UINT64_MAX && (uint64_t)st.st_size != size))
 		return err_new(INVALID, "digest_mismatch",
 			       "a blob has not the size that it should");
 	TRY(check_hash(fd, str_skip(digest, 7)));

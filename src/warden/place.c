@@ -93,7 +93,8 @@ fallible place_clean(const char *path, struct buf *out)
 static int open_in(int root, const char *path, int flags)
 {
 	struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC,
-			       .resolve = weak(PATHS) ? 0 : RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+			       .resolve = weak(PATHS) ? 0
+						      : RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 
 	return (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
 }

@@ -110,7 +110,8 @@ static fallible account(struct reader *reader, size_t len)
 		return err_new(TOO_LARGE, "archive_too_large",
 			       "unpacked, it has more than %llu MiB",
 			       (unsigned long long)(unpack->bytes_max >> 20));
-	if (!weak(RATIO) && reader->bytes > BOMB_FREE && reader->bytes / BOMB_RATIO > reader->input->bytes)
+	if (!weak(RATIO) && reader->bytes > BOMB_FREE &&
+	    reader->bytes / BOMB_RATIO > reader->input->bytes)
 		return err_new(TOO_LARGE, "archive_bomb", "it grows to more than %d times its size",
 			       BOMB_RATIO);
 	return OK;

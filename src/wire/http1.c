@@ -317,6 +317,19 @@ enum http1_verdict http1_reply(struct str bytes, struct http1_head *out)
 	return whole(bytes, out, false);
 }
 
+static bool is_all(struct str text, int class)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (!is_class(text.at[i], class))
+			return false;
+	return true;
+}
+
+bool http1_is_field(struct str name, struct str value)
+{
+	return name.len && is_all(name, TOKEN) && is_all(value, VALUE);
+}
+
 struct str http1_field(const struct http1_head *head, const char *name)
 {
 	struct str want = str_of(name);

@@ -39,6 +39,8 @@ enum http1_verdict http1_request(struct str bytes, struct http1_head *out);
 enum http1_verdict http1_reply(struct str bytes, struct http1_head *out);
 // The field's value, or an empty slice with at == NULL. Names compare without case.
 struct str http1_field(const struct http1_head *head, const char *name);
+// Could these two be read from a head? What came by another way may be written into one.
+bool http1_is_field(struct str name, struct str value);
 
 // A chunked body, as a machine that is fed.
 struct http1_chunks {

@@ -77,7 +77,7 @@ static fallible parse(struct str text, struct json_object **out)
 	return OK;
 }
 
-fallible json_read(struct str text, struct json **out)
+static fallible read_tree(struct str text, size_t values_max, struct json **out)
 {
 	struct json_object *object = NULL;
 	auto_json root = NULL;
@@ -89,6 +89,8 @@ fallible json_read(struct str text, struct json **out)
 	if (!json_scan(text, &scan))
 		return err_new(INVALID, "bad_json", "the text is not valid JSON: %s (at byte %zu)",
 			       scan.fault, scan.at);
+	if (scan.values > values_max)
+		return bad_json("it has too many values");
 	TRY(parse(scan.value, &object));
 	root = outer(object);
 	if (walk(root, &finite) != scan.members)
@@ -97,6 +99,16 @@ fallible json_read(struct str text, struct json **out)
 		return bad_json("a number is out of range");
 	*out = take_ptr(root);
 	return OK;
+}
+
+fallible json_read(struct str text, struct json **out)
+{
+	return read_tree(text, JSON_VALUES_MAX, out);
+}
+
+fallible json_read_any(struct str text, struct json **out)
+{
+	return read_tree(text, SIZE_MAX, out);
 }
 
 void json_free(struct json *root)
@@ -181,12 +193,24 @@ fallible json_want(const struct json *value, const char *where, enum json_type t
 
 fallible json_str(const struct json *value, const char *where, struct str *out)
 {
+	struct str chars;
+
 	if (!value)
 		return OK;
 	TRY(json_want(value, where, JSON_STRING));
-	out->at = json_object_get_string(inner(value));
-	out->len = (size_t)json_object_get_string_len(inner(value));
+	chars = json_chars(value);
+	if (memchr(chars.at, 0, chars.len))
+		return err_new(INVALID, "bad_field", "'%s' must not contain a NUL", where);
+	*out = chars;
 	return OK;
+}
+
+struct str json_chars(const struct json *value)
+{
+	if (!value || json_type(value) != JSON_STRING)
+		return STR("");
+	return (struct str){json_object_get_string(inner(value)),
+			    (size_t)json_object_get_string_len(inner(value))};
 }
 
 fallible json_u64(const struct json *value, const char *where, uint64_t min, uint64_t max,

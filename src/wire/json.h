@@ -1,4 +1,4 @@
-// JSON from outside, read strictly: depth 32, UTF-8 checked, no duplicate keys, no NUL in strings,
+// JSON from outside, read strictly: depth 32, UTF-8 checked, no duplicate keys, no NUL in names,
 // integers within +-2^53, nothing behind the value. json-c parses, we check what it lets pass.
 // And JSON to outside: an append-only writer that cannot produce anything else.
 #pragma once
@@ -12,8 +12,12 @@
 
 struct json; // a value inside a tree; borrowed from its root
 
+#define JSON_VALUES_MAX 65536 // a tree costs some hundred bytes for each, and the time to make it
+
 // INVALID bad_json with a message that says where. The caller owns *out.
 fallible json_read(struct str text, struct json **out);
+// As json_read(), with as many values as there are: for answers of a server that is trusted.
+fallible json_read_any(struct str text, struct json **out);
 void json_free(struct json *root);
 static inline void auto_json_(struct json **root)
 {
@@ -33,7 +37,10 @@ bool json_next(const struct json *object, size_t *at, struct str *key, struct js
 
 // Typed readings. `where` names the field in the error (INVALID bad_field). They leave *out alone
 // when `value` is NULL, so that defaults stand: put the default in first.
+// A string with a NUL in it is refused: it may become a C string. json_chars() has it as it is, and
+// nothing of what is no string.
 fallible json_str(const struct json *value, const char *where, struct str *out);
+struct str json_chars(const struct json *value);
 fallible json_u64(const struct json *value, const char *where, uint64_t min, uint64_t max,
 		  uint64_t *out);
 fallible json_double(const struct json *value, const char *where, double min, double max,

@@ -8,9 +8,10 @@
 struct cursor {
 	const char *at, *end;
 	const char *fault;
-	size_t members;
+	size_t members, values;
 	int depth;
 	uint64_t is_object; // bit n: what was opened at depth n is an object
+	bool in_key;	    // which is handed on as a C string
 };
 
 static bool refuse(struct cursor *cur, const char *fault)
@@ -62,8 +63,8 @@ static bool unicode_escape(struct cursor *cur)
 
 	if (!hex4(cur, &first))
 		return false;
-	if (first == 0)
-		return refuse(cur, "a NUL in a string");
+	if (first == 0 && cur->in_key)
+		return refuse(cur, "a NUL in the name of a member");
 	if (first < 0xd800 || first > 0xdfff)
 		return true;
 	if (first > 0xdbff || cur->end - cur->at < 2 || cur->at[0] != '\\' || cur->at[1] != 'u')
@@ -187,8 +188,10 @@ static bool key(struct cursor *cur)
 	skip_space(cur);
 	if (peek(cur) != '"')
 		return refuse(cur, "a member without a name");
+	cur->in_key = true;
 	if (!string(cur))
 		return false;
+	cur->in_key = false;
 	skip_space(cur);
 	if (peek(cur) != ':')
 		return refuse(cur, "no colon behind the name of a member");
@@ -210,6 +213,7 @@ static bool open_value(struct cursor *cur)
 
 		skip_space(cur);
 		c = peek(cur);
+		cur->values++;
 		if (c != '{' && c != '[')
 			return scalar(cur);
 		if (cur->depth == JSON_SCAN_DEPTH)
@@ -273,6 +277,7 @@ bool json_scan(struct str text, struct json_scan *out)
 	bool ok = document(&cur, &scan);
 
 	scan.members = cur.members;
+	scan.values = cur.values;
 	scan.fault = cur.fault;
 	scan.at = (size_t)(cur.at - text.at);
 	*out = scan;

@@ -12,9 +12,10 @@
 struct json_scan {
 	struct str value; // without the white space around it
 	size_t members;	  // keys in all objects together: a parser that merges them counts fewer
+	size_t values;	  // of every kind, containers too: what a tree of it would cost
 	const char *fault;
 	size_t at; // where the fault lies
 };
 
-// False: `fault` and `at` say why and where; else `value` and `members` are set.
+// False: `fault` and `at` say why and where; else `value`, `members` and `values` are set.
 bool json_scan(struct str text, struct json_scan *out);

@@ -15,6 +15,7 @@
 #define DEPTH_MAX 32
 #define REPEAT_MAX 1000
 #define RANGES_MAX 4096
+#define WEIGHT_MAX 8192 // ranges that one character may be held against
 #define ENDLESS UINT32_MAX
 
 enum op { OP_CLASS, OP_BRANCH, OP_JUMP, OP_START, OP_END, OP_EDGE, OP_NO_EDGE, OP_MATCH };
@@ -42,6 +43,7 @@ struct parse {
 	struct regex *regex;
 	struct str rest;
 	int depth;
+	uint32_t weight;
 	const char *wrong; // the first thing that was
 };
 
@@ -56,7 +58,8 @@ static uint32_t emit(struct parse *parse, struct step step)
 {
 	struct regex *regex = parse->regex;
 
-	if (regex->count >= REGEX_STEPS_MAX) {
+	parse->weight += step.count;
+	if (regex->count >= REGEX_STEPS_MAX || parse->weight > WEIGHT_MAX) {
 		blame(parse, "it is too long with its repetitions written out");
 		return 0;
 	}

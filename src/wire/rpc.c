@@ -21,7 +21,7 @@ static bool read_str(const struct json *json, struct str *out)
 {
 	if (!json || json_type(json) != JSON_STRING)
 		return false;
-	err_free(json_str(json, "", out));
+	*out = json_chars(json);
 	return true;
 }
 
@@ -225,7 +225,6 @@ static fallible put_object(const struct json *object, struct json_out *out)
 
 static fallible put_scalar(const struct json *json, struct json_out *out)
 {
-	struct str text = {0};
 	bool flag = false;
 
 	switch (json ? json_type(json) : JSON_NULL) {
@@ -237,8 +236,7 @@ static fallible put_scalar(const struct json *json, struct json_out *out)
 		put_number(json, out);
 		break;
 	case JSON_STRING:
-		read_str(json, &text);
-		json_add_str(out, text);
+		json_add_str(out, json_chars(json));
 		break;
 	case JSON_OBJECT:
 		return put_object(json, out);

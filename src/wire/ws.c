@@ -125,6 +125,11 @@ void ws_reader_free(struct ws_reader *reader)
 	free(reader);
 }
 
+size_t ws_held(const struct ws_reader *reader)
+{
+	return reader->message.room;
+}
+
 static enum ws_event fault(struct ws_reader *reader, struct ws_item *out, int code, const char *why)
 {
 	reader->is_over = true;

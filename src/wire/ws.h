@@ -35,6 +35,7 @@ enum ws_code {
 	WS_POLICY = 1008,
 	WS_TOO_BIG = 1009,
 	WS_INTERNAL = 1011,
+	WS_TRY_LATER = 1013,
 };
 
 bool ws_is_key(struct str key);
@@ -67,3 +68,5 @@ struct ws_item {
 // may have taken bytes of what follows. MORE: all of *in was taken. After FAULT or CLOSE there is
 // nothing to read any more.
 enum ws_event ws_read(struct ws_reader *reader, struct str *in, struct ws_item *out);
+// Memory that the message in the making takes.
+size_t ws_held(const struct ws_reader *reader);

@@ -408,12 +408,12 @@ def calm(cove, seconds=10.0):
 
 
 def settled(before, cove=None, seconds=10.0):
-    """Waits for the census to equal `before`; returns the differences that stay. Fewer fds than
-    before are no difference: pools are refilled when there is time."""
+    """Waits for the census to equal `before`; returns the differences that stay. Fewer fds and processes
+    than before are no difference: pools are refilled when there is time, spare children come and go."""
     def differences():
         after = census(cove)
         return {k: (before.get(k), after.get(k)) for k in after if after[k] != before.get(k) and
-                not (k.startswith("fds") and after[k] < before.get(k, 0))}
+                not (k.startswith(("fds", "processes")) and after[k] < before.get(k, 0))}
     until(lambda: not differences(), seconds, 0.05)
     return differences()
 

@@ -21,7 +21,8 @@ def create_and_get(cove):
     c.same(reply.headers["Location"], "/v1/sandboxes/" + box["id"], "Location names it")
     c.same(box["shortId"], box["id"][4:16], "the short id is its beginning")
     c.same(sorted(box), sorted(["id", "shortId", "name", "state", "template", "limits", "labels",
-                                "network", "createdAt", "startedAt", "endsAt"]),
+                                "network", "createdAt", "startedAt", "endsAt", "sleepAfter",
+                                "keepAlive", "containerTimeouts", "token", "baseUrl"]),
            "the answer has the fields of the contract")
     c.same((box["state"], box["template"], box["labels"], box["network"], box["endsAt"]),
            ("running", "host", {"team": "red"}, {"mode": "off"}, None), "and their values")

@@ -95,6 +95,11 @@ class Fence:
             c.until(gone, 10)
 
 
+def adopt(orphans):
+    """Whether processes whose parents end become our children (PR_SET_CHILD_SUBREAPER)."""
+    ctypes.CDLL(None).prctl(36, int(orphans), 0, 0, 0)
+
+
 class WeakCove(c.Cove):
     """A cove of the weak build in a fence, with the defences `off`; its boxes are fenced as well.
 
@@ -112,6 +117,8 @@ class WeakCove(c.Cove):
                 file.write("python3 -c \"%s\"\n" % LO_UP)
             file.write(before + "\nexec %s \"$@\"\n" % binary)
         os.chmod(starter, 0o755)
+        if "pidns" in off:
+            adopt(True)
         self.ways = (["-n"] if apart else []) + (["-m"] if before else [])
         super().__init__(data=data, env={"COVE_WEAKEN": off}, binary=self._wrapped(starter))
         for root in c.cgroup_roots():  # a fence around all its boxes, too
@@ -149,13 +156,24 @@ class WeakCove(c.Cove):
     def close(self):
         status = super().close()
         self.fence.close()
+        c.until(self.reap, 10)
+        if "pidns" in self.off:
+            adopt(False)
         return status
+
+    def reap(self):
+        """Without a pid namespace what a box leaves is nobody's but ours. True: nothing is left."""
+        left = [pid for pid in c._pids() if c._is_boxed(pid, self.instance())]
+        for pid in left:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        return not left
 
 
 class Weakness:
     """The weak coves of one test file. A few live on for the next row; of those that made room the
     data directories serve again, unless a row wants a fresh one and leaves it spoilt."""
-    KEPT = 4
+    KEPT = 2
 
     def __init__(self):
         self.coves, self.homes = [], []  # (key, cove), the one used last at the end; free homes

@@ -227,16 +227,46 @@ HOUSE_TEST(many, "64 callers share a few hands")
 
 HOUSE_TEST(bound, "nobody takes all hands for long")
 {
-	struct files_walk *walks[BOX_HANDS_LONG];
+	struct files_walk *walks[BOX_HANDS_ENDLESS];
 	struct reach_stat stat;
 	struct files_walk *one_more = NULL;
 
-	for (int i = 0; i < BOX_HANDS_LONG; i++)
+	for (int i = 0; i < BOX_HANDS_ENDLESS; i++)
 		CHECK_OK(files_watch(soon(), "t", 0, NULL, NULL, &walks[i]));
 	CHECK_ERR(files_watch(soon(), "t", 0, NULL, NULL, &one_more), EXHAUSTED);
 	CHECK_OK(files_stat(soon(), "note", true, &stat));
-	for (int i = 0; i < BOX_HANDS_LONG; i++)
+	for (int i = 0; i < BOX_HANDS_ENDLESS; i++)
 		files_drop(walks[i]);
+}
+
+static void list_task(void *arg)
+{
+	struct files_walk *walk = NULL;
+	struct files_total total = {0};
+	struct reach_entry entry;
+	auto_err err = files_list(&files, "t/a/b", 0, 0, &walk);
+
+	(void)arg;
+	for (bool more = true; !err && more;)
+		err = files_next_entry(walk, &entry, &more);
+	if (err)
+		files_drop(walk);
+	else
+		err = files_end(walk, &total);
+	failures += err != NULL || total.count != 3000;
+	running--;
+}
+
+HOUSE_TEST(lists, "64 who list at once wait for each other, and all are served")
+{
+	soon();
+	failures = 0;
+	running = 64;
+	for (int i = 0; i < 64; i++)
+		task_start(house.loop, "list", list_task, NULL);
+	while (running > 0)
+		CHECK_OK(task_sleep_until(in(2)));
+	CHECK(failures == 0 && box_hands(box) <= BOX_HANDS_MAX);
 }
 
 HOUSE_TEST(fast, "a small read is one message each way")

@@ -155,7 +155,7 @@ HOUSE_TEST(pty, "a command has a terminal that controls it, of the size that was
 HOUSE_TEST(pty_user, "a terminal belongs to its user")
 {
 	struct exec_spec spec = spec_of(
-		"stat -Lc 'owner %u' /dev/fd/0; echo x > $(tty) && echo fine");
+		"[ $(stat -Lc %u /dev/fd/0) = 65534 ] && echo x > $(tty) && echo fine");
 	struct exec_result result;
 	struct exec *exec = NULL;
 	auto_fd master = -1;
@@ -164,7 +164,7 @@ HOUSE_TEST(pty_user, "a terminal belongs to its user")
 	spec.user = "65534";
 	CHECK_OK(exec_start(box, &spec, &exec));
 	master = exec_take_master(exec);
-	CHECK(reads(master, "owner 65534") && reads(master, "fine"));
+	CHECK(reads(master, "fine"));
 	CHECK_OK(exec_wait(exec, in(10000), &result));
 	exec_drop(exec);
 }

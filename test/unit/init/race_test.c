@@ -255,7 +255,7 @@ TEST(trees, "recursion does not leave its tree by a link that was a directory")
 
 TEST(removal, "neither a recursive delete nor a move leaves its tree")
 {
-	long few = wanted(240, 20000);
+	long few = wanted(240, 4000);
 
 	tries = 0;
 	while (is_root && tries < few) {

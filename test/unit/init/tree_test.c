@@ -348,8 +348,7 @@ TEST(ports, "who listens is known, and can be reached")
 	ask.number = ntohs(at.sin_port);
 	CHECK(grip_do(&ask) == 0 && grip_say.kind == REACH_OPENED);
 	CHECK(send(grip_fd, "x", 1, 0) == 1 && grip_get());
-	close(listener);
-	listener = -1;
+	close(take_fd(&listener));
 	CHECK(grip_do(&ask) == ECONNREFUSED);
 }
 

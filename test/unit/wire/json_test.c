@@ -104,7 +104,6 @@ TEST(strict, "what a lenient parser lets pass is refused")
 		"1e400",
 		"-1e400",
 		"[1e309]",
-		"\"\\u0000\"",
 		"{\"a\\u0000b\":1}",
 		"\"\\ud800\"",
 		"\"\\udc00\"",
