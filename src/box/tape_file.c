@@ -22,6 +22,7 @@
 #include "base/mem.h"
 #include "box/tape_inner.h"
 #include "loop/offload.h"
+#include "loop/pump.h"
 #include "wire/pack.h"
 
 #define MAGIC "COVETAPE"
@@ -181,6 +182,11 @@ void spill_run(void *arg)
 			spill->errnum = errno;
 			return;
 		}
+	}
+	// Output is the sandbox's, the disk is everybody's: it is not filled to the brim.
+	if (spill->len && spill->kind != FRAME_END && pump_is_short(spill->file)) {
+		spill->errnum = ENOSPC;
+		return;
 	}
 	if (spill->label.len)
 		parts[count++] = (struct iovec){(void *)spill->label.at, spill->label.len};

@@ -6,6 +6,7 @@
 
 #define SESSION_MAX 128
 #define ID_BYTES 16
+#define ID_MOST 62
 
 static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
 
@@ -25,12 +26,17 @@ void path_new_id(char out[PATH_ID_LEN + 1])
 	} while (!id_is_name(str_of(out))); // it may look like a short id, hardly ever
 }
 
-bool path_is_id(struct str text)
+bool path_is_base32(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if (!memchr(alphabet, text.at[i], 32))
 			return false;
-	return id_is_name(text);
+	return text.len && text.len <= ID_MOST;
+}
+
+bool path_is_id(struct str text)
+{
+	return path_is_base32(text) && id_is_name(text);
 }
 
 bool path_is_session(struct str text)

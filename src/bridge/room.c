@@ -4,6 +4,7 @@
 #include "wire/text.h"
 
 #define REPLY_MAX (64 * 1024)
+#define PLACE_MAX 4096
 
 struct whole {
 	struct carry carry;
@@ -32,10 +33,18 @@ fallible bridge_room_new(struct http *x)
 	return http_reply(x, 200, NULL, str_of(arena_fmt(x->arena, "{\"id\":\"%s\"}", id)));
 }
 
+// An id that is one by its letters, but that no sandbox can have as its name.
+static bool is_nobody(const struct http *x)
+{
+	return path_is_base32(x->params[0]) && !path_is_id(x->params[0]);
+}
+
 fallible bridge_room_end(struct http *x)
 {
 	auto_err err = NULL;
 
+	if (is_nobody(x))
+		return http_reply_empty(x, 204);
 	TRY(guest_check(x));
 	err = life_delete(door_of(x)->fleet, door_who(x), x->params[0], true);
 	if (err && err_kind(err) != ERR_NOT_FOUND)
@@ -49,8 +58,10 @@ fallible bridge_room_running(struct http *x)
 	auto_err err = NULL;
 	bool running;
 
-	TRY(guest_check(x));
-	err = fleet_get(door_of(x)->fleet, door_who(x), x->params[0], &record);
+	if (!is_nobody(x)) {
+		TRY(guest_check(x));
+		err = fleet_get(door_of(x)->fleet, door_who(x), x->params[0], &record);
+	}
 	if (err && err_kind(err) != ERR_NOT_FOUND)
 		return take_ptr(err);
 	running = record && record->state == STATE_RUNNING;
@@ -66,6 +77,7 @@ static fallible write_session(struct http *x, struct buf *out)
 	const struct json *env;
 	auto_json body = NULL;
 	auto_pairs pairs = {0};
+	auto_buf place = BUF_INIT(PLACE_MAX);
 
 	TRY(http_body(x, 0, &text));
 	if (text.len)
@@ -78,11 +90,14 @@ static fallible write_session(struct http *x, struct buf *out)
 	TRY(pairs_read_env(env, &pairs));
 	if (id.at && !path_is_session(id))
 		return err_new(INVALID, "invalid_request", "Invalid session ID format");
+	if (cwd.len && !path_resolve(cwd, &place))
+		return err_new(FORBIDDEN, "invalid_request",
+			       "cwd must resolve to a location within " PATH_WORKSPACE);
 	json_begin(&json, '{');
 	if (id.at)
 		json_put_str(&json, "id", id);
-	if (cwd.at)
-		json_put_str(&json, "cwd", cwd);
+	if (cwd.len)
+		json_put_str(&json, "cwd", buf_view(&place));
 	if (env) {
 		json_key(&json, "env");
 		pairs_write(&json, &pairs);

@@ -133,7 +133,8 @@ static void warn(struct report *report, const char *data)
 
 	if (WEAK_BUILD)
 		report->warnings[report->warning_count++] = (struct warning){
-			"this is a WEAK build: its defences can be switched off", "make"};
+			"this is a WEAK build: its defences can be switched off",
+			"install the one that 'make' builds"};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
 		if (rows[i].is())
 			report->warnings[report->warning_count++] = (struct warning){rows[i].what,

@@ -54,7 +54,7 @@ static const struct {
 	{"file_busy", "RESOURCE_BUSY", 409},
 	{"is_directory", "IS_DIRECTORY", 400},
 	{"not_directory", "NOT_DIRECTORY", 400},
-	{"not_regular", "FILESYSTEM_ERROR", 500},
+	{"not_regular", "FILESYSTEM_ERROR", 400},
 	{"not_empty", "FILESYSTEM_ERROR", 500},
 	{"fs_error", "FILESYSTEM_ERROR", 500},
 	{"permission_denied", "PERMISSION_DENIED", 403},

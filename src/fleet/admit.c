@@ -27,6 +27,7 @@
 #define BOX_TASKS 4
 #define BOX_FILES 4
 #define EXEC_FILES 8 // pipes, the leaf's meter and ways in, a tape
+#define EXECS_FREE 8 // of a box, whatever the others have
 #define FILES_RESERVED 128
 #define GRASP_MS 10 // until what was admitted has its files
 #define LIST_MS 250 // the least time between two listings of files
@@ -212,9 +213,18 @@ fallible admit_ask(struct admit *admit, int64_t now_ms)
 	return OK;
 }
 
-fallible admit_exec(struct admit *admit, int64_t now_ms)
+// The share falls with what is left, so that however many boxes take all they can, there is some
+// for the next one.
+static bool is_greedy(uint64_t left, uint32_t own)
 {
-	if (files_used(admit, now_ms) + EXEC_FILES + FILES_RESERVED > admit->files_max)
+	return own >= EXECS_FREE && (uint64_t)own * EXEC_FILES > left / 4;
+}
+
+fallible admit_exec(struct admit *admit, int64_t now_ms, uint32_t own)
+{
+	uint64_t need = files_used(admit, now_ms) + EXEC_FILES + FILES_RESERVED;
+
+	if (need > admit->files_max || is_greedy(admit->files_max - need, own))
 		return short_of("daemon_files", "file descriptors");
 	admit->files_since += EXEC_FILES;
 	return OK;

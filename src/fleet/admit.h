@@ -18,8 +18,9 @@ uint32_t admit_cpu_milli(const struct admit *admit);
 // EXHAUSTED host_memory, host_pids, daemon_files with what is short. Does not wait.
 fallible admit_ask(struct admit *admit, int64_t now_ms);
 
-// The same for one more command: EXHAUSTED daemon_files. Does not wait.
-fallible admit_exec(struct admit *admit, int64_t now_ms);
+// The same for one more command in a box that runs `own` already: EXHAUSTED daemon_files. A box may
+// have a quarter as much as is left for all, and always a few. Does not wait.
+fallible admit_exec(struct admit *admit, int64_t now_ms, uint32_t own);
 
 // What the host has left, for GET /v1/health.
 struct admit_view {

@@ -92,7 +92,7 @@ fallible spawn_process(const struct visit *visit, const struct use_spec *use,
 		.exec = &outfit.spec,
 	};
 
-	TRY(admit_exec(fleet->admit, loop_now(fleet->loop)));
+	TRY(admit_exec(fleet->admit, loop_now(fleet->loop), box_execs(visit->box)));
 	// One that is not there has no state yet, and need not be made for this.
 	if (spec->seat.len)
 		stance.session = session_find(visit->box, spec->seat);

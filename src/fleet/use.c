@@ -21,7 +21,7 @@ fallible use_start(struct fleet *fleet, const struct who *who, struct str key,
 	struct err *err;
 
 	TRY(visit_begin(fleet, who, key, &visit));
-	TRY(admit_exec(fleet->admit, loop_now(fleet->loop)));
+	TRY(admit_exec(fleet->admit, loop_now(fleet->loop), box_execs(visit.box)));
 	outfit_make(&visit, spec, &outfit);
 	err = exec_start(visit.box, &outfit.spec, &exec);
 	if (err)

@@ -23,16 +23,12 @@ static fallible may_use(const struct entry *entry)
 	}
 }
 
-static fallible find(struct fleet *fleet, const struct who *who, struct str key, struct entry **out)
+// NULL: there is none, or none that they may see.
+static struct entry *find(struct fleet *fleet, const struct who *who, struct str key)
 {
-	struct entry *entry = NULL;
+	struct entry *entry = table_find(fleet, key);
 
-	TRY(access_ask(who, ACCESS_USE));
-	entry = table_find(fleet, key);
-	if (!entry || !access_sees(who, entry->record.id))
-		return life_absent();
-	*out = entry;
-	return OK;
+	return entry && access_sees(who, entry->record.id) ? entry : NULL;
 }
 
 static void stay(struct entry *entry, struct visit *out)
@@ -43,9 +39,12 @@ static void stay(struct entry *entry, struct visit *out)
 
 fallible visit_begin(struct fleet *fleet, const struct who *who, struct str key, struct visit *out)
 {
-	struct entry *entry = NULL;
+	struct entry *entry;
 
-	TRY(find(fleet, who, key, &entry));
+	TRY(access_ask(who, ACCESS_USE));
+	entry = find(fleet, who, key);
+	if (!entry)
+		return life_absent();
 	TRY(may_use(entry));
 	stay(entry, out);
 	return OK;
@@ -53,9 +52,12 @@ fallible visit_begin(struct fleet *fleet, const struct who *who, struct str key,
 
 fallible visit_look(struct fleet *fleet, const struct who *who, struct str key, struct visit *out)
 {
-	struct entry *entry = NULL;
+	struct entry *entry;
 
-	TRY(find(fleet, who, key, &entry));
+	TRY(access_ask(who, ACCESS_USE));
+	entry = find(fleet, who, key);
+	if (!entry)
+		return life_absent();
 	if (!entry->box)
 		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
 	stay(entry, out);

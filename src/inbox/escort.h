@@ -14,4 +14,5 @@ static inline void auto_escort_(struct escort **escort)
 {
 	escort_end(*escort);
 }
-#define auto_escort on_exit_call(auto_escort_) struct escort *
+// Nobody asks it anything: its life is its use.
+#define auto_escort __attribute__((unused)) on_exit_call(auto_escort_) struct escort *

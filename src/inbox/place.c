@@ -132,10 +132,9 @@ fallible place_read(struct place *place, struct json **json)
 
 fallible place_refused(struct place *place, struct err *err)
 {
-	static const char *const reasons[] = {
-		"no_file",   "file_exists", "is_directory",	 "not_directory",
-		"not_empty", "not_regular", "permission_denied", "read_only",
-	};
+	static const char *const reasons[] = {"no_file",       "file_exists", "is_directory",
+					      "not_directory", "not_empty",   "permission_denied",
+					      "read_only"};
 
 	for (size_t i = 0; err && i < sizeof(reasons) / sizeof(*reasons); i++) {
 		if (strcmp(err_reason(err), reasons[i]) != 0)

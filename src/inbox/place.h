@@ -46,7 +46,7 @@ fallible place_raw(struct place *place, struct str path);
 fallible place_query(struct place *place);
 
 // Whatever the file system refused becomes one code, FILESYSTEM_ERROR, with its words as stderr; a
-// full disk and too long a name keep theirs.
+// full disk, too long a name and what is no file keep theirs.
 fallible place_refused(struct place *place, struct err *err);
 
 // {"success":true, and after the caller's own fields "timestamp".

@@ -137,7 +137,7 @@ fallible seat_read(struct http *x, struct seat *out)
 	}
 	if (out->is_command)
 		return OK;
-	if (!out->session.len)
+	if (!str_trim(out->session).len)
 		return err_hint(err_new(INVALID, "bad_field", "'sessionId' is missing"),
 				"name the session whose terminal it is to be");
 	if (shell.len > SHELL_MAX)
@@ -280,7 +280,7 @@ fallible seat_take(struct http *x, const struct visit *visit, struct seat *seat,
 	if (!term && seat->must_exist)
 		return err_new(NOT_FOUND, "no_terminal", "there is no such terminal");
 	if (!term) {
-		TRY(admit_exec(door->fleet->admit, loop_now(door->loop)));
+		TRY(admit_exec(door->fleet->admit, loop_now(door->loop), box_execs(visit->box)));
 		stand_there(x, visit, seat);
 	} else {
 		term_drop(term); // it is looked up again, and awaited, below

@@ -230,6 +230,15 @@ static fallible end_session(struct http *x, struct session *session, bool now)
 	return visit_explain(err);
 }
 
+// Its terminal goes with it: the next session of that id begins with nothing of this one.
+static void end_terminal(struct box *box, struct str session)
+{
+	auto_term term = term_find(box, session);
+
+	if (term && !term_view(term).is_command)
+		term_kill(term);
+}
+
 fallible inbox_session_delete(struct http *x)
 {
 	auto_visit visit = {0};
@@ -251,6 +260,7 @@ fallible inbox_session_delete(struct http *x)
 		return err;
 	if (err)
 		return refuse(x, id, err);
+	end_terminal(visit.box, id);
 	out = begin(&body);
 	json_put_str(&out, "sessionId", id);
 	return reply(x, &body, &out);

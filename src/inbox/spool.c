@@ -31,20 +31,22 @@ static void make_file(void *arg)
 {
 	struct birth *birth = arg;
 
-	birth->file = openat(birth->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	birth->errnum = birth->file < 0 ? errno : 0;
+	if (birth->file < 0)
+		birth->file = openat(birth->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (birth->file < 0)
+		birth->errnum = errno;
+	else if (pump_is_short(birth->file))
+		birth->errnum = ENOSPC;
 }
 
 static fallible spill(struct spool *spool)
 {
-	if (spool->file < 0) {
-		struct birth birth = {.dir = spool->dir};
+	struct birth birth = {.dir = spool->dir, .file = spool->file};
 
-		offload_run(make_file, &birth);
-		if (birth.errnum)
-			return pump_explain(birth.errnum, "make");
-		spool->file = birth.file;
-	}
+	offload_run(make_file, &birth);
+	spool->file = birth.file;
+	if (birth.errnum)
+		return pump_explain(birth.errnum, "make");
 	TRY(pump_put(spool->file, spool->memory.at, spool->memory.len));
 	buf_clear(&spool->memory);
 	return OK;

@@ -97,6 +97,7 @@ fallible watch_ask_read(struct place *place, const struct json *json, struct wat
 	place->field = "recursive";
 	place->code = "INVALID_TYPE";
 	TRY(json_bool(json_get(json, "recursive"), "recursive", &recursive));
+	place->field = NULL;
 	TRY(read_patterns(place, json, "include", &ask.include));
 	TRY(read_patterns(place, json, "exclude", &ask.exclude));
 	if (ask.include && ask.include[0] && ask.exclude && ask.exclude[0])

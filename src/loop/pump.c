@@ -6,7 +6,7 @@
 // pipe can be had, read and write do. Out: sendfile.
 //
 // syscalls: sendfile splice pipe2 poll ppoll read write pread64 close fcntl clock_gettime
-// syscalls: fstat newfstatat ftruncate lseek
+// syscalls: fstat newfstatat fstatfs ftruncate lseek
 #include "loop/pump.h"
 
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -27,6 +28,7 @@
 #define MUCH (512 * 1024)
 #define STEP (1024 * 1024)
 #define BOUNCE (64 * 1024)
+#define SHORT (1ull << 30)
 
 struct slice {
 	int socket, file;
@@ -347,6 +349,17 @@ fallible pump_cut(int file, uint64_t at)
 
 	offload_run(cut, &copy);
 	return copy.errnum ? pump_explain(copy.errnum, "cut") : OK;
+}
+
+bool pump_is_short(int file)
+{
+	struct statfs fs;
+	uint64_t mark;
+
+	if (fstatfs(file, &fs) != 0)
+		return false;
+	mark = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize / 40;
+	return (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < (mark < SHORT ? mark : SHORT);
 }
 
 struct both {

@@ -23,3 +23,6 @@ fallible pump_length(int file, uint64_t *out);
 fallible pump_cut(int file, uint64_t at);
 // What a failed call on a file means: NO_SPACE no_space, TOO_LARGE file_too_large, else INTERNAL.
 fallible pump_explain(int errnum, const char *what);
+// True: the host's file system beneath is all but full (the smaller of 1 GiB and 2.5 % is left),
+// and nothing should be put there that can be done without. Blocks: for workers.
+bool pump_is_short(int file);

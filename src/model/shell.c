@@ -1,19 +1,22 @@
 // The shell is `bash --norc --noediting -i` with a socket as its stdin, which it reads line by
 // line, and again at TALK_DIALOGUE_FD; its output pipes wait at the numbers behind. A command is
-// two lines:
+// told in two steps:
 //
-//	X='v' \eval 'text' </dev/null >&241 2>&242 240>&- 241>&- 242>&-;__cove_r=$?
+//	X='v' \eval '{ text
+//	};{ __cove_r=$?;} >/dev/null 2>&1' </dev/null >&241 2>&242 240>&- 241>&- 242>&-
 //	__cove_end "${__cove_r-u$?}" MARK && :
 //
-// The second one writes the end record, `status SP mark SP job SP cwd NUL`, to the socket. Because
-// the shell is interactive, a first line that is broken off (SIGINT, an unbound variable, a syntax
-// error) is dropped and the second still runs: either the end comes, or the shell has ended. It
-// tells by the missing __cove_r that the line was broken off: under set -u it then exits, as a
-// shell that is not interactive does, and as clients expect. What the command starts has neither
-// the socket nor the pipes under these numbers. The mark is a random number that the command cannot
-// know: what a background job writes to a copy of the socket, which a subshell has, is not taken
-// for the end of another command. A shell that cannot write the record, because somebody disabled
-// its builtins, exits.
+// The last one writes the end record, `status SP mark SP job SP cwd NUL`, to the socket. Because
+// the shell is interactive, a command that is broken off (SIGINT, an unbound variable, a syntax
+// error) is dropped and that line still runs: either the end comes, or the shell has ended. The
+// braces make one command of it, for eval would go on with the next line of the text; and what they
+// say behind it is missing when it was broken off: under set -u the shell then exits, as one that
+// is not interactive does, and as clients expect. A shell that cannot write the record, because
+// somebody disabled its builtins, exits too.
+//
+// What the command starts has neither the socket nor the pipes under these numbers. The mark is a
+// random number that the command cannot know: what a background job writes to a copy of the socket,
+// which a subshell has, is not taken for the end of another command.
 //
 // `&& :` keeps set -e and ERR traps out of it, and $? for the next command. Words are quoted
 // against aliases; a command that redefines `builtin` or `eval` as a function deceives itself only.
@@ -109,6 +112,34 @@ void shell_export(struct buf *out, struct str name, const char *value)
 	buf_text(out, " 2>/dev/null||:;");
 }
 
+// Braces need something to hold.
+static bool is_nothing(struct str text)
+{
+	struct str line;
+
+	while (str_cut(&text, '\n', &line)) {
+		line = str_trim(line);
+		if (line.len && line.at[0] != '#')
+			return false;
+	}
+	return true;
+}
+
+static void say_text(struct buf *out, const struct shell_command *command)
+{
+	auto_buf whole = BUF_INIT(command->text.len + 128);
+
+	if (command->aside || is_nothing(command->text)) {
+		shell_quote(out, command->text);
+		return;
+	}
+	buf_text(&whole, "{ ");
+	buf_str(&whole, command->text);
+	// Two newlines, for the text may end with a backslash.
+	buf_text(&whole, "\n\n};{ __cove_r=$?;} >/dev/null 2>&1");
+	shell_quote(out, buf_view(&whole));
+}
+
 static void say_eval(struct buf *out, const struct shell_command *command)
 {
 	for (size_t i = 0; command->env && i < command->env->count; i++) {
@@ -118,7 +149,7 @@ static void say_eval(struct buf *out, const struct shell_command *command)
 		buf_char(out, ' ');
 	}
 	buf_text(out, "\\eval ");
-	shell_quote(out, command->text);
+	say_text(out, command);
 	buf_text(out, " " ASIDE);
 }
 
@@ -153,7 +184,7 @@ void shell_say(struct buf *out, const struct shell_command *command)
 		say_cd(out, command);
 	else
 		say_eval(out, command);
-	buf_text(out, command->aside ? "\n" : ";__cove_r=$?\n");
+	buf_char(out, '\n');
 }
 
 void shell_say_end(struct buf *out, bool aside, const char *back, uint64_t mark)

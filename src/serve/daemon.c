@@ -176,8 +176,6 @@ static fallible open_doors(struct house *house, const struct guard_options *guar
 	limits.conns_max = (uint32_t)house->config.conns_max;
 	if (weak(HEAD_TIME))
 		limits.head_ms = INT32_MAX;
-	if (weak(BODY_SIZE))
-		limits.body_max = SIZE_MAX;
 	door->loop = house->loop;
 	door->guard = guard_new(house->loop, guard);
 	door->pledges = pledges_new(house->loop);

@@ -54,6 +54,9 @@ def ids(cove):
     path = "/v1/sandbox/" + room
     c.same(cove.get(path + "/running").json, {"running": False}, "nothing runs behind a new id")
     c.same(cove.request("DELETE", path).status, 204, "deleting nothing is 204")
+    nobody = "/v1/sandbox/" + "a" * 26  # it looks like a short id, and so is nobody's name
+    c.same(cove.get(nobody + "/running").json, {"running": False}, "nothing runs behind any other")
+    c.same(cove.request("DELETE", nobody).status, 204, "nor is there anything to delete")
     for bad in ("A", "a1", "a-b", "..", "x" * 63):
         says(cove.get("/v1/sandbox/%s/running" % bad), 400, "invalid_request",
              "%s is no id" % bad)
@@ -99,6 +102,8 @@ def sessions(cove, room):
     c.same(got["stdout"], b"me\n/workspace/sub\n", "commands run in it")
     c.same(run(cove, room, ["sh", "-c", "echo \"<$WHO>\""])["stdout"], b"<>\n", "or in none")
     says(cove.post(path + "/session", {"id": "a b"}), 400, "invalid_request", "a bad name is refused")
+    says(cove.post(path + "/session", {"id": "out", "cwd": "/workspace/../etc"}), 403,
+         "invalid_request", "and so is a place outside of the workspace")
     says(run(cove, room, ["ls"], headers={"Session-Id": "../x"}), 400, "invalid_request",
          "in the header, too")
     ended = cove.request("DELETE", path + "/session/s.1")

@@ -121,6 +121,11 @@ def verbs(f):
             "rename of nothing", "rename", oldPath="gone", newPath="x")
     f.fails((404, "FILE_NOT_FOUND", {"path": "gone", "operation": "file.move"}),
             "move of nothing", "move", sourcePath="gone", destinationPath="x")
+    f.good("write", path="here", content="")
+    f.fails((500, "FILESYSTEM_ERROR", {"path": "here", "operation": "file.rename"}),
+            "into a directory that is not there", "rename", oldPath="here", newPath="no/such")
+    f.fails((500, "FILESYSTEM_ERROR", {"path": "d1", "operation": "file.move"}),
+            "a directory over a file", "move", sourcePath="d1", destinationPath="here")
     f.good("delete", path="/dev/shm/over")
     f.fails((404, "FILE_NOT_FOUND", {"path": "/dev/shm/over", "operation": "file.delete"}),
             "delete is once", "delete", path="/dev/shm/over")
@@ -229,12 +234,20 @@ def refusals(f):
     c.ok(f.ask("read", path="/none").json["message"].startswith("File not found"), "in these words",
          f.ask("read", path="/none"))
     f.fails((400, "IS_DIRECTORY"), "read of a directory", "read", path="/workspace")
-    f.fails((400, "IS_DIRECTORY"), "write to a directory", "write", path="/workspace", content="")
+    f.fails((500, "FILESYSTEM_ERROR", {"path": "/workspace", "operation": "file.write",
+                                       "stderr": "Is a directory: /workspace"}),
+            "write to a directory", "write", path="/workspace", content="")
     f.fails((400, "NOT_DIRECTORY"), "a path through a file", "read", path="/etc/passwd/x")
     f.fails((400, "NAME_TOO_LONG"), "a long name", "write", path="n" * 256, content="")
     f.fails((403, "PERMISSION_DENIED"), "what the user may not read", "read", path="/etc/shadow",
             user="nobody")
-    f.fails((403, "PERMISSION_DENIED"), "or write", "write", path="/etc/x", content="", user="nobody")
+    f.fails((500, "FILESYSTEM_ERROR"), "or write", "write", path="/etc/x", content="", user="nobody")
+    for verb, fields in (("read", {}), ("write", {"content": ""}), ("mkdir", {}), ("watch", {})):
+        got = f.ask(verb, path="/workspace/a\0b", **fields).json
+        c.ok(got["code"] == "VALIDATION_FAILED" and got["context"]["validationErrors"] == [
+            {"field": "path", "message": got["message"], "code": "INVALID_PATH"}],
+             "%s: a NUL in a path" % verb, got)
+    c.ok(f.ask("exists", path="/", other="a\0b").json["success"], "one elsewhere is nobody's concern")
     reply = f.ask("write", path="/proc/version", content="x")
     c.ok(reply.status >= 400, "/proc is no place to write", reply)
     reply = f.ask("write", path="/sys/x", content="x")

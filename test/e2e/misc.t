@@ -33,6 +33,25 @@ def first_words(cove, box):
     says(cove.get("/v1/sandboxes/nobody/api/ping"), 404, "no_sandbox", "nobody is not healthy")
 
 
+def nowhere(cove, box):
+    base = "/v1/sandboxes/" + box["id"]
+    token = cove.get(base).json["baseUrl"].split("/", 3)[3]
+    for method, path, name in (("GET", base + "/api/none", "an unknown path"),
+                               ("POST", base + "/none", "one outside of api"),
+                               ("GET", "/" + token + "/api/none", "one behind a token"),
+                               ("GET", base + "/api/execute", "an unknown method"),
+                               ("OPTIONS", base + "/api/ping", "OPTIONS"),
+                               ("GET", base + "/ws", "a plain request to a WebSocket"),
+                               ("GET", base + "/rpc", "or to RPC")):
+        reply = cove.request(method, path)
+        got = reply.json
+        c.ok((reply.status, got["code"], got["message"], got["context"], got["httpStatus"]) ==
+             (404, "UNKNOWN_ERROR", "The requested endpoint was not found", {}, 404),
+             "%s is 404 in the contract's words" % name, reply)
+    c.same(cove.request("HEAD", base + "/api/none").status, 404, "HEAD, too")
+    c.same(cove.request("PUT", base + "/api/execute").headers["Allow"], "POST", "what it takes is told")
+
+
 def commands(cove, box):
     base = "/v1/sandboxes/" + box["id"]
     found = cove.get(base + "/api/commands").json
@@ -163,6 +182,7 @@ def main():
     cove = c.Cove()
     box = cove.create(name="first")
     first_words(cove, box)
+    nowhere(cove, box)
     commands(cove, box)
     not_offered(cove, box)
     headless(cove, box)

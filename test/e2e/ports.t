@@ -93,6 +93,9 @@ def readiness(cove, box):
     c.same(events[-1], {"type": "ready", "port": 4001, "statusCode": 200}, "and asked over HTTP")
     events = watch(cove, box, port=4001, mode="http", path="/status/404", statusMin=400, statusMax=499)
     c.same(events[-1], {"type": "ready", "port": 4001, "statusCode": 404}, "by its status")
+    for path in ("status/404", ""):
+        events = watch(cove, box, port=4001, mode="http", path=path, statusMin=200, statusMax=499)
+        c.same(events[-1].get("statusCode"), 404 if path else 200, "%r begins at the root" % path)
     ended = {}
 
     def wait():
@@ -110,10 +113,11 @@ def readiness(cove, box):
     events = watch(cove, box, port=4001, mode="tcp", processId=process)
     c.same(events[-1]["type"], "process_exited", "and is known afterwards")
     events = watch(cove, box, port=4001, mode="tcp", processId="none")
-    c.same(events[-1], {"type": "error", "port": 4001, "error": "Process not found"},
+    c.same(events, [{"type": "watching", "port": 4001},
+                    {"type": "error", "port": 4001, "error": "Process not found"}],
            "a process that is not there is an error")
     for bad in ({"port": 0}, {"port": 70000}, {"port": "x"}, {}, {"port": 1, "mode": "udp"},
-                {"port": 1, "path": "x"}, {"port": 1, "path": "/a b"}, {"port": 1, "path": "/\r\nX: y"},
+                {"port": 1, "path": "/a b"}, {"port": 1, "path": "/\r\nX: y"},
                 {"port": 1, "statusMin": 5}, {"port": 1, "interval": "x"}, {"port": 1, "processId": 7}):
         reply = watch(cove, box, **bad)
         c.ok(isinstance(reply, c.Reply) and reply.status == 400 and

@@ -190,6 +190,12 @@ def files(cove, box):
     got = rpc.call("files.readFile", "/workspace/a.txt", NONE)
     c.ok(got["content"] == "h\u00e4[1]\n" and got["encoding"] == "utf-8", "and read", got)
     c.ok(rpc.call("files.exists", "/workspace/a.txt", NONE)["exists"], "exists")
+    got = rpc.call("files.writeFile", "/workspace/nul", "a\0b", NONE)
+    c.same((got["bytesWritten"], rpc.call("files.readFile", "/workspace/nul", NONE,
+                                          {"encoding": "utf-8"})["content"]), (3, "a\0b"),
+           "a NUL is a character like any other")
+    fails(lambda: rpc.call("files.writeFile", "/workspace/nul", 7, NONE), "VALIDATION_FAILED",
+          "what is no text is refused")
     rpc.call("files.mkdir", "/workspace/d/e", NONE, {"recursive": True})
     rpc.call("files.renameFile", "/workspace/a.txt", "/workspace/d/b.txt", NONE)
     rpc.call("files.moveFile", "/workspace/d/b.txt", "/workspace/d/e/c.txt", NONE)

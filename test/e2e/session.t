@@ -54,6 +54,11 @@ def made(cove, box):
         got = api(cove, box, "session/create", body, raw=isinstance(body, bytes)).json
         kind, stamp, tail = got["id"].split("_")
         c.ok(kind == "session" and stamp.isdigit() and len(tail) == 12, name + " gets an id", got)
+    for body, field in (({"id": 5}, "id"), ({"cwd": 5}, "cwd"), ({"env": []}, "env"),
+                        ({"commandTimeoutMs": 0}, "commandTimeoutMs")):
+        got = refuses(api(cove, box, "session/create", body), 400, "VALIDATION_FAILED",
+                      "a wrong %s is refused" % field)
+        c.same(got and got["context"]["validationErrors"][0]["field"], field, "and named")
     got = api(cove, box, "session/create", {"id": "lost", "cwd": "/no/such"}).json
     c.same(got["cwd"], "/root", "a directory that is not there becomes $HOME, silently")
     listed = api(cove, box, "session/list", method="GET").json
@@ -197,8 +202,23 @@ def endings(cove, box):
              got["context"]["stdout"].startswith("out") and got["context"]["stderr"] == "err",
              "and tells what was written", got)
     gives(cove, box, "the next command has a new shell", "echo new", "new", session="e")
-    gives(cove, box, "an unset variable under set -u is 1", "set -u; echo $nope", "",
-          "bash: nope: unbound variable", 1)
+    for command in ("set -u; echo $nope; echo on", "set -u\necho $nope\necho on"):
+        refuses(run(cove, box, command, "e"), 410, "SESSION_TERMINATED",
+                "an unset variable ends it under set -u", sessionId="e", exitCode=1, stdout="",
+                stderr="bash: nope: unbound variable")
+    gives(cove, box, "without it, ${x?} ends the command and no more", "echo ${nope?gone}\necho on", "",
+          "bash: nope: gone", 1)
+    gives(cove, box, "false under set -u is no end", "set -u; false", code=1, session="e")
+    gives(cove, box, "nor what a subshell does", "(echo $nope) 2>&-", code=1, session="e")
+    refuses(run(cove, box, "set -u; sleep 9", "e", timeoutMs=200), 500, "COMMAND_EXECUTION_ERROR",
+            "nor is a time-out", sessionRestarted=False)
+    refuses(run(cove, box, "enable -n printf builtin; echo a", "e"), 410, "SESSION_TERMINATED",
+            "a shell that can no longer tell the end is one that ended", stdout="a")
+    gives(cove, box, "a backslash at the end is a newline's", "echo a\\", "a")
+    gives(cove, box, "a comment is nothing", "# a\n  # b\n")
+    gives(cove, box, "a comment or & at the end is no harm", "echo a # b", "a")
+    gives(cove, box, "nothing is run of what cannot be read", "echo a\nif then", "",
+          "bash: syntax error near unexpected token `then'", 2)
     gives(cove, box, "an unclosed quote is 2", "set +u; echo 'abc", "",
           "bash: unexpected EOF while looking for matching `''", 2)
     gives(cove, box, "and swallows nothing", "echo next", "next")

@@ -129,6 +129,7 @@ t = terminal("sessionId=s3&shell=/no/such/shell")
 ok(t.until(event="error"), "a shell that cannot start is told", t.events)
 same(t.end() if t.closed is None else t.closed, 1011, "and the socket closes with 1011")
 same(refused(""), 400, "without a session there is no terminal")
+same(refused("sessionId=%20"), 400, "nor with a blank one")
 same(refused("sessionId=a&cols=0"), 400, "no columns are no terminal")
 same(refused("sessionId=a&rows=4097"), 400, "too many rows neither")
 same(refused("sessionId=a&cols=x"), 400, "nor what is no number")
@@ -245,6 +246,13 @@ times.sort()
 note("a command on a terminal, connect to exit event: p50 %.2f ms, p90 %.2f ms" %
      (1000 * times[len(times) // 2], 1000 * times[len(times) * 9 // 10]))
 ok(times[len(times) // 2] < 0.1, "a terminal is quick")
+
+# ---- the end of its session
+cove.post(ROOT + "/api/session/create", {"id": "short"})
+t = terminal("sessionId=short")
+t.until(event="ready")
+same(cove.post(ROOT + "/api/session/delete", {"sessionId": "short"}).status, 200, "a session is deleted")
+ok(t.until(event="exit"), "and its terminal ends with it", t.events)
 
 # ---- the end of the sandbox
 t = terminal("sessionId=last")

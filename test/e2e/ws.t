@@ -56,7 +56,12 @@ answer = ask(ws, "c", "/api/execute", {"command": 7})
 same([answer["status"], answer["body"]["code"]], [400, "VALIDATION_FAILED"],
      "an error of the handler is a response with its status")
 answer = ask(ws, "d", "/api/nothing", method="GET")
-same([answer["type"], answer["status"]], ["response", 404], "an unknown path is a 404")
+same([answer["type"], answer["status"], answer["body"]["code"]], ["response", 404, "UNKNOWN_ERROR"],
+     "an unknown path is a 404")
+answer = ask(ws, "nul", "/api/write", {"path": "/workspace/nul", "content": "a\0b"})
+same(answer["status"], 200, "a NUL in a file is no fault of the message")
+answer = ask(ws, "nul", "/api/read", {"path": "/workspace/nul", "encoding": "utf8"})
+same(answer["body"]["content"], "a\0b", "and comes back")
 answer = ask(ws, "ü\"\\", "/api/ping?x=1", method="GET")
 same(answer["id"], "ü\"\\", "an id is repeated as it was, whatever is in it")
 answer = ask(ws, "e", "/ws", method="GET")

@@ -45,24 +45,55 @@ def deletions(stage):
     maker.join()
     cove.delete("fleeting")
     c.same(cove.get("/v1/sandboxes/fleeting").status, 404, "L-07: while it is created")
-    stage.no_control("deletion has no defence to switch off")
+    stage.no_control("the row asks that an end comes, whatever goes on; nothing is refused that could be let pass")
 
 
 @row("L-09", "a second master is refused")
 def two_masters(stage):
+    def attack(stage):
+        """Whether a second one comes up on the same directory."""
+        ready, theirs = os.pipe()
+        os.set_inheritable(theirs, True)
+        second = subprocess.Popen([stage.cove.binary, "serve", "--data", stage.cove.data, "--listen", "127.0.0.1:0",
+                                   "--ready-fd", str(theirs)], env=stage.cove.env, pass_fds=(theirs,),
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(theirs)
+        with os.fdopen(ready) as file:
+            up = bool(file.readline())
+        second.terminate()
+        second.wait(30)
+        return up
+    stage.control_weak("lock", attack, lambda up: up, fresh=True)
+    c.ok(not attack(stage), "L-09: it does not come up")
     second = subprocess.run([stage.cove.binary, "serve", "--data", stage.cove.data, "--listen", "127.0.0.1:0"],
                             capture_output=True, text=True, timeout=20, env=stage.cove.env)
     c.ok(second.returncode != 0 and str(stage.cove.process.pid) in second.stderr + second.stdout,
          "L-09: it says who holds the directory", second)
-    stage.no_control("a lock has no defence to switch off")
 
 
 @row("L-01", "kill -9 at random points leaks nothing, and the next start is clean")
 def crashes(stage):
     rounds = int(os.environ.get("CRASH_ROUNDS", "3" if c.SHORT else "12"))
     dice = random.Random(int(os.environ.get("CRASH_SEED", "7")))
+
+    def attack(cove):
+        """Groups of a box that are there after its cove was shot, all at once, and started again."""
+        box, roles = cove.create(), cove.children()
+        for pid in [cove.process.pid] + list(roles.values()):
+            os.kill(pid, signal.SIGKILL)
+        cove.process.wait()
+        c.until(lambda: not any(os.path.exists("/proc/%d" % p) for p in roles.values()), 10)
+        cove.start()
+        return [path for path in c._groups(cove.instance()) if box["id"] in path]
+    if stage.can_weaken("census"):
+        with stage.weakened("census", fresh=True) as weak:
+            left = attack(weak.cove)
+            stage.worked("census", left, left)
+            for path in sorted(left, reverse=True):
+                os.rmdir(path)
     cove = c.Cove()
     instance = cove.instance()
+    c.same(attack(cove), [], "L-01: all shot at once, and the next life buries them")
 
     def counted():  # new processes may hold a few more or fewer fds than the old ones
         return {k: v for k, v in c.census(cove).items() if not k.startswith(("fds", "mounts"))}
@@ -124,7 +155,6 @@ def crashes(stage):
     left = (c._groups(instance), c._loops(cove.data), [p for p in c._pids() if c._is_boxed(p, instance)])
     c.same(left, ([], 0, []), "L-01: the host is as it was")
     cove.close()
-    stage.no_control("crashes have no defence to switch off")
 
 
 play()

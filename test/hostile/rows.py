@@ -171,46 +171,40 @@ class WeakCove(c.Cove):
 
 
 class Weakness:
-    """The weak coves of one test file. A few live on for the next row; of those that made room the
-    data directories serve again, unless a row wants a fresh one and leaves it spoilt."""
-    KEPT = 2
+    """The weak coves of one test file, one at a time. The next row goes on with the same where it can;
+    else with the same data directory, unless it wants a fresh one, to spoil."""
 
     def __init__(self):
-        self.coves, self.homes = [], []  # (key, cove), the one used last at the end; free homes
+        self.cove, self.key, self.home = None, None, None
         self.left = []
 
     def get(self, off, fresh=False, **how):
         key = (off, fresh, tuple(sorted(how.items())))
-        for entry in self.coves:
-            if entry[0] == key:
-                self.coves.remove(entry)
-                self.coves.append(entry)
-                return entry[1]
-        if len(self.coves) == self.KEPT:
-            self.drop(*self.coves.pop(0))
-        home = None if fresh or not self.homes else self.homes.pop()
-        if not home:
-            home = tempfile.mkdtemp(prefix="cove-weak-")
-            os.chmod(home, 0o711)
-        self.coves.append((key, WeakCove(off, os.path.join(home, "data"), **how)))
-        return self.coves[-1][1]
+        if self.cove and self.key == key:
+            return self.cove
+        self.drop()
+        if not self.home:
+            self.home = tempfile.mkdtemp(prefix="cove-weak-")
+            os.chmod(self.home, 0o711)
+        data = os.path.join(self.home, "fresh" if fresh else "data")
+        self.cove, self.key = WeakCove(off, data, **how), key
+        return self.cove
 
-    def drop(self, key, cove):
+    def drop(self):
+        if not self.cove:
+            return
+        cove, self.cove = self.cove, None
         cove.close()
         left = c.remains(cove)
         if left:
             self.left.append((cove.off, left, cove.log_text()[-2000:]))
-        home = os.path.dirname(cove.data)
-        if key[1]:
-            shutil.rmtree(home, ignore_errors=True)
-        else:
-            self.homes.append(home)
+        if self.key[1]:
+            shutil.rmtree(cove.data, ignore_errors=True)
 
     def close(self):
-        while self.coves:
-            self.drop(*self.coves.pop(0))
-        for home in self.homes:
-            shutil.rmtree(home, ignore_errors=True)
+        self.drop()
+        if self.home:
+            shutil.rmtree(self.home, ignore_errors=True)
         return self.left
 
 
@@ -273,13 +267,19 @@ class Stage:
     def control_weak(self, off, attack, worked, **how):
         """The attack in a box without the defences `off`. `attack(stage)` is what the row does to its
         own stage, `worked(result)` says whether it succeeded."""
+        if self.can_weaken(off):
+            with self.weakened(off, **how) as weak:
+                result = attack(weak)
+            self.worked(off, worked(result), result)
+
+    def can_weaken(self, off):
         self.controlled = True
         if not os.path.exists(WEAK):
-            return c.skip("%s control: without %s" % (self.name, off), "there is no %s: make weak" % WEAK)
-        with self.weakened(off, **how) as weak:
-            result = attack(weak)
-        return c.ok(worked(result), "%s control: without %s the attack works" % (self.name, off.replace(",", ", ")),
-                    result)
+            c.skip("%s control: without %s" % (self.name, off), "there is no %s: make weak" % WEAK)
+        return os.path.exists(WEAK)
+
+    def worked(self, off, condition, *notes):
+        c.ok(condition, "%s control: without %s the attack works" % (self.name, off.replace(",", ", ")), *notes)
 
     def depth(self, off, attack, failed, **how):
         """A second wall: without `off` alone the attack still fails."""

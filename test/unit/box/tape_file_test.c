@@ -1,7 +1,10 @@
 // Named tapes: what is on disk, and what comes back after a crash.
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -290,6 +293,35 @@ TASK_TEST(lack, "when the budget is used up an old tape makes room, and then the
 	tape_drop(tape);
 	tape_budget_drop(budget);
 	CHECK(await_gone("box/8"));
+}
+
+// In a namespace of this test's own.
+static bool mount_small(const char *where)
+{
+	return unshare(CLONE_NEWNS) == 0 &&
+	       mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       mount("x", where, "tmpfs", 0, "size=8m") == 0;
+}
+
+TASK_TEST(brim, "output does not fill the host's disk to the brim")
+{
+	static char bytes[65536];
+	struct statfs fs;
+	struct tape *tape;
+	int small;
+
+	if (!mount_small("/mnt")) {
+		printf("# no rights to mount a tmpfs\n");
+		return;
+	}
+	small = open("/mnt", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	tape = tape_new(loop, small, 1 << 30);
+	for (int i = 0; i < 200; i++)
+		err_free(tape_add(tape, TAPE_STDOUT, bytes, sizeof(bytes)));
+	CHECK(tape_truncated(tape, TAPE_STDOUT) && tape_kept(tape) > 7 << 20);
+	CHECK(fstatfs(small, &fs) == 0 && fs.f_bavail * (uint64_t)fs.f_bsize > 100000);
+	tape_drop(tape);
+	close(small);
 }
 
 TASK_TEST(seeks, "the place where a stream has come so far is found")

@@ -253,7 +253,7 @@ TASK_TEST(offsets, "every number of bytes is an offset, and past the end there i
 
 		CHECK_OK(tape_read(tape, &offset, &stream, room, sizeof(room), &len, 0));
 		CHECK(len == (from < 10 ? 5 - from % 5 : 0) && offset == from + len);
-		CHECK(!len || !memcmp(room, "helloworld" + from, len));
+		CHECK(!len || !memcmp(room, &"helloworld"[from], len));
 	}
 	CHECK_ERR(tape_read(tape, &(uint64_t){11}, &stream, room, sizeof(room), &len, 0), INVALID);
 	CHECK_ERR(tape_read(tape, &(uint64_t){UINT64_MAX}, &stream, room, sizeof(room), &len, 0),

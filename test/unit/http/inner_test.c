@@ -107,6 +107,29 @@ TASK_TEST(asks, "the same handlers serve without a connection")
 	reset(&seen);
 }
 
+TASK_TEST(fields, "a field that no connection could have brought is refused")
+{
+	static const struct http1_field bad[] = {
+		{STR("X-A"), STR("b\r\nHost: evil")},
+		{STR("X B"), STR("c")},
+		{STR(""), STR("c")},
+		{STR("X:"), STR("c")},
+		{STR("X"), STR("a\nb")},
+	};
+	struct seen seen = {0};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		struct inner_ask a = ask("POST", "/body?n=7", STR("12345"));
+
+		a.fields = &bad[i];
+		a.field_count = 1;
+		reset(&seen);
+		inner_run(inner_new(&a, &calls, &seen));
+		CHECK(seen.status == 400 && seen.ends == 1);
+	}
+	buf_done(&seen.body);
+}
+
 TASK_TEST(pieces, "a body that comes in pieces is read, and bounded")
 {
 	struct seen seen = {0};

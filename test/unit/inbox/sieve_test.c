@@ -16,9 +16,8 @@ static const char *sifted(struct sieve sieve, size_t step)
 {
 	static char text[1024];
 	auto_buf out = BUF_INIT(1023);
-	struct str rest = STR("");
+	struct str rest = {stream, sizeof(stream) - 1};
 
-	rest = (struct str){stream, sizeof(stream) - 1};
 	while (rest.len) {
 		size_t len = rest.len < step ? rest.len : step;
 

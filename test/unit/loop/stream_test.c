@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "base/mem.h"
+#include "os/fd.h"
 #include "unit/loop/inside.h"
 
 static struct stream left, right;
@@ -236,6 +237,33 @@ TASK_TEST(many_messages, "a sender of messages waits for a slow receiver")
 	}
 	CHECK(want == 1000);
 	close_pair();
+}
+
+TASK_TEST(shared, "a peer who kept a copy of the socket and makes it block makes nobody wait")
+{
+	struct stream stream;
+	static char room[1 << 16];
+	int64_t began;
+	int pair[2];
+	size_t n;
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+	CHECK_OK(stream_open(&stream, inside_loop, pair[0]));
+	CHECK(fd_nonblock(pair[0], false) == 0);
+	began = inside_now();
+	CHECK_ERR(stream_read(&stream, room, sizeof(room), began + 20, &n), TIMEOUT);
+	for (int i = 0; i < 64; i++) {
+		auto_err err = stream_write(&stream, room, sizeof(room), 20);
+
+		if (err) {
+			CHECK(err_kind(err) == ERR_TIMEOUT);
+			break;
+		}
+		CHECK(i < 63);
+	}
+	CHECK(inside_now() - began < 5000);
+	stream_close(&stream);
+	close(pair[1]);
 }
 
 TASK_TEST(files, "a file and a pipe are streams as well")

@@ -53,6 +53,7 @@ TEST(base, "a base URL is set once")
 	CHECK_STR(read_into("{\"baseUrl\":\"https://cove.example:8/x\"}", &terms), "ok");
 	CHECK_STR(read_into("{\"baseUrl\":\"https://cove.example:8/x\"}", &terms), "ok");
 	CHECK_STR(read_into("{\"baseUrl\":\"https://other.example\"}", &terms), "base_url_set");
+	CHECK(terms.base_url);
 	CHECK_STR(terms.base_url, "https://cove.example:8/x");
 	terms_done(&terms);
 	CHECK_STR(read_into("{\"baseUrl\":\"file:///x\"}", &terms), "bad_field");

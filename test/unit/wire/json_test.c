@@ -166,6 +166,25 @@ TEST(depth, "32 levels are read, 33 are not, and a flood of brackets costs nothi
 	CHECK(clock_ms() - start < 2000);
 }
 
+TEST(many, "a tree of more values than anybody needs is not built")
+{
+	auto_buf text = BUF_INIT(1 << 20);
+	auto_json most = NULL;
+	auto_json root = NULL;
+	auto_err err = NULL;
+
+	buf_char(&text, '[');
+	for (int i = 2; i < JSON_VALUES_MAX; i++)
+		buf_text(&text, "[],");
+	buf_text(&text, "0]");
+	CHECK_OK(json_read(buf_view(&text), &most));
+	text.at[text.len - 1] = ',';
+	buf_text(&text, "0]");
+	err = json_read(buf_view(&text), &root);
+	CHECK(err && !strcmp(err_reason(err), "bad_json"));
+	CHECK_OK(json_read_any(buf_view(&text), &root));
+}
+
 TEST(where, "the message says where the text went wrong")
 {
 	struct json *root;

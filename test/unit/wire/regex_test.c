@@ -113,8 +113,7 @@ TEST(linear, "no expression is slow, however it was meant")
 					    "(a|a)*b",
 					    "(a|aa)+b",
 					    "(.*)*x",
-					    "a?a?a?a?a?a?a?"
-					    "a?a?a?a?a?a?a?a?a?aaaaaaaaaaaaaaaab",
+					    "a?a?a?a?a?a?a?a?a?a?a?a?aaaaaaaaaaaab",
 					    "(a{0,30}){0,30}b"};
 	auto_free char *text = mem_new(20001);
 

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Group W: tenants at work inside of a sandbox, through sockets, streams and expressions."""
+import json
+import os
+import sys
+import threading
+import time
+
+from rows import c, PATIENCE, play, row
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import wsclient  # noqa: E402
+
+MIB = 1 << 20
+
+
+def rss(stage):
+    pid = stage.cove.children()["daemon"]
+    with open("/proc/%d/status" % pid) as status:
+        return int([line for line in status if line.startswith("VmRSS")][0].split()[1]) * 1024
+
+
+def socket_to(stage, box, room):
+    return wsclient.WebSocket(stage.cove, "/v1/sandboxes/%s/%s" % (box["id"], room), timeout=30)
+
+
+def slowest_health(stage, during):
+    """The longest that the health route took while `during` ran; seconds."""
+    worst, running = [0.0], [True]
+
+    def ask():
+        while running[0]:
+            begin = time.monotonic()
+            stage.cove.get("/v1/health")
+            worst[0] = max(worst[0], time.monotonic() - begin)
+    asker = threading.Thread(target=ask)
+    asker.start()
+    try:
+        during()
+    finally:
+        running[0] = False
+        asker.join()
+    return worst[0]
+
+
+@row("W-01", "messages that never end, on many sockets, do not fill the daemon's memory")
+def half_messages(stage):
+    box = stage.box()
+    piece = b"a" * (4 * MIB)
+
+    def begin(pieces):
+        ws = socket_to(stage, box, "ws")
+        try:
+            ws.raw(ws.frame(wsclient.TEXT, piece, final=False))
+            for _ in range(pieces - 1):
+                ws.raw(ws.frame(0, piece, final=False))
+        except OSError:  # it was told to come back later
+            ws.cut()
+            return None
+        return ws
+    whole = begin(10)
+    whole.raw(whole.frame(0, b"", final=True))
+    answer = json.loads(whole.recv())
+    stage.twin(answer["code"] == "PARSE_ERROR", "a large message alone is read to its end", answer)
+    whole.cut()
+    before = rss(stage)
+    count = 8 if c.SHORT else 24
+    sockets = [begin(13) for _ in range(count)]
+    grown = rss(stage) - before
+    c.ok(grown < 340 * MIB, "W-01: %d sockets with 52 MiB each make it grow by less than 340 MiB" % count,
+         grown // MIB)
+    for ws in filter(None, sockets):
+        ws.cut()
+    c.ok(c.until(lambda: rss(stage) < before + 48 * MIB, 20), "W-01: and it gives that back", rss(stage) // MIB)
+
+
+@row("W-02", "a message of millions of values costs no more than its bytes")
+def many_values(stage):
+    box = stage.box()
+
+    def call(values):
+        ws = socket_to(stage, box, "rpc")
+        ws.raw(ws.frame(wsclient.TEXT, b'["push",["pipeline",0,["utils","ping"],[[' + b",".join([b"[]"] * values) + b"]]]]"))
+        ws.raw(ws.frame(wsclient.TEXT, b'["pull",1]'))
+        answer = ws.recv()
+        ws.cut()
+        return answer
+    answer = call(1000)
+    stage.twin(json.loads(answer)[0] != "abort", "a thousand values are read", answer)
+    before, answers = rss(stage), []
+    took = slowest_health(stage, lambda: answers.append(call(7000000)))
+    c.ok(json.loads(answers[0])[0] == "abort", "W-02: it is refused", answers[0][:300])
+    c.ok(took < 0.3 * PATIENCE, "W-02: nobody waits for it", took)
+    c.ok(rss(stage) - before < 64 * MIB, "W-02: no tree of it was made", (rss(stage) - before) // MIB)
+    ended = socket_to(stage, box, "rpc")
+    try:  # answers that nobody pulls, and streams that nobody reads
+        for _ in range(5000):
+            ended.raw(ended.frame(wsclient.TEXT, b'["push",["pipeline",0,["no","such"],[]]]'))
+        farewell = ended.recv()
+    except (OSError, wsclient.Closed):
+        farewell = '["abort"]'
+    c.ok(json.loads(farewell)[0] == "abort", "W-02: calls that nobody pulls have an end", farewell)
+    ended.cut()
+    pipes = socket_to(stage, box, "rpc")
+    try:
+        for _ in range(5000):
+            pipes.raw(pipes.frame(wsclient.TEXT, b'["pipe"]'))
+        farewell = pipes.recv()
+    except (OSError, wsclient.Closed):
+        farewell = '["abort"]'
+    c.ok(json.loads(farewell)[0] == "abort", "W-02: so have streams that nobody reads", farewell)
+    pipes.cut()
+
+
+@row("W-03", "a field with a line in it reaches no server")
+def split_field(stage):
+    box = stage.box()
+    stage.cove.run(box, "cat > /tmp/s.py", stdin="""
+import socket
+door = socket.create_server(("127.0.0.1", 8077))
+while True:
+    guest, _ = door.accept()
+    seen = repr(guest.recv(65536)).encode()
+    guest.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Type: text/plain\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(seen) + seen)
+    guest.close()
+""")
+    stage.cove.run(box, "setsid python3 /tmp/s.py >/dev/null 2>&1 </dev/null & "
+                        "until (exec 3<>/dev/tcp/127.0.0.1/8077) 2>/dev/null; do sleep 0.05; done")
+    ws = socket_to(stage, box, "ws")
+
+    def ask(headers):
+        ws.raw(ws.frame(wsclient.TEXT, json.dumps({"type": "request", "id": "1", "method": "GET", "path": "/proxy/8077/a",
+                                                   "headers": headers}).encode()))
+        return json.loads(ws.recv())
+    good = ask({"X-A": "b"})
+    stage.twin(good["status"] == 200 and "X-A: b" in good["body"], "a field without one does", good)
+    for bad in ({"X-A": "b\r\nX-Evil: 1"}, {"X-A\r\nX-Evil": "1"}, {"X A": "1"}, {"X-A": "b\nc"}):
+        answer = ask(bad)
+        c.ok(answer["status"] == 400, "W-03: %r" % bad, answer)
+    ws.cut()
+
+
+@row("W-04", "an expression that takes long keeps its time, and no file waits for it")
+def slow_expression(stage):
+    box, other = stage.box(), stage.box()
+    base = "/v1/sandboxes/%s/api/process/" % box["id"]
+    stage.cove.post(base + "start", {"command": "while :; do head -c 15000 /dev/zero | tr '\\0' z; echo; done", "processId": "p"})
+
+    def hunt(expression, ms):
+        begin = time.monotonic()
+        reply = stage.cove.post(base + "p/wait-log", {"regex": expression, "timeoutMs": ms}, timeout=60)
+        return reply, time.monotonic() - begin
+    reply, _ = hunt("z+", 5000)
+    stage.twin(reply.status == 200, "a plain expression finds its line", reply)
+    wide = "([%s]{1,400}){2}Q" % "".join(chr(0x100 + 2 * i) for i in range(300))
+    reply, _ = hunt(wide, 1000)
+    c.ok(reply.status == 400, "W-04: one that is held against too much is refused", reply)
+    heavy = "([\u0100\u0102\u0104z]{1,450}){2}Q"
+    seen = []
+    hunters = [threading.Thread(target=lambda: seen.append(hunt(heavy, 2000))) for _ in range(24)]
+    for hunter in hunters:
+        hunter.start()
+    time.sleep(0.5)
+    slow = 0.0
+    for _ in range(10):
+        begin = time.monotonic()
+        reply = stage.cove.request("PUT", "/v1/sandboxes/%s/api/files/workspace/x" % other["id"], b"x" * 300000,
+                                   headers={"Content-Type": "application/octet-stream"})
+        slow = max(slow, time.monotonic() - begin)
+        c.ok(reply.status == 200, "W-04: a file is written meanwhile", reply)
+    for hunter in hunters:
+        hunter.join()
+    c.ok(slow < 0.2 * PATIENCE, "W-04: at once", slow)
+    c.ok(len(seen) == 24 and max(took for _, took in seen) < 2 + 1 * PATIENCE, "W-04: each wait ends in its time",
+         sorted(took for _, took in seen)[-3:], seen[0])
+    stage.cove.request("DELETE", base + "kill-all")
+
+
+@row("W-05", "the credential of a path is in no log, however it is misspelt")
+def spelled(stage):
+    box = stage.box()
+    token = box["token"]
+    good = stage.cove.get("/v1/t/%s/sandboxes/%s/api/ping" % (token, box["id"]), key=False)
+    stage.twin(good.status == 200, "spelt rightly it opens", good)
+    for path in ("/v1//t/%s/sandboxes/x", "//v1/t/%s/sandboxes/x", "/v1/T/%s/sandboxes/x", "/V1/t/%s/x", "/v1/%%74/%s/sandboxes/x",
+                 "/x/%s", "/v1/sandboxes/%s", "/v1/sandboxes/%s/api/ping", "/%s"):
+        for key in (False, True):
+            reply = stage.cove.get(path % token, key=key)
+            c.ok(reply.status in (400, 401, 404, 429), "W-05: %s" % path, reply)
+    c.ok(token[len("covebox_"):][:24] not in stage.cove.log_text(), "W-05: no line of the log has it")
+
+
+play()

@@ -1,0 +1,63 @@
+// What a hand may pass as a file: a hand that was taken over may pass anything.
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "box/files_inner.h"
+#include "tap.h"
+
+TEST(regular, "a file on a disk is taken")
+{
+	char path[] = "/var/tmp/cove-fd-XXXXXX";
+	auto_fd fd = mkstemp(path);
+
+	CHECK(fd >= 0 && unlink(path) == 0);
+	CHECK_OK(files_check_fd(fd));
+}
+
+TEST(others, "pipes, sockets, events, directories, devices and windows into the kernel are not")
+{
+	int pipes[2], pair[2];
+	auto_fd event = eventfd(0, EFD_CLOEXEC), folder = open("/", O_RDONLY | O_CLOEXEC);
+	auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	auto_fd proc = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+
+	CHECK(pipe2(pipes, O_CLOEXEC) == 0);
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+	CHECK_ERR(files_check_fd(pipes[0]), INVALID);
+	CHECK_ERR(files_check_fd(pair[0]), INVALID);
+	CHECK_ERR(files_check_fd(event), INVALID);
+	CHECK_ERR(files_check_fd(folder), INVALID);
+	CHECK_ERR(files_check_fd(null), INVALID);
+	CHECK_ERR(files_check_fd(proc), INVALID);
+	for (int i = 0; i < 2; i++) {
+		close(pipes[i]);
+		close(pair[i]);
+	}
+}
+
+// What is written through it is charged to whoever writes, and nothing bounds it.
+TEST(memory, "a file that is memory without a bound is not")
+{
+	auto_fd fd = memfd_create("x", MFD_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK_ERR(files_check_fd(fd), INVALID);
+}
+
+TEST(bounded, "a file of a tmpfs that has a size is")
+{
+	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+	    mount("x", "/mnt", "tmpfs", 0, "size=1m") != 0) {
+		printf("# no rights to mount a tmpfs\n");
+		return;
+	}
+	auto_fd fd = open("/mnt/f", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	CHECK_OK(files_check_fd(fd));
+}
