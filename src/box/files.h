@@ -124,6 +124,8 @@ fallible files_watch(const struct files *files, const char *path, uint32_t flags
 		     const char *const *include, const char *const *exclude,
 		     struct files_walk **out);
 fallible files_next_event(struct files_walk *walk, int64_t deadline, struct reach_event *out);
+// The watch tells at once what it holds back, and then REACH_CAUGHT_UP.
+void files_nudge(struct files_walk *walk);
 
 // A connection to 127.0.0.1, then ::1. BAD_PEER port_closed when nobody listens.
 fallible files_dial(const struct files *files, uint16_t port, int *out_fd);

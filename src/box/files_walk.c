@@ -128,6 +128,12 @@ fallible files_next_event(struct files_walk *walk, int64_t deadline, struct reac
 	return reach_get_event(&walk->items, out) ? OK : bad_item(walk);
 }
 
+void files_nudge(struct files_walk *walk)
+{
+	if (walk->hand)
+		box_hand_nudge(walk->hand);
+}
+
 fallible files_end(struct files_walk *walk, struct files_total *total)
 {
 	struct err *err = OK;

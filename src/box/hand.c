@@ -32,6 +32,7 @@
 #define SHORT_SHARED 4 // so many serve short requests before another is made
 #define PATIENCE_MS 3
 #define START_MS 10000
+#define SPREE_MAX 64
 
 enum hand_phase { HAND_ASKED, HAND_FAILED, HAND_BUSY, HAND_RESTS, HAND_GONE };
 
@@ -45,6 +46,7 @@ struct box_hand {
 	bool abandoned; // whoever asked for it has gone
 	bool fresh;	// asked, and nothing heard since: it is too early to look
 	bool waits;
+	uint32_t spree; // answers without a wait between them
 	struct watch watch;
 	struct timer timer;
 	struct bell bell;
@@ -407,20 +409,41 @@ fallible box_hand_ask(struct box_hand *hand, const struct reach_ask *ask, int64_
 	return OK;
 }
 
+void box_hand_nudge(struct box_hand *hand)
+{
+	// When it has room for no more it has not read the one before.
+	if (hand->phase == HAND_BUSY)
+		(void)fd_send(hand->watch.fd, "", 1, NULL, 0, MSG_DONTWAIT);
+}
+
 static fallible await(struct box_hand *hand, int64_t deadline)
 {
 	struct err *err = OK;
 
 	if (!hand->watch.events)
 		TRY(loop_watch(hand->box->loop, &hand->watch, EPOLLIN), "watch a hand");
+	hand->spree = 0;
 	hand->waits = true;
 	err = bell_wait(&hand->bell, deadline);
 	hand->waits = false;
 	return err_while(err, "wait for a hand");
 }
 
+// One that always has more to say would never let us wait: others get their turn, and time passes.
+static fallible breathe(struct box_hand *hand, int64_t deadline)
+{
+	if (++hand->spree < SPREE_MAX)
+		return OK;
+	hand->spree = 0;
+	TRY(task_sleep_until(0));
+	if (loop_now(hand->box->loop) >= deadline)
+		return err_new(TIMEOUT, "timeout", "it took too long");
+	return OK;
+}
+
 fallible box_hand_next(struct box_hand *hand, int64_t deadline, struct reach_say *out, int *fd)
 {
+	TRY(breathe(hand, deadline));
 	for (;;) {
 		int came = 1, got = -1;
 		ssize_t n;

@@ -21,6 +21,8 @@ fallible box_hand_take(struct box *box, const char *user, enum hand_use use, int
 		       struct box_hand **out);
 // One request. INTERNAL hand_lost; TOO_LARGE request_too_large.
 fallible box_hand_ask(struct box_hand *hand, const struct reach_ask *ask, int64_t deadline);
+// A byte in the midst of its work: to a watch it means that it is to catch up.
+void box_hand_nudge(struct box_hand *hand);
 // The next answer. Its texts are borrowed until the next wait of this task; *fd is the caller's, or
 // -1. After an error other than TIMEOUT the hand is of no more use.
 fallible box_hand_next(struct box_hand *hand, int64_t deadline, struct reach_say *out, int *fd);

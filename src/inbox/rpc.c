@@ -6,9 +6,11 @@
 #include "base/mem.h"
 #include "http/upgrade.h"
 #include "inbox/remote.h"
+#include "loop/offload.h"
 #include "wire/text.h"
 
 #define MESSAGE_MAX (24u << 20)
+#define LARGE (256 * 1024)
 
 // "files" of the main object, not called yet: its methods can be called by its number.
 struct path {
@@ -109,12 +111,32 @@ static fallible release(struct remote *remote, int64_t id)
 	return OK;
 }
 
+struct reading {
+	struct str text;
+	struct json *json;
+	struct err *err;
+};
+
+static void reading_run(void *arg)
+{
+	struct reading *reading = arg;
+
+	reading->err = json_read(reading->text, &reading->json);
+}
+
 static fallible take(struct remote *remote, struct str text, bool *out_over)
 {
+	struct reading reading = {.text = text};
 	struct rpc_message message = {0};
 	auto_json json = NULL;
 
-	TRY(json_read(text, &json));
+	// Others wait while we read: a large message is read elsewhere.
+	if (text.len > LARGE)
+		offload_run(reading_run, &reading);
+	else
+		reading_run(&reading);
+	json = reading.json;
+	TRY(reading.err);
 	TRY(rpc_read(json, &message));
 	switch (message.kind) {
 	case RPC_PUSH:

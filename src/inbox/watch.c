@@ -99,7 +99,7 @@ static fallible follow(struct http *x, const struct watch_ask *ask, struct files
 			return take_ptr(err);
 		if (err || event.type == REACH_STOPPED)
 			return send_end(x, err, room);
-		if (watch_ask_wants(ask, &event))
+		if (event.type != REACH_CAUGHT_UP && watch_ask_wants(ask, &event))
 			TRY(tell(x, ask, &event, room));
 	}
 }

@@ -2,7 +2,8 @@
 // version, NAME:COUNT; later ones compare it with how many events were counted. A tree is kept
 // track of by a task that holds a hand, until TREE_MS after the last question, the end of the
 // sandbox, or until others need the room. After that, and after a restart, the honest answer is
-// "resync".
+// "resync". Events wait a little in the hand to be merged: it is made to catch up before a question
+// is answered, so that whatever was done before the question counts.
 #include <stdio.h>
 
 #include "inbox/memory.h"
@@ -13,6 +14,7 @@
 #define TREES_BOX_MAX 8
 #define TREES_MAX 256
 #define NAME_MAX_BYTES 128
+#define CATCH_UP_MS 2000
 
 struct tree {
 	struct link link; // memory->trees, longest unused first; in no list: given up
@@ -26,7 +28,20 @@ struct tree {
 	int64_t until;
 	bool listed;
 	struct task *task;
+	uint64_t asked, caught_up; // how often
+	struct bell bell;
+	int refs; // of the task, and of those who wait for it to catch up
 };
+
+static void drop_tree(struct tree **held)
+{
+	struct tree *tree = *held;
+
+	if (!tree || --tree->refs > 0)
+		return;
+	free((char *)tree->key.at);
+	free(tree);
+}
 
 static void unlist(struct tree *tree)
 {
@@ -51,13 +66,34 @@ static void track(void *arg)
 			continue;
 		if (err || event.type == REACH_STOPPED)
 			break;
-		tree->count += watch_ask_wants(&ask, &event);
+		if (event.type != REACH_CAUGHT_UP) {
+			tree->count += watch_ask_wants(&ask, &event);
+			continue;
+		}
+		tree->caught_up++;
+		bell_ring(&tree->bell);
 	}
 	unlist(tree);
-	files_drop(tree->walk);
+	files_drop(take_ptr(tree->walk));
 	entry_drop(tree->entry);
-	free((char *)tree->key.at);
-	free(tree);
+	bell_ring(&tree->bell);
+	drop_tree(&tree);
+}
+
+// False: it is not kept track of any more.
+static fallible catch_up(struct tree *found, bool *out)
+{
+	on_exit_call(drop_tree) struct tree *tree = found;
+	int64_t deadline = loop_now(tree->memory->loop) + CATCH_UP_MS;
+	uint64_t mine = ++tree->asked;
+	struct err *err = OK;
+
+	tree->refs++;
+	files_nudge(tree->walk);
+	while (!err && tree->listed && tree->caught_up < mine)
+		err = bell_wait(&tree->bell, deadline);
+	*out = tree->listed;
+	return err;
 }
 
 static void give_up(struct tree *tree)
@@ -134,7 +170,9 @@ static struct tree *plant(struct place *place, const struct watch_ask *ask, stru
 		.events = ask->events,
 		.until = loop_now(memory->loop) + TREE_MS,
 		.listed = true,
+		.refs = 1,
 	};
+	bell_init(&tree->bell);
 	memory_name(memory, tree->name);
 	link_add(&memory->trees, &tree->link);
 	memory->tree_count++;
@@ -215,12 +253,15 @@ static fallible answer_of(struct place *place, const struct watch_ask *ask,
 	struct files_walk *walk = NULL;
 	auto_buf key = BUF_INIT(512 * 1024);
 	struct tree *tree;
+	bool kept = false;
 
 	write_key(&key, place, ask);
 	if (!buf_ok(&key))
 		return err_new(INVALID, "bad_field", "the patterns are too long together");
 	tree = find_tree(memory, place->visit.entry, buf_view(&key));
-	if (!tree) {
+	if (tree)
+		TRY(catch_up(tree, &kept));
+	if (!kept) {
 		TRY(watch_ask_begin(place, ask, &walk));
 		// Somebody else may have been faster meanwhile.
 		tree = find_tree(memory, place->visit.entry, buf_view(&key));

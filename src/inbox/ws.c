@@ -9,12 +9,14 @@
 #include "fleet/visit.h"
 #include "http/upgrade.h"
 #include "inbox/line.h"
+#include "loop/offload.h"
 #include "wire/json_part.h"
 #include "wire/json_scan.h"
 #include "wire/text.h"
 
 #define MESSAGE_MAX (64u << 20)
 #define AROUND_MAX (64 * 1024) // of a message, without its body
+#define LARGE (256 * 1024)
 
 static fallible bad(struct line *line, struct str id, const char *why)
 {
@@ -62,26 +64,54 @@ static fallible take_request(struct line *line, const struct json *json, struct 
 	return bad(line, request.id, err_message(err));
 }
 
+struct look {
+	struct str text;
+	bool is_json, has_parts;
+	struct buf around;
+	struct str body;
+};
+
+static void look_done(struct look *look)
+{
+	buf_done(&look->around);
+}
+
+static void look_run(void *arg)
+{
+	struct look *look = arg;
+	struct json_scan scan;
+
+	look->is_json = json_scan(look->text, &scan);
+	look->has_parts = look->is_json &&
+			  json_part(scan.value, "body", &look->around, &look->body) &&
+			  buf_ok(&look->around);
+}
+
 static fallible take_message(struct line *line, const struct wsock_message *message)
 {
-	auto_buf around = BUF_INIT(AROUND_MAX);
-	struct str body = {NULL, 0}, type;
-	struct json_scan scan;
+	on_exit_call(look_done) struct look look = {.text = message->body,
+						    .around = BUF_INIT(AROUND_MAX)};
 	auto_json json = NULL;
 	auto_err err = OK;
+	struct str type;
 
-	if (message->kind != WSOCK_TEXT || !json_scan(message->body, &scan))
+	// Others wait while we read: a large message is read elsewhere.
+	if (message->kind == WSOCK_TEXT && message->body.len > LARGE)
+		offload_run(look_run, &look);
+	else if (message->kind == WSOCK_TEXT)
+		look_run(&look);
+	if (!look.is_json)
 		return line_error(line, (struct str){NULL, 0}, "PARSE_ERROR",
 				  "the message is not JSON", 400);
-	if (!json_part(scan.value, "body", &around, &body) || !buf_ok(&around))
+	if (!look.has_parts)
 		return bad(line, (struct str){NULL, 0}, "the message is no request");
-	err = json_read(buf_view(&around), &json);
+	err = json_read(buf_view(&look.around), &json);
 	if (err)
 		return line_error(line, (struct str){NULL, 0}, "PARSE_ERROR", err_message(err),
 				  400);
 	type = word(json, "type");
 	if (str_is(type, "request"))
-		return take_request(line, json, body);
+		return take_request(line, json, look.body);
 	if (!str_is(type, "cancel"))
 		return bad(line, word(json, "id"), "the message is no request");
 	line_cancel(line, word(json, "id"));

@@ -155,8 +155,9 @@ enum reach_event_type {
 	REACH_MOVE_FROM,
 	REACH_MOVE_TO,
 	REACH_ATTRIB_SET,
-	REACH_OVERFLOW, // the kernel dropped some: look at everything again
-	REACH_STOPPED,	// what was watched is gone
+	REACH_OVERFLOW,	 // the kernel dropped some: look at everything again
+	REACH_STOPPED,	 // what was watched is gone
+	REACH_CAUGHT_UP, // all was told that had happened when a byte came: the daemon asked
 	REACH_EVENT_COUNT
 };
 struct reach_event {

