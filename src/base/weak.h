@@ -35,6 +35,7 @@
 	X(DEVICES,      "devices",        "the short list in /dev: a box sees the host's") \
 	X(FDS,          "fds",            "a command inherits nothing but stdio") \
 	X(CWD,          "cwd",            "a working directory must lie within the root") \
+	X(MAGIC_LINKS,  "magic_links",    "paths of a client follow no magic link of /proc") \
 	X(USER_RANGE,   "user_range",     "ids of commands are at most 65535") \
 	X(REAP,         "reap",           "pid 1 reaps orphans") \
 	X(PIDS,         "pids",           "the limit on processes") \
@@ -49,7 +50,7 @@
 	X(VAULT,        "vault",          "directories of boxes and layers are root's alone") \
 	X(ETC,          "etc",            "which files of the host's /etc a box may see") \
 	X(JAIL,         "jail",           "archives are unpacked in a jail") \
-	X(PATHS,        "paths",          "paths of an archive stay beneath its root") \
+	X(PATHS,        "paths",          "paths of an archive stay beneath its directory") \
 	X(NODES,        "nodes",          "device nodes of an archive are dropped") \
 	X(RATIO,        "ratio",          "how far an archive may grow") \
 	X(DIGEST,       "digest",         "blobs of an image are what their digests say") \

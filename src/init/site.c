@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/weak.h"
+
 #define RACES_BORNE 32
 #define LINKS_MAX 40
 #define TEMP_NEW ".cove-new-"
@@ -20,7 +22,7 @@ static int open_with(int dir, const char *path, int flags, uint64_t resolve)
 	struct open_how how = {
 		.flags = (uint64_t)(flags | O_CLOEXEC),
 		.mode = flags & O_CREAT ? 0600 : 0,
-		.resolve = RESOLVE_NO_MAGICLINKS | resolve,
+		.resolve = (weak(MAGIC_LINKS) ? 0 : RESOLVE_NO_MAGICLINKS) | resolve,
 	};
 	long fd = -1;
 
@@ -184,7 +186,8 @@ bool site_beneath(int dir, const char *path, bool parents, struct site *out)
 		return false;
 	}
 	memcpy(room, path, strlen(path) + 1);
-	return split(dir, room, parents, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, out);
+	return split(dir, room, parents, weak(PATHS) ? 0 : RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
+		     out);
 }
 
 void site_done(struct site *site)

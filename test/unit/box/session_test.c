@@ -163,7 +163,7 @@ HOUSE_TEST(odd_lines, "syntax errors and unclosed quotes are answers; the next c
 	CHECK(gives("echo 'abc", 2, "", "bash: unexpected EOF while looking for matching `''"));
 	CHECK(gives("echo ok", 0, "ok", ""));
 	CHECK(gives("if then", 2, "", "bash: syntax error near unexpected token `then'"));
-	CHECK(gives("echo \"$(", 1, "", "bash: unexpected EOF while looking for matching `)'"));
+	CHECK(gives("echo \"$(", 1, "", "bash: syntax error near unexpected token `}'"));
 	CHECK(gives("echo a\\", 0, "a\\", ""));
 	CHECK(gives("set -u; echo $nope; echo no", 1, "", "bash: nope: unbound variable"));
 	CHECK(gives("echo still; set +u", 0, "still", ""));
