@@ -13,6 +13,7 @@
 #include "box/session_inner.h"
 
 #define INT_MS 150    // until SIGTERM
+#define INT_TIMES 3   // in that time
 #define TERM_MS 350   // until SIGKILL
 #define KILL_MS 500   // until the shell is given up
 #define BURIED_MS 50  // for what got a SIGTERM after the shell had come back
@@ -54,8 +55,11 @@ static void interrupt(struct session_run *run)
 
 	if (!shell || run->told_end)
 		return;
-	exec_signal(shell->exec, SIGINT);
-	await_end(run, INT_MS);
+	// One that comes between two short children is lost on a shell that waits for the next.
+	for (int i = 0; i < INT_TIMES && !run->told_end; i++) {
+		exec_signal(shell->exec, SIGINT);
+		await_end(run, INT_MS / INT_TIMES);
+	}
 	left = sweep(run, SIGTERM);
 	if (left && run->told_end)
 		err_free(task_sleep_until(loop_now(run->session->box->loop) + BURIED_MS));

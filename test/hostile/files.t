@@ -62,11 +62,12 @@ FAR = "pidns,capabilities,userns,magic_links"
 def traversal(stage):
     path, text = sentinel()
 
-    def by_proc(stage):  # the root of the host's first process, or the box's own
-        return Api(stage, stage.box()).text("/proc/1/root" + path)
+    def by_proc(stage):  # the root of a process of the host
+        return Api(stage, stage.box()).text("/proc/%d/root%s" % (stage.cove.process.pid, path))
     stage.control_weak(FAR, by_proc, lambda got: got == text.encode())
     stage.depth(FAR.replace(",magic_links", ""), by_proc, lambda got: got != text.encode())
     stage.depth("magic_links", by_proc, lambda got: got != text.encode())
+    c.ok(by_proc(stage) != text.encode(), "F-01: no process of the host has a root to go by")
     box = stage.box()
     api = Api(stage, box)
     stage.cove.run(box, "ln -s ../../../.. /workspace/up; ln -s / /workspace/root; ln -s /proc/self/root /workspace/self; ln -s / /link")
@@ -99,9 +100,10 @@ def links(stage):
 
     def by_link(stage):
         box = stage.box()
-        stage.cove.run(box, "ln -s /proc/1/root%s /workspace/a" % path)
+        stage.cove.run(box, "ln -s /proc/%d/root%s /workspace/a" % (stage.cove.process.pid, path))
         return Api(stage, box).text("/workspace/a")
     stage.control_weak(FAR, by_link, lambda got: got == text.encode())
+    c.ok(by_link(stage) != text.encode(), "F-02: from a box it leads nowhere")
     box = stage.box()
     api = Api(stage, box)
     stage.cove.run(box, "cd /workspace; ln -s /proc/1/root%s a; ln -s %s b; ln -s /etc/hostname own; "
