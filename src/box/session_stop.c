@@ -56,7 +56,7 @@ static void interrupt(struct session_run *run)
 	if (!shell || run->told_end)
 		return;
 	// One that comes between two short children is lost on a shell that waits for the next.
-	for (int i = 0; i < INT_TIMES && !run->told_end; i++) {
+	for (int i = 0; i < INT_TIMES && !run->told_end && run->session->shell == shell; i++) {
 		exec_signal(shell->exec, SIGINT);
 		await_end(run, INT_MS / INT_TIMES);
 	}
