@@ -1,0 +1,348 @@
+// Any bytes as the body of any route. Two bytes choose the route of the joined table, the third
+// says how the body comes; a line "WORD?QUERY" follows, whose word stands for every {name} of the
+// path but the sandbox; the rest is the body. The sandbox runs as far as the fleet knows, but its
+// socket is closed and there is no warden: what was decoded is refused by the box, at once.
+// Whatever came, there is one reply, and an error is one in the form that clients know.
+#include <fcntl.h>
+
+#include "api/api.h"
+#include "base/log.h"
+#include "box/inner.h"
+#include "box/leaf.h"
+#include "box/procs.h"
+#include "box/tape.h"
+#include "bridge/bridge.h"
+#include "door/door.h"
+#include "fleet/table.h"
+#include "fuzz.h"
+#include "http/inner.h"
+#include "inbox/inbox.h"
+
+#define NAME "mfrggzdfmy2tqnrzgezdgnbvay" // a name for the bridge as well
+#define WORD "x"			  // where the input has none
+#define REPLY_MAX (16 << 20)
+#define LINE_MOST 1024
+
+static const struct who keyholder = {.role = WHO_OPERATOR, .name = "operator"};
+static struct door door;
+static size_t route_count;
+
+// ------------------------------------------------------------------------------------ the house
+
+static void must_work(struct err *err)
+{
+	if (err)
+		fprintf(stderr, "%s\n", err_trail(err));
+	MUST(!err);
+}
+
+static void open_house(void)
+{
+	struct fleet_options options = {.boxes_max = 10, .output_max = 1 << 30, .tapes_dir = -1};
+	struct http_limits limits = HTTP_LIMITS_DEFAULT;
+	struct loop *still = NULL; // never turned: the warden is not even dialled
+
+	log_open("fuzz", open("/dev/null", O_WRONLY | O_CLOEXEC));
+	must_work(loop_new(&door.loop));
+	must_work(loop_new(&still));
+	must_work(admit_open(&options.admit));
+	options.loop = door.loop;
+	options.ask = ask_open(still, "/nonexistent/warden.sock");
+	door.fleet = fleet_new(&options);
+	door.guard = guard_new(door.loop, &(struct guard_options){0});
+	door.pledges = pledges_new(door.loop);
+	door.routes = router_join(
+		(const struct route *const[]){api_routes, inbox_routes, bridge_routes, NULL});
+	door.version = "0";
+	must_work(
+		http_server_open(door.loop, &limits, door_serve, door_refuse, &door, &door.server));
+	while (door.routes[route_count].method)
+		route_count++;
+}
+
+static void free_box(struct later *later)
+{
+	struct box *box = link_of(later, struct box, free_later);
+
+	box_leaf_free_all(box);
+	procs_free(box);
+	terms_free(box);
+	tape_budget_drop(box->tape_budget);
+	free(box);
+}
+
+// It has a leaf, so that a command is written down whole before nobody is there to hear it.
+static struct box *new_box(const char *id)
+{
+	struct box *box = mem_new_of(struct box);
+
+	box->loop = door.loop;
+	box->ask = door.fleet->ask;
+	box->refs = 1;
+	box->phase = BOX_ALIVE;
+	box->oom = box->tapes_dir = -1;
+	memcpy(box->id, id, sizeof(box->id));
+	box->free_later.run = free_box;
+	bell_init(&box->greeted);
+	bell_init(&box->channel.room);
+	bell_init(&box->hand_free);
+	link_init(&box->leaves);
+	link_init(&box->clean);
+	link_init(&box->doubt);
+	link_init(&box->execs);
+	link_init(&box->lingerers);
+	link_init(&box->hands);
+	box_leaf_give(box_leaf_add(box, 1, -1, NULL, 0), true);
+	return box;
+}
+
+static struct entry *add_entry(void)
+{
+	struct spec spec = {.name = NAME, .limits = LIMITS_DEFAULT, .template = "host"};
+	struct entry *entry = NULL;
+
+	must_work(table_add(door.fleet, &spec, &entry));
+	entry->box = new_box(entry->record.id);
+	entry_move(entry, STATE_RUNNING);
+	return entry;
+}
+
+// By name and not by place: a route that is added leaves the others' inputs theirs.
+static uint16_t route_mark(const struct route *route)
+{
+	const char *parts[] = {route->method, route->pattern};
+	uint32_t mark = 2166136261;
+
+	for (size_t i = 0; i < 2; i++)
+		for (const char *at = parts[i]; *at; at++)
+			mark = (mark ^ (uint8_t)*at) * 16777619;
+	return (uint16_t)(mark ^ mark >> 16);
+}
+
+// The first whose mark is not below, as on a clock face.
+static const struct route *choose(const uint8_t bytes[2])
+{
+	uint16_t at = (uint16_t)(bytes[0] << 8 | bytes[1]);
+	const struct route *best = door.routes;
+
+	for (size_t i = 1; i < route_count; i++)
+		if ((uint16_t)(route_mark(&door.routes[i]) - at) <
+		    (uint16_t)(route_mark(best) - at))
+			best = &door.routes[i];
+	return best;
+}
+
+// --------------------------------------------------------------------------------- the exchange
+
+struct trip {
+	const struct route *route;
+	uint8_t how; // 3 bits of content type, a bit each: in pieces, header fields
+	struct str word, query, body;
+	struct buf target;
+	size_t at; // of the body
+	int status, heads, ends;
+	bool is_whole, is_json;
+	struct buf reply;
+};
+
+static fallible on_read(void *arg, void *room, size_t size, size_t *out)
+{
+	struct trip *trip = arg;
+	size_t left = trip->body.len - trip->at, piece = 1 + trip->how % 61;
+
+	size = size < left ? size : left;
+	size = size < piece ? size : piece;
+	if (size)
+		memcpy(room, trip->body.at + trip->at, size);
+	trip->at += size;
+	*out = size;
+	return OK;
+}
+
+static fallible on_head(void *arg, const struct inner_head *head)
+{
+	struct trip *trip = arg;
+
+	trip->heads++;
+	trip->status = head->status;
+	trip->is_json = str_is(head->type, "application/json");
+	return OK;
+}
+
+static fallible on_bytes(void *arg, struct str bytes)
+{
+	struct trip *trip = arg;
+
+	MUST(trip->heads == 1 && trip->ends == 0);
+	buf_str(&trip->reply, bytes);
+	return OK;
+}
+
+static void on_end(void *arg, bool is_whole)
+{
+	struct trip *trip = arg;
+
+	trip->ends++;
+	trip->is_whole = is_whole;
+}
+
+static void write_target(struct trip *trip)
+{
+	bool first = true;
+
+	for (const char *at = trip->route->pattern; *at; at++) {
+		if (*at != '{') {
+			buf_char(&trip->target, *at);
+			continue;
+		}
+		if (first && strncmp(at, "{id}", 4) == 0)
+			buf_text(&trip->target, NAME);
+		else
+			buf_str(&trip->target, trip->word.len ? trip->word : STR(WORD));
+		first = false;
+		at += strcspn(at, "}");
+	}
+	if (trip->query.len) {
+		buf_char(&trip->target, '?');
+		buf_str(&trip->target, trip->query);
+	}
+}
+
+static void ask(struct trip *trip)
+{
+	static const char *const types[] = {
+		"application/json",
+		"application/json; charset=utf-8",
+		"application/octet-stream",
+		"application/x-tar",
+		"text/plain",
+		"multipart/form-data; boundary=b",
+		"",
+		"application/zstd",
+	};
+	const struct http1_field fields[] = {
+		{STR("Idempotency-Key"), STR("key")}, {STR("Range"), STR("bytes=1-2")},
+		{STR("Session-Id"), STR("s1")},	      {STR("Accept"), STR("text/event-stream")},
+		{STR("If-None-Match"), STR("*")},
+	};
+	struct inner_calls calls = {trip->how & 8 ? on_read : NULL, on_head, on_bytes, on_end};
+	const char *method = strcmp(trip->route->method, "*") ? trip->route->method : "POST";
+
+	write_target(trip);
+	inner_run(inner_new(
+		&(struct inner_ask){
+			.loop = door.loop,
+			.serve = door_inner,
+			.house = &door,
+			.guest = &keyholder,
+			.method = str_of(method),
+			.target = buf_view(&trip->target),
+			.fields = fields,
+			.field_count = trip->how & 16 ? sizeof(fields) / sizeof(*fields) : 0,
+			.type = types[trip->how & 7],
+			.body = trip->body,
+		},
+		&calls, trip));
+}
+
+// --------------------------------------------------------------------------------- the verdict
+
+static bool is_text(const struct json *json, const char *key)
+{
+	const struct json *value = json_get(json, key);
+
+	return value && json_type(value) == JSON_STRING;
+}
+
+static bool is_health(const struct route *route)
+{
+	return strcmp(route->pattern, "/health") == 0 || strcmp(route->pattern, "/v1/health") == 0;
+}
+
+static bool is_fault(const struct trip *trip, const struct json *json)
+{
+	const struct json *context;
+
+	if (!trip->is_whole || !trip->is_json || !json || json_type(json) != JSON_OBJECT)
+		return false;
+	context = json_get(json, "context");
+	if (strstr(trip->route->pattern, "/proxy/")) // some are of Cloudflare's own proxy
+		return is_text(json, "message") && (context || is_text(json, "error"));
+	return is_text(json, "code") && is_text(json, "message") && context &&
+	       json_type(context) == JSON_OBJECT;
+}
+
+static void judge(const struct trip *trip)
+{
+	auto_json json = NULL;
+
+	MUST(trip->heads == 1 && trip->ends == 1 && buf_ok(&trip->reply));
+	MUST(trip->status >= 200 && trip->status <= 599);
+	if (trip->is_json && trip->is_whole && trip->reply.len)
+		must_work(json_read_any(buf_view(&trip->reply), &json));
+	if (trip->status < 400 || is_health(trip->route) || is_fault(trip, json))
+		return;
+	fprintf(stderr, "%s " STR_FMT ": %d " STR_FMT "\n", trip->route->method,
+		STR_ARG(buf_view(&trip->target)), trip->status, STR_ARG(buf_view(&trip->reply)));
+	MUST(!"an error in a form that clients do not know");
+}
+
+// The end of a sandbox is the warden's to verify, and is tried until there is one.
+static bool waits(const struct route *route)
+{
+	return strcmp(route->method, "DELETE") == 0 &&
+	       (strcmp(route->pattern, "/v1/sandboxes/{id}") == 0 ||
+		strcmp(route->pattern, "/v1/sandbox/{id}") == 0);
+}
+
+// A process that could not start is remembered: what is asked of it is decoded.
+static void add_process(struct box *box)
+{
+	const char *const argv[] = {"true", NULL}, *const env[] = {NULL};
+	struct exec_spec exec = {.argv = argv, .env = env, .cwd = "/", .user = ""};
+	struct proc_spec spec = {
+		.id = STR(WORD), .command = STR("true"), .keep_error = true, .exec = &exec};
+	struct proc *never = NULL;
+	auto_err err = procs_start(box, &spec, &never);
+
+	MUST(err && !never);
+}
+
+static void travel(void *arg)
+{
+	struct trip *trip = arg;
+	struct entry *entry = add_entry();
+
+	if (strstr(trip->route->pattern, "/process/"))
+		add_process(entry->box);
+	ask(trip);
+	table_remove(entry);
+	err_free(task_sleep_until(0)); // what was put off to the end of the turn is done
+	loop_stop(door.loop);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+	struct str rest = {(const char *)bytes, len}, line = {0};
+	struct trip trip = {.target = BUF_INIT(8 * LINE_MOST), .reply = BUF_INIT(REPLY_MAX)};
+
+	if (!route_count)
+		open_house();
+	if (len < 3)
+		return 0;
+	trip.route = choose(bytes);
+	trip.how = bytes[2];
+	rest = str_skip(rest, 3);
+	str_cut(&rest, '\n', &line);
+	if (waits(trip.route) || line.len > LINE_MOST)
+		return 0;
+	trip.body = rest;
+	trip.query = line;
+	str_cut(&trip.query, '?', &trip.word);
+	task_start(door.loop, "trip", travel, &trip);
+	loop_run(door.loop);
+	judge(&trip);
+	buf_done(&trip.target);
+	buf_done(&trip.reply);
+	return 0;
+}
