@@ -85,3 +85,24 @@ void clock_iso(int64_t wall_ms, struct buf *out)
 	*at++ = 'Z';
 	buf_add(out, text, (size_t)(at - text));
 }
+
+int64_t clock_bound(int64_t wall_ms)
+{
+	const int64_t last = 253402300799999; // of 9999
+
+	return wall_ms < 0 ? 0 : wall_ms > last ? last : wall_ms;
+}
+
+void clock_http(int64_t wall_ms, struct buf *out)
+{
+	static const char days[] = "ThuFriSatSunMonTueWed"; // 1970 began on a Thursday
+	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+	int64_t wall = clock_bound(wall_ms);
+	auto_buf iso = BUF_INIT(64);
+	int month;
+
+	clock_iso(wall, &iso);
+	month = (iso.at[5] - '0') * 10 + iso.at[6] - '0';
+	buf_fmt(out, "%.3s, %.2s %.3s %.4s %.8s GMT", days + wall / 86400000 % 7 * 3, iso.at + 8,
+		months + (month - 1) * 3L, iso.at, iso.at + 11);
+}

@@ -1,6 +1,7 @@
 // What every door has: the house behind it, the guard before it, and one way to serve a request.
 #pragma once
 
+#include "base/clock.h"
 #include "door/fail.h"
 #include "door/guard.h"
 #include "door/pass.h"
@@ -45,6 +46,12 @@ static inline struct door *door_of(const struct http *x)
 static inline const struct who *door_who(const struct http *x)
 {
 	return x->guest;
+}
+
+// What every answer inside of a sandbox ends with.
+static inline void door_put_now(struct json_out *out)
+{
+	json_put_time(out, "timestamp", clock_wall_ms());
 }
 
 // The JSON body of the request, NULL when it is empty. INVALID bad_content_type, bad_json;

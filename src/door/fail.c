@@ -148,14 +148,6 @@ static struct face face_of(const struct http *x, const struct err *err)
 	return face;
 }
 
-static void put_now(struct json_out *out)
-{
-	auto_buf text = BUF_INIT(64);
-
-	clock_iso(clock_wall_ms(), &text);
-	json_put_str(out, "timestamp", buf_view(&text));
-}
-
 static const char *message_of(const struct err *err, const struct face *face)
 {
 	return strcmp(face->code, NO_ENDPOINT) ? err_message(err)
@@ -220,7 +212,7 @@ static void write_body(struct buf *body, const struct http *x, const struct err 
 	if (detail && detail->operation)
 		json_put_text(&out, "operation", detail->operation);
 	json_put_int(&out, "httpStatus", face->status);
-	put_now(&out);
+	json_put_time(&out, "timestamp", clock_wall_ms());
 	json_put_text(&out, "reason", err_reason(err));
 	if (err_hint_of(err))
 		json_put_text(&out, "hint", err_hint_of(err));

@@ -48,23 +48,17 @@ static fallible wired_read(struct http *x, void *room, size_t size, size_t *out)
 	return err ? http_blame(x, err) : OK;
 }
 
-// "Sun, 06 Nov 1994 08:49:37 GMT", made once a second.
+// Made once a second.
 static const char *date(struct http_terms *terms)
 {
-	static const char days[] = "ThuFriSatSunMonTueWed"; // 1970 began on a Thursday
-	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-	auto_buf iso = BUF_INIT(64);
+	auto_buf text = BUF_INIT(64);
 	int64_t wall;
-	int month;
 
 	if (loop_now(terms->loop) < terms->date_until)
 		return terms->date;
 	wall = clock_wall_ms();
-	clock_iso(wall, &iso); // 2026-11-15T02:09:45.123Z
-	month = (iso.at[5] - '0') * 10 + iso.at[6] - '0';
-	snprintf(terms->date, sizeof(terms->date), "%.3s, %.2s %.3s %.4s %.8s GMT",
-		 days + wall / 86400000 % 7 * 3, iso.at + 8, months + (month - 1) * 3L, iso.at,
-		 iso.at + 11);
+	clock_http(wall, &text);
+	snprintf(terms->date, sizeof(terms->date), "%s", text.at);
 	terms->date_until = loop_now(terms->loop) + 1000 - wall % 1000;
 	return terms->date;
 }

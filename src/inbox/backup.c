@@ -460,10 +460,9 @@ static fallible create(struct backup *backup, struct json **json, uint64_t *out_
 
 static fallible answer(struct backup *backup, uint64_t size)
 {
-	auto_buf body = BUF_INIT(32 * 1024), now = BUF_INIT(64);
+	auto_buf body = BUF_INIT(32 * 1024);
 	struct json_out out = json_to(&body);
 
-	clock_iso(clock_wall_ms(), &now);
 	json_begin(&out, '{');
 	json_put_bool(&out, "success", true);
 	if (size) {
@@ -472,7 +471,7 @@ static fallible answer(struct backup *backup, uint64_t size)
 	} else {
 		json_put_text(&out, "dir", backup->dir);
 	}
-	json_put_str(&out, "timestamp", buf_view(&now));
+	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(backup->x, 200, &body);
 }

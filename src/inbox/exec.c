@@ -15,14 +15,6 @@
 #define PIECE (64 * 1024) // of a large one
 #define OUT_MAX (1 << 20) // a piece, with every byte escaped
 
-static void put_now(struct json_out *out)
-{
-	auto_buf text = BUF_INIT(64);
-
-	clock_iso(clock_wall_ms(), &text);
-	json_put_str(out, "timestamp", buf_view(&text));
-}
-
 static void put_result(struct json_out *out, const struct exec_result *result)
 {
 	json_put_text(out, "ended", ending_word(result->ending));
@@ -63,7 +55,7 @@ static fallible pour_answer(struct pour *pour, const struct job *job, struct use
 	buf_text(pour->out, "\"");
 	json_put_str(&out, "command", job->shown);
 	json_put_int(&out, "duration", result->duration_ms);
-	put_now(&out);
+	door_put_now(&out);
 	if (job->session.at)
 		json_put_str(&out, "sessionId", job->session);
 	put_result(&out, result);

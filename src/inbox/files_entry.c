@@ -58,7 +58,7 @@ void entry_put_stat(struct json_out *out, const struct reach_stat *stat)
 	spell(stat->mode, mode);
 	json_put_text(out, "type", words[stat->type]);
 	json_put_int(out, "size", (int64_t)stat->size);
-	place_put_time(out, "modifiedAt", stat->mtime_us);
+	json_put_time(out, "modifiedAt", stat->mtime_us / 1000);
 	json_put_text(out, "mode", mode);
 	json_key(out, "permissions");
 	json_begin(out, '{');
@@ -83,7 +83,7 @@ void entry_put_owner(struct json_out *out, const struct reach_stat *stat)
 	json_put_int(out, "gid", stat->gid);
 	json_put_int(out, "links", stat->links);
 	json_put_int(out, "inode", (int64_t)stat->inode);
-	place_put_time(out, "changedAt", stat->ctime_us);
+	json_put_time(out, "changedAt", stat->ctime_us / 1000);
 }
 
 void entry_put_mode(struct json_out *out, uint32_t mode)

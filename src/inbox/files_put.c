@@ -72,7 +72,7 @@ static fallible answer_part(struct place *place, const struct put_ask *ask, uint
 	place_put_name(&out, "path", place->shown);
 	json_put_int(&out, "received", (int64_t)have);
 	json_put_int(&out, "total", (int64_t)ask->total);
-	place_put_now(&out);
+	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(x, 202, &body);
 }

@@ -121,7 +121,7 @@ static fallible answer_large(struct place *place, struct source *source, bool ba
 	begin_answer(&out, place);
 	TRY(pour_content(place, source, base64, &body, &size));
 	end_answer(&out, source, base64, size);
-	place_put_now(&out);
+	door_put_now(&out);
 	json_end(&out, '}');
 	TRY(http_write(place->x, body.at, body.len));
 	return http_end(place->x);

@@ -59,7 +59,7 @@ fallible trail_end(struct trail *trail)
 		json_put_bool(out, "truncated", true);
 	if (!trail->streams)
 		return place_close(trail->place, out);
-	place_put_now(out);
+	door_put_now(out);
 	json_end(out, '}');
 	TRY(http_write(trail->place->x, trail->body.at, trail->body.len));
 	return http_end(trail->place->x);

@@ -35,19 +35,6 @@ void follow_done(struct follow *follow)
 	buf_done(&follow->out);
 }
 
-void follow_put_time(struct json_out *out, const char *key, int64_t wall_ms)
-{
-	auto_buf text = BUF_INIT(64);
-
-	clock_iso(wall_ms, &text);
-	json_put_str(out, key, buf_view(&text));
-}
-
-void follow_put_now(struct json_out *out)
-{
-	follow_put_time(out, "timestamp", clock_wall_ms());
-}
-
 void follow_put_result(struct json_out *out, const struct exec_result *result)
 {
 	json_put_text(out, "ended", ending_word(result->ending));
@@ -114,7 +101,7 @@ struct json_out follow_event(struct follow *follow, const char *type)
 
 void follow_event_end(struct follow *follow, struct json_out *out)
 {
-	follow_put_now(out);
+	door_put_now(out);
 	json_end(out, '}');
 	buf_text(&follow->out, "\n\n");
 }

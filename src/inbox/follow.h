@@ -53,6 +53,4 @@ void follow_tail(struct follow *follow, enum tape_stream stream, struct str text
 fallible follow_flush(struct follow *follow);
 fallible follow_end(struct follow *follow);
 
-void follow_put_now(struct json_out *out);
-void follow_put_time(struct json_out *out, const char *key, int64_t wall_ms);
 void follow_put_result(struct json_out *out, const struct exec_result *result);

@@ -210,17 +210,15 @@ static fallible answer(struct http *x, const struct checkout *checkout)
 {
 	auto_buf body = BUF_INIT(64 * 1024);
 	struct json_out out = json_to(&body);
-	auto_buf now = BUF_INIT(64);
 	struct str branch = {0};
 
 	TRY(current_branch(x, checkout, &branch));
-	clock_iso(clock_wall_ms(), &now);
 	json_begin(&out, '{');
 	json_put_bool(&out, "success", true);
 	json_put_str(&out, "repoUrl", checkout->url);
 	json_put_str(&out, "branch", branch);
 	json_put_text(&out, "targetDir", checkout->dir);
-	json_put_str(&out, "timestamp", buf_view(&now));
+	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }

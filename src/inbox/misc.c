@@ -17,14 +17,6 @@ static fallible enter(struct http *x)
 	return visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &visit);
 }
 
-static void put_now(struct json_out *out)
-{
-	auto_buf text = BUF_INIT(64);
-
-	clock_iso(clock_wall_ms(), &text);
-	json_put_str(out, "timestamp", buf_view(&text));
-}
-
 fallible inbox_misc_greet(struct http *x)
 {
 	TRY(enter(x));
@@ -40,7 +32,7 @@ fallible inbox_misc_ping(struct http *x)
 	json_begin(&out, '{');
 	json_put_bool(&out, "success", true);
 	json_put_text(&out, "status", "healthy");
-	put_now(&out);
+	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }
@@ -95,7 +87,7 @@ fallible inbox_misc_version(struct http *x)
 		json_put_str(&out, "clientVersion", client);
 	if (warning)
 		json_put_text(&out, "warning", warning);
-	put_now(&out);
+	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }
@@ -149,7 +141,7 @@ fallible inbox_misc_commands(struct http *x)
 		if (!i || strcmp(names[i - 1], names[i]) != 0)
 			json_add_text(&out, names[i]);
 	json_end(&out, ']');
-	put_now(&out);
+	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }

@@ -10,7 +10,6 @@
 
 #define USER_MAX 64
 #define CONTEXT_MAX (64 * 1024)
-#define TIME_MAX_US 253402300799000000 // the end of 9999
 
 void place_within(struct place *place, int64_t ms)
 {
@@ -196,14 +195,6 @@ fallible place_serve(struct http *x, const char *operation, place_fn *work)
 	return OK;
 }
 
-void place_put_now(struct json_out *out)
-{
-	auto_buf text = BUF_INIT(64);
-
-	clock_iso(clock_wall_ms(), &text);
-	json_put_str(out, "timestamp", buf_view(&text));
-}
-
 struct json_out place_open(struct buf *body)
 {
 	struct json_out out = json_to(body);
@@ -215,7 +206,7 @@ struct json_out place_open(struct buf *body)
 
 fallible place_close(struct place *place, struct json_out *out)
 {
-	place_put_now(out);
+	door_put_now(out);
 	json_end(out, '}');
 	return http_reply_json(place->x, 200, out->buf);
 }
@@ -246,15 +237,4 @@ const char *place_absolute(const struct place *place, const char *path)
 		buf_str(&out, part);
 	}
 	return out.len ? arena_dup(place->x->arena, out.at, out.len) : "/";
-}
-
-void place_put_time(struct json_out *out, const char *name, int64_t wall_us)
-{
-	auto_buf text = BUF_INIT(64);
-
-	// A file's time is whatever somebody set it to.
-	if (wall_us < 0 || wall_us > TIME_MAX_US)
-		wall_us = wall_us < 0 ? 0 : TIME_MAX_US;
-	clock_iso(wall_us / 1000, &text);
-	json_put_str(out, name, buf_view(&text));
 }

@@ -52,10 +52,8 @@ fallible place_refused(struct place *place, struct err *err);
 // {"success":true, and after the caller's own fields "timestamp".
 struct json_out place_open(struct buf *body);
 fallible place_close(struct place *place, struct json_out *out);
-void place_put_now(struct json_out *out);
 // `name` as text; a name that is not UTF-8 also as `nameBase64`.
 void place_put_name(struct json_out *out, const char *name, struct str bytes);
 // `path` as an absolute one, without double slashes, single dots, and a slash at its end; what dots
 // and links it has on the way is the box's to know. In the exchange's arena.
 const char *place_absolute(const struct place *place, const char *path);
-void place_put_time(struct json_out *out, const char *name, int64_t wall_us);

@@ -8,14 +8,6 @@
 #define LISTED_MAX 1024
 #define OURS 3000 // where Cloudflare's own server listens
 
-static void put_now(struct json_out *out)
-{
-	auto_buf text = BUF_INIT(64);
-
-	clock_iso(clock_wall_ms(), &text);
-	json_put_str(out, "timestamp", buf_view(&text));
-}
-
 static fallible enter(struct http *x, struct visit *visit, struct files *files)
 {
 	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], visit));
@@ -56,7 +48,7 @@ fallible inbox_ports_list(struct http *x)
 	}
 	json_end(&out, ']');
 	json_put_int(&out, "count", (int64_t)count);
-	put_now(&out);
+	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }
@@ -111,7 +103,7 @@ static fallible answer_port(struct http *x, uint64_t port, bool with_url)
 	if (with_url)
 		json_put_text(&out, "url",
 			      arena_fmt(x->arena, "http://localhost:%u", (unsigned)port));
-	put_now(&out);
+	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }
@@ -173,7 +165,7 @@ fallible inbox_ports_exposed(struct http *x)
 		json_end(&out, '}');
 	}
 	json_end(&out, ']');
-	put_now(&out);
+	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }

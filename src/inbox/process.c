@@ -48,7 +48,7 @@ struct json_out process_answer(struct buf *body, const char *id)
 
 static fallible reply(struct http *x, struct buf *body, struct json_out *out)
 {
-	follow_put_now(out);
+	door_put_now(out);
 	json_end(out, '}');
 	return http_reply_json(x, 200, body);
 }
@@ -181,9 +181,9 @@ static void put_process(struct json_out *out, const struct proc_view *view)
 	json_put_text(out, "id", view->id);
 	json_put_int(out, "pid", view->pid);
 	json_put_text(out, "command", view->command);
-	follow_put_time(out, "startTime", view->started_ms);
+	json_put_time(out, "startTime", view->started_ms);
 	if (view->ended_ms)
-		follow_put_time(out, "endTime", view->ended_ms);
+		json_put_time(out, "endTime", view->ended_ms);
 	if (view->session)
 		json_put_text(out, "sessionId", view->session);
 	process_put_end(out, view);
@@ -236,7 +236,7 @@ static fallible send_list(struct http *x, const struct chosen *chosen)
 	json_end(&out, ']');
 	if (!pour.x)
 		return reply(x, &body, &out);
-	follow_put_now(&out);
+	door_put_now(&out);
 	json_end(&out, '}');
 	TRY(pour_flush(&pour));
 	return http_end(x);
@@ -297,7 +297,7 @@ static fallible pour_logs(struct pour *pour, const char *id, struct tape *tape)
 	json_put_bool(&out, "stdoutTruncated", tape_truncated(tape, TAPE_STDOUT));
 	json_put_bool(&out, "stderrTruncated", tape_truncated(tape, TAPE_STDERR));
 	json_put_int(&out, "offset", (int64_t)pour->until);
-	follow_put_now(&out);
+	door_put_now(&out);
 	json_end(&out, '}');
 	return OK;
 }

@@ -72,14 +72,6 @@ static fallible await_pull(struct call *call)
 	return call->pulled && !call->export.remote->over ? OK : unwanted();
 }
 
-static void put_now(struct json_out *out)
-{
-	auto_buf text = BUF_INIT(64);
-
-	clock_iso(clock_wall_ms(), &text);
-	json_put_str(out, "timestamp", buf_view(&text));
-}
-
 static void put_download(struct call *call, struct json_out *out, const struct inner_head *head)
 {
 	auto_buf path = BUF_INIT(8192);
@@ -98,7 +90,7 @@ static void put_download(struct call *call, struct json_out *out, const struct i
 	json_end(out, ']');
 	json_put_int(out, "size", (int64_t)head->length);
 	json_put_str(out, "mimeType", head->type);
-	put_now(out);
+	door_put_now(out);
 	json_end(out, '}');
 }
 

@@ -23,7 +23,7 @@ static struct json_out begin(struct buf *body)
 
 static fallible reply(struct http *x, struct buf *body, struct json_out *out)
 {
-	follow_put_now(out);
+	door_put_now(out);
 	json_end(out, '}');
 	return http_reply_json(x, 200, body);
 }

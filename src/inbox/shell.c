@@ -24,14 +24,6 @@ static struct shell_sieve sieve_of(enum tape_stream stream, const struct session
 	};
 }
 
-static void put_now(struct json_out *out)
-{
-	auto_buf text = BUF_INIT(64);
-
-	clock_iso(clock_wall_ms(), &text);
-	json_put_str(out, "timestamp", buf_view(&text));
-}
-
 static fallible pour_sifted(struct pour *pour, const char *name, enum tape_stream stream,
 			    struct tape *tape, const struct session_result *result)
 {
@@ -57,7 +49,7 @@ static fallible pour_answer(struct pour *pour, const struct job *job, struct tap
 	TRY(pour_sifted(pour, "stderr", TAPE_STDERR, tape, result));
 	json_put_str(&out, "command", job->shown);
 	json_put_int(&out, "duration", result->duration_ms);
-	put_now(&out);
+	door_put_now(&out);
 	if (job->session.at)
 		json_put_str(&out, "sessionId", job->session);
 	json_put_text(&out, "ended", ending_word(result->ending));

@@ -263,14 +263,6 @@ fallible inbox_term_pty(struct http *x)
 	return upgrade_run(x, &options, talk, &opening);
 }
 
-static void put_time(struct json_out *out, const char *key, int64_t wall_ms)
-{
-	auto_buf text = BUF_INIT(64);
-
-	clock_iso(wall_ms, &text);
-	json_put_str(out, key, buf_view(&text));
-}
-
 static void put_term(struct term *term, void *arg)
 {
 	struct term_view view = term_view(term);
@@ -286,7 +278,7 @@ static void put_term(struct term *term, void *arg)
 	json_put_int(out, "rows", view.rows);
 	json_put_int(out, "attached", view.attached);
 	json_put_int(out, "outputBytes", (int64_t)view.bytes);
-	put_time(out, "startedAt", view.started_ms);
+	json_put_time(out, "startedAt", view.started_ms);
 	json_end(out, '}');
 }
 
@@ -303,7 +295,7 @@ fallible inbox_term_list(struct http *x)
 	json_begin(&out, '[');
 	term_each(visit.box, put_term, &out);
 	json_end(&out, ']');
-	put_time(&out, "timestamp", clock_wall_ms());
+	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }
@@ -352,7 +344,7 @@ fallible inbox_term_kill(struct http *x)
 	json_begin(&out, '{');
 	json_put_bool(&out, "success", true);
 	json_put_text(&out, "id", term_view(term).id);
-	put_time(&out, "timestamp", clock_wall_ms());
+	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }

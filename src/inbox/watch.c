@@ -52,7 +52,7 @@ static fallible tell(struct http *x, const struct watch_ask *ask, const struct r
 	json_put_bool(&out, "isDirectory", lost || event->is_directory);
 	if (lost)
 		json_put_bool(&out, "overflow", true);
-	place_put_now(&out);
+	door_put_now(&out);
 	return send_event(x, &out);
 }
 

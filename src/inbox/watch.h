@@ -1,4 +1,4 @@
-// Changes in a tree: as they happen, or asked for now and then.
+// Changes in a tree: as they happen, or whether there were any since the last question.
 #pragma once
 
 #include "http/router.h"

@@ -59,15 +59,10 @@ bool record_has_labels(const struct record *record, const struct pairs *wanted)
 
 static void put_time(struct json_out *out, const char *key, int64_t wall_ms)
 {
-	auto_buf text = BUF_INIT(64);
-
-	json_key(out, key);
-	if (wall_ms) {
-		clock_iso(wall_ms, &text);
-		json_add_str(out, buf_view(&text));
-	} else {
-		json_add_null(out);
-	}
+	if (wall_ms)
+		json_put_time(out, key, wall_ms);
+	else
+		json_put_text(out, key, NULL);
 }
 
 void record_put(struct json_out *out, const struct record *record)

@@ -72,6 +72,7 @@ void json_put_str(struct json_out *out, const char *key, struct str text);
 void json_put_text(struct json_out *out, const char *key, const char *text);
 void json_put_int(struct json_out *out, const char *key, int64_t value);
 void json_put_bool(struct json_out *out, const char *key, bool value);
+void json_put_time(struct json_out *out, const char *key, int64_t wall_ms); // ISO 8601, UTC
 // The inside of a string literal, escaped, without quotes: for strings written in pieces. Cut
 // sequences at the end are kept for the next call in `carry` (zeroed at first); flush with len 0.
 struct json_carry {

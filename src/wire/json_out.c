@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "wire/json.h"
 
 struct json_out json_to(struct buf *buf)
@@ -223,6 +224,14 @@ void json_put_int(struct json_out *out, const char *key, int64_t value)
 {
 	json_key(out, key);
 	json_add_int(out, value);
+}
+
+void json_put_time(struct json_out *out, const char *key, int64_t wall_ms)
+{
+	auto_buf text = BUF_INIT(64);
+
+	clock_iso(clock_bound(wall_ms), &text);
+	json_put_str(out, key, buf_view(&text));
 }
 
 void json_put_bool(struct json_out *out, const char *key, bool value)

@@ -318,9 +318,7 @@ def names(f):
 
 def sessions(f):
     reply = f.cove.post(f.at + "session/create", {"id": "where"})
-    if reply.status == 404:
-        c.skip("relative paths begin where the session stands", "there are no sessions yet")
-        return
+    c.same(reply.status, 200, "a session is made")
     f.out("mkdir -p /tmp/stand")
     f.cove.run(f.box, "cd /tmp/stand", sessionId="where")
     f.good("write", path="rel", content="here", sessionId="where")
