@@ -77,7 +77,8 @@ struct warden {
 	struct disk *disk;
 	struct templates *templates;
 	struct ids *ids;
-	int jail_userns; // of the slot that archives are unpacked in
+	int jail_userns;	     // of the slot that archives are unpacked in
+	struct group_door jail_door; // and the cgroup
 	struct map *boxes;
 	struct map *watched; // cells by their number
 	uint64_t last_watch;

@@ -42,7 +42,7 @@
 #include "warden/unpack.h"
 
 #define MEMORY_MAX (512ull << 20)
-#define CPU_SECONDS 60
+#define CPU_SECONDS 30
 #define NICE 10
 #define FILES_OPEN 64
 
@@ -173,13 +173,21 @@ int jail_keep(int *fds, int count)
 	return close_range(KEEP_FIRST + (unsigned)count, ~0u, 0);
 }
 
+static bool join(const struct group_door *door)
+{
+	for (int i = 0; i < door->task_count; i++)
+		if (write(door->tasks[i], "0", 1) != 1)
+			return false;
+	return true;
+}
+
 static _Noreturn void child(const struct jail *jail)
 {
 	struct unpack unpack;
 	struct err *err = OK;
 	int fds[] = {jail->report, jail->archive, jail->tree, jail->userns};
 
-	if (jail_keep(fds, sizeof(fds) / sizeof(*fds)))
+	if (!join(jail->door) || jail_keep(fds, sizeof(fds) / sizeof(*fds)))
 		_exit(1);
 	// Names in archives are UTF-8; OpenSSL must not look for its configuration in here.
 	setlocale(LC_CTYPE, "C.UTF-8");
@@ -198,6 +206,10 @@ fallible jail_start(const struct jail *jail, int *out_pid)
 		.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
 		.exit_signal = SIGCHLD,
 	};
+	if (jail->door->into >= 0) {
+		args.flags |= CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)jail->door->into;
+	}
 	long pid = syscall(SYS_clone3, &args, sizeof(args));
 
 	if (pid < 0)

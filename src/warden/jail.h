@@ -1,12 +1,13 @@
 // The jail: a child that unpacks what a stranger sent. It has namespaces of its own, the ids of a
 // box, no file system but the directory it fills, four capabilities over files, a short list of
-// system calls, and limits on memory and time. What it says at the end is as hostile as what it
-// ate.
+// system calls, a cgroup that bounds what the kernel keeps for it, and limits on memory and time.
+// What it says at the end is as hostile as what it ate.
 #pragma once
 
 #include <stdint.h>
 
 #include "base/err.h"
+#include "warden/group.h"
 
 // What a child says at its end, over a pipe: one record.
 struct jail_report {
@@ -20,8 +21,9 @@ struct jail_report {
 struct jail {
 	int tree; // the directory to fill, a detached mount mapped by userns; it holds "root"
 	int userns;
-	int archive; // read to its end
-	int report;  // a struct jail_report goes there
+	const struct group_door *door; // of its cgroup
+	int archive;		       // read to its end
+	int report;		       // a struct jail_report goes there
 	uint64_t bytes_max;
 };
 

@@ -160,7 +160,8 @@ static fallible import(struct warden *warden, const struct order *order)
 	int pipe = -1;
 
 	TRY(begin_long(warden, order, IMPORT_PATIENCE_US));
-	err = template_import(warden->templates, order, warden->jail_userns, &pipe);
+	err = template_import(warden->templates, order, warden->jail_userns, &warden->jail_door,
+			      &pipe);
 	if (err) {
 		warden->long_count--;
 		return err;

@@ -33,6 +33,9 @@
 
 #define FDS_APART 1024 // for other things than boxes
 #define FDS_A_BOX 2    // pidfd and user namespace
+#define JAIL_GROUP "jail"
+#define JAIL_MEMORY (256ull << 20)
+#define JAIL_TASKS 64
 #define SLOTS_MAX 65000
 #define SOCKET "warden.sock"
 
@@ -158,6 +161,18 @@ static fallible open_ids(struct warden *warden)
 	return ids_take(warden->ids, &slot, &warden->jail_userns);
 }
 
+// One cgroup for all archives that are being unpacked: what the kernel keeps for them is bounded,
+// too.
+static fallible open_jail(struct warden *warden)
+{
+	const struct limits limits = {.memory = JAIL_MEMORY, .cpu_milli = 1000, .pids = JAIL_TASKS};
+	int oom = -1;
+
+	TRY(group_make(warden->groups, JAIL_GROUP, &limits, 0, &warden->jail_door, &oom));
+	fd_drop(&oom);
+	return OK;
+}
+
 static fallible open_door(struct warden *warden, const struct options *options)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -222,6 +237,7 @@ static fallible begin(struct warden *warden, const struct options *options)
 	TRY(templates_open(warden->data, &warden->templates), "open the templates");
 	make_host_template(warden);
 	TRY(open_ids(warden), "open the id ranges");
+	TRY(open_jail(warden), "make the jail's cgroup");
 	TRY(open_door(warden, options));
 	TRY(open_loop(warden));
 	secret_random(&warden->epoch, sizeof(warden->epoch));
@@ -238,6 +254,7 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 	struct options options;
 	struct err *err = read_options(argc, argv, &options);
 
+	warden->jail_door.into = -1;
 	warden->data = warden->epoll = warden->listener = warden->daemon = warden->signals = -1;
 	warden->boxes = map_new();
 	warden->watched = map_new();
@@ -264,6 +281,9 @@ void start_undo(struct warden *warden)
 		templates_close(warden->templates);
 	if (warden->disk)
 		disk_close(warden->disk);
+	group_door_close(&warden->jail_door);
+	if (warden->groups)
+		group_drop(warden->groups, JAIL_GROUP, 0);
 	groups_close(warden->groups);
 	ids_close(warden->ids);
 	fd_drop(&warden->epoll);

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "model/order.h"
+#include "warden/group.h"
 
 struct templates;
 
@@ -18,7 +19,7 @@ fallible template_find(struct templates *all, const char *name, int *out_root, i
 // Long work runs in a child of the warden; the answer comes later through template_reaped().
 // IMPORT: *out_pipe is the end to write the archive to. CONFLICT template_exists.
 fallible template_import(struct templates *all, const struct order *order, int userns,
-			 int *out_pipe);
+			 const struct group_door *door, int *out_pipe);
 fallible template_freeze(struct templates *all, const struct order *order);
 // Out of sight at once; the files stay while boxes may still use them, see templates_idle().
 fallible template_forget(struct templates *all, const char *name);

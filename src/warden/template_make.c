@@ -87,7 +87,7 @@ static fallible report_pipe(struct shelf_job *job, int *out_write)
 }
 
 static fallible import(struct templates *all, struct shelf_job *job, int dir, int userns,
-		       int *out_pipe)
+		       const struct group_door *door, int *out_pipe)
 {
 	auto_fd report = -1;
 	auto_fd tree = -1;
@@ -105,6 +105,7 @@ static fallible import(struct templates *all, struct shelf_job *job, int dir, in
 	auto_fd out = pipes[1];
 	struct jail jail = {.tree = tree,
 			    .userns = userns,
+			    .door = door,
 			    .archive = in,
 			    .report = report,
 			    .bytes_max = room < UNPACK_BYTES_MAX ? room : UNPACK_BYTES_MAX};
@@ -115,14 +116,14 @@ static fallible import(struct templates *all, struct shelf_job *job, int dir, in
 }
 
 fallible template_import(struct templates *all, const struct order *order, int userns,
-			 int *out_pipe)
+			 const struct group_door *door, int *out_pipe)
 {
 	struct shelf_job *job = NULL;
 	auto_fd dir = -1;
 	struct err *err;
 
 	TRY(job_new(all, order, &job, &dir));
-	err = import(all, job, dir, userns, out_pipe);
+	err = import(all, job, dir, userns, door, out_pipe);
 	if (err)
 		shelf_job_drop(all, job);
 	return err;

@@ -89,10 +89,24 @@ def broken_off(cove, body):
             % (cove.port, cove.key, len(body)))
     with c.socket.create_connection(("127.0.0.1", cove.port)) as sock:
         sock.sendall(head.encode() + body[:1024])
+        c.ok(c.until(lambda: in_jail(cove), 10, 0.05), "who unpacks is in a cgroup of its own, with limits")
     gone = c.until(lambda: cove.get("/v1/templates/half").status == 404 and
                    post_again(cove, body) == 201, 20, 0.2)
     c.ok(gone, "an upload that breaks off leaves nothing in the way")
     cove.request("DELETE", "/v1/templates/half")
+
+
+def in_jail(cove):
+    """Whether somebody is in the jail's cgroup, wherever memory is bounded on this host."""
+    for root in c.cgroup_roots():
+        jail = os.path.join(root, "cove", cove.instance(), "jail")
+        for name, limit in (("tasks", "memory.limit_in_bytes"), ("cgroup.procs", "memory.max")):
+            if os.path.exists(os.path.join(jail, limit)):
+                with open(os.path.join(jail, limit)) as file:
+                    bound = int(file.read())
+                with open(os.path.join(jail, name)) as file:
+                    return bound == 256 << 20 and bool(file.read().split())
+    return False
 
 
 def post_again(cove, body):

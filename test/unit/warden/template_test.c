@@ -61,6 +61,8 @@ static void rest(void)
 		template_reaped(all, pid, status, &answer);
 }
 
+static const struct group_door no_door = {.into = -1};
+
 static void feed(int pipe, const char *archive)
 {
 	auto_free char *room = mem_new(65536);
@@ -80,7 +82,7 @@ static bool import(const char *name, const char *archive)
 	int64_t began = clock_ms();
 
 	snprintf(order.name, sizeof(order.name), "%s", name);
-	auto_err err = template_import(all, &order, userns, &pipe);
+	auto_err err = template_import(all, &order, userns, &no_door, &pipe);
 
 	if (err) {
 		printf("# %s\n", err_trail(err));
@@ -249,16 +251,16 @@ TEST(names, "bad names are refused, taken ones are a conflict, unknown ones get 
 	CHECK(ready());
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		snprintf(order.name, sizeof(order.name), "%s", bad[i]);
-		CHECK_ERR(template_import(all, &order, userns, &pipe), INVALID);
+		CHECK_ERR(template_import(all, &order, userns, &no_door, &pipe), INVALID);
 		CHECK_ERR(template_find(all, bad[i], &root, &usr), NOT_FOUND);
 		CHECK_ERR(template_forget(all, bad[i]), NOT_FOUND);
 	}
 	snprintf(order.name, sizeof(order.name), "host");
-	CHECK_ERR(template_import(all, &order, userns, &pipe), CONFLICT);
+	CHECK_ERR(template_import(all, &order, userns, &no_door, &pipe), CONFLICT);
 	CHECK_ERR(template_freeze(all, &order), CONFLICT);
 	CHECK_ERR(template_forget(all, "host"), CONFLICT);
 	snprintf(order.name, sizeof(order.name), "good");
-	CHECK_ERR(template_import(all, &order, userns, &pipe), CONFLICT);
+	CHECK_ERR(template_import(all, &order, userns, &no_door, &pipe), CONFLICT);
 
 	auto_err err = template_find(all, "nowhere", &root, &usr);
 
@@ -354,11 +356,11 @@ TEST(at_once, "few templates are made at a time, and a close ends them")
 	CHECK(ready());
 	for (int i = 0; i < 4; i++) {
 		snprintf(order.name, sizeof(order.name), "many-%d", i);
-		CHECK_OK(template_import(all, &order, userns, &pipes[i]));
+		CHECK_OK(template_import(all, &order, userns, &no_door, &pipes[i]));
 	}
-	CHECK_ERR(template_import(all, &order, userns, &pipes[4]), CONFLICT);
+	CHECK_ERR(template_import(all, &order, userns, &no_door, &pipes[4]), CONFLICT);
 	snprintf(order.name, sizeof(order.name), "many-4");
-	CHECK_ERR(template_import(all, &order, userns, &pipes[4]), EXHAUSTED);
+	CHECK_ERR(template_import(all, &order, userns, &no_door, &pipes[4]), EXHAUSTED);
 	templates_close(all);
 	all = NULL;
 	for (int i = 0; i < 4; i++)
