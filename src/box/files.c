@@ -15,6 +15,7 @@
 #include "os/fd.h"
 
 #define SHOWN 200
+#define TRIES 5 // all hands that may be at rest, and a new one
 
 struct reach_ask files_ask(const struct files *files, enum reach_verb verb, const char *path)
 {
@@ -48,44 +49,36 @@ fallible files_nonsense(void)
 
 static fallible explain_errno(int errnum, const char *path)
 {
-#define SAY(kind, reason, text) return err_new(kind, reason, text ": %.*s", SHOWN, path)
-	switch (errnum) {
-	case ENOENT:
-		SAY(NOT_FOUND, "no_file", "File not found");
-	case EISDIR:
-		SAY(INVALID, "is_directory", "Is a directory");
-	case ENOTDIR:
-		SAY(INVALID, "not_directory", "Not a directory");
-	case ENAMETOOLONG:
-		SAY(INVALID, "name_too_long", "File name too long");
-	case ELOOP:
-		SAY(INVALID, "too_many_links", "Too many links, or one that leads nowhere");
-	case EACCES:
-	case EPERM:
-		SAY(FORBIDDEN, "permission_denied", "Permission denied");
-	case EROFS:
-		SAY(FORBIDDEN, "read_only", "Read-only file system");
-	case EEXIST:
-		SAY(CONFLICT, "file_exists", "File exists");
-	case ENOTEMPTY:
-		SAY(CONFLICT, "not_empty", "Directory not empty");
-	case EBUSY:
-	case ETXTBSY:
-		SAY(CONFLICT, "file_busy", "Resource busy");
-	case EFBIG:
-		SAY(TOO_LARGE, "file_too_large", "File too large");
-	case ENOSPC:
-	case EDQUOT:
-		SAY(NO_SPACE, "no_space", "No space left on device");
-	case EMFILE:
-	case ENFILE:
-		SAY(EXHAUSTED, "too_many_files", "Too many open files");
-	case EMLINK:
-		SAY(INTERNAL, "too_deep", "Too deep a tree, or too many links");
-	default:
-		return err_new(INTERNAL, "fs_error", "%s: %.*s", strerror(errnum), SHOWN, path);
-	}
-#undef SAY
+	static const struct {
+		int errnum;
+		enum err_kind kind;
+		const char *reason, *text;
+	} rows[] = {
+		{ENOENT, ERR_NOT_FOUND, "no_file", "File not found"},
+		{EISDIR, ERR_INVALID, "is_directory", "Is a directory"},
+		{ENOTDIR, ERR_INVALID, "not_directory", "Not a directory"},
+		{ENAMETOOLONG, ERR_INVALID, "name_too_long", "File name too long"},
+		{ELOOP, ERR_INVALID, "too_many_links", "Too many links, or one that leads nowhere"},
+		{EACCES, ERR_FORBIDDEN, "permission_denied", "Permission denied"},
+		{EPERM, ERR_FORBIDDEN, "permission_denied", "Permission denied"},
+		{EROFS, ERR_FORBIDDEN, "read_only", "Read-only file system"},
+		{EEXIST, ERR_CONFLICT, "file_exists", "File exists"},
+		{ENOTEMPTY, ERR_CONFLICT, "not_empty", "Directory not empty"},
+		{EBUSY, ERR_CONFLICT, "file_busy", "Resource busy"},
+		{ETXTBSY, ERR_CONFLICT, "file_busy", "Resource busy"},
+		{EFBIG, ERR_TOO_LARGE, "file_too_large", "File too large"},
+		{ENOSPC, ERR_NO_SPACE, "no_space", "No space left on device"},
+		{EDQUOT, ERR_NO_SPACE, "no_space", "No space left on device"},
+		{EMFILE, ERR_EXHAUSTED, "too_many_files", "Too many open files"},
+		{ENFILE, ERR_EXHAUSTED, "too_many_files", "Too many open files"},
+		{EMLINK, ERR_INTERNAL, "too_deep", "Too deep a tree, or too many links"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].errnum == errnum)
+			return err_new_at(__FILE__, __LINE__, rows[i].kind, 0, rows[i].reason,
+					  "%s: %.*s", rows[i].text, SHOWN, path);
+	return err_new(INTERNAL, "fs_error", "%s: %.*s", strerror(errnum), SHOWN, path);
 }
 
 fallible files_explain(const struct reach_say *failed, const char *path)
@@ -109,24 +102,43 @@ fallible files_explain(const struct reach_say *failed, const char *path)
 	}
 }
 
+static bool changes_nothing(enum reach_verb verb)
+{
+	static const bool harmless[REACH_VERB_COUNT] = {
+		[REACH_STAT] = true,  [REACH_READ] = true, [REACH_LIST] = true,
+		[REACH_FIND] = true,  [REACH_GREP] = true, [REACH_READLINK] = true,
+		[REACH_WATCH] = true, [REACH_PACK] = true, [REACH_PORTS] = true,
+		[REACH_SPACE] = true,
+	};
+
+	return harmless[verb];
+}
+
 fallible files_put(const struct files *files, const struct reach_ask *ask, enum hand_use use,
 		   struct box_hand **out)
 {
+	bool may_repeat = changes_nothing(ask->verb);
 	struct err *err = OK;
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < TRIES; i++) {
 		auto_hand hand = NULL;
 
 		err_free(err);
 		TRY(box_hand_take(files->box, files->user ? files->user : "", use, files->deadline,
 				  &hand));
 		err = box_hand_ask(hand, ask, files->deadline);
+		if (!err)
+			err = box_hand_await(hand, files->deadline);
 		if (!err) {
 			*out = take_ptr(hand);
 			return OK;
 		}
 		if (strcmp(err_reason(err), "hand_lost") != 0)
 			return err;
+		// Once: it may be this very request that kills it.
+		if (!box_hand_unheard(hand) && !may_repeat)
+			return err;
+		may_repeat &= box_hand_unheard(hand);
 	}
 	return err;
 }

@@ -10,7 +10,8 @@ struct reach_ask files_ask(const struct files *files, enum reach_verb verb, cons
 fallible files_check(const char *path);
 // A FAILED answer as an error. `path` is shown.
 fallible files_explain(const struct reach_say *failed, const char *path);
-// Takes a hand and asks it. A hand that died at rest is replaced once.
+// Takes a hand and asks it, and waits until it begins to answer. One that was at rest may be dying
+// already: if it has not read the request, or the request changes nothing, another is asked.
 fallible files_put(const struct files *files, const struct reach_ask *ask, enum hand_use use,
 		   struct box_hand **out);
 // The same, and the answer. FAILED is an error; *out_fd is the caller's, or -1; *hand is the

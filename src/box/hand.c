@@ -12,7 +12,7 @@
 // A hand at rest has nothing to say: if its socket moves, it has died. One that speaks while its
 // holder is elsewhere is not watched until it is asked again, so that it cannot spin the loop.
 //
-// syscalls: sendmsg recvmsg close fstat newfstatat
+// syscalls: sendmsg recvmsg recvfrom close fstat newfstatat
 #include "box/hand.h"
 
 #include <errno.h>
@@ -46,6 +46,8 @@ struct box_hand {
 	bool abandoned; // whoever asked for it has gone
 	bool fresh;	// asked, and nothing heard since: it is too early to look
 	bool waits;
+	bool hung_up;
+	bool unheard;	// it has not read what it was asked
 	uint32_t spree; // answers without a wait between them
 	struct watch watch;
 	struct timer timer;
@@ -94,7 +96,7 @@ static void on_ready(struct watch *watch, uint32_t events)
 {
 	struct box_hand *hand = link_of(watch, struct box_hand, watch);
 
-	(void)events;
+	hand->hung_up |= (events & (EPOLLHUP | EPOLLERR)) != 0;
 	if (hand->phase == HAND_RESTS) {
 		let_go(hand);
 		return;
@@ -403,6 +405,7 @@ fallible box_hand_ask(struct box_hand *hand, const struct reach_ask *ask, int64_
 	    fd_send(hand->watch.fd, words, len, NULL, 0, MSG_DONTWAIT) < 0) {
 		// A hand that was at rest has read all it was told.
 		(void)deadline;
+		hand->unheard = true;
 		return lost(hand);
 	}
 	hand->fresh = true;
@@ -427,6 +430,26 @@ static fallible await(struct box_hand *hand, int64_t deadline)
 	err = bell_wait(&hand->bell, deadline);
 	hand->waits = false;
 	return err_while(err, "wait for a hand");
+}
+
+fallible box_hand_await(struct box_hand *hand, int64_t deadline)
+{
+	char byte;
+	ssize_t n;
+
+	hand->fresh = false;
+	TRY(await(hand, deadline));
+	if (!hand->hung_up || hand->phase != HAND_BUSY)
+		return OK;
+	n = recv(hand->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	// That is how a socket says that its peer was closed with something unread.
+	hand->unheard = n < 0 && errno == ECONNRESET;
+	return n > 0 ? OK : lost(hand);
+}
+
+bool box_hand_unheard(const struct box_hand *hand)
+{
+	return hand->unheard;
 }
 
 // One that always has more to say would never let us wait: others get their turn, and time passes.

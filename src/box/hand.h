@@ -21,6 +21,10 @@ fallible box_hand_take(struct box *box, const char *user, enum hand_use use, int
 		       struct box_hand **out);
 // One request. INTERNAL hand_lost; TOO_LARGE request_too_large.
 fallible box_hand_ask(struct box_hand *hand, const struct reach_ask *ask, int64_t deadline);
+// Waits until it has something to say about that. INTERNAL hand_lost: it ended without a word.
+fallible box_hand_await(struct box_hand *hand, int64_t deadline);
+// After hand_lost: it cannot even have begun.
+bool box_hand_unheard(const struct box_hand *hand);
 // A byte in the midst of its work: to a watch it means that it is to catch up.
 void box_hand_nudge(struct box_hand *hand);
 // The next answer. Its texts are borrowed until the next wait of this task; *fd is the caller's, or

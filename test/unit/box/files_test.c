@@ -16,7 +16,7 @@ static int64_t in(int64_t ms)
 
 static const struct files *soon(void)
 {
-	files.deadline = in(10000);
+	files.deadline = in(30000); // a disk that others use, too, may stand still for seconds
 	return &files;
 }
 
@@ -80,6 +80,12 @@ HOUSE_TEST(small, "a small file goes there and back, and one hand served it all"
 	CHECK_ERR(files_stat(soon(), "", true, &stat), INVALID);
 	CHECK_OK(sh("[ \"$(cat note)\" = hello ]"));
 	CHECK(box_hands(box) == 1);
+}
+
+HOUSE_TEST(scores, "when memory ends, a hand goes before pid 1 does")
+{
+	CHECK_OK(sh("[ $(cat /proc/$(pgrep -x cove-hand)/oom_score_adj) = 500 ] && "
+		    "[ $(cat /proc/1/oom_score_adj) -lt 500 ]"));
 }
 
 HOUSE_TEST(users, "a hand has the rights of its user and no more")

@@ -1,6 +1,7 @@
 // A hand that was taken over: the test plays pid 1 and the hand of a box that is nothing else.
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -68,19 +69,24 @@ static size_t say(enum reach_kind kind, char room[512])
 	return reach_encode_say(&words, room, 512);
 }
 
-// pid 1 gives its end away at the first question.
-static void give_hand(void *arg)
+// pid 1 gives its end away at the question.
+static void give_nth_hand(uint32_t nth)
 {
-	struct talk talk = {.kind = TALK_HAND_IS, .conv = 1};
+	struct talk talk = {.kind = TALK_HAND_IS, .conv = nth};
 	char room[512];
 	size_t len;
 
-	(void)arg;
 	while (recv(pid1, room, sizeof(room), MSG_DONTWAIT) < 0)
 		inside_sleep(1);
 	len = talk_encode(&talk, room, sizeof(room));
 	CHECK(fd_send(pid1, room, len, &ends[0], 1, 0) > 0);
 	fd_drop(&ends[0]);
+}
+
+static void give_hand(void *arg)
+{
+	(void)arg;
+	give_nth_hand(1);
 }
 
 // And the hand says one thing to the first request, with something beside it.
@@ -108,7 +114,7 @@ static void tick(void *arg)
 	}
 }
 
-static volatile bool flooding;
+static atomic_bool flooding;
 
 static void *flood(void *arg)
 {
@@ -116,7 +122,7 @@ static void *flood(void *arg)
 	size_t len = say(REACH_PORTS_ARE, room);
 
 	(void)arg;
-	while (flooding && send(ends[1], room, len, MSG_NOSIGNAL) >= 0)
+	while (atomic_load(&flooding) && send(ends[1], room, len, MSG_NOSIGNAL) >= 0)
 		continue;
 	return NULL;
 }
@@ -131,14 +137,16 @@ TASK_TEST(floods,
 	size_t count;
 
 	open_box(&files);
-	flooding = ticking = true;
+	ticking = true;
+	atomic_store(&flooding, true);
 	ticks = 0;
 	task_start(inside_loop, "pid 1", give_hand, NULL);
 	task_start(inside_loop, "tick", tick, NULL);
 	for (int i = 0; i < 3; i++)
 		CHECK(pthread_create(&threads[i], NULL, flood, NULL) == 0);
 	CHECK_ERR(files_ports(&files, ports, 4, &count), TIMEOUT);
-	flooding = ticking = false;
+	ticking = false;
+	atomic_store(&flooding, false);
 	CHECK(ticks > 20);
 	CHECK(inside_now() - began < 5000);
 	shutdown(ends[1], SHUT_RDWR);
@@ -181,4 +189,46 @@ TASK_TEST(gifts, "what is no file is not taken for one, and a hand that lies is 
 	try_gift("opened", -1, ERR_BAD_PEER);
 	try_gift("done", open("/etc/hostname", O_RDONLY | O_CLOEXEC), ERR_BAD_PEER);
 	try_gift("done", -1, ERR_BAD_PEER);
+}
+
+// The first hand ends before its answer, having read the request or not; the second one answers.
+static void give_two(void *arg)
+{
+	const bool *reads = arg;
+	char room[512];
+	size_t len = say(REACH_DONE, room);
+
+	give_nth_hand(1);
+	while (recv(ends[1], (char[4096]){0}, 4096, MSG_DONTWAIT | (*reads ? 0 : MSG_PEEK)) < 0)
+		inside_sleep(1);
+	fd_drop(&ends[1]);
+	if (*reads)
+		return;
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+	give_nth_hand(2);
+	while (recv(ends[1], (char[4096]){0}, 4096, MSG_DONTWAIT) < 0)
+		inside_sleep(1);
+	CHECK(fd_send(ends[1], room, len, NULL, 0, 0) > 0);
+}
+
+TASK_TEST(unheard, "a request that a dying hand did not read is put to another one")
+{
+	struct files files;
+	bool reads = false;
+
+	open_box(&files);
+	task_start(inside_loop, "pid 1", give_two, &reads);
+	CHECK_OK(files_mkdir(&files, "/f", false, 0755));
+	close_box();
+}
+
+TASK_TEST(half_done, "one that it did read may be half done, and a change is not put again")
+{
+	struct files files;
+	bool reads = true;
+
+	open_box(&files);
+	task_start(inside_loop, "pid 1", give_two, &reads);
+	CHECK_ERR(files_mkdir(&files, "/f", false, 0755), INTERNAL);
+	close_box();
 }

@@ -433,13 +433,14 @@ __attribute__((unused)) static bool house_open(void)
 
 static void house_settle(void)
 {
-	err_free(task_sleep_until(loop_now(house.loop) + 50));
+	for (int i = 0; i < 100 && (i == 0 || task_count() > 1); i++)
+		err_free(task_sleep_until(loop_now(house.loop) + 50));
 }
 
 __attribute__((unused)) static void house_close(void)
 {
 	ask_close(house.ask);
-	house_run(house_settle); // the link's task ends
+	house_run(house_settle); // the link's task ends, and who else is on the way out
 	offload_close();
 	loop_free(house.loop);
 	close(house.tapes);

@@ -45,9 +45,9 @@ TEST(times, "times that are no times are told as the nearest that are")
 	struct json_out out = json_to(&text);
 
 	json_begin(&out, '{');
-	place_put_time(&out, "a", INT64_MIN);
-	place_put_time(&out, "b", INT64_MAX);
+	json_put_time(&out, "a", INT64_MIN);
+	json_put_time(&out, "b", INT64_MAX);
 	json_end(&out, '}');
 	CHECK_STR(text.at, "{\"a\":\"1970-01-01T00:00:00.000Z\",\"b\":"
-			   "\"9999-12-31T23:59:59.000Z\"}");
+			   "\"9999-12-31T23:59:59.999Z\"}");
 }

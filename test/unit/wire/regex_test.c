@@ -2,8 +2,8 @@
 #include "wire/regex.h"
 
 #include <stdlib.h>
+#include <time.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "tap.h"
 
@@ -119,9 +119,9 @@ TEST(linear, "no expression is slow, however it was meant")
 
 	memset(text, 'a', 20000);
 	for (size_t i = 0; i < sizeof(cruel) / sizeof(*cruel); i++) {
-		int64_t begin = clock_ms();
+		clock_t begin = clock(); // of this process: others may be busy, too
 
 		CHECK(test(cruel[i], text, false) == 0);
-		CHECK(clock_ms() - begin < 5000);
+		CHECK(clock() - begin < 5 * CLOCKS_PER_SEC);
 	}
 }
