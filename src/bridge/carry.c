@@ -124,19 +124,10 @@ fallible carry_ask(struct carry *carry, const char *method, const char *target, 
 		.bytes = on_bytes,
 		.end = on_end,
 	};
-	struct inner_ask ask = {
-		.loop = door_of(x)->loop,
-		.serve = door_inner,
-		.house = x->house,
-		.guest = x->guest,
-		.peer = x->peer,
-		.trace = x->trace,
-		.method = str_of(method),
-		.target = str_of(target),
-		.type = type,
-		.body = body,
-	};
+	struct inner_ask ask = door_ask(x, str_of(method), str_of(target));
 
+	ask.type = type;
+	ask.body = body;
 	carry->fault = BUF_INIT(FAULT_MAX);
 	if (!calls->read)
 		TRY(http_away(x, x->reply_begun ? carry->probe : HTTP_PROBE_HEAD));

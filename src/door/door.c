@@ -119,6 +119,20 @@ void door_inner(struct http *x)
 	serve_by(x, walk_inside);
 }
 
+struct inner_ask door_ask(const struct http *x, struct str method, struct str target)
+{
+	return (struct inner_ask){
+		.loop = door_of(x)->loop,
+		.serve = door_inner,
+		.house = x->house,
+		.guest = x->guest,
+		.peer = x->peer,
+		.trace = x->trace,
+		.method = method,
+		.target = target,
+	};
+}
+
 void door_refuse(struct http *x, struct err *err)
 {
 	int64_t began_us = clock_us();

@@ -7,6 +7,7 @@
 #include "door/pass.h"
 #include "door/pledge.h"
 #include "fleet/fleet.h"
+#include "http/inner.h"
 #include "http/router.h"
 #include "http/server.h"
 #include "wire/json.h"
@@ -37,6 +38,8 @@ void door_serve(struct http *x);
 void door_refuse(struct http *x, struct err *err);
 // For inner_ask.serve: x->guest is set already, and may ask for what it may.
 void door_inner(struct http *x);
+// The beginning of a request that the client of `x` makes by way of another one.
+struct inner_ask door_ask(const struct http *x, struct str method, struct str target);
 
 static inline struct door *door_of(const struct http *x)
 {

@@ -5,6 +5,10 @@
 #include "http/inside.h"
 #include "http/way.h"
 
+#define SMALL 4096 // goes into the arena at once
+#define PIECE_MIN (16 * 1024)
+#define PIECE_MAX (64 * 1024)
+
 struct str http_field(const struct http *x, const char *name)
 {
 	return http1_field(&x->head, name);
@@ -32,50 +36,25 @@ static fallible no_memory(void)
 			"try again in a moment");
 }
 
-static fallible body_of_length(struct http *x, size_t length, struct str *out)
+// Until its end, or until there are `ceiling` bytes of it. Grown as it comes: a client that only
+// announces a lot does not make us hold a lot.
+static fallible gather(struct http *x, size_t ceiling, struct str *out)
 {
-	// Grown as it comes: a client that only announces a lot does not make us hold a lot.
-	auto_buf whole = BUF_INIT(length);
+	auto_buf whole = BUF_INIT(ceiling);
+	size_t n = 1;
 
-	while (whole.len < length) {
-		size_t want = length - whole.len, n = 0;
+	while (n > 0 && whole.len < ceiling) {
+		size_t want = whole.len + PIECE_MIN;
 		char *space;
 
-		if (want > 64 * 1024)
-			want = 64 * 1024;
+		want = want < PIECE_MAX ? want : PIECE_MAX;
+		want = want < ceiling - whole.len ? want : ceiling - whole.len;
 		space = buf_space(&whole, want);
 		if (!space)
 			return no_memory();
 		TRY(hoard_hold(&x->hoard, whole.room));
 		TRY(http_read(x, space, want, &n));
-		if (n == 0)
-			break;
 		buf_grew(&whole, n);
-	}
-	*out = (struct str){arena_dup(x->arena, whole.at, whole.len), whole.len};
-	return OK;
-}
-
-static fallible body_of_chunks(struct http *x, size_t max, struct str *out)
-{
-	auto_buf whole = BUF_INIT(max + 1);
-
-	for (;;) {
-		size_t want = max + 1 - whole.len, n = 0;
-		char *space;
-
-		if (want > 16 * 1024)
-			want = 16 * 1024;
-		space = buf_space(&whole, want);
-		if (!space)
-			return no_memory();
-		TRY(hoard_hold(&x->hoard, whole.room));
-		TRY(http_read(x, space, want, &n));
-		if (n == 0)
-			break;
-		buf_grew(&whole, n);
-		if (whole.len > max)
-			return http_too_large(max);
 	}
 	*out = (struct str){arena_dup(x->arena, whole.at, whole.len), whole.len};
 	return OK;
@@ -99,28 +78,39 @@ bool http_length(const struct http *x, uint64_t *out)
 	return true;
 }
 
+static fallible body_of_chunks(struct http *x, size_t max, struct str *out)
+{
+	struct str whole = {0};
+
+	TRY(gather(x, max + 1, &whole));
+	if (whole.len > max)
+		return http_too_large(max);
+	*out = whole;
+	return OK;
+}
+
 fallible http_body(struct http *x, size_t max, struct str *out)
 {
-	size_t len = x->body_left, n = 1;
+	size_t len = x->body_left, at = 0, n = 1;
 	char *room;
 
 	if (max == 0)
 		max = x->body_max;
 	if (x->head.chunked)
 		return body_of_chunks(x, max, out);
-	if (x->body_left > max)
+	if (len > max)
 		return http_too_large(max);
 	if (x->held.at && x->held.len == len) {
 		x->body_left = 0;
 		*out = x->held;
 		return OK;
 	}
-	if (len > 4096)
-		return body_of_length(x, len, out);
+	if (len > SMALL)
+		return gather(x, len, out);
 	room = arena_take(x->arena, len + 1);
-	for (size_t at = 0; at < len && n > 0; at += n)
+	for (; at < len && n > 0; at += n)
 		TRY(http_read(x, room + at, len - at, &n));
-	*out = (struct str){room, len};
+	*out = (struct str){room, at};
 	return OK;
 }
 

@@ -9,6 +9,12 @@ enum job_encoding {
 	JOB_BASE64,
 };
 
+// Whether output is told in base64, given whether it is text.
+static inline bool job_is_base64(enum job_encoding encoding, bool is_text)
+{
+	return encoding == JOB_BASE64 || (encoding == JOB_AUTO && !is_text);
+}
+
 struct job {
 	struct use_spec use; // its texts live in the exchange's arena
 	struct str session;  // as it was named; at == NULL: not

@@ -1,9 +1,12 @@
 #include "inbox/pour.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "wire/json.h"
 #include "wire/text.h"
 
+#define SMALL (32 * 1024) // answers up to this are one piece
+#define PIECE (64 * 1024) // of a large one
 #define FLUSH_BYTES (48 * 1024)
 
 // What a cut between two pieces leaves over: part of a UTF-8 sequence, or of a base64 group.
@@ -78,15 +81,38 @@ static void put(struct pour *pour, const char *bytes, size_t len, struct rest *r
 		shell_sift_end(pour->sieve);
 }
 
-fallible pour_flush(struct pour *pour)
+static fallible flush(struct pour *pour, size_t least)
 {
 	struct str text = buf_view(pour->out);
 
-	if (!pour->x || !text.len)
+	if (!pour->x || text.len < least)
 		return OK;
 	TRY(http_write(pour->x, text.at, text.len));
 	buf_clear(pour->out);
 	return OK;
+}
+
+fallible pour_flush(struct pour *pour)
+{
+	return flush(pour, FLUSH_BYTES);
+}
+
+fallible pour_begin(struct pour *pour, struct http *x, uint64_t bytes, size_t more)
+{
+	bool small = bytes + more <= SMALL;
+
+	pour->x = small ? NULL : x;
+	pour->size = small ? bytes : PIECE;
+	pour->room = bytes ? arena_take(x->arena, pour->size) : NULL;
+	return small ? OK : http_begin(x, 200, NULL);
+}
+
+fallible pour_end(struct pour *pour, struct http *x)
+{
+	if (!pour->x)
+		return http_reply_json(x, 200, pour->out);
+	TRY(flush(pour, 1));
+	return http_end(x);
 }
 
 fallible pour_stream(struct pour *pour, struct tape *tape, enum tape_stream stream, struct str tail)
@@ -106,8 +132,7 @@ fallible pour_stream(struct pour *pour, struct tape *tape, enum tape_stream stre
 		if (!got || from != stream)
 			continue;
 		put(pour, pour->room, got, &rest);
-		if (pour->out->len >= FLUSH_BYTES)
-			TRY(pour_flush(pour));
+		TRY(pour_flush(pour));
 	}
 	if (pour->sieve)
 		put(pour, NULL, 0, &rest);

@@ -9,9 +9,7 @@
 #include "base/mem.h"
 #include "inbox/pour.h"
 
-#define SMALL (32 * 1024) // answers up to this are one piece
-#define PIECE (64 * 1024) // of a large one
-#define OUT_MAX (1 << 20) // a piece, with every byte escaped
+#define CONTEXT_MAX (32 * 1024)
 #define TIME_MAX (1ull << 42)
 
 fallible process_find(struct http *x, struct process *out)
@@ -82,7 +80,7 @@ void process_fail(struct http *x, const struct process_failure *failure, struct 
 	if (view && view->ended_ms)
 		json_put_int(&out, "exitCode", view->exit_code);
 	json_end(&out, '}');
-	if (buf_ok(&context) && context.len < SMALL)
+	if (buf_ok(&context) && context.len < CONTEXT_MAX)
 		detail.context = buf_view(&context);
 	fail_answer(x, err, &detail);
 }
@@ -142,7 +140,7 @@ static fallible begin(struct http *x, const struct json *json, struct job *job, 
 fallible inbox_process_begin(struct http *x, const struct json *json, struct job *job)
 {
 	auto_process process = {0};
-	auto_buf body = BUF_INIT(OUT_MAX + 8 * job->shown.len);
+	auto_buf body = BUF_INIT(POUR_OUT_MAX + 8 * job->shown.len);
 	struct err *err = begin(x, json, job, &process);
 	struct proc_view view;
 	struct json_out out;
@@ -218,28 +216,23 @@ static void chosen_done(struct chosen *chosen)
 
 static fallible send_list(struct http *x, const struct chosen *chosen)
 {
-	auto_buf body = BUF_INIT(8 * OUT_MAX);
-	struct pour pour = {.x = chosen->text > SMALL ? x : NULL, .out = &body};
+	auto_buf body = BUF_INIT(8 * POUR_OUT_MAX);
+	struct pour pour = {.out = &body};
 	struct json_out out = process_answer(&body, NULL);
 
-	if (pour.x)
-		TRY(http_begin(x, 200, NULL));
+	TRY(pour_begin(&pour, x, 0, chosen->text));
 	json_key(&out, "processes");
 	json_begin(&out, '[');
 	for (size_t i = 0; i < chosen->count; i++) {
 		struct proc_view view = proc_look(chosen->procs[i]);
 
 		put_process(&out, &view);
-		if (body.len > PIECE)
-			TRY(pour_flush(&pour));
+		TRY(pour_flush(&pour));
 	}
 	json_end(&out, ']');
-	if (!pour.x)
-		return reply(x, &body, &out);
 	door_put_now(&out);
 	json_end(&out, '}');
-	TRY(pour_flush(&pour));
-	return http_end(x);
+	return pour_end(&pour, x);
 }
 
 static fallible check_status(struct str status)
@@ -270,7 +263,7 @@ fallible inbox_process_list(struct http *x)
 fallible inbox_process_get(struct http *x)
 {
 	auto_process process = {0};
-	auto_buf body = BUF_INIT(OUT_MAX);
+	auto_buf body = BUF_INIT(POUR_OUT_MAX);
 	struct err *err = process_find(x, &process);
 	struct proc_view view;
 	struct json_out out;
@@ -306,8 +299,8 @@ fallible inbox_process_logs(struct http *x)
 {
 	auto_process process = {0};
 	enum job_encoding encoding = JOB_AUTO;
-	auto_buf body = BUF_INIT(OUT_MAX);
-	struct pour pour = {.out = &body, .so_far = true, .size = PIECE};
+	auto_buf body = BUF_INIT(POUR_OUT_MAX);
+	struct pour pour = {.out = &body};
 	struct err *err = process_encoding(x, &encoding);
 
 	if (!err)
@@ -316,25 +309,18 @@ fallible inbox_process_logs(struct http *x)
 		return fail(x, "process.logs", err);
 	pour.until = tape_kept(process.tape);
 	pour.so_far = !tape_has_ended(process.tape);
-	pour.base64 = encoding == JOB_BASE64 ||
-		      (encoding == JOB_AUTO && !tape_is_text(process.tape));
+	pour.base64 = job_is_base64(encoding, tape_is_text(process.tape));
 	pour.no_nul = encoding == JOB_UTF8;
-	pour.x = pour.until > SMALL ? x : NULL;
-	pour.room = arena_take(x->arena, PIECE);
 	http_be_patient(x);
-	if (pour.x)
-		TRY(http_begin(x, 200, NULL));
+	TRY(pour_begin(&pour, x, pour.until, 0));
 	TRY(pour_logs(&pour, proc_look(process.proc).id, process.tape));
-	if (!pour.x)
-		return http_reply_json(x, 200, &body);
-	TRY(pour_flush(&pour));
-	return http_end(x);
+	return pour_end(&pour, x);
 }
 
 fallible inbox_process_delete(struct http *x)
 {
 	auto_process process = {0};
-	auto_buf body = BUF_INIT(OUT_MAX);
+	auto_buf body = BUF_INIT(POUR_OUT_MAX);
 	struct err *err = process_find(x, &process);
 	struct proc_view view;
 	struct json_out out;

@@ -75,9 +75,12 @@ static fallible await_pull(struct call *call)
 static void put_download(struct call *call, struct json_out *out, const struct inner_head *head)
 {
 	auto_buf path = BUF_INIT(8192);
-	struct str coded = str_skip(buf_view(&call->request.target), strlen("/api/files"));
+	struct str rest = str_skip(buf_view(&call->request.target), strlen("/api/files")), coded;
 	char c;
 
+	str_cut(&rest, '?', &coded);
+	if (rest.at)
+		coded = str_skip(coded, 1); // it was a relative one
 	while (text_percent_next(&coded, &c))
 		buf_char(&path, c);
 	json_begin(out, '{');
@@ -344,19 +347,10 @@ static void run(struct call *call)
 		.bytes = on_bytes,
 		.end = on_end,
 	};
-	struct inner_ask ask = {
-		.loop = door_of(x)->loop,
-		.serve = door_inner,
-		.house = x->house,
-		.guest = x->guest,
-		.peer = x->peer,
-		.trace = x->trace,
-		.method = str_of(call->request.method),
-		.target = str_of(target),
-		.type = call->source ? "application/octet-stream" : NULL,
-		.body = call->request.has_body ? buf_view(&call->request.body) : (struct str){0},
-	};
+	struct inner_ask ask = door_ask(x, str_of(call->request.method), str_of(target));
 
+	ask.type = call->source ? "application/octet-stream" : NULL;
+	ask.body = call->request.has_body ? buf_view(&call->request.body) : (struct str){0};
 	call->sieve.names = call->request.shape == CALLEE_EVENTS;
 	call->sieve.drop = call->request.shape == CALLEE_LOGS ? "process_info" : NULL;
 	call->inner = inner_new(&ask, &calls, call);

@@ -9,10 +9,7 @@
 #include "fleet/shells.h"
 #include "inbox/pour.h"
 
-#define SMALL (32 * 1024) // answers up to this are one piece
-#define PIECE (64 * 1024) // of a large one
-#define OUT_MAX (1 << 20) // a piece, with every byte escaped
-#define LAST (32 * 1024)  // of each stream, in an error
+#define LAST (32 * 1024) // of each stream, in an error
 #define CONTEXT_MAX (1 << 20)
 
 static struct shell_sieve sieve_of(enum tape_stream stream, const struct session_result *result)
@@ -67,25 +64,16 @@ static fallible answer(struct http *x, const struct job *job, struct tape *tape,
 		       const struct session_result *result)
 {
 	uint64_t bytes = tape_bytes(tape, TAPE_STDOUT) + tape_bytes(tape, TAPE_STDERR);
-	bool small = bytes + job->shown.len <= SMALL;
-	auto_buf out = BUF_INIT(OUT_MAX + 8 * job->shown.len);
+	auto_buf out = BUF_INIT(POUR_OUT_MAX + 8 * job->shown.len);
 	struct pour pour = {
-		.x = small ? NULL : x,
 		.out = &out,
-		.base64 = job->encoding == JOB_BASE64 ||
-			  (job->encoding == JOB_AUTO && !tape_is_utf8(tape)),
+		.base64 = job_is_base64(job->encoding, tape_is_utf8(tape)),
 		.no_nul = true,
-		.size = small ? bytes : PIECE,
 	};
 
-	pour.room = bytes ? arena_take(x->arena, pour.size) : NULL;
-	if (!small)
-		TRY(http_begin(x, 200, NULL));
+	TRY(pour_begin(&pour, x, bytes, job->shown.len));
 	TRY(pour_answer(&pour, job, tape, result));
-	if (small)
-		return http_reply_json(x, 200, &out);
-	TRY(pour_flush(&pour));
-	return http_end(x);
+	return pour_end(&pour, x);
 }
 
 // The last bytes of a stream.

@@ -1,7 +1,10 @@
 // What a process has started: those whose line of parents leads to it, those in its session, those
 // in its cgroup; and of these, the ones that are not older than asked for. Or all that live in one
-// leaf, whose first process may be gone. Each is signalled by a
-// pidfd, after a second look at when it began: its number may have become another's.
+// leaf, whose first process may be gone. Each is signalled by a pidfd, after a second look at when
+// it began: its number may have become another's.
+//
+// Who is in pid 1's own session is no part of it: nobody can get there who was not born to it, so
+// that is the mother of spares (spare.c), who may live in the leaf.
 #include "init/sweep.h"
 
 #include <dirent.h>
@@ -144,7 +147,10 @@ bool sweep_serve(const struct reach_ask *ask, struct reach_say *say)
 	uint64_t since = ask->since / TICK_MS;
 	int root = (int)ask->pid, self = getpid();
 	const struct process *shell;
+	struct process init;
 
+	if (!read_process(1, &init))
+		init.session = -1;
 	read_all();
 	snprintf(seen.leaf, sizeof(seen.leaf), ":/x-%u\n", ask->depth ? ask->depth - 1 : 0);
 	shell = find(root);
@@ -155,7 +161,8 @@ bool sweep_serve(const struct reach_ask *ask, struct reach_say *say)
 	for (int i = 0; i < seen.count; i++) {
 		struct process *process = &seen.all[i];
 
-		if (process->pid == root || process->pid == self || process->start < since)
+		if (process->pid == root || process->pid == self || process->start < since ||
+		    process->session == init.session)
 			continue;
 		if (ask->depth) {
 			if (is_in_leaf(process->pid))

@@ -85,7 +85,13 @@ static bool finish(struct say_batch *batch, struct reach_say *say)
 	return true;
 }
 
-bool tree_list(const struct reach_ask *ask, struct reach_say *say)
+enum { TELL = 1, ENTER = 2 };
+
+// What to do with what was found, of which *out then tells.
+typedef unsigned judge_fn(const struct reach_ask *ask, const struct walk_at *at,
+			  struct reach_entry *out);
+
+static bool tell_tree(const struct reach_ask *ask, judge_fn *judge, struct reach_say *say)
 {
 	int root = open_root(ask);
 	struct say_batch batch;
@@ -98,16 +104,32 @@ bool tree_list(const struct reach_ask *ask, struct reach_say *say)
 	say_begin(&batch, REACH_ENTRIES);
 	while (!say->more && (step = walk_next(&at)) != WALK_END) {
 		struct reach_entry entry;
+		unsigned verdict = step == WALK_LEFT ? 0 : judge(ask, &at, &entry);
 
-		if (step == WALK_LEFT || !look(&at, &entry))
-			continue;
-		if ((ask->flags & REACH_HIDDEN) || at.name[0] != '.')
+		if (verdict & TELL)
 			tell(&batch, ask, &entry, say);
-		if ((ask->flags & REACH_RECURSIVE) && entry.stat.type == REACH_DIRECTORY &&
-		    !walk_enter())
+		if ((verdict & ENTER) && entry.stat.type == REACH_DIRECTORY && !walk_enter())
 			say->skipped++;
 	}
 	return finish(&batch, say);
+}
+
+static bool is_shown(const struct reach_ask *ask, const struct walk_at *at)
+{
+	return (ask->flags & REACH_HIDDEN) || at->name[0] != '.';
+}
+
+static unsigned judge_listed(const struct reach_ask *ask, const struct walk_at *at,
+			     struct reach_entry *out)
+{
+	if (!look(at, out))
+		return 0;
+	return (is_shown(ask, at) ? TELL : 0) | (ask->flags & REACH_RECURSIVE ? ENTER : 0);
+}
+
+bool tree_list(const struct reach_ask *ask, struct reach_say *say)
+{
+	return tell_tree(ask, judge_listed, say);
 }
 
 static bool is_wanted(const struct reach_ask *ask, const struct reach_entry *entry)
@@ -119,30 +141,18 @@ static bool is_wanted(const struct reach_ask *ask, const struct reach_entry *ent
 	return tree_is_included(ask, entry->path.at);
 }
 
+static unsigned judge_found(const struct reach_ask *ask, const struct walk_at *at,
+			    struct reach_entry *out)
+{
+	if (!is_shown(ask, at) || tree_is_excluded(ask, at->path.at) || !look(at, out))
+		return 0;
+	return (is_wanted(ask, out) ? TELL : 0) |
+	       (!ask->depth || at->depth < ask->depth ? ENTER : 0);
+}
+
 bool tree_find(const struct reach_ask *ask, struct reach_say *say)
 {
-	int root = open_root(ask);
-	struct say_batch batch;
-	struct walk_at at;
-	enum walk_step step;
-
-	if (root < 0)
-		return false;
-	walk_begin(root);
-	say_begin(&batch, REACH_ENTRIES);
-	while (!say->more && (step = walk_next(&at)) != WALK_END) {
-		struct reach_entry entry;
-
-		if (step == WALK_LEFT || (!(ask->flags & REACH_HIDDEN) && at.name[0] == '.') ||
-		    tree_is_excluded(ask, at.path.at) || !look(&at, &entry))
-			continue;
-		if (is_wanted(ask, &entry))
-			tell(&batch, ask, &entry, say);
-		if (entry.stat.type == REACH_DIRECTORY && (!ask->depth || at.depth < ask->depth) &&
-		    !walk_enter())
-			say->skipped++;
-	}
-	return finish(&batch, say);
+	return tell_tree(ask, judge_found, say);
 }
 
 bool tree_mkdir(const struct reach_ask *ask, struct reach_say *say)
