@@ -21,7 +21,7 @@
 # make soak       the stories with the counts of a release
 # make vm         the suites in virtual machines: arm64 and amd64, cgroup v2
 # make install    PREFIX=/usr/local DESTDIR=    (and make uninstall)
-# make deb        a Debian package in build/
+# make deb        a Debian package in build/   (and make check-deb: it is installed, in a sandbox)
 # make clean      forget everything that was built
 
 V     ?= release
@@ -137,7 +137,7 @@ cflags_fuzz = $(big_frames)
 big_frames = -Wno-frame-larger-than # the small stacks are the tasks', not the tests'
 .SECONDEXPANSION:
 $(tests): $(O)/%: $(O)/%.o $$(foreach f,$$(call links,$$(call floor_of,$$@)),$$(call archive,$$f)) \
-          $$(if $$(filter init,$$(call floor_of,$$@)),$(pid1))
+          $$(if $$(filter init box,$$(call floor_of,$$@)),$(pid1))
 	$(call say,LINK)$(CC) $(ldflags) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ldlibs)
 
 # A fuzzer links the rooms that it includes, and what they see.
@@ -312,11 +312,12 @@ soak: deps
 
 FUZZ_SECONDS ?= 60
 TORTURE_STRIDE ?= 1
-.PHONY: fuzz fuzz-built torture vm lint
+.PHONY: fuzz fuzz-built fuzzers torture vm vm-built lint
 fuzz: need := build fuzz
 fuzz: deps
 	+@$(again) V=fuzz fuzz-built
-fuzz-built: $(fuzzers)
+fuzzers: $(fuzzers)
+fuzz-built: fuzzers
 	@rm -rf $(O)/tap; TAP_DIR=$(O)/tap FUZZ_SECONDS=$(FUZZ_SECONDS) \
 		prove -j $(JOBS) --exec 'tools/tap tools/fuzz' -f $(fuzzers)
 
@@ -326,10 +327,14 @@ torture: deps
 	@rm -rf build/torture/tap; COVE_BIN=$(abspath build/torture/cove) TAP_DIR=build/torture/tap \
 		TEST_SECONDS=7200 TORTURE_STRIDE=$(TORTURE_STRIDE) prove --exec tools/tap -f test/torture/run
 
-vm: need := build run test vm
-vm: deps
-	+@$(again) all tests
-	@code=0; for arch in arm64 amd64; do test/vm/run $$arch || code=1; done; exit $$code
+# One machine after the other: they are emulated, and their tests have deadlines.
+VM_ARCHES ?= arm64 amd64
+vm vm-built: need := build run test vm
+vm-built: deps # what nothing else needs: the machines, and cove for the foreign one
+	@for arch in $(VM_ARCHES); do VM_PREPARE=1 test/vm/run $$arch || exit 1; done
+vm: vm-built
+	+@$(again) all tests weak
+	@code=0; for arch in $(VM_ARCHES); do test/vm/run $$arch || code=1; done; exit $$code
 
 lint: need := build lint
 lint: deps
@@ -366,7 +371,7 @@ build/lint/%.alone: %.h | $(gens)
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 UNITDIR ?= $(if $(filter /usr,$(PREFIX)),/lib/systemd/system,/etc/systemd/system)
-.PHONY: install uninstall deb clean
+.PHONY: install uninstall deb check-deb clean
 install: build/cove lib
 	@$(if $(is_weak),$(error the weak build is for tests alone))
 	install -D -m 755 build/cove $(DESTDIR)$(PREFIX)/bin/cove
@@ -399,6 +404,10 @@ deb: need := build deb
 deb: deps
 	+@$(again) build/cove lib
 	@dist/debian/build
+
+# What a host would get: unpacked, looked at, run, and installed in a sandbox.
+check-deb: deb
+	@rm -rf build/deb-check; TAP_DIR=build/deb-check/tap prove --exec tools/tap -f test/deb/package.t
 
 clean:
 	rm -rf build
