@@ -32,6 +32,7 @@ static void free_box(struct later *later)
 	fd_drop(&box->oom);
 	procs_free(box);
 	terms_free(box);
+	understudies_free(box);
 	tape_budget_drop(box->tape_budget);
 	free(box);
 }
@@ -59,6 +60,7 @@ void box_free(struct box *box)
 	if (!box)
 		return;
 	box->lost = NULL;
+	understudies_end(box);
 	sessions_end(box);
 	terms_end(box);
 	box_drop(box);
@@ -75,6 +77,7 @@ static void lose(struct box *box, const char *why)
 	box->phase = BOX_LOST;
 	bell_ring(&box->greeted);
 	box_hold(box);
+	understudies_end(box);
 	exec_end_all(box);
 	box_hand_end_all(box);
 	sessions_end(box);
@@ -267,6 +270,7 @@ fallible box_bury(struct box *box, int64_t deadline)
 	err = order_bury(box->ask, box->id, deadline);
 	if (!err) {
 		channel_close(&box->channel);
+		understudies_end(box);
 		exec_end_all(box);
 		box_hand_end_all(box);
 		sessions_end(box);

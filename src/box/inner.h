@@ -13,6 +13,7 @@ struct exec;
 struct procs;
 struct sessions;
 struct terms;
+struct understudies;
 struct tape_budget;
 
 // One cgroup for execs. Its number and its meter come from the warden.
@@ -49,10 +50,11 @@ struct box {
 	struct talk broken; // what pid 1 said of its own birth
 	int oom;
 	int tapes_dir;
-	struct tape_budget *tape_budget; // NULL until the first exec
-	struct procs *procs;		 // NULL until the first process
-	struct sessions *sessions;	 // NULL until the first session
-	struct terms *terms;		 // NULL until the first terminal
+	struct tape_budget *tape_budget;   // NULL until the first exec
+	struct procs *procs;		   // NULL until the first process
+	struct sessions *sessions;	   // NULL until the first session
+	struct terms *terms;		   // NULL until the first terminal
+	struct understudies *understudies; // NULL until one was wanted
 	struct link leaves, clean, doubt;
 	uint32_t leaf_count;
 	struct link execs, lingerers;
@@ -80,6 +82,9 @@ void exec_end_all(struct box *box); // the box is gone
 void sessions_end(struct box *box);
 void terms_end(struct box *box); // in term.c: what has ended is forgotten
 void terms_free(struct box *box);
+// In understudy.c: with its box, before exec_end_all().
+void understudies_end(struct box *box);
+void understudies_free(struct box *box);
 // In procs.c: the box is freed, and every record and tape of its processes goes.
 void procs_free(struct box *box);
 // The leaf's CPU time is used up.

@@ -365,7 +365,10 @@ fallible procs_start(struct box *box, const struct proc_spec *spec, struct proc 
 	proc = add(procs, spec);
 	proc_hold(proc);
 	spec_of.tape = proc->tape;
-	err = exec_start(box, &spec_of, &exec);
+	if (spec->understudy)
+		err = understudy_begin(take_ptr(*spec->understudy), &spec_of, spec->cue, &exec);
+	else
+		err = exec_start(box, &spec_of, &exec);
 	if (err) {
 		not_started(proc, spec, err);
 		return err;

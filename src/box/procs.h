@@ -3,7 +3,7 @@
 // of those that have ended the oldest go first when there are too many.
 #pragma once
 
-#include "box/exec.h"
+#include "box/understudy.h"
 
 #define PROCS_ENDED_MAX 1000		    // records
 #define PROCS_ENDED_MS (24ll * 3600 * 1000) // their age
@@ -47,6 +47,8 @@ struct proc_spec {
 	bool auto_cleanup;  // the record goes with the end
 	bool keep_error;    // a command that cannot start leaves a record that says so
 	const struct exec_spec *exec;
+	struct understudy **understudy; // not NULL: it is taken, and does what `cue` says
+	struct str cue;
 };
 
 // Returns once the command runs, or an error of exec_start(). The caller holds *out.

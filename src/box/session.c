@@ -12,10 +12,13 @@
 #include "box/procs.h"
 #include "box/session_inner.h"
 #include "box/word.h"
+#include "model/shell_state.h"
 
 #define CHANGES_MAX (4 << 20)
 #define DUMP_MS 10000
 #define PIECE 2048
+#define FORESEE_MS 10000   // a session whose state was asked for will be asked again
+#define FORESEE_AFTER_MS 1 // from the end of its last command
 
 char **session_copy_env(const char *const *env)
 {
@@ -81,12 +84,14 @@ static void free_session(struct later *later)
 {
 	struct session *session = link_of(later, struct session, free_later);
 
+	loop_drop_timer(session->box->loop, &session->foresee);
 	bash_drop(session->shell);
 	close_ghosts(session);
 	tape_end(session->tape);
 	tape_drop(session->tape);
 	buf_done(&session->changes);
 	buf_done(&session->prelude);
+	buf_done(&session->state);
 	err_free(session->failure);
 	session_free_env(session->env);
 	free(session->start_cwd);
@@ -198,6 +203,7 @@ static fallible make(struct box *box, struct str id, const struct session_spec *
 	session->id = mem_dup(id.at, id.len);
 	session->changes = BUF_INIT(CHANGES_MAX);
 	session->prelude = BUF_INIT(SESSION_PRELUDE_MAX);
+	session->state = BUF_INIT(SESSION_PRELUDE_MAX);
 	session->free_later.run = free_session;
 	link_init(&session->queue);
 	link_init(&session->ghosts);
@@ -361,9 +367,9 @@ static fallible read_dump(struct session *session, struct tape *tape, struct buf
 			SESSION_PRELUDE_MAX / 1024);
 }
 
-static fallible dump(struct session *session, struct buf *out)
+static fallible dump(struct session *session, struct str script, struct buf *out, uint64_t *turn)
 {
-	struct shell_command command = {.text = STR(SHELL_DUMP), .aside = true};
+	struct shell_command command = {.text = script, .aside = true};
 	auto_session_run run = run_new(session, RUN_ASIDE);
 
 	shell_say(&run->words, &command);
@@ -373,8 +379,61 @@ static fallible dump(struct session *session, struct buf *out)
 	if (run->result.end != SESSION_DONE)
 		return err_new(GONE, "session_destroyed", "Session '%s' has ended", session->id);
 	TRY(read_dump(session, run->tape, out));
-	session->dumped = run->turn;
+	*turn = run->turn;
 	return OK;
+}
+
+static bool is_idle(const struct session *session)
+{
+	return !session->run && link_empty(&session->queue) && !session->changes.len;
+}
+
+static fallible renew_state(struct session *session)
+{
+	auto_buf text = BUF_INIT(SESSION_PRELUDE_MAX);
+
+	TRY(await_ready(session));
+	if (is_idle(session) && session->state.len && session->stated == session->turns)
+		return OK;
+	TRY(dump(session, STR(SHELL_STATE), &text, &session->stated));
+	buf_clear(&session->state);
+	buf_str(&session->state, buf_view(&text));
+	return OK;
+}
+
+fallible session_state(struct session *session, struct buf *out)
+{
+	session->asked_at = loop_now(session->box->loop);
+	TRY(renew_state(session));
+	buf_str(out, buf_view(&session->state));
+	return OK;
+}
+
+static void foresee_task(void *arg)
+{
+	struct session *session = arg;
+
+	err_free(renew_state(session)); // whoever needs it learns why
+	session_drop(session);
+}
+
+static void on_foresee(struct timer *timer)
+{
+	struct session *session = link_of(timer, struct session, foresee);
+
+	if (!session->ready || !is_idle(session) || session->stated == session->turns)
+		return;
+	session_hold(session);
+	task_start(session->box->loop, "session.state", foresee_task, session);
+}
+
+void session_foresee(struct session *session)
+{
+	struct loop *loop = session->box->loop;
+
+	session->foresee.due = on_foresee;
+	if (session->asked_at && loop_now(loop) - session->asked_at < FORESEE_MS)
+		loop_set_timer(loop, &session->foresee, loop_now(loop) + FORESEE_AFTER_MS);
 }
 
 fallible session_prelude(struct session *session, struct buf *out)
@@ -383,11 +442,12 @@ fallible session_prelude(struct session *session, struct buf *out)
 	bool idle;
 
 	TRY(await_ready(session));
-	idle = !session->run && link_empty(&session->queue) && !session->changes.len;
+	idle = is_idle(session);
 	if (idle && session->fresh)
 		return OK;
 	if (!idle || session->dumped != session->turns) {
-		TRY(dump(session, &text));
+		TRY(dump(session, STR(SHELL_DUMP), &text, &session->dumped));
+		shell_hide(&text);
 		buf_clear(&session->prelude);
 		buf_str(&session->prelude, buf_view(&text));
 	}

@@ -109,6 +109,8 @@ struct tape *session_tape(struct session *session); // borrowed while the sessio
 // TOO_LARGE state_too_large.
 #define SESSION_PRELUDE_MAX (96 * 1024)
 fallible session_prelude(struct session *session, struct buf *out);
+// Its state as its shell tells it (model/shell_state.h). Waits and fails as above.
+fallible session_state(struct session *session, struct buf *out);
 // The environment that its shell was started with, NULL-ended; for those who start another.
 const char *const *session_env(const struct session *session);
 

@@ -35,6 +35,10 @@ struct session {
 	uint64_t turns;	    // counts what may have changed its state
 	struct buf prelude; // of the turn when it was dumped
 	uint64_t dumped;
+	struct buf state; // the same, as it is told for an understudy
+	uint64_t stated;
+	int64_t asked_at;	 // for it, last; loop time
+	struct timer foresee;	 // asks again after a command
 	struct session_run *run; // at work
 	struct link queue;
 	uint32_t waiting;
@@ -89,6 +93,9 @@ void session_fail_all(struct session *session, const struct err *err);
 // The same of the one at work: its shell will not tell its end any more.
 void session_abandon(struct session *session, const struct err *err);
 void session_unlist(struct session *session);
+// A command has ended: the state of a session that processes are started from is asked for before
+// the next one needs it.
+void session_foresee(struct session *session);
 
 struct session_run *run_new(struct session *session, enum run_kind kind);
 void run_queue(struct session_run *run); // a share of the session's

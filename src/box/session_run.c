@@ -175,6 +175,8 @@ void run_finish(struct session_run *run)
 	session->run = NULL;
 	settle_run(run);
 	session_pump(session);
+	if (!session->run)
+		session_foresee(session);
 	session_drop(session);
 }
 

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "fleet/access.h"
 #include "fleet/life.h"
+#include "fleet/shells.h"
 
 static void copy(struct pairs *to, const struct pairs *from)
 {
@@ -50,6 +51,8 @@ fallible change_box(struct fleet *fleet, const struct who *who, struct str key,
 		TRY(terms_read(object, &entry->record.terms));
 		swap(&labels, &entry->record.labels);
 		swap(&env, &entry->record.env);
+		if (entry->box)
+			shells_tell_env(entry->box, &entry->record.env, json_get(object, "env"));
 		fleet->changes++;
 	}
 	*out = &entry->record;

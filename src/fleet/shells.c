@@ -86,12 +86,19 @@ void shells_report(const struct visit *visit, const struct session_result *resul
 			  visit->entry->record.id, "limit", ending_word(result->ending), NULL);
 }
 
+void shells_tell_env(struct box *box, const struct pairs *env, const struct json *object)
+{
+	struct json *value = NULL;
+	struct str name;
+
+	for (size_t at = 0; object && json_next(object, &at, &name, &value);)
+		session_set_env(box, name, pairs_get(env, name));
+}
+
 fallible shells_change_env(const struct visit *visit, const struct json *object)
 {
 	struct record *record = &visit->entry->record;
 	auto_pairs env = {0};
-	struct json *value = NULL;
-	struct str name;
 	struct pairs old;
 
 	for (size_t i = 0; i < record->env.count; i++)
@@ -101,7 +108,6 @@ fallible shells_change_env(const struct visit *visit, const struct json *object)
 	record->env = env;
 	env = old;
 	visit->entry->fleet->changes++;
-	for (size_t at = 0; object && json_next(object, &at, &name, &value);)
-		session_set_env(visit->box, name, pairs_get(&record->env, name));
+	shells_tell_env(visit->box, &record->env, object);
 	return OK;
 }

@@ -23,3 +23,5 @@ void shells_report(const struct visit *visit, const struct session_result *resul
 // away, for whatever is started later and for living sessions before their next command. All of it
 // or nothing: INVALID bad_env, bad_field.
 fallible shells_change_env(const struct visit *visit, const struct json *object);
+// The second half of it: `env` is what the box has now, of the object only the names count.
+void shells_tell_env(struct box *box, const struct pairs *env, const struct json *object);

@@ -1,10 +1,16 @@
 // A process that names a session starts where that session stands, but beside it: a bash of its own
 // that first restores what the session's shell tells of its state. So it cannot disturb the
-// session, and its kill, its limits and its output are its own.
+// session, and its kill, its limits and its output are its own. Where an understudy waits it need
+// not even start, and restores only what differs (box/understudy.h).
 #include "fleet/spawn.h"
 
 #include "base/mem.h"
 #include "model/shell.h"
+#include "model/shell_state.h"
+
+// Boxes that are smaller keep what an understudy would take.
+#define PIDS_ENOUGH 32
+#define MEMORY_ENOUGH (64u << 20)
 
 // What a process starts with, beside what it was asked to.
 struct stance {
@@ -12,6 +18,8 @@ struct stance {
 	struct use_spec use;
 	struct pairs env;
 	struct buf prelude, script;
+	struct understudy *understudy;
+	struct buf cue;
 	char *cwd;
 };
 
@@ -22,6 +30,9 @@ static void stance_done(struct stance *stance)
 	pairs_done(&stance->env);
 	buf_done(&stance->prelude);
 	buf_done(&stance->script);
+	if (stance->understudy)
+		understudy_drop(stance->understudy);
+	buf_done(&stance->cue);
 	free(stance->cwd);
 }
 
@@ -49,10 +60,24 @@ static void stand_at(struct stance *stance, const struct use_spec *use)
 	stance->use.cwd = stance->cwd;
 }
 
+// What the session has unset, or exports no more, is not to come back by the environment.
+static void forget_env(struct buf *out, const char *const *env)
+{
+	buf_text(out, "\\builtin unset -v");
+	for (; env && *env; env++) {
+		struct str value = str_of(*env), name;
+
+		str_cut(&value, '=', &name);
+		buf_fmt(out, " " STR_FMT, STR_ARG(name));
+	}
+	buf_char(out, '\n');
+}
+
 // Another user has no part in a session's state but its place. Waits while the session is busy.
 static fallible stand_with(struct stance *stance, const struct use_spec *use)
 {
 	struct session *session = stance->session;
+	auto_buf whole = BUF_INIT(2 * SESSION_PRELUDE_MAX);
 
 	if (use->user || !use->command) {
 		stand_at(stance, use);
@@ -68,12 +93,83 @@ static fallible stand_with(struct stance *stance, const struct use_spec *use)
 	stand_at(stance, use);
 	if (!stance->prelude.len)
 		return OK;
+	forget_env(&whole, session_env(session));
+	buf_str(&whole, buf_view(&stance->prelude));
 	stance->script = BUF_INIT(2 * SESSION_PRELUDE_MAX + 8 * strlen(use->command));
-	shell_wrap(&stance->script, buf_view(&stance->prelude), use->env,
-		   use->cwd ? stance->cwd : NULL, str_of(use->command));
+	shell_wrap(&stance->script, buf_view(&whole), use->env, use->cwd ? stance->cwd : NULL,
+		   str_of(use->command));
 	if (!buf_ok(&stance->script))
 		return err_new(TOO_LARGE, "command_too_large", "the command is too large");
 	stance->use.command = stance->script.at;
+	return OK;
+}
+
+// Only a plain command: a directory that cannot be entered is told before anything runs.
+static bool suits_understudy(const struct use_spec *use, const struct spawn *spec)
+{
+	return use->command && !use->user && !use->cwd && !use->stdin_bytes.at && !spec->open_stdin;
+}
+
+// The next one shall have less to change: by how much one that has done nothing differs.
+static void rehearse(struct box *box, const struct shell_state *there)
+{
+	auto_buf change = BUF_INIT(SESSION_PRELUDE_MAX), script = BUF_INIT(SESSION_PRELUDE_MAX);
+	auto_buf options = BUF_INIT(SESSION_PRELUDE_MAX);
+	struct shell_state pristine;
+
+	if (!shell_state_read(understudy_pristine(box), &pristine) ||
+	    !shell_state_change(&pristine, there, &change, &options))
+		return;
+	shell_rehearsal(&script, there->place, buf_view(&change));
+	if (buf_ok(&change) && buf_ok(&script))
+		understudy_rehearse(box, buf_view(&script));
+}
+
+// The command, behind what the understudy has to change. Without a cue it is done the other way.
+static fallible write_cue(struct stance *stance, struct box *box, const struct use_spec *use)
+{
+	size_t max = 2 * SESSION_PRELUDE_MAX + 8 * strlen(use->command);
+	auto_buf told = BUF_INIT(SESSION_PRELUDE_MAX);
+	auto_buf change = BUF_INIT(max), script = BUF_INIT(max);
+	auto_buf options = BUF_INIT(max);
+	struct shell_state here, there;
+	bool changes;
+
+	TRY(session_state(stance->session, &told), "ask for the state of a session");
+	if (!shell_state_read(buf_view(&told), &there) || !there.stands ||
+	    !shell_state_read(understudy_state(stance->understudy), &here))
+		return OK;
+	changes = shell_state_change(&here, &there, &change, &options);
+	if (change.len || !changes)
+		rehearse(box, &there);
+	if (!changes)
+		return OK;
+	buf_str(&change, buf_view(&options));
+	for (size_t i = 0; use->env && i < use->env->count; i++)
+		shell_export(&script, str_of(use->env->at[i].name), use->env->at[i].value);
+	buf_text(&script, "\\builtin eval ");
+	shell_quote(&script, str_of(use->command));
+	stance->cue = BUF_INIT(2 * max);
+	shell_cue(&stance->cue, there.place, buf_view(&change), buf_view(&script));
+	stance->cue.failed |= change.failed || script.failed;
+	return OK;
+}
+
+// As stand_with(), by an understudy. False: there is none.
+static fallible stand_in(const struct visit *visit, struct stance *stance,
+			 const struct use_spec *use, const struct spawn *spec, bool *out)
+{
+	const struct limits *limits = &visit->entry->record.limits;
+
+	*out = false;
+	if (!suits_understudy(use, spec) || limits->pids < PIDS_ENOUGH ||
+	    limits->memory < MEMORY_ENOUGH)
+		return OK;
+	stance->understudy = understudy_take(visit->box);
+	if (stance->understudy)
+		TRY(write_cue(stance, visit->box, use));
+	understudy_want(visit->box, session_env(stance->session));
+	*out = stance->cue.len && buf_ok(&stance->cue) && understudy_waits(stance->understudy);
 	return OK;
 }
 
@@ -91,15 +187,22 @@ fallible spawn_process(const struct visit *visit, const struct use_spec *use,
 		.keep_error = spec->keep_error,
 		.exec = &outfit.spec,
 	};
+	bool stands = false;
 
 	TRY(admit_exec(fleet->admit, loop_now(fleet->loop), box_execs(visit->box)));
 	// One that is not there has no state yet, and need not be made for this.
 	if (spec->seat.len)
 		stance.session = session_find(visit->box, spec->seat);
 	if (stance.session)
+		TRY(stand_in(visit, &stance, use, spec, &stands));
+	if (stands) {
+		proc.understudy = &stance.understudy;
+		proc.cue = buf_view(&stance.cue);
+	} else if (stance.session) {
 		TRY(stand_with(&stance, use));
-	else
+	} else {
 		stand_at(&stance, use);
+	}
 	outfit_make(visit, &stance.use, &outfit);
 	outfit.spec.open_stdin = spec->open_stdin;
 	return visit_explain(procs_start(visit->box, &proc, out));

@@ -44,9 +44,10 @@ fallible upgrade_check(struct http *x)
 	return OK;
 }
 
-static fallible agree(struct http *x)
+static fallible agree(struct http *x, bool more_follows)
 {
 	struct http_conn *conn = x->conn;
+	struct err *err;
 	struct buf *head = &conn->papers->head;
 	char accept[WS_ACCEPT_LEN + 1];
 
@@ -66,7 +67,10 @@ static fallible agree(struct http *x)
 	conn->close_after = true;
 	if (!buf_ok(head))
 		return err_new(UNAVAILABLE, "no_memory", "there is no memory for this");
-	return stream_write(&conn->stream, head->at, head->len, conn->silence_ms);
+	conn->stream.more_follows = more_follows;
+	err = stream_write(&conn->stream, head->at, head->len, conn->silence_ms);
+	conn->stream.more_follows = false;
+	return err;
 }
 
 // Whatever still comes is passed over until both sides have said goodbye.
@@ -89,7 +93,7 @@ fallible upgrade_run(struct http *x, const struct wsock_options *options, upgrad
 	struct err *err;
 
 	TRY(upgrade_check(x));
-	TRY(agree(x));
+	TRY(agree(x, mine.speaks_first));
 	if (!mine.silence_ms)
 		mine.silence_ms = conn->terms->silence_ms;
 	ws = wsock_new(&conn->stream, &conn->papers->inlet, true, &mine);

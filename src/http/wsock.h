@@ -17,6 +17,7 @@ struct wsock_options {
 	size_t max;	     // bytes of a message that comes; 0: WSOCK_MAX
 	uint32_t silence_ms; // how long a write may wait for a reader; 0: 30 s
 	uint32_t ping_ms;    // 0: WSOCK_PING_MS
+	bool speaks_first;   // upgrade_run(): the agreement may go with what is said first
 };
 
 // Shared: it stays until its last holder drops it, though the stream under it may be gone by then.

@@ -142,21 +142,28 @@ static fallible put_target(const struct callee *callee, const struct json *args,
 	return id.len && buf_ok(target) ? OK : err_new(INVALID, "bad_field", "the id is malformed");
 }
 
-// A path of the sandbox as the rest of a URL; relative ones begin in the workspace.
-static fallible put_file(const struct json *args, struct buf *target)
+// A path of the sandbox as the rest of a URL; a relative one begins where its session stands.
+static fallible put_file(const struct json *args, size_t session_at, struct buf *target)
 {
-	struct str path = {0}, part;
+	struct str path = {0}, session = STR(""), part;
+	bool is_relative;
 
 	TRY(text_arg(args, 0, &path));
 	if (!path.len)
 		return err_new(INVALID, "bad_path", "the path is empty");
-	buf_text(target, "/api/files");
-	if (path.at[0] != '/')
-		buf_text(target, "/workspace/");
+	is_relative = path.at[0] != '/';
+	if (is_relative && json_at(args, session_at) &&
+	    json_type(json_at(args, session_at)) == JSON_STRING)
+		TRY(text_arg(args, session_at, &session));
+	buf_text(target, is_relative ? "/api/files/" : "/api/files");
 	for (bool first = true; str_cut(&path, '/', &part); first = false) {
 		if (!first)
 			buf_char(target, '/');
 		text_percent(target, part);
+	}
+	if (is_relative) {
+		buf_text(target, "?relativeTo=");
+		text_percent(target, session);
 	}
 	return buf_ok(target) ? OK : err_new(INVALID, "bad_path", "the path is too long");
 }
@@ -195,7 +202,7 @@ static fallible put_upload(const struct json *args, struct callee_request *out)
 	if (value.type != RPC_READABLE)
 		return err_new(INVALID, "bad_field", "argument 1 must be a stream");
 	out->pipe = value.id;
-	return put_file(args, &out->target);
+	return put_file(args, 2, &out->target);
 }
 
 fallible callee_write(const struct callee *callee, const struct json *args,
@@ -210,7 +217,7 @@ fallible callee_write(const struct callee *callee, const struct json *args,
 	if (wants_raw(callee, args)) {
 		out->shape = CALLEE_DOWNLOAD;
 		out->method = "GET";
-		return put_file(args, &out->target);
+		return put_file(args, 1, &out->target);
 	}
 	if (callee->shape == CALLEE_UPLOAD)
 		return put_upload(args, out);

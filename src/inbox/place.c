@@ -46,24 +46,36 @@ static fallible set_user(struct place *place, struct str user)
 	return OK;
 }
 
+// Relative paths begin where the session stands; one that is not there yet would stand at
+// /workspace, as they do.
+static void stand_with(struct place *place, struct str session)
+{
+	auto_session held = session_find(place->visit.box, session);
+
+	if (held)
+		place->files.base = arena_fmt(place->x->arena, "%s", session_cwd(held));
+}
+
 fallible place_user(struct place *place, const struct json *json)
 {
 	struct str session = {0}, user = {0};
-	auto_session held = NULL;
 
 	TRY(text_of(place, json, "sessionId", &session));
 	TRY(text_of(place, json, "user", &user));
 	TRY(set_user(place, user));
 	if (!session.len || str_is(session, SESSION_NONE))
 		return OK;
-	held = session_find(place->visit.box, session);
-	if (held)
-		place->files.base = arena_fmt(place->x->arena, "%s", session_cwd(held));
+	stand_with(place, session);
 	return OK;
 }
 
 fallible place_query(struct place *place)
 {
+	struct str session = http_query(place->x, "relativeTo");
+
+	place->is_relative = session.at != NULL;
+	if (session.len)
+		stand_with(place, session);
 	return set_user(place, http_query(place->x, "user"));
 }
 
@@ -86,7 +98,8 @@ fallible place_raw(struct place *place, struct str path)
 {
 	auto_buf whole = BUF_INIT(PLACE_PATH_MAX + 2);
 
-	buf_char(&whole, '/');
+	if (!place->is_relative)
+		buf_char(&whole, '/');
 	buf_str(&whole, path);
 	if (!buf_ok(&whole))
 		return bad(place, "path", "INVALID_PATH", "may have 4096 bytes");

@@ -21,6 +21,7 @@ struct place {
 	// What an error may tell beside path and operation.
 	const char *stderr_text;
 	uint64_t actual_size, max_size;
+	bool is_relative; // the path of the URL, to a session's directory
 };
 
 // Enters the sandbox, has the work done, and answers its error.

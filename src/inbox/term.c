@@ -246,7 +246,7 @@ static void opening_done(struct opening *opening)
 
 fallible inbox_term_pty(struct http *x)
 {
-	struct wsock_options options = {.max = MESSAGE_MAX};
+	struct wsock_options options = {.max = MESSAGE_MAX, .speaks_first = true};
 	on_exit_call(opening_done) struct opening opening = {0};
 
 	TRY(upgrade_check(x));

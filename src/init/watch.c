@@ -316,6 +316,13 @@ static void hear(const struct inotify_event *event)
 		hear_name(event);
 }
 
+// A large file is replaced by an exchange of names (write.c): it leaves for a name of ours first.
+static bool is_exchange(const struct inotify_event *event, const struct inotify_event *next)
+{
+	return next && (event->mask & IN_MOVED_FROM) && (next->mask & IN_MOVED_TO) &&
+	       event->cookie == next->cookie && next->len > 0 && site_is_temp(next->name);
+}
+
 static bool hear_some(void)
 {
 	ssize_t n = read(job.inotify, job.events, sizeof(job.events));
@@ -323,10 +330,12 @@ static bool hear_some(void)
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR;
 	for (ssize_t at = 0; at < n && !job.is_over;) {
-		const struct inotify_event *event = (const void *)(job.events + at);
+		const struct inotify_event *event = (const void *)(job.events + at), *next;
 
 		at += (ssize_t)sizeof(*event) + event->len;
-		hear(event);
+		next = at < n ? (const void *)(job.events + at) : NULL;
+		if (!is_exchange(event, next))
+			hear(event);
 	}
 	if (job.lame)
 		tell(REACH_OVERFLOW, false, "");

@@ -3,12 +3,22 @@
 // mode and, if it may, its owner. Whoever could not have written to the old file may not replace
 // it either, though the directory would let him.
 //
+// Two things would take as long as half of writing a large file, and nobody waits for them: to free
+// the old one, which the kernel does when its last name and fd go, and to begin writing the new one
+// to the disk, which btrfs does when a name goes over from one file to another. So the two are
+// exchanged, the old one goes under the other name, and a child sees to both when the answer is on
+// its way. The next file is not begun before the old one is gone, so that no more than one of them
+// takes up space unseen.
+//
 // Where the directory lets nobody in, or the file is a mount point, a small file is written in
 // place, as any program of the box would.
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "init/file.h"
@@ -18,6 +28,8 @@
 
 #define NEW_MODE 0644
 #define TRIES 8
+#define LARGE (4 << 20)
+#define PARTING_MS 1
 
 // What is being written. One at a time.
 static struct {
@@ -70,8 +82,46 @@ static bool meet_old(const struct reach_ask *ask, struct reach_say *say)
 					 AT_EACCESS | AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+static int undertaker = -1; // ends when the old file is gone
+
+static void await_undertaker(void)
+{
+	char none;
+
+	if (undertaker >= 0)
+		while (read(undertaker, &none, 1) < 0 && errno == EINTR)
+			continue;
+	fd_drop(&undertaker);
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		continue; // one that has written the new one by now
+}
+
+static void be_undertaker(int old, int done)
+{
+	close(say_sock());
+	poll(NULL, 0, PARTING_MS); // until the other fds of the old one are closed
+	close(old);
+	close(done);
+	fdatasync(now.fd);
+	_exit(0);
+}
+
+// It has no name any more, and goes with the last fd.
+static void bury(int old)
+{
+	int done[2];
+
+	if (pipe2(done, O_CLOEXEC) < 0)
+		return;
+	if (fork() == 0)
+		be_undertaker(old, done[1]);
+	close(done[1]);
+	undertaker = done[0];
+}
+
 static bool find_target(const struct reach_ask *ask, struct reach_say *say)
 {
+	await_undertaker();
 	if (!site_find(ask->base, ask->path, ask->flags & REACH_PARENTS, true, &now.site))
 		return false;
 	if (!now.site.name[0]) {
@@ -115,10 +165,43 @@ static bool dress(struct stat *st)
 	return true;
 }
 
-static bool take_place(void)
+// Both in the layer that is written to: an exchange would copy one that is not.
+static bool is_large(const struct stat *st)
 {
-	unsigned flags = now.flags & REACH_EXCLUSIVE ? 1 /* RENAME_NOREPLACE */ : 0;
+	return now.exists && now.old.st_nlink == 1 && now.old.st_dev == st->st_dev &&
+	       (uint64_t)now.old.st_blocks * 512 >= LARGE && !(now.flags & REACH_EXCLUSIVE);
+}
 
+static bool swap_names(void)
+{
+	return syscall(SYS_renameat2, now.site.dir, now.site.name, now.site.dir, now.temp,
+		       RENAME_EXCHANGE) == 0;
+}
+
+static bool replace_large(void)
+{
+	int old = openat(now.site.dir, now.site.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	bool done = old >= 0 && swap_names();
+
+	// Somebody may have put a directory there.
+	if (done && unlinkat(now.site.dir, now.temp, 0) < 0) {
+		swap_names();
+		done = false;
+	}
+	if (done) {
+		now.named = false;
+		bury(old);
+	}
+	fd_drop(&old);
+	return done;
+}
+
+static bool take_place(const struct stat *st)
+{
+	unsigned flags = now.flags & REACH_EXCLUSIVE ? RENAME_NOREPLACE : 0;
+
+	if (is_large(st) && replace_large())
+		return true;
 	if (syscall(SYS_renameat2, now.site.dir, now.temp, now.site.dir, now.site.name, flags) < 0)
 		return false;
 	now.named = false;
@@ -152,7 +235,7 @@ bool file_write(const struct reach_ask *ask, struct reach_say *say)
 	done = find_target(ask, say);
 	if (done) {
 		done = make_named() && fd_write_all(now.fd, ask->bytes.at, ask->bytes.len) == 0 &&
-		       dress(&st) && take_place();
+		       dress(&st) && take_place(&st);
 		if (!done && now.exists && (errno == EACCES || errno == EBUSY)) {
 			file_undo();
 			done = write_in_place(ask, &st);
@@ -218,7 +301,7 @@ bool file_commit(const struct reach_ask *ask, struct reach_say *say)
 		say->why = REACH_OUT_OF_TURN;
 		return false;
 	}
-	done = dress(&st) && give_name() && take_place();
+	done = dress(&st) && give_name() && take_place(&st);
 	let_all_go();
 	if (done)
 		site_stat(&st, &say->stat);

@@ -214,9 +214,10 @@ fallible stream_wait_writable(struct stream *stream, int64_t deadline)
 static ssize_t write_parts(struct stream *stream, struct iovec *parts, int count)
 {
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+	int more = stream->more_follows ? MSG_MORE : 0;
 
 	if (stream->is_socket)
-		return sendmsg(stream->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+		return sendmsg(stream->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT | more);
 	return writev(stream->fd, parts, count);
 }
 

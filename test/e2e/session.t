@@ -351,6 +351,11 @@ def environment(cove, box):
     api(cove, box, "env", {"envVars": {"SHARED": None}})
     gives(cove, box, "null takes it away", "echo ${SHARED-none} $PATH2", "none x", session="env-live")
     c.same(cove.out(box, "echo ${SHARED-none}"), "none\n", "everywhere")
+    reply = cove.request("PATCH", "/v1/sandboxes/" + box["id"], {"env": {"SHARED": "by terms", "PATH2": None}})
+    c.same(reply.status, 200, "it can be changed with the sandbox's other terms")
+    gives(cove, box, "and reaches the same", "echo $SHARED ${PATH2-none}", "by terms none", session="env-live")
+    gives(cove, box, "and new ones", "echo $SHARED", "by terms", session="env-newer")
+    cove.request("PATCH", "/v1/sandboxes/" + box["id"], {"env": {"SHARED": None}})
     refuses(api(cove, box, "env", {"envVars": {"ok": "1", "not-ok": "2"}}), 500,
                   "COMMAND_EXECUTION_ERROR", "a bad name changes nothing")
     c.same(cove.out(box, "echo ${ok-none}"), "none\n", "not even the good ones")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Watching files: events as they happen, and the question whether anything has changed."""
+import hashlib
 import http.client
 import json
 import os
@@ -106,6 +107,16 @@ def streams(cove, box):
     sh("touch w/sub/inner w/outer")
     got = watch.until("create", "/workspace/w/outer")
     c.ok(got and not [e for e in got if e["path"].endswith("inner")], "one level only", got)
+    put = lambda data: cove.request("PUT", "/v1/sandboxes/%s/api/files/workspace/w/large" % box["id"], data, raw=True)  # noqa: E731
+    c.same(put(b"a" * (5 << 20)).status, 200, "a large file")
+    c.ok(watch.until("create", "/workspace/w/large"), "is made")
+    c.same(put(b"b" * (5 << 20)).status, 200, "and replaced")
+    sh("touch w/behind")
+    got = watch.until("create", "/workspace/w/behind")
+    c.ok(got and {e["eventType"] for e in got[:-1] if e["path"].endswith("/large")} == {"modify"} and
+         not [e for e in got if ".cove" in e["path"]], "which is told as a change, and as nothing else", got)
+    c.same(sh("ls -A w | grep -c cove; md5sum <w/large")["stdout"].split(),
+           ["0", hashlib.md5(b"b" * (5 << 20)).hexdigest(), "-"], "nothing else is left of it")
     sh("mkdir gone")
     other = Watch(cove, box, path="gone")
     sh("rm -r gone")

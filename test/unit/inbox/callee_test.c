@@ -70,7 +70,7 @@ TEST(upload, "a stream is taken by its number")
 
 	CHECK_OK(write_it("files", "writeFileStream", "[\"x\",[\"readable\",3],\"s\"]", &r));
 	CHECK(r.pipe == 3);
-	CHECK_STR(r.target.at, "/api/files/workspace/x");
+	CHECK_STR(r.target.at, "/api/files/x?relativeTo=s");
 	CHECK_ERR(write_it("files", "writeFileStream", "[\"x\",\"y\",\"s\"]", &q), INVALID);
 }
 
