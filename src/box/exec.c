@@ -377,9 +377,10 @@ void exec_end_all(struct box *box)
 	}
 }
 
+// Without fds: it had only pipes for its output, and left them empty.
 static void started(struct exec *exec, int pid, const int *fds)
 {
-	auto_err err = exec_open_ends(exec, fds);
+	auto_err err = fds ? exec_open_ends(exec, fds) : OK;
 
 	exec->pid = pid;
 	tape_started(exec->tape, pid, exec->conv);
@@ -466,7 +467,8 @@ void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 	if (talk->kind == TALK_FAILED)
 		failed(exec, talk);
 	if (starts)
-		started(exec, talk->kind == TALK_RAN ? talk->exited.pid : talk->started.pid, fds);
+		started(exec, talk->kind == TALK_RAN ? talk->exited.pid : talk->started.pid,
+			count ? fds : NULL);
 	if ((talk->kind == TALK_EXITED || talk->kind == TALK_RAN) && exec->phase == EXEC_RUNNING)
 		exited(exec, talk);
 	exec_let_go(exec);

@@ -1,5 +1,5 @@
-// System calls without a C library. Threads and children that share pid 1's memory share its errno
-// too; while they run beside it they must not touch it. Returns the value, or -errno.
+// System calls without a C library. Children that share their parent's memory share its errno too;
+// while they run beside it they must not touch it. Returns the value, or -errno.
 #pragma once
 
 #include <stdint.h>
@@ -43,8 +43,12 @@ static inline long bare_call(long number, long a, long b, long c, long d, long e
 #define BARE_3(number, a, b, c) bare_call(number, (long)(a), (long)(b), (long)(c), 0, 0)
 #define BARE_4(number, a, b, c, d) bare_call(number, (long)(a), (long)(b), (long)(c), (long)(d), 0)
 
-// clone3(): the child calls fn(arg) on the stack that `args` names, and ends with what it returns.
-long bare_clone(struct clone_args *args, int (*fn)(void *), void *arg);
-// Until *word is no longer `is`, or `ms` have passed (-1: never). It may return early.
+// The child calls fn(arg) on another stack, and ends with what it returns.
+long bare_clone3(struct clone_args *args, int (*fn)(void *), void *arg); // the stack is in `args`
+// `born` is for CLONE_PARENT_SETTID, `alive` for CLONE_CHILD_CLEARTID.
+long bare_clone(unsigned long flags, void *stack_end, int *born, int *alive, int (*fn)(void *),
+		void *arg);
+// Until *word is no longer `is`, or `ms` have passed (-1: never). It may return early. The word may
+// be in memory that several processes share.
 void bare_wait(const int *word, int is, int ms);
 void bare_wake(const int *word);

@@ -1,10 +1,11 @@
 // Who can disturb a child between birth and execve? Box root may stop or kill it. Killed, it looks
-// like a command that died of that signal. Its memory is pid 1's, so nobody can trace it.
+// like a command that died of that signal. Its memory is pid 1's or a copy of it, and as
+// undumpable, so nobody can trace it.
 //
 // On cgroup v2 it is born inside its leaf; on v1 it walks there before anything else. The filter
-// that forbids clone3 is loaded by the child alone, since pid 1 still needs that call.
+// that forbids clone3 is loaded by children alone, since pid 1 still needs that call.
 //
-// It may run beside pid 1 (spare.c), with which it shares errno: system calls are bare.
+// It shares errno with its parent, beside which it may run (spare.c): system calls are bare.
 #include "init/child.h"
 
 #include <errno.h>
@@ -31,10 +32,10 @@ static int fail(struct child *child, enum talk_step step, long error)
 }
 
 // `0` to `tasks`, never cgroup.procs, which waits for an RCU grace period of milliseconds.
-static long join(const struct child *child)
+static long join(const struct leaf *leaf)
 {
 	for (int i = 0; i < 2; i++) {
-		long n = BARE_3(SYS_write, child->leaf->join[i], "0", 1);
+		long n = BARE_3(SYS_write, leaf->join[i], "0", 1);
 
 		if (n < 0)
 			return n;
@@ -69,21 +70,28 @@ static long load_filter(const struct birth *birth)
 	return BARE_3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
+long child_enlist(const struct birth *birth, const struct leaf *leaf, enum talk_step *step)
+{
+	long n = birth->joins_by_clone ? 0 : join(leaf);
+
+	*step = n < 0 ? TALK_STEP_JOIN : TALK_STEP_SETUP;
+	return n < 0 ? n : load_filter(birth);
+}
+
 int child_prepare(struct child *child)
 {
-	long n = child->birth->joins_by_clone ? 0 : join(child);
+	enum talk_step step = TALK_STEP_SETUP;
+	long n = child->enlisted ? 0 : child_enlist(child->birth, child->leaf, &step);
 
 	if (n < 0)
-		return fail(child, TALK_STEP_JOIN, n);
+		return fail(child, step, n);
 	BARE_0(SYS_setsid);
 	n = child->seat ? seat_take(child->seat, child->in, child->out, child->err)
 			: take_stdio(child);
 	// Pid 1's saved gid is no command's (birth.c). Access is not decided by it, so the memory,
-	// still pid 1's, stays undumpable.
+	// still pid 1's or a copy of it, stays undumpable.
 	if (n >= 0)
 		n = BARE_3(SYS_setresgid, 0, 0, 0);
-	if (n >= 0)
-		n = load_filter(child->birth);
 	return n < 0 ? fail(child, TALK_STEP_SETUP, n) : 0;
 }
 

@@ -15,6 +15,7 @@ struct child {
 	const struct birth *birth;
 	const struct leaf *leaf;
 	int in, out, err; // the command's ends; in: -1, or what stdin can become
+	bool enlisted;	  // its parent was already, and so is it
 	uint32_t seat;	  // TALK_EXEC_PTY or TALK_EXEC_DIALOGUE: they are to be taken so; else 0
 	const struct talk_exec *exec;
 	const struct user *user;
@@ -24,6 +25,8 @@ struct child {
 	char stack[CHILD_STACK] __attribute__((aligned(16)));
 };
 
+// What a child hands on to its own: the leaf, and the filter. 0, or -errno and *step.
+long child_enlist(const struct birth *birth, const struct leaf *leaf, enum talk_step *step);
 // Both return in the child only, and only when they failed or have more to do: 0, or what to end
 // with. Neither touches errno.
 int child_prepare(struct child *child);

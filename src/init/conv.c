@@ -78,6 +78,8 @@ static void write_exited(const struct conv *conv, struct word *word)
 		talk.kind = TALK_RAN;
 		talk.exited.pid = conv->run.pid;
 		count = list_ends(conv, fds);
+		if (count == 2 && conv->over)
+			count = 0; // there is nothing to read
 	}
 	talk.exited.status = conv->status;
 	talk.exited.max_rss = conv->max_rss;

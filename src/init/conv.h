@@ -12,6 +12,7 @@ struct conv {
 	uint8_t owes;
 	uint32_t id;
 	uint32_t leaf;
+	int64_t asked_us; // when, by pid 1's clock
 	int pid;	  // 0: reaped, or never born
 	struct run run;	  // our ends of its pipes
 	int step, errnum; // FAILED

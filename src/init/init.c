@@ -31,6 +31,7 @@
 
 #define FRESH_US 1000 // most commands end soon: then the daemon is woken once
 #define IDLE_US 100   // what nobody waits for is done when nothing has happened for so long
+#define BUSY_US 20000 // commands that began since then are one of many
 
 // What one EXEC brought. It stays while a spare reads it, and another takes the next words.
 struct letter {
@@ -46,15 +47,26 @@ struct init {
 	struct leaf leaves[TALK_LEAVES_MAX];
 	bool owing;	   // the socket was full
 	struct conv other; // an answer that belongs to no place in the table
-	struct letter letters[2];
+	struct letter *letters[2], first;
 	int letter;	 // the one that is free
 	bool fresh;	 // somebody owes a STARTED that may go together with its EXITED
 	bool untidy;	 // places that are free have open ends
 	bool wants;	 // a spare, in an idle moment
+	bool sat;	 // or the mother alone: terminals come one after another
 	uint32_t served; // the leaf that was found empty last
+	// When to look after the spare that has a command in hand, and to give it up.
+	int64_t look_us, stuck_us;
 };
 
 static struct init init;
+
+static int64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
 
 // Frees the place when the conversation is over. Its ends are closed when nobody waits.
 static void settle(struct conv *conv)
@@ -66,7 +78,7 @@ static void settle(struct conv *conv)
 	}
 	if (conv->owes) {
 		init.owing = true;
-	} else if (conv->pid == 0 && conv->forgotten) {
+	} else if (conv->pid == 0 && !conv->starting && conv->forgotten) {
 		conv->used = false;
 		init.untidy = true;
 	}
@@ -141,13 +153,13 @@ static int meet_leaf(const struct talk_exec *exec, const int *fds, int count)
 		drop_fds(fds, count);
 		return EPROTO;
 	}
-	if (count > 0 && spare_waits_in(exec->leaf))
-		spare_drop(); // it was killed with the old one
+	if (count > 0)
+		spare_lose(exec->leaf);
 	if (count > 0 && !leaf_learn(leaf, by_clone, fds))
 		return errno;
 	// Where a spare waits nothing else lives: the leaf was empty when it was born there.
 	if ((exec->flags & TALK_EXEC_IF_EMPTY) && !spare_waits_in(exec->leaf) &&
-	    !leaf_is_empty(leaf, by_clone))
+	    !spare_leaf_is_empty(&init.birth, exec->leaf, leaf))
 		return EBUSY;
 	return 0;
 }
@@ -161,6 +173,7 @@ static void start(struct conv *conv, uint32_t id, const struct run_order *order)
 
 	if (init.served == order->exec.leaf)
 		init.wants = false; // it is not idle any more
+	spare_lose(order->exec.leaf);
 	started = run_start(&init.birth, leaf, order, &run, &step);
 	if (!started && step == TALK_STEP_FORK && spare_make_room())
 		started = run_start(&init.birth, leaf, order, &run, &step);
@@ -173,29 +186,39 @@ static void start(struct conv *conv, uint32_t id, const struct run_order *order)
 		.owes = OWES_STARTED,
 		.id = id,
 		.leaf = order->exec.leaf,
+		.asked_us = now_us(),
 		.pid = run.pid,
 		.run = run,
 	};
-	if (run.in < 0 && run.err >= 0)
-		init.fresh = true;
+	if (run.in < 0)
+		init.fresh = true; // on a terminal too: nobody types before a moment has passed
 	else
-		settle(conv); // it may wait for input, by a pipe or a terminal
+		settle(conv); // it may wait for its input
 }
 
-static void start_by_spare(struct conv *conv, uint32_t id, const struct run_order *order)
+static bool start_by_spare(struct conv *conv, uint32_t id, const struct run_order *order)
 {
-	*conv = (struct conv){.used = true, .starting = true, .id = id, .leaf = order->exec.leaf};
-	spare_use(order, &conv->run);
-	conv->pid = conv->run.pid;
+	struct conv made = {.used = true, .starting = true, .id = id, .leaf = order->exec.leaf};
+
+	if (!spare_use(order, &made.run))
+		return false;
+	made.asked_us = now_us();
+	*conv = made;
+	init.wants = false; // the leaf is not idle any more
 	init.letter ^= 1;
+	init.look_us = made.asked_us + SPARE_SOON_MS * 1000;
+	init.stuck_us = init.look_us + SPARE_STUCK_MS * 1000;
+	return true;
 }
 
 // The spare has executed, or failed, or never moved: then the command is started the other way.
 static void conclude(struct conv *conv)
 {
+	int pid = spare_number();
 	struct spare_end end = spare_end();
 
 	conv->starting = false;
+	conv->pid = conv->run.pid = pid;
 	if (end.moved && end.step == TALK_STEP_NONE) {
 		conv->owes |= OWES_STARTED;
 		return;
@@ -204,7 +227,42 @@ static void conclude(struct conv *conv)
 	if (end.moved)
 		refuse(conv, conv->id, end.step, end.errnum);
 	else
-		start(conv, conv->id, &init.letters[init.letter ^ 1].order);
+		start(conv, conv->id, &init.letters[init.letter ^ 1]->order);
+}
+
+// The command that a spare has in hand: most end soon, and their death tells that they began. One
+// that lasts has its leaf for itself: its tree is what lives there.
+static void look_after_spare(bool now)
+{
+	int64_t time = now_us();
+	struct conv *conv = NULL;
+
+	if (!now && time < init.look_us)
+		return;
+	for (int i = 0; i < init.conv_end && !conv; i++)
+		if (init.convs[i].used && init.convs[i].starting)
+			conv = &init.convs[i];
+	if (!conv)
+		return;
+	if (time >= init.stuck_us) {
+		spare_give_up();
+		init.stuck_us = time + SPARE_STUCK_MS * 1000;
+	}
+	init.look_us = time + SPARE_SOON_MS * 1000;
+	if (!spare_has_started())
+		return;
+	conclude(conv);
+	spare_lose(conv->leaf);
+	if (conv->used && conv->owes && !init.fresh)
+		settle(conv);
+}
+
+// One that waits has pipes, and no other seat; but one that is born for it takes any.
+static bool may_use_spare(const struct talk_exec *exec)
+{
+	bool sits = exec->flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
+
+	return (!sits && spare_waits_in(exec->leaf)) || spare_mother_waits_in(exec->leaf);
 }
 
 static void obey_exec(uint32_t id, struct run_order *order, const int *fds, int count)
@@ -212,21 +270,22 @@ static void obey_exec(uint32_t id, struct run_order *order, const int *fds, int 
 	struct conv *conv = take_place();
 	int errnum = meet_leaf(&order->exec, fds, count);
 
-	// It has pipes, and no other seat.
 	if ((order->exec.flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) &&
 	    spare_waits_in(order->exec.leaf))
 		spare_drop();
-
 	if (!conv || find(id))
 		refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
 	else if (errnum)
 		refuse(conv, id, TALK_STEP_JOIN, errnum);
 	else if (!run_find_user(order))
 		refuse(conv, id, TALK_STEP_USER, ENOENT);
-	else if (spare_waits_in(order->exec.leaf))
-		start_by_spare(conv, id, order);
-	else
+	else if (!may_use_spare(&order->exec) || !start_by_spare(conv, id, order))
 		start(conv, id, order);
+	// It may wait for its input, so its start is told as soon as it is known.
+	else if (order->exec.flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE)) {
+		spare_await();
+		look_after_spare(true);
+	}
 }
 
 static void obey_hand(uint32_t id, struct str user)
@@ -255,7 +314,7 @@ static void obey_hand(uint32_t id, struct str user)
 
 static void obey(void)
 {
-	struct letter *letter = &init.letters[init.letter];
+	struct letter *letter = init.letters[init.letter];
 	struct talk talk;
 	int fds[2], count = 2;
 	ssize_t len = fd_recv_any(TALK_FD_CONTROL, letter->words, sizeof(letter->words), fds,
@@ -311,29 +370,34 @@ static bool is_over(const struct conv *conv)
 
 static void note_death(int pid, int status, const struct rusage *usage)
 {
+	bool is_spares = spare_is_starting() && spare_number() == pid;
 	struct conv *conv = NULL;
 
-	spare_reaped(pid);
 	for (int i = 0; i < init.conv_end && !conv; i++)
-		if (init.convs[i].used && init.convs[i].pid == pid)
+		if (init.convs[i].used &&
+		    (is_spares ? init.convs[i].starting : init.convs[i].pid == pid))
 			conv = &init.convs[i];
-	if (!conv)
-		return;
-	if (conv->starting) {
+	if (is_spares && conv) {
 		conclude(conv);
 		if (!conv->used || conv->pid != pid)
 			return;
+	} else if (spare_reaped(pid)) {
+		look_after_spare(true);
 	}
+	if (!conv)
+		return;
 	conv->pid = 0;
 	conv->owes |= OWES_EXITED;
 	conv->status = status;
 	conv->max_rss = (uint64_t)usage->ru_maxrss * 1024;
 	conv->cpu_us = in_us(usage->ru_utime) + in_us(usage->ru_stime);
-	conv->leaf_empty = leaf_is_empty(&init.leaves[conv->leaf], init.birth.joins_by_clone);
+	conv->leaf_empty = spare_leaf_is_empty(&init.birth, conv->leaf, &init.leaves[conv->leaf]);
 	conv->over = !conv->forgotten && is_over(conv);
 	conv->forgotten |= conv->over;
-	if (conv->leaf_empty) {
+	// One on a terminal had no use for a spare, and left the one there is alone.
+	if (conv->leaf_empty && (conv->run.err >= 0 || !spare_waits())) {
 		init.served = conv->leaf;
+		init.sat = conv->run.err < 0;
 		init.wants = true;
 	}
 	settle(conv);
@@ -353,40 +417,30 @@ static void reap_own(void)
 	}
 }
 
-static void reap(void)
+static void reap_all(void)
 {
-	struct signalfd_siginfo info;
 	struct rusage usage;
 	int status;
 	int pid;
 
-	// One signal at most is pending, for any number of children.
-	if (read(init.birth.children, &info, sizeof(info)) < 0)
-		return;
-	if (weak(REAP)) {
-		reap_own();
-		return;
-	}
 	while ((pid = wait4(-1, &status, WNOHANG | __WALL, &usage)) > 0)
 		note_death(pid, status, &usage);
 }
 
-static void hear_spare(void)
+static void reap(void)
 {
-	if (!spare_hear()) {
-		if (!init.wants && !spare_waits() && spare_may_rest())
-			spare_rest(); // it was dropped for good: now its midwife
-		return;
-	}
-	for (int i = 0; i < init.conv_end; i++) {
-		struct conv *conv = &init.convs[i];
+	struct signalfd_siginfo info;
 
-		if (!conv->used || !conv->starting)
-			continue;
-		conclude(conv);
-		if (conv->used && conv->owes && !init.fresh)
-			settle(conv);
-	}
+	// One signal at most is pending, for any number of children. Somebody waits to hear of
+	// them, so they come first, and then those who died before the signal was taken.
+	if (!weak(REAP))
+		reap_all();
+	if (read(init.birth.children, &info, sizeof(info)) < 0)
+		return;
+	if (weak(REAP))
+		reap_own();
+	else
+		reap_all();
 }
 
 static void tidy(void)
@@ -397,46 +451,73 @@ static void tidy(void)
 			run_drop(&init.convs[i].run);
 }
 
+static bool have_letters(void)
+{
+	struct letter *both = init.letters[1] ? NULL : spare_memory(2 * sizeof(*both));
+
+	if (both) {
+		init.letters[0] = &both[0];
+		init.letters[1] = &both[1];
+	}
+	return init.letters[1];
+}
+
+static bool is_busy(void)
+{
+	int64_t since = now_us() - BUSY_US;
+
+	for (int i = 0; i < init.conv_end; i++)
+		if (init.convs[i].used && (init.convs[i].pid > 0 || init.convs[i].starting) &&
+		    init.convs[i].asked_us > since)
+			return true;
+	return false;
+}
+
 // A spare where the next command will most likely run: the daemon takes the leaf that served last.
+// While others have just begun leaves take turns, and nobody knows which is next.
 static void provide(void)
 {
-	if (spare_waits_in(init.served)) {
+	bool elsewhere = !spare_may_be_made(init.served);
+
+	if (spare_waits_in(init.served) || is_busy()) {
 		init.wants = false;
-	} else if (spare_waits()) {
-		spare_drop(); // and when it is gone, another
-	} else if (!spare_is_ending()) {
+	} else if (elsewhere) {
+		spare_rest(); // and when they are gone, others
+	} else {
 		init.wants = false;
-		spare_make(&init.birth, init.served, &init.leaves[init.served]);
+		if (have_letters())
+			spare_make(&init.birth, init.served, &init.leaves[init.served], init.sat);
 	}
 }
 
 // What there is to do in how many microseconds, if nothing happens before; -1: nothing.
-static long patience(void)
+static int64_t patience(void)
 {
+	int64_t left;
+
 	if (init.fresh)
 		return FRESH_US;
-	if (spare_is_starting())
-		return SPARE_STUCK_MS * 1000L;
-	if (init.untidy ||
-	    (init.wants && (spare_waits() || spare_is_ending() || spare_may_be_made())))
+	if (spare_is_starting()) {
+		left = init.look_us - now_us();
+		return left > 0 ? left : 0;
+	}
+	if (init.untidy || (init.wants && !spare_is_dying()))
 		return IDLE_US;
 	return spare_may_rest() ? SPARE_KEEP_MS * 1000L : -1;
 }
 
 static int await(struct pollfd *ready)
 {
-	long us = patience();
+	int64_t us = patience();
 	struct timespec time = {us / 1000000, us % 1000000 * 1000};
-	int n = ppoll(ready, 3, us < 0 ? NULL : &time, NULL);
+	int n = ppoll(ready, 2, us < 0 ? NULL : &time, NULL);
 
-	if (n == 0 && !init.fresh) {
-		if (spare_is_starting())
-			spare_drop();
-		else if (us > IDLE_US)
+	if (n == 0 && !init.fresh && !spare_is_starting()) {
+		if (us > IDLE_US)
 			spare_rest();
 		if (init.untidy)
 			tidy();
-		if (init.wants && !spare_is_starting())
+		if (init.wants && !spare_is_dying())
 			provide();
 	}
 	return n;
@@ -445,10 +526,9 @@ static int await(struct pollfd *ready)
 static void live(void)
 {
 	for (;;) {
-		struct pollfd ready[3] = {
+		struct pollfd ready[2] = {
 			{.fd = TALK_FD_CONTROL, .events = init.owing ? POLLOUT : POLLIN},
 			{.fd = init.birth.children, .events = POLLIN},
-			{.fd = spare_bell(), .events = POLLIN},
 		};
 		bool fresh = init.fresh;
 
@@ -456,8 +536,8 @@ static void live(void)
 			continue;
 		if (ready[1].revents)
 			reap();
-		if (ready[2].revents)
-			hear_spare();
+		if (spare_is_starting())
+			look_after_spare(false);
 		if (fresh) {
 			init.fresh = false;
 			settle_all();
@@ -497,6 +577,7 @@ int init_main(void)
 	struct talk ready = {.kind = TALK_READY};
 	const char *failed = birth_run(&init.birth);
 
+	init.letters[0] = &init.first;
 	if (failed)
 		return tell_broken(failed);
 	if (!leaf_learn(&init.leaves[0], init.birth.joins_by_clone,

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/str.h"
 #include "os/fd.h"
 
 bool leaf_learn(struct leaf *leaf, bool by_clone, const int *fds)
@@ -38,32 +39,65 @@ static bool has_no_events(int events)
 	return strstr(text, "populated 0") != NULL;
 }
 
+// Writes `number` with what ends it. Returns the end.
+static char *put_number(char *at, int number, char end)
+{
+	char digits[12];
+	int n = 0;
+
+	do {
+		digits[n++] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number > 0);
+	while (n > 0)
+		*at++ = digits[--n];
+	*at++ = end;
+	return at;
+}
+
 // A v1 `tasks` file that stays open repeats what it said up to a second ago, so it is opened anew
 // each time, through the fd.
-static bool has_no_tasks(int tasks)
+static ssize_t read_tasks(int tasks, char *room, size_t size)
 {
 	char path[32] = "/proc/self/fd/";
-	char *at = path + strlen(path), digits[12], byte;
-	int n = 0;
 	ssize_t got;
 	int fd;
 
-	do {
-		digits[n++] = (char)('0' + tasks % 10);
-		tasks /= 10;
-	} while (tasks > 0);
-	while (n > 0)
-		*at++ = digits[--n];
-	*at = 0;
+	put_number(path + strlen(path), tasks, 0);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return false;
-	got = read(fd, &byte, 1);
+		return -1;
+	got = read(fd, room, size);
 	close(fd);
-	return got == 0;
+	return got;
 }
 
 bool leaf_is_empty(const struct leaf *leaf, bool by_clone)
 {
-	return by_clone ? has_no_events(leaf->join[1]) : has_no_tasks(leaf->join[0]);
+	char byte;
+
+	return by_clone ? has_no_events(leaf->join[1]) : read_tasks(leaf->join[0], &byte, 1) == 0;
+}
+
+int leaf_open_procs(const struct leaf *leaf, bool by_clone)
+{
+	return by_clone ? openat(leaf->join[0], "cgroup.procs", O_RDONLY | O_CLOEXEC) : -1;
+}
+
+bool leaf_holds_only(const struct leaf *leaf, bool by_clone, int procs, const int pids[2])
+{
+	char text[64];
+	ssize_t n = by_clone ? pread(procs, text, sizeof(text), 0)
+			     : read_tasks(leaf->join[0], text, sizeof(text));
+	struct str rest = {text, n > 0 ? (size_t)n : 0}, line;
+	uint64_t pid;
+
+	// Nobody at all: those who are known have just died.
+	if (n < 0 || n == sizeof(text))
+		return false;
+	while (rest.len > 0 && str_cut(&rest, '\n', &line))
+		if (!str_to_u64(line, 1, INT32_MAX, &pid) ||
+		    ((int)pid != pids[0] && (int)pid != pids[1]))
+			return false;
+	return true;
 }

@@ -48,7 +48,7 @@ static bool spawn(struct child *child, int *out_pid)
 		args.cgroup = (uint64_t)child->leaf->join[0];
 	}
 	run_raise_oom(child->birth, true);
-	pid = bare_clone(&args, be_born, child);
+	pid = bare_clone3(&args, be_born, child);
 	run_raise_oom(child->birth, false);
 	if (pid < 0) {
 		errno = (int)-pid;
@@ -89,7 +89,7 @@ bool run_find_user(struct run_order *order)
 	return true;
 }
 
-bool run_make_pipes(bool with_stdin, struct run *out, struct child *child)
+static bool make_pipes(bool with_stdin, struct run *out, struct child *child)
 {
 	int to[2] = {-1, -1}, err[2] = {-1, -1}, in[2] = {-1, -1};
 	bool made = pipe2(to, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0 &&
@@ -118,15 +118,15 @@ void run_drop(struct run *run)
 	fd_drop(&run->in);
 }
 
-static bool make_ends(const struct run_order *order, struct run *out, struct child *child)
+bool run_make_ends(const struct talk_exec *exec, uint32_t uid, struct run *out, struct child *child)
 {
 	struct seat seat;
 	bool made;
 
-	child->seat = order->exec.flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
+	child->seat = exec->flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
 	if (!child->seat)
-		return run_make_pipes(order->exec.flags & TALK_EXEC_STDIN, out, child);
-	made = seat_make(&order->exec, order->user.uid, &seat);
+		return make_pipes(exec->flags & TALK_EXEC_STDIN, out, child);
+	made = seat_make(exec, uid, &seat);
 	*out = (struct run){.out = seat.ours[0], .err = seat.ours[1], .in = seat.ours[2]};
 	child->in = seat.theirs[0];
 	child->out = seat.theirs[1];
@@ -144,11 +144,12 @@ bool run_start(const struct birth *birth, const struct leaf *leaf, const struct 
 
 	child.birth = birth;
 	child.leaf = leaf;
+	child.enlisted = false;
 	child.exec = &order->exec;
 	child.user = &order->user;
 	child.step = TALK_STEP_NONE;
 	child.errnum = 0;
-	if (make_ends(order, &run, &child))
+	if (run_make_ends(&order->exec, order->user.uid, &run, &child))
 		started = spawn(&child, &run.pid);
 	else
 		child.step = TALK_STEP_PIPE;

@@ -27,7 +27,9 @@ bool run_start(const struct birth *birth, const struct leaf *leaf, const struct 
 	       struct run *out, enum talk_step *step);
 
 // For the two who have children. The command's ends are in `child`, ours in `out`.
-bool run_make_pipes(bool with_stdin, struct run *out, struct child *child);
+// `exec` says where it is to sit: of it only the flags and the size count.
+bool run_make_ends(const struct talk_exec *exec, uint32_t uid, struct run *out,
+		   struct child *child);
 void run_drop_ends(struct child *child);
 void run_drop(struct run *run);
 // A child is born with the score that pid 1 has at that moment.

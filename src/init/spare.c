@@ -1,29 +1,31 @@
-// Half of what a start costs does not depend on the command: the clone itself, the pipes, a
-// session, a filter. A spare child has that behind it and sleeps on a futex; a command that comes
-// for its leaf costs a wake-up and execve.
+// Most of what a start costs does not depend on the command: the cgroup, the filter, the clone
+// itself, the pipes, a session. A spare child has all that behind it and sleeps on a futex; a
+// command that comes for its leaf costs a wake-up and execve.
 //
-// Who bears it? A child that shares pid 1's memory must be a vfork child, or else the kernel counts
-// it as a second process of that memory: killed by the OOM killer it would take pid 1 with it, and
-// the two would have one score. So a second thread of pid 1, the midwife, calls clone3(CLONE_VFORK)
-// and sleeps in it until the spare has executed or died; then it rings. Box root cannot signal a
-// thread of pid 1. Both run beside pid 1 and share its errno, so their system calls are bare.
+// Who bears it? The mother: a process that lives in the leaf and has loaded the filter of commands,
+// once, so that whom she bears has both by birth, and the kernel has no filter to build and to free
+// for each of them. She is a copy of pid 1, with a memory of her own, so that the OOM killer can
+// take her or a spare without pid 1; and as undumpable, so that box root can neither read nor trace
+// her. Her children are pid 1's (CLONE_PARENT), and share her memory until they execute. She waits
+// for nobody, and one who knows of execve without being told is pid 1: the kernel clears `alive`.
 //
-//	pid 1                     midwife                  spare
-//	spare_make: order ------> clone3 ----------------> child_prepare
-//	            <------------------------------------- told |= READY; waits for `go`
-//	spare_use: go -----------------------------------> moved; child_execute
-//	            <--- bell --- told |= OVER <---------- (execve, or death)
+//	pid 1                     mother                   spare
+//	spare_make: ordered ----> clone -----------------> child_prepare
+//	            <------------------------------------- told = READY; waits for `go`
+//	spare_use: go -----------------------------------> moved; child_execute; alive = 0
 //
-// Box root may kill or stop a spare, as it may any child before execve. Pid 1 waits for none: one
-// that does not move in time is killed, and whoever has not moved has run nothing, so the command
-// is started the other way.
+// When none waits but the mother does, she is asked with `go` set.
+//
+// Box root may kill or stop both, as it may any child before execve. Pid 1 waits for none: who does
+// not move in time is killed, and whoever has not moved has run nothing, so the command is started
+// the other way.
 #include "init/spare.h"
 
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,130 +36,183 @@
 #define MAKE_MS 20    // a hundred times what it takes
 #define STRIKES_MAX 6 // in a row: then only one moment in 64 is used
 #define STACK 8192
+#define BIRTH_FLAGS (CLONE_VM | CLONE_PARENT | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD)
 
-enum order { MAKE = 1, LEAVE = 2 };
-enum told { READY = 1, OVER = 2 };
+enum told { READY = 1, BARREN = 2 };
 enum phase { NONE, WAITS, USED, DROPPED };
 
-static struct {
-	enum phase phase;  // pid 1's own
-	int strikes, skip; // moments to let pass, after strikes
-	bool leaving;	   // the midwife was told to
-	int bell;
-	uint32_t number;
-	struct run run; // our ends of its pipes
-	int pid;
-	// Words that somebody sleeps on.
-	_Atomic int ordered, told, go;
-	_Atomic int midwife;	  // her number; 0: there is none, or she has gone
-	atomic_bool moved, known; // known: pid 1 has heard of its end
+// What the three share.
+static struct shared {
+	_Atomic int ordered; // births so far
+	_Atomic int told, go;
+	_Atomic int alive; // 1 until it executes or dies: the kernel clears it
+	_Atomic int born;  // its number
+	atomic_bool moved;
 	struct child child;
-	char stack[STACK] __attribute__((aligned(16)));
-} spare = {.bell = -1, .run = {.out = -1, .err = -1, .in = -1}};
+} * shared;
+
+static struct {
+	enum phase phase;
+	int strikes, skip; // moments to let pass, after strikes
+	bool reaped;	   // the one that was born last
+	bool assumed;	   // to have executed: its mother's death hides it
+	struct run run;	   // our ends of its pipes
+	struct {
+		int pid; // 0: there is none
+		bool dying;
+		uint32_t number; // her leaf
+		int procs;	 // of it, on v2
+	} mother;
+} spare = {.run = {.out = -1, .err = -1, .in = -1}, .mother = {.procs = -1}};
+
+static char mother_stack[STACK] __attribute__((aligned(16)));
+
+// What hands would inherit as well, and must not: they work for users, and on hostile input.
+static struct region {
+	void *at;
+	size_t size;
+} regions[2];
+
+static void inherit(bool yes)
+{
+	for (int i = 0; i < 2 && regions[i].at; i++)
+		madvise(regions[i].at, regions[i].size, yes ? MADV_DOFORK : MADV_DONTFORK);
+}
+
+void *spare_memory(size_t size)
+{
+	struct region *region = &regions[regions[0].at != NULL];
+	void *at;
+
+	if (region->at)
+		return NULL;
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return NULL;
+	*region = (struct region){at, size};
+	inherit(false);
+	return at;
+}
 
 static void tell(int what)
 {
-	atomic_fetch_or(&spare.told, what);
-	bare_wake((const int *)&spare.told);
+	atomic_store(&shared->told, what);
+	bare_wake((const int *)&shared->told);
 }
 
 static int be_spare(void *arg)
 {
-	struct sched_param param = {0};
-	int status;
+	int status = child_prepare(arg);
 
-	BARE_3(SYS_sched_setscheduler, 0, SCHED_OTHER, &param); // unlike the midwife
-	status = child_prepare(arg);
 	if (status)
 		return status;
-	BARE_2(SYS_prctl, PR_SET_NAME, "cove-spare");
-	tell(READY);
-	while (!atomic_load(&spare.go))
-		bare_wait((const int *)&spare.go, 0, -1);
-	atomic_store(&spare.moved, true);
+	if (!atomic_load(&shared->go)) {
+		BARE_2(SYS_prctl, PR_SET_NAME, "cove-spare");
+		tell(READY);
+		while (!atomic_load(&shared->go))
+			bare_wait((const int *)&shared->go, 0, -1);
+	}
+	atomic_store(&shared->moved, true);
 	return child_execute(arg);
 }
 
-static void bear(void)
+static int be_mother(void *arg)
 {
-	struct child *child = &spare.child;
+	const struct child *child = arg;
+	char *stack_end = shared->child.stack + sizeof(shared->child.stack);
+	int seen = 0, now;
+	enum talk_step step;
+
+	BARE_2(SYS_prctl, PR_SET_NAME, "cove-mother");
+	if (child_enlist(child->birth, child->leaf, &step) < 0) {
+		tell(BARREN);
+		return 1;
+	}
+	for (;; seen = now) {
+		while ((now = atomic_load(&shared->ordered)) == seen)
+			bare_wait((const int *)&shared->ordered, seen, -1);
+		if (bare_clone(BIRTH_FLAGS, stack_end, (int *)&shared->born, (int *)&shared->alive,
+			       be_spare, arg) < 0)
+			tell(BARREN);
+	}
+}
+
+static bool have_mother(const struct birth *birth, uint32_t number, const struct leaf *leaf)
+{
 	struct clone_args args = {
-		.flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID,
+		.flags = CLONE_FILES,
 		.exit_signal = SIGCHLD,
-		.parent_tid = (uintptr_t)&spare.pid,
-		.stack = (uintptr_t)child->stack,
-		.stack_size = sizeof(child->stack),
+		.stack = (uintptr_t)mother_stack,
+		.stack_size = sizeof(mother_stack),
 	};
+	long pid;
 
-	if (child->birth->joins_by_clone) {
+	if (spare.mother.pid)
+		return !spare.mother.dying && spare.mother.number == number;
+	if (!shared)
+		shared = spare_memory(sizeof(*shared));
+	if (!shared)
+		return false;
+	shared->child.birth = birth;
+	shared->child.leaf = leaf;
+	shared->child.enlisted = true;
+	atomic_store(&shared->ordered, 0);
+	if (birth->joins_by_clone) {
 		args.flags |= CLONE_INTO_CGROUP;
-		args.cgroup = (uint64_t)child->leaf->join[0];
+		args.cgroup = (uint64_t)leaf->join[0];
 	}
-	bare_clone(&args, be_spare, child);
+	inherit(true);
+	run_raise_oom(birth, true); // hers, and that of whom she bears
+	pid = bare_clone3(&args, be_mother, &shared->child);
+	run_raise_oom(birth, false);
+	inherit(false);
+	if (pid < 0)
+		return false;
+	fd_drop(&spare.mother.procs);
+	spare.mother.procs = leaf_open_procs(leaf, birth->joins_by_clone);
+	spare.mother.pid = (int)pid;
+	spare.mother.dying = false;
+	spare.mother.number = number;
+	return true;
 }
 
-// Most commands end soon, and their death tells pid 1 that they began. But a failure is told at
-// once, and so is a command that waits for its input.
-static void let_it_end(void)
+static void end_mother(void)
 {
-	if (!atomic_load(&spare.moved) || spare.child.step != TALK_STEP_NONE)
+	if (!spare.mother.pid || spare.mother.dying)
 		return;
-	if (!(spare.child.exec->flags & TALK_EXEC_STDIN) && !atomic_load(&spare.ordered))
-		bare_wait((const int *)&spare.ordered, 0, SPARE_SOON_MS);
+	spare.mother.dying = true;
+	kill(spare.mother.pid, SIGKILL);
 }
 
-static int be_midwife(void *arg)
+// The number of the one that was born last, while it is that one's.
+static int born_last(void)
 {
-	struct sched_param param = {0};
-	uint64_t one = 1;
-
-	(void)arg;
-	// She must not take the CPU from the child that wakes her in the middle of its execve.
-	BARE_3(SYS_sched_setscheduler, 0, SCHED_BATCH, &param);
-	for (;;) {
-		int order;
-
-		while (!(order = atomic_exchange(&spare.ordered, 0)))
-			bare_wait((const int *)&spare.ordered, 0, -1);
-		if (order == LEAVE)
-			BARE_1(SYS_exit, 0); // the thread alone
-		atomic_store(&spare.known, false);
-		bear();
-		tell(OVER);
-		let_it_end();
-		if (!atomic_load(&spare.known))
-			BARE_3(SYS_write, spare.bell, &one, sizeof(one));
-	}
-	return 0;
+	return spare.reaped ? 0 : atomic_load(&shared->born);
 }
 
-static bool have_midwife(void)
+static void end_spare(void)
 {
-	struct clone_args args = {
-		.flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
-			 CLONE_SYSVSEM | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID,
-		.parent_tid = (uintptr_t)&spare.midwife,
-		.child_tid = (uintptr_t)&spare.midwife,
-		.stack = (uintptr_t)spare.stack,
-		.stack_size = sizeof(spare.stack),
-	};
+	if (born_last())
+		kill(born_last(), SIGKILL);
+}
 
-	// One that was told to leave still has the stack until she is gone.
-	if (atomic_load(&spare.midwife))
-		return !spare.leaving;
-	if (spare.bell < 0)
-		spare.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	spare.leaving = false;
-	return spare.bell >= 0 && bare_clone(&args, be_midwife, NULL) > 0;
+// A mother that dies may bear one more before she does.
+static void bury(void)
+{
+	if (spare.phase != DROPPED || spare.mother.dying)
+		return;
+	end_spare();
+	if (!born_last())
+		spare.phase = NONE;
 }
 
 static bool await_ready(void)
 {
-	int told = atomic_load(&spare.told);
+	int told = atomic_load(&shared->told);
 
 	if (!told)
-		bare_wait((const int *)&spare.told, 0, MAKE_MS);
-	told = atomic_load(&spare.told);
+		bare_wait((const int *)&shared->told, 0, MAKE_MS);
+	told = atomic_load(&shared->told);
 	// Stopped in its first microseconds: the box is starved of CPU, or lies in wait for it.
 	if (told)
 		spare.strikes = 0;
@@ -167,60 +222,59 @@ static bool await_ready(void)
 	return told == READY;
 }
 
-static bool is_over(void)
+static bool is_mother_free(uint32_t number)
 {
-	return atomic_load(&spare.told) & OVER;
+	return spare.phase == NONE && spare.mother.pid && !spare.mother.dying &&
+	       spare.mother.number == number;
 }
 
-// The midwife is free.
-static bool is_none(void)
+bool spare_may_be_made(uint32_t number)
 {
-	if (spare.phase == DROPPED && is_over())
-		spare.phase = NONE;
-	return spare.phase == NONE;
+	return is_mother_free(number) || (spare.phase == NONE && !spare.mother.pid);
 }
 
-bool spare_may_be_made(void)
+static bool order(const struct talk_exec *exec, uint32_t uid, bool go)
 {
-	return is_none();
+	struct child *child = &shared->child;
+
+	if (!run_make_ends(exec, uid, &spare.run, child)) {
+		run_drop_ends(child);
+		run_drop(&spare.run);
+		return false;
+	}
+	child->step = TALK_STEP_NONE;
+	child->errnum = 0;
+	spare.reaped = spare.assumed = false;
+	atomic_store(&shared->told, 0);
+	atomic_store(&shared->go, go);
+	atomic_store(&shared->alive, 1);
+	atomic_store(&shared->born, 0);
+	atomic_store(&shared->moved, false);
+	atomic_fetch_add(&shared->ordered, 1);
+	bare_wake((const int *)&shared->ordered);
+	return true;
 }
 
-bool spare_is_ending(void)
+void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf,
+		bool mother_alone)
 {
-	return !is_none() && spare.phase == DROPPED;
-}
-
-void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf)
-{
-	struct child *child = &spare.child;
+	static const struct talk_exec any = {.flags = TALK_EXEC_STDIN};
 
 	if (spare.skip > 0 && spare.skip--)
 		return;
-	if (!spare_may_be_made() || !have_midwife())
-		return;
-	child->birth = birth;
-	child->leaf = leaf;
-	child->step = TALK_STEP_NONE;
-	child->errnum = 0;
-	spare.number = number;
-	spare.pid = 0;
-	atomic_store(&spare.told, 0);
-	atomic_store(&spare.go, 0);
-	atomic_store(&spare.moved, false);
 	run_drop(&spare.run);
-	if (!run_make_pipes(true, &spare.run, child)) {
-		run_drop_ends(child);
-		run_drop(&spare.run);
+	if (!spare_may_be_made(number) || !have_mother(birth, number, leaf) || mother_alone ||
+	    !order(&any, 0, false))
 		return;
-	}
 	spare.phase = WAITS;
-	run_raise_oom(birth, true);
-	atomic_store(&spare.ordered, MAKE);
-	bare_wake((const int *)&spare.ordered);
 	if (!await_ready())
-		spare_drop();
-	run_raise_oom(birth, false);
-	run_drop_ends(child);
+		spare_rest();
+	run_drop_ends(&shared->child);
+}
+
+bool spare_waits_in(uint32_t number)
+{
+	return spare.phase == WAITS && spare.mother.number == number;
 }
 
 bool spare_waits(void)
@@ -228,25 +282,44 @@ bool spare_waits(void)
 	return spare.phase == WAITS;
 }
 
-bool spare_waits_in(uint32_t number)
+bool spare_mother_waits_in(uint32_t number)
 {
-	return spare.phase == WAITS && spare.number == number;
+	return is_mother_free(number);
 }
 
-void spare_use(const struct run_order *order, struct run *out)
+bool spare_leaf_is_empty(const struct birth *birth, uint32_t number, const struct leaf *leaf)
 {
+	bool dying = spare.phase == DROPPED;
+
+	// Of one that was dropped the mother may be reaped already.
+	if ((!spare.mother.pid && !dying) || spare.mother.number != number)
+		return leaf_is_empty(leaf, birth->joins_by_clone);
+	return leaf_holds_only(leaf, birth->joins_by_clone, spare.mother.procs,
+			       (int[]){spare.mother.pid, dying ? born_last() : 0});
+}
+
+bool spare_use(const struct run_order *what, struct run *out)
+{
+	bool waits = spare.phase == WAITS;
+
+	shared->child.exec = &what->exec;
+	shared->child.user = &what->user;
+	if (waits) {
+		atomic_store(&shared->go, 1);
+		bare_wake((const int *)&shared->go);
+	} else {
+		run_drop(&spare.run);
+		if (!order(&what->exec, what->user.uid, true))
+			return false;
+	}
 	*out = spare.run;
-	out->pid = spare.pid;
 	spare.run = RUN_NONE;
-	if (!(order->exec.flags & TALK_EXEC_STDIN)) {
+	if (waits && !(what->exec.flags & TALK_EXEC_STDIN)) {
 		spare.run.in = out->in; // to be closed in a moment when nobody waits
 		out->in = -1;
 	}
 	spare.phase = USED;
-	spare.child.exec = &order->exec;
-	spare.child.user = &order->user;
-	atomic_store(&spare.go, 1);
-	bare_wake((const int *)&spare.go);
+	return true;
 }
 
 bool spare_is_starting(void)
@@ -254,85 +327,111 @@ bool spare_is_starting(void)
 	return spare.phase == USED;
 }
 
-void spare_drop(void)
+int spare_number(void)
 {
-	if (spare.phase == WAITS) {
-		run_drop(&spare.run);
-		spare.phase = DROPPED;
-	}
-	if (spare.phase != NONE && !atomic_load(&spare.moved) && spare.pid > 0)
-		kill(spare.pid, SIGKILL);
+	return born_last();
 }
 
-void spare_reaped(int pid)
+bool spare_has_started(void)
 {
-	if (pid != spare.pid)
+	if (atomic_load(&shared->moved))
+		return shared->child.step == TALK_STEP_NONE &&
+		       (spare.assumed || !atomic_load(&shared->alive));
+	return !atomic_load(&shared->born) &&
+	       (!spare.mother.pid || atomic_load(&shared->told) == BARREN);
+}
+
+void spare_await(void)
+{
+	bare_wait((const int *)&shared->alive, 1, SPARE_STUCK_MS);
+}
+
+void spare_give_up(void)
+{
+	if (atomic_load(&shared->moved)) {
+		spare.assumed = !spare.mother.pid;
 		return;
-	spare.pid = 0; // the number is anybody's now
-	if (spare.phase == WAITS)
-		spare_drop();
-}
-
-void spare_rest(void)
-{
-	spare_drop();
-	if (!is_none() || spare.leaving || !atomic_load(&spare.midwife))
-		return;
-	spare.leaving = true;
-	atomic_store(&spare.ordered, LEAVE);
-	bare_wake((const int *)&spare.ordered);
-}
-
-bool spare_may_rest(void)
-{
-	return spare.phase == WAITS || (is_none() && !spare.leaving && atomic_load(&spare.midwife));
-}
-
-bool spare_make_room(void)
-{
-	int pid = spare.pid;
-
-	if (!spare_may_rest())
-		return false;
-	if (spare.phase == WAITS) {
-		spare_drop();
-		while (!is_over())
-			bare_wait((const int *)&spare.told, READY, -1);
-		// It counts until it is reaped.
-		if (pid > 0 && waitpid(pid, NULL, __WALL) == pid)
-			spare_reaped(pid);
 	}
-	spare_rest();
-	for (int i = 0; i < MAKE_MS && atomic_load(&spare.midwife); i++)
-		bare_wait((const int *)&spare.midwife, atomic_load(&spare.midwife), 1);
-	return true;
-}
-
-int spare_bell(void)
-{
-	return spare.bell;
-}
-
-bool spare_hear(void)
-{
-	uint64_t count;
-
-	// She may ring once more for one whose end was known meanwhile.
-	if (read(spare.bell, &count, sizeof(count)) < 0 || !is_over())
-		return false;
-	if (spare.phase == WAITS)
-		spare_drop();
-	// One that has not moved is dying, and its leaf is not empty before it was reaped.
-	return spare.phase == USED && atomic_load(&spare.moved);
+	end_mother();
+	end_spare();
 }
 
 struct spare_end spare_end(void)
 {
-	atomic_store(&spare.known, true);
-	spare.phase = DROPPED;
+	bool moved = atomic_load(&shared->moved);
+
+	run_drop_ends(&shared->child);
+	spare.phase = NONE;
 	return (struct spare_end){
-		.moved = atomic_load(&spare.moved),
-		.step = (enum talk_step)spare.child.step,
-		.errnum = spare.child.errnum,
+		.moved = moved,
+		.step = (enum talk_step)shared->child.step,
+		.errnum = shared->child.errnum,
 	};
+}
+
+bool spare_reaped(int pid)
+{
+	if (spare.phase != NONE && pid == born_last())
+		spare.reaped = true; // the number is anybody's now
+	if (pid == spare.mother.pid) {
+		spare.mother.pid = 0;
+		spare.mother.dying = false;
+	} else if (!spare.reaped) {
+		return false;
+	}
+	if (spare.phase == WAITS)
+		spare_drop();
+	bury();
+	return spare.phase == USED;
+}
+
+void spare_lose(uint32_t number)
+{
+	if (spare.mother.pid && spare.mother.number == number)
+		spare_rest();
+}
+
+bool spare_may_rest(void)
+{
+	return spare.phase == WAITS ||
+	       (spare.phase == NONE && spare.mother.pid && !spare.mother.dying);
+}
+
+void spare_rest(void)
+{
+	end_mother();
+	spare_drop();
+}
+
+bool spare_is_dying(void)
+{
+	return spare.phase == DROPPED || spare.mother.dying;
+}
+
+void spare_drop(void)
+{
+	if (spare.phase != WAITS)
+		return;
+	run_drop(&spare.run);
+	end_spare();
+	spare.phase = DROPPED;
+	bury();
+}
+
+static void await_death(int pid)
+{
+	if (pid && waitpid(pid, NULL, __WALL) == pid)
+		spare_reaped(pid);
+}
+
+bool spare_make_room(void)
+{
+	if (!spare_may_rest() && spare.phase != DROPPED)
+		return false;
+	spare_rest();
+	// They count until they are reaped. She comes first: she may bear one more.
+	await_death(spare.mother.pid);
+	if (spare.phase == DROPPED)
+		await_death(born_last());
+	return true;
 }

@@ -8,40 +8,52 @@
 #define SPARE_KEEP_MS 2000 // without a command
 #define SPARE_STUCK_MS 50  // a spare that has not moved for so long was stopped
 
-// Makes one in a leaf where nothing lives. It takes about 150 microseconds, so it is for idle
-// moments. Without one, or when it cannot be made, commands are started by run_start().
-void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf);
+// Memory that pid 1 shares with the mother and her spares; NULL: there is none to be had.
+void *spare_memory(size_t size);
+
+// Makes one in a leaf where nothing lives but its mother, and the mother if there is none. It takes
+// about 80 microseconds, 300 with the mother, so it is for idle moments. Without one, or when it
+// cannot be made, commands are started by run_start().
+bool spare_may_be_made(uint32_t number);
+void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf,
+		bool mother_alone);
 // One waits in that leaf. It may have been killed since: then it never moves.
 bool spare_waits_in(uint32_t number);
 bool spare_waits(void);
-bool spare_may_be_made(void);
-bool spare_is_ending(void); // the last one; then another may be made
-// Gives the command to the one that waits. `order` must stay as it is until spare_end().
-void spare_use(const struct run_order *order, struct run *out);
+// None waits there, but the mother does, and would bear one at once.
+bool spare_mother_waits_in(uint32_t number);
+// Nothing lives in the leaf but, perhaps, the mother.
+bool spare_leaf_is_empty(const struct birth *birth, uint32_t number, const struct leaf *leaf);
+
+// Gives the command to the one that waits, or to one that is born for it. `order` lies in
+// spare_memory(), and must stay as it is until spare_end(). False: no pipes.
+bool spare_use(const struct run_order *order, struct run *out);
 // It was used, and its end was not asked for yet.
 bool spare_is_starting(void);
-// One that waits is of no more use: its leaf is gone, or another will be used. One that was used
-// but has not moved is ended.
-void spare_drop(void);
-void spare_reaped(int pid);
-// The box has been idle for long, and gives back what a spare costs: a process and a thread. It may
-// take two calls.
-bool spare_may_rest(void);
-void spare_rest(void);
-// The box is full: a command needs their places. False: there was nothing to give. Waits for them
-// to be gone.
-bool spare_make_room(void);
-
-// Readable when a spare has executed or died; -1 before the first one. Then spare_hear(), which
-// says whether it was the one that was used, and that it executed or failed. Of one that died
-// before it moved the death is heard.
-int spare_bell(void);
-bool spare_hear(void);
-// What became of the one that was used, when it was heard, or its death was. Not moved: it was
-// killed before it had read its order, and no part of the command has run.
+int spare_number(void); // as the box counts; 0: it was not born yet
+// It has executed, or it will never be. Of one that failed or died the death is heard.
+bool spare_has_started(void);
+void spare_await(void); // the same, for a while
+// It has not started for long: it will not.
+void spare_give_up(void);
+// What became of it. Not moved: no part of the command has run, nor will it.
 struct spare_end {
 	bool moved;
 	enum talk_step step; // NONE: it executed
 	int errnum;
 };
 struct spare_end spare_end(void);
+
+// Somebody was reaped. True: spare_has_started() may have another answer now.
+bool spare_reaped(int pid);
+// That leaf is gone, and who lived there was killed with it; or it is another's from now on.
+void spare_lose(uint32_t number);
+// The box has been idle for long, or another leaf is served, and what a spare costs is given back:
+// two processes. They are dying, then.
+bool spare_may_rest(void);
+void spare_rest(void);
+bool spare_is_dying(void);
+void spare_drop(void); // the one that waits alone
+// The box is full: a command needs their places. False: there was nothing to give. Waits for them
+// to be gone.
+bool spare_make_room(void);

@@ -248,7 +248,9 @@ int talk_fds(const struct talk *talk, uint32_t flags)
 	case TALK_RAN:
 		if (flags & TALK_EXEC_PTY)
 			return 1;
-		return flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE) ? 3 : 2;
+		if (flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE))
+			return 3;
+		return talk->kind == TALK_RAN && talk->exited.over ? 0 : 2;
 	case TALK_HAND_IS:
 		return 1;
 	default:

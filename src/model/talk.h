@@ -50,7 +50,8 @@ enum talk_kind {
 	TALK_FAILED,  // the command could not be started
 	TALK_EXITED,
 	TALK_HAND_IS, // fds: its socket
-	TALK_RAN,     // STARTED and EXITED in one, of a command that ended soon. fds: as of STARTED
+	TALK_RAN, // STARTED and EXITED in one, of a command that ended soon. fds: as of STARTED,
+		  // but none when it is over and had nothing but two pipes for its output
 	TALK_KIND_COUNT
 };
 

@@ -33,7 +33,7 @@
 struct parts {
 	int userns; // the slot's, not ours
 	int control[2];
-	int root, usr, disk, oom;
+	int root, usr, disk;
 	struct group_door door;
 	struct group_leaf leaf;
 };
@@ -45,7 +45,6 @@ static void drop_parts(struct parts *parts)
 	fd_drop(&parts->root);
 	fd_drop(&parts->usr);
 	fd_drop(&parts->disk);
-	fd_drop(&parts->oom);
 	group_door_close(&parts->door);
 	group_leaf_close(&parts->leaf);
 }
@@ -104,8 +103,7 @@ static fallible gather(struct warden *warden, const struct order *order, struct 
 	TRY(disk_make(warden->disk, order->box, &limits, parts->userns, &parts->disk),
 	    "make a disk");
 	cell->has_disk = true;
-	TRY(group_make(warden->groups, order->box, &order->limits, root, &parts->door,
-		       &parts->oom));
+	TRY(group_make(warden->groups, order->box, root, &parts->door));
 	cell->has_groups = true;
 	TRY(group_leaf(warden->groups, order->box, 0, root, &parts->leaf));
 	cell->leaves = 1;
@@ -146,7 +144,6 @@ static fallible put_together(struct warden *warden, const struct order *order, s
 		.root = -1,
 		.usr = -1,
 		.disk = -1,
-		.oom = -1,
 		.door.into = -1,
 		.leaf.meter = -1,
 	};
@@ -154,8 +151,9 @@ static fallible put_together(struct warden *warden, const struct order *order, s
 	TRY(gather(warden, order, cell, &parts));
 	TRY(send_plan(warden, order, cell, &parts));
 	cell->fds[0] = take_fd(&parts.control[0]);
-	cell->fds[1] = take_fd(&parts.oom);
 	cell->fds[2] = take_fd(&parts.leaf.meter);
+	// While the zygote clones. Nobody but the builder lives there before the daemon is told.
+	cell->late = group_limit(warden->groups, order->box, &order->limits, &cell->fds[1]);
 	return OK;
 }
 
@@ -246,6 +244,8 @@ void build_answered(struct warden *warden, const struct zygote_answer *answer)
 	cell->pid = answer->pid;
 	cell->pidfd = answer->pidfd;
 	err = answer->errnum ? err_sys(answer->errnum, "clone a builder") : watch(warden, cell);
+	if (!err)
+		err = take_ptr(cell->late);
 	if (!err && cell->doomed && cell->waiter_count)
 		err = err_new(CANCELLED, "buried", "the box was deleted while it was built");
 	if (err) {

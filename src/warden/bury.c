@@ -49,6 +49,7 @@ static void forget(struct warden *warden, struct cell *cell)
 	for (int i = 0; i < 3; i++)
 		fd_drop(&cell->fds[i]);
 	free(cell->refusal);
+	err_free(cell->late);
 	free(cell);
 }
 

@@ -39,6 +39,7 @@ struct cell {
 	bool has_slot, has_groups, has_disk;
 	uint32_t build_order;		// whom the birth is owed to
 	int fds[3];			// what the daemon gets with it: control, oom, meter
+	struct err *late;		// why it is to be refused when the zygote has answered
 	struct answer *refusal;		// instead, once all is undone
 	uint32_t waiters[CELL_WAITERS]; // BURY orders to be answered
 	int waiter_count;

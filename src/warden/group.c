@@ -123,8 +123,8 @@ static fallible make(const struct group_tree *tree, const char *group, uint32_t 
 	return OK;
 }
 
-static fallible make_in_all(struct groups *groups, const char *box, const struct limits *limits,
-			    uint32_t root, struct group_door *door, int *oom)
+static fallible make_in_all(struct groups *groups, const char *box, uint32_t root,
+			    struct group_door *door)
 {
 	for (int i = 0; i < groups->count; i++) {
 		const struct group_tree *tree = &groups->trees[i];
@@ -144,35 +144,46 @@ static fallible make_in_all(struct groups *groups, const char *box, const struct
 			door->into = fd;
 		else
 			door->tasks[door->task_count++] = fd;
+	}
+	return OK;
+}
+
+fallible group_make(struct groups *groups, const char *box, uint32_t root,
+		    struct group_door *out_door)
+{
+	struct group_door door = {.into = -1};
+	struct err *err = make_in_all(groups, box, root, &door);
+
+	if (err) {
+		group_door_close(&door);
+		group_drop(groups, box, 0);
+		return err;
+	}
+	*out_door = door;
+	return OK;
+}
+
+fallible group_limit(struct groups *groups, const char *box, const struct limits *limits,
+		     int *out_oom)
+{
+	auto_fd oom = -1;
+
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+
 		if (tree->shared)
 			continue;
 		TRY(set_limits(tree, box, limits));
 		if (!(tree->holds & 1u << CGROUP_MEMORY))
 			continue;
-		*oom = open_in(tree, box,
-			       tree->version == 2 ? "memory.events" : "memory.oom_control",
-			       O_RDONLY);
-		if (*oom < 0)
+		fd_drop(&oom);
+		oom = open_in(tree, box,
+			      tree->version == 2 ? "memory.events" : "memory.oom_control",
+			      O_RDONLY);
+		if (oom < 0)
 			return err_sys(errno, "open the OOM counter of %s", box);
 	}
-	return OK;
-}
-
-fallible group_make(struct groups *groups, const char *box, const struct limits *limits,
-		    uint32_t root, struct group_door *out_door, int *out_oom)
-{
-	struct group_door door = {.into = -1};
-	int oom = -1;
-	struct err *err = make_in_all(groups, box, limits, root, &door, &oom);
-
-	if (err) {
-		group_door_close(&door);
-		fd_drop(&oom);
-		group_drop(groups, box, 0);
-		return err;
-	}
-	*out_door = door;
-	*out_oom = oom;
+	*out_oom = take_fd(&oom);
 	return OK;
 }
 

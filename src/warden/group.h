@@ -58,10 +58,13 @@ void groups_close(struct groups *groups);
 const char *groups_word(const struct groups *groups);
 bool groups_join_by_clone(const struct groups *groups); // leaves are v2
 
-// A box's groups with their limits. `root` is the host's id of the box's root. On failure nothing
-// is left. *out_oom counts OOM kills; all fds are the caller's.
-fallible group_make(struct groups *groups, const char *box, const struct limits *limits,
-		    uint32_t root, struct group_door *out_door, int *out_oom);
+// A box's groups, without limits. `root` is the host's id of the box's root. On failure nothing is
+// left. All fds are the caller's.
+fallible group_make(struct groups *groups, const char *box, uint32_t root,
+		    struct group_door *out_door);
+// Their limits. *out_oom counts OOM kills.
+fallible group_limit(struct groups *groups, const char *box, const struct limits *limits,
+		     int *out_oom);
 fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,
 		    struct group_leaf *out);
 // Removes one leaf. False: somebody is still in it.

@@ -141,11 +141,21 @@ void ids_rested(struct ids *ids)
 		put_free(ids, ids->resting.at[--ids->resting.count]);
 }
 
+bool ids_are_missing(const struct ids *ids)
+{
+	return ids->ready.count < IDS_READY && ids->bare.count > 0;
+}
+
+bool ids_are_few(const struct ids *ids)
+{
+	return ids->ready.count < IDS_READY / 2;
+}
+
 bool ids_refill(struct ids *ids)
 {
 	uint32_t slot;
 
-	if (ids->ready.count >= IDS_READY || !ids->bare.count)
+	if (!ids_are_missing(ids))
 		return false;
 	slot = ids->bare.at[ids->bare.count - 1];
 	auto_err err = ns_user(ids_base(slot), &ids->slots[slot].userns);

@@ -25,3 +25,5 @@ void ids_give(struct ids *ids, uint32_t slot, bool clean);
 void ids_rested(struct ids *ids);
 // Makes one namespace more, if some are missing; call it in idle moments. False: nothing to do.
 bool ids_refill(struct ids *ids);
+bool ids_are_missing(const struct ids *ids); // there would be something to do
+bool ids_are_few(const struct ids *ids);     // and not much time to wait with it

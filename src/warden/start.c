@@ -168,7 +168,8 @@ static fallible open_jail(struct warden *warden)
 	const struct limits limits = {.memory = JAIL_MEMORY, .cpu_milli = 1000, .pids = JAIL_TASKS};
 	int oom = -1;
 
-	TRY(group_make(warden->groups, JAIL_GROUP, &limits, 0, &warden->jail_door, &oom));
+	TRY(group_make(warden->groups, JAIL_GROUP, 0, &warden->jail_door));
+	TRY(group_limit(warden->groups, JAIL_GROUP, &limits, &oom));
 	fd_drop(&oom);
 	return OK;
 }

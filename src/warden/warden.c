@@ -41,9 +41,10 @@
 #include "warden/start.h"
 
 #define EVENTS_A_TURN 64
-#define IDLE_US 3000	     // so long nobody wanted anything: time to prepare
-#define BUSY_MAX_US 200000   // and after so much work without a pause, too
-#define IDLE_MAX_US 1000000  // what is in a hurry and gets nowhere is tried this rarely
+#define IDLE_US 3000	    // so long nobody wanted anything: time to prepare
+#define CALM_US 20000	    // what is not short yet waits for this: somebody uses the box just made
+#define BUSY_MAX_US 200000  // and after so much work without a pause, too
+#define IDLE_MAX_US 1000000 // what is in a hurry and gets nowhere is tried this rarely
 #define FAREWELL_US 10000000 // at SIGTERM boxes have this long to be gone
 
 static void lose_daemon(struct warden *warden)
@@ -227,11 +228,13 @@ static int64_t oldest_birth(const struct warden *warden)
 }
 
 // What is done when nothing else is. Returns when to be called again, if nothing happens before.
-// `hurry`: how often in a row the disks wanted it at once.
-static int64_t use_spare_time(struct warden *warden, int *hurry)
+// `hurry`: how often in a row the disks wanted it at once. `since`: how long nobody wanted
+// anything.
+static int64_t use_spare_time(struct warden *warden, int64_t since, int *hurry)
 {
-	int64_t least = IDLE_US << *hurry, now;
-	bool more = ids_refill(warden->ids);
+	int64_t least = IDLE_US << *hurry, now, next;
+	bool calm = since >= CALM_US || ids_are_few(warden->ids);
+	bool more = calm ? ids_refill(warden->ids) : ids_are_missing(warden->ids);
 	int disk_ms;
 
 	if (templates_has_gone(warden->templates))
@@ -239,28 +242,31 @@ static int64_t use_spare_time(struct warden *warden, int *hurry)
 	disk_ms = disk_idle(warden->disk);
 	now = clock_us();
 	*hurry = disk_ms == 0 ? *hurry + (least < IDLE_MAX_US) : 0;
-	if (more)
+	if (more && calm)
 		return now + IDLE_US;
+	next = more ? now + CALM_US - since : CLOCK_NEVER;
 	if (disk_ms < 0)
-		return CLOCK_NEVER;
-	return now + (disk_ms * 1000ll > least ? disk_ms * 1000ll : least);
+		return next;
+	return sooner(next, now + (disk_ms * 1000ll > least ? disk_ms * 1000ll : least));
 }
 
 // Spare time comes when nothing has happened for a moment. A warden that finds no such moment takes
 // it all the same: disks have to grow when there is much to do, above all.
 static void serve(struct warden *warden)
 {
-	int64_t rest = clock_us(), busy_since = 0;
+	int64_t rest = clock_us(), busy_since = 0, quiet_since = rest;
 	int hurry = 0;
 
 	while (!warden->stopping) {
 		bool quiet = turn(warden, rest);
 		int64_t now = clock_us();
 
+		if (!quiet)
+			quiet_since = now;
 		if (!quiet && !busy_since)
 			busy_since = now;
 		if ((quiet && now >= rest) || (busy_since && now - busy_since >= BUSY_MAX_US)) {
-			rest = use_spare_time(warden, &hurry);
+			rest = use_spare_time(warden, now - quiet_since, &hurry);
 			busy_since = 0;
 		} else if (!quiet) {
 			rest = now + IDLE_US;

@@ -28,8 +28,9 @@
 #include "warden/nets.h"
 
 #define QUEUE_BYTES (4 << 20)
-#define OWN_FDS 16 // the zygote's own stand here, in a row; what is received comes below
-#define IDLE_MS 2
+#define OWN_FDS 16    // the zygote's own stand here, in a row; what is received comes below
+#define IDLE_MS 2     // without an order: time to prepare, when few are left
+#define CALM_MS 20    // when there are enough: a box that is new has its first command by then
 #define SPARE_FDS 512 // out of the way of all that the warden holds at this time
 
 struct zygote {
@@ -115,8 +116,9 @@ static void clone_one(int sock, const struct builder_kit *kit, const struct buil
 static bool prepare(int sock, const struct builder_kit *kit, struct nets *nets)
 {
 	struct pollfd one = {.fd = sock, .events = POLLIN};
+	int ms = nets->count < NETS_READY / 2 ? IDLE_MS : CALM_MS;
 
-	if (nets->count == NETS_READY || poll(&one, 1, IDLE_MS) != 0)
+	if (nets->count == NETS_READY || poll(&one, 1, ms) != 0)
 		return false;
 	return nets_refill(nets, kit->proc) == 0;
 }

@@ -69,6 +69,23 @@ double spawn_ms(char *const argv[])
 	return start;
 }
 
+double bare_ms(const char *path)
+{
+	char *const argv[] = {(char *)path, NULL};
+	double start = now_ms();
+	int status = 0;
+	pid_t pid;
+
+	errno = posix_spawn(&pid, path, NULL, NULL, argv, environ);
+	if (errno)
+		err(1, "spawn %s", path);
+	waitpid(pid, &status, 0);
+	start = now_ms() - start;
+	if (status)
+		errx(1, "%s ended with status %#x", path, (unsigned)status);
+	return start;
+}
+
 void row(const char *name, struct samples *s)
 {
 	if (s->count)

@@ -284,22 +284,34 @@ TEST(deaf_daemon, "nothing is lost when the daemon does not listen for a while")
 	CHECK(got.first.kind == TALK_STARTED && STATUS(got) == 0);
 }
 
-TEST(no_leak, "after all that pid 1 holds as many fds as before any of it")
+static int count_fds(void)
 {
 	char path[64];
 	int fds = 0;
 
-	if (skip(true))
-		return;
-	usleep(50000);
 	for (int fd = 0; fd < 1024; fd++) {
 		struct stat st;
 
 		snprintf(path, sizeof(path), "/proc/%d/fd/%d", box.pid, fd);
 		fds += lstat(path, &st) == 0;
 	}
-	// stdio, control, signalfd, oom score, two leaves of two; a spare's bell and three pipes
-	CHECK(fds == 3 + 1 + 1 + 1 + 4 + 4);
+	return fds;
+}
+
+TEST(no_leak, "after all that pid 1 holds as many fds as before any of it")
+{
+	// stdio, control, signalfd, oom score, two leaves of two; who lives in a mother's leaf, and
+	// three pipes of her child; while she bears it, their other ends as well
+	enum { WANT = 3 + 1 + 1 + 1 + 4 + 4 };
+	int fds = WANT + 1;
+
+	if (skip(true))
+		return;
+	for (int i = 0; i < 40 && fds > WANT; i++) {
+		usleep(50000);
+		fds = count_fds();
+	}
+	CHECK(fds > 0 && fds <= WANT);
 }
 
 TEST(end, "when the daemon's end closes, pid 1 ends and every process with it")

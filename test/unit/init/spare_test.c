@@ -29,16 +29,16 @@ static long status_of(int pid, const char *name)
 	return value;
 }
 
-static bool is_spare(int pid)
+static bool is_called(int pid, const char *want)
 {
 	char path[64], name[32] = "";
 
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-	return fd_get(AT_FDCWD, path, name, sizeof(name)) > 0 && !strcmp(name, "cove-spare\n") &&
+	return fd_get(AT_FDCWD, path, name, sizeof(name)) > 0 && !strcmp(name, want) &&
 	       status_of(pid, "PPid") == box.pid;
 }
 
-static int look_for_spare(void)
+static int look_for(const char *name)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *entry;
@@ -46,11 +46,21 @@ static int look_for_spare(void)
 
 	while (dir && (entry = readdir(dir)) && !found)
 		if (isdigit((unsigned char)entry->d_name[0]) &&
-		    is_spare((int)strtol(entry->d_name, NULL, 10)))
+		    is_called((int)strtol(entry->d_name, NULL, 10), name))
 			found = (int)strtol(entry->d_name, NULL, 10);
 	if (dir)
 		closedir(dir);
 	return found;
+}
+
+static int look_for_spare(void)
+{
+	return look_for("cove-spare\n");
+}
+
+static int look_for_mother(void)
+{
+	return look_for("cove-mother\n");
 }
 
 // The one that waits, as the host counts. It is made in an idle moment, so it may take one; and on
@@ -108,7 +118,7 @@ TEST(waits, "after a command a spare waits, and the next command is it")
 TEST(same, "it has the rights, the session, the signals and the files of any other")
 {
 	static const char script[] =
-		"grep -v '[Pp]id\\|Tgid\\|NStgid\\|ctxt\\|^Vm\\|^Rss\\|NSs\\|NSpg' "
+		"grep -v '[Pp]id\\|SigQ\\|Tgid\\|NStgid\\|ctxt\\|^Vm\\|^Rss\\|NSs\\|NSpg' "
 		"/proc/self/status; cat "
 		"/proc/self/oom_score_adj; cut -d' ' -f18,19,40,41 /proc/$$/stat; cut -d' ' -f5-8 "
 		"/proc/$$/stat | grep -c "
@@ -194,6 +204,60 @@ TEST(stopped, "one that was stopped holds nobody up")
 	}
 }
 
+TEST(mother, "her who bears may be killed or stopped, and every command runs")
+{
+	struct talk talk = command((const char *[]){"true", NULL});
+
+	if (skip(true))
+		return;
+	for (int i = 0; i < 20; i++) {
+		int mother = spare() ? look_for_mother() : 0;
+
+		if (mother > 0)
+			kill(mother, i % 2 ? SIGKILL : SIGSTOP);
+		usleep(i < 10 ? 0 : 3000);
+		CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
+		CHECK(SH(&box, &got, "echo $PPID") && STATUS(got) == 0);
+		CHECK_STR(got.out, "1\n");
+	}
+	CHECK(run_by_spare(&talk, NULL));
+}
+
+TEST(born, "without a spare she bears one for a command, and that is like any other")
+{
+	struct talk talk = command((const char *[]){"cat", NULL});
+
+	if (skip(true))
+		return;
+	talk.exec.flags = TALK_EXEC_STDIN;
+	for (int i = 0; i < 100; i++) {
+		talk.conv = ++next_conv;
+		CHECK(run(&box, &talk, "words", &got) && STATUS(got) == 0);
+		CHECK_STR(got.out, "words");
+		for (int j = 0; j < 3; j++)
+			CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
+		CHECK(RUN(&box, &got, "no-such-thing") && got.first.kind == TALK_FAILED);
+		CHECK(got.first.failed.step == TALK_STEP_EXEC);
+	}
+	// One that failed may still be dying when its failure is told.
+	for (int i = 0; i < 50 && !got.last.exited.leaf_empty; i++) {
+		usleep(2000);
+		CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
+	}
+	CHECK(got.last.exited.leaf_empty);
+}
+
+TEST(alone, "a command that lasts has its leaf for itself")
+{
+	if (skip(true))
+		return;
+	CHECK(spare() > 0);
+	CHECK(SH(&box, &got,
+		 "sleep 0.3; n=0; for p in /proc/[0-9]*; do n=$((n+1)); done; echo $n"));
+	CHECK_STR(got.out, "2\n");
+	CHECK(STATUS(got) == 0 && got.last.exited.leaf_empty);
+}
+
 // In a new leaf of its own, beside the spare.
 static bool run_beside(struct talk *talk)
 {
@@ -229,6 +293,26 @@ TEST(inside, "box root sees it and may kill it, but can neither read nor trace i
 		 status_of(spare(), "NSpid"));
 	CHECK(run_beside(&talk));
 	CHECK_STR(got.out, "cove-spare\nkilled\n");
+	CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
+}
+
+TEST(hidden, "box root can neither read nor trace her, nor change her limits")
+{
+	char script[512];
+	struct talk talk = command((const char *[]){"/bin/sh", "-c", script, NULL});
+	int mother = 0;
+
+	if (skip(true))
+		return;
+	for (int i = 0; i < 100 && mother <= 0; i++)
+		mother = spare() ? look_for_mother() : 0;
+	snprintf(script, sizeof(script),
+		 "p=%ld; cat /proc/$p/comm; cd /proc/$p && for f in mem environ maps syscall; do "
+		 "cat $f && echo open; done; readlink exe cwd root fd/0; echo x > mem; ls fd; "
+		 "prlimit --pid $p --nofile=5:5 && echo limited; kill -9 $p && echo killed",
+		 status_of(mother, "NSpid"));
+	CHECK(run_beside(&talk));
+	CHECK_STR(got.out, "cove-mother\nkilled\n");
 	CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
 }
 

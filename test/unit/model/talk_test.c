@@ -207,6 +207,9 @@ TEST(fds, "the number of fds is fixed by the kind")
 	CHECK(talk_fds(&(struct talk){.kind = TALK_STARTED}, TALK_EXEC_PTY) == 1);
 	CHECK(talk_fds(&(struct talk){.kind = TALK_RAN}, TALK_EXEC_STDIN) == 3);
 	CHECK(talk_fds(&(struct talk){.kind = TALK_RAN}, 0) == 2);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_RAN, .exited = {.over = true}}, 0) == 0);
+	CHECK(talk_fds(&(struct talk){.kind = TALK_RAN, .exited = {.over = true}},
+		       TALK_EXEC_STDIN) == 3);
 	CHECK(talk_fds(&(struct talk){.kind = TALK_HAND_IS}, 0) == 1);
 	CHECK(talk_fds(&(struct talk){.kind = TALK_EXITED}, TALK_EXEC_PTY) == 0);
 	CHECK(talk_fds(&(struct talk){.kind = TALK_EXEC}, 0) == -1);
