@@ -46,6 +46,10 @@
 #define NICE 10
 #define FILES_OPEN 64
 
+#define GROUP "jail"
+#define GROUP_MEMORY (256ull << 20)
+#define GROUP_TASKS 64
+
 #define KEEP_FIRST 3
 
 enum { REPORT = KEEP_FIRST, ARCHIVE, TREE, USERNS };
@@ -198,6 +202,35 @@ static _Noreturn void child(const struct jail *jail)
 		err = work(&unpack);
 	jail_tell(REPORT, err, unpack.files, unpack.bytes);
 	_exit(0);
+}
+
+static bool is_open(const struct group_door *door)
+{
+	return door->into >= 0 || door->task_count > 0;
+}
+
+fallible jail_open(struct groups *groups, struct group_door *door)
+{
+	const struct limits most = {
+		.memory = GROUP_MEMORY,
+		.cpu_milli = 1000,
+		.pids = GROUP_TASKS,
+	};
+	auto_fd oom = -1;
+
+	if (is_open(door))
+		return OK;
+	group_drop(groups, GROUP, 0); // an earlier life's: its jails died with it
+	TRY(group_make(groups, GROUP, 0, door), "make the jail's cgroup");
+	return group_limit(groups, GROUP, &most, &oom);
+}
+
+void jail_close(struct groups *groups, struct group_door *door)
+{
+	if (!is_open(door))
+		return;
+	group_door_close(door);
+	group_drop(groups, GROUP, 0);
 }
 
 fallible jail_start(const struct jail *jail, int *out_pid)

@@ -27,6 +27,11 @@ struct jail {
 	uint64_t bytes_max;
 };
 
+// The cgroup of all jails, while there are any: what the kernel keeps for them is bounded, too.
+// Both may be repeated.
+fallible jail_open(struct groups *groups, struct group_door *door);
+void jail_close(struct groups *groups, struct group_door *door);
+
 // Starts it. The caller closes its copies of the fds, and reaps.
 fallible jail_start(const struct jail *jail, int *out_pid);
 

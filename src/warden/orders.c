@@ -15,6 +15,7 @@
 #include "os/fd.h"
 #include "warden/build.h"
 #include "warden/bury.h"
+#include "warden/jail.h"
 #include "warden/post.h"
 
 #define ORDERS_A_TURN 16 // then others have theirs
@@ -159,6 +160,7 @@ static fallible import(struct warden *warden, const struct order *order)
 	struct err *err;
 	int pipe = -1;
 
+	TRY(jail_open(warden->groups, &warden->jail_door));
 	TRY(begin_long(warden, order, IMPORT_PATIENCE_US));
 	err = template_import(warden->templates, order, warden->jail_userns, &warden->jail_door,
 			      &pipe);

@@ -30,12 +30,10 @@
 #include "os/probe.h"
 #include "os/seccomp.h"
 #include "warden/census.h"
+#include "warden/jail.h"
 
 #define FDS_APART 1024 // for other things than boxes
 #define FDS_A_BOX 2    // pidfd and user namespace
-#define JAIL_GROUP "jail"
-#define JAIL_MEMORY (256ull << 20)
-#define JAIL_TASKS 64
 #define SLOTS_MAX 65000
 #define SOCKET "warden.sock"
 
@@ -161,19 +159,6 @@ static fallible open_ids(struct warden *warden)
 	return ids_take(warden->ids, &slot, &warden->jail_userns);
 }
 
-// One cgroup for all archives that are being unpacked: what the kernel keeps for them is bounded,
-// too.
-static fallible open_jail(struct warden *warden)
-{
-	const struct limits limits = {.memory = JAIL_MEMORY, .cpu_milli = 1000, .pids = JAIL_TASKS};
-	int oom = -1;
-
-	TRY(group_make(warden->groups, JAIL_GROUP, 0, &warden->jail_door));
-	TRY(group_limit(warden->groups, JAIL_GROUP, &limits, &oom));
-	fd_drop(&oom);
-	return OK;
-}
-
 static fallible open_door(struct warden *warden, const struct options *options)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -238,7 +223,6 @@ static fallible begin(struct warden *warden, const struct options *options)
 	TRY(templates_open(warden->data, &warden->templates), "open the templates");
 	make_host_template(warden);
 	TRY(open_ids(warden), "open the id ranges");
-	TRY(open_jail(warden), "make the jail's cgroup");
 	TRY(open_door(warden, options));
 	TRY(open_loop(warden));
 	secret_random(&warden->epoch, sizeof(warden->epoch));
@@ -282,9 +266,8 @@ void start_undo(struct warden *warden)
 		templates_close(warden->templates);
 	if (warden->disk)
 		disk_close(warden->disk);
-	group_door_close(&warden->jail_door);
 	if (warden->groups)
-		group_drop(warden->groups, JAIL_GROUP, 0);
+		jail_close(warden->groups, &warden->jail_door);
 	groups_close(warden->groups);
 	ids_close(warden->ids);
 	fd_drop(&warden->epoll);

@@ -66,6 +66,11 @@ fallible templates_open(int data, struct templates **out)
 	return OK;
 }
 
+bool templates_at_work(const struct templates *all)
+{
+	return all->job_count > 0;
+}
+
 void templates_close(struct templates *all)
 {
 	const int fds[] = {all ? all->data : -1, all ? all->host_dir : -1,

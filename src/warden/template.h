@@ -10,6 +10,7 @@ struct templates;
 
 fallible templates_open(int data, struct templates **out);
 void templates_close(struct templates *all);
+bool templates_at_work(const struct templates *all); // one is being made
 
 // The lower directories of `name`, open (O_PATH|O_DIRECTORY), the caller's. *out_usr = -1 unless
 // the template has /usr apart. "host" is made at first use and again whenever dpkg's status file

@@ -36,6 +36,7 @@
 #include "warden/build.h"
 #include "warden/bury.h"
 #include "warden/cell.h"
+#include "warden/jail.h"
 #include "warden/orders.h"
 #include "warden/post.h"
 #include "warden/start.h"
@@ -155,6 +156,8 @@ static void reap(struct warden *warden)
 			orders_finish_long(warden, &warden->answer);
 		}
 	}
+	if (!templates_at_work(warden->templates))
+		jail_close(warden->groups, &warden->jail_door);
 }
 
 static void hear_signal(struct warden *warden)
