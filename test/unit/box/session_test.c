@@ -244,7 +244,7 @@ HOUSE_TEST(jobs,
 	CHECK_OK(tape_read(session_tape(session), &offset, &stream, room, sizeof(room), &got,
 			   in(3000)));
 	CHECK(got == 10 && !memcmp(room, "late\nlate\n", 10));
-	CHECK_OK(run("a", "yes & sleep 0.2"));
+	CHECK_OK(run("a", "while :; do echo y; sleep 0.01; done & sleep 0.2"));
 	CHECK(result.end == SESSION_DONE && out[0] == 'y');
 	CHECK_OK(run("a", "kill $!; wait $! 2>/dev/null; echo end >&2"));
 	CHECK_STR(err_out, "end");
