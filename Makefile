@@ -18,6 +18,7 @@
 # make fuzz       every fuzzer, FUZZ_SECONDS=60 each
 # make weak       a build for the hostile rows alone: each defence can be switched off, to see it missed
 # make torture    fail every n-th allocation and system call over create, exec, delete
+# make spin       the lease and its keeper, model-checked
 # make soak       the stories with the counts of a release
 # make vm         the suites in virtual machines: arm64 and amd64, cgroup v2
 # make install    PREFIX=/usr/local DESTDIR=    (and make uninstall)
@@ -75,7 +76,7 @@ wraps    = $(if $(filter torture,$(V)),$(patsubst %,-Wl$(comma)--wrap=%,\
            $(shell sed -n 's|^// wraps: *||p' src/base/fault.c 2>/dev/null)))
 ldflags  = -pie -Wl,-z,relro,-z,now,-z,noexecstack,--as-needed,--gc-sections $(SYSROOT_FLAGS) \
            $(filter -fsanitize%,$(if $(filter fuzz,$(V)),$(LDFLAGS_fuzz),$(CFLAGS_$(V)))) $(wraps) $(LDFLAGS)
-ldlibs   = -lseccomp -ljson-c -larchive -linih -lcrypto -lwslay -lzstd -lpthread $(LDLIBS)
+ldlibs   = -lseccomp -ljson-c -larchive -linih -lcrypto -lwslay -lzstd -lsqlite3 -lpthread $(LDLIBS)
 
 # -------------------------------------------------------------------------------------- the house
 
@@ -232,7 +233,7 @@ $(O)/box/%.o: %.c | $(O)/uapi
 
 replace = @mkdir -p $(@D) && { $(1); } > $@.new && if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-DAEMON_ROOMS := base os wire model loop http box fleet door inbox bridge api serve
+DAEMON_ROOMS := base os wire model loop http box store fleet conv door inbox bridge api serve
 WARDEN_ROOMS := base os wire model warden
 $(O)/gen/syscalls_daemon.h: rooms := $(DAEMON_ROOMS)
 $(O)/gen/syscalls_warden.h: rooms := $(WARDEN_ROOMS)
@@ -312,7 +313,13 @@ soak: deps
 
 FUZZ_SECONDS ?= 60
 TORTURE_STRIDE ?= 1
-.PHONY: fuzz fuzz-built fuzzers torture vm vm-built lint
+.PHONY: fuzz fuzz-built fuzzers torture vm vm-built lint spin
+# Safety first, then liveness; both must find no error in every state that can be reached.
+spin: need := build spin
+spin: deps
+	@rm -rf build/spin && mkdir -p build/spin && cd build/spin && spin -a ../../test/spin/lease.pml >/dev/null && \
+		$(CC) -O2 -w -DSAFETY -DNOCLAIM -o safety pan.c && $(CC) -O2 -w -o liveness pan.c && \
+		./safety -m100000 | tee log && ./liveness -a -f -m100000 | tee -a log && test $$(grep -c 'errors: 0' log) = 2
 fuzz: need := build fuzz
 fuzz: deps
 	+@$(again) V=fuzz fuzz-built

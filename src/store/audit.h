@@ -1,0 +1,30 @@
+// The audit log: who did what to which, each row bound to the one before by a hash, so that a row
+// that was changed, taken out or put in between shows.
+#pragma once
+
+#include "base/secret.h"
+#include "store/store.h"
+
+struct store_audit {
+	uint64_t id; // given here: 1, 2, 3 … without a gap
+	int64_t time_ms;
+	const char *tenant, *who, *action, *target, *outcome; // "": none
+	const char *fields;				      // JSON object
+	uint8_t hash[SECRET_HASH];			      // computed here
+};
+
+// Waits until it is durable. hash = sha256(hash of the row before, row as text); the first row's
+// predecessor is 32 zero bytes. `out` may be NULL.
+fallible store_audit_add(struct store *store, const struct store_audit *row, uint64_t *out_id);
+fallible store_audit_add_in(struct db *db, const struct store_audit *row, uint64_t *out_id);
+// Does not wait.
+void store_audit_tell(struct store *store, const struct store_audit *row);
+
+// Up to `max` rows behind `after`, of one tenant (NULL: of all). The words live in the arena.
+fallible store_audit_page(struct store *store, uint64_t after, const char *tenant, size_t max,
+			  struct arena *arena, struct store_audit **out, size_t *out_count);
+
+// Reads the whole chain. *out_bad: the first row that does not follow from the one before; 0: all
+// is well. *out_count rows were read, *out_head is the hash of the last.
+fallible store_audit_verify(struct store *store, uint64_t *out_bad, uint64_t *out_count,
+			    uint8_t out_head[SECRET_HASH]);

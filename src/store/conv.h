@@ -1,0 +1,52 @@
+// Conversations: sessions, their leases, their runs. A row is what its owner wrote (`body`, opaque,
+// with a version of its own inside) beside a few columns to look by.
+//
+// Every row has a version, and a write names the one that it was based on: a decision is never
+// written over a state that it did not know.
+#pragma once
+
+#include "store/store.h"
+
+enum store_conv_kind { STORE_SESSION, STORE_LEASE, STORE_RUN, STORE_CONV_KINDS };
+
+struct store_conv {
+	enum store_conv_kind kind;
+	const char *id;	     // session and lease: the session's; run: its own
+	const char *session; // of a run; else "" or the same as id
+	const char *tenant;
+	const char *box;     // the sandbox; "": not yet
+	const char *state;   // a word of the owner's
+	int64_t deadline_ms; // wall clock; 0: none
+	uint64_t generation;
+	uint64_t version; // that it was read with; 0: it must not be there yet
+	struct str body;
+	bool unreadable; // of a load: a column is not what it should be. Never to be taken for
+			 // absent
+};
+
+enum store_conv_way { STORE_CONV_PUT, STORE_CONV_DROP };
+
+struct store_conv_change {
+	enum store_conv_way way;
+	struct store_conv row; // of a drop: kind, id, version (0: whatever it is)
+};
+
+// All of them or none, durable on return. CONFLICT state_stale: one of them has another version by
+// now, or is gone; read again and decide anew. A put of version v leaves version v + 1.
+// A session id is used once and for all: putting a new session whose id was ever used is CONFLICT
+// session_taken, also after that one was dropped.
+fallible store_conv_commit(struct store *store, const struct store_conv_change *changes,
+			   size_t count);
+fallible store_conv_commit_in(struct db *db, const struct store_conv_change *changes, size_t count);
+
+// Every row of a kind, by id; the words live in the arena.
+fallible store_conv_load(struct store *store, enum store_conv_kind kind, struct arena *arena,
+			 struct store_conv **out, size_t *out_count);
+// One row; NULL: there is none.
+fallible store_conv_get(struct store *store, enum store_conv_kind kind, const char *id,
+			struct arena *arena, struct store_conv **out);
+// Runs of a session, by id; the words live in the arena.
+fallible store_conv_runs(struct store *store, const char *session, struct arena *arena,
+			 struct store_conv **out, size_t *out_count);
+// Was that session id ever used, by whomever?
+fallible store_conv_used(struct store *store, const char *id, bool *out);

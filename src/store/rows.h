@@ -1,0 +1,24 @@
+// A growing array in an arena, for answers whose length shows only at their end.
+#pragma once
+
+#include "base/mem.h"
+
+struct rows {
+	struct arena *arena;
+	size_t count, room;
+};
+
+// Room for one more behind `at`, zeroed; *at may move.
+static inline void *rows_next(struct rows *rows, void **at, size_t size)
+{
+	if (rows->count == rows->room) {
+		size_t room = rows->room ? rows->room * 2 : 16;
+		char *grown = arena_take(rows->arena, room * size);
+
+		if (rows->count)
+			__builtin_memcpy(grown, *at, rows->count * size);
+		*at = grown;
+		rows->room = room;
+	}
+	return (char *)*at + rows->count++ * size;
+}

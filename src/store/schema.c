@@ -1,0 +1,110 @@
+// A step is never changed once a release had it: what is to differ becomes another step. Types are
+// those that SQLite and PostgreSQL both know.
+#include "store/schema.h"
+
+#include "store/db_inner.h"
+
+#define CONV_TABLE(name)                                                                           \
+	"CREATE TABLE " name " (id TEXT PRIMARY KEY, session TEXT NOT NULL, tenant TEXT NOT NULL," \
+	" box TEXT NOT NULL, state TEXT NOT NULL, deadline BIGINT NOT NULL,"                       \
+	" generation BIGINT NOT NULL, version BIGINT NOT NULL, body BYTEA NOT NULL);"
+
+static const char *const steps[SCHEMA_NOW] = {
+	"CREATE TABLE counters (name TEXT PRIMARY KEY, value BIGINT NOT NULL);"
+	"CREATE TABLE boxes (id TEXT PRIMARY KEY, seq BIGINT NOT NULL, tenant TEXT NOT NULL,"
+	" name TEXT NOT NULL, state TEXT NOT NULL, body TEXT NOT NULL);"
+	"CREATE TABLE tenants (id TEXT PRIMARY KEY, body TEXT NOT NULL, created BIGINT NOT NULL);"
+	"CREATE TABLE access_keys (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"
+	" hash BYTEA NOT NULL, scopes BIGINT NOT NULL, body TEXT NOT NULL, created BIGINT NOT NULL,"
+	" expires BIGINT NOT NULL, revoked BIGINT NOT NULL);" CONV_TABLE("sessions")
+		CONV_TABLE("leases") CONV_TABLE(
+			"runs") "CREATE INDEX runs_of_session ON runs (session);"
+				"CREATE TABLE session_ids (id TEXT PRIMARY KEY);"
+				"CREATE TABLE events (id BIGINT PRIMARY KEY, time BIGINT NOT NULL, "
+				"tenant TEXT NOT NULL,"
+				" kind TEXT NOT NULL, sandbox TEXT NOT NULL, session TEXT NOT "
+				"NULL, fields TEXT NOT NULL);"
+				"CREATE INDEX events_of_tenant ON events (tenant, id);"
+				"CREATE TABLE audit (id BIGINT PRIMARY KEY, time BIGINT NOT NULL, "
+				"tenant TEXT NOT NULL,"
+				" who TEXT NOT NULL, action TEXT NOT NULL, target TEXT NOT NULL, "
+				"outcome TEXT NOT NULL,"
+				" fields TEXT NOT NULL, hash BYTEA NOT NULL);"
+				"CREATE INDEX audit_of_tenant ON audit (tenant, id);"
+				"CREATE TABLE usage (tenant TEXT NOT NULL, sandbox TEXT NOT NULL, "
+				"what TEXT NOT NULL,"
+				" hour BIGINT NOT NULL, amount BIGINT NOT NULL,"
+				" PRIMARY KEY (what, hour, tenant, sandbox));"
+				"CREATE TABLE tapes (sandbox TEXT NOT NULL, id TEXT NOT NULL, kind "
+				"TEXT NOT NULL,"
+				" command TEXT NOT NULL, started BIGINT NOT NULL, ended BIGINT NOT "
+				"NULL,"
+				" bytes BIGINT NOT NULL, body TEXT, PRIMARY KEY (sandbox, id));"
+				"CREATE TABLE kv (name TEXT PRIMARY KEY, value BYTEA NOT NULL, "
+				"time BIGINT NOT NULL);"
+				"CREATE TABLE pledges (key TEXT PRIMARY KEY, hash BYTEA NOT NULL, "
+				"status BIGINT NOT NULL,"
+				" place TEXT NOT NULL, body BYTEA NOT NULL, kept BIGINT NOT NULL);"
+				"CREATE INDEX pledges_by_age ON pledges (kept);",
+};
+
+static fallible read_version(struct db *db, int64_t *out)
+{
+	auto_query query = {0};
+	bool found = false;
+
+	TRY(query_open(db, "SELECT version FROM schema", &query));
+	TRY(query_step(&query, &found));
+	if (found)
+		*out = query_take_int(&query);
+	if (!found || query.bad || *out < 0)
+		return err_hint(err_new(UNAVAILABLE, DB_CORRUPT, "the stored state cannot be read"),
+				"the operator has to restore it; what runs is left alone");
+	return OK;
+}
+
+static fallible write_version(struct db *db, int64_t version)
+{
+	auto_query query = {0};
+
+	TRY(query_open(db, "UPDATE schema SET version = $1", &query));
+	query_put_int(&query, version);
+	return query_run(&query, NULL);
+}
+
+static fallible take_step(struct db *db, int64_t from)
+{
+	TRY(db_script(db, steps[from]));
+	TRY(write_version(db, from + 1));
+	return db_script(db, "COMMIT");
+}
+
+fallible schema_settle(struct db *db)
+{
+	int64_t version = 0;
+
+	if (!db->read_only)
+		TRY(db_script(db, "BEGIN;"
+				  "CREATE TABLE IF NOT EXISTS schema (version BIGINT NOT NULL);"
+				  "INSERT INTO schema SELECT 0 WHERE NOT EXISTS"
+				  " (SELECT 1 FROM schema);"
+				  "COMMIT"));
+	TRY(read_version(db, &version));
+	if (version > SCHEMA_NOW)
+		return err_hint(err_new(UNAVAILABLE, "state_too_new",
+					"the state is of version %lld, and this cove knows %d",
+					(long long)version, SCHEMA_NOW),
+				"start the newer cove that wrote it, or restore an older state");
+	for (; version < SCHEMA_NOW && !db->read_only; version++) {
+		struct err *err;
+
+		TRY(db_script(db, "BEGIN"));
+		err = take_step(db, version);
+		if (err) {
+			err_free(db_script(db, "ROLLBACK"));
+			return err_while(err, "bring the state from version %lld to the next",
+					 (long long)version);
+		}
+	}
+	return OK;
+}

@@ -1,0 +1,292 @@
+// One connection, used by one thread at a time, alone on its file: the journal's index is kept in
+// memory, and nobody else can be in the middle of something. A full sync at every commit.
+//
+// Where the file cannot be written it is opened read-only. A read-only journal can only be read by
+// a connection that takes no locks, which is safe because whoever runs cove on a data directory
+// holds its lock.
+//
+// syscalls: pread64 pwrite64 fsync fdatasync ftruncate fcntl lseek fallocate fchmod close geteuid
+// syscalls: getpid clock_gettime clock_nanosleep
+#include "store/sqlite.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "store/sqlite_files.h"
+
+#define BUSY_MS 5000
+#define STATEMENTS_MAX 128
+#define PATH_ROOM 160
+
+struct kept {
+	const char *sql;
+	sqlite3_stmt *statement;
+	bool busy;
+};
+
+struct sqlite {
+	struct db db;
+	sqlite3 *at;
+	struct kept kept[STATEMENTS_MAX];
+	int kept_count;
+};
+
+static struct sqlite *of(struct db *db)
+{
+	return (struct sqlite *)db;
+}
+
+static fallible explain(sqlite3 *at, int code, const char *doing)
+{
+	const char *words = at ? sqlite3_errmsg(at) : sqlite3_errstr(code);
+
+	switch (code & 0xff) {
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+		return err_while(
+			err_hint(
+				err_new(UNAVAILABLE, DB_CORRUPT, "the stored state cannot be read"),
+				"the operator has to restore it; what runs is left alone"),
+			"%s: %s", doing, words);
+	case SQLITE_FULL:
+	case SQLITE_IOERR:
+	case SQLITE_READONLY:
+	case SQLITE_CANTOPEN:
+	case SQLITE_PERM:
+	case SQLITE_BUSY:
+	case SQLITE_PROTOCOL:
+		return err_while(
+			err_hint(err_new(UNAVAILABLE, DB_UNWRITABLE,
+					 "the state cannot be written: nothing new can be done"),
+				 "the operator has to make room on its disk; try again then"),
+			"%s: %s", doing, words);
+	case SQLITE_CONSTRAINT:
+		return err_while(err_new(CONFLICT, "state_conflict", "it is there already"),
+				 "%s: %s", doing, words);
+	default:
+		return err_sys(0, "%s: %s", doing, words);
+	}
+}
+
+static fallible prepare(struct db *db, const char *sql, void **out)
+{
+	struct sqlite *lite = of(db);
+	struct kept *kept = NULL;
+	int code;
+
+	for (int i = 0; i < lite->kept_count && !kept; i++)
+		if (lite->kept[i].sql == sql)
+			kept = &lite->kept[i];
+	if (!kept) {
+		assert(lite->kept_count < STATEMENTS_MAX);
+		kept = &lite->kept[lite->kept_count];
+		code = sqlite3_prepare_v3(lite->at, sql, -1, SQLITE_PREPARE_PERSISTENT,
+					  &kept->statement, NULL);
+		if (code != SQLITE_OK)
+			return explain(lite->at, code, "prepare");
+		kept->sql = sql;
+		lite->kept_count++;
+	}
+	assert(!kept->busy);
+	kept->busy = true;
+	*out = kept->statement;
+	return OK;
+}
+
+static void release(struct db *db, void *statement)
+{
+	struct sqlite *lite = of(db);
+
+	sqlite3_reset(statement);
+	sqlite3_clear_bindings(statement);
+	for (int i = 0; i < lite->kept_count; i++)
+		if (lite->kept[i].statement == statement)
+			lite->kept[i].busy = false;
+}
+
+static void put_int(void *statement, int at, int64_t value)
+{
+	sqlite3_bind_int64(statement, at, value);
+}
+
+static void put_text(void *statement, int at, struct str text)
+{
+	sqlite3_bind_text64(statement, at, text.at, text.len, SQLITE_STATIC, SQLITE_UTF8);
+}
+
+static void put_bytes(void *statement, int at, const void *bytes, size_t len)
+{
+	sqlite3_bind_blob64(statement, at, bytes ? bytes : "", len, SQLITE_STATIC);
+}
+
+static fallible step(struct db *db, void *statement, bool *out_row)
+{
+	int code = sqlite3_step(statement);
+
+	if (code != SQLITE_ROW && code != SQLITE_DONE)
+		return explain(of(db)->at, code, sqlite3_sql(statement));
+	*out_row = code == SQLITE_ROW;
+	return OK;
+}
+
+static uint64_t touched(struct db *db, void *statement)
+{
+	(void)statement;
+	return (uint64_t)sqlite3_changes64(of(db)->at);
+}
+
+static bool take_int(void *statement, int at, int64_t *out)
+{
+	if (sqlite3_column_type(statement, at) != SQLITE_INTEGER)
+		return false;
+	*out = sqlite3_column_int64(statement, at);
+	return true;
+}
+
+static bool take(void *statement, int at, struct str *out)
+{
+	switch (sqlite3_column_type(statement, at)) {
+	case SQLITE_TEXT:
+		out->at = (const char *)sqlite3_column_text(statement, at);
+		break;
+	case SQLITE_BLOB:
+		out->at = sqlite3_column_blob(statement, at);
+		break;
+	case SQLITE_NULL:
+		return true;
+	default:
+		return false;
+	}
+	out->len = (size_t)sqlite3_column_bytes(statement, at);
+	if (!out->at)
+		out->at = "";
+	return true;
+}
+
+static fallible script(struct db *db, const char *sql)
+{
+	int code = sqlite3_exec(of(db)->at, sql, NULL, NULL, NULL);
+
+	return code == SQLITE_OK ? OK : explain(of(db)->at, code, sql);
+}
+
+static uint64_t ask_number(struct sqlite *lite, const char *pragma)
+{
+	sqlite3_stmt *statement = NULL;
+	uint64_t number = 0;
+
+	if (sqlite3_prepare_v2(lite->at, pragma, -1, &statement, NULL) == SQLITE_OK &&
+	    sqlite3_step(statement) == SQLITE_ROW)
+		number = (uint64_t)sqlite3_column_int64(statement, 0);
+	sqlite3_finalize(statement);
+	return number;
+}
+
+static uint64_t bytes(struct db *db)
+{
+	return ask_number(of(db), "PRAGMA page_count") * ask_number(of(db), "PRAGMA page_size");
+}
+
+static void close_db(struct db *db)
+{
+	struct sqlite *lite = of(db);
+
+	for (int i = 0; i < lite->kept_count; i++)
+		sqlite3_finalize(lite->kept[i].statement);
+	sqlite3_close(lite->at);
+	free(lite);
+}
+
+static const struct db_driver driver = {
+	.prepare = prepare,
+	.release = release,
+	.put_int = put_int,
+	.put_text = put_text,
+	.put_bytes = put_bytes,
+	.step = step,
+	.touched = touched,
+	.take_int = take_int,
+	.take = take,
+	.script = script,
+	.bytes = bytes,
+	.close = close_db,
+};
+
+// The first reading of the file: whether it is a database at all shows only now.
+static fallible settle(struct sqlite *lite, bool read_only)
+{
+	int keep = 1;
+
+	sqlite3_extended_result_codes(lite->at, 1);
+	sqlite3_busy_timeout(lite->at, BUSY_MS);
+	sqlite3_db_config(lite->at, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+	sqlite3_db_config(lite->at, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	TRY(script(&lite->db, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA temp_store = MEMORY;"
+			      "PRAGMA cell_size_check = ON;"));
+	if (read_only)
+		return script(&lite->db, "SELECT count(*) FROM sqlite_master");
+	TRY(script(&lite->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+			      "PRAGMA journal_size_limit = 8388608"));
+	// A journal that stays lets the state be read on a file system that is full or read-only.
+	sqlite3_file_control(lite->at, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
+	return script(&lite->db, "BEGIN IMMEDIATE; ROLLBACK");
+}
+
+static fallible open_as(const char *uri, int flags, const char *vfs, bool read_only,
+			struct sqlite **out)
+{
+	struct sqlite *lite = mem_new_of(struct sqlite);
+	struct err *err = OK;
+	int code;
+
+	lite->db = (struct db){.driver = &driver, .read_only = read_only};
+	code = sqlite3_open_v2(uri, &lite->at, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, vfs);
+	if (code != SQLITE_OK)
+		err = explain(lite->at, code, "open");
+	else
+		err = settle(lite, read_only);
+	if (err) {
+		close_db(&lite->db);
+		return err;
+	}
+	*out = lite;
+	return OK;
+}
+
+// Without a journal the file is all there is, and SQLite need not look for one.
+static fallible open_for_reading(int dir, const char *name, const char *path, struct sqlite **out)
+{
+	char uri[PATH_ROOM + 32], journal[PATH_ROOM];
+	struct stat at;
+	bool alone;
+
+	snprintf(journal, sizeof(journal), "%s-wal", name);
+	alone = fstatat(dir, journal, &at, AT_SYMLINK_NOFOLLOW) != 0 || at.st_size == 0;
+	snprintf(uri, sizeof(uri), "file:%s%s", path, alone ? "?immutable=1" : "");
+	return open_as(uri, SQLITE_OPEN_READONLY, "unix-none", true, out);
+}
+
+fallible sqlite_open(int dir, const char *name, struct db **out)
+{
+	struct sqlite *lite = NULL;
+	char path[PATH_ROOM];
+	struct err *err;
+
+	sqlite_files_lead();
+	if (dir < 0)
+		snprintf(path, sizeof(path), ":memory:");
+	else
+		sqlite_files_path(dir, name, path, sizeof(path));
+	err = open_as(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL, false, &lite);
+	if (db_is_unwritable(err) && dir >= 0 && faccessat(dir, name, F_OK, 0) == 0) {
+		err_free(err);
+		err = open_for_reading(dir, name, path, &lite);
+	}
+	TRY(err, "open the state");
+	*out = &lite->db;
+	return OK;
+}

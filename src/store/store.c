@@ -1,0 +1,431 @@
+// A queue, one thread, and the way back. A job is in one list at a time: to do, with the writer, or
+// done; the lock guards the lists and the numbers beside them. Whoever waits has its job on its own
+// stack; a told job is on the heap.
+//
+// The writer starts as soon as somebody waits, so one deed alone costs one sync and no more; what
+// comes meanwhile is the next batch. Told deeds alone may wait for company. While the state cannot
+// be written, told deeds are kept in order and tried again now and then.
+//
+// syscalls: eventfd2 read write close futex clone clone3 mmap mprotect munmap madvise rseq
+// syscalls: set_robust_list rt_sigprocmask exit gettid
+#include "store/store.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "store/db_inner.h"
+#include "store/schema.h"
+#include "store/store_inner.h"
+
+#define WRITER_STACK (512 * 1024)
+#define BATCH_MAX 1024
+#define TOLD_MAX 65536
+#define AGAIN_MS 500
+
+struct store {
+	struct loop *loop;
+	struct batch batch; // the writer's
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t more, settled;
+	struct link todo, done;
+	uint32_t told, hurried; // of the list to do
+	bool closing;
+	int64_t again_ms; // not before, while the state cannot be written; 0: at once
+	struct store_stats stats;
+	atomic_int health;
+	char *trail; // of the last change of health, until it is logged
+	enum store_health told_health;
+	struct watch watch;
+	void (*changed)(enum store_health health, void *arg);
+	void *changed_arg;
+};
+
+// --------------------------------------------------------------------------------- on the writer
+
+static void wait_until(struct store *store, int64_t at_ms)
+{
+	struct timespec until = {.tv_sec = at_ms / 1000, .tv_nsec = at_ms % 1000 * 1000000};
+
+	if (at_ms == CLOCK_NEVER)
+		pthread_cond_wait(&store->more, &store->lock);
+	else
+		pthread_cond_timedwait(&store->more, &store->lock, &until);
+}
+
+// When there will be something to do; now or earlier: there is.
+static int64_t next_turn(const struct store *store)
+{
+	const struct job *first;
+
+	if (store->hurried || store->closing)
+		return 0;
+	if (store->batch.health == STORE_UNWRITABLE)
+		return store->again_ms;
+	if (link_empty(&store->todo))
+		return CLOCK_NEVER;
+	first = link_of(store->todo.next, struct job, link);
+	return first->since_ms + STORE_TOLD_MS;
+}
+
+static void take_batch(struct store *store, struct link *out)
+{
+	for (int i = 0; i < BATCH_MAX && !link_empty(&store->todo); i++) {
+		struct job *job = link_of(store->todo.next, struct job, link);
+
+		link_drop(&job->link);
+		link_add(out, &job->link);
+		if (job->told)
+			store->told--;
+		else
+			store->hurried--;
+	}
+}
+
+static void give_back(struct store *store, struct link *jobs)
+{
+	uint64_t one = 1;
+	bool news = false;
+
+	// From the last to the first: what is tried again goes to the front, in order.
+	while (!link_empty(jobs)) {
+		struct job *job = link_of(jobs->prev, struct job, link);
+
+		link_drop(&job->link);
+		if (!job->settled && !store->closing) {
+			link_push(&store->todo, &job->link);
+			store->told++;
+		} else if (job->told || job->task) {
+			link_push(&store->done, &job->link);
+			news = true;
+		} else {
+			job->done = true;
+			pthread_cond_broadcast(&store->settled);
+		}
+	}
+	while (store->told > TOLD_MAX) {
+		struct job *oldest = link_of(store->todo.next, struct job, link);
+
+		if (!oldest->told)
+			break;
+		link_drop(&oldest->link);
+		link_add(&store->done, &oldest->link);
+		store->told--;
+		store->batch.lost++;
+	}
+	if ((enum store_health)atomic_load(&store->health) != store->batch.health) {
+		free(store->trail);
+		store->trail = mem_str(store->batch.why ? err_trail(store->batch.why) : "");
+		atomic_store(&store->health, (int)store->batch.health);
+		news = true;
+	}
+	if (news && write(store->watch.fd, &one, sizeof(one)) < 0)
+		assert(errno == EAGAIN); // it has been told
+}
+
+static void count(struct store *store)
+{
+	const struct batch *batch = &store->batch;
+
+	store->stats.deeds = batch->deeds;
+	store->stats.commits = batch->commits;
+	store->stats.failures = batch->failures;
+	store->stats.lost = batch->lost;
+}
+
+static void *work(void *arg)
+{
+	struct store *store = arg;
+
+	pthread_mutex_lock(&store->lock);
+	for (;;) {
+		struct link jobs = LINK_INIT(jobs);
+		int64_t turn = next_turn(store);
+
+		if (turn > clock_ms()) {
+			wait_until(store, turn);
+			continue;
+		}
+		take_batch(store, &jobs);
+		if (link_empty(&jobs) && store->closing)
+			break;
+		pthread_mutex_unlock(&store->lock);
+
+		batch_run(&store->batch, &jobs);
+
+		pthread_mutex_lock(&store->lock);
+		give_back(store, &jobs);
+		count(store);
+		store->again_ms = clock_ms() + AGAIN_MS;
+	}
+	pthread_mutex_unlock(&store->lock);
+	return NULL;
+}
+
+// ----------------------------------------------------------------------------------- on the loop
+
+static void tell_health(struct store *store, char *why)
+{
+	auto_free char *trail = why;
+	enum store_health now = store_health(store);
+
+	if (now == store->told_health)
+		return;
+	store->told_health = now;
+	log_event(now == STORE_FINE ? LOG_INFO : LOG_ERROR, "store.health", "health",
+		  store_health_word(now), "trail", now == STORE_FINE ? NULL : trail, NULL);
+	if (store->changed)
+		store->changed(now, store->changed_arg);
+}
+
+static void finish(struct job *job)
+{
+	if (job->task) {
+		job->done = true;
+		task_wake(job->task);
+		return;
+	}
+	if (job->err)
+		log_event(LOG_ERROR, "store.deed_failed", "trail", err_trail(job->err), NULL);
+	err_free(job->err);
+	if (job->drop)
+		job->drop(job->arg);
+	free(job);
+}
+
+static void collect(struct store *store)
+{
+	struct link done = LINK_INIT(done);
+	char *why;
+
+	pthread_mutex_lock(&store->lock);
+	while (!link_empty(&store->done)) {
+		struct link *first = store->done.next;
+
+		link_drop(first);
+		link_add(&done, first);
+	}
+	why = take_ptr(store->trail);
+	pthread_mutex_unlock(&store->lock);
+	tell_health(store, why);
+	while (!link_empty(&done)) {
+		struct job *job = link_of(done.next, struct job, link);
+
+		link_drop(&job->link);
+		finish(job);
+	}
+}
+
+static void on_news(struct watch *watch, uint32_t events)
+{
+	struct store *store = link_of(watch, struct store, watch);
+	uint64_t times;
+
+	(void)events;
+	if (read(watch->fd, &times, sizeof(times)) == sizeof(times))
+		collect(store);
+}
+
+static fallible start_writer(struct store *store)
+{
+	pthread_condattr_t clock;
+	pthread_attr_t attr;
+	sigset_t all, before;
+	int failed;
+
+	pthread_mutex_init(&store->lock, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&store->more, &clock);
+	pthread_cond_init(&store->settled, NULL);
+	pthread_condattr_destroy(&clock);
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, WRITER_STACK);
+	sigfillset(&all); // signals are the loop thread's
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	failed = pthread_create(&store->thread, &attr, work, store);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return failed ? err_sys(failed, "start the store's writer") : OK;
+}
+
+static fallible open_in(struct store *store, const struct store_options *options)
+{
+	TRY(batch_open(&store->batch));
+	atomic_store(&store->health, (int)store->batch.health);
+	if (store->batch.why)
+		store->trail = mem_str(err_trail(store->batch.why));
+	tell_health(store, take_ptr(store->trail));
+	store->stats.schema = SCHEMA_NOW;
+	store->stats.bytes = store->batch.db ? db_bytes(store->batch.db) : 0;
+	store->watch.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (store->watch.fd < 0)
+		return err_sys(errno, "make an eventfd");
+	store->watch.ready = on_news;
+	TRY(loop_watch(options->loop, &store->watch, EPOLLIN));
+	return start_writer(store);
+}
+
+fallible store_open(const struct store_options *options, struct store **out)
+{
+	struct store *store = mem_new_of(struct store);
+	struct err *err;
+
+	store->loop = options->loop;
+	store->batch.dir = options->dir;
+	store->batch.name = options->name ? options->name : "cove.db";
+	store->watch.fd = -1;
+	link_init(&store->todo);
+	link_init(&store->done);
+	err = open_in(store, options);
+	if (err) {
+		batch_close(&store->batch);
+		loop_unwatch(options->loop, &store->watch);
+		if (store->watch.fd >= 0)
+			close(store->watch.fd);
+		free(store);
+		return err;
+	}
+	*out = store;
+	return OK;
+}
+
+void store_close(struct store *store)
+{
+	if (!store)
+		return;
+	pthread_mutex_lock(&store->lock);
+	store->closing = true;
+	pthread_cond_signal(&store->more);
+	pthread_mutex_unlock(&store->lock);
+	pthread_join(store->thread, NULL);
+	collect(store);
+	batch_close(&store->batch);
+	loop_unwatch(store->loop, &store->watch);
+	close(store->watch.fd);
+	pthread_cond_destroy(&store->more);
+	pthread_cond_destroy(&store->settled);
+	pthread_mutex_destroy(&store->lock);
+	free(store->trail);
+	free(store);
+}
+
+static void hand_over(struct store *store, struct job *job)
+{
+	job->since_ms = clock_ms();
+	pthread_mutex_lock(&store->lock);
+	link_add(&store->todo, &job->link);
+	if (job->told)
+		store->told++;
+	else
+		store->hurried++;
+	pthread_cond_signal(&store->more);
+	while (!job->told && !job->task && !job->done)
+		pthread_cond_wait(&store->settled, &store->lock);
+	pthread_mutex_unlock(&store->lock);
+}
+
+static fallible wait_for(struct store *store, struct job *job)
+{
+	job->task = task_current();
+	hand_over(store, job);
+	while (!job->done)
+		task_park_firm();
+	return job->err;
+}
+
+fallible store_do(struct store *store, store_deed *deed, void *arg)
+{
+	return wait_for(store, &(struct job){.deed = deed, .arg = arg});
+}
+
+fallible store_do_last(struct store *store, store_deed *deed, void *arg)
+{
+	return wait_for(store, &(struct job){.deed = deed, .arg = arg, .last = true});
+}
+
+fallible store_ask(struct store *store, store_deed *deed, void *arg)
+{
+	return wait_for(store, &(struct job){.deed = deed, .arg = arg, .asks = true});
+}
+
+static struct err *nothing(struct db *db, void *arg)
+{
+	(void)db;
+	(void)arg;
+	return OK;
+}
+
+fallible store_flush(struct store *store)
+{
+	return store_do(store, nothing, NULL);
+}
+
+void store_tell(struct store *store, store_deed *deed, void *arg, void (*drop)(void *arg))
+{
+	struct job *job = mem_new_of(struct job);
+
+	*job = (struct job){.deed = deed, .arg = arg, .drop = drop, .told = true};
+	hand_over(store, job);
+}
+
+enum store_health store_health(const struct store *store)
+{
+	return (enum store_health)atomic_load(&store->health);
+}
+
+const char *store_health_word(enum store_health health)
+{
+	static const char *const words[] = {
+		[STORE_FINE] = "fine",
+		[STORE_UNWRITABLE] = "unwritable",
+		[STORE_CORRUPT] = "corrupt",
+	};
+
+	return words[health];
+}
+
+void store_on_health(struct store *store, void (*changed)(enum store_health health, void *arg),
+		     void *arg)
+{
+	store->changed = changed;
+	store->changed_arg = arg;
+}
+
+fallible store_ready(const struct store *store)
+{
+	switch (store_health(store)) {
+	case STORE_UNWRITABLE:
+		return err_hint(err_new(UNAVAILABLE, DB_UNWRITABLE,
+					"the state cannot be written: nothing new can be done"),
+				"the operator has to make room on its disk; try again then");
+	case STORE_CORRUPT:
+		return err_hint(err_new(UNAVAILABLE, DB_CORRUPT, "the stored state cannot be read"),
+				"the operator has to restore it; what runs is left alone");
+	default:
+		return OK;
+	}
+}
+
+struct store_stats store_stats(const struct store *store)
+{
+	struct store *held = (struct store *)store; // the lock is no part of what is promised const
+	struct store_stats stats;
+
+	pthread_mutex_lock(&held->lock);
+	stats = held->stats;
+	stats.waiting = held->told + held->hurried;
+	pthread_mutex_unlock(&held->lock);
+	return stats;
+}

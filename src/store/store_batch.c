@@ -1,0 +1,308 @@
+// A batch is tried whole. When the disk refuses it, what waits is told so and what was only told
+// stays; deeds that end something (and so may free space) have another try with the reserve: a file
+// that is there only to be given up. They are tried together with the told ones before them, so
+// that an older word never follows a newer one.
+//
+// syscalls: openat fallocate unlinkat close pwrite64
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "store/schema.h"
+#include "store/sqlite.h"
+#include "store/store_inner.h"
+
+#define RESERVE "reserve"
+#define RESERVE_BYTES (2 << 20)
+#define CHECK_BYTES (16u << 20) // a larger state is not read whole at start
+#define REOPEN_MS 200
+
+static void take_reserve(struct batch *batch)
+{
+	auto_fd fd = -1;
+
+	if (batch->has_reserve || batch->dir < 0 || batch->db->read_only)
+		return;
+	fd = openat(batch->dir, RESERVE, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	batch->has_reserve = posix_fallocate(fd, 0, RESERVE_BYTES) == 0;
+	if (!batch->has_reserve)
+		unlinkat(batch->dir, RESERVE, 0);
+}
+
+static void give_reserve(struct batch *batch)
+{
+	if (batch->has_reserve)
+		unlinkat(batch->dir, RESERVE, 0);
+	batch->has_reserve = false;
+}
+
+static fallible copy_of(const struct err *err)
+{
+	return err_from(err_kind(err), err_reason(err), err_message(err), err_hint_of(err));
+}
+
+static void remember(struct batch *batch, struct err *err)
+{
+	batch->health = db_is_corrupt(err) ? STORE_CORRUPT : STORE_UNWRITABLE;
+	err_free(batch->why);
+	batch->why = err;
+}
+
+static bool is_trouble(const struct err *err)
+{
+	return db_is_unwritable(err) || db_is_corrupt(err);
+}
+
+static fallible check(struct db *db)
+{
+	auto_query query = {0};
+	bool found = false;
+
+	if (db_bytes(db) > CHECK_BYTES)
+		return OK;
+	TRY(query_open(db, "PRAGMA quick_check(1)", &query));
+	TRY(query_step(&query, &found));
+	if (!found || !str_is(query_take(&query), "ok"))
+		return err_hint(err_new(UNAVAILABLE, DB_CORRUPT, "the stored state cannot be read"),
+				"the operator has to restore it; what runs is left alone");
+	return OK;
+}
+
+static fallible open_db(struct batch *batch)
+{
+	struct db *db = NULL;
+	struct err *err;
+
+	TRY(sqlite_open(batch->dir, batch->name, &db));
+	err = batch->dir >= 0 ? check(db) : OK;
+	if (!err)
+		err = schema_settle(db);
+	if (err) {
+		db_close(db);
+		return err;
+	}
+	batch->db = db;
+	return OK;
+}
+
+fallible batch_open(struct batch *batch)
+{
+	struct err *err = open_db(batch);
+
+	if (err && !is_trouble(err))
+		return err;
+	if (err) {
+		remember(batch, err);
+		return OK;
+	}
+	if (batch->db->read_only)
+		remember(batch, err_new(UNAVAILABLE, DB_UNWRITABLE, "the state is read-only"));
+	take_reserve(batch);
+	return OK;
+}
+
+void batch_close(struct batch *batch)
+{
+	db_close(take_ptr(batch->db));
+	err_free(take_ptr(batch->why));
+}
+
+// What could not be opened, or only for reading, may be writable by now.
+static void reopen(struct batch *batch)
+{
+	int64_t now = clock_ms();
+	struct err *err;
+
+	if (batch->health == STORE_CORRUPT || (batch->db && !batch->db->read_only) ||
+	    now - batch->reopened_ms < REOPEN_MS)
+		return;
+	batch->reopened_ms = now;
+	db_close(take_ptr(batch->db));
+	err = open_db(batch);
+	if (err)
+		remember(batch, err);
+}
+
+static fallible begin(struct batch *batch, const char *sql)
+{
+	auto_query query = {0};
+
+	TRY(query_open(batch->db, sql, &query));
+	return query_run(&query, NULL);
+}
+
+// Its own failure undoes it alone, and is its own to know; the disk's failure is returned.
+static fallible do_deed(struct batch *batch, struct job *job)
+{
+	struct err *err;
+
+	TRY(begin(batch, "SAVEPOINT deed"));
+	err = job->deed(batch->db, job->arg);
+	if (is_trouble(err))
+		return err;
+	if (err)
+		TRY(begin(batch, "ROLLBACK TO SAVEPOINT deed"));
+	job->err = err;
+	return begin(batch, "RELEASE SAVEPOINT deed");
+}
+
+typedef bool choice(const struct job *job);
+
+static bool is_any(const struct job *job)
+{
+	return !job->settled;
+}
+
+static bool is_kept(const struct job *job)
+{
+	return !job->settled && (job->told || job->last);
+}
+
+static fallible do_all(struct batch *batch, struct link *jobs, choice *chosen)
+{
+	TRY(begin(batch, "BEGIN"));
+	list_each (at, jobs) {
+		struct job *job = link_of(at, struct job, link);
+
+		if (chosen(job))
+			TRY(do_deed(batch, job));
+	}
+	return begin(batch, "COMMIT");
+}
+
+// Whether anything can be written is only known when something was.
+static struct err *probe(struct db *db, void *arg)
+{
+	auto_query query = {0};
+
+	(void)arg;
+	TRY(query_open(db,
+		       "INSERT INTO counters (name, value) VALUES ('probe', 1) ON CONFLICT (name)"
+		       " DO UPDATE SET value = counters.value + 1",
+		       &query));
+	return query_run(&query, NULL);
+}
+
+static fallible attempt(struct batch *batch, struct link *jobs, choice *chosen)
+{
+	struct err *err = do_all(batch, jobs, chosen);
+
+	if (err) {
+		err_free(begin(batch, "ROLLBACK")); // SQLite may have done so itself
+		batch->failures++;
+	} else {
+		batch->commits++;
+	}
+	list_each (at, jobs) {
+		struct job *job = link_of(at, struct job, link);
+
+		if (!chosen(job))
+			continue;
+		if (err)
+			err_free(take_ptr(job->err));
+		job->settled = !err;
+		batch->deeds += !err;
+	}
+	return err;
+}
+
+static void ask_alone(struct batch *batch, struct link *jobs)
+{
+	list_each (at, jobs) {
+		struct job *job = link_of(at, struct job, link);
+
+		if (job->settled || !job->asks)
+			continue;
+		job->err = job->deed(batch->db, job->arg);
+		job->settled = true;
+		if (db_is_corrupt(job->err))
+			remember(batch, copy_of(job->err));
+	}
+}
+
+static void refuse(struct batch *batch, struct link *jobs)
+{
+	bool hopeless = batch->health == STORE_CORRUPT;
+
+	list_each (at, jobs) {
+		struct job *job = link_of(at, struct job, link);
+
+		if (job->settled || (job->told && !hopeless))
+			continue;
+		job->err = job->told ? OK : copy_of(batch->why);
+		batch->lost += job->told;
+		job->settled = true;
+	}
+}
+
+// Without its reserve the state counts as full: what little room there is belongs to what ends
+// something.
+static fallible no_reserve(struct batch *batch)
+{
+	if (batch->dir < 0 || batch->db->read_only)
+		return OK;
+	take_reserve(batch);
+	return batch->has_reserve ? OK
+				  : err_hint(err_new(UNAVAILABLE, DB_UNWRITABLE,
+						     "the state cannot be written: nothing new can "
+						     "be done"),
+					     "the operator has to make room on its disk; try again "
+					     "then");
+}
+
+static bool has_last(const struct link *jobs)
+{
+	list_each (at, jobs)
+		if (is_kept(link_of(at, struct job, link)) && link_of(at, struct job, link)->last)
+			return true;
+	return false;
+}
+
+// Whole, if there is room; else what ends something, with the reserve.
+static fallible try_all(struct batch *batch, struct link *jobs)
+{
+	struct err *err = no_reserve(batch);
+
+	if (!err)
+		err = attempt(batch, jobs, is_any);
+	if (db_is_unwritable(err) && has_last(jobs)) {
+		auto_err second = OK;
+
+		give_reserve(batch);
+		second = attempt(batch, jobs, is_kept);
+		if (db_is_corrupt(second)) {
+			err_free(err);
+			err = take_ptr(second);
+		}
+	}
+	if (err && !is_trouble(err))
+		err = err_recast(err, ERR_UNAVAILABLE, DB_UNWRITABLE,
+				 "the state cannot be written");
+	return err;
+}
+
+void batch_run(struct batch *batch, struct link *jobs)
+{
+	struct job look = {.deed = probe, .asks = true};
+	bool looks = link_empty(jobs);
+
+	reopen(batch);
+	if (looks)
+		link_add(jobs, &look.link);
+	if (batch->db && batch->health != STORE_CORRUPT) {
+		struct err *err = try_all(batch, jobs);
+
+		if (err)
+			remember(batch, err);
+		else if (!batch->db->read_only)
+			batch->health = STORE_FINE;
+		if (err && !looks && batch->health != STORE_CORRUPT)
+			ask_alone(batch, jobs);
+	}
+	if (looks)
+		link_drop(&look.link);
+	refuse(batch, jobs);
+}

@@ -1,0 +1,110 @@
+#include "store/usage.h"
+
+#define HOUR_MS 3600000
+
+struct use {
+	char *tenant, *sandbox, *what;
+	int64_t hour;
+	uint64_t amount;
+};
+
+static void drop_use(void *arg)
+{
+	struct use *use = arg;
+
+	free(use->tenant);
+	free(use->sandbox);
+	free(use->what);
+	free(use);
+}
+
+static struct err *add(struct db *db, void *arg)
+{
+	const struct use *use = arg;
+	auto_query query = {0};
+
+	TRY(query_open(db,
+		       "INSERT INTO usage (tenant, sandbox, what, hour, amount) VALUES ($1, $2, $3,"
+		       " $4, $5) ON CONFLICT (what, hour, tenant, sandbox) DO UPDATE SET amount ="
+		       " usage.amount + excluded.amount",
+		       &query));
+	query_put_text(&query, use->tenant);
+	query_put_text(&query, use->sandbox);
+	query_put_text(&query, use->what);
+	query_put_int(&query, use->hour);
+	query_put_int(&query, (int64_t)use->amount);
+	return query_run(&query, NULL);
+}
+
+void store_usage_add(struct store *store, const char *tenant, const char *sandbox, const char *what,
+		     int64_t time_ms, uint64_t amount)
+{
+	struct use *use = mem_new_of(struct use);
+
+	*use = (struct use){
+		.tenant = mem_str(tenant),
+		.sandbox = mem_str(sandbox),
+		.what = mem_str(what),
+		.hour = time_ms / HOUR_MS,
+		.amount = amount,
+	};
+	store_tell(store, add, use, drop_use);
+}
+
+struct sum {
+	const char *tenant, *sandbox, *what;
+	int64_t from, to;
+	uint64_t total;
+};
+
+// A null parameter stands for any.
+static struct err *sum_up(struct db *db, void *arg)
+{
+	struct sum *sum = arg;
+	auto_query query = {0};
+	bool found = false;
+
+	TRY(query_open(db,
+		       "SELECT coalesce(sum(amount), 0) FROM usage WHERE what = $1 AND hour >= $2"
+		       " AND hour < $3 AND tenant = coalesce($4, tenant) AND sandbox ="
+		       " coalesce($5, sandbox)",
+		       &query));
+	query_put_text(&query, sum->what);
+	query_put_int(&query, sum->from);
+	query_put_int(&query, sum->to);
+	query_put_text(&query, sum->tenant);
+	query_put_text(&query, sum->sandbox);
+	TRY(query_step(&query, &found));
+	sum->total = found ? (uint64_t)query_take_int(&query) : 0;
+	return OK;
+}
+
+fallible store_usage_sum(struct store *store, const char *tenant, const char *sandbox,
+			 const char *what, int64_t from_ms, int64_t to_ms, uint64_t *out)
+{
+	struct sum sum = {
+		.tenant = tenant,
+		.sandbox = sandbox,
+		.what = what,
+		.from = from_ms / HOUR_MS,
+		.to = (to_ms + HOUR_MS - 1) / HOUR_MS,
+	};
+
+	TRY(store_ask(store, sum_up, &sum), "sum up what was used");
+	*out = sum.total;
+	return OK;
+}
+
+static struct err *prune(struct db *db, void *arg)
+{
+	auto_query query = {0};
+
+	TRY(query_open(db, "DELETE FROM usage WHERE hour < $1", &query));
+	query_put_int(&query, *(const int64_t *)arg / HOUR_MS);
+	return query_run(&query, NULL);
+}
+
+fallible store_usage_prune(struct store *store, int64_t before_ms)
+{
+	return store_do_last(store, prune, &before_ms);
+}

@@ -1,0 +1,475 @@
+// Every question, asked of every backend: the sentences are the same whatever answers them.
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "scratch.h"
+#include "store/audit.h"
+#include "store/boxes.h"
+#include "store/conv.h"
+#include "store/events.h"
+#include "store/keys.h"
+#include "store/kv.h"
+#include "store/pledges.h"
+#include "store/tapes.h"
+#include "store/usage.h"
+#include "tap.h"
+
+struct house {
+	struct loop *loop;
+	int dir;
+	struct store *store;
+	struct arena *arena;
+};
+
+static void open_house(struct house *house, bool on_disk)
+{
+	*house = (struct house){.dir = -1, .arena = arena_new()};
+	err_free(loop_new(&house->loop));
+	if (on_disk) {
+		char name[32];
+		static int count;
+
+		snprintf(name, sizeof(name), "state%d", count++);
+		mkdirat(scratch, name, 0700);
+		house->dir = openat(scratch, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	}
+	err_free(store_open(&(struct store_options){.loop = house->loop, .dir = house->dir},
+			    &house->store));
+}
+
+// As after a restart; what is in memory only is gone then, and is not asked.
+static void reopen(struct house *house)
+{
+	if (house->dir < 0)
+		return;
+	store_close(house->store);
+	house->store = NULL;
+	err_free(store_open(&(struct store_options){.loop = house->loop, .dir = house->dir},
+			    &house->store));
+}
+
+static void close_house(struct house *house)
+{
+	store_close(house->store);
+	loop_free(house->loop);
+	arena_free(house->arena);
+	if (house->dir >= 0)
+		close(house->dir);
+}
+
+#define EACH_BACKEND(fn, sentence)                                                                 \
+	static void fn(struct house *house);                                                       \
+	TEST(fn##_file, "sqlite file: " sentence)                                                  \
+	{                                                                                          \
+		on_exit_call(close_house) struct house house;                                      \
+		open_house(&house, true);                                                          \
+		CHECK(house.store != NULL);                                                        \
+		fn(&house);                                                                        \
+	}                                                                                          \
+	TEST(fn##_memory, "sqlite memory: " sentence)                                              \
+	{                                                                                          \
+		on_exit_call(close_house) struct house house;                                      \
+		open_house(&house, false);                                                         \
+		CHECK(house.store != NULL);                                                        \
+		fn(&house);                                                                        \
+	}                                                                                          \
+	static void fn(struct house *house)
+
+static struct err *put_box(struct db *db, void *arg)
+{
+	return store_boxes_put_in(db, arg);
+}
+
+static struct err *drop_box(struct db *db, void *arg)
+{
+	return store_boxes_drop_in(db, arg);
+}
+
+static struct err *run_script(struct db *db, void *arg)
+{
+	return db_script(db, arg);
+}
+
+static struct err *garble(struct store *store, const char *sql)
+{
+	return store_do(store, run_script, (void *)sql);
+}
+
+static void make_record(struct record *record, const char *id, uint64_t seq)
+{
+	*record = (struct record){
+		.state = STATE_CREATING,
+		.name = "web",
+		.tenant = "acme",
+		.template = "debian",
+		.reason = "box_lost",
+		.limits = {.memory = 1ull << 31,
+			   .cpu_milli = 1500,
+			   .pids = 99,
+			   .disk = 1ull << 40,
+			   .inodes = 5,
+			   .output = 7,
+			   .cpu_time_ms = 8,
+			   .wall_time_ms = 9},
+		.terms = TERMS_DEFAULT,
+		.created_ms = 1760000000123,
+		.started_ms = 1760000000456,
+		.seq = seq,
+		.ephemeral = true,
+		.disk_kept = true,
+		.pledge = "aa:bb",
+	};
+	snprintf(record->id, sizeof(record->id), "box-%s%036d", id, 0);
+	record->terms.keep_alive = true;
+	record->terms.sleep_after_ms = 61000;
+	record->terms.base_url = mem_str("http://x:1");
+	pairs_set(&record->env, STR("B"), STR("two\nlines \"q\""));
+	pairs_set(&record->env, STR("A"), STR("ä"));
+	pairs_set(&record->labels, STR("team"), STR("red"));
+}
+
+static struct err *keep(struct store *store, const struct record *record)
+{
+	struct store_box box;
+	struct err *err;
+
+	store_box_of(record, &box);
+	err = store_do(store, put_box, &box);
+	store_box_done(&box);
+	return err;
+}
+
+EACH_BACKEND(whole_record, "a record comes back with every field")
+{
+	on_exit_call(store_boxes_done) struct store_boxes boxes = {0};
+	on_exit_call(record_done) struct record record;
+	const struct record *got;
+
+	make_record(&record, "0123456789ab", 7);
+	CHECK_OK(keep(house->store, &record));
+	reopen(house);
+	CHECK_OK(store_boxes_load(house->store, &boxes));
+	CHECK(boxes.count == 1 && !boxes.unreadable[0] && boxes.last_seq == 7);
+	got = &boxes.at[0];
+	CHECK_STR(got->id, record.id);
+	CHECK_STR(got->name, "web");
+	CHECK_STR(got->tenant, "acme");
+	CHECK_STR(got->template, "debian");
+	CHECK_STR(got->reason, "box_lost");
+	CHECK_STR(got->pledge, "aa:bb");
+	CHECK(got->state == STATE_CREATING && got->seq == 7);
+	CHECK(!memcmp(&got->limits, &record.limits, sizeof(got->limits)));
+	CHECK(got->terms.keep_alive && got->terms.sleep_after_ms == 61000);
+	CHECK(!memcmp(&got->terms.waits, &record.terms.waits, sizeof(got->terms.waits)));
+	CHECK_STR(got->terms.base_url, "http://x:1");
+	CHECK(got->created_ms == 1760000000123 && got->started_ms == 1760000000456);
+	CHECK(got->ephemeral && got->disk_kept);
+	CHECK(got->env.count == 2 && got->labels.count == 1);
+	CHECK_STR(got->env.at[0].name, "B");
+	CHECK_STR(got->env.at[0].value, "two\nlines \"q\"");
+	CHECK_STR(got->env.at[1].value, "ä");
+	CHECK_STR(pairs_get(&got->labels, STR("team")), "red");
+}
+
+EACH_BACKEND(changed_record, "a record is replaced, and removed; its number is not given again")
+{
+	on_exit_call(store_boxes_done) struct store_boxes boxes = {0};
+	on_exit_call(record_done) struct record record;
+
+	make_record(&record, "0123456789ab", 7);
+	CHECK_OK(keep(house->store, &record));
+	record.state = STATE_STOPPED;
+	CHECK_OK(keep(house->store, &record));
+	CHECK_OK(store_boxes_load(house->store, &boxes));
+	CHECK(boxes.count == 1 && boxes.at[0].state == STATE_STOPPED);
+	CHECK_OK(store_do(house->store, drop_box, record.id));
+	CHECK_OK(store_do(house->store, drop_box, record.id));
+	store_boxes_done(&boxes);
+	reopen(house);
+	CHECK_OK(store_boxes_load(house->store, &boxes));
+	CHECK(boxes.count == 0);
+	CHECK(boxes.last_seq == 7);
+}
+
+EACH_BACKEND(bad_record, "a record that cannot be read is told by its id, never dropped")
+{
+	on_exit_call(store_boxes_done) struct store_boxes boxes = {0};
+	on_exit_call(record_done) struct record a, b;
+
+	make_record(&a, "00000000000a", 1);
+	make_record(&b, "00000000000b", 2);
+	CHECK_OK(keep(house->store, &a));
+	CHECK_OK(keep(house->store, &b));
+	CHECK_OK(garble(house->store, "UPDATE boxes SET body = '{\"template\":' WHERE seq = 1;"
+				      "UPDATE boxes SET state = 'dancing' WHERE seq = 2"));
+	CHECK_OK(store_boxes_load(house->store, &boxes));
+	CHECK(boxes.count == 2 && boxes.unreadable[0] && boxes.unreadable[1]);
+	CHECK_STR(boxes.at[0].id, a.id);
+	CHECK_STR(boxes.at[1].id, b.id);
+	CHECK_STR(boxes.at[0].tenant, "acme");
+}
+
+EACH_BACKEND(keys,
+	     "tenants and keys come back; a revoked key says so; a tenant takes its keys along")
+{
+	struct store_key key = {.id = "key-1", .tenant = "acme", .name = "ci", .scopes = 5};
+	struct store_keyring ring;
+
+	memset(key.hash, 7, sizeof(key.hash));
+	key.created_ms = 3;
+	key.expires_ms = 4;
+	CHECK_OK(store_tenants_put(house->store, &(struct store_tenant){"acme", "{\"q\":1}", 9}));
+	CHECK_OK(store_keys_put(house->store, &key));
+	CHECK_OK(store_keys_revoke(house->store, "key-1", 77));
+	CHECK_ERR(store_keys_revoke(house->store, "key-2", 77), NOT_FOUND);
+	reopen(house);
+	CHECK_OK(store_keys_load(house->store, house->arena, &ring));
+	CHECK(ring.tenant_count == 1 && ring.key_count == 1);
+	CHECK_STR(ring.tenants[0].body, "{\"q\":1}");
+	CHECK(ring.tenants[0].created_ms == 9);
+	CHECK_STR(ring.keys[0].tenant, "acme");
+	CHECK_STR(ring.keys[0].name, "ci");
+	CHECK(ring.keys[0].scopes == 5 && ring.keys[0].revoked_ms == 77);
+	CHECK(ring.keys[0].expires_ms == 4 && !memcmp(ring.keys[0].hash, key.hash, 32));
+	CHECK_OK(garble(house->store, "UPDATE access_keys SET hash = 'short'"));
+	CHECK_OK(store_keys_load(house->store, house->arena, &ring));
+	CHECK(ring.key_count == 1 && !ring.keys[0].body);
+	CHECK_OK(store_tenants_drop(house->store, "acme"));
+	CHECK_OK(store_keys_load(house->store, house->arena, &ring));
+	CHECK(ring.tenant_count == 0 && ring.key_count == 0);
+}
+
+static struct store_conv_change put(enum store_conv_kind kind, const char *id, uint64_t version,
+				    const char *state)
+{
+	return (struct store_conv_change){.row = {.kind = kind,
+						  .id = id,
+						  .session = kind == STORE_RUN ? "s1" : "",
+						  .tenant = "acme",
+						  .box = "box-1",
+						  .state = state,
+						  .deadline_ms = 5,
+						  .generation = 3,
+						  .version = version,
+						  .body = STR("\1\0opaque")}};
+}
+
+EACH_BACKEND(versions, "B-9 a decision is not written over a state it was not based on")
+{
+	struct store_conv_change first = put(STORE_LEASE, "s1", 0, "starting");
+	struct store_conv_change second = put(STORE_LEASE, "s1", 1, "ready");
+	struct store_conv *row = NULL;
+
+	CHECK_OK(store_conv_commit(house->store, &first, 1));
+	CHECK_ERR(store_conv_commit(house->store, &first, 1), CONFLICT);
+	CHECK_OK(store_conv_commit(house->store, &second, 1));
+	CHECK_ERR(store_conv_commit(house->store, &second, 1), CONFLICT);
+	reopen(house);
+	CHECK_OK(store_conv_get(house->store, STORE_LEASE, "s1", house->arena, &row));
+	CHECK(row && row->version == 2 && row->generation == 3 && row->deadline_ms == 5);
+	CHECK_STR(row->state, "ready");
+	CHECK(row->body.len == 8 && !memcmp(row->body.at, "\1\0opaque", 8));
+	second.way = STORE_CONV_DROP;
+	CHECK_ERR(store_conv_commit(house->store, &second, 1), CONFLICT);
+	second.row.version = 2;
+	CHECK_OK(store_conv_commit(house->store, &second, 1));
+	CHECK_OK(store_conv_get(house->store, STORE_LEASE, "s1", house->arena, &row));
+	CHECK(!row);
+}
+
+EACH_BACKEND(together, "several changes hold together or not at all")
+{
+	struct store_conv_change changes[] = {
+		put(STORE_SESSION, "s1", 0, "open"), put(STORE_LEASE, "s1", 0, "none"),
+		put(STORE_RUN, "r1", 4, "queued"), // there is none
+	};
+	struct store_conv *rows;
+	size_t count = 9;
+
+	CHECK_ERR(store_conv_commit(house->store, changes, 3), CONFLICT);
+	CHECK_OK(store_conv_load(house->store, STORE_SESSION, house->arena, &rows, &count));
+	CHECK(count == 0);
+	changes[2].row.version = 0;
+	CHECK_OK(store_conv_commit(house->store, changes, 3));
+	CHECK_OK(store_conv_load(house->store, STORE_LEASE, house->arena, &rows, &count));
+	CHECK(count == 1);
+	CHECK_OK(store_conv_runs(house->store, "s1", house->arena, &rows, &count));
+	CHECK(count == 1);
+	CHECK_STR(rows[0].id, "r1");
+}
+
+EACH_BACKEND(used_ids, "A-16 a session id is used once, also after the session is gone")
+{
+	struct store_conv_change change = put(STORE_SESSION, "s1", 0, "open");
+	bool used = true;
+
+	CHECK_OK(store_conv_used(house->store, "s1", &used));
+	CHECK(!used);
+	CHECK_OK(store_conv_commit(house->store, &change, 1));
+	change.way = STORE_CONV_DROP;
+	CHECK_OK(store_conv_commit(house->store, &change, 1));
+	change.way = STORE_CONV_PUT;
+	CHECK_ERR(store_conv_commit(house->store, &change, 1), CONFLICT);
+	CHECK_OK(store_conv_used(house->store, "s1", &used));
+	CHECK(used);
+}
+
+EACH_BACKEND(bad_lease, "row 27 a lease that is no lease is unreadable, not absent")
+{
+	struct store_conv_change change = put(STORE_LEASE, "s1", 0, "warm");
+	struct store_conv *rows;
+	size_t count = 0;
+
+	CHECK_OK(store_conv_commit(house->store, &change, 1));
+	CHECK_OK(garble(house->store, "UPDATE leases SET generation = 'garbage'"));
+	CHECK_OK(store_conv_load(house->store, STORE_LEASE, house->arena, &rows, &count));
+	CHECK(count == 1 && rows[0].unreadable);
+	CHECK_STR(rows[0].id, "s1");
+}
+
+static struct store_event event_of(const char *tenant, int64_t time_ms)
+{
+	return (struct store_event){
+		.time_ms = time_ms, .tenant = tenant, .kind = "box.created", .sandbox = "box-1"};
+}
+
+EACH_BACKEND(events, "events have one order, pages go on from an id, tenants see their own")
+{
+	struct store_event all[] = {event_of("a", 1), event_of("b", 2), event_of("a", 3)};
+	struct store_events page;
+	uint64_t first = 0, pruned = 0;
+
+	CHECK_OK(store_events_add(house->store, all, 3, &first));
+	CHECK(first == 1);
+	CHECK_OK(store_events_page(house->store, 0, NULL, 2, house->arena, &page));
+	CHECK(page.count == 2 && page.last == 2 && page.oldest == 1);
+	CHECK_OK(store_events_page(house->store, page.last, NULL, 2, house->arena, &page));
+	CHECK(page.count == 1 && page.last == 3 && page.at[0].time_ms == 3);
+	CHECK_OK(store_events_page(house->store, 0, "b", 9, house->arena, &page));
+	CHECK(page.count == 1 && page.at[0].id == 2 && page.last == 3);
+	CHECK_STR(page.at[0].fields, "{}");
+	CHECK_OK(store_events_prune(house->store, 0, 1, &pruned));
+	CHECK(pruned == 2);
+	CHECK_OK(store_events_prune(house->store, 1000, 0, &pruned));
+	CHECK(pruned == 1);
+	reopen(house);
+	CHECK_OK(store_events_add(house->store, all, 1, &first));
+	CHECK(first == 4);
+	CHECK_OK(store_events_page(house->store, 0, NULL, 9, house->arena, &page));
+	CHECK(page.count == 1 && page.oldest == 4);
+}
+
+EACH_BACKEND(audit, "the audit chain holds, and shows what was changed, taken out or cut off")
+{
+	struct store_audit row = {.time_ms = 5, .who = "ci", .action = "box.delete", .target = "b"};
+	uint8_t head[SECRET_HASH];
+	struct store_audit *rows;
+	uint64_t id = 0, bad = 9, count = 0;
+	size_t page = 0;
+
+	for (int i = 0; i < 3; i++)
+		CHECK_OK(store_audit_add(house->store, &row, &id));
+	store_audit_tell(house->store, &row);
+	CHECK(id == 3);
+	reopen(house);
+	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
+	CHECK(bad == 0 && count == 4);
+	CHECK_OK(store_audit_page(house->store, 1, "", 2, house->arena, &rows, &page));
+	CHECK(page == 2 && rows[0].id == 2);
+	CHECK_STR(rows[0].who, "ci");
+	CHECK_OK(garble(house->store, "UPDATE audit SET who = 'cii' WHERE id = 2"));
+	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
+	CHECK(bad == 2);
+	CHECK_OK(garble(house->store, "UPDATE audit SET who = 'ci' WHERE id = 2"));
+	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
+	CHECK(bad == 0);
+	CHECK_OK(garble(house->store, "DELETE FROM audit WHERE id = 4"));
+	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
+	CHECK(bad == 4);
+	CHECK_OK(garble(house->store, "DELETE FROM audit WHERE id = 2"));
+	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
+	CHECK(bad == 3);
+}
+
+EACH_BACKEND(usage, "usage adds up by hour, tenant and sandbox")
+{
+	const int64_t hour = 3600000;
+	uint64_t sum = 0;
+
+	store_usage_add(house->store, "a", "x", "cpu", 10, 5);
+	store_usage_add(house->store, "a", "x", "cpu", 20, 5);
+	store_usage_add(house->store, "b", "y", "cpu", 10, 7);
+	store_usage_add(house->store, "a", "z", "cpu", hour + 1, 100);
+	CHECK_OK(store_usage_sum(house->store, NULL, NULL, "cpu", 0, hour, &sum));
+	CHECK(sum == 17);
+	CHECK_OK(store_usage_sum(house->store, "a", NULL, "cpu", 0, 2 * hour, &sum));
+	CHECK(sum == 110);
+	CHECK_OK(store_usage_sum(house->store, "a", "x", "cpu", 0, 2 * hour, &sum));
+	CHECK(sum == 10);
+	CHECK_OK(store_usage_prune(house->store, hour));
+	CHECK_OK(store_usage_sum(house->store, NULL, NULL, "cpu", 0, 2 * hour, &sum));
+	CHECK(sum == 100);
+}
+
+EACH_BACKEND(tapes, "tapes are found by sandbox, oldest first")
+{
+	struct store_tape *tapes;
+	size_t count = 0;
+
+	store_tapes_put(house->store,
+			&(struct store_tape){.sandbox = "x", .id = "2", .started_ms = 2});
+	store_tapes_put(house->store, &(struct store_tape){.sandbox = "x",
+							   .id = "1",
+							   .kind = "exec",
+							   .command = "ls",
+							   .started_ms = 1,
+							   .bytes = 9,
+							   .body = "{\"exit\":0}"});
+	store_tapes_put(house->store, &(struct store_tape){.sandbox = "y", .id = "1"});
+	CHECK_OK(store_tapes_load(house->store, "x", house->arena, &tapes, &count));
+	CHECK(count == 2 && tapes[0].bytes == 9 && !tapes[1].body);
+	CHECK_STR(tapes[0].command, "ls");
+	store_tapes_drop(house->store, "x", "1");
+	store_tapes_drop(house->store, "y", NULL);
+	CHECK_OK(store_tapes_load(house->store, "x", house->arena, &tapes, &count));
+	CHECK(count == 1);
+	CHECK_OK(store_tapes_load(house->store, "y", house->arena, &tapes, &count));
+	CHECK(count == 0);
+}
+
+EACH_BACKEND(names, "small things are found by the beginning of their name")
+{
+	struct store_kv *kv;
+	size_t count = 0;
+
+	CHECK_OK(store_kv_put(house->store, "alert/b", STR("2")));
+	CHECK_OK(store_kv_put(house->store, "alert/a", STR("")));
+	CHECK_OK(store_kv_put(house->store, "route/a", STR("3")));
+	store_kv_tell(house->store, "alert/b", STR("two"));
+	CHECK_OK(store_kv_load(house->store, "alert/", house->arena, &kv, &count));
+	CHECK(count == 2 && kv[0].value.len == 0 && str_is(kv[1].value, "two"));
+	CHECK_OK(store_kv_drop(house->store, "alert/a"));
+	CHECK_OK(store_kv_load(house->store, "", house->arena, &kv, &count));
+	CHECK(count == 2);
+}
+
+EACH_BACKEND(pledges, "answers under a key come back; old ones are forgotten")
+{
+	struct store_pledge *pledges;
+	size_t count = 0;
+
+	store_pledges_put(house->store, &(struct store_pledge){.key = "k1",
+							       .status = 201,
+							       .place = "/p",
+							       .body = STR("{}"),
+							       .kept_ms = 100});
+	store_pledges_put(house->store, &(struct store_pledge){.key = "k0",
+							       .status = 201,
+							       .place = "/p",
+							       .body = STR("{}"),
+							       .kept_ms = 50});
+	reopen(house);
+	CHECK_OK(store_pledges_load(house->store, 60, house->arena, &pledges, &count));
+	CHECK(count == 1 && pledges[0].status == 201 && str_is(pledges[0].body, "{}"));
+	CHECK_STR(pledges[0].key, "k1");
+}

@@ -1,0 +1,425 @@
+// The writer: batches, order, and what happens when the disk says no.
+#include "store/store.h"
+
+#include <signal.h>
+#include <sqlite3.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "loop/task.h"
+#include "scratch.h"
+#include "store/events.h"
+#include "store/kv.h"
+#include "tap.h"
+
+static struct loop *loop;
+static struct store *store;
+static int dir = -1;
+
+static void end(void *unused)
+{
+	(void)unused;
+	store_close(take_ptr(store));
+	loop_free(take_ptr(loop));
+	if (dir >= 0)
+		close(dir);
+	dir = -1;
+}
+#define auto_end __attribute__((unused)) on_exit_call(end) int ended = 0
+
+static struct err *begin(int at)
+{
+	if (!loop)
+		TRY(loop_new(&loop));
+	return store_open(&(struct store_options){.loop = loop, .dir = at}, &store);
+}
+
+static int subdir(const char *name)
+{
+	mkdirat(scratch, name, 0700);
+	dir = openat(scratch, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return dir;
+}
+
+// Turns the loop for a while: pokes and told deeds come home.
+static void on_due(struct timer *timer)
+{
+	(void)timer;
+	loop_stop(loop);
+}
+
+static void turn_for(int64_t ms)
+{
+	struct timer timer = {.due = on_due};
+
+	loop_set_timer(loop, &timer, clock_ms() + ms);
+	loop_run(loop);
+}
+
+static int live, failed;
+
+static void one_write(void *arg)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "n/%d", (int)(intptr_t)arg);
+	auto_err err = store_kv_put(store, name, STR("v"));
+
+	failed += err != NULL;
+	if (--live == 0)
+		loop_stop(loop);
+}
+
+#ifdef __SANITIZE_THREAD__
+#define MANY 64 // it has few fibers to give
+#else
+#define MANY 1000
+#endif
+
+TEST(group, "a thousand writes that wait cost few commits")
+{
+	auto_end;
+	struct store_stats stats;
+
+	CHECK_OK(begin(subdir("group")));
+	live = MANY;
+	failed = 0;
+	for (int i = 0; i < MANY; i++)
+		task_start(loop, "write", one_write, (void *)(intptr_t)i);
+	loop_run(loop);
+	task_trim();
+	stats = store_stats(store);
+	printf("# %llu deeds, %llu commits\n", (unsigned long long)stats.deeds,
+	       (unsigned long long)stats.commits);
+	CHECK(failed == 0 && stats.deeds == MANY);
+	CHECK(stats.commits <= 40);
+}
+
+static int order[8], orders, dropped;
+
+static struct err *note(struct db *db, void *arg)
+{
+	(void)db;
+	order[orders++] = (int)(intptr_t)arg;
+	return OK;
+}
+
+static void on_drop(void *arg)
+{
+	(void)arg;
+	dropped++;
+}
+
+static struct err *refuse(struct db *db, void *arg)
+{
+	(void)arg;
+	TRY(store_kv_put_in(db, "undone", STR("x")));
+	return err_new(CONFLICT, "no", "no");
+}
+
+TEST(told, "what is told is done in order with what is waited for, and dropped on the loop")
+{
+	auto_end;
+
+	CHECK_OK(begin(-1));
+	orders = dropped = 0;
+	store_tell(store, note, (void *)1, on_drop);
+	store_tell(store, note, (void *)2, on_drop);
+	CHECK_OK(store_do(store, note, (void *)3));
+	store_tell(store, note, (void *)4, on_drop);
+	CHECK(orders == 3 && order[0] == 1 && order[1] == 2 && order[2] == 3);
+	turn_for(100);
+	CHECK(dropped == 3);
+	CHECK_OK(store_flush(store));
+	CHECK(orders == 4);
+}
+
+TEST(alone, "a deed that fails is undone alone")
+{
+	auto_end;
+	auto_arena arena = arena_new();
+	struct store_kv *kv;
+	size_t count = 9;
+
+	CHECK_OK(begin(-1));
+	store_kv_tell(store, "a", STR("1"));
+	CHECK_ERR(store_do(store, refuse, NULL), CONFLICT);
+	store_kv_tell(store, "b", STR("1"));
+	CHECK_OK(store_kv_load(store, "", arena, &kv, &count));
+	CHECK(count == 2);
+	CHECK(store_health(store) == STORE_FINE);
+}
+
+TEST(last_words, "what was told is written before the store closes")
+{
+	auto_end;
+	auto_arena arena = arena_new();
+	struct store_kv *kv;
+	size_t count = 9;
+
+	CHECK_OK(begin(subdir("last")));
+	store_kv_tell(store, "a", STR("1"));
+	store_close(store);
+	CHECK_OK(begin(dir));
+	CHECK_OK(store_kv_load(store, "", arena, &kv, &count));
+	CHECK(count == 1);
+}
+
+TEST(killed, "what was waited for is there after a kill -9")
+{
+	auto_end;
+	auto_arena arena = arena_new();
+	struct store_kv *kv;
+	size_t count = 9;
+	int status, pid;
+
+	subdir("killed");
+	pid = fork();
+	if (pid == 0) {
+		err_free(begin(dir));
+		for (int i = 0; i < 20; i++) {
+			char name[16];
+
+			snprintf(name, sizeof(name), "k%02d", i);
+			err_free(store_kv_put(store, name, STR("v")));
+		}
+		kill(getpid(), SIGKILL);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+	CHECK_OK(begin(dir));
+	CHECK_OK(store_kv_load(store, "k", arena, &kv, &count));
+	CHECK(count == 20);
+}
+
+static int healths, last_health;
+
+static void on_health(enum store_health health, void *arg)
+{
+	(void)arg;
+	healths++;
+	last_health = (int)health;
+}
+
+static int full_fs(const char *name)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "mkdir %s && mount -t tmpfs -o size=4m none %s", name,
+		 name);
+	if (scratch_run(command))
+		return -1;
+	dir = openat(scratch, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return dir;
+}
+
+TEST(full, "B-13 a full disk: writes are refused, reads go on, told ones are kept, it resumes")
+{
+	auto_end;
+	auto_arena arena = arena_new();
+	struct store_kv *kv;
+	size_t count = 0;
+
+	CHECK(full_fs("full") >= 0);
+	CHECK_OK(begin(dir));
+	healths = 0;
+	store_on_health(store, on_health, NULL);
+	CHECK_OK(store_kv_put(store, "before", STR("1")));
+	CHECK(scratch_run("head -c 8m /dev/zero > full/fill 2>/dev/null; true") == 0);
+	// Until the journal needs another page.
+	for (int i = 0; i < 200 && store_health(store) == STORE_FINE; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "x%d", i);
+		err_free(store_kv_put(store, name, STR("v")));
+	}
+	auto_err err = store_kv_put(store, "refused", STR("1"));
+	CHECK(err && db_is_unwritable(err) && err_http(err) == 503);
+	CHECK(store_health(store) == STORE_UNWRITABLE);
+	CHECK_ERR(store_ready(store), UNAVAILABLE);
+	store_kv_tell(store, "told", STR("1"));
+	CHECK_OK(store_kv_load(store, "before", arena, &kv, &count));
+	CHECK(count == 1);
+	turn_for(50);
+	CHECK(healths == 1 && last_health == STORE_UNWRITABLE);
+	// What ends something has a reserve, and the older words go before it.
+	CHECK_OK(store_kv_drop(store, "before"));
+	CHECK_OK(store_kv_load(store, "told", arena, &kv, &count));
+	CHECK(count == 1);
+	CHECK(scratch_run("rm full/fill") == 0);
+	for (int i = 0; i < 30 && store_health(store) != STORE_FINE; i++)
+		turn_for(100);
+	CHECK(store_health(store) == STORE_FINE);
+	CHECK_OK(store_kv_put(store, "after", STR("1")));
+	turn_for(50);
+	CHECK(last_health == STORE_FINE);
+	CHECK_OK(store_kv_load(store, "refused", arena, &kv, &count));
+	CHECK(count == 0);
+}
+
+TEST(born_full, "a disk that is full at the start: what is known is read, and it resumes")
+{
+	auto_end;
+	auto_arena arena = arena_new();
+	struct store_kv *kv;
+	size_t count = 0;
+
+	CHECK(full_fs("bornfull") >= 0);
+	CHECK_OK(begin(dir));
+	CHECK_OK(store_kv_put(store, "before", STR("1")));
+	store_close(take_ptr(store));
+	CHECK(scratch_run("rm -f bornfull/reserve; head -c 8m /dev/zero > bornfull/fill"
+			  " 2>/dev/null; true") == 0);
+	CHECK_OK(begin(dir));
+	CHECK_OK(store_kv_load(store, "before", arena, &kv, &count));
+	CHECK(count == 1);
+	CHECK(scratch_run("rm bornfull/fill") == 0);
+	for (int i = 0; i < 30 && store_health(store) != STORE_FINE; i++)
+		turn_for(100);
+	CHECK_OK(store_kv_put(store, "after", STR("1")));
+}
+
+TEST(read_only, "a read-only state is read, not written, and resumes when it can be")
+{
+	auto_end;
+	auto_arena arena = arena_new();
+	struct store_kv *kv;
+	size_t count = 0;
+
+	CHECK(full_fs("ro") >= 0);
+	CHECK_OK(begin(dir));
+	CHECK_OK(store_kv_put(store, "before", STR("1")));
+	end(NULL);
+	CHECK(scratch_run("mount -o remount,ro ro") == 0);
+	dir = openat(scratch, "ro", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_OK(begin(dir));
+	CHECK(store_health(store) == STORE_UNWRITABLE);
+	CHECK_OK(store_kv_load(store, "before", arena, &kv, &count));
+	CHECK(count == 1);
+	CHECK_ERR(store_kv_put(store, "new", STR("1")), UNAVAILABLE);
+	store_kv_tell(store, "told", STR("1"));
+	CHECK(scratch_run("mount -o remount,rw ro") == 0);
+	for (int i = 0; i < 30 && store_health(store) != STORE_FINE; i++)
+		turn_for(100);
+	CHECK_OK(store_kv_put(store, "new", STR("1")));
+	CHECK_OK(store_kv_load(store, "told", arena, &kv, &count));
+	CHECK(count == 1);
+}
+
+TEST(read_only_journal, "a read-only state is read with what only its journal holds")
+{
+	auto_end;
+	auto_arena arena = arena_new();
+	struct store_kv *kv;
+	size_t count = 0;
+	int status, pid;
+
+	CHECK(full_fs("rowal") >= 0);
+	pid = fork();
+	if (pid == 0) {
+		err_free(begin(dir));
+		err_free(store_kv_put(store, "a", STR("1")));
+		kill(getpid(), SIGKILL);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	end(NULL);
+	CHECK(scratch_run("test -s rowal/cove.db-wal && mount -o remount,ro rowal") == 0);
+	dir = openat(scratch, "rowal", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_OK(begin(dir));
+	CHECK(store_health(store) == STORE_UNWRITABLE);
+	CHECK_OK(store_kv_load(store, "a", arena, &kv, &count));
+	CHECK(count == 1);
+}
+
+static void spoil(const char *name, off_t at, size_t len)
+{
+	auto_fd fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
+	auto_free char *junk = mem_new(len);
+
+	memset(junk, 0x5a, len);
+	if (pwrite(fd, junk, len, at) != (ssize_t)len)
+		perror("spoil");
+}
+
+TEST(corrupt, "a corrupt state: it opens, refuses everything with its reason, and stays as it is")
+{
+	auto_end;
+	auto_arena arena = arena_new();
+	struct store_kv *kv;
+	struct stat before, after;
+	size_t count;
+
+	CHECK_OK(begin(subdir("corrupt")));
+	CHECK_OK(store_kv_put(store, "a", STR("1")));
+	store_close(take_ptr(store));
+	spoil("cove.db", 0, 100);
+	CHECK(fstatat(dir, "cove.db", &before, 0) == 0);
+	CHECK_OK(begin(dir));
+	CHECK(store_health(store) == STORE_CORRUPT);
+	auto_err err = store_kv_put(store, "b", STR("1"));
+	CHECK(err && db_is_corrupt(err) && err_http(err) == 503);
+	CHECK_ERR(store_kv_load(store, "", arena, &kv, &count), UNAVAILABLE);
+	store_kv_tell(store, "c", STR("1"));
+	turn_for(60);
+	CHECK(store_stats(store).lost == 1);
+	CHECK(fstatat(dir, "cove.db", &after, 0) == 0);
+	CHECK(before.st_size == after.st_size && before.st_ino == after.st_ino);
+}
+
+TEST(corrupt_inside, "a page of garbage in the middle is found at the start")
+{
+	auto_end;
+
+	CHECK_OK(begin(subdir("inside")));
+	for (int i = 0; i < 200; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "key%d", i);
+		store_kv_tell(store, name,
+			      STR("a value that takes some space of the page it is in"));
+	}
+	store_close(take_ptr(store));
+	scratch_run(
+		"sqlite3 inside/cove.db 'pragma wal_checkpoint(truncate)' >/dev/null 2>&1; true");
+	struct stat at;
+	CHECK(fstatat(dir, "cove.db", &at, 0) == 0);
+	spoil("cove.db", at.st_size / 4096 / 2 * 4096, 3 * 4096);
+	CHECK_OK(begin(dir));
+	CHECK(store_health(store) == STORE_CORRUPT);
+}
+
+TEST(too_new, "the state of a newer cove is refused, and left alone")
+{
+	auto_end;
+	sqlite3 *raw = NULL;
+	char path[128];
+
+	CHECK_OK(begin(subdir("new")));
+	store_close(take_ptr(store));
+	snprintf(path, sizeof(path), "%s/new/cove.db", scratch_path);
+	CHECK(sqlite3_open(path, &raw) == SQLITE_OK);
+	CHECK(sqlite3_exec(raw, "UPDATE schema SET version = 999", NULL, NULL, NULL) == SQLITE_OK);
+	sqlite3_close(raw);
+	auto_err err = begin(dir);
+	CHECK(err != NULL);
+	CHECK_STR(err_reason(err), "state_too_new");
+}
+
+TEST(no_room_for_files, "without a file descriptor left the store goes on")
+{
+	auto_end;
+	int held[64], count = 0;
+	struct rlimit before, few;
+
+	CHECK_OK(begin(subdir("nofiles")));
+	getrlimit(RLIMIT_NOFILE, &before);
+	few = before;
+	few.rlim_cur = 64;
+	setrlimit(RLIMIT_NOFILE, &few);
+	while (count < 64 && (held[count] = dup(0)) >= 0)
+		count++;
+	for (int i = 0; i < 50; i++)
+		CHECK_OK(store_kv_put(store, "x", STR("1")));
+	while (count > 0)
+		close(held[--count]);
+	setrlimit(RLIMIT_NOFILE, &before);
+}
