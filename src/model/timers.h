@@ -1,0 +1,80 @@
+// Every timer of the lifecycle, in one table: its name, how long, and what happens when it is over.
+// Nobody keeps a number of its own. `--time-scale` divides all of them alike (tests only); what an
+// operator sets stays as it was set.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TIMER_SECOND 1000ll
+#define TIMER_MINUTE (60 * TIMER_SECOND)
+#define TIMER_HOUR (60 * TIMER_MINUTE)
+#define TIMER_DAY (24 * TIMER_HOUR)
+
+// clang-format off
+//	  TIMER_            name                    default              on expiry
+#define TIMERS(X) \
+	X(STARTUP,          "runner-startup",       10 * TIMER_MINUTE,   "a runner that is not ready is stopped") \
+	X(READY,            "ready-without-work",   60 * TIMER_SECOND,   "a runner that got no run is stopped") \
+	X(KEEP_WARM,        "keep-warm",            5 * TIMER_MINUTE,    "an idle runner is stopped") \
+	X(STOP_ATTEMPT,     "stop-attempt",         45 * TIMER_SECOND,   "the attempt has failed") \
+	X(STOP_BACKOFF_1,   "stop-backoff-1",       5 * TIMER_SECOND,    "the second attempt to stop a runner begins") \
+	X(STOP_BACKOFF_2,   "stop-backoff-2",       30 * TIMER_SECOND,   "the third attempt begins") \
+	X(STOP_BACKOFF_3,   "stop-backoff-3",       120 * TIMER_SECOND,  "the fourth attempt begins") \
+	X(STOP_BACKOFF_4,   "stop-backoff-4",       300 * TIMER_SECOND,  "the fifth and last attempt begins") \
+	X(RECHECK,          "quarantine-recheck",   10 * TIMER_MINUTE,   "a quarantined runner is looked for again") \
+	X(RECHECK_SPAN,     "quarantine-span",      60 * TIMER_MINUTE,   "only a user's action makes cove look again") \
+	X(OBSERVE_1,        "stop-observe-1",       100,                 "the first look after the polite signal") \
+	X(OBSERVE_2,        "stop-observe-2",       500,                 "the second look") \
+	X(OBSERVE_3,        "stop-observe-3",       1000,                "the third look; then the kill") \
+	X(INSPECTION,       "inspection",           30 * TIMER_SECOND,   "the inspection has failed, which proves nothing") \
+	X(CAPACITY,         "capacity-probe",       10 * TIMER_SECOND,   "the capacity is unknown") \
+	X(WORKSPACE,        "workspace-setup",      10 * TIMER_MINUTE,   "the setup has failed") \
+	X(PING,             "ping-interval",        60 * TIMER_SECOND,   "a silent runner is asked for a sign of life") \
+	X(PONG,             "ping-answer",          30 * TIMER_SECOND,   "the run fails, the runner is stopped") \
+	X(NO_OUTPUT,        "no-output",            5 * TIMER_MINUTE,    "the run fails, the runner is stopped") \
+	X(HEARTBEAT,        "heartbeat",            30 * TIMER_SECOND,   "a runner is due to say that it lives") \
+	X(STALE,            "heartbeat-stale",      90 * TIMER_SECOND,   "the runner counts as disconnected") \
+	X(GRACE,            "disconnect-grace",     10 * TIMER_SECOND,   "the run fails, the runner is stopped") \
+	X(IDLE,             "idle-sandbox",         15 * TIMER_MINUTE,   "a conversation's sandbox is stopped") \
+	X(MAINTAIN_BUSY,    "maintenance-busy",     5 * TIMER_MINUTE,    "leases in use are looked over") \
+	X(MAINTAIN_IDLE,    "maintenance-idle",     60 * TIMER_MINUTE,   "all leases are looked over") \
+	X(MAINTAIN_LEAST,   "maintenance-least",    1 * TIMER_SECOND,    "maintenance may run again") \
+	X(STALE_DIRECTORY,  "stale-directory-age",  20 * TIMER_MINUTE,   "a dead session's files may be cleaned up") \
+	X(RETENTION,        "session-retention",    90 * TIMER_DAY,      "a session that nobody used is deleted") \
+	X(ONE_SHOT,         "one-shot-sandbox",     60 * TIMER_SECOND,   "an isolated sandbox is destroyed after its last run") \
+	X(ORPHAN,           "orphan-age",           10 * TIMER_MINUTE,   "what never became ready is terminated") \
+	X(STUCK,            "stuck-age",            30 * TIMER_MINUTE,   "a stuck execution is terminated") \
+	X(MAX_AGE,          "execution-max-age",    24 * TIMER_HOUR,     "an execution's record is deleted") \
+	X(SLEEP,            "sandbox-sleep",        10 * TIMER_MINUTE,   "an idle sandbox without a sleepAfter of its own is frozen") \
+	X(FROZEN,           "sandbox-frozen",       10 * TIMER_MINUTE,   "a frozen sandbox is stopped; its files stay") \
+	X(SWEEP,            "sweep-interval",       5 * TIMER_MINUTE,    "the janitor goes round") \
+	X(EVENTS,           "event-retention",      30 * TIMER_DAY,      "an event is forgotten; the audit log is not") \
+	X(SLOT_RETRY_1,     "slot-publish-1",       2 * TIMER_SECOND,    "the publication of a second slot is tried again") \
+	X(SLOT_RETRY_2,     "slot-publish-2",       4 * TIMER_SECOND,    "and again") \
+	X(SLOT_RETRY_3,     "slot-publish-3",       8 * TIMER_SECOND,    "and for the last time")
+// clang-format on
+
+enum timer_name {
+#define X(name, word, ms, what) TIMER_##name,
+	TIMERS(X)
+#undef X
+		TIMER_COUNT
+};
+
+// How long it is now: what the operator set, or the default divided by the scale; at least 1 ms.
+int64_t timer_ms(enum timer_name timer);
+
+// One row, for documents and checks.
+struct timer_row {
+	const char *name, *what;
+	int64_t otherwise_ms; // the default, unscaled
+};
+const struct timer_row *timer_row(enum timer_name timer);
+
+#define TIMER_SCALE_MAX 100000
+// At the start of the process, before anything is timed. 1: real time.
+void timers_scale(uint32_t scale);
+uint32_t timers_scale_now(void);
+// An operator's own setting; 0: the default again. Not scaled.
+void timer_set(enum timer_name timer, int64_t ms);
