@@ -3,7 +3,6 @@
 // daemon because a mistake of ours should end at the border.
 #include "model/order.h"
 
-#include "model/talk.h"
 #include "wire/pack.h"
 
 #define BYTES_MAX (1ull << 50)
@@ -16,6 +15,13 @@
 _Static_assert(ANSWER_HEAD + 1 + ORDER_LIST_PAGE * (TEXT_SIZE(ORDER_TEMPLATE_MAX) + 1 + 8 + 8) <=
 		       ORDER_SIZE_MAX,
 	       "a page of templates fits a message");
+_Static_assert(ANSWER_HEAD + 1 + ORDER_CELLS_PAGE * (TEXT_SIZE(ID_BOX_LEN + 1) + 1 + 4) <=
+		       ORDER_SIZE_MAX,
+	       "a page of cells fits a message");
+_Static_assert(ANSWER_HEAD + sizeof(struct order_census) + 1 +
+			       ORDER_ODDS_MAX * (TEXT_SIZE(24) + TEXT_SIZE(ID_BOX_LEN + 1)) <=
+		       ORDER_SIZE_MAX,
+	       "a census fits a message");
 _Static_assert(ANSWER_HEAD + 1 + TEXT_SIZE(40) + 2 * TEXT_SIZE(256) <= ORDER_SIZE_MAX,
 	       "a refusal fits a message");
 
@@ -62,10 +68,22 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 		put_chars(&pack, order->host);
 		put_limits(&pack, &order->limits);
 		pack_u8(&pack, order->ephemeral);
+		pack_u8(&pack, order->again);
 		break;
 	case ORDER_BURY:
+	case ORDER_CELLS:
+	case ORDER_ADOPT:
+	case ORDER_STOP:
+	case ORDER_PAUSE:
+	case ORDER_THAW:
+		put_chars(&pack, order->box);
+		break;
 	case ORDER_LEAF:
 		put_chars(&pack, order->box);
+		pack_u8(&pack, order->again);
+		pack_u32(&pack, order->leaf);
+		break;
+	case ORDER_CENSUS:
 		break;
 	case ORDER_KILL:
 		put_chars(&pack, order->box);
@@ -163,10 +181,25 @@ static void get_order(struct unpack *in, struct order *order)
 		hold(in, is_host_name(get_chars(in, order->host)));
 		get_limits(in, &order->limits);
 		order->ephemeral = get_bool(in);
+		order->again = get_bool(in);
 		break;
 	case ORDER_BURY:
+	case ORDER_ADOPT:
+	case ORDER_STOP:
+	case ORDER_PAUSE:
+	case ORDER_THAW:
+		get_box(in, order);
+		break;
+	case ORDER_CELLS:
+		name = get_chars(in, order->box);
+		hold(in, name.len == 0 || id_is_box(name));
+		break;
+	case ORDER_CENSUS:
+		break;
 	case ORDER_LEAF:
 		get_box(in, order);
+		order->again = get_bool(in);
+		order->leaf = (uint32_t)within(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
 		break;
 	case ORDER_KILL:
 		get_box(in, order);
@@ -255,6 +288,92 @@ static void get_templates(struct unpack *in, struct answer *answer)
 	}
 }
 
+static void put_cells(struct pack *pack, const struct answer *answer)
+{
+	if (answer->cell_count > ORDER_CELLS_PAGE)
+		pack->failed = true;
+	pack_u8(pack, (uint8_t)answer->cell_count);
+	for (uint32_t i = 0; !pack->failed && i < answer->cell_count; i++) {
+		put_chars(pack, answer->cells[i].box);
+		pack_u8(pack, (uint8_t)answer->cells[i].state);
+		pack_u32(pack, answer->cells[i].pid);
+	}
+}
+
+static void get_cells(struct unpack *in, struct answer *answer)
+{
+	answer->cell_count = (uint32_t)within(in, unpack_u8(in), 0, ORDER_CELLS_PAGE);
+	for (uint32_t i = 0; !in->failed && i < answer->cell_count; i++) {
+		struct order_cell *cell = &answer->cells[i];
+
+		hold(in, id_is_box(get_chars(in, cell->box)));
+		cell->state = (enum order_cell_state)within(in, unpack_u8(in), 0,
+							    ORDER_CELL_STATE_COUNT - 1);
+		cell->pid = (uint32_t)within(in, unpack_u32(in), 0, INT32_MAX);
+	}
+}
+
+#define SPENT_WORDS (TALK_LEAVES_MAX / 64)
+
+static void put_adopt(struct pack *pack, const struct answer *answer)
+{
+	pack_u32(pack, answer->pid);
+	pack_u8(pack, answer->frozen);
+	pack_u32(pack, answer->leaves);
+	for (int i = 0; i < SPENT_WORDS; i++)
+		pack_u64(pack, answer->spent[i]);
+}
+
+static void get_adopt(struct unpack *in, struct answer *answer)
+{
+	answer->pid = (uint32_t)within(in, unpack_u32(in), 1, INT32_MAX);
+	answer->frozen = get_bool(in);
+	answer->leaves = (uint32_t)within(in, unpack_u32(in), 0, TALK_LEAVES_MAX);
+	for (int i = 0; i < SPENT_WORDS; i++)
+		answer->spent[i] = unpack_u64(in);
+}
+
+static void put_census(struct pack *pack, const struct answer *answer)
+{
+	const struct order_census *census = &answer->census;
+	const uint32_t numbers[] = {
+#define X(field) census->field,
+		ORDER_CENSUS_FIELDS(X)
+#undef X
+	};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+		pack_u32(pack, numbers[i]);
+	if (answer->odd_count > ORDER_ODDS_MAX)
+		pack->failed = true;
+	pack_u8(pack, (uint8_t)answer->odd_count);
+	for (uint32_t i = 0; !pack->failed && i < answer->odd_count; i++) {
+		put_chars(pack, answer->odds[i].what);
+		put_chars(pack, answer->odds[i].name);
+	}
+}
+
+// What is odd may have any name: it is told as it was found, but in plain characters.
+static void get_census(struct unpack *in, struct answer *answer)
+{
+	struct order_census *census = &answer->census;
+	uint32_t *const numbers[] = {
+#define X(field) &census->field,
+		ORDER_CENSUS_FIELDS(X)
+#undef X
+	};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+		*numbers[i] = unpack_u32(in);
+	answer->odd_count = (uint32_t)within(in, unpack_u8(in), 0, ORDER_ODDS_MAX);
+	for (uint32_t i = 0; !in->failed && i < answer->odd_count; i++) {
+		struct str what = get_chars(in, answer->odds[i].what);
+
+		hold(in, what.len > 0 && strspn(what.at, REASON_WORD) == what.len);
+		hold(in, order_is_trace(get_chars(in, answer->odds[i].name)));
+	}
+}
+
 static void put_done(struct pack *pack, const struct answer *answer)
 {
 	switch (answer->to) {
@@ -275,6 +394,15 @@ static void put_done(struct pack *pack, const struct answer *answer)
 		break;
 	case ORDER_LIST:
 		put_templates(pack, answer);
+		break;
+	case ORDER_CELLS:
+		put_cells(pack, answer);
+		break;
+	case ORDER_ADOPT:
+		put_adopt(pack, answer);
+		break;
+	case ORDER_CENSUS:
+		put_census(pack, answer);
 		break;
 	default:
 		break;
@@ -301,6 +429,15 @@ static void get_done(struct unpack *in, struct answer *answer)
 		break;
 	case ORDER_LIST:
 		get_templates(in, answer);
+		break;
+	case ORDER_CELLS:
+		get_cells(in, answer);
+		break;
+	case ORDER_ADOPT:
+		get_adopt(in, answer);
+		break;
+	case ORDER_CENSUS:
+		get_census(in, answer);
 		break;
 	default:
 		break;
@@ -365,6 +502,8 @@ const char *order_word(enum order_kind kind)
 		[ORDER_HELLO] = "hello",   [ORDER_BUILD] = "build",   [ORDER_BURY] = "bury",
 		[ORDER_LEAF] = "leaf",	   [ORDER_KILL] = "kill",     [ORDER_IMPORT] = "import",
 		[ORDER_FREEZE] = "freeze", [ORDER_FORGET] = "forget", [ORDER_LIST] = "list",
+		[ORDER_CELLS] = "cells",   [ORDER_ADOPT] = "adopt",   [ORDER_STOP] = "stop",
+		[ORDER_PAUSE] = "pause",   [ORDER_THAW] = "thaw",     [ORDER_CENSUS] = "census",
 	};
 
 	return kind < ORDER_KIND_COUNT ? words[kind] : "unknown";

@@ -8,6 +8,11 @@
 //
 // Answers may come out of order: each repeats the id of its order. fds travel beside the message,
 // their number fixed by its kind.
+//
+// Boxes outlive daemon and warden. A daemon that comes asks for the CELLS, and then takes up those
+// that it knows by ADOPT; the others it has buried. An order whose answer was lost with the
+// connection may have been carried out, and may be given again: BURY, STOP, PAUSE and THAW are done
+// already then, a BUILD is refused with box_exists.
 #pragma once
 
 #include <stdbool.h>
@@ -18,8 +23,9 @@
 #include "base/id.h"
 #include "base/str.h"
 #include "model/limits.h"
+#include "model/talk.h"
 
-#define ORDER_VERSION 1
+#define ORDER_VERSION 2
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 4
 #define ORDER_TEMPLATE_MAX 64 // with its NUL
@@ -37,7 +43,13 @@
 	X(IMPORT,  "unpack an archive as a template",               0) /* first a MORE with the pipe */ \
 	X(FREEZE,  "copy the host template once, under a name",     0) \
 	X(FORGET,  "remove a template",                             0) \
-	X(LIST,    "the templates, a page at a time",               0)
+	X(LIST,    "the templates, a page at a time",               0) \
+	X(CELLS,   "what there is of boxes, a page at a time",      0) \
+	X(ADOPT,   "what a new daemon needs of a living box",       2) /* oom, meter of leaf 0 */ \
+	X(STOP,    "end all its processes, keep its disk",          0) \
+	X(PAUSE,   "freeze it, answer when nothing in it runs",     0) \
+	X(THAW,    "let it run again",                              0) \
+	X(CENSUS,  "what the kernel and the disk hold of boxes",    0)
 // clang-format on
 
 enum order_kind {
@@ -51,13 +63,17 @@ struct order {
 	enum order_kind kind;
 	uint32_t id;
 	char trace[ORDER_TRACE_MAX];   // all but HELLO: of the request that caused it, or ""
-	char box[ID_BOX_LEN + 1];      // BUILD BURY LEAF KILL
+	char box[ID_BOX_LEN + 1];      // BUILD BURY LEAF KILL ADOPT STOP PAUSE THAW;
+				       // CELLS: ids behind this one, "": from the first
 	char name[ORDER_TEMPLATE_MAX]; // BUILD: template; IMPORT FREEZE FORGET: template;
 				       // LIST: names behind this one
 	char host[ID_NAME_MAX + 2];    // BUILD: the box's host name
 	struct limits limits;	       // BUILD
-	bool ephemeral;		       // BUILD: dies with its run, so no sync is owed
-	uint32_t leaf;		       // KILL
+	bool ephemeral;		       // BUILD: its disk ends with its processes, so no sync is
+				       // owed; it cannot be stopped
+	bool again;		       // BUILD: on the disk that a STOP, or a reboot, has left;
+				       // LEAF: the fds of `leaf`, which exists
+	uint32_t leaf;		       // KILL; LEAF again
 	uint32_t version;	       // HELLO
 };
 
@@ -70,6 +86,49 @@ struct order_template {
 	int64_t created; // wall clock, ms
 };
 #define ORDER_LIST_PAGE 24
+
+// What there is of a box, as the kernel shows it.
+enum order_cell_state {
+	ORDER_CELL_ALIVE,
+	ORDER_CELL_FROZEN, // alive, and PAUSEd: its pid 1 answers after THAW
+	ORDER_CELL_DEAD,   // its pid 1 has ended unasked: to be STOPped or BURYed
+	ORDER_CELL_KEPT,   // nothing but its disk
+	ORDER_CELL_GOING,  // is being buried or stopped; ask again
+	ORDER_CELL_STATE_COUNT
+};
+struct order_cell {
+	char box[ID_BOX_LEN + 1];
+	enum order_cell_state state;
+	uint32_t pid; // of its pid 1 on the host; 0: none
+};
+#define ORDER_CELLS_PAGE 32 // a shorter page is the last
+
+// What there is altogether: for each kind of thing what the warden's table says and what the kernel
+// or the disk shows, and by name what stands in one but not in the other.
+// clang-format off
+#define ORDER_CENSUS_FIELDS(X) \
+	X(alive) X(frozen) X(dead) X(kept) X(going) /* cells of the table, by state */ \
+	X(groups)    /* cgroups of boxes; the same name in several hierarchies counts once */ \
+	X(pids)      /* processes in them */ \
+	X(disks)     /* subvolumes, images or directories of boxes */ \
+	X(loops)     /* loop devices bound to files of boxes or to the pool */ \
+	X(slots)     /* id ranges that boxes use */ \
+	X(resting)   /* id ranges that wait until the trash is empty */ \
+	X(trash)     /* entries not yet reaped */ \
+	X(sockets)   /* in RUN/box */ \
+	X(notes)     /* in RUN/cells */ \
+	X(odd_count) /* all differences, also those that found no room in the answer */
+// clang-format on
+struct order_census {
+#define X(field) uint32_t field;
+	ORDER_CENSUS_FIELDS(X)
+#undef X
+};
+struct order_odd {
+	char what[24]; // "group_without_cell", "cell_without_group", "cell_without_process", ...
+	char name[ID_BOX_LEN + 1];
+};
+#define ORDER_ODDS_MAX 24
 
 // What this host can do, told at HELLO.
 struct order_host {
@@ -93,10 +152,26 @@ struct answer {
 	uint32_t leaf;		// LEAF, BUILD: its number
 	uint32_t join_count;	// LEAF: how many of the fds join it (1 on v2, 2 on v1)
 	struct order_host host; // HELLO
-	struct order_template templates[ORDER_LIST_PAGE]; // LIST
-	uint32_t template_count;
+	union {
+		struct order_template templates[ORDER_LIST_PAGE]; // LIST
+		struct order_cell cells[ORDER_CELLS_PAGE]; // CELLS, in the order of their ids
+		struct order_odd odds[ORDER_ODDS_MAX];	   // CENSUS
+	};
+	uint32_t template_count, cell_count, odd_count;
 	uint64_t bytes, files; // IMPORT, FREEZE
+	// ADOPT: pid 1 on the host, whether it is frozen, how many leaves there are (from 0 on,
+	// some may be gone), and which of them are spent, see leaf_is_spent().
+	uint32_t pid;
+	bool frozen;
+	uint32_t leaves;
+	uint64_t spent[TALK_LEAVES_MAX / 64];
+	struct order_census census; // CENSUS
 };
+
+static inline bool leaf_is_spent(const uint64_t *spent, uint32_t leaf)
+{
+	return spent[leaf / 64] >> leaf % 64 & 1;
+}
 
 // Encodes into `room`; returns the length, 0 when it does not fit (our own mistake).
 size_t order_encode(const struct order *order, void *room, size_t size);

@@ -21,6 +21,7 @@ __attribute__((noreturn)) static void become(const struct child *child, pid_t pa
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(1);
@@ -51,6 +52,7 @@ void child_ended(struct child *child, int64_t now_ms)
 	bool long_life = now_ms - child->began_at > LONG_LIFE_MS;
 
 	child->pid = 0;
+	child->old = false;
 	child->again_at = now_ms + (long_life ? 0 : child->pause_ms);
 	child->pause_ms = long_life || !child->pause_ms ? PAUSE_MIN_MS : child->pause_ms * 2;
 	if (child->pause_ms > PAUSE_MAX_MS)

@@ -18,9 +18,11 @@ struct child {
 	int64_t again_at; // when to start it, in ms; 0: not wanted
 	int64_t began_at;
 	int64_t pause_ms;
+	bool old; // an earlier image of ours has started it, and it is to be replaced
 };
 
-// Starts it now. It gets SIGTERM when we die.
+// Starts it now, in a process group of its own: a terminal's signals are for us. It gets SIGTERM
+// when we die.
 fallible child_start(struct child *child);
 // Notes that it ended, and when it is due again: at once after a long life, later after a short
 // one.

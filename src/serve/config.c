@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "model/owner.h"
 
 enum type { TEXT, COUNT, BYTES, TIME, CHOICE };
 
@@ -45,8 +46,34 @@ static const struct row rows[] = {
 	 "threads for work that blocks"},
 	{"grace", "COVE_GRACE", TIME, AT(grace_ms), "3s", 0, 600000, "TIME",
 	 "how long requests under way may go on after TERM"},
+	{"sleep-after", "COVE_SLEEP_AFTER", TIME, AT(sleep_ms), "0s", 0, 30ull * 86400000, "TIME",
+	 "after how long an idle sandbox without a sleepAfter of its own is frozen (10m)"},
+	{"frozen-for", "COVE_FROZEN_FOR", TIME, AT(frozen_ms), "0s", 0, 30ull * 86400000, "TIME",
+	 "after how long a frozen sandbox is stopped; its files stay (10m)"},
+	{"sweep-every", "COVE_SWEEP_EVERY", TIME, AT(sweep_ms), "0s", 0, 86400000, "TIME",
+	 "how often the janitor goes round (5m)"},
+	{"queue-wait", "COVE_QUEUE_WAIT", TIME, AT(queue_ms), "2s", 1, 600000, "TIME",
+	 "how long a request waits for room on a full host"},
 	{"on-term", "COVE_ON_TERM", CHOICE, AT(on_term), "stop", 0, 0, "stop|handoff",
-	 "what TERM does with the sandboxes; only stop, which ends them, is offered"},
+	 "what TERM does with the sandboxes: end what runs in them, or leave them to the next start"},
+	{"store", "COVE_STORE", CHOICE, AT(store), "sqlite", 0, 0, "sqlite|memory",
+	 "where the state is kept; memory is gone with the process, for trials"},
+	{"isolate-orgs", "COVE_ISOLATE_ORGS", TEXT, AT(isolate), "", 0, 0, "NAMES",
+	 "organisations each of whose sessions gets a sandbox of its own, with commas; *: all"},
+	{"shared-tag", "COVE_SHARED_TAG", TEXT, AT(tag), "", 0, 0, "WORD",
+	 "moves new sessions of every owner to fresh shared sandboxes"},
+	{"class-standard", "COVE_CLASS_STANDARD", TEXT, AT(class_standard), "", 0, 0, "SIZES",
+	 "size of shared sandboxes (cpus=4 memory=12G disk=20G pids=1024 max=0)"},
+	{"class-small", "COVE_CLASS_SMALL", TEXT, AT(class_small), "", 0, 0, "SIZES",
+	 "size of sandboxes with one session (cpus=1 memory=6G disk=12G pids=1024 max=0)"},
+	{"session-space", "COVE_SESSION_SPACE", BYTES, AT(session_space), "2G", 0, 1ull << 50, "SIZE",
+	 "free space that a new session's workspace needs"},
+	{"session-retention", "COVE_SESSION_RETENTION", TIME, AT(retention_ms), "0s", 0, 3650ull * 86400000, "TIME",
+	 "after how long a session that nobody used is deleted (90 days)"},
+	{"dev", "COVE_DEV", CHOICE, AT(dev), "off", 0, 0, "off|on",
+	 "allow what only tests need: faults on demand, another time scale"},
+	{"time-scale", "COVE_TIME_SCALE", COUNT, AT(time_scale), "1", 1, 100000, "NUMBER",
+	 "divide every timer of the lifecycle by this; only with --dev"},
 	{"disk", "COVE_DISK", CHOICE, AT(disk), "", 0, 0, "btrfs|ext4-image|directory",
 	 "how files of sandboxes are kept (the best that works)"},
 	{"log-level", "COVE_LOG_LEVEL", CHOICE, AT(log_level), "", 0, 0, "debug|info|warn|error",
@@ -198,6 +225,12 @@ static fallible read_environment(struct config *config)
 	return OK;
 }
 
+// One that is on by its name alone.
+static bool is_switch(const struct row *row)
+{
+	return row && row->arg && strcmp(row->arg, "off|on") == 0;
+}
+
 // The next flag of argv: "--name=value" or "--name value".
 static fallible next_flag(int argc, char **argv, int *at, struct str *name, const char **value)
 {
@@ -213,6 +246,11 @@ static fallible next_flag(int argc, char **argv, int *at, struct str *name, cons
 		return err_hint(err_new(INVALID, "bad_config", "there is no option --" STR_FMT,
 					STR_ARG(*name)),
 				"'cove serve --help' lists the options");
+	if (!equals && is_switch(find_row(*name))) {
+		*value = "on";
+		++*at;
+		return OK;
+	}
 	if (!equals && *at + 1 >= argc)
 		return err_new(INVALID, "bad_config", "--%s needs a value", word);
 	*value = equals ? equals + 1 : argv[++*at];
@@ -261,11 +299,13 @@ static fallible fill(int argc, char **argv, struct config *config)
 		TRY(read_file(config, CONFIG_FILE));
 	TRY(read_environment(config));
 	TRY(read_flags(argc, argv, config));
-	if (!strcmp(config->on_term, "handoff"))
-		return err_hint(err_new(NOT_OFFERED, "not_offered",
-					"on-term: handing sandboxes on to the next daemon is not "
-					"offered"),
-				"use stop, which ends them; leave it out for the same");
+	if (config->time_scale > 1 && strcmp(config->dev, "on") != 0)
+		return err_hint(err_new(INVALID, "bad_config", "--time-scale is for --dev only"),
+				"leave it out, or give --dev as well");
+	if (*config->tag && !owner_is_tag(str_of(config->tag)))
+		return err_new(INVALID, "bad_config",
+			       "--shared-tag must be 1 to 64 visible "
+			       "characters without ':'");
 	if (!*config->data)
 		return err_new(INVALID, "bad_config", "the data directory has no name");
 	if (!*config->run) {
@@ -342,4 +382,18 @@ const struct setting *config_settings(void)
 			settings[count++] = (struct setting){rows[i].name, rows[i].arg,
 							     rows[i].help, default_of(&rows[i])};
 	return settings;
+}
+
+bool config_option(size_t at, struct config_option *out)
+{
+	for (size_t i = 0; i < ROWS; i++) {
+		const struct row *row = &rows[i];
+
+		if (!row->help || at--)
+			continue;
+		*out = (struct config_option){row->name, row->env, row->arg, default_of(row),
+					      row->help};
+		return true;
+	}
+	return false;
 }

@@ -13,10 +13,17 @@
 #define CONFIG_RUN "/run/cove"
 
 struct config {
-	char *data, *run, *listen, *hosts, *disk, *log_level, *log_format, *on_term;
+	char *data, *run, *listen, *hosts, *disk, *log_level, *log_format, *on_term, *store;
 	uint64_t boxes_max, conns_max, threads;
 	uint64_t output_max; // bytes
 	uint64_t grace_ms;
+	uint64_t sleep_ms, frozen_ms, sweep_ms; // 0: as model/timers says
+	uint64_t queue_ms;
+	char *isolate, *tag, *class_standard, *class_small; // of conversations
+	uint64_t session_space;				    // bytes
+	uint64_t retention_ms;				    // 0: as model/timers says
+	char *dev;
+	uint64_t time_scale;
 	// How serve and its children speak; not for people.
 	char *fd_listen;
 	uint64_t fd_ready, fd_key, fd_lock, uid, gid; // 0: not given
@@ -30,8 +37,13 @@ void config_done(struct config *config);
 // The words that give a child the same configuration: "--name=value" for each row that differs from
 // its default, added behind argv[*count], which has room for CONFIG_ARGS_MAX. The caller frees
 // them.
-#define CONFIG_ARGS_MAX 32
+#define CONFIG_ARGS_MAX 64
 void config_args(const struct config *config, char **argv, int *count);
 // The table as people read it: one line an option, and as rows for the command line's help.
 void config_describe(struct buf *out);
 const struct setting *config_settings(void);
+// The same row by row, for the document; false: there are no more.
+struct config_option {
+	const char *name, *env, *arg, *otherwise, *help; // env NULL: none
+};
+bool config_option(size_t at, struct config_option *out);

@@ -2,8 +2,10 @@
 // builds the house: loop, threads, link to the warden, fleet, doors. It works in the run directory,
 // so that the warden's socket is reached by a relative name whatever lies above.
 //
-// SIGTERM: no new requests; those under way have their grace; all boxes are ended and verified
-// gone; then the loop stops. A second SIGTERM ends the grace.
+// SIGTERM: no new requests; those under way have their grace; what runs in boxes is ended,
+// verified, unless they are handed to the next daemon; then the loop stops. A second signal ends
+// the grace. The supervisor says which of the two it wants: SIGINT ends the boxes, SIGUSR2 hands
+// them on. SIGTERM comes when it has died: then they are handed on, too.
 //
 // syscalls: signalfd4 read write close madvise
 #include "serve/daemon.h"
@@ -27,32 +29,42 @@
 #include "box/tape.h"
 #include "bridge/bridge.h"
 #include "door/door.h"
+#include "fleet/adopt.h"
+#include "fleet/ear.h"
+#include "fleet/idle.h"
 #include "gen/version.h"
 #include "inbox/inbox.h"
 #include "loop/offload.h"
+#include "model/timers.h"
 #include "os/fd.h"
 #include "serve/config.h"
+#include "serve/convs.h"
 #include "serve/drop.h"
 #include "serve/keep.h"
 
 #define DRAIN_BOXES_MS 25000
-#define DRAIN_ORPHAN_MS 1000 // the supervisor is gone, and the warden is going
 #define DRAIN_REPLIES_MS 2000
 #define DRAIN_STEP_MS 10
 #define TIDY_MS 10000
 #define TIDY_BYTES (8u << 20)
 #define WARDEN_SOCKET "warden.sock" // in the run directory, where we are
+#define BOX_SOCKETS "box"	    // likewise
 
 struct house {
 	struct config config;
 	struct loop *loop;
 	struct ask *ask;
 	struct admit *admit;
+	struct store *store;
+	struct serve_convs *convs;
 	struct door door;
 	int tapes_dir, daemon_dir;
 	struct watch signals;
 	struct timer tidy;
 	bool draining, hurried, drained;
+	bool leave;	  // the boxes, to the next daemon
+	bool settled;	  // it is known what boxes there are, or that it cannot be known
+	struct bell bell; // rings then
 	pid_t parent;
 };
 
@@ -75,12 +87,17 @@ static void drain(void *arg)
 
 	log_event(LOG_INFO, "daemon.draining", NULL);
 	house->door.fleet->closing = true;
+	bell_ring(&house->door.fleet->tell.told); // streams of events end
 	http_server_drain(house->door.server);
 	wait_idle(house, loop_now(loop) + (int64_t)house->config.grace_ms);
 
-	// Without a supervisor the warden buries everything by itself and ends.
-	int64_t patience = getppid() == house->parent ? DRAIN_BOXES_MS : DRAIN_ORPHAN_MS;
-	auto_err err = life_drain(house->door.fleet, loop_now(loop) + patience);
+	// Runners that are left behind go on with the next daemon; others are stopped by their
+	// leases.
+	if (!house->leave)
+		serve_convs_drain(house->convs, loop_now(loop) + DRAIN_BOXES_MS);
+	auto_err err = house->leave
+			       ? OK
+			       : life_drain(house->door.fleet, loop_now(loop) + DRAIN_BOXES_MS);
 
 	if (err)
 		log_event(LOG_ERROR, "daemon.drain_failed", "trail", err_trail(err), NULL);
@@ -99,6 +116,12 @@ static void on_signal(struct watch *watch, uint32_t events)
 	if (read(watch->fd, &info, sizeof(info)) != sizeof(info))
 		return;
 	house->hurried = house->draining;
+	// Nobody asked for the end of the boxes when the supervisor died.
+	if (!house->draining || info.ssi_signo == SIGINT)
+		house->leave = info.ssi_signo == SIGUSR2 ||
+			       (info.ssi_signo == SIGTERM &&
+				(getppid() != house->parent ||
+				 !strcmp(house->config.on_term, "handoff")));
 	if (!house->draining)
 		task_start(house->loop, "drain", drain, house);
 	house->draining = true;
@@ -111,6 +134,7 @@ static fallible watch_signals(struct house *house)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGUSR2);
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
 		return err_sys(errno, "block signals");
 	house->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -167,6 +191,52 @@ static fallible confine(struct house *house)
 	return drop_rights(&drop);
 }
 
+static struct err *prune_events(void *arg, struct sweep_round *round)
+{
+	(void)round;
+	return store_events_prune(arg, clock_wall_ms() - timer_ms(TIMER_EVENTS), TELL_KEEP, NULL);
+}
+
+// Keys, the idle ladder and the janitor: whatever stands on the fleet and beneath the doors.
+static fallible staff(struct house *house)
+{
+	struct door *door = &house->door;
+
+	timer_set(TIMER_SLEEP, (int64_t)house->config.sleep_ms);
+	timer_set(TIMER_FROZEN, (int64_t)house->config.frozen_ms);
+	timer_set(TIMER_SWEEP, (int64_t)house->config.sweep_ms);
+	admit_watch_disk(house->admit, house->daemon_dir);
+	door->ring = keyring_new(door->fleet, house->store);
+	// What cannot be read opens nothing; the operator's key is none of those.
+	auto_err err = keyring_load(door->ring);
+	if (err && store_health(house->store) == STORE_FINE)
+		return take_ptr(err);
+	if (err)
+		log_event(LOG_ERROR, "daemon.no_keys", "trail", err_trail(err), NULL);
+	door->sweep = sweep_new(door->fleet);
+	sweep_add(door->sweep, "events", prune_events, house->store);
+	door->ledger = ledger_new(house->loop, house->store);
+	ear_open(door->fleet);
+	return OK;
+}
+
+// Answers that were given before, and boxes that were made but perhaps not told of.
+static void recall_pledges(struct house *house)
+{
+	struct door *door = &house->door;
+	int64_t oldest = clock_wall_ms() - PLEDGE_AGE_MS;
+	auto_err err = pledges_load(door->pledges, house->store);
+
+	if (err)
+		log_event(LOG_ERROR, "daemon.no_pledges", "trail", err_trail(err), NULL);
+	list_each (at, &door->fleet->entries) {
+		const struct record *record = &link_of(at, struct entry, link)->record;
+
+		if (record->pledge[0] && record->created_ms > oldest)
+			pledges_made(door->pledges, record->pledge, record->id);
+	}
+}
+
 static fallible open_doors(struct house *house, const struct guard_options *guard)
 {
 	struct http_limits limits = HTTP_LIMITS_DEFAULT;
@@ -178,7 +248,9 @@ static fallible open_doors(struct house *house, const struct guard_options *guar
 		limits.head_ms = INT32_MAX;
 	door->loop = house->loop;
 	door->guard = guard_new(house->loop, guard);
+	door_open(door);
 	door->pledges = pledges_new(house->loop);
+	recall_pledges(house);
 	door->routes = router_join(
 		(const struct route *const[]){api_routes, inbox_routes, bridge_routes, NULL});
 	door->version = COVE_VERSION;
@@ -200,6 +272,9 @@ static void announce(void *arg)
 	struct house *house = arg;
 	auto_err err = ask_wait_linked(house->ask, CLOCK_NEVER);
 
+	// A state that cannot be read now may take for ever: meanwhile we say so.
+	while (!err && !house->settled && !house->door.fleet->unknown)
+		err = bell_wait(&house->bell, CLOCK_NEVER);
 	if (err)
 		return;
 	log_event(LOG_INFO, "daemon.ready", "version", COVE_VERSION, NULL);
@@ -218,6 +293,27 @@ static void on_tidy(struct timer *timer)
 	loop_set_timer(house->loop, timer, loop_now(house->loop) + TIDY_MS);
 }
 
+static fallible open_store(struct house *house)
+{
+	bool in_memory = !strcmp(house->config.store, "memory");
+
+	return store_open(
+		&(struct store_options){
+			.loop = house->loop,
+			.dir = in_memory ? -1 : house->daemon_dir,
+		},
+		&house->store);
+}
+
+static void on_settled(void *arg)
+{
+	struct house *house = arg;
+
+	house->settled = true;
+	serve_convs_start(house->convs);
+	bell_ring(&house->bell);
+}
+
 static fallible build(struct house *house)
 {
 	struct guard_options guard = {
@@ -229,21 +325,31 @@ static fallible build(struct house *house)
 	TRY(open_outside(house));
 	TRY(confine(house), "give up rights");
 	TRY(keep_key(house->daemon_dir, "box.key", house->door.pass_key));
+	bell_init(&house->bell);
 	TRY(loop_new(&house->loop));
 	TRY(watch_signals(house));
 	TRY(offload_open(house->loop, (int)house->config.threads));
-	// No box survives its daemon, so nobody owns the tapes of an earlier life.
-	tape_remove_all(house->loop, house->tapes_dir);
+	TRY(open_store(house));
 	house->ask = ask_open(house->loop, WARDEN_SOCKET);
 	house->door.fleet = fleet_new(&(struct fleet_options){
 		.loop = house->loop,
 		.ask = house->ask,
 		.admit = house->admit,
+		.store = house->store,
+		.sockets = BOX_SOCKETS,
 		.tapes_dir = house->tapes_dir,
 		.boxes_max = (uint32_t)house->config.boxes_max,
 		.output_max = house->config.output_max,
+		.queue_wait_ms = (int64_t)house->config.queue_ms,
 	});
+	TRY(staff(house));
+	TRY(serve_convs_open(&house->config, &house->door, house->store, house->daemon_dir,
+			     &house->convs));
+	adopt_load(house->door.fleet);
+	adopt_start(house->door.fleet, on_settled, house);
 	TRY(open_doors(house, &guard));
+	idle_open(house->door.fleet);
+	sweep_open(house->door.sweep);
 	task_start(house->loop, "announce", announce, house);
 	house->tidy.due = on_tidy;
 	loop_set_timer(house->loop, &house->tidy, loop_now(house->loop) + TIDY_MS);
@@ -280,6 +386,8 @@ int daemon_main(int argc, char **argv)
 		return err_exit(err);
 	}
 	loop_run(house->loop);
+	ledger_flush(house->door.ledger);
+	store_close(house->store);
 	log_event(LOG_INFO, "daemon.stopped", NULL);
 	// What is left is memory: the kernel frees it faster than we could.
 	return house->drained ? 0 : 1;

@@ -1,5 +1,5 @@
 // DATA/            0711 root
-//   lock           flock'ed for life by the supervisor and its children; holds the pid
+//   lock           flock'ed for life by the supervisor and its children; tells its pid
 //   operator.key   0600 root: "cove_" and 64 hex digits
 //   url            0644: where the API is, while it is
 //   daemon/        0700 cove, with tapes/
@@ -24,6 +24,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
 #include "os/fd.h"
@@ -33,6 +34,7 @@
 #define UID_LAST 65519
 #define LOCK_WAIT_MS 5000
 #define LOCK_STEP_US 20000
+#define LOCK_ROOM 48
 #define KEY_PREFIX "cove_"
 #define KEY_BYTES 32
 
@@ -76,8 +78,12 @@ static fallible open_dir(const char *path, int *out)
 static fallible own_dir(int dir, const char *name, mode_t mode, uid_t uid, gid_t gid)
 {
 	auto_fd fd = -1;
+	struct stat st;
 
 	TRY(path_dir(dir, name, mode, &fd), "make the directory %s", name);
+	// What is right already need not be changed, which a read-only file system would refuse.
+	if (!fstat(fd, &st) && st.st_uid == uid && st.st_gid == gid && (st.st_mode & 07777) == mode)
+		return OK;
 	if (fchown(fd, uid, gid) || fchmod(fd, mode))
 		return err_sys(errno, "own the directory %s", name);
 	return OK;
@@ -85,7 +91,7 @@ static fallible own_dir(int dir, const char *name, mode_t mode, uid_t uid, gid_t
 
 static bool holder_lives(int lock, int *out_pid)
 {
-	char text[32] = "";
+	char text[LOCK_ROOM] = "";
 
 	if (pread(lock, text, sizeof(text) - 1, 0) <= 0)
 		return false;
@@ -93,13 +99,12 @@ static bool holder_lives(int lock, int *out_pid)
 	return *out_pid > 0 && (!kill(*out_pid, 0) || errno == EPERM);
 }
 
-// A supervisor that was killed leaves children that still bury its boxes and hold the lock with it:
+// A supervisor that was killed leaves children that are about to go and hold the lock with it:
 // those are waited for. One that lives is not.
 static fallible take_lock(int data, int *out)
 {
 	auto_fd lock = openat(data, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int64_t deadline = clock_ms() + LOCK_WAIT_MS;
-	char text[32];
 	int pid = 0;
 
 	if (lock < 0)
@@ -114,11 +119,20 @@ static fallible take_lock(int data, int *out)
 					"stop it, or name another directory with --data");
 		usleep(LOCK_STEP_US);
 	}
-	snprintf(text, sizeof(text), "%d\n", (int)getpid());
-	if (ftruncate(lock, 0) || pwrite(lock, text, strlen(text), 0) < 0)
-		return err_sys(errno, "write the lock");
 	*out = take_fd(&lock);
 	return OK;
+}
+
+// One write of a fixed length: who reads meanwhile sees the old words or the new ones.
+void home_tell(const struct home *home, unsigned generation, const char *word)
+{
+	char text[LOCK_ROOM + 1];
+
+	snprintf(text, sizeof(text), "%-*s", LOCK_ROOM, "");
+	text[snprintf(text, sizeof(text), "%d %u %s", (int)getpid(), generation, word)] = ' ';
+	text[LOCK_ROOM - 1] = '\n';
+	if (pwrite(home->lock, text, LOCK_ROOM, 0) != LOCK_ROOM || ftruncate(home->lock, LOCK_ROOM))
+		log_event(LOG_WARN, "serve.untold", "word", word, NULL);
 }
 
 static void find_user(int data, uid_t *uid, gid_t *gid)
@@ -194,11 +208,17 @@ static fallible furnish(const struct config *config, struct home *home)
 
 fallible home_open(const struct config *config, struct home *out)
 {
-	struct home home = {.data = -1, .lock = -1};
-	struct err *err;
+	return home_open_again(config, -1, out);
+}
+
+fallible home_open_again(const struct config *config, int lock, struct home *out)
+{
+	struct home home = {.data = -1, .lock = lock};
+	struct err *err = OK;
 
 	TRY(open_dir(config->data, &home.data));
-	err = take_lock(home.data, &home.lock);
+	if (lock < 0)
+		err = take_lock(home.data, &home.lock);
 	if (!err) {
 		find_user(home.data, &home.uid, &home.gid);
 		err = furnish(config, &home);

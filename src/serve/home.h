@@ -19,6 +19,11 @@ struct home {
 // CONFLICT data_taken, naming the process that holds it; FORBIDDEN when the directory is not
 // root's. The lock is held until the last copy of home->lock is closed.
 fallible home_open(const struct config *config, struct home *out);
+// The same for a process that has the lock already.
+fallible home_open_again(const struct config *config, int lock, struct home *out);
+// The lock's file says who holds it, which life of it this is, and how far that has come: "PID
+// GENERATION WORD". The command line reads it (cli/host.c).
+void home_tell(const struct home *home, unsigned generation, const char *word);
 // The file `url` tells the command line of this host where the API is.
 fallible home_publish(const struct home *home, const char *url);
 void home_withdraw(const struct home *home);

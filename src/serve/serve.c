@@ -5,7 +5,15 @@
 // Before anything has worked, a child that leaves by itself has said why in the log: then there is
 // no point in trying again, and we leave with its status.
 //
-// SIGTERM: the daemon first (it drains and ends all boxes), then the warden.
+// SIGTERM does as --on-term says: `stop` ends what runs in the sandboxes, `handoff` leaves them to
+// the next start. SIGINT always ends them (`cove drain`, Ctrl-C). The daemon goes first, for it
+// knows what is under way, then the warden.
+//
+// SIGUSR2 (`cove upgrade`): we execute the binary that lies where ours was found, in place
+// (serve/renew.c), and then put new children in the place of the old ones. The old daemon hands its
+// sandboxes on before the old warden goes, and neither is started again before both are gone.
+//
+// Sandboxes outlive the warden that made them. Then they are our children, and we reap them.
 #include "serve/serve.h"
 
 #include <errno.h>
@@ -18,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -32,10 +41,13 @@
 #include "os/fd.h"
 #include "serve/child.h"
 #include "serve/config.h"
+#include "serve/document.h"
 #include "serve/home.h"
+#include "serve/renew.h"
 
-#define LISTENERS_MAX 4
+#define LISTENERS_MAX RENEW_LISTENERS
 #define STOP_MS 30000
+#define REPLACE_MS 10000 // beyond the daemon's grace: then it is killed, and its boxes live on
 
 enum { WARDEN, DAEMON, CHILDREN };
 
@@ -47,8 +59,14 @@ struct serve {
 	int listener_count;
 	int key, ready[2], signals;
 	char url[128];
-	bool served;   // the daemon has answered once
-	bool stopping; // SIGTERM came
+	char **argv;	     // ours, for the next image
+	char *program;	     // the binary of that
+	unsigned generation; // which image of this process we are
+	bool served;	     // the daemon has answered once
+	bool stopping;	     // SIGTERM came
+	bool ending;	     // and no sandbox shall run on
+	int64_t replace_by;  // when an old child is killed
+	unsigned refusals;   // of new binaries
 	int status;
 };
 
@@ -104,6 +122,7 @@ static fallible watch_signals(struct serve *serve)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGUSR2);
 	sigaddset(&set, SIGCHLD);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
@@ -182,9 +201,62 @@ static fallible make_absolute(char **path)
 	return OK;
 }
 
+static fallible open_anew(struct serve *serve)
+{
+	TRY(home_open(&serve->config, &serve->home));
+	TRY(make_absolute(&serve->config.data));
+	TRY(make_absolute(&serve->config.run));
+	TRY(open_listeners(serve));
+	TRY(share_key(serve));
+	if (pipe2(serve->ready, O_CLOEXEC))
+		return err_sys(errno, "make a pipe");
+	return OK;
+}
+
+// What the last image had open is ours; the configuration is read anew, but for the addresses.
+static fallible go_on(struct serve *serve, const struct renew *renew)
+{
+	auto_buf fds = BUF_INIT(128);
+
+	TRY(home_open_again(&serve->config, renew->lock, &serve->home));
+	TRY(make_absolute(&serve->config.data));
+	TRY(make_absolute(&serve->config.run));
+	memcpy(serve->ready, renew->ready, sizeof(serve->ready));
+	memcpy(serve->listeners, renew->listeners, sizeof(serve->listeners));
+	memcpy(serve->url, renew->url, sizeof(serve->url));
+	serve->listener_count = renew->listener_count;
+	for (int i = 0; i < renew->listener_count; i++)
+		buf_fmt(&fds, "%s%d", i ? "," : "", renew->listeners[i]);
+	if (!buf_ok(&fds))
+		return err_sys(ENOMEM, "list the listeners");
+	free(serve->config.listen);
+	serve->config.listen = mem_str(renew->listen);
+	free(serve->config.fd_listen);
+	serve->config.fd_listen = buf_take(&fds);
+	serve->config.fd_ready = 0; // who asked was told by the first image
+	serve->generation = renew->generation;
+	serve->served = true;
+	close(renew->key); // the key may be another
+	return share_key(serve);
+}
+
+// Children of the last image: the daemon is asked to hand on at once, the warden when that is done.
+static void replace_children(struct serve *serve, const struct renew *renew)
+{
+	struct child *warden = &serve->children[WARDEN], *daemon = &serve->children[DAEMON];
+
+	warden->pid = renew->warden;
+	daemon->pid = renew->daemon;
+	warden->old = warden->pid != 0;
+	daemon->old = daemon->pid != 0;
+	log_event(LOG_INFO, "serve.renewed", NULL);
+}
+
 static fallible prepare(struct serve *serve, int argc, char **argv)
 {
 	struct rlimit files;
+	struct renew renew;
+	bool renewed = false;
 
 	TRY(config_read(argc, argv, &serve->config));
 	if (*serve->config.log_level)
@@ -210,15 +282,16 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 	umask(022);
 	// Whatever we were started with is not for our children.
 	close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC);
-	TRY(home_open(&serve->config, &serve->home));
-	TRY(make_absolute(&serve->config.data));
-	TRY(make_absolute(&serve->config.run));
-	TRY(open_listeners(serve));
-	TRY(share_key(serve));
-	if (pipe2(serve->ready, O_CLOEXEC))
-		return err_sys(errno, "make a pipe");
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+		return err_sys(errno, "become the parent of orphans");
+	TRY(renew_program(&serve->program));
+	TRY(renew_take(&renewed, &renew));
+	TRY(renewed ? go_on(serve, &renew) : open_anew(serve));
 	TRY(watch_signals(serve));
 	prepare_children(serve);
+	if (renewed)
+		replace_children(serve, &renew);
+	home_tell(&serve->home, serve->generation, "starting");
 	return OK;
 }
 
@@ -226,7 +299,10 @@ static void announce(struct serve *serve)
 {
 	char byte;
 
-	if (read(serve->ready[0], &byte, 1) != 1 || serve->served)
+	if (read(serve->ready[0], &byte, 1) != 1)
+		return;
+	home_tell(&serve->home, serve->generation, "serving");
+	if (serve->served)
 		return;
 	serve->served = true;
 	auto_err err = home_publish(&serve->home, serve->url);
@@ -241,13 +317,45 @@ static void announce(struct serve *serve)
 	}
 }
 
-static void begin_stop(struct serve *serve)
+// `ending`: no sandbox shall run on.
+static void begin_stop(struct serve *serve, bool ending)
 {
 	if (!serve->stopping)
-		log_event(LOG_INFO, "serve.stopping", NULL);
+		log_event(LOG_INFO, "serve.stopping", "sandboxes", ending ? "end" : "stay", NULL);
+	serve->ending |= ending;
 	serve->stopping = true;
 	if (serve->children[DAEMON].pid)
-		kill(serve->children[DAEMON].pid, SIGTERM);
+		kill(serve->children[DAEMON].pid, serve->ending ? SIGINT : SIGUSR2);
+}
+
+// The new binary, in our place. If it does not work, nothing has happened.
+static void upgrade(struct serve *serve)
+{
+	struct renew renew = {
+		.generation = serve->generation + 1,
+		.lock = serve->home.lock,
+		.key = serve->key,
+		.ready = {serve->ready[0], serve->ready[1]},
+		.listener_count = serve->listener_count,
+		.warden = serve->children[WARDEN].pid,
+		.daemon = serve->children[DAEMON].pid,
+	};
+	struct err *failed;
+	char word[24];
+
+	memcpy(renew.listeners, serve->listeners, sizeof(renew.listeners));
+	memcpy(renew.url, serve->url, sizeof(renew.url));
+	snprintf(renew.listen, sizeof(renew.listen), "%s", serve->config.listen);
+	log_event(LOG_INFO, "serve.upgrading", "binary", serve->program, NULL);
+	failed = renew_check(serve->program);
+	if (!failed)
+		failed = renew_become(serve->program, serve->argv, &renew);
+	auto_err err = failed;
+
+	log_event(LOG_ERROR, "serve.upgrade_failed", "message", err_message(err), "trail",
+		  err_trail(err), NULL);
+	snprintf(word, sizeof(word), "refused-%u", ++serve->refusals);
+	home_tell(&serve->home, serve->generation, word);
 }
 
 static void bury_child(struct serve *serve, struct child *child, int status)
@@ -262,8 +370,10 @@ static void bury_child(struct serve *serve, struct child *child, int status)
 	child_ended(child, clock_ms());
 	if (refused && !serve->stopping) {
 		serve->status = WEXITSTATUS(status);
-		begin_stop(serve);
+		begin_stop(serve, !strcmp(serve->config.on_term, "stop"));
 	}
+	if (serve->stopping && serve->ending && status && !serve->status)
+		serve->status = 1; // something may be left
 }
 
 static void reap(struct serve *serve)
@@ -281,10 +391,36 @@ static void hear_signals(struct serve *serve)
 {
 	struct signalfd_siginfo info;
 
-	while (read(serve->signals, &info, sizeof(info)) == sizeof(info))
-		if (info.ssi_signo != SIGCHLD)
-			begin_stop(serve);
+	while (read(serve->signals, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGUSR2 && !serve->stopping)
+			upgrade(serve);
+		else if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM)
+			begin_stop(serve, info.ssi_signo == SIGINT ||
+						  !strcmp(serve->config.on_term, "stop"));
+	}
 	reap(serve);
+}
+
+// One old child at a time: the daemon first. Returns how long to wait for it, -1: for none.
+static int replace_next(struct serve *serve)
+{
+	struct child *daemon = &serve->children[DAEMON], *warden = &serve->children[WARDEN];
+	struct child *child = daemon->old ? daemon : warden;
+	int64_t now = clock_ms();
+
+	if (!child->old)
+		return -1;
+	if (child->again_at) { // not asked yet
+		child->again_at = 0;
+		serve->replace_by = now + REPLACE_MS +
+				    (child == daemon ? (int64_t)serve->config.grace_ms : 0);
+		kill(child->pid, child == daemon ? SIGUSR2 : SIGTERM);
+	} else if (now >= serve->replace_by) {
+		log_event(LOG_ERROR, "serve.child_stuck", "role", child->role, NULL);
+		kill(child->pid, SIGKILL);
+		serve->replace_by = now + REPLACE_MS;
+	}
+	return (int)(serve->replace_by - now);
 }
 
 // Starts what is due; returns how long nothing will be, in ms.
@@ -295,8 +431,9 @@ static int start_due(struct serve *serve)
 	for (int i = 0; i < CHILDREN; i++) {
 		struct child *child = &serve->children[i];
 
-		// A daemon that drains still needs a warden, but never the other way round.
-		if (child->pid || (serve->stopping && i == DAEMON))
+		// A daemon that drains still needs a warden, but never the other way round. A new
+		// one is for a new warden.
+		if (child->pid || (i == DAEMON && (serve->stopping || serve->children[WARDEN].old)))
 			continue;
 		if (child->again_at <= now) {
 			auto_err err = child_start(child);
@@ -328,12 +465,13 @@ static void wait_for_news(struct serve *serve, int wait_ms)
 		hear_signals(serve);
 }
 
-static void stop_child(struct serve *serve, struct child *child, int64_t patience_ms)
+static void stop_child(struct serve *serve, struct child *child, int signal_number,
+		       int64_t patience_ms)
 {
 	int64_t deadline = clock_ms() + patience_ms;
 
 	if (child->pid)
-		kill(child->pid, SIGTERM);
+		kill(child->pid, signal_number);
 	while (child->pid && clock_ms() < deadline)
 		wait_for_news(serve, 100);
 	if (!child->pid)
@@ -347,9 +485,14 @@ static void stop_child(struct serve *serve, struct child *child, int64_t patienc
 
 static int run(struct serve *serve)
 {
-	while (!serve->stopping)
-		wait_for_news(serve, start_due(serve));
-	// SIGTERM has reached the daemon by then; a second one would end its grace.
+	while (!serve->stopping) {
+		int replacing = replace_next(serve), due = start_due(serve);
+
+		wait_for_news(serve,
+			      replacing >= 0 && (due < 0 || replacing < due) ? replacing : due);
+	}
+	home_tell(&serve->home, serve->generation, serve->ending ? "draining" : "leaving");
+	// The daemon has been told by then; a second signal would end its grace.
 	int64_t patience = STOP_MS + (int64_t)serve->config.grace_ms;
 	struct child *daemon = &serve->children[DAEMON];
 	int64_t deadline = clock_ms() + patience;
@@ -359,18 +502,23 @@ static int run(struct serve *serve)
 		wait_for_news(serve, 100);
 	}
 	if (daemon->pid)
-		stop_child(serve, daemon, 1000);
-	stop_child(serve, &serve->children[WARDEN], STOP_MS);
+		stop_child(serve, daemon, serve->ending ? SIGINT : SIGUSR2, 1000);
+	// Also what no daemon could end is ended now.
+	stop_child(serve, &serve->children[WARDEN], serve->ending ? SIGINT : SIGTERM, STOP_MS);
 	home_withdraw(&serve->home);
+	home_tell(&serve->home, serve->generation,
+		  serve->status	  ? "failed"
+		  : serve->ending ? "drained"
+				  : "left");
 	log_event(LOG_INFO, "serve.stopped", NULL);
 	return serve->status;
 }
 
-static int describe(void)
+static int describe(void (*describe_by)(struct buf *out))
 {
-	auto_buf text = BUF_INIT(64 * 1024);
+	auto_buf text = BUF_INIT(256 * 1024);
 
-	config_describe(&text);
+	describe_by(&text);
 	return fd_write_all(STDOUT_FILENO, text.at, text.len) ? 1 : 0;
 }
 
@@ -380,7 +528,10 @@ int serve_main(int argc, char **argv)
 	struct err *failed;
 
 	if (argc == 3 && !strcmp(argv[2], "--options"))
-		return describe();
+		return describe(config_describe);
+	if (argc == 3 && !strcmp(argv[2], "--document"))
+		return describe(document_write);
+	serve.argv = argv;
 	failed = prepare(&serve, argc - 2, argv + 2);
 	if (!failed)
 		return run(&serve);

@@ -5,8 +5,13 @@
 #include "warden/cell.h"
 
 // Takes the order as far as the zygote. On failure all is undone, or will be by the time that the
-// refusal is sent: then OK is returned all the same. CONFLICT box_exists, EXHAUSTED too_many_boxes,
+// refusal is sent: then OK is returned all the same. CONFLICT box_exists,
+// NOT_FOUND no_disk, EXHAUSTED too_many_boxes,
 // and the errors of template, disk and groups.
 fallible build_begin(struct warden *warden, const struct order *order);
+// A cell that holds nothing yet and stands in no table.
+struct cell *cell_new(const char *box);
+// Takes what the zygote and its builders have said. False: the zygote is gone.
+bool build_hear(struct warden *warden);
 // The zygote answered: the oldest building cell is alive, or fails.
 void build_answered(struct warden *warden, const struct zygote_answer *answer);

@@ -15,25 +15,34 @@ struct builder_plan {
 	bool has_into; // a v2 group to be cloned into
 	uint8_t task_count, leaf_count;
 	uint64_t memory;
+	uint64_t number; // of this build, for its witness
+	char box[ID_BOX_LEN + 1];
 	char host[ID_NAME_MAX + 2];
+};
+
+// What the builder of a box that is not volatile tells by the zygote's socket, beside a copy of its
+// mounts: the overlay of its root, and that of /usr if it is apart.
+struct builder_witness {
+	uint64_t number;
+	char box[ID_BOX_LEN + 1];
 };
 
 // fds of a plan, in the order in which they travel.
 struct builder_fds {
-	int control, userns, root, disk;
+	int control, listen, userns, root, disk;
 	int usr;  // -1 unless has_usr
 	int into; // -1 unless has_into
 	int tasks[GROUP_JOINS_MAX];
 	int leaf[GROUP_LEAF_JOINS];
 	int net; // made ahead by the zygote, never sent; -1: the clone has a new one
 };
-#define BUILDER_FDS_MAX (6 + GROUP_JOINS_MAX + GROUP_LEAF_JOINS)
+#define BUILDER_FDS_MAX (7 + GROUP_JOINS_MAX + GROUP_LEAF_JOINS)
 
 // What the zygote holds for all of them.
 #define BUILDER_MASKS_MAX 40
 struct builder_kit {
 	int program, kit, proc; // proc: the host's, for the box's network sysctls
-	int null;
+	int null, sock;		// sock: the zygote's to the warden
 	// Names in /proc that this kernel has: what to make read-only, to blank, to empty.
 	const char *still[BUILDER_MASKS_MAX], *blank[BUILDER_MASKS_MAX], *empty[BUILDER_MASKS_MAX];
 };

@@ -1,13 +1,19 @@
-// The order is R-4's: lift the quota, kill pid 1 by its pidfd, thaw what a kill had frozen, wait
-// for the end of it in the loop (the kernel has then emptied the whole pid namespace and dropped
-// the mounts), remove the groups, the disk, the id range. A group can stay busy for a moment after
-// its last process, so removing is tried again by the clock: first soon, then more rarely, for
-// ever.
+// The order is R-4's: lift the quota, kill pid 1 by its pidfd, thaw what was frozen, wait for the
+// end of it in the loop (the kernel has then emptied the whole pid namespace and dropped the
+// mounts), remove the groups, the disk, the id range, and last the note. A group can stay busy for
+// a moment after its last process, so removing is tried again by the clock: first soon, then more
+// rarely, for ever.
 //
-// syscalls: pidfd_send_signal waitid epoll_ctl close
+// A stop is a burial that leaves the disk: the cell stays, as nothing but that.
+//
+// A box that an earlier life has built is not our child: its pidfd tells of its end all the same,
+// and whoever is its parent reaps it.
+//
+// syscalls: pidfd_send_signal waitid epoll_ctl close ppoll poll
 #include "warden/bury.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,60 +27,109 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "os/fd.h"
+#include "warden/ear.h"
 #include "warden/post.h"
 
 #define FIRST_RETRY_US 200
 #define LAST_RETRY_US 20000
 #define STUCK_US 5000000
 
-static void answer_all(struct warden *warden, struct cell *cell)
+// `kept`: the disk is still there. One who wanted it stopped is not told so when it is gone.
+static void answer_all(struct warden *warden, struct cell *cell, bool kept)
 {
-	for (int i = 0; i < cell->waiter_count; i++)
-		post_done(warden, ORDER_BURY, cell->waiters[i]);
+	for (int i = 0; i < cell->waiter_count; i++) {
+		const struct cell_waiter *waiter = &cell->waiters[i];
+
+		if (waiter->kind == ORDER_STOP && !kept)
+			post_refusal(warden, ORDER_STOP, waiter->order, cell->id,
+				     err_new(CONFLICT, "being_deleted", "the box was deleted"));
+		else
+			post_done(warden, waiter->kind, waiter->order);
+	}
+	cell->waiter_count = 0;
 	if (cell->refusal)
 		post_answer(warden, cell->refusal, NULL, 0);
+	free(cell->refusal);
+	cell->refusal = NULL;
 }
 
-static void forget(struct warden *warden, struct cell *cell)
+static void tell(const struct cell *cell, const char *event)
 {
 	char took[24];
 
 	snprintf(took, sizeof(took), "%lld", (long long)(clock_us() - cell->dying_us));
 	log_trace(cell->trace);
-	log_event(LOG_DEBUG, "box.buried", "sandbox", cell->id, "us", took, NULL);
+	log_event(LOG_DEBUG, event, "sandbox", cell->id, "us", took, NULL);
 	log_trace(NULL);
-	answer_all(warden, cell);
+}
+
+static void forget(struct warden *warden, struct cell *cell)
+{
+	tell(cell, "box.buried");
+	answer_all(warden, cell, false);
 	map_take(warden->boxes, str_of(cell->id));
-	link_drop(&cell->link);
 	for (int i = 0; i < 3; i++)
 		fd_drop(&cell->fds[i]);
-	free(cell->refusal);
 	err_free(cell->late);
 	free(cell);
 }
 
-// True when nothing of the box is left.
+static void keep(struct warden *warden, struct cell *cell)
+{
+	tell(cell, "box.stopped");
+	answer_all(warden, cell, true);
+	for (int i = 0; i < 3; i++)
+		fd_drop(&cell->fds[i]);
+	err_free(take_ptr(cell->late));
+	cell->awaits = false;
+	cell->state = CELL_KEPT;
+	cell->doomed = cell->told_stuck = cell->is_child = false;
+	cell->leaves = 0;
+	cell->pid = 0;
+	cell->sweeps = 0;
+	cell->next_us = cell->dying_us = 0;
+	warden->kept++;
+}
+
+// True when the disk is gone, or was put down and stays.
+static bool sweep_disk(struct warden *warden, struct cell *cell)
+{
+	if (!cell->has_disk)
+		return true;
+	if (cell->keeps)
+		return disk_rests(warden->disk, cell->id);
+	auto_err err = disk_drop(warden->disk, cell->id);
+
+	if (!err) {
+		cell->has_disk = false;
+		return true;
+	}
+	log_trace(cell->trace);
+	if (cell->sweeps == 0)
+		log_event(LOG_WARN, "disk.busy", "sandbox", cell->id, "trail", err_trail(err),
+			  NULL);
+	log_trace(NULL);
+	return false;
+}
+
+// True when nothing of the box is left but what is to be kept.
 static bool sweep(struct warden *warden, struct cell *cell)
 {
 	if (cell->has_groups && !group_drop(warden->groups, cell->id, cell->leaves))
 		return false;
 	cell->has_groups = false;
-	if (cell->has_disk) {
-		auto_err err = disk_drop(warden->disk, cell->id);
-
-		if (err) {
-			log_trace(cell->trace);
-			if (cell->sweeps == 0)
-				log_event(LOG_WARN, "disk.busy", "sandbox", cell->id, "trail",
-					  err_trail(err), NULL);
-			log_trace(NULL);
-			return false;
-		}
-		cell->has_disk = false;
-	}
+	if (cell->has_ear)
+		ear_drop(warden->ears, cell->id);
+	cell->has_ear = false;
+	if (!sweep_disk(warden, cell))
+		return false;
 	if (cell->has_slot)
-		ids_give(warden->ids, cell->slot, disk_trash(warden->disk) == 0);
+		ids_give(warden->ids, cell->note.slot,
+			 cell->keeps || disk_trash(warden->disk) == 0);
 	cell->has_slot = false;
+	if (cell->has_note)
+		note_drop(warden->cells, cell->id);
+	cell->has_note = false;
 	return true;
 }
 
@@ -84,7 +139,11 @@ static void sweep_once(struct warden *warden, struct cell *cell)
 	int64_t wait = FIRST_RETRY_US;
 
 	if (sweep(warden, cell)) {
-		forget(warden, cell);
+		link_drop(&cell->link);
+		if (cell->keeps && cell->has_disk)
+			keep(warden, cell);
+		else
+			forget(warden, cell);
 		return;
 	}
 	for (int i = 0; i < cell->sweeps && wait < LAST_RETRY_US; i++)
@@ -126,22 +185,47 @@ static void unwatch(struct warden *warden, struct cell *cell)
 	fd_drop(&cell->pidfd);
 }
 
-static void saw_end(struct warden *warden, struct cell *cell)
+bool bury_has_ended(const struct cell *cell)
 {
-	siginfo_t info = {0};
+	struct pollfd one = {.fd = cell->pidfd, .events = POLLIN};
 
-	// Whoever reaped it first, the loop's SIGCHLD or this: both are well. Only one that is
-	// there and has not ended is none of ours to sweep.
-	if (cell->pidfd >= 0 && waitid(P_PIDFD, (id_t)cell->pidfd, &info, WEXITED | WNOHANG) == 0 &&
-	    !info.si_pid)
-		return;
-	unwatch(warden, cell);
-	if (cell->state != CELL_DYING)
-		return; // the daemon sees its socket close, and will have it buried
+	return cell->pidfd < 0 || poll(&one, 1, 0) != 0;
+}
+
+// A box that was deleted has nothing to write out: its overlays end elsewhere. One that is stopped
+// has: its end waits for theirs.
+static void let_go(struct warden *warden, struct cell *cell)
+{
+	if (!cell->keeps && warden->shroud && cell->mounts >= 0)
+		shroud_take(warden->shroud, cell->mounts);
+	else
+		fd_drop(&cell->mounts);
+	cell->mounts = -1;
+}
+
+static void start_sweeping(struct warden *warden, struct cell *cell)
+{
+	cell->awaits = false; // what its builder had sent was heard before its end was
+	let_go(warden, cell);
 	cell->state = CELL_SWEEPING;
 	link_drop(&cell->link);
 	link_add(&warden->graves, &cell->link);
 	sweep_once(warden, cell);
+}
+
+static void saw_end(struct warden *warden, struct cell *cell)
+{
+	siginfo_t info;
+
+	if (!bury_has_ended(cell))
+		return;
+	// Whoever reaps it first, the loop's SIGCHLD or this: both are well.
+	if (cell->is_child && cell->pidfd >= 0)
+		waitid(P_PIDFD, (id_t)cell->pidfd, &info, WEXITED | WNOHANG);
+	unwatch(warden, cell);
+	if (cell->state == CELL_DYING)
+		start_sweeping(warden, cell);
+	// Else the daemon sees its socket close, and decides what becomes of it.
 }
 
 void bury_heard(struct warden *warden, uint64_t tag)
@@ -178,11 +262,20 @@ void bury_begin(struct warden *warden, struct cell *cell)
 		cell->doomed = true; // its pidfd is under way to us
 		return;
 	}
+	if (cell->state == CELL_KEPT) {
+		warden->kept--;
+		start_sweeping(warden, cell);
+		return;
+	}
 	if (cell->has_groups)
 		group_lift(warden->groups, cell->id);
 	cell->state = CELL_DYING;
+	if (cell->keeps)
+		let_go(warden, cell);
 	killed = kill_first(cell);
 	// The frozen die only once they are thawed.
+	if (cell->has_groups)
+		group_pause(warden->groups, cell->id, false);
 	for (uint32_t leaf = 0; cell->has_groups && leaf < cell->leaves; leaf++) {
 		group_thaw(warden->groups, cell->id, leaf);
 		if (weak(PIDNS))
@@ -210,20 +303,43 @@ int64_t bury_turn(struct warden *warden)
 	return next;
 }
 
-void bury_all(struct warden *warden)
+// Cells of the table as an array, the caller's: burying one takes it, and no other, out of it.
+static struct cell **all_cells(struct warden *warden, size_t *out_count)
 {
 	size_t count = 0, at = 0, room = map_count(warden->boxes);
-	auto_free struct cell **cells = mem_grow(NULL, room + 1, sizeof(struct cell *));
+	struct cell **cells = mem_grow(NULL, room + 1, sizeof(struct cell *));
 	struct str key;
 	void *value;
 
-	// Burying one can take it, and no other, out of the table.
 	while (count < room && map_next(warden->boxes, &at, &key, &value))
 		cells[count++] = value;
+	*out_count = count;
+	return cells;
+}
+
+void bury_end_all(struct warden *warden)
+{
+	size_t count;
+	auto_free struct cell **cells = all_cells(warden, &count);
+
 	for (size_t i = 0; i < count; i++) {
-		cells[i]->waiter_count = 0; // nobody is left to be told
+		if (cells[i]->state == CELL_KEPT)
+			continue;
+		if (cells[i]->state == CELL_ALIVE)
+			cells[i]->keeps = !cells[i]->note.ephemeral;
+		bury_begin(warden, cells[i]);
+	}
+}
+
+void bury_forget_orders(struct warden *warden)
+{
+	size_t count;
+	auto_free struct cell **cells = all_cells(warden, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		cells[i]->waiter_count = 0;
+		cells[i]->build_owed = false;
 		free(cells[i]->refusal);
 		cells[i]->refusal = NULL;
-		bury_begin(warden, cells[i]);
 	}
 }

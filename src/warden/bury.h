@@ -3,12 +3,17 @@
 
 #include "warden/cell.h"
 
-// Begins to bury a box, or goes on; idempotent. The answers owed to it come when all is gone.
+// Begins to bury a box, or goes on; idempotent. With cell->keeps its disk stays and the cell with
+// it. The answers owed to it come when all is gone.
 void bury_begin(struct warden *warden, struct cell *cell);
 // Lets the loop tell of the end of its pid 1. -1 with errno.
 int bury_watch(struct warden *warden, struct cell *cell);
+bool bury_has_ended(const struct cell *cell); // its pid 1, as of now
 // The loop saw that end, asked for or not. `tag` is the event's; a box that is gone since is none.
 void bury_heard(struct warden *warden, uint64_t tag);
 // Goes on with what is due. Returns the time of the next try, CLOCK_NEVER when there is none.
 int64_t bury_turn(struct warden *warden);
-void bury_all(struct warden *warden);
+// Ends the processes of all boxes; the disks of those that can be stopped stay.
+void bury_end_all(struct warden *warden);
+// The daemon is gone: nobody is owed an answer. What is under way goes on.
+void bury_forget_orders(struct warden *warden);

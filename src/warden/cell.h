@@ -13,6 +13,8 @@
 #include "warden/disk.h"
 #include "warden/group.h"
 #include "warden/ids.h"
+#include "warden/note.h"
+#include "warden/shroud.h"
 #include "warden/template.h"
 #include "warden/zygote.h"
 
@@ -23,28 +25,41 @@
 enum cell_state {
 	CELL_BUILDING, // the zygote was told, and has not answered
 	CELL_ALIVE,
-	CELL_DYING,   // killed, its end not seen
-	CELL_SWEEPING // dead, its groups and files not yet gone
+	CELL_DYING,    // killed, its end not seen
+	CELL_SWEEPING, // dead, its groups and files not yet gone
+	CELL_KEPT      // nothing but a disk
+};
+
+// Who is to be told of the end of a box: the order's number and kind.
+struct cell_waiter {
+	uint32_t order;
+	enum order_kind kind; // BURY or STOP
 };
 
 struct cell {
 	char id[ID_BOX_LEN + 1];
 	char trace[ORDER_TRACE_MAX]; // of the last order that meant it
 	enum cell_state state;
-	bool doomed; // to be buried as soon as the zygote has answered
-	int pid, pidfd;
+	bool doomed;	// to be buried as soon as the zygote has answered
+	bool keeps;	// its disk stays when the rest is swept
+	bool is_child;	// this life of the warden has cloned it, and reaps it
+	int pid, pidfd; // -1: it has ended
 	uint64_t watch; // what the loop knows its pidfd by, see bury_watch()
-	uint32_t slot, leaves;
-	uint64_t killed[TALK_LEAVES_MAX / 64]; // leaves to be made anew: a bit each
-	bool has_slot, has_groups, has_disk;
-	uint32_t build_order;		// whom the birth is owed to
-	int fds[3];			// what the daemon gets with it: control, oom, meter
-	struct err *late;		// why it is to be refused when the zygote has answered
-	struct answer *refusal;		// instead, once all is undone
-	uint32_t waiters[CELL_WAITERS]; // BURY orders to be answered
+	uint32_t leaves;
+	struct note note; // what the next life is told; its id range, and leaves to be made anew
+	bool has_note, has_ear, has_slot, has_groups, has_disk;
+	uint32_t build_order;	// whom the birth is owed to
+	bool build_owed;	// that daemon is still there
+	uint64_t number;	// of its build
+	bool awaits;		// its builder's word of the overlays
+	int mounts;		// a copy of its overlays, so that we say when they end; -1: none
+	int fds[3];		// what the daemon gets with it: control, oom, meter
+	struct err *late;	// why it is to be refused when the zygote has answered
+	struct answer *refusal; // instead, once all is undone
+	struct cell_waiter waiters[CELL_WAITERS];
 	int waiter_count;
 	int64_t next_us; // when to sweep again
-	int64_t born_us, dying_us;
+	int64_t dying_us;
 	int sweeps;
 	bool told_stuck;
 	struct link link; // in warden.building or warden.graves
@@ -59,6 +74,15 @@ struct murder {
 	int64_t next_us, deadline_us;
 };
 
+// A box that is to stand still, and does not yet.
+struct pause {
+	struct link link;
+	char box[ID_BOX_LEN + 1];
+	char trace[ORDER_TRACE_MAX];
+	uint32_t order;
+	int64_t next_us, deadline_us;
+};
+
 // An order whose answer comes from a child, which is killed when it takes too long.
 struct long_order {
 	uint32_t id;
@@ -67,14 +91,19 @@ struct long_order {
 
 struct warden {
 	int data, epoll, listener, daemon, signals;
+	int cells, ears;	// RUN/cells, RUN/box
+	char boot[NOTE_BOOT];	// this boot's name
 	uint32_t daemon_events; // what the loop asks of the daemon's socket
 	uid_t uid;		// the daemon's
 	uint64_t epoch;
 	uint32_t boxes_max;
 	bool greeted; // this daemon said HELLO
 	bool stopping, failed;
+	bool ending; // at the end no box shall run
 	struct groups *groups;
 	struct zygote *zygote;
+	struct shroud *shroud;
+	uint64_t builds; // so far, to number them
 	struct disk *disk;
 	struct templates *templates;
 	struct ids *ids;
@@ -86,7 +115,9 @@ struct warden {
 	struct link building; // cells, in the order of their clones
 	size_t building_count;
 	struct link graves; // cells that are being swept
+	size_t kept;	    // cells that are nothing but a disk
 	struct link murders;
+	struct link pauses;
 	struct link letters; // answers that wait for the socket
 	size_t letter_count;
 	int64_t post_us; // when to try them again, if the kernel had no memory; else 0

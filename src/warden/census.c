@@ -1,7 +1,7 @@
-// Boxes hang in no mount and no table that outlives the warden: a mount namespace dies with its
-// last process. So the leftovers of an earlier life are its cgroups and the processes in them (and
-// its disks, which are warden/disk's). Killing goes round and round until every group can be
-// removed: a process that forks while it is being killed is met in the next round.
+// A mount namespace dies with its last process, so what an earlier life left of boxes that are no
+// more is its cgroups and the processes in them (and its disks, which are warden/disk's). Killing
+// goes round and round until every group can be removed: a process that forks while it is being
+// killed is met in the next round.
 #include "warden/census.h"
 
 #include <dirent.h>
@@ -83,7 +83,7 @@ static bool sweep(const struct group_tree *tree, bool by_number, int at, const c
 }
 
 // One round over all groups; how many boxes are still there, and how many were seen.
-static int round_of_all(struct groups *groups, int *seen)
+static int round_of_all(struct groups *groups, const struct map *known, int *seen)
 {
 	int left = 0;
 
@@ -94,7 +94,8 @@ static int round_of_all(struct groups *groups, int *seen)
 		int here = 0;
 
 		while (dir && (entry = readdir(dir))) {
-			if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
+			if (entry->d_type != DT_DIR || entry->d_name[0] == '.' ||
+			    map_get(known, str_of(entry->d_name)))
 				continue;
 			here++;
 			left += !sweep(&groups->trees[i], !groups->unified, dirfd(dir),
@@ -105,16 +106,16 @@ static int round_of_all(struct groups *groups, int *seen)
 	return left;
 }
 
-fallible census_bury(struct groups *groups, int *out_buried)
+fallible census_bury(struct groups *groups, const struct map *known, int *out_buried)
 {
 	int64_t deadline = clock_ms() + CENSUS_MS;
-	int first, seen, left = round_of_all(groups, &first);
+	int first, seen, left = round_of_all(groups, known, &first);
 
 	while (left > 0 && clock_ms() < deadline) {
 		struct timespec pause = {.tv_nsec = PAUSE_NS};
 
 		nanosleep(&pause, NULL);
-		left = round_of_all(groups, &seen);
+		left = round_of_all(groups, known, &seen);
 	}
 	if (left > 0)
 		return err_hint(err_new(UNAVAILABLE, "stuck_leftover",

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/map.h"
 #include "warden/group.h"
 
-// Kills every process in the instance's groups, waits for the end of them all and removes the
-// groups. Blocks, at most CENSUS_MS; UNAVAILABLE stuck_leftover when something outlives that.
+// Kills every process in the instance's groups but those of boxes in `known`, waits for the end of
+// them all and removes the groups. Blocks, at most CENSUS_MS; UNAVAILABLE stuck_leftover when
+// something outlives that.
 #define CENSUS_MS 10000
-fallible census_bury(struct groups *groups, int *out_buried);
+fallible census_bury(struct groups *groups, const struct map *known, int *out_buried);

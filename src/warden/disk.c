@@ -1,11 +1,12 @@
 // Chooses how boxes' files are kept, and keeps them. A driver counts as working when a box's disk
 // was made with it, mapped and dropped again, on this host, now: nothing is concluded from version
 // numbers. Beside the pool the image driver stays at hand for boxes with a limit on inodes, which
-// btrfs cannot keep.
+// btrfs cannot keep, and whatever the driver, directories of boxes that were made without one.
 //
 // syscalls: fstatfs mkdirat umask openat close mount_setattr clone3 waitid pipe2 read write
 #include "warden/disk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,8 +15,10 @@
 #include <sys/statfs.h>
 
 #include "base/auto.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "os/mount.h"
 #include "os/ns.h"
 #include "warden/disk_driver.h"
@@ -26,7 +29,7 @@
 #define PROBE_BOX "probe"
 #define PROBE_BASE (1u << 20)
 
-enum role { MAIN, INODES, ROLES };
+enum role { MAIN, INODES, PLAIN, ROLES };
 
 struct disk {
 	struct disk_place place;
@@ -51,6 +54,37 @@ fallible disk_furnish(int root)
 		failed = mkdirat(root, names[i], 0755);
 	umask(mask);
 	return failed ? err_sys(errno, "furnish a disk") : OK;
+}
+
+fallible disk_none(const char *box)
+{
+	return err_hint(err_new(NOT_FOUND, "no_disk", "%s has no disk here", box),
+			"its files are lost, or the disk driver was changed since");
+}
+
+fallible disk_list(int dir, const char *suffix, void (*each)(void *arg, const char *box), void *arg)
+{
+	auto_fd again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *names = again < 0 ? NULL : fdopendir(again);
+	struct dirent *entry;
+
+	if (!names)
+		return err_sys(errno, "list the disks");
+	take_fd(&again);
+	while ((entry = readdir(names))) {
+		struct str name = str_of(entry->d_name);
+		char box[ID_BOX_LEN + 1];
+		size_t tail = strlen(suffix);
+
+		if (name.len != ID_BOX_LEN + tail || strcmp(name.at + ID_BOX_LEN, suffix) != 0)
+			continue;
+		memcpy(box, name.at, ID_BOX_LEN);
+		box[ID_BOX_LEN] = 0;
+		if (id_is_box(str_of(box)))
+			each(arg, box);
+	}
+	closedir(names);
+	return OK;
 }
 
 static fallible measure(int data, uint64_t *out_total, uint64_t *out_room)
@@ -89,13 +123,13 @@ static fallible bound(uint64_t limit, uint64_t total)
 
 // Makes the disk and maps it; all or nothing.
 static fallible make(struct disk *disk, enum role role, const char *box,
-		     const struct limits *limits, int userns, int *out_tree)
+		     const struct limits *limits, bool lasting, int userns, int *out_tree)
 {
 	const struct disk_driver *driver = disk->by[role].driver;
 	auto_fd tree = -1;
 	struct err *err;
 
-	TRY(driver->make(disk->by[role].self, box, limits, &tree));
+	TRY(driver->make(disk->by[role].self, box, limits, lasting, &tree));
 	if (mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_NOATIME, MOUNT_ATTR__ATIME, userns)) {
 		err = err_sys(errno, "map the ids of the disk of %s", box);
 		close(take_fd(&tree));
@@ -128,7 +162,7 @@ static fallible take_up(struct disk *disk, enum role role, const struct disk_dri
 	disk->by[role].driver = driver;
 	err = ns_user(PROBE_BASE, &userns);
 	if (!err)
-		err = make(disk, role, PROBE_BOX, &limits, userns, &tree);
+		err = make(disk, role, PROBE_BOX, &limits, false, userns, &tree);
 	if (tree >= 0)
 		close(take_fd(&tree));
 	if (!err)
@@ -147,8 +181,8 @@ static fallible choose(struct disk *disk, const char *want)
 			continue;
 		err_free(last);
 		last = take_up(disk, MAIN, drivers[i]);
-		if (!last)
-			break;
+		if (!last || str_is(str_of(err_reason(last)), DISK_LOST))
+			break; // with disks in it, no other driver can stand in
 		log_event(LOG_WARN, "disk.unfit", "driver", drivers[i]->word, "error",
 			  err_trail(last), NULL);
 	}
@@ -163,9 +197,19 @@ static fallible choose(struct disk *disk, const char *want)
 		if (err)
 			log_event(LOG_WARN, "disk.no_inode_limit", "error", err_trail(err), NULL);
 	}
+	if (disk->by[MAIN].driver != &disk_dir) {
+		TRY(disk_dir.open(&disk->place, &disk->by[PLAIN].self));
+		disk->by[PLAIN].driver = &disk_dir;
+	}
 	log_event(LOG_INFO, "disk.open", "driver", disk_word(disk), "inodes",
 		  disk_limits_inodes(disk) ? "limited" : "unlimited", NULL);
 	return OK;
+}
+
+// Names that are no box's: what a driver had prepared, or was making.
+static bool is_stray(const char *name)
+{
+	return name[0] == '.' || !strcmp(name, PROBE_BOX) || !strcmp(name, PROBE_BOX ".img");
 }
 
 static fallible start(struct disk *disk, const char *want)
@@ -173,7 +217,8 @@ static fallible start(struct disk *disk, const char *want)
 	TRY(vault_open(disk->place.data, "boxes", &disk->boxes));
 	disk->place.boxes = disk->boxes.dir;
 	TRY(trash_open(disk->place.data, "trash", &disk->place.trash));
-	TRY(trash_put_all(disk->place.trash, disk->boxes.dir), "bury what was left behind");
+	TRY(trash_put_all(disk->place.trash, disk->boxes.dir, is_stray),
+	    "bury what was left behind");
 	return choose(disk, want);
 }
 
@@ -197,8 +242,8 @@ void disk_close(struct disk *disk)
 {
 	if (!disk)
 		return;
-	put_down(disk, INODES);
-	put_down(disk, MAIN);
+	for (int role = ROLES - 1; role >= MAIN; role--)
+		put_down(disk, (enum role)role);
 	trash_close(disk->place.trash);
 	vault_close(&disk->boxes);
 	if (disk->place.data >= 0)
@@ -221,8 +266,8 @@ bool disk_limits_inodes(const struct disk *disk)
 	return disk->by[MAIN].driver->limits_inodes || disk->by[INODES].driver;
 }
 
-fallible disk_make(struct disk *disk, const char *box, const struct limits *limits, int userns,
-		   int *out_tree)
+fallible disk_make(struct disk *disk, const char *box, const struct limits *limits, bool lasting,
+		   int userns, int *out_tree)
 {
 	enum role role = limits->inodes && disk->by[INODES].driver ? INODES : MAIN;
 	uint64_t room = 0, total = 0;
@@ -238,7 +283,56 @@ fallible disk_make(struct disk *disk, const char *box, const struct limits *limi
 		return err_hint(
 			err_new(NO_SPACE, "host_disk_full", "the disk of the host is all but full"),
 			"delete boxes or templates, or free space on the host");
-	return make(disk, role, box, limits, userns, out_tree);
+	return make(disk, role, box, limits, lasting, userns, out_tree);
+}
+
+fallible disk_again(struct disk *disk, const char *box, const struct limits *limits, int userns,
+		    int *out_tree)
+{
+	struct err *err = OK;
+	auto_fd tree = -1;
+
+	// Which of them has it is not remembered: the first that knows it does.
+	for (enum role role = MAIN; role < ROLES; role++) {
+		if (!disk->by[role].driver)
+			continue;
+		err_free(err);
+		err = disk->by[role].driver->again(disk->by[role].self, box, limits, &tree);
+		if (!err || err_kind(err) != ERR_NOT_FOUND)
+			break;
+	}
+	if (err)
+		return err;
+	if (mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_NOATIME, MOUNT_ATTR__ATIME, userns))
+		return err_sys(errno, "map the ids of the disk of %s", box);
+	*out_tree = take_fd(&tree);
+	return OK;
+}
+
+void disk_adopt(struct disk *disk, const char *box, const struct limits *limits)
+{
+	for (enum role role = MAIN; role < ROLES; role++)
+		if (disk->by[role].driver)
+			disk->by[role].driver->adopt(disk->by[role].self, box, limits);
+}
+
+bool disk_rests(struct disk *disk, const char *box)
+{
+	for (enum role role = MAIN; role < ROLES; role++) {
+		const struct disk_driver *driver = disk->by[role].driver;
+
+		if (driver && driver->rests && !driver->rests(disk->by[role].self, box))
+			return false;
+	}
+	return true;
+}
+
+fallible disk_each(struct disk *disk, void (*each)(void *arg, const char *box), void *arg)
+{
+	for (enum role role = MAIN; role < ROLES; role++)
+		if (disk->by[role].driver)
+			TRY(disk->by[role].driver->list(disk->by[role].self, each, arg));
+	return OK;
 }
 
 fallible disk_drop(struct disk *disk, const char *box)
@@ -259,7 +353,7 @@ int disk_idle(struct disk *disk)
 	for (enum role role = MAIN; role < ROLES; role++) {
 		int wait = -1;
 
-		if (disk->by[role].driver)
+		if (disk->by[role].driver && disk->by[role].driver->idle)
 			wait = disk->by[role].driver->idle(disk->by[role].self);
 		if (wait >= 0 && (soonest < 0 || wait < soonest))
 			soonest = wait;

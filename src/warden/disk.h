@@ -11,7 +11,8 @@
 struct disk;
 
 // `data`: DATA, open. This mount namespace must be private. Picks the driver (`want` NULL: the best
-// that works) and buries what an earlier life left behind. The pool is mounted at DATA/pool.
+// that works). Boxes' disks of an earlier life stay, whatever else it left is buried. The pool is
+// mounted at DATA/pool; one that cannot be mounted is UNAVAILABLE pool_lost, for disks are in it.
 fallible disk_open(int data, const char *want, struct disk **out);
 void disk_close(struct disk *disk); // unmounts and detaches; the files stay
 const char *disk_word(const struct disk *disk);
@@ -24,8 +25,18 @@ bool disk_limits_inodes(const struct disk *disk);
 // A limit on inodes makes it an image, whatever the driver. NO_SPACE host_disk_full below the
 // watermark, disk_full when the pool cannot grow; INVALID no_disk_limit when a limit cannot be
 // kept.
-fallible disk_make(struct disk *disk, const char *box, const struct limits *limits, int userns,
-		   int *out_tree);
+// `lasting`: it shall outlive a stop and a reboot.
+fallible disk_make(struct disk *disk, const char *box, const struct limits *limits, bool lasting,
+		   int userns, int *out_tree);
+// The disk that an earlier build has left, whatever the box did to it. NOT_FOUND no_disk.
+fallible disk_again(struct disk *disk, const char *box, const struct limits *limits, int userns,
+		    int *out_tree);
+// A box that lives has it mounted, as an earlier warden made it with these limits.
+void disk_adopt(struct disk *disk, const char *box, const struct limits *limits);
+// Nobody has it mounted any more.
+bool disk_rests(struct disk *disk, const char *box);
+// Calls `each` for every box that has a disk.
+fallible disk_each(struct disk *disk, void (*each)(void *arg, const char *box), void *arg);
 // After the box's mounts are gone: out of sight at once (renamed to trash, or destroyed); the bytes
 // are reaped in the background. Idempotent.
 fallible disk_drop(struct disk *disk, const char *box);

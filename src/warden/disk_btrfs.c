@@ -3,7 +3,8 @@
 // The file is preallocated and grows in preallocated steps, and discard is off, so what btrfs
 // believes to have is truly there: a box meets its own EDQUOT, at worst the pool's ENOSPC, never
 // the EIO of a hole that the host's disk could not fill. Barriers stay on, for the pool outlives
-// us; a pool that cannot be mounted is made anew, since nothing in it outlives its box's warden.
+// us. It gets its name when it is whole, so one of that name that cannot be mounted has disks in it
+// that somebody wants: then nothing is made in its place.
 //
 // A box at its limit must still be able to truncate, and btrfs reserves two tree blocks for that,
 // within the quota. So a little of each limit is held back: when a box stands at the brim, idle()
@@ -35,6 +36,8 @@
 #include "warden/tool.h"
 #include "warden/vault.h"
 
+#define POOL "pool.img"
+#define POOL_NEW "pool.new"
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
 #define STEP_MAX (4 * GIB)   // the first size, and what it grows by
@@ -86,17 +89,19 @@ static fallible step(const struct pool *pool, uint64_t *out)
 	return OK;
 }
 
-static fallible pool_file(struct pool *pool, bool *out_fresh)
+static fallible pool_file(struct pool *pool)
 {
 	struct stat st;
 
-	pool->file = openat(pool->place.data, "pool.img", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
-			    0600);
+	pool->file = openat(pool->place.data, POOL, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	pool->fresh = pool->file < 0 && errno == ENOENT;
+	if (pool->fresh)
+		pool->file = openat(pool->place.data, POOL_NEW,
+				    O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (pool->file < 0 || fstat(pool->file, &st))
 		return err_sys(errno, "open the pool file");
 	pool->size = (uint64_t)st.st_size;
-	*out_fresh = pool->size < STEP_MIN;
-	if (*out_fresh) {
+	if (pool->fresh) {
 		btrfs_no_cow(pool->file); // on a btrfs host preallocation would else be in vain
 		TRY(step(pool, &pool->size));
 	}
@@ -134,49 +139,56 @@ static fallible pool_mount(struct pool *pool, const char *device)
 	return pool->root < 0 ? err_sys(errno, "open the pool") : OK;
 }
 
-// What boxes of an earlier life left: their disks.
+// What an earlier life left and is no box's disk: that of a probe.
 static fallible pool_bury(struct pool *pool)
 {
 	auto_fd again = openat(pool->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = again < 0 ? NULL : fdopendir(again);
 	struct dirent *entry;
-	struct err *err = OK;
 
 	if (!dir)
 		return err_sys(errno, "list the pool");
 	take_fd(&again);
-	while (!err && (entry = readdir(dir)))
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			err = btrfs_drop(pool->root, entry->d_name);
+	while ((entry = readdir(dir))) {
+		if (entry->d_name[0] == '.' || id_is_box(str_of(entry->d_name)))
+			continue;
+		auto_err err = btrfs_drop(pool->root, entry->d_name);
+
+		if (err)
+			log_event(LOG_WARN, "disk.stray", "error", err_trail(err), NULL);
+	}
 	closedir(dir);
-	return err;
+	return OK;
 }
 
 static fallible pool_start(struct pool *pool)
 {
 	char path[LOOPDEV_PATH];
-	struct err *err = OK;
-	bool fresh = false;
 
-	TRY(pool_file(pool, &fresh));
-	pool->fresh = fresh;
+	TRY(pool_file(pool));
 	TRY(loopdev_find(pool->file, &pool->device, path));
 	if (pool->device < 0)
 		TRY(loopdev_attach(pool->file, &pool->device, path));
 	else
 		TRY(loopdev_grow(pool->device));
-	if (!fresh)
-		err = pool_mount(pool, path);
-	if (fresh || err) {
-		if (err)
-			log_event(LOG_WARN, "disk.pool_lost", "error", err_trail(err), NULL);
-		err_free(err);
+	if (pool->fresh)
 		TRY(pool_format(path), "format the pool");
-		TRY(pool_mount(pool, path));
-	}
+	TRY(pool_mount(pool, path));
 	TRY(btrfs_quota_on(pool->root));
 	TRY(btrfs_grow(pool->root)); // a crash may have come between the file's growth and this
-	return pool_bury(pool);
+	TRY(pool_bury(pool));
+	if (pool->fresh && renameat(pool->place.data, POOL_NEW, pool->place.data, POOL))
+		return err_sys(errno, "name the pool");
+	return OK;
+}
+
+// Why a pool that is there cannot be used: the disks in it stay untouched until that is cured.
+static fallible pool_lost(struct err *err)
+{
+	return err_hint(err_recast(err, ERR_UNAVAILABLE, DISK_LOST,
+				   "the pool with the disks of sandboxes cannot be used"),
+			"see the log; if its disks are not wanted any more, move DATA/" POOL
+			" away, or name another driver with --disk");
 }
 
 static void pool_close(void *self)
@@ -216,7 +228,9 @@ static fallible pool_open(const struct disk_place *place, void **out)
 	if (err) {
 		// A host that cannot use a pool shall not keep the space of one.
 		if (pool->fresh)
-			unlinkat(place->data, "pool.img", 0);
+			unlinkat(place->data, POOL_NEW, 0);
+		else
+			err = pool_lost(err);
 		pool_close(pool);
 		return err;
 	}
@@ -281,7 +295,7 @@ static fallible tenant_limit(struct pool *pool, const struct tenant *tenant)
 	return btrfs_quota_limit(pool->root, tenant->id, tenant->limit - tenant->held);
 }
 
-static fallible settle(struct pool *pool, struct tenant *tenant, int *out_tree)
+static fallible settle(struct pool *pool, struct tenant *tenant, bool bare, int *out_tree)
 {
 	auto_fd root = -1;
 	auto_fd tree = -1;
@@ -291,9 +305,12 @@ static fallible settle(struct pool *pool, struct tenant *tenant, int *out_tree)
 		return err_sys(errno, "open a new subvolume");
 	TRY(btrfs_id(root, &tenant->id));
 	TRY(tenant_limit(pool, tenant));
-	if (fchmod(root, 0755))
+	if (bare && fchmod(root, 0755))
 		return err_sys(errno, "set the mode of a box's disk");
-	TRY(disk_furnish(root));
+	if (bare)
+		TRY(disk_furnish(root));
+	if (!out_tree)
+		return OK;
 	tree = mount_copy(root, "");
 	if (tree < 0)
 		return err_sys(errno, "copy the mount of a box's disk");
@@ -301,43 +318,116 @@ static fallible settle(struct pool *pool, struct tenant *tenant, int *out_tree)
 	return OK;
 }
 
-static fallible pool_make(void *self, const char *box, const struct limits *limits, int *out_tree)
+static struct tenant *tenant_new(const char *box, const struct limits *limits)
+{
+	struct tenant *tenant = mem_new_of(struct tenant);
+	uint64_t limit = limits->disk ? limits->disk : LIMITS_DEFAULT.disk;
+
+	*tenant = (struct tenant){.limit = limit, .held = hold_of(limit)};
+	snprintf(tenant->box, sizeof(tenant->box), "%s", box);
+	return tenant;
+}
+
+static void tenant_enter(struct pool *pool, struct tenant *tenant)
+{
+	map_put(pool->by_box, str_of(tenant->box), tenant);
+	map_put(pool->by_id, id_key(&tenant->id), tenant);
+	if (pool->look_after > clock_ms() + NEAR_MS)
+		pool->look_after = clock_ms() + NEAR_MS; // it may take all it was promised at once
+}
+
+static void tenant_leave(struct pool *pool, const char *box)
+{
+	struct tenant *tenant = map_take(pool->by_box, str_of(box));
+
+	if (tenant)
+		map_take(pool->by_id, id_key(&tenant->id));
+	free(tenant);
+}
+
+static fallible pool_make(void *self, const char *box, const struct limits *limits, bool lasting,
+			  int *out_tree)
 {
 	struct pool *pool = self;
-	uint64_t limit = limits->disk ? limits->disk : LIMITS_DEFAULT.disk;
 	struct tenant *tenant;
 	struct err *err;
 
-	if (limit < 4 * MIB)
+	(void)lasting;
+	if (limits->disk && limits->disk < 4 * MIB)
 		return err_new(INVALID, "disk_too_small", "a disk has at least 4 MiB");
 	TRY(pool_keep_room(pool, FREE_LOW));
 	TRY(btrfs_make(pool->root, box));
-	tenant = mem_new_of(struct tenant);
-	*tenant = (struct tenant){.limit = limit, .held = hold_of(limit)};
-	snprintf(tenant->box, sizeof(tenant->box), "%s", box);
-	err = settle(pool, tenant, out_tree);
+	tenant = tenant_new(box, limits);
+	err = settle(pool, tenant, true, out_tree);
 	if (err) {
 		free(tenant);
 		err_free(btrfs_drop(pool->root, box));
 		return err_while(err, "make the disk of %s", box);
 	}
-	map_put(pool->by_box, str_of(tenant->box), tenant);
-	map_put(pool->by_id, id_key(&tenant->id), tenant);
-	if (pool->look_after > clock_ms() + NEAR_MS)
-		pool->look_after = clock_ms() + NEAR_MS; // it may take all it was promised at once
+	tenant_enter(pool, tenant);
 	return OK;
+}
+
+static bool pool_has(const struct pool *pool, const char *box)
+{
+	struct stat st;
+
+	return fstatat(pool->root, box, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static fallible pool_again(void *self, const char *box, const struct limits *limits, int *out_tree)
+{
+	struct pool *pool = self;
+	struct tenant *tenant;
+	struct err *err;
+
+	if (!pool_has(pool, box))
+		return disk_none(box);
+	TRY(pool_keep_room(pool, FREE_LOW));
+	tenant_leave(pool, box);
+	tenant = tenant_new(box, limits);
+	err = settle(pool, tenant, false, out_tree);
+	if (err) {
+		free(tenant);
+		return err_while(err, "take the disk of %s again", box);
+	}
+	tenant_enter(pool, tenant);
+	return OK;
+}
+
+static void pool_adopt(void *self, const char *box, const struct limits *limits)
+{
+	struct pool *pool = self;
+	struct tenant *tenant;
+	struct err *err;
+
+	if (!pool_has(pool, box))
+		return;
+	tenant = tenant_new(box, limits);
+	err = settle(pool, tenant, false, NULL);
+	if (!err) {
+		tenant_enter(pool, tenant);
+		return;
+	}
+	// It keeps the limit that it has; nobody watches it as it nears that.
+	log_event(LOG_WARN, "disk.unwatched", "sandbox", box, "error", err_trail(err), NULL);
+	err_free(err);
+	free(tenant);
+}
+
+static fallible pool_list(void *self, void (*each)(void *arg, const char *box), void *arg)
+{
+	const struct pool *pool = self;
+
+	return disk_list(pool->root, "", each, arg);
 }
 
 static fallible pool_drop(void *self, const char *box)
 {
 	struct pool *pool = self;
-	struct tenant *tenant;
 
 	TRY(btrfs_drop(pool->root, box));
-	tenant = map_take(pool->by_box, str_of(box));
-	if (tenant)
-		map_take(pool->by_id, id_key(&tenant->id));
-	free(tenant);
+	tenant_leave(pool, box);
 	return OK;
 }
 
@@ -418,6 +508,9 @@ const struct disk_driver disk_btrfs = {
 	.open = pool_open,
 	.close = pool_close,
 	.make = pool_make,
+	.again = pool_again,
+	.adopt = pool_adopt,
 	.drop = pool_drop,
+	.list = pool_list,
 	.idle = pool_idle,
 };

@@ -25,11 +25,13 @@ static void dir_close(void *self)
 	free(self);
 }
 
-static fallible dir_make(void *self, const char *box, const struct limits *limits, int *out_tree)
+static fallible dir_make(void *self, const char *box, const struct limits *limits, bool lasting,
+			 int *out_tree)
 {
 	const struct disk_place *place = self;
 	struct err *err;
 
+	(void)lasting;
 	if (limits->disk || limits->inodes)
 		return err_hint(
 			err_new(INVALID, "no_disk_limit", "this host cannot keep a disk limit"),
@@ -57,6 +59,36 @@ static fallible dir_make(void *self, const char *box, const struct limits *limit
 	return OK;
 }
 
+static fallible dir_again(void *self, const char *box, const struct limits *limits, int *out_tree)
+{
+	const struct disk_place *place = self;
+	auto_fd root = openat(place->boxes, box, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	auto_fd tree = -1;
+
+	(void)limits;
+	if (root < 0)
+		return errno == ENOENT ? disk_none(box) : err_sys(errno, "open a box's directory");
+	tree = mount_copy(root, "");
+	if (tree < 0)
+		return err_sys(errno, "copy the mount of a box's directory");
+	*out_tree = take_fd(&tree);
+	return OK;
+}
+
+static void dir_adopt(void *self, const char *box, const struct limits *limits)
+{
+	(void)self;
+	(void)box;
+	(void)limits;
+}
+
+static fallible dir_list(void *self, void (*each)(void *arg, const char *box), void *arg)
+{
+	const struct disk_place *place = self;
+
+	return disk_list(place->boxes, "", each, arg);
+}
+
 static fallible dir_drop(void *self, const char *box)
 {
 	const struct disk_place *place = self;
@@ -75,6 +107,9 @@ const struct disk_driver disk_dir = {
 	.open = dir_open,
 	.close = dir_close,
 	.make = dir_make,
+	.again = dir_again,
+	.adopt = dir_adopt,
 	.drop = dir_drop,
+	.list = dir_list,
 	.idle = dir_idle,
 };

@@ -11,9 +11,12 @@
 // What the drivers stand on; disk.c owns it and it outlives them.
 struct disk_place {
 	int data;  // DATA
-	int boxes; // DATA/boxes: empty when a driver is opened
+	int boxes; // DATA/boxes: holds nothing but boxes' disks when a driver is opened
 	struct trash *trash;
 };
+
+// The reason of an open() that failed though disks are there: no other driver may stand in.
+#define DISK_LOST "pool_lost"
 
 struct disk_driver {
 	const char *word;
@@ -22,14 +25,28 @@ struct disk_driver {
 	fallible (*open)(const struct disk_place *place, void **out);
 	void (*close)(void *self);
 	// A detached mount with the four directories in it, not yet mapped. Undone on failure.
-	fallible (*make)(void *self, const char *box, const struct limits *limits, int *out_tree);
+	// `lasting`: it shall outlive a stop and a reboot.
+	fallible (*make)(void *self, const char *box, const struct limits *limits, bool lasting,
+			 int *out_tree);
+	// The same of a disk that is there already. NOT_FOUND no_disk: this driver has none.
+	fallible (*again)(void *self, const char *box, const struct limits *limits, int *out_tree);
+	// A box that lives has it mounted: an earlier life made it. Whatever is kept in mind of it.
+	void (*adopt)(void *self, const char *box, const struct limits *limits);
+	// Nobody has it mounted any more, so it can be taken again. NULL: that is always so.
+	bool (*rests)(void *self, const char *box);
 	fallible (*drop)(void *self, const char *box); // an unknown box is dropped already
+	// Every box that has a disk here.
+	fallible (*list)(void *self, void (*each)(void *arg, const char *box), void *arg);
 	// Spare time. Returns in how many milliseconds it wants to be asked again; -1: not at all.
 	int (*idle)(void *self);
 };
 
 extern const struct disk_driver disk_btrfs, disk_image, disk_dir;
 
+// Calls `each` for every name in a directory that is a box's id followed by `suffix`.
+fallible disk_list(int dir, const char *suffix, void (*each)(void *arg, const char *box),
+		   void *arg);
+fallible disk_none(const char *box); // NOT_FOUND no_disk
 // r/u r/w usr/u usr/w beneath the directory `root`.
 fallible disk_furnish(int root);
 // What the host's file system has free beyond its watermark, the smaller of 2 GiB and 5 %; bytes.

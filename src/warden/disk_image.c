@@ -2,7 +2,9 @@
 //
 // mke2fs runs once for each pair of limits and leaves a template in DATA/boxes; a box's image is a
 // sparse copy of it (some 150 KiB of data), bound to a loop device that clears itself, mounted
-// detached. There is no journal and there are no barriers: an image is never mounted a second time.
+// detached. There is no journal. The image of a box that ends with its run has no barriers either,
+// for it is never mounted a second time; one that shall last has them, and is checked and repaired
+// before it is mounted again, should it not have been put down in order.
 // For the default limits two images stand prepared, mounted and all, refilled in spare time.
 //
 // Inodes: mke2fs rounds up, so the template is filled to the exact number with empty files that no
@@ -21,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "os/loopdev.h"
@@ -40,16 +43,21 @@
 #define GROUP_INODES 16		   // of one block: each group has a multiple of it
 #define FILL_MAX 4096
 #define TEMPLATES_MAX 4
+#define SUPERBLOCK_STATE (1024 + 0x3a)
+#define STATE_VALID 1
+#define FSCK_REPAIRED 1 // its exit status: there were errors, and there are none now
 
 struct image {
 	struct disk_place place;
 	struct {
 		int tree; // -1: empty
+		bool lasting;
 		char name[NAME_SIZE];
 	} prepared[PREPARED];
 	struct limits templates[TEMPLATES_MAX]; // the one used last comes first; disk 0: none
 	uint64_t number;
-	bool wanted; // somebody made a box of default size here: keep some ready
+	bool wanted;  // somebody made a box of default size here: keep some ready
+	bool lasting; // of the kind that was wanted last
 };
 
 static void template_name(char out[NAME_SIZE], const struct limits *limits)
@@ -94,13 +102,13 @@ static fallible format(int file, const struct limits *limits)
 	return tool_run(argv, file);
 }
 
-static fallible mount_image(int file, int *out_tree)
+static fallible mount_image(int file, bool lasting, int *out_tree)
 {
 	char path[LOOPDEV_PATH];
 	const struct mount_option options[] = {{"source", path},
 					       {"noinit_itable", NULL},
-					       {"nobarrier", NULL},
 					       {"noauto_da_alloc", NULL},
+					       {lasting ? NULL : "nobarrier", NULL},
 					       {NULL, NULL}};
 	auto_fd device = -1;
 	int tree;
@@ -138,7 +146,7 @@ static fallible furnish(int file, const struct limits *limits)
 	auto_fd tree = -1;
 	auto_fd root = -1;
 
-	TRY(mount_image(file, &tree));
+	TRY(mount_image(file, false, &tree));
 	root = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return err_sys(errno, "open an image");
@@ -209,7 +217,7 @@ static fallible template_open(struct image *self, const struct limits *limits, i
 
 // The image `name`, copied and mounted; nothing of it stays on failure.
 static fallible image_new(struct image *self, const char *name, const struct limits *limits,
-			  int *out_tree)
+			  bool lasting, int *out_tree)
 {
 	auto_fd from = -1;
 	uint64_t bytes;
@@ -222,7 +230,7 @@ static fallible image_new(struct image *self, const char *name, const struct lim
 		return err_sys(errno, "make an image");
 	err = path_copy_data(from, file, &bytes);
 	if (!err)
-		err = mount_image(file, out_tree);
+		err = mount_image(file, lasting, out_tree);
 	if (err)
 		unlinkat(self->place.boxes, name, 0);
 	return err;
@@ -270,10 +278,10 @@ static void box_name(char out[NAME_SIZE], const char *box)
 }
 
 // One that stands ready, or -1.
-static int take_prepared(struct image *self, const char *name)
+static int take_prepared(struct image *self, const char *name, bool lasting)
 {
 	for (int i = 0; i < PREPARED; i++) {
-		if (self->prepared[i].tree < 0)
+		if (self->prepared[i].tree < 0 || self->prepared[i].lasting != lasting)
 			continue;
 		if (renameat2(self->place.boxes, self->prepared[i].name, self->place.boxes, name,
 			      RENAME_NOREPLACE) == 0)
@@ -287,7 +295,8 @@ static bool is_default(const struct limits *limits)
 	return limits->disk == LIMITS_DEFAULT.disk && limits->inodes == LIMITS_DEFAULT.inodes;
 }
 
-static fallible image_make(void *arg, const char *box, const struct limits *limits, int *out_tree)
+static fallible image_make(void *arg, const char *box, const struct limits *limits, bool lasting,
+			   int *out_tree)
 {
 	struct image *self = arg;
 	struct limits exact;
@@ -298,13 +307,86 @@ static fallible image_make(void *arg, const char *box, const struct limits *limi
 	box_name(name, box);
 	if (is_default(&exact)) {
 		self->wanted = true;
-		tree = take_prepared(self, name);
+		self->lasting = lasting;
+		tree = take_prepared(self, name, lasting);
 		if (tree >= 0) {
 			*out_tree = tree;
 			return OK;
 		}
 	}
-	return image_new(self, name, &exact, out_tree);
+	return image_new(self, name, &exact, lasting, out_tree);
+}
+
+// Whether the file system was put down in order: its own word for that, in the superblock.
+static bool is_clean(int file)
+{
+	uint8_t state[2] = {0};
+
+	return pread(file, state, sizeof(state), SUPERBLOCK_STATE) == sizeof(state) &&
+	       state[0] == STATE_VALID && !state[1];
+}
+
+static fallible repair(int file, const char *box)
+{
+	const char *const argv[] = {"e2fsck", "-f", "-y", "/proc/self/fd/3", NULL};
+
+	log_event(LOG_WARN, "disk.repair", "sandbox", box, NULL);
+	return tool_run_up_to(argv, file, FSCK_REPAIRED);
+}
+
+static int open_image(const struct image *self, const char *box)
+{
+	char name[NAME_SIZE];
+
+	box_name(name, box);
+	return openat(self->place.boxes, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+}
+
+// The kernel lets go of a file system some time after its last process.
+static bool is_bound(int file)
+{
+	char path[LOOPDEV_PATH];
+	auto_fd device = -1;
+	auto_err err = loopdev_find(file, &device, path);
+
+	return err || device >= 0;
+}
+
+static bool image_rests(void *arg, const char *box)
+{
+	auto_fd file = open_image(arg, box);
+
+	return file < 0 || !is_bound(file);
+}
+
+static fallible image_again(void *arg, const char *box, const struct limits *limits, int *out_tree)
+{
+	auto_fd file = open_image(arg, box);
+
+	(void)limits; // an image is as large as it was made
+	if (file < 0)
+		return errno == ENOENT ? disk_none(box) : err_sys(errno, "open an image");
+	if (is_bound(file))
+		return err_hint(err_new(UNAVAILABLE, "disk_busy",
+					"the sandbox's disk is still being put down"),
+				"try again in a moment");
+	if (!is_clean(file))
+		TRY(repair(file, box), "repair the image of %s", box);
+	return mount_image(file, true, out_tree);
+}
+
+static void image_adopt(void *arg, const char *box, const struct limits *limits)
+{
+	(void)arg;
+	(void)box;
+	(void)limits;
+}
+
+static fallible image_list(void *arg, void (*each)(void *arg, const char *box), void *each_arg)
+{
+	const struct image *self = arg;
+
+	return disk_list(self->place.boxes, ".img", each, each_arg);
 }
 
 static fallible image_drop(void *arg, const char *box)
@@ -327,7 +409,9 @@ static int image_idle(void *arg)
 			continue;
 		snprintf(self->prepared[i].name, NAME_SIZE, ".ready-%llx",
 			 (unsigned long long)self->number++);
-		err_free(image_new(self, self->prepared[i].name, &limits, &self->prepared[i].tree));
+		self->prepared[i].lasting = self->lasting;
+		err_free(image_new(self, self->prepared[i].name, &limits, self->lasting,
+				   &self->prepared[i].tree));
 		return 0; // one at a time: an order may be waiting
 	}
 	return -1;
@@ -363,6 +447,10 @@ const struct disk_driver disk_image = {
 	.open = image_open,
 	.close = image_close,
 	.make = image_make,
+	.again = image_again,
+	.adopt = image_adopt,
+	.rests = image_rests,
 	.drop = image_drop,
+	.list = image_list,
 	.idle = image_idle,
 };

@@ -104,6 +104,14 @@ static int open_in(const struct group_tree *tree, const char *group, const char 
 }
 
 // Makes `group`, and opens what lets a process in: the directory itself on v2, `tasks` on v1.
+static fallible open_door(const struct group_tree *tree, const char *group, int *out_door)
+{
+	*out_door = tree->version == 2
+			    ? openat(tree->dir, group, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+			    : open_in(tree, group, "tasks", O_WRONLY);
+	return *out_door < 0 ? err_sys(errno, "open the cgroup %s", group) : OK;
+}
+
 static fallible make(const struct group_tree *tree, const char *group, uint32_t root, int *out_door)
 {
 	char path[PATH_ROOM];
@@ -114,12 +122,22 @@ static fallible make(const struct group_tree *tree, const char *group, uint32_t 
 		snprintf(path, sizeof(path), "%s/cgroup.procs", group);
 		if (fchownat(tree->dir, path, root, (gid_t)-1, 0))
 			return err_sys(errno, "hand over %s", path);
-		*out_door = openat(tree->dir, group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	} else {
-		*out_door = open_in(tree, group, "tasks", O_WRONLY);
 	}
-	if (*out_door < 0)
-		return err_sys(errno, "open the cgroup %s", group);
+	return open_door(tree, group, out_door);
+}
+
+fallible group_oom(struct groups *groups, const char *box, int *out_oom)
+{
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+
+		if (!(tree->holds & 1u << CGROUP_MEMORY))
+			continue;
+		*out_oom = open_in(tree, box,
+				   tree->version == 2 ? "memory.events" : "memory.oom_control",
+				   O_RDONLY);
+		return *out_oom < 0 ? err_sys(errno, "open the OOM counter of %s", box) : OK;
+	}
 	return OK;
 }
 
@@ -166,25 +184,18 @@ fallible group_make(struct groups *groups, const char *box, uint32_t root,
 fallible group_limit(struct groups *groups, const char *box, const struct limits *limits,
 		     int *out_oom)
 {
-	auto_fd oom = -1;
+	for (int i = 0; i < groups->count; i++)
+		if (!groups->trees[i].shared)
+			TRY(set_limits(&groups->trees[i], box, limits));
+	return group_oom(groups, box, out_oom);
+}
 
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
-
-		if (tree->shared)
-			continue;
-		TRY(set_limits(tree, box, limits));
-		if (!(tree->holds & 1u << CGROUP_MEMORY))
-			continue;
-		fd_drop(&oom);
-		oom = open_in(tree, box,
-			      tree->version == 2 ? "memory.events" : "memory.oom_control",
-			      O_RDONLY);
-		if (oom < 0)
-			return err_sys(errno, "open the OOM counter of %s", box);
-	}
-	*out_oom = take_fd(&oom);
-	return OK;
+static fallible open_leaf_meter(const struct group_tree *tree, const char *name, int *meter)
+{
+	if (tree->version == 1 && !(tree->holds & 1u << CGROUP_CPUACCT))
+		return OK;
+	*meter = open_in(tree, name, tree->version == 2 ? "cpu.stat" : "cpuacct.usage", O_RDONLY);
+	return *meter < 0 ? err_sys(errno, "open the meter of %s", name) : OK;
 }
 
 static fallible make_leaf(struct groups *groups, const char *name, uint32_t root,
@@ -198,12 +209,7 @@ static fallible make_leaf(struct groups *groups, const char *name, uint32_t root
 		leaf->joins[leaf->join_count] = -1;
 		TRY(make(tree, name, root, &leaf->joins[leaf->join_count]));
 		leaf->join_count++;
-		if (tree->version == 1 && !(tree->holds & 1u << CGROUP_CPUACCT))
-			continue;
-		leaf->meter = open_in(tree, name, tree->version == 2 ? "cpu.stat" : "cpuacct.usage",
-				      O_RDONLY);
-		if (leaf->meter < 0)
-			return err_sys(errno, "open the meter of %s", name);
+		TRY(open_leaf_meter(tree, name, &leaf->meter));
 	}
 	return OK;
 }
@@ -243,6 +249,38 @@ fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, uint3
 		return err;
 	}
 	*out = made;
+	return OK;
+}
+
+static fallible open_leaf(struct groups *groups, const char *name, struct group_leaf *leaf)
+{
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+
+		if (!tree->leafy)
+			continue;
+		leaf->joins[leaf->join_count] = -1;
+		TRY(open_door(tree, name, &leaf->joins[leaf->join_count]));
+		leaf->join_count++;
+		TRY(open_leaf_meter(tree, name, &leaf->meter));
+	}
+	return OK;
+}
+
+fallible group_leaf_open(struct groups *groups, const char *box, uint32_t leaf,
+			 struct group_leaf *out)
+{
+	struct group_leaf found = {.meter = -1};
+	char name[NAME_ROOM];
+	struct err *err;
+
+	snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
+	err = open_leaf(groups, name, &found);
+	if (err) {
+		group_leaf_close(&found);
+		return err;
+	}
+	*out = found;
 	return OK;
 }
 

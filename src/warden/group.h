@@ -67,6 +67,9 @@ fallible group_limit(struct groups *groups, const char *box, const struct limits
 		     int *out_oom);
 fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,
 		    struct group_leaf *out);
+// The fds of a leaf that exists.
+fallible group_leaf_open(struct groups *groups, const char *box, uint32_t leaf,
+			 struct group_leaf *out);
 // Removes one leaf. False: somebody is still in it.
 bool group_leaf_drop(struct groups *groups, const char *box, uint32_t leaf);
 // Lets a dying box die at full speed.
@@ -77,5 +80,21 @@ bool group_kill(struct groups *groups, const char *box, uint32_t leaf);
 void group_thaw(struct groups *groups, const char *box, uint32_t leaf);
 // Removes a box's groups. False: still busy, call again. Idempotent.
 bool group_drop(struct groups *groups, const char *box, uint32_t leaves);
+
+// What the kernel shows (group_find.c), for a warden that has only begun.
+// Calls `each` for the name of every box that has a group in any hierarchy, some more than once.
+void groups_each(struct groups *groups, void (*each)(void *arg, const char *box), void *arg);
+// The process that is pid 1 of a box, by its group and its own pid namespace; 0: there is none.
+int group_first(struct groups *groups, const char *box);
+// How many leaves there are, counted from 0 to the last that exists.
+uint32_t group_leaves(struct groups *groups, const char *box);
+fallible group_oom(struct groups *groups, const char *box, int *out_oom);
+uint32_t groups_pids(struct groups *groups); // processes in all boxes together
+
+// Freezes a box with all its leaves, or lets it run again. -1 with errno.
+int group_pause(struct groups *groups, const char *box, bool frozen);
+enum group_pulse { GROUP_RUNS, GROUP_FREEZING, GROUP_FROZEN, GROUP_UNKNOWN };
+enum group_pulse group_pulse(struct groups *groups, const char *box);
+
 void group_door_close(struct group_door *door);
 void group_leaf_close(struct group_leaf *leaf);

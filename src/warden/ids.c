@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -26,7 +27,7 @@ struct stack {
 
 struct ids {
 	struct slot *slots;
-	uint32_t count;
+	uint32_t count, taken;
 	struct stack ready, bare, resting;
 };
 
@@ -45,6 +46,14 @@ static void put_free(struct ids *ids, uint32_t slot)
 uint32_t ids_base(uint32_t slot)
 {
 	return weak(USERNS) ? 0 : IDS_BASE + slot * NS_IDS;
+}
+
+bool ids_slot(uint32_t base, uint32_t *out_slot)
+{
+	if (base < IDS_BASE || (base - IDS_BASE) % NS_IDS)
+		return false;
+	*out_slot = (base - IDS_BASE) / NS_IDS;
+	return true;
 }
 
 // Lines of "name:first:count".
@@ -99,6 +108,41 @@ void ids_close(struct ids *ids)
 	free(ids);
 }
 
+// The stack of bare slots descends while nobody has taken or given any.
+bool ids_claim(struct ids *ids, uint32_t slot)
+{
+	uint32_t low = 0, high = ids->bare.count;
+
+	if (slot >= ids->count || ids->slots[slot].used)
+		return false;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (ids->bare.at[middle] > slot)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == ids->bare.count || ids->bare.at[low] != slot)
+		return false;
+	ids->bare.count--;
+	memmove(&ids->bare.at[low], &ids->bare.at[low + 1],
+		(ids->bare.count - low) * sizeof(*ids->bare.at));
+	ids->slots[slot].used = true;
+	ids->taken++;
+	return true;
+}
+
+uint32_t ids_taken(const struct ids *ids)
+{
+	return ids->taken;
+}
+
+uint32_t ids_resting(const struct ids *ids)
+{
+	return ids->resting.count;
+}
+
 fallible ids_take(struct ids *ids, uint32_t *out_slot, int *out_userns)
 {
 	uint32_t slot;
@@ -118,6 +162,7 @@ fallible ids_take(struct ids *ids, uint32_t *out_slot, int *out_userns)
 		ids->bare.count--;
 	}
 	ids->slots[slot].used = true;
+	ids->taken++;
 	*out_slot = slot;
 	*out_userns = ids->slots[slot].userns;
 	return OK;
@@ -126,6 +171,7 @@ fallible ids_take(struct ids *ids, uint32_t *out_slot, int *out_userns)
 void ids_give(struct ids *ids, uint32_t slot, bool clean)
 {
 	ids->slots[slot].used = false;
+	ids->taken--;
 	if (clean) {
 		put_free(ids, slot);
 		return;

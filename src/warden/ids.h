@@ -19,7 +19,13 @@ void ids_close(struct ids *ids);
 
 // A free slot and its user namespace, which stays the slot's. EXHAUSTED no_ids.
 fallible ids_take(struct ids *ids, uint32_t *out_slot, int *out_userns);
+// The slot of a box that an earlier life has built; its namespace lives in the box. False: there is
+// no such slot, or somebody has it. Before any ids_take().
+bool ids_claim(struct ids *ids, uint32_t slot);
 uint32_t ids_base(uint32_t slot);
+bool ids_slot(uint32_t base, uint32_t *out_slot); // the other way round; false: it is no slot's
+uint32_t ids_taken(const struct ids *ids);
+uint32_t ids_resting(const struct ids *ids);
 // The box is gone. `clean`: so are its files; else the slot rests until ids_rested().
 void ids_give(struct ids *ids, uint32_t slot, bool clean);
 void ids_rested(struct ids *ids);

@@ -46,7 +46,6 @@
 #define NICE 10
 #define FILES_OPEN 64
 
-#define GROUP "jail"
 #define GROUP_MEMORY (256ull << 20)
 #define GROUP_TASKS 64
 
@@ -220,9 +219,9 @@ fallible jail_open(struct groups *groups, struct group_door *door)
 
 	if (is_open(door))
 		return OK;
-	group_drop(groups, GROUP, 0); // an earlier life's: its jails died with it
-	TRY(group_make(groups, GROUP, 0, door), "make the jail's cgroup");
-	return group_limit(groups, GROUP, &most, &oom);
+	group_drop(groups, JAIL_GROUP, 0); // an earlier life's: its jails died with it
+	TRY(group_make(groups, JAIL_GROUP, 0, door), "make the jail's cgroup");
+	return group_limit(groups, JAIL_GROUP, &most, &oom);
 }
 
 void jail_close(struct groups *groups, struct group_door *door)
@@ -230,7 +229,7 @@ void jail_close(struct groups *groups, struct group_door *door)
 	if (!is_open(door))
 		return;
 	group_door_close(door);
-	group_drop(groups, GROUP, 0);
+	group_drop(groups, JAIL_GROUP, 0);
 }
 
 fallible jail_start(const struct jail *jail, int *out_pid)

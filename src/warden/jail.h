@@ -27,6 +27,7 @@ struct jail {
 	uint64_t bytes_max;
 };
 
+#define JAIL_GROUP "jail"
 // The cgroup of all jails, while there are any: what the kernel keeps for them is bounded, too.
 // Both may be repeated.
 fallible jail_open(struct groups *groups, struct group_door *door);

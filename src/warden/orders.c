@@ -17,6 +17,8 @@
 #include "warden/bury.h"
 #include "warden/jail.h"
 #include "warden/post.h"
+#include "warden/rest.h"
+#include "warden/tally.h"
 
 #define ORDERS_A_TURN 16 // then others have theirs
 #define KILL_AGAIN_US 1000
@@ -60,19 +62,53 @@ static fallible hello(struct warden *warden, const struct order *order)
 	return OK;
 }
 
+static fallible await_end(struct cell *cell, const struct order *order)
+{
+	if (cell->waiter_count == CELL_WAITERS)
+		return err_new(CONFLICT, "being_deleted", "the box is being deleted");
+	cell->waiters[cell->waiter_count++] = (struct cell_waiter){order->id, order->kind};
+	memcpy(cell->trace, order->trace, sizeof(cell->trace));
+	return OK;
+}
+
 // Burying what is not there is done already.
 static fallible bury(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
 
 	if (!cell) {
+		// Nobody's. Groups of that name in which nothing lives are only in the way.
+		group_drop(warden->groups, order->box, group_leaves(warden->groups, order->box));
 		post_done(warden, ORDER_BURY, order->id);
 		return OK;
 	}
-	if (cell->waiter_count == CELL_WAITERS)
+	TRY(await_end(cell, order));
+	cell->keeps = false;
+	bury_begin(warden, cell);
+	return OK;
+}
+
+// The disk must be fit to be used again: that of an ephemeral box is not.
+static fallible stop(struct warden *warden, const struct order *order)
+{
+	struct cell *cell = find(warden, order);
+
+	if (!cell)
+		return no_box();
+	if (cell->state == CELL_KEPT) {
+		post_done(warden, ORDER_STOP, order->id);
+		return OK;
+	}
+	if (cell->state == CELL_BUILDING)
+		return err_hint(err_new(CONFLICT, "being_built", "the box is being built"),
+				"stop it when it is ready");
+	if (cell->state != CELL_ALIVE && !cell->keeps)
 		return err_new(CONFLICT, "being_deleted", "the box is being deleted");
-	cell->waiters[cell->waiter_count++] = order->id;
-	memcpy(cell->trace, order->trace, sizeof(cell->trace));
+	if (cell->note.ephemeral || !cell->has_disk)
+		return err_new(CONFLICT, "ephemeral", "the box ends with its run");
+	TRY(await_end(cell, order));
+	build_hear(warden); // if its builder holds its overlays up to us, they are to end with it
+	cell->keeps = true;
 	bury_begin(warden, cell);
 	return OK;
 }
@@ -84,31 +120,53 @@ static uint32_t next_leaf(struct warden *warden, struct cell *cell)
 	for (uint32_t i = 0; i < cell->leaves; i++) {
 		uint64_t bit = 1ull << i % 64;
 
-		if (!(cell->killed[i / 64] & bit) || !group_leaf_drop(warden->groups, cell->id, i))
+		if (!(cell->note.killed[i / 64] & bit) ||
+		    !group_leaf_drop(warden->groups, cell->id, i))
 			continue;
-		cell->killed[i / 64] &= ~bit;
+		cell->note.killed[i / 64] &= ~bit; // the note may say so for longer: no harm
 		return i;
 	}
 	return cell->leaves;
+}
+
+static fallible make_leaf(struct warden *warden, struct cell *cell, uint32_t *out_number,
+			  struct group_leaf *out)
+{
+	uint32_t number = next_leaf(warden, cell);
+
+	if (number >= TALK_LEAVES_MAX)
+		return err_new(EXHAUSTED, "too_many_execs", "the box has %d leaves and no more",
+			       TALK_LEAVES_MAX);
+	TRY(group_leaf(warden->groups, cell->id, number, ids_base(cell->note.slot), out));
+	if (number == cell->leaves)
+		cell->leaves++;
+	*out_number = number;
+	return OK;
+}
+
+static fallible no_leaf(struct err *err)
+{
+	return err_recast(err, ERR_NOT_FOUND, "no_leaf", "the box has no such leaf");
 }
 
 // The fds that join it, one on v2 and two on v1, then its meter.
 static fallible leaf(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
-	struct group_leaf made;
-	uint32_t number;
+	uint32_t number = order->leaf;
+	struct group_leaf made = {.meter = -1};
+	struct err *err;
 	int fds[3];
 
 	if (!cell || cell->state != CELL_ALIVE)
 		return no_box();
-	number = next_leaf(warden, cell);
-	if (number >= TALK_LEAVES_MAX)
-		return err_new(EXHAUSTED, "too_many_execs", "the box has %d leaves and no more",
-			       TALK_LEAVES_MAX);
-	TRY(group_leaf(warden->groups, cell->id, number, ids_base(cell->slot), &made));
-	if (number == cell->leaves)
-		cell->leaves++;
+	if (order->again) {
+		err = group_leaf_open(warden->groups, cell->id, number, &made);
+		if (err)
+			return no_leaf(err);
+	} else {
+		TRY(make_leaf(warden, cell, &number, &made));
+	}
 	warden->answer = (struct answer){
 		.kind = ANSWER_DONE,
 		.to = ORDER_LEAF,
@@ -122,6 +180,37 @@ static fallible leaf(struct warden *warden, const struct order *order)
 	return OK;
 }
 
+static fallible adopt(struct warden *warden, const struct order *order)
+{
+	struct cell *cell = find(warden, order);
+	struct answer *answer = &warden->answer;
+	struct group_leaf first = {.meter = -1};
+	int fds[2] = {-1, -1};
+	struct err *err;
+
+	if (!cell || cell->state != CELL_ALIVE || cell->pidfd < 0)
+		return no_box();
+	TRY(group_oom(warden->groups, cell->id, &fds[0]));
+	err = group_leaf_open(warden->groups, cell->id, 0, &first);
+	if (err) {
+		fd_drop(&fds[0]);
+		return no_leaf(err);
+	}
+	fds[1] = take_fd(&first.meter);
+	group_leaf_close(&first);
+	*answer = (struct answer){
+		.kind = ANSWER_DONE,
+		.to = ORDER_ADOPT,
+		.id = order->id,
+		.pid = (uint32_t)cell->pid,
+		.frozen = group_pulse(warden->groups, cell->id) != GROUP_RUNS,
+		.leaves = cell->leaves,
+	};
+	memcpy(answer->spent, cell->note.killed, sizeof(answer->spent));
+	post_answer(warden, answer, fds, 2);
+	return OK;
+}
+
 static fallible kill_leaf(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
@@ -129,7 +218,13 @@ static fallible kill_leaf(struct warden *warden, const struct order *order)
 
 	if (!cell || cell->state != CELL_ALIVE || order->leaf >= cell->leaves)
 		return no_box();
-	cell->killed[order->leaf / 64] |= 1ull << order->leaf % 64;
+	// Noted first: whatever the next life clones into a leaf that was killed would die of it.
+	cell->note.killed[order->leaf / 64] |= 1ull << order->leaf % 64;
+	auto_err unnoted = note_write(warden->cells, cell->id, &cell->note);
+
+	if (unnoted)
+		log_event(LOG_WARN, "note.unwritten", "sandbox", cell->id, "trail",
+			  err_trail(unnoted), NULL);
 	if (group_kill(warden->groups, cell->id, order->leaf)) {
 		post_done(warden, ORDER_KILL, order->id);
 		return OK;
@@ -215,6 +310,12 @@ static const struct {
 	[ORDER_FREEZE] = {GREETED, freeze},
 	[ORDER_FORGET] = {GREETED, forget},
 	[ORDER_LIST] = {GREETED, list},
+	[ORDER_CELLS] = {GREETED, tally_cells},
+	[ORDER_ADOPT] = {GREETED, adopt},
+	[ORDER_STOP] = {GREETED, stop},
+	[ORDER_PAUSE] = {GREETED, rest_begin},
+	[ORDER_THAW] = {GREETED, rest_end},
+	[ORDER_CENSUS] = {GREETED, tally_census},
 };
 
 // True when one was read; *over when none can be any more.
@@ -336,9 +437,11 @@ static int64_t long_turn(struct warden *warden, int64_t now)
 int64_t orders_turn(struct warden *warden)
 {
 	int64_t now = clock_us();
-	int64_t murders = murders_turn(warden, now), jobs = long_turn(warden, now);
+	int64_t next = murders_turn(warden, now), jobs = long_turn(warden, now);
+	int64_t pauses = rest_turn(warden, now);
 
-	return murders < jobs ? murders : jobs;
+	next = jobs < next ? jobs : next;
+	return pauses < next ? pauses : next;
 }
 
 void orders_forget(struct warden *warden)
@@ -347,6 +450,8 @@ void orders_forget(struct warden *warden)
 	// The next daemon counts its orders from one again, and must not be given these answers.
 	template_cancel(warden->templates, 0);
 	warden->long_count = 0;
+	bury_forget_orders(warden);
+	rest_forget(warden);
 	while (!link_empty(&warden->murders)) {
 		struct murder *murder = link_of(warden->murders.next, struct murder, link);
 

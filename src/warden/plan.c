@@ -53,6 +53,7 @@ int builder_pack(const struct builder_plan *plan, const struct builder_fds *fds,
 	int n = 0;
 
 	out[n++] = fds->control;
+	out[n++] = fds->listen;
 	out[n++] = fds->userns;
 	out[n++] = fds->root;
 	out[n++] = fds->disk;
@@ -73,10 +74,11 @@ bool builder_unpack(const struct builder_plan *plan, const int *flat, int count,
 	int n = 0;
 
 	if (plan->task_count > GROUP_JOINS_MAX || plan->leaf_count > GROUP_LEAF_JOINS ||
-	    count != 4 + plan->has_usr + plan->has_into + plan->task_count + plan->leaf_count)
+	    count != 5 + plan->has_usr + plan->has_into + plan->task_count + plan->leaf_count)
 		return false;
 	memset(out, -1, sizeof(*out));
 	out->control = flat[n++];
+	out->listen = flat[n++];
 	out->userns = flat[n++];
 	out->root = flat[n++];
 	out->disk = flat[n++];

@@ -33,19 +33,23 @@ fallible shelf_walk(struct templates *all,
 	return err;
 }
 
-fallible shelf_retire(struct templates *all, const char *name)
+void shelf_is_gone(struct templates *all, const char *name)
 {
 	struct shelf_gone *gone = mem_new_of(struct shelf_gone);
 
-	snprintf(gone->name, sizeof(gone->name), ".gone-%llx", (unsigned long long)all->number++);
-	if (renameat2(all->layers.dir, name, all->layers.dir, gone->name, RENAME_NOREPLACE)) {
-		int errnum = errno;
-
-		free(gone);
-		return errnum == ENOENT ? OK : err_sys(errnum, "set '%s' aside", name);
-	}
+	snprintf(gone->name, sizeof(gone->name), "%s", name);
 	gone->since_us = clock_us();
 	link_add(&all->gone, &gone->link);
+}
+
+fallible shelf_retire(struct templates *all, const char *name)
+{
+	char aside[SHELF_NAME];
+
+	snprintf(aside, sizeof(aside), ".gone-%llx", (unsigned long long)all->number++);
+	if (renameat2(all->layers.dir, name, all->layers.dir, aside, RENAME_NOREPLACE))
+		return errno == ENOENT ? OK : err_sys(errno, "set '%s' aside", name);
+	shelf_is_gone(all, aside);
 	return OK;
 }
 

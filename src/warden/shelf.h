@@ -48,6 +48,8 @@ fallible shelf_walk(struct templates *all,
 		    fallible (*each)(struct templates *, const char *, void *), void *arg);
 // Out of sight, to be removed when no box can use it any more.
 fallible shelf_retire(struct templates *all, const char *name);
+// Notes a directory that was set aside earlier: boxes that are older than now may use it.
+void shelf_is_gone(struct templates *all, const char *name);
 // The root directory of `name`, O_PATH; -1 with errno.
 int shelf_root(struct templates *all, const char *name);
 // The host's template as of now, in all->host_root and all->host_usr.

@@ -30,10 +30,12 @@
 #include "os/probe.h"
 #include "os/seccomp.h"
 #include "warden/census.h"
+#include "warden/ear.h"
 #include "warden/jail.h"
+#include "warden/recall.h"
 
 #define FDS_APART 1024 // for other things than boxes
-#define FDS_A_BOX 2    // pidfd and user namespace
+#define FDS_A_BOX 3    // pidfd, user namespace, and a copy of its overlays
 #define SLOTS_MAX 65000
 #define SOCKET "warden.sock"
 
@@ -118,14 +120,20 @@ static fallible check_host(int data)
 static fallible open_groups(struct warden *warden)
 {
 	auto_free struct cgroup_host *host = mem_new_of(struct cgroup_host);
-	char instance[GROUP_NAME_ROOM], text[16];
-	int buried = 0;
+	char instance[GROUP_NAME_ROOM];
 
 	TRY(groups_name(warden->data, instance));
 	TRY(cgroup_discover(host));
-	TRY(groups_open(host, instance, &warden->groups));
+	return groups_open(host, instance, &warden->groups);
+}
+
+static fallible bury_rest(struct warden *warden)
+{
+	char text[16];
+	int buried = 0;
+
 	if (!weak(CENSUS))
-		TRY(census_bury(warden->groups, &buried), "bury an earlier life");
+		TRY(census_bury(warden->groups, warden->boxes, &buried), "bury an earlier life");
 	snprintf(text, sizeof(text), "%d", buried);
 	if (buried)
 		log_event(LOG_WARN, "leftovers.buried", "boxes", text, NULL);
@@ -144,11 +152,21 @@ static void make_host_template(struct warden *warden)
 		log_event(LOG_WARN, "template.host", "trail", err_trail(err), NULL);
 }
 
-static fallible open_ids(struct warden *warden)
+static fallible open_run(struct warden *warden, const struct options *options)
+{
+	auto_fd run = open(options->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (run < 0)
+		return err_sys(errno, "open the run directory %s", options->run);
+	TRY(note_boot(warden->boot));
+	TRY(note_open_dir(run, &warden->cells));
+	return ear_open_dir(run, (uid_t)options->uid, (gid_t)options->gid, &warden->ears);
+}
+
+static void open_ids(struct warden *warden)
 {
 	struct rlimit files = {0};
 	uint64_t most;
-	uint32_t slot;
 
 	getrlimit(RLIMIT_NOFILE, &files);
 	most = files.rlim_cur > FDS_APART + 512 ? (files.rlim_cur - FDS_APART) / FDS_A_BOX : 64;
@@ -156,6 +174,12 @@ static fallible open_ids(struct warden *warden)
 	// As many again may rest, and one is the jail's.
 	warden->ids = ids_open(2 * warden->boxes_max < SLOTS_MAX ? 2 * warden->boxes_max + 1
 								 : SLOTS_MAX);
+}
+
+static fallible open_jail(struct warden *warden)
+{
+	uint32_t slot;
+
 	return ids_take(warden->ids, &slot, &warden->jail_userns);
 }
 
@@ -199,9 +223,6 @@ static fallible open_loop(struct warden *warden)
 	sigaddset(&mask, SIGINT);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	warden->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-	warden->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (warden->epoll < 0)
-		return err_sys(errno, "make an epoll set");
 	TRY(watch(warden, warden->signals, TAG_SIGNALS));
 	TRY(watch(warden, zygote_fd(warden->zygote), TAG_ZYGOTE));
 	return watch(warden, warden->listener, TAG_LISTENER);
@@ -209,20 +230,31 @@ static fallible open_loop(struct warden *warden)
 
 static fallible begin(struct warden *warden, const struct options *options)
 {
+	auto_recall recall = NULL;
+
 	assert(options->data && options->run); // read_options() saw to it
 	TRY(retire(options));
 	warden->uid = (uid_t)options->uid;
 	warden->data = open(options->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (warden->data < 0)
 		return err_sys(errno, "open the data directory %s", options->data);
+	warden->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (warden->epoll < 0)
+		return err_sys(errno, "make an epoll set");
 	TRY(check_host(warden->data));
 	TRY(open_groups(warden));
+	TRY(open_run(warden, options));
+	open_ids(warden);
+	TRY(recall_boxes(warden, &recall), "recall the boxes of an earlier life");
+	TRY(bury_rest(warden));
 	// Before the filter: boxes inherit what the zygote has.
 	TRY(zygote_start(groups_join_by_clone(warden->groups), &warden->zygote));
+	TRY(shroud_start(&warden->shroud));
 	TRY(disk_open(warden->data, options->disk, &warden->disk), "open the disks");
+	TRY(recall_disks(warden, recall), "recall the disks of an earlier life");
 	TRY(templates_open(warden->data, &warden->templates), "open the templates");
 	make_host_template(warden);
-	TRY(open_ids(warden), "open the id ranges");
+	TRY(open_jail(warden), "open the id range of the jail");
 	TRY(open_door(warden, options));
 	TRY(open_loop(warden));
 	secret_random(&warden->epoch, sizeof(warden->epoch));
@@ -241,11 +273,13 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 
 	warden->jail_door.into = -1;
 	warden->data = warden->epoll = warden->listener = warden->daemon = warden->signals = -1;
+	warden->cells = warden->ears = -1;
 	warden->boxes = map_new();
 	warden->watched = map_new();
 	link_init(&warden->building);
 	link_init(&warden->graves);
 	link_init(&warden->murders);
+	link_init(&warden->pauses);
 	link_init(&warden->letters);
 	if (!err)
 		err = begin(warden, &options);
@@ -257,11 +291,30 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 	return OK;
 }
 
+static void free_cells(struct warden *warden)
+{
+	struct str key;
+	size_t at = 0;
+	void *value;
+
+	while (map_next(warden->boxes, &at, &key, &value)) {
+		struct cell *cell = value;
+
+		fd_drop(&cell->pidfd);
+		fd_drop(&cell->mounts); // the box itself has them, too
+		free(cell->refusal);
+		free(cell);
+	}
+	map_free(warden->boxes);
+}
+
 void start_undo(struct warden *warden)
 {
 	if (!warden)
 		return;
 	zygote_stop(warden->zygote);
+	free_cells(warden);
+	shroud_stop(warden->shroud);
 	if (warden->templates)
 		templates_close(warden->templates);
 	if (warden->disk)
@@ -274,7 +327,8 @@ void start_undo(struct warden *warden)
 	fd_drop(&warden->listener);
 	fd_drop(&warden->signals);
 	fd_drop(&warden->data);
-	map_free(warden->boxes);
+	fd_drop(&warden->cells);
+	fd_drop(&warden->ears);
 	map_free(warden->watched);
 	free(warden);
 }

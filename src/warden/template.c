@@ -32,8 +32,10 @@
 static fallible bury(struct templates *all, const char *name, void *arg)
 {
 	(void)arg;
-	if (str_starts(str_of(name), ".new-") || str_starts(str_of(name), ".gone-"))
+	if (str_starts(str_of(name), ".new-"))
 		return trash_put(all->trash, all->layers.dir, name);
+	if (str_starts(str_of(name), ".gone-"))
+		shelf_is_gone(all, name); // boxes of an earlier life may still use it
 	return OK;
 }
 

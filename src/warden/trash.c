@@ -150,7 +150,7 @@ fallible trash_put(struct trash *trash, int dir, const char *name)
 	return OK;
 }
 
-fallible trash_put_all(struct trash *trash, int dir)
+fallible trash_put_all(struct trash *trash, int dir, bool (*which)(const char *name))
 {
 	DIR *entries = list(dir);
 	struct dirent *entry;
@@ -159,7 +159,8 @@ fallible trash_put_all(struct trash *trash, int dir)
 	if (!entries)
 		return err_sys(errno, "list what is left over");
 	while (!err && (entry = next(entries)))
-		err = move(trash, dir, entry->d_name);
+		if (which(entry->d_name))
+			err = move(trash, dir, entry->d_name);
 	closedir(entries);
 	start(trash);
 	return err;

@@ -14,8 +14,8 @@ void trash_close(struct trash *trash); // a child at work goes on; free(NULL) ru
 
 // Moves `name` of `dir` into the trash; both lie on one mount. What is absent is gone already.
 fallible trash_put(struct trash *trash, int dir, const char *name);
-// Moves everything in `dir` there.
-fallible trash_put_all(struct trash *trash, int dir);
+// Moves everything in `dir` there whose name `which` says yes to.
+fallible trash_put_all(struct trash *trash, int dir, bool (*which)(const char *name));
 uint64_t trash_count(const struct trash *trash); // entries not yet reaped
 // A child ended: true when it was the reaper.
 bool trash_reaped(struct trash *trash, int pid);

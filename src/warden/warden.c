@@ -1,14 +1,17 @@
 // The privileged hands of cove: one thread, one loop, one daemon at a time. It starts bare: it
 // leaves the host's mount namespace, gives up the rights it does not need, asks the kernel what it
-// can do, buries what an earlier life left, lets the zygote be born, and only then opens its door
-// and puts its own filter on. From there on everything is an event:
+// can do, takes up the boxes of an earlier life that live and buries the rest, lets the zygote be
+// born, and only then opens its door and puts its own filter on. From there on everything is an
+// event:
 //
 //	the daemon's socket   orders in, answers out (warden/orders)
 //	the zygote's socket   a clone was made (warden/build)
 //	a pidfd               a box has ended (warden/bury)
 //	signals               a child of ours ended, or we shall
 //
-// When the daemon goes, its boxes go: nobody else knows them. SIGTERM does the same and then ends.
+// Boxes outlive the daemon and us. When the daemon goes nothing changes, however long it is away:
+// the next one asks what there is. SIGTERM, which also comes when the supervisor dies, ends us and
+// leaves the boxes as they are; SIGINT ends the boxes first.
 //
 // syscalls: epoll_ctl epoll_pwait epoll_pwait2 accept4 getsockopt close wait4 read write exit_group
 // syscalls: exit rt_sigaction rt_sigreturn rt_sigprocmask restart_syscall rseq set_robust_list
@@ -46,7 +49,8 @@
 #define CALM_US 20000	    // what is not short yet waits for this: somebody uses the box just made
 #define BUSY_MAX_US 200000  // and after so much work without a pause, too
 #define IDLE_MAX_US 1000000 // what is in a hurry and gets nowhere is tried this rarely
-#define FAREWELL_US 10000000 // at SIGTERM boxes have this long to be gone
+#define LEAVE_US 1000000    // at SIGTERM what was begun has this long to be done
+#define FAREWELL_US 20000000 // at SIGINT boxes have this long to be gone
 
 static void lose_daemon(struct warden *warden)
 {
@@ -56,7 +60,6 @@ static void lose_daemon(struct warden *warden)
 	fd_drop(&warden->daemon);
 	post_forget(warden);
 	orders_forget(warden);
-	bury_all(warden);
 }
 
 static void admit_daemon(struct warden *warden)
@@ -125,20 +128,8 @@ static void lose_zygote(struct warden *warden)
 
 static void hear_zygote(struct warden *warden)
 {
-	struct zygote_answer answer;
-
-	for (;;) {
-		switch (zygote_take(warden->zygote, &answer)) {
-		case ZYGOTE_ANSWER:
-			build_answered(warden, &answer);
-			continue;
-		case ZYGOTE_NOTHING:
-			return;
-		case ZYGOTE_LOST:
-			lose_zygote(warden);
-			return;
-		}
-	}
+	if (!build_hear(warden))
+		lose_zygote(warden);
 }
 
 // Boxes are children too, but their pidfds tell of them.
@@ -147,7 +138,7 @@ static void reap(struct warden *warden)
 	int status, pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		if (zygote_reaped(warden->zygote, pid))
+		if (zygote_reaped(warden->zygote, pid) || shroud_reaped(warden->shroud, pid))
 			continue; // its socket tells
 		if (disk_reaped(warden->disk, pid)) {
 			if (disk_trash(warden->disk) == 0)
@@ -169,6 +160,8 @@ static void hear_signal(struct warden *warden)
 			reap(warden);
 		else
 			warden->stopping = true;
+		if (info.ssi_signo == SIGINT)
+			warden->ending = true;
 	}
 }
 
@@ -189,6 +182,7 @@ static void dispatch(struct warden *warden, const struct epoll_event *event)
 		hear_zygote(warden);
 		break;
 	default:
+		hear_zygote(warden); // what its builder has sent comes before its end
 		bury_heard(warden, event->data.u64);
 		break;
 	}
@@ -225,8 +219,12 @@ static int64_t oldest_birth(const struct warden *warden)
 	size_t at = 0;
 	void *value;
 
-	while (map_next(warden->boxes, &at, &key, &value))
-		oldest = sooner(oldest, ((struct cell *)value)->born_us);
+	while (map_next(warden->boxes, &at, &key, &value)) {
+		const struct cell *cell = value;
+
+		if (cell->state != CELL_KEPT)
+			oldest = sooner(oldest, cell->note.born_us);
+	}
 	return oldest;
 }
 
@@ -278,17 +276,34 @@ static void serve(struct warden *warden)
 	}
 }
 
+// What was begun is brought to its end, for a moment: clones get into their notes, the dead are
+// swept. What is not done by then the next life finds.
+static void leave(struct warden *warden)
+{
+	int64_t deadline = clock_us() + LEAVE_US;
+
+	while ((warden->building_count > 0 || !link_empty(&warden->graves)) && !warden->failed &&
+	       clock_us() < deadline)
+		turn(warden, clock_us() + 10000);
+}
+
 static void stop(struct warden *warden)
 {
 	int64_t deadline = clock_us() + FAREWELL_US;
 
 	fd_drop(&warden->listener);
 	lose_daemon(warden);
-	bury_all(warden);
-	while (map_count(warden->boxes) > 0 && clock_us() < deadline)
+	if (!warden->ending) {
+		leave(warden);
+		return;
+	}
+	bury_end_all(warden);
+	while (map_count(warden->boxes) > warden->kept && clock_us() < deadline)
 		turn(warden, clock_us() + 100000);
-	if (map_count(warden->boxes) > 0)
+	if (map_count(warden->boxes) > warden->kept) {
 		log_event(LOG_ERROR, "stop.leftovers", NULL);
+		warden->failed = true;
+	}
 }
 
 int warden_main(int argc, char **argv)

@@ -43,6 +43,9 @@ struct reply {
 	char step[48];
 };
 
+_Static_assert(sizeof(struct reply) != sizeof(struct builder_witness),
+	       "who speaks is told by the length");
+
 // An answer that is lost would be taken for the next one's: without it there is no going on, and
 // the warden's next life starts clean.
 static void reply_with(int sock, struct reply reply, int fd)
@@ -60,7 +63,7 @@ static _Noreturn void fail_birth(int sock, const char *step)
 	_exit(1);
 }
 
-// 0, 1 and 3 to 7 are /dev/null: a builder puts its own there, and nothing that comes by message
+// 0, 1 and 3 to 8 are /dev/null: a builder puts its own there, and nothing that comes by message
 // can land on them. 2 stays, for the C library's last words. All else of the warden's is closed.
 static int arrange(struct builder_kit *kit, int *sock)
 {
@@ -201,6 +204,7 @@ static _Noreturn void live(int parent, int sock, struct builder_kit kit)
 		_exit(1);
 	if (arrange(&kit, &sock) || nest_build(&step))
 		fail_birth(sock, step);
+	kit.sock = sock;
 	leave_libraries();
 	reply_with(sock, (struct reply){0}, -1);
 	serve(sock, &kit);
@@ -295,15 +299,23 @@ fallible zygote_send(struct zygote *zygote, const struct builder_plan *plan,
 
 enum zygote_news zygote_take(struct zygote *zygote, struct zygote_answer *out)
 {
-	struct reply reply;
+	union {
+		struct reply reply;
+		struct builder_witness witness;
+	} news;
 	int fd = -1, count = 1;
-	ssize_t len = fd_recv(zygote->sock, &reply, sizeof(reply), &fd, &count, MSG_DONTWAIT);
+	ssize_t len = fd_recv(zygote->sock, &news, sizeof(news), &fd, &count, MSG_DONTWAIT);
 
 	if (len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return ZYGOTE_NOTHING;
-	if (len != sizeof(reply))
+	if (len == sizeof(news.witness)) {
+		*out = (struct zygote_answer){
+			.pidfd = -1, .witness = news.witness, .mounts = count ? fd : -1};
+		return ZYGOTE_WITNESS;
+	}
+	if (len != sizeof(news.reply))
 		return ZYGOTE_LOST;
 	*out = (struct zygote_answer){
-		.errnum = reply.errnum, .pid = reply.pid, .pidfd = count ? fd : -1};
+		.errnum = news.reply.errnum, .pid = news.reply.pid, .pidfd = count ? fd : -1};
 	return ZYGOTE_ANSWER;
 }

@@ -21,11 +21,13 @@ bool zygote_reaped(struct zygote *zygote, int pid);
 fallible zygote_send(struct zygote *zygote, const struct builder_plan *plan,
 		     const struct builder_fds *fds);
 
-// An answer, in the order of the sending.
+// An answer, in the order of the sending. Or the word of a builder, whenever it has come so far.
 struct zygote_answer {
 	int errnum; // 0: all is well
 	int pid;
-	int pidfd; // the caller's; -1 on failure
+	int pidfd;			// the caller's; -1 on failure
+	struct builder_witness witness; // WITNESS, and its mounts, the caller's; -1: none
+	int mounts;
 };
-enum zygote_news { ZYGOTE_ANSWER, ZYGOTE_NOTHING, ZYGOTE_LOST };
+enum zygote_news { ZYGOTE_ANSWER, ZYGOTE_WITNESS, ZYGOTE_NOTHING, ZYGOTE_LOST };
 enum zygote_news zygote_take(struct zygote *zygote, struct zygote_answer *out);

@@ -360,33 +360,6 @@ TEST(second, "a second daemon is turned away while the first is there")
 	close(other);
 }
 
-TEST(daemon_gone, "when the daemon goes its boxes go, and the next daemon finds an empty house")
-{
-	struct order hello = {.kind = ORDER_HELLO, .version = ORDER_VERSION};
-	struct census before;
-	int fds[ORDER_FDS_MAX];
-
-	if (skipped())
-		return;
-	before = settled();
-	for (int i = 0; i < 10; i++) {
-		struct order order = build_order();
-
-		CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE);
-		drop_fds(fds);
-	}
-	for (int i = 0; i < 5; i++) { // and some that are still being built
-		struct order order = build_order();
-
-		CHECK(send_order(&order));
-	}
-	close(sock);
-	sock = dial();
-	CHECK(sock >= 0);
-	CHECK(ask(&hello, &answer, fds) && answer.kind == ANSWER_DONE);
-	CHECK(same(before));
-}
-
 TEST(import_gone, "when the daemon goes its import goes, though somebody still holds the pipe")
 {
 	struct order hello = {.kind = ORDER_HELLO, .version = ORDER_VERSION};
@@ -416,71 +389,15 @@ TEST(import_gone, "when the daemon goes its import goes, though somebody still h
 	drop_fds(fds);
 }
 
-TEST(reborn, "after kill -9 the next warden buries what is left")
+TEST(end, "SIGTERM ends the warden with 0, and no group of its own is left")
 {
-	struct order hello = {.kind = ORDER_HELLO, .version = ORDER_VERSION};
-	int fds[ORDER_FDS_MAX], controls[10], status, groups;
-	int64_t begun;
+	int status = -1;
 
 	if (skipped())
 		return;
-	groups = settled().groups;
-	for (int i = 0; i < 10; i++) {
-		struct order order = build_order();
-
-		CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE);
-		CHECK(greets(fds[0]));
-		controls[i] = take_fd(&fds[0]); // as long as it is held, the box lives
-		drop_fds(fds);
-	}
-	kill(warden_pid, SIGKILL);
-	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
-	close(sock);
-	CHECK(count_all_groups() > groups);
-	begun = clock_ms();
-	start_process();
-	// A child that the dead warden had just cloned may hold its door open for a moment.
-	for (int tries = 0; tries < 3; tries++) {
-		int64_t asked = clock_ms();
-
-		sock = dial();
-		CHECK(sock >= 0);
-		answer.kind = ANSWER_REFUSED;
-		if (ask(&hello, &answer, fds))
-			break;
-		printf("# nobody was in after %lld ms\n", (long long)(clock_ms() - asked));
-		close(sock);
-	}
-	CHECK(answer.kind == ANSWER_DONE);
-	printf("# clean after %lld ms\n", (long long)(clock_ms() - begun));
-	CHECK(count_all_groups() == groups);
-	for (int i = 0; i < 10; i++) {
-		char byte;
-
-		CHECK(wait_readable(controls[i]));
-		CHECK(recv(controls[i], &byte, 1, 0) <= 0);
-		close(controls[i]);
-	}
-}
-
-TEST(end, "SIGTERM buries everything, leaves no group, and ends with 0")
-{
-	struct order order = build_order();
-	char command[80];
-	int fds[ORDER_FDS_MAX], status = -1;
-
-	if (skipped())
-		return;
-	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE);
-	drop_fds(fds);
 	kill(warden_pid, SIGTERM);
 	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	CHECK(count_all_groups() == 0);
-	path_of(command, sizeof(command), "");
-	if (fork() == 0) {
-		execlp("rm", "rm", "-rf", command, (char *)NULL);
-		_exit(1);
-	}
-	wait(&status);
+	leave_home();
 }

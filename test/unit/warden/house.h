@@ -318,3 +318,15 @@ static inline struct census settled(void)
 	}
 	return before;
 }
+
+static inline void leave_home(void)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execlp("rm", "rm", "-rf", home, (char *)NULL);
+		_exit(1);
+	}
+	waitpid(pid, &status, 0);
+}

@@ -1,0 +1,117 @@
+// What comes within a moment is let go together: the first to end writes everything out, and the
+// others find nothing left to write.
+//
+// syscalls: sendmsg close wait4
+#include "warden/shroud.h"
+
+#include <errno.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/fd.h"
+
+#define SOCK 3
+#define FIRST 4
+#define BATCH 256
+#define GATHER_MS 200
+
+struct shroud {
+	int sock, pid;
+};
+
+// One message more, if it comes in time. False: nobody will send any more.
+static bool take_one(int wait_ms, int *held)
+{
+	struct pollfd one = {.fd = SOCK, .events = POLLIN};
+	int fd, count = 1, came;
+	char byte;
+
+	do
+		came = poll(&one, 1, wait_ms);
+	while (came < 0 && errno == EINTR);
+	if (came == 0)
+		return true;
+	if (fd_recv(SOCK, &byte, 1, &fd, &count, 0) <= 0)
+		return false;
+	*held += count;
+	return true;
+}
+
+static _Noreturn void live(int parent)
+{
+	bool open = true;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	prctl(PR_SET_NAME, "cove-shroud", 0, 0, 0);
+	setpriority(PRIO_PROCESS, 0, 10);
+	if (getppid() != parent)
+		_exit(1);
+	while (open) {
+		int held = 0, before = -1;
+
+		open = take_one(-1, &held);
+		while (open && held != before && held < BATCH) {
+			before = held;
+			open = take_one(GATHER_MS, &held);
+		}
+		close_range(FIRST, ~0u, 0);
+	}
+	_exit(0);
+}
+
+fallible shroud_start(struct shroud **out)
+{
+	struct shroud *shroud;
+	int pair[2], parent = getpid(), pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return err_sys(errno, "make the shroud's socket");
+	pid = fork();
+	if (pid == 0) {
+		if (dup2(pair[1], SOCK) < 0 || close_range(FIRST, ~0u, 0))
+			_exit(1);
+		live(parent);
+	}
+	close(pair[1]);
+	if (pid < 0) {
+		close(pair[0]);
+		return err_sys(errno, "fork the shroud");
+	}
+	shroud = mem_new_of(struct shroud);
+	*shroud = (struct shroud){.sock = pair[0], .pid = pid};
+	*out = shroud;
+	return OK;
+}
+
+void shroud_take(struct shroud *shroud, int mount)
+{
+	(void)fd_send(shroud->sock, "", 1, &mount, 1, MSG_DONTWAIT); // else it ends here
+	close(mount);
+}
+
+bool shroud_reaped(struct shroud *shroud, int pid)
+{
+	if (!shroud || shroud->pid != pid)
+		return false;
+	shroud->pid = 0;
+	return true;
+}
+
+void shroud_stop(struct shroud *shroud)
+{
+	if (!shroud)
+		return;
+	fd_drop(&shroud->sock);
+	if (shroud->pid)
+		while (waitpid(shroud->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	free(shroud);
+}

@@ -1,0 +1,409 @@
+// What outlives daemons and wardens, asked and shown through the warden's own door.
+#include <sys/prctl.h>
+
+#include "tap.h"
+#include "unit/warden/house.h"
+
+static struct answer answer; // the last one
+
+TEST(begin, "a warden starts on an empty data directory")
+{
+	char path[80];
+	auto_fd data = -1;
+
+	if (skipped())
+		return;
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	snprintf(home, sizeof(home), "/tmp/cove-warden-%d", getpid());
+	CHECK(mkdir(home, 0711) == 0);
+	path_of(path, sizeof(path), "data");
+	CHECK(mkdir(path, 0711) == 0);
+	data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_OK(groups_name(data, instance));
+	path_of(path, sizeof(path), "run");
+	CHECK(mkdir(path, 0711) == 0);
+	start_process();
+	sock = dial();
+	CHECK(sock >= 0);
+}
+
+// A page of cells behind `after`, in the last answer.
+static bool cells_after(const char *after)
+{
+	struct order order = {.kind = ORDER_CELLS};
+	int fds[ORDER_FDS_MAX];
+
+	snprintf(order.box, sizeof(order.box), "%s", after);
+	return ask(&order, &answer, fds) && answer.kind == ANSWER_DONE;
+}
+
+// The state of one box; ORDER_CELL_STATE_COUNT: there is no cell of it.
+static enum order_cell_state state_of(const char *box, uint32_t *pid)
+{
+	char after[ID_BOX_LEN + 1] = "";
+
+	do {
+		if (!cells_after(after))
+			break;
+		for (uint32_t i = 0; i < answer.cell_count; i++) {
+			memcpy(after, answer.cells[i].box, sizeof(after));
+			if (strcmp(after, box) != 0)
+				continue;
+			if (pid)
+				*pid = answer.cells[i].pid;
+			return answer.cells[i].state;
+		}
+	} while (answer.cell_count == ORDER_CELLS_PAGE);
+	return ORDER_CELL_STATE_COUNT;
+}
+
+static bool simple(enum order_kind kind, const char *box)
+{
+	struct order order = {.kind = kind};
+	int fds[ORDER_FDS_MAX];
+
+	memcpy(order.box, box, sizeof(order.box));
+	if (!ask(&order, &answer, fds))
+		return false;
+	drop_fds(fds);
+	if (answer.kind != ANSWER_DONE)
+		printf("# %s: %s\n", order_word(kind), answer.reason);
+	return answer.kind == ANSWER_DONE;
+}
+
+static bool census_is_even(void)
+{
+	struct order order = {.kind = ORDER_CENSUS};
+	int fds[ORDER_FDS_MAX];
+
+	if (!ask(&order, &answer, fds) || answer.kind != ANSWER_DONE)
+		return false;
+	for (uint32_t i = 0; i < answer.odd_count; i++)
+		printf("# odd: %s %s\n", answer.odds[i].what, answer.odds[i].name);
+	printf("#");
+#define X(field) printf(" %s %u", #field, answer.census.field);
+	ORDER_CENSUS_FIELDS(X)
+#undef X
+	printf("\n");
+	return answer.census.odd_count == 0;
+}
+
+// Connects and greets, as a daemon that has only begun.
+static bool greet_warden(void)
+{
+	struct order hello = {.kind = ORDER_HELLO, .version = ORDER_VERSION};
+	int fds[ORDER_FDS_MAX];
+
+	// A child that a dead warden had just cloned may hold its door open for a moment.
+	for (int tries = 0; tries < 3; tries++) {
+		fd_drop(&sock);
+		sock = dial();
+		answer.kind = ANSWER_REFUSED;
+		if (sock >= 0 && ask(&hello, &answer, fds))
+			break;
+	}
+	return answer.kind == ANSWER_DONE;
+}
+
+// Boxes of a dead warden become our children, see begin.
+static bool is_alive(pid_t pid)
+{
+	waitpid(pid, NULL, WNOHANG);
+	return kill(pid, 0) == 0;
+}
+
+TEST(greeted, "it is greeted")
+{
+	if (!skipped())
+		CHECK(greet_warden());
+}
+
+TEST(daemon_gone, "R-1 when the daemon goes its boxes stay, and the next daemon finds them all")
+{
+	static struct order orders[15];
+	struct census before;
+	int fds[ORDER_FDS_MAX];
+
+	if (skipped())
+		return;
+	before = settled();
+	for (int i = 0; i < 10; i++) {
+		orders[i] = build_order();
+		CHECK(ask(&orders[i], &answer, fds) && answer.kind == ANSWER_DONE);
+		CHECK(greets(fds[0]));
+		drop_fds(fds);
+	}
+	for (int i = 10; i < 15; i++) { // and some that are still being built
+		orders[i] = build_order();
+		CHECK(send_order(&orders[i]));
+	}
+	CHECK(greet_warden());
+	for (int tries = 0; tries < 100 && state_of(orders[14].box, NULL) == ORDER_CELL_GOING;
+	     tries++)
+		usleep(10000);
+	for (int i = 0; i < 15; i++)
+		CHECK(state_of(orders[i].box, NULL) != ORDER_CELL_STATE_COUNT);
+	CHECK(census_is_even());
+	CHECK(answer.census.groups == 15 && answer.census.notes == 15 &&
+	      answer.census.sockets == 15 && answer.census.slots == 15);
+	for (int i = 0; i < 15; i++)
+		CHECK(bury(orders[i].box));
+	CHECK(same(before));
+	CHECK(census_is_even() && answer.census.groups == 0 && answer.census.slots == 0);
+}
+
+TEST(rest, "PAUSE freezes a box, its daemon can ask so, and THAW lets it run")
+{
+	struct order order = build_order();
+	int fds[ORDER_FDS_MAX];
+
+	if (skipped())
+		return;
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE);
+	CHECK(greets(fds[0]));
+	drop_fds(fds);
+	CHECK(simple(ORDER_PAUSE, order.box));
+	CHECK(simple(ORDER_PAUSE, order.box));
+	CHECK(state_of(order.box, NULL) == ORDER_CELL_FROZEN);
+	CHECK(simple(ORDER_ADOPT, order.box) && answer.frozen);
+	CHECK(simple(ORDER_THAW, order.box));
+	CHECK(simple(ORDER_THAW, order.box));
+	CHECK(state_of(order.box, NULL) == ORDER_CELL_ALIVE);
+	CHECK(simple(ORDER_PAUSE, order.box));
+	CHECK(bury(order.box)); // the frozen die, too
+	CHECK(!simple(ORDER_PAUSE, order.box) && answer.error == ERR_NOT_FOUND);
+}
+
+TEST(stopped, "STOP ends the processes and keeps the disk; BUILD again takes it up")
+{
+	struct order order = build_order();
+	struct census before;
+	int fds[ORDER_FDS_MAX];
+	uint32_t pid = 0;
+
+	if (skipped())
+		return;
+	before = settled();
+	order.ephemeral = false;
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE);
+	CHECK(greets(fds[0]));
+	drop_fds(fds);
+	for (int round = 0; round < 3; round++) {
+		CHECK(state_of(order.box, &pid) == ORDER_CELL_ALIVE && is_alive((pid_t)pid));
+		CHECK(simple(ORDER_STOP, order.box));
+		CHECK(!is_alive((pid_t)pid));
+		CHECK(state_of(order.box, &pid) == ORDER_CELL_KEPT && pid == 0);
+		CHECK(simple(ORDER_STOP, order.box));
+		CHECK(same(before));
+		CHECK(census_is_even() && answer.census.kept == 1 && answer.census.disks == 1 &&
+		      answer.census.groups == 0 && answer.census.notes == 0);
+		order.again = false;
+		CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_REFUSED);
+		CHECK_STR(answer.reason, "box_exists");
+		order.again = true;
+		CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE);
+		CHECK(greets(fds[0]));
+		drop_fds(fds);
+	}
+	CHECK(bury(order.box));
+	CHECK(state_of(order.box, NULL) == ORDER_CELL_STATE_COUNT);
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_REFUSED);
+	CHECK_STR(answer.reason, "no_disk");
+	order = build_order();
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE);
+	drop_fds(fds);
+	CHECK(!simple(ORDER_STOP, order.box));
+	CHECK_STR(answer.reason, "ephemeral");
+	CHECK(bury(order.box));
+	CHECK(same(before));
+}
+
+static void kill_warden(void)
+{
+	int status;
+
+	kill(warden_pid, SIGKILL);
+	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
+}
+
+// A note that another hand has changed: the line that begins with `key` has another value.
+static bool forge_note(const char *box, const char *key, const char *value)
+{
+	char path[160], text[1024], forged[1024], *at, *rest;
+
+	snprintf(path, sizeof(path), "%s/run/cells/%s", home, box);
+	at = fd_get(AT_FDCWD, path, text, sizeof(text)) > 0 ? strstr(text, key) : NULL;
+	rest = at ? strchr(at, '\n') : NULL;
+	if (!rest)
+		return false;
+	snprintf(forged, sizeof(forged), "%.*s%s%s%s", (int)(at - text), text, key, value, rest);
+	return truncate(path, 0) == 0 && fd_put(AT_FDCWD, path, forged) == 0;
+}
+
+TEST(reborn, "R-3 after kill -9 the next warden has the same cells, and buries what is no box's")
+{
+	enum { FIRST, FORGED, HALF, LOST, UNREAD, NONE, FROZEN, KEPT, BOXES };
+	static struct order orders[BOXES];
+	struct order more = {.kind = ORDER_LEAF}, end = {.kind = ORDER_KILL};
+	int fds[ORDER_FDS_MAX], controls[BOXES];
+	uint32_t pids[BOXES], pid;
+	struct census before;
+	char path[160];
+	int64_t begun;
+
+	if (skipped())
+		return;
+	before = settled();
+	for (int i = 0; i < BOXES; i++) {
+		orders[i] = build_order();
+		orders[i].ephemeral = i == LOST;
+		CHECK(ask(&orders[i], &answer, fds) && answer.kind == ANSWER_DONE);
+		CHECK(greets(fds[0]));
+		controls[i] = take_fd(&fds[0]);
+		drop_fds(fds);
+		CHECK(state_of(orders[i].box, &pids[i]) == ORDER_CELL_ALIVE);
+	}
+	memcpy(more.box, orders[FIRST].box, sizeof(more.box));
+	memcpy(end.box, orders[FIRST].box, sizeof(end.box));
+	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.leaf == 1);
+	drop_fds(fds);
+	end.leaf = 1;
+	CHECK(ask(&end, &answer, fds) && answer.kind == ANSWER_DONE);
+	CHECK(simple(ORDER_PAUSE, orders[FROZEN].box));
+	CHECK(simple(ORDER_STOP, orders[KEPT].box));
+	kill_warden();
+	kill((pid_t)pids[LOST], SIGKILL);
+	CHECK(forge_note(orders[FORGED].box, "started ", "1"));
+	CHECK(forge_note(orders[HALF].box, "pid ", "0"));
+	CHECK(forge_note(orders[UNREAD].box, "slot ", "?"));
+	snprintf(path, sizeof(path), "%s/run/cells/%s", home, orders[NONE].box);
+	CHECK(unlink(path) == 0);
+	begun = clock_ms();
+	start_process();
+	CHECK(greet_warden());
+	printf("# back after %lld ms\n", (long long)(clock_ms() - begun));
+	const int alive[] = {FIRST, UNREAD, NONE, FROZEN};
+
+	for (size_t i = 0; i < sizeof(alive) / sizeof(*alive); i++) {
+		CHECK(state_of(orders[alive[i]].box, &pid) ==
+		      (alive[i] == FROZEN ? ORDER_CELL_FROZEN : ORDER_CELL_ALIVE));
+		CHECK(pid == pids[alive[i]] && is_alive((pid_t)pid));
+	}
+	// Mismatched or half known: no process of theirs is left; the disk of one that had been
+	// told of stays.
+	CHECK(!is_alive((pid_t)pids[FORGED]) && !is_alive((pid_t)pids[HALF]));
+	CHECK(state_of(orders[FORGED].box, NULL) == ORDER_CELL_KEPT);
+	CHECK(state_of(orders[HALF].box, NULL) == ORDER_CELL_STATE_COUNT);
+	CHECK(state_of(orders[LOST].box, NULL) == ORDER_CELL_STATE_COUNT);
+	CHECK(state_of(orders[KEPT].box, NULL) == ORDER_CELL_KEPT);
+	CHECK(census_is_even() && answer.census.groups == 4 && answer.census.slots == 4 &&
+	      answer.census.kept == 2);
+	CHECK(simple(ORDER_ADOPT, orders[FIRST].box));
+	CHECK(answer.pid == pids[FIRST] && answer.leaves == 2 && !answer.frozen);
+	CHECK(!leaf_is_spent(answer.spent, 0) && leaf_is_spent(answer.spent, 1));
+	more.again = true;
+	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.leaf == 0);
+	drop_fds(fds);
+	more.leaf = 7;
+	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_REFUSED);
+	more.again = false;
+	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.leaf == 1);
+	drop_fds(fds);
+	CHECK(!simple(ORDER_ADOPT, orders[KEPT].box));
+	CHECK(simple(ORDER_THAW, orders[FROZEN].box));
+	// Boxes that are not its children are stopped, built again and buried all the same.
+	CHECK(simple(ORDER_STOP, orders[FIRST].box));
+	CHECK(!is_alive((pid_t)pids[FIRST]));
+	orders[FIRST].again = true;
+	CHECK(ask(&orders[FIRST], &answer, fds) && answer.kind == ANSWER_DONE);
+	CHECK(greets(fds[0]));
+	drop_fds(fds);
+	for (int i = 0; i < BOXES; i++) {
+		CHECK(bury(orders[i].box));
+		CHECK(!is_alive((pid_t)pids[i]));
+		fd_drop(&controls[i]);
+	}
+	CHECK(census_is_even() && answer.census.groups == 0 && answer.census.disks == 0);
+	before.fds = settled().fds; // of another process, which began later
+	before.mounts = settled().mounts;
+	CHECK(same(before));
+}
+
+TEST(again_and_again, "R-1 boxes live through ten wardens, also when those are asked to leave")
+{
+	static struct order orders[10];
+	uint32_t pids[10], pid;
+	int fds[ORDER_FDS_MAX], status;
+
+	if (skipped())
+		return;
+	for (int i = 0; i < 10; i++) {
+		orders[i] = build_order();
+		CHECK(ask(&orders[i], &answer, fds) && answer.kind == ANSWER_DONE);
+		CHECK(greets(fds[0]));
+		drop_fds(fds);
+		CHECK(state_of(orders[i].box, &pids[i]) == ORDER_CELL_ALIVE);
+		kill(warden_pid, i % 2 ? SIGTERM : SIGKILL);
+		CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
+		CHECK(i % 2 == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+		start_process();
+		CHECK(greet_warden());
+	}
+	for (int i = 0; i < 10; i++)
+		CHECK(state_of(orders[i].box, &pid) == ORDER_CELL_ALIVE && pid == pids[i]);
+	CHECK(census_is_even() && answer.census.alive == 10);
+	for (int i = 0; i < 10; i++)
+		CHECK(bury(orders[i].box));
+	CHECK(census_is_even() && answer.census.groups == 0);
+}
+
+TEST(too_new, "a note of a newer cove is not touched: the warden refuses to begin")
+{
+	struct order order = build_order();
+	int fds[ORDER_FDS_MAX], status = 0;
+	uint32_t pid;
+
+	if (skipped())
+		return;
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE);
+	CHECK(greets(fds[0]));
+	drop_fds(fds);
+	CHECK(state_of(order.box, &pid) == ORDER_CELL_ALIVE);
+	kill_warden();
+	CHECK(forge_note(order.box, "cove-cell ", "9"));
+	start_process();
+	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+	CHECK(is_alive((pid_t)pid));
+	CHECK(forge_note(order.box, "cove-cell ", "1"));
+	start_process();
+	CHECK(greet_warden());
+	CHECK(state_of(order.box, NULL) == ORDER_CELL_ALIVE);
+	CHECK(bury(order.box));
+}
+
+TEST(end, "SIGINT ends every box, keeps the disks that last, leaves no group, and ends with 0")
+{
+	struct order order = build_order(), lasting = build_order();
+	int fds[ORDER_FDS_MAX], status = -1;
+
+	if (skipped())
+		return;
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE);
+	drop_fds(fds);
+	lasting.ephemeral = false;
+	CHECK(ask(&lasting, &answer, fds) && answer.kind == ANSWER_DONE);
+	drop_fds(fds);
+	kill(warden_pid, SIGINT);
+	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK(count_all_groups() == 0);
+	start_process();
+	CHECK(greet_warden());
+	CHECK(state_of(order.box, NULL) == ORDER_CELL_STATE_COUNT);
+	CHECK(state_of(lasting.box, NULL) == ORDER_CELL_KEPT);
+	CHECK(bury(lasting.box));
+	kill(warden_pid, SIGINT);
+	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
+	leave_home();
+}
