@@ -23,7 +23,9 @@
 #define REPLY_MAX (16 << 20)
 #define LINE_MOST 1024
 
-static const struct who keyholder = {.role = WHO_OPERATOR, .name = "operator"};
+static const struct who keyholder = {
+	.role = WHO_OPERATOR, .scopes = WHO_MAY_ALL, .may_host = true, .name = "operator"};
+static struct store *store;
 static struct door door;
 static size_t route_count;
 
@@ -49,6 +51,9 @@ static void open_house(void)
 	options.loop = door.loop;
 	options.ask = ask_open(still, "/nonexistent/warden.sock");
 	door.fleet = fleet_new(&options);
+	must_work(store_open(&(struct store_options){.loop = door.loop, .dir = -1}, &store));
+	door.ring = keyring_new(door.fleet, store);
+	door.sweep = sweep_new(door.fleet);
 	door.guard = guard_new(door.loop, &(struct guard_options){0});
 	door.pledges = pledges_new(door.loop);
 	door.routes = router_join(

@@ -23,7 +23,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 		MUST(strlen(talk_step_word(talk.failed.step)) > 0);
 	if (talk.kind == TALK_EXEC && (talk.exec.flags & TALK_EXEC_PTY))
 		MUST(talk.exec.cols && talk.exec.rows && !(talk.exec.flags & TALK_EXEC_STDIN));
-	MUST(talk_fds(&talk, TALK_EXEC_STDIN) <= 3 && talk_fds(&talk, TALK_EXEC_PTY) <= 1);
+	if (talk.kind == TALK_HELD) {
+		MUST(talk.held.tag.len <= TALK_TAG_MAX && talk.held.leaf < TALK_LEAVES_MAX);
+		MUST(len <= TALK_HELD_MAX && talk.held.pid > 1);
+	}
+	MUST(talk_is_heard((uint8_t)talk.kind) || talk_fds(&talk, 0) <= 0);
+	MUST(talk_fds(&talk, TALK_EXEC_STDIN) <= 3 && talk_fds(&talk, TALK_EXEC_PTY) <= 3);
 	MUST(talk_encode(&talk, room, sizeof(room)) == len && memcmp(room, bytes, len) == 0);
 	MUST(talk_encode(&talk, room, len - 1) == 0);
 	return 0;

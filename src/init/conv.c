@@ -3,9 +3,12 @@
 #include "init/conv.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+
+#include "os/fd.h"
 
 // One message. It may not move: `head` points into it.
 struct word {
@@ -106,4 +109,42 @@ bool conv_say(const struct conv *conv)
 		n = sendmsg(TALK_FD_CONTROL, &word.head, MSG_DONTWAIT | MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
 	return n >= 0 || (errno != EAGAIN && errno != ENOBUFS && errno != ETOOMANYREFS);
+}
+
+bool conv_is_over(const struct conv *conv)
+{
+	struct pollfd ends[2] = {
+		{.fd = conv->run.out, .events = POLLIN},
+		{.fd = conv->run.err, .events = POLLIN},
+	};
+
+	return poll(ends, 2, 0) == 2 && ends[0].revents == POLLHUP && ends[1].revents == POLLHUP;
+}
+
+static bool say(const struct talk *talk)
+{
+	char room[256];
+	size_t len = talk_encode(talk, room, sizeof(room));
+
+	return fd_send(TALK_FD_CONTROL, room, len, NULL, 0, MSG_DONTWAIT) >= 0;
+}
+
+bool conv_greet(bool returns)
+{
+	struct talk ready = {.kind = TALK_READY};
+
+	ready.ready.version = TALK_VERSION;
+	ready.ready.features = returns ? TALK_CAN_RETURN : 0;
+	return say(&ready);
+}
+
+int conv_tell_broken(const char *step)
+{
+	struct talk talk = {.kind = TALK_BROKEN};
+
+	talk.failed.step = TALK_STEP_SETUP;
+	talk.failed.errnum = errno;
+	strncpy(talk.failed.note, step, sizeof(talk.failed.note) - 1);
+	say(&talk);
+	return 1;
 }

@@ -3,12 +3,13 @@
 
 #include "init/run.h"
 
-enum owed { OWES_STARTED = 1, OWES_FAILED = 2, OWES_EXITED = 4, OWES_HAND = 8 };
+enum owed { OWES_STARTED = 1, OWES_FAILED = 2, OWES_EXITED = 4, OWES_HAND = 8, OWES_HELD = 16 };
 
 struct conv {
 	bool used;
 	bool forgotten;
 	bool starting; // a spare has it in hand
+	bool mute;     // its end is nobody's concern
 	uint8_t owes;
 	uint32_t id;
 	uint32_t leaf;
@@ -19,7 +20,16 @@ struct conv {
 	int status;	  // EXITED
 	uint64_t max_rss, cpu_us;
 	bool leaf_empty, over;
+	uint32_t flags; // of its EXEC
+	uint16_t tag_len;
+	const char *tag;
 };
 
 // Says what is owed. True when the kernel took it, or never will.
 bool conv_say(const struct conv *conv);
+// Both of its pipes are empty, and nobody can write to them any more.
+bool conv_is_over(const struct conv *conv);
+
+// The first word to a daemon; `returns`: another one could come after it. False: it did not hear.
+bool conv_greet(bool returns);
+int conv_tell_broken(const char *step); // instead; what to end with

@@ -4,8 +4,8 @@
 //
 // It never waits for the daemon. What a full socket does not take stays in the conversation as
 // something owed, and until it is paid no new word is read: the daemon can have at most one answer
-// per conversation outstanding. When the daemon's end closes, pid 1 ends, and the kernel with it
-// every process of the box.
+// per conversation outstanding. When the daemon's end closes pid 1 waits for the next (held.c); one
+// that has nowhere to wait ends, and the kernel with it every process of the box.
 //
 // A conversation lives until both have happened: its process was reaped and told of (or never was),
 // and the daemon said FORGET. So the pipes' readers outlive a daemon that is slow. Most commands
@@ -25,7 +25,8 @@
 
 #include "base/weak.h"
 #include "init/conv.h"
-#include "init/hand.h"
+#include "init/held.h"
+#include "init/inner.h"
 #include "init/spare.h"
 #include "os/fd.h"
 
@@ -33,34 +34,9 @@
 #define IDLE_US 100   // what nobody waits for is done when nothing has happened for so long
 #define BUSY_US 20000 // commands that began since then are one of many
 
-// What one EXEC brought. It stays while a spare reads it, and another takes the next words.
-struct letter {
-	struct run_order order;
-	const char *argv[TALK_ARGS_MAX + 3], *env[TALK_ARGS_MAX + 3];
-	char words[TALK_SIZE_MAX];
-};
+struct init init;
 
-struct init {
-	struct birth birth;
-	struct conv convs[TALK_CONV_MAX];
-	int conv_end; // places at and behind this one were never used
-	struct leaf leaves[TALK_LEAVES_MAX];
-	bool owing;	   // the socket was full
-	struct conv other; // an answer that belongs to no place in the table
-	struct letter *letters[2], first;
-	int letter;	 // the one that is free
-	bool fresh;	 // somebody owes a STARTED that may go together with its EXITED
-	bool untidy;	 // places that are free have open ends
-	bool wants;	 // a spare, in an idle moment
-	bool sat;	 // or the mother alone: terminals come one after another
-	uint32_t served; // the leaf that was found empty last
-	// When to look after the spare that has a command in hand, and to give it up.
-	int64_t look_us, stuck_us;
-};
-
-static struct init init;
-
-static int64_t now_us(void)
+int64_t init_now_us(void)
 {
 	struct timespec now;
 
@@ -69,10 +45,12 @@ static int64_t now_us(void)
 }
 
 // Frees the place when the conversation is over. Its ends are closed when nobody waits.
-static void settle(struct conv *conv)
+void init_settle(struct conv *conv)
 {
+	if (init.ear != EAR_KNOWS && conv->owes)
+		return;
 	if (conv->owes && conv_say(conv)) {
-		if (conv->owes & OWES_STARTED)
+		if ((conv->owes & OWES_STARTED) && !(init.returns && held_keeps_in(conv)))
 			fd_drop(&conv->run.in);
 		conv->owes = 0;
 	}
@@ -84,232 +62,81 @@ static void settle(struct conv *conv)
 	}
 }
 
+// Everything we hold, and that this was all. False: the socket is full.
+static bool tell_held(void)
+{
+	for (int i = 0; i < init.conv_end; i++) {
+		struct conv *conv = &init.convs[i];
+
+		if (!conv->used || !(conv->owes & OWES_HELD))
+			continue;
+		if (!held_say(conv))
+			return false;
+		conv->owes &= ~OWES_HELD;
+	}
+	return held_say_end();
+}
+
 static void settle_all(void)
 {
 	init.owing = false;
+	if (init.ear == EAR_TOLD) {
+		if (!tell_held()) {
+			init.owing = true;
+			return;
+		}
+		init.ear = EAR_KNOWS;
+	}
 	for (int i = 0; i < init.conv_end; i++)
 		if (init.convs[i].used && init.convs[i].owes)
-			settle(&init.convs[i]);
+			init_settle(&init.convs[i]);
 	if (init.other.owes)
-		settle(&init.other);
+		init_settle(&init.other);
 }
 
-static struct conv *find(uint32_t id)
+// The daemon has gone, or talks nonsense.
+static void lose_daemon(void)
 {
-	for (int i = 0; i < init.conv_end; i++)
-		if (init.convs[i].used && init.convs[i].id == id)
-			return &init.convs[i];
-	return NULL;
+	if (!init.returns)
+		_exit(0);
+	init.ear = EAR_AWAY;
+	init.owing = false;
+	init.other.owes = 0;
 }
 
-static struct conv *take_place(void)
+// A command that a spare has in hand is told when it is known whether it runs.
+static void tell_if_asked(void)
 {
-	for (int i = 0; i < TALK_CONV_MAX; i++) {
-		if (init.convs[i].used)
-			continue;
-		if (i < init.conv_end)
-			run_drop(&init.convs[i].run);
-		else
-			init.conv_end = i + 1;
-		return &init.convs[i];
-	}
-	return NULL;
-}
-
-static void refuse(struct conv *conv, uint32_t id, enum talk_step step, int errnum)
-{
-	*conv = (struct conv){
-		.used = true,
-		.forgotten = true,
-		.owes = OWES_FAILED,
-		.id = id,
-		.run = RUN_NONE,
-		.step = (int)step,
-		.errnum = errnum,
-	};
-	settle(conv);
-}
-
-static void drop_fds(const int *fds, int count)
-{
-	for (int i = 0; i < count; i++)
-		close(fds[i]);
-}
-
-// A leaf that is new, or was made anew, comes with its fds. 0, or the errno to refuse with.
-static int meet_leaf(const struct talk_exec *exec, const int *fds, int count)
-{
-	bool by_clone = init.birth.joins_by_clone;
-	struct leaf *leaf;
-
-	if (count == FD_LOST)
-		return EMFILE;
-	if (exec->leaf >= TALK_LEAVES_MAX) {
-		drop_fds(fds, count);
-		return EINVAL;
-	}
-	leaf = &init.leaves[exec->leaf];
-	if (count > 0 ? count != leaf_fds(by_clone) : !leaf->known) {
-		drop_fds(fds, count);
-		return EPROTO;
-	}
-	if (count > 0)
-		spare_lose(exec->leaf);
-	if (count > 0 && !leaf_learn(leaf, by_clone, fds))
-		return errno;
-	// Where a spare waits nothing else lives: the leaf was empty when it was born there.
-	if ((exec->flags & TALK_EXEC_IF_EMPTY) && !spare_waits_in(exec->leaf) &&
-	    !spare_leaf_is_empty(&init.birth, exec->leaf, leaf))
-		return EBUSY;
-	return 0;
-}
-
-static void start(struct conv *conv, uint32_t id, const struct run_order *order)
-{
-	const struct leaf *leaf = &init.leaves[order->exec.leaf];
-	struct run run;
-	enum talk_step step;
-	bool started;
-
-	if (init.served == order->exec.leaf)
-		init.wants = false; // it is not idle any more
-	spare_lose(order->exec.leaf);
-	started = run_start(&init.birth, leaf, order, &run, &step);
-	if (!started && step == TALK_STEP_FORK && spare_make_room())
-		started = run_start(&init.birth, leaf, order, &run, &step);
-	if (!started) {
-		refuse(conv, id, step, errno);
+	if (init.ear != EAR_ASKS || spare_is_starting())
 		return;
+	for (int i = 0; i < init.conv_end; i++) {
+		struct conv *conv = &init.convs[i];
+
+		if (conv->used)
+			held_owe(conv);
+		if (conv->used && conv->mute && conv->pid == 0) {
+			conv->used = false;
+			init.untidy = true;
+		}
 	}
-	*conv = (struct conv){
-		.used = true,
-		.owes = OWES_STARTED,
-		.id = id,
-		.leaf = order->exec.leaf,
-		.asked_us = now_us(),
-		.pid = run.pid,
-		.run = run,
-	};
-	if (run.in < 0)
-		init.fresh = true; // on a terminal too: nobody types before a moment has passed
-	else
-		settle(conv); // it may wait for its input
+	init.ear = EAR_TOLD;
+	settle_all();
 }
 
-static bool start_by_spare(struct conv *conv, uint32_t id, const struct run_order *order)
+static void obey_about(struct conv *conv, const struct talk *talk)
 {
-	struct conv made = {.used = true, .starting = true, .id = id, .leaf = order->exec.leaf};
-
-	if (!spare_use(order, &made.run))
-		return false;
-	made.asked_us = now_us();
-	*conv = made;
-	init.wants = false; // the leaf is not idle any more
-	init.letter ^= 1;
-	init.look_us = made.asked_us + SPARE_SOON_MS * 1000;
-	init.stuck_us = init.look_us + SPARE_STUCK_MS * 1000;
-	return true;
-}
-
-// The spare has executed, or failed, or never moved: then the command is started the other way.
-static void conclude(struct conv *conv)
-{
-	int pid = spare_number();
-	struct spare_end end = spare_end();
-
-	conv->starting = false;
-	conv->pid = conv->run.pid = pid;
-	if (end.moved && end.step == TALK_STEP_NONE) {
-		conv->owes |= OWES_STARTED;
-		return;
+	// The group is the process's own, by setsid; its number is safe while it is not reaped.
+	if (talk->kind == TALK_SIGNAL && conv->pid > 0)
+		kill(talk->alone ? conv->pid : -conv->pid, talk->signal);
+	if (talk->kind == TALK_SHUT && (conv->flags & TALK_EXEC_KEEP_IN))
+		fd_drop(&conv->run.in);
+	if (talk->kind == TALK_TAG)
+		held_set_tag(conv, (int)(conv - init.convs), talk->tag);
+	if (talk->kind == TALK_FORGET) {
+		run_drop(&conv->run);
+		conv->forgotten = true;
+		init_settle(conv);
 	}
-	run_drop(&conv->run);
-	if (end.moved)
-		refuse(conv, conv->id, end.step, end.errnum);
-	else
-		start(conv, conv->id, &init.letters[init.letter ^ 1]->order);
-}
-
-// The command that a spare has in hand: most end soon, and their death tells that they began. One
-// that lasts has its leaf for itself: its tree is what lives there.
-static void look_after_spare(bool now)
-{
-	int64_t time = now_us();
-	struct conv *conv = NULL;
-
-	if (!now && time < init.look_us)
-		return;
-	for (int i = 0; i < init.conv_end && !conv; i++)
-		if (init.convs[i].used && init.convs[i].starting)
-			conv = &init.convs[i];
-	if (!conv)
-		return;
-	if (time >= init.stuck_us) {
-		spare_give_up();
-		init.stuck_us = time + SPARE_STUCK_MS * 1000;
-	}
-	init.look_us = time + SPARE_SOON_MS * 1000;
-	if (!spare_has_started())
-		return;
-	conclude(conv);
-	spare_lose(conv->leaf);
-	if (conv->used && conv->owes && !init.fresh)
-		settle(conv);
-}
-
-// One that waits has pipes, and no other seat; but one that is born for it takes any.
-static bool may_use_spare(const struct talk_exec *exec)
-{
-	bool sits = exec->flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
-
-	return (!sits && spare_waits_in(exec->leaf)) || spare_mother_waits_in(exec->leaf);
-}
-
-static void obey_exec(uint32_t id, struct run_order *order, const int *fds, int count)
-{
-	struct conv *conv = take_place();
-	int errnum = meet_leaf(&order->exec, fds, count);
-
-	if ((order->exec.flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) &&
-	    spare_waits_in(order->exec.leaf))
-		spare_drop();
-	if (!conv || find(id))
-		refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
-	else if (errnum)
-		refuse(conv, id, TALK_STEP_JOIN, errnum);
-	else if (!run_find_user(order))
-		refuse(conv, id, TALK_STEP_USER, ENOENT);
-	else if (!may_use_spare(&order->exec) || !start_by_spare(conv, id, order))
-		start(conv, id, order);
-	// It may wait for its input, so its start is told as soon as it is known.
-	else if (order->exec.flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE)) {
-		spare_await();
-		look_after_spare(true);
-	}
-}
-
-static void obey_hand(uint32_t id, struct str user)
-{
-	struct conv *conv = take_place();
-	struct run run = RUN_NONE;
-	enum talk_step step;
-
-	if (!conv || find(id)) {
-		refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
-		return;
-	}
-	if (!hand_start(&init.birth, user, &run.out, &step)) {
-		refuse(conv, id, step, errno);
-		return;
-	}
-	*conv = (struct conv){
-		.used = true,
-		.forgotten = true,
-		.owes = OWES_HAND,
-		.id = id,
-		.run = run,
-	};
-	settle(conv);
 }
 
 static void obey(void)
@@ -323,49 +150,40 @@ static void obey(void)
 
 	if (len < 0 && errno == EAGAIN)
 		return;
-	if (len <= 0)
-		_exit(len < 0);
+	if (len <= 0) {
+		lose_daemon();
+		return;
+	}
 	talk.exec.argv = letter->argv + 2;
 	talk.exec.env = letter->env;
-	if (!talk_decode(letter->words, (size_t)len, &talk))
-		_exit(1);
+	if (!talk_decode(letter->words, (size_t)len, &talk) ||
+	    (init.ear == EAR_STRANGER) != (talk.kind == TALK_ADOPT)) {
+		start_drop_fds(fds, count);
+		lose_daemon();
+		return;
+	}
 	if (talk.kind == TALK_EXEC) {
 		letter->order.exec = talk.exec;
-		obey_exec(talk.conv, &letter->order, fds, count);
+		start_exec(talk.conv, &letter->order, fds, count);
 		return;
 	}
-	drop_fds(fds, count);
+	start_drop_fds(fds, count);
 	if (talk.kind == TALK_HAND) {
-		obey_hand(talk.conv, talk.hand.user);
+		start_hand(talk.conv, talk.hand.user);
 		return;
 	}
-	conv = find(talk.conv);
-	if (!conv)
+	if (talk.kind == TALK_ADOPT) {
+		init.ear = EAR_ASKS;
 		return;
-	// The group is the process's own, by setsid; its number is safe while it is not reaped.
-	if (talk.kind == TALK_SIGNAL && conv->pid > 0)
-		kill(talk.alone ? conv->pid : -conv->pid, talk.signal);
-	if (talk.kind == TALK_FORGET) {
-		run_drop(&conv->run);
-		conv->forgotten = true;
-		settle(conv);
 	}
+	conv = init_find(talk.conv);
+	if (conv)
+		obey_about(conv, &talk);
 }
 
 static uint64_t in_us(struct timeval time)
 {
 	return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
-}
-
-// Both pipes are empty, and nobody can write to them any more.
-static bool is_over(const struct conv *conv)
-{
-	struct pollfd ends[2] = {
-		{.fd = conv->run.out, .events = POLLIN},
-		{.fd = conv->run.err, .events = POLLIN},
-	};
-
-	return poll(ends, 2, 0) == 2 && ends[0].revents == POLLHUP && ends[1].revents == POLLHUP;
 }
 
 static void note_death(int pid, int status, const struct rusage *usage)
@@ -378,21 +196,26 @@ static void note_death(int pid, int status, const struct rusage *usage)
 		    (is_spares ? init.convs[i].starting : init.convs[i].pid == pid))
 			conv = &init.convs[i];
 	if (is_spares && conv) {
-		conclude(conv);
+		start_conclude(conv);
 		if (!conv->used || conv->pid != pid)
 			return;
 	} else if (spare_reaped(pid)) {
-		look_after_spare(true);
+		start_look(true);
 	}
 	if (!conv)
 		return;
 	conv->pid = 0;
+	if (conv->mute) {
+		conv->used = false;
+		init.untidy = true;
+		return;
+	}
 	conv->owes |= OWES_EXITED;
 	conv->status = status;
 	conv->max_rss = (uint64_t)usage->ru_maxrss * 1024;
 	conv->cpu_us = in_us(usage->ru_utime) + in_us(usage->ru_stime);
 	conv->leaf_empty = spare_leaf_is_empty(&init.birth, conv->leaf, &init.leaves[conv->leaf]);
-	conv->over = !conv->forgotten && is_over(conv);
+	conv->over = !conv->forgotten && !(conv->flags & TALK_EXEC_KEEP) && conv_is_over(conv);
 	conv->forgotten |= conv->over;
 	// One on a terminal had no use for a spare, and left the one there is alone.
 	if (conv->leaf_empty && (conv->run.err >= 0 || !spare_waits())) {
@@ -400,7 +223,7 @@ static void note_death(int pid, int status, const struct rusage *usage)
 		init.sat = conv->run.err < 0;
 		init.wants = true;
 	}
-	settle(conv);
+	init_settle(conv);
 }
 
 // Its own commands and nobody else's: what a pid 1 that is none would do.
@@ -464,7 +287,7 @@ static bool have_letters(void)
 
 static bool is_busy(void)
 {
-	int64_t since = now_us() - BUSY_US;
+	int64_t since = init_now_us() - BUSY_US;
 
 	for (int i = 0; i < init.conv_end; i++)
 		if (init.convs[i].used && (init.convs[i].pid > 0 || init.convs[i].starting) &&
@@ -498,7 +321,7 @@ static int64_t patience(void)
 	if (init.fresh)
 		return FRESH_US;
 	if (spare_is_starting()) {
-		left = init.look_us - now_us();
+		left = init.look_us - init_now_us();
 		return left > 0 ? left : 0;
 	}
 	if (init.untidy || (init.wants && !spare_is_dying()))
@@ -510,7 +333,7 @@ static int await(struct pollfd *ready)
 {
 	int64_t us = patience();
 	struct timespec time = {us / 1000000, us % 1000000 * 1000};
-	int n = ppoll(ready, 2, us < 0 ? NULL : &time, NULL);
+	int n = ppoll(ready, 3, us < 0 ? NULL : &time, NULL);
 
 	if (n == 0 && !init.fresh && !spare_is_starting()) {
 		if (us > IDLE_US)
@@ -523,12 +346,25 @@ static int await(struct pollfd *ready)
 	return n;
 }
 
+// What the last one had still said was heard before.
+static void meet_daemon(void)
+{
+	if (!held_meet())
+		return;
+	lose_daemon();
+	init.ear = EAR_STRANGER;
+	if (!conv_greet(init.returns))
+		lose_daemon();
+}
+
 static void live(void)
 {
 	for (;;) {
-		struct pollfd ready[2] = {
-			{.fd = TALK_FD_CONTROL, .events = init.owing ? POLLOUT : POLLIN},
+		struct pollfd ready[3] = {
+			{.fd = init.ear == EAR_AWAY || init.ear == EAR_ASKS ? -1 : TALK_FD_CONTROL,
+			 .events = init.owing ? POLLOUT : POLLIN},
 			{.fd = init.birth.children, .events = POLLIN},
+			{.fd = init.returns ? TALK_FD_LISTEN : -1, .events = POLLIN},
 		};
 		bool fresh = init.fresh;
 
@@ -537,54 +373,37 @@ static void live(void)
 		if (ready[1].revents)
 			reap();
 		if (spare_is_starting())
-			look_after_spare(false);
+			start_look(false);
 		if (fresh) {
 			init.fresh = false;
 			settle_all();
 		}
-		if (!ready[0].revents)
-			continue;
-		if (init.owing && (ready[0].revents & (POLLHUP | POLLERR)))
-			_exit(0);
-		if (init.owing)
+		if (!ready[0].revents) {
+			if (ready[2].revents)
+				meet_daemon();
+		} else if (init.owing && (ready[0].revents & (POLLHUP | POLLERR))) {
+			lose_daemon();
+		} else if (init.owing) {
 			settle_all();
-		else
+		} else {
 			obey();
+		}
+		tell_if_asked();
 	}
-}
-
-static bool say(const struct talk *talk)
-{
-	char room[256];
-	size_t len = talk_encode(talk, room, sizeof(room));
-
-	return fd_send(TALK_FD_CONTROL, room, len, NULL, 0, MSG_DONTWAIT) >= 0;
-}
-
-static int tell_broken(const char *step)
-{
-	struct talk talk = {.kind = TALK_BROKEN};
-
-	talk.failed.step = TALK_STEP_SETUP;
-	talk.failed.errnum = errno;
-	strncpy(talk.failed.note, step, sizeof(talk.failed.note) - 1);
-	say(&talk);
-	return 1;
 }
 
 int init_main(void)
 {
-	struct talk ready = {.kind = TALK_READY};
 	const char *failed = birth_run(&init.birth);
 
 	init.letters[0] = &init.first;
 	if (failed)
-		return tell_broken(failed);
+		return conv_tell_broken(failed);
 	if (!leaf_learn(&init.leaves[0], init.birth.joins_by_clone,
 			(int[]){TALK_FD_LEAF, TALK_FD_LEAF_2}))
-		return tell_broken("learn the first leaf");
-	ready.ready.version = TALK_VERSION;
-	if (!say(&ready))
+		return conv_tell_broken("learn the first leaf");
+	init.returns = held_may_return();
+	if (!conv_greet(init.returns))
 		return 1;
 	live();
 	return 1;

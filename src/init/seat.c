@@ -33,6 +33,9 @@ static bool make_pty(const struct talk_exec *exec, uint32_t uid, struct seat *ou
 		return false;
 	for (int i = 0; i < 3; i++)
 		out->theirs[i] = slave;
+	// Where its output waits between the terminal, which forgets what was read, and the disk.
+	if ((exec->flags & TALK_EXEC_TROUGH) && pipe2(out->ours + 1, O_CLOEXEC) < 0)
+		return false;
 	// As grantpt() would have it: the user's own.
 	return uid == 0 || fchown(slave, uid, (gid_t)-1) == 0;
 }

@@ -17,6 +17,19 @@ static void put_list(struct pack *pack, uint32_t count, const char *const *list)
 		pack_text(pack, str_of(list[i]));
 }
 
+// Any bytes, unlike a text.
+static void put_tag(struct pack *pack, struct str tag)
+{
+	pack_u16(pack, (uint16_t)tag.len);
+	if (pack->failed || tag.len > TALK_TAG_MAX || tag.len > pack->room - pack->len) {
+		pack->failed = true;
+		return;
+	}
+	if (tag.len)
+		memcpy(pack->at + pack->len, tag.at, tag.len);
+	pack->len += tag.len;
+}
+
 static void put_exec(struct pack *pack, const struct talk_exec *exec)
 {
 	pack_u32(pack, exec->flags);
@@ -27,6 +40,8 @@ static void put_exec(struct pack *pack, const struct talk_exec *exec)
 	pack_text(pack, exec->cwd);
 	put_list(pack, exec->argc, (const char *const *)exec->argv);
 	put_list(pack, exec->envc, (const char *const *)exec->env);
+	if (exec->flags & TALK_EXEC_TAG)
+		put_tag(pack, exec->tag);
 }
 
 static void put_body(struct pack *pack, const struct talk *talk)
@@ -41,6 +56,19 @@ static void put_body(struct pack *pack, const struct talk *talk)
 		break;
 	case TALK_FORGET:
 	case TALK_HAND_IS:
+	case TALK_ADOPT:
+	case TALK_SHUT:
+	case TALK_HELD_END:
+		break;
+	case TALK_TAG:
+		put_tag(pack, talk->tag);
+		break;
+	case TALK_HELD:
+		pack_u32(pack, talk->held.flags);
+		pack_u32(pack, talk->held.leaf);
+		pack_u32(pack, (uint32_t)talk->held.pid);
+		pack_u8(pack, talk->held.ended);
+		put_tag(pack, talk->held.tag);
 		break;
 	case TALK_HAND:
 		pack_text(pack, talk->hand.user);
@@ -118,16 +146,44 @@ static uint32_t get_list(struct unpack *in, uint32_t min, const char **list)
 	return count;
 }
 
+static struct str get_tag(struct unpack *in)
+{
+	size_t len = ranged(in, unpack_u16(in), 0, TALK_TAG_MAX);
+	struct str tag = {(const char *)in->at, len};
+
+	if (len > in->left)
+		in->failed = true;
+	if (in->failed)
+		return STR("");
+	in->at += len;
+	in->left -= len;
+	return tag;
+}
+
+#define FLAGS                                                                                      \
+	(TALK_EXEC_STDIN | TALK_EXEC_SHELL | TALK_EXEC_HOME | TALK_EXEC_IF_EMPTY | TALK_EXEC_PTY | \
+	 TALK_EXEC_DIALOGUE | TALK_EXEC_KEEP | TALK_EXEC_KEEP_IN | TALK_EXEC_TROUGH |              \
+	 TALK_EXEC_TAG)
+
 static uint32_t get_flags(struct unpack *in)
 {
-	uint32_t flags = ranged(in, unpack_u32(in), 0,
-				TALK_EXEC_STDIN | TALK_EXEC_SHELL | TALK_EXEC_HOME |
-					TALK_EXEC_IF_EMPTY | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
+	uint32_t flags = ranged(in, unpack_u32(in), 0, FLAGS);
 	uint32_t input = flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
 
-	if (input & (input - 1))
+	if ((input & (input - 1)) || ((flags & TALK_EXEC_TROUGH) && !(flags & TALK_EXEC_PTY)))
 		in->failed = true;
 	return flags;
+}
+
+static void get_held(struct unpack *in, struct talk_held *held)
+{
+	held->flags = get_flags(in);
+	if (held->flags & (TALK_EXEC_SHELL | TALK_EXEC_HOME | TALK_EXEC_IF_EMPTY))
+		in->failed = true;
+	held->leaf = ranged(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
+	held->pid = (int)ranged(in, unpack_u32(in), 2, INT32_MAX);
+	held->ended = ranged(in, unpack_u8(in), 0, 1);
+	held->tag = get_tag(in);
 }
 
 static uint16_t get_side(struct unpack *in, bool pty)
@@ -148,6 +204,7 @@ static void get_exec(struct unpack *in, struct talk_exec *exec)
 	for (uint32_t i = 0; i < exec->envc; i++)
 		if (exec->env[i][0] == '=' || !strchr(exec->env[i], '='))
 			in->failed = true;
+	exec->tag = exec->flags & TALK_EXEC_TAG ? get_tag(in) : STR("");
 }
 
 // The note ends in a log: printable ASCII only.
@@ -183,8 +240,19 @@ static void get_body(struct unpack *in, struct talk *talk)
 		talk->signal = (int)ranged(in, unpack_u32(in), 1, SIGNAL_MAX);
 		talk->alone = ranged(in, unpack_u8(in), 0, 1);
 		break;
+	case TALK_ADOPT:
+	case TALK_HELD_END:
+		ranged(in, talk->conv, 0, 0);
+		break;
 	case TALK_FORGET:
 	case TALK_HAND_IS:
+	case TALK_SHUT:
+		break;
+	case TALK_TAG:
+		talk->tag = get_tag(in);
+		break;
+	case TALK_HELD:
+		get_held(in, &talk->held);
 		break;
 	case TALK_HAND:
 		talk->hand.user = unpack_text(in, USER_MAX);
@@ -239,15 +307,24 @@ bool talk_decode(const void *bytes, size_t len, struct talk *talk)
 	return true;
 }
 
+bool talk_is_heard(uint8_t kind)
+{
+	return (kind >= TALK_READY && kind <= TALK_RAN) || kind == TALK_HELD ||
+	       kind == TALK_HELD_END;
+}
+
 int talk_fds(const struct talk *talk, uint32_t flags)
 {
 	switch (talk->kind) {
 	case TALK_EXEC:
 		return -1;
+	case TALK_HELD:
+		flags = talk->held.flags;
+		// fall through
 	case TALK_STARTED:
 	case TALK_RAN:
 		if (flags & TALK_EXEC_PTY)
-			return 1;
+			return flags & TALK_EXEC_TROUGH ? 3 : 1;
 		if (flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE))
 			return 3;
 		return talk->kind == TALK_RAN && talk->exited.over ? 0 : 2;

@@ -1,6 +1,15 @@
 // The vocabulary between daemon and pid 1. One SOCK_SEQPACKET message each way. The daemon treats
 // every message from pid 1 as hostile; pid 1 treats the daemon's as trusted but checks them all the
 // same. No allocation: pid 1 links this. Conversations are numbered by the daemon.
+//
+// A box outlives its daemon. pid 1 listens for the next one, greets it with READY, and when it says
+// ADOPT tells what it holds: a HELD for each conversation, then HELD_END, then an EXITED for each
+// of those whose process has ended, whether the last daemon had been told or not. What a
+// conversation is for only daemons know: they give it a tag, which pid 1 keeps and tells again.
+//
+// Versions: a pid 1 is as old as its box. READY says what it can do (enum talk_feature), and no
+// word, flag or field is said to it that it has not announced. Numbers of kinds and flags never
+// change; new ones are added behind.
 #pragma once
 
 #include <stdbool.h>
@@ -14,6 +23,8 @@
 #define TALK_ARGS_MAX 4096 // argv, and as many env
 #define TALK_CONV_MAX 512  // execs of one box at once
 #define TALK_LEAVES_MAX 512
+#define TALK_TAG_MAX 4096		  // bytes
+#define TALK_HELD_MAX (TALK_TAG_MAX + 64) // the longest word of pid 1
 
 // fds that pid 1 inherits at birth, in this order.
 enum talk_fd {
@@ -22,6 +33,7 @@ enum talk_fd {
 	TALK_FD_USERNS, // the user namespace it joins last
 	TALK_FD_LEAF,	// leaf 0: the first join fd
 	TALK_FD_LEAF_2, // v1 only: the second
+	TALK_FD_LISTEN, // where the next daemon connects: SOCK_SEQPACKET, bound at RUN/box/ID
 	TALK_FD_END,
 };
 
@@ -46,13 +58,25 @@ enum talk_kind {
 	// from pid 1
 	TALK_READY,   // once, when the box can execute
 	TALK_BROKEN,  // once, instead: a step of the building failed
-	TALK_STARTED, // fds: stdout, stderr [, stdin or dialogue]; of a pty its master alone
+	TALK_STARTED, // fds: stdout, stderr [, stdin or dialogue]; of a pty its master [, trough]
 	TALK_FAILED,  // the command could not be started
 	TALK_EXITED,
 	TALK_HAND_IS, // fds: its socket
 	TALK_RAN, // STARTED and EXITED in one, of a command that ended soon. fds: as of STARTED,
 		  // but none when it is over and had nothing but two pipes for its output
+	// from the daemon, with TALK_CAN_RETURN
+	TALK_ADOPT, // what do you hold?
+	TALK_SHUT,  // close what KEEP_IN keeps open
+	TALK_TAG,   // this is the tag of that conversation from now on
+	// from pid 1
+	TALK_HELD,     // fds: as of STARTED, by the flags in it
+	TALK_HELD_END, // that was all
 	TALK_KIND_COUNT
+};
+bool talk_is_heard(uint8_t kind); // from pid 1: the daemon may decode it
+
+enum talk_feature {
+	TALK_CAN_RETURN = 1, // it listens; ADOPT, SHUT, TAG, and the flags KEEP and behind
 };
 
 // At which step a command (FAILED) or a box (BROKEN) failed.
@@ -77,6 +101,12 @@ enum talk_exec_flags {
 	// At most one of STDIN, PTY and DIALOGUE.
 	TALK_EXEC_PTY = 16,	 // a terminal of the box's own, controlling it
 	TALK_EXEC_DIALOGUE = 32, // a socket as stdin; the output pipes wait at other numbers
+	// With TALK_CAN_RETURN.
+	TALK_EXEC_KEEP = 64, // ended it is held until FORGET, even if nothing is left of it
+	TALK_EXEC_KEEP_IN =
+		128, // with STDIN or DIALOGUE: it stays open without a daemon, until SHUT
+	TALK_EXEC_TROUGH = 256, // with PTY: a pipe beside the master, both ends, for its output
+	TALK_EXEC_TAG = 512,	// it comes with its tag
 };
 
 // Where a process with a dialogue finds it again, and the writing ends of its output pipes. Its fds
@@ -95,6 +125,16 @@ struct talk_exec {
 	struct str cwd;
 	uint32_t argc, envc;
 	const char **argv, **env; // given by the caller: TALK_ARGS_MAX + 1 each; NULL-ended
+	struct str tag;		  // TALK_EXEC_TAG: up to TALK_TAG_MAX of any bytes
+};
+
+struct talk_held {
+	uint32_t flags; // of its EXEC, without IF_EMPTY, SHELL and HOME; STDIN and DIALOGUE only if
+			// our end of it was kept
+	uint32_t leaf;
+	int pid;    // as the box counts
+	bool ended; // EXITED follows; its leaf may serve another since
+	struct str tag;
 };
 
 struct talk {
@@ -109,6 +149,8 @@ struct talk {
 		struct {
 			struct str user; // as in EXEC
 		} hand;
+		struct str tag; // TAG
+		struct talk_held held;
 		struct {
 			uint32_t version, features;
 		} ready;
@@ -138,6 +180,6 @@ size_t talk_encode(const struct talk *talk, void *room, size_t size);
 // pointers before the call; they then point into `bytes`.
 bool talk_decode(const void *bytes, size_t len, struct talk *talk);
 // How many fds belong to a message: any other number is a protocol error. -1 for EXEC: none, or the
-// join fds of a leaf that is new. `flags` are those of the EXEC that is answered.
+// join fds of a leaf that is new. `flags` are those of the EXEC that is answered; HELD has its own.
 int talk_fds(const struct talk *talk, uint32_t flags);
 const char *talk_step_word(enum talk_step step);

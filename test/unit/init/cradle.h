@@ -24,6 +24,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +45,12 @@ __attribute__((constructor(101))) static void cradle_be_init(int argc, char **ar
 #endif
 #define CRADLE_BASE 1048576
 #define CRADLE_MAP "0 1048576 65536"
+
+// Where the next ones listen for another daemon; "": they do not, and end with the first.
+static char cradle_listens[96];
+
+// The program that becomes pid 1; "": this one.
+static char cradle_program[96];
 
 struct cradle {
 	int control;
@@ -184,7 +191,8 @@ static void cradle_build(const char *group, const int *fds, int count)
 {
 	char name[] = "cove-init";
 	char *argv[] = {name, NULL}, *env[] = {NULL};
-	int self = open(CRADLE_INIT, O_RDONLY | O_CLOEXEC);
+	const char *program = cradle_program[0] ? cradle_program : CRADLE_INIT;
+	int self = open(program, O_RDONLY | O_CLOEXEC);
 	int high[8];
 	char path[512];
 
@@ -200,17 +208,41 @@ static void cradle_build(const char *group, const int *fds, int count)
 	for (int i = 0; i < count; i++)
 		dup2(high[i], TALK_FD_CONTROL + i);
 	if (self < TALK_FD_CONTROL + count)
-		self = open(CRADLE_INIT, O_RDONLY | O_CLOEXEC);
+		self = open(program, O_RDONLY | O_CLOEXEC);
 	signal(SIGPIPE, SIG_IGN); // as a careless builder would leave it
 	syscall(SYS_execveat, self, "", argv, env, AT_EMPTY_PATH);
 	_exit(91);
+}
+
+static int cradle_listener(void)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	memcpy(at.sun_path, cradle_listens, sizeof(cradle_listens));
+	unlink(cradle_listens);
+	if (bind(sock, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(sock, 4) < 0)
+		perror("cradle listener");
+	return sock;
+}
+
+// The next daemon's socket; -1: there is nobody.
+__attribute__((unused)) static int cradle_connect(const char *path)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
+	if (connect(sock, (struct sockaddr *)&at, sizeof(at)) < 0)
+		fd_drop(&sock);
+	return sock;
 }
 
 // False: errno.
 __attribute__((unused)) static bool cradle_open(struct cradle *cradle, bool by_clone)
 {
 	static int serial;
-	int pair[2], fds[5], count = 3;
+	int pair[2], fds[6], count = 3;
 	const char *v1[2] = {"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/freezer"};
 
 	*cradle = (struct cradle){.by_clone = by_clone, .control = -1};
@@ -228,6 +260,11 @@ __attribute__((unused)) static bool cradle_open(struct cradle *cradle, bool by_c
 	fds[1] = cradle_kit(by_clone);
 	fds[2] = cradle_userns();
 	count += cradle_leaf(cradle, fds + 3);
+	if (cradle_listens[0]) {
+		if (by_clone)
+			fds[count++] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		fds[count++] = cradle_listener();
+	}
 	cradle->pid = (int)syscall(
 		SYS_clone, CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD, 0, 0,
 		0, 0);

@@ -20,7 +20,7 @@ __attribute__((unused)) static bool hear(struct cradle *cradle, struct talk *tal
 {
 	static struct talk rest = {.kind = TALK_KIND_COUNT};
 	struct pollfd ready = {.fd = cradle->control, .events = POLLIN};
-	char room[512];
+	static char room[TALK_HELD_MAX];
 	ssize_t len;
 
 	if (rest.kind == TALK_EXITED) {

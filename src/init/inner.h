@@ -1,0 +1,50 @@
+// The state of pid 1, for the two files that are its heart: init.c, its loop, and start.c, how what
+// was asked for begins.
+#pragma once
+
+#include "init/conv.h"
+#include "init/leaf.h"
+
+// What one EXEC brought. It stays while a spare reads it, and another takes the next words.
+struct letter {
+	struct run_order order;
+	const char *argv[TALK_ARGS_MAX + 3], *env[TALK_ARGS_MAX + 3];
+	char words[TALK_SIZE_MAX];
+};
+
+// Who is at the other end. What is owed is said to one who knows alone.
+enum ear { EAR_KNOWS, EAR_AWAY, EAR_STRANGER, EAR_ASKS, EAR_TOLD }; // TOLD: it is being told
+
+struct init {
+	struct birth birth;
+	enum ear ear;
+	bool returns; // another daemon can come
+	struct conv convs[TALK_CONV_MAX];
+	int conv_end; // places at and behind this one were never used
+	struct leaf leaves[TALK_LEAVES_MAX];
+	bool owing;	   // the socket was full
+	struct conv other; // an answer that belongs to no place in the table
+	struct letter *letters[2], first;
+	int letter;	 // the one that is free
+	bool fresh;	 // somebody owes a STARTED that may go together with its EXITED
+	bool untidy;	 // places that are free have open ends
+	bool wants;	 // a spare, in an idle moment
+	bool sat;	 // or the mother alone: terminals come one after another
+	uint32_t served; // the leaf that was found empty last
+	// When to look after the spare that has a command in hand, and to give it up.
+	int64_t look_us, stuck_us;
+};
+extern struct init init;
+
+// In init.c.
+int64_t init_now_us(void);
+void init_settle(struct conv *conv); // says what is owed; frees the place when all is over
+
+// In start.c.
+struct conv *init_find(uint32_t id);
+void start_drop_fds(const int *fds, int count);
+void start_exec(uint32_t id, struct run_order *order, const int *fds, int count);
+void start_hand(uint32_t id, struct str user);
+// The spare has executed, or failed, or never moved: then the command is started the other way.
+void start_conclude(struct conv *conv);
+void start_look(bool now); // after the spare that has a command in hand

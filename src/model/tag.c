@@ -1,0 +1,82 @@
+#include "model/tag.h"
+
+#include "wire/pack.h"
+
+#define VERSION 1
+#define NUMBER_MAX (1ull << 53)
+#define TEXT_EXTRA 8 // a text's length and NUL
+
+size_t tag_encode(const struct tag *tag, void *room, size_t size)
+{
+	struct str session = tag->session.at ? tag->session : STR("");
+	struct str command = tag->command;
+	struct pack pack;
+	size_t fixed = 1 + 1 + 1 + 4 + 7 * 8 + 1 + tag->id.len + session.len + 3 * TEXT_EXTRA;
+	uint32_t flags = tag->flags;
+
+	if (fixed > size)
+		return 0;
+	if (command.len > size - fixed) {
+		command.len = size - fixed;
+		flags |= TAG_CUT;
+	}
+	pack_init(&pack, room, size);
+	pack_u8(&pack, VERSION);
+	pack_u8(&pack, (uint8_t)tag->kind);
+	pack_u8(&pack, (uint8_t)flags);
+	pack_u32(&pack, tag->file);
+	pack_u64(&pack, (uint64_t)tag->begun_us);
+	pack_u64(&pack, (uint64_t)tag->started_ms);
+	pack_u64(&pack, tag->cap);
+	pack_u64(&pack, tag->cpu_ms);
+	pack_u64(&pack, tag->wall_ms);
+	pack_u64(&pack, tag->meter_us);
+	pack_u64(&pack, tag->oom_kills);
+	pack_u8(&pack, tag->session.at != NULL);
+	pack_text(&pack, tag->id);
+	pack_text(&pack, session);
+	pack_text(&pack, command);
+	return pack.failed ? 0 : pack.len;
+}
+
+static uint64_t number(struct unpack *in)
+{
+	uint64_t value = unpack_u64(in);
+
+	if (value > NUMBER_MAX)
+		in->failed = true;
+	return in->failed ? 0 : value;
+}
+
+bool tag_decode(struct str bytes, struct tag *out)
+{
+	struct tag tag = {0};
+	struct unpack in;
+	uint8_t kind, version, has_session;
+
+	unpack_init(&in, bytes.at, bytes.len);
+	version = unpack_u8(&in);
+	kind = unpack_u8(&in);
+	tag.flags = unpack_u8(&in);
+	tag.file = unpack_u32(&in);
+	tag.begun_us = (int64_t)number(&in);
+	tag.started_ms = (int64_t)number(&in);
+	tag.cap = number(&in);
+	tag.cpu_ms = number(&in);
+	tag.wall_ms = number(&in);
+	tag.meter_us = number(&in);
+	tag.oom_kills = number(&in);
+	has_session = unpack_u8(&in);
+	tag.id = unpack_text(&in, TAG_ID_MAX);
+	tag.session = unpack_text(&in, TAG_ID_MAX);
+	tag.command = unpack_text(&in, bytes.len);
+	if (!unpack_end(&in) || version != VERSION || kind >= TAG_KINDS || has_session > 1 ||
+	    tag.flags > (TAG_AUTO | TAG_COMMAND | TAG_CUT | TAG_HALF) ||
+	    (kind == TAG_EXEC) != (tag.id.len == 0) || (!has_session && tag.session.len))
+		return false;
+	tag.kind = (enum tag_kind)kind;
+	if (!has_session)
+		tag.session = (struct str){0};
+	*out = tag;
+	return true;
+}
