@@ -3,7 +3,7 @@
 //
 // An order whose task no longer waits leaves the list; its answer, when it comes, finds nobody, and
 // its fds are closed. When the link is lost every waiting order fails at once: whether it was
-// carried out nobody knows, but a warden that has lost its daemon buries all that it built.
+// carried out nobody knows; CELLS tells, once there is a link again.
 //
 // syscalls: close
 #include "box/ask.h"
@@ -19,8 +19,8 @@
 #include "os/fd.h"
 
 #define HELLO_MS 5000
-#define RELINK_MIN_MS 50
-#define RELINK_MAX_MS 1000
+#define RELINK_MIN_MS 10
+#define RELINK_MAX_MS 100 // a warden is back within a second, and a dial costs next to nothing
 
 struct pending {
 	struct link link;
@@ -372,6 +372,24 @@ fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int
 	TRY(await(&pending, false, deadline), "order '%s'", order_word(order->kind));
 	if (pending.fd_count > 0)
 		memcpy(fds, pending.fds, (size_t)pending.fd_count * sizeof(*fds));
+	return OK;
+}
+
+fallible ask_cells(struct ask *ask, void (*each)(void *arg, const struct order_cell *cell),
+		   void *arg, int64_t deadline)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = ORDER_CELLS};
+	int none[ORDER_FDS_MAX];
+
+	do {
+		TRY(ask_order(ask, &order, answer, none, deadline));
+		for (uint32_t i = 0; i < answer->cell_count; i++)
+			each(arg, &answer->cells[i]);
+		if (answer->cell_count)
+			memcpy(order.box, answer->cells[answer->cell_count - 1].box,
+			       sizeof(order.box));
+	} while (answer->cell_count == ORDER_CELLS_PAGE);
 	return OK;
 }
 

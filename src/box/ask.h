@@ -14,7 +14,8 @@ void ask_close(struct ask *ask);
 // What the warden said of the host; NULL while there is no link.
 const struct order_host *ask_host(const struct ask *ask);
 fallible ask_wait_linked(struct ask *ask, int64_t deadline);
-// Called each time the link is lost: every box of this daemon is lost with it, or soon will be.
+// Called each time the link is lost. Boxes and their pid 1s live on; but no order can be given
+// until the link is back, and whether those under way were carried out nobody knows.
 void ask_on_loss(struct ask *ask, void (*lost)(void *arg), void *arg);
 
 // Sends `order` (its id is set here) and waits for the final answer. A refusal becomes the error it
@@ -25,6 +26,10 @@ void ask_on_loss(struct ask *ask, void (*lost)(void *arg), void *arg);
 fallible ask_no_files(void); // that error
 fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int *fds,
 		   int64_t deadline);
+
+// All cells, in the order of their ids; `each` must not wait. Asks as many pages as it takes.
+fallible ask_cells(struct ask *ask, void (*each)(void *arg, const struct order_cell *cell),
+		   void *arg, int64_t deadline);
 
 // IMPORT in two steps: begin gives the pipe to write the archive to; close it, then end waits.
 struct ask_import;

@@ -20,6 +20,7 @@
 
 #define READ 1024
 #define WORDS_MAX (16 << 20)
+#define ATONCE 65536 // what an empty socket takes at once
 
 static void shut(struct bash *shell)
 {
@@ -130,10 +131,22 @@ void bash_kill_wait(struct bash *shell)
 	exec_let_go(exec);
 }
 
+// Half a line could be mended by nobody: what may be cut off by the death of this daemon is said to
+// be so before.
+static void note_half(struct bash *shell, bool half)
+{
+	if (shell->half == half || !shell->exec)
+		return;
+	shell->half = half;
+	exec_tag_flag(shell->exec, TAG_HALF, half);
+}
+
 static void push(struct bash *shell)
 {
 	struct buf *told = &shell->told;
 
+	if (told->len - shell->told_at > ATONCE)
+		note_half(shell, true);
 	while (shell->open && shell->told_at < told->len) {
 		ssize_t n = send(shell->watch.fd, told->at + shell->told_at,
 				 told->len - shell->told_at, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -146,12 +159,14 @@ static void push(struct bash *shell)
 			shell->told_at = told->len; // it is going: the end of its process will tell
 	}
 	if (shell->open && shell->told_at < told->len) {
+		note_half(shell, true);
 		err_free(loop_watch(shell->box->loop, &shell->watch, EPOLLIN | EPOLLOUT));
 		return;
 	}
 	if (shell->open && (shell->watch.events & EPOLLOUT))
 		err_free(loop_watch(shell->box->loop, &shell->watch, EPOLLIN));
 	shell->told_at = 0;
+	note_half(shell, false);
 	buf_done(told);
 	*told = BUF_INIT(WORDS_MAX);
 }
@@ -170,10 +185,35 @@ static void distrust(struct bash *shell)
 	bash_kill(shell);
 }
 
+// Passes over what belongs to the past. True: what is left begins with the end that is due, or is
+// no whole record.
+static bool skip_past(struct bash *shell)
+{
+	struct buf *heard = &shell->heard;
+	const char *nul;
+
+	while (heard->len && (nul = memchr(heard->at, 0, heard->len))) {
+		size_t whole = (size_t)(nul - (const char *)heard->at) + 1, used;
+		struct shell_end end;
+
+		if (shell->phase == BASH_AT_WORK &&
+		    shell_hear(buf_view(heard), &end, &used) == SHELL_END &&
+		    end.mark == shell->mark) {
+			shell->resync = false;
+			return true;
+		}
+		buf_drop_front(heard, whole);
+	}
+	return heard->len < SHELL_END_MAX;
+}
+
 static bool take_end(struct bash *shell)
 {
 	struct shell_end end;
 	size_t used = 0;
+
+	if (shell->resync && (!skip_past(shell) || shell->resync))
+		return shell->heard.len < SHELL_END_MAX;
 
 	switch (shell_hear(buf_view(&shell->heard), &end, &used)) {
 	case SHELL_MORE:
@@ -291,7 +331,7 @@ static fallible open_ends(struct bash *shell)
 	return watch_dialogue(shell, ends.dialogue);
 }
 
-fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struct bash **out)
+static fallible attach(struct exec *exec, struct tape *aside, struct bash **out)
 {
 	struct bash *shell = mem_new_of(struct bash);
 	struct err *err;
@@ -306,16 +346,34 @@ fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struc
 	tape_hold(aside);
 	shell->aside = aside;
 	err = open_ends(shell);
-	if (err || exec->phase != EXEC_RUNNING) {
+	if (!err && exec->phase != EXEC_RUNNING)
+		err = err_new(UNAVAILABLE, "box_lost", "the shell ended at once");
+	if (err) {
 		exec_kill(exec);
 		exec_drop(exec);
 		shell->exec = NULL;
 		let_go(shell);
-		return err ? err : err_new(UNAVAILABLE, "box_lost", "the shell ended at once");
+		return err;
 	}
 	exec_on_end(exec, on_done, shell);
 	exec->on_cpu = on_cpu;
 	shell->refs++; // of the exec
+	*out = shell;
+	return OK;
+}
+
+fallible bash_adopt(struct exec *exec, struct tape *aside, struct bash **out)
+{
+	TRY(attach(exec, aside, out));
+	(*out)->resync = true;
+	return OK;
+}
+
+fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struct bash **out)
+{
+	struct bash *shell = NULL;
+
+	TRY(attach(exec, aside, &shell));
 	secret_random(&shell->mark, sizeof(shell->mark));
 	shell_greet(&shell->told, cwd, shell->mark);
 	shell->tape = aside;

@@ -28,6 +28,8 @@ struct bash {
 	struct buf heard, told; // a record that is not whole; what it has not yet taken
 	size_t told_at;
 	uint64_t mark;
+	bool resync; // what it says up to that mark is of an earlier life
+	bool half;   // its tag says that it may have heard half of what it is told
 	int status;
 	uint32_t job;
 	char *cwd; // NULL: as it was
@@ -45,6 +47,9 @@ struct bash {
 // Takes `exec`, started with a dialogue, over. It is told the greeting. The callbacks are set by
 // the caller before it waits.
 fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struct bash **out);
+// The same of a shell that has been at work for an earlier daemon: it is told nothing yet, and is
+// held to be at rest. The end of the first command that it is told is the first that counts.
+fallible bash_adopt(struct exec *exec, struct tape *aside, struct bash **out);
 // One that is at rest. `words` are the lines of a command but the last, which is added here.
 void bash_tell(struct bash *shell, struct buf *words, bool aside, const char *back,
 	       struct tape *tape);

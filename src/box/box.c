@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "box/inner.h"
 #include "box/leaf.h"
+#include "box/pipes.h"
 #include "box/tape.h"
 #include "os/fd.h"
 
@@ -34,6 +35,9 @@ static void free_box(struct later *later)
 	terms_free(box);
 	understudies_free(box);
 	tape_budget_drop(box->tape_budget);
+	if (box->has_folder)
+		tape_remove_folder(box->loop, box->tapes_dir, box->id);
+	free(box->leaves_left);
 	free(box);
 }
 
@@ -76,6 +80,7 @@ static void lose(struct box *box, const char *why)
 		log_event(LOG_WARN, "box.lost", "sandbox", box->id, "why", why, NULL);
 	box->phase = BOX_LOST;
 	bell_ring(&box->greeted);
+	box_adoption_lost(box);
 	box_hold(box);
 	understudies_end(box);
 	exec_end_all(box);
@@ -108,6 +113,10 @@ static void on_said(struct channel *channel, const struct talk *talk, int *fds, 
 {
 	struct box *box = link_of(channel, struct box, channel);
 
+	if (talk->kind == TALK_HELD || talk->kind == TALK_HELD_END) {
+		box_held(box, talk, fds, count);
+		return;
+	}
 	if (talk->kind != TALK_READY && talk->kind != TALK_BROKEN) {
 		if (!box_hand_heard(box, talk, fds, count))
 			exec_heard(box, talk, fds, count);
@@ -121,6 +130,7 @@ static void on_said(struct channel *channel, const struct talk *talk, int *fds, 
 	}
 	if (talk->kind == TALK_READY && talk->ready.version == TALK_VERSION) {
 		box->phase = BOX_ALIVE;
+		box->features = talk->ready.features;
 	} else {
 		box->phase = BOX_BROKEN;
 		box->broken = *talk;
@@ -170,7 +180,7 @@ static fallible await_greeting(struct box *box, int64_t deadline)
 	return box->phase == BOX_ALIVE ? OK : explain_broken(box);
 }
 
-static struct box *new_box(struct loop *loop, struct ask *ask, const char *id, int tapes_dir)
+struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tapes_dir)
 {
 	struct box *box = mem_new_of(struct box);
 
@@ -242,7 +252,7 @@ static fallible order_build(struct box *box, const struct order *build, int64_t 
 fallible box_build(struct loop *loop, struct ask *ask, const struct order *build, int tapes_dir,
 		   struct box **out)
 {
-	struct box *box = new_box(loop, ask, build->box, tapes_dir);
+	struct box *box = box_new(loop, ask, build->box, tapes_dir);
 	int64_t deadline = loop_now(loop) + BOX_READY_MS;
 	struct err *err = order_build(box, build, deadline);
 
@@ -295,4 +305,9 @@ void box_on_loss(struct box *box, void (*lost)(struct box *box, void *arg), void
 uint32_t box_execs(const struct box *box)
 {
 	return box->exec_count;
+}
+
+void box_prepare(void)
+{
+	pipes_prepare();
 }

@@ -13,6 +13,28 @@ struct box;
 fallible box_build(struct loop *loop, struct ask *ask, const struct order *build, int tapes_dir,
 		   struct box **out);
 
+// Takes up a box that lives already: asks the warden for what belongs to it (ORDER_ADOPT), connects
+// to its pid 1 at `sockets`/ID, and knows again what it holds: processes with their records, tapes
+// and limits, sessions with their shells, terminals with their screens; then ends that nobody was
+// told are told. Nothing is ended by it, whatever fails: it may be tried again. A pid 1 that does
+// not answer, or not in time: UNAVAILABLE box_lost, TIMEOUT; none at all: NOT_FOUND (the warden's);
+// EXHAUSTED daemon_files. Many at once are welcome. The caller owns *out.
+//
+// A daemon that wants its boxes to live on has nothing to do but to end: what it was told of is on
+// disk or with pid 1. (box_free() on the other hand ends sessions and removes tapes.)
+#define BOX_ADOPT_MS 10000
+struct box_return {
+	const char *id;
+	const char *sockets; // the directory RUN/box
+	int tapes_dir;
+};
+fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *from,
+		   struct box **out);
+
+// A box that does not run: what an earlier daemon has written down of its processes is known again.
+// Waits for the disk.
+fallible box_recall(struct box *box);
+
 // Ends it: running execs end as killed_by_api, then the warden verifies that all is gone. After OK
 // the box is only memory; box_free() it when no exec holds it. Idempotent; may be tried again.
 fallible box_bury(struct box *box, int64_t deadline);
@@ -23,3 +45,6 @@ bool box_is_alive(const struct box *box);
 // lost).
 void box_on_loss(struct box *box, void (*lost)(struct box *box, void *arg), void *arg);
 uint32_t box_execs(const struct box *box); // running now
+
+// What all boxes of this process share. Once, at its start.
+void box_prepare(void);

@@ -11,8 +11,8 @@
 
 #include "os/fd.h"
 
-#define WORDS_MAX 512 // the longest answer of pid 1 is far shorter
-#define TURN_MAX 16   // words heard in one turn: a chatterbox must not starve the others
+#define WORDS_MAX (TALK_HELD_MAX + 64)
+#define TURN_MAX 16 // words heard in one turn: a chatterbox must not starve the others
 
 static void lose(struct channel *channel, const char *why)
 {
@@ -23,7 +23,7 @@ static void lose(struct channel *channel, const char *why)
 // False: nothing more for now, or the end.
 static bool hear(struct channel *channel)
 {
-	char words[WORDS_MAX];
+	static char words[WORDS_MAX]; // one thread turns the loop
 	const char *no_words[1] = {NULL};
 	struct talk talk = {.exec = {.argv = no_words, .env = no_words}};
 	int fds[CHANNEL_FDS_MAX], count = CHANNEL_FDS_MAX;
@@ -38,14 +38,19 @@ static bool hear(struct channel *channel)
 		return false;
 	}
 	// An EXEC is not for our ears: its first byte is looked at before it is unpacked.
-	if (words[0] < TALK_READY || !talk_decode(words, (size_t)len, &talk)) {
+	if (!talk_is_heard((uint8_t)words[0]) || !talk_decode(words, (size_t)len, &talk)) {
 		while (count > 0)
 			close(fds[--count]);
 		lose(channel, "pid 1 speaks nonsense");
 		return false;
 	}
 	channel->said(channel, &talk, fds, count);
-	return channel->open;
+	return channel->open && !channel->paused;
+}
+
+static uint32_t ears(const struct channel *channel)
+{
+	return channel->paused ? 0 : EPOLLIN;
 }
 
 static void on_ready(struct watch *watch, uint32_t events)
@@ -53,11 +58,11 @@ static void on_ready(struct watch *watch, uint32_t events)
 	struct channel *channel = link_of(watch, struct channel, watch);
 
 	if (events & EPOLLOUT) {
-		err_free(loop_watch(channel->loop, watch, EPOLLIN));
+		err_free(loop_watch(channel->loop, watch, ears(channel)));
 		bell_ring(&channel->room);
 		channel->drained(channel);
 	}
-	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || channel->paused)
 		return;
 	for (int i = 0; i < TURN_MAX && channel->open && hear(channel); i++)
 		continue;
@@ -76,6 +81,18 @@ fallible channel_open(struct channel *channel, struct loop *loop, int fd)
 	else
 		channel->open = true;
 	return err;
+}
+
+void channel_pause(struct channel *channel, bool on)
+{
+	channel->paused = on;
+	if (!channel->open)
+		return;
+	// The end of the other side cannot be kept from an epoll that watches at all.
+	if (on)
+		loop_unwatch(channel->loop, &channel->watch);
+	else
+		err_free(loop_watch(channel->loop, &channel->watch, EPOLLIN));
 }
 
 void channel_close(struct channel *channel)
@@ -99,6 +116,6 @@ enum channel_sent channel_say(struct channel *channel, const void *words, size_t
 		return CHANNEL_TOO_LONG;
 	if (errno != EAGAIN && errno != ENOBUFS)
 		return CHANNEL_GONE; // its end is heard by the watch
-	err_free(loop_watch(channel->loop, &channel->watch, EPOLLIN | EPOLLOUT));
+	err_free(loop_watch(channel->loop, &channel->watch, ears(channel) | EPOLLOUT));
 	return CHANNEL_FULL;
 }

@@ -11,6 +11,7 @@ struct channel {
 	struct loop *loop;
 	struct watch watch;
 	bool open;
+	bool paused;
 	struct bell room; // rung when a full socket takes words again
 	// Takes the fds over. May close the channel. `count` may be FD_LOST (os/fd.h).
 	void (*said)(struct channel *channel, const struct talk *talk, int *fds, int count);
@@ -24,6 +25,8 @@ enum channel_sent { CHANNEL_SENT, CHANNEL_FULL, CHANNEL_TOO_LONG, CHANNEL_GONE }
 // The callbacks are set beforehand. Takes the fd over, also on failure.
 fallible channel_open(struct channel *channel, struct loop *loop, int fd);
 void channel_close(struct channel *channel);
+// Nothing is heard, not even the end, until it goes on.
+void channel_pause(struct channel *channel, bool on);
 // Never waits. After CHANNEL_FULL, `room` is rung and `drained` called when it is worth a new try.
 enum channel_sent channel_say(struct channel *channel, const void *words, size_t len,
 			      const int *fds, int count);

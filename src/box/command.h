@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "model/tag.h"
 
 struct tape;
 
@@ -16,10 +17,12 @@ struct exec_spec {
 	const char *cwd, *user;	  // "" for user: root
 	struct str stdin_bytes;	  // at == NULL: /dev/null
 	bool open_stdin;	  // a pipe that stays open behind stdin_bytes: exec_write()
-	bool dialogue;		  // a socket as stdin, no tape: exec_take_dialogue()
+	bool dialogue;		  // a socket as stdin, and no tape of its own: exec_take_dialogue()
 	uint16_t cols, rows;	  // not 0: a terminal of that size, no tape: exec_take_master()
 	struct tape *tape;	  // what its output goes to; NULL: one of its own
 	uint64_t output_cap;	  // bytes, of one of its own
 	uint64_t cpu_ms, wall_ms; // 0: none
 	uint32_t cpu_milli;	  // of the box: how fast CPU time can pass
+	const struct tag *tag;	  // what it is for, for the next daemon; NULL: for nobody but us
+	bool keeps;		  // it may become what has a record: exec_filed() ends it
 };

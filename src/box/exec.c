@@ -57,6 +57,7 @@ static void free_exec(struct later *later)
 	exec_close_seat(exec);
 	tape_drop(exec->tape);
 	box_drop(exec->box);
+	free(exec->tag);
 	free(exec);
 }
 
@@ -102,10 +103,20 @@ static void forget(struct exec *exec)
 {
 	struct talk talk = {.kind = TALK_FORGET, .conv = exec->conv};
 
+	exec->wants_forget = true;
+	if (exec->kept && exec->box->channel.open)
+		return; // exec_filed() comes
 	pipes_close(&exec->pipes);
 	exec->owes_forget = !exec->over && say_short(exec, &talk) == CHANNEL_FULL;
 	if (!exec->owes_forget && !(exec->unreported && exec->box->channel.open))
 		unlist(exec);
+}
+
+void exec_filed(struct exec *exec)
+{
+	exec->kept = false;
+	if (exec->wants_forget && exec->listed && !exec->owes_forget)
+		forget(exec);
 }
 
 // Too many linger: the oldest that pid 1 reported is let go. Those it did not report must stay, for
@@ -121,7 +132,7 @@ static void make_room(struct box *box)
 		struct exec *exec = link_of(at, struct exec, link);
 
 		unreported += exec->unreported;
-		if (!oldest && !exec->unreported && !exec->owes_forget)
+		if (!oldest && !exec->unreported && !exec->owes_forget && !exec->kept)
 			oldest = exec;
 	}
 	if (oldest)
@@ -251,7 +262,8 @@ static void kill_tree(struct exec *exec)
 {
 	exec->stage = STAGE_KILLED;
 	loop_set_timer(exec->box->loop, &exec->timer, loop_now(exec->box->loop) + GUARD_MS);
-	box_leaf_kill(exec->leaf);
+	if (exec->leaf)
+		box_leaf_kill(exec->leaf);
 }
 
 static void on_timer(struct timer *timer)
@@ -308,7 +320,8 @@ void exec_kill_wait(struct exec *exec)
 		return;
 	exec->stage = STAGE_KILLED;
 	loop_set_timer(exec->box->loop, &exec->timer, loop_now(exec->box->loop) + GUARD_MS);
-	box_leaf_kill_wait(exec->leaf);
+	if (exec->leaf)
+		box_leaf_kill_wait(exec->leaf);
 }
 
 static void say_signal(struct exec *exec, int signal, bool alone)
@@ -340,6 +353,8 @@ void exec_pay(struct box *box)
 
 		if (exec->owes_signal)
 			say_signal(exec, exec->owes_signal, exec->owes_alone);
+		if (exec->owes_shut)
+			exec_close_stdin(exec);
 	}
 	list_each (at, &box->lingerers) {
 		struct exec *exec = link_of(at, struct exec, link);
@@ -422,12 +437,14 @@ static void exited(struct exec *exec, const struct talk *talk)
 	bool empty = talk->exited.leaf_empty;
 
 	exec->result.max_rss = talk->exited.max_rss;
+	if (!exec->leaf)
+		exec->result.cpu_ms = talk->exited.cpu_us / 1000;
 	exec->over = talk->exited.over;
 	if (!exec->has_cause && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
 	    box_oom_kills(exec->box) > exec->oom_kills)
 		set_cause(exec, ENDING_OOM);
 	// Whoever was told to end ends whole.
-	if (exec->has_cause && !empty && !exec->leaf->spent && !exec->stopping)
+	if (exec->has_cause && !empty && exec->leaf && !exec->leaf->spent && !exec->stopping)
 		box_leaf_kill(exec->leaf);
 	end(exec, status, empty);
 }
@@ -483,13 +500,15 @@ struct exec *exec_new(struct box *box, const struct exec_spec *spec)
 	exec->refs = 1;
 	exec->held = true;
 	exec->tape = spec->tape;
+	exec->taped = spec->tape != NULL;
 	if (spec->tape) {
 		tape_hold(spec->tape);
 	} else {
 		exec->tape = tape_new(box->loop, box->tapes_dir, spec->output_cap);
 		tape_bound(exec->tape, box_tape_budget(box));
 	}
-	exec->flags = word_flags(spec);
+	exec->flags = word_flags(spec, box->features);
+	exec->kept = exec->flags & TALK_EXEC_KEEP;
 	exec->input = spec->stdin_bytes;
 	exec->pipes.keep_in = spec->open_stdin && (exec->flags & TALK_EXEC_STDIN);
 	for (int i = 0; i < 3; i++)

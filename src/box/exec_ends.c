@@ -30,8 +30,9 @@ static fallible take_seat(struct exec *exec, const int *fds, int count)
 
 	for (int i = 0; i < count; i++)
 		exec->seat[i] = fds[i];
-	if (count == 1)
-		sound = is_master(fds[0]);
+	if (exec->flags & TALK_EXEC_PTY)
+		sound = is_master(fds[0]) &&
+			(count == 1 || (is_a(fds[1], S_IFIFO) && is_a(fds[2], S_IFIFO)));
 	else
 		sound = is_a(fds[0], S_IFIFO) && is_a(fds[1], S_IFIFO) && is_a(fds[2], S_IFSOCK);
 	if (sound)
@@ -47,9 +48,14 @@ fallible exec_open_ends(struct exec *exec, const int *fds)
 	if (exec->pipeless)
 		return err_sys(EMFILE, "take the pipes of a command");
 	if (exec->flags & TALK_EXEC_PTY)
-		return take_seat(exec, fds, 1);
-	if (exec->flags & TALK_EXEC_DIALOGUE)
+		return take_seat(exec, fds, exec->flags & TALK_EXEC_TROUGH ? 3 : 1);
+	if ((exec->flags & TALK_EXEC_DIALOGUE) && !exec->taped)
 		return take_seat(exec, fds, 3);
+	if (exec->flags & TALK_EXEC_DIALOGUE) {
+		exec->seat[2] = fds[2];
+		if (!is_a(fds[2], S_IFSOCK))
+			return err_new(BAD_PEER, "bad_pipe", "pid 1 sent no dialogue");
+	}
 	if (exec->flags & TALK_EXEC_STDIN)
 		input = exec->input.at ? exec->input : STR("");
 	return pipes_open(&exec->pipes, exec->box->loop, exec->tape, fds, input);
@@ -64,6 +70,14 @@ void exec_close_seat(struct exec *exec)
 int exec_take_master(struct exec *exec)
 {
 	return exec->flags & TALK_EXEC_PTY ? take_fd(&exec->seat[0]) : -1;
+}
+
+void exec_take_trough(struct exec *exec, int ends[2])
+{
+	bool has = exec->flags & TALK_EXEC_TROUGH;
+
+	ends[0] = has ? take_fd(&exec->seat[1]) : -1;
+	ends[1] = has ? take_fd(&exec->seat[2]) : -1;
 }
 
 struct exec_dialogue exec_take_dialogue(struct exec *exec)
@@ -86,8 +100,17 @@ fallible exec_write(struct exec *exec, const void *bytes, size_t len, int64_t de
 	return err;
 }
 
+// pid 1 has a copy, which is to go first: the answer to whoever asks is the end of stdin.
 void exec_close_stdin(struct exec *exec)
 {
-	if (exec->phase == EXEC_RUNNING)
-		pipes_close_in(&exec->pipes);
+	struct talk talk = {.kind = TALK_SHUT, .conv = exec->conv};
+	char room[16];
+
+	if (exec->phase != EXEC_RUNNING)
+		return;
+	if (exec->flags & TALK_EXEC_KEEP_IN)
+		exec->owes_shut = channel_say(&exec->box->channel, room,
+					      talk_encode(&talk, room, sizeof(room)), NULL,
+					      0) == CHANNEL_FULL;
+	pipes_close_in(&exec->pipes);
 }

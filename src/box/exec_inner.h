@@ -19,6 +19,7 @@ struct exec {
 	bool doubted;	// its leaf was asked for only if empty
 	bool held;	// by whoever asked for it
 	bool pipeless;	// it runs, but its pipes found no room in this process
+	bool taped;	// its output goes to somebody's tape, also beside a dialogue
 	bool listed, lingers;
 	bool stopping;		  // somebody sees to what its end leaves behind
 	struct box_leaf *remains; // the leaf, then
@@ -26,7 +27,10 @@ struct exec {
 	void *on_end_arg;
 	bool over;	 // pid 1 has forgotten it already
 	bool unreported; // ended without EXITED, which may still come
-	bool owes_forget;
+	bool owes_forget, owes_shut;
+	bool kept, wants_forget; // kept: no FORGET before its end is on record
+	char *tag;		 // of a session's shell: what was said of it
+	size_t tag_len;
 	int owes_signal;
 	bool owes_alone;
 	struct talk failure;
@@ -56,6 +60,20 @@ struct exec *exec_new(struct box *box, const struct exec_spec *spec);
 void exec_list(struct exec *exec); // the box knows it
 void exec_hold(struct exec *exec);
 void exec_let_go(struct exec *exec); // a share
+// One that pid 1 holds, as it is told in `talk`; `tag` as decoded from it. Takes the fds over.
+// NULL leaf: it has ended. BAD_PEER: its ends are not what they should be.
+fallible exec_adopt(struct box *box, const struct talk *talk, const struct tag *tag,
+		    struct box_leaf *leaf, struct tape *tape, const int *fds, struct exec **out);
+// The tag that it is started with, if pid 1 takes one; borrowed until the next call.
+struct str exec_make_tag(struct exec *exec, const struct exec_spec *spec);
+// It is for that from now on, and pid 1 is told.
+void exec_retag(struct exec *exec, const struct exec_spec *spec);
+// Its end is on record: pid 1 may forget it.
+void exec_filed(struct exec *exec);
+// A flag of its tag (model/tag.h), for a shell: before what it is true of.
+void exec_tag_flag(struct exec *exec, uint32_t flag, bool on);
+// Of a terminal with a trough, once; -1: it has none.
+void exec_take_trough(struct exec *exec, int ends[2]);
 // In exec_ends.c. Takes over what STARTED brought. BAD_PEER: it is not what it should be.
 fallible exec_open_ends(struct exec *exec, const int *fds);
 void exec_close_seat(struct exec *exec);

@@ -24,8 +24,10 @@ static fallible say_exec(struct exec *exec, const struct exec_spec *spec, int64_
 	auto_free char *words = NULL;
 	size_t len = 0;
 	int joins = (leaf->join[0] >= 0) + (leaf->join[1] >= 0);
+	uint32_t flags = exec->flags | (leaf->doubtful ? TALK_EXEC_IF_EMPTY : 0u);
 
-	TRY(word_encode(spec, exec->conv, leaf->number, leaf->doubtful, &words, &len));
+	TRY(word_encode(spec, flags, exec->conv, leaf->number, exec_make_tag(exec, spec), &words,
+			&len));
 	while (exec->phase == EXEC_ASKED) {
 		switch (channel_say(&exec->box->channel, words, len, leaf->join, joins)) {
 		case CHANNEL_SENT:

@@ -45,7 +45,7 @@ fallible exec_signal_tree(struct exec *exec, int signal)
 	uint32_t count = 0;
 	struct err *err;
 
-	if (exec->phase != EXEC_RUNNING)
+	if (exec->phase != EXEC_RUNNING || !exec->leaf)
 		return OK;
 	err = sweep(exec->box, exec->leaf->number, exec->pid, 0, signal, &count);
 	if (err && err_kind(err) == ERR_CANCELLED)

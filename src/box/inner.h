@@ -9,6 +9,7 @@
 #define BOX_LINGERERS_MAX 64	   // ended execs whose pipes somebody still holds
 #define BOX_TAPES_MAX (1ull << 30) // bytes of output on disk
 
+struct adoption;
 struct exec;
 struct procs;
 struct sessions;
@@ -36,7 +37,7 @@ struct box_leaf {
 	struct timer timer;
 };
 
-enum box_phase { BOX_GREETING, BOX_ALIVE, BOX_BROKEN, BOX_LOST, BOX_BURIED };
+enum box_phase { BOX_GREETING, BOX_ALIVE, BOX_BROKEN, BOX_LOST, BOX_STOPPED, BOX_BURIED };
 
 struct box {
 	struct loop *loop;
@@ -44,7 +45,11 @@ struct box {
 	int refs;
 	char id[ID_BOX_LEN + 1];
 	enum box_phase phase;
+	uint32_t features; // of its pid 1: enum talk_feature
 	bool burying;
+	bool forsaken; // it could not be taken up: what there is of it is left as it is
+	uint32_t cards, term_tapes; // files made so far
+	bool has_folder;	    // of tapes and cards: to be removed with it
 	struct channel channel;
 	struct bell greeted;
 	struct talk broken; // what pid 1 said of its own birth
@@ -57,6 +62,8 @@ struct box {
 	struct understudies *understudies; // NULL until one was wanted
 	struct link leaves, clean, doubt;
 	uint32_t leaf_count;
+	struct adoption *adoption; // while it is being taken up
+	uint64_t *leaves_left;	   // bits: leaves that exist and that an earlier daemon used
 	struct link execs, lingerers;
 	uint32_t exec_count, lingerer_count;
 	struct link hands;
@@ -68,11 +75,21 @@ struct box {
 	struct later free_later;
 };
 
+struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tapes_dir);
 struct tape_budget *box_tape_budget(struct box *box); // borrowed
 void box_hold(struct box *box);
 void box_drop(struct box *box);
 // pid 1 is not to be trusted any more: every exec ends, and the owner is told.
 void box_break(struct box *box, const char *why);
+
+void box_forsake(struct box *box); // the owner's share goes
+void procs_forsake(struct box *box);
+void terms_forsake(struct box *box);
+// A file of its folder, by its letter (0: none) and number, in the background.
+void box_remove_file(struct box *box, char letter, uint32_t number);
+void box_adoption_lost(struct box *box); // whoever takes it up is woken
+// In adopt.c: HELD and HELD_END. Takes the fds over.
+void box_held(struct box *box, const struct talk *talk, int *fds, int count);
 
 // In exec.c, called by the channel's owner.
 void exec_heard(struct box *box, const struct talk *talk, int *fds, int count);

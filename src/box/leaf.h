@@ -9,6 +9,9 @@ struct box_leaf *box_leaf_add(struct box *box, uint32_t number, int meter, const
 // TALK_EXEC_IF_EMPTY; when pid 1 says that it is busy, box_leaf_give() it and take another with
 // *tries counted on. May wait for the warden. EXHAUSTED too_many_execs.
 fallible box_leaf_take(struct box *box, int *tries, struct box_leaf **out);
+// One that an earlier daemon used, and in which something runs: pid 1 knows it. One that is spent
+// has no meter.
+fallible box_leaf_again(struct box *box, uint32_t number, struct box_leaf **out);
 void box_leaf_give(struct box_leaf *leaf, bool empty);
 void box_leaf_free_all(struct box *box);
 

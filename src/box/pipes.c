@@ -7,6 +7,9 @@
 // until the pipes are empty or the tape needs no disk any more (full, it only counts). Meanwhile
 // the watches rest, so a slow disk slows the writer and nobody else.
 //
+// Bytes for a named tape are never read: a task has them moved from the pipe to the file, so that a
+// daemon that is killed has lost none of them (tape_draw.c).
+//
 // Most commands end within a few milliseconds, and their end is when the pipes are read in any
 // case. So the pipes are watched only after some patience: a short command costs no watch, and no
 // wake-up for each pipe that it closes.
@@ -15,11 +18,12 @@
 // tape; what background jobs write later is read and dropped. The pipes of a shell serve on: there
 // it goes to another tape, and so does the next command's output to its own.
 //
-// syscalls: preadv2 pwritev2 splice read write pipe2 ioctl fstat newfstatat close
+// syscalls: preadv2 pwritev2 splice read write pipe2 ioctl poll ppoll fstat newfstatat close
 #include "box/pipes.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -41,6 +45,11 @@ static bool has_trough(void)
 	return trough[0] >= 0 || pipe2(trough, O_CLOEXEC | O_NONBLOCK) == 0;
 }
 
+void pipes_prepare(void)
+{
+	(void)has_trough(); // tried again when it is needed
+}
+
 ssize_t pipes_take(int fd, void *room, size_t size)
 {
 	struct iovec part = {room, size};
@@ -52,6 +61,13 @@ ssize_t pipes_take(int fd, void *room, size_t size)
 	if (n >= 0 || errno != EOPNOTSUPP || !has_trough())
 		return n;
 	n = splice(fd, NULL, trough[1], NULL, size, SPLICE_F_NONBLOCK);
+	return n > 0 ? fd_read_all(trough[0], room, (size_t)n) : n;
+}
+
+ssize_t pipes_peek(int pipe, void *room, size_t size)
+{
+	ssize_t n = has_trough() ? tee(pipe, trough[1], size, SPLICE_F_NONBLOCK) : -1;
+
 	return n > 0 ? fd_read_all(trough[0], room, (size_t)n) : n;
 }
 
@@ -129,6 +145,20 @@ static void watch_end(struct pipes *pipes, struct pipe_end *end, uint32_t events
 		close_end(pipes, end); // no more watches on this host: better than a lost wake-up
 }
 
+static size_t held_by(const struct pipe_end *end)
+{
+	int held = 0;
+
+	return ioctl(end->watch.fd, FIONREAD, &held) == 0 && held > 0 ? (size_t)held : 0;
+}
+
+static void count_late(struct pipe_end *end)
+{
+	if (end->uncounted)
+		end->due = end->open ? held_by(end) : 0;
+	end->uncounted = false;
+}
+
 struct spill {
 	struct pipes *pipes;
 	struct pipe_end *first; // whose bytes are in `room` already
@@ -136,12 +166,51 @@ struct spill {
 	char room[CHUNK];
 };
 
+// What the end has for a named tape is to be drawn, and nothing else may be done with it.
+static bool is_drawn(const struct pipe_end *end)
+{
+	const struct pipes *pipes = end->pipes;
+
+	if (!pipes->tape || (pipes->settling && end->due == 0))
+		return false;
+	return tape_is_named(pipes->tape) && !tape_fits(pipes->tape, 1);
+}
+
+// Something lies there. If not, it may be the end.
+static bool has_some(struct pipes *pipes, struct pipe_end *end)
+{
+	struct pollfd ready = {.fd = end->watch.fd, .events = POLLIN};
+
+	if (poll(&ready, 1, 0) > 0 && !(ready.revents & POLLIN))
+		close_end(pipes, end);
+	else if (ready.revents & POLLIN)
+		return true;
+	end->due = 0;
+	return false;
+}
+
+static bool draw_some(struct spill *spill, struct pipe_end *end)
+{
+	struct pipes *pipes = spill->pipes;
+	size_t len = 0;
+
+	if (!has_some(pipes, end))
+		return false;
+	err_free(tape_draw(pipes->tape, stream_of(end), end->watch.fd, spill->room,
+			   pipes->settling && end->due < CHUNK ? end->due : CHUNK, &len));
+	count_due(end, len);
+	return true;
+}
+
 // One chunk of one end. False: nothing there.
 static bool spill_some(struct spill *spill, struct pipe_end *end)
 {
 	size_t bite = end->open ? bite_of(end) : 0;
-	ssize_t n = bite ? pipes_take(end->watch.fd, spill->room, bite) : -1;
+	ssize_t n;
 
+	if (end->open && is_drawn(end))
+		return draw_some(spill, end);
+	n = bite ? pipes_take(end->watch.fd, spill->room, bite) : -1;
 	if (!bite) {
 		end->due = 0;
 		return false;
@@ -193,14 +262,19 @@ static void spill_task(void *arg)
 	bool some = true;
 
 	task_shield(true);
-	err_free(tape_add(pipes->tape, stream_of(spill->first), spill->room, spill->first_len));
+	if (spill->first_len)
+		err_free(tape_add(pipes->tape, stream_of(spill->first), spill->room,
+				  spill->first_len));
 	while (some && !tape_fits(pipes->tape, CHUNK) && !is_paid(pipes)) {
 		some = false;
-		for (int i = 0; i < TAPE_STREAMS; i++)
+		for (int i = 0; i < TAPE_STREAMS; i++) {
+			count_late(&pipes->out[i]);
 			some |= spill_some(spill, &pipes->out[i]);
+		}
 	}
 	pipes->spilling = false;
 	for (int i = 0; i < TAPE_STREAMS; i++) {
+		count_late(&pipes->out[i]);
 		see_end(pipes, &pipes->out[i]);
 		watch_end(pipes, &pipes->out[i], EPOLLIN);
 	}
@@ -216,7 +290,8 @@ static void begin_spill(struct pipes *pipes, struct pipe_end *end, const char *b
 	spill->pipes = pipes;
 	spill->first = end;
 	spill->first_len = len;
-	memcpy(spill->room, bytes, len);
+	if (len)
+		memcpy(spill->room, bytes, len);
 	pipes->spilling = true;
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		loop_unwatch(pipes->loop, &pipes->out[i].watch);
@@ -233,6 +308,11 @@ static bool move_some(struct pipe_end *end)
 
 	if (!bite)
 		return false;
+	if (is_drawn(end)) {
+		if (has_some(pipes, end))
+			begin_spill(pipes, end, NULL, 0);
+		return false;
+	}
 	n = pipes_take(end->watch.fd, scratch, bite);
 	if (n <= 0) {
 		if (n == 0 || errno != EAGAIN)
@@ -355,18 +435,17 @@ static void close_in(struct pipes *pipes)
 		bell_ring(&pipes->room);
 }
 
-static size_t held_by(const struct pipe_end *end)
-{
-	int held = 0;
-
-	return ioctl(end->watch.fd, FIONREAD, &held) == 0 && held > 0 ? (size_t)held : 0;
-}
-
 // Most often there is nothing but the end; the rest is counted only when there is some.
 static void settle_end(struct pipes *pipes, struct pipe_end *end)
 {
 	if (!end->open)
 		return;
+	// Who moves bytes from a pipe to the disk has its lock, and counting would wait for it.
+	if (pipes->spilling && tape_is_named(pipes->tape)) {
+		end->due = SIZE_MAX;
+		end->uncounted = true;
+		return;
+	}
 	if (!pipes->spilling) {
 		end->due = SIZE_MAX;
 		if (!move_some(end) && !pipes->spilling)

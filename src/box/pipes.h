@@ -13,7 +13,8 @@ struct pipe_end {
 	struct watch watch;
 	struct pipes *pipes;
 	bool open;
-	size_t due; // bytes that still belong to the tape after pipes_settle()
+	size_t due;	// bytes that still belong to the tape after pipes_settle()
+	bool uncounted; // a worker is at the pipe: they are counted when it is not
 };
 
 // Embedded in its owner.
@@ -60,4 +61,9 @@ void pipes_close_in(struct pipes *pipes); // behind what it has still to take
 
 // One read or write of a pipe that never waits, whatever its flags are: -1 with errno EAGAIN.
 ssize_t pipes_take(int fd, void *room, size_t size);
+// What the process needs for all of them, made at its start, so that its descriptors do not grow
+// later.
+void pipes_prepare(void);
+// What lies in a pipe, which stays there.
+ssize_t pipes_peek(int pipe, void *room, size_t size);
 ssize_t pipes_give(int fd, const void *bytes, size_t len);

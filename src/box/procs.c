@@ -19,42 +19,10 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "box/exec_inner.h"
-#include "box/reel.h"
+#include "box/procs_inner.h"
 
 #define LABEL_MS 20 // from the start to a label without output
 #define TRIM_MAX 8  // records forgotten at once for their age
-
-struct procs {
-	struct box *box;
-	struct map *by_id;
-	struct link all;   // by start
-	struct link ended; // by end
-	uint32_t ended_count;
-	size_t ended_text;
-	struct reel reel;
-};
-
-struct proc {
-	struct procs *procs; // NULL: nobody finds it any more
-	struct link link, ended_link;
-	int refs;
-	char *id, *command, *session, *error;
-	size_t command_len;
-	enum proc_status status;
-	int pid, exit_code;
-	int64_t started_ms, ended_ms; // wall clock
-	int64_t ended_at;	      // loop time
-	uint64_t wall_ms;
-	bool auto_cleanup, has_result;
-	bool stopping, forced, orphaned; // orphaned: its session was deleted
-	struct exec_result result;
-	struct exec *exec; // while it runs
-	struct tape *tape;
-	struct timer label;
-	struct loop *loop;
-	struct bell changed;
-};
 
 const char *proc_status_word(enum proc_status status)
 {
@@ -77,6 +45,7 @@ void proc_drop(struct proc *proc)
 	if (--proc->refs > 0)
 		return;
 	loop_drop_timer(proc->loop, &proc->label);
+	proc_close_dialogue(proc);
 	tape_drop(proc->tape);
 	free(proc->id);
 	free(proc->command);
@@ -85,7 +54,7 @@ void proc_drop(struct proc *proc)
 	free(proc);
 }
 
-static void unlist(struct proc *proc)
+void proc_unlist(struct proc *proc)
 {
 	struct procs *procs = proc->procs;
 
@@ -109,7 +78,7 @@ static bool let_oldest_go(void *arg)
 
 	if (link_empty(&procs->ended))
 		return false;
-	unlist(link_of(procs->ended.next, struct proc, ended_link));
+	proc_unlist(link_of(procs->ended.next, struct proc, ended_link));
 	return true;
 }
 
@@ -124,11 +93,11 @@ static void trim(struct procs *procs)
 
 		if (now - oldest->ended_at < PROCS_ENDED_MS)
 			return;
-		unlist(oldest);
+		proc_unlist(oldest);
 	}
 }
 
-static struct procs *procs_of(struct box *box)
+struct procs *procs_of(struct box *box)
 {
 	struct procs *procs = box->procs;
 
@@ -156,7 +125,7 @@ void procs_free(struct box *box)
 		struct proc *proc = link_of(at, struct proc, link);
 
 		tape_leave(proc->tape);
-		unlist(proc);
+		proc_unlist(proc);
 	}
 	reel_done(&procs->reel);
 	map_free(procs->by_id);
@@ -173,7 +142,7 @@ static void label_task(void *arg)
 	tape_drop(tape);
 }
 
-static void on_label(struct timer *timer)
+void proc_on_label(struct timer *timer)
 {
 	struct proc *proc = link_of(timer, struct proc, label);
 
@@ -214,13 +183,14 @@ static void tell_limit(const struct box *box, enum ending ending)
 			  box->id, "limit", ending_word(ending), NULL);
 }
 
-static void on_end(void *arg)
+void proc_on_end(void *arg)
 {
 	struct proc *proc = arg;
 	struct exec *exec = take_ptr(proc->exec);
 	struct tape_ending ending;
 
 	proc_hold(proc);
+	proc->last_words = 1 + exec_take_dialogue(exec).dialogue;
 	proc->result = exec->result;
 	proc->has_result = true;
 	proc->exit_code = proc->result.exit_code;
@@ -237,20 +207,24 @@ static void on_end(void *arg)
 		.exit_code = proc->exit_code,
 		.signal = proc->result.signal,
 		.ending = proc->result.ending,
+		.status = (uint8_t)proc->status,
+		.duration_ms = proc->result.duration_ms,
+		.cpu_ms = proc->result.cpu_ms,
+		.max_rss = proc->result.max_rss,
 	};
-	reel_seal(&exec->box->procs->reel, proc->tape, &ending);
+	reel_seal(&exec->box->procs->reel, proc->tape, &ending, exec);
 	tell_limit(exec->box, proc->result.ending);
 	bell_ring(&proc->changed);
 	reel_prepare(&exec->box->procs->reel);
 	exec_drop(exec);
 	if (proc->auto_cleanup)
-		unlist(proc);
+		proc_unlist(proc);
 	else if (proc->procs)
 		trim(proc->procs);
 	proc_drop(proc);
 }
 
-static fallible check_id(struct str id)
+fallible proc_check_id(struct str id)
 {
 	// The words of routes beside {id}.
 	static const char *const words[] = {"list", "start", "kill-all", "completed", ".", ".."};
@@ -293,9 +267,27 @@ static struct tape *make_tape(struct procs *procs, const struct proc *proc, uint
 		.command = str_of(proc->command),
 		.started_ms = proc->started_ms,
 		.cap = cap,
+		.wall_ms = proc->wall_ms,
+		.auto_cleanup = proc->auto_cleanup,
 	};
 
 	return reel_take(&procs->reel, &label);
+}
+
+// What the next daemon is to know of it. False: not all of it fits.
+static bool tag_of(const struct proc *proc, uint64_t cap, struct tag *out)
+{
+	*out = (struct tag){
+		.kind = TAG_PROCESS,
+		.flags = proc->auto_cleanup ? TAG_AUTO : 0,
+		.file = reel_number(proc->tape),
+		.started_ms = proc->started_ms,
+		.cap = cap,
+		.id = str_of(proc->id),
+		.session = str_of(proc->session),
+		.command = {proc->command, proc->command_len},
+	};
+	return proc->command_len < PROC_TAG_COMMAND;
 }
 
 static struct proc *add(struct procs *procs, const struct proc_spec *spec)
@@ -318,7 +310,7 @@ static struct proc *add(struct procs *procs, const struct proc_spec *spec)
 	proc->started_ms = clock_wall_ms();
 	proc->wall_ms = spec->exec->wall_ms;
 	proc->auto_cleanup = spec->auto_cleanup;
-	proc->label.due = on_label;
+	proc->label.due = proc_on_label;
 	proc->tape = make_tape(procs, proc, spec->exec->output_cap);
 	bell_init(&proc->changed);
 	link_add(&procs->all, &proc->link);
@@ -335,7 +327,7 @@ static fallible make_way(struct procs *procs, struct str id)
 		return err_hint(err_new(CONFLICT, "process_exists",
 					"the process '" STR_FMT "' is running", STR_ARG(id)),
 				"choose another processId, or end that process first");
-	unlist(old);
+	proc_unlist(old);
 	return OK;
 }
 
@@ -347,24 +339,29 @@ static void not_started(struct proc *proc, const struct proc_spec *spec, const s
 	list_ended(proc);
 	bell_ring(&proc->changed);
 	if (!spec->keep_error)
-		unlist(proc);
+		proc_unlist(proc);
 }
 
 fallible procs_start(struct box *box, const struct proc_spec *spec, struct proc **out)
 {
 	struct procs *procs = procs_of(box);
 	struct exec_spec spec_of = *spec->exec;
+	struct tag tag;
 	auto_proc proc = NULL;
 	struct exec *exec = NULL;
 	struct err *err;
 
 	if (spec->id.len) {
-		TRY(check_id(spec->id));
+		TRY(proc_check_id(spec->id));
 		TRY(make_way(procs, spec->id));
 	}
 	proc = add(procs, spec);
 	proc_hold(proc);
 	spec_of.tape = proc->tape;
+	spec_of.tag = &tag;
+	// A command that is too long for the tag is on disk before it runs.
+	if (!tag_of(proc, spec->exec->output_cap, &tag))
+		tape_begin(proc->tape);
 	if (spec->understudy)
 		err = understudy_begin(take_ptr(*spec->understudy), &spec_of, spec->cue, &exec);
 	else
@@ -377,7 +374,7 @@ fallible procs_start(struct box *box, const struct proc_spec *spec, struct proc 
 	proc->exec = exec;
 	proc->status = PROC_RUNNING;
 	loop_set_timer(proc->loop, &proc->label, loop_now(proc->loop) + LABEL_MS);
-	exec_on_end(exec, on_end, proc);
+	exec_on_end(exec, proc_on_end, proc);
 	*out = take_ptr(proc);
 	return OK;
 }
@@ -403,8 +400,12 @@ uint32_t procs_clean(struct box *box)
 {
 	uint32_t count = 0;
 
+	// One whose end is not on record yet would come back with the next daemon.
+	if (box->procs)
+		reel_settle(&procs_of(box)->reel);
 	while (box->procs && let_oldest_go(box->procs))
 		count++;
+	tape_await_goodbyes();
 	return count;
 }
 

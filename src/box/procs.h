@@ -59,7 +59,7 @@ fallible procs_start(struct box *box, const struct proc_spec *spec, struct proc 
 struct proc *procs_find(struct box *box, struct str id);
 // All of them, in the order of their start. `each` must not wait.
 void procs_each(struct box *box, void (*each)(struct proc *proc, void *arg), void *arg);
-// Forgets those that have ended; how many.
+// Forgets those that have ended, for good; how many. Waits for the disk.
 uint32_t procs_clean(struct box *box);
 // Ends all that run, as proc_stop() does; how many it ended.
 fallible procs_stop_all(struct box *box, uint32_t *out_count);
@@ -89,3 +89,13 @@ fallible proc_signal(struct proc *proc, int signal);
 // To its stdin, all of it; waits while the pipe is full. CONFLICT stdin_closed, TIMEOUT.
 fallible proc_write(struct proc *proc, struct str bytes, int64_t deadline);
 fallible proc_close_stdin(struct proc *proc);
+
+// Of one that was started with a dialogue: another descriptor of it, the caller's; also of one that
+// has ended, for what it said last may not have been read. -1: it has none.
+int proc_dialogue(struct proc *proc);
+void proc_close_dialogue(struct proc *proc); // of one that has ended: nobody will ask
+// 1 + the number of its leaf; 0: it has ended.
+uint32_t proc_leaf(const struct proc *proc);
+// A leaf, told as above, in which something of a process that has ended may still live: nobody else
+// has it since.
+bool procs_leaf_is_left(const struct box *box, uint32_t leaf);

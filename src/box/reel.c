@@ -7,7 +7,10 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "box/exec_inner.h"
+#include "box/tape_inner.h"
 
+#define SETTLE_MS 1000 // then it is looked at again
 #define SEAL_MS 20     // from an end to its record on disk
 #define SPARE_MS 10000 // a file that nobody takes is closed
 
@@ -15,49 +18,83 @@ struct seal {
 	struct link link;
 	struct tape *tape;
 	struct tape_ending ending;
+	struct exec *exec;
 };
 
 static void drop_seal(struct seal *seal)
 {
 	link_drop(&seal->link);
 	tape_drop(seal->tape);
+	exec_filed(seal->exec);
+	exec_let_go(seal->exec);
 	free(seal);
 }
 
+struct batch {
+	struct link seals;
+	struct reel *reel;
+	struct box *box; // held, and with it the reel
+};
+
 static void seal_task(void *arg)
 {
-	struct link *batch = arg;
+	struct batch *batch = arg;
 
 	task_shield(true);
-	list_each (at, batch) {
+	list_each (at, &batch->seals) {
 		struct seal *seal = link_of(at, struct seal, link);
 
 		tape_seal(seal->tape, &seal->ending);
 		drop_seal(seal);
 	}
+	batch->reel->sealing--;
+	bell_ring(&batch->reel->sealed);
+	box_drop(batch->box);
 	free(batch);
 }
 
 static void on_seals(struct timer *timer)
 {
 	struct reel *reel = link_of(timer, struct reel, seal_timer);
-	struct link *batch = mem_new_of(struct link);
+	struct batch *batch = mem_new_of(struct batch);
 
-	link_init(batch);
+	*batch = (struct batch){.reel = reel, .box = reel->box};
+	box_hold(batch->box);
+	link_init(&batch->seals);
 	list_each (at, &reel->seals) {
 		link_drop(at);
-		link_add(batch, at);
+		link_add(&batch->seals, at);
 	}
+	reel->sealing++;
 	task_start(reel->box->loop, "tape.seal", seal_task, batch);
 }
 
-void reel_seal(struct reel *reel, struct tape *tape, const struct tape_ending *ending)
+void reel_settle(struct reel *reel)
+{
+	struct loop *loop = reel->box->loop;
+
+	if (!link_empty(&reel->seals)) {
+		loop_drop_timer(loop, &reel->seal_timer);
+		on_seals(&reel->seal_timer);
+	}
+	while (reel->sealing) {
+		auto_err err = bell_wait(&reel->sealed, loop_now(loop) + SETTLE_MS);
+
+		if (err && err_kind(err) != ERR_TIMEOUT)
+			return; // whoever asked has gone
+	}
+}
+
+void reel_seal(struct reel *reel, struct tape *tape, const struct tape_ending *ending,
+	       struct exec *exec)
 {
 	struct loop *loop = reel->box->loop;
 	struct seal *seal = mem_new_of(struct seal);
 
 	seal->tape = tape;
 	seal->ending = *ending;
+	seal->exec = exec;
+	exec_hold(exec);
 	tape_hold(tape);
 	link_add(&reel->seals, &seal->link);
 	if (!reel->seal_timer.at)
@@ -69,6 +106,7 @@ static struct tape *new_tape(struct reel *reel)
 	struct box *box = reel->box;
 	auto_free char *name = mem_fmt("%s/%u", box->id, ++reel->files);
 
+	box->has_folder = true;
 	return tape_new_named(box->loop, box->tapes_dir, name);
 }
 
@@ -111,6 +149,13 @@ void reel_prepare(struct reel *reel)
 	task_start(reel->box->loop, "tape.prepare", prepare_task, preparation);
 }
 
+uint32_t reel_number(const struct tape *tape)
+{
+	const char *slash = strrchr(tape->name, '/');
+
+	return (uint32_t)strtoul(slash + 1, NULL, 10);
+}
+
 struct tape *reel_take(struct reel *reel, const struct tape_label *label)
 {
 	struct tape *tape = reel->preparing ? NULL : take_ptr(reel->spare);
@@ -126,6 +171,7 @@ void reel_init(struct reel *reel, struct box *box)
 {
 	reel->box = box;
 	link_init(&reel->seals);
+	bell_init(&reel->sealed);
 	reel->seal_timer.due = on_seals;
 	reel->spare_timer.due = on_spare;
 }
@@ -141,6 +187,4 @@ void reel_done(struct reel *reel)
 	tape_drop(reel->spare);
 	loop_drop_timer(box->loop, &reel->seal_timer);
 	loop_drop_timer(box->loop, &reel->spare_timer);
-	if (reel->files)
-		tape_remove_folder(box->loop, box->tapes_dir, box->id);
 }

@@ -13,15 +13,22 @@ struct reel {
 	bool preparing;	    // a task makes it
 	struct timer spare_timer;
 	struct link seals; // endings that are to be written
+	uint32_t sealing;  // tasks that write some
+	struct bell sealed;
 	struct timer seal_timer;
 };
 
 void reel_init(struct reel *reel, struct box *box);
-void reel_done(struct reel *reel); // every file goes, whoever still reads it
+void reel_done(struct reel *reel); // the files are left to whoever removes the folder
 
 // A tape with that label, bound by the box's budget. The caller's.
 struct tape *reel_take(struct reel *reel, const struct tape_label *label);
 // The file of the next one is made, in the background.
 void reel_prepare(struct reel *reel);
-// The ending goes to the disk, in the background. The tape has ended.
-void reel_seal(struct reel *reel, struct tape *tape, const struct tape_ending *ending);
+// The ending goes to the disk, in the background; then `exec` is filed. The tape has ended.
+void reel_seal(struct reel *reel, struct tape *tape, const struct tape_ending *ending,
+	       struct exec *exec);
+// Until every ending so far is on disk, and pid 1 has nothing to tell of it any more. Waits.
+void reel_settle(struct reel *reel);
+// The number by which it is found again: file "BOX/number".
+uint32_t reel_number(const struct tape *tape);

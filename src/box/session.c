@@ -87,6 +87,8 @@ static void free_session(struct later *later)
 	loop_drop_timer(session->box->loop, &session->foresee);
 	bash_drop(session->shell);
 	close_ghosts(session);
+	if (session->box->forsaken)
+		tape_leave(session->tape);
 	tape_end(session->tape);
 	tape_drop(session->tape);
 	buf_done(&session->changes);
@@ -115,6 +117,7 @@ void session_unlist(struct session *session)
 	session->listed = false;
 	map_take(session->box->sessions->by_id, str_of(session->id));
 	link_drop(&session->link);
+	card_remove(session);
 	bell_ring(&session->changed);
 	session_drop(session);
 }
@@ -188,6 +191,26 @@ static fallible make_room(struct sessions *table)
 	return OK;
 }
 
+// What is written between the commands. It outlives the daemon where the session does.
+static struct tape *make_tape(struct session *session)
+{
+	struct box *box = session->box;
+	auto_free char *name = mem_fmt("%s/o%u", box->id, session->card);
+	struct tape_label label = {
+		.id = str_of(session->id),
+		.started_ms = clock_wall_ms(),
+		.cap = session->output_cap,
+	};
+	struct tape *tape;
+
+	if (!session->card)
+		return tape_new(box->loop, box->tapes_dir, session->output_cap);
+	tape = tape_new_named(box->loop, box->tapes_dir, name);
+	tape_set_label(tape, &label);
+	box->has_folder = true;
+	return tape;
+}
+
 static fallible make(struct box *box, struct str id, const struct session_spec *spec,
 		     struct session **out)
 {
@@ -209,7 +232,8 @@ static fallible make(struct box *box, struct str id, const struct session_spec *
 	link_init(&session->ghosts);
 	bell_init(&session->changed);
 	dress(session, spec);
-	session->tape = tape_new(box->loop, box->tapes_dir, spec->output_cap);
+	session->card = box->features & TALK_CAN_RETURN ? ++box->cards : 0;
+	session->tape = make_tape(session);
 	tape_bound(session->tape, box_tape_budget(box));
 	map_put(table->by_id, id, session);
 	link_add(&table->all, &session->link);
@@ -340,6 +364,7 @@ fallible session_delete(struct session *session, bool now)
 	// One whose shell could not even start was not in the line any more.
 	if (!err && session->listed)
 		session_unlist(session);
+	card_erase(session);
 	session_run_drop(run);
 	return err;
 }
@@ -465,6 +490,7 @@ void session_set_env(struct box *box, struct str name, const char *value)
 		set_env(session, name, value);
 		if (session->shell || session->starting)
 			shell_export(&session->changes, name, value);
+		card_touch(session);
 	}
 }
 

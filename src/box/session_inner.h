@@ -23,6 +23,8 @@ struct session {
 	char *start_cwd;
 	uint64_t timeout_ms, output_cap;
 	uint32_t cpu_milli;
+	uint32_t card; // its number (card.c); 0: another daemon will not know of it
+	bool card_stale, card_busy;
 	struct bash *shell; // NULL: none lives
 	struct link ghosts;
 	uint32_t ghost_count;
@@ -103,3 +105,25 @@ fallible run_await(struct session_run *run, int64_t deadline);
 // In session_stop.c: by INT, TERM and KILL to what it started, or with its shell.
 void run_stop(struct session_run *run, enum ending cause);
 void run_finish(struct session_run *run);
+
+// In card.c: what a shell of a session is started with, on disk, so that another daemon can go on
+// with it.
+// Writes it and waits until it is there. A disk that fails is logged: the session then ends with
+// the daemon.
+void card_write(struct session *session);
+// The same, in the background: the last one counts.
+void card_touch(struct session *session);
+void card_remove(struct session *session);
+void card_erase(struct session *session); // the same, and waits until it is gone
+
+// What the card of that number says, on the heap, its texts inside. NULL: it is no card of ours.
+// Waits for the disk.
+struct card {
+	struct str id;
+	struct session_spec spec;
+	struct str changes;
+	const char **env;
+	char *bytes;
+};
+struct card *card_read(struct box *box, uint32_t number);
+void card_free(struct card *card);

@@ -137,6 +137,7 @@ static void begin(struct session *session, struct session_run *run)
 		buf_done(&run->words);
 		run->words = words;
 		buf_clear(&session->changes);
+		card_touch(session);
 		session->turns++;
 	}
 	if (run->kind == RUN_COMMAND) {
@@ -331,7 +332,13 @@ static void start_task(void *arg)
 {
 	struct session *session = arg;
 	char **env = session_copy_env((const char *const *)session->env); // it may be changed
+	struct tag tag = {
+		.kind = TAG_SESSION,
+		.file = session->card,
+		.id = str_of(session->id),
+	};
 	struct exec_spec spec = {
+		.tag = &tag,
 		.argv = shell_argv,
 		.env = (const char *const *)env,
 		.cwd = "/",
@@ -345,6 +352,7 @@ static void start_task(void *arg)
 	struct err *err;
 
 	task_shield(true);
+	card_write(session);
 	err = explain(exec_start(session->box, &spec, &exec));
 	session_free_env(env);
 	if (!err)

@@ -91,6 +91,10 @@ void tape_bound(struct tape *tape, struct tape_budget *budget)
 {
 	budget->refs++;
 	tape->budget = budget;
+	if (!tape->name)
+		return;
+	tape->spilled = tape->end.place < budget->left ? tape->end.place : budget->left;
+	budget->left -= tape->spilled;
 }
 
 void tape_hold(struct tape *tape)
@@ -109,6 +113,8 @@ struct goodbye {
 static struct {
 	struct link queue;
 	bool busy;
+	uint64_t asked, done;
+	struct bell bell;
 } goodbyes;
 
 static void goodbye_run(void *arg)
@@ -141,9 +147,23 @@ static void goodbye_task(void *arg)
 
 			free(goodbye->name);
 			free(goodbye);
+			goodbyes.done++;
 		}
+		bell_ring(&goodbyes.bell);
 	}
 	goodbyes.busy = false;
+}
+
+void tape_await_goodbyes(void)
+{
+	uint64_t asked = goodbyes.asked;
+
+	while (goodbyes.busy && goodbyes.done < asked) {
+		auto_err err = bell_wait(&goodbyes.bell, CLOCK_NEVER);
+
+		if (err)
+			return; // cancelled
+	}
 }
 
 // The last close of a file frees its blocks: not on the loop.
@@ -159,9 +179,11 @@ static void say_goodbye(struct tape *tape, char *name)
 	goodbye->name = name;
 	if (!goodbyes.busy) {
 		link_init(&goodbyes.queue);
+		bell_init(&goodbyes.bell);
 		task_start(tape->loop, "tape.close", goodbye_task, NULL);
 	}
 	goodbyes.busy = true;
+	goodbyes.asked++;
 	link_add(&goodbyes.queue, &goodbye->link);
 }
 
@@ -234,7 +256,7 @@ static size_t framed(size_t len)
 	return len + (len / TAPE_FRAME_MAX + 1) * TAPE_FRAME_HEAD;
 }
 
-static size_t kept_of(const struct tape *tape, size_t len)
+size_t tape_keeps(const struct tape *tape, size_t len)
 {
 	uint64_t left = tape->cap - tape->kept;
 
@@ -243,16 +265,16 @@ static size_t kept_of(const struct tape *tape, size_t len)
 	return len < left ? len : (size_t)left;
 }
 
-static bool fits_memory(const struct tape *tape, size_t len)
+bool tape_fits_memory(const struct tape *tape, size_t len)
 {
 	return !tape->sealed && tape->memory_len + framed(len) <= MEMORY_MAX;
 }
 
 bool tape_fits(const struct tape *tape, size_t len)
 {
-	size_t keep = kept_of(tape, len);
+	size_t keep = tape_keeps(tape, len);
 
-	return keep == 0 || (!tape->name && fits_memory(tape, keep));
+	return keep == 0 || (!tape->name && tape_fits_memory(tape, keep));
 }
 
 static void grow_memory(struct tape *tape, size_t need)
@@ -281,7 +303,7 @@ void tape_log(struct tape *tape, enum tape_stream stream, size_t len)
 		tape->end.stdout_bytes += len;
 }
 
-static void remember(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
+void tape_remember(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
 {
 	uint64_t offset = tape->end.offset;
 
@@ -319,21 +341,28 @@ static void add_memory(struct tape *tape, enum tape_stream stream, const char *b
 {
 	if (extend(tape, stream, bytes, len))
 		return;
-	remember(tape, stream, bytes, len);
+	tape_remember(tape, stream, bytes, len);
 	tape_log(tape, stream, len);
 }
 
-static void disk_take(struct tape *tape)
+void tape_disk_take(struct tape *tape)
 {
 	while (tape->writing)
 		err_free(bell_wait(&tape->wrote, CLOCK_NEVER));
 	tape->writing = true;
 }
 
-static void disk_give(struct tape *tape)
+void tape_disk_give(struct tape *tape)
 {
 	tape->writing = false;
 	bell_ring(&tape->wrote);
+}
+
+fallible tape_break(struct tape *tape, int errnum)
+{
+	tape->broken = true;
+	tape->truncated[TAPE_STDOUT] = tape->truncated[TAPE_STDERR] = true;
+	return err_sys(errnum, "write a tape");
 }
 
 // One frame, or with len 0 the label alone, to the end of the file.
@@ -342,6 +371,7 @@ static fallible put(struct tape *tape, enum frame_kind kind, const char *bytes, 
 	struct spill spill = {
 		.dir = tape->dir,
 		.name = tape->name,
+		.made = tape->made,
 		.file = tape->file,
 		.label = {tape->label, tape->labelled ? 0 : tape->label_len},
 		.at = tape->end.place - tape->file_from,
@@ -365,9 +395,7 @@ static fallible put(struct tape *tape, enum frame_kind kind, const char *bytes, 
 		tape->labelled = tape->label != NULL;
 		return OK;
 	}
-	tape->broken = true;
-	tape->truncated[TAPE_STDOUT] = tape->truncated[TAPE_STDERR] = true;
-	return err_sys(spill.errnum, "write a tape");
+	return tape_break(tape, spill.errnum);
 }
 
 static fallible add_file(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
@@ -376,8 +404,8 @@ static fallible add_file(struct tape *tape, enum tape_stream stream, const char 
 		size_t part = len < TAPE_FRAME_MAX ? len : TAPE_FRAME_MAX;
 
 		TRY(put(tape, (enum frame_kind)stream, bytes, part));
-		if (tape->name && fits_memory(tape, part))
-			remember(tape, stream, bytes, part);
+		if (tape->name && tape_fits_memory(tape, part))
+			tape_remember(tape, stream, bytes, part);
 		else
 			tape->sealed = true;
 		tape_log(tape, stream, part);
@@ -389,7 +417,7 @@ static fallible add_file(struct tape *tape, enum tape_stream stream, const char 
 }
 
 // How much of it the budget has room for.
-static size_t afford(struct tape *tape, size_t len)
+size_t tape_afford(struct tape *tape, size_t len)
 {
 	struct tape_budget *budget = tape->budget;
 
@@ -402,7 +430,7 @@ static size_t afford(struct tape *tape, size_t len)
 	return len;
 }
 
-static void pay(struct tape *tape, size_t len)
+void tape_pay(struct tape *tape, size_t len)
 {
 	if (!tape->budget)
 		return;
@@ -412,13 +440,13 @@ static void pay(struct tape *tape, size_t len)
 
 fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes, size_t len)
 {
-	size_t keep = kept_of(tape, len);
+	size_t keep = tape_keeps(tape, len);
 	struct tape_utf8 *utf8 = &tape->utf8[stream];
-	bool in_memory = !tape->name && fits_memory(tape, keep);
+	bool in_memory = !tape->name && tape_fits_memory(tape, keep);
 	struct err *err;
 
 	if (!in_memory && keep)
-		keep = afford(tape, keep);
+		keep = tape_afford(tape, keep);
 	tape->seen[stream] += len;
 	if (keep < len) {
 		tape->truncated[stream] = true;
@@ -438,30 +466,30 @@ fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes,
 		return OK;
 	}
 	tape->sealed = tape->sealed || !tape->name;
-	pay(tape, keep);
-	disk_take(tape);
+	tape_pay(tape, keep);
+	tape_disk_take(tape);
 	err = add_file(tape, stream, bytes, keep);
-	disk_give(tape);
+	tape_disk_give(tape);
 	return err;
 }
 
 void tape_begin(struct tape *tape)
 {
-	disk_take(tape);
+	tape_disk_take(tape);
 	if (tape->label && !tape->labelled && !tape->broken)
 		err_free(put(tape, FRAME_END, NULL, 0));
-	disk_give(tape);
+	tape_disk_give(tape);
 }
 
 void tape_prepare(struct tape *tape)
 {
-	disk_take(tape);
+	tape_disk_take(tape);
 	if (tape->file < 0 && !tape->made)
 		err_free(put(tape, FRAME_END, NULL, 0));
 	// One that could not be made is tried again with its first bytes.
 	tape->broken = false;
 	tape->truncated[TAPE_STDOUT] = tape->truncated[TAPE_STDERR] = false;
-	disk_give(tape);
+	tape_disk_give(tape);
 }
 
 void tape_end(struct tape *tape)
@@ -472,7 +500,7 @@ void tape_end(struct tape *tape)
 
 void tape_seal(struct tape *tape, const struct tape_ending *ending)
 {
-	char room[64];
+	char room[ENDING_MAX];
 	struct pack pack;
 
 	pack_init(&pack, room, sizeof(room));
@@ -484,12 +512,16 @@ void tape_seal(struct tape *tape, const struct tape_ending *ending)
 		pack_u8(&pack, tape->truncated[i]);
 		pack_u64(&pack, tape->seen[i]);
 	}
-	disk_take(tape);
+	pack_u64(&pack, (uint64_t)ending->duration_ms);
+	pack_u64(&pack, ending->cpu_ms);
+	pack_u64(&pack, ending->max_rss);
+	pack_u8(&pack, ending->status);
+	tape_disk_take(tape);
 	if (tape->name && !tape->closed && !tape->broken)
 		err_free(put(tape, FRAME_END, room, pack.len));
 	tape->ending = *ending;
 	tape->ended = tape->closed = true;
-	disk_give(tape);
+	tape_disk_give(tape);
 	rest(tape);
 }
 

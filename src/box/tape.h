@@ -28,6 +28,8 @@ struct tape_label {
 	int64_t started_ms;		 // wall clock
 	uint64_t cap;
 	uint32_t pid, conv; // 0: not known
+	uint64_t wall_ms;   // the time limit; 0: none
+	bool auto_cleanup;  // it is to go with the end
 };
 #define TAPE_TEXT_MAX (64 * 1024) // of each text of a label; what is longer is cut
 
@@ -47,13 +49,16 @@ struct tape_ending {
 	int64_t ended_ms; // wall clock
 	int32_t exit_code, signal;
 	uint32_t ending; // enum ending of box/exec.h
+	uint8_t status;	 // enum proc_status of box/procs.h
+	int64_t duration_ms;
+	uint64_t cpu_ms, max_rss;
 };
 // Behind tape_end(): the last record. Waits for the disk.
 void tape_seal(struct tape *tape, const struct tape_ending *ending);
 
-// A named tape of an earlier life. It has ended, or was cut off in the middle: then half a record
-// at its end is gone, and it can be written on. The label's texts live as long as the tape.
-// NOT_FOUND no_tape, INVALID bad_tape. Waits for the disk.
+// A named tape of an earlier life. It has ended, or was cut off in the middle: then a record at its
+// end has the bytes that are there, and it can be written on. The label's texts live as long as the
+// tape. NOT_FOUND no_tape, INVALID bad_tape. Waits for the disk.
 fallible tape_open(struct loop *loop, int dir, const char *name, struct tape **out,
 		   struct tape_label *out_label);
 bool tape_has_ended(const struct tape *tape);
@@ -64,6 +69,9 @@ bool tape_ending_of(const struct tape *tape, struct tape_ending *out);
 // the background.
 void tape_remove_folder(struct loop *loop, int dir, const char *name);
 void tape_remove_all(struct loop *loop, int dir);
+// Those folders of which `is_known` says no; it is asked at once.
+void tape_remove_strays(struct loop *loop, int dir, bool (*is_known)(const char *name, void *arg),
+			void *arg);
 
 // What some tapes may keep on disk together; past that a tape is cut as at its cap. Counted: the
 // tapes hold it as well.
@@ -72,7 +80,7 @@ struct tape_budget *tape_budget_new(uint64_t bytes);
 void tape_budget_drop(struct tape_budget *budget); // takes NULL
 // Called when there is none left: `more` lets one tape go and tells whether there was one.
 void tape_budget_on_lack(struct tape_budget *budget, bool (*more)(void *arg), void *arg);
-void tape_bound(struct tape *tape, struct tape_budget *budget);
+void tape_bound(struct tape *tape, struct tape_budget *budget); // what it keeps counts
 
 void tape_hold(struct tape *tape); // counted: readers may outlive the exec
 // With the last share the file is removed. A named tape that has ended and has one share left (its
@@ -83,12 +91,22 @@ static inline void auto_tape_(struct tape **tape)
 	tape_drop(*tape);
 }
 #define auto_tape on_exit_call(auto_tape_) struct tape *
+// Until the files of tapes that were dropped before are gone: then nobody will find them again.
+void tape_await_goodbyes(void);
 void tape_leave(struct tape *tape); // its file is somebody else's to remove
 
 // Appends. May wait for the disk. An error of the disk marks the tape truncated, and is returned.
 fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes, size_t len);
 // True: tape_add() of so many bytes will not wait, so a callback may do it.
 bool tape_fits(const struct tape *tape, size_t len);
+// Moves what lies in a pipe to the end of a named tape, without ever having it in memory alone: a
+// process that is killed in here has moved each byte or has not. At most `max`, and no more than
+// the tape keeps. *out_len: how many; 0: the pipe is empty, or the tape is full (tape_fits()), and
+// that is on disk: the rest can be dropped. `room` of `max` bytes is for the tape to use. An error
+// of the disk marks the tape truncated, and is returned. Waits for the disk.
+fallible tape_draw(struct tape *tape, enum tape_stream stream, int pipe, void *room, size_t max,
+		   size_t *out_len);
+bool tape_is_named(const struct tape *tape);
 void tape_end(struct tape *tape); // nothing more will come; readers see the end
 
 // Reads one run of bytes of one stream, in the order of arrival, from *offset on, and moves

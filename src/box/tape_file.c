@@ -2,14 +2,15 @@
 // its own length, so that a later version can add to it. Numbers are little-endian.
 //
 //	"COVETAPE" u32 version, u32 length | u64 started, u64 cap, u32 pid, u32 conv
-//	u8 has_session | three texts: id, session, command
+//	u8 flags | three texts: id, session, command | u64 time limit
 //
-// What a crash may leave behind is half a record at the end. The offset in each frame must be the
-// sum of the lengths before it, so a tail of zeros or of old blocks is not taken for a frame.
+// What a crash may leave behind is half a record at the end: then the frame is as long as there are
+// bytes (tape_draw.c). The offset in each frame must be the sum of the lengths before it, so a tail
+// of zeros or of old blocks is not taken for a frame.
 //
 // Everything here blocks: it runs on worker threads.
 //
-// syscalls: openat mkdirat pwritev pread64 ftruncate unlinkat getdents64 lseek fstat newfstatat
+// syscalls: openat mkdirat pwritev pwrite64 pread64 ftruncate unlinkat getdents64 lseek fstat newfstatat
 // syscalls: fcntl close
 #include <dirent.h>
 #include <errno.h>
@@ -79,10 +80,12 @@ char *label_encode(const struct tape_label *label, size_t *out_len)
 	pack_u64(&pack, label->cap);
 	pack_u32(&pack, label->pid);
 	pack_u32(&pack, label->conv);
-	pack_u8(&pack, session.at != NULL);
+	pack_u8(&pack, (uint8_t)((session.at ? LABEL_SESSION : 0) |
+				 (label->auto_cleanup ? LABEL_AUTO : 0)));
 	pack_text(&pack, id);
 	pack_text(&pack, session.at ? session : STR(""));
 	pack_text(&pack, command);
+	pack_u64(&pack, label->wall_ms);
 	*out_len = pack.len;
 	pack_init(&pack, bytes + 12, 4);
 	pack_u32(&pack, (uint32_t)*out_len);
@@ -107,7 +110,7 @@ bool label_decode(const char *bytes, size_t len, struct tape_label *out)
 {
 	struct tape_label label = {0};
 	struct unpack in;
-	bool has_session;
+	uint8_t flags;
 
 	if (len < LABEL_HEAD || label_length(bytes) != len)
 		return false;
@@ -116,11 +119,14 @@ bool label_decode(const char *bytes, size_t len, struct tape_label *out)
 	label.cap = unpack_u64(&in);
 	label.pid = unpack_u32(&in);
 	label.conv = unpack_u32(&in);
-	has_session = unpack_u8(&in);
+	flags = unpack_u8(&in);
+	label.auto_cleanup = flags & LABEL_AUTO;
 	label.id = unpack_text(&in, TAPE_TEXT_MAX);
 	label.session = unpack_text(&in, TAPE_TEXT_MAX);
 	label.command = unpack_text(&in, TAPE_TEXT_MAX);
-	if (!has_session)
+	if (in.left) // labels of the first days end here
+		label.wall_ms = unpack_u64(&in);
+	if (!(flags & LABEL_SESSION))
 		label.session = (struct str){0};
 	if (!unpack_end(&in))
 		return false;
@@ -144,16 +150,21 @@ static int make(int dir, const char *name)
 	return openat(dir, name, flags, 0600);
 }
 
-static bool write_all(struct spill *spill, struct iovec *parts, int count)
+int spill_open(int dir, const char *name, bool made)
+{
+	return made ? openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC) : make(dir, name);
+}
+
+bool spill_write(int file, struct iovec *parts, int count, uint64_t at, size_t *written)
 {
 	while (count > 0) {
-		ssize_t n = pwritev(spill->file, parts, count, (off_t)(spill->at + spill->written));
+		ssize_t n = pwritev(file, parts, count, (off_t)(at + *written));
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return false;
-		spill->written += (size_t)n;
+		*written += (size_t)n;
 		while (count > 0 && (size_t)n >= parts->iov_len) {
 			n -= (ssize_t)parts->iov_len;
 			parts++;
@@ -175,7 +186,7 @@ void spill_run(void *arg)
 	int count = 0;
 
 	if (spill->file < 0) {
-		spill->file = spill->name ? make(spill->dir, spill->name)
+		spill->file = spill->name ? spill_open(spill->dir, spill->name, spill->made)
 					  : openat(spill->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC,
 						   0600);
 		if (spill->file < 0) {
@@ -196,7 +207,7 @@ void spill_run(void *arg)
 		parts[count++] = (struct iovec){(void *)spill->bytes, spill->len};
 	}
 	errno = 0;
-	if (!write_all(spill, parts, count)) {
+	if (!spill_write(spill->file, parts, count, spill->at, &spill->written)) {
 		spill->errnum = errno ? errno : EIO;
 		// Half a record is none; if this fails too, whoever opens the file finds out.
 		if (ftruncate(spill->file, (off_t)spill->at))
@@ -352,6 +363,18 @@ static bool scan_ending(struct scan *scan, struct window *window, const struct f
 	return false;
 }
 
+// The last frame is as long as what came of it.
+static bool scan_short(struct scan *scan, struct frame *frame, uint64_t at, uint64_t size)
+{
+	uint8_t head[TAPE_FRAME_HEAD];
+
+	frame->len = (size_t)(size - at - TAPE_FRAME_HEAD);
+	if (frame->kind == FRAME_END || frame->len == 0)
+		return false;
+	frame_put(head, frame->kind, frame->len, frame->offset);
+	return pwrite(scan->file, head, sizeof(head), (off_t)at) == sizeof(head);
+}
+
 // One frame. False: there is no whole one any more.
 static bool scan_frame(struct scan *scan, struct window *window, uint64_t size, uint64_t *offset)
 {
@@ -361,8 +384,9 @@ static bool scan_frame(struct scan *scan, struct window *window, uint64_t size, 
 	char piece[1024];
 
 	if (at + TAPE_FRAME_HEAD > size || !look(window, at, head, sizeof(head)) ||
-	    !frame_get(head, &frame) || frame.offset != (uint32_t)*offset ||
-	    at + TAPE_FRAME_HEAD + frame.len > size)
+	    !frame_get(head, &frame) || frame.offset != (uint32_t)*offset)
+		return false;
+	if (at + TAPE_FRAME_HEAD + frame.len > size && !scan_short(scan, &frame, at, size))
 		return false;
 	if (frame.kind == FRAME_END)
 		return scan_ending(scan, window, &frame);
@@ -458,7 +482,8 @@ void tape_remove_folder(struct loop *loop, int dir, const char *name)
 	task_start(loop, "tape.remove", removal_task, removal);
 }
 
-void tape_remove_all(struct loop *loop, int dir)
+void tape_remove_strays(struct loop *loop, int dir, bool (*is_known)(const char *name, void *arg),
+			void *arg)
 {
 	struct removal *removal = mem_new_of(struct removal);
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -469,9 +494,15 @@ void tape_remove_all(struct loop *loop, int dir)
 	if (fd >= 0 && !list)
 		close(fd);
 	while (list && (entry = readdir(list)))
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+		    !(is_known && is_known(entry->d_name, arg)))
 			add_name(removal, entry->d_name);
 	if (list)
 		closedir(list);
 	task_start(loop, "tape.remove", removal_task, removal);
+}
+
+void tape_remove_all(struct loop *loop, int dir)
+{
+	tape_remove_strays(loop, dir, NULL, NULL);
 }

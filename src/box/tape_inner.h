@@ -4,6 +4,8 @@
 // then the bytes. A place is a distance from the start of the log.
 #pragma once
 
+#include <sys/uio.h>
+
 #include "base/buf.h"
 #include "box/tape.h"
 
@@ -57,12 +59,25 @@ struct tape {
 	uint64_t spilled; // taken from the budget
 	bool writing;	  // somebody is at the disk
 	bool ended, broken, closed;
+	bool cut; // the label says that it is truncated
 	struct tape_ending ending;
 	uint64_t seen[TAPE_STREAMS];
 	bool truncated[TAPE_STREAMS];
 	struct tape_utf8 utf8[TAPE_STREAMS];
 	struct bell more, wrote;
 };
+
+#define ENDING_MAX 96
+
+// What is shared by those who write (tape.c, tape_draw.c).
+size_t tape_keeps(const struct tape *tape, size_t len); // how much of it is under the cap
+size_t tape_afford(struct tape *tape, size_t len);	// how much the budget has room for
+void tape_pay(struct tape *tape, size_t len);
+bool tape_fits_memory(const struct tape *tape, size_t len);
+void tape_remember(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
+void tape_disk_take(struct tape *tape); // one at a time is at the disk; waits
+void tape_disk_give(struct tape *tape);
+fallible tape_break(struct tape *tape, int errnum); // the disk fails: nothing more is kept
 
 void tape_check_utf8(struct tape_utf8 *utf8, const char *bytes, size_t len);
 // A frame has come to the end of the log.
@@ -72,6 +87,7 @@ void tape_log(struct tape *tape, enum tape_stream stream, size_t len);
 struct spill {
 	int dir;
 	const char *name; // NULL: the file has none
+	bool made;	  // there is one
 	int file;	  // -1: it is opened
 	struct str label; // comes first; may be empty
 	uint64_t at;	  // in the file
@@ -83,7 +99,9 @@ struct spill {
 	size_t written;
 	int errnum;
 };
-void spill_run(void *arg); // a struct spill
+void spill_run(void *arg);			      // a struct spill
+int spill_open(int dir, const char *name, bool made); // on a worker thread; -1: errno
+bool spill_write(int file, struct iovec *parts, int count, uint64_t at, size_t *written);
 
 // A run of bytes of one stream, from memory or, on a worker thread, from a file.
 struct fetch {
@@ -114,7 +132,7 @@ struct scan {
 	void (*each)(void *arg, enum tape_stream stream, const char *bytes, size_t len);
 	void *arg;
 	bool ended, bad;
-	char ending[64];
+	char ending[ENDING_MAX];
 	size_t ending_len;
 	int errnum;
 };
@@ -122,5 +140,8 @@ void scan_run(void *arg); // a struct scan
 
 // The label as bytes: what stands at the start of the file, texts cut to TAPE_TEXT_MAX.
 char *label_encode(const struct tape_label *label, size_t *out_len);
-#define LABEL_PID_AT 32 // where pid and conv stand in it
+#define LABEL_CAP_AT 24	  // where the cap stands in it
+#define LABEL_PID_AT 32	  // pid and conv
+#define LABEL_FLAGS_AT 40 // a byte
+enum label_flags { LABEL_SESSION = 1, LABEL_AUTO = 2, LABEL_CUT_OUT = 4, LABEL_CUT_ERR = 8 };
 bool label_decode(const char *bytes, size_t len, struct tape_label *out);

@@ -140,6 +140,12 @@ static bool read_ending(struct tape *tape, const struct scan *scan)
 		tape->truncated[i] = unpack_u8(&in);
 		tape->seen[i] = unpack_u64(&in);
 	}
+	if (in.left) {
+		tape->ending.duration_ms = (int64_t)unpack_u64(&in);
+		tape->ending.cpu_ms = unpack_u64(&in);
+		tape->ending.max_rss = unpack_u64(&in);
+		tape->ending.status = unpack_u8(&in);
+	}
 	return unpack_end(&in);
 }
 
@@ -167,6 +173,13 @@ fallible tape_open(struct loop *loop, int dir, const char *name, struct tape **o
 	tape->name = mem_str(name);
 	tape->made = tape->labelled = true;
 	tape->cap = label.cap > tape->kept ? label.cap : tape->kept;
+	if (!scan.ended) {
+		uint8_t flags = (uint8_t)tape->label[LABEL_FLAGS_AT];
+
+		tape->truncated[TAPE_STDOUT] = flags & LABEL_CUT_OUT;
+		tape->truncated[TAPE_STDERR] = flags & LABEL_CUT_ERR;
+		tape->cut = flags & (LABEL_CUT_OUT | LABEL_CUT_ERR);
+	}
 	tape->ended = tape->closed = scan.ended;
 	*out_label = label;
 	*out = take_ptr(tape);

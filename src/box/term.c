@@ -23,6 +23,7 @@ void term_drop(struct term *term)
 	if (--term->refs > 0)
 		return;
 	term_close_master(term);
+	trough_close(term);
 	loop_drop_timer(term->loop, &term->forget);
 	exec_drop(term->exec);
 	tape_drop(term->tape);
@@ -42,6 +43,8 @@ static void unlist(struct term *term)
 	link_drop(&term->link);
 	term->box->terms->count--;
 	loop_drop_timer(term->loop, &term->forget);
+	if (term->exec)
+		exec_filed(term->exec);
 	term_drop(term);
 }
 
@@ -54,6 +57,7 @@ void term_finish(struct term *term)
 {
 	for (int i = 0; i < LAST_READS && !term->spilling && term_move(term); i++)
 		continue;
+	trough_begin_drain(term);
 	if (term->spilling)
 		return; // and again when the disk has it
 	term->phase = TERM_ENDED;
@@ -138,7 +142,7 @@ static bool has_room(struct terms *terms)
 	return terms->count < TERM_MAX;
 }
 
-static struct term *make(struct box *box, const struct term_spec *spec)
+struct term *term_make(struct box *box, const struct term_spec *spec, uint64_t cap)
 {
 	struct term *term = mem_new_of(struct term);
 
@@ -156,35 +160,85 @@ static struct term *make(struct box *box, const struct term_spec *spec)
 	}
 	term->shown = mem_dup(spec->shown.at, spec->shown.len);
 	term->is_command = spec->is_command;
-	term->cols = spec->exec->cols;
-	term->rows = spec->exec->rows;
+	term->cap = cap;
+	term->trough[0] = term->trough[1] = -1;
+	term->drain.due = trough_on_timer;
 	term->master = (struct watch){.fd = -1, .ready = term_on_master};
 	term->forget.due = on_forget;
 	term->input = BUF_INIT(TERM_INPUT_MAX);
-	term->tape = tape_new(box->loop, box->tapes_dir, spec->exec->output_cap);
-	tape_bound(term->tape, box_tape_budget(box));
 	bell_init(&term->more);
 	bell_init(&term->room);
+	if (!box->terms) {
+		box->terms = mem_new_of(struct terms);
+		link_init(&box->terms->all);
+	}
 	return term;
+}
+
+// A named one where another daemon may come to read it.
+void term_make_tape(struct term *term)
+{
+	struct box *box = term->box;
+	auto_free char *name = mem_fmt("%s/t%u", box->id, term->file);
+	struct tape_label label = {
+		.id = str_of(term->id),
+		.command = str_of(term->shown),
+		.started_ms = term->started_ms,
+		.cap = term->cap,
+	};
+
+	if (term->file) {
+		term->tape = tape_new_named(box->loop, box->tapes_dir, name);
+		tape_set_label(term->tape, &label);
+		box->has_folder = true;
+	} else {
+		term->tape = tape_new(box->loop, box->tapes_dir, term->cap);
+	}
+	tape_bound(term->tape, box_tape_budget(box));
+}
+
+void term_list(struct term *term)
+{
+	term_hold(term); // the list's share
+	term->listed = true;
+	link_add(&term->box->terms->all, &term->link);
+	term->box->terms->count++;
+}
+
+void term_run(struct term *term)
+{
+	term->phase = TERM_RUNNING;
+	term_watch(term);
+	bell_ring(&term->more);
+	term_hold(term);
+	exec_on_end(term->exec, on_end, term);
 }
 
 static fallible start(struct term *term, const struct exec_spec *spec)
 {
-	struct err *err = exec_start(term->box, spec, &term->exec);
+	struct tag tag = {
+		.kind = TAG_TERM,
+		.flags = term->is_command ? TAG_COMMAND : 0,
+		.file = term->file,
+		.started_ms = term->started_ms,
+		.cap = term->cap,
+		.id = str_of(term->id),
+		.command = str_of(term->shown),
+	};
+	struct exec_spec spec_of = *spec;
+	struct err *err;
 
+	spec_of.tag = &tag;
+	err = exec_start(term->box, &spec_of, &term->exec);
 	if (err) {
 		term->phase = TERM_FAILED;
 		bell_ring(&term->more);
 		unlist(term);
 		return err;
 	}
-	term->phase = TERM_RUNNING;
-	term->started_ms = clock_wall_ms();
 	term->master.fd = exec_take_master(term->exec);
-	term_watch(term);
-	bell_ring(&term->more);
-	term_hold(term);
-	exec_on_end(term->exec, on_end, term);
+	exec_take_trough(term->exec, term->trough);
+	term_run(term);
 	return OK;
 }
 
@@ -209,19 +263,18 @@ fallible term_open(struct box *box, const struct term_spec *spec, struct term **
 		*out = take_ptr(term);
 		return OK;
 	}
-	if (!box->terms) {
-		box->terms = mem_new_of(struct terms);
-		link_init(&box->terms->all);
-	}
-	if (!has_room(box->terms))
+	if (box->terms && !has_room(box->terms))
 		return err_hint(err_new(EXHAUSTED, "too_many_terminals",
 					"the sandbox has %d terminals", TERM_MAX),
 				"end some of them: DELETE /api/terminals/{id}");
-	term = make(box, spec);
-	term_hold(term); // the list's share
-	term->listed = true;
-	link_add(&box->terms->all, &term->link);
-	box->terms->count++;
+	term = term_make(box, spec, spec->exec->output_cap);
+	term->cols = spec->exec->cols;
+	term->rows = spec->exec->rows;
+	term->started_ms = clock_wall_ms();
+	if (box->features & TALK_CAN_RETURN)
+		term->file = ++box->term_tapes;
+	term_make_tape(term);
+	term_list(term);
 	TRY(start(term, spec->exec));
 	*out = take_ptr(term);
 	return OK;

@@ -41,7 +41,7 @@ static void grow_ring(struct term *term, size_t need)
 	term->ring_size = size;
 }
 
-static void put_ring(struct term *term, const char *bytes, size_t len)
+void term_show(struct term *term, const char *bytes, size_t len)
 {
 	if (term->ring_size < TERM_RING)
 		grow_ring(term, (size_t)term->written + len);
@@ -55,6 +55,12 @@ static void put_ring(struct term *term, const char *bytes, size_t len)
 		bytes += part;
 		len -= part;
 	}
+}
+
+void term_open_ring(struct term *term, uint64_t from, uint64_t to)
+{
+	grow_ring(term, (size_t)(to - from));
+	term->written = from;
 }
 
 void term_watch(struct term *term)
@@ -97,7 +103,7 @@ static void keep(struct term *term, const char *bytes, size_t len)
 {
 	struct term_spill *spill;
 
-	put_ring(term, bytes, len);
+	term_show(term, bytes, len);
 	bell_ring(&term->more);
 	if (tape_fits(term->tape, len)) {
 		err_free(tape_add(term->tape, TAPE_STDOUT, bytes, len));
@@ -127,7 +133,10 @@ bool term_move(struct term *term)
 	if (term->master.fd < 0)
 		return false;
 	if (is_safe(term->master.fd))
-		n = read(term->master.fd, scratch, CHUNK);
+		n = term->trough[0] >= 0 ? trough_move(term)
+					 : read(term->master.fd, scratch, CHUNK);
+	if (n > 0 && term->trough[0] >= 0)
+		return true;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (n <= 0) { // EIO: nobody has the other side open

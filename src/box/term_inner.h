@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/buf.h"
-#include "box/inner.h"
+#include "box/exec_inner.h"
 #include "box/term.h"
 
 enum term_phase { TERM_STARTING, TERM_RUNNING, TERM_LAST_BYTES, TERM_ENDED, TERM_FAILED };
@@ -33,7 +33,13 @@ struct term {
 	size_t ring_size;
 	uint64_t written;
 	struct tape *tape;
+	uint32_t file; // the tape's number; 0: it has no name
+	uint64_t cap;
 	bool spilling;
+	int trough[2]; // -1: it has none
+	size_t in_trough;
+	int dips; // pieces in it, at most
+	struct timer drain;
 	struct bell more; // also: it runs, it has ended
 	// in
 	struct buf input;
@@ -44,8 +50,20 @@ struct term {
 void term_hold(struct term *term);
 // All that it had written is read: it has ended.
 void term_finish(struct term *term);
+struct term *term_make(struct box *box, const struct term_spec *spec, uint64_t cap);
+void term_make_tape(struct term *term);
+void term_list(struct term *term);
+void term_run(struct term *term); // its exec, master and trough are there
 // In term_flow.c.
+void term_show(struct term *term, const char *bytes, size_t len); // to the ring
+void term_open_ring(struct term *term, uint64_t from, uint64_t to);
 void term_watch(struct term *term); // as it is due now
 bool term_move(struct term *term);  // some output; false: there is none now, or never will be
 void term_close_master(struct term *term);
 void term_on_master(struct watch *watch, uint32_t events);
+// In term_trough.c.
+ssize_t trough_move(struct term *term); // as read(): from the master, to all who watch
+void trough_begin_drain(struct term *term);
+void trough_drain(struct term *term);
+void trough_close(struct term *term);
+void trough_on_timer(struct timer *timer);

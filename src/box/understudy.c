@@ -51,6 +51,7 @@ void understudy_drop(struct understudy *understudy)
 	if (understudy->all)
 		understudy->all->ready = NULL;
 	exec_on_end(exec, NULL, NULL);
+	exec_filed(exec); // there is nothing to remember
 	if (exec->phase == EXEC_RUNNING) {
 		exec_close_stdin(exec);
 		exec->stage = STAGE_TERMED; // for one that somebody has stopped
@@ -104,6 +105,7 @@ static fallible make(struct box *box, const char *const *env, const char *script
 		.user = "",
 		.open_stdin = true,
 		.output_cap = STATE_MAX,
+		.keeps = true,
 	};
 	auto_understudy made = mem_new_of(struct understudy);
 	struct err *err = exec_start(box, &spec, &made->exec);
@@ -253,6 +255,8 @@ static void become(struct exec *exec, const struct exec_spec *spec)
 	exec->begun_us = clock_us();
 	exec->wall_ms = spec->wall_ms;
 	exec->cpu_ms = spec->cpu_ms;
+	exec->taped = true;
+	exec_retag(exec, spec); // before it is told what to do
 	if (exec->wall_ms)
 		loop_set_timer(loop, &exec->timer, loop_now(loop) + (int64_t)exec->wall_ms);
 	if (exec->cpu_ms)
@@ -277,6 +281,7 @@ fallible understudy_begin(struct understudy *understudy, const struct exec_spec 
 	exec_close_stdin(exec);
 	// One that dies while it is told is a command that died: its end says so.
 	if (err && err_kind(err) != ERR_CONFLICT) {
+		exec_filed(exec);
 		exec_kill(exec);
 		exec_drop(exec);
 		return err;

@@ -5,7 +5,8 @@
 
 #include "base/mem.h"
 
-#define SHOWN 200    // of a name that is repeated in a message
+#define SHOWN 200 // of a name that is repeated in a message
+#define PIPE_HOLDS 65536
 #define TEXT_EXTRA 8 // a text's length and NUL, and to spare
 
 static fallible too_large(void)
@@ -32,27 +33,47 @@ static bool measure(const char *const *list, uint32_t *out_count, size_t *size)
 	return true;
 }
 
-uint32_t word_flags(const struct exec_spec *spec)
+// What is to outlive the daemon, beyond the process itself.
+static uint32_t keep_flags(const struct exec_spec *spec, uint32_t flags)
+{
+	enum tag_kind kind = spec->tag ? spec->tag->kind : TAG_EXEC;
+
+	if (kind == TAG_PROCESS || kind == TAG_TERM || spec->keeps)
+		flags |= TALK_EXEC_KEEP;
+	// What does not fit into the pipe at once is in our memory alone. Better an early end of
+	// stdin than a hole in the middle.
+	if ((kind == TAG_PROCESS && spec->open_stdin && spec->stdin_bytes.len <= PIPE_HOLDS) ||
+	    kind == TAG_SESSION || (kind == TAG_PROCESS && spec->dialogue))
+		flags |= TALK_EXEC_KEEP_IN;
+	if (kind == TAG_TERM)
+		flags |= TALK_EXEC_TROUGH;
+	return flags | TALK_EXEC_TAG;
+}
+
+uint32_t word_flags(const struct exec_spec *spec, uint32_t features)
 {
 	uint32_t flags = (spec->shell ? TALK_EXEC_SHELL : 0u) |
 			 (spec->add_home ? TALK_EXEC_HOME : 0u);
 
 	if (spec->cols)
-		return flags | TALK_EXEC_PTY;
-	if (spec->dialogue)
-		return flags | TALK_EXEC_DIALOGUE;
-	return flags | (spec->stdin_bytes.at || spec->open_stdin ? TALK_EXEC_STDIN : 0u);
+		flags |= TALK_EXEC_PTY;
+	else if (spec->dialogue)
+		flags |= TALK_EXEC_DIALOGUE;
+	else if (spec->stdin_bytes.at || spec->open_stdin)
+		flags |= TALK_EXEC_STDIN;
+	return features & TALK_CAN_RETURN ? keep_flags(spec, flags) : flags;
 }
 
-fallible word_encode(const struct exec_spec *spec, uint32_t conv, uint32_t leaf, bool if_empty,
-		     char **out, size_t *out_len)
+fallible word_encode(const struct exec_spec *spec, uint32_t flags, uint32_t conv, uint32_t leaf,
+		     struct str tag, char **out, size_t *out_len)
 {
 	struct talk talk = {.kind = TALK_EXEC, .conv = conv};
-	size_t size = 64 + strlen(spec->user) + strlen(spec->cwd);
+	size_t size = 64 + strlen(spec->user) + strlen(spec->cwd) + tag.len;
 	size_t len;
 	char *room;
 
-	talk.exec.flags = word_flags(spec) | (if_empty ? TALK_EXEC_IF_EMPTY : 0u);
+	talk.exec.flags = flags;
+	talk.exec.tag = tag;
 	talk.exec.cols = spec->cols;
 	talk.exec.rows = spec->cols ? spec->rows : 0;
 	talk.exec.leaf = leaf;

@@ -4,6 +4,7 @@
 //
 //	cradle     a real one          absent     refused, NOT_FOUND
 //	mute       never greets        evil-N     pid 1 breaks rule N after EXEC
+//	old        a pid 1 of earlier days
 #pragma once
 
 #include <sys/prctl.h>
@@ -26,6 +27,11 @@ struct keeper_box {
 	char id[ID_BOX_LEN + 1];
 	bool evil;
 };
+
+// Boxes live on when the daemon's connection ends.
+static bool keeper_holds_on;
+static char keeper_sockets[64]; // where boxes listen
+static char keeper_old[96];	// an older pid 1
 
 struct keeper {
 	char dir[64], path[96];
@@ -202,6 +208,15 @@ static void keeper_be_evil(int control, int rule)
 	_exit(0);
 }
 
+static bool keeper_cradle(struct keeper_box *box, const struct order *order)
+{
+	bool old = strcmp(order->name, "old") == 0;
+
+	snprintf(cradle_listens, sizeof(cradle_listens), "%s/%s", keeper_sockets, order->box);
+	snprintf(cradle_program, sizeof(cradle_program), "%s", old ? keeper_old : "");
+	return cradle_open(&box->cradle, true);
+}
+
 static void keeper_build(int sock, const struct order *order, struct answer *answer)
 {
 	struct keeper_box *box = keeper_find("");
@@ -228,7 +243,7 @@ static void keeper_build(int sock, const struct order *order, struct answer *ans
 		fds[0] = pair[0];
 		fds[1] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 		fds[2] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	} else if (!cradle_open(&box->cradle, true)) {
+	} else if (!keeper_cradle(box, order)) {
 		keeper_refuse(sock, answer, ERR_INTERNAL, "internal");
 		return;
 	} else {
@@ -251,17 +266,49 @@ static void keeper_bury(struct keeper_box *box)
 		waitpid(box->cradle.pid, NULL, 0);
 	else
 		cradle_close(&box->cradle);
+	if (!box->evil) {
+		char path[128];
+
+		snprintf(path, sizeof(path), "%s/%s", keeper_sockets, box->id);
+		unlink(path);
+	}
 	for (int i = 0; box->memory[0] && i < 100 && rmdir(box->memory) < 0; i++)
 		usleep(2000);
 	*box = (struct keeper_box){0};
 }
 
-static void keeper_leaf(int sock, struct keeper_box *box, struct answer *answer)
+static void keeper_adopt(int sock, struct keeper_box *box, struct answer *answer)
+{
+	char path[256];
+	int fds[2];
+
+	snprintf(path, sizeof(path), "%s/memory.oom_control", box->memory);
+	fds[0] = open(box->memory[0] ? path : "/dev/null", O_RDONLY | O_CLOEXEC);
+	fds[1] = box->evil ? open("/dev/null", O_RDONLY | O_CLOEXEC)
+			   : keeper_meter(&box->cradle, 0);
+	answer->pid = (uint32_t)box->cradle.pid;
+	answer->leaves = (uint32_t)box->cradle.leaves;
+	keeper_answer(sock, answer, fds, 2);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void keeper_leaf(int sock, struct keeper_box *box, const struct order *order,
+			struct answer *answer)
 {
 	int fds[3], count;
 
-	answer->leaf = (uint32_t)box->cradle.leaves;
-	count = cradle_leaf(&box->cradle, fds);
+	if (box->evil) {
+		fds[0] = fds[1] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		answer->leaf = order->leaf;
+		answer->join_count = 1;
+		keeper_answer(sock, answer, fds, 2);
+		close(fds[0]);
+		return;
+	}
+	answer->leaf = order->again ? order->leaf : (uint32_t)box->cradle.leaves;
+	count = order->again ? cradle_make_leaf(&box->cradle, (int)order->leaf, fds)
+			     : cradle_leaf(&box->cradle, fds);
 	answer->join_count = (uint32_t)count;
 	fds[count] = keeper_meter(&box->cradle, (int)answer->leaf);
 	keeper_answer(sock, answer, fds, count + 1);
@@ -315,12 +362,17 @@ static void keeper_obey(int sock, const struct order *order)
 	case ORDER_BURY:
 	case ORDER_LEAF:
 	case ORDER_KILL:
+	case ORDER_ADOPT:
 		if (!box) {
 			keeper_refuse(sock, &answer, ERR_NOT_FOUND, "no_box");
 			return;
 		}
 		if (order->kind == ORDER_LEAF) {
-			keeper_leaf(sock, box, &answer);
+			keeper_leaf(sock, box, order, &answer);
+			return;
+		}
+		if (order->kind == ORDER_ADOPT) {
+			keeper_adopt(sock, box, &answer);
 			return;
 		}
 		if (order->kind == ORDER_BURY)
@@ -334,6 +386,23 @@ static void keeper_obey(int sock, const struct order *order)
 	keeper_answer(sock, &answer, NULL, 0);
 }
 
+static volatile sig_atomic_t keeper_ends;
+
+static void keeper_on_term(int signal)
+{
+	(void)signal;
+	keeper_ends = 1;
+}
+
+// Boxes outlive their daemon, but not a test.
+static void keeper_end(void)
+{
+	for (int i = 0; i < KEEPER_BOXES; i++)
+		if (keeper_boxes[i].id[0])
+			keeper_bury(&keeper_boxes[i]);
+	_exit(0);
+}
+
 static void keeper_serve(int listener)
 {
 	static char room[ORDER_SIZE_MAX];
@@ -343,6 +412,8 @@ static void keeper_serve(int listener)
 		int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		ssize_t n;
 
+		if (keeper_ends)
+			keeper_end();
 		while ((n = recv(sock, room, sizeof(room), 0)) > 0) {
 			struct err *err = order_decode(room, (size_t)n, &order);
 
@@ -351,7 +422,9 @@ static void keeper_serve(int listener)
 			err_free(err);
 		}
 		close(sock);
-		for (int i = 0; i < KEEPER_BOXES; i++)
+		if (keeper_ends)
+			keeper_end();
+		for (int i = 0; i < KEEPER_BOXES && !keeper_holds_on; i++)
 			if (keeper_boxes[i].id[0])
 				keeper_bury(&keeper_boxes[i]);
 	}
@@ -370,7 +443,8 @@ static void keeper_start(struct keeper *keeper)
 	fflush(stdout);
 	keeper->pid = fork();
 	if (keeper->pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		sigaction(SIGTERM, &(struct sigaction){.sa_handler = keeper_on_term}, NULL);
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		keeper_serve(listener);
 	}
 	close(listener);
@@ -379,17 +453,19 @@ static void keeper_start(struct keeper *keeper)
 static void keeper_open(struct keeper *keeper)
 {
 	snprintf(keeper->dir, sizeof(keeper->dir), "/tmp/cove-keeper-%d", getpid());
-	if (mkdir(keeper->dir, 0700) < 0)
+	snprintf(keeper_sockets, sizeof(keeper_sockets), "/tmp/cove-k-%d", getpid());
+	if (mkdir(keeper->dir, 0700) < 0 || mkdir(keeper_sockets, 0700) < 0)
 		perror("keeper");
 	keeper_start(keeper);
 }
 
 static void keeper_close(struct keeper *keeper)
 {
-	kill(keeper->pid, SIGKILL);
+	kill(keeper->pid, SIGTERM);
 	waitpid(keeper->pid, NULL, 0);
 	unlink(keeper->path);
 	rmdir(keeper->dir);
+	rmdir(keeper_sockets);
 }
 
 // A whole daemon of one loop for one test file. Each test runs in a task.

@@ -158,7 +158,7 @@ TASK_TEST(comes_back, "a finished tape comes back with its label, its bytes and 
 	CHECK(await_gone("box/2"));
 }
 
-TASK_TEST(torn, "a tail torn at any byte costs the record that was being written, no other")
+TASK_TEST(torn, "a record that is torn at any byte has the bytes that are there")
 {
 	struct tape *tape = make("box/3"), *again;
 	struct tape_label label;
@@ -173,17 +173,24 @@ TASK_TEST(torn, "a tail torn at any byte costs the record that was being written
 	tape_drop(tape);
 	for (off_t size = torn - 1; size >= whole; size--) {
 		auto_fd fd = openat(dir, "box/3", O_RDWR | O_CLOEXEC);
+		size_t there = size > whole + 8 ? (size_t)(size - whole - 8) : 0;
 
 		CHECK(fd >= 0 && ftruncate(fd, size) == 0);
 		CHECK_OK(tape_open(loop, dir, "box/3", &again, &label));
-		CHECK(!tape_has_ended(again) && tape_kept(again) == 11 && LABEL_IS(label));
-		CHECK(size_of("box/3") == whole);
+		CHECK(!tape_has_ended(again) && tape_kept(again) == 11 + there && LABEL_IS(label));
+		CHECK(size_of("box/3") == (there ? size : whole));
 		// It is written on from there.
-		CHECK_OK(tape_add(again, TAPE_STDOUT, "third", 5));
-		CHECK(size_of("box/3") == torn);
+		CHECK_OK(tape_add(again, TAPE_STDOUT, "third" + there, 5 - there));
+		CHECK(size_of("box/3") == torn + (there ? 8 : 0));
 		tape_end(again);
 		CHECK_OK(read_from(again, 0, 100));
 		CHECK(got_len[0] == 10 && !memcmp(got[0], "firstthird", 10) && got_len[1] == 6);
+		tape_leave(again);
+		tape_drop(again);
+		// The one that was torn stands whole again, for the next one to tear.
+		CHECK(ftruncate(fd, whole) == 0);
+		CHECK_OK(tape_open(loop, dir, "box/3", &again, &label));
+		CHECK_OK(tape_add(again, TAPE_STDOUT, "third", 5));
 		tape_leave(again);
 		tape_drop(again);
 	}
@@ -342,6 +349,69 @@ TASK_TEST(seeks, "the place where a stream has come so far is found")
 	}
 	tape_drop(tape);
 	CHECK(await_gone("box/9"));
+}
+
+// What a killed daemon had done of a draw: after the head, and after some of the bytes.
+TASK_TEST(drawn, "bytes go from a pipe to the tape, and each is in one place or the other")
+{
+	static char room[65536], much[50000];
+	struct tape *tape = make("box/20"), *again;
+	struct tape_label label;
+	int ends[2];
+	size_t len = 0;
+	auto_fd fd = -1;
+
+	CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+	CHECK_OK(tape_draw(tape, TAPE_STDOUT, ends[0], room, sizeof(room), &len));
+	CHECK(len == 0 && tape_kept(tape) == 0);
+	CHECK(write(ends[1], "hello \xe2\x82", 8) == 8);
+	CHECK_OK(tape_draw(tape, TAPE_STDOUT, ends[0], room, sizeof(room), &len));
+	CHECK(len == 8 && tape_is_text(tape) && !tape_is_utf8(tape));
+	memset(much, 'm', sizeof(much));
+	CHECK(write(ends[1], much, sizeof(much)) == sizeof(much));
+	CHECK_OK(tape_draw(tape, TAPE_STDERR, ends[0], room, 20000, &len));
+	CHECK(len == 20000);
+	CHECK_OK(tape_draw(tape, TAPE_STDOUT, ends[0], room, sizeof(room), &len));
+	CHECK(len == 30000 && tape_kept(tape) == 50008);
+	CHECK(size_of("box/20") > 50008);
+	tape_leave(tape);
+	tape_drop(tape);
+	CHECK_OK(tape_open(loop, dir, "box/20", &again, &label));
+	CHECK(tape_kept(again) == 50008 && tape_bytes(again, TAPE_STDERR) == 20000);
+	CHECK(write(ends[1], "more", 4) == 4);
+	CHECK_OK(tape_draw(again, TAPE_STDOUT, ends[0], room, sizeof(room), &len));
+	tape_end(again);
+	CHECK_OK(read_from(again, 50006, 100));
+	CHECK(got_len[0] == 6 && !memcmp(got[0], "mmmore", 6));
+	tape_leave(again);
+	tape_drop(again);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+TASK_TEST(drawn_full, "a tape that is full is cut between characters, and says so in its label")
+{
+	static char room[65536];
+	struct tape *tape = tape_new_named(loop, dir, "box/21"), *again;
+	struct tape_label label = {.id = STR("x"), .command = STR("y"), .cap = 10};
+	int ends[2];
+	size_t len = 0;
+
+	tape_set_label(tape, &label);
+	CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+	CHECK(write(ends[1], "12345678\xe2\x82\xac and more", 19) == 19);
+	CHECK_OK(tape_draw(tape, TAPE_STDOUT, ends[0], room, sizeof(room), &len));
+	CHECK(len == 10 && tape_kept(tape) == 8 && tape_truncated(tape, TAPE_STDOUT));
+	CHECK(tape_fits(tape, 100) && tape_is_utf8(tape));
+	tape_leave(tape);
+	tape_drop(tape);
+	CHECK_OK(tape_open(loop, dir, "box/21", &again, &label));
+	CHECK(label.cap == 8 && tape_truncated(again, TAPE_STDOUT) && tape_fits(again, 1));
+	CHECK(!tape_truncated(again, TAPE_STDERR) && tape_kept(again) == 8);
+	tape_leave(again);
+	tape_drop(again);
+	close(ends[0]);
+	close(ends[1]);
 }
 
 TASK_TEST(folders, "folders without an owner are removed")

@@ -1,0 +1,443 @@
+// A box from one daemon to the next (isolation.md 13, R-1). What there is to know lies in three
+// places, and each is the truth about its part:
+//
+//	the warden	the box lives; its counters; which leaves there are
+//	pid 1		which commands it holds, their pipes, terminals and dialogues, and for each
+//			a tag (model/tag.h) in which we said what it is for
+//	our disk	output (tapes) up to the byte, ends that are on record, sessions (cards)
+//
+// The steps: ADOPT to the warden; connect, READY; ADOPT to pid 1, which tells what it holds; then
+// the channel rests, and nothing is heard until everything has found its place. Processes,
+// terminals and sessions take what is theirs. What is left belonged to somebody who waited for it
+// and is gone: it runs on, its output is read and dropped. Then the channel goes on, and the ends
+// come.
+//
+// Not a byte of output is lost or doubled on the way: what is not on a tape is still in its pipe
+// (tape_draw.c). Not an end: pid 1 keeps a process until it is told to forget it, and it is told so
+// when the end is on record.
+//
+// Everything pid 1 says is hostile. It may name any leaf, file or time: a leaf must exist, a file
+// is one of the box's own folder, and a limit ends only its own commands.
+//
+// A failure leaves the box as it was found. Memory is dropped; pid 1 waits for the next try.
+//
+// syscalls: fcntl close openat getdents64 fstat newfstatat unlinkat
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "box/adopt_inner.h"
+#include "box/leaf.h"
+#include "box/word.h"
+#include "loop/dial.h"
+#include "loop/offload.h"
+#include "os/fd.h"
+
+#define NAMES_MAX 8192 // in a folder: more than PROCS_ENDED_MAX and all that run
+
+static void drop_fds(int *fds, int *count)
+{
+	while (*count > 0)
+		close(fds[--*count]);
+	*count = 0;
+}
+
+static void adoptee_free(struct adoptee *adoptee)
+{
+	link_drop(&adoptee->link);
+	drop_fds(adoptee->fds, &adoptee->count);
+	free(adoptee->bytes);
+	free(adoptee);
+}
+
+static void adoption_free(struct adoption *adoption)
+{
+	list_each (at, &adoption->helds)
+		adoptee_free(link_of(at, struct adoptee, link));
+	for (size_t i = 0; i < adoption->name_count; i++)
+		free(adoption->names[i]);
+	free(adoption->names);
+	free(adoption);
+}
+
+static bool is_known(const struct adoption *adoption, uint32_t conv)
+{
+	list_each (at, &adoption->helds)
+		if (link_of(at, struct adoptee, link)->talk.conv == conv)
+			return true;
+	return false;
+}
+
+static void add_held(struct adoption *adoption, const struct talk *talk, const int *fds, int count)
+{
+	struct adoptee *adoptee = mem_new_of(struct adoptee);
+	struct str tag = talk->held.tag;
+
+	adoptee->talk = *talk;
+	adoptee->bytes = mem_dup(tag.at, tag.len);
+	adoptee->talk.held.tag.at = adoptee->bytes;
+	if (!tag_decode(adoptee->talk.held.tag, &adoptee->tag))
+		adoptee->tag = (struct tag){.kind = TAG_EXEC};
+	memcpy(adoptee->fds, fds, (size_t)count * sizeof(*fds));
+	adoptee->count = count;
+	link_add(&adoption->helds, &adoptee->link);
+	adoption->count++;
+	if (talk->conv > adoption->box->last_conv)
+		adoption->box->last_conv = talk->conv;
+}
+
+void box_held(struct box *box, const struct talk *talk, int *fds, int count)
+{
+	struct adoption *adoption = box->adoption;
+	const char *wrong = NULL;
+
+	if (!adoption || adoption->ended)
+		wrong = "pid 1 tells what nobody asked";
+	else if (count != FD_LOST && count != talk_fds(talk, 0))
+		wrong = "pid 1 holds what it does not have";
+	else if (talk->kind == TALK_HELD &&
+		 (adoption->count == TALK_CONV_MAX || is_known(adoption, talk->conv)))
+		wrong = "pid 1 holds too much";
+	if (wrong) {
+		drop_fds(fds, &count);
+		box_break(box, wrong);
+		return;
+	}
+	if (talk->kind == TALK_HELD && count == FD_LOST) {
+		adoption->no_files = true;
+	} else if (talk->kind == TALK_HELD) {
+		add_held(adoption, talk, fds, count);
+		return;
+	} else {
+		adoption->ended = true;
+		channel_pause(&box->channel, true);
+	}
+	bell_ring(&adoption->bell);
+}
+
+struct adoptee *adoption_find(struct adoption *adoption, enum tag_kind kind, uint32_t file)
+{
+	list_each (at, &adoption->helds) {
+		struct adoptee *adoptee = link_of(at, struct adoptee, link);
+
+		if (adoptee->tag.kind == kind && adoptee->tag.file == file)
+			return adoptee;
+	}
+	return NULL;
+}
+
+fallible adoptee_take(struct adoptee *adoptee, struct box *box, struct tape *tape,
+		      struct exec **out)
+{
+	struct err *err;
+
+	adoptee->count = 0; // the fds are the exec's, also on failure
+	err = exec_adopt(box, &adoptee->talk, &adoptee->tag, adoptee->leaf, tape, adoptee->fds,
+			 out);
+	adoptee_free(adoptee);
+	return err;
+}
+
+bool adoption_number(const char *name, char letter, uint32_t *out)
+{
+	struct str rest = str_of(name);
+	uint64_t number;
+
+	if (letter && *name != letter)
+		return false;
+	if (letter)
+		rest = str_skip(rest, 1);
+	if (!str_to_u64(rest, 1, UINT32_MAX, &number))
+		return false;
+	*out = (uint32_t)number;
+	return true;
+}
+
+struct listing {
+	int dir;
+	const char *name;
+	struct adoption *out;
+};
+
+static void list_run(void *arg)
+{
+	struct listing *listing = arg;
+	struct adoption *out = listing->out;
+	int fd = openat(listing->dir, listing->name,
+			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *entry;
+
+	if (fd >= 0 && !list)
+		close(fd);
+	while (list && out->name_count < NAMES_MAX && (entry = readdir(list))) {
+		out->names = mem_grow(out->names, out->name_count + 1, sizeof(char *));
+		out->names[out->name_count++] = mem_str(entry->d_name);
+	}
+	if (list)
+		closedir(list);
+}
+
+static void list_folder(struct adoption *adoption)
+{
+	struct box *box = adoption->box;
+	struct listing listing = {box->tapes_dir, box->id, adoption};
+
+	offload_run(list_run, &listing);
+	box->has_folder = adoption->name_count > 0;
+}
+
+// What the warden has of the box.
+static fallible order_adopt(struct box *box, int64_t deadline)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = ORDER_ADOPT};
+	int fds[ORDER_FDS_MAX];
+	struct box_leaf *first;
+
+	memcpy(order.box, box->id, sizeof(order.box));
+	TRY(ask_order(box->ask, &order, answer, fds, deadline));
+	box->oom = fds[0];
+	first = box_leaf_add(box, 0, fds[1], NULL, 0);
+	first->spent = leaf_is_spent(answer->spent, 0);
+	box->leaves_left = mem_new(sizeof(answer->spent));
+	for (uint32_t i = 1; i < answer->leaves && i < TALK_LEAVES_MAX; i++)
+		if (!leaf_is_spent(answer->spent, i))
+			box->leaves_left[i / 64] |= 1ull << i % 64;
+	return OK;
+}
+
+static fallible connect_to(struct box *box, const char *sockets, int64_t deadline)
+{
+	auto_free char *path = mem_fmt("%s/%s", sockets, box->id);
+	struct stream stream = {.fd = -1};
+	int fd;
+
+	TRY(dial_local(box->loop, path, deadline, &stream));
+	fd = fcntl(stream.fd, F_DUPFD_CLOEXEC, 3);
+	stream_close(&stream);
+	if (fd < 0)
+		return ask_no_files();
+	return channel_open(&box->channel, box->loop, fd);
+}
+
+// Until pid 1 has told everything.
+static fallible await_held(struct adoption *adoption, int64_t deadline)
+{
+	struct box *box = adoption->box;
+	struct talk talk = {.kind = TALK_ADOPT};
+	char room[16];
+
+	while (box->phase == BOX_GREETING)
+		TRY(bell_wait(&box->greeted, deadline), "wait for pid 1");
+	if (box->phase != BOX_ALIVE || !(box->features & TALK_CAN_RETURN))
+		return word_box_lost();
+	channel_say(&box->channel, room, talk_encode(&talk, room, sizeof(room)), NULL, 0);
+	while (!adoption->ended && !adoption->no_files && box->phase == BOX_ALIVE)
+		TRY(bell_wait(&adoption->bell, deadline), "wait for what pid 1 holds");
+	if (adoption->no_files)
+		return ask_no_files();
+	return box->phase == BOX_ALIVE ? OK : word_box_lost();
+}
+
+static struct box_leaf *known_leaf(const struct box *box, uint32_t number)
+{
+	list_each (at, &box->leaves) {
+		struct box_leaf *leaf = link_of(at, struct box_leaf, all);
+
+		if (leaf->number == number)
+			return leaf;
+	}
+	return NULL;
+}
+
+// The leaves in which something of it runs. A leaf that is spent is being killed, or was: there is
+// no more to it than its number.
+static fallible find_leaves(struct adoption *adoption)
+{
+	struct box *box = adoption->box;
+	struct box_leaf *first = known_leaf(box, 0);
+
+	list_each (at, &adoption->helds) {
+		struct adoptee *adoptee = link_of(at, struct adoptee, link);
+		uint32_t number = adoptee->talk.held.leaf;
+		struct box_leaf *leaf = known_leaf(box, number);
+
+		if (adoptee->talk.held.ended)
+			continue;
+		if (leaf && leaf->taken)
+			return err_new(BAD_PEER, "bad_leaf", "two commands in leaf %u", number);
+		if (!leaf)
+			TRY(box_leaf_again(box, number, &leaf));
+		leaf->taken = true;
+		adoptee->leaf = leaf;
+	}
+	if (!first->taken)
+		box_leaf_give(first, false);
+	return OK;
+}
+
+// Those who waited for it are gone, but it runs on. A shell or a terminal of which we know nothing
+// can be of use to nobody.
+static fallible take_rest(struct adoption *adoption)
+{
+	while (!link_empty(&adoption->helds)) {
+		struct adoptee *adoptee = link_of(adoption->helds.next, struct adoptee, link);
+		uint32_t flags = adoptee->talk.held.flags;
+		struct exec *exec = NULL;
+
+		TRY(adoptee_take(adoptee, adoption->box, NULL, &exec));
+		exec_filed(exec);
+		if (flags & (TALK_EXEC_DIALOGUE | TALK_EXEC_PTY))
+			exec_kill(exec);
+		exec_drop(exec);
+	}
+	return OK;
+}
+
+static fallible take_all(struct adoption *adoption)
+{
+	TRY(find_leaves(adoption), "find the leaves");
+	list_folder(adoption);
+	TRY(procs_adopt(adoption), "take up the processes");
+	TRY(terms_adopt(adoption), "take up the terminals");
+	TRY(sessions_adopt(adoption), "take up the sessions");
+	return take_rest(adoption);
+}
+
+static fallible adopt(struct adoption *adoption, const struct box_return *from)
+{
+	struct box *box = adoption->box;
+	int64_t deadline = loop_now(box->loop) + BOX_ADOPT_MS;
+	struct err *err;
+
+	TRY(order_adopt(box, deadline), "ask the warden");
+	TRY(connect_to(box, from->sockets, deadline), "connect to pid 1");
+	TRY(await_held(adoption, deadline));
+	task_shield(true); // from here on it is all ours, or all undone
+	err = take_all(adoption);
+	task_shield(false);
+	TRY(err);
+	if (!box_is_alive(box))
+		return word_box_lost();
+	channel_pause(&box->channel, false);
+	return OK;
+}
+
+static struct adoption *adoption_new(struct box *box)
+{
+	struct adoption *adoption = mem_new_of(struct adoption);
+
+	adoption->box = box;
+	link_init(&adoption->helds);
+	bell_init(&adoption->bell);
+	box->adoption = adoption;
+	return adoption;
+}
+
+void box_adoption_lost(struct box *box)
+{
+	if (box->adoption)
+		bell_ring(&box->adoption->bell);
+}
+
+// Nothing of it is ended, in the box or on disk: another try may take it up.
+void box_forsake(struct box *box)
+{
+	channel_close(&box->channel);
+	box->has_folder = false;
+	box->forsaken = true;
+	if (box->phase < BOX_BROKEN)
+		box->phase = BOX_LOST;
+	procs_forsake(box);
+	terms_forsake(box);
+	list_each (at, &box->execs)
+		pipes_close(&link_of(at, struct exec, link)->pipes);
+	exec_end_all(box);
+	sessions_end(box);
+	terms_end(box);
+	box_drop(box);
+}
+
+fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *from,
+		   struct box **out)
+{
+	struct box *box = box_new(loop, ask, from->id, from->tapes_dir);
+	struct adoption *adoption = adoption_new(box);
+	struct err *err = adopt(adoption, from);
+
+	box->adoption = NULL;
+	adoption_free(adoption);
+	if (!err) {
+		*out = box;
+		return OK;
+	}
+	box_forsake(box);
+	return err_while(err, "take up %s", from->id);
+}
+
+struct removal {
+	int dir;
+	char *name;
+};
+
+static void remove_run(void *arg)
+{
+	struct removal *removal = arg;
+
+	unlinkat(removal->dir, removal->name, 0);
+}
+
+static void remove_task(void *arg)
+{
+	struct removal *removal = arg;
+
+	offload_run(remove_run, removal);
+	free(removal->name);
+	free(removal);
+}
+
+void box_remove_file(struct box *box, char letter, uint32_t number)
+{
+	struct removal *removal = mem_new_of(struct removal);
+
+	removal->dir = box->tapes_dir;
+	removal->name = mem_fmt("%s/%.*s%u", box->id, letter != 0, &letter, number);
+	task_start(box->loop, "box.file", remove_task, removal);
+}
+
+// Sessions and terminals ended with the box.
+static void remove_rest(struct adoption *adoption)
+{
+	static const char letters[] = "sot";
+	struct box *box = adoption->box;
+	uint32_t number;
+
+	for (size_t i = 0; i < adoption->name_count; i++)
+		for (const char *letter = letters; *letter; letter++) {
+			uint32_t *last = *letter == 't' ? &box->term_tapes : &box->cards;
+
+			if (!adoption_number(adoption->names[i], *letter, &number))
+				continue;
+			box_remove_file(box, *letter, number);
+			*last = number > *last ? number : *last;
+		}
+}
+
+fallible box_recall(struct box *box)
+{
+	struct adoption *adoption = adoption_new(box);
+	struct err *err;
+
+	list_folder(adoption);
+	remove_rest(adoption);
+	err = procs_adopt(adoption);
+	box->adoption = NULL;
+	adoption_free(adoption);
+	return err;
+}

@@ -1,0 +1,238 @@
+// A card is a small file, "BOX/sN": a magic word and a version, then what struct session_spec says,
+// and the changes of the environment that no command has carried to the shell yet. It is written
+// beside its place and moved there, so that there is always a whole one.
+//
+// syscalls: openat mkdirat write renameat renameat2 unlinkat read fstat newfstatat close
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "box/session_inner.h"
+#include "loop/offload.h"
+#include "os/fd.h"
+#include "wire/pack.h"
+
+#define MAGIC "COVECARD"
+#define VERSION 1
+#define CARD_MAX (8u << 20)
+#define ENV_MAX 8192
+#define TEXT_EXTRA 8
+
+static char *name_of(const struct box *box, uint32_t number)
+{
+	return mem_fmt("%s/s%u", box->id, number);
+}
+
+static size_t room_for(const struct session *session)
+{
+	size_t size = 128 + strlen(session->id) + strlen(session->start_cwd) + session->changes.len;
+
+	for (char **at = session->env; *at; at++)
+		size += strlen(*at) + TEXT_EXTRA;
+	return size;
+}
+
+static char *encode(const struct session *session, size_t *out_len)
+{
+	size_t size = room_for(session);
+	char *bytes = mem_new(size);
+	uint32_t count = 0;
+	struct pack pack;
+
+	while (session->env[count])
+		count++;
+	pack_init(&pack, bytes, size);
+	pack_text(&pack, STR(MAGIC));
+	pack_u32(&pack, VERSION);
+	pack_text(&pack, str_of(session->id));
+	pack_text(&pack, str_of(session->start_cwd));
+	pack_u64(&pack, session->timeout_ms);
+	pack_u64(&pack, session->output_cap);
+	pack_u32(&pack, session->cpu_milli);
+	pack_text(&pack, buf_view(&session->changes));
+	pack_u32(&pack, count);
+	for (uint32_t i = 0; i < count; i++)
+		pack_text(&pack, str_of(session->env[i]));
+	*out_len = pack.failed ? 0 : pack.len;
+	return bytes;
+}
+
+struct removal {
+	int dir;
+	char *name;
+};
+
+static void remove_run(void *arg)
+{
+	struct removal *removal = arg;
+
+	unlinkat(removal->dir, removal->name, 0);
+}
+
+void card_remove(struct session *session)
+{
+	if (session->card && !session->card_busy && !session->box->forsaken)
+		box_remove_file(session->box, 's', session->card);
+}
+
+void card_erase(struct session *session)
+{
+	struct removal removal = {session->box->tapes_dir, NULL};
+
+	if (!session->card || session->listed)
+		return;
+	removal.name = name_of(session->box, session->card);
+	offload_run(remove_run, &removal);
+	free(removal.name);
+}
+
+// Deleted while it was being written.
+static void card_remove_stale(struct session *session)
+{
+	if (!session->listed)
+		card_remove(session);
+}
+
+struct card_job {
+	int dir;
+	const char *folder, *name;
+	char *bytes;
+	size_t len;
+	int errnum;
+};
+
+static void write_run(void *arg)
+{
+	struct card_job *job = arg;
+	auto_free char *beside = mem_fmt("%s~", job->name);
+	int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+	int fd = openat(job->dir, beside, flags, 0600);
+
+	if (fd < 0 && errno == ENOENT) {
+		mkdirat(job->dir, job->folder, 0700);
+		fd = openat(job->dir, beside, flags, 0600);
+	}
+	if (fd < 0 || fd_write_all(fd, job->bytes, job->len) < 0 ||
+	    renameat(job->dir, beside, job->dir, job->name) < 0)
+		job->errnum = errno;
+	if (fd >= 0)
+		close(fd);
+}
+
+void card_write(struct session *session)
+{
+	struct box *box = session->box;
+	auto_free char *name = NULL;
+	struct card_job job = {.dir = box->tapes_dir, .folder = box->id};
+
+	if (!session->card || !session->listed)
+		return;
+	name = name_of(box, session->card);
+	job.name = name;
+	job.bytes = encode(session, &job.len);
+	box->has_folder = true;
+	if (job.len)
+		offload_run(write_run, &job);
+	free(job.bytes);
+	if (job.errnum)
+		log_event(LOG_WARN, "session.card", "sandbox", box->id, "error",
+			  strerror(job.errnum), NULL);
+	card_remove_stale(session);
+}
+
+static void touch_task(void *arg)
+{
+	struct session *session = arg;
+
+	task_shield(true);
+	while (session->card_stale) {
+		session->card_stale = false;
+		card_write(session);
+	}
+	session->card_busy = false;
+	card_remove_stale(session);
+	session_drop(session);
+}
+
+void card_touch(struct session *session)
+{
+	if (!session->card)
+		return;
+	session->card_stale = true;
+	if (session->card_busy)
+		return;
+	session->card_busy = true;
+	session_hold(session);
+	task_start(session->box->loop, "session.card", touch_task, session);
+}
+
+static void read_run(void *arg)
+{
+	struct card_job *job = arg;
+	int fd = openat(job->dir, job->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	ssize_t n = -1;
+
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= CARD_MAX) {
+		job->bytes = mem_new((size_t)st.st_size + 1);
+		n = fd_read_all(fd, job->bytes, (size_t)st.st_size);
+	}
+	job->len = n > 0 ? (size_t)n : 0;
+	close(fd);
+}
+
+static bool decode(struct card *card, size_t len)
+{
+	struct unpack in;
+	uint32_t count;
+	bool known;
+
+	unpack_init(&in, card->bytes, len);
+	known = str_is(unpack_text(&in, sizeof(MAGIC)), MAGIC) && unpack_u32(&in) == VERSION;
+	card->id = unpack_text(&in, SESSION_ID_MAX);
+	card->spec.cwd = unpack_text(&in, CARD_MAX).at;
+	card->spec.timeout_ms = unpack_u64(&in);
+	card->spec.output_cap = unpack_u64(&in);
+	card->spec.cpu_milli = unpack_u32(&in);
+	card->changes = unpack_text(&in, CARD_MAX);
+	count = unpack_u32(&in);
+	if (in.failed || !known || count > ENV_MAX)
+		return false;
+	card->env = mem_new((count + 1) * sizeof(*card->env));
+	for (uint32_t i = 0; i < count; i++)
+		card->env[i] = unpack_text(&in, CARD_MAX).at;
+	card->spec.env = (const char *const *)card->env;
+	return unpack_end(&in);
+}
+
+struct card *card_read(struct box *box, uint32_t number)
+{
+	auto_free char *name = name_of(box, number);
+	struct card_job job = {.dir = box->tapes_dir, .name = name};
+	struct card *card;
+
+	offload_run(read_run, &job);
+	card = mem_new_of(struct card);
+	card->bytes = job.bytes;
+	if (job.len && decode(card, job.len))
+		return card;
+	card_free(card);
+	return NULL;
+}
+
+void card_free(struct card *card)
+{
+	if (!card)
+		return;
+	free(card->env);
+	free(card->bytes);
+	free(card);
+}

@@ -1,0 +1,303 @@
+// Processes of an earlier daemon. Each has a tape, a file of the box's folder, and what is known of
+// it follows from that file and from what pid 1 holds:
+//
+//	sealed			it has ended: the tape has all there is to know
+//	not sealed, held	it runs, or its end comes: the tape is written on where it stops
+//	no label, held		it has written nothing yet, and its tag says what it is
+//	not sealed, not held	nobody saw its end: an error
+//	no label, not held	a file that was made for the next one
+//
+// Of two of the same id the later one stands: a record is replaced before its file is removed.
+//
+// syscalls: unlinkat
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "box/adopt_inner.h"
+#include "box/procs_inner.h"
+#include "loop/offload.h"
+
+#define FILES_MAX (1u << 30)
+
+static char *copy(struct str text)
+{
+	return text.at ? mem_dup(text.at, text.len) : NULL;
+}
+
+static struct proc *restore(struct procs *procs, struct tape *tape, const struct tape_label *label)
+{
+	struct proc *proc = mem_new_of(struct proc);
+
+	proc->procs = procs;
+	proc->loop = procs->box->loop;
+	proc->refs = 1;
+	proc->id = copy(label->id);
+	proc->session = copy(label->session);
+	proc->command = copy(label->command);
+	proc->command_len = strlen(proc->command);
+	proc->started_ms = label->started_ms;
+	proc->wall_ms = label->wall_ms;
+	proc->pid = (int)label->pid;
+	proc->auto_cleanup = label->auto_cleanup;
+	proc->exit_code = -1;
+	proc->label.due = proc_on_label;
+	proc->tape = tape;
+	bell_init(&proc->changed);
+	return proc;
+}
+
+static struct link *place_of(struct link *all, int64_t ms, bool by_end)
+{
+	struct link *at = all->prev;
+
+	for (; at != all; at = at->prev) {
+		const struct proc *proc = by_end ? link_of(at, struct proc, ended_link)
+						 : link_of(at, struct proc, link);
+
+		if ((by_end ? proc->ended_ms : proc->started_ms) <= ms)
+			break;
+	}
+	return at->next; // it goes before this one
+}
+
+// An older one of that id goes. False: it is this one that goes.
+static bool make_way(struct procs *procs, const struct tape_label *label, bool held)
+{
+	struct proc *other = map_get(procs->by_id, label->id);
+
+	if (other && !held && (other->exec || other->started_ms > label->started_ms))
+		return false;
+	if (other)
+		proc_unlist(other);
+	return true;
+}
+
+static void list(struct procs *procs, struct proc *proc)
+{
+	map_put(procs->by_id, str_of(proc->id), proc);
+	link_add(place_of(&procs->all, proc->started_ms, false), &proc->link);
+	if (proc->ended_ms) {
+		link_add(place_of(&procs->ended, proc->ended_ms, true), &proc->ended_link);
+		procs->ended_count++;
+		procs->ended_text += proc->command_len;
+	}
+}
+
+static void recall_ended(struct proc *proc, const struct tape_ending *ending)
+{
+	int64_t age = clock_wall_ms() - ending->ended_ms;
+
+	proc->ended_ms = ending->ended_ms;
+	proc->ended_at = loop_now(proc->loop) - (age > 0 ? age : 0);
+	proc->exit_code = ending->exit_code;
+	proc->status = ending->status > PROC_RUNNING && ending->status < PROC_STATUS_COUNT
+			       ? (enum proc_status)ending->status
+			       : PROC_ERROR;
+	proc->has_result = true;
+	proc->result = (struct exec_result){
+		.ending = ending->ending <= ENDING_BOX_LOST ? (enum ending)ending->ending
+							    : ENDING_EXITED,
+		.exit_code = ending->exit_code,
+		.signal = ending->signal,
+		.duration_ms = ending->duration_ms,
+		.cpu_ms = ending->cpu_ms,
+		.max_rss = ending->max_rss,
+		.stdout_truncated = tape_truncated(proc->tape, TAPE_STDOUT),
+		.stderr_truncated = tape_truncated(proc->tape, TAPE_STDERR),
+	};
+	if (proc->status == PROC_ERROR)
+		proc->error = mem_str("the process was lost");
+}
+
+static fallible recall_running(struct box *box, struct proc *proc, struct adoptee *held)
+{
+	int pid = held->talk.held.pid;
+	struct exec *exec = NULL;
+
+	TRY(adoptee_take(held, box, proc->tape, &exec));
+	proc->pid = pid;
+	proc->exec = exec;
+	proc->status = PROC_RUNNING;
+	loop_set_timer(proc->loop, &proc->label, loop_now(proc->loop));
+	return OK;
+}
+
+// Nobody saw its end.
+static void recall_lost(struct proc *proc)
+{
+	struct tape_ending ending = {
+		.ended_ms = clock_wall_ms(),
+		.exit_code = -1,
+		.ending = ENDING_BOX_LOST,
+		.status = PROC_ERROR,
+	};
+
+	tape_end(proc->tape);
+	tape_seal(proc->tape, &ending);
+	recall_ended(proc, &ending);
+}
+
+static struct tape *new_tape(struct box *box, const char *name, const struct tag *tag,
+			     struct tape_label *out)
+{
+	struct tape *tape = tape_new_named(box->loop, box->tapes_dir, name);
+
+	*out = (struct tape_label){
+		.id = tag->id,
+		.session = tag->session,
+		.command = tag->command,
+		.started_ms = tag->started_ms,
+		.cap = tag->cap,
+		.wall_ms = tag->wall_ms,
+		.auto_cleanup = tag->flags & TAG_AUTO,
+	};
+	tape_set_label(tape, out);
+	box->has_folder = true;
+	return tape;
+}
+
+struct unlinking {
+	int dir;
+	const char *name;
+};
+
+static void unlink_run(void *arg)
+{
+	struct unlinking *unlinking = arg;
+
+	unlinkat(unlinking->dir, unlinking->name, 0);
+}
+
+// The tape of that number; NULL: there is none, or it never was written to, and is gone.
+static fallible find_tape(struct box *box, const char *name, struct tape **out,
+			  struct tape_label *out_label)
+{
+	struct unlinking unlinking = {box->tapes_dir, name};
+	auto_err err = tape_open(box->loop, box->tapes_dir, name, out, out_label);
+
+	if (!err)
+		return OK;
+	if (err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
+		return take_ptr(err);
+	offload_run(unlink_run, &unlinking);
+	*out = NULL;
+	return OK;
+}
+
+// One that pid 1 holds is not to be believed.
+static fallible check(const struct procs *procs, const struct adoptee *held,
+		      const struct tape_label *label)
+{
+	const struct proc *other = map_get(procs->by_id, label->id);
+
+	TRY(proc_check_id(label->id));
+	if (held->tag.file > FILES_MAX || (other && other->exec))
+		return err_new(BAD_PEER, "bad_tag", "pid 1 holds a process twice");
+	return OK;
+}
+
+// On an error the file stays as it is.
+static fallible leave(struct tape *tape, struct err *err)
+{
+	if (err)
+		tape_leave(tape);
+	return err;
+}
+
+static void let_go(struct proc *proc)
+{
+	proc->procs = NULL;
+	proc_drop(proc);
+}
+
+static fallible give_up(struct proc *proc, struct err *err)
+{
+	if (err) {
+		tape_leave(proc->tape);
+		let_go(proc);
+	}
+	return err;
+}
+
+// One tape, or one that pid 1 holds and that has none yet.
+static fallible recall(struct adoption *adoption, uint32_t number, struct adoptee *held)
+{
+	struct box *box = adoption->box;
+	struct procs *procs = procs_of(box);
+	auto_free char *name = mem_fmt("%s/%u", box->id, number);
+	auto_tape tape = NULL;
+	struct tape_label label;
+	struct tape_ending ending;
+	struct proc *proc;
+
+	TRY(find_tape(box, name, &tape, &label));
+	if (!tape && !held)
+		return OK;
+	if (!tape)
+		tape = new_tape(box, name, &held->tag, &label);
+	if (held && tape_has_ended(tape)) {
+		held->tag.kind = TAG_EXEC; // its end is on record: it is only to be forgotten
+		held = NULL;
+	}
+	if (held)
+		TRY(leave(tape, check(procs, held, &label)));
+	if (!make_way(procs, &label, held))
+		return OK;
+	tape_bound(tape, box_tape_budget(box));
+	if (procs->reel.files < number)
+		procs->reel.files = number;
+	proc = restore(procs, take_ptr(tape), &label);
+	if (tape_ending_of(proc->tape, &ending))
+		recall_ended(proc, &ending);
+	else if (!held)
+		recall_lost(proc);
+	else
+		TRY(give_up(proc, recall_running(box, proc, held)));
+	if (proc->auto_cleanup && !proc->exec) {
+		let_go(proc);
+		return OK;
+	}
+	list(procs, proc);
+	if (proc->exec)
+		exec_on_end(proc->exec, proc_on_end, proc);
+	return OK;
+}
+
+fallible procs_adopt(struct adoption *adoption)
+{
+	struct link *at;
+
+	for (size_t i = 0; i < adoption->name_count; i++) {
+		uint32_t number;
+
+		if (adoption_number(adoption->names[i], 0, &number))
+			TRY(recall(adoption, number, adoption_find(adoption, TAG_PROCESS, number)));
+	}
+	at = adoption->helds.next;
+	while (at != &adoption->helds) {
+		struct adoptee *held = link_of(at, struct adoptee, link);
+
+		at = at->next; // a process that is taken leaves the list
+		if (held->tag.kind == TAG_PROCESS)
+			TRY(recall(adoption, held->tag.file, held));
+	}
+	return OK;
+}
+
+void procs_forsake(struct box *box)
+{
+	if (!box->procs)
+		return;
+	list_each (at, &box->procs->all) {
+		struct proc *proc = link_of(at, struct proc, link);
+
+		tape_leave(proc->tape);
+		if (!proc->exec)
+			continue;
+		exec_on_end(proc->exec, NULL, NULL);
+		exec_drop(take_ptr(proc->exec));
+	}
+}

@@ -1,0 +1,40 @@
+// A process with a dialogue beside its output, and what it leaves in its leaf: for whoever
+// supervises it.
+//
+// syscalls: fcntl close
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "box/procs_inner.h"
+
+int proc_dialogue(struct proc *proc)
+{
+	int fd = proc->last_words - 1;
+
+	if (proc->exec)
+		fd = proc->exec->flags & TALK_EXEC_DIALOGUE ? proc->exec->seat[2] : -1;
+	return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+void proc_close_dialogue(struct proc *proc)
+{
+	if (proc->last_words)
+		close(proc->last_words - 1);
+	proc->last_words = 0;
+}
+
+uint32_t proc_leaf(const struct proc *proc)
+{
+	return proc->exec && proc->exec->leaf ? 1 + proc->exec->leaf->number : 0;
+}
+
+bool procs_leaf_is_left(const struct box *box, uint32_t leaf)
+{
+	list_each (at, &box->leaves) {
+		const struct box_leaf *one = link_of(at, struct box_leaf, all);
+
+		if (1 + one->number == leaf)
+			return one->doubtful && !one->taken;
+	}
+	return false;
+}

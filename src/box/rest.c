@@ -1,0 +1,171 @@
+// A stopped box is the same struct box with a closed channel and no leaves: its records and tapes
+// are those of its name, not of one life. Starting it again is a BUILD on the disk that the warden
+// kept, and a greeting as at its birth.
+#include "box/rest.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "box/inner.h"
+#include "box/leaf.h"
+#include "box/session_inner.h"
+#include "box/term_inner.h"
+#include "os/fd.h"
+
+#define LEAF_STEP_MS 5
+
+bool box_is_busy(const struct box *box)
+{
+	uint32_t calm = 0;
+
+	if (box->sessions)
+		list_each (at, &box->sessions->all) {
+			const struct session *session = link_of(at, struct session, link);
+
+			if (session->run || session->waiting || session->starting)
+				return true;
+			calm += session->shell != NULL;
+		}
+	if (box->terms)
+		list_each (at, &box->terms->all) {
+			const struct term *term = link_of(at, struct term, link);
+
+			calm += term->phase == TERM_RUNNING && !term->is_command;
+		}
+	return box->exec_count > calm;
+}
+
+uint64_t box_cpu_us(const struct box *box)
+{
+	uint64_t sum = 0;
+
+	list_each (at, &box->leaves)
+		sum += box_leaf_used_us(link_of(at, struct box_leaf, all));
+	return sum;
+}
+
+static fallible order_plain(const struct box *box, enum order_kind kind, int64_t deadline)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = kind};
+	int none[ORDER_FDS_MAX];
+
+	memcpy(order.box, box->id, sizeof(order.box));
+	return ask_order(box->ask, &order, answer, none, deadline);
+}
+
+fallible box_pause(struct box *box, int64_t deadline)
+{
+	return err_while(order_plain(box, ORDER_PAUSE, deadline), "pause %s", box->id);
+}
+
+fallible box_thaw(struct box *box, int64_t deadline)
+{
+	return err_while(order_plain(box, ORDER_THAW, deadline), "thaw %s", box->id);
+}
+
+static bool has_taken_leaves(const struct box *box)
+{
+	list_each (at, &box->leaves) {
+		const struct box_leaf *leaf = link_of(at, struct box_leaf, all);
+
+		if (leaf->taken || leaf->kills)
+			return true;
+	}
+	return false;
+}
+
+// Whoever has a leaf lets go of it now that its box has ended; the tasks that see to that may need
+// a turn.
+static void drop_leaves(struct box *box, int64_t deadline)
+{
+	while (has_taken_leaves(box) && loop_now(box->loop) < deadline)
+		err_free(task_sleep_until(loop_now(box->loop) + LEAF_STEP_MS));
+	if (!has_taken_leaves(box))
+		box_leaf_free_all(box);
+}
+
+static void quiet(struct box *box, int64_t deadline)
+{
+	channel_close(&box->channel);
+	exec_end_all(box);
+	box_hand_end_all(box);
+	sessions_end(box);
+	terms_end(box);
+	drop_leaves(box, deadline);
+	box->phase = BOX_STOPPED;
+}
+
+fallible box_stop(struct box *box, int64_t deadline)
+{
+	struct err *err;
+
+	if (box->phase == BOX_STOPPED || box->phase == BOX_BURIED)
+		return OK;
+	box_hold(box);
+	box->burying = true;
+	task_shield(true);
+	err = order_plain(box, ORDER_STOP, deadline);
+	if (!err)
+		quiet(box, deadline);
+	else if (box->phase == BOX_ALIVE)
+		box->burying = false;
+	task_shield(false);
+	box_drop(box);
+	return err_while(err, "stop %s", box->id);
+}
+
+static fallible rebuild(struct box *box, const struct order *build, int64_t deadline)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = *build;
+	int fds[ORDER_FDS_MAX];
+
+	order.kind = ORDER_BUILD;
+	order.again = true;
+	TRY(ask_order(box->ask, &order, answer, fds, deadline));
+	fd_drop(&box->oom);
+	box->oom = fds[1];
+	box_leaf_give(box_leaf_add(box, answer->leaf, fds[2], NULL, 0), true);
+	TRY(channel_open(&box->channel, box->loop, fds[0]));
+	while (box->phase == BOX_GREETING)
+		TRY(bell_wait(&box->greeted, deadline), "wait for pid 1");
+	if (box->phase == BOX_ALIVE)
+		return OK;
+	return err_sys(box->broken.failed.errnum, "build step '%s'", box->broken.failed.note);
+}
+
+fallible box_again(struct box *box, const struct order *build)
+{
+	int64_t deadline = loop_now(box->loop) + BOX_READY_MS;
+	struct err *err;
+
+	if (box->phase != BOX_STOPPED)
+		return err_new(CONFLICT, "not_stopped", "the sandbox is not stopped");
+	drop_leaves(box, deadline);
+	if (!link_empty(&box->leaves))
+		return err_new(UNAVAILABLE, "box_starting", "the sandbox has not quite ended");
+	box_hold(box);
+	box->phase = BOX_GREETING;
+	box->burying = false;
+	box->broken = (struct talk){0};
+	err = rebuild(box, build, deadline);
+	if (err) {
+		// Whatever it came to: it is stopped again, and its files stay.
+		task_shield(true);
+		box->burying = true;
+		err_free(order_plain(box, ORDER_STOP, loop_now(box->loop) + BOX_READY_MS));
+		quiet(box, deadline);
+		task_shield(false);
+	}
+	box_drop(box);
+	return err_while(err, "start %s again", box->id);
+}
+
+struct box *box_stopped(struct loop *loop, struct ask *ask, const char *id, int tapes_dir)
+{
+	struct box *box = box_new(loop, ask, id, tapes_dir);
+
+	box->phase = BOX_STOPPED;
+	return box;
+}

@@ -1,0 +1,25 @@
+// A box at rest: whether anything goes on in it, and how it is frozen, stopped and started again.
+// What is remembered of it (ended processes, their output) stays over a stop.
+#pragma once
+
+#include "box/box.h"
+
+// A command, a process, or a session that works. Not: a shell that waits for its next command, a
+// terminal. Who has a stream or a terminal open is the owner's to know.
+bool box_is_busy(const struct box *box);
+// CPU time that its commands have had, and what they left running. Only differences mean something,
+// in either direction.
+uint64_t box_cpu_us(const struct box *box);
+
+// Nothing in it runs until it is thawed. Done already: OK.
+fallible box_pause(struct box *box, int64_t deadline);
+fallible box_thaw(struct box *box, int64_t deadline);
+
+// Ends all that runs in it, verified; its files stay. Commands end as killed_by_api. On failure it
+// may or may not be stopped: try again. NOT_FOUND: there is no such box. Idempotent.
+fallible box_stop(struct box *box, int64_t deadline);
+// A stopped box, made to run again on its files: `build` is as for box_build(). On failure it is
+// stopped as before; box_on_loss() has to be said again.
+fallible box_again(struct box *box, const struct order *build);
+// A box that does not run, of which there are files: box_again() starts it.
+struct box *box_stopped(struct loop *loop, struct ask *ask, const char *id, int tapes_dir);

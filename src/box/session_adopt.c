@@ -1,0 +1,131 @@
+// Sessions of an earlier daemon. Their cards lie in the box's folder; the shell of one that has one
+// is held by pid 1. What that shell is doing nobody knows: it waits for a command, or is at work on
+// one whose end will be told to nobody. So it is told a command of ours, which it hears when it is
+// free, and everything that it says before the end of that belongs to the past. Its answer tells
+// where it stands, and the session goes on.
+//
+// A shell that may have heard half of a command (model/tag.h: TAG_HALF) would take our words for
+// the other half. It is ended; the next command gets a new one.
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/secret.h"
+#include "box/adopt_inner.h"
+#include "box/session_inner.h"
+
+static fallible find_tape(struct session *session)
+{
+	struct box *box = session->box;
+	auto_free char *name = mem_fmt("%s/o%u", box->id, session->card);
+	struct tape_label label;
+	struct tape *tape = NULL;
+	auto_err err = tape_open(box->loop, box->tapes_dir, name, &tape, &label);
+
+	if (err && (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_INVALID))
+		return OK; // it has said nothing yet
+	if (err)
+		return take_ptr(err);
+	tape_bound(tape, box_tape_budget(box));
+	tape_leave(session->tape); // there is none of its name but ours
+	tape_drop(session->tape);
+	session->tape = tape;
+	return OK;
+}
+
+static void go_on(struct session *session)
+{
+	struct session_run *run = run_new(session, RUN_ASIDE);
+	uint64_t mark;
+
+	session->ready = true;
+	session->fresh = false;
+	session->turns++;
+	secret_random(&mark, sizeof(mark));
+	shell_greet_again(&run->words, session->start_cwd, mark);
+	// What is at work may be without end, and there is nobody left who would stop it.
+	run->timeout_ms = session->timeout_ms;
+	run_queue(run);
+	session_run_drop(run);
+}
+
+static fallible take_shell(struct session *session, struct adoptee *held)
+{
+	bool half = held->tag.flags & TAG_HALF;
+	bool talks = held->talk.held.flags & TALK_EXEC_DIALOGUE;
+	struct exec *exec = NULL;
+	struct bash *shell = NULL;
+
+	TRY(adoptee_take(held, session->box, NULL, &exec));
+	if (!talks || half) {
+		exec_kill(exec);
+		exec_drop(exec);
+		return OK;
+	}
+	TRY(bash_adopt(exec, session->tape, &shell));
+	session_attach(session, shell);
+	go_on(session);
+	return OK;
+}
+
+static fallible adopt_one(struct adoption *adoption, uint32_t number)
+{
+	struct box *box = adoption->box;
+	struct adoptee *held = adoption_find(adoption, TAG_SESSION, number);
+	struct card *card = card_read(box, number);
+	auto_session old = card ? session_find(box, card->id) : NULL;
+	auto_session session = NULL;
+	struct err *err = OK;
+
+	if (!card || old) { // the later one of two stands: it was made after the other was deleted
+		box_remove_file(box, 's', number);
+		card_free(card);
+		return OK;
+	}
+	box->cards = number - 1; // it gets its own number
+	err = session_take(box, card->id, &card->spec, &session);
+	if (!err) {
+		buf_str(&session->changes, card->changes);
+		err = find_tape(session);
+	}
+	if (!err && held)
+		err = take_shell(session, held);
+	card_free(card);
+	return err;
+}
+
+// The highest number of a file of that letter that is below `under`; 0: there is none.
+static uint32_t next_below(const struct adoption *adoption, char letter, uint32_t under)
+{
+	uint32_t best = 0, number;
+
+	for (size_t i = 0; i < adoption->name_count; i++)
+		if (adoption_number(adoption->names[i], letter, &number) && number < under &&
+		    number > best)
+			best = number;
+	return best;
+}
+
+static bool has_card(const struct adoption *adoption, uint32_t wanted)
+{
+	uint32_t number;
+
+	for (size_t i = 0; i < adoption->name_count; i++)
+		if (adoption_number(adoption->names[i], 's', &number) && number == wanted)
+			return true;
+	return false;
+}
+
+fallible sessions_adopt(struct adoption *adoption)
+{
+	struct box *box = adoption->box;
+	uint32_t last = next_below(adoption, 's', UINT32_MAX), at = UINT32_MAX;
+	uint32_t last_tape = next_below(adoption, 'o', UINT32_MAX);
+
+	while ((at = next_below(adoption, 's', at)))
+		TRY(adopt_one(adoption, at));
+	at = UINT32_MAX;
+	while ((at = next_below(adoption, 'o', at)))
+		if (!has_card(adoption, at))
+			box_remove_file(box, 'o', at);
+	box->cards = last > last_tape ? last : last_tape;
+	return OK;
+}

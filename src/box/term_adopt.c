@@ -1,0 +1,159 @@
+// Terminals of an earlier daemon. pid 1 holds the master and the trough, and the tape is on disk:
+// first what lies in the trough goes to the tape, then the end of the tape is the screen. A
+// terminal whose output was longer than its tape shows the tape's end, and what came since.
+//
+// Tapes of terminals that nobody holds are removed: a shell's place is free with its end.
+//
+// syscalls: ioctl unlinkat
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "box/adopt_inner.h"
+#include "box/term_inner.h"
+#include "loop/offload.h"
+
+#define PIECE 2048
+#define FILES_MAX (1u << 30)
+
+struct unlinking {
+	int dir;
+	const char *name;
+};
+
+static void unlink_run(void *arg)
+{
+	struct unlinking *unlinking = arg;
+
+	unlinkat(unlinking->dir, unlinking->name, 0);
+}
+
+static void remove_file(struct box *box, const char *name)
+{
+	struct unlinking unlinking = {box->tapes_dir, name};
+
+	offload_run(unlink_run, &unlinking);
+}
+
+static fallible find_tape(struct term *term)
+{
+	auto_free char *name = mem_fmt("%s/t%u", term->box->id, term->file);
+	struct tape_label label;
+	auto_err err = tape_open(term->loop, term->box->tapes_dir, name, &term->tape, &label);
+
+	if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
+		return take_ptr(err);
+	if (!term->tape) {
+		remove_file(term->box, name);
+		term_make_tape(term);
+	} else {
+		tape_bound(term->tape, box_tape_budget(term->box));
+	}
+	return OK;
+}
+
+static fallible replay(struct term *term)
+{
+	uint64_t end = tape_kept(term->tape);
+	uint64_t offset = end > TERM_RING ? end - TERM_RING : 0;
+
+	term_open_ring(term, offset, end);
+	while (offset < end) {
+		enum tape_stream stream;
+		char room[PIECE];
+		size_t got = 0;
+
+		TRY(tape_read(term->tape, &offset, &stream, room, sizeof(room), &got, CLOCK_NEVER));
+		if (!got)
+			break;
+		term_show(term, room, got);
+	}
+	return OK;
+}
+
+static void measure(struct term *term)
+{
+	struct winsize size;
+
+	if (term->master.fd < 0 || ioctl(term->master.fd, TIOCGWINSZ, &size) != 0)
+		return;
+	term->cols = size.ws_col;
+	term->rows = size.ws_row;
+}
+
+static fallible take_up(struct term *term, struct adoptee *held)
+{
+	bool has_trough = held->talk.held.flags & TALK_EXEC_TROUGH;
+
+	TRY(find_tape(term));
+	TRY(adoptee_take(held, term->box, NULL, &term->exec));
+	term->master.fd = exec_take_master(term->exec);
+	exec_take_trough(term->exec, term->trough);
+	measure(term);
+	if (has_trough)
+		trough_drain(term);
+	return replay(term);
+}
+
+static fallible adopt_one(struct adoption *adoption, struct adoptee *held)
+{
+	struct box *box = adoption->box;
+	struct tag tag = held->tag;
+	struct term_spec spec = {
+		.id = tag.id,
+		.is_command = tag.flags & TAG_COMMAND,
+		.shown = tag.command,
+	};
+	auto_term term = term_find(box, tag.id);
+	struct err *err;
+
+	if (term || tag.file < 1 || tag.file > FILES_MAX ||
+	    !(held->talk.held.flags & TALK_EXEC_PTY))
+		return err_new(BAD_PEER, "bad_tag", "pid 1 holds a strange terminal");
+	term = term_make(box, &spec, tag.cap);
+	term->file = tag.file;
+	if (box->term_tapes < tag.file)
+		box->term_tapes = tag.file;
+	term->started_ms = tag.started_ms;
+	err = take_up(term, held);
+	if (err) {
+		if (term->tape)
+			tape_leave(term->tape);
+		return err;
+	}
+	term_list(term);
+	term_run(term);
+	return OK;
+}
+
+fallible terms_adopt(struct adoption *adoption)
+{
+	struct box *box = adoption->box;
+	struct link *at = adoption->helds.next;
+
+	for (size_t i = 0; i < adoption->name_count; i++) {
+		auto_free char *name = mem_fmt("%s/%s", box->id, adoption->names[i]);
+		uint32_t number;
+
+		if (adoption_number(adoption->names[i], 't', &number) &&
+		    !adoption_find(adoption, TAG_TERM, number))
+			remove_file(box, name);
+	}
+	while (at != &adoption->helds) {
+		struct adoptee *held = link_of(at, struct adoptee, link);
+
+		at = at->next;
+		if (held->tag.kind == TAG_TERM)
+			TRY(adopt_one(adoption, held));
+	}
+	return OK;
+}
+
+void terms_forsake(struct box *box)
+{
+	if (!box->terms)
+		return;
+	list_each (at, &box->terms->all)
+		tape_leave(link_of(at, struct term, link)->tape);
+}

@@ -1,0 +1,393 @@
+// Processes from one daemon to the next: records, output to the byte, limits, ends.
+#include "box/box.h"
+#include "model/tag.h"
+#include "unit/box/lives.h"
+
+TEST(opens, "a house opens, and its boxes outlive their daemon")
+{
+	keeper_holds_on = true;
+	signal(SIGPIPE, SIG_IGN);
+	snprintf(tapes_path, sizeof(tapes_path), "/tmp/cove-adopt-%d", getpid());
+	CHECK(mkdir(tapes_path, 0700) == 0);
+	keeper_open(&house.keeper);
+}
+
+static void first_process(int said)
+{
+	struct proc *proc;
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK_OK(start_process("talker", "echo one; echo two >&2; sleep 0.4; echo three; exit 7",
+			       false, &proc));
+}
+
+ADOPT_TEST(process, first_process, 100,
+	   "a process runs on: its record, output, limits and exit code are known again")
+{
+	auto_proc proc = NULL;
+	struct proc_view view;
+	size_t len;
+	auto_free char *out = NULL, *err = NULL;
+
+	CHECK_OK(adopt());
+	proc = find("talker");
+	CHECK(proc != NULL);
+	view = proc_look(proc);
+	CHECK(view.status == PROC_RUNNING && view.pid > 1);
+	CHECK_STR(view.session, "its session");
+	CHECK(strstr(view.command, "echo three") != NULL);
+	CHECK_OK(proc_wait(proc, in(5000)));
+	view = proc_look(proc);
+	CHECK(view.exit_code == 7 && view.status == PROC_FAILED);
+	CHECK(view.result->duration_ms >= 400 && view.result->duration_ms < 5000);
+	out = all_of(proc_tape(proc), TAPE_STDOUT, &len);
+	err = all_of(proc_tape(proc), TAPE_STDERR, &len);
+	CHECK_STR(out, "one\nthree\n");
+	CHECK_STR(err, "two\n");
+	end_box();
+}
+
+static void first_ended(int said)
+{
+	struct proc *proc;
+	char script[5000] = "echo long; : ";
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK_OK(start_process("told", "echo told; exit 3", false, &proc));
+	CHECK_OK(proc_wait(proc, in(5000)));
+	CHECK_OK(start_process("silent", "exit 4", false, &proc));
+	CHECK_OK(proc_wait(proc, in(5000)));
+	CHECK_OK(start_process("killed", "sleep 100", false, &proc));
+	CHECK_OK(proc_stop(proc));
+	memset(script + 13, 'x', sizeof(script) - 14);
+	CHECK_OK(start_process("long", script, false, &proc));
+	CHECK_OK(start_process("at-once", "sleep 0.2; exit 9", false, &proc));
+}
+
+ADOPT_TEST(ended, first_ended, 0,
+	   "what has ended is on record, or told again, however soon the daemon dies")
+{
+	static const struct {
+		const char *id;
+		int code;
+		enum proc_status status;
+	} rows[] = {{"told", 3, PROC_FAILED},
+		    {"silent", 4, PROC_FAILED},
+		    {"killed", 143, PROC_KILLED},
+		    {"long", 0, PROC_COMPLETED},
+		    {"at-once", 9, PROC_FAILED}};
+
+	CHECK_OK(adopt());
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		auto_proc proc = find(rows[i].id);
+		struct proc_view view;
+
+		printf("# %s\n", rows[i].id);
+		CHECK(proc != NULL);
+		if (!proc)
+			continue;
+		CHECK_OK(proc_wait(proc, in(5000)));
+		view = proc_look(proc);
+		CHECK(view.exit_code == rows[i].code && view.status == rows[i].status);
+		CHECK(view.ended_ms >= view.started_ms && view.started_ms > 0);
+		if (strcmp(view.id, "long") == 0)
+			CHECK(strlen(view.command) == 4999);
+	}
+	end_box();
+}
+
+static void first_stdin(int said)
+{
+	struct proc *proc;
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK_OK(start_process("cat", "cat; echo end", true, &proc));
+	CHECK_OK(proc_write(proc, STR("before\n"), in(5000)));
+}
+
+ADOPT_TEST(input, first_stdin, 20, "a stdin stays open, takes more, and is closed when asked to")
+{
+	auto_proc proc = NULL;
+	auto_free char *out = NULL;
+	size_t len;
+
+	CHECK_OK(adopt());
+	proc = find("cat");
+	CHECK(proc != NULL);
+	CHECK_OK(proc_write(proc, STR("after\n"), in(5000)));
+	CHECK_OK(proc_close_stdin(proc));
+	CHECK_OK(proc_wait(proc, in(5000)));
+	out = all_of(proc_tape(proc), TAPE_STDOUT, &len);
+	CHECK_STR(out, "before\nafter\nend\n");
+	end_box();
+}
+
+#define STREAMS 12
+
+static bool is_soak(void)
+{
+	return getenv("COVE_SOAK") != NULL;
+}
+
+static int lines(void)
+{
+	return is_soak() ? 1000000 : 60000;
+}
+
+static void first_streams(int said)
+{
+	(void)said;
+	CHECK_OK(build());
+	for (int i = 0; i < STREAMS; i++) {
+		struct proc *proc;
+		char id[16], script[128];
+
+		snprintf(id, sizeof(id), "s%d", i);
+		snprintf(script, sizeof(script), "seq 1 %d & seq 1 %d >&2; wait", lines(),
+			 lines() / 2);
+		CHECK_OK(start_process(id, script, false, &proc));
+	}
+}
+
+static void next_life(int said)
+{
+	(void)said;
+	CHECK_OK(adopt());
+}
+
+TEST(streams, "twelve streams under a daemon that is killed ten times: no byte is lost or doubled")
+{
+	if (cradle_cannot(true))
+		return;
+	CHECK(next_box() && live(first_streams, 5));
+	for (int i = 0; i < (is_soak() ? 100 : 10); i++)
+		CHECK(live(next_life, rand() % 30));
+}
+
+static void streams_body(void)
+{
+	CHECK_OK(adopt());
+	for (int i = 0; i < STREAMS; i++) {
+		auto_proc proc = NULL;
+		char id[16];
+
+		snprintf(id, sizeof(id), "s%d", i);
+		proc = find(id);
+		CHECK(proc != NULL);
+		if (!proc)
+			continue;
+		CHECK_OK(proc_wait(proc, in(60000)));
+		CHECK(proc_look(proc).exit_code == 0);
+		CHECK(counts_to(proc_tape(proc), TAPE_STDOUT, lines()));
+		CHECK(counts_to(proc_tape(proc), TAPE_STDERR, lines() / 2));
+	}
+	end_box();
+}
+
+TEST(streams_end, "and the last daemon has them all")
+{
+	if (cradle_cannot(true))
+		return;
+	CHECK(open_loop());
+	house_run(streams_body);
+	close_loop();
+}
+
+static void first_limit(int said)
+{
+	const char *argv[] = {"/bin/bash", "-c", "sleep 100", NULL};
+	const char *busy[] = {"/bin/bash", "-c", "while :; do :; done", NULL};
+	struct exec_spec exec = {.argv = argv, .env = env, .cwd = "/", .user = "", .wall_ms = 600};
+	struct proc_spec spec = {.id = STR("wall"), .command = STR("sleep"), .exec = &exec};
+	struct proc *proc;
+	struct exec *plain;
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK_OK(procs_start(box, &spec, &proc));
+	exec.argv = busy;
+	exec.wall_ms = 0;
+	exec.cpu_ms = 500;
+	spec.id = STR("cpu");
+	CHECK_OK(procs_start(box, &spec, &proc));
+	exec.cpu_ms = 0;
+	exec.argv = argv;
+	exec.wall_ms = 400;
+	CHECK_OK(exec_start(box, &exec, &plain));
+}
+
+ADOPT_TEST(limits, first_limit, 100, "limits go on where they were, of plain commands too")
+{
+	auto_proc wall = NULL;
+	auto_proc cpu = NULL;
+	int64_t from = loop_now(house.loop);
+
+	CHECK_OK(adopt());
+	wall = find("wall");
+	cpu = find("cpu");
+	CHECK(wall && cpu && box_execs(box) == 3);
+	CHECK_OK(proc_wait(wall, in(8000)));
+	CHECK(proc_look(wall).result->ending == ENDING_WALL_LIMIT);
+	CHECK(loop_now(house.loop) - from < 600);
+	CHECK_OK(proc_wait(cpu, in(8000)));
+	CHECK(proc_look(cpu).result->ending == ENDING_CPU_LIMIT);
+	for (int i = 0; i < 100 && box_execs(box); i++)
+		CHECK_OK(task_sleep_until(in(20)));
+	CHECK(box_execs(box) == 0);
+	end_box();
+}
+
+static void first_nothing(int said)
+{
+	(void)said;
+	CHECK_OK(build());
+}
+
+ADOPT_TEST(usable, first_nothing, 0,
+	   "an idle box is taken up, and works; a box that is gone is not")
+{
+	auto_proc proc = NULL;
+	int64_t from = clock_us();
+	auto_err err = OK;
+
+	CHECK_OK(adopt());
+	printf("# %lld us\n", (long long)(clock_us() - from));
+	CHECK_OK(start_process("p", "echo hi", false, &proc));
+	CHECK_OK(proc_wait(proc, in(5000)));
+	end_box();
+	err = adopt();
+	CHECK(err && err_kind(err) == ERR_NOT_FOUND);
+}
+
+// A pid 1 that lies about what it holds.
+static void be_liar(int listener, int rule)
+{
+	int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	struct talk ready = {.kind = TALK_READY, .ready = {TALK_VERSION, TALK_CAN_RETURN}};
+	struct talk held = {.kind = TALK_HELD, .conv = 5}, end = {.kind = TALK_HELD_END};
+	struct tag tag = {.kind = TAG_PROCESS, .file = 1, .id = STR("a"), .command = STR("c")};
+	char room[TALK_HELD_MAX], tag_room[512];
+	int ends[2], null = open("/dev/null", O_RDWR);
+
+	(void)!pipe(ends);
+	fd_send(sock, room, talk_encode(&ready, room, sizeof(room)), NULL, 0, 0);
+	(void)!recv(sock, room, sizeof(room), 0);
+	held.held = (struct talk_held){TALK_EXEC_KEEP | TALK_EXEC_TAG, 0, 7, false, STR("")};
+#define TELL(talk, ...)                                                                            \
+	fd_send(sock, room, talk_encode(&(talk), room, sizeof(room)), (int[]){__VA_ARGS__},        \
+		sizeof((int[]){__VA_ARGS__}) / sizeof(int), 0)
+#define TAGGED()                                                                                   \
+	held.held.tag = (struct str)                                                               \
+	{                                                                                          \
+		tag_room, tag_encode(&tag, tag_room, sizeof(tag_room))                             \
+	}
+	switch (rule) {
+	case 0: // no fds
+		fd_send(sock, room, talk_encode(&held, room, sizeof(room)), NULL, 0, 0);
+		break;
+	case 1: // not pipes
+		TAGGED();
+		TELL(held, null, null);
+		break;
+	case 2: // twice the same
+		TELL(held, ends[0], ends[0]);
+		TELL(held, ends[0], ends[0]);
+		break;
+	case 3: // two in one leaf
+		TELL(held, ends[0], ends[0]);
+		held.conv++;
+		TELL(held, ends[0], ends[0]);
+		break;
+	case 4: // two processes of one id
+		TAGGED();
+		TELL(held, ends[0], ends[0]);
+		held.conv++;
+		held.held.leaf = 1;
+		tag.file = 2;
+		TAGGED();
+		TELL(held, ends[0], ends[0]);
+		break;
+	case 5: // an id that none can have
+		tag.id = STR("../x");
+		TAGGED();
+		TELL(held, ends[0], ends[0]);
+		break;
+	case 6: // a terminal that is a pipe
+		tag.kind = TAG_TERM;
+		TAGGED();
+		TELL(held, ends[0], ends[0]);
+		break;
+	case 7: // a terminal whose master is a pipe
+		tag.kind = TAG_TERM;
+		held.held.flags |= TALK_EXEC_PTY | TALK_EXEC_TROUGH;
+		TAGGED();
+		TELL(held, ends[0], ends[0], ends[1]);
+		break;
+	case 8: // an end of what is not held
+		end = (struct talk){.kind = TALK_EXITED, .conv = 9};
+		break;
+	case 9: // a dialogue with a pipe
+		tag.kind = TAG_SESSION;
+		held.held.flags |= TALK_EXEC_DIALOGUE;
+		TAGGED();
+		TELL(held, ends[0], ends[0], ends[1]);
+		break;
+	default: // hangs up in the middle
+		_exit(0);
+	}
+	fd_send(sock, room, talk_encode(&end, room, sizeof(room)), NULL, 0, 0);
+	pause();
+}
+
+static void liars_body(void)
+{
+	for (int rule = 0; rule <= 10; rule++) {
+		struct order order = {.kind = ORDER_BUILD, .host = "b", .limits = LIMITS_DEFAULT};
+		struct box *first;
+		auto_err err = OK;
+		int listener, pid;
+
+		next_box();
+		CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+		snprintf(order.name, sizeof(order.name), "evil-0");
+		memcpy(order.box, box_id, sizeof(order.box));
+		CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &first));
+		snprintf(cradle_listens, sizeof(cradle_listens), "%s/%s", keeper_sockets, box_id);
+		listener = cradle_listener();
+		pid = fork();
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			be_liar(listener, rule);
+		}
+		close(listener);
+		err = adopt();
+		printf("# liar %d: %s\n", rule, err ? err_trail(err) : "taken up");
+		CHECK(err != NULL);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		unlink(cradle_listens);
+		CHECK_OK(box_bury(first, in(5000)));
+		box_free(first);
+		tape_remove_folder(house.loop, house.tapes, box_id); // it was left as it was
+		house_settle();
+	}
+}
+
+TEST(liars, "a pid 1 that lies about what it holds is not taken up, and harms nobody")
+{
+	if (cradle_cannot(true))
+		return;
+	CHECK(open_loop());
+	house_run(liars_body);
+	close_loop();
+}
+
+TEST(closes, "it closes: no task is left, no folder of a box that was buried")
+{
+	CHECK(task_count() == 0);
+	keeper_close(&house.keeper);
+	CHECK(rmdir(tapes_path) == 0);
+}

@@ -1,0 +1,231 @@
+// A box from one daemon to the next. The first one is a process of its own, and is killed at any
+// moment; this one comes after it and takes up what there is.
+#include <sys/ioctl.h>
+
+#include "base/mem.h"
+#include "box/box.h"
+#include "box/procs.h"
+#include "box/session.h"
+#include "box/tape.h"
+#include "box/term.h"
+#include "model/tag.h"
+#include "unit/box/keeper.h"
+
+static struct box *box;
+static char box_id[ID_BOX_LEN + 1];
+static char tapes_path[64];
+
+__attribute__((unused)) static int64_t in(int64_t ms)
+{
+	return loop_now(house.loop) + ms;
+}
+
+static const char *const env[] = {"PATH=/usr/bin:/bin", "GIVEN=yes", NULL};
+
+__attribute__((unused)) static fallible start_process(const char *id, const char *script,
+						      bool open_stdin, struct proc **out)
+{
+	const char *argv[] = {"/bin/bash", "-c", script, NULL};
+	struct exec_spec exec = {
+		.argv = argv,
+		.env = env,
+		.cwd = "/",
+		.user = "",
+		.open_stdin = open_stdin,
+		.output_cap = 64 << 20,
+	};
+	struct proc_spec spec = {
+		.id = str_of(id),
+		.session = STR("its session"),
+		.command = str_of(script),
+		.exec = &exec,
+	};
+
+	return procs_start(box, &spec, out);
+}
+
+__attribute__((unused)) static struct session_spec session_spec(void)
+{
+	return (struct session_spec){.env = env, .cwd = "/usr", .output_cap = 1 << 20};
+}
+
+// What one life does: it builds or takes up the box, does something, says so, and goes on until it
+// is killed.
+static void (*life_body)(int said);
+
+__attribute__((unused)) static void life_task(void *arg)
+{
+	int said = (int)(intptr_t)arg;
+
+	life_body(said);
+	if (!tap_bad)
+		fd_write_all(said, ".", 1);
+	else
+		fflush(stdout);
+	err_free(task_sleep_until(CLOCK_NEVER));
+}
+
+__attribute__((unused)) static fallible build(void)
+{
+	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
+
+	TRY(ask_wait_linked(house.ask, in(5000)));
+	snprintf(order.name, sizeof(order.name), "cradle");
+	memcpy(order.box, box_id, sizeof(order.box));
+	return box_build(house.loop, house.ask, &order, house.tapes, &box);
+}
+
+__attribute__((unused)) static fallible adopt(void)
+{
+	struct box_return from = {
+		.id = box_id,
+		.sockets = keeper_sockets,
+		.tapes_dir = house.tapes,
+	};
+
+	TRY(ask_wait_linked(house.ask, in(5000)));
+	return box_adopt(house.loop, house.ask, &from, &box);
+}
+
+__attribute__((unused)) static bool open_loop(void)
+{
+	auto_err err = loop_new(&house.loop);
+
+	if (!err)
+		err = offload_open(house.loop, 2);
+	if (err)
+		return false;
+	house.tapes = open(tapes_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	house.ask = ask_open(house.loop, house.keeper.path);
+	return house.tapes >= 0;
+}
+
+// The box was buried, and nobody holds it any more.
+__attribute__((unused)) static void await_gone(void)
+{
+	int64_t deadline = in(5000);
+
+	while (faccessat(house.tapes, box_id, F_OK, 0) == 0 && loop_now(house.loop) < deadline)
+		CHECK_OK(task_sleep_until(in(5)));
+	CHECK(faccessat(house.tapes, box_id, F_OK, 0) < 0);
+	// This task, and that of the link.
+	while (task_count() > 2 && loop_now(house.loop) < deadline)
+		CHECK_OK(task_sleep_until(in(5)));
+}
+
+__attribute__((unused)) static void close_loop(void)
+{
+	house_run(await_gone);
+	ask_close(house.ask);
+	house_run(house_settle);
+	offload_close();
+	loop_free(house.loop);
+	close(house.tapes);
+}
+
+// Lives, and after `more_ms` of going on is killed. False: it did not come so far.
+__attribute__((unused)) static bool live(void (*body)(int said), int more_ms)
+{
+	int said[2], status;
+	char byte = 0;
+	int pid;
+
+	fflush(stdout);
+	(void)!pipe2(said, O_CLOEXEC);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(said[0]);
+		life_body = body;
+		if (open_loop())
+			task_start(house.loop, "life", life_task, (void *)(intptr_t)said[1]);
+		loop_run(house.loop);
+		_exit(1);
+	}
+	close(said[1]);
+	(void)!read(said[0], &byte, 1);
+	close(said[0]);
+	usleep((useconds_t)more_ms * 1000);
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	return byte == '.';
+}
+
+__attribute__((unused)) static bool next_box(void)
+{
+	id_box(box_id);
+	return true;
+}
+
+__attribute__((unused)) static struct proc *find(const char *id)
+{
+	return procs_find(box, str_of(id));
+}
+
+// All of one stream of a tape.
+static char *all_of(struct tape *tape, enum tape_stream stream, size_t *out_len)
+{
+	char *all = mem_new(1);
+	uint64_t offset = 0;
+	size_t len = 0, got = 1;
+
+	while (got) {
+		static char room[65536];
+		enum tape_stream of = TAPE_STDERR;
+
+		if (tape_read(tape, &offset, &of, room, sizeof(room), &got, in(5000)))
+			break;
+		if (of != stream || !got)
+			continue;
+		all = mem_grow(all, len + got + 1, 1);
+		memcpy(all + len, room, got);
+		len += got;
+		all[len] = 0;
+	}
+	*out_len = len;
+	return all;
+}
+
+// Numbers, one a line, from 1 to `last`: none is missing, none is there twice.
+__attribute__((unused)) static bool counts_to(struct tape *tape, enum tape_stream stream, long last)
+{
+	size_t len;
+	auto_free char *all = all_of(tape, stream, &len);
+	char *at = all, *end;
+	long want = 1;
+
+	for (; *at; want++, at = end + 1) {
+		long number = strtol(at, &end, 10);
+
+		if (number != want || *end != '\n') {
+			printf("# %ld where %ld should be, at %zd of %zu\n", number, want, at - all,
+			       len);
+			return false;
+		}
+	}
+	if (want != last + 1)
+		printf("# ends with %ld\n", want - 1);
+	return want == last + 1;
+}
+
+#define ADOPT_TEST(fn, first, more_ms, sentence)                                                   \
+	static void fn##_body(void);                                                               \
+	TEST(fn, sentence)                                                                         \
+	{                                                                                          \
+		if (cradle_cannot(true)) {                                                         \
+			printf("# skip: %s\n", cradle_cannot(true));                               \
+			tap_bad |= getenv("COVE_TEST_MUST") != NULL;                               \
+			return;                                                                    \
+		}                                                                                  \
+		CHECK(next_box() && live(first, more_ms));                                         \
+		CHECK(open_loop());                                                                \
+		house_run(fn##_body);                                                              \
+		close_loop();                                                                      \
+	}                                                                                          \
+	static void fn##_body(void)
+
+__attribute__((unused)) static void end_box(void)
+{
+	CHECK_OK(box_bury(box, in(5000)));
+	box_free(box);
+}
