@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/weak.h"
+#include "store/store.h"
 
 #define JSON_BODY_MAX (1 << 20)
 #define NAME_MAX_BYTES 128
@@ -31,6 +32,28 @@ static void name_request(struct http *x)
 	http_set(x, "X-Trace-Id", x->trace);
 }
 
+// While it is not known what sandboxes there are, "there is none" would be a lie.
+static fallible ask_known(const struct door *door, const struct route *route)
+{
+	if (!door->fleet->unknown || !strstr(route->pattern, "/sandbox"))
+		return OK;
+	TRY(store_ready(door->fleet->store));
+	return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
+}
+
+static fallible handle(struct http *x, const struct route *route)
+{
+	struct door *door = door_of(x);
+	const struct who *who = x->guest;
+	struct ledger_mark mark;
+	struct err *err;
+
+	ledger_look(x, door->fleet, who, &mark);
+	err = route->handle(x);
+	ledger_note(door->ledger, x, who, &mark, err);
+	return err;
+}
+
 static fallible walk(struct http *x)
 {
 	struct door *door = door_of(x);
@@ -50,7 +73,8 @@ static fallible walk(struct http *x)
 		return guard_strike(door->guard, x);
 	if (lost)
 		return take_ptr(lost);
-	return route->handle(x);
+	TRY(ask_known(door, route));
+	return handle(x, route);
 }
 
 // A path that pass_take() did not know for one of its own may hold the credential all the same, by
@@ -92,17 +116,52 @@ static fallible walk_inside(struct http *x)
 	const struct route *route = NULL;
 
 	TRY(router_find(door_of(x)->routes, x, &route));
-	return route->handle(x);
+	x->route = route;
+	TRY(ask_known(door_of(x), route));
+	return handle(x, route);
+}
+
+// A request under way, and the key that let it in.
+struct presence {
+	struct link link;
+	struct task *task;
+	const struct http *x;
+};
+
+static void on_revoked(void *arg, const char *key)
+{
+	struct door *door = arg;
+
+	list_each (at, &door->present) {
+		struct presence *one = link_of(at, struct presence, link);
+		const struct who *who = one->x->guest;
+
+		if (who && !strcmp(who->key, key) && one->task != task_current())
+			task_cancel(one->task);
+	}
+}
+
+void door_open(struct door *door)
+{
+	link_init(&door->present);
+	guard_trust(door->guard, door->ring);
+	keyring_on_revoke(door->ring, on_revoked, door);
 }
 
 static void serve_by(struct http *x, route_fn *way_in)
 {
+	struct presence here = {.task = task_current(), .x = x};
+	struct door *door = door_of(x);
 	int64_t began_us = clock_us();
 	struct err *err;
 
 	name_request(x);
 	task_trace(x->trace.at);
+	if (door->present.next)
+		link_add(&door->present, &here.link);
 	err = way_in(x);
+	if (door->present.next)
+		link_drop(&here.link);
 	if (err)
 		fail_answer(x, err, NULL);
 	note(x, began_us);

@@ -4,21 +4,30 @@
 #include "base/clock.h"
 #include "door/fail.h"
 #include "door/guard.h"
+#include "door/ledger.h"
 #include "door/pass.h"
 #include "door/pledge.h"
 #include "fleet/fleet.h"
+#include "fleet/keyring.h"
+#include "fleet/sweep.h"
 #include "http/inner.h"
 #include "http/router.h"
 #include "http/server.h"
 #include "wire/json.h"
 
 struct memory;
+struct convs;
 
 struct door {
 	struct loop *loop;
 	struct fleet *fleet;
 	struct guard *guard;
+	struct keyring *ring;
+	struct sweep *sweep;
 	struct pledges *pledges;
+	struct ledger *ledger;
+	struct convs *convs;	    // of conv/; NULL: its state cannot be read
+	struct link present;	    // requests under way that came with a key which may be revoked
 	struct http_server *server; // for its counters
 	const struct route *routes;
 	const char *version;
@@ -33,6 +42,8 @@ struct door {
 	} health; // the last answer of api/health to a keyholder
 };
 
+// With the guard and the ring in place: from now on a revoked key ends what it had open.
+void door_open(struct door *door);
 // For http_server_open(), with a struct door as the house.
 void door_serve(struct http *x);
 void door_refuse(struct http *x, struct err *err);

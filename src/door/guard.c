@@ -19,11 +19,17 @@ struct peer {
 struct guard {
 	struct loop *loop;
 	struct guard_options options; // texts owned
+	const struct keyring *ring;   // NULL: none but the operator has a key
 	struct map *peers;
 	uint8_t nobody[SECRET_HASH]; // compared with when there is no token, for the same time
 };
 
-static const struct who keyholder = {.role = WHO_OPERATOR, .name = "operator"};
+static const struct who keyholder = {
+	.role = WHO_OPERATOR,
+	.scopes = WHO_MAY_ALL,
+	.may_host = true,
+	.name = "operator",
+};
 
 struct guard *guard_new(struct loop *loop, const struct guard_options *options)
 {
@@ -138,21 +144,41 @@ static struct str bearer_of(const struct http *x)
 	return (struct str){0};
 }
 
-const struct who *guard_token(const struct guard *guard, struct str token)
+void guard_trust(struct guard *guard, const struct keyring *ring)
+{
+	guard->ring = ring;
+}
+
+static bool is_operator(const struct guard *guard, struct str token)
 {
 	uint8_t hash[SECRET_HASH];
 
 	// Hashes are compared, not tokens: whatever time the comparison takes tells nothing of the
 	// key.
 	secret_sha256(token.at ? token.at : "", token.len, hash);
-	if (!secret_equal(hash, token.at ? guard->options.key_hash : guard->nobody, SECRET_HASH))
-		return NULL;
-	return token.at ? &keyholder : NULL;
+	return secret_equal(hash, token.at ? guard->options.key_hash : guard->nobody,
+			    SECRET_HASH) &&
+	       token.at;
 }
 
-const struct who *guard_who(const struct guard *guard, const struct http *x)
+const struct who *guard_token(const struct guard *guard, struct http *x, struct str token)
 {
-	return guard_token(guard, bearer_of(x));
+	struct who who;
+	struct who *out;
+
+	if (is_operator(guard, token))
+		return &keyholder;
+	// A token of another form is looked up like any other.
+	if (!guard->ring || !keyring_who(guard->ring, token.at ? token : STR(""), &who))
+		return NULL;
+	out = arena_take(x->arena, sizeof(*out));
+	*out = who;
+	return out;
+}
+
+const struct who *guard_who(const struct guard *guard, struct http *x)
+{
+	return guard_token(guard, x, bearer_of(x));
 }
 
 static struct peer *peer_of(struct guard *guard, struct str address)

@@ -3,6 +3,7 @@
 
 #include "base/secret.h"
 #include "base/str.h"
+#include "fleet/keyring.h"
 #include "http/http.h"
 #include "loop/loop.h"
 #include "model/who.h"
@@ -26,9 +27,13 @@ void guard_free(struct guard *guard);
 // wrong_origin. Defends against DNS rebinding and against pages of other sites.
 fallible guard_place(struct guard *guard, const struct http *x);
 
-// Whose bearer it is; NULL for none or a wrong one. Takes the same time for every token.
-const struct who *guard_who(const struct guard *guard, const struct http *x);
-const struct who *guard_token(const struct guard *guard,
+// Tenants' keys are known from then on, too. Borrowed.
+void guard_trust(struct guard *guard, const struct keyring *ring);
+
+// Whose bearer it is; NULL for none or a wrong one. Takes the same time for every token. It lives
+// as long as the exchange.
+const struct who *guard_who(const struct guard *guard, struct http *x);
+const struct who *guard_token(const struct guard *guard, struct http *x,
 			      struct str token); // one that came otherwise
 // What to say to nobody: UNAUTHENTICATED no_token or bad_token, and EXHAUSTED too_many_failures to
 // an address that guesses. A right token is never held up by another's guesses.

@@ -46,7 +46,7 @@ enum pass pass_take(const uint8_t key[SECRET_HASH], const struct fleet *fleet, s
 	}
 	rest = str_skip(rest, strlen(ROOM) - 1);
 	str_cut(&rest, '/', &name);
-	entry = table_find(fleet, name);
+	entry = table_find(fleet, "", name);
 	right = is_token_of(key, token, entry ? entry->record.id : "box-") && entry;
 	x->url.path = str_of(arena_fmt(x->arena, "/v1" ROOM "%.*s%s%.*s",
 				       right ? ID_BOX_LEN : (int)name.len,
@@ -55,11 +55,9 @@ enum pass pass_take(const uint8_t key[SECRET_HASH], const struct fleet *fleet, s
 	if (!right)
 		return PASS_WRONG;
 	who = arena_take(x->arena, sizeof(*who));
-	*who = (struct who){
-		.role = WHO_BOX,
-		.name = "box",
-		.box = arena_dup(x->arena, entry->record.id, strlen(entry->record.id)),
-	};
+	*who = (struct who){.role = WHO_BOX, .name = "box"};
+	snprintf(who->tenant, sizeof(who->tenant), "%s", entry->record.tenant);
+	snprintf(who->box, sizeof(who->box), "%s", entry->record.id);
 	x->guest = who;
 	return PASS_GOOD;
 }

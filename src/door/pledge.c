@@ -1,16 +1,24 @@
 // A pledge is in one of two states: open (status 0: its first claimer is at work) or kept. Kept
 // ones stand in a list by age; the oldest go when there are too many or they are a day old. An open
 // one that is dropped without an answer leaves at once, and its waiters race to be the next first.
+//
+// Keys are known by a hash of tenant and key. After a restart there is a third state: something was
+// made, but its answer was lost; whoever asks next answers.
 #include "door/pledge.h"
 
+#include <stdio.h>
+
+#include "base/clock.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "store/pledges.h"
 
 #define KEY_MAX 255
 
 struct pledge {
 	struct pledges *all;
-	char *key;
+	char *key;  // hex
+	char *made; // NULL: nothing
 	uint8_t hash[SECRET_HASH];
 	int status; // 0: open
 	char *place, *body;
@@ -24,6 +32,7 @@ struct pledge {
 
 struct pledges {
 	struct loop *loop;
+	struct store *store; // NULL: nothing outlives us
 	struct map *by_key;
 	struct link kept;
 };
@@ -41,6 +50,7 @@ struct pledges *pledges_new(struct loop *loop)
 static void forget(struct pledge *pledge)
 {
 	free(pledge->key);
+	free(pledge->made);
 	free(pledge->place);
 	free(pledge->body);
 	free(pledge);
@@ -108,14 +118,54 @@ static void let_go(struct pledge **pledge)
 		forget(*pledge);
 }
 
+static void to_hex(const uint8_t hash[SECRET_HASH], char out[2 * SECRET_HASH + 1])
+{
+	for (int i = 0; i < SECRET_HASH; i++)
+		snprintf(out + 2 * i, 3, "%02x", hash[i]);
+}
+
+static bool from_hex(const char *hex, uint8_t out[SECRET_HASH])
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (int i = 0; i < 2 * SECRET_HASH; i++) {
+		const char *digit = hex[i] ? strchr(digits, hex[i]) : NULL;
+
+		if (!digit)
+			return false;
+		out[i / 2] = (uint8_t)(out[i / 2] << 4 | (digit - digits));
+	}
+	return true;
+}
+
+// The names of tenants have no slash.
+static void name_key(const char *tenant, struct str key, char out[2 * SECRET_HASH + 1])
+{
+	auto_free char *text = mem_fmt("%s/" STR_FMT, tenant, STR_ARG(key));
+	uint8_t hash[SECRET_HASH];
+
+	secret_sha256(text, strlen(text), hash);
+	to_hex(hash, out);
+}
+
 fallible pledge_claim(struct pledges *all, struct str key, const uint8_t hash[SECRET_HASH],
 		      struct pledge **out, bool *out_first)
 {
-	int64_t deadline = loop_now(all->loop) + PLEDGE_WAIT_MS;
+	return pledge_claim_of(all, "", key, hash, out, out_first);
+}
 
-	if (!is_key(key))
+fallible pledge_claim_of(struct pledges *all, const char *tenant, struct str plain,
+			 const uint8_t hash[SECRET_HASH], struct pledge **out, bool *out_first)
+{
+	int64_t deadline = loop_now(all->loop) + PLEDGE_WAIT_MS;
+	char name[2 * SECRET_HASH + 1];
+	struct str key;
+
+	if (!is_key(plain))
 		return err_new(INVALID, "bad_key",
 			       "Idempotency-Key must be 1 to %d printable characters", KEY_MAX);
+	name_key(tenant, plain, name);
+	key = str_of(name);
 	expire(all);
 	for (;;) {
 		on_exit_call(let_go) struct pledge *pledge = map_get(all->by_key, key);
@@ -131,13 +181,27 @@ fallible pledge_claim(struct pledges *all, struct str key, const uint8_t hash[SE
 			return err_hint(err_new(CONFLICT, "idempotency_mismatch",
 						"this key was used with another request"),
 					"use a new Idempotency-Key for a new request");
-		if (pledge->status) {
+		if (pledge->status || pledge->made) {
 			*out = take_ptr(pledge);
 			*out_first = false;
 			return OK;
 		}
 		TRY(bell_wait(&pledge->settled, deadline), "wait for the first of that key");
 	}
+}
+
+static void store_down(const struct pledge *pledge)
+{
+	struct store_pledge row = {
+		.key = pledge->key,
+		.status = pledge->status,
+		.place = pledge->place,
+		.body = {pledge->body, pledge->body_len},
+		.kept_ms = clock_wall_ms(),
+	};
+
+	memcpy(row.hash, pledge->hash, sizeof(row.hash));
+	store_pledges_put(pledge->all->store, &row);
 }
 
 void pledge_keep(struct pledge *pledge, int status, struct str place, struct str body)
@@ -148,13 +212,69 @@ void pledge_keep(struct pledge *pledge, int status, struct str place, struct str
 	pledge->body_len = body.len;
 	pledge->kept_at = loop_now(pledge->all->loop);
 	link_add(&pledge->all->kept, &pledge->link);
+	if (pledge->all->store)
+		store_down(pledge);
 	bell_ring(&pledge->settled);
+}
+
+void pledge_mark(const struct pledge *pledge, char out[PLEDGE_MARK])
+{
+	char hash[2 * SECRET_HASH + 1];
+
+	to_hex(pledge->hash, hash);
+	snprintf(out, PLEDGE_MARK, "%s:%s", pledge->key, hash);
+}
+
+const char *pledge_made(const struct pledge *pledge)
+{
+	return pledge->status ? NULL : pledge->made;
+}
+
+void pledge_void(struct pledge *pledge)
+{
+	free(take_ptr(pledge->made));
+	pledge_drop(pledge);
+}
+
+void pledges_made(struct pledges *all, const char *mark, const char *made)
+{
+	uint8_t hash[SECRET_HASH] = {0};
+	struct str key = {mark, 2 * SECRET_HASH};
+
+	if (strlen(mark) != PLEDGE_MARK - 1 || !from_hex(mark + key.len + 1, hash) ||
+	    map_get(all->by_key, key))
+		return;
+	make(all, key, hash)->made = mem_str(made);
+}
+
+fallible pledges_load(struct pledges *all, struct store *store)
+{
+	auto_arena arena = arena_new();
+	int64_t wall = clock_wall_ms();
+	struct store_pledge *kept = NULL;
+	size_t count = 0;
+
+	all->store = store;
+	TRY(store_pledges_load(store, wall - PLEDGE_AGE_MS, arena, &kept, &count));
+	for (size_t i = 0; i < count; i++) {
+		struct pledge *pledge = make(all, str_of(kept[i].key), kept[i].hash);
+
+		pledge->status = kept[i].status;
+		pledge->place = mem_str(kept[i].place);
+		pledge->body = mem_dup(kept[i].body.at, kept[i].body.len);
+		pledge->body_len = kept[i].body.len;
+		// A clock that was set back makes it no younger than new.
+		pledge->kept_at = loop_now(all->loop) -
+				  (kept[i].kept_ms < wall ? wall - kept[i].kept_ms : 0);
+		link_add(&all->kept, &pledge->link);
+	}
+	return OK;
 }
 
 // The first claimer lets go without an answer when its work failed; whoever waited tries next.
 void pledge_drop(struct pledge *pledge)
 {
-	if (!pledge->status && pledge->listed) {
+	if (!pledge->status && !pledge->made && pledge->listed) {
 		pledge->listed = false;
 		map_take(pledge->all->by_key, str_of(pledge->key));
 		bell_ring(&pledge->settled);

@@ -7,7 +7,10 @@
 // with what it may come to need. Connections are not: they have a bound of their own, and whoever
 // finds no number left all the same fails alone.
 //
-// syscalls: pread64 fstat newfstatat getdents64 lseek close
+// The disk is that of the data directory. Its marks are a small part of it, so that what runs can
+// go on, and what is there can be deleted and written down.
+//
+// syscalls: pread64 fstat newfstatat getdents64 lseek close fstatfs
 #include "fleet/admit.h"
 
 #include <dirent.h>
@@ -17,6 +20,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -32,9 +36,14 @@
 #define GRASP_MS 10 // until what was admitted has its files
 #define LIST_MS 250 // the least time between two listings of files
 #define MARK_MAX (256ull << 20)
+#define BOX_DISK (4ull << 20)
+#define DISK_MARK_MAX (256ull << 20)
+#define DISK_PART 50  // the mark is that part of the disk
+#define INODE_PART 20 // and of its inodes
 
 struct admit {
 	int meminfo, loadavg;
+	int disk; // -1: not counted
 	uint64_t memory_total, tasks_max, files_max;
 	uint32_t cpu_milli;
 	struct admit_view view;
@@ -64,6 +73,29 @@ static uint64_t number_behind(const char *text, const char *label)
 	return at ? strtoull(at + strlen(label), NULL, 10) : 0;
 }
 
+static void measure_disk(struct admit *admit)
+{
+	struct admit_view *view = &admit->view;
+	struct statvfs st;
+
+	if (admit->disk < 0)
+		return;
+	view->disk_unknown = fstatvfs(admit->disk, &st) != 0;
+	if (view->disk_unknown)
+		return;
+	view->disk_free = (uint64_t)st.f_bavail * st.f_frsize;
+	view->disk_mark = (uint64_t)st.f_blocks * st.f_frsize / DISK_PART;
+	if (view->disk_mark > DISK_MARK_MAX)
+		view->disk_mark = DISK_MARK_MAX;
+	view->inodes_free = st.f_files ? st.f_favail : 0;
+	view->inodes_mark = st.f_files / INODE_PART;
+}
+
+void admit_watch_disk(struct admit *admit, int dir)
+{
+	admit->disk = dir;
+}
+
 static void refresh(struct admit *admit, int64_t now_ms)
 {
 	char text[2048];
@@ -75,6 +107,7 @@ static void refresh(struct admit *admit, int64_t now_ms)
 	// "0.05 0.10 0.08 2/431 7777": the second number of the fraction is all tasks of the host.
 	if (read_text(admit->loadavg, text, sizeof(text)))
 		admit->view.tasks = number_behind(text, "/");
+	measure_disk(admit);
 	admit->read_at = now_ms;
 	admit->since = 0;
 }
@@ -147,6 +180,7 @@ fallible admit_open(struct admit **out)
 		return err_sys(errno, "open /proc/self/fd");
 	admit = mem_new_of(struct admit);
 	admit->files = listing;
+	admit->disk = -1;
 	admit->meminfo = take_fd(&meminfo);
 	admit->loadavg = take_fd(&loadavg);
 	admit->memory_total = number_behind(text, "MemTotal:") * 1024;
@@ -198,6 +232,20 @@ static fallible short_of(const char *reason, const char *what)
 			"delete sandboxes that nobody needs, or try again in a moment");
 }
 
+static fallible ask_disk(const struct admit *admit, const struct admit_view *view)
+{
+	if (admit->disk < 0)
+		return OK;
+	if (view->disk_unknown)
+		return err_new(UNAVAILABLE, "capacity_unknown",
+			       "how much room the disk has could not be found out");
+	if (view->disk_free < view->disk_mark + (admit->since + 1) * BOX_DISK ||
+	    view->inodes_free < view->inodes_mark)
+		return err_hint(err_new(NO_SPACE, "host_disk", "this host is short of disk space"),
+				"delete sandboxes and templates that nobody needs");
+	return OK;
+}
+
 fallible admit_ask(struct admit *admit, int64_t now_ms)
 {
 	struct admit_view view = admit_look(admit, now_ms);
@@ -208,6 +256,7 @@ fallible admit_ask(struct admit *admit, int64_t now_ms)
 		return short_of("host_pids", "process numbers");
 	if (view.files + BOX_FILES + FILES_RESERVED > view.files_max)
 		return short_of("daemon_files", "file descriptors");
+	TRY(ask_disk(admit, &view));
 	admit->since++;
 	admit->files_since += BOX_FILES;
 	return OK;

@@ -2,6 +2,7 @@
 // left, less a small reserve for each box that is on its way.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -15,7 +16,12 @@ void admit_close(struct admit *admit);
 uint64_t admit_memory(const struct admit *admit); // bytes of the host
 uint32_t admit_cpu_milli(const struct admit *admit);
 
-// EXHAUSTED host_memory, host_pids, daemon_files with what is short. Does not wait.
+// Its file system is counted too, from then on. Borrowed.
+void admit_watch_disk(struct admit *admit, int dir);
+
+// EXHAUSTED host_memory, host_pids, daemon_files; NO_SPACE host_disk: with what is short.
+// UNAVAILABLE capacity_unknown: the disk could not be measured, which proves nothing. Does not
+// wait.
 fallible admit_ask(struct admit *admit, int64_t now_ms);
 
 // The same for one more command in a box that runs `own` already: EXHAUSTED daemon_files. A box may
@@ -27,5 +33,8 @@ struct admit_view {
 	uint64_t memory_free, memory_mark; // bytes; creates are refused below the mark
 	uint64_t tasks, tasks_max;
 	uint64_t files, files_max;
+	uint64_t disk_free, disk_mark;	   // bytes
+	uint64_t inodes_free, inodes_mark; // 0, 0: the file system has no such bound
+	bool disk_unknown;		   // it could not be measured
 };
 struct admit_view admit_look(struct admit *admit, int64_t now_ms);

@@ -1,9 +1,11 @@
 #include "fleet/change.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "fleet/access.h"
 #include "fleet/life.h"
 #include "fleet/shells.h"
+#include "store/store.h"
 
 static void copy(struct pairs *to, const struct pairs *from)
 {
@@ -25,35 +27,63 @@ fallible change_terms(struct fleet *fleet, const struct who *who, struct str key
 	struct entry *entry = NULL;
 
 	TRY(access_ask(who, ACCESS_MAKE));
-	entry = table_find(fleet, key);
-	return entry ? terms_read(object, &entry->record.terms) : life_absent();
+	entry = access_find(fleet, who, key);
+	if (!entry)
+		return life_absent();
+	TRY(terms_read(object, &entry->record.terms));
+	entry_keep(entry);
+	return OK;
+}
+
+// The answer says that it is so, also after a crash. Waits.
+static fallible settle(struct entry *entry)
+{
+	struct err *err;
+
+	entry_hold(entry);
+	err = entry_keep_now(entry);
+	if (!err && !entry->listed)
+		err = life_absent();
+	entry_drop(entry);
+	return err;
 }
 
 fallible change_box(struct fleet *fleet, const struct who *who, struct str key,
 		    const struct json *object, const struct record **out)
 {
 	static const char *const known[] = {
-		"labels", "env", "sleepAfter", "keepAlive", "containerTimeouts", "baseUrl", NULL};
+		"labels",  "env", "sleepAfter", "keepAlive", "containerTimeouts",
+		"baseUrl", "ttl", NULL};
 	auto_pairs labels = {0}, env = {0};
 	struct entry *entry = NULL;
+	uint64_t ttl_ms = 0;
 
 	TRY(access_ask(who, ACCESS_MAKE));
-	entry = table_find(fleet, key);
+	entry = access_find(fleet, who, key);
 	if (!entry)
 		return life_absent();
 	if (object) {
+		if (fleet->store)
+			TRY(store_ready(fleet->store));
 		TRY(json_want(object, "body", JSON_OBJECT));
 		TRY(json_only(object, known));
 		copy(&labels, &entry->record.labels);
 		copy(&env, &entry->record.env);
 		TRY(pairs_change_labels(json_get(object, "labels"), &labels));
 		TRY(pairs_change_env(json_get(object, "env"), &env));
+		TRY(terms_read_span(json_get(object, "ttl"), "ttl", &ttl_ms));
 		TRY(terms_read(object, &entry->record.terms));
+		if (ttl_ms)
+			entry->record.ends_ms = clock_wall_ms() + (int64_t)ttl_ms;
+		entry->idle.ends_ms = 0;
+		entry->idle.busy_ms = loop_now(fleet->loop);
+		entry->idle.look_ms = 0;
 		swap(&labels, &entry->record.labels);
 		swap(&env, &entry->record.env);
 		if (entry->box)
 			shells_tell_env(entry->box, &entry->record.env, json_get(object, "env"));
 		fleet->changes++;
+		TRY(settle(entry), "keep what was changed");
 	}
 	*out = &entry->record;
 	return OK;

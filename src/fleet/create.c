@@ -9,7 +9,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fleet/access.h"
+#include "fleet/keep.h"
 #include "fleet/life.h"
+#include "fleet/queue.h"
+#include "fleet/templates.h"
+
+#define RETRY_MS 100
 
 static fallible ask_room(struct fleet *fleet)
 {
@@ -20,11 +25,17 @@ static fallible ask_room(struct fleet *fleet)
 		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
 	if (!host)
 		return err_new(UNAVAILABLE, "no_warden", "cove is starting; try again in a moment");
+	if (fleet->store)
+		TRY(store_ready(fleet->store));
+	if (!fleet->settled)
+		return err_hint(err_new(UNAVAILABLE, "starting",
+					"cove is taking up the sandboxes that there are"),
+				"try again in a moment");
 	if (count >= fleet->boxes_max || count >= host->boxes_max)
 		return err_hint(err_new(EXHAUSTED, "too_many_boxes",
-					"there are %zu sandboxes, and no more are allowed", count),
+					"this host has as many sandboxes as it may have"),
 				"delete some, or raise boxes-max");
-	return admit_ask(fleet->admit, loop_now(fleet->loop));
+	return OK;
 }
 
 // A default limit that this host cannot keep is shown as absent; one that was asked for is refused.
@@ -45,19 +56,61 @@ static fallible fit_disk(const struct fleet *fleet, struct spec *spec)
 	return OK;
 }
 
-static struct order order_of(const struct record *record)
+struct order create_order(const struct record *record)
 {
 	struct order order = {
 		.kind = ORDER_BUILD,
 		.limits = record->limits,
-		// A box lives no longer than its daemon: none of its files is owed to the disk.
-		.ephemeral = true,
+		.ephemeral = record->ephemeral,
 	};
 
 	snprintf(order.box, sizeof(order.box), "%s", record->id);
 	snprintf(order.name, sizeof(order.name), "%s", record->template);
 	snprintf(order.host, sizeof(order.host), "%s", record_host(record));
 	return order;
+}
+
+// Of what the warden is short of, some comes back when trash is emptied: id ranges, loop devices.
+static bool may_pass(const struct err *err)
+{
+	return err_kind(err) == ERR_EXHAUSTED &&
+	       (!strcmp(err_reason(err), "no_ids") || !strcmp(err_reason(err), "host_full"));
+}
+
+static fallible build_in_turn(struct entry *entry, const struct order *order, struct box **out)
+{
+	struct fleet *fleet = entry->fleet;
+	int64_t deadline = loop_now(fleet->loop) + fleet->queue_wait_ms;
+
+	for (;;) {
+		struct err *err;
+
+		TRY(queue_enter(fleet, entry));
+		err = box_build(fleet->loop, fleet->ask, order, fleet->tapes_dir, out);
+		queue_leave(fleet);
+		if (!err || !may_pass(err) || loop_now(fleet->loop) >= deadline)
+			return err;
+		err_free(err);
+		TRY(task_sleep_until(loop_now(fleet->loop) + RETRY_MS));
+	}
+}
+
+// box_build() has undone what it did, unless it could not know: then whatever there may be of the
+// box is ended, and only then its record goes.
+static void undo(struct entry *entry, const struct err *err)
+{
+	struct fleet *fleet = entry->fleet;
+
+	if (!entry->listed)
+		return;
+	if (err_kind(err) == ERR_UNAVAILABLE || err_kind(err) == ERR_TIMEOUT ||
+	    err_kind(err) == ERR_CANCELLED) {
+		life_bury(entry);
+		return;
+	}
+	tell_box(&fleet->tell, EVENT_BOX_FAILED, &entry->record, err_reason(err), NULL);
+	keep_drop(fleet->store, entry->record.id);
+	table_remove(entry);
 }
 
 static fallible build(struct fleet *fleet, struct spec *spec, struct entry **out)
@@ -70,11 +123,17 @@ static fallible build(struct fleet *fleet, struct spec *spec, struct entry **out
 	TRY(ask_room(fleet));
 	TRY(fit_disk(fleet, spec));
 	TRY(table_add(fleet, spec, &entry));
-	order = order_of(&entry->record);
+	order = create_order(&entry->record);
 	entry_hold(entry);
-	err = box_build(fleet->loop, fleet->ask, &order, fleet->tapes_dir, &box);
-	if (err) {
+	err = keep_intent(fleet->store, &entry->record);
+	if (err)
 		table_remove(entry);
+	else
+		tell_box(&fleet->tell, EVENT_BOX_CREATED, &entry->record, NULL, NULL);
+	if (!err)
+		err = build_in_turn(entry, &order, &box);
+	if (err) {
+		undo(entry, err);
 		err = err_while(err, "build %s", order.box);
 		entry_drop(entry);
 		return err;
@@ -101,15 +160,22 @@ static fallible clear_away(struct fleet *fleet, const struct who *who, const cha
 	return err;
 }
 
+// Whatever it does now: it is there to be used.
+static bool is_there(enum state state)
+{
+	return state == STATE_RUNNING || state == STATE_PAUSED || state == STATE_FROZEN ||
+	       state == STATE_STOPPED;
+}
+
 // The box of that name, once it is settled whether there will be one; NULL: there is none.
 static fallible await_named(struct fleet *fleet, const struct who *who, const char *name,
 			    struct entry **out)
 {
 	for (;;) {
-		struct entry *entry = map_get(fleet->by_name, str_of(name));
+		struct entry *entry = table_named(fleet, who->tenant, str_of(name));
 		struct err *err;
 
-		if (!entry || entry->record.state == STATE_RUNNING) {
+		if (!entry || is_there(entry->record.state)) {
 			*out = entry;
 			return OK;
 		}
@@ -131,9 +197,15 @@ fallible create_box(struct fleet *fleet, const struct who *who, struct spec *spe
 	bool made = false;
 
 	TRY(access_ask(who, ACCESS_MAKE));
+	if (who->box[0])
+		return err_hint(err_new(FORBIDDEN, "not_allowed",
+					"this key is for one sandbox, and may make no other"),
+				"use a key of the tenant");
+	snprintf(spec->tenant, sizeof(spec->tenant), "%s", who->tenant);
 	if (way == CREATE_OR_GET)
 		TRY(await_named(fleet, who, spec->name, &entry));
 	if (!entry) {
+		TRY(templates_resolve(fleet, who, spec->template));
 		TRY(build(fleet, spec, &entry));
 		made = true;
 	}

@@ -4,6 +4,9 @@
 #include "fleet/table.h"
 #include "model/who.h"
 
+// What the warden is told to build it, or to build it again.
+struct order create_order(const struct record *record);
+
 enum create_way {
 	CREATE_NEW,    // a name that is taken is CONFLICT name_taken
 	CREATE_OR_GET, // a name that is taken is the answer, unless that box has failed: then anew

@@ -2,6 +2,8 @@
 
 #include "base/mem.h"
 #include "fleet/access.h"
+#include "fleet/queue.h"
+#include "store/store.h"
 
 struct fleet *fleet_new(const struct fleet_options *options)
 {
@@ -10,6 +12,10 @@ struct fleet *fleet_new(const struct fleet_options *options)
 	fleet->loop = options->loop;
 	fleet->ask = options->ask;
 	fleet->admit = options->admit;
+	fleet->store = options->store;
+	tell_init(&fleet->tell, options->store);
+	fleet->sockets = options->sockets;
+	fleet->settled = !options->store;
 	fleet->tapes_dir = options->tapes_dir;
 	fleet->boxes_max = options->boxes_max;
 	fleet->bounds = (struct spec_bounds){
@@ -20,8 +26,13 @@ struct fleet *fleet_new(const struct fleet_options *options)
 	fleet->by_id = map_new();
 	fleet->by_short = map_new();
 	fleet->by_name = map_new();
+	accounts_init(&fleet->accounts);
+	fleet->queue_wait_ms = options->queue_wait_ms ? options->queue_wait_ms
+						      : FLEET_QUEUE_WAIT_MS;
+	fleet->queue = queue_new(fleet, fleet->queue_wait_ms);
 	link_init(&fleet->entries);
 	bell_init(&fleet->left);
+	box_prepare();
 	return fleet;
 }
 
@@ -34,6 +45,8 @@ void fleet_free(struct fleet *fleet)
 	map_free(fleet->by_id);
 	map_free(fleet->by_short);
 	map_free(fleet->by_name);
+	queue_free(fleet->queue);
+	accounts_done(&fleet->accounts);
 	free(fleet);
 }
 
@@ -43,9 +56,10 @@ fallible fleet_get(struct fleet *fleet, const struct who *who, struct str key,
 	struct entry *entry;
 
 	TRY(access_ask(who, ACCESS_READ));
-	entry = table_find(fleet, key);
+	entry = access_find(fleet, who, key);
 	if (!entry)
 		return life_absent();
+	queue_show(entry);
 	*out = &entry->record;
 	return OK;
 }
@@ -62,11 +76,14 @@ fallible fleet_page(struct fleet *fleet, const struct who *who, const struct pai
 	list_each (at, &fleet->entries) {
 		struct entry *entry = link_of(at, struct entry, link);
 
-		if (entry->record.seq <= after || !record_has_labels(&entry->record, labels))
+		if (entry->record.seq <= after ||
+		    !access_sees(who, entry->record.tenant, entry->record.id) ||
+		    !record_has_labels(&entry->record, labels))
 			continue;
 		more = count == max;
 		if (more)
 			break;
+		queue_show(entry);
 		room[count++] = &entry->record;
 		last = entry->record.seq;
 	}
@@ -75,9 +92,14 @@ fallible fleet_page(struct fleet *fleet, const struct who *who, const struct pai
 	return OK;
 }
 
+fallible fleet_flush(struct fleet *fleet)
+{
+	return fleet->store ? store_flush(fleet->store) : OK;
+}
+
 bool fleet_is_ready(const struct fleet *fleet)
 {
-	return !fleet->closing && ask_host(fleet->ask);
+	return !fleet->closing && fleet->settled && ask_host(fleet->ask);
 }
 
 uint64_t fleet_changes(const struct fleet *fleet)
@@ -103,6 +125,24 @@ struct fleet_view fleet_look(struct fleet *fleet)
 	list_each (at, &fleet->entries) {
 		const struct entry *entry = link_of(at, struct entry, link);
 
+		view.creating += entry->record.state == STATE_CREATING;
+		view.failed += entry->record.state == STATE_FAILED;
+		if (entry->box)
+			view.execs += box_execs(entry->box);
+	}
+	return view;
+}
+
+struct fleet_view fleet_look_own(struct fleet *fleet, const struct who *who)
+{
+	struct fleet_view view = {0};
+
+	list_each (at, &fleet->entries) {
+		const struct entry *entry = link_of(at, struct entry, link);
+
+		if (!access_sees(who, entry->record.tenant, entry->record.id))
+			continue;
+		view.boxes++;
 		view.creating += entry->record.state == STATE_CREATING;
 		view.failed += entry->record.state == STATE_FAILED;
 		if (entry->box)

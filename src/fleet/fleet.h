@@ -5,16 +5,22 @@
 #include "fleet/change.h"
 #include "fleet/create.h"
 #include "fleet/life.h"
+#include "fleet/pause.h"
 #include "fleet/templates.h"
 #include "fleet/use.h"
+
+#define FLEET_QUEUE_WAIT_MS 2000
 
 struct fleet_options {
 	struct loop *loop;
 	struct ask *ask;
 	struct admit *admit;
-	int tapes_dir; // borrowed, as are the three above
+	struct store *store; // NULL: nothing is kept
+	const char *sockets; // directory of the boxes' sockets
+	int tapes_dir;	     // borrowed, as are the three above
 	uint32_t boxes_max;
-	uint64_t output_max; // bytes: the largest outputMB that may be asked for
+	uint64_t output_max;   // bytes: the largest outputMB that may be asked for
+	int64_t queue_wait_ms; // how long a create waits for room; 0: FLEET_QUEUE_WAIT_MS
 };
 
 struct fleet *fleet_new(const struct fleet_options *options);
@@ -31,6 +37,9 @@ fallible fleet_page(struct fleet *fleet, const struct who *who, const struct pai
 		    uint64_t after, size_t max, const struct record **room, size_t *out_count,
 		    uint64_t *out_last);
 
+// Waits until all that has happened is durable.
+fallible fleet_flush(struct fleet *fleet);
+
 bool fleet_is_ready(const struct fleet *fleet);	   // could a box be made now?
 uint64_t fleet_changes(const struct fleet *fleet); // counts all that befalls boxes, but not execs
 const struct spec_bounds *fleet_bounds(const struct fleet *fleet);
@@ -43,3 +52,5 @@ struct fleet_view {
 	struct admit_view room;
 };
 struct fleet_view fleet_look(struct fleet *fleet);
+// The same of what is theirs, and nothing of the host.
+struct fleet_view fleet_look_own(struct fleet *fleet, const struct who *who);

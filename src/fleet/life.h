@@ -11,11 +11,19 @@
 // end. NOT_FOUND no_sandbox. TIMEOUT stuck after LIFE_DELETE_MS: it is tried again all the same.
 fallible life_delete(struct fleet *fleet, const struct who *who, struct str key, bool wait);
 
-// What box_on_loss() calls, with the entry: the box is failed, is buried, and stays visible until
-// it is deleted.
+// What box_on_loss() calls, with the entry: the box is failed, what is left of it is ended (but for
+// its files, unless it is ephemeral), and it stays visible until it is deleted.
 void life_lost(struct box *box, void *arg);
 
-// Ends all of them and lets no new one in. Waits until none is left, or TIMEOUT.
+// Ends it without a word to the store, which knows: whatever there is of it, until that is verified
+// gone; then its record goes.
+void life_bury(struct entry *entry);
+
+// Ends its processes; it is stopped then, or failed where it keeps no files. Its reason stands.
+void life_rest(struct entry *entry);
+
+// Ends what runs in all of them and lets no new one in; files stay, but of those that are
+// ephemeral. Waits until nothing runs, or TIMEOUT.
 fallible life_drain(struct fleet *fleet, int64_t deadline);
 
 // The same words for every id that names nothing.

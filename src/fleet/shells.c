@@ -12,13 +12,6 @@ static uint64_t tighter(uint64_t a, uint64_t b)
 }
 
 // What a shell starts with: the box's outfit, and a locale that nothing else overrides.
-static fallible admit(const struct visit *visit)
-{
-	struct fleet *fleet = visit->entry->fleet;
-
-	return admit_exec(fleet->admit, loop_now(fleet->loop), box_execs(visit->box));
-}
-
 static void dress(const struct visit *visit, const struct shells_spec *spec, struct pairs *pairs,
 		  struct outfit *outfit, struct session_spec *out)
 {
@@ -45,7 +38,7 @@ fallible shells_create(const struct visit *visit, struct str id, const struct sh
 	auto_outfit outfit = {0};
 	struct session_spec session;
 
-	TRY(admit(visit));
+	TRY(visit_admit(visit));
 	dress(visit, spec, &pairs, &outfit, &session);
 	return visit_explain(session_create(visit->box, id, &session, out));
 }
@@ -60,7 +53,7 @@ fallible shells_take(const struct visit *visit, struct str id, struct session **
 	*out = session_find(visit->box, id);
 	if (*out)
 		return OK;
-	TRY(admit(visit));
+	TRY(visit_admit(visit));
 	dress(visit, &spec, &pairs, &outfit, &session);
 	return visit_explain(session_take(visit->box, id, &session, out));
 }
@@ -108,6 +101,7 @@ fallible shells_change_env(const struct visit *visit, const struct json *object)
 	record->env = env;
 	env = old;
 	visit->entry->fleet->changes++;
+	entry_keep(visit->entry);
 	shells_tell_env(visit->box, &record->env, object);
 	return OK;
 }

@@ -176,7 +176,6 @@ static fallible stand_in(const struct visit *visit, struct stance *stance,
 fallible spawn_process(const struct visit *visit, const struct use_spec *use,
 		       const struct spawn *spec, struct proc **out)
 {
-	struct fleet *fleet = visit->entry->fleet;
 	on_exit_call(stance_done) struct stance stance = {.use = *use};
 	auto_outfit outfit = {0};
 	struct proc_spec proc = {
@@ -189,7 +188,7 @@ fallible spawn_process(const struct visit *visit, const struct use_spec *use,
 	};
 	bool stands = false;
 
-	TRY(admit_exec(fleet->admit, loop_now(fleet->loop), box_execs(visit->box)));
+	TRY(visit_admit(visit));
 	// One that is not there has no state yet, and need not be made for this.
 	if (spec->seat.len)
 		stance.session = session_find(visit->box, spec->seat);

@@ -3,6 +3,9 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "fleet/keep.h"
+
+#define NAME_KEY_MAX (RECORD_TENANT_MAX + ID_NAME_MAX + 2)
 
 void entry_hold(struct entry *entry)
 {
@@ -20,11 +23,93 @@ void entry_drop(struct entry *entry)
 	free(entry);
 }
 
+// What a box counts for follows from its state, and is counted anew at every change of it.
+static enum account_weight weight_of(const struct entry *entry)
+{
+	if (!entry->listed)
+		return ACCOUNT_NONE;
+	switch (entry->record.state) {
+	case STATE_STOPPED:
+	case STATE_ARCHIVED:
+	case STATE_FAILED:
+		return entry->starting ? ACCOUNT_RUNNING : ACCOUNT_KEPT;
+	default:
+		return ACCOUNT_RUNNING;
+	}
+}
+
+void entry_weigh(struct entry *entry)
+{
+	enum account_weight weight = weight_of(entry);
+
+	if (entry->account)
+		account_move(entry->account, &entry->record.limits, entry->weight, weight);
+	entry->weight = weight;
+}
+
 void entry_move(struct entry *entry, enum state state)
 {
+	enum state before = entry->record.state;
+
 	entry->record.state = state;
+	entry->idle.busy_ms = loop_now(entry->fleet->loop);
+	entry->idle.look_ms = 0;
 	entry->fleet->changes++;
+	entry_weigh(entry);
+	entry_keep(entry);
+	if (entry->listed)
+		tell_move(&entry->fleet->tell, &entry->record, before);
 	bell_ring(&entry->changed);
+}
+
+void entry_keep(struct entry *entry)
+{
+	// The end is written down before it begins, and what could not be read is not written over.
+	if (entry->listed && !entry->unreadable && !entry->ending &&
+	    entry->record.state != STATE_DELETING)
+		keep_tell(entry->fleet->store, &entry->record);
+}
+
+fallible entry_keep_now(struct entry *entry)
+{
+	if (!entry->fleet->store)
+		return OK;
+	entry_keep(entry);
+	return store_flush(entry->fleet->store);
+}
+
+// "TENANT/NAME": every tenant has its own names.
+static struct str name_key(char room[NAME_KEY_MAX], const char *tenant, struct str name)
+{
+	int len = snprintf(room, NAME_KEY_MAX, "%s/" STR_FMT, tenant, STR_ARG(name));
+
+	return (struct str){room, len < NAME_KEY_MAX ? (size_t)len : 0};
+}
+
+static void put_name(struct fleet *fleet, struct entry *entry)
+{
+	char room[NAME_KEY_MAX];
+
+	if (entry->record.name[0])
+		map_put(fleet->by_name,
+			name_key(room, entry->record.tenant, str_of(entry->record.name)), entry);
+}
+
+static void take_name(struct fleet *fleet, struct entry *entry)
+{
+	char room[NAME_KEY_MAX];
+
+	if (entry->record.name[0])
+		map_take(fleet->by_name,
+			 name_key(room, entry->record.tenant, str_of(entry->record.name)));
+}
+
+struct entry *table_named(const struct fleet *fleet, const char *tenant, struct str name)
+{
+	char room[NAME_KEY_MAX];
+	struct str key = name_key(room, tenant, name);
+
+	return key.len ? map_get(fleet->by_name, key) : NULL;
 }
 
 // 48 random bits collide hardly ever, but a short id that names two boxes must not exist.
@@ -42,31 +127,60 @@ static void settle_short_id(struct fleet *fleet, struct entry *entry)
 
 fallible table_add(struct fleet *fleet, struct spec *spec, struct entry **out)
 {
+	struct account *account = accounts_get(&fleet->accounts, spec->tenant);
 	char id[ID_BOX_LEN + 1];
 	struct entry *entry;
 
-	if (spec->name[0] && map_get(fleet->by_name, str_of(spec->name)))
+	if (spec->name[0] && table_named(fleet, spec->tenant, str_of(spec->name)))
 		return err_hint(err_new(CONFLICT, "name_taken", "there is a sandbox named '%s'",
 					spec->name),
 				"choose another name, or PUT /v1/sandboxes/%s to get that one",
 				spec->name);
+	TRY(account_ask(account, &spec->limits, ACCOUNT_NONE, ACCOUNT_RUNNING));
+	if (spec->id[0] && map_get(fleet->by_id, str_of(spec->id)))
+		return err_new(CONFLICT, "id_taken", "there is a sandbox of that id");
 	entry = mem_new_of(struct entry);
-	do
-		id_box(id);
-	while (!map_put(fleet->by_id, str_of(id), entry));
+	memcpy(id, spec->id, sizeof(id));
+	do {
+		if (!spec->id[0])
+			id_box(id);
+	} while (!map_put(fleet->by_id, str_of(id), entry));
 	record_init(&entry->record, spec, id);
 	settle_short_id(fleet, entry);
-	if (entry->record.name[0])
-		map_put(fleet->by_name, str_of(entry->record.name), entry);
+	put_name(fleet, entry);
 	bell_init(&entry->changed);
 	entry->fleet = fleet;
 	entry->record.seq = ++fleet->next_seq;
 	entry->holds = 1;
 	entry->listed = true;
+	entry->account = account;
+	entry_weigh(entry);
 	link_add(&fleet->entries, &entry->link);
 	fleet->changes++;
 	*out = entry;
 	return OK;
+}
+
+struct entry *table_restore(struct fleet *fleet, struct record *record)
+{
+	struct entry *entry = mem_new_of(struct entry);
+
+	entry->record = *record;
+	*record = (struct record){0};
+	entry->fleet = fleet;
+	map_put(fleet->by_id, str_of(entry->record.id), entry);
+	settle_short_id(fleet, entry);
+	put_name(fleet, entry);
+	bell_init(&entry->changed);
+	entry->holds = 1;
+	entry->listed = true;
+	entry->account = accounts_get(&fleet->accounts, entry->record.tenant);
+	entry_weigh(entry);
+	link_add(&fleet->entries, &entry->link);
+	if (entry->record.seq > fleet->next_seq)
+		fleet->next_seq = entry->record.seq;
+	fleet->changes++;
+	return entry;
 }
 
 void table_remove(struct entry *entry)
@@ -76,12 +190,14 @@ void table_remove(struct entry *entry)
 	if (!entry->listed)
 		return;
 	entry->listed = false;
+	if (entry->record.state == STATE_DELETING)
+		tell_box(&fleet->tell, EVENT_BOX_DELETED, &entry->record, NULL, NULL);
 	map_take(fleet->by_id, str_of(entry->record.id));
 	map_take(fleet->by_short, str_of(entry->record.short_id));
-	if (entry->record.name[0])
-		map_take(fleet->by_name, str_of(entry->record.name));
+	take_name(fleet, entry);
 	link_drop(&entry->link);
 	fleet->changes++;
+	entry_weigh(entry);
 	bell_ring(&entry->changed);
 	bell_ring(&fleet->left);
 	entry_drop(entry);
@@ -99,11 +215,11 @@ static struct entry *find_short(const struct fleet *fleet, struct str key)
 	return NULL;
 }
 
-struct entry *table_find(const struct fleet *fleet, struct str key)
+struct entry *table_find(const struct fleet *fleet, const char *tenant, struct str key)
 {
 	if (id_is_box(key))
 		return map_get(fleet->by_id, key);
 	if (id_is_short(key))
 		return find_short(fleet, key);
-	return map_get(fleet->by_name, key);
+	return table_named(fleet, tenant, key);
 }

@@ -5,8 +5,10 @@
 #include "base/map.h"
 #include "box/ask.h"
 #include "box/box.h"
+#include "fleet/account.h"
 #include "fleet/admit.h"
 #include "fleet/portbook.h"
+#include "fleet/tell.h"
 #include "loop/task.h"
 #include "model/record.h"
 
@@ -15,13 +17,28 @@ struct entry {
 	struct fleet *fleet;
 	struct box *box; // NULL until it runs
 	struct portbook ports;
-	struct bell changed; // rings at every change of state, and when it leaves the table
-	struct link link;    // in order of creation
-	uint32_t holds;	     // those who keep it in memory: the table, tasks, execs
-	bool listed;	     // found by lookups
-	bool burying;	     // a task sees to it
-	bool buried;	     // the warden verified that it is gone
-	char trace[65];	     // of the request that had it buried; may be ""
+	struct bell changed;	    // rings at every change of state, and when it leaves the table
+	struct link link;	    // in order of creation
+	uint32_t holds;		    // those who keep it in memory: the table, tasks, execs
+	bool listed;		    // found by lookups
+	struct account *account;    // of its tenant; borrowed from the fleet
+	enum account_weight weight; // how much of it is counted there
+	uint32_t visits;	    // those who work in it: it is in use
+	bool moving;		    // a step of fleet/pause is under way
+	bool starting;		    // … from stopped to running: it counts as running
+	struct ticket *ticket;	    // its place in fleet/queue; NULL: none
+	struct {
+		int64_t busy_ms; // loop time: when it was last in use, or fell to its state
+		int64_t look_ms; // when it is looked at again
+		uint64_t cpu_us; // what the meters said then
+		int64_t ends_ms; // loop time of the end of its ttl; 0: none, or not yet known
+	} idle;			 // of fleet/idle
+	bool burying;		 // a task sees to it
+	bool settling;		 // fleet/adopt is at it, or was
+	bool ending;		 // its end is written down
+	bool unreadable;	 // its row in the store: left as it is, for evidence
+	bool buried;		 // the warden verified that it is gone
+	char trace[65];		 // of the request that had it buried; may be ""
 };
 
 struct fleet {
@@ -32,6 +49,15 @@ struct fleet {
 	uint32_t boxes_max;
 	struct spec_bounds bounds;
 	struct map *by_id, *by_short, *by_name;
+	struct accounts accounts;
+	struct queue *queue;
+	int64_t queue_wait_ms;
+	struct store *store; // NULL: nothing is kept
+	struct tell tell;
+	const char *sockets; // directory of the boxes' sockets
+	bool settled;	     // fleet/adopt has found out what there is
+	bool unknown;	     // what there is could not be read: absent means nothing
+	bool doubtful;	     // a record has lost its id: what has none is left alone
 	struct link entries;
 	uint64_t next_seq;
 	struct bell left; // rings when an entry leaves the table
@@ -41,12 +67,16 @@ struct fleet {
 };
 
 // Enters a new box in state creating, with its name, ids and short id reserved. Takes the spec's
-// pairs over. CONFLICT name_taken. The table holds it; the pointer is good until the next wait
-// unless the caller holds it too.
+// pairs over. CONFLICT name_taken; EXHAUSTED quota. The table holds it; the pointer is good until
+// the next wait unless the caller holds it too.
 fallible table_add(struct fleet *fleet, struct spec *spec, struct entry **out);
+// Enters a box that is known from before, with its seq and whatever state. Takes the record over.
+struct entry *table_restore(struct fleet *fleet, struct record *record);
 void table_remove(struct entry *entry); // out of sight, its waiters woken
-// By id, short id or name; NULL: absent.
-struct entry *table_find(const struct fleet *fleet, struct str key);
+// By id, short id, or name within the tenant; NULL: absent. Who may see it is asked in
+// fleet/access.h.
+struct entry *table_find(const struct fleet *fleet, const char *tenant, struct str key);
+struct entry *table_named(const struct fleet *fleet, const char *tenant, struct str name);
 
 void entry_hold(struct entry *entry);
 void entry_drop(struct entry *entry); // the last one frees it, and its box
@@ -57,3 +87,7 @@ static inline void auto_entry_(struct entry **entry)
 }
 #define auto_entry on_exit_call(auto_entry_) struct entry *
 void entry_move(struct entry *entry, enum state state); // and wakes whoever waits
+void entry_weigh(struct entry *entry);			// counts it anew for its tenant
+void entry_keep(struct entry *entry); // tells the store what changed besides the state
+// The same, durable on return. The caller holds it. UNAVAILABLE state_unwritable, state_corrupt.
+fallible entry_keep_now(struct entry *entry);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "fleet/access.h"
 #include "loop/stream.h"
 
@@ -20,7 +21,8 @@ struct templates_import {
 	struct fleet *fleet;
 	struct ask_import *ask;
 	struct stream pipe;
-	char name[ORDER_TEMPLATE_MAX];
+	char name[ORDER_TEMPLATE_MAX];	// as it is kept
+	char shown[ORDER_TEMPLATE_MAX]; // as it was asked for
 };
 
 static fallible check_name(struct str name)
@@ -64,15 +66,13 @@ static struct template template_of(const struct order_template *from)
 	return out;
 }
 
-fallible templates_all(struct fleet *fleet, const struct who *who, struct template **out,
-		       size_t *out_count)
+static fallible list_all(struct fleet *fleet, struct template **out, size_t *out_count)
 {
 	struct order order = {.kind = ORDER_LIST};
 	auto_free struct answer *answer = mem_new_of(struct answer); // too large for a task's stack
 	auto_free struct template *all = mem_new_of(struct template);
 	size_t count = 1;
 
-	TRY(access_ask(who, ACCESS_READ));
 	// It is made at its first use, but it can be used from the beginning.
 	all[0] = (struct template){.name = "host", .kind = "host"};
 	do {
@@ -96,11 +96,111 @@ fallible templates_all(struct fleet *fleet, const struct who *who, struct templa
 	return OK;
 }
 
+// What begins with a tenant's name and a dot is that tenant's, and nobody else's but the operator's
+// to see.
+static const struct account *owner_of(const struct fleet *fleet, const char *name)
+{
+	struct str rest = str_of(name), head = {0};
+	const struct account *account;
+
+	if (!strchr(name, '.') || !str_cut(&rest, '.', &head))
+		return NULL;
+	account = accounts_find(&fleet->accounts, head);
+	return account && account->known ? account : NULL;
+}
+
+// Whether a template of the operator's may be used.
+static bool is_lent(const struct fleet *fleet, const struct who *who, const char *name)
+{
+	const struct account *account = accounts_find(&fleet->accounts, str_of(who->tenant));
+
+	if (!strcmp(name, "host"))
+		return who->may_host;
+	if (owner_of(fleet, name))
+		return who->role == WHO_OPERATOR;
+	if (!who->tenant[0])
+		return true;
+	for (size_t i = 0; account && i < account->tenant.template_count; i++)
+		if (!strcmp(name, account->tenant.templates[i]))
+			return true;
+	return account && account->tenant.all_templates;
+}
+
+// "base" of the tenant acme as it is kept: "acme.base". False: too long.
+static bool own_name(const struct who *who, struct str name, char out[ORDER_TEMPLATE_MAX])
+{
+	int len = snprintf(out, ORDER_TEMPLATE_MAX, "%s%s" STR_FMT, who->tenant,
+			   who->tenant[0] ? "." : "", STR_ARG(name));
+
+	return len < ORDER_TEMPLATE_MAX;
+}
+
+static bool is_own(const struct who *who, const char *kept)
+{
+	size_t len = strlen(who->tenant);
+
+	return len && !strncmp(kept, who->tenant, len) && kept[len] == '.';
+}
+
+fallible templates_all(struct fleet *fleet, const struct who *who, struct template **out,
+		       size_t *out_count)
+{
+	auto_free struct template *all = NULL;
+	size_t count = 0, seen = 0;
+
+	TRY(access_ask(who, ACCESS_READ));
+	TRY(list_all(fleet, &all, &count));
+	for (size_t i = 0; i < count; i++) {
+		struct template one = all[i];
+
+		if (is_own(who, one.name))
+			snprintf(one.name, sizeof(one.name), "%s",
+				 all[i].name + strlen(who->tenant) + 1);
+		else if (!is_lent(fleet, who, one.name))
+			continue;
+		all[seen++] = one;
+	}
+	*out = take_ptr(all);
+	*out_count = seen;
+	return OK;
+}
+
 static fallible absent(struct str name)
 {
 	return err_hint(err_new(NOT_FOUND, "no_template", "there is no template '" STR_FMT "'",
 				STR_ARG(name)),
 			"GET /v1/templates lists those there are");
+}
+
+static fallible no_host(void)
+{
+	return err_hint(err_new(FORBIDDEN, "host_not_allowed",
+				"this key may not start from the template 'host'"),
+			"name a template of your own, or ask the operator to allow it");
+}
+
+fallible templates_resolve(struct fleet *fleet, const struct who *who,
+			   char name[ORDER_TEMPLATE_MAX])
+{
+	auto_free struct template *all = NULL;
+	char own[ORDER_TEMPLATE_MAX];
+	size_t count = 0;
+
+	if (!strcmp(name, "host"))
+		return who->may_host || weak(HOST_KEY) ? OK : no_host();
+	if (!who->tenant[0])
+		return is_lent(fleet, who, name) ? OK : absent(str_of(name));
+	TRY(list_all(fleet, &all, &count));
+	if (own_name(who, str_of(name), own))
+		for (size_t i = 0; i < count; i++)
+			if (!strcmp(all[i].name, own)) {
+				snprintf(name, ORDER_TEMPLATE_MAX, "%s", own);
+				return OK;
+			}
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(all[i].name, name) && is_lent(fleet, who, name))
+			return OK;
+	return absent(str_of(name));
 }
 
 fallible templates_get(struct fleet *fleet, const struct who *who, struct str name,
@@ -141,19 +241,56 @@ static fallible order_alone(struct fleet *fleet, enum order_kind kind, struct st
 	return OK;
 }
 
-fallible templates_forget(struct fleet *fleet, const struct who *who, struct str name)
+// The name to change one under: among the tenant's own.
+static fallible to_own(const struct fleet *fleet, const struct who *who, struct str name,
+		       char out[ORDER_TEMPLATE_MAX])
 {
 	TRY(access_ask(who, ACCESS_TEMPLATES));
 	TRY(check_own_name(name));
-	return order_alone(fleet, ORDER_FORGET, name, ASK_MS, NULL);
+	if (!own_name(who, name, out))
+		return err_hint(err_new(INVALID, "bad_template", "this name is too long"),
+				"up to %zu letters",
+				sizeof(char[ORDER_TEMPLATE_MAX]) - 2 - strlen(who->tenant));
+	if (!who->tenant[0] && who->role != WHO_OPERATOR && owner_of(fleet, out))
+		return err_new(FORBIDDEN, "not_allowed", "this name is a tenant's");
+	return OK;
+}
+
+// A refusal names the template as it is kept: say it as the tenant knows it.
+static fallible in_their_words(struct err *err, const struct who *who, struct str name)
+{
+	if (!err || !who->tenant[0])
+		return err;
+	if (err_kind(err) == ERR_NOT_FOUND) {
+		err_free(err);
+		return absent(name);
+	}
+	if (err_kind(err) == ERR_CONFLICT && !strcmp(err_reason(err), "template_exists"))
+		return err_recast(err, ERR_CONFLICT, "template_exists",
+				  "there is a template '" STR_FMT "' already", STR_ARG(name));
+	return err;
+}
+
+fallible templates_forget(struct fleet *fleet, const struct who *who, struct str name)
+{
+	char own[ORDER_TEMPLATE_MAX];
+
+	TRY(to_own(fleet, who, name, own));
+	return in_their_words(order_alone(fleet, ORDER_FORGET, str_of(own), ASK_MS, NULL), who,
+			      name);
 }
 
 fallible templates_freeze(struct fleet *fleet, const struct who *who, struct str name,
 			  struct template *out)
 {
-	TRY(access_ask(who, ACCESS_TEMPLATES));
-	TRY(check_own_name(name));
-	return order_alone(fleet, ORDER_FREEZE, name, WORK_MS, out);
+	char own[ORDER_TEMPLATE_MAX];
+
+	TRY(to_own(fleet, who, name, own));
+	if (!who->may_host)
+		return no_host();
+	TRY(in_their_words(order_alone(fleet, ORDER_FREEZE, str_of(own), WORK_MS, out), who, name));
+	snprintf(out->name, sizeof(out->name), STR_FMT, STR_ARG(name));
+	return OK;
 }
 
 fallible templates_import_begin(struct fleet *fleet, const struct who *who, struct str name,
@@ -161,18 +298,19 @@ fallible templates_import_begin(struct fleet *fleet, const struct who *who, stru
 {
 	struct ask_import *ask = NULL;
 	struct templates_import *import;
+	char own[ORDER_TEMPLATE_MAX];
 	int pipe = -1;
 
-	TRY(access_ask(who, ACCESS_TEMPLATES));
-	TRY(check_own_name(name));
+	TRY(to_own(fleet, who, name, own));
 	import = mem_new_of(struct templates_import);
-	snprintf(import->name, sizeof(import->name), STR_FMT, STR_ARG(name));
+	memcpy(import->name, own, sizeof(own));
+	snprintf(import->shown, sizeof(import->shown), STR_FMT, STR_ARG(name));
 	import->fleet = fleet;
 	struct err *err = ask_import_begin(fleet->ask, import->name, &ask, &pipe);
 
 	if (err) {
 		free(import);
-		return err;
+		return in_their_words(err, who, name);
 	}
 	import->ask = ask;
 	import->pipe.fd = -1;
@@ -217,7 +355,7 @@ fallible templates_import_end(struct templates_import *import, struct template *
 		.files = answer->files,
 		.created_ms = clock_wall_ms(),
 	};
-	memcpy(out->name, import->name, sizeof(out->name));
+	memcpy(out->name, import->shown, sizeof(out->name));
 	return OK;
 }
 

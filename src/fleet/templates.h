@@ -12,9 +12,14 @@ struct template
 	int64_t created_ms;    // wall clock; 0: not yet
 };
 
-// All of them, "host" first. The caller frees *out.
+// All that they may use, "host" first if they may use that; a tenant sees its own by their short
+// names. The caller frees *out.
 fallible templates_all(struct fleet *fleet, const struct who *who, struct template **out,
 		       size_t *out_count);
+// The name under which the warden keeps what `who` means by `name`, in its place: a tenant's own
+// templates are kept as TENANT.NAME. FORBIDDEN host_not_allowed; NOT_FOUND no_template. May wait.
+fallible templates_resolve(struct fleet *fleet, const struct who *who,
+			   char name[ORDER_TEMPLATE_MAX]);
 // NOT_FOUND no_template.
 fallible templates_get(struct fleet *fleet, const struct who *who, struct str name,
 		       struct template *out);

@@ -7,7 +7,7 @@
 #include "fleet/life.h"
 
 struct use {
-	struct entry *entry;
+	struct visit visit;
 	struct exec *exec;
 	uint64_t wall_ms;
 };
@@ -21,13 +21,14 @@ fallible use_start(struct fleet *fleet, const struct who *who, struct str key,
 	struct err *err;
 
 	TRY(visit_begin(fleet, who, key, &visit));
-	TRY(admit_exec(fleet->admit, loop_now(fleet->loop), box_execs(visit.box)));
+	TRY(visit_admit(&visit));
 	outfit_make(&visit, spec, &outfit);
 	err = exec_start(visit.box, &outfit.spec, &exec);
 	if (err)
 		return visit_explain(err);
 	*out = mem_new_of(struct use);
-	(*out)->entry = take_ptr(visit.entry);
+	(*out)->visit = visit;
+	visit = (struct visit){0};
 	(*out)->exec = exec;
 	(*out)->wall_ms = outfit.spec.wall_ms;
 	return OK;
@@ -36,7 +37,7 @@ fallible use_start(struct fleet *fleet, const struct who *who, struct str key,
 void use_drop(struct use *use)
 {
 	exec_drop(use->exec);
-	entry_drop(use->entry);
+	visit_end(&use->visit);
 	free(use);
 }
 
@@ -67,7 +68,7 @@ fallible use_wait(struct use *use, struct exec_result *out)
 	TRY(exec_wait(use->exec, CLOCK_NEVER, &result));
 	if (is_limit(result.ending))
 		log_event(LOG_INFO, "security", "event", "limit_hit", "severity", "low", "sandbox",
-			  use->entry->record.id, "limit", ending_word(result.ending), NULL);
+			  use->visit.entry->record.id, "limit", ending_word(result.ending), NULL);
 	*out = result;
 	return OK;
 }

@@ -2,50 +2,35 @@
 
 #include "base/mem.h"
 #include "base/weak.h"
+#include "box/rest.h"
 #include "fleet/access.h"
 #include "fleet/life.h"
+#include "fleet/pause.h"
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define CWD_DEFAULT "/workspace"
 
-static fallible may_use(const struct entry *entry)
-{
-	switch (entry->record.state) {
-	case STATE_RUNNING:
-		return OK;
-	case STATE_CREATING:
-		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
-	case STATE_FAILED:
-		return err_hint(err_new(GONE, "box_lost", "the sandbox has failed"),
-				"delete it and create another");
-	default:
-		return err_new(GONE, "box_deleted", "the sandbox is being deleted");
-	}
-}
-
-// NULL: there is none, or none that they may see.
-static struct entry *find(struct fleet *fleet, const struct who *who, struct str key)
-{
-	struct entry *entry = table_find(fleet, key);
-
-	return entry && access_sees(who, entry->record.id) ? entry : NULL;
-}
-
 static void stay(struct entry *entry, struct visit *out)
 {
-	entry_hold(entry);
+	entry->visits++;
 	*out = (struct visit){.entry = entry, .box = entry->box};
 }
 
 fallible visit_begin(struct fleet *fleet, const struct who *who, struct str key, struct visit *out)
 {
 	struct entry *entry;
+	struct err *err;
 
 	TRY(access_ask(who, ACCESS_USE));
-	entry = find(fleet, who, key);
+	entry = access_find(fleet, who, key);
 	if (!entry)
 		return life_absent();
-	TRY(may_use(entry));
+	entry_hold(entry);
+	err = pause_wake(entry);
+	if (err) {
+		entry_drop(entry);
+		return err;
+	}
 	stay(entry, out);
 	return OK;
 }
@@ -55,20 +40,53 @@ fallible visit_look(struct fleet *fleet, const struct who *who, struct str key, 
 	struct entry *entry;
 
 	TRY(access_ask(who, ACCESS_USE));
-	entry = find(fleet, who, key);
+	entry = access_find(fleet, who, key);
 	if (!entry)
 		return life_absent();
+	if (!entry->box && entry->record.state == STATE_STOPPED)
+		entry->box = box_stopped(fleet->loop, fleet->ask, entry->record.id,
+					 fleet->tapes_dir);
 	if (!entry->box)
 		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
+	entry_hold(entry);
 	stay(entry, out);
 	return OK;
 }
 
 void visit_end(struct visit *visit)
 {
-	if (visit->entry)
-		entry_drop(visit->entry);
+	struct entry *entry = visit->entry;
+
 	*visit = (struct visit){0};
+	if (!entry)
+		return;
+	entry->visits--;
+	entry->idle.busy_ms = loop_now(entry->fleet->loop);
+	entry_drop(entry);
+}
+
+// Commands that run in all boxes of a tenant.
+static uint64_t execs_of(const struct fleet *fleet, const struct account *account)
+{
+	uint64_t sum = 0;
+
+	list_each (at, &fleet->entries) {
+		const struct entry *entry = link_of(at, struct entry, link);
+
+		if (entry->account == account && entry->box)
+			sum += box_execs(entry->box);
+	}
+	return sum;
+}
+
+fallible visit_admit(const struct visit *visit)
+{
+	struct fleet *fleet = visit->entry->fleet;
+	struct account *account = visit->entry->account;
+
+	if (account->tenant.quota.execs)
+		TRY(account_ask_exec(account, execs_of(fleet, account)));
+	return admit_exec(fleet->admit, loop_now(fleet->loop), box_execs(visit->box));
 }
 
 static void lay_over(struct pairs *base, const struct pairs *over)

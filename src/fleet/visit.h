@@ -16,12 +16,16 @@ struct visit {
 	struct box *box;     // of the entry
 };
 
-// A box that runs. NOT_FOUND no_sandbox; UNAVAILABLE box_starting; GONE box_lost, box_deleted.
+// A box that runs; one that is frozen or stopped is woken, which waits. NOT_FOUND no_sandbox;
+// CONFLICT paused; UNAVAILABLE box_starting; GONE box_lost, box_deleted; EXHAUSTED when there is no
+// room to start it. While a visit lasts the box is in use.
 fallible visit_begin(struct fleet *fleet, const struct who *who, struct str key, struct visit *out);
 // A box that has run, whatever became of it since: for what is remembered of it.
 fallible visit_look(struct fleet *fleet, const struct who *who, struct str key, struct visit *out);
 void visit_end(struct visit *visit); // harmless twice
 #define auto_visit on_exit_call(visit_end) struct visit
+// May one more command run? EXHAUSTED quota, daemon_files. Does not wait.
+fallible visit_admit(const struct visit *visit);
 
 // What a command is to be, as a door knows it.
 struct use_spec {

@@ -19,18 +19,23 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 {
 	*record = (struct record){
 		.state = STATE_CREATING,
+		.ephemeral = spec->ephemeral,
 		.limits = spec->limits,
 		.env = spec->env,
 		.labels = spec->labels,
 		.terms = spec->terms,
 		.created_ms = clock_wall_ms(),
 	};
+	if (spec->ttl_ms)
+		record->ends_ms = record->created_ms + (int64_t)spec->ttl_ms;
 	spec->env = spec->labels = (struct pairs){0};
 	spec->terms.base_url = NULL;
 	snprintf(record->id, sizeof(record->id), "%s", id);
 	snprintf(record->short_id, sizeof(record->short_id), "%.*s", ID_SHORT_LEN,
 		 id + strlen("box-"));
+	snprintf(record->tenant, sizeof(record->tenant), "%s", spec->tenant);
 	snprintf(record->name, sizeof(record->name), "%s", spec->name);
+	snprintf(record->pledge, sizeof(record->pledge), "%s", spec->pledge);
 	snprintf(record->template, sizeof(record->template), "%s", spec->template);
 }
 
@@ -39,6 +44,16 @@ void record_done(struct record *record)
 	pairs_done(&record->env);
 	pairs_done(&record->labels);
 	terms_done(&record->terms);
+}
+
+// A template of a tenant's own is kept under "TENANT.NAME".
+const char *record_template(const struct record *record)
+{
+	size_t len = strlen(record->tenant);
+
+	if (len && !strncmp(record->template, record->tenant, len) && record->template[len] == '.')
+		return record->template + len + 1;
+	return record->template;
 }
 
 const char *record_host(const struct record *record)
@@ -70,10 +85,19 @@ void record_put(struct json_out *out, const struct record *record)
 	json_put_text(out, "id", record->id);
 	json_put_text(out, "shortId", record->short_id);
 	json_put_text(out, "name", record->name[0] ? record->name : NULL);
+	if (record->tenant[0])
+		json_put_text(out, "tenant", record->tenant);
 	json_put_text(out, "state", state_word(record->state));
-	if (record->reason)
+	if (record->reason[0])
 		json_put_text(out, "reason", record->reason);
-	json_put_text(out, "template", record->template);
+	if (record->wait.reason) {
+		json_key(out, "waiting");
+		json_begin(out, '{');
+		json_put_text(out, "reason", record->wait.reason);
+		json_put_int(out, "position", record->wait.position);
+		json_end(out, '}');
+	}
+	json_put_text(out, "template", record_template(record));
 	json_key(out, "limits");
 	spec_write_limits(out, &record->limits);
 	json_key(out, "labels");
@@ -83,10 +107,11 @@ void record_put(struct json_out *out, const struct record *record)
 	json_put_text(out, "mode", "off");
 	json_end(out, '}');
 	terms_write(out, &record->terms);
+	if (record->ephemeral)
+		json_put_bool(out, "ephemeral", true);
 	put_time(out, "createdAt", record->created_ms);
 	put_time(out, "startedAt", record->started_ms);
-	json_key(out, "endsAt"); // nothing ends it but a delete
-	json_add_null(out);
+	put_time(out, "endsAt", record->ends_ms);
 }
 
 void record_write(struct json_out *out, const struct record *record)

@@ -15,18 +15,30 @@ enum state {
 };
 const char *state_word(enum state state);
 
+#define RECORD_TENANT_MAX (WHO_TENANT_MAX + 1) // with its NUL
+#define RECORD_REASON_MAX 40
+
 struct record {
 	char id[ID_BOX_LEN + 1];
-	char short_id[ID_BOX_LEN + 1]; // as many hex digits as it takes to be unique here
-	char name[ID_NAME_MAX + 1];    // "": none
+	char short_id[ID_BOX_LEN + 1];	// as many hex digits as it takes to be unique here
+	char name[ID_NAME_MAX + 1];	// "": none
+	char tenant[RECORD_TENANT_MAX]; // "": the operator's own
 	char template[ORDER_TEMPLATE_MAX];
 	enum state state;
-	const char *reason; // of `failed`: a literal, else NULL
+	char reason[RECORD_REASON_MAX]; // of `failed`, `stopped`: a stable word, else ""
 	struct limits limits;
 	struct pairs env, labels;
 	struct terms terms;
 	int64_t created_ms, started_ms; // wall clock; 0: not yet
+	int64_t ends_ms;		// wall clock: deleted then; 0: never
 	uint64_t seq;			// order of creation on this host
+	bool ephemeral;			// dies with its run: nothing of it is kept, it cannot stop
+	bool disk_kept;			// the warden holds its files while it does not run
+	char pledge[RECORD_PLEDGE_MAX]; // the idempotency key that it was made under; "": none
+	struct {
+		const char *reason; // a literal; NULL: it does not wait
+		uint32_t position;  // 1: the next of its tenant
+	} wait;			    // for room, while it is being made. Not stored
 };
 
 // A new record in state creating. Takes the spec's pairs and terms over.
@@ -35,6 +47,7 @@ void record_done(struct record *record);
 void record_write(struct json_out *out, const struct record *record);
 // The same as members of an object that is being written.
 void record_put(struct json_out *out, const struct record *record);
+const char *record_template(const struct record *record); // as its tenant names it
 // The host name of its box: its name, else its short id.
 const char *record_host(const struct record *record);
 // True when every pair of `wanted` is among the labels.

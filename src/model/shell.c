@@ -101,6 +101,16 @@ void shell_greet(struct buf *out, const char *cwd, uint64_t mark)
 		(unsigned long long)mark);
 }
 
+void shell_greet_again(struct buf *out, const char *cwd, uint64_t mark)
+{
+	auto_buf greeting = BUF_INIT(SHELL_END_MAX);
+
+	shell_greet(&greeting, cwd, mark);
+	buf_text(out, "__cove_s=$?;\\builtin declare -F __cove_end >/dev/null 2>&1||\\eval ");
+	shell_quote(out, buf_view(&greeting));
+	buf_char(out, '\n');
+}
+
 void shell_export(struct buf *out, struct str name, const char *value)
 {
 	buf_text(out, value ? "\\builtin export " : "\\builtin unset ");

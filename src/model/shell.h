@@ -12,6 +12,9 @@ void shell_quote(struct buf *out, struct str text);
 #define SHELL_FIRST_ENV "HISTFILE="
 // The first line. Its end is told as that of a command.
 void shell_greet(struct buf *out, const char *cwd, uint64_t mark);
+// The same for a shell that may have been told it before, and may be at work: $? stays as it was.
+// The last line, with `aside`, is to follow.
+void shell_greet_again(struct buf *out, const char *cwd, uint64_t mark);
 
 struct shell_command {
 	struct str text;

@@ -4,22 +4,14 @@
 
 #include <stdio.h>
 
+#include "model/timers.h"
+
 #define MIB (1ull << 20)
 #define CPU_MILLI_MIN 50
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
-}
-
-// Rejects fields that are well known but not done here, so that nobody relies on them silently.
-static fallible refuse_absent_features(const struct json *object)
-{
-	if (json_get(object, "ttl"))
-		return err_hint(
-			err_new(NOT_OFFERED, "not_offered", "'ttl' is not offered by this version"),
-			"leave it out: a sandbox lives until it is deleted");
-	return OK;
 }
 
 static fallible read_network(const struct json *network)
@@ -146,11 +138,12 @@ void spec_done(struct spec *spec)
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out)
 {
 	static const char *const known[] = {
-		"name",	  "template",	       "limits",     "env",
-		"labels", "network",	       "sleepAfter", "keepAlive",
-		"ttl",	  "containerTimeouts", "baseUrl",    NULL};
+		"name",	   "template",	 "limits",    "env", "labels",
+		"network", "sleepAfter", "keepAlive", "ttl", "containerTimeouts",
+		"baseUrl", "ephemeral",	 NULL};
 	auto_spec spec = {.limits = LIMITS_DEFAULT, .template = "host", .terms = TERMS_DEFAULT};
 
+	spec.terms.sleep_after_ms = (uint64_t)timer_ms(TIMER_SLEEP);
 	spec.limits.memory = least(spec.limits.memory, bounds->memory_max);
 	spec.limits.output = least(spec.limits.output, bounds->output_max);
 	if (spec.limits.cpu_milli > bounds->cpu_milli_max)
@@ -158,13 +151,14 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 	if (object) {
 		TRY(json_want(object, "body", JSON_OBJECT));
 		TRY(json_only(object, known));
-		TRY(refuse_absent_features(object));
 		TRY(read_network(json_get(object, "network")));
 		TRY(read_names(object, &spec));
 		TRY(read_limits(json_get(object, "limits"), bounds, &spec));
 		TRY(pairs_read_env(json_get(object, "env"), &spec.env));
 		TRY(pairs_read_labels(json_get(object, "labels"), &spec.labels));
 		TRY(terms_read(object, &spec.terms));
+		TRY(json_bool(json_get(object, "ephemeral"), "ephemeral", &spec.ephemeral));
+		TRY(terms_read_span(json_get(object, "ttl"), "ttl", &spec.ttl_ms));
 	}
 	*out = spec;
 	spec.env = spec.labels = (struct pairs){0};

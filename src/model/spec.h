@@ -6,6 +6,7 @@
 #include "model/order.h"
 #include "model/pairs.h"
 #include "model/terms.h"
+#include "model/who.h"
 
 // The ends of the ranges that depend on the host.
 struct spec_bounds {
@@ -14,13 +15,20 @@ struct spec_bounds {
 	uint64_t output_max; // bytes
 };
 
+#define RECORD_PLEDGE_MAX 130 // two hashes in hex, with a colon between: of the key, of the request
+
 struct spec {
-	char name[ID_NAME_MAX + 1]; // "": none
+	char tenant[WHO_TENANT_MAX + 1]; // set by fleet/create: whose it will be
+	char id[ID_BOX_LEN + 1];	 // "": a random one
+	char name[ID_NAME_MAX + 1];	 // "": none
 	char template[ORDER_TEMPLATE_MAX];
 	struct limits limits;
+	char pledge[RECORD_PLEDGE_MAX]; // the idempotency key that it is asked under; "": none
+	bool ephemeral;	 // it ends with its run: its files need not outlast its processes
 	bool disk_asked; // the limit was named, so a host that cannot keep it must refuse
 	struct pairs env, labels;
 	struct terms terms;
+	uint64_t ttl_ms; // 0: it lives until it is deleted
 };
 
 void spec_done(struct spec *spec);

@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "wire/url.h"
 
-#define SLEEP_MIN_MS 1000
-#define SLEEP_MAX_MS (30ull * 24 * 3600 * 1000)
+#define SPAN_MIN_MS 1000
+#define SPAN_MAX_MS (30ull * 24 * 3600 * 1000)
 #define URL_MAX 255
 
 void terms_done(struct terms *terms)
@@ -16,14 +16,14 @@ void terms_done(struct terms *terms)
 	terms->base_url = NULL;
 }
 
-static fallible bad_sleep(void)
+static fallible bad_span(const char *where)
 {
 	return err_hint(
-		err_new(INVALID, "bad_field", "'sleepAfter' must be within 1 second and 30 days"),
+		err_new(INVALID, "bad_field", "'%s' must be within 1 second and 30 days", where),
 		"seconds as a number, or \"30s\", \"10m\", \"1h\"");
 }
 
-static fallible read_sleep(const struct json *value, uint64_t *out)
+fallible terms_read_span(const struct json *value, const char *where, uint64_t *out)
 {
 	struct str text = {0};
 	double seconds = 0;
@@ -32,18 +32,18 @@ static fallible read_sleep(const struct json *value, uint64_t *out)
 	if (!value)
 		return OK;
 	if (json_type(value) == JSON_NUMBER) {
-		auto_err err = json_double(value, "sleepAfter", 1, SLEEP_MAX_MS / 1000.0, &seconds);
+		auto_err err = json_double(value, where, 1, SPAN_MAX_MS / 1000.0, &seconds);
 
 		if (err)
-			return bad_sleep();
+			return bad_span(where);
 		*out = (uint64_t)(seconds * 1000);
 		return OK;
 	}
-	TRY(json_str(value, "sleepAfter", &text));
+	TRY(json_str(value, where, &text));
 	// A bare number of text would be taken for milliseconds elsewhere: it needs its unit.
 	if (!text.len || (text.at[text.len - 1] >= '0' && text.at[text.len - 1] <= '9') ||
-	    !str_to_ms(text, &ms) || ms < SLEEP_MIN_MS || ms > SLEEP_MAX_MS)
-		return bad_sleep();
+	    !str_to_ms(text, &ms) || ms < SPAN_MIN_MS || ms > SPAN_MAX_MS)
+		return bad_span(where);
 	*out = ms;
 	return OK;
 }
@@ -104,7 +104,7 @@ fallible terms_read(const struct json *object, struct terms *out)
 {
 	struct terms terms = *out;
 
-	TRY(read_sleep(json_get(object, "sleepAfter"), &terms.sleep_after_ms));
+	TRY(terms_read_span(json_get(object, "sleepAfter"), "sleepAfter", &terms.sleep_after_ms));
 	TRY(json_bool(json_get(object, "keepAlive"), "keepAlive", &terms.keep_alive));
 	TRY(read_waits(json_get(object, "containerTimeouts"), &terms));
 	TRY(read_base(json_get(object, "baseUrl"), &terms.base_url));

@@ -6,7 +6,7 @@
 #include "wire/json.h"
 
 struct terms {
-	uint64_t sleep_after_ms; // idle for so long; 0: not given
+	uint64_t sleep_after_ms; // idle for so long, it sleeps
 	bool keep_alive;	 // never because of idleness
 	struct {
 		uint64_t instance_get_ms, port_ready_ms, wait_interval_ms;
@@ -15,8 +15,10 @@ struct terms {
 			// Owned
 };
 
+#define TERMS_SLEEP_MS (10 * 60 * 1000)
 #define TERMS_DEFAULT                                                                              \
-	((struct terms){.waits = {.instance_get_ms = 30000,                                        \
+	((struct terms){.sleep_after_ms = TERMS_SLEEP_MS,                                          \
+			.waits = {.instance_get_ms = 30000,                                        \
 				  .port_ready_ms = 90000,                                          \
 				  .wait_interval_ms = 300}})
 void terms_done(struct terms *terms);
@@ -25,5 +27,7 @@ void terms_done(struct terms *terms);
 // absent stays as it is. sleepAfter is seconds as a number, or "30s", "10m", "1h"; up to 30 days.
 // INVALID bad_field. A base URL is set once: another is CONFLICT base_url_set.
 fallible terms_read(const struct json *object, struct terms *out);
+// A span of time in one field, as sleepAfter is read.
+fallible terms_read_span(const struct json *value, const char *where, uint64_t *out);
 // The same as members of an object that is being written, without the base URL.
 void terms_write(struct json_out *out, const struct terms *terms);

@@ -1,14 +1,58 @@
-// Who asks. A door finds it out once; everything behind the door is handed it as a parameter.
+// Who asks. A door finds it out once; everything behind the door is handed it as a parameter. It
+// holds no pointers, so whoever outlives a request keeps a copy.
 #pragma once
+
+#include <stdbool.h>
+
+#include "base/id.h"
+
+#define WHO_TENANT_MAX 31 // of a tenant's name: it stands before those of its templates
+#define WHO_KEY_LEN 20	  // "key-" and 16 hex digits
+#define WHO_NAME_MAX 62
 
 enum who_role {
 	WHO_NOBODY,
-	WHO_OPERATOR, // holds the key of the data directory: may do everything
+	WHO_OPERATOR, // holds the key of the data directory, or one as good: sees every tenant
+	WHO_TENANT,   // holds a key of one tenant: sees what is that tenant's
 	WHO_BOX,      // holds the credential of one sandbox: may work in that one
+};
+
+// clang-format off
+//	  bit       word         what a key with it may do
+#define WHO_SCOPES(X) \
+	X(READ,      "read",      "see sandboxes and templates") \
+	X(MAKE,      "make",      "make, change, pause and delete sandboxes") \
+	X(USE,       "use",       "run commands and use files in sandboxes") \
+	X(TEMPLATES, "templates", "add and remove templates") \
+	X(ADMIN,     "admin",     "manage keys")
+// clang-format on
+enum who_scope_bit {
+#define X(name, word, what) WHO_BIT_##name,
+	WHO_SCOPES(X)
+#undef X
+		WHO_BIT_COUNT
+};
+enum who_scope {
+#define X(name, word, what) WHO_MAY_##name = 1 << WHO_BIT_##name,
+	WHO_SCOPES(X)
+#undef X
+		WHO_MAY_ALL = (1 << WHO_BIT_COUNT) - 1
 };
 
 struct who {
 	enum who_role role;
-	const char *name; // for the log
-	const char *box;  // WHO_BOX: the id
+	unsigned scopes;		 // bits of enum who_scope
+	bool may_host;			 // start from the template `host`
+	char name[WHO_NAME_MAX + 1];	 // for the log
+	char tenant[WHO_TENANT_MAX + 1]; // "": the operator's own
+	char box[ID_BOX_LEN + 1];	 // "": any; else that one alone
+	char key[WHO_KEY_LEN + 1];	 // its id; "": of no key that could be revoked
 };
+
+// cove itself, where it acts by its own rules: the janitor, the idle ladder, recovery.
+#define WHO_COVE                                                                                   \
+	((struct who){                                                                             \
+		.role = WHO_OPERATOR, .scopes = WHO_MAY_ALL, .may_host = true, .name = "cove"})
+
+// [a-z0-9][a-z0-9-]{0,30}
+bool who_is_tenant(struct str name);

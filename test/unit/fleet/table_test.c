@@ -3,7 +3,8 @@
 #include "fleet/fleet.h"
 #include "tap.h"
 
-static const struct who operator_who = {.role = WHO_OPERATOR, .name = "operator"};
+static const struct who operator_who = {
+	.role = WHO_OPERATOR, .scopes = WHO_MAY_ALL, .may_host = true, .name = "operator"};
 
 struct house {
 	struct loop *loop;
@@ -63,14 +64,14 @@ TEST(found, "a box is found by id, short id, longer beginning and name")
 	open_house(&house);
 	entry = add(house.fleet, "web");
 	id = entry->record.id;
-	CHECK(table_find(house.fleet, str_of(id)) == entry);
-	CHECK(table_find(house.fleet, str_of(entry->record.short_id)) == entry);
-	CHECK(table_find(house.fleet, (struct str){id + 4, 20}) == entry);
-	CHECK(table_find(house.fleet, (struct str){id + 4, 48}) == entry);
-	CHECK(table_find(house.fleet, STR("web")) == entry);
-	CHECK(!table_find(house.fleet, (struct str){id + 4, 11}));
-	CHECK(!table_find(house.fleet, STR("wob")));
-	CHECK(!table_find(house.fleet, STR("")));
+	CHECK(table_find(house.fleet, "", str_of(id)) == entry);
+	CHECK(table_find(house.fleet, "", str_of(entry->record.short_id)) == entry);
+	CHECK(table_find(house.fleet, "", (struct str){id + 4, 20}) == entry);
+	CHECK(table_find(house.fleet, "", (struct str){id + 4, 48}) == entry);
+	CHECK(table_find(house.fleet, "", STR("web")) == entry);
+	CHECK(!table_find(house.fleet, "", (struct str){id + 4, 11}));
+	CHECK(!table_find(house.fleet, "", STR("wob")));
+	CHECK(!table_find(house.fleet, "", STR("")));
 }
 
 TEST(names, "a name is taken until its box has left")
@@ -83,8 +84,59 @@ TEST(names, "a name is taken until its box has left")
 	entry = add(house.fleet, "web");
 	CHECK_ERR(table_add(house.fleet, &spec, &other), CONFLICT);
 	table_remove(entry);
-	CHECK(!table_find(house.fleet, STR("web")));
+	CHECK(!table_find(house.fleet, "", STR("web")));
 	CHECK_OK(table_add(house.fleet, &spec, &other));
+}
+
+TEST(tenants, "every tenant has its own names, and finds no other's")
+{
+	auto_house house = {0};
+	const struct who a = {.role = WHO_TENANT, .tenant = "a", .scopes = WHO_MAY_ALL};
+	const struct who b = {.role = WHO_TENANT, .tenant = "b", .scopes = WHO_MAY_ALL};
+	struct spec spec = {.limits = LIMITS_DEFAULT, .name = "web", .tenant = "a"};
+	struct spec twin = {.limits = LIMITS_DEFAULT, .name = "web", .tenant = "b"};
+	struct entry *one = NULL, *two = NULL;
+	const struct record *record;
+
+	open_house(&house);
+	CHECK_OK(table_add(house.fleet, &spec, &one));
+	CHECK_OK(table_add(house.fleet, &twin, &two));
+	CHECK(access_find(house.fleet, &a, STR("web")) == one);
+	CHECK(access_find(house.fleet, &b, STR("web")) == two);
+	CHECK(!access_find(house.fleet, &operator_who, STR("web")));
+	CHECK(access_find(house.fleet, &operator_who, str_of(one->record.id)) == one);
+	CHECK(!access_find(house.fleet, &b, str_of(one->record.id)));
+	CHECK(!access_find(house.fleet, &b, str_of(one->record.short_id)));
+	CHECK_ERR(fleet_get(house.fleet, &b, str_of(one->record.id), &record), NOT_FOUND);
+	CHECK_OK(fleet_get(house.fleet, &a, str_of(one->record.id), &record));
+	CHECK_STR(record->tenant, "a");
+	CHECK(fleet_look_own(house.fleet, &a).boxes == 1);
+}
+
+TEST(quotas, "what a box counts for follows its state, and a quota holds")
+{
+	auto_house house = {0};
+	struct account *account;
+	struct entry *one = NULL, *two = NULL;
+
+	open_house(&house);
+	account = accounts_get(&house.fleet->accounts, "");
+	account->tenant.quota = (struct quota){.boxes = 2, .memory = LIMITS_DEFAULT.memory};
+	one = add(house.fleet, "one");
+	CHECK(account->used.boxes == 1 && account->used.memory == LIMITS_DEFAULT.memory);
+	CHECK(!add(house.fleet, "two"));
+	entry_move(one, STATE_STOPPED);
+	CHECK(account->used.boxes == 1 && account->used.memory == 0 &&
+	      account->used.disk == LIMITS_DEFAULT.disk);
+	two = add(house.fleet, "two");
+	CHECK(two && !add(house.fleet, "three"));
+	CHECK_ERR(account_ask(account, &one->record.limits, ACCOUNT_KEPT, ACCOUNT_RUNNING),
+		  EXHAUSTED);
+	table_remove(two);
+	CHECK_OK(account_ask(account, &one->record.limits, ACCOUNT_KEPT, ACCOUNT_RUNNING));
+	table_remove(one);
+	CHECK(account->used.boxes == 0 && account->used.disk == 0 && account->used.cpu_milli == 0);
+	CHECK(account->refused == 3);
 }
 
 TEST(pages, "the list comes in order of creation, in pages that meet without gap or overlap")
@@ -135,7 +187,7 @@ TEST(no_warden, "without a warden a create is UNAVAILABLE and leaves no entry")
 	open_house(&house);
 	CHECK_ERR(create_box(house.fleet, &operator_who, &spec, CREATE_NEW, &record, &made),
 		  UNAVAILABLE);
-	CHECK(map_count(house.fleet->by_id) == 0 && !table_find(house.fleet, STR("web")));
+	CHECK(map_count(house.fleet->by_id) == 0 && !table_find(house.fleet, "", STR("web")));
 }
 
 TEST(room, "the host has room, and says how much")

@@ -143,16 +143,31 @@ static struct answer done(enum order_kind to)
 			 .disk = "ext4-image",
 			 .cgroup = "hybrid",
 			 .boxes_max = ORDER_BOXES_MAX},
-		.template_count = ORDER_LIST_PAGE,
+		.pid = 4711,
+		.leaves = TALK_LEAVES_MAX,
+		.spent = {UINT64_MAX, 1},
+		.census = {.alive = 1, .odd_count = 99},
 	};
 
-	for (int i = 0; i < ORDER_LIST_PAGE; i++) {
+	for (int i = 0; to == ORDER_CELLS && i < ORDER_CELLS_PAGE; i++) {
+		memcpy(answer.cells[i].box, box, sizeof(box));
+		answer.cells[i].state = (enum order_cell_state)(i % ORDER_CELL_STATE_COUNT);
+		answer.cells[i].pid = (uint32_t)i;
+		answer.cell_count = (uint32_t)i + 1;
+	}
+	for (int i = 0; to == ORDER_CENSUS && i < ORDER_ODDS_MAX; i++) {
+		memset(answer.odds[i].what, 'w', sizeof(answer.odds[i].what) - 1);
+		memcpy(answer.odds[i].name, box, sizeof(box));
+		answer.odd_count = (uint32_t)i + 1;
+	}
+	for (int i = 0; to == ORDER_LIST && i < ORDER_LIST_PAGE; i++) {
 		struct order_template *template = &answer.templates[i];
 
 		memset(template->name, 'a' + i, ORDER_TEMPLATE_MAX - 1);
 		template->bytes = 1ull << 50;
 		template->created = 1794708585123;
 		template->is_host = i == 0;
+		answer.template_count = (uint32_t)i + 1;
 	}
 	return answer;
 }
@@ -181,7 +196,7 @@ static bool answer_survives(struct answer answer)
 	return !answer_decodes(len + 1);
 }
 
-TEST(answers, "every kind of answer survives the way, the fullest page of templates too")
+TEST(answers, "every kind of answer survives the way, the fullest pages too")
 {
 	struct answer refused = {.kind = ANSWER_REFUSED, .to = ORDER_BUILD, .error = ERR_NO_SPACE};
 
@@ -215,6 +230,18 @@ TEST(answer_laws, "an answer that cannot be is refused")
 	CHECK(!answer_passes(answer));
 	answer = done(ORDER_LEAF);
 	answer.join_count = 3;
+	CHECK(!answer_passes(answer));
+	answer = done(ORDER_CELLS);
+	answer.cells[1].box[0] = 'x';
+	CHECK(!answer_passes(answer));
+	answer = done(ORDER_CELLS);
+	answer.cell_count = ORDER_CELLS_PAGE + 1;
+	CHECK(!answer_passes(answer));
+	answer = done(ORDER_ADOPT);
+	answer.leaves = TALK_LEAVES_MAX + 1;
+	CHECK(!answer_passes(answer));
+	answer = done(ORDER_CENSUS);
+	answer.odds[0].name[3] = '\n';
 	CHECK(!answer_passes(answer));
 	answer = done(ORDER_LIST);
 	answer.template_count = ORDER_LIST_PAGE + 1;

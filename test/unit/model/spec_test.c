@@ -101,11 +101,18 @@ TEST(unknown, "unknown fields are refused at every depth")
 
 TEST(not_offered, "what this cove does not do is said, not ignored")
 {
-	CHECK_STR(verdict("{\"ttl\":60}"), "not_offered");
 	CHECK_STR(verdict("{\"network\":{\"mode\":\"all\"}}"), "not_offered");
 	CHECK_STR(verdict("{\"network\":{\"mode\":\"off\",\"allow\":[\"a\"]}}"), "not_offered");
 	CHECK_STR(verdict("{\"network\":{\"mode\":\"on\"}}"), "bad_field");
 	CHECK_STR(verdict("{\"network\":{}}"), "ok");
+}
+
+TEST(ttl, "a time to live is a span like sleepAfter")
+{
+	CHECK_STR(verdict("{\"ttl\":60}"), "ok");
+	CHECK_STR(verdict("{\"ttl\":\"2h\"}"), "ok");
+	CHECK_STR(verdict("{\"ttl\":0}"), "bad_field");
+	CHECK_STR(verdict("{\"ttl\":\"60\"}"), "bad_field");
 }
 
 TEST(names, "names and templates follow their grammars")

@@ -142,7 +142,9 @@ TEST(exec_ranges, "an exec without a command, with odd flags, leaf or environmen
 	CHECK(passes(talk));
 	CHECK(!passes(exec_of(argv, 0, good, 1)) && !passes(exec_of(argv, 1, none, 1)));
 	CHECK(!passes(exec_of(argv, 1, nameless, 1)));
-	talk.exec.flags = TALK_EXEC_DIALOGUE << 1;
+	talk.exec.flags = TALK_EXEC_TAG << 1;
+	CHECK(!passes(talk));
+	talk.exec.flags = TALK_EXEC_TROUGH;
 	CHECK(!passes(talk));
 	talk.exec.flags = TALK_EXEC_HOME;
 	talk.exec.leaf = TALK_LEAVES_MAX;
@@ -197,6 +199,47 @@ TEST(many, "4096 arguments are taken, 4097 are not, and a large message has an e
 	talk = exec_of(one, 1, empty, 0);
 	CHECK(talk_encode(&talk, bytes, sizeof(bytes)) == 0);
 	CHECK(!decode(TALK_SIZE_MAX + 1, &out));
+}
+
+TEST(held, "what is held survives the way with any tag, and only in its ranges")
+{
+	static char tag[TALK_TAG_MAX + 1];
+	struct talk out, talk = {.kind = TALK_HELD, .conv = 12};
+	const char *argv[] = {"true", NULL}, *env[] = {NULL};
+	struct talk exec = exec_of(argv, 1, env, 0);
+
+	for (size_t i = 0; i < sizeof(tag); i++)
+		tag[i] = (char)(i * 7);
+	talk.held = (struct talk_held){TALK_EXEC_PTY | TALK_EXEC_TROUGH | TALK_EXEC_KEEP,
+				       511,
+				       2,
+				       true,
+				       {tag, TALK_TAG_MAX}};
+	CHECK(survives(&talk, &out) && talk_encode(&talk, bytes, sizeof(bytes)) <= TALK_HELD_MAX);
+	CHECK(out.held.tag.len == TALK_TAG_MAX && !memcmp(out.held.tag.at, tag, TALK_TAG_MAX));
+	CHECK(out.held.leaf == 511 && out.held.pid == 2 && talk_fds(&out, 0) == 3);
+	talk.held.tag.len++;
+	CHECK(talk_encode(&talk, bytes, sizeof(bytes)) == 0);
+	talk.held.tag.len = 0;
+	CHECK(survives(&talk, &out) && out.held.tag.len == 0);
+	talk.held.pid = 1;
+	CHECK(!passes(talk));
+	talk.held.pid = 2;
+	talk.held.leaf = TALK_LEAVES_MAX;
+	CHECK(!passes(talk));
+	talk.held.leaf = 0;
+	talk.held.flags = TALK_EXEC_SHELL;
+	CHECK(!passes(talk));
+	CHECK(passes((struct talk){.kind = TALK_ADOPT}));
+	CHECK(!passes((struct talk){.kind = TALK_ADOPT, .conv = 1}));
+	CHECK(passes((struct talk){.kind = TALK_HELD_END}) &&
+	      passes((struct talk){.kind = TALK_SHUT}));
+	CHECK(passes((struct talk){.kind = TALK_TAG, .conv = 3, .tag = {tag, 9}}));
+	exec.exec.flags = TALK_EXEC_TAG;
+	exec.exec.tag = (struct str){tag, 300};
+	CHECK(survives(&exec, &out) && out.exec.tag.len == 300);
+	CHECK(talk_is_heard(TALK_HELD) && talk_is_heard(TALK_RAN) && !talk_is_heard(TALK_ADOPT));
+	CHECK(!talk_is_heard(TALK_EXEC) && !talk_is_heard(TALK_TAG) && !talk_is_heard(255));
 }
 
 TEST(fds, "the number of fds is fixed by the kind")

@@ -1,0 +1,218 @@
+#include "door/ledger.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "fleet/access.h"
+#include "store/audit.h"
+#include "wire/json.h"
+
+#define FIELDS_MAX 8192
+#define SUMS_MAX 4096
+
+// Work of one kind, summed up.
+struct sum {
+	char *tenant, *who, *name, *action, *target, *outcome;
+	char request[17]; // the first
+	int64_t first_ms;
+	uint64_t count;
+};
+
+struct ledger {
+	struct loop *loop;
+	struct store *store;
+	struct map *sums;
+	struct timer due;
+	bool waiting;
+};
+
+static void on_due(struct timer *timer)
+{
+	ledger_flush(link_of(timer, struct ledger, due));
+}
+
+struct ledger *ledger_new(struct loop *loop, struct store *store)
+{
+	struct ledger *ledger = mem_new_of(struct ledger);
+
+	*ledger = (struct ledger){.loop = loop, .store = store, .sums = map_new()};
+	ledger->due.due = on_due;
+	return ledger;
+}
+
+static void sum_free(struct sum *sum)
+{
+	free(sum->tenant);
+	free(sum->who);
+	free(sum->name);
+	free(sum->action);
+	free(sum->target);
+	free(sum->outcome);
+	free(sum);
+}
+
+static void write_sum(struct ledger *ledger, const struct sum *sum)
+{
+	auto_buf fields = BUF_INIT(FIELDS_MAX);
+	struct json_out out = json_to(&fields);
+
+	json_begin(&out, '{');
+	json_put_text(&out, "name", sum->name);
+	json_put_text(&out, "requestId", sum->request);
+	json_put_int(&out, "count", (int64_t)sum->count);
+	json_end(&out, '}');
+	store_audit_tell(ledger->store, &(struct store_audit){
+						.time_ms = sum->first_ms,
+						.tenant = sum->tenant,
+						.who = sum->who,
+						.action = sum->action,
+						.target = sum->target,
+						.outcome = sum->outcome,
+						.fields = buf_ok(&fields) ? fields.at : "{}",
+					});
+}
+
+void ledger_flush(struct ledger *ledger)
+{
+	struct map *sums = ledger->sums;
+	struct str key;
+	void *value;
+
+	ledger->sums = map_new();
+	if (ledger->waiting)
+		loop_drop_timer(ledger->loop, &ledger->due);
+	ledger->waiting = false;
+	for (size_t at = 0; map_next(sums, &at, &key, &value);) {
+		write_sum(ledger, value);
+		sum_free(value);
+	}
+	map_free(sums);
+}
+
+static bool changes(const struct http *x)
+{
+	return x->route && !str_is(x->head.method, "GET") && !str_is(x->head.method, "HEAD") &&
+	       !str_is(x->head.method, "OPTIONS");
+}
+
+void ledger_look(const struct http *x, const struct fleet *fleet, const struct who *who,
+		 struct ledger_mark *out)
+{
+	const struct entry *entry = NULL;
+
+	*out = (struct ledger_mark){.wanted = who && changes(x)};
+	if (!out->wanted)
+		return;
+	if (strstr(x->route->pattern, "/sandbox") && x->params[0].at)
+		entry = access_find(fleet, who, x->params[0]);
+	snprintf(out->tenant, sizeof(out->tenant), "%s",
+		 entry ? entry->record.tenant : who->tenant);
+	if (entry)
+		snprintf(out->target, sizeof(out->target), "%s", entry->record.id);
+	else if (x->params[0].at)
+		snprintf(out->target, sizeof(out->target), STR_FMT, STR_ARG(x->params[0]));
+}
+
+// What was made is named by the reply alone.
+static void take_location(const struct http *x, char *target, size_t size)
+{
+	static const char head[] = "Location: ";
+	const char *at = x->extra && x->extra->len ? strstr(x->extra->at, head) : NULL;
+	const char *end, *name;
+
+	if (!at)
+		return;
+	at += sizeof(head) - 1;
+	end = at + strcspn(at, "\r\n");
+	for (name = end; name > at && name[-1] != '/';)
+		name--;
+	snprintf(target, size, "%.*s", (int)(end - name), name);
+}
+
+static void outcome_of(const struct http *x, const struct err *err, char out[48])
+{
+	if (err)
+		snprintf(out, 48, "%s", err_reason(err));
+	else if (x->status >= 400)
+		snprintf(out, 48, "%d", x->status);
+	else
+		snprintf(out, 48, "ok");
+}
+
+static void add_sum(struct ledger *ledger, const struct http *x, const struct who *who,
+		    const struct ledger_mark *mark, const char *action, const char *outcome)
+{
+	const char *name = who->key[0] ? who->key : who->name;
+	char key[512];
+	int len = snprintf(key, sizeof(key), "%s\n%s\n%s\n%s\n%s", mark->tenant, name, action,
+			   mark->target, outcome);
+	struct str id = {key, len < (int)sizeof(key) ? (size_t)len : sizeof(key) - 1};
+	struct sum *sum = map_get(ledger->sums, id);
+
+	if (!sum) {
+		if (map_count(ledger->sums) >= SUMS_MAX)
+			ledger_flush(ledger);
+		sum = mem_new_of(struct sum);
+		*sum = (struct sum){
+			.tenant = mem_str(mark->tenant),
+			.who = mem_str(name),
+			.name = mem_str(who->name),
+			.action = mem_str(action),
+			.target = mem_str(mark->target),
+			.outcome = mem_str(outcome),
+			.first_ms = clock_wall_ms(),
+		};
+		memcpy(sum->request, x->id, sizeof(sum->request));
+		map_put(ledger->sums, id, sum);
+	}
+	sum->count++;
+	if (!ledger->waiting)
+		loop_set_timer(ledger->loop, &ledger->due, loop_now(ledger->loop) + LEDGER_SPAN_MS);
+	ledger->waiting = true;
+}
+
+static void add_row(struct ledger *ledger, const struct http *x, const struct who *who,
+		    const struct ledger_mark *mark, const char *action, const char *outcome)
+{
+	auto_buf fields = BUF_INIT(FIELDS_MAX);
+	struct json_out out = json_to(&fields);
+	char target[sizeof(mark->target)];
+
+	memcpy(target, mark->target, sizeof(target));
+	if (!target[0])
+		take_location(x, target, sizeof(target));
+	json_begin(&out, '{');
+	json_put_text(&out, "name", who->name);
+	json_put_text(&out, "requestId", x->id);
+	json_put_str(&out, "traceId", x->trace);
+	json_put_str(&out, "peer", x->peer);
+	json_put_int(&out, "status", x->status);
+	json_end(&out, '}');
+	store_audit_tell(ledger->store, &(struct store_audit){
+						.time_ms = clock_wall_ms(),
+						.tenant = mark->tenant,
+						.who = who->key[0] ? who->key : who->name,
+						.action = action,
+						.target = target,
+						.outcome = outcome,
+						.fields = buf_ok(&fields) ? fields.at : "{}",
+					});
+}
+
+void ledger_note(struct ledger *ledger, const struct http *x, const struct who *who,
+		 const struct ledger_mark *mark, const struct err *err)
+{
+	char action[192], outcome[48];
+
+	if (!ledger || !mark->wanted)
+		return;
+	snprintf(action, sizeof(action), STR_FMT " %s", STR_ARG(x->head.method), x->route->pattern);
+	outcome_of(x, err, outcome);
+	if (x->route->flags & ROUTE_TOLD)
+		add_row(ledger, x, who, mark, action, outcome);
+	else
+		add_sum(ledger, x, who, mark, action, outcome);
+}

@@ -1,0 +1,472 @@
+// The store says what was promised, the warden what there is. For each record:
+//
+//	the record        its cell           becomes
+//	deleting          any                buried; the record goes when that is verified
+//	creating          alive              adopted, running: the answer was lost, the box was not
+//	creating          else               buried, forgotten: it was never promised
+//	any other         alive              adopted, running
+//	paused, frozen    frozen             adopted, and as it was
+//	any other         frozen             adopted, frozen
+//	any other         dead               ended; stopped if it has files, else failed
+//	any other         kept               stopped
+//	stopped           none               failed: its files are not there
+//	any other         none               failed: it is gone
+//	cannot be read    any                failed, and left alone with whatever there is of it
+//
+// A cell without a record was never promised, and is buried; but only when every record could be
+// read. A box whose pid 1 does not answer is asked again before it is given up for lost. While the
+// warden is away nothing is decided.
+//
+// An entry is `moving` until it is settled, so whoever wants it waits for its bell.
+#include "fleet/adopt.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "box/rest.h"
+#include "box/tape.h"
+#include "fleet/keep.h"
+#include "fleet/life.h"
+#include "store/boxes.h"
+
+#define TRIES 3
+#define AGAIN_MS 200
+#define LOAD_AGAIN_MS 1000
+#define ORDER_MS 20000
+#define AT_ONCE 64
+
+struct found {
+	enum order_cell_state state;
+	bool known; // a record names it
+};
+
+struct adopt {
+	struct fleet *fleet;
+	struct map *cells;   // id to struct found
+	uint32_t busy;	     // tasks under way
+	struct bell changed; // one of them has ended
+	void (*done)(void *arg);
+	void *arg;
+};
+
+struct one {
+	struct adopt *adopt;
+	struct entry *entry;
+	bool is_there;
+	enum order_cell_state cell;
+};
+
+// ------------------------------------------------------------------------------------------ load
+
+// An id that is none names no cell, and a cell that seems to have no record may be its own.
+static void enter(struct fleet *fleet, struct record *record, bool unreadable)
+{
+	struct entry *entry;
+
+	if (!id_is_box(str_of(record->id))) {
+		log_event(LOG_ERROR, "box.record_unreadable", "sandbox", record->id, NULL);
+		fleet->doubtful = true;
+		return;
+	}
+	entry = table_restore(fleet, record);
+	entry->unreadable = unreadable;
+	entry->moving = !unreadable;
+	if (!unreadable)
+		return;
+	log_event(LOG_ERROR, "box.record_unreadable", "sandbox", entry->record.id, NULL);
+	snprintf(entry->record.reason, sizeof(entry->record.reason), "record_unreadable");
+	entry->record.state = STATE_FAILED;
+	entry_weigh(entry);
+}
+
+static void enter_ports(void *arg, struct str id, struct portbook *ports)
+{
+	struct fleet *fleet = arg;
+	struct entry *entry = map_get(fleet->by_id, id);
+
+	if (!entry || entry->ports.count)
+		return;
+	entry->ports = *ports;
+	*ports = (struct portbook){0};
+}
+
+static fallible load(struct fleet *fleet)
+{
+	struct store_boxes boxes = {0};
+
+	TRY(store_boxes_load(fleet->store, &boxes));
+	for (size_t i = 0; i < boxes.count; i++)
+		enter(fleet, &boxes.at[i], boxes.unreadable[i]);
+	if (boxes.last_seq > fleet->next_seq)
+		fleet->next_seq = boxes.last_seq;
+	store_boxes_done(&boxes);
+	fleet->unknown = false;
+	// Boxes are known without their ports, too.
+	auto_err err = keep_load_ports(fleet->store, enter_ports, fleet);
+	if (err)
+		log_event(LOG_WARN, "fleet.no_ports", "trail", err_trail(err), NULL);
+	return OK;
+}
+
+void adopt_load(struct fleet *fleet)
+{
+	auto_err err = load(fleet);
+
+	fleet->unknown = err != NULL;
+	if (err)
+		log_event(LOG_ERROR, "fleet.unknown", "reason", err_reason(err), "trail",
+			  err_trail(err), NULL);
+}
+
+// --------------------------------------------------------------------------------------- one box
+
+static fallible order_plain(struct fleet *fleet, const char *id, enum order_kind kind)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = kind};
+	int none[ORDER_FDS_MAX];
+
+	snprintf(order.box, sizeof(order.box), "%s", id);
+	return ask_order(fleet->ask, &order, answer, none, loop_now(fleet->loop) + ORDER_MS);
+}
+
+// A frozen pid 1 cannot say what it holds: it is thawed for a moment.
+static fallible take_up(struct entry *entry, bool frozen)
+{
+	struct fleet *fleet = entry->fleet;
+	struct box_return from = {
+		.id = entry->record.id,
+		.sockets = fleet->sockets,
+		.tapes_dir = fleet->tapes_dir,
+	};
+	struct box *box = NULL;
+
+	if (frozen)
+		TRY(order_plain(fleet, entry->record.id, ORDER_THAW), "thaw it");
+	TRY(box_adopt(fleet->loop, fleet->ask, &from, &box));
+	entry->box = box;
+	return OK;
+}
+
+static bool freeze_again(struct entry *entry)
+{
+	auto_err err = box_pause(entry->box, loop_now(entry->fleet->loop) + ORDER_MS);
+
+	// It runs then, which is no harm.
+	if (err)
+		log_event(LOG_WARN, "box.not_frozen", "sandbox", entry->record.id, "trail",
+			  err_trail(err), NULL);
+	return !err;
+}
+
+static bool is_away(const struct err *err)
+{
+	return !strcmp(err_reason(err), "no_warden") || err_kind(err) == ERR_EXHAUSTED;
+}
+
+// What cannot be asked now is asked later; what does not answer is asked a few times.
+static fallible take_up_patiently(struct entry *entry, bool frozen)
+{
+	struct fleet *fleet = entry->fleet;
+
+	for (int tries = 0;;) {
+		struct err *err = take_up(entry, frozen);
+
+		if (!err)
+			return OK;
+		if (!is_away(err) && (err_kind(err) == ERR_NOT_FOUND || ++tries == TRIES))
+			return err;
+		log_event(LOG_WARN, "box.adopt_again", "sandbox", entry->record.id, "reason",
+			  err_reason(err), "trail", err_trail(err), NULL);
+		err_free(err);
+		err_free(task_sleep_until(loop_now(fleet->loop) + AGAIN_MS));
+		TRY(ask_wait_linked(fleet->ask, CLOCK_NEVER));
+	}
+}
+
+static void say(struct entry *entry, enum state state, const char *reason)
+{
+	snprintf(entry->record.reason, sizeof(entry->record.reason), "%s", reason);
+	entry_move(entry, state);
+}
+
+static void settle_living(struct one *one)
+{
+	struct entry *entry = one->entry;
+	enum state was = entry->record.state;
+	bool frozen = one->cell == ORDER_CELL_FROZEN;
+	auto_err err = take_up_patiently(entry, frozen);
+
+	if (err) {
+		log_event(LOG_ERROR, "box.not_adopted", "sandbox", entry->record.id, "reason",
+			  err_reason(err), "trail", err_trail(err), NULL);
+		if (was == STATE_CREATING)
+			life_bury(entry);
+		else
+			life_lost(NULL, entry);
+		return;
+	}
+	if (!entry->record.started_ms)
+		entry->record.started_ms = clock_wall_ms();
+	if (frozen && freeze_again(entry))
+		say(entry, was == STATE_PAUSED ? STATE_PAUSED : STATE_FROZEN, "");
+	else
+		say(entry, STATE_RUNNING, "");
+	box_on_loss(entry->box, life_lost, entry);
+}
+
+// What an earlier daemon wrote down of it is known again.
+static void recall(struct entry *entry)
+{
+	struct fleet *fleet = entry->fleet;
+	auto_err err = OK;
+
+	if (!entry->box)
+		entry->box = box_stopped(fleet->loop, fleet->ask, entry->record.id,
+					 fleet->tapes_dir);
+	err = box_recall(entry->box);
+	if (err)
+		log_event(LOG_WARN, "box.not_recalled", "sandbox", entry->record.id, "trail",
+			  err_trail(err), NULL);
+}
+
+// Whatever is left of its processes, and of its files if they are not to stay.
+static void end_remains(struct entry *entry)
+{
+	life_rest(entry);
+	while (entry->burying)
+		err_free(bell_wait(&entry->changed, CLOCK_NEVER));
+}
+
+// It was given up for lost, and its end was under way.
+static void settle_failed(struct one *one)
+{
+	struct entry *entry = one->entry;
+
+	entry->buried = !one->is_there;
+	if (one->is_there && (one->cell != ORDER_CELL_KEPT || entry->record.ephemeral))
+		end_remains(entry);
+	recall(entry);
+}
+
+static void settle_still(struct one *one)
+{
+	struct entry *entry = one->entry;
+	bool was_still = entry->record.state == STATE_STOPPED;
+
+	if (!one->is_there) {
+		entry->buried = true;
+		entry->record.disk_kept = false;
+		say(entry, STATE_FAILED, was_still ? "files_missing" : "box_lost");
+	} else if (one->cell == ORDER_CELL_DEAD || entry->record.ephemeral) {
+		snprintf(entry->record.reason, sizeof(entry->record.reason), "box_lost");
+		end_remains(entry);
+	} else if (!was_still) {
+		entry->record.disk_kept = true;
+		say(entry, STATE_STOPPED, "host_restarted");
+	}
+	recall(entry);
+}
+
+static void settle(void *arg)
+{
+	struct one *one = arg;
+	struct entry *entry = one->entry;
+	struct adopt *adopt = one->adopt;
+	bool lives = one->is_there &&
+		     (one->cell == ORDER_CELL_ALIVE || one->cell == ORDER_CELL_FROZEN);
+
+	task_shield(true);
+	switch (entry->record.state) {
+	case STATE_DELETING:
+		life_bury(entry);
+		break;
+	case STATE_CREATING:
+		if (lives)
+			settle_living(one);
+		else
+			life_bury(entry);
+		break;
+	case STATE_FAILED:
+		settle_failed(one);
+		break;
+	default:
+		if (lives)
+			settle_living(one);
+		else
+			settle_still(one);
+	}
+	entry->moving = false;
+	bell_ring(&entry->changed);
+	entry_drop(entry);
+	adopt->busy--;
+	bell_ring(&adopt->changed);
+	free(one);
+}
+
+// ------------------------------------------------------------------------------------------- all
+
+static void drop_cells(struct adopt *adopt)
+{
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(adopt->cells, &at, &key, &value);)
+		free(value);
+	map_free(adopt->cells);
+	adopt->cells = map_new();
+}
+
+struct looking {
+	struct adopt *adopt;
+	bool going;
+};
+
+static void see(void *arg, const struct order_cell *cell)
+{
+	struct looking *looking = arg;
+	struct found *found = mem_new_of(struct found);
+
+	found->state = cell->state;
+	looking->going |= cell->state == ORDER_CELL_GOING;
+	if (!map_put(looking->adopt->cells, str_of(cell->box), found))
+		free(found);
+}
+
+// Until it is known of every cell what it is.
+static fallible look(struct adopt *adopt)
+{
+	struct fleet *fleet = adopt->fleet;
+
+	for (;;) {
+		struct looking looking = {.adopt = adopt};
+		auto_err err = OK;
+
+		TRY(ask_wait_linked(fleet->ask, CLOCK_NEVER));
+		drop_cells(adopt);
+		err = ask_cells(fleet->ask, see, &looking, loop_now(fleet->loop) + ORDER_MS);
+		if (!err && !looking.going)
+			return OK;
+		if (err)
+			log_event(LOG_WARN, "fleet.cells_unknown", "trail", err_trail(err), NULL);
+		TRY(task_sleep_until(loop_now(fleet->loop) + AGAIN_MS));
+	}
+}
+
+static void settle_all(struct adopt *adopt)
+{
+	struct fleet *fleet = adopt->fleet;
+	struct link *at = fleet->entries.next;
+
+	while (at != &fleet->entries) {
+		struct entry *entry = link_of(at, struct entry, link);
+		struct found *found = map_get(adopt->cells, str_of(entry->record.id));
+
+		if (found)
+			found->known = true;
+		if (entry->moving && !entry->settling) {
+			struct one *one = mem_new_of(struct one);
+
+			*one = (struct one){.adopt = adopt, .entry = entry};
+			one->is_there = found != NULL;
+			one->cell = found ? found->state : ORDER_CELL_KEPT;
+			entry->settling = true;
+			entry_hold(entry);
+			adopt->busy++;
+			task_start(fleet->loop, "adopt", settle, one);
+		}
+		if (adopt->busy < AT_ONCE) {
+			at = at->next;
+			continue;
+		}
+		while (adopt->busy >= AT_ONCE)
+			err_free(bell_wait(&adopt->changed, CLOCK_NEVER));
+		at = fleet->entries
+			     .next; // the list has changed; those that were seen are passed over
+	}
+	while (adopt->busy)
+		err_free(bell_wait(&adopt->changed, CLOCK_NEVER));
+}
+
+static void bury_strays(struct adopt *adopt)
+{
+	struct fleet *fleet = adopt->fleet;
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(adopt->cells, &at, &key, &value);) {
+		char id[ID_BOX_LEN + 1];
+		auto_err err = OK;
+
+		if (((struct found *)value)->known || map_get(fleet->by_id, key))
+			continue;
+		snprintf(id, sizeof(id), STR_FMT, STR_ARG(key));
+		log_event(LOG_WARN, "box.unrecorded", "sandbox", id, NULL);
+		if (fleet->doubtful)
+			continue; // it may be one whose record cannot be read
+		err = order_plain(fleet, id, ORDER_BURY);
+		if (err && err_kind(err) != ERR_NOT_FOUND)
+			log_event(LOG_ERROR, "box.bury_failed", "sandbox", id, "trail",
+				  err_trail(err), NULL);
+	}
+}
+
+static bool has_record(const char *name, void *arg)
+{
+	const struct fleet *fleet = arg;
+
+	return map_get(fleet->by_id, str_of(name)) != NULL;
+}
+
+static fallible adopt_all(struct adopt *adopt)
+{
+	struct fleet *fleet = adopt->fleet;
+
+	while (fleet->unknown) {
+		if (store_health(fleet->store) == STORE_CORRUPT)
+			return store_ready(fleet->store);
+		TRY(task_sleep_until(loop_now(fleet->loop) + LOAD_AGAIN_MS));
+		err_free(load(fleet));
+	}
+	TRY(look(adopt));
+	if (!fleet->doubtful)
+		tape_remove_strays(fleet->loop, fleet->tapes_dir, has_record, fleet);
+	settle_all(adopt);
+	bury_strays(adopt);
+	return OK;
+}
+
+static void adopt_task(void *arg)
+{
+	struct adopt *adopt = arg;
+	struct fleet *fleet = adopt->fleet;
+	int64_t begin = clock_ms();
+	auto_err err = adopt_all(adopt);
+	char boxes[24], ms[24];
+
+	fleet->settled = !err;
+	fleet->changes++;
+	snprintf(boxes, sizeof(boxes), "%zu", map_count(fleet->by_id));
+	snprintf(ms, sizeof(ms), "%lld", (long long)(clock_ms() - begin));
+	if (err)
+		log_event(LOG_ERROR, "fleet.unsettled", "reason", err_reason(err), "trail",
+			  err_trail(err), NULL);
+	else
+		log_event(LOG_INFO, "fleet.settled", "boxes", boxes, "ms", ms, NULL);
+	if (adopt->done)
+		adopt->done(adopt->arg);
+	drop_cells(adopt);
+	map_free(adopt->cells);
+	free(adopt);
+}
+
+void adopt_start(struct fleet *fleet, void (*done)(void *arg), void *arg)
+{
+	struct adopt *adopt = mem_new_of(struct adopt);
+
+	*adopt = (struct adopt){.fleet = fleet, .cells = map_new(), .done = done, .arg = arg};
+	bell_init(&adopt->changed);
+	task_start(fleet->loop, "adopt.all", adopt_task, adopt);
+}

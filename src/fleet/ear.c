@@ -1,0 +1,48 @@
+// Fields named sandbox, session and tenant are the event's own; without a tenant it is that of the
+// sandbox. A name of a sandbox that came from outside need not be an id, and names nobody then.
+#include "fleet/ear.h"
+
+#include "base/log.h"
+#include "model/event.h"
+#include "wire/json.h"
+
+#define FIELDS_MAX 16384
+
+static void hear(void *arg, const char *what, va_list args)
+{
+	struct fleet *fleet = arg;
+	struct store_event event = {.kind = what};
+	auto_buf fields = BUF_INIT(FIELDS_MAX);
+	struct json_out out = json_to(&fields);
+	const struct entry *entry;
+	const char *name;
+
+	if (!event_is_kind(what))
+		return;
+	json_begin(&out, '{');
+	while ((name = va_arg(args, const char *))) {
+		const char *text = va_arg(args, const char *);
+
+		if (!text)
+			continue;
+		if (!strcmp(name, "tenant"))
+			event.tenant = text;
+		else if (!strcmp(name, "sandbox"))
+			event.sandbox = text;
+		else if (!strcmp(name, "session"))
+			event.session = text;
+		else
+			json_put_text(&out, name, text);
+	}
+	json_end(&out, '}');
+	entry = event.sandbox ? map_get(fleet->by_id, str_of(event.sandbox)) : NULL;
+	if (!event.tenant && entry)
+		event.tenant = entry->record.tenant;
+	event.fields = buf_ok(&fields) ? fields.at : "{}";
+	tell_event(&fleet->tell, &event);
+}
+
+void ear_open(struct fleet *fleet)
+{
+	log_listen(hear, fleet);
+}

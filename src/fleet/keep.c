@@ -1,0 +1,129 @@
+#include "fleet/keep.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "store/boxes.h"
+#include "store/kv.h"
+#include "store/tapes.h"
+#include "wire/json.h"
+
+#define PORTS "ports/"
+#define PORTS_BYTES (PORTBOOK_MAX * (PORTBOOK_NAME_MAX * 6 + 64))
+
+static struct err *put(struct db *db, void *arg)
+{
+	return store_boxes_put_in(db, arg);
+}
+
+static struct err *drop(struct db *db, void *arg)
+{
+	auto_free char *ports = mem_fmt(PORTS "%s", (const char *)arg);
+
+	TRY(store_boxes_drop_in(db, arg));
+	TRY(store_tapes_drop_in(db, arg, NULL));
+	return store_kv_drop_in(db, ports);
+}
+
+fallible keep_intent(struct store *store, const struct record *record)
+{
+	on_exit_call(store_box_done) struct store_box box = {0};
+
+	if (!store)
+		return OK;
+	store_box_of(record, &box);
+	return err_while(store_do(store, put, &box), "write %s down", record->id);
+}
+
+fallible keep_end(struct store *store, const struct record *record)
+{
+	on_exit_call(store_box_done) struct store_box box = {0};
+
+	if (!store)
+		return OK;
+	store_box_of(record, &box);
+	box.state = STATE_DELETING;
+	return err_while(store_do_last(store, put, &box), "write the end of %s down", record->id);
+}
+
+static void free_box(void *arg)
+{
+	store_box_done(arg);
+	free(arg);
+}
+
+void keep_tell(struct store *store, const struct record *record)
+{
+	struct store_box *box;
+
+	if (!store)
+		return;
+	box = mem_new_of(struct store_box);
+	store_box_of(record, box);
+	store_tell(store, put, box, free_box);
+}
+
+void keep_drop(struct store *store, const char *id)
+{
+	if (!store)
+		return;
+	store_tell(store, drop, mem_str(id), free);
+}
+
+void keep_ports(struct store *store, const char *id, const struct portbook *ports)
+{
+	auto_free char *name = mem_fmt(PORTS "%s", id);
+	auto_buf text = BUF_INIT(PORTS_BYTES);
+	struct json_out out = json_to(&text);
+
+	if (!store)
+		return;
+	json_begin(&out, '[');
+	for (size_t i = 0; i < ports->count; i++) {
+		json_begin(&out, '{');
+		json_put_int(&out, "port", ports->at[i].port);
+		json_put_text(&out, "name", ports->at[i].name);
+		json_end(&out, '}');
+	}
+	json_end(&out, ']');
+	store_kv_tell(store, name, ports->count ? buf_view(&text) : (struct str){0});
+}
+
+static fallible read_ports(struct str text, struct portbook *out)
+{
+	auto_json all = NULL;
+
+	TRY(json_read(text, &all));
+	TRY(json_want(all, "ports", JSON_ARRAY));
+	for (size_t i = 0; i < json_count(all); i++) {
+		const struct json *one = json_at(all, i);
+		struct str name = {0};
+		uint64_t port = 0;
+
+		TRY(json_want(one, "port", JSON_OBJECT));
+		TRY(json_u64(json_get(one, "port"), "port", 1, 65535, &port));
+		TRY(json_str(json_get(one, "name"), "name", &name));
+		if (port && !portbook_find(out, (uint16_t)port))
+			portbook_add(out, (uint16_t)port, name);
+	}
+	return OK;
+}
+
+fallible keep_load_ports(struct store *store,
+			 void (*each)(void *arg, struct str id, struct portbook *ports), void *arg)
+{
+	auto_arena arena = arena_new();
+	struct store_kv *rows = NULL;
+	size_t count = 0;
+
+	TRY(store_kv_load(store, PORTS, arena, &rows, &count));
+	for (size_t i = 0; i < count; i++) {
+		struct portbook ports = {0};
+		auto_err err = read_ports(rows[i].value, &ports);
+
+		if (err)
+			log_event(LOG_WARN, "box.ports_unreadable", "name", rows[i].name, NULL);
+		each(arg, str_skip(str_of(rows[i].name), strlen(PORTS)), &ports);
+		portbook_done(&ports);
+	}
+	return OK;
+}

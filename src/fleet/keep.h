@@ -1,0 +1,19 @@
+// Records of boxes on their way to the store: what was promised is written down before it is done,
+// what was done soon after. Without a store (NULL) nothing is kept.
+#pragma once
+
+#include "fleet/portbook.h"
+#include "model/record.h"
+#include "store/store.h"
+
+// Durable on return. UNAVAILABLE state_unwritable, state_corrupt.
+fallible keep_intent(struct store *store, const struct record *record);
+// The same for the end of a box, as if its state were deleting: it has room on a full disk, too.
+fallible keep_end(struct store *store, const struct record *record);
+// Does not wait.
+void keep_tell(struct store *store, const struct record *record);
+void keep_drop(struct store *store, const char *id);
+// Its exposed ports, beside its record; and back, for each box that has any.
+void keep_ports(struct store *store, const char *id, const struct portbook *ports);
+fallible keep_load_ports(struct store *store,
+			 void (*each)(void *arg, struct str id, struct portbook *ports), void *arg);

@@ -1,0 +1,18 @@
+// The ring's own state, for keyring.c and keyring_tenants.c alone.
+#pragma once
+
+#include "fleet/keyring.h"
+#include "store/keys.h"
+
+struct keyring {
+	struct fleet *fleet;
+	struct store *store;
+	struct map *by_hash, *by_id; // of struct key, owned
+	void (*revoked)(void *arg, const char *key);
+	void *revoked_arg;
+};
+
+void keyring_add(struct keyring *ring, const struct key *key);
+void keyring_take(struct keyring *ring, struct key *key); // frees it, and tells whoever listens
+fallible tenant_bad(void);
+fallible tenant_absent(void);

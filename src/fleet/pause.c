@@ -1,0 +1,281 @@
+// A step is an order to the warden between two states of the entry. `moving` says that one is under
+// way; it is set before the first wait and everybody else waits for the bell. The state changes
+// only when the warden has said that it is so: a crash in between leaves a record that adoption
+// sets right by what it finds.
+//
+// A box that is being started counts as running from the first moment, so that quotas hold however
+// many wake at once; in the record it is stopped until it runs.
+#include "fleet/pause.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "box/rest.h"
+#include "fleet/access.h"
+#include "fleet/create.h"
+#include "fleet/life.h"
+#include "fleet/queue.h"
+#include "store/store.h"
+
+#define STEP_MS 30000
+
+static bool has_failed(const struct entry *entry)
+{
+	return entry->record.state == STATE_FAILED;
+}
+
+// It has failed, but its files are there: it can be started again, by whoever asks for that.
+static bool is_saved(const struct entry *entry)
+{
+	return has_failed(entry) && entry->record.disk_kept && !entry->burying;
+}
+
+static fallible gone(const struct entry *entry)
+{
+	if (!entry->listed)
+		return life_absent();
+	if (is_saved(entry))
+		return err_hint(err_new(GONE, "box_lost", "the sandbox has failed"),
+				"POST /v1/sandboxes/{id}/start starts it on its files");
+	if (has_failed(entry))
+		return err_hint(err_new(GONE, "box_lost", "the sandbox has failed"),
+				"delete it and create another");
+	return err_new(GONE, "box_deleted", "the sandbox is being deleted");
+}
+
+static bool is_gone(const struct entry *entry)
+{
+	return !entry->listed || (has_failed(entry) && !is_saved(entry)) ||
+	       entry->record.state == STATE_DELETING;
+}
+
+// Waits for whoever is at it, then it is ours: step_end() must follow.
+static fallible step_begin(struct entry *entry)
+{
+	int64_t deadline = loop_now(entry->fleet->loop) + STEP_MS;
+	struct err *err = OK;
+
+	entry_hold(entry);
+	while (!err && entry->listed && (entry->moving || entry->record.state == STATE_CREATING))
+		err = bell_wait(&entry->changed, deadline);
+	if (!err && is_gone(entry))
+		err = gone(entry);
+	if (err) {
+		entry_drop(entry);
+		return err_while(err, "wait for the sandbox's last change");
+	}
+	entry->moving = true;
+	return OK;
+}
+
+static void step_end(struct entry *entry)
+{
+	entry->moving = false;
+	bell_ring(&entry->changed);
+	entry_drop(entry);
+}
+
+// While we waited it may have been lost: then that stands.
+static fallible arrive(struct entry *entry, enum state state, const char *reason)
+{
+	if (is_gone(entry))
+		return gone(entry);
+	snprintf(entry->record.reason, sizeof(entry->record.reason), "%s", reason);
+	entry_move(entry, state);
+	return OK;
+}
+
+static int64_t deadline_of(const struct entry *entry)
+{
+	return loop_now(entry->fleet->loop) + STEP_MS;
+}
+
+static fallible freeze(struct entry *entry, enum state as)
+{
+	struct err *err = box_pause(entry->box, deadline_of(entry));
+
+	if (err) {
+		// It may be half frozen: what runs must run.
+		task_shield(true);
+		err_free(box_thaw(entry->box, deadline_of(entry)));
+		task_shield(false);
+		return err;
+	}
+	return arrive(entry, as, "");
+}
+
+static fallible thaw(struct entry *entry)
+{
+	TRY(box_thaw(entry->box, deadline_of(entry)));
+	return arrive(entry, STATE_RUNNING, "");
+}
+
+static fallible stop(struct entry *entry, const char *why)
+{
+	if (entry->record.ephemeral)
+		return err_hint(err_new(CONFLICT, "ephemeral",
+					"this sandbox keeps no files: it cannot be stopped"),
+				"pause it, or delete it");
+	TRY(box_stop(entry->box, deadline_of(entry)));
+	entry->record.disk_kept = true;
+	return arrive(entry, STATE_STOPPED, why);
+}
+
+static fallible rise(struct entry *entry)
+{
+	struct fleet *fleet = entry->fleet;
+	struct order order = create_order(&entry->record);
+	struct err *err;
+
+	if (!entry->box)
+		entry->box = box_stopped(fleet->loop, fleet->ask, entry->record.id,
+					 fleet->tapes_dir);
+	TRY(queue_enter(fleet, entry));
+	err = box_again(entry->box, &order);
+	queue_leave(fleet);
+	return err;
+}
+
+static fallible start(struct entry *entry)
+{
+	struct err *err;
+
+	if (entry->fleet->closing)
+		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+	TRY(account_ask(entry->account, &entry->record.limits, ACCOUNT_KEPT, ACCOUNT_RUNNING));
+	entry->starting = true;
+	entry_weigh(entry);
+	err = rise(entry);
+	entry->starting = false;
+	entry_weigh(entry);
+	TRY(err, "start %s", entry->record.id);
+	entry->record.started_ms = clock_wall_ms();
+	box_on_loss(entry->box, life_lost, entry);
+	return arrive(entry, STATE_RUNNING, "");
+}
+
+static fallible refuse_paused(void)
+{
+	return err_hint(err_new(CONFLICT, "paused", "the sandbox is paused"),
+			"POST /v1/sandboxes/{id}/resume lets it run again");
+}
+
+// Up to running from wherever it is, step by step.
+static fallible climb(struct entry *entry)
+{
+	switch (entry->record.state) {
+	case STATE_RUNNING:
+		return OK;
+	case STATE_PAUSED:
+	case STATE_FROZEN:
+		return thaw(entry);
+	case STATE_STOPPED:
+	case STATE_FAILED:
+		return start(entry);
+	default:
+		return gone(entry);
+	}
+}
+
+fallible pause_wake(struct entry *entry)
+{
+	struct err *err;
+
+	if (entry->record.state == STATE_RUNNING && !entry->moving)
+		return OK;
+	if (entry->record.state == STATE_CREATING)
+		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
+	if (entry->record.state == STATE_PAUSED)
+		return refuse_paused();
+	TRY(step_begin(entry));
+	if (entry->record.state == STATE_PAUSED)
+		err = refuse_paused();
+	else
+		err = has_failed(entry) ? gone(entry) : climb(entry);
+	step_end(entry);
+	return err;
+}
+
+fallible pause_sink(struct entry *entry)
+{
+	struct err *err = OK;
+
+	if (entry->moving || entry->visits)
+		return OK;
+	TRY(step_begin(entry));
+	if (entry->record.state == STATE_RUNNING && !box_is_busy(entry->box))
+		err = freeze(entry, STATE_FROZEN);
+	else if (entry->record.state == STATE_FROZEN)
+		err = stop(entry, "idle");
+	if (!err)
+		log_event(LOG_INFO, "box.sank", "sandbox", entry->record.id, "state",
+			  state_word(entry->record.state), NULL);
+	step_end(entry);
+	return err;
+}
+
+static fallible do_pause(struct entry *entry)
+{
+	switch (entry->record.state) {
+	case STATE_RUNNING:
+		return freeze(entry, STATE_PAUSED);
+	case STATE_FROZEN:
+		return arrive(entry, STATE_PAUSED, "");
+	case STATE_PAUSED:
+		return OK;
+	default:
+		return err_hint(err_new(CONFLICT, "not_running", "the sandbox does not run"),
+				"only what runs can be paused");
+	}
+}
+
+static fallible do_stop(struct entry *entry)
+{
+	return entry->record.state == STATE_STOPPED || has_failed(entry) ? OK : stop(entry, "");
+}
+
+static fallible by_request(struct fleet *fleet, const struct who *who, struct str key,
+			   struct err *(*step)(struct entry *entry), const struct record **out)
+{
+	struct entry *entry;
+	struct err *err;
+
+	TRY(access_ask(who, ACCESS_MAKE));
+	entry = access_find(fleet, who, key);
+	if (!entry)
+		return life_absent();
+	TRY(step_begin(entry));
+	err = step(entry);
+	// The answer holds after a crash, too; where it cannot be written it is kept, and will be.
+	if (!err && fleet->store)
+		err_free(store_flush(fleet->store));
+	step_end(entry);
+	TRY(err);
+	*out = &entry->record;
+	return OK;
+}
+
+fallible pause_box(struct fleet *fleet, const struct who *who, struct str key,
+		   const struct record **out)
+{
+	return by_request(fleet, who, key, do_pause, out);
+}
+
+fallible pause_resume(struct fleet *fleet, const struct who *who, struct str key,
+		      const struct record **out)
+{
+	return by_request(fleet, who, key, climb, out);
+}
+
+fallible pause_stop(struct fleet *fleet, const struct who *who, struct str key,
+		    const struct record **out)
+{
+	return by_request(fleet, who, key, do_stop, out);
+}
+
+fallible pause_start(struct fleet *fleet, const struct who *who, struct str key,
+		     const struct record **out)
+{
+	return by_request(fleet, who, key, climb, out);
+}
