@@ -1,0 +1,212 @@
+// Fifty cold starts that see the same two free gigabytes must not all take them: starts are
+// measured one after another, and each that is accepted has the threshold promised to it until its
+// first run is over, or nobody has used it for a while. By then what it took can be seen.
+//
+// Nothing is destroyed for want of space. Only a sandbox whose own file system proves to be of no
+// use is rebuilt, and only if what lies below it is sound.
+#include "conv/admission.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "conv/faults.h"
+#include "model/timers.h"
+
+struct admission_judgement admission_judge(const struct admission_facts *facts)
+{
+	bool proves = facts->errnum == ENOSPC || facts->errnum == EIO || facts->errnum == EROFS;
+	bool low;
+
+	if (proves)
+		return (struct admission_judgement){ADMISSION_UNUSABLE, facts->host_sound};
+	if (facts->no_workspace || facts->control_broken || facts->hung)
+		return (struct admission_judgement){ADMISSION_FAILED, facts->host_sound};
+	if (!facts->measured)
+		return (struct admission_judgement){ADMISSION_UNKNOWN, false};
+	low = facts->available < facts->threshold || facts->host_free < facts->host_floor ||
+	      (facts->inodes &&
+	       facts->inodes_free < facts->inodes / 100 * ADMISSION_INODES_PERCENT);
+	if (!low)
+		return (struct admission_judgement){ADMISSION_ACCEPT, false};
+	return (struct admission_judgement){facts->cleaned ? ADMISSION_REJECTED : ADMISSION_CLEAN,
+					    false};
+}
+
+void admission_release(struct conv *conv)
+{
+	conv->convs->reserved -= conv->reserved;
+	conv->reserved = 0;
+}
+
+// Promises that nobody came for.
+static void forget_old(struct convs *convs)
+{
+	int64_t now = loop_now(convs->loop);
+
+	list_each (at, &convs->all) {
+		struct conv *conv = link_of(at, struct conv, link);
+
+		if (conv->reserved && now - conv->reserved_at >= timer_ms(TIMER_IDLE))
+			admission_release(conv);
+	}
+}
+
+static uint64_t less(uint64_t from, uint64_t take)
+{
+	return from > take ? from - take : 0;
+}
+
+static fallible measure(struct conv *conv, struct admission_facts *facts)
+{
+	const struct seam *seam = conv->convs->seam;
+	struct seam_site site = conv_site(conv);
+	struct seam_room room = {0};
+	uint64_t promised = conv->convs->reserved - conv->reserved;
+
+	TRY(faults_meet_until(FAULT_CAPACITY, conv->id,
+			      loop_now(conv->convs->loop) + timer_ms(TIMER_CAPACITY)));
+	TRY(seam->capacity(seam->arg, &site, &room));
+	facts->measured = true;
+	facts->available = less(room.host_free, promised);
+	if (!room.cold && room.free < facts->available)
+		facts->available = room.free;
+	facts->inodes = room.cold ? 0 : room.inodes;
+	facts->inodes_free = room.inodes_free;
+	facts->host_free = room.host_free;
+	facts->host_sound = room.host_free > facts->host_floor;
+	return OK;
+}
+
+static bool is_used(const char *directory, void *of)
+{
+	const struct conv *asking = of;
+
+	if (strcmp(directory, asking->directory) == 0)
+		return true;
+	list_each (at, &asking->convs->all) {
+		const struct conv *conv = link_of(at, struct conv, link);
+
+		if (strcmp(conv->directory, directory) == 0)
+			return conv->lease.state != LEASE_NONE || conv->run_count > 0;
+	}
+	return false;
+}
+
+static void clean(struct conv *conv, struct admission_facts *facts, struct seam_cleaned *cleaned)
+{
+	const struct seam *seam = conv->convs->seam;
+	struct seam_site site = conv_site(conv);
+
+	seam->clean(seam->arg, &site, is_used, conv, cleaned);
+	facts->cleaned = true;
+	facts->errnum = cleaned->errnum;
+	conv->convs->cleaned += cleaned->cleaned;
+	conv->convs->skipped += cleaned->skipped;
+}
+
+static unsigned long long mb(uint64_t bytes)
+{
+	return bytes >> 20;
+}
+
+static fallible refuse(struct conv *conv, const struct admission_facts *facts,
+		       const struct seam_cleaned *cleaned, enum admission_verdict verdict)
+{
+	conv->convs->rejected++;
+	conv->convs->refusal = (struct conv_refusal){facts->available, facts->threshold,
+						     cleaned->cleaned, cleaned->skipped};
+	if (verdict == ADMISSION_UNKNOWN)
+		return err_new(UNAVAILABLE, "capacity_unknown",
+			       "the free space of the sandbox could not be measured");
+	if (verdict == ADMISSION_UNUSABLE)
+		return err_new(NO_SPACE, "filesystem_unusable",
+			       "the file system of the sandbox cannot be used");
+	return err_hint(err_new(NO_SPACE, "capacity_rejected",
+				"%llu MB are free, and a new workspace needs %llu",
+				mb(facts->available), mb(facts->threshold)),
+			"delete sessions or files that nobody needs");
+}
+
+// A sandbox that proves to be of no use is rebuilt; runs of others in it end, and are told so.
+static void rebuild(struct conv *conv)
+{
+	const struct seam *seam = conv->convs->seam;
+	struct seam_site site = conv_site(conv);
+	auto_err err = OK;
+
+	list_each (at, &conv->convs->all) {
+		struct conv *other = link_of(at, struct conv, link);
+
+		if (other != conv && strcmp(other->box, conv->box) == 0)
+			other->destroyed = true;
+	}
+	log_event(LOG_WARN, "sandbox.unusable", "sandbox", conv->box, "session", conv->id, NULL);
+	err = seam->forget(seam->arg, &site, SEAM_END_SANDBOX);
+	list_each (at, &conv->convs->all) {
+		struct conv *other = link_of(at, struct conv, link);
+
+		if (strcmp(other->box, conv->box) == 0) {
+			other->prepared = false;
+			bell_ring(&other->wake);
+		}
+	}
+	if (err)
+		log_event(LOG_ERROR, "sandbox.not_rebuilt", "sandbox", conv->box, "trail",
+			  err_trail(err), NULL);
+}
+
+static fallible ask(struct conv *conv)
+{
+	struct admission_facts facts = {
+		.threshold = conv->convs->threshold,
+		.host_floor = conv->convs->threshold / 8,
+		.host_sound = true,
+	};
+	struct seam_cleaned cleaned = {0};
+	struct admission_judgement judgement;
+	auto_err err = measure(conv, &facts);
+
+	if (err)
+		log_event(LOG_WARN, "capacity.unknown", "session", conv->id, "trail",
+			  err_trail(err), NULL);
+	judgement = admission_judge(&facts);
+	if (judgement.verdict == ADMISSION_CLEAN) {
+		clean(conv, &facts, &cleaned);
+		err_free(err);
+		err = measure(conv, &facts);
+		facts.measured &= !err;
+		judgement = admission_judge(&facts);
+	}
+	if (judgement.verdict == ADMISSION_UNUSABLE && judgement.may_destroy)
+		rebuild(conv);
+	if (judgement.verdict != ADMISSION_ACCEPT)
+		return refuse(conv, &facts, &cleaned, judgement.verdict);
+	admission_release(conv);
+	conv->reserved = facts.threshold;
+	conv->reserved_at = loop_now(conv->convs->loop);
+	conv->convs->reserved += conv->reserved;
+	if (cleaned.cleaned || cleaned.skipped)
+		conv->convs->refusal = (struct conv_refusal){facts.available, facts.threshold,
+							     cleaned.cleaned, cleaned.skipped};
+	return OK;
+}
+
+fallible admission_ask(struct conv *conv)
+{
+	struct convs *convs = conv->convs;
+	struct err *err;
+
+	while (convs->admitting)
+		TRY(bell_wait(&convs->admitted, CLOCK_NEVER), "wait for other cold starts");
+	conv_hold(conv);
+	convs->admitting = true;
+	forget_old(convs);
+	convs->refusal = (struct conv_refusal){0};
+	err = ask(conv);
+	convs->admitting = false;
+	bell_ring(&convs->admitted);
+	conv_drop(conv);
+	return err;
+}

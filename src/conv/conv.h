@@ -1,0 +1,113 @@
+// Conversations: long-lived owners of work, each with at most one supervised runner in a sandbox of
+// its owner's. What every door sees of them. `who` is asked about in each verb; what somebody may
+// not see is not there.
+#pragma once
+
+#include "conv/seam.h"
+#include "fleet/fleet.h"
+#include "model/lease.h"
+#include "model/owner.h"
+#include "model/pairs.h"
+#include "model/who.h"
+#include "store/store.h"
+
+#define CONV_ALIASES_MAX 16
+#define CONV_ARGS_MAX 256
+#define CONV_QUEUE_MAX 64	 // runs that wait in one conversation
+#define CONV_INPUT_MAX (1 << 20) // bytes of a run's input, and of its result
+#define CONV_ID_MAX OWNER_PART_MAX
+
+struct convs;
+struct conv;
+
+struct convs_options {
+	struct loop *loop;
+	struct store *store;
+	const struct seam *seam; // borrowed
+	int dir;		 // of the logs of runs; borrowed
+	const char *isolate;	 // organisations whose sessions live alone; "*": everyone's
+	const char *tag;	 // of shared ids; "": none
+	uint64_t threshold;	 // bytes that a cold start needs; 0: the default
+	uint64_t class_max[OWNER_CLASSES]; // live sandboxes of each; 0: no bound
+};
+
+// Loads what is stored. Nothing is launched before convs_start().
+fallible convs_open(const struct convs_options *options, struct convs **out);
+// Reconciles every lease with what lives, then serves. Until then runs are queued only.
+void convs_start(struct convs *convs);
+// Lets runners live and stops talking to them; returns when every task of this room has ended.
+void convs_stop(struct convs *convs);
+void convs_free(struct convs *convs); // after that
+// A reload: for sessions that are made from now on.
+void convs_configure(struct convs *convs, const char *isolate, const char *tag);
+// Stops every runner; returns when none is left, or TIMEOUT.
+fallible convs_drain(struct convs *convs, int64_t deadline);
+
+// Why the last cold start was refused: for the answer, before the next wait.
+struct conv_refusal {
+	uint64_t available, threshold; // bytes
+	uint32_t cleaned, skipped;
+};
+struct conv_refusal convs_refusal(const struct convs *convs);
+
+// What somebody wants. Borrowed.
+struct conv_spec {
+	struct owner owner; // session.at == NULL: one is made
+	bool isolated;	    // asked for; it can only be strengthened
+	struct str aliases[CONV_ALIASES_MAX];
+	size_t alias_count;
+	const char **argv; // of the runner; NULL-ended
+	const struct pairs *env;
+};
+// A new one, or the one of that alias: *out_made tells. Durable before anything is provisioned.
+// INVALID invalid_owner; CONFLICT session_taken, alias_taken; NO_SPACE capacity_rejected;
+// UNAVAILABLE capacity_unknown, state_unwritable. Borrowed until the caller's next wait.
+fallible convs_create(struct convs *convs, const struct who *who, const struct conv_spec *spec,
+		      struct conv **out, bool *out_made);
+// Held until conv_drop(). NOT_FOUND no_session: also one that is being deleted, unless `even`.
+fallible convs_find(struct convs *convs, const struct who *who, struct str id, bool even,
+		    struct conv **out);
+void conv_drop(struct conv *conv);
+static inline void auto_conv_(struct conv **conv)
+{
+	if (*conv)
+		conv_drop(*conv);
+}
+#define auto_conv on_exit_call(auto_conv_) struct conv *
+
+void conv_write(struct json_out *out, const struct conv *conv);
+const char *conv_id(const struct conv *conv);
+bool conv_is_deleting(const struct conv *conv);
+const struct lease *conv_lease(const struct conv *conv);
+// All of them that `who` may see, by id, behind `after`; up to `max`. Does not wait.
+void convs_write_page(struct convs *convs, const struct who *who, struct str after, size_t max,
+		      struct json_out *out);
+
+// A run. Durable on return; it starts by itself. EXHAUSTED too_many_runs; UNAVAILABLE
+// cleanup_exhausted, state_unwritable; NO_SPACE capacity_rejected …
+struct conv_run_spec {
+	struct str input;	 // JSON
+	const struct pairs *env; // may be NULL
+	uint64_t timeout_ms;	 // 0: none
+};
+fallible conv_run(struct conv *conv, const struct conv_run_spec *spec, struct json_out *out);
+// NOT_FOUND no_run.
+fallible conv_write_run(struct conv *conv, struct str run, struct json_out *out);
+// Its log: one JSON line an event, by byte offset. Held.
+fallible conv_log(struct conv *conv, struct str run, struct tape **out);
+
+// Ends what is under way. Durable on return. CONFLICT nothing_runs.
+fallible conv_interrupt(struct conv *conv);
+// CONFLICT no_question.
+fallible conv_answer(struct conv *conv, struct str question, struct str answer);
+// The intent is durable on return. *out_gone: so is the end.
+fallible conv_delete(struct conv *conv, bool *out_gone);
+void conv_write_logs(struct conv *conv, struct json_out *out);
+
+struct convs_view {
+	size_t sessions, runs;
+	size_t leases[LEASE_STATE_COUNT];
+	uint64_t attempts, alerts, rejected, cleaned, skipped; // since the start
+	int64_t oldest_stop_ms; // age of the oldest STOP_NEEDED; 0: none
+};
+struct convs_view convs_look(const struct convs *convs);

@@ -1,0 +1,22 @@
+// Which processes of a sandbox belong to which session, as the sandbox itself shows them: by the
+// cgroup they are in, which nobody in a sandbox can choose, and by the marks in their environment,
+// which count only within that sandbox.
+#pragma once
+
+#include "conv/seam.h"
+#include "fleet/visit.h"
+
+#define DISCOVER_SESSION "COVE_SESSION"
+#define DISCOVER_INSTANCE "COVE_INSTANCE"
+#define DISCOVER_GENERATION "COVE_GENERATION"
+#define DISCOVER_DIRECTORY "COVE_DIRECTORY"
+
+// Everything of the session, grouped into runners. `leaf` is the cgroup that is the leased
+// runner's alone, told as in a lease; 0: none is. Waits; fails into out->failed.
+void discover(const struct visit *visit, const struct seam_site *site, const struct lease *lease,
+	      uint32_t leaf, struct seam_view *out);
+// When a process of the sandbox began, in its own ticks. NOT_FOUND: there is none.
+fallible discover_start(const struct visit *visit, int pid, uint64_t *out);
+// Calls `each` with the directory that each marked process names.
+fallible discover_directories(const struct visit *visit, void (*each)(const char *name, void *of),
+			      void *of);

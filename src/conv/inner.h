@@ -1,0 +1,224 @@
+// The state of conversations, for the files of this room alone; others know it by conv/conv.h.
+//
+// A conversation has one task, its keeper, and nobody else changes its lease, its runs or its
+// record: requests leave a wish and ring. So between looking and writing nothing can come.
+#pragma once
+
+#include "base/map.h"
+#include "box/tape.h"
+#include "conv/conv.h"
+#include "loop/task.h"
+
+struct link_to; // the dialogue with a runner
+
+// clang-format off
+#define RUN_STATES(X) \
+	X(QUEUED, "queued") X(RUNNING, "running") X(COMPLETED, "completed") X(FAILED, "failed") \
+	X(INTERRUPTED, "interrupted")
+// clang-format on
+enum run_state {
+#define X(name, word) RUN_##name,
+	RUN_STATES(X)
+#undef X
+		RUN_STATE_COUNT
+};
+
+struct run {
+	struct conv *conv;
+	struct link link; // of conv->runs, in order
+	char id[LEASE_RUN_LEN + 1];
+	uint64_t version; // in the store
+	enum run_state state;
+	enum run_state told; // while `unsure`: as it is stored
+	bool unsure;	     // its new state is not committed yet
+	struct str input;    // JSON; owned
+	struct pairs env;
+	uint64_t timeout_ms;
+	int64_t created_ms, started_ms, ended_ms, deadline_ms; // wall clock; 0: not yet, none
+	uint64_t generation, run_generation;		       // that it ran under
+	char instance[LEASE_INSTANCE_LEN + 1];
+	int64_t grace_ms;  // a lost connection must be back by then; 0: it is there
+	uint64_t seq;	   // the last word of the runner that is on the log
+	uint64_t tries;	   // launches that failed for it
+	bool active;	   // it has said something about the run
+	char code[40];	   // of a failure; "": none
+	char *message;	   // owned
+	struct str result; // JSON; owned; at == NULL: none
+	char question[65]; // open; "": none
+	char *asked;	   // the question as JSON; owned
+	struct tape *log;  // NULL: not open
+};
+
+// What a commit that fails must leave as it was.
+struct run_before {
+	enum run_state state;
+	int64_t started_ms, ended_ms, deadline_ms, grace_ms;
+	uint64_t generation, run_generation, tries;
+	bool active;
+};
+
+// How a run ends that its runner does not end.
+struct run_end {
+	enum run_state state;
+	const char *code, *message;
+};
+
+struct conv {
+	struct convs *convs;
+	char *id;
+	char tenant[WHO_TENANT_MAX + 1];
+	char *org, *user, *bot; // NULL: none
+	struct owner_route route;
+	char *sandbox;		  // as it is stored: an id, or a legacy one
+	char box[ID_BOX_LEN + 1]; // in the fleet
+	char directory[ID_BOX_LEN + 1];
+	enum owner_class class;
+	char *aliases[CONV_ALIASES_MAX];
+	size_t alias_count;
+	char **argv; // NULL-ended
+	struct pairs env;
+	int64_t created_ms, used_ms; // wall clock
+	uint64_t version;	     // of the session's row
+	bool lone;		     // a lease without a session: to be ended
+	bool deleting, forced;	     // forced: a removal of the whole sandbox was tried once
+	bool derived;		     // its record had no sandbox: what it got is to be kept
+	bool prepared;		     // its directories were made
+	bool destroyed;		     // its sandbox was, under it
+	uint64_t reserved;	     // bytes that admission promised to it
+	int64_t reserved_at;	     // loop time
+
+	struct lease lease; // as it is stored
+	uint64_t lease_version;
+	struct link runs; // that have not ended, oldest first
+	size_t run_count;
+
+	// the keeper's
+	struct task *keeper;
+	struct bell wake, changed; // for it; by it
+	bool reconciled;
+	struct link wishes;   // struct wish, in order
+	bool swept;	      // since the deletion, absence was verified
+	bool force;	      // a user's run asks for a look at a quarantined lease
+	int64_t retry_at;     // loop time: nothing is tried before; 0: at once
+	int64_t launch_at;    // loop time: nothing is launched before
+	struct link_to *talk; // NULL: nobody to talk to
+	uint64_t sent_on;     // the connection that the first run was sent on; 0: it was not
+	int64_t alive_at;     // loop time: the sandbox was last told that it is used
+	struct {
+		bool there;
+		char attempt[LEASE_ATTEMPT_LEN + 1];
+		enum lease_seen seen;
+		char error[LEASE_ERROR_MAX];
+	} stopped; // the result of an attempt
+	// supervision; loop time
+	int64_t output_at, heard_at, pinged_at; // pinged 0: no answer is due
+	uint64_t pings;
+	uint16_t port; // where the runner takes connections; 0: nowhere
+
+	int holds;
+	bool listed;	  // in the table
+	bool born;	  // durable: others may see it
+	struct link link; // of convs->all
+};
+
+// What somebody asks of a keeper. On the asking task's stack, which waits, shielded.
+enum wish_kind { WISH_INTERRUPT, WISH_DELETE, WISH_ANSWER, WISH_STOP };
+struct wish {
+	enum wish_kind kind;
+	struct str question, answer;
+	enum lease_reason reason;
+	bool done;
+	struct err *err;
+	struct bell granted;
+	struct link link;
+};
+
+struct convs {
+	struct loop *loop;
+	struct store *store;
+	const struct seam *seam;
+	int dir;
+	char *isolate, *tag;
+	uint64_t threshold;
+	struct map *by_id, *by_alias;
+	struct link all;
+	size_t count;
+	struct map *routes; // sandbox id -> struct wedge (conv/slot.c)
+	int64_t wall_base, mono_base;
+	uint64_t connections; // numbers given out
+	bool started, closing;
+	bool draining;	// nothing is launched any more
+	bool admitting; // one cold start measures
+	struct bell admitted;
+	uint64_t reserved; // bytes promised to cold starts under way
+	struct conv_refusal refusal;
+	uint64_t class_max[OWNER_CLASSES];
+	uint64_t attempts, alerts, rejected, cleaned, skipped;
+	struct task *maintainer;
+	size_t tasks;	  // that are under way
+	struct bell idle; // rings when one ends
+};
+
+// Wall clock that does not jump while this process lives.
+int64_t convs_now(const struct convs *convs);
+struct seam_site conv_site(const struct conv *conv);
+void conv_hold(struct conv *conv);
+static inline bool runs_is_over(const struct run *run)
+{
+	return run->state >= RUN_COMPLETED;
+}
+struct run *conv_first(const struct conv *conv);   // the oldest run that has not ended; NULL: none
+struct run *conv_running(const struct conv *conv); // the one that the runner has taken
+const char *runs_state_word(enum run_state state);
+// A task of this room begins, or ends: convs_stop() waits for them.
+static inline void convs_begin(struct convs *convs)
+{
+	convs->tasks++;
+}
+static inline void convs_end(struct convs *convs)
+{
+	convs->tasks--;
+	bell_ring(&convs->idle);
+}
+// In keeper.c.
+void keeper_start(struct conv *conv);
+// Hears an event: commits what it means for the lease and for `run` (as it stands by now; NULL:
+// none; `before` is what it was), then does what is to be done. `lost` is how a run ends that loses
+// its runner by it.
+struct hearing {
+	struct lease_event event;
+	struct run *run;
+	struct run_before before;
+	struct run_end lost;
+};
+fallible keeper_hear(struct conv *conv, struct hearing *hearing);
+fallible keeper_tell(struct conv *conv, enum lease_event_kind kind, const char *error);
+fallible keeper_talk(struct conv *conv, int fd); // to its runner; takes the fd over
+// In wish.c. Waits until it is granted, or refused; for the keeper: the first that waits; and those
+// that will never be granted.
+fallible wish_ask(struct conv *conv, struct wish *wish);
+void wish_grant(struct conv *conv, bool *out_did);
+void wish_dismiss(struct conv *conv);
+// In reconcile.c.
+fallible reconcile(struct conv *conv);
+// In hear.c: the oldest word of the runner. *out_did: there was one.
+fallible hear_word(struct conv *conv, bool *out_did);
+fallible hear_send_run(struct conv *conv); // to a runner that is ready, once a connection
+// In supervise.c. Loop time of the next look; CLOCK_NEVER: none.
+int64_t supervise_next(const struct conv *conv);
+fallible supervise(struct conv *conv, bool *out_did);
+void supervise_reset(struct conv *conv); // a sign of life
+// In attempt.c.
+void attempt_start(struct conv *conv); // the one that the lease names, in a task of its own
+void attempt_look(struct conv *conv, struct seam_view *out); // bounded; faults apply
+// In remove.c: the next step of a deletion. *out_did: something was done.
+fallible remove_step(struct conv *conv, bool *out_did);
+// In table.c. Into the table, with its id and aliases reserved; false: one of them is taken.
+struct conv *conv_new(struct convs *convs);
+bool conv_list(struct conv *conv);
+// Out of sight and, with the last holder, gone.
+void conv_unlist(struct conv *conv);
+// The key of an alias: unique per owner.
+void conv_alias_key(const char *tenant, const struct owner *owner, struct str alias,
+		    struct buf *out);
+fallible conv_absent(void);

@@ -1,0 +1,471 @@
+// The keeper of a conversation is a task that turns: it takes the first thing that is to be done,
+// in an order that puts evidence before judgement, and sleeps when there is nothing.
+//
+//	1. the result of a stop attempt
+//	2. what somebody asks for
+//	3. what the runner said; then that it closed
+//	4. supervision: pings, silence, grace
+//	5. the lease's own deadline
+//	6. the steps of a deletion
+//	7. queued work
+//
+// Each is the same three movements: hear (a pure function), commit, act. When the store does not
+// take a commit, nothing has changed, and the turn is tried again.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "conv/admission.h"
+#include "conv/book.h"
+#include "conv/faults.h"
+#include "conv/inner.h"
+#include "conv/link.h"
+#include "conv/runs.h"
+#include "conv/slot.h"
+#include "model/timers.h"
+
+#define RETRY_MS 250
+
+static struct loop *loop_of(const struct conv *conv)
+{
+	return conv->convs->loop;
+}
+
+// ------------------------------------------------------------------------------- acting
+
+static void drop_talk(struct conv *conv)
+{
+	link_drop_to(take_ptr(conv->talk));
+	conv->sent_on = 0;
+	conv->pinged_at = 0;
+	conv->port = 0;
+}
+
+// Whether another try may help, and there is one left.
+static bool may_try_again(const struct run *run, const struct err *err)
+{
+	enum err_kind kind = err_kind(err);
+
+	return run->tries < RUN_TRIES_MAX && kind != ERR_INVALID && kind != ERR_NOT_FOUND &&
+	       kind != ERR_FORBIDDEN && kind != ERR_NO_SPACE;
+}
+
+// What kept a runner from starting is counted against the run that wanted it.
+static fallible launch_failed(struct conv *conv, enum lease_event_kind kind, struct err *failure)
+{
+	auto_err err = failure;
+	struct run *run = conv_first(conv);
+	bool again = run && may_try_again(run, err);
+	struct hearing hearing = {.event = {.kind = kind, .error = err_message(err)}, .run = run};
+	static const int64_t pauses_ms[] = {1000, 2000, 4000};
+	int64_t wait_ms = pauses_ms[0];
+
+	log_event(LOG_WARN, "runner.unready", "session", conv->id, "sandbox", conv->box, "trail",
+		  err_trail(err), NULL);
+	if (run) {
+		hearing.before = runs_mark(run);
+		wait_ms = pauses_ms[run->tries < 2 ? run->tries : 2];
+		run->tries++;
+		if (!again)
+			runs_set_end(run, &(struct run_end){RUN_FAILED, err_reason(err),
+							    err_message(err)});
+	}
+	conv->launch_at = loop_now(loop_of(conv)) + wait_ms / timers_scale_now();
+	return keeper_hear(conv, &hearing);
+}
+
+fallible keeper_talk(struct conv *conv, int fd)
+{
+	drop_talk(conv);
+	supervise_reset(conv);
+	return link_open(conv, fd, &conv->talk);
+}
+
+static fallible start_runner(struct conv *conv)
+{
+	const struct seam *seam = conv->convs->seam;
+	struct seam_site site = conv_site(conv);
+	struct seam_launch what = {
+		.argv = (const char *const *)conv->argv,
+		.env = &conv->env,
+		.instance = conv->lease.instance,
+		.generation = conv->lease.generation,
+	};
+	struct run *run = conv_first(conv);
+	bool cold = false;
+	int fd = -1;
+
+	if (run)
+		runs_log_step(run, "sandbox_provision");
+	TRY(faults_meet(FAULT_LAUNCH, conv->id));
+	TRY(seam->provision(seam->arg, &site, &cold), "provide a sandbox");
+	if (run)
+		runs_log_step(run, "disk_check");
+	if (!conv->prepared)
+		TRY(admission_ask(conv));
+	if (run)
+		runs_log_step(run, "workspace_setup");
+	TRY(seam->prepare(seam->arg, &site), "prepare the workspace");
+	conv->prepared = true;
+	if (run)
+		runs_log_step(run, "runner_start");
+	TRY(seam->launch(seam->arg, &site, &what, &conv->lease.place, &fd), "start the runner");
+	return keeper_talk(conv, fd);
+}
+
+// The place is written down once it is known; without it the runner is found by its marks.
+static fallible launch(struct conv *conv)
+{
+	struct err *err = start_runner(conv);
+
+	if (err)
+		return launch_failed(conv, LEASE_LAUNCH_FAILED, err);
+	return book_commit(conv, &(struct book_change){.session = true, .lease = &conv->lease});
+}
+
+static fallible attach(struct conv *conv)
+{
+	const struct seam *seam = conv->convs->seam;
+	struct seam_site site = conv_site(conv);
+	struct run *run = conv_first(conv);
+	struct err *err;
+	int fd = -1;
+
+	if (conv->lease.state == LEASE_STARTING && run && run->state == RUN_QUEUED) {
+		runs_log_step(run, "sandbox_provision");
+		runs_log_step(run, "disk_check");
+		runs_log_step(run, "workspace_setup");
+		runs_log_step(run, "runner_start");
+	}
+	if (conv->talk && !conv->talk->closed) {
+		link_greet(conv->talk);
+		supervise_reset(conv);
+		return OK;
+	}
+	err = seam->attach(seam->arg, &site, &conv->lease, &fd);
+	if (!err)
+		err = keeper_talk(conv, fd);
+	if (err && conv->lease.state == LEASE_STARTING)
+		return launch_failed(conv, LEASE_UNREADY, err);
+	err_free(err); // an active one has its grace; others are looked at when they are wanted
+	return OK;
+}
+
+static fallible recheck(struct conv *conv)
+{
+	struct hearing hearing = {.event = {.kind = LEASE_RECHECKED}};
+	auto_free struct seam_view *view = mem_new_of(struct seam_view);
+
+	attempt_look(conv, view);
+	hearing.event.seen = seam_judge(view, &conv->lease);
+	if (hearing.event.seen == LEASE_SEES_MATCH)
+		hearing.event.seen = LEASE_SEES_OTHER;
+	return keeper_hear(conv, &hearing);
+}
+
+static fallible act(struct conv *conv, unsigned todo)
+{
+	if (todo & LEASE_DO_ALERT) {
+		conv->convs->alerts++;
+		log_event(LOG_ERROR, "alert", "alert", "lease_quarantined", "severity", "critical",
+			  "session", conv->id, "sandbox", conv->box, "reason",
+			  lease_reason_word(conv->lease.reason), "error", conv->lease.error, NULL);
+	}
+	if (todo & LEASE_DO_STOP)
+		attempt_start(conv);
+	if (todo & LEASE_DO_LAUNCH)
+		return launch(conv);
+	if (todo & LEASE_DO_ATTACH)
+		return attach(conv);
+	if (todo & LEASE_DO_LOOK)
+		return recheck(conv);
+	return OK;
+}
+
+// ------------------------------------------------------------------------------ hearing
+
+static void tell_log(const struct conv *conv, const struct lease *was,
+		     const struct lease_step *step)
+{
+	const struct lease *now = &conv->lease;
+	char row[8], generation[24], attempts[12];
+
+	snprintf(row, sizeof(row), "%d", step->row);
+	snprintf(generation, sizeof(generation), "%llu", (unsigned long long)now->generation);
+	snprintf(attempts, sizeof(attempts), "%u", now->attempts);
+	log_event(LOG_INFO, "lease", "tenant", conv->tenant, "session", conv->id, "sandbox",
+		  conv->box, "row", row, "from", lease_state_word(was->state), "to",
+		  lease_state_word(now->state), "instance", now->instance, "generation", generation,
+		  "reason", now->reason ? lease_reason_word(now->reason) : NULL, "attempt",
+		  now->attempt[0] ? now->attempt : NULL, "attempts",
+		  lease_is_fenced(now) ? attempts : NULL, "error",
+		  now->error[0] ? now->error : NULL, NULL);
+}
+
+// The run has ended in the store: its readers learn of it, and memory lets it go.
+static void bid_farewell(struct run *run)
+{
+	if (!runs_is_over(run))
+		return;
+	admission_release(run->conv); // what it took can be seen by now
+	runs_log_end(run);
+	runs_unlist(run);
+}
+
+static fallible commit(struct conv *conv, struct hearing *hearing, const struct lease *next,
+		       unsigned todo, struct run **out_lost)
+{
+	struct run *lost = todo & LEASE_DO_FAIL_RUNS ? conv_running(conv) : NULL;
+	struct run_before before = {0};
+	struct book_change change = {.lease = next};
+	struct err *err;
+
+	if (lost == hearing->run)
+		lost = NULL;
+	if (hearing->run)
+		change.runs[change.run_count++] = hearing->run;
+	if (lost) {
+		before = runs_mark(lost);
+		runs_set_end(lost, &hearing->lost);
+		change.runs[change.run_count++] = lost;
+	}
+	err = book_commit(conv, &change);
+	if (err && lost)
+		runs_undo(lost, &before);
+	if (err && hearing->run)
+		runs_undo(hearing->run, &hearing->before);
+	if (!err)
+		*out_lost = lost;
+	return err;
+}
+
+fallible keeper_hear(struct conv *conv, struct hearing *hearing)
+{
+	struct lease_event event = hearing->event;
+	struct run *first = conv_first(conv), *lost = NULL;
+	char instance[LEASE_INSTANCE_LEN + 1], attempt[LEASE_ATTEMPT_LEN + 1];
+	auto_free struct lease *was = mem_new_of(struct lease);
+	auto_free struct lease *next = mem_new_of(struct lease);
+	struct lease_step step;
+
+	lease_new_instance(instance);
+	lease_new_attempt(attempt);
+	event.now_ms = convs_now(conv->convs);
+	event.instance = instance;
+	if (event.kind != LEASE_STOPPED)
+		event.attempt = attempt;
+	event.has_accepted = conv_running(conv) != NULL;
+	event.has_queued = first && first->state == RUN_QUEUED && !conv->deleting;
+	if (event.has_accepted && !event.run)
+		event.run = conv_running(conv)->id;
+	if (!hearing->lost.state)
+		hearing->lost = (struct run_end){RUN_FAILED, "runner_lost", "its runner was lost"};
+	*was = conv->lease;
+	step = lease_hear(&conv->lease, &event, next);
+	if (step.changed || hearing->run)
+		TRY(commit(conv, hearing, next, step.todo, &lost), "keep the lease of %s",
+		    conv->id);
+	if (step.changed) {
+		tell_log(conv, was, &step);
+		conv->convs->attempts += step.row == 18;
+		conv->swept |= conv->deleting && (step.row == 20 || step.row == 25);
+		if (!lease_is_owned(&conv->lease) || conv->lease.generation != was->generation)
+			drop_talk(conv);
+	} else if (step.row == 19 || step.row == 24) {
+		log_event(LOG_INFO, "lease.unchanged", "session", conv->id, "row",
+			  step.row == 19 ? "19" : "24", "state",
+			  lease_state_word(conv->lease.state), NULL);
+	}
+	if (lost)
+		bid_farewell(lost);
+	if (hearing->run)
+		bid_farewell(hearing->run);
+	bell_ring(&conv->changed);
+	return act(conv, step.todo);
+}
+
+fallible keeper_tell(struct conv *conv, enum lease_event_kind kind, const char *error)
+{
+	struct hearing hearing = {.event = {.kind = kind, .error = error}};
+
+	return keeper_hear(conv, &hearing);
+}
+
+// ------------------------------------------------------------------------ what is to be done
+
+static fallible take_result(struct conv *conv, bool *out_did)
+{
+	struct hearing hearing = {
+		.event = {.kind = LEASE_STOPPED,
+			  .attempt = conv->stopped.attempt,
+			  .seen = conv->stopped.seen,
+			  .error = conv->stopped.error},
+	};
+
+	if (!conv->stopped.there)
+		return OK;
+	*out_did = true;
+	TRY(keeper_hear(conv, &hearing));
+	conv->stopped.there = false;
+	return OK;
+}
+
+static fallible pass_time(struct conv *conv, bool *out_did)
+{
+	int64_t due = lease_deadline(&conv->lease);
+
+	if (!due || convs_now(conv->convs) < due)
+		return OK;
+	*out_did = true;
+	return keeper_tell(conv, LEASE_TIME, NULL);
+}
+
+// A user's new run makes a quarantined lease be looked at once more; then it is refused.
+static fallible force(struct conv *conv)
+{
+	struct run *run;
+
+	conv->force = false;
+	TRY(keeper_tell(conv, LEASE_FORCE, NULL));
+	if (conv->lease.state != LEASE_QUARANTINED)
+		return OK;
+	while ((run = conv_first(conv))) {
+		struct run_before before = runs_mark(run);
+		struct err *err;
+
+		runs_set_end(run, &(struct run_end){RUN_FAILED, "cleanup_exhausted",
+						    "an earlier runner could not be removed"});
+		err = book_commit(conv, &(struct book_change){.runs = {run}, .run_count = 1});
+		if (err) {
+			runs_undo(run, &before);
+			return err;
+		}
+		bid_farewell(run);
+	}
+	bell_ring(&conv->changed);
+	return OK;
+}
+
+static fallible want(struct conv *conv, bool *out_did)
+{
+	struct run *run = conv_first(conv);
+	struct hearing hearing = {.event = {.kind = LEASE_WANTED}};
+	auto_free struct seam_view *view = NULL;
+	enum lease_state state = conv->lease.state;
+	uint64_t version = conv->lease_version;
+
+	if (!run || run->state != RUN_QUEUED || conv->deleting || conv->convs->closing ||
+	    conv->convs->draining)
+		return OK;
+	if (state == LEASE_QUARANTINED) {
+		*out_did = conv->force;
+		return conv->force ? force(conv) : OK;
+	}
+	if (state == LEASE_READY && conv->talk && conv->talk->greeted)
+		return hear_send_run(conv);
+	if (state == LEASE_ACTIVE || lease_is_fenced(&conv->lease) ||
+	    (state == LEASE_STARTING && conv->talk) || loop_now(loop_of(conv)) < conv->launch_at)
+		return OK;
+	*out_did = true;
+	view = mem_new_of(struct seam_view);
+	attempt_look(conv, view);
+	if (conv->lease_version != version) // B-9: what was decided since comes first
+		return OK;
+	hearing.event.seen = seam_judge(view, &conv->lease);
+	hearing.event.error = view->failed ? view->why : NULL;
+	return keeper_hear(conv, &hearing);
+}
+
+// -------------------------------------------------------------------------------- turning
+
+static fallible turn(struct conv *conv, bool *out_did)
+{
+	if (!conv->reconciled) {
+		*out_did = true;
+		return reconcile(conv);
+	}
+	TRY(take_result(conv, out_did));
+	if (!*out_did)
+		wish_grant(conv, out_did);
+	if (!*out_did)
+		TRY(hear_word(conv, out_did));
+	if (!*out_did)
+		TRY(supervise(conv, out_did));
+	if (!*out_did)
+		TRY(pass_time(conv, out_did));
+	if (!*out_did && conv->deleting)
+		TRY(remove_step(conv, out_did));
+	if (!*out_did)
+		TRY(want(conv, out_did));
+	return OK;
+}
+
+static void least(int64_t *at, int64_t other)
+{
+	if (other < *at)
+		*at = other;
+}
+
+static int64_t next_turn(const struct conv *conv)
+{
+	int64_t now = loop_now(loop_of(conv)), at = supervise_next(conv);
+	int64_t due = lease_deadline(&conv->lease);
+	const struct run *run = conv_first(conv);
+
+	if (due)
+		least(&at, now + due - convs_now(conv->convs));
+	if (run && run->state == RUN_QUEUED && conv->launch_at > now)
+		least(&at, conv->launch_at);
+	return at;
+}
+
+static void turn_on(struct conv *conv)
+{
+	int64_t until = CLOCK_NEVER;
+	auto_err err = OK;
+	bool did = false;
+
+	if (conv->retry_at > loop_now(loop_of(conv))) {
+		wish_grant(conv, &did); // whoever asks is told what is wrong
+		until = conv->retry_at;
+	} else {
+		conv->retry_at = 0;
+		err = turn(conv, &did);
+	}
+	if (err) {
+		log_event(LOG_WARN, "keeper.held_up", "session", conv->id, "trail", err_trail(err),
+			  NULL);
+		conv->retry_at = loop_now(loop_of(conv)) + RETRY_MS;
+		did = true;
+	}
+	if (did)
+		return;
+	if (until == CLOCK_NEVER)
+		until = next_turn(conv);
+	if (link_empty(&conv->wishes) && !conv->stopped.there)
+		err_free(bell_wait(&conv->wake, until));
+}
+
+static void keep(void *arg)
+{
+	struct conv *conv = arg;
+
+	task_shield(true);
+	while (conv->listed && !conv->convs->closing)
+		turn_on(conv);
+	drop_talk(conv);
+	conv->keeper = NULL;
+	wish_dismiss(conv);
+	bell_ring(&conv->changed);
+	convs_end(conv->convs);
+	conv_drop(conv);
+}
+
+void keeper_start(struct conv *conv)
+{
+	conv_hold(conv);
+	convs_begin(conv->convs);
+	conv->keeper = task_start(loop_of(conv), "keeper", keep, conv);
+}

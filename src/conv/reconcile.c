@@ -1,0 +1,61 @@
+// After a restart: what the lease says is held against what lives, before anything is launched. A
+// runner that matches is talked to again; its run has a grace in which it must be heard of.
+#include "base/mem.h"
+#include "conv/inner.h"
+#include "conv/link.h"
+#include "conv/runs.h"
+#include "model/timers.h"
+
+#define DRAIN_WORDS_MS 1000
+
+// The runner is gone, but its last words may lie in its dialogue: evidence comes before judgement.
+static void hear_out(struct conv *conv)
+{
+	const struct seam *seam = conv->convs->seam;
+	struct seam_site site = conv_site(conv);
+	int64_t until = loop_now(conv->convs->loop) + DRAIN_WORDS_MS;
+	int fd = -1;
+	auto_err err = seam->attach(seam->arg, &site, &conv->lease, &fd);
+
+	if (!err)
+		err = keeper_talk(conv, fd);
+	while (!err && conv->talk && !(conv->talk->closed && !link_heard(conv->talk)) &&
+	       loop_now(conv->convs->loop) < until) {
+		bool did = false;
+
+		err = hear_word(conv, &did);
+		if (!err && !did)
+			err_free(bell_wait(&conv->wake, until));
+	}
+}
+
+fallible reconcile(struct conv *conv)
+{
+	struct run *run = conv_running(conv);
+	struct hearing hearing = {.event = {.kind = LEASE_FOUND}};
+	auto_free struct seam_view *view = mem_new_of(struct seam_view);
+
+	attempt_look(conv, view);
+	hearing.event.seen = seam_judge(view, &conv->lease);
+	hearing.event.error = view->failed ? view->why : NULL;
+	if (run)
+		runs_log_resume(run);
+	if (conv->lease.state == LEASE_ACTIVE && hearing.event.seen == LEASE_SEES_NOTHING)
+		hear_out(conv);
+	run = conv_running(conv);
+	if (run) {
+		hearing.lost = (struct run_end){RUN_FAILED,
+						run->seq ? "runner_error_after_activity"
+							 : "runner_error_before_activity",
+						"its runner was gone when cove came back"};
+		// The connection is lost with the daemon that had it.
+		run->grace_ms = convs_now(conv->convs) + timer_ms(TIMER_GRACE);
+	}
+	TRY(keeper_hear(conv, &hearing));
+	// What could not be looked at is looked at again.
+	conv->reconciled = !view->failed || lease_is_fenced(&conv->lease) ||
+			   conv->lease.state == LEASE_NONE;
+	if (!conv->reconciled)
+		conv->retry_at = loop_now(conv->convs->loop) + timer_ms(TIMER_MAINTAIN_LEAST);
+	return OK;
+}

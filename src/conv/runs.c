@@ -1,0 +1,378 @@
+// A run is committed before anybody is told of it, and so is its end. The log is for readers: one
+// line of JSON an event, on a tape of its own, by byte offset; the line of type "end" is the last.
+// A crash between the commit of an end and its line is made good by whoever opens the log next.
+#include "conv/runs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/secret.h"
+#include "conv/book.h"
+#include "model/timers.h"
+
+#define LOG_CAP (64ull << 20)
+#define LINE_MAX (CONV_INPUT_MAX * 2 + 4096)
+#define TAIL (256 * 1024)
+#define END_MARK "\"type\":\"end\""
+
+const char *runs_state_word(enum run_state state)
+{
+	static const char *const words[] = {
+#define X(name, word) [RUN_##name] = word,
+		RUN_STATES(X)
+#undef X
+	};
+
+	return words[state];
+}
+
+struct run *runs_new(struct conv *conv, const struct conv_run_spec *spec)
+{
+	struct run *run = mem_new_of(struct run);
+
+	run->conv = conv;
+	memcpy(run->id, "run_", 4);
+	secret_hex(run->id + 4, 16);
+	run->state = RUN_QUEUED;
+	run->input = (struct str){mem_dup(spec->input.at, spec->input.len), spec->input.len};
+	for (size_t i = 0; spec->env && i < spec->env->count; i++)
+		pairs_set(&run->env, str_of(spec->env->at[i].name), str_of(spec->env->at[i].value));
+	run->timeout_ms = spec->timeout_ms;
+	run->created_ms = convs_now(conv->convs);
+	return run;
+}
+
+void runs_free(struct run *run)
+{
+	if (!run)
+		return;
+	if (run->log)
+		tape_drop(run->log);
+	free((char *)run->input.at);
+	free((char *)run->result.at);
+	free(run->message);
+	free(run->asked);
+	pairs_done(&run->env);
+	free(run);
+}
+
+void runs_list(struct run *run)
+{
+	link_add(&run->conv->runs, &run->link);
+	run->conv->run_count++;
+}
+
+void runs_unlist(struct run *run)
+{
+	link_drop(&run->link);
+	run->conv->run_count--;
+	runs_free(run);
+}
+
+struct run_before runs_mark(const struct run *run)
+{
+	return (struct run_before){run->state,		run->started_ms, run->ended_ms,
+				   run->deadline_ms,	run->grace_ms,	 run->generation,
+				   run->run_generation, run->tries,	 run->active};
+}
+
+void runs_undo(struct run *run, const struct run_before *before)
+{
+	run->unsure = false;
+	run->state = before->state;
+	run->started_ms = before->started_ms;
+	run->ended_ms = before->ended_ms;
+	run->deadline_ms = before->deadline_ms;
+	run->grace_ms = before->grace_ms;
+	run->generation = before->generation;
+	run->run_generation = before->run_generation;
+	run->tries = before->tries;
+	run->active = before->active;
+}
+
+// Nobody is told of a state before it is durable.
+static void doubt(struct run *run)
+{
+	if (!run->unsure)
+		run->told = run->state;
+	run->unsure = true;
+}
+
+void runs_set_end(struct run *run, const struct run_end *end)
+{
+	doubt(run);
+	run->state = end->state;
+	run->ended_ms = convs_now(run->conv->convs);
+	run->deadline_ms = run->grace_ms = 0;
+	run->question[0] = '\0';
+	snprintf(run->code, sizeof(run->code), "%s", end->code ? end->code : "");
+	free(run->message);
+	run->message = end->message ? mem_str(end->message) : NULL;
+}
+
+void runs_set_taken(struct run *run)
+{
+	struct conv *conv = run->conv;
+
+	doubt(run);
+	run->state = RUN_RUNNING;
+	run->started_ms = convs_now(conv->convs);
+	run->deadline_ms = run->timeout_ms ? run->started_ms + (int64_t)run->timeout_ms : 0;
+	run->generation = conv->lease.generation;
+	run->run_generation = conv->lease.run_generation;
+	snprintf(run->instance, sizeof(run->instance), "%s", conv->lease.instance);
+}
+
+static int64_t blocked_until(const struct run *run)
+{
+	const struct lease *lease = &run->conv->lease;
+
+	return run->state == RUN_QUEUED && lease_is_fenced(lease) ? lease_deadline(lease) : 0;
+}
+
+static void put_ms(struct json_out *out, const char *key, int64_t ms)
+{
+	json_key(out, key);
+	if (ms)
+		json_add_int(out, ms);
+	else
+		json_add_null(out);
+}
+
+void runs_write(struct json_out *out, const struct run *run)
+{
+	enum run_state state = run->unsure ? run->told : run->state;
+	bool over = state >= RUN_COMPLETED;
+
+	json_begin(out, '{');
+	json_put_text(out, "id", run->id);
+	json_put_text(out, "session", run->conv->id);
+	json_put_text(out, "state", runs_state_word(state));
+	put_ms(out, "created_at", run->created_ms);
+	put_ms(out, "started_at", state == RUN_QUEUED ? 0 : run->started_ms);
+	put_ms(out, "ended_at", over ? run->ended_ms : 0);
+	put_ms(out, "blocked_until", blocked_until(run));
+	json_put_text(out, "instance_id", *run->instance ? run->instance : NULL);
+	put_ms(out, "generation", (int64_t)run->generation);
+	json_key(out, "question");
+	if (run->question[0] && run->asked)
+		json_add_raw(out, str_of(run->asked));
+	else
+		json_add_null(out);
+	json_key(out, "result");
+	if (over && run->result.at)
+		json_add_raw(out, run->result);
+	else
+		json_add_null(out);
+	json_key(out, "error");
+	if (over && run->code[0]) {
+		json_begin(out, '{');
+		json_put_text(out, "code", run->code);
+		json_put_text(out, "message", run->message);
+		json_end(out, '}');
+	} else {
+		json_add_null(out);
+	}
+	json_end(out, '}');
+}
+
+// ------------------------------------------------------------------------------ the log
+
+static char *log_name(const struct conv *conv, const char *id)
+{
+	return mem_fmt("%s/%s", conv->directory, id);
+}
+
+static void open_log(struct run *run)
+{
+	struct convs *convs = run->conv->convs;
+	auto_free char *name = log_name(run->conv, run->id);
+	struct tape_label label = {
+		.id = str_of(run->id),
+		.command = STR("run"),
+		.started_ms = run->created_ms,
+		.cap = LOG_CAP,
+	};
+
+	run->log = tape_new_named(convs->loop, convs->dir, name);
+	tape_leave(run->log);
+	tape_set_label(run->log, &label);
+}
+
+static void add_line(struct run *run, const struct buf *line)
+{
+	auto_err err = OK;
+
+	if (!run->log)
+		open_log(run);
+	if (buf_ok(line))
+		err = tape_add(run->log, TAPE_STDOUT, line->at, line->len);
+	if (err)
+		log_event(LOG_WARN, "run.log", "session", run->conv->id, "run", run->id, "trail",
+			  err_trail(err), NULL);
+}
+
+void runs_log(struct run *run, const char *type, struct str more)
+{
+	auto_buf line = BUF_INIT(LINE_MAX);
+	struct json_out out = json_to(&line);
+
+	json_begin(&out, '{');
+	json_put_text(&out, "type", type);
+	json_put_int(&out, "time", clock_wall_ms());
+	json_put_text(&out, "run", run->id);
+	if (more.len) {
+		buf_char(&line, ',');
+		buf_str(&line, more);
+	}
+	json_end(&out, '}');
+	buf_char(&line, '\n');
+	add_line(run, &line);
+}
+
+void runs_log_state(struct run *run)
+{
+	char more[64];
+
+	snprintf(more, sizeof(more), "\"state\":\"%s\"", runs_state_word(run->state));
+	runs_log(run, "state", str_of(more));
+}
+
+void runs_log_step(struct run *run, const char *step)
+{
+	char more[64];
+
+	snprintf(more, sizeof(more), "\"step\":\"%s\"", step);
+	runs_log(run, "step", str_of(more));
+}
+
+void runs_log_end(struct run *run)
+{
+	auto_buf more = BUF_INIT(LINE_MAX);
+	struct json_out out = json_to(&more);
+
+	json_put_text(&out, "state", runs_state_word(run->state));
+	json_key(&out, "result");
+	if (run->result.at)
+		json_add_raw(&out, run->result);
+	else
+		json_add_null(&out);
+	json_put_text(&out, "code", run->code[0] ? run->code : NULL);
+	json_put_text(&out, "message", run->message);
+	runs_log(run, "end", buf_view(&more));
+	tape_end(run->log);
+	tape_seal(run->log, &(struct tape_ending){.ended_ms = run->ended_ms});
+}
+
+// The last bytes of a log; an offset inside of a line is harmless to whoever looks for marks.
+static void read_tail(struct tape *tape, struct buf *out)
+{
+	uint64_t kept = tape_kept(tape), at = kept > TAIL ? kept - TAIL : 0;
+	auto_free char *room = mem_new(32768);
+
+	while (at < kept) {
+		enum tape_stream stream;
+		size_t got = 0;
+		auto_err err = tape_read(tape, &at, &stream, room, 32768, &got, 0);
+
+		if (err || !got)
+			return;
+		buf_add(out, room, got);
+	}
+}
+
+void runs_log_resume(struct run *run)
+{
+	auto_free char *name = log_name(run->conv, run->id);
+	auto_buf tail = BUF_INIT(TAIL + 65536);
+	struct tape_label label;
+	auto_err err = OK;
+	const char *at;
+
+	if (run->log)
+		return;
+	err = tape_open(run->conv->convs->loop, run->conv->convs->dir, name, &run->log, &label);
+	if (err) {
+		run->log = NULL;
+		return;
+	}
+	tape_leave(run->log);
+	read_tail(run->log, &tail);
+	for (at = tail.at; at && (at = strstr(at, "\"seq\":")) != NULL; at++) {
+		uint64_t seq = strtoull(at + 6, NULL, 10);
+
+		if (seq > run->seq)
+			run->seq = seq;
+	}
+}
+
+// A run that has ended, whose log was cut off before its last line.
+static fallible finish_log(struct conv *conv, const char *id, struct tape *tape)
+{
+	auto_arena arena = arena_new();
+	struct store_conv *row = NULL;
+	struct run *run;
+	auto_buf tail = BUF_INIT(TAIL + 65536);
+
+	if (tape_has_ended(tape))
+		return OK;
+	TRY(store_conv_get(conv->convs->store, STORE_RUN, id, arena, &row));
+	if (!row)
+		return OK;
+	run = mem_new_of(struct run);
+	run->conv = conv;
+	if (book_read_run(row, run) && runs_is_over(run)) {
+		tape_hold(tape);
+		run->log = tape;
+		read_tail(tape, &tail);
+		if (tail.at && strstr(tail.at, END_MARK))
+			tape_end(tape);
+		else
+			runs_log_end(run);
+	}
+	runs_free(run);
+	return OK;
+}
+
+fallible runs_log_open(struct conv *conv, struct str id, struct tape **out)
+{
+	auto_free char *name = NULL;
+	auto_free char *key = mem_dup(id.at, id.len);
+	struct tape_label label;
+	struct tape *tape = NULL;
+	struct err *err;
+
+	list_each (at, &conv->runs) {
+		struct run *run = link_of(at, struct run, link);
+
+		if (str_is(id, run->id)) {
+			if (!run->log)
+				open_log(run);
+			tape_hold(run->log);
+			*out = run->log;
+			return OK;
+		}
+	}
+	if (id.len != LEASE_RUN_LEN || !str_starts(id, "run_") || memchr(id.at, '/', id.len))
+		return err_new(NOT_FOUND, "no_run", "there is no such run");
+	name = log_name(conv, key);
+	err = tape_open(conv->convs->loop, conv->convs->dir, name, &tape, &label);
+	if (err)
+		return err_recast(err, ERR_NOT_FOUND, "no_run", "there is no such run");
+	tape_leave(tape);
+	err = finish_log(conv, key, tape);
+	if (err) {
+		tape_drop(tape);
+		return err;
+	}
+	*out = tape;
+	return OK;
+}
+
+void runs_remove_logs(struct conv *conv)
+{
+	tape_remove_folder(conv->convs->loop, conv->convs->dir, conv->directory);
+}

@@ -1,0 +1,32 @@
+// Runs of a conversation: what they were told, what became of them, and their logs.
+#pragma once
+
+#include "conv/inner.h"
+
+#define RUN_TRIES_MAX 3 // launches that may fail for one run, if another try might help
+
+// A new one, queued in memory only.
+struct run *runs_new(struct conv *conv, const struct conv_run_spec *spec);
+void runs_free(struct run *run);
+void runs_list(struct run *run);
+void runs_unlist(struct run *run); // it has ended: the store has it
+
+// Sets how it ended, without a commit; runs_undo() takes it back.
+struct run_before runs_mark(const struct run *run);
+void runs_undo(struct run *run, const struct run_before *before);
+void runs_set_end(struct run *run, const struct run_end *end);
+void runs_set_taken(struct run *run); // the runner took it
+
+void runs_write(struct json_out *out, const struct run *run);
+
+// The log. Each call adds one line; `more` are members of the object, at == NULL: none. May wait
+// for the disk; what cannot be written is lost to readers, never to the run.
+void runs_log(struct run *run, const char *type, struct str more);
+void runs_log_state(struct run *run);
+void runs_log_step(struct run *run, const char *step);
+void runs_log_end(struct run *run); // the last line
+// After a restart: where its runner goes on.
+void runs_log_resume(struct run *run);
+// Of any run of the conversation. Held.
+fallible runs_log_open(struct conv *conv, struct str id, struct tape **out);
+void runs_remove_logs(struct conv *conv);

@@ -1,0 +1,253 @@
+// How much room there is for a session in its sandbox, how more is made, and what its runner wrote.
+//
+// Stale is only what is known to be: a directory whose name is a session's, that is old enough, of
+// which no process bears the mark and which no conversation uses. Unknown counts as in use.
+//
+// syscalls: fstatfs statfs
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "conv/discover.h"
+#include "conv/faults.h"
+#include "conv/site_inner.h"
+#include "loop/offload.h"
+#include "model/timers.h"
+
+#define LOG_TAIL (64 * 1024)
+
+struct measuring {
+	int fd;
+	struct statvfs fs;
+	int errnum;
+};
+
+static void measure_run(void *arg)
+{
+	struct measuring *measuring = arg;
+
+	if (fstatvfs(measuring->fd, &measuring->fs))
+		measuring->errnum = errno;
+}
+
+fallible site_capacity(void *arg, const struct seam_site *at, struct seam_room *out)
+{
+	const struct site *site = arg;
+	struct entry *entry = site_entry(site, at);
+	struct measuring measuring = {.fd = site->options.data};
+	struct files_space space;
+	struct files files;
+	auto_visit visit_ = {0};
+
+	offload_run(measure_run, &measuring);
+	if (measuring.errnum)
+		return err_sys(measuring.errnum, "measure the host's file system");
+	*out = (struct seam_room){
+		.host_free = (uint64_t)measuring.fs.f_bavail * measuring.fs.f_frsize,
+		.cold = !entry || entry->record.state != STATE_RUNNING,
+	};
+	if (out->cold)
+		return OK;
+	TRY(site_visit(site, at, &visit_));
+	files = site_files(&visit_, TIMER_CAPACITY);
+	TRY(files_space(&files, WORKSPACE, &space));
+	out->free = space.free;
+	out->total = space.total;
+	out->inodes = space.inodes;
+	out->inodes_free = space.inodes_free;
+	return OK;
+}
+
+struct cleaning {
+	char (*used)[ID_BOX_LEN + 1]; // directories that a process names
+	size_t used_count;
+	char (*stale)[ID_BOX_LEN + 1];
+	size_t stale_count;
+};
+
+static void add_name(char (**list)[ID_BOX_LEN + 1], size_t *count, const char *name)
+{
+	*list = mem_grow(*list, *count + 1, sizeof(**list));
+	snprintf((*list)[(*count)++], sizeof(**list), "%s", name);
+}
+
+static void note_used(const char *name, void *of)
+{
+	struct cleaning *cleaning = of;
+
+	add_name(&cleaning->used, &cleaning->used_count, name);
+}
+
+static bool is_named(const struct cleaning *cleaning, const char *name)
+{
+	for (size_t i = 0; i < cleaning->used_count; i++)
+		if (strcmp(cleaning->used[i], name) == 0)
+			return true;
+	return false;
+}
+
+// What proves that the file system itself is of no use. Want of space does not: it may be the
+// tenant's own quota.
+static int proof(const struct err *err)
+{
+	if (strcmp(err_reason(err), "read_only") == 0)
+		return EROFS;
+	return 0;
+}
+
+static fallible find_stale(const struct files *files, struct cleaning *cleaning,
+			   bool (*is_used)(const char *directory, void *of), void *of,
+			   struct seam_cleaned *out)
+{
+	int64_t now_us = clock_wall_ms() * 1000;
+	struct files_walk *walk = NULL;
+	struct reach_entry entry;
+	bool more = true;
+
+	TRY(files_list(files, WORKSPACE, 0, 0, &walk));
+	while (more) {
+		struct err *err = files_next_entry(walk, &entry, &more);
+		char name[ID_BOX_LEN + 1];
+		enum owner_kind kind;
+		int64_t age_us;
+
+		if (err) {
+			files_drop(walk);
+			return err;
+		}
+		if (!more || !owner_is_id(entry.path, &kind) || kind != OWNER_SES ||
+		    entry.stat.type != REACH_DIRECTORY)
+			continue;
+		snprintf(name, sizeof(name), STR_FMT, STR_ARG(entry.path));
+		age_us = now_us - entry.stat.mtime_us;
+		if (entry.stat.mtime_us <= 0 || age_us < timer_ms(TIMER_STALE_DIRECTORY) * 1000 ||
+		    is_named(cleaning, name) || is_used(name, of))
+			out->skipped++;
+		else
+			add_name(&cleaning->stale, &cleaning->stale_count, name);
+	}
+	return files_end(walk, NULL);
+}
+
+static fallible clean_inside(const struct site *site, const struct seam_site *at,
+			     bool (*is_used)(const char *directory, void *of), void *of,
+			     struct cleaning *cleaning, struct seam_cleaned *out)
+{
+	auto_visit visit_ = {0};
+	struct files files;
+
+	TRY(site_visit(site, at, &visit_));
+	files = site_files(&visit_, TIMER_WORKSPACE);
+	// Unknown counts as in use: without the list of processes nothing is removed.
+	TRY(faults_meet_until(FAULT_OBSERVE, at->session, files.deadline));
+	TRY(discover_directories(&visit_, note_used, cleaning));
+	TRY(find_stale(&files, cleaning, is_used, of, out));
+	for (size_t i = 0; i < cleaning->stale_count; i++) {
+		auto_err err = site_remove(&files, WORKSPACE, cleaning->stale[i]);
+
+		if (!err)
+			err = site_remove(&files, HOMES, cleaning->stale[i]);
+		out->cleaned += !err;
+		out->skipped += err != NULL;
+		if (err && proof(err))
+			out->errnum = proof(err);
+	}
+	return OK;
+}
+
+void site_clean(void *arg, const struct seam_site *at,
+		bool (*is_used)(const char *directory, void *of), void *of,
+		struct seam_cleaned *out)
+{
+	const struct site *site = arg;
+	const struct entry *entry = site_entry(site, at);
+	struct cleaning cleaning = {0};
+	auto_err err = OK;
+
+	*out = (struct seam_cleaned){0};
+	if (at->isolated || !entry || entry->record.state != STATE_RUNNING)
+		return;
+	err = clean_inside(site, at, is_used, of, &cleaning, out);
+	if (err)
+		log_event(LOG_WARN, "session.not_cleaned", "sandbox", at->sandbox, "trail",
+			  err_trail(err), NULL);
+	free(cleaning.used);
+	free(cleaning.stale);
+}
+
+// ------------------------------------------------------------------------------- logs
+
+static void write_tail(struct tape *tape, struct json_out *out)
+{
+	uint64_t kept = tape_kept(tape), at = kept > LOG_TAIL ? kept - LOG_TAIL : 0;
+	auto_buf text = BUF_INIT(LOG_TAIL * 2);
+	auto_free char *room = mem_new(16384);
+
+	while (at < kept) {
+		enum tape_stream stream;
+		size_t got = 0;
+		auto_err err = tape_read(tape, &at, &stream, room, 16384, &got, 0);
+
+		if (err || !got)
+			break;
+		buf_add(&text, room, got);
+	}
+	json_put_str(out, "log", buf_ok(&text) && text.at ? buf_view(&text) : STR(""));
+}
+
+void site_logs(void *arg, const struct seam_site *at, const struct lease *lease,
+	       struct json_out *out)
+{
+	auto_visit visit_ = {0};
+	auto_proc proc = NULL;
+	auto_err err = site_find_proc(arg, at, lease, &visit_, &proc);
+	struct tape *tape;
+
+	if (err) {
+		json_put_text(out, "log", NULL);
+		return;
+	}
+	tape = proc_tape(proc);
+	tape_hold(tape);
+	json_put_text(out, "instance_id", lease->instance);
+	json_put_text(out, "status", proc_status_word(proc_look(proc).status));
+	write_tail(tape, out);
+	tape_drop(tape);
+}
+
+fallible site_read_class(struct str text, struct limits *limits, uint64_t *max)
+{
+	struct str word;
+
+	while (text.len && str_cut(&text, ' ', &word)) {
+		struct str name;
+		uint64_t number = 0;
+		bool good;
+
+		if (!word.len)
+			continue;
+		good = str_cut(&word, '=', &name) && word.at;
+		if (good && str_is(name, "memory"))
+			good = str_to_bytes(word, &limits->memory);
+		else if (good && str_is(name, "disk"))
+			good = str_to_bytes(word, &limits->disk);
+		else if (good && str_is(name, "pids")) {
+			good = str_to_u64(word, 1, UINT32_MAX, &number);
+			limits->pids = (uint32_t)number;
+		} else if (good && str_is(name, "cpus")) {
+			good = str_to_u64(word, 1, 4096, &number);
+			limits->cpu_milli = (uint32_t)number * 1000;
+		} else if (good && str_is(name, "max"))
+			good = str_to_u64(word, 0, UINT32_MAX, max);
+		else
+			good = false;
+		if (!good)
+			return err_hint(err_new(INVALID, "bad_config", "a size class is malformed"),
+					"like 'cpus=4 memory=12G disk=20G pids=1024 max=100'");
+	}
+	return OK;
+}

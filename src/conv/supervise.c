@@ -1,0 +1,217 @@
+// A live runner, watched. While it works: a ping after a minute without output, which is to be
+// answered; output of some kind within five; and when the connection is lost, a grace in which it
+// may come back and nothing else is held against it. Waiting for a human is not silence.
+//
+// Words that have come are heard before anything is judged (keeper.c), so a result that was sent
+// in time counts, whatever became of its runner since.
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "conv/book.h"
+#include "conv/inner.h"
+#include "conv/link.h"
+#include "conv/runs.h"
+#include "model/timers.h"
+
+#define DIAL_STEPS 20 // tries to reach a runner again, within its grace
+
+static int64_t now_of(const struct conv *conv)
+{
+	return loop_now(conv->convs->loop);
+}
+
+static int64_t to_loop(const struct conv *conv, int64_t wall_ms)
+{
+	return now_of(conv) + wall_ms - convs_now(conv->convs);
+}
+
+void supervise_reset(struct conv *conv)
+{
+	conv->output_at = conv->heard_at = now_of(conv);
+	conv->pinged_at = 0;
+}
+
+static bool is_connected(const struct conv *conv)
+{
+	return conv->talk && !conv->talk->closed && conv->talk->greeted;
+}
+
+static void least(int64_t *at, int64_t other)
+{
+	if (other < *at)
+		*at = other;
+}
+
+static int64_t next_of_work(const struct conv *conv, const struct run *run)
+{
+	int64_t at = CLOCK_NEVER, now = now_of(conv);
+
+	if (run->deadline_ms)
+		least(&at, to_loop(conv, run->deadline_ms));
+	if (!is_connected(conv)) {
+		least(&at, run->grace_ms ? to_loop(conv, run->grace_ms) : now);
+		if (conv->port)
+			least(&at, now + timer_ms(TIMER_GRACE) / DIAL_STEPS);
+		return at;
+	}
+	if (!run->question[0])
+		least(&at, conv->output_at + timer_ms(TIMER_NO_OUTPUT));
+	if (conv->pinged_at)
+		least(&at, conv->pinged_at + timer_ms(TIMER_PONG));
+	else
+		least(&at, (conv->output_at > conv->heard_at ? conv->output_at : conv->heard_at) +
+				   timer_ms(TIMER_PING));
+	return at;
+}
+
+int64_t supervise_next(const struct conv *conv)
+{
+	const struct run *run = conv_running(conv);
+
+	if (conv->lease.state == LEASE_ACTIVE && run)
+		return next_of_work(conv, run);
+	if (conv->talk && conv->talk->closed && !link_heard(conv->talk))
+		return now_of(conv);
+	return CLOCK_NEVER;
+}
+
+static fallible fail(struct conv *conv, enum lease_event_kind kind, const char *code,
+		     const char *message)
+{
+	struct hearing hearing = {
+		.event = {.kind = kind, .error = code},
+		.lost = {RUN_FAILED, code, message},
+	};
+
+	return keeper_hear(conv, &hearing);
+}
+
+// Not at work: a runner that hangs up before it is ready never will be; a warm one is looked at
+// when it is wanted.
+static fallible hung_up(struct conv *conv)
+{
+	struct run *run = conv_first(conv);
+	struct hearing hearing = {
+		.event = {.kind = LEASE_UNREADY, .error = conv->talk->why},
+	};
+
+	if (conv->lease.state != LEASE_STARTING) {
+		link_drop_to(take_ptr(conv->talk));
+		return OK;
+	}
+	if (run && run->state == RUN_QUEUED) {
+		hearing.run = run;
+		hearing.before = runs_mark(run);
+		if (++run->tries >= RUN_TRIES_MAX || conv->talk->broken)
+			runs_set_end(run, &(struct run_end){RUN_FAILED, "readiness_failed",
+							    conv->talk->why});
+	}
+	return keeper_hear(conv, &hearing);
+}
+
+static fallible begin_grace(struct conv *conv, struct run *run)
+{
+	struct err *err;
+
+	run->grace_ms = convs_now(conv->convs) + timer_ms(TIMER_GRACE);
+	conv->pinged_at = 0;
+	log_event(LOG_INFO, "runner.disconnected", "session", conv->id, "run", run->id, NULL);
+	err = book_commit(conv, &(struct book_change){.runs = {run}, .run_count = 1});
+	if (err)
+		run->grace_ms = 0;
+	return err;
+}
+
+static void dial_again(struct conv *conv)
+{
+	const struct seam *seam = conv->convs->seam;
+	struct seam_site site = conv_site(conv);
+	struct link_to *talk = NULL;
+	int fd = -1;
+	auto_err err = seam->dial(seam->arg, &site, conv->port, &fd);
+
+	if (!err)
+		err = link_open(conv, fd, &talk);
+	if (err)
+		return;
+	link_drop_to(conv->talk);
+	conv->talk = talk;
+}
+
+static fallible see_to_connection(struct conv *conv, struct run *run, bool *out_did)
+{
+	const struct seam *seam = conv->convs->seam;
+	struct seam_site site = conv_site(conv);
+	bool closed = !conv->talk || conv->talk->closed;
+
+	*out_did = true;
+	if (conv->talk && conv->talk->broken)
+		return fail(conv, LEASE_RUN_FAILED, "runner_protocol_error", conv->talk->why);
+	if (closed && conv->destroyed)
+		return fail(conv, LEASE_SICK, "sandbox_destroyed", "its sandbox had to be rebuilt");
+	if (closed && !seam->lives(seam->arg, &site, &conv->lease))
+		return fail(conv, LEASE_SICK,
+			    run->active || run->seq ? "runner_error_after_activity"
+						    : "runner_error_before_activity",
+			    "the runner ended without a result");
+	if (!run->grace_ms)
+		return begin_grace(conv, run);
+	if (convs_now(conv->convs) >= run->grace_ms)
+		return fail(conv, LEASE_SICK, "runner_disconnected",
+			    "the runner did not come back");
+	if (closed && conv->port)
+		dial_again(conv);
+	// What is left is to wait, in small steps while somebody is being dialled.
+	if (closed && conv->port && conv->talk && conv->talk->closed)
+		err_free(bell_wait(&conv->wake, now_of(conv) + timer_ms(TIMER_GRACE) / DIAL_STEPS));
+	else
+		*out_did = false;
+	return OK;
+}
+
+static void ping(struct conv *conv)
+{
+	auto_buf words = BUF_INIT(256);
+
+	conv->pinged_at = now_of(conv);
+	words_ping(&words, ++conv->pings);
+	link_say(conv->talk, &words);
+}
+
+static fallible watch(struct conv *conv, struct run *run, bool *out_did)
+{
+	int64_t now = now_of(conv);
+	int64_t sign = conv->output_at > conv->heard_at ? conv->output_at : conv->heard_at;
+
+	*out_did = true;
+	if (conv->pinged_at && now >= conv->pinged_at + timer_ms(TIMER_PONG))
+		return fail(conv, LEASE_SICK, "runner_ping_timeout",
+			    "the runner did not answer a ping");
+	if (!run->question[0] && now >= conv->output_at + timer_ms(TIMER_NO_OUTPUT))
+		return fail(conv, LEASE_SICK, "runner_no_output", "the run was silent too long");
+	if (!conv->pinged_at && now >= sign + timer_ms(TIMER_PING)) {
+		ping(conv);
+		return OK;
+	}
+	*out_did = false;
+	return OK;
+}
+
+fallible supervise(struct conv *conv, bool *out_did)
+{
+	struct run *run = conv_running(conv);
+
+	if (conv->lease.state != LEASE_ACTIVE || !run) {
+		if (!conv->talk || !conv->talk->closed)
+			return OK;
+		*out_did = true;
+		return hung_up(conv);
+	}
+	if (run->deadline_ms && convs_now(conv->convs) >= run->deadline_ms) {
+		*out_did = true;
+		return fail(conv, LEASE_RUN_FAILED, "timeout", "the run took too long");
+	}
+	return is_connected(conv) ? watch(conv, run, out_did)
+				  : see_to_connection(conv, run, out_did);
+}

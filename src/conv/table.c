@@ -1,0 +1,415 @@
+// The table of conversations: found by id, and by alias within an owner. What is being made is in
+// it already, with its names reserved, but is found by nobody until it is durable.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "conv/admission.h"
+#include "conv/book.h"
+#include "conv/inner.h"
+#include "conv/runs.h"
+#include "fleet/access.h"
+
+int64_t convs_now(const struct convs *convs)
+{
+	return convs->wall_base + clock_ms() - convs->mono_base;
+}
+
+fallible conv_absent(void)
+{
+	return err_new(NOT_FOUND, "no_session", "there is no such session");
+}
+
+struct seam_site conv_site(const struct conv *conv)
+{
+	return (struct seam_site){
+		.session = conv->id,
+		.sandbox = conv->box,
+		.tenant = conv->tenant,
+		.directory = conv->directory,
+		.class = conv->class,
+		.isolated = conv->route.kind == OWNER_SES,
+	};
+}
+
+struct run *conv_first(const struct conv *conv)
+{
+	if (link_empty(&conv->runs))
+		return NULL;
+	return link_of(conv->runs.next, struct run, link);
+}
+
+struct run *conv_running(const struct conv *conv)
+{
+	struct run *run = conv_first(conv);
+
+	return run && run->state == RUN_RUNNING ? run : NULL;
+}
+
+struct conv *conv_new(struct convs *convs)
+{
+	struct conv *conv = mem_new_of(struct conv);
+
+	conv->convs = convs;
+	conv->holds = 1;
+	lease_init(&conv->lease);
+	link_init(&conv->runs);
+	link_init(&conv->wishes);
+	bell_init(&conv->wake);
+	bell_init(&conv->changed);
+	return conv;
+}
+
+void conv_hold(struct conv *conv)
+{
+	conv->holds++;
+}
+
+void conv_drop(struct conv *conv)
+{
+	if (--conv->holds)
+		return;
+	list_each (at, &conv->runs)
+		runs_unlist(link_of(at, struct run, link));
+	for (size_t i = 0; i < conv->alias_count; i++)
+		free(conv->aliases[i]);
+	for (char **arg = conv->argv; arg && *arg; arg++)
+		free(*arg);
+	free(conv->argv);
+	pairs_done(&conv->env);
+	free(conv->id);
+	free(conv->org);
+	free(conv->user);
+	free(conv->bot);
+	free(conv->sandbox);
+	free(conv);
+}
+
+void conv_alias_key(const char *tenant, const struct owner *owner, struct str alias,
+		    struct buf *out)
+{
+	buf_fmt(out, "%s%c", tenant, '\1');
+	buf_str(out, owner->org);
+	buf_char(out, '\1');
+	buf_str(out, owner->user);
+	buf_char(out, '\1');
+	buf_str(out, owner->bot);
+	buf_char(out, '\1');
+	buf_str(out, alias);
+}
+
+static void alias_key(const struct conv *conv, size_t i, struct buf *out)
+{
+	struct owner owner = {str_of(conv->org), str_of(conv->user), str_of(conv->bot), {0}};
+
+	conv_alias_key(conv->tenant, &owner, str_of(conv->aliases[i]), out);
+}
+
+bool conv_list(struct conv *conv)
+{
+	struct convs *convs = conv->convs;
+
+	if (!map_put(convs->by_id, str_of(conv->id), conv))
+		return false;
+	for (size_t i = 0; i < conv->alias_count; i++) {
+		auto_buf key = BUF_INIT(4096);
+
+		alias_key(conv, i, &key);
+		map_put(convs->by_alias, buf_view(&key), conv);
+	}
+	conv->listed = true;
+	link_add(&convs->all, &conv->link);
+	convs->count++;
+	return true;
+}
+
+void conv_unlist(struct conv *conv)
+{
+	struct convs *convs = conv->convs;
+
+	if (!conv->listed)
+		return;
+	conv->listed = false;
+	admission_release(conv);
+	map_take(convs->by_id, str_of(conv->id));
+	for (size_t i = 0; i < conv->alias_count; i++) {
+		auto_buf key = BUF_INIT(4096);
+
+		alias_key(conv, i, &key);
+		if (map_get(convs->by_alias, buf_view(&key)) == conv)
+			map_take(convs->by_alias, buf_view(&key));
+	}
+	link_drop(&conv->link);
+	convs->count--;
+	bell_ring(&conv->changed);
+	bell_ring(&conv->wake);
+	conv_drop(conv);
+}
+
+fallible convs_find(struct convs *convs, const struct who *who, struct str id, bool even,
+		    struct conv **out)
+{
+	struct conv *conv;
+
+	TRY(access_ask(who, ACCESS_READ));
+	conv = map_get(convs->by_id, id);
+	if (!conv || !conv->born || conv->lone || !access_sees(who, conv->tenant, "") ||
+	    (conv->deleting && !even))
+		return conv_absent();
+	conv_hold(conv);
+	*out = conv;
+	return OK;
+}
+
+const char *conv_id(const struct conv *conv)
+{
+	return conv->id;
+}
+
+bool conv_is_deleting(const struct conv *conv)
+{
+	return conv->deleting;
+}
+
+const struct lease *conv_lease(const struct conv *conv)
+{
+	return &conv->lease;
+}
+
+struct conv_refusal convs_refusal(const struct convs *convs)
+{
+	return convs->refusal;
+}
+
+// ------------------------------------------------------------------------------- shown
+
+static void put_number(struct json_out *out, const char *key, int64_t value)
+{
+	json_key(out, key);
+	if (value)
+		json_add_int(out, value);
+	else
+		json_add_null(out);
+}
+
+static const char *or_null(const char *text)
+{
+	return text[0] ? text : NULL;
+}
+
+static void write_lease(struct json_out *out, const struct lease *lease)
+{
+	json_begin(out, '{');
+	json_put_text(out, "state", lease_state_word(lease->state));
+	json_put_text(out, "instance_id", or_null(lease->instance));
+	put_number(out, "generation", (int64_t)lease->generation);
+	put_number(out, "deadline_at", lease_deadline(lease));
+	json_put_text(out, "reason", or_null(lease_reason_word(lease->reason)));
+	json_put_int(out, "attempts", lease->attempts);
+	json_put_text(out, "attempt_id", or_null(lease->attempt));
+	json_put_text(out, "last_error", or_null(lease->error));
+	put_number(out, "pid", lease->place.pid);
+	json_key(out, "leaf");
+	if (lease->place.leaf)
+		json_add_int(out, lease->place.leaf - 1);
+	else
+		json_add_null(out);
+	json_end(out, '}');
+}
+
+void conv_write(struct json_out *out, const struct conv *conv)
+{
+	json_begin(out, '{');
+	json_put_text(out, "id", conv->id);
+	json_put_text(out, "status", conv->deleting ? "deleting" : "live");
+	json_put_text(out, "org", conv->org);
+	json_put_text(out, "user", conv->user);
+	json_put_text(out, "bot", conv->bot);
+	json_put_text(out, "sandbox", conv->sandbox);
+	json_put_text(out, "sandbox_id", conv->box);
+	json_put_text(out, "isolation", conv->route.kind == OWNER_SES ? "session" : "shared");
+	json_put_text(out, "class", owner_class_word(conv->class));
+	json_put_text(out, "directory", conv->directory);
+	json_key(out, "aliases");
+	json_begin(out, '[');
+	for (size_t i = 0; i < conv->alias_count; i++)
+		json_add_text(out, conv->aliases[i]);
+	json_end(out, ']');
+	json_put_int(out, "created_at", conv->created_ms);
+	json_put_int(out, "used_at", conv->used_ms);
+	json_key(out, "lease");
+	write_lease(out, &conv->lease);
+	json_key(out, "runs");
+	json_begin(out, '[');
+	list_each (at, &conv->runs)
+		json_add_text(out, link_of(at, struct run, link)->id);
+	json_end(out, ']');
+	json_end(out, '}');
+}
+
+void convs_write_page(struct convs *convs, const struct who *who, struct str after, size_t max,
+		      struct json_out *out)
+{
+	struct conv *start = after.len ? map_get(convs->by_id, after) : NULL;
+	bool begun = !after.len;
+	size_t count = 0;
+	const char *last = NULL;
+
+	json_begin(out, '{');
+	json_key(out, "items");
+	json_begin(out, '[');
+	list_each (at, &convs->all) {
+		struct conv *conv = link_of(at, struct conv, link);
+
+		if (begun && conv->born && !conv->lone && access_sees(who, conv->tenant, "")) {
+			if (count++ == max) {
+				json_end(out, ']');
+				json_put_text(out, "cursor", last);
+				json_end(out, '}');
+				return;
+			}
+			last = conv->id;
+			conv_write(out, conv);
+		}
+		begun |= conv == start;
+	}
+	json_end(out, ']');
+	json_put_text(out, "cursor", NULL);
+	json_end(out, '}');
+}
+
+struct convs_view convs_look(const struct convs *convs)
+{
+	struct convs_view view = {
+		.sessions = convs->count,
+		.attempts = convs->attempts,
+		.alerts = convs->alerts,
+		.rejected = convs->rejected,
+		.cleaned = convs->cleaned,
+		.skipped = convs->skipped,
+	};
+	int64_t now = convs_now(convs);
+
+	list_each (at, &convs->all) {
+		const struct conv *conv = link_of(at, struct conv, link);
+		int64_t age = now - conv->lease.requested_ms;
+
+		view.runs += conv->run_count;
+		view.leases[conv->lease.state]++;
+		if (conv->lease.state == LEASE_STOP_NEEDED && age > view.oldest_stop_ms)
+			view.oldest_stop_ms = age;
+	}
+	return view;
+}
+
+// -------------------------------------------------------------------------------- verbs
+
+fallible conv_run(struct conv *conv, const struct conv_run_spec *spec, struct json_out *out)
+{
+	struct run *run;
+	struct err *err;
+
+	if (conv->convs->closing || conv->convs->draining)
+		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+	if (conv->run_count >= CONV_QUEUE_MAX)
+		return err_hint(
+			err_new(EXHAUSTED, "too_many_runs", "%d runs wait already", CONV_QUEUE_MAX),
+			"wait for some of them to end");
+	if (!conv->prepared && conv->lease.state == LEASE_NONE)
+		TRY(admission_ask(conv));
+	run = runs_new(conv, spec);
+	conv->used_ms = convs_now(conv->convs);
+	err = book_commit(conv, &(struct book_change){.runs = {run}, .run_count = 1});
+	if (!err && conv->deleting)
+		err = conv_absent();
+	if (err) {
+		runs_free(run);
+		return err;
+	}
+	runs_list(run);
+	runs_log_state(run);
+	conv->force = true;
+	runs_write(out, run);
+	bell_ring(&conv->wake);
+	return OK;
+}
+
+fallible conv_write_run(struct conv *conv, struct str id, struct json_out *out)
+{
+	auto_arena arena = NULL;
+	struct store_conv *row = NULL;
+	struct run *past;
+	bool whole;
+
+	list_each (at, &conv->runs) {
+		struct run *run = link_of(at, struct run, link);
+
+		if (str_is(id, run->id)) {
+			runs_write(out, run);
+			return OK;
+		}
+	}
+	arena = arena_new();
+	TRY(store_conv_get(conv->convs->store, STORE_RUN, arena_dup(arena, id.at, id.len), arena,
+			   &row));
+	if (!row || strcmp(row->session, conv->id) != 0)
+		return err_new(NOT_FOUND, "no_run", "there is no such run");
+	past = mem_new_of(struct run);
+	past->conv = conv;
+	whole = book_read_run(row, past);
+	if (whole)
+		runs_write(out, past);
+	runs_free(past);
+	return whole ? OK
+		     : err_new(INTERNAL, "run_unreadable", "the record of the run does not parse");
+}
+
+fallible conv_log(struct conv *conv, struct str run, struct tape **out)
+{
+	return runs_log_open(conv, run, out);
+}
+
+fallible conv_interrupt(struct conv *conv)
+{
+	struct wish wish = {.kind = WISH_INTERRUPT};
+
+	return wish_ask(conv, &wish);
+}
+
+fallible conv_answer(struct conv *conv, struct str question, struct str answer)
+{
+	struct wish wish = {.kind = WISH_ANSWER, .question = question, .answer = answer};
+
+	return wish_ask(conv, &wish);
+}
+
+#define DELETE_WAIT_MS 2000
+
+fallible conv_delete(struct conv *conv, bool *out_gone)
+{
+	struct wish wish = {.kind = WISH_DELETE};
+	int64_t until = loop_now(conv->convs->loop) + DELETE_WAIT_MS;
+
+	TRY(wish_ask(conv, &wish));
+	while (conv->listed) {
+		auto_err err = bell_wait(&conv->changed, until);
+
+		if (err)
+			break;
+	}
+	*out_gone = !conv->listed;
+	return OK;
+}
+
+void conv_write_logs(struct conv *conv, struct json_out *out)
+{
+	const struct seam *seam = conv->convs->seam;
+	struct seam_site site = conv_site(conv);
+
+	json_begin(out, '{');
+	json_put_text(out, "session", conv->id);
+	seam->logs(seam->arg, &site, &conv->lease, out);
+	json_end(out, '}');
+}

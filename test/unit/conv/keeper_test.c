@@ -1,0 +1,276 @@
+// The keeper at work: runs, stops, and what goes wrong with either.
+#include "stage.h"
+
+TASK_TEST(one_run, "rows 1 4 8 9 16: a run from none by way of warm to none, then a new generation")
+{
+	struct conv *conv;
+	char first[LEASE_RUN_LEN + 1];
+
+	setup();
+	conv = make("s1");
+	CHECK(conv && conv->lease.state == LEASE_NONE);
+	CHECK(start_run(conv, "ok"));
+	memcpy(first, run_id, sizeof(first));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK(conv->lease.state == LEASE_WARM && conv->lease.generation == 1);
+	CHECK(await_state("s1", LEASE_NONE, 3000));
+	CHECK(!fake_of("s1"));
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK(conv->lease.generation == 2 && machine.launches == 2 && machine.most == 1);
+	CHECK_STR(fate("s1", first), "completed");
+	teardown();
+}
+
+TASK_TEST(reuse, "row 13: a second run within keep-warm has the same instance")
+{
+	char instance[LEASE_INSTANCE_LEN + 1];
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	memcpy(instance, conv->lease.instance, sizeof(instance));
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK_STR(conv->lease.instance, instance);
+	CHECK(machine.launches == 1);
+	teardown();
+}
+
+TASK_TEST(dead_warm, "row 14: a warm runner that died is replaced, and the client sees no error")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	fake_kill(fake_of("s1"));
+	inside_sleep(5);
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK(conv->lease.generation == 2 && machine.most == 1);
+	teardown();
+}
+
+TASK_TEST(stray, "row 15: with a second runner of the session both are ended, then the run goes on")
+{
+	struct conv *conv;
+	int fd;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	plant("s1", "", 0, &fd);
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 5000), "completed");
+	CHECK(conv->lease.generation == 2 && alive_of("s1") == 1);
+	close(fd);
+	teardown();
+}
+
+TASK_TEST(failed, "row 10: a run that fails takes its runner with it")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "bad"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "failed runner_failed");
+	CHECK(await_state("s1", LEASE_NONE, 3000));
+	CHECK(!fake_of("s1"));
+	teardown();
+}
+
+TASK_TEST(silent, "B-26 silence, death and a broken protocol fail the run with their codes")
+{
+	static const struct {
+		const char *input, *fate;
+	} rows[] = {
+		{"hang", "failed runner_no_output"},
+		{"die", "failed runner_error_after_activity"},
+		{"babble", "failed runner_protocol_error"},
+	};
+
+	setup();
+	for (size_t i = 0; i < 3; i++) {
+		char session[8];
+		struct conv *conv;
+
+		snprintf(session, sizeof(session), "s%zu", i);
+		conv = make(session);
+		CHECK(start_run(conv, rows[i].input));
+		CHECK_STR(await_fate(session, run_id, 5000), rows[i].fate);
+		CHECK(await_state(session, LEASE_NONE, 5000));
+		CHECK(!fake_of(session));
+	}
+	teardown();
+}
+
+TASK_TEST(stopped, "B-26 a stopped runner fails by its ping and is killed by force")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "hang"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	inside_sleep(10);
+	fake_of("s1")->deaf = true;
+	CHECK_STR(await_fate("s1", run_id, 5000), "failed runner_ping_timeout");
+	CHECK(await_state("s1", LEASE_NONE, 5000));
+	CHECK(!fake_of("s1") && machine.kills > 0);
+	teardown();
+}
+
+TASK_TEST(human, "B-28 waiting for a human is not silence, and the answer lets the run go on")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "ask"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	inside_sleep(timer_ms(TIMER_NO_OUTPUT) * 2);
+	CHECK_STR(fate("s1", run_id), "running");
+	CHECK_ERR(conv_answer(conv, STR("q2"), STR("1")), CONFLICT);
+	CHECK_OK(conv_answer(conv, STR("q1"), STR("\"yes\"")));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	teardown();
+}
+
+TASK_TEST(interrupt, "row 12: an interrupt ends the run and the runner")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK_ERR(conv_interrupt(conv), CONFLICT);
+	CHECK(start_run(conv, "hang"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	CHECK_OK(conv_interrupt(conv));
+	CHECK_STR(fate("s1", run_id), "interrupted user_interrupt");
+	CHECK(await_state("s1", LEASE_NONE, 5000));
+	CHECK(!fake_of("s1"));
+	teardown();
+}
+
+TASK_TEST(ladder, "rows 18 to 23, B-15, B-16: five attempts, quarantine, refusal, and recovery")
+{
+	struct conv *conv;
+	char held[LEASE_RUN_LEN + 1];
+
+	setup();
+	conv = make("s1");
+	machine.immortal = true;
+	CHECK(start_run(conv, "bad"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "failed runner_failed");
+	CHECK(start_run(conv, "ok"));
+	memcpy(held, run_id, sizeof(held));
+	CHECK_STR(fate("s1", held), "queued");
+	CHECK(await_state("s1", LEASE_QUARANTINED, 15000));
+	CHECK(conv->lease.attempts == 5 && convs->attempts == 5 && convs->alerts == 1);
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "failed cleanup_exhausted");
+	CHECK(machine.most == 1);
+	fake_kill(fake_of("s1"));
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK(conv->lease.generation == 2);
+	teardown();
+}
+
+TASK_TEST(held, "B-15 queued work is held while a stop is due and drains by itself")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	machine.immortal = true;
+	CHECK(start_run(conv, "bad"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "failed runner_failed");
+	CHECK(start_run(conv, "ok"));
+	inside_sleep(30);
+	CHECK_STR(fate("s1", run_id), "queued");
+	machine.immortal = false;
+	CHECK_STR(await_fate("s1", run_id, 8000), "completed");
+	CHECK(machine.most == 1);
+	teardown();
+}
+
+TASK_TEST(blind, "row 3: a look that fails is never absence: nothing is launched beside")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	machine.blind = true;
+	CHECK(start_run(conv, "ok"));
+	inside_sleep(30);
+	CHECK(conv->lease.reason == LEASE_FOR_OBSERVATION_FAILED);
+	CHECK(machine.launches == 1);
+	machine.blind = false;
+	CHECK_STR(await_fate("s1", run_id, 8000), "completed");
+	CHECK(machine.most == 1 && conv->lease.generation == 2);
+	teardown();
+}
+
+TASK_TEST(late, "row 24: an attempt that hangs past its deadline changes nothing when it returns")
+{
+	struct conv *conv;
+	auto_json fault = NULL;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "hang"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	CHECK_OK(json_read(STR("{\"point\":\"stop\",\"mode\":\"hang\",\"count\":1}"), &fault));
+	CHECK_OK(faults_set(fault));
+	CHECK_OK(conv_interrupt(conv));
+	CHECK(await_state("s1", LEASE_STOPPING, 1000));
+	CHECK(await_state("s1", LEASE_STOP_NEEDED, 1000));
+	CHECK_STR(conv->lease.error, "attempt deadline expired");
+	CHECK(conv->lease.attempts == 1);
+	CHECK(await_state("s1", LEASE_NONE, 3000));
+	CHECK(start_run(conv, "hang"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	faults_clear(); // the first attempt goes on, late
+	inside_sleep(50);
+	CHECK(conv->lease.state == LEASE_ACTIVE && fake_of("s1"));
+	teardown();
+}
+
+TASK_TEST(launching, "a launch that fails is tried three times for its run, then the run fails")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	machine.refuses = true;
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 8000), "failed no_launch");
+	CHECK(machine.launches == 4);
+	machine.refuses = false;
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	teardown();
+}
+
+TASK_TEST(impostor, "B-4 a runner with another identity is stopped, never used")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	machine.impostor = true;
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 8000), "failed readiness_failed");
+	CHECK(await_state("s1", LEASE_NONE, 3000));
+	CHECK(!fake_of("s1"));
+	teardown();
+}

@@ -1,0 +1,331 @@
+// Deletion, restarts, records that were spoiled, and want of space.
+#include "stage.h"
+
+TASK_TEST(deleted, "B-19 B-20 a deletion stops the runner, then everything of the session goes")
+{
+	struct conv *conv, *found = NULL;
+	bool gone = false;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "hang"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	conv_hold(conv);
+	CHECK_OK(conv_delete(conv, &gone));
+	CHECK(gone && !find("s1") && !fake_of("s1") && machine.forgotten == 1);
+	CHECK(machine.destroyed == 0);
+	conv_drop(conv);
+	CHECK_ERR(convs_find(convs, &me, STR("s1"), true, &found), NOT_FOUND);
+	conv = make("s1"); // the id is used up
+	CHECK(!conv);
+	restart();
+	CHECK(!find("s1"));
+	teardown();
+}
+
+TASK_TEST(deletion_resumes, "B-19 a deletion that could not end goes on after a restart by itself")
+{
+	struct conv *conv, *found = NULL;
+	struct wish wish = {.kind = WISH_DELETE};
+
+	setup();
+	conv = make("s1");
+	machine.immortal = true;
+	CHECK(start_run(conv, "hang"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	CHECK_OK(wish_ask(conv, &wish));
+	CHECK_ERR(convs_find(convs, &me, STR("s1"), false, &found), NOT_FOUND);
+	restart();
+	CHECK(find("s1") && find("s1")->deleting);
+	machine.immortal = false;
+	for (int i = 0; i < 1000 && find("s1"); i++)
+		inside_sleep(5);
+	CHECK(!find("s1") && !fake_of("s1"));
+	teardown();
+}
+
+TASK_TEST(adopted, "B-14 after a restart an active runner is adopted and its run completes once")
+{
+	struct conv *conv;
+	uint64_t generation;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "ask"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	inside_sleep(20);
+	generation = conv->lease.generation;
+	restart();
+	conv = find("s1");
+	CHECK(conv && conv->lease.state == LEASE_ACTIVE);
+	inside_sleep(timer_ms(TIMER_GRACE) * 3);
+	CHECK_STR(fate("s1", run_id), "running");
+	CHECK_OK(conv_answer(conv, STR("q1"), STR("1")));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK(find("s1")->lease.generation == generation && machine.launches == 1);
+	teardown();
+}
+
+TASK_TEST(evidence, "B-29 a result that was sent counts, though its runner died before it was read")
+{
+	struct conv *conv;
+	struct fake *fake;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "hang"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	inside_sleep(10);
+	convs_stop(convs);
+	convs_free(convs);
+	fake = fake_of("s1");
+	fake_result(fake, "completed");
+	fake_kill(fake);
+	inside_sleep(5);
+	open_convs();
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK(await_state("s1", LEASE_WARM, 100) || find("s1")->lease.state == LEASE_NONE);
+	teardown();
+}
+
+TASK_TEST(lost, "B-14 a runner that died with the daemon away: the run fails, the lease is none")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "hang"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	inside_sleep(10);
+	convs_stop(convs);
+	convs_free(convs);
+	fake_kill(fake_of("s1"));
+	inside_sleep(5);
+	open_convs();
+	CHECK_STR(await_fate("s1", run_id, 5000), "failed runner_error_after_activity");
+	CHECK(await_state("s1", LEASE_NONE, 1000));
+	teardown();
+}
+
+static struct err *spoil(struct db *db, void *arg)
+{
+	return db_script(db, arg);
+}
+
+TASK_TEST(garbage, "row 27: a lease that does not parse is quarantined; other sessions go on")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	convs_stop(convs);
+	convs_free(convs);
+	CHECK_OK(store_do(store, spoil,
+			  (char *)"UPDATE leases SET body = 'garbage' WHERE id = 's1'"));
+	open_convs();
+	CHECK(await_state("s1", LEASE_QUARANTINED, 100));
+	conv = find("s1");
+	CHECK(conv->lease.next_generation == 2);
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "failed cleanup_exhausted");
+	CHECK(start_run(make("s2"), "ok"));
+	CHECK_STR(await_fate("s2", run_id, 3000), "completed");
+	fake_kill(fake_of("s1"));
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK(conv->lease.generation == 2);
+	teardown();
+}
+
+TASK_TEST(orphan, "B-23 a lease without its session is kept until its runner is stopped")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	convs_stop(convs);
+	convs_free(convs);
+	CHECK_OK(store_do(store, spoil, (char *)"DELETE FROM sessions WHERE id = 's1'"));
+	CHECK(fake_of("s1"));
+	open_convs();
+	CHECK(convs->alerts == 1);
+	for (int i = 0; i < 500 && find("s1"); i++)
+		inside_sleep(5);
+	CHECK(!find("s1") && !fake_of("s1") && machine.destroyed == 0);
+	teardown();
+}
+
+TASK_TEST(nameless, "A-11 a record without a sandbox derives it once and keeps it")
+{
+	char box[ID_BOX_LEN + 1];
+
+	setup();
+	memcpy(box, make("s1")->box, sizeof(box));
+	convs_stop(convs);
+	convs_free(convs);
+	CHECK_OK(store_do(store, spoil, (char *)"UPDATE sessions SET box = ''"));
+	open_convs();
+	CHECK_STR(find("s1")->box, box);
+	inside_sleep(20);
+	restart();
+	CHECK_STR(find("s1")->sandbox, box);
+	CHECK(!find("s1")->derived);
+	teardown();
+}
+
+TASK_TEST(quarantined_end,
+	  "B-24 a quarantined lease of a lone sandbox is ended by removing that, once")
+{
+	static const char *argv[] = {"/runner", NULL};
+	struct conv_spec spec = {
+		.owner = {.org = STR("acme"), .user = STR("u"), .session = STR("s1")},
+		.argv = argv,
+	};
+	struct conv *conv;
+	bool made, gone = false;
+
+	setup();
+	CHECK_OK(convs_create(convs, &me, &spec, &conv, &made));
+	CHECK(conv->route.kind == OWNER_SES && conv->class == OWNER_SMALL);
+	machine.immortal = true;
+	CHECK(start_run(conv, "bad"));
+	CHECK(await_state("s1", LEASE_QUARANTINED, 15000));
+	conv_hold(conv);
+	CHECK_OK(conv_delete(conv, &gone));
+	CHECK(gone && machine.destroyed >= 1 && !fake_of("s1"));
+	conv_drop(conv);
+	teardown();
+}
+
+TASK_TEST(retention, "B-25 a session that nobody used goes, but not while its stop is due")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "bad"));
+	machine.immortal = true;
+	CHECK_STR(await_fate("s1", run_id, 3000), "failed runner_failed");
+	make("s2");
+	timer_set(TIMER_RETENTION, 100);
+	restart();
+	for (int i = 0; i < 400 && find("s2"); i++)
+		inside_sleep(5);
+	CHECK(!find("s2"));
+	CHECK(find("s1"));
+	machine.immortal = false;
+	for (int i = 0; i < 1000 && find("s1"); i++)
+		inside_sleep(5);
+	CHECK(!find("s1"));
+	timer_set(TIMER_RETENTION, 0);
+	teardown();
+}
+
+TASK_TEST(aliases, "aliases are unique per owner, and asking for one again resumes its session")
+{
+	static const char *argv[] = {"/runner", NULL};
+	struct conv_spec spec = {
+		.owner = {.user = STR("u")},
+		.aliases = {STR("thread-1")},
+		.alias_count = 1,
+		.argv = argv,
+	};
+	struct conv *one, *two, *other;
+	bool made;
+
+	setup();
+	CHECK_OK(convs_create(convs, &me, &spec, &one, &made));
+	CHECK(made);
+	CHECK_OK(convs_create(convs, &me, &spec, &two, &made));
+	CHECK(!made && one == two);
+	spec.owner.user = STR("v");
+	CHECK_OK(convs_create(convs, &me, &spec, &other, &made));
+	CHECK(made && other != one);
+	restart();
+	spec.owner.user = STR("u");
+	CHECK_OK(convs_create(convs, &me, &spec, &two, &made));
+	CHECK(!made);
+	teardown();
+}
+
+TASK_TEST(full, "C-2 C-6 C-9 too little space is refused after one cleanup, and promises count")
+{
+	struct conv *conv;
+
+	setup();
+	machine.host_free = 1ull << 30;
+	conv = make("s1");
+	CHECK(!conv);
+	CHECK(convs->refusal.cleaned == 1 && convs->refusal.skipped == 2);
+	CHECK(convs->refusal.threshold == 2048ull << 20 && convs->rejected == 1);
+	machine.host_free = 5ull << 30;
+	CHECK(make("s2") && make("s3"));
+	CHECK(!make("s4"));
+	teardown();
+}
+
+TASK_TEST(unwritable,
+	  "B-13 without a store that takes it nothing is launched, and it goes on by itself")
+{
+	struct conv *conv;
+	auto_json fault = NULL;
+
+	setup();
+	conv = make("s1");
+	CHECK_OK(json_read(STR("{\"point\":\"persist\",\"mode\":\"enospc\",\"count\":1000}"),
+			   &fault));
+	CHECK_OK(faults_set(fault));
+	CHECK(!start_run(conv, "ok"));
+	CHECK(machine.launches == 0);
+	faults_clear();
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	teardown();
+}
+
+TASK_TEST(storm, "B-8 B-9 runs, interrupts and restarts at random: never two runners at once")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	srand(7);
+	for (int i = 0; i < 120; i++) {
+		static const char *const inputs[] = {"ok", "bad", "hang", "die"};
+
+		conv = find("s1");
+		switch (rand() % 6) {
+		case 0:
+			err_free(conv_interrupt(conv));
+			break;
+		case 1:
+			if (fake_of("s1"))
+				fake_kill(fake_of("s1"));
+			break;
+		case 2:
+			restart();
+			break;
+		default:
+			if (conv->run_count < 8)
+				start_run(conv, inputs[rand() % 4]);
+		}
+		inside_sleep(rand() % 12);
+		CHECK(alive_of("s1") <= 1 && machine.most <= 1);
+	}
+	conv = find("s1");
+	conv_hold(conv);
+	{
+		bool gone;
+
+		CHECK_OK(conv_delete(conv, &gone));
+	}
+	conv_drop(conv);
+	for (int i = 0; i < 1000 && find("s1"); i++)
+		inside_sleep(5);
+	CHECK(!find("s1") && !fake_of("s1"));
+	teardown();
+}
