@@ -81,10 +81,36 @@ static fallible make(struct http *x, struct spec *spec, struct pledge *pledge)
 		err_free(life_delete(door->fleet, door_who(x), str_of(record->id), false));
 		return client_gone();
 	}
-	if (pledge)
+	// What is answered under a key is answered again, so it is durable before it is said.
+	if (pledge) {
 		pledge_keep(pledge, 201, place, buf_view(&body));
+		TRY(fleet_flush(door->fleet));
+	}
 	http_set(x, "Location", place);
 	return http_reply_json(x, 201, &body);
+}
+
+// It was made before a restart, but nobody may have been told: this is its answer from now on. Left
+// without one: it is not there.
+static fallible answer_made(struct http *x, struct pledge *pledge)
+{
+	struct door *door = door_of(x);
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	const struct record *record = NULL;
+	auto_err err = OK;
+
+	if (!door->fleet->settled)
+		return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
+	err = fleet_get(door->fleet, door_who(x), str_of(pledge_made(pledge)), &record);
+	if (err && err_kind(err) == ERR_NOT_FOUND)
+		return OK;
+	if (err)
+		return take_ptr(err);
+	write_box(x, &out, record);
+	pledge_keep(pledge, 201, str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id)),
+		    buf_view(&body));
+	return OK;
 }
 
 static fallible replay(struct http *x, const struct pledge *pledge)
@@ -110,8 +136,20 @@ fallible api_boxes_create(struct http *x)
 	if (!key.at)
 		return make(x, &spec, NULL);
 	secret_sha256(text.at ? text.at : "", text.len, hash);
-	TRY(pledge_claim(door->pledges, key, hash, &pledge, &first));
-	return first ? make(x, &spec, pledge) : replay(x, pledge);
+	for (;;) {
+		TRY(pledge_claim_of(door->pledges, door_who(x)->tenant, key, hash, &pledge,
+				    &first));
+		if (first || !pledge_made(pledge))
+			break;
+		TRY(answer_made(x, pledge));
+		if (pledge_status(pledge))
+			break;
+		pledge_void(take_ptr(pledge));
+	}
+	if (!first)
+		return replay(x, pledge);
+	pledge_mark(pledge, spec.pledge);
+	return make(x, &spec, pledge);
 }
 
 fallible api_boxes_ensure(struct http *x)
@@ -172,6 +210,38 @@ fallible api_boxes_delete(struct http *x)
 	return http_reply_empty(x, waits ? 204 : 202);
 }
 
+typedef struct err *step_fn(struct fleet *fleet, const struct who *who, struct str key,
+			    const struct record **out);
+
+static fallible take_step(struct http *x, step_fn *step)
+{
+	const struct record *record;
+
+	TRY(check_key(x));
+	TRY(step(door_of(x)->fleet, door_who(x), x->params[0], &record));
+	return answer_record(x, 200, record);
+}
+
+fallible api_boxes_pause(struct http *x)
+{
+	return take_step(x, pause_box);
+}
+
+fallible api_boxes_resume(struct http *x)
+{
+	return take_step(x, pause_resume);
+}
+
+fallible api_boxes_stop(struct http *x)
+{
+	return take_step(x, pause_stop);
+}
+
+fallible api_boxes_start(struct http *x)
+{
+	return take_step(x, pause_start);
+}
+
 // Every `label=name=value` of the query. *out_none: no box can have them all, for two give one name
 // different values.
 static fallible read_labels(struct http *x, struct pairs *out, bool *out_none)
@@ -201,7 +271,57 @@ static fallible read_labels(struct http *x, struct pairs *out, bool *out_none)
 	return OK;
 }
 
-static void write_page(struct buf *body, const struct record **records, size_t count, uint64_t last)
+// Where a page ended is told in a way that only we can read: the numbers themselves would tell how
+// many sandboxes others have made. A Feistel network of four rounds over 64 bits; the upper 16 are
+// zero, by which we know our own again.
+#define CURSOR_ROUNDS 4
+
+static uint32_t cursor_mix(const uint8_t key[SECRET_HASH], int round, uint32_t half)
+{
+	uint8_t text[] = {'c', 'u', 'r', 's', 'o', 'r', (uint8_t)round, 0, 0, 0, 0};
+	uint8_t mac[SECRET_HASH];
+	uint32_t out;
+
+	memcpy(text + 7, &half, sizeof(half));
+	secret_hmac(key, text, sizeof(text), mac);
+	memcpy(&out, mac, sizeof(out));
+	return out;
+}
+
+static uint64_t cursor_seal(const uint8_t key[SECRET_HASH], uint64_t seq)
+{
+	uint32_t left = (uint32_t)(seq >> 32), right = (uint32_t)seq;
+
+	for (int i = 0; i < CURSOR_ROUNDS; i++) {
+		uint32_t next = left ^ cursor_mix(key, i, right);
+
+		left = right;
+		right = next;
+	}
+	return (uint64_t)left << 32 | right;
+}
+
+static bool cursor_open(const uint8_t key[SECRET_HASH], struct str text, uint64_t *out)
+{
+	uint32_t left, right;
+	uint64_t sealed = 0;
+
+	if (!str_to_u64(text, 0, UINT64_MAX, &sealed))
+		return false;
+	left = (uint32_t)(sealed >> 32);
+	right = (uint32_t)sealed;
+	for (int i = CURSOR_ROUNDS - 1; i >= 0; i--) {
+		uint32_t last = right ^ cursor_mix(key, i, left);
+
+		right = left;
+		left = last;
+	}
+	*out = (uint64_t)left << 32 | right;
+	return left >> 16 == 0 && *out;
+}
+
+static void write_page(const struct door *door, struct buf *body, const struct record **records,
+		       size_t count, uint64_t last)
 {
 	struct json_out out = json_to(body);
 	char cursor[32];
@@ -217,7 +337,8 @@ static void write_page(struct buf *body, const struct record **records, size_t c
 		}
 	}
 	json_end(&out, ']');
-	snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)last);
+	snprintf(cursor, sizeof(cursor), "%llu",
+		 (unsigned long long)cursor_seal(door->pass_key, last));
 	json_put_text(&out, "cursor", last ? cursor : NULL);
 	json_end(&out, '}');
 }
@@ -234,13 +355,13 @@ fallible api_boxes_list(struct http *x)
 
 	if (limit.at && !str_to_u64(limit, 1, PAGE_MAX, &max))
 		return err_new(INVALID, "bad_field", "'limit' must be within 1 and %d", PAGE_MAX);
-	if (cursor.at && !str_to_u64(cursor, 1, INT64_MAX, &after))
+	if (cursor.at && !cursor_open(door_of(x)->pass_key, cursor, &after))
 		return err_hint(err_new(INVALID, "bad_cursor", "this is not a cursor"),
 				"send the 'cursor' of the page before, or none");
 	TRY(read_labels(x, &labels, &none));
 	records = arena_take(x->arena, max * sizeof(void *));
 	TRY(fleet_page(door_of(x)->fleet, door_who(x), &labels, after, max, records, &count,
 		       &last));
-	write_page(&body, records, none ? 0 : count, none ? 0 : last);
+	write_page(door_of(x), &body, records, none ? 0 : count, none ? 0 : last);
 	return http_reply_json(x, 200, &body);
 }

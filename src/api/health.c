@@ -1,6 +1,8 @@
 #include "api/health.h"
 
 #include "door/door.h"
+#include "fleet/queue.h"
+#include "store/store.h"
 
 #define TEXT_MAX 8192
 #define FRESH_MS 10
@@ -39,6 +41,22 @@ static void write_engine(struct json_out *out, const struct door *door)
 	json_end(out, '}');
 }
 
+static void write_store(struct json_out *out, const struct store *store)
+{
+	struct store_stats stats = store_stats(store);
+
+	json_key(out, "store");
+	json_begin(out, '{');
+	json_put_text(out, "health", store_health_word(store_health(store)));
+	json_put_int(out, "schema", stats.schema);
+	json_put_int(out, "deeds", (int64_t)stats.deeds);
+	json_put_int(out, "commits", (int64_t)stats.commits);
+	json_put_int(out, "failures", (int64_t)stats.failures);
+	json_put_int(out, "waiting", (int64_t)stats.waiting);
+	json_put_int(out, "lost", (int64_t)stats.lost);
+	json_end(out, '}');
+}
+
 static void write_host(struct json_out *out, const struct fleet_view *view,
 		       const struct spec_bounds *bounds)
 {
@@ -56,6 +74,10 @@ static void write_host(struct json_out *out, const struct fleet_view *view,
 	json_put_int(out, "tasksMax", (int64_t)view->room.tasks_max);
 	json_put_int(out, "files", (int64_t)view->room.files);
 	json_put_int(out, "filesMax", (int64_t)view->room.files_max);
+	json_put_int(out, "diskFreeBytes", (int64_t)view->room.disk_free);
+	json_put_int(out, "diskMarkBytes", (int64_t)view->room.disk_mark);
+	json_put_int(out, "inodesFree", (int64_t)view->room.inodes_free);
+	json_put_int(out, "inodesMark", (int64_t)view->room.inodes_mark);
 	if (host) {
 		json_put_text(out, "disk", host->disk);
 		json_put_bool(out, "limitsDisk", host->can_limit_disk);
@@ -63,6 +85,19 @@ static void write_host(struct json_out *out, const struct fleet_view *view,
 		json_put_text(out, "cgroup", host->cgroup);
 		json_put_int(out, "boxesMax", host->boxes_max);
 	}
+	json_end(out, '}');
+}
+
+static void write_queue(struct json_out *out, const struct door *door)
+{
+	struct queue_view queue = queue_look(door->fleet);
+
+	json_key(out, "queue");
+	json_begin(out, '{');
+	json_put_int(out, "building", queue.building);
+	json_put_int(out, "waiting", queue.waiting);
+	json_put_int(out, "waited", (int64_t)queue.waited);
+	json_put_int(out, "refused", (int64_t)queue.refused);
 	json_end(out, '}');
 }
 
@@ -78,6 +113,9 @@ static void write_all(struct json_out *out, struct door *door, bool is_ready, bo
 		json_put_int(out, "uptimeMs", loop_now(door->loop) - door->started_ms);
 		write_boxes(out, &view);
 		write_engine(out, door);
+		write_queue(out, door);
+		if (door->fleet->store)
+			write_store(out, door->fleet->store);
 		write_host(out, &view, fleet_bounds(door->fleet));
 	}
 	json_end(out, '}');
@@ -104,6 +142,18 @@ static const struct buf *in_detail(struct door *door, bool is_ready)
 	return text;
 }
 
+// What a tenant's key may know: how it goes, and what is its own.
+static void write_own(struct json_out *out, struct door *door, const struct who *who, bool is_ready)
+{
+	struct fleet_view view = fleet_look_own(door->fleet, who);
+
+	json_begin(out, '{');
+	json_put_text(out, "status", is_ready ? "ok" : "starting");
+	json_put_text(out, "version", door->version);
+	write_boxes(out, &view);
+	json_end(out, '}');
+}
+
 fallible api_health(struct http *x)
 {
 	struct door *door = door_of(x);
@@ -111,6 +161,10 @@ fallible api_health(struct http *x)
 	auto_buf body = BUF_INIT(TEXT_MAX);
 	struct json_out out = json_to(&body);
 
+	if (door_who(x) && door_who(x)->role != WHO_OPERATOR) {
+		write_own(&out, door, door_who(x), is_ready);
+		return http_reply_json(x, 200, &body);
+	}
 	if (door_who(x)) {
 		const struct buf *text = in_detail(door, is_ready);
 

@@ -25,7 +25,14 @@ static bool is_hex(struct str s)
 
 bool id_is_box(struct str s)
 {
-	return s.len == ID_BOX_LEN && str_starts(s, "box-") && is_hex(str_skip(s, 4));
+	static const char *const prefixes[] = {"box-", "org-", "usr-", "bot-", "ubt-", "ses-"};
+
+	if (s.len != ID_BOX_LEN || !is_hex(str_skip(s, 4)))
+		return false;
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+		if (str_starts(s, prefixes[i]))
+			return true;
+	return false;
 }
 
 bool id_is_short(struct str s)
@@ -52,7 +59,7 @@ static bool is_word(struct str s, size_t max, const char *others)
 // Whatever could be taken for an id, whole or cut, is no name: the two share one place in a URL.
 bool id_is_name(struct str s)
 {
-	return is_word(s, ID_NAME_MAX, "-") && !str_starts(s, "box-") &&
+	return is_word(s, ID_NAME_MAX, "-") && !str_starts(s, "box-") && !id_is_box(s) &&
 	       !(s.len >= ID_SHORT_LEN && is_hex(s));
 }
 

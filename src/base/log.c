@@ -29,6 +29,10 @@ static struct {
 	bool text;
 } log_to = {"cove", STDERR_FILENO, LOG_INFO, false};
 
+static _Thread_local struct {
+	log_ear *hear;
+	void *arg;
+} listener;
 static _Thread_local char trace_now[TRACE_MAX + 1];
 
 static const char *const level_words[] = {"debug", "info", "warn", "error"};
@@ -185,6 +189,11 @@ void log_event(enum log_level level, const char *what, ...)
 	int saved = errno;
 	va_list args;
 
+	if (listener.hear) {
+		va_start(args, what);
+		listener.hear(listener.arg, what, args);
+		va_end(args);
+	}
 	if (!log_wants(level))
 		return;
 	add_head(&line, level, what);
@@ -193,6 +202,12 @@ void log_event(enum log_level level, const char *what, ...)
 	va_end(args);
 	finish(&line);
 	errno = saved;
+}
+
+void log_listen(log_ear *ear, void *arg)
+{
+	listener.hear = ear;
+	listener.arg = arg;
 }
 
 bool log_wants(enum log_level level)

@@ -2,6 +2,7 @@
 // escaped and at most 1 KiB; no secret and no body is ever a field. `text` format is for terminals.
 #pragma once
 
+#include <stdarg.h>
 #include <stdbool.h>
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
@@ -13,6 +14,10 @@ bool log_wants(enum log_level level);
 // Fields are pairs of name and text, ended by NULL; a NULL text leaves its field out:
 //	log_event(LOG_INFO, "box.created", "sandbox", id, "trace", req->id, NULL);
 void log_event(enum log_level level, const char *what, ...) __attribute__((sentinel));
+
+// Whatever this thread logs is told to `ear` as well, also below the level. It must not wait.
+typedef void log_ear(void *arg, const char *what, va_list fields);
+void log_listen(log_ear *ear, void *arg);
 
 // The trace id that log lines of this turn carry, until it is set again. NULL: none.
 void log_trace(const char *trace);

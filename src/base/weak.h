@@ -61,7 +61,13 @@
 	X(HEAD_TIME,    "head_time",      "a request's head must come in time") \
 	X(BODY_SIZE,    "body_size",      "the largest body of a request") \
 	X(CONNS,        "conns",          "connections take at most half of the descriptors") \
-	X(LOG_ESCAPE,   "log_escape",     "what peers chose is escaped in the log")
+	X(LOG_ESCAPE,   "log_escape",     "what peers chose is escaped in the log") \
+	X(TENANTS,      "tenants",        "what is another tenant's is not there") \
+	X(SCOPES,       "scopes",         "a key may do what its scopes say") \
+	X(QUOTA,        "quota",          "what a tenant may have at once") \
+	X(HOST_KEY,     "host_key",       "the template 'host' is for keys that may") \
+	X(TURNS,        "turns",          "tenants take turns when there is a queue") \
+	X(REVOCATION,   "revocation",     "a key that was revoked or has expired opens nothing")
 // clang-format on
 enum weak {
 #define X(name, word, what) WEAK_##name,

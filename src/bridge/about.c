@@ -12,7 +12,7 @@ fallible bridge_about(struct http *x)
 	struct str token = http_query(x, "token");
 	struct str text = {openapi_start, (size_t)(openapi_end - openapi_start)};
 
-	if (!x->guest && !guard_token(guard, token))
+	if (!x->guest && !guard_token(guard, x, token))
 		return token.at ? guard_strike_query(guard, x) : guard_strike(guard, x);
 	return http_reply(x, 200, NULL, text);
 }

@@ -4,9 +4,12 @@
 // whatever happens to us.
 //
 // Nobody else should come to rely on a daemon that is about to go: the address it left in the data
-// directory is removed again, so that the next `cove run` starts its own.
+// directory is removed again, so that the next `cove run` starts its own. And whoever relied on one
+// before shall not lose by it: where sandboxes run that a daemon has left to the next one, ours is
+// not that one and works in a directory of its own.
 #include "cli/alone.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -25,6 +28,7 @@
 #include "base/secret.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
+#include "cli/remote.h"
 #include "os/fd.h"
 #include "os/path.h"
 
@@ -94,7 +98,7 @@ __attribute__((noreturn)) static void become(const struct alone *alone, int read
 	fcntl(ready, F_SETFD, 0);
 	snprintf(number, sizeof(number), "%d", ready);
 	execl("/proc/self/exe", "cove", "serve", "--data", alone->data, "--listen", "127.0.0.1:0",
-	      "--ready-fd", number, (char *)NULL);
+	      "--on-term", "stop", "--ready-fd", number, (char *)NULL);
 	dprintf(STDERR_FILENO, "exec: %s\n", strerror(errno));
 	_exit(1);
 }
@@ -232,13 +236,32 @@ static struct alone *prepare(const char *data, bool is_private)
 	return alone;
 }
 
+// Whether sandboxes of that data directory run, though nobody serves it: the warden's notes tell.
+static bool has_sandboxes(const char *data)
+{
+	bool is_default = !strcmp(data, REMOTE_DATA_DEFAULT);
+	auto_free char *path = is_default ? mem_str("/run/cove/cells")
+					  : mem_fmt("%s/run/cells", data);
+	DIR *notes = opendir(path);
+	struct dirent *entry;
+	bool found = false;
+
+	while (notes && !found && (entry = readdir(notes)))
+		found = entry->d_name[0] != '.';
+	if (notes)
+		closedir(notes);
+	return found;
+}
+
 fallible alone_start(const char *data, struct alone **out)
 {
+	int first = has_sandboxes(data) ? 1 : 0;
+
 	if (geteuid() != 0)
 		return err_hint(err_new(FORBIDDEN, "not_root",
 					"no daemon is running, and only root can start one"),
 				"use sudo, or name a running one in COVE_URL and COVE_TOKEN");
-	for (int i = 0;; i++) {
+	for (int i = first;; i++) {
 		struct alone *alone = prepare(data, i > 0);
 		bool taken = false;
 		struct err *err;

@@ -104,6 +104,9 @@ static fallible get_limits(const struct call *call, struct cove_box_spec *box)
 	if (call->verb->id == VERB_CREATE) { // of every exec to come; run limits its own one
 		TRY(get_ms(call, OPT_CPU_TIME, &box->cpu_time_ms));
 		TRY(get_ms(call, OPT_TIMEOUT, &box->wall_time_ms));
+		TRY(get_ms(call, OPT_SLEEP_AFTER, &box->sleep_after_ms));
+		TRY(get_ms(call, OPT_TTL, &box->ttl_ms));
+		box->keep_alive = call_has(call, OPT_KEEP_ALIVE);
 	}
 	return OK;
 }

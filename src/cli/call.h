@@ -23,11 +23,27 @@ enum verb_id {
 	VERB_PS,
 	VERB_INSPECT,
 	VERB_RM,
+	VERB_PAUSE,
+	VERB_RESUME,
+	VERB_STOP,
+	VERB_START,
 	VERB_TEMPLATE_LS,
 	VERB_TEMPLATE_IMPORT,
 	VERB_TEMPLATE_FREEZE,
 	VERB_TEMPLATE_RM,
+	VERB_KEY_CREATE,
+	VERB_KEY_LS,
+	VERB_KEY_RM,
+	VERB_TENANT_SET,
+	VERB_TENANT_LS,
+	VERB_TENANT_RM,
+	VERB_CLEANUP,
+	VERB_EVENTS,
+	VERB_AUDIT,
+	VERB_VERIFY,
 	VERB_SERVE,
+	VERB_DRAIN,
+	VERB_UPGRADE,
 	VERB_DOCTOR,
 	VERB_COMPLETION,
 	VERB_VERSION,
@@ -38,6 +54,8 @@ enum verb_id {
 
 enum opt {
 	OPT_ALL,
+	OPT_BOXES,
+	OPT_CHECK,
 	OPT_CONFIG,
 	OPT_CPUS,
 	OPT_CPU_TIME,
@@ -46,13 +64,18 @@ enum opt {
 	OPT_DISK,
 	OPT_ENV,
 	OPT_ENV_FILE,
+	OPT_EXECS,
+	OPT_EXPIRES,
 	OPT_FOLLOW,
 	OPT_FORCE,
 	OPT_HELP,
+	OPT_HOST,
 	OPT_INODES,
 	OPT_INTERACTIVE,
 	OPT_JSON,
 	OPT_KEEP,
+	OPT_KEEP_ALIVE,
+	OPT_KIND,
 	OPT_LABEL,
 	OPT_LONG,
 	OPT_MAN,
@@ -63,11 +86,16 @@ enum opt {
 	OPT_QUIET,
 	OPT_RECURSIVE,
 	OPT_RM,
+	OPT_SANDBOX,
+	OPT_SCOPE,
 	OPT_SETTING, // of serve, which reads it itself
 	OPT_SHELL,
 	OPT_SIGNAL,
+	OPT_SLEEP_AFTER,
 	OPT_TEMPLATE,
+	OPT_TENANT,
 	OPT_TIMEOUT,
+	OPT_TTL,
 	OPT_TTY,
 	OPT_URL,
 	OPT_USER,
@@ -95,7 +123,7 @@ struct verb {
 	verb_fn *run;	   // NULL: somebody else's
 };
 
-#define ON(verb) (1u << VERB_##verb)
+#define ON(verb) (1ull << VERB_##verb)
 
 struct option {
 	enum opt opt;
@@ -103,7 +131,7 @@ struct option {
 	const char *name; // "memory"
 	const char *arg;  // "SIZE"; NULL: a flag
 	const char *help;
-	unsigned verbs; // ON(RUN) | ON(CREATE)
+	uint64_t verbs; // ON(RUN) | ON(CREATE)
 };
 
 // What else the manual says: environment, files, exit statuses, examples.

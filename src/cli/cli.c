@@ -17,13 +17,17 @@
 #include "cli/complete.h"
 #include "cli/copy.h"
 #include "cli/doctor.h"
+#include "cli/events.h"
 #include "cli/help.h"
+#include "cli/host.h"
 #include "cli/interrupt.h"
 #include "cli/jobs.h"
+#include "cli/keys.h"
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/run.h"
 #include "cli/show.h"
+#include "cli/steps.h"
 #include "cli/template.h"
 #include "gen/version.h"
 #include "wire/json.h"
@@ -99,6 +103,20 @@ static const struct verb verbs[] = {
 	 "Remove sandboxes, whatever runs in them.",
 	 "Returns when processes, control groups, mounts and namespaces are verified gone.\n",
 	 0, -1, boxes_rm},
+	{VERB_PAUSE, 0, "pause", "BOX...",
+	 "Freeze sandboxes until they are resumed.",
+	 "Nothing in them runs, and whoever wants to work in one is told that it is paused.\n",
+	 1, -1, steps_take},
+	{VERB_RESUME, 0, "resume", "BOX...",
+	 "Let paused sandboxes run again.", NULL,
+	 1, -1, steps_take},
+	{VERB_STOP, 0, "stop", "BOX...",
+	 "End what runs in sandboxes and keep their files.",
+	 "'cove start' or the next request starts them on those.\n",
+	 1, -1, steps_take},
+	{VERB_START, 0, "start", "BOX...",
+	 "Start stopped sandboxes on their files.", NULL,
+	 1, -1, steps_take},
 	{VERB_TEMPLATE_LS, 0, "template ls", "",
 	 "List what sandboxes can start from.", NULL,
 	 0, 0, cli_template_ls},
@@ -115,11 +133,63 @@ static const struct verb verbs[] = {
 	{VERB_TEMPLATE_RM, 0, "template rm", "TEMPLATE...",
 	 "Remove templates. Sandboxes made from them live on.", NULL,
 	 1, -1, cli_template_rm},
+	{VERB_KEY_CREATE, 0, "key create", "",
+	 "Make a key and print its secret, this once.",
+	 "Without --tenant it is for the operator's own sandboxes. Scopes are read, make, use, "
+	 "templates and admin; without --scope it has the first three.\n",
+	 0, 0, keys_create},
+	{VERB_KEY_LS, 0, "key ls", "",
+	 "List the keys.", NULL,
+	 0, 0, keys_ls},
+	{VERB_KEY_RM, 0, "key rm", "KEY...",
+	 "Revoke keys at once.", NULL,
+	 1, -1, keys_rm},
+	{VERB_TENANT_SET, 0, "tenant set", "TENANT",
+	 "Make a tenant, or set all of its terms anew.",
+	 "What is not given is not bounded, or not allowed.\n",
+	 1, 1, keys_tenant_set},
+	{VERB_TENANT_LS, 0, "tenant ls", "",
+	 "List the tenants, with what they use.", NULL,
+	 0, 0, keys_tenant_ls},
+	{VERB_TENANT_RM, 0, "tenant rm", "TENANT...",
+	 "Remove tenants that have no sandboxes, and their keys.", NULL,
+	 1, -1, keys_tenant_rm},
+	{VERB_CLEANUP, 0, "cleanup", "",
+	 "Let the janitor go round now, and tell what it did.", NULL,
+	 0, 0, steps_cleanup},
+	{VERB_EVENTS, 0, "events", "",
+	 "Show what has happened, or follow what happens.",
+	 "Sandboxes that were made, ran, slept, woke and ended, keys and tenants that changed, attacks "
+	 "and alerts. With -f it goes on with what happens from now on, over restarts of the daemon, "
+	 "until it is interrupted; --json prints an object for each line.\n",
+	 0, 0, events_show},
+	{VERB_AUDIT, 0, "audit", "",
+	 "Show who changed what.",
+	 "Each row is bound to the one before by a hash. --check reads them all and fails when one was "
+	 "changed, taken out or put in between.\n",
+	 0, 0, events_audit},
+	{VERB_VERIFY, 0, "verify", "",
+	 "Compare what is written down with what there is.",
+	 "The store, the daemon, the warden, the kernel and the disk: each difference is a line, and "
+	 "the exit status is 1 when there is one.\n",
+	 0, 0, events_verify},
 	{VERB_SERVE, 0, "serve", "",
 	 "Be the daemon: hold the sandboxes and serve the API.",
 	 "Needs root to start; what faces the network runs as the user cove, without any privilege. "
-	 "TERM or Ctrl-C ends it, and every sandbox with it.\n",
+	 "Ctrl-C ends it and what runs in the sandboxes; TERM does so too, or leaves the sandboxes to "
+	 "the next start, as --on-term says. Sandboxes outlive a daemon that crashes.\n",
 	 0, 0, NULL},
+	{VERB_DRAIN, 0, "drain", "",
+	 "End the daemon of this host and what runs in its sandboxes.",
+	 "Whatever --on-term says. Returns when processes, control groups, mounts and namespaces are "
+	 "verified gone; the disks of sandboxes that can be started again stay. Needs root.\n",
+	 0, 0, host_drain},
+	{VERB_UPGRADE, 0, "upgrade", "",
+	 "Put the daemon of this host into the binary that lies in its place now.",
+	 "Install the new binary over the old one by a rename, then call this. No listener is closed, "
+	 "no sandbox ends, requests under way have their grace; a binary that cannot be started is "
+	 "refused and nothing happens. Needs root.\n",
+	 0, 0, host_upgrade},
 	{VERB_DOCTOR, 0, "doctor", "",
 	 "Tell what this host can and cannot do.",
 	 "Tries each kernel feature that cove needs, by using it once, and says what to do about those "
@@ -142,44 +212,69 @@ static const struct verb verbs[] = {
 #define MAKES_OR_RUNS (ON(RUN) | ON(CREATE) | ON(EXEC))
 #define TEMPLATES (ON(TEMPLATE_LS) | ON(TEMPLATE_IMPORT) | ON(TEMPLATE_FREEZE) | ON(TEMPLATE_RM))
 #define INSIDE (ON(SHELL) | ON(ATTACH) | ON(LOGS) | ON(KILL) | ON(CP) | ON(LS) | ON(CAT))
-#define ASKS (MAKES_OR_RUNS | INSIDE | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS))
+#define HOST (ON(DRAIN) | ON(UPGRADE))
+#define STEPS (ON(PAUSE) | ON(RESUME) | ON(STOP) | ON(START))
+#define KEYS (ON(KEY_CREATE) | ON(KEY_LS) | ON(KEY_RM))
+#define TENANTS (ON(TENANT_SET) | ON(TENANT_LS) | ON(TENANT_RM))
+#define LOOKS (ON(EVENTS) | ON(AUDIT) | ON(VERIFY))
+#define ASKS (LOOKS | STEPS | KEYS | TENANTS | ON(CLEANUP) | MAKES_OR_RUNS | INSIDE | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS))
 
 // Those of serve are added to them, see add_settings().
 static const struct option options[] = {
 	{OPT_ALL,	  'a', "all",	   NULL,	 "remove every sandbox", ON(RM)},
 	{OPT_ALL,	  'a', "all",	   NULL,	 "end every process", ON(KILL)},
 	{OPT_ALL,	  'a', "all",	   NULL,	 "also names that begin with a dot", ON(LS)},
+	{OPT_BOXES,	  0,   "boxes",	   "NUMBER",	 "how many sandboxes it may have", ON(TENANT_SET)},
+	{OPT_CHECK,	  0,   "check",	   NULL,	 "only tell whether the log is whole", ON(AUDIT)},
 	{OPT_CONFIG,	  0,   "config",   "FILE",	 "read settings from an INI file", ON(SERVE)},
 	{OPT_SHELL,	  'c', "shell",	   "LINE",	 "run a line by bash instead of a command", RUNS},
 	{OPT_CPU_TIME,	  0,   "cpu-time", "TIME",	 "kill the command after this much CPU time (10s, 5m)", MAKES_OR_RUNS},
 	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "share of CPUs (1, 0.5)", MAKES},
-	{OPT_DATA,	  0,   "data",	   "DIR",	 "data directory of the daemon (default /var/lib/cove)", ASKS},
+	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "how many CPUs its running sandboxes may have together", ON(TENANT_SET)},
+	{OPT_DATA,	  0,   "data",	   "DIR",	 "data directory of the daemon (default /var/lib/cove)", ASKS | HOST},
 	{OPT_DETACH,	  'd', "detach",   NULL,	 "let it run by itself, and print its process id", ON(EXEC)},
 	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disk (2g)", MAKES},
+	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disks of all its sandboxes", ON(TENANT_SET)},
 	{OPT_ENV,	  'e', "env",	   "NAME=VALUE", "set a variable; a bare NAME copies ours", MAKES_OR_RUNS | ON(SHELL)},
 	{OPT_ENV_FILE,	  0,   "env-file", "FILE",	 "set the variables of a file of NAME=VALUE lines", MAKES_OR_RUNS | ON(SHELL)},
+	{OPT_EXECS,	  0,   "execs",	   "NUMBER",	 "how many commands may run at once", ON(TENANT_SET)},
+	{OPT_EXPIRES,	  0,   "expires",  "TIME",	 "when it ends by itself (30m, 720h)", ON(KEY_CREATE)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "go on until the process ends", ON(LOGS)},
-	{OPT_FORCE,	  'f', "force",	   NULL,	 "be content when it is not there", ON(RM) | ON(TEMPLATE_RM)},
-	{OPT_HELP,	  'h', "help",	   NULL,	 "explain this verb", ~0u},
+	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "go on with what happens from now on", ON(EVENTS)},
+	{OPT_FORCE,	  'f', "force",	   NULL,	 "be content when it is not there", ON(RM) | ON(TEMPLATE_RM) | ON(KEY_RM) | ON(TENANT_RM)},
+	{OPT_HELP,	  'h', "help",	   NULL,	 "explain this verb", ~0ull},
+	{OPT_HOST,	  0,   "host",	   NULL,	 "it may start sandboxes from the template host", ON(KEY_CREATE) | ON(TENANT_SET)},
 	{OPT_INODES,	  0,   "inodes",   "NUMBER",	 "limit of files", MAKES},
 	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input to the command, as it comes", RUNS},
-	{OPT_JSON,	  0,   "json",	   NULL,	 "answer in JSON, errors too", ASKS | ON(VERSION)},
+	{OPT_JSON,	  0,   "json",	   NULL,	 "answer in JSON, errors too", ASKS | HOST | ON(VERSION)},
 	{OPT_KEEP,	  0,   "keep",	   NULL,	 "do not remove the sandbox; its id is printed on stderr", ON(RUN)},
+	{OPT_KEEP_ALIVE,  0,   "keep-alive", NULL,	 "never freeze or stop it for idleness", ON(CREATE)},
+	{OPT_KIND,	  0,   "kind",	   "KIND",	 "only these (sandbox, sandbox.failed, security)", ON(EVENTS)},
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "label it", MAKES},
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "only those with this label", ON(PS)},
 	{OPT_LONG,	  'l', "long",	   NULL,	 "with types, modes, sizes and times", ON(LS)},
 	{OPT_MAN,	  0,   "man",	   NULL,	 "the whole manual, as a man page", ON(HELP)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory (512m, 2g)", MAKES},
+	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory of its running sandboxes together", ON(TENANT_SET)},
 	{OPT_NAME,	  0,   "name",	   "NAME",	 "name the sandbox", MAKES},
+	{OPT_NAME,	  0,   "name",	   "NAME",	 "a name for people", ON(KEY_CREATE)},
 	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "how much output of a command is kept (64m)", MAKES},
 	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads", MAKES},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "say nothing of our own", RUNS | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP)},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", ON(PS)},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "say nothing of our own", HOST | RUNS | STEPS | ON(KEY_CREATE) | ON(KEY_RM) | ON(TENANT_SET) | ON(TENANT_RM) | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP)},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", ON(PS) | ON(KEY_LS) | ON(TENANT_LS)},
 	{OPT_RECURSIVE,	  'R', "recursive", NULL,	 "all that lies beneath", ON(LS)},
 	{OPT_RM,	  0,   "rm",	   NULL,	 "remove the sandbox afterwards (the default)", ON(RUN)},
+	{OPT_SANDBOX,	  0,   "sandbox",  "BOX",	 "it is for this one alone", ON(KEY_CREATE)},
+	{OPT_SANDBOX,	  0,   "sandbox",  "BOX",	 "only of this one", ON(EVENTS)},
+	{OPT_SCOPE,	  0,   "scope",	   "SCOPE",	 "what it may do; may be repeated", ON(KEY_CREATE)},
 	{OPT_SIGNAL,	  's', "signal",   "SIGNAL",	 "send this signal to the whole tree (KILL, HUP, 10)", ON(KILL)},
+	{OPT_SLEEP_AFTER, 0,   "sleep-after", "TIME",	 "freeze it when it was idle for so long (10m)", ON(CREATE)},
 	{OPT_TEMPLATE,	  0, "template", "TEMPLATE",	 "what the sandbox starts from (default host)", MAKES},
+	{OPT_TEMPLATE,	  0,   "template", "TEMPLATE",	 "a template of the operator's that it may use, * for all; may be repeated", ON(TENANT_SET)},
+	{OPT_TENANT,	  0,   "tenant",   "TENANT",	 "whose it is", ON(KEY_CREATE)},
+	{OPT_TENANT,	  0,   "tenant",   "TENANT",	 "only of this one; for the operator", ON(EVENTS) | ON(AUDIT)},
 	{OPT_TIMEOUT,	  0,   "timeout",  "TIME",	 "kill the command after this time (30s, 5m)", MAKES_OR_RUNS},
+	{OPT_TTL,	  0,   "ttl",	   "TIME",	 "delete it after this time", ON(CREATE)},
 	{OPT_TTY,	  't', "tty",	   NULL,	 "on a terminal of its own", RUNS},
 	{OPT_URL,	  0,   "url",	   "URL",	 "address of the daemon", ASKS},
 	{OPT_USER,	  'u', "user",	   "USER",	 "name, uid or uid:gid to run as (default root)", PLACED},

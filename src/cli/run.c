@@ -357,6 +357,7 @@ fallible run_run(struct call *call)
 		return err_new(INVALID, "keep_or_rm", "--keep and --rm contradict each other");
 	TRY(check_ways(call));
 	TRY(body_box(call, &body));
+	body.box.ephemeral = !call_has(call, OPT_KEEP);
 	TRY(body_command(call, call->words, false, &body));
 	TRY(read_input(call, &input, &body));
 	err = run(call, &body, &alone);

@@ -6,6 +6,7 @@
 
 enum route_flags {
 	ROUTE_OPEN = 1,	  // needs no bearer
+	ROUTE_TOLD = 4,	  // it changes the house: each request is a row of the audit log
 	ROUTE_STREAM = 2, // its request body may be of any length: the handler reads it in pieces
 };
 

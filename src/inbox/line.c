@@ -28,7 +28,7 @@ struct line {
 	struct loop *loop;
 	void *house;
 	struct who who;
-	char *name, *box, *peer, *prefix;
+	char *peer, *prefix;
 	struct map *calls; // by id
 	struct link running, waiting;
 	uint32_t running_count, waiting_count;
@@ -62,8 +62,6 @@ static void line_drop(struct line *line)
 	wsock_drop(line->ws);
 	hoard_drop(&line->hoard);
 	map_free(line->calls);
-	free(line->name);
-	free(line->box);
 	free(line->peer);
 	free(line->prefix);
 	free(line);
@@ -111,9 +109,7 @@ struct line *line_new(struct http *x, struct wsock *ws, struct str prefix)
 	line->ws = ws;
 	line->loop = door_of(x)->loop;
 	line->house = x->house;
-	line->name = mem_str(who->name ? who->name : "");
-	line->box = who->box ? mem_str(who->box) : NULL;
-	line->who = (struct who){.role = who->role, .name = line->name, .box = line->box};
+	line->who = *who;
 	line->peer = mem_dup(x->peer.at, x->peer.len);
 	line->prefix = mem_dup(prefix.at, prefix.len);
 	line->calls = map_new();

@@ -1,7 +1,9 @@
 #include "inbox/ports.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "door/door.h"
+#include "fleet/keep.h"
 #include "http/relay.h"
 
 #define DIAL_MS 5000
@@ -137,6 +139,9 @@ fallible inbox_ports_expose(struct http *x)
 	if (!portbook_add(&visit.entry->ports, (uint16_t)port, name))
 		return err_new(EXHAUSTED, "too_many_ports", "%d ports are exposed already",
 			       PORTBOOK_MAX);
+	log_event(LOG_INFO, "port.opened", "sandbox", visit.entry->record.id, "port",
+		  arena_fmt(x->arena, "%u", (unsigned)port), NULL);
+	keep_ports(visit.entry->fleet->store, visit.entry->record.id, &visit.entry->ports);
 	return answer_port(x, port, true);
 }
 
@@ -183,6 +188,9 @@ fallible inbox_ports_unexpose(struct http *x)
 		return refuse(x, str_of(arena_fmt(x->arena, "%u", (unsigned)port)), NULL, NULL,
 			      err_new(NOT_FOUND, "port_not_exposed", "Port %u is not exposed",
 				      (unsigned)port));
+	log_event(LOG_INFO, "port.closed", "sandbox", visit.entry->record.id, "port",
+		  arena_fmt(x->arena, "%u", (unsigned)port), NULL);
+	keep_ports(visit.entry->fleet->store, visit.entry->record.id, &visit.entry->ports);
 	return answer_port(x, port, false);
 }
 

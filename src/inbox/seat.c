@@ -264,7 +264,6 @@ static void stand_there(struct http *x, const struct visit *visit, struct seat *
 
 fallible seat_take(struct http *x, const struct visit *visit, struct seat *seat, struct term **out)
 {
-	struct door *door = door_of(x);
 	struct term *term = seat->id.len ? term_find(visit->box, seat->id) : NULL;
 	auto_outfit outfit = {0};
 	struct use_spec use = {0};
@@ -280,7 +279,7 @@ fallible seat_take(struct http *x, const struct visit *visit, struct seat *seat,
 	if (!term && seat->must_exist)
 		return err_new(NOT_FOUND, "no_terminal", "there is no such terminal");
 	if (!term) {
-		TRY(admit_exec(door->fleet->admit, loop_now(door->loop), box_execs(visit->box)));
+		TRY(visit_admit(visit));
 		stand_there(x, visit, seat);
 	} else {
 		term_drop(term); // it is looked up again, and awaited, below

@@ -89,6 +89,15 @@ static fallible put_limits(struct json_out *out, const struct cove_box_spec *spe
 	return OK;
 }
 
+// The API takes seconds.
+static void put_span(struct json_out *out, const char *key, int64_t ms)
+{
+	if (ms <= 0)
+		return;
+	json_key(out, key);
+	json_add_double(out, (double)ms / 1000);
+}
+
 static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool named)
 {
 	struct json_out out = json_to(to);
@@ -99,6 +108,12 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 	if (spec->from)
 		json_put_text(&out, "template", spec->from);
 	TRY(put_limits(&out, spec));
+	put_span(&out, "sleepAfter", spec->sleep_after_ms);
+	put_span(&out, "ttl", spec->ttl_ms);
+	if (spec->keep_alive)
+		json_put_bool(&out, "keepAlive", true);
+	if (spec->ephemeral)
+		json_put_bool(&out, "ephemeral", true);
 	TRY(fields_pairs(&out, "env", spec->env));
 	TRY(fields_pairs(&out, "labels", spec->labels));
 	json_end(&out, '}');
@@ -222,6 +237,39 @@ enum cove_kind cove_box_delete(struct cove_box *box, struct cove_error *error)
 	core_begin(box->cove);
 	return core_end(box->cove, trip_text(box->cove, "DELETE", box->base, NULL, NULL, NULL),
 			error);
+}
+
+static enum cove_kind step(struct cove_box *box, const char *word, struct cove_error *error)
+{
+	auto_free char *path = mem_fmt("%s/%s", box->base, word);
+	auto_buf text = BUF_INIT(CORE_REPLY_MAX);
+	struct err *err;
+
+	core_begin(box->cove);
+	err = trip_text(box->cove, "POST", path, NULL, NULL, &text);
+	if (!err)
+		err = learn(box, &text);
+	return core_end(box->cove, err, error);
+}
+
+enum cove_kind cove_box_pause(struct cove_box *box, struct cove_error *error)
+{
+	return step(box, "pause", error);
+}
+
+enum cove_kind cove_box_resume(struct cove_box *box, struct cove_error *error)
+{
+	return step(box, "resume", error);
+}
+
+enum cove_kind cove_box_stop(struct cove_box *box, struct cove_error *error)
+{
+	return step(box, "stop", error);
+}
+
+enum cove_kind cove_box_start(struct cove_box *box, struct cove_error *error)
+{
+	return step(box, "start", error);
 }
 
 static fallible each_of(const struct json *page, cove_box_fn *each, void *arg)

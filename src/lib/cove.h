@@ -141,6 +141,10 @@ struct cove_box_spec {
 	double cpus;
 	int64_t cpu_time_ms, wall_time_ms; // of every command in it
 	const char *key;		   // Idempotency-Key: a repeated create gets the same box
+	int64_t sleep_after_ms;		   // frozen when idle for so long; 0: the daemon's default
+	int64_t ttl_ms;			   // deleted after so long; 0: never
+	bool keep_alive;		   // never frozen or stopped for idleness
+	bool ephemeral;			   // keeps no files: it cannot be stopped, only deleted
 };
 
 struct cove_box_info {
@@ -171,6 +175,13 @@ COVE_API const char *cove_box_id(const struct cove_box *box);
 // Ends the sandbox; the handle still has to be freed.
 COVE_API COVE_MUST enum cove_kind cove_box_delete(struct cove_box *box, struct cove_error *error);
 COVE_API void cove_box_free(struct cove_box *box); // the handle only
+
+// Nothing in it runs until it is resumed; whatever else is asked of it is COVE_CONFLICT `paused`.
+COVE_API COVE_MUST enum cove_kind cove_box_pause(struct cove_box *box, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_box_resume(struct cove_box *box, struct cove_error *error);
+// Ends what runs in it and keeps its files; a start, or any use, goes on from those.
+COVE_API COVE_MUST enum cove_kind cove_box_stop(struct cove_box *box, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_box_start(struct cove_box *box, struct cove_error *error);
 
 // Nonzero ends the listing with COVE_CANCELLED. May make other calls with the same client.
 typedef int cove_box_fn(void *arg, const struct cove_box_info *info);

@@ -66,28 +66,39 @@ static bool is_bound_to(int fd, const struct stat *st)
 	       info.lo_inode == st->st_ino;
 }
 
-fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH])
+// The number of the next device that is bound to something; -1: there is no more.
+static int next_bound(DIR *block)
 {
 	struct dirent *entry;
-	struct stat st;
-	DIR *block;
-	int found = -1;
 
-	if (fstat(file, &st))
-		return err_sys(errno, "look at the file of a loop device");
-	block = opendir("/sys/block");
-	while (block && found < 0 && (entry = readdir(block))) {
-		char bound[300], path[LOOPDEV_PATH];
+	while (block && (entry = readdir(block))) {
 		struct str name = str_of(entry->d_name);
 		uint64_t number;
+		char bound[300];
 
 		if (!str_starts(name, "loop") ||
 		    !str_to_u64(str_skip(name, 4), 0, 1u << 20, &number))
 			continue;
 		snprintf(bound, sizeof(bound), "%s/loop/backing_file", entry->d_name);
-		if (faccessat(dirfd(block), bound, F_OK, 0))
-			continue; // free: opening it would only disturb
-		snprintf(path, sizeof(path), "/dev/loop%d", (int)number);
+		if (faccessat(dirfd(block), bound, F_OK, 0) == 0)
+			return (int)number; // a free one opening would only disturb
+	}
+	return -1;
+}
+
+fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH])
+{
+	struct stat st;
+	DIR *block;
+	int found = -1, number;
+
+	if (fstat(file, &st))
+		return err_sys(errno, "look at the file of a loop device");
+	block = opendir("/sys/block");
+	while (found < 0 && (number = next_bound(block)) >= 0) {
+		char path[LOOPDEV_PATH];
+
+		snprintf(path, sizeof(path), "/dev/loop%d", number);
 		auto_fd fd = open(path, O_RDWR | O_CLOEXEC);
 
 		if (fd >= 0 && is_bound_to(fd, &st)) {
@@ -99,6 +110,50 @@ fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH])
 		closedir(block);
 	*out_fd = found;
 	return OK;
+}
+
+// Whether a device is bound to one of the files that a directory holds.
+static bool is_in(int fd, int dir, const char *name)
+{
+	auto_fd again = -1;
+	struct loop_info64 info;
+	struct dirent *entry;
+	struct stat st;
+	DIR *entries;
+	bool found = false;
+
+	if (name)
+		return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && is_bound_to(fd, &st);
+	if (ioctl(fd, LOOP_GET_STATUS64, &info) || fstat(dir, &st) || info.lo_device != st.st_dev)
+		return false;
+	again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	entries = again < 0 ? NULL : fdopendir(again);
+	if (!entries)
+		return false;
+	take_fd(&again);
+	while (!found && (entry = readdir(entries)))
+		found = entry->d_ino == info.lo_inode;
+	closedir(entries);
+	return found;
+}
+
+unsigned loopdev_count(int dir, const char *name)
+{
+	DIR *block = opendir("/sys/block");
+	unsigned count = 0;
+	int number;
+
+	while ((number = next_bound(block)) >= 0) {
+		char path[LOOPDEV_PATH];
+
+		snprintf(path, sizeof(path), "/dev/loop%d", number);
+		auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+
+		count += fd >= 0 && is_in(fd, dir, name);
+	}
+	if (block)
+		closedir(block);
+	return count;
 }
 
 fallible loopdev_grow(int fd)

@@ -11,6 +11,8 @@
 fallible loopdev_attach(int file, int *out_fd, char out_path[LOOPDEV_PATH]);
 // The device that `file` is bound to already; *out_fd is -1 when there is none.
 fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH]);
+// How many devices are bound to the file `name` in `dir`; NULL: to any file in it.
+unsigned loopdev_count(int dir, const char *name);
 // After the file grew: the device is as large as the file.
 fallible loopdev_grow(int fd);
 // Gone at once, or as soon as whoever still uses it lets go.

@@ -37,6 +37,11 @@ int mount_copy(int dir, const char *path)
 			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (*path ? 0 : AT_EMPTY_PATH));
 }
 
+int mount_copy_all(const char *path)
+{
+	return open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+}
+
 int mount_change(int tree, uint64_t set, uint64_t clear, int userns)
 {
 	struct mount_attr attr = {

@@ -22,6 +22,7 @@ int mount_new(const char *type, const struct mount_option *options, uint64_t att
 int mount_own_proc(void);
 // A detached copy of the mount at `path` beneath `dir`, rooted there; "" means `dir` itself.
 int mount_copy(int dir, const char *path);
+int mount_copy_all(const char *path); // with all that is mounted beneath it
 // Sets and clears attributes of a whole mount. `userns` >= 0 maps its ids through that namespace.
 int mount_change(int tree, uint64_t set, uint64_t clear, int userns);
 // Attaches `tree` at `path` beneath `dir` ("": at `dir`).

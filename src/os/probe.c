@@ -26,6 +26,7 @@
 #include "os/fd.h"
 #include "os/mount.h"
 #include "os/ns.h"
+#include "os/path.h"
 #include "os/seccomp.h"
 
 #define PROBE_BASE (1u << 20)
@@ -84,9 +85,11 @@ static int try_idmap(int data, int say)
 
 static int lay_over(int tree)
 {
+	// Volatile: the end of another one waits until all of the host's file system is written
+	// out.
 	static const struct mount_option options[] = {
-		{"source", "overlay"}, {"lowerdir", "l"}, {"upperdir", "u"},
-		{"workdir", "w"},      {NULL, NULL},
+		{"source", "overlay"}, {"lowerdir", "l"},  {"upperdir", "u"},
+		{"workdir", "w"},      {"volatile", NULL}, {NULL, NULL},
 	};
 	int overlay, fd;
 
@@ -122,12 +125,7 @@ static int over_dirs(int scratch)
 
 static void clear_scratch(int data)
 {
-	static const char *const names[] = {"u/file", "w/work", "l", "u", "w"};
-	auto_fd scratch = openat(data, SCRATCH, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	for (size_t i = 0; scratch >= 0 && i < sizeof(names) / sizeof(*names); i++)
-		unlinkat(scratch, names[i], i == 0 ? 0 : AT_REMOVEDIR);
-	unlinkat(data, SCRATCH, AT_REMOVEDIR);
+	err_free(path_remove(data, SCRATCH)); // what stays is told by who makes it anew
 }
 
 static int try_overlay(int data, int say)

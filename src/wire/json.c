@@ -284,3 +284,10 @@ fallible json_only(const struct json *object, const char *const *known)
 	}
 	return OK;
 }
+
+void json_add_value(struct json_out *out, const struct json *value)
+{
+	int flags = JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE;
+
+	json_add_raw(out, str_of(json_object_to_json_string_ext(inner(value), flags)));
+}

@@ -66,7 +66,8 @@ void json_add_int(struct json_out *out, int64_t value);
 void json_add_double(struct json_out *out, double value);
 void json_add_bool(struct json_out *out, bool value);
 void json_add_null(struct json_out *out);
-void json_add_raw(struct json_out *out, struct str json); // a value already written
+void json_add_raw(struct json_out *out, struct str json);	     // a value already written
+void json_add_value(struct json_out *out, const struct json *value); // one that was read
 // Pairs: key and value in one line.
 void json_put_str(struct json_out *out, const char *key, struct str text);
 void json_put_text(struct json_out *out, const char *key, const char *text);

@@ -1,0 +1,8 @@
+// Faults on demand (conv/faults.h) over HTTP: refused without --dev.
+#pragma once
+
+#include "http/http.h"
+
+fallible api_dev_set(struct http *x);
+fallible api_dev_list(struct http *x);
+fallible api_dev_clear(struct http *x);

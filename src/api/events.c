@@ -1,0 +1,340 @@
+// Events come as a page, or as a stream that does not end. Both are read from the store in their
+// one order, so that whoever comes back with the number of the last one misses nothing.
+#include "api/events.h"
+
+#include <stdio.h>
+
+#include "door/door.h"
+#include "fleet/access.h"
+#include "fleet/verify.h"
+#include "store/audit.h"
+#include "wire/sse.h"
+#include "wire/text.h"
+
+#define REPLY_MAX (64u << 20)
+#define PAGE_DEFAULT 100
+#define PAGE_MAX 1000
+#define BATCH 200
+#define QUIET_MS 15000
+#define EVENT_MAX (1 << 20)
+
+struct wish {
+	struct str kind, sandbox; // at == NULL: any
+	const char *tenant;	  // NULL: of all
+	uint64_t after, limit;
+	bool from_now; // no place to begin was given
+};
+
+static fallible no_store(void)
+{
+	return err_new(UNAVAILABLE, "state_unwritable", "nothing is kept");
+}
+
+static fallible read_number(const char *key, struct str text, uint64_t min, uint64_t max,
+			    uint64_t *out)
+{
+	if (text.at && text.len && !str_to_u64(text, min, max, out))
+		return err_new(INVALID, "bad_field", "'%s' must be a number from %llu to %llu", key,
+			       (unsigned long long)min, (unsigned long long)max);
+	return OK;
+}
+
+// A tenant's key sees its own; the operator sees all, or those of the tenant that is asked for.
+static const char *tenant_of(struct http *x)
+{
+	const struct who *who = door_who(x);
+	struct str asked = http_query(x, "tenant");
+
+	if (who->role != WHO_OPERATOR)
+		return who->tenant;
+	return asked.at ? arena_dup(x->arena, asked.at, asked.len) : NULL;
+}
+
+static fallible read_wish(struct http *x, struct wish *out)
+{
+	struct str after = http_query(x, "after");
+
+	*out = (struct wish){
+		.kind = http_query(x, "kind"),
+		.sandbox = http_query(x, "sandbox"),
+		.tenant = tenant_of(x),
+		.limit = PAGE_DEFAULT,
+	};
+	if (!after.at)
+		after = http_field(x, "Last-Event-ID");
+	out->from_now = !after.at || !after.len;
+	TRY(read_number("after", after, 0, INT64_MAX, &out->after));
+	return read_number("limit", http_query(x, "limit"), 1, PAGE_MAX, &out->limit);
+}
+
+static bool is_wanted(struct http *x, const struct wish *wish, const struct store_event *event)
+{
+	if (wish->kind.at && !event_matches(event->kind, wish->kind))
+		return false;
+	if (wish->sandbox.at && !str_is(wish->sandbox, event->sandbox))
+		return false;
+	return access_sees(door_who(x), event->tenant, event->sandbox);
+}
+
+static void write_event(struct json_out *out, const struct store_event *event)
+{
+	json_begin(out, '{');
+	json_put_int(out, "id", (int64_t)event->id);
+	json_put_time(out, "time", event->time_ms);
+	json_put_text(out, "kind", event->kind);
+	json_put_text(out, "tenant", event->tenant);
+	if (*event->sandbox)
+		json_put_text(out, "sandbox", event->sandbox);
+	if (*event->session)
+		json_put_text(out, "session", event->session);
+	json_key(out, "fields");
+	json_add_raw(out, str_of(event->fields));
+	json_end(out, '}');
+}
+
+// A name or a short id becomes the id, as far as there is such a sandbox now.
+static void settle_sandbox(struct http *x, struct wish *wish)
+{
+	const struct entry *entry;
+
+	if (!wish->sandbox.at)
+		return;
+	entry = access_find(door_of(x)->fleet, door_who(x), wish->sandbox);
+	if (entry)
+		wish->sandbox = str_of(
+			arena_dup(x->arena, entry->record.id, strlen(entry->record.id)));
+}
+
+static fallible reply_page(struct http *x, struct wish *wish)
+{
+	struct store *store = door_of(x)->fleet->store;
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	struct store_events page = {0};
+	uint64_t count = 0, began = wish->after;
+	bool more = true;
+
+	json_begin(&out, '{');
+	json_key(&out, "items");
+	json_begin(&out, '[');
+	while (more && count < wish->limit) {
+		auto_arena arena = arena_new();
+		size_t i;
+
+		TRY(store_events_page(store, wish->after, wish->tenant, BATCH, arena, &page));
+		for (i = 0; i < page.count && count < wish->limit; i++) {
+			wish->after = page.at[i].id;
+			if (!is_wanted(x, wish, &page.at[i]))
+				continue;
+			write_event(&out, &page.at[i]);
+			count++;
+		}
+		if (i == page.count)
+			wish->after = page.last;
+		more = page.count == BATCH || i < page.count;
+	}
+	json_end(&out, ']');
+	json_put_int(&out, "last", (int64_t)wish->after);
+	json_put_bool(&out, "more", more && count == wish->limit);
+	json_put_bool(&out, "missed", began && page.oldest && began + 1 < page.oldest);
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+static fallible tell_missed(struct http *x, uint64_t after, uint64_t oldest)
+{
+	auto_buf text = BUF_INIT(256);
+
+	buf_fmt(&text, "event: events.missed\ndata: {\"after\":%llu,\"oldest\":%llu}\n\n",
+		(unsigned long long)after, (unsigned long long)oldest);
+	return http_write(x, text.at, text.len);
+}
+
+// All that there is behind wish->after.
+static fallible pour(struct http *x, struct wish *wish)
+{
+	struct store *store = door_of(x)->fleet->store;
+	bool more = true;
+
+	while (more) {
+		auto_buf text = BUF_INIT(REPLY_MAX), line = BUF_INIT(EVENT_MAX);
+		auto_arena arena = arena_new();
+		struct store_events page;
+
+		TRY(store_events_page(store, wish->after, wish->tenant, BATCH, arena, &page));
+		if (wish->after && page.oldest && wish->after + 1 < page.oldest)
+			TRY(tell_missed(x, wish->after, page.oldest));
+		for (size_t i = 0; i < page.count; i++) {
+			struct json_out out = json_to(&line);
+			char id[24];
+
+			if (!is_wanted(x, wish, &page.at[i]))
+				continue;
+			buf_clear(&line);
+			write_event(&out, &page.at[i]);
+			snprintf(id, sizeof(id), "%llu", (unsigned long long)page.at[i].id);
+			sse_put(&text, str_of(page.at[i].kind), str_of(id), buf_view(&line));
+		}
+		more = page.count == BATCH;
+		wish->after = page.last;
+		if (!buf_ok(&text) || !buf_ok(&line))
+			return err_new(INTERNAL, "internal", "an event did not fit");
+		if (text.len)
+			TRY(http_write(x, text.at, text.len));
+	}
+	return OK;
+}
+
+static fallible wait_for_more(struct http *x)
+{
+	struct fleet *fleet = door_of(x)->fleet;
+	struct err *err;
+
+	TRY(http_away(x, HTTP_PROBE_EVENT));
+	err = bell_wait(&fleet->tell.told, loop_now(fleet->loop) + QUIET_MS);
+	http_back(x);
+	if (err && err_kind(err) == ERR_TIMEOUT) {
+		err_free(err);
+		return http_write(x, ":\n\n", 3);
+	}
+	return err;
+}
+
+static fallible stream(struct http *x, struct wish *wish)
+{
+	struct fleet *fleet = door_of(x)->fleet;
+	auto_arena arena = arena_new();
+	struct store_events page;
+
+	if (wish->from_now) {
+		TRY(store_flush(fleet->store));
+		TRY(store_events_page(fleet->store, INT64_MAX, NULL, 1, arena, &page));
+		wish->after = page.newest;
+	}
+	http_set(x, "Cache-Control", STR("no-cache"));
+	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
+	while (!fleet->closing) {
+		TRY(pour(x, wish));
+		if (!fleet->closing)
+			TRY(wait_for_more(x));
+	}
+	return http_end(x);
+}
+
+static bool wants_stream(struct http *x)
+{
+	struct str accept = http_field(x, "Accept"), word;
+
+	if (str_is(http_query(x, "follow"), "true"))
+		return true;
+	while (accept.len && str_cut(&accept, ',', &word))
+		if (str_starts(str_trim(word), "text/event-stream"))
+			return true;
+	return false;
+}
+
+fallible api_events(struct http *x)
+{
+	struct wish wish;
+
+	TRY(access_ask(door_who(x), ACCESS_READ));
+	if (!door_of(x)->fleet->store)
+		return no_store();
+	TRY(read_wish(x, &wish));
+	settle_sandbox(x, &wish);
+	return wants_stream(x) ? stream(x, &wish) : reply_page(x, &wish);
+}
+
+// ---------------------------------------------------------------------------------------- audit
+
+static void write_row(struct json_out *out, const struct store_audit *row)
+{
+	auto_buf hex = BUF_INIT(2 * SECRET_HASH + 1);
+
+	text_hex(&hex, row->hash, SECRET_HASH);
+	json_begin(out, '{');
+	json_put_int(out, "id", (int64_t)row->id);
+	json_put_time(out, "time", row->time_ms);
+	json_put_text(out, "tenant", row->tenant);
+	json_put_text(out, "who", row->who);
+	json_put_text(out, "action", row->action);
+	json_put_text(out, "target", row->target);
+	json_put_text(out, "outcome", row->outcome);
+	json_key(out, "fields");
+	json_add_raw(out, str_of(row->fields));
+	json_put_str(out, "hash", buf_view(&hex));
+	json_end(out, '}');
+}
+
+fallible api_audit(struct http *x)
+{
+	struct store *store = door_of(x)->fleet->store;
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	auto_arena arena = arena_new();
+	struct store_audit *rows = NULL;
+	struct wish wish;
+	size_t count = 0;
+
+	TRY(access_ask(door_who(x), ACCESS_KEYS));
+	if (!store)
+		return no_store();
+	TRY(read_wish(x, &wish));
+	TRY(store_audit_page(store, wish.after, wish.tenant, wish.limit, arena, &rows, &count));
+	json_begin(&out, '{');
+	json_key(&out, "items");
+	json_begin(&out, '[');
+	for (size_t i = 0; i < count; i++)
+		if (access_sees(door_who(x), rows[i].tenant, rows[i].target))
+			write_row(&out, &rows[i]);
+	json_end(&out, ']');
+	json_put_int(&out, "last", (int64_t)(count ? rows[count - 1].id : wish.after));
+	json_put_bool(&out, "more", count == wish.limit);
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+fallible api_audit_check(struct http *x)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX), hex = BUF_INIT(2 * SECRET_HASH + 1);
+	struct json_out out = json_to(&body);
+	uint8_t head[SECRET_HASH];
+	uint64_t bad, count;
+
+	TRY(access_ask(door_who(x), ACCESS_HOUSE));
+	if (!door_of(x)->fleet->store)
+		return no_store();
+	TRY(store_flush(door_of(x)->fleet->store));
+	TRY(store_audit_verify(door_of(x)->fleet->store, &bad, &count, head));
+	text_hex(&hex, head, sizeof(head));
+	json_begin(&out, '{');
+	json_put_bool(&out, "ok", !bad);
+	json_put_int(&out, "rows", (int64_t)count);
+	json_put_str(&out, "head", buf_view(&hex));
+	json_key(&out, "firstBad");
+	if (bad)
+		json_add_int(&out, (int64_t)bad);
+	else
+		json_add_null(&out);
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+// --------------------------------------------------------------------------------------- verify
+
+fallible api_verify(struct http *x)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	struct verify found = {0};
+	struct err *err;
+
+	TRY(access_ask(door_who(x), ACCESS_HOUSE));
+	err = verify_all(door_of(x)->fleet, &found);
+	if (!err) {
+		verify_write(&out, &found);
+		err = http_reply_json(x, 200, &body);
+	}
+	verify_done(&found);
+	return err;
+}

@@ -1,0 +1,119 @@
+#include "api/keys.h"
+
+#include <stdlib.h>
+
+#include "door/door.h"
+
+#define REPLY_MAX (64u << 20)
+
+static struct keyring *ring_of(const struct http *x)
+{
+	return door_of(x)->ring;
+}
+
+fallible api_keys_make(struct http *x)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	char secret[KEY_TEXT_LEN + 1];
+	auto_json json = NULL;
+	struct key key;
+	struct err *err;
+
+	TRY(door_json(x, &json, NULL));
+	TRY(keyring_make(ring_of(x), door_who(x), json, &key, secret));
+	json_begin(&out, '{');
+	key_put(&out, &key);
+	json_put_text(&out, "key", secret);
+	json_end(&out, '}');
+	secret_wipe(secret, sizeof(secret));
+	http_set(x, "Location", str_of(arena_fmt(x->arena, "/v1/keys/%s", key.id)));
+	http_set(x, "Cache-Control", STR("no-store"));
+	err = http_reply_json(x, 201, &body);
+	secret_wipe(body.at, body.len);
+	return err;
+}
+
+fallible api_keys_list(struct http *x)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	auto_free struct key *all = NULL;
+	size_t count = 0;
+
+	TRY(keyring_all(ring_of(x), door_who(x), &all, &count));
+	json_begin(&out, '{');
+	json_key(&out, "items");
+	json_begin(&out, '[');
+	for (size_t i = 0; i < count; i++) {
+		json_begin(&out, '{');
+		key_put(&out, &all[i]);
+		json_end(&out, '}');
+	}
+	json_end(&out, ']');
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+fallible api_keys_revoke(struct http *x)
+{
+	TRY(keyring_revoke(ring_of(x), door_who(x), x->params[0]));
+	return http_reply_empty(x, 204);
+}
+
+static fallible answer(struct http *x, int status, const struct account *account)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+
+	json_begin(&out, '{');
+	account_put(&out, account);
+	json_end(&out, '}');
+	return http_reply_json(x, status, &body);
+}
+
+fallible api_tenants_list(struct http *x)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	auto_free const struct account **all = NULL;
+	size_t count = 0;
+
+	TRY(keyring_tenants(ring_of(x), door_who(x), &all, &count));
+	json_begin(&out, '{');
+	json_key(&out, "items");
+	json_begin(&out, '[');
+	for (size_t i = 0; i < count; i++) {
+		json_begin(&out, '{');
+		account_put(&out, all[i]);
+		json_end(&out, '}');
+	}
+	json_end(&out, ']');
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+fallible api_tenants_get(struct http *x)
+{
+	const struct account *account;
+
+	TRY(keyring_tenant(ring_of(x), door_who(x), x->params[0], &account));
+	return answer(x, 200, account);
+}
+
+fallible api_tenants_set(struct http *x)
+{
+	const struct account *account;
+	auto_json json = NULL;
+	bool made;
+
+	TRY(door_json(x, &json, NULL));
+	TRY(keyring_set_tenant(ring_of(x), door_who(x), x->params[0], json, &account, &made));
+	return answer(x, made ? 201 : 200, account);
+}
+
+fallible api_tenants_drop(struct http *x)
+{
+	TRY(keyring_drop_tenant(ring_of(x), door_who(x), x->params[0]));
+	return http_reply_empty(x, 204);
+}

@@ -1,0 +1,457 @@
+// Bodies are lifecycle's own: snake_case, times in Unix milliseconds. What a body has that is not
+// known is refused.
+//
+// The events of a run are the lines of its log. Each is sent with an id, the offset behind it: who
+// comes back with that, as `offset` or as Last-Event-ID, goes on there, whatever restarted
+// meanwhile.
+#include "api/sessions.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "conv/conv.h"
+#include "door/door.h"
+#include "fleet/access.h"
+#include "wire/sse.h"
+
+#define REPLY_MAX (4 << 20)
+#define PAGE_DEFAULT 100
+#define PAGE_MAX 1000
+#define TIMEOUT_MAX (30ull * 24 * 3600 * 1000)
+#define QUIET_MS 15000 // between two signs of life of a stream
+#define READ 16384
+
+static fallible convs_of(const struct http *x, struct convs **out)
+{
+	*out = door_of(x)->convs;
+	if (*out)
+		return OK;
+	return err_new(UNAVAILABLE, "state_corrupt", "the stored sessions cannot be read");
+}
+
+static void write_room(struct json_out *out, const struct conv_refusal *room)
+{
+	json_begin(out, '{');
+	json_put_int(out, "available_mb", (int64_t)(room->available >> 20));
+	json_put_int(out, "threshold_mb", (int64_t)(room->threshold >> 20));
+	json_put_int(out, "cleaned", room->cleaned);
+	json_put_int(out, "skipped", room->skipped);
+	json_end(out, '}');
+}
+
+// The refusal of a cold start tells its numbers.
+static fallible explain(struct http *x, struct convs *convs, struct err *err)
+{
+	struct conv_refusal why = convs_refusal(convs);
+	auto_buf context = BUF_INIT(512);
+	struct json_out out = json_to(&context);
+	struct fail_detail detail = {0};
+
+	if (!err || strncmp(err_reason(err), "capacity_", 9) != 0)
+		return err;
+	write_room(&out, &why);
+	detail.context = buf_view(&context);
+	fail_answer(x, err, &detail);
+	return OK;
+}
+
+// ------------------------------------------------------------------------------- create
+
+static fallible read_part(const struct json *object, const char *key, struct str *out)
+{
+	const struct json *value = json_get(object, key);
+
+	TRY(json_str(value, key, out));
+	return OK;
+}
+
+static fallible read_owner(const struct json *object, struct owner *out)
+{
+	TRY(read_part(object, "org", &out->org));
+	TRY(read_part(object, "user", &out->user));
+	TRY(read_part(object, "bot", &out->bot));
+	return read_part(object, "session", &out->session);
+}
+
+static fallible read_isolation(const struct json *object, bool *out)
+{
+	struct str word = STR("shared");
+
+	TRY(json_str(json_get(object, "isolation"), "isolation", &word));
+	*out = str_is(word, "session");
+	if (*out || str_is(word, "shared"))
+		return OK;
+	return err_new(INVALID, "bad_field", "'isolation' must be session or shared");
+}
+
+static fallible read_aliases(const struct json *array, struct conv_spec *out)
+{
+	if (!array)
+		return OK;
+	TRY(json_want(array, "aliases", JSON_ARRAY));
+	if (json_count(array) > CONV_ALIASES_MAX)
+		return err_new(INVALID, "bad_field", "'aliases' has more than %d",
+			       CONV_ALIASES_MAX);
+	for (size_t i = 0; i < json_count(array); i++) {
+		struct str alias = {0};
+
+		TRY(json_str(json_at(array, i), "aliases", &alias));
+		if (!alias.at)
+			return err_new(INVALID, "bad_field", "'aliases' must be strings");
+		out->aliases[out->alias_count++] = alias;
+	}
+	return OK;
+}
+
+static fallible read_runner(struct http *x, const struct json *object, struct conv_spec *out,
+			    struct pairs *env)
+{
+	static const char *const known[] = {"argv", "env", NULL};
+	const struct json *argv;
+	size_t count;
+
+	if (!object)
+		return err_new(INVALID, "bad_field", "'runner' is missing");
+	TRY(json_want(object, "runner", JSON_OBJECT));
+	TRY(json_only(object, known));
+	TRY(pairs_read_env(json_get(object, "env"), env));
+	argv = json_get(object, "argv");
+	if (!argv)
+		return err_new(INVALID, "bad_field", "'runner.argv' is missing");
+	TRY(json_want(argv, "runner.argv", JSON_ARRAY));
+	count = json_count(argv);
+	if (!count || count > CONV_ARGS_MAX)
+		return err_new(INVALID, "bad_field", "'runner.argv' must have 1 to %d words",
+			       CONV_ARGS_MAX);
+	out->argv = arena_take(x->arena, (count + 1) * sizeof(*out->argv));
+	for (size_t i = 0; i < count; i++) {
+		struct str word = {0};
+
+		TRY(json_str(json_at(argv, i), "runner.argv", &word));
+		if (!word.at)
+			return err_new(INVALID, "bad_field", "'runner.argv' must be strings");
+		out->argv[i] = arena_dup(x->arena, word.at, word.len);
+	}
+	out->env = env;
+	return OK;
+}
+
+// Where room had to be made for it, what that took.
+static void write_cleaned(struct buf *body, const struct convs *convs, bool made)
+{
+	struct conv_refusal room = convs_refusal(convs);
+	struct json_out out;
+
+	if (!made || (!room.cleaned && !room.skipped) || !buf_ok(body))
+		return;
+	body->len--; // the closing bracket
+	buf_text(body, ",\"capacity\":");
+	out = json_to(body);
+	write_room(&out, &room);
+	buf_char(body, '}');
+}
+
+fallible api_sessions_create(struct http *x)
+{
+	static const char *const known[] = {"org",	 "user",    "bot",    "session",
+					    "isolation", "aliases", "runner", NULL};
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	char template[ORDER_TEMPLATE_MAX] = "host";
+	struct conv_spec spec = {0};
+	auto_pairs env = {0};
+	auto_json json = NULL;
+	struct convs *convs;
+	struct conv *conv;
+	struct err *err;
+	bool made;
+
+	TRY(convs_of(x, &convs));
+	TRY(access_ask(door_who(x), ACCESS_MAKE));
+	TRY(door_json(x, &json, NULL));
+	TRY(json_want(json, "body", JSON_OBJECT));
+	TRY(json_only(json, known));
+	TRY(read_owner(json, &spec.owner));
+	TRY(read_isolation(json, &spec.isolated));
+	TRY(read_aliases(json_get(json, "aliases"), &spec));
+	TRY(read_runner(x, json_get(json, "runner"), &spec, &env));
+	TRY(templates_resolve(door_of(x)->fleet, door_who(x), template));
+	err = convs_create(convs, door_who(x), &spec, &conv, &made);
+	if (err)
+		return explain(x, convs, err);
+	conv_write(&out, conv);
+	write_cleaned(&body, convs, made);
+	http_set(x, "Location", str_of(arena_fmt(x->arena, "/v1/sessions/%s", conv_id(conv))));
+	return http_reply_json(x, made ? 201 : 200, &body);
+}
+
+// -------------------------------------------------------------------------------- shown
+
+static fallible find(struct http *x, bool even, struct conv **out)
+{
+	struct convs *convs;
+
+	TRY(convs_of(x, &convs));
+	return convs_find(convs, door_who(x), x->params[0], even, out);
+}
+
+fallible api_sessions_get(struct http *x)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	auto_conv conv = NULL;
+
+	TRY(find(x, true, &conv));
+	conv_write(&out, conv);
+	return http_reply_json(x, 200, &body);
+}
+
+fallible api_sessions_list(struct http *x)
+{
+	struct str limit = http_query(x, "limit"), cursor = http_query(x, "cursor");
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	uint64_t max = PAGE_DEFAULT;
+	struct convs *convs;
+
+	TRY(convs_of(x, &convs));
+	TRY(access_ask(door_who(x), ACCESS_READ));
+	if (limit.at && !str_to_u64(limit, 1, PAGE_MAX, &max))
+		return err_new(INVALID, "bad_field", "'limit' must be within 1 and %d", PAGE_MAX);
+	convs_write_page(convs, door_who(x), cursor, max, &out);
+	return http_reply_json(x, 200, &body);
+}
+
+fallible api_sessions_delete(struct http *x)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	auto_conv conv = NULL;
+	bool gone;
+
+	TRY(access_ask(door_who(x), ACCESS_MAKE));
+	TRY(find(x, true, &conv));
+	TRY(conv_delete(conv, &gone));
+	if (gone)
+		return http_reply_empty(x, 204);
+	conv_write(&out, conv);
+	return http_reply_json(x, 202, &body);
+}
+
+fallible api_sessions_logs(struct http *x)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	auto_conv conv = NULL;
+
+	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(find(x, true, &conv));
+	conv_write_logs(conv, &out);
+	return http_reply_json(x, 200, &body);
+}
+
+fallible api_sessions_terminal(struct http *x)
+{
+	auto_conv conv = NULL;
+
+	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(find(x, false, &conv));
+	return err_hint(err_new(NOT_OFFERED, "not_offered", "a session has no terminal of its own"),
+			"open one in its sandbox: /v1/sandboxes/{sandbox_id}/ws/pty");
+}
+
+// --------------------------------------------------------------------------------- runs
+
+// A part of the body as it came: what a runner gets is what was sent.
+static struct str raw(struct http *x, const struct json *value)
+{
+	auto_buf buf = BUF_INIT(CONV_INPUT_MAX * 2);
+	struct json_out out = json_to(&buf);
+
+	if (!value)
+		return STR("null");
+	json_add_value(&out, value);
+	if (!buf_ok(&buf))
+		return (struct str){0};
+	return (struct str){arena_dup(x->arena, buf.at, buf.len), buf.len};
+}
+
+fallible api_sessions_run(struct http *x)
+{
+	static const char *const known[] = {"input", "env", "timeout", NULL};
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	struct conv_run_spec spec = {0};
+	auto_conv conv = NULL;
+	auto_pairs env = {0};
+	auto_json json = NULL;
+	struct err *err;
+
+	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(find(x, false, &conv));
+	TRY(door_json(x, &json, NULL));
+	TRY(json_want(json, "body", JSON_OBJECT));
+	TRY(json_only(json, known));
+	TRY(pairs_read_env(json_get(json, "env"), &env));
+	TRY(json_u64(json_get(json, "timeout"), "timeout", 0, TIMEOUT_MAX, &spec.timeout_ms));
+	spec.input = raw(x, json_get(json, "input"));
+	spec.env = &env;
+	if (!spec.input.at || spec.input.len > CONV_INPUT_MAX)
+		return err_new(TOO_LARGE, "input_too_large", "'input' is larger than %d bytes",
+			       CONV_INPUT_MAX);
+	err = conv_run(conv, &spec, &out);
+	if (err)
+		return explain(x, door_of(x)->convs, err);
+	return http_reply_json(x, 202, &body);
+}
+
+fallible api_sessions_get_run(struct http *x)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	auto_conv conv = NULL;
+
+	TRY(find(x, true, &conv));
+	TRY(conv_write_run(conv, x->params[1], &out));
+	return http_reply_json(x, 200, &body);
+}
+
+fallible api_sessions_interrupt(struct http *x)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	auto_conv conv = NULL;
+
+	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(find(x, false, &conv));
+	TRY(conv_interrupt(conv));
+	conv_write(&out, conv);
+	return http_reply_json(x, 202, &body);
+}
+
+fallible api_sessions_answer(struct http *x)
+{
+	static const char *const known[] = {"question", "answer", NULL};
+	struct str question = {0}, answer;
+	auto_conv conv = NULL;
+	auto_json json = NULL;
+
+	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(find(x, false, &conv));
+	TRY(door_json(x, &json, NULL));
+	TRY(json_want(json, "body", JSON_OBJECT));
+	TRY(json_only(json, known));
+	TRY(json_str(json_get(json, "question"), "question", &question));
+	answer = raw(x, json_get(json, "answer"));
+	if (!answer.at)
+		return err_new(TOO_LARGE, "answer_too_large", "'answer' is too large");
+	TRY(conv_answer(conv, question, answer));
+	return http_reply_empty(x, 202);
+}
+
+// -------------------------------------------------------------------------------- events
+
+struct stream_of {
+	struct http *x;
+	struct tape *tape;
+	uint64_t offset; // of what is told; of what is read it is further
+	uint64_t read;
+	struct buf line, out;
+};
+
+// A line is {"type":"…", and its type is the event's name.
+static struct str type_of(struct str line)
+{
+	struct str rest = str_skip(line, line.len < 9 ? line.len : 9), type = {0};
+
+	str_cut(&rest, '"', &type);
+	return type;
+}
+
+static void tell_lines(struct stream_of *of)
+{
+	const char *end;
+
+	while (of->line.len && (end = memchr(of->line.at, '\n', of->line.len))) {
+		size_t len = (size_t)(end - of->line.at);
+		struct str line = {of->line.at, len};
+		char id[24];
+
+		of->offset += len + 1;
+		snprintf(id, sizeof(id), "%llu", (unsigned long long)of->offset);
+		sse_put(&of->out, type_of(line), str_of(id), line);
+		buf_drop_front(&of->line, len + 1);
+	}
+}
+
+static fallible flush(struct stream_of *of)
+{
+	if (!buf_ok(&of->out) || !buf_ok(&of->line))
+		return err_new(INTERNAL, "internal", "an event did not fit");
+	if (of->out.len)
+		TRY(http_write(of->x, of->out.at, of->out.len));
+	buf_clear(&of->out);
+	return OK;
+}
+
+static fallible read_some(struct stream_of *of, char *room, bool *out_end)
+{
+	int64_t deadline = loop_now(door_of(of->x)->loop) + QUIET_MS;
+	enum tape_stream stream;
+	struct err *err;
+	size_t got = 0;
+
+	TRY(http_away(of->x, HTTP_PROBE_EVENT));
+	err = tape_read(of->tape, &of->read, &stream, room, READ, &got, deadline);
+	http_back(of->x);
+	if (err && err_kind(err) == ERR_TIMEOUT) {
+		err_free(err);
+		return http_write(of->x, ":\n\n", 3);
+	}
+	TRY(err);
+	*out_end = got == 0;
+	buf_add(&of->line, room, got);
+	tell_lines(of);
+	return flush(of);
+}
+
+static fallible tell(struct stream_of *of)
+{
+	char *room = arena_take(of->x->arena, READ);
+	bool end = false;
+
+	http_set(of->x, "Cache-Control", STR("no-cache"));
+	TRY(http_begin(of->x, 200, "text/event-stream"));
+	while (!end)
+		TRY(read_some(of, room, &end));
+	return http_end(of->x);
+}
+
+fallible api_sessions_events(struct http *x)
+{
+	struct str from = http_query(x, "offset");
+	struct stream_of of = {
+		.x = x,
+		.line = BUF_INIT(CONV_INPUT_MAX * 3),
+		.out = BUF_INIT(CONV_INPUT_MAX * 6),
+	};
+	auto_conv conv = NULL;
+	auto_tape tape = NULL;
+	struct err *err;
+
+	TRY(access_ask(door_who(x), ACCESS_USE));
+	if (!from.at)
+		from = http_field(x, "Last-Event-ID");
+	if (from.at && from.len && !str_to_u64(from, 0, INT64_MAX, &of.offset))
+		return err_new(INVALID, "bad_offset", "'offset' is not a number");
+	of.read = of.offset;
+	TRY(find(x, true, &conv));
+	TRY(conv_log(conv, x->params[1], &tape));
+	if (of.offset > tape_kept(tape))
+		return err_new(INVALID, "bad_offset", "the log is not as long as that");
+	of.tape = tape;
+	err = tell(&of);
+	buf_done(&of.line);
+	buf_done(&of.out);
+	return err;
+}

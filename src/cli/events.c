@@ -1,0 +1,272 @@
+// Following survives a restart of the daemon: the number of the last event that was shown is where
+// the next stream begins.
+#include "cli/events.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/boxes.h"
+#include "cli/print.h"
+#include "cli/remote.h"
+#include "wire/sse.h"
+#include "wire/text.h"
+
+#define EVENT_MAX (1 << 20)
+#define READ 16384
+#define AWAY_MS 30000 // how long a daemon may be away
+#define AGAIN_MS 300
+
+// --------------------------------------------------------------------------------------- a page
+
+static void add_filter(struct buf *path, const struct call *call, enum opt opt, const char *key)
+{
+	const char *value = call_value(call, opt);
+
+	if (!value)
+		return;
+	buf_fmt(path, "&%s=", key);
+	text_percent(path, str_of(value));
+}
+
+static void add_filters(struct buf *path, const struct call *call)
+{
+	add_filter(path, call, OPT_KIND, "kind");
+	add_filter(path, call, OPT_SANDBOX, "sandbox");
+	add_filter(path, call, OPT_TENANT, "tenant");
+}
+
+typedef void show_fn(const struct json *item, struct str text);
+
+// Pages are numbered by the last row of each.
+static fallible each_page(struct call *call, const char *collection, show_fn *show, uint64_t *last)
+{
+	auto_remote remote = {0};
+	bool more = true;
+
+	TRY(remote_open(&remote, call));
+	while (more) {
+		auto_buf path = BUF_INIT(65536), text = BUF_INIT(REMOTE_REPLY_MAX);
+		auto_json page = NULL;
+		struct json *items;
+
+		buf_fmt(&path, "%s?limit=1000&after=%llu", collection, (unsigned long long)*last);
+		add_filters(&path, call);
+		TRY(remote_ask(&remote, "GET", path.at, NULL, &text, &page));
+		items = json_get(page, "items");
+		for (size_t i = 0; items && i < json_count(items); i++) {
+			auto_buf one = BUF_INIT(EVENT_MAX);
+			struct json_out out = json_to(&one);
+
+			json_add_value(&out, json_at(items, i));
+			show(json_at(items, i), buf_view(&one));
+		}
+		TRY(json_u64(json_get(page, "last"), "last", 0, INT64_MAX, last));
+		more = false;
+		TRY(json_bool(json_get(page, "more"), "more", &more));
+	}
+	return OK;
+}
+
+static void show_json(const struct json *item, struct str text)
+{
+	(void)item;
+	printf(STR_FMT "\n", STR_ARG(text));
+}
+
+static const char *or_dash(const char *text)
+{
+	return *text ? text : "-";
+}
+
+static void show_event(const struct json *event, struct str text)
+{
+	struct str fields = print_member(text, "fields");
+
+	printf("%s %-17s %-36s %s " STR_FMT "\n", boxes_text(event, "time"),
+	       boxes_text(event, "kind"), or_dash(boxes_text(event, "sandbox")),
+	       or_dash(boxes_text(event, "tenant")), STR_ARG(fields));
+}
+
+static void show_row(const struct json *row, struct str text)
+{
+	struct str fields = print_member(text, "fields");
+
+	printf("%s %s %s %s %s %s " STR_FMT "\n", boxes_text(row, "time"),
+	       or_dash(boxes_text(row, "tenant")), boxes_text(row, "who"),
+	       boxes_text(row, "action"), or_dash(boxes_text(row, "target")),
+	       boxes_text(row, "outcome"), STR_ARG(fields));
+}
+
+// ------------------------------------------------------------------------------------ following
+
+struct follow {
+	struct call *call;
+	show_fn *show;
+	uint64_t last;
+	bool placed; // `last` says where to go on
+};
+
+static void take_event(struct follow *follow, const struct sse_event *event)
+{
+	auto_json json = NULL;
+	auto_err err = OK;
+
+	if (str_to_u64(event->id, 0, INT64_MAX, &follow->last))
+		follow->placed = true;
+	if (str_is(event->event, "events.missed")) {
+		print_note("some events were forgotten before they were read");
+		return;
+	}
+	err = json_read_any(event->data, &json);
+	if (!err)
+		follow->show(json, event->data);
+	fflush(stdout);
+}
+
+static fallible read_stream(struct follow *follow, struct remote *remote,
+			    struct cove_request *request, struct sse_reader *reader)
+{
+	auto_free char *room = mem_new(READ);
+
+	for (;;) {
+		struct sse_event event;
+		struct str in;
+		size_t got = 0;
+
+		TRY(remote_did(remote,
+			       cove_request_read(request, room, READ, &got, &remote->error)));
+		if (!got)
+			return OK;
+		in = (struct str){room, got};
+		while (sse_read(reader, &in, &event) == SSE_EVENT)
+			take_event(follow, &event);
+	}
+}
+
+static fallible stream_once(struct follow *follow, bool *out_begun)
+{
+	auto_buf path = BUF_INIT(65536);
+	struct sse_reader reader = SSE_READER(EVENT_MAX);
+	struct cove_request *request = NULL;
+	auto_remote remote = {0};
+	struct err *err;
+
+	buf_text(&path, "/v1/events?follow=true");
+	if (follow->placed)
+		buf_fmt(&path, "&after=%llu", (unsigned long long)follow->last);
+	add_filters(&path, follow->call);
+	TRY(remote_open(&remote, follow->call));
+	TRY(remote_did(&remote, cove_request_open(remote.cove, "GET", path.at, NULL, &request,
+						  &remote.error)));
+	err = remote_did(&remote, cove_request_finish(request, &remote.error));
+	*out_begun = !err;
+	if (!err)
+		err = read_stream(follow, &remote, request, &reader);
+	cove_request_free(request);
+	sse_done(&reader);
+	return err;
+}
+
+static bool may_pass(const struct err *err)
+{
+	return !err || err_kind(err) == ERR_UNAVAILABLE || err_kind(err) == ERR_BAD_PEER ||
+	       err_kind(err) == ERR_TIMEOUT;
+}
+
+static fallible keep_following(struct follow *follow)
+{
+	int64_t since = clock_ms();
+	bool first = true;
+
+	for (;;) {
+		bool begun = false;
+		struct err *err = stream_once(follow, &begun);
+
+		if (begun)
+			since = clock_ms();
+		first = first && !begun;
+		if (err && (first || !may_pass(err) || clock_ms() - since > AWAY_MS))
+			return err;
+		err_free(err);
+		nanosleep(&(struct timespec){.tv_nsec = AGAIN_MS * 1000000L}, NULL);
+	}
+}
+
+fallible events_show(struct call *call)
+{
+	struct follow follow = {
+		.call = call,
+		.show = call_has(call, OPT_JSON) ? show_json : show_event,
+	};
+	uint64_t last = 0;
+
+	if (call_has(call, OPT_FOLLOW))
+		return keep_following(&follow);
+	return each_page(call, "/v1/events", follow.show, &last);
+}
+
+// --------------------------------------------------------------------------------------- others
+
+static bool is_true(const struct json *object, const char *key)
+{
+	bool yes = false;
+
+	err_free(json_bool(json_get(object, key), key, &yes));
+	return yes;
+}
+
+static fallible ask_whole(struct call *call, const char *path, struct buf *text, struct json **out)
+{
+	auto_remote remote = {0};
+
+	TRY(remote_open(&remote, call));
+	TRY(remote_ask(&remote, "GET", path, NULL, text, out));
+	call->exit = is_true(*out, "ok") ? 0 : 1;
+	if (call_has(call, OPT_JSON))
+		print_json(buf_view(text));
+	return OK;
+}
+
+fallible events_audit(struct call *call)
+{
+	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+	auto_json answer = NULL;
+	uint64_t last = 0, rows = 0, bad = 0;
+
+	if (!call_has(call, OPT_CHECK))
+		return each_page(call, "/v1/audit", call_has(call, OPT_JSON) ? show_json : show_row,
+				 &last);
+	TRY(ask_whole(call, "/v1/audit/check", &text, &answer));
+	if (call_has(call, OPT_JSON))
+		return OK;
+	TRY(json_u64(json_get(answer, "rows"), "rows", 0, INT64_MAX, &rows));
+	TRY(json_u64(json_get(answer, "firstBad"), "firstBad", 0, INT64_MAX, &bad));
+	if (bad)
+		printf("row %llu does not follow from the one before\n", (unsigned long long)bad);
+	else
+		printf("%llu rows, whole; the last is %s\n", (unsigned long long)rows,
+		       boxes_text(answer, "head"));
+	return OK;
+}
+
+fallible events_verify(struct call *call)
+{
+	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+	auto_json answer = NULL;
+	struct json *odds;
+
+	TRY(ask_whole(call, "/v1/verify", &text, &answer));
+	if (call_has(call, OPT_JSON))
+		return OK;
+	odds = json_get(answer, "differences");
+	for (size_t i = 0; odds && i < json_count(odds); i++)
+		printf("%s %s: %s\n", boxes_text(json_at(odds, i), "what"),
+		       or_dash(boxes_text(json_at(odds, i), "name")),
+		       boxes_text(json_at(odds, i), "detail"));
+	if (!call->exit)
+		printf("all agree\n");
+	return OK;
+}

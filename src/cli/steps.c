@@ -1,0 +1,65 @@
+#include "cli/steps.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "cli/boxes.h"
+#include "cli/print.h"
+
+static fallible take_one(struct call *call, struct remote *remote, const char *box)
+{
+	auto_free char *rest = mem_fmt("/%s", call->verb->name);
+	auto_free char *path = remote_path(BOXES_PATH "/", box, rest);
+	struct err *err = remote_ask(remote, "POST", path, NULL, NULL, NULL);
+
+	if (err && err_kind(err) == ERR_UNAVAILABLE)
+		return err;
+	if (err) {
+		print_error(err, call_has(call, OPT_JSON));
+		if (!call->exit)
+			call->exit = err_exit(err);
+		err_free(err);
+	} else if (!call_has(call, OPT_QUIET)) {
+		printf("%s\n", box);
+	}
+	return OK;
+}
+
+fallible steps_take(struct call *call)
+{
+	auto_remote remote = {0};
+
+	TRY(remote_open(&remote, call));
+	for (int i = 0; i < call->word_count; i++)
+		TRY(take_one(call, &remote, call->words[i]));
+	return OK;
+}
+
+static void show(const struct json *round, const char *key, const char *words)
+{
+	uint64_t number = 0;
+
+	err_free(json_u64(json_get(round, key), key, 0, UINT64_MAX, &number));
+	printf("%llu %s\n", (unsigned long long)number, words);
+}
+
+fallible steps_cleanup(struct call *call)
+{
+	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+	auto_remote remote = {0};
+	auto_json round = NULL;
+
+	TRY(remote_open(&remote, call));
+	TRY(remote_ask(&remote, "POST", "/v1/cleanup", NULL, &text, &round));
+	if (call_has(call, OPT_JSON)) {
+		print_json(buf_view(&text));
+		return OK;
+	}
+	show(round, "scanned", "looked at");
+	show(round, "orphansTerminated", "orphans ended");
+	show(round, "stuckTerminated", "stuck ones ended");
+	show(round, "oldDeleted", "old ones deleted");
+	show(round, "failedAttempts", "could not be ended");
+	show(round, "backlog", "left for the next round");
+	return OK;
+}

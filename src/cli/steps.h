@@ -1,0 +1,7 @@
+// Sandboxes up and down the ladder: paused, resumed, stopped, started; and the janitor.
+#pragma once
+
+#include "cli/call.h"
+
+fallible steps_take(struct call *call); // whichever of the four the verb is
+fallible steps_cleanup(struct call *call);
