@@ -421,6 +421,51 @@ static void density(struct net *net, int top)
 	free(ids);
 }
 
+// What it costs to write things down: the same steps beside a cove that keeps its state in memory,
+// in turns. BENCH_MEMORY is that one's port and key.
+static void store_cost(struct net *net, int rounds)
+{
+	const char *other = getenv("BENCH_MEMORY");
+	struct samples make[2] = {0}, first[2] = {0}, end[2] = {0};
+	struct net *nets[2] = {net, calloc(1, sizeof(*net))};
+	char word[256] = "";
+	int memory_port = 0;
+
+	if (!other || !nets[1] || sscanf(other, "%d %255s", &memory_port, word) != 2)
+		return;
+	net_open(nets[1], memory_port, word);
+	for (int i = 0; i < 2 * rounds + 4; i++) {
+		char id[64];
+		int at = i % 2;
+		double t0, t1, t2, t3;
+
+		usleep(GAP_US);
+		t0 = now_ms();
+		create(nets[at], id);
+		t1 = now_ms();
+		run_true(nets[at], id);
+		t2 = now_ms();
+		destroy(nets[at], id);
+		t3 = now_ms();
+		if (i < 4)
+			continue;
+		samples_add(&make[at], t1 - t0);
+		samples_add(&first[at], t2 - t1);
+		samples_add(&end[at], t3 - t2);
+	}
+	puts("the store: on disk with a full sync, beside one in memory");
+	row("create, on disk", &make[0]);
+	row("create, in memory", &make[1]);
+	row("exec, on disk", &first[0]);
+	row("exec, in memory", &first[1]);
+	row("destroy, on disk", &end[0]);
+	row("destroy, in memory", &end[1]);
+	promise("store.create", samples_pct(&make[0], 50) / samples_pct(&make[1], 50), 1.3, 1, "x");
+	promise("store.exec", samples_pct(&first[0], 50) / samples_pct(&first[1], 50), 1.3, 1, "x");
+	net_close(nets[1]);
+	free(nets[1]);
+}
+
 static void http_alone(struct net *net)
 {
 	double idle = rss_mib(daemon_pid), start;
@@ -458,6 +503,7 @@ int main(int argc, char **argv)
 	PART("overhead", exec_overhead(net, rounds * 10))
 	PART("rate", exec_rate(net))
 	PART("inbox", inbox_bench(net, rounds))
+	PART("store", store_cost(net, rounds))
 	PART("burst", burst(net, 5))
 	PART("density", density(net, 2000))
 	net_close(net);

@@ -257,7 +257,8 @@ class Cove:
                 ppid = int(open("/proc/%s/stat" % pid).read().rsplit(")", 1)[1].split()[1])
             except (OSError, IndexError):
                 continue
-            if ppid == self.process.pid and len(argv) > 1:
+            # Sandboxes that outlived their warden are its children too; they have no role.
+            if ppid == self.process.pid and len(argv) > 1 and argv[1]:
                 roles[argv[1]] = int(pid)
         return roles
 
@@ -266,12 +267,12 @@ class Cove:
         found = os.stat(self.data)
         return hashlib.sha256(struct.pack("QQ", found.st_dev, found.st_ino)).hexdigest()[:8]
 
-    def stop(self, seconds=30):
+    def stop(self, seconds=30, number=signal.SIGTERM):
         """SIGTERM and the exit status; None when it had to be killed."""
         if not self.process:
             return None
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+            self.process.send_signal(number)
         try:
             status = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -282,9 +283,22 @@ class Cove:
         self.log.close()
         return status
 
+    def end_leftovers(self):
+        """Sandboxes outlive a cove that was killed; those of a test that is over shall not."""
+        if not os.path.isdir(self.data):
+            return
+        for root in cgroup_roots():
+            try:
+                with open(os.path.join(root, "cove", self.instance(), "cgroup.kill"), "w") as file:
+                    file.write("1")
+            except OSError:
+                pass
+
     def close(self):
         atexit.unregister(self.close)
-        status = self.stop()
+        status = self.stop(number=signal.SIGINT)  # no sandbox outlives its test, whatever TERM means
+        if self.home:
+            self.end_leftovers()
         if self.home:
             if status not in (0, None) or _failed:
                 lines = [line for line in self.log_text().splitlines() if '"event":"request"' not in line]

@@ -63,6 +63,30 @@ def rooms():
     c.same(sorted((floors - {"main"}) ^ set(there)), [], "src/FLOORS likewise")
 
 
+def configuration():
+    said = subprocess.run([c.BIN, "serve", "--document"], capture_output=True, text=True, timeout=30).stdout
+    c.ok(read("docs", "CONFIGURATION.md") == said, "docs/CONFIGURATION.md is what 'cove serve --document' writes")
+
+
+# Refusals inside of one sandbox: its tenant's business.
+INSIDE = {"no_memory", "no_shell", "session_busy", "terminal_failed", "too_many_execs", "too_many_processes", "too_many_requests",
+          "too_many_sessions", "too_many_terminals"}
+
+
+def operations():
+    told = set(re.findall(r"`([\w.]+)`", read("docs", "OPERATIONS.md")))
+    due = {"state_corrupt", "state_unwritable"}
+    for room in ("serve", "warden", "fleet", "store", "conv", "door", "api", "box"):
+        for path in glob.glob(os.path.join(c.ROOT, "src", room, "*.c")):
+            text = read(path)
+            due |= set(re.findall(r'err_new\(\s*(?:UNAVAILABLE|NO_SPACE|EXHAUSTED),\s*"(\w+)"', text))
+            due |= set(re.findall(r'log_event\(LOG_ERROR, "([\w.]+)"', text)) - {"alert"}
+            due |= set(re.findall(r'"alert", "alert", "(\w+)"|\balert\(conv, "(\w+)"\)', text) and
+                       ["".join(both) for both in re.findall(r'"alert", "alert", "(\w+)"|\balert\(conv, "(\w+)"\)', text)])
+            due |= set(re.findall(r'\bodd\([^,]+, "(\w+)"', text)) | set(re.findall(r'"(\w+_(?:without_cell)|cell_without_\w+)"', text))
+    c.same(sorted(due - INSIDE - told), [], "docs/OPERATIONS.md has a cure for whatever an operator may be told")
+
+
 def blocks():
     """The commands of the indented blocks of docs/API.md that ask something."""
     for block in re.findall(r"(?m)(?:^    .*\n)+", read("docs", "API.md")):
@@ -116,6 +140,8 @@ def requests(cove):
             row = route_of(table, line)
             if row and "not offered" in row.what:
                 c.ok('"httpStatus":501' in out and '"hint"' in out, name, out)
+            elif row and row.pattern.endswith("/answer"):
+                c.ok('"reason":"no_question"' in out, name, out)  # nobody asked
             else:
                 c.ok(got.returncode == 0 and not re.search('"httpStatus":[0-9]', out) and '"type":"error"' not in out, name, out,
                      got.stderr.decode(errors="replace"))
@@ -126,13 +152,15 @@ def main():
     kinds()
     promises()
     rooms()
+    configuration()
+    operations()
     coverage()
     if os.geteuid() != 0:
         c.skip("every curl line works", "needs root")
     elif not shutil.which("curl"):
         c.skip("every curl line works", "curl is not installed")
     else:
-        cove = c.Cove()
+        cove = c.Cove("--dev", "--session-space=16M")
         requests(cove)
         cove.close()
     c.done()

@@ -192,6 +192,8 @@ def main():
          "the key behind the credentials is the daemon's alone")
     c.same(cove.stop(), 0, "it stops")
     cove.start()
+    c.same(cove.get("/v1/sandboxes/first").json["token"], box["token"], "a sandbox that comes back has the credential it had")
+    cove.delete("first")
     again = cove.create(name="first")
     c.ok(again["token"] != box["token"], "a new sandbox of that name has a new credential")
     cove.close()

@@ -78,8 +78,8 @@ def lock():
     cove.process.wait()
     cove.log.close()
     cove.start()
-    c.ok(cove.get("/v1/sandboxes").json["items"] == [], "a supervisor killed outright can be "
-         "started again at once")
+    c.same(cove.out(a, "echo a"), "a\n", "a supervisor killed outright can be started again at "
+           "once, and its sandboxes are there")
     c.same(cove.stop(), 0, "and stopped")
     c.same(c.remains(cove), {}, "and leaves nothing")
     cove.close()
@@ -119,10 +119,11 @@ def configuration():
         c.ok(status == 2 and "--colour" in words, "an unknown option is refused", words)
         status, words = serve("--boxes-max", "none")
         c.ok(status == 2 and "boxes-max" in words, "a bad number is refused", words)
-        status, words = serve("--on-term=handoff", "--data", home + "/d")
-        c.ok(status == 2 and "not offered" in words, "to hand sandboxes on is not offered", words)
-        status, words = serve("--on-term=stop", "--listen", "nowhere", "--data", home + "/d")
-        c.ok("nowhere" in words and "on-term" not in words, "to stop them is", words)
+        for way in ("stop", "handoff"):
+            status, words = serve("--on-term=" + way, "--listen", "nowhere", "--data", home + "/d")
+            c.ok("nowhere" in words and "on-term" not in words, "TERM may mean %s" % way, words)
+        status, words = serve("--on-term=explode", "--data", home + "/d")
+        c.ok(status == 2 and "on-term" in words and "handoff" in words, "and nothing else", words)
         status, words = serve(env={"COVE_LISTEN": "x", "COVE_DATA": home + "/e"})
         c.ok(status == 2, "the environment is read", words)
     text = subprocess.run([c.BIN, "serve", "--options"], capture_output=True, text=True).stdout

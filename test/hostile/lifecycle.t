@@ -77,10 +77,12 @@ def crashes(stage):
     dice = random.Random(int(os.environ.get("CRASH_SEED", "7")))
 
     def attack(cove):
-        """Groups of a box that are there after its cove was shot, all at once, and started again."""
+        """Groups of a box that are there after it and its cove were shot, all at once, and cove was
+        started again. A box that lives would be taken up: it outlives its cove."""
         box, roles = cove.create(), cove.children()
-        # The warden before the daemon, whose end it would answer by burying the box.
-        for pid in [cove.process.pid, roles["warden"], roles["daemon"]]:
+        with open(os.path.join(cove.data, "run", "cells", box["id"])) as file:
+            first = int(file.read().split("\npid ", 1)[1].split()[0])
+        for pid in [cove.process.pid, roles["warden"], roles["daemon"], first]:
             os.kill(pid, signal.SIGKILL)
         cove.process.wait()
         c.until(lambda: not any(os.path.exists("/proc/%d" % p) for p in roles.values()), 10)
@@ -94,7 +96,7 @@ def crashes(stage):
                 os.rmdir(path)
     cove = c.Cove()
     instance = cove.instance()
-    c.same(attack(cove), [], "L-01: all shot at once, and the next life buries them")
+    c.same(attack(cove), [], "L-01: all shot at once, a box too, and the next life buries it")
 
     def counted():  # new processes may hold a few more or fewer fds than the old ones
         return {k: v for k, v in c.census(cove).items() if not k.startswith(("fds", "mounts"))}

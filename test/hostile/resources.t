@@ -380,8 +380,8 @@ def fsync_storm(stage):
              "  f=os.open('/workspace/f%%d'%%n,os.O_CREAT|os.O_WRONLY); os.write(f,b'x'*100); os.fsync(f); os.close(f); n+=1\nprint(n)")
 
     def written(stage):
-        """How many writes of 100 fsyncs reach the device that the box's disk is on."""
-        box = stage.box()
+        """How many writes of 100 fsyncs reach the device that the box's disk is on, of one that dies with its run."""
+        box = stage.box(ephemeral=True)
         stage.cove.run(box, "sync")
         before = loop_writes(stage.cove)
         stage.cove.run(box, ["python3", "-c", storm % 100])

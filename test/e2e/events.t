@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""What happens is told in one order to whoever may know it, who did it is in a log that shows when it was touched, and
+whether all of it is true can be asked."""
+import http.client
+import json
+import os
+import sqlite3
+import subprocess
+import threading
+
+import cove as c
+
+c.need_root()
+
+
+def items(cove, query="", **kw):
+    return cove.get("/v1/events?limit=1000&" + query, **kw).json["items"]
+
+
+def kinds(cove, box, **kw):
+    return [item["kind"] for item in items(cove, "sandbox=%s" % box, **kw)]
+
+
+def until_kinds(cove, box, want, name):
+    c.until(lambda: kinds(cove, box) == want, 10)
+    c.same(kinds(cove, box), want, name)
+
+
+class Stream:
+    """A stream of events that is read in the background."""
+
+    def __init__(self, cove, path="/v1/events", key=None, headers=None):
+        self.conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=60)
+        head = {"Authorization": "Bearer " + (key or cove.key), "Accept": "text/event-stream"}
+        head.update(headers or {})
+        self.conn.request("GET", path, headers=head)
+        self.reply = self.conn.getresponse()
+        self.got, self.ids, self.ended = [], [], False
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        try:
+            for line in self.reply:
+                if line.startswith(b"id: "):
+                    self.ids.append(int(line[4:]))
+                if line.startswith(b"data: "):
+                    self.got.append(json.loads(line[6:]))
+        except (OSError, ValueError, http.client.HTTPException):
+            pass
+        self.ended = True
+
+    def kinds(self):
+        return [event["kind"] for event in self.got]
+
+
+def cli(cove, *args):
+    return subprocess.run([cove.binary, *args, "--data", cove.data], capture_output=True, text=True, timeout=60)
+
+
+def life(cove):
+    live = Stream(cove)
+    c.same(live.reply.status, 200, "a stream of events is opened")
+    box = cove.create(name="told")
+    until_kinds(cove, box["id"], ["sandbox.created", "sandbox.running"], "a create is told: created, running")
+    cove.post("/v1/sandboxes/told/pause")
+    cove.post("/v1/sandboxes/told/resume")
+    cove.post("/v1/sandboxes/told/stop")
+    cove.post("/v1/sandboxes/told/start")
+    want = ["sandbox.created", "sandbox.running", "sandbox.paused", "sandbox.woken", "sandbox.stopped", "sandbox.woken"]
+    until_kinds(cove, box["id"], want, "so is every step of its life")
+    woken = [item["fields"].get("from") for item in items(cove, "kind=sandbox.woken")]
+    c.same(woken, ["paused", "stopped"], "and what it woke from")
+    cove.delete(box)
+    want += ["sandbox.deleting", "sandbox.deleted"]
+    until_kinds(cove, box["id"], want, "and its end")
+    c.until(lambda: len(live.got) >= len(want), 10)
+    c.same([event["kind"] for event in live.got if event.get("sandbox") == box["id"]], want, "a stream tells the same, as it happens")
+    c.same(live.ids, sorted(set(live.ids)), "in one order, each with its number")
+    middle = live.ids[3]
+    again = Stream(cove, headers={"Last-Event-ID": str(middle)})
+    c.until(lambda: len(again.ids) >= len(live.ids) - 4, 10)
+    c.same(again.ids[:len(live.ids) - 4], live.ids[4:], "whoever comes back with Last-Event-ID misses nothing")
+    first = cove.get("/v1/events?limit=2").json
+    second = cove.get("/v1/events?limit=2&after=%d" % first["last"]).json
+    c.ok(first["more"] and [i["id"] for i in first["items"] + second["items"]] == [1, 2, 3, 4], "pages follow each other", first, second)
+    c.same(cove.get("/v1/events?after=x").status, 400, "a place that is none is refused")
+
+
+def failure(cove):
+    box = cove.create(ephemeral=True)
+    pids = [pid for pid in c._pids() if c._is_boxed(pid, cove.instance()) and box["id"] in open("/proc/%d/cgroup" % pid).read()]
+    os.kill(min(pids), 9)
+    c.until(lambda: "sandbox.failed" in kinds(cove, box["id"]), 10)
+    lost = items(cove, "kind=sandbox.failed&sandbox=" + box["id"])
+    c.ok(lost and lost[0]["fields"].get("reason") == "box_lost", "a sandbox that is lost is told of, with the reason", lost)
+    cove.delete(box)
+
+
+def security(cove):
+    cove.get("/v1/sandboxes", key="wrong")
+    box = cove.create(limits={"memoryMB": 64})
+    cove.execute(box, "sleep 60", timeoutMs=300)
+    c.until(lambda: len(items(cove, "kind=security")) >= 2, 10)
+    told = {item["fields"]["event"]: item for item in items(cove, "kind=security")}
+    c.ok("failed_bearer" in told and told["failed_bearer"]["fields"]["severity"] == "medium", "a wrong token is a security event", told)
+    c.ok("limit_hit" in told and told["limit_hit"]["sandbox"] == box["id"], "so is a limit that was hit, with its sandbox", told)
+    cove.delete(box)
+
+
+def tenants(cove):
+    for name in ("ada", "bob"):
+        cove.request("PUT", "/v1/tenants/" + name, {"host": True})
+    keys = {}
+    for name in ("ada", "bob"):
+        keys[name] = cove.post("/v1/keys", {"tenant": name, "host": True, "scopes": ["read", "make", "use", "admin"]}).json
+    plain = cove.post("/v1/keys", {"tenant": "ada", "scopes": ["read"]}).json["key"]
+    box = cove.request("POST", "/v1/sandboxes", {}, key=keys["ada"]["key"]).json
+    c.until(lambda: "sandbox.running" in kinds(cove, box["id"]), 10)
+    own = items(cove, key=keys["ada"]["key"])
+    c.ok(own and {item["tenant"] for item in own} == {"ada"}, "a tenant is told of its own alone", own)
+    c.ok("key.made" in [item["kind"] for item in own] and "tenant.made" in [item["kind"] for item in own], "of its keys and terms, too", own)
+    c.same([i for i in items(cove, key=keys["bob"]["key"]) if i.get("sandbox") == box["id"]], [], "another is not")
+    live = Stream(cove, key=keys["bob"]["key"])
+    cove.request("DELETE", "/v1/sandboxes/" + box["id"], key=keys["ada"]["key"])
+    cove.request("DELETE", "/v1/keys/" + keys["bob"]["id"])
+    c.until(lambda: live.ended, 10)
+    c.same([event for event in live.got if event["tenant"] != "bob"], [], "nor by a stream")
+    c.ok(live.ended, "a stream ends when its key is revoked")
+    c.same(cove.get("/v1/audit", key=plain).status, 403, "the audit log is for admins")
+    rows = cove.get("/v1/audit?limit=1000", key=keys["ada"]["key"]).json["items"]
+    c.ok(rows and {row["tenant"] for row in rows} == {"ada"}, "a tenant's admin sees its own rows", rows)
+    made = [row for row in rows if row["action"] == "POST /v1/sandboxes"]
+    c.ok(made and made[0]["target"] == box["id"] and made[0]["who"] == keys["ada"]["id"] and made[0]["outcome"] == "ok"
+         and made[0]["fields"]["requestId"], "who made which sandbox, by which request", made)
+    c.ok([row for row in rows if row["action"].startswith("DELETE") and row["target"] == box["id"]], "and who ended it", rows)
+    c.same(cove.get("/v1/verify", key=keys["ada"]["key"]).status, 403, "the comparison is the operator's")
+
+
+def audit(cove):
+    box = cove.create()
+    for _ in range(5):
+        cove.run(box, "true")
+    cove.delete(box)
+
+    def look():
+        return [row for row in cove.get("/v1/audit?limit=1000").json["items"] if row["target"] == box["id"] and "execute" in row["action"]]
+    c.until(lambda: sum(row["fields"]["count"] for row in look()) == 5, 25, 0.2)
+    rows = look()
+    c.ok(len(rows) in (1, 2) and sum(row["fields"]["count"] for row in rows) == 5, "commands are summed up", rows)
+    got = cli(cove, "audit", "--check")
+    c.ok(got.returncode == 0 and "whole" in got.stdout, "cove audit --check: the chain is whole", got)
+
+
+def verify(cove):
+    box = cove.create(name="seen")
+    asleep = cove.create(name="asleep")
+    cove.post("/v1/sandboxes/asleep/stop")
+    cove.run(box, "true")
+    got = cli(cove, "verify")
+    c.ok(got.returncode == 0 and got.stdout == "all agree\n", "cove verify finds nothing after work", got)
+    stray = "box-" + "0f" * 24
+    place = [r for r in c.cgroup_roots() if os.path.isdir(os.path.join(r, "cove", cove.instance()))][0]
+    path = os.path.join(place, "cove", cove.instance(), stray)
+    os.mkdir(path)
+    got = cli(cove, "verify")
+    c.ok(got.returncode == 1 and "group_without_cell " + stray in got.stdout, "a stray control group is named", got)
+    told = json.loads(cli(cove, "verify", "--json").stdout)
+    c.ok(not told["ok"] and told["differences"][0]["name"] == stray, "in JSON, too", told)
+    os.rmdir(path)
+    cove.delete(box)
+    cove.delete(asleep)
+    c.same(cli(cove, "verify").returncode, 0, "and is forgotten when it is gone")
+
+
+def restart(cove):
+    opened = cove.get("/v1/health").json["http"]["open"]
+    follow = subprocess.Popen([cove.binary, "events", "-f", "--json", "--data", cove.data], stdout=subprocess.PIPE, text=True)
+    c.until(lambda: cove.get("/v1/health").json["http"]["open"] > opened, 5)
+    before = items(cove)
+    cove.stop()
+    data = os.path.join(cove.data, "daemon", "cove.db")
+    with sqlite3.connect(data) as db:
+        db.execute("UPDATE audit SET who = 'mallory' WHERE id = 3")
+        columns = [row[1] for row in db.execute("PRAGMA table_info(boxes)")]
+        values = {"id": "stray-row", "tenant": "", "name": "", "state": "running", "seq": 1, "body": "{}"}
+        db.execute("INSERT INTO boxes (%s) VALUES (%s)" % (",".join(columns), ",".join("?" * len(columns))),
+                   [values.get(name, 0) for name in columns])
+    db.close()
+    cove.start()
+    c.same(items(cove)[:len(before)], before, "events survive a restart")
+    got = cli(cove, "verify")
+    c.ok(got.returncode == 1 and "stray-row" in got.stdout, "a stray row of the store is named", got)
+    got = cli(cove, "audit", "--check")
+    c.ok(got.returncode == 1 and "row 3 " in got.stdout, "a row of the audit log that was changed is named", got)
+    box = cove.create()
+    c.until(lambda: "sandbox.running" in kinds(cove, box["id"]), 5)
+    lines = []
+    reader = threading.Thread(target=lambda: [lines.append(line) for line in follow.stdout], daemon=True)
+    reader.start()
+    c.until(lambda: any(box["id"] in line and "sandbox.running" in line for line in lines), 15)
+    c.ok(any(box["id"] in line and "sandbox.running" in line for line in lines), "cove events -f goes on after a restart", lines)
+    follow.kill()
+    follow.wait()
+
+
+cove = c.Cove()
+life(cove)
+failure(cove)
+security(cove)
+tenants(cove)
+audit(cove)
+verify(cove)
+restart(cove)
+cove.close()
+c.done()

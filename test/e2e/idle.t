@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""The ladder of idleness: running, frozen, stopped with its files; woken by any request; and pause, which is not."""
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cove as c  # noqa: E402
+import wsclient  # noqa: E402
+
+c.need_root()
+cove = c.Cove("--frozen-for", "1500ms")
+
+
+def state(box):
+    return cove.get("/v1/sandboxes/" + box["id"]).json["state"]
+
+
+def falls(box, to, seconds):
+    return c.until(lambda: state(box) == to, seconds, 0.05)
+
+
+def step(box, word):
+    return cove.post("/v1/sandboxes/%s/%s" % (box["id"], word))
+
+
+# Terms
+box = cove.create()
+c.same((box["sleepAfter"], box["keepAlive"]), ("10m", False), "the default sleepAfter is 10 minutes, and shown")
+
+# Pause and resume
+cove.run(box, "echo kept > /workspace/f; mkdir -p /opt/x; echo 7 > /opt/x/y")
+session = cove.post("/v1/sandboxes/%s/api/execute" % box["id"], {"command": "cd /tmp; export V=5"})
+counter = cove.post("/v1/sandboxes/%s/api/process/start" % box["id"],
+                    {"command": "i=0; while :; do i=$((i+1)); echo $i > /workspace/n; sleep 0.02; done", "processId": "count"})
+time.sleep(0.3)
+paused = step(box, "pause")
+c.same((paused.status, paused.json["state"]), (200, "paused"), "a sandbox is paused")
+refused = cove.execute(box, "echo")
+c.same((refused.status, refused.json["reason"]), (409, "paused"), "RULINGS 21 a paused sandbox answers 409 paused")
+c.same(cove.get("/v1/sandboxes/%s/api/files?path=/workspace/f" % box["id"]).status in (404, 409), True, "on every way in")
+c.same(cove.get("/v1/sandboxes/" + box["id"]).json["state"], "paused", "looking at it does not wake it")
+c.same(step(box, "pause").status, 200, "to pause it again is harmless")
+time.sleep(0.5)
+resumed = step(box, "resume")
+c.same((resumed.status, resumed.json["state"]), (200, "running"), "it is resumed")
+one = int(cove.out(box, "cat /workspace/n"))
+time.sleep(0.3)
+two = int(cove.out(box, "cat /workspace/n"))
+c.ok(0 < one < 60 and two > one, "nothing ran meanwhile, and it goes on", one, two)
+c.same(cove.post("/v1/sandboxes/%s/api/execute" % box["id"], {"command": "echo $V $PWD"}).json["stdout"], "5 /tmp",
+       "its sessions are where they were")
+times = []
+for _ in range(20):
+    began = time.monotonic()
+    step(box, "pause")
+    step(box, "resume")
+    times.append(time.monotonic() - began)
+c.note("pause and resume: %.2f ms" % (sorted(times)[10] * 1000))
+c.ok(sorted(times)[10] < 0.05, "pausing and resuming takes milliseconds", sorted(times))
+c.same(cove.delete(box).status, 204, "a sandbox with a process is deleted")
+box = cove.create()
+step(box, "pause")
+began = time.monotonic()
+c.same(cove.delete(box).status, 204, "L-07 a paused sandbox is deleted")
+c.ok(time.monotonic() - began < 5, "soon", time.monotonic() - began)
+
+# Stop and start
+box = cove.create(name="stops", env={"E": "1"}, labels={"l": "1"})
+cove.run(box, "echo kept > /workspace/f; mkdir -p /opt/x; echo 7 > /opt/x/y; touch /tmp/t")
+cove.post("/v1/sandboxes/%s/api/process/start" % box["id"], {"command": "echo out; sleep 100", "processId": "p1"})
+c.until(lambda: "out" in cove.get("/v1/sandboxes/%s/api/process/p1/logs" % box["id"]).body.decode())
+stopped = step(box, "stop")
+c.same((stopped.status, stopped.json.get("state")), (200, "stopped"), "a sandbox is stopped")
+c.same(c.census(cove)["processes"], 0, "its processes are gone")
+c.same(step(box, "stop").status, 200, "to stop it again is harmless")
+c.same(step(box, "pause").json["reason"], "not_running", "what does not run cannot be paused")
+ended = cove.get("/v1/sandboxes/%s/api/process/p1" % box["id"])
+c.ok(ended.status == 200 and ended.json["process"]["status"] in ("killed", "failed", "error", "completed"),
+     "what ran in it is remembered as ended", ended)
+c.same(state(box), "stopped", "remembering does not wake it")
+c.ok("out" in cove.get("/v1/sandboxes/%s/api/process/p1/logs" % box["id"]).body.decode(), "its output is there")
+began = time.monotonic()
+started = step(box, "start")
+c.same((started.status, started.json.get("state")), (200, "running"), "it is started")
+c.note("start: %.1f ms" % ((time.monotonic() - began) * 1000))
+c.same(cove.out(box, "cat /workspace/f /opt/x/y; echo $E"), "kept\n7\n1\n", "on its own files, with its environment")
+c.same(step(box, "start").status, 200, "to start it again is harmless")
+c.ok("out" in cove.get("/v1/sandboxes/%s/api/process/p1/logs" % box["id"]).body.decode(), "the output of its last life is there still")
+step(box, "stop")
+c.same(cove.out(box, "cat /workspace/f"), "kept\n", "a stopped sandbox is woken by a request")
+step(box, "stop")
+answers = []
+threads = [threading.Thread(target=lambda: answers.append(cove.execute(box, "echo hi").status)) for _ in range(10)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+c.same(answers, [200] * 10, "ten at once wake it once")
+step(box, "stop")
+c.same(cove.request("PUT", "/v1/sandboxes/stops", {}).json["id"], box["id"], "get-or-create finds a stopped one")
+c.same(cove.delete(box).status, 204, "a stopped sandbox is deleted")
+c.ok(c.until(lambda: c.census(cove)["boxes"] == 0, 10), "with its files")
+
+# Idleness
+box = cove.create(sleepAfter="1s")
+cove.run(box, "echo kept > /workspace/f")
+cove.post("/v1/sandboxes/%s/api/execute" % box["id"], {"command": "export V=6"})
+began = time.monotonic()
+c.ok(falls(box, "frozen", 10), "an idle sandbox is frozen")
+c.ok(0.9 < time.monotonic() - began < 4, "after its sleepAfter; asking about it is no use of it", time.monotonic() - began)
+c.same(cove.post("/v1/sandboxes/%s/api/execute" % box["id"], {"command": "echo $V"}).json["stdout"], "6",
+       "a frozen sandbox is woken by a request, with all that was in it")
+c.same(state(box), "running", "and runs")
+c.ok(falls(box, "frozen", 10), "it falls asleep again")
+began = time.monotonic()
+c.ok(falls(box, "stopped", 10), "a frozen one is stopped after a while")
+c.ok(0.9 < time.monotonic() - began < 5, "after --frozen-for", time.monotonic() - began)
+c.same(cove.get("/v1/sandboxes/" + box["id"]).json.get("reason"), "idle", "and says why")
+c.same(cove.out(box, "cat /workspace/f"), "kept\n", "and woken on its files")
+
+busy = cove.create(sleepAfter="1s")
+cove.post("/v1/sandboxes/%s/api/process/start" % busy["id"], {"command": "sleep 100", "processId": "s"})
+stream = cove.create(sleepAfter="1s")
+lines = cove.events(stream, "sleep 4; echo over")
+burn = cove.create(sleepAfter="1s")
+cove.post("/v1/sandboxes/%s/api/execute" % burn["id"], {"command": "(while :; do :; done) & disown; echo"})
+quiet = cove.create(sleepAfter="1s")
+cove.post("/v1/sandboxes/%s/api/execute" % quiet["id"], {"command": "sleep 1000 & disown; echo"})
+alive = cove.create(sleepAfter="1s", keepAlive=True)
+term = cove.create(sleepAfter="1s")
+ws = wsclient.WebSocket(cove, "/v1/sandboxes/%s/ws/pty?sessionId=t&cols=80&rows=24" % term["id"])
+time.sleep(3)
+c.same(state(busy), "running", "a process that runs is use, even if it sleeps")
+c.same(state(stream), "running", "an open stream is use")
+c.same(state(burn), "running", "CPU time is use, whoever left it running")
+c.ok(state(quiet) in ("frozen", "stopped"), "a background job that waits is none", state(quiet))
+c.same(state(term), "running", "a terminal that is watched is use")
+c.same(state(alive), "running", "keepAlive keeps it from that")
+list(lines)
+cove.request("DELETE", "/v1/sandboxes/%s/api/process/s" % busy["id"])
+c.ok(falls(busy, "frozen", 10) and falls(stream, "frozen", 10), "when that is over they fall asleep")
+cove.request("PATCH", "/v1/sandboxes/" + alive["id"], {"keepAlive": False})
+c.ok(falls(alive, "frozen", 5), "as does one whose keepAlive was taken back")
+began = time.monotonic()
+c.same([cove.delete(b).status for b in (busy, stream, burn, quiet, alive, term)], [204] * 6, "L-07 frozen ones are deleted")
+c.ok(time.monotonic() - began < 10, "soon", time.monotonic() - began)
+
+# A daemon that dies leaves every sandbox where it was
+four = {name: cove.create(name=name, sleepAfter="1s" if name == "froze" else "10m") for name in ("runs", "rests", "froze", "lies")}
+for one in four.values():
+    cove.run(one, "echo kept > /workspace/f")
+step(four["rests"], "pause")
+step(four["lies"], "stop")
+falls(four["froze"], "frozen", 10)
+was = {name: state(one) for name, one in four.items()}
+os.kill(cove.children()["daemon"], signal.SIGKILL)
+c.until(lambda: "daemon" in cove.children(), 10)
+c.until(lambda: cove.get("/v1/health", timeout=30).json["status"] == "ok", 10)
+same = {name: state(one) for name, one in four.items()}
+c.ok(all(same[name] == was[name] or (name == "froze" and same[name] == "stopped") for name in four),
+     "a killed daemon leaves every sandbox on its step", was, same)
+c.same(cove.execute(four["rests"], "id").json["reason"], "paused", "what was paused is so still")
+step(four["rests"], "resume")
+c.same([cove.out(one, "cat /workspace/f") for one in four.values()], ["kept\n"] * 4, "and all of them wake")
+for one in four.values():
+    cove.delete(one)
+
+# The command line
+env = dict(os.environ, COVE_URL=cove.url, COVE_TOKEN=cove.key)
+
+
+def cli(*words):
+    done = subprocess.run([c.BIN] + list(words), env=env, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout
+
+
+c.same(cli("create", "--name", "cli", "--sleep-after", "5m", "--ttl", "1h")[0], 0, "cove create takes terms")
+c.same([cli(word, "cli") for word in ("pause", "resume", "stop", "start")], [(0, "cli\n")] * 4, "cove pause, resume, stop, start")
+told = cove.get("/v1/sandboxes/cli").json
+c.ok(told["sleepAfter"] == "5m" and told["endsAt"] and told["state"] == "running", "as it was told", told)
+c.same(cli("pause", "none")[0], 3, "what is not there is status 3")
+c.ok("looked at" in cli("cleanup")[1], "cove cleanup")
+cli("rm", "-f", "cli")
+
+# TTL
+brief = cove.create(ttl=2, name="brief")
+c.ok(brief["endsAt"] is not None, "a ttl is shown as endsAt", brief)
+longer = cove.create(ttl="2s")
+cove.request("PATCH", "/v1/sandboxes/" + longer["id"], {"ttl": "1h"})
+step(brief, "pause")
+c.ok(c.until(lambda: cove.get("/v1/sandboxes/brief").status == 404, 10), "it is deleted then, whatever it does")
+time.sleep(0.5)
+c.same(cove.get("/v1/sandboxes/" + longer["id"]).status, 200, "a ttl can be changed")
+for bad in (0, "x", -1, [], "10", "9999h"):
+    c.same(cove.post("/v1/sandboxes", {"ttl": bad}).status, 400, "ttl %r is refused" % (bad,))
+for b in (longer, box):
+    cove.delete(b)
+c.same(cove.stop(), 0, "cove ends")
+c.same(c.remains(cove), {}, "nothing is left behind")
+c.done()

@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""What survives: records over restarts and kills, answers under a key, ends that were promised; and
+what happens when the state is full, read-only, corrupt or of a newer cove. Real faults: a loop file
+system that is filled, bytes that are written over, processes that are shot."""
+import asyncio
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cove as c  # noqa: E402
+
+
+def state(cove):
+    return os.path.join(cove.data, "daemon", "cove.db")
+
+
+def edit(cove, *statements):
+    """Offline, as an operator could."""
+    with sqlite3.connect(state(cove)) as db:
+        for statement in statements:
+            db.execute(statement)
+    db.close()
+
+
+def health(cove):
+    return cove.get("/v1/health").json["store"]
+
+
+def up(cove):
+    try:
+        return cove.get("/v1/health").json["status"] == "ok"
+    except (OSError, ValueError, c.http.client.HTTPException):
+        return False
+
+
+def shoot(cove, *roles):
+    """kill -9 of children; returns when others are there and the fleet is whole again."""
+    pids = cove.children()
+    for role in roles:
+        os.kill(pids[role], signal.SIGKILL)
+    c.until(lambda: all(cove.children().get(r, pids[r]) != pids[r] for r in roles), 10)
+    return c.until(lambda: up(cove), 20)
+
+
+def shoot_all(cove):
+    """kill -9 of supervisor, warden and daemon at once."""
+    pids = list(cove.children().values()) + [cove.process.pid]
+    os.kill(cove.process.pid, signal.SIGSTOP)  # it must not start others in between
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    cove.process.wait()
+    c.until(lambda: not any(os.path.exists("/proc/%d" % pid) and
+                            open("/proc/%d/stat" % pid).read().split(")")[1].split()[0] != "Z" for pid in pids[:-1]), 10)
+    cove.log.close()
+
+
+def record(cove, box):
+    return cove.get("/v1/sandboxes/" + box["id"])
+
+
+def reason(reply):
+    return reply.status, reply.json.get("reason")
+
+
+def kept_over_restarts():
+    cove = c.Cove()
+    box = cove.create(name="web", labels={"team": "red"}, env={"A": "1"}, limits={"memoryMB": 128})
+    other = cove.create()
+    cove.run(box, "echo kept > /workspace/note; setsid sleep 1000 >/dev/null 2>&1 &")
+    first = record(cove, box).json
+    cove.request("PATCH", "/v1/sandboxes/web", {"labels": {"shift": "late"}})
+    first["labels"]["shift"] = "late"
+
+    c.ok(shoot(cove, "daemon"), "B-14 the daemon is shot and comes back")
+    c.same(record(cove, box).json, first, "the record is the same, word for word")
+    c.same([item["id"] for item in cove.get("/v1/sandboxes").json["items"]], [box["id"], other["id"]],
+           "the list has its order")
+    c.same(cove.out(box, "cat /workspace/note; pgrep -c sleep"), "kept\n1\n", "files and processes lived on")
+    c.ok(shoot(cove, "warden"), "the warden is shot and comes back")
+    c.same(cove.out(box, "cat /workspace/note; pgrep -c sleep"), "kept\n1\n", "files and processes lived on")
+    shoot_all(cove)
+    cove.start()
+    c.ok(c.until(lambda: up(cove)), "everything is shot, and started again")
+    c.same(cove.out("web", "cat /workspace/note; pgrep -c sleep; echo $A"), "kept\n1\n1\n",
+           "files, processes and environment are there")
+
+    c.same(cove.delete(other).status, 204, "one is deleted")
+    c.same(cove.stop(), 0, "SIGTERM stops everything")
+    c.same(c.remains(cove), {}, "nothing runs, nothing is mounted")
+    cove.start()
+    got = record(cove, box).json
+    c.same((got["state"], got["labels"]), ("stopped", {"team": "red", "shift": "late"}), "its record says stopped")
+    c.same(record(cove, other).status, 404, "the deleted one stays deleted")
+    c.same(cove.out(box, "cat /workspace/note; pgrep -c sleep; true"), "kept\n0\n", "a request starts it, with its files")
+    c.same(record(cove, box).json["state"], "running", "and it runs")
+    return cove
+
+
+def promises(cove):
+    """Idempotency keys and intents."""
+    head = {"Idempotency-Key": "order-1"}
+    made = cove.post("/v1/sandboxes", {"name": "once"}, headers=head)
+    c.ok(shoot(cove, "daemon"), "the daemon is shot after an answer under a key")
+    again = cove.post("/v1/sandboxes", {"name": "once"}, headers=head)
+    c.same((again.status, again.json, again.headers.get("Idempotency-Replayed")), (201, made.json, "true"),
+           "the same key has the same answer")
+    c.same(reason(cove.post("/v1/sandboxes", {"name": "twice"}, headers=head)), (409, "idempotency_mismatch"),
+           "and is still refused for another request")
+
+    shoot_all(cove)
+    edit(cove, "DELETE FROM pledges")
+    cove.start()
+    again = cove.post("/v1/sandboxes", {"name": "once"}, headers=head)
+    c.same((again.status, again.json["id"]), (201, made.json["id"]),
+           "made, but never answered: the retry gets that one, not another")
+
+    # As a crash between the intent and its deed leaves it.
+    cove.stop()
+    ghost = "box-" + "0" * 48
+    edit(cove,
+         "UPDATE boxes SET state = 'deleting' WHERE name = 'once'",
+         "INSERT INTO boxes SELECT '%s', 900, tenant, 'ghost', 'creating', body FROM boxes WHERE name = 'once'" % ghost)
+    cove.start()
+    gone = [c.until(lambda: cove.get("/v1/sandboxes/" + name).status == 404) for name in ("once", "ghost")]
+    c.same(gone, [True, True], "B-19 an end that was intended is carried out; what was never made is forgotten")
+    c.ok(c.until(lambda: not sql(cove, "SELECT id FROM boxes WHERE name IN ('once', 'ghost')")), "their records are gone")
+
+    # A cell that no record names, and a record that cannot be read.
+    cove.run("web", "true")
+    shoot_all(cove)
+    bad = sql(cove, "SELECT id FROM boxes WHERE name = 'web'")[0][0]
+    edit(cove, "UPDATE boxes SET body = 'garbage' WHERE name = 'web'")
+    cove.start()
+    got = cove.get("/v1/sandboxes/" + bad).json
+    c.same((got["state"], got["reason"]), ("failed", "record_unreadable"), "27: a record that cannot be read is failed, not absent")
+    c.ok(any(bad in group for group in c._groups(cove.instance())), "and nothing of it is ended")
+    c.same(cove.request("DELETE", "/v1/sandboxes/" + bad).status, 204, "but it can be deleted")
+    c.same(cove.get("/v1/sandboxes/" + bad).status, 404, "then it is gone")
+
+    stray = cove.create()
+    shoot_all(cove)
+    edit(cove, "DELETE FROM boxes")
+    cove.start()
+    c.same(cove.get("/v1/sandboxes/" + stray["id"]).status, 404, "E-5: a box without a record was never promised")
+    c.ok(c.until(lambda: not any(stray["id"] in group for group in c._groups(cove.instance()))), "and is buried")
+
+
+def sql(cove, question):
+    """Reads a copy: the state is the daemon's alone while it runs."""
+    copy = cove.data + ".copy"
+    for end in ("", "-wal"):
+        if os.path.exists(state(cove) + end):
+            shutil.copy(state(cove) + end, copy + end)
+    db = sqlite3.connect(copy)
+    rows = db.execute(question).fetchall()
+    db.close()
+    return rows
+
+
+async def burst(cove, count):
+    """That many creates in one instant: every connection is there before the first request is sent."""
+    body = b"{}"
+    head = ("POST /v1/sandboxes HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n"
+            "Content-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+            % (cove.port, cove.key, len(body))).encode()
+    pairs = [await asyncio.open_connection("127.0.0.1", cove.port) for _ in range(count)]
+    for _, writer in pairs:
+        writer.write(head + body)
+    answers = await asyncio.gather(*[reader.read() for reader, _ in pairs])
+    for _, writer in pairs:
+        writer.close()
+    return [int(answer.split(b" ", 2)[1]) if answer else 0 for answer in answers]
+
+
+def few_syncs(cove):
+    """Each create writes its intent and its result; a host that is busy may refuse some in between."""
+    count = 20 if c.SHORT else 100
+    before = health(cove)
+    statuses = asyncio.run(burst(cove, count))
+    c.until(lambda: not health(cove)["waiting"], 5)
+    after = health(cove)
+    deeds, commits = after["deeds"] - before["deeds"], after["commits"] - before["commits"]
+    c.note("%d creates: %d deeds in %d commits" % (count, deeds, commits))
+    c.ok(set(statuses) <= {201, 429} and 201 in statuses, "%d creates at once" % count, statuses)
+    c.ok(deeds > count and commits * 2 <= deeds, "RULINGS 33: fewer syncs than deeds", deeds, commits)
+    for item in cove.get("/v1/sandboxes?limit=1000").json["items"]:
+        cove.delete(item)
+
+
+class Loop:
+    """A small ext4 of our own for DATA/daemon, taken down again whatever happens."""
+
+    def __init__(self, home, megabytes=16):
+        self.image, self.where = os.path.join(home, "state.img"), os.path.join(home, "data", "daemon")
+        os.makedirs(self.where)
+        os.chmod(os.path.dirname(self.where), 0o711)
+        with open(self.image, "wb") as file:
+            file.truncate(megabytes << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", self.image], check=True)
+        subprocess.run(["mount", "-o", "loop", self.image, self.where], check=True)
+
+    def fill(self):
+        with open(os.path.join(self.where, "fill"), "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(b"x" * 4096)
+            except OSError:
+                pass
+
+    def free(self):
+        os.unlink(os.path.join(self.where, "fill"))
+
+    def close(self):
+        subprocess.run(["umount", self.where], check=False)
+
+
+def full_disk():
+    home = c.tempfile.mkdtemp(prefix="cove-test-")
+    os.chmod(home, 0o711)
+    loop = Loop(home)
+    cove = c.Cove(data=os.path.join(home, "data"))
+    try:
+        full_story(cove, loop)
+    finally:
+        cove.stop()
+        loop.close()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def full_story(cove, loop):
+    box, doomed = cove.create(name="runs"), cove.create()
+    cove.run(box, "setsid sleep 1000 >/dev/null 2>&1 &")
+    loop.fill()
+    # The journal has a little room in itself: until that is used up, creates are good ones.
+    replies = []
+
+    def refused():
+        replies.append(cove.post("/v1/sandboxes", {}))
+        return replies[-1].status != 201
+    c.ok(c.until(refused, 30, 0), "a full state refuses new sandboxes at last")
+    c.same(reason(replies[-1]), (503, "state_unwritable"), "B-13 and says why")
+    c.ok(replies[-1].json["retryable"], "it may be tried again")
+    c.same(health(cove)["health"], "unwritable", "health says so")
+    groups = [group for group in c._groups(cove.instance()) if group.count("box-")]
+    c.ok(len({group.split("box-")[1][:48] for group in groups}) == 2 + sum(r.status == 201 for r in replies),
+         "nothing was started unrecorded")
+    c.same(cove.out(box, "pgrep -c sleep"), "1\n", "running work goes on")
+    c.same(record(cove, box).status, 200, "reads are answered")
+    c.same(cove.delete(doomed).status, 204, "a delete has its reserve")
+    c.ok(shoot(cove, "daemon") or True, "the daemon is shot meanwhile")
+    c.ok(c.until(lambda: cove.get("/v1/sandboxes/runs").status == 200), "the next one knows its boxes")
+    c.same(record(cove, doomed).status, 404, "and its deletes")
+    c.same(cove.out(box, "pgrep -c sleep"), "1\n", "and nothing was ended")
+    loop.free()
+    c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201, 10), "with room it resumes by itself")
+    c.same(health(cove)["health"], "fine", "and is fine again")
+
+    # Read-only: what is known is known, nothing new is done, and it resumes.
+    shoot_all(cove)
+    c.ok(c.until(lambda: subprocess.run(["mount", "-o", "remount,ro", loop.where], stderr=subprocess.DEVNULL).returncode == 0),
+         "the state becomes read-only")
+    cove.start()
+    c.same(cove.get("/v1/sandboxes/runs").status, 200, "read-only: the records are known")
+    c.same(reason(cove.post("/v1/sandboxes", {})), (503, "state_unwritable"), "and nothing new is made")
+    c.same(cove.out(box, "pgrep -c sleep"), "1\n", "what runs runs on")
+    subprocess.run(["mount", "-o", "remount,rw", loop.where], check=True)
+    c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201, 10), "writable again: it resumes by itself")
+
+
+def corrupt(cove):
+    box = cove.create(name="patient")
+    cove.run(box, "setsid sleep 1000 >/dev/null 2>&1 &")
+    shoot_all(cove)
+    good = [end for end in ("", "-wal") if os.path.exists(state(cove) + end)]
+    for end in good:
+        subprocess.run(["cp", "-p", state(cove) + end, cove.data + ".good" + end], check=True)
+    with open(state(cove), "r+b") as file:
+        file.write(b"\x5a" * 4096)
+    if os.path.exists(state(cove) + "-wal"):
+        os.unlink(state(cove) + "-wal")
+    cove.start()
+    c.same(health(cove)["health"], "corrupt", "a corrupt state is told in health")
+    c.same(reason(cove.post("/v1/sandboxes", {})), (503, "state_corrupt"), "new work is refused")
+    c.same(reason(record(cove, box)), (503, "state_corrupt"), "it is unknown what there is: nobody says 404")
+    c.same(reason(cove.get("/v1/sandboxes")), (503, "state_corrupt"), "nor that there is nothing")
+    time.sleep(1)
+    c.ok(any(box["id"] in group for group in c._groups(cove.instance())), "nothing is reaped")
+    shoot_all(cove)
+    for end in good:
+        subprocess.run(["cp", "-p", cove.data + ".good" + end, state(cove) + end], check=True)
+    cove.start()
+    c.same(cove.out("patient", "pgrep -c sleep"), "1\n", "restored, the box is there with what runs in it")
+
+
+def too_new(cove):
+    shoot_all(cove)
+    edit(cove, "UPDATE schema SET version = 999")
+    said = os.path.getsize(cove.log_path)
+    begin = time.monotonic()
+    try:
+        cove.start()
+        c.ok(False, "the state of a newer cove is refused")
+    except RuntimeError:
+        c.ok(True, "the state of a newer cove is refused")
+    c.ok(time.monotonic() - begin < 20, "soon")
+    c.ok("state_too_new" in cove.log_text()[said:], "with a clear word")
+    edit(cove, "UPDATE schema SET version = 1")
+    cove.process = None
+    cove.start()
+    c.same(cove.out("patient", "pgrep -c sleep"), "1\n", "nothing was touched")
+
+
+def in_memory():
+    cove = c.Cove("--store=memory")
+    cove.create(name="brief")
+    c.ok(not os.path.exists(state(cove)), "--store=memory writes no file")
+    c.same(cove.stop(), 0, "and ends well")
+    cove.close()
+
+
+c.need_root()
+house = kept_over_restarts()
+promises(house)
+few_syncs(house)
+corrupt(house)
+too_new(house)
+c.same(house.stop(), 0, "the end is clean")
+c.same(c.remains(house), {}, "nothing is left behind")
+house.close()
+full_disk()
+in_memory()
+c.done()

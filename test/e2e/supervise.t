@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""A live runner, watched (lifecycle.md 2.7), and found again after every crash (2.4)."""
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cove as c  # noqa: E402
+import convs as s  # noqa: E402
+
+cove = s.start()
+
+# ----------------------------------------------------------------------------------- B-26
+one = s.Session(cove)
+run = one.run("hang")
+one.await_state("active")
+c.until(lambda: [e for e in one.look(run).get("events", ())] or True)
+time.sleep(0.1)
+began = time.monotonic()
+os.kill(one.roots()[0], signal.SIGSTOP)
+c.same(one.fate(run, 10), "failed runner_ping_timeout", "B-26 a stopped runner fails by its ping")
+took = time.monotonic() - began
+c.ok(1.2 < took < 3.0, "B-26 after 60 and 30 s (scaled)", took)
+c.ok(one.await_state("none"), "B-26 its lease is brought to none")
+c.same(one.pids(), [], "B-26 and the stopped process is gone")
+c.same(one.fate(one.run()), "completed", "B-26 the next run works")
+c.same(one.fate(one.run("silent"), 15), "failed runner_no_output", "B-26 a run without output fails")
+c.same(one.fate(one.run("exit", code=3)), "failed runner_error_after_activity", "B-26 a runner that dies after activity")
+c.same(one.fate(one.run("babble")), "failed runner_protocol_error", "row 10: a runner that breaks the protocol")
+c.same(one.fate(one.run("exit", result=True)), "completed", "B-29 a result that was sent counts, though its runner died")
+
+two = s.Session(cove, user="prints")
+run = two.run("print", times=20, every=1.0)
+three = s.Session(cove, user="asks")
+question = three.run("ask")
+c.same(two.fate(run, 40), "completed", "B-28 a run that prints once a minute lives past 15 minutes (scaled)")
+c.same(three.look(question)["question"], {"id": "q1", "text": "may I?"}, "B-28 a question waits for its answer")
+c.same(three.look(question)["state"], "running", "B-28 waiting for a human is not silence")
+c.same(cove.post(three.path + "/answer", {"question": "q1", "answer": "yes"}).status, 202, "B-28 it is answered")
+c.same(three.fate(question), "completed", "B-28 and the run goes on")
+c.same(three.look(question)["result"]["output"], {"answer": "yes"}, "B-28 with the answer")
+c.same(cove.post(three.path + "/answer", {"question": "q1", "answer": "yes"}).status, 409, "B-28 a second answer is refused")
+
+# ------------------------------------------------------------------------------ events resume
+events = two.events(run)
+c.same([e["type"] for e in events][-1], "end", "the events of a run end with its end")
+c.same(len([e for e in events if e["type"] == "end"]), 1, "which is told once")
+reply = cove.get("%s/runs/%s/events" % (two.path, run))
+offsets = [int(line[4:]) for line in reply.body.decode().splitlines() if line.startswith("id: ")]
+tail = two.events(run, offsets[4])
+c.same(tail, events[5:], "they are resumed from any offset")
+
+# -------------------------------------------------------------- B-10 to B-14: kill -9 at each point
+four = s.Session(cove, user="active")
+run = four.run("sleep", seconds=1.0)
+four.await_state("active")
+pid = four.roots()
+s.kill_daemon(cove)
+c.same(four.roots(), pid, "B-14 the runner outlives its daemon")
+c.same(four.fate(run), "completed", "B-14 kill -9 while active: adopted, and the run completes")
+c.same(four.look(run)["generation"], 1, "B-14 by the same runner")
+c.same(len([e for e in four.events(run) if e["type"] == "end"]), 1, "B-14 its result is delivered once")
+
+five = s.Session(cove, user="done while away")
+run = five.run("sleep", seconds=0.5)
+five.await_state("active")
+os.kill(cove.process.pid, signal.SIGSTOP)  # nobody starts another daemon yet
+os.kill(cove.children()["daemon"], signal.SIGKILL)
+time.sleep(1.5)
+os.kill(cove.process.pid, signal.SIGCONT)
+c.same(five.fate(run, 30), "completed", "B-29 a run that ends while no daemon lives completes when one returns")
+
+six = s.Session(cove, user="dies while away")
+run = six.run("hang")
+six.await_state("active")
+time.sleep(0.2)
+os.kill(cove.process.pid, signal.SIGSTOP)
+os.kill(cove.children()["daemon"], signal.SIGKILL)
+os.kill(six.roots()[0], signal.SIGKILL)
+time.sleep(0.3)
+os.kill(cove.process.pid, signal.SIGCONT)
+c.same(six.fate(run, 30), "failed runner_error_after_activity", "B-14 a runner that died with no daemon: the run fails")
+c.ok(six.await_state("none"), "B-14 and the lease is none", six.lease())
+
+seven = s.Session(cove, user="before fork")
+s.fault(cove, "launch", "hang", session=seven.id)
+run = seven.run()
+seven.await_state("starting")
+s.kill_daemon(cove)
+c.same(seven.fate(run, 30), "completed", "B-13 after commit, before fork: observed absent, launched anew")
+c.same(seven.look(run)["generation"], 2, "the generation is not used again")
+
+eight = s.Session(cove, user="before ready", env={"RUNNER_MUTE": "1"})
+run = eight.run()
+eight.await_state("starting")
+c.until(lambda: eight.roots())
+pid = eight.roots()
+s.kill_daemon(cove)
+time.sleep(0.5)
+c.same(eight.roots(), pid, "B-13 after fork, before ready: found by its marks, and left alive")
+c.same((eight.state(), eight.lease()["generation"]), ("starting", 1), "B-13 it is attached to, not launched twice")
+cove.post(eight.path + "/interrupt")
+
+nine = s.Session(cove, user="before kill")
+run = nine.run("hang")
+nine.await_state("active")
+s.fault(cove, "stop", "hang", session=nine.id)
+cove.post(nine.path + "/interrupt")
+nine.await_state("stopping")
+s.kill_daemon(cove)
+c.same(nine.lease()["attempts"] >= 1 or nine.state() == "none", True, "B-13 after stopping was committed: attempts are kept")
+c.ok(nine.await_state("none", seconds=30), "B-13 the deadline expires, the next attempt ends it", nine.lease())
+c.same(nine.pids(), [], "no process is left after none")
+c.same(nine.look(run)["state"], "interrupted", "its run is interrupted, once")
+
+ten = s.Session(cove, user="before commit")
+s.fault(cove, "persist", "hang", session=ten.id)
+try:
+    cove.request("POST", ten.path + "/runs", {"input": {"do": "ok"}}, timeout=0.5)
+except OSError:
+    pass
+s.kill_daemon(cove)
+c.same((ten.state(), ten.pids()), ("none", []), "B-13 before the commit: nothing is there")
+c.same(ten.fate(ten.run()), "completed", "and the client tries again")
+
+# --------------------------------------------------------------------------------- row 27, B-23
+bad = s.Session(cove, user="garbage")
+bad.fate(bad.run())
+orphan = s.Session(cove, user="orphan")
+orphan.fate(orphan.run())
+fine = s.Session(cove, user="fine")
+fine.fate(fine.run())
+s.offline(cove, ("UPDATE leases SET body = ? WHERE id = ?", (b"garbage", bad.id)),
+          ("DELETE FROM sessions WHERE id = ?", (orphan.id,)))
+c.same(bad.state(), "quarantined", "row 27: a lease that does not parse is quarantined")
+c.same(bad.fate(bad.run()), "failed cleanup_exhausted", "row 27: its runs are refused while its runner lives")
+c.same(fine.fate(fine.run()), "completed", "row 27: other sessions are unaffected")
+c.ok(c.until(lambda: not orphan.pids(), 20), "B-23 a lease without its session: the runner is stopped")
+c.ok('"alert":"lease_without_session"' in cove.log_text(), "B-23 and an alert names it")
+c.same(cove.close(), 0, "cove ends well")
+
+# ------------------------------------------------------------------------------------ B-27
+cove = s.start(scale=10)
+cut = s.Session(cove)
+c.same(cut.fate(cut.run("cut", seconds=0.3), 15), "completed", "B-27 a connection cut for 5 s: the run survives")
+c.same(cut.fate(cut.run("cut", seconds=3.0), 15), "failed runner_disconnected", "B-27 cut for 15 s: it fails")
+c.same(cove.close(), 0, "cove ends well")
+c.done()

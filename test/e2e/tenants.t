@@ -1,0 +1,290 @@
+#!/usr/bin/env python3
+"""Two tenants on one host: keys with scopes, quotas, names of their own, and nothing of one is seen by the other."""
+import http.client
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cove as c  # noqa: E402
+import wsclient  # noqa: E402
+
+c.need_root()
+cove = c.Cove()
+
+
+def tenant(name, **terms):
+    return cove.request("PUT", "/v1/tenants/" + name, terms)
+
+
+def key(**fields):
+    reply = cove.post("/v1/keys", fields)
+    if reply.status != 201:
+        raise RuntimeError("key: %r" % reply)
+    return reply.json
+
+
+def ask(secret, method, path, body=None, **kw):
+    return cove.request(method, path, body, key=secret, **kw)
+
+
+def archive(secret, name):
+    """Imports a template that holds next to nothing."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        info = tarfile.TarInfo("etc")
+        info.type = tarfile.DIRTYPE
+        info.mode = 0o755
+        tar.addfile(info)
+    return ask(secret, "POST", "/v1/templates?name=" + name, out.getvalue(), raw=True,
+               headers={"Content-Type": "application/x-tar"})
+
+
+# Tenants
+made = tenant("acme", quota={"boxes": 3, "memoryMB": 1024, "execs": 2}, host=True)
+c.ok(made.status == 201 and made.json["quota"]["boxes"] == 3 and made.json["host"] is True and
+     made.json["used"]["boxes"] == 0, "PUT makes a tenant with its quota", made)
+again = tenant("acme", quota={"boxes": 3, "memoryMB": 1024, "execs": 2}, host=True)
+c.ok(again.status == 200 and again.json["createdAt"] == made.json["createdAt"], "PUT again changes it", again)
+tenant("beta", host=True)
+c.same([t["name"] for t in cove.get("/v1/tenants").json["items"]], ["acme", "beta"], "tenants are listed by name")
+for bad in ("-x", "X", "a_b", "a" * 32, "a.b"):
+    c.same(tenant(bad).status, 400, "'%s' is no tenant's name" % bad)
+for bad in ({"quota": {"boxes": 0}}, {"quota": {"cats": 1}}, {"quota": 3}, {"host": "yes"}, {"templates": ["../x"]},
+            {"other": 1}):
+    c.same(cove.request("PUT", "/v1/tenants/acme", bad).status, 400, "terms %s are refused" % json.dumps(bad))
+c.same(cove.get("/v1/tenants/none").json["reason"], "no_tenant", "a tenant that is not there is 404")
+
+# Keys
+a = key(tenant="acme", name="ci")
+b = key(tenant="beta")
+c.ok(re.fullmatch(r"cove_[0-9a-f]{64}", a["key"]) and a["id"].startswith("key-") and
+     a["scopes"] == ["read", "make", "use"] and a["tenant"] == "acme", "a key has a secret, an id and scopes", a)
+listed = cove.get("/v1/keys")
+c.ok(len(listed.json["items"]) == 2 and a["key"] not in listed.body.decode() and
+     not any("hash" in k or "key" in k for k in listed.json["items"][0]), "the list tells no secret", listed)
+c.ok(a["key"] not in cove.log_text(), "D-1 no secret is in the log")
+for bad in ({"tenant": "none"}, {"scopes": []}, {"scopes": ["fly"]}, {"sandbox": "none"}, {"expiresIn": 0},
+            {"name": "x\n"}, {"x": 1}, {"tenant": "A"}):
+    c.ok(cove.post("/v1/keys", bad).status in (400, 404), "a key with %s is refused" % json.dumps(bad))
+c.same(ask("cove_" + "0" * 64, "GET", "/v1/sandboxes").status, 401, "another secret opens nothing")
+
+A, B = a["key"], b["key"]
+box = ask(A, "POST", "/v1/sandboxes", {"name": "work", "labels": {"of": "acme"}})
+c.ok(box.status == 201 and box.json["tenant"] == "acme", "a tenant makes a sandbox", box)
+abox = box.json["id"]
+c.same(ask(A, "POST", "/v1/sandboxes/work/api/execute", {"command": "echo hi"}).json["stdout"], "hi",
+       "and works in it, by name")
+twin = ask(B, "POST", "/v1/sandboxes", {"name": "work"})
+c.same(twin.status, 201, "A-17 names are unique per tenant only")
+c.same(ask(A, "POST", "/v1/sandboxes", {"name": "work"}).status, 409, "but unique there")
+c.same([x["id"] for x in ask(A, "GET", "/v1/sandboxes").json["items"]], [abox], "a list shows a tenant its own")
+c.same(len(cove.get("/v1/sandboxes").json["items"]), 2, "and the operator all")
+c.same(cove.get("/v1/sandboxes/work").status, 404, "the operator's names are its own, too")
+c.same(cove.get("/v1/sandboxes/" + abox).status, 200, "but every id is the operator's to see")
+health = ask(A, "GET", "/v1/health").json
+c.ok(health["boxes"]["total"] == 1 and not {"host", "http", "loop", "uptimeMs", "queue"} & set(health),
+     "health counts a tenant's own, and nothing of the host", health)
+c.ok(ask(A, "PUT", "/v1/sandboxes/work", {}).json["id"] == abox, "get-or-create by name is per tenant")
+
+# Scopes
+reader = key(tenant="acme", scopes=["read"])["key"]
+user = key(tenant="acme", scopes=["use"])["key"]
+c.ok(ask(reader, "GET", "/v1/sandboxes/work").status == 200 and
+     ask(reader, "POST", "/v1/sandboxes", {}).status == 403 and
+     ask(reader, "POST", "/v1/sandboxes/work/api/execute", {"command": "id"}).status == 403 and
+     ask(reader, "DELETE", "/v1/sandboxes/work").status == 403 and
+     ask(reader, "POST", "/v1/sandboxes/work/pause").status == 403, "scope read reads only")
+c.ok(ask(user, "GET", "/v1/sandboxes/work").status == 403 and
+     ask(user, "POST", "/v1/sandboxes/work/api/execute", {"command": "echo u"}).status == 200, "scope use uses only")
+c.ok(ask(A, "GET", "/v1/keys").status == 403 and ask(A, "POST", "/v1/keys", {}).status == 403 and
+     ask(A, "GET", "/v1/tenants").status == 403 and ask(A, "PUT", "/v1/tenants/acme", {}).status == 403 and
+     ask(A, "POST", "/v1/cleanup").status == 403 and
+     ask(A, "POST", "/v1/templates", {"name": "x", "from": "host"}).status == 403, "without admin and templates none of that")
+c.ok(ask(A, "GET", "/v1/tenants/acme").status == 200 and ask(A, "GET", "/v1/tenants/beta").status == 403 and
+     ask(A, "GET", "/v1/tenants/none").status == 403, "a tenant sees its own terms, and no other's")
+admin = key(tenant="acme", scopes=["read", "make", "admin"])["key"]
+sub = ask(admin, "POST", "/v1/keys", {"scopes": ["read"]})
+c.ok(sub.status == 201 and sub.json["tenant"] == "acme", "an admin makes keys of its own tenant", sub)
+c.ok(ask(admin, "POST", "/v1/keys", {"scopes": ["use"]}).status == 403 and
+     ask(admin, "POST", "/v1/keys", {"tenant": "beta"}).status == 404 and
+     ask(admin, "POST", "/v1/keys", {"tenant": "none"}).status == 404 and
+     ask(admin, "POST", "/v1/keys", {"tenant": ""}).status == 404 and
+     ask(admin, "PUT", "/v1/tenants/acme", {}).status == 403, "but gives no more than it has, and to nobody else")
+c.ok(all(k["tenant"] == "acme" for k in ask(admin, "GET", "/v1/keys").json["items"]), "and sees only those")
+c.ok(ask(admin, "DELETE", "/v1/keys/" + b["id"]).status == 404, "nor ends another's")
+second = key(scopes=["read", "make", "use", "templates", "admin"], name="second", host=True)["key"]
+c.ok(len(ask(second, "GET", "/v1/sandboxes").json["items"]) == 2 and ask(second, "GET", "/v1/tenants").status == 200,
+     "an admin key without a tenant is as good as the operator's")
+own = key(scopes=["read"])["key"]
+c.same(ask(own, "GET", "/v1/sandboxes").json["items"], [], "a key of the operator's own space sees that alone")
+
+# One sandbox
+one = key(tenant="acme", sandbox="work")["key"]
+other = ask(A, "POST", "/v1/sandboxes", {"name": "other"}).json["id"]
+c.ok(ask(one, "GET", "/v1/sandboxes/work").status == 200 and ask(one, "GET", "/v1/sandboxes/" + other).status == 404 and
+     len(ask(one, "GET", "/v1/sandboxes").json["items"]) == 1 and ask(one, "POST", "/v1/sandboxes", {}).status == 403,
+     "a key for one sandbox knows no other")
+
+# Quotas
+third = ask(A, "POST", "/v1/sandboxes", {"name": "third", "limits": {"memoryMB": 64}})
+c.ok(third.status == 429 and third.json["reason"] == "quota" and "memory" in third.json["message"] and
+     "1024 of 1024" in third.json["message"], "429 quota names what is used", third)
+c.same(ask(A, "POST", "/v1/sandboxes/other/stop").json["state"], "stopped", "a stopped sandbox gives its memory back")
+third = ask(A, "POST", "/v1/sandboxes", {"name": "third", "limits": {"memoryMB": 64}})
+c.same(third.status, 201, "so that another may run")
+c.same(ask(A, "POST", "/v1/sandboxes/other/start").json.get("reason"), "quota", "and it cannot start beside that")
+c.same(ask(A, "POST", "/v1/sandboxes/other/api/execute", {"command": "id"}).json.get("reason"), "quota",
+       "nor be woken by a request")
+c.same(ask(A, "POST", "/v1/sandboxes", {"limits": {"memoryMB": 16}}).json["reason"], "quota", "boxes are counted, stopped or not")
+ask(A, "DELETE", "/v1/sandboxes/third")
+c.same(ask(A, "POST", "/v1/sandboxes/other/api/execute", {"command": "echo back"}).json["stdout"], "back",
+       "what was deleted counts no more")
+runs = [threading.Thread(target=ask, args=(A, "POST", "/v1/sandboxes/work/api/execute", {"argv": ["sleep", "3"], "encoding": "auto"}))
+        for _ in range(2)]
+for r in runs:
+    r.start()
+time.sleep(1)
+c.same(ask(A, "POST", "/v1/sandboxes/other/api/execute", {"command": "echo", "encoding": "auto"}).json.get("reason"), "quota",
+       "commands are counted over all of a tenant's sandboxes")
+c.same(ask(B, "POST", "/v1/sandboxes/work/api/execute", {"command": "echo b"}).status, 200, "another tenant has its own count")
+for r in runs:
+    r.join()
+
+# The credential of a sandbox keeps its tenant
+token = ask(A, "GET", "/v1/sandboxes/work").json["token"]
+c.same(cove.request("POST", "/v1/t/%s/sandboxes/%s/api/execute" % (token, abox), {"command": "echo t"}, key=False).json["stdout"],
+       "t", "the token in a path opens a tenant's sandbox")
+c.same(cove.request("GET", "/v1/t/%s/sandboxes/%s" % (token, other), key=False).status, 401, "and no other")
+
+# The bridge
+room = ask(B, "POST", "/v1/sandbox")
+c.ok(room.status == 200, "the bridge knows tenants' keys", room)
+rid = room.json["id"]
+c.same(ask(B, "GET", "/v1/sandbox/%s/running" % rid).status, 200, "and asks in their name")
+names = [x["name"] for x in ask(B, "GET", "/v1/sandboxes").json["items"]]
+mine = [x["name"] for x in ask(A, "GET", "/v1/sandboxes").json["items"]]
+c.ok(rid not in mine, "a room of the bridge is its tenant's alone", names, mine)
+
+# Templates
+ten = key(tenant="acme", scopes=["read", "make", "use", "templates"])["key"]
+nohost = tenant("gamma")
+g = key(tenant="gamma", scopes=["read", "make", "use", "templates"])["key"]
+refused = ask(g, "POST", "/v1/sandboxes", {})
+c.ok(refused.status == 403 and refused.json["reason"] == "host_not_allowed", "the template host is for those who may", refused)
+c.same([t["name"] for t in ask(g, "GET", "/v1/templates").json["items"]], [], "who may not does not see it")
+allowed = key(tenant="gamma", host=True)
+c.same(ask(allowed["key"], "POST", "/v1/sandboxes", {"limits": {"memoryMB": 64}}).status, 201, "a key may be allowed it alone")
+c.same(ask(key(tenant="gamma", scopes=["admin", "read", "make", "use"])["key"], "POST", "/v1/keys", {"host": True}).status, 403,
+       "nobody allows it who is not allowed")
+frozen = archive(ten, "base")
+c.ok(frozen.status == 201 and frozen.json["name"] == "base", "a tenant makes a template", frozen)
+c.ok("base" in [t["name"] for t in ask(ten, "GET", "/v1/templates").json["items"]] and
+     "acme.base" in [t["name"] for t in cove.get("/v1/templates").json["items"]] and
+     ask(g, "GET", "/v1/templates/base").status == 404 and ask(g, "GET", "/v1/templates/acme.base").status == 404 and
+     ask(g, "POST", "/v1/sandboxes", {"template": "acme.base"}).status == 404, "which nobody else knows but the operator")
+used = ask(ten, "PUT", "/v1/sandboxes/other", {})
+tbox = ask(B, "POST", "/v1/sandboxes", {"template": "base"})
+c.same((tbox.status, tbox.json["reason"]), (404, "no_template"), "another tenant cannot start from it")
+ask(A, "DELETE", "/v1/sandboxes/other")
+tbox = ask(ten, "POST", "/v1/sandboxes", {"template": "base", "name": "tb", "limits": {"memoryMB": 64}})
+c.ok(tbox.status == 201 and tbox.json["template"] == "base", "its owner can", tbox)
+c.same(tenant("gamma", templates=["acme.base"]).status, 200, "(another's template cannot be lent)")
+c.same(ask(g, "POST", "/v1/sandboxes", {"template": "acme.base"}).status, 404, "not even by the operator's list")
+c.same(ask(g, "DELETE", "/v1/templates/base").status, 404, "nor removed")
+ask(ten, "DELETE", "/v1/sandboxes/tb")
+c.same(ask(ten, "DELETE", "/v1/templates/base").status, 204, "its owner removes it")
+archive(cove.key, "shared")
+tenant("gamma", templates=["shared"])
+c.ok([t["name"] for t in ask(g, "GET", "/v1/templates").json["items"]] == ["shared"] and
+     ask(g, "POST", "/v1/sandboxes", {"template": "shared", "limits": {"memoryMB": 64}}).status == 201, "the operator lends templates by name")
+c.same(ask(g, "DELETE", "/v1/templates/shared").status, 404, "which stay the operator's")
+c.same(archive(cove.key, "delta.x").status, 201, "a template with a dot")
+c.same(tenant("delta").json["reason"], "tenant_shadows", "is not given away by a new tenant's name")
+
+# Idempotency keys are a tenant's own
+head = {"Idempotency-Key": "once"}
+tenant("acme", host=True)
+first = ask(A, "POST", "/v1/sandboxes", {"limits": {"memoryMB": 64}}, headers=head)
+theirs = ask(B, "POST", "/v1/sandboxes", {"limits": {"memoryMB": 64}}, headers=head)
+c.ok(first.status == 201 and theirs.status == 201 and first.json["id"] != theirs.json["id"],
+     "an idempotency key is a tenant's own", first, theirs)
+c.ok(ask(A, "POST", "/v1/sandboxes", {"limits": {"memoryMB": 64}}, headers=head).json["id"] == first.json["id"], "and repeats there")
+
+# Revocation and expiry
+short = key(tenant="acme", expiresIn=1)
+c.same(ask(short["key"], "GET", "/v1/sandboxes").status, 200, "a key that expires opens")
+time.sleep(1.2)
+c.same(ask(short["key"], "GET", "/v1/sandboxes").status, 401, "until then")
+conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=20)
+conn.request("POST", "/v1/sandboxes/work/api/execute/stream", json.dumps({"command": "echo on; sleep 30"}),
+             {"Authorization": "Bearer " + one, "Content-Type": "application/json"})
+answer = conn.getresponse()
+line = b""
+while b"on" not in line:
+    line = answer.readline()
+socks = [wsclient.WebSocket(cove, "/v1/sandboxes/work" + way, key=one) for way in ("/ws/pty?sessionId=t&cols=80&rows=24", "/ws")]
+ended = [k for k in cove.get("/v1/keys").json["items"] if k["sandbox"] == abox][0]
+began = time.monotonic()
+c.same(cove.request("DELETE", "/v1/keys/" + ended["id"]).status, 204, "a key is revoked")
+try:
+    answer.read()
+except http.client.HTTPException:
+    pass
+c.ok(time.monotonic() - began < 5, "D-1 revoked at once: its open stream ends", time.monotonic() - began)
+cut = []
+for sock in socks:
+    try:
+        sock.sock.settimeout(5)
+        while sock.sock.recv(65536):
+            pass
+        cut.append(True)
+    except OSError as err:
+        cut.append(not isinstance(err, TimeoutError))
+c.same(cut, [True, True], "and its terminals and sockets")
+c.same(ask(one, "GET", "/v1/sandboxes/work").status, 401, "and its next request is nobody's")
+c.same(cove.request("DELETE", "/v1/keys/" + ended["id"]).status, 204, "to revoke it again is harmless")
+
+# The command line
+env = dict(os.environ, COVE_URL=cove.url, COVE_TOKEN=cove.key)
+
+
+def cli(*words):
+    done = subprocess.run([c.BIN] + list(words), env=env, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout
+
+
+c.same(cli("tenant", "set", "zeta", "--boxes", "4", "-m", "1g", "--cpus", "2", "--disk", "8g", "--execs", "5", "--host", "--template", "*"),
+       (0, "zeta\n"), "cove tenant set")
+zeta = cove.get("/v1/tenants/zeta").json
+c.same((zeta["quota"], zeta["host"], zeta["templates"]),
+       ({"boxes": 4, "memoryMB": 1024, "cpus": 2, "diskMB": 8192, "execs": 5}, True, ["*"]), "as it was told")
+code, secret = cli("key", "create", "--tenant", "zeta", "--scope", "read", "--scope", "make", "--expires", "1h", "-q")
+c.ok(code == 0 and ask(secret.strip(), "GET", "/v1/sandboxes").status == 200, "cove key create prints a secret that opens", secret)
+c.ok("zeta" in cli("tenant", "ls")[1] and "0/4" in cli("tenant", "ls")[1] and "read,make" in cli("key", "ls")[1], "both are listed",
+     cli("tenant", "ls"), cli("key", "ls"))
+last = [k for k in json.loads(cli("key", "ls", "--json")[1]) if k["tenant"] == "zeta"][0]["id"]
+c.same(cli("key", "rm", last), (0, last + "\n"), "cove key rm")
+c.same(ask(secret.strip(), "GET", "/v1/sandboxes").status, 401, "and it opens no more")
+c.same((cli("tenant", "rm", "zeta"), cli("tenant", "rm", "zeta")[0], cli("tenant", "rm", "-f", "zeta")[0]), ((0, "zeta\n"), 3, 0),
+       "cove tenant rm")
+
+# They survive a restart
+c.same(cove.request("DELETE", "/v1/tenants/acme").json["reason"], "tenant_in_use", "a tenant with sandboxes stays")
+cove.stop()
+cove.start()
+c.ok(ask(A, "GET", "/v1/sandboxes").status == 200 and ask(one, "GET", "/v1/sandboxes").status == 401 and
+     ask(short["key"], "GET", "/v1/sandboxes").status == 401, "keys survive a restart, revoked ones do not come back")
+c.same(cove.get("/v1/tenants/gamma").json["templates"], ["shared"], "and so do tenants")
+for x in cove.get("/v1/sandboxes").json["items"]:
+    cove.delete(x["id"])
+c.same(cove.request("DELETE", "/v1/tenants/acme").status, 204, "a tenant without sandboxes goes")
+c.same(ask(A, "GET", "/v1/sandboxes").status, 401, "and its keys with it")
+c.same(cove.stop(), 0, "cove ends")
+c.done()
