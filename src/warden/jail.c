@@ -217,12 +217,16 @@ fallible jail_open(struct groups *groups, struct group_door *door)
 		.pids = GROUP_TASKS,
 	};
 	auto_fd oom = -1;
+	struct err *err;
 
 	if (is_open(door))
 		return OK;
 	group_drop(groups, GROUP, 0); // an earlier life's: its jails died with it
 	TRY(group_make(groups, GROUP, 0, door), "make the jail's cgroup");
-	return group_limit(groups, GROUP, &most, &oom);
+	err = group_limit(groups, GROUP, &most, &oom);
+	if (err)
+		jail_close(groups, door); // without limits it would be none
+	return err;
 }
 
 void jail_close(struct groups *groups, struct group_door *door)
