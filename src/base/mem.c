@@ -54,6 +54,13 @@ char *mem_str(const char *text)
 	return mem_dup(text, strlen(text));
 }
 
+void mem_free_list(char **list)
+{
+	for (size_t i = 0; list && list[i]; i++)
+		free(list[i]);
+	free(list);
+}
+
 char *mem_fmt(const char *fmt, ...)
 {
 	char *text = NULL;

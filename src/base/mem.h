@@ -10,6 +10,7 @@ void *mem_new(size_t size);			      // zeroed
 void *mem_grow(void *old, size_t count, size_t size); // realloc of count*size, overflow checked
 char *mem_dup(const void *bytes, size_t len);	      // with a NUL behind it
 char *mem_str(const char *text);		      // strdup
+void mem_free_list(char **list);		      // NULL-ended, its texts too; takes NULL
 char *mem_fmt(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #define mem_new_of(type) ((type *)mem_new(sizeof(type)))

@@ -37,13 +37,6 @@ char **session_copy_env(const char *const *env)
 	return copy;
 }
 
-void session_free_env(char **env)
-{
-	for (size_t i = 0; env && env[i]; i++)
-		free(env[i]);
-	free(env);
-}
-
 static void set_env(struct session *session, struct str name, const char *value)
 {
 	size_t count = 0, at = SIZE_MAX;
@@ -95,7 +88,7 @@ static void free_session(struct later *later)
 	buf_done(&session->prelude);
 	buf_done(&session->state);
 	err_free(session->failure);
-	session_free_env(session->env);
+	mem_free_list(session->env);
 	free(session->start_cwd);
 	free(session->cwd);
 	free(session->id);
@@ -139,7 +132,7 @@ static struct sessions *table_of(struct box *box)
 
 static void dress(struct session *session, const struct session_spec *spec)
 {
-	session_free_env(session->env);
+	mem_free_list(session->env);
 	free(session->start_cwd);
 	free(session->cwd);
 	session->env = session_copy_env(spec->env);

@@ -83,7 +83,6 @@ struct session_run {
 
 void session_hold(struct session *session);
 char **session_copy_env(const char *const *env);
-void session_free_env(char **env);
 void session_start(struct session *session); // its shell, unless it has one
 // Starts the next in line, and a shell for it if need be.
 void session_pump(struct session *session);

@@ -354,7 +354,7 @@ static void start_task(void *arg)
 	task_shield(true);
 	card_write(session);
 	err = explain(exec_start(session->box, &spec, &exec));
-	session_free_env(env);
+	mem_free_list(env);
 	if (!err)
 		err = bash_open(exec, session->tape, session->start_cwd, &shell);
 	session->starting = false;

@@ -121,13 +121,6 @@ static fallible make(struct box *box, const char *const *env, const char *script
 	return OK;
 }
 
-static void free_env(char **env)
-{
-	for (size_t i = 0; env && env[i]; i++)
-		free(env[i]);
-	free(env);
-}
-
 static void make_task(void *arg)
 {
 	struct understudies *all = arg;
@@ -137,7 +130,7 @@ static void make_task(void *arg)
 
 	task_shield(true);
 	err_free(make(all->box, (const char *const *)env, script, &made)); // then there is none
-	free_env(env);
+	mem_free_list(env);
 	all->making = false;
 	if (made && (all->over || all->ready || !understudy_waits(made))) {
 		understudy_drop(made);
@@ -307,7 +300,7 @@ void understudies_free(struct box *box)
 {
 	if (!box->understudies)
 		return;
-	free_env(box->understudies->env);
+	mem_free_list(box->understudies->env);
 	buf_done(&box->understudies->script);
 	buf_done(&box->understudies->pristine);
 	free(take_ptr(box->understudies));

@@ -145,9 +145,7 @@ void outfit_make(const struct visit *visit, const struct use_spec *use, struct o
 
 void outfit_done(struct outfit *outfit)
 {
-	for (size_t i = 0; outfit->env && outfit->env[i]; i++)
-		free(outfit->env[i]);
-	free(outfit->env);
+	mem_free_list(outfit->env);
 	pairs_done(&outfit->pairs);
 }
 

@@ -190,7 +190,8 @@ static _Noreturn void child(const struct jail *jail)
 	struct err *err = OK;
 	int fds[] = {jail->report, jail->archive, jail->tree, jail->userns};
 
-	if (!join(jail->door) || jail_keep(fds, sizeof(fds) / sizeof(*fds)))
+	// Its cgroup is a wall of the jail, too: on v1 it allows no device node.
+	if ((!weak(JAIL) && !join(jail->door)) || jail_keep(fds, sizeof(fds) / sizeof(*fds)))
 		_exit(1);
 	// Names in archives are UTF-8; OpenSSL must not look for its configuration in here.
 	setlocale(LC_CTYPE, "C.UTF-8");
@@ -216,12 +217,16 @@ fallible jail_open(struct groups *groups, struct group_door *door)
 		.pids = GROUP_TASKS,
 	};
 	auto_fd oom = -1;
+	struct err *err;
 
 	if (is_open(door))
 		return OK;
 	group_drop(groups, JAIL_GROUP, 0); // an earlier life's: its jails died with it
 	TRY(group_make(groups, JAIL_GROUP, 0, door), "make the jail's cgroup");
-	return group_limit(groups, JAIL_GROUP, &most, &oom);
+	err = group_limit(groups, JAIL_GROUP, &most, &oom);
+	if (err)
+		jail_close(groups, door); // without limits it would be none
+	return err;
 }
 
 void jail_close(struct groups *groups, struct group_door *door)

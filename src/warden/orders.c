@@ -255,12 +255,15 @@ static fallible import(struct warden *warden, const struct order *order)
 	struct err *err;
 	int pipe = -1;
 
-	TRY(jail_open(warden->groups, &warden->jail_door));
 	TRY(begin_long(warden, order, IMPORT_PATIENCE_US));
-	err = template_import(warden->templates, order, warden->jail_userns, &warden->jail_door,
-			      &pipe);
+	err = jail_open(warden->groups, &warden->jail_door);
+	if (!err)
+		err = template_import(warden->templates, order, warden->jail_userns,
+				      &warden->jail_door, &pipe);
 	if (err) {
 		warden->long_count--;
+		if (!templates_at_work(warden->templates))
+			jail_close(warden->groups, &warden->jail_door);
 		return err;
 	}
 	warden->answer = (struct answer){.kind = ANSWER_MORE, .to = ORDER_IMPORT, .id = order->id};

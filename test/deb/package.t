@@ -121,8 +121,9 @@ def run(binary, home):
 
 
 found = glob.glob(os.environ.get("DEB", os.path.join(c.ROOT, "build", "cove_%s_*.deb" % VERSION)))
-if len(found) != 1 or not shutil.which("dpkg-deb"):
-    c.skip_all("there is no package: make deb")
+if len(found) != 1:
+    c.ok(False, "there is one package: make deb", found)
+    c.done()
 home = tempfile.mkdtemp(prefix="cove-deb-")
 os.chmod(home, 0o711)
 try:

@@ -308,6 +308,22 @@ class Cove:
         return status
 
 
+def data_of(event):
+    """The bytes of an event of output."""
+    data = event["data"]
+    return base64.b64decode(data) if event.get("encoding") == "base64" else data.encode()
+
+
+def collect(events):
+    """stdout, stderr and the last event of a stream."""
+    out, last = {"stdout": b"", "stderr": b""}, None
+    for event in events:
+        if event["type"] in out:
+            out[event["type"]] += data_of(event)
+        last = event
+    return out["stdout"], out["stderr"], last
+
+
 def cgroup_roots():
     """Every mounted cgroup hierarchy."""
     roots = []

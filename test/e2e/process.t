@@ -71,21 +71,6 @@ class Stream:
         self.conn.close()
 
 
-def data_of(event):
-    data = event["data"]
-    return base64.b64decode(data) if event.get("encoding") == "base64" else data.encode()
-
-
-def collect(events):
-    """stdout, stderr and the last event of a stream."""
-    out, last = {"stdout": b"", "stderr": b""}, None
-    for event in events:
-        if event["type"] in out:
-            out[event["type"]] += data_of(event)
-        last = event
-    return out["stdout"], out["stderr"], last
-
-
 def rules(cove, box):
     reply = cove.post(api(box, "process/start"), {"command": "echo hi; echo ho >&2; sleep 0.3; exit 3"})
     answer = reply.json
@@ -111,7 +96,7 @@ def rules(cove, box):
     c.ok(events[0]["processId"] == process and events[0]["status"] == "failed" and
          events[-1]["exitCode"] == 3 and events[-1]["data"] == "Process failed with exit code 3" and
          all(e["processId"] == process for e in events), "with its fields", events)
-    c.same(collect(events)[:2], (b"hi\n", b"ho\n"), "and its bytes")
+    c.same(c.collect(events)[:2], (b"hi\n", b"ho\n"), "and its bytes")
     listed = cove.get(api(box, "process/list")).json["processes"]
     c.ok([p["id"] for p in listed] == [process] and listed[0]["exitCode"] == 3, "it is listed", listed)
     c.same(cove.get(api(box, "process/list?status=running")).json["processes"], [], "by status")
@@ -155,10 +140,10 @@ def endings(cove, box):
     ended = wait(cove, box, start(cove, box, "sleep 100", timeoutMs=300))
     c.same((ended["status"], ended["exitCode"], ended["ended"]), ("failed", 124, "wall_limit"), "timeoutMs holds for processes")
     c.ok(time.monotonic() - begin < 5, "in time")
-    out, err, last = collect(Stream(cove, api(box, "execute/stream"), {"command": "echo a; sleep 100", "timeoutMs": 300}).events())
+    out, err, last = c.collect(Stream(cove, api(box, "execute/stream"), {"command": "echo a; sleep 100", "timeoutMs": 300}).events())
     c.same((out, err, last["type"], last["exitCode"]), (b"a\n", b"Command timed out after 300ms", "complete", 124),
            "timeoutMs holds for streams (defect 6)")
-    out, err, last = collect(Stream(cove, api(box, "execute/stream"), {"command": "echo a; exit 7; echo b"}).events())
+    out, err, last = c.collect(Stream(cove, api(box, "execute/stream"), {"command": "echo a; exit 7; echo b"}).events())
     c.same((out, last["exitCode"]), (b"a\n", 7), "exit N ends a stream (defect 2)")
     ended = wait(cove, box, start(cove, box, "exit 9"), 3000)
     c.same((ended["status"], ended["exitCode"]), ("failed", 9), "exit N ends a process (defect 2)")
@@ -171,7 +156,7 @@ def endings(cove, box):
     record = get(cove, box, "lost")
     c.ok(record["status"] == "error" and "error" in record and "exitCode" not in record,
          "and the record says so", record)
-    c.same(collect(Stream(cove, api(box, "process/lost/stream")).events())[2]["type"], "exit", "its stream ends")
+    c.same(c.collect(Stream(cove, api(box, "process/lost/stream")).events())[2]["type"], "exit", "its stream ends")
     reply = cove.post(api(box, "execute/stream"), {"argv": ["no-such-program"]})
     c.same((reply.status, reply.json["code"]), (404, "COMMAND_NOT_FOUND"), "a program that is not there is an error at once")
 
@@ -241,9 +226,9 @@ def dialogue(cove, box):
                          headers={"Content-Type": "application/octet-stream"})
     c.same((reply.status, reply.json["bytes"]), (200, 256), "raw bytes are taken")
     event = next(stream)
-    c.same((event.get("encoding"), data_of(event)), ("base64", raw), "and come back as they were")
+    c.same((event.get("encoding"), c.data_of(event)), ("base64", raw), "and come back as they were")
     cove.post(api(box, "process/%s/stdin" % process), {"data": base64.b64encode(b"\xff\n").decode(), "encoding": "base64", "close": True})
-    out, _, last = collect(stream)
+    out, _, last = c.collect(stream)
     c.same((out, last["exitCode"]), (b"\xff\nend\n", 0), "closing it is an end")
     reply = cove.post(api(box, "process/%s/stdin" % process), {"data": "x"})
     c.same(reply.status, 404, "one that has ended takes nothing")
@@ -312,7 +297,7 @@ def whole(cove, box):
 
 
 def one_stream(cove, box, command, want):
-    out, err, last = collect(cove.events(box, command))
+    out, err, last = c.collect(cove.events(box, command))
     return out == want and err == b"" and last["type"] == "complete" and last["exitCode"] == 0
 
 
@@ -321,7 +306,7 @@ def resumes(cove, box):
               "printf '\\303'; printf x >&2; printf '\\251\\n'; [ $((i % 10)) = 0 ] && sleep 0.02; done; printf '\\377\\376'; exit 6")
     stream = Stream(cove, api(box, "execute/stream"), {"command": script, "encoding": "auto"})
     events = list(stream.events())
-    process, whole_ = events[0]["processId"], collect(events)
+    process, whole_ = events[0]["processId"], c.collect(events)
     c.ok(events[0]["type"] == "start" and events[-1]["exitCode"] == 6 and all(e["id"] is not None for e in events),
          "a stream names its process, and every event has an id", events[:2])
     c.ok(all("\ufffd" not in e.get("data", "") for e in events), "no character is split")
@@ -330,7 +315,7 @@ def resumes(cove, box):
         head, id_ = events[:cut + 1], events[cut]["id"]
         for path, headers in (("?encoding=auto&offset=" + id_, None), ("?encoding=auto", {"Last-Event-ID": id_})):
             rest = list(Stream(cove, api(box, "process/%s/stream%s" % (process, path)), headers=headers).events())
-            got = collect([e for e in head + rest])
+            got = c.collect([e for e in head + rest])
             if got[:2] != whole_[:2] or got[2]["type"] != "exit" or got[2]["exitCode"] != 6:
                 bad.append((cut, id_, path))
         if bad:
@@ -350,7 +335,7 @@ def resumes(cove, box):
                for at in range(0, len(want) + 1, 97)]
         c.ok(all(got), "raw bytes of %s from any offset on" % name)
     for at in range(0, len(raw) + 1, 61):
-        out, err, _ = collect(Stream(cove, api(box, "process/%s/stream?offset=%d&encoding=base64" % (process, at))).events())
+        out, err, _ = c.collect(Stream(cove, api(box, "process/%s/stream?offset=%d&encoding=base64" % (process, at))).events())
         if len(out) + len(err) != len(raw) - at:
             c.ok(False, "events from offset %d" % at)
     reply = cove.get(api(box, "process/%s/stream?offset=%d" % (process, len(raw) + 1)))
@@ -373,7 +358,7 @@ def cut_and_resume(cove, box, script, want, rng):
             last = event["id"]
             left -= 1
             if event["type"] in ("complete", "exit"):
-                return collect(got)[:2] == want[:2] and event["exitCode"] == 6
+                return c.collect(got)[:2] == want[:2] and event["exitCode"] == 6
             if left == 0:
                 break
         stream.close()
@@ -385,12 +370,12 @@ def slow(cove, box):
     c.ok(c.until(lambda: cove.run(box, "test -e /tmp/done")["exitCode"] == 0, 20), "a reader that sleeps holds nobody up")
     ended = wait(cove, box, first["processId"])
     c.same((ended["status"], ended["stdoutTruncated"]), ("completed", False), "the writer has ended")
-    out, _, last = collect(stream.events())
+    out, _, last = c.collect(stream.events())
     c.same((len(out), last["exitCode"]), (20000000, 0), "and the reader misses nothing")
     got = []
     process = start(cove, box, "for i in $(seq 1 200); do echo $i; sleep 0.005; done")
     def read():
-        got.append(collect(Stream(cove, api(box, "process/%s/stream" % process)).events())[0])
+        got.append(c.collect(Stream(cove, api(box, "process/%s/stream" % process)).events())[0])
     readers = [threading.Thread(target=read) for _ in range(8)]
     for reader in readers:
         time.sleep(0.05)
@@ -434,11 +419,11 @@ def caps(cove):
 def sessions(cove, box):
     say = lambda command, **kw: cove.run(box, command, sessionId="s1", **kw)
     say("export A=1; b=two; f() { echo fun $A $b; }; cd /tmp; mkdir -p sub; alias hi='echo hallo'; umask 027")
-    out, _, last = collect(cove.events(box, "f; pwd; umask; exit 4", sessionId="s1"))
+    out, _, last = c.collect(cove.events(box, "f; pwd; umask; exit 4", sessionId="s1"))
     c.same((out, last["exitCode"]), (b"fun 1 two\n/tmp\n0027\n", 4), "a stream begins where its session stands")
-    out, _, _ = collect(cove.events(box, "echo $A $NEW; pwd", sessionId="s1", env={"A": "9", "NEW": "n"}, cwd="sub"))
+    out, _, _ = c.collect(cove.events(box, "echo $A $NEW; pwd", sessionId="s1", env={"A": "9", "NEW": "n"}, cwd="sub"))
     c.same(out, b"9 n\n/tmp/sub\n", "with an env and a cwd of its own")
-    collect(cove.events(box, "A=changed; b=x; cd /; exit 1", sessionId="s1"))
+    c.collect(cove.events(box, "A=changed; b=x; cd /; exit 1", sessionId="s1"))
     c.same(say("echo $A $b; pwd")["stdout"], "1 two\n/tmp", "and cannot change it")
     reply = cove.post(api(box, "execute/stream"), {"command": "true", "sessionId": "s1", "cwd": "/no/such"})
     c.same(reply.json["reason"], "no_cwd", "a missing cwd is an error there, too")
@@ -475,7 +460,7 @@ def big(cove, box):
     base = rss()
     log = logs(cove, box, process)["stdout"]
     c.same(hashlib.md5(log.encode()).hexdigest(), want, "40 MB of logs in one answer")
-    out = collect(Stream(cove, api(box, "process/%s/stream" % process)).events())[0]
+    out = c.collect(Stream(cove, api(box, "process/%s/stream" % process)).events())[0]
     c.same(hashlib.md5(out).hexdigest(), want, "and as events")
     if not c.SHORT:  # a sanitizer keeps what is freed
         c.ok(rss() - base < 8000, "without a heap of memory", "%d kB more" % (rss() - base))
@@ -499,7 +484,7 @@ def lost(cove):
     c.same(logs(cove, box, process)["stdout"], "remembered\n", "what it said can still be read")
     record = get(cove, box, running)
     c.ok(record["status"] in ("error", "killed"), "what ran is known to have ended", record)
-    c.same(collect(Stream(cove, api(box, "process/%s/stream" % running)).events())[0], b"live\n", "with its output")
+    c.same(c.collect(Stream(cove, api(box, "process/%s/stream" % running)).events())[0], b"live\n", "with its output")
     c.same(cove.post(api(box, "process/start"), {"command": "true"}).status, 410, "but nothing is started any more")
     cove.delete(box)
 

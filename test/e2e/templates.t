@@ -80,6 +80,7 @@ def refusals(cove, body):
     c.same(post("?name=x", '{"from":"host"}', "application/json").status, 400, "under a name")
     c.same(post("?name=twice").status, 201, "a template")
     c.same(post("?name=twice").json["reason"], "template_exists", "is not made twice")
+    c.ok(not jails(cove), "and who is refused leaves no jail", jails(cove))
     cove.request("DELETE", "/v1/templates/twice")
 
 
@@ -94,6 +95,11 @@ def broken_off(cove, body):
                    post_again(cove, body) == 201, 20, 0.2)
     c.ok(gone, "an upload that breaks off leaves nothing in the way")
     cove.request("DELETE", "/v1/templates/half")
+
+
+def jails(cove):
+    places = [os.path.join(root, "cove", cove.instance(), "jail") for root in c.cgroup_roots()]
+    return [place for place in places if os.path.isdir(place)]
 
 
 def in_jail(cove):

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """The second process of a session does not start a bash any more: an understudy waits for it."""
-import base64
 import os
 import sys
 import time
@@ -24,25 +23,10 @@ def get(cove, box, process):
     return cove.get(api(box, "process/" + process)).json["process"]
 
 
-def data_of(event):
-    data = event["data"]
-    return base64.b64decode(data) if event.get("encoding") == "base64" else data.encode()
-
-
-def collect(events):
-    """stdout, stderr and the last event of a stream."""
-    out, last = {"stdout": b"", "stderr": b""}, None
-    for event in events:
-        if event["type"] in out:
-            out[event["type"]] += data_of(event)
-        last = event
-    return out["stdout"], out["stderr"], last
-
-
 def understudies(cove, box):
     waits = "ps ax -o args | grep -c '^[b]ash -c __cove'"
     say = lambda command: cove.run(box, command, sessionId="u1")
-    stream = lambda command, **kw: collect(cove.events(box, command, sessionId="u1", **kw))
+    stream = lambda command, **kw: c.collect(cove.events(box, command, sessionId="u1", **kw))
     ready = lambda: c.until(lambda: cove.out(box, waits).strip() == "1", 5)
     show = ("echo $A \"$B\" \"${arr[1]}\" \"$PWD\" $# \"$2\" $(umask) ${LANG-none}; f 5; ll; shopt -q nullglob && echo null; "
             "env | grep -c ^HOME=; echo h\u00e9; echo \"$-\"; nosuch")
@@ -99,7 +83,7 @@ def understudies(cove, box):
     small = cove.create(limits={"pids": 16})
     cove.run(small, "true", sessionId="u1")
     for _ in range(2):
-        collect(cove.events(small, "echo x", sessionId="u1"))
+        c.collect(cove.events(small, "echo x", sessionId="u1"))
         time.sleep(0.1)
     c.same(cove.out(small, waits + "; true").strip(), "0", "a small sandbox has none")
     cove.delete(small)

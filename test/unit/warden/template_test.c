@@ -370,28 +370,6 @@ TEST(at_once, "few templates are made at a time, and a close ends them")
 	CHECK(scratch_run("! ls -d data/layers/.new-* data/layers/many-* 2>/dev/null") == 0);
 }
 
-TEST(freeze, "a frozen template is one tree with /usr in it")
-{
-	struct order order = {.kind = ORDER_FREEZE, .id = 9, .name = "frozen"};
-	int64_t began = clock_ms();
-	auto_fd root = -1;
-	int usr = 5;
-
-	CHECK(ready());
-	if (!getenv("COVE_TEST_FREEZE")) {
-		printf("# SKIP copies all of /usr: set COVE_TEST_FREEZE=1\n");
-		return;
-	}
-	CHECK_OK(template_freeze(all, &order));
-	CHECK(wait_answer() && answer.kind == ANSWER_DONE && answer.id == 9);
-	printf("# %llu files, %llu MiB in %lld ms\n", (unsigned long long)answer.files,
-	       (unsigned long long)answer.bytes >> 20, (long long)(clock_ms() - began));
-	CHECK_OK(template_find(all, "frozen", &root, &usr));
-	CHECK(usr == -1);
-	CHECK(scratch_run("chroot data/layers/frozen/root /usr/bin/python3 -c 1") == 0);
-	CHECK_OK(template_forget(all, "frozen"));
-}
-
 TEST(end, "nothing is left")
 {
 	if (all) {
