@@ -66,7 +66,6 @@
 	X(SCOPES,       "scopes",         "a key may do what its scopes say") \
 	X(QUOTA,        "quota",          "what a tenant may have at once") \
 	X(HOST_KEY,     "host_key",       "the template 'host' is for keys that may") \
-	X(TURNS,        "turns",          "tenants take turns when there is a queue") \
 	X(REVOCATION,   "revocation",     "a key that was revoked or has expired opens nothing")
 // clang-format on
 enum weak {

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "base/weak.h"
 
 #define LOOK_MS 50
 
@@ -194,7 +193,7 @@ fallible queue_enter(struct fleet *fleet, struct entry *entry)
 		queue->building++;
 		return OK;
 	}
-	ticket.line = line_of(queue, weak(TURNS) ? NULL : entry->account);
+	ticket.line = line_of(queue, entry->account);
 	if (ticket.line->count >= QUEUE_TENANT_MAX) {
 		queue->refused++;
 		return err_hint(err_new(EXHAUSTED, "queue_full",
