@@ -267,7 +267,7 @@ test: need := build run test
 test: deps
 	+@$(again) test-built
 test-built: $(O)/cove $(tests) inmates $(if $(sanitized),,lib weak)
-	@rm -rf $(O)/tap; code=0; \
+	@[ -n "$$TAP_AGAIN" ] || rm -rf $(O)/tap; code=0; \
 	$(call prove,$(UNIT),-j $(JOBS)) || code=1; \
 	$(call stories,$(E2E)) || code=1; \
 	$(call stories,$(HOSTILE)) || code=1; \
