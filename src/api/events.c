@@ -12,8 +12,6 @@
 #include "wire/text.h"
 
 #define REPLY_MAX (64u << 20)
-#define PAGE_DEFAULT 100
-#define PAGE_MAX 1000
 #define BATCH 200
 #define QUIET_MS 15000
 #define EVENT_MAX (1 << 20)
@@ -21,22 +19,14 @@
 struct wish {
 	struct str kind, sandbox; // at == NULL: any
 	const char *tenant;	  // NULL: of all
-	uint64_t after, limit;
-	bool from_now; // no place to begin was given
+	bool own;		  // numbers are the tenant's
+	struct event_place place;
+	uint64_t told; // up to here it is known that some are missed
 };
 
 static fallible no_store(void)
 {
 	return err_new(UNAVAILABLE, "state_unwritable", "nothing is kept");
-}
-
-static fallible read_number(const char *key, struct str text, uint64_t min, uint64_t max,
-			    uint64_t *out)
-{
-	if (text.at && text.len && !str_to_u64(text, min, max, out))
-		return err_new(INVALID, "bad_field", "'%s' must be a number from %llu to %llu", key,
-			       (unsigned long long)min, (unsigned long long)max);
-	return OK;
 }
 
 // A tenant's key sees its own; the operator sees all, or those of the tenant that is asked for.
@@ -52,19 +42,27 @@ static const char *tenant_of(struct http *x)
 
 static fallible read_wish(struct http *x, struct wish *out)
 {
-	struct str after = http_query(x, "after");
-
 	*out = (struct wish){
 		.kind = http_query(x, "kind"),
 		.sandbox = http_query(x, "sandbox"),
 		.tenant = tenant_of(x),
-		.limit = PAGE_DEFAULT,
+		.own = door_who(x)->role != WHO_OPERATOR,
 	};
-	if (!after.at)
-		after = http_field(x, "Last-Event-ID");
-	out->from_now = !after.at || !after.len;
-	TRY(read_number("after", after, 0, INT64_MAX, &out->after));
-	return read_number("limit", http_query(x, "limit"), 1, PAGE_MAX, &out->limit);
+	return event_read_place(http_query(x, "after"), http_field(x, "Last-Event-ID"),
+				http_query(x, "limit"), &out->place);
+}
+
+static fallible read_page(struct http *x, const struct wish *wish, size_t max, struct arena *arena,
+			  struct store_events *out)
+{
+	struct store_events_ask ask = {
+		.tenant = wish->tenant,
+		.own = wish->own,
+		.after = wish->place.after,
+		.max = max,
+	};
+
+	return store_events_page(door_of(x)->fleet->store, &ask, arena, out);
 }
 
 static bool is_wanted(struct http *x, const struct wish *wish, const struct store_event *event)
@@ -107,53 +105,62 @@ static void settle_sandbox(struct http *x, struct wish *wish)
 
 static fallible reply_page(struct http *x, struct wish *wish)
 {
-	struct store *store = door_of(x)->fleet->store;
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
+	struct event_place *place = &wish->place;
 	struct store_events page = {0};
-	uint64_t count = 0, began = wish->after;
-	bool more = true;
+	uint64_t count = 0;
+	bool more = true, missed = false;
 
 	json_begin(&out, '{');
 	json_key(&out, "items");
 	json_begin(&out, '[');
-	while (more && count < wish->limit) {
+	while (more && count < place->limit) {
 		auto_arena arena = arena_new();
 		size_t i;
 
-		TRY(store_events_page(store, wish->after, wish->tenant, BATCH, arena, &page));
-		for (i = 0; i < page.count && count < wish->limit; i++) {
-			wish->after = page.at[i].id;
+		TRY(read_page(x, wish, BATCH, arena, &page));
+		missed |= page.missed;
+		for (i = 0; i < page.count && count < place->limit; i++) {
+			place->after = page.at[i].id;
 			if (!is_wanted(x, wish, &page.at[i]))
 				continue;
 			write_event(&out, &page.at[i]);
 			count++;
 		}
 		if (i == page.count)
-			wish->after = page.last;
+			place->after = page.last;
 		more = page.count == BATCH || i < page.count;
 	}
 	json_end(&out, ']');
-	json_put_int(&out, "last", (int64_t)wish->after);
-	json_put_bool(&out, "more", more && count == wish->limit);
-	json_put_bool(&out, "missed", began && page.oldest && began + 1 < page.oldest);
+	json_put_int(&out, "last", (int64_t)place->after);
+	json_put_bool(&out, "more", more && count == place->limit);
+	json_put_bool(&out, "missed", missed);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }
 
-static fallible tell_missed(struct http *x, uint64_t after, uint64_t oldest)
+// In the place of what is forgotten. Its number is where to go on from.
+static fallible tell_missed(struct http *x, uint64_t after, const struct store_events *page)
 {
-	auto_buf text = BUF_INIT(256);
+	auto_buf text = BUF_INIT(512), data = BUF_INIT(256);
+	struct json_out out = json_to(&data);
+	char id[24];
 
-	buf_fmt(&text, "event: events.missed\ndata: {\"after\":%llu,\"oldest\":%llu}\n\n",
-		(unsigned long long)after, (unsigned long long)oldest);
+	snprintf(id, sizeof(id), "%llu",
+		 (unsigned long long)(after < page->newest ? after : page->newest));
+	json_begin(&out, '{');
+	json_put_text(&out, "kind", EVENT_MISSED);
+	json_put_int(&out, "after", (int64_t)after);
+	json_put_int(&out, "oldest", (int64_t)page->oldest);
+	json_end(&out, '}');
+	sse_put(&text, STR(EVENT_MISSED), str_of(id), buf_view(&data));
 	return http_write(x, text.at, text.len);
 }
 
-// All that there is behind wish->after.
+// All that there is behind the place.
 static fallible pour(struct http *x, struct wish *wish)
 {
-	struct store *store = door_of(x)->fleet->store;
 	bool more = true;
 
 	while (more) {
@@ -161,9 +168,11 @@ static fallible pour(struct http *x, struct wish *wish)
 		auto_arena arena = arena_new();
 		struct store_events page;
 
-		TRY(store_events_page(store, wish->after, wish->tenant, BATCH, arena, &page));
-		if (wish->after && page.oldest && wish->after + 1 < page.oldest)
-			TRY(tell_missed(x, wish->after, page.oldest));
+		TRY(read_page(x, wish, BATCH, arena, &page));
+		if (page.missed && wish->place.after >= wish->told) {
+			TRY(tell_missed(x, wish->place.after, &page));
+			wish->told = page.newest;
+		}
 		for (size_t i = 0; i < page.count; i++) {
 			struct json_out out = json_to(&line);
 			char id[24];
@@ -176,7 +185,7 @@ static fallible pour(struct http *x, struct wish *wish)
 			sse_put(&text, str_of(page.at[i].kind), str_of(id), buf_view(&line));
 		}
 		more = page.count == BATCH;
-		wish->after = page.last;
+		wish->place.after = page.last;
 		if (!buf_ok(&text) || !buf_ok(&line))
 			return err_new(INTERNAL, "internal", "an event did not fit");
 		if (text.len)
@@ -206,10 +215,10 @@ static fallible stream(struct http *x, struct wish *wish)
 	auto_arena arena = arena_new();
 	struct store_events page;
 
-	if (wish->from_now) {
+	if (wish->place.from_now) {
 		TRY(store_flush(fleet->store));
-		TRY(store_events_page(fleet->store, INT64_MAX, NULL, 1, arena, &page));
-		wish->after = page.newest;
+		TRY(read_page(x, wish, 1, arena, &page));
+		wish->place.after = page.newest;
 	}
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
@@ -280,7 +289,8 @@ fallible api_audit(struct http *x)
 	if (!store)
 		return no_store();
 	TRY(read_wish(x, &wish));
-	TRY(store_audit_page(store, wish.after, wish.tenant, wish.limit, arena, &rows, &count));
+	TRY(store_audit_page(store, wish.place.after, wish.tenant, wish.own, wish.place.limit,
+			     arena, &rows, &count));
 	json_begin(&out, '{');
 	json_key(&out, "items");
 	json_begin(&out, '[');
@@ -288,8 +298,8 @@ fallible api_audit(struct http *x)
 		if (access_sees(door_who(x), rows[i].tenant, rows[i].target))
 			write_row(&out, &rows[i]);
 	json_end(&out, ']');
-	json_put_int(&out, "last", (int64_t)(count ? rows[count - 1].id : wish.after));
-	json_put_bool(&out, "more", count == wish.limit);
+	json_put_int(&out, "last", (int64_t)(count ? rows[count - 1].id : wish.place.after));
+	json_put_bool(&out, "more", count == wish.place.limit);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }

@@ -1,7 +1,17 @@
-// The audit log's hand: every request that may change something is written down, with who sent it,
-// whose it was, what became of it. Nobody waits for that. What changes the house (routes with
-// ROUTE_TOLD) has a row each; work inside of sandboxes, which may be thousands of requests a
-// second, is summed up: a row for each who, what, where and outcome of LEDGER_SPAN_MS.
+// The audit log's hand: who did what to which sandbox.
+//
+//	work in a sandbox		a row that it was "begun"; another when it failed. Many of
+//					one kind are summed up
+//	changes the house (ROUTE_TOLD)	the same, and a row of how it ended whatever that was; one
+//					alone where only the answer names what was made
+//	no change (ROUTE_MILD), or	summed up: a row for each who, what, where and outcome of
+//	nothing was begun		LEDGER_SPAN_MS
+//
+// What changes the house is answered when the row of its beginning is on disk. That costs next to
+// nothing: it is written while the work is done, in one commit with what the work itself writes
+// down. Work in a sandbox writes nothing else, so its rows follow within STORE's next commit.
+//
+// While the state cannot be written, what runs is not held up: rows are kept, and follow.
 #pragma once
 
 #include "fleet/table.h"
@@ -15,14 +25,20 @@ struct ledger;
 struct ledger *ledger_new(struct loop *loop, struct store *store); // both borrowed
 void ledger_flush(struct ledger *ledger); // what is summed up so far goes to the store
 
-// Before the handler runs, while what it names is still there.
+// One request, from before its handler runs, while what it names is still there, until it is
+// answered. Lives as long as the request is handled.
 struct ledger_mark {
-	bool wanted;
+	struct ledger *ledger;
+	const struct who *who;
+	bool wanted, noted;
+	struct ledger_row *row; // of the beginning
 	char tenant[RECORD_TENANT_MAX];
 	char target[128];
 };
-void ledger_look(const struct http *x, const struct fleet *fleet, const struct who *who,
-		 struct ledger_mark *out);
-// After it has run. `err` is what it returned.
-void ledger_note(struct ledger *ledger, const struct http *x, const struct who *who,
-		 const struct ledger_mark *mark, const struct err *err);
+void ledger_look(struct ledger *ledger, struct http *x, const struct fleet *fleet,
+		 const struct who *who, struct ledger_mark *out);
+// What is about to be made has a name: it has begun. Right before it is written down.
+void ledger_begin(struct ledger_mark *mark, const struct http *x, const char *target);
+// Before it is answered, at the latest; a second call does nothing. `err`: what it is answered
+// with, else x->status says it. Waits until what changes the house is on disk.
+void ledger_note(struct ledger_mark *mark, const struct http *x, const struct err *err);

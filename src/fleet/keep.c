@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "store/boxes.h"
 #include "store/kv.h"
-#include "store/tapes.h"
 #include "wire/json.h"
 
 #define PORTS "ports/"
@@ -20,7 +19,6 @@ static struct err *drop(struct db *db, void *arg)
 	auto_free char *ports = mem_fmt(PORTS "%s", (const char *)arg);
 
 	TRY(store_boxes_drop_in(db, arg));
-	TRY(store_tapes_drop_in(db, arg, NULL));
 	return store_kv_drop_in(db, ports);
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "base/err.h"
 #include "base/str.h"
 
 // clang-format off
@@ -42,3 +44,15 @@ const char *event_word(enum event_kind kind);
 bool event_is_kind(const char *word);
 // Whether a kind is the wanted one, or one of the group: "sandbox" has all of "sandbox.…".
 bool event_matches(const char *kind, struct str wanted);
+#define EVENT_MISSED "events.missed" // told in a stream where some are forgotten; no event itself
+
+// Where in a row of numbered things to begin, and how many are wanted.
+#define EVENT_PAGE 100
+#define EVENT_PAGE_MAX 1000
+struct event_place {
+	uint64_t after, limit;
+	bool from_now; // no place was named
+};
+// As it was asked for; at == NULL: it was not. `after` comes before the header. INVALID bad_field.
+fallible event_read_place(struct str after, struct str last_event_id, struct str limit,
+			  struct event_place *out);

@@ -6,10 +6,13 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "store/counters.h"
 #include "store/rows.h"
 
 #define ROW_MAX (4 << 20)
-#define COLUMNS "id, time, tenant, who, action, target, outcome, fields, hash"
+#define PAGE 500 // rows that are checked at a time
+#define COLUMNS "id, " WORDS
+#define WORDS "time, tenant, who, action, target, outcome, fields, hash"
 
 static const char *or_none(const char *text)
 {
@@ -78,15 +81,17 @@ fallible store_audit_add_in(struct db *db, const struct store_audit *row, uint64
 	uint8_t before[SECRET_HASH];
 	struct store_audit full = *row;
 	auto_query query = {0};
+	uint64_t own = 0;
 
 	if (!full.fields)
 		full.fields = "{}";
 	TRY(read_head(db, &full.id, before));
 	full.id++;
 	TRY(chain(before, &full, full.hash));
+	TRY(counter_next(db, "audit", or_none(full.tenant), &own));
 	TRY(query_open(db,
-		       "INSERT INTO audit (" COLUMNS ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8,"
-		       " $9)",
+		       "INSERT INTO audit (" COLUMNS ", own) VALUES ($1, $2, $3, $4, $5, $6, $7,"
+		       " $8, $9, $10)",
 		       &query));
 	query_put_int(&query, (int64_t)full.id);
 	query_put_int(&query, full.time_ms);
@@ -97,6 +102,7 @@ fallible store_audit_add_in(struct db *db, const struct store_audit *row, uint64
 	query_put_text(&query, or_none(full.outcome));
 	query_put_text(&query, full.fields);
 	query_put_bytes(&query, full.hash, SECRET_HASH);
+	query_put_int(&query, (int64_t)own);
 	TRY(query_run(&query, NULL));
 	TRY(keep_length(db, full.id));
 	if (out_id)
@@ -108,6 +114,8 @@ struct adding {
 	struct store_audit row;
 	uint64_t id;
 	struct arena *arena; // of a told one: holds it all
+	void (*done)(void *arg);
+	void *arg;
 };
 
 static struct err *add(struct db *db, void *arg)
@@ -129,7 +137,11 @@ fallible store_audit_add(struct store *store, const struct store_audit *row, uin
 
 static void drop_adding(void *arg)
 {
-	arena_free(((struct adding *)arg)->arena);
+	struct adding *adding = arg;
+
+	if (adding->done)
+		adding->done(adding->arg);
+	arena_free(adding->arena);
 }
 
 static const char *copy(struct arena *arena, const char *text)
@@ -137,12 +149,13 @@ static const char *copy(struct arena *arena, const char *text)
 	return text ? arena_dup(arena, text, strlen(text)) : NULL;
 }
 
-void store_audit_tell(struct store *store, const struct store_audit *row)
+void store_audit_tell(struct store *store, const struct store_audit *row, void (*done)(void *arg),
+		      void *arg)
 {
 	struct arena *arena = arena_new();
 	struct adding *adding = arena_take(arena, sizeof(*adding));
 
-	*adding = (struct adding){.row = *row, .arena = arena};
+	*adding = (struct adding){.row = *row, .arena = arena, .done = done, .arg = arg};
 	adding->row.tenant = copy(arena, row->tenant);
 	adding->row.who = copy(arena, row->who);
 	adding->row.action = copy(arena, row->action);
@@ -174,6 +187,7 @@ static void read_row(struct query *query, struct arena *arena, struct store_audi
 struct paging {
 	uint64_t after;
 	const char *tenant;
+	bool own;
 	size_t max;
 	struct rows rows;
 	struct store_audit *at;
@@ -187,11 +201,12 @@ static struct err *page(struct db *db, void *arg)
 
 	paging->rows.count = 0;
 	TRY(query_open(db,
-		       paging->tenant ? "SELECT " COLUMNS
-					" FROM audit WHERE id > $1 AND tenant = $2"
-					" ORDER BY id LIMIT $3"
-				      : "SELECT " COLUMNS " FROM audit WHERE id > $1 ORDER BY id"
-					" LIMIT $2",
+		       paging->own	? "SELECT own, " WORDS " FROM audit WHERE own > $1 AND"
+					  " tenant = $2 ORDER BY own LIMIT $3"
+		       : paging->tenant ? "SELECT " COLUMNS " FROM audit WHERE id > $1 AND"
+					  " tenant = $2 ORDER BY id LIMIT $3"
+					: "SELECT " COLUMNS " FROM audit WHERE id > $1 ORDER BY id"
+					  " LIMIT $2",
 		       &query));
 	query_put_int(&query, (int64_t)paging->after);
 	if (paging->tenant)
@@ -210,11 +225,12 @@ static struct err *page(struct db *db, void *arg)
 	}
 }
 
-fallible store_audit_page(struct store *store, uint64_t after, const char *tenant, size_t max,
-			  struct arena *arena, struct store_audit **out, size_t *out_count)
+fallible store_audit_page(struct store *store, uint64_t after, const char *tenant, bool own,
+			  size_t max, struct arena *arena, struct store_audit **out,
+			  size_t *out_count)
 {
 	struct paging paging = {
-		.after = after, .tenant = tenant, .max = max, .rows = {.arena = arena}};
+		.after = after, .tenant = tenant, .own = own, .max = max, .rows = {.arena = arena}};
 
 	TRY(store_ask(store, page, &paging), "read the audit log");
 	*out = paging.at;
@@ -225,6 +241,7 @@ fallible store_audit_page(struct store *store, uint64_t after, const char *tenan
 struct proof {
 	uint64_t bad, count;
 	uint8_t head[SECRET_HASH];
+	bool done;
 };
 
 static fallible read_length(struct db *db, uint64_t *out)
@@ -238,37 +255,54 @@ static fallible read_length(struct db *db, uint64_t *out)
 	return OK;
 }
 
+// One row more. False: it does not follow.
+static fallible follow(struct proof *proof, struct query *query, struct arena *arena, bool *out)
+{
+	uint8_t want[SECRET_HASH];
+	struct store_audit row = {0};
+
+	read_row(query, arena, &row);
+	TRY(chain(proof->head, &row, want));
+	*out = !query->bad && row.id == proof->count + 1 &&
+	       memcmp(want, row.hash, SECRET_HASH) == 0;
+	if (*out) {
+		memcpy(proof->head, row.hash, SECRET_HASH);
+		proof->count++;
+	} else {
+		proof->bad = row.id ? row.id : proof->count + 1;
+	}
+	return OK;
+}
+
+// The next page. What is written meanwhile is part of a later one: how long the chain must be is
+// read in the same look as its end.
 static struct err *verify(struct db *db, void *arg)
 {
-	struct proof *proof = arg;
+	struct proof proof = *(struct proof *)arg;
 	auto_arena arena = arena_new();
 	auto_query query = {0};
-	uint64_t length = 0;
-	bool found;
+	uint64_t length = 0, from = proof.count;
+	bool found = true, good = true;
 
-	*proof = (struct proof){0};
+	TRY(db_script(db, "SAVEPOINT look"));
 	TRY(read_length(db, &length));
-	TRY(query_open(db, "SELECT " COLUMNS " FROM audit ORDER BY id", &query));
-	for (;;) {
-		uint8_t want[SECRET_HASH];
-		struct store_audit row = {0};
-
+	TRY(query_open(db, "SELECT " COLUMNS " FROM audit WHERE id > $1 ORDER BY id LIMIT $2",
+		       &query));
+	query_put_int(&query, (int64_t)from);
+	query_put_int(&query, PAGE);
+	while (good) {
 		TRY(query_step(&query, &found));
 		if (!found)
 			break;
 		arena_reset(arena);
-		read_row(&query, arena, &row);
-		TRY(chain(proof->head, &row, want));
-		if (query.bad || row.id != proof->count + 1 ||
-		    memcmp(want, row.hash, SECRET_HASH) != 0) {
-			proof->bad = row.id ? row.id : proof->count + 1;
-			return OK;
-		}
-		memcpy(proof->head, row.hash, SECRET_HASH);
-		proof->count++;
+		TRY(follow(&proof, &query, arena, &good));
 	}
-	if (proof->count != length)
-		proof->bad = proof->count + 1;
+	query_close(&query);
+	TRY(db_script(db, "RELEASE SAVEPOINT look"));
+	proof.done = proof.bad || proof.count - from < PAGE;
+	if (!proof.bad && proof.done && proof.count != length)
+		proof.bad = proof.count + 1;
+	*(struct proof *)arg = proof;
 	return OK;
 }
 
@@ -277,7 +311,8 @@ fallible store_audit_verify(struct store *store, uint64_t *out_bad, uint64_t *ou
 {
 	struct proof proof = {0};
 
-	TRY(store_ask(store, verify, &proof), "read the audit log");
+	while (!proof.done)
+		TRY(store_look(store, verify, &proof), "read the audit log");
 	*out_bad = proof.bad;
 	*out_count = proof.count;
 	memcpy(out_head, proof.head, SECRET_HASH);

@@ -17,14 +17,18 @@ struct store_audit {
 // predecessor is 32 zero bytes. `out` may be NULL.
 fallible store_audit_add(struct store *store, const struct store_audit *row, uint64_t *out_id);
 fallible store_audit_add_in(struct db *db, const struct store_audit *row, uint64_t *out_id);
-// Does not wait.
-void store_audit_tell(struct store *store, const struct store_audit *row);
+// Does not wait. done(arg), if any, is called on the loop's thread when it is durable, or lost.
+void store_audit_tell(struct store *store, const struct store_audit *row, void (*done)(void *arg),
+		      void *arg);
 
-// Up to `max` rows behind `after`, of one tenant (NULL: of all). The words live in the arena.
-fallible store_audit_page(struct store *store, uint64_t after, const char *tenant, size_t max,
-			  struct arena *arena, struct store_audit **out, size_t *out_count);
+// Up to `max` rows behind `after`, of one tenant (NULL: of all). `own`: its rows have the tenant's
+// own numbers, as in store/events.h. The words live in the arena.
+fallible store_audit_page(struct store *store, uint64_t after, const char *tenant, bool own,
+			  size_t max, struct arena *arena, struct store_audit **out,
+			  size_t *out_count);
 
-// Reads the whole chain. *out_bad: the first row that does not follow from the one before; 0: all
-// is well. *out_count rows were read, *out_head is the hash of the last.
+// Reads the whole chain, page by page beside the writer. *out_bad: the first row that does not
+// follow from the one before; 0: all is well. *out_count rows were read, *out_head is the hash of
+// the last.
 fallible store_audit_verify(struct store *store, uint64_t *out_bad, uint64_t *out_count,
 			    uint8_t out_head[SECRET_HASH]);

@@ -57,6 +57,7 @@ void store_box_of(const struct record *record, struct store_box *out)
 	json_put_int(&json, "created", record->created_ms);
 	json_put_int(&json, "started", record->started_ms);
 	json_put_int(&json, "ends", record->ends_ms);
+	json_put_int(&json, "failed", record->failed_ms);
 	json_put_bool(&json, "ephemeral", record->ephemeral);
 	json_put_bool(&json, "diskKept", record->disk_kept);
 	json_put_text(&json, "pledge", record->pledge);
@@ -169,6 +170,7 @@ static fallible read_body(struct str text, struct record *out)
 	TRY(read_time(body, "created", &out->created_ms));
 	TRY(read_time(body, "started", &out->started_ms));
 	TRY(read_time(body, "ends", &out->ends_ms));
+	TRY(read_time(body, "failed", &out->failed_ms));
 	TRY(json_bool(json_get(body, "ephemeral"), "ephemeral", &out->ephemeral));
 	return json_bool(json_get(body, "diskKept"), "diskKept", &out->disk_kept);
 }

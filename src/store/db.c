@@ -97,6 +97,12 @@ uint64_t db_bytes(struct db *db)
 	return db->driver->bytes(db);
 }
 
+fallible db_corrupt(void)
+{
+	return err_hint(err_new(UNAVAILABLE, DB_CORRUPT, "the stored state cannot be read"),
+			"the operator has to restore it; what runs is left alone");
+}
+
 bool db_is_unwritable(const struct err *err)
 {
 	return err && !strcmp(err_reason(err), DB_UNWRITABLE);

@@ -5,6 +5,15 @@
 #include "store/db.h"
 
 struct db_driver {
+	const char *word; // "sqlite"
+	// The state `name` in the directory `dir`, made if need be; dir -1: in memory. Where it
+	// cannot be written it is opened for reading (db->read_only). UNAVAILABLE state_unwritable:
+	// not even that; state_corrupt: it is none. Blocks.
+	fallible (*open)(int dir, const char *name, struct db **out);
+	// Another connection, for reading, beside the one that writes. It sees what was committed,
+	// and nobody waits for it. UNAVAILABLE state_unwritable: there can be none.
+	fallible (*open_beside)(int dir, const char *name, struct db **out);
+	fallible (*check)(struct db *db); // state_corrupt; looks no further than a start may take
 	// `sql` is kept by its address. *out is the driver's own, ready to be bound.
 	fallible (*prepare)(struct db *db, const char *sql, void **out);
 	void (*release)(struct db *db, void *statement); // for the next question of that text
@@ -27,3 +36,4 @@ struct db { // the beginning of every driver's own
 
 void db_close(struct db *db); // NULL: harmless
 uint64_t db_bytes(struct db *db);
+fallible db_corrupt(void); // the error of that name

@@ -1,4 +1,6 @@
-// Events, in one order for the whole host. An id is never given twice, also not after a prune.
+// Events, in one order for the whole host. An id is never given twice, also not after a prune. Each
+// tenant has its own count beside that, without a gap: what it is told of the host's would tell how
+// busy others are.
 #pragma once
 
 #include "store/store.h"
@@ -15,16 +17,25 @@ fallible store_events_add(struct store *store, const struct store_event *events,
 			  uint64_t *out_first);
 fallible store_events_add_in(struct db *db, const struct store_event *event, uint64_t *out_id);
 
-// Up to `max` events behind `after`, of one tenant (NULL: of all), oldest first. *out_last is what
-// to go on from, also when none matched. *out_oldest is the oldest id still kept (0: none): who
-// asks for less has missed some. The words live in the arena.
+// Up to `max` events behind `after`, oldest first. *out: `last` is what to go on from, also when
+// none matched; `newest` is the last number that was given. `missed`: some behind `after` are
+// forgotten, or it was never given; `oldest` is the first that is kept, or the next that will come.
+// The words live in the arena.
+struct store_events_ask {
+	const char *tenant; // NULL: of all
+	bool own;	    // numbers are the tenant's, else the host's
+	uint64_t after;	    // 0: from the first that is kept; none is missed then
+	size_t max;
+};
 struct store_events {
 	struct store_event *at;
 	size_t count;
 	uint64_t last, oldest, newest;
+	bool missed;
 };
-fallible store_events_page(struct store *store, uint64_t after, const char *tenant, size_t max,
+fallible store_events_page(struct store *store, const struct store_events_ask *ask,
 			   struct arena *arena, struct store_events *out);
-// Forgets events before that time, and all but the newest `keep`.
+// Forgets events before that time, and all but the newest `keep` of each tenant. In steps: nobody
+// waits for all of it.
 fallible store_events_prune(struct store *store, int64_t before_ms, uint64_t keep,
 			    uint64_t *out_count);

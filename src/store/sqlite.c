@@ -1,5 +1,6 @@
-// One connection, used by one thread at a time, alone on its file: the journal's index is kept in
-// memory, and nobody else can be in the middle of something. A full sync at every commit.
+// One connection writes, used by one thread at a time, with a full sync at every commit. Others may
+// read beside it: in a journal of writes to come (WAL) neither waits for the other. Such a one is
+// opened for each look and soon closed, so that the journal can begin anew.
 //
 // Where the file cannot be written it is opened read-only. A read-only journal can only be read by
 // a connection that takes no locks, which is safe because whoever runs cove on a data directory
@@ -19,8 +20,11 @@
 #include "store/sqlite_files.h"
 
 #define BUSY_MS 5000
+#define CHECK_BYTES (16u << 20) // a larger state is not read whole at start
 #define STATEMENTS_MAX 128
 #define PATH_ROOM 160
+
+enum mode { WRITING, READING, BESIDE };
 
 struct kept {
 	const char *sql;
@@ -47,11 +51,7 @@ static fallible explain(sqlite3 *at, int code, const char *doing)
 	switch (code & 0xff) {
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
-		return err_while(
-			err_hint(
-				err_new(UNAVAILABLE, DB_CORRUPT, "the stored state cannot be read"),
-				"the operator has to restore it; what runs is left alone"),
-			"%s: %s", doing, words);
+		return err_while(db_corrupt(), "%s: %s", doing, words);
 	case SQLITE_FULL:
 	case SQLITE_IOERR:
 	case SQLITE_READONLY:
@@ -191,6 +191,26 @@ static uint64_t bytes(struct db *db)
 	return ask_number(of(db), "PRAGMA page_count") * ask_number(of(db), "PRAGMA page_size");
 }
 
+static fallible check(struct db *db)
+{
+	sqlite3 *at = of(db)->at;
+	sqlite3_stmt *statement = NULL;
+	struct err *err = OK;
+	int code;
+
+	if (bytes(db) > CHECK_BYTES)
+		return OK;
+	code = sqlite3_prepare_v2(at, "PRAGMA quick_check(1)", -1, &statement, NULL);
+	if (code == SQLITE_OK)
+		code = sqlite3_step(statement);
+	if (code != SQLITE_ROW)
+		err = explain(at, code, "check");
+	else if (strcmp((const char *)sqlite3_column_text(statement, 0), "ok") != 0)
+		err = db_corrupt();
+	sqlite3_finalize(statement);
+	return err;
+}
+
 static void close_db(struct db *db)
 {
 	struct sqlite *lite = of(db);
@@ -201,23 +221,8 @@ static void close_db(struct db *db)
 	free(lite);
 }
 
-static const struct db_driver driver = {
-	.prepare = prepare,
-	.release = release,
-	.put_int = put_int,
-	.put_text = put_text,
-	.put_bytes = put_bytes,
-	.step = step,
-	.touched = touched,
-	.take_int = take_int,
-	.take = take,
-	.script = script,
-	.bytes = bytes,
-	.close = close_db,
-};
-
 // The first reading of the file: whether it is a database at all shows only now.
-static fallible settle(struct sqlite *lite, bool read_only)
+static fallible settle(struct sqlite *lite, enum mode mode)
 {
 	int keep = 1;
 
@@ -225,30 +230,35 @@ static fallible settle(struct sqlite *lite, bool read_only)
 	sqlite3_busy_timeout(lite->at, BUSY_MS);
 	sqlite3_db_config(lite->at, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(lite->at, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-	TRY(script(&lite->db, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA temp_store = MEMORY;"
-			      "PRAGMA cell_size_check = ON;"));
-	if (read_only)
-		return script(&lite->db, "SELECT count(*) FROM sqlite_master");
+	TRY(script(&lite->db, "PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON;"));
+	if (mode == BESIDE)
+		return script(&lite->db, "PRAGMA query_only = ON; SELECT count(*) FROM "
+					 "sqlite_master");
+	if (mode == READING)
+		return script(&lite->db, "PRAGMA locking_mode = EXCLUSIVE; SELECT count(*) FROM"
+					 " sqlite_master");
 	TRY(script(&lite->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
 			      "PRAGMA journal_size_limit = 8388608"));
 	// A journal that stays lets the state be read on a file system that is full or read-only.
 	sqlite3_file_control(lite->at, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
+	if (sqlite3_db_readonly(lite->at, "main"))
+		return explain(lite->at, SQLITE_READONLY, "open for writing");
 	return script(&lite->db, "BEGIN IMMEDIATE; ROLLBACK");
 }
 
-static fallible open_as(const char *uri, int flags, const char *vfs, bool read_only,
+static fallible open_as(const char *uri, int flags, const char *vfs, enum mode mode,
 			struct sqlite **out)
 {
 	struct sqlite *lite = mem_new_of(struct sqlite);
 	struct err *err = OK;
 	int code;
 
-	lite->db = (struct db){.driver = &driver, .read_only = read_only};
+	lite->db = (struct db){.driver = &sqlite_driver, .read_only = mode != WRITING};
 	code = sqlite3_open_v2(uri, &lite->at, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, vfs);
 	if (code != SQLITE_OK)
 		err = explain(lite->at, code, "open");
 	else
-		err = settle(lite, read_only);
+		err = settle(lite, mode);
 	if (err) {
 		close_db(&lite->db);
 		return err;
@@ -267,10 +277,10 @@ static fallible open_for_reading(int dir, const char *name, const char *path, st
 	snprintf(journal, sizeof(journal), "%s-wal", name);
 	alone = fstatat(dir, journal, &at, AT_SYMLINK_NOFOLLOW) != 0 || at.st_size == 0;
 	snprintf(uri, sizeof(uri), "file:%s%s", path, alone ? "?immutable=1" : "");
-	return open_as(uri, SQLITE_OPEN_READONLY, "unix-none", true, out);
+	return open_as(uri, SQLITE_OPEN_READONLY, "unix-none", READING, out);
 }
 
-fallible sqlite_open(int dir, const char *name, struct db **out)
+static fallible sqlite_open(int dir, const char *name, struct db **out)
 {
 	struct sqlite *lite = NULL;
 	char path[PATH_ROOM];
@@ -281,7 +291,7 @@ fallible sqlite_open(int dir, const char *name, struct db **out)
 		snprintf(path, sizeof(path), ":memory:");
 	else
 		sqlite_files_path(dir, name, path, sizeof(path));
-	err = open_as(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL, false, &lite);
+	err = open_as(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL, WRITING, &lite);
 	if (db_is_unwritable(err) && dir >= 0 && faccessat(dir, name, F_OK, 0) == 0) {
 		err_free(err);
 		err = open_for_reading(dir, name, path, &lite);
@@ -290,3 +300,35 @@ fallible sqlite_open(int dir, const char *name, struct db **out)
 	*out = &lite->db;
 	return OK;
 }
+
+static fallible open_beside(int dir, const char *name, struct db **out)
+{
+	struct sqlite *lite = NULL;
+	char path[PATH_ROOM];
+
+	if (dir < 0)
+		return err_new(UNAVAILABLE, DB_UNWRITABLE, "what is in memory has one connection");
+	sqlite_files_path(dir, name, path, sizeof(path));
+	TRY(open_as(path, SQLITE_OPEN_READWRITE, NULL, BESIDE, &lite));
+	*out = &lite->db;
+	return OK;
+}
+
+const struct db_driver sqlite_driver = {
+	.word = "sqlite",
+	.open = sqlite_open,
+	.open_beside = open_beside,
+	.check = check,
+	.prepare = prepare,
+	.release = release,
+	.put_int = put_int,
+	.put_text = put_text,
+	.put_bytes = put_bytes,
+	.step = step,
+	.touched = touched,
+	.take_int = take_int,
+	.take = take,
+	.script = script,
+	.bytes = bytes,
+	.close = close_db,
+};

@@ -23,8 +23,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "loop/offload.h"
 #include "store/db_inner.h"
 #include "store/schema.h"
+#include "store/sqlite.h"
 #include "store/store_inner.h"
 
 #define WRITER_STACK (512 * 1024)
@@ -40,6 +42,7 @@ struct store {
 	pthread_cond_t more, settled;
 	struct link todo, done;
 	uint32_t told, hurried; // of the list to do
+	bool nudged;		// what was told is to be begun at once
 	bool closing;
 	int64_t again_ms; // not before, while the state cannot be written; 0: at once
 	struct store_stats stats;
@@ -70,6 +73,8 @@ static int64_t next_turn(const struct store *store)
 
 	if (store->hurried || store->closing)
 		return 0;
+	if (store->nudged && !link_empty(&store->todo) && store->batch.health == STORE_FINE)
+		return 0;
 	if (store->batch.health == STORE_UNWRITABLE)
 		return store->again_ms;
 	if (link_empty(&store->todo))
@@ -80,6 +85,7 @@ static int64_t next_turn(const struct store *store)
 
 static void take_batch(struct store *store, struct link *out)
 {
+	store->nudged = false;
 	for (int i = 0; i < BATCH_MAX && !link_empty(&store->todo); i++) {
 		struct job *job = link_of(store->todo.next, struct job, link);
 
@@ -283,6 +289,7 @@ fallible store_open(const struct store_options *options, struct store **out)
 	struct err *err;
 
 	store->loop = options->loop;
+	store->batch.driver = options->driver ? options->driver : &sqlite_driver;
 	store->batch.dir = options->dir;
 	store->batch.name = options->name ? options->name : "cove.db";
 	store->watch.fd = -1;
@@ -360,6 +367,37 @@ fallible store_ask(struct store *store, store_deed *deed, void *arg)
 	return wait_for(store, &(struct job){.deed = deed, .arg = arg, .asks = true});
 }
 
+struct looking {
+	const struct batch *batch;
+	store_deed *deed;
+	void *arg;
+	bool looked;
+	struct err *err;
+};
+
+static void look(void *arg)
+{
+	struct looking *looking = arg;
+	const struct batch *batch = looking->batch;
+	struct db *db = NULL;
+	auto_err err = batch->driver->open_beside(batch->dir, batch->name, &db);
+
+	if (err)
+		return;
+	looking->looked = true;
+	looking->err = looking->deed(db, looking->arg);
+	db_close(db);
+}
+
+fallible store_look(struct store *store, store_deed *deed, void *arg)
+{
+	struct looking looking = {.batch = &store->batch, .deed = deed, .arg = arg};
+
+	offload_run(look, &looking);
+	// In memory there is one connection, and on a disk that cannot be written there may be.
+	return looking.looked ? looking.err : store_ask(store, deed, arg);
+}
+
 static struct err *nothing(struct db *db, void *arg)
 {
 	(void)db;
@@ -378,6 +416,14 @@ void store_tell(struct store *store, store_deed *deed, void *arg, void (*drop)(v
 
 	*job = (struct job){.deed = deed, .arg = arg, .drop = drop, .told = true};
 	hand_over(store, job);
+}
+
+void store_nudge(struct store *store)
+{
+	pthread_mutex_lock(&store->lock);
+	store->nudged = true;
+	pthread_cond_signal(&store->more);
+	pthread_mutex_unlock(&store->lock);
 }
 
 enum store_health store_health(const struct store *store)

@@ -16,11 +16,13 @@
 #include "store/db.h"
 
 struct store;
+struct db_driver;
 
 struct store_options {
 	struct loop *loop;
 	int dir;	  // directory of the files, borrowed; -1: in memory, gone with the process
 	const char *name; // of the database there; NULL: "cove.db"
+	const struct db_driver *driver; // of store/db_inner.h; NULL: SQLite's
 };
 
 // Blocks: call it before the loop runs. UNAVAILABLE state_too_new: it was written by a newer cove.
@@ -52,8 +54,13 @@ fallible store_do_last(struct store *store, store_deed *deed, void *arg);
 // is logged.
 #define STORE_TOLD_MS 20
 void store_tell(struct store *store, store_deed *deed, void *arg, void (*drop)(void *arg));
+// What was told does not wait for company any longer.
+void store_nudge(struct store *store);
 // A deed that changes nothing: no commit is waited for.
 fallible store_ask(struct store *store, store_deed *deed, void *arg);
+// The same beside the writer, for what takes long: no commit waits for it, and it sees what was
+// durable when it began. Each call is one look; a long one is made of several.
+fallible store_look(struct store *store, store_deed *deed, void *arg);
 // Waits until everything that was told before is durable.
 fallible store_flush(struct store *store);
 

@@ -9,13 +9,12 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "store/db_inner.h"
 #include "store/schema.h"
-#include "store/sqlite.h"
 #include "store/store_inner.h"
 
 #define RESERVE "reserve"
 #define RESERVE_BYTES (2 << 20)
-#define CHECK_BYTES (16u << 20) // a larger state is not read whole at start
 #define REOPEN_MS 200
 
 static void take_reserve(struct batch *batch)
@@ -56,28 +55,13 @@ static bool is_trouble(const struct err *err)
 	return db_is_unwritable(err) || db_is_corrupt(err);
 }
 
-static fallible check(struct db *db)
-{
-	auto_query query = {0};
-	bool found = false;
-
-	if (db_bytes(db) > CHECK_BYTES)
-		return OK;
-	TRY(query_open(db, "PRAGMA quick_check(1)", &query));
-	TRY(query_step(&query, &found));
-	if (!found || !str_is(query_take(&query), "ok"))
-		return err_hint(err_new(UNAVAILABLE, DB_CORRUPT, "the stored state cannot be read"),
-				"the operator has to restore it; what runs is left alone");
-	return OK;
-}
-
 static fallible open_db(struct batch *batch)
 {
 	struct db *db = NULL;
 	struct err *err;
 
-	TRY(sqlite_open(batch->dir, batch->name, &db));
-	err = batch->dir >= 0 ? check(db) : OK;
+	TRY(batch->driver->open(batch->dir, batch->name, &db));
+	err = batch->driver->check(db);
 	if (!err)
 		err = schema_settle(db);
 	if (err) {

@@ -20,6 +20,7 @@ struct job {
 };
 
 struct batch {
+	const struct db_driver *driver;
 	int dir; // -1: in memory
 	const char *name;
 	struct db *db;	 // NULL: it could not be opened

@@ -10,20 +10,29 @@
 #include "store/keys.h"
 #include "store/kv.h"
 #include "store/pledges.h"
-#include "store/tapes.h"
+#include "store/sqlite.h"
 #include "store/usage.h"
 #include "tap.h"
 
 struct house {
 	struct loop *loop;
+	const struct db_driver *driver;
 	int dir;
 	struct store *store;
 	struct arena *arena;
 };
 
-static void open_house(struct house *house, bool on_disk)
+static void open_store(struct house *house)
 {
-	*house = (struct house){.dir = -1, .arena = arena_new()};
+	err_free(store_open(&(struct store_options){.loop = house->loop,
+						    .dir = house->dir,
+						    .driver = house->driver},
+			    &house->store));
+}
+
+static void open_house(struct house *house, const struct db_driver *driver, bool on_disk)
+{
+	*house = (struct house){.driver = driver, .dir = -1, .arena = arena_new()};
 	err_free(loop_new(&house->loop));
 	if (on_disk) {
 		char name[32];
@@ -33,8 +42,7 @@ static void open_house(struct house *house, bool on_disk)
 		mkdirat(scratch, name, 0700);
 		house->dir = openat(scratch, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	}
-	err_free(store_open(&(struct store_options){.loop = house->loop, .dir = house->dir},
-			    &house->store));
+	open_store(house);
 }
 
 // As after a restart; what is in memory only is gone then, and is not asked.
@@ -44,8 +52,7 @@ static void reopen(struct house *house)
 		return;
 	store_close(house->store);
 	house->store = NULL;
-	err_free(store_open(&(struct store_options){.loop = house->loop, .dir = house->dir},
-			    &house->store));
+	open_store(house);
 }
 
 static void close_house(struct house *house)
@@ -57,22 +64,23 @@ static void close_house(struct house *house)
 		close(house->dir);
 }
 
+// The drivers: what stands behind the questions. Another database is another row.
+//	  word      name in the sentence  driver           keeps it over a restart
+#define BACKENDS(X, fn, sentence)                                                                  \
+	X(fn, sentence, file, "sqlite file: ", &sqlite_driver, true)                               \
+	X(fn, sentence, memory, "sqlite memory: ", &sqlite_driver, false)
+
+#define ONE_BACKEND(fn, sentence, word, name, its_driver, on_disk)                                 \
+	TEST(fn##_##word, name sentence)                                                           \
+	{                                                                                          \
+		on_exit_call(close_house) struct house house;                                      \
+		open_house(&house, its_driver, on_disk);                                           \
+		CHECK(house.store != NULL);                                                        \
+		fn(&house);                                                                        \
+	}
 #define EACH_BACKEND(fn, sentence)                                                                 \
 	static void fn(struct house *house);                                                       \
-	TEST(fn##_file, "sqlite file: " sentence)                                                  \
-	{                                                                                          \
-		on_exit_call(close_house) struct house house;                                      \
-		open_house(&house, true);                                                          \
-		CHECK(house.store != NULL);                                                        \
-		fn(&house);                                                                        \
-	}                                                                                          \
-	TEST(fn##_memory, "sqlite memory: " sentence)                                              \
-	{                                                                                          \
-		on_exit_call(close_house) struct house house;                                      \
-		open_house(&house, false);                                                         \
-		CHECK(house.store != NULL);                                                        \
-		fn(&house);                                                                        \
-	}                                                                                          \
+	BACKENDS(ONE_BACKEND, fn, sentence)                                                        \
 	static void fn(struct house *house)
 
 static struct err *put_box(struct db *db, void *arg)
@@ -333,6 +341,17 @@ static struct store_event event_of(const char *tenant, int64_t time_ms)
 		.time_ms = time_ms, .tenant = tenant, .kind = "box.created", .sandbox = "box-1"};
 }
 
+static struct store_events page_of(struct house *house, struct store_events_ask ask)
+{
+	struct store_events page = {.count = 999};
+
+	if (!ask.max)
+		ask.max = 9;
+	err_free(store_events_page(house->store, &ask, house->arena, &page));
+	return page;
+}
+#define PAGE(...) page_of(house, (struct store_events_ask){__VA_ARGS__})
+
 EACH_BACKEND(events, "events have one order, pages go on from an id, tenants see their own")
 {
 	struct store_event all[] = {event_of("a", 1), event_of("b", 2), event_of("a", 3)};
@@ -341,22 +360,78 @@ EACH_BACKEND(events, "events have one order, pages go on from an id, tenants see
 
 	CHECK_OK(store_events_add(house->store, all, 3, &first));
 	CHECK(first == 1);
-	CHECK_OK(store_events_page(house->store, 0, NULL, 2, house->arena, &page));
-	CHECK(page.count == 2 && page.last == 2 && page.oldest == 1);
-	CHECK_OK(store_events_page(house->store, page.last, NULL, 2, house->arena, &page));
+	page = PAGE(.max = 2);
+	CHECK(page.count == 2 && page.last == 2 && page.oldest == 1 && !page.missed);
+	page = PAGE(.max = 2, .after = page.last);
 	CHECK(page.count == 1 && page.last == 3 && page.at[0].time_ms == 3);
-	CHECK_OK(store_events_page(house->store, 0, "b", 9, house->arena, &page));
+	page = PAGE(.tenant = "b");
 	CHECK(page.count == 1 && page.at[0].id == 2 && page.last == 3);
 	CHECK_STR(page.at[0].fields, "{}");
-	CHECK_OK(store_events_prune(house->store, 0, 1, &pruned));
-	CHECK(pruned == 2);
-	CHECK_OK(store_events_prune(house->store, 1000, 0, &pruned));
-	CHECK(pruned == 1);
+	CHECK_OK(store_events_prune(house->store, 4, 9, &pruned));
+	CHECK(pruned == 3);
 	reopen(house);
+	page = PAGE(.after = 2);
+	CHECK(page.count == 0 && page.missed && page.last == 3 && page.oldest == 4);
 	CHECK_OK(store_events_add(house->store, all, 1, &first));
 	CHECK(first == 4);
-	CHECK_OK(store_events_page(house->store, 0, NULL, 9, house->arena, &page));
-	CHECK(page.count == 1 && page.oldest == 4);
+	page = PAGE(.after = 3);
+	CHECK(page.count == 1 && page.oldest == 4 && !page.missed);
+}
+
+EACH_BACKEND(own_numbers, "I-01 a tenant's numbers count its own events and rows, without a gap")
+{
+	struct store_event all[] = {event_of("a", 1), event_of("b", 2), event_of("b", 2),
+				    event_of("a", 3)};
+	struct store_audit *rows;
+	struct store_events page;
+	size_t count = 0;
+
+	CHECK_OK(store_events_add(house->store, all, 4, NULL));
+	page = PAGE(.tenant = "a", .own = true);
+	CHECK(page.count == 2 && page.at[0].id == 1 && page.at[1].id == 2);
+	CHECK(page.last == 2 && page.newest == 2 && page.oldest == 1);
+	page = PAGE(.tenant = "a", .own = true, .after = 1);
+	CHECK(page.count == 1 && page.at[0].time_ms == 3 && !page.missed);
+	page = PAGE(.tenant = "c", .own = true);
+	CHECK(page.count == 0 && page.last == 0 && page.newest == 0 && page.oldest == 1);
+	for (int i = 0; i < 4; i++)
+		CHECK_OK(store_audit_add(house->store,
+					 &(struct store_audit){.tenant = all[i].tenant}, NULL));
+	CHECK_OK(store_audit_page(house->store, 1, "a", true, 9, house->arena, &rows, &count));
+	CHECK(count == 1 && rows[0].id == 2);
+	CHECK_OK(store_audit_page(house->store, 1, "a", false, 9, house->arena, &rows, &count));
+	CHECK(count == 1 && rows[0].id == 4);
+}
+
+EACH_BACKEND(noisy,
+	     "a noisy tenant pushes out its own events, and nobody else's; who was late is told")
+{
+	struct store_event quiet = event_of("quiet", 1), loud = event_of("loud", 1);
+	struct store_events page;
+	uint64_t pruned = 0;
+
+	CHECK_OK(store_events_add(house->store, &quiet, 1, NULL));
+	for (int i = 0; i < 1300; i++)
+		CHECK_OK(store_events_add(house->store, &loud, 1, NULL));
+	CHECK_OK(store_events_add(house->store, &quiet, 1, NULL));
+	CHECK_OK(store_events_prune(house->store, 0, 100, &pruned));
+	CHECK(pruned == 1200);
+	page = PAGE(.tenant = "quiet", .own = true, .after = 1);
+	CHECK(page.count == 1 && !page.missed && page.at[0].id == 2);
+	page = PAGE(.tenant = "loud", .own = true, .after = 1199);
+	CHECK(page.count == 9 && page.missed && page.at[0].id == 1201 && page.oldest == 1201);
+	page = PAGE(.tenant = "loud", .own = true, .after = 1200);
+	CHECK(!page.missed);
+	page = PAGE(.tenant = "loud", .after = 5);
+	CHECK(page.missed);
+	page = PAGE(.tenant = "quiet", .after = 5);
+	CHECK(!page.missed && page.count == 1);
+	page = PAGE(.after = 1200);
+	CHECK(page.missed);
+	page = PAGE(.after = 1201);
+	CHECK(!page.missed && page.at[0].id == 1202);
+	page = PAGE(.after = 5000);
+	CHECK(page.missed && page.count == 0 && page.last == 1302);
 }
 
 EACH_BACKEND(audit, "the audit chain holds, and shows what was changed, taken out or cut off")
@@ -369,12 +444,13 @@ EACH_BACKEND(audit, "the audit chain holds, and shows what was changed, taken ou
 
 	for (int i = 0; i < 3; i++)
 		CHECK_OK(store_audit_add(house->store, &row, &id));
-	store_audit_tell(house->store, &row);
 	CHECK(id == 3);
+	store_audit_tell(house->store, &row, NULL, NULL);
+	CHECK_OK(store_flush(house->store));
 	reopen(house);
 	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
 	CHECK(bad == 0 && count == 4);
-	CHECK_OK(store_audit_page(house->store, 1, "", 2, house->arena, &rows, &page));
+	CHECK_OK(store_audit_page(house->store, 1, "", false, 2, house->arena, &rows, &page));
 	CHECK(page == 2 && rows[0].id == 2);
 	CHECK_STR(rows[0].who, "ci");
 	CHECK_OK(garble(house->store, "UPDATE audit SET who = 'cii' WHERE id = 2"));
@@ -389,6 +465,26 @@ EACH_BACKEND(audit, "the audit chain holds, and shows what was changed, taken ou
 	CHECK_OK(garble(house->store, "DELETE FROM audit WHERE id = 2"));
 	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
 	CHECK(bad == 3);
+}
+
+EACH_BACKEND(long_chain, "a chain of many pages is read to its end")
+{
+	struct store_audit row = {.who = "ci", .action = "x"};
+	uint8_t head[SECRET_HASH];
+	uint64_t bad = 9, count = 0;
+
+	for (int i = 0; i < 1234; i++)
+		store_audit_tell(house->store, &row, NULL, NULL);
+	CHECK_OK(store_flush(house->store));
+	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
+	CHECK(bad == 0 && count == 1234);
+	CHECK_OK(garble(house->store, "UPDATE audit SET action = 'y' WHERE id = 1001"));
+	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
+	CHECK(bad == 1001);
+	CHECK_OK(garble(house->store, "UPDATE audit SET action = 'x' WHERE id = 1001;"
+				      "DELETE FROM audit WHERE id = 1000"));
+	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
+	CHECK(bad == 1001);
 }
 
 EACH_BACKEND(usage, "usage adds up by hour, tenant and sandbox")
@@ -409,32 +505,6 @@ EACH_BACKEND(usage, "usage adds up by hour, tenant and sandbox")
 	CHECK_OK(store_usage_prune(house->store, hour));
 	CHECK_OK(store_usage_sum(house->store, NULL, NULL, "cpu", 0, 2 * hour, &sum));
 	CHECK(sum == 100);
-}
-
-EACH_BACKEND(tapes, "tapes are found by sandbox, oldest first")
-{
-	struct store_tape *tapes;
-	size_t count = 0;
-
-	store_tapes_put(house->store,
-			&(struct store_tape){.sandbox = "x", .id = "2", .started_ms = 2});
-	store_tapes_put(house->store, &(struct store_tape){.sandbox = "x",
-							   .id = "1",
-							   .kind = "exec",
-							   .command = "ls",
-							   .started_ms = 1,
-							   .bytes = 9,
-							   .body = "{\"exit\":0}"});
-	store_tapes_put(house->store, &(struct store_tape){.sandbox = "y", .id = "1"});
-	CHECK_OK(store_tapes_load(house->store, "x", house->arena, &tapes, &count));
-	CHECK(count == 2 && tapes[0].bytes == 9 && !tapes[1].body);
-	CHECK_STR(tapes[0].command, "ls");
-	store_tapes_drop(house->store, "x", "1");
-	store_tapes_drop(house->store, "y", NULL);
-	CHECK_OK(store_tapes_load(house->store, "x", house->arena, &tapes, &count));
-	CHECK(count == 1);
-	CHECK_OK(store_tapes_load(house->store, "y", house->arena, &tapes, &count));
-	CHECK(count == 0);
 }
 
 EACH_BACKEND(names, "small things are found by the beginning of their name")

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "loop/offload.h"
 #include "loop/task.h"
 #include "scratch.h"
 #include "store/events.h"
@@ -402,6 +403,137 @@ TEST(too_new, "the state of a newer cove is refused, and left alone")
 	auto_err err = begin(dir);
 	CHECK(err != NULL);
 	CHECK_STR(err_reason(err), "state_too_new");
+}
+
+// As the first cove that kept a state wrote it: its tables, with a row in each that changes.
+static const char first_state[] =
+	"CREATE TABLE schema (version BIGINT NOT NULL); INSERT INTO schema VALUES (1);"
+	"CREATE TABLE counters (name TEXT PRIMARY KEY, value BIGINT NOT NULL);"
+	"INSERT INTO counters VALUES ('event', 7), ('audit', 0);"
+	"CREATE TABLE boxes (id TEXT PRIMARY KEY, seq BIGINT NOT NULL, tenant TEXT NOT NULL,"
+	" name TEXT NOT NULL, state TEXT NOT NULL, body TEXT NOT NULL);"
+	"CREATE TABLE kv (name TEXT PRIMARY KEY, value BYTEA NOT NULL, time BIGINT NOT NULL);"
+	"INSERT INTO kv VALUES ('kept', x'31', 5);"
+	"CREATE TABLE events (id BIGINT PRIMARY KEY, time BIGINT NOT NULL, tenant TEXT NOT NULL,"
+	" kind TEXT NOT NULL, sandbox TEXT NOT NULL, session TEXT NOT NULL, fields TEXT NOT NULL);"
+	"CREATE INDEX events_of_tenant ON events (tenant, id);"
+	"INSERT INTO events VALUES (6, 1, 'a', 'k', '', '', '{}'), (7, 1, 'b', 'k', '', '', '{}');"
+	"CREATE TABLE audit (id BIGINT PRIMARY KEY, time BIGINT NOT NULL, tenant TEXT NOT NULL,"
+	" who TEXT NOT NULL, action TEXT NOT NULL, target TEXT NOT NULL, outcome TEXT NOT NULL,"
+	" fields TEXT NOT NULL, hash BYTEA NOT NULL);"
+	"CREATE INDEX audit_of_tenant ON audit (tenant, id);"
+	"CREATE TABLE tapes (sandbox TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (sandbox, id));";
+
+static bool run_raw(const char *place, const char *sql)
+{
+	sqlite3 *raw = NULL;
+	char path[128];
+	int code;
+
+	snprintf(path, sizeof(path), "%s/%s/cove.db", scratch_path, place);
+	code = sqlite3_open(path, &raw);
+	if (code == SQLITE_OK)
+		code = sqlite3_exec(raw, sql, NULL, NULL, NULL);
+	sqlite3_close(raw);
+	return code == SQLITE_OK;
+}
+
+TEST(older, "the state of the first version is brought to today's, with what it holds")
+{
+	auto_end;
+	auto_arena arena = arena_new();
+	struct store_events_ask ask = {.tenant = "a", .own = true, .max = 9};
+	struct store_event event = {.tenant = "a", .kind = "k"};
+	struct store_events page;
+	struct store_kv *kv;
+	uint64_t first = 0;
+	size_t count = 0;
+
+	subdir("older");
+	CHECK(run_raw("older", first_state));
+	CHECK_OK(begin(dir));
+	CHECK(store_health(store) == STORE_FINE && store_stats(store).schema == 2);
+	CHECK_OK(store_kv_load(store, "kept", arena, &kv, &count));
+	CHECK(count == 1 && str_is(kv[0].value, "1"));
+	CHECK_OK(store_events_page(store, &ask, arena, &page));
+	CHECK(page.count == 1 && page.at[0].id == 6);
+	CHECK_OK(store_events_add(store, &event, 1, &first));
+	CHECK(first == 8);
+	ask.after = 6;
+	CHECK_OK(store_events_page(store, &ask, arena, &page));
+	CHECK(page.count == 1 && page.at[0].id == 7 && !page.missed);
+	store_close(take_ptr(store));
+	CHECK(run_raw("older", "SELECT own FROM audit; SELECT own FROM events"));
+	CHECK(!run_raw("older", "SELECT 1 FROM tapes"));
+	CHECK_OK(begin(dir));
+	CHECK(store_health(store) == STORE_FINE);
+}
+
+TEST(half_step, "a step that cannot be taken leaves the state as it was")
+{
+	auto_end;
+
+	subdir("half");
+	CHECK(run_raw("half", first_state));
+	CHECK(run_raw("half", "DROP TABLE audit")); // so that a later part of the step fails
+	auto_err err = begin(dir);
+	CHECK(err != NULL);
+	CHECK(run_raw("half", "SELECT 1 FROM tapes; SELECT time FROM events"));
+	CHECK(!run_raw("half", "SELECT own FROM events"));
+}
+
+static struct err *read_slowly(struct db *db, void *arg)
+{
+	auto_query query = {0};
+	bool found = false;
+
+	TRY(query_open(db, "SELECT count(*) FROM kv", &query));
+	TRY(query_step(&query, &found));
+	usleep(400000); // in the middle of its look
+	*(int64_t *)arg = query_take_int(&query);
+	return OK;
+}
+
+static int64_t wrote_ms;
+
+static void write_beside(void *arg)
+{
+	int64_t began = clock_ms();
+
+	(void)arg;
+	for (int i = 0; i < 20; i++)
+		failed += store_kv_put(store, "beside", STR("v")) != NULL;
+	wrote_ms = clock_ms() - began;
+	if (--live == 0)
+		loop_stop(loop);
+}
+
+static void look_beside(void *arg)
+{
+	failed += store_look(store, read_slowly, arg) != NULL;
+	if (--live == 0)
+		loop_stop(loop);
+}
+
+TEST(beside, "a long look holds no commit up")
+{
+	auto_end;
+	int64_t seen = -1;
+
+	CHECK_OK(begin(subdir("beside")));
+	CHECK_OK(offload_open(loop, 2));
+	CHECK_OK(store_kv_put(store, "a", STR("1")));
+	live = 2;
+	failed = 0;
+	task_start(loop, "look", look_beside, &seen);
+	task_start(loop, "write", write_beside, NULL);
+	loop_run(loop);
+	task_trim();
+	offload_close();
+	CHECK(failed == 0);
+	CHECK(seen >= 1);
+	printf("# 20 commits in %lld ms beside it\n", (long long)wrote_ms);
+	CHECK(wrote_ms < 350);
 }
 
 TEST(no_room_for_files, "without a file descriptor left the store goes on")
