@@ -80,6 +80,7 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 		break;
 	case ORDER_LEAF:
 		put_chars(&pack, order->box);
+		put_chars(&pack, order->name);
 		pack_u8(&pack, order->again);
 		pack_u32(&pack, order->leaf);
 		break;
@@ -140,6 +141,20 @@ static bool is_host_name(struct str s)
 	return s.len > 0;
 }
 
+// Of what nobody is making any more: hex digits behind the prefix.
+static bool is_unfinished(struct str s)
+{
+	size_t head = strlen(ORDER_UNFINISHED);
+
+	return s.len > head && str_starts(s, ORDER_UNFINISHED) &&
+	       strspn(s.at + head, "0123456789abcdef") == s.len - head;
+}
+
+static bool is_mark(struct str s)
+{
+	return strspn(s.at, REASON_WORD) == s.len;
+}
+
 static void get_limits(struct unpack *in, struct limits *out)
 {
 	out->memory = within(in, unpack_u64(in), 1 << 20, BYTES_MAX);
@@ -198,6 +213,7 @@ static void get_order(struct unpack *in, struct order *order)
 		break;
 	case ORDER_LEAF:
 		get_box(in, order);
+		hold(in, is_mark(get_chars(in, order->name)));
 		order->again = get_bool(in);
 		order->leaf = (uint32_t)within(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
 		break;
@@ -207,8 +223,11 @@ static void get_order(struct unpack *in, struct order *order)
 		break;
 	case ORDER_IMPORT:
 	case ORDER_FREEZE:
-	case ORDER_FORGET:
 		hold(in, id_is_template(get_chars(in, order->name)));
+		break;
+	case ORDER_FORGET:
+		name = get_chars(in, order->name);
+		hold(in, id_is_template(name) || is_unfinished(name));
 		break;
 	case ORDER_LIST:
 		name = get_chars(in, order->name);
@@ -386,6 +405,7 @@ static void put_done(struct pack *pack, const struct answer *answer)
 	case ORDER_LEAF:
 		pack_u32(pack, answer->leaf);
 		pack_u32(pack, answer->join_count);
+		pack_u8(pack, answer->marked);
 		break;
 	case ORDER_IMPORT:
 	case ORDER_FREEZE:
@@ -421,6 +441,7 @@ static void get_done(struct unpack *in, struct answer *answer)
 	case ORDER_LEAF:
 		answer->leaf = (uint32_t)within(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
 		answer->join_count = (uint32_t)within(in, unpack_u32(in), 1, 2);
+		answer->marked = get_bool(in);
 		break;
 	case ORDER_IMPORT:
 	case ORDER_FREEZE:

@@ -4,7 +4,8 @@
 //
 // A leaf that was killed is spent: since kernels 6.1.129 and 6.14 whatever is cloned into a cgroup
 // that once was killed dies of it. The daemon then asks for another LEAF, which may have the number
-// of a spent one, made anew.
+// of a spent one, made anew. A leaf with a mark shows that in the name of its directory, for those
+// who look from outside; it serves once.
 //
 // Answers may come out of order: each repeats the id of its order. fds travel beside the message,
 // their number fixed by its kind.
@@ -25,7 +26,7 @@
 #include "model/limits.h"
 #include "model/talk.h"
 
-#define ORDER_VERSION 2
+#define ORDER_VERSION 3
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 4
 #define ORDER_TEMPLATE_MAX 64 // with its NUL
@@ -66,7 +67,7 @@ struct order {
 	char box[ID_BOX_LEN + 1];      // BUILD BURY LEAF KILL ADOPT STOP PAUSE THAW;
 				       // CELLS: ids behind this one, "": from the first
 	char name[ORDER_TEMPLATE_MAX]; // BUILD: template; IMPORT FREEZE FORGET: template;
-				       // LIST: names behind this one
+				       // LIST: names behind this one; LEAF: its mark, or ""
 	char host[ID_NAME_MAX + 2];    // BUILD: the box's host name
 	struct limits limits;	       // BUILD
 	bool ephemeral;		       // BUILD: its disk ends with its processes, so no sync is
@@ -129,6 +130,8 @@ struct order_odd {
 	char name[ID_BOX_LEN + 1];
 };
 #define ORDER_ODDS_MAX 24
+#define ORDER_ODD_TEMPLATE "layer_without_job"
+#define ORDER_UNFINISHED ".new-" // how the name of a template begins that is being made
 
 // What this host can do, told at HELLO.
 struct order_host {
@@ -151,6 +154,7 @@ struct answer {
 	char reason[40], message[256], hint[256];
 	uint32_t leaf;		// LEAF, BUILD: its number
 	uint32_t join_count;	// LEAF: how many of the fds join it (1 on v2, 2 on v1)
+	bool marked;		// LEAF again: it has a mark, so it is not for another exec
 	struct order_host host; // HELLO
 	union {
 		struct order_template templates[ORDER_LIST_PAGE]; // LIST

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/loop.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +45,8 @@ fallible loopdev_attach(int file, int *out_fd, char out_path[LOOPDEV_PATH])
 		int number = ioctl(control, LOOP_CTL_GET_FREE);
 		auto_fd fd = -1;
 
+		if (number < 0 && errno == ENOSPC)
+			break;
 		if (number < 0)
 			return err_sys(errno, "find a free loop device");
 		TRY(open_device(number, &fd, path));
@@ -112,8 +115,8 @@ fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH])
 	return OK;
 }
 
-// Whether a device is bound to one of the files that a directory holds.
-static bool is_in(int fd, int dir, const char *name)
+// The file of a directory that a device is bound to. False: it is none of them.
+static bool name_in(int fd, int dir, char out[NAME_MAX + 1])
 {
 	auto_fd again = -1;
 	struct loop_info64 info;
@@ -122,8 +125,6 @@ static bool is_in(int fd, int dir, const char *name)
 	DIR *entries;
 	bool found = false;
 
-	if (name)
-		return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && is_bound_to(fd, &st);
 	if (ioctl(fd, LOOP_GET_STATUS64, &info) || fstat(dir, &st) || info.lo_device != st.st_dev)
 		return false;
 	again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -131,29 +132,51 @@ static bool is_in(int fd, int dir, const char *name)
 	if (!entries)
 		return false;
 	take_fd(&again);
-	while (!found && (entry = readdir(entries)))
+	while (!found && (entry = readdir(entries))) {
 		found = entry->d_ino == info.lo_inode;
+		if (found)
+			snprintf(out, NAME_MAX + 1, "%s", entry->d_name);
+	}
 	closedir(entries);
 	return found;
 }
 
-unsigned loopdev_count(int dir, const char *name)
+void loopdev_each(int dir, void (*each)(void *arg, const char *name), void *arg)
 {
 	DIR *block = opendir("/sys/block");
-	unsigned count = 0;
 	int number;
 
 	while ((number = next_bound(block)) >= 0) {
-		char path[LOOPDEV_PATH];
+		char path[LOOPDEV_PATH], name[NAME_MAX + 1];
 
 		snprintf(path, sizeof(path), "/dev/loop%d", number);
 		auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
 
-		count += fd >= 0 && is_in(fd, dir, name);
+		if (fd >= 0 && name_in(fd, dir, name))
+			each(arg, name);
 	}
 	if (block)
 		closedir(block);
-	return count;
+}
+
+struct counting {
+	const char *name;
+	unsigned count;
+};
+
+static void count_one(void *arg, const char *name)
+{
+	struct counting *counting = arg;
+
+	counting->count += !counting->name || !strcmp(counting->name, name);
+}
+
+unsigned loopdev_count(int dir, const char *name)
+{
+	struct counting counting = {.name = name};
+
+	loopdev_each(dir, count_one, &counting);
+	return counting.count;
 }
 
 fallible loopdev_grow(int fd)

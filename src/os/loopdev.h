@@ -13,6 +13,8 @@ fallible loopdev_attach(int file, int *out_fd, char out_path[LOOPDEV_PATH]);
 fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH]);
 // How many devices are bound to the file `name` in `dir`; NULL: to any file in it.
 unsigned loopdev_count(int dir, const char *name);
+// Calls `each` with the name of every file in `dir` that a device is bound to, once a device.
+void loopdev_each(int dir, void (*each)(void *arg, const char *name), void *arg);
 // After the file grew: the device is as large as the file.
 fallible loopdev_grow(int fd);
 // Gone at once, or as soon as whoever still uses it lets go.

@@ -139,7 +139,7 @@ static fallible gather(struct warden *warden, const struct order *order, struct 
 	TRY(take_disk(warden, order, cell, parts), "take a disk");
 	TRY(group_make(warden->groups, order->box, root, &parts->door));
 	cell->has_groups = true;
-	TRY(group_leaf(warden->groups, order->box, 0, root, &parts->leaf));
+	TRY(group_leaf(warden->groups, order->box, 0, "", root, &parts->leaf));
 	cell->leaves = 1;
 	return make_control(parts);
 }

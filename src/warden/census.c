@@ -2,6 +2,8 @@
 // more is its cgroups and the processes in them (and its disks, which are warden/disk's). Killing
 // goes round and round until every group can be removed: a process that forks while it is being
 // killed is met in the next round.
+//
+// syscalls: openat close getdents64 unlinkat kill read write newfstatat fcntl
 #include "warden/census.h"
 
 #include <dirent.h>
@@ -124,4 +126,15 @@ fallible census_bury(struct groups *groups, const struct map *known, int *out_bu
 				groups->instance);
 	*out_buried = first;
 	return OK;
+}
+
+bool census_bury_one(struct groups *groups, const char *box)
+{
+	bool gone = true;
+
+	for (int i = 0; i < groups->count; i++)
+		if (!groups->trees[i].shared)
+			gone &= sweep(&groups->trees[i], !groups->unified, groups->trees[i].dir,
+				      box);
+	return gone;
 }

@@ -10,3 +10,5 @@
 // something outlives that.
 #define CENSUS_MS 10000
 fallible census_bury(struct groups *groups, const struct map *known, int *out_buried);
+// The same for the groups of one name. True: they are gone. Does not block: call it again.
+bool census_bury_one(struct groups *groups, const char *box);

@@ -3,6 +3,7 @@
 // numbers. Beside the pool the image driver stays at hand for boxes with a limit on inodes, which
 // btrfs cannot keep, and whatever the driver, directories of boxes that were made without one.
 //
+// syscalls: umount2 ioctl getdents64 faccessat faccessat2 fstat
 // syscalls: fstatfs mkdirat umask openat close mount_setattr clone3 waitid pipe2 read write
 #include "warden/disk.h"
 
@@ -11,6 +12,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 
@@ -19,6 +21,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "os/loopdev.h"
 #include "os/mount.h"
 #include "os/ns.h"
 #include "warden/disk_driver.h"
@@ -28,6 +31,7 @@
 #define LIMIT_MOST (16ull << 40)
 #define PROBE_BOX "probe"
 #define PROBE_BASE (1u << 20)
+#define UNBIND_MAX 16 // mounts over one another, devices of one file
 
 enum role { MAIN, INODES, PLAIN, ROLES };
 
@@ -344,6 +348,36 @@ fallible disk_drop(struct disk *disk, const char *box)
 		if (disk->by[role].driver && !err)
 			err = disk->by[role].driver->drop(disk->by[role].self, box);
 	return err;
+}
+
+// Ours are mounted detached and clear themselves: these are somebody else's doing. By way of the
+// state directory, for that is where others mount; what we hold open lies below its own cover.
+static void unbind(struct disk *disk, const char *box)
+{
+	char path[sizeof("/proc/self/fd/2147483647/boxes/") + ID_BOX_LEN], image[ID_BOX_LEN + 8];
+	char device_path[LOOPDEV_PATH];
+	auto_fd file = -1;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/boxes/%s", disk->place.data, box);
+	for (int i = 0; i < UNBIND_MAX; i++)
+		if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW))
+			break;
+	snprintf(image, sizeof(image), "%s.img", box);
+	file = openat(disk->place.boxes, image, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	for (int i = 0; file >= 0 && i < UNBIND_MAX; i++) {
+		auto_fd device = -1;
+		auto_err err = loopdev_find(file, &device, device_path);
+
+		if (err || device < 0)
+			break;
+		loopdev_detach(device);
+	}
+}
+
+fallible disk_reclaim(struct disk *disk, const char *box)
+{
+	unbind(disk, box);
+	return disk_drop(disk, box);
 }
 
 int disk_idle(struct disk *disk)

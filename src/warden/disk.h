@@ -40,6 +40,8 @@ fallible disk_each(struct disk *disk, void (*each)(void *arg, const char *box), 
 // After the box's mounts are gone: out of sight at once (renamed to trash, or destroyed); the bytes
 // are reaped in the background. Idempotent.
 fallible disk_drop(struct disk *disk, const char *box);
+// The same of a disk that is no box's: what is mounted on it here, or bound to it, goes first.
+fallible disk_reclaim(struct disk *disk, const char *box);
 // Spare time: prepares images, grows the pool, gives boxes at their limit the little room that a
 // truncate needs. Call it after start and whenever there is nothing to do; returns in how many
 // milliseconds to call it again, -1: not before the next box.

@@ -6,7 +6,7 @@
 // 20 us, a `cgroup.procs` anywhere waits for a grace period of several ms. `cgroup.procs` of the v2
 // groups belongs to the box's root, or pid 1 could not clone into a leaf; nothing else is chowned.
 //
-// syscalls: mkdirat unlinkat openat read write close fchownat kill
+// syscalls: mkdirat unlinkat openat read write close fchownat kill faccessat
 #include "warden/group.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "base/weak.h"
 #include "os/fd.h"
 
-#define NAME_ROOM (ID_BOX_LEN + 16)
+#define NAME_ROOM (ID_BOX_LEN + 2 + GROUP_LEAF_ROOM)
 #define PATH_ROOM (NAME_ROOM + 48)
 #define PERIOD_US 100000
 #define TCP_MIN (16ull << 20)
@@ -214,51 +214,79 @@ static fallible make_leaf(struct groups *groups, const char *name, uint32_t root
 	return OK;
 }
 
-// False: somebody is still in it.
-static bool drop_leaf(struct groups *groups, const char *name)
+// Where the leaf is, in that hierarchy; where it would be, if there is none. Most have no mark.
+static void name_leaf(const struct group_tree *tree, const char *box, uint32_t leaf,
+		      char out[NAME_ROOM])
 {
-	bool gone = true;
+	char marked[GROUP_LEAF_ROOM];
 
-	for (int i = 0; i < groups->count; i++)
-		if (groups->trees[i].leafy && unlinkat(groups->trees[i].dir, name, AT_REMOVEDIR) &&
-		    errno != ENOENT)
-			gone = false;
-	return gone;
+	snprintf(out, NAME_ROOM, "%s/x-%u", box, leaf);
+	if (faccessat(tree->dir, out, F_OK, 0) && group_leaf_find(tree, box, leaf, marked))
+		snprintf(out, NAME_ROOM, "%s/%s", box, marked);
+}
+
+static bool gone(int dir, const char *name)
+{
+	return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
 bool group_leaf_drop(struct groups *groups, const char *box, uint32_t leaf)
 {
-	char name[NAME_ROOM];
+	bool all = true;
 
-	snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
-	return drop_leaf(groups, name);
+	for (int i = 0; i < groups->count; i++) {
+		char name[NAME_ROOM];
+
+		if (!groups->trees[i].leafy)
+			continue;
+		name_leaf(&groups->trees[i], box, leaf, name);
+		all &= gone(groups->trees[i].dir, name);
+	}
+	return all;
 }
 
-fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,
-		    struct group_leaf *out)
+bool group_leaf_retire(struct groups *groups, const char *box, uint32_t leaf)
+{
+	for (int i = 0; i < groups->count; i++) {
+		char name[NAME_ROOM];
+
+		if (!groups->trees[i].leafy)
+			continue;
+		name_leaf(&groups->trees[i], box, leaf, name);
+		return strchr(name, '.') && group_leaf_drop(groups, box, leaf);
+	}
+	return false;
+}
+
+fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, const char *mark,
+		    uint32_t root, struct group_leaf *out)
 {
 	struct group_leaf made = {.meter = -1};
 	char name[NAME_ROOM];
 	struct err *err;
 
-	snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
+	snprintf(name, sizeof(name), "%s/x-%u%s%s", box, leaf, *mark ? "." : "", mark);
 	err = make_leaf(groups, name, root, &made);
 	if (err) {
 		group_leaf_close(&made);
-		drop_leaf(groups, name);
+		group_leaf_drop(groups, box, leaf);
 		return err;
 	}
 	*out = made;
 	return OK;
 }
 
-static fallible open_leaf(struct groups *groups, const char *name, struct group_leaf *leaf)
+static fallible open_leaf(struct groups *groups, const char *box, uint32_t number,
+			  struct group_leaf *leaf, bool *marked)
 {
 	for (int i = 0; i < groups->count; i++) {
 		const struct group_tree *tree = &groups->trees[i];
+		char name[NAME_ROOM];
 
 		if (!tree->leafy)
 			continue;
+		name_leaf(tree, box, number, name);
+		*marked = strchr(name, '.') != NULL;
 		leaf->joins[leaf->join_count] = -1;
 		TRY(open_door(tree, name, &leaf->joins[leaf->join_count]));
 		leaf->join_count++;
@@ -268,14 +296,11 @@ static fallible open_leaf(struct groups *groups, const char *name, struct group_
 }
 
 fallible group_leaf_open(struct groups *groups, const char *box, uint32_t leaf,
-			 struct group_leaf *out)
+			 struct group_leaf *out, bool *out_marked)
 {
 	struct group_leaf found = {.meter = -1};
-	char name[NAME_ROOM];
-	struct err *err;
+	struct err *err = open_leaf(groups, box, leaf, &found, out_marked);
 
-	snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
-	err = open_leaf(groups, name, &found);
 	if (err) {
 		group_leaf_close(&found);
 		return err;
@@ -346,14 +371,13 @@ static bool kill_v1(const struct group_tree *tree, const char *group)
 
 bool group_kill(struct groups *groups, const char *box, uint32_t leaf)
 {
-	char name[NAME_ROOM];
-
-	snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
 	for (int i = 0; i < groups->count; i++) {
 		const struct group_tree *tree = &groups->trees[i];
+		char name[NAME_ROOM];
 
 		if (!tree->leafy)
 			continue;
+		name_leaf(tree, box, leaf, name);
 		if (tree->version == 2)
 			return put(tree, name, "cgroup.kill", "1") == 0 || errno == ENOENT;
 		if (tree->holds & 1u << CGROUP_FREEZER)
@@ -364,17 +388,23 @@ bool group_kill(struct groups *groups, const char *box, uint32_t leaf)
 
 void group_thaw(struct groups *groups, const char *box, uint32_t leaf)
 {
-	char name[NAME_ROOM];
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+		char name[NAME_ROOM];
 
-	snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
-	for (int i = 0; i < groups->count; i++)
-		if (groups->trees[i].leafy && groups->trees[i].holds & 1u << CGROUP_FREEZER)
-			put(&groups->trees[i], name, "freezer.state", "THAWED");
+		if (!tree->leafy || !(tree->holds & 1u << CGROUP_FREEZER))
+			continue;
+		name_leaf(tree, box, leaf, name);
+		put(tree, name, "freezer.state", "THAWED");
+	}
 }
 
-static bool gone(int dir, const char *name)
+static void drop_marked(const struct group_tree *tree, const char *box, const char *leaf)
 {
-	return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
+	char name[NAME_ROOM];
+
+	snprintf(name, sizeof(name), "%s/%s", box, leaf);
+	unlinkat(tree->dir, name, AT_REMOVEDIR);
 }
 
 bool group_drop(struct groups *groups, const char *box, uint32_t leaves)
@@ -391,6 +421,10 @@ bool group_drop(struct groups *groups, const char *box, uint32_t leaves)
 			snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
 			all &= gone(tree->dir, name);
 		}
+		if (gone(tree->dir, box))
+			continue;
+		if (tree->leafy)
+			group_marked(tree, box, drop_marked);
 		all &= gone(tree->dir, box);
 	}
 	return all;

@@ -1,6 +1,6 @@
-// The cgroups of this instance: cove/<instance>/<box> holds the limits and pid 1, its leaves x-<n>
-// hold one execution each. Which files that takes depends on the host (isolation section 9); nobody
-// outside this file knows.
+// The cgroups of this instance: cove/<instance>/<box> holds the limits and pid 1, its leaves x-<n>,
+// or x-<n>.<mark>, hold one execution each. Which files that takes depends on the host (isolation
+// section 9); nobody outside this file knows.
 #pragma once
 
 #include <stdbool.h>
@@ -13,6 +13,7 @@
 #define GROUP_NAME_ROOM 9 // eight hex digits and a NUL
 #define GROUP_JOINS_MAX 7 // v1 hierarchies that a box joins, the shared devices among them
 #define GROUP_LEAF_JOINS 2
+#define GROUP_MARK_ROOM 64 // with its NUL
 
 #define GROUP_TREES_MAX 8
 
@@ -65,11 +66,14 @@ fallible group_make(struct groups *groups, const char *box, uint32_t root,
 // Their limits. *out_oom counts OOM kills.
 fallible group_limit(struct groups *groups, const char *box, const struct limits *limits,
 		     int *out_oom);
-fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,
-		    struct group_leaf *out);
-// The fds of a leaf that exists.
+// `mark` is shown in its name; "": none. There is one leaf of a number.
+fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, const char *mark,
+		    uint32_t root, struct group_leaf *out);
+// The fds of a leaf that exists, and whether it has a mark.
 fallible group_leaf_open(struct groups *groups, const char *box, uint32_t leaf,
-			 struct group_leaf *out);
+			 struct group_leaf *out, bool *out_marked);
+// Removes a leaf with a mark. False: it has none, or somebody is still in it.
+bool group_leaf_retire(struct groups *groups, const char *box, uint32_t leaf);
 // Removes one leaf. False: somebody is still in it.
 bool group_leaf_drop(struct groups *groups, const char *box, uint32_t leaf);
 // Lets a dying box die at full speed.
@@ -84,8 +88,17 @@ bool group_drop(struct groups *groups, const char *box, uint32_t leaves);
 // What the kernel shows (group_find.c), for a warden that has only begun.
 // Calls `each` for the name of every box that has a group in any hierarchy, some more than once.
 void groups_each(struct groups *groups, void (*each)(void *arg, const char *box), void *arg);
-// The process that is pid 1 of a box, by its group and its own pid namespace; 0: there is none.
+// The process that is pid 1 of a box, by its group and its own pid namespace; 0: there is none; -1
+// with errno: that cannot be told.
 int group_first(struct groups *groups, const char *box);
+// The name of a leaf's directory in the box's, as that hierarchy has it: "x-3", "x-3.mark"; false:
+// there is no such leaf.
+#define GROUP_LEAF_ROOM (16 + GROUP_MARK_ROOM)
+bool group_leaf_find(const struct group_tree *tree, const char *box, uint32_t leaf,
+		     char out[GROUP_LEAF_ROOM]);
+// Calls `each` for the name of every leaf with a mark.
+void group_marked(const struct group_tree *tree, const char *box,
+		  void (*each)(const struct group_tree *tree, const char *box, const char *leaf));
 // How many leaves there are, counted from 0 to the last that exists.
 uint32_t group_leaves(struct groups *groups, const char *box);
 fallible group_oom(struct groups *groups, const char *box, int *out_oom);

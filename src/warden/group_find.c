@@ -58,19 +58,25 @@ static const struct group_tree *leafy(const struct groups *groups)
 	return NULL;
 }
 
-// Whether it is the first process of its own pid namespace.
-static bool is_first(uint64_t pid)
+// What is gone is told so; every other failure to look says nothing.
+static bool is_gone(int errnum)
+{
+	return errnum == ENOENT || errnum == ESRCH || errnum == ENODEV;
+}
+
+// Whether it is the first process of its own pid namespace; -1: that cannot be told.
+static int is_first(uint64_t pid)
 {
 	char path[32], text[1536]; // it stands well before the end
 	const char *at, *end, *last;
 
 	snprintf(path, sizeof(path), "/proc/%llu/status", (unsigned long long)pid);
 	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0)
-		return false;
+		return is_gone(errno) ? 0 : -1;
 	at = strstr(text, "\nNSpid:");
 	end = at ? strchr(at + 1, '\n') : NULL;
 	if (!end)
-		return false;
+		return 0;
 	last = end;
 	while (last > at && last[-1] != '\t')
 		last--;
@@ -89,11 +95,66 @@ int group_first(struct groups *groups, const char *box)
 		return 0;
 	snprintf(path, sizeof(path), "%s/cgroup.procs", box);
 	len = fd_get(tree->dir, path, text, sizeof(text));
-	rest = (struct str){text, len > 0 ? (size_t)len : 0};
-	while (len > 0 && str_cut(&rest, '\n', &line))
-		if (str_to_u64(line, 2, INT32_MAX, &pid) && is_first(pid))
-			return (int)pid;
+	if (len < 0)
+		return is_gone(errno) ? 0 : -1;
+	rest = (struct str){text, (size_t)len};
+	while (rest.len && str_cut(&rest, '\n', &line)) {
+		int first = str_to_u64(line, 2, INT32_MAX, &pid) ? is_first(pid) : 0;
+
+		if (first)
+			return first < 0 ? -1 : (int)pid;
+	}
 	return 0;
+}
+
+// "x-3" or "x-3.mark"
+static bool is_leaf(const char *name, uint32_t *out_number, bool *out_marked)
+{
+	struct str rest = str_of(name), number;
+	uint64_t value;
+
+	if (!str_starts(rest, "x-"))
+		return false;
+	rest = str_skip(rest, 2);
+	str_cut(&rest, '.', &number);
+	if (!str_to_u64(number, 0, UINT16_MAX, &value))
+		return false;
+	*out_number = (uint32_t)value;
+	*out_marked = rest.at != NULL;
+	return true;
+}
+
+bool group_leaf_find(const struct group_tree *tree, const char *box, uint32_t leaf,
+		     char out[GROUP_LEAF_ROOM])
+{
+	auto_dir dir = list(tree->dir, box);
+	struct dirent *entry;
+	uint32_t number;
+	bool marked;
+
+	while (dir && (entry = readdir(dir))) {
+		size_t len = strlen(entry->d_name);
+
+		if (!is_leaf(entry->d_name, &number, &marked) || number != leaf ||
+		    len >= GROUP_LEAF_ROOM)
+			continue;
+		memcpy(out, entry->d_name, len + 1);
+		return true;
+	}
+	return false;
+}
+
+void group_marked(const struct group_tree *tree, const char *box,
+		  void (*each)(const struct group_tree *tree, const char *box, const char *leaf))
+{
+	auto_dir dir = list(tree->dir, box);
+	struct dirent *entry;
+	uint32_t number;
+	bool marked;
+
+	while (dir && (entry = readdir(dir)))
+		if (is_leaf(entry->d_name, &number, &marked) && marked)
+			each(tree, box, entry->d_name);
 }
 
 uint32_t group_leaves(struct groups *groups, const char *box)
@@ -103,13 +164,12 @@ uint32_t group_leaves(struct groups *groups, const char *box)
 	for (int i = 0; i < groups->count; i++) {
 		auto_dir dir = groups->trees[i].leafy ? list(groups->trees[i].dir, box) : NULL;
 		struct dirent *entry;
-		uint64_t number;
+		uint32_t number;
+		bool marked;
 
 		while (dir && (entry = readdir(dir)))
-			if (str_starts(str_of(entry->d_name), "x-") &&
-			    str_to_u64(str_of(entry->d_name + 2), 0, UINT16_MAX, &number) &&
-			    number >= most)
-				most = (uint32_t)number + 1;
+			if (is_leaf(entry->d_name, &number, &marked) && number >= most)
+				most = number + 1;
 	}
 	return most;
 }

@@ -117,8 +117,10 @@ enum note_state note_read(int dir, const char *box, struct note *out)
 	ssize_t len;
 
 	if (fd < 0)
-		return errno == ENOENT ? NOTE_ABSENT : NOTE_BAD;
+		return errno == ENOENT ? NOTE_ABSENT : errno == ELOOP ? NOTE_BAD : NOTE_UNREAD;
 	len = fd_read_all(fd, text, NOTE_SIZE);
+	if (len < 0)
+		return NOTE_UNREAD;
 	rest = (struct str){text, len > 0 ? (size_t)len : 0};
 	if (!str_cut(&rest, '\n', &line) || !str_cut(&line, ' ', &word) ||
 	    !str_is(word, NOTE_WORD) || !str_to_u64(line, 1, UINT32_MAX, &version))

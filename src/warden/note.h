@@ -24,7 +24,8 @@ struct note {
 	uint64_t killed[TALK_LEAVES_MAX / 64];
 };
 
-enum note_state { NOTE_GOOD, NOTE_ABSENT, NOTE_BAD, NOTE_TOO_NEW };
+// UNREAD: what it says cannot be told now, with errno; BAD: it says nothing that makes sense.
+enum note_state { NOTE_GOOD, NOTE_ABSENT, NOTE_UNREAD, NOTE_BAD, NOTE_TOO_NEW };
 
 // RUN/cells, made when it is absent, open.
 fallible note_open_dir(int run, int *out_dir);
@@ -35,5 +36,5 @@ void note_drop(int dir, const char *box);
 
 // This boot's name. INTERNAL when the kernel does not tell.
 fallible note_boot(char out[NOTE_BOOT]);
-// When a process began, in the kernel's ticks; 0: it cannot be told.
+// When a process began, in the kernel's ticks; 0 with errno: it cannot be told.
 uint64_t note_started(int pid);

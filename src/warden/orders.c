@@ -17,6 +17,7 @@
 #include "warden/bury.h"
 #include "warden/jail.h"
 #include "warden/post.h"
+#include "warden/reclaim.h"
 #include "warden/rest.h"
 #include "warden/tally.h"
 
@@ -77,8 +78,7 @@ static fallible bury(struct warden *warden, const struct order *order)
 	struct cell *cell = find(warden, order);
 
 	if (!cell) {
-		// Nobody's. Groups of that name in which nothing lives are only in the way.
-		group_drop(warden->groups, order->box, group_leaves(warden->groups, order->box));
+		TRY(reclaim_box(warden, order->box));
 		post_done(warden, ORDER_BURY, order->id);
 		return OK;
 	}
@@ -129,15 +129,15 @@ static uint32_t next_leaf(struct warden *warden, struct cell *cell)
 	return cell->leaves;
 }
 
-static fallible make_leaf(struct warden *warden, struct cell *cell, uint32_t *out_number,
-			  struct group_leaf *out)
+static fallible make_leaf(struct warden *warden, struct cell *cell, const char *mark,
+			  uint32_t *out_number, struct group_leaf *out)
 {
 	uint32_t number = next_leaf(warden, cell);
 
 	if (number >= TALK_LEAVES_MAX)
 		return err_new(EXHAUSTED, "too_many_execs", "the box has %d leaves and no more",
 			       TALK_LEAVES_MAX);
-	TRY(group_leaf(warden->groups, cell->id, number, ids_base(cell->note.slot), out));
+	TRY(group_leaf(warden->groups, cell->id, number, mark, ids_base(cell->note.slot), out));
 	if (number == cell->leaves)
 		cell->leaves++;
 	*out_number = number;
@@ -149,30 +149,53 @@ static fallible no_leaf(struct err *err)
 	return err_recast(err, ERR_NOT_FOUND, "no_leaf", "the box has no such leaf");
 }
 
+// Noted before it is killed: whatever the next life clones into it would die of that.
+static void spend(struct warden *warden, struct cell *cell, uint32_t number)
+{
+	cell->note.killed[number / 64] |= 1ull << number % 64;
+	auto_err unnoted = note_write(warden->cells, cell->id, &cell->note);
+
+	if (unnoted)
+		log_event(LOG_WARN, "note.unwritten", "sandbox", cell->id, "trail",
+			  err_trail(unnoted), NULL);
+}
+
+// One with a mark serves once: if nothing lives in it, it is removed, and its number is free.
+static fallible open_again(struct warden *warden, struct cell *cell, uint32_t number,
+			   struct group_leaf *out, bool *out_marked)
+{
+	struct err *err;
+
+	if (group_leaf_retire(warden->groups, cell->id, number)) {
+		spend(warden, cell, number);
+		return err_new(NOT_FOUND, "no_leaf", "nothing was left in that leaf");
+	}
+	err = group_leaf_open(warden->groups, cell->id, number, out, out_marked);
+	return err ? no_leaf(err) : OK;
+}
+
 // The fds that join it, one on v2 and two on v1, then its meter.
 static fallible leaf(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
 	uint32_t number = order->leaf;
 	struct group_leaf made = {.meter = -1};
-	struct err *err;
+	bool marked = false;
 	int fds[3];
 
 	if (!cell || cell->state != CELL_ALIVE)
 		return no_box();
-	if (order->again) {
-		err = group_leaf_open(warden->groups, cell->id, number, &made);
-		if (err)
-			return no_leaf(err);
-	} else {
-		TRY(make_leaf(warden, cell, &number, &made));
-	}
+	if (order->again)
+		TRY(open_again(warden, cell, number, &made, &marked));
+	else
+		TRY(make_leaf(warden, cell, order->name, &number, &made));
 	warden->answer = (struct answer){
 		.kind = ANSWER_DONE,
 		.to = ORDER_LEAF,
 		.id = order->id,
 		.leaf = number,
 		.join_count = (uint32_t)made.join_count,
+		.marked = marked,
 	};
 	memcpy(fds, made.joins, (size_t)made.join_count * sizeof(*fds));
 	fds[made.join_count] = made.meter;
@@ -187,11 +210,12 @@ static fallible adopt(struct warden *warden, const struct order *order)
 	struct group_leaf first = {.meter = -1};
 	int fds[2] = {-1, -1};
 	struct err *err;
+	bool marked;
 
 	if (!cell || cell->state != CELL_ALIVE || cell->pidfd < 0)
 		return no_box();
 	TRY(group_oom(warden->groups, cell->id, &fds[0]));
-	err = group_leaf_open(warden->groups, cell->id, 0, &first);
+	err = group_leaf_open(warden->groups, cell->id, 0, &first, &marked);
 	if (err) {
 		fd_drop(&fds[0]);
 		return no_leaf(err);
@@ -218,14 +242,9 @@ static fallible kill_leaf(struct warden *warden, const struct order *order)
 
 	if (!cell || cell->state != CELL_ALIVE || order->leaf >= cell->leaves)
 		return no_box();
-	// Noted first: whatever the next life clones into a leaf that was killed would die of it.
-	cell->note.killed[order->leaf / 64] |= 1ull << order->leaf % 64;
-	auto_err unnoted = note_write(warden->cells, cell->id, &cell->note);
-
-	if (unnoted)
-		log_event(LOG_WARN, "note.unwritten", "sandbox", cell->id, "trail",
-			  err_trail(unnoted), NULL);
-	if (group_kill(warden->groups, cell->id, order->leaf)) {
+	spend(warden, cell, order->leaf);
+	if (group_leaf_retire(warden->groups, cell->id, order->leaf) ||
+	    group_kill(warden->groups, cell->id, order->leaf)) {
 		post_done(warden, ORDER_KILL, order->id);
 		return OK;
 	}

@@ -1,22 +1,23 @@
 // Four things can be known of a box: its note, its groups, its process, its disk.
 //
-//	note, and the process is the one that it names   the box lives: it is a cell again
-//	note without a process in it                     it was being built, and nobody was told of
-//	                                                 it: buried, and its disk unless it was
-// there 	note, but the process is gone or another         the box has ended: its disk stays,
-// unless it 	                                                 ends with its run 	note of
-// another boot                             the same, but whether it was to end with its
-// run the daemon knows 	no note, or none that can be read                asked of the
-// kernel: a pid 1 in the box's group 	                                                 is the
-// box's, and its id range is in its map 	a disk alone kept; the daemon has it buried if
-// nobody wants 	                                                 it
+//	a note, and the process it names    the box lives: it is a cell again
+//	a note without a process            it was being built, and promised to nobody: buried, and
+//	                                    its disk unless that was there before
+//	a note, the process gone or other   the box has ended: its disk stays, unless it ends with
+//	                                    its run
+//	a note of another boot              the same, but what ends with its run the daemon knows
+//	none, or one that makes no sense    asked of the kernel: a pid 1 in the box's group is the
+//	                                    box's, and its id range is in its map
+//	a disk alone                        kept; the daemon has it buried if nobody wants it
 //
-// Nothing is signalled here. What is no cell is buried by its groups (warden/census.c).
+// Nothing is signalled here. What is no cell is buried by its groups (warden/census.c). What could
+// not be looked at is neither a cell nor none: then there is no beginning, and the boxes run on.
 #include "warden/recall.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,19 +40,54 @@ struct recall {
 	size_t adopted;
 };
 
+// What cannot be looked at is not gone: without an answer there is no next life.
+static fallible unseen(const char *box)
+{
+	return err_hint(err_sys(errno, "look at the processes of %s", box),
+			"the boxes run on; look at the limit on open files");
+}
+
+static bool has_ended(int pidfd)
+{
+	struct pollfd one = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&one, 1, 0) > 0;
+}
+
+// By its pidfd; -1: there is none of that number. First the fd, then the questions: from here on
+// the number cannot come to mean another.
+static fallible open_process(const char *box, int pid, uint64_t *out_started, int *out)
+{
+	auto_fd fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	if (fd < 0)
+		return errno == ESRCH || errno == EINVAL ? OK : unseen(box);
+	*out_started = note_started(pid);
+	if (!*out_started)
+		return has_ended(fd) ? OK : unseen(box);
+	*out = take_fd(&fd);
+	return OK;
+}
+
 // The process that the note means, by its pidfd; -1: it is gone, or another has its number.
-static int find_process(struct warden *warden, const char *box, const struct note *note)
+static fallible find_process(struct warden *warden, const char *box, const struct note *note,
+			     int *out)
 {
 	auto_fd fd = -1;
+	uint64_t started = 0;
+	int first;
 
 	if (note->pid <= 1 || !note->started)
-		return -1;
-	// First the fd, then the questions: from here on the number cannot come to mean another.
-	fd = (int)syscall(SYS_pidfd_open, note->pid, 0);
-	if (fd < 0 || note_started(note->pid) != note->started ||
-	    group_first(warden->groups, box) != note->pid)
-		return -1;
-	return take_fd(&fd);
+		return OK;
+	TRY(open_process(box, note->pid, &started, &fd));
+	if (fd < 0 || started != note->started)
+		return OK;
+	first = group_first(warden->groups, box);
+	if (first < 0)
+		return unseen(box);
+	if (first == note->pid)
+		*out = take_fd(&fd);
+	return OK;
 }
 
 static fallible take_up(struct recall *recall, const char *box, const struct note *note, int pidfd)
@@ -94,13 +130,15 @@ static fallible recall_note(struct recall *recall, const char *box)
 {
 	struct warden *warden = recall->warden;
 	struct note note;
-	int pidfd;
+	int pidfd = -1;
 
 	switch (note_read(warden->cells, box, &note)) {
 	case NOTE_TOO_NEW:
 		return too_new(box);
 	case NOTE_GOOD:
 		break;
+	case NOTE_UNREAD:
+		return unseen(box);
 	default:
 		log_event(LOG_ERROR, "note.unreadable", "sandbox", box, NULL);
 		return OK; // the kernel is asked next
@@ -109,7 +147,7 @@ static fallible recall_note(struct recall *recall, const char *box)
 		note_drop(warden->cells, box);
 		return OK;
 	}
-	pidfd = find_process(warden, box, &note);
+	TRY(find_process(warden, box, &note, &pidfd));
 	if (pidfd >= 0)
 		return take_up(recall, box, &note, pidfd);
 	if (note.ephemeral || (!note.pid && !note.again))
@@ -118,17 +156,43 @@ static fallible recall_note(struct recall *recall, const char *box)
 }
 
 // The id range of a process, by the map of its user namespace: "0 BASE 65536".
-static bool find_slot(int pid, uint32_t *out_slot)
+static fallible find_slot(const char *box, int pid, uint32_t *out_slot, bool *out_has)
 {
 	char path[32], text[128], *end;
 	unsigned long inside, base;
 
+	*out_has = false;
 	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
 	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0)
-		return false;
+		return errno == ENOENT || errno == ESRCH ? OK : unseen(box);
 	inside = strtoul(text, &end, 10);
 	base = strtoul(end, &end, 10);
-	return *end == ' ' && inside == 0 && ids_slot((uint32_t)base, out_slot);
+	*out_has = *end == ' ' && inside == 0 && ids_slot((uint32_t)base, out_slot);
+	return OK;
+}
+
+// The pid 1 in a box's group, as a note would tell of it. -1: there is none that a box could have.
+static fallible guess(struct warden *warden, const char *box, struct note *out, int *out_pidfd)
+{
+	auto_fd fd = -1;
+	bool has_slot = false;
+	int again;
+
+	out->pid = group_first(warden->groups, box);
+	if (out->pid < 0)
+		return unseen(box);
+	if (!out->pid)
+		return OK;
+	TRY(open_process(box, out->pid, &out->started, &fd));
+	if (fd < 0)
+		return OK;
+	TRY(find_slot(box, out->pid, &out->slot, &has_slot));
+	again = group_first(warden->groups, box);
+	if (again < 0)
+		return unseen(box);
+	if (has_slot && again == out->pid)
+		*out_pidfd = take_fd(&fd);
+	return OK;
 }
 
 // A group whose box no note has told of.
@@ -138,18 +202,18 @@ static void recall_group(void *arg, const char *box)
 	struct warden *warden = recall->warden;
 	struct note note = {0};
 	auto_fd pidfd = -1;
+	enum note_state state;
 	struct note known;
 
-	if (recall->err || !id_is_box(str_of(box)) || map_get(warden->boxes, str_of(box)) ||
-	    note_read(warden->cells, box, &known) == NOTE_GOOD)
+	if (recall->err || !id_is_box(str_of(box)) || map_get(warden->boxes, str_of(box)))
 		return;
-	note.pid = group_first(warden->groups, box);
-	if (!note.pid)
+	state = note_read(warden->cells, box, &known);
+	if (state == NOTE_UNREAD)
+		recall->err = unseen(box);
+	if (state == NOTE_UNREAD || state == NOTE_GOOD)
 		return;
-	pidfd = (int)syscall(SYS_pidfd_open, note.pid, 0);
-	note.started = note_started(note.pid);
-	if (pidfd < 0 || !note.started || !find_slot(note.pid, &note.slot) ||
-	    group_first(warden->groups, box) != note.pid)
+	recall->err = guess(warden, box, &note, &pidfd);
+	if (recall->err || pidfd < 0)
 		return;
 	memcpy(note.boot, warden->boot, sizeof(note.boot));
 	memset(note.killed, 0xff, sizeof(note.killed)); // any of them may have been

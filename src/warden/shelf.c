@@ -71,7 +71,7 @@ static fallible host_make(struct templates *all, const char *name)
 	auto_fd root = -1;
 	char took[24];
 
-	snprintf(temp, sizeof(temp), ".new-%llx", (unsigned long long)all->number++);
+	snprintf(temp, sizeof(temp), ORDER_UNFINISHED "%llx", (unsigned long long)all->number++);
 	TRY(path_dir(all->layers.dir, temp, 0755, &dir));
 	err = path_dir(dir, "root", 0755, &root);
 	if (!err)

@@ -18,6 +18,7 @@
 #include "warden/bury.h"
 #include "warden/jail.h"
 #include "warden/post.h"
+#include "warden/strays.h"
 
 #define FRESH_US 2000000
 
@@ -165,6 +166,13 @@ static bool is_fresh(const struct cell *cell)
 	return clock_us() - cell->note.born_us < FRESH_US;
 }
 
+static bool is_elsewhere(struct warden *warden, const struct cell *cell)
+{
+	int first = group_first(warden->groups, cell->id);
+
+	return first >= 0 && first != cell->pid;
+}
+
 static void count_cells(struct warden *warden)
 {
 	struct order_census *census = &warden->answer.census;
@@ -182,9 +190,14 @@ static void count_cells(struct warden *warden)
 
 		++*by_state[state_of(warden, cell)];
 		if (cell->state == CELL_ALIVE && !bury_has_ended(cell) && !is_fresh(cell) &&
-		    group_first(warden->groups, cell->id) != cell->pid)
+		    is_elsewhere(warden, cell))
 			odd(&warden->answer, "cell_without_process", cell->id);
 	}
+}
+
+static void note_unfinished(void *arg, const char *name)
+{
+	odd(arg, ORDER_ODD_TEMPLATE, name);
 }
 
 static uint32_t count_loops(struct warden *warden)
@@ -207,8 +220,10 @@ fallible tally_census(struct warden *warden, const struct order *order)
 	list_dir(warden->cells, found[NOTES]);
 	list_dir(warden->ears, found[EARS]);
 	err = disk_each(warden->disk, note_name, found[DISKS]);
+	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_CENSUS, .id = order->id};
+	if (!err)
+		err = templates_unfinished(warden->templates, note_unfinished, answer);
 	if (!err) {
-		*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_CENSUS, .id = order->id};
 		count_cells(warden);
 		answer->census.groups = (uint32_t)map_count(found[GROUPS]);
 		answer->census.disks = (uint32_t)map_count(found[DISKS]);
@@ -221,6 +236,7 @@ fallible tally_census(struct warden *warden, const struct order *order)
 		answer->census.trash = (uint32_t)disk_trash(warden->disk);
 		for (int i = 0; i < PLACES; i++)
 			compare(warden, found[i], (enum place)i);
+		strays_find(warden, odd);
 		post_answer(warden, answer, NULL, 0);
 	}
 	for (int i = 0; i < PLACES; i++)

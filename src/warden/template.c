@@ -32,7 +32,7 @@
 static fallible bury(struct templates *all, const char *name, void *arg)
 {
 	(void)arg;
-	if (str_starts(str_of(name), ".new-"))
+	if (str_starts(str_of(name), ORDER_UNFINISHED))
 		return trash_put(all->trash, all->layers.dir, name);
 	if (str_starts(str_of(name), ".gone-"))
 		shelf_is_gone(all, name); // boxes of an earlier life may still use it
@@ -180,9 +180,44 @@ fallible template_find(struct templates *all, const char *name, int *out_root, i
 	return OK;
 }
 
+static bool is_unfinished(const struct templates *all, const char *name)
+{
+	if (!str_starts(str_of(name), ORDER_UNFINISHED))
+		return false;
+	list_each (at, &all->jobs)
+		if (!strcmp(link_of(at, struct shelf_job, link)->temp, name))
+			return false;
+	return true;
+}
+
+struct telling {
+	void (*each)(void *arg, const char *name);
+	void *arg;
+};
+
+static fallible tell_unfinished(struct templates *all, const char *name, void *arg)
+{
+	const struct telling *telling = arg;
+
+	if (is_unfinished(all, name))
+		telling->each(telling->arg, name);
+	return OK;
+}
+
+fallible templates_unfinished(struct templates *all, void (*each)(void *arg, const char *name),
+			      void *arg)
+{
+	struct telling telling = {each, arg};
+
+	return shelf_walk(all, tell_unfinished, &telling);
+}
+
 fallible template_forget(struct templates *all, const char *name)
 {
 	struct stat st;
+
+	if (is_unfinished(all, name))
+		return trash_put(all->trash, all->layers.dir, name);
 
 	if (!strcmp(name, "host"))
 		return err_new(CONFLICT, "host_template", "the host's own template stays");

@@ -22,7 +22,11 @@ fallible template_find(struct templates *all, const char *name, int *out_root, i
 fallible template_import(struct templates *all, const struct order *order, int userns,
 			 const struct group_door *door, int *out_pipe);
 fallible template_freeze(struct templates *all, const struct order *order);
-// Out of sight at once; the files stay while boxes may still use them, see templates_idle().
+// Calls `each` for every template that is half made, and that nobody is making.
+fallible templates_unfinished(struct templates *all, void (*each)(void *arg, const char *name),
+			      void *arg);
+// Out of sight at once; the files stay while boxes may still use them, see templates_idle(). One
+// that is half made and that nobody is making goes as a whole.
 fallible template_forget(struct templates *all, const char *name);
 fallible template_list(struct templates *all, const char *after, struct answer *out);
 // Kills the child at work for the order `id`; 0: all of them, and their answers are for no order

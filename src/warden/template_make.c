@@ -61,7 +61,7 @@ static fallible job_new(struct templates *all, const struct order *order, struct
 	char temp[SHELF_NAME];
 
 	TRY(may_make(all, order->name));
-	snprintf(temp, sizeof(temp), ".new-%llx", (unsigned long long)all->number++);
+	snprintf(temp, sizeof(temp), ORDER_UNFINISHED "%llx", (unsigned long long)all->number++);
 	TRY(path_dir(all->layers.dir, temp, 0755, &dir));
 	TRY(path_dir(dir, "root", 0755, &root));
 	job = mem_new_of(struct shelf_job);

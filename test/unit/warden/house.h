@@ -240,7 +240,7 @@ static inline int count_lines(const char *path)
 }
 
 // Processes whose /proc/PID/`file` has `mark` in it; *last is one of them.
-static inline int count_processes(const char *file, const char *mark, pid_t *last)
+static inline int count_processes(const char *file, const char *mark, pid_t *first)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *entry;
@@ -254,8 +254,8 @@ static inline int count_processes(const char *file, const char *mark, pid_t *las
 		if (pid <= 0 || fd_get(AT_FDCWD, path, text, sizeof(text)) < 0 ||
 		    !strstr(text, mark))
 			continue;
-		count++;
-		*last = pid;
+		if (count++ == 0)
+			*first = pid; // /proc is in their order
 	}
 	if (dir)
 		closedir(dir);
