@@ -32,6 +32,7 @@
 
 #define FRESH_US 1000 // most commands end soon: then the daemon is woken once
 #define IDLE_US 100   // what nobody waits for is done when nothing has happened for so long
+#define CALM_US 1000  // and what costs nobody anything, when the next has not come right behind
 #define BUSY_US 20000 // commands that began since then are one of many
 
 struct init init;
@@ -215,13 +216,17 @@ static void note_death(int pid, int status, const struct rusage *usage)
 	conv->max_rss = (uint64_t)usage->ru_maxrss * 1024;
 	conv->cpu_us = in_us(usage->ru_utime) + in_us(usage->ru_stime);
 	conv->leaf_empty = spare_leaf_is_empty(&init.birth, conv->leaf, &init.leaves[conv->leaf]);
+	spare_left_alone(conv->leaf, conv->leaf_empty);
 	conv->over = !conv->forgotten && !(conv->flags & TALK_EXEC_KEEP) && conv_is_over(conv);
 	conv->forgotten |= conv->over;
-	// One on a terminal had no use for a spare, and left the one there is alone.
-	if (conv->leaf_empty && (conv->run.err >= 0 || !spare_waits())) {
+	// One on a terminal had no use for a spare, and leaves the one there is alone. The leaf of
+	// one with a dialogue and a record, a runner, does not serve again.
+	if (conv->leaf_empty && (!(conv->flags & TALK_EXEC_PTY) || !spare_waits()) &&
+	    ~conv->flags & (TALK_EXEC_DIALOGUE | TALK_EXEC_KEEP)) {
 		init.served = conv->leaf;
-		init.sat = conv->run.err < 0;
-		init.wants = true;
+		init.ended_us = init_now_us();
+		init.seat = conv->flags & (TALK_EXEC_PTY | TALK_EXEC_TROUGH);
+		init.wants = !spare_waits_in(conv->leaf);
 	}
 	init_settle(conv);
 }
@@ -266,14 +271,6 @@ static void reap(void)
 		reap_all();
 }
 
-static void tidy(void)
-{
-	init.untidy = false;
-	for (int i = 0; i < init.conv_end; i++)
-		if (!init.convs[i].used)
-			run_drop(&init.convs[i].run);
-}
-
 static bool have_letters(void)
 {
 	struct letter *both = init.letters[1] ? NULL : spare_memory(2 * sizeof(*both));
@@ -309,7 +306,7 @@ static void provide(void)
 	} else {
 		init.wants = false;
 		if (have_letters())
-			spare_make(&init.birth, init.served, &init.leaves[init.served], init.sat);
+			spare_make(&init.birth, init.served, &init.leaves[init.served], init.seat);
 	}
 }
 
@@ -324,8 +321,10 @@ static int64_t patience(void)
 		left = init.look_us - init_now_us();
 		return left > 0 ? left : 0;
 	}
-	if (init.untidy || (init.wants && !spare_is_dying()))
+	if (init.wants && !spare_is_dying())
 		return IDLE_US;
+	if (init.untidy)
+		return CALM_US;
 	return spare_may_rest() ? SPARE_KEEP_MS * 1000L : -1;
 }
 
@@ -336,10 +335,10 @@ static int await(struct pollfd *ready)
 	int n = ppoll(ready, 3, us < 0 ? NULL : &time, NULL);
 
 	if (n == 0 && !init.fresh && !spare_is_starting()) {
-		if (us > IDLE_US)
+		if (us > CALM_US)
 			spare_rest();
 		if (init.untidy)
-			tidy();
+			start_tidy();
 		if (init.wants && !spare_is_dying())
 			provide();
 	}
@@ -397,6 +396,7 @@ int init_main(void)
 	const char *failed = birth_run(&init.birth);
 
 	init.letters[0] = &init.first;
+	init.stale = RUN_NONE;
 	if (failed)
 		return conv_tell_broken(failed);
 	if (!leaf_learn(&init.leaves[0], init.birth.joins_by_clone,
@@ -405,6 +405,9 @@ int init_main(void)
 	init.returns = held_may_return();
 	if (!conv_greet(init.returns))
 		return 1;
+	// Most boxes are made to run something at once: she is there, or nearly, when it comes.
+	if (have_letters())
+		spare_expect(&init.birth, 0, &init.leaves[0]);
 	live();
 	return 1;
 }

@@ -25,12 +25,14 @@ struct init {
 	bool owing;	   // the socket was full
 	struct conv other; // an answer that belongs to no place in the table
 	struct letter *letters[2], first;
-	int letter;	 // the one that is free
-	bool fresh;	 // somebody owes a STARTED that may go together with its EXITED
-	bool untidy;	 // places that are free have open ends
-	bool wants;	 // a spare, in an idle moment
-	bool sat;	 // or the mother alone: terminals come one after another
-	uint32_t served; // the leaf that was found empty last
+	int letter;	  // the one that is free
+	bool fresh;	  // somebody owes a STARTED that may go together with its EXITED
+	bool untidy;	  // places that are free have open ends
+	bool wants;	  // a spare, in an idle moment
+	uint32_t seat;	  // of the last: where the next will most likely sit, too
+	uint32_t served;  // the leaf that was found empty last
+	int64_t ended_us; // and when
+	struct run stale; // ends of one that is over, to be closed when nobody waits
 	// When to look after the spare that has a command in hand, and to give it up.
 	int64_t look_us, stuck_us;
 };
@@ -42,6 +44,7 @@ void init_settle(struct conv *conv); // says what is owed; frees the place when 
 
 // In start.c.
 struct conv *init_find(uint32_t id);
+void start_tidy(void); // closes what is open for nobody
 void start_drop_fds(const int *fds, int count);
 void start_exec(uint32_t id, struct run_order *order, const int *fds, int count);
 void start_hand(uint32_t id, struct str user);

@@ -84,7 +84,15 @@ int leaf_open_procs(const struct leaf *leaf, bool by_clone)
 	return by_clone ? openat(leaf->join[0], "cgroup.procs", O_RDONLY | O_CLOEXEC) : -1;
 }
 
-bool leaf_holds_only(const struct leaf *leaf, bool by_clone, int procs, const int pids[2])
+static bool is_among(uint64_t pid, const int *pids, int count)
+{
+	for (int i = 0; i < count; i++)
+		if ((int)pid == pids[i])
+			return true;
+	return false;
+}
+
+bool leaf_holds_only(const struct leaf *leaf, bool by_clone, int procs, const int *pids, int count)
 {
 	char text[64];
 	ssize_t n = by_clone ? pread(procs, text, sizeof(text), 0)
@@ -96,8 +104,7 @@ bool leaf_holds_only(const struct leaf *leaf, bool by_clone, int procs, const in
 	if (n < 0 || n == sizeof(text))
 		return false;
 	while (rest.len > 0 && str_cut(&rest, '\n', &line))
-		if (!str_to_u64(line, 1, INT32_MAX, &pid) ||
-		    ((int)pid != pids[0] && (int)pid != pids[1]))
+		if (!str_to_u64(line, 1, INT32_MAX, &pid) || !is_among(pid, pids, count))
 			return false;
 	return true;
 }

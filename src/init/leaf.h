@@ -23,5 +23,5 @@ bool leaf_learn(struct leaf *leaf, bool by_clone, const int *fds);
 bool leaf_is_empty(const struct leaf *leaf, bool by_clone);
 // The same, but for processes that are known to live there, or to die. v2: `procs` is from
 // leaf_open_procs().
-bool leaf_holds_only(const struct leaf *leaf, bool by_clone, int procs, const int pids[2]);
+bool leaf_holds_only(const struct leaf *leaf, bool by_clone, int procs, const int *pids, int count);
 int leaf_open_procs(const struct leaf *leaf, bool by_clone); // -1: cannot, or not needed

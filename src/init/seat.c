@@ -17,17 +17,23 @@
 #define TIOCGPTPEER _IO('T', 0x41)
 #endif
 
-static bool make_pty(const struct talk_exec *exec, uint32_t uid, struct seat *out)
+void seat_size(int master, const struct talk_exec *exec)
 {
 	struct winsize size = {.ws_row = exec->rows, .ws_col = exec->cols};
+
+	ioctl(master, TIOCSWINSZ, &size);
+}
+
+static bool make_pty(const struct talk_exec *exec, uint32_t uid, struct seat *out)
+{
 	int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
 	int unlocked = 0;
 	int slave = -1;
 
 	out->ours[0] = master;
-	if (master < 0 || ioctl(master, TIOCSPTLCK, &unlocked) < 0 ||
-	    ioctl(master, TIOCSWINSZ, &size) < 0)
+	if (master < 0 || ioctl(master, TIOCSPTLCK, &unlocked) < 0)
 		return false;
+	seat_size(master, exec);
 	slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (slave < 0)
 		return false;

@@ -15,6 +15,8 @@ struct seat {
 // For an exec with TALK_EXEC_PTY or TALK_EXEC_DIALOGUE. On failure errno says why, and what was
 // made by then is in *out.
 bool seat_make(const struct talk_exec *exec, uint32_t uid, struct seat *out);
+// The size that `exec` asks for, of a terminal that was made before anybody asked.
+void seat_size(int master, const struct talk_exec *exec);
 // In the child, after setsid(): takes the seat and closes all other fds. 0, or -errno; the system
 // calls are bare.
 long seat_take(uint32_t flags, int in, int out, int err);

@@ -14,7 +14,9 @@
 //	            <------------------------------------- told = READY; waits for `go`
 //	spare_use: go -----------------------------------> moved; child_execute; alive = 0
 //
-// When none waits but the mother does, she is asked with `go` set.
+// When none waits but the mother does, she is asked with `go` set. Where commands come one right
+// after another the next is ordered while one runs (spare_make_next): they live in one leaf then,
+// and until the leaf was seen without the command the one that waits is not to be had.
 //
 // Box root may kill or stop both, as it may any child before execve. Pid 1 waits for none: who does
 // not move in time is killed, and whoever has not moved has run nothing, so the command is started
@@ -31,39 +33,49 @@
 #include <unistd.h>
 
 #include "init/bare.h"
+#include "init/seat.h"
 #include "os/fd.h"
 
 #define MAKE_MS 20    // a hundred times what it takes
 #define STRIKES_MAX 6 // in a row: then only one moment in 64 is used
 #define STACK 8192
 #define BIRTH_FLAGS (CLONE_VM | CLONE_PARENT | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD)
+#define CRADLES 2 // one that has a command in hand, one that waits
 
 enum told { READY = 1, BARREN = 2 };
+// Whoever comes first decides: it goes, or it never will.
+enum moved { UNMOVED, MOVED, REVOKED };
 enum phase { NONE, WAITS, USED, DROPPED };
 
-// What the three share.
-static struct shared {
-	_Atomic int ordered; // births so far
+// What the three share. Births take turns: the n-th is in cradle n % CRADLES.
+struct cradle {
 	_Atomic int told, go;
 	_Atomic int alive; // 1 until it executes or dies: the kernel clears it
 	_Atomic int born;  // its number
-	atomic_bool moved;
+	_Atomic int moved; // enum moved
 	struct child child;
+};
+static struct shared {
+	_Atomic int ordered; // births so far
+	struct cradle cradles[CRADLES];
 } * shared;
 
 static struct {
-	enum phase phase;
+	struct spare {
+		enum phase phase;
+		bool reaped;
+		bool assumed;	// to have executed: its mother's death hides it
+		struct run run; // our ends of its pipes
+	} at[CRADLES];
+	bool crowded;	   // the one that waits does so beside a command
 	int strikes, skip; // moments to let pass, after strikes
-	bool reaped;	   // the one that was born last
-	bool assumed;	   // to have executed: its mother's death hides it
-	struct run run;	   // our ends of its pipes
 	struct {
 		int pid; // 0: there is none
 		bool dying;
 		uint32_t number; // her leaf
 		int procs;	 // of it, on v2
 	} mother;
-} spare = {.run = {.out = -1, .err = -1, .in = -1}, .mother = {.procs = -1}};
+} us = {.at = {[0 ... CRADLES - 1] = {.run = RUN_NONE}}, .mother = {.procs = -1}};
 
 static char mother_stack[STACK] __attribute__((aligned(16)));
 
@@ -94,47 +106,71 @@ void *spare_memory(size_t size)
 	return at;
 }
 
-static void tell(int what)
+static void tell(struct cradle *cradle, int what)
 {
-	atomic_store(&shared->told, what);
-	bare_wake((const int *)&shared->told);
+	atomic_store(&cradle->told, what);
+	bare_wake((const int *)&cradle->told);
 }
 
 static int be_spare(void *arg)
 {
-	int status = child_prepare(arg);
+	struct cradle *cradle = arg;
+	int status = child_prepare(&cradle->child);
 
 	if (status)
 		return status;
-	if (!atomic_load(&shared->go)) {
+	if (!atomic_load(&cradle->go)) {
 		BARE_2(SYS_prctl, PR_SET_NAME, "cove-spare");
-		tell(READY);
-		while (!atomic_load(&shared->go))
-			bare_wait((const int *)&shared->go, 0, -1);
+		tell(cradle, READY);
+		while (!atomic_load(&cradle->go))
+			bare_wait((const int *)&cradle->go, 0, -1);
 	}
-	atomic_store(&shared->moved, true);
-	return child_execute(arg);
+	if (!atomic_compare_exchange_strong(&cradle->moved, &(int){UNMOVED}, MOVED))
+		return 1;
+	return child_execute(&cradle->child);
+}
+
+static void bear(struct cradle *cradle)
+{
+	char *stack_end = cradle->child.stack + sizeof(cradle->child.stack);
+
+	if (bare_clone(BIRTH_FLAGS, stack_end, (int *)&cradle->born, (int *)&cradle->alive,
+		       be_spare, cradle) < 0)
+		tell(cradle, BARREN);
 }
 
 static int be_mother(void *arg)
 {
 	const struct child *child = arg;
-	char *stack_end = shared->child.stack + sizeof(shared->child.stack);
-	int seen = 0, now;
+	int seen = 0;
 	enum talk_step step;
 
 	BARE_2(SYS_prctl, PR_SET_NAME, "cove-mother");
 	if (child_enlist(child->birth, child->leaf, &step) < 0) {
-		tell(BARREN);
+		for (int i = 0; i < CRADLES; i++)
+			tell(&shared->cradles[i], BARREN);
 		return 1;
 	}
-	for (;; seen = now) {
-		while ((now = atomic_load(&shared->ordered)) == seen)
+	for (;;) {
+		while (atomic_load(&shared->ordered) == seen)
 			bare_wait((const int *)&shared->ordered, seen, -1);
-		if (bare_clone(BIRTH_FLAGS, stack_end, (int *)&shared->born, (int *)&shared->alive,
-			       be_spare, arg) < 0)
-			tell(BARREN);
+		bear(&shared->cradles[++seen % CRADLES]);
 	}
+}
+
+// The first in that phase; -1: none.
+static int which(enum phase phase)
+{
+	for (int i = 0; i < CRADLES; i++)
+		if (us.at[i].phase == phase)
+			return i;
+	return -1;
+}
+
+// Its number, while it is that one's; 0: not born yet, or reaped.
+static int number_of(int i)
+{
+	return us.at[i].reaped ? 0 : atomic_load(&shared->cradles[i].born);
 }
 
 static bool have_mother(const struct birth *birth, uint32_t number, const struct leaf *leaf)
@@ -147,15 +183,17 @@ static bool have_mother(const struct birth *birth, uint32_t number, const struct
 	};
 	long pid;
 
-	if (spare.mother.pid)
-		return !spare.mother.dying && spare.mother.number == number;
+	if (us.mother.pid)
+		return !us.mother.dying && us.mother.number == number;
 	if (!shared)
 		shared = spare_memory(sizeof(*shared));
 	if (!shared)
 		return false;
-	shared->child.birth = birth;
-	shared->child.leaf = leaf;
-	shared->child.enlisted = true;
+	for (int i = 0; i < CRADLES; i++) {
+		shared->cradles[i].child.birth = birth;
+		shared->cradles[i].child.leaf = leaf;
+		shared->cradles[i].child.enlisted = true;
+	}
 	atomic_store(&shared->ordered, 0);
 	if (birth->joins_by_clone) {
 		args.flags |= CLONE_INTO_CGROUP;
@@ -163,238 +201,331 @@ static bool have_mother(const struct birth *birth, uint32_t number, const struct
 	}
 	inherit(true);
 	run_raise_oom(birth, true); // hers, and that of whom she bears
-	pid = bare_clone3(&args, be_mother, &shared->child);
+	pid = bare_clone3(&args, be_mother, &shared->cradles[0].child);
 	run_raise_oom(birth, false);
 	inherit(false);
 	if (pid < 0)
 		return false;
-	fd_drop(&spare.mother.procs);
-	spare.mother.procs = leaf_open_procs(leaf, birth->joins_by_clone);
-	spare.mother.pid = (int)pid;
-	spare.mother.dying = false;
-	spare.mother.number = number;
+	fd_drop(&us.mother.procs);
+	us.mother.procs = leaf_open_procs(leaf, birth->joins_by_clone);
+	us.mother.pid = (int)pid;
+	us.mother.dying = false;
+	us.mother.number = number;
 	return true;
 }
 
 static void end_mother(void)
 {
-	if (!spare.mother.pid || spare.mother.dying)
+	if (!us.mother.pid || us.mother.dying)
 		return;
-	spare.mother.dying = true;
-	kill(spare.mother.pid, SIGKILL);
+	us.mother.dying = true;
+	kill(us.mother.pid, SIGKILL);
 }
 
-// The number of the one that was born last, while it is that one's.
-static int born_last(void)
+static void end_spare(int i)
 {
-	return spare.reaped ? 0 : atomic_load(&shared->born);
-}
-
-static void end_spare(void)
-{
-	if (born_last())
-		kill(born_last(), SIGKILL);
+	if (number_of(i))
+		kill(number_of(i), SIGKILL);
 }
 
 // A mother that dies may bear one more before she does.
 static void bury(void)
 {
-	if (spare.phase != DROPPED || spare.mother.dying)
-		return;
-	end_spare();
-	if (!born_last())
-		spare.phase = NONE;
+	for (int i = 0; i < CRADLES && !us.mother.dying; i++) {
+		if (us.at[i].phase != DROPPED)
+			continue;
+		end_spare(i);
+		if (!number_of(i))
+			us.at[i].phase = NONE;
+	}
 }
 
-static bool await_ready(void)
+static bool await_ready(int i)
 {
-	int told = atomic_load(&shared->told);
+	struct cradle *cradle = &shared->cradles[i];
+	int told = atomic_load(&cradle->told);
 
 	if (!told)
-		bare_wait((const int *)&shared->told, 0, MAKE_MS);
-	told = atomic_load(&shared->told);
+		bare_wait((const int *)&cradle->told, 0, MAKE_MS);
+	told = atomic_load(&cradle->told);
 	// Stopped in its first microseconds: the box is starved of CPU, or lies in wait for it.
 	if (told)
-		spare.strikes = 0;
-	else if (spare.strikes < STRIKES_MAX)
-		spare.strikes++;
-	spare.skip = told ? 0 : 1 << spare.strikes;
+		us.strikes = 0;
+	else if (us.strikes < STRIKES_MAX)
+		us.strikes++;
+	us.skip = told ? 0 : 1 << us.strikes;
 	return told == READY;
 }
 
+// The cradle whose turn it is.
+static int next_cradle(void)
+{
+	return (atomic_load(&shared->ordered) + 1) % CRADLES;
+}
+
+// She has nothing to do, and room for one.
 static bool is_mother_free(uint32_t number)
 {
-	return spare.phase == NONE && spare.mother.pid && !spare.mother.dying &&
-	       spare.mother.number == number;
+	return us.mother.pid && !us.mother.dying && us.mother.number == number &&
+	       which(WAITS) < 0 && us.at[next_cradle()].phase == NONE;
 }
 
 bool spare_may_be_made(uint32_t number)
 {
-	return is_mother_free(number) || (spare.phase == NONE && !spare.mother.pid);
+	if (which(USED) >= 0 || which(WAITS) >= 0)
+		return false;
+	return us.mother.pid ? is_mother_free(number) : which(DROPPED) < 0;
 }
 
-static bool order(const struct talk_exec *exec, uint32_t uid, bool go)
+// Returns its cradle; -1: no pipes.
+static int order(const struct talk_exec *exec, uint32_t uid, bool go)
 {
-	struct child *child = &shared->child;
+	int i = next_cradle();
+	struct cradle *cradle = &shared->cradles[i];
 
-	if (!run_make_ends(exec, uid, &spare.run, child)) {
-		run_drop_ends(child);
-		run_drop(&spare.run);
-		return false;
+	run_drop(&us.at[i].run);
+	if (!run_make_ends(exec, uid, &us.at[i].run, &cradle->child)) {
+		run_drop_ends(&cradle->child);
+		run_drop(&us.at[i].run);
+		return -1;
 	}
-	child->step = TALK_STEP_NONE;
-	child->errnum = 0;
-	spare.reaped = spare.assumed = false;
-	atomic_store(&shared->told, 0);
-	atomic_store(&shared->go, go);
-	atomic_store(&shared->alive, 1);
-	atomic_store(&shared->born, 0);
-	atomic_store(&shared->moved, false);
+	cradle->child.step = TALK_STEP_NONE;
+	cradle->child.errnum = 0;
+	us.at[i].reaped = us.at[i].assumed = false;
+	us.at[i].phase = go ? USED : WAITS;
+	atomic_store(&cradle->told, 0);
+	atomic_store(&cradle->go, go);
+	atomic_store(&cradle->alive, 1);
+	atomic_store(&cradle->born, 0);
+	atomic_store(&cradle->moved, UNMOVED);
 	atomic_fetch_add(&shared->ordered, 1);
 	bare_wake((const int *)&shared->ordered);
-	return true;
+	return i;
 }
 
-void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf,
-		bool mother_alone)
+static bool may_try(void)
 {
-	static const struct talk_exec any = {.flags = TALK_EXEC_STDIN};
+	return us.skip <= 0 || us.skip-- == 0;
+}
 
-	if (spare.skip > 0 && spare.skip--)
+void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf, uint32_t seat)
+{
+	struct talk_exec any = {.flags = seat ? seat : TALK_EXEC_STDIN};
+	int i;
+
+	if (!may_try())
 		return;
-	run_drop(&spare.run);
-	if (!spare_may_be_made(number) || !have_mother(birth, number, leaf) || mother_alone ||
-	    !order(&any, 0, false))
+	for (i = 0; i < CRADLES; i++)
+		if (us.at[i].phase != WAITS)
+			run_drop(&us.at[i].run);
+	if (!spare_may_be_made(number) || !have_mother(birth, number, leaf))
 		return;
-	spare.phase = WAITS;
-	if (!await_ready())
+	i = order(&any, 0, false);
+	if (i < 0)
+		return;
+	us.crowded = false;
+	if (!await_ready(i))
 		spare_rest();
-	run_drop_ends(&shared->child);
+	run_drop_ends(&shared->cradles[i].child);
+}
+
+void spare_expect(const struct birth *birth, uint32_t number, const struct leaf *leaf)
+{
+	static const struct talk_exec plain = {0};
+
+	if (have_mother(birth, number, leaf))
+		order(&plain, 0, false);
+}
+
+void spare_make_next(void)
+{
+	static const struct talk_exec plain = {0};
+
+	if (which(USED) >= 0 && is_mother_free(us.mother.number) && may_try())
+		us.crowded = order(&plain, 0, false) >= 0;
+}
+
+// Of one that was ordered and not waited for it is seen what came of it.
+static void meet_next(void)
+{
+	int i = which(WAITS);
+
+	if (i >= 0 && atomic_load(&shared->cradles[i].told) != READY && !await_ready(i))
+		spare_rest();
+}
+
+void spare_left_alone(uint32_t number, bool alone)
+{
+	if (which(WAITS) < 0 || us.mother.number != number)
+		return;
+	if (alone)
+		us.crowded = false;
+	else if (us.crowded)
+		spare_rest();
 }
 
 bool spare_waits_in(uint32_t number)
 {
-	return spare.phase == WAITS && spare.mother.number == number;
+	return which(WAITS) >= 0 && us.mother.number == number && !us.crowded;
+}
+
+bool spare_suits(const struct run_order *what)
+{
+	uint32_t flags = what->exec.flags;
+	int i = which(WAITS);
+	const struct run *run = &us.at[i < 0 ? 0 : i].run;
+	uint32_t seat = flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
+
+	if (i < 0 || shared->cradles[i].child.seat != seat)
+		return false;
+	if (seat) // a terminal belongs to its user
+		return what->user.uid == 0 && !(flags & TALK_EXEC_TROUGH) == (run->err < 0);
+	return run->in >= 0 || !(flags & TALK_EXEC_STDIN);
 }
 
 bool spare_waits(void)
 {
-	return spare.phase == WAITS;
+	return which(WAITS) >= 0;
 }
 
 bool spare_mother_waits_in(uint32_t number)
 {
-	return is_mother_free(number);
+	return which(USED) < 0 && is_mother_free(number);
 }
 
 bool spare_leaf_is_empty(const struct birth *birth, uint32_t number, const struct leaf *leaf)
 {
-	bool dying = spare.phase == DROPPED;
+	int known[1 + CRADLES], count = 0;
 
-	// Of one that was dropped the mother may be reaped already.
-	if ((!spare.mother.pid && !dying) || spare.mother.number != number)
+	meet_next();
+	if (us.mother.pid)
+		known[count++] = us.mother.pid;
+	// Of those that were dropped the mother may be reaped already.
+	for (int i = 0; i < CRADLES; i++)
+		if (us.at[i].phase == WAITS || us.at[i].phase == DROPPED)
+			known[count++] = number_of(i);
+	if (count == 0 || us.mother.number != number)
 		return leaf_is_empty(leaf, birth->joins_by_clone);
-	return leaf_holds_only(leaf, birth->joins_by_clone, spare.mother.procs,
-			       (int[]){spare.mother.pid, dying ? born_last() : 0});
+	return leaf_holds_only(leaf, birth->joins_by_clone, us.mother.procs, known, count);
 }
 
 bool spare_use(const struct run_order *what, struct run *out)
 {
-	bool waits = spare.phase == WAITS;
+	int i = which(WAITS);
+	bool waits = i >= 0;
+	struct cradle *cradle = &shared->cradles[waits ? i : next_cradle()];
 
-	shared->child.exec = &what->exec;
-	shared->child.user = &what->user;
+	cradle->child.exec = &what->exec;
+	cradle->child.user = &what->user;
+	if (waits && cradle->child.seat)
+		seat_size(us.at[i].run.out, &what->exec);
 	if (waits) {
-		atomic_store(&shared->go, 1);
-		bare_wake((const int *)&shared->go);
+		atomic_store(&cradle->go, 1);
+		bare_wake((const int *)&cradle->go);
+		us.at[i].phase = USED;
+		if (number_of(i)) // it has its own; if not, it is to have ours
+			run_drop_ends(&cradle->child);
 	} else {
-		run_drop(&spare.run);
-		if (!order(&what->exec, what->user.uid, true))
+		i = order(&what->exec, what->user.uid, true);
+		if (i < 0)
 			return false;
 	}
-	*out = spare.run;
-	spare.run = RUN_NONE;
-	if (waits && !(what->exec.flags & TALK_EXEC_STDIN)) {
-		spare.run.in = out->in; // to be closed in a moment when nobody waits
+	*out = us.at[i].run;
+	us.at[i].run = RUN_NONE;
+	if (waits && !(what->exec.flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY))) {
+		us.at[i].run.in = out->in; // to be closed in a moment when nobody waits
 		out->in = -1;
 	}
-	spare.phase = USED;
 	return true;
 }
 
 bool spare_is_starting(void)
 {
-	return spare.phase == USED;
+	return which(USED) >= 0;
 }
 
 int spare_number(void)
 {
-	return born_last();
+	return number_of(which(USED));
 }
 
 bool spare_has_started(void)
 {
-	if (atomic_load(&shared->moved))
-		return shared->child.step == TALK_STEP_NONE &&
-		       (spare.assumed || !atomic_load(&shared->alive));
-	return !atomic_load(&shared->born) &&
-	       (!spare.mother.pid || atomic_load(&shared->told) == BARREN);
+	int i = which(USED);
+	struct cradle *cradle = &shared->cradles[i];
+
+	if (atomic_load(&cradle->moved) == MOVED)
+		return cradle->child.step == TALK_STEP_NONE &&
+		       (us.at[i].assumed || !atomic_load(&cradle->alive));
+	return !atomic_load(&cradle->born) &&
+	       (!us.mother.pid || atomic_load(&cradle->told) == BARREN);
 }
 
 void spare_await(void)
 {
-	bare_wait((const int *)&shared->alive, 1, SPARE_STUCK_MS);
+	bare_wait((const int *)&shared->cradles[which(USED)].alive, 1, SPARE_STUCK_MS);
 }
 
 void spare_give_up(void)
 {
-	if (atomic_load(&shared->moved)) {
-		spare.assumed = !spare.mother.pid;
+	int i = which(USED), was = UNMOVED;
+
+	if (!atomic_compare_exchange_strong(&shared->cradles[i].moved, &was, REVOKED) &&
+	    was == MOVED) {
+		us.at[i].assumed = !us.mother.pid;
 		return;
 	}
 	end_mother();
-	end_spare();
+	end_spare(i);
 }
 
 struct spare_end spare_end(void)
 {
-	bool moved = atomic_load(&shared->moved);
+	int i = which(USED);
+	struct cradle *cradle = &shared->cradles[i];
 
-	run_drop_ends(&shared->child);
-	spare.phase = NONE;
+	run_drop_ends(&cradle->child);
+	us.at[i].phase = NONE;
 	return (struct spare_end){
-		.moved = moved,
-		.step = (enum talk_step)shared->child.step,
-		.errnum = shared->child.errnum,
+		.moved = atomic_load(&cradle->moved) == MOVED,
+		.step = (enum talk_step)cradle->child.step,
+		.errnum = cradle->child.errnum,
 	};
 }
 
 bool spare_reaped(int pid)
 {
-	if (spare.phase != NONE && pid == born_last())
-		spare.reaped = true; // the number is anybody's now
-	if (pid == spare.mother.pid) {
-		spare.mother.pid = 0;
-		spare.mother.dying = false;
-	} else if (!spare.reaped) {
-		return false;
+	bool ours = pid == us.mother.pid;
+
+	if (ours) {
+		us.mother.pid = 0;
+		us.mother.dying = false;
 	}
-	if (spare.phase == WAITS)
+	for (int i = 0; i < CRADLES; i++) {
+		if (us.at[i].phase == NONE || pid != number_of(i))
+			continue;
+		us.at[i].reaped = ours = true; // the number is anybody's now
+		if (us.at[i].phase == WAITS)
+			spare_drop();
+	}
+	if (!ours)
+		return false;
+	if (!us.mother.pid)
 		spare_drop();
 	bury();
-	return spare.phase == USED;
+	return which(USED) >= 0;
 }
 
 void spare_lose(uint32_t number)
 {
-	if (spare.mother.pid && spare.mother.number == number)
+	if (us.mother.pid && us.mother.number == number)
 		spare_rest();
 }
 
 bool spare_may_rest(void)
 {
-	return spare.phase == WAITS ||
-	       (spare.phase == NONE && spare.mother.pid && !spare.mother.dying);
+	return which(WAITS) >= 0 ||
+	       (us.mother.pid && !us.mother.dying && which(USED) < 0 && which(DROPPED) < 0);
 }
 
 void spare_rest(void)
@@ -405,16 +536,22 @@ void spare_rest(void)
 
 bool spare_is_dying(void)
 {
-	return spare.phase == DROPPED || spare.mother.dying;
+	return which(DROPPED) >= 0 || us.mother.dying;
 }
 
 void spare_drop(void)
 {
-	if (spare.phase != WAITS)
+	int i = which(WAITS);
+
+	if (i < 0)
 		return;
-	run_drop(&spare.run);
-	end_spare();
-	spare.phase = DROPPED;
+	// Ordered, and not born: none may be born into a cradle that is thought empty.
+	if (us.mother.pid && !number_of(i) && !us.at[i].reaped && !await_ready(i))
+		end_mother();
+	run_drop(&us.at[i].run);
+	run_drop_ends(&shared->cradles[i].child);
+	end_spare(i);
+	us.at[i].phase = DROPPED;
 	bury();
 }
 
@@ -426,12 +563,13 @@ static void await_death(int pid)
 
 bool spare_make_room(void)
 {
-	if (!spare_may_rest() && spare.phase != DROPPED)
+	if (!spare_may_rest() && which(DROPPED) < 0)
 		return false;
 	spare_rest();
 	// They count until they are reaped. She comes first: she may bear one more.
-	await_death(spare.mother.pid);
-	if (spare.phase == DROPPED)
-		await_death(born_last());
+	await_death(us.mother.pid);
+	for (int i = 0; i < CRADLES; i++)
+		if (us.at[i].phase == DROPPED)
+			await_death(number_of(i));
 	return true;
 }

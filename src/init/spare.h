@@ -15,11 +15,21 @@ void *spare_memory(size_t size);
 // about 80 microseconds, 300 with the mother, so it is for idle moments. Without one, or when it
 // cannot be made, commands are started by run_start().
 bool spare_may_be_made(uint32_t number);
-void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf,
-		bool mother_alone);
-// One waits in that leaf. It may have been killed since: then it never moves.
+// seat: TALK_EXEC_PTY, with or without TALK_EXEC_TROUGH, or 0: pipes, for stdin too.
+void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf, uint32_t seat);
+// The first, and the mother, in a leaf where nobody lives. It is not waited for.
+void spare_expect(const struct birth *birth, uint32_t number, const struct leaf *leaf);
+// One more, while the one that was used runs: commands come one right after another. It is not
+// waited for, and waits in the same leaf; it is not to be had before spare_left_alone().
+void spare_make_next(void);
+// The command is gone from that leaf. Alone: and nothing else lives there.
+void spare_left_alone(uint32_t number, bool alone);
+// One waits in that leaf, and nothing else lives there. It may have been killed since: then it
+// never moves.
 bool spare_waits_in(uint32_t number);
 bool spare_waits(void);
+// The one that waits has what the command is to sit on.
+bool spare_suits(const struct run_order *order);
 // None waits there, but the mother does, and would bear one at once.
 bool spare_mother_waits_in(uint32_t number);
 // Nothing lives in the leaf but, perhaps, the mother.

@@ -10,6 +10,8 @@
 #include "init/spare.h"
 #include "os/fd.h"
 
+#define HURRY_US 500 // from the end of a command to the next: nobody rests between them
+
 struct conv *init_find(uint32_t id)
 {
 	for (int i = 0; i < init.conv_end; i++)
@@ -23,13 +25,26 @@ static struct conv *take_place(void)
 	for (int i = 0; i < TALK_CONV_MAX; i++) {
 		if (init.convs[i].used)
 			continue;
-		if (i < init.conv_end)
-			run_drop(&init.convs[i].run);
-		else
+		if (i < init.conv_end) {
+			run_drop(&init.stale);
+			init.stale = init.convs[i].run;
+			init.convs[i].run = RUN_NONE;
+			init.untidy = true;
+		} else {
 			init.conv_end = i + 1;
+		}
 		return &init.convs[i];
 	}
 	return NULL;
+}
+
+void start_tidy(void)
+{
+	init.untidy = false;
+	run_drop(&init.stale);
+	for (int i = 0; i < init.conv_end; i++)
+		if (!init.convs[i].used)
+			run_drop(&init.convs[i].run);
 }
 
 static void refuse(struct conv *conv, uint32_t id, enum talk_step step, int errnum)
@@ -114,6 +129,25 @@ static void start(struct conv *conv, uint32_t id, const struct run_order *order)
 		init_settle(conv); // it may wait for its input
 }
 
+static bool is_alone(const struct conv *conv)
+{
+	for (int i = 0; i < init.conv_end; i++)
+		if (&init.convs[i] != conv && init.convs[i].used &&
+		    (init.convs[i].pid > 0 || init.convs[i].starting))
+			return false;
+	return true;
+}
+
+// What can be done while the command begins, for the next that comes right behind it. Not for one
+// that is waited for.
+static void look_ahead(const struct conv *conv)
+{
+	start_tidy();
+	if (!(conv->flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) &&
+	    conv->asked_us - init.ended_us < HURRY_US && is_alone(conv))
+		spare_make_next();
+}
+
 static bool start_by_spare(struct conv *conv, uint32_t id, const struct run_order *order)
 {
 	struct conv made = {.used = true, .starting = true, .id = id, .leaf = order->exec.leaf};
@@ -128,6 +162,7 @@ static bool start_by_spare(struct conv *conv, uint32_t id, const struct run_orde
 	init.letter ^= 1;
 	init.look_us = made.asked_us + SPARE_SOON_MS * 1000;
 	init.stuck_us = init.look_us + SPARE_STUCK_MS * 1000;
+	look_ahead(conv);
 	return true;
 }
 
@@ -144,6 +179,8 @@ void start_conclude(struct conv *conv)
 		return;
 	}
 	run_drop(&conv->run);
+	if (end.moved)
+		spare_left_alone(conv->leaf, true); // nothing of it ever ran
 	if (end.moved)
 		refuse(conv, conv->id, end.step, end.errnum);
 	else
@@ -177,12 +214,12 @@ void start_look(bool now)
 		init_settle(conv);
 }
 
-// One that waits has pipes, and no other seat; but one that is born for it takes any.
-static bool may_use_spare(const struct talk_exec *exec)
+// One that waits sits on what the last one sat on; one that is born for it takes any seat.
+static bool may_use_spare(const struct run_order *order)
 {
-	bool sits = exec->flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
-
-	return (!sits && spare_waits_in(exec->leaf)) || spare_mother_waits_in(exec->leaf);
+	if (spare_waits_in(order->exec.leaf) && !spare_suits(order))
+		spare_drop();
+	return spare_waits_in(order->exec.leaf) || spare_mother_waits_in(order->exec.leaf);
 }
 
 void start_exec(uint32_t id, struct run_order *order, const int *fds, int count)
@@ -190,16 +227,13 @@ void start_exec(uint32_t id, struct run_order *order, const int *fds, int count)
 	struct conv *conv = take_place();
 	int errnum = meet_leaf(&order->exec, fds, count);
 
-	if ((order->exec.flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) &&
-	    spare_waits_in(order->exec.leaf))
-		spare_drop();
 	if (!conv || init_find(id))
 		refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
 	else if (errnum)
 		refuse(conv, id, TALK_STEP_JOIN, errnum);
 	else if (!run_find_user(order))
 		refuse(conv, id, TALK_STEP_USER, ENOENT);
-	else if (!may_use_spare(&order->exec) || !start_by_spare(conv, id, order))
+	else if (!may_use_spare(order) || !start_by_spare(conv, id, order))
 		start(conv, id, order);
 	// It may wait for its input, so its start is told as soon as it is known.
 	else if (order->exec.flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE)) {

@@ -33,7 +33,7 @@ static struct {
 	struct process all[PROCESSES_MAX];
 	int count;
 	char group[1024], other[1024];
-	char leaf[32]; // how the line of its cgroup ends
+	char leaf[2][32]; // how the line of its cgroup ends, or goes on with a mark
 } seen;
 
 static bool to_int(struct str text, int *out)
@@ -125,7 +125,7 @@ static bool shares_group(int pid)
 static bool is_in_leaf(int pid)
 {
 	read_group(pid, seen.other, sizeof(seen.other));
-	return strstr(seen.other, seen.leaf) != NULL;
+	return strstr(seen.other, seen.leaf[0]) || strstr(seen.other, seen.leaf[1]);
 }
 
 static bool signal_one(const struct process *process, int number)
@@ -152,7 +152,9 @@ bool sweep_serve(const struct reach_ask *ask, struct reach_say *say)
 	if (!read_process(1, &init))
 		init.session = -1;
 	read_all();
-	snprintf(seen.leaf, sizeof(seen.leaf), ":/x-%u\n", ask->depth ? ask->depth - 1 : 0);
+	for (int i = 0; i < 2; i++)
+		snprintf(seen.leaf[i], sizeof(seen.leaf[i]), ":/x-%u%c",
+			 ask->depth ? ask->depth - 1 : 0, "\n."[i]);
 	shell = find(root);
 	read_group(root, seen.group, sizeof(seen.group));
 	read_group(self, seen.other, sizeof(seen.other));

@@ -147,7 +147,7 @@ TEST(plain, "what is over and not to be kept is not held; nor is what was forgot
 	CHECK(SH(&box, &got, "echo x"));
 	conv = start("sleep 0.2", 0, "", NULL);
 	forget(&box, conv);
-	conv = start("sleep 0.1; exit 3", 0, "x", NULL);
+	(void)start("sleep 0.1; exit 3", 0, "x", NULL);
 	fd_drop(&box.control);
 	usleep(150000);
 	CHECK(come_back(&held, 1) == 0);

@@ -101,14 +101,16 @@ static bool run_by_spare(struct talk *talk, const char *input)
 	return false;
 }
 
-TEST(waits, "after a command a spare waits, and the next command is it")
+TEST(waits, "from the beginning a spare waits, and the next command is it")
 {
 	struct talk talk = command((const char *[]){"/bin/echo", "hello", NULL});
 
 	if (skip(true))
 		return;
 	CHECK(begin(&box, true));
-	CHECK(look_for_spare() == 0);
+	for (int i = 0; i < 1000 && !look_for_spare(); i++)
+		usleep(1000);
+	CHECK(look_for_spare() > 0);
 	CHECK(RUN(&box, &got, "true"));
 	CHECK(run_by_spare(&talk, NULL));
 	CHECK_STR(got.out, "hello\n");
@@ -151,6 +153,30 @@ TEST(asked, "user, directory, home and input are those of the command")
 	CHECK(strstr(got.out, "uid=65534") && strstr(got.out, "gid=65534"));
 	CHECK(strstr(got.out, "\n/usr/bin\n") && strstr(got.out, "\ninput"));
 	CHECK(strstr(got.out, "nobody\n"));
+}
+
+TEST(chain, "one right after another, each has its leaf for itself, and the next is never the last")
+{
+	long last = 0, same = 0;
+
+	if (skip(true))
+		return;
+	for (int i = 0; i < 300; i++) {
+		CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
+		CHECK(got.last.exited.leaf_empty);
+		same += got.first.started.pid == last;
+		last = got.first.started.pid;
+	}
+	CHECK(same == 0);
+	// What one leaves behind is seen by the next, which is not run beside it.
+	CHECK(SH(&box, &got, "setsid sleep 60 >/dev/null 2>&1 &"));
+	CHECK(!got.last.exited.leaf_empty);
+	CHECK(SH(&box, &got, "until kill -9 $(pidof sleep) 2>/dev/null; do :; done"));
+	for (int i = 0; i < 50 && !got.last.exited.leaf_empty; i++) {
+		usleep(2000);
+		CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
+	}
+	CHECK(got.last.exited.leaf_empty);
 }
 
 TEST(fails, "what it cannot start fails at its step, and the one after it starts")
