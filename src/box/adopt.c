@@ -302,7 +302,7 @@ static fallible take_rest(struct adoption *adoption)
 
 static fallible take_all(struct adoption *adoption)
 {
-	TRY(find_leaves(adoption), "find the leaves");
+	TRY(ask_unanswered(find_leaves(adoption)), "find the leaves");
 	list_folder(adoption);
 	TRY(procs_adopt(adoption), "take up the processes");
 	TRY(terms_adopt(adoption), "take up the terminals");
@@ -316,7 +316,7 @@ static fallible adopt(struct adoption *adoption, const struct box_return *from)
 	int64_t deadline = loop_now(box->loop) + BOX_ADOPT_MS;
 	struct err *err;
 
-	TRY(order_adopt(box, deadline), "ask the warden");
+	TRY(ask_unanswered(order_adopt(box, deadline)), "ask the warden");
 	TRY(connect_to(box, from->sockets, deadline), "connect to pid 1");
 	TRY(await_held(adoption, deadline));
 	task_shield(true); // from here on it is all ours, or all undone
@@ -369,7 +369,10 @@ fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *
 {
 	struct box *box = box_new(loop, ask, from->id, from->tapes_dir);
 	struct adoption *adoption = adoption_new(box);
-	struct err *err = adopt(adoption, from);
+	struct err *err;
+
+	box->at.ephemeral = from->ephemeral;
+	err = adopt(adoption, from);
 
 	box->adoption = NULL;
 	adoption_free(adoption);

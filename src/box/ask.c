@@ -5,15 +5,17 @@
 // its fds are closed. When the link is lost every waiting order fails at once: whether it was
 // carried out nobody knows; CELLS tells, once there is a link again.
 //
-// syscalls: close
+// syscalls: close fcntl
 #include "box/ask.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "box/brink.h"
 #include "loop/dial.h"
 #include "loop/stream.h"
 #include "os/fd.h"
@@ -52,7 +54,8 @@ struct ask {
 	struct order_host host;
 	uint32_t last_id;
 	struct link pending;
-	bool sending; // some task is inside stream_send
+	uint32_t links; // that there were so far
+	bool sending;	// some task is inside stream_send
 	struct bell sent;
 	struct link losses;
 	char room[ORDER_SIZE_MAX];
@@ -64,6 +67,14 @@ static fallible no_warden(void)
 	return err_hint(err_new(UNAVAILABLE, "no_warden",
 				"the part of the server that makes sandboxes is not there"),
 			"try again in a moment; it is being restarted");
+}
+
+fallible ask_unanswered(struct err *err)
+{
+	if (!err || err_kind(err) != ERR_TIMEOUT)
+		return err;
+	return err_recast(err, ERR_UNAVAILABLE, "no_warden",
+			  "the part of the server that makes sandboxes does not answer");
 }
 
 fallible ask_no_files(void)
@@ -91,6 +102,7 @@ static void unlink_all(struct ask *ask)
 	bool was_linked = ask->linked;
 
 	ask->linked = false;
+	brink_link(-1);
 	stream_close(&ask->stream);
 	list_each (at, &ask->pending)
 		answered(link_of(at, struct pending, link), no_warden());
@@ -205,6 +217,8 @@ static fallible serve_link(struct ask *ask)
 	    "dial the warden");
 	TRY(greet(ask), "greet the warden");
 	ask->linked = true;
+	ask->links++;
+	brink_link(fcntl(ask->stream.fd, F_DUPFD_CLOEXEC, 3));
 	bell_ring(&ask->linked_bell);
 	for (;;) {
 		int fds[ORDER_FDS_MAX], count = 0;
@@ -275,6 +289,16 @@ const struct order_host *ask_host(const struct ask *ask)
 	return ask->linked ? &ask->host : NULL;
 }
 
+bool ask_is_same(const struct ask *ask, uint32_t links)
+{
+	return ask->linked && ask->links == links;
+}
+
+uint32_t ask_links(const struct ask *ask)
+{
+	return ask->links;
+}
+
 fallible ask_wait_linked(struct ask *ask, int64_t deadline)
 {
 	while (!ask->linked) {
@@ -312,7 +336,8 @@ static fallible send_order(struct ask *ask, const struct order *order, int64_t d
 	err = stream_send(&ask->stream, room, len, NULL, 0, deadline);
 	ask->sending = false;
 	bell_ring(&ask->sent);
-	if (err && !ask->linked) {
+	// It may be gone before our own end has noticed.
+	if (err && (!ask->linked || err_kind(err) == ERR_BAD_PEER)) {
 		err_free(err);
 		return no_warden();
 	}

@@ -13,6 +13,9 @@ struct ask *ask_open(struct loop *loop, const char *path);
 void ask_close(struct ask *ask);
 // What the warden said of the host; NULL while there is no link.
 const struct order_host *ask_host(const struct ask *ask);
+// Whether the warden is there, and the one of that link: an order to another knows nothing of it.
+uint32_t ask_links(const struct ask *ask);
+bool ask_is_same(const struct ask *ask, uint32_t links);
 fallible ask_wait_linked(struct ask *ask, int64_t deadline);
 // Called each time the link is lost. Boxes and their pid 1s live on; but no order can be given
 // until the link is back, and whether those under way were carried out nobody knows.
@@ -26,6 +29,8 @@ void ask_on_loss(struct ask *ask, void (*lost)(void *arg), void *arg);
 fallible ask_no_files(void); // that error
 fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int *fds,
 		   int64_t deadline);
+// For those who must not take silence for an answer: a TIMEOUT becomes UNAVAILABLE no_warden.
+fallible ask_unanswered(struct err *err);
 
 // All cells, in the order of their ids; `each` must not wait. Asks as many pages as it takes.
 fallible ask_cells(struct ask *ask, void (*each)(void *arg, const struct order_cell *cell),

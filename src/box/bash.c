@@ -323,6 +323,7 @@ static fallible open_ends(struct bash *shell)
 	shell->pipes.hold = on_hold;
 	shell->pipes.drop = on_drop;
 	shell->pipes.serves_on = true;
+	shell->pipes.at = &shell->box->at;
 	err = pipes_open(&shell->pipes, shell->box->loop, shell->aside, fds, (struct str){0});
 	if (err) {
 		fd_drop(&ends.dialogue);

@@ -190,6 +190,7 @@ struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tape
 	box->oom = -1;
 	box->tapes_dir = tapes_dir;
 	memcpy(box->id, id, sizeof(box->id));
+	memcpy(box->at.box, id, sizeof(box->at.box));
 	box->channel.said = on_said;
 	box->channel.lost = on_lost;
 	box->channel.drained = on_drained;
@@ -254,8 +255,10 @@ fallible box_build(struct loop *loop, struct ask *ask, const struct order *build
 {
 	struct box *box = box_new(loop, ask, build->box, tapes_dir);
 	int64_t deadline = loop_now(loop) + BOX_READY_MS;
+	uint32_t links = ask_links(ask);
 	struct err *err = order_build(box, build, deadline);
 
+	box->at.ephemeral = build->ephemeral;
 	if (!err)
 		err = await_greeting(box, deadline);
 	if (!err) {
@@ -266,6 +269,10 @@ fallible box_build(struct loop *loop, struct ask *ask, const struct order *build
 	if (box->phase != BOX_BURIED)
 		undo(loop, ask, build->box);
 	box_drop(box);
+	// A builder fails when the warden dies under it, and we may hear of that first.
+	if (err_kind(err) == ERR_INTERNAL && !ask_is_same(ask, links))
+		err = err_recast(err, ERR_UNAVAILABLE, "no_warden",
+				 "the part of the server that makes sandboxes has just ended");
 	return err_while(err, "build %s", build->box);
 }
 
@@ -310,4 +317,9 @@ uint32_t box_execs(const struct box *box)
 void box_prepare(void)
 {
 	pipes_prepare();
+}
+
+const struct brink_at *box_at(const struct box *box)
+{
+	return &box->at;
 }

@@ -27,6 +27,7 @@ struct box_return {
 	const char *id;
 	const char *sockets; // the directory RUN/box
 	int tapes_dir;
+	bool ephemeral;
 };
 fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *from,
 		   struct box **out);
@@ -44,7 +45,8 @@ bool box_is_alive(const struct box *box);
 // Called once, when pid 1 is gone though nobody asked (socket closed, protocol broken, warden
 // lost).
 void box_on_loss(struct box *box, void (*lost)(struct box *box, void *arg), void *arg);
-uint32_t box_execs(const struct box *box); // running now
+uint32_t box_execs(const struct box *box);	      // running now
+const struct brink_at *box_at(const struct box *box); // whose a pipe is, for pipes_take()
 
 // What all boxes of this process share. Once, at its start.
 void box_prepare(void);

@@ -24,5 +24,6 @@ struct exec_spec {
 	uint64_t cpu_ms, wall_ms; // 0: none
 	uint32_t cpu_milli;	  // of the box: how fast CPU time can pass
 	const struct tag *tag;	  // what it is for, for the next daemon; NULL: for nobody but us
-	bool keeps;		  // it may become what has a record: exec_filed() ends it
+	const char *mark; // shown in the name of its cgroup: [a-z0-9_], up to 63; NULL: none
+	bool keeps;	  // it may become what has a record: exec_filed() ends it
 };

@@ -52,12 +52,13 @@ fallible exec_open_ends(struct exec *exec, const int *fds)
 	if ((exec->flags & TALK_EXEC_DIALOGUE) && !exec->taped)
 		return take_seat(exec, fds, 3);
 	if (exec->flags & TALK_EXEC_DIALOGUE) {
-		exec->seat[2] = fds[2];
 		if (!is_a(fds[2], S_IFSOCK))
-			return err_new(BAD_PEER, "bad_pipe", "pid 1 sent no dialogue");
+			return take_seat(exec, fds, 3); // which refuses it, and closes all three
+		exec->seat[2] = fds[2];
 	}
 	if (exec->flags & TALK_EXEC_STDIN)
 		input = exec->input.at ? exec->input : STR("");
+	exec->pipes.at = &exec->box->at;
 	return pipes_open(&exec->pipes, exec->box->loop, exec->tape, fds, input);
 }
 

@@ -73,7 +73,7 @@ static fallible ask_once(struct exec *exec, const struct exec_spec *spec, int *t
 	struct box_leaf *leaf;
 	struct err *err;
 
-	TRY(box_leaf_take(box, tries, &leaf));
+	TRY(spec->mark ? box_leaf_mark(box, spec->mark, &leaf) : box_leaf_take(box, tries, &leaf));
 	exec->leaf = leaf;
 	exec->doubted = leaf->doubtful;
 	exec->has_cause = false;

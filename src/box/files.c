@@ -62,6 +62,7 @@ static fallible explain_errno(int errnum, const char *path)
 		{EACCES, ERR_FORBIDDEN, "permission_denied", "Permission denied"},
 		{EPERM, ERR_FORBIDDEN, "permission_denied", "Permission denied"},
 		{EROFS, ERR_FORBIDDEN, "read_only", "Read-only file system"},
+		{EIO, ERR_INTERNAL, "io_error", "Input/output error"},
 		{EEXIST, ERR_CONFLICT, "file_exists", "File exists"},
 		{ENOTEMPTY, ERR_CONFLICT, "not_empty", "Directory not empty"},
 		{EBUSY, ERR_CONFLICT, "file_busy", "Resource busy"},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "box/ask.h"
+#include "box/brink.h"
 #include "box/channel.h"
 
 #define BOX_EXECS_MAX 256	   // running at once
@@ -26,6 +27,7 @@ struct box_leaf {
 	int join[2];   // until pid 1 has them; -1 then
 	bool doubtful; // something may still live in it
 	bool spent;    // it was killed, and whatever is cloned into it would die
+	bool marked;   // it bears the name of what runs in it: for nothing else
 	int kills;     // orders to kill it that are under way
 	struct box *box;
 	bool taken;	   // by an exec, from the question on
@@ -44,6 +46,7 @@ struct box {
 	struct ask *ask;
 	int refs;
 	char id[ID_BOX_LEN + 1];
+	struct brink_at at; // it, for box/brink
 	enum box_phase phase;
 	uint32_t features; // of its pid 1: enum talk_feature
 	bool burying;

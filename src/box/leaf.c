@@ -1,7 +1,8 @@
 // A leaf serves one exec at a time, so that its meter, its limit and its killing mean that exec and
 // no other. It serves again when nothing lives in it: pid 1 tells so with the end of each exec. If
 // something was left behind (a daemon that the command started) the leaf is doubtful, and is tried
-// again with the question whether it is empty now. A leaf that was killed is spent (model/order.h).
+// again with the question whether it is empty now. A leaf that was killed is spent (model/order.h),
+// and so is one with a mark once what it was marked for has gone.
 //
 // The meter is read by pread through an fd of the warden's. How fast CPU time can pass is bounded
 // by the number of CPUs, so the limit is looked after at intervals that shrink as it comes near.
@@ -11,6 +12,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -130,7 +132,53 @@ static fallible order_again(struct box *box, uint32_t number, struct box_leaf **
 	box->leaf_count--;
 	TRY(err, "ask for leaf %u again", number);
 	*out = box_leaf_add(box, number, fds[answer->join_count], fds, (int)answer->join_count);
+	(*out)->marked = answer->marked;
 	return OK;
+}
+
+// The next one that an earlier daemon has left, and that anybody may have; NULL: there is none.
+static fallible take_left(struct box *box, struct box_leaf **out)
+{
+	uint32_t left;
+
+	*out = NULL;
+	while (!*out && (left = leaf_left(box))) {
+		struct err *err = order_again(box, left, out);
+
+		if (err && err_kind(err) != ERR_NOT_FOUND)
+			return err;
+		err_free(err);
+		if (!*out)
+			continue;
+		(*out)->doubtful = true;
+		if ((*out)->marked)
+			*out = NULL; // something of a runner's lives there
+	}
+	return OK;
+}
+
+void box_leaf_retire(struct box *box, uint32_t number)
+{
+	struct box_leaf *leaf;
+
+	list_each (at, &box->leaves) {
+		leaf = link_of(at, struct box_leaf, all);
+		if (leaf->number != number)
+			continue;
+		if (leaf->marked && !leaf->taken && !leaf->kills)
+			box_leaf_kill(leaf);
+		return;
+	}
+	// Of an earlier daemon: the warden removes it when it is asked for, and empty.
+	if (!box->leaves_left || !(box->leaves_left[number / 64] >> number % 64 & 1))
+		return;
+	leaf = NULL;
+	auto_err err = order_again(box, number, &leaf);
+
+	if (err && err_kind(err) != ERR_NOT_FOUND)
+		box->leaves_left[number / 64] |= 1ull << number % 64;
+	if (leaf)
+		box_leaf_give(leaf, false);
 }
 
 fallible box_leaf_again(struct box *box, uint32_t number, struct box_leaf **out)
@@ -150,20 +198,14 @@ fallible box_leaf_again(struct box *box, uint32_t number, struct box_leaf **out)
 	return OK;
 }
 
-static fallible order_leaf(struct box *box, struct box_leaf **out)
+static fallible order_leaf(struct box *box, const char *mark, struct box_leaf **out)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
 	struct order order = {.kind = ORDER_LEAF};
 	int fds[ORDER_FDS_MAX];
 	struct err *err;
-	uint32_t left = leaf_left(box);
 
-	if (left) {
-		TRY(order_again(box, left, out));
-		(*out)->doubtful = true;
-		return OK;
-	}
-
+	snprintf(order.name, sizeof(order.name), "%s", mark);
 	memcpy(order.box, box->id, sizeof(order.box));
 	box->leaf_count++; // while we wait, others must not pass the bound
 	err = ask_order(box->ask, &order, answer, fds, loop_now(box->loop) + ORDER_MS);
@@ -171,7 +213,21 @@ static fallible order_leaf(struct box *box, struct box_leaf **out)
 	TRY(err, "order a leaf");
 	*out = box_leaf_add(box, answer->leaf, fds[answer->join_count], fds,
 			    (int)answer->join_count);
+	(*out)->marked = *mark;
 	return OK;
+}
+
+static fallible take_new(struct box *box, const char *mark, struct box_leaf **out)
+{
+	TRY(order_leaf(box, mark, out));
+	(*out)->taken = true;
+	return OK;
+}
+
+static fallible too_many(void)
+{
+	return err_hint(err_new(EXHAUSTED, "too_many_execs", "the sandbox runs too many commands"),
+			"wait for some of them to end");
 }
 
 fallible box_leaf_take(struct box *box, int *tries, struct box_leaf **out)
@@ -184,11 +240,13 @@ fallible box_leaf_take(struct box *box, int *tries, struct box_leaf **out)
 		from = &box->doubt;
 		if (link_empty(from) || *tries >= (full ? BOX_LEAVES_MAX : DOUBTS_TRIED)) {
 			if (full)
-				return err_hint(err_new(EXHAUSTED, "too_many_execs",
-							"the sandbox runs too many commands"),
-						"wait for some of them to end");
-			TRY(order_leaf(box, out));
-			(*out)->taken = true;
+				return too_many();
+			leaf = NULL;
+			TRY(take_left(box, &leaf));
+			if (!leaf)
+				return take_new(box, "", out);
+			leaf->taken = true;
+			*out = leaf;
 			return OK;
 		}
 		++*tries;
@@ -198,6 +256,21 @@ fallible box_leaf_take(struct box *box, int *tries, struct box_leaf **out)
 	leaf->taken = true;
 	*out = leaf;
 	return OK;
+}
+
+// One that rests makes room for it.
+fallible box_leaf_mark(struct box *box, const char *mark, struct box_leaf **out)
+{
+	if (box->leaf_count >= BOX_LEAVES_MAX) {
+		if (link_empty(&box->clean))
+			return too_many();
+		struct box_leaf *rests = link_of(box->clean.prev, struct box_leaf, idle);
+
+		box_leaf_kill(rests);
+		while (box->leaf_count >= BOX_LEAVES_MAX && box->phase == BOX_ALIVE)
+			TRY(task_sleep_until(loop_now(box->loop) + 1));
+	}
+	return take_new(box, mark, out);
 }
 
 static void drop_limit(struct box_leaf *leaf)
@@ -221,11 +294,17 @@ void box_leaf_give(struct box_leaf *leaf, bool empty)
 	leaf->doubtful = !empty;
 	if (empty)
 		drop_limit(leaf);
+	if (leaf->marked && empty) { // it is removed, and its name with it
+		box_leaf_kill(leaf);
+		return;
+	}
 	if (leaf->spent || leaf->kills > 0) {
 		if (leaf->kills == 0)
 			close_leaf(leaf);
 		return;
 	}
+	if (leaf->marked) // what is left in it is for whoever looks after it
+		return;
 	// The clean one that served last serves next: its pages are warm. Doubtful ones take turns.
 	if (empty)
 		link_push(&box->clean, &leaf->idle);

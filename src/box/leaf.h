@@ -12,6 +12,10 @@ fallible box_leaf_take(struct box *box, int *tries, struct box_leaf **out);
 // One that an earlier daemon used, and in which something runs: pid 1 knows it. One that is spent
 // has no meter.
 fallible box_leaf_again(struct box *box, uint32_t number, struct box_leaf **out);
+// One that shows `mark` in the name of its cgroup, as the host sees it; it serves once.
+fallible box_leaf_mark(struct box *box, const char *mark, struct box_leaf **out);
+// One that was left with a mark goes, if nothing lives in it. Waits for the warden.
+void box_leaf_retire(struct box *box, uint32_t number);
 void box_leaf_give(struct box_leaf *leaf, bool empty);
 void box_leaf_free_all(struct box *box);
 

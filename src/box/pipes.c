@@ -1,6 +1,7 @@
 // The other end of each pipe is in the box, and pid 1 has a copy of ours: it could clear O_NONBLOCK
 // at any moment. So no call here relies on that flag: RWF_NOWAIT where the kernel has it for pipes
-// (6.4), else splice(SPLICE_F_NONBLOCK) by way of a pipe of our own.
+// (6.4), else splice(SPLICE_F_NONBLOCK) by way of a pipe of our own. Against the lock of a pipe
+// that somebody in the box holds no flag helps: box/brink looks after these calls.
 //
 // Output goes to the tape in the callback as long as the tape takes it without waiting, which for
 // small outputs is always. When it does not, a task takes over: it reads and writes to the disk
@@ -50,7 +51,21 @@ void pipes_prepare(void)
 	(void)has_trough(); // tried again when it is needed
 }
 
-ssize_t pipes_take(int fd, void *room, size_t size)
+// Bytes that came into our own pipe. Pages of a file of the box's may fail to be read; then what is
+// left there must not be met by the next, who may be another's.
+static ssize_t take_own(void *room, size_t len)
+{
+	ssize_t n = fd_read_all(trough[0], room, len);
+
+	if (n == (ssize_t)len)
+		return n;
+	fd_drop(&trough[0]);
+	fd_drop(&trough[1]);
+	errno = EIO;
+	return -1;
+}
+
+static ssize_t take(int fd, void *room, size_t size)
 {
 	struct iovec part = {room, size};
 	ssize_t n;
@@ -61,17 +76,42 @@ ssize_t pipes_take(int fd, void *room, size_t size)
 	if (n >= 0 || errno != EOPNOTSUPP || !has_trough())
 		return n;
 	n = splice(fd, NULL, trough[1], NULL, size, SPLICE_F_NONBLOCK);
-	return n > 0 ? fd_read_all(trough[0], room, (size_t)n) : n;
+	return n > 0 ? take_own(room, (size_t)n) : n;
 }
 
-ssize_t pipes_peek(int pipe, void *room, size_t size)
+ssize_t pipes_take(const struct brink_at *at, int fd, void *room, size_t size)
 {
-	ssize_t n = has_trough() ? tee(pipe, trough[1], size, SPLICE_F_NONBLOCK) : -1;
+	ssize_t n;
 
-	return n > 0 ? fd_read_all(trough[0], room, (size_t)n) : n;
+	brink_enter(at, BRINK_LOCK);
+	n = take(fd, room, size);
+	brink_leave();
+	return n;
 }
 
-ssize_t pipes_give(int fd, const void *bytes, size_t len)
+ssize_t pipes_peek(const struct brink_at *at, int pipe, void *room, size_t size)
+{
+	ssize_t n = -1;
+
+	brink_enter(at, BRINK_LOCK);
+	if (has_trough())
+		n = tee(pipe, trough[1], size, SPLICE_F_NONBLOCK);
+	brink_leave();
+	return n > 0 ? take_own(room, (size_t)n) : n;
+}
+
+size_t pipes_held(const struct brink_at *at, int pipe)
+{
+	int held = 0;
+	bool known;
+
+	brink_enter(at, BRINK_LOCK);
+	known = ioctl(pipe, FIONREAD, &held) == 0;
+	brink_leave();
+	return known && held > 0 ? (size_t)held : 0;
+}
+
+static ssize_t give(int fd, const void *bytes, size_t len)
 {
 	struct iovec part = {(void *)bytes, len};
 	ssize_t n, moved;
@@ -93,6 +133,16 @@ ssize_t pipes_give(int fd, const void *bytes, size_t len)
 		errno = kept;
 	}
 	return moved;
+}
+
+ssize_t pipes_give(const struct brink_at *at, int fd, const void *bytes, size_t len)
+{
+	ssize_t n;
+
+	brink_enter(at, BRINK_LOCK);
+	n = give(fd, bytes, len);
+	brink_leave();
+	return n;
 }
 
 static void close_end(struct pipes *pipes, struct pipe_end *end)
@@ -147,9 +197,7 @@ static void watch_end(struct pipes *pipes, struct pipe_end *end, uint32_t events
 
 static size_t held_by(const struct pipe_end *end)
 {
-	int held = 0;
-
-	return ioctl(end->watch.fd, FIONREAD, &held) == 0 && held > 0 ? (size_t)held : 0;
+	return pipes_held(end->pipes->at, end->watch.fd);
 }
 
 static void count_late(struct pipe_end *end)
@@ -196,7 +244,7 @@ static bool draw_some(struct spill *spill, struct pipe_end *end)
 
 	if (!has_some(pipes, end))
 		return false;
-	err_free(tape_draw(pipes->tape, stream_of(end), end->watch.fd, spill->room,
+	err_free(tape_draw(pipes->tape, stream_of(end), pipes->at, end->watch.fd, spill->room,
 			   pipes->settling && end->due < CHUNK ? end->due : CHUNK, &len));
 	count_due(end, len);
 	return true;
@@ -210,7 +258,7 @@ static bool spill_some(struct spill *spill, struct pipe_end *end)
 
 	if (end->open && is_drawn(end))
 		return draw_some(spill, end);
-	n = bite ? pipes_take(end->watch.fd, spill->room, bite) : -1;
+	n = bite ? pipes_take(spill->pipes->at, end->watch.fd, spill->room, bite) : -1;
 	if (!bite) {
 		end->due = 0;
 		return false;
@@ -234,7 +282,7 @@ static void see_end(struct pipes *pipes, struct pipe_end *end)
 
 	if (!end->open || !is_paid(pipes))
 		return;
-	n = pipes_take(end->watch.fd, scratch, CHUNK);
+	n = pipes_take(pipes->at, end->watch.fd, scratch, CHUNK);
 	if (n == 0 || (n < 0 && errno != EAGAIN))
 		close_end(pipes, end);
 }
@@ -313,7 +361,7 @@ static bool move_some(struct pipe_end *end)
 			begin_spill(pipes, end, NULL, 0);
 		return false;
 	}
-	n = pipes_take(end->watch.fd, scratch, bite);
+	n = pipes_take(pipes->at, end->watch.fd, scratch, bite);
 	if (n <= 0) {
 		if (n == 0 || errno != EAGAIN)
 			close_end(pipes, end);
@@ -345,7 +393,8 @@ static void on_output(struct watch *watch, uint32_t events)
 static void feed(struct pipes *pipes)
 {
 	while (pipes->input_at < pipes->input_len) {
-		ssize_t n = pipes_give(pipes->in.watch.fd, pipes->input + pipes->input_at,
+		ssize_t n = pipes_give(pipes->at, pipes->in.watch.fd,
+				       pipes->input + pipes->input_at,
 				       pipes->input_len - pipes->input_at);
 
 		if (n < 0 && errno == EAGAIN) {
@@ -504,7 +553,7 @@ void pipes_close_in(struct pipes *pipes)
 static fallible write_some(struct pipes *pipes, const char *bytes, size_t len, int64_t deadline)
 {
 	while (len > 0 && pipes->in.open) {
-		ssize_t n = pipes_give(pipes->in.watch.fd, bytes, len);
+		ssize_t n = pipes_give(pipes->at, pipes->in.watch.fd, bytes, len);
 
 		if (n > 0) {
 			bytes += n;

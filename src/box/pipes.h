@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include "box/brink.h"
 #include "box/tape.h"
 #include "loop/task.h"
 
@@ -20,6 +21,7 @@ struct pipe_end {
 // Embedded in its owner.
 struct pipes {
 	struct loop *loop;
+	const struct brink_at *at; // whose they are; set beforehand, and lives as long
 	struct tape *tape;
 	struct pipe_end out[TAPE_STREAMS];
 	struct pipe_end in;
@@ -59,11 +61,13 @@ void pipes_close(struct pipes *pipes);
 fallible pipes_write(struct pipes *pipes, const void *bytes, size_t len, int64_t deadline);
 void pipes_close_in(struct pipes *pipes); // behind what it has still to take
 
-// One read or write of a pipe that never waits, whatever its flags are: -1 with errno EAGAIN.
-ssize_t pipes_take(int fd, void *room, size_t size);
+// One read or write of a pipe that never waits for bytes or room, whatever its flags are: -1 with
+// errno EAGAIN. `at`: whose it is (box/brink.h).
+ssize_t pipes_take(const struct brink_at *at, int fd, void *room, size_t size);
 // What the process needs for all of them, made at its start, so that its descriptors do not grow
 // later.
 void pipes_prepare(void);
 // What lies in a pipe, which stays there.
-ssize_t pipes_peek(int pipe, void *room, size_t size);
-ssize_t pipes_give(int fd, const void *bytes, size_t len);
+ssize_t pipes_peek(const struct brink_at *at, int pipe, void *room, size_t size);
+ssize_t pipes_give(const struct brink_at *at, int fd, const void *bytes, size_t len);
+size_t pipes_held(const struct brink_at *at, int pipe); // bytes that lie in it

@@ -166,7 +166,7 @@ static void list_ended(struct proc *proc)
 {
 	struct procs *procs = proc->procs;
 
-	proc->ended_ms = clock_wall_ms();
+	proc->ended_ms = clock_steady_ms();
 	loop_drop_timer(proc->loop, &proc->label);
 	if (procs) {
 		proc->ended_at = loop_now(proc->loop);
@@ -307,7 +307,7 @@ static struct proc *add(struct procs *procs, const struct proc_spec *spec)
 	proc->command_len = strlen(proc->command);
 	proc->status = PROC_STARTING;
 	proc->exit_code = -1;
-	proc->started_ms = clock_wall_ms();
+	proc->started_ms = clock_steady_ms();
 	proc->wall_ms = spec->exec->wall_ms;
 	proc->auto_cleanup = spec->auto_cleanup;
 	proc->label.due = proc_on_label;

@@ -99,3 +99,5 @@ uint32_t proc_leaf(const struct proc *proc);
 // A leaf, told as above, in which something of a process that has ended may still live: nobody else
 // has it since.
 bool procs_leaf_is_left(const struct box *box, uint32_t leaf);
+// Such a leaf, if it has a mark, and nothing lives in it: its cgroup may go.
+void procs_leaf_spend(struct box *box, uint32_t leaf);

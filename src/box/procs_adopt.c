@@ -88,7 +88,7 @@ static void list(struct procs *procs, struct proc *proc)
 
 static void recall_ended(struct proc *proc, const struct tape_ending *ending)
 {
-	int64_t age = clock_wall_ms() - ending->ended_ms;
+	int64_t age = clock_steady_ms() - ending->ended_ms;
 
 	proc->ended_ms = ending->ended_ms;
 	proc->ended_at = loop_now(proc->loop) - (age > 0 ? age : 0);
@@ -129,7 +129,7 @@ static fallible recall_running(struct box *box, struct proc *proc, struct adopte
 static void recall_lost(struct proc *proc)
 {
 	struct tape_ending ending = {
-		.ended_ms = clock_wall_ms(),
+		.ended_ms = clock_steady_ms(),
 		.exit_code = -1,
 		.ending = ENDING_BOX_LOST,
 		.status = PROC_ERROR,
@@ -244,11 +244,12 @@ static fallible recall(struct adoption *adoption, uint32_t number, struct adopte
 	}
 	if (held)
 		TRY(leave(tape, check(procs, held, &label)));
+	// Also the number of one that goes: its file is removed in the background.
+	if (procs->reel.files < number)
+		procs->reel.files = number;
 	if (!make_way(procs, &label, held))
 		return OK;
 	tape_bound(tape, box_tape_budget(box));
-	if (procs->reel.files < number)
-		procs->reel.files = number;
 	proc = restore(procs, take_ptr(tape), &label);
 	if (tape_ending_of(proc->tape, &ending))
 		recall_ended(proc, &ending);

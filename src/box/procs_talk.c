@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "box/leaf.h"
 #include "box/procs_inner.h"
 
 int proc_dialogue(struct proc *proc)
@@ -26,6 +27,12 @@ void proc_close_dialogue(struct proc *proc)
 uint32_t proc_leaf(const struct proc *proc)
 {
 	return proc->exec && proc->exec->leaf ? 1 + proc->exec->leaf->number : 0;
+}
+
+void procs_leaf_spend(struct box *box, uint32_t leaf)
+{
+	if (leaf && leaf <= TALK_LEAVES_MAX)
+		box_leaf_retire(box, leaf - 1);
 }
 
 bool procs_leaf_is_left(const struct box *box, uint32_t leaf)

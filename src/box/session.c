@@ -347,6 +347,7 @@ fallible session_delete(struct session *session, bool now)
 	if (now) {
 		session_unlist(session);
 		session_fail_all(session, NULL);
+		run_break_lock(session);
 		task_shield(true);
 		if (session->shell)
 			bash_kill_wait(session->shell);

@@ -100,6 +100,14 @@ static inline void auto_session_run_(struct session_run **run)
 }
 #define auto_session_run on_exit_call(auto_session_run_) struct session_run *
 
+// Its place in the line for something that is done from outside, as a command would do it: whoever
+// comes later waits until session_unlock(). Needs no shell. Waits for its turn; GONE
+// session_destroyed, EXHAUSTED session_busy, CANCELLED (then there is nothing to unlock).
+fallible session_lock(struct session *session, struct session_run **out);
+void session_unlock(struct session_run *lock);
+// Nobody is before it in the line: session_lock() would not wait.
+bool session_is_free(const struct session *session);
+
 // What background jobs wrote between the commands; it has no end while the session lives.
 struct tape *session_tape(struct session *session); // borrowed while the session is held
 

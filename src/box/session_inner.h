@@ -55,7 +55,7 @@ struct ghost {
 	struct bash *shell;
 };
 
-enum run_kind { RUN_COMMAND, RUN_ASIDE, RUN_DELETE };
+enum run_kind { RUN_COMMAND, RUN_ASIDE, RUN_LOCK, RUN_DELETE };
 
 struct session_run {
 	struct session *session; // held
@@ -104,6 +104,8 @@ fallible run_await(struct session_run *run, int64_t deadline);
 // In session_stop.c: by INT, TERM and KILL to what it started, or with its shell.
 void run_stop(struct session_run *run, enum ending cause);
 void run_finish(struct session_run *run);
+// Whoever holds the lock goes on without it.
+void run_break_lock(struct session *session);
 
 // In card.c: what a shell of a session is started with, on disk, so that another daemon can go on
 // with it.

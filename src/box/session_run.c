@@ -62,7 +62,7 @@ struct session_run *run_new(struct session *session, enum run_kind kind)
 	run->timer.due = on_limit;
 	run->words = BUF_INIT(WORDS_MAX);
 	bell_init(&run->bell);
-	if (kind == RUN_DELETE)
+	if (kind >= RUN_LOCK)
 		return run;
 	run->tape = tape_new(session->box->loop, session->box->tapes_dir, session->output_cap);
 	tape_bound(run->tape, box_tape_budget(session->box));
@@ -286,7 +286,7 @@ static void on_lost(struct bash *shell)
 		haunt(session, shell);
 	else
 		bash_drop(shell);
-	if (run)
+	if (run && run->kind != RUN_LOCK)
 		end_with_shell(run, &result);
 	else
 		session_pump(session);
@@ -297,7 +297,7 @@ static void on_spent(struct bash *shell)
 {
 	struct session *session = shell->owner;
 
-	if (session->run)
+	if (session->run && session->run->kind == RUN_COMMAND)
 		run_stop(session->run, ENDING_CPU_LIMIT);
 }
 
@@ -377,7 +377,7 @@ void session_start(struct session *session)
 	task_start(session->box->loop, "session.start", start_task, session);
 }
 
-// A delete is served by any session; all else needs a shell that is up.
+// A delete and a lock are served by any session; all else needs a shell that is up.
 void session_pump(struct session *session)
 {
 	while (!session->run && !link_empty(&session->queue)) {
@@ -392,6 +392,12 @@ void session_pump(struct session *session)
 		    (!session->shell || session->ready)) {
 			unqueue(run);
 			begin_delete(session, run);
+			return;
+		}
+		if (run->kind == RUN_LOCK) {
+			unqueue(run);
+			session->run = run;
+			bell_ring(&run->bell);
 			return;
 		}
 		if (session->shell && session->shell->done)
@@ -436,6 +442,17 @@ void session_abandon(struct session *session, const struct err *err)
 		run_finish(run);
 }
 
+static fallible ask_room(const struct session *session)
+{
+	if (!session->listed)
+		return err_new(GONE, "session_destroyed", "Session '%s' was deleted", session->id);
+	if (session->waiting >= SESSION_WAITING_MAX)
+		return err_hint(err_new(EXHAUSTED, "session_busy",
+					"too many commands wait for session '%s'", session->id),
+				"use more sessions, or \"" SESSION_NONE "\"");
+	return OK;
+}
+
 fallible session_run(struct session *session, const struct session_job *job,
 		     struct session_run **out)
 {
@@ -446,12 +463,7 @@ fallible session_run(struct session *session, const struct session_job *job,
 	};
 	struct session_run *run;
 
-	if (!session->listed)
-		return err_new(GONE, "session_destroyed", "Session '%s' was deleted", session->id);
-	if (session->waiting >= SESSION_WAITING_MAX)
-		return err_hint(err_new(EXHAUSTED, "session_busy",
-					"too many commands wait for session '%s'", session->id),
-				"use more sessions, or \"" SESSION_NONE "\"");
+	TRY(ask_room(session));
 	run = run_new(session, RUN_COMMAND);
 	shell_say(&run->words, &command);
 	if (!buf_ok(&run->words) || run->words.len + 4 * SHELL_END_MAX > WORDS_MAX) {
@@ -489,4 +501,44 @@ void session_run_drop(struct session_run *run)
 {
 	run->held = false;
 	run_let_go(run);
+}
+
+bool session_is_free(const struct session *session)
+{
+	return !session->run && link_empty(&session->queue);
+}
+
+fallible session_lock(struct session *session, struct session_run **out)
+{
+	struct session_run *run;
+	struct err *err = OK;
+
+	TRY(ask_room(session));
+	run = run_new(session, RUN_LOCK);
+	run_queue(run);
+	while (!err && !run->done && session->run != run)
+		err = bell_wait(&run->bell, CLOCK_NEVER);
+	if (!err && run->done)
+		err = run->failure ? copy_err(run->failure)
+				   : err_new(GONE, "session_destroyed", "Session '%s' was deleted",
+					     session->id);
+	if (err) {
+		session_unlock(run);
+		return err;
+	}
+	*out = run;
+	return OK;
+}
+
+void session_unlock(struct session_run *lock)
+{
+	if (lock->session->run == lock)
+		run_finish(lock);
+	session_run_drop(lock);
+}
+
+void run_break_lock(struct session *session)
+{
+	if (session->run && session->run->kind == RUN_LOCK)
+		run_finish(session->run);
 }

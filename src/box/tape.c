@@ -348,7 +348,7 @@ static void add_memory(struct tape *tape, enum tape_stream stream, const char *b
 void tape_disk_take(struct tape *tape)
 {
 	while (tape->writing)
-		err_free(bell_wait(&tape->wrote, CLOCK_NEVER));
+		bell_await(&tape->wrote);
 	tape->writing = true;
 }
 

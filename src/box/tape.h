@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "box/brink.h"
 #include "loop/task.h"
 
 enum tape_stream { TAPE_STDOUT, TAPE_STDERR, TAPE_STREAMS };
@@ -104,8 +105,9 @@ bool tape_fits(const struct tape *tape, size_t len);
 // the tape keeps. *out_len: how many; 0: the pipe is empty, or the tape is full (tape_fits()), and
 // that is on disk: the rest can be dropped. `room` of `max` bytes is for the tape to use. An error
 // of the disk marks the tape truncated, and is returned. Waits for the disk.
-fallible tape_draw(struct tape *tape, enum tape_stream stream, int pipe, void *room, size_t max,
-		   size_t *out_len);
+// `at`: whose pipe it is.
+fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brink_at *at, int pipe,
+		   void *room, size_t max, size_t *out_len);
 bool tape_is_named(const struct tape *tape);
 void tape_end(struct tape *tape); // nothing more will come; readers see the end
 

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "box/pipes.h"
 #include "box/tape_inner.h"
 #include "loop/offload.h"
 #include "loop/pump.h"
@@ -32,6 +33,7 @@
 
 struct draw {
 	int dir, file, pipe;
+	const struct brink_at *whose; // pipe it is
 	const char *name;
 	bool made;
 	struct str label; // comes first; may be empty
@@ -108,8 +110,12 @@ static void draw_run(void *arg)
 		draw->errnum = errno ? errno : EIO;
 		return;
 	}
+	// A lock that somebody in the box keeps is met here, where nothing else can take long.
+	(void)pipes_held(draw->whose, draw->pipe);
 	draw->len = meant;
+	brink_enter(draw->whose, BRINK_DISK);
 	draw->len = move(draw, head + TAPE_FRAME_HEAD);
+	brink_leave();
 	// If the correction fails, whoever opens the file finds the same by its length.
 	if (draw->len == 0 ? ftruncate(draw->file, (off_t)head) != 0
 			   : draw->len < meant && !put_head(draw, head, draw->len, STR("")))
@@ -232,13 +238,14 @@ bool tape_is_named(const struct tape *tape)
 	return tape->name != NULL;
 }
 
-fallible tape_draw(struct tape *tape, enum tape_stream stream, int pipe, void *room, size_t max,
-		   size_t *out_len)
+fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brink_at *at, int pipe,
+		   void *room, size_t max, size_t *out_len)
 {
 	size_t keep = tape_keeps(tape, max < TAPE_FRAME_MAX ? max : TAPE_FRAME_MAX);
 	struct draw draw = {
 		.dir = tape->dir,
 		.pipe = pipe,
+		.whose = at,
 		.name = tape->name,
 		.kind = (enum frame_kind)stream,
 		.room = room,

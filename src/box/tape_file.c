@@ -134,10 +134,26 @@ bool label_decode(const char *bytes, size_t len, struct tape_label *out)
 	return true;
 }
 
+// A file that somebody made and was killed before he wrote to it is as good as a new one.
+static int make_file(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	struct stat st;
+
+	if (fd >= 0 || errno != EEXIST)
+		return fd;
+	fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	errno = EEXIST;
+	return -1;
+}
+
 static int make(int dir, const char *name)
 {
-	int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-	int fd = openat(dir, name, flags, 0600);
+	int fd = make_file(dir, name);
 	const char *slash = strchr(name, '/');
 	char folder[256];
 
@@ -147,7 +163,7 @@ static int make(int dir, const char *name)
 	folder[slash - name] = 0;
 	if (mkdirat(dir, folder, 0700) && errno != EEXIST)
 		return -1;
-	return openat(dir, name, flags, 0600);
+	return make_file(dir, name);
 }
 
 int spill_open(int dir, const char *name, bool made)

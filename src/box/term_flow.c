@@ -6,6 +6,7 @@
 //
 // pid 1 has a copy of the master and could clear O_NONBLOCK. The kernel has no call for ttys that
 // ignores that flag, so it is looked at before every call, and only a master that is ready is read.
+// One that clears it between the two, and takes what was there, is found out by box/brink.
 //
 // syscalls: read write ioctl fcntl close
 #include <errno.h>
@@ -132,9 +133,11 @@ bool term_move(struct term *term)
 
 	if (term->master.fd < 0)
 		return false;
+	brink_enter(&term->box->at, BRINK_LOCK);
 	if (is_safe(term->master.fd))
 		n = term->trough[0] >= 0 ? trough_move(term)
 					 : read(term->master.fd, scratch, CHUNK);
+	brink_leave();
 	if (n > 0 && term->trough[0] >= 0)
 		return true;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -152,8 +155,10 @@ static void feed(struct term *term)
 {
 	ssize_t n = -1;
 
+	brink_enter(&term->box->at, BRINK_LOCK);
 	if (term->input.len && term->master.fd >= 0 && is_safe(term->master.fd))
 		n = write(term->master.fd, term->input.at, term->input.len);
+	brink_leave();
 	if (n > 0) {
 		buf_drop_front(&term->input, (size_t)n);
 		bell_ring(&term->room);

@@ -19,7 +19,6 @@
 // syscalls: splice tee read pipe2 ioctl close
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -36,13 +35,6 @@
 // One thread turns the loop; nothing in it lives between two calls.
 static char scratch[CHUNK];
 
-static size_t held_by(int pipe)
-{
-	int held = 0;
-
-	return ioctl(pipe, FIONREAD, &held) == 0 && held > 0 ? (size_t)held : 0;
-}
-
 void trough_close(struct term *term)
 {
 	loop_drop_timer(term->loop, &term->drain);
@@ -55,11 +47,14 @@ void trough_drain(struct term *term)
 {
 	char *room = mem_grow(NULL, 1, CHUNK);
 
-	for (int i = 0; i < ROUNDS_MAX && held_by(term->trough[0]); i++) {
+	const struct brink_at *at = &term->box->at;
+
+	for (int i = 0; i < ROUNDS_MAX && pipes_held(at, term->trough[0]); i++) {
 		size_t len = 0;
 
-		err_free(tape_draw(term->tape, TAPE_STDOUT, term->trough[0], room, CHUNK, &len));
-		if (!len && pipes_take(term->trough[0], room, CHUNK) <= 0) // the tape is full
+		err_free(
+			tape_draw(term->tape, TAPE_STDOUT, at, term->trough[0], room, CHUNK, &len));
+		if (!len && pipes_take(at, term->trough[0], room, CHUNK) <= 0) // the tape is full
 			break;
 	}
 	term->in_trough = 0;
@@ -101,7 +96,7 @@ void trough_on_timer(struct timer *timer)
 // What was not shown yet of what lies in the trough. Returns how much, in scratch from *at on.
 static size_t look(struct term *term, size_t *at)
 {
-	ssize_t n = pipes_peek(term->trough[0], scratch, CHUNK);
+	ssize_t n = pipes_peek(&term->box->at, term->trough[0], scratch, CHUNK);
 
 	*at = term->in_trough;
 	if (n <= 0 || (size_t)n <= *at)

@@ -395,6 +395,15 @@ fallible bell_wait(struct bell *bell, int64_t deadline)
 	return err;
 }
 
+void bell_await(struct bell *bell)
+{
+	struct waiter waiter = {.task = here.current};
+
+	link_add(&bell->waiters, &waiter.link);
+	task_park_firm();
+	link_drop(&waiter.link);
+}
+
 void bell_ring(struct bell *bell)
 {
 	// Each waiter leaves the list here, not when it runs: by then the bell may be gone.

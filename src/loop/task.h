@@ -39,7 +39,8 @@ struct bell {
 };
 void bell_init(struct bell *bell);
 fallible bell_wait(struct bell *bell, int64_t deadline);
-void bell_ring(struct bell *bell); // from the loop's thread
+void bell_await(struct bell *bell); // also in a task that is cancelled
+void bell_ring(struct bell *bell);  // from the loop's thread
 
 uint32_t task_count(void); // alive now
 void task_trim(void);	   // gives back the stacks that this thread keeps for tasks to come

@@ -28,7 +28,7 @@ static bool answers(struct session *session, const char *command, const char *wa
 		return false;
 	}
 	out = all_of(session_run_tape(run), TAPE_STDOUT, &len);
-	if (strcmp(out, want))
+	if (strcmp(out, want) != 0)
 		printf("# '%s' says '%s'\n", command, out);
 	return !strcmp(out, want);
 }

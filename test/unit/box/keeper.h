@@ -7,8 +7,10 @@
 //	old        a pid 1 of earlier days
 #pragma once
 
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/un.h>
 
 #include "base/clock.h"
@@ -386,14 +388,6 @@ static void keeper_obey(int sock, const struct order *order)
 	keeper_answer(sock, &answer, NULL, 0);
 }
 
-static volatile sig_atomic_t keeper_ends;
-
-static void keeper_on_term(int signal)
-{
-	(void)signal;
-	keeper_ends = 1;
-}
-
 // Boxes outlive their daemon, but not a test.
 static void keeper_end(void)
 {
@@ -403,18 +397,28 @@ static void keeper_end(void)
 	_exit(0);
 }
 
-static void keeper_serve(int listener)
+// The end comes by a descriptor, since sanitizers hold handlers back.
+static bool keeper_wait(int term, int fd)
+{
+	struct pollfd at[] = {{.fd = term, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+
+	while (poll(at, 2, -1) < 0 && errno == EINTR)
+		;
+	if (at[0].revents)
+		keeper_end();
+	return true;
+}
+
+static void keeper_serve(int term, int listener)
 {
 	static char room[ORDER_SIZE_MAX];
 
-	for (;;) {
+	while (keeper_wait(term, listener)) {
 		static struct order order;
 		int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		ssize_t n;
 
-		if (keeper_ends)
-			keeper_end();
-		while ((n = recv(sock, room, sizeof(room), 0)) > 0) {
+		while (keeper_wait(term, sock) && (n = recv(sock, room, sizeof(room), 0)) > 0) {
 			struct err *err = order_decode(room, (size_t)n, &order);
 
 			if (!err)
@@ -422,8 +426,6 @@ static void keeper_serve(int listener)
 			err_free(err);
 		}
 		close(sock);
-		if (keeper_ends)
-			keeper_end();
 		for (int i = 0; i < KEEPER_BOXES && !keeper_holds_on; i++)
 			if (keeper_boxes[i].id[0])
 				keeper_bury(&keeper_boxes[i]);
@@ -443,9 +445,13 @@ static void keeper_start(struct keeper *keeper)
 	fflush(stdout);
 	keeper->pid = fork();
 	if (keeper->pid == 0) {
-		sigaction(SIGTERM, &(struct sigaction){.sa_handler = keeper_on_term}, NULL);
+		sigset_t set;
+
+		sigemptyset(&set);
+		sigaddset(&set, SIGTERM);
+		sigprocmask(SIG_BLOCK, &set, NULL);
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
-		keeper_serve(listener);
+		keeper_serve(signalfd(-1, &set, SFD_CLOEXEC), listener);
 	}
 	close(listener);
 }

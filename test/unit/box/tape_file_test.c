@@ -12,6 +12,8 @@
 #include "loop/offload.h"
 #include "tap.h"
 
+static const struct brink_at nobody;
+
 #define LABEL_IS(label)                                                                            \
 	(str_is((label).id, "proc_1") && str_is((label).session, "s1") &&                          \
 	 str_is((label).command, "echo hi") && (label).started_ms == 1234567890123 &&              \
@@ -362,16 +364,16 @@ TASK_TEST(drawn, "bytes go from a pipe to the tape, and each is in one place or 
 	auto_fd fd = -1;
 
 	CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
-	CHECK_OK(tape_draw(tape, TAPE_STDOUT, ends[0], room, sizeof(room), &len));
+	CHECK_OK(tape_draw(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
 	CHECK(len == 0 && tape_kept(tape) == 0);
 	CHECK(write(ends[1], "hello \xe2\x82", 8) == 8);
-	CHECK_OK(tape_draw(tape, TAPE_STDOUT, ends[0], room, sizeof(room), &len));
+	CHECK_OK(tape_draw(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
 	CHECK(len == 8 && tape_is_text(tape) && !tape_is_utf8(tape));
 	memset(much, 'm', sizeof(much));
 	CHECK(write(ends[1], much, sizeof(much)) == sizeof(much));
-	CHECK_OK(tape_draw(tape, TAPE_STDERR, ends[0], room, 20000, &len));
+	CHECK_OK(tape_draw(tape, TAPE_STDERR, &nobody, ends[0], room, 20000, &len));
 	CHECK(len == 20000);
-	CHECK_OK(tape_draw(tape, TAPE_STDOUT, ends[0], room, sizeof(room), &len));
+	CHECK_OK(tape_draw(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
 	CHECK(len == 30000 && tape_kept(tape) == 50008);
 	CHECK(size_of("box/20") > 50008);
 	tape_leave(tape);
@@ -379,7 +381,7 @@ TASK_TEST(drawn, "bytes go from a pipe to the tape, and each is in one place or 
 	CHECK_OK(tape_open(loop, dir, "box/20", &again, &label));
 	CHECK(tape_kept(again) == 50008 && tape_bytes(again, TAPE_STDERR) == 20000);
 	CHECK(write(ends[1], "more", 4) == 4);
-	CHECK_OK(tape_draw(again, TAPE_STDOUT, ends[0], room, sizeof(room), &len));
+	CHECK_OK(tape_draw(again, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
 	tape_end(again);
 	CHECK_OK(read_from(again, 50006, 100));
 	CHECK(got_len[0] == 6 && !memcmp(got[0], "mmmore", 6));
@@ -400,7 +402,7 @@ TASK_TEST(drawn_full, "a tape that is full is cut between characters, and says s
 	tape_set_label(tape, &label);
 	CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
 	CHECK(write(ends[1], "12345678\xe2\x82\xac and more", 19) == 19);
-	CHECK_OK(tape_draw(tape, TAPE_STDOUT, ends[0], room, sizeof(room), &len));
+	CHECK_OK(tape_draw(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
 	CHECK(len == 10 && tape_kept(tape) == 8 && tape_truncated(tape, TAPE_STDOUT));
 	CHECK(tape_fits(tape, 100) && tape_is_utf8(tape));
 	tape_leave(tape);

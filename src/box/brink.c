@@ -1,0 +1,260 @@
+// A thread that makes such calls has a slot, which says since when it has been at one, and whose
+// pipe that is. The watch looks at all slots every LOOK_MS while any are used, and sleeps else. It
+// shares nothing with the loop but the slots and a copy of the warden's socket: the loop is the one
+// that may stand still.
+//
+// Time alone is no proof on the loop's thread, which may wait for a processor: it must be asleep,
+// by the kernel's word. Workers have no such witness, and more time.
+//
+// The order is the one that ends processes and keeps files, where there are files to keep. Its
+// answer is nobody's: the daemon finds the sandbox lost when it comes to itself.
+//
+// syscalls: pread64 sendmsg close futex clock_nanosleep clone clone3 rt_sigprocmask exit
+// syscalls: mmap munmap mprotect madvise rseq set_robust_list
+#include "box/brink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/order.h"
+#include "os/fd.h"
+
+#define LOOK_MS 50
+#define CALM_LOOKS 20 // without any use; then the watch sleeps
+#define LOOP_US 1000000
+#define WORKER_US 3000000
+#define DISK_US 30000000
+#define AGAIN_US 5000000
+#define SLOTS 72 // the loop's, and as many as there may be workers
+#define WATCH_STACK (256 * 1024)
+
+struct slot {
+	pthread_mutex_t lock; // held for a moment, never over the call
+	int depth;
+	int64_t since_us, struck_us; // 0: not at it; not struck
+	enum brink_kind kind;
+	struct brink_at at;
+};
+
+static struct {
+	bool started;
+	struct slot slots[SLOTS]; // the first is the loop's
+	atomic_int taken;
+	atomic_uint uses;
+	atomic_bool awake;
+	sem_t wake;
+	int stat; // of the loop's thread; -1: none
+	pthread_mutex_t lock;
+	int warden; // -1: none
+	struct brink_at struck;
+	atomic_bool untold; // that it was: the loop says so, whose log is heard
+} brink = {.stat = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .warden = -1};
+
+static _Thread_local struct slot *own;
+
+void brink_prepare(void)
+{
+	brink.stat = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+}
+
+void brink_link(int fd)
+{
+	pthread_mutex_lock(&brink.lock);
+	fd_drop(&brink.warden);
+	brink.warden = fd;
+	pthread_mutex_unlock(&brink.lock);
+}
+
+static struct slot *own_slot(void)
+{
+	int number;
+
+	if (own || !brink.started)
+		return own;
+	number = atomic_fetch_add(&brink.taken, 1);
+	if (number < SLOTS)
+		own = &brink.slots[number];
+	return own;
+}
+
+void brink_enter(const struct brink_at *at, enum brink_kind kind)
+{
+	struct slot *slot = own_slot();
+
+	if (!slot)
+		return;
+	pthread_mutex_lock(&slot->lock);
+	if (slot->depth++ == 0) {
+		slot->since_us = clock_us();
+		slot->struck_us = 0;
+		slot->kind = kind;
+		slot->at = *at;
+	}
+	pthread_mutex_unlock(&slot->lock);
+	atomic_fetch_add(&brink.uses, 1);
+	if (!atomic_load(&brink.awake) && !atomic_exchange(&brink.awake, true))
+		sem_post(&brink.wake);
+}
+
+static void tell(void)
+{
+	struct brink_at at;
+
+	pthread_mutex_lock(&brink.lock);
+	at = brink.struck;
+	atomic_store(&brink.untold, false);
+	pthread_mutex_unlock(&brink.lock);
+	log_event(LOG_WARN, "security", "event", "box_holds_up", "severity", "high", "sandbox",
+		  at.box, NULL);
+}
+
+void brink_leave(void)
+{
+	struct slot *slot = own;
+
+	if (!slot)
+		return;
+	pthread_mutex_lock(&slot->lock);
+	if (--slot->depth == 0)
+		slot->since_us = 0;
+	pthread_mutex_unlock(&slot->lock);
+	if (slot == &brink.slots[0] && atomic_load(&brink.untold))
+		tell();
+}
+
+// "42 (cove) D …": the loop's thread is the first of the process. Its name is ours.
+static bool loop_sleeps(void)
+{
+	char text[128];
+	ssize_t len = brink.stat < 0 ? -1 : pread(brink.stat, text, sizeof(text) - 1, 0);
+	const char *at;
+
+	text[len > 0 ? len : 0] = 0;
+	at = strstr(text, ") ");
+	return at && (at[2] == 'D' || at[2] == 'S');
+}
+
+static void strike(const struct brink_at *at)
+{
+	struct order order = {.kind = at->ephemeral ? ORDER_BURY : ORDER_STOP};
+	char room[512];
+	size_t len;
+
+	memcpy(order.box, at->box, sizeof(order.box));
+	len = order_encode(&order, room, sizeof(room));
+	pthread_mutex_lock(&brink.lock);
+	if (brink.warden >= 0 && len)
+		(void)fd_send(brink.warden, room, len, NULL, 0, MSG_DONTWAIT); // else next time
+	brink.struck = *at;
+	atomic_store(&brink.untold, true);
+	pthread_mutex_unlock(&brink.lock);
+}
+
+static bool is_late(const struct slot *slot, int64_t now)
+{
+	int64_t most = slot->kind == BRINK_DISK	 ? DISK_US
+		       : slot == &brink.slots[0] ? LOOP_US
+						 : WORKER_US;
+
+	if (!slot->since_us || now - slot->since_us < most)
+		return false;
+	return !slot->struck_us || now - slot->struck_us >= AGAIN_US;
+}
+
+static void look(struct slot *slot)
+{
+	struct brink_at at;
+	bool late;
+
+	pthread_mutex_lock(&slot->lock);
+	late = is_late(slot, clock_us()) && (slot != &brink.slots[0] || loop_sleeps());
+	at = slot->at;
+	if (late)
+		slot->struck_us = clock_us();
+	pthread_mutex_unlock(&slot->lock);
+	if (late)
+		strike(&at);
+}
+
+static bool is_used(struct slot *slot)
+{
+	bool used;
+
+	pthread_mutex_lock(&slot->lock);
+	used = slot->since_us != 0;
+	pthread_mutex_unlock(&slot->lock);
+	return used;
+}
+
+// Looks until nobody has been at the brink for a while.
+static void look_on(void)
+{
+	unsigned before = atomic_load(&brink.uses);
+
+	for (int calm = 0; calm < CALM_LOOKS; calm++) {
+		struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
+		unsigned now;
+
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+		for (int i = 0; i < SLOTS && i < atomic_load(&brink.taken); i++) {
+			look(&brink.slots[i]);
+			if (is_used(&brink.slots[i]))
+				calm = 0;
+		}
+		now = atomic_load(&brink.uses);
+		if (now != before)
+			calm = 0;
+		before = now;
+	}
+	atomic_store(&brink.awake, false);
+	// Whoever came between the last look and this has not woken us.
+	if (atomic_load(&brink.uses) != before && !atomic_exchange(&brink.awake, true))
+		sem_post(&brink.wake);
+}
+
+static void *watch(void *arg)
+{
+	(void)arg;
+	for (;;) {
+		while (sem_wait(&brink.wake))
+			continue;
+		look_on();
+	}
+	return NULL;
+}
+
+fallible brink_start(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t all, before;
+	int failed;
+
+	for (int i = 0; i < SLOTS; i++)
+		pthread_mutex_init(&brink.slots[i].lock, NULL);
+	sem_init(&brink.wake, 0, 0);
+	brink.started = true;
+	own_slot(); // ours is the first
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, WATCH_STACK);
+	sigfillset(&all); // signals are the loop's
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	failed = pthread_create(&thread, &attr, watch, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	if (failed)
+		return err_sys(failed, "start the watch");
+	pthread_detach(thread);
+	return OK;
+}

@@ -1,0 +1,32 @@
+// Calls that a sandbox can hold up. A pipe has a lock, and the kernel lets whoever has an end of it
+// sleep while holding that (splice() to a socket that nobody reads): then every call on the pipe
+// waits, uninterruptible, whatever flags it was made with. A terminal's O_NONBLOCK is everybody's
+// who has the master. So such calls are announced here, and one thread does nothing but look after
+// them: where one does not come back the sandbox is ended, and with it the wait.
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/id.h"
+
+struct brink_at {
+	char box[ID_BOX_LEN + 1];
+	bool ephemeral; // it has no files to keep
+};
+
+enum brink_kind {
+	BRINK_LOCK, // nothing but the lock can take long
+	BRINK_DISK, // the disk can, too
+};
+
+// On the loop's thread, while /proc can still be opened; then the thread. Without them, as in
+// tests, nobody looks.
+void brink_prepare(void);
+fallible brink_start(void);
+// The warden's socket, which is taken over; -1: there is none now.
+void brink_link(int fd);
+
+// Before and after the call, in any thread; they may be nested. `at` is copied.
+void brink_enter(const struct brink_at *at, enum brink_kind kind);
+void brink_leave(void);
