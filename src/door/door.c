@@ -41,6 +41,17 @@ static fallible ask_known(const struct door *door, const struct route *route)
 	return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
 }
 
+static void before_answer(struct http *x, void *arg)
+{
+	ledger_note(arg, x, NULL);
+}
+
+void door_begin(struct http *x, const char *target)
+{
+	if (x->answering == before_answer)
+		ledger_begin(x->answering_arg, x, target);
+}
+
 static fallible handle(struct http *x, const struct route *route)
 {
 	struct door *door = door_of(x);
@@ -48,10 +59,39 @@ static fallible handle(struct http *x, const struct route *route)
 	struct ledger_mark mark;
 	struct err *err;
 
-	ledger_look(x, door->fleet, who, &mark);
+	ledger_look(door->ledger, x, door->fleet, who, &mark);
+	x->answering = before_answer;
+	x->answering_arg = &mark;
 	err = route->handle(x);
-	ledger_note(door->ledger, x, who, &mark, err);
+	x->answering = NULL;
+	ledger_note(&mark, x, err);
 	return err;
+}
+
+// The operator has most of it, if need be; a tenant as much as it leaves.
+#define OPERATOR_WEIGHT 7
+
+static struct share *share_of(const struct http *x)
+{
+	const struct who *who = x->guest;
+	struct door *door = door_of(x);
+
+	if (!who || !door->shares)
+		return NULL;
+	return shares_of(door->shares, str_of(who->tenant), who->tenant[0] ? 1 : OPERATOR_WEIGHT);
+}
+
+// It is under way until serve_by() has done with it.
+static fallible enter(struct http *x)
+{
+	struct share *share = share_of(x);
+	struct door *door = door_of(x);
+
+	if (!share)
+		return OK;
+	TRY(share_enter(door->shares, share, http_server_room(door->server)));
+	hoard_join(&x->hoard, share);
+	return OK;
 }
 
 static fallible walk(struct http *x)
@@ -73,6 +113,7 @@ static fallible walk(struct http *x)
 		return guard_strike(door->guard, x);
 	if (lost)
 		return take_ptr(lost);
+	TRY(enter(x));
 	TRY(ask_known(door, route));
 	return handle(x, route);
 }
@@ -115,6 +156,7 @@ static fallible walk_inside(struct http *x)
 {
 	const struct route *route = NULL;
 
+	hoard_join(&x->hoard, share_of(x));
 	TRY(router_find(door_of(x)->routes, x, &route));
 	x->route = route;
 	TRY(ask_known(door_of(x), route));
@@ -144,6 +186,7 @@ static void on_revoked(void *arg, const char *key)
 void door_open(struct door *door)
 {
 	link_init(&door->present);
+	door->shares = shares_new();
 	guard_trust(door->guard, door->ring);
 	keyring_on_revoke(door->ring, on_revoked, door);
 }
@@ -164,6 +207,8 @@ static void serve_by(struct http *x, route_fn *way_in)
 		link_drop(&here.link);
 	if (err)
 		fail_answer(x, err, NULL);
+	if (way_in == walk && x->hoard.share)
+		share_leave(door->shares, x->hoard.share);
 	note(x, began_us);
 	task_trace(NULL);
 }

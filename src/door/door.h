@@ -5,6 +5,7 @@
 #include "door/fail.h"
 #include "door/guard.h"
 #include "door/ledger.h"
+#include "door/outward.h"
 #include "door/pass.h"
 #include "door/pledge.h"
 #include "fleet/fleet.h"
@@ -27,6 +28,8 @@ struct door {
 	struct pledges *pledges;
 	struct ledger *ledger;
 	struct convs *convs;	    // of conv/; NULL: its state cannot be read
+	struct outward outward;	    // where the daemon itself may go
+	struct shares *shares;	    // of connections and memory, by tenant
 	struct link present;	    // requests under way that came with a key which may be revoked
 	struct http_server *server; // for its counters
 	const struct route *routes;
@@ -56,6 +59,8 @@ static inline struct door *door_of(const struct http *x)
 {
 	return x->house;
 }
+// What the request is about to make, right before that is written down: for the audit log.
+void door_begin(struct http *x, const char *target);
 // Who came; NULL only on routes that are open to all.
 static inline const struct who *door_who(const struct http *x)
 {

@@ -197,7 +197,7 @@ static void store_down(const struct pledge *pledge)
 		.status = pledge->status,
 		.place = pledge->place,
 		.body = {pledge->body, pledge->body_len},
-		.kept_ms = clock_wall_ms(),
+		.kept_ms = clock_steady_ms(),
 	};
 
 	memcpy(row.hash, pledge->hash, sizeof(row.hash));
@@ -250,7 +250,7 @@ void pledges_made(struct pledges *all, const char *mark, const char *made)
 fallible pledges_load(struct pledges *all, struct store *store)
 {
 	auto_arena arena = arena_new();
-	int64_t wall = clock_wall_ms();
+	int64_t wall = clock_steady_ms();
 	struct store_pledge *kept = NULL;
 	size_t count = 0;
 

@@ -75,6 +75,7 @@ static void clear_exchange(struct http_conn *conn)
 
 	arena_reset(x->arena);
 	hoard_drop(&x->hoard);
+	x->hoard.share = NULL;
 	buf_clear(&conn->papers->extra);
 	x->way = &wired_way;
 	x->conn = conn;
@@ -87,11 +88,12 @@ static void clear_exchange(struct http_conn *conn)
 		x->params[i] = (struct str){NULL, 0};
 	x->route = NULL;
 	x->guest = NULL;
+	x->answering = NULL;
 	x->peer = str_of(conn->peer);
 	x->house = conn->terms->house;
 	x->status = 0;
 	x->bytes_out = 0;
-	x->reply_begun = x->reply_ended = false;
+	x->reply_begun = x->reply_ended = x->feed = false;
 	conn->no_body = conn->chunked = conn->continue_due = conn->probed = false;
 	conn->sized = false;
 	conn->due = 0;

@@ -136,12 +136,21 @@ void http_set(struct http *x, const char *name, struct str value)
 	buf_add(extra, "\r\n", 2);
 }
 
+void http_answering(struct http *x)
+{
+	void (*answering)(struct http * x, void *arg) = take_ptr(x->answering);
+
+	if (answering)
+		answering(x, x->answering_arg);
+}
+
 static fallible begin(struct http *x, int status)
 {
 	if (x->reply_begun)
 		return err_new(INTERNAL, "replied_twice", "the request was already answered");
 	x->reply_begun = true;
 	x->status = status;
+	http_answering(x);
 	return OK;
 }
 

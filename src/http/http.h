@@ -32,9 +32,13 @@ struct http {
 	struct str peer;   // address of the client, for the log
 	void *house;	   // what the handlers serve: given to http_serve
 	const void *guest; // who came, as the door found out; NULL: nobody. http/ only zeroes it
-	int status;	   // of the reply once it is begun, else 0
+	// Of the door, for this exchange: called once, before the head of its reply goes. May wait.
+	void (*answering)(struct http *x, void *arg);
+	void *answering_arg;
+	int status; // of the reply once it is begun, else 0
 	uint64_t bytes_out;
 	bool reply_begun, reply_ended;
+	bool feed; // the reply follows something: cut off, the client comes back and goes on
 	struct buf *extra;  // header lines of http_set
 	size_t body_max;    // http_body(x, 0, …)
 	uint64_t body_left; // of a request's body whose length is known
@@ -98,3 +102,5 @@ fallible http_away(struct http *x, struct str probe);
 void http_back(struct http *x);
 // True once the peer is known to be gone, asked without waiting: for work that nobody awaits.
 bool http_peer_gone(struct http *x, struct str probe);
+// For whoever sends the head of a reply, just before.
+void http_answering(struct http *x);

@@ -22,6 +22,7 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "http/conn.h"
+#include "http/desk.h"
 #include "http/wsock.h"
 
 #define LISTENERS_MAX 8
@@ -368,6 +369,17 @@ bool http_server_idle(const struct http_server *server)
 	return server->stats.open == 0;
 }
 
+bool http_server_feeds_only(const struct http_server *server)
+{
+	list_each (at, &server->guests) {
+		const struct desk *desk = link_of(at, struct guest, all)->conn.desk;
+
+		if (!desk || !desk->x.feed)
+			return false;
+	}
+	return true;
+}
+
 void http_server_free(struct http_server *server)
 {
 	if (!server)
@@ -385,4 +397,9 @@ void http_server_free(struct http_server *server)
 struct http_stats http_server_stats(const struct http_server *server)
 {
 	return server->stats;
+}
+
+uint32_t http_server_room(const struct http_server *server)
+{
+	return server->limits.conns_max;
 }

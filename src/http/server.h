@@ -34,7 +34,8 @@ fallible http_server_listen(struct http_server *server, int fd);
 // No new connections; idle ones close; busy ones finish their reply with "Connection: close".
 // WebSockets are closed with 1001.
 void http_server_drain(struct http_server *server);
-bool http_server_idle(const struct http_server *server); // nobody connected
+bool http_server_idle(const struct http_server *server);       // nobody connected
+bool http_server_feeds_only(const struct http_server *server); // but those who come back anyway
 // Cancels whoever is still served; what they hold is freed as the loop turns on.
 void http_server_free(struct http_server *server);
 
@@ -43,3 +44,4 @@ struct http_stats {
 	uint32_t open;
 };
 struct http_stats http_server_stats(const struct http_server *server);
+uint32_t http_server_room(const struct http_server *server); // connections at most

@@ -65,6 +65,7 @@ static fallible agree(struct http *x, bool more_follows)
 	x->reply_begun = x->reply_ended = true;
 	x->status = 101;
 	conn->close_after = true;
+	http_answering(x);
 	if (!buf_ok(head))
 		return err_new(UNAVAILABLE, "no_memory", "there is no memory for this");
 	conn->stream.more_follows = more_follows;
@@ -98,6 +99,7 @@ fallible upgrade_run(struct http *x, const struct wsock_options *options, upgrad
 		mine.silence_ms = conn->terms->silence_ms;
 	ws = wsock_new(&conn->stream, &conn->papers->inlet, true, &mine);
 	wsock_list(ws, &conn->terms->sockets);
+	wsock_share(ws, x->hoard.share);
 	if (conn->terms->draining)
 		wsock_shut(ws, WS_GOING_AWAY, "the server is going away");
 	err = talk(x, ws, arg);

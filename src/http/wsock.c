@@ -340,6 +340,11 @@ void wsock_list(struct wsock *ws, struct link *all)
 	link_add(all, &ws->all);
 }
 
+void wsock_share(struct wsock *ws, struct share *share)
+{
+	hoard_join(&ws->hoard, share);
+}
+
 void wsock_shut_all(struct link *all, int code, const char *reason)
 {
 	list_each (at, all)

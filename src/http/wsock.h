@@ -12,6 +12,7 @@
 #define WSOCK_CLOSE_MS 2000 // for the peer's half of a close
 
 struct wsock;
+struct share;
 
 struct wsock_options {
 	size_t max;	     // bytes of a message that comes; 0: WSOCK_MAX
@@ -60,4 +61,6 @@ bool wsock_is_open(const struct wsock *ws); // messages may still be sent
 
 // A row of sockets that are to end together (struct http_terms).
 void wsock_list(struct wsock *ws, struct link *all);
+// Whose messages they are: see http/hoard.h.
+void wsock_share(struct wsock *ws, struct share *share);
 void wsock_shut_all(struct link *all, int code, const char *reason);

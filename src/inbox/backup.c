@@ -219,10 +219,10 @@ static fallible feed(struct crank *crank)
 }
 
 // The next bytes of a pipe whose other end is the box's; *out = 0 at its end.
-static fallible take(int pipe, void *room, size_t *out)
+static fallible take(const struct backup *backup, int pipe, void *room, size_t *out)
 {
 	for (;;) {
-		ssize_t n = pipes_take(pipe, room, PIECE);
+		ssize_t n = pipes_take(box_at(backup->files.box), pipe, room, PIECE);
 		uint32_t events;
 
 		if (n >= 0) {
@@ -235,10 +235,10 @@ static fallible take(int pipe, void *room, size_t *out)
 	}
 }
 
-static fallible give(int pipe, struct str bytes)
+static fallible give(const struct backup *backup, int pipe, struct str bytes)
 {
 	while (bytes.len) {
-		ssize_t n = pipes_give(pipe, bytes.at, bytes.len);
+		ssize_t n = pipes_give(box_at(backup->files.box), pipe, bytes.at, bytes.len);
 		uint32_t events;
 
 		if (n >= 0) {
@@ -265,7 +265,7 @@ static fallible press(struct backup *backup, int pipe, int file)
 		if (!crank.in.len && !crank.last) {
 			size_t got = 0;
 
-			TRY(take(pipe, room, &got));
+			TRY(take(backup, pipe, room, &got));
 			crank.in = (struct str){room, got};
 			crank.last = got == 0;
 		}
@@ -300,7 +300,7 @@ static fallible expand(struct backup *backup, int file, int pipe)
 			crank.in = (struct str){room, got};
 		}
 		TRY(feed(&crank));
-		TRY(give(pipe, buf_view(&out)));
+		TRY(give(backup, pipe, buf_view(&out)));
 	}
 	return OK;
 }
@@ -504,15 +504,5 @@ fallible inbox_backup_restore(struct http *x)
 	if (!err)
 		return answer(&backup, 0);
 	fail(&backup, "backup.restore", "backup_restore", err);
-	return OK;
-}
-
-fallible inbox_backup_upload(struct http *x)
-{
-	fail_answer(x,
-		    err_hint(err_new(NOT_OFFERED, "not_offered",
-				     "cove does not send archives to other servers"),
-			     "read the archive with GET …/api/files/PATH and send it yourself"),
-		    &(struct fail_detail){.operation = "backup.create"});
 	return OK;
 }

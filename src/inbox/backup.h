@@ -3,4 +3,4 @@
 
 #include "http/router.h"
 
-route_fn inbox_backup_create, inbox_backup_restore, inbox_backup_upload;
+route_fn inbox_backup_create, inbox_backup_restore;

@@ -65,6 +65,7 @@ static fallible move(struct place *place, const char *from_name, const char *to_
 	TRY(place_path(place, json, to_name, &to));
 	shown = place->shown;
 	TRY(place_path(place, json, from_name, &from));
+	TRY(place_lock(place));
 	place_within(place, PLACE_LONG_MS);
 	TRY(explain_move(place, from, files_move(&place->files, from, to, false)));
 	place_put_name(&out, "path", place->shown);

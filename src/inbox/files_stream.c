@@ -160,6 +160,7 @@ static fallible stream_file(struct place *place)
 
 	TRY(place_read(place, &json));
 	err = source_open(place, false, &source);
+	place_unlock(place); // a stream holds it until it has started
 	if (err && !is_told(err))
 		return take_ptr(err);
 	TRY(begin(place->x));

@@ -58,12 +58,13 @@ static fallible read_exclude(struct place *place, const char *const **out)
 	return OK;
 }
 
-static fallible pour_pipe(struct http *x, int fd)
+static fallible pour_pipe(struct place *place, int fd)
 {
+	struct http *x = place->x;
 	char *room = arena_take(x->arena, ROOM);
 
 	for (;;) {
-		ssize_t n = pipes_take(fd, room, ROOM);
+		ssize_t n = pipes_take(box_at(place->files.box), fd, room, ROOM);
 
 		if (n == 0)
 			return OK;
@@ -98,17 +99,17 @@ static fallible pack(struct place *place)
 	TRY(http_begin(x, 200, "application/x-tar"));
 	if (str_is(x->head.method, "HEAD"))
 		return http_end(x);
-	TRY(pour_pipe(x, fd));
+	TRY(pour_pipe(place, fd));
 	// A reply without its end tells the client that the archive is not whole.
 	TRY(files_end(take_ptr(walk), &total));
 	return http_end(x);
 }
 
 // All of it, or *out_closed: nobody reads it any more.
-static fallible give(int fd, const char *bytes, size_t len, bool *out_closed)
+static fallible give(const struct box *box, int fd, const char *bytes, size_t len, bool *out_closed)
 {
 	while (len > 0) {
-		ssize_t n = pipes_give(fd, bytes, len);
+		ssize_t n = pipes_give(box_at(box), fd, bytes, len);
 
 		if (n >= 0) {
 			bytes += n;
@@ -126,14 +127,15 @@ static fallible give(int fd, const char *bytes, size_t len, bool *out_closed)
 }
 
 // What follows the end of an archive is read and means nothing.
-static fallible feed(struct http *x, int fd, bool *out_closed)
+static fallible feed(struct place *place, int fd, bool *out_closed)
 {
+	struct http *x = place->x;
 	char *room = arena_take(x->arena, ROOM);
 	size_t n = 1;
 
 	while (n > 0 && !*out_closed) {
 		TRY(http_read(x, room, ROOM, &n));
-		TRY(give(fd, room, n, out_closed));
+		TRY(give(place->files.box, fd, room, n, out_closed));
 	}
 	return OK;
 }
@@ -160,7 +162,7 @@ static fallible unpack(struct place *place)
 	TRY(read_place(place));
 	place->files.deadline = CLOCK_NEVER;
 	TRY(files_unpack(&place->files, place->path, 0, &fd, &walk));
-	TRY(feed(place->x, fd, &closed));
+	TRY(feed(place, fd, &closed));
 	close(take_fd(&fd));
 	TRY(files_end(take_ptr(walk), &total));
 	if (closed)

@@ -209,6 +209,7 @@ static fallible write_file(struct place *place)
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(read_rest(place, json, &ask));
 	place_within(place, PLACE_SHORT_MS);
+	TRY(place_lock(place));
 	TRY(place_refused(place, store(place, &ask)));
 	place_put_name(&out, "path", place->shown);
 	return place_close(place, &out);

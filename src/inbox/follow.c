@@ -51,6 +51,7 @@ void follow_prepare(struct follow *follow)
 {
 	follow->room = (char *)arena_take(follow->x->arena, FOLLOW_CUT_MAX + RUN) + FOLLOW_CUT_MAX;
 	follow->offset = follow->from.offset;
+	follow->x->feed = str_is(follow->x->head.method, "GET"); // which can be said again
 	http_set(follow->x, "Cache-Control", STR("no-cache"));
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "inbox/errand.h"
+#include "inbox/job.h"
 #include "model/repo.h"
 
 #define TIMEOUT_MS 600000
@@ -22,8 +23,29 @@ struct checkout {
 	const char *field; // being read when reading failed
 };
 
+// A relative path begins where the session stands; without one, or when it is not there yet, at
+// /workspace.
+static fallible find_base(struct http *x, const struct json *json, const char **out)
+{
+	struct door *door = door_of(x);
+	auto_session session = NULL;
+	struct str named = {0};
+	auto_visit visit = {0};
+
+	*out = "/workspace";
+	TRY(job_session(x, json, &named));
+	if (!named.len || str_is(named, SESSION_NONE))
+		return OK;
+	TRY(visit_begin(door->fleet, door_who(x), x->params[0], &visit));
+	session = session_find(visit.box, named);
+	if (session)
+		*out = arena_fmt(x->arena, "%s", session_cwd(session));
+	return OK;
+}
+
 static fallible read_body(struct http *x, const struct json *json, struct checkout *out)
 {
+	const char *base = "/workspace";
 	struct str dir = {0};
 
 	out->field = "repoUrl";
@@ -44,10 +66,13 @@ static fallible read_body(struct http *x, const struct json *json, struct checko
 	TRY(json_str(json_get(json, "targetDir"), "targetDir", &dir));
 	if (dir.len > DIR_MAX)
 		return err_new(INVALID, "bad_field", "'targetDir' may have %d bytes", DIR_MAX);
+	out->field = "sessionId";
+	if (dir.len && dir.at[0] != '/')
+		TRY(find_base(x, json, &base));
 	if (!dir.len)
 		dir = repo_name(out->url);
-	out->dir = arena_fmt(x->arena, "%s" STR_FMT, dir.at[0] == '/' ? "" : "/workspace/",
-			     STR_ARG(dir));
+	out->dir = dir.at[0] == '/' ? arena_dup(x->arena, dir.at, dir.len)
+				    : arena_fmt(x->arena, "%s/" STR_FMT, base, STR_ARG(dir));
 	out->field = NULL;
 	return OK;
 }

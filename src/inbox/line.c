@@ -112,6 +112,7 @@ struct line *line_new(struct http *x, struct wsock *ws, struct str prefix)
 	line->who = *who;
 	line->peer = mem_dup(x->peer.at, x->peer.len);
 	line->prefix = mem_dup(prefix.at, prefix.len);
+	hoard_join(&line->hoard, x->hoard.share);
 	line->calls = map_new();
 	link_init(&line->running);
 	link_init(&line->waiting);

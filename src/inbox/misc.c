@@ -32,6 +32,7 @@ fallible inbox_misc_ping(struct http *x)
 	json_begin(&out, '{');
 	json_put_bool(&out, "success", true);
 	json_put_text(&out, "status", "healthy");
+	json_put_text(&out, "message", "healthy"); // what the client gives back
 	door_put_now(&out);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "fleet/shells.h"
 #include "wire/text.h"
 
 #define USER_MAX 64
@@ -65,8 +66,53 @@ fallible place_user(struct place *place, const struct json *json)
 	TRY(set_user(place, user));
 	if (!session.len || str_is(session, SESSION_NONE))
 		return OK;
+	place->session = session;
 	stand_with(place, session);
 	return OK;
+}
+
+// Whoever has no room for one more session has nothing in its line either.
+static fallible find_session(struct place *place, struct session **out)
+{
+	struct err *err = shells_take(&place->visit, place->session, out);
+
+	if (!err || err_kind(err) != ERR_EXHAUSTED)
+		return err;
+	err_free(err);
+	*out = NULL;
+	return OK;
+}
+
+fallible place_lock(struct place *place)
+{
+	auto_session session = NULL;
+	struct err *err;
+	bool waits;
+
+	if (!place->session.at)
+		return OK;
+	place->field = "sessionId";
+	place->code = "INVALID_SESSION";
+	TRY(find_session(place, &session));
+	place->field = NULL;
+	if (!session)
+		return OK;
+	waits = !session_is_free(session);
+	if (waits)
+		TRY(http_away(place->x, HTTP_PROBE_HEAD));
+	err = session_lock(session, &place->lock);
+	if (waits)
+		http_back(place->x);
+	TRY(err);
+	place->files.base = arena_fmt(place->x->arena, "%s", session_cwd(session));
+	place_within(place, PLACE_SHORT_MS);
+	return OK;
+}
+
+void place_unlock(struct place *place)
+{
+	if (place->lock)
+		session_unlock(take_ptr(place->lock));
 }
 
 fallible place_query(struct place *place)
@@ -139,7 +185,8 @@ fallible place_json(struct place *place, struct json **json)
 fallible place_read(struct place *place, struct json **json)
 {
 	TRY(place_json(place, json));
-	return place_path(place, *json, "path", NULL);
+	TRY(place_path(place, *json, "path", NULL));
+	return place_lock(place);
 }
 
 fallible place_refused(struct place *place, struct err *err)
@@ -202,6 +249,7 @@ fallible place_serve(struct http *x, const char *operation, place_fn *work)
 
 	if (!err)
 		err = work(&place);
+	place_unlock(&place);
 	if (err)
 		fail(&place, err);
 	visit_end(&place.visit);

@@ -14,8 +14,10 @@ struct place {
 	const char *operation; // "file.read"
 	struct visit visit;
 	struct files files;
-	struct str shown; // the path as it was given: bytes, with a NUL behind it
-	const char *path; // the same
+	struct str session;	  // of the request; at == NULL: none
+	struct session_run *lock; // of that session; NULL: not held
+	struct str shown;	  // the path as it was given: bytes, with a NUL behind it
+	const char *path;	  // the same
 	// What was wrong when reading failed: a field, and Cloudflare's word for it.
 	const char *field, *code;
 	// What an error may tell beside path and operation.
@@ -31,6 +33,11 @@ fallible place_serve(struct http *x, const char *operation, place_fn *work);
 void place_within(struct place *place, int64_t ms);
 #define auto_place on_exit_call(place_end) struct place
 
+// Its turn among the commands of its session, and from then on that session's directory; nothing
+// without a session. Waits. Held until the request ends, or place_unlock().
+fallible place_lock(struct place *place);
+void place_unlock(struct place *place);
+
 // `sessionId` and `user` of a body; NULL is an empty one. Then its paths. `place_path` reads
 // `name`, or the bytes in `nameBase64`, into shown and path; `out` may be NULL.
 fallible place_user(struct place *place, const struct json *json);
@@ -38,7 +45,7 @@ fallible place_path(struct place *place, const struct json *json, const char *na
 		    const char **out);
 // The body, its session and user. The caller owns *json, which is an object.
 fallible place_json(struct place *place, struct json **json);
-// The same and its `path`.
+// The same and its `path`, under place_lock().
 fallible place_read(struct place *place, struct json **json);
 // A path that came otherwise: as text, or in the URL without its first slash.
 fallible place_text(struct place *place, const char *field, struct str path);

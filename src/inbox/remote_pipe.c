@@ -48,6 +48,7 @@ fallible remote_pipe_open(struct remote *remote)
 	}
 	pipe->bytes = BUF_INIT(FULL + PIECE_MAX);
 	pipe->holds = 1;
+	hoard_join(&pipe->hoard, remote->x->hoard.share);
 	remote->pipe_count++;
 	bell_init(&pipe->moved);
 	return OK;

@@ -109,6 +109,13 @@ static char *first_path(const struct cove_box *box, const char *id,
 	auto_buf path = BUF_INIT(1 << 20);
 	const char *const *argv = options->argv ? options->argv : shell;
 
+	if (options->conversation) {
+		buf_text(&path, "/v1/sessions/");
+		text_percent(&path, str_of(options->conversation));
+		buf_text(&path, "/terminal?shell=");
+		text_percent(&path, str_of(*argv ? *argv : shell[0]));
+		return buf_take(&path);
+	}
 	buf_fmt(&path, "%s/ws/pty?%s=", box->base, options->session ? "sessionId" : "terminal");
 	text_percent(&path, str_of(id));
 	if (!options->session && !options->existing)

@@ -27,7 +27,8 @@ static bool decodes(size_t len)
 TEST(orders, "every kind of order survives the way; no prefix does, nor one byte more")
 {
 	for (int kind = 0; kind < ORDER_KIND_COUNT; kind++) {
-		struct order out, order = order_of((enum order_kind)kind, "python-3.11");
+		const char *name = kind == ORDER_LEAF ? "instance_1a" : "python-3.11";
+		struct order out, order = order_of((enum order_kind)kind, name);
 		size_t len = order_encode(&order, bytes, sizeof(bytes));
 
 		CHECK(len > 0);
@@ -40,6 +41,18 @@ TEST(orders, "every kind of order survives the way; no prefix does, nor one byte
 		bytes[len] = 0;
 		CHECK(!decodes(len + 1));
 		CHECK(strlen(order_word(order.kind)) >= 4);
+	}
+}
+
+TEST(marks, "the mark of a leaf is a word that is safe in a path, or none")
+{
+	static const char *const bad[] = {".", "..", "a/b", "A", "a-b", "a.b", " "};
+	struct order order = order_of(ORDER_LEAF, "");
+
+	CHECK(decodes(order_encode(&order, bytes, sizeof(bytes))));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		order = order_of(ORDER_LEAF, bad[i]);
+		CHECK(!decodes(order_encode(&order, bytes, sizeof(bytes))));
 	}
 }
 

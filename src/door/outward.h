@@ -1,0 +1,17 @@
+// The daemon's own way out, for what a tenant asks it to fetch or send. The name is looked up here,
+// every address it has is judged, and the one that was judged is the one that is connected to: no
+// address of this host or of its own networks, unless the operator lists it.
+#pragma once
+
+#include "base/str.h"
+#include "loop/stream.h"
+
+struct outward {
+	struct str exceptions; // "ADDRESS[/BITS][:PORT], …"
+	struct str hosts;      // "NAME=ADDRESS, …"
+	struct str ca;	       // more certificates to believe, PEM
+};
+
+// FORBIDDEN not_global; BAD_PEER no_name, no_server; TIMEOUT. The caller closes *out.
+fallible outward_open(const struct outward *outward, struct loop *loop, struct str host,
+		      uint16_t port, int64_t deadline, struct stream *out);
