@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "door/door.h"
+#include "fleet/access.h"
 
 #define PAGE_DEFAULT 100
 #define PAGE_MAX 1000
@@ -23,21 +24,31 @@ static fallible check_key(struct http *x)
 			ID_NAME_MAX);
 }
 
+// The credential lets whoever has it work in the sandbox: it is for those who may do that.
+static bool may_use(const struct http *x)
+{
+	auto_err err = access_ask(door_who(x), ACCESS_USE);
+
+	return !err;
+}
+
 // With the way in for clients that send no headers: its own credential, and a base URL that holds
 // it. By the name that the caller reached us with, unless another was set.
 static void write_box(struct http *x, struct json_out *out, const struct record *record)
 {
 	const char *base = record->terms.base_url;
 	char token[PASS_LEN + 1];
+	bool told = may_use(x);
 
 	if (!base)
 		base = arena_fmt(x->arena, "http://" STR_FMT, STR_ARG(http_field(x, "Host")));
 	pass_write(door_of(x)->pass_key, record->id, token);
 	json_begin(out, '{');
 	record_put(out, record);
-	json_put_text(out, "token", token);
+	json_put_text(out, "token", told ? token : NULL);
 	json_put_text(out, "baseUrl",
-		      arena_fmt(x->arena, "%s/v1/t/%s/sandboxes/%s", base, token, record->id));
+		      told ? arena_fmt(x->arena, "%s/v1/t/%s/sandboxes/%s", base, token, record->id)
+			   : NULL);
 	json_end(out, '}');
 }
 
@@ -73,6 +84,8 @@ static fallible make(struct http *x, struct spec *spec, struct pledge *pledge)
 	// Asked before as well: a probe that is sent now is answered by the time the box is made.
 	if (is_orphan(x, spec->name, pledge != NULL))
 		return client_gone();
+	id_box(spec->id);
+	door_begin(x, spec->id);
 	TRY(create_box(door->fleet, door_who(x), spec, CREATE_NEW, &record, &made));
 	place = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id));
 	write_box(x, &out, record);
@@ -100,6 +113,7 @@ static fallible answer_made(struct http *x, struct pledge *pledge)
 	const struct record *record = NULL;
 	auto_err err = OK;
 
+	TRY(create_await_start(door->fleet));
 	if (!door->fleet->settled)
 		return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
 	err = fleet_get(door->fleet, door_who(x), str_of(pledge_made(pledge)), &record);
@@ -107,6 +121,8 @@ static fallible answer_made(struct http *x, struct pledge *pledge)
 		return OK;
 	if (err)
 		return take_ptr(err);
+	if (record->state == STATE_DELETING)
+		return OK; // it was not finished, and is on its way out
 	write_box(x, &out, record);
 	pledge_keep(pledge, 201, str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id)),
 		    buf_view(&body));
@@ -131,11 +147,13 @@ fallible api_boxes_create(struct http *x)
 	struct str text;
 	bool first = true;
 
+	TRY(create_ask(door_who(x))); // an answer that was given to another key, too
 	TRY(door_json(x, &json, &text));
 	TRY(spec_read(json, fleet_bounds(door->fleet), &spec));
 	if (!key.at)
 		return make(x, &spec, NULL);
 	secret_sha256(text.at ? text.at : "", text.len, hash);
+	hash[0] ^= !may_use(x); // the answer to one who may holds the credential
 	for (;;) {
 		TRY(pledge_claim_of(door->pledges, door_who(x)->tenant, key, hash, &pledge,
 				    &first));

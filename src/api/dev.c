@@ -1,5 +1,6 @@
 #include "api/dev.h"
 
+#include "base/clock.h"
 #include "conv/faults.h"
 #include "door/door.h"
 #include "fleet/access.h"
@@ -35,6 +36,26 @@ fallible api_dev_set(struct http *x)
 	TRY(door_json(x, &json, NULL));
 	TRY(faults_set(json));
 	return answer(x);
+}
+
+#define STEP_MAX_MS (100ll * 366 * 86400000)
+
+// The wall clock of the daemon is set on, or back: {stepMs}.
+fallible api_dev_clock(struct http *x)
+{
+	static const char *const known[] = {"stepMs", "back", NULL};
+	auto_json json = NULL;
+	uint64_t step = 0;
+	bool back = false;
+
+	TRY(ask(x));
+	TRY(door_json(x, &json, NULL));
+	TRY(json_want(json, "body", JSON_OBJECT));
+	TRY(json_only(json, known));
+	TRY(json_u64(json_get(json, "stepMs"), "stepMs", 0, STEP_MAX_MS, &step));
+	TRY(json_bool(json_get(json, "back"), "back", &back));
+	clock_step(back ? -(int64_t)step : (int64_t)step);
+	return http_reply_empty(x, 204);
 }
 
 fallible api_dev_list(struct http *x)

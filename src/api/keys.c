@@ -2,7 +2,9 @@
 
 #include <stdlib.h>
 
+#include "conv/conv.h"
 #include "door/door.h"
+#include "fleet/access.h"
 
 #define REPLY_MAX (64u << 20)
 
@@ -112,8 +114,25 @@ fallible api_tenants_set(struct http *x)
 	return answer(x, made ? 201 : 200, account);
 }
 
+// Who makes a tenant of that name again shall find nothing of this one's.
+static fallible ask_no_sessions(struct http *x)
+{
+	const struct convs *convs = door_of(x)->convs;
+	const struct account *account;
+	size_t count;
+
+	TRY(keyring_tenant(ring_of(x), door_who(x), x->params[0], &account));
+	count = convs ? convs_owned(convs, account->tenant.name) : 0;
+	if (!count)
+		return OK;
+	return err_hint(err_new(CONFLICT, "tenant_in_use", "it has %zu sessions", count),
+			"delete them first");
+}
+
 fallible api_tenants_drop(struct http *x)
 {
+	TRY(access_ask(door_who(x), ACCESS_HOUSE));
+	TRY(ask_no_sessions(x));
 	TRY(keyring_drop_tenant(ring_of(x), door_who(x), x->params[0]));
 	return http_reply_empty(x, 204);
 }

@@ -12,7 +12,9 @@
 #include "conv/conv.h"
 #include "door/door.h"
 #include "fleet/access.h"
+#include "http/upgrade.h"
 #include "wire/sse.h"
+#include "wire/text.h"
 
 #define REPLY_MAX (4 << 20)
 #define PAGE_DEFAULT 100
@@ -167,7 +169,7 @@ fallible api_sessions_create(struct http *x)
 	bool made;
 
 	TRY(convs_of(x, &convs));
-	TRY(access_ask(door_who(x), ACCESS_MAKE));
+	TRY(create_ask(door_who(x)));
 	TRY(door_json(x, &json, NULL));
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
@@ -250,14 +252,41 @@ fallible api_sessions_logs(struct http *x)
 	return http_reply_json(x, 200, &body);
 }
 
+static void put_query(struct buf *query, const char *key, struct str value, const char *otherwise)
+{
+	buf_fmt(query, "&%s=", key);
+	text_percent(query, value.len ? value : str_of(otherwise));
+}
+
+// A session has one terminal, in its own directories, which its processes are known by: not by the
+// runner's marks, for it is none. The sandbox's own route takes over, socket and all.
 fallible api_sessions_terminal(struct http *x)
 {
+	auto_buf query = BUF_INIT(HTTP1_HEAD_MAX);
+	const struct route *route = NULL;
 	auto_conv conv = NULL;
+	const char *name;
+	struct err *err;
 
 	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(upgrade_check(x));
 	TRY(find(x, false, &conv));
-	return err_hint(err_new(NOT_OFFERED, "not_offered", "a session has no terminal of its own"),
-			"open one in its sandbox: /v1/sandboxes/{sandbox_id}/ws/pty");
+	err = conv_enter(conv);
+	if (err)
+		return explain(x, door_of(x)->convs, err);
+	name = conv_directory(conv);
+	buf_fmt(&query, "terminal=%s&cwd=/workspace/%s&env=COVE_WORKSPACE=/workspace/%s", name,
+		name, name);
+	buf_fmt(&query, "&env=HOME=/home/%s&env=COVE_DIRECTORY=%s", name, name);
+	put_query(&query, "command", http_query(x, "shell"), "bash");
+	put_query(&query, "cols", http_query(x, "cols"), "80");
+	put_query(&query, "rows", http_query(x, "rows"), "24");
+	if (!buf_ok(&query))
+		return err_new(INVALID, "bad_field", "'shell' is too long");
+	x->url.path = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s/ws/pty", conv_box(conv)));
+	x->url.query = (struct str){arena_dup(x->arena, query.at, query.len), query.len};
+	TRY(router_find(door_of(x)->routes, x, &route));
+	return route->handle(x);
 }
 
 // --------------------------------------------------------------------------------- runs

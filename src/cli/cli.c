@@ -26,16 +26,19 @@
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/run.h"
+#include "cli/session.h"
+#include "cli/session_run.h"
 #include "cli/show.h"
 #include "cli/steps.h"
 #include "cli/template.h"
+#include "cli/words.h"
 #include "gen/version.h"
 #include "wire/json.h"
 
 #define EXIT_OWN_FAILURE 125
 #define TEXT_MAX ((size_t)1 << 20)
 
-static verb_fn cli_complete, cli_version, cli_help, cli_words;
+static verb_fn cli_complete, cli_version, cli_help;
 
 // clang-format off
 static const struct verb verbs[] = {
@@ -154,6 +157,36 @@ static const struct verb verbs[] = {
 	{VERB_TENANT_RM, 0, "tenant rm", "TENANT...",
 	 "Remove tenants that have no sandboxes, and their keys.", NULL,
 	 1, -1, keys_tenant_rm},
+	{VERB_SESSION_CREATE, VERB_STOPS, "session create", "--user USER [--] COMMAND [ARG...]",
+	 "Make a session and print its id, or that of its alias.",
+	 "A session is the long-lived owner of work: the command is its runner, which takes one run after "
+	 "another. Its sandbox follows from its owner (organisation, user, bot), and is made when it is needed.\n",
+	 1, -1, cli_session_create},
+	{VERB_SESSION_LS, 0, "session ls", "", "List the sessions.", NULL, 0, 0, cli_session_ls},
+	{VERB_SESSION_INSPECT, 0, "session inspect", "SESSION...",
+	 "Show all that is known of sessions, as JSON.", NULL, 1, -1, cli_session_inspect},
+	{VERB_SESSION_RUN, 0, "session run", "SESSION [INPUT|-]",
+	 "Give its runner work, and follow it.",
+	 "INPUT is JSON, or else a text; - reads it from standard input. The exit status is 0 when the run "
+	 "completes, 1 when it fails and 130 when it is interrupted. Leaving does not end it.\n",
+	 1, 2, cli_session_run},
+	{VERB_SESSION_RUNS, 0, "session runs", "SESSION [RUN...]",
+	 "List the runs that have not ended, or those that are named.", NULL, 1, -1, cli_session_runs},
+	{VERB_SESSION_EVENTS, 0, "session events", "SESSION [RUN]",
+	 "Show what happens in a run, a line of JSON each, to its end.",
+	 "Without a name it is the run that was given last.\n", 1, 2, cli_session_events},
+	{VERB_SESSION_ANSWER, 0, "session answer", "SESSION ANSWER",
+	 "Answer the question of a run.", "ANSWER is JSON, or else a text.\n", 2, 2, cli_session_answer},
+	{VERB_SESSION_INTERRUPT, 0, "session interrupt", "SESSION",
+	 "End the run that is under way.", NULL, 1, 1, cli_session_interrupt},
+	{VERB_SESSION_LOGS, 0, "session logs", "SESSION",
+	 "Show what its runner wrote last.", NULL, 1, 1, cli_session_logs},
+	{VERB_SESSION_ATTACH, VERB_RUNNER, "session attach", "SESSION [SHELL]",
+	 "Work in a session: a shell on its terminal, in its own directory.",
+	 "Its sandbox is made or woken as for a run. ctrl-p ctrl-q leaves the terminal running.\n",
+	 1, 2, cli_session_attach},
+	{VERB_SESSION_RM, 0, "session rm", "SESSION...",
+	 "Remove sessions: runner, files and records, verified.", NULL, 1, -1, cli_session_rm},
 	{VERB_CLEANUP, 0, "cleanup", "",
 	 "Let the janitor go round now, and tell what it did.", NULL,
 	 0, 0, steps_cleanup},
@@ -184,6 +217,11 @@ static const struct verb verbs[] = {
 	 "Whatever --on-term says. Returns when processes, control groups, mounts and namespaces are "
 	 "verified gone; the disks of sandboxes that can be started again stay. Needs root.\n",
 	 0, 0, host_drain},
+	{VERB_RELOAD, 0, "reload", "",
+	 "Have the daemon of this host read its configuration anew.",
+	 "Settings that docs/CONFIGURATION.md marks as live count from then on. A file that is not right is "
+	 "refused, its reason is in the log, and everything stays as it was. Needs root.\n",
+	 0, 0, host_reload},
 	{VERB_UPGRADE, 0, "upgrade", "",
 	 "Put the daemon of this host into the binary that lies in its place now.",
 	 "Install the new binary over the old one by a rename, then call this. No listener is closed, "
@@ -201,8 +239,8 @@ static const struct verb verbs[] = {
 	 1, 1, cli_complete},
 	{VERB_VERSION, 0, "version", "", "Print the version.", NULL, 0, 0, cli_version},
 	{VERB_HELP, 0, "help", "[VERB]", "Explain a verb, or list them all.", NULL, 0, 2, cli_help},
-	{VERB_WORDS, VERB_HIDDEN, "words", "boxes|templates|processes [BOX]", "Names, for completion.", NULL,
-	 1, 2, cli_words},
+	{VERB_WORDS, VERB_HIDDEN, "words", "boxes|templates|sessions|processes [BOX]", "Names, for completion.", NULL,
+	 1, 2, words_print},
 	{.name = NULL},
 };
 
@@ -212,18 +250,24 @@ static const struct verb verbs[] = {
 #define MAKES_OR_RUNS (ON(RUN) | ON(CREATE) | ON(EXEC))
 #define TEMPLATES (ON(TEMPLATE_LS) | ON(TEMPLATE_IMPORT) | ON(TEMPLATE_FREEZE) | ON(TEMPLATE_RM))
 #define INSIDE (ON(SHELL) | ON(ATTACH) | ON(LOGS) | ON(KILL) | ON(CP) | ON(LS) | ON(CAT))
-#define HOST (ON(DRAIN) | ON(UPGRADE))
+#define HOST (ON(DRAIN) | ON(RELOAD) | ON(UPGRADE))
 #define STEPS (ON(PAUSE) | ON(RESUME) | ON(STOP) | ON(START))
 #define KEYS (ON(KEY_CREATE) | ON(KEY_LS) | ON(KEY_RM))
 #define TENANTS (ON(TENANT_SET) | ON(TENANT_LS) | ON(TENANT_RM))
+#define SESSION_LISTS (ON(SESSION_LS) | ON(SESSION_RUNS))
+#define SESSION_ACTS (ON(SESSION_ANSWER) | ON(SESSION_INTERRUPT) | ON(SESSION_ATTACH) | ON(SESSION_RM))
+#define SESSION_MAKES (ON(SESSION_CREATE) | ON(SESSION_RUN))
+#define SESSIONS (SESSION_LISTS | SESSION_ACTS | SESSION_MAKES | ON(SESSION_INSPECT) | ON(SESSION_EVENTS) | ON(SESSION_LOGS))
 #define LOOKS (ON(EVENTS) | ON(AUDIT) | ON(VERIFY))
-#define ASKS (LOOKS | STEPS | KEYS | TENANTS | ON(CLEANUP) | MAKES_OR_RUNS | INSIDE | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS))
+#define ASKS (LOOKS | SESSIONS | STEPS | KEYS | TENANTS | ON(CLEANUP) | MAKES_OR_RUNS | INSIDE | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS))
 
 // Those of serve are added to them, see add_settings().
 static const struct option options[] = {
+	{OPT_ALIAS,	  0,   "alias",	   "NAME",	 "another name for it, unique per owner: resumes the one that has it; may be repeated", ON(SESSION_CREATE)},
 	{OPT_ALL,	  'a', "all",	   NULL,	 "remove every sandbox", ON(RM)},
 	{OPT_ALL,	  'a', "all",	   NULL,	 "end every process", ON(KILL)},
 	{OPT_ALL,	  'a', "all",	   NULL,	 "also names that begin with a dot", ON(LS)},
+	{OPT_BOT,	  0,   "bot",	   "BOT",	 "the bot of its owner that it is of", ON(SESSION_CREATE)},
 	{OPT_BOXES,	  0,   "boxes",	   "NUMBER",	 "how many sandboxes it may have", ON(TENANT_SET)},
 	{OPT_CHECK,	  0,   "check",	   NULL,	 "only tell whether the log is whole", ON(AUDIT)},
 	{OPT_CONFIG,	  0,   "config",   "FILE",	 "read settings from an INI file", ON(SERVE)},
@@ -233,19 +277,22 @@ static const struct option options[] = {
 	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "how many CPUs its running sandboxes may have together", ON(TENANT_SET)},
 	{OPT_DATA,	  0,   "data",	   "DIR",	 "data directory of the daemon (default /var/lib/cove)", ASKS | HOST},
 	{OPT_DETACH,	  'd', "detach",   NULL,	 "let it run by itself, and print its process id", ON(EXEC)},
+	{OPT_DETACH,	  'd', "detach",   NULL,	 "do not follow it, and print its id", ON(SESSION_RUN)},
 	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disk (2g)", MAKES},
 	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disks of all its sandboxes", ON(TENANT_SET)},
-	{OPT_ENV,	  'e', "env",	   "NAME=VALUE", "set a variable; a bare NAME copies ours", MAKES_OR_RUNS | ON(SHELL)},
-	{OPT_ENV_FILE,	  0,   "env-file", "FILE",	 "set the variables of a file of NAME=VALUE lines", MAKES_OR_RUNS | ON(SHELL)},
+	{OPT_ENV,	  'e', "env",	   "NAME=VALUE", "set a variable; a bare NAME copies ours", MAKES_OR_RUNS | ON(SHELL) | SESSION_MAKES},
+	{OPT_ENV_FILE,	  0,   "env-file", "FILE",	 "set the variables of a file of NAME=VALUE lines", MAKES_OR_RUNS | ON(SHELL) | SESSION_MAKES},
 	{OPT_EXECS,	  0,   "execs",	   "NUMBER",	 "how many commands may run at once", ON(TENANT_SET)},
 	{OPT_EXPIRES,	  0,   "expires",  "TIME",	 "when it ends by itself (30m, 720h)", ON(KEY_CREATE)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "go on until the process ends", ON(LOGS)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "go on with what happens from now on", ON(EVENTS)},
-	{OPT_FORCE,	  'f', "force",	   NULL,	 "be content when it is not there", ON(RM) | ON(TEMPLATE_RM) | ON(KEY_RM) | ON(TENANT_RM)},
+	{OPT_FORCE,	  'f', "force",	   NULL,	 "be content when it is not there", ON(RM) | ON(TEMPLATE_RM) | ON(KEY_RM) | ON(TENANT_RM) | ON(SESSION_RM)},
 	{OPT_HELP,	  'h', "help",	   NULL,	 "explain this verb", ~0ull},
 	{OPT_HOST,	  0,   "host",	   NULL,	 "it may start sandboxes from the template host", ON(KEY_CREATE) | ON(TENANT_SET)},
+	{OPT_ID,	  0,   "id",	   "ID",	 "its id, never used before (one is made)", ON(SESSION_CREATE)},
 	{OPT_INODES,	  0,   "inodes",   "NUMBER",	 "limit of files", MAKES},
 	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input to the command, as it comes", RUNS},
+	{OPT_ISOLATED,	  0,   "isolated", NULL,	 "give it a sandbox of its own", ON(SESSION_CREATE)},
 	{OPT_JSON,	  0,   "json",	   NULL,	 "answer in JSON, errors too", ASKS | HOST | ON(VERSION)},
 	{OPT_KEEP,	  0,   "keep",	   NULL,	 "do not remove the sandbox; its id is printed on stderr", ON(RUN)},
 	{OPT_KEEP_ALIVE,  0,   "keep-alive", NULL,	 "never freeze or stop it for idleness", ON(CREATE)},
@@ -258,10 +305,12 @@ static const struct option options[] = {
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory of its running sandboxes together", ON(TENANT_SET)},
 	{OPT_NAME,	  0,   "name",	   "NAME",	 "name the sandbox", MAKES},
 	{OPT_NAME,	  0,   "name",	   "NAME",	 "a name for people", ON(KEY_CREATE)},
+	{OPT_ORG,	  0,   "org",	   "ORG",	 "the organisation of its owner", ON(SESSION_CREATE)},
 	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "how much output of a command is kept (64m)", MAKES},
 	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads", MAKES},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "say nothing of our own", HOST | RUNS | STEPS | ON(KEY_CREATE) | ON(KEY_RM) | ON(TENANT_SET) | ON(TENANT_RM) | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP)},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", ON(PS) | ON(KEY_LS) | ON(TENANT_LS)},
+	{OPT_QUESTION,	  0,   "question", "ID",	 "only if this is what it asks", ON(SESSION_ANSWER)},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "say nothing of our own", HOST | SESSION_ACTS | RUNS | STEPS | ON(KEY_CREATE) | ON(KEY_RM) | ON(TENANT_SET) | ON(TENANT_RM) | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP)},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", SESSION_LISTS | ON(PS) | ON(KEY_LS) | ON(TENANT_LS)},
 	{OPT_RECURSIVE,	  'R', "recursive", NULL,	 "all that lies beneath", ON(LS)},
 	{OPT_RM,	  0,   "rm",	   NULL,	 "remove the sandbox afterwards (the default)", ON(RUN)},
 	{OPT_SANDBOX,	  0,   "sandbox",  "BOX",	 "it is for this one alone", ON(KEY_CREATE)},
@@ -274,10 +323,12 @@ static const struct option options[] = {
 	{OPT_TENANT,	  0,   "tenant",   "TENANT",	 "whose it is", ON(KEY_CREATE)},
 	{OPT_TENANT,	  0,   "tenant",   "TENANT",	 "only of this one; for the operator", ON(EVENTS) | ON(AUDIT)},
 	{OPT_TIMEOUT,	  0,   "timeout",  "TIME",	 "kill the command after this time (30s, 5m)", MAKES_OR_RUNS},
+	{OPT_TIMEOUT,	  0,   "timeout",  "TIME",	 "end the run after this time (10m)", ON(SESSION_RUN)},
 	{OPT_TTL,	  0,   "ttl",	   "TIME",	 "delete it after this time", ON(CREATE)},
 	{OPT_TTY,	  't', "tty",	   NULL,	 "on a terminal of its own", RUNS},
 	{OPT_URL,	  0,   "url",	   "URL",	 "address of the daemon", ASKS},
 	{OPT_USER,	  'u', "user",	   "USER",	 "name, uid or uid:gid to run as (default root)", PLACED},
+	{OPT_USER,	  'u', "user",	   "USER",	 "the user who owns it", ON(SESSION_CREATE)},
 	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory to run in (default /workspace)", PLACED},
 	{OPT_YES,	  'y', "yes",	   NULL,	 "do not ask", ON(RM)},
 	{.name = NULL},
@@ -313,7 +364,7 @@ static const struct remark remarks[] = {
 static struct grammar grammar = {verbs, options, remarks};
 
 #define OPTIONS (sizeof(options) / sizeof(*options))
-#define SETTINGS_MAX 32
+#define SETTINGS_MAX 64
 
 // Behind the rows that come before it in the alphabet.
 static void add_row(struct option *rows, size_t *count, const struct option *row)
@@ -416,39 +467,6 @@ static fallible cli_help(struct call *call)
 		return explain(call->word_count, call->words);
 	help_man(&grammar, &text);
 	return print_text(&text);
-}
-
-static fallible print_word(const struct json *item, void *arg)
-{
-	for (const char *const *key = arg; *key; key++)
-		if (*boxes_text(item, *key))
-			printf("%s\n", boxes_text(item, *key));
-	return OK;
-}
-
-static int print_process(void *arg, const struct cove_process_info *info)
-{
-	(void)arg;
-	printf("%s\n", info->id);
-	return 0;
-}
-
-static fallible cli_words(struct call *call)
-{
-	static const char *const keys[] = {"name", "shortId", NULL};
-	bool boxes = strcmp(call->words[0], "boxes") == 0;
-	auto_remote remote = {0};
-
-	TRY(remote_open(&remote, call));
-	if (strcmp(call->words[0], "processes") == 0) {
-		auto_cove_box box = cove_box_at(remote.cove,
-						call->word_count > 1 ? call->words[1] : "");
-
-		return remote_did(&remote,
-				  cove_process_list(box, print_process, NULL, &remote.error));
-	}
-	return boxes_each(&remote, boxes ? BOXES_PATH : TEMPLATES_PATH, "", print_word,
-			  (void *)(uintptr_t)keys, NULL);
 }
 
 // Words before any verb that are meant as one, and `cove template` alone.

@@ -73,6 +73,7 @@ static void bash_source(const struct grammar *grammar, const char *place, struct
 	static const struct {
 		const char *word, *code;
 	} sources[] = {
+		{"SESSION", "-W \"$(cove words sessions 2>/dev/null)\""},
 		{"TEMPLATE", "-W \"$(cove words templates 2>/dev/null)\""},
 		{"BOX:PATH", "-S : -f -W \"$(cove words boxes 2>/dev/null)\""},
 		{"BOX", "-W \"$(cove words boxes 2>/dev/null)\""},
@@ -81,7 +82,8 @@ static void bash_source(const struct grammar *grammar, const char *place, struct
 		{"COMMAND", "-c"},
 	};
 
-	if (strchr(place, '|') && !strstr(place, "FILE") && !strstr(place, "BOX")) {
+	if (strchr(place, '|') && !strstr(place, "FILE") && !strstr(place, "BOX") &&
+	    !strstr(place, "SESSION")) {
 		auto_free char *words = mem_str(place);
 
 		for (char *at = words; *at; at++)
@@ -160,6 +162,8 @@ static void zsh_action(const struct grammar *grammar, const char *place, struct 
 {
 	if (strstr(place, "BOX:PATH"))
 		buf_text(out, "{compadd -- ${(f)\"$(cove words boxes 2>/dev/null)\"}; _files}");
+	else if (strstr(place, "SESSION"))
+		buf_text(out, "{compadd -- ${(f)\"$(cove words sessions 2>/dev/null)\"}}");
 	else if (strstr(place, "FILE"))
 		buf_text(out, "_files");
 	else if (strstr(place, "PROCESS"))
@@ -283,6 +287,10 @@ static void fish_verb(const struct grammar *grammar, const struct verb *verb, st
 		fish_when(verb, out);
 		buf_fmt(out, " %s -a '(cove words boxes 2>/dev/null)'\n",
 			strstr(verb->words, "FILE") ? "" : "-f");
+	}
+	if (strstr(verb->words, "SESSION")) {
+		fish_when(verb, out);
+		buf_text(out, " -f -a '(cove words sessions 2>/dev/null)'\n");
 	}
 	if (strstr(verb->words, "PROCESS")) {
 		fish_when(verb, out);

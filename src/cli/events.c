@@ -1,23 +1,14 @@
-// Following survives a restart of the daemon: the number of the last event that was shown is where
-// the next stream begins.
 #include "cli/events.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
-#include "base/clock.h"
-#include "base/mem.h"
 #include "cli/boxes.h"
+#include "cli/feed.h"
 #include "cli/print.h"
 #include "cli/remote.h"
-#include "wire/sse.h"
 #include "wire/text.h"
 
 #define EVENT_MAX (1 << 20)
-#define READ 16384
-#define AWAY_MS 30000 // how long a daemon may be away
-#define AGAIN_MS 300
 
 // --------------------------------------------------------------------------------------- a page
 
@@ -103,19 +94,24 @@ static void show_row(const struct json *row, struct str text)
 // ------------------------------------------------------------------------------------ following
 
 struct follow {
-	struct call *call;
+	struct feed feed;
 	show_fn *show;
-	uint64_t last;
-	bool placed; // `last` says where to go on
 };
 
-static void take_event(struct follow *follow, const struct sse_event *event)
+static void follow_path(struct feed *feed, struct buf *out)
 {
+	buf_text(out, "/v1/events?follow=true");
+	if (feed->placed)
+		buf_fmt(out, "&after=%llu", (unsigned long long)feed->last);
+	add_filters(out, feed->call);
+}
+
+static void take_event(struct feed *feed, const struct sse_event *event)
+{
+	struct follow *follow = (struct follow *)feed;
 	auto_json json = NULL;
 	auto_err err = OK;
 
-	if (str_to_u64(event->id, 0, INT64_MAX, &follow->last))
-		follow->placed = true;
 	if (str_is(event->event, "events.missed")) {
 		print_note("some events were forgotten before they were read");
 		return;
@@ -123,88 +119,18 @@ static void take_event(struct follow *follow, const struct sse_event *event)
 	err = json_read_any(event->data, &json);
 	if (!err)
 		follow->show(json, event->data);
-	fflush(stdout);
-}
-
-static fallible read_stream(struct follow *follow, struct remote *remote,
-			    struct cove_request *request, struct sse_reader *reader)
-{
-	auto_free char *room = mem_new(READ);
-
-	for (;;) {
-		struct sse_event event;
-		struct str in;
-		size_t got = 0;
-
-		TRY(remote_did(remote,
-			       cove_request_read(request, room, READ, &got, &remote->error)));
-		if (!got)
-			return OK;
-		in = (struct str){room, got};
-		while (sse_read(reader, &in, &event) == SSE_EVENT)
-			take_event(follow, &event);
-	}
-}
-
-static fallible stream_once(struct follow *follow, bool *out_begun)
-{
-	auto_buf path = BUF_INIT(65536);
-	struct sse_reader reader = SSE_READER(EVENT_MAX);
-	struct cove_request *request = NULL;
-	auto_remote remote = {0};
-	struct err *err;
-
-	buf_text(&path, "/v1/events?follow=true");
-	if (follow->placed)
-		buf_fmt(&path, "&after=%llu", (unsigned long long)follow->last);
-	add_filters(&path, follow->call);
-	TRY(remote_open(&remote, follow->call));
-	TRY(remote_did(&remote, cove_request_open(remote.cove, "GET", path.at, NULL, &request,
-						  &remote.error)));
-	err = remote_did(&remote, cove_request_finish(request, &remote.error));
-	*out_begun = !err;
-	if (!err)
-		err = read_stream(follow, &remote, request, &reader);
-	cove_request_free(request);
-	sse_done(&reader);
-	return err;
-}
-
-static bool may_pass(const struct err *err)
-{
-	return !err || err_kind(err) == ERR_UNAVAILABLE || err_kind(err) == ERR_BAD_PEER ||
-	       err_kind(err) == ERR_TIMEOUT;
-}
-
-static fallible keep_following(struct follow *follow)
-{
-	int64_t since = clock_ms();
-	bool first = true;
-
-	for (;;) {
-		bool begun = false;
-		struct err *err = stream_once(follow, &begun);
-
-		if (begun)
-			since = clock_ms();
-		first = first && !begun;
-		if (err && (first || !may_pass(err) || clock_ms() - since > AWAY_MS))
-			return err;
-		err_free(err);
-		nanosleep(&(struct timespec){.tv_nsec = AGAIN_MS * 1000000L}, NULL);
-	}
 }
 
 fallible events_show(struct call *call)
 {
 	struct follow follow = {
-		.call = call,
+		.feed = {.call = call, .path = follow_path, .take = take_event},
 		.show = call_has(call, OPT_JSON) ? show_json : show_event,
 	};
 	uint64_t last = 0;
 
 	if (call_has(call, OPT_FOLLOW))
-		return keep_following(&follow);
+		return feed_follow(&follow.feed);
 	return each_page(call, "/v1/events", follow.show, &last);
 }
 

@@ -23,6 +23,7 @@
 #define STEP_MS 20
 #define DRAIN_MS 120000
 #define UPGRADE_MS 120000
+#define RELOAD_MS 30000
 #define LINE_ROOM 64
 
 struct keeper {
@@ -128,6 +129,35 @@ fallible host_drain(struct call *call)
 				"start it again and look at its log, or at 'cove verify'");
 	if (!call_has(call, OPT_QUIET))
 		print_note("all sandboxes have ended, and so has cove (pid %d)", keeper.pid);
+	return OK;
+}
+
+fallible host_reload(struct call *call)
+{
+	const char *data = remote_data(call);
+	int64_t deadline = clock_ms() + RELOAD_MS;
+	char line[LINE_ROOM];
+	auto_keeper keeper;
+
+	TRY(find(data, &keeper));
+	TRY(send(&keeper, SIGHUP));
+	do {
+		if (has_ended(&keeper))
+			return err_new(UNAVAILABLE, "ended", "cove ended meanwhile");
+		if (clock_ms() > deadline)
+			return err_hint(err_new(TIMEOUT, "timeout", "cove has not answered yet"),
+					"its log tells what it waits for");
+		read_line(keeper.lock, line);
+	} while (strcmp(line, keeper.line) == 0 ||
+		 (!str_starts(str_of(word_of(line)), "reloaded") &&
+		  !str_starts(str_of(word_of(line)), "refused")));
+	if (str_starts(str_of(word_of(line)), "refused"))
+		return err_hint(err_new(INVALID, "bad_config",
+					"the new configuration is not right; the old one stays"),
+				"the log of cove says what is wrong with it "
+				"(serve.reload_refused)");
+	if (!call_has(call, OPT_QUIET))
+		print_note("cove (pid %d) has read its configuration anew", keeper.pid);
 	return OK;
 }
 

@@ -5,4 +5,5 @@
 #include "cli/call.h"
 
 fallible host_drain(struct call *call);
+fallible host_reload(struct call *call);
 fallible host_upgrade(struct call *call);

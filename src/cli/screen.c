@@ -204,8 +204,11 @@ fallible screen_run(struct call *call, struct remote *remote, struct cove_box *b
 		cove_terminal_ended(screen.terminal, &call->exit);
 	if (!err && screen.detached && !call_has(call, OPT_QUIET)) {
 		fputc('\n', stderr);
-		print_note("detached; 'cove attach %s %s' comes back", call->words[0],
-			   cove_terminal_id(screen.terminal));
+		if (options->conversation)
+			print_note("detached; 'cove session attach %s' comes back", call->words[0]);
+		else
+			print_note("detached; 'cove attach %s %s' comes back", call->words[0],
+				   cove_terminal_id(screen.terminal));
 	}
 	cove_terminal_close(screen.terminal);
 	return err;

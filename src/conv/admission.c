@@ -1,6 +1,7 @@
-// Fifty cold starts that see the same two free gigabytes must not all take them: starts are
-// measured one after another, and each that is accepted has the threshold promised to it until its
-// first run is over, or nobody has used it for a while. By then what it took can be seen.
+// Fifty cold starts that see the same two free gigabytes must not all take them: starts in one
+// sandbox are measured one after another, and each that is accepted has the threshold of the host's
+// file system promised to it, in the same turn of the loop, until its first run is over or nobody
+// has used it for a while. By then what it took can be seen.
 //
 // Nothing is destroyed for want of space. Only a sandbox whose own file system proves to be of no
 // use is rebuilt, and only if what lies below it is sound.
@@ -13,6 +14,9 @@
 #include "base/mem.h"
 #include "conv/faults.h"
 #include "model/timers.h"
+
+#define SIBLINGS_MS 5000
+#define SIBLINGS_STEP_MS 10
 
 struct admission_judgement admission_judge(const struct admission_facts *facts)
 {
@@ -32,6 +36,13 @@ struct admission_judgement admission_judge(const struct admission_facts *facts)
 		return (struct admission_judgement){ADMISSION_ACCEPT, false};
 	return (struct admission_judgement){facts->cleaned ? ADMISSION_REJECTED : ADMISSION_CLEAN,
 					    false};
+}
+
+int admission_proof(const struct err *err)
+{
+	if (strcmp(err_reason(err), "read_only") == 0)
+		return EROFS;
+	return strcmp(err_reason(err), "io_error") == 0 ? EIO : 0;
 }
 
 void admission_release(struct conv *conv)
@@ -63,19 +74,27 @@ static fallible measure(struct conv *conv, struct admission_facts *facts)
 	const struct seam *seam = conv->convs->seam;
 	struct seam_site site = conv_site(conv);
 	struct seam_room room = {0};
-	uint64_t promised = conv->convs->reserved - conv->reserved;
+	uint64_t promised;
+	struct err *err = seam->capacity(seam->arg, &site, &room);
 
-	TRY(faults_meet_until(FAULT_CAPACITY, conv->id,
-			      loop_now(conv->convs->loop) + timer_ms(TIMER_CAPACITY)));
-	TRY(seam->capacity(seam->arg, &site, &room));
+	// What lies below is measured first: of a host that was not, nothing is known to be sound.
+	facts->host_free = room.host_free;
+	facts->host_sound = room.host_free > facts->host_floor;
+	if (!err)
+		err = faults_meet_until(FAULT_CAPACITY, conv->id,
+					loop_now(conv->convs->loop) + timer_ms(TIMER_CAPACITY));
+	if (err && err_kind(err) == ERR_NO_SPACE)
+		facts->errnum = ENOSPC;
+	if (err)
+		return err;
+	// After the wait: whoever was accepted meanwhile is counted in.
+	promised = conv->convs->reserved - conv->reserved;
 	facts->measured = true;
 	facts->available = less(room.host_free, promised);
 	if (!room.cold && room.free < facts->available)
 		facts->available = room.free;
 	facts->inodes = room.cold ? 0 : room.inodes;
 	facts->inodes_free = room.inodes_free;
-	facts->host_free = room.host_free;
-	facts->host_sound = room.host_free > facts->host_floor;
 	return OK;
 }
 
@@ -115,8 +134,8 @@ static fallible refuse(struct conv *conv, const struct admission_facts *facts,
 		       const struct seam_cleaned *cleaned, enum admission_verdict verdict)
 {
 	conv->convs->rejected++;
-	conv->convs->refusal = (struct conv_refusal){facts->available, facts->threshold,
-						     cleaned->cleaned, cleaned->skipped};
+	conv->convs->refusal = conv->room = (struct conv_refusal){
+		facts->available, facts->threshold, cleaned->cleaned, cleaned->skipped};
 	if (verdict == ADMISSION_UNKNOWN)
 		return err_new(UNAVAILABLE, "capacity_unknown",
 			       "the free space of the sandbox could not be measured");
@@ -129,19 +148,46 @@ static fallible refuse(struct conv *conv, const struct admission_facts *facts,
 			"delete sessions or files that nobody needs");
 }
 
-// A sandbox that proves to be of no use is rebuilt; runs of others in it end, and are told so.
+static bool is_sibling(const struct conv *conv, const struct conv *other)
+{
+	return other != conv && strcmp(other->box, conv->box) == 0;
+}
+
+// Runs of others in it end first, each by its own keeper, and are told why.
+static void end_siblings(struct conv *conv)
+{
+	struct loop *loop = conv->convs->loop;
+	int64_t deadline = loop_now(loop) + SIBLINGS_MS;
+	bool left = true;
+
+	list_each (at, &conv->convs->all) {
+		struct conv *other = link_of(at, struct conv, link);
+
+		if (!is_sibling(conv, other) || !conv_running(other))
+			continue;
+		other->destroyed = true;
+		bell_ring(&other->wake);
+	}
+	while (left && loop_now(loop) < deadline) {
+		left = false;
+		list_each (at, &conv->convs->all) {
+			struct conv *other = link_of(at, struct conv, link);
+
+			left |= is_sibling(conv, other) && other->destroyed && conv_running(other);
+		}
+		if (left)
+			err_free(task_sleep_until(loop_now(loop) + SIBLINGS_STEP_MS));
+	}
+}
+
+// A sandbox that proves to be of no use is removed: whoever wants it next has a fresh one.
 static void rebuild(struct conv *conv)
 {
 	const struct seam *seam = conv->convs->seam;
 	struct seam_site site = conv_site(conv);
 	auto_err err = OK;
 
-	list_each (at, &conv->convs->all) {
-		struct conv *other = link_of(at, struct conv, link);
-
-		if (other != conv && strcmp(other->box, conv->box) == 0)
-			other->destroyed = true;
-	}
+	end_siblings(conv);
 	log_event(LOG_WARN, "sandbox.unusable", "sandbox", conv->box, "session", conv->id, NULL);
 	err = seam->forget(seam->arg, &site, SEAM_END_SANDBOX);
 	list_each (at, &conv->convs->all) {
@@ -188,9 +234,41 @@ static fallible ask(struct conv *conv)
 	conv->reserved_at = loop_now(conv->convs->loop);
 	conv->convs->reserved += conv->reserved;
 	if (cleaned.cleaned || cleaned.skipped)
-		conv->convs->refusal = (struct conv_refusal){facts.available, facts.threshold,
-							     cleaned.cleaned, cleaned.skipped};
+		conv->room = (struct conv_refusal){facts.available, facts.threshold,
+						   cleaned.cleaned, cleaned.skipped};
 	return OK;
+}
+
+fallible admission_prepared(struct conv *conv, struct err *failed)
+{
+	struct admission_facts facts = {
+		.no_workspace = true,
+		.errnum = failed ? admission_proof(failed) : 0,
+		.host_floor = conv->convs->threshold / 8,
+	};
+
+	if (!facts.errnum)
+		return failed;
+	err_free(measure(conv, &facts));
+	if (!admission_judge(&facts).may_destroy)
+		return failed;
+	err_free(failed);
+	rebuild(conv);
+	return err_new(UNAVAILABLE, "filesystem_unusable",
+		       "the file system of the sandbox could not be used, and was made anew");
+}
+
+// Somebody else's cold start in the same sandbox is at it. Of different sandboxes each is measured
+// by itself, and what all of them take from the host is counted when each is decided.
+static bool is_measured(const struct conv *conv)
+{
+	list_each (at, &conv->convs->all) {
+		const struct conv *other = link_of(at, struct conv, link);
+
+		if (other->admitting && (other == conv || is_sibling(conv, other)))
+			return true;
+	}
+	return false;
 }
 
 fallible admission_ask(struct conv *conv)
@@ -198,14 +276,14 @@ fallible admission_ask(struct conv *conv)
 	struct convs *convs = conv->convs;
 	struct err *err;
 
-	while (convs->admitting)
+	while (is_measured(conv))
 		TRY(bell_wait(&convs->admitted, CLOCK_NEVER), "wait for other cold starts");
 	conv_hold(conv);
-	convs->admitting = true;
+	conv->admitting = true;
 	forget_old(convs);
-	convs->refusal = (struct conv_refusal){0};
+	convs->refusal = conv->room = (struct conv_refusal){0};
 	err = ask(conv);
-	convs->admitting = false;
+	conv->admitting = false;
 	bell_ring(&convs->admitted);
 	conv_drop(conv);
 	return err;

@@ -31,11 +31,20 @@ enum admission_verdict {
 	ADMISSION_UNUSABLE, // filesystem_unusable
 	ADMISSION_FAILED,   // setup_failed
 };
+// What an error proves of the sandbox's own file system: EROFS, EIO; else 0. Want of space is no
+// proof: it may be the tenant's own quota.
+int admission_proof(const struct err *err);
+
 struct admission_judgement {
 	enum admission_verdict verdict;
 	bool may_destroy; // that sandbox, and no other
 };
 struct admission_judgement admission_judge(const struct admission_facts *facts);
+
+// What became of making a workspace: passed on, or, if the error proves that the sandbox's own file
+// system is of no use, UNAVAILABLE filesystem_unusable after that sandbox was removed, so that the
+// next try has a fresh one. Takes the error over.
+fallible admission_prepared(struct conv *conv, struct err *failed);
 
 // For one conversation. NO_SPACE capacity_rejected, filesystem_unusable; UNAVAILABLE
 // capacity_unknown. Changes no lease. What is accepted is promised until admission_release().

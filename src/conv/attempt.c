@@ -117,6 +117,20 @@ static fallible stop(struct attempt *attempt)
 	return OK;
 }
 
+static void tell(const struct attempt *attempt)
+{
+	struct conv *conv = attempt->conv;
+	const struct seam_view *view = &attempt->view;
+
+	memcpy(conv->stopped.attempt, attempt->id, sizeof(attempt->id));
+	conv->stopped.seen = seam_judge(view, &conv->lease);
+	snprintf(conv->stopped.error, sizeof(conv->stopped.error), "%s",
+		 view->failed  ? view->why
+		 : view->count ? "a runner is still there"
+			       : "");
+	conv->stopped.there = true;
+}
+
 static void run(void *arg)
 {
 	struct attempt *attempt = arg;
@@ -127,14 +141,10 @@ static void run(void *arg)
 	err = stop(attempt);
 	if (err)
 		fail_view(&attempt->view, err_message(err));
-	// A late answer is told too: the lease does not know its number any more.
-	memcpy(conv->stopped.attempt, attempt->id, sizeof(attempt->id));
-	conv->stopped.seen = seam_judge(&attempt->view, &conv->lease);
-	snprintf(conv->stopped.error, sizeof(conv->stopped.error), "%s",
-		 attempt->view.failed  ? attempt->view.why
-		 : attempt->view.count ? "a runner is still there"
-				       : "");
-	conv->stopped.there = true;
+	// A late answer is told too: the lease does not know its number any more. But it never
+	// takes the place of one that counts.
+	if (!conv->stopped.there || is_current(attempt))
+		tell(attempt);
 	bell_ring(&conv->wake);
 	convs_end(conv->convs);
 	conv_drop(conv);

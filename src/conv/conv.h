@@ -5,6 +5,7 @@
 
 #include "conv/seam.h"
 #include "fleet/fleet.h"
+#include "fleet/sweep_round.h"
 #include "model/lease.h"
 #include "model/owner.h"
 #include "model/pairs.h"
@@ -38,8 +39,8 @@ void convs_start(struct convs *convs);
 // Lets runners live and stops talking to them; returns when every task of this room has ended.
 void convs_stop(struct convs *convs);
 void convs_free(struct convs *convs); // after that
-// A reload: for sessions that are made from now on.
-void convs_configure(struct convs *convs, const char *isolate, const char *tag);
+// A reload of isolate, tag, threshold and class_max: for sessions that are made from now on.
+void convs_configure(struct convs *convs, const struct convs_options *options);
 // Stops every runner; returns when none is left, or TIMEOUT.
 fallible convs_drain(struct convs *convs, int64_t deadline);
 
@@ -77,6 +78,8 @@ static inline void auto_conv_(struct conv **conv)
 
 void conv_write(struct json_out *out, const struct conv *conv);
 const char *conv_id(const struct conv *conv);
+const char *conv_box(const struct conv *conv);	     // its sandbox, in the fleet
+const char *conv_directory(const struct conv *conv); // the name of its directories there
 bool conv_is_deleting(const struct conv *conv);
 const struct lease *conv_lease(const struct conv *conv);
 // All of them that `who` may see, by id, behind `after`; up to `max`. Does not wait.
@@ -98,11 +101,19 @@ fallible conv_log(struct conv *conv, struct str run, struct tape **out);
 
 // Ends what is under way. Durable on return. CONFLICT nothing_runs.
 fallible conv_interrupt(struct conv *conv);
+// A place to work in beside the runner: its sandbox runs and its directories are there on return,
+// as for a run. Waits while a runner is being stopped; UNAVAILABLE runner_stopping,
+// cleanup_exhausted; NO_SPACE capacity_rejected …
+fallible conv_enter(struct conv *conv);
 // CONFLICT no_question.
 fallible conv_answer(struct conv *conv, struct str question, struct str answer);
 // The intent is durable on return. *out_gone: so is the end.
 fallible conv_delete(struct conv *conv, bool *out_gone);
 void conv_write_logs(struct conv *conv, struct json_out *out);
+
+// A part of every sweep: leases act by their own deadlines; what they ended is counted here, and
+// those that are held up are told.
+fallible convs_sweep(void *convs, struct sweep_round *round);
 
 struct convs_view {
 	size_t sessions, runs;
@@ -111,3 +122,4 @@ struct convs_view {
 	int64_t oldest_stop_ms; // age of the oldest STOP_NEEDED; 0: none
 };
 struct convs_view convs_look(const struct convs *convs);
+size_t convs_owned(const struct convs *convs, const char *tenant); // sessions of a tenant

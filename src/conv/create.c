@@ -102,7 +102,9 @@ static fallible make_durable(struct conv *conv)
 
 	TRY(store_ready(conv->convs->store));
 	TRY(admission_ask(conv));
-	return book_commit(conv, &change);
+	TRY(book_commit(conv, &change));
+	conv->convs->refusal = conv->room; // others may have asked meanwhile
+	return OK;
 }
 
 static fallible taken(void)
@@ -178,6 +180,15 @@ static fallible resume(struct convs *convs, const struct who *who, const struct 
 	return OK;
 }
 
+// "tenant-acme:x" is how the organisation x of the tenant acme is called when its sandbox is named.
+static fallible check_shadow(const struct who *who, struct str org)
+{
+	if (who->tenant[0] || !org.at || !str_starts(org, "tenant-") ||
+	    !memchr(org.at, ':', org.len))
+		return OK;
+	return err_new(INVALID, "invalid_owner", "'org' must not be 'tenant-…:…'");
+}
+
 fallible convs_create(struct convs *convs, const struct who *who, const struct conv_spec *spec,
 		      struct conv **out, bool *out_made)
 {
@@ -193,6 +204,7 @@ fallible convs_create(struct convs *convs, const struct who *who, const struct c
 		owner.session = str_of(session);
 	}
 	TRY(owner_check(&owner));
+	TRY(check_shadow(who, owner.org));
 	for (size_t i = 0; i < spec->alias_count; i++)
 		TRY(owner_check_part(spec->aliases[i], "alias"));
 	TRY(resume(convs, who, spec, &owner, &conv));

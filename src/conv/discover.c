@@ -19,8 +19,9 @@
 struct seen {
 	int pid, parent;
 	uint64_t start;
-	uint32_t leaf; // 1 + its number; 0: none
-	bool is_spare; // a child of pid 1 that waits for the next command
+	uint32_t leaf;			   // 1 + its number; 0: none
+	char mark[LEASE_INSTANCE_LEN + 1]; // of that cgroup; "": none
+	bool is_spare;			   // a child of pid 1 that waits for the next command
 	char session[OWNER_PART_MAX + 1];
 	char directory[ID_BOX_LEN + 1];
 	char instance[LEASE_INSTANCE_LEN + 1];
@@ -105,13 +106,18 @@ static void read_marks(struct str env, struct seen *out)
 		str_to_u64(generation, 0, INT64_MAX, &out->generation);
 }
 
-// "0::/x-12", or on v1 one such line a controller.
-static uint32_t leaf_of(struct str groups)
+// "0::/x-12.instance_…", or on v1 one such line a controller.
+static void read_leaf(struct str groups, struct seen *out)
 {
 	auto_free char *text = mem_dup(groups.at ? groups.at : "", groups.len);
 	const char *at = strstr(text, ":/x-");
+	char *end = NULL;
 
-	return at ? 1 + (uint32_t)strtoul(at + 4, NULL, 10) : 0;
+	if (!at)
+		return;
+	out->leaf = 1 + (uint32_t)strtoul(at + 4, &end, 10);
+	if (*end == '.')
+		copy((struct str){end + 1, strcspn(end + 1, "\n")}, out->mark, sizeof(out->mark));
 }
 
 // Fields behind the name, which may hold anything, at the last bracket.
@@ -148,7 +154,7 @@ static fallible read_process(struct look *look, int pid, struct seen *out, bool 
 	if (!*out_there)
 		return OK;
 	TRY(read_file(look, pid, "cgroup", &text));
-	out->leaf = leaf_of(text);
+	read_leaf(text, out);
 	TRY(read_file(look, pid, "environ", &text));
 	if (text.at)
 		read_marks(text, out);
@@ -255,7 +261,8 @@ static void group(const struct seen *seen, void *of)
 	struct grouping *grouping = of;
 	const struct lease *lease = grouping->lease;
 	bool marked = strcmp(seen->session, grouping->site->session) == 0;
-	bool inside = grouping->leaf && seen->leaf == grouping->leaf;
+	bool inside = (grouping->leaf && seen->leaf == grouping->leaf) ||
+		      (seen->mark[0] && strcmp(seen->mark, lease->instance) == 0);
 	struct seam_found *found;
 
 	// In the leased cgroup it is the leased runner's, unless it says that it is another.
@@ -313,6 +320,22 @@ static void name(const struct seen *seen, void *of)
 
 	if (seen->directory[0])
 		naming->each(seen->directory, naming->of);
+}
+
+static void name_session(const struct seen *seen, void *of)
+{
+	struct naming *naming = of;
+
+	if (seen->session[0] && seen->directory[0] && seen->instance[0] && seen->generation)
+		naming->each(seen->session, naming->of);
+}
+
+fallible discover_sessions(const struct visit *visit, void (*each)(const char *name, void *of),
+			   void *of)
+{
+	struct naming naming = {each, of};
+
+	return see_all(visit, name_session, &naming);
 }
 
 fallible discover_directories(const struct visit *visit, void (*each)(const char *name, void *of),

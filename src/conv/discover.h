@@ -17,6 +17,9 @@ void discover(const struct visit *visit, const struct seam_site *site, const str
 	      uint32_t leaf, struct seam_view *out);
 // When a process of the sandbox began, in its own ticks. NOT_FOUND: there is none.
 fallible discover_start(const struct visit *visit, int pid, uint64_t *out);
+// Calls `each` with the session of each process that bears all marks of a runner.
+fallible discover_sessions(const struct visit *visit, void (*each)(const char *name, void *of),
+			   void *of);
 // Calls `each` with the directory that each marked process names.
 fallible discover_directories(const struct visit *visit, void (*each)(const char *name, void *of),
 			      void *of);

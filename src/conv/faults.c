@@ -18,7 +18,8 @@ struct fault {
 	enum fault_mode mode;
 	char *session; // NULL: any
 	uint64_t left;
-	uint32_t hanging;
+	uint32_t hanging; // tasks that wait for its end
+	bool over;	  // it is in no list; the last who hangs frees it
 };
 
 static struct {
@@ -52,15 +53,25 @@ bool faults_are_open(void)
 	return faults.open;
 }
 
-static void drop(struct fault *fault)
+static void let_go(struct fault *fault)
 {
-	link_drop(&fault->link);
+	if (fault->hanging || !fault->over)
+		return;
 	free(fault->session);
 	free(fault);
 }
 
+static void drop(struct fault *fault)
+{
+	link_drop(&fault->link);
+	fault->over = true;
+	let_go(fault);
+}
+
 void faults_clear(void)
 {
+	if (!faults.open)
+		return;
 	list_each (at, &faults.all)
 		drop(link_of(at, struct fault, link));
 	bell_ring(&faults.cleared);
@@ -80,7 +91,7 @@ static fallible find_word(struct str word, const char *what, const char *const *
 
 static bool is_for(const struct fault *fault, enum fault_point point, const char *session)
 {
-	return fault->point == point &&
+	return fault->point == point && fault->left &&
 	       (!fault->session || (session && strcmp(fault->session, session) == 0));
 }
 
@@ -120,9 +131,8 @@ fallible faults_set(const struct json *object)
 			drop(old);
 	}
 	bell_ring(&faults.cleared);
-	if (count)
-		link_add(&faults.all, &fault->link);
-	else
+	link_add(&faults.all, &fault->link);
+	if (!count)
 		drop(fault);
 	return OK;
 }
@@ -139,6 +149,7 @@ void faults_write(struct json_out *out)
 			json_put_text(out, "mode", modes[fault->mode]);
 			json_put_text(out, "session", fault->session);
 			json_put_int(out, "count", (int64_t)fault->left);
+			json_put_int(out, "hanging", fault->hanging);
 			json_end(out, '}');
 		}
 	}
@@ -146,35 +157,47 @@ void faults_write(struct json_out *out)
 }
 
 // Takes one off the first fault that is meant.
-static enum fault_mode take(enum fault_point point, const char *session)
+static struct fault *take(enum fault_point point, const char *session)
 {
-	if (!faults.open || link_empty(&faults.all))
-		return FAULT_MODE_NONE;
+	if (!faults.open)
+		return NULL;
 	list_each (at, &faults.all) {
 		struct fault *fault = link_of(at, struct fault, link);
-		enum fault_mode mode = fault->mode;
 
 		if (!is_for(fault, point, session))
 			continue;
-		log_event(LOG_INFO, "dev.fault", "point", points[point], "mode", modes[mode],
+		log_event(LOG_INFO, "dev.fault", "point", points[point], "mode", modes[fault->mode],
 			  "session", session, NULL);
-		// One that hangs stays until it is cleared, or all its times are taken.
-		if (--fault->left == 0)
-			drop(fault);
-		return mode;
+		fault->left--;
+		return fault;
 	}
-	return FAULT_MODE_NONE;
+	return NULL;
 }
 
-// Rung at every change of the list: whoever hangs goes on then.
-static fallible hang(int64_t deadline)
+// Whoever hangs goes on when this fault is cleared or replaced; others do not concern him.
+static fallible hang(struct fault *fault, int64_t deadline)
 {
-	return bell_wait(&faults.cleared, deadline);
+	struct err *err = OK;
+
+	fault->hanging++;
+	while (!err && !fault->over)
+		err = bell_wait(&faults.cleared, deadline);
+	fault->hanging--;
+	if (!fault->over && !fault->left && !fault->hanging)
+		drop(fault);
+	else
+		let_go(fault);
+	return err;
 }
 
 fallible faults_meet_until(enum fault_point point, const char *session, int64_t deadline)
 {
-	switch (take(point, session)) {
+	struct fault *fault = take(point, session);
+	enum fault_mode mode = fault ? fault->mode : FAULT_MODE_NONE;
+
+	if (fault && mode != FAULT_MODE_HANG && !fault->left)
+		drop(fault);
+	switch (mode) {
 	case FAULT_MODE_FAIL:
 		return err_new(INTERNAL, "fault", "a fault was set at '%s'", points[point]);
 	case FAULT_MODE_ENOSPC:
@@ -183,7 +206,7 @@ fallible faults_meet_until(enum fault_point point, const char *session, int64_t 
 				       "the state cannot be written: no space is left");
 		return err_new(NO_SPACE, "no_space", "no space is left");
 	case FAULT_MODE_HANG:
-		return hang(deadline);
+		return hang(fault, deadline);
 	default:
 		return OK;
 	}

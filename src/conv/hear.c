@@ -137,6 +137,8 @@ static fallible hear_hello(struct conv *conv, const struct words *words)
 	conv->port = words->port;
 	if (conv->lease.state == LEASE_STARTING)
 		TRY(keeper_hear(conv, &hearing));
+	if (conv->talk != talk) // it came too late: the dialogue is gone, and its words with it
+		return OK;
 	talk->greeted = true;
 	if (conv->lease.state == LEASE_ACTIVE)
 		return resume(conv, words);
@@ -197,7 +199,8 @@ static void copy(struct json_out *out, const struct words *words, const char *ke
 	json_add_value(out, value);
 }
 
-static void hear_output(struct conv *conv, struct run *run, const struct words *words)
+// What cannot be kept now is not acknowledged: it is heard again, until it can.
+static fallible hear_output(struct conv *conv, struct run *run, const struct words *words)
 {
 	const struct seam *seam = conv->convs->seam;
 	auto_buf more = BUF_INIT(WORDS_LINE_MAX * 2);
@@ -207,7 +210,7 @@ static void hear_output(struct conv *conv, struct run *run, const struct words *
 	json_put_int(&out, "seq", (int64_t)words->seq);
 	copy(&out, words, "stream");
 	copy(&out, words, "data");
-	runs_log(run, "output", buf_view(&more));
+	TRY(runs_log_line(run, "output", buf_view(&more)), "keep an output");
 	run->seq = words->seq;
 	run->active = true;
 	acknowledge(conv, run, words->seq);
@@ -217,6 +220,7 @@ static void hear_output(struct conv *conv, struct run *run, const struct words *
 		conv->alive_at = now;
 		seam->keep_alive(seam->arg, &site);
 	}
+	return OK;
 }
 
 static fallible hear_question(struct conv *conv, struct run *run, const struct words *words)
@@ -343,10 +347,8 @@ static fallible hear_of_run(struct conv *conv, const struct words *words)
 		acknowledge(conv, run, words->seq);
 		return OK;
 	}
-	if (words->kind == WORDS_OUTPUT) {
-		hear_output(conv, run, words);
-		return OK;
-	}
+	if (words->kind == WORDS_OUTPUT)
+		return hear_output(conv, run, words);
 	return words->kind == WORDS_QUESTION ? hear_question(conv, run, words)
 					     : hear_result(conv, run, words);
 }

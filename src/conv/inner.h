@@ -47,6 +47,8 @@ struct run {
 	char question[65]; // open; "": none
 	char *asked;	   // the question as JSON; owned
 	struct tape *log;  // NULL: not open
+	bool earlier;	   // it is of an earlier daemon, which may have begun its log
+	bool opening;	   // its log is being opened; the session's `changed` rings
 };
 
 // What a commit that fails must leave as it was.
@@ -84,6 +86,9 @@ struct conv {
 	bool derived;		     // its record had no sandbox: what it got is to be kept
 	bool prepared;		     // its directories were made
 	bool destroyed;		     // its sandbox was, under it
+	bool admitting;		     // its cold start is being measured
+	bool orphaned;		     // it did not start in time, and is being ended
+	struct conv_refusal room;    // what its last cold start found
 	uint64_t reserved;	     // bytes that admission promised to it
 	int64_t reserved_at;	     // loop time
 
@@ -122,7 +127,7 @@ struct conv {
 };
 
 // What somebody asks of a keeper. On the asking task's stack, which waits, shielded.
-enum wish_kind { WISH_INTERRUPT, WISH_DELETE, WISH_ANSWER, WISH_STOP };
+enum wish_kind { WISH_INTERRUPT, WISH_DELETE, WISH_ANSWER, WISH_STOP, WISH_ENTER };
 struct wish {
 	enum wish_kind kind;
 	struct str question, answer;
@@ -147,13 +152,15 @@ struct convs {
 	int64_t wall_base, mono_base;
 	uint64_t connections; // numbers given out
 	bool started, closing;
-	bool draining;	// nothing is launched any more
-	bool admitting; // one cold start measures
-	struct bell admitted;
-	uint64_t reserved; // bytes promised to cold starts under way
+	bool draining;	      // nothing is launched any more
+	struct bell admitted; // a cold start was measured
+	uint64_t reserved;    // bytes promised to cold starts under way
 	struct conv_refusal refusal;
 	uint64_t class_max[OWNER_CLASSES];
 	uint64_t attempts, alerts, rejected, cleaned, skipped;
+	uint64_t orphans, orphans_ended; // runners that did not start in time; verified gone
+	uint64_t told_orphans, told_ended;
+	bool told_overdue;
 	struct task *maintainer;
 	size_t tasks;	  // that are under way
 	struct bell idle; // rings when one ends
@@ -193,6 +200,9 @@ struct hearing {
 };
 fallible keeper_hear(struct conv *conv, struct hearing *hearing);
 fallible keeper_tell(struct conv *conv, enum lease_event_kind kind, const char *error);
+// Its sandbox runs and its directories are there, made or woken if need be; `run` is told the
+// steps.
+fallible keeper_settle(struct conv *conv, struct run *run);
 fallible keeper_talk(struct conv *conv, int fd); // to its runner; takes the fd over
 // In wish.c. Waits until it is granted, or refused; for the keeper: the first that waits; and those
 // that will never be granted.

@@ -83,6 +83,40 @@ fallible keeper_talk(struct conv *conv, int fd)
 	return link_open(conv, fd, &conv->talk);
 }
 
+static void tell_step(struct run *run, const char *step)
+{
+	if (run)
+		runs_log_step(run, step);
+}
+
+// Loop time at which a start is given up: by the lease's own deadline, where it is one.
+static int64_t startup_ends(const struct conv *conv)
+{
+	int64_t now = loop_now(loop_of(conv));
+
+	if (conv->lease.state != LEASE_STARTING)
+		return now + timer_ms(TIMER_STARTUP);
+	return now + lease_deadline(&conv->lease) - convs_now(conv->convs);
+}
+
+fallible keeper_settle(struct conv *conv, struct run *run)
+{
+	const struct seam *seam = conv->convs->seam;
+	struct seam_site site = conv_site(conv);
+	bool cold = false;
+
+	tell_step(run, "sandbox_provision");
+	TRY(faults_meet_until(FAULT_LAUNCH, conv->id, startup_ends(conv)), "start in time");
+	TRY(seam->provision(seam->arg, &site, &cold), "provide a sandbox");
+	tell_step(run, "disk_check");
+	if (!conv->prepared)
+		TRY(admission_ask(conv));
+	tell_step(run, "workspace_setup");
+	TRY(admission_prepared(conv, seam->prepare(seam->arg, &site)), "prepare the workspace");
+	conv->prepared = true;
+	return OK;
+}
+
 static fallible start_runner(struct conv *conv)
 {
 	const struct seam *seam = conv->convs->seam;
@@ -94,23 +128,10 @@ static fallible start_runner(struct conv *conv)
 		.generation = conv->lease.generation,
 	};
 	struct run *run = conv_first(conv);
-	bool cold = false;
 	int fd = -1;
 
-	if (run)
-		runs_log_step(run, "sandbox_provision");
-	TRY(faults_meet(FAULT_LAUNCH, conv->id));
-	TRY(seam->provision(seam->arg, &site, &cold), "provide a sandbox");
-	if (run)
-		runs_log_step(run, "disk_check");
-	if (!conv->prepared)
-		TRY(admission_ask(conv));
-	if (run)
-		runs_log_step(run, "workspace_setup");
-	TRY(seam->prepare(seam->arg, &site), "prepare the workspace");
-	conv->prepared = true;
-	if (run)
-		runs_log_step(run, "runner_start");
+	TRY(keeper_settle(conv, run));
+	tell_step(run, "runner_start");
 	TRY(seam->launch(seam->arg, &site, &what, &conv->lease.place, &fd), "start the runner");
 	return keeper_talk(conv, fd);
 }
@@ -241,6 +262,21 @@ static fallible commit(struct conv *conv, struct hearing *hearing, const struct 
 	return err;
 }
 
+// A runner that did not start in time is an orphan until it is verified gone.
+static void note_orphan(struct conv *conv, const struct lease *was, int64_t now_ms)
+{
+	int64_t due = lease_deadline(was);
+
+	if (was->state == LEASE_STARTING && lease_is_fenced(&conv->lease) && due && now_ms >= due) {
+		conv->convs->orphans += !conv->orphaned;
+		conv->orphaned = true;
+	}
+	if (conv->lease.state == LEASE_NONE && conv->orphaned) {
+		conv->convs->orphans_ended++;
+		conv->orphaned = false;
+	}
+}
+
 fallible keeper_hear(struct conv *conv, struct hearing *hearing)
 {
 	struct lease_event event = hearing->event;
@@ -269,6 +305,7 @@ fallible keeper_hear(struct conv *conv, struct hearing *hearing)
 		    conv->id);
 	if (step.changed) {
 		tell_log(conv, was, &step);
+		note_orphan(conv, was, event.now_ms);
 		conv->convs->attempts += step.row == 18;
 		conv->swept |= conv->deleting && (step.row == 20 || step.row == 25);
 		if (!lease_is_owned(&conv->lease) || conv->lease.generation != was->generation)
@@ -365,8 +402,9 @@ static fallible want(struct conv *conv, bool *out_did)
 	}
 	if (state == LEASE_READY && conv->talk && conv->talk->greeted)
 		return hear_send_run(conv);
+	// Who is being talked to has his deadline to answer in, after a restart a ready one, too.
 	if (state == LEASE_ACTIVE || lease_is_fenced(&conv->lease) ||
-	    (state == LEASE_STARTING && conv->talk) || loop_now(loop_of(conv)) < conv->launch_at)
+	    (state <= LEASE_READY && conv->talk) || loop_now(loop_of(conv)) < conv->launch_at)
 		return OK;
 	*out_did = true;
 	view = mem_new_of(struct seam_view);

@@ -48,6 +48,7 @@ static void put(struct link_to *link, struct words *words)
 {
 	link_add(&link->heard, &words->link);
 	link->heard_count++;
+	link->heard_bytes += words->bytes;
 	bell_ring(&link->conv->wake);
 }
 
@@ -70,6 +71,12 @@ static bool hear_line(struct link_to *link, struct str line)
 	return false;
 }
 
+static bool is_full(const struct link_to *link, size_t len)
+{
+	return link->heard_count >= LINK_HEARD_MAX ||
+	       (link->heard_count && link->heard_bytes + len > LINK_HEARD_BYTES);
+}
+
 static bool take_lines(struct link_to *link)
 {
 	for (;;) {
@@ -80,7 +87,7 @@ static bool take_lines(struct link_to *link)
 		if (!end)
 			return true;
 		len = (size_t)(end - all.at);
-		while (link->heard_count >= LINK_HEARD_MAX) {
+		while (is_full(link, len)) {
 			auto_err err = bell_wait(&link->room, CLOCK_NEVER);
 
 			if (err || link->dropped)
@@ -196,8 +203,9 @@ void link_done(struct link_to *link)
 	if (!words)
 		return;
 	link_drop(&words->link);
-	words_free(words);
 	link->heard_count--;
+	link->heard_bytes -= words->bytes;
+	words_free(words);
 	bell_ring(&link->room);
 }
 

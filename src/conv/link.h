@@ -6,6 +6,7 @@
 #include "loop/stream.h"
 
 #define LINK_HEARD_MAX 64	// words that wait for the keeper; then the runner waits
+#define LINK_HEARD_BYTES 262144 // and their bytes, if they are more than one: trees are larger
 #define LINK_OUT_MAX (8u << 20) // bytes that wait for a runner that does not read
 
 struct link_to {
@@ -17,7 +18,7 @@ struct link_to {
 	bool broken;  // the latter
 	char why[LEASE_ERROR_MAX];
 	struct link heard; // struct words, oldest first
-	size_t heard_count;
+	size_t heard_count, heard_bytes;
 	struct buf in, out;
 	struct bell room, more; // `heard` has room; `out` has more
 	struct task *reader, *writer;

@@ -9,10 +9,13 @@
 #include "base/mem.h"
 #include "conv/admission.h"
 #include "conv/book.h"
+#include "conv/faults.h"
 #include "conv/inner.h"
 #include "conv/runs.h"
 #include "conv/slot.h"
 #include "model/timers.h"
+
+#define SETTLE_MS 50
 
 static void alert(const struct conv *conv, const char *what)
 {
@@ -78,7 +81,7 @@ static fallible load_sessions(struct convs *convs)
 	return OK;
 }
 
-static struct conv *orphan(struct convs *convs, const struct store_conv *row)
+static struct conv *orphan(struct convs *convs, const struct store_conv *row, const char *what)
 {
 	struct conv *conv = conv_new(convs);
 
@@ -89,7 +92,7 @@ static struct conv *orphan(struct convs *convs, const struct store_conv *row)
 	owner_directory(str_of(conv->id), conv->directory);
 	place(conv, row->box);
 	conv_list(conv);
-	alert(conv, "lease_without_session");
+	alert(conv, what);
 	return conv;
 }
 
@@ -109,7 +112,7 @@ static fallible load_leases(struct convs *convs)
 		};
 
 		if (!conv)
-			conv = orphan(convs, &rows[i]);
+			conv = orphan(convs, &rows[i], "lease_without_session");
 		conv->lease_version = rows[i].version;
 		if (book_read_lease(&rows[i], &conv->lease)) {
 			lease_clamp(&conv->lease, event.now_ms);
@@ -138,6 +141,7 @@ static fallible load_runs(struct convs *convs)
 			continue;
 		run = mem_new_of(struct run);
 		run->conv = conv;
+		run->earlier = true;
 		if (book_read_run(&rows[i], run) && !runs_is_over(run)) {
 			runs_list(run);
 		} else {
@@ -184,6 +188,16 @@ static fallible load(struct convs *convs)
 	return OK;
 }
 
+void convs_configure(struct convs *convs, const struct convs_options *options)
+{
+	free(convs->isolate);
+	free(convs->tag);
+	convs->isolate = mem_str(options->isolate ? options->isolate : "");
+	convs->tag = mem_str(options->tag ? options->tag : "");
+	convs->threshold = options->threshold ? options->threshold : ADMISSION_THRESHOLD;
+	memcpy(convs->class_max, options->class_max, sizeof(convs->class_max));
+}
+
 fallible convs_open(const struct convs_options *options, struct convs **out)
 {
 	struct convs *convs = mem_new_of(struct convs);
@@ -193,16 +207,13 @@ fallible convs_open(const struct convs_options *options, struct convs **out)
 	convs->store = options->store;
 	convs->seam = options->seam;
 	convs->dir = options->dir;
-	convs->isolate = mem_str(options->isolate ? options->isolate : "");
-	convs->tag = mem_str(options->tag ? options->tag : "");
-	convs->threshold = options->threshold ? options->threshold : ADMISSION_THRESHOLD;
-	memcpy(convs->class_max, options->class_max, sizeof(convs->class_max));
+	convs_configure(convs, options);
 	convs->by_id = map_new();
 	convs->by_alias = map_new();
 	link_init(&convs->all);
 	bell_init(&convs->admitted);
 	bell_init(&convs->idle);
-	convs->wall_base = clock_wall_ms();
+	convs->wall_base = clock_steady_ms();
 	convs->mono_base = clock_ms();
 	// Numbers of connections are never given twice, not even by another life.
 	convs->connections = (uint64_t)convs->wall_base;
@@ -213,14 +224,6 @@ fallible convs_open(const struct convs_options *options, struct convs **out)
 	}
 	*out = convs;
 	return OK;
-}
-
-void convs_configure(struct convs *convs, const char *isolate, const char *tag)
-{
-	free(convs->isolate);
-	free(convs->tag);
-	convs->isolate = mem_str(isolate);
-	convs->tag = mem_str(tag);
 }
 
 // ----------------------------------------------------------------------------- maintenance
@@ -284,6 +287,35 @@ static void keep_derived(struct conv *conv)
 	conv->derived = err != NULL;
 }
 
+// A runner that nothing is written down about gets a lease, which finds it and has it stopped.
+static void take_in(const struct seam_site *at, void *of)
+{
+	struct convs *convs = of;
+	struct store_conv row = {.id = at->session, .tenant = at->tenant, .box = at->sandbox};
+	struct conv *conv;
+
+	auto_err err = owner_check_part(str_of(at->session), "session");
+
+	if (err || convs->closing || map_get(convs->by_id, str_of(at->session)))
+		return;
+	conv = orphan(convs, &row, "runner_without_lease");
+	conv->lease.next_generation = (uint64_t)convs_now(convs);
+	keeper_start(conv);
+}
+
+static void take_in_strays(struct convs *convs)
+{
+	const struct seam *seam = convs->seam;
+
+	while (seam->sessions && !convs->closing) {
+		auto_err err = seam->sessions(seam->arg, take_in, convs);
+
+		if (!err)
+			return;
+		err_free(task_sleep_until(loop_now(convs->loop) + SETTLE_MS));
+	}
+}
+
 static void begin(void *arg)
 {
 	struct convs *convs = arg;
@@ -298,6 +330,7 @@ static void begin(void *arg)
 			keeper_start(conv);
 	}
 	convs->started = true;
+	take_in_strays(convs);
 	convs_end(convs);
 }
 
@@ -312,6 +345,7 @@ void convs_start(struct convs *convs)
 void convs_stop(struct convs *convs)
 {
 	convs->closing = true;
+	faults_clear(); // nobody hangs for longer than cove serves
 	if (convs->maintainer)
 		task_cancel(convs->maintainer);
 	list_each (at, &convs->all)

@@ -29,6 +29,16 @@ static void hear_out(struct conv *conv)
 	}
 }
 
+// What the runner took while nobody could write it down, it tells in its first words: it has the
+// grace of a lost connection to say them, whatever time has passed while no daemon lived.
+static void give_grace(struct conv *conv)
+{
+	int64_t until = convs_now(conv->convs) + timer_ms(TIMER_GRACE);
+
+	if (conv->talk && conv->lease.state <= LEASE_READY && conv->lease.deadline_ms < until)
+		conv->lease.deadline_ms = until;
+}
+
 fallible reconcile(struct conv *conv)
 {
 	struct run *run = conv_running(conv);
@@ -52,6 +62,7 @@ fallible reconcile(struct conv *conv)
 		run->grace_ms = convs_now(conv->convs) + timer_ms(TIMER_GRACE);
 	}
 	TRY(keeper_hear(conv, &hearing));
+	give_grace(conv);
 	// What could not be looked at is looked at again.
 	conv->reconciled = !view->failed || lease_is_fenced(&conv->lease) ||
 			   conv->lease.state == LEASE_NONE;

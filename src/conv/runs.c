@@ -16,7 +16,7 @@
 #define LOG_CAP (64ull << 20)
 #define LINE_MAX (CONV_INPUT_MAX * 2 + 4096)
 #define TAIL (256 * 1024)
-#define END_MARK "\"type\":\"end\""
+#define END_MARK "{\"type\":\"end\","
 
 const char *runs_state_word(enum run_state state)
 {
@@ -202,20 +202,130 @@ static void open_log(struct run *run)
 	tape_set_label(run->log, &label);
 }
 
-static void add_line(struct run *run, const struct buf *line)
+// The last lines of a log. What is left of one that began before them is passed over: only at its
+// beginning does a line say what is ours; the rest of it the runner says, and may look the same.
+static void read_tail(struct tape *tape, struct buf *out)
 {
-	auto_err err = OK;
+	uint64_t kept = tape_kept(tape), at = kept > TAIL ? kept - TAIL : 0;
+	bool cut = at > 0;
+	auto_free char *room = mem_new(32768);
 
-	if (!run->log)
-		open_log(run);
-	if (buf_ok(line))
-		err = tape_add(run->log, TAPE_STDOUT, line->at, line->len);
-	if (err)
-		log_event(LOG_WARN, "run.log", "session", run->conv->id, "run", run->id, "trail",
-			  err_trail(err), NULL);
+	while (at < kept) {
+		enum tape_stream stream;
+		size_t got = 0;
+		auto_err err = tape_read(tape, &at, &stream, room, 32768, &got, 0);
+
+		if (err || !got)
+			break;
+		buf_add(out, room, got);
+	}
+	if (cut && out->len) {
+		const char *end = memchr(out->at, '\n', out->len);
+
+		buf_drop_front(out, end ? (size_t)(end + 1 - out->at) : out->len);
+	}
 }
 
-void runs_log(struct run *run, const char *type, struct str more)
+// {"type":"…","time":…,"run":"…","seq":…: 0 when it has none.
+static uint64_t seq_of(struct str line)
+{
+	static const char run[] = ",\"run\":\"", seq[] = "\",\"seq\":";
+	const char *at = line.len ? memmem(line.at, line.len, run, strlen(run)) : NULL;
+	struct str rest = at ? str_skip(line, (size_t)(at - line.at) + strlen(run)) : STR("");
+
+	if (rest.len <= LEASE_RUN_LEN || !str_starts(str_skip(rest, LEASE_RUN_LEN), seq))
+		return 0;
+	return strtoull(rest.at + LEASE_RUN_LEN + strlen(seq), NULL, 10);
+}
+
+static uint64_t last_seq(struct tape *tape)
+{
+	auto_buf tail = BUF_INIT(TAIL + 65536);
+	struct str rest, line;
+	uint64_t last = 0;
+
+	read_tail(tape, &tail);
+	rest = buf_view(&tail);
+	while (rest.len && str_cut(&rest, '\n', &line)) {
+		uint64_t seq = seq_of(line);
+
+		last = seq > last ? seq : last;
+	}
+	return last;
+}
+
+static bool has_end(struct tape *tape)
+{
+	auto_buf tail = BUF_INIT(TAIL + 65536);
+	struct str rest, line;
+
+	read_tail(tape, &tail);
+	rest = buf_view(&tail);
+	while (rest.len && str_cut(&rest, '\n', &line))
+		if (str_starts(line, END_MARK))
+			return true;
+	return false;
+}
+
+static void take_up_log(struct run *run)
+{
+	struct conv *conv = run->conv;
+	auto_free char *name = log_name(conv, run->id);
+	struct tape *tape = NULL;
+	struct tape_label label;
+	uint64_t seq = 0;
+
+	run->opening = true;
+	auto_err err = tape_open(conv->convs->loop, conv->convs->dir, name, &tape, &label);
+	if (!err) {
+		tape_leave(tape);
+		seq = last_seq(tape);
+		run->seq = seq > run->seq ? seq : run->seq;
+		run->log = tape;
+	} else if (err_kind(err) != ERR_NOT_FOUND) {
+		log_event(LOG_WARN, "run.log", "session", conv->id, "run", run->id, "trail",
+			  err_trail(err), NULL);
+	}
+	run->opening = false;
+	bell_ring(&conv->changed);
+}
+
+// Only the session's keeper may wait for another who opens it: nobody else keeps the run alive.
+void runs_log_resume(struct run *run)
+{
+	while (run->opening)
+		bell_await(&run->conv->changed);
+	if (!run->log && run->earlier)
+		take_up_log(run);
+	if (!run->log)
+		open_log(run);
+}
+
+// A log that could not be written is closed: whoever reads it comes again, and the next line opens
+// it anew behind its last whole one.
+static fallible add_line(struct run *run, const struct buf *line)
+{
+	struct err *err = OK;
+	auto_tape log = NULL; // another's failure may close it meanwhile
+
+	runs_log_resume(run);
+	log = run->log;
+	tape_hold(log);
+	if (buf_ok(line))
+		err = tape_add(log, TAPE_STDOUT, line->at, line->len);
+	if (!err)
+		return OK;
+	log_event(LOG_WARN, "run.log", "session", run->conv->id, "run", run->id, "trail",
+		  err_trail(err), NULL);
+	if (run->log == log) {
+		tape_end(log);
+		tape_drop(take_ptr(run->log));
+		run->earlier = true;
+	}
+	return err;
+}
+
+fallible runs_log_line(struct run *run, const char *type, struct str more)
 {
 	auto_buf line = BUF_INIT(LINE_MAX);
 	struct json_out out = json_to(&line);
@@ -230,7 +340,12 @@ void runs_log(struct run *run, const char *type, struct str more)
 	}
 	json_end(&out, '}');
 	buf_char(&line, '\n');
-	add_line(run, &line);
+	return add_line(run, &line);
+}
+
+void runs_log(struct run *run, const char *type, struct str more)
+{
+	err_free(runs_log_line(run, type, more));
 }
 
 void runs_log_state(struct run *run)
@@ -263,50 +378,10 @@ void runs_log_end(struct run *run)
 	json_put_text(&out, "code", run->code[0] ? run->code : NULL);
 	json_put_text(&out, "message", run->message);
 	runs_log(run, "end", buf_view(&more));
+	if (!run->log)
+		return; // whoever opens it next writes its end
 	tape_end(run->log);
 	tape_seal(run->log, &(struct tape_ending){.ended_ms = run->ended_ms});
-}
-
-// The last bytes of a log; an offset inside of a line is harmless to whoever looks for marks.
-static void read_tail(struct tape *tape, struct buf *out)
-{
-	uint64_t kept = tape_kept(tape), at = kept > TAIL ? kept - TAIL : 0;
-	auto_free char *room = mem_new(32768);
-
-	while (at < kept) {
-		enum tape_stream stream;
-		size_t got = 0;
-		auto_err err = tape_read(tape, &at, &stream, room, 32768, &got, 0);
-
-		if (err || !got)
-			return;
-		buf_add(out, room, got);
-	}
-}
-
-void runs_log_resume(struct run *run)
-{
-	auto_free char *name = log_name(run->conv, run->id);
-	auto_buf tail = BUF_INIT(TAIL + 65536);
-	struct tape_label label;
-	auto_err err = OK;
-	const char *at;
-
-	if (run->log)
-		return;
-	err = tape_open(run->conv->convs->loop, run->conv->convs->dir, name, &run->log, &label);
-	if (err) {
-		run->log = NULL;
-		return;
-	}
-	tape_leave(run->log);
-	read_tail(run->log, &tail);
-	for (at = tail.at; at && (at = strstr(at, "\"seq\":")) != NULL; at++) {
-		uint64_t seq = strtoull(at + 6, NULL, 10);
-
-		if (seq > run->seq)
-			run->seq = seq;
-	}
 }
 
 // A run that has ended, whose log was cut off before its last line.
@@ -315,7 +390,6 @@ static fallible finish_log(struct conv *conv, const char *id, struct tape *tape)
 	auto_arena arena = arena_new();
 	struct store_conv *row = NULL;
 	struct run *run;
-	auto_buf tail = BUF_INIT(TAIL + 65536);
 
 	if (tape_has_ended(tape))
 		return OK;
@@ -327,8 +401,7 @@ static fallible finish_log(struct conv *conv, const char *id, struct tape *tape)
 	if (book_read_run(row, run) && runs_is_over(run)) {
 		tape_hold(tape);
 		run->log = tape;
-		read_tail(tape, &tail);
-		if (tail.at && strstr(tail.at, END_MARK))
+		if (has_end(tape))
 			tape_end(tape);
 		else
 			runs_log_end(run);
@@ -337,24 +410,33 @@ static fallible finish_log(struct conv *conv, const char *id, struct tape *tape)
 	return OK;
 }
 
+static struct run *find(const struct conv *conv, struct str id)
+{
+	list_each (at, &conv->runs) {
+		struct run *run = link_of(at, struct run, link);
+
+		if (str_is(id, run->id))
+			return run;
+	}
+	return NULL;
+}
+
 fallible runs_log_open(struct conv *conv, struct str id, struct tape **out)
 {
 	auto_free char *name = NULL;
 	auto_free char *key = mem_dup(id.at, id.len);
 	struct tape_label label;
 	struct tape *tape = NULL;
+	struct run *run;
 	struct err *err;
 
-	list_each (at, &conv->runs) {
-		struct run *run = link_of(at, struct run, link);
-
-		if (str_is(id, run->id)) {
-			if (!run->log)
-				open_log(run);
-			tape_hold(run->log);
-			*out = run->log;
-			return OK;
-		}
+	while ((run = find(conv, id)) && run->opening)
+		TRY(bell_wait(&conv->changed, CLOCK_NEVER));
+	if (run) {
+		runs_log_resume(run);
+		tape_hold(run->log);
+		*out = run->log;
+		return OK;
 	}
 	if (id.len != LEASE_RUN_LEN || !str_starts(id, "run_") || memchr(id.at, '/', id.len))
 		return err_new(NOT_FOUND, "no_run", "there is no such run");

@@ -22,6 +22,7 @@ void runs_write(struct json_out *out, const struct run *run);
 // The log. Each call adds one line; `more` are members of the object, at == NULL: none. May wait
 // for the disk; what cannot be written is lost to readers, never to the run.
 void runs_log(struct run *run, const char *type, struct str more);
+fallible runs_log_line(struct run *run, const char *type, struct str more); // the same, and says so
 void runs_log_state(struct run *run);
 void runs_log_step(struct run *run, const char *step);
 void runs_log_end(struct run *run); // the last line

@@ -95,6 +95,11 @@ struct seam {
 		      struct seam_cleaned *out);
 	// Files and sandbox of a session whose runner is verified gone.
 	fallible (*forget)(void *arg, const struct seam_site *site, enum seam_end end);
+	// Every session of which a runner is seen in any sandbox that runs, known or not. `each`
+	// gets whose it says it is, and where it was seen. UNAVAILABLE: ask again. NULL: nobody can
+	// tell.
+	fallible (*sessions)(void *arg, void (*each)(const struct seam_site *at, void *of),
+			     void *of);
 	// Its log, as JSON members of an object that is being written. Best effort.
 	void (*logs)(void *arg, const struct seam_site *site, const struct lease *lease,
 		     struct json_out *out);

@@ -1,6 +1,7 @@
-// What is asked of a sandbox is asked through the fleet, as cove itself on behalf of the tenant.
-// Looking never wakes: a sandbox that does not run proves absence, one that is frozen, or is on its
-// way from one state to another, proves nothing.
+// What is asked of a sandbox is asked through the fleet, in the tenant's name and with all rights
+// of one: whatever id a session was given, no other tenant's sandbox is there for it. Looking never
+// wakes: a sandbox that does not run proves absence, one that is frozen, or is on its way from one
+// state to another, proves nothing.
 //
 // syscalls: fcntl close
 #include <signal.h>
@@ -20,13 +21,16 @@ static struct who who_of(const struct seam_site *at)
 {
 	struct who who = WHO_COVE;
 
+	who.role = WHO_TENANT;
 	snprintf(who.tenant, sizeof(who.tenant), "%s", at->tenant);
 	return who;
 }
 
 struct entry *site_entry(const struct site *site, const struct seam_site *at)
 {
-	return map_get(site->options.fleet->by_id, str_of(at->sandbox));
+	struct who who = who_of(at);
+
+	return access_find(site->options.fleet, &who, str_of(at->sandbox));
 }
 
 fallible site_visit(const struct site *site, const struct seam_site *at, struct visit *out)
@@ -148,6 +152,22 @@ fallible site_remove(const struct files *files, const char *above, const char *n
 	return err;
 }
 
+// What people work with there beside the runner ends with the session.
+static fallible end_terminal(const struct visit *visit, const char *id, int64_t deadline)
+{
+	auto_term term = term_find(visit->box, str_of(id));
+	struct exec_result result;
+	bool box_gone;
+
+	if (!term)
+		return OK;
+	term_kill(term);
+	while (!term_ended(term, &result, &box_gone))
+		TRY(term_await(term, UINT64_MAX, deadline), "end the terminal of a session");
+	term_told(term);
+	return OK;
+}
+
 static fallible forget(void *arg, const struct seam_site *at, enum seam_end end)
 {
 	const struct site *site = arg;
@@ -170,6 +190,7 @@ static fallible forget(void *arg, const struct seam_site *at, enum seam_end end)
 	if (err || end == SEAM_END_SANDBOX)
 		return err;
 	files = site_files(&visit_, TIMER_WORKSPACE);
+	TRY(end_terminal(&visit_, at->directory, files.deadline));
 	TRY(site_remove(&files, WORKSPACE, at->directory));
 	return site_remove(&files, HOMES, at->directory);
 }
@@ -237,6 +258,7 @@ static fallible start(const struct visit *visit, const struct seam_site *at,
 	TRY(visit_admit(visit));
 	outfit_make(visit, &use, &outfit);
 	outfit.spec.dialogue = true;
+	outfit.spec.mark = what->instance;
 	outfit.spec.wall_ms = outfit.spec.cpu_ms = 0; // a runner is no single command
 	return visit_explain(procs_start(visit->box, &proc, out));
 }
@@ -408,8 +430,10 @@ static void look_inside(const struct site *site, const struct seam_site *at,
 	discover(&visit_, at, lease, own_leaf(&visit_, lease), out);
 	if (out->failed)
 		return;
-	if (!out->count)
+	if (!out->count) {
 		let_words_go(&visit_, lease);
+		procs_leaf_spend(visit_.box, lease->place.leaf);
+	}
 	check_program(&visit_, lease, out);
 }
 
@@ -427,11 +451,13 @@ static void look(void *arg, const struct seam_site *at, const struct lease *leas
 	}
 	if (!entry)
 		return;
-	if (entry->moving || entry->burying || entry->settling) {
-		if (entry->record.state != STATE_RUNNING || entry->moving || entry->burying) {
-			unknown(out, "the sandbox is changing its state");
-			return;
-		}
+	if (entry->unreadable) { // it was left alone, with whatever runs in it
+		unknown(out, "the sandbox's record cannot be read");
+		return;
+	}
+	if (entry->moving || entry->burying) {
+		unknown(out, "the sandbox is changing its state");
+		return;
 	}
 	switch (entry->record.state) {
 	case STATE_STOPPED:
@@ -505,9 +531,15 @@ struct site *site_new(const struct site_options *options)
 		.capacity = site_capacity,
 		.clean = site_clean,
 		.forget = forget,
+		.sessions = site_sessions,
 		.logs = site_logs,
 	};
 	return site;
+}
+
+void site_set_classes(struct site *site, const struct limits classes[OWNER_CLASSES])
+{
+	memcpy(site->options.classes, classes, sizeof(site->options.classes));
 }
 
 void site_free(struct site *site)

@@ -28,5 +28,6 @@ fallible site_capacity(void *arg, const struct seam_site *at, struct seam_room *
 void site_clean(void *arg, const struct seam_site *at,
 		bool (*is_used)(const char *directory, void *of), void *of,
 		struct seam_cleaned *out);
+fallible site_sessions(void *arg, void (*each)(const struct seam_site *at, void *of), void *of);
 void site_logs(void *arg, const struct seam_site *at, const struct lease *lease,
 	       struct json_out *out);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "conv/admission.h"
 #include "conv/discover.h"
 #include "conv/faults.h"
 #include "conv/site_inner.h"
@@ -90,20 +91,13 @@ static bool is_named(const struct cleaning *cleaning, const char *name)
 	return false;
 }
 
-// What proves that the file system itself is of no use. Want of space does not: it may be the
-// tenant's own quota.
-static int proof(const struct err *err)
-{
-	if (strcmp(err_reason(err), "read_only") == 0)
-		return EROFS;
-	return 0;
-}
-
 static fallible find_stale(const struct files *files, struct cleaning *cleaning,
 			   bool (*is_used)(const char *directory, void *of), void *of,
 			   struct seam_cleaned *out)
 {
-	int64_t now_us = clock_wall_ms() * 1000;
+	int64_t now_ms = clock_wall_ms(), steady_ms = clock_steady_ms();
+	// Of a clock that was set: what a file says of its age may be true by either.
+	int64_t now_us = (now_ms < steady_ms ? now_ms : steady_ms) * 1000;
 	struct files_walk *walk = NULL;
 	struct reach_entry entry;
 	bool more = true;
@@ -153,8 +147,8 @@ static fallible clean_inside(const struct site *site, const struct seam_site *at
 			err = site_remove(&files, HOMES, cleaning->stale[i]);
 		out->cleaned += !err;
 		out->skipped += err != NULL;
-		if (err && proof(err))
-			out->errnum = proof(err);
+		if (err && admission_proof(err))
+			out->errnum = admission_proof(err);
 	}
 	return OK;
 }
@@ -177,6 +171,69 @@ void site_clean(void *arg, const struct seam_site *at,
 			  err_trail(err), NULL);
 	free(cleaning.used);
 	free(cleaning.stale);
+}
+
+// --------------------------------------------------------------------------- sessions
+
+struct telling {
+	struct seam_site at;
+	void (*each)(const struct seam_site *at, void *of);
+	void *of;
+};
+
+static void tell_session(const char *name, void *of)
+{
+	struct telling *telling = of;
+
+	telling->at.session = name;
+	telling->each(&telling->at, telling->of);
+}
+
+static fallible look_through(const struct site *site, const struct entry *entry,
+			     struct telling *telling)
+{
+	auto_visit visit_ = {0};
+
+	telling->at = (struct seam_site){
+		.sandbox = entry->record.id,
+		.tenant = entry->record.tenant,
+	};
+	TRY(site_visit(site, &telling->at, &visit_));
+	return discover_sessions(&visit_, tell_session, telling);
+}
+
+// What runs is looked at, one after another; the list may change meanwhile, so it is of ids.
+fallible site_sessions(void *arg, void (*each)(const struct seam_site *at, void *of), void *of)
+{
+	const struct site *site = arg;
+	const struct fleet *fleet = site->options.fleet;
+	struct telling telling = {.each = each, .of = of};
+	struct cleaning list = {0};
+	enum owner_kind kind;
+
+	if (!fleet->settled || fleet->unknown)
+		return err_new(UNAVAILABLE, "starting", "cove is still finding out what there is");
+	list_each (at, &fleet->entries) {
+		const struct entry *entry = link_of(at, struct entry, link);
+
+		if (owner_is_id(str_of(entry->record.id), &kind))
+			note_used(entry->record.id, &list);
+	}
+	for (size_t i = 0; i < list.used_count; i++) {
+		struct entry *entry = map_get(fleet->by_id, str_of(list.used[i]));
+		auto_err err = OK;
+
+		if (!entry || entry->record.state != STATE_RUNNING)
+			continue;
+		entry_hold(entry);
+		err = look_through(site, entry, &telling);
+		if (err)
+			log_event(LOG_WARN, "sandbox.unseen", "sandbox", list.used[i], "trail",
+				  err_trail(err), NULL);
+		entry_drop(entry);
+	}
+	free(list.used);
+	return OK;
 }
 
 // ------------------------------------------------------------------------------- logs

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "conv/faults.h"
 #include "model/timers.h"
 #include "store/kv.h"
 
@@ -58,11 +59,15 @@ static void publish(void *arg)
 
 	task_shield(true);
 	for (int i = 0;; i++) {
-		auto_err err = store(wedge);
+		auto_err err = faults_meet(FAULT_PERSIST, wedge->box);
 
+		if (!err)
+			err = store(wedge);
 		if (!err || i == 3) {
-			log_event(err ? LOG_ERROR : LOG_WARN, "route.wedged", "sandbox", wedge->box,
-				  "trail", err ? err_trail(err) : NULL, NULL);
+			log_event(err ? LOG_ERROR : LOG_WARN, "route.timeouts", "sandbox",
+				  wedge->box, "wedged",
+				  wedge->timeouts >= TIMEOUTS_MAX ? "yes" : "no", "trail",
+				  err ? err_trail(err) : NULL, NULL);
 			break;
 		}
 		err_free(task_sleep_until(loop_now(wedge->convs->loop) + timer_ms(steps[i])));

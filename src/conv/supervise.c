@@ -148,8 +148,6 @@ static fallible see_to_connection(struct conv *conv, struct run *run, bool *out_
 	*out_did = true;
 	if (conv->talk && conv->talk->broken)
 		return fail(conv, LEASE_RUN_FAILED, "runner_protocol_error", conv->talk->why);
-	if (closed && conv->destroyed)
-		return fail(conv, LEASE_SICK, "sandbox_destroyed", "its sandbox had to be rebuilt");
 	if (closed && !seam->lives(seam->arg, &site, &conv->lease))
 		return fail(conv, LEASE_SICK,
 			    run->active || run->seq ? "runner_error_after_activity"
@@ -211,6 +209,12 @@ fallible supervise(struct conv *conv, bool *out_did)
 	if (run->deadline_ms && convs_now(conv->convs) >= run->deadline_ms) {
 		*out_did = true;
 		return fail(conv, LEASE_RUN_FAILED, "timeout", "the run took too long");
+	}
+	if (conv->destroyed) {
+		*out_did = true;
+		TRY(fail(conv, LEASE_SICK, "sandbox_destroyed", "its sandbox had to be rebuilt"));
+		conv->destroyed = false;
+		return OK;
 	}
 	return is_connected(conv) ? watch(conv, run, out_did)
 				  : see_to_connection(conv, run, out_did);

@@ -168,6 +168,16 @@ const char *conv_id(const struct conv *conv)
 	return conv->id;
 }
 
+const char *conv_box(const struct conv *conv)
+{
+	return conv->box;
+}
+
+const char *conv_directory(const struct conv *conv)
+{
+	return conv->directory;
+}
+
 bool conv_is_deleting(const struct conv *conv)
 {
 	return conv->deleting;
@@ -254,6 +264,10 @@ void convs_write_page(struct convs *convs, const struct who *who, struct str aft
 {
 	struct conv *start = after.len ? map_get(convs->by_id, after) : NULL;
 	bool begun = !after.len;
+
+	// Another's is not there.
+	if (start && !access_sees(who, start->tenant, ""))
+		start = NULL;
 	size_t count = 0;
 	const char *last = NULL;
 
@@ -278,6 +292,15 @@ void convs_write_page(struct convs *convs, const struct who *who, struct str aft
 	json_end(out, ']');
 	json_put_text(out, "cursor", NULL);
 	json_end(out, '}');
+}
+
+size_t convs_owned(const struct convs *convs, const char *tenant)
+{
+	size_t count = 0;
+
+	list_each (at, &convs->all)
+		count += strcmp(link_of(at, struct conv, link)->tenant, tenant) == 0;
+	return count;
 }
 
 struct convs_view convs_look(const struct convs *convs)
@@ -383,6 +406,24 @@ fallible conv_answer(struct conv *conv, struct str question, struct str answer)
 	struct wish wish = {.kind = WISH_ANSWER, .question = question, .answer = answer};
 
 	return wish_ask(conv, &wish);
+}
+
+#define ENTER_WAIT_MS 30000
+
+fallible conv_enter(struct conv *conv)
+{
+	int64_t until = loop_now(conv->convs->loop) + ENTER_WAIT_MS;
+
+	for (;;) {
+		struct wish wish = {.kind = WISH_ENTER};
+		auto_err err = wish_ask(conv, &wish);
+
+		if (!err || strcmp(err_reason(err), "runner_stopping") != 0)
+			return take_ptr(err);
+		auto_err late = bell_wait(&conv->changed, until);
+		if (late)
+			return err_kind(late) == ERR_TIMEOUT ? take_ptr(err) : take_ptr(late);
+	}
 }
 
 #define DELETE_WAIT_MS 2000

@@ -1,5 +1,5 @@
-// What people ask of a keeper, granted by it: an interrupt, an answer, a deletion, a stop. Whoever
-// asks waits until it is durable.
+// What people ask of a keeper, granted by it: an interrupt, an answer, a deletion, a stop, a place
+// to work in. Whoever asks waits until it is durable.
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -89,6 +89,24 @@ static fallible stop_for(struct conv *conv, enum lease_reason reason)
 	return conv->lease.state == LEASE_NONE ? OK : keeper_hear(conv, &hearing);
 }
 
+// Not while something of the session is being ended, nor once its own end was asked for: what the
+// deletion has removed must not be made again.
+static fallible enter(struct conv *conv)
+{
+	if (conv->deleting)
+		return conv_absent();
+	if (conv->convs->closing || conv->convs->draining)
+		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+	if (conv->lease.state == LEASE_QUARANTINED)
+		return err_new(UNAVAILABLE, "cleanup_exhausted",
+			       "an earlier runner could not be removed");
+	if (lease_is_fenced(&conv->lease))
+		return err_new(UNAVAILABLE, "runner_stopping", "its runner is being stopped");
+	TRY(keeper_settle(conv, NULL));
+	conv->used_ms = convs_now(conv->convs);
+	return book_commit(conv, &(struct book_change){.session = true});
+}
+
 void wish_grant(struct conv *conv, bool *out_did)
 {
 	struct wish *wish;
@@ -107,6 +125,9 @@ void wish_grant(struct conv *conv, bool *out_did)
 		break;
 	case WISH_DELETE:
 		wish->err = intend_deletion(conv);
+		break;
+	case WISH_ENTER:
+		wish->err = enter(conv);
 		break;
 	case WISH_STOP:
 		wish->err = stop_for(conv, wish->reason);

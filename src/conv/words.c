@@ -103,6 +103,7 @@ fallible words_read(struct str line, struct words **out)
 	TRY(json_read(line, &tree));
 	words = mem_new_of(struct words);
 	words->tree = tree;
+	words->bytes = line.len;
 	err = read_fields(tree, words);
 	if (err) {
 		words_free(words);

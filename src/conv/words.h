@@ -38,6 +38,7 @@ struct words {
 	struct str question;
 	struct str status; // RESULT: "completed", "failed", "interrupted"
 	uint64_t number;   // PONG
+	size_t bytes;	   // of the line
 	struct link link;
 };
 

@@ -118,7 +118,8 @@ static void fake_run(struct fake *fake, const struct json *tree)
 	fake_say(fake, line);
 	snprintf(line, sizeof(line),
 		 "{\"type\":\"output\",\"run\":\"%s\",\"run_generation\":%llu,\"connection\":%llu,"
-		 "\"seq\":%llu,\"stream\":\"stdout\",\"data\":\"working\"}\n",
+		 "\"seq\":%llu,\"stream\":\"stdout\","
+		 "\"data\":{\"run\":\"run_\",\"seq\":1000000}}\n",
 		 fake->run, (unsigned long long)fake->run_generation,
 		 (unsigned long long)fake->connection, (unsigned long long)++fake->seq);
 	if (!str_is(input, "mum"))
@@ -287,7 +288,8 @@ static fallible m_attach(void *arg, const struct seam_site *site, const struct l
 
 static fallible m_dial(void *arg, const struct seam_site *site, uint16_t port, int *out_fd)
 {
-	(void)arg, (void)site, (void)port, (void)out_fd;
+	(void)arg, (void)site, (void)port;
+	*out_fd = -1;
 	return err_new(BAD_PEER, "port_closed", "no");
 }
 

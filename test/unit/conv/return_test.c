@@ -66,6 +66,56 @@ TASK_TEST(adopted, "B-14 after a restart an active runner is adopted and its run
 	teardown();
 }
 
+// How often `word` stands in the log of a run.
+static int said(const char *session, const char *run, const char *word)
+{
+	auto_free char *room = mem_new(65536);
+	enum tape_stream stream;
+	struct tape *tape = NULL;
+	uint64_t offset = 0;
+	size_t got = 1, len = 0;
+	int count = 0;
+
+	if (conv_log(find(session), str_of(run), &tape))
+		return -1;
+	while (got && len < 65535 && offset < tape_kept(tape)) {
+		auto_err err = tape_read(tape, &offset, &stream, room + len, 65535 - len, &got, 0);
+
+		if (err)
+			break;
+		len += got;
+	}
+	tape_drop(tape);
+	room[len] = 0;
+	for (const char *at = room; (at = strstr(at, word)); at++)
+		count++;
+	return count;
+}
+
+TASK_TEST(log_goes_on, "D-14 the log of a run that waited over a restart is whole")
+{
+	char first[LEASE_RUN_LEN + 1];
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "ask"));
+	memcpy(first, run_id, sizeof(first));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	inside_sleep(20);
+	CHECK(start_run(conv, "ok")); // it waits for the first one, and its log has begun
+	restart();
+	conv = find("s1");
+	CHECK(said("s1", run_id, "queued") == 1);
+	inside_sleep(timer_ms(TIMER_GRACE) * 3);
+	CHECK_OK(conv_answer(conv, STR("q1"), STR("1")));
+	CHECK_STR(await_fate("s1", first, 3000), "completed");
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK(said("s1", run_id, "queued") == 1);
+	CHECK(said("s1", run_id, "\"type\":\"end\"") == 1);
+	teardown();
+}
+
 TASK_TEST(evidence, "B-29 a result that was sent counts, though its runner died before it was read")
 {
 	struct conv *conv;
@@ -292,7 +342,7 @@ TASK_TEST(storm, "B-8 B-9 runs, interrupts and restarts at random: never two run
 	struct conv *conv;
 
 	setup();
-	conv = make("s1");
+	make("s1");
 	srand(7);
 	for (int i = 0; i < 120; i++) {
 		static const char *const inputs[] = {"ok", "bad", "hang", "die"};

@@ -34,7 +34,7 @@ TEST(refuses, "what is no word is refused, whatever it lacks")
 		"{\"type\":\"hello\",\"port\":65536}",
 		"{\"type\":\"output\",\"run\":\"r\",\"seq\":-1}",
 		"{\"type\":\"pong\",\"number\":1.5}",
-		GOOD GOOD,
+		(GOOD GOOD),
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
