@@ -1,13 +1,19 @@
 // syscalls: clock_gettime
 #include "base/clock.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <time.h>
+
+static _Atomic int64_t stepped;
+static _Atomic int64_t steady_base;
+static _Atomic bool has_base;
 
 static int64_t read_us(clockid_t id)
 {
 	struct timespec now;
 
-	clock_gettime(id, &now); // cannot fail for these two clocks
+	clock_gettime(id, &now); // cannot fail for these clocks
 	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
@@ -23,7 +29,35 @@ int64_t clock_ms(void)
 
 int64_t clock_wall_ms(void)
 {
-	return read_us(CLOCK_REALTIME) / 1000;
+	return read_us(CLOCK_REALTIME) / 1000 + stepped;
+}
+
+void clock_step(int64_t ms)
+{
+	stepped += ms;
+}
+
+static int64_t boot_ms(void)
+{
+	return read_us(CLOCK_BOOTTIME) / 1000;
+}
+
+void clock_steady_set(int64_t base)
+{
+	steady_base = base;
+	has_base = true;
+}
+
+int64_t clock_steady_base(void)
+{
+	if (!has_base)
+		clock_steady_set(clock_wall_ms() - boot_ms());
+	return steady_base;
+}
+
+int64_t clock_steady_ms(void)
+{
+	return boot_ms() + clock_steady_base();
 }
 
 // Not gmtime_r(): glibc's reads /etc/localtime at its first call, and a confined process cannot.

@@ -61,6 +61,8 @@
 	X(HEAD_TIME,    "head_time",      "a request's head must come in time") \
 	X(BODY_SIZE,    "body_size",      "the largest body of a request") \
 	X(CONNS,        "conns",          "connections take at most half of the descriptors") \
+	X(SHARES,       "shares",         "nobody takes all connections and all memory for requests") \
+	X(OUTWARD,      "outward",        "what is sent for a tenant does not reach the host's own networks") \
 	X(LOG_ESCAPE,   "log_escape",     "what peers chose is escaped in the log") \
 	X(TENANTS,      "tenants",        "what is another tenant's is not there") \
 	X(SCOPES,       "scopes",         "a key may do what its scopes say") \

@@ -17,8 +17,16 @@ static const struct {
 	[ACCESS_HOUSE] = {WHO_MAY_ADMIN, "do what is the operator's"},
 };
 
+// A key for one sandbox is for nothing beside it.
+static bool is_beside(enum access what)
+{
+	return what == ACCESS_TEMPLATES || what == ACCESS_KEYS || what == ACCESS_HOUSE;
+}
+
 static bool may(const struct who *who, enum access what)
 {
+	if (who->box[0] && is_beside(what))
+		return false;
 	switch (who->role) {
 	case WHO_OPERATOR:
 		return who->scopes & rules[what].scope;

@@ -11,11 +11,16 @@
 //	any other         kept               stopped
 //	stopped           none               failed: its files are not there
 //	any other         none               failed: it is gone
+//	any other         still going        waited for, as one that is dead
 //	cannot be read    any                failed, and left alone with whatever there is of it
 //
 // A cell without a record was never promised, and is buried; but only when every record could be
 // read. A box whose pid 1 does not answer is asked again before it is given up for lost. While the
-// warden is away nothing is decided.
+// warden is away, or says nothing, nothing is decided; and a failure of our own (a tape that cannot
+// be opened) ends no box: it is left alone as one whose record cannot be read.
+//
+// A box that keeps us waiting keeps nobody else: after LATE_MS without any progress those that are
+// under way are late, the others go on, and the fleet is settled without them.
 //
 // An entry is `moving` until it is settled, so whoever wants it waits for its bell.
 #include "fleet/adopt.h"
@@ -36,6 +41,8 @@
 #define LOAD_AGAIN_MS 1000
 #define ORDER_MS 20000
 #define AT_ONCE 64
+#define LATE_MS 1000
+#define GOING_MS 5000
 
 struct found {
 	enum order_cell_state state;
@@ -45,7 +52,8 @@ struct found {
 struct adopt {
 	struct fleet *fleet;
 	struct map *cells;   // id to struct found
-	uint32_t busy;	     // tasks under way
+	uint32_t busy, late; // tasks under way, and those that nobody waits for any more
+	uint32_t round;	     // those that began in an earlier one are late
 	struct bell changed; // one of them has ended
 	void (*done)(void *arg);
 	void *arg;
@@ -54,11 +62,21 @@ struct adopt {
 struct one {
 	struct adopt *adopt;
 	struct entry *entry;
+	uint32_t round;
 	bool is_there;
 	enum order_cell_state cell;
 };
 
 // ------------------------------------------------------------------------------------------ load
+
+// It stays as it is, and so does its row: another daemon may be luckier.
+static void leave_alone(struct entry *entry, const char *reason)
+{
+	entry->unreadable = true;
+	snprintf(entry->record.reason, sizeof(entry->record.reason), "%s", reason);
+	entry->record.state = STATE_FAILED;
+	entry_weigh(entry);
+}
 
 // An id that is none names no cell, and a cell that seems to have no record may be its own.
 static void enter(struct fleet *fleet, struct record *record, bool unreadable)
@@ -71,14 +89,11 @@ static void enter(struct fleet *fleet, struct record *record, bool unreadable)
 		return;
 	}
 	entry = table_restore(fleet, record);
-	entry->unreadable = unreadable;
 	entry->moving = !unreadable;
 	if (!unreadable)
 		return;
 	log_event(LOG_ERROR, "box.record_unreadable", "sandbox", entry->record.id, NULL);
-	snprintf(entry->record.reason, sizeof(entry->record.reason), "record_unreadable");
-	entry->record.state = STATE_FAILED;
-	entry_weigh(entry);
+	leave_alone(entry, "record_unreadable");
 }
 
 static void enter_ports(void *arg, struct str id, struct portbook *ports)
@@ -140,11 +155,12 @@ static fallible take_up(struct entry *entry, bool frozen)
 		.id = entry->record.id,
 		.sockets = fleet->sockets,
 		.tapes_dir = fleet->tapes_dir,
+		.ephemeral = entry->record.ephemeral,
 	};
 	struct box *box = NULL;
 
 	if (frozen)
-		TRY(order_plain(fleet, entry->record.id, ORDER_THAW), "thaw it");
+		TRY(ask_unanswered(order_plain(fleet, entry->record.id, ORDER_THAW)), "thaw it");
 	TRY(box_adopt(fleet->loop, fleet->ask, &from, &box));
 	entry->box = box;
 	return OK;
@@ -166,6 +182,14 @@ static bool is_away(const struct err *err)
 	return !strcmp(err_reason(err), "no_warden") || err_kind(err) == ERR_EXHAUSTED;
 }
 
+// While the state cannot be written a tape cannot be gone on with either, which says nothing of its
+// box.
+static bool is_held_up(const struct fleet *fleet, const struct err *err)
+{
+	return err_kind(err) == ERR_INTERNAL && fleet->store &&
+	       store_health(fleet->store) == STORE_UNWRITABLE;
+}
+
 // What cannot be asked now is asked later; what does not answer is asked a few times.
 static fallible take_up_patiently(struct entry *entry, bool frozen)
 {
@@ -174,14 +198,18 @@ static fallible take_up_patiently(struct entry *entry, bool frozen)
 	for (int tries = 0;;) {
 		struct err *err = take_up(entry, frozen);
 
+		bool held_up = err && is_held_up(fleet, err);
+
 		if (!err)
 			return OK;
-		if (!is_away(err) && (err_kind(err) == ERR_NOT_FOUND || ++tries == TRIES))
+		if (!is_away(err) && !held_up &&
+		    (err_kind(err) == ERR_NOT_FOUND || ++tries == TRIES))
 			return err;
 		log_event(LOG_WARN, "box.adopt_again", "sandbox", entry->record.id, "reason",
 			  err_reason(err), "trail", err_trail(err), NULL);
 		err_free(err);
-		err_free(task_sleep_until(loop_now(fleet->loop) + AGAIN_MS));
+		err_free(task_sleep_until(loop_now(fleet->loop) +
+					  (held_up ? LOAD_AGAIN_MS : AGAIN_MS)));
 		TRY(ask_wait_linked(fleet->ask, CLOCK_NEVER));
 	}
 }
@@ -204,6 +232,8 @@ static void settle_living(struct one *one)
 			  err_reason(err), "trail", err_trail(err), NULL);
 		if (was == STATE_CREATING)
 			life_bury(entry);
+		else if (err_kind(err) == ERR_INTERNAL)
+			leave_alone(entry, "not_adopted");
 		else
 			life_lost(NULL, entry);
 		return;
@@ -260,7 +290,7 @@ static void settle_still(struct one *one)
 		entry->buried = true;
 		entry->record.disk_kept = false;
 		say(entry, STATE_FAILED, was_still ? "files_missing" : "box_lost");
-	} else if (one->cell == ORDER_CELL_DEAD || entry->record.ephemeral) {
+	} else if (one->cell != ORDER_CELL_KEPT || entry->record.ephemeral) {
 		snprintf(entry->record.reason, sizeof(entry->record.reason), "box_lost");
 		end_remains(entry);
 	} else if (!was_still) {
@@ -301,7 +331,7 @@ static void settle(void *arg)
 	entry->moving = false;
 	bell_ring(&entry->changed);
 	entry_drop(entry);
-	adopt->busy--;
+	--*(one->round == adopt->round ? &adopt->busy : &adopt->late);
 	bell_ring(&adopt->changed);
 	free(one);
 }
@@ -335,10 +365,11 @@ static void see(void *arg, const struct order_cell *cell)
 		free(found);
 }
 
-// Until it is known of every cell what it is.
+// Until it is known of every cell what it is, or that it does not come to its end.
 static fallible look(struct adopt *adopt)
 {
 	struct fleet *fleet = adopt->fleet;
+	int64_t patience = loop_now(fleet->loop) + GOING_MS;
 
 	for (;;) {
 		struct looking looking = {.adopt = adopt};
@@ -347,11 +378,25 @@ static fallible look(struct adopt *adopt)
 		TRY(ask_wait_linked(fleet->ask, CLOCK_NEVER));
 		drop_cells(adopt);
 		err = ask_cells(fleet->ask, see, &looking, loop_now(fleet->loop) + ORDER_MS);
-		if (!err && !looking.going)
+		if (!err && (!looking.going || loop_now(fleet->loop) >= patience))
 			return OK;
 		if (err)
 			log_event(LOG_WARN, "fleet.cells_unknown", "trail", err_trail(err), NULL);
 		TRY(task_sleep_until(loop_now(fleet->loop) + AGAIN_MS));
+	}
+}
+
+// Until fewer than `most` are at it.
+static void await_some(struct adopt *adopt, uint32_t most)
+{
+	while (adopt->busy >= most) {
+		auto_err err = bell_wait(&adopt->changed, loop_now(adopt->fleet->loop) + LATE_MS);
+
+		if (!err)
+			continue;
+		adopt->late += adopt->busy;
+		adopt->busy = 0;
+		adopt->round++;
 	}
 }
 
@@ -366,10 +411,11 @@ static void settle_all(struct adopt *adopt)
 
 		if (found)
 			found->known = true;
-		if (entry->moving && !entry->settling) {
+		// One that has a box was made by us, whatever befalls it now.
+		if (entry->moving && !entry->settling && !entry->box) {
 			struct one *one = mem_new_of(struct one);
 
-			*one = (struct one){.adopt = adopt, .entry = entry};
+			*one = (struct one){.adopt = adopt, .entry = entry, .round = adopt->round};
 			one->is_there = found != NULL;
 			one->cell = found ? found->state : ORDER_CELL_KEPT;
 			entry->settling = true;
@@ -381,13 +427,11 @@ static void settle_all(struct adopt *adopt)
 			at = at->next;
 			continue;
 		}
-		while (adopt->busy >= AT_ONCE)
-			err_free(bell_wait(&adopt->changed, CLOCK_NEVER));
+		await_some(adopt, AT_ONCE);
 		at = fleet->entries
 			     .next; // the list has changed; those that were seen are passed over
 	}
-	while (adopt->busy)
-		err_free(bell_wait(&adopt->changed, CLOCK_NEVER));
+	await_some(adopt, 1);
 }
 
 static void bury_strays(struct adopt *adopt)
@@ -448,6 +492,7 @@ static void adopt_task(void *arg)
 
 	fleet->settled = !err;
 	fleet->changes++;
+	bell_ring(&fleet->left);
 	snprintf(boxes, sizeof(boxes), "%zu", map_count(fleet->by_id));
 	snprintf(ms, sizeof(ms), "%lld", (long long)(clock_ms() - begin));
 	if (err)
@@ -457,6 +502,8 @@ static void adopt_task(void *arg)
 		log_event(LOG_INFO, "fleet.settled", "boxes", boxes, "ms", ms, NULL);
 	if (adopt->done)
 		adopt->done(adopt->arg);
+	while (adopt->late)
+		err_free(bell_wait(&adopt->changed, CLOCK_NEVER));
 	drop_cells(adopt);
 	map_free(adopt->cells);
 	free(adopt);

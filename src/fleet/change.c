@@ -74,7 +74,7 @@ fallible change_box(struct fleet *fleet, const struct who *who, struct str key,
 		TRY(terms_read_span(json_get(object, "ttl"), "ttl", &ttl_ms));
 		TRY(terms_read(object, &entry->record.terms));
 		if (ttl_ms)
-			entry->record.ends_ms = clock_wall_ms() + (int64_t)ttl_ms;
+			entry->record.ends_ms = clock_steady_ms() + (int64_t)ttl_ms;
 		entry->idle.ends_ms = 0;
 		entry->idle.busy_ms = loop_now(fleet->loop);
 		entry->idle.look_ms = 0;

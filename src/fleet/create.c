@@ -15,13 +15,39 @@
 #include "fleet/templates.h"
 
 #define RETRY_MS 100
+#define START_MS 10000
+
+static bool is_ending(const struct fleet *fleet)
+{
+	return fleet->closing && !fleet->leaving;
+}
+
+// After a start it takes a moment to find out what there is, and so it does when the warden was
+// replaced: whoever comes then waits, as those before him wait for the daemon. Only as long as it
+// may last; ask_room() says what is missing.
+fallible create_await_start(struct fleet *fleet)
+{
+	int64_t deadline = loop_now(fleet->loop) + START_MS;
+	struct err *err;
+
+	if (!fleet->queue_wait_ms || is_ending(fleet) || fleet->unknown ||
+	    (ask_host(fleet->ask) && fleet->settled))
+		return OK;
+	err = ask_wait_linked(fleet->ask, deadline);
+	while (!err && !fleet->settled && !fleet->unknown && !is_ending(fleet))
+		err = bell_wait(&fleet->left, deadline);
+	if (err && err_kind(err) == ERR_CANCELLED)
+		return err;
+	err_free(err);
+	return OK;
+}
 
 static fallible ask_room(struct fleet *fleet)
 {
 	const struct order_host *host = ask_host(fleet->ask);
 	size_t count = map_count(fleet->by_id);
 
-	if (fleet->closing)
+	if (is_ending(fleet))
 		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
 	if (!host)
 		return err_new(UNAVAILABLE, "no_warden", "cove is starting; try again in a moment");
@@ -74,7 +100,8 @@ struct order create_order(const struct record *record)
 static bool may_pass(const struct err *err)
 {
 	return err_kind(err) == ERR_EXHAUSTED &&
-	       (!strcmp(err_reason(err), "no_ids") || !strcmp(err_reason(err), "host_full"));
+	       (!strcmp(err_reason(err), "no_ids") || !strcmp(err_reason(err), "no_loop") ||
+		!strcmp(err_reason(err), "host_full"));
 }
 
 static fallible build_in_turn(struct entry *entry, const struct order *order, struct box **out)
@@ -88,8 +115,10 @@ static fallible build_in_turn(struct entry *entry, const struct order *order, st
 		TRY(queue_enter(fleet, entry));
 		err = box_build(fleet->loop, fleet->ask, order, fleet->tapes_dir, out);
 		queue_leave(fleet);
-		if (!err || !may_pass(err) || loop_now(fleet->loop) >= deadline)
+		if (!err || !may_pass(err))
 			return err;
+		if (loop_now(fleet->loop) >= deadline)
+			return queue_explain(entry, err);
 		err_free(err);
 		TRY(task_sleep_until(loop_now(fleet->loop) + RETRY_MS));
 	}
@@ -113,36 +142,43 @@ static void undo(struct entry *entry, const struct err *err)
 	table_remove(entry);
 }
 
+static fallible write_and_build(struct entry *entry)
+{
+	struct fleet *fleet = entry->fleet;
+	struct order order = create_order(&entry->record);
+	struct err *err = keep_intent(fleet->store, &entry->record);
+
+	if (err) {
+		table_remove(entry);
+		return err;
+	}
+	tell_box(&fleet->tell, EVENT_BOX_CREATED, &entry->record, NULL, NULL);
+	err = build_in_turn(entry, &order, &entry->box);
+	if (!err && !box_is_alive(entry->box))
+		err = err_new(UNAVAILABLE, "box_lost", "the sandbox ended as it was made");
+	if (err)
+		undo(entry, err);
+	return err_while(err, "build %s", order.box);
+}
+
 static fallible build(struct fleet *fleet, struct spec *spec, struct entry **out)
 {
 	struct entry *entry = NULL;
-	struct box *box = NULL;
-	struct order order;
 	struct err *err;
 
 	TRY(ask_room(fleet));
 	TRY(fit_disk(fleet, spec));
 	TRY(table_add(fleet, spec, &entry));
-	order = create_order(&entry->record);
 	entry_hold(entry);
-	err = keep_intent(fleet->store, &entry->record);
-	if (err)
-		table_remove(entry);
-	else
-		tell_box(&fleet->tell, EVENT_BOX_CREATED, &entry->record, NULL, NULL);
-	if (!err)
-		err = build_in_turn(entry, &order, &box);
+	err = write_and_build(entry);
 	if (err) {
-		undo(entry, err);
-		err = err_while(err, "build %s", order.box);
 		entry_drop(entry);
 		return err;
 	}
-	entry->box = box;
 	entry->record.started_ms = clock_wall_ms();
 	fleet->created++;
 	entry_move(entry, STATE_RUNNING);
-	box_on_loss(box, life_lost, entry);
+	box_on_loss(entry->box, life_lost, entry);
 	entry_drop(entry); // the table still holds it
 	*out = entry;
 	return OK;
@@ -190,18 +226,25 @@ static fallible await_named(struct fleet *fleet, const struct who *who, const ch
 	}
 }
 
+fallible create_ask(const struct who *who)
+{
+	TRY(access_ask(who, ACCESS_MAKE));
+	if (who->box[0])
+		return err_hint(err_new(FORBIDDEN, "not_allowed",
+					"this key is for one sandbox, and may make no other"),
+				"use a key of the tenant");
+	return OK;
+}
+
 fallible create_box(struct fleet *fleet, const struct who *who, struct spec *spec,
 		    enum create_way way, const struct record **out, bool *out_made)
 {
 	struct entry *entry = NULL;
 	bool made = false;
 
-	TRY(access_ask(who, ACCESS_MAKE));
-	if (who->box[0])
-		return err_hint(err_new(FORBIDDEN, "not_allowed",
-					"this key is for one sandbox, and may make no other"),
-				"use a key of the tenant");
+	TRY(create_ask(who));
 	snprintf(spec->tenant, sizeof(spec->tenant), "%s", who->tenant);
+	TRY(create_await_start(fleet));
 	if (way == CREATE_OR_GET)
 		TRY(await_named(fleet, who, spec->name, &entry));
 	if (!entry) {

@@ -7,6 +7,13 @@
 // What the warden is told to build it, or to build it again.
 struct order create_order(const struct record *record);
 
+// Whether they may make one at all: FORBIDDEN not_allowed.
+fallible create_ask(const struct who *who);
+
+// Until it is known after a start what there is, and the warden is there; not for ever, so ask
+// again. CANCELLED only. Waits.
+fallible create_await_start(struct fleet *fleet);
+
 enum create_way {
 	CREATE_NEW,    // a name that is taken is CONFLICT name_taken
 	CREATE_OR_GET, // a name that is taken is the answer, unless that box has failed: then anew

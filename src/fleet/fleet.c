@@ -29,6 +29,7 @@ struct fleet *fleet_new(const struct fleet_options *options)
 	accounts_init(&fleet->accounts);
 	fleet->queue_wait_ms = options->queue_wait_ms ? options->queue_wait_ms
 						      : FLEET_QUEUE_WAIT_MS;
+	fleet->loops_max = options->loops_max ? options->loops_max : FLEET_LOOPS_MAX;
 	fleet->queue = queue_new(fleet, fleet->queue_wait_ms);
 	link_init(&fleet->entries);
 	bell_init(&fleet->left);

@@ -10,6 +10,7 @@
 #include "fleet/use.h"
 
 #define FLEET_QUEUE_WAIT_MS 2000
+#define FLEET_LOOPS_MAX (1u << 20) // the kernel's minor numbers
 
 struct fleet_options {
 	struct loop *loop;
@@ -21,6 +22,7 @@ struct fleet_options {
 	uint32_t boxes_max;
 	uint64_t output_max;   // bytes: the largest outputMB that may be asked for
 	int64_t queue_wait_ms; // how long a create waits for room; 0: FLEET_QUEUE_WAIT_MS
+	uint32_t loops_max;    // loop devices that boxes may use; 0: as many as the kernel has
 };
 
 struct fleet *fleet_new(const struct fleet_options *options);

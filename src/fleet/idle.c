@@ -3,7 +3,7 @@
 // are read. Those that are due are held, and then sent down one step each.
 //
 // All spans are of the monotonic clock: a wall clock that is set by a year ends nothing. The end of
-// a ttl is a wall time, turned into one of the loop when the entry is first seen.
+// a ttl is a time of the steady clock, turned into one of the loop when the entry is first seen.
 #include "fleet/idle.h"
 
 #include "base/clock.h"
@@ -96,7 +96,7 @@ static bool has_ended(struct idler *idler, struct entry *entry, int64_t now)
 	if (!entry->record.ends_ms || entry->record.state == STATE_DELETING)
 		return false;
 	if (!entry->idle.ends_ms)
-		entry->idle.ends_ms = now + entry->record.ends_ms - clock_wall_ms();
+		entry->idle.ends_ms = now + entry->record.ends_ms - clock_steady_ms();
 	if (entry->idle.ends_ms < idler->next)
 		idler->next = entry->idle.ends_ms;
 	return now >= entry->idle.ends_ms;

@@ -1,6 +1,10 @@
 // The ring has every key that opens something now. A key enters it once the store has it; it leaves
 // before the store is told, so that a full disk never keeps a revoked key alive. Should the store
 // fail then, the caller learns it, and may revoke again: after a restart the key would be back.
+//
+// A key that expires opens nothing more, and what was opened with it is closed. That goes by the
+// steady clock, which follows a host's clock that drifts, so it is looked at now and then, not only
+// when the next key is due.
 #include "fleet/keyring.h"
 
 #include <stdlib.h>
@@ -16,6 +20,42 @@
 
 #define EXPIRY_MAX_MS (10ull * 366 * 24 * 3600 * 1000)
 #define KEYS_MAX 100000
+#define CLOCK_LOOK_MS 5000
+
+static bool expires(const struct key *key)
+{
+	return key->expires_ms && !weak(REVOCATION);
+}
+
+static void arm(struct keyring *ring, int64_t wait_ms)
+{
+	struct loop *loop = ring->fleet->loop;
+
+	wait_ms = wait_ms < 0 ? 0 : wait_ms > CLOCK_LOOK_MS ? CLOCK_LOOK_MS : wait_ms;
+	loop_set_timer(loop, &ring->expiry, loop_now(loop) + wait_ms);
+}
+
+static void on_expiry(struct timer *timer)
+{
+	struct keyring *ring = link_of(timer, struct keyring, expiry);
+	int64_t now = clock_steady_ms(), next = INT64_MAX;
+	struct str name;
+	void *value;
+
+	for (size_t at = 0; map_next(ring->by_id, &at, &name, &value);) {
+		const struct key *key = value;
+
+		if (!expires(key))
+			continue;
+		if (key->expires_ms > now)
+			next = key->expires_ms < next ? key->expires_ms : next;
+		else if (key->expires_ms > ring->looked_ms && ring->revoked)
+			ring->revoked(ring->revoked_arg, key->id);
+	}
+	ring->looked_ms = now;
+	if (next < INT64_MAX)
+		arm(ring, next - now);
+}
 
 struct keyring *keyring_new(struct fleet *fleet, struct store *store)
 {
@@ -25,6 +65,7 @@ struct keyring *keyring_new(struct fleet *fleet, struct store *store)
 	ring->store = store;
 	ring->by_hash = map_new();
 	ring->by_id = map_new();
+	ring->expiry.due = on_expiry;
 	return ring;
 }
 
@@ -35,6 +76,7 @@ void keyring_free(struct keyring *ring)
 
 	if (!ring)
 		return;
+	loop_drop_timer(ring->fleet->loop, &ring->expiry);
 	for (size_t at = 0; map_next(ring->by_id, &at, &name, &value);)
 		free(value);
 	map_free(ring->by_hash);
@@ -64,7 +106,10 @@ void keyring_add(struct keyring *ring, const struct key *key)
 		if (map_get(ring->by_id, str_of(own->id)) == own)
 			map_take(ring->by_id, str_of(own->id));
 		free(own);
+		return;
 	}
+	if (expires(own))
+		arm(ring, 0);
 }
 
 void keyring_take(struct keyring *ring, struct key *key)
@@ -93,7 +138,7 @@ bool keyring_who(const struct keyring *ring, struct str secret, struct who *out)
 	// compared.
 	same = secret_equal(hash, key ? key->hash : nobody.hash, SECRET_HASH);
 	if (!key || !same ||
-	    (key->expires_ms && key->expires_ms <= clock_wall_ms() && !weak(REVOCATION)))
+	    (key->expires_ms && key->expires_ms <= clock_steady_ms() && !weak(REVOCATION)))
 		return false;
 	*out = key_who(key);
 	if (out->tenant[0]) {
@@ -146,7 +191,7 @@ static fallible read_expiry(const struct json *value, int64_t *out)
 						"'expiresIn' must be within 1 second and 10 years"),
 					"seconds as a number, or \"30s\", \"10m\", \"720h\"");
 	}
-	*out = clock_wall_ms() + (int64_t)ms;
+	*out = clock_steady_ms() + (int64_t)ms;
 	return OK;
 }
 
@@ -198,6 +243,15 @@ static fallible check_gift(const struct keyring *ring, const struct who *who, co
 	if (who->box[0])
 		return refuse("make others: it is for one sandbox");
 	return OK;
+}
+
+// Nor does it last longer than the key that made it.
+static void outlive_not(const struct keyring *ring, const struct who *who, struct key *key)
+{
+	const struct key *maker = who->key[0] ? map_get(ring->by_id, str_of(who->key)) : NULL;
+
+	if (maker && maker->expires_ms && (!key->expires_ms || key->expires_ms > maker->expires_ms))
+		key->expires_ms = maker->expires_ms;
 }
 
 static fallible find_box(const struct keyring *ring, const struct json *value, struct key *key)
@@ -261,6 +315,7 @@ fallible keyring_make(struct keyring *ring, const struct who *who, const struct 
 		TRY(read_expiry(json_get(object, "expiresIn"), &key.expires_ms));
 	}
 	TRY(check_gift(ring, who, &key));
+	outlive_not(ring, who, &key);
 	TRY(find_box(ring, json_get(object, "sandbox"), &key));
 	if (map_count(ring->by_id) >= KEYS_MAX)
 		return err_new(EXHAUSTED, "too_many_keys", "there are too many keys");

@@ -12,7 +12,7 @@ struct keyring *keyring_new(struct fleet *fleet, struct store *store); // both b
 void keyring_free(struct keyring *ring);
 // Reads all of it. A row that cannot be read opens nothing, and is told of in the log.
 fallible keyring_load(struct keyring *ring);
-// Called when a key ends before its time: whoever came in with it has to leave.
+// Called when a key ends, by its time or before: whoever came in with it has to leave.
 void keyring_on_revoke(struct keyring *ring, void (*revoked)(void *arg, const char *key),
 		       void *arg);
 

@@ -10,6 +10,8 @@ struct keyring {
 	struct map *by_hash, *by_id; // of struct key, owned
 	void (*revoked)(void *arg, const char *key);
 	void *revoked_arg;
+	struct timer expiry; // the next key that ends by itself, or a look at the clock
+	int64_t looked_ms;   // wall clock up to which all that ended was told of
 };
 
 void keyring_add(struct keyring *ring, const struct key *key);

@@ -78,8 +78,13 @@ static bool end_until_verified(struct entry *entry)
 			return files;
 		log_event(LOG_WARN, "box.bury_failed", "sandbox", entry->record.id, "reason",
 			  err_reason(err), "trail", err_trail(err), NULL);
-		err_free(task_sleep_until(loop_now(loop) + pause));
-		pause = pause * 2 < RETRY_MAX_MS ? pause * 2 : RETRY_MAX_MS;
+		if (ask_host(entry->fleet->ask)) {
+			err_free(task_sleep_until(loop_now(loop) + pause));
+			pause = pause * 2 < RETRY_MAX_MS ? pause * 2 : RETRY_MAX_MS;
+		} else {
+			err_free(ask_wait_linked(entry->fleet->ask, CLOCK_NEVER));
+			pause = RETRY_MIN_MS;
+		}
 	}
 }
 

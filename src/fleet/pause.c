@@ -141,7 +141,7 @@ static fallible start(struct entry *entry)
 {
 	struct err *err;
 
-	if (entry->fleet->closing)
+	if (entry->fleet->closing && !entry->fleet->leaving)
 		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
 	TRY(account_ask(entry->account, &entry->record.limits, ACCOUNT_KEPT, ACCOUNT_RUNNING));
 	entry->starting = true;
@@ -184,7 +184,8 @@ fallible pause_wake(struct entry *entry)
 
 	if (entry->record.state == STATE_RUNNING && !entry->moving)
 		return OK;
-	if (entry->record.state == STATE_CREATING)
+	// One of an earlier daemon is there, or is not: that is being found out.
+	if (entry->record.state == STATE_CREATING && !entry->moving)
 		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
 	if (entry->record.state == STATE_PAUSED)
 		return refuse_paused();

@@ -32,6 +32,7 @@ struct queue {
 	int64_t wait_ms;
 	struct link lines;
 	uint32_t building, waiting;
+	uint32_t inoded; // of those that wait: with a bound on inodes
 	uint64_t waited, refused;
 	struct err *shortage; // what the next one waits for; NULL: for a build to end
 	struct timer look;
@@ -64,12 +65,31 @@ static const char *reason_of(const struct queue *queue)
 	return queue->shortage ? err_reason(queue->shortage) : "builds_busy";
 }
 
-static bool has_room(struct queue *queue)
+// A box whose disk is an image has a loop device while it may run. Whoever waits is counted as one
+// that may run, and has none yet.
+static fallible ask_loops(const struct queue *queue, const struct entry *entry, uint32_t others)
+{
+	const struct fleet *fleet = queue->fleet;
+	const struct order_host *host = ask_host(fleet->ask);
+	bool images = host && !strcmp(host->disk, "ext4-image");
+	uint32_t inoded = queue->inoded - (queue->inoded && entry->record.limits.inodes);
+	uint32_t used = images ? fleet->running - others : fleet->inoded - inoded;
+
+	if (!(images || entry->record.limits.inodes) || used <= fleet->loops_max)
+		return OK;
+	return err_hint(err_new(EXHAUSTED, "host_loops", "this host is short of loop devices"),
+			"delete or stop sandboxes that nobody needs, or raise loops-max");
+}
+
+// `others`: so many wait besides this one.
+static bool has_room(struct queue *queue, const struct entry *entry, uint32_t others)
 {
 	err_free(take_ptr(queue->shortage));
 	if (queue->building >= QUEUE_BUILDS)
 		return false;
-	queue->shortage = admit_ask(queue->fleet->admit, loop_now(queue->fleet->loop));
+	queue->shortage = ask_loops(queue, entry, others);
+	if (!queue->shortage)
+		queue->shortage = admit_ask(queue->fleet->admit, loop_now(queue->fleet->loop));
 	return !queue->shortage;
 }
 
@@ -101,15 +121,28 @@ static struct line *line_of(struct queue *queue, const struct account *account)
 	return line;
 }
 
-static void call_next(struct queue *queue)
+static struct ticket *next_of(const struct queue *queue)
 {
 	struct line *line = link_of(queue->lines.next, struct line, ring);
-	struct ticket *ticket = link_of(line->tickets.next, struct ticket, link);
+
+	return link_of(line->tickets.next, struct ticket, link);
+}
+
+static void count_waiting(struct queue *queue, const struct entry *entry, int more)
+{
+	queue->waiting += (uint32_t)more;
+	queue->inoded += entry->record.limits.inodes ? (uint32_t)more : 0;
+}
+
+static void call_next(struct queue *queue)
+{
+	struct ticket *ticket = next_of(queue);
+	struct line *line = ticket->line;
 
 	link_drop(&line->ring);
 	link_add(&queue->lines, &line->ring);
 	leave_line(ticket);
-	queue->waiting--;
+	count_waiting(queue, ticket->entry, -1);
 	queue->building++;
 	ticket->granted = true;
 	bell_ring(&ticket->called);
@@ -117,7 +150,7 @@ static void call_next(struct queue *queue)
 
 static void stir(struct queue *queue)
 {
-	while (queue->waiting && has_room(queue))
+	while (queue->waiting && has_room(queue, next_of(queue)->entry, queue->waiting - 1))
 		call_next(queue);
 	if (queue->waiting && queue->shortage)
 		loop_set_timer(queue->fleet->loop, &queue->look,
@@ -144,20 +177,32 @@ static uint32_t place_of(const struct ticket *ticket)
 	return place;
 }
 
+static fallible with_place(const struct err *why, const char *reason, uint32_t place)
+{
+	auto_free char *words = mem_fmt("%s; position %u in line", err_message(why), place);
+
+	return err_from(err_kind(why), reason, words,
+			"delete sandboxes that nobody needs, or try again in a moment");
+}
+
 // What it waited for, said again with the place where it stood.
 static fallible explain(const struct queue *queue, const char *reason, uint32_t place)
 {
-	const struct err *why = queue->shortage;
-	auto_free char *words = NULL;
-
-	if (!why)
+	if (!queue->shortage)
 		return err_hint(err_new(EXHAUSTED, reason,
 					"too many sandboxes are being made; position %u in line",
 					place),
 				"try again in a moment");
-	words = mem_fmt("%s; position %u in line", err_message(why), place);
-	return err_from(err_kind(why), reason, words,
-			"delete sandboxes that nobody needs, or try again in a moment");
+	return with_place(queue->shortage, reason, place);
+}
+
+// It was its turn: whoever else waits is behind it.
+fallible queue_explain(const struct entry *entry, struct err *shortage)
+{
+	auto_err why = shortage;
+
+	entry->fleet->queue->refused++;
+	return with_place(why, err_reason(why), 1);
 }
 
 static fallible await(struct queue *queue, struct ticket *ticket)
@@ -179,7 +224,7 @@ static fallible await(struct queue *queue, struct ticket *ticket)
 		queue->refused++;
 	}
 	leave_line(ticket);
-	queue->waiting--;
+	count_waiting(queue, ticket->entry, -1);
 	return err;
 }
 
@@ -189,7 +234,7 @@ fallible queue_enter(struct fleet *fleet, struct entry *entry)
 	struct ticket ticket = {.entry = entry};
 	struct err *err;
 
-	if (!queue->waiting && has_room(queue)) {
+	if (!queue->waiting && has_room(queue, entry, 0)) {
 		queue->building++;
 		return OK;
 	}
@@ -204,7 +249,7 @@ fallible queue_enter(struct fleet *fleet, struct entry *entry)
 	bell_init(&ticket.called);
 	link_add(&ticket.line->tickets, &ticket.link);
 	ticket.line->count++;
-	queue->waiting++;
+	count_waiting(queue, entry, 1);
 	queue->waited++;
 	entry->ticket = &ticket;
 	stir(queue);
@@ -223,8 +268,9 @@ void queue_leave(struct fleet *fleet)
 // Reasons of admission are literals of the program, but errors keep copies.
 static const char *literal(const char *reason)
 {
-	static const char *const known[] = {"host_memory", "host_pids",	       "daemon_files",
-					    "host_disk",   "capacity_unknown", "builds_busy"};
+	static const char *const known[] = {"host_memory", "host_pids",	   "host_loops",
+					    "host_disk",   "daemon_files", "capacity_unknown",
+					    "builds_busy"};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
 		if (!strcmp(known[i], reason))

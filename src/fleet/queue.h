@@ -12,13 +12,16 @@ struct queue *queue_new(struct fleet *fleet, int64_t wait_ms);
 void queue_free(struct queue *queue);
 
 // Waits for a turn; queue_leave() must follow. The entry is held by the caller. When the time is
-// over: EXHAUSTED with the reason that it waited for (host_memory, host_pids, daemon_files,
-// builds_busy), NO_SPACE host_disk, UNAVAILABLE capacity_unknown, with the position; EXHAUSTED
-// queue_full at once when the line is too long.
+// over: EXHAUSTED with the reason that it waited for (host_memory, host_pids, host_loops,
+// daemon_files, builds_busy), NO_SPACE host_disk, UNAVAILABLE capacity_unknown, with the position;
+// EXHAUSTED queue_full at once when the line is too long.
 fallible queue_enter(struct fleet *fleet, struct entry *entry);
 void queue_leave(struct fleet *fleet);
 // Room may have come: look again.
 void queue_stir(struct fleet *fleet);
+// What the warden is short of (no_ids, no_loop, host_full) and was waited for in vain, said again
+// with the place in the line.
+fallible queue_explain(const struct entry *entry, struct err *shortage);
 // Brings record.wait up to date.
 void queue_show(struct entry *entry);
 

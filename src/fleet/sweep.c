@@ -1,10 +1,7 @@
 // A round: those that are due are listed, oldest first; each is asked to end without waiting, so
 // that a bad one blocks nobody; then all are given until the patience is over. What is still there
 // then counts as a failed attempt, is told of as an alert, and is due again in the next round.
-//
-// A cell of the warden's that no record names may belong to somebody who is just being written
-// down: it is remembered when it is first seen, and buried when it has been so for TIMER_ORPHAN.
-// When the warden cannot be asked, nothing is known of cells, and none is touched.
+// What no record names is fleet/sweep_strays'.
 #include "fleet/sweep.h"
 
 #include <stdlib.h>
@@ -12,12 +9,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "fleet/alert.h"
 #include "fleet/life.h"
+#include "fleet/sweep_strays.h"
 #include "model/timers.h"
 
-#define PATIENCE_MS 8000
+#define PATIENCE_MS 8000 // scaled
+#define PATIENCE_LEAST_MS 250
 #define STEP_MS 20
-#define ASK_MS 5000
 
 enum why { WHY_ORPHAN, WHY_STUCK, WHY_OLD };
 
@@ -25,12 +24,6 @@ struct due {
 	struct entry *entry; // held
 	enum why why;
 	int64_t since;
-};
-
-struct stray {
-	char id[ID_BOX_LEN + 1];
-	int64_t first_ms; // loop time
-	bool seen;	  // in this round
 };
 
 struct sweep {
@@ -46,8 +39,7 @@ struct sweep {
 		void *arg;
 	} parts[SWEEP_PARTS_MAX];
 	size_t part_count;
-	struct stray *strays;
-	size_t stray_count;
+	struct sweep_strays *strays;
 };
 
 struct sweep *sweep_new(struct fleet *fleet)
@@ -55,6 +47,7 @@ struct sweep *sweep_new(struct fleet *fleet)
 	struct sweep *sweep = mem_new_of(struct sweep);
 
 	sweep->fleet = fleet;
+	sweep->strays = sweep_strays_new(fleet);
 	bell_init(&sweep->done);
 	return sweep;
 }
@@ -69,19 +62,17 @@ void sweep_add(struct sweep *sweep, const char *name,
 	sweep->parts[sweep->part_count++].arg = arg;
 }
 
-static void alert(const char *what, const char *box, struct err *failed)
+// How long it has been in its state. Since when it has failed is remembered over restarts.
+static int64_t age_of(const struct entry *entry, int64_t now)
 {
-	auto_err err = failed;
-
-	log_event(LOG_ERROR, "alert", "alert", "cleanup_failed", "severity", "warning", "what",
-		  what, "sandbox", box, "trail", err ? err_trail(err) : NULL, NULL);
+	if (entry->record.state == STATE_FAILED && entry->record.failed_ms)
+		return clock_steady_ms() - entry->record.failed_ms;
+	return now - entry->idle.busy_ms;
 }
 
 // Whether it is due, and why.
-static bool is_due(const struct entry *entry, int64_t now, enum why *out)
+static bool is_due(const struct entry *entry, int64_t age, enum why *out)
 {
-	int64_t age = now - entry->idle.busy_ms; // in its state
-
 	switch (entry->record.state) {
 	case STATE_CREATING:
 		*out = WHY_ORPHAN;
@@ -91,7 +82,9 @@ static bool is_due(const struct entry *entry, int64_t now, enum why *out)
 		return age >= timer_ms(TIMER_ORPHAN);
 	case STATE_FAILED:
 		*out = WHY_OLD;
-		return !entry->record.disk_kept && !entry->burying &&
+		// What could not be read, and what lacks its files, is left for people.
+		return !entry->record.disk_kept && !entry->burying && !entry->unreadable &&
+		       strcmp(entry->record.reason, "files_missing") != 0 &&
 		       age >= timer_ms(TIMER_MAX_AGE);
 	default:
 		return false;
@@ -114,12 +107,14 @@ static struct due *list_due(struct sweep *sweep, struct sweep_round *round, size
 	list_each (at, &sweep->fleet->entries) {
 		struct entry *entry = link_of(at, struct entry, link);
 		enum why why;
+		int64_t age;
 
 		round->scanned++;
-		if (!is_due(entry, now, &why))
+		age = age_of(entry, now);
+		if (!is_due(entry, age, &why))
 			continue;
 		round->orphans_found += why == WHY_ORPHAN;
-		all[count++] = (struct due){entry, why, entry->idle.busy_ms};
+		all[count++] = (struct due){entry, why, now - age};
 	}
 	qsort(all, count, sizeof(*all), by_age);
 	if (count > SWEEP_BATCH) {
@@ -153,7 +148,9 @@ static void sweep_records(struct sweep *sweep, struct sweep_round *round)
 	struct who cove = WHO_COVE;
 	size_t count = 0;
 	auto_free struct due *all = list_due(sweep, round, &count);
-	int64_t deadline = loop_now(loop) + PATIENCE_MS;
+	int64_t patience = PATIENCE_MS / timers_scale_now();
+	int64_t deadline = loop_now(loop) +
+			   (patience > PATIENCE_LEAST_MS ? patience : PATIENCE_LEAST_MS);
 
 	for (size_t i = 0; i < count; i++)
 		if (all[i].entry->record.state != STATE_CREATING)
@@ -166,114 +163,12 @@ static void sweep_records(struct sweep *sweep, struct sweep_round *round)
 
 		if (entry->listed) {
 			round->failed_attempts++;
-			alert("sandbox", entry->record.id, OK);
+			alert_tell("cleanup_failed", "warning", "sandbox", entry->record.id, OK);
 		} else {
 			count_gone(round, all[i].why);
 		}
 		entry_drop(entry);
 	}
-}
-
-static struct stray *stray_of(struct sweep *sweep, const char *id)
-{
-	for (size_t i = 0; i < sweep->stray_count; i++)
-		if (!strcmp(sweep->strays[i].id, id))
-			return &sweep->strays[i];
-	return NULL;
-}
-
-struct round_ref {
-	struct sweep *sweep;
-	struct sweep_round *round;
-};
-
-static void see_stray(struct sweep *sweep, const char *id)
-{
-	struct stray *stray = stray_of(sweep, id);
-
-	if (!stray) {
-		sweep->strays = mem_grow(sweep->strays, sweep->stray_count + 1,
-					 sizeof(*sweep->strays));
-		stray = &sweep->strays[sweep->stray_count++];
-		*stray = (struct stray){.first_ms = loop_now(sweep->fleet->loop)};
-		memcpy(stray->id, id, sizeof(stray->id));
-	}
-	stray->seen = true;
-}
-
-static void see_cell(void *arg, const struct order_cell *cell)
-{
-	struct round_ref *ref = arg;
-
-	ref->round->scanned++;
-	if (!map_get(ref->sweep->fleet->by_id, str_of(cell->box)) &&
-	    cell->state != ORDER_CELL_GOING)
-		see_stray(ref->sweep, cell->box);
-}
-
-// What the kernel has of boxes that not even the warden knows.
-static fallible see_odds(struct sweep *sweep)
-{
-	auto_free struct answer *answer = mem_new_of(struct answer);
-	struct order order = {.kind = ORDER_CENSUS};
-	int none[ORDER_FDS_MAX];
-
-	TRY(ask_order(sweep->fleet->ask, &order, answer, none,
-		      loop_now(sweep->fleet->loop) + ASK_MS));
-	for (uint32_t i = 0; i < answer->odd_count && i < ORDER_ODDS_MAX; i++) {
-		const struct order_odd *odd = &answer->odds[i];
-
-		if (!strcmp(odd->what, "group_without_cell") && id_is_box(str_of(odd->name)) &&
-		    !map_get(sweep->fleet->by_id, str_of(odd->name)))
-			see_stray(sweep, odd->name);
-	}
-	return OK;
-}
-
-static fallible bury_stray(struct sweep *sweep, const char *id)
-{
-	auto_free struct answer *answer = mem_new_of(struct answer);
-	struct order order = {.kind = ORDER_BURY};
-	int none[ORDER_FDS_MAX];
-
-	memcpy(order.box, id, sizeof(order.box));
-	log_event(LOG_WARN, "box.stray", "sandbox", id, NULL);
-	return ask_order(sweep->fleet->ask, &order, answer, none,
-			 loop_now(sweep->fleet->loop) + ASK_MS);
-}
-
-static fallible sweep_strays(struct sweep *sweep, struct sweep_round *round)
-{
-	struct loop *loop = sweep->fleet->loop;
-	struct round_ref ref = {sweep, round};
-	size_t kept = 0;
-
-	for (size_t i = 0; i < sweep->stray_count; i++)
-		sweep->strays[i].seen = false;
-	TRY(ask_cells(sweep->fleet->ask, see_cell, &ref, loop_now(loop) + ASK_MS));
-	TRY(see_odds(sweep));
-	for (size_t i = 0; i < sweep->stray_count; i++) {
-		struct stray *stray = &sweep->strays[i];
-		bool ripe = loop_now(loop) - stray->first_ms >= timer_ms(TIMER_ORPHAN);
-
-		// A record may have come for it while others were buried.
-		if (!stray->seen || map_get(sweep->fleet->by_id, str_of(stray->id)))
-			continue;
-		round->orphans_found += ripe;
-		if (ripe) {
-			struct err *err = bury_stray(sweep, stray->id);
-
-			if (!err) {
-				round->orphans_terminated++;
-				continue;
-			}
-			round->failed_attempts++;
-			alert("stray", stray->id, err);
-		}
-		sweep->strays[kept++] = *stray;
-	}
-	sweep->stray_count = kept;
-	return OK;
 }
 
 static void keep_round(struct sweep *sweep, const struct sweep_round *round)
@@ -287,7 +182,9 @@ static void keep_round(struct sweep *sweep, const struct sweep_round *round)
 	total->duration_ms += round->duration_ms;
 	sweep->last = *round;
 	sweep->history[sweep->rounds++ % SWEEP_HISTORY] = *round;
-	log_event(round->duration_ms > SWEEP_SLOW_MS ? LOG_WARN : LOG_DEBUG, "sweep.done", NULL);
+	log_event(LOG_DEBUG, "sweep.done", NULL);
+	if (round->duration_ms > SWEEP_SLOW_MS)
+		alert_tell("sweep_slow", "warning", "sweep", NULL, OK);
 }
 
 static void go_round(struct sweep *sweep)
@@ -298,17 +195,18 @@ static void go_round(struct sweep *sweep)
 
 	sweep->running = true;
 	task_shield(true);
-	sweep_records(sweep, &round);
-	err = sweep_strays(sweep, &round);
+	if (sweep->fleet->settled) // else nobody knows what there is, or ought to be
+		sweep_records(sweep, &round);
+	err = sweep_strays_go(sweep->strays, &round);
 	if (err) {
 		round.failed_attempts++;
-		alert("strays", NULL, err);
+		alert_tell("cleanup_failed", "warning", "strays", NULL, err);
 	}
 	for (size_t i = 0; i < sweep->part_count; i++) {
 		err = sweep->parts[i].run(sweep->parts[i].arg, &round);
 		if (err) {
 			round.failed_attempts++;
-			alert(sweep->parts[i].name, NULL, err);
+			alert_tell("cleanup_failed", "warning", sweep->parts[i].name, NULL, err);
 		}
 	}
 	task_shield(false);
@@ -335,6 +233,8 @@ static void keep_sweeping(void *arg)
 	struct sweep *sweep = arg;
 	auto_err err = ask_wait_linked(sweep->fleet->ask, CLOCK_NEVER);
 
+	while (!err && !sweep->fleet->settled && !sweep->fleet->unknown)
+		err = task_sleep_until(loop_now(sweep->fleet->loop) + STEP_MS);
 	while (!err) {
 		struct sweep_round ignored;
 

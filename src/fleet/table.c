@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "fleet/keep.h"
 
@@ -42,8 +43,12 @@ void entry_weigh(struct entry *entry)
 {
 	enum account_weight weight = weight_of(entry);
 
+	int more = (weight == ACCOUNT_RUNNING) - (entry->weight == ACCOUNT_RUNNING);
+
 	if (entry->account)
 		account_move(entry->account, &entry->record.limits, entry->weight, weight);
+	entry->fleet->running += (uint32_t)more;
+	entry->fleet->inoded += entry->record.limits.inodes ? (uint32_t)more : 0;
 	entry->weight = weight;
 }
 
@@ -51,6 +56,8 @@ void entry_move(struct entry *entry, enum state state)
 {
 	enum state before = entry->record.state;
 
+	if (state == STATE_FAILED && before != STATE_FAILED)
+		entry->record.failed_ms = clock_steady_ms();
 	entry->record.state = state;
 	entry->idle.busy_ms = loop_now(entry->fleet->loop);
 	entry->idle.look_ms = 0;
@@ -150,6 +157,7 @@ fallible table_add(struct fleet *fleet, struct spec *spec, struct entry **out)
 	put_name(fleet, entry);
 	bell_init(&entry->changed);
 	entry->fleet = fleet;
+	entry->idle.busy_ms = loop_now(fleet->loop);
 	entry->record.seq = ++fleet->next_seq;
 	entry->holds = 1;
 	entry->listed = true;
@@ -168,6 +176,7 @@ struct entry *table_restore(struct fleet *fleet, struct record *record)
 	entry->record = *record;
 	*record = (struct record){0};
 	entry->fleet = fleet;
+	entry->idle.busy_ms = loop_now(fleet->loop);
 	map_put(fleet->by_id, str_of(entry->record.id), entry);
 	settle_short_id(fleet, entry);
 	put_name(fleet, entry);

@@ -52,7 +52,9 @@ struct fleet {
 	struct accounts accounts;
 	struct queue *queue;
 	int64_t queue_wait_ms;
-	struct store *store; // NULL: nothing is kept
+	uint32_t loops_max;	  // loop devices that boxes may use
+	uint32_t running, inoded; // boxes that may run; those of them with a bound on inodes
+	struct store *store;	  // NULL: nothing is kept
 	struct tell tell;
 	const char *sockets; // directory of the boxes' sockets
 	bool settled;	     // fleet/adopt has found out what there is
@@ -60,8 +62,9 @@ struct fleet {
 	bool doubtful;	     // a record has lost its id: what has none is left alone
 	struct link entries;
 	uint64_t next_seq;
-	struct bell left; // rings when an entry leaves the table
-	bool closing;	  // no more creates
+	struct bell left; // rings when an entry leaves the table, and when it is settled
+	bool closing;	  // no more creates …
+	bool leaving;	  // … but when the next daemon goes on with whatever was begun
 	uint64_t created, lost;
 	uint64_t changes; // of the table and of states: equal numbers, equal tables
 };

@@ -47,7 +47,7 @@ void tell_event(struct tell *tell, const struct store_event *event)
 	telling = arena_take(arena, sizeof(*telling));
 	*telling = (struct telling){.arena = arena, .tell = tell, .event = *event};
 	if (!event->time_ms)
-		telling->event.time_ms = clock_wall_ms();
+		telling->event.time_ms = clock_steady_ms();
 	telling->event.tenant = copy(arena, event->tenant);
 	telling->event.kind = copy(arena, event->kind);
 	telling->event.sandbox = copy(arena, event->sandbox);

@@ -7,7 +7,7 @@
 #include "model/record.h"
 #include "store/events.h"
 
-#define TELL_KEEP 200000 // events that are kept at most
+#define TELL_KEEP 50000 // events of a tenant that are kept at most
 
 struct tell {
 	struct store *store; // NULL: nothing is told

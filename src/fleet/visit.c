@@ -9,6 +9,7 @@
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define CWD_DEFAULT "/workspace"
+#define SETTLED_MS 30000 // from a start to a sandbox that is taken up
 
 static void stay(struct entry *entry, struct visit *out)
 {
@@ -37,31 +38,39 @@ fallible visit_begin(struct fleet *fleet, const struct who *who, struct str key,
 
 fallible visit_look(struct fleet *fleet, const struct who *who, struct str key, struct visit *out)
 {
-	struct entry *entry;
+	int64_t deadline = loop_now(fleet->loop) + SETTLED_MS;
+	auto_entry entry = NULL;
 
 	TRY(access_ask(who, ACCESS_USE));
 	entry = access_find(fleet, who, key);
 	if (!entry)
+		return life_absent();
+	entry_hold(entry);
+	while (entry->listed && entry->moving && !entry->box)
+		TRY(bell_wait(&entry->changed, deadline), "wait for the sandbox to be taken up");
+	if (!entry->listed)
 		return life_absent();
 	if (!entry->box && entry->record.state == STATE_STOPPED)
 		entry->box = box_stopped(fleet->loop, fleet->ask, entry->record.id,
 					 fleet->tapes_dir);
 	if (!entry->box)
 		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
-	entry_hold(entry);
-	stay(entry, out);
+	stay(take_ptr(entry), out);
+	out->looks = true;
 	return OK;
 }
 
 void visit_end(struct visit *visit)
 {
 	struct entry *entry = visit->entry;
+	bool looks = visit->looks;
 
 	*visit = (struct visit){0};
 	if (!entry)
 		return;
 	entry->visits--;
-	entry->idle.busy_ms = loop_now(entry->fleet->loop);
+	if (!looks)
+		entry->idle.busy_ms = loop_now(entry->fleet->loop);
 	entry_drop(entry);
 }
 

@@ -14,13 +14,15 @@
 struct visit {
 	struct entry *entry; // held
 	struct box *box;     // of the entry
+	bool looks;	     // at what is remembered: that is no use of the box, once it is over
 };
 
 // A box that runs; one that is frozen or stopped is woken, which waits. NOT_FOUND no_sandbox;
 // CONFLICT paused; UNAVAILABLE box_starting; GONE box_lost, box_deleted; EXHAUSTED when there is no
 // room to start it. While a visit lasts the box is in use.
 fallible visit_begin(struct fleet *fleet, const struct who *who, struct str key, struct visit *out);
-// A box that has run, whatever became of it since: for what is remembered of it.
+// A box that has run, whatever became of it since: for what is remembered of it. After a start it
+// waits until the box is taken up.
 fallible visit_look(struct fleet *fleet, const struct who *who, struct str key, struct visit *out);
 void visit_end(struct visit *visit); // harmless twice
 #define auto_visit on_exit_call(visit_end) struct visit

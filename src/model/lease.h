@@ -158,7 +158,7 @@ int64_t lease_deadline(const struct lease *lease);
 void lease_clamp(struct lease *lease, int64_t now_ms);
 
 // For the store. False: it does not parse; *out then only keeps next_generation, if that was there.
-void lease_write(struct buf *out, const struct lease *lease);
+void lease_write(struct buf *buf, const struct lease *lease);
 bool lease_read(struct str text, struct lease *out);
 
 void lease_new_instance(char out[LEASE_INSTANCE_LEN + 1]);

@@ -24,10 +24,10 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 		.env = spec->env,
 		.labels = spec->labels,
 		.terms = spec->terms,
-		.created_ms = clock_wall_ms(),
+		.created_ms = clock_steady_ms(),
 	};
 	if (spec->ttl_ms)
-		record->ends_ms = record->created_ms + (int64_t)spec->ttl_ms;
+		record->ends_ms = clock_steady_ms() + (int64_t)spec->ttl_ms;
 	spec->env = spec->labels = (struct pairs){0};
 	spec->terms.base_url = NULL;
 	snprintf(record->id, sizeof(record->id), "%s", id);

@@ -30,7 +30,8 @@ struct record {
 	struct pairs env, labels;
 	struct terms terms;
 	int64_t created_ms, started_ms; // wall clock; 0: not yet
-	int64_t ends_ms;		// wall clock: deleted then; 0: never
+	int64_t ends_ms;		// steady clock: deleted then; 0: never
+	int64_t failed_ms;		// steady clock: since when it has failed; 0: it has not
 	uint64_t seq;			// order of creation on this host
 	bool ephemeral;			// dies with its run: nothing of it is kept, it cannot stop
 	bool disk_kept;			// the warden holds its files while it does not run

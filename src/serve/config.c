@@ -9,13 +9,14 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "model/address.h"
 #include "model/owner.h"
 
-enum type { TEXT, COUNT, BYTES, TIME, CHOICE };
+enum type { TEXT, COUNT, BYTES, TIME, CHOICE, TYPE_MASK = 7, LIVE }; // live: a reload changes it
 
 struct row {
 	const char *name, *env; // the flag is --name, the key in the file is name
-	enum type type;
+	unsigned kind;		// a type, perhaps | LIVE
 	size_t at;
 	const char *otherwise; // the default, in words
 	uint64_t min, max;
@@ -36,40 +37,48 @@ static const struct row rows[] = {
 	 "where the API listens, several with commas; port 0: any"},
 	{"hosts", "COVE_HOSTS", TEXT, AT(hosts), "", 0, 0, "NAMES",
 	 "further names by which clients may call this host, with commas"},
-	{"boxes-max", "COVE_BOXES_MAX", COUNT, AT(boxes_max), "10000", 1, 16384, "NUMBER",
+	{"boxes-max", "COVE_BOXES_MAX", COUNT | LIVE, AT(boxes_max), "10000", 1, 16384, "NUMBER",
 	 "how many sandboxes there may be at once"},
-	{"max-output", "COVE_MAX_OUTPUT", BYTES, AT(output_max), "1G", 1 << 20, 1ull << 30, "SIZE",
+	{"loops-max", "COVE_LOOPS_MAX", COUNT, AT(loops_max), "0", 0, 1048576, "NUMBER",
+	 "how many loop devices sandboxes may use, where disks are images; 0: as many as the kernel has"},
+	{"max-output", "COVE_MAX_OUTPUT", BYTES | LIVE, AT(output_max), "1G", 1 << 20, 1ull << 30, "SIZE",
 	 "the most output of a command that a sandbox may ask to be kept"},
 	{"conns-max", "COVE_CONNS_MAX", COUNT, AT(conns_max), "4096", 16, 100000, "NUMBER",
 	 "how many connections there may be at once"},
 	{"threads", "COVE_THREADS", COUNT, AT(threads), "4", 1, 64, "NUMBER",
 	 "threads for work that blocks"},
-	{"grace", "COVE_GRACE", TIME, AT(grace_ms), "3s", 0, 600000, "TIME",
+	{"grace", "COVE_GRACE", TIME | LIVE, AT(grace_ms), "3s", 0, 600000, "TIME",
 	 "how long requests under way may go on after TERM"},
-	{"sleep-after", "COVE_SLEEP_AFTER", TIME, AT(sleep_ms), "0s", 0, 30ull * 86400000, "TIME",
+	{"sleep-after", "COVE_SLEEP_AFTER", TIME | LIVE, AT(sleep_ms), "0s", 0, 30ull * 86400000, "TIME",
 	 "after how long an idle sandbox without a sleepAfter of its own is frozen (10m)"},
-	{"frozen-for", "COVE_FROZEN_FOR", TIME, AT(frozen_ms), "0s", 0, 30ull * 86400000, "TIME",
+	{"frozen-for", "COVE_FROZEN_FOR", TIME | LIVE, AT(frozen_ms), "0s", 0, 30ull * 86400000, "TIME",
 	 "after how long a frozen sandbox is stopped; its files stay (10m)"},
-	{"sweep-every", "COVE_SWEEP_EVERY", TIME, AT(sweep_ms), "0s", 0, 86400000, "TIME",
+	{"sweep-every", "COVE_SWEEP_EVERY", TIME | LIVE, AT(sweep_ms), "0s", 0, 86400000, "TIME",
 	 "how often the janitor goes round (5m)"},
 	{"queue-wait", "COVE_QUEUE_WAIT", TIME, AT(queue_ms), "2s", 1, 600000, "TIME",
 	 "how long a request waits for room on a full host"},
-	{"on-term", "COVE_ON_TERM", CHOICE, AT(on_term), "stop", 0, 0, "stop|handoff",
+	{"on-term", "COVE_ON_TERM", CHOICE | LIVE, AT(on_term), "stop", 0, 0, "stop|handoff",
 	 "what TERM does with the sandboxes: end what runs in them, or leave them to the next start"},
 	{"store", "COVE_STORE", CHOICE, AT(store), "sqlite", 0, 0, "sqlite|memory",
 	 "where the state is kept; memory is gone with the process, for trials"},
-	{"isolate-orgs", "COVE_ISOLATE_ORGS", TEXT, AT(isolate), "", 0, 0, "NAMES",
+	{"isolate-orgs", "COVE_ISOLATE_ORGS", TEXT | LIVE, AT(isolate), "", 0, 0, "NAMES",
 	 "organisations each of whose sessions gets a sandbox of its own, with commas; *: all"},
-	{"shared-tag", "COVE_SHARED_TAG", TEXT, AT(tag), "", 0, 0, "WORD",
+	{"shared-tag", "COVE_SHARED_TAG", TEXT | LIVE, AT(tag), "", 0, 0, "WORD",
 	 "moves new sessions of every owner to fresh shared sandboxes"},
-	{"class-standard", "COVE_CLASS_STANDARD", TEXT, AT(class_standard), "", 0, 0, "SIZES",
+	{"class-standard", "COVE_CLASS_STANDARD", TEXT | LIVE, AT(class_standard), "", 0, 0, "SIZES",
 	 "size of shared sandboxes (cpus=4 memory=12G disk=20G pids=1024 max=0)"},
-	{"class-small", "COVE_CLASS_SMALL", TEXT, AT(class_small), "", 0, 0, "SIZES",
+	{"class-small", "COVE_CLASS_SMALL", TEXT | LIVE, AT(class_small), "", 0, 0, "SIZES",
 	 "size of sandboxes with one session (cpus=1 memory=6G disk=12G pids=1024 max=0)"},
-	{"session-space", "COVE_SESSION_SPACE", BYTES, AT(session_space), "2G", 0, 1ull << 50, "SIZE",
+	{"session-space", "COVE_SESSION_SPACE", BYTES | LIVE, AT(session_space), "2G", 0, 1ull << 50, "SIZE",
 	 "free space that a new session's workspace needs"},
-	{"session-retention", "COVE_SESSION_RETENTION", TIME, AT(retention_ms), "0s", 0, 3650ull * 86400000, "TIME",
+	{"session-retention", "COVE_SESSION_RETENTION", TIME | LIVE, AT(retention_ms), "0s", 0, 3650ull * 86400000, "TIME",
 	 "after how long a session that nobody used is deleted (90 days)"},
+	{"egress-exceptions", "COVE_EGRESS_EXCEPTIONS", TEXT, AT(exceptions), "", 0, 0, "LIST",
+	 "addresses of this host and its networks that may be reached for sandboxes: ADDRESS[/BITS][:PORT], with commas"},
+	{"egress-hosts", "COVE_EGRESS_HOSTS", TEXT, AT(names), "", 0, 0, "LIST",
+	 "names that need no DNS: NAME=ADDRESS, with commas"},
+	{"egress-ca", "COVE_EGRESS_CA", TEXT, AT(ca), "", 0, 0, "FILE",
+	 "further certificates to trust when something is sent for a sandbox, as PEM"},
 	{"dev", "COVE_DEV", CHOICE, AT(dev), "off", 0, 0, "off|on",
 	 "allow what only tests need: faults on demand, another time scale"},
 	{"time-scale", "COVE_TIME_SCALE", COUNT, AT(time_scale), "1", 1, 100000, "NUMBER",
@@ -85,6 +94,7 @@ static const struct row rows[] = {
 	{"fd-listen", NULL, TEXT, AT(fd_listen), "", 0, 0, NULL, NULL},
 	{"fd-key", NULL, COUNT, AT(fd_key), "0", 0, FD_MAX, NULL, NULL},
 	{"fd-lock", NULL, COUNT, AT(fd_lock), "0", 0, FD_MAX, NULL, NULL},
+	{"fd-live", NULL, COUNT, AT(fd_live), "0", 0, FD_MAX, NULL, NULL},
 	{"uid", NULL, COUNT, AT(uid), "0", 0, UINT32_MAX, NULL, NULL},
 	{"gid", NULL, COUNT, AT(gid), "0", 0, UINT32_MAX, NULL, NULL},
 };
@@ -92,9 +102,14 @@ static const struct row rows[] = {
 #define ROWS (sizeof(rows) / sizeof(*rows))
 _Static_assert(ROWS <= CONFIG_ARGS_MAX, "every row fits into argv");
 
+static enum type type_of(const struct row *row)
+{
+	return (enum type)(row->kind & TYPE_MASK);
+}
+
 static bool is_text(const struct row *row)
 {
-	return row->type == TEXT || row->type == CHOICE;
+	return type_of(row) == TEXT || type_of(row) == CHOICE;
 }
 
 static char **text_at(struct config *config, const struct row *row)
@@ -133,9 +148,9 @@ static bool read_number(const struct row *row, const char *value, uint64_t *out)
 	uint64_t number;
 	bool good;
 
-	if (row->type == BYTES)
+	if (type_of(row) == BYTES)
 		good = str_to_bytes(str_of(value), &number);
-	else if (row->type == TIME)
+	else if (type_of(row) == TIME)
 		good = str_to_ms(str_of(value), &number);
 	else
 		good = str_to_u64(str_of(value), 0, UINT64_MAX, &number);
@@ -149,7 +164,7 @@ static bool read_number(const struct row *row, const char *value, uint64_t *out)
 static fallible set(struct config *config, const struct row *row, const char *value,
 		    const char *where)
 {
-	if (row->type == CHOICE && !is_choice(row, value))
+	if (type_of(row) == CHOICE && !is_choice(row, value))
 		return err_hint(err_new(INVALID, "bad_config", "%s: '%s' is no %s", where, value,
 					row->name),
 				"it is one of %s", row->arg);
@@ -158,9 +173,9 @@ static fallible set(struct config *config, const struct row *row, const char *va
 			return err_hint(err_new(INVALID, "bad_config", "%s: '%s' is no %s", where,
 						value, row->name),
 					"it is a %s from %llu to %llu",
-					row->type == BYTES  ? "size like 64M"
-					: row->type == TIME ? "time like 5s (in ms)"
-							    : "number",
+					type_of(row) == BYTES  ? "size like 64M"
+					: type_of(row) == TIME ? "time like 5s (in ms)"
+							       : "number",
 					(unsigned long long)row->min, (unsigned long long)row->max);
 		return OK;
 	}
@@ -178,8 +193,10 @@ struct file {
 static int on_key(void *user, const char *section, const char *name, const char *value)
 {
 	struct file *file = user;
-	const struct row *row = find_row(str_of(name));
-	bool known = row && row->help && (!*section || !strcmp(section, "serve"));
+	bool plain = !*section || !strcmp(section, "serve");
+	auto_free char *full = plain ? mem_str(name) : mem_fmt("%s-%s", section, name);
+	const struct row *row = find_row(str_of(full));
+	bool known = row && row->help;
 
 	if (file->err)
 		return 0;
@@ -260,7 +277,7 @@ static fallible next_flag(int argc, char **argv, int *at, struct str *name, cons
 
 static fallible find_file(int argc, char **argv, const char **out)
 {
-	for (int at = 0; at < argc;) {
+	for (int at = 0; at < argc && argv[at];) {
 		const char *value = NULL;
 		struct str name = {0};
 
@@ -273,7 +290,7 @@ static fallible find_file(int argc, char **argv, const char **out)
 
 static fallible read_flags(int argc, char **argv, struct config *config)
 {
-	for (int at = 0; at < argc;) {
+	for (int at = 0; at < argc && argv[at];) {
 		const char *value = NULL;
 		struct str name = {0};
 		char where[64];
@@ -286,19 +303,20 @@ static fallible read_flags(int argc, char **argv, struct config *config)
 	return OK;
 }
 
-static fallible fill(int argc, char **argv, struct config *config)
+static fallible check_egress(const struct config *config)
 {
-	const char *file = NULL;
+	if (!address_list_is_valid(str_of(config->exceptions)))
+		return err_hint(err_new(INVALID, "bad_config", "egress-exceptions is malformed"),
+				"write 10.0.0.0/8, 192.168.1.7:9000, [::1]:443");
+	if (!address_names_are_valid(str_of(config->names)))
+		return err_hint(err_new(INVALID, "bad_config", "egress-hosts is malformed"),
+				"write store.lan=192.168.1.7, other.lan=10.0.0.9");
+	return OK;
+}
 
-	for (size_t i = 0; i < ROWS; i++)
-		TRY(set(config, &rows[i], rows[i].otherwise, "the default"));
-	TRY(find_file(argc, argv, &file));
-	if (file)
-		TRY(read_file(config, file));
-	else if (!access(CONFIG_FILE, R_OK))
-		TRY(read_file(config, CONFIG_FILE));
-	TRY(read_environment(config));
-	TRY(read_flags(argc, argv, config));
+static fallible check(struct config *config)
+{
+	TRY(check_egress(config));
 	if (config->time_scale > 1 && strcmp(config->dev, "on") != 0)
 		return err_hint(err_new(INVALID, "bad_config", "--time-scale is for --dev only"),
 				"leave it out, or give --dev as well");
@@ -317,6 +335,19 @@ static fallible fill(int argc, char **argv, struct config *config)
 	return OK;
 }
 
+static fallible fill(int argc, char **argv, struct config *config)
+{
+	const char *file = NULL;
+
+	TRY(find_file(argc, argv, &file));
+	if (file)
+		TRY(read_file(config, file));
+	else if (!access(CONFIG_FILE, R_OK))
+		TRY(read_file(config, CONFIG_FILE));
+	TRY(read_environment(config));
+	return read_flags(argc, argv, config);
+}
+
 void config_done(struct config *config)
 {
 	for (size_t i = 0; i < ROWS; i++) {
@@ -327,11 +358,19 @@ void config_done(struct config *config)
 	}
 }
 
-fallible config_read(int argc, char **argv, struct config *out)
+typedef fallible fill_fn(int argc, char **argv, struct config *config);
+
+static fallible read_by(fill_fn *fill_in, int argc, char **argv, struct config *out)
 {
 	struct config config = {0};
-	struct err *err = fill(argc, argv, &config);
+	struct err *err = OK;
 
+	for (size_t i = 0; !err && i < ROWS; i++)
+		err = set(&config, &rows[i], rows[i].otherwise, "the default");
+	if (!err)
+		err = fill_in(argc, argv, &config);
+	if (!err)
+		err = check(&config);
 	if (err) {
 		config_done(&config);
 		return err;
@@ -340,18 +379,56 @@ fallible config_read(int argc, char **argv, struct config *out)
 	return OK;
 }
 
+fallible config_read(int argc, char **argv, struct config *out)
+{
+	return read_by(fill, argc, argv, out);
+}
+
+fallible config_read_flags(int argc, char **argv, struct config *out)
+{
+	return read_by(read_flags, argc, argv, out);
+}
+
+static bool differs(struct config *a, struct config *b, const struct row *row)
+{
+	return is_text(row) ? strcmp(*text_at(a, row), *text_at(b, row)) != 0
+			    : *number_at(a, row) != *number_at(b, row);
+}
+
+void config_adopt(struct config *to, const struct config *from, struct buf *changed,
+		  struct buf *fixed)
+{
+	struct config *other = (struct config *)from;
+
+	for (size_t i = 0; i < ROWS; i++) {
+		const struct row *row = &rows[i];
+		struct buf *list = row->kind & LIVE ? changed : fixed;
+
+		if (!row->help || !differs(to, other, row))
+			continue;
+		if (list)
+			buf_fmt(list, "%s%s", list->len ? "," : "", row->name);
+		if (row->kind & LIVE && is_text(row)) {
+			free(*text_at(to, row));
+			*text_at(to, row) = mem_str(*text_at(other, row));
+		} else if (row->kind & LIVE) {
+			*number_at(to, row) = *number_at(other, row);
+		}
+	}
+}
+
 void config_args(const struct config *config, char **argv, int *count)
 {
 	for (size_t i = 0; i < ROWS; i++) {
 		struct config *from = (struct config *)config;
 		const struct row *row = &rows[i];
 
-		if (is_text(row) && **text_at(from, row))
+		if (is_text(row))
 			argv[(*count)++] = mem_fmt("--%s=%s", row->name, *text_at(from, row));
-		else if (row->type == TIME)
+		else if (type_of(row) == TIME)
 			argv[(*count)++] = mem_fmt("--%s=%llums", row->name,
 						   (unsigned long long)*number_at(from, row));
-		else if (!is_text(row))
+		else
 			argv[(*count)++] = mem_fmt("--%s=%llu", row->name,
 						   (unsigned long long)*number_at(from, row));
 	}
@@ -391,8 +468,8 @@ bool config_option(size_t at, struct config_option *out)
 
 		if (!row->help || at--)
 			continue;
-		*out = (struct config_option){row->name, row->env, row->arg, default_of(row),
-					      row->help};
+		*out = (struct config_option){row->name,       row->env,  row->arg,
+					      default_of(row), row->help, row->kind & LIVE};
 		return true;
 	}
 	return false;

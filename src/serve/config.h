@@ -14,7 +14,7 @@
 
 struct config {
 	char *data, *run, *listen, *hosts, *disk, *log_level, *log_format, *on_term, *store;
-	uint64_t boxes_max, conns_max, threads;
+	uint64_t boxes_max, loops_max, conns_max, threads;
 	uint64_t output_max; // bytes
 	uint64_t grace_ms;
 	uint64_t sleep_ms, frozen_ms, sweep_ms; // 0: as model/timers says
@@ -22,21 +22,28 @@ struct config {
 	char *isolate, *tag, *class_standard, *class_small; // of conversations
 	uint64_t session_space;				    // bytes
 	uint64_t retention_ms;				    // 0: as model/timers says
+	char *exceptions, *names, *ca;			    // of what is sent for tenants
 	char *dev;
 	uint64_t time_scale;
 	// How serve and its children speak; not for people.
 	char *fd_listen;
-	uint64_t fd_ready, fd_key, fd_lock, uid, gid; // 0: not given
+	uint64_t fd_ready, fd_key, fd_lock, fd_live, uid, gid; // 0: not given
 };
 
 // Reads argv behind the verb. INVALID bad_config, naming file, line and key, or the flag.
 fallible config_read(int argc, char **argv, struct config *out);
+// The same from flags alone, as config_args() writes them.
+fallible config_read_flags(int argc, char **argv, struct config *out);
 void config_done(struct config *config);
 #define auto_config on_exit_call(config_done) struct config
 
-// The words that give a child the same configuration: "--name=value" for each row that differs from
-// its default, added behind argv[*count], which has room for CONFIG_ARGS_MAX. The caller frees
-// them.
+// What of `from` can change while cove runs goes to `to`. The names of what did so are added to
+// `changed`, of what differs and can not to `fixed`, with commas; either may be NULL.
+void config_adopt(struct config *to, const struct config *from, struct buf *changed,
+		  struct buf *fixed);
+
+// The words that give a child the same configuration: "--name=value" for each row, added behind
+// argv[*count], which has room for CONFIG_ARGS_MAX. The caller frees them.
 #define CONFIG_ARGS_MAX 64
 void config_args(const struct config *config, char **argv, int *count);
 // The table as people read it: one line an option, and as rows for the command line's help.
@@ -45,5 +52,6 @@ const struct setting *config_settings(void);
 // The same row by row, for the document; false: there are no more.
 struct config_option {
 	const char *name, *env, *arg, *otherwise, *help; // env NULL: none
+	bool live;					 // can change while cove runs
 };
 bool config_option(size_t at, struct config_option *out);

@@ -39,8 +39,9 @@ static void fit(const struct fleet *fleet, struct limits *limits)
 		limits->cpu_milli = bounds->cpu_milli_max;
 }
 
+// `fleet` NULL: only to see whether they are well-formed.
 static fallible read_classes(const struct config *config, struct fleet *fleet,
-			     struct site_options *site, struct convs_options *convs)
+			     struct limits classes[OWNER_CLASSES], uint64_t max[OWNER_CLASSES])
 {
 	static const struct {
 		uint32_t cpu_milli;
@@ -55,15 +56,17 @@ static fallible read_classes(const struct config *config, struct fleet *fleet,
 	};
 
 	for (int i = 0; i < OWNER_CLASSES; i++) {
-		struct limits *limits = &site->classes[i];
+		struct limits *limits = &classes[i];
 
 		*limits = LIMITS_DEFAULT;
 		limits->pids = 1024;
 		limits->cpu_milli = defaults[i].cpu_milli;
 		limits->memory = defaults[i].memory;
 		limits->disk = defaults[i].disk;
-		TRY(site_read_class(str_of(words[i]), limits, &convs->class_max[i]));
-		fit(fleet, limits);
+		max[i] = 0;
+		TRY(site_read_class(str_of(words[i]), limits, &max[i]));
+		if (fleet)
+			fit(fleet, limits);
 	}
 	return OK;
 }
@@ -94,21 +97,47 @@ fallible serve_convs_open(const struct config *config, struct door *door, struct
 	if (!strcmp(config->dev, "on"))
 		faults_open(door->fleet->loop);
 	timers_scale((uint32_t)config->time_scale);
-	timer_set(TIMER_RETENTION, (int64_t)config->retention_ms);
-	TRY(read_classes(config, door->fleet, &site, &options));
+	TRY(read_classes(config, door->fleet, site.classes, options.class_max));
 	TRY(open_runs(daemon_dir, &options.dir));
 	read_boot(site.boot);
 	room->site = site_new(&site);
 	options.seam = site_seam(room->site);
 	*out = room;
 	err = convs_open(&options, &room->convs);
-	if (!err)
+	if (!err) {
 		door->convs = room->convs;
-	else if (store_health(store) == STORE_FINE)
+		sweep_add(door->sweep, "sessions", convs_sweep, room->convs);
+	} else if (store_health(store) == STORE_FINE) {
 		return take_ptr(err);
-	else
+	} else {
 		log_event(LOG_ERROR, "daemon.no_sessions", "trail", err_trail(err), NULL);
+	}
 	return OK;
+}
+
+fallible serve_convs_check(const struct config *config)
+{
+	struct limits classes[OWNER_CLASSES];
+	uint64_t max[OWNER_CLASSES];
+
+	return read_classes(config, NULL, classes, max);
+}
+
+void serve_convs_heed(struct serve_convs *room, const struct config *config, struct fleet *fleet)
+{
+	struct convs_options options = {
+		.isolate = config->isolate,
+		.tag = config->tag,
+		.threshold = config->session_space,
+	};
+	struct limits classes[OWNER_CLASSES];
+	auto_err err = read_classes(config, fleet, classes, options.class_max);
+
+	if (!room || err)
+		return;
+	site_set_classes(room->site, classes);
+	if (room->convs)
+		convs_configure(room->convs, &options);
 }
 
 void serve_convs_start(struct serve_convs *room)

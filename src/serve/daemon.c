@@ -5,7 +5,8 @@
 // SIGTERM: no new requests; those under way have their grace; what runs in boxes is ended,
 // verified, unless they are handed to the next daemon; then the loop stops. A second signal ends
 // the grace. The supervisor says which of the two it wants: SIGINT ends the boxes, SIGUSR2 hands
-// them on. SIGTERM comes when it has died: then they are handed on, too.
+// them on. SIGTERM comes when it has died: then they are handed on, too. SIGHUP: the settings have
+// changed, and the supervisor has written down how.
 //
 // syscalls: signalfd4 read write close madvise
 #include "serve/daemon.h"
@@ -26,6 +27,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
+#include "box/brink.h"
 #include "box/tape.h"
 #include "bridge/bridge.h"
 #include "door/door.h"
@@ -40,7 +42,9 @@
 #include "serve/config.h"
 #include "serve/convs.h"
 #include "serve/drop.h"
+#include "serve/hours.h"
 #include "serve/keep.h"
+#include "serve/reload.h"
 
 #define DRAIN_BOXES_MS 25000
 #define DRAIN_REPLIES_MS 2000
@@ -57,6 +61,7 @@ struct house {
 	struct admit *admit;
 	struct store *store;
 	struct serve_convs *convs;
+	struct hours *hours;
 	struct door door;
 	int tapes_dir, daemon_dir;
 	struct watch signals;
@@ -73,10 +78,17 @@ static struct house *house_of(struct watch *watch)
 	return link_of(watch, struct house, signals);
 }
 
+// Those who follow something are served on by the next daemon.
+static bool is_idle(const struct house *house)
+{
+	const struct http_server *server = house->door.server;
+
+	return http_server_idle(server) || (house->leave && http_server_feeds_only(server));
+}
+
 static void wait_idle(struct house *house, int64_t until)
 {
-	while (!http_server_idle(house->door.server) && loop_now(house->loop) < until &&
-	       !house->hurried)
+	while (!is_idle(house) && loop_now(house->loop) < until && !house->hurried)
 		err_free(task_sleep_until(loop_now(house->loop) + DRAIN_STEP_MS));
 }
 
@@ -87,6 +99,7 @@ static void drain(void *arg)
 
 	log_event(LOG_INFO, "daemon.draining", NULL);
 	house->door.fleet->closing = true;
+	house->door.fleet->leaving = house->leave;
 	bell_ring(&house->door.fleet->tell.told); // streams of events end
 	http_server_drain(house->door.server);
 	wait_idle(house, loop_now(loop) + (int64_t)house->config.grace_ms);
@@ -103,8 +116,47 @@ static void drain(void *arg)
 		log_event(LOG_ERROR, "daemon.drain_failed", "trail", err_trail(err), NULL);
 	house->drained = !err;
 	house->hurried = false;
-	wait_idle(house, loop_now(loop) + DRAIN_REPLIES_MS);
+	if (!house->leave) // whoever waited in a box learns of its end
+		wait_idle(house, loop_now(loop) + DRAIN_REPLIES_MS);
 	loop_stop(loop);
+}
+
+// What the operator may change while we live, wherever it is used.
+static void heed(struct house *house)
+{
+	const struct config *config = &house->config;
+	struct fleet *fleet = house->door.fleet;
+
+	timer_set(TIMER_SLEEP, (int64_t)config->sleep_ms);
+	timer_set(TIMER_FROZEN, (int64_t)config->frozen_ms);
+	timer_set(TIMER_SWEEP, (int64_t)config->sweep_ms);
+	timer_set(TIMER_RETENTION, (int64_t)config->retention_ms);
+	fleet->boxes_max = (uint32_t)config->boxes_max;
+	fleet->bounds.output_max = config->output_max;
+	serve_convs_heed(house->convs, config, fleet);
+}
+
+static fallible reload(struct house *house)
+{
+	auto_buf changed = BUF_INIT(4096);
+
+	TRY(reload_hear((int)house->config.fd_live, &house->config, &changed));
+	if (!changed.len)
+		return OK;
+	heed(house);
+	log_event(LOG_INFO, "daemon.reloaded", "changed", changed.at, NULL);
+	return OK;
+}
+
+static void on_reload(struct house *house)
+{
+	auto_err err = reload(house);
+
+	if (err)
+		log_event(LOG_ERROR, "daemon.reload_refused", "trail", err_trail(err), NULL);
+	else if (house->config.fd_ready &&
+		 write((int)house->config.fd_ready, &(char){DAEMON_RELOADED}, 1) != 1)
+		log_event(LOG_WARN, "daemon.unheard", NULL);
 }
 
 static void on_signal(struct watch *watch, uint32_t events)
@@ -115,6 +167,10 @@ static void on_signal(struct watch *watch, uint32_t events)
 	(void)events;
 	if (read(watch->fd, &info, sizeof(info)) != sizeof(info))
 		return;
+	if (info.ssi_signo == SIGHUP) {
+		on_reload(house);
+		return;
+	}
 	house->hurried = house->draining;
 	// Nobody asked for the end of the boxes when the supervisor died.
 	if (!house->draining || info.ssi_signo == SIGINT)
@@ -135,6 +191,7 @@ static fallible watch_signals(struct house *house)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGUSR2);
+	sigaddset(&set, SIGHUP);
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
 		return err_sys(errno, "block signals");
 	house->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -171,7 +228,32 @@ static fallible open_outside(struct house *house)
 	house->daemon_dir = open(daemon, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (house->daemon_dir < 0)
 		return err_sys(errno, "open %s", daemon);
+	brink_prepare();
 	return admit_open(&house->admit);
+}
+
+#define CA_MAX (1 << 20)
+
+// What the operator lets the daemon reach for others.
+static fallible read_egress(struct house *house)
+{
+	const char *path = house->config.ca;
+	auto_free char *text = NULL;
+	struct outward *outward = &house->door.outward;
+	auto_fd fd = -1;
+	ssize_t len;
+
+	outward->exceptions = str_of(house->config.exceptions);
+	outward->hosts = str_of(house->config.names);
+	if (!*path)
+		return OK;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	text = mem_new(CA_MAX);
+	len = fd < 0 ? -1 : read(fd, text, CA_MAX);
+	if (len < 0)
+		return err_new(INVALID, "bad_config", "egress-ca: %s cannot be read", path);
+	outward->ca = (struct str){take_ptr(text), (size_t)len};
+	return OK;
 }
 
 static fallible confine(struct house *house)
@@ -194,7 +276,7 @@ static fallible confine(struct house *house)
 static struct err *prune_events(void *arg, struct sweep_round *round)
 {
 	(void)round;
-	return store_events_prune(arg, clock_wall_ms() - timer_ms(TIMER_EVENTS), TELL_KEEP, NULL);
+	return store_events_prune(arg, clock_steady_ms() - timer_ms(TIMER_EVENTS), TELL_KEEP, NULL);
 }
 
 // Keys, the idle ladder and the janitor: whatever stands on the fleet and beneath the doors.
@@ -202,9 +284,6 @@ static fallible staff(struct house *house)
 {
 	struct door *door = &house->door;
 
-	timer_set(TIMER_SLEEP, (int64_t)house->config.sleep_ms);
-	timer_set(TIMER_FROZEN, (int64_t)house->config.frozen_ms);
-	timer_set(TIMER_SWEEP, (int64_t)house->config.sweep_ms);
 	admit_watch_disk(house->admit, house->daemon_dir);
 	door->ring = keyring_new(door->fleet, house->store);
 	// What cannot be read opens nothing; the operator's key is none of those.
@@ -214,6 +293,7 @@ static fallible staff(struct house *house)
 	if (err)
 		log_event(LOG_ERROR, "daemon.no_keys", "trail", err_trail(err), NULL);
 	door->sweep = sweep_new(door->fleet);
+	sweep_add(door->sweep, "clock", hours_follow, house->hours);
 	sweep_add(door->sweep, "events", prune_events, house->store);
 	door->ledger = ledger_new(house->loop, house->store);
 	ear_open(door->fleet);
@@ -224,7 +304,7 @@ static fallible staff(struct house *house)
 static void recall_pledges(struct house *house)
 {
 	struct door *door = &house->door;
-	int64_t oldest = clock_wall_ms() - PLEDGE_AGE_MS;
+	int64_t oldest = clock_steady_ms() - PLEDGE_AGE_MS;
 	auto_err err = pledges_load(door->pledges, house->store);
 
 	if (err)
@@ -320,16 +400,21 @@ static fallible build(struct house *house)
 		.bound = str_of(house->config.listen),
 		.names = str_of(house->config.hosts),
 	};
+	char boot[HOURS_BOOT];
 
 	TRY(read_hash((int)house->config.fd_key, guard.key_hash));
 	TRY(open_outside(house));
+	TRY(read_egress(house));
+	hours_boot(boot);
 	TRY(confine(house), "give up rights");
 	TRY(keep_key(house->daemon_dir, "box.key", house->door.pass_key));
 	bell_init(&house->bell);
 	TRY(loop_new(&house->loop));
 	TRY(watch_signals(house));
+	TRY(brink_start());
 	TRY(offload_open(house->loop, (int)house->config.threads));
 	TRY(open_store(house));
+	house->hours = hours_open(house->store, boot);
 	house->ask = ask_open(house->loop, WARDEN_SOCKET);
 	house->door.fleet = fleet_new(&(struct fleet_options){
 		.loop = house->loop,
@@ -341,10 +426,13 @@ static fallible build(struct house *house)
 		.boxes_max = (uint32_t)house->config.boxes_max,
 		.output_max = house->config.output_max,
 		.queue_wait_ms = (int64_t)house->config.queue_ms,
+		.loops_max = (uint32_t)house->config.loops_max,
 	});
 	TRY(staff(house));
 	TRY(serve_convs_open(&house->config, &house->door, house->store, house->daemon_dir,
 			     &house->convs));
+	heed(house);
+	TRY(reload(house)); // since we were started
 	adopt_load(house->door.fleet);
 	adopt_start(house->door.fleet, on_settled, house);
 	TRY(open_doors(house, &guard));

@@ -23,8 +23,8 @@ static void options(struct buf *out)
 {
 	struct config_option row;
 
-	buf_text(out,
-		 "| flag | variable | value | default | what it is |\n|---|---|---|---|---|\n");
+	buf_text(out, "| flag | variable | value | default | live | what it is |\n"
+		      "|---|---|---|---|---|---|\n");
 	for (size_t i = 0; config_option(i, &row); i++) {
 		buf_fmt(out, "| `--%s` |", row.name);
 		or_none(out, row.env);
@@ -32,7 +32,7 @@ static void options(struct buf *out)
 		plain(out, row.arg);
 		buf_text(out, " |");
 		or_none(out, row.otherwise);
-		buf_char(out, ' ');
+		buf_text(out, row.live ? " yes | " : " | ");
 		plain(out, row.help);
 		buf_text(out, " |\n");
 	}
@@ -77,13 +77,19 @@ static void events(struct buf *out)
 
 void document_write(struct buf *out)
 {
-	buf_text(out,
-		 "# Configuration\n\n"
-		 "Written by `cove serve --document`; a test compares the two.\n\n"
-		 "## Settings of `cove serve`\n\n"
-		 "A setting is a line `name = value` in " CONFIG_FILE
-		 " (or the file of `--config`), a variable of the environment, or a\n"
-		 "flag; the later of these three wins. `cove serve --options` lists them.\n\n");
+	buf_text(
+		out,
+		"# Configuration\n\n"
+		"Written by `cove serve --document`; a test compares the two.\n\n"
+		"## Settings of `cove serve`\n\n"
+		"A setting is a line `name = value` in " CONFIG_FILE
+		" (or the file of `--config`), a variable of the environment, or a\n"
+		"flag; the later of these three wins. `cove serve --options` lists them.\n\n"
+		"After a change of the file `cove reload` (`systemctl reload cove`, or SIGHUP to "
+		"`cove serve`) puts those\nmarked live into effect, for what is made from then on; "
+		"the others wait for the next start. A file that\nis not right is refused whole, "
+		"with "
+		"its reason in the log, and everything stays as it was.\n\n");
 	options(out);
 	buf_text(out,
 		 "\n## Timers\n\n"
@@ -93,6 +99,6 @@ void document_write(struct buf *out)
 	buf_text(out,
 		 "\n## Events\n\n"
 		 "What `GET /v1/events` and `cove events` tell. Kept for `event-retention`, and at "
-		 "most 200000.\n\n");
+		 "most 50000 of each tenant.\n\n");
 	events(out);
 }

@@ -13,6 +13,8 @@
 // (serve/renew.c), and then put new children in the place of the old ones. The old daemon hands its
 // sandboxes on before the old warden goes, and neither is started again before both are gone.
 //
+// SIGHUP (`cove reload`): the configuration is read anew (serve/reload.c).
+//
 // Sandboxes outlive the warden that made them. Then they are our children, and we reap them.
 #include "serve/serve.h"
 
@@ -39,10 +41,14 @@
 #include "base/weak.h"
 #include "loop/dial.h"
 #include "os/fd.h"
+#include "serve/argv.h"
 #include "serve/child.h"
 #include "serve/config.h"
+#include "serve/convs.h"
+#include "serve/daemon.h"
 #include "serve/document.h"
 #include "serve/home.h"
+#include "serve/reload.h"
 #include "serve/renew.h"
 
 #define LISTENERS_MAX RENEW_LISTENERS
@@ -53,12 +59,14 @@ enum { WARDEN, DAEMON, CHILDREN };
 
 struct serve {
 	struct config config;
+	struct config asked; // the same as it was read, before it was used
 	struct home home;
 	struct child children[CHILDREN];
 	int listeners[LISTENERS_MAX];
 	int listener_count;
-	int key, ready[2], signals;
+	int key, live, ready[2], signals;
 	char url[128];
+	int argc;
 	char **argv;	     // ours, for the next image
 	char *program;	     // the binary of that
 	unsigned generation; // which image of this process we are
@@ -66,7 +74,9 @@ struct serve {
 	bool stopping;	     // SIGTERM came
 	bool ending;	     // and no sandbox shall run on
 	int64_t replace_by;  // when an old child is killed
-	unsigned refusals;   // of new binaries
+	unsigned refusals;   // of new binaries, and of new settings
+	unsigned reloads;
+	bool reloading; // the daemon has not heard yet
 	int status;
 };
 
@@ -123,42 +133,14 @@ static fallible watch_signals(struct serve *serve)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGUSR2);
+	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGCHLD);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
+	signal(SIGHUP, SIG_IGN); // of children, until they listen; blocked, it comes to us
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
 		return err_sys(errno, "block signals");
 	serve->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return serve->signals < 0 ? err_sys(errno, "make a signalfd") : OK;
-}
-
-static char **daemon_words(const struct config *config)
-{
-	char **argv = mem_new((CONFIG_ARGS_MAX + 3) * sizeof(*argv));
-	int count = 0;
-
-	argv[count++] = mem_str("cove");
-	argv[count++] = mem_str("daemon");
-	config_args(config, argv, &count);
-	return argv;
-}
-
-// The warden is told as little as it needs; see warden/warden.h.
-static char **warden_words(const struct config *config)
-{
-	char **argv = mem_new(9 * sizeof(*argv));
-	int count = 0;
-
-	argv[count++] = mem_str("cove");
-	argv[count++] = mem_str("warden");
-	argv[count++] = mem_fmt("--data=%s", config->data);
-	argv[count++] = mem_fmt("--run=%s", config->run);
-	argv[count++] = mem_fmt("--uid=%u", (unsigned int)config->uid);
-	argv[count++] = mem_fmt("--gid=%u", (unsigned int)config->gid);
-	argv[count++] = mem_fmt("--fd-lock=%d", (int)config->fd_lock);
-	if (*config->disk)
-		argv[count++] = mem_fmt("--disk=%s", config->disk);
-	return argv;
 }
 
 static void keep(struct child *child, int fd)
@@ -166,23 +148,33 @@ static void keep(struct child *child, int fd)
 	child->keep[child->keep_count++] = fd;
 }
 
-static void prepare_children(struct serve *serve)
+// The configuration as children are told it.
+static struct config config_inside(const struct serve *serve)
 {
-	struct child *warden = &serve->children[WARDEN], *daemon = &serve->children[DAEMON];
 	struct config config = serve->config;
 
 	config.uid = serve->home.uid;
 	config.gid = serve->home.gid;
 	config.fd_lock = (uint64_t)serve->home.lock;
 	config.fd_key = (uint64_t)serve->key;
+	config.fd_live = (uint64_t)serve->live;
 	config.fd_ready = (uint64_t)serve->ready[1];
+	return config;
+}
+
+static void prepare_children(struct serve *serve)
+{
+	struct child *warden = &serve->children[WARDEN], *daemon = &serve->children[DAEMON];
+	struct config config = config_inside(serve);
+
 	warden->role = "warden";
-	warden->argv = warden_words(&config);
+	warden->argv = argv_warden(&config);
 	keep(warden, serve->home.lock);
 	daemon->role = "daemon";
-	daemon->argv = daemon_words(&config);
+	daemon->argv = argv_daemon(&config);
 	keep(daemon, serve->home.lock);
 	keep(daemon, serve->key);
+	keep(daemon, serve->live);
 	keep(daemon, serve->ready[1]);
 	for (int i = 0; i < serve->listener_count; i++)
 		keep(daemon, serve->listeners[i]);
@@ -259,6 +251,8 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 	bool renewed = false;
 
 	TRY(config_read(argc, argv, &serve->config));
+	TRY(config_read(argc, argv, &serve->asked));
+	TRY(serve_convs_check(&serve->config));
 	if (*serve->config.log_level)
 		setenv("COVE_LOG_LEVEL", serve->config.log_level, 1);
 	if (*serve->config.log_format)
@@ -288,11 +282,32 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 	TRY(renew_take(&renewed, &renew));
 	TRY(renewed ? go_on(serve, &renew) : open_anew(serve));
 	TRY(watch_signals(serve));
+	TRY(reload_open(&serve->config, &serve->live));
 	prepare_children(serve);
 	if (renewed)
 		replace_children(serve, &renew);
 	home_tell(&serve->home, serve->generation, "starting");
 	return OK;
+}
+
+// Who asked for it waits for a word that is not the one before.
+static void tell_numbered(struct serve *serve, const char *what, unsigned number)
+{
+	char word[24];
+
+	snprintf(word, sizeof(word), "%s-%u", what, number);
+	home_tell(&serve->home, serve->generation, word);
+}
+
+static void refuse(struct serve *serve)
+{
+	tell_numbered(serve, "refused", ++serve->refusals);
+}
+
+static void tell_reloaded(struct serve *serve)
+{
+	serve->reloading = false;
+	tell_numbered(serve, "reloaded", ++serve->reloads);
 }
 
 static void announce(struct serve *serve)
@@ -301,7 +316,12 @@ static void announce(struct serve *serve)
 
 	if (read(serve->ready[0], &byte, 1) != 1)
 		return;
-	home_tell(&serve->home, serve->generation, "serving");
+	if (byte != DAEMON_RELOADED)
+		home_tell(&serve->home, serve->generation, "serving");
+	if (serve->reloading)
+		tell_reloaded(serve);
+	if (byte == DAEMON_RELOADED)
+		return;
 	if (serve->served)
 		return;
 	serve->served = true;
@@ -341,7 +361,6 @@ static void upgrade(struct serve *serve)
 		.daemon = serve->children[DAEMON].pid,
 	};
 	struct err *failed;
-	char word[24];
 
 	memcpy(renew.listeners, serve->listeners, sizeof(renew.listeners));
 	memcpy(renew.url, serve->url, sizeof(renew.url));
@@ -354,8 +373,25 @@ static void upgrade(struct serve *serve)
 
 	log_event(LOG_ERROR, "serve.upgrade_failed", "message", err_message(err), "trail",
 		  err_trail(err), NULL);
-	snprintf(word, sizeof(word), "refused-%u", ++serve->refusals);
-	home_tell(&serve->home, serve->generation, word);
+	refuse(serve);
+}
+
+static void reload(struct serve *serve)
+{
+	struct child *daemon = &serve->children[DAEMON];
+	struct config config;
+
+	if (!reload_now(serve->argc - 2, serve->argv + 2, &serve->asked, &serve->config,
+			serve->live)) {
+		refuse(serve);
+		return;
+	}
+	config = config_inside(serve);
+	argv_free(daemon->argv);
+	daemon->argv = argv_daemon(&config);
+	serve->reloading = daemon->pid && !kill(daemon->pid, SIGHUP);
+	if (!serve->reloading)
+		tell_reloaded(serve);
 }
 
 static void bury_child(struct serve *serve, struct child *child, int status)
@@ -370,7 +406,7 @@ static void bury_child(struct serve *serve, struct child *child, int status)
 	child_ended(child, clock_ms());
 	if (refused && !serve->stopping) {
 		serve->status = WEXITSTATUS(status);
-		begin_stop(serve, !strcmp(serve->config.on_term, "stop"));
+		begin_stop(serve, false); // what was not taken up is not ours to end
 	}
 	if (serve->stopping && serve->ending && status && !serve->status)
 		serve->status = 1; // something may be left
@@ -394,6 +430,8 @@ static void hear_signals(struct serve *serve)
 	while (read(serve->signals, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGUSR2 && !serve->stopping)
 			upgrade(serve);
+		else if (info.ssi_signo == SIGHUP && !serve->stopping)
+			reload(serve);
 		else if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM)
 			begin_stop(serve, info.ssi_signo == SIGINT ||
 						  !strcmp(serve->config.on_term, "stop"));
@@ -531,6 +569,7 @@ int serve_main(int argc, char **argv)
 		return describe(config_describe);
 	if (argc == 3 && !strcmp(argv[2], "--document"))
 		return describe(document_write);
+	serve.argc = argc;
 	serve.argv = argv;
 	failed = prepare(&serve, argc - 2, argv + 2);
 	if (!failed)

@@ -48,3 +48,18 @@ TEST(forward, "the monotonic clock does not run backwards")
 	}
 	CHECK(clock_ms() >= ms && clock_wall_ms() > 1600000000000);
 }
+
+TEST(steady, "a wall clock that is set moves the steady one by nothing, another base moves it")
+{
+	int64_t before = clock_steady_ms(), base = clock_steady_base();
+
+	CHECK(before - clock_wall_ms() < 1000 && clock_wall_ms() - before < 1000);
+	clock_step(366ll * 86400000);
+	CHECK(clock_wall_ms() - before > 365ll * 86400000);
+	CHECK(clock_steady_ms() - before < 1000);
+	clock_step(-2 * 366ll * 86400000);
+	CHECK(clock_steady_ms() >= before && clock_steady_ms() - before < 1000);
+	clock_step(366ll * 86400000);
+	clock_steady_set(base + 5000);
+	CHECK(clock_steady_ms() - before >= 5000);
+}

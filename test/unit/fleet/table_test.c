@@ -25,6 +25,7 @@ static void open_house(struct house *house)
 	options.admit = house->admit;
 	options.ask = house->ask;
 	house->fleet = fleet_new(&options);
+	house->fleet->queue_wait_ms = 0; // nobody waits: there is no task here
 }
 
 static void stop(void *arg)

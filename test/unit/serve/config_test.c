@@ -129,6 +129,25 @@ TEST(settings, "what is shown as a setting can be set, and nothing of the childr
 	CHECK(seen == count);
 }
 
+TEST(adopted, "A-8 a reload takes over what is live, and names the rest")
+{
+	auto_buf changed = BUF_INIT(1024), fixed = BUF_INIT(1024);
+	auto_config used = {0}, fresh = {0};
+
+	forget_environment();
+	CHECK_OK(read_words(&used, "--data=/a", "--isolate-orgs=acme", "--boxes-max=5"));
+	CHECK_OK(read_words(&fresh, "--data=/b", "--shared-tag=v2", "--boxes-max=5"));
+	config_adopt(&used, &fresh, &changed, &fixed);
+	CHECK_STR(used.isolate, "");
+	CHECK_STR(used.tag, "v2");
+	CHECK_STR(used.data, "/a");
+	CHECK_STR(changed.at, "isolate-orgs,shared-tag");
+	CHECK_STR(fixed.at, "data,run");
+	buf_clear(&changed);
+	config_adopt(&used, &fresh, &changed, NULL);
+	CHECK(!changed.len);
+}
+
 TEST(handed_on, "what a child is told reads back as the same")
 {
 	auto_config config = {0}, copy = {0};
@@ -138,7 +157,12 @@ TEST(handed_on, "what a child is told reads back as the same")
 	forget_environment();
 	CHECK_OK(read_words(&config, "--data=/x y", "--grace=90s", "--max-output=8M"));
 	config_args(&config, argv, &count);
+	setenv("COVE_ISOLATE_ORGS", "nobody", 1); // said to us, not to it
 	CHECK_OK(config_read(count, argv, &copy));
+	CHECK_STR(copy.isolate, "");
+	config_done(&copy);
+	CHECK_OK(config_read_flags(count, argv, &copy));
+	unsetenv("COVE_ISOLATE_ORGS");
 	while (count)
 		free(argv[--count]);
 	CHECK_STR(copy.data, "/x y");

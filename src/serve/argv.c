@@ -1,0 +1,41 @@
+#include "serve/argv.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+char **argv_daemon(const struct config *config)
+{
+	char **argv = mem_new((CONFIG_ARGS_MAX + 3) * sizeof(*argv));
+	int count = 0;
+
+	argv[count++] = mem_str("cove");
+	argv[count++] = mem_str("daemon");
+	config_args(config, argv, &count);
+	return argv;
+}
+
+// The warden is told as little as it needs; see warden/warden.h.
+char **argv_warden(const struct config *config)
+{
+	char **argv = mem_new(9 * sizeof(*argv));
+	int count = 0;
+
+	argv[count++] = mem_str("cove");
+	argv[count++] = mem_str("warden");
+	argv[count++] = mem_fmt("--data=%s", config->data);
+	argv[count++] = mem_fmt("--run=%s", config->run);
+	argv[count++] = mem_fmt("--uid=%u", (unsigned int)config->uid);
+	argv[count++] = mem_fmt("--gid=%u", (unsigned int)config->gid);
+	argv[count++] = mem_fmt("--fd-lock=%d", (int)config->fd_lock);
+	if (*config->disk)
+		argv[count++] = mem_fmt("--disk=%s", config->disk);
+	return argv;
+}
+
+void argv_free(char **argv)
+{
+	for (char **word = argv; *word; word++)
+		free(*word);
+	free(argv);
+}
