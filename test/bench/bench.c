@@ -16,6 +16,7 @@
 
 #include "bench/inbox.h"
 #include "bench/net.h"
+#include "bench/recovery.h"
 #include "bench/stat.h"
 
 #define GAP_US 100000 // "lone": RCU grace periods are paid in full
@@ -506,6 +507,7 @@ int main(int argc, char **argv)
 	PART("store", store_cost(net, rounds))
 	PART("burst", burst(net, 5))
 	PART("density", density(net, 2000))
+	PART("recovery", recovery_bench(net, 500)) // last: the daemon is another one then
 	net_close(net);
 	free(net);
 	printf("%d promises broken\n", promises_broken());

@@ -3,7 +3,6 @@
 is lost: each stream goes on at its offset, each terminal has its screen, each process its exit
 code, each session its state; and a file that was being written is the old one or the new."""
 import http.client
-import json
 import os
 import random
 import signal
@@ -13,91 +12,19 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
+from live import BROKEN, Follower, api, patiently, start  # noqa: E402
 from wsclient import Terminal  # noqa: E402
 
 STREAMS = 12 if c.SHORT else 50
 LINES = 8000 if c.SHORT else 20000
 KILLS = 2 if c.SHORT else 4
 PACED = "seq 1 %d | awk '{ print } NR %% %d == 0 { fflush(); system(\"sleep 0.1\") }'; exit %d"
-BROKEN = (OSError, ValueError, KeyError, http.client.HTTPException)
-
-
-def api(box, path):
-    return "/v1/sandboxes/%s/api/%s" % (box["id"], path)
-
-
-def patiently(ask, seconds=40):
-    """The answer of a request that may find nobody, or a daemon that is just starting."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            reply = ask()
-            if reply.status != 503 or time.monotonic() > end:
-                return reply
-        except BROKEN:
-            if time.monotonic() > end:
-                raise
-        time.sleep(0.05)
 
 
 def kill_daemon(cove):
     pid = cove.children()["daemon"]
     os.kill(pid, signal.SIGKILL)
     c.until(lambda: cove.children().get("daemon", pid) != pid, 20, 0.01)
-
-
-def events(cove, path, last):
-    """The events of a stream behind the one of that id."""
-    conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=60)
-    head = {"Authorization": "Bearer " + cove.key}
-    if last:
-        head["Last-Event-ID"] = last
-    try:
-        conn.request("GET", path, None, head)
-        answer = conn.getresponse()
-        id_ = None
-        for line in answer if answer.status == 200 else ():
-            if line.startswith(b"id: "):
-                id_ = line[4:].strip().decode()
-            elif line.startswith(b"data: "):
-                yield id_, json.loads(line[6:])
-    finally:
-        conn.close()
-
-
-class Follower(threading.Thread):
-    """Reads a process's stream to its end, wherever it is cut off."""
-
-    def __init__(self, cove, box, process):
-        super().__init__()
-        self.cove, self.box, self.process = cove, box, process
-        self.got, self.last, self.end, self.cuts = [], None, None, 0
-        self.start()
-
-    def follow(self):
-        for id_, event in events(self.cove, api(self.box, "process/%s/stream" % self.process), self.last):
-            if event["type"] == "stdout":
-                self.got.append(event["data"].encode())
-                self.last = id_
-            elif event["type"] in ("exit", "error"):
-                self.end = event
-
-    def run(self):
-        deadline = time.monotonic() + 120
-        while self.end is None and time.monotonic() < deadline:
-            try:
-                self.follow()
-            except BROKEN:
-                pass
-            self.cuts += self.end is None
-            time.sleep(0.05)
-
-
-def start(cove, box, command, **fields):
-    reply = cove.post(api(box, "process/start"), dict(command=command, **fields))
-    if reply.status != 200:
-        raise RuntimeError("start: %r" % reply)
-    return reply.json["processId"]
 
 
 def streams(cove, box):

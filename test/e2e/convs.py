@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sqlite3
+import threading
 import time
 
 import cove as c
@@ -16,6 +17,27 @@ OVER = ("completed", "failed", "interrupted")
 
 def start(*args, scale=SCALE, **kw):
     return c.Cove("--dev", "--time-scale=%d" % scale, "--session-space=16M", *args, **kw)
+
+
+# A runner that answers late, so that a state can be met; or not at all at first.
+SLOW = r'''
+class Slow(Odd):
+    shy = bool(os.environ.get("RUNNER_SHY")) and os.environ["COVE_GENERATION"] == "1"
+    def on_attach(self, word):
+        if self.shy:
+            self.shy = False
+            return
+        time.sleep(float(os.environ.get("RUNNER_SLOW", 0)))
+        Odd.on_attach(self, word)
+    def on_run(self, word):
+        time.sleep(float(os.environ.get("RUNNER_LATE", 0)))
+        Odd.on_run(self, word)
+Slow().live()
+'''
+
+
+def slow():
+    return ["/usr/bin/python3", "-c", runner.source().replace("Odd().live()", SLOW)]
 
 
 def patiently(ask, seconds=40):
@@ -109,6 +131,19 @@ class Session:
         return found
 
 
+def programs(cove, box, name):
+    """Host pids of what runs under that name in a sandbox: another cove may have one of the same id."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            inside = "/%s/%s" % (cove.instance(), box) in open("/proc/%s/cgroup" % pid).read()
+        except OSError:
+            continue
+        if inside and c._comm(pid) == name:
+            found.append(int(pid))
+    return found
+
+
 def fault(cove, point, mode="fail", count=1, session=None):
     body = {"point": point, "mode": mode, "count": count}
     if session:
@@ -159,3 +194,89 @@ def offline(cove, *statements):
     db.commit()
     db.close()
     cove.start()
+
+
+def hangs(cove, session, point):
+    """Whether somebody waits at a point that was set to hang."""
+    items = cove.get("/v1/dev/faults").json["items"]
+    return any(i["point"] == point and i["session"] == session.id and i["hanging"] for i in items)
+
+
+def hold(cove, session, point, count=1):
+    """Whoever comes to that point next hangs there; one that hangs there already goes on. Returns a wait for it."""
+    fault(cove, point, "hang", count, session.id)
+    return lambda: c.until(lambda: hangs(cove, session, point), 20, 0.005)
+
+
+def release(cove, session, point):
+    fault(cove, point, "hang", count=0, session=session.id)
+
+
+def runners(cove):
+    """Runners by session, as the kernel has them: processes in cove's cgroups with a mark that their parent has not."""
+    pids = set()
+    for root in c.cgroup_roots():
+        for top, _, _ in os.walk(os.path.join(root, "cove", cove.instance())):
+            try:
+                with open(os.path.join(top, "cgroup.procs")) as procs:
+                    pids.update(procs.read().split())
+            except OSError:
+                pass
+        if pids:
+            break
+    seen = {}
+    for pid in pids:
+        try:
+            with open("/proc/%s/environ" % pid, "rb") as environ, open("/proc/%s/stat" % pid) as stat:
+                marks = [v[13:].decode() for v in environ.read().split(b"\0") if v.startswith(b"COVE_SESSION=")]
+                fields = stat.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if marks and fields[0] not in "ZX":
+            seen[pid] = (marks[0], fields[1])
+    found = {}
+    for pid, (session, parent) in seen.items():
+        if parent not in seen:
+            found.setdefault(session, []).append(int(pid))
+    return found
+
+
+class Sampler(threading.Thread):
+    """The most runners that a session had at once, looked at every 10 ms."""
+
+    def __init__(self, cove):
+        super().__init__(daemon=True)
+        self.cove, self.most, self.samples, self.stop = cove, {}, 0, False
+        self.start()
+
+    def run(self):
+        while not self.stop:
+            for session, pids in runners(self.cove).items():
+                self.most[session] = max(self.most.get(session, 0), len(pids))
+            self.samples += 1
+            time.sleep(0.01)
+
+    def end(self):
+        self.stop = True
+        self.join()
+        return self.most
+
+
+def power_off(cove):
+    """Everything ends without a word, and the kernel forgets its groups."""
+    pids = cove.children()
+    os.kill(cove.process.pid, signal.SIGSTOP)
+    for pid in list(pids.values()) + [cove.process.pid]:
+        os.kill(pid, signal.SIGKILL)
+    cove.process.wait()
+    cove.log.close()
+    cove.end_leftovers()
+
+    def dead():
+        for group in sorted(c._groups(cove.instance()), key=len, reverse=True):
+            try:
+                os.rmdir(group)
+            except OSError:
+                pass
+        return not any(c._is_boxed(pid, cove.instance()) for pid in c._pids())
+    return c.until(dead, 20, 0.05)

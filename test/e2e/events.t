@@ -130,25 +130,123 @@ def tenants(cove):
     rows = cove.get("/v1/audit?limit=1000", key=keys["ada"]["key"]).json["items"]
     c.ok(rows and {row["tenant"] for row in rows} == {"ada"}, "a tenant's admin sees its own rows", rows)
     made = [row for row in rows if row["action"] == "POST /v1/sandboxes"]
-    c.ok(made and made[0]["target"] == box["id"] and made[0]["who"] == keys["ada"]["id"] and made[0]["outcome"] == "ok"
-         and made[0]["fields"]["requestId"], "who made which sandbox, by which request", made)
+    c.same([(row["target"], row["who"], row["outcome"]) for row in made],
+           [(box["id"], keys["ada"]["id"], word) for word in ("begun", "ok")], "who made which sandbox: that it was begun, and how it ended")
+    c.ok(made[0]["fields"]["requestId"] == made[1]["fields"]["requestId"] != "", "by which request", made)
     c.ok([row for row in rows if row["action"].startswith("DELETE") and row["target"] == box["id"]], "and who ended it", rows)
     c.same(cove.get("/v1/verify", key=keys["ada"]["key"]).status, 403, "the comparison is the operator's")
 
 
-def audit(cove):
-    box = cove.create()
-    for _ in range(5):
-        cove.run(box, "true")
-    cove.delete(box)
+def rows_of(cove, target, word=""):
+    rows, after = [], 0
+    while True:
+        page = cove.get("/v1/audit?limit=1000&after=%d" % after).json
+        rows += [row for row in page["items"] if row["target"] == target and word in row["action"]]
+        after = page["last"]
+        if not page["more"]:
+            return rows
 
-    def look():
-        return [row for row in cove.get("/v1/audit?limit=1000").json["items"] if row["target"] == box["id"] and "execute" in row["action"]]
-    c.until(lambda: sum(row["fields"]["count"] for row in look()) == 5, 25, 0.2)
-    rows = look()
-    c.ok(len(rows) in (1, 2) and sum(row["fields"]["count"] for row in rows) == 5, "commands are summed up", rows)
+
+def audit(cove):
+    box = cove.create(name="watched")
+    ids = [cove.execute(box, "true").headers["X-Request-Id"] for _ in range(3)]
+    c.until(lambda: len(rows_of(cove, box["id"], "api/execute")) >= 3, 5)
+    rows = rows_of(cove, box["id"], "api/execute")
+    c.same([(row["outcome"], row["fields"]["requestId"]) for row in rows], [("begun", i) for i in ids], "each command has its row")
+    bad = cove.execute(box, ["/no/such/program"])
+    c.until(lambda: len(rows_of(cove, box["id"], "api/execute")) >= 5, 5)
+    rows = rows_of(cove, box["id"], "api/execute")[3:]
+    c.same({(row["outcome"], row["fields"]["requestId"]) for row in rows},
+           {(word, bad.headers["X-Request-Id"]) for word in ("begun", "404")}, "one that fails has a second, saying why")
+    for _ in range(5):
+        cove.post("/v1/sandboxes/watched/api/list-files", {"path": "/workspace"})
+    c.same(rows_of(cove, box["id"], "list-files"), [], "reads are summed up, and come later")
+    more = [cove.execute(box, "true").headers["X-Request-Id"] for _ in range(30)]
+    c.until(lambda: [row for row in rows_of(cove, box["id"], "api/execute") if "count" in row["fields"]], 20)
+    rows = [row["fields"] for row in rows_of(cove, box["id"], "api/execute")]
+    own = {row["requestId"] for row in rows}
+    c.same(sum(row.get("count", 0) for row in rows), len([i for i in more if i not in own]),
+           "of thirty at once some have rows of their own, and the others are counted")
     got = cli(cove, "audit", "--check")
     c.ok(got.returncode == 0 and "whole" in got.stdout, "cove audit --check: the chain is whole", got)
+    return box
+
+
+def up(cove):
+    try:
+        return cove.get("/v1/health").json["status"] == "ok"
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+
+
+def shot(cove, box):
+    """What changed the house is in the log, though the daemon is killed the moment the answer is there. What
+    was done inside of a sandbox follows with the next commit, which commands do not wait for."""
+    where = "/v1/sandboxes/" + box["id"]
+    json_type = {"Content-Type": "application/json"}
+    deeds = [
+        ("POST", "/v1/sandboxes", "{}", json_type),
+        ("POST", where + "/api/expose-port", '{"port": 8080}', json_type),
+        ("PUT", "/v1/tenants/shot", '{"host": true}', json_type),
+        ("POST", "/v1/keys", '{"tenant": "shot"}', json_type),
+        ("POST", where + "/stop", None, {}),
+        ("DELETE", where, None, {}),
+    ]
+    done = []
+    for method, path, body, headers in deeds:
+        daemon = cove.children()["daemon"]
+        reply = cove.request(method, path, body, headers=headers, raw=True)
+        os.kill(daemon, 9)
+        done.append((method, path, reply.status, reply.headers["X-Request-Id"]))
+        c.until(lambda: cove.children().get("daemon", daemon) != daemon and up(cove), 20)
+    known = {row["fields"].get("requestId") for row in cove.get("/v1/audit?limit=1000").json["items"]}
+    lost = [deed for deed in done if deed[3] not in known or deed[2] >= 400]
+    c.same(lost, [], "kill -9 after each of %d answers: every deed is in the log" % len(done))
+    made = [row for row in cove.get("/v1/audit?limit=1000").json["items"] if row["fields"].get("requestId") == done[0][3]]
+    c.ok(made and made[0]["target"].startswith("box-") and cove.delete(made[0]["target"]).status == 204, "a create names what was made", made)
+    c.same(cli(cove, "audit", "--check").returncode, 0, "and the chain is whole")
+
+
+def sql(cove, statement):
+    with sqlite3.connect(os.path.join(cove.data, "daemon", "cove.db"), timeout=10) as db:
+        db.execute(statement)
+    db.close()
+
+
+def first(cove, **kw):
+    """What a stream begins with."""
+    stream = Stream(cove, **kw)
+    c.until(lambda: stream.got, 10)
+    return stream.got[0] if stream.got else None
+
+
+def gaps(cove):
+    """Events that are forgotten are told as such, to whomever they were."""
+    for name in ("ivy", "joe"):
+        cove.request("PUT", "/v1/tenants/" + name, {"host": True})
+    ivy, joe = [cove.post("/v1/keys", {"tenant": name, "scopes": ["read", "admin"]}).json["key"] for name in ("ivy", "joe")]
+    for _ in range(4):
+        cove.post("/v1/keys", {"tenant": "ivy", "scopes": ["read"]})
+    c.until(lambda: len(items(cove, key=ivy)) == 6 and len(items(cove, key=joe)) == 2, 10)
+    c.same([i["id"] for i in items(cove, key=ivy)], [1, 2, 3, 4, 5, 6], "I-01 a tenant's events count its own")
+    c.same(first(cove, key=ivy, headers={"Last-Event-ID": "2"})["id"], 3, "a place that is kept is gone on from")
+    newest = cove.get("/v1/events?limit=1000").json["last"]
+    sql(cove, "UPDATE events SET time = 1 WHERE tenant <> 'joe' AND NOT (tenant = 'ivy' AND own > 4)")
+    cove.post("/v1/cleanup")
+    told = c.until(lambda: cove.get("/v1/events?after=1&limit=1000").json["missed"], 10)
+    page = cove.get("/v1/events?after=2", key=ivy).json
+    c.ok(told and page["missed"] and [i["id"] for i in page["items"]] == [5, 6], "what is forgotten is missed by who asks for it", told, page)
+    c.ok(not cove.get("/v1/events?after=4", key=ivy).json["missed"] and not cove.get("/v1/events?after=1", key=joe).json["missed"],
+         "and by nobody else")
+    gap = first(cove, key=ivy, headers={"Last-Event-ID": "2"})
+    c.ok(gap["kind"] == "events.missed" and gap["after"] == 2 and gap["oldest"] == 5, "Last-Event-ID of one that is forgotten: a stream begins by saying so", gap)
+    c.same(first(cove, headers={"Last-Event-ID": "1"})["kind"], "events.missed", "the operator's, too")
+    beyond = Stream(cove, headers={"Last-Event-ID": str(newest + 1000)})
+    c.until(lambda: beyond.got, 10)
+    cove.request("PUT", "/v1/tenants/late", {})
+    c.until(lambda: "tenant.made" in beyond.kinds(), 10)
+    c.same(beyond.kinds()[0], "events.missed", "a number that was never given is no place")
+    c.ok("tenant.made" in beyond.kinds(), "what comes then is told all the same", beyond.got)
 
 
 def verify(cove):
@@ -177,6 +275,8 @@ def restart(cove):
     follow = subprocess.Popen([cove.binary, "events", "-f", "--json", "--data", cove.data], stdout=subprocess.PIPE, text=True)
     c.until(lambda: cove.get("/v1/health").json["http"]["open"] > opened, 5)
     before = items(cove)
+    for _ in range(5):
+        cove.post("/v1/sandboxes/none/api/list-files", {"path": "/workspace"})
     cove.stop()
     data = os.path.join(cove.data, "daemon", "cove.db")
     with sqlite3.connect(data) as db:
@@ -188,6 +288,8 @@ def restart(cove):
     db.close()
     cove.start()
     c.same(items(cove)[:len(before)], before, "events survive a restart")
+    sums = rows_of(cove, "none", "list-files")
+    c.same([row["fields"]["count"] for row in sums], [5], "reads that were summed up are in the log by then")
     got = cli(cove, "verify")
     c.ok(got.returncode == 1 and "stray-row" in got.stdout, "a stray row of the store is named", got)
     got = cli(cove, "audit", "--check")
@@ -208,7 +310,8 @@ life(cove)
 failure(cove)
 security(cove)
 tenants(cove)
-audit(cove)
+shot(cove, audit(cove))
+gaps(cove)
 verify(cove)
 restart(cove)
 cove.close()

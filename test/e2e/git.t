@@ -26,6 +26,11 @@ def git(cove, box):
     got = checkout("file:///tmp/repo", branch=None, depth=None, timeoutMs=None, targetDir=None).json
     c.same((got["success"], got["branch"], got["targetDir"]), (True, "main", "/workspace/repo"),
            "absent and null are the same")
+    cove.post("/v1/sandboxes/%s/api/execute" % box["id"], {"command": "mkdir /tmp/at; cd /tmp/at", "sessionId": "g"})
+    c.same([checkout("file:///tmp/repo", targetDir="rel", **who).json.get("targetDir")
+            for who in ({"sessionId": "g"}, {})] +
+           [cove.out(box, "ls -d /tmp/at/rel/.git")],
+           ["/tmp/at/rel", "/workspace/rel", "/tmp/at/rel/.git\n"], "a relative directory begins where its session stands")
     for url in ("", "x" * 2049, "a\0b"):
         fails(checkout(url), 400, "INVALID_GIT_URL", "%.6r is no URL" % url)
     for field, value in (("timeoutMs", 0), ("timeoutMs", 1.5), ("timeoutMs", "1"), ("depth", -1)):

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
+import live  # noqa: E402
 
 BOXES = 4 if c.SHORT else 10
 SWAPS = 2 if c.SHORT else 5
@@ -139,32 +139,6 @@ def hands_on(cove, boxes):
     c.same(whole(cove, boxes), [], "the next start has them again")
 
 
-class Visitor:
-    """Connects again and again: each time somebody must listen, and answer in the end."""
-
-    def __init__(self, cove):
-        self.cove, self.stop, self.refused, self.answers = cove, False, [], 0
-        self.thread = threading.Thread(target=self.visit)
-        self.thread.start()
-
-    def visit(self):
-        while not self.stop:
-            try:
-                with c.socket.create_connection(("127.0.0.1", self.cove.port), timeout=30) as sock:
-                    sock.sendall(b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
-                                 b"Connection: close\r\n\r\n" % self.cove.port)
-                    self.answers += sock.recv(15).startswith(b"HTTP/1.1")
-            except ConnectionRefusedError as fault:
-                self.refused.append(repr(fault))
-            except OSError:
-                pass  # cut by the end of a daemon: the next one is there
-            time.sleep(0.002)
-
-    def end(self):
-        self.stop = True
-        self.thread.join()
-
-
 def swap(binary, source):
     """As a package does it: a new file under the old name."""
     shutil.copy(source, binary + ".new")
@@ -178,7 +152,7 @@ def upgrade(cove):
 
 def upgrades(cove, boxes):
     before, supervisor = cells(cove, boxes), cove.process.pid
-    visitor = Visitor(cove)
+    visitor = live.Visitor(cove)
     for i in range(SWAPS):
         old = cove.children()
         swap(cove.binary, c.BIN)
@@ -205,9 +179,10 @@ def upgrades(cove, boxes):
     c.same(cove.children(), pids, "and nothing has happened")
     swap(cove.binary, c.BIN)
     c.same(upgrade(cove).returncode, 0, "the next one is taken")
-    visitor.end()
-    c.ok(visitor.answers > 10, "meanwhile a client was answered %d times" % visitor.answers)
-    c.same(visitor.refused[:3], [], "and never refused: the listeners were not closed")
+    visitor.stopping = True
+    visitor.join()
+    c.ok(visitor.done > 10, "meanwhile a client was answered %d times" % visitor.done)
+    c.same(visitor.faults[:3], [], "and never refused: the listeners were not closed")
 
 
 def reboot(cove, boxes):
@@ -227,6 +202,49 @@ def reboot(cove, boxes):
              if c.until(lambda: said(cove, box, "cat /workspace/mark")) != "%d\n" % i]
     c.same(wrong, [], "the first request starts it again, on its own disk")
     c.ok(None not in cells(cove, boxes).values(), "and it runs")
+    c.same(verify(cove), 0, "and all agree")
+
+
+def next_boot(cove, boxes):
+    """The notes are still there, but of another boot: their numbers mean somebody else now, who must not be touched."""
+    innocent = subprocess.Popen(["sleep", "1000"])
+    before = cells(cove, boxes)
+    kill_all(cove)
+    for pid in before.values():
+        os.kill(int(pid), signal.SIGKILL)
+    with open("/proc/%d/stat" % innocent.pid) as file:
+        started = file.read().rsplit(")", 1)[1].split()[19]
+    for box in boxes:
+        path = os.path.join(run_dir(cove), "cells", box["id"])
+        told = dict(note(cove, box), pid=innocent.pid, started=started)
+        with open(path, "w") as file:
+            file.write("".join("%s %s\n" % pair for pair in told.items()) + "end\n")
+    real, cove.binary = cove.binary, os.path.join(home, "boot")
+    with open(os.path.join(home, "boot_id"), "w") as file:
+        file.write("00000000-1111-2222-3333-444444444444\n")
+    with open(cove.binary, "w") as file:
+        file.write("#!/bin/sh\nexec unshare -m sh -c 'mount --bind %s/boot_id /proc/sys/kernel/random/boot_id && "
+                   "exec %s \"$@\"' cove \"$@\"\n" % (home, real))
+    os.chmod(cove.binary, 0o755)
+    cove.start()
+    cove.binary = real
+    states = {item["state"] for item in cove.get("/v1/sandboxes").json["items"]}
+    c.same(states, {"stopped"}, "R-2 after the next boot every sandbox is stopped, whatever its note says")
+    wrong = [i for i, box in enumerate(boxes)
+             if c.until(lambda: said(cove, box, "cat /workspace/mark")) != "%d\n" % i]
+    c.same(wrong, [], "and the first request starts it again")
+    c.ok(innocent.poll() is None, "R-2 who has its number now was not signalled")
+    c.same(verify(cove), 0, "and all agree")
+    innocent.kill()
+    innocent.wait()
+    kill_all(cove)  # back to the boot that it is
+    for pid in cells(cove, boxes).values():
+        os.kill(int(pid), signal.SIGKILL)
+    cove.start()
+
+
+def verify(cove):
+    return subprocess.run([c.BIN, "verify", "--data", cove.data], capture_output=True, timeout=60).returncode
 
 
 def rests(cove, box):
@@ -279,6 +297,7 @@ hands_on(cove, boxes)
 upgrades(cove, boxes)
 rests(cove, boxes[0])
 reboot(cove, boxes)
+next_boot(cove, boxes)
 for box in boxes:
     c.same(cove.delete(box).status, 204, "a sandbox of many lives is deleted, verified")
 left = c.settled(before, cove, 15)

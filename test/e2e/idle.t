@@ -149,6 +149,56 @@ began = time.monotonic()
 c.same([cove.delete(b).status for b in (busy, stream, burn, quiet, alive, term)], [204] * 6, "L-07 frozen ones are deleted")
 c.ok(time.monotonic() - began < 10, "soon", time.monotonic() - began)
 
+# Woken by any request; sockets count, questions do not
+SERVER = ("import http.server as h, time\nclass S(h.BaseHTTPRequestHandler):\n def do_GET(s):\n  s.send_response(200); s.end_headers()\n  s.wfile.write(b'hello '); s.wfile.flush()\n"
+          "  time.sleep(4 if s.path == '/slow' else 0); s.wfile.write(b'there')\nh.ThreadingHTTPServer(('127.0.0.1', 4000), S).serve_forever()")
+port = cove.create(sleepAfter="1s")
+base = "/v1/sandboxes/%s/" % port["id"]
+cove.post(base + "api/write", {"path": "/workspace/server.py", "content": SERVER})
+cove.post(base + "api/execute", {"command": "python3 /workspace/server.py > /dev/null 2>&1 & disown; echo"})
+c.ok(c.until(lambda: cove.get(base + "proxy/4000/").body == b"hello there"), "a server in a background job")
+asked = threading.Event()
+
+
+def questions():
+    while not asked.wait(0.1):
+        cove.get("/v1/sandboxes/" + port["id"])
+        cove.get("/v1/sandboxes?limit=10")
+        cove.get(base + "api/process/list")
+
+
+asking = threading.Thread(target=questions)
+asking.start()
+c.ok(falls(port, "frozen", 6), "API calls that ask about it are no use, however many")
+asked.set()
+asking.join()
+wakers = {
+    "a command": lambda: cove.execute(port, "echo hi").status,
+    "a file that is read": lambda: cove.post(base + "api/read", {"path": "/workspace/server.py"}).status,
+    "a file that is written": lambda: cove.post(base + "api/write", {"path": "/workspace/w", "content": "w"}).status,
+    "a list of ports": lambda: cove.get(base + "api/ports").status,
+    "a request to a port": lambda: cove.get(base + "proxy/4000/").status,
+    "a terminal": lambda: (wsclient.WebSocket(cove, base + "ws/pty?sessionId=w&cols=80&rows=24").close(), 200)[1],
+    "a stream": lambda: 200 if list(cove.events(port, "echo hi")) else 0,
+    "a process": lambda: cove.post(base + "api/process/start", {"command": "true"}).status,
+}
+for name, wake in wakers.items():
+    c.ok(falls(port, "frozen", 6), "frozen again")
+    c.ok(wake() in (200, 201) and state(port) == "running", "%s wakes it" % name, state(port))
+held = threading.Thread(target=lambda: cove.get(base + "proxy/4000/slow"))
+held.start()
+time.sleep(2.5)
+c.same(state(port), "running", "an open socket to one of its ports is use")
+held.join()
+c.ok(falls(port, "frozen", 15) and falls(port, "stopped", 6), "and when it is closed, no more")
+c.same(cove.post(base + "api/read", {"path": "/workspace/w"}).status, 200, "a stopped one is woken by a file")
+step(port, "stop")
+wsclient.WebSocket(cove, base + "ws/pty?sessionId=w&cols=80&rows=24").close()
+c.same(state(port), "running", "and by a terminal")
+step(port, "stop")
+c.ok(cove.get(base + "proxy/4000/").status in (404, 502) and state(port) == "running", "and by a request to a port, though nobody listens there any more")
+cove.delete(port)
+
 # A daemon that dies leaves every sandbox where it was
 four = {name: cove.create(name=name, sleepAfter="1s" if name == "froze" else "10m") for name in ("runs", "rests", "froze", "lies")}
 for one in four.values():

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Rounds of work and sudden death: twenty runs at once, kill -9 of the daemon, the warden or both in the midst of them,
-or of all and a new start; afterwards nothing is left over and all that is known agrees.
+or of all and a new start; each run has run once and its result is told, nothing is left over, and all that is known
+agrees.
 
 COVE_LOOP_ROUNDS says how many rounds (3, with COVE_SOAK 200); COVE_LOOP_SEED repeats a sequence.
 """
@@ -12,6 +13,7 @@ import threading
 import time
 
 import cove as c
+import live
 
 ROUNDS = int(os.environ.get("COVE_LOOP_ROUNDS", "200" if os.environ.get("COVE_SOAK") else "3"))
 SEED = int(os.environ.get("COVE_LOOP_SEED", str(random.randrange(1 << 32))))
@@ -20,23 +22,29 @@ RUNS = 10 if c.SHORT else 20
 c.need_root()
 c.note("seed %d" % SEED)
 chance = random.Random(SEED)
+chance_of = random.Random()  # of threads, whose order is nobody's
 
 
-def work(cove, number, stay):
-    """One run: whatever fails on the way may fail; what must not is checked at the end."""
+def work(cove, number, stay, found):
+    """One run, as a client sees it to whom its result matters: it says everything again until it is answered. The
+    command must have run once, and its exit code and output must come, whatever died meanwhile."""
+    name, code = "r%x" % chance_of.getrandbits(64), 1 + number
+    body = {"command": "echo x >> /workspace/ran; echo out %d; sleep 0.%d; exit %d" % (number, number % 5, code), "processId": "p"}
     try:
-        made = cove.post("/v1/sandboxes", {"ephemeral": True} if not stay else {}, timeout=60)
-        if made.status != 201:
-            return
-        box = made.json["id"]
-        cove.post("/v1/sandboxes/%s/api/execute" % box, {"argv": ["sh", "-c", "echo %d; sleep 0.%d" % (number, number % 5)],
-                                                       "encoding": "auto"}, timeout=60)
-        cove.request("DELETE", "/v1/sandboxes/" + box, timeout=60)
-    except OSError:
-        pass
-    except Exception as surprise:  # a cut reply
-        if "http.client" not in type(surprise).__module__:
-            raise
+        made, _ = live.surely(lambda: cove.request("POST", "/v1/sandboxes", {} if stay else {"ephemeral": True},
+                                                   headers={"Idempotency-Key": name}), lambda often: (200, 201))
+        box = made.json
+        live.surely(lambda: cove.post(live.api(box, "process/start"), body), lambda often: (200, 409) if often else (200,))
+        path = live.api(box, "process/p/wait?timeoutMs=60000")
+        got, _ = live.surely(lambda: cove.get(path), lambda often: (200,))
+        said, _ = live.surely(lambda: cove.get(live.api(box, "process/p/logs")), lambda often: (200,))
+        ran, _ = live.surely(lambda: cove.execute(box, "wc -l < /workspace/ran"), lambda often: (200,))
+        result = (got.json["exitCode"], said.json["stdout"], ran.json["stdout"].strip())
+        if result != (code, "out %d\n" % number, "1"):
+            found.append("run %d: %r" % (number, result))
+        live.surely(lambda: cove.delete(box), lambda often: (204, 404) if often else (204,))
+    except Exception as fault:  # noqa: BLE001
+        found.append("run %d: %r" % (number, fault))
 
 
 def shoot(cove, victims):
@@ -74,41 +82,46 @@ def clear(cove):
     return False
 
 
+def watched(cove):
+    found = c.census(cove)
+    return {key: found[key] for key in ("processes", "cgroups", "namespaces", "mounts", "loops", "boxes", "trash")}
+
+
 def round_of(cove, number):
     way = chance.choice(["daemon", "warden", "both", "all"])
-    threads = [threading.Thread(target=work, args=(cove, i, chance.random() < 0.3)) for i in range(RUNS)]
+    found = []
+    threads = [threading.Thread(target=work, args=(cove, i, chance.random() < 0.3, found)) for i in range(RUNS)]
     for thread in threads:
         thread.start()
     time.sleep(chance.uniform(0.0, 0.8))
     if way == "all":
         cove.process.kill()
         cove.process.wait()
-        for thread in threads:
-            thread.join(90)
         c.until(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in last.values()), 30)
         cove.start()
     else:
         victims = ["daemon", "warden"] if way == "both" else [way]
         shoot(cove, victims)
-        for thread in threads:
-            thread.join(90)
         c.until(lambda: renewed(cove, victims), 30)
+    for thread in threads:
+        thread.join(120)
     name = "round %d, kill -9 of %s: " % (number, way)
+    c.same(found, [], name + "every run ran once, and its result was told")
     if not c.ok(c.until(lambda: healthy(cove), 30, 0.1), name + "cove is well again"):
         return
     c.ok(clear(cove), name + "every sandbox that is left can be ended")
     got = subprocess.run([cove.binary, "verify", "--data", cove.data], capture_output=True, text=True, timeout=60)
     c.ok(got.returncode == 0, name + "all agree", got.stdout, got.stderr)
-    now = c.until(lambda: c.census(cove)["processes"] == before["processes"] and c.census(cove), 20) or c.census(cove)
-    c.same({k: now[k] for k in WATCHED}, {k: before[k] for k in WATCHED}, name + "nothing is left over")
+    c.until(lambda: watched(cove) == before, 20, 0.05)
+    c.same(watched(cove), before, name + "nothing is left over")
 
 
 cove = c.Cove()
 box = cove.create()
 cove.run(box, "true")
 cove.delete(box)
-before = c.census(cove)
-WATCHED = [key for key in ("processes", "cgroups", "namespaces", "mounts", "loops") if key in before]
+c.calm(cove)
+before = watched(cove)
 for at in range(ROUNDS):
     last = cove.children()
     round_of(cove, at + 1)

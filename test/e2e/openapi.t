@@ -386,7 +386,9 @@ def rest(w, box):
     w.ask("POST", at + "/backup/create", {"dir": "/etc", "archivePath": "/var/backups/a"}, 400)
     w.ask("POST", at + "/backup/restore", {"dir": "/workspace/d", "archivePath": "/var/backups/a.tar.zst"})
     w.ask("POST", at + "/backup/restore", {"dir": "/workspace/d", "archivePath": "/var/backups/none"}, 500)
-    w.ask("POST", at + "/backup/upload-parts", {}, 501)
+    w.ask("POST", at + "/backup/upload-parts", {"archivePath": "/var/backups/a.tar.zst", "parts": []}, 400)
+    w.ask("POST", at + "/backup/upload-parts", {"archivePath": "/var/backups/a.tar.zst", "parts": [
+        {"partNumber": 1, "url": "https://127.0.0.1:9/x", "offset": 0, "size": 1}]}, 403)
     w.ask("POST", at + "/git/checkout", {"repoUrl": "ext::sh -c id"}, 400)
     w.ask("POST", at + "/process/start", {"command": "exec python3 -m http.server 8000", "processId": "site"})
     w.ask("POST", at + "/port-watch", {"port": 8000, "mode": "http", "processId": "site", "interval": 100})
@@ -492,10 +494,11 @@ def conversations(w):
     w.ask("GET", at + "/runs/%s/events?offset=0" % run)
     w.ask("GET", at + "/runs/%s/events?offset=x" % run, want=400)
     w.ask("GET", at + "/logs")
-    w.ask("GET", at + "/terminal", want=501)
+    w.ask("GET", at + "/terminal", want=404)
     w.ask("POST", "/v1/dev/faults", {"point": "stop", "count": 1, "session": "none"})
     w.ask("GET", "/v1/dev/faults")
     w.ask("DELETE", "/v1/dev/faults", want=204)
+    w.ask("POST", "/v1/dev/clock", {"stepMs": 0}, want=204)
     w.ask("DELETE", at, want=204)
 
 

@@ -27,6 +27,7 @@ class Odd(Runner):
                  "connection": self.connection, "run": self.run and self.run["run"]}
         if self.port:
             hello["port"] = self.port
+        hello.update(json.loads(os.environ.get("RUNNER_HELLO", "{}")))
         self.send(hello)
         for kept in self.unsaid:
             if kept["seq"] > word.get("seq", 0):

@@ -15,7 +15,8 @@ WORK = os.path.join(c.ROOT, "build", "sdk")
 
 def install():
     """The packages of the lock file, once; they stay in build/."""
-    names = ("package.json", "package-lock.json", "hook.mjs", "tap.mjs", "new.mjs", "old.mjs", "rpc.mjs")
+    names = ("package.json", "package-lock.json", "hook.mjs", "tap.mjs", "new.mjs", "old.mjs", "rpc.mjs",
+             "object.mjs")
     os.makedirs(WORK, exist_ok=True)
     for name in names:
         if os.path.exists(os.path.join(HERE, name)):
@@ -81,6 +82,8 @@ drive("0.12.10 http", "new.mjs", "http", env=env)
 drive("0.12.10 websocket", "new.mjs", "websocket", env=env)
 drive("0.4.18", "old.mjs", env=env)
 drive("capnweb", "rpc.mjs", env=env)
+for transport in ("http", "websocket", "rpc"):
+    drive("0.12.10 object " + transport, "object.mjs", transport, env=env)
 c.same(cove.delete(box).status, 204, "the sandbox is deleted")
 c.same(cove.stop(), 0, "cove stops")
 c.same(c.remains(cove), {}, "nothing is left behind")

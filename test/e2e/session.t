@@ -340,6 +340,99 @@ def beside(cove, box):
     c.ok(c.until(lambda: status() == "error", 5), "and ends with its session", status())
 
 
+class Gate:
+    """A command of a session that goes on when it is told to."""
+
+    def __init__(self, cove, box, then, session="files"):
+        self.cove, self.box, self.answer = cove, box, []
+        cove.run(box, "rm -f /tmp/gate /tmp/there; mkfifo /tmp/gate")
+        self.thread = threading.Thread(target=lambda: self.answer.append(
+            run(cove, box, "touch /tmp/there; read -r x < /tmp/gate; " + then, session)))
+        self.thread.start()
+        c.until(lambda: cove.run(box, "test -e /tmp/there")["exitCode"] == 0, 10)
+
+    def open(self):
+        self.cove.run(self.box, "echo > /tmp/gate")
+        self.thread.join(20)
+        return self.answer[0]
+
+
+def later(call):
+    """Made beside; whether it waits shows in .is_alive()."""
+    thread = threading.Thread(target=lambda: thread.got.append(call()))
+    thread.got = []
+    thread.start()
+    thread.join(0.4)
+    return thread
+
+
+def write(cove, box, path, content="file", session="files"):
+    return api(cove, box, "write", {"path": path, "content": content, "sessionId": session})
+
+
+def filed(cove, box):
+    run(cove, box, "mkdir -p /tmp/deep; echo in-deep > /tmp/deep/rel", "files")
+    for verb, body, want in (
+            ("write", {"path": "/tmp/f", "content": "file"}, None),
+            ("read", {"path": "rel"}, ("content", "in-deep\n")), ("exists", {"path": "rel"}, ("exists", True)),
+            ("list-files", {"path": "."}, ("count", 1)), ("mkdir", {"path": "made"}, ("path", "made")),
+            ("rename", {"oldPath": "made", "newPath": "other"}, ("newPath", "other")),
+            ("move", {"sourcePath": "rel", "destinationPath": "other"}, ("path", "rel")),
+            ("delete", {"path": "other/rel"}, ("path", "other/rel"))):
+        run(cove, box, "cd /", "files")
+        gate = Gate(cove, box, "echo cmd > /tmp/f; cd /tmp/deep")
+        call = later(lambda: api(cove, box, verb, dict(body, sessionId="files")))
+        waits = call.is_alive()
+        gate.open()
+        call.join(20)
+        got = call.got[0]
+        c.ok(waits and got.status == 200 and (not want or got.json[want[0]] == want[1]),
+             "5.3 %s waits for the commands before it, and begins where they left off" % verb, waits, got)
+        if verb == "write":
+            c.same(cove.out(box, "cat /tmp/f"), "file", "5.3 so the last one wins")
+    gate = Gate(cove, box, "true")
+    c.same((write(cove, box, "/tmp/g", session="others").status, write(cove, box, "/tmp/g", session=NONE).status,
+            api(cove, box, "write", {"path": "/tmp/g", "content": ""}).status), (200, 200, 200),
+           "5.3 files of other sessions, and of none, do not wait")
+    waiting = http.client.HTTPConnection("127.0.0.1", cove.port)
+    waiting.request("POST", "/v1/sandboxes/%s/api/write" % box["id"],
+                    json.dumps({"path": "/tmp/left", "content": "x", "sessionId": "files"}),
+                    {"Authorization": "Bearer " + cove.key, "Content-Type": "application/json"})
+    time.sleep(0.2)
+    waiting.close()
+    behind = later(lambda: write(cove, box, "/tmp/behind"))
+    gate.open()
+    behind.join(20)
+    c.same((behind.got[0].status, cove.out(box, "cat /tmp/behind; ls /tmp/left 2>&1 | wc -l; test -e /tmp/left; echo $?")),
+           (200, "file1\n1\n"), "5.3 one who leaves the line writes nothing, and the next has its turn")
+    gate = Gate(cove, box, "exit 3")
+    call = later(lambda: write(cove, box, "/tmp/after-exit"))
+    c.same(gate.open().status, 410, "5.3 a shell that ends under its command")
+    call.join(20)
+    c.same(call.got[0].status, 200, "does not take the file that waits along")
+    gate = Gate(cove, box, "true")
+    call = later(lambda: write(cove, box, "/tmp/destroyed"))
+    api(cove, box, "session/delete", {"sessionId": "files", "force": True})
+    call.join(20)
+    refuses(call.got[0], 410, "SESSION_DESTROYED", "5.3 a session that is deleted by force ends what waits for it")
+    gate.thread.join(20)
+    c.same(cove.run(box, "test -e /tmp/destroyed")["exitCode"], 1, "and it was not done")
+    c.same(write(cove, box, "new-session.txt", session="unheard-of").status, 200, "5.1 a file verb may name a session first")
+    c.same(cove.out(box, "cat /workspace/new-session.txt"), "file", "which stands in /workspace")
+    refuses(write(cove, box, "/tmp/x", session="  "), 500, "COMMAND_EXECUTION_ERROR", "5.1 a blank session is none")
+
+
+def unhurried(cove, box):
+    """A stream holds its session until it has started, whoever reads it."""
+    cove.run(box, "head -c 30000000 /dev/zero > /tmp/zeroes")
+    slow = http.client.HTTPConnection("127.0.0.1", cove.port)
+    slow.request("POST", "/v1/sandboxes/%s/api/read/stream" % box["id"], json.dumps({"path": "/tmp/zeroes", "sessionId": "slow"}),
+                 {"Authorization": "Bearer " + cove.key, "Content-Type": "application/json"})
+    c.same(slow.getresponse().status, 200, "5.3 a stream of a file that nobody reads")
+    gives(cove, box, "does not hold up its session", "echo on", "on", session="slow")
+    slow.close()
+
+
 def environment(cove, box):
     run(cove, box, "LOCAL=1; false", "env-live")
     reply = api(cove, box, "env", {"envVars": {"SHARED": "it's", "PATH2": "x"}})
@@ -429,6 +522,7 @@ def bare(cove):
         got = refuses(reply, 500, "COMMAND_EXECUTION_ERROR", "without bash there is no session")
         c.same(got and got["reason"], "no_bash", "and the reason is told")
     c.same(cove.out(box, ["echo", "ok"]), "ok\n", "commands of their own still run")
+    c.same(write(cove, box, "/tmp/f", session="z").status, 200, "and so do files, of whatever session")
     cove.run(box, ["mv", "/usr/bin/hidden", "/usr/bin/bash"])
     gives(cove, box, "with bash there is", "echo ok", "ok", session="x")
     cove.delete(box)
@@ -450,7 +544,7 @@ c.need_root()
 cove = c.Cove()
 box = cove.create(limits={"memoryMB": 512, "pids": 512})
 for part in (made, deleted, state, output, one_command, named, endings, jobs, timed, ordered, beside,
-             environment, leaving):
+             filed, unhurried, environment, leaving):
     part(cove, box)
 cove.delete(box)
 crowd(cove)

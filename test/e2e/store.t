@@ -4,6 +4,7 @@ what happens when the state is full, read-only, corrupt or of a newer cove. Real
 system that is filled, bytes that are written over, processes that are shot."""
 import asyncio
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -236,14 +237,16 @@ def full_story(cove, loop):
     box, doomed = cove.create(name="runs"), cove.create()
     cove.run(box, "setsid sleep 1000 >/dev/null 2>&1 &")
     loop.fill()
-    # The journal has a little room in itself: until that is used up, creates are good ones.
+    # The journal has a little room in itself: until that is used up, changes are good ones. Meanwhile admission may have seen
+    # that the disk is full, and say that.
     replies = []
 
     def refused():
+        cove.request("PATCH", "/v1/sandboxes/runs", {"labels": {"n": "x" * 200 + str(len(replies))}})
         replies.append(cove.post("/v1/sandboxes", {}))
-        return replies[-1].status != 201
-    c.ok(c.until(refused, 30, 0), "a full state refuses new sandboxes at last")
-    c.same(reason(replies[-1]), (503, "state_unwritable"), "B-13 and says why")
+        return reason(replies[-1]) == (503, "state_unwritable")
+    c.ok(c.until(refused, 30, 0), "B-13 a full state refuses new sandboxes at last, and says why", replies[-1])
+    c.ok({reply.status for reply in replies} <= {201, 503, 507}, "and nothing else is said on the way", replies)
     c.ok(replies[-1].json["retryable"], "it may be tried again")
     c.same(health(cove)["health"], "unwritable", "health says so")
     groups = [group for group in c._groups(cove.instance()) if group.count("box-")]
@@ -272,6 +275,32 @@ def full_story(cove, loop):
     c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201, 10), "writable again: it resumes by itself")
 
 
+def tapes(cove):
+    """What was run, what it wrote and how it ended is found by its folder: after a stop, a kill, a restart."""
+    box = cove.create(name="taped")
+    where = "/v1/sandboxes/taped/api/process"
+    cove.post(where + "/start", {"command": "echo one; echo two >&2", "processId": "brief"})
+    cove.post(where + "/start", {"command": "echo begun; sleep 1000", "processId": "long"})
+
+    def seen():
+        found = {p["id"]: (p["status"], p.get("exitCode")) for p in cove.get(where + "/list").json["processes"]}
+        logs = [cove.get(where + "/%s/logs" % name).json for name in ("brief", "long")]
+        return found, [(log["stdout"], log["stderr"], log["offset"]) for log in logs]
+    output = [("one\n", "two\n", 8), ("begun\n", "", 6)]
+    c.until(lambda: seen()[1] == output and seen()[0]["brief"][0] == "completed", 5)
+    cove.post("/v1/sandboxes/taped/stop")
+    shoot(cove, "daemon")
+    ended = {"brief": ("completed", 0), "long": ("killed", 137)}
+    c.same(seen(), (ended, output), "stopped, and the daemon is shot: outputs and ends are known")
+    cove.post("/v1/sandboxes/taped/stop")
+    shoot_all(cove)
+    cove.start()
+    c.same(seen(), (ended, output), "stopped, and all is shot: still")
+    cove.delete(box)
+    folder = os.path.join(cove.data, "daemon", "tapes", box["id"])
+    c.ok(c.until(lambda: not os.path.exists(folder)), "they go with their sandbox")
+
+
 def corrupt(cove):
     box = cove.create(name="patient")
     cove.run(box, "setsid sleep 1000 >/dev/null 2>&1 &")
@@ -297,22 +326,76 @@ def corrupt(cove):
     c.same(cove.out("patient", "pgrep -c sleep"), "1\n", "restored, the box is there with what runs in it")
 
 
-def too_new(cove):
-    shoot_all(cove)
-    edit(cove, "UPDATE schema SET version = 999")
+def refused(cove, what):
+    """Does not start, soon, and says why: to the log, and by its exit status."""
     said = os.path.getsize(cove.log_path)
     begin = time.monotonic()
     try:
         cove.start()
-        c.ok(False, "the state of a newer cove is refused")
+        c.ok(False, "%s is refused" % what)
+        shoot_all(cove)
     except RuntimeError:
-        c.ok(True, "the state of a newer cove is refused")
-    c.ok(time.monotonic() - begin < 20, "soon")
-    c.ok("state_too_new" in cove.log_text()[said:], "with a clear word")
-    edit(cove, "UPDATE schema SET version = 1")
+        c.ok(cove.process.returncode != 0 and time.monotonic() - begin < 20, "%s is refused, soon" % what, cove.process.returncode)
     cove.process = None
+    return cove.log_text()[said:]
+
+
+def too_new(cove):
+    """An older cove leaves alone what a newer one wrote: the state, and the notes of what runs."""
+    shoot_all(cove)
+    now = sqlite3.connect(state(cove)).execute("SELECT version FROM schema").fetchone()[0]
+    edit(cove, "UPDATE schema SET version = 999", "CREATE TABLE of_the_future (x)")
+    words = refused(cove, "the state of a newer cove")
+    c.ok("state_too_new" in words and "999" in words and "knows %d" % now in words, "with a clear word: both versions", words[-2000:])
+    c.ok(sqlite3.connect(state(cove)).execute("SELECT version FROM schema").fetchone()[0] == 999, "and left as it is")
+    edit(cove, "UPDATE schema SET version = %d" % now, "DROP TABLE of_the_future")
+
+    box = sqlite3.connect(state(cove)).execute("SELECT id FROM boxes WHERE name = 'patient'").fetchone()[0]
+    note = os.path.join(cove.data, "run", "cells", box)
+    text = open(note).read()
+    with open(note, "w") as file:
+        file.write(text.replace("cove-cell 1\n", "cove-cell 9\n", 1))
+    words = refused(cove, "the note of a newer cove")
+    c.ok("state_too_new" in words and box in words, "with a clear word: whose it is", words[-2000:])
+    c.ok(any(box in group for group in c._groups(cove.instance())), "and what runs is left alone")
+    with open(note, "w") as file:
+        file.write(text)
     cove.start()
     c.same(cove.out("patient", "pgrep -c sleep"), "1\n", "nothing was touched")
+
+
+def older_state(cove):
+    """The tables of the first version, with what is in them now: brought to today's, and nothing is missed."""
+    events = cove.get("/v1/events?limit=1000").json["items"]
+    shoot_all(cove)
+    edit(cove, "DROP INDEX events_of_tenant", "DROP INDEX audit_of_tenant",
+         "ALTER TABLE events DROP COLUMN own", "ALTER TABLE audit DROP COLUMN own",
+         "CREATE INDEX events_of_tenant ON events (tenant, id)", "CREATE INDEX audit_of_tenant ON audit (tenant, id)",
+         "DELETE FROM counters WHERE name LIKE 'event/%' OR name LIKE 'audit/%' OR name LIKE 'gone/%'",
+         "UPDATE counters SET name = 'event' WHERE name = 'events/'",
+         "CREATE TABLE tapes (sandbox TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (sandbox, id))",
+         "UPDATE schema SET version = 1")
+    cove.start()
+    c.same(cove.out("patient", "pgrep -c sleep"), "1\n", "the state of the first version: its sandboxes are there")
+    c.same(cove.get("/v1/events?limit=1000").json["items"][:len(events)], events, "and its events")
+    check = cove.get("/v1/audit/check").json
+    c.ok(check["ok"] and check["rows"] > 0, "the audit log is whole", check)
+    c.same(sql(cove, "SELECT version FROM schema"), [(2,)], "it is of today's version")
+
+
+def portable():
+    """What every database reads: only SQLite's own files may speak its dialect."""
+    words = ("PRAGMA", "AUTOINCREMENT", "INSERT OR", "REPLACE INTO", "WITHOUT ROWID", "rowid", "strftime", "datetime(", "ifnull(",
+             "GLOB ", "sqlite_", "INTEGER PRIMARY", "IS NOT DISTINCT", "printf(", "json_extract")
+    where = os.path.join(c.ROOT, "src", "store")
+    found, statements = [], 0
+    for name in sorted(os.listdir(where)):
+        if not name.endswith(".c") or name.startswith("sqlite"):
+            continue
+        text = "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', open(os.path.join(where, name)).read()))
+        statements += len(re.findall(r"SELECT|INSERT|UPDATE|DELETE", text))
+        found += [(name, word) for word in words if word.lower() in text.lower()]
+    c.ok(statements > 40 and not found, "no question speaks a dialect", statements, found)
 
 
 def in_memory():
@@ -327,11 +410,14 @@ c.need_root()
 house = kept_over_restarts()
 promises(house)
 few_syncs(house)
+tapes(house)
 corrupt(house)
 too_new(house)
+older_state(house)
 c.same(house.stop(), 0, "the end is clean")
 c.same(c.remains(house), {}, "nothing is left behind")
 house.close()
 full_disk()
 in_memory()
+portable()
 c.done()

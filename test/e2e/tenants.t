@@ -109,7 +109,22 @@ c.ok(ask(A, "GET", "/v1/keys").status == 403 and ask(A, "POST", "/v1/keys", {}).
      ask(A, "POST", "/v1/templates", {"name": "x", "from": "host"}).status == 403, "without admin and templates none of that")
 c.ok(ask(A, "GET", "/v1/tenants/acme").status == 200 and ask(A, "GET", "/v1/tenants/beta").status == 403 and
      ask(A, "GET", "/v1/tenants/none").status == 403, "a tenant sees its own terms, and no other's")
+seen = ask(reader, "GET", "/v1/sandboxes/work").json
+c.ok(seen["id"] == abox and seen["token"] is None and seen["baseUrl"] is None,
+     "nor is it told the credential with which anybody could use the sandbox", seen)
+once = {"Idempotency-Key": "tenants-once"}
+first = ask(A, "POST", "/v1/sandboxes", {"name": "once", "limits": {"memoryMB": 16}}, headers=once)
+c.ok(first.status == 201 and ask(A, "POST", "/v1/sandboxes", {"name": "once", "limits": {"memoryMB": 16}}, headers=once).status == 201,
+     "an answer under an idempotency key is given again to who may make", first)
+maker = key(tenant="acme", scopes=["make"])["key"]
+c.same([ask(k, "POST", "/v1/sandboxes", {"name": "once", "limits": {"memoryMB": 16}}, headers=once).status
+        for k in (reader, user, maker)], [403, 403, 409], "and to nobody who may not make, or not use it")
+ask(A, "DELETE", "/v1/sandboxes/once")
 admin = key(tenant="acme", scopes=["read", "make", "admin"])["key"]
+brief = key(tenant="acme", scopes=["read", "admin"], expiresIn=3600)
+c.ok(ask(brief["key"], "POST", "/v1/keys", {"scopes": ["read"], "expiresIn": 7200}).json["expiresAt"] == brief["expiresAt"] and
+     ask(brief["key"], "POST", "/v1/keys", {"scopes": ["read"]}).json["expiresAt"] == brief["expiresAt"],
+     "a key that expires makes none that lasts longer")
 sub = ask(admin, "POST", "/v1/keys", {"scopes": ["read"]})
 c.ok(sub.status == 201 and sub.json["tenant"] == "acme", "an admin makes keys of its own tenant", sub)
 c.ok(ask(admin, "POST", "/v1/keys", {"scopes": ["use"]}).status == 403 and
@@ -131,6 +146,12 @@ other = ask(A, "POST", "/v1/sandboxes", {"name": "other"}).json["id"]
 c.ok(ask(one, "GET", "/v1/sandboxes/work").status == 200 and ask(one, "GET", "/v1/sandboxes/" + other).status == 404 and
      len(ask(one, "GET", "/v1/sandboxes").json["items"]) == 1 and ask(one, "POST", "/v1/sandboxes", {}).status == 403,
      "a key for one sandbox knows no other")
+c.same(ask(one, "POST", "/v1/sessions", {"user": "u", "runner": {"argv": ["/bin/true"]}}).status, 403, "nor makes one by way of a session")
+allof = dict(scopes=["read", "make", "use", "templates", "admin"], host=True)
+c.same([ask(key(sandbox=made.json["id"], **allof)["key"], *what).status for made in [cove.post("/v1/sandboxes", {"limits": {"memoryMB": 64}})]
+        for what in (("GET", "/v1/tenants"), ("GET", "/v1/keys"), ("GET", "/v1/audit"), ("POST", "/v1/cleanup"),
+                     ("POST", "/v1/templates", {"name": "x", "from": "host"}), ("GET", "/v1/sandboxes/" + made.json["id"]))],
+       [403, 403, 403, 403, 403, 200], "whatever its scopes, it is for nothing beside that sandbox")
 
 # Quotas
 third = ask(A, "POST", "/v1/sandboxes", {"name": "third", "limits": {"memoryMB": 64}})
@@ -162,6 +183,30 @@ token = ask(A, "GET", "/v1/sandboxes/work").json["token"]
 c.same(cove.request("POST", "/v1/t/%s/sandboxes/%s/api/execute" % (token, abox), {"command": "echo t"}, key=False).json["stdout"],
        "t", "the token in a path opens a tenant's sandbox")
 c.same(cove.request("GET", "/v1/t/%s/sandboxes/%s" % (token, other), key=False).status, 401, "and no other")
+
+# Sessions
+runner = {"argv": ["/bin/true"]}
+made = [ask(k, "POST", "/v1/sessions", {"user": "u", "session": name, "runner": runner}) for k, name in ((A, "of-acme"), (B, "of-beta"))]
+if c.ok(all(m.status == 201 for m in made), "tenants have sessions", *made):
+    c.same([x["id"] for x in ask(B, "GET", "/v1/sessions").json["items"]], ["of-beta"], "and see their own")
+    c.same([ask(B, "GET", "/v1/sessions/of-acme").status, ask(B, "DELETE", "/v1/sessions/of-acme").status], [404, 404], "alone")
+    c.same(ask(B, "GET", "/v1/sessions?cursor=of-acme").json["items"], ask(B, "GET", "/v1/sessions?cursor=of-nobody").json["items"],
+           "another's id is no cursor, as one that is not there")
+    house = key(scopes=["read", "make", "use"], host=True)["key"]
+    c.same(ask(house, "POST", "/v1/sessions", {"org": "tenant-acme:x", "user": "u", "runner": runner}).json["reason"], "invalid_owner",
+           "nobody else's organisation is called like one of a tenant's")
+    tenant("delta", host=True)
+    D = key(tenant="delta")["key"]
+    ask(D, "POST", "/v1/sessions", {"user": "u", "session": "of-delta", "runner": runner})
+    c.same(cove.request("DELETE", "/v1/tenants/delta").json["reason"], "tenant_in_use", "a tenant with sessions stays")
+    ask(D, "DELETE", "/v1/sessions/of-delta")
+    for _ in range(50):
+        if ask(D, "GET", "/v1/sessions/of-delta").status == 404:
+            break
+        time.sleep(0.1)
+    c.same(cove.request("DELETE", "/v1/tenants/delta").status, 204, "until they are gone")
+    for k, name in ((A, "of-acme"), (B, "of-beta")):
+        c.ok(ask(k, "DELETE", "/v1/sessions/" + name).status in (202, 204), "they end them")
 
 # The bridge
 room = ask(B, "POST", "/v1/sandbox")

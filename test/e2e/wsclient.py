@@ -169,10 +169,10 @@ class WebSocket:
 
 
 class Terminal(WebSocket):
-    """/ws/pty, with what has been shown so far."""
+    """/ws/pty, or another path to a terminal, with what has been shown so far."""
 
-    def __init__(self, cove, box, query, **kw):
-        super().__init__(cove, "/v1/sandboxes/%s/ws/pty?%s" % (box["id"], query), **kw)
+    def __init__(self, cove, box, query, path=None, **kw):
+        super().__init__(cove, "%s?%s" % (path or "/v1/sandboxes/%s/ws/pty" % box["id"], query), **kw)
         self.seen = b""
         self.events = []
         self.closed = None

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Hostile tenants: rows A, L and I of the contract, between two tenants of one host."""
+import io
 import json
 import os
 import re
 import socket
 import statistics
 import sys
+import tarfile
 import threading
 import time
 
@@ -303,6 +305,244 @@ def ladder(stage):
            "L-07: the ladder is its tenant's")
     stage.twin(stage.cove.post("/v1/sandboxes/%s/pause" % box, key=left).status == 200, "who may take a step")
     part(stage)
+
+
+def opened(stage, request):
+    """A connection that has sent this much."""
+    sock = socket.socket()
+    sock.settimeout(5)
+    sock.connect(("127.0.0.1", stage.cove.port))
+    sock.sendall(request)
+    return sock
+
+
+def head(stage, method, path, key, *lines):
+    return "\r\n".join(["%s %s HTTP/1.1" % (method, path), "Host: 127.0.0.1:%d" % stage.cove.port,
+                        "Authorization: Bearer " + key, *lines, "", ""]).encode()
+
+
+def answers(socks):
+    """The statuses of those that were answered."""
+    found = []
+    for sock in socks:
+        sock.settimeout(0.2 if found else 2)
+        try:
+            first = sock.recv(64)
+        except OSError:
+            first = b""
+        found.append(first[9:12].decode() if first.startswith(b"HTTP/1.1") else "")
+        sock.close()
+    return found
+
+
+def hold_streams(stage, most):
+    """One tenant opens streams that it never leaves; what it is told, and what another is told meanwhile."""
+    left, right = couple(stage)
+    box = make(stage, left).json["id"]
+    stage.cove.post("/v1/sandboxes/%s/api/process/start" % box, {"command": "sleep 60", "processId": "p"}, key=left)
+    stream = head(stage, "GET", "/v1/sandboxes/%s/api/process/p/stream" % box, left)
+    socks = [opened(stage, stream) for _ in range(most)]
+    # A connection that was refused keeps its place for a moment: until it is found idle.
+    other = bool(c.until(lambda: stage.cove.get("/v1/sandboxes", key=right, timeout=10).status == 200, 3))
+    told = answers(socks)
+    c.until(lambda: stage.cove.get("/v1/sandboxes", key=left).status == 200, 10)
+    again = stage.cove.get("/v1/sandboxes", key=left).status
+    part(stage)
+    return other, told, again
+
+
+def hold_bodies(stage, most):
+    """The same with large bodies of which the last byte never comes."""
+    left, right = couple(stage)
+    mine, yours = make(stage, left).json["id"], make(stage, right).json["id"]
+    size = 1000000
+    body = head(stage, "POST", "/v1/sandboxes/%s/api/execute" % mine, left, "Content-Type: application/json",
+                "Content-Length: %d" % size) + b'{"command":"' + b"x" * (size - 100)
+    socks = [opened(stage, body) for _ in range(most)]
+    other = stage.cove.post("/v1/sandboxes/%s/api/execute" % yours, {"command": "true", "pad": "x" * 900000}, key=right)
+    told = answers(socks)
+    part(stage)
+    return other.status, told
+
+
+@row("A-23", "one tenant holds neither all connections nor all memory for requests")
+def hoarder(stage):
+    few = "export COVE_CONNS_MAX=64"
+    stage.control_weak("shares", lambda weak: hold_streams(weak, 70), lambda got: not got[0], before=few)
+    with stage.weakened("", before=few, binary=stage.cove.binary) as strong:
+        other, told, again = hold_streams(strong, 70)
+        c.ok(other, "A-23: another tenant is served while one holds what it can")
+        c.ok(20 <= told.count("200") <= 40 and told.count("429") >= 20, "A-23: that is half of them; the rest is refused with 429",
+             {t: told.count(t) for t in set(told)})
+        c.same(again, 200, "A-23: what it leaves is free again")
+    most = 280
+    stage.control_weak("shares", lambda weak: hold_bodies(weak, most), lambda got: got[0] != 200)
+    other, told = hold_bodies(stage, most)
+    c.same(other, 200, "A-23: another's large request has room")
+    c.ok("429" in told and "200" not in told, "A-23: large bodies past one's share are refused with 429", set(told))
+
+
+def archive(stage, key, name):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        info = tarfile.TarInfo("etc")
+        info.type, info.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(info)
+    return stage.cove.request("POST", "/v1/templates?name=" + name, out.getvalue(), raw=True, key=key,
+                              headers={"Content-Type": "application/x-tar"})
+
+
+@row("A-11", "nor are their keys, templates, sessions, rooms and terms there")
+def nouns(stage):
+    left, right = couple(stage)
+    archive(stage, left, "tools")
+    own = [k for k in stage.cove.get("/v1/keys", key=left).json["items"]][0]["id"]
+    talk = stage.cove.post("/v1/sessions", {"user": "u", "runner": {"argv": ["sleep", "1000"]}}, key=left)
+    room, gone = [stage.cove.post("/v1/sandbox", {}, key=left).json["id"] for _ in range(2)]
+    stage.cove.request("DELETE", "/v1/sandbox/" + gone, key=left)
+    known = {"/v1/keys/{key}": (own, "key-" + "0" * 16), "/v1/templates/{name}": ("tools", "none"), "/v1/tenants/{name}": ("left", "none"),
+             "/v1/sandbox/{id}": (room, gone)}
+    if talk.status == 201:
+        known["/v1/sessions/{id}"] = (talk.json["id"], "session_" + "0" * 32)
+    else:
+        c.note("no session here: %r" % talk)
+    tried, leaks = 0, []
+    for route in routes.table():
+        family = [f for f in known if route.pattern.startswith(f)]
+        makes = route.pattern.startswith("/v1/sandbox/") and route.method not in ("GET", "DELETE")
+        if not family or makes or route.method == "*":
+            continue
+        said = []
+        for name in known[family[0]]:
+            path = re.sub(r"\{[^}]*\}", "x1", route.pattern.replace(family[0], family[0].split("{")[0] + name, 1))
+            body = {"input": "x", "question": "q", "answer": "a"} if route.method in ("POST", "PUT") else None
+            said.append(plain(stage.cove.request(route.method, path, body, key=right, timeout=30), *known[family[0]]))
+        tried += 1
+        if said[0] != said[1]:
+            leaks.append((route.method, route.pattern, said))
+    c.ok(tried >= 15 and not leaks, "A-11: %d more routes answer alike" % tried, *leaks[:5])
+    taken = stage.cove.request("GET", "/v1/templates/tools", key=left).status, archive(stage, right, "tools").status
+    c.same(taken, (200, 201), "A-11: a name that another has is free")
+    stage.twin(stage.cove.get("/v1/keys", key=left).json["items"][0]["id"] == own and
+               stage.cove.get("/v1/sandbox/%s/running" % room, key=left).status == 200, "their owner finds them")
+    if talk.status == 201:
+        stage.cove.request("DELETE", "/v1/sessions/" + talk.json["id"], key=left)
+    for key in (left, right):
+        stage.cove.request("DELETE", "/v1/templates/tools", key=key)
+    part(stage)
+
+
+VIEWS = ("/v1/health", "/v1/sandboxes", "/v1/templates", "/v1/keys", "/v1/tenants/right", "/v1/sessions", "/v1/events?limit=1000",
+         "/v1/events?after=1", "/v1/audit?limit=1000", "/v1/audit?after=1")
+
+
+def views(stage, key):
+    """All that somebody can list."""
+    return {path: plain(stage.cove.get(path, key=key)) for path in VIEWS}
+
+
+def bustle(stage, key):
+    """A tenant does what it can, rightly and wrongly."""
+    cove = stage.cove
+    box = make(stage, key, name="secret-name", labels={"secret": "label"}).json["id"]
+    where = "/v1/sandboxes/" + box
+    for path, body in (("/api/execute", {"command": "true"}), ("/api/execute", {"command": "exit 3"}), ("/api/process/start", {"command": "true"}),
+                       ("/api/expose-port", {"port": 8080}), ("/api/execute", {"argv": ["/none"]}), ("/pause", None), ("/resume", None), ("/stop", None)):
+        cove.post(where + path, body, key=key)
+    cove.get("/v1/sandboxes/none", key=key)
+    cove.post("/v1/sandboxes", {"name": "-"}, key=key)
+    cove.post("/v1/keys", {"scopes": ["read"]}, key=key)
+    archive(stage, key, "secret-template")
+    cove.request("DELETE", where, key=key)
+    return box
+
+
+def follow(stage, key):
+    """What a stream of events brings, as it comes."""
+    sock = opened(stage, head(stage, "GET", "/v1/events", key, "Accept: text/event-stream"))
+    got = []
+
+    def read():
+        try:
+            while True:
+                more = sock.recv(65536)
+                if not more:
+                    return
+                got.append(more)
+        except OSError:
+            pass
+    threading.Thread(target=read, daemon=True).start()
+    c.until(lambda: b"\r\n\r\n" in b"".join(got), 5)
+    return sock, got
+
+
+@row("I-01", "whatever one tenant does, another's view of the host stays the same")
+def still(stage):
+    def watched(stage):
+        left, right = couple(stage)
+        before = views(stage, right)
+        make(stage, left)
+        return before != views(stage, right)
+    stage.control_weak("tenants", watched, lambda differs: differs)
+    left, right = couple(stage)
+    make(stage, right, name="mine")
+    c.until(lambda: "sandbox.running" in str(views(stage, right)["/v1/events?limit=1000"]), 5)
+    before, theirs = views(stage, right), stage.cove.get("/v1/events?limit=1000").json["last"]
+    sock, got = follow(stage, right)
+    sock.settimeout(30)
+    box = bustle(stage, left)
+    c.until(lambda: box in str(stage.cove.get("/v1/events?kind=sandbox.deleted&limit=1000").json), 10)
+    after = views(stage, right)
+    c.ok(stage.cove.get("/v1/events?limit=1000&after=%d" % theirs).json["items"], "I-01: the operator sees that something happened")
+    for path in VIEWS:
+        c.same(after[path], before[path], "I-01: %s is the same" % path)
+    text = b"".join(got).split(b"\r\n\r\n", 1)[1]
+    c.ok(b"data:" not in text, "I-01: a stream tells nothing", text)
+    last = [stage.cove.get(path, key=right).json["items"][-1]["id"] for path in ("/v1/events?limit=1000", "/v1/audit?limit=1000")]
+    stage.cove.post("/v1/keys", {"scopes": ["read"]}, key=right)
+    c.until(lambda: b"key.made" in b"".join(got), 5)
+    next_ = [stage.cove.get(path, key=right).json["items"][-1]["id"] for path in ("/v1/events?limit=1000", "/v1/audit?limit=1000")]
+    c.same(next_, [n + 1 for n in last], "I-01: the numbers of its own events and rows go on without a gap")
+    c.ok(b"key.made" in b"".join(got) and box.encode() not in b"".join(got), "I-01: and its own event comes by the stream")
+    sock.close()
+    for key in (left,):
+        stage.cove.request("DELETE", "/v1/templates/secret-template", key=key)
+    part(stage)
+
+
+def sent_inwards(stage):
+    """An archive is to be sent to a listener of this host, by whatever name; how often that was reached, and the answers."""
+    left, _ = couple(stage)
+    box = make(stage, left).json["id"]
+    at = "/v1/sandboxes/%s/api/" % box
+    stage.cove.post(at + "write", {"path": "/workspace/f", "content": "secret"}, key=left)
+    stage.cove.post(at + "backup/create", {"dir": "/workspace", "archivePath": "/var/backups/a"}, key=left)
+    with socket.create_server(("127.0.0.1", 0)) as ear:
+        port, reached, replies = ear.getsockname()[1], 0, []
+        ear.settimeout(0.1)
+        for host in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0", "127.1", "2130706433", "0x7f.1", "[::ffff:7f00:1]"):
+            reply = threading.Thread(target=lambda: replies.append(stage.cove.post(at + "backup/upload-parts", {
+                "archivePath": "/var/backups/a",
+                "parts": [{"partNumber": 1, "url": "https://%s:%d/" % (host, port), "offset": 0, "size": 5}]}, key=left)))
+            reply.start()
+            while reply.is_alive():
+                try:
+                    ear.accept()[0].close()
+                    reached += 1
+                except OSError:
+                    pass
+            reply.join()
+    part(stage)
+    return reached, [(r.status, r.json.get("reason")) for r in replies]
+
+
+@row("A-19", "the daemon is no way into the host's own networks")
+def inwards(stage):
+    stage.control_weak("outward", sent_inwards, lambda got: got[0] > 0)
+    reached, replies = sent_inwards(stage)
+    c.same(reached, 0, "A-19: nothing of this host is reached, by whatever name")
+    c.ok(all(status in (403, 500, 400) for status, _ in replies) and replies.count((403, "not_global")) >= 4,
+         "A-19: and each is told so", replies)
 
 
 play()
