@@ -191,7 +191,7 @@ pid1_srcs := $(shell $(AWK) -f tools/closure.awk $(wildcard src/init/*.c) /dev/n
 pid1_objs := $(patsubst %.c,$(O)/pid1/%.o,$(pid1_srcs))
 pid1_flags = -std=gnu17 -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -DCOVE_PID1 $(if $(is_weak),-DCOVE_WEAK) -iquote src -iquote $(O) -MMD -MP -nostdinc \
              -isystem $(musl_inc) -isystem $(call gcc_file,include) -isystem $(O)/uapi \
-             -O2 -g -fPIE -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables \
+             -Os -g -fPIE -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables \
              -fstack-protector-strong -fstack-clash-protection $(HARDEN_$(ARCH)) $(WARN) -Wframe-larger-than=8192
 
 # The kernel's own headers, without glibc's beside them.

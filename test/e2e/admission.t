@@ -235,10 +235,15 @@ def counted():
     threads = [threading.Thread(target=lambda: cove.post("/v1/sandboxes", {})) for _ in range(3)]
     for thread in threads:
         thread.start()
-    seen = c.until(lambda: [i["waiting"] for i in cove.get("/v1/sandboxes").json["items"] if i.get("waiting")] if len(cove.get("/v1/sandboxes").json["items"]) == 6 else None, 2)
+    seen = []
+
+    def all_wait():
+        seen[:] = [i["waiting"] for i in cove.get("/v1/sandboxes").json["items"] if i.get("waiting")]
+        return len(seen) == 3
+    c.until(all_wait, 2)
     for thread in threads:
         thread.join()
-    c.ok(seen and all(w["reason"] == "host_loops" for w in seen) and sorted(w["position"] for w in seen) == [1, 2, 3],
+    c.ok(all(w["reason"] == "host_loops" for w in seen) and sorted(w["position"] for w in seen) == [1, 2, 3],
          "who waits is shown, with reason and position", seen)
     cove.post("/v1/sandboxes/%s/stop" % boxes[0]["id"])
     c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201, 5), "one that is stopped gives its device back")
