@@ -182,7 +182,7 @@ TASK_TEST(torn, "a record that is torn at any byte has the bytes that are there"
 		CHECK(!tape_has_ended(again) && tape_kept(again) == 11 + there && LABEL_IS(label));
 		CHECK(size_of("box/3") == (there ? size : whole));
 		// It is written on from there.
-		CHECK_OK(tape_add(again, TAPE_STDOUT, "third" + there, 5 - there));
+		CHECK_OK(tape_add(again, TAPE_STDOUT, &"third"[there], 5 - there));
 		CHECK(size_of("box/3") == torn + (there ? 8 : 0));
 		tape_end(again);
 		CHECK_OK(read_from(again, 0, 100));
@@ -361,7 +361,6 @@ TASK_TEST(drawn, "bytes go from a pipe to the tape, and each is in one place or 
 	struct tape_label label;
 	int ends[2];
 	size_t len = 0;
-	auto_fd fd = -1;
 
 	CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
 	CHECK_OK(tape_draw(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
