@@ -44,7 +44,7 @@
 	X(CPU_TIME,     "cpu_time",       "the limit on CPU time of a command") \
 	X(DISK,         "disk",           "the limit on disk space") \
 	X(SCRATCH,      "scratch",        "the size of /dev/shm and /run") \
-	X(NOFILE,       "nofile",         "the limit on open files") \
+	X(NOFILE,       "nofile",         "a command's limit on open files") \
 	X(OUTPUT,       "output",         "the limit on kept output") \
 	X(VOLATILE,     "volatile",       "fsync in a box does not reach the disk") \
 	X(VAULT,        "vault",          "directories of boxes and layers are root's alone") \

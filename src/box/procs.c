@@ -396,13 +396,18 @@ void procs_each(struct box *box, void (*each)(struct proc *proc, void *arg), voi
 		each(link_of(at, struct proc, link), arg);
 }
 
+void procs_settle(struct box *box)
+{
+	if (box->procs)
+		reel_settle(&procs_of(box)->reel);
+}
+
 uint32_t procs_clean(struct box *box)
 {
 	uint32_t count = 0;
 
 	// One whose end is not on record yet would come back with the next daemon.
-	if (box->procs)
-		reel_settle(&procs_of(box)->reel);
+	procs_settle(box);
 	while (box->procs && let_oldest_go(box->procs))
 		count++;
 	tape_await_goodbyes();

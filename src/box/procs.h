@@ -59,6 +59,8 @@ fallible procs_start(struct box *box, const struct proc_spec *spec, struct proc 
 struct proc *procs_find(struct box *box, struct str id);
 // All of them, in the order of their start. `each` must not wait.
 void procs_each(struct box *box, void (*each)(struct proc *proc, void *arg), void *arg);
+// Until the ends of those that have ended are on disk.
+void procs_settle(struct box *box);
 // Forgets those that have ended, for good; how many. Waits for the disk.
 uint32_t procs_clean(struct box *box);
 // Ends all that run, as proc_stop() does; how many it ended.

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "box/inner.h"
 #include "box/leaf.h"
+#include "box/procs.h"
 #include "box/session_inner.h"
 #include "box/term_inner.h"
 #include "os/fd.h"
@@ -93,6 +94,7 @@ static void quiet(struct box *box, int64_t deadline)
 	sessions_end(box);
 	terms_end(box);
 	drop_leaves(box, deadline);
+	procs_settle(box); // pid 1, who would tell the ends once more, is gone
 	box->phase = BOX_STOPPED;
 }
 
