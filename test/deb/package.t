@@ -77,7 +77,7 @@ def unit(root):
     # Where the program lies now, so that it is found; other units of the host are not asked about.
     path = os.path.join(root, "..", "cove.service")
     text = open(os.path.join(root, "lib/systemd/system/cove.service")).read()
-    c.ok("ExecStart=/usr/bin/cove serve\n" in text and "@" not in text, "the unit starts what is installed", text)
+    c.ok("ExecStart=/usr/bin/cove serve --on-term=handoff\n" in text and "@" not in text, "the unit starts what is installed", text)
     with open(path, "w") as file:
         file.write(text.replace("/usr/bin/cove", os.path.join(root, "usr/bin/cove")))
     got = said("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", path)
