@@ -278,7 +278,7 @@ def fd_flood(stage):
             except OSError:
                 break
         limit = int([l for l in open("/proc/%d/limits" % daemon) if "open files" in l][0].split()[3])
-        c.until(lambda: len(os.listdir("/proc/%d/fd" % daemon)) > limit * 0.95, 2)
+        c.until(lambda: len(os.listdir("/proc/%d/fd" % daemon)) >= limit - 2, 3)
         fds = len(os.listdir("/proc/%d/fd" % daemon))
         try:
             served = stage.cove.get("/v1/health", timeout=2).status == 200
