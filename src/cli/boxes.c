@@ -129,35 +129,40 @@ static void label_query(const struct call *call, struct buf *out)
 	}
 }
 
+fallible boxes_list(struct call *call, struct remote *remote, const struct boxes_table *table)
+{
+	auto_grid grid = {.columns = table->columns};
+
+	if (call_has(call, OPT_JSON))
+		return boxes_dump(remote, table->collection, table->query);
+	if (call_has(call, OPT_QUIET))
+		return boxes_each(remote, table->collection, table->query, print_id, NULL, NULL);
+	for (size_t i = 0; i < grid.columns; i++)
+		grid_add(&grid, table->heads[i]);
+	TRY(boxes_each(remote, table->collection, table->query, table->add_row, &grid, NULL));
+	grid_print(&grid, stdout);
+	return OK;
+}
+
 fallible boxes_ps(struct call *call)
 {
 	static const char *const heads[] = {"ID", "NAME", "TEMPLATE", "STATE", "AGE"};
 	auto_remote remote = {0};
 	auto_buf labels = BUF_INIT(1 << 20);
-	auto_grid grid = {.columns = 5};
-	const char *query;
 
 	label_query(call, &labels);
-	query = labels.len ? labels.at : "";
 	TRY(remote_open(&remote, call));
 	if (call->word_count) {
 		auto_cove_box box = cove_box_at(remote.cove, call->words[0]);
 
 		return jobs_list(call, &remote, box);
 	}
-	if (call_has(call, OPT_JSON))
-		return boxes_dump(&remote, BOXES_PATH, query);
-	if (call_has(call, OPT_QUIET))
-		return boxes_each(&remote, BOXES_PATH, query, print_id, NULL, NULL);
-	for (size_t i = 0; i < 5; i++)
-		grid_add(&grid, heads[i]);
-	TRY(boxes_each(&remote, BOXES_PATH, query, add_row, &grid, NULL));
-	grid_print(&grid, stdout);
-	return OK;
+	return boxes_list(call, &remote,
+			  &(struct boxes_table){BOXES_PATH, labels.len ? labels.at : "", heads,
+						sizeof(heads) / sizeof(*heads), add_row});
 }
 
-// Tells of a failure that does not stop the rest; the first one decides how we end.
-static void tell(struct call *call, struct err *failure)
+void boxes_tell(struct call *call, struct err *failure)
 {
 	auto_err err = failure;
 
@@ -166,28 +171,34 @@ static void tell(struct call *call, struct err *failure)
 		call->exit = err_exit(err);
 }
 
-fallible boxes_inspect(struct call *call)
+fallible boxes_show(struct call *call, const char *collection)
 {
+	auto_free char *at = mem_fmt("%s/", collection);
 	auto_remote remote = {0};
 	auto_buf all = BUF_INIT(REMOTE_REPLY_MAX);
 
 	TRY(remote_open(&remote, call));
 	buf_char(&all, '[');
 	for (int i = 0; i < call->word_count; i++) {
-		auto_free char *path = remote_path(BOXES_PATH "/", call->words[i], "");
+		auto_free char *path = remote_path(at, call->words[i], "");
 		auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
 		struct err *err = remote_ask(&remote, "GET", path, NULL, &text, NULL);
 
 		if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
 			return err;
 		if (err)
-			tell(call, err);
+			boxes_tell(call, err);
 		else
 			buf_fmt(&all, "%s%s", all.len > 1 ? "," : "", text.at);
 	}
 	buf_char(&all, ']');
 	print_json(buf_view(&all));
 	return OK;
+}
+
+fallible boxes_inspect(struct call *call)
+{
+	return boxes_show(call, BOXES_PATH);
 }
 
 static fallible remove_one(struct call *call, struct remote *remote, const char *box)
@@ -202,7 +213,7 @@ static fallible remove_one(struct call *call, struct remote *remote, const char 
 	if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
 		return err;
 	if (err)
-		tell(call, err);
+		boxes_tell(call, err);
 	else if (!call_has(call, OPT_QUIET))
 		printf("%s\n", box);
 	return OK;

@@ -137,63 +137,20 @@ static fallible add_row(const struct json *session, void *arg)
 	return OK;
 }
 
-static fallible print_id(const struct json *session, void *arg)
-{
-	(void)arg;
-	printf("%s\n", boxes_text(session, "id"));
-	return OK;
-}
-
 fallible cli_session_ls(struct call *call)
 {
 	static const char *const heads[] = {"ID", "OWNER", "RUNNER", "CLASS", "RUNS", "USED"};
 	auto_remote remote = {0};
-	auto_grid grid = {.columns = sizeof(heads) / sizeof(*heads)};
 
 	TRY(remote_open(&remote, call));
-	if (call_has(call, OPT_JSON))
-		return boxes_dump(&remote, SESSIONS_PATH, "");
-	if (call_has(call, OPT_QUIET))
-		return boxes_each(&remote, SESSIONS_PATH, "", print_id, NULL, NULL);
-	for (size_t i = 0; i < grid.columns; i++)
-		grid_add(&grid, heads[i]);
-	TRY(boxes_each(&remote, SESSIONS_PATH, "", add_row, &grid, NULL));
-	grid_print(&grid, stdout);
-	return OK;
-}
-
-// Tells of a failure that does not stop the rest; the first one decides how we end.
-static void tell(struct call *call, struct err *failure)
-{
-	auto_err err = failure;
-
-	print_error(err, call_has(call, OPT_JSON));
-	if (!call->exit)
-		call->exit = err_exit(err);
+	return boxes_list(call, &remote,
+			  &(struct boxes_table){SESSIONS_PATH, "", heads,
+						sizeof(heads) / sizeof(*heads), add_row});
 }
 
 fallible cli_session_inspect(struct call *call)
 {
-	auto_remote remote = {0};
-	auto_buf all = BUF_INIT(REMOTE_REPLY_MAX);
-
-	TRY(remote_open(&remote, call));
-	buf_char(&all, '[');
-	for (int i = 0; i < call->word_count; i++) {
-		auto_free char *path = remote_path(SESSIONS_PATH "/", call->words[i], "");
-		auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
-		struct err *err = remote_ask(&remote, "GET", path, NULL, &text, NULL);
-
-		if (err && err_kind(err) != ERR_NOT_FOUND)
-			return err;
-		if (err)
-			tell(call, err);
-		else
-			buf_fmt(&all, "%s%s", all.len > 1 ? "," : "", text.at);
-	}
-	buf_char(&all, ']');
-	print_json(buf_view(&all));
-	return OK;
+	return boxes_show(call, SESSIONS_PATH);
 }
 
 fallible cli_session_logs(struct call *call)
@@ -287,7 +244,7 @@ fallible cli_session_rm(struct call *call)
 		if (err && err_kind(err) != ERR_NOT_FOUND)
 			return err;
 		if (err)
-			tell(call, err);
+			boxes_tell(call, err);
 	}
 	return OK;
 }

@@ -9,7 +9,8 @@
 //
 // What changes the house is answered when the row of its beginning is on disk. That costs next to
 // nothing: it is written while the work is done, in one commit with what the work itself writes
-// down. Work in a sandbox writes nothing else, so its rows follow within STORE's next commit.
+// down. Work in a sandbox writes nothing else, so its rows follow within
+// STORE_TOLD_MS.
 //
 // While the state cannot be written, what runs is not held up: rows are kept, and follow.
 #pragma once

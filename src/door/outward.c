@@ -16,12 +16,17 @@
 
 #define FOUND_MAX 8
 #define NAME_MAX_BYTES 253
+// A name server may be as slow as its owner likes, and who waits for it is a worker that the files
+// of all tenants need.
+#define LOOKUPS_MAX 8
 
 struct lookup {
 	char name[NAME_MAX_BYTES + 1];
 	struct address found[FOUND_MAX];
 	size_t count;
 };
+
+static int looking;
 
 static void take_found(struct lookup *lookup, const struct sockaddr *from)
 {
@@ -77,8 +82,14 @@ static fallible find(const struct outward *outward, struct str host, struct look
 		lookup->count = 1;
 		return OK;
 	}
+	if (looking == LOOKUPS_MAX)
+		return err_hint(err_new(EXHAUSTED, "names_busy",
+					"%d names are being looked up already", LOOKUPS_MAX),
+				"try again in a moment");
 	memcpy(lookup->name, host.at, host.len);
+	looking++;
 	offload_run(look_up, lookup);
+	looking--;
 	if (lookup->count)
 		return OK;
 	return err_new(BAD_PEER, "no_name", "there is no host of the name '" STR_FMT "'",

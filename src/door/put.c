@@ -44,6 +44,8 @@ static fallible receive(struct tls *tls, int64_t silence_ms, int *out_status, st
 		if (!got)
 			return err_new(BAD_PEER, "peer_gone", "the server has hung up");
 		buf_add(&bytes, room, got);
+		if (!buf_ok(&bytes))
+			return err_new(BAD_PEER, "bad_reply", "the server's answer has no end");
 	}
 	*out_status = head->status;
 	if (http1_field(head, "ETag").at)

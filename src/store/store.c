@@ -40,7 +40,7 @@ struct store {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t more, settled;
-	struct link todo, done;
+	struct link waiting, done;
 	uint32_t told, hurried; // of the list to do
 	bool nudged;		// what was told is to be begun at once
 	bool closing;
@@ -73,21 +73,21 @@ static int64_t next_turn(const struct store *store)
 
 	if (store->hurried || store->closing)
 		return 0;
-	if (store->nudged && !link_empty(&store->todo) && store->batch.health == STORE_FINE)
+	if (store->nudged && !link_empty(&store->waiting) && store->batch.health == STORE_FINE)
 		return 0;
 	if (store->batch.health == STORE_UNWRITABLE)
 		return store->again_ms;
-	if (link_empty(&store->todo))
+	if (link_empty(&store->waiting))
 		return CLOCK_NEVER;
-	first = link_of(store->todo.next, struct job, link);
+	first = link_of(store->waiting.next, struct job, link);
 	return first->since_ms + STORE_TOLD_MS;
 }
 
 static void take_batch(struct store *store, struct link *out)
 {
 	store->nudged = false;
-	for (int i = 0; i < BATCH_MAX && !link_empty(&store->todo); i++) {
-		struct job *job = link_of(store->todo.next, struct job, link);
+	for (int i = 0; i < BATCH_MAX && !link_empty(&store->waiting); i++) {
+		struct job *job = link_of(store->waiting.next, struct job, link);
 
 		link_drop(&job->link);
 		link_add(out, &job->link);
@@ -109,7 +109,7 @@ static void give_back(struct store *store, struct link *jobs)
 
 		link_drop(&job->link);
 		if (!job->settled && !store->closing) {
-			link_push(&store->todo, &job->link);
+			link_push(&store->waiting, &job->link);
 			store->told++;
 		} else if (job->told || job->task) {
 			link_push(&store->done, &job->link);
@@ -120,7 +120,7 @@ static void give_back(struct store *store, struct link *jobs)
 		}
 	}
 	while (store->told > TOLD_MAX) {
-		struct job *oldest = link_of(store->todo.next, struct job, link);
+		struct job *oldest = link_of(store->waiting.next, struct job, link);
 
 		if (!oldest->told)
 			break;
@@ -293,7 +293,7 @@ fallible store_open(const struct store_options *options, struct store **out)
 	store->batch.dir = options->dir;
 	store->batch.name = options->name ? options->name : "cove.db";
 	store->watch.fd = -1;
-	link_init(&store->todo);
+	link_init(&store->waiting);
 	link_init(&store->done);
 	err = open_in(store, options);
 	if (err) {
@@ -332,7 +332,7 @@ static void hand_over(struct store *store, struct job *job)
 {
 	job->since_ms = clock_ms();
 	pthread_mutex_lock(&store->lock);
-	link_add(&store->todo, &job->link);
+	link_add(&store->waiting, &job->link);
 	if (job->told)
 		store->told++;
 	else

@@ -1,5 +1,4 @@
 """Sessions of a cove under test: made, given runs, watched, killed under."""
-import http.client
 import json
 import os
 import signal
@@ -8,10 +7,10 @@ import threading
 import time
 
 import cove as c
+from cove import BROKEN, patiently  # noqa: F401
 import runner
 
 SCALE = 60
-BROKEN = (OSError, ValueError, http.client.HTTPException)
 OVER = ("completed", "failed", "interrupted")
 
 
@@ -38,20 +37,6 @@ Slow().live()
 
 def slow():
     return ["/usr/bin/python3", "-c", runner.source().replace("Odd().live()", SLOW)]
-
-
-def patiently(ask, seconds=40):
-    """The answer of a request that may find nobody, or a daemon that is just starting."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            reply = ask()
-            if reply.status != 503 or time.monotonic() > end:
-                return reply
-        except BROKEN:
-            if time.monotonic() > end:
-                raise
-        time.sleep(0.02)
 
 
 class Session:

@@ -10,6 +10,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -308,6 +309,24 @@ class Cove:
         return status
 
 
+# What a request may meet while the server is being shot.
+BROKEN = (OSError, ValueError, KeyError, http.client.HTTPException)
+
+
+def patiently(ask, seconds=40):
+    """The answer of a request that may find nobody, or a daemon that is just starting."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            reply = ask()
+            if reply.status != 503 or time.monotonic() > end:
+                return reply
+        except BROKEN:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.02)
+
+
 def data_of(event):
     """The bytes of an event of output."""
     data = event["data"]
@@ -367,12 +386,15 @@ def _namespaces(pids):
     return len(seen)
 
 
-def _loops(beneath):
+def _loops(beneath, stock=False):
+    """Loop devices of files in a directory. Disks that stand ready and the pool of all boxes are only
+    counted when asked for: they are the warden's affair, and it makes them when it has time."""
     found = 0
     for name in os.listdir("/sys/block"):
         try:
             with open("/sys/block/%s/loop/backing_file" % name) as file:
-                found += file.read().startswith(beneath)
+                path = file.read()
+                found += path.startswith(beneath) and (stock or not re.search(r"/(\.ready-|pool\.img)", path))
         except OSError:
             pass
     return found
@@ -388,11 +410,13 @@ def _mounts(pid, cove):
 
 
 def fds(pid):
-    """Open files of a process; user namespaces are left out, for the warden keeps a stock of them."""
+    """Open files of a process; user namespaces and roots of detached mounts are left out, for the warden
+    keeps a stock of them (a disk of a box that is held too long shows as a loop device)."""
     found = 0
     try:
         for fd in os.listdir("/proc/%d/fd" % pid):
-            found += not os.readlink("/proc/%d/fd/%s" % (pid, fd)).startswith("user:")
+            name = os.readlink("/proc/%d/fd/%s" % (pid, fd))
+            found += not name.startswith("user:") and name != "/"
     except OSError:
         pass
     return found
@@ -452,6 +476,7 @@ def remains(cove, seconds=10.0):
     """What is left of a cove that has stopped: nothing, once its end has settled."""
     def left():
         found = census(cove)
+        found["loops"] = _loops(cove.data, stock=True)
         return {k: found[k] for k in ("processes", "cgroups", "namespaces", "loops", "trash")
                 if found[k]}
     until(lambda: not left(), seconds, 0.05)

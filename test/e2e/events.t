@@ -73,8 +73,8 @@ def life(cove):
     cove.delete(box)
     want += ["sandbox.deleting", "sandbox.deleted"]
     until_kinds(cove, box["id"], want, "and its end")
-    c.until(lambda: len(live.got) >= len(want), 10)
-    c.same([event["kind"] for event in live.got if event.get("sandbox") == box["id"]], want, "a stream tells the same, as it happens")
+    told = c.until(lambda: [e["kind"] for e in live.got if e.get("sandbox") == box["id"]] == want, 10)
+    c.ok(told, "a stream tells the same, as it happens", live.got)
     c.same(live.ids, sorted(set(live.ids)), "in one order, each with its number")
     middle = live.ids[3]
     again = Stream(cove, headers={"Last-Event-ID": str(middle)})

@@ -9,29 +9,15 @@ import time
 from urllib.parse import quote
 
 import cove as c
+from cove import BROKEN, patiently  # noqa: F401
 from wsclient import Closed, Refused, Terminal
 
-BROKEN = (OSError, ValueError, KeyError, http.client.HTTPException)
 CUT = (OSError, http.client.HTTPException, Closed)
 SLEEPER = "exec 9<> <(:)"  # `read -t` on it sleeps without a process
 
 
 def api(box, path):
     return "/v1/sandboxes/%s/api/%s" % (box["id"], path)
-
-
-def patiently(ask, seconds=40):
-    """The answer of a request that may find nobody, or a daemon that is just starting."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            reply = ask()
-            if reply.status != 503 or time.monotonic() > end:
-                return reply
-        except BROKEN:
-            if time.monotonic() > end:
-                raise
-        time.sleep(0.05)
 
 
 def again(ask, seconds=60):
