@@ -121,9 +121,12 @@ $(O)/%.o: %.S | $(gens)
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(cppflags) $(cflags) -c -o $@ $<
 
-# One archive a floor. The warden's also carries pid 1, the bridge's the description of the API.
+# One archive a floor. The warden's also carries pid 1, the box's the drivers of interpreters, the
+# bridge's the description of the API.
+drivers := $(patsubst %,$(O)/drive_%.o,boot_py python_py python_pyc figures_py boot_js node_js typescript_js)
 define floor_rule
-$(O)/$(1).a: $(call objects,$(1)) $(if $(filter warden,$(1)),$(O)/pid1.o) $(if $(filter bridge,$(1)),$(O)/openapi.o)
+$(O)/$(1).a: $(call objects,$(1)) $(if $(filter warden,$(1)),$(O)/pid1.o) $(if $(filter bridge,$(1)),$(O)/openapi.o) \
+          $(if $(filter box,$(1)),$(drivers))
 	@rm -f $$@.new && ar rcsD $$@.new $$^ && mv $$@.new $$@
 endef
 $(foreach f,$(FLOORS),$(eval $(call floor_rule,$(f))))
@@ -213,10 +216,22 @@ $(pid1): $(pid1_objs)
 	@$(OBJCOPY) --strip-all $@.full $@
 
 OBJCOPY ?= $(if $(SYSROOT),$(ARCH)-linux-gnu-)objcopy
-$(O)/pid1.o $(O)/openapi.o: $(O)/%.o: tools/embed.S
+$(O)/pid1.o $(O)/openapi.o $(drivers): $(O)/%.o: tools/embed.S
 	$(call say,AS)$(CC) $(SYSROOT_FLAGS) -DEMBED_NAME=$* -DEMBED_FILE='"$(lastword $^)"' -c -o $@ $<
 $(O)/pid1.o: $(pid1)
 $(O)/openapi.o: docs/openapi.json
+$(O)/drive_boot_py.o: src/drive/boot.py
+$(O)/drive_python_py.o: src/drive/python.py
+$(O)/drive_python_pyc.o: build/drive/python.pyc
+$(O)/drive_figures_py.o: src/drive/figures.py
+$(O)/drive_boot_js.o: src/drive/boot.js
+$(O)/drive_node_js.o: src/drive/node.js
+$(O)/drive_typescript_js.o: build/drive/typescript.js
+build/drive/python.pyc: src/drive/python.py tools/pyc
+	@mkdir -p $(@D)
+	$(call say,PYC)tools/pyc $< $@
+build/drive/typescript.js: src/drive/typescript/package-lock.json tools/bundle.js tools/typescript
+	$(call say,NPM)tools/typescript $@
 
 vpath %.c test/e2e test/hostile
 $(lone): $(O)/test/box/%: $(O)/box/%.o
@@ -233,7 +248,7 @@ $(O)/box/%.o: %.c | $(O)/uapi
 
 replace = @mkdir -p $(@D) && { $(1); } > $@.new && if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-DAEMON_ROOMS := base os wire model loop http box store fleet conv door inbox bridge api serve
+DAEMON_ROOMS := base os wire model loop http box store egress fleet conv door inbox bridge preview api serve
 WARDEN_ROOMS := base os wire model warden
 $(O)/gen/syscalls_daemon.h: rooms := $(DAEMON_ROOMS)
 $(O)/gen/syscalls_warden.h: rooms := $(WARDEN_ROOMS)
@@ -250,9 +265,10 @@ $(O)/gen/version.h: VERSION
 # The thread sanitizer adds a thread, and a process with two cannot enter a user namespace. What makes
 # boxes has one thread by law, as what only computes has, so there is nothing to find.
 UNIT    ?= $(if $(filter tsan,$(V)),$(filter-out $(O)/test/unit/init/% $(O)/test/unit/model/% $(O)/test/unit/os/% $(O)/test/unit/warden/%,$(tests)),$(tests))
-E2E     ?= $(sort $(wildcard test/e2e/*.t))
+E2E     ?= $(sort $(wildcard test/drive/*.t test/e2e/*.t))
 HOSTILE ?= $(sort $(wildcard test/hostile/*.t))
 export COVE_BIN = $(abspath $(O)/cove)
+export COVE_TEST_TYPESCRIPT = $(abspath build/drive/typescript.js)
 export COVE_AUDIT = $(abspath $(O)/test/box/box-audit)
 export COVE_WEAK_BIN ?= $(abspath build/weak/cove)
 export COVE_SYSFUZZ = $(abspath $(O)/test/box/sysfuzz)

@@ -18,7 +18,7 @@ import sys
 import time
 
 PROTOCOL, VERSION = 1, "1.0"
-HEARTBEAT = 30
+HEARTBEAT = int(os.environ.get("COVE_HEARTBEAT_MS", "30000")) / 1000
 
 
 class Runner:
@@ -34,6 +34,7 @@ class Runner:
         self.unsaid = []       # words that were not acknowledged, oldest first
         self.pending = b""
         self.child = None
+        self.beat = time.monotonic()
 
     def check_arguments(self, argv):
         """Identity comes together or not at all, and argument and environment must agree."""
@@ -137,9 +138,11 @@ class Runner:
 
     def turn(self):
         reads = [self.sock] + ([self.child.stdout] if self.child else [])
-        ready, _, _ = select.select(reads, [], [], HEARTBEAT)
-        if not ready:
-            self.send({"type": "heartbeat", "connection": self.connection})
+        ready, _, _ = select.select(reads, [], [], max(0, self.beat + HEARTBEAT - time.monotonic()))
+        if time.monotonic() >= self.beat + HEARTBEAT:
+            self.beat = time.monotonic()
+            if self.connection:
+                self.send({"type": "heartbeat", "connection": self.connection})
         if self.sock in ready:
             data = self.sock.recv(65536)
             if not data:

@@ -3,9 +3,11 @@
 #include "api/boxes.h"
 #include "api/cleanup.h"
 #include "api/dev.h"
+#include "api/egress.h"
 #include "api/events.h"
 #include "api/health.h"
 #include "api/keys.h"
+#include "api/ports.h"
 #include "api/sessions.h"
 #include "api/templates.h"
 
@@ -25,6 +27,12 @@ const struct route api_routes[] = {
 	{"POST",   BOX "/resume",               api_boxes_resume,    ROUTE_TOLD,   "let a paused sandbox run again"},
 	{"POST",   BOX "/stop",                 api_boxes_stop,      ROUTE_TOLD,   "end what runs in a sandbox and keep its files"},
 	{"POST",   BOX "/start",                api_boxes_start,     ROUTE_TOLD,   "start a stopped sandbox on its files"},
+	{"POST",   BOX "/ports",                api_ports_expose,    ROUTE_TOLD,   "expose a port: it gets a token and the address of its preview"},
+	{"GET",    BOX "/ports",                api_ports_list,      0,            "ports that are exposed, and those that somebody listens on"},
+	{"DELETE", BOX "/ports/{port}",         api_ports_unexpose,  ROUTE_TOLD,   "take a port back; its token opens nothing any more"},
+	{"POST",   BOX "/ports/{port}/links",   api_ports_link,      ROUTE_TOLD,   "a link to its preview that ends by itself"},
+	{"GET",    BOX "/ports/{port}/tcp",     api_ports_tcp,       0,            "WebSocket: a connection to a port, bytes as binary messages"},
+	{"GET",    BOX "/egress",               api_egress,          0,            "what it wanted from outside, and what became of that, as a page or as a stream"},
 	{"POST",   "/v1/keys",                  api_keys_make,       ROUTE_TOLD,   "make a key; its secret is told this once"},
 	{"GET",    "/v1/keys",                  api_keys_list,       0,            "the keys"},
 	{"DELETE", "/v1/keys/{key}",            api_keys_revoke,     ROUTE_TOLD,   "revoke a key at once"},
@@ -43,6 +51,7 @@ const struct route api_routes[] = {
 	{"GET",    SESSION,                     api_sessions_get,    0,            "one session, with its lease"},
 	{"DELETE", SESSION,                     api_sessions_delete, ROUTE_TOLD,   "end a session; 204 when all of it is gone, else 202"},
 	{"POST",   SESSION "/runs",             api_sessions_run,    ROUTE_TOLD,   "give its runner work"},
+	{"GET",    SESSION "/runs",             api_sessions_runs,   0,            "its runs, the newest first"},
 	{"GET",    SESSION "/runs/{run}",       api_sessions_get_run, 0,           "one run"},
 	{"GET",    SESSION "/runs/{run}/events", api_sessions_events, 0,           "what happens in a run, as events, from an offset on"},
 	{"POST",   SESSION "/interrupt",        api_sessions_interrupt, ROUTE_TOLD,  "end what is under way"},

@@ -230,7 +230,7 @@ static fallible stream(struct http *x, struct wish *wish)
 	return http_end(x);
 }
 
-static bool wants_stream(struct http *x)
+bool events_wants_stream(struct http *x)
 {
 	struct str accept = http_field(x, "Accept"), word;
 
@@ -251,16 +251,21 @@ fallible api_events(struct http *x)
 		return no_store();
 	TRY(read_wish(x, &wish));
 	settle_sandbox(x, &wish);
-	return wants_stream(x) ? stream(x, &wish) : reply_page(x, &wish);
+	return events_wants_stream(x) ? stream(x, &wish) : reply_page(x, &wish);
 }
 
 // ---------------------------------------------------------------------------------------- audit
 
-static void write_row(struct json_out *out, const struct store_audit *row)
+static void put_hash(struct json_out *out, const char *key, const uint8_t hash[SECRET_HASH])
 {
 	auto_buf hex = BUF_INIT(2 * SECRET_HASH + 1);
 
-	text_hex(&hex, row->hash, SECRET_HASH);
+	text_hex(&hex, hash, SECRET_HASH);
+	json_put_str(out, key, buf_view(&hex));
+}
+
+static void write_row(struct json_out *out, const struct store_audit *row)
+{
 	json_begin(out, '{');
 	json_put_int(out, "id", (int64_t)row->id);
 	json_put_time(out, "time", row->time_ms);
@@ -271,7 +276,7 @@ static void write_row(struct json_out *out, const struct store_audit *row)
 	json_put_text(out, "outcome", row->outcome);
 	json_key(out, "fields");
 	json_add_raw(out, str_of(row->fields));
-	json_put_str(out, "hash", buf_view(&hex));
+	put_hash(out, "hash", row->hash);
 	json_end(out, '}');
 }
 
@@ -306,26 +311,33 @@ fallible api_audit(struct http *x)
 
 fallible api_audit_check(struct http *x)
 {
-	auto_buf body = BUF_INIT(REPLY_MAX), hex = BUF_INIT(2 * SECRET_HASH + 1);
+	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	uint8_t head[SECRET_HASH];
-	uint64_t bad, count;
+	struct store_audit_proof proof;
 
 	TRY(access_ask(door_who(x), ACCESS_HOUSE));
 	if (!door_of(x)->fleet->store)
 		return no_store();
 	TRY(store_flush(door_of(x)->fleet->store));
-	TRY(store_audit_verify(door_of(x)->fleet->store, &bad, &count, head));
-	text_hex(&hex, head, sizeof(head));
+	TRY(store_audit_verify(door_of(x)->fleet->store, &proof));
 	json_begin(&out, '{');
-	json_put_bool(&out, "ok", !bad);
-	json_put_int(&out, "rows", (int64_t)count);
-	json_put_str(&out, "head", buf_view(&hex));
+	json_put_bool(&out, "ok", !proof.bad);
+	json_put_int(&out, "rows", (int64_t)proof.count);
+	put_hash(&out, "head", proof.head);
 	json_key(&out, "firstBad");
-	if (bad)
-		json_add_int(&out, (int64_t)bad);
+	if (proof.bad)
+		json_add_int(&out, (int64_t)proof.bad);
 	else
 		json_add_null(&out);
+	json_key(&out, "cut");
+	if (proof.cut) {
+		json_begin(&out, '{');
+		json_put_int(&out, "id", (int64_t)proof.cut);
+		put_hash(&out, "hash", proof.cut_hash);
+		json_end(&out, '}');
+	} else {
+		json_add_null(&out);
+	}
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }

@@ -83,6 +83,7 @@ static void write_host(struct json_out *out, const struct fleet_view *view,
 		json_put_bool(out, "limitsDisk", host->can_limit_disk);
 		json_put_bool(out, "limitsInodes", host->can_limit_inodes);
 		json_put_text(out, "cgroup", host->cgroup);
+		json_put_text(out, "network", host->net);
 		json_put_int(out, "boxesMax", host->boxes_max);
 	}
 	json_end(out, '}');

@@ -181,9 +181,10 @@ fallible api_sessions_create(struct http *x)
 	err = convs_create(convs, door_who(x), &spec, &conv, &made);
 	if (err)
 		return explain(x, convs, err);
-	conv_write(&out, conv);
+	conv_write(&out, conv, door_who(x));
 	write_cleaned(&body, convs, made);
-	http_set(x, "Location", str_of(arena_fmt(x->arena, "/v1/sessions/%s", conv_id(conv))));
+	http_set(x, "Location",
+		 str_of(arena_fmt(x->arena, "/v1/sessions/%s", conv_name(conv, door_who(x)))));
 	return http_reply_json(x, made ? 201 : 200, &body);
 }
 
@@ -204,22 +205,31 @@ fallible api_sessions_get(struct http *x)
 	auto_conv conv = NULL;
 
 	TRY(find(x, true, &conv));
-	conv_write(&out, conv);
+	conv_write(&out, conv, door_who(x));
 	return http_reply_json(x, 200, &body);
+}
+
+static fallible read_limit(struct http *x, uint64_t *out)
+{
+	struct str limit = http_query(x, "limit");
+
+	*out = PAGE_DEFAULT;
+	if (!limit.at || str_to_u64(limit, 1, PAGE_MAX, out))
+		return OK;
+	return err_new(INVALID, "bad_field", "'limit' must be within 1 and %d", PAGE_MAX);
 }
 
 fallible api_sessions_list(struct http *x)
 {
-	struct str limit = http_query(x, "limit"), cursor = http_query(x, "cursor");
+	struct str cursor = http_query(x, "cursor");
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	uint64_t max = PAGE_DEFAULT;
 	struct convs *convs;
+	uint64_t max;
 
 	TRY(convs_of(x, &convs));
 	TRY(access_ask(door_who(x), ACCESS_READ));
-	if (limit.at && !str_to_u64(limit, 1, PAGE_MAX, &max))
-		return err_new(INVALID, "bad_field", "'limit' must be within 1 and %d", PAGE_MAX);
+	TRY(read_limit(x, &max));
 	convs_write_page(convs, door_who(x), cursor, max, &out);
 	return http_reply_json(x, 200, &body);
 }
@@ -236,7 +246,7 @@ fallible api_sessions_delete(struct http *x)
 	TRY(conv_delete(conv, &gone));
 	if (gone)
 		return http_reply_empty(x, 204);
-	conv_write(&out, conv);
+	conv_write(&out, conv, door_who(x));
 	return http_reply_json(x, 202, &body);
 }
 
@@ -248,7 +258,7 @@ fallible api_sessions_logs(struct http *x)
 
 	TRY(access_ask(door_who(x), ACCESS_USE));
 	TRY(find(x, true, &conv));
-	conv_write_logs(conv, &out);
+	conv_write_logs(conv, door_who(x), &out);
 	return http_reply_json(x, 200, &body);
 }
 
@@ -328,10 +338,23 @@ fallible api_sessions_run(struct http *x)
 	if (!spec.input.at || spec.input.len > CONV_INPUT_MAX)
 		return err_new(TOO_LARGE, "input_too_large", "'input' is larger than %d bytes",
 			       CONV_INPUT_MAX);
-	err = conv_run(conv, &spec, &out);
+	err = conv_run(conv, door_who(x), &spec, &out);
 	if (err)
 		return explain(x, door_of(x)->convs, err);
 	return http_reply_json(x, 202, &body);
+}
+
+fallible api_sessions_runs(struct http *x)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	auto_conv conv = NULL;
+	uint64_t max;
+
+	TRY(find(x, true, &conv));
+	TRY(read_limit(x, &max));
+	TRY(conv_write_runs(conv, door_who(x), http_query(x, "cursor"), max, &out));
+	return http_reply_json(x, 200, &body);
 }
 
 fallible api_sessions_get_run(struct http *x)
@@ -341,7 +364,7 @@ fallible api_sessions_get_run(struct http *x)
 	auto_conv conv = NULL;
 
 	TRY(find(x, true, &conv));
-	TRY(conv_write_run(conv, x->params[1], &out));
+	TRY(conv_write_run(conv, door_who(x), x->params[1], &out));
 	return http_reply_json(x, 200, &body);
 }
 
@@ -354,7 +377,7 @@ fallible api_sessions_interrupt(struct http *x)
 	TRY(access_ask(door_who(x), ACCESS_USE));
 	TRY(find(x, false, &conv));
 	TRY(conv_interrupt(conv));
-	conv_write(&out, conv);
+	conv_write(&out, conv, door_who(x));
 	return http_reply_json(x, 202, &body);
 }
 

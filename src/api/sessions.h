@@ -8,6 +8,7 @@ fallible api_sessions_list(struct http *x);
 fallible api_sessions_get(struct http *x);
 fallible api_sessions_delete(struct http *x);
 fallible api_sessions_run(struct http *x);
+fallible api_sessions_runs(struct http *x);
 fallible api_sessions_get_run(struct http *x);
 fallible api_sessions_events(struct http *x);
 fallible api_sessions_interrupt(struct http *x);

@@ -238,15 +238,21 @@ static const char *setting(const char *name, const char *other)
 
 void log_open(const char *component, int fd)
 {
-	const char *level = setting("COVE_LOG_LEVEL", "SANDBOX_LOG_LEVEL");
-	const char *format = setting("COVE_LOG_FORMAT", "SANDBOX_LOG_FORMAT");
-
 	log_to.component = component;
 	log_to.fd = fd;
+	log_set(NULL, NULL);
+	fault_spare(fd);
+}
+
+void log_set(const char *level, const char *format)
+{
+	if (!level || !*level)
+		level = setting("COVE_LOG_LEVEL", "SANDBOX_LOG_LEVEL");
+	if (!format || !*format)
+		format = setting("COVE_LOG_FORMAT", "SANDBOX_LOG_FORMAT");
 	log_to.level = LOG_INFO;
 	log_to.text = format && str_eq_nocase(str_of(format), STR("text"));
 	for (int i = LOG_DEBUG; level && i <= LOG_ERROR; i++)
 		if (str_eq_nocase(str_of(level), str_of(level_words[i])))
 			log_to.level = (enum log_level)i;
-	fault_spare(fd);
 }

@@ -9,6 +9,8 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
 // The process's own word ("daemon", "warden"), and COVE_LOG_LEVEL, COVE_LOG_FORMAT from outside.
 void log_open(const char *component, int fd);
+// Other settings while it runs; NULL or "": as from outside.
+void log_set(const char *level, const char *format);
 bool log_wants(enum log_level level);
 
 // Fields are pairs of name and text, ended by NULL; a NULL text leaves its field out:

@@ -50,7 +50,8 @@ bool secret_equal(const void *a, const void *b, size_t len)
 
 void secret_wipe(void *at, size_t len)
 {
-	explicit_bzero(at, len);
+	if (len) // nothing may be nowhere
+		explicit_bzero(at, len);
 }
 
 void secret_sha256(const void *bytes, size_t len, uint8_t out[SECRET_HASH])

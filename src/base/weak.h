@@ -63,12 +63,16 @@
 	X(CONNS,        "conns",          "connections take at most half of the descriptors") \
 	X(SHARES,       "shares",         "nobody takes all connections and all memory for requests") \
 	X(OUTWARD,      "outward",        "what is sent for a tenant does not reach the host's own networks") \
+	X(STRIKES,      "strikes",        "who guesses keys and tokens is held up") \
+	X(ESCORT,       "escort",         "a visit ends with the port and the sandbox that it is of") \
 	X(LOG_ESCAPE,   "log_escape",     "what peers chose is escaped in the log") \
 	X(TENANTS,      "tenants",        "what is another tenant's is not there") \
 	X(SCOPES,       "scopes",         "a key may do what its scopes say") \
 	X(QUOTA,        "quota",          "what a tenant may have at once") \
 	X(HOST_KEY,     "host_key",       "the template 'host' is for keys that may") \
-	X(REVOCATION,   "revocation",     "a key that was revoked or has expired opens nothing")
+	X(REVOCATION,   "revocation",     "a key that was revoked or has expired opens nothing") \
+	X(JUDGE,        "judge",          "connections out are judged by their names") \
+	X(CROWD,        "crowd",          "how many connections out a box may have, and open in a second")
 // clang-format on
 enum weak {
 #define X(name, word, what) WEAK_##name,

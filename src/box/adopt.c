@@ -33,6 +33,7 @@
 #include "base/mem.h"
 #include "box/adopt_inner.h"
 #include "box/leaf.h"
+#include "box/net.h"
 #include "box/word.h"
 #include "loop/dial.h"
 #include "loop/offload.h"
@@ -307,6 +308,7 @@ static fallible take_all(struct adoption *adoption)
 	TRY(procs_adopt(adoption), "take up the processes");
 	TRY(terms_adopt(adoption), "take up the terminals");
 	TRY(sessions_adopt(adoption), "take up the sessions");
+	TRY(contexts_adopt(adoption), "take up the contexts");
 	return take_rest(adoption);
 }
 
@@ -360,8 +362,19 @@ void box_forsake(struct box *box)
 		pipes_close(&link_of(at, struct exec, link)->pipes);
 	exec_end_all(box);
 	sessions_end(box);
+	contexts_close(box);
 	terms_end(box);
 	box_drop(box);
+}
+
+// Without it the box is offline, and runs.
+static void open_net(struct box *box)
+{
+	auto_err err = box_net_set(box, true, loop_now(box->loop) + BOX_ADOPT_MS);
+
+	if (err)
+		log_event(LOG_WARN, "box.offline", "sandbox", box->id, "trail", err_trail(err),
+			  NULL);
 }
 
 fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *from,
@@ -377,6 +390,8 @@ fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *
 	box->adoption = NULL;
 	adoption_free(adoption);
 	if (!err) {
+		if (from->net)
+			open_net(box);
 		*out = box;
 		return OK;
 	}
@@ -440,6 +455,8 @@ fallible box_recall(struct box *box)
 	list_folder(adoption);
 	remove_rest(adoption);
 	err = procs_adopt(adoption);
+	if (!err)
+		err = contexts_adopt(adoption);
 	box->adoption = NULL;
 	adoption_free(adoption);
 	return err;

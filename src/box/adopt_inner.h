@@ -36,3 +36,4 @@ bool adoption_number(const char *name, char letter, uint32_t *out);
 fallible procs_adopt(struct adoption *adoption);
 fallible terms_adopt(struct adoption *adoption);
 fallible sessions_adopt(struct adoption *adoption);
+fallible contexts_adopt(struct adoption *adoption);

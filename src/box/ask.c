@@ -116,15 +116,6 @@ static void unlink_all(struct ask *ask)
 	}
 }
 
-static int fds_due(const struct answer *answer)
-{
-	if (answer->kind == ANSWER_REFUSED)
-		return 0;
-	if (answer->kind == ANSWER_MORE)
-		return 1;
-	return answer->to == ORDER_LEAF ? (int)answer->join_count + 1 : order_fds(answer->to);
-}
-
 static struct pending *find(struct ask *ask, const struct answer *answer)
 {
 	list_each (at, &ask->pending) {
@@ -182,7 +173,7 @@ static fallible read_answer(struct ask *ask, int *fds, int *out_count, bool *out
 	if (len == 0)
 		return OK;
 	err = answer_decode(ask->room, len, &ask->answer);
-	if (!err && count != FD_LOST && count != fds_due(&ask->answer))
+	if (!err && count != FD_LOST && count != answer_fds(&ask->answer))
 		err = err_new(BAD_PEER, "bad_answer", "the warden sent %d fds with '%s'", count,
 			      order_word(ask->answer.to));
 	if (err)
@@ -320,7 +311,7 @@ void ask_on_loss(struct ask *ask, void (*lost)(void *arg), void *arg)
 	link_add(&ask->losses, &loss->link);
 }
 
-static fallible send_order(struct ask *ask, const struct order *order, int64_t deadline)
+static fallible send_order(struct ask *ask, const struct order *order, int fd, int64_t deadline)
 {
 	char room[1024];
 	size_t len = order_encode(order, room, sizeof(room));
@@ -333,7 +324,7 @@ static fallible send_order(struct ask *ask, const struct order *order, int64_t d
 	if (!ask->linked)
 		return no_warden();
 	ask->sending = true;
-	err = stream_send(&ask->stream, room, len, NULL, 0, deadline);
+	err = stream_send(&ask->stream, room, len, &fd, order_brings(order), deadline);
 	ask->sending = false;
 	bell_ring(&ask->sent);
 	// It may be gone before our own end has noticed.
@@ -344,7 +335,7 @@ static fallible send_order(struct ask *ask, const struct order *order, int64_t d
 	return err;
 }
 
-static fallible begin(struct ask *ask, struct order *order, struct pending *pending,
+static fallible begin(struct ask *ask, struct order *order, int fd, struct pending *pending,
 		      struct answer *answer, int64_t deadline)
 {
 	struct err *err;
@@ -359,7 +350,7 @@ static fallible begin(struct ask *ask, struct order *order, struct pending *pend
 	*pending = (struct pending){.id = order->id, .kind = order->kind, .answer = answer};
 	bell_init(&pending->bell);
 	link_add(&ask->pending, &pending->link);
-	err = send_order(ask, order, deadline);
+	err = send_order(ask, order, fd, deadline);
 	if (err) {
 		link_drop(&pending->link);
 		drop_fds(pending->fds, &pending->fd_count);
@@ -388,16 +379,22 @@ static fallible await(struct pending *pending, bool more, int64_t deadline)
 	return err;
 }
 
-fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int *fds,
-		   int64_t deadline)
+fallible ask_order_with(struct ask *ask, struct order *order, int fd, struct answer *out, int *fds,
+			int64_t deadline)
 {
 	struct pending pending;
 
-	TRY(begin(ask, order, &pending, out, deadline));
+	TRY(begin(ask, order, fd, &pending, out, deadline));
 	TRY(await(&pending, false, deadline), "order '%s'", order_word(order->kind));
 	if (pending.fd_count > 0)
 		memcpy(fds, pending.fds, (size_t)pending.fd_count * sizeof(*fds));
 	return OK;
+}
+
+fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int *fds,
+		   int64_t deadline)
+{
+	return ask_order_with(ask, order, -1, out, fds, deadline);
 }
 
 fallible ask_cells(struct ask *ask, void (*each)(void *arg, const struct order_cell *cell),
@@ -430,7 +427,7 @@ fallible ask_import_begin(struct ask *ask, const char *name, struct ask_import *
 	int64_t deadline = loop_now(ask->loop) + HELLO_MS;
 
 	strncpy(order.name, name, sizeof(order.name) - 1);
-	TRY(begin(ask, &order, &import->pending, &import->answer, deadline));
+	TRY(begin(ask, &order, -1, &import->pending, &import->answer, deadline));
 	TRY(await(&import->pending, true, deadline), "begin an import");
 	if (!import->pending.more) {
 		drop_fds(import->pending.fds, &import->pending.fd_count);

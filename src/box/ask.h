@@ -22,13 +22,16 @@ fallible ask_wait_linked(struct ask *ask, int64_t deadline);
 void ask_on_loss(struct ask *ask, void (*lost)(void *arg), void *arg);
 
 // Sends `order` (its id is set here) and waits for the final answer. A refusal becomes the error it
-// describes. `fds` has room for ORDER_FDS_MAX and receives order_fds() of them, the caller's.
+// describes. `fds` has room for ORDER_FDS_MAX and receives answer_fds() of them, the caller's.
 // EXHAUSTED ASK_NO_FILES: it was carried out, *out says with what result, but this process had no
 // numbers left for the fds: whatever was made is the caller's to undo.
 #define ASK_NO_FILES "daemon_files"
 fallible ask_no_files(void); // that error
 fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int *fds,
 		   int64_t deadline);
+// The same for an order that brings an fd (order_brings()), which stays the caller's.
+fallible ask_order_with(struct ask *ask, struct order *order, int fd, struct answer *out, int *fds,
+			int64_t deadline);
 // For those who must not take silence for an answer: a TIMEOUT becomes UNAVAILABLE no_warden.
 fallible ask_unanswered(struct err *err);
 

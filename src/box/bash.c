@@ -383,17 +383,51 @@ fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struc
 	return OK;
 }
 
-void bash_tell(struct bash *shell, struct buf *words, bool aside, const char *back,
-	       struct tape *tape)
+static void take_words(struct bash *shell, struct buf *words, uint64_t mark)
 {
-	secret_random(&shell->mark, sizeof(shell->mark));
-	shell_say_end(words, aside, back, shell->mark);
 	buf_done(&shell->told);
 	shell->told = *words;
 	shell->told_at = 0;
 	*words = (struct buf){0};
+	shell->mark = mark;
+}
+
+fallible bash_open_other(struct exec *exec, struct tape *aside, struct buf *words, uint64_t mark,
+			 struct bash **out)
+{
+	struct bash *shell = NULL;
+
+	TRY(attach(exec, aside, &shell));
+	take_words(shell, words, mark);
+	shell->tape = aside;
+	be_told(shell);
+	*out = shell;
+	return OK;
+}
+
+void bash_tell_other(struct bash *shell, struct buf *words, uint64_t mark, struct tape *tape)
+{
+	take_words(shell, words, mark);
 	shell->tape = tape;
 	settle(shell, BASH_CLEARING);
+}
+
+void bash_tell(struct bash *shell, struct buf *words, bool aside, const char *back,
+	       struct tape *tape)
+{
+	uint64_t mark;
+
+	secret_random(&mark, sizeof(mark));
+	shell_say_end(words, aside, back, mark);
+	bash_tell_other(shell, words, mark, tape);
+}
+
+void bash_turn_aside(struct bash *shell, struct tape *aside)
+{
+	tape_hold(aside);
+	tape_drop(shell->aside);
+	shell->aside = aside;
+	pipes_turn(&shell->pipes, aside);
 }
 
 void bash_drop(struct bash *shell)

@@ -47,12 +47,20 @@ struct bash {
 // Takes `exec`, started with a dialogue, over. It is told the greeting. The callbacks are set by
 // the caller before it waits.
 fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struct bash **out);
+// The same of another program that is told and answers as a shell does (src/drive): `words` is its
+// greeting, taken over, and `mark` what comes back with its end.
+fallible bash_open_other(struct exec *exec, struct tape *aside, struct buf *words, uint64_t mark,
+			 struct bash **out);
 // The same of a shell that has been at work for an earlier daemon: it is told nothing yet, and is
 // held to be at rest. The end of the first command that it is told is the first that counts.
 fallible bash_adopt(struct exec *exec, struct tape *aside, struct bash **out);
 // One that is at rest. `words` are the lines of a command but the last, which is added here.
 void bash_tell(struct bash *shell, struct buf *words, bool aside, const char *back,
 	       struct tape *tape);
+// The same of another program: all of its words, with a mark in them.
+void bash_tell_other(struct bash *shell, struct buf *words, uint64_t mark, struct tape *tape);
+// What belongs to no command goes there from now on; at rest.
+void bash_turn_aside(struct bash *shell, struct tape *aside);
 // So much CPU time from now on, for everything in its leaf; 0: no limit any more.
 void bash_limit_cpu(struct bash *shell, uint64_t cpu_us);
 void bash_kill(struct bash *shell); // and everything in its leaf; then it is lost

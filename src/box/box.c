@@ -31,7 +31,9 @@ static void free_box(struct later *later)
 	channel_close(&box->channel);
 	box_leaf_free_all(box);
 	fd_drop(&box->oom);
+	box_net_drop(box);
 	procs_free(box);
+	contexts_free(box);
 	terms_free(box);
 	understudies_free(box);
 	tape_budget_drop(box->tape_budget);
@@ -66,6 +68,7 @@ void box_free(struct box *box)
 	box->lost = NULL;
 	understudies_end(box);
 	sessions_end(box);
+	contexts_close(box);
 	terms_end(box);
 	box_drop(box);
 }
@@ -86,6 +89,7 @@ static void lose(struct box *box, const char *why)
 	exec_end_all(box);
 	box_hand_end_all(box);
 	sessions_end(box);
+	contexts_end(box);
 	terms_end(box);
 	box->lost = NULL;
 	if (lost && !box->burying)
@@ -187,7 +191,7 @@ struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tape
 	box->loop = loop;
 	box->ask = ask;
 	box->refs = 1;
-	box->oom = -1;
+	box->oom = box->net.listener = box->net.udp = -1;
 	box->tapes_dir = tapes_dir;
 	memcpy(box->id, id, sizeof(box->id));
 	memcpy(box->at.box, id, sizeof(box->at.box));
@@ -246,6 +250,7 @@ static fallible order_build(struct box *box, const struct order *build, int64_t 
 		box->phase = BOX_BURIED; // refused: the warden left nothing
 	TRY(err);
 	box->oom = fds[1];
+	box_net_give(box, answer, fds);
 	box_leaf_give(box_leaf_add(box, answer->leaf, fds[2], NULL, 0), true);
 	return channel_open(&box->channel, box->loop, fds[0]);
 }
@@ -291,6 +296,7 @@ fallible box_bury(struct box *box, int64_t deadline)
 		exec_end_all(box);
 		box_hand_end_all(box);
 		sessions_end(box);
+		contexts_end(box);
 		terms_end(box);
 		box->phase = BOX_BURIED;
 	}

@@ -4,6 +4,8 @@
 //
 // syscalls: openat mkdirat write renameat renameat2 unlinkat read fstat newfstatat close
 
+#include "box/card.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,9 +26,9 @@
 #define ENV_MAX 8192
 #define TEXT_EXTRA 8
 
-static char *name_of(const struct box *box, uint32_t number)
+static char *name_of(const struct box *box, char letter, uint32_t number)
 {
-	return mem_fmt("%s/s%u", box->id, number);
+	return mem_fmt("%s/%c%u", box->id, letter, number);
 }
 
 static size_t room_for(const struct session *session)
@@ -81,15 +83,18 @@ void card_remove(struct session *session)
 		box_remove_file(session->box, 's', session->card);
 }
 
-void card_erase(struct session *session)
+void card_erase_file(struct box *box, char letter, uint32_t number)
 {
-	struct removal removal = {session->box->tapes_dir, NULL};
+	struct removal removal = {box->tapes_dir, name_of(box, letter, number)};
 
-	if (!session->card || session->listed)
-		return;
-	removal.name = name_of(session->box, session->card);
 	offload_run(remove_run, &removal);
 	free(removal.name);
+}
+
+void card_erase(struct session *session)
+{
+	if (session->card && !session->listed)
+		card_erase_file(session->box, 's', session->card);
 }
 
 // Deleted while it was being written.
@@ -101,8 +106,8 @@ static void card_remove_stale(struct session *session)
 
 struct card_job {
 	int dir;
-	const char *folder, *name;
-	char *bytes;
+	const char *folder, *name, *written;
+	char *bytes; // read
 	size_t len;
 	int errnum;
 };
@@ -118,31 +123,41 @@ static void write_run(void *arg)
 		mkdirat(job->dir, job->folder, 0700);
 		fd = openat(job->dir, beside, flags, 0600);
 	}
-	if (fd < 0 || fd_write_all(fd, job->bytes, job->len) < 0 ||
+	if (fd < 0 || fd_write_all(fd, job->written, job->len) < 0 ||
 	    renameat(job->dir, beside, job->dir, job->name) < 0)
 		job->errnum = errno;
 	if (fd >= 0)
 		close(fd);
 }
 
-void card_write(struct session *session)
+void card_write_file(struct box *box, char letter, uint32_t number, const char *bytes, size_t len)
 {
-	struct box *box = session->box;
-	auto_free char *name = NULL;
-	struct card_job job = {.dir = box->tapes_dir, .folder = box->id};
+	auto_free char *name = name_of(box, letter, number);
+	struct card_job job = {
+		.dir = box->tapes_dir,
+		.folder = box->id,
+		.name = name,
+		.written = bytes,
+		.len = len,
+	};
 
-	if (!session->card || !session->listed)
-		return;
-	name = name_of(box, session->card);
-	job.name = name;
-	job.bytes = encode(session, &job.len);
 	box->has_folder = true;
-	if (job.len)
+	if (len)
 		offload_run(write_run, &job);
-	free(job.bytes);
 	if (job.errnum)
 		log_event(LOG_WARN, "session.card", "sandbox", box->id, "error",
 			  strerror(job.errnum), NULL);
+}
+
+void card_write(struct session *session)
+{
+	auto_free char *bytes = NULL;
+	size_t len;
+
+	if (!session->card || !session->listed)
+		return;
+	bytes = encode(session, &len);
+	card_write_file(session->box, 's', session->card, bytes, len);
 	card_remove_stale(session);
 }
 
@@ -189,6 +204,16 @@ static void read_run(void *arg)
 	close(fd);
 }
 
+char *card_read_file(struct box *box, char letter, uint32_t number, size_t *out_len)
+{
+	auto_free char *name = name_of(box, letter, number);
+	struct card_job job = {.dir = box->tapes_dir, .name = name};
+
+	offload_run(read_run, &job);
+	*out_len = job.len;
+	return job.bytes;
+}
+
 static bool decode(struct card *card, size_t len)
 {
 	struct unpack in;
@@ -215,14 +240,11 @@ static bool decode(struct card *card, size_t len)
 
 struct card *card_read(struct box *box, uint32_t number)
 {
-	auto_free char *name = name_of(box, number);
-	struct card_job job = {.dir = box->tapes_dir, .name = name};
-	struct card *card;
+	struct card *card = mem_new_of(struct card);
+	size_t len;
 
-	offload_run(read_run, &job);
-	card = mem_new_of(struct card);
-	card->bytes = job.bytes;
-	if (job.len && decode(card, job.len))
+	card->bytes = card_read_file(box, 's', number, &len);
+	if (len && decode(card, len))
 		return card;
 	card_free(card);
 	return NULL;

@@ -25,7 +25,7 @@ struct str exec_make_tag(struct exec *exec, const struct exec_spec *spec)
 	if (!tag.started_ms)
 		tag.started_ms = clock_wall_ms();
 	exec->tag_len = tag_encode(&tag, room, sizeof(room));
-	if (tag.kind == TAG_SESSION) {
+	if (tag.kind == TAG_SESSION || tag.kind == TAG_CONTEXT) {
 		free(exec->tag);
 		exec->tag = mem_dup(room, exec->tag_len);
 	}
@@ -96,7 +96,7 @@ fallible exec_adopt(struct box *box, const struct talk *talk, const struct tag *
 	exec->leaf = leaf;
 	exec->phase = EXEC_RUNNING;
 	exec->stage = STAGE_LIMIT;
-	if (tag->kind == TAG_SESSION && talk->held.tag.len) {
+	if ((tag->kind == TAG_SESSION || tag->kind == TAG_CONTEXT) && talk->held.tag.len) {
 		exec->tag_len = talk->held.tag.len;
 		exec->tag = mem_dup(talk->held.tag.at, exec->tag_len);
 	}

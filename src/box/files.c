@@ -106,10 +106,10 @@ fallible files_explain(const struct reach_say *failed, const char *path)
 static bool changes_nothing(enum reach_verb verb)
 {
 	static const bool harmless[REACH_VERB_COUNT] = {
-		[REACH_STAT] = true,  [REACH_READ] = true, [REACH_LIST] = true,
-		[REACH_FIND] = true,  [REACH_GREP] = true, [REACH_READLINK] = true,
-		[REACH_WATCH] = true, [REACH_PACK] = true, [REACH_PORTS] = true,
-		[REACH_SPACE] = true,
+		[REACH_STAT] = true,  [REACH_READ] = true,   [REACH_LIST] = true,
+		[REACH_FIND] = true,  [REACH_GREP] = true,   [REACH_READLINK] = true,
+		[REACH_WATCH] = true, [REACH_PACK] = true,   [REACH_PORTS] = true,
+		[REACH_SPACE] = true, [REACH_SOCKET] = true,
 	};
 
 	return harmless[verb];

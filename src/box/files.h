@@ -129,7 +129,10 @@ void files_nudge(struct files_walk *walk);
 
 // A connection to 127.0.0.1, then ::1. BAD_PEER port_closed when nobody listens.
 fallible files_dial(const struct files *files, uint16_t port, int *out_fd);
-// Ports with a listener, lowest first, each once. At most `room`; *count is how many there are.
+// A socket of the box that is connected to nothing. For pid 1s with TALK_CAN_NET.
+fallible files_socket(const struct files *files, int *out_fd);
+// Ports with a listener, but for that of the box's way out, lowest first, each once. At most
+// `room`; *count is how many there are.
 fallible files_ports(const struct files *files, struct reach_port *out, size_t room, size_t *count);
 // Signals what the process `pid` of the box has started since: its descendants, its session, its
 // leaf; not itself. `since_ms` is CLOCK_BOOTTIME. Signal 0 only counts.

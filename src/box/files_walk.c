@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "box/files_inner.h"
+#include "box/inner.h"
 
 struct files_walk {
 	struct box_hand *hand; // NULL: it has ended
@@ -316,22 +317,15 @@ fallible files_watch(const struct files *files, const char *path, uint32_t flags
 
 // ----------------------------------------------------------------------------------- ports
 
-fallible files_dial(const struct files *files, uint16_t port, int *out_fd)
+static fallible take_socket(const struct files *files, const struct reach_ask *ask, int *out_fd)
 {
-	struct reach_ask ask = files_ask(files, REACH_DIAL, "/");
 	struct reach_say say;
 	auto_hand hand = NULL;
 	auto_fd fd = -1;
 	struct stat st;
-	struct err *err;
 	int none = -1;
 
-	ask.number = port;
-	err = files_get(files, &ask, HAND_SHORT, &hand, &say, &fd);
-	if (err && (!strcmp(err_reason(err), "fs_error") || err_kind(err) == ERR_FORBIDDEN))
-		return err_recast(err, ERR_BAD_PEER, "port_closed",
-				  "nothing answers at port %u of the sandbox", port);
-	TRY(err);
+	TRY(files_get(files, ask, HAND_SHORT, &hand, &say, &fd));
 	if (say.kind != REACH_OPENED || fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode))
 		return files_nonsense();
 	TRY(box_hand_next(hand, files->deadline, &say, &none));
@@ -343,6 +337,26 @@ fallible files_dial(const struct files *files, uint16_t port, int *out_fd)
 	box_hand_give(take_ptr(hand));
 	*out_fd = take_fd(&fd);
 	return OK;
+}
+
+fallible files_dial(const struct files *files, uint16_t port, int *out_fd)
+{
+	struct reach_ask ask = files_ask(files, REACH_DIAL, "/");
+	struct err *err;
+
+	ask.number = port;
+	err = take_socket(files, &ask, out_fd);
+	if (err && (!strcmp(err_reason(err), "fs_error") || err_kind(err) == ERR_FORBIDDEN))
+		return err_recast(err, ERR_BAD_PEER, "port_closed",
+				  "nothing answers at port %u of the sandbox", port);
+	return err;
+}
+
+fallible files_socket(const struct files *files, int *out_fd)
+{
+	struct reach_ask ask = files_ask(files, REACH_SOCKET, "/");
+
+	return take_socket(files, &ask, out_fd);
 }
 
 fallible files_ports(const struct files *files, struct reach_port *out, size_t room, size_t *count)
@@ -361,7 +375,7 @@ fallible files_ports(const struct files *files, struct reach_port *out, size_t r
 			break;
 		if (!reach_get_port(&walk->items, &port))
 			err = bad_item(walk);
-		else if (n++ < room)
+		else if (port.port != files->box->net.port && n++ < room)
 			out[n - 1] = port;
 	}
 	files_drop(walk);

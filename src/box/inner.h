@@ -11,6 +11,7 @@
 #define BOX_TAPES_MAX (1ull << 30) // bytes of output on disk
 
 struct adoption;
+struct contexts;
 struct exec;
 struct procs;
 struct sessions;
@@ -57,11 +58,16 @@ struct box {
 	struct bell greeted;
 	struct talk broken; // what pid 1 said of its own birth
 	int oom;
+	struct { // see box/net.h; -1: none
+		int listener, udp;
+		uint16_t port; // the listener's, whoever holds it; 0: none
+	} net;
 	int tapes_dir;
 	struct tape_budget *tape_budget;   // NULL until the first exec
 	struct procs *procs;		   // NULL until the first process
 	struct sessions *sessions;	   // NULL until the first session
 	struct terms *terms;		   // NULL until the first terminal
+	struct contexts *contexts;	   // NULL until the first context
 	struct understudies *understudies; // NULL until one was wanted
 	struct link leaves, clean, doubt;
 	uint32_t leaf_count;
@@ -86,6 +92,9 @@ void box_drop(struct box *box);
 void box_break(struct box *box, const char *why);
 
 void box_forsake(struct box *box); // the owner's share goes
+// In net.c: the last fds of an answer that says `net` are the box's way out. Takes them over.
+void box_net_give(struct box *box, const struct answer *answer, const int *fds);
+void box_net_drop(struct box *box); // those that nobody took
 void procs_forsake(struct box *box);
 void terms_forsake(struct box *box);
 // A file of its folder, by its letter (0: none) and number, in the background.
@@ -100,7 +109,13 @@ void exec_pay(struct box *box);	    // words that a full socket did not take
 void exec_end_all(struct box *box); // the box is gone
 // In session.c: every session ends with its box.
 void sessions_end(struct box *box);
-void terms_end(struct box *box); // in term.c: what has ended is forgotten
+// In context.c: their processes end with the box, and what their cells wrote can still be read.
+void contexts_end(struct box *box);
+void contexts_settle(struct box *box); // until that is on disk; waits
+void contexts_close(struct box *box);  // nobody finds them any more; their files stay
+void contexts_free(struct box *box);
+bool contexts_let_oldest_go(struct box *box); // a cell that has ended; false: there is none
+void terms_end(struct box *box);	      // in term.c: what has ended is forgotten
 void terms_free(struct box *box);
 // In understudy.c: with its box, before exec_end_all().
 void understudies_end(struct box *box);

@@ -280,7 +280,7 @@ static void see_end(struct pipes *pipes, struct pipe_end *end)
 {
 	ssize_t n;
 
-	if (!end->open || !is_paid(pipes))
+	if (!end->open || !is_paid(pipes) || pipes->serves_on)
 		return;
 	n = pipes_take(pipes->at, end->watch.fd, scratch, CHUNK);
 	if (n == 0 || (n < 0 && errno != EAGAIN))

@@ -71,15 +71,20 @@ void proc_unlist(struct proc *proc)
 	proc_drop(proc);
 }
 
-// The budget is used up: the oldest that has ended makes room.
-static bool let_oldest_go(void *arg)
+static bool let_oldest_go(struct procs *procs)
 {
-	struct procs *procs = arg;
-
 	if (link_empty(&procs->ended))
 		return false;
 	proc_unlist(link_of(procs->ended.next, struct proc, ended_link));
 	return true;
+}
+
+// The budget is used up: the oldest that has ended makes room.
+static bool make_room(void *arg)
+{
+	struct procs *procs = arg;
+
+	return let_oldest_go(procs) || contexts_let_oldest_go(procs->box);
 }
 
 static void trim(struct procs *procs)
@@ -107,8 +112,8 @@ struct procs *procs_of(struct box *box)
 		procs->by_id = map_new();
 		link_init(&procs->all);
 		link_init(&procs->ended);
-		reel_init(&procs->reel, box);
-		tape_budget_on_lack(box_tape_budget(box), let_oldest_go, procs);
+		reel_init(&procs->reel, box, 0);
+		tape_budget_on_lack(box_tape_budget(box), make_room, procs);
 	}
 	trim(procs);
 	return procs;

@@ -25,8 +25,10 @@ static void drop_seal(struct seal *seal)
 {
 	link_drop(&seal->link);
 	tape_drop(seal->tape);
-	exec_filed(seal->exec);
-	exec_let_go(seal->exec);
+	if (seal->exec) {
+		exec_filed(seal->exec);
+		exec_let_go(seal->exec);
+	}
 	free(seal);
 }
 
@@ -94,7 +96,8 @@ void reel_seal(struct reel *reel, struct tape *tape, const struct tape_ending *e
 	seal->tape = tape;
 	seal->ending = *ending;
 	seal->exec = exec;
-	exec_hold(exec);
+	if (exec)
+		exec_hold(exec);
 	tape_hold(tape);
 	link_add(&reel->seals, &seal->link);
 	if (!reel->seal_timer.at)
@@ -104,7 +107,8 @@ void reel_seal(struct reel *reel, struct tape *tape, const struct tape_ending *e
 static struct tape *new_tape(struct reel *reel)
 {
 	struct box *box = reel->box;
-	auto_free char *name = mem_fmt("%s/%u", box->id, ++reel->files);
+	auto_free char *name = mem_fmt("%s/%.*s%u", box->id, reel->letter != 0, &reel->letter,
+				       ++reel->files);
 
 	box->has_folder = true;
 	return tape_new_named(box->loop, box->tapes_dir, name);
@@ -153,7 +157,7 @@ uint32_t reel_number(const struct tape *tape)
 {
 	const char *slash = strrchr(tape->name, '/');
 
-	return (uint32_t)strtoul(slash + 1, NULL, 10);
+	return (uint32_t)strtoul(slash + 1 + (slash[1] > '9'), NULL, 10);
 }
 
 struct tape *reel_take(struct reel *reel, const struct tape_label *label)
@@ -167,9 +171,10 @@ struct tape *reel_take(struct reel *reel, const struct tape_label *label)
 	return tape;
 }
 
-void reel_init(struct reel *reel, struct box *box)
+void reel_init(struct reel *reel, struct box *box, char letter)
 {
 	reel->box = box;
+	reel->letter = letter;
 	link_init(&reel->seals);
 	bell_init(&reel->sealed);
 	reel->seal_timer.due = on_seals;

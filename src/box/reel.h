@@ -8,6 +8,7 @@
 // Embedded in its owner.
 struct reel {
 	struct box *box;
+	char letter;	    // of its files; 0: none
 	uint32_t files;	    // made so far
 	struct tape *spare; // the next one, its file made
 	bool preparing;	    // a task makes it
@@ -18,17 +19,18 @@ struct reel {
 	struct timer seal_timer;
 };
 
-void reel_init(struct reel *reel, struct box *box);
+void reel_init(struct reel *reel, struct box *box, char letter);
 void reel_done(struct reel *reel); // the files are left to whoever removes the folder
 
 // A tape with that label, bound by the box's budget. The caller's.
 struct tape *reel_take(struct reel *reel, const struct tape_label *label);
 // The file of the next one is made, in the background.
 void reel_prepare(struct reel *reel);
-// The ending goes to the disk, in the background; then `exec` is filed. The tape has ended.
+// The ending goes to the disk, in the background; then `exec`, if there is one, is filed. The tape
+// has ended.
 void reel_seal(struct reel *reel, struct tape *tape, const struct tape_ending *ending,
 	       struct exec *exec);
 // Until every ending so far is on disk, and pid 1 has nothing to tell of it any more. Waits.
 void reel_settle(struct reel *reel);
-// The number by which it is found again: file "BOX/number".
+// The number by which it is found again: file "BOX/number", with the letter before it.
 uint32_t reel_number(const struct tape *tape);

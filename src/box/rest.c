@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "box/context_inner.h"
 #include "box/inner.h"
 #include "box/leaf.h"
 #include "box/procs.h"
@@ -17,7 +18,7 @@
 
 bool box_is_busy(const struct box *box)
 {
-	uint32_t calm = 0;
+	uint32_t calm = context_warm_count(box);
 
 	if (box->sessions)
 		list_each (at, &box->sessions->all) {
@@ -26,6 +27,14 @@ bool box_is_busy(const struct box *box)
 			if (session->run || session->waiting || session->starting)
 				return true;
 			calm += session->shell != NULL;
+		}
+	if (box->contexts)
+		list_each (at, &box->contexts->all) {
+			const struct context *context = link_of(at, struct context, link);
+
+			if (context->run || context->waiting || context->starting)
+				return true;
+			calm += context->shell != NULL;
 		}
 	if (box->terms)
 		list_each (at, &box->terms->all) {
@@ -57,6 +66,7 @@ static fallible order_plain(const struct box *box, enum order_kind kind, int64_t
 
 fallible box_pause(struct box *box, int64_t deadline)
 {
+	context_warm_end(box);
 	return err_while(order_plain(box, ORDER_PAUSE, deadline), "pause %s", box->id);
 }
 
@@ -92,9 +102,12 @@ static void quiet(struct box *box, int64_t deadline)
 	exec_end_all(box);
 	box_hand_end_all(box);
 	sessions_end(box);
+	contexts_end(box);
 	terms_end(box);
 	drop_leaves(box, deadline);
+	contexts_settle(box);
 	procs_settle(box); // pid 1, who would tell the ends once more, is gone
+	box_net_drop(box);
 	box->phase = BOX_STOPPED;
 }
 
@@ -128,6 +141,7 @@ static fallible rebuild(struct box *box, const struct order *build, int64_t dead
 	TRY(ask_order(box->ask, &order, answer, fds, deadline));
 	fd_drop(&box->oom);
 	box->oom = fds[1];
+	box_net_give(box, answer, fds);
 	box_leaf_give(box_leaf_add(box, answer->leaf, fds[2], NULL, 0), true);
 	TRY(channel_open(&box->channel, box->loop, fds[0]));
 	while (box->phase == BOX_GREETING)

@@ -4,8 +4,9 @@
 
 #include "box/box.h"
 
-// A command, a process, or a session that works. Not: a shell that waits for its next command, a
-// terminal. Who has a stream or a terminal open is the owner's to know.
+// A command, a process, or a session or context that works. Not: a shell that waits for its next
+// command, an interpreter that waits for its next cell, a terminal. Who has a stream or a terminal
+// open is the owner's to know.
 bool box_is_busy(const struct box *box);
 // CPU time that its commands have had, and what they left running. Only differences mean something,
 // in either direction.

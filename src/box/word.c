@@ -38,12 +38,12 @@ static uint32_t keep_flags(const struct exec_spec *spec, uint32_t flags)
 {
 	enum tag_kind kind = spec->tag ? spec->tag->kind : TAG_EXEC;
 
-	if (kind == TAG_PROCESS || kind == TAG_TERM || spec->keeps)
+	if (kind == TAG_PROCESS || kind == TAG_TERM || kind == TAG_CONTEXT || spec->keeps)
 		flags |= TALK_EXEC_KEEP;
 	// What does not fit into the pipe at once is in our memory alone. Better an early end of
 	// stdin than a hole in the middle.
 	if ((kind == TAG_PROCESS && spec->open_stdin && spec->stdin_bytes.len <= PIPE_HOLDS) ||
-	    kind == TAG_SESSION || (kind == TAG_PROCESS && spec->dialogue))
+	    kind == TAG_SESSION || kind == TAG_CONTEXT || (kind == TAG_PROCESS && spec->dialogue))
 		flags |= TALK_EXEC_KEEP_IN;
 	if (kind == TAG_TERM)
 		flags |= TALK_EXEC_TROUGH;

@@ -16,6 +16,7 @@ void body_done(struct body *body)
 		free(body->labels[i]);
 	free(body->env);
 	free(body->labels);
+	free(body->allow);
 	*body = (struct body){0};
 }
 
@@ -181,6 +182,22 @@ static fallible get_labels(const struct call *call, struct body *body)
 	return OK;
 }
 
+static void get_network(const struct call *call, struct body *body)
+{
+	size_t count = 0;
+	const char *name;
+
+	body->box.network = call_value(call, OPT_NETWORK);
+	if (!call_has(call, OPT_ALLOW))
+		return;
+	for (size_t at = 0; call_next(call, OPT_ALLOW, &at, &name);) {
+		body->allow = mem_grow(body->allow, count + 2, sizeof(char *));
+		body->allow[count++] = name;
+		body->allow[count] = NULL;
+	}
+	body->box.allow = body->allow;
+}
+
 fallible body_box(const struct call *call, struct body *out)
 {
 	out->box.name = call_value(call, OPT_NAME);
@@ -188,6 +205,7 @@ fallible body_box(const struct call *call, struct body *out)
 	TRY(get_limits(call, &out->box));
 	TRY(get_env(call, out));
 	TRY(get_labels(call, out));
+	get_network(call, out);
 	out->box.env = (const char *const *)out->env;
 	out->box.labels = (const char *const *)out->labels;
 	return OK;
@@ -198,6 +216,13 @@ fallible body_env(const struct call *call, struct body *out)
 	TRY(get_env(call, out));
 	out->command.env = (const char *const *)out->env;
 	return OK;
+}
+
+fallible body_cell(const struct call *call, struct body *out)
+{
+	out->command.cwd = call_value(call, OPT_WORKDIR);
+	TRY(get_ms(call, OPT_TIMEOUT, &out->command.timeout_ms));
+	return body_env(call, out);
 }
 
 fallible body_command(const struct call *call, char *const *argv, bool with_env, struct body *out)

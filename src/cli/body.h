@@ -12,6 +12,7 @@ struct body {
 	struct cove_box_spec box;
 	struct cove_command command;
 	char **env, **labels; // NULL-ended; the specs borrow them
+	const char **allow;   // likewise, its words borrowed from the call
 	size_t env_count, label_count;
 };
 void body_done(struct body *body);
@@ -22,5 +23,7 @@ fallible body_box(const struct call *call, struct body *out);
 // A command. `argv` is NULL-ended; ignored when --shell is given. `with_env`: variables are of this
 // command (exec), not of the box (run). INVALID no_command when there is none, two_commands.
 fallible body_command(const struct call *call, char *const *argv, bool with_env, struct body *out);
+// A cell: its time limit, directory and variables, as the command's.
+fallible body_cell(const struct call *call, struct body *out);
 // Only --env and --env-file, as the command's.
 fallible body_env(const struct call *call, struct body *out);

@@ -1,5 +1,5 @@
-// The table of verbs and options, and what is made of it. Help, the man page and the completions
-// are read off these rows, so that they cannot differ from what the program does.
+// The table of verbs, and what is made of it and of the options. Help, the man page and the
+// completions are read off these rows, so that they cannot differ from what the program does.
 #include "cli/cli.h"
 
 #include <assert.h>
@@ -14,16 +14,23 @@
 #include "base/weak.h"
 #include "cli/boxes.h"
 #include "cli/call.h"
+#include "cli/code.h"
 #include "cli/complete.h"
 #include "cli/copy.h"
 #include "cli/doctor.h"
+#include "cli/egress.h"
 #include "cli/events.h"
+#include "cli/forward.h"
 #include "cli/help.h"
 #include "cli/host.h"
 #include "cli/interrupt.h"
 #include "cli/jobs.h"
 #include "cli/keys.h"
+#include "cli/options.h"
+#include "cli/policy.h"
+#include "cli/ports.h"
 #include "cli/print.h"
+#include "cli/remarks.h"
 #include "cli/remote.h"
 #include "cli/run.h"
 #include "cli/session.h"
@@ -83,6 +90,23 @@ static const struct verb verbs[] = {
 	 "Without -s: TERM to the whole tree, after 5 seconds KILL, and returns when all of it is "
 	 "gone.\n",
 	 1, -1, jobs_kill},
+	{VERB_PYTHON, VERB_RUNNER, "python", "BOX",
+	 "Talk to a Python in a sandbox: it keeps its state from line to line.",
+	 "Lines are edited, and there is a history of them. ctrl-c interrupts what runs and not the interpreter, ctrl-d "
+	 "leaves. Pictures are shown on terminals that can, else saved in a file that is named. What is no terminal is "
+	 "read to its end and run as one cell, and the exit status is 1 when that fails.\n",
+	 1, 1, code_python},
+	{VERB_NODE, VERB_RUNNER, "node", "BOX",
+	 "Talk to a JavaScript in a sandbox: it keeps its state from line to line.",
+	 "As 'cove python'.\n",
+	 1, 1, code_node},
+	{VERB_RUN_CODE, VERB_RUNNER, "run-code", "[BOX] FILE|-",
+	 "Run a file of code by an interpreter, and show its results.",
+	 "In the default context of its language, which remembers what ran there before; --context names another one, -e "
+	 "and -w make one of their own. Without BOX it is a fresh sandbox, which is removed afterwards. The exit status "
+	 "is 1 when the code fails. With --json each event is a line. Interrupting 'cove run-code' does not end a cell in a sandbox that "
+	 "was there before.\n",
+	 1, 2, code_run},
 	{VERB_CP, 0, "cp", "BOX:PATH|FILE|- BOX:PATH|FILE|-",
 	 "Copy files and directories into a sandbox, or out of it.",
 	 "One of the two is BOX:PATH; relative paths of a sandbox begin at /workspace. A directory "
@@ -120,6 +144,41 @@ static const struct verb verbs[] = {
 	{VERB_START, 0, "start", "BOX...",
 	 "Start stopped sandboxes on their files.", NULL,
 	 1, -1, steps_take},
+	{VERB_PORT, 0, "port", "BOX",
+	 "List the ports of a sandbox: exposed, or with a listener.", NULL,
+	 1, 1, ports_list},
+	{VERB_EXPOSE, 0, "expose", "BOX PORT",
+	 "Expose a port of a sandbox, and print the address of its preview.",
+	 "The address holds a token, and whoever has it may look. It stays the same over restarts of "
+	 "the daemon and while the sandbox sleeps, until the port is taken back, --expires is over or the "
+	 "sandbox is removed. A port that is exposed already keeps its token unless --token names another.\n",
+	 2, 2, ports_expose},
+	{VERB_UNEXPOSE, 0, "unexpose", "BOX PORT...",
+	 "Take ports back: their previews end.", NULL,
+	 2, -1, ports_unexpose},
+	{VERB_OPEN, 0, "open", "BOX PORT",
+	 "Print the address of a port's preview, or open it in a browser.",
+	 "The port is exposed if it is not yet. With --expires the address is a link that ends by itself.\n",
+	 2, 2, ports_open},
+	{VERB_FORWARD, 0, "forward", "BOX [ADDRESS:]LOCAL:PORT...",
+	 "Forward local TCP ports into a sandbox, until interrupted.",
+	 "Each connection to LOCAL on this machine (ADDRESS is 127.0.0.1 unless it is given) becomes one to "
+	 "PORT in the sandbox. LOCAL 0 takes any free port; PORT alone means the same number on both sides.\n",
+	 2, -1, forward_run},
+	{VERB_POLICY, 0, "policy", "BOX",
+	 "Show what a sandbox may reach, or change it.",
+	 "A name is name, *.suffix or name:port; without a port it means 80 and 443. What is changed counts "
+	 "from the next connection on, and ends those that it would not have let out. --inspect ends TLS to "
+	 "a name at the daemon, with a certificate of the sandbox's own authority, so that requests are seen; "
+	 "--rule and --secret do so by themselves. A secret is in the environment of what is started in "
+	 "the sandbox as a placeholder, and its value takes that place on the way to its hosts. Addresses of "
+	 "this host and its networks cannot be allowed here: that is the operator's, by --egress-exceptions.\n",
+	 1, 1, cli_policy},
+	{VERB_EGRESS, 0, "egress", "BOX",
+	 "Show what a sandbox wanted from outside, and what became of it.",
+	 "A line for each connection that was let out, or denied; what was denied comes with the command "
+	 "that would allow it. With -f it goes on with what happens until the sandbox ends.\n",
+	 1, 1, cli_egress},
 	{VERB_TEMPLATE_LS, 0, "template ls", "",
 	 "List what sandboxes can start from.", NULL,
 	 0, 0, cli_template_ls},
@@ -243,128 +302,11 @@ static const struct verb verbs[] = {
 	 1, 2, words_print},
 	{.name = NULL},
 };
-
-#define MAKES (ON(RUN) | ON(CREATE))
-#define RUNS (ON(RUN) | ON(EXEC))
-#define PLACED (RUNS | ON(SHELL))
-#define MAKES_OR_RUNS (ON(RUN) | ON(CREATE) | ON(EXEC))
-#define TEMPLATES (ON(TEMPLATE_LS) | ON(TEMPLATE_IMPORT) | ON(TEMPLATE_FREEZE) | ON(TEMPLATE_RM))
-#define INSIDE (ON(SHELL) | ON(ATTACH) | ON(LOGS) | ON(KILL) | ON(CP) | ON(LS) | ON(CAT))
-#define HOST (ON(DRAIN) | ON(RELOAD) | ON(UPGRADE))
-#define STEPS (ON(PAUSE) | ON(RESUME) | ON(STOP) | ON(START))
-#define KEYS (ON(KEY_CREATE) | ON(KEY_LS) | ON(KEY_RM))
-#define TENANTS (ON(TENANT_SET) | ON(TENANT_LS) | ON(TENANT_RM))
-#define SESSION_LISTS (ON(SESSION_LS) | ON(SESSION_RUNS))
-#define SESSION_ACTS (ON(SESSION_ANSWER) | ON(SESSION_INTERRUPT) | ON(SESSION_ATTACH) | ON(SESSION_RM))
-#define SESSION_MAKES (ON(SESSION_CREATE) | ON(SESSION_RUN))
-#define SESSIONS (SESSION_LISTS | SESSION_ACTS | SESSION_MAKES | ON(SESSION_INSPECT) | ON(SESSION_EVENTS) | ON(SESSION_LOGS))
-#define LOOKS (ON(EVENTS) | ON(AUDIT) | ON(VERIFY))
-#define ASKS (LOOKS | SESSIONS | STEPS | KEYS | TENANTS | ON(CLEANUP) | MAKES_OR_RUNS | INSIDE | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS))
-
-// Those of serve are added to them, see add_settings().
-static const struct option options[] = {
-	{OPT_ALIAS,	  0,   "alias",	   "NAME",	 "another name for it, unique per owner: resumes the one that has it; may be repeated", ON(SESSION_CREATE)},
-	{OPT_ALL,	  'a', "all",	   NULL,	 "remove every sandbox", ON(RM)},
-	{OPT_ALL,	  'a', "all",	   NULL,	 "end every process", ON(KILL)},
-	{OPT_ALL,	  'a', "all",	   NULL,	 "also names that begin with a dot", ON(LS)},
-	{OPT_BOT,	  0,   "bot",	   "BOT",	 "the bot of its owner that it is of", ON(SESSION_CREATE)},
-	{OPT_BOXES,	  0,   "boxes",	   "NUMBER",	 "how many sandboxes it may have", ON(TENANT_SET)},
-	{OPT_CHECK,	  0,   "check",	   NULL,	 "only tell whether the log is whole", ON(AUDIT)},
-	{OPT_CONFIG,	  0,   "config",   "FILE",	 "read settings from an INI file", ON(SERVE)},
-	{OPT_SHELL,	  'c', "shell",	   "LINE",	 "run a line by bash instead of a command", RUNS},
-	{OPT_CPU_TIME,	  0,   "cpu-time", "TIME",	 "kill the command after this much CPU time (10s, 5m)", MAKES_OR_RUNS},
-	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "share of CPUs (1, 0.5)", MAKES},
-	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "how many CPUs its running sandboxes may have together", ON(TENANT_SET)},
-	{OPT_DATA,	  0,   "data",	   "DIR",	 "data directory of the daemon (default /var/lib/cove)", ASKS | HOST},
-	{OPT_DETACH,	  'd', "detach",   NULL,	 "let it run by itself, and print its process id", ON(EXEC)},
-	{OPT_DETACH,	  'd', "detach",   NULL,	 "do not follow it, and print its id", ON(SESSION_RUN)},
-	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disk (2g)", MAKES},
-	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disks of all its sandboxes", ON(TENANT_SET)},
-	{OPT_ENV,	  'e', "env",	   "NAME=VALUE", "set a variable; a bare NAME copies ours", MAKES_OR_RUNS | ON(SHELL) | SESSION_MAKES},
-	{OPT_ENV_FILE,	  0,   "env-file", "FILE",	 "set the variables of a file of NAME=VALUE lines", MAKES_OR_RUNS | ON(SHELL) | SESSION_MAKES},
-	{OPT_EXECS,	  0,   "execs",	   "NUMBER",	 "how many commands may run at once", ON(TENANT_SET)},
-	{OPT_EXPIRES,	  0,   "expires",  "TIME",	 "when it ends by itself (30m, 720h)", ON(KEY_CREATE)},
-	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "go on until the process ends", ON(LOGS)},
-	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "go on with what happens from now on", ON(EVENTS)},
-	{OPT_FORCE,	  'f', "force",	   NULL,	 "be content when it is not there", ON(RM) | ON(TEMPLATE_RM) | ON(KEY_RM) | ON(TENANT_RM) | ON(SESSION_RM)},
-	{OPT_HELP,	  'h', "help",	   NULL,	 "explain this verb", ~0ull},
-	{OPT_HOST,	  0,   "host",	   NULL,	 "it may start sandboxes from the template host", ON(KEY_CREATE) | ON(TENANT_SET)},
-	{OPT_ID,	  0,   "id",	   "ID",	 "its id, never used before (one is made)", ON(SESSION_CREATE)},
-	{OPT_INODES,	  0,   "inodes",   "NUMBER",	 "limit of files", MAKES},
-	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input to the command, as it comes", RUNS},
-	{OPT_ISOLATED,	  0,   "isolated", NULL,	 "give it a sandbox of its own", ON(SESSION_CREATE)},
-	{OPT_JSON,	  0,   "json",	   NULL,	 "answer in JSON, errors too", ASKS | HOST | ON(VERSION)},
-	{OPT_KEEP,	  0,   "keep",	   NULL,	 "do not remove the sandbox; its id is printed on stderr", ON(RUN)},
-	{OPT_KEEP_ALIVE,  0,   "keep-alive", NULL,	 "never freeze or stop it for idleness", ON(CREATE)},
-	{OPT_KIND,	  0,   "kind",	   "KIND",	 "only these (sandbox, sandbox.failed, security)", ON(EVENTS)},
-	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "label it", MAKES},
-	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "only those with this label", ON(PS)},
-	{OPT_LONG,	  'l', "long",	   NULL,	 "with types, modes, sizes and times", ON(LS)},
-	{OPT_MAN,	  0,   "man",	   NULL,	 "the whole manual, as a man page", ON(HELP)},
-	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory (512m, 2g)", MAKES},
-	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory of its running sandboxes together", ON(TENANT_SET)},
-	{OPT_NAME,	  0,   "name",	   "NAME",	 "name the sandbox", MAKES},
-	{OPT_NAME,	  0,   "name",	   "NAME",	 "a name for people", ON(KEY_CREATE)},
-	{OPT_ORG,	  0,   "org",	   "ORG",	 "the organisation of its owner", ON(SESSION_CREATE)},
-	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "how much output of a command is kept (64m)", MAKES},
-	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads", MAKES},
-	{OPT_QUESTION,	  0,   "question", "ID",	 "only if this is what it asks", ON(SESSION_ANSWER)},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "say nothing of our own", HOST | SESSION_ACTS | RUNS | STEPS | ON(KEY_CREATE) | ON(KEY_RM) | ON(TENANT_SET) | ON(TENANT_RM) | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP)},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", SESSION_LISTS | ON(PS) | ON(KEY_LS) | ON(TENANT_LS)},
-	{OPT_RECURSIVE,	  'R', "recursive", NULL,	 "all that lies beneath", ON(LS)},
-	{OPT_RM,	  0,   "rm",	   NULL,	 "remove the sandbox afterwards (the default)", ON(RUN)},
-	{OPT_SANDBOX,	  0,   "sandbox",  "BOX",	 "it is for this one alone", ON(KEY_CREATE)},
-	{OPT_SANDBOX,	  0,   "sandbox",  "BOX",	 "only of this one", ON(EVENTS)},
-	{OPT_SCOPE,	  0,   "scope",	   "SCOPE",	 "what it may do; may be repeated", ON(KEY_CREATE)},
-	{OPT_SIGNAL,	  's', "signal",   "SIGNAL",	 "send this signal to the whole tree (KILL, HUP, 10)", ON(KILL)},
-	{OPT_SLEEP_AFTER, 0,   "sleep-after", "TIME",	 "freeze it when it was idle for so long (10m)", ON(CREATE)},
-	{OPT_TEMPLATE,	  0, "template", "TEMPLATE",	 "what the sandbox starts from (default host)", MAKES},
-	{OPT_TEMPLATE,	  0,   "template", "TEMPLATE",	 "a template of the operator's that it may use, * for all; may be repeated", ON(TENANT_SET)},
-	{OPT_TENANT,	  0,   "tenant",   "TENANT",	 "whose it is", ON(KEY_CREATE)},
-	{OPT_TENANT,	  0,   "tenant",   "TENANT",	 "only of this one; for the operator", ON(EVENTS) | ON(AUDIT)},
-	{OPT_TIMEOUT,	  0,   "timeout",  "TIME",	 "kill the command after this time (30s, 5m)", MAKES_OR_RUNS},
-	{OPT_TIMEOUT,	  0,   "timeout",  "TIME",	 "end the run after this time (10m)", ON(SESSION_RUN)},
-	{OPT_TTL,	  0,   "ttl",	   "TIME",	 "delete it after this time", ON(CREATE)},
-	{OPT_TTY,	  't', "tty",	   NULL,	 "on a terminal of its own", RUNS},
-	{OPT_URL,	  0,   "url",	   "URL",	 "address of the daemon", ASKS},
-	{OPT_USER,	  'u', "user",	   "USER",	 "name, uid or uid:gid to run as (default root)", PLACED},
-	{OPT_USER,	  'u', "user",	   "USER",	 "the user who owns it", ON(SESSION_CREATE)},
-	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory to run in (default /workspace)", PLACED},
-	{OPT_YES,	  'y', "yes",	   NULL,	 "do not ask", ON(RM)},
-	{.name = NULL},
-};
-
-static const struct remark remarks[] = {
-	{"EXIT STATUS", "0", "All went well; for 'run', 'exec', 'shell' and 'attach', the command's own status is handed on, 128 + N when signal N ended it."},
-	{"EXIT STATUS", "124", "The time of --timeout ran out."},
-	{"EXIT STATUS", "125", "'run', 'exec', 'shell' or 'attach' itself failed."},
-	{"EXIT STATUS", "126, 127", "The command cannot be executed, or is not there."},
-	{"EXIT STATUS", "130", "Interrupted; the sandbox of 'run' was removed."},
-	{"EXIT STATUS", "1 to 8", "Other verbs: 1 failed, 2 a mistake in the command line or the request, 3 not found, 4 not allowed, 5 in conflict with what is there, 6 too large or too many, 7 too slow, 8 not reachable."},
-	{"ENVIRONMENT", "COVE_URL", "Address of the daemon, for example http://127.0.0.1:8484. Otherwise the file url in the data directory tells it."},
-	{"ENVIRONMENT", "COVE_TOKEN", "Key to the daemon. Otherwise the file operator.key in the data directory is used, for a daemon on this machine."},
-	{"ENVIRONMENT", "COVE_DATA", "The data directory, as --data."},
-	{"ENVIRONMENT", "NO_COLOR", "When set, nothing is coloured."},
-	{"FILES", "/var/lib/cove", "The data directory of the daemon."},
-	{"FILES", "/var/lib/cove/operator.key", "The operator's key, made at the first start, readable by root."},
-	{"FILES", "/var/lib/cove/url", "The address of the running daemon."},
-	{"EXAMPLES", "cove run -- python3 -c 'print(6*7)'", "One command in a sandbox of its own."},
-	{"EXAMPLES", "cove run -it bash", "A shell in a sandbox that is gone afterwards."},
-	{"EXAMPLES", "cove run -i -m 256m --timeout 10s -- python3 - < job.py", "A script from standard input, with limits."},
-	{"EXAMPLES", "cove create --name web -l team=a && cove exec web -- npm test", "A sandbox that stays."},
-	{"EXAMPLES", "cove shell web", "A look around in it."},
-	{"EXAMPLES", "cove cp src web:/workspace && cove exec web make && cove cp web:src/out .", "Files in, files out."},
-	{"EXAMPLES", "cove logs -f web $(cove exec -d web npm start)", "A process of its own, followed."},
-	{"EXAMPLES", "cove rm -f web", "And its end."},
-	{"EXAMPLES", "docker export ID | cove template import debian -", "A root file system from elsewhere."},
-	{.section = NULL},
-};
 // clang-format on
 
-static struct grammar grammar = {verbs, options, remarks};
+static struct grammar grammar = {verbs, cli_options, remarks};
 
-#define OPTIONS (sizeof(options) / sizeof(*options))
-#define SETTINGS_MAX 64
+#define OPTIONS_MAX 256 // with the settings of serve
 
 // Behind the rows that come before it in the alphabet.
 static void add_row(struct option *rows, size_t *count, const struct option *row)
@@ -381,14 +323,17 @@ static void add_row(struct option *rows, size_t *count, const struct option *row
 // The settings of serve become its options: the table that reads them is the one that is shown.
 static void add_settings(const struct setting *settings)
 {
-	static struct option rows[OPTIONS + SETTINGS_MAX];
-	size_t count = OPTIONS - 1;
+	static struct option rows[OPTIONS_MAX];
+	size_t count = 0;
 
-	memcpy(rows, options, sizeof(options));
+	for (const struct option *o = cli_options; o->name; o++) {
+		assert(count + 1 < OPTIONS_MAX);
+		rows[count++] = *o;
+	}
 	for (const struct setting *s = settings; s->name; s++) {
 		struct option row = {OPT_SETTING, 0, s->name, s->arg, s->help, ON(SERVE)};
 
-		assert(count + 1 < OPTIONS + SETTINGS_MAX);
+		assert(count + 1 < OPTIONS_MAX);
 		if (*s->otherwise)
 			row.help = mem_fmt("%s (default %s)", s->help, s->otherwise);
 		add_row(rows, &count, &row);
@@ -521,6 +466,9 @@ static fallible flush_output(void)
 
 	if (!errnum && !ferror(stdout))
 		return OK;
+	// It failed earlier, and why is forgotten: a device that takes nothing says it again.
+	if (!errnum && write(STDOUT_FILENO, "", 0) < 0)
+		errnum = errno;
 	if (errnum == EPIPE || (poll(&out, 1, 0) == 1 && out.revents & POLLERR))
 		return err_new(CANCELLED, "pipe_closed", "nobody reads the output any more");
 	return err_new(NO_SPACE, "cannot_write", "cannot write the output%s%s", errnum ? ": " : "",

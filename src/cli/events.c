@@ -160,7 +160,7 @@ fallible events_audit(struct call *call)
 {
 	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
 	auto_json answer = NULL;
-	uint64_t last = 0, rows = 0, bad = 0;
+	uint64_t last = 0, rows = 0, bad = 0, cut = 0;
 
 	if (!call_has(call, OPT_CHECK))
 		return each_page(call, "/v1/audit", call_has(call, OPT_JSON) ? show_json : show_row,
@@ -170,11 +170,15 @@ fallible events_audit(struct call *call)
 		return OK;
 	TRY(json_u64(json_get(answer, "rows"), "rows", 0, INT64_MAX, &rows));
 	TRY(json_u64(json_get(answer, "firstBad"), "firstBad", 0, INT64_MAX, &bad));
-	if (bad)
+	if (bad) {
 		printf("row %llu does not follow from the one before\n", (unsigned long long)bad);
-	else
-		printf("%llu rows, whole; the last is %s\n", (unsigned long long)rows,
-		       boxes_text(answer, "head"));
+		return OK;
+	}
+	TRY(json_u64(json_get(json_get(answer, "cut"), "id"), "cut", 0, INT64_MAX, &cut));
+	printf("%llu rows, whole; the last is %s\n", (unsigned long long)rows,
+	       boxes_text(answer, "head"));
+	if (cut)
+		printf("rows up to %llu were forgotten\n", (unsigned long long)cut);
 	return OK;
 }
 

@@ -89,6 +89,18 @@ int interrupt_signal(void)
 	return state.signal;
 }
 
+bool interrupt_take(void)
+{
+	char room[16];
+
+	if (state.signal != SIGINT)
+		return false;
+	while (read(state.pipe[0], room, sizeof(room)) > 0)
+		;
+	state.signal = 0;
+	return true;
+}
+
 int interrupt_fd(void)
 {
 	return state.pipe[0];

@@ -13,6 +13,9 @@ void interrupt_disarm(const struct cove *cove); // before that client is closed
 // While shielded the client's calls go on; what came meanwhile cancels the next one.
 void interrupt_shield(bool on);
 int interrupt_signal(void); // the one that came; 0: none
+// A Ctrl-C that is not meant for us but for what we show: it is as if it had not come. False: none
+// came, or another signal.
+bool interrupt_take(void);
 // Readable once a signal has come, for those who poll. Only after interrupt_arm().
 int interrupt_fd(void);
 

@@ -237,6 +237,8 @@ fallible keys_tenant_set(struct call *call)
 	json_begin(&out, '{');
 	TRY(put_quota(&out, call));
 	json_put_bool(&out, "host", call_has(call, OPT_HOST));
+	if (call_value(call, OPT_NETWORK))
+		json_put_text(&out, "network", call_value(call, OPT_NETWORK));
 	put_list(&out, call, OPT_TEMPLATE, "templates");
 	json_end(&out, '}');
 	TRY(remote_open(&remote, call));

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/alone.h"
 #include "cli/body.h"
 #include "cli/flow.h"
+#include "cli/fresh.h"
 #include "cli/interrupt.h"
 #include "cli/jobs.h"
 #include "cli/print.h"
@@ -275,83 +275,15 @@ fallible run_attach(struct call *call)
 	return status_end(call, screen_run(call, &remote, box, &options, isatty(STDIN_FILENO)));
 }
 
-// Reaches the daemon, or starts one of our own when there is none here.
-static fallible reach(struct call *call, struct remote *remote, struct alone **out_alone)
+static fallible in_fresh(struct call *call, struct remote *remote, struct cove_box *box, void *arg)
 {
-	const char *url = getenv("COVE_URL");
-	bool named = call_has(call, OPT_URL) || (url && *url);
-	struct err *err = remote_open(remote, call);
-
-	if (!err && !named)
-		err = remote_ask(remote, "GET", "/v1/health", NULL, NULL, NULL);
-	if (!err || named || err_kind(err) != ERR_UNAVAILABLE)
-		return err;
-	remote_close(remote);
-	err_free(err);
-	if (call_has(call, OPT_KEEP))
-		return err_hint(err_new(UNAVAILABLE, "no_daemon",
-					"no daemon is running that could keep the sandbox"),
-				"start one with 'cove serve', or leave --keep out");
-	TRY(alone_start(remote_data(call), out_alone));
-	return alone_remote(*out_alone, remote);
-}
-
-// Also after a failure or an interruption: by a client of its own, which no signal cancels.
-static void remove_box(const struct remote *remote, const char *id)
-{
-	auto_remote fresh = {0};
-	auto_cove_box box = NULL;
-	auto_err err = remote_open_at(&fresh, cove_url(remote->cove), cove_token(remote->cove));
-
-	if (!err) {
-		box = cove_box_at(fresh.cove, id);
-		err = remote_did(&fresh, cove_box_delete(box, &fresh.error));
-	}
-	if (err && err_kind(err) != ERR_NOT_FOUND)
-		print_note("sandbox %s could not be removed: %s", id, err_message(err));
-}
-
-static fallible in_a_box(struct call *call, struct remote *remote, const struct body *body)
-{
-	auto_cove_box box = NULL;
-	struct err *err;
-
-	// Not to be cut short: a box whose id nobody has read could not be removed.
-	interrupt_shield(true);
-	err = remote_did(remote, cove_box_create(remote->cove, &body->box, &box, &remote->error));
-	interrupt_shield(false);
-	if (err)
-		return err;
-	err = status_end(call, conduct(call, remote, box, body));
-	if (!call_has(call, OPT_KEEP))
-		remove_box(remote, cove_box_id(box));
-	else if (!call_has(call, OPT_QUIET))
-		print_note("kept %s", cove_box_id(box));
-	return err;
-}
-
-static fallible run(struct call *call, const struct body *body, struct alone **alone)
-{
-	auto_remote remote = {0};
-	struct err *err;
-
-	interrupt_arm(NULL);
-	err = reach(call, &remote, alone);
-	interrupt_arm(err ? NULL : remote.cove);
-	if (!err && interrupt_signal())
-		err = err_new(CANCELLED, "interrupted", "interrupted");
-	if (!err)
-		err = in_a_box(call, &remote, body);
-	interrupt_arm(NULL);
-	return err;
+	return conduct(call, remote, box, arg);
 }
 
 fallible run_run(struct call *call)
 {
 	auto_body body = {0};
 	auto_buf input = BUF_INIT(BODY_INPUT_MAX + 2 * PIECE);
-	struct alone *alone = NULL;
-	struct err *err;
 
 	if (call_has(call, OPT_KEEP) && call_has(call, OPT_RM))
 		return err_new(INVALID, "keep_or_rm", "--keep and --rm contradict each other");
@@ -360,10 +292,5 @@ fallible run_run(struct call *call)
 	body.box.ephemeral = !call_has(call, OPT_KEEP);
 	TRY(body_command(call, call->words, false, &body));
 	TRY(read_input(call, &input, &body));
-	err = run(call, &body, &alone);
-	if (err && interrupt_signal())
-		call->exit = STATUS_SIGNALED + interrupt_signal();
-	if (alone)
-		alone_stop(alone);
-	return err;
+	return fresh_run(call, &body.box, in_fresh, &body);
 }

@@ -260,6 +260,32 @@ static fallible show_run(struct call *call, struct remote *remote, const char *i
 	return OK;
 }
 
+static fallible add_any(const struct json *run, void *grid)
+{
+	return add_run(grid, run);
+}
+
+static fallible print_id(const struct json *run, void *arg)
+{
+	(void)arg;
+	printf("%s\n", boxes_text(run, "id"));
+	return OK;
+}
+
+// All that there ever were.
+static fallible list_all(struct call *call, struct remote *remote, struct grid *grid)
+{
+	auto_free char *path = remote_path(SESSIONS_PATH "/", call->words[0], "/runs");
+
+	if (call_has(call, OPT_JSON))
+		return boxes_dump(remote, path, "");
+	if (call_has(call, OPT_QUIET))
+		return boxes_each(remote, path, "", print_id, NULL, NULL);
+	TRY(boxes_each(remote, path, "", add_any, grid, NULL));
+	grid_print(grid, stdout);
+	return OK;
+}
+
 fallible cli_session_runs(struct call *call)
 {
 	static const char *const heads[] = {"ID", "STATE", "AGE", "ERROR"};
@@ -270,9 +296,11 @@ fallible cli_session_runs(struct call *call)
 	struct json *runs;
 
 	TRY(remote_open(&remote, call));
-	TRY(ask_session(call, &remote, &session));
 	for (size_t i = 0; i < grid.columns; i++)
 		grid_add(&grid, heads[i]);
+	if (call_has(call, OPT_ALL) && call->word_count == 1)
+		return list_all(call, &remote, &grid);
+	TRY(ask_session(call, &remote, &session));
 	buf_char(&all, '[');
 	runs = json_get(session, "runs");
 	for (size_t i = 0; call->word_count == 1 && runs && i < json_count(runs); i++)

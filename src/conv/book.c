@@ -26,6 +26,7 @@ static void write_session(struct buf *buf, const struct conv *conv)
 	json_put_text(&out, "kind", owner_kind_word(conv->route.kind));
 	json_put_text(&out, "key", conv->route.key);
 	json_put_text(&out, "tag", conv->route.tag);
+	json_put_text(&out, "directory", conv->directory);
 	json_key(&out, "aliases");
 	json_begin(&out, '[');
 	for (size_t i = 0; i < conv->alias_count; i++)
@@ -185,6 +186,20 @@ static bool read_owner(const struct json *object, struct conv *out)
 	       text_into(object, "tag", out->route.tag, sizeof(out->route.tag));
 }
 
+// Absent: written by an older version, which named it after the id alone.
+static bool read_directory(const struct json *object, const struct store_conv *row,
+			   char out[ID_BOX_LEN + 1])
+{
+	enum owner_kind kind;
+
+	out[0] = '\0';
+	if (!text_into(object, "directory", out, ID_BOX_LEN + 1))
+		return false;
+	if (!out[0])
+		owner_directory(str_of(conv_id_of(row->tenant, row->id)), out);
+	return owner_is_id(str_of(out), &kind) && kind == OWNER_SES;
+}
+
 bool book_read_session(const struct store_conv *row, struct conv *out)
 {
 	auto_json object = NULL;
@@ -201,7 +216,8 @@ bool book_read_session(const struct store_conv *row, struct conv *out)
 	       number_ms(object, "created", &out->created_ms) &&
 	       number_ms(object, "used", &out->used_ms) &&
 	       flag(object, "deleting", &out->deleting) && flag(object, "forced", &out->forced) &&
-	       flag(object, "prepared", &out->prepared);
+	       flag(object, "prepared", &out->prepared) &&
+	       read_directory(object, row, out->directory);
 }
 
 bool book_read_lease(const struct store_conv *row, struct lease *out)
@@ -298,8 +314,8 @@ static struct store_conv *add_row(struct draft *draft, enum store_conv_kind kind
 	*change = (struct store_conv_change){
 		.way = STORE_CONV_PUT,
 		.row = {.kind = kind,
-			.id = conv->id,
-			.session = conv->id,
+			.id = conv->key,
+			.session = conv->key,
 			.tenant = conv->tenant,
 			.box = conv->sandbox,
 			.state = ""},
@@ -340,6 +356,7 @@ static void draft_run(struct draft *draft, const struct conv *conv, const struct
 	row->id = run->id;
 	row->state = runs_state_word(run->state);
 	row->deadline_ms = run->deadline_ms;
+	row->made_ms = run->created_ms;
 	row->generation = run->generation;
 	row->version = run->version;
 	row->body = buf_view(body);
@@ -389,16 +406,16 @@ fallible book_drop(struct conv *conv)
 	auto_free struct store_conv_change *changes = NULL;
 	size_t count = 0;
 
-	TRY(store_conv_runs(conv->convs->store, conv->id, arena, &runs, &count));
+	TRY(store_conv_runs(conv->convs->store, conv->key, arena, &runs, &count));
 	changes = mem_new((count + 2) * sizeof(*changes));
 	for (size_t i = 0; i < count; i++)
 		changes[i] = (struct store_conv_change){
 			.way = STORE_CONV_DROP, .row = {.kind = STORE_RUN, .id = runs[i].id}};
-	changes[count++] = (struct store_conv_change){.way = STORE_CONV_DROP,
-						      .row = {.kind = STORE_LEASE, .id = conv->id}};
+	changes[count++] = (struct store_conv_change){
+		.way = STORE_CONV_DROP, .row = {.kind = STORE_LEASE, .id = conv->key}};
 	if (!conv->lone)
 		changes[count++] = (struct store_conv_change){
-			.way = STORE_CONV_DROP, .row = {.kind = STORE_SESSION, .id = conv->id}};
+			.way = STORE_CONV_DROP, .row = {.kind = STORE_SESSION, .id = conv->key}};
 	TRY(faults_meet(FAULT_PERSIST, conv->id));
 	return store_conv_commit(conv->convs->store, changes, count);
 }

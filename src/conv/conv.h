@@ -14,8 +14,9 @@
 
 #define CONV_ALIASES_MAX 16
 #define CONV_ARGS_MAX 256
-#define CONV_QUEUE_MAX 64	 // runs that wait in one conversation
-#define CONV_INPUT_MAX (1 << 20) // bytes of a run's input, and of its result
+#define CONV_QUEUE_MAX 64	       // runs that wait in one conversation
+#define CONV_INPUT_MAX (1 << 20)       // bytes of a run's input, and of its result
+#define CONV_INPUT_SHARE (64ull << 20) // bytes of input that a tenant's runs wait with
 #define CONV_ID_MAX OWNER_PART_MAX
 
 struct convs;
@@ -29,6 +30,7 @@ struct convs_options {
 	const char *isolate;	 // organisations whose sessions live alone; "*": everyone's
 	const char *tag;	 // of shared ids; "": none
 	uint64_t threshold;	 // bytes that a cold start needs; 0: the default
+	uint64_t input_share;	 // bytes of input that wait for one tenant; 0: the default
 	uint64_t class_max[OWNER_CLASSES]; // live sandboxes of each; 0: no bound
 };
 
@@ -39,7 +41,8 @@ void convs_start(struct convs *convs);
 // Lets runners live and stops talking to them; returns when every task of this room has ended.
 void convs_stop(struct convs *convs);
 void convs_free(struct convs *convs); // after that
-// A reload of isolate, tag, threshold and class_max: for sessions that are made from now on.
+// A reload of isolate, tag, threshold, input_share and class_max: for sessions that are made from
+// now on.
 void convs_configure(struct convs *convs, const struct convs_options *options);
 // Stops every runner; returns when none is left, or TIMEOUT.
 fallible convs_drain(struct convs *convs, int64_t deadline);
@@ -76,8 +79,9 @@ static inline void auto_conv_(struct conv **conv)
 }
 #define auto_conv on_exit_call(auto_conv_) struct conv *
 
-void conv_write(struct json_out *out, const struct conv *conv);
-const char *conv_id(const struct conv *conv);
+// Ids are each tenant's own. The operator, who sees all of them, names another's TENANT__ID.
+const char *conv_name(const struct conv *conv, const struct who *who);
+void conv_write(struct json_out *out, const struct conv *conv, const struct who *who);
 const char *conv_box(const struct conv *conv);	     // its sandbox, in the fleet
 const char *conv_directory(const struct conv *conv); // the name of its directories there
 bool conv_is_deleting(const struct conv *conv);
@@ -86,16 +90,22 @@ const struct lease *conv_lease(const struct conv *conv);
 void convs_write_page(struct convs *convs, const struct who *who, struct str after, size_t max,
 		      struct json_out *out);
 
-// A run. Durable on return; it starts by itself. EXHAUSTED too_many_runs; UNAVAILABLE
-// cleanup_exhausted, state_unwritable; NO_SPACE capacity_rejected …
+// A run. Durable on return; it starts by itself. EXHAUSTED too_many_runs, too_much_input;
+// UNAVAILABLE cleanup_exhausted, state_unwritable; NO_SPACE capacity_rejected …
 struct conv_run_spec {
 	struct str input;	 // JSON
 	const struct pairs *env; // may be NULL
 	uint64_t timeout_ms;	 // 0: none
 };
-fallible conv_run(struct conv *conv, const struct conv_run_spec *spec, struct json_out *out);
+fallible conv_run(struct conv *conv, const struct who *who, const struct conv_run_spec *spec,
+		  struct json_out *out);
 // NOT_FOUND no_run.
-fallible conv_write_run(struct conv *conv, struct str run, struct json_out *out);
+fallible conv_write_run(struct conv *conv, const struct who *who, struct str run,
+			struct json_out *out);
+// Its runs, the newest first, behind the run `after`; up to `max`. Without what they were given and
+// found.
+fallible conv_write_runs(struct conv *conv, const struct who *who, struct str after, size_t max,
+			 struct json_out *out);
 // Its log: one JSON line an event, by byte offset. Held.
 fallible conv_log(struct conv *conv, struct str run, struct tape **out);
 
@@ -109,7 +119,7 @@ fallible conv_enter(struct conv *conv);
 fallible conv_answer(struct conv *conv, struct str question, struct str answer);
 // The intent is durable on return. *out_gone: so is the end.
 fallible conv_delete(struct conv *conv, bool *out_gone);
-void conv_write_logs(struct conv *conv, struct json_out *out);
+void conv_write_logs(struct conv *conv, const struct who *who, struct json_out *out);
 
 // A part of every sweep: leases act by their own deadlines; what they ended is counted here, and
 // those that are held up are told.

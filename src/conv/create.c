@@ -26,11 +26,14 @@ static void full_tag(const struct convs *convs, const char *tenant, struct buf *
 	buf_text(out, convs->tag);
 }
 
-static void route(struct conv *conv, const struct owner *owner, bool isolated)
+// What is a session's alone is named after its key: another tenant's of the same id has its own.
+static void route(struct conv *conv, struct owner *owner, bool isolated)
 {
 	auto_buf tag = BUF_INIT(OWNER_TAG_MAX);
 	char first[ID_BOX_LEN + 1];
 
+	owner->session = str_of(conv->key);
+	owner_directory(owner->session, conv->directory);
 	full_tag(conv->convs, conv->tenant, &tag);
 	owner_derive(owner, isolated, buf_view(&tag), &conv->route);
 	memcpy(first, conv->route.id, sizeof(first));
@@ -46,15 +49,18 @@ static struct conv *draft(struct convs *convs, const struct who *who, const stru
 {
 	struct conv *conv = conv_new(convs);
 	bool isolated = spec->isolated || owner_is_chosen(str_of(convs->isolate), owner->org);
+	struct owner own = *owner;
+	char key[CONV_KEY_MAX + 1];
 	size_t count = 0;
 
 	snprintf(conv->tenant, sizeof(conv->tenant), "%s", who->tenant);
 	conv->id = copy(owner->session);
+	conv_key(conv->tenant, owner->session, key);
+	conv->key = mem_str(key);
 	conv->org = copy(owner->org);
 	conv->user = copy(owner->user);
 	conv->bot = copy(owner->bot);
-	route(conv, owner, isolated);
-	owner_directory(owner->session, conv->directory);
+	route(conv, &own, isolated);
 	for (size_t i = 0; i < spec->alias_count; i++)
 		conv->aliases[conv->alias_count++] = copy(spec->aliases[i]);
 	while (spec->argv && spec->argv[count])

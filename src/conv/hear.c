@@ -370,6 +370,8 @@ static fallible handle(struct conv *conv, const struct words *words)
 	case WORDS_HEARTBEAT:
 		if (words->connection && !is_current(conv, words))
 			stale(conv, words);
+		else
+			conv->beat_at = conv->heard_at;
 		return OK;
 	default:
 		return hear_of_run(conv, words);

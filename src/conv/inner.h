@@ -32,6 +32,7 @@ struct run {
 	enum run_state told; // while `unsure`: as it is stored
 	bool unsure;	     // its new state is not committed yet
 	struct str input;    // JSON; owned
+	uint64_t cost;	     // of its tenant's share; given back with it
 	struct pairs env;
 	uint64_t timeout_ms;
 	int64_t created_ms, started_ms, ended_ms, deadline_ms; // wall clock; 0: not yet, none
@@ -65,9 +66,16 @@ struct run_end {
 	const char *code, *message;
 };
 
+// What the runs of one tenant that have not ended make cove hold.
+struct conv_share {
+	uint64_t bytes;
+};
+
 struct conv {
 	struct convs *convs;
-	char *id;
+	struct conv_share *share; // once it is listed; its tenant's
+	char *id;		  // as its tenant names it
+	char *key;		  // among all: conv_key()
 	char tenant[WHO_TENANT_MAX + 1];
 	char *org, *user, *bot; // NULL: none
 	struct owner_route route;
@@ -88,6 +96,7 @@ struct conv {
 	bool destroyed;		     // its sandbox was, under it
 	bool admitting;		     // its cold start is being measured
 	bool orphaned;		     // it did not start in time, and is being ended
+	bool stuck;		     // likewise, for it took too long
 	struct conv_refusal room;    // what its last cold start found
 	uint64_t reserved;	     // bytes that admission promised to it
 	int64_t reserved_at;	     // loop time
@@ -116,7 +125,7 @@ struct conv {
 		char error[LEASE_ERROR_MAX];
 	} stopped; // the result of an attempt
 	// supervision; loop time
-	int64_t output_at, heard_at, pinged_at; // pinged 0: no answer is due
+	int64_t output_at, heard_at, beat_at, pinged_at; // pinged 0: no answer is due
 	uint64_t pings;
 	uint16_t port; // where the runner takes connections; 0: nowhere
 
@@ -145,7 +154,9 @@ struct convs {
 	int dir;
 	char *isolate, *tag;
 	uint64_t threshold;
-	struct map *by_id, *by_alias;
+	struct map *by_key, *by_alias;
+	struct map *shares;   // tenant -> struct conv_share
+	uint64_t input_share; // bytes of each
 	struct link all;
 	size_t count;
 	struct map *routes; // sandbox id -> struct wedge (conv/slot.c)
@@ -159,8 +170,8 @@ struct convs {
 	uint64_t class_max[OWNER_CLASSES];
 	uint64_t attempts, alerts, rejected, cleaned, skipped;
 	uint64_t orphans, orphans_ended; // runners that did not start in time; verified gone
-	uint64_t told_orphans, told_ended;
-	bool told_overdue;
+	uint64_t stuck_ended;		 // those that took too long; verified gone
+	uint64_t told_orphans, told_ended, told_stuck;
 	struct task *maintainer;
 	size_t tasks;	  // that are under way
 	struct bell idle; // rings when one ends
@@ -223,7 +234,13 @@ void attempt_start(struct conv *conv); // the one that the lease names, in a tas
 void attempt_look(struct conv *conv, struct seam_view *out); // bounded; faults apply
 // In remove.c: the next step of a deletion. *out_did: something was done.
 fallible remove_step(struct conv *conv, bool *out_did);
-// In table.c. Into the table, with its id and aliases reserved; false: one of them is taken.
+// In table.c. What a session is called among those of all tenants: the operator's by its id,
+// another's TENANT__ID, which no id can look like. False: no id is that long.
+#define CONV_KEY_MAX (WHO_TENANT_MAX + 2 + CONV_ID_MAX)
+bool conv_key(const char *tenant, struct str id, char out[CONV_KEY_MAX + 1]);
+// The other way round: within the key.
+const char *conv_id_of(const char *tenant, const char *key);
+// Into the table, with its id and aliases reserved; false: one of them is taken.
 struct conv *conv_new(struct convs *convs);
 bool conv_list(struct conv *conv);
 // Out of sight and, with the last holder, gone.

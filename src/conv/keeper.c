@@ -262,7 +262,8 @@ static fallible commit(struct conv *conv, struct hearing *hearing, const struct 
 	return err;
 }
 
-// A runner that did not start in time is an orphan until it is verified gone.
+// A runner that did not start in time is an orphan until it is verified gone; one whose run took
+// too long is stuck.
 static void note_orphan(struct conv *conv, const struct lease *was, int64_t now_ms)
 {
 	int64_t due = lease_deadline(was);
@@ -274,6 +275,10 @@ static void note_orphan(struct conv *conv, const struct lease *was, int64_t now_
 	if (conv->lease.state == LEASE_NONE && conv->orphaned) {
 		conv->convs->orphans_ended++;
 		conv->orphaned = false;
+	}
+	if (conv->lease.state == LEASE_NONE && conv->stuck) {
+		conv->convs->stuck_ended++;
+		conv->stuck = false;
 	}
 }
 

@@ -32,7 +32,7 @@ static bool place(struct conv *conv, const char *box)
 
 	if (!box[0]) {
 		struct owner owner = {str_of(conv->org), str_of(conv->user), str_of(conv->bot),
-				      str_of(conv->id)};
+				      str_of(conv->key)};
 
 		owner_derive(&owner, conv->route.kind == OWNER_SES, str_of(conv->route.tag),
 			     &conv->route);
@@ -54,6 +54,13 @@ static bool place(struct conv *conv, const char *box)
 	return false;
 }
 
+static void name(struct conv *conv, const struct store_conv *row)
+{
+	snprintf(conv->tenant, sizeof(conv->tenant), "%s", row->tenant);
+	conv->key = mem_str(row->id);
+	conv->id = mem_str(conv_id_of(conv->tenant, conv->key));
+}
+
 static fallible load_sessions(struct convs *convs)
 {
 	auto_arena arena = arena_new();
@@ -65,12 +72,12 @@ static fallible load_sessions(struct convs *convs)
 		struct conv *conv = conv_new(convs);
 		bool whole = book_read_session(&rows[i], conv);
 
-		conv->id = mem_str(rows[i].id);
-		snprintf(conv->tenant, sizeof(conv->tenant), "%s", rows[i].tenant);
+		name(conv, &rows[i]);
 		conv->version = rows[i].version;
 		conv->born = true;
 		conv->lone = !whole; // nothing is launched for what cannot be read
-		owner_directory(str_of(conv->id), conv->directory);
+		if (!whole)
+			owner_directory(str_of(conv->key), conv->directory);
 		conv->derived = place(conv, rows[i].box);
 		// Without a row of its own a lease is not "none": what was there is not known.
 		conv->lease.next_generation = (uint64_t)convs_now(convs);
@@ -85,11 +92,10 @@ static struct conv *orphan(struct convs *convs, const struct store_conv *row, co
 {
 	struct conv *conv = conv_new(convs);
 
-	conv->id = mem_str(row->id);
-	snprintf(conv->tenant, sizeof(conv->tenant), "%s", row->tenant);
+	name(conv, row);
 	conv->born = conv->lone = conv->deleting = true;
 	conv->route.kind = OWNER_LEGACY; // whatever it is, its sandbox is not destroyed for it
-	owner_directory(str_of(conv->id), conv->directory);
+	owner_directory(str_of(conv->key), conv->directory);
 	place(conv, row->box);
 	conv_list(conv);
 	alert(conv, what);
@@ -104,7 +110,7 @@ static fallible load_leases(struct convs *convs)
 
 	TRY(store_conv_load(convs->store, STORE_LEASE, arena, &rows, &count));
 	for (size_t i = 0; i < count; i++) {
-		struct conv *conv = map_get(convs->by_id, str_of(rows[i].id));
+		struct conv *conv = map_get(convs->by_key, str_of(rows[i].id));
 		struct lease_event event = {
 			.kind = LEASE_UNREADABLE,
 			.now_ms = convs_now(convs),
@@ -132,7 +138,7 @@ static fallible load_runs(struct convs *convs)
 
 	TRY(store_conv_load(convs->store, STORE_RUN, arena, &rows, &count));
 	for (size_t i = 0; i < count; i++) {
-		struct conv *conv = map_get(convs->by_id, str_of(rows[i].session));
+		struct conv *conv = map_get(convs->by_key, str_of(rows[i].session));
 		struct run *run;
 
 		if (!conv || strcmp(rows[i].state, runs_state_word(RUN_COMPLETED)) == 0 ||
@@ -143,6 +149,7 @@ static fallible load_runs(struct convs *convs)
 		run->conv = conv;
 		run->earlier = true;
 		if (book_read_run(&rows[i], run) && !runs_is_over(run)) {
+			runs_weigh(run);
 			runs_list(run);
 		} else {
 			log_event(LOG_ERROR, "run.unreadable", "session", conv->id, "run",
@@ -195,6 +202,7 @@ void convs_configure(struct convs *convs, const struct convs_options *options)
 	convs->isolate = mem_str(options->isolate ? options->isolate : "");
 	convs->tag = mem_str(options->tag ? options->tag : "");
 	convs->threshold = options->threshold ? options->threshold : ADMISSION_THRESHOLD;
+	convs->input_share = options->input_share ? options->input_share : CONV_INPUT_SHARE;
 	memcpy(convs->class_max, options->class_max, sizeof(convs->class_max));
 }
 
@@ -208,8 +216,9 @@ fallible convs_open(const struct convs_options *options, struct convs **out)
 	convs->seam = options->seam;
 	convs->dir = options->dir;
 	convs_configure(convs, options);
-	convs->by_id = map_new();
+	convs->by_key = map_new();
 	convs->by_alias = map_new();
+	convs->shares = map_new();
 	link_init(&convs->all);
 	bell_init(&convs->admitted);
 	bell_init(&convs->idle);
@@ -252,9 +261,18 @@ static void pass(struct convs *convs)
 	}
 }
 
-static int64_t pause_ms(void)
+static bool is_busy(const struct convs *convs)
 {
-	int64_t pause = timer_ms(TIMER_MAINTAIN_BUSY), retention = timer_ms(TIMER_RETENTION) / 4;
+	list_each (at, &convs->all)
+		if (link_of(at, struct conv, link)->lease.state != LEASE_NONE)
+			return true;
+	return false;
+}
+
+static int64_t pause_ms(const struct convs *convs)
+{
+	int64_t pause = timer_ms(is_busy(convs) ? TIMER_MAINTAIN_BUSY : TIMER_MAINTAIN_IDLE);
+	int64_t retention = timer_ms(TIMER_RETENTION) / 4;
 
 	if (retention < pause)
 		pause = retention;
@@ -266,7 +284,7 @@ static void maintain(void *arg)
 	struct convs *convs = arg;
 
 	while (!convs->closing) {
-		auto_err err = task_sleep_until(loop_now(convs->loop) + pause_ms());
+		auto_err err = task_sleep_until(loop_now(convs->loop) + pause_ms(convs));
 
 		if (err)
 			break;
@@ -291,12 +309,14 @@ static void keep_derived(struct conv *conv)
 static void take_in(const struct seam_site *at, void *of)
 {
 	struct convs *convs = of;
-	struct store_conv row = {.id = at->session, .tenant = at->tenant, .box = at->sandbox};
+	char key[CONV_KEY_MAX + 1];
+	struct store_conv row = {.id = key, .tenant = at->tenant, .box = at->sandbox};
 	struct conv *conv;
 
 	auto_err err = owner_check_part(str_of(at->session), "session");
 
-	if (err || convs->closing || map_get(convs->by_id, str_of(at->session)))
+	if (err || convs->closing || !conv_key(at->tenant, str_of(at->session), key) ||
+	    map_get(convs->by_key, str_of(key)))
 		return;
 	conv = orphan(convs, &row, "runner_without_lease");
 	conv->lease.next_generation = (uint64_t)convs_now(convs);
@@ -356,14 +376,20 @@ void convs_stop(struct convs *convs)
 
 void convs_free(struct convs *convs)
 {
+	struct str name;
+	void *share;
+
 	if (!convs)
 		return;
 	convs->closing = true;
 	list_each (at, &convs->all)
 		conv_unlist(link_of(at, struct conv, link));
 	slot_free(convs);
-	map_free(convs->by_id);
+	map_free(convs->by_key);
 	map_free(convs->by_alias);
+	for (size_t at = 0; map_next(convs->shares, &at, &name, &share);)
+		free(share);
+	map_free(convs->shares);
 	free(convs->isolate);
 	free(convs->tag);
 	free(convs);

@@ -15,6 +15,7 @@
 
 #define LOG_CAP (64ull << 20)
 #define LINE_MAX (CONV_INPUT_MAX * 2 + 4096)
+#define RUN_COST 1024 // beside its input
 #define TAIL (256 * 1024)
 #define END_MARK "{\"type\":\"end\","
 
@@ -27,6 +28,12 @@ const char *runs_state_word(enum run_state state)
 	};
 
 	return words[state];
+}
+
+void runs_weigh(struct run *run)
+{
+	run->cost = run->input.len + RUN_COST;
+	run->conv->share->bytes += run->cost;
 }
 
 struct run *runs_new(struct conv *conv, const struct conv_run_spec *spec)
@@ -42,6 +49,7 @@ struct run *runs_new(struct conv *conv, const struct conv_run_spec *spec)
 		pairs_set(&run->env, str_of(spec->env->at[i].name), str_of(spec->env->at[i].value));
 	run->timeout_ms = spec->timeout_ms;
 	run->created_ms = convs_now(conv->convs);
+	runs_weigh(run);
 	return run;
 }
 
@@ -51,6 +59,8 @@ void runs_free(struct run *run)
 		return;
 	if (run->log)
 		tape_drop(run->log);
+	if (run->cost)
+		run->conv->share->bytes -= run->cost;
 	free((char *)run->input.at);
 	free((char *)run->result.at);
 	free(run->message);
@@ -142,33 +152,24 @@ static void put_ms(struct json_out *out, const char *key, int64_t ms)
 		json_add_null(out);
 }
 
-void runs_write(struct json_out *out, const struct run *run)
+static void put_head(struct json_out *out, const struct run *run, const struct who *who,
+		     enum run_state state)
 {
-	enum run_state state = run->unsure ? run->told : run->state;
-	bool over = state >= RUN_COMPLETED;
-
-	json_begin(out, '{');
 	json_put_text(out, "id", run->id);
-	json_put_text(out, "session", run->conv->id);
+	json_put_text(out, "session", conv_name(run->conv, who));
 	json_put_text(out, "state", runs_state_word(state));
 	put_ms(out, "created_at", run->created_ms);
 	put_ms(out, "started_at", state == RUN_QUEUED ? 0 : run->started_ms);
-	put_ms(out, "ended_at", over ? run->ended_ms : 0);
+	put_ms(out, "ended_at", state >= RUN_COMPLETED ? run->ended_ms : 0);
 	put_ms(out, "blocked_until", blocked_until(run));
 	json_put_text(out, "instance_id", *run->instance ? run->instance : NULL);
 	put_ms(out, "generation", (int64_t)run->generation);
-	json_key(out, "question");
-	if (run->question[0] && run->asked)
-		json_add_raw(out, str_of(run->asked));
-	else
-		json_add_null(out);
-	json_key(out, "result");
-	if (over && run->result.at)
-		json_add_raw(out, run->result);
-	else
-		json_add_null(out);
+}
+
+static void put_error(struct json_out *out, const struct run *run, enum run_state state)
+{
 	json_key(out, "error");
-	if (over && run->code[0]) {
+	if (state >= RUN_COMPLETED && run->code[0]) {
 		json_begin(out, '{');
 		json_put_text(out, "code", run->code);
 		json_put_text(out, "message", run->message);
@@ -176,6 +177,35 @@ void runs_write(struct json_out *out, const struct run *run)
 	} else {
 		json_add_null(out);
 	}
+}
+
+void runs_write(struct json_out *out, const struct run *run, const struct who *who)
+{
+	enum run_state state = run->unsure ? run->told : run->state;
+
+	json_begin(out, '{');
+	put_head(out, run, who, state);
+	json_key(out, "question");
+	if (run->question[0] && run->asked)
+		json_add_raw(out, str_of(run->asked));
+	else
+		json_add_null(out);
+	json_key(out, "result");
+	if (state >= RUN_COMPLETED && run->result.at)
+		json_add_raw(out, run->result);
+	else
+		json_add_null(out);
+	put_error(out, run, state);
+	json_end(out, '}');
+}
+
+void runs_write_brief(struct json_out *out, const struct run *run, const struct who *who)
+{
+	enum run_state state = run->unsure ? run->told : run->state;
+
+	json_begin(out, '{');
+	put_head(out, run, who, state);
+	put_error(out, run, state);
 	json_end(out, '}');
 }
 

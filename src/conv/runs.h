@@ -8,6 +8,8 @@
 // A new one, queued in memory only.
 struct run *runs_new(struct conv *conv, const struct conv_run_spec *spec);
 void runs_free(struct run *run);
+// It counts in its tenant's share until it is freed.
+void runs_weigh(struct run *run);
 void runs_list(struct run *run);
 void runs_unlist(struct run *run); // it has ended: the store has it
 
@@ -17,7 +19,9 @@ void runs_undo(struct run *run, const struct run_before *before);
 void runs_set_end(struct run *run, const struct run_end *end);
 void runs_set_taken(struct run *run); // the runner took it
 
-void runs_write(struct json_out *out, const struct run *run);
+void runs_write(struct json_out *out, const struct run *run, const struct who *who);
+// Without what it was given, asks and found: for lists.
+void runs_write_brief(struct json_out *out, const struct run *run, const struct who *who);
 
 // The log. Each call adds one line; `more` are members of the object, at == NULL: none. May wait
 // for the disk; what cannot be written is lost to readers, never to the run.

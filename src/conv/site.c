@@ -224,16 +224,19 @@ static struct proc *proc_of(const struct visit *visit, const struct lease *lease
 static void mark(struct pairs *env, const struct seam_site *at, const struct seam_launch *what)
 {
 	char generation[24], workspace[ID_BOX_LEN + 16], home[ID_BOX_LEN + 16], fd[12];
+	char beat[24];
 
 	snprintf(generation, sizeof(generation), "%llu", (unsigned long long)what->generation);
 	snprintf(workspace, sizeof(workspace), WORKSPACE "/%s", at->directory);
 	snprintf(home, sizeof(home), HOMES "/%s", at->directory);
 	snprintf(fd, sizeof(fd), "%d", TALK_DIALOGUE_FD);
+	snprintf(beat, sizeof(beat), "%lld", (long long)timer_ms(TIMER_HEARTBEAT));
 	for (size_t i = 0; what->env && i < what->env->count; i++)
 		pairs_set(env, str_of(what->env->at[i].name), str_of(what->env->at[i].value));
 	pairs_set(env, STR("HOME"), str_of(home));
 	pairs_set(env, STR("COVE_WORKSPACE"), str_of(workspace));
 	pairs_set(env, STR("COVE_RUNNER_FD"), str_of(fd));
+	pairs_set(env, STR("COVE_HEARTBEAT_MS"), str_of(beat));
 	pairs_set(env, STR(DISCOVER_SESSION), str_of(at->session));
 	pairs_set(env, STR(DISCOVER_DIRECTORY), str_of(at->directory));
 	pairs_set(env, STR(DISCOVER_INSTANCE), str_of(what->instance));

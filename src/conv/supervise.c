@@ -28,7 +28,7 @@ static int64_t to_loop(const struct conv *conv, int64_t wall_ms)
 
 void supervise_reset(struct conv *conv)
 {
-	conv->output_at = conv->heard_at = now_of(conv);
+	conv->output_at = conv->heard_at = conv->beat_at = now_of(conv);
 	conv->pinged_at = 0;
 }
 
@@ -43,6 +43,19 @@ static void least(int64_t *at, int64_t other)
 		*at = other;
 }
 
+// Nobody says that it is alive, and it works for longer than work takes: half an hour, or twice
+// what it was given. A question is for somebody else to answer.
+static int64_t stuck_at(const struct conv *conv, const struct run *run)
+{
+	int64_t limit = timer_ms(TIMER_STUCK), twice = 2 * (int64_t)run->timeout_ms;
+	int64_t at = to_loop(conv, run->started_ms + (twice > limit ? twice : limit));
+	int64_t stale = conv->beat_at + timer_ms(TIMER_STALE);
+
+	if (run->question[0] || !run->started_ms)
+		return CLOCK_NEVER;
+	return at > stale ? at : stale;
+}
+
 static int64_t next_of_work(const struct conv *conv, const struct run *run)
 {
 	int64_t at = CLOCK_NEVER, now = now_of(conv);
@@ -55,6 +68,7 @@ static int64_t next_of_work(const struct conv *conv, const struct run *run)
 			least(&at, now + timer_ms(TIMER_GRACE) / DIAL_STEPS);
 		return at;
 	}
+	least(&at, stuck_at(conv, run));
 	if (!run->question[0])
 		least(&at, conv->output_at + timer_ms(TIMER_NO_OUTPUT));
 	if (conv->pinged_at)
@@ -73,6 +87,8 @@ int64_t supervise_next(const struct conv *conv)
 		return next_of_work(conv, run);
 	if (conv->talk && conv->talk->closed && !link_heard(conv->talk))
 		return now_of(conv);
+	if (conv->lease.state == LEASE_WARM && is_connected(conv))
+		return conv->heard_at + timer_ms(TIMER_STALE);
 	return CLOCK_NEVER;
 }
 
@@ -188,6 +204,11 @@ static fallible watch(struct conv *conv, struct run *run, bool *out_did)
 			    "the runner did not answer a ping");
 	if (!run->question[0] && now >= conv->output_at + timer_ms(TIMER_NO_OUTPUT))
 		return fail(conv, LEASE_SICK, "runner_no_output", "the run was silent too long");
+	if (now >= stuck_at(conv, run)) {
+		conv->stuck = true;
+		return fail(conv, LEASE_SICK, "stuck",
+			    "the run took too long, and its runner sends no heartbeats");
+	}
 	if (!conv->pinged_at && now >= sign + timer_ms(TIMER_PING)) {
 		ping(conv);
 		return OK;
@@ -196,16 +217,30 @@ static fallible watch(struct conv *conv, struct run *run, bool *out_did)
 	return OK;
 }
 
+// One that has nothing to do and says nothing counts as disconnected: it is reached anew when it is
+// wanted.
+static bool is_stale(const struct conv *conv)
+{
+	return conv->lease.state == LEASE_WARM && is_connected(conv) &&
+	       now_of(conv) >= conv->heard_at + timer_ms(TIMER_STALE);
+}
+
+static fallible watch_idle(struct conv *conv, bool *out_did)
+{
+	if (!conv->talk || (!conv->talk->closed && !is_stale(conv)))
+		return OK;
+	*out_did = true;
+	if (!conv->talk->closed)
+		log_event(LOG_INFO, "runner.silent", "session", conv->id, NULL);
+	return hung_up(conv);
+}
+
 fallible supervise(struct conv *conv, bool *out_did)
 {
 	struct run *run = conv_running(conv);
 
-	if (conv->lease.state != LEASE_ACTIVE || !run) {
-		if (!conv->talk || !conv->talk->closed)
-			return OK;
-		*out_did = true;
-		return hung_up(conv);
-	}
+	if (conv->lease.state != LEASE_ACTIVE || !run)
+		return watch_idle(conv, out_did);
 	if (run->deadline_ms && convs_now(conv->convs) >= run->deadline_ms) {
 		*out_did = true;
 		return fail(conv, LEASE_RUN_FAILED, "timeout", "the run took too long");

@@ -11,10 +11,13 @@ fallible convs_sweep(void *arg, struct sweep_round *round)
 	round->scanned += convs->count;
 	round->orphans_found += convs->orphans - convs->told_orphans;
 	round->orphans_terminated += convs->orphans_ended - convs->told_ended;
+	round->stuck_terminated += convs->stuck_ended - convs->told_stuck;
+	convs->told_stuck = convs->stuck_ended;
 	convs->told_orphans = convs->orphans;
 	convs->told_ended = convs->orphans_ended;
-	if (overdue && !convs->told_overdue)
+	if (overdue)
 		alert_tell("stop_overdue", "warning", "session", NULL, OK);
-	convs->told_overdue = overdue;
+	if (!overdue)
+		alert_clear("stop_overdue", "session", NULL);
 	return OK;
 }

@@ -80,11 +80,29 @@ void conv_drop(struct conv *conv)
 	free(conv->argv);
 	pairs_done(&conv->env);
 	free(conv->id);
+	free(conv->key);
 	free(conv->org);
 	free(conv->user);
 	free(conv->bot);
 	free(conv->sandbox);
 	free(conv);
+}
+
+bool conv_key(const char *tenant, struct str id, char out[CONV_KEY_MAX + 1])
+{
+	int len = snprintf(out, CONV_KEY_MAX + 1, "%s%s" STR_FMT, tenant, tenant[0] ? "__" : "",
+			   STR_ARG(id));
+
+	return len <= CONV_KEY_MAX;
+}
+
+const char *conv_id_of(const char *tenant, const char *key)
+{
+	size_t len = strlen(tenant);
+
+	if (len && !strncmp(key, tenant, len) && !strncmp(key + len, "__", 2))
+		return key + len + 2;
+	return key;
 }
 
 void conv_alias_key(const char *tenant, const struct owner *owner, struct str alias,
@@ -107,11 +125,23 @@ static void alias_key(const struct conv *conv, size_t i, struct buf *out)
 	conv_alias_key(conv->tenant, &owner, str_of(conv->aliases[i]), out);
 }
 
+static struct conv_share *share_of(struct convs *convs, const char *tenant)
+{
+	struct str name = tenant[0] ? str_of(tenant) : STR(" "); // no tenant is called so
+	struct conv_share *share = map_get(convs->shares, name);
+
+	if (!share) {
+		share = mem_new_of(struct conv_share);
+		map_put(convs->shares, name, share);
+	}
+	return share;
+}
+
 bool conv_list(struct conv *conv)
 {
 	struct convs *convs = conv->convs;
 
-	if (!map_put(convs->by_id, str_of(conv->id), conv))
+	if (!map_put(convs->by_key, str_of(conv->key), conv))
 		return false;
 	for (size_t i = 0; i < conv->alias_count; i++) {
 		auto_buf key = BUF_INIT(4096);
@@ -119,6 +149,7 @@ bool conv_list(struct conv *conv)
 		alias_key(conv, i, &key);
 		map_put(convs->by_alias, buf_view(&key), conv);
 	}
+	conv->share = share_of(convs, conv->tenant);
 	conv->listed = true;
 	link_add(&convs->all, &conv->link);
 	convs->count++;
@@ -133,7 +164,7 @@ void conv_unlist(struct conv *conv)
 		return;
 	conv->listed = false;
 	admission_release(conv);
-	map_take(convs->by_id, str_of(conv->id));
+	map_take(convs->by_key, str_of(conv->key));
 	for (size_t i = 0; i < conv->alias_count; i++) {
 		auto_buf key = BUF_INIT(4096);
 
@@ -148,13 +179,20 @@ void conv_unlist(struct conv *conv)
 	conv_drop(conv);
 }
 
+static struct conv *find(const struct convs *convs, const struct who *who, struct str id)
+{
+	char key[CONV_KEY_MAX + 1];
+
+	return conv_key(who->tenant, id, key) ? map_get(convs->by_key, str_of(key)) : NULL;
+}
+
 fallible convs_find(struct convs *convs, const struct who *who, struct str id, bool even,
 		    struct conv **out)
 {
 	struct conv *conv;
 
 	TRY(access_ask(who, ACCESS_READ));
-	conv = map_get(convs->by_id, id);
+	conv = find(convs, who, id);
 	if (!conv || !conv->born || conv->lone || !access_sees(who, conv->tenant, "") ||
 	    (conv->deleting && !even))
 		return conv_absent();
@@ -163,9 +201,9 @@ fallible convs_find(struct convs *convs, const struct who *who, struct str id, b
 	return OK;
 }
 
-const char *conv_id(const struct conv *conv)
+const char *conv_name(const struct conv *conv, const struct who *who)
 {
-	return conv->id;
+	return who->tenant[0] ? conv->id : conv->key;
 }
 
 const char *conv_box(const struct conv *conv)
@@ -229,10 +267,12 @@ static void write_lease(struct json_out *out, const struct lease *lease)
 	json_end(out, '}');
 }
 
-void conv_write(struct json_out *out, const struct conv *conv)
+void conv_write(struct json_out *out, const struct conv *conv, const struct who *who)
 {
 	json_begin(out, '{');
-	json_put_text(out, "id", conv->id);
+	json_put_text(out, "id", conv_name(conv, who));
+	if (conv->tenant[0])
+		json_put_text(out, "tenant", conv->tenant);
 	json_put_text(out, "status", conv->deleting ? "deleting" : "live");
 	json_put_text(out, "org", conv->org);
 	json_put_text(out, "user", conv->user);
@@ -262,7 +302,7 @@ void conv_write(struct json_out *out, const struct conv *conv)
 void convs_write_page(struct convs *convs, const struct who *who, struct str after, size_t max,
 		      struct json_out *out)
 {
-	struct conv *start = after.len ? map_get(convs->by_id, after) : NULL;
+	struct conv *start = after.len ? find(convs, who, after) : NULL;
 	bool begun = !after.len;
 
 	// Another's is not there.
@@ -284,8 +324,8 @@ void convs_write_page(struct convs *convs, const struct who *who, struct str aft
 				json_end(out, '}');
 				return;
 			}
-			last = conv->id;
-			conv_write(out, conv);
+			last = conv_name(conv, who);
+			conv_write(out, conv, who);
 		}
 		begun |= conv == start;
 	}
@@ -329,7 +369,8 @@ struct convs_view convs_look(const struct convs *convs)
 
 // -------------------------------------------------------------------------------- verbs
 
-fallible conv_run(struct conv *conv, const struct conv_run_spec *spec, struct json_out *out)
+fallible conv_run(struct conv *conv, const struct who *who, const struct conv_run_spec *spec,
+		  struct json_out *out)
 {
 	struct run *run;
 	struct err *err;
@@ -340,6 +381,10 @@ fallible conv_run(struct conv *conv, const struct conv_run_spec *spec, struct js
 		return err_hint(
 			err_new(EXHAUSTED, "too_many_runs", "%d runs wait already", CONV_QUEUE_MAX),
 			"wait for some of them to end");
+	if (conv->share->bytes + spec->input.len > conv->convs->input_share)
+		return err_hint(err_new(EXHAUSTED, "too_much_input",
+					"the runs that wait have too much input already"),
+				"wait for some of them to end");
 	if (!conv->prepared && conv->lease.state == LEASE_NONE)
 		TRY(admission_ask(conv));
 	run = runs_new(conv, spec);
@@ -354,12 +399,13 @@ fallible conv_run(struct conv *conv, const struct conv_run_spec *spec, struct js
 	runs_list(run);
 	runs_log_state(run);
 	conv->force = true;
-	runs_write(out, run);
+	runs_write(out, run, who);
 	bell_ring(&conv->wake);
 	return OK;
 }
 
-fallible conv_write_run(struct conv *conv, struct str id, struct json_out *out)
+fallible conv_write_run(struct conv *conv, const struct who *who, struct str id,
+			struct json_out *out)
 {
 	auto_arena arena = NULL;
 	struct store_conv *row = NULL;
@@ -370,20 +416,20 @@ fallible conv_write_run(struct conv *conv, struct str id, struct json_out *out)
 		struct run *run = link_of(at, struct run, link);
 
 		if (str_is(id, run->id)) {
-			runs_write(out, run);
+			runs_write(out, run, who);
 			return OK;
 		}
 	}
 	arena = arena_new();
 	TRY(store_conv_get(conv->convs->store, STORE_RUN, arena_dup(arena, id.at, id.len), arena,
 			   &row));
-	if (!row || strcmp(row->session, conv->id) != 0)
+	if (!row || strcmp(row->session, conv->key) != 0)
 		return err_new(NOT_FOUND, "no_run", "there is no such run");
 	past = mem_new_of(struct run);
 	past->conv = conv;
 	whole = book_read_run(row, past);
 	if (whole)
-		runs_write(out, past);
+		runs_write(out, past, who);
 	runs_free(past);
 	return whole ? OK
 		     : err_new(INTERNAL, "run_unreadable", "the record of the run does not parse");
@@ -444,13 +490,13 @@ fallible conv_delete(struct conv *conv, bool *out_gone)
 	return OK;
 }
 
-void conv_write_logs(struct conv *conv, struct json_out *out)
+void conv_write_logs(struct conv *conv, const struct who *who, struct json_out *out)
 {
 	const struct seam *seam = conv->convs->seam;
 	struct seam_site site = conv_site(conv);
 
 	json_begin(out, '{');
-	json_put_text(out, "session", conv->id);
+	json_put_text(out, "session", conv_name(conv, who));
 	seam->logs(seam->arg, &site, &conv->lease, out);
 	json_end(out, '}');
 }

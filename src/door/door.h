@@ -8,6 +8,7 @@
 #include "door/outward.h"
 #include "door/pass.h"
 #include "door/pledge.h"
+#include "door/urls.h"
 #include "fleet/fleet.h"
 #include "fleet/keyring.h"
 #include "fleet/sweep.h"
@@ -36,6 +37,8 @@ struct door {
 	const char *version;
 	struct memory *memory;	       // of inbox/memory, made there when first needed
 	uint8_t pass_key[SECRET_HASH]; // of door/pass
+	uint8_t link_key[SECRET_HASH]; // of signed links to previews
+	struct urls urls;	       // of previews
 	int64_t started_ms;	       // loop time
 	struct {
 		struct buf text;

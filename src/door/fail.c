@@ -79,6 +79,12 @@ static const struct {
 	{"port_exposed", "PORT_ALREADY_EXPOSED", 409},
 	{"port_not_exposed", "PORT_NOT_EXPOSED", 404},
 	{"no_interpreter", "PYTHON_NOT_AVAILABLE", 501},
+	{"no_node", "JAVASCRIPT_NOT_AVAILABLE", 501},
+	{"interpreter_failed", "INTERPRETER_NOT_READY", 503},
+	{"no_context", "CONTEXT_NOT_FOUND", 404},
+	{"no_cell", "CELL_NOT_FOUND", 404},
+	{"wrong_language", "CODE_EXECUTION_ERROR", 500},
+	{"context_died", "INTERNAL_ERROR", 500},
 	{"no_process", "PROCESS_NOT_FOUND", 404},
 	{"process_ended", "COMMAND_NOT_FOUND", 404},
 	{"process_exists", "RESOURCE_BUSY", 409},
@@ -210,6 +216,10 @@ static void write_body(struct buf *body, const struct http *x, const struct err 
 		json_put_text(&out, "code", face->code);
 	}
 	json_put_text(&out, "message", message_of(err, face));
+	if (detail && detail->twice) {
+		json_put_text(&out, "error", message_of(err, face));
+		json_put_text(&out, "details", err_hint_of(err) ? err_hint_of(err) : "");
+	}
 	put_context(&out, err, face, detail);
 	if (detail && detail->operation)
 		json_put_text(&out, "operation", detail->operation);

@@ -11,6 +11,8 @@ struct fail_detail {
 	// For VALIDATION_FAILED: the field that is wrong, and what is wrong with it in a word.
 	// NULL: the field that the message begins with, else the body; the reason.
 	const char *field, *fault;
+	bool twice; // the message also as `error`, with `details`: as clients of interpreters read
+		    // it
 };
 
 // Answers `failure` and frees it. `detail` may be NULL. When the reply has already begun there is

@@ -8,7 +8,7 @@
 #include "base/weak.h"
 
 #define STRIKES_MAX 20
-#define STRIKES_SPAN_MS 10000
+#define STRIKES_SPAN_MS (GUARD_SPAN_S * 1000)
 #define PEERS_MAX 4096
 
 struct peer {
@@ -41,6 +41,12 @@ struct guard *guard_new(struct loop *loop, const struct guard_options *options)
 	guard->options.names.at = mem_dup(options->names.at, options->names.len);
 	guard->peers = map_new();
 	return guard;
+}
+
+void guard_set_names(struct guard *guard, struct str names)
+{
+	free((char *)guard->options.names.at);
+	guard->options.names = (struct str){mem_dup(names.at, names.len), names.len};
 }
 
 static void forget_peers(struct guard *guard)
@@ -115,17 +121,23 @@ void guard_report(const struct http *x, const char *event, const char *severity)
 	log_event(LOG_WARN, "security", "event", event, "severity", severity, "who", peer, NULL);
 }
 
-fallible guard_place(struct guard *guard, const struct http *x)
+fallible guard_host(const struct guard *guard, const struct http *x)
 {
 	struct str host = http_field(x, "Host");
+
+	if (weak(HOST) || (host.at && is_ours(guard, host)))
+		return OK;
+	guard_report(x, "wrong_host", "low");
+	return err_hint(
+		err_new(MISDIRECTED, "wrong_host", "this server does not answer to that host name"),
+		"use the address it listens on, or add the name to 'hosts'");
+}
+
+fallible guard_place(struct guard *guard, const struct http *x)
+{
 	struct str origin = http_field(x, "Origin");
 
-	if (!weak(HOST) && (!host.at || !is_ours(guard, host))) {
-		guard_report(x, "wrong_host", "low");
-		return err_hint(err_new(MISDIRECTED, "wrong_host",
-					"this server does not answer to that host name"),
-				"use the address it listens on, or add the name to 'hosts'");
-	}
+	TRY(guard_host(guard, x));
 	if (!origin.at || weak(ORIGIN))
 		return OK;
 	if ((str_starts(origin, "http://") && is_ours(guard, str_skip(origin, 7))) ||
@@ -204,7 +216,7 @@ static bool count_strike(struct guard *guard, const struct http *x, const char *
 
 	if (now - peer->since > STRIKES_SPAN_MS)
 		*peer = (struct peer){.since = now};
-	if (peer->strikes < STRIKES_MAX) {
+	if (peer->strikes < STRIKES_MAX || weak(STRIKES)) {
 		peer->strikes++;
 		guard_report(x, event, "medium");
 		return true;
@@ -226,6 +238,14 @@ fallible guard_strike_path(struct guard *guard, const struct http *x)
 	return err_hint(err_new(UNAUTHENTICATED, "bad_token",
 				"the token in the path is not that of this sandbox"),
 			"GET /v1/sandboxes/{id} with the operator's key shows it as 'token'");
+}
+
+fallible guard_strike_preview(struct guard *guard, const struct http *x)
+{
+	if (!count_strike(guard, x, "failed_preview_token"))
+		return too_many();
+	return err_new(NOT_FOUND, "invalid_token",
+		       "Access denied: Invalid token or port not exposed");
 }
 
 static fallible bad_token(void)

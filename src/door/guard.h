@@ -10,6 +10,8 @@
 
 struct guard;
 
+#define GUARD_SPAN_S 10 // how long an address that guessed wrong is held up, at most
+
 // A line of the log for whoever watches over attacks: what happened, how grave it is, and from
 // where.
 void guard_report(const struct http *x, const char *event, const char *severity);
@@ -22,10 +24,14 @@ struct guard_options {
 
 struct guard *guard_new(struct loop *loop, const struct guard_options *options);
 void guard_free(struct guard *guard);
+void guard_set_names(struct guard *guard, struct str names); // others from now on
 
 // Host names this server and Origin, if any, is the same place. MISDIRECTED wrong_host, FORBIDDEN
 // wrong_origin. Defends against DNS rebinding and against pages of other sites.
 fallible guard_place(struct guard *guard, const struct http *x);
+
+// The first half of that: for a place whose pages decide themselves who may call them.
+fallible guard_host(const struct guard *guard, const struct http *x);
 
 // Tenants' keys are known from then on, too. Borrowed.
 void guard_trust(struct guard *guard, const struct keyring *ring);
@@ -40,4 +46,6 @@ const struct who *guard_token(const struct guard *guard, struct http *x,
 fallible guard_strike(struct guard *guard, const struct http *x);
 // The same for a wrong credential in the path, or in the query.
 fallible guard_strike_path(struct guard *guard, const struct http *x);
+// Likewise for a preview's token, told in the words of one that is exposed nowhere.
+fallible guard_strike_preview(struct guard *guard, const struct http *x);
 fallible guard_strike_query(struct guard *guard, const struct http *x);

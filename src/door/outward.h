@@ -6,10 +6,13 @@
 #include "base/str.h"
 #include "loop/stream.h"
 
+struct trust;
+
 struct outward {
 	struct str exceptions; // "ADDRESS[/BITS][:PORT], …"
 	struct str hosts;      // "NAME=ADDRESS, …"
 	struct str ca;	       // more certificates to believe, PEM
+	struct trust *trust;   // … with those of the host: egress/sealed.h
 };
 
 // FORBIDDEN not_global; BAD_PEER no_name, no_server; TIMEOUT. The caller closes *out.

@@ -1,12 +1,55 @@
+// syscalls: pread64
 #include "door/put.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include "base/mem.h"
+#include "egress/sealed.h"
+#include "loop/offload.h"
 #include "wire/http1.h"
 
 #define HEAD_MAX (64 * 1024)
 #define PIECE (16 * 1024)
+#define BODY_PIECE (128 * 1024)
 
-static fallible send(struct tls *tls, const struct put *put, int64_t silence_ms)
+struct piece {
+	int file, error;
+	uint64_t offset;
+	size_t size;
+	ssize_t got;
+	char *room;
+};
+
+static void read_piece(void *arg)
+{
+	struct piece *piece = arg;
+
+	piece->got = pread(piece->file, piece->room, piece->size, (off_t)piece->offset);
+	piece->error = errno;
+}
+
+static fallible send_body(struct sealed *sealed, const struct put *put, int64_t silence_ms)
+{
+	auto_free char *room = mem_new(BODY_PIECE);
+	struct piece piece = {.file = put->file, .room = room};
+
+	for (uint64_t done = 0; done < put->size; done += (uint64_t)piece.got) {
+		uint64_t left = put->size - done;
+
+		piece.offset = put->offset + done;
+		piece.size = left < BODY_PIECE ? (size_t)left : BODY_PIECE;
+		offload_run(read_piece, &piece);
+		if (piece.got < 0)
+			return err_sys(piece.error, "read what is to be sent");
+		if (!piece.got)
+			return err_new(CONFLICT, "file_changed", "the file became shorter");
+		TRY(sealed_write(sealed, room, (size_t)piece.got, silence_ms));
+	}
+	return OK;
+}
+
+static fallible send(struct sealed *sealed, const struct put *put, int64_t silence_ms)
 {
 	auto_buf head = BUF_INIT(HEAD_MAX);
 
@@ -16,12 +59,13 @@ static fallible send(struct tls *tls, const struct put *put, int64_t silence_ms)
 		STR_ARG(put->target), STR_ARG(put->host), (unsigned long long)put->size);
 	if (!buf_ok(&head))
 		return err_new(TOO_LARGE, "bad_url", "the URL is too long");
-	TRY(tls_write(tls, buf_view(&head), silence_ms));
-	return tls_send(tls, put->file, put->offset, put->size, silence_ms);
+	TRY(sealed_write(sealed, head.at, head.len, silence_ms));
+	return send_body(sealed, put, silence_ms);
 }
 
 // The head of the answer; those that only announce another are passed over.
-static fallible receive(struct tls *tls, int64_t silence_ms, int *out_status, struct buf *etag)
+static fallible receive(struct sealed *sealed, struct loop *loop, int64_t silence_ms,
+			int *out_status, struct buf *etag)
 {
 	auto_free struct http1_head *head = mem_new_of(struct http1_head);
 	auto_free char *room = mem_new(PIECE);
@@ -40,7 +84,7 @@ static fallible receive(struct tls *tls, int64_t silence_ms, int *out_status, st
 		}
 		if (verdict != HTTP1_MORE)
 			return err_new(BAD_PEER, "bad_reply", "the server's answer is malformed");
-		TRY(tls_read(tls, room, PIECE, silence_ms, &got));
+		TRY(sealed_read(sealed, room, PIECE, loop_now(loop) + silence_ms, &got));
 		if (!got)
 			return err_new(BAD_PEER, "peer_gone", "the server has hung up");
 		buf_add(&bytes, room, got);
@@ -53,18 +97,27 @@ static fallible receive(struct tls *tls, int64_t silence_ms, int *out_status, st
 	return OK;
 }
 
-fallible put_send(struct tls *tls, const struct put *put, int64_t silence_ms, int *out_status,
-		  struct buf *etag)
+static fallible exchange(struct sealed *sealed, struct loop *loop, const struct put *put,
+			 int64_t silence_ms, int *out_status, struct buf *etag)
 {
-	auto_err lost = send(tls, put, silence_ms);
+	auto_err lost = send(sealed, put, silence_ms);
 
 	// A server that refuses may say so and hang up before it has heard all.
 	if (lost && err_kind(lost) != ERR_BAD_PEER)
 		return take_ptr(lost);
 	if (lost) {
-		auto_err silent = receive(tls, silence_ms, out_status, etag);
+		auto_err silent = receive(sealed, loop, silence_ms, out_status, etag);
 
 		return silent ? take_ptr(lost) : OK;
 	}
-	return receive(tls, silence_ms, out_status, etag);
+	return receive(sealed, loop, silence_ms, out_status, etag);
+}
+
+fallible put_send(struct stream *stream, struct trust *trust, const struct put *put,
+		  int64_t silence_ms, int *out_status, struct buf *etag)
+{
+	auto_sealed sealed = NULL;
+
+	TRY(sealed_connect(stream, trust, put->name, silence_ms, &sealed));
+	return exchange(sealed, stream->loop, put, silence_ms, out_status, etag);
 }

@@ -2,16 +2,19 @@
 #pragma once
 
 #include "base/buf.h"
-#include "door/tls.h"
+#include "loop/stream.h"
+
+struct trust; // egress/sealed.h
 
 struct put {
-	struct str host; // for the Host field, with a port that is not the usual one
+	const char *name; // that the server has to prove; an address: numeric
+	struct str host;  // for the Host field, with a port that is not the usual one
 	struct str target;
 	int file;
 	uint64_t offset, size;
 };
 
-// *out_status is the server's; `etag` its ETag, if it sent one. BAD_PEER bad_reply, peer_gone; what
-// tls_send() says.
-fallible put_send(struct tls *tls, const struct put *put, int64_t silence_ms, int *out_status,
-		  struct buf *etag);
+// *out_status is the server's; `etag` its ETag, if it sent one. BAD_PEER bad_tls, bad_reply,
+// peer_gone; CONFLICT file_changed when the file ends before; TIMEOUT.
+fallible put_send(struct stream *stream, struct trust *trust, const struct put *put,
+		  int64_t silence_ms, int *out_status, struct buf *etag);

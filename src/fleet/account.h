@@ -14,6 +14,7 @@ struct account {
 		uint64_t memory, cpu_milli; // limits of those that are not stopped
 		uint64_t disk;		    // limits of all
 	} used;
+	uint32_t imports; // templates that are being made for it
 	uint64_t refused; // creates and commands, for its quota
 };
 

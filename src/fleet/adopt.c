@@ -34,6 +34,7 @@
 #include "box/tape.h"
 #include "fleet/keep.h"
 #include "fleet/life.h"
+#include "fleet/ways.h"
 #include "store/boxes.h"
 
 #define TRIES 3
@@ -89,6 +90,7 @@ static void enter(struct fleet *fleet, struct record *record, bool unreadable)
 		return;
 	}
 	entry = table_restore(fleet, record);
+	way_unseal(entry);
 	entry->moving = !unreadable;
 	if (!unreadable)
 		return;
@@ -156,14 +158,16 @@ static fallible take_up(struct entry *entry, bool frozen)
 		.sockets = fleet->sockets,
 		.tapes_dir = fleet->tapes_dir,
 		.ephemeral = entry->record.ephemeral,
+		.net = fleet->egress && way_is_wanted(&entry->record),
 	};
+	uint32_t links = ask_links(fleet->ask);
 	struct box *box = NULL;
 
 	if (frozen)
 		TRY(ask_unanswered(order_plain(fleet, entry->record.id, ORDER_THAW)), "thaw it");
 	TRY(box_adopt(fleet->loop, fleet->ask, &from, &box));
 	entry->box = box;
-	return OK;
+	return way_take(entry, links, false);
 }
 
 static bool freeze_again(struct entry *entry)

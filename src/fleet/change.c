@@ -5,6 +5,7 @@
 #include "fleet/access.h"
 #include "fleet/life.h"
 #include "fleet/shells.h"
+#include "fleet/ways.h"
 #include "store/store.h"
 
 static void copy(struct pairs *to, const struct pairs *from)
@@ -35,13 +36,21 @@ fallible change_terms(struct fleet *fleet, const struct who *who, struct str key
 	return OK;
 }
 
-// The answer says that it is so, also after a crash. Waits.
+static void free_policy(struct policy **policy)
+{
+	policy_free(*policy);
+}
+
+// The answer says that it is so, also after a crash. A policy is in force already: a way that does
+// not follow at once is mended, and nobody is told that his change had failed. Waits.
 static fallible settle(struct entry *entry)
 {
 	struct err *err;
 
 	entry_hold(entry);
 	err = entry_keep_now(entry);
+	if (!err && entry->listed)
+		way_mend(entry);
 	if (!err && !entry->listed)
 		err = life_absent();
 	entry_drop(entry);
@@ -53,7 +62,8 @@ fallible change_box(struct fleet *fleet, const struct who *who, struct str key,
 {
 	static const char *const known[] = {
 		"labels",  "env", "sleepAfter", "keepAlive", "containerTimeouts",
-		"baseUrl", "ttl", NULL};
+		"baseUrl", "ttl", "network",	NULL};
+	on_exit_call(free_policy) struct policy *network = NULL;
 	auto_pairs labels = {0}, env = {0};
 	struct entry *entry = NULL;
 	uint64_t ttl_ms = 0;
@@ -72,6 +82,8 @@ fallible change_box(struct fleet *fleet, const struct who *who, struct str key,
 		TRY(pairs_change_labels(json_get(object, "labels"), &labels));
 		TRY(pairs_change_env(json_get(object, "env"), &env));
 		TRY(terms_read_span(json_get(object, "ttl"), "ttl", &ttl_ms));
+		if (json_get(object, "network"))
+			TRY(way_read(entry, json_get(object, "network"), &network));
 		TRY(terms_read(object, &entry->record.terms));
 		if (ttl_ms)
 			entry->record.ends_ms = clock_steady_ms() + (int64_t)ttl_ms;
@@ -82,6 +94,8 @@ fallible change_box(struct fleet *fleet, const struct who *who, struct str key,
 		swap(&env, &entry->record.env);
 		if (entry->box)
 			shells_tell_env(entry->box, &entry->record.env, json_get(object, "env"));
+		if (network)
+			way_change(entry, &network);
 		fleet->changes++;
 		TRY(settle(entry), "keep what was changed");
 	}

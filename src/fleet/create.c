@@ -13,6 +13,7 @@
 #include "fleet/life.h"
 #include "fleet/queue.h"
 #include "fleet/templates.h"
+#include "fleet/ways.h"
 
 #define RETRY_MS 100
 #define START_MS 10000
@@ -88,6 +89,7 @@ struct order create_order(const struct record *record)
 		.kind = ORDER_BUILD,
 		.limits = record->limits,
 		.ephemeral = record->ephemeral,
+		.net = way_is_wanted(record),
 	};
 
 	snprintf(order.box, sizeof(order.box), "%s", record->id);
@@ -132,7 +134,7 @@ static void undo(struct entry *entry, const struct err *err)
 
 	if (!entry->listed)
 		return;
-	if (err_kind(err) == ERR_UNAVAILABLE || err_kind(err) == ERR_TIMEOUT ||
+	if (entry->box || err_kind(err) == ERR_UNAVAILABLE || err_kind(err) == ERR_TIMEOUT ||
 	    err_kind(err) == ERR_CANCELLED) {
 		life_bury(entry);
 		return;
@@ -146,6 +148,7 @@ static fallible write_and_build(struct entry *entry)
 {
 	struct fleet *fleet = entry->fleet;
 	struct order order = create_order(&entry->record);
+	uint32_t links = ask_links(fleet->ask);
 	struct err *err = keep_intent(fleet->store, &entry->record);
 
 	if (err) {
@@ -156,6 +159,8 @@ static fallible write_and_build(struct entry *entry)
 	err = build_in_turn(entry, &order, &entry->box);
 	if (!err && !box_is_alive(entry->box))
 		err = err_new(UNAVAILABLE, "box_lost", "the sandbox ended as it was made");
+	if (!err)
+		err = way_take(entry, links, true);
 	if (err)
 		undo(entry, err);
 	return err_while(err, "build %s", order.box);
@@ -168,9 +173,14 @@ static fallible build(struct fleet *fleet, struct spec *spec, struct entry **out
 
 	TRY(ask_room(fleet));
 	TRY(fit_disk(fleet, spec));
+	TRY(ways_fit(fleet, accounts_get(&fleet->accounts, spec->tenant), spec));
 	TRY(table_add(fleet, spec, &entry));
 	entry_hold(entry);
-	err = write_and_build(entry);
+	err = way_seal(entry, entry->record.network);
+	if (err)
+		table_remove(entry);
+	else
+		err = write_and_build(entry);
 	if (err) {
 		entry_drop(entry);
 		return err;
@@ -251,6 +261,8 @@ fallible create_box(struct fleet *fleet, const struct who *who, struct spec *spe
 		TRY(templates_resolve(fleet, who, spec->template));
 		TRY(build(fleet, spec, &entry));
 		made = true;
+		if (fleet->made)
+			fleet->made(entry);
 	}
 	*out = &entry->record;
 	*out_made = made;

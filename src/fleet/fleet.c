@@ -13,6 +13,7 @@ struct fleet *fleet_new(const struct fleet_options *options)
 	fleet->ask = options->ask;
 	fleet->admit = options->admit;
 	fleet->store = options->store;
+	fleet->egress = options->egress;
 	tell_init(&fleet->tell, options->store);
 	fleet->sockets = options->sockets;
 	fleet->settled = !options->store;
@@ -33,6 +34,7 @@ struct fleet *fleet_new(const struct fleet_options *options)
 	fleet->queue = queue_new(fleet, fleet->queue_wait_ms);
 	link_init(&fleet->entries);
 	bell_init(&fleet->left);
+	bell_init(&fleet->ways);
 	box_prepare();
 	return fleet;
 }

@@ -16,9 +16,10 @@ struct fleet_options {
 	struct loop *loop;
 	struct ask *ask;
 	struct admit *admit;
-	struct store *store; // NULL: nothing is kept
-	const char *sockets; // directory of the boxes' sockets
-	int tapes_dir;	     // borrowed, as are the three above
+	struct store *store;   // NULL: nothing is kept
+	struct egress *egress; // NULL: no box has a network
+	const char *sockets;   // directory of the boxes' sockets
+	int tapes_dir;	       // borrowed, as are those above
 	uint32_t boxes_max;
 	uint64_t output_max;   // bytes: the largest outputMB that may be asked for
 	int64_t queue_wait_ms; // how long a create waits for room; 0: FLEET_QUEUE_WAIT_MS

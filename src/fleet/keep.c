@@ -1,13 +1,16 @@
 #include "fleet/keep.h"
 
+#include <stdio.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/boxes.h"
+#include "store/egress.h"
 #include "store/kv.h"
 #include "wire/json.h"
 
 #define PORTS "ports/"
-#define PORTS_BYTES (PORTBOOK_MAX * (PORTBOOK_NAME_MAX * 6 + 64))
+#define PORTS_BYTES (PORTBOOK_MAX * (PORTBOOK_NAME_MAX * 6 + 128))
 
 static struct err *put(struct db *db, void *arg)
 {
@@ -19,6 +22,7 @@ static struct err *drop(struct db *db, void *arg)
 	auto_free char *ports = mem_fmt(PORTS "%s", (const char *)arg);
 
 	TRY(store_boxes_drop_in(db, arg));
+	TRY(store_egress_forget_in(db, arg));
 	return store_kv_drop_in(db, ports);
 }
 
@@ -67,23 +71,48 @@ void keep_drop(struct store *store, const char *id)
 	store_tell(store, drop, mem_str(id), free);
 }
 
-void keep_ports(struct store *store, const char *id, const struct portbook *ports)
+fallible keep_ports(struct store *store, const char *id, const struct portbook *ports)
 {
 	auto_free char *name = mem_fmt(PORTS "%s", id);
 	auto_buf text = BUF_INIT(PORTS_BYTES);
 	struct json_out out = json_to(&text);
 
 	if (!store)
-		return;
+		return OK;
 	json_begin(&out, '[');
 	for (size_t i = 0; i < ports->count; i++) {
 		json_begin(&out, '{');
 		json_put_int(&out, "port", ports->at[i].port);
 		json_put_text(&out, "name", ports->at[i].name);
+		json_put_text(&out, "token", ports->at[i].token);
+		json_put_int(&out, "ends", ports->at[i].ends_ms);
 		json_end(&out, '}');
 	}
 	json_end(&out, ']');
-	store_kv_tell(store, name, ports->count ? buf_view(&text) : (struct str){0});
+	return ports->count ? store_kv_put(store, name, buf_view(&text))
+			    : store_kv_drop(store, name);
+}
+
+static fallible read_port(const struct json *one, struct portbook *out)
+{
+	struct str name = {0}, token = {0};
+	uint64_t port = 0, ends = 0;
+	struct portbook_entry *entry;
+
+	TRY(json_want(one, "port", JSON_OBJECT));
+	TRY(json_u64(json_get(one, "port"), "port", 1, 65535, &port));
+	TRY(json_str(json_get(one, "name"), "name", &name));
+	TRY(json_str(json_get(one, "token"), "token", &token));
+	TRY(json_u64(json_get(one, "ends"), "ends", 0, INT64_MAX, &ends));
+	if (!port || portbook_find(out, (uint16_t)port))
+		return OK;
+	entry = portbook_add(out, (uint16_t)port, name);
+	// One that was written before there were tokens has got one now.
+	if (entry && ticket_is_token(token))
+		snprintf(entry->token, sizeof(entry->token), STR_FMT, STR_ARG(token));
+	if (entry)
+		entry->ends_ms = (int64_t)ends;
+	return OK;
 }
 
 static fallible read_ports(struct str text, struct portbook *out)
@@ -92,17 +121,8 @@ static fallible read_ports(struct str text, struct portbook *out)
 
 	TRY(json_read(text, &all));
 	TRY(json_want(all, "ports", JSON_ARRAY));
-	for (size_t i = 0; i < json_count(all); i++) {
-		const struct json *one = json_at(all, i);
-		struct str name = {0};
-		uint64_t port = 0;
-
-		TRY(json_want(one, "port", JSON_OBJECT));
-		TRY(json_u64(json_get(one, "port"), "port", 1, 65535, &port));
-		TRY(json_str(json_get(one, "name"), "name", &name));
-		if (port && !portbook_find(out, (uint16_t)port))
-			portbook_add(out, (uint16_t)port, name);
-	}
+	for (size_t i = 0; i < json_count(all); i++)
+		TRY(read_port(json_at(all, i), out));
 	return OK;
 }
 

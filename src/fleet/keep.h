@@ -13,7 +13,7 @@ fallible keep_end(struct store *store, const struct record *record);
 // Does not wait.
 void keep_tell(struct store *store, const struct record *record);
 void keep_drop(struct store *store, const char *id);
-// Its exposed ports, beside its record; and back, for each box that has any.
-void keep_ports(struct store *store, const char *id, const struct portbook *ports);
+// Its exposed ports, beside its record, durable on return; and back, for each box that has any.
+fallible keep_ports(struct store *store, const char *id, const struct portbook *ports);
 fallible keep_load_ports(struct store *store,
 			 void (*each)(void *arg, struct str id, struct portbook *ports), void *arg);

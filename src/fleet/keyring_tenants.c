@@ -108,6 +108,15 @@ static void take_keys(struct keyring *ring, const char *tenant)
 	}
 }
 
+static fallible ask_no_boxes(const struct account *account)
+{
+	if (!account->used.boxes)
+		return OK;
+	return err_hint(err_new(CONFLICT, "tenant_in_use", "it has %llu sandboxes",
+				(unsigned long long)account->used.boxes),
+			"delete them first");
+}
+
 fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct str name)
 {
 	struct account *account;
@@ -117,11 +126,10 @@ fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct
 	account = find(ring, name);
 	if (!account)
 		return tenant_absent();
-	if (account->used.boxes)
-		return err_hint(err_new(CONFLICT, "tenant_in_use", "it has %llu sandboxes",
-					(unsigned long long)account->used.boxes),
-				"delete them first");
+	TRY(ask_no_boxes(account));
 	memcpy(own, account->tenant.name, sizeof(own));
+	TRY(templates_forget_all(ring->fleet, own), "remove the templates of a tenant");
+	TRY(ask_no_boxes(account)); // some may have been made meanwhile
 	take_keys(ring, own);
 	account_unset(account);
 	log_event(LOG_INFO, "tenant.dropped", "tenant", own, "by", who->name, NULL);

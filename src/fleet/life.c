@@ -119,6 +119,7 @@ static void start_burial(struct entry *entry)
 {
 	if (entry->burying)
 		return;
+	entry_shut_way(entry);
 	entry->burying = true;
 	snprintf(entry->trace, sizeof(entry->trace), "%s", log_trace_now());
 	entry_hold(entry);

@@ -16,6 +16,7 @@
 #include "fleet/create.h"
 #include "fleet/life.h"
 #include "fleet/queue.h"
+#include "fleet/ways.h"
 #include "store/store.h"
 
 #define STEP_MS 30000
@@ -108,7 +109,9 @@ static fallible freeze(struct entry *entry, enum state as)
 static fallible thaw(struct entry *entry)
 {
 	TRY(box_thaw(entry->box, deadline_of(entry)));
-	return arrive(entry, STATE_RUNNING, "");
+	TRY(arrive(entry, STATE_RUNNING, ""));
+	way_mend(entry); // another warden may have come meanwhile
+	return OK;
 }
 
 static fallible stop(struct entry *entry, const char *why)
@@ -118,6 +121,7 @@ static fallible stop(struct entry *entry, const char *why)
 					"this sandbox keeps no files: it cannot be stopped"),
 				"pause it, or delete it");
 	TRY(box_stop(entry->box, deadline_of(entry)));
+	entry_shut_way(entry);
 	entry->record.disk_kept = true;
 	return arrive(entry, STATE_STOPPED, why);
 }
@@ -126,6 +130,7 @@ static fallible rise(struct entry *entry)
 {
 	struct fleet *fleet = entry->fleet;
 	struct order order = create_order(&entry->record);
+	uint32_t links = ask_links(fleet->ask);
 	struct err *err;
 
 	if (!entry->box)
@@ -134,7 +139,7 @@ static fallible rise(struct entry *entry)
 	TRY(queue_enter(fleet, entry));
 	err = box_again(entry->box, &order);
 	queue_leave(fleet);
-	return err;
+	return err ? err : way_take(entry, links, false);
 }
 
 static fallible start(struct entry *entry)

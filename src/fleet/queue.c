@@ -19,7 +19,7 @@ struct line {
 	uint32_t count;
 };
 
-struct ticket {
+struct queued {
 	struct link link;
 	struct line *line;
 	struct entry *entry;
@@ -49,6 +49,11 @@ struct queue *queue_new(struct fleet *fleet, int64_t wait_ms)
 	queue->look.due = on_look;
 	link_init(&queue->lines);
 	return queue;
+}
+
+void queue_set_wait(struct queue *queue, int64_t wait_ms)
+{
+	queue->wait_ms = wait_ms;
 }
 
 void queue_free(struct queue *queue)
@@ -93,7 +98,7 @@ static bool has_room(struct queue *queue, const struct entry *entry, uint32_t ot
 	return !queue->shortage;
 }
 
-static void leave_line(struct ticket *ticket)
+static void leave_line(struct queued *ticket)
 {
 	struct line *line = ticket->line;
 
@@ -121,11 +126,11 @@ static struct line *line_of(struct queue *queue, const struct account *account)
 	return line;
 }
 
-static struct ticket *next_of(const struct queue *queue)
+static struct queued *next_of(const struct queue *queue)
 {
 	struct line *line = link_of(queue->lines.next, struct line, ring);
 
-	return link_of(line->tickets.next, struct ticket, link);
+	return link_of(line->tickets.next, struct queued, link);
 }
 
 static void count_waiting(struct queue *queue, const struct entry *entry, int more)
@@ -136,7 +141,7 @@ static void count_waiting(struct queue *queue, const struct entry *entry, int mo
 
 static void call_next(struct queue *queue)
 {
-	struct ticket *ticket = next_of(queue);
+	struct queued *ticket = next_of(queue);
 	struct line *line = ticket->line;
 
 	link_drop(&line->ring);
@@ -168,7 +173,7 @@ void queue_stir(struct fleet *fleet)
 		stir(fleet->queue);
 }
 
-static uint32_t place_of(const struct ticket *ticket)
+static uint32_t place_of(const struct queued *ticket)
 {
 	uint32_t place = 1;
 
@@ -205,7 +210,7 @@ fallible queue_explain(const struct entry *entry, struct err *shortage)
 	return with_place(why, err_reason(why), 1);
 }
 
-static fallible await(struct queue *queue, struct ticket *ticket)
+static fallible await(struct queue *queue, struct queued *ticket)
 {
 	int64_t deadline = loop_now(queue->fleet->loop) + queue->wait_ms;
 	struct err *err = OK;
@@ -231,7 +236,7 @@ static fallible await(struct queue *queue, struct ticket *ticket)
 fallible queue_enter(struct fleet *fleet, struct entry *entry)
 {
 	struct queue *queue = fleet->queue;
-	struct ticket ticket = {.entry = entry};
+	struct queued ticket = {.entry = entry};
 	struct err *err;
 
 	if (!queue->waiting && has_room(queue, entry, 0)) {
@@ -280,7 +285,7 @@ static const char *literal(const char *reason)
 
 void queue_show(struct entry *entry)
 {
-	const struct ticket *ticket = entry->ticket;
+	const struct queued *ticket = entry->ticket;
 
 	entry->record.wait.reason = NULL;
 	if (!ticket || !ticket->line)

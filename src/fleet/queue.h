@@ -9,6 +9,7 @@
 #define QUEUE_TENANT_MAX 256 // waiting
 
 struct queue *queue_new(struct fleet *fleet, int64_t wait_ms);
+void queue_set_wait(struct queue *queue, int64_t wait_ms); // for who comes from now on
 void queue_free(struct queue *queue);
 
 // Waits for a turn; queue_leave() must follow. The entry is held by the caller. When the time is

@@ -166,6 +166,7 @@ static void sweep_records(struct sweep *sweep, struct sweep_round *round)
 			alert_tell("cleanup_failed", "warning", "sandbox", entry->record.id, OK);
 		} else {
 			count_gone(round, all[i].why);
+			alert_clear("cleanup_failed", "sandbox", entry->record.id);
 		}
 		entry_drop(entry);
 	}
@@ -185,6 +186,8 @@ static void keep_round(struct sweep *sweep, const struct sweep_round *round)
 	log_event(LOG_DEBUG, "sweep.done", NULL);
 	if (round->duration_ms > SWEEP_SLOW_MS)
 		alert_tell("sweep_slow", "warning", "sweep", NULL, OK);
+	else
+		alert_clear("sweep_slow", "sweep", NULL);
 }
 
 static void go_round(struct sweep *sweep)
@@ -201,12 +204,16 @@ static void go_round(struct sweep *sweep)
 	if (err) {
 		round.failed_attempts++;
 		alert_tell("cleanup_failed", "warning", "strays", NULL, err);
+	} else {
+		alert_clear("cleanup_failed", "strays", NULL);
 	}
 	for (size_t i = 0; i < sweep->part_count; i++) {
 		err = sweep->parts[i].run(sweep->parts[i].arg, &round);
 		if (err) {
 			round.failed_attempts++;
 			alert_tell("cleanup_failed", "warning", sweep->parts[i].name, NULL, err);
+		} else {
+			alert_clear("cleanup_failed", sweep->parts[i].name, NULL);
 		}
 	}
 	task_shield(false);

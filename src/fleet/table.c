@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "egress/egress.h"
 #include "fleet/keep.h"
 
 #define NAME_KEY_MAX (RECORD_TENANT_MAX + ID_NAME_MAX + 2)
@@ -17,11 +18,21 @@ void entry_drop(struct entry *entry)
 {
 	if (--entry->holds)
 		return;
+	egress_box_free(entry->way);
 	if (entry->box)
 		box_free(entry->box);
 	record_done(&entry->record);
 	portbook_done(&entry->ports);
+	free(entry->hark);
 	free(entry);
+}
+
+void entry_shut_way(struct entry *entry)
+{
+	entry->way_links = 0;
+	entry->trusting = false;
+	if (entry->way)
+		err_free(egress_box_sockets(entry->way, -1, -1)); // to close cannot fail
 }
 
 // What a box counts for follows from its state, and is counted anew at every change of it.
@@ -209,6 +220,8 @@ void table_remove(struct entry *entry)
 	entry_weigh(entry);
 	bell_ring(&entry->changed);
 	bell_ring(&fleet->left);
+	if (fleet->egress)
+		egress_ring(fleet->egress, entry->record.id);
 	entry_drop(entry);
 }
 

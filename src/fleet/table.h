@@ -5,12 +5,16 @@
 #include "base/map.h"
 #include "box/ask.h"
 #include "box/box.h"
+#include "box/context_warm.h"
 #include "fleet/account.h"
 #include "fleet/admit.h"
 #include "fleet/portbook.h"
 #include "fleet/tell.h"
 #include "loop/task.h"
 #include "model/record.h"
+
+struct egress;
+struct egress_box;
 
 struct entry {
 	struct record record;
@@ -26,7 +30,12 @@ struct entry {
 	uint32_t visits;	    // those who work in it: it is in use
 	bool moving;		    // a step of fleet/pause is under way
 	bool starting;		    // … from stopped to running: it counts as running
-	struct ticket *ticket;	    // its place in fleet/queue; NULL: none
+	struct queued *ticket;	    // its place in fleet/queue; NULL: none
+	struct hark *hark;	    // of fleet/hark; NULL: nothing is known of its listeners
+	struct egress_box *way; // of fleet/ways; NULL: it had no network since this daemon began
+	uint32_t way_links;	// the warden's link that its way was opened over; 0: it is shut
+	bool steering;		// a step of fleet/ways is under way
+	bool trusting;		// its programs believe its authority: fleet/trust
 	struct {
 		int64_t busy_ms; // loop time: when it was last in use, or fell to its state
 		int64_t look_ms; // when it is looked at again
@@ -52,9 +61,15 @@ struct fleet {
 	struct accounts accounts;
 	struct queue *queue;
 	int64_t queue_wait_ms;
-	uint32_t loops_max;	  // loop devices that boxes may use
+	uint32_t loops_max;		   // loop devices that boxes may use
+	struct context_warmth warmth;	   // interpreters that wait (fleet/warm.h)
+	uint32_t warm_all;		   // bits: languages of which one waits in every box
+	void (*made)(struct entry *entry); // NULL: nobody is told that a box was made
 	uint32_t running, inoded; // boxes that may run; those of them with a bound on inodes
 	struct store *store;	  // NULL: nothing is kept
+	struct egress *egress;	  // NULL: no box has a network
+	struct bell ways;	  // of fleet/ways: some are not as they should be
+	bool ways_again;	  // … and could not be mended
 	struct tell tell;
 	const char *sockets; // directory of the boxes' sockets
 	bool settled;	     // fleet/adopt has found out what there is
@@ -90,6 +105,7 @@ static inline void auto_entry_(struct entry **entry)
 }
 #define auto_entry on_exit_call(auto_entry_) struct entry *
 void entry_move(struct entry *entry, enum state state); // and wakes whoever waits
+void entry_shut_way(struct entry *entry);		// its box no longer runs
 void entry_weigh(struct entry *entry);			// counts it anew for its tenant
 void entry_keep(struct entry *entry); // tells the store what changed besides the state
 // The same, durable on return. The caller holds it. UNAVAILABLE state_unwritable, state_corrupt.

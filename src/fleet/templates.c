@@ -19,6 +19,7 @@
 
 struct templates_import {
 	struct fleet *fleet;
+	struct account *account; // whose share it is of; NULL: nobody's
 	struct ask_import *ask;
 	struct stream pipe;
 	char name[ORDER_TEMPLATE_MAX];	// as it is kept
@@ -241,6 +242,31 @@ static fallible order_alone(struct fleet *fleet, enum order_kind kind, struct st
 	return OK;
 }
 
+static fallible too_many(void)
+{
+	return err_hint(err_new(EXHAUSTED, "too_many_imports",
+				"no more templates can be made at the same time"),
+			"wait until one of them is done");
+}
+
+static fallible take_share(struct fleet *fleet, const struct who *who, struct account **out)
+{
+	struct account *account = accounts_get(&fleet->accounts, who->tenant);
+
+	if (who->tenant[0] && account->imports >= TEMPLATES_SHARE)
+		return too_many();
+	account->imports++;
+	*out = account;
+	return OK;
+}
+
+static void give_share(struct account **account)
+{
+	if (*account)
+		(*account)->imports--;
+	*account = NULL;
+}
+
 // The name to change one under: among the tenant's own.
 static fallible to_own(const struct fleet *fleet, const struct who *who, struct str name,
 		       char out[ORDER_TEMPLATE_MAX])
@@ -261,6 +287,10 @@ static fallible in_their_words(struct err *err, const struct who *who, struct st
 {
 	if (!err || !who->tenant[0])
 		return err;
+	if (!strcmp(err_reason(err), "too_many_imports")) { // whose they are is not theirs to know
+		err_free(err);
+		return too_many();
+	}
 	if (err_kind(err) == ERR_NOT_FOUND) {
 		err_free(err);
 		return absent(name);
@@ -280,15 +310,39 @@ fallible templates_forget(struct fleet *fleet, const struct who *who, struct str
 			      name);
 }
 
+fallible templates_forget_all(struct fleet *fleet, const char *tenant)
+{
+	const struct account *account = accounts_find(&fleet->accounts, str_of(tenant));
+	struct who as = {.role = WHO_TENANT};
+	auto_free struct template *all = NULL;
+	size_t count = 0;
+
+	if (account && account->imports)
+		return err_hint(err_new(CONFLICT, "tenant_in_use", "%u templates are being made",
+					account->imports),
+				"wait for their end first");
+	snprintf(as.tenant, sizeof(as.tenant), "%s", tenant);
+	TRY(list_all(fleet, &all, &count));
+	for (size_t i = 0; i < count; i++)
+		if (is_own(&as, all[i].name))
+			TRY(order_alone(fleet, ORDER_FORGET, str_of(all[i].name), ASK_MS, NULL));
+	return OK;
+}
+
 fallible templates_freeze(struct fleet *fleet, const struct who *who, struct str name,
 			  struct template *out)
 {
 	char own[ORDER_TEMPLATE_MAX];
+	struct account *account = NULL;
+	struct err *err;
 
 	TRY(to_own(fleet, who, name, own));
 	if (!who->may_host)
 		return no_host();
-	TRY(in_their_words(order_alone(fleet, ORDER_FREEZE, str_of(own), WORK_MS, out), who, name));
+	TRY(take_share(fleet, who, &account));
+	err = order_alone(fleet, ORDER_FREEZE, str_of(own), WORK_MS, out);
+	give_share(&account);
+	TRY(in_their_words(err, who, name));
 	snprintf(out->name, sizeof(out->name), STR_FMT, STR_ARG(name));
 	return OK;
 }
@@ -298,17 +352,21 @@ fallible templates_import_begin(struct fleet *fleet, const struct who *who, stru
 {
 	struct ask_import *ask = NULL;
 	struct templates_import *import;
+	struct account *account = NULL;
 	char own[ORDER_TEMPLATE_MAX];
 	int pipe = -1;
 
 	TRY(to_own(fleet, who, name, own));
+	TRY(take_share(fleet, who, &account));
 	import = mem_new_of(struct templates_import);
 	memcpy(import->name, own, sizeof(own));
 	snprintf(import->shown, sizeof(import->shown), STR_FMT, STR_ARG(name));
 	import->fleet = fleet;
+	import->account = account;
 	struct err *err = ask_import_begin(fleet->ask, import->name, &ask, &pipe);
 
 	if (err) {
+		give_share(&import->account);
 		free(import);
 		return in_their_words(err, who, name);
 	}
@@ -348,7 +406,10 @@ fallible templates_import_end(struct templates_import *import, struct template *
 	if (!import->ask)
 		return err_new(INTERNAL, "internal", "the import has ended");
 	stream_close(&import->pipe);
-	TRY(ask_import_end(take_ptr(import->ask), answer, deadline));
+	struct err *err = ask_import_end(take_ptr(import->ask), answer, deadline);
+
+	give_share(&import->account);
+	TRY(err);
 	*out = (struct template){
 		.kind = "imported",
 		.bytes = answer->bytes,

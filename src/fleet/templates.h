@@ -24,12 +24,18 @@ fallible templates_resolve(struct fleet *fleet, const struct who *who,
 fallible templates_get(struct fleet *fleet, const struct who *who, struct str name,
 		       struct template *out);
 fallible templates_forget(struct fleet *fleet, const struct who *who, struct str name);
+// All of a tenant's own. CONFLICT tenant_in_use: one is being made.
+fallible templates_forget_all(struct fleet *fleet, const char *tenant);
+// Of one tenant so many are made at a time, so that others have their turn. The operator's own are
+// bounded by the host alone.
+#define TEMPLATES_SHARE 2
 // Copies the host's own template once. Waits as long as that takes.
 fallible templates_freeze(struct fleet *fleet, const struct who *who, struct str name,
 			  struct template *out);
 
 // An archive that comes in pieces. Begin, write, end; free at any point, which forgets a template
-// that was not ended well. INVALID bad_template, CONFLICT template_exists, INVALID bad_archive …
+// that was not ended well. INVALID bad_template, CONFLICT template_exists, INVALID bad_archive,
+// EXHAUSTED too_many_imports …
 struct templates_import;
 fallible templates_import_begin(struct fleet *fleet, const struct who *who, struct str name,
 				struct templates_import **out);

@@ -6,6 +6,7 @@
 #include "fleet/access.h"
 #include "fleet/life.h"
 #include "fleet/pause.h"
+#include "fleet/trust.h"
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define CWD_DEFAULT "/workspace"
@@ -116,7 +117,12 @@ static void dress(struct outfit *outfit, const struct record *record, const stru
 	pairs_set(pairs, STR("LANG"), STR("C.UTF-8"));
 	// The JVM sizes its heap by the host's memory, which it reads past the cgroup it is in.
 	pairs_set(pairs, STR("JAVA_TOOL_OPTIONS"), str_of(java));
+	if (record->network && policy_sees(record->network))
+		pairs_set(pairs, STR("NODE_EXTRA_CA_CERTS"), STR(TRUST_PATH));
 	lay_over(pairs, &record->env);
+	for (size_t i = 0; record->network && i < record->network->secret_count; i++)
+		pairs_set(pairs, str_of(record->network->secrets[i].name),
+			  str_of(record->network->secrets[i].placeholder));
 	lay_over(pairs, use->env);
 	outfit->env = mem_new((pairs->count + 1) * sizeof(char *));
 	for (size_t i = 0; i < pairs->count; i++)

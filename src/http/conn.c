@@ -225,6 +225,13 @@ static bool exchange(struct http_conn *conn, const struct conn_calls *calls)
 	return true;
 }
 
+static int64_t patience_of(const struct http_conn *conn)
+{
+	if (conn->served_one)
+		return conn->terms->idle_ms;
+	return conn->terms->draining ? CONN_FIRST_MS : conn->terms->head_ms;
+}
+
 // Waits for the next request; false: none came.
 static bool await(struct http_conn *conn, const struct conn_calls *calls)
 {
@@ -239,10 +246,10 @@ static bool await(struct http_conn *conn, const struct conn_calls *calls)
 			err = task_sleep_until(0);
 		return !err;
 	}
-	if (terms->draining)
+	if (terms->draining && conn->served_one)
 		return false;
 	conn->streak = 0;
-	deadline = loop_now(terms->loop) + (conn->served_one ? terms->idle_ms : terms->head_ms);
+	deadline = loop_now(terms->loop) + patience_of(conn);
 	// Idle until a byte is really there: a wake-up may be about bytes that were already read,
 	// and the time of a head begins with its first byte.
 	while (!err && empty) {

@@ -3,6 +3,8 @@
 
 #include "http/desk.h"
 
+#define CONN_FIRST_MS 300 // for the first request of one who came as the server was leaving
+
 // Told each time the connection begins (true) or ceases (false) to wait for a request.
 typedef void conn_idle_fn(struct http_conn *conn, bool is_idle);
 

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 
 #define SPARE_MAX 16
-#define REPLY_HEAD_MAX (16 * 1024)
+#define REPLY_HEAD_MAX (64 * 1024) // that of a relayed reply is the server's
 #define HEAD_KEPT 4096
 
 void desk_open(struct http_terms *terms)

@@ -176,16 +176,20 @@ fallible http_reply_empty(struct http *x, int status)
 	return http_reply(x, status, NULL, (struct str){NULL, 0});
 }
 
-fallible http_begin(struct http *x, int status, const char *type)
+fallible http_begin_as(struct http *x, int status, const char *type, uint64_t length)
 {
 	TRY(begin(x, status));
-	return x->way->begin(x, type ? type : "application/json", WAY_UNSIZED);
+	return x->way->begin(x, type, length);
+}
+
+fallible http_begin(struct http *x, int status, const char *type)
+{
+	return http_begin_as(x, status, type ? type : "application/json", WAY_UNSIZED);
 }
 
 fallible http_begin_sized(struct http *x, int status, const char *type, uint64_t len)
 {
-	TRY(begin(x, status));
-	return x->way->begin(x, type ? type : "application/json", len);
+	return http_begin_as(x, status, type ? type : "application/json", len);
 }
 
 fallible http_write(struct http *x, const void *bytes, size_t len)

@@ -1,18 +1,30 @@
-// One request, one reply, then the connection is closed: no state is shared between two requests,
-// so nothing of one can end up in another. The server is hostile: its head is read by the same
-// strict grammar as ours, and its framing is not passed on but made anew.
+// One request, one reply, then the connection to the server is closed: no state is shared between
+// two requests, so nothing of one can end up in another. The server is hostile: its head is read by
+// the same strict grammar as ours, and its framing is not passed on but made anew.
+//
+// A body of some size goes up in a task of its own, while its reply may already come down: a server
+// may answer as it reads. What is left of it when the reply has ended is the client's affair: the
+// connection steps over it, or is closed. When the client's body is cut, so is the request.
+//
+// syscalls: shutdown
 #include "http/relay.h"
 
+#include <stdio.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "http/channel.h"
 #include "http/inlet.h"
+#include "http/inside.h"
+#include "http/relayed.h"
+#include "http/tunnel.h"
+#include "http/way.h"
 
 #define HEAD_MAX (64 * 1024)
-#define FIELDS_MAX (6 * 1024) // of the reply: what a head of ours holds beside its own
 #define PIECE (32 * 1024)
 #define SILENCE_MS 60000
+#define HINTS_MAX 16 // 1xx before the answer
 
 struct relay {
 	struct http *x;
@@ -20,131 +32,88 @@ struct relay {
 	struct stream stream;
 	struct inlet inlet;
 	struct http1_head *head;
-	bool early; // the server has answered before it read all
+	struct task *porter; // carries the body up; NULL: none, or done
+	struct bell carried; // rings when it is done
+	struct err *failed;  // the client's body could not be had
+	int64_t idle_ms;
+	bool upgrade;
 };
 
 static void relay_end(struct relay *relay)
 {
 	stream_close(&relay->stream);
 	inlet_done(&relay->inlet);
+	err_free(relay->failed);
 }
 
-static bool is_among(struct str name, const char *const *list)
+static fallible send_piece(struct relay *relay, const char *at, size_t len)
 {
-	for (; *list; list++)
-		if (str_eq_nocase(name, str_of(*list)))
-			return true;
-	return false;
+	char line[24];
+	int n = snprintf(line, sizeof(line), "%zx\r\n", len);
+	struct iovec parts[] = {
+		{line, (size_t)n},
+		{(void *)at, len},
+		{(void *)"\r\n", 2},
+	};
+
+	if (!relay->x->head.chunked)
+		return stream_write(&relay->stream, at, len, SILENCE_MS);
+	return stream_writev(&relay->stream, parts, 3, SILENCE_MS);
 }
 
-// RFC 9110, 7.6.1: what is named in Connection goes no further, either.
-static bool is_named(const struct http1_head *head, struct str name)
+// *out_ours: what failed is the client's body, not the server.
+static fallible carry(struct relay *relay, bool *out_ours)
 {
-	struct str token;
+	auto_free char *room = mem_grow(NULL, PIECE, 1);
+	size_t n = 1;
 
-	for (size_t i = 0; i < head->field_count; i++) {
-		struct str list = head->fields[i].value;
-
-		if (!str_eq_nocase(head->fields[i].name, STR("Connection")))
-			continue;
-		while (list.len && str_cut(&list, ',', &token))
-			if (str_eq_nocase(str_trim(token), name))
-				return true;
+	for (;;) {
+		*out_ours = true;
+		TRY(http_read(relay->x, room, PIECE, &n));
+		*out_ours = false;
+		if (!n)
+			break;
+		TRY(send_piece(relay, room, n));
 	}
-	return false;
+	return relay->x->head.chunked ? stream_write(&relay->stream, "0\r\n\r\n", 5, SILENCE_MS)
+				      : OK;
 }
 
-static bool stays(const struct http1_head *head, struct str name)
+static void run_porter(void *arg)
 {
-	static const char *const hops[] = {"Connection",
-					   "Keep-Alive",
-					   "Proxy-Authenticate",
-					   "Proxy-Authorization",
-					   "Proxy-Connection",
-					   "TE",
-					   "Trailer",
-					   "Transfer-Encoding",
-					   "Upgrade",
-					   "Content-Length",
-					   "Host",
-					   "Expect",
-					   NULL};
+	struct relay *relay = arg;
+	bool ours = false;
+	struct err *err = carry(relay, &ours);
 
-	return is_among(name, hops) || is_named(head, name);
-}
-
-static fallible send_head(struct relay *relay)
-{
-	const struct http *x = relay->x;
-	const struct relay_way *way = relay->way;
-	auto_buf out = BUF_INIT(HEAD_MAX);
-	uint64_t len;
-
-	buf_fmt(&out, STR_FMT " " STR_FMT, STR_ARG(x->head.method), STR_ARG(way->path));
-	if (x->url.query.at && x->url.query.len)
-		buf_fmt(&out, "?" STR_FMT, STR_ARG(x->url.query));
-	buf_fmt(&out, " HTTP/1.1\r\nHost: " STR_FMT "\r\n", STR_ARG(way->host));
-	for (size_t i = 0; i < x->head.field_count; i++) {
-		struct http1_field field = x->head.fields[i];
-
-		if (stays(&x->head, field.name) ||
-		    (!way->keep_bearer && str_eq_nocase(field.name, STR("Authorization"))))
-			continue;
-		buf_fmt(&out, STR_FMT ": " STR_FMT "\r\n", STR_ARG(field.name),
-			STR_ARG(field.value));
+	// A server that reads no more may have answered all the same.
+	if (err && ours && err_kind(err) != ERR_CANCELLED) {
+		relay->failed = take_ptr(err);
+		shutdown(relay->stream.fd, SHUT_RDWR);
 	}
-	if (x->head.chunked)
-		buf_text(&out, "Transfer-Encoding: chunked\r\n");
-	else if (http_length(x, &len))
-		buf_fmt(&out, "Content-Length: %llu\r\n", (unsigned long long)len);
-	buf_text(&out, "Connection: close\r\n\r\n");
-	if (!buf_ok(&out))
-		return err_new(HEAD_TOO_LARGE, "head_too_large", "the head is too large");
-	return stream_write(&relay->stream, out.at, out.len, SILENCE_MS);
+	err_free(err);
+	relay->porter = NULL;
+	bell_ring(&relay->carried);
 }
 
-// All of it, unless the server speaks first: then it wants no more.
-static fallible offer(struct relay *relay, const char *at, size_t len)
+// Nothing of this request runs on when we leave.
+static void dismiss_porter(struct relay *relay)
 {
-	while (len > 0 && !relay->early) {
-		int64_t deadline = loop_now(relay->way->loop) + SILENCE_MS;
-		struct err *err;
-		size_t n = 0;
-
-		err = stream_offer(&relay->stream, at, len, deadline, &n);
-		if (err && err_kind(err) != ERR_BAD_PEER)
-			return err;
-		relay->early = err || n == 0;
-		err_free(err);
-		at += n;
-		len -= n;
-	}
-	return OK;
+	if (relay->porter)
+		task_cancel(relay->porter);
+	while (relay->porter)
+		bell_await(&relay->carried);
 }
 
-static fallible send_body(struct relay *relay)
+static fallible begin_body(struct relay *relay)
 {
 	struct http *x = relay->x;
-	auto_free char *room = NULL;
-	auto_buf line = BUF_INIT(32);
-	size_t n = 1;
 
 	if (!x->head.chunked && !x->body_left)
 		return OK;
-	room = mem_grow(NULL, PIECE, 1);
-	while (!relay->early) {
-		TRY(http_read(x, room, PIECE, &n));
-		if (!n)
-			break;
-		buf_clear(&line);
-		buf_fmt(&line, "%zx\r\n", n);
-		if (x->head.chunked)
-			TRY(offer(relay, line.at, line.len));
-		TRY(offer(relay, room, n));
-		if (x->head.chunked)
-			TRY(offer(relay, "\r\n", 2));
-	}
-	return x->head.chunked ? offer(relay, "0\r\n\r\n", 5) : OK;
+	if (x->conn)
+		TRY(http_invite(x));
+	relay->porter = task_start(relay->way->loop, "porter", run_porter, relay);
+	return OK;
 }
 
 static fallible no_reply(const char *words)
@@ -154,19 +123,47 @@ static fallible no_reply(const char *words)
 
 static fallible read_head(struct relay *relay)
 {
+	int64_t patience = relay->way->reply_ms ? relay->way->reply_ms : RELAY_REPLY_MS;
+	int64_t deadline = loop_now(relay->way->loop) + patience;
 	enum http1_verdict verdict = HTTP1_MORE;
+	int hints = 0;
 
 	do {
-		TRY(inlet_head(&relay->inlet, http1_reply, CLOCK_NEVER, relay->head, &verdict));
+		struct err *err = inlet_head(&relay->inlet, http1_reply, deadline, relay->head,
+					     &verdict);
+
+		if (err && err_kind(err) == ERR_TIMEOUT)
+			return err_recast(err, ERR_TIMEOUT, "no_reply",
+					  "the server did not answer in time");
+		TRY(err);
 		if (verdict == HTTP1_MORE)
 			return no_reply("the server closed the connection without an answer");
-		if (verdict != HTTP1_DONE)
+		if (verdict != HTTP1_DONE || ++hints > HINTS_MAX)
 			return err_new(BAD_PEER, "bad_reply",
 				       "the server's answer is not HTTP/1.1");
 	} while (relay->head->status < 200 && relay->head->status != 101);
-	if (relay->head->status == 101)
+	if (relay->head->status == 101 && !relay->upgrade)
 		return err_new(BAD_PEER, "bad_reply", "the server switched protocols unasked");
 	return OK;
+}
+
+// A body that is being sent keeps the server from answering: the time begins anew with its end.
+static fallible await_head(struct relay *relay)
+{
+	struct err *err;
+
+	TRY(http_away(relay->x, HTTP_PROBE_HEAD));
+	while (relay->porter && !relay->stream.readable && !relay->stream.hung_up) {
+		err = stream_wait_readable(&relay->stream, loop_now(relay->way->loop) + SILENCE_MS);
+		if (err && err_kind(err) != ERR_TIMEOUT) {
+			http_back(relay->x);
+			return err;
+		}
+		err_free(err);
+	}
+	err = read_head(relay);
+	http_back(relay->x);
+	return err;
 }
 
 static void frame(struct relay *relay)
@@ -188,28 +185,14 @@ static fallible begin_reply(struct relay *relay)
 	struct http *x = relay->x;
 	const struct http1_head *head = relay->head;
 	struct str type = http1_field(head, "Content-Type");
-	const char *words = type.at ? arena_dup(x->arena, type.at, type.len)
-				    : "application/octet-stream";
-	size_t bytes = 0;
+	const char *words = type.at ? arena_dup(x->arena, type.at, type.len) : NULL;
 
-	for (size_t i = 0; i < head->field_count; i++)
-		bytes += head->fields[i].name.len + head->fields[i].value.len + 4;
-	if (bytes > FIELDS_MAX)
-		return err_new(BAD_PEER, "bad_reply", "the server's head is too large");
-	for (size_t i = 0; i < head->field_count; i++) {
-		struct str name = head->fields[i].name;
-
-		if (!stays(head, name) && !str_eq_nocase(name, STR("Content-Type")) &&
-		    !str_eq_nocase(name, STR("Date")))
-			http_set(x, arena_dup(x->arena, name.at, name.len), head->fields[i].value);
-	}
-	// Its pages are not ours: a browser must not take them for part of this origin.
-	http_set(x, "Content-Security-Policy", STR("sandbox allow-scripts allow-forms"));
+	TRY(relayed_reply(x, relay->way, head, false));
+	if (!words && relay->way->shares_origin)
+		words = "application/octet-stream"; // nothing to guess at
 	if (head->status == 204 || head->status == 304)
 		return http_reply_empty(x, head->status);
-	if (head->has_length)
-		return http_begin_sized(x, head->status, words, head->length);
-	return http_begin(x, head->status, words);
+	return http_begin_as(x, head->status, words, head->has_length ? head->length : WAY_UNSIZED);
 }
 
 static fallible pass_body(struct relay *relay)
@@ -222,7 +205,7 @@ static fallible pass_body(struct relay *relay)
 		struct err *err;
 
 		TRY(http_away(x, STR("")));
-		err = inlet_read(&relay->inlet, room, PIECE, CLOCK_NEVER, &n);
+		err = inlet_read(&relay->inlet, room, PIECE, relay->idle_ms, &n);
 		http_back(x);
 		TRY(err, "read the server's body");
 		TRY(http_write(x, room, n));
@@ -230,28 +213,72 @@ static fallible pass_body(struct relay *relay)
 	return http_end(x);
 }
 
-static fallible await_head(struct relay *relay)
+// The server's word for the switch, with its fields; then whatever they have to say to each other.
+static fallible switch_over(struct relay *relay)
 {
-	struct err *err;
+	struct http *x = relay->x;
+	struct http_conn *conn = x->conn;
+	auto_buf out = BUF_INIT(HEAD_MAX);
+	struct str protocol = http1_field(relay->head, "Upgrade");
 
-	TRY(http_away(relay->x, HTTP_PROBE_HEAD));
-	err = read_head(relay);
-	http_back(relay->x);
-	return err;
+	if (!str_eq_nocase(protocol, STR("websocket")))
+		return err_new(BAD_PEER, "bad_reply", "the server switched to another protocol");
+	TRY(relayed_reply(x, relay->way, relay->head, true));
+	buf_text(&out, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+		       "Connection: Upgrade\r\n");
+	buf_str(&out, buf_view(x->extra));
+	buf_text(&out, "\r\n");
+	if (!buf_ok(&out) || !buf_ok(x->extra))
+		return err_new(BAD_PEER, "bad_reply", "the server's head is too large");
+	http_answering(x);
+	x->reply_begun = x->reply_ended = x->feed = true;
+	x->status = 101;
+	conn->close_after = true;
+	TRY(stream_write(&conn->stream, out.at, out.len, conn->silence_ms));
+	return tunnel_run(relay->way->loop, &conn->papers->inlet, &relay->inlet, relay->idle_ms);
+}
+
+static fallible talk(struct relay *relay)
+{
+	auto_buf head = BUF_INIT(HEAD_MAX);
+
+	TRY(relayed_request(relay->x, relay->way, relay->upgrade, &head));
+	TRY(stream_write(&relay->stream, head.at, head.len, SILENCE_MS));
+	TRY(begin_body(relay));
+	TRY(await_head(relay));
+	if (relay->head->status == 101)
+		return switch_over(relay);
+	frame(relay);
+	TRY(begin_reply(relay));
+	return relay->x->reply_ended ? OK : pass_body(relay);
 }
 
 fallible relay_run(struct http *x, const struct relay_way *way)
 {
-	on_exit_call(relay_end) struct relay relay = {.x = x, .way = way, .stream = {.fd = -1}};
+	on_exit_call(relay_end) struct relay relay = {
+		.x = x,
+		.way = way,
+		.stream = {.fd = -1},
+		.idle_ms = way->idle_ms ? way->idle_ms : RELAY_IDLE_MS,
+		.upgrade = relayed_is_upgrade(x),
+	};
+	struct err *err;
 
 	TRY(stream_open(&relay.stream, way->loop, way->fd));
+	// CONNECT and TRACE mean the connection, not the server.
+	if (str_is(x->head.method, "CONNECT") || str_is(x->head.method, "TRACE"))
+		return err_new(BAD_METHOD, "method_not_passed", "this method is not passed on");
+	bell_init(&relay.carried);
 	relay.inlet.stream = &relay.stream;
 	relay.head = arena_take(x->arena, sizeof(*relay.head));
 	http_be_patient(x);
-	TRY(send_head(&relay));
-	TRY(send_body(&relay));
-	TRY(await_head(&relay));
-	frame(&relay);
-	TRY(begin_reply(&relay));
-	return x->reply_ended ? OK : pass_body(&relay);
+	err = talk(&relay);
+	dismiss_porter(&relay);
+	if (err && x->conn)
+		x->conn->close_after = true; // what is left to read there is in doubt
+	if (err && relay.failed && err_kind(err) != ERR_CANCELLED) {
+		err_free(err);
+		return take_ptr(relay.failed);
+	}
+	return err;
 }

@@ -205,12 +205,12 @@ static bool has_news(const struct guest *guest)
 	return recv(guest->conn.stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-static bool evict_idle(struct http_server *server)
+static bool evict_idle(struct http_server *server, bool new_ones)
 {
 	list_each (at, &server->idle) {
 		struct guest *guest = link_of(at, struct guest, idle);
 
-		if (has_news(guest))
+		if (has_news(guest) || (!new_ones && !guest->conn.served_one))
 			continue;
 		link_drop(&guest->idle);
 		task_cancel(guest->task);
@@ -243,7 +243,7 @@ static void admit(struct http_server *server, int fd, const struct sockaddr_stor
 
 	if ((peer && peer->open >= server->limits.conns_per_peer) ||
 	    (!weak(CONNS) && server->stats.open >= server->limits.conns_max &&
-	     !evict_idle(server))) {
+	     !evict_idle(server, true))) {
 		if (peer && peer->open == 0)
 			peer_leave(server, peer);
 		turn_away(server, fd);
@@ -267,6 +267,11 @@ static void admit(struct http_server *server, int fd, const struct sockaddr_stor
 	server->stats.open++;
 	server->stats.conns++;
 	guest->task = task_start(server->terms.loop, "http", guest_run, guest);
+}
+
+void http_server_take(struct http_server *server, int fd, const struct sockaddr_storage *from)
+{
+	admit(server, fd, from); // also while we leave: whoever has come is heard
 }
 
 static void on_listener(struct watch *watch, uint32_t events)
@@ -302,17 +307,25 @@ static void count_request(struct http *x)
 	guest->server->stats.requests++;
 }
 
+// At most half of the fds: connections must not starve what they are there for.
+void http_server_bound(struct http_server *server, uint32_t conns_max, uint32_t conns_per_peer)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY &&
+	    conns_max > files.rlim_cur / 2)
+		conns_max = (uint32_t)(files.rlim_cur / 2);
+	server->limits.conns_max = conns_max;
+	server->limits.conns_per_peer = conns_per_peer;
+}
+
 fallible http_server_open(struct loop *loop, const struct http_limits *limits, http_serve_fn *serve,
 			  http_refuse_fn *refuse, void *house, struct http_server **out)
 {
 	struct http_server *server = mem_new_of(struct http_server);
-	struct rlimit files;
 
 	server->limits = *limits;
-	// At most half of the fds: connections must not starve what they are there for.
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY &&
-	    server->limits.conns_max > files.rlim_cur / 2)
-		server->limits.conns_max = (uint32_t)(files.rlim_cur / 2);
+	http_server_bound(server, limits->conns_max, limits->conns_per_peer);
 	server->terms.loop = loop;
 	server->terms.head_ms = limits->head_ms;
 	server->terms.idle_ms = limits->idle_ms;
@@ -349,6 +362,12 @@ fallible http_server_listen(struct http_server *server, int fd)
 	return OK;
 }
 
+static void on_farewell(struct timer *timer)
+{
+	while (evict_idle(link_of(timer, struct http_server, resume), true))
+		;
+}
+
 void http_server_drain(struct http_server *server)
 {
 	server->terms.draining = true;
@@ -360,8 +379,13 @@ void http_server_drain(struct http_server *server)
 	server->listener_count = 0;
 	drop_reserve(server);
 	wsock_shut_all(&server->terms.sockets, WS_GOING_AWAY, "the server is going away");
-	while (evict_idle(server))
+	// One that has just come may be about to ask, and would not ask again as one that was
+	// served before would.
+	while (evict_idle(server, false))
 		;
+	server->resume.due = on_farewell;
+	loop_set_timer(server->terms.loop, &server->resume,
+		       loop_now(server->terms.loop) + CONN_FIRST_MS);
 }
 
 bool http_server_idle(const struct http_server *server)
@@ -385,6 +409,7 @@ void http_server_free(struct http_server *server)
 	if (!server)
 		return;
 	http_server_drain(server);
+	loop_drop_timer(server->terms.loop, &server->resume);
 	server->freed = true;
 	if (server->stats.open == 0) {
 		server_bury(server);

@@ -31,6 +31,10 @@ fallible http_server_open(struct loop *loop, const struct http_limits *limits, h
 // Accepts on a listening socket, and owns it unless it fails; keeps fds in reserve and pauses
 // accepting when they run out.
 fallible http_server_listen(struct http_server *server, int fd);
+// A connection that somebody else has accepted, `from` there; taken over, and served or turned
+// away.
+struct sockaddr_storage;
+void http_server_take(struct http_server *server, int fd, const struct sockaddr_storage *from);
 // No new connections; idle ones close; busy ones finish their reply with "Connection: close".
 // WebSockets are closed with 1001.
 void http_server_drain(struct http_server *server);
@@ -45,3 +49,5 @@ struct http_stats {
 };
 struct http_stats http_server_stats(const struct http_server *server);
 uint32_t http_server_room(const struct http_server *server); // connections at most
+// Others from now on, as in its limits. Nobody who is connected has to leave.
+void http_server_bound(struct http_server *server, uint32_t conns_max, uint32_t conns_per_peer);

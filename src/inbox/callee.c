@@ -30,7 +30,7 @@ static const struct callee table[] = {
 	{"git",         "checkout",          "POST",   "/api/git/checkout",       "repoUrl,sessionId,*", CALLEE_PLAIN, NULL},
 	{"interpreter", "createCodeContext", "POST",   "/api/contexts",           "*", CALLEE_PLAIN, NULL},
 	{"interpreter", "streamCode",        "POST",   "/api/execute/code",       "context_id,code,language", CALLEE_STREAM, NULL},
-	{"interpreter", "runCodeStream",     "POST",   "/api/execute/code",       "context_id,code,language", CALLEE_PLAIN, NULL},
+	{"interpreter", "runCodeStream",     "POST",   "/api/execute/code",       "context_id,code,language,-,timeout_ms", CALLEE_CALLS, NULL},
 	{"interpreter", "listCodeContexts",  "GET",    "/api/contexts",           NULL, CALLEE_PICK, "contexts"},
 	{"interpreter", "deleteCodeContext", "DELETE", "/api/contexts/{0}",       NULL, CALLEE_PLAIN, NULL},
 	{"utils",       "ping",              "GET",    "/api/ping",               NULL, CALLEE_PICK, "status"},
@@ -109,6 +109,8 @@ static fallible put_body(const char *names, const struct json *args, struct buf 
 
 		if (i >= json_count(args) || !name.len)
 			break;
+		if (str_is(name, "-"))
+			continue;
 		TRY(rpc_value(arg, &value));
 		if (value.type == RPC_UNDEFINED)
 			continue;
@@ -205,6 +207,27 @@ static fallible put_upload(const struct json *args, struct callee_request *out)
 	return put_file(args, 2, &out->target);
 }
 
+// The fourth argument: an object of functions.
+static fallible take_functions(const struct json *args, int64_t *out)
+{
+	static const char *const names[CALLEE_FUNCTIONS] = {"onStdout", "onStderr", "onResult",
+							    "onError"};
+	const struct json *given = json_at(args, 3);
+
+	if (!given || json_type(given) != JSON_OBJECT)
+		return OK;
+	for (size_t i = 0; i < CALLEE_FUNCTIONS; i++) {
+		struct rpc_value value = {0};
+
+		if (!json_get(given, names[i]))
+			continue;
+		TRY(rpc_value(json_get(given, names[i]), &value));
+		if (value.type == RPC_EXPORT)
+			out[i] = value.id;
+	}
+	return OK;
+}
+
 fallible callee_write(const struct callee *callee, const struct json *args,
 		      struct callee_request *out)
 {
@@ -227,6 +250,8 @@ fallible callee_write(const struct callee *callee, const struct json *args,
 			return err_new(INVALID, "bad_field", "'content' must be a string");
 		count_written(args, out);
 	}
+	if (callee->shape == CALLEE_CALLS)
+		TRY(take_functions(args, out->functions));
 	out->has_body = strcmp(callee->method, "POST") == 0;
 	return out->has_body ? put_body(callee->args ? callee->args : "", args, &out->body) : OK;
 }

@@ -14,12 +14,15 @@ enum callee_shape {
 	CALLEE_LOGS,	 // the same without events of type process_info
 	CALLEE_DOWNLOAD, // an object with a stream in it
 	CALLEE_UPLOAD,	 // takes a stream
+	CALLEE_CALLS,	 // events of a cell, to functions of the client
 };
+#define CALLEE_FUNCTIONS 4 // onStdout, onStderr, onResult, onError
 
 struct callee {
 	const char *object, *name;
 	const char *method, *path; // {0} stands for the first argument
-	const char *args;	   // members of the body, in order; "*" is an object of members
+	const char *args;	   // members of the body, in order; "*" is an object of members;
+				   // "-" is left out
 	enum callee_shape shape;
 	const char *pick;
 };
@@ -30,8 +33,9 @@ struct callee_request {
 	struct buf target; // behind the sandbox's own path
 	struct buf body;
 	bool has_body;
-	int64_t pipe;	  // UPLOAD: the number of the stream
-	uint64_t written; // WRITTEN
+	int64_t pipe;			     // UPLOAD: the number of the stream
+	uint64_t written;		     // WRITTEN
+	int64_t functions[CALLEE_FUNCTIONS]; // CALLS: their numbers; 0: none
 };
 
 // NULL: there is none.

@@ -2,7 +2,7 @@
 // name yet, in a worker; it takes its name when all of them are there. So a client that vanishes, a
 // full disk or a sandbox that ends leave the old file whole. What came until then is parked when
 // its length was known: the client may ask how much that is, and send the rest with Content-Range.
-#include "inbox/escort.h"
+#include "door/escort.h"
 #include "inbox/files.h"
 #include "inbox/files_entry.h"
 #include "inbox/park.h"
@@ -148,7 +148,7 @@ static fallible answer_ask(struct place *place, const struct put_ask *ask)
 
 static fallible receive(struct place *place, int fd, uint64_t max, uint64_t *out)
 {
-	auto_escort escort = escort_begin(place);
+	auto_escort escort = escort_begin(place->visit.entry);
 
 	return http_recv_file(place->x, fd, max, out);
 }

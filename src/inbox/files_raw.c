@@ -5,7 +5,7 @@
 // The content is a stranger's: a browser must neither guess its type nor run it as ours.
 #include <stdio.h>
 
-#include "inbox/escort.h"
+#include "door/escort.h"
 #include "inbox/files.h"
 #include "inbox/files_entry.h"
 #include "inbox/files_source.h"
@@ -44,7 +44,7 @@ static void describe(struct http *x, const struct source *source, const char *et
 
 static fallible send_escorted(struct place *place, int fd, uint64_t first, uint64_t len)
 {
-	auto_escort escort = escort_begin(place);
+	auto_escort escort = escort_begin(place->visit.entry);
 
 	return http_send_file(place->x, fd, first, len);
 }

@@ -1,7 +1,7 @@
 // A file inside of one JSON answer. A small one is one piece; a large one is read in a worker and
 // poured as the client reads, so that no file is ever held whole. `size` stands behind the content:
 // it is what was really sent, whatever became of the file meanwhile.
-#include "inbox/escort.h"
+#include "door/escort.h"
 #include "inbox/files.h"
 #include "inbox/files_source.h"
 #include "inbox/mime.h"
@@ -112,7 +112,7 @@ static fallible answer_small(struct place *place, struct source *source, bool ba
 
 static fallible answer_large(struct place *place, struct source *source, bool base64)
 {
-	auto_escort escort = escort_begin(place);
+	auto_escort escort = escort_begin(place->visit.entry);
 	auto_buf body = BUF_INIT(PIECE_MAX + 64 * 1024);
 	struct json_out out = place_open(&body);
 	uint64_t size = 0;

@@ -1,7 +1,7 @@
 // A file of any size as events. Each chunk covers CHUNK bytes of it: as base64 it decodes on its
 // own, as text no character is cut, what is left of one waits for the next chunk. Several chunks
 // are read at a time, in a worker.
-#include "inbox/escort.h"
+#include "door/escort.h"
 #include "inbox/files.h"
 #include "inbox/files_source.h"
 #include "inbox/mime.h"
@@ -138,7 +138,7 @@ static bool is_told(const struct err *err)
 
 static fallible send_file(struct place *place, struct source *source)
 {
-	auto_escort escort = escort_begin(place);
+	auto_escort escort = escort_begin(place->visit.entry);
 	auto_buf event = BUF_INIT(EVENT_MAX);
 	bool base64 = !mime_is_text(source->type);
 	struct json_out out;

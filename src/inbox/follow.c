@@ -225,7 +225,7 @@ static void add_run(struct follow *follow, enum tape_stream stream, size_t len, 
 }
 
 // The next run of the tape; the client may leave meanwhile.
-static fallible next_run(struct follow *follow, enum tape_stream *stream, size_t *out)
+fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *out)
 {
 	int64_t soon = loop_now(door_of(follow->x)->loop) + FIRST_MS;
 	struct err *err;
@@ -238,7 +238,10 @@ static fallible next_run(struct follow *follow, enum tape_stream *stream, size_t
 			return err;
 		err_free(err);
 	}
-	TRY(follow_flush(follow));
+	if (follow->x->reply_begun || follow->out.len)
+		TRY(follow_flush(follow));
+	else
+		TRY(http_begin(follow->x, 200, TYPE));
 	TRY(http_away(follow->x, HTTP_PROBE_EVENT));
 	err = tape_read(follow->tape, &follow->offset, stream, follow->room, RUN, out, CLOCK_NEVER);
 	http_back(follow->x);
@@ -272,7 +275,7 @@ fallible follow_tape(struct follow *follow)
 	do {
 		enum tape_stream stream = TAPE_STDOUT;
 
-		TRY(next_run(follow, &stream, &len));
+		TRY(follow_next(follow, &stream, &len));
 		if (follow->from.sent)
 			len -= leave_out(follow, stream, len);
 		else

@@ -45,6 +45,9 @@ fallible follow_begin(struct follow *follow);
 // wait.
 struct json_out follow_event(struct follow *follow, const char *type);
 void follow_event_end(struct follow *follow, struct json_out *out);
+// The next run of the tape, at follow->room, for those who make other events of it; 0: the end.
+// What has gathered is sent before it waits, or the head of the reply.
+fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *out_len);
 // Everything up to the end of the tape.
 fallible follow_tape(struct follow *follow);
 // A text behind the output of a stream, as if it were part of it.

@@ -4,6 +4,7 @@
 #include "inbox/exec.h"
 #include "inbox/files.h"
 #include "inbox/git.h"
+#include "inbox/interpreter.h"
 #include "inbox/misc.h"
 #include "inbox/parts.h"
 #include "inbox/ports.h"
@@ -69,11 +70,15 @@ const struct route inbox_routes[] = {
 	{"POST",   BOX "/api/tunnels/{path*}",  inbox_misc_no_tunnels, ROUTE_MILD, "not offered: tunnels"},
 	{"POST",   BOX "/api/mount",            inbox_misc_no_buckets, ROUTE_MILD, "not offered: buckets as directories"},
 	{"POST",   BOX "/api/unmount",          inbox_misc_no_buckets, ROUTE_MILD, "not offered: buckets as directories"},
-	{"GET",    BOX "/api/interpreter/health", inbox_misc_no_interpreter, 0,    "not offered: the code interpreter"},
-	{"GET",    BOX "/api/contexts",         inbox_misc_no_interpreter, 0,      "not offered: the code interpreter"},
-	{"POST",   BOX "/api/contexts",         inbox_misc_no_interpreter, ROUTE_MILD, "not offered: the code interpreter"},
-	{"DELETE", BOX "/api/contexts/{context}", inbox_misc_no_interpreter, ROUTE_MILD, "not offered: the code interpreter"},
-	{"POST",   BOX "/api/execute/code",     inbox_misc_no_interpreter, ROUTE_MILD, "not offered: the code interpreter"},
+	{"GET",    BOX "/api/interpreter/health", inbox_interpreter_health, 0,     "is the code interpreter up"},
+	{"GET",    BOX "/api/contexts",         inbox_interpreter_list, 0,         "the contexts: interpreters that keep their state"},
+	{"POST",   BOX "/api/contexts",         inbox_interpreter_create, 0,       "a new context, of python, javascript or typescript"},
+	{"DELETE", BOX "/api/contexts/{context}", inbox_interpreter_delete, 0,     "end a context"},
+	{"POST",   BOX "/api/contexts/{context}/interrupt", inbox_interpreter_interrupt, 0, "interrupt the cell that runs; the context lives on"},
+	{"POST",   BOX "/api/contexts/{context}/restart", inbox_interpreter_restart, 0, "a new process for a context: its state is lost"},
+	{"GET",    BOX "/api/contexts/{context}/cells", inbox_interpreter_cells, 0, "the cells of a context that can be read again"},
+	{"GET",    BOX "/api/contexts/{context}/cells/{cell}", inbox_interpreter_cell, 0, "the events of a cell, from the beginning or from an id on"},
+	{"POST",   BOX "/api/execute/code",     inbox_interpreter_run, 0,          "run a cell, its output and results as events"},
 	{"POST",   BOX "/api/read",             inbox_files_read,    ROUTE_MILD,   "a file inside of JSON"},
 	{"POST",   BOX "/api/read/stream",      inbox_files_stream,  ROUTE_MILD,   "a file of any size as events"},
 	{"POST",   BOX "/api/write",            inbox_files_write,   ROUTE_STREAM, "write a file that comes inside of JSON"},

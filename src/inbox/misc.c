@@ -168,11 +168,3 @@ fallible inbox_misc_no_buckets(struct http *x)
 	return err_hint(err_new(NOT_OFFERED, "not_offered", "cove mounts no buckets"),
 			"copy the files in and out: /api/files/PATH, or a tar archive");
 }
-
-fallible inbox_misc_no_interpreter(struct http *x)
-{
-	TRY(enter(x));
-	return err_hint(
-		err_new(NOT_OFFERED, "no_interpreter", "the code interpreter is not available"),
-		"run the code as a command: /api/execute with python3 -c or node -e");
-}

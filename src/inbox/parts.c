@@ -9,7 +9,6 @@
 #include "base/mem.h"
 #include "door/outward.h"
 #include "door/put.h"
-#include "door/tls.h"
 #include "inbox/place.h"
 
 #define PARTS_MAX 10000 // of one upload, as object stores have it
@@ -128,6 +127,7 @@ static fallible send_once(struct parts *parts, struct part *part)
 	auto_free char *bare = mem_fmt(v6 ? "[%s]" : "%s", name);
 	auto_free char *host = mem_fmt("%s:%u", bare, port);
 	struct put put = {
+		.name = name,
 		.host = str_of(port == HTTPS ? bare : host),
 		.file = parts->file,
 		.offset = part->offset,
@@ -136,15 +136,13 @@ static fallible send_once(struct parts *parts, struct part *part)
 	auto_free char *target = mem_fmt(STR_FMT "%s" STR_FMT, STR_ARG(url->path),
 					 url->query.len ? "?" : "", STR_ARG(url->query));
 	on_exit_call(stream_close) struct stream stream = {.fd = -1};
-	auto_tls tls = NULL;
 	int status = 0;
 
 	put.target = str_of(target);
 	buf_clear(&part->etag);
 	TRY(outward_open(&door_of(x)->outward, door_of(x)->loop, url->host, port,
 			 loop_now(door_of(x)->loop) + DIAL_MS, &stream));
-	TRY(tls_open(&stream, name, door_of(x)->outward.ca, SILENCE_MS, &tls));
-	TRY(put_send(tls, &put, SILENCE_MS, &status, &part->etag));
+	TRY(put_send(&stream, door_of(x)->outward.trust, &put, SILENCE_MS, &status, &part->etag));
 	if (status < 200 || status > 299)
 		return refused(status);
 	return part->etag.len ? OK : err_new(BAD_PEER, "bad_reply", "the server sent no ETag");

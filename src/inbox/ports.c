@@ -1,9 +1,9 @@
 #include "inbox/ports.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "door/door.h"
-#include "fleet/keep.h"
+#include "door/escort.h"
+#include "fleet/expose.h"
 #include "http/relay.h"
 
 #define DIAL_MS 5000
@@ -113,19 +113,20 @@ static fallible answer_port(struct http *x, uint64_t port, bool with_url)
 fallible inbox_ports_expose(struct http *x)
 {
 	const struct portbook_entry *known;
-	struct str name = {0}, given;
+	struct expose_ask ask = {0};
+	struct portbook_entry made;
 	auto_visit visit = {0};
 	struct files files;
 	auto_json json = NULL;
+	struct str given;
 	uint64_t port;
+	bool is_new;
 
 	TRY(door_json(x, &json, NULL));
 	TRY(enter(x, &visit, &files));
 	if (!json || json_type(json) != JSON_OBJECT)
 		return err_new(INVALID, "bad_field", "the body must be an object");
-	TRY(json_str(json_get(json, "name"), "name", &name));
-	if (name.len > PORTBOOK_NAME_MAX)
-		return err_new(INVALID, "bad_field", "'name' may have %d bytes", PORTBOOK_NAME_MAX);
+	TRY(json_str(json_get(json, "name"), "name", &ask.name));
 	given = digits(x, json_get(json, "port"));
 	if (!str_to_u64(given, 1, 65535, &port))
 		return refuse_number(x, given, "Port must be an integer between 1 and 65535");
@@ -136,12 +137,8 @@ fallible inbox_ports_expose(struct http *x)
 		return refuse(x, given, known->name, NULL,
 			      err_new(CONFLICT, "port_exposed", "Port %u is already exposed",
 				      (unsigned)port));
-	if (!portbook_add(&visit.entry->ports, (uint16_t)port, name))
-		return err_new(EXHAUSTED, "too_many_ports", "%d ports are exposed already",
-			       PORTBOOK_MAX);
-	log_event(LOG_INFO, "port.opened", "sandbox", visit.entry->record.id, "port",
-		  arena_fmt(x->arena, "%u", (unsigned)port), NULL);
-	keep_ports(visit.entry->fleet->store, visit.entry->record.id, &visit.entry->ports);
+	ask.port = (uint16_t)port;
+	TRY(expose_port(visit.entry, &ask, &is_new, &made));
 	return answer_port(x, port, true);
 }
 
@@ -180,17 +177,16 @@ fallible inbox_ports_unexpose(struct http *x)
 	auto_visit visit = {0};
 	struct files files;
 	uint64_t port;
+	bool was;
 
 	TRY(enter(x, &visit, &files));
 	if (!str_to_u64(x->params[1], 1, 65535, &port))
 		return refuse_number(x, STR(""), "Port must be an integer between 1 and 65535");
-	if (!portbook_drop(&visit.entry->ports, (uint16_t)port))
+	TRY(expose_end(visit.entry, (uint16_t)port, &was));
+	if (!was)
 		return refuse(x, str_of(arena_fmt(x->arena, "%u", (unsigned)port)), NULL, NULL,
 			      err_new(NOT_FOUND, "port_not_exposed", "Port %u is not exposed",
 				      (unsigned)port));
-	log_event(LOG_INFO, "port.closed", "sandbox", visit.entry->record.id, "port",
-		  arena_fmt(x->arena, "%u", (unsigned)port), NULL);
-	keep_ports(visit.entry->fleet->store, visit.entry->record.id, &visit.entry->ports);
 	return answer_port(x, port, false);
 }
 
@@ -232,18 +228,6 @@ static fallible no_listener(struct http *x, const struct visit *visit, uint64_t 
 			   port);
 }
 
-// What a browser or a program asks with. CONNECT and TRACE mean the connection, not the server.
-static bool may_pass(struct str method)
-{
-	static const char *const known[] = {"GET",   "HEAD",   "POST",	  "PUT",
-					    "PATCH", "DELETE", "OPTIONS", NULL};
-
-	for (size_t i = 0; known[i]; i++)
-		if (str_is(method, known[i]))
-			return true;
-	return false;
-}
-
 fallible inbox_ports_proxy(struct http *x)
 {
 	struct relay_way way = {.loop = door_of(x)->loop, .fd = -1, .path = rest_of_path(x)};
@@ -255,12 +239,6 @@ fallible inbox_ports_proxy(struct http *x)
 	TRY(enter(x, &visit, &files));
 	if (!str_to_u64(x->params[1], 1, 65535, &port))
 		return proxy_fault(x, 404, "Port not found", "Invalid port", 0);
-	if (!may_pass(x->head.method))
-		return err_new(BAD_METHOD, "method_not_passed", "this method is not passed on");
-	if (x->head.upgrade)
-		return err_hint(err_new(NOT_OFFERED, "not_offered",
-					"upgrades are not passed on by this version"),
-				"plain HTTP is");
 	err = files_dial(&files, (uint16_t)port, &way.fd);
 	if (err && err_kind(err) == ERR_BAD_PEER)
 		return no_listener(x, &visit, port);
@@ -269,8 +247,12 @@ fallible inbox_ports_proxy(struct http *x)
 	way.host = str_of(arena_fmt(x->arena, "localhost:%u", (unsigned)port));
 	// Who came by the path's credential has an Authorization to spare.
 	way.keep_bearer = door_who(x)->role == WHO_BOX;
+	way.shares_origin = true;
+	auto_escort escort = escort_begin(visit.entry);
+
 	err = relay_run(x, &way);
-	if (!err || x->reply_begun || err_kind(err) == ERR_CANCELLED)
+	if (!err || x->reply_begun ||
+	    (err_kind(err) != ERR_BAD_PEER && err_kind(err) != ERR_TIMEOUT))
 		return take_ptr(err);
-	return proxy_fault(x, 502, "Proxy error", err_message(err), port);
+	return proxy_fault(x, err_http(err), "Proxy error", err_message(err), port);
 }

@@ -81,6 +81,9 @@ void remote_flow_init(struct remote_flow *flow, struct remote *remote);
 fallible remote_flow_open(struct remote_flow *flow);
 // Waits while too much is on its way. CANCELLED client_gone when it was refused.
 fallible remote_flow_write(struct remote_flow *flow, struct str bytes);
+// Calls a function of the client's with one argument, at the same pace; it needs no pipe.
+fallible remote_flow_call(struct remote_flow *flow, int64_t function, struct str argument);
+fallible remote_flow_rest(struct remote_flow *flow); // until all was answered
 // `is_whole`: it ends well; else it is aborted.
 fallible remote_flow_close(struct remote_flow *flow, bool is_whole);
 // False: that was none of its messages.

@@ -4,6 +4,7 @@
 // acknowledges, and no more than a window is ever on its way.
 #include "base/clock.h"
 #include "base/mem.h"
+#include "inbox/callback.h"
 #include "inbox/remote.h"
 #include "inbox/sieve.h"
 #include "wire/text.h"
@@ -27,6 +28,7 @@ struct call {
 	char *fault; // why a call could not be made; NULL: it could
 	struct remote_flow flow;
 	struct sieve sieve;
+	struct callback callback;
 	struct buf out; // what is about to be sent
 };
 
@@ -184,6 +186,8 @@ static fallible on_bytes(void *arg, struct str bytes)
 
 	if (is_good(call) && is_stream(call))
 		return pass_stream(call, bytes);
+	if (is_good(call) && call->request.shape == CALLEE_CALLS)
+		return callback_pass(&call->callback, bytes);
 	if (call->begun)
 		return pass_plain(call, bytes);
 	buf_str(&call->gathered, bytes);
@@ -281,6 +285,15 @@ static fallible resolve_changed(struct call *call)
 	return remote_send(call->export.remote, &text);
 }
 
+static fallible resolve_nothing(struct call *call)
+{
+	auto_buf text = BUF_INIT(128);
+
+	TRY(callback_end(&call->callback));
+	buf_fmt(&text, "[\"resolve\",%lld,[\"undefined\"]]", (long long)call->export.id);
+	return remote_send(call->export.remote, &text);
+}
+
 static fallible end_stream(struct call *call, bool is_whole)
 {
 	sieve_end(&call->sieve, &call->out);
@@ -307,6 +320,8 @@ static fallible finish(struct call *call, bool is_whole)
 	if (call->flow.pipe)
 		return end_stream(call, is_whole);
 	TRY(await_pull(call));
+	if (is_whole && is_good(call) && call->request.shape == CALLEE_CALLS)
+		return resolve_nothing(call);
 	return is_whole && is_good(call) ? resolve_changed(call) : reject(call);
 }
 
@@ -321,6 +336,7 @@ static void on_end(void *arg, bool is_whole)
 	else if (call->begun)
 		wsock_abort(remote->ws);
 	// The client may keep its number for as long as it likes, but not what stood behind it.
+	callback_done(&call->callback);
 	callee_done(&call->request);
 	buf_done(&call->gathered);
 	buf_done(&call->out);
@@ -401,6 +417,7 @@ fallible remote_call_start(struct remote *remote, struct str object, struct str 
 	call->gathered = BUF_INIT(GATHER_MAX);
 	call->out = BUF_INIT(4 << 20);
 	remote_flow_init(&call->flow, remote);
+	callback_init(&call->callback, &call->flow, call->request.functions);
 	call->running = true;
 	link_add(&remote->calls, &call->link);
 	remote->call_count++;

@@ -1,5 +1,7 @@
 // A pipe of ours. Each write takes a number, and is answered under it; what is not answered yet is
 // on its way, and no more than a window of it may be.
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "inbox/remote.h"
 
@@ -57,20 +59,41 @@ static fallible await_window(struct remote_flow *flow)
 	return OK;
 }
 
-// ["stream",["pipeline",N,[verb],[argument]]]; `argument` is a value, or empty.
-static fallible send_verb(struct remote_flow *flow, const char *verb, struct str argument)
+// ["stream",["pipeline",N,[path],[argument]]]; `argument` is a value, or empty.
+static fallible send_to(struct remote_flow *flow, int64_t target, const char *path,
+			struct str argument)
 {
 	auto_buf text = BUF_INIT(argument.len + 256);
 	int64_t id;
 
 	TRY(await_window(flow));
-	buf_fmt(&text, "[\"stream\",[\"pipeline\",%lld,[\"%s\"],[", (long long)flow->pipe, verb);
+	buf_fmt(&text, "[\"stream\",[\"pipeline\",%lld,[%s],[", (long long)target, path);
 	buf_str(&text, argument);
 	buf_text(&text, "]]]");
 	flow->way[flow->way_count].id = 0;
 	flow->way[flow->way_count++].size = text.len;
 	flow->way_bytes += text.len;
 	return send_numbered(flow, &text, &id);
+}
+
+static fallible send_verb(struct remote_flow *flow, const char *verb, struct str argument)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "\"%s\"", verb);
+	return send_to(flow, flow->pipe, path, argument);
+}
+
+fallible remote_flow_call(struct remote_flow *flow, int64_t function, struct str argument)
+{
+	return send_to(flow, function, "", argument);
+}
+
+fallible remote_flow_rest(struct remote_flow *flow)
+{
+	while (flow->way_count && !flow->refused && !flow->remote->over)
+		TRY(bell_wait(&flow->moved, CLOCK_NEVER));
+	return OK;
 }
 
 fallible remote_flow_write(struct remote_flow *flow, struct str bytes)

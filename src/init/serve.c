@@ -43,7 +43,7 @@ static const struct {
 	[REACH_PACK] = {tarout_serve, true},   [REACH_UNPACK] = {tarin_serve, true},
 	[REACH_WATCH] = {watch_serve, true},   [REACH_DIAL] = {ports_dial, false},
 	[REACH_PORTS] = {ports_list, false},   [REACH_SWEEP] = {sweep_serve, false},
-	[REACH_SPACE] = {file_space, false},
+	[REACH_SPACE] = {file_space, false},   [REACH_SOCKET] = {ports_socket, false},
 };
 
 static void on_tick(int number)

@@ -98,6 +98,24 @@ static void put_span(struct json_out *out, const char *key, int64_t ms)
 	json_add_double(out, (double)ms / 1000);
 }
 
+static void put_network(struct json_out *out, const struct cove_box_spec *spec)
+{
+	if (!spec->network && !spec->allow)
+		return;
+	json_key(out, "network");
+	json_begin(out, '{');
+	if (spec->network)
+		json_put_text(out, "mode", spec->network);
+	if (spec->allow) {
+		json_key(out, "allow");
+		json_begin(out, '[');
+		for (const char *const *at = spec->allow; *at; at++)
+			json_add_text(out, *at);
+		json_end(out, ']');
+	}
+	json_end(out, '}');
+}
+
 static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool named)
 {
 	struct json_out out = json_to(to);
@@ -114,6 +132,7 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 		json_put_bool(&out, "keepAlive", true);
 	if (spec->ephemeral)
 		json_put_bool(&out, "ephemeral", true);
+	put_network(&out, spec);
 	TRY(fields_pairs(&out, "env", spec->env));
 	TRY(fields_pairs(&out, "labels", spec->labels));
 	json_end(&out, '}');

@@ -145,6 +145,8 @@ struct cove_box_spec {
 	int64_t ttl_ms;			   // deleted after so long; 0: never
 	bool keep_alive;		   // never frozen or stopped for idleness
 	bool ephemeral;			   // keeps no files: it cannot be stopped, only deleted
+	const char *network;		   // what it may reach: "off", "allow" or "all"
+	const char *const *allow;	   // names: "pypi.org", "*.github.com", "db.test:5432"
 };
 
 struct cove_box_info {

@@ -10,14 +10,27 @@ struct range {
 
 // isolation N-6 (e).
 static const struct range own_v4[] = {
-	{"0.0.0.0", 8},	     {"10.0.0.0", 8},	 {"100.64.0.0", 10},   {"127.0.0.0", 8},
-	{"169.254.0.0", 16}, {"172.16.0.0", 12}, {"192.0.0.0", 24},    {"192.0.2.0", 24},
-	{"192.168.0.0", 16}, {"198.18.0.0", 15}, {"198.51.100.0", 24}, {"203.0.113.0", 24},
-	{"224.0.0.0", 3},
+	{"0.0.0.0", 8},	     {"10.0.0.0", 8},	  {"100.64.0.0", 10}, {"127.0.0.0", 8},
+	{"169.254.0.0", 16}, {"172.16.0.0", 12},  {"192.0.0.0", 24},  {"192.0.2.0", 24},
+	{"192.88.99.0", 24}, {"192.168.0.0", 16}, {"198.18.0.0", 15}, {"198.51.100.0", 24},
+	{"203.0.113.0", 24}, {"224.0.0.0", 3},
 };
 static const struct range own_v6[] = {
-	{"::", 128},	{"::1", 128},  {"fc00::", 7}, {"fe80::", 10},
-	{"fec0::", 10}, {"ff00::", 8}, {"100::", 64}, {"2001:db8::", 32},
+	{"::", 128},
+	{"::1", 128},
+	{"fc00::", 7},
+	{"fe80::", 10},
+	{"fec0::", 10},
+	{"ff00::", 8},
+	{"100::", 64},
+	{"2001:db8::", 32},
+	// Translators and tunnels whose IPv4 address is anywhere or scrambled, and what is not
+	// routed.
+	{"64:ff9b:1::", 48},
+	{"::ffff:0:0:0", 96},
+	{"2001::", 32},
+	{"3fff::", 20},
+	{"5f00::", 16},
 };
 // Where an IPv6 address has an IPv4 one inside, and from which byte on.
 static const struct {
@@ -67,11 +80,13 @@ static bool is_in_any(const struct range *list, size_t count, const struct addre
 	return false;
 }
 
-static bool carries(const struct address *address, struct address *inner)
+bool address_carries(const struct address *address, struct address *inner)
 {
 	static const uint8_t isatap[] = {0, 0, 0x5e, 0xfe};
 	uint8_t tail[4];
 
+	if (!address->is_v6)
+		return false;
 	*inner = (struct address){0};
 	for (size_t i = 0; i < COUNT(carriers); i++)
 		if (is_in(&carriers[i].range, address)) {
@@ -92,7 +107,7 @@ bool address_is_global(const struct address *address)
 		return !is_in_any(own_v4, COUNT(own_v4), address);
 	if (is_in_any(own_v6, COUNT(own_v6), address))
 		return false;
-	return !carries(address, &inner) || address_is_global(&inner);
+	return !address_carries(address, &inner) || address_is_global(&inner);
 }
 
 struct entry {

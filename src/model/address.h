@@ -19,6 +19,8 @@ bool address_read(struct str text, struct address *out);
 void address_write(const struct address *address, char out[ADDRESS_TEXT]);
 // One of the world's. An IPv6 address that carries an IPv4 one is judged by that.
 bool address_is_global(const struct address *address);
+// The IPv4 address inside of an IPv6 one. False: it has none.
+bool address_carries(const struct address *address, struct address *inner);
 
 // "ADDRESS[/BITS][:PORT], …", an IPv6 address with a port in brackets. Is every entry well-formed?
 bool address_list_is_valid(struct str list);

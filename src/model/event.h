@@ -19,8 +19,11 @@
 	X(BOX_DELETING, "sandbox.deleting",  "its end has begun") \
 	X(BOX_DELETED,  "sandbox.deleted",   "it is verified gone") \
 	X(BOX_FAILED,   "sandbox.failed",    "it was lost, or could not be made; `reason` says why") \
-	X(PORT_OPENED,  "port.opened",       "a port of a sandbox was exposed") \
-	X(PORT_CLOSED,  "port.closed",       "a port of a sandbox is exposed no more") \
+	X(PORT_OPENED,  "port.opened",       "somebody in a sandbox began to listen on a port: `port`") \
+	X(PORT_CLOSED,  "port.closed",       "nobody listens on it any more: `port`") \
+	X(PORT_EXPOSED, "port.exposed",      "a port of a sandbox was exposed") \
+	X(PORT_HIDDEN,  "port.unexposed",    "a port of a sandbox is exposed no more") \
+	X(EGRESS,       "egress",            "a sandbox was let out to somebody, and that is over: `name`, `port`, `bytesOut`, `bytesIn`") \
 	X(KEY_MADE,     "key.made",          "a key was made") \
 	X(KEY_REVOKED,  "key.revoked",       "a key was revoked, or went with its tenant") \
 	X(TENANT_MADE,  "tenant.made",       "a tenant was made") \

@@ -69,6 +69,11 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 		put_limits(&pack, &order->limits);
 		pack_u8(&pack, order->ephemeral);
 		pack_u8(&pack, order->again);
+		pack_u8(&pack, order->net);
+		break;
+	case ORDER_NETWORK:
+		put_chars(&pack, order->box);
+		pack_u8(&pack, order->net);
 		break;
 	case ORDER_BURY:
 	case ORDER_CELLS:
@@ -197,6 +202,11 @@ static void get_order(struct unpack *in, struct order *order)
 		get_limits(in, &order->limits);
 		order->ephemeral = get_bool(in);
 		order->again = get_bool(in);
+		order->net = get_bool(in);
+		break;
+	case ORDER_NETWORK:
+		get_box(in, order);
+		order->net = get_bool(in);
 		break;
 	case ORDER_BURY:
 	case ORDER_ADOPT:
@@ -264,6 +274,7 @@ static void put_host(struct pack *pack, const struct order_host *host)
 	pack_u8(pack, host->can_limit_inodes);
 	put_chars(pack, host->disk);
 	put_chars(pack, host->cgroup);
+	put_chars(pack, host->net);
 	pack_u32(pack, host->boxes_max);
 }
 
@@ -280,6 +291,8 @@ static void get_host(struct unpack *in, struct order_host *host)
 	hold(in, str_is(word, "btrfs") || str_is(word, "ext4-image") || str_is(word, "directory"));
 	word = get_chars(in, host->cgroup);
 	hold(in, str_is(word, "v1") || str_is(word, "hybrid") || str_is(word, "v2"));
+	word = get_chars(in, host->net);
+	hold(in, str_is(word, "sk_lookup") || str_is(word, "nft") || str_is(word, "none"));
 	host->boxes_max = (uint32_t)within(in, unpack_u32(in), 1, ORDER_BOXES_MAX);
 }
 
@@ -401,6 +414,10 @@ static void put_done(struct pack *pack, const struct answer *answer)
 		break;
 	case ORDER_BUILD:
 		pack_u32(pack, answer->leaf);
+		pack_u8(pack, answer->net);
+		break;
+	case ORDER_NETWORK:
+		pack_u8(pack, answer->net);
 		break;
 	case ORDER_LEAF:
 		pack_u32(pack, answer->leaf);
@@ -437,6 +454,10 @@ static void get_done(struct unpack *in, struct answer *answer)
 		break;
 	case ORDER_BUILD:
 		answer->leaf = (uint32_t)within(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
+		answer->net = get_bool(in);
+		break;
+	case ORDER_NETWORK:
+		answer->net = get_bool(in);
 		break;
 	case ORDER_LEAF:
 		answer->leaf = (uint32_t)within(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
@@ -520,11 +541,12 @@ fallible answer_decode(const void *bytes, size_t len, struct answer *out)
 const char *order_word(enum order_kind kind)
 {
 	static const char *const words[] = {
-		[ORDER_HELLO] = "hello",   [ORDER_BUILD] = "build",   [ORDER_BURY] = "bury",
-		[ORDER_LEAF] = "leaf",	   [ORDER_KILL] = "kill",     [ORDER_IMPORT] = "import",
-		[ORDER_FREEZE] = "freeze", [ORDER_FORGET] = "forget", [ORDER_LIST] = "list",
-		[ORDER_CELLS] = "cells",   [ORDER_ADOPT] = "adopt",   [ORDER_STOP] = "stop",
-		[ORDER_PAUSE] = "pause",   [ORDER_THAW] = "thaw",     [ORDER_CENSUS] = "census",
+		[ORDER_HELLO] = "hello",     [ORDER_BUILD] = "build",	[ORDER_BURY] = "bury",
+		[ORDER_LEAF] = "leaf",	     [ORDER_KILL] = "kill",	[ORDER_IMPORT] = "import",
+		[ORDER_FREEZE] = "freeze",   [ORDER_FORGET] = "forget", [ORDER_LIST] = "list",
+		[ORDER_CELLS] = "cells",     [ORDER_ADOPT] = "adopt",	[ORDER_STOP] = "stop",
+		[ORDER_PAUSE] = "pause",     [ORDER_THAW] = "thaw",	[ORDER_CENSUS] = "census",
+		[ORDER_NETWORK] = "network",
 	};
 
 	return kind < ORDER_KIND_COUNT ? words[kind] : "unknown";
@@ -539,4 +561,19 @@ int order_fds(enum order_kind kind)
 	};
 
 	return kind < ORDER_KIND_COUNT ? fds[kind] : 0;
+}
+
+int order_brings(const struct order *order)
+{
+	return order->kind == ORDER_NETWORK && order->net;
+}
+
+int answer_fds(const struct answer *answer)
+{
+	if (answer->kind == ANSWER_REFUSED)
+		return 0;
+	if (answer->kind == ANSWER_MORE)
+		return 1;
+	return order_fds(answer->to) + (answer->to == ORDER_LEAF ? (int)answer->join_count : 0) +
+	       (answer->net ? ORDER_NET_FDS : 0);
 }

@@ -8,7 +8,15 @@
 // who look from outside; it serves once.
 //
 // Answers may come out of order: each repeats the id of its order. fds travel beside the message,
-// their number fixed by its kind.
+// their number fixed by its kind; see answer_fds().
+//
+// The way out of a box is two sockets in its network namespace: a TCP listener at which every
+// connection that the box makes ends, but for those to its own loopback, and a UDP socket at port
+// 53 of every address. They come with BUILD and NETWORK, behind the other fds, when the order has
+// `net` and the answer says it, too. Each opening replaces the one before; what was accepted lives
+// on. Without a daemon that holds the listener, or without the warden that steers to it, a box is
+// offline: whoever of the two is new has NETWORK done again. Which namespace is meant the warden is
+// told by a socket of the box, whichever: that one fd comes with the order.
 //
 // Boxes outlive daemon and warden. A daemon that comes asks for the CELLS, and then takes up those
 // that it knows by ADOPT; the others it has buried. An order whose answer was lost with the
@@ -26,9 +34,9 @@
 #include "model/limits.h"
 #include "model/talk.h"
 
-#define ORDER_VERSION 3
+#define ORDER_VERSION 4
 #define ORDER_SIZE_MAX 4096
-#define ORDER_FDS_MAX 4
+#define ORDER_FDS_MAX 5
 #define ORDER_TEMPLATE_MAX 64 // with its NUL
 #define ORDER_BOXES_MAX 16384
 #define ORDER_TRACE_MAX 65 // with its NUL
@@ -37,9 +45,9 @@
 //	  kind     what it asks                                     fds of the final answer
 #define ORDER_KINDS(X) \
 	X(HELLO,   "who are you, and what can this host do",        0) \
-	X(BUILD,   "make a box",                                    3) /* control, oom, meter */ \
+	X(BUILD,   "make a box",                                    3) /* control, oom, meter; net */ \
 	X(BURY,    "end a box, answer when it is verified gone",    0) \
-	X(LEAF,    "one more cgroup for an exec of this box",       3) /* join, on v1 another, meter */ \
+	X(LEAF,    "one more cgroup for an exec of this box",       1) /* join, on v1 another; meter */ \
 	X(KILL,    "kill everything in one leaf",                   0) \
 	X(IMPORT,  "unpack an archive as a template",               0) /* first a MORE with the pipe */ \
 	X(FREEZE,  "copy the host template once, under a name",     0) \
@@ -50,7 +58,8 @@
 	X(STOP,    "end all its processes, keep its disk",          0) \
 	X(PAUSE,   "freeze it, answer when nothing in it runs",     0) \
 	X(THAW,    "let it run again",                              0) \
-	X(CENSUS,  "what the kernel and the disk hold of boxes",    0)
+	X(CENSUS,  "what the kernel and the disk hold of boxes",    0) \
+	X(NETWORK, "open the way out of a living box, or close it", 0) /* net */
 // clang-format on
 
 enum order_kind {
@@ -64,7 +73,8 @@ struct order {
 	enum order_kind kind;
 	uint32_t id;
 	char trace[ORDER_TRACE_MAX];   // all but HELLO: of the request that caused it, or ""
-	char box[ID_BOX_LEN + 1];      // BUILD BURY LEAF KILL ADOPT STOP PAUSE THAW;
+	char box[ID_BOX_LEN + 1];      // BUILD BURY LEAF KILL ADOPT STOP PAUSE THAW
+				       // NETWORK;
 				       // CELLS: ids behind this one, "": from the first
 	char name[ORDER_TEMPLATE_MAX]; // BUILD: template; IMPORT FREEZE FORGET: template;
 				       // LIST: names behind this one; LEAF: its mark, or ""
@@ -72,6 +82,7 @@ struct order {
 	struct limits limits;	       // BUILD
 	bool ephemeral;		       // BUILD: its disk ends with its processes, so no sync is
 				       // owed; it cannot be stopped
+	bool net;		       // BUILD: with its way out; NETWORK: open it, else close
 	bool again;		       // BUILD: on the disk that a STOP, or a reboot, has left;
 				       // LEAF: the fds of `leaf`, which exists
 	uint32_t leaf;		       // KILL; LEAF again
@@ -142,6 +153,7 @@ struct order_host {
 	bool can_limit_inodes;
 	char disk[16];	 // "btrfs", "ext4-image" or "directory"
 	char cgroup[16]; // "v1", "hybrid" or "v2"
+	char net[16];	 // how a way out is steered: "sk_lookup", "nft" or "none"
 	uint32_t boxes_max;
 };
 
@@ -154,6 +166,7 @@ struct answer {
 	char reason[40], message[256], hint[256];
 	uint32_t leaf;		// LEAF, BUILD: its number
 	uint32_t join_count;	// LEAF: how many of the fds join it (1 on v2, 2 on v1)
+	bool net;		// BUILD, NETWORK: listener and UDP socket are the last fds
 	bool marked;		// LEAF again: it has a mark, so it is not for another exec
 	struct order_host host; // HELLO
 	union {
@@ -185,4 +198,8 @@ fallible order_decode(const void *bytes, size_t len, struct order *out);
 fallible answer_decode(const void *bytes, size_t len, struct answer *out);
 const char *order_word(enum order_kind kind); // "build"
 bool order_is_trace(struct str text);	      // short enough, printable ASCII
-int order_fds(enum order_kind kind);	      // fds of its DONE answer (LEAF: join_count + 1)
+int order_brings(const struct order *order);  // fds that come beside it: 0 or 1
+int order_fds(enum order_kind kind);	      // fds of its DONE answer, see answer_fds()
+// fds that come beside this answer: those of its kind, join_count more with LEAF, two with `net`.
+#define ORDER_NET_FDS 2 // listener, UDP
+int answer_fds(const struct answer *answer);

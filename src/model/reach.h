@@ -40,6 +40,7 @@ enum reach_verb {
 	REACH_PORTS,	// PORTS: where somebody listens
 	REACH_SWEEP,	// signal, pid, since
 	REACH_SPACE,	// DONE with space
+	REACH_SOCKET,	// with TALK_CAN_NET; OPENED with a socket that is connected to nothing
 	REACH_VERB_COUNT
 };
 

@@ -24,12 +24,14 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 		.env = spec->env,
 		.labels = spec->labels,
 		.terms = spec->terms,
+		.network = spec->network,
 		.created_ms = clock_steady_ms(),
 	};
 	if (spec->ttl_ms)
 		record->ends_ms = clock_steady_ms() + (int64_t)spec->ttl_ms;
 	spec->env = spec->labels = (struct pairs){0};
 	spec->terms.base_url = NULL;
+	spec->network = NULL;
 	snprintf(record->id, sizeof(record->id), "%s", id);
 	snprintf(record->short_id, sizeof(record->short_id), "%.*s", ID_SHORT_LEN,
 		 id + strlen("box-"));
@@ -44,6 +46,7 @@ void record_done(struct record *record)
 	pairs_done(&record->env);
 	pairs_done(&record->labels);
 	terms_done(&record->terms);
+	policy_free(record->network);
 }
 
 // A template of a tenant's own is kept under "TENANT.NAME".
@@ -82,6 +85,8 @@ static void put_time(struct json_out *out, const char *key, int64_t wall_ms)
 
 void record_put(struct json_out *out, const struct record *record)
 {
+	const struct policy off = POLICY_INIT(POLICY_OFF);
+
 	json_put_text(out, "id", record->id);
 	json_put_text(out, "shortId", record->short_id);
 	json_put_text(out, "name", record->name[0] ? record->name : NULL);
@@ -103,9 +108,7 @@ void record_put(struct json_out *out, const struct record *record)
 	json_key(out, "labels");
 	pairs_write(out, &record->labels);
 	json_key(out, "network");
-	json_begin(out, '{');
-	json_put_text(out, "mode", "off");
-	json_end(out, '}');
+	policy_write(out, record->network ? record->network : &off);
 	terms_write(out, &record->terms);
 	if (record->ephemeral)
 		json_put_bool(out, "ephemeral", true);

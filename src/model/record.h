@@ -29,6 +29,7 @@ struct record {
 	struct limits limits;
 	struct pairs env, labels;
 	struct terms terms;
+	struct policy *network;		// NULL: off
 	int64_t created_ms, started_ms; // wall clock; 0: not yet
 	int64_t ends_ms;		// steady clock: deleted then; 0: never
 	int64_t failed_ms;		// steady clock: since when it has failed; 0: it has not
@@ -42,7 +43,7 @@ struct record {
 	} wait;			    // for room, while it is being made. Not stored
 };
 
-// A new record in state creating. Takes the spec's pairs and terms over.
+// A new record in state creating. Takes the spec's pairs, terms and network over.
 void record_init(struct record *record, struct spec *spec, const char *id);
 void record_done(struct record *record);
 void record_write(struct json_out *out, const struct record *record);

@@ -14,26 +14,16 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static fallible read_network(const struct json *network)
+static fallible read_network(const struct json *network, struct spec *spec)
 {
-	static const char *const known[] = {"mode",    "allow", "inspect", "budgets",
-					    "secrets", "rules", NULL};
-	struct str mode = STR("off");
+	auto_policy policy = POLICY_INIT(POLICY_OFF);
 
 	if (!network)
 		return OK;
-	TRY(json_want(network, "network", JSON_OBJECT));
-	TRY(json_only(network, known));
-	TRY(json_str(json_get(network, "mode"), "network.mode", &mode));
-	if (!str_is(mode, "off") && !str_is(mode, "allow") && !str_is(mode, "all"))
-		return err_new(INVALID, "bad_field", "'network.mode' must be off, allow or all");
-	for (size_t i = 1; known[i]; i++)
-		if (json_get(network, known[i]))
-			mode = STR("allow");
-	if (!str_is(mode, "off"))
-		return err_hint(err_new(NOT_OFFERED, "not_offered",
-					"this version offers network mode 'off' only"),
-				"leave 'network' out, or send {\"mode\":\"off\"}");
+	TRY(policy_read(network, POLICY_OFF, &policy));
+	TRY(policy_inherit(&policy, NULL));
+	spec->mode_said = json_get(network, "mode") || json_get(network, "allow");
+	spec->network = policy_new(&policy);
 	return OK;
 }
 
@@ -133,6 +123,7 @@ void spec_done(struct spec *spec)
 	pairs_done(&spec->env);
 	pairs_done(&spec->labels);
 	terms_done(&spec->terms);
+	policy_free(spec->network);
 }
 
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out)
@@ -151,7 +142,7 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 	if (object) {
 		TRY(json_want(object, "body", JSON_OBJECT));
 		TRY(json_only(object, known));
-		TRY(read_network(json_get(object, "network")));
+		TRY(read_network(json_get(object, "network"), &spec));
 		TRY(read_names(object, &spec));
 		TRY(read_limits(json_get(object, "limits"), bounds, &spec));
 		TRY(pairs_read_env(json_get(object, "env"), &spec.env));
@@ -163,6 +154,7 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 	*out = spec;
 	spec.env = spec.labels = (struct pairs){0};
 	spec.terms.base_url = NULL;
+	spec.network = NULL;
 	return OK;
 }
 

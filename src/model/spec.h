@@ -5,6 +5,7 @@
 #include "model/limits.h"
 #include "model/order.h"
 #include "model/pairs.h"
+#include "model/policy.h"
 #include "model/terms.h"
 #include "model/who.h"
 
@@ -28,7 +29,9 @@ struct spec {
 	bool disk_asked; // the limit was named, so a host that cannot keep it must refuse
 	struct pairs env, labels;
 	struct terms terms;
-	uint64_t ttl_ms; // 0: it lives until it is deleted
+	uint64_t ttl_ms;	// 0: it lives until it is deleted
+	struct policy *network; // what it may reach; NULL: not said, as its owner's default has it
+	bool mode_said;		// likewise, of its mode: by its name, or by a list
 };
 
 void spec_done(struct spec *spec);

@@ -14,6 +14,7 @@ enum tag_kind {
 	TAG_PROCESS, // it has a record and a tape
 	TAG_SESSION, // a shell
 	TAG_TERM,    // a terminal
+	TAG_CONTEXT, // an interpreter
 	TAG_KINDS
 };
 
@@ -21,7 +22,7 @@ enum tag_flags {
 	TAG_AUTO = 1,	 // PROCESS: its record goes with its end
 	TAG_COMMAND = 2, // TERM: its end is kept until somebody was told
 	TAG_CUT = 4,	 // the command is longer: the label of its tape has it
-	TAG_HALF = 8,	 // SESSION: it is being told something, and may have heard half of it
+	TAG_HALF = 8, // SESSION, CONTEXT: it is being told something, and may have heard half of it
 };
 
 #define TAG_ID_MAX 256
@@ -29,7 +30,7 @@ enum tag_flags {
 struct tag {
 	enum tag_kind kind;
 	uint32_t flags;
-	uint32_t file;		      // PROCESS, TERM: of its tape; SESSION: of its card
+	uint32_t file;		      // PROCESS, TERM: of its tape; SESSION, CONTEXT: of its card
 	int64_t begun_us;	      // monotonic
 	int64_t started_ms;	      // wall clock
 	uint64_t cap;		      // of its tape

@@ -77,6 +77,7 @@ bool talk_is_heard(uint8_t kind); // from pid 1: the daemon may decode it
 
 enum talk_feature {
 	TALK_CAN_RETURN = 1, // it listens; ADOPT, SHUT, TAG, and the flags KEEP and behind
+	TALK_CAN_NET = 2,    // its hands know REACH_SOCKET
 };
 
 // At which step a command (FAILED) or a box (BROKEN) failed.

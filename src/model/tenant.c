@@ -66,9 +66,30 @@ static fallible read_templates(const struct json *array, struct tenant *out)
 	return OK;
 }
 
+enum policy_mode tenant_network(const struct tenant *tenant)
+{
+	return tenant->network_said ? tenant->network : POLICY_ALL;
+}
+
+static fallible read_network(const struct json *value, struct tenant *out)
+{
+	struct str word = {0};
+
+	TRY(json_str(value, "network", &word));
+	if (!word.at)
+		return OK;
+	for (int mode = 0; mode < POLICY_MODES; mode++)
+		if (str_is(word, policy_mode_word((enum policy_mode)mode))) {
+			out->network = (enum policy_mode)mode;
+			out->network_said = true;
+			return OK;
+		}
+	return err_new(INVALID, "bad_field", "'network' must be off, allow or all");
+}
+
 fallible tenant_read(const struct json *object, struct tenant *out)
 {
-	static const char *const known[] = {"quota", "host", "templates", NULL};
+	static const char *const known[] = {"quota", "host", "network", "templates", NULL};
 	auto_tenant tenant = {.created_ms = out->created_ms};
 	struct tenant old = *out;
 
@@ -78,6 +99,7 @@ fallible tenant_read(const struct json *object, struct tenant *out)
 		TRY(json_only(object, known));
 		TRY(read_quota(json_get(object, "quota"), &tenant.quota));
 		TRY(json_bool(json_get(object, "host"), "host", &tenant.host));
+		TRY(read_network(json_get(object, "network"), &tenant));
 		TRY(read_templates(json_get(object, "templates"), &tenant));
 	}
 	*out = tenant;
@@ -114,6 +136,7 @@ void tenant_put_rights(struct json_out *out, const struct tenant *tenant)
 	json_key(out, "quota");
 	quota_write(out, &tenant->quota);
 	json_put_bool(out, "host", tenant->host);
+	json_put_text(out, "network", policy_mode_word(tenant_network(tenant)));
 	json_key(out, "templates");
 	json_begin(out, '[');
 	if (tenant->all_templates)

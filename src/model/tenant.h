@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "model/order.h"
+#include "model/policy.h"
 #include "model/who.h"
 #include "wire/json.h"
 
@@ -20,8 +21,10 @@ struct quota {
 struct tenant {
 	char name[WHO_TENANT_MAX + 1];
 	struct quota quota;
-	bool host;	    // may start from the template `host`
-	bool all_templates; // of the operator's; else those of the list
+	bool host; // may start from the template `host`
+	bool network_said;
+	enum policy_mode network; // … else all: see tenant_network()
+	bool all_templates;	  // of the operator's; else those of the list
 	char (*templates)[ORDER_TEMPLATE_MAX];
 	size_t template_count;
 	int64_t created_ms; // wall clock
@@ -30,8 +33,12 @@ struct tenant {
 void tenant_done(struct tenant *tenant);
 #define auto_tenant on_exit_call(tenant_done) struct tenant
 
-// Reads {quota:{boxes, memoryMB, cpus, diskMB, execs}, host, templates:[name, …] or ["*"]} into
-// *out, whose name and time stay; what is absent is none. INVALID bad_field, unknown_field.
+// What its boxes get unless they say, and the most that they may say.
+enum policy_mode tenant_network(const struct tenant *tenant);
+
+// Reads {quota:{boxes, memoryMB, cpus, diskMB, execs}, host, network, templates:[name, …] or ["*"]}
+// into *out, whose name and time stay; what is absent is none, but for the network, which then is
+// `all`. INVALID bad_field, unknown_field.
 fallible tenant_read(const struct json *object, struct tenant *out);
 // What tenant_read() reads, as members of an object; then with name and time.
 void tenant_put_rights(struct json_out *out, const struct tenant *tenant);

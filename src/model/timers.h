@@ -34,7 +34,7 @@
 	X(PONG,             "ping-answer",          30 * TIMER_SECOND,   "the run fails, the runner is stopped") \
 	X(NO_OUTPUT,        "no-output",            5 * TIMER_MINUTE,    "the run fails, the runner is stopped") \
 	X(HEARTBEAT,        "heartbeat",            30 * TIMER_SECOND,   "a runner is due to say that it lives") \
-	X(STALE,            "heartbeat-stale",      90 * TIMER_SECOND,   "the runner counts as disconnected") \
+	X(STALE,            "heartbeat-stale",      90 * TIMER_SECOND,   "a silent runner counts as disconnected") \
 	X(GRACE,            "disconnect-grace",     10 * TIMER_SECOND,   "the run fails, the runner is stopped") \
 	X(IDLE,             "idle-sandbox",         15 * TIMER_MINUTE,   "a conversation's sandbox is stopped") \
 	X(MAINTAIN_BUSY,    "maintenance-busy",     5 * TIMER_MINUTE,    "leases in use are looked over") \
@@ -42,14 +42,15 @@
 	X(MAINTAIN_LEAST,   "maintenance-least",    1 * TIMER_SECOND,    "maintenance may run again") \
 	X(STALE_DIRECTORY,  "stale-directory-age",  20 * TIMER_MINUTE,   "a dead session's files may be cleaned up") \
 	X(RETENTION,        "session-retention",    90 * TIMER_DAY,      "a session that nobody used is deleted") \
-	X(ONE_SHOT,         "one-shot-sandbox",     60 * TIMER_SECOND,   "an isolated sandbox is destroyed after its last run") \
 	X(ORPHAN,           "orphan-age",           10 * TIMER_MINUTE,   "what never became ready is terminated") \
-	X(STUCK,            "stuck-age",            30 * TIMER_MINUTE,   "a stuck execution is terminated") \
-	X(MAX_AGE,          "execution-max-age",    24 * TIMER_HOUR,     "an execution's record is deleted") \
+	X(STUCK,            "stuck-age",            30 * TIMER_MINUTE,   "a run without heartbeats is stuck, and ends") \
+	X(MAX_AGE,          "execution-max-age",    24 * TIMER_HOUR,     "the record of a sandbox that failed is deleted") \
 	X(SLEEP,            "sandbox-sleep",        10 * TIMER_MINUTE,   "an idle sandbox without a sleepAfter of its own is frozen") \
 	X(FROZEN,           "sandbox-frozen",       10 * TIMER_MINUTE,   "a frozen sandbox is stopped; its files stay") \
 	X(SWEEP,            "sweep-interval",       5 * TIMER_MINUTE,    "the janitor goes round") \
-	X(EVENTS,           "event-retention",      30 * TIMER_DAY,      "an event is forgotten; the audit log is not") \
+	X(EVENTS,           "event-retention",      30 * TIMER_DAY,      "an event is forgotten") \
+	X(AUDIT,            "audit-retention",      365 * TIMER_DAY,     "a row of the audit log is forgotten, and its hash is kept") \
+	X(ALERT_QUIET,      "alert-quiet",          60 * TIMER_MINUTE,   "an alert that still holds is told again") \
 	X(SLOT_RETRY_1,     "slot-publish-1",       2 * TIMER_SECOND,    "the publication of a second slot is tried again") \
 	X(SLOT_RETRY_2,     "slot-publish-2",       4 * TIMER_SECOND,    "and again") \
 	X(SLOT_RETRY_3,     "slot-publish-3",       8 * TIMER_SECOND,    "and for the last time")

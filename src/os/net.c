@@ -1,12 +1,25 @@
+// syscalls: socket setsockopt bind listen getsockname ioctl close
 #include "os/net.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <netinet/in.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "os/fd.h"
+#include "os/netlink.h"
+
+#define LOOPBACK 1	   // the index of lo, in every namespace
+#define SOURCE 0x0a00020fu // 10.0.2.15
+#define DNS_PORT 53
+#define BACKLOG 128		  // as many as a box may have open
+#define RECEIVE_BYTES (256 << 10) // of a connection: what a box can make the host hold for it
 
 static int raise_lo(void)
 {
@@ -27,5 +40,140 @@ int net_loopback(int proc)
 		return -1;
 	if (fd_put(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0"))
 		return -1;
-	return fd_put(proc, "sys/net/ipv4/ping_group_range", "0 2147483647");
+	if (fd_put(proc, "sys/net/ipv4/ping_group_range", "0 2147483647"))
+		return -1;
+	// Else every address would answer, once every address is here.
+	if (fd_put(proc, "sys/net/ipv4/icmp_echo_ignore_all", "1"))
+		return -1;
+	return fd_put(proc, "sys/net/ipv6/icmp/echo_ignore_all", "1") && errno != ENOENT ? -1 : 0;
+}
+
+static void add_source(struct netlink *batch)
+{
+	struct ifaddrmsg body = {
+		.ifa_family = AF_INET,
+		.ifa_prefixlen = 32,
+		.ifa_scope = RT_SCOPE_UNIVERSE,
+		.ifa_index = LOOPBACK,
+	};
+
+	netlink_begin(batch, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK, &body,
+		      sizeof(body));
+	netlink_put_be32(batch, IFA_LOCAL, SOURCE);
+	netlink_put_be32(batch, IFA_ADDRESS, SOURCE);
+}
+
+static void add_route(struct netlink *batch, uint8_t family)
+{
+	struct rtmsg body = {
+		.rtm_family = family,
+		.rtm_table = RT_TABLE_LOCAL,
+		.rtm_protocol = RTPROT_BOOT,
+		.rtm_scope = RT_SCOPE_HOST,
+		.rtm_type = RTN_LOCAL,
+	};
+	int index = LOOPBACK;
+
+	netlink_begin(batch, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK, &body,
+		      sizeof(body));
+	netlink_put(batch, RTA_OIF, &index, sizeof(index));
+	if (family == AF_INET)
+		netlink_put_be32(batch, RTA_PREFSRC, SOURCE);
+}
+
+static bool has_ipv6(void)
+{
+	int sock = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (sock < 0)
+		return false;
+	fd_drop(&sock);
+	return true;
+}
+
+int net_anyip(void)
+{
+	struct netlink batch = {.len = 0};
+
+	add_source(&batch);
+	add_route(&batch, AF_INET);
+	if (netlink_run(NETLINK_ROUTE, &batch, EEXIST))
+		return -1;
+	if (!has_ipv6())
+		return 0;
+	batch.len = 0;
+	add_route(&batch, AF_INET6);
+	// EACCES: the host has switched IPv6 off for every new interface, as it may.
+	return netlink_run(NETLINK_ROUTE, &batch, EEXIST) && errno != EACCES ? -1 : 0;
+}
+
+static int set(int sock, int level, int option, int value)
+{
+	return setsockopt(sock, level, option, &value, sizeof(value));
+}
+
+static int make_listener(int transparent)
+{
+	struct sockaddr_in6 any6 = {.sin6_family = AF_INET6};
+	struct sockaddr_in any4 = {.sin_family = AF_INET};
+	int type = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+	int sock = socket(AF_INET6, type, 0);
+	bool both = sock >= 0;
+	int wrong;
+
+	if (!both) // a kernel without IPv6
+		sock = socket(AF_INET, type, 0);
+	if (sock < 0)
+		return -1;
+	wrong = (both && set(sock, IPPROTO_IPV6, IPV6_V6ONLY, 0)) ||
+		set(sock, SOL_SOCKET, SO_RCVBUF, RECEIVE_BYTES) ||
+		(transparent && set(sock, IPPROTO_IP, IP_TRANSPARENT, 1)) ||
+		(both ? bind(sock, (struct sockaddr *)&any6, sizeof(any6))
+		      : bind(sock, (struct sockaddr *)&any4, sizeof(any4))) ||
+		listen(sock, BACKLOG);
+	if (wrong)
+		fd_drop(&sock);
+	return sock;
+}
+
+// SO_REUSEPORT: the socket of before may be open still. Others of this port have another owner than
+// ours, who is the host's root, and are kept out.
+static int make_udp(void)
+{
+	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(DNS_PORT)};
+	int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (sock >= 0 &&
+	    (set(sock, SOL_SOCKET, SO_REUSEPORT, 1) || set(sock, IPPROTO_IP, IP_PKTINFO, 1) ||
+	     bind(sock, (struct sockaddr *)&any, sizeof(any))))
+		fd_drop(&sock);
+	return sock;
+}
+
+int net_listen(int transparent, int *out_listener, int *out_udp)
+{
+	int listener = make_listener(transparent);
+	int udp = listener < 0 ? -1 : make_udp();
+
+	if (udp < 0) {
+		fd_drop(&listener);
+		return -1;
+	}
+	*out_listener = listener;
+	*out_udp = udp;
+	return 0;
+}
+
+uint16_t net_port(int sock)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in in4;
+		struct sockaddr_in6 in6;
+	} name = {0};
+	socklen_t size = sizeof(name);
+
+	if (getsockname(sock, &name.any, &size))
+		return 0;
+	return ntohs(name.any.sa_family == AF_INET6 ? name.in6.sin6_port : name.in4.sin_port);
 }

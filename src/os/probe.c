@@ -25,9 +25,12 @@
 #include "os/cgroup.h"
 #include "os/fd.h"
 #include "os/mount.h"
+#include "os/net.h"
+#include "os/nft.h"
 #include "os/ns.h"
 #include "os/path.h"
 #include "os/seccomp.h"
+#include "os/sklookup.h"
 
 #define PROBE_BASE (1u << 20)
 #define SCRATCH ".probe"
@@ -244,6 +247,36 @@ static int try_landlock(int data, int say)
 	return version ? 0 : ENOSYS;
 }
 
+// A whole way out, in a network namespace of its own.
+static int try_steering(bool by_nft)
+{
+	auto_fd proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_fd own = -1;
+	int listener, udp;
+
+	if (unshare(CLONE_NEWNET) || net_loopback(proc) || net_anyip() ||
+	    net_listen(by_nft, &listener, &udp))
+		return errno;
+	if (by_nft)
+		return nft_steer(net_port(listener)) ? errno : 0;
+	own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	return own < 0 || sklookup_steer(own, listener) < 0 ? errno : 0;
+}
+
+static int try_sk_lookup(int data, int say)
+{
+	(void)data;
+	(void)say;
+	return try_steering(false);
+}
+
+static int try_nft(int data, int say)
+{
+	(void)data;
+	(void)say;
+	return try_steering(true);
+}
+
 #define KERNEL "run Linux 6.1 or newer, as root, outside of other containers"
 static const struct {
 	const char *feature;
@@ -274,6 +307,10 @@ static const struct {
 	{"loop devices", false, try_loop, "disk limits are refused", "load the module loop"},
 	{"Landlock", false, try_landlock, "the daemon runs without this second fence",
 	 "boot with lsm=landlock,..."},
+	{PROBE_SK_LOOKUP, false, try_sk_lookup, "sandboxes get their network by nft",
+	 "run a kernel with CONFIG_BPF_SYSCALL and CONFIG_INET"},
+	{PROBE_NFT, false, try_nft, "sandboxes get their network by sk_lookup alone",
+	 "load the modules nf_tables and nft_tproxy"},
 };
 
 static int run_child(probe_fn *run, int data, char *found, size_t size)

@@ -5,6 +5,9 @@
 #include <stddef.h>
 
 #define PROBE_ROWS_MAX 16
+// Either is enough for sandboxes to have a network.
+#define PROBE_SK_LOOKUP "steering by sk_lookup"
+#define PROBE_NFT "steering by nft"
 
 struct probe_row {
 	const char *feature;

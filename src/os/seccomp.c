@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <linux/audit.h>
+#include <linux/netlink.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
@@ -177,13 +178,28 @@ static void done(struct seccomp_program *program)
 	seccomp_free(program);
 }
 
-// Of our own processes none needs another family: netlink and packets are not for them.
+// Of our own processes none needs another family, but for the warden: packets are not for them.
 static const struct sock_filter own_socket_block[] = {
 	BPF_ARG(0),
 	BPF_IF(AF_UNIX, 3, 0),
 	BPF_IF(AF_INET, 2, 0),
 	BPF_IF(AF_INET6, 1, 0),
 	BPF_SAY(ANSWER(EAFNOSUPPORT)),
+	BPF_SAY(SECCOMP_RET_ALLOW),
+};
+
+// And netlink, to set up networks.
+static const struct sock_filter warden_socket_block[] = {
+	BPF_ARG(0),
+	BPF_IF(AF_UNIX, 8, 0),
+	BPF_IF(AF_INET, 7, 0),
+	BPF_IF(AF_INET6, 6, 0),
+	BPF_IF(AF_NETLINK, 1, 0),
+	BPF_SAY(ANSWER(EAFNOSUPPORT)),
+	BPF_ARG(2),
+	BPF_IF(NETLINK_ROUTE, 2, 0),
+	BPF_IF(NETLINK_NETFILTER, 1, 0),
+	BPF_SAY(ANSWER(EPROTONOSUPPORT)),
 	BPF_SAY(SECCOMP_RET_ALLOW),
 };
 
@@ -216,7 +232,7 @@ static const char *const sanitizer_calls[] = {
 	NULL,
 };
 
-fallible seccomp_confine(const char *const *names, size_t count)
+static fallible confine(const char *const *names, size_t count, bool netlink)
 {
 	auto_free struct bpf_table *table = mem_new_of(struct bpf_table);
 	on_exit_call(done) struct seccomp_program program = {0};
@@ -225,7 +241,11 @@ fallible seccomp_confine(const char *const *names, size_t count)
 	bpf_begin(table, seccomp_arch_native(), SECCOMP_RET_KILL_PROCESS, ANSWER(EPERM));
 	for (size_t i = 0; i < count; i++) {
 		bpf_set(table, number_of(table->arch, names[i]), SECCOMP_RET_ALLOW);
-		if (strcmp(names[i], "socket") == 0)
+		if (strcmp(names[i], "socket") != 0)
+			continue;
+		if (netlink)
+			block(table, "socket", warden_socket_block);
+		else
 			block(table, "socket", own_socket_block);
 	}
 	for (const char *const *name = sanitizer_calls; *name; name++)
@@ -235,4 +255,14 @@ fallible seccomp_confine(const char *const *names, size_t count)
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog))
 		return err_sys(errno, "load our own filter");
 	return OK;
+}
+
+fallible seccomp_confine(const char *const *names, size_t count)
+{
+	return confine(names, count, false);
+}
+
+fallible seccomp_confine_warden(const char *const *names, size_t count)
+{
+	return confine(names, count, true);
 }

@@ -35,3 +35,5 @@ void seccomp_free(struct seccomp_program *program);
 // Only these calls remain for this process and its children, all else is EPERM. Names that this
 // architecture lacks are left out. Needs no_new_privs or CAP_SYS_ADMIN.
 fallible seccomp_confine(const char *const *names, size_t count);
+// The same for who sets up networks: of netlink ROUTE and NETFILTER remain.
+fallible seccomp_confine_warden(const char *const *names, size_t count);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -27,6 +28,11 @@ __attribute__((noreturn)) static void become(const struct child *child, pid_t pa
 		_exit(1);
 	for (int i = 0; i < child->keep_count; i++)
 		fcntl(child->keep[i], F_SETFD, 0);
+	// Not in our own environment: that is the operator's, and a reload reads it again.
+	if (*child->config->log_level)
+		setenv("COVE_LOG_LEVEL", child->config->log_level, 1);
+	if (*child->config->log_format)
+		setenv("COVE_LOG_FORMAT", child->config->log_format, 1);
 	execv("/proc/self/exe", child->argv);
 	dprintf(STDERR_FILENO, "cove: exec: %s\n", strerror(errno));
 	_exit(127);

@@ -6,16 +6,18 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "serve/config.h"
 
-#define CHILD_FDS_MAX 16
+#define CHILD_FDS_MAX 24
 
 struct child {
 	const char *role;	 // argv[1]
 	char **argv;		 // NULL-ended, the owner's
 	int keep[CHILD_FDS_MAX]; // fds that it inherits
 	int keep_count;
-	pid_t pid;	  // 0: not running
-	int64_t again_at; // when to start it, in ms; 0: not wanted
+	const struct config *config; // how it logs; borrowed
+	pid_t pid;		     // 0: not running
+	int64_t again_at;	     // when to start it, in ms; 0: not wanted
 	int64_t began_at;
 	int64_t pause_ms;
 	bool old; // an earlier image of ours has started it, and it is to be replaced

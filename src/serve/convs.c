@@ -91,6 +91,7 @@ fallible serve_convs_open(const struct config *config, struct door *door, struct
 		.isolate = config->isolate,
 		.tag = config->tag,
 		.threshold = config->session_space,
+		.input_share = config->session_input,
 	};
 	auto_err err = OK;
 
@@ -129,6 +130,7 @@ void serve_convs_heed(struct serve_convs *room, const struct config *config, str
 		.isolate = config->isolate,
 		.tag = config->tag,
 		.threshold = config->session_space,
+		.input_share = config->session_input,
 	};
 	struct limits classes[OWNER_CLASSES];
 	auto_err err = read_classes(config, fleet, classes, options.class_max);

@@ -31,9 +31,14 @@
 #include "box/tape.h"
 #include "bridge/bridge.h"
 #include "door/door.h"
+#include "egress/sealed.h"
 #include "fleet/adopt.h"
 #include "fleet/ear.h"
+#include "fleet/hark.h"
 #include "fleet/idle.h"
+#include "fleet/queue.h"
+#include "fleet/warm.h"
+#include "fleet/ways.h"
 #include "gen/version.h"
 #include "inbox/inbox.h"
 #include "loop/offload.h"
@@ -44,7 +49,10 @@
 #include "serve/drop.h"
 #include "serve/hours.h"
 #include "serve/keep.h"
+#include "serve/previews.h"
 #include "serve/reload.h"
+#include "store/audit.h"
+#include "store/egress.h"
 
 #define DRAIN_BOXES_MS 25000
 #define DRAIN_REPLIES_MS 2000
@@ -63,6 +71,8 @@ struct house {
 	struct serve_convs *convs;
 	struct hours *hours;
 	struct door door;
+	struct preview *preview; // NULL: nobody listens for visitors
+	struct egress *egress;
 	int tapes_dir, daemon_dir;
 	struct watch signals;
 	struct timer tidy;
@@ -83,6 +93,8 @@ static bool is_idle(const struct house *house)
 {
 	const struct http_server *server = house->door.server;
 
+	if (!preview_is_idle(house->preview))
+		return false;
 	return http_server_idle(server) || (house->leave && http_server_feeds_only(server));
 }
 
@@ -102,6 +114,7 @@ static void drain(void *arg)
 	house->door.fleet->leaving = house->leave;
 	bell_ring(&house->door.fleet->tell.told); // streams of events end
 	http_server_drain(house->door.server);
+	preview_drain(house->preview);
 	wait_idle(house, loop_now(loop) + (int64_t)house->config.grace_ms);
 
 	// Runners that are left behind go on with the next daemon; others are stopped by their
@@ -131,9 +144,19 @@ static void heed(struct house *house)
 	timer_set(TIMER_FROZEN, (int64_t)config->frozen_ms);
 	timer_set(TIMER_SWEEP, (int64_t)config->sweep_ms);
 	timer_set(TIMER_RETENTION, (int64_t)config->retention_ms);
+	timer_set(TIMER_AUDIT, (int64_t)config->audit_ms);
 	fleet->boxes_max = (uint32_t)config->boxes_max;
 	fleet->bounds.output_max = config->output_max;
+	fleet->queue_wait_ms = (int64_t)config->queue_ms;
+	queue_set_wait(fleet->queue, fleet->queue_wait_ms);
+	log_set(config->log_level, config->log_format);
 	serve_convs_heed(house->convs, config, fleet);
+	if (!house->door.server)
+		return; // the doors open by what is said here
+	http_server_bound(house->door.server, (uint32_t)config->conns_max,
+			  HTTP_LIMITS_DEFAULT.conns_per_peer);
+	guard_set_names(house->door.guard, str_of(config->hosts));
+	preview_bound(house->preview, (uint32_t)config->conns_max, str_of(config->hosts));
 }
 
 static fallible reload(struct house *house)
@@ -141,6 +164,7 @@ static fallible reload(struct house *house)
 	auto_buf changed = BUF_INIT(4096);
 
 	TRY(reload_hear((int)house->config.fd_live, &house->config, &changed));
+	previews_reload(&house->config, &house->door, house->preview);
 	if (!changed.len)
 		return OK;
 	heed(house);
@@ -245,14 +269,17 @@ static fallible read_egress(struct house *house)
 
 	outward->exceptions = str_of(house->config.exceptions);
 	outward->hosts = str_of(house->config.names);
-	if (!*path)
+	if (!*path) {
+		outward->trust = trust_new((struct str){0});
 		return OK;
+	}
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	text = mem_new(CA_MAX);
 	len = fd < 0 ? -1 : read(fd, text, CA_MAX);
 	if (len < 0)
 		return err_new(INVALID, "bad_config", "egress-ca: %s cannot be read", path);
 	outward->ca = (struct str){take_ptr(text), (size_t)len};
+	outward->trust = trust_new(outward->ca);
 	return OK;
 }
 
@@ -279,6 +306,25 @@ static struct err *prune_events(void *arg, struct sweep_round *round)
 	return store_events_prune(arg, clock_steady_ms() - timer_ms(TIMER_EVENTS), TELL_KEEP, NULL);
 }
 
+static struct err *prune_egress(void *arg, struct sweep_round *round)
+{
+	uint64_t count = 0;
+
+	(void)round;
+	TRY(store_egress_forget_gone(arg));
+	return store_egress_prune(arg, clock_wall_ms() - timer_ms(TIMER_EVENTS), STORE_EGRESS_KEEP,
+				  &count);
+}
+
+static struct err *prune_audit(void *arg, struct sweep_round *round)
+{
+	const struct house *house = arg;
+
+	(void)round;
+	return store_audit_prune(house->store, clock_steady_ms(), timer_ms(TIMER_AUDIT),
+				 house->config.audit_rows, NULL);
+}
+
 // Keys, the idle ladder and the janitor: whatever stands on the fleet and beneath the doors.
 static fallible staff(struct house *house)
 {
@@ -295,6 +341,8 @@ static fallible staff(struct house *house)
 	door->sweep = sweep_new(door->fleet);
 	sweep_add(door->sweep, "clock", hours_follow, house->hours);
 	sweep_add(door->sweep, "events", prune_events, house->store);
+	sweep_add(door->sweep, "egress", prune_egress, house->store);
+	sweep_add(door->sweep, "audit", prune_audit, house);
 	door->ledger = ledger_new(house->loop, house->store);
 	ear_open(door->fleet);
 	return OK;
@@ -385,6 +433,29 @@ static fallible open_store(struct house *house)
 		&house->store);
 }
 
+// What is under way lies in a file that outlives us, unless nothing is to.
+static fallible open_egress(struct house *house)
+{
+	const struct outward *outward = &house->door.outward;
+	struct egress_config config = {
+		.exceptions = outward->exceptions,
+		.hosts = outward->hosts,
+		.ca = outward->ca,
+		.live = -1,
+		.per_second_max = house->config.egress_rate,
+	};
+
+	TRY(keep_key(house->daemon_dir, "egress.key", config.seed));
+	if (strcmp(house->config.store, "memory") != 0) {
+		config.live = openat(house->daemon_dir, "egress.live",
+				     O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+		// Then what is under way is lost with us, and nothing else.
+		if (config.live < 0)
+			log_event(LOG_WARN, "egress.no_file", "why", strerror(errno), NULL);
+	}
+	return egress_open(house->loop, house->store, &config, &house->egress);
+}
+
 static void on_settled(void *arg)
 {
 	struct house *house = arg;
@@ -401,6 +472,7 @@ static fallible build(struct house *house)
 		.names = str_of(house->config.hosts),
 	};
 	char boot[HOURS_BOOT];
+	uint32_t warm = 0;
 
 	TRY(read_hash((int)house->config.fd_key, guard.key_hash));
 	TRY(open_outside(house));
@@ -408,6 +480,7 @@ static fallible build(struct house *house)
 	hours_boot(boot);
 	TRY(confine(house), "give up rights");
 	TRY(keep_key(house->daemon_dir, "box.key", house->door.pass_key));
+	TRY(keep_key(house->daemon_dir, "preview.key", house->door.link_key));
 	bell_init(&house->bell);
 	TRY(loop_new(&house->loop));
 	TRY(watch_signals(house));
@@ -415,12 +488,14 @@ static fallible build(struct house *house)
 	TRY(offload_open(house->loop, (int)house->config.threads));
 	TRY(open_store(house));
 	house->hours = hours_open(house->store, boot);
+	TRY(open_egress(house));
 	house->ask = ask_open(house->loop, WARDEN_SOCKET);
 	house->door.fleet = fleet_new(&(struct fleet_options){
 		.loop = house->loop,
 		.ask = house->ask,
 		.admit = house->admit,
 		.store = house->store,
+		.egress = house->egress,
 		.sockets = BOX_SOCKETS,
 		.tapes_dir = house->tapes_dir,
 		.boxes_max = (uint32_t)house->config.boxes_max,
@@ -428,6 +503,8 @@ static fallible build(struct house *house)
 		.queue_wait_ms = (int64_t)house->config.queue_ms,
 		.loops_max = (uint32_t)house->config.loops_max,
 	});
+	TRY(warm_read(house->config.warm, &warm));
+	warm_set(house->door.fleet, warm, (uint32_t)house->config.warm_max);
 	TRY(staff(house));
 	TRY(serve_convs_open(&house->config, &house->door, house->store, house->daemon_dir,
 			     &house->convs));
@@ -436,7 +513,10 @@ static fallible build(struct house *house)
 	adopt_load(house->door.fleet);
 	adopt_start(house->door.fleet, on_settled, house);
 	TRY(open_doors(house, &guard));
+	TRY(previews_open(&house->config, &house->door, &house->preview));
+	ways_open(house->door.fleet);
 	idle_open(house->door.fleet);
+	hark_open(house->door.fleet);
 	sweep_open(house->door.sweep);
 	task_start(house->loop, "announce", announce, house);
 	house->tidy.due = on_tidy;

@@ -22,7 +22,6 @@
 struct hours {
 	struct store *store;
 	char boot[HOURS_BOOT];
-	bool stepped; // and told
 };
 
 void hours_boot(char out[HOURS_BOOT])
@@ -88,9 +87,10 @@ fallible hours_follow(void *arg, struct sweep_round *round)
 	(void)round;
 	if (!stepped)
 		clock_steady_set(clock_steady_base() + ahead);
-	if (stepped && !hours->stepped)
+	if (stepped)
 		alert_tell("clock_stepped", "warning", "clock", NULL, OK);
-	hours->stepped = stepped;
+	else
+		alert_clear("clock_stepped", "clock", NULL);
 	keep(hours);
 	return OK;
 }

@@ -65,6 +65,10 @@ static bool take_word(struct str name, struct str value, struct renew *renew)
 		return take_list(value, renew->ready, 2, &count) && count == 2;
 	if (str_is(name, "listeners"))
 		return take_list(value, renew->listeners, RENEW_LISTENERS, &renew->listener_count);
+	if (str_is(name, "previews"))
+		return take_list(value, renew->previews, RENEW_LISTENERS, &renew->preview_count);
+	if (str_is(name, "preview"))
+		return take_text(value, renew->preview, sizeof(renew->preview));
 	if (str_is(name, "warden"))
 		return take_int(value, &renew->warden);
 	if (str_is(name, "daemon"))
@@ -168,11 +172,13 @@ static void keep_open(const struct renew *renew, bool on)
 	fcntl(renew->ready[1], F_SETFD, flags);
 	for (int i = 0; i < renew->listener_count; i++)
 		fcntl(renew->listeners[i], F_SETFD, flags);
+	for (int i = 0; i < renew->preview_count; i++)
+		fcntl(renew->previews[i], F_SETFD, flags);
 }
 
 fallible renew_become(const char *program, char **argv, const struct renew *renew)
 {
-	auto_buf text = BUF_INIT(2048);
+	auto_buf text = BUF_INIT(4096);
 	struct err *err;
 
 	buf_fmt(&text, "1;generation=%u;lock=%d;key=%d;ready=%d,%d;warden=%d;daemon=%d;listeners=",
@@ -180,7 +186,10 @@ fallible renew_become(const char *program, char **argv, const struct renew *rene
 		(int)renew->warden, (int)renew->daemon);
 	for (int i = 0; i < renew->listener_count; i++)
 		buf_fmt(&text, "%s%d", i ? "," : "", renew->listeners[i]);
-	buf_fmt(&text, ";listen=%s;url=%s", renew->listen, renew->url);
+	buf_fmt(&text, ";listen=%s;url=%s;previews=", renew->listen, renew->url);
+	for (int i = 0; i < renew->preview_count; i++)
+		buf_fmt(&text, "%s%d", i ? "," : "", renew->previews[i]);
+	buf_fmt(&text, ";preview=%s", renew->preview);
 	if (!buf_ok(&text) || setenv(VARIABLE, text.at, 1))
 		return err_sys(ENOMEM, "write down what the new binary must know");
 	keep_open(renew, true);

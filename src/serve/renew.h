@@ -14,8 +14,10 @@ struct renew {
 	unsigned generation;
 	int lock, key, ready[2];
 	int listeners[RENEW_LISTENERS], listener_count;
+	int previews[RENEW_LISTENERS], preview_count;
 	pid_t warden, daemon; // 0: not running
 	char listen[512];     // the addresses that the listeners are bound to
+	char preview[512];    // and those of previews
 	char url[128];
 };
 

@@ -39,19 +39,20 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
-#include "loop/dial.h"
+#include "fleet/warm.h"
 #include "os/fd.h"
 #include "serve/argv.h"
+#include "serve/cert.h"
 #include "serve/child.h"
 #include "serve/config.h"
 #include "serve/convs.h"
 #include "serve/daemon.h"
 #include "serve/document.h"
 #include "serve/home.h"
+#include "serve/listen.h"
 #include "serve/reload.h"
 #include "serve/renew.h"
 
-#define LISTENERS_MAX RENEW_LISTENERS
 #define STOP_MS 30000
 #define REPLACE_MS 10000 // beyond the daemon's grace: then it is killed, and its boxes live on
 
@@ -62,10 +63,8 @@ struct serve {
 	struct config asked; // the same as it was read, before it was used
 	struct home home;
 	struct child children[CHILDREN];
-	int listeners[LISTENERS_MAX];
-	int listener_count;
-	int key, live, ready[2], signals;
-	char url[128];
+	struct listeners listeners;
+	int key, cert, live, ready[2], signals;
 	int argc;
 	char **argv;	     // ours, for the next image
 	char *program;	     // the binary of that
@@ -79,41 +78,6 @@ struct serve {
 	bool reloading; // the daemon has not heard yet
 	int status;
 };
-
-static fallible open_listeners(struct serve *serve)
-{
-	auto_buf bound = BUF_INIT(1024), fds = BUF_INIT(128);
-	struct str rest = str_of(serve->config.listen), address;
-
-	while (rest.len && str_cut(&rest, ',', &address)) {
-		struct str host = str_trim(address);
-		uint16_t port;
-		int fd;
-
-		if (serve->listener_count == LISTENERS_MAX)
-			return err_new(INVALID, "bad_config", "--listen may name %d addresses",
-				       LISTENERS_MAX);
-		TRY(dial_listen(host, &fd, &port));
-		while (host.len && host.at[host.len - 1] != ':')
-			host.len--;
-		buf_fmt(&bound, "%s" STR_FMT "%u", bound.len ? "," : "", STR_ARG(host), port);
-		buf_fmt(&fds, "%s%d", fds.len ? "," : "", fd);
-		if (!serve->listener_count) {
-			bool any = str_is(host, "0.0.0.0:") || str_is(host, "[::]:");
-
-			snprintf(serve->url, sizeof(serve->url), "http://" STR_FMT "%u",
-				 STR_ARG(any ? STR("127.0.0.1:") : host), port);
-		}
-		serve->listeners[serve->listener_count++] = fd;
-	}
-	if (!serve->listener_count || !buf_ok(&bound))
-		return err_new(INVALID, "bad_config", "--listen names no address");
-	free(serve->config.listen);
-	serve->config.listen = buf_take(&bound);
-	free(serve->config.fd_listen);
-	serve->config.fd_listen = buf_take(&fds);
-	return OK;
-}
 
 // The key's hash travels in a file without a name: in no argv, no environment, on no disk.
 static fallible share_key(struct serve *serve)
@@ -158,6 +122,7 @@ static struct config config_inside(const struct serve *serve)
 	config.fd_lock = (uint64_t)serve->home.lock;
 	config.fd_key = (uint64_t)serve->key;
 	config.fd_live = (uint64_t)serve->live;
+	config.fd_cert = (uint64_t)serve->cert;
 	config.fd_ready = (uint64_t)serve->ready[1];
 	return config;
 }
@@ -171,13 +136,15 @@ static void prepare_children(struct serve *serve)
 	warden->argv = argv_warden(&config);
 	keep(warden, serve->home.lock);
 	daemon->role = "daemon";
+	warden->config = daemon->config = &serve->config;
 	daemon->argv = argv_daemon(&config);
 	keep(daemon, serve->home.lock);
 	keep(daemon, serve->key);
 	keep(daemon, serve->live);
+	keep(daemon, serve->cert);
 	keep(daemon, serve->ready[1]);
-	for (int i = 0; i < serve->listener_count; i++)
-		keep(daemon, serve->listeners[i]);
+	for (int i = 0; i < serve->listeners.count; i++)
+		keep(daemon, serve->listeners.fds[i]);
 	warden->again_at = daemon->again_at = clock_ms();
 }
 
@@ -198,7 +165,7 @@ static fallible open_anew(struct serve *serve)
 	TRY(home_open(&serve->config, &serve->home));
 	TRY(make_absolute(&serve->config.data));
 	TRY(make_absolute(&serve->config.run));
-	TRY(open_listeners(serve));
+	TRY(listen_open(&serve->config, &serve->listeners));
 	TRY(share_key(serve));
 	if (pipe2(serve->ready, O_CLOEXEC))
 		return err_sys(errno, "make a pipe");
@@ -208,23 +175,11 @@ static fallible open_anew(struct serve *serve)
 // What the last image had open is ours; the configuration is read anew, but for the addresses.
 static fallible go_on(struct serve *serve, const struct renew *renew)
 {
-	auto_buf fds = BUF_INIT(128);
-
 	TRY(home_open_again(&serve->config, renew->lock, &serve->home));
 	TRY(make_absolute(&serve->config.data));
 	TRY(make_absolute(&serve->config.run));
 	memcpy(serve->ready, renew->ready, sizeof(serve->ready));
-	memcpy(serve->listeners, renew->listeners, sizeof(serve->listeners));
-	memcpy(serve->url, renew->url, sizeof(serve->url));
-	serve->listener_count = renew->listener_count;
-	for (int i = 0; i < renew->listener_count; i++)
-		buf_fmt(&fds, "%s%d", i ? "," : "", renew->listeners[i]);
-	if (!buf_ok(&fds))
-		return err_sys(ENOMEM, "list the listeners");
-	free(serve->config.listen);
-	serve->config.listen = mem_str(renew->listen);
-	free(serve->config.fd_listen);
-	serve->config.fd_listen = buf_take(&fds);
+	TRY(listen_again(&serve->config, renew, &serve->listeners));
 	serve->config.fd_ready = 0; // who asked was told by the first image
 	serve->generation = renew->generation;
 	serve->served = true;
@@ -249,17 +204,16 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 	struct rlimit files;
 	struct renew renew;
 	bool renewed = false;
+	uint32_t warm;
 
 	TRY(config_read(argc, argv, &serve->config));
 	TRY(config_read(argc, argv, &serve->asked));
 	TRY(serve_convs_check(&serve->config));
-	if (*serve->config.log_level)
-		setenv("COVE_LOG_LEVEL", serve->config.log_level, 1);
-	if (*serve->config.log_format)
-		setenv("COVE_LOG_FORMAT", serve->config.log_format, 1);
+	TRY(warm_read(serve->config.warm, &warm));
 	unsetenv("COVE_TOKEN");
 	weak_open();
 	log_open("serve", STDERR_FILENO);
+	log_set(serve->config.log_level, serve->config.log_format);
 	if (WEAK_BUILD)
 		log_event(LOG_ERROR, "serve.weak", "message",
 			  "this is a weak build, for tests only: its defences can be off", "off",
@@ -283,6 +237,7 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 	TRY(renewed ? go_on(serve, &renew) : open_anew(serve));
 	TRY(watch_signals(serve));
 	TRY(reload_open(&serve->config, &serve->live));
+	TRY(cert_open(&serve->config, &serve->cert));
 	prepare_children(serve);
 	if (renewed)
 		replace_children(serve, &renew);
@@ -325,13 +280,14 @@ static void announce(struct serve *serve)
 	if (serve->served)
 		return;
 	serve->served = true;
-	auto_err err = home_publish(&serve->home, serve->url);
+	auto_err err = home_publish(&serve->home, serve->listeners.url);
 
 	if (err)
 		log_event(LOG_WARN, "serve.unpublished", "trail", err_trail(err), NULL);
-	log_event(LOG_INFO, "serve.ready", "url", serve->url, "data", serve->config.data, NULL);
+	log_event(LOG_INFO, "serve.ready", "url", serve->listeners.url, "data", serve->config.data,
+		  NULL);
 	if (serve->config.fd_ready) {
-		dprintf((int)serve->config.fd_ready, "%s\n", serve->url);
+		dprintf((int)serve->config.fd_ready, "%s\n", serve->listeners.url);
 		close((int)serve->config.fd_ready);
 		serve->config.fd_ready = 0;
 	}
@@ -356,15 +312,12 @@ static void upgrade(struct serve *serve)
 		.lock = serve->home.lock,
 		.key = serve->key,
 		.ready = {serve->ready[0], serve->ready[1]},
-		.listener_count = serve->listener_count,
 		.warden = serve->children[WARDEN].pid,
 		.daemon = serve->children[DAEMON].pid,
 	};
 	struct err *failed;
 
-	memcpy(renew.listeners, serve->listeners, sizeof(renew.listeners));
-	memcpy(renew.url, serve->url, sizeof(renew.url));
-	snprintf(renew.listen, sizeof(renew.listen), "%s", serve->config.listen);
+	listen_renew(&serve->config, &serve->listeners, &renew);
 	log_event(LOG_INFO, "serve.upgrading", "binary", serve->program, NULL);
 	failed = renew_check(serve->program);
 	if (!failed)
@@ -376,16 +329,29 @@ static void upgrade(struct serve *serve)
 	refuse(serve);
 }
 
+// The files may be others though their names are the same.
+static bool renew_cert(struct serve *serve)
+{
+	auto_err err = cert_refresh(&serve->config, serve->cert);
+
+	if (err)
+		log_event(LOG_ERROR, "serve.reload_refused", "message", err_message(err), "trail",
+			  err_trail(err), NULL);
+	return !err;
+}
+
 static void reload(struct serve *serve)
 {
 	struct child *daemon = &serve->children[DAEMON];
 	struct config config;
 
 	if (!reload_now(serve->argc - 2, serve->argv + 2, &serve->asked, &serve->config,
-			serve->live)) {
+			serve->live) ||
+	    !renew_cert(serve)) {
 		refuse(serve);
 		return;
 	}
+	log_set(serve->config.log_level, serve->config.log_format);
 	config = config_inside(serve);
 	argv_free(daemon->argv);
 	daemon->argv = argv_daemon(&config);

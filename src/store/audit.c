@@ -3,11 +3,14 @@
 // thread that writes, so the chain has no forks.
 #include "store/audit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/buf.h"
 #include "store/counters.h"
+#include "store/kv.h"
 #include "store/rows.h"
+#include "wire/text.h"
 
 #define ROW_MAX (4 << 20)
 #define PAGE 500 // rows that are checked at a time
@@ -238,10 +241,174 @@ fallible store_audit_page(struct store *store, uint64_t after, const char *tenan
 	return OK;
 }
 
+// ---------------------------------------------------------------------------------------- the cut
+
+#define CUT "audit/cut" // in the table of names: "NUMBER HASH" of the last row that was forgotten
+#define CUT_TEXT (24 + 2 * SECRET_HASH)
+#define STEP 2000 // rows that a commit may have to wait for
+
+struct cut {
+	uint64_t id;
+	uint8_t hash[SECRET_HASH];
+	char text[CUT_TEXT]; // "": none
+};
+
+static void write_cut(struct cut *cut)
+{
+	auto_buf hex = BUF_INIT(2 * SECRET_HASH + 1);
+
+	text_hex(&hex, cut->hash, SECRET_HASH);
+	snprintf(cut->text, sizeof(cut->text), "%llu %s", (unsigned long long)cut->id, hex.at);
+}
+
+static bool unhex(struct str hex, uint8_t out[SECRET_HASH])
+{
+	static const char digits[] = "0123456789abcdef";
+
+	if (hex.len != 2 * SECRET_HASH)
+		return false;
+	for (size_t i = 0; i < hex.len; i++) {
+		const char *digit = memchr(digits, hex.at[i], 16);
+
+		if (!digit)
+			return false;
+		out[i / 2] = (uint8_t)(out[i / 2] << 4 | (digit - digits));
+	}
+	return true;
+}
+
+// One that does not read as such is no row's: nothing follows from it.
+static fallible read_cut(struct db *db, struct cut *out)
+{
+	auto_query query = {0};
+	struct str text, number;
+	bool found = false;
+
+	*out = (struct cut){0};
+	TRY(query_open(db, "SELECT value FROM kv WHERE name = $1", &query));
+	query_put_text(&query, CUT);
+	TRY(query_step(&query, &found));
+	if (!found)
+		return OK;
+	text = query_take(&query);
+	snprintf(out->text, sizeof(out->text), STR_FMT, STR_ARG(text));
+	if (!str_cut(&text, ' ', &number) || !str_to_u64(number, 1, INT64_MAX, &out->id) ||
+	    !unhex(text, out->hash))
+		out->id = 0;
+	return OK;
+}
+
+struct pruning {
+	int64_t now_ms, age_ms;
+	uint64_t keep, count;
+};
+
+static fallible ask_int(struct db *db, const char *sql, int64_t with, int64_t *out)
+{
+	auto_query query = {0};
+	bool found = false;
+
+	TRY(query_open(db, sql, &query));
+	query_put_int(&query, with);
+	TRY(query_step(&query, &found));
+	*out = found ? query_take_int(&query) : 0;
+	return OK;
+}
+
+// The last row that is to go; 0: none. Only whole beginnings go, whatever the clock did.
+static fallible find_cut(struct db *db, const struct pruning *pruning, uint64_t *out)
+{
+	int64_t first = 0, last = 0, oldest = 0, young = 0, by_count;
+	uint64_t slack = pruning->keep / 8;
+
+	*out = 0;
+	TRY(ask_int(db, "SELECT coalesce(min(id), 0) FROM audit WHERE id > $1", 0, &first));
+	TRY(ask_int(db, "SELECT coalesce(max(id), 0) FROM audit WHERE id > $1", 0, &last));
+	TRY(ask_int(db, "SELECT time FROM audit WHERE id = $1", first, &oldest));
+	if (!first)
+		return OK;
+	by_count = last - (int64_t)pruning->keep;
+	if (last - first + 1 > (int64_t)(pruning->keep + slack))
+		*out = (uint64_t)by_count;
+	if (oldest < pruning->now_ms - pruning->age_ms - pruning->age_ms / 8) {
+		TRY(ask_int(db, "SELECT coalesce(min(id), 0) FROM audit WHERE time >= $1",
+			    pruning->now_ms - pruning->age_ms, &young));
+		if (!young)
+			young = last + 1;
+		if (young - 1 > (int64_t)*out)
+			*out = (uint64_t)(young - 1);
+	}
+	if (*out > (uint64_t)first + STEP)
+		*out = (uint64_t)first + STEP;
+	return OK;
+}
+
+static fallible read_hash(struct db *db, struct cut *cut)
+{
+	auto_query query = {0};
+	bool found = false;
+	struct str hash;
+
+	TRY(query_open(db, "SELECT hash FROM audit WHERE id = $1", &query));
+	query_put_int(&query, (int64_t)cut->id);
+	TRY(query_step(&query, &found));
+	hash = found ? query_take(&query) : STR("");
+	if (hash.len != SECRET_HASH)
+		return err_new(INTERNAL, "audit_broken", "the audit log is not whole");
+	memcpy(cut->hash, hash.at, SECRET_HASH);
+	return OK;
+}
+
+// The row that says so comes first: it follows from the last, which may be among those that go.
+static struct err *prune(struct db *db, void *arg)
+{
+	struct pruning *pruning = arg;
+	struct cut cut = {0};
+	struct store_audit row = {
+		.time_ms = pruning->now_ms,
+		.who = "cove",
+		.action = STORE_AUDIT_PRUNE,
+		.target = cut.text,
+		.outcome = "done",
+	};
+	auto_query query = {0};
+
+	pruning->count = 0;
+	TRY(find_cut(db, pruning, &cut.id));
+	if (!cut.id)
+		return OK;
+	TRY(read_hash(db, &cut));
+	write_cut(&cut);
+	TRY(store_audit_add_in(db, &row, NULL));
+	TRY(store_kv_put_in(db, CUT, str_of(cut.text)));
+	TRY(query_open(db, "DELETE FROM audit WHERE id <= $1", &query));
+	query_put_int(&query, (int64_t)cut.id);
+	return query_run(&query, &pruning->count);
+}
+
+fallible store_audit_prune(struct store *store, int64_t now_ms, int64_t age_ms, uint64_t keep,
+			   uint64_t *out_count)
+{
+	struct pruning pruning = {.now_ms = now_ms, .age_ms = age_ms, .keep = keep};
+	uint64_t count = 0;
+
+	do {
+		TRY(store_do_last(store, prune, &pruning), "forget old rows of the audit log");
+		count += pruning.count;
+	} while (pruning.count);
+	if (out_count)
+		*out_count = count;
+	return OK;
+}
+
+// ---------------------------------------------------------------------------------------- proof
+
 struct proof {
-	uint64_t bad, count;
+	struct cut cut;
+	uint64_t bad, last; // the last row that follows
 	uint8_t head[SECRET_HASH];
-	bool done;
+	bool witnessed; // a row says that it was cut there
+	bool begun, done;
 };
 
 static fallible read_length(struct db *db, uint64_t *out)
@@ -263,14 +430,29 @@ static fallible follow(struct proof *proof, struct query *query, struct arena *a
 
 	read_row(query, arena, &row);
 	TRY(chain(proof->head, &row, want));
-	*out = !query->bad && row.id == proof->count + 1 &&
-	       memcmp(want, row.hash, SECRET_HASH) == 0;
+	*out = !query->bad && row.id == proof->last + 1 && memcmp(want, row.hash, SECRET_HASH) == 0;
 	if (*out) {
 		memcpy(proof->head, row.hash, SECRET_HASH);
-		proof->count++;
+		proof->last++;
+		proof->witnessed |= strcmp(row.action, STORE_AUDIT_PRUNE) == 0 &&
+				    strcmp(row.target, proof->cut.text) == 0;
 	} else {
-		proof->bad = row.id ? row.id : proof->count + 1;
+		proof->bad = row.id ? row.id : proof->last + 1;
 	}
+	return OK;
+}
+
+// A cut that was made meanwhile may be behind us, or before: begin again there.
+static fallible begin(struct db *db, struct proof *proof)
+{
+	struct cut cut;
+
+	TRY(read_cut(db, &cut));
+	if (proof->begun && !strcmp(proof->cut.text, cut.text))
+		return OK;
+	*proof = (struct proof){.begun = true, .cut = cut, .last = cut.id};
+	memcpy(proof->head, cut.hash, SECRET_HASH);
+	proof->witnessed = !cut.text[0];
 	return OK;
 }
 
@@ -281,10 +463,12 @@ static struct err *verify(struct db *db, void *arg)
 	struct proof proof = *(struct proof *)arg;
 	auto_arena arena = arena_new();
 	auto_query query = {0};
-	uint64_t length = 0, from = proof.count;
+	uint64_t length = 0, from;
 	bool found = true, good = true;
 
 	TRY(db_script(db, "SAVEPOINT look"));
+	TRY(begin(db, &proof));
+	from = proof.last;
 	TRY(read_length(db, &length));
 	TRY(query_open(db, "SELECT " COLUMNS " FROM audit WHERE id > $1 ORDER BY id LIMIT $2",
 		       &query));
@@ -299,22 +483,22 @@ static struct err *verify(struct db *db, void *arg)
 	}
 	query_close(&query);
 	TRY(db_script(db, "RELEASE SAVEPOINT look"));
-	proof.done = proof.bad || proof.count - from < PAGE;
-	if (!proof.bad && proof.done && proof.count != length)
-		proof.bad = proof.count + 1;
+	proof.done = proof.bad || proof.last - from < PAGE;
+	if (!proof.bad && proof.done && (proof.last != length || !proof.witnessed))
+		proof.bad = proof.last + 1;
 	*(struct proof *)arg = proof;
 	return OK;
 }
 
-fallible store_audit_verify(struct store *store, uint64_t *out_bad, uint64_t *out_count,
-			    uint8_t out_head[SECRET_HASH])
+fallible store_audit_verify(struct store *store, struct store_audit_proof *out)
 {
 	struct proof proof = {0};
 
 	while (!proof.done)
 		TRY(store_look(store, verify, &proof), "read the audit log");
-	*out_bad = proof.bad;
-	*out_count = proof.count;
-	memcpy(out_head, proof.head, SECRET_HASH);
+	*out = (struct store_audit_proof){
+		.bad = proof.bad, .count = proof.last - proof.cut.id, .cut = proof.cut.id};
+	memcpy(out->head, proof.head, SECRET_HASH);
+	memcpy(out->cut_hash, proof.cut.hash, SECRET_HASH);
 	return OK;
 }

@@ -27,8 +27,20 @@ fallible store_audit_page(struct store *store, uint64_t after, const char *tenan
 			  size_t max, struct arena *arena, struct store_audit **out,
 			  size_t *out_count);
 
-// Reads the whole chain, page by page beside the writer. *out_bad: the first row that does not
-// follow from the one before; 0: all is well. *out_count rows were read, *out_head is the hash of
-// the last.
-fallible store_audit_verify(struct store *store, uint64_t *out_bad, uint64_t *out_count,
-			    uint8_t out_head[SECRET_HASH]);
+// Reads the whole chain, page by page beside the writer, from its cut on.
+struct store_audit_proof {
+	uint64_t bad;	// the first row that does not follow from the one before; 0: all is well
+	uint64_t count; // rows that were read
+	uint8_t head[SECRET_HASH]; // of the last of them
+	uint64_t cut;		   // the last row that was forgotten; 0: none
+	uint8_t cut_hash[SECRET_HASH];
+};
+fallible store_audit_verify(struct store *store, struct store_audit_proof *out);
+
+// Forgets rows before that time, and all but the newest `keep`. What is left can still be verified:
+// the number and the hash of the last row that went are kept, and a row of the log itself says so
+// ("audit.prune"), so that nobody cuts the log unseen. It goes by eighths of the age or of `keep`,
+// since each cut costs a row.
+#define STORE_AUDIT_PRUNE "audit.prune"
+fallible store_audit_prune(struct store *store, int64_t now_ms, int64_t age_ms, uint64_t keep,
+			   uint64_t *out_count);

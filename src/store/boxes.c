@@ -54,6 +54,10 @@ void store_box_of(const struct record *record, struct store_box *out)
 	put_pairs(&json, "env", &record->env);
 	put_pairs(&json, "labels", &record->labels);
 	put_terms(&json, &record->terms);
+	if (record->network) {
+		json_key(&json, "network");
+		policy_save(&json, record->network);
+	}
 	json_put_int(&json, "created", record->created_ms);
 	json_put_int(&json, "started", record->started_ms);
 	json_put_int(&json, "ends", record->ends_ms);
@@ -152,6 +156,17 @@ static fallible read_time(const struct json *from, const char *key, int64_t *out
 	return OK;
 }
 
+static fallible read_network(const struct json *saved, struct policy **out)
+{
+	auto_policy policy = POLICY_INIT(POLICY_OFF);
+
+	if (!saved)
+		return OK;
+	TRY(policy_load(saved, &policy));
+	*out = policy_new(&policy);
+	return OK;
+}
+
 static fallible read_body(struct str text, struct record *out)
 {
 	auto_json body = NULL;
@@ -167,6 +182,7 @@ static fallible read_body(struct str text, struct record *out)
 	TRY(read_terms(json_get(body, "terms"), &out->terms));
 	TRY(read_pairs(json_get(body, "env"), &out->env));
 	TRY(read_pairs(json_get(body, "labels"), &out->labels));
+	TRY(read_network(json_get(body, "network"), &out->network));
 	TRY(read_time(body, "created", &out->created_ms));
 	TRY(read_time(body, "started", &out->started_ms));
 	TRY(read_time(body, "ends", &out->ends_ms));

@@ -6,14 +6,16 @@
 
 #define COLUMNS "id, session, tenant, box, state, deadline, generation, version, body"
 
+#define MADE "SELECT made FROM runs WHERE id = $2 AND session = $1"
+
 struct texts {
 	const char *add, *put, *drop, *drop_any, *all, *one;
 };
 
 #define TEXTS(table)                                                                               \
 	{                                                                                          \
-		.add = "INSERT INTO " table " (" COLUMNS ") VALUES ($1, $2, $3, $4, $5, $6, $7,"   \
-		       " 1, $8) ON CONFLICT (id) DO NOTHING",                                      \
+		.add = "INSERT INTO " table " (" COLUMNS ", made) VALUES ($1, $2, $3, $4, $5, $6," \
+		       " $7, 1, $8, $9) ON CONFLICT (id) DO NOTHING",                              \
 		.put = "UPDATE " table " SET session = $1, tenant = $2, box = $3, state = $4,"     \
 		       " deadline = $5, generation = $6, version = version + 1, body = $7 WHERE"   \
 		       " id = $8 AND version = $9",                                                \
@@ -74,6 +76,7 @@ static fallible put(struct db *db, const struct store_conv *row)
 		query_put_text(&query, row->id);
 		bind_columns(&query, row);
 		query_put_bytes(&query, row->body.at, row->body.len);
+		query_put_int(&query, row->made_ms);
 	} else {
 		TRY(query_open(db, texts[row->kind].put, &query));
 		bind_columns(&query, row);
@@ -134,7 +137,8 @@ fallible store_conv_commit(struct store *store, const struct store_conv_change *
 
 struct search {
 	enum store_conv_kind kind;
-	const char *sql, *by; // by: its parameter; NULL: none
+	const char *sql, *by, *before; // parameters; NULL: none
+	size_t max;		       // 0: no bound
 	struct rows rows;
 	struct store_conv *at;
 };
@@ -166,6 +170,10 @@ static struct err *find(struct db *db, void *arg)
 	TRY(query_open(db, search->sql, &query));
 	if (search->by)
 		query_put_text(&query, search->by);
+	if (search->before)
+		query_put_text(&query, search->before);
+	if (search->max)
+		query_put_int(&query, (int64_t)search->max);
 	for (;;) {
 		struct store_conv *row;
 		void *at = search->at;
@@ -214,6 +222,26 @@ fallible store_conv_runs(struct store *store, const char *session, struct arena 
 		.kind = STORE_RUN,
 		.sql = "SELECT " COLUMNS " FROM runs WHERE session = $1 ORDER BY id",
 		.by = session,
+		.rows = {.arena = arena},
+	};
+
+	return look(store, &search, out, out_count);
+}
+
+fallible store_conv_runs_page(struct store *store, const char *session, const char *before,
+			      size_t max, struct arena *arena, struct store_conv **out,
+			      size_t *out_count)
+{
+	struct search search = {
+		.kind = STORE_RUN,
+		.sql = before ? "SELECT " COLUMNS " FROM runs WHERE session = $1 AND (made < (" MADE
+				") OR (made = (" MADE ") AND id < $2)) ORDER BY made DESC, id DESC"
+				" LIMIT $3"
+			      : "SELECT " COLUMNS " FROM runs WHERE session = $1"
+				" ORDER BY made DESC, id DESC LIMIT $2",
+		.by = session,
+		.before = before,
+		.max = max,
 		.rows = {.arena = arena},
 	};
 

@@ -11,12 +11,14 @@ enum store_conv_kind { STORE_SESSION, STORE_LEASE, STORE_RUN, STORE_CONV_KINDS }
 
 struct store_conv {
 	enum store_conv_kind kind;
-	const char *id;	     // session and lease: the session's; run: its own
+	const char
+		*id; // session and lease: the session's, among those of all tenants; run: its own
 	const char *session; // of a run; else "" or the same as id
 	const char *tenant;
 	const char *box;     // the sandbox; "": not yet
 	const char *state;   // a word of the owner's
 	int64_t deadline_ms; // wall clock; 0: none
+	int64_t made_ms;     // of one that is put for the first time
 	uint64_t generation;
 	uint64_t version; // that it was read with; 0: it must not be there yet
 	struct str body;
@@ -48,5 +50,9 @@ fallible store_conv_get(struct store *store, enum store_conv_kind kind, const ch
 // Runs of a session, by id; the words live in the arena.
 fallible store_conv_runs(struct store *store, const char *session, struct arena *arena,
 			 struct store_conv **out, size_t *out_count);
-// Was that session id ever used, by whomever?
+// Up to `max` of them, the newest first, behind the run `before` (NULL: from the newest on).
+fallible store_conv_runs_page(struct store *store, const char *session, const char *before,
+			      size_t max, struct arena *arena, struct store_conv **out,
+			      size_t *out_count);
+// Was that session id ever used?
 fallible store_conv_used(struct store *store, const char *id, bool *out);

@@ -90,6 +90,7 @@ static fallible first_of(struct db *db, const struct store_events_ask *ask, uint
 
 	TRY(query_open(db,
 		       ask->own	     ? "SELECT coalesce(min(own), 0) FROM events WHERE tenant = $1"
+				       " AND own > 0"
 		       : ask->tenant ? "SELECT coalesce(min(id), 0) FROM events WHERE tenant = $1"
 				     : "SELECT coalesce(min(id), 0) FROM events",
 		       &query));

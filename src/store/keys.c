@@ -1,10 +1,51 @@
+// A tenant that is dropped leaves what was written about it to the operator: its events and rows of
+// the audit log stay as long as any, without the tenant's own numbers, so that a later tenant of
+// that name finds none of them. What was its own goes with it.
 #include "store/keys.h"
+
+static fallible do_for(struct db *db, const char *sql, const char *id)
+{
+	auto_query query = {0};
+
+	TRY(query_open(db, sql, &query));
+	query_put_text(&query, id);
+	return query_run(&query, NULL);
+}
+
+static fallible leave_behind(struct db *db, const char *tenant)
+{
+	static const char *const steps[] = {
+		"UPDATE events SET own = 0 WHERE tenant = $1",
+		"UPDATE audit SET own = 0 WHERE tenant = $1",
+		"DELETE FROM counters WHERE name = 'event/' || $1 OR name = 'audit/' || $1",
+		"DELETE FROM session_ids WHERE substr(id, 1, length($1) + 2) = $1 || '__'",
+		"DELETE FROM egress WHERE box IN (SELECT box FROM egress_sums WHERE tenant = $1)",
+		"DELETE FROM egress_sums WHERE tenant = $1",
+	};
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
+		TRY(do_for(db, steps[i], tenant));
+	return OK;
+}
+
+static fallible has_tenant(struct db *db, const char *id, bool *out)
+{
+	auto_query query = {0};
+
+	TRY(query_open(db, "SELECT id FROM tenants WHERE id = $1", &query));
+	query_put_text(&query, id);
+	return query_step(&query, out);
+}
 
 static struct err *put_tenant(struct db *db, void *arg)
 {
 	const struct store_tenant *tenant = arg;
 	auto_query query = {0};
+	bool known = false;
 
+	TRY(has_tenant(db, tenant->id, &known));
+	if (!known) // the last words about an earlier one came after its end
+		TRY(leave_behind(db, tenant->id));
 	TRY(query_open(db,
 		       "INSERT INTO tenants (id, body, created) VALUES ($1, $2, $3) ON CONFLICT"
 		       " (id) DO UPDATE SET body = excluded.body, created = excluded.created",
@@ -15,19 +56,11 @@ static struct err *put_tenant(struct db *db, void *arg)
 	return query_run(&query, NULL);
 }
 
-static fallible drop_from(struct db *db, const char *sql, const char *id)
-{
-	auto_query query = {0};
-
-	TRY(query_open(db, sql, &query));
-	query_put_text(&query, id);
-	return query_run(&query, NULL);
-}
-
 static struct err *drop_tenant(struct db *db, void *arg)
 {
-	TRY(drop_from(db, "DELETE FROM access_keys WHERE tenant = $1", arg));
-	return drop_from(db, "DELETE FROM tenants WHERE id = $1", arg);
+	TRY(do_for(db, "DELETE FROM access_keys WHERE tenant = $1", arg));
+	TRY(leave_behind(db, arg));
+	return do_for(db, "DELETE FROM tenants WHERE id = $1", arg);
 }
 
 static struct err *put_key(struct db *db, void *arg)
@@ -74,7 +107,7 @@ static struct err *revoke_key(struct db *db, void *arg)
 
 static struct err *drop_key(struct db *db, void *arg)
 {
-	return drop_from(db, "DELETE FROM access_keys WHERE id = $1", arg);
+	return do_for(db, "DELETE FROM access_keys WHERE id = $1", arg);
 }
 
 fallible store_tenants_put(struct store *store, const struct store_tenant *tenant)

@@ -22,7 +22,10 @@ struct store_key {
 
 // All of them wait until they are durable.
 fallible store_tenants_put(struct store *store, const struct store_tenant *tenant);
-fallible store_tenants_drop(struct store *store, const char *id); // and its keys
+// And its keys, used session ids and ledger. Its events and its rows of the audit log are the
+// operator's from then on: they have no numbers of the tenant's, and a new tenant of that name has
+// none of them.
+fallible store_tenants_drop(struct store *store, const char *id);
 fallible store_keys_put(struct store *store, const struct store_key *key);
 fallible store_keys_revoke(struct store *store, const char *id, int64_t now_ms); // NOT_FOUND no_key
 fallible store_keys_drop(struct store *store, const char *id);

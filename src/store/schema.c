@@ -58,6 +58,31 @@ static const char *const steps[SCHEMA_NOW] = {
 	// host's numbers would tell it how busy others are. Those from before keep theirs.
 	"DROP TABLE tapes; UPDATE counters SET name = 'events/' WHERE name = 'event';" OWN_NUMBERS(
 		"event", "events") OWN_NUMBERS("audit", "audit"),
+	// What leaves the boxes: rows, and sums that outlive them.
+	"CREATE TABLE egress (box TEXT NOT NULL, id BIGINT NOT NULL, serial BIGINT NOT NULL,"
+	" time BIGINT NOT NULL, name TEXT NOT NULL, address TEXT NOT NULL, port BIGINT NOT NULL,"
+	" allowed BIGINT NOT NULL, rule TEXT NOT NULL, reason TEXT NOT NULL,"
+	" requests BIGINT NOT NULL, bytes_out BIGINT NOT NULL, bytes_in BIGINT NOT NULL,"
+	" duration BIGINT NOT NULL, PRIMARY KEY (box, id));"
+	"CREATE UNIQUE INDEX egress_by_serial ON egress (box, serial);"
+	"CREATE INDEX egress_by_age ON egress (time);"
+	"CREATE TABLE egress_sums (box TEXT PRIMARY KEY, tenant TEXT NOT NULL,"
+	" last BIGINT NOT NULL, connections BIGINT NOT NULL, requests BIGINT NOT NULL,"
+	" bytes_out BIGINT NOT NULL, bytes_in BIGINT NOT NULL, denied BIGINT NOT NULL,"
+	" opaque BIGINT NOT NULL);",
+	// A session id is its tenant's own: among all, that of a tenant's session is TENANT__ID.
+	"UPDATE sessions SET id = tenant || '__' || id, session = tenant || '__' || session"
+	" WHERE tenant <> '';"
+	"UPDATE leases SET id = tenant || '__' || id, session = tenant || '__' || session"
+	" WHERE tenant <> '';"
+	"UPDATE runs SET session = tenant || '__' || session WHERE tenant <> '';"
+	"INSERT INTO session_ids (id) SELECT id FROM sessions WHERE tenant <> '';"
+	// Runs are listed by their age.
+	"ALTER TABLE sessions ADD COLUMN made BIGINT NOT NULL DEFAULT 0;"
+	"ALTER TABLE leases ADD COLUMN made BIGINT NOT NULL DEFAULT 0;"
+	"ALTER TABLE runs ADD COLUMN made BIGINT NOT NULL DEFAULT 0;"
+	"DROP INDEX IF EXISTS runs_of_session;"
+	"CREATE INDEX runs_by_age ON runs (session, made, id);",
 };
 
 static fallible read_version(struct db *db, int64_t *out)

@@ -32,6 +32,7 @@
 #include "warden/bury.h"
 #include "warden/disk_driver.h"
 #include "warden/ear.h"
+#include "warden/netcell.h"
 #include "warden/post.h"
 
 #define CONTROL_BYTES (2 * TALK_SIZE_MAX)
@@ -152,6 +153,7 @@ static fallible send_plan(struct warden *warden, const struct order *order, cons
 		.has_usr = parts->usr >= 0,
 		.is_volatile = order->ephemeral && !weak(VOLATILE),
 		.has_into = parts->door.into >= 0,
+		.shows_net = cell->net,
 		.task_count = (uint8_t)parts->door.task_count,
 		.leaf_count = (uint8_t)parts->leaf.join_count,
 		.memory = order->limits.memory,
@@ -209,6 +211,7 @@ static struct cell *cell_for(struct warden *warden, const struct order *order, s
 	cell->keeps = order->again;
 	cell->build_order = order->id;
 	cell->build_owed = true;
+	cell->net = order->net && !weak(NETNS);
 	cell->number = ++warden->builds;
 	cell->awaits = !order->ephemeral || weak(VOLATILE);
 	memcpy(cell->trace, order->trace, sizeof(cell->trace));
@@ -221,8 +224,9 @@ struct cell *cell_new(const char *box)
 
 	snprintf(cell->id, sizeof(cell->id), "%s", box);
 	cell->pidfd = -1;
-	cell->fds[0] = cell->fds[1] = cell->fds[2] = -1;
-	cell->mounts = -1;
+	for (int i = 0; i < ORDER_FDS_MAX; i++)
+		cell->fds[i] = -1;
+	cell->mounts = cell->steer = -1;
 	return cell;
 }
 
@@ -305,13 +309,16 @@ static void announce(struct warden *warden, struct cell *cell)
 	log_event(LOG_DEBUG, "box.cloned", "sandbox", cell->id, "us", took, NULL);
 	log_trace(NULL);
 	if (cell->build_owed) {
-		warden->answer = (struct answer){
-			.kind = ANSWER_DONE, .to = ORDER_BUILD, .id = cell->build_order, .leaf = 0};
-		post_answer(warden, &warden->answer, cell->fds, 3);
+		warden->answer = (struct answer){.kind = ANSWER_DONE,
+						 .to = ORDER_BUILD,
+						 .id = cell->build_order,
+						 .leaf = 0,
+						 .net = cell->net};
+		post_answer(warden, &warden->answer, cell->fds, answer_fds(&warden->answer));
 	}
 	// Else the daemon that asked is gone, and the next finds the box by its socket.
 	cell->build_owed = false;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&cell->fds[i]);
 }
 
@@ -350,6 +357,7 @@ bool build_hear(struct warden *warden)
 
 void build_answered(struct warden *warden, const struct zygote_answer *answer)
 {
+	auto_fd net = answer->net;
 	struct cell *cell;
 	struct err *err = OK;
 
@@ -366,6 +374,8 @@ void build_answered(struct warden *warden, const struct zygote_answer *answer)
 		err = take_ptr(cell->late);
 	if (!err)
 		err = sign(warden, cell);
+	if (!err && cell->net && !cell->doomed) // while the builder goes its own way
+		err = netcell_open(warden, cell, net, &cell->fds[3]);
 	if (!err && cell->doomed && cell->waiter_count)
 		err = err_new(CANCELLED, "buried", "the box was deleted while it was built");
 	if (err) {

@@ -12,7 +12,8 @@ struct builder_plan {
 	uint32_t base; // the host's id of the box's root
 	bool has_usr;  // the template's /usr is apart
 	bool is_volatile;
-	bool has_into; // a v2 group to be cloned into
+	bool has_into;	// a v2 group to be cloned into
+	bool shows_net; // its network namespace is for the warden, too
 	uint8_t task_count, leaf_count;
 	uint64_t memory;
 	uint64_t number; // of this build, for its witness

@@ -68,7 +68,7 @@ static void forget(struct warden *warden, struct cell *cell)
 	tell(cell, "box.buried");
 	answer_all(warden, cell, false);
 	map_take(warden->boxes, str_of(cell->id));
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&cell->fds[i]);
 	err_free(cell->late);
 	free(cell);
@@ -78,7 +78,7 @@ static void keep(struct warden *warden, struct cell *cell)
 {
 	tell(cell, "box.stopped");
 	answer_all(warden, cell, true);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&cell->fds[i]);
 	err_free(take_ptr(cell->late));
 	cell->awaits = false;
@@ -223,6 +223,7 @@ static void saw_end(struct warden *warden, struct cell *cell)
 	if (cell->is_child && cell->pidfd >= 0)
 		waitid(P_PIDFD, (id_t)cell->pidfd, &info, WEXITED | WNOHANG);
 	unwatch(warden, cell);
+	fd_drop(&cell->steer);
 	if (cell->state == CELL_DYING)
 		start_sweeping(warden, cell);
 	// Else the daemon sees its socket close, and decides what becomes of it.

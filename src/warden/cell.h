@@ -13,6 +13,7 @@
 #include "warden/disk.h"
 #include "warden/group.h"
 #include "warden/ids.h"
+#include "warden/netout.h"
 #include "warden/note.h"
 #include "warden/shroud.h"
 #include "warden/template.h"
@@ -53,7 +54,9 @@ struct cell {
 	uint64_t number;	// of its build
 	bool awaits;		// its builder's word of the overlays
 	int mounts;		// a copy of its overlays, so that we say when they end; -1: none
-	int fds[3];		// what the daemon gets with it: control, oom, meter
+	bool net;		// its build was to open its way out
+	int steer;		// what steers there, see warden/netout.h; -1: nothing of ours
+	int fds[ORDER_FDS_MAX]; // what the daemon gets with it: control, oom, meter, way out
 	struct err *late;	// why it is to be refused when the zygote has answered
 	struct answer *refusal; // instead, once all is undone
 	struct cell_waiter waiters[CELL_WAITERS];
@@ -103,6 +106,7 @@ struct warden {
 	struct groups *groups;
 	struct zygote *zygote;
 	struct shroud *shroud;
+	struct netout netout;
 	uint64_t builds; // so far, to number them
 	struct disk *disk;
 	struct templates *templates;
@@ -124,6 +128,7 @@ struct warden {
 	struct long_order long_orders[WARDEN_LONG_MAX];
 	int long_count;
 	struct order order;	   // the one at hand
+	int brought;		   // the fd that came with it, borrowed; -1: none
 	struct answer answer;	   // to it
 	char room[ORDER_SIZE_MAX]; // for messages, either way
 };

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -16,6 +17,7 @@
 #include "warden/build.h"
 #include "warden/bury.h"
 #include "warden/jail.h"
+#include "warden/netcell.h"
 #include "warden/post.h"
 #include "warden/reclaim.h"
 #include "warden/rest.h"
@@ -59,6 +61,7 @@ static fallible hello(struct warden *warden, const struct order *order)
 	snprintf(answer->host.disk, sizeof(answer->host.disk), "%s", disk_word(warden->disk));
 	snprintf(answer->host.cgroup, sizeof(answer->host.cgroup), "%s",
 		 groups_word(warden->groups));
+	snprintf(answer->host.net, sizeof(answer->host.net), "%s", netout_word(warden->netout.by));
 	post_answer(warden, answer, NULL, 0);
 	return OK;
 }
@@ -338,18 +341,22 @@ static const struct {
 	[ORDER_PAUSE] = {GREETED, rest_begin},
 	[ORDER_THAW] = {GREETED, rest_end},
 	[ORDER_CENSUS] = {GREETED, tally_census},
+	[ORDER_NETWORK] = {GREETED, netcell_order},
 };
 
 // True when one was read; *over when none can be any more.
 static bool read_one(struct warden *warden, bool *over)
 {
 	struct order *order = &warden->order;
-	int none = 0;
-	ssize_t len = fd_recv(warden->daemon, warden->room, sizeof(warden->room), NULL, &none,
+	auto_fd brought = -1;
+	int count = 1;
+	ssize_t len = fd_recv(warden->daemon, warden->room, sizeof(warden->room), &brought, &count,
 			      MSG_DONTWAIT);
 	unsigned phase = warden->greeted ? GREETED : STRANGER;
 	struct err *err;
 
+	if (len < 0 || count == 0)
+		take_fd(&brought); // none, or closed already
 	if (len < 0 && errno == EAGAIN)
 		return false;
 	*over = true;
@@ -357,7 +364,7 @@ static bool read_one(struct warden *warden, bool *over)
 		return false;
 	auto_err bad = order_decode(warden->room, (size_t)len, order);
 
-	if (bad || !(table[order->kind].phases & phase)) {
+	if (bad || !(table[order->kind].phases & phase) || count != order_brings(order)) {
 		log_event(LOG_ERROR, "order.forbidden", "operation",
 			  bad ? "?" : order_word(order->kind), "severity", "high", "trail",
 			  bad ? err_trail(bad) : "not in this phase", NULL);
@@ -365,7 +372,9 @@ static bool read_one(struct warden *warden, bool *over)
 	}
 	*over = false;
 	log_trace(order->trace);
+	warden->brought = brought;
 	err = table[order->kind].run(warden, order);
+	warden->brought = -1;
 	log_trace(order->trace); // what it did may have told of other boxes
 	if (err)
 		post_refusal(warden, order->kind, order->id, order->box[0] ? order->box : NULL,

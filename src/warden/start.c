@@ -35,12 +35,12 @@
 #include "warden/recall.h"
 
 #define FDS_APART 1024 // for other things than boxes
-#define FDS_A_BOX 3    // pidfd, user namespace, and a copy of its overlays
+#define FDS_A_BOX 4    // pidfd, user namespace, a copy of its overlays, what steers its way out
 #define SLOTS_MAX 65000
 #define SOCKET "warden.sock"
 
 struct options {
-	const char *data, *run, *disk;
+	const char *data, *run, *disk, *steer;
 	uint64_t uid, gid, lock;
 };
 
@@ -67,6 +67,7 @@ static fallible read_options(int argc, char **argv, struct options *out)
 	for (int i = 0; i < argc; i++) {
 		if (option(argv[i], "--data", &out->data) || option(argv[i], "--run", &out->run) ||
 		    option(argv[i], "--disk", &out->disk) ||
+		    option(argv[i], "--steer", &out->steer) ||
 		    option_number(argv[i], "--uid", UINT32_MAX - 1, &out->uid) ||
 		    option_number(argv[i], "--gid", UINT32_MAX - 1, &out->gid) ||
 		    option_number(argv[i], "--fd-lock", INT32_MAX, &out->lock))
@@ -98,11 +99,30 @@ static fallible retire(const struct options *options)
 	return caps_keep(caps_warden());
 }
 
-static fallible check_host(int data)
+// The best that works, or the one that was asked for.
+static enum netout_by choose_net(const struct probe_row *rows, size_t count, const char *asked)
+{
+	static const struct {
+		const char *feature;
+		enum netout_by by;
+	} ways[] = {{PROBE_SK_LOOKUP, NETOUT_SK_LOOKUP}, {PROBE_NFT, NETOUT_NFT}};
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+		if (asked && strcmp(asked, netout_word(ways[i].by)) != 0)
+			continue;
+		for (size_t at = 0; at < count; at++)
+			if (rows[at].ok && !strcmp(rows[at].feature, ways[i].feature))
+				return ways[i].by;
+	}
+	return NETOUT_NONE;
+}
+
+static fallible check_host(struct warden *warden, const char *steer)
 {
 	struct probe_row rows[PROBE_ROWS_MAX];
-	size_t count = probe_all(data, rows, PROBE_ROWS_MAX);
+	size_t count = probe_all(warden->data, rows, PROBE_ROWS_MAX);
 
+	netout_begin(&warden->netout, choose_net(rows, count, steer));
 	for (size_t i = 0; i < count; i++) {
 		if (rows[i].ok)
 			continue;
@@ -241,7 +261,7 @@ static fallible begin(struct warden *warden, const struct options *options)
 	warden->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (warden->epoll < 0)
 		return err_sys(errno, "make an epoll set");
-	TRY(check_host(warden->data));
+	TRY(check_host(warden, options->steer));
 	TRY(open_groups(warden));
 	TRY(open_run(warden, options));
 	open_ids(warden);
@@ -261,8 +281,8 @@ static fallible begin(struct warden *warden, const struct options *options)
 	TRY(caps_no_new_privs());
 	if (weak(JAIL)) // who unpacks outside of it would be behind our filter
 		return OK;
-	return seccomp_confine(syscalls_warden,
-			       sizeof(syscalls_warden) / sizeof(*syscalls_warden) - 1);
+	return seccomp_confine_warden(syscalls_warden,
+				      sizeof(syscalls_warden) / sizeof(*syscalls_warden) - 1);
 }
 
 fallible start_warden(int argc, char **argv, struct warden **out)
@@ -273,7 +293,7 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 
 	warden->jail_door.into = -1;
 	warden->data = warden->epoll = warden->listener = warden->daemon = warden->signals = -1;
-	warden->cells = warden->ears = -1;
+	warden->cells = warden->ears = warden->netout.home = warden->brought = -1;
 	warden->boxes = map_new();
 	warden->watched = map_new();
 	link_init(&warden->building);
@@ -302,6 +322,7 @@ static void free_cells(struct warden *warden)
 
 		fd_drop(&cell->pidfd);
 		fd_drop(&cell->mounts); // the box itself has them, too
+		fd_drop(&cell->steer);
 		free(cell->refusal);
 		free(cell);
 	}
@@ -323,6 +344,7 @@ void start_undo(struct warden *warden)
 		jail_close(warden->groups, &warden->jail_door);
 	groups_close(warden->groups);
 	ids_close(warden->ids);
+	netout_end(&warden->netout);
 	fd_drop(&warden->epoll);
 	fd_drop(&warden->listener);
 	fd_drop(&warden->signals);

@@ -48,9 +48,9 @@ _Static_assert(sizeof(struct reply) != sizeof(struct builder_witness),
 
 // An answer that is lost would be taken for the next one's: without it there is no going on, and
 // the warden's next life starts clean.
-static void reply_with(int sock, struct reply reply, int fd)
+static void reply_with(int sock, struct reply reply, const int *fds, int count)
 {
-	if (fd_send(sock, &reply, sizeof(reply), &fd, fd >= 0, 0) < 0)
+	if (fd_send(sock, &reply, sizeof(reply), fds, count, 0) < 0)
 		_exit(1);
 }
 
@@ -59,7 +59,7 @@ static _Noreturn void fail_birth(int sock, const char *step)
 	struct reply reply = {.errnum = errno};
 
 	snprintf(reply.step, sizeof(reply.step), "%s", step);
-	reply_with(sock, reply, -1);
+	reply_with(sock, reply, NULL, 0);
 	_exit(1);
 }
 
@@ -95,7 +95,7 @@ static int arrange(struct builder_kit *kit, int *sock)
 static void clone_one(int sock, const struct builder_kit *kit, const struct builder_plan *plan,
 		      const struct builder_fds *fds)
 {
-	int pidfd = -1;
+	int pidfd = -1, shown[2];
 	struct clone_args args = {
 		.flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD | CLONE_PARENT |
 			 (weak(PIDNS) ? 0 : CLONE_NEWPID) |
@@ -111,7 +111,10 @@ static void clone_one(int sock, const struct builder_kit *kit, const struct buil
 	pid = syscall(SYS_clone3, &args, sizeof(args));
 	if (pid == 0)
 		builder_run(kit, plan, fds);
-	reply_with(sock, (struct reply){.errnum = pid < 0 ? errno : 0, .pid = (int)pid}, pidfd);
+	shown[0] = pidfd;
+	shown[1] = fds->net;
+	reply_with(sock, (struct reply){.errnum = pid < 0 ? errno : 0, .pid = (int)pid}, shown,
+		   pid < 0 ? 0 : 1 + (plan->shows_net && fds->net >= 0));
 	fd_drop(&pidfd);
 }
 
@@ -142,11 +145,14 @@ static _Noreturn void serve(int sock, const struct builder_kit *kit)
 		if (len <= 0)
 			_exit(0);
 		if (len == sizeof(plan) && builder_unpack(&plan, flat, count, &fds)) {
+			// The warden must not meet a builder in the host's own namespace.
+			if (plan.shows_net && nets.count == 0)
+				nets_refill(&nets, kit->proc);
 			fds.net = nets_take(&nets);
 			clone_one(sock, kit, &plan, &fds);
 			fd_drop(&fds.net);
 		} else {
-			reply_with(sock, (struct reply){.errnum = EPROTO}, -1);
+			reply_with(sock, (struct reply){.errnum = EPROTO}, NULL, 0);
 		}
 		for (int i = 0; i < count; i++)
 			close(flat[i]);
@@ -206,7 +212,7 @@ static _Noreturn void live(int parent, int sock, struct builder_kit kit)
 		fail_birth(sock, step);
 	kit.sock = sock;
 	leave_libraries();
-	reply_with(sock, (struct reply){0}, -1);
+	reply_with(sock, (struct reply){0}, NULL, 0);
 	serve(sock, &kit);
 }
 
@@ -303,19 +309,23 @@ enum zygote_news zygote_take(struct zygote *zygote, struct zygote_answer *out)
 		struct reply reply;
 		struct builder_witness witness;
 	} news;
-	int fd = -1, count = 1;
-	ssize_t len = fd_recv(zygote->sock, &news, sizeof(news), &fd, &count, MSG_DONTWAIT);
+	int fds[2], count = 2;
+	ssize_t len = fd_recv(zygote->sock, &news, sizeof(news), fds, &count, MSG_DONTWAIT);
 
 	if (len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return ZYGOTE_NOTHING;
 	if (len == sizeof(news.witness)) {
-		*out = (struct zygote_answer){
-			.pidfd = -1, .witness = news.witness, .mounts = count ? fd : -1};
+		*out = (struct zygote_answer){.pidfd = -1,
+					      .net = -1,
+					      .witness = news.witness,
+					      .mounts = count ? fds[0] : -1};
 		return ZYGOTE_WITNESS;
 	}
 	if (len != sizeof(news.reply))
 		return ZYGOTE_LOST;
-	*out = (struct zygote_answer){
-		.errnum = news.reply.errnum, .pid = news.reply.pid, .pidfd = count ? fd : -1};
+	*out = (struct zygote_answer){.errnum = news.reply.errnum,
+				      .pid = news.reply.pid,
+				      .pidfd = count ? fds[0] : -1,
+				      .net = count > 1 ? fds[1] : -1};
 	return ZYGOTE_ANSWER;
 }

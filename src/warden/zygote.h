@@ -26,6 +26,8 @@ struct zygote_answer {
 	int errnum; // 0: all is well
 	int pid;
 	int pidfd;			// the caller's; -1 on failure
+	int net;			// its network namespace, the caller's; -1: the plan does
+					// not want it shown, or there was none
 	struct builder_witness witness; // WITNESS, and its mounts, the caller's; -1: none
 	int mounts;
 };

@@ -169,12 +169,34 @@ static bool is_host(struct str value)
 	return value.len > 0;
 }
 
+// Content_Length and the like: servers that hand fields on as variables of an environment take the
+// one for the other.
+static bool is_like(struct str name, struct str of)
+{
+	if (name.len != of.len || !memchr(name.at, '_', name.len))
+		return false;
+	for (size_t i = 0; i < of.len; i++) {
+		char c = name.at[i] == '_' ? '-' : name.at[i];
+
+		if (!str_eq_nocase((struct str){&c, 1}, (struct str){of.at + i, 1}))
+			return false;
+	}
+	return true;
+}
+
+static bool is_twin(struct str name)
+{
+	return is_like(name, STR("content-length")) || is_like(name, STR("transfer-encoding"));
+}
+
 // The fields that decide where a message ends and whom it is for. Each of them at most once; `te`
 // and `length` in one head are the classic of smuggling.
 static enum http1_verdict weigh(struct scan *scan, struct http1_field field)
 {
 	struct http1_head *head = scan->head;
 
+	if (is_twin(field.name))
+		return bad(scan, "a field that some take for one of the framing");
 	switch (field.name.len) {
 	case 4:
 		if (!str_eq_nocase(field.name, STR("host")))

@@ -14,8 +14,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/code.h"
 #include "bench/inbox.h"
 #include "bench/net.h"
+#include "bench/out.h"
+#include "bench/preview.h"
 #include "bench/recovery.h"
 #include "bench/stat.h"
 
@@ -488,6 +491,8 @@ int main(int argc, char **argv)
 	const char *count = getenv("BENCH_ROUNDS");
 	int rounds = count ? (int)strtol(count, NULL, 10) : 60;
 
+	if (argc == 3 && !strcmp(argv[1], "serve"))
+		return preview_serve((int)strtol(argv[2], NULL, 10));
 	if (argc < 4 || !net)
 		errx(2, "usage: bench PORT KEY DAEMON_PID PEERS...");
 	port = (int)strtol(argv[1], NULL, 10);
@@ -504,6 +509,9 @@ int main(int argc, char **argv)
 	PART("overhead", exec_overhead(net, rounds * 10))
 	PART("rate", exec_rate(net))
 	PART("inbox", inbox_bench(net, rounds))
+	PART("code", code_bench(net, rounds))
+	PART("egress", out_bench(net, rounds))
+	PART("preview", preview_bench(net, has_peer("nginx")))
 	PART("store", store_cost(net, rounds))
 	PART("burst", burst(net, 5))
 	PART("density", density(net, 2000))

@@ -47,18 +47,9 @@ static double timed(struct net *net, const char *path, const char *body, const c
 static double streamed(struct net *net, const char *path, const char *body, const char *word)
 {
 	double start = now_ms();
-	size_t len = 0;
 
 	net_send(net, "POST", here(path), body);
-	while (len < 7 || memcmp(net->room + len - 7, "\r\n0\r\n\r\n", 7) != 0) {
-		ssize_t got = recv(net->fd, net->room + len, sizeof(net->room) - 1 - len, 0);
-
-		if (got <= 0)
-			errx(1, "%s: the server hung up", path);
-		len += (size_t)got;
-	}
-	net->room[len] = 0;
-	if (!strstr(net->room, word))
+	if (!strstr(net_chunked(net), word))
 		errx(1, "%s: %.300s", path, net->room);
 	return now_ms() - start;
 }

@@ -72,6 +72,21 @@ int net_recv(struct net *net, char **body)
 	}
 }
 
+const char *net_chunked(struct net *net)
+{
+	size_t len = 0;
+
+	while (len < 7 || memcmp(net->room + len - 7, "\r\n0\r\n\r\n", 7) != 0) {
+		ssize_t got = recv(net->fd, net->room + len, sizeof(net->room) - 1 - len, 0);
+
+		if (got <= 0)
+			errx(1, "the server hung up");
+		len += (size_t)got;
+		net->room[len] = 0;
+	}
+	return net->room;
+}
+
 int net_ask(struct net *net, const char *method, const char *path, const char *body, char **out)
 {
 	net_send(net, method, path, body);

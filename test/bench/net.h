@@ -17,6 +17,8 @@ void net_close(struct net *net);
 void net_send(struct net *net, const char *method, const char *path, const char *body);
 // Waits for the whole reply; returns its status and points *body (if given) at it, NUL-ended.
 int net_recv(struct net *net, char **body);
+// A reply in chunks, to its end, as it came; NUL-ended.
+const char *net_chunked(struct net *net);
 int net_ask(struct net *net, const char *method, const char *path, const char *body, char **out);
 // Copies the string behind "key":" into out.
 void net_text(const char *json, const char *key, char *out, size_t size);

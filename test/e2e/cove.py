@@ -120,6 +120,7 @@ class Cove:
         self.data, self.args, self.env = data, list(args), dict(os.environ, **(env or {}))
         for name in ("COVE_URL", "COVE_TOKEN", "COVE_DATA", "COVE_LISTEN"):
             self.env.pop(name, None)
+        self.env["COVE_PREVIEW_LISTEN"] = (env or {}).get("COVE_PREVIEW_LISTEN", "127.0.0.1:0")
         self.log_path = data.rstrip("/") + ".log"
         self.process = None
         atexit.register(self.close)

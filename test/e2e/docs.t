@@ -14,7 +14,7 @@ import cove as c
 import routes as r
 
 # What curl cannot speak; a terminal it can at least open.
-SOCKETS = {"/v1/sandboxes/{id}/ws", "/v1/sandboxes/{id}/api/ws", "/v1/sandboxes/{id}/rpc", "/v1/sandbox/{id}/pty"}
+SOCKETS = {"/v1/sandboxes/{id}/ports/{port}/tcp", "/v1/sandboxes/{id}/ws", "/v1/sandboxes/{id}/api/ws", "/v1/sandboxes/{id}/rpc", "/v1/sandbox/{id}/pty"}
 
 
 def read(*path):
@@ -69,7 +69,7 @@ def configuration():
 
 
 # Refusals inside of one sandbox: its tenant's business.
-INSIDE = {"no_memory", "no_shell", "session_busy", "terminal_failed", "too_many_execs", "too_many_processes", "too_many_requests",
+INSIDE = {"context_busy", "interpreter_failed", "too_many_contexts", "too_many_ports", "no_memory", "no_shell", "session_busy", "terminal_failed", "too_many_execs", "too_many_processes", "too_many_requests",
           "too_many_sessions", "too_many_terminals"}
 
 
@@ -143,6 +143,8 @@ def requests(cove):
                 c.ok('"httpStatus":501' in out and '"hint"' in out, name, out)
             elif row and row.pattern.endswith("/answer"):
                 c.ok('"reason":"no_question"' in out, name, out)  # nobody asked
+            elif row and "{context}" in row.pattern:
+                c.ok('"reason":"no_context"' in out, name, out)  # whose id nobody knows beforehand
             elif row and row.pattern.endswith("/upload-parts"):
                 c.ok('"reason":"not_global"' in out, name, out)  # an address of documents, which nobody has
             else:

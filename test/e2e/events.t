@@ -305,6 +305,38 @@ def restart(cove):
     follow.wait()
 
 
+def pruned():
+    """The audit log forgets by age and size, and what is left can still be verified."""
+    cove = c.Cove("--audit-max=100")
+    for _ in range(120):
+        cove.request("PUT", "/v1/tenants/acme", {})
+    cove.post("/v1/cleanup")
+    check = cove.get("/v1/audit/check").json
+    c.ok(check["ok"] and check["cut"]["id"] > 0 and check["rows"] <= 110, "an audit log that grew too long is cut, and is whole from there on", check)
+    rows = cove.get("/v1/audit?limit=1000").json["items"]
+    c.same([(row["id"] > check["cut"]["id"], row["target"]) for row in rows if row["action"] == "audit.prune"],
+           [(True, "%d %s" % (check["cut"]["id"], check["cut"]["hash"]))], "a row of it says where")
+    c.same(rows[0]["id"], check["cut"]["id"] + 1, "the first that is left follows from what went")
+    got = cli(cove, "audit", "--check")
+    c.ok(got.returncode == 0 and "up to %d" % check["cut"]["id"] in got.stdout, "cove audit --check says so", got)
+    c.same(cli(cove, "verify").returncode, 0, "cove verify agrees")
+    cove.stop()
+    with sqlite3.connect(os.path.join(cove.data, "daemon", "cove.db")) as db:
+        last, mark = db.execute("SELECT id, lower(hex(hash)) FROM audit WHERE action <> 'audit.prune' ORDER BY id DESC LIMIT 1").fetchone()
+        db.execute("UPDATE kv SET value = ? WHERE name = 'audit/cut'", (("%d %s" % (last, mark)).encode(),))
+        db.execute("DELETE FROM audit WHERE id <= ?", (last,))
+    db.close()
+    cove.start()
+    got = cli(cove, "audit", "--check")
+    c.ok(got.returncode == 1 and "does not follow" in got.stdout, "a cut that the log does not tell of shows", got)
+    cove.close()
+    cove = c.Cove("--audit-retention=1s", "--sweep-every=1s")
+    cove.request("PUT", "/v1/tenants/acme", {})
+    c.ok(c.until(lambda: cove.get("/v1/audit/check").json["cut"], 20), "rows that are old enough are forgotten")
+    c.ok(cove.get("/v1/audit/check").json["ok"], "and the rest is whole")
+    cove.close()
+
+
 cove = c.Cove()
 life(cove)
 failure(cove)
@@ -315,4 +347,5 @@ gaps(cove)
 verify(cove)
 restart(cove)
 cove.close()
+pruned()
 c.done()

@@ -20,7 +20,7 @@ inside = "/v1/sandboxes/%s" % box["id"]
 made = cove.request("POST", "/v1/sessions", {"user": "u", "runner": {"argv": s.runner.argv()}}, key=maker).json
 talk = "/v1/sessions/" + made["id"]
 run = cove.request("POST", talk + "/runs", {"input": {"do": "hang"}}, key=maker).json["id"]
-c.ok(c.until(lambda: cove.get(talk).json["lease"]["state"] == "active"), "a run that lasts")
+c.ok(c.until(lambda: cove.get(talk, key=maker).json["lease"]["state"] == "active"), "a run that lasts")
 job = cove.request("POST", inside + "/api/process/start", {"command": "sleep 600"}, key=maker).json["processId"]
 
 

@@ -105,9 +105,7 @@ def bodies(cove):
                    {"wallTimeMs": 0}, {"memoryMB": "64"}, {"memoryMB": 64.5}):
         explains(create(json.dumps({"limits": limits})), 400, "bad_field",
                  "limits %r are refused" % limits)
-    field = {"network": {"mode": "all"}}
-    explains(create(json.dumps(field)), 501, "not_offered", "%r is not offered" % field)
-    for field in ({"ttl": -1}, {"ttl": "soon"}):
+    for field in ({"ttl": -1}, {"ttl": "soon"}, {"network": {"mode": "some"}}, {"network": {"allow": ["a b"]}}):
         explains(create(json.dumps(field)), 400, "bad_field", "%r is refused" % field)
     for name in ("A", "a b", "a\nFAKE", "x" * 63, "-a", "", "0123456789ab", "$(id)", ";id>/tmp/pwn"):
         explains(create(json.dumps({"name": name})), 400, "bad_name", "the name %r is refused" % name)

@@ -13,7 +13,7 @@ import runner  # noqa: E402
 
 SMALL = "--class-small=cpus=1 memory=192M disk=256M pids=96 max=6"
 STANDARD = "--class-standard=cpus=2 memory=320M disk=512M pids=128"
-cove = s.start("--isolate-orgs= acme , beta ", SMALL, STANDARD)
+cove = s.start("--isolate-orgs= acme , beta ", "--session-input=256K", SMALL, STANDARD)
 
 
 def ask(**body):
@@ -76,6 +76,11 @@ seen = lone.run("shell", command=look % shared.id)
 lone.fate(seen)
 text = lone.look(seen)["result"]["output"]["text"].split()[-1]
 c.same(text, "0", "A-9 one sandbox sees nothing of another's processes")
+cove.request("PUT", "/v1/tenants/acme", {"host": True})
+acme = cove.post("/v1/keys", {"tenant": "acme"}).json["key"]
+theirs = {"org": "acme", "user": "v", "session": lone.id, "runner": {"argv": runner.argv()}}
+made = cove.post("/v1/sessions", theirs, key=acme)
+c.ok(made.status == 201 and made.json["sandbox"] != lone.made["sandbox"], "A-16 the id of a session is its tenant's own", made)
 full = [ask(org="acme", user="w").status for _ in range(6)]
 c.ok(429 in full, "A-9 one more than the class maximum gives 429", full)
 
@@ -87,12 +92,30 @@ time.sleep(0.3)
 cove.start()
 c.same((lone.get()["sandbox"], lone.get()["class"]), old, "A-10 another list and kill -9: the session keeps id and class")
 c.same(lone.fate(lone.run()), "completed", "A-10 and runs there")
+again = cove.get("/v1/sessions/" + lone.id, key=acme).json
+c.same([again[x] for x in ("id", "sandbox", "directory")], [made.json[x] for x in ("id", "sandbox", "directory")],
+       "A-16 A-10 the tenant's of the same id keeps its own place")
+c.same(cove.post("/v1/sessions", theirs, key=acme).json["reason"], "session_taken", "A-16 and the id stays used there")
+own = cove.post("/v1/sessions/%s/runs" % lone.id, {"input": {"do": "ok"}}, key=acme).json
+c.same(own["session"], lone.id, "A-16 it runs for itself")
+c.ok(c.until(lambda: cove.get("/v1/sessions/%s/runs/%s" % (lone.id, own["id"]), key=acme).json["state"] in s.OVER, 20),
+     "A-16 to its end", cove.get("/v1/sessions/%s/runs/%s" % (lone.id, own["id"]), key=acme))
+c.same(cove.get(lone.path + "/runs/" + own["id"]).status, 404,
+       "A-16 beside the operator's, which knows nothing of it")
 c.same(ask(org="acme", user="new").json["sandbox"][:4], "org-", "A-8 the list is for new sessions")
 c.same(ask(org="org-id", user="user-id").json["sandbox"], "org-7d891a9e4905bb0d5ff8dffcb99ba76973039c70340665b0",
        "A-4 with a tag new shared sessions move")
 c.same(shared.get()["sandbox"], shared.made["sandbox"], "A-4 and old ones do not")
 c.same(ask(org="o", user="u", isolation="session", session="tagged").json["sandbox"][4:],
        __import__("hashlib").sha256(b"tagged").hexdigest()[:48], "A-4 isolated ids know no tag")
+
+quiet = s.Session(cove, env={"RUNNER_MUTE": "1"}, org="gamma", user="q")
+big = {"input": {"do": "ok", "pad": "x" * 100000}}
+got = [cove.post(quiet.path + "/runs", big) for _ in range(3)]
+c.same([(r.status, r.json.get("reason")) for r in got], [(202, None), (202, None), (429, "too_much_input")],
+       "what waits for one tenant is bounded")
+c.same(cove.post("/v1/sessions/%s/runs" % lone.id, big, key=acme).status, 202, "and another's waits beside it")
+cove.request("DELETE", quiet.path)
 
 # --------------------------------------------------------------------------- A-11 to A-14
 body = {"v": 1, "org": "acme", "user": "oauth/x:1", "bot": None, "kind": "org", "key": "", "tag": "", "aliases": [],

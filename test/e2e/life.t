@@ -25,7 +25,7 @@ def create_and_get(cove):
                                 "keepAlive", "containerTimeouts", "token", "baseUrl"]),
            "the answer has the fields of the contract")
     c.same((box["state"], box["template"], box["labels"], box["network"], box["endsAt"]),
-           ("running", "host", {"team": "red"}, {"mode": "off"}, None), "and their values")
+           ("running", "host", {"team": "red"}, {"mode": "all"}, None), "and their values")
     limits = box["limits"]
     c.same((limits["memoryMB"], limits["cpus"], limits["pids"], limits["outputMB"],
             limits["cpuTimeMs"], limits["wallTimeMs"]), (128, 0.5, 64, 64, None, None),

@@ -298,6 +298,29 @@ class Visitor(Client):
         self.slowest = max(self.slowest, time.monotonic() - begin)
 
 
+class Looker(Client):
+    """Looks at a preview again and again: a page, or a form that is sent. Each time the
+    answer is the server's own. `cuts` counts requests that were made and not answered."""
+
+    def __init__(self, cove, site, name):
+        super().__init__(cove, None)
+        self.site, self.name, self.slowest = site, name, 0.0
+        self.start()
+
+    def step(self):
+        begin, mark = time.monotonic(), "%s-%d" % (self.name, self.done)
+        if self.done % 3 == 2:
+            reply = self.site.ask("/up", "POST", mark.encode() * 1000)
+            good = reply.status == 201 and reply.body == b"%d" % (len(mark) * 1000)
+        else:
+            reply = self.site.ask("/" + mark)
+            good = reply.status == 200 and reply.body.startswith(b"GET /%s\n" % mark.encode())
+        if not good:
+            self.faults.append("preview: %r" % reply)
+        self.done += 1
+        self.slowest = max(self.slowest, time.monotonic() - begin)
+
+
 def counting(rest="", lines=10, pause="0.1", code=0):
     """A command that counts lines until /run/over is there, says how many there were, and ends."""
     return ("%s; i=0; until [ -e /run/over ]; do for k in {1..%d}; do echo $((++i))%s; done; read -t %s -u 9; done; "

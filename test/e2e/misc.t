@@ -74,9 +74,6 @@ def not_offered(cove, box):
         reply = cove.request(method, base + path, {} if method == "POST" else None)
         c.ok(reply.status == 501 and reply.json["reason"] == "not_offered" and reply.json["hint"],
              "%s is not offered, with a hint" % path, reply)
-    reply = cove.post(base + "/api/contexts", {"language": "python"})
-    c.ok(reply.status == 501 and reply.json["code"] == "PYTHON_NOT_AVAILABLE",
-         "there is no interpreter, in the client's own words", reply)
 
 
 def headless(cove, box):

@@ -212,7 +212,7 @@ def outside(w):
     w.ask("POST", "/v1/sandboxes", {"name": "made"}, 409)
     w.ask("POST", "/v1/sandboxes", {"limits": {"memoryMB": 1}}, 400)
     w.ask("POST", "/v1/sandboxes", {"template": "no-such-one"}, 404)
-    w.ask("POST", "/v1/sandboxes", {"network": {"mode": "all"}}, 501)
+    w.ask("POST", "/v1/sandboxes", {"network": {"mode": "allow", "rules": [{"name": "a.test"}]}}, 400)
     w.ask("PUT", "/v1/sandboxes/brief", {"ttl": "1h"}, 201)
     for word in ("pause", "resume", "stop", "start"):
         w.ask("POST", "/v1/sandboxes/brief/" + word)
@@ -220,6 +220,16 @@ def outside(w):
     w.ask("POST", "/v1/sandboxes/brief/stop")
     w.ask("POST", "/v1/sandboxes/brief/pause", want=409)
     w.ask("PATCH", "/v1/sandboxes/brief", {"ttl": 3600})
+    w.ask("PATCH", "/v1/sandboxes/brief", {"network": {
+        "mode": "allow", "allow": ["a.test", "*.b.test:22"], "inspect": ["a.test"], "budgets": {"requests": 5, "perSecond": 9},
+        "secrets": [{"name": "KEY", "value": "v", "hosts": ["a.test"]}], "rules": [{"name": "a.test", "methods": ["GET"], "paths": ["/v1/*"]}]}})
+    w.ask("PATCH", "/v1/sandboxes/brief", {"network": {"mode": "some"}}, 400)
+    w.ask("POST", "/v1/sandboxes/brief/start")
+    w.ask("POST", "/v1/sandboxes/brief/api/execute", {"command": "exec 3<>/dev/tcp/203.0.113.9/81 && echo >&3 && cat <&3; getent hosts a.test b.test; true"})
+    w.ask("GET", "/v1/sandboxes/brief/egress?limit=1000&after=0")
+    w.glance("GET", "/v1/sandboxes/brief/egress?after=0", None, 1)
+    w.ask("GET", "/v1/sandboxes/brief/egress?verdict=x", want=400)
+    w.ask("GET", "/v1/sandboxes/none/egress", want=404)
     w.ask("PUT", "/v1/tenants/acme", {"quota": {"boxes": 2, "cpus": 1.5}, "host": True, "templates": ["*"]}, 201)
     w.ask("PUT", "/v1/tenants/acme", {"quota": {"boxes": 2}})
     w.ask("PUT", "/v1/tenants/A", {}, 400)
@@ -399,6 +409,16 @@ def rest(w, box):
     w.ask("GET", box + "/proxy/8000/")
     w.ask("HEAD", box + "/proxy/8000/d/")
     w.ask("GET", box + "/proxy/8001/x", want=404)
+    w.ask("POST", box + "/ports", {"port": 8001, "name": "site", "expiresIn": "1h"}, 201)
+    w.ask("POST", box + "/ports", {"port": 8001, "token": "mine"})
+    w.ask("POST", box + "/ports", {"port": 8002, "token": "mine"}, 409)
+    w.ask("POST", box + "/ports", {"port": 0}, 400)
+    w.ask("GET", box + "/ports")
+    w.ask("POST", box + "/ports/8001/links", {"expiresIn": 60}, 201)
+    w.ask("POST", box + "/ports/8002/links", {"expiresIn": 60}, 404)
+    w.ask("GET", box + "/ports/8001/tcp", want=404)
+    w.ask("DELETE", box + "/ports/8001", want=204)
+    w.ask("DELETE", box + "/ports/8001", want=204)
     w.ask("POST", at + "/expose-port", {"port": 8001, "name": "site"})
     w.ask("POST", at + "/expose-port", {"port": 8001}, 409)
     w.ask("POST", at + "/expose-port", {"port": 3000}, 400)
@@ -411,10 +431,31 @@ def rest(w, box):
     w.ask("DELETE", at + "/terminals/none", want=404)
     for path in ("/ws", "/api/ws", "/ws/pty", "/rpc"):
         w.ask("GET", box + path, want=404)
-    for method, path in (("GET", "/desktop/x"), ("POST", "/desktop/x"), ("POST", "/tunnels/x"), ("POST", "/mount"), ("POST", "/unmount"),
-                         ("GET", "/interpreter/health"), ("GET", "/contexts"), ("POST", "/contexts"), ("DELETE", "/contexts/x"),
-                         ("POST", "/execute/code")):
+    for method, path in (("GET", "/desktop/x"), ("POST", "/desktop/x"), ("POST", "/tunnels/x"), ("POST", "/mount"), ("POST", "/unmount")):
         w.ask(method, at + path, want=501)
+
+
+def interpreter(w, box):
+    at = box + "/api"
+    w.ask("GET", at + "/interpreter/health")
+    made = w.ask("POST", at + "/contexts", {"language": "python", "cwd": "/tmp", "env_vars": {"A": "b"}, "timeout_ms": 60000}).json
+    w.ask("POST", at + "/contexts", {"language": "cobol"}, 400)
+    w.ask("GET", at + "/contexts")
+    w.ask("POST", at + "/execute/code", {"context_id": made["contextId"], "code": "import sys\nprint(1)\nprint(2, file=sys.stderr)\n[3]"})
+    w.ask("POST", at + "/execute/code", {"context_id": made["contextId"], "code": "1/0"})
+    w.ask("POST", at + "/execute/code", {"context_id": made["contextId"], "code": "1", "language": "js"}, 500)
+    w.ask("POST", at + "/execute/code", {"context_id": "none", "code": "1"}, 404)
+    w.ask("POST", at + "/execute/code", {}, 400)
+    one = at + "/contexts/" + made["contextId"]
+    w.ask("GET", one + "/cells")
+    w.ask("GET", one + "/cells/1")
+    w.ask("GET", one + "/cells/1?offset=x", want=400)
+    w.ask("GET", one + "/cells/9", want=404)
+    w.ask("POST", one + "/interrupt")
+    w.ask("POST", one + "/restart")
+    w.ask("DELETE", one)
+    for method, path in (("DELETE", ""), ("POST", "/interrupt"), ("POST", "/restart"), ("GET", "/cells")):
+        w.ask(method, one + path, want=404)
 
 
 def sockets(w, box):
@@ -491,6 +532,8 @@ def conversations(w):
     w.ask("POST", at + "/interrupt", want=409)
     w.ask("GET", at + "/runs/" + run)
     w.ask("GET", at + "/runs/none", want=404)
+    w.ask("GET", at + "/runs?limit=1")
+    w.ask("GET", at + "/runs?limit=0", want=400)
     w.ask("GET", at + "/runs/%s/events?offset=0" % run)
     w.ask("GET", at + "/runs/%s/events?offset=x" % run, want=400)
     w.ask("GET", at + "/logs")
@@ -509,7 +552,7 @@ def live(doc, text):
     c.ok(served.body == text.encode(), "the server hands out this very file", served.body[:200])
     outside(w)
     box = "/v1/sandboxes/" + cove.create()["id"]
-    for part in (commands, processes, files, rest, sockets):
+    for part in (commands, processes, files, rest, interpreter, sockets):
         part(w, box)
     bridge(w)
     conversations(w)

@@ -3,11 +3,14 @@
 is not right changes nothing."""
 import json
 import os
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
@@ -35,7 +38,12 @@ def reload(*words):
 
 
 def lines(event):
-    return [json.loads(line) for line in cove.log_text().splitlines() if '"event":"%s"' % event in line]
+    return [json.loads(line) for line in cove.log_text().splitlines() if line.startswith("{") and '"event":"%s"' % event in line]
+
+
+def gone(sock):
+    """Whether the other side has said or ended anything."""
+    return bool(select.select([sock], [], [], 0)[0])
 
 
 def kind(org, **fields):
@@ -77,6 +85,34 @@ os.kill(cove.process.pid, signal.SIGHUP)
 c.ok(c.until(lambda: len(lines("daemon.reloaded")) > before), "SIGHUP to the supervisor reaches the daemon")
 c.same(kind("nobody"), "ses-", "A-6 everyone is selected now")
 c.same(cove.post("/v1/sandboxes", {}).json["reason"], "too_many_boxes", "a bound counts at once")
+
+# -------------------------------------------------------------------- names, connections, waits, the log
+def called(name):
+    return cove.get("/v1/health", headers={"Host": name}).status
+
+
+c.same(called("cove.example"), 421, "another name is not ours")
+write(isolate_orgs="*", boxes_max="2", hosts="cove.example", conns_max="16", queue_wait="1ms", log_level="debug")
+c.same(reload().returncode, 0, "all of these are live")
+c.same(lines("serve.reload_later")[1:], [], "none waits for a start")
+c.same(called("cove.example"), 200, "hosts: a name counts at once")
+c.ok(c.until(lambda: any(json.loads(line)["level"] == "debug" for line in cove.log_text().splitlines() if line.startswith("{")) or
+             cove.post("/v1/cleanup").status == 0, 10), "log-level: more is logged")
+held = [socket.create_connection(("127.0.0.1", cove.port)) for _ in range(40)]
+c.ok(c.until(lambda: sum(1 for sock in held if gone(sock)) >= 20, 10), "conns-max: those above the bound are turned away")
+for sock in held:
+    sock.close()
+write(isolate_orgs="*", boxes_max="2", log_format="text")
+c.same(c.until(lambda: reload().returncode == 0, 10), True, "and back")
+c.same(called("cove.example"), 421, "the name is gone")
+c.ok(c.until(lambda: any(not line.startswith("{") for line in cove.log_text().splitlines()), 10), "log-format: the log is text")
+write(isolate_orgs="*", boxes_max="2")
+c.same(reload().returncode, 0, "as it was")
+held = [socket.create_connection(("127.0.0.1", cove.port)) for _ in range(40)]
+time.sleep(0.2)
+c.same([sock for sock in held if gone(sock)], [], "there is room for more again")
+for sock in held:
+    sock.close()
 
 # -------------------------------------------------------------------------------------- bad files
 for name, settings, word in (("an unknown name", {"isolate_orgs": "", "cats": "1"}, "cats"),

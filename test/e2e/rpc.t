@@ -164,9 +164,6 @@ def calls(cove, box):
     fails(lambda: rpc.call("fly.away"), "UNKNOWN_ERROR", "and an unknown object")
     fails(lambda: rpc.call("commands.execute", ["export", -1], NONE), "VALIDATION_FAILED",
           "a function is no command")
-    fails(lambda: rpc.call("interpreter.runCodeStream", UNDEFINED, "1+1", "python",
-                           {"onStdout": ["export", -1]}), "PYTHON_NOT_AVAILABLE",
-          "there is no interpreter")
     fails(lambda: rpc.call("tunnels.listTunnels"), "NOT_OFFERED", "there are no tunnels")
     rpc.ws.send(["push", ["pipeline", 0, ["utils"]]])
     part = rpc.number()

@@ -9,6 +9,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 BEHAVIOUR = r'''
 import threading
+if os.environ.get("RUNNER_NOBEAT"):
+    HEARTBEAT = 1e9
 class Odd(Runner):
     over = True
     port = None

@@ -75,6 +75,19 @@ lines = [json.loads(line) for line in says("session", "events", one, run).splitl
 c.ok([e["type"] for e in lines][-1] == "end" and lines[-1]["result"]["output"] == {"answer": "yes"},
      "answer answers; events shows every line to the end", lines)
 c.same(says("session", "runs", one, run).splitlines()[1].split()[:2], [run, "completed"], "runs shows one that has ended")
+listed = cove.get("/v1/sessions/%s/runs" % one).json
+ages = [r["created_at"] for r in listed["items"]]
+c.ok(listed["items"][0]["id"] == run and ages == sorted(ages, reverse=True) and listed["cursor"] is None and "result" not in listed["items"][0],
+     "GET lists the runs of a session, the newest first", listed)
+walked, cursor = [], ""
+while cursor is not None:
+    page = cove.get("/v1/sessions/%s/runs?limit=2%s" % (one, cursor and "&cursor=" + cursor)).json
+    walked, cursor = walked + page["items"], page["cursor"]
+c.same(walked, listed["items"], "page by page the same")
+c.same(cove.get("/v1/sessions/%s/runs?cursor=run_none" % one).json["items"], [], "behind what is no run of its there is none")
+c.same(says("session", "runs", "--all", "-q", one).split(), [r["id"] for r in listed["items"]], "runs --all lists them")
+rows = [line.split()[:2] for line in says("session", "runs", "-a", one).splitlines()[1:]]
+c.same(rows, [[r["id"], r["state"]] for r in listed["items"]], "with what became of them")
 none = cli("session", "events", one)
 c.ok(none.returncode == 3 and b"hint:" in none.stderr, "events without a run says what to name", none)
 follower = subprocess.Popen([cove.binary, "session", "run", one, '{"do": "print", "times": 40, "every": 0.05}'], env=ENV,

@@ -11,6 +11,10 @@ import convs as s  # noqa: E402
 
 cove = s.start()
 
+# E-2, E-3: half an hour is awaited beside all the rest
+long = {beats: s.Session(cove, user="beats %s" % beats, env={} if beats else {"RUNNER_NOBEAT": "1"}) for beats in (True, False)}
+lasting = {beats: session.run("print", times=90, every=1.0) for beats, session in long.items()}
+
 # ----------------------------------------------------------------------------------- B-26
 one = s.Session(cove)
 run = one.run("hang")
@@ -149,6 +153,13 @@ for session in (bare, unknown):
     c.same(rows, [("2", "unexpected-runner"), ("18", "unexpected-runner"), ("20", None)], "B-14 by a lease that says so")
 c.ok(any('"alert":"runner_without_lease"' in line and unknown.id in line for line in cove.log_text().splitlines()), "B-14 and an alert names it")
 c.same(fine.fate(fine.run()), "completed", "B-14 their sibling works on")
+c.same(long[False].fate(lasting[False], 60), "failed stuck", "E-2 a run without heartbeats is stuck after half an hour (scaled)")
+got = long[False].look(lasting[False])
+c.ok(29000 < got["ended_at"] - got["started_at"] < 45000, "E-2 not sooner", got)
+c.ok(long[False].await_state("none"), "E-4 its lease brings it to an end", long[False].lease())
+c.until(lambda: time.time() * 1000 > long[True].look(lasting[True])["started_at"] + 33000, 40)
+c.same(long[True].look(lasting[True])["state"], "running", "E-3 one with heartbeats goes on")
+cove.post(long[True].path + "/interrupt")
 c.same(cove.close(), 0, "cove ends well")
 
 # ------------------------------------------------------------------------------------ B-27

@@ -192,11 +192,33 @@ if c.ok(all(m.status == 201 for m in made), "tenants have sessions", *made):
     c.same([ask(B, "GET", "/v1/sessions/of-acme").status, ask(B, "DELETE", "/v1/sessions/of-acme").status], [404, 404], "alone")
     c.same(ask(B, "GET", "/v1/sessions?cursor=of-acme").json["items"], ask(B, "GET", "/v1/sessions?cursor=of-nobody").json["items"],
            "another's id is no cursor, as one that is not there")
+    same = {"user": "u", "session": "plan", "isolation": "session", "runner": runner}
+    pair = [ask(k, "POST", "/v1/sessions", same) for k in (A, B)]
+    if c.ok([r.status for r in pair] == [201, 201], "A-16 ids are a tenant's own: the second of an id is another session", *pair):
+        c.same([r.json["id"] for r in pair], ["plan", "plan"], "A-16 each is called as it was asked for")
+        c.same(pair[0].headers["location"], "/v1/sessions/plan", "A-16 and found there")
+        c.ok(pair[0].json["sandbox"] != pair[1].json["sandbox"] and pair[0].json["directory"] != pair[1].json["directory"],
+             "A-16 with a sandbox and directories of its own", *pair)
+        c.same([ask(A, "POST", "/v1/sessions", same).json["reason"], ask(B, "POST", "/v1/sessions", same).json["reason"]],
+               ["session_taken"] * 2, "A-16 within a tenant it is used once")
+        seen = [x["id"] for x in cove.get("/v1/sessions").json["items"] if x["id"].endswith("plan")]
+        c.same(sorted(seen), ["acme__plan", "beta__plan"], "A-16 the operator tells them apart")
+        c.same([cove.get("/v1/sessions/" + x).json["tenant"] for x in ("acme__plan", "beta__plan")], ["acme", "beta"], "A-16 and reaches each")
+        c.same(cove.get("/v1/sessions/plan").status, 404, "A-16 the bare id is the operator's own, who has none")
+        c.same(cove.post("/v1/sessions", same).status, 201, "A-16 and is free for it")
+        c.same([ask(k, "GET", "/v1/sessions/" + x).status for k in (A, B) for x in ("acme__plan", "beta__plan")], [404] * 4,
+               "A-16 tenants have no such names")
+        c.ok(ask(B, "DELETE", "/v1/sessions/plan").status in (202, 204), "A-16 one is deleted")
+        c.same(ask(A, "GET", "/v1/sessions/plan").json["status"], "live", "A-16 and the other is not")
+        for k in (A, True):
+            c.ok(cove.request("DELETE", "/v1/sessions/plan", key=k).status in (202, 204), "A-16 they end them")
     house = key(scopes=["read", "make", "use"], host=True)["key"]
     c.same(ask(house, "POST", "/v1/sessions", {"org": "tenant-acme:x", "user": "u", "runner": runner}).json["reason"], "invalid_owner",
            "nobody else's organisation is called like one of a tenant's")
     tenant("delta", host=True)
-    D = key(tenant="delta")["key"]
+    D = key(tenant="delta", scopes=["read", "make", "use", "templates", "admin"])["key"]
+    c.same(archive(D, "base").status, 201, "a tenant has a template")
+    c.until(lambda: ask(D, "GET", "/v1/audit").json["items"] and ask(D, "GET", "/v1/events").json["items"], 5)
     ask(D, "POST", "/v1/sessions", {"user": "u", "session": "of-delta", "runner": runner})
     c.same(cove.request("DELETE", "/v1/tenants/delta").json["reason"], "tenant_in_use", "a tenant with sessions stays")
     ask(D, "DELETE", "/v1/sessions/of-delta")
@@ -204,9 +226,50 @@ if c.ok(all(m.status == 201 for m in made), "tenants have sessions", *made):
         if ask(D, "GET", "/v1/sessions/of-delta").status == 404:
             break
         time.sleep(0.1)
+    past = [x["kind"] for x in ask(D, "GET", "/v1/events").json["items"]]
     c.same(cove.request("DELETE", "/v1/tenants/delta").status, 204, "until they are gone")
+    c.same([t["name"] for t in cove.get("/v1/templates").json["items"] if t["name"].startswith("delta.")], [],
+           "templates of a tenant go with it")
+    c.same([x["kind"] for x in cove.get("/v1/events?tenant=delta&limit=1000").json["items"]][:len(past)], past,
+           "its events are left to the operator")
+    c.ok(cove.get("/v1/audit?tenant=delta&limit=1000").json["items"], "as are its rows of the audit log")
+    tenant("delta", host=True)
+    D = key(tenant="delta", scopes=["read", "make", "use", "templates", "admin"])["key"]
+    c.same([ask(D, "GET", "/v1/templates/base").status, [t["name"] for t in ask(D, "GET", "/v1/templates").json["items"]]],
+           [404, ["host"]], "a new tenant of that name has none of its templates")
+    late = ask(D, "GET", "/v1/events?limit=1000").json
+    c.ok(not [x for x in late["items"] if x["kind"] in past and x["kind"].startswith("session")] and
+         all(x["kind"] in ("tenant.made", "key.made") for x in late["items"]) and not late["missed"], "nor of its events", late)
+    c.same([x["target"] for x in ask(D, "GET", "/v1/audit?limit=1000").json["items"] if "of-delta" in x["target"]], [],
+           "nor of its rows of the audit log")
+    c.same(ask(D, "POST", "/v1/sessions", {"user": "u", "session": "of-delta", "runner": runner}).status, 201, "and ids are free again")
+    ask(D, "DELETE", "/v1/sessions/of-delta")
+    c.ok(c.until(lambda: cove.request("DELETE", "/v1/tenants/delta").status == 204, 20), "it goes as well")
     for k, name in ((A, "of-acme"), (B, "of-beta")):
         c.ok(ask(k, "DELETE", "/v1/sessions/" + name).status in (202, 204), "they end them")
+
+# Imports: one tenant's share of what the host makes at a time
+def slow_import(secret, name):
+    conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=60)
+    conn.putrequest("POST", "/v1/templates?name=" + name)
+    for head in (("Authorization", "Bearer " + secret), ("Content-Type", "application/x-tar"), ("Transfer-Encoding", "chunked")):
+        conn.putheader(*head)
+    conn.endheaders()
+    conn.send(b"200\r\n" + b"\0" * 512 + b"\r\n")
+    return conn
+
+
+TA, TB = [key(tenant=name, scopes=["read", "templates"])["key"] for name in ("acme", "beta")]
+slow = [slow_import(TA, "slow%d" % i) for i in range(2)]
+c.ok(c.until(lambda: archive(TA, "more").json.get("reason") in ("too_many_imports", "template_exists") and
+             archive(TA, "third").json.get("reason") == "too_many_imports", 20), "a tenant makes two templates at a time")
+c.same(archive(TB, "other").status, 201, "and another is not held up by that")
+c.same(ask(TB, "DELETE", "/v1/templates/other").status, 204, "it removes it again")
+for conn in slow:
+    conn.close()
+c.ok(c.until(lambda: archive(TA, "after").status == 201, 20), "the share is free again when they are given up")
+for name in ("more", "third", "after"):
+    ask(TA, "DELETE", "/v1/templates/" + name)
 
 # The bridge
 room = ask(B, "POST", "/v1/sandbox")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A house full of clients: streams, terminals, uploads, short processes, new sandboxes. The daemon is killed under them,
+"""A house full of clients: streams, terminals, uploads, short processes, new sandboxes, previews. The daemon is killed under them,
 then the binary is swapped by `cove upgrade`, again and again. Nobody sees more than a lost connection: every byte comes
 once and in its place, every exit code is told, no file is torn, and every sandbox is the one that it was.
 
-The counts are small; with COVE_SOAK=1 they are a release's: 200 sandboxes, 100 streams, 20 terminals, ten swaps.
+The counts are small; with COVE_SOAK=1 they are a release's: 200 sandboxes, 100 streams, 20 terminals, 40 previews, ten swaps.
 """
 import os
 import random
@@ -18,9 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
 import live  # noqa: E402
+from visits import Site, expose, serve  # noqa: E402
 
-FULL, SMALL, SHORT = (200, 100, 20, 20, 8, 10, 10), (20, 20, 5, 5, 3, 2, 3), (4, 4, 2, 2, 1, 1, 1)
-BOXES, STREAMS, TERMINALS, UPLOADS, WORKERS, KILLS, SWAPS = \
+FULL, SMALL, SHORT = (200, 100, 20, 20, 8, 10, 10, 40), (20, 20, 5, 5, 3, 2, 3, 6), (4, 4, 2, 2, 1, 1, 1, 2)
+BOXES, STREAMS, TERMINALS, UPLOADS, WORKERS, KILLS, SWAPS, PREVIEWS = \
     FULL if os.environ.get("COVE_SOAK") else SHORT if c.SHORT else SMALL
 REST = " and a few words more, so that a line is a line"
 
@@ -38,7 +39,7 @@ def pids(cove, boxes):
 class House:
     """Every sort of client, in sandboxes that take turns."""
 
-    def __init__(self, cove, boxes):
+    def __init__(self, cove, boxes, sites):
         self.cove, self.boxes = cove, boxes
         place = lambda i: boxes[i % len(boxes)]  # noqa: E731
         self.codes = [i % 200 for i in range(STREAMS)]
@@ -51,18 +52,19 @@ class House:
         self.workers = [live.Worker(cove, place(5 * i), "w%d" % i) for i in range(WORKERS)]
         self.workers += [live.Typist(cove, place(11 * i)) for i in range(WORKERS)]
         self.others = [live.Maker(cove), live.Visitor(cove)]
+        self.lookers = [live.Looker(cove, site, "look%d" % i) for i, site in enumerate(sites)]
 
     def clients(self):
-        return self.streams + self.terminals + self.uploads + self.workers + self.others
+        return self.streams + self.terminals + self.uploads + self.workers + self.others + self.lookers
 
     def is_busy(self):
-        return all(f.got for f in self.streams) and all(w.where for w in self.terminals)
+        return all(f.got for f in self.streams) and all(w.where for w in self.terminals) and all(v.done for v in self.lookers)
 
     def faults(self):
         return [fault for client in self.clients() for fault in client.faults]
 
     def end(self):
-        for client in self.uploads + self.workers + self.others:
+        for client in self.uploads + self.workers + self.others + self.lookers:
             client.stopping = True
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda box: live.patiently(lambda: self.cove.execute(box, ": > /run/over")), self.boxes))
@@ -70,6 +72,9 @@ class House:
         for client in self.clients():
             client.join(max(0.1, until - time.monotonic()))
         return [(type(client).__name__, client.faults[-1:]) for client in self.clients() if client.is_alive()]
+
+    def cut(self):
+        return sum(v.cuts for v in self.lookers)
 
     def judge(self, what):
         c.same(self.faults()[:10], [], what + ": no client has seen more than a lost connection")
@@ -82,6 +87,9 @@ class House:
                what + ": and their exit codes")
         c.ok(all(w.done for w in self.workers + self.others) and any(u.done for u in self.uploads),
              what + ": work was done meanwhile", [(type(w).__name__, w.done) for w in self.workers + self.others])
+        c.ok(all(v.done > 1 for v in self.lookers), what + ": %d previews were looked at" % PREVIEWS, [v.done for v in self.lookers])
+        c.note("%d looks at previews, %.2f s at most, %d cut" % (sum(v.done for v in self.lookers),
+               max(v.slowest for v in self.lookers), self.cut()))
         c.note("%d reconnects, %d processes and terminals, %d sandboxes and %d files made, %.2f s until an answer at most" % (
             sum(client.cuts for client in self.clients()), sum(w.done for w in self.workers), self.others[0].done,
             sum(u.done for u in self.uploads), self.others[1].slowest))
@@ -102,9 +110,9 @@ def swap(cove):
         c.ok(False, "cove upgrade", done.stdout, done.stderr)
 
 
-def story(cove, boxes, what, strike, times):
+def story(cove, boxes, sites, what, strike, times):
     before = pids(cove, boxes)
-    house = House(cove, boxes)
+    house = House(cove, boxes, sites)
     c.ok(c.until(house.is_busy, 60), what + ": the house is full", house.faults())
     took = []
     for _ in range(times):
@@ -117,6 +125,8 @@ def story(cove, boxes, what, strike, times):
     c.note("%s, %d times: back after %s s" % (what, times, ", ".join(took)))
     c.same(house.end(), [], what + ": all come to their end")
     house.judge(what)
+    if strike == swap:
+        c.same(house.cut(), 0, what + ": every request to a preview got its answer")
     c.same(pids(cove, boxes), before, what + ": every sandbox is the one that it was")
     said = subprocess.run([cove.binary, "verify", "--data", cove.data], capture_output=True, text=True, timeout=120)
     c.same(said.returncode, 0, what + ": all agree")
@@ -133,8 +143,12 @@ shutil.copy(c.BIN, os.path.join(home, "cove"))
 cove = c.Cove("--on-term=handoff", "--grace", "500ms", binary=os.path.join(home, "cove"))
 with ThreadPoolExecutor(8) as pool:
     boxes = list(pool.map(lambda _: cove.create(limits={"memoryMB": 128}), range(BOXES)))
-story(cove, boxes, "kill -9", kill, KILLS)
-story(cove, boxes, "upgrade", swap, SWAPS)
+sites = []
+for i in range(PREVIEWS):
+    serve(cove, boxes[i % BOXES], 8000 + i)
+    sites.append(Site(expose(cove, boxes[i % BOXES], 8000 + i)[("url", "pathUrl")[i % 2]]))
+story(cove, boxes, sites, "kill -9", kill, KILLS)
+story(cove, boxes, sites, "upgrade", swap, SWAPS)
 with ThreadPoolExecutor(8) as pool:
     gone = list(pool.map(lambda box: cove.delete(box).status, boxes))
 c.same(set(gone), {204}, "they are deleted")

@@ -210,7 +210,7 @@ mount --move $work /etc && rmdir $work
     c.same(env, ["HOME", "JAVA_TOOL_OPTIONS", "LANG", "PATH"], "I-05: only documented variables")
 
 
-@row("N-12", "the host's services cannot be reached, nor the API")
+@row("N-12", "without a network the host's services cannot be reached, nor the API")
 def host_services(stage):
     addresses = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
     program = "PORT = %d\nADDRESSES = %r\n" + r'''
@@ -225,7 +225,7 @@ for a in ADDRESSES:
 '''
 
     def attack(stage, where=("127.0.0.1", "::1", "0.0.0.0")):
-        return stage.cove.run(stage.box(), ["python3", "-I", "-"], stdin=program.replace("%d", str(stage.cove.port)).replace("%r", repr(list(where))))["stdout"]
+        return stage.cove.run(stage.box(network={"mode": "off"}), ["python3", "-I", "-"], stdin=program.replace("%d", str(stage.cove.port)).replace("%r", repr(list(where))))["stdout"]
     # That cove has a network of its own, with nothing but loopback: what a weak box reaches is its API alone.
     stage.control_weak("netns", attack, lambda got: "REACHED 127.0.0.1" in got and "REACHED 0.0.0.0" in got, apart=True)
     got = attack(stage, ["127.0.0.1", "::1", "0.0.0.0"] + addresses)

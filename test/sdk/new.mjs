@@ -195,6 +195,45 @@ await check("errors have their classes", async () => {
   assert.deepEqual([error.context.path, error.context.operation], ["/none", "file.read"]);
   await fails("INVALID_COMMAND", async () => gather(parseSSEStream(await box.commands.executeStream("  ", s))));
 });
+const cell = async (context, code, language, timeout) => {
+  const seen = { stdout: "", stderr: "", results: [], error: undefined };
+  await box.interpreter.runCodeStream(context, code, language, {
+    onStdout: (o) => { seen.stdout += o.text; },
+    onStderr: (o) => { seen.stderr += o.text; },
+    onResult: (r) => { seen.results.push(r); },
+    onError: (e) => { seen.error = e; },
+  }, timeout);
+  return seen;
+};
+await check("a context of Python keeps its state", async () => {
+  const context = await box.interpreter.createCodeContext({ language: "python", cwd: "/tmp", envVars: { FROM: "context" } });
+  assert.equal(context.language, "python");
+  await cell(context.id, "x = 20", "python");
+  const out = await cell(context.id, "import os, sys\nprint(os.getcwd(), os.environ['FROM'])\nprint('bad', file=sys.stderr)\nx + 1", "python");
+  assert.deepEqual([out.stdout, out.stderr, out.results[0].text], ["/tmp context\n", "bad\n", "21"]);
+  assert.deepEqual((await cell(context.id, "{'a': [1]}")).results[0].json, { a: [1] });
+  const bad = await cell(context.id, "1/0");
+  assert.deepEqual([bad.error.name, bad.error.message], ["ZeroDivisionError", "division by zero"]);
+  assert.equal((await cell(context.id, "while True: pass", undefined, 300)).error.name, "TimeoutError");
+  assert.ok((await box.interpreter.listCodeContexts()).some((c) => c.id === context.id));
+  await box.interpreter.deleteCodeContext(context.id);
+  await fails("CONTEXT_NOT_FOUND", () => cell(context.id, "1"));
+});
+await check("contexts of JavaScript and TypeScript", async () => {
+  for (const [language, code] of [["javascript", "const a = await 5; a"], ["typescript", "const a: number = await 5; a as number"]]) {
+    const context = await box.interpreter.createCodeContext({ language });
+    assert.equal((await cell(context.id, code, language)).results[0].text, "5");
+    const bad = await cell(context.id, "null.x", language);
+    assert.equal(bad.error.name, "TypeError");
+    await box.interpreter.deleteCodeContext(context.id);
+  }
+});
+await check("a cell as a stream", async () => {
+  const context = await box.interpreter.createCodeContext({});
+  const events = await gather(parseSSEStream(await box.interpreter.streamCode(context.id, "print('a')\n1")));
+  assert.deepEqual(events.map((e) => e.type), ["stdout", "result", "execution_complete"]);
+  await box.interpreter.deleteCodeContext(context.id);
+});
 await check("a session is deleted", async () => {
   assert.equal((await box.utils.deleteSession(s)).success, true);
 });

@@ -207,6 +207,43 @@ await check("a backup by way of a bucket, and back", async () => {
   assert.deepEqual([back.success, !!name], [true, true]);
   assert.equal((await box.exec(`cat ${dir}/keep/f; md5sum < ${dir}/keep/r | diff - /tmp/sum-${mode} && echo same`)).stdout, "v1\nsame");
 });
+await check("runCode in every language, and contexts", async () => {
+  const first = await box.runCode("x = 20\nprint('hi')\nx + 1");
+  assert.deepEqual([first.logs.stdout.join(""), first.results[0].text, first.error], ["hi\n", "21", undefined]);
+  assert.equal((await box.runCode("x")).results[0].text, "20");
+  assert.equal((await box.runCode("1/0")).error.name, "ZeroDivisionError");
+  assert.equal((await box.runCode("const a = await 5; a", { language: "javascript" })).results[0].text, "5");
+  assert.equal((await box.runCode("const b: number = 6; b", { language: "typescript" })).results[0].text, "6");
+  const context = await box.createCodeContext({ language: "python", cwd: "/tmp" });
+  assert.equal((await box.runCode("import os; os.getcwd()", { context })).results[0].text, "'/tmp'");
+  assert.ok((await box.listCodeContexts()).length >= 4);
+  await box.deleteCodeContext(context.id);
+});
+await check("runCode tells its callbacks, in order", async () => {
+  const seen = [];
+  const run = await box.runCode("import sys\nprint('a')\nprint('b', file=sys.stderr)\ndisplay(1)\nraise KeyError('k')", {
+    onStdout: (o) => { seen.push(o.text); },
+    onStderr: (o) => { seen.push(o.text); },
+    onResult: (r) => { seen.push(r.text); },
+    onError: (e) => { seen.push(e.name); },
+  });
+  assert.deepEqual(seen.sort(), ["1", "KeyError", "a\n", "b\n"]);
+  assert.deepEqual([run.error.name, run.logs.stdout.join(""), run.logs.stderr.join("")], ["KeyError", "a\n", "b\n"]);
+  assert.ok(run.error.traceback.join("\n").includes("raise KeyError"));
+  assert.equal((await box.runCode("import os; os.environ['V']", { context: await box.createCodeContext({ envVars: { V: "v" } }) })).results[0].text, "'v'");
+});
+await check("tables, pictures and charts", async () => {
+  const context = await box.createCodeContext({ envVars: { PATH: "/usr/bin:/bin" } });
+  const table = await box.runCode("import pandas\npandas.DataFrame({'a': [1, 2]})", { context });
+  const kinds = table.results.flatMap((r) => ["html", "text", "data"].filter((k) => r[k] !== undefined));
+  assert.deepEqual([kinds, table.error], [["html", "text", "data"], undefined]);
+  assert.deepEqual(table.results[2].data, [{ a: 1 }, { a: 2 }]);
+  const plot = await box.runCode("import matplotlib.pyplot as plt\nplt.plot([1, 2], [3, 4]); plt.title('T');", { context });
+  assert.equal(plot.error, undefined);
+  assert.ok(Buffer.from(plot.results[0].png, "base64").toString("latin1").startsWith("\x89PNG"));
+  assert.deepEqual([plot.results[1].chart.type, plot.results[1].chart.title, plot.results[1].chart.library], ["line", "T", "matplotlib"]);
+  await box.deleteCodeContext(context.id);
+});
 await check("errors keep their class and context", async () => {
   const e = await box.exec("exit 5").then(() => null, (x) => x);
   assert.equal(e.code, "SESSION_TERMINATED");

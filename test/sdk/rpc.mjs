@@ -28,6 +28,25 @@ await check("sessions", async () => {
   const out = await api.commands.execute("echo $v", s);
   assert.deepEqual([out.exitCode, out.stdout], [0, "7"]);
 });
+await check("a cell that calls back", async () => {
+  const made = await api.interpreter.createCodeContext({ language: "python" });
+  const seen = [];
+  await api.interpreter.runCodeStream(made.contextId, "print('a')\ndisplay([1, [2]])\n1/0", "python", {
+    onStdout: (o) => { seen.push(o.text); },
+    onResult: (r) => { seen.push(r.json); },
+    onError: (e) => { seen.push(e.name); },
+  });
+  assert.deepEqual(seen, ["a\n", [1, [2]], "ZeroDivisionError"]);
+  const all = events(await drain(await api.interpreter.streamCode(made.contextId, "2", "python")));
+  assert.deepEqual(all.map((e) => e.type), ["result", "execution_complete"]);
+  assert.equal((await api.interpreter.listCodeContexts()).length, 1);
+  await api.interpreter.deleteCodeContext(made.contextId);
+  const mine = await api.interpreter.createCodeContext({ envVars: { V: "v" }, cwd: "/tmp", timeout: 300 });
+  const told = async (code) => events(await drain(await api.interpreter.streamCode(mine.contextId, code)))[0];
+  assert.deepEqual((await told("import os; [os.environ['V'], os.getcwd()]")).json, ["v", "/tmp"]);
+  assert.equal((await told("while True: pass")).ename, "TimeoutError");
+  await api.interpreter.deleteCodeContext(mine.contextId);
+});
 await check("a stream of events", async () => {
   const all = events(await drain(await api.commands.executeStream("seq 1 2000", s)));
   assert.equal(all.filter((e) => e.type === "stdout").map((e) => e.data).join("").split("\n").length, 2001);

@@ -7,7 +7,10 @@
 //	old        a pid 1 of earlier days
 #pragma once
 
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -17,6 +20,7 @@
 #include "box/ask.h"
 #include "loop/offload.h"
 #include "model/order.h"
+#include "os/net.h"
 #include "tap.h"
 #include "unit/init/cradle.h"
 
@@ -318,6 +322,28 @@ static void keeper_leaf(int sock, struct keeper_box *box, const struct order *or
 		close(fds[i]);
 }
 
+// Two sockets of the network that the socket beside the order is of, and nothing that steers.
+static void keeper_network(int sock, const struct order *order, int brought, struct answer *answer)
+{
+	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	int netns = ioctl(brought, SIOCGSKNS);
+	int fds[ORDER_NET_FDS] = {-1, -1};
+
+	if (order->net && setns(netns, CLONE_NEWNET) == 0) {
+		answer->net = net_listen(0, &fds[0], &fds[1]) == 0;
+		if (setns(home, CLONE_NEWNET))
+			_exit(1);
+	}
+	if (order->net && !answer->net)
+		keeper_refuse(sock, answer, ERR_INVALID, "bad_socket");
+	else
+		keeper_answer(sock, answer, fds, answer_fds(answer));
+	for (int i = 0; i < ORDER_NET_FDS; i++)
+		fd_drop(&fds[i]);
+	fd_drop(&netns);
+	close(home);
+}
+
 static void keeper_import(int sock, struct answer *answer)
 {
 	char bytes[2048];
@@ -335,7 +361,7 @@ static void keeper_import(int sock, struct answer *answer)
 	keeper_answer(sock, answer, NULL, 0);
 }
 
-static void keeper_obey(int sock, const struct order *order)
+static void keeper_obey(int sock, const struct order *order, int brought)
 {
 	static struct answer answer;
 	struct keeper_box *box = order->box[0] ? keeper_find(order->box) : NULL;
@@ -348,6 +374,7 @@ static void keeper_obey(int sock, const struct order *order)
 						  .epoch = (uint64_t)getpid(),
 						  .disk = "directory",
 						  .cgroup = "hybrid",
+						  .net = "none",
 						  .boxes_max = KEEPER_BOXES};
 		break;
 	case ORDER_BUILD:
@@ -365,12 +392,17 @@ static void keeper_obey(int sock, const struct order *order)
 	case ORDER_LEAF:
 	case ORDER_KILL:
 	case ORDER_ADOPT:
+	case ORDER_NETWORK:
 		if (!box) {
 			keeper_refuse(sock, &answer, ERR_NOT_FOUND, "no_box");
 			return;
 		}
 		if (order->kind == ORDER_LEAF) {
 			keeper_leaf(sock, box, order, &answer);
+			return;
+		}
+		if (order->kind == ORDER_NETWORK) {
+			keeper_network(sock, order, brought, &answer);
 			return;
 		}
 		if (order->kind == ORDER_ADOPT) {
@@ -416,14 +448,19 @@ static void keeper_serve(int term, int listener)
 	while (keeper_wait(term, listener)) {
 		static struct order order;
 		int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		int brought = -1, count = 1;
 		ssize_t n;
 
-		while (keeper_wait(term, sock) && (n = recv(sock, room, sizeof(room), 0)) > 0) {
+		while (keeper_wait(term, sock) &&
+		       (n = fd_recv(sock, room, sizeof(room), &brought, &count, 0)) > 0) {
 			struct err *err = order_decode(room, (size_t)n, &order);
 
-			if (!err)
-				keeper_obey(sock, &order);
+			if (!err && count == order_brings(&order))
+				keeper_obey(sock, &order, count ? brought : -1);
 			err_free(err);
+			if (count)
+				close(brought);
+			count = 1;
 		}
 		close(sock);
 		for (int i = 0; i < KEEPER_BOXES && !keeper_holds_on; i++)

@@ -2,6 +2,7 @@
 // not know, and everything that a box could do then it can do now.
 #include "base/mem.h"
 #include "box/box.h"
+#include "box/net.h"
 #include "box/procs.h"
 #include "box/session.h"
 #include "box/term.h"
@@ -68,6 +69,7 @@ HOUSE_TEST(builds, "it greets, and a box is built")
 	snprintf(order.name, sizeof(order.name), "old");
 	id_box(order.box);
 	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
+	CHECK_ERR(box_net_set(box, true, in(5000)), CONFLICT); // it was born without
 }
 
 HOUSE_TEST(processes, "commands and processes run, with stdin, output and exit code")

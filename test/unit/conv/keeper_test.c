@@ -85,6 +85,47 @@ TASK_TEST(failed, "row 10: a run that fails takes its runner with it")
 	teardown();
 }
 
+TASK_TEST(stuck, "E-2 E-6 a run without heartbeats ends after its time, by its lease, and is "
+		 "counted once it is gone")
+{
+	struct sweep_round round = {0};
+	struct conv *conv;
+
+	setup();
+	timer_set(TIMER_STUCK, 200);
+	conv = make("s1");
+	CHECK(start_run(conv, "hang"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "failed stuck");
+	CHECK(await_state("s1", LEASE_NONE, 3000));
+	CHECK_OK(convs_sweep(convs, &round));
+	CHECK(round.stuck_terminated == 1);
+	CHECK_OK(convs_sweep(convs, &round));
+	CHECK(round.stuck_terminated == 1);
+	timer_set(TIMER_STUCK, 0);
+	teardown();
+}
+
+TASK_TEST(share, "what waits for one tenant is bounded, and given back as runs end")
+{
+	struct convs_options options = {.isolate = "", .tag = "", .input_share = 3000};
+	struct conv *conv;
+
+	setup();
+	convs_configure(convs, &options);
+	conv = make("s1");
+	CHECK(start_run(conv, "ok"));
+	CHECK(start_run(conv, "ok"));
+	CHECK(conv->share->bytes > 2000);
+	auto_free char *more = mem_new(1001);
+	memset(more, 'x', 1000);
+	CHECK(!start_run(conv, more));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK(conv->share->bytes == 0);
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	teardown();
+}
+
 TASK_TEST(silent, "B-26 silence, death and a broken protocol fail the run with their codes")
 {
 	static const struct {

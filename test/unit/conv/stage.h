@@ -96,7 +96,7 @@ static bool start_run(struct conv *conv, const char *input)
 	auto_buf buf = BUF_INIT(1 << 16);
 	struct json_out out = json_to(&buf);
 	auto_free char *text = mem_fmt("\"%s\"", input);
-	auto_err err = conv_run(conv, &(struct conv_run_spec){.input = str_of(text)}, &out);
+	auto_err err = conv_run(conv, &me, &(struct conv_run_spec){.input = str_of(text)}, &out);
 	auto_json tree = NULL;
 	struct str id = {0};
 
@@ -112,7 +112,7 @@ static bool start_run(struct conv *conv, const char *input)
 
 static struct conv *find(const char *session)
 {
-	return map_get(convs->by_id, str_of(session));
+	return map_get(convs->by_key, str_of(session));
 }
 
 // Of the run, by the store: "completed", or "failed runner_no_output".
@@ -128,7 +128,7 @@ static const char *fate(const char *session, const char *id)
 	if (!conv)
 		return "no session";
 	conv_hold(conv);
-	err_free(conv_write_run(conv, str_of(id), &out));
+	err_free(conv_write_run(conv, &me, str_of(id), &out));
 	conv_drop(conv);
 	err_free(json_read(buf_view(&buf), &tree));
 	if (!tree)

@@ -76,7 +76,9 @@ TEST(known_again, "what was kept is in the table after a start, and nobody may w
 	CHECK_OK(keep_intent(house.store, &a));
 	keep_tell(house.store, &b);
 	portbook_add(&ports, 8080, STR("web"));
-	keep_ports(house.store, a.id, &ports);
+	memcpy(ports.at[0].token, "mine", 5);
+	ports.at[0].ends_ms = 77;
+	CHECK_OK(keep_ports(house.store, a.id, &ports));
 	portbook_done(&ports);
 	adopt_load(house.fleet);
 	CHECK(!house.fleet->unknown && !house.fleet->settled);
@@ -86,6 +88,8 @@ TEST(known_again, "what was kept is in the table after a start, and nobody may w
 	CHECK_STR(entry->record.id, id);
 	CHECK(entry->ports.count == 1 && entry->ports.at[0].port == 8080);
 	CHECK_STR(entry->ports.at[0].name, "web");
+	CHECK_STR(entry->ports.at[0].token, "mine");
+	CHECK(entry->ports.at[0].ends_ms == 77);
 	CHECK(!fleet_is_ready(house.fleet));
 }
 

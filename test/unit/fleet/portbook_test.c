@@ -27,3 +27,17 @@ TEST(full, "a full book takes no more")
 	CHECK(portbook_drop(&book, 1) && portbook_add(&book, 9999, STR("")));
 	portbook_done(&book);
 }
+
+TEST(tokens, "each port has a token of its own from the start, and one is found again")
+{
+	struct portbook book = {0};
+	char first[TICKET_TOKEN_MAX + 1];
+
+	snprintf(first, sizeof(first), "%s", portbook_add(&book, 80, STR(""))->token);
+	CHECK(ticket_is_token(str_of(first)));
+	CHECK(strcmp(portbook_add(&book, 81, STR(""))->token, first) != 0);
+	CHECK(portbook_has_token(&book, str_of(first), 81));
+	CHECK(!portbook_has_token(&book, str_of(first), 80));
+	CHECK(portbook_get(&book, 81) && !portbook_get(&book, 82));
+	portbook_done(&book);
+}

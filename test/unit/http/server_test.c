@@ -362,6 +362,34 @@ TASK_TEST(drain, "a drain closes idle connections, and lets busy ones finish wit
 	house_close();
 }
 
+TASK_TEST(latecomers, "whoever came just before a drain is heard, unless it says nothing")
+{
+	struct stream late, mute;
+	auto_buf reply = BUF_INIT(1 << 16);
+	const char hello[] = ASK("GET", "/");
+	char room[16];
+	size_t n = 1;
+
+	house_open(NULL);
+	house_dial(&late);
+	house_dial(&mute);
+	inside_sleep(10);
+	CHECK(http_server_stats(house_server).open == 2);
+	http_server_drain(house_server);
+	inside_sleep(20);
+	CHECK_OK(stream_write(&late, hello, sizeof(hello) - 1, 1000));
+	house_hear(&late, &reply, 1000);
+	CHECK(house_status(&reply) == 200);
+	CHECK(house_count(&reply, "Connection: close\r\n") == 1);
+	CHECK_OK(stream_read(&mute, room, sizeof(room), inside_now() + 2000, &n));
+	CHECK(n == 0);
+	inside_sleep(5);
+	CHECK(http_server_idle(house_server));
+	stream_close(&late);
+	stream_close(&mute);
+	house_close();
+}
+
 TASK_TEST(cancelled, "a server that is freed cancels whom it serves")
 {
 	const char sleepy[] = ASK("GET", "/watch");

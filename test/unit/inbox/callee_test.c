@@ -64,6 +64,19 @@ TEST(raw, "a file read with encoding none is a download")
 	CHECK(q.shape == CALLEE_PLAIN);
 }
 
+TEST(functions, "functions of the client are known by their numbers, and are not of the body")
+{
+	on_done struct callee_request r = {0};
+
+	CHECK_OK(write_it("interpreter", "runCodeStream",
+			  "[\"c\",\"1\",[\"undefined\"],{\"onStdout\":[\"export\",-3],"
+			  "\"onError\":[\"export\",-4]},500]",
+			  &r));
+	CHECK(r.shape == CALLEE_CALLS && r.functions[0] == -3 && r.functions[3] == -4);
+	CHECK(!r.functions[1] && !r.functions[2]);
+	CHECK_STR(r.body.at, "{\"context_id\":\"c\",\"code\":\"1\",\"timeout_ms\":500}");
+}
+
 TEST(upload, "a stream is taken by its number")
 {
 	on_done struct callee_request r = {0}, q = {0};

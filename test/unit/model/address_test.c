@@ -22,10 +22,11 @@ static bool is_listed(const char *list, const char *text, uint16_t port)
 TEST(world, "N-6 (e): addresses of the world are the world's")
 {
 	static const char *const all[] = {
-		"1.1.1.1",     "9.255.255.255",	 "11.0.0.0",	     "100.63.255.255",
-		"100.128.0.0", "172.15.0.1",	 "172.32.0.1",	     "192.0.1.1",
-		"198.17.0.1",  "198.20.0.1",	 "223.255.255.1",    "2606:4700::1111",
-		"2001:db9::1", "::ffff:1.1.1.1", "64:ff9b::8.8.8.8", "2002:0808:0808::1"};
+		"1.1.1.1",	"9.255.255.255",  "11.0.0.0",	      "100.63.255.255",
+		"100.128.0.0",	"172.15.0.1",	  "172.32.0.1",	      "192.0.1.1",
+		"198.17.0.1",	"198.20.0.1",	  "223.255.255.1",    "2606:4700::1111",
+		"2001:db9::1",	"2001:1::1",	  "3fff:1000::1",     "192.88.98.1",
+		"64:ff9b:2::1", "::ffff:1.1.1.1", "64:ff9b::8.8.8.8", "2002:0808:0808::1"};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		CHECK(is_global(all[i]));
@@ -67,11 +68,35 @@ TEST(own, "N-6 (e): those of a host and its networks are not, in whatever form")
 					  "::127.0.0.1",
 					  "64:ff9b::a00:1",
 					  "2002:7f00:1::",
+					  "192.88.99.1",
+					  "64:ff9b:1::808:808",
+					  "64:ff9b:1:ffff::1",
+					  "2001::1",
+					  "2001:0:4136:e378::1",
+					  "::ffff:0:8.8.8.8",
+					  "3fff::1",
+					  "3fff:fff::1",
+					  "5f00::1",
 					  "2a00::5efe:127.0.0.1",
 					  "2a00::200:5efe:10.0.0.1"};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		CHECK(!is_global(all[i]));
+}
+
+TEST(inside, "an IPv4 address inside of an IPv6 one is found, for who compares it with his own")
+{
+	static const char *const all[] = {"64:ff9b::9.8.7.6", "2002:0908:0706::1", "::ffff:9.8.7.6",
+					  "2a00::5efe:9.8.7.6"};
+	struct address address, inner;
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		CHECK(address_read(str_of(all[i]), &address));
+		CHECK(address_carries(&address, &inner) && !inner.is_v6);
+		CHECK(!memcmp(inner.at, (const uint8_t[]){9, 8, 7, 6}, 4));
+	}
+	CHECK(address_read(STR("2606:4700::1111"), &address) && !address_carries(&address, &inner));
+	CHECK(address_read(STR("9.8.7.6"), &address) && !address_carries(&address, &inner));
 }
 
 TEST(list, "an exception holds for its addresses and its port, and for no other")

@@ -155,6 +155,7 @@ static struct answer done(enum order_kind to)
 			 .can_limit_disk = true,
 			 .disk = "ext4-image",
 			 .cgroup = "hybrid",
+			 .net = "sk_lookup",
 			 .boxes_max = ORDER_BOXES_MAX},
 		.pid = 4711,
 		.leaves = TALK_LEAVES_MAX,
@@ -239,6 +240,9 @@ TEST(answer_laws, "an answer that cannot be is refused")
 	snprintf(answer.host.cgroup, sizeof(answer.host.cgroup), "v3");
 	CHECK(!answer_passes(answer));
 	answer = done(ORDER_HELLO);
+	snprintf(answer.host.net, sizeof(answer.host.net), "veth");
+	CHECK(!answer_passes(answer));
+	answer = done(ORDER_HELLO);
 	answer.host.boxes_max = 0;
 	CHECK(!answer_passes(answer));
 	answer = done(ORDER_LEAF);
@@ -272,5 +276,29 @@ TEST(tables, "words and fds come from the table of orders")
 {
 	CHECK_STR(order_word(ORDER_BUILD), "build");
 	CHECK_STR(order_word(ORDER_KIND_COUNT), "unknown");
+	CHECK(order_brings(&(struct order){.kind = ORDER_NETWORK, .net = true}) == 1);
+	CHECK(order_brings(&(struct order){.kind = ORDER_BUILD, .net = true}) == 0);
 	CHECK(order_fds(ORDER_BUILD) == 3 && order_fds(ORDER_BURY) == 0);
+}
+
+TEST(fds, "how many fds come with an answer is told by its kind, its joins and its way out")
+{
+	static const enum order_kind with[] = {ORDER_BUILD, ORDER_NETWORK};
+	struct answer answer = done(ORDER_LEAF), out;
+
+	CHECK(answer_fds(&answer) == 3);
+	answer.join_count = 1;
+	CHECK(answer_fds(&answer) == 2);
+	for (size_t i = 0; i < sizeof(with) / sizeof(*with); i++) {
+		answer = done(with[i]);
+		CHECK(answer_fds(&answer) == order_fds(with[i]));
+		answer.net = true;
+		CHECK_OK(answer_decode(bytes, answer_encode(&answer, bytes, sizeof(bytes)), &out));
+		CHECK(out.net && answer_fds(&out) == order_fds(with[i]) + ORDER_NET_FDS);
+		CHECK(answer_fds(&out) <= ORDER_FDS_MAX);
+	}
+	answer.kind = ANSWER_REFUSED;
+	CHECK(answer_fds(&answer) == 0);
+	answer = (struct answer){.kind = ANSWER_MORE, .to = ORDER_IMPORT};
+	CHECK(answer_fds(&answer) == 1);
 }

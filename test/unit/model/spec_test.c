@@ -99,10 +99,10 @@ TEST(unknown, "unknown fields are refused at every depth")
 	CHECK_STR(verdict("[]"), "bad_field");
 }
 
-TEST(not_offered, "what this cove does not do is said, not ignored")
+TEST(modes, "a mode that there is not is said, not ignored")
 {
-	CHECK_STR(verdict("{\"network\":{\"mode\":\"all\"}}"), "not_offered");
-	CHECK_STR(verdict("{\"network\":{\"mode\":\"off\",\"allow\":[\"a\"]}}"), "not_offered");
+	CHECK_STR(verdict("{\"network\":{\"mode\":\"all\"}}"), "ok");
+	CHECK_STR(verdict("{\"network\":{\"mode\":\"off\",\"allow\":[\"a\"]}}"), "ok");
 	CHECK_STR(verdict("{\"network\":{\"mode\":\"on\"}}"), "bad_field");
 	CHECK_STR(verdict("{\"network\":{}}"), "ok");
 }
@@ -166,4 +166,21 @@ TEST(small_host, "defaults never exceed what the host has")
 	CHECK_OK(spec_read(NULL, &small, &spec));
 	CHECK(spec.limits.memory == small.memory_max && spec.limits.cpu_milli == 500);
 	CHECK(spec.limits.output == small.output_max);
+}
+
+TEST(network, "a network is read, with whether its mode was said, and becomes the spec's own")
+{
+	auto_spec spec = {0}, listed = {0};
+	auto_json json = NULL;
+	auto_json list = NULL;
+
+	CHECK_OK(json_read(STR("{\"network\":{\"budgets\":{\"requests\":3}}}"), &json));
+	CHECK_OK(spec_read(json, &bounds, &spec));
+	CHECK(spec.network && !spec.mode_said && spec.network->mode == POLICY_OFF);
+	CHECK(spec.network->budgets.requests == 3);
+	CHECK_OK(json_read(STR("{\"network\":{\"allow\":[\"a.b\"]}}"), &list));
+	CHECK_OK(spec_read(list, &bounds, &listed));
+	CHECK(listed.mode_said && listed.network->mode == POLICY_ALLOW);
+	CHECK_STR(verdict("{\"network\":{\"secrets\":[{\"name\":\"A\",\"hosts\":[\"a\"]}]}}"),
+		  "secret_without_value");
 }

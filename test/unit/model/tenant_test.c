@@ -36,6 +36,18 @@ TEST(terms, "terms are read whole, or not at all")
 	CHECK(tenant.created_ms == 5);
 }
 
+TEST(network, "the network of a tenant is all unless the operator says less")
+{
+	auto_tenant tenant = {0};
+	auto_json json = NULL;
+
+	CHECK(tenant_network(&tenant) == POLICY_ALL);
+	CHECK_OK(json_read(STR("{\"network\":\"allow\"}"), &json));
+	CHECK_OK(tenant_read(json, &tenant));
+	CHECK(tenant_network(&tenant) == POLICY_ALLOW);
+	CHECK_STR(verdict("{\"network\":\"some\"}", &tenant), "bad_field");
+}
+
 TEST(again, "what is written is read again")
 {
 	auto_tenant tenant = {.name = "a"}, again = {.name = "a"};

@@ -1,8 +1,8 @@
 // Every question, asked of every backend: the sentences are the same whatever answers them.
 #include <stdlib.h>
 
+#include "backends.h"
 #include "base/clock.h"
-#include "scratch.h"
 #include "store/audit.h"
 #include "store/boxes.h"
 #include "store/conv.h"
@@ -10,78 +10,7 @@
 #include "store/keys.h"
 #include "store/kv.h"
 #include "store/pledges.h"
-#include "store/sqlite.h"
 #include "store/usage.h"
-#include "tap.h"
-
-struct house {
-	struct loop *loop;
-	const struct db_driver *driver;
-	int dir;
-	struct store *store;
-	struct arena *arena;
-};
-
-static void open_store(struct house *house)
-{
-	err_free(store_open(&(struct store_options){.loop = house->loop,
-						    .dir = house->dir,
-						    .driver = house->driver},
-			    &house->store));
-}
-
-static void open_house(struct house *house, const struct db_driver *driver, bool on_disk)
-{
-	*house = (struct house){.driver = driver, .dir = -1, .arena = arena_new()};
-	err_free(loop_new(&house->loop));
-	if (on_disk) {
-		char name[32];
-		static int count;
-
-		snprintf(name, sizeof(name), "state%d", count++);
-		mkdirat(scratch, name, 0700);
-		house->dir = openat(scratch, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	}
-	open_store(house);
-}
-
-// As after a restart; what is in memory only is gone then, and is not asked.
-static void reopen(struct house *house)
-{
-	if (house->dir < 0)
-		return;
-	store_close(house->store);
-	house->store = NULL;
-	open_store(house);
-}
-
-static void close_house(struct house *house)
-{
-	store_close(house->store);
-	loop_free(house->loop);
-	arena_free(house->arena);
-	if (house->dir >= 0)
-		close(house->dir);
-}
-
-// The drivers: what stands behind the questions. Another database is another row.
-//	  word      name in the sentence  driver           keeps it over a restart
-#define BACKENDS(X, fn, sentence)                                                                  \
-	X(fn, sentence, file, "sqlite file: ", &sqlite_driver, true)                               \
-	X(fn, sentence, memory, "sqlite memory: ", &sqlite_driver, false)
-
-#define ONE_BACKEND(fn, sentence, word, name, its_driver, on_disk)                                 \
-	TEST(fn##_##word, name sentence)                                                           \
-	{                                                                                          \
-		on_exit_call(close_house) struct house house;                                      \
-		open_house(&house, its_driver, on_disk);                                           \
-		CHECK(house.store != NULL);                                                        \
-		fn(&house);                                                                        \
-	}
-#define EACH_BACKEND(fn, sentence)                                                                 \
-	static void fn(struct house *house);                                                       \
-	BACKENDS(ONE_BACKEND, fn, sentence)                                                        \
-	static void fn(struct house *house)
 
 static struct err *put_box(struct db *db, void *arg)
 {
@@ -91,16 +20,6 @@ static struct err *put_box(struct db *db, void *arg)
 static struct err *drop_box(struct db *db, void *arg)
 {
 	return store_boxes_drop_in(db, arg);
-}
-
-static struct err *run_script(struct db *db, void *arg)
-{
-	return db_script(db, arg);
-}
-
-static struct err *garble(struct store *store, const char *sql)
-{
-	return store_do(store, run_script, (void *)sql);
 }
 
 static void make_record(struct record *record, const char *id, uint64_t seq)
@@ -152,13 +71,24 @@ EACH_BACKEND(whole_record, "a record comes back with every field")
 	on_exit_call(store_boxes_done) struct store_boxes boxes = {0};
 	on_exit_call(record_done) struct record record;
 	const struct record *got;
+	auto_policy policy = POLICY_INIT(POLICY_ALLOW);
+	auto_json network = NULL;
 
 	make_record(&record, "0123456789ab", 7);
+	CHECK_OK(json_read(STR("{\"allow\":[\"*.a:22\"],\"secrets\":[{\"name\":\"K\",\"value\":"
+			       "\"s3cret\",\"hosts\":[\"b\"]}]}"),
+			   &network));
+	CHECK_OK(policy_read(network, POLICY_OFF, &policy));
+	record.network = policy_new(&policy);
 	CHECK_OK(keep(house->store, &record));
 	reopen(house);
 	CHECK_OK(store_boxes_load(house->store, &boxes));
 	CHECK(boxes.count == 1 && !boxes.unreadable[0] && boxes.last_seq == 7);
 	got = &boxes.at[0];
+	CHECK(got->network && got->network->mode == POLICY_ALLOW);
+	CHECK_STR(got->network->allow[0].text, "*.a:22");
+	CHECK_STR(got->network->secrets[0].placeholder, record.network->secrets[0].placeholder);
+	CHECK(!got->network->secrets[0].value);
 	CHECK_STR(got->id, record.id);
 	CHECK_STR(got->name, "web");
 	CHECK_STR(got->tenant, "acme");
@@ -341,17 +271,6 @@ static struct store_event event_of(const char *tenant, int64_t time_ms)
 		.time_ms = time_ms, .tenant = tenant, .kind = "box.created", .sandbox = "box-1"};
 }
 
-static struct store_events page_of(struct house *house, struct store_events_ask ask)
-{
-	struct store_events page = {.count = 999};
-
-	if (!ask.max)
-		ask.max = 9;
-	err_free(store_events_page(house->store, &ask, house->arena, &page));
-	return page;
-}
-#define PAGE(...) page_of(house, (struct store_events_ask){__VA_ARGS__})
-
 EACH_BACKEND(events, "events have one order, pages go on from an id, tenants see their own")
 {
 	struct store_event all[] = {event_of("a", 1), event_of("b", 2), event_of("a", 3)};
@@ -432,59 +351,6 @@ EACH_BACKEND(noisy,
 	CHECK(!page.missed && page.at[0].id == 1202);
 	page = PAGE(.after = 5000);
 	CHECK(page.missed && page.count == 0 && page.last == 1302);
-}
-
-EACH_BACKEND(audit, "the audit chain holds, and shows what was changed, taken out or cut off")
-{
-	struct store_audit row = {.time_ms = 5, .who = "ci", .action = "box.delete", .target = "b"};
-	uint8_t head[SECRET_HASH];
-	struct store_audit *rows;
-	uint64_t id = 0, bad = 9, count = 0;
-	size_t page = 0;
-
-	for (int i = 0; i < 3; i++)
-		CHECK_OK(store_audit_add(house->store, &row, &id));
-	CHECK(id == 3);
-	store_audit_tell(house->store, &row, NULL, NULL);
-	CHECK_OK(store_flush(house->store));
-	reopen(house);
-	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
-	CHECK(bad == 0 && count == 4);
-	CHECK_OK(store_audit_page(house->store, 1, "", false, 2, house->arena, &rows, &page));
-	CHECK(page == 2 && rows[0].id == 2);
-	CHECK_STR(rows[0].who, "ci");
-	CHECK_OK(garble(house->store, "UPDATE audit SET who = 'cii' WHERE id = 2"));
-	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
-	CHECK(bad == 2);
-	CHECK_OK(garble(house->store, "UPDATE audit SET who = 'ci' WHERE id = 2"));
-	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
-	CHECK(bad == 0);
-	CHECK_OK(garble(house->store, "DELETE FROM audit WHERE id = 4"));
-	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
-	CHECK(bad == 4);
-	CHECK_OK(garble(house->store, "DELETE FROM audit WHERE id = 2"));
-	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
-	CHECK(bad == 3);
-}
-
-EACH_BACKEND(long_chain, "a chain of many pages is read to its end")
-{
-	struct store_audit row = {.who = "ci", .action = "x"};
-	uint8_t head[SECRET_HASH];
-	uint64_t bad = 9, count = 0;
-
-	for (int i = 0; i < 1234; i++)
-		store_audit_tell(house->store, &row, NULL, NULL);
-	CHECK_OK(store_flush(house->store));
-	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
-	CHECK(bad == 0 && count == 1234);
-	CHECK_OK(garble(house->store, "UPDATE audit SET action = 'y' WHERE id = 1001"));
-	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
-	CHECK(bad == 1001);
-	CHECK_OK(garble(house->store, "UPDATE audit SET action = 'x' WHERE id = 1001;"
-				      "DELETE FROM audit WHERE id = 1000"));
-	CHECK_OK(store_audit_verify(house->store, &bad, &count, head));
-	CHECK(bad == 1001);
 }
 
 EACH_BACKEND(usage, "usage adds up by hour, tenant and sandbox")

@@ -33,6 +33,7 @@ static char home[64], instance[GROUP_NAME_ROOM];
 static pid_t warden_pid;
 static int sock = -1;
 static uint32_t last_id;
+static const char *net_by = "sk_lookup"; // how its boxes get their network
 
 static inline void path_of(char *room, size_t size, const char *name)
 {
@@ -70,7 +71,7 @@ static inline int dial(void)
 
 static inline void start_process(void)
 {
-	char data[80], run[80], log[80], *argv[4];
+	char data[80], run[80], log[80], *argv[5];
 
 	path_of(data, sizeof(data), "data");
 	path_of(run, sizeof(run), "run");
@@ -84,7 +85,8 @@ static inline void start_process(void)
 	argv[1] = mem_fmt("--run=%s", run);
 	argv[2] = mem_str("--uid=0");
 	argv[3] = mem_str("--disk=directory");
-	_exit(warden_main(4, argv)); // the leak check would need calls that the filter forbids
+	argv[4] = mem_fmt("--steer=%s", net_by);
+	_exit(warden_main(5, argv)); // the leak check would need calls that the filter forbids
 }
 
 static inline bool wait_readable(int fd)
@@ -94,6 +96,8 @@ static inline bool wait_readable(int fd)
 	return poll(&one, 1, PATIENCE_MS) == 1;
 }
 
+static int sent_with = -1; // an fd for orders that bring one
+
 static inline bool send_order(struct order *order)
 {
 	static char room[ORDER_SIZE_MAX];
@@ -101,7 +105,8 @@ static inline bool send_order(struct order *order)
 
 	order->id = ++last_id;
 	len = order_encode(order, room, sizeof(room));
-	return len > 0 && fd_send(sock, room, len, NULL, 0, 0) == (ssize_t)len;
+	return len > 0 &&
+	       fd_send(sock, room, len, &sent_with, order_brings(order), 0) == (ssize_t)len;
 }
 
 static inline bool take_answer(struct answer *out, int *fds)

@@ -95,6 +95,11 @@ TEST(refused, "what a proxy might read otherwise is refused, with words")
 		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n",
 		"GET / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nContent_Length: 5\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\ntransfer_encoding: chunked\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\013chunked\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked;q=1\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\r\n",
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

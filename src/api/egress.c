@@ -1,0 +1,266 @@
+// Both forms are read from the store, by the number of the last row that the reader has: a slow one
+// is behind, and nobody waits for it. A stream ends with its sandbox.
+#include "api/egress.h"
+
+#include <stdio.h>
+
+#include "api/events.h"
+#include "door/door.h"
+#include "egress/ears.h"
+#include "egress/egress.h"
+#include "fleet/access.h"
+#include "model/event.h"
+#include "store/egress.h"
+#include "wire/sse.h"
+
+#define REPLY_MAX (64u << 20)
+#define BATCH 200
+#define QUIET_MS 15000
+#define ROW_MAX 8192
+
+struct wish {
+	struct event_place place;
+	enum { WISH_ALL, WISH_ALLOWED, WISH_DENIED } verdict;
+	const char *box; // as it is spelled in hints
+};
+
+static fallible read_wish(struct http *x, const struct entry *entry, struct wish *out)
+{
+	struct str after = http_query(x, "after"), verdict = http_query(x, "verdict");
+
+	*out = (struct wish){.box = entry->record.id};
+	if (!after.at)
+		after = http_query(x, "cursor");
+	if (str_is(verdict, "allow") || str_is(verdict, "allowed"))
+		out->verdict = WISH_ALLOWED;
+	else if (str_is(verdict, "deny") || str_is(verdict, "denied"))
+		out->verdict = WISH_DENIED;
+	else if (verdict.at)
+		return err_new(INVALID, "bad_field", "'verdict' must be allow or deny");
+	return event_read_place(after, http_field(x, "Last-Event-ID"), http_query(x, "limit"),
+				&out->place);
+}
+
+static bool is_wanted(const struct wish *wish, const struct store_egress_row *row)
+{
+	return wish->verdict == WISH_ALL || row->allowed == (wish->verdict == WISH_ALLOWED);
+}
+
+static void put_known(struct json_out *out, const char *key, const char *text)
+{
+	json_put_text(out, key, *text ? text : NULL);
+}
+
+static void write_row(struct json_out *out, const struct wish *wish,
+		      const struct store_egress_row *row)
+{
+	auto_buf hint = BUF_INIT(ROW_MAX);
+
+	json_begin(out, '{');
+	json_put_int(out, "id", (int64_t)row->id);
+	json_put_time(out, "time", row->time_ms);
+	put_known(out, "name", row->name);
+	put_known(out, "address", row->address);
+	json_put_int(out, "port", row->port);
+	json_put_text(out, "verdict", row->allowed ? "allow" : "deny");
+	put_known(out, "rule", row->rule);
+	put_known(out, "reason", row->reason);
+	json_put_int(out, "requests", (int64_t)row->requests);
+	json_put_int(out, "bytesOut", (int64_t)row->bytes_out);
+	json_put_int(out, "bytesIn", (int64_t)row->bytes_in);
+	json_put_int(out, "durationMs", row->duration_ms);
+	if (!row->allowed)
+		policy_hint(&hint, wish->box, row->name, row->port, row->reason);
+	if (hint.len)
+		json_put_str(out, "hint", buf_view(&hint));
+	json_end(out, '}');
+}
+
+// Of a sandbox whose way is open, with what passes right now.
+static struct egress_counts count(const struct entry *entry, const struct store_egress_sums *sums)
+{
+	if (entry->way)
+		return egress_box_counts(entry->way);
+	return (struct egress_counts){.connections = sums->connections,
+				      .requests = sums->requests,
+				      .bytes_out = sums->bytes_out,
+				      .bytes_in = sums->bytes_in,
+				      .denied = sums->denied,
+				      .opaque = sums->opaque};
+}
+
+static void write_totals(struct json_out *out, const struct egress_counts *counts)
+{
+	json_key(out, "totals");
+	json_begin(out, '{');
+	json_put_int(out, "connections", (int64_t)counts->connections);
+	json_put_int(out, "requests", (int64_t)counts->requests);
+	json_put_int(out, "bytesOut", (int64_t)counts->bytes_out);
+	json_put_int(out, "bytesIn", (int64_t)counts->bytes_in);
+	json_put_int(out, "denied", (int64_t)counts->denied);
+	json_put_int(out, "open", counts->open);
+	json_put_text(out, "counted", counts->opaque ? "connections" : "requests");
+	json_end(out, '}');
+}
+
+// Up to `limit` rows that are wanted, in batches. Moves wish->place. *out_more: there may be
+// others.
+static fallible write_rows(struct http *x, struct wish *wish, struct json_out *out, bool *out_more,
+			   bool *out_missed, struct store_egress_sums *out_sums)
+{
+	struct event_place *place = &wish->place;
+	uint64_t found = 0;
+
+	*out_more = true;
+	while (*out_more && found < place->limit) {
+		auto_arena arena = arena_new();
+		struct store_egress_page page;
+		size_t i;
+
+		TRY(store_egress_page(door_of(x)->fleet->store, wish->box, place->after, BATCH,
+				      arena, &page));
+		*out_missed |= page.count && page.at[0].id > place->after + 1;
+		for (i = 0; i < page.count && found < place->limit; i++) {
+			place->after = page.at[i].id;
+			if (!is_wanted(wish, &page.at[i]))
+				continue;
+			write_row(out, wish, &page.at[i]);
+			found++;
+		}
+		*out_more = page.count == BATCH || i < page.count;
+		*out_sums = page.sums;
+	}
+	return OK;
+}
+
+static fallible reply_page(struct http *x, const struct entry *entry, struct wish *wish)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	struct store_egress_sums sums = {0};
+	struct egress_counts counts;
+	bool more = false, missed = false;
+	char last[24];
+
+	json_begin(&out, '{');
+	json_key(&out, "items");
+	json_begin(&out, '[');
+	TRY(write_rows(x, wish, &out, &more, &missed, &sums));
+	json_end(&out, ']');
+	counts = count(entry, &sums);
+	write_totals(&out, &counts);
+	snprintf(last, sizeof(last), "%llu", (unsigned long long)wish->place.after);
+	json_put_text(&out, "cursor", more ? last : NULL);
+	json_put_int(&out, "last", (int64_t)wish->place.after);
+	json_put_bool(&out, "missed", missed);
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+// All that there is behind the place.
+static fallible pour(struct http *x, struct wish *wish)
+{
+	bool more = true;
+
+	while (more) {
+		auto_buf text = BUF_INIT(REPLY_MAX), line = BUF_INIT(2 * ROW_MAX);
+		auto_arena arena = arena_new();
+		struct store_egress_page page;
+
+		TRY(store_egress_page(door_of(x)->fleet->store, wish->box, wish->place.after, BATCH,
+				      arena, &page));
+		for (size_t i = 0; i < page.count; i++) {
+			struct json_out out = json_to(&line);
+			char id[24];
+
+			if (!is_wanted(wish, &page.at[i]))
+				continue;
+			buf_clear(&line);
+			write_row(&out, wish, &page.at[i]);
+			snprintf(id, sizeof(id), "%llu", (unsigned long long)page.at[i].id);
+			sse_put(&text, STR("verdict"), str_of(id), buf_view(&line));
+		}
+		if (!buf_ok(&text) || !buf_ok(&line))
+			return err_new(INTERNAL, "internal", "a verdict did not fit");
+		wish->place.after = page.last;
+		more = page.count == BATCH;
+		if (text.len)
+			TRY(http_write(x, text.at, text.len));
+	}
+	return OK;
+}
+
+// `heard`: how often the ear had rung when the store was last looked at.
+static fallible wait_for_more(struct http *x, struct ear *ear, uint64_t heard)
+{
+	struct loop *loop = door_of(x)->loop;
+	struct err *err;
+
+	TRY(http_away(x, HTTP_PROBE_EVENT));
+	err = ear_wait(ear, heard, loop_now(loop) + QUIET_MS);
+	http_back(x);
+	if (err && err_kind(err) == ERR_TIMEOUT) {
+		err_free(err);
+		return http_write(x, ":\n\n", 3);
+	}
+	return err;
+}
+
+static bool is_there(const struct entry *entry)
+{
+	return entry->listed && entry->record.state != STATE_DELETING && !entry->fleet->closing;
+}
+
+static fallible stream(struct http *x, const struct entry *entry, struct wish *wish)
+{
+	struct store_egress_sums sums;
+	auto_ear ear = NULL;
+
+	if (!entry->fleet->egress)
+		return err_new(NOT_OFFERED, "no_network", "no sandbox of this host has a network");
+	ear = egress_listen(entry->fleet->egress, entry->record.id);
+	if (wish->place.from_now) {
+		TRY(store_egress_sums(entry->fleet->store, wish->box, &sums));
+		wish->place.after = sums.last;
+	}
+	x->feed = true;
+	http_set(x, "Cache-Control", STR("no-cache"));
+	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
+	while (is_there(entry)) {
+		uint64_t heard = ear_count(ear);
+
+		TRY(pour(x, wish));
+		if (is_there(entry))
+			TRY(wait_for_more(x, ear, heard));
+	}
+	return http_end(x);
+}
+
+// Whoever asks after what he has just seen finds it. A state that cannot be written can be read.
+static void settle(struct fleet *fleet)
+{
+	if (!fleet->egress)
+		return;
+	egress_hurry(fleet->egress);
+	err_free(store_flush(fleet->store));
+}
+
+fallible api_egress(struct http *x)
+{
+	struct fleet *fleet = door_of(x)->fleet;
+	auto_entry entry = NULL;
+	struct entry *found;
+	struct wish wish;
+
+	TRY(access_ask(door_who(x), ACCESS_READ));
+	found = access_find(fleet, door_who(x), x->params[0]);
+	if (!found || found->record.state == STATE_DELETING)
+		return life_absent();
+	entry_hold(found);
+	entry = found;
+	if (!fleet->store)
+		return err_new(UNAVAILABLE, "state_unwritable", "nothing is kept");
+	TRY(read_wish(x, entry, &wish));
+	settle(fleet);
+	return events_wants_stream(x) ? stream(x, entry, &wish) : reply_page(x, entry, &wish);
+}

@@ -1,0 +1,292 @@
+// Nobody has to wake a sandbox to expose a port of it. One that runs is asked which of its ports
+// have a listener; of one that does not, only what is exposed is told.
+#include "api/ports.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "door/door.h"
+#include "door/escort.h"
+#include "fleet/access.h"
+#include "fleet/expose.h"
+#include "fleet/visit.h"
+#include "http/upgrade.h"
+#include "http/wspipe.h"
+#include "model/terms.h"
+
+#define ASK_MS 5000
+#define LISTED_MAX 1024
+
+// Held: the caller drops it. NULL: absent.
+static struct entry *find(struct http *x)
+{
+	struct entry *entry = access_find(door_of(x)->fleet, door_who(x), x->params[0]);
+
+	if (!entry || entry->record.state == STATE_DELETING)
+		return NULL;
+	entry_hold(entry);
+	return entry;
+}
+
+static fallible read_port(struct http *x, uint16_t *out)
+{
+	uint64_t port;
+
+	if (!str_to_u64(x->params[1], 1, 65535, &port)) {
+		guard_report(x, "bad_port", "low");
+		return err_new(INVALID, "bad_port", "a port is a number from 1 to 65535");
+	}
+	*out = (uint16_t)port;
+	return OK;
+}
+
+static void put_urls(struct json_out *out, const struct door *door, const struct entry *entry,
+		     uint16_t port, const char *token)
+{
+	auto_buf host = BUF_INIT(512), path = BUF_INIT(512);
+	const char *id = entry->record.short_id;
+	bool has_host = urls_host(&door->urls, id, port, token, &host);
+	bool has_path = urls_path(&door->urls, id, port, token, &path);
+
+	// Where names cannot be had the path is what there is.
+	json_put_text(out, "url", has_host ? host.at : has_path ? path.at : NULL);
+	json_put_text(out, "pathUrl", has_path ? path.at : NULL);
+}
+
+static void put_end(struct json_out *out, int64_t ends_ms)
+{
+	if (ends_ms)
+		json_put_time(out, "expiresAt", clock_bound(ends_ms));
+	else
+		json_put_text(out, "expiresAt", NULL);
+}
+
+// As members of an object. `port` is a copy; its name is the register's.
+static void put_exposed(struct json_out *out, const struct door *door, const struct entry *entry,
+			const struct portbook_entry *port)
+{
+	json_put_text(out, "name", port->name);
+	json_put_text(out, "token", port->token);
+	put_urls(out, door, entry, port->port, port->token);
+	put_end(out, port->ends_ms);
+}
+
+static fallible read_ask(struct http *x, const struct json *json, struct expose_ask *out)
+{
+	static const char *const known[] = {"port", "name", "token", "expiresIn", NULL};
+	uint64_t port = 0, span = 0;
+	auto_err err = NULL;
+
+	if (!json || json_type(json) != JSON_OBJECT)
+		return err_new(INVALID, "bad_field", "the body must be an object");
+	TRY(json_only(json, known));
+	err = json_u64(json_get(json, "port"), "port", 1, 65535, &port);
+	if (err || !port) {
+		guard_report(x, "bad_port", "low");
+		return err ? take_ptr(err) : err_new(INVALID, "bad_field", "'port' is missing");
+	}
+	out->port = (uint16_t)port;
+	TRY(json_str(json_get(json, "name"), "name", &out->name));
+	TRY(json_str(json_get(json, "token"), "token", &out->token));
+	TRY(terms_read_span(json_get(json, "expiresIn"), "expiresIn", &span));
+	out->ends_ms = span ? clock_steady_ms() + (int64_t)span : EXPOSE_AS_BEFORE;
+	return OK;
+}
+
+fallible api_ports_expose(struct http *x)
+{
+	struct expose_ask ask = {0};
+	struct portbook_entry made;
+	auto_buf body = BUF_INIT(8192);
+	struct json_out out = json_to(&body);
+	const struct portbook_entry *now;
+	auto_entry entry = NULL;
+	auto_json json = NULL;
+	bool is_new = false;
+
+	TRY(door_json(x, &json, NULL));
+	TRY(read_ask(x, json, &ask));
+	TRY(access_ask(door_who(x), ACCESS_USE));
+	entry = find(x);
+	if (!entry)
+		return life_absent();
+	TRY(expose_port(entry, &ask, &is_new, &made));
+	now = portbook_find(&entry->ports, ask.port);
+	made.name = now ? now->name : NULL;
+	json_begin(&out, '{');
+	json_put_int(&out, "port", made.port);
+	put_exposed(&out, door_of(x), entry, &made);
+	json_end(&out, '}');
+	return http_reply_json(x, is_new ? 201 : 200, &body);
+}
+
+// Who listens in a sandbox that runs; none is known of one that does not.
+static fallible ask_listening(struct http *x, const struct entry *entry, struct reach_port *ports,
+			      size_t *out)
+{
+	auto_visit visit = {0};
+	struct files files;
+	size_t count = 0;
+
+	*out = 0;
+	if (entry->record.state != STATE_RUNNING || entry->moving)
+		return OK;
+	TRY(visit_begin(door_of(x)->fleet, door_who(x), str_of(entry->record.id), &visit));
+	files = (struct files){
+		.box = visit.box,
+		.user = "",
+		.deadline = loop_now(door_of(x)->loop) + ASK_MS,
+	};
+	TRY(visit_explain(files_ports(&files, ports, LISTED_MAX, &count)));
+	*out = count < LISTED_MAX ? count : LISTED_MAX;
+	return OK;
+}
+
+// Both lists are in order of numbers: they are merged.
+static void put_all(struct json_out *out, const struct door *door, const struct entry *entry,
+		    const struct reach_port *heard, size_t count)
+{
+	const struct portbook *book = &entry->ports;
+
+	for (size_t i = 0, j = 0; i < book->count || j < count;) {
+		bool known = i < book->count && (j == count || book->at[i].port <= heard[j].port);
+		bool listens = j < count && (i == book->count || heard[j].port <= book->at[i].port);
+
+		json_begin(out, '{');
+		json_put_int(out, "port", known ? book->at[i].port : heard[j].port);
+		json_put_bool(out, "exposed", known);
+		json_put_bool(out, "listening", listens);
+		json_put_text(out, "address", !listens ? NULL : heard[j].any ? "any" : "loopback");
+		if (known)
+			put_exposed(out, door, entry, &book->at[i]);
+		json_end(out, '}');
+		i += known;
+		j += listens;
+	}
+}
+
+fallible api_ports_list(struct http *x)
+{
+	struct reach_port *heard = arena_take(x->arena, LISTED_MAX * sizeof(*heard));
+	auto_buf body = BUF_INIT(2 << 20);
+	struct json_out out = json_to(&body);
+	auto_entry entry = NULL;
+	size_t count = 0;
+
+	TRY(access_ask(door_who(x), ACCESS_USE));
+	entry = find(x);
+	if (!entry)
+		return life_absent();
+	TRY(ask_listening(x, entry, heard, &count));
+	json_begin(&out, '{');
+	json_key(&out, "items");
+	json_begin(&out, '[');
+	put_all(&out, door_of(x), entry, heard, count);
+	json_end(&out, ']');
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+fallible api_ports_unexpose(struct http *x)
+{
+	auto_entry entry = NULL;
+	uint16_t port = 0;
+	bool was;
+
+	TRY(read_port(x, &port));
+	TRY(access_ask(door_who(x), ACCESS_USE));
+	entry = find(x);
+	if (!entry)
+		return life_absent();
+	TRY(expose_end(entry, port, &was));
+	return http_reply_empty(x, 204);
+}
+
+static fallible read_span(const struct json *json, int64_t *out_ends)
+{
+	static const char *const known[] = {"expiresIn", NULL};
+	uint64_t span = 0;
+
+	if (!json || json_type(json) != JSON_OBJECT)
+		return err_new(INVALID, "bad_field", "the body must be an object");
+	TRY(json_only(json, known));
+	TRY(terms_read_span(json_get(json, "expiresIn"), "expiresIn", &span));
+	if (!span)
+		return err_hint(err_new(INVALID, "bad_field", "'expiresIn' is missing"),
+				"seconds as a number, or \"30s\", \"10m\", \"1h\"");
+	*out_ends = clock_steady_ms() + (int64_t)span;
+	return OK;
+}
+
+// A link dies with the token that it was signed under, and by itself at its own end.
+fallible api_ports_link(struct http *x)
+{
+	auto_buf body = BUF_INIT(4096);
+	struct json_out out = json_to(&body);
+	const struct portbook_entry *known;
+	char link[TICKET_LINK_LEN + 1];
+	auto_entry entry = NULL;
+	auto_json json = NULL;
+	struct ticket ticket;
+	int64_t ends_ms = 0;
+	uint16_t port = 0;
+
+	TRY(door_json(x, &json, NULL));
+	TRY(read_port(x, &port));
+	TRY(read_span(json, &ends_ms));
+	TRY(access_ask(door_who(x), ACCESS_USE));
+	entry = find(x);
+	if (!entry)
+		return life_absent();
+	known = portbook_find(&entry->ports, port);
+	if (!known)
+		return err_hint(
+			err_new(NOT_FOUND, "port_not_exposed", "Port %u is not exposed", port),
+			"POST to …/ports first");
+	ticket = (struct ticket){entry->record.id, port, known->token, known->ends_ms};
+	ticket_sign(door_of(x)->link_key, &ticket, ends_ms, link);
+	json_begin(&out, '{');
+	json_put_int(&out, "port", port);
+	json_put_text(&out, "token", link);
+	put_urls(&out, door_of(x), entry, port, link);
+	put_end(&out, ends_ms);
+	json_end(&out, '}');
+	return http_reply_json(x, 201, &body);
+}
+
+static fallible talk(struct http *x, struct wsock *ws, void *arg)
+{
+	return wspipe_run(door_of(x)->loop, ws, arg);
+}
+
+static void close_stream(struct stream *stream)
+{
+	stream_close(stream);
+}
+
+// Whatever is spoken there. The port is connected to before the socket is agreed on: that it is
+// closed is an answer.
+fallible api_ports_tcp(struct http *x)
+{
+	on_exit_call(close_stream) struct stream stream = {.fd = -1};
+	struct wsock_options options = WSPIPE_OPTIONS;
+	auto_visit visit = {0};
+	struct files files;
+	auto_fd fd = -1;
+	uint16_t port = 0;
+
+	TRY(read_port(x, &port));
+	TRY(upgrade_check(x));
+	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &visit));
+	files = (struct files){
+		.box = visit.box,
+		.user = "",
+		.deadline = loop_now(door_of(x)->loop) + ASK_MS,
+	};
+	TRY(visit_explain(files_dial(&files, port, &fd)));
+	TRY(stream_open(&stream, door_of(x)->loop, take_fd(&fd)));
+	auto_escort escort = escort_begin(visit.entry);
+
+	x->feed = true;
+	return upgrade_run(x, &options, talk, &stream);
+}

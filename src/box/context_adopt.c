@@ -1,0 +1,204 @@
+// Contexts of an earlier daemon. Their cards lie in the box's folder, and so do the tapes of their
+// cells; the process of one that lives is held by pid 1. What that process is doing nobody knows:
+// it waits for a cell, or is at work on one. So it is told a word to which it has nothing to do,
+// which it hears when it is free. Everything that it writes until it answers belongs to the cell
+// whose tape has no end yet; and if there is no such tape, then to one whose tape had no first byte
+// yet.
+//
+// A process that may have heard half of a cell (model/tag.h: TAG_HALF) would take our words for the
+// other half, and is ended.
+#include "base/clock.h"
+#include "base/mem.h"
+#include "box/adopt_inner.h"
+#include "box/context_inner.h"
+
+// The next number of a file of that letter above `over`; 0: there is none.
+static uint32_t next_above(const struct adoption *adoption, char letter, uint32_t over)
+{
+	uint32_t best = 0, number;
+
+	for (size_t i = 0; i < adoption->name_count; i++)
+		if (adoption_number(adoption->names[i], letter, &number) && number > over &&
+		    (!best || number < best))
+			best = number;
+	return best;
+}
+
+static struct context *find(struct box *box, uint32_t card)
+{
+	list_each (at, &box->contexts->all) {
+		struct context *context = link_of(at, struct context, link);
+
+		if (context->card == card)
+			return context;
+	}
+	return NULL;
+}
+
+static void adopt_cards(struct adoption *adoption)
+{
+	struct box *box = adoption->box;
+	struct contexts *table = contexts_of(box);
+	uint32_t at = 0;
+
+	while ((at = next_above(adoption, CONTEXT_CARD, at))) {
+		struct context *context = NULL;
+
+		if (!find(box, at))
+			context = context_card_read(box, at);
+		if (context)
+			context->card = at; // it keeps its own number
+		else
+			box_remove_file(box, CONTEXT_CARD, at);
+		table->cards = at;
+	}
+}
+
+// Nobody saw the end of its process.
+static void end_lost(struct context_run *run)
+{
+	run->result.end = CONTEXT_DIED;
+	run->result.status = 1;
+	run->result.exec.ending = ENDING_BOX_LOST;
+	run->done = true;
+	tape_end(run->tape);
+	context_file(run, NULL);
+	context_run_let_go(run);
+}
+
+// The cell that goes on is the last one without an end.
+static void list_run(struct context_run *run, bool ended)
+{
+	struct context *context = run->context;
+	struct context_run *other = context->run;
+
+	if (ended) {
+		context_list_past(run);
+		return;
+	}
+	context->run = !other || other->number < run->number ? run : other;
+	if (other)
+		end_lost(context->run == run ? other : run);
+}
+
+static fallible adopt_tape(struct adoption *adoption, uint32_t number)
+{
+	struct box *box = adoption->box;
+	auto_free char *name = mem_fmt("%s/%c%u", box->id, CONTEXT_TAPE, number);
+	struct context *context;
+	struct tape_label label;
+	struct tape *tape = NULL;
+	struct err *err = tape_open(box->loop, box->tapes_dir, name, &tape, &label);
+	bool ended;
+
+	if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
+		return err;
+	if (err) { // it was made for the next cell
+		err_free(err);
+		box_remove_file(box, CONTEXT_TAPE, number);
+		return OK;
+	}
+	context = context_find(box, label.id);
+	if (!context) {
+		tape_drop(tape); // and its file goes
+		return OK;
+	}
+	tape_bound(tape, box_tape_budget(box));
+	list_run(context_recall(context, tape, &label, &ended), ended);
+	context_drop(context);
+	return OK;
+}
+
+// A limit goes on where it was.
+static int64_t left_of(const struct context_run *run)
+{
+	int64_t passed = run->started_ms ? clock_wall_ms() - run->started_ms : 0;
+
+	return (int64_t)run->timeout_ms - (passed > 0 ? passed : 0);
+}
+
+static fallible take_process(struct context *context, struct adoptee *held)
+{
+	bool half = held->tag.flags & TAG_HALF;
+	bool talks = held->talk.held.flags & TALK_EXEC_DIALOGUE;
+	struct context_run *run = take_ptr(context->run);
+	struct exec *exec = NULL;
+	struct bash *shell = NULL;
+	struct err *err;
+
+	if (!run) {
+		struct tape *tape = context_new_tape(context, ++context->number, 0);
+
+		run = context_run_new(context, context->number, tape);
+		run->doubtful = true;
+		run->timeout_ms = context->timeout_ms;
+	}
+	err = adoptee_take(held, context->box, NULL, &exec);
+	if (!err && talks)
+		err = bash_adopt(exec, run->tape, &shell);
+	if (err || !talks) {
+		if (!err) {
+			exec_filed(exec);
+			exec_kill(exec);
+			exec_drop(exec);
+		}
+		end_lost(run);
+		return err;
+	}
+	context_attach(context, shell);
+	context_resume(context, run, left_of(run));
+	if (half)
+		bash_kill(shell);
+	return OK;
+}
+
+// Processes that are no context's: they waited for one, or its card was not yet written.
+static void end_rest(struct adoption *adoption)
+{
+	list_each (at, &adoption->helds) {
+		struct adoptee *held = link_of(at, struct adoptee, link);
+		struct exec *exec;
+		struct err *err;
+
+		if (held->tag.kind != TAG_CONTEXT)
+			continue;
+		err = adoptee_take(held, adoption->box, NULL, &exec);
+		if (err) {
+			err_free(err);
+			continue;
+		}
+		exec_filed(exec);
+		exec_kill(exec);
+		exec_drop(exec);
+	}
+}
+
+fallible contexts_adopt(struct adoption *adoption)
+{
+	struct box *box = adoption->box;
+	uint32_t number;
+
+	if (!next_above(adoption, CONTEXT_CARD, 0) && !next_above(adoption, CONTEXT_TAPE, 0)) {
+		end_rest(adoption);
+		return OK;
+	}
+	adopt_cards(adoption);
+	for (size_t i = 0; i < adoption->name_count; i++) {
+		if (!adoption_number(adoption->names[i], CONTEXT_TAPE, &number))
+			continue;
+		TRY(adopt_tape(adoption, number));
+		if (box->contexts->reel.files < number)
+			box->contexts->reel.files = number;
+	}
+	list_each (link, &box->contexts->all) {
+		struct context *context = link_of(link, struct context, link);
+		struct adoptee *held = adoption_find(adoption, TAG_CONTEXT, context->card);
+
+		if (held)
+			TRY(take_process(context, held));
+		else if (context->run)
+			end_lost(take_ptr(context->run));
+	}
+	end_rest(adoption);
+	return OK;
+}

@@ -1,0 +1,349 @@
+// The line before a context. One cell is at work, the others wait in order of arrival; one that
+// nobody holds any more when its turn comes is passed over. All of it happens in callbacks of the
+// process and of timers, so that a cell runs to its end whoever has gone meanwhile.
+//
+// A cell that is late is interrupted, and when that does not help killed with its process. What is
+// said last of a cell that its driver could not end is the reader's to say, by the result.
+//
+// The label of its tape goes to the disk with the first output, or a few milliseconds after it was
+// told if there is none by then.
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/secret.h"
+#include "box/context_inner.h"
+#include "box/word.h"
+
+#define HEAD_MAX 128 // of what a driver is told, before the code
+
+#define LABEL_MS 20 // from the beginning to a label without output
+
+static fallible word_died(void)
+{
+	return err_hint(err_new(INTERNAL, "context_died", "the process of the context has ended"),
+			"restart it with POST /api/contexts/{id}/restart, or make another");
+}
+
+void context_run_let_go(struct context_run *run)
+{
+	if (--run->refs > 0)
+		return;
+	buf_done(&run->code);
+	tape_drop(run->tape);
+	err_free(run->failure);
+	context_drop(run->context);
+	free(run);
+}
+
+// From the line, or from work; `exec` ended with it.
+static void finish(struct context_run *run, struct exec *exec)
+{
+	struct loop *loop = run->context->box->loop;
+
+	loop_drop_timer(loop, &run->timer);
+	loop_drop_timer(loop, &run->label);
+	run->done = true;
+	tape_end(run->tape);
+	bell_ring(&run->bell);
+	if (run->doubtful && !tape_kept(run->tape)) {
+		run->begun = false;
+		run->context->number -= run->number == run->context->number;
+	}
+	if (run->begun)
+		context_file(run, exec);
+	else if (exec)
+		exec_filed(exec);
+	context_run_let_go(run);
+}
+
+static void unqueue(struct context_run *run)
+{
+	link_drop(&run->link);
+	run->context->waiting--;
+}
+
+static void on_late(struct timer *timer)
+{
+	struct context_run *run = link_of(timer, struct context_run, timer);
+	struct context *context = run->context;
+
+	if (!context->shell)
+		return;
+	if (run->late) {
+		bash_kill(context->shell);
+		return;
+	}
+	run->late = true;
+	exec_signal_alone(context->shell->exec, SIGINT);
+	loop_set_timer(context->box->loop, timer, loop_now(context->box->loop) + CONTEXT_GRACE_MS);
+}
+
+static void label_task(void *arg)
+{
+	struct tape *tape = arg;
+
+	task_shield(true);
+	tape_begin(tape);
+	tape_drop(tape);
+}
+
+static void on_label(struct timer *timer)
+{
+	struct context_run *run = link_of(timer, struct context_run, label);
+
+	if (!tape_is_named(run->tape))
+		return;
+	tape_hold(run->tape);
+	task_start(run->context->box->loop, "tape.begin", label_task, run->tape);
+}
+
+static void begin(struct context *context, struct context_run *run)
+{
+	struct buf words = BUF_INIT(CONTEXT_CODE_MAX + HEAD_MAX);
+	uint64_t mark;
+
+	secret_random(&mark, sizeof(mark));
+	buf_fmt(&words, "run %llu %zu\n", (unsigned long long)mark, run->code.len);
+	buf_str(&words, buf_view(&run->code));
+	buf_done(&run->code);
+	context->run = run;
+	run->begun = true;
+	run->result.count = ++context->cells;
+	loop_set_timer(context->box->loop, &run->label, loop_now(context->box->loop) + LABEL_MS);
+	if (run->timeout_ms)
+		loop_set_timer(context->box->loop, &run->timer,
+			       loop_now(context->box->loop) + (int64_t)run->timeout_ms);
+	bash_tell_other(context->shell, &words, mark, run->tape);
+}
+
+void context_pump(struct context *context)
+{
+	while (!context->run && !link_empty(&context->queue)) {
+		struct context_run *run = link_of(context->queue.next, struct context_run, link);
+
+		if (run->holders && (!context->shell || context->shell->done || !context->ready))
+			return;
+		unqueue(run);
+		if (run->holders)
+			begin(context, run);
+		else
+			finish(run, NULL);
+	}
+}
+
+// The driver has told the end, and what was written until then is on the tape.
+static void on_ended(struct bash *shell)
+{
+	struct context *context = shell->owner;
+	struct context_run *run = context->run;
+
+	if (!context->ready && shell->status && context_warm_failed(context))
+		return;
+	if (shell->cwd && strcmp(shell->cwd, context->cwd) != 0) {
+		free(context->cwd);
+		context->cwd = mem_str(shell->cwd);
+	}
+	context_hold(context);
+	if (!context->ready) {
+		context->ready = true;
+		context->warmed = false;
+		bell_ring(&context->changed);
+	} else if (run) {
+		run->result.end = CONTEXT_DONE;
+		run->result.status = shell->status;
+		run->result.timed_out = run->late;
+		run->result.unseen = context->resuming;
+		context->run = NULL;
+		if (context->resuming)
+			bash_turn_aside(shell, context->aside);
+		context->resuming = false;
+		finish(run, NULL);
+	}
+	context_pump(context);
+	context_drop(context);
+}
+
+static void end_run(struct context *context, const struct exec_result *result, struct exec *exec)
+{
+	struct context_run *run = context->run;
+
+	context->resuming = false;
+	if (!run) {
+		if (exec)
+			exec_filed(exec);
+		return;
+	}
+	run->result.end = CONTEXT_DIED;
+	run->result.status = 1;
+	run->result.exec = *result;
+	run->result.timed_out = run->late;
+	context->run = NULL;
+	finish(run, exec);
+}
+
+void context_end_run(struct context *context, const struct exec_result *result)
+{
+	end_run(context, result, NULL);
+}
+
+static void fail_waiting(struct context *context)
+{
+	auto_err died = box_is_alive(context->box) ? word_died() : word_box_lost();
+
+	if (!context->restarting)
+		context_fail_all(context, died);
+}
+
+static void on_lost(struct bash *shell)
+{
+	struct context *context = shell->owner;
+	struct exec_result result = shell->exec->result;
+
+	if (context_warm_failed(context))
+		return;
+	context_hold(context);
+	context->shell = NULL;
+	context->cells = 0;
+	if (!context->ready && !context->failure)
+		context->failure = err_new(UNAVAILABLE, "interpreter_failed",
+					   "the interpreter ended at once, with %d",
+					   result.exit_code);
+	context->ready = false;
+	end_run(context, &result, shell->exec);
+	fail_waiting(context);
+	bash_drop(shell);
+	bell_ring(&context->changed);
+	context_drop(context);
+}
+
+void context_attach(struct context *context, struct bash *shell)
+{
+	shell->owner = context;
+	shell->ended = on_ended;
+	shell->lost = on_lost;
+	context->shell = shell;
+	context->ready = false;
+}
+
+void context_fail_all(struct context *context, const struct err *err)
+{
+	while (!link_empty(&context->queue)) {
+		struct context_run *run = link_of(context->queue.next, struct context_run, link);
+
+		unqueue(run);
+		run->failure = err_from(err_kind(err), err_reason(err), err_message(err),
+					err_hint_of(err));
+		finish(run, NULL);
+	}
+}
+
+bool context_interrupt(struct context *context)
+{
+	if (!context->run || !context->shell || !context->ready)
+		return false;
+	exec_signal_alone(context->shell->exec, SIGINT);
+	return true;
+}
+
+static fallible check(const struct context *context, struct str code)
+{
+	if (code.len > CONTEXT_CODE_MAX)
+		return err_new(TOO_LARGE, "code_too_large", "the code of a cell may have %d KiB",
+			       CONTEXT_CODE_MAX / 1024);
+	if (context->waiting >= CONTEXT_WAITING_MAX)
+		return err_new(EXHAUSTED, "context_busy", "%d cells wait for the context already",
+			       CONTEXT_WAITING_MAX);
+	return context->shell || context->starting ? OK : word_died();
+}
+
+struct context_run *context_run_new(struct context *context, uint64_t number, struct tape *tape)
+{
+	struct context_run *run = mem_new_of(struct context_run);
+
+	context_hold(context);
+	run->context = context;
+	run->refs = 1; // the context's
+	run->number = number;
+	run->timer.due = on_late;
+	run->label.due = on_label;
+	bell_init(&run->bell);
+	run->code = BUF_INIT(CONTEXT_CODE_MAX + 1);
+	run->tape = tape;
+	return run;
+}
+
+fallible context_run(struct context *context, struct str code, uint64_t timeout_ms,
+		     struct context_run **out)
+{
+	struct context_run *run;
+	struct tape *tape;
+
+	TRY(check(context, code));
+	timeout_ms = timeout_ms ? timeout_ms : context->timeout_ms;
+	tape = context_new_tape(context, ++context->number, timeout_ms);
+	run = context_run_new(context, context->number, tape);
+	run->refs++; // the caller's
+	run->holders = 1;
+	run->timeout_ms = run->result.timeout_ms = timeout_ms;
+	buf_str(&run->code, code);
+	context->waiting++;
+	link_add(&context->queue, &run->link);
+	context_pump(context);
+	*out = run;
+	return OK;
+}
+
+void context_resume(struct context *context, struct context_run *run, int64_t left_ms)
+{
+	struct loop *loop = context->box->loop;
+	struct buf words = BUF_INIT(HEAD_MAX);
+	uint64_t mark;
+
+	secret_random(&mark, sizeof(mark));
+	buf_fmt(&words, "still %llu 0\n", (unsigned long long)mark);
+	context->run = run;
+	context->resuming = context->ready = true;
+	run->begun = true;
+	run->result.timeout_ms = run->timeout_ms;
+	if (run->timeout_ms)
+		loop_set_timer(loop, &run->timer, loop_now(loop) + (left_ms > 0 ? left_ms : 1));
+	bash_tell_other(context->shell, &words, mark, run->tape);
+}
+
+struct tape *context_run_tape(struct context_run *run)
+{
+	return run->tape;
+}
+
+fallible context_run_wait(struct context_run *run, int64_t deadline, struct context_result *out)
+{
+	while (!run->done)
+		TRY(bell_wait(&run->bell, deadline));
+	if (run->failure)
+		return err_from(err_kind(run->failure), err_reason(run->failure),
+				err_message(run->failure), err_hint_of(run->failure));
+	*out = run->result;
+	return OK;
+}
+
+uint64_t context_run_number(const struct context_run *run)
+{
+	return run->number;
+}
+
+bool context_run_has_ended(const struct context_run *run)
+{
+	return run->done;
+}
+
+const char *context_run_key(const struct context_run *run)
+{
+	return run->context->key;
+}
+
+void context_run_drop(struct context_run *run)
+{
+	run->holders--;
+	context_run_let_go(run);
+}

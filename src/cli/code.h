@@ -1,0 +1,8 @@
+// Code in a sandbox: a file of it, or a conversation with an interpreter.
+#pragma once
+
+#include "cli/call.h"
+
+fallible code_run(struct call *call);	 // cove run-code
+fallible code_python(struct call *call); // cove python
+fallible code_node(struct call *call);	 // cove node

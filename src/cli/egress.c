@@ -1,0 +1,160 @@
+#include "cli/egress.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "cli/boxes.h"
+#include "cli/feed.h"
+#include "cli/print.h"
+#include "cli/remote.h"
+
+#define ROW_MAX 65536
+
+typedef void show_fn(const struct json *row, struct str text);
+
+static void show_json(const struct json *row, struct str text)
+{
+	(void)row;
+	printf(STR_FMT "\n", STR_ARG(text));
+}
+
+static uint64_t number(const struct json *object, const char *key)
+{
+	uint64_t value = 0;
+
+	err_free(json_u64(json_get(object, key), key, 0, INT64_MAX, &value));
+	return value;
+}
+
+static const char *or_else(const char *text, const char *other)
+{
+	return *text ? text : other;
+}
+
+static void put_took(uint64_t ms, struct buf *out)
+{
+	if (ms < 10000)
+		buf_fmt(out, "%llu ms", (unsigned long long)ms);
+	else
+		print_age((int64_t)ms, out);
+}
+
+#define FORM "%-24s %-7s %-40s %-24s %10s %10s %8s\n"
+
+// A line, and one more with what would allow it.
+static void show_row(const struct json *row, struct str text)
+{
+	auto_buf place = BUF_INIT(1024), sent = BUF_INIT(64), got = BUF_INIT(64),
+		 took = BUF_INIT(64);
+	const char *reason = boxes_text(row, "reason"), *hint = boxes_text(row, "hint");
+	const char *name = or_else(boxes_text(row, "name"), boxes_text(row, "address"));
+
+	(void)text;
+	buf_text(&place, or_else(name, "-"));
+	if (number(row, "port"))
+		buf_fmt(&place, ":%llu", (unsigned long long)number(row, "port"));
+	print_size(number(row, "bytesOut"), &sent);
+	print_size(number(row, "bytesIn"), &got);
+	put_took(number(row, "durationMs"), &took);
+	printf(FORM, boxes_text(row, "time"), boxes_text(row, "verdict"), place.at,
+	       or_else(reason, or_else(boxes_text(row, "rule"), "-")), sent.at, got.at, took.at);
+	if (*hint)
+		printf("  to allow it: %s\n", hint);
+}
+
+static void show_totals(const struct json *totals)
+{
+	auto_buf sent = BUF_INIT(64), got = BUF_INIT(64);
+
+	print_size(number(totals, "bytesOut"), &sent);
+	print_size(number(totals, "bytesIn"), &got);
+	printf("%llu connections (%llu open), %llu requests, %s out, %s in, %llu denied\n",
+	       (unsigned long long)number(totals, "connections"),
+	       (unsigned long long)number(totals, "open"),
+	       (unsigned long long)number(totals, "requests"), sent.at, got.at,
+	       (unsigned long long)number(totals, "denied"));
+}
+
+static char *ledger_path(const struct call *call, const char *more)
+{
+	auto_free char *rest = mem_fmt("/egress?%s%s", more,
+				       call_has(call, OPT_DENIED) ? "&verdict=deny" : "");
+
+	return remote_path(BOXES_PATH "/", call->words[0], rest);
+}
+
+// All that there is. *last: what to go on from.
+static fallible show_pages(struct call *call, show_fn *show, bool with_totals, uint64_t *last)
+{
+	auto_remote remote = {0};
+	bool more = true;
+
+	TRY(remote_open(&remote, call));
+	while (more) {
+		auto_free char *ask = mem_fmt("limit=1000&after=%llu", (unsigned long long)*last);
+		auto_free char *path = ledger_path(call, ask);
+		auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+		auto_json page = NULL;
+		struct json *items;
+
+		TRY(remote_ask(&remote, "GET", path, NULL, &text, &page));
+		items = json_get(page, "items");
+		for (size_t i = 0; items && i < json_count(items); i++) {
+			auto_buf one = BUF_INIT(ROW_MAX);
+			struct json_out out = json_to(&one);
+
+			json_add_value(&out, json_at(items, i));
+			show(json_at(items, i), buf_view(&one));
+		}
+		*last = number(page, "last");
+		more = json_get(page, "cursor") != NULL;
+		if (!more && with_totals)
+			show_totals(json_get(page, "totals"));
+	}
+	fflush(stdout);
+	return OK;
+}
+
+// ------------------------------------------------------------------------------------ following
+
+struct follow {
+	struct feed feed;
+	show_fn *show;
+};
+
+static void follow_path(struct feed *feed, struct buf *out)
+{
+	auto_free char *ask = mem_fmt("follow=true&after=%llu", (unsigned long long)feed->last);
+	auto_free char *path = ledger_path(feed->call, ask);
+
+	buf_text(out, path);
+}
+
+static void take_row(struct feed *feed, const struct sse_event *event)
+{
+	struct follow *follow = (struct follow *)feed;
+	auto_json json = NULL;
+	auto_err err = json_read_any(event->data, &json);
+
+	if (!err)
+		follow->show(json, event->data);
+}
+
+fallible cli_egress(struct call *call)
+{
+	bool json = call_has(call, OPT_JSON), follows = call_has(call, OPT_FOLLOW);
+	struct follow follow = {
+		.feed = {.call = call, .path = follow_path, .take = take_row, .placed = true},
+		.show = json ? show_json : show_row,
+	};
+	auto_err err = NULL;
+
+	if (!json)
+		printf(FORM, "TIME", "VERDICT", "NAME", "RULE OR REASON", "OUT", "IN", "TOOK");
+	TRY(show_pages(call, follow.show, !json && !follows, &follow.feed.last));
+	if (!follows)
+		return OK;
+	err = feed_follow(&follow.feed);
+	// It was there: now it has ended, and so has its ledger.
+	return err && err_kind(err) == ERR_NOT_FOUND ? OK : take_ptr(err);
+}

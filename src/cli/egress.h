@@ -1,0 +1,6 @@
+// What a sandbox wanted from outside.
+#pragma once
+
+#include "cli/call.h"
+
+fallible cli_egress(struct call *call);

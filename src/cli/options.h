@@ -1,0 +1,7 @@
+// The options of all verbs, in the order of the alphabet. Those of serve are added to them by
+// cli.c, from the table that reads them.
+#pragma once
+
+#include "cli/call.h"
+
+extern const struct option cli_options[]; // ended by a row without a name

@@ -1,0 +1,220 @@
+// Three protocols: kitty's takes PNG, iTerm's takes anything that the system can show, sixel takes
+// pixels. Who takes which is known of some terminals by their environment. Others are asked: a
+// question of kitty's protocol, and behind it one that every terminal answers, so that the answer
+// to the second tells that there will be none to the first.
+#include "cli/picture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/flow.h"
+#include "cli/print.h"
+#include "cli/sixel.h"
+#include "cli/tty.h"
+#include "wire/text.h"
+
+#define ASK "\033_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\033\\\033[c"
+#define ANSWER_MS 300
+#define ANSWER_MAX 512
+#define CODED_MAX ((size_t)64 << 20)
+#define KITTY_PIECE 4096
+#define NAMES_MAX 10000
+
+bool picture_by_word(const char *word, enum picture_way *out)
+{
+	static const struct {
+		const char *word;
+		enum picture_way way;
+	} rows[] = {{"none", PICTURE_SAVED},
+		    {"kitty", PICTURE_KITTY},
+		    {"iterm", PICTURE_ITERM},
+		    {"sixel", PICTURE_SIXEL}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		if (word && strcmp(word, rows[i].word) == 0) {
+			*out = rows[i].way;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool by_environment(enum picture_way *out)
+{
+	static const struct {
+		const char *name, *value; // NULL: any
+		enum picture_way way;
+	} rows[] = {
+		{"KITTY_WINDOW_ID", NULL, PICTURE_KITTY},
+		{"TERM", "xterm-kitty", PICTURE_KITTY},
+		{"TERM", "xterm-ghostty", PICTURE_KITTY},
+		{"TERM_PROGRAM", "ghostty", PICTURE_KITTY},
+		{"TERM_PROGRAM", "iTerm.app", PICTURE_ITERM},
+		{"LC_TERMINAL", "iTerm2", PICTURE_ITERM},
+		{"TERM_PROGRAM", "WezTerm", PICTURE_ITERM},
+		{"TERM", "dumb", PICTURE_SAVED},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		const char *value = getenv(rows[i].name);
+
+		if (value && *value && (!rows[i].value || strcmp(value, rows[i].value) == 0)) {
+			*out = rows[i].way;
+			return true;
+		}
+	}
+	return false;
+}
+
+// ESC [ ? 62 ; 4 ; … c: 4 among the numbers is sixel.
+enum picture_way picture_by_answer(struct str answer)
+{
+	static const char kitty[] = "\033_Gi=31;OK", device[] = "\033[?";
+	const char *at = memmem(answer.at, answer.len, device, sizeof(device) - 1);
+	struct str rest, number;
+
+	if (memmem(answer.at, answer.len, kitty, sizeof(kitty) - 1))
+		return PICTURE_KITTY;
+	if (!at)
+		return PICTURE_SAVED;
+	at += sizeof(device) - 1;
+	rest = (struct str){at, (size_t)(answer.at + answer.len - at)};
+	if (!memchr(rest.at, 'c', rest.len))
+		return PICTURE_SAVED; // cut off
+	str_cut(&rest, 'c', &number);
+	for (rest = number; str_cut(&rest, ';', &number);)
+		if (str_is(number, "4"))
+			return PICTURE_SIXEL;
+	return PICTURE_SAVED;
+}
+
+// The answer to the second question ends all.
+static bool is_complete(const char *answer, size_t len)
+{
+	const char *at = memmem(answer, len, "\033[?", 3);
+
+	return at && memchr(at, 'c', (size_t)(answer + len - at));
+}
+
+static enum picture_way by_asking(void)
+{
+	char answer[ANSWER_MAX];
+	size_t len = 0;
+	int64_t deadline = clock_ms() + ANSWER_MS, left;
+	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+	auto_err err = OK;
+
+	if (!tty_raw(STDIN_FILENO))
+		return PICTURE_SAVED;
+	err = flow_write(STDOUT_FILENO, ASK, sizeof(ASK) - 1);
+	while (!err && len < sizeof(answer) && !is_complete(answer, len) &&
+	       (left = deadline - clock_ms()) > 0 && poll(&in, 1, (int)left) > 0) {
+		ssize_t n = read(STDIN_FILENO, answer + len, sizeof(answer) - len);
+
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+	}
+	tty_restore();
+	return picture_by_answer((struct str){answer, len});
+}
+
+enum picture_way picture_way(void)
+{
+	enum picture_way way;
+
+	if (picture_by_word(getenv("COVE_PICTURES"), &way))
+		return way;
+	if (!isatty(STDOUT_FILENO))
+		return PICTURE_SAVED;
+	if (by_environment(&way))
+		return way;
+	return isatty(STDIN_FILENO) ? by_asking() : PICTURE_SAVED;
+}
+
+// A new file: in the working directory, or where temporary ones are.
+static fallible save(const char *kind, struct str bytes)
+{
+	const char *end = strcmp(kind, "jpeg") == 0 ? "jpg" : kind, *temp = getenv("TMPDIR");
+	const char *const places[] = {".", temp && *temp ? temp : "/tmp"};
+
+	for (size_t place = 0; place < 2; place++) {
+		for (int i = 1; i < NAMES_MAX; i++) {
+			auto_free char *path = mem_fmt("%s/cell-%d.%s", places[place], i, end);
+			int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+			struct err *err;
+
+			if (fd < 0 && errno == EEXIST)
+				continue;
+			if (fd < 0)
+				break;
+			err = flow_write(fd, bytes.at, bytes.len);
+			close(fd);
+			if (!err)
+				print_note("a picture was saved as %s", path);
+			return err;
+		}
+	}
+	return err_new(NO_SPACE, "cannot_write", "a picture could not be saved: %s",
+		       strerror(errno));
+}
+
+// In pieces: a terminal bounds the length of each.
+static void put_kitty(struct buf *out, struct str coded)
+{
+	const char *begin = "a=T,f=100,";
+
+	while (coded.len) {
+		size_t len = coded.len < KITTY_PIECE ? coded.len : KITTY_PIECE;
+
+		buf_fmt(out, "\033_G%sm=%d;", begin, len < coded.len);
+		buf_add(out, coded.at, len);
+		buf_text(out, "\033\\");
+		coded = str_skip(coded, len);
+		begin = "";
+	}
+}
+
+static void put_iterm(struct buf *out, struct str coded, size_t size)
+{
+	buf_fmt(out, "\033]1337;File=inline=1;preserveAspectRatio=1;size=%zu:", size);
+	buf_str(out, coded);
+	buf_char(out, '\a');
+}
+
+static bool put(struct buf *out, enum picture_way way, const char *kind, struct str bytes)
+{
+	bool png = strcmp(kind, "png") == 0;
+	auto_buf coded = BUF_INIT(CODED_MAX);
+
+	if (way == PICTURE_SIXEL)
+		return png && sixel_put(out, bytes);
+	if (way != PICTURE_ITERM && !(way == PICTURE_KITTY && png))
+		return false;
+	if (strcmp(kind, "svg") == 0)
+		return false;
+	text_base64(&coded, bytes.at, bytes.len);
+	if (!buf_ok(&coded) || !coded.len)
+		return false;
+	if (way == PICTURE_KITTY)
+		put_kitty(out, buf_view(&coded));
+	else
+		put_iterm(out, buf_view(&coded), bytes.len);
+	return true;
+}
+
+fallible picture_show(enum picture_way way, const char *kind, struct str bytes)
+{
+	auto_buf out = BUF_INIT(2 * CODED_MAX);
+
+	if (!put(&out, way, kind, bytes) || !buf_ok(&out))
+		return save(kind, bytes);
+	buf_char(&out, '\n');
+	return flow_write(STDOUT_FILENO, out.at, out.len);
+}

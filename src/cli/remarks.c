@@ -1,0 +1,37 @@
+#include "cli/remarks.h"
+
+// clang-format off
+const struct remark remarks[] = {
+	{"EXIT STATUS", "0", "All went well; for 'run', 'exec', 'shell' and 'attach', the command's own status is handed on, 128 + N when signal N ended it."},
+	{"EXIT STATUS", "124", "The time of --timeout ran out."},
+	{"EXIT STATUS", "125", "'run', 'exec', 'shell', 'attach', 'python', 'node' or 'run-code' itself failed."},
+	{"EXIT STATUS", "126, 127", "The command cannot be executed, or is not there."},
+	{"EXIT STATUS", "130", "Interrupted; the sandbox of 'run' was removed."},
+	{"EXIT STATUS", "1 to 8", "Other verbs: 1 failed, 2 a mistake in the command line or the request, 3 not found, 4 not allowed, 5 in conflict with what is there, 6 too large or too many, 7 too slow, 8 not reachable."},
+	{"ENVIRONMENT", "COVE_URL", "Address of the daemon, for example http://127.0.0.1:8484. Otherwise the file url in the data directory tells it."},
+	{"ENVIRONMENT", "COVE_TOKEN", "Key to the daemon. Otherwise the file operator.key in the data directory is used, for a daemon on this machine."},
+	{"ENVIRONMENT", "COVE_DATA", "The data directory, as --data."},
+	{"ENVIRONMENT", "COVE_PICTURES", "How a picture is shown by 'python', 'node' and 'run-code': kitty, iterm, sixel, or none, which saves it in a file. Otherwise the terminal tells."},
+	{"ENVIRONMENT", "NO_COLOR", "When set, nothing is coloured."},
+	{"FILES", "/var/lib/cove", "The data directory of the daemon."},
+	{"FILES", "/var/lib/cove/operator.key", "The operator's key, made at the first start, readable by root."},
+	{"FILES", "~/.local/state/cove", "The histories of 'python' and 'node'."},
+	{"FILES", "/var/lib/cove/url", "The address of the running daemon."},
+	{"EXAMPLES", "cove run -- python3 -c 'print(6*7)'", "One command in a sandbox of its own."},
+	{"EXAMPLES", "cove run -it bash", "A shell in a sandbox that is gone afterwards."},
+	{"EXAMPLES", "cove run -i -m 256m --timeout 10s -- python3 - < job.py", "A script from standard input, with limits."},
+	{"EXAMPLES", "cove create --name web -l team=a && cove exec web -- npm test", "A sandbox that stays."},
+	{"EXAMPLES", "cove shell web", "A look around in it."},
+	{"EXAMPLES", "cove cp src web:/workspace && cove exec web make && cove cp web:src/out .", "Files in, files out."},
+	{"EXAMPLES", "cove logs -f web $(cove exec -d web npm start)", "A process of its own, followed."},
+	{"EXAMPLES", "cove open -b web 3000", "What its server on port 3000 shows, in a browser."},
+	{"EXAMPLES", "cove forward web 5432:5432", "Its database, on a port of this machine."},
+	{"EXAMPLES", "cove policy web --mode allow --allow pypi.org --allow '*.pythonhosted.org'", "What it may reach, and nothing else."},
+	{"EXAMPLES", "cove egress -f --denied web", "What it may not reach, as it tries."},
+	{"EXAMPLES", "cove python web", "Python in it, that keeps its state from line to line."},
+	{"EXAMPLES", "cove run-code plot.py", "A file of code in a sandbox of its own; figures are shown, or saved."},
+	{"EXAMPLES", "cove rm -f web", "And its end."},
+	{"EXAMPLES", "docker export ID | cove template import debian -", "A root file system from elsewhere."},
+	{.section = NULL},
+};
+// clang-format on

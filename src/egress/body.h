@@ -1,0 +1,25 @@
+// Where a body of HTTP/1 ends, by what its head says. No I/O.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "wire/http1.h"
+
+enum body_kind { BODY_NONE, BODY_LENGTH, BODY_CHUNKED, BODY_CLOSE };
+struct body {
+	enum body_kind kind;
+	uint64_t left;
+	struct http1_chunks chunks;
+};
+
+struct body body_of_request(const struct http1_head *head);
+struct body body_of_reply(const struct http1_head *head, bool to_head); // of a request HEAD
+// How much of what is there belongs to the body, framing included. *out_done: and that is the end
+// of it. BAD_PEER bad_body.
+fallible body_measure(struct body *body, struct str in, size_t *out_used, bool *out_done);
+// The same, and its content, without framing, is added to `out`. Trailers are left away.
+fallible body_take(struct body *body, struct str in, struct buf *out, size_t *out_used,
+		   bool *out_done);

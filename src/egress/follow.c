@@ -1,0 +1,493 @@
+// One task reads requests and relays replies; where a request has a body, a second task carries
+// that, because a server may answer before its end, or ask for it by a 100. A reply that is over
+// before its request's body is ends the connection.
+//
+// Heads are read by the strict grammar of wire/http1 and passed on as they came, byte for byte,
+// unless secrets are for this host (egress/swap) or another protocol is offered; bodies are
+// followed, so that it is known where the next request begins, and passed on as they came.
+#include "egress/follow.h"
+
+#include <sys/socket.h>
+
+#include "base/auto.h"
+#include "base/mem.h"
+#include "egress/swap.h"
+
+#define REST_MS 1000 // between two requests: what came before is written down
+
+// ------------------------------------------------------------------------------------ the reply
+
+static fallible read_reply(struct follow *follow)
+{
+	struct buf *got = &follow->got_up;
+
+	for (;;) {
+		enum http1_verdict verdict = http1_reply(buf_view(got), &follow->reply);
+		size_t n = 0;
+
+		if (verdict == HTTP1_DONE)
+			return OK;
+		if (verdict != HTTP1_MORE)
+			return err_new(BAD_PEER, "bad_reply", "the server's reply is malformed");
+		TRY(moving_more(&follow->up, got, 0, moving_soon(follow, IDLE_MS), &n));
+		if (!n)
+			return err_new(BAD_PEER, "no_reply", "the server hung up");
+	}
+}
+
+// Of all that could follow on a connection only WebSocket is let: HTTP/2, say, would have requests
+// in it that nobody sees.
+static bool is_websocket(const struct http1_head *head)
+{
+	size_t count = 0, other = 0;
+
+	for (size_t i = 0; i < head->field_count; i++)
+		if (str_eq_nocase(head->fields[i].name, STR("upgrade"))) {
+			count++;
+			other += !str_eq_nocase(head->fields[i].value, STR("websocket"));
+		}
+	return head->upgrade && head->minor == 1 && count == 1 && !other;
+}
+
+// Any other, which a server may ignore, does not reach it.
+static bool offers_other(const struct http1_head *head)
+{
+	return !is_websocket(head) && (head->upgrade || http1_field(head, "upgrade").at ||
+				       http1_field(head, "http2-settings").at);
+}
+
+static fallible pass_reply(struct follow *follow, struct body *body)
+{
+	follow->replied |= follow->reply.status >= 200 || follow->reply.status == 101;
+	TRY(moving_pass(follow, BUDGET_IN, follow->got_up.at, follow->reply.size));
+	buf_drop_front(&follow->got_up, follow->reply.size);
+	return moving_body(follow, body, BUDGET_IN);
+}
+
+static fallible relay_reply(struct follow *follow)
+{
+	for (;;) {
+		int status;
+		struct body body;
+
+		TRY(read_reply(follow));
+		status = follow->reply.status;
+		body = status < 200 ? (struct body){.kind = BODY_NONE}
+				    : body_of_reply(&follow->reply, follow->is_head);
+		if (!follow->reply.keep_alive || body.kind == BODY_CLOSE)
+			follow->last = true;
+		if (status == 101 && (!follow->websocket || !is_websocket(&follow->reply)))
+			return err_new(BAD_PEER, "bad_reply", "nobody asked for that");
+		TRY(follow->secrets.count ? swap_reply(follow, &body) : pass_reply(follow, &body));
+		follow->upgraded = status == 101;
+		if (follow->upgraded || status >= 200)
+			return OK;
+	}
+}
+
+// --------------------------------------------------------------------------------- the request
+
+// A connection that is kept for requests to come need not be over to be in the ledger.
+static fallible read_next(struct follow *follow, int64_t deadline, size_t *out)
+{
+	struct err *err = moving_more(&follow->in, &follow->got_in, 0, moving_soon(follow, REST_MS),
+				      out);
+
+	if (!err || err_kind(err) != ERR_TIMEOUT)
+		return err;
+	err_free(err);
+	judge_close_verdict(follow->conn, NULL);
+	return moving_more(&follow->in, &follow->got_in, 0, deadline, out);
+}
+
+// *out_over: the client has closed between two requests.
+static fallible read_request(struct follow *follow, bool first, bool *out_over)
+{
+	struct buf *got = &follow->got_in;
+	int64_t deadline = moving_soon(follow, first ? HELLO_MS : IDLE_MS);
+
+	for (;;) {
+		enum http1_verdict verdict = http1_request(buf_view(got), &follow->request);
+		bool fresh = !got->len;
+		size_t n = 0;
+
+		if (verdict == HTTP1_DONE)
+			return OK;
+		if (verdict != HTTP1_MORE)
+			return err_new(INVALID, "bad_request", "the request is malformed");
+		TRY(fresh && !first ? read_next(follow, deadline, &n)
+				    : moving_more(&follow->in, got, 0, deadline, &n));
+		if (!n && fresh) {
+			*out_over = true;
+			return OK;
+		}
+		if (!n)
+			return err_new(BAD_PEER, "peer_gone", "the client has hung up");
+		if (fresh)
+			deadline = moving_soon(follow, HELLO_MS);
+	}
+}
+
+// Whom it is for: exactly one Host, or none and the connection has a name already.
+static bool read_name(struct follow *follow)
+{
+	struct str host = http1_field(&follow->request, "host");
+	struct conn *conn = follow->conn;
+	uint16_t port;
+
+	if (host.at && host.len) {
+		conn->kind = hostname_read_host(host, conn->name, &port);
+	} else {
+		conn->kind = follow->target_kind;
+		memcpy(conn->name, follow->target, sizeof(conn->name));
+	}
+	return conn->kind != HOSTNAME_BAD;
+}
+
+static bool is_origin_form(struct str method, struct str target)
+{
+	return (target.len && target.at[0] == '/') ||
+	       (str_is(target, "*") && str_is(method, "OPTIONS"));
+}
+
+// Methods whose answer is the request: values would come into the box with it.
+static bool tells_back(struct str method)
+{
+	return str_eq_nocase(method, STR("TRACE")) || str_eq_nocase(method, STR("TRACK"));
+}
+
+// NULL: it may pass, and is counted. Else the reason.
+static const char *judge_request(struct follow *follow)
+{
+	struct conn *conn = follow->conn;
+	const struct http1_head *request = &follow->request;
+	const char *reason = NULL;
+	enum budget_verdict spent;
+
+	if (!is_origin_form(request->method, request->target))
+		return "bad_request";
+	if (!read_name(follow))
+		return "no_name";
+	// The one who was greeted, and whose certificate was shown, is the one who is asked.
+	if (follow->in.sealed && strcmp(conn->name, follow->target) != 0)
+		return "misdirected";
+	if (!judge_name(conn, &reason))
+		return reason;
+	if (follow->in.sealed && !conn->inspected)
+		return "not_allowed"; // the policy has changed
+	secrets_set_done(&follow->secrets);
+	if (conn->inspected)
+		secrets_set_init(&follow->secrets, conn->box, conn->name);
+	if (follow->secrets.count && tells_back(request->method))
+		return "trace_not_allowed";
+	if (!policy_judge_request(&conn->box->policy, conn->name, request->method, request->target,
+				  &reason))
+		return reason;
+	if (conn->refused != BUDGET_OK)
+		return budget_reason(conn->refused);
+	spent = budget_request(&conn->box->budget);
+	return spent == BUDGET_OK ? NULL : budget_reason(spent);
+}
+
+// ------------------------------------------------------------------------------------ upstream
+
+static void drop_up(struct follow *follow)
+{
+	sealed_free(take_ptr(follow->up.sealed));
+	stream_close(&follow->conn->out);
+	buf_clear(&follow->got_up);
+	follow->up_name[0] = 0;
+}
+
+static void unrequest(struct follow *follow)
+{
+	struct conn *conn = follow->conn;
+
+	budget_unrequest(&conn->box->budget);
+	if (conn->counted && !conn->was_out) {
+		budget_unopen(&conn->box->budget, false);
+		conn->counted = false;
+	}
+}
+
+// Each connection that is made counts, also where the one from the box stays the same. The request,
+// which is counted already, does not stand in the way.
+static fallible charge(struct follow *follow)
+{
+	struct conn *conn = follow->conn;
+	struct budget *budget = &conn->box->budget;
+	enum budget_verdict spent;
+
+	if (!conn->was_out)
+		return OK;
+	if (conn->counted)
+		budget_close(budget);
+	conn->counted = false;
+	budget_unrequest(budget);
+	spent = budget_open(budget, false, moving_soon(follow, 0));
+	if (spent != BUDGET_OK) {
+		follow->spent = budget_reason(spent);
+		judge_note(conn, follow->spent);
+		return err_new(EXHAUSTED, "budget_connections", "a budget is used up");
+	}
+	conn->counted = true;
+	conn->was_out = false;
+	budget_request(budget);
+	return OK;
+}
+
+static fallible reach(struct follow *follow)
+{
+	struct conn *conn = follow->conn;
+	struct err *err;
+
+	follow->reused = follow->up_name[0] && !strcmp(follow->up_name, conn->name) &&
+			 conn->out.fd >= 0 && !conn->out.hung_up;
+	if (follow->reused) {
+		if (!conn->verdict)
+			judge_open_verdict(conn, false);
+		conn->verdict->requests++;
+		return OK;
+	}
+	drop_up(follow);
+	judge_close_verdict(conn, NULL);
+	TRY(charge(follow));
+	err = judge_connect(conn);
+	if (!err && conn->inspected) {
+		err = sealed_connect(&conn->out, conn->box->egress->trust, conn->name, DIAL_MS,
+				     &follow->up.sealed);
+		if (err) {
+			conn->verdict->connections = 0;
+			judge_close_verdict(conn, err_reason(err));
+		}
+	}
+	if (err) {
+		unrequest(follow);
+		return err;
+	}
+	conn->was_out = true;
+	conn->verdict->requests++;
+	memcpy(follow->up_name, conn->name, sizeof(follow->up_name));
+	return OK;
+}
+
+static fallible send_without_offer(struct follow *follow)
+{
+	auto_buf head = BUF_INIT(SECRETS_HEAD_MAX);
+
+	secrets_write_request(&follow->secrets, &follow->request,
+			      &(struct secrets_head){.no_offer = true}, &head);
+	if (!buf_ok(&head))
+		return err_new(TOO_LARGE, "bad_request", "the head is too large");
+	buf_drop_front(&follow->got_in, follow->request.size);
+	return moving_pass(follow, BUDGET_OUT, head.at, head.len);
+}
+
+static fallible send_request(struct follow *follow)
+{
+	follow->body = body_of_request(&follow->request);
+	follow->swapped = false;
+	follow->websocket = is_websocket(&follow->request);
+	follow->no_offer = offers_other(&follow->request);
+	if (follow->secrets.count)
+		return swap_send(follow);
+	if (follow->no_offer)
+		return send_without_offer(follow);
+	TRY(moving_pass(follow, BUDGET_OUT, follow->got_in.at, follow->request.size));
+	buf_drop_front(&follow->got_in, follow->request.size);
+	return OK;
+}
+
+static void carry_body(void *arg)
+{
+	struct follow *follow = arg;
+	auto_err err = follow->swapped ? swap_body(follow)
+				       : moving_body(follow, &follow->body, BUDGET_OUT);
+
+	follow->carrier = NULL;
+	follow->body_done = !err;
+	// A client that is gone, or that may not go on, is waited for by nobody. A server that
+	// takes no more may still have an answer.
+	if (err && (follow->spent || !follow->conn->out.reset) && follow->conn->out.fd >= 0 &&
+	    err_kind(err) != ERR_CANCELLED)
+		shutdown(follow->conn->out.fd, SHUT_RD);
+	bell_ring(&follow->carried);
+}
+
+static void end_carrier(struct follow *follow)
+{
+	if (follow->carrier)
+		task_cancel(follow->carrier);
+	while (follow->carrier)
+		bell_await(&follow->carried);
+}
+
+static fallible exchange(struct follow *follow)
+{
+	struct err *err;
+
+	follow->is_head = str_is(follow->request.method, "HEAD");
+	follow->replied = follow->upgraded = false;
+	follow->last = !follow->request.keep_alive;
+	TRY(send_request(follow));
+	follow->body_done = follow->body.kind == BODY_NONE;
+	if (!follow->body_done)
+		follow->carrier = task_start(follow->conn->box->egress->loop, "egress.body",
+					     carry_body, follow);
+	err = relay_reply(follow);
+	// A reply may be quicker than the last bytes of what it answers.
+	if (!err && follow->carrier && !follow->last)
+		err_free(bell_wait(&follow->carried, moving_soon(follow, 1000)));
+	end_carrier(follow);
+	if (!follow->body_done)
+		follow->last = true;
+	return err;
+}
+
+// ---------------------------------------------------------------------------------- the verb
+
+// All was said: it is written down, and the client may read it to its end.
+static void part(struct follow *follow)
+{
+	auto_err err = NULL;
+
+	judge_close_verdict(follow->conn, NULL);
+	if (follow->in.sealed)
+		err = sealed_end(follow->in.sealed, HELLO_MS);
+	if (!err)
+		judge_part(follow->conn);
+}
+
+static void say_no(struct follow *follow, const char *reason)
+{
+	auto_buf reply = BUF_INIT(4096);
+	auto_err err = NULL;
+
+	judge_write_reply(follow->conn, reason, &reply);
+	err = leg_write(&follow->in, reply.at, reply.len, HELLO_MS);
+	if (!err)
+		part(follow);
+}
+
+static void deny(struct follow *follow, const char *reason)
+{
+	struct conn *conn = follow->conn;
+
+	judge_note(conn, reason);
+	if (conn->counted && !conn->was_out) {
+		budget_unopen(&conn->box->budget, false);
+		conn->counted = false;
+	}
+	say_no(follow, reason);
+}
+
+static void fail(struct follow *follow, const struct err *err)
+{
+	const char *reason = follow->spent			    ? follow->spent
+			     : err_kind(err) == ERR_TIMEOUT	    ? "timeout"
+			     : !strcmp(err_reason(err), "no_reply") ? "bad_reply"
+								    : err_reason(err);
+
+	if (follow->conn->verdict)
+		verdict_set(follow->conn->verdict->reason, sizeof(follow->conn->verdict->reason),
+			    reason);
+	if (err_kind(err) == ERR_CANCELLED || follow->replied)
+		return;
+	// As its server would have: whoever reuses a connection knows that it may be gone.
+	if (follow->reused && !follow->spent && strcmp(err_reason(err), "bad_reply") != 0)
+		return;
+	say_no(follow, reason);
+}
+
+// True: go on with the next one.
+static bool serve_one(struct follow *follow, bool first)
+{
+	const char *reason;
+	bool over = false;
+	auto_err err = read_request(follow, first, &over);
+
+	if (over)
+		return false;
+	if (err && err_kind(err) == ERR_INVALID) {
+		follow->conn->name[0] = 0;
+		deny(follow, "bad_request");
+	}
+	if (err)
+		return false;
+	reason = judge_request(follow);
+	if (reason) {
+		deny(follow, reason);
+		return false;
+	}
+	err = reach(follow);
+	if (err) {
+		follow->reused = follow->replied = false;
+		fail(follow, err);
+		return false;
+	}
+	err = exchange(follow);
+	if (err) {
+		fail(follow, err);
+		return false;
+	}
+	if (follow->last && !follow->upgraded)
+		part(follow);
+	return !follow->last && !follow->upgraded;
+}
+
+// What came behind the heads of an upgrade belongs to what follows.
+static fallible pass_rest(struct follow *follow)
+{
+	if (follow->got_up.len)
+		TRY(moving_pass(follow, BUDGET_IN, follow->got_up.at, follow->got_up.len));
+	if (follow->got_in.len)
+		TRY(moving_pass(follow, BUDGET_OUT, follow->got_in.at, follow->got_in.len));
+	return OK;
+}
+
+static void on_hangup(struct stream *stream)
+{
+	struct conn *conn = link_of(stream, struct conn, in);
+
+	if (stream->reset && conn->out.fd >= 0)
+		shutdown(conn->out.fd, SHUT_RDWR);
+}
+
+static void forget(struct buf *got)
+{
+	if (got->at)
+		secret_wipe(got->at, got->len);
+	buf_done(got);
+}
+
+void follow_serve(struct conn *conn, struct leg *leg, bool *out_upgraded,
+		  struct sealed **out_up_sealed)
+{
+	struct follow *follow = mem_new_of(struct follow);
+	bool first = true;
+
+	*out_upgraded = false;
+	follow->conn = conn;
+	follow->in = *leg;
+	follow->up.stream = &conn->out;
+	follow->got_in = follow->got_up = BUF_INIT(MOVING_ROOM + HTTP1_HEAD_MAX);
+	follow->target_kind = conn->kind;
+	memcpy(follow->target, conn->name, sizeof(follow->target));
+	bell_init(&follow->carried);
+	conn->in.on_hangup = on_hangup;
+	while (serve_one(follow, first))
+		first = false;
+	if (follow->upgraded) {
+		auto_err err = pass_rest(follow);
+
+		*out_upgraded = !err;
+	}
+	if (*out_upgraded)
+		*out_up_sealed = take_ptr(follow->up.sealed);
+	conn->in.on_hangup = NULL;
+	sealed_free(follow->up.sealed);
+	secrets_set_done(&follow->secrets);
+	forget(&follow->got_in);
+	forget(&follow->got_up);
+	free(follow);
+}

@@ -1,0 +1,241 @@
+// The listener in a box's network, and the life of what it accepts. What is beyond the limits is
+// reset at once: never queued, never read. A connection that is over a budget, though, is read as
+// far as its name, to be told so in words.
+//
+// A connection is a task until it is known and judged; then it is a pour, or stays a task where its
+// requests are followed. The box lives until the last of them is gone.
+//
+// syscalls: accept4 getsockname setsockopt close
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "base/auto.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/weak.h"
+#include "egress/authority.h"
+#include "egress/inner.h"
+#include "os/fd.h"
+
+#define ACCEPTS_MAX 64 // of one turn
+#define PAUSE_MS 100   // when this process has no numbers left
+#define REFUSED_MAX 32 // that are read to be told why
+
+static void reset(int fd)
+{
+	static const struct linger now = {.l_onoff = 1};
+
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	close(fd);
+}
+
+static bool read_target(int fd, struct address *out, uint16_t *out_port)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	union {
+		struct sockaddr any;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} at = {0};
+	socklen_t len = sizeof(at);
+
+	if (getsockname(fd, &at.any, &len))
+		return false;
+	*out = (struct address){.is_v6 = at.any.sa_family == AF_INET6};
+	if (at.any.sa_family == AF_INET) {
+		memcpy(out->at, &at.in.sin_addr, 4);
+		*out_port = ntohs(at.in.sin_port);
+		return true;
+	}
+	if (at.any.sa_family != AF_INET6)
+		return false;
+	*out_port = ntohs(at.in6.sin6_port);
+	memcpy(out->at, &at.in6.sin6_addr, 16);
+	if (!memcmp(out->at, mapped, 12)) {
+		out->is_v6 = false;
+		memcpy(out->at, (const uint8_t *)&at.in6.sin6_addr + 12, 4);
+	}
+	return true;
+}
+
+// ----------------------------------------------------------------------------------- connections
+
+void gate_drop(struct egress_box *box)
+{
+	if (--box->holders)
+		return;
+	judge_close_rest(box); // the last of them may have been denied after the box was freed
+	policy_done(&box->policy);
+	names_free(box->names);
+	authority_free(box->authority);
+	secrets_free(box->secrets);
+	free(box->id);
+	free(box->tenant);
+	free(box);
+}
+
+void conn_end(struct conn *conn)
+{
+	struct egress_box *box = conn->box;
+	struct egress *egress = box->egress;
+
+	stream_close(&conn->in);
+	stream_close(&conn->out);
+	judge_close_verdict(conn, NULL);
+	if (conn->counted)
+		budget_close(&box->budget);
+	link_drop(&conn->link);
+	box->count--;
+	free(conn);
+	gate_drop(box);
+	if (!--egress->count)
+		bell_ring(&egress->empty);
+}
+
+void conn_stop(struct conn *conn)
+{
+	if (conn->task)
+		task_cancel(conn->task);
+	else if (conn->pour)
+		pour_stop(conn->pour);
+}
+
+uint64_t conn_grant(struct conn *conn, enum budget_way way, uint64_t want)
+{
+	return budget_take(&conn->box->budget, way, want);
+}
+
+void conn_moved(struct conn *conn, enum budget_way way, uint64_t bytes, uint64_t unused)
+{
+	struct verdict *verdict = conn->verdict;
+
+	if (unused)
+		budget_give_back(&conn->box->budget, way, unused);
+	if (verdict && way == BUDGET_OUT)
+		verdict->bytes_out += bytes;
+	else if (verdict)
+		verdict->bytes_in += bytes;
+}
+
+fallible conn_spend(struct conn *conn, enum budget_way way, uint64_t bytes)
+{
+	uint64_t granted = conn_grant(conn, way, bytes);
+
+	if (granted == bytes) {
+		conn_moved(conn, way, bytes, 0);
+		return OK;
+	}
+	conn_moved(conn, way, 0, granted);
+	return err_new(EXHAUSTED, "budget_bytes", "%s",
+		       budget_words(way == BUDGET_OUT ? BUDGET_BYTES_OUT : BUDGET_BYTES_IN));
+}
+
+static void serve(void *arg)
+{
+	judge_serve(arg);
+}
+
+static void admit(struct egress_box *box, int fd, enum budget_verdict refused)
+{
+	struct conn *conn = mem_new_of(struct conn);
+	int on = 1;
+
+	conn->box = box;
+	conn->in.fd = conn->out.fd = -1;
+	conn->refused = refused;
+	conn->counted = refused == BUDGET_OK;
+	box->count++;
+	box->egress->count++;
+	box->holders++;
+	link_add(&box->conns, &conn->link);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (!read_target(fd, &conn->to, &conn->port)) {
+		close(fd);
+		conn_end(conn);
+		return;
+	}
+	err_free(stream_open(&conn->in, box->egress->loop, fd));
+	conn->task = task_start(box->egress->loop, "egress", serve, conn);
+}
+
+static void receive(struct egress_box *box, int fd)
+{
+	uint32_t open = box->budget.limits.open ? box->budget.limits.open : BUDGET_OPEN_DEFAULT;
+	enum budget_verdict verdict;
+
+	if (box->egress->count >= box->egress->count_max) {
+		reset(fd);
+		judge_note_many(box, "host_connections");
+		return;
+	}
+	verdict = budget_open(&box->budget, false, loop_now(box->egress->loop));
+	if (verdict == BUDGET_OK || weak(CROWD)) {
+		admit(box, fd, verdict);
+		return;
+	}
+	if (verdict != BUDGET_RATE && verdict != BUDGET_OPEN && box->count < open + REFUSED_MAX) {
+		admit(box, fd, verdict);
+		return;
+	}
+	reset(fd);
+	judge_note_many(box, budget_reason(verdict));
+}
+
+static void on_again(struct timer *timer)
+{
+	struct egress_box *box = link_of(timer, struct egress_box, again);
+
+	err_free(loop_watch(box->egress->loop, &box->listener, EPOLLIN));
+}
+
+static void on_listener(struct watch *watch, uint32_t events)
+{
+	struct egress_box *box = link_of(watch, struct egress_box, listener);
+
+	(void)events;
+	for (int i = 0; i < ACCEPTS_MAX; i++) {
+		int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			receive(box, fd);
+			continue;
+		}
+		if (errno == EINTR || errno == ECONNABORTED)
+			continue;
+		if (errno != EAGAIN) {
+			// EMFILE and the like: it would be told again and again.
+			loop_unwatch(box->egress->loop, watch);
+			loop_set_timer(box->egress->loop, &box->again,
+				       loop_now(box->egress->loop) + PAUSE_MS);
+		}
+		return;
+	}
+}
+
+fallible gate_open(struct egress_box *box, int listener)
+{
+	int on = 1, idle_s = 60, step_s = 15, steps = 4;
+
+	box->listener = (struct watch){.fd = listener, .ready = on_listener};
+	box->again = (struct timer){.due = on_again};
+	if (listener < 0)
+		return OK;
+	// What is accepted inherits it: a client that went without a word is noticed.
+	setsockopt(listener, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(listener, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+	setsockopt(listener, IPPROTO_TCP, TCP_KEEPINTVL, &step_s, sizeof(step_s));
+	setsockopt(listener, IPPROTO_TCP, TCP_KEEPCNT, &steps, sizeof(steps));
+	if (fd_nonblock(listener, true))
+		return err_sys(errno, "make the listener of %s non-blocking", box->id);
+	return loop_watch(box->egress->loop, &box->listener, EPOLLIN);
+}
+
+void gate_close(struct egress_box *box)
+{
+	loop_drop_timer(box->egress->loop, &box->again);
+	loop_unwatch(box->egress->loop, &box->listener);
+	fd_drop(&box->listener.fd);
+}

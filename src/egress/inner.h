@@ -1,0 +1,156 @@
+// What the files of this room share: a box's way out, and one connection on it.
+#pragma once
+
+#include "base/secret.h"
+#include "egress/pour.h"
+#include "egress/resolve.h"
+#include "egress/verdicts.h"
+#include "loop/stream.h"
+#include "model/budget.h"
+#include "model/hello.h"
+#include "model/hostname.h"
+#include "model/names.h"
+#include "model/policy.h"
+
+#define HELLO_MS 10000 // until a connection has said whom it wants
+#define IDLE_MS 300000 // without a byte either way
+#define DIAL_MS 15000  // to look a name up and connect
+
+struct authority;
+struct secrets;
+struct trust;
+
+struct egress {
+	struct loop *loop;
+	struct store *store;
+	uint8_t seed[SECRET_HASH];
+	struct resolve *resolve;
+	struct verdicts *verdicts;
+	struct trust *trust; // whom inspected names are believed by
+	struct link boxes;
+	uint32_t count, count_max; // connections of all boxes: each has a few descriptors
+	uint64_t per_second_max;
+	struct bell empty; // rings when there is none
+};
+
+// So many a second, and what lies beyond is summed up.
+struct burst {
+	int64_t since_ms;
+	uint32_t count;
+};
+bool burst_has_room(struct burst *burst, int64_t now_ms, uint32_t per_second);
+
+struct egress_box {
+	struct link link;
+	struct egress *egress;
+	char *id, *tenant;
+	struct policy policy;
+	struct budget budget;
+	struct names *names; // NULL: it has asked for none
+	struct watch listener, udp;
+	struct timer again; // accepting, after this process had no numbers left
+	struct link conns;
+	uint32_t count;	  // of conns, also those that are refused
+	uint32_t holders; // conns, and whoever opened it
+	uint64_t denied;
+	bool opaque, closed;
+	struct burst rows, events, ends, questions;
+	struct verdict *rest; // denials beyond what has rows of its own; NULL: none
+	struct timer rest_due;
+	struct authority *authority;
+	struct secrets *secrets; // of this policy; NULL: nobody has asked for them
+};
+
+struct conn {
+	struct link link;
+	struct egress_box *box;
+	struct task *task; // NULL: it pours
+	struct pour *pour;
+	struct stream in, out;
+	struct address to; // where the box wanted to go
+	uint16_t port;
+	enum budget_verdict refused; // before it said a word
+	bool counted;		     // in the budget
+	enum hostname_kind kind;
+	char name[HOSTNAME_MAX + 1]; // whom it is taken for; "": not known yet
+	bool judged, ech, inspected, opaque;
+	bool was_out; // it has been connected to somebody
+	enum { TONGUE_UNKNOWN, TONGUE_TLS, TONGUE_HTTP } tongue;
+	char rule[HOSTNAME_MAX + 11]; // that let it
+	struct verdict *verdict;      // NULL: none that lets it out
+};
+
+// gate: accepting, and the life of a connection.
+fallible gate_open(struct egress_box *box, int listener);
+void gate_close(struct egress_box *box);
+void gate_drop(struct egress_box *box); // one holder less
+void conn_end(struct conn *conn);	// closes, writes down, frees
+void conn_stop(struct conn *conn);	// from outside: ended soon
+// A limit of the box, in bytes that may be moved; and what of that was not.
+uint64_t conn_grant(struct conn *conn, enum budget_way way, uint64_t want);
+void conn_moved(struct conn *conn, enum budget_way way, uint64_t bytes, uint64_t unused);
+// Counts first, then moves all of it. EXHAUSTED: the budget was used up on the way.
+fallible conn_spend(struct conn *conn, enum budget_way way, uint64_t bytes);
+
+// judge: whom a connection wants, and whether it may.
+void judge_serve(struct conn *conn); // in the task of the connection
+// Judges conn->name anew, by the policy of now. Copies: `reason` is a literal.
+bool judge_name(struct conn *conn, const char **out_reason);
+// What a client of HTTP is told: the whole reply.
+void judge_write_reply(const struct conn *conn, const char *reason, struct buf *out);
+// What it does from now on is written down together; `first`: it is a new connection.
+void judge_open_verdict(struct conn *conn, bool first);
+// That is over: written down with what it had. `reason` may be NULL.
+void judge_close_verdict(struct conn *conn, const char *reason);
+// Opens a verdict that lets it out; connects. On failure it is denied or given back already.
+fallible judge_connect(struct conn *conn);
+// From now on it is a pour: both streams are handed over, and nothing of it may be used any more
+// when this returns OK and the task ends.
+fallible judge_pour(struct conn *conn);
+void judge_spent(struct conn *conn); // a budget of bytes was used up: that is its end
+// Writes a denial down and tells of it.
+void judge_note(struct conn *conn, const char *reason);
+void judge_note_many(struct egress_box *box, const char *reason);
+// The same for a name that was asked for and may not be known: who asks never comes to connect.
+void judge_note_name(struct egress_box *box, const char *name);
+void judge_close_rest(struct egress_box *box); // what was summed up is written down
+// The same, and says so in the tongue of the client.
+void judge_deny(struct conn *conn, const char *reason);
+void judge_part(struct conn *conn); // the last word was said: lets the client read it
+
+// look: the first bytes of a connection, which stay in the socket.
+#define SILENT_MS 300 // of a client that may be waiting for the server
+struct look {
+	char *room;
+	size_t have; // bytes in it
+	size_t gone; // of them that were passed on already, and are no more in the socket
+	struct hello hello;
+	bool undecided; // it lets the server speak first, or does not finish its first line
+	bool over;	// look_wait() need not go on
+};
+struct look *look_new(void);
+void look_free(struct look *look);
+void look_forget(struct look *look); // its room: nobody looks again
+// The name behind the address that it connected to, or that itself.
+void look_take_target(struct conn *conn);
+// More bytes than there are, or *out_end: no more will come.
+fallible look_wait(struct conn *conn, struct look *look, int64_t deadline, bool *out_end);
+enum looked { LOOKED_MORE, LOOKED_DONE, LOOKED_BAD };
+enum looked look_at(struct conn *conn, struct look *look); // sets conn->tongue
+// As far as it takes to know whom it wants. `patient`: it has to speak, in a known tongue.
+fallible look_find_out(struct conn *conn, struct look *look, bool patient);
+
+// late: a connection that is out and whose first words are still to come.
+void late_serve(struct conn *conn, struct look *look);
+
+// stub: names.
+fallible stub_open(struct egress_box *box, int udp);
+void stub_close(struct egress_box *box);
+void stub_serve(struct conn *conn); // TCP
+
+// secrets: one holder less. Takes NULL.
+void secrets_free(struct secrets *secrets);
+
+// plain and inspect: connections whose requests are seen.
+void plain_serve(struct conn *conn);
+void inspect_serve(struct conn *conn);

@@ -1,0 +1,126 @@
+// TLS that ends here, twice: the box is answered with a certificate of its own authority, and the
+// server outside has to prove who it is to us, as strictly as to anybody. HTTP/1.1 is all that is
+// spoken on either side.
+#include "base/auto.h"
+#include "base/mem.h"
+#include "egress/authority.h"
+#include "egress/follow.h"
+#include "loop/offload.h"
+
+#define ROOM (32 * 1024)
+
+struct making {
+	const uint8_t *seed;
+	const char *id;
+	struct authority *made;
+};
+
+static void make(void *arg)
+{
+	struct making *making = arg;
+
+	making->made = authority_new(making->seed, making->id);
+}
+
+static fallible find_authority(struct egress_box *box)
+{
+	struct making making = {.seed = box->egress->seed, .id = box->id};
+
+	if (box->authority)
+		return OK;
+	offload_run(make, &making);
+	if (!making.made)
+		return err_sys(0, "make the authority of %s", box->id);
+	if (box->authority)
+		authority_free(making.made); // somebody was faster
+	else
+		box->authority = making.made;
+	return OK;
+}
+
+// Both ways of an upgraded connection: a task each.
+struct tunnel {
+	struct conn *conn;
+	struct leg in, up;
+	struct task *back;
+	struct bell done;
+};
+
+static fallible carry(struct tunnel *tunnel, enum budget_way way)
+{
+	struct leg *from = way == BUDGET_OUT ? &tunnel->in : &tunnel->up;
+	struct leg *to = way == BUDGET_OUT ? &tunnel->up : &tunnel->in;
+	auto_free char *room = mem_new(ROOM);
+
+	for (;;) {
+		struct loop *loop = tunnel->conn->box->egress->loop;
+		size_t n = 0;
+
+		TRY(leg_read(from, room, ROOM, loop_now(loop) + IDLE_MS, &n));
+		if (!n)
+			return sealed_end(to->sealed, HELLO_MS);
+		TRY(conn_spend(tunnel->conn, way, n));
+		TRY(leg_write(to, room, n, IDLE_MS));
+	}
+}
+
+static void carry_back(void *arg)
+{
+	struct tunnel *tunnel = arg;
+
+	err_free(carry(tunnel, BUDGET_IN));
+	tunnel->back = NULL;
+	bell_ring(&tunnel->done);
+}
+
+static void tunnel_run(struct conn *conn, struct sealed *in, struct sealed *up)
+{
+	auto_free struct tunnel *tunnel = mem_new_of(struct tunnel);
+	auto_err err = NULL;
+
+	tunnel->conn = conn;
+	tunnel->in = (struct leg){&conn->in, in};
+	tunnel->up = (struct leg){&conn->out, up};
+	bell_init(&tunnel->done);
+	tunnel->back = task_start(conn->box->egress->loop, "egress.tunnel", carry_back, tunnel);
+	err = carry(tunnel, BUDGET_OUT);
+	if (!err && tunnel->back)
+		err_free(bell_wait(&tunnel->done, loop_now(conn->box->egress->loop) + HELLO_MS));
+	if (tunnel->back)
+		task_cancel(tunnel->back);
+	while (tunnel->back)
+		bell_await(&tunnel->done);
+}
+
+static fallible greet(struct conn *conn, struct sealed **out)
+{
+	SSL_CTX *context = NULL;
+
+	TRY(find_authority(conn->box));
+	TRY(authority_context(conn->box->authority, conn->name, &context));
+	return sealed_accept(&conn->in, context, HELLO_MS, out);
+}
+
+void inspect_serve(struct conn *conn)
+{
+	auto_sealed in = NULL;
+	auto_sealed up = NULL;
+	struct leg leg = {.stream = &conn->in};
+	bool upgraded = false;
+	auto_err err = greet(conn, &in);
+
+	if (err) {
+		// Most often a client that does not believe our authority: it says so and goes.
+		if (err_kind(err) != ERR_CANCELLED)
+			judge_note(conn, "not_inspectable");
+		budget_unopen(&conn->box->budget, false);
+		conn->counted = false;
+		return;
+	}
+	leg.sealed = in;
+	follow_serve(conn, &leg, &upgraded, &up);
+	if (upgraded)
+		tunnel_run(conn, in, up);
+	else
+		err_free(sealed_end(in, HELLO_MS));
+}

@@ -1,0 +1,505 @@
+// getaddrinfo() blocks for as long as a stranger's server likes, so it has threads of its own, few
+// of them, and answers that are kept for a while. A lookup belongs to nobody: tasks wait at it, and
+// may stop waiting; whoever asks for the same name joins.
+//
+// The tasks that wait are the queue: each box has its own, and the boxes take turns, with two
+// lookups under way each. So the slow names of one box hold up itself, also where another asks for
+// one of them; and whom nobody waits for any more is not looked up. The loop decides who is next;
+// the lock guards what the threads have to do and what they have done.
+//
+// syscalls: socket bind connect close sendto recvfrom sendmsg recvmsg sendmmsg poll ppoll ioctl
+// syscalls: getsockname getpeername setsockopt fcntl getuid getpid uname statx eventfd2 read write
+// syscalls: clone clone3 futex mmap mprotect munmap madvise rseq set_robust_list rt_sigprocmask
+#include "egress/resolve.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <resolv.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/mem.h"
+#include "base/weak.h"
+#include "loop/dial.h"
+#include "model/hostname.h"
+
+#define THREADS 8
+#define THREAD_STACK (512 * 1024)
+#define ASKER_MAX 2   // under way for one box
+#define WAITS_MAX 128 // tasks of one box
+#define KEPT_MAX 4096
+#define GOOD_MS 30000
+#define BAD_MS 3000
+
+struct lookup {
+	struct link link; // in the queue or among the done
+	char name[HOSTNAME_MAX + 1];
+	struct resolve_found found;
+	struct asker *asker; // for whom it is under way; NULL: it is not
+	int64_t until;	     // its answer may be used
+	uint64_t answers;
+	uint32_t waiters;
+	struct bell bell;
+};
+
+struct asker {
+	struct link link; // among all
+	char *box;
+	struct link waits;
+	uint32_t waiting, under_way;
+};
+
+struct wait {
+	struct link link;
+	struct lookup *lookup;
+	uint64_t before; // its answers, when we came
+};
+
+struct resolve {
+	struct loop *loop;
+	struct resolve_rules rules;
+	struct map *known;   // name -> lookup
+	struct link askers;  // whose turn it is first
+	struct map *by_name; // of a box -> asker
+	uint32_t busy;	     // lookups under way
+	struct watch watch;  // of the eventfd
+	int users;	     // threads, and whoever opened it: the last one frees it
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	struct link todo, done;
+	bool closing;
+};
+
+// ---------------------------------------------------------------------------------- the guard
+
+// What can be bound to is an address of this host.
+static bool is_of_host(const struct address *address)
+{
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+	struct sockaddr_in v4 = {.sin_family = AF_INET};
+	auto_fd fd = socket(address->is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	memcpy(&v4.sin_addr, address->at, 4);
+	memcpy(&v6.sin6_addr, address->at, 16);
+	return fd < 0 || bind(fd, address->is_v6 ? (void *)&v6 : (void *)&v4,
+			      address->is_v6 ? sizeof(v6) : sizeof(v4)) == 0;
+}
+
+bool resolve_may_reach(const struct resolve_rules *rules, const struct address *address,
+		       uint16_t port)
+{
+	struct address inner;
+
+	return weak(OUTWARD) || address_is_listed(rules->exceptions, address, port) ||
+	       (address_is_global(address) && !is_of_host(address) &&
+		!(address_carries(address, &inner) && is_of_host(&inner)));
+}
+
+bool resolve_is_known(const struct resolve_rules *rules, struct str name, struct resolve_found *out)
+{
+	struct address known;
+
+	if (!address_read(name, &known) && !address_of_name(rules->hosts, name, &known))
+		return false;
+	*out = (struct resolve_found){.at = {known}, .count = 1};
+	return true;
+}
+
+fallible resolve_no_name(const char *name)
+{
+	return err_new(BAD_PEER, "no_name", "there is no host of the name '%s'", name);
+}
+
+fallible resolve_dial(const struct resolve_rules *rules, struct loop *loop,
+		      const struct resolve_found *found, const char *name, uint16_t port,
+		      int64_t deadline, struct stream *out, struct address *out_address)
+{
+	auto_err err = NULL;
+	char text[ADDRESS_TEXT];
+
+	for (size_t i = 0; i < found->count; i++) {
+		if (!resolve_may_reach(rules, &found->at[i], port))
+			continue;
+		err_free(take_ptr(err));
+		address_write(&found->at[i], text);
+		err = dial_tcp(loop, str_of(text), port, deadline, out);
+		if (!err) {
+			*out_address = found->at[i];
+			return OK;
+		}
+		if (err_kind(err) == ERR_CANCELLED)
+			return take_ptr(err);
+	}
+	if (!err)
+		return err_hint(err_new(FORBIDDEN, "not_global",
+					"'%s' leads to this host or into its own networks", name),
+				"the operator may list the address in egress-exceptions");
+	return err_new(BAD_PEER, "no_server", "nobody answers at '%s' port %u", name, port);
+}
+
+// ---------------------------------------------------------------------------------- in a thread
+
+static void take_found(struct resolve_found *found, const struct sockaddr *from)
+{
+	struct address *to = &found->at[found->count];
+
+	*to = (struct address){.is_v6 = from->sa_family == AF_INET6};
+	if (from->sa_family == AF_INET)
+		memcpy(to->at, &((const struct sockaddr_in *)(const void *)from)->sin_addr, 4);
+	else if (from->sa_family == AF_INET6)
+		memcpy(to->at, &((const struct sockaddr_in6 *)(const void *)from)->sin6_addr, 16);
+	else
+		return;
+	found->count++;
+}
+
+void resolve_look_up(const char *name, struct resolve_found *out)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+
+	out->count = 0;
+	// The name that was judged, and no other: the domains that this host searches are not
+	// appended. A dot at the end would say so as well, but no line of /etc/hosts has one. The
+	// state is this thread's; it is read anew for what may have changed in resolv.conf.
+	res_init();
+	_res.options &= ~(unsigned long)(RES_DEFNAMES | RES_DNSRCH);
+	if (getaddrinfo(name, NULL, &hints, &list) != 0)
+		return;
+	for (struct addrinfo *at = list; at && out->count < RESOLVE_MAX; at = at->ai_next)
+		take_found(out, at->ai_addr);
+	freeaddrinfo(list);
+}
+
+static void asker_free(struct resolve *resolve, struct asker *asker)
+{
+	link_drop(&asker->link);
+	map_take(resolve->by_name, str_of(asker->box));
+	free(asker->box);
+	free(asker);
+}
+
+// The lock is held, and gone with it.
+static void leave(struct resolve *resolve)
+{
+	bool last = --resolve->users == 0;
+	size_t at = 0;
+	struct str key;
+	void *value;
+
+	pthread_mutex_unlock(&resolve->lock);
+	if (!last)
+		return;
+	if (resolve->watch.fd >= 0)
+		close(resolve->watch.fd);
+	while (map_next(resolve->known, &at, &key, &value))
+		free(value);
+	map_free(resolve->known);
+	while (!link_empty(&resolve->askers))
+		asker_free(resolve, link_of(resolve->askers.next, struct asker, link));
+	map_free(resolve->by_name);
+	free(resolve);
+}
+
+static void *work(void *arg)
+{
+	struct resolve *resolve = arg;
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&resolve->lock);
+	for (;;) {
+		struct lookup *lookup;
+
+		while (link_empty(&resolve->todo) && !resolve->closing)
+			pthread_cond_wait(&resolve->more, &resolve->lock);
+		if (resolve->closing)
+			break;
+		lookup = link_of(resolve->todo.next, struct lookup, link);
+		link_drop(&lookup->link);
+		pthread_mutex_unlock(&resolve->lock);
+
+		resolve_look_up(lookup->name, &lookup->found);
+
+		pthread_mutex_lock(&resolve->lock);
+		link_add(&resolve->done, &lookup->link);
+		if (write(resolve->watch.fd, &one, sizeof(one)) < 0)
+			continue; // it is told already, as often as the counter can hold
+	}
+	leave(resolve);
+	return NULL;
+}
+
+// ---------------------------------------------------------------------------------- on the loop
+
+static void drop_idle(struct resolve *resolve, struct asker *asker)
+{
+	if (!asker->waiting && !asker->under_way)
+		asker_free(resolve, asker);
+}
+
+static void start(struct resolve *resolve, struct asker *asker, struct lookup *lookup)
+{
+	lookup->asker = asker;
+	asker->under_way++;
+	resolve->busy++;
+	pthread_mutex_lock(&resolve->lock);
+	link_add(&resolve->todo, &lookup->link);
+	pthread_cond_signal(&resolve->more);
+	pthread_mutex_unlock(&resolve->lock);
+}
+
+// The next one of this box that nobody looks up yet.
+static struct lookup *next_of(const struct asker *asker)
+{
+	if (asker->under_way >= ASKER_MAX)
+		return NULL;
+	list_each (at, &asker->waits) {
+		struct wait *wait = link_of(at, struct wait, link);
+
+		if (wait->lookup->answers == wait->before && !wait->lookup->asker)
+			return wait->lookup;
+	}
+	return NULL;
+}
+
+// Gives the threads that are free something to do. Who had a turn is last.
+static void go_on(struct resolve *resolve)
+{
+	bool more = true;
+
+	while (more && resolve->busy < THREADS) {
+		more = false;
+		list_each (at, &resolve->askers) {
+			struct asker *asker = link_of(at, struct asker, link);
+			struct lookup *lookup = next_of(asker);
+
+			if (!lookup)
+				continue;
+			link_drop(&asker->link);
+			link_add(&resolve->askers, &asker->link);
+			start(resolve, asker, lookup);
+			more = true;
+			break;
+		}
+	}
+}
+
+static void finish(struct resolve *resolve, struct lookup *lookup)
+{
+	struct asker *asker = take_ptr(lookup->asker);
+
+	lookup->until = loop_now(resolve->loop) + (lookup->found.count ? GOOD_MS : BAD_MS);
+	lookup->answers++;
+	resolve->busy--;
+	asker->under_way--;
+	drop_idle(resolve, asker);
+	bell_ring(&lookup->bell);
+}
+
+static void on_done(struct watch *watch, uint32_t events)
+{
+	struct resolve *resolve = link_of(watch, struct resolve, watch);
+	struct link done;
+	uint64_t count;
+
+	(void)events;
+	while (read(watch->fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+	link_init(&done);
+	pthread_mutex_lock(&resolve->lock);
+	while (!link_empty(&resolve->done)) {
+		struct link *item = resolve->done.next;
+
+		link_drop(item);
+		link_add(&done, item);
+	}
+	pthread_mutex_unlock(&resolve->lock);
+	while (!link_empty(&done)) {
+		struct lookup *lookup = link_of(done.next, struct lookup, link);
+
+		link_drop(&lookup->link);
+		finish(resolve, lookup);
+	}
+	go_on(resolve);
+}
+
+// Room for one more answer: what is too old goes, and if nothing is, any that nobody waits at.
+static void make_room(struct resolve *resolve)
+{
+	int64_t now = loop_now(resolve->loop);
+	struct str key, oldest = {0};
+	int64_t least = INT64_MAX;
+	size_t at = 0;
+	void *value;
+
+	if (map_count(resolve->known) < KEPT_MAX)
+		return;
+	while (map_next(resolve->known, &at, &key, &value)) {
+		const struct lookup *lookup = value;
+
+		if (!lookup->asker && !lookup->waiters && lookup->until < least) {
+			least = lookup->until;
+			oldest = key;
+			if (least <= now)
+				break;
+		}
+	}
+	if (oldest.at)
+		free(map_take(resolve->known, oldest));
+}
+
+static struct lookup *lookup_of(struct resolve *resolve, const char *name)
+{
+	struct lookup *lookup = map_get(resolve->known, str_of(name));
+
+	if (lookup)
+		return lookup;
+	make_room(resolve);
+	lookup = mem_new_of(struct lookup);
+	memcpy(lookup->name, name, strlen(name) + 1);
+	bell_init(&lookup->bell);
+	link_init(&lookup->link);
+	map_put(resolve->known, str_of(name), lookup);
+	return lookup;
+}
+
+static struct asker *asker_of(struct resolve *resolve, const char *box)
+{
+	struct asker *asker = map_get(resolve->by_name, str_of(box));
+
+	if (asker)
+		return asker;
+	asker = mem_new_of(struct asker);
+	asker->box = mem_str(box);
+	link_init(&asker->waits);
+	link_add(&resolve->askers, &asker->link);
+	map_put(resolve->by_name, str_of(box), asker);
+	return asker;
+}
+
+static fallible await(struct resolve *resolve, struct asker *asker, struct lookup *lookup,
+		      int64_t deadline)
+{
+	struct wait wait = {.lookup = lookup, .before = lookup->answers};
+	struct err *err = OK;
+
+	link_add(&asker->waits, &wait.link);
+	asker->waiting++;
+	lookup->waiters++;
+	go_on(resolve);
+	while (!err && lookup->answers == wait.before)
+		err = bell_wait(&lookup->bell, deadline);
+	link_drop(&wait.link);
+	asker->waiting--;
+	lookup->waiters--;
+	drop_idle(resolve, asker);
+	return err;
+}
+
+fallible resolve_name(struct resolve *resolve, const char *box, const char *name, int64_t deadline,
+		      struct resolve_found *out)
+{
+	struct lookup *lookup;
+	struct asker *asker;
+
+	if (!name[0] || strlen(name) > HOSTNAME_MAX)
+		return err_new(INVALID, "no_name", "that is no name of a host");
+	if (resolve_is_known(&resolve->rules, str_of(name), out))
+		return OK;
+	lookup = lookup_of(resolve, name);
+	if (lookup->asker || lookup->until <= loop_now(resolve->loop)) {
+		asker = asker_of(resolve, box);
+		if (asker->waiting >= WAITS_MAX)
+			return err_new(EXHAUSTED, "lookups_full",
+				       "too many names are being looked up");
+		TRY(await(resolve, asker, lookup, deadline));
+	}
+	if (!lookup->found.count)
+		return resolve_no_name(name);
+	*out = lookup->found;
+	return OK;
+}
+
+fallible resolve_connect(struct resolve *resolve, const char *box, const char *name, uint16_t port,
+			 int64_t deadline, struct stream *out, struct address *out_address)
+{
+	struct resolve_found found = {0};
+
+	TRY(resolve_name(resolve, box, name, deadline, &found));
+	return resolve_dial(&resolve->rules, resolve->loop, &found, name, port, deadline, out,
+			    out_address);
+}
+
+// ------------------------------------------------------------------------------ open and close
+
+static fallible start_threads(struct resolve *resolve)
+{
+	pthread_attr_t attr;
+	sigset_t all, before;
+	int failed = 0, started = 0;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, THREAD_STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_mutex_lock(&resolve->lock);
+	while (!failed && started < THREADS) {
+		failed = pthread_create(&thread, &attr, work, resolve);
+		started += !failed;
+	}
+	resolve->users += started;
+	pthread_mutex_unlock(&resolve->lock);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return started ? OK : err_sys(failed, "start a thread that looks up names");
+}
+
+fallible resolve_open(struct loop *loop, const struct resolve_rules *rules, struct resolve **out)
+{
+	struct resolve *resolve = mem_new_of(struct resolve);
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	struct err *err = OK;
+
+	*resolve = (struct resolve){.loop = loop,
+				    .rules = *rules,
+				    .known = map_new(),
+				    .by_name = map_new(),
+				    .users = 1,
+				    .watch = {.fd = fd, .ready = on_done},
+				    .lock = PTHREAD_MUTEX_INITIALIZER,
+				    .more = PTHREAD_COND_INITIALIZER};
+	link_init(&resolve->askers);
+	link_init(&resolve->todo);
+	link_init(&resolve->done);
+	if (fd < 0)
+		err = err_sys(errno, "make an eventfd");
+	if (!err)
+		err = loop_watch(loop, &resolve->watch, EPOLLIN);
+	if (!err)
+		err = start_threads(resolve);
+	if (err) {
+		resolve_close(resolve);
+		return err;
+	}
+	*out = resolve;
+	return OK;
+}
+
+void resolve_close(struct resolve *resolve)
+{
+	if (!resolve)
+		return;
+	loop_unwatch(resolve->loop, &resolve->watch);
+	pthread_mutex_lock(&resolve->lock);
+	resolve->closing = true;
+	pthread_cond_broadcast(&resolve->more);
+	leave(resolve);
+}

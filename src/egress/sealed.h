@@ -1,0 +1,37 @@
+// TLS over a stream, as client or as server, for two tasks at once: one that reads and one that
+// writes. Greetings, which a stranger's certificates can make long, are done by workers; what
+// follows is done on the loop's own stack, since those of tasks are small.
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include "base/str.h"
+#include "loop/stream.h"
+
+struct sealed;
+
+// Whom to believe as a client: the host's certificates and `more` (PEM). Waits: read by a worker
+// when it is first asked for. INTERNAL.
+struct trust;
+struct trust *trust_new(struct str more);
+void trust_free(struct trust *trust); // takes NULL
+
+// The stream is borrowed. BAD_PEER bad_tls with what is wrong; TIMEOUT. HTTP/1.1 is all that is
+// offered. The server behind it has to prove that it is `name` (an address: numeric).
+fallible sealed_connect(struct stream *stream, struct trust *trust, const char *name,
+			int64_t silence_ms, struct sealed **out);
+// `context` has certificate and key, and is borrowed for the greeting.
+fallible sealed_accept(struct stream *stream, SSL_CTX *context, int64_t silence_ms,
+		       struct sealed **out);
+void sealed_free(struct sealed *sealed); // takes NULL
+static inline void auto_sealed_(struct sealed **sealed)
+{
+	sealed_free(*sealed);
+}
+#define auto_sealed on_exit_call(auto_sealed_) struct sealed *
+
+// At least one byte, or *out = 0 at the end that the peer has signed or just reached.
+fallible sealed_read(struct sealed *sealed, void *room, size_t size, int64_t deadline, size_t *out);
+fallible sealed_write(struct sealed *sealed, const void *bytes, size_t len, int64_t silence_ms);
+// The end of what we have to say, without waiting for the peer's.
+fallible sealed_end(struct sealed *sealed, int64_t silence_ms);

@@ -1,0 +1,361 @@
+// Slots of one size in one mapping. A slot is free, open (a connection writes to it), or done (only
+// the store's thread reads it, until it is durable). The state is written last when a slot is
+// filled and first when it is emptied, so whoever finds the file after a kill reads whole verdicts.
+// More than there are slots are kept in plain memory: counted as well, but lost with the process.
+//
+// The blocks of the file are there before it is mapped: a full disk must not be a SIGBUS.
+//
+// syscalls: mmap munmap fallocate ftruncate fstat
+#include "egress/verdicts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/secret.h"
+#include "egress/ears.h"
+#include "loop/loop.h"
+#include "store/egress.h"
+
+#define SLOTS 4096
+#define BATCH_MS 10
+#define BATCH_MAX 512
+
+struct verdicts {
+	struct loop *loop;
+	struct store *store;
+	struct ears *ears;
+	struct verdict *slots; // mapped
+	struct link unused;    // slots that were used before
+	size_t touched;	       // those behind were not: an idle host has none of them in memory
+	struct link done;      // not handed over yet
+	struct timer due;
+	size_t count; // in `done`
+	uint64_t waiting;
+	uint64_t serial;
+	uint32_t batches; // under way
+	bool closing;
+};
+
+_Static_assert(sizeof(struct verdict) == 800, "a verdict has one size in every build");
+
+static bool is_slot(const struct verdicts *verdicts, const struct verdict *verdict)
+{
+	return verdict >= verdicts->slots && verdict < verdicts->slots + SLOTS;
+}
+
+static void set_state(struct verdict *verdict, uint32_t state)
+{
+	__atomic_store_n(&verdict->state, state, __ATOMIC_RELEASE);
+}
+
+static struct store_egress_entry entry_of(const struct verdict *verdict)
+{
+	return (struct store_egress_entry){
+		.tenant = verdict->tenant,
+		.box = verdict->box,
+		.serial = verdict->serial,
+		.connections = verdict->connections,
+		.denied = verdict->denied,
+		.opaque = verdict->opaque,
+		.row = {.time_ms = verdict->time_ms,
+			.name = verdict->name,
+			.address = verdict->address,
+			.port = verdict->port,
+			.allowed = verdict->allowed,
+			.rule = verdict->rule,
+			.reason = verdict->reason,
+			.requests = verdict->requests,
+			.bytes_out = verdict->bytes_out,
+			.bytes_in = verdict->bytes_in,
+			.duration_ms = verdict->duration_ms},
+	};
+}
+
+// ------------------------------------------------------------------------------------- batches
+
+struct batch {
+	struct verdicts *verdicts;
+	size_t count;
+	struct verdict *at[BATCH_MAX];
+};
+
+static struct err *write_down(struct db *db, void *arg)
+{
+	const struct batch *batch = arg;
+
+	for (size_t i = 0; i < batch->count; i++) {
+		struct store_egress_entry entry = entry_of(batch->at[i]);
+
+		TRY(store_egress_add_in(db, &entry));
+	}
+	return OK;
+}
+
+static void give_back(struct verdicts *verdicts, struct verdict *verdict)
+{
+	verdicts->waiting--;
+	if (!is_slot(verdicts, verdict)) {
+		free(verdict);
+		return;
+	}
+	set_state(verdict, VERDICT_FREE);
+	link_push(&verdicts->unused, &verdict->link);
+}
+
+static void verdicts_end(struct verdicts *verdicts)
+{
+	if (!verdicts->closing || verdicts->batches)
+		return;
+	munmap(verdicts->slots, SLOTS * sizeof(*verdicts->slots));
+	ears_free(verdicts->ears);
+	free(verdicts);
+}
+
+static void drop_batch(void *arg)
+{
+	struct batch *batch = arg;
+	struct verdicts *verdicts = batch->verdicts;
+
+	for (size_t i = 0; i < batch->count; i++) {
+		ears_ring(verdicts->ears, batch->at[i]->box);
+		give_back(verdicts, batch->at[i]);
+	}
+	free(batch);
+	verdicts->batches--;
+	verdicts_end(verdicts);
+}
+
+static void hand_over(struct verdicts *verdicts)
+{
+	while (!link_empty(&verdicts->done)) {
+		struct batch *batch = mem_new_of(struct batch);
+
+		batch->verdicts = verdicts;
+		while (batch->count < BATCH_MAX && !link_empty(&verdicts->done)) {
+			struct verdict *verdict = link_of(verdicts->done.next, struct verdict,
+							  link);
+
+			link_drop(&verdict->link);
+			batch->at[batch->count++] = verdict;
+		}
+		verdicts->count -= batch->count;
+		verdicts->batches++;
+		if (verdicts->store)
+			store_tell(verdicts->store, write_down, batch, drop_batch);
+		else
+			drop_batch(batch);
+	}
+}
+
+void verdicts_hurry(struct verdicts *verdicts)
+{
+	loop_drop_timer(verdicts->loop, &verdicts->due);
+	hand_over(verdicts);
+}
+
+struct ears *verdicts_ears(const struct verdicts *verdicts)
+{
+	return verdicts->ears;
+}
+
+static void on_due(struct timer *timer)
+{
+	hand_over(link_of(timer, struct verdicts, due));
+}
+
+void verdict_done(struct verdicts *verdicts, struct verdict *verdict)
+{
+	verdict->duration_ms = clock_ms() - verdict->began_ms;
+	set_state(verdict, VERDICT_DONE);
+	link_add(&verdicts->done, &verdict->link);
+	if (++verdicts->count >= BATCH_MAX)
+		hand_over(verdicts);
+	else if (!verdicts->due.at)
+		loop_set_timer(verdicts->loop, &verdicts->due, loop_now(verdicts->loop) + BATCH_MS);
+}
+
+// -------------------------------------------------------------------------------------- births
+
+void verdict_set(char *field, size_t size, const char *text)
+{
+	size_t len = text ? strnlen(text, size - 1) : 0;
+
+	memcpy(field, text ? text : "", len);
+	field[len] = 0;
+}
+
+struct verdict *verdict_new(struct verdicts *verdicts, const char *box, const char *tenant)
+{
+	struct verdict *verdict;
+
+	if (link_empty(&verdicts->unused) && verdicts->touched == SLOTS) {
+		verdict = mem_new_of(struct verdict);
+	} else if (link_empty(&verdicts->unused)) {
+		verdict = &verdicts->slots[verdicts->touched++];
+		memset(verdict, 0, sizeof(*verdict));
+	} else {
+		verdict = link_of(verdicts->unused.next, struct verdict, link);
+		link_drop(&verdict->link);
+		memset(verdict, 0, sizeof(*verdict));
+	}
+	link_init(&verdict->link);
+	verdicts->waiting++;
+	verdict->serial = ++verdicts->serial & INT64_MAX;
+	verdict->time_ms = clock_wall_ms();
+	verdict->began_ms = clock_ms();
+	verdict_set(verdict->box, sizeof(verdict->box), box);
+	verdict_set(verdict->tenant, sizeof(verdict->tenant), tenant);
+	set_state(verdict, VERDICT_OPEN);
+	return verdict;
+}
+
+uint64_t verdicts_waiting(const struct verdicts *verdicts)
+{
+	return verdicts->waiting;
+}
+
+// ---------------------------------------------------------------------------------- after a kill
+
+static bool is_whole(struct verdict *verdict)
+{
+	static const size_t ends[] = {
+		offsetof(struct verdict, box) + sizeof(verdict->box),
+		offsetof(struct verdict, tenant) + sizeof(verdict->tenant),
+		offsetof(struct verdict, name) + sizeof(verdict->name),
+		offsetof(struct verdict, address) + sizeof(verdict->address),
+		offsetof(struct verdict, rule) + sizeof(verdict->rule),
+		offsetof(struct verdict, reason) + sizeof(verdict->reason),
+	};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++)
+		((char *)verdict)[ends[i] - 1] = 0;
+	if ((verdict->state != VERDICT_OPEN && verdict->state != VERDICT_DONE) ||
+	    !verdict->box[0] || verdict->serial > INT64_MAX)
+		return false;
+	if (verdict->state == VERDICT_OPEN && !verdict->reason[0])
+		verdict_set(verdict->reason, sizeof(verdict->reason), "cut_off");
+	return true;
+}
+
+static fallible take_up(struct verdicts *verdicts)
+{
+	auto_free struct batch *batch = mem_new_of(struct batch);
+
+	for (size_t i = 0; i < SLOTS; i++) {
+		struct verdict *verdict = &verdicts->slots[i];
+
+		if (verdict->state == VERDICT_FREE)
+			continue;
+		if (is_whole(verdict) && verdicts->store)
+			batch->at[batch->count++] = verdict;
+		if (batch->count < BATCH_MAX && i + 1 < SLOTS)
+			continue;
+		if (batch->count)
+			TRY(store_do(verdicts->store, write_down, batch),
+			    "write down what an earlier daemon left");
+		batch->count = 0;
+	}
+	if (batch->count)
+		TRY(store_do(verdicts->store, write_down, batch),
+		    "write down what an earlier daemon left");
+	return OK;
+}
+
+// The store does not take them now: they wait with what is new, and it has them when it can.
+static void take_along(struct verdicts *verdicts)
+{
+	for (size_t i = 0; i < SLOTS; i++) {
+		struct verdict *verdict = &verdicts->slots[i];
+
+		if (verdict->state != VERDICT_FREE && !is_whole(verdict))
+			set_state(verdict, VERDICT_FREE);
+		if (verdict->state == VERDICT_FREE)
+			continue;
+		while (verdicts->touched < i)
+			link_push(&verdicts->unused, &verdicts->slots[verdicts->touched++].link);
+		verdicts->touched = i + 1;
+		verdicts->waiting++;
+		verdicts->count++;
+		set_state(verdict, VERDICT_DONE);
+		link_add(&verdicts->done, &verdict->link);
+	}
+	hand_over(verdicts);
+}
+
+static void *map_file(int live)
+{
+	size_t size = SLOTS * sizeof(struct verdict);
+	struct stat now;
+	void *at;
+
+	if (live < 0 || fstat(live, &now))
+		return NULL;
+	// One of another form is of no use, nor is one whose blocks are not all there.
+	if ((size_t)now.st_size != size && ftruncate(live, 0))
+		return NULL;
+	if (posix_fallocate(live, 0, (off_t)size))
+		return NULL;
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, live, 0);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static fallible map_slots(int live, struct verdict **out)
+{
+	void *at = map_file(live);
+
+	if (!at) {
+		if (live >= 0)
+			log_event(LOG_WARN, "egress.no_file", "why", strerror(errno), NULL);
+		at = mmap(NULL, SLOTS * sizeof(struct verdict), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	}
+	if (at == MAP_FAILED)
+		return err_sys(errno, "map the verdicts");
+	*out = at;
+	return OK;
+}
+
+fallible verdicts_open(struct loop *loop, struct store *store, int live, struct verdicts **out)
+{
+	struct verdicts *verdicts = mem_new_of(struct verdicts);
+	struct err *err;
+
+	*verdicts = (struct verdicts){.loop = loop, .store = store, .due = {.due = on_due}};
+	link_init(&verdicts->unused);
+	link_init(&verdicts->done);
+	// Serials of two lives must not meet: each begins somewhere else.
+	secret_random(&verdicts->serial, sizeof(verdicts->serial));
+	err = map_slots(live, &verdicts->slots);
+	if (err) {
+		free(verdicts);
+		return err;
+	}
+	verdicts->ears = ears_new();
+	err = take_up(verdicts);
+	if (err) {
+		log_event(LOG_WARN, "egress.ledger_waits", "trail", err_trail(err), NULL);
+		err_free(err);
+		take_along(verdicts);
+	} else {
+		for (size_t i = 0; i < SLOTS; i++)
+			if (verdicts->slots[i].state != VERDICT_FREE)
+				set_state(&verdicts->slots[i], VERDICT_FREE);
+	}
+	*out = verdicts;
+	return OK;
+}
+
+void verdicts_close(struct verdicts *verdicts)
+{
+	if (!verdicts)
+		return;
+	verdicts_hurry(verdicts);
+	verdicts->closing = true;
+	verdicts_end(verdicts);
+}

@@ -1,0 +1,148 @@
+// Three places, for three kinds of programs: a file of its own, in the directory that
+// update-ca-certificates gathers from; the end of the bundle, for those who read one file; and the
+// directory of hashes, for those who look a name up. A line before it in the bundle says that it is
+// there, so that a start anew adds it once. All of it is done by the box's own root with the box's
+// own files: whatever it finds there, it is the box's.
+//
+// syscalls: read pwrite64 lseek close
+#include "fleet/trust.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "box/files.h"
+#include "egress/egress.h"
+#include "loop/offload.h"
+
+#define BUNDLE "/etc/ssl/certs/ca-certificates.crt"
+#define BUNDLE_MAX (4u << 20)
+#define PUT_MS 10000
+
+struct bundle {
+	const struct egress *egress;
+	const char *id;
+	int from, to;
+	struct buf *pem, *text;
+	char hash[EGRESS_HASH];
+	struct err *err;
+};
+
+static void make(void *arg)
+{
+	struct bundle *bundle = arg;
+
+	bundle->err = egress_authority(bundle->egress, bundle->id, bundle->pem, bundle->hash);
+}
+
+static void read_all(void *arg)
+{
+	struct bundle *bundle = arg;
+	ssize_t got = 1;
+
+	while (got > 0) {
+		char *room = buf_space(bundle->text, 64 * 1024);
+
+		got = room ? read(bundle->from, room, 64 * 1024) : 0;
+		if (got > 0)
+			buf_grew(bundle->text, (size_t)got);
+	}
+}
+
+static void write_all(void *arg)
+{
+	struct bundle *bundle = arg;
+	size_t done = 0;
+
+	while (done < bundle->text->len) {
+		ssize_t put = pwrite(bundle->to, bundle->text->at + done, bundle->text->len - done,
+				     (off_t)done);
+
+		if (put <= 0) {
+			bundle->err = err_sys(errno, "write the bundle");
+			return;
+		}
+		done += (size_t)put;
+	}
+}
+
+static fallible run(struct bundle *bundle, void (*fn)(void *arg))
+{
+	offload_run(fn, bundle);
+	return take_ptr(bundle->err);
+}
+
+static fallible write_bundle(const struct files *files, struct bundle *bundle)
+{
+	struct files_upload *upload = NULL;
+	struct reach_stat stat;
+	struct err *err;
+
+	TRY(files_begin(files, BUNDLE, REACH_PARENTS, 0644, &upload));
+	bundle->to = files_upload_fd(upload);
+	err = run(bundle, write_all);
+	if (err) {
+		files_abort(upload);
+		return err;
+	}
+	return files_commit(upload, files->deadline, &stat);
+}
+
+// A box without a bundle gets one: what it trusted before was nothing.
+static fallible add_to_bundle(const struct files *files, struct bundle *bundle)
+{
+	auto_free char *mark = mem_fmt("# cove: the authority of %s\n", bundle->id);
+	struct reach_stat stat;
+	auto_fd fd = -1;
+	auto_err err = files_read(files, BUNDLE, bundle->text, &fd, &stat);
+
+	if (err && err_kind(err) != ERR_NOT_FOUND)
+		return take_ptr(err);
+	bundle->from = fd;
+	if (fd >= 0)
+		offload_run(read_all, bundle);
+	if (buf_ok(bundle->text) && memmem(bundle->text->at, bundle->text->len, mark, strlen(mark)))
+		return OK;
+	buf_add(bundle->text, mark, strlen(mark));
+	buf_add(bundle->text, bundle->pem->at, bundle->pem->len);
+	if (!buf_ok(bundle->text))
+		return err_new(TOO_LARGE, "file_too_large", "its bundle of certificates is large");
+	return write_bundle(files, bundle);
+}
+
+static fallible put(struct entry *entry, const struct files *files)
+{
+	auto_buf pem = BUF_INIT(16 * 1024), text = BUF_INIT(BUNDLE_MAX);
+	struct bundle bundle = {
+		.egress = entry->fleet->egress, .id = entry->record.id, .pem = &pem, .text = &text};
+	char hashed[48];
+
+	TRY(run(&bundle, make));
+	TRY(files_write(files, TRUST_PATH, REACH_PARENTS, 0644, buf_view(&pem)));
+	snprintf(hashed, sizeof(hashed), "/etc/ssl/certs/%s.0", bundle.hash);
+	TRY(files_write(files, hashed, REACH_PARENTS, 0644, buf_view(&pem)));
+	return add_to_bundle(files, &bundle);
+}
+
+void trust_put(struct entry *entry)
+{
+	struct files files = {
+		.box = entry->box,
+		.user = "",
+		.deadline = loop_now(entry->fleet->loop) + PUT_MS,
+	};
+	auto_err err = OK;
+
+	if (entry->trusting || !entry->record.network || !policy_sees(entry->record.network))
+		return;
+	err = put(entry, &files);
+	entry->trusting = !err;
+	if (err)
+		log_event(LOG_WARN, "egress.no_trust", "sandbox", entry->record.id, "reason",
+			  err_reason(err), "trail", err_trail(err), NULL);
+}

@@ -1,0 +1,12 @@
+// The authority that signs the inspected names of a box, in the box's own trust store, so that its
+// programs believe it as they believe the others there.
+#pragma once
+
+#include "fleet/table.h"
+
+#define TRUST_PATH "/usr/local/share/ca-certificates/cove.crt"
+
+// Where its policy inspects something, and where it is not there already. Waits; the caller holds
+// the entry. What cannot be written is told by the log: then its programs refuse what is inspected,
+// and nothing else.
+void trust_put(struct entry *entry);

@@ -1,0 +1,370 @@
+// The record says what is wanted, `way_links` what there is: the number of the warden's link over
+// which the way was opened, 0 when there is none. Whatever changes one of the two calls
+// way_settle(), which makes them agree, one at a time for each box; so it does not matter who comes
+// first, a PATCH, a wake or another warden.
+//
+// A policy is in force the moment it is set: the judge looks at it for every verdict. Only the
+// change between `off` and the other modes takes an order to the warden.
+#include "fleet/ways.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "box/net.h"
+#include "box/session.h"
+#include "fleet/access.h"
+#include "fleet/life.h"
+#include "fleet/trust.h"
+#include "wire/text.h"
+
+#define STEP_MS 10000
+#define AGAIN_MS 500
+#define AT_ONCE 32
+
+bool way_is_wanted(const struct record *record)
+{
+	return record->network && record->network->mode != POLICY_OFF;
+}
+
+// ------------------------------------------------------------------------------------ what is
+// asked
+
+static bool can_host(const struct fleet *fleet)
+{
+	const struct order_host *host = ask_host(fleet->ask);
+
+	return fleet->egress && host && strcmp(host->net, "none") != 0;
+}
+
+static fallible ask_mode(const struct fleet *fleet, const struct account *account,
+			 enum policy_mode mode)
+{
+	enum policy_mode most = tenant_network(&account->tenant);
+
+	if (mode > most)
+		return err_hint(err_new(FORBIDDEN, "network_not_allowed",
+					"this tenant may have network mode '%s' at most",
+					policy_mode_word(most)),
+				"the operator decides: cove tenant set NAME --network MODE");
+	if (mode != POLICY_OFF && !can_host(fleet))
+		return err_hint(err_new(NOT_OFFERED, "no_network",
+					"this host offers network mode 'off' only"),
+				"'cove doctor' tells what is missing");
+	return OK;
+}
+
+fallible ways_fit(const struct fleet *fleet, const struct account *account, struct spec *spec)
+{
+	if (!spec->network || !spec->mode_said) {
+		auto_policy none = POLICY_INIT(POLICY_OFF);
+
+		if (!spec->network)
+			spec->network = policy_new(&none);
+		spec->network->mode = can_host(fleet) ? tenant_network(&account->tenant)
+						      : POLICY_OFF;
+	}
+	return ask_mode(fleet, account, spec->network->mode);
+}
+
+fallible way_read(const struct entry *entry, const struct json *network, struct policy **out)
+{
+	const struct policy *old = entry->record.network;
+	auto_policy policy = POLICY_INIT(POLICY_OFF);
+
+	TRY(policy_read(network, old ? old->mode : POLICY_OFF, &policy));
+	TRY(policy_inherit(&policy, old));
+	TRY(ask_mode(entry->fleet, entry->account, policy.mode));
+	TRY(way_seal(entry, &policy));
+	*out = policy_new(&policy);
+	return OK;
+}
+
+// ------------------------------------------------------------------------------------------
+// secrets
+
+fallible way_seal(const struct entry *entry, struct policy *policy)
+{
+	for (size_t i = 0; i < policy->secret_count; i++) {
+		struct policy_secret *secret = &policy->secrets[i];
+		auto_buf sealed = BUF_INIT(2 * POLICY_SECRET_VALUE_MAX);
+		auto_buf text = BUF_INIT(4 * POLICY_SECRET_VALUE_MAX);
+
+		if (secret->sealed || !secret->value)
+			continue;
+		if (!entry->fleet->egress)
+			return err_new(NOT_OFFERED, "no_network", "secrets cannot be kept here");
+		TRY(egress_seal(entry->fleet->egress, entry->record.id, str_of(secret->value),
+				&sealed));
+		text_base64(&text, sealed.at, sealed.len);
+		secret->sealed = mem_dup(text.at, text.len);
+	}
+	return OK;
+}
+
+static fallible unseal(const struct entry *entry, struct policy *policy,
+		       const struct policy_secret *secret)
+{
+	auto_buf sealed = BUF_INIT(2 * POLICY_SECRET_VALUE_MAX);
+	auto_buf value = BUF_INIT(2 * POLICY_SECRET_VALUE_MAX);
+	struct err *err;
+
+	if (!text_unbase64(&sealed, str_of(secret->sealed)))
+		return err_new(INVALID, "bad_seal", "a sealed secret is malformed");
+	err = egress_unseal(entry->fleet->egress, entry->record.id, buf_view(&sealed), &value);
+	if (!err)
+		policy_set_secret(policy, secret->name, buf_view(&value));
+	secret_wipe(value.at, value.len);
+	return err;
+}
+
+// One that cannot be opened has no value: its placeholder travels as it is.
+void way_unseal(struct entry *entry)
+{
+	struct policy *policy = entry->record.network;
+
+	for (size_t i = 0; policy && entry->fleet->egress && i < policy->secret_count; i++) {
+		const struct policy_secret *secret = &policy->secrets[i];
+		auto_err err = secret->sealed ? unseal(entry, policy, secret) : OK;
+
+		if (err)
+			log_event(LOG_ERROR, "egress.secret_lost", "sandbox", entry->record.id,
+				  "name", secret->name, "reason", err_reason(err), NULL);
+	}
+}
+
+// What the shells that run already know of them.
+static void tell_shells(struct entry *entry, const struct policy *old, const struct policy *fresh)
+{
+	if (!entry->box)
+		return;
+	for (size_t i = 0; old && i < old->secret_count; i++)
+		session_set_env(entry->box, str_of(old->secrets[i].name), NULL);
+	for (size_t i = 0; i < fresh->secret_count; i++)
+		session_set_env(entry->box, str_of(fresh->secrets[i].name),
+				fresh->secrets[i].placeholder);
+}
+
+// --------------------------------------------------------------------------------------- one way
+
+static fallible hand_over(struct entry *entry, struct box_net *net, bool fresh)
+{
+	struct egress_box_spec spec = {
+		.id = entry->record.id,
+		.tenant = entry->record.tenant,
+		.policy = entry->record.network,
+		.listener = net->listener,
+		.udp = net->udp,
+		.fresh = fresh,
+	};
+	struct egress_box *way = NULL;
+
+	if (entry->way)
+		return egress_box_sockets(entry->way, net->listener, net->udp);
+	TRY(egress_box_new(entry->fleet->egress, &spec, &way));
+	entry->way = way;
+	// It may have changed while we asked what was used before.
+	egress_box_policy(way, entry->record.network);
+	return OK;
+}
+
+static void call_again(struct fleet *fleet)
+{
+	fleet->ways_again = true;
+	bell_ring(&fleet->ways);
+}
+
+fallible way_take(struct entry *entry, uint32_t links, bool fresh)
+{
+	struct box_net net = {.listener = -1, .udp = -1};
+
+	if (!entry->fleet->egress || (!way_is_wanted(&entry->record) && !entry->way))
+		return OK;
+	entry->way_links = box_net_take(entry->box, &net) ? links : 0;
+	TRY(hand_over(entry, &net, fresh), "hand the way out of %s over", entry->record.id);
+	if (entry->way_links)
+		trust_put(entry);
+	else if (way_is_wanted(&entry->record))
+		call_again(entry->fleet);
+	return OK;
+}
+
+static int64_t deadline_of(const struct entry *entry)
+{
+	return loop_now(entry->fleet->loop) + STEP_MS;
+}
+
+static bool runs(const struct entry *entry)
+{
+	return entry->listed && entry->record.state == STATE_RUNNING && entry->box &&
+	       box_is_alive(entry->box);
+}
+
+static bool is_as_wanted(const struct entry *entry)
+{
+	return way_is_wanted(&entry->record)
+		       ? entry->way_links && ask_is_same(entry->fleet->ask, entry->way_links)
+		       : !entry->way_links;
+}
+
+static fallible close_way(struct entry *entry)
+{
+	entry->way_links = 0;
+	if (entry->way)
+		TRY(egress_box_sockets(entry->way, -1, -1));
+	return box_net_set(entry->box, false, deadline_of(entry));
+}
+
+static fallible converge(struct entry *entry)
+{
+	if (!entry->fleet->egress || !runs(entry))
+		return OK;
+	if (is_as_wanted(entry)) {
+		trust_put(entry);
+		return OK;
+	}
+	if (!way_is_wanted(&entry->record))
+		return close_way(entry);
+	uint32_t links = ask_links(entry->fleet->ask);
+
+	TRY(box_net_set(entry->box, true, deadline_of(entry)));
+	return way_take(entry, links, false);
+}
+
+fallible way_settle(struct entry *entry)
+{
+	struct err *err = OK;
+
+	while (!err && entry->steering)
+		err = bell_wait(&entry->changed, deadline_of(entry));
+	TRY(err, "wait for the last change of the network");
+	entry->steering = true;
+	err = converge(entry);
+	entry->steering = false;
+	bell_ring(&entry->changed);
+	return err;
+}
+
+void way_mend(struct entry *entry)
+{
+	auto_err err = way_settle(entry);
+
+	if (!err)
+		return;
+	call_again(entry->fleet);
+	log_event(LOG_WARN, "egress.not_open", "sandbox", entry->record.id, "reason",
+		  err_reason(err), "trail", err_trail(err), NULL);
+}
+
+void way_change(struct entry *entry, struct policy **policy)
+{
+	struct policy *old = entry->record.network;
+
+	tell_shells(entry, old, *policy);
+	entry->record.network = take_ptr(*policy);
+	policy_free(old);
+	if (entry->way)
+		egress_box_policy(entry->way, entry->record.network);
+}
+
+fallible way_look(struct fleet *fleet, const struct who *who, struct str key, struct way_view *out)
+{
+	struct entry *entry;
+
+	TRY(access_ask(who, ACCESS_READ));
+	entry = access_find(fleet, who, key);
+	if (!entry)
+		return life_absent();
+	*out = (struct way_view){.is_open = entry->way_links != 0};
+	memcpy(out->id, entry->record.id, sizeof(out->id));
+	if (entry->way)
+		out->counts = egress_box_counts(entry->way);
+	return OK;
+}
+
+// ------------------------------------------------------------------------------------------ all
+
+struct steward {
+	struct fleet *fleet;
+	uint32_t busy;
+};
+
+struct errand {
+	struct steward *steward;
+	struct entry *entry; // held
+};
+
+static void on_loss(void *arg)
+{
+	bell_ring(&((struct steward *)arg)->fleet->ways);
+}
+
+static void mend(void *arg)
+{
+	struct errand *errand = arg;
+
+	way_mend(errand->entry);
+	entry_drop(errand->entry);
+	errand->steward->busy--;
+	bell_ring(&errand->steward->fleet->ways);
+	free(errand);
+}
+
+static void start(struct steward *steward, struct entry *entry)
+{
+	struct errand *errand = mem_new_of(struct errand);
+
+	*errand = (struct errand){.steward = steward, .entry = entry};
+	entry_hold(entry);
+	steward->busy++;
+	task_start(steward->fleet->loop, "way", mend, errand);
+}
+
+// True when all that run are as they should be, or somebody is at it.
+static bool mend_some(struct steward *steward)
+{
+	struct fleet *fleet = steward->fleet;
+
+	list_each (at, &fleet->entries) {
+		struct entry *entry = link_of(at, struct entry, link);
+
+		if (!runs(entry) || entry->moving || entry->steering || is_as_wanted(entry))
+			continue;
+		if (steward->busy >= AT_ONCE)
+			return false;
+		start(steward, entry);
+	}
+	return true;
+}
+
+static void watch(void *arg)
+{
+	struct steward *steward = arg;
+	struct fleet *fleet = steward->fleet;
+	auto_err err = OK;
+
+	while (!err) {
+		err = ask_wait_linked(fleet->ask, CLOCK_NEVER);
+		if (err)
+			break;
+		fleet->ways_again = false;
+		bool all = mend_some(steward);
+
+		err = bell_wait(&fleet->ways, all && !fleet->ways_again && !steward->busy
+						      ? CLOCK_NEVER
+						      : loop_now(fleet->loop) + AGAIN_MS);
+		if (err && err_kind(err) == ERR_TIMEOUT)
+			err_free(take_ptr(err));
+	}
+	free(steward);
+}
+
+void ways_open(struct fleet *fleet)
+{
+	struct steward *steward = mem_new_of(struct steward);
+
+	steward->fleet = fleet;
+	ask_on_loss(fleet->ask, on_loss, steward);
+	task_start(fleet->loop, "ways", watch, steward);
+}

@@ -1,0 +1,112 @@
+// One task for each direction: read, write, again. The end of one direction is passed on as the
+// closing of a half; a failure ends both. The second task works on the stack of the first, which
+// does not leave before it.
+//
+// syscalls: shutdown
+#include "http/tunnel.h"
+
+#include <sys/socket.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "loop/task.h"
+
+#define PIECE (32 * 1024)
+#define SLICE_MS 15000 // how often a quiet direction looks whether it still makes sense
+#define HALF_MS 30000  // of silence, when one side has ended
+#define WRITE_MS (5 * 60 * 1000)
+
+struct tunnel {
+	struct loop *loop;
+	struct inlet *ends[2];
+	int64_t idle_ms, moved_ms;
+	int ended; // directions
+	bool broken;
+	struct task *back; // NULL: over
+	struct bell over;
+};
+
+static bool is_dead(const struct tunnel *tunnel)
+{
+	int64_t limit = tunnel->ended && HALF_MS < tunnel->idle_ms ? HALF_MS : tunnel->idle_ms;
+
+	return tunnel->broken || loop_now(tunnel->loop) - tunnel->moved_ms >= limit;
+}
+
+// What one end sends, to the other, until it ends.
+static fallible pour(struct tunnel *tunnel, int from)
+{
+	struct inlet *in = tunnel->ends[from];
+	struct stream *out = tunnel->ends[!from]->stream;
+	auto_free char *room = mem_grow(NULL, PIECE, 1);
+	int64_t slice = tunnel->idle_ms < SLICE_MS ? tunnel->idle_ms : SLICE_MS;
+	size_t n = 1;
+
+	while (n) {
+		struct err *err = inlet_read(in, room, PIECE, slice, &n);
+
+		if (err && err_kind(err) == ERR_TIMEOUT && !is_dead(tunnel)) {
+			err_free(err);
+			continue;
+		}
+		TRY(err);
+		tunnel->moved_ms = loop_now(tunnel->loop);
+		TRY(stream_write(out, room, n, WRITE_MS));
+		tunnel->moved_ms = loop_now(tunnel->loop);
+	}
+	return OK;
+}
+
+static void half(struct tunnel *tunnel, int from, bool failed)
+{
+	tunnel->ended++;
+	if (!failed) {
+		shutdown(tunnel->ends[!from]->stream->fd, SHUT_WR);
+		return;
+	}
+	// Both ends learn of it, whoever waits there.
+	tunnel->broken = true;
+	for (int i = 0; i < 2; i++)
+		shutdown(tunnel->ends[i]->stream->fd, SHUT_RDWR);
+}
+
+static void run_back(void *arg)
+{
+	struct tunnel *tunnel = arg;
+	auto_err err = pour(tunnel, 1);
+
+	half(tunnel, 1, err != NULL);
+	tunnel->back = NULL;
+	bell_ring(&tunnel->over);
+}
+
+fallible tunnel_run(struct loop *loop, struct inlet *one, struct inlet *other, int64_t idle_ms)
+{
+	struct tunnel tunnel = {
+		.loop = loop,
+		.ends = {one, other},
+		.idle_ms = idle_ms,
+		.moved_ms = loop_now(loop),
+	};
+	struct err *err;
+
+	bell_init(&tunnel.over);
+	inlet_next(one);
+	inlet_next(other);
+	inlet_frame(one, INLET_TO_CLOSE, 0);
+	inlet_frame(other, INLET_TO_CLOSE, 0);
+	tunnel.back = task_start(loop, "tunnel", run_back, &tunnel);
+	err = pour(&tunnel, 0);
+	half(&tunnel, 0, err != NULL);
+	while (!err && tunnel.back) // the other direction knows when to give up
+		err = bell_wait(&tunnel.over, CLOCK_NEVER);
+	if (tunnel.back)
+		task_cancel(tunnel.back);
+	while (tunnel.back)
+		bell_await(&tunnel.over);
+	if (err && err_kind(err) == ERR_CANCELLED)
+		return err;
+	err_free(err); // an end like any other: the peers have been told
+	return OK;
+}

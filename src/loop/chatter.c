@@ -1,0 +1,49 @@
+// A record that holds no data counts, and so does each further message within one: hundreds fit.
+// What is called here cannot stop the library, but it can take away what that reads from: the call
+// ends with the record it is at.
+#include "loop/chatter.h"
+
+#include "base/clock.h"
+
+static void count(struct chatter *chatter, SSL *ssl)
+{
+	int64_t now = clock_ms();
+	int64_t paid = (now - chatter->since_ms) / 1000;
+
+	if (paid > 0) {
+		chatter->count -= paid < chatter->count ? (uint32_t)paid : chatter->count;
+		chatter->since_ms = now;
+	}
+	if (++chatter->count <= CHATTER_MAX || chatter->over)
+		return;
+	chatter->over = true;
+	SSL_set0_rbio(ssl, BIO_new(BIO_s_null()));
+}
+
+static void on_message(int is_ours, int version, int type, const void *bytes, size_t len, SSL *ssl,
+		       void *arg)
+{
+	struct chatter *chatter = arg;
+	const uint8_t *first = bytes;
+
+	(void)version;
+	if (is_ours || !len)
+		return;
+	// Of TLS 1.3 the header says that all is data; what it is comes with the inner type.
+	if ((type == SSL3_RT_HEADER || type == SSL3_RT_INNER_CONTENT_TYPE) &&
+	    *first != SSL3_RT_APPLICATION_DATA) {
+		chatter->fresh = true;
+		count(chatter, ssl);
+	} else if (type == SSL3_RT_HANDSHAKE && !chatter->fresh) {
+		count(chatter, ssl);
+	} else if (type == SSL3_RT_HANDSHAKE) {
+		chatter->fresh = false; // the first of its record is counted
+	}
+}
+
+void chatter_watch(struct chatter *chatter, SSL *ssl)
+{
+	*chatter = (struct chatter){.since_ms = clock_ms()};
+	SSL_set_msg_callback_arg(ssl, chatter);
+	SSL_set_msg_callback(ssl, on_message);
+}

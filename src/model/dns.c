@@ -1,0 +1,261 @@
+// RFC 1035 and 6891, as far as a stub needs them. A question is echoed byte for byte, for clients
+// hide a nonce in the case of its letters. An answer points back at it, so the longest has 12 bytes
+// of header, 259 of question, 16 of an address and 11 of EDNS: it always fits.
+#include "model/dns.h"
+
+#include <string.h>
+
+#define HEADER 12
+#define NAME_WIRE_MAX 255
+#define LABEL_MAX 63
+#define RECORDS_MAX 16 // of a question's additional part: one is usual
+#define EDNS_SIZE 1232 // what we say that we take
+#define CLASS_IN 1
+#define TYPE_OPT 41
+
+enum { QR = 0x8000, AA = 0x0400, RD = 0x0100, RA = 0x0080, CD = 0x0010, DO = 0x8000 };
+
+struct reader {
+	const uint8_t *all;
+	size_t len, at;
+	bool failed; // sticky: it ended too early, or is malformed
+};
+
+static uint32_t number(struct reader *in, size_t bytes)
+{
+	uint32_t value = 0;
+
+	if (in->failed || in->len - in->at < bytes) {
+		in->failed = true;
+		return 0;
+	}
+	for (; bytes > 0; bytes--)
+		value = value << 8 | in->all[in->at++];
+	return value;
+}
+
+static void skip(struct reader *in, size_t bytes)
+{
+	if (in->failed || in->len - in->at < bytes)
+		in->failed = true;
+	else
+		in->at += bytes;
+}
+
+struct name {
+	char text[NAME_WIRE_MAX + 1]; // labels with dots between; what they hold is not checked
+	size_t len;
+	size_t wire;  // bytes it takes when it is not compressed
+	bool has_dot; // inside of a label: the text then says something else than the labels
+};
+
+static bool add_label(struct name *name, const uint8_t *at, size_t len)
+{
+	if (name->wire + len + 1 > NAME_WIRE_MAX - 1) // the root's byte comes too
+		return false;
+	if (memchr(at, '.', len))
+		name->has_dot = true;
+	if (name->wire)
+		name->text[name->len++] = '.';
+	memcpy(name->text + name->len, at, len);
+	name->len += len;
+	name->wire += len + 1;
+	return true;
+}
+
+// A pointer must lead to before where the labels that it continues began: so there are no loops,
+// and no name is read twice.
+static void read_name(struct reader *in, struct name *out)
+{
+	size_t at = in->at, from = at, end = 0;
+
+	*out = (struct name){0};
+	while (!in->failed) {
+		size_t len = at < in->len ? in->all[at] : SIZE_MAX;
+
+		if (len == 0) {
+			in->at = end ? end : at + 1;
+			return;
+		}
+		if (len <= LABEL_MAX && in->len - at > len &&
+		    add_label(out, in->all + at + 1, len)) {
+			at += len + 1;
+		} else if (len >= 0xc0 && len <= 0xff && in->len - at > 1) {
+			size_t to = (len & 0x3f) << 8 | in->all[at + 1];
+
+			end = end ? end : at + 2;
+			in->failed = to >= from || to < HEADER;
+			at = from = to;
+		} else {
+			in->failed = true;
+		}
+	}
+}
+
+static void read_question(struct reader *in, struct dns_query *out)
+{
+	struct name name;
+	size_t from = in->at;
+
+	read_name(in, &name);
+	out->type = (uint16_t)number(in, 2);
+	out->class = (uint16_t)number(in, 2);
+	if (in->failed)
+		return;
+	out->question = (struct str){(const char *)in->all + from, in->at - from};
+	if (!name.has_dot)
+		out->kind = hostname_read((struct str){name.text, name.len}, out->name);
+	if (out->kind != HOSTNAME_NAME) { // nobody is called by an address
+		out->kind = HOSTNAME_BAD;
+		out->name[0] = 0;
+	}
+}
+
+// The records behind the question. Only EDNS means something to us; a signature is not looked at.
+static void read_record(struct reader *in, struct dns_query *out, uint8_t *version)
+{
+	struct name name;
+	uint32_t type, ttl;
+
+	read_name(in, &name);
+	type = number(in, 2);
+	skip(in, 2); // class
+	ttl = number(in, 4);
+	skip(in, number(in, 2));
+	if (in->failed || type != TYPE_OPT)
+		return;
+	in->failed = out->has_edns || name.wire; // once, and of the root
+	out->has_edns = true;
+	out->dnssec_ok = ttl & DO;
+	*version = (uint8_t)(ttl >> 16);
+}
+
+static enum dns_code fault_of(struct reader *in, struct dns_query *out)
+{
+	uint32_t questions = number(in, 2), others = number(in, 2) + number(in, 2);
+	uint32_t records = number(in, 2);
+	uint8_t version = 0;
+
+	if (out->opcode != 0)
+		return DNS_NOT_OFFERED;
+	if (questions != 1 || others || records > RECORDS_MAX)
+		return DNS_MALFORMED;
+	read_question(in, out);
+	for (; records > 0 && !in->failed; records--)
+		read_record(in, out, &version);
+	if (in->failed || in->at != in->len) {
+		out->question = (struct str){0};
+		out->has_edns = false;
+		return DNS_MALFORMED;
+	}
+	if (version != 0)
+		return DNS_BAD_VERSION;
+	return out->class == CLASS_IN ? DNS_OK : DNS_REFUSED;
+}
+
+bool dns_read(struct str message, struct dns_query *out)
+{
+	struct reader in = {.all = (const uint8_t *)message.at, .len = message.len};
+	uint32_t id, flags;
+
+	if (message.len < HEADER || message.len > DNS_QUERY_MAX)
+		return false;
+	id = number(&in, 2);
+	flags = number(&in, 2);
+	if (flags & QR)
+		return false;
+	*out = (struct dns_query){
+		.id = (uint16_t)id,
+		.opcode = flags >> 11 & 15,
+		.wants_recursion = flags & RD,
+		.checking_disabled = flags & CD,
+	};
+	out->fault = fault_of(&in, out);
+	return true;
+}
+
+struct writer {
+	uint8_t *room;
+	size_t at;
+};
+
+static void put(struct writer *out, uint32_t value, size_t bytes)
+{
+	out->at += bytes;
+	for (size_t i = 1; i <= bytes; i++, value >>= 8)
+		out->room[out->at - i] = (uint8_t)value;
+}
+
+static void put_bytes(struct writer *out, const void *bytes, size_t len)
+{
+	if (len)
+		memcpy(out->room + out->at, bytes, len);
+	out->at += len;
+}
+
+size_t dns_answer(const struct dns_query *query, enum dns_code code, const struct address *address,
+		  uint8_t room[DNS_ANSWER_MAX])
+{
+	struct writer out = {0};
+	struct str question = query->question;
+	uint32_t answers = 0;
+
+	out.room = room;
+	if (query->fault != DNS_OK)
+		code = query->fault;
+	// The name is pointed at, so the record needs the question before it.
+	if (code == DNS_OK && address && !address->is_v6 && query->type == DNS_A && question.len)
+		answers = 1;
+	put(&out, query->id, 2);
+	put(&out,
+	    QR | RA | (code == DNS_OK || code == DNS_NO_NAME ? AA : 0) |
+		    (uint32_t)query->opcode << 11 | (query->wants_recursion ? RD : 0) |
+		    (query->checking_disabled ? CD : 0) | ((uint32_t)code & 15),
+	    2);
+	put(&out, question.len > 0, 2);
+	put(&out, answers, 2);
+	put(&out, 0, 2);
+	put(&out, query->has_edns, 2);
+	put_bytes(&out, question.at, question.len);
+	if (answers) {
+		put(&out, 0xc000 | HEADER, 2);
+		put(&out, DNS_A, 2);
+		put(&out, CLASS_IN, 2);
+		put(&out, DNS_TTL_S, 4);
+		put(&out, 4, 2);
+		put_bytes(&out, address->at, 4);
+	}
+	if (query->has_edns) {
+		put(&out, 0, 1);
+		put(&out, TYPE_OPT, 2);
+		put(&out, EDNS_SIZE, 2);
+		put(&out, (uint32_t)code >> 4, 1);
+		put(&out, 0, 1);
+		put(&out, query->dnssec_ok ? DO : 0, 2);
+		put(&out, 0, 2);
+	}
+	return out.at;
+}
+
+enum dns_frame dns_unframe(struct str bytes, struct str *message, size_t *used)
+{
+	const uint8_t *at = (const uint8_t *)bytes.at;
+	size_t len;
+
+	if (bytes.len < 2)
+		return DNS_FRAME_MORE;
+	len = (size_t)at[0] << 8 | at[1];
+	if (len < HEADER || len > DNS_QUERY_MAX)
+		return DNS_FRAME_BAD;
+	if (bytes.len - 2 < len)
+		return DNS_FRAME_MORE;
+	*message = (struct str){bytes.at + 2, len};
+	*used = len + 2;
+	return DNS_FRAME_DONE;
+}
+
+void dns_frame(size_t len, uint8_t out[2])
+{
+	out[0] = (uint8_t)(len >> 8);
+	out[1] = (uint8_t)len;
+}

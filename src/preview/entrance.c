@@ -1,0 +1,361 @@
+// A visitor comes with a name: PORT-ID-TOKEN, as the first label of a host beneath the domain, or
+// as the first part of a path. What is wrong about it is not told: no such box, no such port,
+// another token, another tenant's are one answer, found by the same steps. Only a right token
+// learns more: that it has ended, that its box was stopped by request (410), that nobody listens
+// yet.
+//
+// A visit wakes a box that sleeps, and lasts as long as its connection. It ends with the box, and
+// when its port is exposed no more.
+#include "preview/entrance.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "door/escort.h"
+#include "fleet/access.h"
+#include "http/relay.h"
+#include "model/hostname.h"
+#include "preview/page.h"
+
+#define DIAL_MS 5000
+#define LISTED_MAX 64
+
+struct caller {
+	struct http *x;
+	const struct preview_options *options;
+	struct hostname_preview named;
+	struct str path;   // as the box is asked for it
+	struct str prefix; // before that, for the visitor
+	char id[ID_BOX_LEN + 1];
+	struct visit visit;
+};
+
+static void caller_done(struct caller *caller)
+{
+	visit_end(&caller->visit);
+}
+
+static const struct entrance *entrance_of(const struct http *x)
+{
+	return x->house;
+}
+
+static bool by_host(struct caller *caller)
+{
+	const char *domain = caller->options->urls->domain;
+
+	if (!domain ||
+	    !hostname_read_preview(http_field(caller->x, "Host"), domain, &caller->named))
+		return false;
+	caller->path = caller->x->url.path;
+	caller->prefix = STR("");
+	return true;
+}
+
+// A name beneath the domain, of whatever form: all of them lead here, and are not ours otherwise.
+static bool is_beneath(const struct caller *caller)
+{
+	char host[HOSTNAME_MAX + 1], domain[HOSTNAME_MAX + 1];
+	const char *ours = caller->options->urls->domain;
+	struct str given = http_field(caller->x, "Host");
+	const char *colon = given.at ? memchr(given.at, ':', given.len) : NULL;
+	uint16_t port;
+
+	if (!ours || !given.at || hostname_read_host(str_of(ours), domain, &port) != HOSTNAME_NAME)
+		return false;
+	// A token may have what a name must not: only the end is looked at.
+	if (colon)
+		given.len = (size_t)(colon - given.at);
+	if (given.len >= sizeof(host))
+		return false;
+	for (size_t i = 0; i < given.len; i++)
+		host[i] = given.at[i] >= 'A' && given.at[i] <= 'Z' ? (char)(given.at[i] | 32)
+								   : given.at[i];
+	host[given.len] = 0;
+	return hostname_is_beneath(host, domain) && strcmp(host, domain) != 0;
+}
+
+// "/8080-0123456789ab-token/index.html"
+static bool by_path(struct caller *caller)
+{
+	struct http *x = caller->x;
+	struct str rest = str_skip(x->url.path, 1), label;
+	const char *slash = memchr(rest.at, '/', rest.len);
+
+	label = (struct str){rest.at, slash ? (size_t)(slash - rest.at) : rest.len};
+	if (label.len > HOSTNAME_LABEL_MAX ||
+	    !hostname_read_preview(str_of(arena_fmt(x->arena, STR_FMT ".path", STR_ARG(label))),
+				   "path", &caller->named))
+		return false;
+	caller->prefix = (struct str){x->url.path.at, label.len + 1};
+	caller->path = str_skip(x->url.path, label.len + 1);
+	return true;
+}
+
+// What is known of the port that was named, whatever the token is worth.
+static enum ticket_verdict judge(const struct caller *caller, struct entry **out)
+{
+	const struct preview_options *options = caller->options;
+	struct entry *entry = access_find(options->fleet, &WHO_COVE, str_of(caller->named.id));
+	const struct portbook_entry *port = entry ? portbook_find(&entry->ports, caller->named.port)
+						  : NULL;
+	struct ticket ticket = {0};
+	enum ticket_verdict verdict;
+
+	if (port)
+		ticket = (struct ticket){entry->record.id, port->port, port->token, port->ends_ms};
+	verdict = ticket_check(options->key, port ? &ticket : NULL, str_of(caller->named.token),
+			       clock_steady_ms());
+	*out = entry;
+	return verdict;
+}
+
+static fallible tell_over(struct http *x)
+{
+	struct page page = {
+		.status = 410,
+		.code = "PREVIEW_EXPIRED",
+		.title = "This link has ended",
+		.text = "It was good until some time ago. Ask for a new one.",
+	};
+
+	return page_answer(x, &page);
+}
+
+static fallible tell_stopped(struct http *x)
+{
+	struct page page = {
+		.status = 410,
+		.code = "STALE_PREVIEW_URL",
+		.title = "This sandbox is stopped",
+		.text = "It was stopped by request, and starts by request only.",
+	};
+
+	return page_answer(x, &page);
+}
+
+// By request, not by idleness or the host's end: nobody but who stopped it starts it again.
+static bool is_stopped(const struct entry *entry)
+{
+	return entry->record.state == STATE_STOPPED && !entry->moving && !entry->record.reason[0];
+}
+
+static fallible no_listener(struct caller *caller, const struct files *files)
+{
+	struct reach_port *ports = arena_take(caller->x->arena, LISTED_MAX * sizeof(*ports));
+	struct page page = {
+		.status = 502,
+		.code = "PORT_CLOSED",
+		.port = caller->named.port,
+		.waits = true,
+	};
+	size_t count = 0;
+
+	TRY(visit_explain(files_ports(files, ports, LISTED_MAX, &count)));
+	page.listening = ports;
+	page.listening_count = count < LISTED_MAX ? count : LISTED_MAX;
+	page.title = arena_fmt(caller->x->arena, "Nothing listens on port %u yet",
+			       caller->named.port);
+	page.text = "Start a server there; on localhost or on all addresses, both are found.";
+	return page_answer(caller->x, &page);
+}
+
+// As long as the port is exposed, and the token is the same.
+static bool still_holds(const void *arg)
+{
+	struct entry *entry;
+
+	return judge(arg, &entry) != TICKET_WRONG;
+}
+
+static struct str original_url(struct http *x, const char *proto)
+{
+	return str_of(arena_fmt(x->arena, "%s://" STR_FMT STR_FMT, proto,
+				STR_ARG(http_field(x, "Host")), STR_ARG(x->head.target)));
+}
+
+static fallible relay(struct caller *caller, int fd)
+{
+	struct http *x = caller->x;
+	const struct entry *entry = caller->visit.entry;
+	bool host_form = !caller->prefix.len;
+	// Copied: a reload may make them anew.
+	const char *proto = host_form ? arena_fmt(x->arena, "%s", caller->options->urls->proto)
+			    : entrance_of(x)->tls ? "https"
+						  : "http";
+	const struct http1_field more[] = {
+		{STR("X-Original-URL"), original_url(x, proto)},
+		{STR("X-Sandbox-Name"), str_of(record_host(&entry->record))},
+	};
+	struct relay_way way = {
+		.loop = caller->options->fleet->loop,
+		.fd = fd,
+		.host = str_of(arena_fmt(x->arena, "localhost:%u", caller->named.port)),
+		.path = caller->path,
+		.proto = proto,
+		.more = more,
+		.more_count = 2,
+		.prefix = caller->prefix,
+		.keep_bearer = true,
+	};
+	auto_escort escort = escort_begin_while(caller->visit.entry, still_holds, caller);
+
+	return relay_run(x, &way);
+}
+
+static fallible bad_server(struct http *x, struct err *err)
+{
+	bool late = err_kind(err) == ERR_TIMEOUT;
+	struct page page = {
+		.status = late ? 504 : 502,
+		.code = late ? "PREVIEW_TIMEOUT" : "BAD_PREVIEW",
+		.title = late ? "The server does not answer" : "The server's answer is no HTTP",
+		.text = arena_fmt(x->arena, "%s.", err_message(err)),
+	};
+
+	err_free(err);
+	return page_answer(x, &page);
+}
+
+static fallible visit(struct caller *caller)
+{
+	struct http *x = caller->x;
+	struct files files;
+	struct err *err;
+	int fd = -1;
+
+	TRY(visit_begin(caller->options->fleet, &WHO_COVE, str_of(caller->id), &caller->visit));
+	files = (struct files){
+		.box = caller->visit.box,
+		.user = "",
+		.deadline = loop_now(caller->options->fleet->loop) + DIAL_MS,
+	};
+	// Waking it took a while: is it still so?
+	if (!still_holds(caller))
+		return err_new(NOT_FOUND, "invalid_token",
+			       "Access denied: Invalid token or port not exposed");
+	err = files_dial(&files, caller->named.port, &fd);
+	if (err && err_kind(err) == ERR_BAD_PEER) {
+		err_free(err);
+		return no_listener(caller, &files);
+	}
+	TRY(visit_explain(err));
+	err = relay(caller, fd);
+	if (err && !x->reply_begun &&
+	    (err_kind(err) == ERR_BAD_PEER || err_kind(err) == ERR_TIMEOUT))
+		return bad_server(x, err);
+	return err;
+}
+
+// A path without its slash: relative links of the page would lead out of the preview.
+static fallible add_slash(struct caller *caller)
+{
+	struct http *x = caller->x;
+
+	http_set(x, "Location",
+		 str_of(arena_fmt(x->arena, STR_FMT "/%s" STR_FMT, STR_ARG(caller->prefix),
+				  x->url.query.len ? "?" : "", STR_ARG(x->url.query))));
+	return http_reply_empty(x, 308);
+}
+
+static fallible enter(struct caller *caller)
+{
+	struct http *x = caller->x;
+	enum ticket_verdict verdict;
+	struct entry *entry;
+
+	if (caller->options->fleet->unknown)
+		return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
+	if (!by_host(caller)) {
+		if (is_beneath(caller))
+			return guard_strike_preview(caller->options->guard, x);
+		TRY(guard_host(caller->options->guard, x));
+		if (!by_path(caller) && x->url.path.len > 1 && x->url.path.at[1] >= '0' &&
+		    x->url.path.at[1] <= '9')
+			return guard_strike_preview(caller->options->guard, x); // almost one
+		if (!caller->named.port)
+			return err_new(NOT_FOUND, "no_preview", "There is no preview here");
+	}
+	verdict = judge(caller, &entry);
+	if (verdict == TICKET_WRONG)
+		return guard_strike_preview(caller->options->guard, x);
+	snprintf(caller->id, sizeof(caller->id), "%s", entry->record.id);
+	if (verdict == TICKET_OVER)
+		return tell_over(x);
+	if (is_stopped(entry))
+		return tell_stopped(x);
+	if (!caller->path.len)
+		return add_slash(caller);
+	return visit(caller);
+}
+
+// One table of what else may happen; the rest is our own fault.
+static fallible answer(struct http *x, struct err *failure)
+{
+	static const struct {
+		const char *reason, *code, *title;
+	} rows[] = {
+		{"invalid_token", "INVALID_TOKEN", "Invalid token or port not exposed"},
+		{"no_sandbox", "INVALID_TOKEN", "Invalid token or port not exposed"},
+		{"no_preview", "NO_PREVIEW", "There is no preview here"},
+		{"too_many_failures", "TOO_MANY_FAILURES", "Too many wrong tokens"},
+		{"paused", "SANDBOX_PAUSED", "This sandbox is paused"},
+		{"cancelled", "SANDBOX_ENDED", "This sandbox has ended"},
+		{NULL, "UNAVAILABLE", "The preview cannot be shown"},
+	};
+	auto_err err = failure;
+	int status = err_kind(err) == ERR_CANCELLED ? 502 : err_http(err);
+	struct page page = {.status = status, .waits = status == 503};
+	size_t i = 0;
+
+	while (rows[i].reason && strcmp(rows[i].reason, err_reason(err)) != 0)
+		i++;
+	page.code = rows[i].code;
+	page.title = rows[i].title;
+	page.retry_s = err_kind(err) == ERR_EXHAUSTED ? GUARD_SPAN_S : 0;
+	page.text = status == 500 ? "Something went wrong." : err_message(err);
+	if (status == 500)
+		log_event(LOG_ERROR, "preview.failed", "request", x->id, "trail", err_trail(err),
+			  NULL);
+	return page_answer(x, &page);
+}
+
+// Never the path, the host or the token.
+static void note(const struct caller *caller, int64_t began_us)
+{
+	const struct http *x = caller->x;
+	char status[16], ms[32], method[16], port[8], peer[64];
+
+	if (!log_wants(LOG_DEBUG))
+		return;
+	snprintf(status, sizeof(status), "%d", x->status);
+	snprintf(ms, sizeof(ms), "%.3f", (double)(clock_us() - began_us) / 1000);
+	snprintf(method, sizeof(method), STR_FMT, STR_ARG(x->head.method));
+	snprintf(port, sizeof(port), "%u", caller->named.port);
+	snprintf(peer, sizeof(peer), STR_FMT, STR_ARG(x->peer));
+	log_event(LOG_DEBUG, "preview", "request", x->id, "method", method, "sandbox",
+		  caller->id[0] ? caller->id : NULL, "port", port, "status", status, "ms", ms,
+		  "peer", peer, NULL);
+}
+
+void entrance_serve(struct http *x)
+{
+	on_exit_call(caller_done) struct caller caller = {.x = x,
+							  .options = entrance_of(x)->options};
+	int64_t began_us = clock_us();
+	struct err *err;
+
+	task_trace(x->trace.at);
+	err = enter(&caller);
+	if (err && !x->reply_begun)
+		err = answer(x, err);
+	err_free(err);
+	note(&caller, began_us);
+	task_trace(NULL);
+}
+
+void entrance_refuse(struct http *x, struct err *err)
+{
+	auto_err failed = answer(x, err);
+}

@@ -1,0 +1,181 @@
+// Two servers with one way of serving, so that a request knows whether it came by TLS. Which of
+// them a connection gets is decided when it comes: by whether there is a certificate then.
+//
+// syscalls: accept4 close
+#include "preview/preview.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "preview/entrance.h"
+#include "preview/greet.h"
+
+#define LISTENERS_MAX 8
+#define ACCEPTS_A_TURN 32
+#define PAUSE_MS 100
+
+struct ear {
+	struct watch watch;
+	struct preview *preview;
+};
+
+struct preview {
+	struct preview_options options;
+	struct loop *loop;
+	struct entrance plain, tls;
+	struct http_server *plain_server, *tls_server;
+	struct greet_keys *keys; // NULL: none, and all is in the clear
+	struct ear ears[LISTENERS_MAX];
+	int ear_count;
+	struct timer resume;
+};
+
+fallible preview_open(const struct preview_options *options, struct preview **out)
+{
+	struct preview *preview = mem_new_of(struct preview);
+	struct err *err;
+
+	preview->options = *options;
+	preview->loop = options->fleet->loop;
+	preview->plain = (struct entrance){&preview->options, false};
+	preview->tls = (struct entrance){&preview->options, true};
+	err = http_server_open(preview->loop, &options->limits, entrance_serve, entrance_refuse,
+			       &preview->plain, &preview->plain_server);
+	if (!err)
+		err = http_server_open(preview->loop, &options->limits, entrance_serve,
+				       entrance_refuse, &preview->tls, &preview->tls_server);
+	if (err) {
+		preview_free(preview);
+		return err;
+	}
+	*out = preview;
+	return OK;
+}
+
+fallible preview_certify(struct preview *preview, struct str cert, struct str key)
+{
+	struct greet_keys *keys = NULL;
+
+	TRY(greet_keys_read(cert, key, &keys));
+	greet_keys_free(preview->keys);
+	preview->keys = keys;
+	return OK;
+}
+
+static void admit(struct preview *preview, int fd, const struct sockaddr_storage *from)
+{
+	if (preview->keys)
+		greet_start(preview->loop, preview->keys, fd, from, preview->tls_server);
+	else
+		http_server_take(preview->plain_server, fd, from);
+}
+
+static void on_resume(struct timer *timer)
+{
+	struct preview *preview = link_of(timer, struct preview, resume);
+
+	for (int i = 0; i < preview->ear_count; i++)
+		err_free(loop_watch(preview->loop, &preview->ears[i].watch, EPOLLIN));
+}
+
+// No more descriptors, most likely: it would be the same again at once.
+static void rest(struct preview *preview)
+{
+	for (int i = 0; i < preview->ear_count; i++)
+		loop_unwatch(preview->loop, &preview->ears[i].watch);
+	loop_set_timer(preview->loop, &preview->resume, loop_now(preview->loop) + PAUSE_MS);
+}
+
+static void on_knock(struct watch *watch, uint32_t events)
+{
+	struct preview *preview = link_of(watch, struct ear, watch)->preview;
+
+	(void)events;
+	for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+		struct sockaddr_storage from = {0};
+		socklen_t len = sizeof(from);
+		int fd = accept4(watch->fd, (struct sockaddr *)&from, &len,
+				 SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			admit(preview, fd, &from);
+		} else if (errno == EAGAIN) {
+			return;
+		} else if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) {
+			rest(preview);
+			return;
+		}
+	}
+}
+
+fallible preview_listen(struct preview *preview, int fd)
+{
+	struct ear *ear = &preview->ears[preview->ear_count];
+
+	if (preview->ear_count == LISTENERS_MAX)
+		return err_new(INVALID, "bad_config", "previews listen on %d addresses at most",
+			       LISTENERS_MAX);
+	preview->resume.due = on_resume;
+	*ear = (struct ear){.watch = {.fd = fd, .ready = on_knock}, .preview = preview};
+	TRY(loop_watch(preview->loop, &ear->watch, EPOLLIN), "accept visitors");
+	preview->ear_count++;
+	return OK;
+}
+
+void preview_bound(struct preview *preview, uint32_t conns_max, struct str names)
+{
+	if (!preview)
+		return;
+	// Visitors have no account: no address takes them all.
+	http_server_bound(preview->plain_server, conns_max, (conns_max + 1) / 2);
+	http_server_bound(preview->tls_server, conns_max, (conns_max + 1) / 2);
+	guard_set_names(preview->options.guard, names);
+}
+
+void preview_drain(struct preview *preview)
+{
+	if (!preview)
+		return;
+	loop_drop_timer(preview->loop, &preview->resume);
+	for (int i = 0; i < preview->ear_count; i++) {
+		loop_unwatch(preview->loop, &preview->ears[i].watch);
+		close(preview->ears[i].watch.fd);
+	}
+	preview->ear_count = 0;
+	if (preview->plain_server)
+		http_server_drain(preview->plain_server);
+	if (preview->tls_server)
+		http_server_drain(preview->tls_server);
+}
+
+static bool is_idle(const struct http_server *server)
+{
+	return http_server_idle(server) || http_server_feeds_only(server);
+}
+
+// By TLS the last bytes of a reply are still on their way when the server has done with it.
+static bool is_said(const struct preview *preview)
+{
+	return !greet_shaking() && greet_unsaid() <= http_server_stats(preview->tls_server).open;
+}
+
+bool preview_is_idle(const struct preview *preview)
+{
+	return !preview ||
+	       (is_idle(preview->plain_server) && is_idle(preview->tls_server) && is_said(preview));
+}
+
+void preview_free(struct preview *preview)
+{
+	if (!preview)
+		return;
+	preview_drain(preview);
+	http_server_free(preview->plain_server);
+	http_server_free(preview->tls_server);
+	greet_keys_free(preview->keys);
+	free(preview);
+}

@@ -1,0 +1,138 @@
+#include "serve/listen.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "loop/dial.h"
+
+#define PREVIEWS "127.0.0.1:8485"
+#define PREVIEWS_ANYWHERE "127.0.0.1:0"
+
+static void set(char **text, struct buf *by)
+{
+	free(*text);
+	*text = by->len ? buf_take(by) : mem_str("");
+}
+
+static void take_url(struct listeners *to, struct str host, uint16_t port)
+{
+	bool any = str_is(host, "0.0.0.0:") || str_is(host, "[::]:");
+
+	snprintf(to->url, sizeof(to->url), "http://" STR_FMT "%u",
+		 STR_ARG(any ? STR("127.0.0.1:") : host), port);
+}
+
+// Opens a list of addresses and writes down where they are bound, and by which descriptors.
+static fallible open_list(const char *setting, struct str rest, struct listeners *to,
+			  struct buf *bound, struct buf *fds)
+{
+	struct str address;
+	int count = 0;
+
+	while (rest.len && str_cut(&rest, ',', &address)) {
+		struct str host = str_trim(address);
+		uint16_t port;
+		int fd;
+
+		if (count++ == RENEW_LISTENERS)
+			return err_new(INVALID, "bad_config", "--%s may name %d addresses", setting,
+				       RENEW_LISTENERS);
+		TRY(dial_listen(host, &fd, &port));
+		while (host.len && host.at[host.len - 1] != ':')
+			host.len--;
+		buf_fmt(bound, "%s" STR_FMT "%u", bound->len ? "," : "", STR_ARG(host), port);
+		buf_fmt(fds, "%s%d", fds->len ? "," : "", fd);
+		if (!to->count)
+			take_url(to, host, port);
+		to->fds[to->count++] = fd;
+	}
+	if (!count || !buf_ok(bound) || !buf_ok(fds))
+		return err_new(INVALID, "bad_config", "--%s names no address", setting);
+	return OK;
+}
+
+// Two coves on one host are not to quarrel about a port that nobody asked for.
+static fallible open_previews(struct config *config, struct listeners *to)
+{
+	auto_buf bound = BUF_INIT(1024), fds = BUF_INIT(128);
+	struct str asked = str_of(config->preview_listen);
+	int before = to->count;
+	auto_err err = NULL;
+
+	if (str_is(asked, "none")) {
+		set(&config->preview_listen, &bound);
+		set(&config->fd_preview, &fds);
+		return OK;
+	}
+	err = open_list("preview-listen", asked.len ? asked : STR(PREVIEWS), to, &bound, &fds);
+	if (err && !asked.len && err_kind(err) == ERR_CONFLICT) {
+		err_free(take_ptr(err));
+		err = open_list("preview-listen", STR(PREVIEWS_ANYWHERE), to, &bound, &fds);
+		log_event(LOG_WARN, "serve.preview_elsewhere", "message",
+			  "port 8485 is taken: previews are on another one", "listen", bound.at,
+			  NULL);
+	}
+	if (err)
+		return take_ptr(err);
+	to->previews = to->count - before;
+	set(&config->preview_listen, &bound);
+	set(&config->fd_preview, &fds);
+	return OK;
+}
+
+fallible listen_open(struct config *config, struct listeners *out)
+{
+	auto_buf bound = BUF_INIT(1024), fds = BUF_INIT(128);
+
+	TRY(open_list("listen", str_of(config->listen), out, &bound, &fds));
+	set(&config->listen, &bound);
+	set(&config->fd_listen, &fds);
+	return open_previews(config, out);
+}
+
+static void put_list(const int *fds, int count, char **out)
+{
+	auto_buf text = BUF_INIT(128);
+
+	for (int i = 0; i < count; i++)
+		buf_fmt(&text, "%s%d", i ? "," : "", fds[i]);
+	set(out, &text);
+}
+
+fallible listen_again(struct config *config, const struct renew *renew, struct listeners *out)
+{
+	size_t bytes = sizeof(*out->fds);
+
+	memcpy(out->fds, renew->listeners, (size_t)renew->listener_count * bytes);
+	out->count = renew->listener_count;
+	memcpy(out->url, renew->url, sizeof(out->url));
+	free(config->listen);
+	config->listen = mem_str(renew->listen);
+	put_list(out->fds, out->count, &config->fd_listen);
+	if (!renew->preview_count) // the last image knew no previews, or had none
+		return open_previews(config, out);
+	memcpy(out->fds + out->count, renew->previews, (size_t)renew->preview_count * bytes);
+	put_list(renew->previews, renew->preview_count, &config->fd_preview);
+	out->count += renew->preview_count;
+	out->previews = renew->preview_count;
+	free(config->preview_listen);
+	config->preview_listen = mem_str(renew->preview);
+	return OK;
+}
+
+void listen_renew(const struct config *config, const struct listeners *listeners, struct renew *out)
+{
+	int api = listeners->count - listeners->previews;
+	size_t bytes = sizeof(*listeners->fds);
+
+	memcpy(out->listeners, listeners->fds, (size_t)api * bytes);
+	memcpy(out->previews, listeners->fds + api, (size_t)listeners->previews * bytes);
+	out->listener_count = api;
+	out->preview_count = listeners->previews;
+	memcpy(out->url, listeners->url, sizeof(out->url));
+	snprintf(out->listen, sizeof(out->listen), "%s", config->listen);
+	snprintf(out->preview, sizeof(out->preview), "%s", config->preview_listen);
+}

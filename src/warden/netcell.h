@@ -1,0 +1,11 @@
+// The way out of a box that the warden holds.
+#pragma once
+
+#include "warden/cell.h"
+
+// Opens it, or opens it anew, in the network namespace `netns`. out_fds: listener and UDP socket,
+// the caller's.
+fallible netcell_open(struct warden *warden, struct cell *cell, int netns,
+		      int out_fds[ORDER_NET_FDS]);
+// ORDER_NETWORK.
+fallible netcell_order(struct warden *warden, const struct order *order);

@@ -1,0 +1,118 @@
+// syscalls: setns openat fstat close ioctl exit_group
+#include "warden/netout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/log.h"
+#include "os/fd.h"
+#include "os/net.h"
+#include "os/nft.h"
+#include "os/sklookup.h"
+
+const char *netout_word(enum netout_by by)
+{
+	static const char *const words[] = {
+		[NETOUT_NONE] = "none",
+		[NETOUT_SK_LOOKUP] = "sk_lookup",
+		[NETOUT_NFT] = "nft",
+	};
+
+	return words[by];
+}
+
+void netout_begin(struct netout *netout, enum netout_by by)
+{
+	struct stat st;
+
+	*netout = (struct netout){.by = by};
+	netout->home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (netout->home < 0 || fstat(netout->home, &st)) {
+		netout->by = NETOUT_NONE;
+		return;
+	}
+	netout->dev = st.st_dev;
+	netout->inode = st.st_ino;
+}
+
+void netout_end(struct netout *netout)
+{
+	fd_drop(&netout->home);
+}
+
+fallible netout_of(int sock, int *out_netns)
+{
+	int netns = ioctl(sock, SIOCGSKNS);
+
+	if (netns < 0)
+		return err_while(err_new(INVALID, "bad_socket", "this is no socket of a box"),
+				 "ask for its namespace: %s", strerror(errno));
+	*out_netns = netns;
+	return OK;
+}
+
+// What is meant for a box must not be done at home. A daemon that was taken over can name no other
+// namespaces than those of boxes: it reaches none.
+static fallible enter(const struct netout *netout, int netns)
+{
+	struct stat st;
+
+	if (netout->by == NETOUT_NONE)
+		return err_hint(err_new(NOT_OFFERED, "no_network",
+					"this host cannot give a sandbox a network"),
+				"'cove doctor' says what the kernel lacks");
+	if (fstat(netns, &st))
+		return err_sys(errno, "look at a network namespace");
+	if (st.st_dev == netout->dev && st.st_ino == netout->inode)
+		return err_sys(EXDEV, "enter a box's network namespace, which is the host's");
+	if (setns(netns, CLONE_NEWNET))
+		return err_sys(errno, "enter a box's network namespace");
+	return OK;
+}
+
+// Who cannot go home must not go on: the next order would be carried out in there.
+static void leave(const struct netout *netout)
+{
+	if (setns(netout->home, CLONE_NEWNET) == 0)
+		return;
+	log_event(LOG_ERROR, "warden.lost_in_box", NULL);
+	_exit(1);
+}
+
+static fallible open_inside(enum netout_by by, int netns, struct netout_fds *out)
+{
+	auto_fd listener = -1;
+	auto_fd udp = -1;
+	int link = -1;
+
+	if (net_anyip())
+		return err_sys(errno, "give a box every address");
+	if (net_listen(by == NETOUT_NFT, &listener, &udp))
+		return err_sys(errno, "listen in a box");
+	if (by == NETOUT_SK_LOOKUP) {
+		link = sklookup_steer(netns, listener);
+		if (link < 0)
+			return err_sys(errno, "steer a box's connections by sk_lookup");
+	} else if (nft_steer(net_port(listener))) {
+		return err_sys(errno, "steer a box's connections by nft");
+	}
+	*out = (struct netout_fds){take_fd(&listener), take_fd(&udp), link};
+	return OK;
+}
+
+fallible netout_open(const struct netout *netout, int netns, struct netout_fds *out)
+{
+	struct err *err;
+
+	TRY(enter(netout, netns));
+	err = open_inside(netout->by, netns, out);
+	leave(netout);
+	return err;
+}

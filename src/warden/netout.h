@@ -1,0 +1,35 @@
+// The way out of a box (isolation.md N-1 to N-4, N-12), made from outside: for as long as it takes
+// the warden stands in the box's network namespace, touches its network and no process, and goes
+// home again.
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+// How connections are steered to the listener.
+enum netout_by { NETOUT_NONE, NETOUT_SK_LOOKUP, NETOUT_NFT };
+const char *netout_word(enum netout_by by); // "none", "sk_lookup", "nft"
+
+struct netout {
+	enum netout_by by;
+	int home; // the host's own network namespace
+	dev_t dev;
+	ino_t inode;
+};
+
+// Before the warden confines itself. Without a home there is no way out: NETOUT_NONE.
+void netout_begin(struct netout *netout, enum netout_by by);
+void netout_end(struct netout *netout);
+
+// The network namespace of a socket, the caller's. INVALID bad_socket: it is none.
+fallible netout_of(int sock, int *out_netns);
+
+struct netout_fds {
+	int listener, udp; // for the daemon
+	int link;	   // to be held: what steers ends with it. -1: it lasts without
+};
+// Opens the way, or opens it anew: whoever holds the link of before closes it then. The host's own
+// namespace is never touched: INTERNAL. NOT_OFFERED no_network: this host cannot.
+fallible netout_open(const struct netout *netout, int netns, struct netout_fds *out);

@@ -1,0 +1,233 @@
+// Contexts from one daemon to the next.
+#include "box/context.h"
+#include "box/context_inner.h"
+#include "unit/box/lives.h"
+
+static char ids[4][CONTEXT_ID + 1];
+static int ids_fd = -1;
+
+TEST(opens, "a house opens, and its boxes outlive their daemon")
+{
+	char path[64];
+
+	keeper_holds_on = true;
+	signal(SIGPIPE, SIG_IGN);
+	snprintf(tapes_path, sizeof(tapes_path), "/tmp/cove-adopt-%d", getpid());
+	snprintf(path, sizeof(path), "/tmp/cove-ids-%d", getpid());
+	CHECK(mkdir(tapes_path, 0700) == 0);
+	ids_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(ids_fd >= 0 && unlink(path) == 0);
+	keeper_open(&house.keeper);
+}
+
+static fallible make(int number, struct context **out)
+{
+	struct context_spec spec = {
+		.language = CONTEXT_PYTHON,
+		.env = env,
+		.cwd = "/tmp",
+		.output_cap = 8 << 20,
+		.cpu_milli = 2000,
+		.is_default = number == 0,
+	};
+
+	TRY(context_create(box, &spec, out));
+	(void)!pwrite(ids_fd, context_view(*out).id, CONTEXT_ID, (off_t)number * CONTEXT_ID);
+	return OK;
+}
+
+static struct context *again(int number)
+{
+	(void)!pread(ids_fd, ids[number], CONTEXT_ID, (off_t)number * CONTEXT_ID);
+	return context_find(box, str_of(ids[number]));
+}
+
+// What a cell wrote begins like that.
+static bool wrote(struct context_run *run, const char *want)
+{
+	struct context_result result;
+	size_t len;
+	auto_free char *out = all_of(context_run_tape(run), TAPE_STDOUT, &len);
+	auto_err err = context_run_wait(run, in(20000), &result);
+	bool same = !err && result.end == CONTEXT_DONE && !strncmp(out, want, strlen(want));
+
+	if (!same)
+		printf("# end %d: '%.60s' is not '%.60s'\n", result.end, out, want);
+	return same;
+}
+
+static bool answers(struct context *context, const char *code, const char *want)
+{
+	auto_context_run run = NULL;
+	auto_err err = context_run(context, str_of(code), 0, &run);
+
+	if (err)
+		printf("# '%s': %s\n", code, err_trail(err));
+	return !err && wrote(run, want);
+}
+
+#define PACED                                                                                      \
+	"import time, sys\nfor i in range(1, 3001):\n print(i)\n if i % 100 == 0: "                \
+	"time.sleep(0.005)\nX = 'done'\nsys.stderr.write('end')"
+
+static void first_life(int said)
+{
+	struct context *busy, *idle, *gone;
+	struct context_run *run;
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK_OK(make(0, &busy));
+	CHECK_OK(make(1, &idle));
+	CHECK_OK(make(2, &gone));
+	CHECK(answers(idle, "Y = 'kept'; import os; os.chdir('/usr'); print(Y)", "kept\n"));
+	context_delete(gone);
+	CHECK_OK(context_run(busy, STR(PACED), 0, &run));
+}
+
+static bool counts(struct context *context, uint64_t number)
+{
+	auto_context_run run = context_cell(context, number);
+	struct context_result result;
+	size_t len, at = 0;
+	auto_free char *out = NULL;
+	auto_err err = OK;
+
+	if (!run)
+		return false;
+	out = all_of(context_run_tape(run), TAPE_STDOUT, &len);
+	for (int i = 1; i <= 3000; i++) {
+		int digits = 0;
+		char line[16];
+
+		digits = snprintf(line, sizeof(line), "%d\n", i);
+		if (strncmp(out + at, line, (size_t)digits) != 0) {
+			printf("# '%.20s' where %d should be\n", out + at, i);
+			return false;
+		}
+		at += (size_t)digits;
+	}
+	err = context_run_wait(run, in(5000), &result);
+	return !err && result.end == CONTEXT_DONE && strstr(out, "execution_complete");
+}
+
+static void go_on(void)
+{
+	auto_context busy = NULL;
+	auto_context idle = NULL;
+	auto_context fallback = NULL;
+	auto_context_run old = NULL;
+
+	CHECK_OK(adopt());
+	busy = again(0);
+	idle = again(1);
+	CHECK(busy && idle && !again(2));
+	fallback = context_default(box, CONTEXT_PYTHON);
+	CHECK(fallback == busy);
+	CHECK(context_view(busy).alive && context_view(idle).alive);
+	CHECK(answers(idle, "print(Y)", "kept\n"));
+	CHECK_STR(context_view(idle).cwd, "/usr");
+	CHECK(counts(busy, 1));
+	CHECK(answers(busy, "print(X)", "done\n"));
+	old = context_cell(idle, 1);
+	CHECK(old && wrote(old, "kept\n"));
+	CHECK(context_cell(idle, 9) == NULL);
+	context_delete(busy);
+	end_box();
+}
+
+ADOPT_TEST(at_once, first_life, 0, "a cell that was told a moment ago ends, and nothing is lost")
+{
+	go_on();
+}
+
+ADOPT_TEST(early, first_life, 10, "the same of one that has begun to write")
+{
+	go_on();
+}
+
+ADOPT_TEST(midway, first_life, 80, "of one in the middle")
+{
+	go_on();
+}
+
+ADOPT_TEST(over, first_life, 600, "and of one that has ended")
+{
+	go_on();
+}
+
+static void first_huge(int said)
+{
+	static char huge[CONTEXT_CODE_MAX];
+	struct context *context;
+	struct context_run *run;
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK_OK(make(0, &context));
+	CHECK(answers(context, "import time; print('up')", "up\n"));
+	CHECK_OK(context_run(context, STR("print('slow', flush=True); time.sleep(9)"), 0, &run));
+	CHECK_OK(task_sleep_until(in(100)));
+	memset(huge, '#', sizeof(huge));
+	CHECK_OK(context_run(context, (struct str){huge, sizeof(huge)}, 0, &run));
+	CHECK(context_interrupt(context));
+	CHECK_OK(task_sleep_until(in(1)));
+}
+
+ADOPT_TEST(huge, first_huge, 0, "one that may have heard half of a cell is dead, or was not told")
+{
+	auto_context context = NULL;
+
+	CHECK_OK(adopt());
+	context = again(0);
+	CHECK(context != NULL);
+	for (int i = 0; i < 200 && context_view(context).alive && context_view(context).busy; i++)
+		CHECK_OK(task_sleep_until(in(20)));
+	if (!context_view(context).alive)
+		CHECK_OK(context_restart(context));
+	CHECK(answers(context, "print(5)", "5\n"));
+	end_box();
+}
+
+static void first_dying(int said)
+{
+	struct context *context;
+	struct context_run *run;
+
+	CHECK_OK(build());
+	CHECK_OK(make(0, &context));
+	CHECK_OK(context_run(context,
+			     STR("import time, os\nprint('x' * 30000, flush=True)\n"
+				 "time.sleep(0.2)\nprint('y' * 9000, flush=True)\nos.abort()"),
+			     0, &run));
+	CHECK_OK(task_sleep_until(in(50)));
+	fd_write_all(said, ".", 1);
+	kill(getpid(), SIGKILL); // and nobody comes for a while
+}
+
+ADOPT_TEST(dying, first_dying, 600, "the end of one that died alone is told, behind its words")
+{
+	auto_context context = NULL;
+	auto_context_run run = NULL;
+	struct context_result result = {0};
+	auto_free char *out = NULL;
+	size_t len;
+
+	CHECK_OK(adopt());
+	context = again(0);
+	run = context ? context_cell(context, 1) : NULL;
+	CHECK(run != NULL);
+	out = all_of(context_run_tape(run), TAPE_STDOUT, &len);
+	CHECK(len == 39002 && out[0] == 'x' && out[39000] == 'y');
+	CHECK_OK(context_run_wait(run, in(5000), &result));
+	CHECK(result.end == CONTEXT_DIED && result.exec.signal == SIGABRT);
+	CHECK(!context_view(context).alive);
+	end_box();
+}
+
+TEST(closes, "it closes: no task is left, no folder of a box that was buried")
+{
+	CHECK(task_count() == 0);
+	keeper_close(&house.keeper);
+	CHECK(rmdir(tapes_path) == 0);
+}

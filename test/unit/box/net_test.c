@@ -1,0 +1,84 @@
+// The way out of a box, by way of a real pid 1 and a keeper that makes real sockets in its network.
+#include "box/net.h"
+
+#include "box/files.h"
+#include "unit/box/keeper.h"
+
+static struct box *box;
+
+static int64_t in(int64_t ms)
+{
+	return loop_now(house.loop) + ms;
+}
+
+TEST(opens, "a house opens, in a network of its own")
+{
+	CHECK(cradle_cannot(true) || unshare(CLONE_NEWNET) == 0);
+	CHECK(house_open());
+}
+
+HOUSE_TEST(builds, "a box without a network has no way out")
+{
+	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
+	struct box_net net;
+
+	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	snprintf(order.name, sizeof(order.name), "cradle");
+	id_box(order.box);
+	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
+	CHECK(!box_net_take(box, &net) && box_net_port(box) == 0);
+}
+
+// The namespace of a socket, by its inode.
+static ino_t network_of(int sock)
+{
+	auto_fd netns = ioctl(sock, SIOCGSKNS);
+	struct stat st = {0};
+
+	fstat(netns, &st);
+	return st.st_ino;
+}
+
+HOUSE_TEST(opened, "it is opened with a socket of the box's own, and taken once")
+{
+	struct files files = {.box = box, .deadline = in(20000)};
+	struct reach_port ports[64];
+	struct box_net net, none;
+	size_t count = 0;
+
+	CHECK_OK(box_net_set(box, true, in(20000)));
+	CHECK(box_net_take(box, &net) && !box_net_take(box, &none));
+	auto_fd listener = net.listener, udp = net.udp, inside = -1;
+
+	CHECK(net_port(listener) == box_net_port(box) && net_port(udp) == 53);
+	CHECK_OK(files_socket(&files, &inside));
+	CHECK(network_of(listener) == network_of(inside) && network_of(udp) == network_of(inside));
+	CHECK_OK(files_ports(&files, ports, 64, &count));
+	for (size_t i = 0; i < count && i < 64; i++)
+		CHECK(ports[i].port != net_port(listener)); // the box did not open it
+}
+
+HOUSE_TEST(anew, "opened anew it has other sockets; closed it has none")
+{
+	uint16_t port = box_net_port(box);
+	struct box_net net;
+
+	CHECK_OK(box_net_set(box, true, in(20000)));
+	CHECK(box_net_port(box) && box_net_port(box) != port);
+	CHECK_OK(box_net_set(box, false, in(20000)));
+	CHECK(!box_net_take(box, &net) && box_net_port(box) == 0);
+	CHECK_OK(box_net_set(box, true, in(20000))); // goes with the box, when nobody takes it
+	CHECK(box_net_port(box));
+}
+
+HOUSE_TEST(ends, "and it ends with its box")
+{
+	CHECK_OK(box_bury(box, in(20000)));
+	CHECK_ERR(box_net_set(box, true, in(20000)), UNAVAILABLE);
+	box_free(box);
+}
+
+TEST(closes, "the house closes")
+{
+	house_close();
+}
