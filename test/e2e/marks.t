@@ -86,8 +86,8 @@ for victims in (["daemon"], ["warden"], ["daemon", "warden"]):
          "B-2 kill -9 of %s: the same instance, its directory still named" % " and ".join(victims), three.lease(), leaves(room))
     plain = s.patiently(lambda: cove.execute(room, "cat /proc/self/cgroup")).json["stdout"]
     c.ok("instance_" not in plain, "nobody else is put into it", plain)
-cove.post(three.path + "/interrupt")
-c.ok(three.await_state("none"), "its end")
+c.same(s.patiently(lambda: cove.post(three.path + "/interrupt")).status, 202, "it is interrupted")
+c.ok(three.await_state("none"), "its end", three.lease())
 c.ok(c.until(lambda: named(room) == []), "B-2 with the runner goes its directory", leaves(room))
 c.same(three.fate(three.run()), "completed", "the next one")
 c.same((three.lease()["generation"], named(room)), (held["generation"] + 1, [three.lease()["instance_id"]]),

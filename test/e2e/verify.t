@@ -191,6 +191,13 @@ def unreadable(cove, box):
     c.ok(("cell_differs", box) in seen(got), "so is a sandbox that stands still and should not", got.stdout)
 
 
+def is_running(pid):
+    try:
+        return bool(os.readlink("/proc/%d/exe" % pid))
+    except OSError:  # gone, or nobody has waited for it yet
+        return False
+
+
 def slots(cove, first, second):
     """Two sandboxes by one id range, as a damaged note could make it."""
     notes = os.path.join(run_dir(cove), "cells")
@@ -201,7 +208,7 @@ def slots(cove, first, second):
     warden = cove.children()["warden"]
     os.kill(cove.process.pid, 19)  # no other warden meanwhile
     os.kill(warden, 9)
-    c.until(lambda: not os.path.exists("/proc/%d/exe" % warden) or not os.readlink("/proc/%d/exe" % warden), 5)
+    c.until(lambda: not is_running(warden), 5)
     path = os.path.join(notes, second)
     text = open(path).read()
     with open(path, "r+") as file:
