@@ -357,5 +357,5 @@ void entrance_serve(struct http *x)
 
 void entrance_refuse(struct http *x, struct err *err)
 {
-	auto_err failed = answer(x, err);
+	err_free(answer(x, err)); // who cannot be told has left
 }

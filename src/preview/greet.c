@@ -332,8 +332,8 @@ static fallible carry(struct talk *talk)
 static void run(void *arg)
 {
 	struct talk *talk = arg;
-	auto_err err = carry(talk);
 
+	err_free(carry(talk)); // one of the two has hung up, and nobody is left to be told
 	SSL_free(talk->ssl);
 	stream_close(&talk->net);
 	stream_close(&talk->inner);

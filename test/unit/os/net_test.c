@@ -273,7 +273,6 @@ NET_TEST(no_echo, "N-1 no address answers a ping")
 
 NET_TEST(no_way, "there is lo and nothing else, and without a listener every connection is refused")
 {
-	auto_fd none = -1;
 	char text[2048], *at;
 	struct way_out out;
 
