@@ -330,8 +330,15 @@ static void others(void)
 	char *rest = text, *line;
 	int processes = 0;
 
-	while (proc && (entry = readdir(proc)))
-		processes += strspn(entry->d_name, "0123456789") == strlen(entry->d_name);
+	while (proc && (entry = readdir(proc))) {
+		char path[300], comm[32];
+
+		if (strspn(entry->d_name, "0123456789") != strlen(entry->d_name))
+			continue;
+		// A hand of pid 1's comes and goes, when the daemon wants to know something.
+		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+		processes += strcmp(audit_text(path, comm, sizeof(comm)), "cove-hand\n") != 0;
+	}
 	if (proc)
 		closedir(proc);
 	printf("processes %d\n", processes);

@@ -42,6 +42,7 @@ static struct house {
 	char placeholder[POLICY_PLACEHOLDER_LEN + 1]; // of the first secret
 	char saw[131072];			      // by the server, last: head and body
 } house;
+static pthread_mutex_t seeing = PTHREAD_MUTEX_INITIALIZER; // of `saw`
 
 static inline int listen_at(const char *address, uint16_t port, uint16_t *out_port)
 {
@@ -262,7 +263,9 @@ static inline bool serve_request(struct served *served)
 	char reply[256];
 
 	house.requests++;
+	pthread_mutex_lock(&seeing);
 	snprintf(house.saw, sizeof(house.saw), "%s%.*s", served->head, (int)have, served->body);
+	pthread_mutex_unlock(&seeing);
 	if (strncmp(served->head, "GET /up ", 8) == 0) {
 		serve_echo(served);
 		return false;
