@@ -235,10 +235,12 @@ for a in ADDRESSES:
 
 @row("N-18", "boxes do not share a network or abstract sockets")
 def between(stage):
-    server = ("import socket, threading, time\n"
+    server = ("import socket\n"
               "t = socket.socket(); t.bind(('0.0.0.0', 9000)); t.listen()\n"
               "u = socket.socket(socket.AF_UNIX); u.bind('\\0abs'); u.listen()\n"
-              "print('up', flush=True); time.sleep(2)\n")
+              "t.settimeout(60)\n"
+              "while t.accept()[0].recv(3) != b'bye': pass\n")
+    end = "import socket; socket.create_connection(('127.0.0.1', 9000)).send(b'bye')"
     client = ("import socket\n"
               "for family, to in ((2, ('127.0.0.1', 9000)), (1, '\\0abs')):\n"
               "    s = socket.socket(family)\n"
@@ -250,8 +252,9 @@ def between(stage):
         a, b = stage.box(), stage.box()
         holder = threading.Thread(target=lambda: stage.python(a, server))
         holder.start()
-        c.until(lambda: "REACHED" in stage.python(a, client)["stdout"], 3)
+        c.until(lambda: "REACHED\nREACHED" in stage.python(a, client)["stdout"], 20)
         own, other = stage.python(a, client)["stdout"], stage.python(b, client)["stdout"]
+        stage.python(a, end)
         holder.join()
         return own, other
     stage.control_weak("netns", attack, lambda got: got[1] == "REACHED\nREACHED\n", apart=True)
