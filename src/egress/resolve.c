@@ -73,7 +73,7 @@ struct resolve {
 	int users;	     // threads, and whoever opened it: the last one frees it
 	pthread_mutex_t lock;
 	pthread_cond_t more;
-	struct link todo, done;
+	struct link waiting, done;
 	bool closing;
 };
 
@@ -216,11 +216,11 @@ static void *work(void *arg)
 	for (;;) {
 		struct lookup *lookup;
 
-		while (link_empty(&resolve->todo) && !resolve->closing)
+		while (link_empty(&resolve->waiting) && !resolve->closing)
 			pthread_cond_wait(&resolve->more, &resolve->lock);
 		if (resolve->closing)
 			break;
-		lookup = link_of(resolve->todo.next, struct lookup, link);
+		lookup = link_of(resolve->waiting.next, struct lookup, link);
 		link_drop(&lookup->link);
 		pthread_mutex_unlock(&resolve->lock);
 
@@ -249,7 +249,7 @@ static void start(struct resolve *resolve, struct asker *asker, struct lookup *l
 	asker->under_way++;
 	resolve->busy++;
 	pthread_mutex_lock(&resolve->lock);
-	link_add(&resolve->todo, &lookup->link);
+	link_add(&resolve->waiting, &lookup->link);
 	pthread_cond_signal(&resolve->more);
 	pthread_mutex_unlock(&resolve->lock);
 }
@@ -477,7 +477,7 @@ fallible resolve_open(struct loop *loop, const struct resolve_rules *rules, stru
 				    .lock = PTHREAD_MUTEX_INITIALIZER,
 				    .more = PTHREAD_COND_INITIALIZER};
 	link_init(&resolve->askers);
-	link_init(&resolve->todo);
+	link_init(&resolve->waiting);
 	link_init(&resolve->done);
 	if (fd < 0)
 		err = err_sys(errno, "make an eventfd");

@@ -35,6 +35,8 @@ struct entry {
 	struct egress_box *way; // of fleet/ways; NULL: it had no network since this daemon began
 	uint32_t way_links;	// the warden's link that its way was opened over; 0: it is shut
 	bool steering;		// a step of fleet/ways is under way
+	int64_t way_again_ms;	// loop time before which it is not tried again
+	int64_t way_pause_ms;	// how long that was put off; 0: it did not fail
 	bool trusting;		// its programs believe its authority: fleet/trust
 	struct {
 		int64_t busy_ms; // loop time: when it was last in use, or fell to its state
@@ -69,7 +71,6 @@ struct fleet {
 	struct store *store;	  // NULL: nothing is kept
 	struct egress *egress;	  // NULL: no box has a network
 	struct bell ways;	  // of fleet/ways: some are not as they should be
-	bool ways_again;	  // … and could not be mended
 	struct tell tell;
 	const char *sockets; // directory of the boxes' sockets
 	bool settled;	     // fleet/adopt has found out what there is

@@ -20,7 +20,8 @@
 #include "wire/text.h"
 
 #define STEP_MS 10000
-#define AGAIN_MS 500
+#define AGAIN_MS 500 // after a failure, then twice as long, and so on
+#define AGAIN_MAX_MS 30000
 #define AT_ONCE 32
 
 bool way_is_wanted(const struct record *record)
@@ -31,11 +32,12 @@ bool way_is_wanted(const struct record *record)
 // ------------------------------------------------------------------------------------ what is
 // asked
 
+// Between two wardens nobody knows: a change is kept, and done by the next one.
 static bool can_host(const struct fleet *fleet)
 {
 	const struct order_host *host = ask_host(fleet->ask);
 
-	return fleet->egress && host && strcmp(host->net, "none") != 0;
+	return fleet->egress && (!host || strcmp(host->net, "none") != 0);
 }
 
 static fallible ask_mode(const struct fleet *fleet, const struct account *account,
@@ -169,10 +171,11 @@ static fallible hand_over(struct entry *entry, struct box_net *net, bool fresh)
 	return OK;
 }
 
-static void call_again(struct fleet *fleet)
+static bool is_as_wanted(const struct entry *entry)
 {
-	fleet->ways_again = true;
-	bell_ring(&fleet->ways);
+	return way_is_wanted(&entry->record)
+		       ? entry->way_links && ask_is_same(entry->fleet->ask, entry->way_links)
+		       : !entry->way_links;
 }
 
 fallible way_take(struct entry *entry, uint32_t links, bool fresh)
@@ -185,8 +188,8 @@ fallible way_take(struct entry *entry, uint32_t links, bool fresh)
 	TRY(hand_over(entry, &net, fresh), "hand the way out of %s over", entry->record.id);
 	if (entry->way_links)
 		trust_put(entry);
-	else if (way_is_wanted(&entry->record))
-		call_again(entry->fleet);
+	if (!is_as_wanted(entry))
+		bell_ring(&entry->fleet->ways);
 	return OK;
 }
 
@@ -199,13 +202,6 @@ static bool runs(const struct entry *entry)
 {
 	return entry->listed && entry->record.state == STATE_RUNNING && entry->box &&
 	       box_is_alive(entry->box);
-}
-
-static bool is_as_wanted(const struct entry *entry)
-{
-	return way_is_wanted(&entry->record)
-		       ? entry->way_links && ask_is_same(entry->fleet->ask, entry->way_links)
-		       : !entry->way_links;
 }
 
 static fallible close_way(struct entry *entry)
@@ -249,10 +245,17 @@ fallible way_settle(struct entry *entry)
 void way_mend(struct entry *entry)
 {
 	auto_err err = way_settle(entry);
+	int64_t pause = entry->way_pause_ms * 2;
 
-	if (!err)
+	if (!err) {
+		entry->way_pause_ms = entry->way_again_ms = 0;
 		return;
-	call_again(entry->fleet);
+	}
+	if (!pause)
+		pause = AGAIN_MS;
+	entry->way_pause_ms = pause < AGAIN_MAX_MS ? pause : AGAIN_MAX_MS;
+	entry->way_again_ms = loop_now(entry->fleet->loop) + entry->way_pause_ms;
+	bell_ring(&entry->fleet->ways);
 	log_event(LOG_WARN, "egress.not_open", "sandbox", entry->record.id, "reason",
 		  err_reason(err), "trail", err_trail(err), NULL);
 }
@@ -295,9 +298,14 @@ struct errand {
 	struct entry *entry; // held
 };
 
+// What failed before may have been the last warden's fault.
 static void on_loss(void *arg)
 {
-	bell_ring(&((struct steward *)arg)->fleet->ways);
+	struct fleet *fleet = ((struct steward *)arg)->fleet;
+
+	list_each (at, &fleet->entries)
+		link_of(at, struct entry, link)->way_again_ms = 0;
+	bell_ring(&fleet->ways);
 }
 
 static void mend(void *arg)
@@ -317,25 +325,35 @@ static void start(struct steward *steward, struct entry *entry)
 
 	*errand = (struct errand){.steward = steward, .entry = entry};
 	entry_hold(entry);
+	entry->way_again_ms = loop_now(steward->fleet->loop) + STEP_MS; // it is seen to
 	steward->busy++;
 	task_start(steward->fleet->loop, "way", mend, errand);
 }
 
-// True when all that run are as they should be, or somebody is at it.
-static bool mend_some(struct steward *steward)
+static bool is_coming(const struct entry *entry)
+{
+	return entry->moving || entry->steering || entry->record.state == STATE_CREATING;
+}
+
+// Sees to those that are due. Returns when the next one is, each at its own pace: what fails may be
+// its box's own doing, which must cost neither us nor the others.
+static int64_t mend_some(struct steward *steward)
 {
 	struct fleet *fleet = steward->fleet;
+	int64_t now = loop_now(fleet->loop), next = CLOCK_NEVER;
 
 	list_each (at, &fleet->entries) {
 		struct entry *entry = link_of(at, struct entry, link);
+		int64_t due = is_coming(entry) ? now + AGAIN_MS : entry->way_again_ms;
 
-		if (!runs(entry) || entry->moving || entry->steering || is_as_wanted(entry))
+		if (is_as_wanted(entry) || (!is_coming(entry) && !runs(entry)))
 			continue;
-		if (steward->busy >= AT_ONCE)
-			return false;
-		start(steward, entry);
+		if (due <= now && steward->busy < AT_ONCE)
+			start(steward, entry);
+		else if (due < next)
+			next = due;
 	}
-	return true;
+	return steward->busy < AT_ONCE ? next : CLOCK_NEVER; // then one that ends calls us
 }
 
 static void watch(void *arg)
@@ -346,14 +364,8 @@ static void watch(void *arg)
 
 	while (!err) {
 		err = ask_wait_linked(fleet->ask, CLOCK_NEVER);
-		if (err)
-			break;
-		fleet->ways_again = false;
-		bool all = mend_some(steward);
-
-		err = bell_wait(&fleet->ways, all && !fleet->ways_again && !steward->busy
-						      ? CLOCK_NEVER
-						      : loop_now(fleet->loop) + AGAIN_MS);
+		if (!err)
+			err = bell_wait(&fleet->ways, mend_some(steward));
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			err_free(take_ptr(err));
 	}

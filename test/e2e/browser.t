@@ -6,7 +6,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -42,24 +41,6 @@ TRY = """(async () => {
         return "got " + reply.status;
     } catch (fault) { return fault.name; }
 })()"""
-
-
-def install():
-    """The packages of the lock file, once; they stay in build/."""
-    os.makedirs(WORK, exist_ok=True)
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(os.path.join(HERE, name), WORK)
-    lock = open(os.path.join(HERE, "package-lock.json")).read()
-    mark = os.path.join(WORK, "installed.json")
-    if os.path.exists(mark) and open(mark).read() == lock:
-        return True
-    done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=WORK,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
-    if done.returncode == 0:
-        open(mark, "w").write(lock)
-    else:
-        c.note(done.stdout.decode(errors="replace")[-1500:])
-    return done.returncode == 0
 
 
 def carry(cove, box):
@@ -199,7 +180,7 @@ def main():
     c.need_root()
     if not chromium.BINARY:
         c.skip_all("there is no chromium")
-    if not install():
+    if not c.npm_install(HERE, WORK):
         c.skip_all("the packages of test/browser could not be installed")
     cove = c.Cove("--preview-domain", "preview.test")
     browser = chromium.Chromium("preview.test")

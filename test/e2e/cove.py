@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
@@ -326,6 +327,50 @@ def patiently(ask, seconds=40):
             if time.monotonic() > end:
                 raise
         time.sleep(0.02)
+
+
+def npm_install(here, work, *files, options=()):
+    """The packages of the lock file in `here`, once; they stay in `work`. False: it could not, and why is noted."""
+    os.makedirs(work, exist_ok=True)
+    for name in ("package.json", "package-lock.json") + files:
+        shutil.copy(os.path.join(here, name), work)
+    with open(os.path.join(here, "package-lock.json")) as file:
+        lock = file.read()
+    mark = os.path.join(work, "installed.json")
+    if os.path.exists(mark) and open(mark).read() == lock:
+        return True
+    done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", *options], cwd=work,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
+    if done.returncode:
+        note(done.stdout.decode(errors="replace")[-1500:])
+        return False
+    with open(mark, "w") as file:
+        file.write(lock)
+    return True
+
+
+class Stream:
+    """A stream of events that is read in the background."""
+
+    def __init__(self, cove, path, key=None, headers=None):
+        self.conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=60)
+        head = {"Authorization": "Bearer " + (key or cove.key), "Accept": "text/event-stream"}
+        head.update(headers or {})
+        self.conn.request("GET", path, headers=head)
+        self.reply = self.conn.getresponse()
+        self.got, self.ids, self.ended = [], [], False
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        try:
+            for line in self.reply:
+                if line.startswith(b"id: "):
+                    self.ids.append(int(line[4:]))
+                if line.startswith(b"data: "):
+                    self.got.append(json.loads(line[6:]))
+        except (OSError, ValueError, http.client.HTTPException):
+            pass
+        self.ended = True
 
 
 def data_of(event):

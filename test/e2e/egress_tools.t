@@ -3,7 +3,6 @@
 server of its own kind on the host's side."""
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -16,24 +15,6 @@ HERE = os.path.join(c.ROOT, "test", "registry")
 WORK = os.path.join(c.ROOT, "build", "registry")
 PORT = 4873
 NAMES = ("api.test", "git.test", "deb.test", "npm.test", "elsewhere.test")
-
-
-def install():
-    """The registry of the lock file, once; it stays in build/."""
-    os.makedirs(WORK, exist_ok=True)
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(os.path.join(HERE, name), WORK)
-    lock = open(os.path.join(HERE, "package-lock.json")).read()
-    mark = os.path.join(WORK, "installed.json")
-    if os.path.exists(mark) and open(mark).read() == lock:
-        return True
-    done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=optional"], cwd=WORK,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
-    if done.returncode == 0:
-        open(mark, "w").write(lock)
-    else:
-        c.note(done.stdout.decode(errors="replace")[-1500:])
-    return done.returncode == 0
 
 
 def registry(outside):
@@ -126,7 +107,7 @@ cat /usr/share/cove-greeting/text
 
 
 def npm(cove, outside):
-    if not c.ok(install(), "the packages of the lock file install"):
+    if not c.ok(c.npm_install(HERE, WORK, options=["--omit=optional"]), "the packages of the lock file install"):
         return
     c.ok(registry(outside), "the registry is up")
     publish(outside)

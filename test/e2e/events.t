@@ -26,28 +26,9 @@ def until_kinds(cove, box, want, name):
     c.same(kinds(cove, box), want, name)
 
 
-class Stream:
-    """A stream of events that is read in the background."""
-
-    def __init__(self, cove, path="/v1/events", key=None, headers=None):
-        self.conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=60)
-        head = {"Authorization": "Bearer " + (key or cove.key), "Accept": "text/event-stream"}
-        head.update(headers or {})
-        self.conn.request("GET", path, headers=head)
-        self.reply = self.conn.getresponse()
-        self.got, self.ids, self.ended = [], [], False
-        threading.Thread(target=self.read, daemon=True).start()
-
-    def read(self):
-        try:
-            for line in self.reply:
-                if line.startswith(b"id: "):
-                    self.ids.append(int(line[4:]))
-                if line.startswith(b"data: "):
-                    self.got.append(json.loads(line[6:]))
-        except (OSError, ValueError, http.client.HTTPException):
-            pass
-        self.ended = True
+class Stream(c.Stream):
+    def __init__(self, cove, path="/v1/events", **kw):
+        super().__init__(cove, path, **kw)
 
     def kinds(self):
         return [event["kind"] for event in self.got]

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """What a sandbox may reach is a policy: changed live and as a whole, each verdict in a ledger that is shown, streamed
 and nobody else's, and each denial with the command that would allow it."""
-import http.client
 import http.server
 import json
 import os
@@ -10,6 +9,7 @@ import signal
 import socketserver
 import subprocess
 import threading
+import time
 
 import cove as c
 
@@ -38,29 +38,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
-
-
-class Stream:
-    """The ledger as it is written, read in the background."""
-
-    def __init__(self, cove, box, query="", **headers):
-        self.conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=60)
-        head = {"Authorization": "Bearer " + cove.key, "Accept": "text/event-stream"}
-        self.conn.request("GET", "/v1/sandboxes/%s/egress?%s" % (box["id"], query), headers=dict(head, **headers))
-        self.reply = self.conn.getresponse()
-        self.got, self.ids, self.ended = [], [], False
-        threading.Thread(target=self.read, daemon=True).start()
-
-    def read(self):
-        try:
-            for line in self.reply:
-                if line.startswith(b"id: "):
-                    self.ids.append(int(line[4:]))
-                if line.startswith(b"data: "):
-                    self.got.append(json.loads(line[6:]))
-        except (OSError, ValueError, http.client.HTTPException):
-            pass
-        self.ended = True
 
 
 ASK = """
@@ -215,6 +192,30 @@ def without_warden(cove, port):
     cove.delete(box)
 
 
+KILLER = "import os\nwhile True:\n    try: os.kill(-1, 9)\n    except OSError: pass"
+
+
+def unwilling(cove, port):
+    """A box that kills what would open its way is tried again at a pace of its own; the others wait for nothing."""
+    policy = {"mode": "allow", "allow": ["good.test:%d" % port]}
+    box, other = cove.create(network=policy), cove.create(network=policy)
+    inside = "/v1/sandboxes/%s/api/process/" % box["id"]
+    job = cove.post(inside + "start", {"command": "exec python3 -c '%s'" % KILLER}).json["processId"]
+    peek = lambda: cove.post("/v1/sandboxes/%s/api/read" % box["id"], {"path": "/etc/hostname"}).status
+    c.ok(c.until(lambda: peek() == 500, 10), "nothing can be asked of a box that kills all that moves")
+    before = cove.log_text().count("egress.not_open")
+    os.kill(cove.children()["warden"], signal.SIGKILL)
+    c.ok(c.until(lambda: "200 served /o" in ask(cove, other, "http://good.test:%d/o" % port), 30, 0.1), "another warden: a way is open again")
+    c.until(lambda: cove.log_text().count("egress.not_open") > before, 15)
+    time.sleep(3)  # is what is measured: how often it is tried meanwhile
+    tries = cove.log_text().count("egress.not_open") - before
+    c.ok(0 < tries <= 12, "one that its box prevents is tried now and then, not all the time", tries)
+    cove.request("DELETE", inside + job)
+    c.ok(c.until(lambda: "200 served /u" in ask(cove, box, "http://good.test:%d/u" % port), 60, 0.2), "and comes back when it lets it")
+    cove.delete(box)
+    cove.delete(other)
+
+
 def main():
     server = Server(("127.0.0.1", 0), Handler)
     port = server.server_address[1]
@@ -225,10 +226,10 @@ def main():
         c.skip_all("this host offers no network: %s" % made.json["reason"])
     box = made.json
     verdicts(cove, box, port)
-    stream = Stream(cove, box, "after=0")
+    stream = c.Stream(cove, "/v1/sandboxes/%s/egress?after=0" % box["id"])
     known = ledger(cove, box)["last"]
     c.ok(c.until(lambda: len(stream.got) >= known), "a stream begins with what there is", stream.got)
-    late = Stream(cove, box, **{"Last-Event-ID": str(known - 1)})
+    late = c.Stream(cove, "/v1/sandboxes/%s/egress" % box["id"], headers={"Last-Event-ID": str(known - 1)})
     c.ok(c.until(lambda: late.ids[:1] == [known]), "or behind the last that was seen", late.ids)
     follower = by_hand(cove, box, port)
     atomic(cove, box, port)
@@ -249,6 +250,7 @@ def main():
     c.ok("200 served /c" in ask(cove, box, "http://good.test:%d/c" % port), "cove create --allow", made.stderr)
     cove.delete(box)
     without_warden(cove, port)
+    unwilling(cove, port)
     c.ok(SECRET not in cove.log_text(), "the secret is not in the log")
     c.same(cove.close(), 0, "cove ends well")
     server.shutdown()

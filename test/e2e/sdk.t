@@ -13,27 +13,6 @@ HERE = os.path.join(c.ROOT, "test", "sdk")
 WORK = os.path.join(c.ROOT, "build", "sdk")
 
 
-def install():
-    """The packages of the lock file, once; they stay in build/."""
-    names = ("package.json", "package-lock.json", "hook.mjs", "tap.mjs", "new.mjs", "old.mjs", "rpc.mjs",
-             "object.mjs")
-    os.makedirs(WORK, exist_ok=True)
-    for name in names:
-        if os.path.exists(os.path.join(HERE, name)):
-            shutil.copy(os.path.join(HERE, name), WORK)
-    lock = open(os.path.join(HERE, "package-lock.json")).read()
-    mark = os.path.join(WORK, "installed.json")
-    if os.path.exists(mark) and open(mark).read() == lock:
-        return True
-    done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=WORK,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
-    if done.returncode == 0:
-        open(mark, "w").write(lock)
-    else:
-        c.note(done.stdout.decode(errors="replace")[-1500:])
-    return done.returncode == 0
-
-
 def drive(label, script, *args, env):
     run = subprocess.Popen(["node", "--no-warnings", "--loader", "./hook.mjs", script, *args], cwd=WORK,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, **env))
@@ -65,7 +44,7 @@ def drive(label, script, *args, env):
 c.need_root()
 if not shutil.which("node") or not shutil.which("npm"):
     c.skip_all("node and npm are not here")
-if not c.ok(install(), "the packages of the lock file are installed"):
+if not c.ok(c.npm_install(HERE, WORK, "hook.mjs", "tap.mjs", "new.mjs", "old.mjs", "rpc.mjs", "object.mjs"), "the packages of the lock file are installed"):
     c.done()
 cove = c.Cove()
 box = cove.create(limits={"memoryMB": 1024})
