@@ -204,12 +204,14 @@ def unwilling(cove, port):
     peek = lambda: cove.post("/v1/sandboxes/%s/api/read" % box["id"], {"path": "/etc/hostname"}).status
     c.ok(c.until(lambda: peek() == 500, 10), "nothing can be asked of a box that kills all that moves")
     before = cove.log_text().count("egress.not_open")
-    os.kill(cove.children()["warden"], signal.SIGKILL)
-    c.ok(c.until(lambda: "200 served /o" in ask(cove, other, "http://good.test:%d/o" % port), 30, 0.1), "another warden: a way is open again")
-    c.until(lambda: cove.log_text().count("egress.not_open") > before, 15)
+    failed = lambda: cove.log_text().count("egress.not_open") - before
+    for _ in range(5):  # now and then the other side is faster
+        os.kill(cove.children()["warden"], signal.SIGKILL)
+        c.ok(c.until(lambda: "200 served /o" in ask(cove, other, "http://good.test:%d/o" % port), 30, 0.1), "another warden: a way is open again")
+        if c.until(failed, 3):
+            break
     time.sleep(3)  # is what is measured: how often it is tried meanwhile
-    tries = cove.log_text().count("egress.not_open") - before
-    c.ok(0 < tries <= 12, "one that its box prevents is tried now and then, not all the time", tries)
+    c.ok(0 < failed() <= 12, "one that its box prevents is tried now and then, not all the time", failed())
     cove.request("DELETE", inside + job)
     c.ok(c.until(lambda: "200 served /u" in ask(cove, box, "http://good.test:%d/u" % port), 60, 0.2), "and comes back when it lets it")
     cove.delete(box)
