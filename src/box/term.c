@@ -208,10 +208,10 @@ void term_list(struct term *term)
 void term_run(struct term *term)
 {
 	term->phase = TERM_RUNNING;
-	term_watch(term);
 	bell_ring(&term->more);
 	term_hold(term);
 	exec_on_end(term->exec, on_end, term);
+	term_watch(term); // it may be over by now
 }
 
 static fallible start(struct term *term, const struct exec_spec *spec)

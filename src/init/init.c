@@ -31,6 +31,7 @@
 #include "os/fd.h"
 
 #define FRESH_US 1000 // most commands end soon: then the daemon is woken once
+#define FIRST_US 3000 // who makes a box to run something at once has asked by then
 #define IDLE_US 100   // what nobody waits for is done when nothing has happened for so long
 #define CALM_US 1000  // and what costs nobody anything, when the next has not come right behind
 #define BUSY_US 20000 // commands that began since then are one of many
@@ -297,6 +298,9 @@ static bool is_busy(void)
 // While others have just begun leaves take turns, and nobody knows which is next.
 static void provide(void)
 {
+	struct talk_exec like = {.flags = init.seat ? init.seat : TALK_EXEC_STDIN,
+				 .cols = init.cols,
+				 .rows = init.rows};
 	bool elsewhere = !spare_may_be_made(init.served);
 
 	if (spare_waits_in(init.served) || is_busy()) {
@@ -306,7 +310,7 @@ static void provide(void)
 	} else {
 		init.wants = false;
 		if (have_letters())
-			spare_make(&init.birth, init.served, &init.leaves[init.served], init.seat);
+			spare_make(&init.birth, init.served, &init.leaves[init.served], &like);
 	}
 }
 
@@ -322,7 +326,7 @@ static int64_t patience(void)
 		return left > 0 ? left : 0;
 	}
 	if (init.wants && !spare_is_dying())
-		return IDLE_US;
+		return init.ended_us ? IDLE_US : FIRST_US;
 	if (init.untidy)
 		return CALM_US;
 	return spare_may_rest() ? SPARE_KEEP_MS * 1000L : -1;
@@ -335,7 +339,7 @@ static int await(struct pollfd *ready)
 	int n = ppoll(ready, 3, us < 0 ? NULL : &time, NULL);
 
 	if (n == 0 && !init.fresh && !spare_is_starting()) {
-		if (us > CALM_US)
+		if (us > FIRST_US)
 			spare_rest();
 		if (init.untidy)
 			start_tidy();
@@ -405,9 +409,7 @@ int init_main(void)
 	init.returns = held_may_return();
 	if (!conv_greet(init.returns))
 		return 1;
-	// Most boxes are made to run something at once: she is there, or nearly, when it comes.
-	if (have_letters())
-		spare_expect(&init.birth, 0, &init.leaves[0]);
+	init.wants = true;
 	live();
 	return 1;
 }

@@ -30,6 +30,7 @@ struct init {
 	bool untidy;	  // places that are free have open ends
 	bool wants;	  // a spare, in an idle moment
 	uint32_t seat;	  // of the last: where the next will most likely sit, too
+	uint16_t cols, rows; // of the last terminal
 	uint32_t served;  // the leaf that was found empty last
 	int64_t ended_us; // and when
 	struct run stale; // ends of one that is over, to be closed when nobody waits

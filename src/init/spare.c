@@ -65,6 +65,7 @@ static struct {
 		enum phase phase;
 		bool reaped;
 		bool assumed;	// to have executed: its mother's death hides it
+		uint16_t cols, rows;
 		struct run run; // our ends of its pipes
 	} at[CRADLES];
 	bool crowded;	   // the one that waits does so beside a command
@@ -293,6 +294,8 @@ static int order(const struct talk_exec *exec, uint32_t uid, bool go)
 	cradle->child.errnum = 0;
 	us.at[i].reaped = us.at[i].assumed = false;
 	us.at[i].phase = go ? USED : WAITS;
+	us.at[i].cols = exec->cols;
+	us.at[i].rows = exec->rows;
 	atomic_store(&cradle->told, 0);
 	atomic_store(&cradle->go, go);
 	atomic_store(&cradle->alive, 1);
@@ -308,9 +311,9 @@ static bool may_try(void)
 	return us.skip <= 0 || us.skip-- == 0;
 }
 
-void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf, uint32_t seat)
+void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf,
+		const struct talk_exec *like)
 {
-	struct talk_exec any = {.flags = seat ? seat : TALK_EXEC_STDIN};
 	int i;
 
 	if (!may_try())
@@ -320,21 +323,13 @@ void spare_make(const struct birth *birth, uint32_t number, const struct leaf *l
 			run_drop(&us.at[i].run);
 	if (!spare_may_be_made(number) || !have_mother(birth, number, leaf))
 		return;
-	i = order(&any, 0, false);
+	i = order(like, 0, false);
 	if (i < 0)
 		return;
 	us.crowded = false;
 	if (!await_ready(i))
 		spare_rest();
 	run_drop_ends(&shared->cradles[i].child);
-}
-
-void spare_expect(const struct birth *birth, uint32_t number, const struct leaf *leaf)
-{
-	static const struct talk_exec plain = {0};
-
-	if (have_mother(birth, number, leaf))
-		order(&plain, 0, false);
 }
 
 void spare_make_next(void)
@@ -417,13 +412,14 @@ bool spare_use(const struct run_order *what, struct run *out)
 
 	cradle->child.exec = &what->exec;
 	cradle->child.user = &what->user;
-	if (waits && cradle->child.seat)
+	if (waits && cradle->child.seat &&
+	    (us.at[i].cols != what->exec.cols || us.at[i].rows != what->exec.rows))
 		seat_size(us.at[i].run.out, &what->exec);
 	if (waits) {
 		atomic_store(&cradle->go, 1);
 		bare_wake((const int *)&cradle->go);
 		us.at[i].phase = USED;
-		if (number_of(i)) // it has its own; if not, it is to have ours
+		if (atomic_load(&cradle->told) == READY) // it has its own; if not, it reads here
 			run_drop_ends(&cradle->child);
 	} else {
 		i = order(&what->exec, what->user.uid, true);

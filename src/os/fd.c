@@ -94,9 +94,9 @@ int fd_nonblock(int fd, bool on)
 {
 	int flags = fcntl(fd, F_GETFL);
 
-	if (flags < 0)
-		return -1;
-	return fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+	if (flags < 0 || !(flags & O_NONBLOCK) == !on)
+		return flags < 0 ? -1 : 0;
+	return fcntl(fd, F_SETFL, flags ^ O_NONBLOCK);
 }
 
 ssize_t fd_send(int sock, const void *bytes, size_t len, const int *fds, int count, int flags)

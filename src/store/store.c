@@ -50,6 +50,7 @@ struct store {
 	char *trail; // of the last change of health, until it is logged
 	enum store_health told_health;
 	struct watch watch;
+	struct timer told_due; // of the first that was told
 	void (*changed)(enum store_health health, void *arg);
 	void *changed_arg;
 };
@@ -320,6 +321,7 @@ void store_close(struct store *store)
 	collect(store);
 	batch_close(&store->batch);
 	loop_unwatch(store->loop, &store->watch);
+	loop_drop_timer(store->loop, &store->told_due);
 	close(store->watch.fd);
 	pthread_cond_destroy(&store->more);
 	pthread_cond_destroy(&store->settled);
@@ -328,8 +330,23 @@ void store_close(struct store *store)
 	free(store);
 }
 
+static void on_told_due(struct timer *timer)
+{
+	pthread_cond_signal(&link_of(timer, struct store, told_due)->more);
+}
+
+static void remind(struct store *store)
+{
+	if (store->told_due.at)
+		return;
+	store->told_due.due = on_told_due;
+	loop_set_timer(store->loop, &store->told_due, loop_now(store->loop) + STORE_TOLD_MS);
+}
+
 static void hand_over(struct store *store, struct job *job)
 {
+	bool waits = !job->told && !job->task;
+
 	job->since_ms = clock_ms();
 	pthread_mutex_lock(&store->lock);
 	link_add(&store->waiting, &job->link);
@@ -337,10 +354,15 @@ static void hand_over(struct store *store, struct job *job)
 		store->told++;
 	else
 		store->hurried++;
-	pthread_cond_signal(&store->more);
-	while (!job->told && !job->task && !job->done)
+	if (waits)
+		pthread_cond_signal(&store->more);
+	while (waits && !job->done)
 		pthread_cond_wait(&store->settled, &store->lock);
 	pthread_mutex_unlock(&store->lock);
+	if (job->told) // the writer is not woken to learn that it has time
+		remind(store);
+	else if (!waits) // not before: it would wake only to wait for the lock
+		pthread_cond_signal(&store->more);
 }
 
 static fallible wait_for(struct store *store, struct job *job)
@@ -422,8 +444,8 @@ void store_nudge(struct store *store)
 {
 	pthread_mutex_lock(&store->lock);
 	store->nudged = true;
-	pthread_cond_signal(&store->more);
 	pthread_mutex_unlock(&store->lock);
+	pthread_cond_signal(&store->more);
 }
 
 enum store_health store_health(const struct store *store)
