@@ -32,6 +32,15 @@ static bool may_use(const struct http *x)
 	return !err;
 }
 
+// What a tenant was answered is nothing to the next one of its name.
+static const char *whose(const struct http *x)
+{
+	const char *tenant = door_who(x)->tenant;
+	long long since = fleet_tenant_since(door_of(x)->fleet, tenant);
+
+	return since ? arena_fmt(x->arena, "%s@%lld", tenant, since) : tenant;
+}
+
 // With the way in for clients that send no headers: its own credential, and a base URL that holds
 // it. By the name that the caller reached us with, unless another was set.
 static void write_box(struct http *x, struct json_out *out, const struct record *record)
@@ -155,8 +164,7 @@ fallible api_boxes_create(struct http *x)
 	secret_sha256(text.at ? text.at : "", text.len, hash);
 	hash[0] ^= !may_use(x); // the answer to one who may holds the credential
 	for (;;) {
-		TRY(pledge_claim_of(door->pledges, door_who(x)->tenant, key, hash, &pledge,
-				    &first));
+		TRY(pledge_claim_of(door->pledges, whose(x), key, hash, &pledge, &first));
 		if (first || !pledge_made(pledge))
 			break;
 		TRY(answer_made(x, pledge));

@@ -278,3 +278,19 @@ fallible door_json(struct http *x, struct json **out, struct str *out_text)
 		*out_text = text;
 	return OK;
 }
+
+struct json_out door_success(struct buf *body)
+{
+	struct json_out out = json_to(body);
+
+	json_begin(&out, '{');
+	json_put_bool(&out, "success", true);
+	return out;
+}
+
+fallible door_answer(struct http *x, struct json_out *out)
+{
+	door_put_now(out);
+	json_end(out, '}');
+	return http_reply_json(x, 200, out->buf);
+}

@@ -75,6 +75,9 @@ static inline void door_put_now(struct json_out *out)
 {
 	json_put_time(out, "timestamp", clock_wall_ms());
 }
+// {"success": true, … "timestamp": …}: opens it, and closes and sends it.
+struct json_out door_success(struct buf *body);
+fallible door_answer(struct http *x, struct json_out *out);
 
 // The JSON body of the request, NULL when it is empty. INVALID bad_content_type, bad_json;
 // TOO_LARGE. `out_text` may be NULL; it lives as long as the exchange. The caller owns *out.

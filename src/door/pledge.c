@@ -2,7 +2,7 @@
 // ones stand in a list by age; the oldest go when there are too many or they are a day old. An open
 // one that is dropped without an answer leaves at once, and its waiters race to be the next first.
 //
-// Keys are known by a hash of tenant and key. After a restart there is a third state: something was
+// Keys are known by a hash of whose they are and the key. After a restart there is a third state: something was
 // made, but its answer was lost; whoever asks next answers.
 #include "door/pledge.h"
 
@@ -138,10 +138,10 @@ static bool from_hex(const char *hex, uint8_t out[SECRET_HASH])
 	return true;
 }
 
-// The names of tenants have no slash.
-static void name_key(const char *tenant, struct str key, char out[2 * SECRET_HASH + 1])
+// Who has no slash.
+static void name_key(const char *who, struct str key, char out[2 * SECRET_HASH + 1])
 {
-	auto_free char *text = mem_fmt("%s/" STR_FMT, tenant, STR_ARG(key));
+	auto_free char *text = mem_fmt("%s/" STR_FMT, who, STR_ARG(key));
 	uint8_t hash[SECRET_HASH];
 
 	secret_sha256(text, strlen(text), hash);
@@ -154,7 +154,7 @@ fallible pledge_claim(struct pledges *all, struct str key, const uint8_t hash[SE
 	return pledge_claim_of(all, "", key, hash, out, out_first);
 }
 
-fallible pledge_claim_of(struct pledges *all, const char *tenant, struct str plain,
+fallible pledge_claim_of(struct pledges *all, const char *who, struct str plain,
 			 const uint8_t hash[SECRET_HASH], struct pledge **out, bool *out_first)
 {
 	int64_t deadline = loop_now(all->loop) + PLEDGE_WAIT_MS;
@@ -164,7 +164,7 @@ fallible pledge_claim_of(struct pledges *all, const char *tenant, struct str pla
 	if (!is_key(plain))
 		return err_new(INVALID, "bad_key",
 			       "Idempotency-Key must be 1 to %d printable characters", KEY_MAX);
-	name_key(tenant, plain, name);
+	name_key(who, plain, name);
 	key = str_of(name);
 	expire(all);
 	for (;;) {

@@ -25,8 +25,8 @@ void pledges_made(struct pledges *all, const char *mark, const char *made);
 // then calls pledge_keep(), or pledge_drop() alone if it failed, so that another may try. Otherwise
 // the answer stands in *out until pledge_drop(). A second request under a key that is being worked
 // on waits for the first. INVALID bad_key; CONFLICT idempotency_mismatch for other bytes.
-// Each tenant has its own keys.
-fallible pledge_claim_of(struct pledges *all, const char *tenant, struct str key,
+// Each has keys of its own; `who` has no slash.
+fallible pledge_claim_of(struct pledges *all, const char *who, struct str key,
 			 const uint8_t hash[SECRET_HASH], struct pledge **out, bool *out_first);
 fallible pledge_claim(struct pledges *all, struct str key, const uint8_t hash[SECRET_HASH],
 		      struct pledge **out, bool *out_first); // of the operator

@@ -110,6 +110,11 @@ uint64_t fleet_changes(const struct fleet *fleet)
 	return fleet->changes;
 }
 
+int64_t fleet_tenant_since(struct fleet *fleet, const char *tenant)
+{
+	return accounts_get(&fleet->accounts, tenant)->tenant.created_ms;
+}
+
 const struct spec_bounds *fleet_bounds(const struct fleet *fleet)
 {
 	return &fleet->bounds;

@@ -46,6 +46,8 @@ fallible fleet_flush(struct fleet *fleet);
 bool fleet_is_ready(const struct fleet *fleet);	   // could a box be made now?
 uint64_t fleet_changes(const struct fleet *fleet); // counts all that befalls boxes, but not execs
 const struct spec_bounds *fleet_bounds(const struct fleet *fleet);
+// When the tenant was made, wall clock: another of its name is another. 0: the operator's own.
+int64_t fleet_tenant_since(struct fleet *fleet, const char *tenant);
 
 struct fleet_view {
 	size_t boxes, creating, failed;

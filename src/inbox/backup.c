@@ -461,19 +461,15 @@ static fallible create(struct backup *backup, struct json **json, uint64_t *out_
 static fallible answer(struct backup *backup, uint64_t size)
 {
 	auto_buf body = BUF_INIT(32 * 1024);
-	struct json_out out = json_to(&body);
+	struct json_out out = door_success(&body);
 
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
 	if (size) {
 		json_put_int(&out, "sizeBytes", (int64_t)size);
 		json_put_text(&out, "archivePath", backup->archive);
 	} else {
 		json_put_text(&out, "dir", backup->dir);
 	}
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(backup->x, 200, &body);
+	return door_answer(backup->x, &out);
 }
 
 fallible inbox_backup_create(struct http *x)

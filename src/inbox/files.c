@@ -21,7 +21,7 @@ static fallible flag_of(struct place *place, const struct json *json, const char
 static fallible delete (struct place *place)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	auto_json json = NULL;
 	bool recursive = false;
 
@@ -31,7 +31,7 @@ static fallible delete (struct place *place)
 		place_within(place, PLACE_LONG_MS);
 	TRY(files_remove(&place->files, place->path, recursive));
 	place_put_name(&out, "path", place->shown);
-	return place_close(place, &out);
+	return door_answer(place->x, &out);
 }
 
 // A source that is not there has a code of its own.
@@ -56,7 +56,7 @@ static fallible explain_move(struct place *place, const char *from, struct err *
 static fallible move(struct place *place, const char *from_name, const char *to_name)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	const char *from = NULL, *to = NULL;
 	auto_json json = NULL;
 	struct str shown;
@@ -70,7 +70,7 @@ static fallible move(struct place *place, const char *from_name, const char *to_
 	TRY(explain_move(place, from, files_move(&place->files, from, to, false)));
 	place_put_name(&out, "path", place->shown);
 	place_put_name(&out, "newPath", shown);
-	return place_close(place, &out);
+	return door_answer(place->x, &out);
 }
 
 static fallible rename_file(struct place *place)
@@ -102,7 +102,7 @@ static fallible explain_mkdir(struct place *place, struct err *err)
 static fallible mkdir_path(struct place *place)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	auto_json json = NULL;
 	bool recursive = false;
 
@@ -112,13 +112,13 @@ static fallible mkdir_path(struct place *place)
 			  files_mkdir(&place->files, place->path, recursive, REACH_KEEP_MODE)));
 	place_put_name(&out, "path", place->shown);
 	json_put_bool(&out, "recursive", recursive);
-	return place_close(place, &out);
+	return door_answer(place->x, &out);
 }
 
 static fallible exists(struct place *place)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	auto_json json = NULL;
 	bool is_there = false;
 
@@ -126,13 +126,13 @@ static fallible exists(struct place *place)
 	TRY(files_exists(&place->files, place->path, &is_there));
 	place_put_name(&out, "path", place->shown);
 	json_put_bool(&out, "exists", is_there);
-	return place_close(place, &out);
+	return door_answer(place->x, &out);
 }
 
 static fallible stat_path(struct place *place)
 {
 	auto_buf body = BUF_INIT(BODY_MAX), target = BUF_INIT(PLACE_PATH_MAX);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	struct reach_stat stat = {0};
 	auto_json json = NULL;
 	bool follow = true;
@@ -147,7 +147,7 @@ static fallible stat_path(struct place *place)
 	entry_put_owner(&out, &stat);
 	if (stat.type == REACH_SYMLINK)
 		place_put_name(&out, "target", buf_view(&target));
-	return place_close(place, &out);
+	return door_answer(place->x, &out);
 }
 
 // "0755", "755", "rwxr-xr-x", or the number itself.
@@ -177,7 +177,7 @@ static fallible mode_of(struct place *place, const struct json *json, uint32_t *
 static fallible chmod_path(struct place *place)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	auto_json json = NULL;
 	bool recursive = false;
 	uint32_t mode = 0;
@@ -190,7 +190,7 @@ static fallible chmod_path(struct place *place)
 	TRY(files_chmod(&place->files, place->path, mode, recursive));
 	place_put_name(&out, "path", place->shown);
 	entry_put_mode(&out, mode);
-	return place_close(place, &out);
+	return door_answer(place->x, &out);
 }
 
 fallible inbox_files_delete(struct http *x)

@@ -63,7 +63,7 @@ static fallible read_ask(struct place *place, struct put_ask *ask)
 static fallible answer_part(struct place *place, const struct put_ask *ask, uint64_t have)
 {
 	auto_buf body = BUF_INIT(64 * 1024);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	struct http *x = place->x;
 
 	if (have)
@@ -80,7 +80,7 @@ static fallible answer_part(struct place *place, const struct put_ask *ask, uint
 static fallible answer_whole(struct place *place, const struct reach_stat *stat)
 {
 	auto_buf body = BUF_INIT(64 * 1024);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	const char *etag = raw_etag(place->x, stat);
 
 	http_set(place->x, "ETag", str_of(etag));
@@ -88,7 +88,7 @@ static fallible answer_whole(struct place *place, const struct reach_stat *stat)
 	json_put_int(&out, "size", (int64_t)stat->size);
 	entry_put_mode(&out, stat->mode);
 	json_put_text(&out, "etag", etag);
-	return place_close(place, &out);
+	return door_answer(place->x, &out);
 }
 
 static fallible no_upload(void)

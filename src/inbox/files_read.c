@@ -100,21 +100,21 @@ static void end_answer(struct json_out *out, const struct source *source, bool b
 static fallible answer_small(struct place *place, struct source *source, bool base64)
 {
 	auto_buf body = BUF_INIT(6 * REACH_SMALL + 64 * 1024);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	struct json_carry carry = {0};
 
 	begin_answer(&out, place);
 	add_piece(&body, source->small.at, source->small.len, base64, &carry);
 	json_piece(&body, NULL, 0, &carry);
 	end_answer(&out, source, base64, source->small.len);
-	return place_close(place, &out);
+	return door_answer(place->x, &out);
 }
 
 static fallible answer_large(struct place *place, struct source *source, bool base64)
 {
 	auto_escort escort = escort_begin(place->visit.entry);
 	auto_buf body = BUF_INIT(PIECE_MAX + 64 * 1024);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	uint64_t size = 0;
 
 	TRY(http_begin(place->x, 200, NULL));

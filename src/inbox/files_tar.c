@@ -154,7 +154,7 @@ static fallible unpack(struct place *place)
 {
 	on_exit_call(drop_walk) struct files_walk *walk = NULL;
 	auto_buf body = BUF_INIT(64 * 1024);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	struct files_total total = {0};
 	bool closed = false;
 	auto_fd fd = -1;
@@ -173,7 +173,7 @@ static fallible unpack(struct place *place)
 	json_put_int(&out, "skipped", (int64_t)total.skipped);
 	if (total.note[0])
 		json_put_text(&out, "firstSkipped", total.note);
-	return place_close(place, &out);
+	return door_answer(place->x, &out);
 }
 
 fallible inbox_files_pack(struct http *x)

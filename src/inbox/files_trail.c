@@ -18,7 +18,7 @@ fallible trail_begin(struct trail *trail, const char *name)
 
 	trail->root = strcmp(root, "/") != 0 ? root : "";
 	trail->body = BUF_INIT(BODY_MAX);
-	trail->out = place_open(&trail->body);
+	trail->out = door_success(&trail->body);
 	place_put_name(&trail->out, "path", trail->place->shown);
 	json_key(&trail->out, name);
 	json_begin(&trail->out, '[');
@@ -58,7 +58,7 @@ fallible trail_end(struct trail *trail)
 	if (total.more)
 		json_put_bool(out, "truncated", true);
 	if (!trail->streams)
-		return place_close(trail->place, out);
+		return door_answer(trail->place->x, out);
 	door_put_now(out);
 	json_end(out, '}');
 	TRY(http_write(trail->place->x, trail->body.at, trail->body.len));

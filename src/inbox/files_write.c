@@ -197,7 +197,7 @@ static fallible write_file(struct place *place)
 		.piece = BUF_INIT(BATCH),
 	};
 	auto_buf body = BUF_INIT(64 * 1024);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	auto_json json = NULL;
 
 	spool_init(&ask.content, place->visit.entry->fleet->tapes_dir);
@@ -212,7 +212,7 @@ static fallible write_file(struct place *place)
 	TRY(place_lock(place));
 	TRY(place_refused(place, store(place, &ask)));
 	place_put_name(&out, "path", place->shown);
-	return place_close(place, &out);
+	return door_answer(place->x, &out);
 }
 
 fallible inbox_files_write(struct http *x)

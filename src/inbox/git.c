@@ -234,18 +234,14 @@ static fallible current_branch(struct http *x, const struct checkout *checkout, 
 static fallible answer(struct http *x, const struct checkout *checkout)
 {
 	auto_buf body = BUF_INIT(64 * 1024);
-	struct json_out out = json_to(&body);
+	struct json_out out = door_success(&body);
 	struct str branch = {0};
 
 	TRY(current_branch(x, checkout, &branch));
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
 	json_put_str(&out, "repoUrl", checkout->url);
 	json_put_str(&out, "branch", branch);
 	json_put_text(&out, "targetDir", checkout->dir);
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }
 
 fallible inbox_git_checkout(struct http *x)

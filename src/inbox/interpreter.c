@@ -7,22 +7,6 @@
 #define CWD_MAX 4095
 #define TIME_MAX (1ull << 42)
 
-static struct json_out begin(struct buf *body)
-{
-	struct json_out out = json_to(body);
-
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
-	return out;
-}
-
-static fallible reply(struct http *x, struct buf *body, struct json_out *out)
-{
-	door_put_now(out);
-	json_end(out, '}');
-	return http_reply_json(x, 200, body);
-}
-
 static fallible refuse(struct http *x, struct err *err)
 {
 	if (!err || err_kind(err) == ERR_CANCELLED)
@@ -68,11 +52,11 @@ fallible inbox_interpreter_health(struct http *x)
 {
 	auto_visit visit = {0};
 	auto_buf body = BUF_INIT(1024);
-	struct json_out out = begin(&body);
+	struct json_out out = door_success(&body);
 
 	TRY(enter(x, &visit));
 	json_put_text(&out, "status", "healthy");
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 static void put_fields(struct json_out *out, const char *id, const struct context_view *view)
@@ -98,14 +82,14 @@ fallible inbox_interpreter_list(struct http *x)
 {
 	auto_visit visit = {0};
 	auto_buf body = BUF_INIT(CONTEXT_MAX * 8 * CWD_MAX);
-	struct json_out out = begin(&body);
+	struct json_out out = door_success(&body);
 
 	TRY(enter(x, &visit));
 	json_key(&out, "contexts");
 	json_begin(&out, '[');
 	context_each(visit.box, put_one, &out);
 	json_end(&out, ']');
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 // Remote callers send what they were given, as their language spells it.
@@ -167,21 +151,21 @@ fallible inbox_interpreter_create(struct http *x)
 	if (err)
 		return refuse(x, err);
 	view = context_view(context);
-	out = begin(&body);
+	out = door_success(&body);
 	put_fields(&out, "contextId", &view);
 	json_put_text(&out, "id", view.id); // as remote callers know it
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 static fallible answer(struct http *x, const struct context *context, const char *flag, bool value)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out out = begin(&body);
+	struct json_out out = door_success(&body);
 
 	json_put_text(&out, "contextId", context_view(context).id);
 	if (flag)
 		json_put_bool(&out, flag, value);
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 fallible inbox_interpreter_delete(struct http *x)
@@ -300,13 +284,13 @@ fallible inbox_interpreter_cells(struct http *x)
 
 	if (err)
 		return refuse(x, err);
-	out = begin(&body);
+	out = door_success(&body);
 	json_put_text(&out, "contextId", context_view(context).id);
 	json_key(&out, "cells");
 	json_begin(&out, '[');
 	context_each_cell(context, put_cell, &out);
 	json_end(&out, ']');
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 // ?offset=, or what a client of event streams sends by itself when it comes back.

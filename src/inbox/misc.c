@@ -26,16 +26,12 @@ fallible inbox_misc_greet(struct http *x)
 fallible inbox_misc_ping(struct http *x)
 {
 	auto_buf body = BUF_INIT(256);
-	struct json_out out = json_to(&body);
+	struct json_out out = door_success(&body);
 
 	TRY(enter(x));
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
 	json_put_text(&out, "status", "healthy");
 	json_put_text(&out, "message", "healthy"); // what the client gives back
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }
 
 static bool is_version(struct str text)
@@ -74,23 +70,19 @@ fallible inbox_misc_version(struct http *x)
 	struct str client = client_of(x);
 	const char *warning = warning_for(x, client);
 	auto_buf body = BUF_INIT(1024);
-	struct json_out out = json_to(&body);
+	struct json_out out = door_success(&body);
 
 	TRY(enter(x));
 	if (warning)
 		log_event(client.at ? LOG_WARN : LOG_DEBUG, "client.version", "message", warning,
 			  NULL);
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
 	json_put_text(&out, "version", door_of(x)->version);
 	json_put_text(&out, "server", "cove");
 	if (client.at)
 		json_put_str(&out, "clientVersion", client);
 	if (warning)
 		json_put_text(&out, "warning", warning);
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }
 
 // Every shell finds the same as a shell that looks for a command: executables in the directories of
@@ -129,22 +121,18 @@ fallible inbox_misc_commands(struct http *x)
 	auto_errand errand = {.argv = search, .wall_ms = SEARCH_MS, .output_max = NAMES_BYTES};
 	const char **names = arena_take(x->arena, NAMES_MAX * sizeof(*names));
 	auto_buf body = BUF_INIT(8 * NAMES_BYTES);
-	struct json_out out = json_to(&body);
+	struct json_out out = door_success(&body);
 	size_t count;
 
 	TRY(errand_run(x, &errand));
 	count = split(buf_view(&errand.out), names);
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
 	json_key(&out, "availableCommands");
 	json_begin(&out, '[');
 	for (size_t i = 0; i < count; i++)
 		if (!i || strcmp(names[i - 1], names[i]) != 0)
 			json_add_text(&out, names[i]);
 	json_end(&out, ']');
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }
 
 fallible inbox_misc_no_desktop(struct http *x)

@@ -227,7 +227,7 @@ static fallible send_all(struct parts *parts)
 static fallible answer(struct parts *parts)
 {
 	auto_buf body = BUF_INIT(16 << 20);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 
 	json_key(&out, "parts");
 	json_begin(&out, '[');
@@ -238,7 +238,7 @@ static fallible answer(struct parts *parts)
 		json_end(&out, '}');
 	}
 	json_end(&out, ']');
-	return place_close(parts->place, &out);
+	return door_answer(parts->place->x, &out);
 }
 
 static void end(struct parts *parts)

@@ -256,22 +256,6 @@ fallible place_serve(struct http *x, const char *operation, place_fn *work)
 	return OK;
 }
 
-struct json_out place_open(struct buf *body)
-{
-	struct json_out out = json_to(body);
-
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
-	return out;
-}
-
-fallible place_close(struct place *place, struct json_out *out)
-{
-	door_put_now(out);
-	json_end(out, '}');
-	return http_reply_json(place->x, 200, out->buf);
-}
-
 void place_put_name(struct json_out *out, const char *name, struct str bytes)
 {
 	auto_buf coded = BUF_INIT(2 * PLACE_PATH_MAX + 8192);

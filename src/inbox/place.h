@@ -57,9 +57,6 @@ fallible place_query(struct place *place);
 // full disk, too long a name and what is no file keep theirs.
 fallible place_refused(struct place *place, struct err *err);
 
-// {"success":true, and after the caller's own fields "timestamp".
-struct json_out place_open(struct buf *body);
-fallible place_close(struct place *place, struct json_out *out);
 // `name` as text; a name that is not UTF-8 also as `nameBase64`.
 void place_put_name(struct json_out *out, const char *name, struct str bytes);
 // `path` as an absolute one, without double slashes, single dots, and a slash at its end; what dots

@@ -27,13 +27,11 @@ fallible inbox_ports_list(struct http *x)
 	auto_visit visit = {0};
 	struct files files;
 	auto_buf body = BUF_INIT(256 * 1024);
-	struct json_out out = json_to(&body);
+	struct json_out out = door_success(&body);
 	size_t count = 0;
 
 	TRY(enter(x, &visit, &files));
 	TRY(visit_explain(files_ports(&files, ports, LISTED_MAX, &count)));
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
 	json_key(&out, "ports");
 	json_begin(&out, '[');
 	for (size_t i = 0; i < count && i < LISTED_MAX; i++) {
@@ -50,9 +48,7 @@ fallible inbox_ports_list(struct http *x)
 	}
 	json_end(&out, ']');
 	json_put_int(&out, "count", (int64_t)count);
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }
 
 // An error about a port, with the port as it was given in its context.
@@ -97,17 +93,13 @@ static struct str digits(struct http *x, const struct json *value)
 static fallible answer_port(struct http *x, uint64_t port, bool with_url)
 {
 	auto_buf body = BUF_INIT(512);
-	struct json_out out = json_to(&body);
+	struct json_out out = door_success(&body);
 
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
 	json_put_int(&out, "port", (int64_t)port);
 	if (with_url)
 		json_put_text(&out, "url",
 			      arena_fmt(x->arena, "http://localhost:%u", (unsigned)port));
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }
 
 fallible inbox_ports_expose(struct http *x)
@@ -147,13 +139,11 @@ fallible inbox_ports_exposed(struct http *x)
 	auto_visit visit = {0};
 	struct files files;
 	auto_buf body = BUF_INIT(256 * 1024);
-	struct json_out out = json_to(&body);
+	struct json_out out = door_success(&body);
 	const struct portbook *book;
 
 	TRY(enter(x, &visit, &files));
 	book = &visit.entry->ports;
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
 	json_key(&out, "ports");
 	json_begin(&out, '[');
 	for (size_t i = 0; i < book->count; i++) {
@@ -167,9 +157,7 @@ fallible inbox_ports_exposed(struct http *x)
 		json_end(&out, '}');
 	}
 	json_end(&out, ']');
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }
 
 fallible inbox_ports_unexpose(struct http *x)

@@ -35,20 +35,11 @@ void process_done(struct process *process)
 
 struct json_out process_answer(struct buf *body, const char *id)
 {
-	struct json_out out = json_to(body);
+	struct json_out out = door_success(body);
 
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
 	if (id)
 		json_put_text(&out, "processId", id);
 	return out;
-}
-
-static fallible reply(struct http *x, struct buf *body, struct json_out *out)
-{
-	door_put_now(out);
-	json_end(out, '}');
-	return http_reply_json(x, 200, body);
 }
 
 void process_put_end(struct json_out *out, const struct proc_view *view)
@@ -155,7 +146,7 @@ fallible inbox_process_begin(struct http *x, const struct json *json, struct job
 	json_put_str(&out, "command", job->shown);
 	if (job->session.at)
 		json_put_str(&out, "sessionId", job->session);
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 fallible inbox_process_start(struct http *x)
@@ -274,7 +265,7 @@ fallible inbox_process_get(struct http *x)
 	out = process_answer(&body, NULL);
 	json_key(&out, "process");
 	put_process(&out, &view);
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 static fallible pour_logs(struct pour *pour, const char *id, struct tape *tape)
@@ -332,7 +323,7 @@ fallible inbox_process_delete(struct http *x)
 	view = proc_look(process.proc);
 	out = process_answer(&body, view.id);
 	process_put_end(&out, &view);
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 fallible inbox_process_kill_all(struct http *x)
@@ -349,7 +340,7 @@ fallible inbox_process_kill_all(struct http *x)
 		return fail(x, "process.kill", err);
 	out = process_answer(&body, NULL);
 	json_put_int(&out, "cleanedCount", count);
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 fallible inbox_process_clean(struct http *x)
@@ -363,5 +354,5 @@ fallible inbox_process_clean(struct http *x)
 		return fail(x, "process.list", err);
 	out = process_answer(&body, NULL);
 	json_put_int(&out, "cleanedCount", procs_clean(visit.box));
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }

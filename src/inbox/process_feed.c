@@ -112,9 +112,7 @@ fallible inbox_process_stdin(struct http *x)
 	out = process_answer(&body, proc_look(process.proc).id);
 	json_put_int(&out, "bytes", (int64_t)feed.bytes);
 	json_put_bool(&out, "closed", feed.close);
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }
 
 // "TERM", "SIGTERM" or 15.
@@ -175,7 +173,5 @@ fallible inbox_process_signal(struct http *x)
 	out = process_answer(&body, proc_look(process.proc).id);
 	json_put_int(&out, "signal", signal);
 	json_put_text(&out, "status", proc_status_word(proc_look(process.proc).status));
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }

@@ -56,9 +56,7 @@ fallible inbox_process_wait(struct http *x)
 	}
 	out = process_answer(&body, view.id);
 	process_put_end(&out, &view);
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }
 
 struct hunt {
@@ -293,9 +291,7 @@ static fallible answer_line(struct http *x, const struct hunt *hunt, const char 
 
 	json_put_str(&out, "line", hunt->line);
 	json_put_text(&out, "stream", hunt->stream == TAPE_STDOUT ? "stdout" : "stderr");
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }
 
 fallible inbox_process_wait_log(struct http *x)

@@ -12,22 +12,6 @@
 #define CWD_MAX 4095
 #define PIECE (16 * 1024)
 
-static struct json_out begin(struct buf *body)
-{
-	struct json_out out = json_to(body);
-
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
-	return out;
-}
-
-static fallible reply(struct http *x, struct buf *body, struct json_out *out)
-{
-	door_put_now(out);
-	json_end(out, '}');
-	return http_reply_json(x, 200, body);
-}
-
 static fallible enter(struct http *x, struct visit *visit)
 {
 	return visit_begin(door_of(x)->fleet, door_who(x), x->params[0], visit);
@@ -138,14 +122,14 @@ fallible inbox_session_create(struct http *x)
 
 	if (err)
 		return refuse(x, wish.id, err);
-	out = begin(&body);
+	out = door_success(&body);
 	json_put_text(&out, "id", session_id(session));
 	json_put_text(&out, "sessionId", session_id(session));
 	json_put_text(&out, "message", "Session created");
 	json_put_text(&out, "cwd", session_cwd(session));
 	json_key(&out, "containerPlacementId");
 	json_add_null(&out);
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 static void put_one(struct session *session, void *arg)
@@ -157,14 +141,14 @@ fallible inbox_session_list(struct http *x)
 {
 	auto_visit visit = {0};
 	auto_buf body = BUF_INIT(8 * SESSION_MAX * SESSION_ID_MAX);
-	struct json_out out = begin(&body);
+	struct json_out out = door_success(&body);
 
 	TRY(enter(x, &visit));
 	json_key(&out, "data");
 	json_begin(&out, '[');
 	session_each(visit.box, put_one, &out);
 	json_end(&out, ']');
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 static fallible absent(struct str id)
@@ -191,12 +175,12 @@ fallible inbox_session_get(struct http *x)
 
 	if (err)
 		return refuse(x, x->params[1], err);
-	out = begin(&body);
+	out = door_success(&body);
 	json_put_text(&out, "id", session_id(session));
 	json_put_text(&out, "cwd", session_cwd(session));
 	json_put_bool(&out, "alive", session_is_alive(session));
 	json_put_int(&out, "outputBytes", (int64_t)tape_kept(session_tape(session)));
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 static fallible bad_delete(void)
@@ -261,9 +245,9 @@ fallible inbox_session_delete(struct http *x)
 	if (err)
 		return refuse(x, id, err);
 	end_terminal(visit.box, id);
-	out = begin(&body);
+	out = door_success(&body);
 	json_put_str(&out, "sessionId", id);
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }
 
 // The bytes themselves, as far as there are any now. What comes next begins at X-Next-Offset.
@@ -350,7 +334,7 @@ fallible inbox_session_env(struct http *x)
 
 	if (err)
 		return refuse(x, (struct str){0}, err);
-	out = begin(&body);
+	out = door_success(&body);
 	json_put_text(&out, "message", "Environment changed");
-	return reply(x, &body, &out);
+	return door_answer(x, &out);
 }

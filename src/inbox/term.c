@@ -291,19 +291,15 @@ static void put_term(struct term *term, void *arg)
 fallible inbox_term_list(struct http *x)
 {
 	auto_buf body = BUF_INIT(1 << 20);
-	struct json_out out = json_to(&body);
+	struct json_out out = door_success(&body);
 	auto_visit visit = {0};
 
 	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &visit));
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
 	json_key(&out, "terminals");
 	json_begin(&out, '[');
 	term_each(visit.box, put_term, &out);
 	json_end(&out, ']');
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }
 
 static fallible find(struct http *x, struct visit *visit, struct term **out)
@@ -342,15 +338,11 @@ fallible inbox_term_kill(struct http *x)
 	auto_visit visit = {0};
 	auto_term term = NULL;
 	auto_buf body = BUF_INIT(TEXT_MAX);
-	struct json_out out = json_to(&body);
+	struct json_out out = door_success(&body);
 
 	TRY(find(x, &visit, &term));
 	term_kill(term);
 	term_told(term);
-	json_begin(&out, '{');
-	json_put_bool(&out, "success", true);
 	json_put_text(&out, "id", term_view(term).id);
-	door_put_now(&out);
-	json_end(&out, '}');
-	return http_reply_json(x, 200, &body);
+	return door_answer(x, &out);
 }

@@ -224,7 +224,7 @@ static bool is_of_this_life(const struct memory *memory, struct str name)
 static fallible answer(struct place *place, const struct tree *tree, const struct version *since)
 {
 	auto_buf body = BUF_INIT(4096);
-	struct json_out out = place_open(&body);
+	struct json_out out = door_success(&body);
 	bool known = since->name.at && str_is(since->name, tree->name);
 	char version[64];
 
@@ -242,7 +242,7 @@ static fallible answer(struct place *place, const struct tree *tree, const struc
 		json_put_text(&out, "reason",
 			      is_of_this_life(tree->memory, since->name) ? "expired" : "restarted");
 	json_put_text(&out, "version", version);
-	return place_close(place, &out);
+	return door_answer(place->x, &out);
 }
 
 // The tree as it is kept track of, from now on at the latest.
