@@ -25,6 +25,17 @@ chance = random.Random(SEED)
 chance_of = random.Random()  # of threads, whose order is nobody's
 
 
+def start_once(cove, box, body):
+    """Who does not know whether a start was heard asks before it says it again: the id of one that has ended is free."""
+    tries = []
+
+    def ask():
+        tries.append(1)
+        known = cove.get(live.api(box, "process/" + body["processId"])) if len(tries) > 1 else None
+        return known if known and known.status != 404 else cove.post(live.api(box, "process/start"), body)
+    return ask
+
+
 def work(cove, number, stay, found):
     """One run, as a client sees it to whom its result matters: it says everything again until it is answered. The
     command must have run once, and its exit code and output must come, whatever died meanwhile."""
@@ -34,7 +45,7 @@ def work(cove, number, stay, found):
         made, _ = live.surely(lambda: cove.request("POST", "/v1/sandboxes", {} if stay else {"ephemeral": True},
                                                    headers={"Idempotency-Key": name}), lambda often: (200, 201))
         box = made.json
-        live.surely(lambda: cove.post(live.api(box, "process/start"), body), lambda often: (200, 409) if often else (200,))
+        live.surely(start_once(cove, box, body), lambda often: (200,))
         path = live.api(box, "process/p/wait?timeoutMs=60000")
         got, _ = live.surely(lambda: cove.get(path), lambda often: (200,))
         said, _ = live.surely(lambda: cove.get(live.api(box, "process/p/logs")), lambda often: (200,))
