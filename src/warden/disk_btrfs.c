@@ -11,9 +11,11 @@
 // gives it a step of that, and takes it back once the box has made room. The sum never exceeds what
 // the box was promised. A box that eats all the steps can still unlink, which btrfs never refuses.
 //
+// Where boxes are made one stands ready, furnished: to rename it takes a third of the time.
+//
 // syscalls: openat fallocate fstat fstatfs ioctl umount2 close getdents64 mkdirat unlinkat
 // syscalls: fchmod faccessat faccessat2 newfstatat fsopen fsconfig fsmount open_tree move_mount
-// syscalls: lseek fcntl
+// syscalls: lseek fcntl renameat renameat2
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,6 +40,8 @@
 
 #define POOL "pool.img"
 #define POOL_NEW "pool.new"
+#define READY ".ready"
+#define READY_MS 20 // after a box was made: it has its first command by then
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
 #define STEP_MAX (4 * GIB)   // the first size, and what it grows by
@@ -70,6 +74,8 @@ struct pool {
 	struct map *by_box, *by_id; // to struct tenant, which by_box owns
 	int64_t grow_after;	    // a step that failed is not tried again at once
 	int64_t look_after;	    // when the boxes' use is looked at next
+	int64_t ready_after;	    // when to make one ready; 0: there is one, or nobody wants it
+	bool ready;
 };
 
 static struct str id_key(const uint64_t *id)
@@ -295,20 +301,16 @@ static fallible tenant_limit(struct pool *pool, const struct tenant *tenant)
 	return btrfs_quota_limit(pool->root, tenant->id, tenant->limit - tenant->held);
 }
 
-static fallible settle(struct pool *pool, struct tenant *tenant, bool bare, int *out_tree)
+static fallible settle(struct pool *pool, struct tenant *tenant, int *out_tree)
 {
 	auto_fd root = -1;
 	auto_fd tree = -1;
 
 	root = openat(pool->root, tenant->box, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (root < 0)
-		return err_sys(errno, "open a new subvolume");
+		return err_sys(errno, "open a subvolume");
 	TRY(btrfs_id(root, &tenant->id));
 	TRY(tenant_limit(pool, tenant));
-	if (bare && fchmod(root, 0755))
-		return err_sys(errno, "set the mode of a box's disk");
-	if (bare)
-		TRY(disk_furnish(root));
 	if (!out_tree)
 		return OK;
 	tree = mount_copy(root, "");
@@ -345,6 +347,43 @@ static void tenant_leave(struct pool *pool, const char *box)
 	free(tenant);
 }
 
+// An empty one, as a box finds it.
+static fallible furnish(struct pool *pool, const char *name)
+{
+	auto_fd root = -1;
+	struct err *err;
+
+	TRY(btrfs_make(pool->root, name));
+	root = openat(pool->root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (root < 0 || fchmod(root, 0755))
+		err = err_sys(errno, "open a new subvolume");
+	else
+		err = disk_furnish(root);
+	if (err)
+		err_free(btrfs_drop(pool->root, name));
+	return err;
+}
+
+static fallible take_subvolume(struct pool *pool, const char *box)
+{
+	bool ready = pool->ready && renameat(pool->root, READY, pool->root, box) == 0;
+
+	pool->ready = false;
+	pool->ready_after = clock_ms() + READY_MS;
+	return ready ? OK : furnish(pool, box);
+}
+
+// Without one the next box takes longer, and says what is wrong.
+static void make_ready(struct pool *pool)
+{
+	auto_err err = btrfs_drop(pool->root, READY);
+
+	if (!err)
+		err = furnish(pool, READY);
+	pool->ready = !err;
+	pool->ready_after = 0;
+}
+
 static fallible pool_make(void *self, const char *box, const struct limits *limits, bool lasting,
 			  int *out_tree)
 {
@@ -356,9 +395,9 @@ static fallible pool_make(void *self, const char *box, const struct limits *limi
 	if (limits->disk && limits->disk < 4 * MIB)
 		return err_new(INVALID, "disk_too_small", "a disk has at least 4 MiB");
 	TRY(pool_keep_room(pool, FREE_LOW));
-	TRY(btrfs_make(pool->root, box));
+	TRY(take_subvolume(pool, box));
 	tenant = tenant_new(box, limits);
-	err = settle(pool, tenant, true, out_tree);
+	err = settle(pool, tenant, out_tree);
 	if (err) {
 		free(tenant);
 		err_free(btrfs_drop(pool->root, box));
@@ -386,7 +425,7 @@ static fallible pool_again(void *self, const char *box, const struct limits *lim
 	TRY(pool_keep_room(pool, FREE_LOW));
 	tenant_leave(pool, box);
 	tenant = tenant_new(box, limits);
-	err = settle(pool, tenant, false, out_tree);
+	err = settle(pool, tenant, out_tree);
 	if (err) {
 		free(tenant);
 		return err_while(err, "take the disk of %s again", box);
@@ -404,7 +443,7 @@ static void pool_adopt(void *self, const char *box, const struct limits *limits)
 	if (!pool_has(pool, box))
 		return;
 	tenant = tenant_new(box, limits);
-	err = settle(pool, tenant, false, NULL);
+	err = settle(pool, tenant, NULL);
 	if (!err) {
 		tenant_enter(pool, tenant);
 		return;
@@ -483,6 +522,13 @@ static int keep_ahead(struct pool *pool, uint64_t unspent)
 	return room < unspent ? MIDDLE_MS : FAR_MS;
 }
 
+static int sooner(const struct pool *pool, int64_t now, int wait)
+{
+	int64_t ready = pool->ready_after - now;
+
+	return pool->ready_after && (wait < 0 || ready < wait) ? (int)ready : wait;
+}
+
 static int pool_idle(void *self)
 {
 	struct watch watch = {.pool = self};
@@ -490,16 +536,18 @@ static int pool_idle(void *self)
 	int64_t now = clock_ms();
 	int wait;
 
+	if (pool->ready_after && now >= pool->ready_after)
+		make_ready(pool);
 	if (!map_count(pool->by_box))
-		return -1;
+		return sooner(pool, now, -1);
 	if (now < pool->look_after)
-		return (int)(pool->look_after - now);
+		return sooner(pool, now, (int)(pool->look_after - now));
 	err_free(btrfs_quota_walk(pool->root, look, &watch));
 	wait = keep_ahead(pool, watch.unspent);
 	if (watch.near)
 		wait = NEAR_MS;
 	pool->look_after = now + wait;
-	return wait;
+	return sooner(pool, now, wait);
 }
 
 const struct disk_driver disk_btrfs = {

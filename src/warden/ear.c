@@ -1,7 +1,7 @@
 // The directory lets nobody in but the daemon's user, so the sockets in it need no owner. Nothing
 // in it is given away by name: the daemon could have put another thing there.
 //
-// syscalls: socket bind listen unlinkat close umask
+// syscalls: socket bind listen unlinkat close umask fchdir
 #include "warden/ear.h"
 
 #include <errno.h>
@@ -37,8 +37,11 @@ fallible ear_make(int dir, const char *box, int *out_fd)
 
 	if (fd < 0)
 		return err_sys(errno, "make the socket of %s", box);
-	// By way of the fd: a run directory of any length, and never another than the one opened.
-	snprintf(name.sun_path, sizeof(name.sun_path), "/proc/self/fd/%d/%s", dir, box);
+	// From within: a run directory of any length, and never another than the one opened. All else
+	// in the warden goes by absolute names, or by fds.
+	if (fchdir(dir))
+		return err_sys(errno, "go to the sockets of boxes");
+	snprintf(name.sun_path, sizeof(name.sun_path), "%s", box);
 	mask = umask(0111);
 	result = bind(fd, (struct sockaddr *)&name, sizeof(name));
 	if (result && errno == EADDRINUSE && unlinkat(dir, box, 0) == 0)
