@@ -64,7 +64,7 @@ static struct {
 	struct spare {
 		enum phase phase;
 		bool reaped;
-		bool assumed;	// to have executed: its mother's death hides it
+		bool assumed; // to have executed: its mother's death hides it
 		uint16_t cols, rows;
 		struct run run; // our ends of its pipes
 	} at[CRADLES];

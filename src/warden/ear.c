@@ -37,8 +37,8 @@ fallible ear_make(int dir, const char *box, int *out_fd)
 
 	if (fd < 0)
 		return err_sys(errno, "make the socket of %s", box);
-	// From within: a run directory of any length, and never another than the one opened. All else
-	// in the warden goes by absolute names, or by fds.
+	// From within: a run directory of any length, and never another than the one opened. All
+	// else in the warden goes by absolute names, or by fds.
 	if (fchdir(dir))
 		return err_sys(errno, "go to the sockets of boxes");
 	snprintf(name.sun_path, sizeof(name.sun_path), "%s", box);
