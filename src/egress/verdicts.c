@@ -5,7 +5,7 @@
 //
 // The blocks of the file are there before it is mapped: a full disk must not be a SIGBUS.
 //
-// syscalls: mmap munmap fallocate ftruncate fstat
+// syscalls: mmap munmap fallocate ftruncate fstat madvise
 #include "egress/verdicts.h"
 
 #include <errno.h>
@@ -346,6 +346,8 @@ fallible verdicts_open(struct loop *loop, struct store *store, int live, struct 
 		for (size_t i = 0; i < SLOTS; i++)
 			if (verdicts->slots[i].state != VERDICT_FREE)
 				set_state(&verdicts->slots[i], VERDICT_FREE);
+		// We have looked at every page, and most will never be used.
+		madvise(verdicts->slots, SLOTS * sizeof(*verdicts->slots), MADV_DONTNEED);
 	}
 	*out = verdicts;
 	return OK;
