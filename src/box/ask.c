@@ -280,6 +280,11 @@ const struct order_host *ask_host(const struct ask *ask)
 	return ask->linked ? &ask->host : NULL;
 }
 
+const struct order_host *ask_last_host(const struct ask *ask)
+{
+	return ask->links ? &ask->host : NULL;
+}
+
 bool ask_is_same(const struct ask *ask, uint32_t links)
 {
 	return ask->linked && ask->links == links;

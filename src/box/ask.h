@@ -13,6 +13,8 @@ struct ask *ask_open(struct loop *loop, const char *path);
 void ask_close(struct ask *ask);
 // What the warden said of the host; NULL while there is no link.
 const struct order_host *ask_host(const struct ask *ask);
+// … or the last one did; NULL: there was none.
+const struct order_host *ask_last_host(const struct ask *ask);
 // Whether the warden is there, and the one of that link: an order to another knows nothing of it.
 uint32_t ask_links(const struct ask *ask);
 bool ask_is_same(const struct ask *ask, uint32_t links);

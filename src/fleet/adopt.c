@@ -248,6 +248,7 @@ static void settle_living(struct one *one)
 		say(entry, was == STATE_PAUSED ? STATE_PAUSED : STATE_FROZEN, "");
 	else
 		say(entry, STATE_RUNNING, "");
+	bell_ring(&entry->fleet->ways); // which passed it over while it was not known to run
 	box_on_loss(entry->box, life_lost, entry);
 }
 

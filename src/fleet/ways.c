@@ -23,6 +23,7 @@
 #define AGAIN_MS 500 // after a failure, then twice as long, and so on
 #define AGAIN_MAX_MS 30000
 #define AT_ONCE 32
+#define LATE_AT_ONCE 8
 
 bool way_is_wanted(const struct record *record)
 {
@@ -32,12 +33,12 @@ bool way_is_wanted(const struct record *record)
 // ------------------------------------------------------------------------------------ what is
 // asked
 
-// Between two wardens nobody knows: a change is kept, and done by the next one.
+// Between two wardens the last one's word holds: a change is kept, and done by the next.
 static bool can_host(const struct fleet *fleet)
 {
-	const struct order_host *host = ask_host(fleet->ask);
+	const struct order_host *host = ask_last_host(fleet->ask);
 
-	return fleet->egress && (!host || strcmp(host->net, "none") != 0);
+	return fleet->egress && host && strcmp(host->net, "none") != 0;
 }
 
 static fallible ask_mode(const struct fleet *fleet, const struct account *account,
@@ -181,11 +182,16 @@ static bool is_as_wanted(const struct entry *entry)
 fallible way_take(struct entry *entry, uint32_t links, bool fresh)
 {
 	struct box_net net = {.listener = -1, .udp = -1};
+	struct err *err;
 
 	if (!entry->fleet->egress || (!way_is_wanted(&entry->record) && !entry->way))
 		return OK;
 	entry->way_links = box_net_take(entry->box, &net) ? links : 0;
-	TRY(hand_over(entry, &net, fresh), "hand the way out of %s over", entry->record.id);
+	err = hand_over(entry, &net, fresh);
+	if (err) {
+		entry->way_links = 0;
+		return err_while(err, "hand the way out of %s over", entry->record.id);
+	}
 	if (entry->way_links)
 		trust_put(entry);
 	if (!is_as_wanted(entry))
@@ -244,18 +250,22 @@ fallible way_settle(struct entry *entry)
 
 void way_mend(struct entry *entry)
 {
+	uint32_t links = ask_links(entry->fleet->ask);
 	auto_err err = way_settle(entry);
 	int64_t pause = entry->way_pause_ms * 2;
 
-	if (!err) {
-		entry->way_pause_ms = entry->way_again_ms = 0;
+	entry->way_again_ms = 0;
+	if (!err)
+		entry->way_pause_ms = 0;
+	if (!err)
 		return;
-	}
+	bell_ring(&entry->fleet->ways);
+	if (!ask_is_same(entry->fleet->ask, links))
+		return; // nobody's fault but the warden's, and nothing is tried before there is one
 	if (!pause)
 		pause = AGAIN_MS;
 	entry->way_pause_ms = pause < AGAIN_MAX_MS ? pause : AGAIN_MAX_MS;
 	entry->way_again_ms = loop_now(entry->fleet->loop) + entry->way_pause_ms;
-	bell_ring(&entry->fleet->ways);
 	log_event(LOG_WARN, "egress.not_open", "sandbox", entry->record.id, "reason",
 		  err_reason(err), "trail", err_trail(err), NULL);
 }
@@ -290,12 +300,13 @@ fallible way_look(struct fleet *fleet, const struct who *who, struct str key, st
 
 struct steward {
 	struct fleet *fleet;
-	uint32_t busy;
+	uint32_t busy, late; // errands; of these, for one that failed before
 };
 
 struct errand {
 	struct steward *steward;
 	struct entry *entry; // held
+	bool late;
 };
 
 // What failed before may have been the last warden's fault.
@@ -315,18 +326,32 @@ static void mend(void *arg)
 	way_mend(errand->entry);
 	entry_drop(errand->entry);
 	errand->steward->busy--;
+	errand->steward->late -= errand->late;
 	bell_ring(&errand->steward->fleet->ways);
 	free(errand);
+}
+
+static bool has_failed(const struct entry *entry)
+{
+	return entry->way_pause_ms;
+}
+
+// A box can make each try last as long as it may: those that failed leave most places to the
+// others.
+static bool may_start(const struct steward *steward, const struct entry *entry)
+{
+	return steward->busy < AT_ONCE && (!has_failed(entry) || steward->late < LATE_AT_ONCE);
 }
 
 static void start(struct steward *steward, struct entry *entry)
 {
 	struct errand *errand = mem_new_of(struct errand);
 
-	*errand = (struct errand){.steward = steward, .entry = entry};
+	*errand = (struct errand){.steward = steward, .entry = entry, .late = has_failed(entry)};
 	entry_hold(entry);
 	entry->way_again_ms = loop_now(steward->fleet->loop) + STEP_MS; // it is seen to
 	steward->busy++;
+	steward->late += errand->late;
 	task_start(steward->fleet->loop, "way", mend, errand);
 }
 
@@ -348,12 +373,13 @@ static int64_t mend_some(struct steward *steward)
 
 		if (is_as_wanted(entry) || (!is_coming(entry) && !runs(entry)))
 			continue;
-		if (due <= now && steward->busy < AT_ONCE)
+		if (due > now)
+			next = due < next ? due : next;
+		else if (may_start(steward, entry))
 			start(steward, entry);
-		else if (due < next)
-			next = due;
+		// Else one that ends calls us.
 	}
-	return steward->busy < AT_ONCE ? next : CLOCK_NEVER; // then one that ends calls us
+	return next;
 }
 
 static void watch(void *arg)

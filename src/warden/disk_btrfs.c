@@ -40,8 +40,8 @@
 
 #define POOL "pool.img"
 #define POOL_NEW "pool.new"
-#define READY ".ready"
-#define READY_MS 20 // after a box was made: it has its first command by then
+#define READY "ready" // no box's id: what an earlier life left of it goes with the strays
+#define READY_MS 20   // after a box was made: it has its first command by then
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
 #define STEP_MAX (4 * GIB)   // the first size, and what it grows by
@@ -75,7 +75,7 @@ struct pool {
 	int64_t grow_after;	    // a step that failed is not tried again at once
 	int64_t look_after;	    // when the boxes' use is looked at next
 	int64_t ready_after;	    // when to make one ready; 0: there is one, or nobody wants it
-	bool ready;
+	uint64_t ready_id;	    // 0: none stands ready
 };
 
 static struct str id_key(const uint64_t *id)
@@ -348,7 +348,7 @@ static void tenant_leave(struct pool *pool, const char *box)
 }
 
 // An empty one, as a box finds it.
-static fallible furnish(struct pool *pool, const char *name)
+static fallible furnish(struct pool *pool, const char *name, uint64_t *out_id)
 {
 	auto_fd root = -1;
 	struct err *err;
@@ -359,6 +359,8 @@ static fallible furnish(struct pool *pool, const char *name)
 		err = err_sys(errno, "open a new subvolume");
 	else
 		err = disk_furnish(root);
+	if (!err)
+		err = btrfs_id(root, out_id);
 	if (err)
 		err_free(btrfs_drop(pool->root, name));
 	return err;
@@ -366,11 +368,12 @@ static fallible furnish(struct pool *pool, const char *name)
 
 static fallible take_subvolume(struct pool *pool, const char *box)
 {
-	bool ready = pool->ready && renameat(pool->root, READY, pool->root, box) == 0;
+	bool ready = pool->ready_id && renameat(pool->root, READY, pool->root, box) == 0;
+	uint64_t id;
 
-	pool->ready = false;
+	pool->ready_id = 0;
 	pool->ready_after = clock_ms() + READY_MS;
-	return ready ? OK : furnish(pool, box);
+	return ready ? OK : furnish(pool, box, &id);
 }
 
 // Without one the next box takes longer, and says what is wrong.
@@ -379,8 +382,9 @@ static void make_ready(struct pool *pool)
 	auto_err err = btrfs_drop(pool->root, READY);
 
 	if (!err)
-		err = furnish(pool, READY);
-	pool->ready = !err;
+		err = furnish(pool, READY, &pool->ready_id);
+	if (err)
+		pool->ready_id = 0;
 	pool->ready_after = 0;
 }
 
@@ -483,8 +487,9 @@ static void look(void *arg, uint64_t id, uint64_t used)
 	uint64_t wanted, room;
 
 	if (!tenant) {
-		// Kernels before 6.10 keep the group of a subvolume that is gone.
-		if (!used)
+		// Kernels before 6.10 keep the group of a subvolume that is gone. Some let go of
+		// that of a living one, too, while what it uses is not written yet.
+		if (!used && id != watch->pool->ready_id)
 			btrfs_quota_forget(watch->pool->root, id);
 		return;
 	}

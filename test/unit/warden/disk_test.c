@@ -7,6 +7,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "os/fd.h"
 #include "os/mount.h"
 #include "os/ns.h"
 #include "scratch.h"
@@ -14,6 +15,7 @@
 
 #define BASE (1u << 20)
 #define BOX "box-000000000000000000000000000000000000000000000001"
+#define ZEROS "000000000000000000000000000000000000000000000000"
 #define MIB (1ull << 20)
 
 static int userns = -1;
@@ -282,6 +284,37 @@ TEST(ahead, "the pool stays ahead of boxes that take all they were promised at o
 	CHECK(in_box("fallocate -l 1500M m2/r/u/h") == 0);
 	CHECK(scratch_run("umount m0 m1 m2") == 0);
 	done_with(disk, "ahead");
+}
+
+TEST(stands, "where boxes are made one stands ready, with its quota, and the next life sweeps it")
+{
+	auto_fd data = data_dir("stands");
+	struct limits limits = {.disk = 64 * MIB};
+	struct disk *disk = NULL;
+	auto_err err = disk_open(data, "btrfs", &disk);
+	auto_fd tree = -1;
+
+	if (err) {
+		printf("# SKIP no pool here: %s\n", err_message(err));
+		return;
+	}
+	CHECK(ready());
+	CHECK_OK(disk_make(disk, "box-" ZEROS, &limits, false, userns, &tree));
+	fd_drop(&tree);
+	CHECK(scratch_run("! test -e stands/pool/ready") == 0);
+	idle_for(disk, 200); // looks at what all use, too
+	CHECK(scratch_run("test -d stands/pool/ready/usr/w") == 0);
+	CHECK_OK(disk_make(disk, BOX, &limits, false, userns, &tree));
+	CHECK(scratch_run("! test -e stands/pool/ready") == 0);
+	CHECK(put_up(&tree, false));
+	CHECK(in_box("! dd if=/dev/zero of=m/r/u/f bs=1M count=80 2>/dev/null && "
+		     "test $(stat -c %s m/r/u/f) -gt 50000000") == 0);
+	take_down(false);
+	idle_for(disk, 100);
+	disk_close(disk);
+	CHECK_OK(disk_open(data, "btrfs", &disk));
+	CHECK(scratch_run("! test -e stands/pool/ready") == 0);
+	done_with(disk, "stands");
 }
 
 TEST(large, "limits beyond the host, and inodes that would take long to make, are refused")
