@@ -70,6 +70,12 @@ class Reader(threading.Thread):
         self.events, self.last, self.calls = [], None, 0
         self.start()
 
+    def refused(self, why):
+        """Before the first event an end is told by the status."""
+        if why["reason"] not in ("context_died", "box_lost"):
+            raise ValueError(why)
+        self.events.append({"type": "error", "ename": "ContextDied", "evalue": why["message"]})
+
     def read(self, conn):
         head = {"Authorization": "Bearer " + self.n.cove.key, "Content-Type": "application/json"}
         if self.last is None:
@@ -79,7 +85,8 @@ class Reader(threading.Thread):
             conn.request("GET", self.n.at + "/contexts/%s/cells/%d" % (self.context, self.cell), None, head)
         reply = conn.getresponse()
         if reply.status != 200:
-            raise ValueError(reply.read())
+            self.refused(json.loads(reply.read()))
+            return
         self.last = self.last or "0.0.0"
         here, data = None, None
         while True:
