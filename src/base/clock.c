@@ -136,6 +136,9 @@ void clock_http(int64_t wall_ms, struct buf *out)
 	int month;
 
 	clock_iso(wall, &iso);
+	out->failed |= !buf_ok(&iso);
+	if (!buf_ok(&iso))
+		return;
 	month = (iso.at[5] - '0') * 10 + iso.at[6] - '0';
 	buf_fmt(out, "%.3s, %.2s %.3s %.4s %.8s GMT", days + wall / 86400000 % 7 * 3, iso.at + 8,
 		months + (month - 1) * 3L, iso.at, iso.at + 11);

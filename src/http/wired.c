@@ -58,6 +58,8 @@ static const char *date(struct http_terms *terms)
 		return terms->date;
 	wall = clock_wall_ms();
 	clock_http(wall, &text);
+	if (!buf_ok(&text))
+		return terms->date; // a second too old
 	snprintf(terms->date, sizeof(terms->date), "%s", text.at);
 	terms->date_until = loop_now(terms->loop) + 1000 - wall % 1000;
 	return terms->date;

@@ -136,8 +136,10 @@ static void give_back(struct store *store, struct link *jobs)
 		atomic_store(&store->health, (int)store->batch.health);
 		news = true;
 	}
-	if (news && write(store->watch.fd, &one, sizeof(one)) < 0)
-		assert(errno == EAGAIN); // it has been told
+	// EAGAIN: it has been told. No kernel gives another error, and without the word nobody goes
+	// on.
+	while (news && write(store->watch.fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		;
 }
 
 static void count(struct store *store)
