@@ -137,6 +137,18 @@ void wish_grant(struct conv *conv, bool *out_did)
 	bell_ring(&wish->granted);
 }
 
+// Why nobody grants it: the session is gone, or its keeper is, or has not come yet.
+static fallible ungranted(const struct conv *conv, const struct wish *wish)
+{
+	if (conv->convs->closing)
+		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+	if (conv->listed)
+		return err_hint(
+			err_new(UNAVAILABLE, "starting", "cove is still finding out what there is"),
+			"try again in a moment");
+	return wish->kind == WISH_DELETE ? OK : conv_absent();
+}
+
 // Nobody is left waiting for a keeper that has gone.
 void wish_dismiss(struct conv *conv)
 {
@@ -144,7 +156,7 @@ void wish_dismiss(struct conv *conv)
 		struct wish *wish = link_of(at, struct wish, link);
 
 		link_drop(at);
-		wish->err = wish->kind == WISH_DELETE ? OK : conv_absent();
+		wish->err = ungranted(conv, wish);
 		wish->done = true;
 		bell_ring(&wish->granted);
 	}
@@ -153,7 +165,7 @@ void wish_dismiss(struct conv *conv)
 fallible wish_ask(struct conv *conv, struct wish *wish)
 {
 	if (!conv->keeper)
-		return wish->kind == WISH_DELETE ? OK : conv_absent();
+		return ungranted(conv, wish);
 	bell_init(&wish->granted);
 	link_add(&conv->wishes, &wish->link);
 	bell_ring(&conv->wake);
