@@ -131,15 +131,11 @@ void clock_http(int64_t wall_ms, struct buf *out)
 {
 	static const char days[] = "ThuFriSatSunMonTueWed"; // 1970 began on a Thursday
 	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-	int64_t wall = clock_bound(wall_ms);
-	auto_buf iso = BUF_INIT(64);
-	int month;
+	int64_t wall = clock_bound(wall_ms), second = wall / 1000 % 86400, year;
+	int month, day;
 
-	clock_iso(wall, &iso);
-	out->failed |= !buf_ok(&iso);
-	if (!buf_ok(&iso))
-		return;
-	month = (iso.at[5] - '0') * 10 + iso.at[6] - '0';
-	buf_fmt(out, "%.3s, %.2s %.3s %.4s %.8s GMT", days + wall / 86400000 % 7 * 3, iso.at + 8,
-		months + (month - 1) * 3L, iso.at, iso.at + 11);
+	date_of(wall / 86400000, &year, &month, &day);
+	buf_fmt(out, "%.3s, %02d %.3s %04d %02d:%02d:%02d GMT", days + wall / 86400000 % 7 * 3, day,
+		months + (month - 1) * 3L, (int)year, (int)(second / 3600), (int)(second / 60 % 60),
+		(int)(second % 60));
 }

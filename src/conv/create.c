@@ -204,7 +204,7 @@ fallible convs_create(struct convs *convs, const struct who *who, const struct c
 
 	TRY(access_ask(who, ACCESS_MAKE));
 	if (convs->closing || convs->draining)
-		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+		return conv_draining();
 	if (!owner.session.at) {
 		owner_new_session(session);
 		owner.session = str_of(session);

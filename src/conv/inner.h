@@ -249,3 +249,5 @@ void conv_unlist(struct conv *conv);
 void conv_alias_key(const char *tenant, const struct owner *owner, struct str alias,
 		    struct buf *out);
 fallible conv_absent(void);
+fallible conv_starting(void);
+fallible conv_draining(void);

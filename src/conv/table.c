@@ -22,6 +22,17 @@ fallible conv_absent(void)
 	return err_new(NOT_FOUND, "no_session", "there is no such session");
 }
 
+fallible conv_starting(void)
+{
+	return err_hint(err_new(UNAVAILABLE, "starting", "cove is still finding out what there is"),
+			"try again in a moment");
+}
+
+fallible conv_draining(void)
+{
+	return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+}
+
 struct seam_site conv_site(const struct conv *conv)
 {
 	return (struct seam_site){
@@ -376,7 +387,7 @@ fallible conv_run(struct conv *conv, const struct who *who, const struct conv_ru
 	struct err *err;
 
 	if (conv->convs->closing || conv->convs->draining)
-		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+		return conv_draining();
 	if (conv->run_count >= CONV_QUEUE_MAX)
 		return err_hint(
 			err_new(EXHAUSTED, "too_many_runs", "%d runs wait already", CONV_QUEUE_MAX),

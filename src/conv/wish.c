@@ -96,7 +96,7 @@ static fallible enter(struct conv *conv)
 	if (conv->deleting)
 		return conv_absent();
 	if (conv->convs->closing || conv->convs->draining)
-		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+		return conv_draining();
 	if (conv->lease.state == LEASE_QUARANTINED)
 		return err_new(UNAVAILABLE, "cleanup_exhausted",
 			       "an earlier runner could not be removed");
@@ -141,11 +141,9 @@ void wish_grant(struct conv *conv, bool *out_did)
 static fallible ungranted(const struct conv *conv, const struct wish *wish)
 {
 	if (conv->convs->closing)
-		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+		return conv_draining();
 	if (conv->listed)
-		return err_hint(
-			err_new(UNAVAILABLE, "starting", "cove is still finding out what there is"),
-			"try again in a moment");
+		return conv_starting();
 	return wish->kind == WISH_DELETE ? OK : conv_absent();
 }
 

@@ -156,12 +156,6 @@ bool wsock_is_open(const struct wsock *ws)
 	return ws->stream && !ws->is_over && !ws->closing;
 }
 
-void wsock_more(struct wsock *ws, bool follows)
-{
-	if (ws->stream)
-		ws->stream->more_follows = follows;
-}
-
 static fallible write_masked(struct wsock *ws, const uint8_t *head, size_t head_len,
 			     const uint8_t mask[4], struct str body)
 {

@@ -58,8 +58,6 @@ void wsock_close(struct wsock *ws, int code, const char *reason);
 // The same from the loop, without a wait: whoever receives does it.
 void wsock_shut(struct wsock *ws, int code, const char *reason);
 bool wsock_is_open(const struct wsock *ws); // messages may still be sent
-// What is sent from now on may wait a moment: more follows at once. Take it back before the last.
-void wsock_more(struct wsock *ws, bool follows);
 
 // A row of sockets that are to end together (struct http_terms).
 void wsock_list(struct wsock *ws, struct link *all);

@@ -91,13 +91,10 @@ static fallible tell_skipped(struct wsock *ws, uint64_t bytes)
 static fallible replay(struct watcher *watcher)
 {
 	struct term_view view = term_view(watcher->term);
-	struct exec_result result;
-	bool box_gone;
 	uint64_t skipped;
 	size_t len, cut = 0;
 	auto_free char *kept = NULL;
 
-	wsock_more(watcher->ws, term_ended(watcher->term, &result, &box_gone));
 	watcher->at = term_kept(watcher->term);
 	len = (size_t)(view.bytes - watcher->at);
 	if (len > 0) {
@@ -131,16 +128,13 @@ static fallible follow(struct watcher *watcher)
 			break;
 		TRY(term_await(watcher->term, watcher->at, CLOCK_NEVER));
 	}
-	wsock_more(watcher->ws, true);
 	if (box_gone) {
 		TRY(send_word(watcher->ws, "error", "message", "the sandbox is gone"));
-		wsock_more(watcher->ws, false);
 		wsock_close(watcher->ws, CODE_BOX_GONE, "the sandbox is gone");
 		return OK;
 	}
 	TRY(send_exit(watcher->ws, &result));
 	term_told(watcher->term);
-	wsock_more(watcher->ws, false);
 	wsock_close(watcher->ws, WS_NORMAL, "the terminal has ended");
 	return OK;
 }

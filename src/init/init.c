@@ -298,9 +298,6 @@ static bool is_busy(void)
 // While others have just begun leaves take turns, and nobody knows which is next.
 static void provide(void)
 {
-	struct talk_exec like = {.flags = init.seat ? init.seat : TALK_EXEC_STDIN,
-				 .cols = init.cols,
-				 .rows = init.rows};
 	bool elsewhere = !spare_may_be_made(init.served);
 
 	if (spare_waits_in(init.served) || is_busy()) {
@@ -310,7 +307,7 @@ static void provide(void)
 	} else {
 		init.wants = false;
 		if (have_letters())
-			spare_make(&init.birth, init.served, &init.leaves[init.served], &like);
+			spare_make(&init.birth, init.served, &init.leaves[init.served], init.seat);
 	}
 }
 

@@ -25,15 +25,14 @@ struct init {
 	bool owing;	   // the socket was full
 	struct conv other; // an answer that belongs to no place in the table
 	struct letter *letters[2], first;
-	int letter;	     // the one that is free
-	bool fresh;	     // somebody owes a STARTED that may go together with its EXITED
-	bool untidy;	     // places that are free have open ends
-	bool wants;	     // a spare, in an idle moment
-	uint32_t seat;	     // of the last: where the next will most likely sit, too
-	uint16_t cols, rows; // of the last terminal
-	uint32_t served;     // the leaf that was found empty last
-	int64_t ended_us;    // and when
-	struct run stale;    // ends of one that is over, to be closed when nobody waits
+	int letter;	  // the one that is free
+	bool fresh;	  // somebody owes a STARTED that may go together with its EXITED
+	bool untidy;	  // places that are free have open ends
+	bool wants;	  // a spare, in an idle moment
+	uint32_t seat;	  // of the last: where the next will most likely sit, too
+	uint32_t served;  // the leaf that was found empty last
+	int64_t ended_us; // and when
+	struct run stale; // ends of one that is over, to be closed when nobody waits
 	// When to look after the spare that has a command in hand, and to give it up.
 	int64_t look_us, stuck_us;
 };

@@ -64,8 +64,7 @@ static struct {
 	struct spare {
 		enum phase phase;
 		bool reaped;
-		bool assumed; // to have executed: its mother's death hides it
-		uint16_t cols, rows;
+		bool assumed;	// to have executed: its mother's death hides it
 		struct run run; // our ends of its pipes
 	} at[CRADLES];
 	bool crowded;	   // the one that waits does so beside a command
@@ -294,8 +293,6 @@ static int order(const struct talk_exec *exec, uint32_t uid, bool go)
 	cradle->child.errnum = 0;
 	us.at[i].reaped = us.at[i].assumed = false;
 	us.at[i].phase = go ? USED : WAITS;
-	us.at[i].cols = exec->cols;
-	us.at[i].rows = exec->rows;
 	atomic_store(&cradle->told, 0);
 	atomic_store(&cradle->go, go);
 	atomic_store(&cradle->alive, 1);
@@ -311,9 +308,9 @@ static bool may_try(void)
 	return us.skip <= 0 || us.skip-- == 0;
 }
 
-void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf,
-		const struct talk_exec *like)
+void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf, uint32_t seat)
 {
+	struct talk_exec any = {.flags = seat ? seat : TALK_EXEC_STDIN};
 	int i;
 
 	if (!may_try())
@@ -323,7 +320,7 @@ void spare_make(const struct birth *birth, uint32_t number, const struct leaf *l
 			run_drop(&us.at[i].run);
 	if (!spare_may_be_made(number) || !have_mother(birth, number, leaf))
 		return;
-	i = order(like, 0, false);
+	i = order(&any, 0, false);
 	if (i < 0)
 		return;
 	us.crowded = false;
@@ -412,8 +409,7 @@ bool spare_use(const struct run_order *what, struct run *out)
 
 	cradle->child.exec = &what->exec;
 	cradle->child.user = &what->user;
-	if (waits && cradle->child.seat &&
-	    (us.at[i].cols != what->exec.cols || us.at[i].rows != what->exec.rows))
+	if (waits && cradle->child.seat)
 		seat_size(us.at[i].run.out, &what->exec);
 	if (waits) {
 		atomic_store(&cradle->go, 1);

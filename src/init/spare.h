@@ -15,10 +15,8 @@ void *spare_memory(size_t size);
 // about 80 microseconds, 300 with the mother, so it is for idle moments. Without one, or when it
 // cannot be made, commands are started by run_start().
 bool spare_may_be_made(uint32_t number);
-// like: its flags are TALK_EXEC_PTY, with or without TALK_EXEC_TROUGH, and then there is a size; or
-// TALK_EXEC_STDIN: pipes.
-void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf,
-		const struct talk_exec *like);
+// seat: TALK_EXEC_PTY, with or without TALK_EXEC_TROUGH, or 0: pipes, for stdin too.
+void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf, uint32_t seat);
 // One more, while the one that was used runs: commands come one right after another. It is not
 // waited for, and waits in the same leaf; it is not to be had before spare_left_alone().
 void spare_make_next(void);

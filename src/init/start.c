@@ -227,10 +227,6 @@ void start_exec(uint32_t id, struct run_order *order, const int *fds, int count)
 	struct conv *conv = take_place();
 	int errnum = meet_leaf(&order->exec, fds, count);
 
-	if (order->exec.flags & TALK_EXEC_PTY) {
-		init.cols = order->exec.cols;
-		init.rows = order->exec.rows;
-	}
 	if (!conv || init_find(id))
 		refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
 	else if (errnum)

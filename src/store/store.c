@@ -138,8 +138,11 @@ static void give_back(struct store *store, struct link *jobs)
 	}
 	// EAGAIN: it has been told. No kernel gives another error, and without the word nobody goes
 	// on.
-	while (news && write(store->watch.fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
-		;
+	for (int i = 0; news && write(store->watch.fd, &one, sizeof(one)) < 0; i++) {
+		if (errno == EAGAIN)
+			break;
+		assert(i == 0);
+	}
 }
 
 static void count(struct store *store)

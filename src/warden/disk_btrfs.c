@@ -11,7 +11,7 @@
 // gives it a step of that, and takes it back once the box has made room. The sum never exceeds what
 // the box was promised. A box that eats all the steps can still unlink, which btrfs never refuses.
 //
-// Where boxes are made one stands ready, furnished: to rename it takes a third of the time.
+// Where boxes are made one stands ready, furnished: what is left to do is to rename it.
 //
 // syscalls: openat fallocate fstat fstatfs ioctl umount2 close getdents64 mkdirat unlinkat
 // syscalls: fchmod faccessat faccessat2 newfstatat fsopen fsconfig fsmount open_tree move_mount

@@ -44,6 +44,27 @@ TASK_TEST(deletion_resumes, "B-19 a deletion that could not end goes on after a 
 	teardown();
 }
 
+TASK_TEST(keeperless,
+	  "a session whose keeper has not come yet is there, and nothing is said to be done")
+{
+	struct wish interrupt = {.kind = WISH_INTERRUPT}, end = {.kind = WISH_DELETE};
+	struct task *keeper;
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "hang"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	keeper = conv->keeper;
+	conv->keeper = NULL;
+	CHECK_ERR(wish_ask(conv, &interrupt), UNAVAILABLE);
+	CHECK_ERR(wish_ask(conv, &end), UNAVAILABLE);
+	CHECK(find("s1") && !conv->deleting);
+	conv->keeper = keeper;
+	CHECK_OK(wish_ask(conv, &interrupt));
+	teardown();
+}
+
 TASK_TEST(adopted, "B-14 after a restart an active runner is adopted and its run completes once")
 {
 	struct conv *conv;
