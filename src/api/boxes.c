@@ -93,7 +93,7 @@ static fallible make(struct http *x, struct spec *spec, struct pledge *pledge)
 	// Asked before as well: a probe that is sent now is answered by the time the box is made.
 	if (is_orphan(x, spec->name, pledge != NULL))
 		return client_gone();
-	id_box(spec->id);
+	ask_name_box(door->fleet->ask, spec->id);
 	door_begin(x, spec->id);
 	TRY(create_box(door->fleet, door_who(x), spec, CREATE_NEW, &record, &made));
 	place = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id));

@@ -53,6 +53,7 @@ struct ask {
 	struct bell linked_bell;
 	struct order_host host;
 	uint32_t last_id;
+	char next[ID_BOX_LEN + 1]; // what the next box will be called
 	struct link pending;
 	uint32_t links; // that there were so far
 	bool sending;	// some task is inside stream_send
@@ -188,8 +189,10 @@ static fallible greet(struct ask *ask)
 	int64_t deadline = loop_now(ask->loop) + HELLO_MS;
 	int fds[ORDER_FDS_MAX], count = 0;
 	bool end = false;
-	size_t len = order_encode(&hello, ask->room, sizeof(ask->room));
+	size_t len;
 
+	memcpy(hello.next, ask->next, sizeof(hello.next));
+	len = order_encode(&hello, ask->room, sizeof(ask->room));
 	TRY(stream_send(&ask->stream, ask->room, len, NULL, 0, deadline));
 	TRY(read_answer(ask, fds, &count, &end, deadline));
 	drop_fds(fds, &count);
@@ -258,6 +261,7 @@ struct ask *ask_open(struct loop *loop, const char *path)
 
 	ask->loop = loop;
 	ask->path = mem_str(path);
+	id_box(ask->next);
 	ask->stream.fd = -1;
 	bell_init(&ask->linked_bell);
 	bell_init(&ask->sent);
@@ -265,6 +269,12 @@ struct ask *ask_open(struct loop *loop, const char *path)
 	link_init(&ask->losses);
 	ask->task = task_start(loop, "ask.link", keep_link, ask);
 	return ask;
+}
+
+void ask_name_box(struct ask *ask, char out[ID_BOX_LEN + 1])
+{
+	memcpy(out, ask->next, sizeof(ask->next));
+	id_box(ask->next);
 }
 
 void ask_close(struct ask *ask)
@@ -350,6 +360,7 @@ static fallible begin(struct ask *ask, struct order *order, int fd, struct pendi
 	if (++ask->last_id == 0)
 		ask->last_id = 1;
 	order->id = ask->last_id;
+	memcpy(order->next, ask->next, sizeof(order->next));
 	if (order_is_trace(str_of(log_trace_now())))
 		snprintf(order->trace, sizeof(order->trace), "%s", log_trace_now());
 	*pending = (struct pending){.id = order->id, .kind = order->kind, .answer = answer};

@@ -11,6 +11,8 @@ struct ask;
 // `path`: the warden's socket in the run directory. Returns at once; ask_host() tells when linked.
 struct ask *ask_open(struct loop *loop, const char *path);
 void ask_close(struct ask *ask);
+// An id for a new box: the one that the warden was told to expect.
+void ask_name_box(struct ask *ask, char out[ID_BOX_LEN + 1]);
 // What the warden said of the host; NULL while there is no link.
 const struct order_host *ask_host(const struct ask *ask);
 // … or the last one did; NULL: there was none.

@@ -78,7 +78,7 @@ static void lose(struct box *box, const char *why)
 	void (*lost)(struct box *, void *) = box->lost;
 
 	if (box->phase >= BOX_BROKEN)
-		return; // a builder that told why it failed ends at once: its reason stands
+		return; // one that told why it failed ends at once: its reason stands
 	if (!box->burying && box->phase == BOX_ALIVE)
 		log_event(LOG_WARN, "box.lost", "sandbox", box->id, "why", why, NULL);
 	box->phase = BOX_LOST;

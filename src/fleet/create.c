@@ -16,6 +16,8 @@
 #include "fleet/ways.h"
 
 #define RETRY_MS 100
+#define BERTH_MS 5 // what was laid ahead and has ended is gone by then
+#define BERTH_TRIES 100
 #define START_MS 10000
 
 static bool is_ending(const struct fleet *fleet)
@@ -99,30 +101,34 @@ struct order create_order(const struct record *record)
 }
 
 // Of what the warden is short of, some comes back when trash is emptied: id ranges, loop devices.
+// And a berth that has ended is cleared away in a moment.
 static bool may_pass(const struct err *err)
 {
 	return err_kind(err) == ERR_EXHAUSTED &&
 	       (!strcmp(err_reason(err), "no_ids") || !strcmp(err_reason(err), "no_loop") ||
-		!strcmp(err_reason(err), "host_full"));
+		!strcmp(err_reason(err), "host_full") || !strcmp(err_reason(err), "berth_lost"));
 }
 
 static fallible build_in_turn(struct entry *entry, const struct order *order, struct box **out)
 {
 	struct fleet *fleet = entry->fleet;
 	int64_t deadline = loop_now(fleet->loop) + fleet->queue_wait_ms;
+	int tries = 0;
 
 	for (;;) {
 		struct err *err;
+		bool lost;
 
 		TRY(queue_enter(fleet, entry));
 		err = box_build(fleet->loop, fleet->ask, order, fleet->tapes_dir, out);
 		queue_leave(fleet);
 		if (!err || !may_pass(err))
 			return err;
-		if (loop_now(fleet->loop) >= deadline)
+		lost = !strcmp(err_reason(err), "berth_lost");
+		if (loop_now(fleet->loop) >= deadline && !(lost && tries++ < BERTH_TRIES))
 			return queue_explain(entry, err);
 		err_free(err);
-		TRY(task_sleep_until(loop_now(fleet->loop) + RETRY_MS));
+		TRY(task_sleep_until(loop_now(fleet->loop) + (lost ? BERTH_MS : RETRY_MS)));
 	}
 }
 

@@ -20,8 +20,8 @@ fallible queue_enter(struct fleet *fleet, struct entry *entry);
 void queue_leave(struct fleet *fleet);
 // Room may have come: look again.
 void queue_stir(struct fleet *fleet);
-// What the warden is short of (no_ids, no_loop, host_full) and was waited for in vain, said again
-// with the place in the line.
+// What the warden is short of (no_ids, no_loop, host_full, berth_lost) and was waited for in vain,
+// said again with the place in the line.
 fallible queue_explain(const struct entry *entry, struct err *shortage);
 // Brings record.wait up to date.
 void queue_show(struct entry *entry);

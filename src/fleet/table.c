@@ -161,7 +161,7 @@ fallible table_add(struct fleet *fleet, struct spec *spec, struct entry **out)
 	memcpy(id, spec->id, sizeof(id));
 	do {
 		if (!spec->id[0])
-			id_box(id);
+			ask_name_box(fleet->ask, id);
 	} while (!map_put(fleet->by_id, str_of(id), entry));
 	record_init(&entry->record, spec, id);
 	settle_short_id(fleet, entry);

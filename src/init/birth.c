@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/weak.h"
+#include "init/furnish.h"
 #include "model/talk.h"
 #include "os/fd.h"
 
@@ -171,10 +172,16 @@ static const char *drop_capabilities(void)
 
 	if (weak(CAPABILITIES))
 		return NULL;
-	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
-		if (cap > 31 || !(CAPS_KEPT & BIT(cap)))
-			if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-				return "drop the bounding set";
+	// To the first that this kernel does not know; all that are kept it does.
+	for (int cap = 0; cap < 64; cap++) {
+		if (cap < 32 && CAPS_KEPT & BIT(cap))
+			continue;
+		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
+			continue;
+		if (errno == EINVAL && cap > CAP_AUDIT_READ)
+			break;
+		return "drop the bounding set";
+	}
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
 		return "drop ambient capabilities";
 	if (syscall(SYS_capset, &head, caps) < 0)
@@ -189,21 +196,23 @@ static const char *gain_nothing(void)
 	return NULL;
 }
 
-static const char *watch_children(struct birth *out)
+static const char *settle_signals(sigset_t *set)
 {
 	static const unsigned long default_action[4]; // as the kernel has it: SIG_DFL
-	sigset_t set;
 
 	// What the builder ignored, commands would ignore.
 	// By the bare call: a C library keeps 32 and 33 to itself, but posix_spawn() of glibc
 	// leaves them ignored in its children, and whoever started us may be one.
 	for (int number = 1; number < _NSIG; number++)
 		syscall(SYS_rt_sigaction, number, default_action, NULL, 8);
-	sigemptyset(&set);
-	sigaddset(&set, SIGCHLD);
-	if (sigprocmask(SIG_SETMASK, &set, NULL) < 0)
-		return "block SIGCHLD";
-	out->children = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	sigemptyset(set);
+	sigaddset(set, SIGCHLD);
+	return sigprocmask(SIG_SETMASK, set, NULL) < 0 ? "block SIGCHLD" : NULL;
+}
+
+static const char *watch_children(struct birth *out, const sigset_t *set)
+{
+	out->children = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return out->children < 0 ? "open a signalfd" : NULL;
 }
 
@@ -233,14 +242,18 @@ static const char *load_filters(void)
 
 const char *birth_run(struct birth *out)
 {
+	sigset_t signals;
+
 	STEP(read_kit(out));
-	STEP(settle_fds(out));
 	STEP(limit());
+	STEP(settle_signals(&signals));
+	STEP(furnish_box());
+	STEP(settle_fds(out));
 	STEP(join_user_namespace());
 	prctl(PR_SET_NAME, "cove-init", 0, 0, 0);
 	STEP(drop_capabilities());
 	STEP(gain_nothing());
-	STEP(watch_children(out));
+	STEP(watch_children(out, &signals));
 	if (chdir("/") < 0)
 		return "go to the root";
 	STEP(load_filters());

@@ -30,11 +30,12 @@
 #include "init/spare.h"
 #include "os/fd.h"
 
-#define FRESH_US 1000 // most commands end soon: then the daemon is woken once
-#define FIRST_US 3000 // who makes a box to run something at once has asked by then
-#define IDLE_US 100   // what nobody waits for is done when nothing has happened for so long
-#define CALM_US 1000  // and what costs nobody anything, when the next has not come right behind
-#define BUSY_US 20000 // commands that began since then are one of many
+#define FRESH_US 1000  // most commands end soon: then the daemon is woken once
+#define FIRST_US 3000  // who makes a box to run something at once has asked by then
+#define AGAIN_US 20000 // and who wanted nothing but that has taken it away by then
+#define IDLE_US 100    // what nobody waits for is done when nothing has happened for so long
+#define CALM_US 1000   // and what costs nobody anything, when the next has not come right behind
+#define BUSY_US 20000  // commands that began since then are one of many
 
 struct init init;
 
@@ -225,6 +226,7 @@ static void note_death(int pid, int status, const struct rusage *usage)
 	if (conv->leaf_empty && (!(conv->flags & TALK_EXEC_PTY) || !spare_waits()) &&
 	    ~conv->flags & (TALK_EXEC_DIALOGUE | TALK_EXEC_KEEP)) {
 		init.served = conv->leaf;
+		init.served_many = init.ended_us != 0;
 		init.ended_us = init_now_us();
 		init.seat = conv->flags & (TALK_EXEC_PTY | TALK_EXEC_TROUGH);
 		init.wants = !spare_waits_in(conv->leaf);
@@ -323,7 +325,7 @@ static int64_t patience(void)
 		return left > 0 ? left : 0;
 	}
 	if (init.wants && !spare_is_dying())
-		return init.ended_us ? IDLE_US : FIRST_US;
+		return !init.ended_us ? FIRST_US : init.served_many ? IDLE_US : AGAIN_US;
 	if (init.untidy)
 		return CALM_US;
 	return spare_may_rest() ? SPARE_KEEP_MS * 1000L : -1;
@@ -336,7 +338,7 @@ static int await(struct pollfd *ready)
 	int n = ppoll(ready, 3, us < 0 ? NULL : &time, NULL);
 
 	if (n == 0 && !init.fresh && !spare_is_starting()) {
-		if (us > FIRST_US)
+		if (us > AGAIN_US)
 			spare_rest();
 		if (init.untidy)
 			start_tidy();

@@ -32,6 +32,7 @@ struct init {
 	uint32_t seat;	  // of the last: where the next will most likely sit, too
 	uint32_t served;  // the leaf that was found empty last
 	int64_t ended_us; // and when
+	bool served_many; // it was not the first
 	struct run stale; // ends of one that is over, to be closed when nobody waits
 	// When to look after the spare that has a command in hand, and to give it up.
 	int64_t look_us, stuck_us;

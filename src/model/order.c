@@ -61,6 +61,7 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 	switch (order->kind) {
 	case ORDER_HELLO:
 		pack_u32(&pack, order->version);
+		put_chars(&pack, order->next);
 		break;
 	case ORDER_BUILD:
 		put_chars(&pack, order->box);
@@ -70,6 +71,7 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 		pack_u8(&pack, order->ephemeral);
 		pack_u8(&pack, order->again);
 		pack_u8(&pack, order->net);
+		put_chars(&pack, order->next);
 		break;
 	case ORDER_NETWORK:
 		put_chars(&pack, order->box);
@@ -185,6 +187,13 @@ bool order_is_trace(struct str text)
 	return text.len < ORDER_TRACE_MAX;
 }
 
+static void get_next(struct unpack *in, struct order *order)
+{
+	struct str name = get_chars(in, order->next);
+
+	hold(in, name.len == 0 || id_is_box(name));
+}
+
 static void get_order(struct unpack *in, struct order *order)
 {
 	struct str name;
@@ -194,6 +203,7 @@ static void get_order(struct unpack *in, struct order *order)
 	switch (order->kind) {
 	case ORDER_HELLO:
 		order->version = unpack_u32(in);
+		get_next(in, order);
 		break;
 	case ORDER_BUILD:
 		get_box(in, order);
@@ -203,6 +213,7 @@ static void get_order(struct unpack *in, struct order *order)
 		order->ephemeral = get_bool(in);
 		order->again = get_bool(in);
 		order->net = get_bool(in);
+		get_next(in, order);
 		break;
 	case ORDER_NETWORK:
 		get_box(in, order);

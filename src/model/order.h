@@ -34,7 +34,7 @@
 #include "model/limits.h"
 #include "model/talk.h"
 
-#define ORDER_VERSION 4
+#define ORDER_VERSION 5
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 5
 #define ORDER_TEMPLATE_MAX 64 // with its NUL
@@ -87,6 +87,8 @@ struct order {
 				       // LEAF: the fds of `leaf`, which exists
 	uint32_t leaf;		       // KILL; LEAF again
 	uint32_t version;	       // HELLO
+	char next[ID_BOX_LEN + 1];     // HELLO, BUILD: what the next new box will be called, so
+				       // that its ground can be laid ahead; "": that is not known
 };
 
 enum answer_kind { ANSWER_DONE, ANSWER_MORE, ANSWER_REFUSED, ANSWER_KIND_COUNT };
@@ -120,6 +122,7 @@ struct order_cell {
 // clang-format off
 #define ORDER_CENSUS_FIELDS(X) \
 	X(alive) X(frozen) X(dead) X(kept) X(going) /* cells of the table, by state */ \
+	X(berths)    /* and those that nobody has ordered yet, or whose end is not over */ \
 	X(groups)    /* cgroups of boxes; the same name in several hierarchies counts once */ \
 	X(pids)      /* processes in them */ \
 	X(disks)     /* subvolumes, images or directories of boxes */ \

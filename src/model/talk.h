@@ -29,11 +29,12 @@
 // fds that pid 1 inherits at birth, in this order.
 enum talk_fd {
 	TALK_FD_CONTROL = 3,
-	TALK_FD_KIT,	// struct talk_kit, then its programs: a sealed memfd
-	TALK_FD_USERNS, // the user namespace it joins last
-	TALK_FD_LEAF,	// leaf 0: the first join fd
-	TALK_FD_LEAF_2, // v1 only: the second
-	TALK_FD_LISTEN, // where the next daemon connects: SOCK_SEQPACKET, bound at RUN/box/ID
+	TALK_FD_KIT,	 // struct talk_kit, then its programs: a sealed memfd
+	TALK_FD_USERNS,	 // the user namespace it joins last
+	TALK_FD_LEAF,	 // leaf 0: the first join fd
+	TALK_FD_LEAF_2,	 // v1 only: the second
+	TALK_FD_LISTEN,	 // where the next daemon connects: SOCK_SEQPACKET, bound at RUN/box/ID
+	TALK_FD_WITNESS, // to the warden (model/goods.h); gone before there is a box
 	TALK_FD_END,
 };
 
@@ -158,7 +159,7 @@ struct talk {
 		struct {
 			enum talk_step step;
 			int errnum;
-			char note[64]; // BROKEN: the builder's own word for the step
+			char note[64]; // BROKEN: the builder's or pid 1's own word for the step
 		} failed;	       // FAILED and BROKEN
 		struct {
 			int pid; // as the box counts

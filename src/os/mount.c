@@ -1,30 +1,36 @@
+// By the bare calls: not every C library has these.
 #include "os/mount.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+static int config(int fs, unsigned command, const char *key, const void *value)
+{
+	return (int)syscall(SYS_fsconfig, fs, command, key, value, 0);
+}
 
 static int configure(int fs, const struct mount_option *options)
 {
 	for (; options->key; options++) {
-		if (options->value
-			    ? fsconfig(fs, FSCONFIG_SET_STRING, options->key, options->value, 0)
-			    : fsconfig(fs, FSCONFIG_SET_FLAG, options->key, NULL, 0))
+		if (options->value ? config(fs, FSCONFIG_SET_STRING, options->key, options->value)
+				   : config(fs, FSCONFIG_SET_FLAG, options->key, NULL))
 			return -1;
 	}
-	return fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
+	return config(fs, FSCONFIG_CMD_CREATE, NULL, NULL);
 }
 
 int mount_new(const char *type, const struct mount_option *options, uint64_t attributes)
 {
-	int fs = fsopen(type, FSOPEN_CLOEXEC);
+	int fs = (int)syscall(SYS_fsopen, type, FSOPEN_CLOEXEC);
 	int tree = -1;
 	int kept;
 
 	if (fs < 0)
 		return -1;
 	if (configure(fs, options) == 0)
-		tree = fsmount(fs, FSMOUNT_CLOEXEC, (unsigned)attributes);
+		tree = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, (unsigned)attributes);
 	kept = errno;
 	close(fs);
 	errno = kept;
@@ -33,13 +39,14 @@ int mount_new(const char *type, const struct mount_option *options, uint64_t att
 
 int mount_copy(int dir, const char *path)
 {
-	return open_tree(dir, path,
-			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (*path ? 0 : AT_EMPTY_PATH));
+	return (int)syscall(SYS_open_tree, dir, path,
+			    OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (*path ? 0 : AT_EMPTY_PATH));
 }
 
 int mount_copy_all(const char *path)
 {
-	return open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+	return (int)syscall(SYS_open_tree, AT_FDCWD, path,
+			    OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
 }
 
 int mount_change(int tree, uint64_t set, uint64_t clear, int userns)
@@ -50,14 +57,14 @@ int mount_change(int tree, uint64_t set, uint64_t clear, int userns)
 		.userns_fd = userns >= 0 ? (uint64_t)userns : 0,
 	};
 
-	return mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr));
+	return (int)syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attr, sizeof(attr));
 }
 
 int mount_attach(int tree, int dir, const char *path)
 {
 	unsigned to = *path ? 0 : MOVE_MOUNT_T_EMPTY_PATH;
 
-	return move_mount(tree, "", dir, path, MOVE_MOUNT_F_EMPTY_PATH | to);
+	return (int)syscall(SYS_move_mount, tree, "", dir, path, MOVE_MOUNT_F_EMPTY_PATH | to);
 }
 
 int mount_private(void)

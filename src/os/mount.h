@@ -1,11 +1,15 @@
 // Mounts as file descriptors: made detached, given their attributes, then attached somewhere. The
-// builder of a box uses these between clone and exec, so they allocate nothing and answer as the
-// kernel does: an fd or 0, or -1 with errno.
+// builder of a box uses these between clone and exec, and pid 1 links them, so they allocate
+// nothing and answer as the kernel does: an fd or 0, or -1 with errno.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/mount.h>
+
+#ifdef COVE_PID1
+#include <linux/mount.h> // what its C library does not know
+#endif
 
 #define MOUNT_SAFE (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 #define MOUNT_STILL (MOUNT_SAFE | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY)

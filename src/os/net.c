@@ -48,7 +48,9 @@ int net_loopback(int proc)
 	return fd_put(proc, "sys/net/ipv6/icmp/echo_ignore_all", "1") && errno != ENOENT ? -1 : 0;
 }
 
-static void add_source(struct netlink *batch)
+#define ADD (NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK)
+
+static void put_source(struct netlink *batch, uint16_t what, uint16_t flags)
 {
 	struct ifaddrmsg body = {
 		.ifa_family = AF_INET,
@@ -57,13 +59,12 @@ static void add_source(struct netlink *batch)
 		.ifa_index = LOOPBACK,
 	};
 
-	netlink_begin(batch, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK, &body,
-		      sizeof(body));
+	netlink_begin(batch, what, flags, &body, sizeof(body));
 	netlink_put_be32(batch, IFA_LOCAL, SOURCE);
 	netlink_put_be32(batch, IFA_ADDRESS, SOURCE);
 }
 
-static void add_route(struct netlink *batch, uint8_t family)
+static void put_route(struct netlink *batch, uint16_t what, uint16_t flags, uint8_t family)
 {
 	struct rtmsg body = {
 		.rtm_family = family,
@@ -74,8 +75,7 @@ static void add_route(struct netlink *batch, uint8_t family)
 	};
 	int index = LOOPBACK;
 
-	netlink_begin(batch, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK, &body,
-		      sizeof(body));
+	netlink_begin(batch, what, flags, &body, sizeof(body));
 	netlink_put(batch, RTA_OIF, &index, sizeof(index));
 	if (family == AF_INET)
 		netlink_put_be32(batch, RTA_PREFSRC, SOURCE);
@@ -95,16 +95,31 @@ int net_anyip(void)
 {
 	struct netlink batch = {.len = 0};
 
-	add_source(&batch);
-	add_route(&batch, AF_INET);
+	put_source(&batch, RTM_NEWADDR, ADD);
+	put_route(&batch, RTM_NEWROUTE, ADD, AF_INET);
 	if (netlink_run(NETLINK_ROUTE, &batch, EEXIST))
 		return -1;
 	if (!has_ipv6())
 		return 0;
 	batch.len = 0;
-	add_route(&batch, AF_INET6);
+	put_route(&batch, RTM_NEWROUTE, ADD, AF_INET6);
 	// EACCES: the host has switched IPv6 off for every new interface, as it may.
 	return netlink_run(NETLINK_ROUTE, &batch, EEXIST) && errno != EACCES ? -1 : 0;
+}
+
+int net_anyip_end(void)
+{
+	struct netlink batch = {.len = 0};
+
+	put_route(&batch, RTM_DELROUTE, NLM_F_ACK, AF_INET);
+	put_source(&batch, RTM_DELADDR, NLM_F_ACK);
+	if (netlink_run(NETLINK_ROUTE, &batch, 0))
+		return -1;
+	if (!has_ipv6())
+		return 0;
+	batch.len = 0;
+	put_route(&batch, RTM_DELROUTE, NLM_F_ACK, AF_INET6);
+	return netlink_run(NETLINK_ROUTE, &batch, ESRCH); // it need not have been there
 }
 
 static int set(int sock, int level, int option, int value)

@@ -12,6 +12,7 @@ int net_loopback(int proc);
 // 10.0.2.15. There is no way out by this: what nobody here listens at is refused. Done already is
 // well.
 int net_anyip(void);
+int net_anyip_end(void); // undoes that
 
 // The two sockets of a way out, with nothing that steers to them: TCP of both families at a free
 // port, and UDP 53 of every IPv4 address, which tells what address was asked. `transparent`: the

@@ -10,12 +10,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -25,6 +23,7 @@
 #include "base/auto.h"
 #include "base/weak.h"
 #include "os/fd.h"
+#include "os/guise.h"
 #include "os/mount.h"
 
 #define CHILD_SOCK 3
@@ -40,26 +39,13 @@ static const struct {
 	{"sys/user/max_inotify_instances", "128"}, {"sys/user/max_inotify_watches", "65536"},
 };
 
-// Leaving id 0 takes capabilities out of the effective set; this puts the permitted ones back.
-static int raise_all(void)
-{
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct caps[2];
-
-	if (syscall(SYS_capget, &head, caps))
-		return -1;
-	caps[0].effective = caps[0].permitted;
-	caps[1].effective = caps[1].permitted;
-	return (int)syscall(SYS_capset, &head, caps);
-}
-
 // The capabilities stay: there are hosts on which only who has them may make a user namespace.
 static int become(uint32_t base)
 {
 	if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || syscall(SYS_setresgid, base, base, base) ||
 	    syscall(SYS_setresuid, base, base, base))
 		return -1;
-	return raise_all();
+	return guise_raise();
 }
 
 // What ends it early is its exit status, which enter() puts into words.
@@ -158,11 +144,4 @@ fallible ns_user(uint32_t base, int *out_fd)
 			       base, info.si_status);
 	*out_fd = take_fd(&fd);
 	return OK;
-}
-
-int ns_files_as(uint32_t id)
-{
-	setfsgid(id);
-	setfsuid(id);
-	return raise_all();
 }

@@ -24,6 +24,7 @@
 #include "os/caps.h"
 #include "os/cgroup.h"
 #include "os/fd.h"
+#include "os/guise.h"
 #include "os/mount.h"
 #include "os/net.h"
 #include "os/nft.h"
@@ -96,7 +97,7 @@ static int lay_over(int tree)
 	};
 	int overlay, fd;
 
-	if (fchdir(tree) || ns_files_as(PROBE_BASE))
+	if (fchdir(tree) || guise_files(PROBE_BASE))
 		return errno;
 	overlay = mount_new("overlay", options, MOUNT_SAFE);
 	if (overlay < 0)

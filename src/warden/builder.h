@@ -1,43 +1,30 @@
-// The child that becomes a box: from a fresh clone of the zygote to the exec of pid 1.
+// The child that becomes a box: from a fresh clone of the zygote to the exec of pid 1, which moves
+// in (init/furnish).
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/id.h"
 #include "warden/group.h"
 
-// What the warden tells of one box. Sent to the zygote as it is: both ends are one program.
+// What the warden tells of the ground of one box. Sent to the zygote as it is: both ends are one
+// program.
 struct builder_plan {
-	uint32_t base; // the host's id of the box's root
-	bool has_usr;  // the template's /usr is apart
-	bool is_volatile;
+	uint32_t base;	// the host's id of the box's root
 	bool has_into;	// a v2 group to be cloned into
 	bool shows_net; // its network namespace is for the warden, too
 	uint8_t task_count, leaf_count;
-	uint64_t memory;
-	uint64_t number; // of this build, for its witness
-	char box[ID_BOX_LEN + 1];
-	char host[ID_NAME_MAX + 2];
-};
-
-// What the builder of a box that is not volatile tells by the zygote's socket, beside a copy of its
-// mounts: the overlay of its root, and that of /usr if it is apart.
-struct builder_witness {
-	uint64_t number;
-	char box[ID_BOX_LEN + 1];
 };
 
 // fds of a plan, in the order in which they travel.
 struct builder_fds {
-	int control, listen, userns, root, disk;
-	int usr;  // -1 unless has_usr
+	int control, listen, userns;
 	int into; // -1 unless has_into
 	int tasks[GROUP_JOINS_MAX];
 	int leaf[GROUP_LEAF_JOINS];
 	int net; // made ahead by the zygote, never sent; -1: the clone has a new one
 };
-#define BUILDER_FDS_MAX (7 + GROUP_JOINS_MAX + GROUP_LEAF_JOINS)
+#define BUILDER_FDS_MAX (4 + GROUP_JOINS_MAX + GROUP_LEAF_JOINS)
 
 // What the zygote holds for all of them.
 #define BUILDER_MASKS_MAX 40
@@ -52,7 +39,6 @@ struct builder_kit {
 int builder_pack(const struct builder_plan *plan, const struct builder_fds *fds, int *out);
 bool builder_unpack(const struct builder_plan *plan, const int *flat, int count,
 		    struct builder_fds *out);
-
 // Which masks this kernel needs; `proc` is the host's /proc.
 void builder_find_masks(struct builder_kit *kit, int proc);
 

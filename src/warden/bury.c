@@ -70,6 +70,9 @@ static void forget(struct warden *warden, struct cell *cell)
 	map_take(warden->boxes, str_of(cell->id));
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&cell->fds[i]);
+	fd_drop(&cell->netns);
+	if (warden->berth == cell)
+		warden->berth = NULL;
 	err_free(cell->late);
 	free(cell);
 }
@@ -205,7 +208,7 @@ static void let_go(struct warden *warden, struct cell *cell)
 
 static void start_sweeping(struct warden *warden, struct cell *cell)
 {
-	cell->awaits = false; // what its builder had sent was heard before its end was
+	cell->awaits = false; // what its pid 1 had sent was heard before its end was
 	let_go(warden, cell);
 	cell->state = CELL_SWEEPING;
 	link_drop(&cell->link);
@@ -224,6 +227,12 @@ static void saw_end(struct warden *warden, struct cell *cell)
 		waitid(P_PIDFD, (id_t)cell->pidfd, &info, WEXITED | WNOHANG);
 	unwatch(warden, cell);
 	fd_drop(&cell->steer);
+	if (cell->state == CELL_BERTH) {
+		log_event(LOG_WARN, "berth.ended", "sandbox", cell->id, NULL);
+		warden->next[0] = 0; // see warden/berth.c
+		bury_begin(warden, cell);
+		return;
+	}
 	if (cell->state == CELL_DYING)
 		start_sweeping(warden, cell);
 	// Else the daemon sees its socket close, and decides what becomes of it.

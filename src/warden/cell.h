@@ -25,6 +25,7 @@
 
 enum cell_state {
 	CELL_BUILDING, // the zygote was told, and has not answered
+	CELL_BERTH,    // its ground is laid, and no order has come for it yet (warden/berth)
 	CELL_ALIVE,
 	CELL_DYING,    // killed, its end not seen
 	CELL_SWEEPING, // dead, its groups and files not yet gone
@@ -41,6 +42,7 @@ struct cell {
 	char id[ID_BOX_LEN + 1];
 	char trace[ORDER_TRACE_MAX]; // of the last order that meant it
 	enum cell_state state;
+	bool ahead;	// nobody has ordered it yet
 	bool doomed;	// to be buried as soon as the zygote has answered
 	bool keeps;	// its disk stays when the rest is swept
 	bool is_child;	// this life of the warden has cloned it, and reaps it
@@ -52,11 +54,14 @@ struct cell {
 	uint32_t build_order;	// whom the birth is owed to
 	bool build_owed;	// that daemon is still there
 	uint64_t number;	// of its build
-	bool awaits;		// its builder's word of the overlays
+	bool awaits;		// its pid 1's word of the overlays
 	int mounts;		// a copy of its overlays, so that we say when they end; -1: none
 	bool net;		// its build was to open its way out
+	int userns;		// of its id range, the slot's; BUILDING, BERTH
+	int netns;		// of a berth whose way out is open; -1: none
 	int steer;		// what steers there, see warden/netout.h; -1: nothing of ours
 	int fds[ORDER_FDS_MAX]; // what the daemon gets with it: control, oom, meter, way out
+	struct limits limits;	// that its groups keep
 	struct err *late;	// why it is to be refused when the zygote has answered
 	struct answer *refusal; // instead, once all is undone
 	struct cell_waiter waiters[CELL_WAITERS];
@@ -107,7 +112,11 @@ struct warden {
 	struct zygote *zygote;
 	struct shroud *shroud;
 	struct netout netout;
-	uint64_t builds; // so far, to number them
+	uint64_t builds;	   // so far, to number them
+	char next[ID_BOX_LEN + 1]; // what the daemon means to call the next box
+	int64_t asked_us;	   // when the last one was ordered
+	struct cell *berth;	   // laid ahead, for that one or an earlier; NULL: none
+	struct limits usual;	   // of the last box
 	struct disk *disk;
 	struct templates *templates;
 	struct ids *ids;

@@ -56,6 +56,16 @@ static int put_if_there(const struct group_tree *tree, const char *box, const ch
 	return result && errno == ENOENT ? 0 : result;
 }
 
+// On v1 memory with swap is never less than memory alone: raised it goes first, lowered last.
+static int limit_both(const struct group_tree *tree, const char *box, uint64_t memory)
+{
+	bool is_set = put_number(tree, box, "memory.limit_in_bytes", memory) == 0;
+
+	if (put_if_there(tree, box, "memory.memsw.limit_in_bytes", memory))
+		return -1;
+	return is_set ? 0 : put_number(tree, box, "memory.limit_in_bytes", memory);
+}
+
 static int limit_memory(const struct group_tree *tree, const char *box, uint64_t memory)
 {
 	uint64_t tcp = memory / 16 > TCP_MIN ? memory / 16 : TCP_MIN;
@@ -64,9 +74,7 @@ static int limit_memory(const struct group_tree *tree, const char *box, uint64_t
 		return put_number(tree, box, "memory.max", memory) ||
 		       put_if_there(tree, box, "memory.swap.max", 0);
 	// Buffers of sockets are not charged on v1, and have a counter of their own (L-1).
-	return put_number(tree, box, "memory.limit_in_bytes", memory) ||
-	       put_if_there(tree, box, "memory.memsw.limit_in_bytes", memory) ||
-	       put_number(tree, box, "memory.swappiness", 0) ||
+	return limit_both(tree, box, memory) || put_number(tree, box, "memory.swappiness", 0) ||
 	       put_number(tree, box, "memory.kmem.tcp.limit_in_bytes", tcp);
 }
 

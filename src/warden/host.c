@@ -67,17 +67,15 @@ static const struct {
 // Where /usr was merged, these are links into it.
 static const char *const merged[] = {"bin", "sbin", "lib", "lib64", "lib32", "libx32"};
 
-fallible host_stamp(int host, char out[HOST_STAMP_SIZE])
+fallible host_stamp(int host, const char *boot, char out[HOST_STAMP_SIZE])
 {
-	auto_buf boot = BUF_INIT(128);
 	struct stat st;
 
 	if (fstatat(host, "var/lib/dpkg/status", &st, 0) && fstatat(host, "usr", &st, 0))
 		return err_sys(errno, "look at the host's packages");
-	err_free(path_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &boot));
 	snprintf(out, HOST_STAMP_SIZE, "%llx.%llx.%llx-%.8s", (unsigned long long)st.st_ino,
 		 (unsigned long long)st.st_mtim.tv_sec, (unsigned long long)st.st_mtim.tv_nsec,
-		 boot.len ? boot.at : "0");
+		 boot);
 	return OK;
 }
 

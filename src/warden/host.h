@@ -9,7 +9,7 @@
 
 // What the skeleton of this host depends on, as a word fit for a file name: it changes with dpkg's
 // status file (without dpkg: with /usr), and with each boot, since the skeleton is not synced.
-fallible host_stamp(int host, char out[HOST_STAMP_SIZE]);
+fallible host_stamp(int host, const char *boot, char out[HOST_STAMP_SIZE]);
 
 // Fills the empty directory `root` from the host whose root directory is `host`. NOT_OFFERED
 // no_usrmerge on a host that keeps programs outside /usr.

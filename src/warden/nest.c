@@ -25,6 +25,8 @@ static const char *const dirs[] = {
 	"h/l1",
 	"h/up",
 	"h/t",
+	"h/dev",
+	"h/proc",
 	"e",
 	"dev",
 	"sys",

@@ -19,6 +19,14 @@ fallible netcell_open(struct warden *warden, struct cell *cell, int netns,
 	return OK;
 }
 
+fallible netcell_undo(struct warden *warden, struct cell *cell, int netns)
+{
+	fd_drop(&cell->steer);
+	for (int i = 0; i < ORDER_NET_FDS; i++)
+		fd_drop(&cell->fds[3 + i]);
+	return netout_undo(&warden->netout, netns);
+}
+
 static fallible open_anew(struct warden *warden, struct cell *cell, int *out_fds)
 {
 	auto_fd netns = -1;

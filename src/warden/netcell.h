@@ -7,5 +7,7 @@
 // the caller's.
 fallible netcell_open(struct warden *warden, struct cell *cell, int netns,
 		      int out_fds[ORDER_NET_FDS]);
+// Closes what a berth has opened ahead in vain, and leaves nothing of it.
+fallible netcell_undo(struct warden *warden, struct cell *cell, int netns);
 // ORDER_NETWORK.
 fallible netcell_order(struct warden *warden, const struct order *order);

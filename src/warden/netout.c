@@ -116,3 +116,14 @@ fallible netout_open(const struct netout *netout, int netns, struct netout_fds *
 	leave(netout);
 	return err;
 }
+
+fallible netout_undo(const struct netout *netout, int netns)
+{
+	struct err *err = OK;
+
+	TRY(enter(netout, netns));
+	if (net_anyip_end())
+		err = err_sys(errno, "take a box its addresses");
+	leave(netout);
+	return err;
+}

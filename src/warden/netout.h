@@ -33,3 +33,5 @@ struct netout_fds {
 // Opens the way, or opens it anew: whoever holds the link of before closes it then. The host's own
 // namespace is never touched: INTERNAL. NOT_OFFERED no_network: this host cannot.
 fallible netout_open(const struct netout *netout, int netns, struct netout_fds *out);
+// As if it had not been opened, for a box that shall have none; its fds are closed by then.
+fallible netout_undo(const struct netout *netout, int netns);

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "model/talk.h"
 #include "os/fd.h"
+#include "warden/berth.h"
 #include "warden/build.h"
 #include "warden/bury.h"
 #include "warden/jail.h"
@@ -49,6 +50,7 @@ static fallible hello(struct warden *warden, const struct order *order)
 		return err_new(INVALID, "bad_version", "the warden speaks version %d",
 			       ORDER_VERSION);
 	warden->greeted = true;
+	berth_expect(warden, order->next);
 	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_HELLO, .id = order->id};
 	answer->host = (struct order_host){
 		.version = ORDER_VERSION,
@@ -96,7 +98,7 @@ static fallible stop(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
 
-	if (!cell)
+	if (!cell || cell->ahead)
 		return no_box();
 	if (cell->state == CELL_KEPT) {
 		post_done(warden, ORDER_STOP, order->id);
@@ -110,7 +112,7 @@ static fallible stop(struct warden *warden, const struct order *order)
 	if (cell->note.ephemeral || !cell->has_disk)
 		return err_new(CONFLICT, "ephemeral", "the box ends with its run");
 	TRY(await_end(cell, order));
-	build_hear(warden); // if its builder holds its overlays up to us, they are to end with it
+	build_hear(warden); // if its pid 1 holds its overlays up to us, they are to end with it
 	cell->keeps = true;
 	bury_begin(warden, cell);
 	return OK;

@@ -5,22 +5,24 @@
 
 #include "warden/builder.h"
 
+#define P "/h/proc/" // where the builder masks it
+
 // What tells of the host or could change it; /proc/pressure opens for writing too.
 // clang-format off
 static const char *const still[] = {
-	"/proc/sys", "/proc/irq", "/proc/bus", "/proc/driver", "/proc/sysrq-trigger",
+	P "sys", P "irq", P "bus", P "driver", P "sysrq-trigger",
 };
 static const char *const blank[] = {
-	"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/kmsg",
-	"/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/vmallocinfo",
-	"/proc/slabinfo", "/proc/zoneinfo", "/proc/pagetypeinfo", "/proc/timer_list",
-	"/proc/sched_debug", "/proc/latency_stats", "/proc/config.gz", "/proc/iomem",
-	"/proc/ioports", "/proc/modules", "/proc/cmdline", "/proc/partitions", "/proc/diskstats",
-	"/proc/interrupts", "/proc/consoles", "/proc/cgroups",
+	P "kcore", P "keys", P "key-users", P "kallsyms", P "kmsg",
+	P "kpagecount", P "kpageflags", P "kpagecgroup", P "vmallocinfo",
+	P "slabinfo", P "zoneinfo", P "pagetypeinfo", P "timer_list",
+	P "sched_debug", P "latency_stats", P "config.gz", P "iomem",
+	P "ioports", P "modules", P "cmdline", P "partitions", P "diskstats",
+	P "interrupts", P "consoles", P "cgroups",
 };
 // /proc/fs names every mounted device of the host, the neighbours' disks among them.
 static const char *const empty[] = {
-	"/proc/acpi", "/proc/scsi", "/proc/asound", "/proc/pressure", "/proc/fs",
+	P "acpi", P "scsi", P "asound", P "pressure", P "fs",
 };
 // clang-format on
 
@@ -32,7 +34,7 @@ static void keep_existing(int proc, const char *const *names, size_t count, bool
 	for (size_t i = 0; i < count && kept + 1 < BUILDER_MASKS_MAX; i++) {
 		struct stat st;
 
-		if (fstatat(proc, names[i] + strlen("/proc/"), &st, AT_SYMLINK_NOFOLLOW))
+		if (fstatat(proc, names[i] + strlen(P), &st, AT_SYMLINK_NOFOLLOW))
 			continue;
 		if (S_ISLNK(st.st_mode) || (directories && !S_ISDIR(st.st_mode)))
 			continue;
@@ -55,10 +57,6 @@ int builder_pack(const struct builder_plan *plan, const struct builder_fds *fds,
 	out[n++] = fds->control;
 	out[n++] = fds->listen;
 	out[n++] = fds->userns;
-	out[n++] = fds->root;
-	out[n++] = fds->disk;
-	if (plan->has_usr)
-		out[n++] = fds->usr;
 	if (plan->has_into)
 		out[n++] = fds->into;
 	for (int i = 0; i < plan->task_count; i++)
@@ -74,16 +72,12 @@ bool builder_unpack(const struct builder_plan *plan, const int *flat, int count,
 	int n = 0;
 
 	if (plan->task_count > GROUP_JOINS_MAX || plan->leaf_count > GROUP_LEAF_JOINS ||
-	    count != 5 + plan->has_usr + plan->has_into + plan->task_count + plan->leaf_count)
+	    count != 3 + plan->has_into + plan->task_count + plan->leaf_count)
 		return false;
 	memset(out, -1, sizeof(*out));
 	out->control = flat[n++];
 	out->listen = flat[n++];
 	out->userns = flat[n++];
-	out->root = flat[n++];
-	out->disk = flat[n++];
-	if (plan->has_usr)
-		out->usr = flat[n++];
 	if (plan->has_into)
 		out->into = flat[n++];
 	for (int i = 0; i < plan->task_count; i++)

@@ -100,7 +100,7 @@ fallible shelf_host(struct templates *all)
 	auto_fd root = -1;
 	auto_fd usr = -1;
 
-	TRY(host_stamp(all->host_dir, stamp));
+	TRY(host_stamp(all->host_dir, all->boot, stamp));
 	if (all->host_root >= 0 && !strcmp(stamp, all->stamp))
 		return OK;
 	snprintf(name, sizeof(name), ".host-%s", stamp);

@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "model/order.h"
 #include "warden/host.h"
+#include "warden/note.h"
 #include "warden/trash.h"
 #include "warden/vault.h"
 
@@ -38,6 +39,7 @@ struct templates {
 	uint64_t number; // of the next name of ours
 	struct link jobs, gone;
 	int job_count;
+	char boot[NOTE_BOOT]; // this boot's name
 	// The host's template, as it was found last.
 	char stamp[HOST_STAMP_SIZE];
 	int host_root, host_usr;

@@ -190,6 +190,7 @@ static void open_ids(struct warden *warden)
 
 	getrlimit(RLIMIT_NOFILE, &files);
 	most = files.rlim_cur > FDS_APART + 512 ? (files.rlim_cur - FDS_APART) / FDS_A_BOX : 64;
+	warden->usual = LIMITS_DEFAULT;
 	warden->boxes_max = most < ORDER_BOXES_MAX ? (uint32_t)most : ORDER_BOXES_MAX;
 	// As many again may rest, and one is the jail's.
 	warden->ids = ids_open(2 * warden->boxes_max < SLOTS_MAX ? 2 * warden->boxes_max + 1

@@ -66,7 +66,8 @@ fallible tally_cells(struct warden *warden, const struct order *order)
 
 	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_CELLS, .id = order->id};
 	while (map_next(warden->boxes, &at, &key, &value))
-		add_to_page(answer, order->box, value);
+		if (!((const struct cell *)value)->ahead)
+			add_to_page(answer, order->box, value);
 	// The state of those on the page alone: it is asked of the kernel.
 	for (uint32_t i = 0; i < answer->cell_count; i++)
 		answer->cells[i].state = state_of(
@@ -188,6 +189,10 @@ static void count_cells(struct warden *warden)
 	while (map_next(warden->boxes, &at, &key, &value)) {
 		const struct cell *cell = value;
 
+		if (cell->ahead) {
+			census->berths++;
+			continue;
+		}
 		++*by_state[state_of(warden, cell)];
 		if (cell->state == CELL_ALIVE && !bury_has_ended(cell) && !is_fresh(cell) &&
 		    is_elsewhere(warden, cell))

@@ -41,6 +41,7 @@ static fallible bury(struct templates *all, const char *name, void *arg)
 
 static fallible start(struct templates *all)
 {
+	TRY(note_boot(all->boot));
 	TRY(vault_open(all->data, "layers", &all->layers));
 	TRY(trash_open(all->layers.dir, ".trash", &all->trash));
 	return shelf_walk(all, bury, NULL);

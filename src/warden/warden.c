@@ -36,6 +36,7 @@
 #include "base/log.h"
 #include "base/weak.h"
 #include "os/fd.h"
+#include "warden/berth.h"
 #include "warden/build.h"
 #include "warden/bury.h"
 #include "warden/cell.h"
@@ -117,8 +118,10 @@ static void hear_daemon(struct warden *warden, uint32_t events)
 // Whoever was to be cloned was not. The next life of the warden has a zygote again.
 static void lose_zygote(struct warden *warden)
 {
-	const struct zygote_answer none = {.errnum = EPIPE, .pidfd = -1};
+	const struct zygote_answer none = {.errnum = EPIPE, .pidfd = -1, .net = -1};
 
+	if (warden->failed)
+		return;
 	log_event(LOG_ERROR, "zygote.lost", NULL);
 	epoll_ctl(warden->epoll, EPOLL_CTL_DEL, zygote_fd(warden->zygote), NULL);
 	while (!link_empty(&warden->building))
@@ -132,15 +135,24 @@ static void hear_zygote(struct warden *warden)
 		lose_zygote(warden);
 }
 
+// Its socket need not tell: a pid 1 that waits in its berth holds the same end.
+static void bury_zygote(struct warden *warden)
+{
+	hear_zygote(warden);
+	lose_zygote(warden);
+}
+
 // Boxes are children too, but their pidfds tell of them.
 static void reap(struct warden *warden)
 {
 	int status, pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		if (zygote_reaped(warden->zygote, pid) || shroud_reaped(warden->shroud, pid))
+		if (shroud_reaped(warden->shroud, pid))
 			continue; // its socket tells
-		if (disk_reaped(warden->disk, pid)) {
+		if (zygote_reaped(warden->zygote, pid))
+			bury_zygote(warden);
+		else if (disk_reaped(warden->disk, pid)) {
 			if (disk_trash(warden->disk) == 0)
 				ids_rested(warden->ids);
 		} else if (template_reaped(warden->templates, pid, status, &warden->answer)) {
@@ -182,7 +194,7 @@ static void dispatch(struct warden *warden, const struct epoll_event *event)
 		hear_zygote(warden);
 		break;
 	default:
-		hear_zygote(warden); // what its builder has sent comes before its end
+		hear_zygote(warden); // what its pid 1 has sent comes before its end
 		bury_heard(warden, event->data.u64);
 		break;
 	}
@@ -222,7 +234,7 @@ static int64_t oldest_birth(const struct warden *warden)
 	while (map_next(warden->boxes, &at, &key, &value)) {
 		const struct cell *cell = value;
 
-		if (cell->state != CELL_KEPT)
+		if (cell->state != CELL_KEPT && !cell->ahead)
 			oldest = sooner(oldest, cell->note.born_us);
 	}
 	return oldest;
@@ -259,8 +271,13 @@ static void serve(struct warden *warden)
 	int hurry = 0;
 
 	while (!warden->stopping) {
-		bool quiet = turn(warden, rest);
+		bool quiet = turn(warden, sooner(rest, berth_due(warden)));
 		int64_t now = clock_us();
+
+		if (quiet && now >= berth_due(warden)) {
+			berth_turn(warden);
+			continue;
+		}
 
 		if (!quiet)
 			quiet_since = now;
@@ -282,8 +299,10 @@ static void leave(struct warden *warden)
 {
 	int64_t deadline = clock_us() + LEAVE_US;
 
-	while ((warden->building_count > 0 || !link_empty(&warden->graves)) && !warden->failed &&
-	       clock_us() < deadline)
+	if (warden->berth)
+		bury_begin(warden, warden->berth);
+	while ((warden->building_count > 0 || !link_empty(&warden->graves) || warden->berth) &&
+	       !warden->failed && clock_us() < deadline)
 		turn(warden, clock_us() + 10000);
 }
 

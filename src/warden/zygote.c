@@ -43,7 +43,7 @@ struct reply {
 	char step[48];
 };
 
-_Static_assert(sizeof(struct reply) != sizeof(struct builder_witness),
+_Static_assert(sizeof(struct reply) != sizeof(struct goods_witness),
 	       "who speaks is told by the length");
 
 // An answer that is lost would be taken for the next one's: without it there is no going on, and
@@ -63,7 +63,7 @@ static _Noreturn void fail_birth(int sock, const char *step)
 	_exit(1);
 }
 
-// 0, 1 and 3 to 8 are /dev/null: a builder puts its own there, and nothing that comes by message
+// 0, 1 and 3 to 9 are /dev/null: a builder puts its own there, and nothing that comes by message
 // can land on them. 2 stays, for the C library's last words. All else of the warden's is closed.
 static int arrange(struct builder_kit *kit, int *sock)
 {
@@ -307,7 +307,7 @@ enum zygote_news zygote_take(struct zygote *zygote, struct zygote_answer *out)
 {
 	union {
 		struct reply reply;
-		struct builder_witness witness;
+		struct goods_witness witness;
 	} news;
 	int fds[2], count = 2;
 	ssize_t len = fd_recv(zygote->sock, &news, sizeof(news), fds, &count, MSG_DONTWAIT);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "model/goods.h"
 #include "warden/builder.h"
 
 struct zygote;
@@ -21,14 +22,14 @@ bool zygote_reaped(struct zygote *zygote, int pid);
 fallible zygote_send(struct zygote *zygote, const struct builder_plan *plan,
 		     const struct builder_fds *fds);
 
-// An answer, in the order of the sending. Or the word of a builder, whenever it has come so far.
+// An answer, in the order of the sending. Or the word of a pid 1, whenever it has come so far.
 struct zygote_answer {
 	int errnum; // 0: all is well
 	int pid;
-	int pidfd;			// the caller's; -1 on failure
-	int net;			// its network namespace, the caller's; -1: the plan does
-					// not want it shown, or there was none
-	struct builder_witness witness; // WITNESS, and its mounts, the caller's; -1: none
+	int pidfd;		      // the caller's; -1 on failure
+	int net;		      // its network namespace, the caller's; -1: the plan does
+				      // not want it shown, or there was none
+	struct goods_witness witness; // WITNESS, and its mounts, the caller's; -1: none
 	int mounts;
 };
 enum zygote_news { ZYGOTE_ANSWER, ZYGOTE_WITNESS, ZYGOTE_NOTHING, ZYGOTE_LOST };

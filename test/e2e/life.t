@@ -165,7 +165,8 @@ def is_pid1(pid, parent):
         return False
     spaces = re.search(r"NSpid:\s+(.*)", status).group(1).split()
     of = re.search(r"PPid:\s+(\d+)", status).group(1)
-    return len(spaces) > 1 and spaces[-1] == "1" and of == parent
+    # One that is made ahead, to become the next sandbox, does not bear this name yet.
+    return len(spaces) > 1 and spaces[-1] == "1" and of == parent and "\tcove-init\n" in status
 
 
 def client_gone(cove):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a sandbox may reach is a policy: changed live and as a whole, each verdict in a ledger that is shown, streamed
 and nobody else's, and each denial with the command that would allow it."""
+import errno
 import http.server
 import json
 import os
@@ -192,6 +193,19 @@ def without_warden(cove, port):
     cove.delete(box)
 
 
+DIAL = "import socket; s = socket.socket(); s.settimeout(5); print(s.connect_ex(('192.0.2.1', 9)))"
+
+
+def offline(cove):
+    """One without a network has no address but its own, whatever the ground it stands on was laid for."""
+    for _ in range(3):
+        c.ok(c.until(lambda: cove.get("/v1/verify").json["counts"]["berths"] == 1), "a berth stands")
+        box = cove.create(network={"mode": "off"})
+        said = cove.execute(box, ["python3", "-c", DIAL]).json["stdout"].strip()
+        c.same(said, str(errno.ENETUNREACH), "and off is off")
+        cove.delete(box)
+
+
 KILLER = "import os\nwhile True:\n    try: os.kill(-1, 9)\n    except OSError: pass"
 
 
@@ -254,6 +268,7 @@ def main():
     cove.delete(box)
     without_warden(cove, port)
     unwilling(cove, port)
+    offline(cove)
     c.ok(SECRET not in cove.log_text(), "the secret is not in the log")
     c.same(cove.close(), 0, "cove ends well")
     server.shutdown()

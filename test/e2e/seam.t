@@ -166,6 +166,7 @@ for session in parked:
     cove.post("/v1/sandboxes", {"name": session.id.replace("_", "-")})
 boxes = [i["id"] for i in cove.get("/v1/sandboxes?limit=100").json["items"] if (i["name"] or "").startswith("session-")]
 c.same([cove.post("/v1/sandboxes/%s/stop" % box).json["state"] for box in boxes], ["stopped"] * 10, "B-30 ten sandboxes are stopped")
+c.calm(cove)  # what is prepared for others is, by then
 trace = tracing.Trace(cove, BIRTHS, [cove.children()["warden"]] + [p for p in ours(cove, False) if p != cove.children()["daemon"]])
 rounds = cove.get("/v1/cleanup").json["rounds"]
 c.same([cove.post("/v1/cleanup").status for _ in range(3)], [200] * 3, "B-30 the sweep goes over them")

@@ -77,9 +77,12 @@ def crashes(stage):
     dice = random.Random(int(os.environ.get("CRASH_SEED", "7")))
 
     def attack(cove):
-        """Groups of a box that are there after it and its cove were shot, all at once, and cove was
-        started again. A box that lives would be taken up: it outlives its cove."""
+        """Groups of a box, and of what waits to be the next, that are there after it and its cove were
+        shot, all at once, and cove was started again. A box that lives would be taken up: it outlives
+        its cove."""
         box, roles = cove.create(), cove.children()
+        c.until(lambda: cove.get("/v1/verify").json["counts"]["berths"] == 1, 10)
+        groups = [path for path in c._groups(cove.instance()) if "/box-" in path]
         with open(os.path.join(cove.data, "run", "cells", box["id"])) as file:
             first = int(file.read().split("\npid ", 1)[1].split()[0])
         for pid in [cove.process.pid, roles["warden"], roles["daemon"], first]:
@@ -87,7 +90,7 @@ def crashes(stage):
         cove.process.wait()
         c.until(lambda: not any(os.path.exists("/proc/%d" % p) for p in roles.values()), 10)
         cove.start()
-        return [path for path in c._groups(cove.instance()) if box["id"] in path]
+        return [path for path in groups if os.path.isdir(path)]
     if stage.can_weaken("census"):
         with stage.weakened("census", fresh=True) as weak:
             left = attack(weak.cove)
@@ -103,7 +106,9 @@ def crashes(stage):
     begin = time.monotonic()
     cove.delete(cove.create())
     bound = max(10, 100 * (time.monotonic() - begin))  # an emulated machine is slower in everything
+    c.calm(cove)
     before = {k: 0 for k in counted()}
+    before["cgroups"] = counted()["cgroups"]  # of what waits to become the next box
     slowest = 0.0
     for n in range(rounds):
         stop = threading.Event()

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "init/init.h"
+#include "model/goods.h"
 #include "model/talk.h"
 #include "os/fd.h"
 
@@ -256,6 +257,9 @@ __attribute__((unused)) static bool cradle_open(struct cradle *cradle, bool by_c
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return false;
+	if (!cradle_program[0]) // one of earlier days does not ask
+		fd_send(pair[0], &(struct goods_ground){.furnished = true},
+			sizeof(struct goods_ground), NULL, 0, 0);
 	fds[0] = pair[1];
 	fds[1] = cradle_kit(by_clone);
 	fds[2] = cradle_userns();

@@ -284,6 +284,15 @@ NET_TEST(no_way, "there is lo and nothing else, and without a listener every con
 	CHECK(strstr(at, "lo:") && strchr(at, '\n') == at + strlen(at) - 1);
 }
 
+NET_TEST(undone, "addresses that were given and taken again are not there; and can be given anew")
+{
+	struct way_out out;
+
+	CHECK(net_anyip() == 0 && net_anyip_end() == 0);
+	CHECK(!is_refused("1.1.1.1", 443) && !is_refused("2606:4700::1", 443));
+	CHECK(steer(way, &out) == 0);
+}
+
 NET_TEST(gone,
 	 "who steers ends, or who listens: the box is offline, and what was accepted lives on")
 {

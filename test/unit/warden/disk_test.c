@@ -8,6 +8,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "os/fd.h"
+#include "os/guise.h"
 #include "os/mount.h"
 #include "os/ns.h"
 #include "scratch.h"
@@ -75,10 +76,10 @@ static bool put_up(int *tree, bool overlay)
 	if (overlay) {
 		snprintf(options, sizeof(options),
 			 "lowerdir=low,upperdir=m/r/u,workdir=m/r/w,volatile");
-		if (fchdir(scratch) || ns_files_as(BASE))
+		if (fchdir(scratch) || guise_files(BASE))
 			return false;
 		r = mount("overlay", "o", "overlay", MS_NOSUID | MS_NODEV, options);
-		if (ns_files_as(0) || chdir("/"))
+		if (guise_files(0) || chdir("/"))
 			return false;
 	}
 	return r == 0;
@@ -456,9 +457,9 @@ static int at_death(const char *word, const char *name)
 
 		snprintf(box, sizeof(box), "box-%048d", i);
 		err = disk_make(disk, box, &limits, true, userns, &tree);
-		if (!err && (ns_files_as(BASE) || mkdirat(tree, "r/u/kept", 0755)))
+		if (!err && (guise_files(BASE) || mkdirat(tree, "r/u/kept", 0755)))
 			err = err_sys(errno, "leave something behind");
-		ns_files_as(0);
+		guise_files(0);
 	}
 	// As a life leaves it that was making one.
 	mkdirat(data, "boxes/.making", 0755);

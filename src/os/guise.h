@@ -1,0 +1,11 @@
+// The ids that stand for a box's root while we still are the host's. No allocation: pid 1 links
+// this. -1 with errno.
+#pragma once
+
+#include <stdint.h>
+
+// From here on files are made and judged as by id `id` (0: as ourselves), with all our
+// capabilities.
+int guise_files(uint32_t id);
+// Leaving id 0 takes capabilities out of the effective set; this puts the permitted ones back.
+int guise_raise(void);

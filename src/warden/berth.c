@@ -1,0 +1,55 @@
+// What a create waits for is mostly the same for every box: groups, a clone in new namespaces, its
+// /dev and /proc, the exec of pid 1. So the warden builds that much ahead for the next box, which
+// the daemon has only named, and pid 1 stands there and waits to be told what it shall be
+// (init/furnish). There is one such berth, from the coming of a daemon on; the next is laid as soon
+// as the box that took it has had time for its first command. A rush is built from scratch as ever,
+// and when it is over there is a berth again.
+//
+// A berth holds no image, no disk and no code of anybody. To the daemon it is not there: it is in
+// no list of cells, and nothing can be ordered of it but to build it or to bury it. Its note names
+// no process, so the next life of the warden buries it like any build that was promised to nobody.
+//
+// One that ends unasked, or that cannot be laid, is not tried again until the next box was ordered:
+// whatever ends it shall not keep the host busy.
+#include "warden/berth.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "warden/build.h"
+#include "warden/bury.h"
+
+#define PAUSE_US 5000 // after an order for a box: it is used first, and there may be others behind
+
+static bool is_wanted(const struct warden *warden)
+{
+	return warden->next[0] && !map_get(warden->boxes, str_of(warden->next)) &&
+	       build_count(warden) < warden->boxes_max;
+}
+
+void berth_expect(struct warden *warden, const char *next)
+{
+	memcpy(warden->next, next, sizeof(warden->next));
+	warden->asked_us = 0;
+	if (!warden->berth && is_wanted(warden))
+		build_ahead(warden, warden->next);
+}
+
+int64_t berth_due(const struct warden *warden)
+{
+	const struct cell *berth = warden->berth;
+
+	if (warden->building_count || (berth && berth->state != CELL_BERTH))
+		return CLOCK_NEVER; // it is on its way, or others are
+	if (berth ? !strcmp(berth->id, warden->next) : !is_wanted(warden))
+		return CLOCK_NEVER;
+	return warden->asked_us + PAUSE_US;
+}
+
+void berth_turn(struct warden *warden)
+{
+	if (warden->berth)
+		bury_begin(warden, warden->berth);
+	else
+		build_ahead(warden, warden->next);
+}

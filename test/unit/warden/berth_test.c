@@ -1,0 +1,332 @@
+// What the warden lays ahead: the ground of a box that was only named.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tap.h"
+#include "unit/warden/house.h"
+
+static struct answer answer; // the last one
+static char next[ID_BOX_LEN + 1];
+
+static bool greet_warden(void)
+{
+	struct order hello = {.kind = ORDER_HELLO, .version = ORDER_VERSION};
+	int fds[ORDER_FDS_MAX];
+
+	id_box(next);
+	memcpy(hello.next, next, sizeof(hello.next));
+	for (int tries = 0; tries < 3; tries++) {
+		fd_drop(&sock);
+		sock = dial();
+		if (sock >= 0 && ask(&hello, &answer, fds))
+			return answer.kind == ANSWER_DONE;
+	}
+	return false;
+}
+
+// The process that stands in a box's group; 0: none does.
+static pid_t first_of(const char *box)
+{
+	pid_t pid = 0;
+
+	count_processes("cgroup", box, &pid);
+	return pid;
+}
+
+static pid_t await_berth(const char *box)
+{
+	for (int i = 0; i < 1000; i++) {
+		pid_t pid = first_of(box);
+		char path[64], name[32] = "";
+
+		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+		if (pid && fd_get(AT_FDCWD, path, name, sizeof(name)) > 0 &&
+		    !strcmp(name, "cove-berth\n"))
+			return pid;
+		usleep(5000);
+	}
+	return 0;
+}
+
+static bool await_none(const char *box)
+{
+	for (int i = 0; i < 1000 && first_of(box); i++)
+		usleep(5000);
+	return !first_of(box);
+}
+
+static uint32_t berths(void)
+{
+	struct order order = {.kind = ORDER_CENSUS};
+	int fds[ORDER_FDS_MAX];
+
+	if (!ask(&order, &answer, fds) || answer.kind != ANSWER_DONE)
+		return 99;
+	for (uint32_t i = 0; i < answer.odd_count; i++)
+		printf("# odd: %s %s\n", answer.odds[i].what, answer.odds[i].name);
+	return answer.census.odd_count ? 98 : answer.census.berths;
+}
+
+// Builds the box that was named, and names another.
+static bool build_next(struct order *order, int *fds)
+{
+	*order = build_order();
+	memcpy(order->box, next, sizeof(order->box));
+	id_box(next);
+	memcpy(order->next, next, sizeof(order->next));
+	return ask(order, &answer, fds);
+}
+
+TEST(begin, "a warden starts, and a daemon names its next box")
+{
+	char path[80];
+	auto_fd data = -1;
+
+	if (skipped())
+		return;
+	snprintf(home, sizeof(home), "/tmp/cove-berth-%d", getpid());
+	CHECK(mkdir(home, 0711) == 0);
+	path_of(path, sizeof(path), "data");
+	CHECK(mkdir(path, 0711) == 0);
+	data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_OK(groups_name(data, instance));
+	path_of(path, sizeof(path), "run");
+	CHECK(mkdir(path, 0711) == 0);
+	start_process();
+	CHECK(greet_warden());
+}
+
+TEST(stands, "its berth stands, is counted, and is no cell of anybody's")
+{
+	struct order cells = {.kind = ORDER_CELLS}, leaf = {.kind = ORDER_LEAF};
+	int fds[ORDER_FDS_MAX];
+
+	if (skipped())
+		return;
+	CHECK(await_berth(next) > 0);
+	CHECK(berths() == 1 && answer.census.alive == 0);
+	CHECK(ask(&cells, &answer, fds) && answer.kind == ANSWER_DONE && answer.cell_count == 0);
+	memcpy(leaf.box, next, sizeof(leaf.box));
+	CHECK(ask(&leaf, &answer, fds) && answer.kind == ANSWER_REFUSED);
+	CHECK_STR(answer.reason, "no_box");
+}
+
+TEST(taken, "a build takes it: the same process, now a box; and the next berth is laid")
+{
+	struct order order;
+	struct census before;
+	int fds[ORDER_FDS_MAX];
+	pid_t pid;
+
+	if (skipped())
+		return;
+	CHECK(build_next(&order, fds) && answer.kind == ANSWER_DONE); // makes the template
+	CHECK(greets(fds[0]));
+	drop_fds(fds);
+	CHECK(bury(order.box));
+	pid = await_berth(next);
+	before = settled();
+	CHECK(build_next(&order, fds) && answer.kind == ANSWER_DONE);
+	CHECK(greets(fds[0]));
+	CHECK(first_of(order.box) == pid);
+	CHECK(fds[1] >= 0 && fds[2] >= 0 && fds[3] < 0); // no way out was asked for
+	CHECK(bury(order.box));
+	drop_fds(fds);
+	CHECK(await_berth(next) > 0);
+	CHECK(same(before));
+}
+
+// The limit on memory that the kernel has for a box.
+static uint64_t memory_of(const char *box)
+{
+	static struct cgroup_host host;
+	auto_err err = cgroup_discover(&host);
+	int at = err ? -1 : host.where[CGROUP_MEMORY];
+	char path[400], text[32];
+
+	if (at < 0)
+		return 0;
+	snprintf(path, sizeof(path), "%s/cove/%s/%s/%s", host.mounts[at].path, instance, box,
+		 host.mounts[at].version == 2 ? "memory.max" : "memory.limit_in_bytes");
+	return fd_get(AT_FDCWD, path, text, sizeof(text)) > 0 ? strtoull(text, NULL, 10) : 0;
+}
+
+TEST(limits, "the limits are those of the order, be they higher or lower than the last one's")
+{
+	static const uint64_t memory[] = {64, 1024, 512, 2048, 2048, 96};
+	struct order order;
+	int fds[ORDER_FDS_MAX];
+
+	if (skipped())
+		return;
+	for (size_t i = 0; i < sizeof(memory) / sizeof(*memory); i++) {
+		CHECK(await_berth(next) > 0);
+		order = build_order();
+		order.limits.memory = memory[i] << 20;
+		memcpy(order.box, next, sizeof(order.box));
+		id_box(next);
+		memcpy(order.next, next, sizeof(order.next));
+		CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
+		CHECK(memory_of(order.box) == order.limits.memory);
+		drop_fds(fds);
+		CHECK(bury(order.box));
+	}
+}
+
+TEST(refused, "a build that fails on it undoes it all")
+{
+	struct order order = build_order();
+	struct census before;
+	int fds[ORDER_FDS_MAX];
+
+	if (skipped())
+		return;
+	CHECK(await_berth(next) > 0);
+	before = settled();
+	memcpy(order.box, next, sizeof(order.box));
+	id_box(next);
+	memcpy(order.next, next, sizeof(order.next));
+	snprintf(order.name, sizeof(order.name), "no-such-template");
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_REFUSED);
+	CHECK_STR(answer.reason, "no_template");
+	CHECK(await_berth(next) > 0);
+	CHECK(same(before));
+}
+
+TEST(other, "a build of another id leaves it, and then it is cleared away for the new name")
+{
+	struct order order = build_order();
+	char old[ID_BOX_LEN + 1];
+	int fds[ORDER_FDS_MAX];
+
+	if (skipped())
+		return;
+	CHECK(await_berth(next) > 0);
+	memcpy(old, next, sizeof(old));
+	id_box(next);
+	memcpy(order.next, next, sizeof(order.next));
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
+	drop_fds(fds);
+	CHECK(await_none(old));
+	CHECK(await_berth(next) > 0);
+	CHECK(bury(order.box));
+	CHECK(berths() == 1);
+}
+
+TEST(killed, "one that is killed is cleared away, and not laid again before a build")
+{
+	struct order order;
+	int fds[ORDER_FDS_MAX];
+	pid_t pid;
+
+	if (skipped())
+		return;
+	pid = await_berth(next);
+	CHECK(pid > 0 && kill(pid, SIGKILL) == 0);
+	for (int i = 0; i < 1000 && berths() != 0; i++)
+		usleep(5000);
+	CHECK(berths() == 0);
+	usleep(100000); // five times as long as it takes to lay one
+	CHECK(berths() == 0);
+	CHECK(build_next(&order, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
+	drop_fds(fds);
+	CHECK(bury(order.box));
+	CHECK(await_berth(next) > 0);
+}
+
+TEST(renamed, "the next daemon has names of its own")
+{
+	char old[ID_BOX_LEN + 1];
+
+	if (skipped())
+		return;
+	memcpy(old, next, sizeof(old));
+	CHECK(greet_warden());
+	CHECK(await_none(old));
+	CHECK(await_berth(next) > 0);
+	CHECK(berths() == 1);
+}
+
+TEST(rush, "many at once, the first on it, are all built; then there is one again")
+{
+	static struct order orders[20];
+	struct census before;
+	int fds[ORDER_FDS_MAX];
+
+	if (skipped())
+		return;
+	CHECK(await_berth(next) > 0);
+	before = settled();
+	for (int i = 0; i < 20; i++) {
+		orders[i] = build_order();
+		memcpy(orders[i].box, next, sizeof(orders[i].box));
+		id_box(next);
+		memcpy(orders[i].next, next, sizeof(orders[i].next));
+		CHECK(send_order(&orders[i]));
+	}
+	for (int i = 0; i < 20; i++) {
+		CHECK(take_answer(&answer, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
+		drop_fds(fds);
+	}
+	for (int i = 0; i < 20; i++)
+		CHECK(bury(orders[i].box));
+	CHECK(await_berth(next) > 0);
+	CHECK(same(before));
+}
+
+TEST(shot, "a warden that is shot leaves one that ends, and its next life buries it")
+{
+	char old[ID_BOX_LEN + 1];
+
+	if (skipped())
+		return;
+	memcpy(old, next, sizeof(old));
+	kill(warden_pid, SIGKILL);
+	CHECK(waitpid(warden_pid, NULL, 0) == warden_pid);
+	CHECK(await_none(old));
+	start_process();
+	CHECK(greet_warden());
+	CHECK(await_berth(next) > 0);
+	CHECK(berths() == 1);
+}
+
+TEST(zygote, "the end of the zygote is noticed though a berth stands: the warden ends with 1")
+{
+	pid_t zygote = 0;
+	int status = -1;
+
+	if (skipped())
+		return;
+	CHECK(await_berth(next) > 0);
+	for (pid_t pid = warden_pid + 1; pid < warden_pid + 400 && !zygote; pid++) {
+		char path[64], text[512];
+		int parent = 0;
+
+		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+		if (fd_get(AT_FDCWD, path, text, sizeof(text)) > 0 &&
+		    sscanf(text, "%*d (cove-zygote) %*c %d", &parent) == 1 && parent == warden_pid)
+			zygote = pid;
+	}
+	CHECK(zygote > 0 && kill(zygote, SIGKILL) == 0);
+	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	CHECK(await_none(next));
+	start_process();
+	CHECK(greet_warden());
+}
+
+TEST(end, "SIGTERM ends the warden with 0, and its berth with it")
+{
+	int status = -1;
+
+	if (skipped())
+		return;
+	CHECK(await_berth(next) > 0);
+	kill(warden_pid, SIGTERM);
+	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK(await_none(next));
+	CHECK(count_all_groups() == 0);
+	leave_home();
+}
