@@ -11,7 +11,7 @@
 struct ids;
 
 #define IDS_BASE (1u << 20)
-#define IDS_READY 64 // free slots with a namespace, kept by ids_refill()
+#define IDS_READY 128 // free slots with a namespace, kept by ids_refill()
 
 // `count` slots; those that the host has given away in /etc/subuid and /etc/subgid are left out.
 struct ids *ids_open(uint32_t count);

@@ -16,19 +16,25 @@ static int open_own(int proc)
 
 void nets_open(struct nets *nets, int proc)
 {
-	*nets = (struct nets){.home = open_own(proc), .proc = -1};
+	*nets = (struct nets){
+		.home = open_own(proc), .proc = -1, .want = NETS_LEAST, .low = NETS_LEAST};
 }
 
-int nets_take(struct nets *nets)
+bool nets_are_missing(const struct nets *nets)
 {
-	return nets->count > 0 ? nets->ready[--nets->count] : -1;
+	return nets->home >= 0 && nets->count < nets->want;
+}
+
+bool nets_are_few(const struct nets *nets)
+{
+	return nets->count < nets->want / 2;
 }
 
 int nets_refill(struct nets *nets, int proc)
 {
 	int fd;
 
-	if (nets->home < 0 || nets->count == NETS_READY)
+	if (!nets_are_missing(nets))
 		return 0;
 	if (nets->made++ % PROC_USES == 0) {
 		fd_drop(&nets->proc);
@@ -43,4 +49,29 @@ int nets_refill(struct nets *nets, int proc)
 		return -1;
 	nets->ready[nets->count++] = fd;
 	return 0;
+}
+
+static void look_at_want(struct nets *nets)
+{
+	if (nets->taken < nets->want)
+		return;
+	if (nets->low > nets->want / 2)
+		nets->want = nets->want / 2 < NETS_LEAST ? NETS_LEAST : nets->want / 2;
+	nets->taken = 0;
+	nets->low = nets->want;
+}
+
+int nets_take(struct nets *nets, int proc, bool must)
+{
+	if (nets->count == 0) {
+		nets->low = 0;
+		nets->want += nets->want < NETS_MOST;
+		if (!must || nets_refill(nets, proc) || nets->count == 0)
+			return -1;
+	}
+	nets->count--;
+	nets->taken++;
+	nets->low = nets->count < nets->low ? nets->count : nets->low;
+	look_at_want(nets);
+	return nets->ready[nets->count];
 }

@@ -122,9 +122,9 @@ static void clone_one(int sock, const struct builder_kit *kit, const struct buil
 static bool prepare(int sock, const struct builder_kit *kit, struct nets *nets)
 {
 	struct pollfd one = {.fd = sock, .events = POLLIN};
-	int ms = nets->count < NETS_READY / 2 ? IDLE_MS : CALM_MS;
+	int ms = nets_are_few(nets) ? IDLE_MS : CALM_MS;
 
-	if (nets->count == NETS_READY || poll(&one, 1, ms) != 0)
+	if (!nets_are_missing(nets) || poll(&one, 1, ms) != 0)
 		return false;
 	return nets_refill(nets, kit->proc) == 0;
 }
@@ -146,9 +146,7 @@ static _Noreturn void serve(int sock, const struct builder_kit *kit)
 			_exit(0);
 		if (len == sizeof(plan) && builder_unpack(&plan, flat, count, &fds)) {
 			// The warden must not meet a builder in the host's own namespace.
-			if (plan.shows_net && nets.count == 0)
-				nets_refill(&nets, kit->proc);
-			fds.net = nets_take(&nets);
+			fds.net = nets_take(&nets, kit->proc, plan.shows_net);
 			clone_one(sock, kit, &plan, &fds);
 			fd_drop(&fds.net);
 		} else {

@@ -22,6 +22,7 @@
 #include "bench/recovery.h"
 #include "bench/stat.h"
 
+#define REST_US 1000000
 #define GAP_US 100000 // "lone": RCU grace periods are paid in full
 
 static int port, daemon_pid;
@@ -339,6 +340,8 @@ static double burst_peer(const char *peer, const char *verb, int count)
 	return now_ms() - start;
 }
 
+// A hundred come to a machine at rest: the kernel takes down the namespaces of the last hundred, whose
+// ever they were, behind everybody's back.
 static void burst(struct net *net, int rounds)
 {
 	struct samples cove = {0}, bwrap = {0};
@@ -346,7 +349,9 @@ static void burst(struct net *net, int rounds)
 	for (int i = 0; i < rounds; i++) {
 		double peer;
 
+		usleep(REST_US);
 		samples_add(&cove, burst_cove(net, 100));
+		usleep(REST_US);
 		peer = burst_peer("bwrap", "run", 100);
 		if (peer > 0)
 			samples_add(&bwrap, peer);
