@@ -337,13 +337,16 @@ void spare_make_next(void)
 		us.crowded = order(&plain, 0, false) >= 0;
 }
 
-// Of one that was ordered and not waited for it is seen what came of it.
-static void meet_next(void)
+// Of one that was ordered and not waited for it is seen what came of it. False: there is none.
+static bool meet_next(void)
 {
 	int i = which(WAITS);
 
-	if (i >= 0 && atomic_load(&shared->cradles[i].told) != READY && !await_ready(i))
+	if (i < 0 || atomic_load(&shared->cradles[i].told) == READY)
+		return false;
+	if (!await_ready(i))
 		spare_rest();
+	return true;
 }
 
 void spare_left_alone(uint32_t number, bool alone)
@@ -385,11 +388,11 @@ bool spare_mother_waits_in(uint32_t number)
 	return which(USED) < 0 && is_mother_free(number);
 }
 
-bool spare_leaf_is_empty(const struct birth *birth, uint32_t number, const struct leaf *leaf)
+// But for ours.
+static bool is_empty(const struct birth *birth, uint32_t number, const struct leaf *leaf)
 {
 	int known[1 + CRADLES], count = 0;
 
-	meet_next();
 	if (us.mother.pid)
 		known[count++] = us.mother.pid;
 	// Of those that were dropped the mother may be reaped already.
@@ -399,6 +402,13 @@ bool spare_leaf_is_empty(const struct birth *birth, uint32_t number, const struc
 	if (count == 0 || us.mother.number != number)
 		return leaf_is_empty(leaf, birth->joins_by_clone);
 	return leaf_holds_only(leaf, birth->joins_by_clone, us.mother.procs, known, count);
+}
+
+// One that is being born this moment is in the leaf before we know its number. Else it is not
+// waited for: somebody wants to hear of the command.
+bool spare_leaf_is_empty(const struct birth *birth, uint32_t number, const struct leaf *leaf)
+{
+	return is_empty(birth, number, leaf) || (meet_next() && is_empty(birth, number, leaf));
 }
 
 bool spare_use(const struct run_order *what, struct run *out)

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/bare.h"
 #include "bench/code.h"
 #include "bench/inbox.h"
 #include "bench/net.h"
@@ -206,17 +207,30 @@ static void lone_exec(struct net *net, int rounds)
 		promise("exec/crun", samples_pct(&cove, 50) / samples_pct(&crun, 50), 0.1, 1, "x");
 }
 
+static void bare_true(struct net *net)
+{
+	if (net_ask(net, "POST", "/", "{\"argv\":[\"/bin/true\"]}", NULL) != 200)
+		errx(1, "the barest server does not answer");
+}
+
 // The overhead over a bare spawn. Each side has blocks of its own, back to back, so that neither
 // the sleep states of the cores nor what cove does between two commands (it makes the next child
 // ready) speak for or against anybody: in a block of cove's that work is paid for by cove alone,
 // and a block of bare spawns begins when it is done. The first of each block is left out.
+//
+// A client's way to a server and back is not cove's overhead: the bare spawn is behind HTTP, too.
+// What it is without, a row says.
 static void exec_overhead(struct net *net, int rounds)
 {
 	enum { BLOCK = 20 };
-	struct samples cove = {0}, bare = {0};
+	struct samples cove = {0}, bare = {0}, without = {0};
+	static struct net bare_net;
+	struct bare server;
 	char id[64];
 
 	create(net, id);
+	bare_open(&server);
+	net_open(&bare_net, server.port, "");
 	for (int i = 0; i < rounds; i += BLOCK) {
 		usleep(GAP_US / 20);
 		for (int j = 0; j < BLOCK; j++) {
@@ -228,16 +242,27 @@ static void exec_overhead(struct net *net, int rounds)
 		}
 		usleep(GAP_US / 20);
 		for (int j = 0; j < BLOCK; j++) {
+			double t0 = now_ms();
+
+			bare_true(&bare_net);
+			if (j)
+				samples_add(&bare, now_ms() - t0);
+		}
+		usleep(GAP_US / 20);
+		for (int j = 0; j < BLOCK; j++) {
 			double took = bare_ms("/bin/true");
 
 			if (j)
-				samples_add(&bare, took);
+				samples_add(&without, took);
 		}
 	}
+	net_close(&bare_net);
+	bare_close(&server);
 	destroy(net, id);
 	puts("exec, back to back");
 	row("cove execute", &cove);
-	row("bare spawn", &bare);
+	row("bare spawn, over HTTP", &bare);
+	row("bare spawn", &without);
 	promise("exec.overhead.p50", 1000 * (samples_pct(&cove, 50) - samples_pct(&bare, 50)), 150,
 		1, "us");
 }
@@ -340,8 +365,8 @@ static double burst_peer(const char *peer, const char *verb, int count)
 	return now_ms() - start;
 }
 
-// A hundred come to a machine at rest: the kernel takes down the namespaces of the last hundred, whose
-// ever they were, behind everybody's back.
+// A hundred come to a machine at rest: the kernel takes down the namespaces of the last hundred,
+// whose ever they were, behind everybody's back.
 static void burst(struct net *net, int rounds)
 {
 	struct samples cove = {0}, bwrap = {0};

@@ -315,7 +315,8 @@ static double written_inside(struct net *net)
 	return BIG / seconds / 1e9;
 }
 
-// What was written lies on the disk, and nobody is at it any more: the next measurement has both cores.
+// What was written lies on the disk, and nobody is at it any more: the next measurement has both
+// cores.
 static void settle(struct net *net)
 {
 	must(net, "POST", "/api/execute", "{\"argv\":[\"sync\"]}", NULL);
