@@ -15,9 +15,6 @@
 #include "fleet/templates.h"
 #include "fleet/ways.h"
 
-#define RETRY_MS 100
-#define BERTH_MS 5 // what was laid ahead and has ended is gone by then
-#define BERTH_TRIES 100
 #define START_MS 10000
 
 static bool is_ending(const struct fleet *fleet)
@@ -100,35 +97,48 @@ struct order create_order(const struct record *record)
 	return order;
 }
 
-// Of what the warden is short of, some comes back when trash is emptied: id ranges, loop devices.
-// And a berth that has ended is cleared away in a moment.
-static bool may_pass(const struct err *err)
+// What the warden refuses now and may do in a moment: some of what it is short of comes back when
+// trash is emptied.
+struct passing {
+	const char *reason;
+	int64_t pause_ms;
+	int tries; // beyond the time that anybody waits in the queue
+};
+
+static const struct passing *passing_of(const struct err *err)
 {
-	return err_kind(err) == ERR_EXHAUSTED &&
-	       (!strcmp(err_reason(err), "no_ids") || !strcmp(err_reason(err), "no_loop") ||
-		!strcmp(err_reason(err), "host_full") || !strcmp(err_reason(err), "berth_lost"));
+	static const struct passing all[] = {
+		{"no_ids", 100, 0},
+		{"no_loop", 100, 0},
+		{"host_full", 100, 0},
+		{"berth_lost", 5, 100}, // laid ahead for it, and ended: it is being cleared away
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all) && err_kind(err) == ERR_EXHAUSTED; i++)
+		if (!strcmp(err_reason(err), all[i].reason))
+			return &all[i];
+	return NULL;
 }
 
 static fallible build_in_turn(struct entry *entry, const struct order *order, struct box **out)
 {
 	struct fleet *fleet = entry->fleet;
 	int64_t deadline = loop_now(fleet->loop) + fleet->queue_wait_ms;
-	int tries = 0;
 
-	for (;;) {
+	for (int tries = 0;; tries++) {
+		const struct passing *passing;
 		struct err *err;
-		bool lost;
 
 		TRY(queue_enter(fleet, entry));
 		err = box_build(fleet->loop, fleet->ask, order, fleet->tapes_dir, out);
 		queue_leave(fleet);
-		if (!err || !may_pass(err))
+		passing = err ? passing_of(err) : NULL;
+		if (!passing)
 			return err;
-		lost = !strcmp(err_reason(err), "berth_lost");
-		if (loop_now(fleet->loop) >= deadline && !(lost && tries++ < BERTH_TRIES))
+		if (loop_now(fleet->loop) >= deadline && tries >= passing->tries)
 			return queue_explain(entry, err);
 		err_free(err);
-		TRY(task_sleep_until(loop_now(fleet->loop) + (lost ? BERTH_MS : RETRY_MS)));
+		TRY(task_sleep_until(loop_now(fleet->loop) + passing->pause_ms));
 	}
 }
 

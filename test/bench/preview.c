@@ -234,7 +234,7 @@ int preview_enter(const char *id)
 	FILE *file;
 	int pid = 0, fd;
 
-	snprintf(path, sizeof(path), "%s/data/run/cells/%s", getenv("BENCH_DIR"), id);
+	snprintf(path, sizeof(path), "%s/run/data/cells/%s", getenv("BENCH_DIR"), id);
 	file = fopen(path, "r");
 	while (file && fgets(line, sizeof(line), file))
 		if (!strncmp(line, "pid ", 4))

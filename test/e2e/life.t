@@ -124,10 +124,9 @@ def deletes(cove):
 
 
 def lose(cove, box):
-    warden = str(cove.children()["warden"])
-    victim = [pid for pid in os.listdir("/proc") if pid.isdigit() and is_pid1(pid, warden)]
+    victim = first_processes(cove, "cove-init")
     c.same(len(victim), 1, "the sandbox's pid 1 is seen from the host")
-    os.kill(int(victim[0]), signal.SIGKILL)
+    os.kill(victim[0], signal.SIGKILL)
     got = c.until(lambda: cove.get("/v1/sandboxes/" + box["id"]).json["state"] == "failed")
     c.ok(got, "a sandbox whose pid 1 dies is shown as failed")
 
@@ -158,15 +157,20 @@ def losses(cove):
     c.same(cove.delete(box).status, 204, "and it can be deleted")
 
 
-def is_pid1(pid, parent):
+def first_processes(cove, name):
+    """The pids 1 of that name: one that is made ahead, to become the next sandbox, has another."""
+    warden = str(cove.children()["warden"])
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_pid1(pid, warden, name)]
+
+
+def is_pid1(pid, parent, name):
     try:
         status = open("/proc/%s/status" % pid).read()
     except OSError:
         return False
     spaces = re.search(r"NSpid:\s+(.*)", status).group(1).split()
     of = re.search(r"PPid:\s+(\d+)", status).group(1)
-    # One that is made ahead, to become the next sandbox, does not bear this name yet.
-    return len(spaces) > 1 and spaces[-1] == "1" and of == parent and "\tcove-init\n" in status
+    return len(spaces) > 1 and spaces[-1] == "1" and of == parent and "\t%s\n" % name in status
 
 
 def client_gone(cove):
@@ -178,6 +182,20 @@ def client_gone(cove):
                           "Bearer %s\r\nContent-Length: 0\r\n\r\n" % (cove.port, cove.key)).encode())
     c.ok(c.until(lambda: len(cove.get("/v1/sandboxes").json["items"]) == count),
          "clients that leave during their create leave no sandbox")
+
+
+def ahead_killed(cove):
+    """What is laid ahead for the next sandbox may be killed in the very moment it is wanted."""
+    statuses, killed = [], 0
+    for _ in range(20):
+        c.until(lambda: cove.get("/v1/verify").json["counts"]["berths"] == 1)
+        for pid in first_processes(cove, "cove-berth"):
+            os.kill(pid, signal.SIGKILL)
+            killed += 1
+        statuses.append(cove.post("/v1/sandboxes", {}))
+        cove.delete(statuses[-1].json)
+    c.ok({reply.status for reply in statuses} == {201}, "a create whose ground is killed is none the worse", statuses)
+    c.ok(killed >= 15, "and it was killed", killed)
 
 
 c.need_root()
@@ -192,6 +210,7 @@ cove.delete(box)
 losses(cove)
 revived(cove)
 client_gone(cove)
+ahead_killed(cove)
 c.same(c.settled(before, cove), {}, "the census is as before")
 c.same(cove.stop(), 0, "cove ends with status 0")
 c.done()

@@ -68,32 +68,26 @@ static uint32_t berths(void)
 	return answer.census.odd_count ? 98 : answer.census.berths;
 }
 
-// Builds the box that was named, and names another.
-static bool build_next(struct order *order, int *fds)
+// The order is for the box that was named, and names another.
+static void name_next(struct order *order)
 {
-	*order = build_order();
 	memcpy(order->box, next, sizeof(order->box));
 	id_box(next);
 	memcpy(order->next, next, sizeof(order->next));
+}
+
+static bool build_next(struct order *order, int *fds)
+{
+	*order = build_order();
+	name_next(order);
 	return ask(order, &answer, fds);
 }
 
 TEST(begin, "a warden starts, and a daemon names its next box")
 {
-	char path[80];
-	auto_fd data = -1;
-
 	if (skipped())
 		return;
-	snprintf(home, sizeof(home), "/tmp/cove-berth-%d", getpid());
-	CHECK(mkdir(home, 0711) == 0);
-	path_of(path, sizeof(path), "data");
-	CHECK(mkdir(path, 0711) == 0);
-	data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	CHECK_OK(groups_name(data, instance));
-	path_of(path, sizeof(path), "run");
-	CHECK(mkdir(path, 0711) == 0);
-	start_process();
+	CHECK(house_begin("berth"));
 	CHECK(greet_warden());
 }
 
@@ -164,9 +158,7 @@ TEST(limits, "the limits are those of the order, be they higher or lower than th
 		CHECK(await_berth(next) > 0);
 		order = build_order();
 		order.limits.memory = memory[i] << 20;
-		memcpy(order.box, next, sizeof(order.box));
-		id_box(next);
-		memcpy(order.next, next, sizeof(order.next));
+		name_next(&order);
 		CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
 		CHECK(memory_of(order.box) == order.limits.memory);
 		drop_fds(fds);
@@ -184,9 +176,7 @@ TEST(refused, "a build that fails on it undoes it all")
 		return;
 	CHECK(await_berth(next) > 0);
 	before = settled();
-	memcpy(order.box, next, sizeof(order.box));
-	id_box(next);
-	memcpy(order.next, next, sizeof(order.next));
+	name_next(&order);
 	snprintf(order.name, sizeof(order.name), "no-such-template");
 	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_REFUSED);
 	CHECK_STR(answer.reason, "no_template");
@@ -260,9 +250,7 @@ TEST(rush, "many at once, the first on it, are all built; then there is one agai
 	before = settled();
 	for (int i = 0; i < 20; i++) {
 		orders[i] = build_order();
-		memcpy(orders[i].box, next, sizeof(orders[i].box));
-		id_box(next);
-		memcpy(orders[i].next, next, sizeof(orders[i].next));
+		name_next(&orders[i]);
 		CHECK(send_order(&orders[i]));
 	}
 	for (int i = 0; i < 20; i++) {

@@ -20,20 +20,9 @@ static struct answer answer; // the last one
 
 TEST(begin, "a warden starts on an empty data directory")
 {
-	char path[80];
-	auto_fd data = -1;
-
 	if (skipped())
 		return;
-	snprintf(home, sizeof(home), "/tmp/cove-warden-%d", getpid());
-	CHECK(mkdir(home, 0711) == 0);
-	path_of(path, sizeof(path), "data");
-	CHECK(mkdir(path, 0711) == 0);
-	data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	CHECK_OK(groups_name(data, instance));
-	path_of(path, sizeof(path), "run");
-	CHECK(mkdir(path, 0711) == 0);
-	start_process();
+	CHECK(house_begin("warden"));
 	sock = dial();
 	CHECK(sock >= 0);
 }

@@ -130,20 +130,12 @@ static bool next_warden(void)
 
 static void begin_with(const char *by)
 {
-	char path[80];
-	auto_fd data = -1;
+	char name[32];
 
 	net_by = by;
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	snprintf(home, sizeof(home), "/tmp/cove-netcell-%d-%s", getpid(), by);
-	CHECK(mkdir(home, 0711) == 0);
-	path_of(path, sizeof(path), "data");
-	CHECK(mkdir(path, 0711) == 0);
-	data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	CHECK_OK(groups_name(data, instance));
-	path_of(path, sizeof(path), "run");
-	CHECK(mkdir(path, 0711) == 0);
-	start_process();
+	snprintf(name, sizeof(name), "netcell-%s", by);
+	CHECK(house_begin(name));
 	CHECK(greet_warden());
 	CHECK_STR(answer.host.net, by);
 }
