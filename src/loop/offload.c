@@ -132,3 +132,13 @@ void offload_run(void (*fn)(void *arg), void *arg)
 	while (!job.done)
 		task_park_firm();
 }
+
+bool offload_is_wanted(void)
+{
+	bool wanted;
+
+	pthread_mutex_lock(&pool.lock);
+	wanted = pool.count > 0 && !link_empty(&pool.todo);
+	pthread_mutex_unlock(&pool.lock);
+	return wanted;
+}

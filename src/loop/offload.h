@@ -10,3 +10,6 @@ void offload_close(void);
 // Runs fn(arg) on a worker while the current task waits. Not cancelled once begun: arg may live on
 // the task's stack. fn must not touch the loop.
 void offload_run(void (*fn)(void *arg), void *arg);
+
+// Somebody waits for a worker: one that has worked for long might make room.
+bool offload_is_wanted(void);

@@ -1,6 +1,7 @@
-// One offload is one slice: until the socket has nothing to give or take, or SLICE_US is over. A
-// peer that has just moved much is waited for in the worker, for a moment: the way back to the loop
-// and out again costs more than it takes to answer. A slow one never holds a worker.
+// One offload is one slice: until the socket has nothing to give or take, or SLICE_US is over and
+// somebody waits for a worker. A peer that has just moved much is waited for in the worker, for a
+// moment: the way back to the loop and out again costs more than it takes to answer. A slow one
+// never holds a worker.
 //
 // In: socket to pipe to file by splice, which copies once where read and write copy twice. Where no
 // pipe can be had, read and write do. Out: sendfile.
@@ -24,6 +25,7 @@
 #include "os/fd.h"
 
 #define SLICE_US 20000
+#define SLICE_MOST_US 200000 // a cancelled task ends by then
 #define PATIENCE_MS 3
 #define MUCH (512 * 1024)
 #define STEP (1024 * 1024)
@@ -94,12 +96,19 @@ static size_t step_of(const struct slice *slice, size_t most)
 	return slice->left < most ? (size_t)slice->left : most;
 }
 
+static bool is_over(int64_t began_us)
+{
+	int64_t took = clock_us() - began_us;
+
+	return took >= SLICE_US && (took >= SLICE_MOST_US || offload_is_wanted());
+}
+
 static void send_slice(void *arg)
 {
 	struct slice *slice = arg;
-	int64_t until = clock_us() + SLICE_US;
+	int64_t began = clock_us();
 
-	while (slice->left && clock_us() < until) {
+	while (slice->left && !is_over(began)) {
 		off_t at = (off_t)slice->offset;
 		ssize_t n = sendfile(slice->socket, slice->file, &at, step_of(slice, STEP));
 
@@ -166,9 +175,9 @@ static ssize_t take_copied(struct slice *slice)
 static void recv_slice(void *arg)
 {
 	struct slice *slice = arg;
-	int64_t until = clock_us() + SLICE_US;
+	int64_t began = clock_us();
 
-	while (slice->left && clock_us() < until) {
+	while (slice->left && !is_over(began)) {
 		ssize_t n = slice->pipe[0] >= 0 ? take_spliced(slice) : take_copied(slice);
 
 		if (n > 0) {

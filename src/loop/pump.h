@@ -1,6 +1,7 @@
 // Bytes between a stream and a file without passing through the loop: a worker moves them, slice by
-// slice, and the task waits on the loop whenever the peer is not ready. Each slice is short, so a
-// cancelled task ends soon and a few workers serve many transfers.
+// slice, and the task waits on the loop whenever the peer is not ready. Each slice is short where
+// others wait for a worker, so that a few serve many transfers, and never so long that a cancelled
+// task would not end soon.
 #pragma once
 
 #include "loop/stream.h"

@@ -4,6 +4,7 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/btrfs.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -11,8 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
+#include <sys/sendfile.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "bench/stat.h"
 
 extern char **environ;
 
@@ -93,16 +98,24 @@ static void serve(int fd)
 	}
 }
 
+static int listen_somewhere(struct sockaddr_in *address)
+{
+	socklen_t len = sizeof(*address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*address = (struct sockaddr_in){.sin_family = AF_INET,
+					.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	if (fd < 0 || bind(fd, (void *)address, len) || listen(fd, 1) ||
+	    getsockname(fd, (void *)address, &len))
+		err(1, "the barest server");
+	return fd;
+}
+
 void bare_open(struct bare *bare)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET,
-				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+	struct sockaddr_in address;
+	int fd = listen_somewhere(&address), one = 1;
 
-	if (fd < 0 || bind(fd, (void *)&address, len) || listen(fd, 1) ||
-	    getsockname(fd, (void *)&address, &len))
-		err(1, "the barest server");
 	bare->port = ntohs(address.sin_port);
 	bare->pid = fork();
 	if (bare->pid < 0)
@@ -121,4 +134,117 @@ void bare_close(struct bare *bare)
 {
 	kill(bare->pid, SIGKILL);
 	waitpid(bare->pid, NULL, 0);
+}
+
+static char window[256 << 10];
+
+static _Noreturn void send_bytes(int fd, size_t len)
+{
+	memset(window, 'b', sizeof(window));
+	for (size_t sent = 0; sent < len;) {
+		ssize_t n = write(fd, window, sizeof(window));
+
+		if (n <= 0)
+			_exit(1);
+		sent += (size_t)n;
+	}
+	_exit(0);
+}
+
+static _Noreturn void take_bytes(int fd, size_t len)
+{
+	while (len > 0) {
+		ssize_t n = read(fd, window, sizeof(window));
+
+		if (n <= 0)
+			_exit(1);
+		len -= (size_t)n;
+	}
+	_exit(0);
+}
+
+// The other side, in a process of its own.
+static int begin(void (*other)(int fd, size_t len), size_t len, pid_t *out_pid)
+{
+	struct sockaddr_in address;
+	int listener = listen_somewhere(&address), fd;
+
+	*out_pid = fork();
+	if (*out_pid < 0)
+		err(1, "fork");
+	if (*out_pid == 0) {
+		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (connect(fd, (void *)&address, sizeof(address)))
+			_exit(1);
+		other(fd, len);
+	}
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	close(listener);
+	return fd;
+}
+
+static double end(pid_t pid, size_t len, double start)
+{
+	double took = now_ms() - start;
+	int status = 0;
+
+	waitpid(pid, &status, 0);
+	if (status)
+		errx(1, "the other side of a bare transfer failed");
+	return (double)len / took / 1e6;
+}
+
+void bare_disk(const char *dir)
+{
+	struct btrfs_ioctl_quota_ctl_args simple = {.cmd = 4}; // its name is younger than Debian 12
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || ioctl(fd, BTRFS_IOC_QUOTA_CTL, &simple))
+		warn("simple quotas on %s", dir);
+	close(fd);
+}
+
+double bare_upload(const char *path, size_t len)
+{
+	pid_t pid;
+	int fd = begin(send_bytes, len, &pid), through[2];
+	double start = now_ms();
+	int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (file < 0 || pipe2(through, O_CLOEXEC) || fcntl(through[1], F_SETPIPE_SZ, 1 << 20) < 0)
+		err(1, "%s", path);
+	for (size_t got = 0; got < len;) {
+		ssize_t n = splice(fd, NULL, through[1], NULL, 1 << 20, SPLICE_F_MOVE);
+
+		if (n <= 0)
+			err(1, "splice");
+		for (got += (size_t)n; n > 0;) {
+			ssize_t put = splice(through[0], NULL, file, NULL, (size_t)n,
+					     SPLICE_F_MOVE);
+
+			if (put <= 0)
+				err(1, "%s", path);
+			n -= put;
+		}
+	}
+	close(through[0]);
+	close(through[1]);
+	close(file);
+	close(fd);
+	return end(pid, len, start);
+}
+
+double bare_download(const char *path, size_t len)
+{
+	pid_t pid;
+	int fd = begin(take_bytes, len, &pid);
+	double start = now_ms();
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+
+	for (off_t at = 0; (size_t)at < len;)
+		if (file < 0 || sendfile(fd, file, &at, 1 << 20) <= 0)
+			err(1, "%s", path);
+	close(file);
+	close(fd);
+	return end(pid, len, start);
 }

@@ -9,6 +9,13 @@ struct bare {
 	int port;
 };
 
-// A server of its own, which runs /bin/true at each request, with pipes for its output.
+// A server of its own over HTTP, which runs /bin/true at each request, with pipes for its output.
 void bare_open(struct bare *bare);
 void bare_close(struct bare *bare);
+
+// Quotas as the disk of a sandbox has them, in the file system of that directory.
+void bare_disk(const char *dir);
+// Bytes of another process over loopback into a new file, by splice, and the file's to another
+// process, by sendfile: what the kernel and that file system can do. GB/s.
+double bare_upload(const char *path, size_t len);
+double bare_download(const char *path, size_t len);

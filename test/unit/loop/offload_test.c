@@ -67,6 +67,40 @@ TASK_TEST(begun, "a call once begun is finished, though its task is cancelled")
 	offload_close();
 }
 
+// Works until somebody else wants to, and tells how it was at first.
+static void until_wanted(void *arg)
+{
+	struct work *work = arg;
+
+	work->in = offload_is_wanted();
+	while (!offload_is_wanted())
+		usleep(100);
+	work->out = 1;
+}
+
+static void ask_long(void *arg)
+{
+	offload_run(until_wanted, arg);
+	done++;
+}
+
+TASK_TEST(wanted, "a worker that is at it for long sees that others wait")
+{
+	struct work work = {0};
+
+	CHECK_OK(offload_open(inside_loop, 1));
+	done = 0;
+	task_start(inside_loop, "ask", ask_long, &work);
+	inside_sleep(20);
+	CHECK(done == 0);
+	task_start(inside_loop, "ask", ask, NULL);
+	while (done < 2)
+		inside_sleep(1);
+	CHECK(work.in == 0 && work.out == 1);
+	CHECK(!offload_is_wanted());
+	offload_close();
+}
+
 static void ask_often(void *arg)
 {
 	(void)arg;
