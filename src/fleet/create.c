@@ -125,7 +125,9 @@ static fallible build_in_turn(struct entry *entry, const struct order *order, st
 	struct fleet *fleet = entry->fleet;
 	int64_t deadline = loop_now(fleet->loop) + fleet->queue_wait_ms;
 
-	for (int tries = 0;; tries++) {
+	int late = 0;
+
+	for (;;) {
 		const struct passing *passing;
 		struct err *err;
 
@@ -135,7 +137,7 @@ static fallible build_in_turn(struct entry *entry, const struct order *order, st
 		passing = err ? passing_of(err) : NULL;
 		if (!passing)
 			return err;
-		if (loop_now(fleet->loop) >= deadline && tries >= passing->tries)
+		if (loop_now(fleet->loop) >= deadline && late++ >= passing->tries)
 			return queue_explain(entry, err);
 		err_free(err);
 		TRY(task_sleep_until(loop_now(fleet->loop) + passing->pause_ms));

@@ -337,16 +337,13 @@ void spare_make_next(void)
 		us.crowded = order(&plain, 0, false) >= 0;
 }
 
-// Of one that was ordered and not waited for it is seen what came of it. False: there is none.
-static bool meet_next(void)
+// Of one that was ordered and not waited for it is seen what came of it.
+static void meet_next(void)
 {
 	int i = which(WAITS);
 
-	if (i < 0 || atomic_load(&shared->cradles[i].told) == READY)
-		return false;
-	if (!await_ready(i))
+	if (i >= 0 && atomic_load(&shared->cradles[i].told) != READY && !await_ready(i))
 		spare_rest();
-	return true;
 }
 
 void spare_left_alone(uint32_t number, bool alone)
@@ -404,11 +401,21 @@ static bool is_empty(const struct birth *birth, uint32_t number, const struct le
 	return leaf_holds_only(leaf, birth->joins_by_clone, us.mother.procs, known, count);
 }
 
-// One that is being born this moment is in the leaf before we know its number. Else it is not
-// waited for: somebody wants to hear of the command.
+// Somebody wants to hear of the command, so that the next child is not waited for, but if it may be
+// the stranger that is seen: it is in the leaf a moment before it has a number.
 bool spare_leaf_is_empty(const struct birth *birth, uint32_t number, const struct leaf *leaf)
 {
-	return is_empty(birth, number, leaf) || (meet_next() && is_empty(birth, number, leaf));
+	int i = which(WAITS);
+	bool unborn = i >= 0 && us.mother.number == number && !number_of(i);
+
+	if (i >= 0 && atomic_load(&shared->cradles[i].told) == BARREN)
+		meet_next();
+	if (is_empty(birth, number, leaf))
+		return true;
+	if (!unborn)
+		return false;
+	meet_next();
+	return is_empty(birth, number, leaf);
 }
 
 bool spare_use(const struct run_order *what, struct run *out)
@@ -565,7 +572,7 @@ static void await_death(int pid)
 
 bool spare_make_room(void)
 {
-	if (!spare_may_rest() && which(DROPPED) < 0)
+	if (!spare_may_rest() && !spare_is_dying())
 		return false;
 	spare_rest();
 	// They count until they are reaped. She comes first: she may bear one more.

@@ -19,8 +19,6 @@
 
 #include "bench/stat.h"
 
-extern char **environ;
-
 static size_t read_all(int fd, char *room, size_t size)
 {
 	size_t have = 0;
