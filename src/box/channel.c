@@ -20,15 +20,28 @@ static void lose(struct channel *channel, const char *why)
 	channel->lost(channel, why);
 }
 
+// Who ends without having read all that was said to it resets the connection. What it had to say
+// lies behind that.
+static ssize_t take_words(int fd, char *words, size_t size, int fds[CHANNEL_FDS_MAX], int *count)
+{
+	ssize_t len;
+
+	*count = CHANNEL_FDS_MAX;
+	len = fd_recv_any(fd, words, size, fds, count, MSG_DONTWAIT);
+	if (len >= 0 || errno != ECONNRESET)
+		return len;
+	*count = CHANNEL_FDS_MAX;
+	return fd_recv_any(fd, words, size, fds, count, MSG_DONTWAIT);
+}
+
 // False: nothing more for now, or the end.
 static bool hear(struct channel *channel)
 {
 	static char words[WORDS_MAX]; // one thread turns the loop
 	const char *no_words[1] = {NULL};
 	struct talk talk = {.exec = {.argv = no_words, .env = no_words}};
-	int fds[CHANNEL_FDS_MAX], count = CHANNEL_FDS_MAX;
-	ssize_t len = fd_recv_any(channel->watch.fd, words, sizeof(words), fds, &count,
-				  MSG_DONTWAIT);
+	int fds[CHANNEL_FDS_MAX], count;
+	ssize_t len = take_words(channel->watch.fd, words, sizeof(words), fds, &count);
 
 	if (len < 0 && errno == EAGAIN)
 		return false;

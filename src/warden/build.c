@@ -182,7 +182,9 @@ static fallible tell_goods(const struct order *order, const struct cell *cell,
 	snprintf(goods.host, sizeof(goods.host), "%s", order->host);
 	snprintf(goods.box, sizeof(goods.box), "%s", cell->id);
 	if (fd_send(cell->fds[0], &goods, sizeof(goods), fds, goods_fds(&goods), MSG_DONTWAIT) < 0)
-		return errno == EPIPE ? berth_lost() : err_sys(errno, "tell pid 1 of its goods");
+		return errno == EPIPE || errno == ECONNRESET
+			       ? berth_lost()
+			       : err_sys(errno, "tell pid 1 of its goods");
 	return OK;
 }
 
@@ -522,6 +524,10 @@ static void take_berth(struct warden *warden, struct cell *cell, const struct or
 	warden->berth = NULL;
 	assign(warden, cell, order);
 	cell->note.born_us = clock_us();
+	if (cell->late) { // of the laying: nobody has asked for that
+		err_free(cell->late);
+		cell->late = berth_lost();
+	}
 	if (!cell->late)
 		cell->late = fit_net(warden, cell);
 	if (!cell->late)
