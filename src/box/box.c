@@ -255,13 +255,15 @@ static fallible order_build(struct box *box, const struct order *build, int64_t 
 	return channel_open(&box->channel, box->loop, fds[0]);
 }
 
-fallible box_build(struct loop *loop, struct ask *ask, const struct order *build, int tapes_dir,
-		   struct box **out)
+// *out_mute: pid 1 ended before it could say anything.
+static fallible build_once(struct loop *loop, struct ask *ask, const struct order *build,
+			   int tapes_dir, struct box **out, bool *out_mute)
 {
 	struct box *box = box_new(loop, ask, build->box, tapes_dir);
 	int64_t deadline = loop_now(loop) + BOX_READY_MS;
 	uint32_t links = ask_links(ask);
 	struct err *err = order_build(box, build, deadline);
+	bool built = !err;
 
 	box->at.ephemeral = build->ephemeral;
 	if (!err)
@@ -273,12 +275,28 @@ fallible box_build(struct loop *loop, struct ask *ask, const struct order *build
 	box->burying = true;
 	if (box->phase != BOX_BURIED)
 		undo(loop, ask, build->box);
+	*out_mute = built && box->phase == BOX_LOST && ask_is_same(ask, links);
 	box_drop(box);
 	// A builder fails when the warden dies under it, and we may hear of that first.
 	if (err_kind(err) == ERR_INTERNAL && !ask_is_same(ask, links))
 		err = err_recast(err, ERR_UNAVAILABLE, "no_warden",
 				 "the part of the server that makes sandboxes has just ended");
 	return err_while(err, "build %s", build->box);
+}
+
+// Whoever is killed as it is made, or was made ahead and is killed as it is wanted, is made once
+// more: nothing of anybody has run in it.
+fallible box_build(struct loop *loop, struct ask *ask, const struct order *build, int tapes_dir,
+		   struct box **out)
+{
+	bool mute = false;
+	struct err *err = build_once(loop, ask, build, tapes_dir, out, &mute);
+
+	if (!err || !mute)
+		return err;
+	log_event(LOG_WARN, "box.again", "sandbox", build->box, "error", err_trail(err), NULL);
+	err_free(err);
+	return build_once(loop, ask, build, tapes_dir, out, &mute);
 }
 
 fallible box_bury(struct box *box, int64_t deadline)
