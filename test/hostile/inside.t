@@ -79,17 +79,23 @@ def half_messages(stage):
 def many_values(stage):
     box = stage.box()
 
-    def call(values):
-        ws = socket_to(stage, box, "rpc")
-        ws.raw(ws.frame(wsclient.TEXT, b'["push",["pipeline",0,["utils","ping"],[[' + b",".join([b"[]"] * values) + b"]]]]"))
+    def message(values):
+        return b'["push",["pipeline",0,["utils","ping"],[[' + b",".join([b"[]"] * values) + b"]]]]"
+
+    # Put together before anybody looks at the clock: that takes this process itself a second.
+    def call(ws, frame):
+        ws.raw(frame)
         ws.raw(ws.frame(wsclient.TEXT, b'["pull",1]'))
         answer = ws.recv()
         ws.cut()
         return answer
-    answer = call(1000)
+    ws = socket_to(stage, box, "rpc")
+    answer = call(ws, ws.frame(wsclient.TEXT, message(1000)))
     stage.twin(json.loads(answer)[0] != "abort", "a thousand values are read", answer)
+    ws = socket_to(stage, box, "rpc")
+    frame = ws.frame(wsclient.TEXT, message(7000000))
     before, answers = rss(stage), []
-    took = slowest_health(stage, lambda: answers.append(call(7000000)))
+    took = slowest_health(stage, lambda: answers.append(call(ws, frame)))
     c.ok(json.loads(answers[0])[0] == "abort", "W-02: it is refused", answers[0][:300])
     c.ok(took < 0.3 * PATIENCE, "W-02: nobody waits for it", took)
     c.ok(rss(stage) - before < 64 * MIB, "W-02: no tree of it was made", (rss(stage) - before) // MIB)
