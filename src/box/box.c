@@ -294,7 +294,7 @@ fallible box_build(struct loop *loop, struct ask *ask, const struct order *build
 
 	if (!err || !mute)
 		return err;
-	log_event(LOG_WARN, "box.again", "sandbox", build->box, "error", err_trail(err), NULL);
+	log_event(LOG_WARN, "box.rebuilt", "sandbox", build->box, "error", err_trail(err), NULL);
 	err_free(err);
 	return build_once(loop, ask, build, tapes_dir, out, &mute);
 }

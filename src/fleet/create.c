@@ -124,7 +124,6 @@ static fallible build_in_turn(struct entry *entry, const struct order *order, st
 {
 	struct fleet *fleet = entry->fleet;
 	int64_t deadline = loop_now(fleet->loop) + fleet->queue_wait_ms;
-
 	int late = 0;
 
 	for (;;) {
