@@ -21,10 +21,12 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "model/order.h"
@@ -36,20 +38,20 @@
 #define WORKER_US 3000000
 #define DISK_US 30000000
 #define AGAIN_US 5000000
-#define SLOTS 72 // the loop's, and as many as there may be workers
 #define WATCH_STACK (256 * 1024)
 
 struct slot {
 	pthread_mutex_t lock; // held for a moment, never over the call
 	int depth;
-	int64_t since_us, struck_us; // 0: not at it; not struck
-	enum brink_kind kind;
-	struct brink_at at;
+	int64_t struck_us; // 0: not yet
+	int32_t thread;
+	struct hold *hold;
 };
 
 static struct {
 	bool started;
-	struct slot slots[SLOTS]; // the first is the loop's
+	struct slot slots[HOLDS]; // the first is the loop's
+	struct holds *holds;
 	atomic_int taken;
 	atomic_uint uses;
 	atomic_bool awake;
@@ -63,9 +65,17 @@ static struct {
 
 static _Thread_local struct slot *own;
 
-void brink_prepare(void)
+fallible brink_prepare(int holds)
 {
+	auto_fd page = holds ? holds : -1;
+
 	brink.stat = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	brink.holds = mmap(NULL, sizeof(*brink.holds), PROT_READ | PROT_WRITE,
+			   page < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, page, 0);
+	if (brink.holds == MAP_FAILED)
+		return err_sys(errno, "show who holds us up");
+	memset(brink.holds, 0, sizeof(*brink.holds)); // a daemon before us is gone
+	return OK;
 }
 
 void brink_link(int fd)
@@ -83,9 +93,19 @@ static struct slot *own_slot(void)
 	if (own || !brink.started)
 		return own;
 	number = atomic_fetch_add(&brink.taken, 1);
-	if (number < SLOTS)
-		own = &brink.slots[number];
+	if (number >= HOLDS)
+		return NULL;
+	own = &brink.slots[number];
+	own->hold = &brink.holds->calls[number];
+	own->thread = gettid();
 	return own;
+}
+
+static int64_t patience_us(const struct slot *slot, enum brink_kind kind)
+{
+	if (kind == BRINK_DISK)
+		return DISK_US;
+	return slot == &brink.slots[0] ? LOOP_US : WORKER_US;
 }
 
 void brink_enter(const struct brink_at *at, enum brink_kind kind)
@@ -96,10 +116,10 @@ void brink_enter(const struct brink_at *at, enum brink_kind kind)
 		return;
 	pthread_mutex_lock(&slot->lock);
 	if (slot->depth++ == 0) {
-		slot->since_us = clock_us();
 		slot->struck_us = 0;
-		slot->kind = kind;
-		slot->at = *at;
+		slot->hold->late_us = clock_us() + patience_us(slot, kind);
+		slot->hold->at = *at;
+		slot->hold->thread = slot->thread;
 	}
 	pthread_mutex_unlock(&slot->lock);
 	atomic_fetch_add(&brink.uses, 1);
@@ -127,10 +147,30 @@ void brink_leave(void)
 		return;
 	pthread_mutex_lock(&slot->lock);
 	if (--slot->depth == 0)
-		slot->since_us = 0;
+		slot->hold->thread = 0;
 	pthread_mutex_unlock(&slot->lock);
 	if (slot == &brink.slots[0] && atomic_load(&brink.untold))
 		tell();
+}
+
+int brink_open(const struct brink_at *at)
+{
+	for (int i = 0; brink.holds && i < HOLDS; i++) {
+		struct hold *last = &brink.holds->last[i];
+
+		if (last->thread)
+			continue;
+		last->at = *at;
+		last->thread = 1;
+		return i + 1;
+	}
+	return 0;
+}
+
+void brink_close(int place)
+{
+	if (place)
+		brink.holds->last[place - 1].thread = 0;
 }
 
 // "42 (cove) D …": the loop's thread is the first of the process. Its name is ours.
@@ -163,11 +203,7 @@ static void strike(const struct brink_at *at)
 
 static bool is_late(const struct slot *slot, int64_t now)
 {
-	int64_t most = slot->kind == BRINK_DISK	 ? DISK_US
-		       : slot == &brink.slots[0] ? LOOP_US
-						 : WORKER_US;
-
-	if (!slot->since_us || now - slot->since_us < most)
+	if (!slot->hold->thread || now < slot->hold->late_us)
 		return false;
 	return !slot->struck_us || now - slot->struck_us >= AGAIN_US;
 }
@@ -179,9 +215,10 @@ static void look(struct slot *slot)
 
 	pthread_mutex_lock(&slot->lock);
 	late = is_late(slot, clock_us()) && (slot != &brink.slots[0] || loop_sleeps());
-	at = slot->at;
-	if (late)
+	if (late) {
+		at = slot->hold->at;
 		slot->struck_us = clock_us();
+	}
 	pthread_mutex_unlock(&slot->lock);
 	if (late)
 		strike(&at);
@@ -192,7 +229,7 @@ static bool is_used(struct slot *slot)
 	bool used;
 
 	pthread_mutex_lock(&slot->lock);
-	used = slot->since_us != 0;
+	used = slot->hold->thread != 0;
 	pthread_mutex_unlock(&slot->lock);
 	return used;
 }
@@ -207,7 +244,7 @@ static void look_on(void)
 		unsigned now;
 
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
-		for (int i = 0; i < SLOTS && i < atomic_load(&brink.taken); i++) {
+		for (int i = 0; i < HOLDS && i < atomic_load(&brink.taken); i++) {
 			look(&brink.slots[i]);
 			if (is_used(&brink.slots[i]))
 				calm = 0;
@@ -241,7 +278,7 @@ fallible brink_start(void)
 	sigset_t all, before;
 	int failed;
 
-	for (int i = 0; i < SLOTS; i++)
+	for (int i = 0; i < HOLDS; i++)
 		pthread_mutex_init(&brink.slots[i].lock, NULL);
 	sem_init(&brink.wake, 0, 0);
 	brink.started = true;

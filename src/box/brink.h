@@ -2,18 +2,14 @@
 // sleep while holding that (splice() to a socket that nobody reads): then every call on the pipe
 // waits, uninterruptible, whatever flags it was made with. A terminal's O_NONBLOCK is everybody's
 // who has the master. So such calls are announced here, and one thread does nothing but look after
-// them: where one does not come back the sandbox is ended, and with it the wait.
+// them: where one does not come back the sandbox is ended, and with it the wait. That thread ends
+// with the daemon, which a call that is held up keeps from dying: then the warden does the same.
 #pragma once
 
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "base/id.h"
-
-struct brink_at {
-	char box[ID_BOX_LEN + 1];
-	bool ephemeral; // it has no files to keep
-};
+#include "model/hold.h"
 
 enum brink_kind {
 	BRINK_LOCK, // nothing but the lock can take long
@@ -21,8 +17,8 @@ enum brink_kind {
 };
 
 // On the loop's thread, while /proc can still be opened; then the thread. Without them, as in
-// tests, nobody looks.
-void brink_prepare(void);
+// tests, nobody looks. `holds`: the page of model/hold.h, taken over; 0: there is none.
+fallible brink_prepare(int holds);
 fallible brink_start(void);
 // The warden's socket, which is taken over; -1: there is none now.
 void brink_link(int fd);
@@ -30,3 +26,8 @@ void brink_link(int fd);
 // Before and after the call, in any thread; they may be nested. `at` is copied.
 void brink_enter(const struct brink_at *at, enum brink_kind kind);
 void brink_leave(void);
+
+// A pipe of which nobody else has the daemon's end: closing it takes the lock, and a daemon that
+// dies closes everything. On the loop's thread. Returns what brink_close() is to be given.
+int brink_open(const struct brink_at *at);
+void brink_close(int place);

@@ -151,7 +151,13 @@ static void close_end(struct pipes *pipes, struct pipe_end *end)
 		return;
 	end->open = false;
 	loop_unwatch(pipes->loop, &end->watch);
+	brink_enter(pipes->at, BRINK_LOCK);
 	fd_drop(&end->watch.fd);
+	brink_leave();
+	if (end == &pipes->in) {
+		brink_close(pipes->last);
+		pipes->last = 0;
+	}
 }
 
 static enum tape_stream stream_of(const struct pipe_end *end)
@@ -466,6 +472,7 @@ fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, c
 	if (input.at) {
 		pipes->input = mem_dup(input.at, input.len);
 		pipes->input_len = input.len;
+		pipes->last = pipes->keep_in ? 0 : brink_open(pipes->at);
 		feed(pipes);
 	}
 	return OK;

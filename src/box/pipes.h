@@ -29,6 +29,7 @@ struct pipes {
 	size_t input_len, input_at;
 	bool keep_in;	       // stdin stays open when it has taken that: pipes_write()
 	bool writing;	       // somebody is at it
+	int last;	       // the daemon alone has stdin: brink_open()
 	struct bell room;      // stdin took something, or closed
 	struct timer patience; // until the ends are watched
 	bool spilling;	       // a task writes to the disk, and the watches rest

@@ -1,5 +1,5 @@
-// Each probe runs in a child of its own with a mount namespace of its own, so whatever it makes is
-// gone with it; it answers by exit status (0, or an errno) and may say a few words on a pipe.
+// What a probe makes is gone with the child that it runs in, which has a mount namespace of its
+// own; one that only asks needs none. It answers 0 or an errno, and may say a few words on a pipe.
 #include "os/probe.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@
 #define PROBE_BASE (1u << 20)
 #define SCRATCH ".probe"
 
-// In the child: 0, or an errno. `say` takes words for the table.
+// 0, or an errno. `say` takes words for the table.
 typedef int probe_fn(int data, int say);
 
 static int userns(int *out)
@@ -282,64 +282,74 @@ static int try_nft(int data, int say)
 static const struct {
 	const char *feature;
 	bool required;
+	enum { MAKES, ASKS } how;
 	probe_fn *run;
 	const char *without, *fix;
 } probes[] = {
-	{"user namespaces", true, try_userns, "cove does not start",
+	{"user namespaces", true, MAKES, try_userns, "cove does not start",
 	 "set sysctl user.max_user_namespaces above 0, and run as root"},
-	{"pid, mount, net, ipc and uts namespaces", true, try_namespaces, "cove does not start",
-	 KERNEL},
-	{"seccomp filters", true, try_seccomp, "cove does not start", KERNEL},
-	{"idmapped mounts of the data directory", true, try_idmap, "cove does not start",
+	{"pid, mount, net, ipc and uts namespaces", true, MAKES, try_namespaces,
+	 "cove does not start", KERNEL},
+	{"seccomp filters", true, MAKES, try_seccomp, "cove does not start", KERNEL},
+	{"idmapped mounts of the data directory", true, MAKES, try_idmap, "cove does not start",
 	 "put the data directory on ext4, xfs or btrfs: --data DIR"},
-	{"overlay on idmapped layers", true, try_overlay, "cove does not start",
+	{"overlay on idmapped layers", true, MAKES, try_overlay, "cove does not start",
 	 "load the module overlay, and put the data directory on ext4, xfs or btrfs"},
-	{"memory controller", true, try_memory, "cove does not start",
+	{"memory controller", true, ASKS, try_memory, "cove does not start",
 	 "boot with cgroup_enable=memory, and mount the cgroup file system"},
-	{"pids controller", true, try_pids, "cove does not start",
+	{"pids controller", true, ASKS, try_pids, "cove does not start",
 	 "mount the cgroup file system with the pids controller"},
-	{"cpu controller", true, try_cpu, "cove does not start",
+	{"cpu controller", true, ASKS, try_cpu, "cove does not start",
 	 "mount the cgroup file system with the cpu controller"},
-	{"programs from memory", true, try_memfd, "cove does not start",
+	{"programs from memory", true, MAKES, try_memfd, "cove does not start",
 	 "set sysctl vm.memfd_noexec to 0 or 1"},
-	{"pidfds", true, try_pidfd, "cove does not start", KERNEL},
-	{"closed memory after a change of ids", true, try_undumpable, "cove does not start",
+	{"pidfds", true, ASKS, try_pidfd, "cove does not start", KERNEL},
+	{"closed memory after a change of ids", true, ASKS, try_undumpable, "cove does not start",
 	 "sysctl fs.suid_dumpable=0, or =2 to keep cores that only root can read"},
-	{"loop devices", false, try_loop, "disk limits are refused", "load the module loop"},
-	{"Landlock", false, try_landlock, "the daemon runs without this second fence",
+	{"loop devices", false, ASKS, try_loop, "disk limits are refused", "load the module loop"},
+	{"Landlock", false, ASKS, try_landlock, "the daemon runs without this second fence",
 	 "boot with lsm=landlock,..."},
-	{PROBE_SK_LOOKUP, false, try_sk_lookup, "sandboxes get their network by nft",
+	{PROBE_SK_LOOKUP, false, MAKES, try_sk_lookup, "sandboxes get their network by nft",
 	 "run a kernel with CONFIG_BPF_SYSCALL and CONFIG_INET"},
-	{PROBE_NFT, false, try_nft, "sandboxes get their network by sk_lookup alone",
+	{PROBE_NFT, false, MAKES, try_nft, "sandboxes get their network by sk_lookup alone",
 	 "load the modules nf_tables and nft_tproxy"},
 };
 
-static int run_child(probe_fn *run, int data, char *found, size_t size)
+static int run_child(probe_fn *run, int data, int say)
 {
-	int pipe_fds[2], status = 0;
-	ssize_t len;
-	pid_t pid;
+	int status = 0;
+	pid_t pid = fork();
 
-	found[0] = 0;
-	if (pipe2(pipe_fds, O_CLOEXEC))
-		return errno;
-	pid = fork();
 	if (pid == 0) {
 		// Only a directory that was opened in this mount namespace can be copied in it.
 		if (fchdir(data) || unshare(CLONE_NEWNS) || mount_private())
 			_exit(errno);
 		data = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		_exit(data < 0 ? errno : run(data, pipe_fds[1]));
+		_exit(data < 0 ? errno : run(data, say));
 	}
-	close(pipe_fds[1]);
-	len = pid > 0 ? fd_read_all(pipe_fds[0], found, size - 1) : 0;
-	found[len > 0 ? len : 0] = 0;
-	close(pipe_fds[0]);
 	if (pid < 0)
 		return EAGAIN;
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EFAULT;
+}
+
+// What it says fits into the pipe.
+static int run_probe(size_t which, int data, char *found, size_t size)
+{
+	int pipe_fds[2], errnum;
+	ssize_t len;
+
+	found[0] = 0;
+	if (pipe2(pipe_fds, O_CLOEXEC))
+		return errno;
+	errnum = probes[which].how == ASKS ? probes[which].run(data, pipe_fds[1])
+					   : run_child(probes[which].run, data, pipe_fds[1]);
+	close(pipe_fds[1]);
+	len = fd_read_all(pipe_fds[0], found, size - 1);
+	found[len > 0 ? len : 0] = 0;
+	close(pipe_fds[0]);
+	return errnum;
 }
 
 size_t probe_all(int data, struct probe_row *rows, size_t max)
@@ -356,7 +366,7 @@ size_t probe_all(int data, struct probe_row *rows, size_t max)
 			.without = probes[i].without,
 			.fix = probes[i].fix,
 		};
-		errnum = run_child(probes[i].run, data, row->found, sizeof(row->found));
+		errnum = run_probe(i, data, row->found, sizeof(row->found));
 		row->ok = errnum == 0;
 		if (!row->found[0])
 			snprintf(row->found, sizeof(row->found), "%s",

@@ -119,6 +119,7 @@ static const struct row rows[] = {
 	{"fd-key", NULL, COUNT, AT(fd_key), "0", 0, FD_MAX, NULL, NULL},
 	{"fd-lock", NULL, COUNT, AT(fd_lock), "0", 0, FD_MAX, NULL, NULL},
 	{"fd-live", NULL, COUNT, AT(fd_live), "0", 0, FD_MAX, NULL, NULL},
+	{"fd-holds", NULL, COUNT, AT(fd_holds), "0", 0, FD_MAX, NULL, NULL},
 	{"uid", NULL, COUNT, AT(uid), "0", 0, UINT32_MAX, NULL, NULL},
 	{"gid", NULL, COUNT, AT(gid), "0", 0, UINT32_MAX, NULL, NULL},
 };

@@ -32,7 +32,7 @@ struct config {
 	// How serve and its children speak; not for people.
 	char *fd_listen, *fd_preview;
 	uint64_t fd_cert;
-	uint64_t fd_ready, fd_key, fd_lock, fd_live, uid, gid; // 0: not given
+	uint64_t fd_ready, fd_key, fd_lock, fd_live, fd_holds, uid, gid; // 0: not given
 };
 
 // Reads argv behind the verb. INVALID bad_config, naming file, line and key, or the flag.

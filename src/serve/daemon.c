@@ -252,7 +252,7 @@ static fallible open_outside(struct house *house)
 	house->daemon_dir = open(daemon, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (house->daemon_dir < 0)
 		return err_sys(errno, "open %s", daemon);
-	brink_prepare();
+	TRY(brink_prepare((int)house->config.fd_holds));
 	return admit_open(&house->admit);
 }
 

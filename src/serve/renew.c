@@ -61,6 +61,8 @@ static bool take_word(struct str name, struct str value, struct renew *renew)
 		return take_int(value, &renew->lock);
 	if (str_is(name, "key"))
 		return take_int(value, &renew->key);
+	if (str_is(name, "holds"))
+		return take_int(value, &renew->holds);
 	if (str_is(name, "ready"))
 		return take_list(value, renew->ready, 2, &count) && count == 2;
 	if (str_is(name, "listeners"))
@@ -168,6 +170,7 @@ static void keep_open(const struct renew *renew, bool on)
 
 	fcntl(renew->lock, F_SETFD, flags);
 	fcntl(renew->key, F_SETFD, flags);
+	fcntl(renew->holds, F_SETFD, flags);
 	fcntl(renew->ready[0], F_SETFD, flags);
 	fcntl(renew->ready[1], F_SETFD, flags);
 	for (int i = 0; i < renew->listener_count; i++)
@@ -181,9 +184,11 @@ fallible renew_become(const char *program, char **argv, const struct renew *rene
 	auto_buf text = BUF_INIT(4096);
 	struct err *err;
 
-	buf_fmt(&text, "1;generation=%u;lock=%d;key=%d;ready=%d,%d;warden=%d;daemon=%d;listeners=",
-		renew->generation, renew->lock, renew->key, renew->ready[0], renew->ready[1],
-		(int)renew->warden, (int)renew->daemon);
+	buf_fmt(&text,
+		"1;generation=%u;lock=%d;key=%d;holds=%d;ready=%d,%d;warden=%d;daemon=%d;"
+		"listeners=",
+		renew->generation, renew->lock, renew->key, renew->holds, renew->ready[0],
+		renew->ready[1], (int)renew->warden, (int)renew->daemon);
 	for (int i = 0; i < renew->listener_count; i++)
 		buf_fmt(&text, "%s%d", i ? "," : "", renew->listeners[i]);
 	buf_fmt(&text, ";listen=%s;url=%s;previews=", renew->listen, renew->url);

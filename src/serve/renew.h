@@ -13,6 +13,7 @@
 struct renew {
 	unsigned generation;
 	int lock, key, ready[2];
+	int holds; // 0: an image that had none
 	int listeners[RENEW_LISTENERS], listener_count;
 	int previews[RENEW_LISTENERS], preview_count;
 	pid_t warden, daemon; // 0: not running

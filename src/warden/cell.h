@@ -97,6 +97,8 @@ struct long_order {
 	int64_t deadline_us;
 };
 
+struct holds;
+
 struct warden {
 	int data, epoll, listener, daemon, signals;
 	int cells, ears;	// RUN/cells, RUN/box
@@ -140,6 +142,7 @@ struct warden {
 	int brought;		   // the fd that came with it, borrowed; -1: none
 	struct answer answer;	   // to it
 	char room[ORDER_SIZE_MAX]; // for messages, either way
+	const struct holds *holds; // of the daemon (warden/held); NULL: not told
 };
 
 // What an epoll event means: one of these, or else TAG_COUNT and up the box whose pid 1 has ended.

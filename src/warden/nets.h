@@ -8,7 +8,9 @@
 
 #include <stdbool.h>
 
-#define NETS_LEAST 32
+#include "base/weak.h"
+
+#define NETS_LEAST (WEAK_BUILD ? 2 : 32) // a weak build lives for one attack
 #define NETS_MOST 128
 
 struct nets {

@@ -31,6 +31,7 @@
 #include "os/seccomp.h"
 #include "warden/census.h"
 #include "warden/ear.h"
+#include "warden/held.h"
 #include "warden/jail.h"
 #include "warden/recall.h"
 
@@ -41,7 +42,7 @@
 
 struct options {
 	const char *data, *run, *disk, *steer;
-	uint64_t uid, gid, lock;
+	uint64_t uid, gid, lock, holds;
 };
 
 static bool option(const char *arg, const char *name, const char **out)
@@ -63,14 +64,15 @@ static bool option_number(const char *arg, const char *name, uint64_t max, uint6
 
 static fallible read_options(int argc, char **argv, struct options *out)
 {
-	*out = (struct options){.uid = UINT64_MAX, .lock = UINT64_MAX};
+	*out = (struct options){.uid = UINT64_MAX, .lock = UINT64_MAX, .holds = UINT64_MAX};
 	for (int i = 0; i < argc; i++) {
 		if (option(argv[i], "--data", &out->data) || option(argv[i], "--run", &out->run) ||
 		    option(argv[i], "--disk", &out->disk) ||
 		    option(argv[i], "--steer", &out->steer) ||
 		    option_number(argv[i], "--uid", UINT32_MAX - 1, &out->uid) ||
 		    option_number(argv[i], "--gid", UINT32_MAX - 1, &out->gid) ||
-		    option_number(argv[i], "--fd-lock", INT32_MAX, &out->lock))
+		    option_number(argv[i], "--fd-lock", INT32_MAX, &out->lock) ||
+		    option_number(argv[i], "--fd-holds", INT32_MAX, &out->holds))
 			continue;
 		return err_new(INVALID, "bad_option", "the warden has no option '%s'", argv[i]);
 	}
@@ -242,6 +244,7 @@ static fallible open_loop(struct warden *warden)
 	sigaddset(&mask, SIGCHLD);
 	sigaddset(&mask, SIGTERM);
 	sigaddset(&mask, SIGINT);
+	sigaddset(&mask, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	warden->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 	TRY(watch(warden, warden->signals, TAG_SIGNALS));
@@ -255,6 +258,8 @@ static fallible begin(struct warden *warden, const struct options *options)
 
 	assert(options->data && options->run); // read_options() saw to it
 	TRY(retire(options));
+	if (options->holds != UINT64_MAX)
+		TRY(held_open(warden, (int)options->holds));
 	warden->uid = (uid_t)options->uid;
 	warden->data = open(options->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (warden->data < 0)

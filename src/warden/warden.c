@@ -7,7 +7,7 @@
 //	the daemon's socket   orders in, answers out (warden/orders)
 //	the zygote's socket   a clone was made (warden/build)
 //	a pidfd               a box has ended (warden/bury)
-//	signals               a child of ours ended, or we shall
+//	signals               a child of ours ended, or we shall; the daemon cannot (warden/held)
 //
 // Boxes outlive the daemon and us. When the daemon goes nothing changes, however long it is away:
 // the next one asks what there is. SIGTERM, which also comes when the supervisor dies, ends us and
@@ -40,6 +40,7 @@
 #include "warden/build.h"
 #include "warden/bury.h"
 #include "warden/cell.h"
+#include "warden/held.h"
 #include "warden/jail.h"
 #include "warden/orders.h"
 #include "warden/post.h"
@@ -170,6 +171,8 @@ static void hear_signal(struct warden *warden)
 	while (read(warden->signals, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCHLD)
 			reap(warden);
+		else if (info.ssi_signo == SIGUSR1)
+			held_end(warden);
 		else
 			warden->stopping = true;
 		if (info.ssi_signo == SIGINT)

@@ -47,12 +47,9 @@ def held_up(box):
 
 
 def state_of(box, want):
-    for _ in range(100):
-        got = cove.get("/v1/sandboxes/" + box).json
-        if got["state"] == want:
-            break
-        time.sleep(0.1)
-    return got
+    """Where a disk may be what takes so long, half a minute passes first."""
+    c.until(lambda: cove.get("/v1/sandboxes/" + box).json["state"] == want, 45, 0.1)
+    return cove.get("/v1/sandboxes/" + box).json
 
 
 evil, neighbour = boxes(2)
@@ -77,11 +74,33 @@ c.ok(again and again.json["state"] == "running", "and starts again when it is as
 c.same(cove.post("/v1/sandboxes/%s/api/execute" % evil, {"command": "cat /workspace/note"}).json["stdout"], "kept", "with its files")
 
 # Output of processes is moved by workers: as many as there are, and more, are held up.
-crowd = boxes(6)
-for box in crowd:
-    cove.post("/v1/sandboxes/%s/api/process/start" % box,
-              {"command": "cat > /tmp/e.py <<'END'\n%sEND\nexec python3 /tmp/e.py" % EVIL})
-time.sleep(0.5)
+def gather():
+    crowd = boxes(6)
+    for box in crowd:
+        cove.post("/v1/sandboxes/%s/api/process/start" % box,
+                  {"command": "cat > /tmp/e.py <<'END'\n%sEND\nexec python3 /tmp/e.py" % EVIL})
+    c.ok(c.until(lambda: held_threads(cove.children()["daemon"]), 20, 0), "the daemon is held up")
+    return crowd
+
+
+def asleep(pid):
+    for name in os.listdir("/proc/%d/task" % pid):
+        try:
+            with open("/proc/%d/task/%s/stat" % (pid, name)) as file:
+                if file.read().rpartition(")")[2].split()[0] == "D":
+                    yield name
+        except OSError:
+            pass
+
+
+def held_threads(pid):
+    """Threads of a process that nothing wakes: a disk would have, meanwhile."""
+    first = set(asleep(pid))
+    time.sleep(0.3)
+    return first & set(asleep(pid))
+
+
+crowd = gather()
 begun = time.time()
 reply = cove.request("POST", "/v1/sandboxes/%s/api/write" % neighbour, {"path": "/workspace/a", "content": "a" * 100000}, timeout=30)
 reply = cove.request("POST", "/v1/sandboxes/%s/api/read" % neighbour, {"path": "/workspace/a"}, timeout=30)
@@ -111,6 +130,51 @@ c.same(cove.post("/v1/sandboxes/%s/api/execute" % neighbour, {"command": "echo t
 os.kill(first, signal.SIGCONT)
 c.same(cove.post("/v1/sandboxes/%s/api/execute" % evil, {"command": "cat /workspace/note"}).json["stdout"], "kept", "and so is it, once it answers")
 crowd.append(seen[-1].json["id"])
+
+# A daemon that is killed meanwhile cannot die: what keeps it is ended all the same, and no other.
+for box in gather():
+    crowd.append(box)
+held = held_threads(cove.children()["daemon"])
+begun = time.time()
+kill_daemon()
+c.ok(c.until(lambda: cove.request("GET", "/v1/sandboxes/" + neighbour, timeout=20).status == 200, 30), "the next daemon comes (%.1f s)" % (time.time() - begun), held)
+c.same(cove.post("/v1/sandboxes/%s/api/execute" % neighbour, {"command": "cat /workspace/a | wc -c"}).json["stdout"], "100000",
+       "and finds those that hold nobody up as they were")
+c.ok("serve.child_held" in cove.log_text(), "it is told that it could not die", cove.log_text()[-2000:])
+
+# Who dies closes what it has, and that takes the lock as well: of a stdin that nobody else can close.
+LENT = EVIL[:EVIL.index("r = ")] + """if os.fork() == 0:
+    os.splice(0, s.fileno(), 8192)
+while %s:
+    pass
+"""
+
+
+def waits_to_send(pid):
+    try:
+        with open("/proc/%d/wchan" % pid) as file:
+            return "sock_alloc_send" in file.read()
+    except OSError:
+        return False
+
+
+def lend(crowd, stays):
+    box = boxes(1)[0]
+    crowd.append(box)
+    body = {"argv": ["python3", "-c", LENT % stays], "encoding": "auto", "stdin": "x" * 300000, "timeoutMs": 60000}
+    threading.Thread(target=quiet, args=(cove.post, "/v1/sandboxes/%s/api/execute" % box, body), daemon=True).start()
+    return box
+
+
+box = lend(crowd, "False")
+c.same(state_of(box, "failed")["state"], "failed", "one that holds its stdin when its command ends is ended")
+reply = cove.request("POST", "/v1/sandboxes/%s/api/execute" % neighbour, {"command": "echo here"}, timeout=20)
+c.same(reply.json["stdout"], "here", "its neighbours run on")
+box = lend(crowd, "__import__('time').sleep(1) is None")
+c.ok(c.until(lambda: any(waits_to_send(pid) for pid in c._pids() if c._is_boxed(pid, cove.instance() + "/" + box)), 20), "another holds it while it runs")
+kill_daemon()
+c.ok(c.until(lambda: cove.request("GET", "/v1/sandboxes/" + neighbour, timeout=20).status == 200, 30), "a daemon that is killed meanwhile dies, and the next one comes")
+c.ok(cove.get("/v1/sandboxes/" + box).json["state"] in ("failed", "stopped"), "what kept it is ended", cove.log_text()[-2000:])
 for box in crowd + [evil, neighbour]:
     cove.request("DELETE", "/v1/sandboxes/" + box)
 c.done()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The command line, as people and scripts use it: statuses, streams, tables, a daemon of its own."""
+# alone: its census is of the whole host
 import json
 import os
 import pty

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """kill -9 of the daemon, of the warden, of both, of everything, at random points under load: what
 was promised lives on, what was not is buried, and that soon."""
+# alone: a new start has two seconds
 import os
 import random
 import signal

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Group V: servers, visitors and guessers at the previews' door; and what of group A is theirs."""
+# alone: medians of times are compared
 import contextlib
 import re
 import socket

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Group R, X: one box's appetite, and the neighbours who must not feel it."""
+# alone: boxes share the processors by rule
 import os
 import resource
 import subprocess

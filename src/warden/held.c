@@ -1,0 +1,97 @@
+// What the page says is the word of a process without rights, but no more than that could have
+// ordered: to end a sandbox. A thread that is dead has left its mark as well; what counts is one
+// that still sleeps where nothing wakes it. Where there is none it is the kernel that closes the
+// daemon's files, and one of the pipes that nobody else has is what keeps it. That may be the
+// thread of a call whose sandbox is gone already.
+//
+// syscalls: openat read close
+#include "warden/held.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/hold.h"
+#include "os/fd.h"
+#include "warden/build.h"
+#include "warden/bury.h"
+
+fallible held_open(struct warden *warden, int fd)
+{
+	auto_fd page = fd;
+	void *at = mmap(NULL, sizeof(struct holds), PROT_READ, MAP_SHARED, page, 0);
+
+	if (at == MAP_FAILED)
+		return err_sys(errno, "see what holds the daemon up");
+	warden->holds = at;
+	return OK;
+}
+
+static struct cell *find(struct warden *warden, const struct hold *hold)
+{
+	char box[ID_BOX_LEN + 1];
+	struct cell *cell;
+
+	memcpy(box, hold->at.box, sizeof(box));
+	box[ID_BOX_LEN] = 0;
+	cell = map_get(warden->boxes, str_of(box));
+	return cell && !cell->ahead && cell->state == CELL_ALIVE ? cell : NULL;
+}
+
+static void end(struct warden *warden, struct cell *cell)
+{
+	log_event(LOG_WARN, "security", "event", "box_holds_up", "severity", "high", "sandbox",
+		  cell->id, NULL);
+	build_hear(warden); // as before every end that keeps a disk
+	cell->keeps = cell->has_disk && !cell->note.ephemeral;
+	bury_begin(warden, cell);
+}
+
+// "42 (cove) D …": its name is the daemon's, and ours.
+static bool sleeps_on(int32_t thread)
+{
+	char path[32], text[128];
+	const char *at;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", thread);
+	if (thread <= 0 || fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return false;
+	at = strstr(text, ") ");
+	return at && at[2] == 'D';
+}
+
+// True: a call is what keeps the daemon.
+static bool end_calls(struct warden *warden)
+{
+	bool any = false;
+
+	for (int i = 0; i < HOLDS; i++) {
+		const struct hold *call = &warden->holds->calls[i];
+		struct cell *cell = find(warden, call);
+
+		if (!cell || !sleeps_on(call->thread))
+			continue;
+		any = true;
+		if (clock_us() >= call->late_us)
+			end(warden, cell);
+	}
+	return any;
+}
+
+void held_end(struct warden *warden)
+{
+	if (!warden->holds || end_calls(warden))
+		return;
+	for (int i = 0; i < HOLDS; i++) {
+		const struct hold *last = &warden->holds->last[i];
+		struct cell *cell = last->thread ? find(warden, last) : NULL;
+
+		if (cell)
+			end(warden, cell);
+	}
+}
