@@ -29,7 +29,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import cove as c  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PATIENCE = 5  # latency bounds of the rows, times this: the machine may be busy
+PATIENCE = 20 if os.environ.get("COVE_VM") else 5  # latency bounds of the rows, times this: the machine may be busy, or emulated
 WEAK = os.environ.get("COVE_WEAK_BIN", os.path.join(c.ROOT, "build", "weak", "cove"))
 LO_UP = ("import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, "
          "struct.pack('16sH22x', b'lo', 0x41))")  # SIOCSIFFLAGS, UP | RUNNING
