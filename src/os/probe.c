@@ -315,9 +315,16 @@ static const struct {
 	 "load the modules nf_tables and nft_tproxy"},
 };
 
-static int run_child(probe_fn *run, int data, int say)
+#define PROBES (sizeof(probes) / sizeof(*probes))
+
+// One under way. All begin before the first is waited for.
+struct trial {
+	pid_t pid; // 0: it has answered
+	int said, errnum;
+};
+
+static pid_t in_child(probe_fn *run, int data, int say)
 {
-	int status = 0;
 	pid_t pid = fork();
 
 	if (pid == 0) {
@@ -327,37 +334,53 @@ static int run_child(probe_fn *run, int data, int say)
 		data = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		_exit(data < 0 ? errno : run(data, say));
 	}
-	if (pid < 0)
+	return pid;
+}
+
+// What it says fits into the pipe.
+static struct trial begin(size_t which, int data)
+{
+	struct trial trial = {.said = -1};
+	int pipe_fds[2];
+
+	if (pipe2(pipe_fds, O_CLOEXEC)) {
+		trial.errnum = errno;
+		return trial;
+	}
+	trial.said = pipe_fds[0];
+	if (probes[which].how == ASKS)
+		trial.errnum = probes[which].run(data, pipe_fds[1]);
+	else
+		trial.pid = in_child(probes[which].run, data, pipe_fds[1]);
+	close(pipe_fds[1]);
+	return trial;
+}
+
+static int finish(struct trial *trial, char *found, size_t size)
+{
+	ssize_t len = trial->said < 0 ? 0 : fd_read_all(trial->said, found, size - 1);
+	int status = 0;
+
+	found[len > 0 ? len : 0] = 0;
+	fd_drop(&trial->said);
+	if (trial->pid < 0)
 		return EAGAIN;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+	if (!trial->pid)
+		return trial->errnum;
+	while (waitpid(trial->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EFAULT;
 }
 
-// What it says fits into the pipe.
-static int run_probe(size_t which, int data, char *found, size_t size)
-{
-	int pipe_fds[2], errnum;
-	ssize_t len;
-
-	found[0] = 0;
-	if (pipe2(pipe_fds, O_CLOEXEC))
-		return errno;
-	errnum = probes[which].how == ASKS ? probes[which].run(data, pipe_fds[1])
-					   : run_child(probes[which].run, data, pipe_fds[1]);
-	close(pipe_fds[1]);
-	len = fd_read_all(pipe_fds[0], found, size - 1);
-	found[len > 0 ? len : 0] = 0;
-	close(pipe_fds[0]);
-	return errnum;
-}
-
 size_t probe_all(int data, struct probe_row *rows, size_t max)
 {
-	size_t count = 0;
+	size_t count = PROBES < max ? PROBES : max;
+	struct trial trials[PROBES];
 
-	for (size_t i = 0; i < sizeof(probes) / sizeof(*probes) && count < max; i++) {
-		struct probe_row *row = &rows[count++];
+	for (size_t i = 0; i < count; i++)
+		trials[i] = begin(i, data);
+	for (size_t i = 0; i < count; i++) {
+		struct probe_row *row = &rows[i];
 		int errnum;
 
 		*row = (struct probe_row){
@@ -366,7 +389,7 @@ size_t probe_all(int data, struct probe_row *rows, size_t max)
 			.without = probes[i].without,
 			.fix = probes[i].fix,
 		};
-		errnum = run_probe(i, data, row->found, sizeof(row->found));
+		errnum = finish(&trials[i], row->found, sizeof(row->found));
 		row->ok = errnum == 0;
 		if (!row->found[0])
 			snprintf(row->found, sizeof(row->found), "%s",

@@ -52,7 +52,7 @@ def slow_loris(stage):
 
 def slow_heads(stage, half):
     socks = []
-    for _ in range(200 if c.SHORT else 600):
+    for _ in range(100 if c.SHORT else 600):
         sock = socket.create_connection(("127.0.0.1", stage.cove.port))
         sock.sendall(half)
         socks.append(sock)
@@ -182,7 +182,7 @@ def timing(stage):
     wrong = {"first": ("x" if right[5] != "x" else "y").join([right[:5], right[6:]]), "last": right[:-1] + ("0" if right[-1] != "0" else "1")}
     times = {name: [] for name in wrong}
     sock = socket.create_connection(("127.0.0.1", stage.cove.port))
-    for i in range(600 if c.SHORT else 3000):
+    for i in range(400 if c.SHORT else 3000):
         name = ("first", "last")[i % 2]
         begin = time.perf_counter()
         sock.sendall(b"GET /v1/sandboxes HTTP/1.1\r\nHost: localhost:%d\r\nAuthorization: Bearer %s\r\n\r\n" %
@@ -292,7 +292,7 @@ def fd_flood(stage):
     with stage.weakened("", before=few, binary=stage.cove.binary) as strong:
         used, served = flood(strong, 1300)
         c.ok(used < 0.6 and served, "A-23: with as few, others are served", used, served)
-    used, _ = flood(stage, 1000 if c.SHORT else 6000)
+    used, _ = flood(stage, 400 if c.SHORT else 6000)
     c.ok(used < 0.95, "A-23: fds are kept in reserve", used)
     c.ok(c.until(lambda: stage.cove.get("/v1/health").status == 200, 10), "A-23: it recovers")
 
