@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "box/inner.h"
 #include "box/leaf.h"
-#include "box/pipes.h"
+#include "box/pipe.h"
 #include "box/tape.h"
 #include "os/fd.h"
 
@@ -340,7 +340,7 @@ uint32_t box_execs(const struct box *box)
 
 void box_prepare(void)
 {
-	pipes_prepare();
+	pipe_prepare();
 }
 
 const struct brink_at *box_at(const struct box *box)

@@ -47,7 +47,7 @@ bool box_is_alive(const struct box *box);
 // lost).
 void box_on_loss(struct box *box, void (*lost)(struct box *box, void *arg), void *arg);
 uint32_t box_execs(const struct box *box);	      // running now
-const struct brink_at *box_at(const struct box *box); // whose a pipe is, for pipes_take()
+const struct brink_at *box_at(const struct box *box); // whose a pipe is, for pipe_take()
 
 // What all boxes of this process share. Once, at its start.
 void box_prepare(void);

@@ -155,22 +155,30 @@ void brink_leave(void)
 
 int brink_open(const struct brink_at *at)
 {
-	for (int i = 0; brink.holds && i < HOLDS; i++) {
-		struct hold *last = &brink.holds->last[i];
+	int free = 0;
 
-		if (last->thread)
-			continue;
-		last->at = *at;
-		last->thread = 1;
-		return i + 1;
+	for (int i = 0; brink.holds && i < HOLDS_LAST; i++) {
+		struct hold_last *last = &brink.holds->last[i];
+
+		if (!last->count) {
+			free = free ? free : i + 1;
+		} else if (!strcmp(last->at.box, at->box)) {
+			last->count++;
+			return i + 1;
+		}
 	}
-	return 0;
+	if (!free)
+		return 0;
+	brink.holds->last[free - 1].at = *at;
+	brink.holds->last[free - 1].count = 1;
+	return free;
 }
 
-void brink_close(int place)
+void brink_close(int *place)
 {
-	if (place)
-		brink.holds->last[place - 1].thread = 0;
+	if (*place)
+		brink.holds->last[*place - 1].count--;
+	*place = 0;
 }
 
 // "42 (cove) D …": the loop's thread is the first of the process. Its name is ours.

@@ -27,7 +27,7 @@ void brink_link(int fd);
 void brink_enter(const struct brink_at *at, enum brink_kind kind);
 void brink_leave(void);
 
-// A pipe of which nobody else has the daemon's end: closing it takes the lock, and a daemon that
-// dies closes everything. On the loop's thread. Returns what brink_close() is to be given.
+// A pipe of which nobody else has the daemon's end (struct hold_last). On the loop's thread.
+// Returns what brink_close() is to be given; 0: there is no place left.
 int brink_open(const struct brink_at *at);
-void brink_close(int place);
+void brink_close(int *place); // and forgets it

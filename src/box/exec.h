@@ -60,7 +60,7 @@ void exec_close_stdin(struct exec *exec); // behind what was written; harmless t
 int exec_take_master(struct exec *exec);
 // A command with a dialogue: all three become the caller's, once; -1 then. Blocking as above.
 struct exec_dialogue {
-	int out, err; // pipes to read; pipes_take() never waits
+	int out, err; // pipes to read; pipe_take() never waits
 	int dialogue; // a stream socket
 };
 struct exec_dialogue exec_take_dialogue(struct exec *exec);

@@ -8,6 +8,7 @@
 
 #include "base/auto.h"
 #include "box/exec_inner.h"
+#include "box/pipe.h"
 #include "os/fd.h"
 
 static bool is_master(int fd)
@@ -59,13 +60,14 @@ fallible exec_open_ends(struct exec *exec, const int *fds)
 	if (exec->flags & TALK_EXEC_STDIN)
 		input = exec->input.at ? exec->input : STR("");
 	exec->pipes.at = &exec->box->at;
+	exec->pipes.lent = exec->flags & TALK_EXEC_KEEP_IN;
 	return pipes_open(&exec->pipes, exec->box->loop, exec->tape, fds, input);
 }
 
 void exec_close_seat(struct exec *exec)
 {
 	for (int i = 0; i < 3; i++)
-		fd_drop(&exec->seat[i]);
+		pipe_close(&exec->box->at, &exec->seat[i]);
 }
 
 int exec_take_master(struct exec *exec)

@@ -104,7 +104,7 @@ fallible files_next_match(struct files_walk *walk, struct reach_match *out, bool
 fallible files_end(struct files_walk *walk, struct files_total *total);
 void files_drop(struct files_walk *walk); // cancels; never waits
 
-// A tree as a tar (ustar with pax), out of a pipe: read *out_fd to its end (pipes_take(), or splice
+// A tree as a tar (ustar with pax), out of a pipe: read *out_fd to its end (pipe_take(), or splice
 // in a worker: pid 1 may change its flags), close it, then files_end() tells what it was worth.
 // What is neither file, directory nor link is left out. `exclude`: globs; with a slash they mean
 // the path beneath, else any name in it.

@@ -1,8 +1,3 @@
-// The other end of each pipe is in the box, and pid 1 has a copy of ours: it could clear O_NONBLOCK
-// at any moment. So no call here relies on that flag: RWF_NOWAIT where the kernel has it for pipes
-// (6.4), else splice(SPLICE_F_NONBLOCK) by way of a pipe of our own. Against the lock of a pipe
-// that somebody in the box holds no flag helps: box/brink looks after these calls.
-//
 // Output goes to the tape in the callback as long as the tape takes it without waiting, which for
 // small outputs is always. When it does not, a task takes over: it reads and writes to the disk
 // until the pipes are empty or the tape needs no disk any more (full, it only counts). Meanwhile
@@ -19,7 +14,7 @@
 // tape; what background jobs write later is read and dropped. The pipes of a shell serve on: there
 // it goes to another tape, and so does the next command's output to its own.
 //
-// syscalls: preadv2 pwritev2 splice read write pipe2 ioctl poll ppoll fstat newfstatat close
+// syscalls: poll ppoll fstat newfstatat close
 #include "box/pipes.h"
 
 #include <errno.h>
@@ -32,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "box/pipe.h"
 #include "os/fd.h"
 
 #define CHUNK 65536
@@ -39,111 +35,6 @@
 
 // One thread turns the loop; nothing in here is alive between two calls.
 static char scratch[CHUNK];
-static int trough[2] = {-1, -1};
-
-static bool has_trough(void)
-{
-	return trough[0] >= 0 || pipe2(trough, O_CLOEXEC | O_NONBLOCK) == 0;
-}
-
-void pipes_prepare(void)
-{
-	(void)has_trough(); // tried again when it is needed
-}
-
-// Bytes that came into our own pipe. Pages of a file of the box's may fail to be read; then what is
-// left there must not be met by the next, who may be another's.
-static ssize_t take_own(void *room, size_t len)
-{
-	ssize_t n = fd_read_all(trough[0], room, len);
-
-	if (n == (ssize_t)len)
-		return n;
-	fd_drop(&trough[0]);
-	fd_drop(&trough[1]);
-	errno = EIO;
-	return -1;
-}
-
-static ssize_t take(int fd, void *room, size_t size)
-{
-	struct iovec part = {room, size};
-	ssize_t n;
-
-	do {
-		n = preadv2(fd, &part, 1, -1, RWF_NOWAIT);
-	} while (n < 0 && errno == EINTR);
-	if (n >= 0 || errno != EOPNOTSUPP || !has_trough())
-		return n;
-	n = splice(fd, NULL, trough[1], NULL, size, SPLICE_F_NONBLOCK);
-	return n > 0 ? take_own(room, (size_t)n) : n;
-}
-
-ssize_t pipes_take(const struct brink_at *at, int fd, void *room, size_t size)
-{
-	ssize_t n;
-
-	brink_enter(at, BRINK_LOCK);
-	n = take(fd, room, size);
-	brink_leave();
-	return n;
-}
-
-ssize_t pipes_peek(const struct brink_at *at, int pipe, void *room, size_t size)
-{
-	ssize_t n = -1;
-
-	brink_enter(at, BRINK_LOCK);
-	if (has_trough())
-		n = tee(pipe, trough[1], size, SPLICE_F_NONBLOCK);
-	brink_leave();
-	return n > 0 ? take_own(room, (size_t)n) : n;
-}
-
-size_t pipes_held(const struct brink_at *at, int pipe)
-{
-	int held = 0;
-	bool known;
-
-	brink_enter(at, BRINK_LOCK);
-	known = ioctl(pipe, FIONREAD, &held) == 0;
-	brink_leave();
-	return known && held > 0 ? (size_t)held : 0;
-}
-
-static ssize_t give(int fd, const void *bytes, size_t len)
-{
-	struct iovec part = {(void *)bytes, len};
-	ssize_t n, moved;
-
-	do {
-		n = pwritev2(fd, &part, 1, -1, RWF_NOWAIT);
-	} while (n < 0 && errno == EINTR);
-	if (n >= 0 || errno != EOPNOTSUPP || !has_trough())
-		return n;
-	n = write(trough[1], bytes, len);
-	if (n <= 0)
-		return n;
-	moved = splice(trough[0], NULL, fd, NULL, (size_t)n, SPLICE_F_NONBLOCK);
-	for (ssize_t left = n - (moved > 0 ? moved : 0); left > 0; left -= CHUNK) {
-		int kept = errno;
-
-		// What was not taken is still with us, at its first place.
-		fd_read_all(trough[0], scratch, left < CHUNK ? (size_t)left : CHUNK);
-		errno = kept;
-	}
-	return moved;
-}
-
-ssize_t pipes_give(const struct brink_at *at, int fd, const void *bytes, size_t len)
-{
-	ssize_t n;
-
-	brink_enter(at, BRINK_LOCK);
-	n = give(fd, bytes, len);
-	brink_leave();
-	return n;
-}
 
 static void close_end(struct pipes *pipes, struct pipe_end *end)
 {
@@ -151,13 +42,9 @@ static void close_end(struct pipes *pipes, struct pipe_end *end)
 		return;
 	end->open = false;
 	loop_unwatch(pipes->loop, &end->watch);
-	brink_enter(pipes->at, BRINK_LOCK);
-	fd_drop(&end->watch.fd);
-	brink_leave();
-	if (end == &pipes->in) {
-		brink_close(pipes->last);
-		pipes->last = 0;
-	}
+	pipe_close(pipes->at, &end->watch.fd);
+	if (end == &pipes->in)
+		brink_close(&pipes->last);
 }
 
 static enum tape_stream stream_of(const struct pipe_end *end)
@@ -203,7 +90,7 @@ static void watch_end(struct pipes *pipes, struct pipe_end *end, uint32_t events
 
 static size_t held_by(const struct pipe_end *end)
 {
-	return pipes_held(end->pipes->at, end->watch.fd);
+	return pipe_held(end->pipes->at, end->watch.fd);
 }
 
 static void count_late(struct pipe_end *end)
@@ -264,7 +151,7 @@ static bool spill_some(struct spill *spill, struct pipe_end *end)
 
 	if (end->open && is_drawn(end))
 		return draw_some(spill, end);
-	n = bite ? pipes_take(spill->pipes->at, end->watch.fd, spill->room, bite) : -1;
+	n = bite ? pipe_take(spill->pipes->at, end->watch.fd, spill->room, bite) : -1;
 	if (!bite) {
 		end->due = 0;
 		return false;
@@ -288,7 +175,7 @@ static void see_end(struct pipes *pipes, struct pipe_end *end)
 
 	if (!end->open || !is_paid(pipes) || pipes->serves_on)
 		return;
-	n = pipes_take(pipes->at, end->watch.fd, scratch, CHUNK);
+	n = pipe_take(pipes->at, end->watch.fd, scratch, CHUNK);
 	if (n == 0 || (n < 0 && errno != EAGAIN))
 		close_end(pipes, end);
 }
@@ -367,7 +254,7 @@ static bool move_some(struct pipe_end *end)
 			begin_spill(pipes, end, NULL, 0);
 		return false;
 	}
-	n = pipes_take(pipes->at, end->watch.fd, scratch, bite);
+	n = pipe_take(pipes->at, end->watch.fd, scratch, bite);
 	if (n <= 0) {
 		if (n == 0 || errno != EAGAIN)
 			close_end(pipes, end);
@@ -399,9 +286,8 @@ static void on_output(struct watch *watch, uint32_t events)
 static void feed(struct pipes *pipes)
 {
 	while (pipes->input_at < pipes->input_len) {
-		ssize_t n = pipes_give(pipes->at, pipes->in.watch.fd,
-				       pipes->input + pipes->input_at,
-				       pipes->input_len - pipes->input_at);
+		ssize_t n = pipe_give(pipes->at, pipes->in.watch.fd, pipes->input + pipes->input_at,
+				      pipes->input_len - pipes->input_at);
 
 		if (n < 0 && errno == EAGAIN) {
 			watch_end(pipes, &pipes->in, EPOLLOUT);
@@ -447,6 +333,13 @@ static bool is_pipe(int fd)
 	return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
 }
 
+// Nobody else has it: what a daemon that dies has to close is known.
+static void own_in(struct pipes *pipes)
+{
+	if (pipes->in.open && !pipes->lent && !pipes->last)
+		pipes->last = brink_open(pipes->at);
+}
+
 fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, const int *fds,
 		    struct str input)
 {
@@ -472,8 +365,8 @@ fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, c
 	if (input.at) {
 		pipes->input = mem_dup(input.at, input.len);
 		pipes->input_len = input.len;
-		pipes->last = pipes->keep_in ? 0 : brink_open(pipes->at);
 		feed(pipes);
+		own_in(pipes);
 	}
 	return OK;
 }
@@ -552,15 +445,16 @@ void pipes_close(struct pipes *pipes)
 
 void pipes_close_in(struct pipes *pipes)
 {
-	pipes->keep_in = false;
+	pipes->keep_in = pipes->lent = false;
 	if (!pipes->input && !pipes->writing)
 		close_in(pipes);
+	own_in(pipes);
 }
 
 static fallible write_some(struct pipes *pipes, const char *bytes, size_t len, int64_t deadline)
 {
 	while (len > 0 && pipes->in.open) {
-		ssize_t n = pipes_give(pipes->at, pipes->in.watch.fd, bytes, len);
+		ssize_t n = pipe_give(pipes->at, pipes->in.watch.fd, bytes, len);
 
 		if (n > 0) {
 			bytes += n;

@@ -29,7 +29,8 @@ struct pipes {
 	size_t input_len, input_at;
 	bool keep_in;	       // stdin stays open when it has taken that: pipes_write()
 	bool writing;	       // somebody is at it
-	int last;	       // the daemon alone has stdin: brink_open()
+	bool lent;	       // pid 1 has a copy of stdin; set beforehand
+	int last;	       // it has none: brink_open()
 	struct bell room;      // stdin took something, or closed
 	struct timer patience; // until the ends are watched
 	bool spilling;	       // a task writes to the disk, and the watches rest
@@ -61,14 +62,3 @@ void pipes_close(struct pipes *pipes);
 // TIMEOUT.
 fallible pipes_write(struct pipes *pipes, const void *bytes, size_t len, int64_t deadline);
 void pipes_close_in(struct pipes *pipes); // behind what it has still to take
-
-// One read or write of a pipe that never waits for bytes or room, whatever its flags are: -1 with
-// errno EAGAIN. `at`: whose it is (box/brink.h).
-ssize_t pipes_take(const struct brink_at *at, int fd, void *room, size_t size);
-// What the process needs for all of them, made at its start, so that its descriptors do not grow
-// later.
-void pipes_prepare(void);
-// What lies in a pipe, which stays there.
-ssize_t pipes_peek(const struct brink_at *at, int pipe, void *room, size_t size);
-ssize_t pipes_give(const struct brink_at *at, int fd, const void *bytes, size_t len);
-size_t pipes_held(const struct brink_at *at, int pipe); // bytes that lie in it

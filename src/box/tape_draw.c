@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "box/pipes.h"
+#include "box/pipe.h"
 #include "box/tape_inner.h"
 #include "loop/offload.h"
 #include "loop/pump.h"
@@ -111,7 +111,7 @@ static void draw_run(void *arg)
 		return;
 	}
 	// A lock that somebody in the box keeps is met here, where nothing else can take long.
-	(void)pipes_held(draw->whose, draw->pipe);
+	(void)pipe_held(draw->whose, draw->pipe);
 	draw->len = meant;
 	brink_enter(draw->whose, BRINK_DISK);
 	draw->len = move(draw, head + TAPE_FRAME_HEAD);

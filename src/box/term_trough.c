@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "box/pipes.h"
+#include "box/pipe.h"
 #include "box/term_inner.h"
 #include "os/fd.h"
 
@@ -49,12 +49,12 @@ void trough_drain(struct term *term)
 
 	const struct brink_at *at = &term->box->at;
 
-	for (int i = 0; i < ROUNDS_MAX && pipes_held(at, term->trough[0]); i++) {
+	for (int i = 0; i < ROUNDS_MAX && pipe_held(at, term->trough[0]); i++) {
 		size_t len = 0;
 
 		err_free(
 			tape_draw(term->tape, TAPE_STDOUT, at, term->trough[0], room, CHUNK, &len));
-		if (!len && pipes_take(at, term->trough[0], room, CHUNK) <= 0) // the tape is full
+		if (!len && pipe_take(at, term->trough[0], room, CHUNK) <= 0) // the tape is full
 			break;
 	}
 	term->in_trough = 0;
@@ -96,7 +96,7 @@ void trough_on_timer(struct timer *timer)
 // What was not shown yet of what lies in the trough. Returns how much, in scratch from *at on.
 static size_t look(struct term *term, size_t *at)
 {
-	ssize_t n = pipes_peek(&term->box->at, term->trough[0], scratch, CHUNK);
+	ssize_t n = pipe_peek(&term->box->at, term->trough[0], scratch, CHUNK);
 
 	*at = term->in_trough;
 	if (n <= 0 || (size_t)n <= *at)

@@ -4,7 +4,7 @@
 
 #include "box/exec.h"
 #include "box/files.h"
-#include "box/pipes.h"
+#include "box/pipe.h"
 #include "box/procs.h"
 #include "box/session.h"
 #include "box/term.h"

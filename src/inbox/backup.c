@@ -222,7 +222,7 @@ static fallible feed(struct crank *crank)
 static fallible take(const struct backup *backup, int pipe, void *room, size_t *out)
 {
 	for (;;) {
-		ssize_t n = pipes_take(box_at(backup->files.box), pipe, room, PIECE);
+		ssize_t n = pipe_take(box_at(backup->files.box), pipe, room, PIECE);
 		uint32_t events;
 
 		if (n >= 0) {
@@ -238,7 +238,7 @@ static fallible take(const struct backup *backup, int pipe, void *room, size_t *
 static fallible give(const struct backup *backup, int pipe, struct str bytes)
 {
 	while (bytes.len) {
-		ssize_t n = pipes_give(box_at(backup->files.box), pipe, bytes.at, bytes.len);
+		ssize_t n = pipe_give(box_at(backup->files.box), pipe, bytes.at, bytes.len);
 		uint32_t events;
 
 		if (n >= 0) {

@@ -64,7 +64,7 @@ static fallible pour_pipe(struct place *place, int fd)
 	char *room = arena_take(x->arena, ROOM);
 
 	for (;;) {
-		ssize_t n = pipes_take(box_at(place->files.box), fd, room, ROOM);
+		ssize_t n = pipe_take(box_at(place->files.box), fd, room, ROOM);
 
 		if (n == 0)
 			return OK;
@@ -109,7 +109,7 @@ static fallible pack(struct place *place)
 static fallible give(const struct box *box, int fd, const char *bytes, size_t len, bool *out_closed)
 {
 	while (len > 0) {
-		ssize_t n = pipes_give(box_at(box), fd, bytes, len);
+		ssize_t n = pipe_give(box_at(box), fd, bytes, len);
 
 		if (n >= 0) {
 			bytes += n;

@@ -9,7 +9,8 @@
 
 #include "base/id.h"
 
-#define HOLDS 72 // the loop's, and as many as there may be workers
+#define HOLDS 72	// the loop's, and as many as there may be workers
+#define HOLDS_LAST 1024 // sandboxes
 
 struct brink_at {
 	char box[ID_BOX_LEN + 1];
@@ -22,7 +23,17 @@ struct hold {
 	struct brink_at at;
 };
 
+// How many pipes of a sandbox there are whose end nobody but the daemon has: who closes one last
+// takes the lock, and a daemon that dies closes them all.
+struct hold_last {
+	_Atomic int32_t count; // 0: the place is free
+	struct brink_at at;
+};
+
 struct holds {
 	struct hold calls[HOLDS];
-	struct hold last[HOLDS]; // pipes that nobody but the daemon will close: thread is 1
+	struct hold_last last[HOLDS_LAST];
 };
+
+// What the supervisor says with SIGUSR1: where the daemon that cannot die hangs.
+enum hold_where { HOLD_IN_CALL = 1, HOLD_IN_CLOSE };

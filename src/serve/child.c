@@ -10,12 +10,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "os/fd.h"
 
 #define PAUSE_MIN_MS 20
 #define PAUSE_MAX_MS 500
 #define LONG_LIFE_MS 3000
-#define PF_EXITING 4 // of the flags in /proc/PID/stat
 
 // Between fork and exec, in a process with one thread.
 __attribute__((noreturn)) static void become(const struct child *child, pid_t parent)
@@ -55,45 +53,12 @@ fallible child_start(struct child *child)
 	return OK;
 }
 
-// Its first thread is dead and others are not, or has the signal, or is about to close its files.
-static bool is_dying(pid_t pid)
-{
-	char path[32], text[2048];
-	const char *pending, *state;
-	unsigned flags = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	if (fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
-		return false;
-	pending = strstr(text, "\nSigPnd:\t");
-	if (pending && strtoull(pending + 9, NULL, 16) >> (SIGKILL - 1) & 1)
-		return true;
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
-		return false;
-	state = strstr(text, ") ");
-	if (!state || sscanf(state, ") %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
-		return false;
-	return state[2] == 'Z' || flags & PF_EXITING;
-}
-
-bool child_cannot_die(struct child *child, int64_t now_ms)
-{
-	bool before = child->dying;
-
-	if (!child->pid || now_ms < child->look_at)
-		return false;
-	child->look_at = now_ms + CHILD_LOOK_MS;
-	child->dying = is_dying(child->pid);
-	return before && child->dying;
-}
-
 void child_ended(struct child *child, int64_t now_ms)
 {
 	bool long_life = now_ms - child->began_at > LONG_LIFE_MS;
 
 	child->pid = 0;
-	child->old = child->dying = child->told = false;
+	child->old = false;
 	child->again_at = now_ms + (long_life ? 0 : child->pause_ms);
 	child->pause_ms = long_life || !child->pause_ms ? PAUSE_MIN_MS : child->pause_ms * 2;
 	if (child->pause_ms > PAUSE_MAX_MS)

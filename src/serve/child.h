@@ -20,19 +20,12 @@ struct child {
 	int64_t again_at;	     // when to start it, in ms; 0: not wanted
 	int64_t began_at;
 	int64_t pause_ms;
-	bool old;   // an earlier image of ours has started it, and it is to be replaced
-	bool dying; // it was, when looked at last
-	bool told;  // that it cannot die
-	int64_t look_at;
+	bool old; // an earlier image of ours has started it, and it is to be replaced
 };
 
 // Starts it now, in a process group of its own: a terminal's signals are for us. It gets SIGTERM
 // when we die.
 fallible child_start(struct child *child);
-// Looks now and then: true when it was killed a while ago, or left, and is still there. The kernel
-// tells nobody of a process that cannot die.
-#define CHILD_LOOK_MS 1000
-bool child_cannot_die(struct child *child, int64_t now_ms);
 // Notes that it ended, and when it is due again: at once after a long life, later after a short
 // one.
 void child_ended(struct child *child, int64_t now_ms);

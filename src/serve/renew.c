@@ -170,7 +170,8 @@ static void keep_open(const struct renew *renew, bool on)
 
 	fcntl(renew->lock, F_SETFD, flags);
 	fcntl(renew->key, F_SETFD, flags);
-	fcntl(renew->holds, F_SETFD, flags);
+	if (renew->holds)
+		fcntl(renew->holds, F_SETFD, flags);
 	fcntl(renew->ready[0], F_SETFD, flags);
 	fcntl(renew->ready[1], F_SETFD, flags);
 	for (int i = 0; i < renew->listener_count; i++)

@@ -40,7 +40,6 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "fleet/warm.h"
-#include "model/hold.h"
 #include "os/fd.h"
 #include "serve/argv.h"
 #include "serve/cert.h"
@@ -50,6 +49,7 @@
 #include "serve/daemon.h"
 #include "serve/document.h"
 #include "serve/home.h"
+#include "serve/hung.h"
 #include "serve/listen.h"
 #include "serve/reload.h"
 #include "serve/renew.h"
@@ -65,7 +65,8 @@ struct serve {
 	struct home home;
 	struct child children[CHILDREN];
 	struct listeners listeners;
-	int key, cert, live, holds, ready[2], signals;
+	int key, cert, live, ready[2], signals;
+	struct hung hung;
 	int argc;
 	char **argv;	     // ours, for the next image
 	char *program;	     // the binary of that
@@ -77,7 +78,6 @@ struct serve {
 	unsigned refusals;   // of new binaries, and of new settings
 	unsigned reloads;
 	bool reloading; // the daemon has not heard yet
-	bool unheld;	// an old warden knows nothing of the page
 	int status;
 };
 
@@ -88,18 +88,6 @@ static fallible share_key(struct serve *serve)
 	if (serve->key < 0 ||
 	    pwrite(serve->key, serve->home.key_hash, SECRET_HASH, 0) != SECRET_HASH)
 		return err_sys(errno, "hand over the hash of the key");
-	return OK;
-}
-
-// For the daemon to write and the warden to read: model/hold.h.
-static fallible share_holds(struct serve *serve)
-{
-	if (serve->holds > 0) // the last image's, which its daemon still uses
-		return OK;
-	serve->holds = memfd_create("holds", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (serve->holds < 0 || ftruncate(serve->holds, sizeof(struct holds)) ||
-	    fcntl(serve->holds, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		return err_sys(errno, "make a page for who holds the daemon up");
 	return OK;
 }
 
@@ -137,7 +125,7 @@ static struct config config_inside(const struct serve *serve)
 	config.fd_lock = (uint64_t)serve->home.lock;
 	config.fd_key = (uint64_t)serve->key;
 	config.fd_live = (uint64_t)serve->live;
-	config.fd_holds = (uint64_t)serve->holds;
+	config.fd_holds = (uint64_t)serve->hung.page;
 	config.fd_cert = (uint64_t)serve->cert;
 	config.fd_ready = (uint64_t)serve->ready[1];
 	return config;
@@ -151,14 +139,14 @@ static void prepare_children(struct serve *serve)
 	warden->role = "warden";
 	warden->argv = argv_warden(&config);
 	keep(warden, serve->home.lock);
-	keep(warden, serve->holds);
+	keep(warden, serve->hung.page);
 	daemon->role = "daemon";
 	warden->config = daemon->config = &serve->config;
 	daemon->argv = argv_daemon(&config);
 	keep(daemon, serve->home.lock);
 	keep(daemon, serve->key);
 	keep(daemon, serve->live);
-	keep(daemon, serve->holds);
+	keep(daemon, serve->hung.page);
 	keep(daemon, serve->cert);
 	keep(daemon, serve->ready[1]);
 	for (int i = 0; i < serve->listeners.count; i++)
@@ -197,8 +185,6 @@ static fallible go_on(struct serve *serve, const struct renew *renew)
 	TRY(make_absolute(&serve->config.data));
 	TRY(make_absolute(&serve->config.run));
 	memcpy(serve->ready, renew->ready, sizeof(serve->ready));
-	serve->holds = renew->holds;
-	serve->unheld = !renew->holds;
 	TRY(listen_again(&serve->config, renew, &serve->listeners));
 	serve->config.fd_ready = 0; // who asked was told by the first image
 	serve->generation = renew->generation;
@@ -255,7 +241,7 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 	TRY(renew_program(&serve->program));
 	TRY(renew_take(&renewed, &renew));
 	TRY(renewed ? go_on(serve, &renew) : open_anew(serve));
-	TRY(share_holds(serve));
+	TRY(hung_open(&serve->hung, renewed ? renew.holds : 0));
 	TRY(watch_signals(serve));
 	TRY(reload_open(&serve->config, &serve->live));
 	TRY(cert_open(&serve->config, &serve->cert));
@@ -332,7 +318,7 @@ static void upgrade(struct serve *serve)
 		.generation = serve->generation + 1,
 		.lock = serve->home.lock,
 		.key = serve->key,
-		.holds = serve->holds,
+		.holds = hung_page(&serve->hung, &serve->children[WARDEN]),
 		.ready = {serve->ready[0], serve->ready[1]},
 		.warden = serve->children[WARDEN].pid,
 		.daemon = serve->children[DAEMON].pid,
@@ -476,20 +462,6 @@ static int start_due(struct serve *serve)
 	return (int)next;
 }
 
-// A sandbox that holds one of the daemon's calls up also keeps a killed daemon from dying, and with
-// it the next from being started. While it lived it would have ended such a one itself.
-static void free_daemon(struct serve *serve)
-{
-	struct child *daemon = &serve->children[DAEMON], *warden = &serve->children[WARDEN];
-
-	if (!child_cannot_die(daemon, clock_ms()) || !warden->pid || (warden->old && serve->unheld))
-		return;
-	if (!daemon->told)
-		log_event(LOG_WARN, "serve.child_held", "role", daemon->role, NULL);
-	daemon->told = true;
-	kill(warden->pid, SIGUSR1);
-}
-
 static void wait_for_news(struct serve *serve, int wait_ms)
 {
 	struct pollfd watched[] = {
@@ -497,15 +469,15 @@ static void wait_for_news(struct serve *serve, int wait_ms)
 		{.fd = serve->ready[0], .events = POLLIN},
 	};
 
-	if (wait_ms < 0 || wait_ms > CHILD_LOOK_MS)
-		wait_ms = CHILD_LOOK_MS;
+	if (wait_ms < 0 || wait_ms > HUNG_LOOK_MS)
+		wait_ms = HUNG_LOOK_MS;
 	if (poll(watched, 2, wait_ms) < 0)
 		return;
 	if (watched[1].revents & POLLIN)
 		announce(serve);
 	if (watched[0].revents & POLLIN)
 		hear_signals(serve);
-	free_daemon(serve);
+	hung_look(&serve->hung, &serve->children[DAEMON], &serve->children[WARDEN]);
 }
 
 static void stop_child(struct serve *serve, struct child *child, int signal_number,

@@ -1,8 +1,10 @@
 // What the page says is the word of a process without rights, but no more than that could have
 // ordered: to end a sandbox. A thread that is dead has left its mark as well; what counts is one
-// that still sleeps where nothing wakes it. Where there is none it is the kernel that closes the
-// daemon's files, and one of the pipes that nobody else has is what keeps it. That may be the
-// thread of a call whose sandbox is gone already.
+// that still sleeps where nothing wakes it, and has for too long.
+//
+// Where it is the kernel that hangs, closing the daemon's files, nobody can say which pipe it is.
+// One after another is ended of the sandboxes with a pipe that only the daemon had, until it is
+// free.
 //
 // syscalls: openat read close
 #include "warden/held.h"
@@ -32,15 +34,15 @@ fallible held_open(struct warden *warden, int fd)
 	return OK;
 }
 
-static struct cell *find(struct warden *warden, const struct hold *hold)
+static struct cell *find(struct warden *warden, const struct brink_at *at)
 {
 	char box[ID_BOX_LEN + 1];
 	struct cell *cell;
 
-	memcpy(box, hold->at.box, sizeof(box));
+	memcpy(box, at->box, sizeof(box));
 	box[ID_BOX_LEN] = 0;
 	cell = map_get(warden->boxes, str_of(box));
-	return cell && !cell->ahead && cell->state == CELL_ALIVE ? cell : NULL;
+	return cell && !cell->ahead ? cell : NULL;
 }
 
 static void end(struct warden *warden, struct cell *cell)
@@ -65,33 +67,41 @@ static bool sleeps_on(int32_t thread)
 	return at && at[2] == 'D';
 }
 
-// True: a call is what keeps the daemon.
-static bool end_calls(struct warden *warden)
+static void end_calls(struct warden *warden)
 {
-	bool any = false;
-
 	for (int i = 0; i < HOLDS; i++) {
 		const struct hold *call = &warden->holds->calls[i];
-		struct cell *cell = find(warden, call);
+		struct cell *cell = find(warden, &call->at);
 
-		if (!cell || !sleeps_on(call->thread))
-			continue;
-		any = true;
-		if (clock_us() >= call->late_us)
+		if (cell && cell->state == CELL_ALIVE && sleeps_on(call->thread) &&
+		    clock_us() >= call->late_us)
 			end(warden, cell);
 	}
-	return any;
 }
 
-void held_end(struct warden *warden)
+static void end_next(struct warden *warden)
 {
-	if (!warden->holds || end_calls(warden))
-		return;
-	for (int i = 0; i < HOLDS; i++) {
-		const struct hold *last = &warden->holds->last[i];
-		struct cell *cell = last->thread ? find(warden, last) : NULL;
+	struct cell *next = NULL;
 
-		if (cell)
-			end(warden, cell);
+	for (int i = 0; i < HOLDS_LAST; i++) {
+		const struct hold_last *last = &warden->holds->last[i];
+		struct cell *cell = last->count ? find(warden, &last->at) : NULL;
+
+		if (cell && (cell->state == CELL_DYING || cell->state == CELL_SWEEPING))
+			return; // it may have been that one
+		if (cell && cell->state == CELL_ALIVE && !next)
+			next = cell;
 	}
+	if (next)
+		end(warden, next);
+}
+
+void held_end(struct warden *warden, enum hold_where where)
+{
+	if (!warden->holds)
+		return;
+	if (where == HOLD_IN_CALL)
+		end_calls(warden);
+	if (where == HOLD_IN_CLOSE)
+		end_next(warden);
 }

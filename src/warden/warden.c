@@ -172,7 +172,7 @@ static void hear_signal(struct warden *warden)
 		if (info.ssi_signo == SIGCHLD)
 			reap(warden);
 		else if (info.ssi_signo == SIGUSR1)
-			held_end(warden);
+			held_end(warden, (enum hold_where)info.ssi_int);
 		else
 			warden->stopping = true;
 		if (info.ssi_signo == SIGINT)

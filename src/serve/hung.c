@@ -1,0 +1,120 @@
+#include "serve/hung.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/hold.h"
+#include "os/fd.h"
+
+#define PF_EXITING 4  // of the flags in /proc/PID/stat
+#define CLOSE_LOOKS 5 // the end of a long file takes a while, too, and is nobody's fault
+
+fallible hung_open(struct hung *hung, int last)
+{
+	struct stat st;
+
+	hung->page = last;
+	if (last && !fstat(last, &st) && st.st_size == sizeof(struct holds))
+		return OK;
+	hung->unheld = true;
+	hung->page = memfd_create("holds", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (hung->page < 0 || ftruncate(hung->page, sizeof(struct holds)) ||
+	    fcntl(hung->page, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return err_sys(errno, "make a page for who holds the daemon up");
+	return OK;
+}
+
+int hung_page(const struct hung *hung, const struct child *warden)
+{
+	return hung->unheld && warden->old ? 0 : hung->page;
+}
+
+// What /proc/…/stat says of a thread; its name is ours, and has no parenthesis.
+static bool look(const char *path, char *out_state, bool *out_exits)
+{
+	char text[512];
+	const char *at;
+	unsigned flags;
+
+	if (fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return false;
+	at = strstr(text, ") ");
+	if (!at || sscanf(at, ") %c %*d %*d %*d %*d %*d %u", out_state, &flags) != 2)
+		return false;
+	*out_exits = flags & PF_EXITING;
+	return true;
+}
+
+// Its first thread is dead, though others are not, or about to close its files, or has the signal.
+static bool is_dying(pid_t pid)
+{
+	char path[32], text[2048], state;
+	const char *pending;
+	bool exits;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (!look(path, &state, &exits))
+		return false;
+	if (state == 'Z' || exits)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return false;
+	pending = strstr(text, "\nSigPnd:\t");
+	return pending && strtoull(pending + 9, NULL, 16) >> (SIGKILL - 1) & 1;
+}
+
+// Where the threads are that nothing wakes; 0: there is none.
+static enum hold_where where(pid_t pid)
+{
+	enum hold_where found = 0;
+	const struct dirent *entry;
+	char path[64], state;
+	bool exits;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	while (dir && found != HOLD_IN_CALL && (entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%.12s/stat", (int)pid, entry->d_name);
+		if (look(path, &state, &exits) && state == 'D')
+			found = exits ? HOLD_IN_CLOSE : HOLD_IN_CALL;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+void hung_look(struct hung *hung, const struct child *daemon, const struct child *warden)
+{
+	int64_t now = clock_ms();
+	enum hold_where found;
+
+	if (!daemon->pid || now < hung->look_at)
+		return;
+	hung->look_at = now + HUNG_LOOK_MS;
+	if (hung->pid != daemon->pid || !is_dying(daemon->pid)) {
+		hung->pid = daemon->pid;
+		hung->told = false;
+		hung->looks = 0;
+		return;
+	}
+	found = where(daemon->pid);
+	if (!found || hung->looks++ < (found == HOLD_IN_CALL ? 1 : CLOSE_LOOKS) || !warden->pid ||
+	    (warden->old && hung->unheld))
+		return;
+	if (!hung->told)
+		log_event(LOG_WARN, "serve.child_held", "role", daemon->role, NULL);
+	hung->told = true;
+	sigqueue(warden->pid, SIGUSR1, (union sigval){.sival_int = found});
+}
