@@ -39,20 +39,23 @@ int hung_page(const struct hung *hung, const struct child *warden)
 	return hung->unheld && warden->old ? 0 : hung->page;
 }
 
-// What /proc/…/stat says of a thread; its name is ours, and has no parenthesis.
+// What /proc/…/stat says of a thread: "42 (cove) D …", and five numbers later its flags. Its name
+// is ours, and has no parenthesis.
 static bool look(const char *path, char *out_state, bool *out_exits)
 {
 	char text[512];
 	const char *at;
-	unsigned flags;
 
 	if (fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
 		return false;
 	at = strstr(text, ") ");
-	if (!at || sscanf(at, ") %c %*d %*d %*d %*d %*d %u", out_state, &flags) != 2)
+	if (!at)
 		return false;
-	*out_exits = flags & PF_EXITING;
-	return true;
+	*out_state = at[2];
+	for (int i = 0; i < 7 && at; i++)
+		at = strchr(at + 1, ' ');
+	*out_exits = at && strtoul(at, NULL, 10) & PF_EXITING;
+	return at != NULL;
 }
 
 // Its first thread is dead, though others are not, or about to close its files, or has the signal.

@@ -113,13 +113,13 @@ TASK_TEST(share, "what waits for one tenant is bounded, and given back as runs e
 	setup();
 	convs_configure(convs, &options);
 	conv = make("s1");
-	CHECK(start_run(conv, "ok"));
+	CHECK(start_run(conv, "hang")); // the next waits
 	CHECK(start_run(conv, "ok"));
 	CHECK(conv->share->bytes > 2000);
 	auto_free char *more = mem_new(1001);
 	memset(more, 'x', 1000);
 	CHECK(!start_run(conv, more));
-	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK_STR(await_fate("s1", run_id, 8000), "completed");
 	CHECK(conv->share->bytes == 0);
 	CHECK(start_run(conv, "ok"));
 	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
@@ -218,6 +218,8 @@ TASK_TEST(ladder, "rows 18 to 23, B-15, B-16: five attempts, quarantine, refusal
 	CHECK_STR(await_fate("s1", run_id, 3000), "failed cleanup_exhausted");
 	CHECK(machine.most == 1);
 	fake_kill(fake_of("s1"));
+	CHECK(await_state("s1", LEASE_NONE,
+			  5000)); // a look that was under way may have seen it yet
 	CHECK(start_run(conv, "ok"));
 	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
 	CHECK(conv->lease.generation == 2);
