@@ -290,10 +290,10 @@ static bool plant(void)
 	char path[64];
 	bool sound;
 
-	if (renameat(jail(), "t", jail(), "old") == 0) {
-		sweep_branch("old/d");
+	renameat(jail(), "t", jail(), "old");
+	for (int i = 0; i < 100 && unlinkat(jail(), "old", AT_REMOVEDIR) && errno != ENOENT; i++) {
+		sweep_branch("old/d"); // they may change places meanwhile
 		sweep_branch("old/l");
-		unlinkat(jail(), "old", AT_REMOVEDIR);
 	}
 	sound = mkdirat(jail(), "new", 0755) == 0 && mkdirat(jail(), "new/d", 0755) == 0 &&
 		mkdirat(jail(), "new/d/sub", 0755) == 0 && symlinkat("/keep", jail(), "new/l") == 0;
