@@ -16,14 +16,16 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/weak.h"
 #include "warden/build.h"
 #include "warden/bury.h"
 
 #define PAUSE_US 5000 // after an order for a box: it is used first, and there may be others behind
 
+// A weak build lives for one attack.
 static bool is_wanted(const struct warden *warden)
 {
-	return warden->next[0] && !map_get(warden->boxes, str_of(warden->next)) &&
+	return !WEAK_BUILD && warden->next[0] && !map_get(warden->boxes, str_of(warden->next)) &&
 	       build_count(warden) < warden->boxes_max;
 }
 
