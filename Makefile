@@ -362,7 +362,7 @@ vm-built: deps # what nothing else needs: the machines, and cove for the foreign
 	@for arch in $(VM_ARCHES); do VM_PREPARE=1 test/vm/run $$arch || exit 1; done
 vm: vm-built
 	+@$(again) all tests weak
-	@trap 'kill 0' INT TERM; for arch in $(VM_ARCHES); do mkdir -p build/vm/$$arch; rm -f build/vm/$$arch/status; \
+	@trap 'trap - INT TERM; kill 0' INT TERM; for arch in $(VM_ARCHES); do mkdir -p build/vm/$$arch; rm -f build/vm/$$arch/status; \
 	{ test/vm/run $$arch; echo $$? >build/vm/$$arch/status; } >build/vm/$$arch/log 2>&1 & done; wait; \
 	code=0; for arch in $(VM_ARCHES); do cat build/vm/$$arch/log; [ "$$(cat build/vm/$$arch/status)" = 0 ] || code=1; done; exit $$code
 

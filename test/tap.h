@@ -100,8 +100,8 @@ int main(void)
 	int n = 0, failed = 0;
 	size_t before = tap_held();
 
-	setvbuf(stdout, line, _IOLBF,
-		sizeof(line)); // a child that a test forks must not say it all again
+	// A child that a test forks must not say it all again.
+	setvbuf(stdout, line, _IOLBF, sizeof(line));
 	for (struct tap_test *t = tap_first; t; t = t->next) {
 		tap_bad = false;
 		t->run();

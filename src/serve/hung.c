@@ -15,8 +15,8 @@
 #include "base/log.h"
 #include "model/hold.h"
 #include "os/fd.h"
+#include "os/thread.h"
 
-#define PF_EXITING 4  // of the flags in /proc/PID/stat
 #define CLOSE_LOOKS 5 // the end of a long file takes a while, too, and is nobody's fault
 
 fallible hung_open(struct hung *hung, int last)
@@ -39,36 +39,17 @@ int hung_page(const struct hung *hung, const struct child *warden)
 	return hung->unheld && warden->old ? 0 : hung->page;
 }
 
-// What /proc/…/stat says of a thread: "42 (cove) D …", and five numbers later its flags. Its name
-// is ours, and has no parenthesis.
-static bool look(const char *path, char *out_state, bool *out_exits)
-{
-	char text[512];
-	const char *at;
-
-	if (fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
-		return false;
-	at = strstr(text, ") ");
-	if (!at)
-		return false;
-	*out_state = at[2];
-	for (int i = 0; i < 7 && at; i++)
-		at = strchr(at + 1, ' ');
-	*out_exits = at && strtoul(at, NULL, 10) & PF_EXITING;
-	return at != NULL;
-}
-
 // Its first thread is dead, though others are not, or about to close its files, or has the signal.
 static bool is_dying(pid_t pid)
 {
-	char path[32], text[2048], state;
+	char path[32], text[2048];
+	struct thread_look first;
 	const char *pending;
-	bool exits;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (!look(path, &state, &exits))
+	if (!thread_look(path, &first))
 		return false;
-	if (state == 'Z' || exits)
+	if (first.state == THREAD_DEAD || first.exits)
 		return true;
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	if (fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
@@ -82,16 +63,16 @@ static enum hold_where where(pid_t pid)
 {
 	enum hold_where found = 0;
 	const struct dirent *entry;
-	char path[64], state;
-	bool exits;
+	struct thread_look thread;
+	char path[64];
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	dir = opendir(path);
 	while (dir && found != HOLD_IN_CALL && (entry = readdir(dir))) {
 		snprintf(path, sizeof(path), "/proc/%d/task/%.12s/stat", (int)pid, entry->d_name);
-		if (look(path, &state, &exits) && state == 'D')
-			found = exits ? HOLD_IN_CLOSE : HOLD_IN_CALL;
+		if (thread_look(path, &thread) && thread.state == THREAD_UNWAKEABLE)
+			found = thread.exits ? HOLD_IN_CLOSE : HOLD_IN_CALL;
 	}
 	if (dir)
 		closedir(dir);

@@ -5,12 +5,9 @@
 // Where it is the kernel that hangs, closing the daemon's files, nobody can say which pipe it is.
 // One after another is ended of the sandboxes with a pipe that only the daemon had, until it is
 // free.
-//
-// syscalls: openat read close
 #include "warden/held.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,7 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "model/hold.h"
-#include "os/fd.h"
+#include "os/thread.h"
 #include "warden/build.h"
 #include "warden/bury.h"
 
@@ -54,17 +51,13 @@ static void end(struct warden *warden, struct cell *cell)
 	bury_begin(warden, cell);
 }
 
-// "42 (cove) D …": its name is the daemon's, and ours.
 static bool sleeps_on(int32_t thread)
 {
-	char path[32], text[128];
-	const char *at;
+	struct thread_look look;
+	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", thread);
-	if (thread <= 0 || fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
-		return false;
-	at = strstr(text, ") ");
-	return at && at[2] == 'D';
+	return thread > 0 && thread_look(path, &look) && look.state == THREAD_UNWAKEABLE;
 }
 
 static void end_calls(struct warden *warden)

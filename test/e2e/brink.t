@@ -132,8 +132,7 @@ c.same(cove.post("/v1/sandboxes/%s/api/execute" % evil, {"command": "cat /worksp
 crowd.append(seen[-1].json["id"])
 
 # A daemon that is killed meanwhile cannot die: what keeps it is ended all the same, and no other.
-for box in gather():
-    crowd.append(box)
+crowd += gather()
 held = held_threads(cove.children()["daemon"])
 begun = time.time()
 kill_daemon()

@@ -220,8 +220,8 @@ TASK_TEST(ladder, "rows 18 to 23, B-15, B-16: five attempts, quarantine, refusal
 	CHECK_STR(await_fate("s1", run_id, 3000), "failed cleanup_exhausted");
 	CHECK(machine.most == 1);
 	fake_kill(fake_of("s1"));
-	CHECK(await_state("s1", LEASE_NONE,
-			  5000)); // a look that was under way may have seen it yet
+	// A look that was under way may have seen it yet.
+	CHECK(await_state("s1", LEASE_NONE, 5000));
 	CHECK(start_run(conv, "ok"));
 	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
 	CHECK(conv->lease.generation == 2);
