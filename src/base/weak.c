@@ -2,12 +2,15 @@
 
 #ifdef COVE_WEAK
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/str.h"
-
-_Static_assert(WEAK_COUNT <= 64, "a bit each");
 
 static const struct {
 	const char *word, *what;
@@ -17,21 +20,12 @@ static const struct {
 #undef X
 };
 
-static uint64_t switched_off;
+static bool named[WEAK_COUNT];
+static const char *switches; // shared with whoever writes that file
 
 bool weak_is(enum weak defence)
 {
-	return switched_off >> defence & 1;
-}
-
-uint64_t weak_get(void)
-{
-	return switched_off;
-}
-
-void weak_set(uint64_t off)
-{
-	switched_off = off;
+	return named[defence] || (switches && switches[defence] == '1');
 }
 
 static _Noreturn void refuse(struct str word)
@@ -43,20 +37,58 @@ static _Noreturn void refuse(struct str word)
 	exit(2);
 }
 
+static void share(struct str name)
+{
+	char path[1024];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), STR_FMT, STR_ARG(name));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) || st.st_size != WEAK_COUNT) {
+		fprintf(stderr, "cove: COVE_WEAKEN: %s does not have %d switches\n", path,
+			WEAK_COUNT);
+		exit(2);
+	}
+	switches = mmap(NULL, WEAK_COUNT, PROT_READ, MAP_SHARED, fd, 0);
+	close(fd);
+	if (switches == MAP_FAILED)
+		abort();
+}
+
+static void name(struct str word)
+{
+	for (int i = 0; i < WEAK_COUNT; i++)
+		if (str_is(word, defences[i].word)) {
+			named[i] = true;
+			return;
+		}
+	refuse(word);
+}
+
 void weak_open(void)
 {
 	const char *text = getenv("COVE_WEAKEN");
 	struct str rest = str_of(text ? text : ""), word;
 
 	while (rest.len && str_cut(&rest, ',', &word)) {
-		int i = 0;
-
-		while (i < WEAK_COUNT && !str_is(word, defences[i].word))
-			i++;
-		if (i == WEAK_COUNT)
-			refuse(word);
-		switched_off |= 1ull << i;
+		if (str_starts(word, "@"))
+			share(str_skip(word, 1));
+		else
+			name(word);
 	}
+}
+
+const char *weak_note(void)
+{
+	static char note[1024];
+
+	strcpy(note, "COVE_WEAKEN=");
+	for (int i = 0; i < WEAK_COUNT; i++)
+		if (weak_is(i))
+			snprintf(note + strlen(note), sizeof(note) - strlen(note), "%s,",
+				 defences[i].word);
+	return note;
 }
 
 #endif

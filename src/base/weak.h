@@ -1,13 +1,16 @@
 // Defences that can be switched off, in weak builds only (-DCOVE_WEAK, `make weak`), so that a test
 // of a defence can first show its attack at work without it. COVE_WEAKEN names those that are off,
-// with commas between them; pid 1, which has no environment, is told by its kit. A weak build
-// serves nobody but the tests: it is never installed, and says what it is wherever it is asked.
+// with commas between them. `@FILE` among them is a file of zeros and ones, one for each line of
+// the table, that switches while cove runs: a start takes longer than most attacks. What is decided
+// at the start (the lock, the vault, the ids that stand ready) has to be named. pid 1 is told when
+// it is made. A weak build serves nobody but the tests: it is never installed, and says what it is
+// wherever it is asked.
 //
 // Everywhere else weak() is false to the compiler: neither the words nor the branches exist.
 #pragma once
 
 #include <stdbool.h>
-#include <stdint.h>
+#include <stddef.h>
 
 #ifdef COVE_WEAK
 
@@ -86,9 +89,8 @@ enum weak {
 bool weak_is(enum weak defence);
 // Reads COVE_WEAKEN; ends the process when it names what is no defence.
 void weak_open(void);
-// What is off, one bit each, for and from a kit.
-uint64_t weak_get(void);
-void weak_set(uint64_t off);
+// The environment of a pid 1 that is being made: COVE_WEAKEN as it is now, or NULL.
+const char *weak_note(void);
 
 #else
 
@@ -96,6 +98,10 @@ void weak_set(uint64_t off);
 #define weak(name) false
 static inline void weak_open(void)
 {
+}
+static inline const char *weak_note(void)
+{
+	return NULL;
 }
 
 #endif

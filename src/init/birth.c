@@ -75,12 +75,9 @@ static const char *read_kit(struct birth *out)
 	errno = EPROTO;
 	if (!is_kit_sound((size_t)len))
 		return "understand the kit";
-#ifdef COVE_WEAK
-	weak_set(kit.head.weak);
-#endif
 	out->joins_by_clone = kit.head.joins_by_clone != 0;
 	out->filter = kit.code + kit.head.filter_len[0] + kit.head.filter_len[1];
-	out->filter_len = (uint16_t)kit.head.filter_len[2];
+	out->filter_len = (uint16_t)(weak(CLONE3) ? 0 : kit.head.filter_len[2]);
 	return NULL;
 }
 
@@ -226,7 +223,7 @@ static const char *load_filters(void)
 			.filter = code,
 		};
 
-		if (program.len > 0 &&
+		if (program.len > 0 && !(i == 0 ? weak(SECCOMP) : weak(ARGUMENTS)) &&
 		    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
 			return i == 0 ? "load the first filter" : "load the second filter";
 	}
@@ -244,6 +241,7 @@ const char *birth_run(struct birth *out)
 {
 	sigset_t signals;
 
+	weak_open();
 	STEP(read_kit(out));
 	STEP(limit());
 	STEP(settle_signals(&signals));

@@ -43,9 +43,6 @@ struct talk_kit {
 	uint32_t version;
 	uint32_t joins_by_clone; // 1: CLONE_INTO_CGROUP with a directory fd; 0: write "0" to tasks
 	uint32_t nofile_soft, nofile_hard;
-#ifdef COVE_WEAK
-	uint64_t weak; // defences that are off (base/weak.h)
-#endif
 	uint32_t filter_len[3]; // instructions of: allow list, arguments, children only
 				// then the sock_filter arrays, one behind another
 };

@@ -175,7 +175,7 @@ static int arrange_fds(struct build *b)
 static int execute(struct build *b)
 {
 	char *const argv[] = {(char *)"cove-init", NULL};
-	char *const env[] = {NULL};
+	char *const env[] = {(char *)weak_note(), NULL};
 
 	return (int)syscall(SYS_execveat, b->kit->program, "", argv, env, AT_EMPTY_PATH);
 }

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "base/weak.h"
 #include "model/talk.h"
 #include "os/fd.h"
 #include "os/seccomp.h"
@@ -53,14 +52,6 @@ static void free_programs(struct seccomp_program (*programs)[SECCOMP_FILTER_COUN
 		seccomp_free(&(*programs)[i]);
 }
 
-// One without length is not loaded.
-static bool is_off(enum seccomp_filter which)
-{
-	return (weak(SECCOMP) && which == SECCOMP_ALLOW) ||
-	       (weak(ARGUMENTS) && which == SECCOMP_ARGUMENTS) ||
-	       (weak(CLONE3) && which == SECCOMP_CHILDREN);
-}
-
 fallible kit_make(bool joins_by_clone, int *out_fd)
 {
 	on_exit_call(free_programs) struct seccomp_program filters[SECCOMP_FILTER_COUNT] = {0};
@@ -75,14 +66,9 @@ fallible kit_make(bool joins_by_clone, int *out_fd)
 	kit.nofile_hard = files.rlim_max < NOFILE_HARD ? (uint32_t)files.rlim_max : NOFILE_HARD;
 	kit.nofile_soft = kit.nofile_hard < NOFILE_SOFT ? kit.nofile_hard : NOFILE_SOFT;
 	for (int i = 0; i < SECCOMP_FILTER_COUNT; i++) {
-		if (is_off(i))
-			continue;
 		TRY(seccomp_build(i, 0, &filters[i]));
 		kit.filter_len[i] = filters[i].len;
 	}
-#ifdef COVE_WEAK
-	kit.weak = weak_get();
-#endif
 	if (fd < 0 || fd_write_all(fd, &kit, sizeof(kit)))
 		return err_sys(errno, "write a kit");
 	for (int i = 0; i < SECCOMP_FILTER_COUNT; i++)

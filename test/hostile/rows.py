@@ -19,6 +19,7 @@ and so must the health route. In an emulated machine, where that takes longer th
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 20 if os.environ.get("COVE_VM") else 5  # latency bounds of the rows, times this: the machine may be busy, or emulated
 EACH = not os.environ.get("COVE_VM")
 WEAK = os.environ.get("COVE_WEAK_BIN", os.path.join(c.ROOT, "build", "weak", "cove"))
+# What a cove decides when it starts, or keeps ready; all others are switched while it runs.
+AT_START = {"userns", "owner", "ceilings", "pidns", "devices", "vault", "etc", "jail", "lock", "census", "head_time"}
 LO_UP = ("import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, "
          "struct.pack('16sH22x', b'lo', 0x41))")  # SIOCSIFFLAGS, UP | RUNNING
 _rows = []
@@ -101,8 +104,15 @@ def adopt(orphans):
     ctypes.CDLL(None).prctl(36, int(orphans), 0, 0, 0)
 
 
+def defences():
+    """The words of the weak build, in the order of its switches."""
+    said = subprocess.run([WEAK, "serve"], env=dict(os.environ, COVE_WEAKEN="?"), capture_output=True, text=True, timeout=60)
+    return re.findall(r"^  (\w+) +.*$", said.stderr, re.M)
+
+
 class WeakCove(c.Cove):
-    """A cove of the weak build in a fence, with the defences `off`; its boxes are fenced as well.
+    """A cove of the weak build in a fence, without the defences `off`, which belong to AT_START;
+    `switch` changes the others. Its boxes are fenced as well.
 
     `apart`: in a network namespace of its own, with nothing but loopback. `before`: a line for the
     shell that starts it, in a mount namespace of its own.
@@ -111,7 +121,10 @@ class WeakCove(c.Cove):
     def __init__(self, off, data, apart=False, before="", binary=WEAK):
         self.apart, self.off = apart, off
         self.fence = Fence()
-        starter = os.path.join(os.path.dirname(data), "start-weak")
+        self.switches = data + "-switches"
+        self.words = defences() if binary == WEAK else []
+        self.switch([])
+        starter = data + "-start"
         with open(starter, "w") as file:
             file.write("#!/bin/sh -e\n" + "".join("echo 0 > %s/cgroup.procs\n" % d for d in self.fence.dirs))
             if apart:
@@ -121,9 +134,14 @@ class WeakCove(c.Cove):
         if "pidns" in off:
             adopt(True)
         self.ways = (["-n"] if apart else []) + (["-m"] if before else [])
-        super().__init__(data=data, env={"COVE_WEAKEN": off}, binary=self._wrapped(starter))
+        super().__init__(data=data, env={"COVE_WEAKEN": ",".join([*off, "@" + self.switches])}, binary=self._wrapped(starter))
         for root in c.cgroup_roots():  # a fence around all its boxes, too
             Fence.limit(os.path.join(root, "cove", self.instance()), 1 << 30, 800)
+
+    def switch(self, off):
+        """All defences but these work from now on."""
+        with open(self.switches, "r+b" if os.path.exists(self.switches) else "wb", 0) as file:
+            file.write(b"".join(b"1" if word in off else b"0" for word in self.words))
 
     def _wrapped(self, starter):
         if not self.ways:
@@ -172,38 +190,43 @@ class WeakCove(c.Cove):
 
 
 class Weakness:
-    """The weak coves of one test file, one at a time. The next row goes on with the same where it can;
-    else with the same data directory, unless it wants a fresh one, to spoil."""
+    """The weak coves of one test file. What needs no start of its own is switched; the fresh ones,
+    which are there to be spoilt, live until another is wanted."""
 
     def __init__(self):
-        self.cove, self.key, self.home = None, None, None
+        self.coves = {}
+        self.home, self.count = None, 0
         self.left = []
 
     def get(self, off, fresh=False, **how):
-        key = (off, fresh, tuple(sorted(how.items())))
-        if self.cove and self.key == key:
-            return self.cove
-        self.drop()
+        words = set(filter(None, off.split(",")))
+        start = tuple(sorted(words & AT_START))
+        key = (start, fresh, tuple(sorted(how.items())))
+        for other in [k for k in self.coves if k[1] and k != key]:
+            self.drop(other)
         if not self.home:
             self.home = tempfile.mkdtemp(prefix="cove-weak-")
             os.chmod(self.home, 0o711)
-        data = os.path.join(self.home, "fresh" if fresh else "data")
-        self.cove, self.key = WeakCove(off, data, **how), key
-        return self.cove
+        if key not in self.coves:
+            self.count += 1
+            data = os.path.join(self.home, "%d" % self.count)
+            self.coves[key] = WeakCove(start, data, **how)
+        self.coves[key].switch(words - AT_START)
+        return self.coves[key]
 
-    def drop(self):
-        if not self.cove:
-            return
-        cove, self.cove = self.cove, None
+    def drop(self, key):
+        cove = self.coves.pop(key)
+        cove.switch([])
         cove.close()
         left = c.remains(cove)
         if left:
             self.left.append((cove.off, left, cove.log_text()[-2000:]))
-        if self.key[1]:
+        if key[1]:
             shutil.rmtree(cove.data, ignore_errors=True)
 
     def close(self):
-        self.drop()
+        for key in list(self.coves):
+            self.drop(key)
         if self.home:
             shutil.rmtree(self.home, ignore_errors=True)
         return self.left

@@ -21,6 +21,8 @@ def said(*words, binary=WEAK, **env):
 code, table = said("serve", COVE_WEAKEN="no-such-defence")
 rows = re.findall(r"^  (\w+) +(.*)$", table, re.M)
 c.ok(code == 2 and len(rows) > 30, "a word that names no defence is refused, with a table of those that do", table)
+code, text = said("serve", COVE_WEAKEN="@" + os.devnull)
+c.ok(code == 2 and "%d switches" % len(rows) in text, "so is a file that does not have as many switches", code, text)
 c.ok("WEAK" in said("version")[1] and "-weak" in said("version")[1], "its version says that it is weak")
 c.ok("WEAK" in said("doctor")[1] and said("doctor")[0] == 1, "so does its doctor, who does not find it well")
 
