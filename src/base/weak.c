@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,12 +81,12 @@ void weak_open(void)
 const char *weak_note(void)
 {
 	static char note[1024];
+	int len = snprintf(note, sizeof(note), "COVE_WEAKEN=");
 
-	strcpy(note, "COVE_WEAKEN=");
 	for (int i = 0; i < WEAK_COUNT; i++)
 		if (weak_is(i))
-			snprintf(note + strlen(note), sizeof(note) - strlen(note), "%s,",
-				 defences[i].word);
+			len += snprintf(note + len, sizeof(note) - (size_t)len, "%s,",
+					defences[i].word);
 	return note;
 }
 

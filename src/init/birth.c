@@ -213,6 +213,11 @@ static const char *watch_children(struct birth *out, const sigset_t *set)
 	return out->children < 0 ? "open a signalfd" : NULL;
 }
 
+static bool is_off(int filter)
+{
+	return (weak(SECCOMP) && filter == 0) || (weak(ARGUMENTS) && filter == 1);
+}
+
 static const char *load_filters(void)
 {
 	struct sock_filter *code = kit.code;
@@ -223,7 +228,7 @@ static const char *load_filters(void)
 			.filter = code,
 		};
 
-		if (program.len > 0 && !(i == 0 ? weak(SECCOMP) : weak(ARGUMENTS)) &&
+		if (program.len > 0 && !is_off(i) &&
 		    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
 			return i == 0 ? "load the first filter" : "load the second filter";
 	}
