@@ -29,6 +29,7 @@ V     ?= release
 O     ?= build/$(V)
 ARCH  ?= $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 JOBS  ?= $(shell nproc)
+TESTS ?= $(shell expr $(JOBS) + 1) # at a time: they wait most of theirs
 
 # ---------------------------------------------------------------------------------- the compiler
 
@@ -281,7 +282,7 @@ export COVE_E2E_SHORT := $(or $(COVE_E2E_SHORT),$(if $(sanitized),1))
 # costs seconds at every exit and needs calls that the daemon's filter forbids: unit tests only.
 prove = $(if $(strip $(1)),TAP_DIR=$(O)/tap $(if $(filter tsan,$(V)),TSAN_OPTIONS=die_after_fork=0 setarch -R) prove --exec tools/tap -f $(2) $(1),true)
 alone   = $(if $(strip $(1)),$(shell grep -ls '^[#] alone:' $(1)))
-stories = { export ASAN_OPTIONS=detect_leaks=0; told=0; $(call prove,$(filter-out $(call alone,$(1)),$(1)),-j $(JOBS)) || told=1; \
+stories = { export ASAN_OPTIONS=detect_leaks=0; told=0; $(call prove,$(filter-out $(call alone,$(1)),$(1)),-j $(TESTS)) || told=1; \
 	$(call prove,$(call alone,$(1))) || told=1; [ $$told = 0 ]; }
 
 .PHONY: test test-built unit e2e hostile weak asan tsan run deps bench bench-built soak
@@ -290,11 +291,11 @@ test: deps
 	+@$(again) test-built
 test-built: $(O)/cove $(tests) inmates $(if $(sanitized),,lib weak)
 	@[ -n "$$TAP_AGAIN" ] || rm -rf $(O)/tap; code=0; \
-	$(call prove,$(UNIT),-j $(JOBS)) || code=1; \
-	$(call stories,$(E2E) $(HOSTILE)) || code=1; \
+	$(call prove,$(UNIT),-j $(TESTS)) || code=1; \
+	$(call stories,$(HOSTILE) $(E2E)) || code=1; \
 	tools/tally $(O)/tap || code=1; exit $$code
 unit: $(tests)
-	@$(call prove,$(UNIT),-j $(JOBS))
+	@$(call prove,$(UNIT),-j $(TESTS))
 e2e: $(O)/cove inmates $(if $(sanitized),,lib)
 	@$(call stories,$(E2E))
 # Never installed, never packed: it lies beside what is.
@@ -390,7 +391,7 @@ build/lint/%.tidy: %.c .clang-tidy | $(gens)
 	@mkdir -p $(@D)
 	@clang $(filter-out -MMD -MP,$(cppflags)) $(cflags_test) -MM -MP -MT $@ -MF $@.d $<
 	$(call say,TIDY)clang-tidy --quiet $< -- $(filter-out -MMD -MP,$(cppflags)) $(cflags_test) $(cflags) \
-		-Xclang -analyzer-config -Xclang max-nodes=50000 2>$@.log \
+		-Xclang -analyzer-config -Xclang max-nodes=10000 2>$@.log \
 		|| { cat $@.log; exit 1; }
 	@touch $@
 build/lint/%.alone: %.h | $(gens)

@@ -1,7 +1,7 @@
 // The end of a command by force. An interactive bash drops its line at SIGINT and goes on, with all
 // its state, once what it waits for has ended. So the interrupt goes to the whole group first; what
 // the command has started and did not heed it is ended by SIGTERM and then SIGKILL, whatever group
-// or session it fled to; and at last, for a shell that is busy itself, comes one more interrupt. A
+// or session it fled to; and at last, for a shell that is busy itself, come more interrupts. A
 // shell that has not come back by then is killed with everything in its leaf, and replaced.
 //
 // Background jobs of earlier commands ignore the interrupt, as bash starts them, and are older than
@@ -16,6 +16,7 @@
 #define INT_TIMES 3   // in that time
 #define TERM_MS 350   // until SIGKILL
 #define KILL_MS 500   // until the shell is given up
+#define KILL_TIMES 5  // in that time
 #define BURIED_MS 50  // for what got a SIGTERM after the shell had come back
 #define SWEEP_MS 2000 // for one look at all processes
 #define GONE_MS 12000 // until a killed shell is reported
@@ -64,13 +65,15 @@ static void interrupt(struct session_run *run)
 	if (left && run->told_end)
 		err_free(task_sleep_until(loop_now(run->session->box->loop) + BURIED_MS));
 	await_end(run, TERM_MS);
-	if (left || !run->told_end)
+	if (left && run->told_end)
 		sweep(run, SIGKILL);
-	if (run->told_end)
-		return;
-	if (run->session->shell == shell)
-		exec_signal_alone(shell->exec, SIGINT);
-	await_end(run, KILL_MS);
+	// More than once: on a busy host the shell may start the rest of its line after we looked.
+	for (int i = 0; i < KILL_TIMES && !run->told_end && run->session->shell == shell; i++) {
+		sweep(run, SIGKILL);
+		if (run->session->shell == shell)
+			exec_signal_alone(shell->exec, SIGINT);
+		await_end(run, KILL_MS / KILL_TIMES);
+	}
 }
 
 static void stop_task(void *arg)

@@ -349,9 +349,11 @@ static void liars_body(void)
 		struct box *first;
 		auto_err err = OK;
 		int listener, pid;
+		uint32_t tasks;
 
 		next_box();
 		CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+		tasks = task_count();
 		snprintf(order.name, sizeof(order.name), "evil-0");
 		memcpy(order.box, box_id, sizeof(order.box));
 		CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &first));
@@ -372,7 +374,8 @@ static void liars_body(void)
 		CHECK_OK(box_bury(first, in(5000)));
 		box_free(first);
 		tape_remove_folder(house.loop, house.tapes, box_id); // it was left as it was
-		house_settle();
+		house_settle_to(tasks);
+		CHECK(task_count() <= tasks);
 	}
 }
 

@@ -550,10 +550,15 @@ __attribute__((unused)) static bool house_open(void)
 	return true;
 }
 
-static void house_settle(void)
+static void house_settle_to(uint32_t tasks)
 {
-	for (int i = 0; i < 100 && (i == 0 || task_count() > 1); i++)
+	for (int i = 0; i < 100 && (i == 0 || task_count() > tasks); i++)
 		err_free(task_sleep_until(loop_now(house.loop) + 50));
+}
+
+static void house_settle(void) // nobody but who asks
+{
+	house_settle_to(1);
 }
 
 __attribute__((unused)) static void house_close(void)
