@@ -16,7 +16,7 @@
 #define INT_TIMES 3   // in that time
 #define TERM_MS 350   // until SIGKILL
 #define KILL_MS 500   // until the shell is given up
-#define KILL_TIMES 5  // in that time
+#define AGAIN_MS 100  // from one SIGKILL to the next
 #define BURIED_MS 50  // for what got a SIGTERM after the shell had come back
 #define SWEEP_MS 2000 // for one look at all processes
 #define GONE_MS 12000 // until a killed shell is reported
@@ -52,6 +52,7 @@ static void await_end(struct session_run *run, int64_t ms)
 static void interrupt(struct session_run *run)
 {
 	struct bash *shell = run->session->shell;
+	int64_t give_up;
 	uint32_t left;
 
 	if (!shell || run->told_end)
@@ -65,14 +66,16 @@ static void interrupt(struct session_run *run)
 	if (left && run->told_end)
 		err_free(task_sleep_until(loop_now(run->session->box->loop) + BURIED_MS));
 	await_end(run, TERM_MS);
-	if (left && run->told_end)
+	if (left || !run->told_end)
 		sweep(run, SIGKILL);
-	// More than once: on a busy host the shell may start the rest of its line after we looked.
-	for (int i = 0; i < KILL_TIMES && !run->told_end && run->session->shell == shell; i++) {
+	// On a busy host the shell may start the rest of its line after we looked.
+	give_up = loop_now(run->session->box->loop) + KILL_MS;
+	while (!run->told_end && run->session->shell == shell) {
+		exec_signal_alone(shell->exec, SIGINT);
+		await_end(run, AGAIN_MS);
+		if (run->told_end || loop_now(run->session->box->loop) >= give_up)
+			break;
 		sweep(run, SIGKILL);
-		if (run->session->shell == shell)
-			exec_signal_alone(shell->exec, SIGINT);
-		await_end(run, KILL_MS / KILL_TIMES);
 	}
 }
 
