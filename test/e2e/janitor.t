@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The janitor: goes round by itself and on demand, never twice at once, and ends what nobody needs, by the proper ways."""
+# alone: an hour is a minute here, and a second of waiting for a processor too long for a lease
 import json
 import os
 import shutil
