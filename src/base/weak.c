@@ -80,7 +80,7 @@ void weak_open(void)
 
 const char *weak_note(void)
 {
-	static char note[1024];
+	static char note[16 + 16 * WEAK_COUNT]; // no word is longer
 	int len = snprintf(note, sizeof(note), "COVE_WEAKEN=");
 
 	for (int i = 0; i < WEAK_COUNT; i++)

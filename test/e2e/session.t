@@ -277,6 +277,12 @@ def timed(cove, box):
         c.ok(took < 2.5 and got and got["message"] == "Failed to execute command 'echo some; trap - "
              "INT; %s' in session 't': Command timeout after 200ms" % command, "soon, in the contract's words",
              took, got)
+    # A shell that is not scheduled until after the last look starts the rest of its line then: another job stops it so long.
+    run(cove, box, "python3 -c 'import os, sys, time; shell = int(sys.argv[1]); time.sleep(0.25); os.kill(shell, 19); "
+                   "time.sleep(0.48); os.kill(shell, 18)' $$ &", "t")
+    time.sleep(0.05)
+    refuses(run(cove, box, "(trap '' INT; sleep 4715); sleep 4716", "t", timeoutMs=200), 500, "COMMAND_EXECUTION_ERROR",
+            "a shell that goes on late is timed out", sessionRestarted=False)
     gives(cove, box, "the session goes on with its state", "trap - INT TERM; echo $kept; pwd",
           "yes\n/usr", session="t")
     c.same(cove.out(box, "pgrep -fc '^sleep 471[4-9]'"), "0\n", "nothing of the commands is left")

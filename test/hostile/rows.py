@@ -18,6 +18,7 @@ and so must the health route. In an emulated machine, where that takes longer th
 """
 import contextlib
 import ctypes
+import functools
 import os
 import re
 import shutil
@@ -104,10 +105,11 @@ def adopt(orphans):
     ctypes.CDLL(None).prctl(36, int(orphans), 0, 0, 0)
 
 
+@functools.cache
 def defences():
-    """The words of the weak build, in the order of its switches."""
+    """The words of the weak build, in the order of its switches, and what each means."""
     said = subprocess.run([WEAK, "serve"], env=dict(os.environ, COVE_WEAKEN="?"), capture_output=True, text=True, timeout=60)
-    return re.findall(r"^  (\w+) +.*$", said.stderr, re.M)
+    return dict(re.findall(r"^  (\w+) +(.*)$", said.stderr, re.M))
 
 
 class WeakCove(c.Cove):
@@ -122,7 +124,7 @@ class WeakCove(c.Cove):
         self.apart, self.off = apart, off
         self.fence = Fence()
         self.switches = data + "-switches"
-        self.words = defences() if binary == WEAK else []
+        self.words = list(defences()) if binary == WEAK else []
         self.switch([])
         starter = data + "-start"
         with open(starter, "w") as file:

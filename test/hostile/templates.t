@@ -113,13 +113,15 @@ def bomb(stage):
         squeezed.write(bytes(1024))
 
     def attack(stage):
+        before = on_disk(stage.cove.data)
         reply = send(stage, "bomb", out.getvalue(), "application/gzip")
+        grown = on_disk(stage.cove.data) - before
         if reply.status == 201:
             forget(stage, "bomb")
-        return reply
-    stage.control_weak("ratio", attack, lambda reply: reply.status == 201)
+        return reply, grown
+    stage.control_weak("ratio", attack, lambda got: got[0].status == 201 and got[1] > 200 << 20)
     before = on_disk(stage.cove.data)
-    reply = attack(stage)
+    reply, _ = attack(stage)
     c.ok(reply.status in (413, 507), "F-13: refused", reply)
     c.ok("bomb" not in [t["name"] for t in stage.cove.get("/v1/templates").json["items"]], "F-13: no template stays")
     c.ok(c.until(lambda: on_disk(stage.cove.data) < before + (64 << 20), 20), "F-13: the space comes back",

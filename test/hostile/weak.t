@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 
-from rows import c, HERE, WEAK
+from rows import c, defences, HERE, WEAK
 
 c.need_root()
 if not os.path.exists(WEAK):
@@ -19,7 +19,7 @@ def said(*words, binary=WEAK, **env):
 
 
 code, table = said("serve", COVE_WEAKEN="no-such-defence")
-rows = re.findall(r"^  (\w+) +(.*)$", table, re.M)
+rows = list(defences().items())
 c.ok(code == 2 and len(rows) > 30, "a word that names no defence is refused, with a table of those that do", table)
 code, text = said("serve", COVE_WEAKEN="@" + os.devnull)
 c.ok(code == 2 and "%d switches" % len(rows) in text, "so is a file that does not have as many switches", code, text)
