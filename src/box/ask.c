@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -350,6 +351,29 @@ static fallible send_order(struct ask *ask, const struct order *order, int fd, i
 	return err;
 }
 
+static void number(struct ask *ask, struct order *order)
+{
+	if (++ask->last_id == 0)
+		ask->last_id = 1;
+	order->id = ask->last_id;
+	memcpy(order->next, ask->next, sizeof(order->next));
+	if (order_is_trace(str_of(log_trace_now())))
+		snprintf(order->trace, sizeof(order->trace), "%s", log_trace_now());
+}
+
+void ask_tell(struct ask *ask, struct order *order)
+{
+	char room[1024];
+	size_t len;
+
+	if (!ask->linked || ask->sending)
+		return;
+	number(ask, order);
+	len = order_encode(order, room, sizeof(room));
+	if (len && fd_send(ask->stream.fd, room, len, NULL, 0, MSG_DONTWAIT) < 0)
+		log_event(LOG_DEBUG, "order.untold", "operation", order_word(order->kind), NULL);
+}
+
 static fallible begin(struct ask *ask, struct order *order, int fd, struct pending *pending,
 		      struct answer *answer, int64_t deadline)
 {
@@ -357,12 +381,7 @@ static fallible begin(struct ask *ask, struct order *order, int fd, struct pendi
 
 	if (!ask->linked)
 		return no_warden();
-	if (++ask->last_id == 0)
-		ask->last_id = 1;
-	order->id = ask->last_id;
-	memcpy(order->next, ask->next, sizeof(order->next));
-	if (order_is_trace(str_of(log_trace_now())))
-		snprintf(order->trace, sizeof(order->trace), "%s", log_trace_now());
+	number(ask, order);
 	*pending = (struct pending){.id = order->id, .kind = order->kind, .answer = answer};
 	bell_init(&pending->bell);
 	link_add(&ask->pending, &pending->link);

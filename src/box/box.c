@@ -224,8 +224,17 @@ static fallible order_bury(struct ask *ask, const char *id, int64_t deadline)
 	return take_ptr(err);
 }
 
+void box_foretell(struct ask *ask, const struct order *build)
+{
+	struct order order = *build;
+
+	order.kind = ORDER_BUILD;
+	order.ahead = true;
+	ask_tell(ask, &order);
+}
+
 // Whether the order was carried out or not: nobody will own that box.
-static void undo(struct loop *loop, struct ask *ask, const char *id)
+void box_forget(struct loop *loop, struct ask *ask, const char *id)
 {
 	auto_err err = OK;
 
@@ -274,7 +283,7 @@ static fallible build_once(struct loop *loop, struct ask *ask, const struct orde
 	}
 	box->burying = true;
 	if (box->phase != BOX_BURIED)
-		undo(loop, ask, build->box);
+		box_forget(loop, ask, build->box);
 	*out_mute = built && box->phase == BOX_LOST && ask_is_same(ask, links);
 	box_drop(box);
 	// A builder fails when the warden dies under it, and we may hear of that first.

@@ -156,19 +156,25 @@ static void undo(struct entry *entry, const struct err *err)
 		life_bury(entry);
 		return;
 	}
+	box_forget(fleet->loop, fleet->ask,
+		   entry->record.id); // it may not even have been asked for
 	tell_box(&fleet->tell, EVENT_BOX_FAILED, &entry->record, err_reason(err), NULL);
 	keep_drop(fleet->store, entry->record.id);
 	table_remove(entry);
 }
 
+// The warden brings the goods while the intent is written: nothing of them is anybody's before.
 static fallible write_and_build(struct entry *entry)
 {
 	struct fleet *fleet = entry->fleet;
 	struct order order = create_order(&entry->record);
 	uint32_t links = ask_links(fleet->ask);
-	struct err *err = keep_intent(fleet->store, &entry->record);
+	struct err *err;
 
+	box_foretell(fleet->ask, &order);
+	err = keep_intent(fleet->store, &entry->record);
 	if (err) {
+		box_forget(fleet->loop, fleet->ask, entry->record.id);
 		table_remove(entry);
 		return err;
 	}

@@ -71,6 +71,7 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 		pack_u8(&pack, order->ephemeral);
 		pack_u8(&pack, order->again);
 		pack_u8(&pack, order->net);
+		pack_u8(&pack, order->ahead);
 		put_chars(&pack, order->next);
 		break;
 	case ORDER_NETWORK:
@@ -213,6 +214,8 @@ static void get_order(struct unpack *in, struct order *order)
 		order->ephemeral = get_bool(in);
 		order->again = get_bool(in);
 		order->net = get_bool(in);
+		order->ahead = get_bool(in);
+		hold(in, !order->ahead || !order->again);
 		get_next(in, order);
 		break;
 	case ORDER_NETWORK:

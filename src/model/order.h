@@ -34,7 +34,7 @@
 #include "model/limits.h"
 #include "model/talk.h"
 
-#define ORDER_VERSION 5
+#define ORDER_VERSION 6
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 5
 #define ORDER_TEMPLATE_MAX 64 // with its NUL
@@ -85,6 +85,8 @@ struct order {
 	bool net;		       // BUILD: with its way out; NETWORK: open it, else close
 	bool again;		       // BUILD: on the disk that a STOP, or a reboot, has left;
 				       // LEAF: the fds of `leaf`, which exists
+	bool ahead;		       // BUILD: bring the goods to where the ground is laid, and
+				       // say nothing; a BUILD that is alike follows, or a BURY
 	uint32_t leaf;		       // KILL; LEAF again
 	uint32_t version;	       // HELLO
 	char next[ID_BOX_LEN + 1];     // HELLO, BUILD: what the next new box will be called, so

@@ -7,7 +7,7 @@
 // holds its lock.
 //
 // syscalls: pread64 pwrite64 fsync fdatasync ftruncate fcntl lseek fallocate fchmod close geteuid
-// syscalls: getpid clock_gettime clock_nanosleep
+// syscalls: getpid clock_gettime clock_nanosleep fstatfs
 #include "store/sqlite.h"
 
 #include <assert.h>
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "store/sqlite_files.h"
 
@@ -23,6 +24,8 @@
 #define CHECK_BYTES (16u << 20) // a larger state is not read whole at start
 #define STATEMENTS_MAX 128
 #define PATH_ROOM 160
+#define JOURNAL_BYTES (4200 << 10) // as long as it gets between two checkpoints
+#define SPARE_BYTES (256u << 20)
 
 enum mode { WRITING, READING, BESIDE };
 
@@ -280,6 +283,35 @@ static fallible open_for_reading(int dir, const char *name, const char *path, st
 	return open_as(uri, SQLITE_OPEN_READONLY, "unix-none", READING, out);
 }
 
+static bool has_spare_room(int dir)
+{
+	struct statvfs at;
+
+	return fstatvfs(dir, &at) == 0 && at.f_bavail > SPARE_BYTES / at.f_frsize;
+}
+
+// A journal that grows costs more than one that is written over: for each sync blocks are to be
+// found, and its length is to be on disk as well. So it has its length from the start, as zeros,
+// which are no journal to SQLite. Where that fails it grows.
+static void lay_journal(struct sqlite *lite)
+{
+	static const char zeros[64 << 10];
+	sqlite3_file *file = NULL;
+	sqlite3_int64 size = 0;
+	int code;
+
+	code = sqlite3_file_control(lite->at, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file);
+	if (code != SQLITE_OK || !file || !file->pMethods ||
+	    file->pMethods->xFileSize(file, &size) != SQLITE_OK || size != 0)
+		return;
+	for (; code == SQLITE_OK && size < JOURNAL_BYTES; size += (sqlite3_int64)sizeof(zeros))
+		code = file->pMethods->xWrite(file, zeros, sizeof(zeros), size);
+	if (code == SQLITE_OK)
+		code = file->pMethods->xSync(file, SQLITE_SYNC_NORMAL);
+	if (code != SQLITE_OK)
+		file->pMethods->xTruncate(file, 0);
+}
+
 static fallible sqlite_open(int dir, const char *name, struct db **out)
 {
 	struct sqlite *lite = NULL;
@@ -297,6 +329,8 @@ static fallible sqlite_open(int dir, const char *name, struct db **out)
 		err = open_for_reading(dir, name, path, &lite);
 	}
 	TRY(err, "open the state");
+	if (dir >= 0 && !lite->db.read_only && has_spare_room(dir))
+		lay_journal(lite);
 	*out = &lite->db;
 	return OK;
 }

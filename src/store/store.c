@@ -6,24 +6,31 @@
 // comes meanwhile is the next batch. Told deeds alone may wait for company. While the state cannot
 // be written, told deeds are kept in order and tried again now and then.
 //
-// syscalls: eventfd2 read write close futex clone clone3 mmap mprotect munmap madvise rseq
+// The writer is woken through a pipe: by a write to one the kernel takes it that the waker is about
+// to sleep, and lets the woken begin in its place when the processor it ran on last is not free. A
+// condition variable would leave it waiting there, beside an idle one.
+//
+// syscalls: eventfd2 pipe2 ppoll poll read write close futex clone clone3 mmap mprotect munmap madvise rseq
 // syscalls: set_robust_list rt_sigprocmask exit gettid
 #include "store/store.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "loop/offload.h"
+#include "os/fd.h"
 #include "store/db_inner.h"
 #include "store/schema.h"
 #include "store/sqlite.h"
@@ -39,7 +46,8 @@ struct store {
 	struct batch batch; // the writer's
 	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t more, settled;
+	int bell[2]; // wakes the writer
+	pthread_cond_t settled;
 	struct link waiting, done;
 	uint32_t told, hurried; // of the list to do
 	bool nudged;		// what was told is to be begun at once
@@ -57,14 +65,26 @@ struct store {
 
 // --------------------------------------------------------------------------------- on the writer
 
+static void wake_writer(struct store *store)
+{
+	// A full pipe wakes it as well.
+	while (write(store->bell[1], "", 1) < 0 && errno == EINTR) {
+	}
+}
+
 static void wait_until(struct store *store, int64_t at_ms)
 {
-	struct timespec until = {.tv_sec = at_ms / 1000, .tv_nsec = at_ms % 1000 * 1000000};
+	struct pollfd bell = {.fd = store->bell[0], .events = POLLIN};
+	int64_t left = at_ms - clock_ms();
+	char rings[64];
 
-	if (at_ms == CLOCK_NEVER)
-		pthread_cond_wait(&store->more, &store->lock);
-	else
-		pthread_cond_timedwait(&store->more, &store->lock, &until);
+	if (left < 0)
+		left = 0;
+	pthread_mutex_unlock(&store->lock);
+	if (poll(&bell, 1, left > INT_MAX ? -1 : (int)left) > 0)
+		while (read(bell.fd, rings, sizeof(rings)) == sizeof(rings)) {
+		}
+	pthread_mutex_lock(&store->lock);
 }
 
 // When there will be something to do; now or earlier: there is.
@@ -99,9 +119,9 @@ static void take_batch(struct store *store, struct link *out)
 	}
 }
 
-static void give_back(struct store *store, struct link *jobs)
+// True: the loop is to hear of it.
+static bool give_back(struct store *store, struct link *jobs)
 {
-	uint64_t one = 1;
 	bool news = false;
 
 	// From the last to the first: what is tried again goes to the front, in order.
@@ -136,9 +156,17 @@ static void give_back(struct store *store, struct link *jobs)
 		atomic_store(&store->health, (int)store->batch.health);
 		news = true;
 	}
+	return news;
+}
+
+// Without the lock: whoever hears of it wants that next.
+static void tell_loop(const struct store *store)
+{
+	uint64_t one = 1;
+
 	// EAGAIN: it has been told. No kernel gives another error, and without the word nobody goes
 	// on.
-	for (int i = 0; news && write(store->watch.fd, &one, sizeof(one)) < 0; i++) {
+	for (int i = 0; write(store->watch.fd, &one, sizeof(one)) < 0; i++) {
 		if (errno == EAGAIN)
 			break;
 		assert(i == 0);
@@ -163,6 +191,7 @@ static void *work(void *arg)
 	for (;;) {
 		struct link jobs = LINK_INIT(jobs);
 		int64_t turn = next_turn(store);
+		bool news;
 
 		if (turn > clock_ms()) {
 			wait_until(store, turn);
@@ -176,9 +205,13 @@ static void *work(void *arg)
 		batch_run(&store->batch, &jobs);
 
 		pthread_mutex_lock(&store->lock);
-		give_back(store, &jobs);
+		news = give_back(store, &jobs);
 		count(store);
 		store->again_ms = clock_ms() + AGAIN_MS;
+		pthread_mutex_unlock(&store->lock);
+		if (news)
+			tell_loop(store);
+		pthread_mutex_lock(&store->lock);
 	}
 	pthread_mutex_unlock(&store->lock);
 	return NULL;
@@ -250,17 +283,12 @@ static void on_news(struct watch *watch, uint32_t events)
 
 static fallible start_writer(struct store *store)
 {
-	pthread_condattr_t clock;
 	pthread_attr_t attr;
 	sigset_t all, before;
 	int failed;
 
 	pthread_mutex_init(&store->lock, NULL);
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_cond_init(&store->more, &clock);
 	pthread_cond_init(&store->settled, NULL);
-	pthread_condattr_destroy(&clock);
 
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, WRITER_STACK);
@@ -285,8 +313,17 @@ static fallible open_in(struct store *store, const struct store_options *options
 	if (store->watch.fd < 0)
 		return err_sys(errno, "make an eventfd");
 	store->watch.ready = on_news;
+	if (pipe2(store->bell, O_CLOEXEC | O_NONBLOCK))
+		return err_sys(errno, "make a pipe");
 	TRY(loop_watch(options->loop, &store->watch, EPOLLIN));
 	return start_writer(store);
+}
+
+static void close_all(struct store *store)
+{
+	fd_drop(&store->watch.fd);
+	fd_drop(&store->bell[0]);
+	fd_drop(&store->bell[1]);
 }
 
 fallible store_open(const struct store_options *options, struct store **out)
@@ -298,15 +335,14 @@ fallible store_open(const struct store_options *options, struct store **out)
 	store->batch.driver = options->driver ? options->driver : &sqlite_driver;
 	store->batch.dir = options->dir;
 	store->batch.name = options->name ? options->name : "cove.db";
-	store->watch.fd = -1;
+	store->watch.fd = store->bell[0] = store->bell[1] = -1;
 	link_init(&store->waiting);
 	link_init(&store->done);
 	err = open_in(store, options);
 	if (err) {
 		batch_close(&store->batch);
 		loop_unwatch(options->loop, &store->watch);
-		if (store->watch.fd >= 0)
-			close(store->watch.fd);
+		close_all(store);
 		free(store);
 		return err;
 	}
@@ -320,15 +356,14 @@ void store_close(struct store *store)
 		return;
 	pthread_mutex_lock(&store->lock);
 	store->closing = true;
-	pthread_cond_signal(&store->more);
+	wake_writer(store);
 	pthread_mutex_unlock(&store->lock);
 	pthread_join(store->thread, NULL);
 	collect(store);
 	batch_close(&store->batch);
 	loop_unwatch(store->loop, &store->watch);
 	loop_drop_timer(store->loop, &store->told_due);
-	close(store->watch.fd);
-	pthread_cond_destroy(&store->more);
+	close_all(store);
 	pthread_cond_destroy(&store->settled);
 	pthread_mutex_destroy(&store->lock);
 	free(store->trail);
@@ -337,7 +372,7 @@ void store_close(struct store *store)
 
 static void on_told_due(struct timer *timer)
 {
-	pthread_cond_signal(&link_of(timer, struct store, told_due)->more);
+	wake_writer(link_of(timer, struct store, told_due));
 }
 
 static void remind(struct store *store)
@@ -360,14 +395,14 @@ static void hand_over(struct store *store, struct job *job)
 	else
 		store->hurried++;
 	if (waits)
-		pthread_cond_signal(&store->more);
+		wake_writer(store);
 	while (waits && !job->done)
 		pthread_cond_wait(&store->settled, &store->lock);
 	pthread_mutex_unlock(&store->lock);
 	if (job->told) // the writer is not woken to learn that it has time
 		remind(store);
 	else if (!waits) // not before: it would wake only to wait for the lock
-		pthread_cond_signal(&store->more);
+		wake_writer(store);
 }
 
 static fallible wait_for(struct store *store, struct job *job)
@@ -450,7 +485,7 @@ void store_nudge(struct store *store)
 	pthread_mutex_lock(&store->lock);
 	store->nudged = true;
 	pthread_mutex_unlock(&store->lock);
-	pthread_cond_signal(&store->more);
+	wake_writer(store);
 }
 
 enum store_health store_health(const struct store *store)

@@ -9,6 +9,10 @@
 // no list of cells, and nothing can be ordered of it but to build it or to bury it. Its note names
 // no process, so the next life of the warden buries it like any build that was promised to nobody.
 //
+// Its goods may come ahead of its order, while the daemon writes down that it wants the box: then
+// it stays a berth, though it has an image and a disk and its pid 1 has greeted, until the order
+// comes. The next daemon knows nothing of it, so it is buried when that one comes.
+//
 // One that ends unasked, or that cannot be laid, is not tried again until the next box was ordered:
 // whatever ends it shall not keep the host busy.
 #include "warden/berth.h"
@@ -33,6 +37,8 @@ void berth_expect(struct warden *warden, const char *next)
 {
 	memcpy(warden->next, next, sizeof(warden->next));
 	warden->asked_us = 0;
+	if (warden->berth && warden->berth->furnished)
+		bury_begin(warden, warden->berth);
 	if (!warden->berth && is_wanted(warden))
 		build_ahead(warden, warden->next);
 }
@@ -41,8 +47,8 @@ int64_t berth_due(const struct warden *warden)
 {
 	const struct cell *berth = warden->berth;
 
-	if (warden->building_count || (berth && berth->state != CELL_BERTH))
-		return CLOCK_NEVER; // it is on its way, or others are
+	if (warden->building_count || (berth && (berth->state != CELL_BERTH || berth->furnished)))
+		return CLOCK_NEVER; // it is on its way, or others are, or its order is
 	if (berth ? !strcmp(berth->id, warden->next) : !is_wanted(warden))
 		return CLOCK_NEVER;
 	return warden->asked_us + PAUSE_US;

@@ -8,17 +8,14 @@
 // promised to nobody: that life buries it, and the groups it removes are the fence that a builder
 // which is still on its way runs into.
 //
-// syscalls: socketpair setsockopt close pidfd_send_signal waitid open_tree mount_setattr
-// syscalls: move_mount fsopen fsconfig fsmount
+// syscalls: close pidfd_send_signal waitid
 #include "warden/build.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,242 +24,15 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
-#include "model/goods.h"
-#include "model/talk.h"
 #include "os/fd.h"
-#include "os/mount.h"
 #include "warden/bury.h"
 #include "warden/disk_driver.h"
-#include "warden/ear.h"
 #include "warden/netcell.h"
+#include "warden/parts.h"
 #include "warden/post.h"
 
-#define CONTROL_BYTES (2 * TALK_SIZE_MAX)
-
-// What a box is put together from; the ground goes to the zygote, the goods to pid 1, each a copy.
-struct parts {
-	int control[2], listen;
-	int root, usr, disk;
-	struct group_door door;
-	struct group_leaf leaf;
-};
-
-static void drop_parts(struct parts *parts)
-{
-	fd_drop(&parts->control[0]);
-	fd_drop(&parts->control[1]);
-	fd_drop(&parts->listen);
-	fd_drop(&parts->root);
-	fd_drop(&parts->usr);
-	fd_drop(&parts->disk);
-	group_door_close(&parts->door);
-	group_leaf_close(&parts->leaf);
-}
-#define auto_parts on_exit_call(drop_parts) struct parts
-#define NO_PARTS                                                                                   \
-	{                                                                                          \
-		.control = {-1, -1}, .listen = -1, .root = -1, .usr = -1, .disk = -1,              \
-		.door.into = -1, .leaf.meter = -1,                                                 \
-	}
-
-// A detached, read-only copy of a lower, seen through the box's ids.
-static fallible shift(int lower, int userns, int *out_tree)
-{
-	auto_fd tree = mount_copy(lower, "");
-
-	if (tree < 0)
-		return err_sys(errno, "copy the mount of a layer");
-	if (mount_change(tree, MOUNT_SAFE | (weak(OVERLAY) ? 0 : MOUNT_ATTR_RDONLY), 0, userns))
-		return err_sys(errno, "map the ids of a layer");
-	*out_tree = take_fd(&tree);
-	return OK;
-}
-
-static fallible take_layers(struct warden *warden, const char *name, int userns,
-			    struct parts *parts)
-{
-	auto_fd root = -1;
-	auto_fd usr = -1;
-
-	TRY(template_find(warden->templates, name, &root, &usr));
-	TRY(shift(root, userns, &parts->root));
-	if (usr >= 0)
-		TRY(shift(usr, userns, &parts->usr));
-	return OK;
-}
-
-static fallible make_control(struct parts *parts)
-{
-	int bytes = CONTROL_BYTES;
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, parts->control))
-		return err_sys(errno, "make a control socket");
-	for (int i = 0; i < 2; i++)
-		if (setsockopt(parts->control[i], SOL_SOCKET, SO_SNDBUFFORCE, &bytes,
-			       sizeof(bytes)))
-			return err_sys(errno, "widen a control socket");
-	return OK;
-}
-
-static fallible take_disk(struct warden *warden, const struct order *order, struct cell *cell,
-			  struct parts *parts)
-{
-	struct limits limits = order->limits;
-
-	if (weak(DISK))
-		limits.disk = 0;
-	if (order->again)
-		return disk_again(warden->disk, order->box, &limits, cell->userns, &parts->disk);
-	TRY(disk_make(warden->disk, order->box, &limits, !order->ephemeral, cell->userns,
-		      &parts->disk));
-	cell->has_disk = true;
-	return OK;
-}
-
-static fallible take_ground(struct warden *warden, struct cell *cell, struct parts *parts)
-{
-	uint32_t root;
-
-	TRY(ids_take(warden->ids, &cell->note.slot, &cell->userns), "take an id range");
-	cell->has_slot = true;
-	root = ids_base(cell->note.slot);
-	cell->has_note = true; // also one that was begun is removed
-	TRY(note_write(warden->cells, cell->id, &cell->note));
-	TRY(ear_make(warden->ears, cell->id, &parts->listen));
-	cell->has_ear = true;
-	TRY(group_make(warden->groups, cell->id, root, &parts->door));
-	cell->has_groups = true;
-	TRY(group_leaf(warden->groups, cell->id, 0, "", root, &parts->leaf));
-	cell->leaves = 1;
-	return make_control(parts);
-}
-
-static fallible take_goods(struct warden *warden, const struct order *order, struct cell *cell,
-			   struct parts *parts)
-{
-	TRY(take_layers(warden, order->name, cell->userns, parts), "take the layers of %s",
-	    order->name);
-	return take_disk(warden, order, cell, parts);
-}
-
-// What was laid ahead has ended, and is being cleared away. The daemon tries again.
-static fallible berth_lost(void)
-{
-	return err_new(EXHAUSTED, "berth_lost", "the place of the box is not free yet");
-}
-
-// The first word that pid 1 will hear waits for it in the socket.
-static fallible tell_ground(const struct cell *cell, const struct limits *limits,
-			    const struct parts *parts)
-{
-	struct goods_ground ground = {.base = ids_base(cell->note.slot), .memory = limits->memory};
-
-	if (fd_send(parts->control[0], &ground, sizeof(ground), NULL, 0, MSG_DONTWAIT) < 0)
-		return err_sys(errno, "tell pid 1 of its ground");
-	return OK;
-}
-
-_Static_assert(GOODS_BOX >= sizeof(((struct order *)0)->box) &&
-		       GOODS_HOST >= sizeof(((struct order *)0)->host),
-	       "goods have room for what orders have");
-
-// And the second, whether it is there already or not.
-static fallible tell_goods(const struct order *order, const struct cell *cell,
-			   const struct parts *parts)
-{
-	struct goods goods = {
-		.has_usr = parts->usr >= 0,
-		.is_volatile = order->ephemeral && !weak(VOLATILE),
-		.memory = order->limits.memory,
-		.number = cell->number,
-	};
-	const int fds[GOODS_FDS_MAX] = {
-		[GOODS_ROOT] = parts->root, [GOODS_DISK] = parts->disk, [GOODS_USR] = parts->usr};
-
-	snprintf(goods.host, sizeof(goods.host), "%s", order->host);
-	snprintf(goods.box, sizeof(goods.box), "%s", cell->id);
-	if (fd_send(cell->fds[0], &goods, sizeof(goods), fds, goods_fds(&goods), MSG_DONTWAIT) < 0)
-		return errno == EPIPE || errno == ECONNRESET
-			       ? berth_lost()
-			       : err_sys(errno, "tell pid 1 of its goods");
-	return OK;
-}
-
-static bool is_limited(const struct cell *cell, const struct limits *limits)
-{
-	return cell->limits.memory == limits->memory && cell->limits.pids == limits->pids &&
-	       cell->limits.cpu_milli == limits->cpu_milli;
-}
-
-// While the builder is at it. Nobody but the builder lives there before the daemon is told.
-static void limit(struct warden *warden, struct cell *cell, const struct limits *limits)
-{
-	if (cell->late || is_limited(cell, limits))
-		return;
-	fd_drop(&cell->fds[1]);
-	cell->limits = *limits;
-	cell->late = group_limit(warden->groups, cell->id, limits, &cell->fds[1]);
-}
-
-// Takes the ground as far as the zygote. What of it the daemon will get is the cell's from then on.
-static fallible lay(struct warden *warden, struct cell *cell, const struct limits *limits,
-		    struct parts *parts)
-{
-	struct builder_plan plan = {
-		.base = ids_base(cell->note.slot),
-		.has_into = parts->door.into >= 0,
-		.shows_net = cell->net || cell->ahead,
-		.task_count = (uint8_t)parts->door.task_count,
-		.leaf_count = (uint8_t)parts->leaf.join_count,
-	};
-	struct builder_fds fds = {
-		.control = parts->control[1],
-		.listen = parts->listen,
-		.userns = cell->userns,
-		.into = parts->door.into,
-	};
-
-	memcpy(fds.tasks, parts->door.tasks, sizeof(fds.tasks));
-	memcpy(fds.leaf, parts->leaf.joins, sizeof(fds.leaf));
-	TRY(tell_ground(cell, limits, parts));
-	TRY(zygote_send(warden->zygote, &plan, &fds));
-	cell->fds[0] = take_fd(&parts->control[0]);
-	cell->fds[2] = take_fd(&parts->leaf.meter);
-	return OK;
-}
-
-static fallible put_together(struct warden *warden, const struct order *order, struct cell *cell)
-{
-	auto_parts parts = NO_PARTS;
-
-	TRY(take_ground(warden, cell, &parts));
-	TRY(take_goods(warden, order, cell, &parts));
-	TRY(lay(warden, cell, &order->limits, &parts));
-	cell->late = tell_goods(order, cell, &parts); // the clone is on its way
-	limit(warden, cell, &order->limits);
-	return OK;
-}
-
-static fallible lay_ahead(struct warden *warden, struct cell *cell)
-{
-	auto_parts parts = NO_PARTS;
-
-	TRY(take_ground(warden, cell, &parts));
-	TRY(lay(warden, cell, &warden->usual, &parts));
-	limit(warden, cell, &warden->usual);
-	return OK;
-}
-
-static fallible furnish(struct warden *warden, const struct order *order, struct cell *cell)
-{
-	auto_parts parts = NO_PARTS;
-
-	TRY(take_goods(warden, order, cell, &parts));
-	return tell_goods(order, cell, &parts);
-}
-
-// Whom it is for, and what the next life shall be told of it.
-static void assign(struct warden *warden, struct cell *cell, const struct order *order)
+// What it shall be, and what the next life shall be told of it.
+static void describe(struct warden *warden, struct cell *cell, const struct order *order)
 {
 	struct note *note = &cell->note;
 
@@ -270,13 +40,18 @@ static void assign(struct warden *warden, struct cell *cell, const struct order 
 	note->again = order->again;
 	note->disk = order->limits.disk;
 	note->inodes = order->limits.inodes;
-	cell->ahead = false;
 	cell->keeps = order->again;
-	cell->build_order = order->id;
-	cell->build_owed = true;
 	cell->net = order->net && !weak(NETNS);
 	cell->number = ++warden->builds;
 	cell->awaits = !order->ephemeral || weak(VOLATILE);
+}
+
+// Whom it is for.
+static void assign(struct cell *cell, const struct order *order)
+{
+	cell->ahead = false;
+	cell->build_order = order->id;
+	cell->build_owed = true;
 	memcpy(cell->trace, order->trace, sizeof(cell->trace));
 }
 
@@ -298,7 +73,8 @@ static struct cell *cell_for(struct warden *warden, const struct order *order, s
 	else
 		map_put(warden->boxes, str_of(cell->id), cell);
 	begin(warden, cell);
-	assign(warden, cell, order);
+	describe(warden, cell, order);
+	assign(cell, order);
 	return cell;
 }
 
@@ -501,7 +277,7 @@ void build_ahead(struct warden *warden, const char *box)
 	begin(warden, cell);
 	cell->ahead = true;
 	cell->note.ephemeral = true; // it has nothing to keep
-	err = lay_ahead(warden, cell);
+	err = parts_ground(warden, cell);
 	if (err)
 		fail(warden, cell, err);
 	else
@@ -519,20 +295,43 @@ static fallible fit_net(struct warden *warden, struct cell *cell)
 			 : netcell_undo(warden, cell, netns);
 }
 
+static void bring_goods(struct warden *warden, struct cell *cell, const struct order *order)
+{
+	describe(warden, cell, order);
+	if (!cell->late)
+		cell->late = fit_net(warden, cell);
+	parts_goods(warden, order, cell);
+}
+
+// While the daemon writes down that it wants the box. What is wrong with it is said when it asks.
+static void furnish(struct warden *warden, struct cell *cell, const struct order *order)
+{
+	if (!cell || cell->state != CELL_BERTH || cell->doomed || cell->late || cell->furnished)
+		return;
+	cell->furnished = true;
+	warden->furnished = *order;
+	bring_goods(warden, cell, order);
+}
+
+static bool is_alike(const struct order *a, const struct order *b)
+{
+	return !strcmp(a->name, b->name) && !strcmp(a->host, b->host) &&
+	       !memcmp(&a->limits, &b->limits, sizeof(a->limits)) && a->ephemeral == b->ephemeral &&
+	       a->net == b->net;
+}
+
 static void take_berth(struct warden *warden, struct cell *cell, const struct order *order)
 {
 	warden->berth = NULL;
-	assign(warden, cell, order);
 	cell->note.born_us = clock_us();
-	if (cell->late) { // of the laying: nobody has asked for that
+	// Of the laying, or of goods that came ahead: nobody has asked for those.
+	if (cell->late || (cell->furnished && !is_alike(&warden->furnished, order))) {
 		err_free(cell->late);
-		cell->late = berth_lost();
+		cell->late = parts_lost();
 	}
-	if (!cell->late)
-		cell->late = fit_net(warden, cell);
-	if (!cell->late)
-		cell->late = furnish(warden, order, cell);
-	limit(warden, cell, &order->limits);
+	if (!cell->furnished)
+		bring_goods(warden, cell, order);
+	assign(cell, order);
 	if (cell->state == CELL_BERTH)
 		complete(warden, cell);
 	// Else its pidfd is under way to us.
@@ -541,7 +340,7 @@ static void take_berth(struct warden *warden, struct cell *cell, const struct or
 static fallible refuse(const struct cell *cell)
 {
 	if (cell->ahead)
-		return berth_lost();
+		return parts_lost();
 	return err_new(CONFLICT, "box_exists", "there is a box of this id already");
 }
 
@@ -558,6 +357,10 @@ fallible build_begin(struct warden *warden, const struct order *order)
 	struct cell *cell = map_get(warden->boxes, str_of(order->box));
 	struct err *err;
 
+	if (order->ahead) {
+		furnish(warden, cell, order);
+		return OK;
+	}
 	snprintf(warden->next, sizeof(warden->next), "%s", order->next);
 	warden->asked_us = clock_us();
 	warden->usual = order->limits;
@@ -571,14 +374,14 @@ fallible build_begin(struct warden *warden, const struct order *order)
 				"delete boxes first");
 	if (cell && cell->state == CELL_BERTH && bury_has_ended(cell)) {
 		bury_begin(warden, cell);
-		return berth_lost();
+		return parts_lost();
 	}
 	if (cell && cell->ahead) {
 		take_berth(warden, cell, order);
 		return OK;
 	}
 	cell = cell_for(warden, order, cell);
-	err = put_together(warden, order, cell);
+	err = parts_all(warden, order, cell);
 	if (err)
 		fail(warden, cell, err);
 	else

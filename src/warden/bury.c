@@ -1,8 +1,8 @@
 // The order is R-4's: lift the quota, kill pid 1 by its pidfd, thaw what was frozen, wait for the
 // end of it in the loop (the kernel has then emptied the whole pid namespace and dropped the
-// mounts), remove the groups, the disk, the id range, and last the note. A group can stay busy for
-// a moment after its last process, so removing is tried again by the clock: first soon, then more
-// rarely, for ever.
+// mounts), remove the groups, the disk, the id range; then whoever waits is told, and last goes the
+// note. A group can stay busy for a moment after its last process, so removing is tried again by
+// the clock: first soon, then more rarely, for ever.
 //
 // A stop is a burial that leaves the disk: the cell stays, as nothing but that.
 //
@@ -63,10 +63,20 @@ static void tell(const struct cell *cell, const char *event)
 	log_trace(NULL);
 }
 
+static void drop_note(struct warden *warden, struct cell *cell)
+{
+	if (cell->has_note)
+		note_drop(warden->cells, cell->id);
+	cell->has_note = false;
+}
+
+// Nobody need wait for what is left: a note of nothing, and a program that steers nobody.
 static void forget(struct warden *warden, struct cell *cell)
 {
 	tell(cell, "box.buried");
 	answer_all(warden, cell, false);
+	drop_note(warden, cell);
+	fd_drop(&cell->steer);
 	map_take(warden->boxes, str_of(cell->id));
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&cell->fds[i]);
@@ -80,6 +90,8 @@ static void forget(struct warden *warden, struct cell *cell)
 static void keep(struct warden *warden, struct cell *cell)
 {
 	tell(cell, "box.stopped");
+	drop_note(warden, cell);
+	fd_drop(&cell->steer);
 	answer_all(warden, cell, true);
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&cell->fds[i]);
@@ -115,7 +127,7 @@ static bool sweep_disk(struct warden *warden, struct cell *cell)
 	return false;
 }
 
-// True when nothing of the box is left but what is to be kept.
+// True when nothing of the box is left but its note and what is to be kept.
 static bool sweep(struct warden *warden, struct cell *cell)
 {
 	if (cell->has_groups && !group_drop(warden->groups, cell->id, cell->leaves))
@@ -130,9 +142,6 @@ static bool sweep(struct warden *warden, struct cell *cell)
 		ids_give(warden->ids, cell->note.slot,
 			 cell->keeps || disk_trash(warden->disk) == 0);
 	cell->has_slot = false;
-	if (cell->has_note)
-		note_drop(warden->cells, cell->id);
-	cell->has_note = false;
 	return true;
 }
 
@@ -226,15 +235,16 @@ static void saw_end(struct warden *warden, struct cell *cell)
 	if (cell->is_child && cell->pidfd >= 0)
 		waitid(P_PIDFD, (id_t)cell->pidfd, &info, WEXITED | WNOHANG);
 	unwatch(warden, cell);
+	if (cell->state == CELL_DYING) {
+		start_sweeping(warden, cell);
+		return;
+	}
 	fd_drop(&cell->steer);
 	if (cell->state == CELL_BERTH) {
 		log_event(LOG_WARN, "berth.ended", "sandbox", cell->id, NULL);
 		warden->next[0] = 0; // see warden/berth.c
 		bury_begin(warden, cell);
-		return;
 	}
-	if (cell->state == CELL_DYING)
-		start_sweeping(warden, cell);
 	// Else the daemon sees its socket close, and decides what becomes of it.
 }
 

@@ -43,6 +43,7 @@ struct cell {
 	char trace[ORDER_TRACE_MAX]; // of the last order that meant it
 	enum cell_state state;
 	bool ahead;	// nobody has ordered it yet
+	bool furnished; // but its goods were brought, and its order is on its way
 	bool doomed;	// to be buried as soon as the zygote has answered
 	bool keeps;	// its disk stays when the rest is swept
 	bool is_child;	// this life of the warden has cloned it, and reaps it
@@ -118,6 +119,7 @@ struct warden {
 	char next[ID_BOX_LEN + 1]; // what the daemon means to call the next box
 	int64_t asked_us;	   // when the last one was ordered
 	struct cell *berth;	   // laid ahead, for that one or an earlier; NULL: none
+	struct order furnished;	   // whose goods the berth has
 	struct limits usual;	   // of the last box
 	struct disk *disk;
 	struct templates *templates;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/close_range.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -47,11 +48,14 @@ static bool take_one(int wait_ms, int *held)
 
 static _Noreturn void live(int parent)
 {
+	const struct sched_param none = {0};
 	bool open = true;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	prctl(PR_SET_NAME, "cove-shroud", 0, 0, 0);
 	setpriority(PRIO_PROCESS, 0, 10);
+	sched_setscheduler(0, SCHED_BATCH,
+			   &none); // whoever hands it something goes on with its own
 	if (getppid() != parent)
 		_exit(1);
 	while (open) {

@@ -70,6 +70,19 @@ HOUSE_TEST(many, "many orders may be under way at once")
 	CHECK(answered == 200);
 }
 
+HOUSE_TEST(told, "an order without an answer is told, and is in nobody's way")
+{
+	struct order build = {.kind = ORDER_BUILD, .name = "absent", .host = "x", .ahead = true};
+	struct order quick = {.kind = ORDER_LIST};
+
+	build.limits = LIMITS_DEFAULT;
+	id_box(build.box);
+	for (int i = 0; i < 3; i++)
+		ask_tell(house.ask, &build);
+	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(5000)));
+	CHECK(answer.id == quick.id && quick.id == build.id + 1);
+}
+
 HOUSE_TEST(late, "an answer that comes too late is dropped, and disturbs nobody")
 {
 	struct order slow = {.kind = ORDER_FREEZE, .name = "x"}, quick = {.kind = ORDER_LIST};

@@ -70,6 +70,12 @@ TEST(build, "a build keeps its template, host name and limits")
 	CHECK_STR(out.name, "host");
 	CHECK_STR(out.host, "my-box");
 	CHECK(out.ephemeral && memcmp(&out.limits, &order.limits, sizeof(out.limits)) == 0);
+	CHECK(!out.ahead);
+	order.ahead = true;
+	CHECK_OK(order_decode(bytes, order_encode(&order, bytes, sizeof(bytes)), &out));
+	CHECK(out.ahead);
+	order.again = true; // what is there already has no goods to come
+	CHECK(!decodes(order_encode(&order, bytes, sizeof(bytes))));
 }
 
 static bool order_passes(struct order order)

@@ -184,6 +184,158 @@ TEST(refused, "a build that fails on it undoes it all")
 	CHECK(same(before));
 }
 
+// The goods of the next build come ahead of it. Nothing is answered, which the next answer shows.
+static bool foretell(struct order *order)
+{
+	bool sent;
+
+	*order = build_order();
+	name_next(order);
+	order->ahead = true;
+	sent = send_order(order);
+	order->ahead = false;
+	return sent;
+}
+
+// pid 1 has its goods, and goes on with them.
+static bool is_furnished(const char *box, pid_t pid)
+{
+	for (int i = 0; i < 1000; i++) {
+		char path[64], name[32] = "";
+
+		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+		if (fd_get(AT_FDCWD, path, name, sizeof(name)) <= 0)
+			return false;
+		if (!strcmp(name, "cove-init\n"))
+			return first_of(box) == pid;
+		usleep(5000);
+	}
+	return false;
+}
+
+TEST(foretold,
+     "goods that come ahead are brought, it stays a berth, and the build takes it as it is")
+{
+	struct order cells = {.kind = ORDER_CELLS}, order;
+	struct census before;
+	int fds[ORDER_FDS_MAX];
+	pid_t pid;
+
+	if (skipped())
+		return;
+	pid = await_berth(next);
+	before = settled();
+	CHECK(foretell(&order));
+	CHECK(is_furnished(order.box, pid));
+	usleep(100000); // long enough to clear it away: its name is not that of the next any more
+	CHECK(berths() == 1 && answer.census.alive == 0);
+	CHECK(ask(&cells, &answer, fds) && answer.kind == ANSWER_DONE && answer.cell_count == 0);
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
+	CHECK(first_of(order.box) == pid);
+	drop_fds(fds);
+	CHECK(bury(order.box));
+	CHECK(await_berth(next) > 0);
+	CHECK(same(before));
+}
+
+TEST(unasked, "one that was foretold and is buried instead leaves nothing")
+{
+	struct census before;
+	struct order order;
+	pid_t pid;
+
+	if (skipped())
+		return;
+	pid = await_berth(next);
+	before = settled();
+	CHECK(foretell(&order));
+	CHECK(is_furnished(order.box, pid));
+	CHECK(bury(order.box));
+	memcpy(next, order.box, sizeof(next)); // the last that the warden was told
+	CHECK(await_berth(next) > 0);
+	CHECK(same(before));
+}
+
+TEST(otherwise, "a build that is not what was foretold is refused, and built when that is gone")
+{
+	struct census before;
+	struct order order;
+	int fds[ORDER_FDS_MAX], tries = 0;
+
+	if (skipped())
+		return;
+	CHECK(await_berth(next) > 0);
+	before = settled();
+	CHECK(foretell(&order));
+	order.limits.memory = 96ull << 20;
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_REFUSED);
+	CHECK_STR(answer.reason, "berth_lost");
+	while (ask(&order, &answer, fds) && answer.kind == ANSWER_REFUSED && tries++ < 1000) {
+		CHECK_STR(answer.reason, "berth_lost");
+		usleep(5000);
+	}
+	CHECK(answer.kind == ANSWER_DONE && greets(fds[0]));
+	drop_fds(fds);
+	CHECK(bury(order.box));
+	CHECK(await_berth(next) > 0);
+	CHECK(same(before));
+}
+
+TEST(absent, "what is wrong with foretold goods is said to the build, and nothing stays of them")
+{
+	struct census before;
+	struct order order = build_order();
+	int fds[ORDER_FDS_MAX];
+
+	if (skipped())
+		return;
+	CHECK(await_berth(next) > 0);
+	before = settled();
+	name_next(&order);
+	snprintf(order.name, sizeof(order.name), "no-such-template");
+	order.ahead = true;
+	CHECK(send_order(&order));
+	order.ahead = false;
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_REFUSED);
+	CHECK_STR(answer.reason, "berth_lost");
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_REFUSED);
+	CHECK_STR(answer.reason, "no_template");
+	CHECK(await_berth(next) > 0);
+	CHECK(same(before));
+}
+
+TEST(nowhere, "goods for a box that no berth stands for are nobody's")
+{
+	struct order order = build_order();
+
+	if (skipped())
+		return;
+	CHECK(await_berth(next) > 0);
+	memcpy(order.next, next, sizeof(order.next));
+	order.ahead = true;
+	CHECK(send_order(&order));
+	CHECK(berths() == 1 && answer.census.alive == 0);
+	CHECK(!first_of(order.box));
+}
+
+TEST(deserted, "one that was foretold by a daemon that is gone is cleared away for the next")
+{
+	struct census before;
+	struct order order;
+	pid_t pid;
+
+	if (skipped())
+		return;
+	pid = await_berth(next);
+	before = settled();
+	CHECK(foretell(&order));
+	CHECK(is_furnished(order.box, pid));
+	CHECK(greet_warden());
+	CHECK(await_none(order.box));
+	CHECK(await_berth(next) > 0);
+	CHECK(same(before));
+}
+
 TEST(other, "a build of another id leaves it, and then it is cleared away for the new name")
 {
 	struct order order = build_order();
@@ -263,6 +415,12 @@ TEST(rush, "many at once, the first on it, are all built; then there is one agai
 	CHECK(same(before));
 }
 
+static bool shoot_warden(void)
+{
+	kill(warden_pid, SIGKILL);
+	return waitpid(warden_pid, NULL, 0) == warden_pid;
+}
+
 TEST(shot, "a warden that is shot leaves one that ends, and its next life buries it")
 {
 	char old[ID_BOX_LEN + 1];
@@ -270,13 +428,30 @@ TEST(shot, "a warden that is shot leaves one that ends, and its next life buries
 	if (skipped())
 		return;
 	memcpy(old, next, sizeof(old));
-	kill(warden_pid, SIGKILL);
-	CHECK(waitpid(warden_pid, NULL, 0) == warden_pid);
+	CHECK(shoot_warden());
 	CHECK(await_none(old));
 	start_process();
 	CHECK(greet_warden());
 	CHECK(await_berth(next) > 0);
 	CHECK(berths() == 1);
+}
+
+TEST(orphan, "one that was foretold waits for a daemon then, and the next life buries it as well")
+{
+	struct order order;
+	pid_t pid;
+
+	if (skipped())
+		return;
+	pid = await_berth(next);
+	CHECK(foretell(&order));
+	CHECK(is_furnished(order.box, pid));
+	CHECK(shoot_warden());
+	start_process();
+	CHECK(greet_warden());
+	CHECK(await_none(order.box));
+	CHECK(await_berth(next) > 0);
+	CHECK(berths() == 1 && answer.census.disks == 0);
 }
 
 TEST(zygote, "the end of the zygote is noticed though a berth stands: the warden ends with 1")
