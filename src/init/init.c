@@ -192,6 +192,7 @@ static uint64_t in_us(struct timeval time)
 static void note_death(int pid, int status, const struct rusage *usage)
 {
 	bool is_spares = spare_is_starting() && spare_number() == pid;
+	int64_t last_us = init.ended_us;
 	struct conv *conv = NULL;
 
 	for (int i = 0; i < init.conv_end && !conv; i++)
@@ -218,7 +219,6 @@ static void note_death(int pid, int status, const struct rusage *usage)
 	conv->max_rss = (uint64_t)usage->ru_maxrss * 1024;
 	conv->cpu_us = in_us(usage->ru_utime) + in_us(usage->ru_stime);
 	conv->leaf_empty = spare_leaf_is_empty(&init.birth, conv->leaf, &init.leaves[conv->leaf]);
-	spare_left_alone(conv->leaf, conv->leaf_empty);
 	conv->over = !conv->forgotten && !(conv->flags & TALK_EXEC_KEEP) && conv_is_over(conv);
 	conv->forgotten |= conv->over;
 	// One on a terminal had no use for a spare, and leaves the one there is alone. The leaf of
@@ -232,6 +232,8 @@ static void note_death(int pid, int status, const struct rusage *usage)
 		init.wants = !spare_waits_in(conv->leaf);
 	}
 	init_settle(conv);
+	if (init.wants && last_us && init.served == conv->leaf)
+		start_look_ahead(conv, last_us);
 }
 
 // Its own commands and nobody else's: what a pid 1 that is none would do.

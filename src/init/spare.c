@@ -15,8 +15,9 @@
 //	spare_use: go -----------------------------------> moved; child_execute; alive = 0
 //
 // When none waits but the mother does, she is asked with `go` set. Where commands come one right
-// after another the next is ordered while one runs (spare_make_next): they live in one leaf then,
-// and until the leaf was seen without the command the one that waits is not to be had.
+// after another the next is ordered as soon as the end of one was told (spare_make_next), and not
+// waited for: the daemon is busy with that end, and with the next command. Not sooner: while a
+// command runs its processor is its own.
 //
 // Box root may kill or stop both, as it may any child before execve. Pid 1 waits for none: who does
 // not move in time is killed, and whoever has not moved has run nothing, so the command is started
@@ -67,7 +68,6 @@ static struct {
 		bool assumed;	// to have executed: its mother's death hides it
 		struct run run; // our ends of its pipes
 	} at[CRADLES];
-	bool crowded;	   // the one that waits does so beside a command
 	int strikes, skip; // moments to let pass, after strikes
 	struct {
 		int pid; // 0: there is none
@@ -323,7 +323,6 @@ void spare_make(const struct birth *birth, uint32_t number, const struct leaf *l
 	i = order(&any, 0, false);
 	if (i < 0)
 		return;
-	us.crowded = false;
 	if (!await_ready(i))
 		spare_rest();
 	run_drop_ends(&shared->cradles[i].child);
@@ -333,8 +332,8 @@ void spare_make_next(void)
 {
 	static const struct talk_exec plain = {0};
 
-	if (which(USED) >= 0 && is_mother_free(us.mother.number) && may_try())
-		us.crowded = order(&plain, 0, false) >= 0;
+	if (spare_mother_waits_in(us.mother.number) && may_try())
+		order(&plain, 0, false);
 }
 
 // Of one that was ordered and not waited for it is seen what came of it.
@@ -346,19 +345,9 @@ static void meet_next(void)
 		spare_rest();
 }
 
-void spare_left_alone(uint32_t number, bool alone)
-{
-	if (which(WAITS) < 0 || us.mother.number != number)
-		return;
-	if (alone)
-		us.crowded = false;
-	else if (us.crowded)
-		spare_rest();
-}
-
 bool spare_waits_in(uint32_t number)
 {
-	return which(WAITS) >= 0 && us.mother.number == number && !us.crowded;
+	return which(WAITS) >= 0 && us.mother.number == number;
 }
 
 bool spare_suits(const struct run_order *what)

@@ -17,11 +17,9 @@ void *spare_memory(size_t size);
 bool spare_may_be_made(uint32_t number);
 // seat: TALK_EXEC_PTY, with or without TALK_EXEC_TROUGH, or 0: pipes, for stdin too.
 void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf, uint32_t seat);
-// One more, while the one that was used runs: commands come one right after another. It is not
-// waited for, and waits in the same leaf; it is not to be had before spare_left_alone().
+// One more where one has just ended and left nothing: commands come one right after another. It is
+// not waited for; if it is used before it was born, it goes on at once.
 void spare_make_next(void);
-// The command is gone from that leaf. Alone: and nothing else lives there.
-void spare_left_alone(uint32_t number, bool alone);
 // One waits in that leaf, and nothing else lives there. It may have been killed since: then it
 // never moves.
 bool spare_waits_in(uint32_t number);

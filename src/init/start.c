@@ -138,14 +138,16 @@ static bool is_alone(const struct conv *conv)
 	return true;
 }
 
-// What can be done while the command begins, for the next that comes right behind it. Not for one
-// that is waited for.
-static void look_ahead(const struct conv *conv)
+// What can be done for the next that comes right behind it, now that the daemon has heard of this
+// one: the daemon is busy with that, and we are not.
+void start_look_ahead(const struct conv *conv, int64_t last_us)
 {
+	if ((conv->flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) ||
+	    conv->asked_us - last_us >= HURRY_US || !is_alone(conv))
+		return;
 	start_tidy();
-	if (!(conv->flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) &&
-	    conv->asked_us - init.ended_us < HURRY_US && is_alone(conv))
-		spare_make_next();
+	spare_make_next();
+	init.wants = !spare_waits_in(init.served);
 }
 
 static bool start_by_spare(struct conv *conv, uint32_t id, const struct run_order *order)
@@ -162,7 +164,6 @@ static bool start_by_spare(struct conv *conv, uint32_t id, const struct run_orde
 	init.letter ^= 1;
 	init.look_us = made.asked_us + SPARE_SOON_MS * 1000;
 	init.stuck_us = init.look_us + SPARE_STUCK_MS * 1000;
-	look_ahead(conv);
 	return true;
 }
 
@@ -179,8 +180,6 @@ void start_conclude(struct conv *conv)
 		return;
 	}
 	run_drop(&conv->run);
-	if (end.moved)
-		spare_left_alone(conv->leaf, true); // nothing of it ever ran
 	if (end.moved)
 		refuse(conv, conv->id, end.step, end.errnum);
 	else
