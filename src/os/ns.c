@@ -6,11 +6,17 @@
 // signals, timers and message queues the kernel counts in every parent as well, under the id that
 // made it: made by root, all boxes and root itself would share one count, and one box could use it
 // up for all.
+//
+// A copy of thousands of descriptors, and closing each of them, would take milliseconds. So the
+// child begins with ours, and with its first call parts from all above the seat, a number that was
+// taken early and kept: there lies its end of the socket.
 #include "os/ns.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,6 +33,7 @@
 #include "os/mount.h"
 
 #define CHILD_SOCK 3
+#define VACANT "/"	   // what lies on the seat between two children
 #define SHARED_OWNER 61183 // nobody's id: who owns all namespaces when no box has its own
 
 static const struct {
@@ -49,15 +56,16 @@ static int become(uint32_t base)
 }
 
 // What ends it early is its exit status, which enter() puts into words.
-static _Noreturn void child(int sock, uint32_t base)
+static _Noreturn void child(int seat, uint32_t base)
 {
+	const int sock = CHILD_SOCK;
 	char byte = 'u';
 	int fd, proc;
 
 	// Nothing of ours is for the box's id, nor to be held open should we end before the child.
-	if (dup2(sock, CHILD_SOCK) < 0 || close_range(CHILD_SOCK + 1, ~0u, 0))
+	if (close_range((unsigned)seat + 1, ~0u, CLOSE_RANGE_UNSHARE) || dup2(seat, sock) < 0 ||
+	    close_range(CHILD_SOCK + 1, ~0u, 0))
 		_exit(6);
-	sock = CHILD_SOCK;
 	if (become(weak(OWNER) ? SHARED_OWNER : base))
 		_exit(1);
 	proc = mount_own_proc();
@@ -86,12 +94,29 @@ static fallible map(int pid, const char *file, uint32_t base)
 	return OK;
 }
 
+static void vacate(int seat)
+{
+	auto_fd nothing = open(VACANT, O_PATH | O_CLOEXEC);
+
+	if (nothing >= 0)
+		dup3(nothing, seat, O_CLOEXEC);
+}
+
+// While its end lies on the seat, ours does not tell of its death.
+static void await_word(int sock, int pidfd)
+{
+	struct pollfd either[] = {{.fd = sock, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
+
+	while (poll(either, 2, -1) < 0 && errno == EINTR)
+		;
+}
+
 static fallible enter(int pid, uint32_t base, int sock, int *out_fd)
 {
 	int number = -1, count = 1;
 	char byte;
 
-	if (fd_recv(sock, &byte, 1, &number, &count, 0) != 1 || count != 1)
+	if (fd_recv(sock, &byte, 1, &number, &count, MSG_DONTWAIT) != 1 || count != 1)
 		return err_sys(EPERM, "hear from the child of a user namespace");
 	auto_fd fd = number;
 
@@ -112,7 +137,8 @@ static void reap(int pidfd, siginfo_t *info)
 
 fallible ns_user(uint32_t base, int *out_fd)
 {
-	struct clone_args args = {.flags = CLONE_PIDFD, .exit_signal = SIGCHLD};
+	struct clone_args args = {.flags = CLONE_PIDFD | CLONE_FILES, .exit_signal = SIGCHLD};
+	static int seat = -1;
 	int pair[2], pidfd_number = -1;
 	siginfo_t info;
 	struct err *err;
@@ -123,16 +149,24 @@ fallible ns_user(uint32_t base, int *out_fd)
 	auto_fd ours = pair[0];
 	auto_fd theirs = pair[1];
 
+	if (seat < 0)
+		seat = open(VACANT, O_PATH | O_CLOEXEC);
+	if (seat < 0 || dup3(theirs, seat, O_CLOEXEC) < 0)
+		return err_sys(errno, "seat the child of a user namespace");
 	args.pidfd = (uint64_t)(uintptr_t)&pidfd_number;
 	pid = syscall(SYS_clone3, &args, sizeof(args));
-	if (pid < 0)
-		return err_sys(errno, "clone the child of a user namespace");
 	if (pid == 0)
-		child(theirs, base);
+		child(seat, base);
+	fd_drop(&theirs);
+	if (pid < 0) {
+		vacate(seat);
+		return err_sys(errno, "clone the child of a user namespace");
+	}
 	auto_fd pidfd = pidfd_number;
 	auto_fd fd = -1;
 
-	fd_drop(&theirs);
+	await_word(ours, pidfd);
+	vacate(seat);
 	err = enter((int)pid, base, ours, &fd);
 	fd_drop(&ours); // a child that was not let in sees the end and goes
 	reap(pidfd, &info);
