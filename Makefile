@@ -49,11 +49,11 @@ CFLAGS_release := -O2 -g
 CFLAGS_amd64   := -O2 -g
 CFLAGS_arm64   := -O2 -g
 CFLAGS_debug   := -O0 -g3
-CFLAGS_torture := -O1 -g -DCOVE_FAULT
-CFLAGS_weak    := -O1 -g -DCOVE_WEAK
-CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
-CFLAGS_tsan    := -O1 -g -fsanitize=thread
-CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+CFLAGS_torture := -O1 -g1 -DCOVE_FAULT
+CFLAGS_weak    := -O1 -g1 -DCOVE_WEAK
+CFLAGS_asan    := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
+CFLAGS_tsan    := -O1 -g1 -fsanitize=thread
+CFLAGS_fuzz    := -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 LDFLAGS_fuzz   := -fsanitize=address,undefined
 
 HARDEN_x86_64  := -fcf-protection=branch # shadow stacks would miss the switch of tasks

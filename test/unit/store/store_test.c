@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "loop/offload.h"
@@ -214,45 +213,6 @@ static int full_fs(const char *name)
 		return -1;
 	dir = openat(scratch, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return dir;
-}
-
-static int64_t journal_bytes(void)
-{
-	struct stat at;
-
-	return fstatat(dir, "cove.db-wal", &at, 0) ? -1 : at.st_size;
-}
-
-TEST(journal, "where there is room the journal does not grow with what is written")
-{
-	auto_end;
-	auto_arena arena = arena_new();
-	struct store_kv *kv;
-	size_t count = 0;
-	int64_t bytes;
-
-	subdir("journal");
-	CHECK_OK(begin(dir));
-	bytes = journal_bytes();
-	CHECK(bytes > 4 << 20);
-	for (int i = 0; i < 50; i++)
-		CHECK_OK(store_kv_put(store, "k", STR("v")));
-	CHECK(journal_bytes() == bytes);
-	store_close(take_ptr(store));
-	CHECK(journal_bytes() == 0);
-	CHECK_OK(begin(dir)); // and once more, over what is there
-	CHECK(journal_bytes() == bytes);
-	CHECK_OK(store_kv_load(store, "k", arena, &kv, &count));
-	CHECK(count == 1);
-}
-
-TEST(journal_small, "where there is little room it takes none ahead")
-{
-	auto_end;
-
-	CHECK(full_fs("small") >= 0);
-	CHECK_OK(begin(dir));
-	CHECK(journal_bytes() < 1 << 20);
 }
 
 TEST(full, "B-13 a full disk: writes are refused, reads go on, told ones are kept, it resumes")
