@@ -54,7 +54,8 @@ struct ask {
 	struct bell linked_bell;
 	struct order_host host;
 	uint32_t last_id;
-	char next[ID_BOX_LEN + 1]; // what the next box will be called
+	char next[ID_BOX_LEN + 1];     // what the next box will be called
+	char expected[ID_BOX_LEN + 1]; // and what the warden was told of that
 	struct link pending;
 	uint32_t links; // that there were so far
 	bool sending;	// some task is inside stream_send
@@ -193,6 +194,7 @@ static fallible greet(struct ask *ask)
 	size_t len;
 
 	memcpy(hello.next, ask->next, sizeof(hello.next));
+	memcpy(ask->expected, ask->next, sizeof(ask->expected));
 	len = order_encode(&hello, ask->room, sizeof(ask->room));
 	TRY(stream_send(&ask->stream, ask->room, len, NULL, 0, deadline));
 	TRY(read_answer(ask, fds, &count, &end, deadline));
@@ -357,21 +359,27 @@ static void number(struct ask *ask, struct order *order)
 		ask->last_id = 1;
 	order->id = ask->last_id;
 	memcpy(order->next, ask->next, sizeof(order->next));
+	if (order->kind == ORDER_BUILD && !order->ahead)
+		memcpy(ask->expected, ask->next, sizeof(ask->expected));
 	if (order_is_trace(str_of(log_trace_now())))
 		snprintf(order->trace, sizeof(order->trace), "%s", log_trace_now());
 }
 
-void ask_tell(struct ask *ask, struct order *order)
+bool ask_is_expected(const struct ask *ask, const char *box)
+{
+	return !strcmp(ask->expected, box);
+}
+
+bool ask_tell(struct ask *ask, struct order *order)
 {
 	char room[1024];
 	size_t len;
 
 	if (!ask->linked || ask->sending)
-		return;
+		return false;
 	number(ask, order);
 	len = order_encode(order, room, sizeof(room));
-	if (len && fd_send(ask->stream.fd, room, len, NULL, 0, MSG_DONTWAIT) < 0)
-		log_event(LOG_DEBUG, "order.untold", "operation", order_word(order->kind), NULL);
+	return len && fd_send(ask->stream.fd, room, len, NULL, 0, MSG_DONTWAIT) >= 0;
 }
 
 static fallible begin(struct ask *ask, struct order *order, int fd, struct pending *pending,

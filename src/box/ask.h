@@ -36,8 +36,11 @@ fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int
 // The same for an order that brings an fd (order_brings()), which stays the caller's.
 fallible ask_order_with(struct ask *ask, struct order *order, int fd, struct answer *out, int *fds,
 			int64_t deadline);
-// Sends an order that has no answer, if that can be done at once. Never waits.
-void ask_tell(struct ask *ask, struct order *order);
+// The warden was told to expect that box next, and nothing else since.
+bool ask_is_expected(const struct ask *ask, const char *box);
+// Sends an order that has no answer, if that can be done at once. Never waits. False: it was not
+// sent.
+bool ask_tell(struct ask *ask, struct order *order);
 // For those who must not take silence for an answer: a TIMEOUT becomes UNAVAILABLE no_warden.
 fallible ask_unanswered(struct err *err);
 

@@ -224,13 +224,13 @@ static fallible order_bury(struct ask *ask, const char *id, int64_t deadline)
 	return take_ptr(err);
 }
 
-void box_foretell(struct ask *ask, const struct order *build)
+bool box_foretell(struct ask *ask, const struct order *build)
 {
 	struct order order = *build;
 
 	order.kind = ORDER_BUILD;
 	order.ahead = true;
-	ask_tell(ask, &order);
+	return ask_is_expected(ask, build->box) && ask_tell(ask, &order);
 }
 
 // Whether the order was carried out or not: nobody will own that box.

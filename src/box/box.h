@@ -12,10 +12,10 @@ struct box;
 #define BOX_READY_MS 20000
 fallible box_build(struct loop *loop, struct ask *ask, const struct order *build, int tapes_dir,
 		   struct box **out);
-// Tells the warden what the next box will be, so that little is left to do when it is ordered. It
-// runs nothing yet, and is nobody's: box_build() of the same order must follow, or box_forget().
-// Never waits.
-void box_foretell(struct ask *ask, const struct order *build);
+// Tells the warden what the box that it expects will be, so that little is left to do when it is
+// ordered. That runs nothing yet, and is nobody's. True: box_build() of the same order must follow,
+// or box_forget(). False: it expects another, or cannot be told now. Never waits.
+bool box_foretell(struct ask *ask, const struct order *build);
 void box_forget(struct loop *loop, struct ask *ask, const char *id);
 
 // Takes up a box that lives already: asks the warden for what belongs to it (ORDER_ADOPT), connects

@@ -145,7 +145,7 @@ static fallible build_in_turn(struct entry *entry, const struct order *order, st
 
 // box_build() has undone what it did, unless it could not know: then whatever there may be of the
 // box is ended, and only then its record goes.
-static void undo(struct entry *entry, const struct err *err)
+static void undo(struct entry *entry, const struct err *err, bool foretold)
 {
 	struct fleet *fleet = entry->fleet;
 
@@ -156,8 +156,8 @@ static void undo(struct entry *entry, const struct err *err)
 		life_bury(entry);
 		return;
 	}
-	box_forget(fleet->loop, fleet->ask,
-		   entry->record.id); // it may not even have been asked for
+	if (foretold) // and perhaps never asked for
+		box_forget(fleet->loop, fleet->ask, entry->record.id);
 	tell_box(&fleet->tell, EVENT_BOX_FAILED, &entry->record, err_reason(err), NULL);
 	keep_drop(fleet->store, entry->record.id);
 	table_remove(entry);
@@ -169,12 +169,13 @@ static fallible write_and_build(struct entry *entry)
 	struct fleet *fleet = entry->fleet;
 	struct order order = create_order(&entry->record);
 	uint32_t links = ask_links(fleet->ask);
-	struct err *err;
+	// Who stands in line takes nothing yet.
+	bool foretold = !queue_look(fleet).waiting && box_foretell(fleet->ask, &order);
+	struct err *err = keep_intent(fleet->store, &entry->record);
 
-	box_foretell(fleet->ask, &order);
-	err = keep_intent(fleet->store, &entry->record);
 	if (err) {
-		box_forget(fleet->loop, fleet->ask, entry->record.id);
+		if (foretold)
+			box_forget(fleet->loop, fleet->ask, entry->record.id);
 		table_remove(entry);
 		return err;
 	}
@@ -185,7 +186,7 @@ static fallible write_and_build(struct entry *entry)
 	if (!err)
 		err = way_take(entry, links, true);
 	if (err)
-		undo(entry, err);
+		undo(entry, err, foretold);
 	return err_while(err, "build %s", order.box);
 }
 

@@ -71,7 +71,7 @@ static const char *reason_of(const struct queue *queue)
 }
 
 // A box whose disk is an image has a loop device while it may run. Whoever waits is counted as one
-// that may run, and has none yet.
+// that may run, and has none yet, but for the first if it was foretold: then one is missing.
 static fallible ask_loops(const struct queue *queue, const struct entry *entry, uint32_t others)
 {
 	const struct fleet *fleet = queue->fleet;

@@ -232,7 +232,7 @@ static void note_death(int pid, int status, const struct rusage *usage)
 		init.wants = !spare_waits_in(conv->leaf);
 	}
 	init_settle(conv);
-	if (init.wants && last_us && init.served == conv->leaf)
+	if (init.wants && last_us && conv->leaf_empty && init.served == conv->leaf)
 		start_look_ahead(conv, last_us);
 }
 

@@ -45,8 +45,9 @@ void init_settle(struct conv *conv); // says what is owed; frees the place when 
 
 // In start.c.
 struct conv *init_find(uint32_t id);
-void start_tidy(void);
-void start_look_ahead(const struct conv *conv, int64_t last_us); // closes what is open for nobody
+void start_tidy(void); // closes what is open for nobody
+// One has ended, and the one before it had at last_us: the next may come as soon behind it.
+void start_look_ahead(const struct conv *conv, int64_t last_us);
 void start_drop_fds(const int *fds, int count);
 void start_exec(uint32_t id, struct run_order *order, const int *fds, int count);
 void start_hand(uint32_t id, struct str user);

@@ -328,11 +328,11 @@ void spare_make(const struct birth *birth, uint32_t number, const struct leaf *l
 	run_drop_ends(&shared->cradles[i].child);
 }
 
-void spare_make_next(void)
+void spare_make_next(uint32_t number)
 {
 	static const struct talk_exec plain = {0};
 
-	if (spare_mother_waits_in(us.mother.number) && may_try())
+	if (spare_mother_waits_in(number) && may_try())
 		order(&plain, 0, false);
 }
 

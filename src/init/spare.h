@@ -17,9 +17,9 @@ void *spare_memory(size_t size);
 bool spare_may_be_made(uint32_t number);
 // seat: TALK_EXEC_PTY, with or without TALK_EXEC_TROUGH, or 0: pipes, for stdin too.
 void spare_make(const struct birth *birth, uint32_t number, const struct leaf *leaf, uint32_t seat);
-// One more where one has just ended and left nothing: commands come one right after another. It is
-// not waited for; if it is used before it was born, it goes on at once.
-void spare_make_next(void);
+// One more in the leaf where one has just ended and left nothing but the mother: commands come one
+// right after another. It is not waited for; if it is used before it was born, it goes on at once.
+void spare_make_next(uint32_t number);
 // One waits in that leaf, and nothing else lives there. It may have been killed since: then it
 // never moves.
 bool spare_waits_in(uint32_t number);

@@ -146,8 +146,8 @@ void start_look_ahead(const struct conv *conv, int64_t last_us)
 	    conv->asked_us - last_us >= HURRY_US || !is_alone(conv))
 		return;
 	start_tidy();
-	spare_make_next();
-	init.wants = !spare_waits_in(init.served);
+	spare_make_next(conv->leaf);
+	init.wants = !spare_waits_in(conv->leaf);
 }
 
 static bool start_by_spare(struct conv *conv, uint32_t id, const struct run_order *order)

@@ -7,8 +7,8 @@
 // of a spent one, made anew. A leaf with a mark shows that in the name of its directory, for those
 // who look from outside; it serves once.
 //
-// Answers may come out of order: each repeats the id of its order. fds travel beside the message,
-// their number fixed by its kind; see answer_fds().
+// Answers may come out of order: each repeats the id of its order; a BUILD that is `ahead` has
+// none. fds travel beside the message, their number fixed by its kind; see answer_fds().
 //
 // The way out of a box is two sockets in its network namespace: a TCP listener at which every
 // connection that the box makes ends, but for those to its own loopback, and a UDP socket at port

@@ -36,6 +36,8 @@
 #define VACANT "/"	   // what lies on the seat between two children
 #define SHARED_OWNER 61183 // nobody's id: who owns all namespaces when no box has its own
 
+static int seat = -1;
+
 static const struct {
 	const char *path, *value;
 } ceilings[] = {
@@ -56,7 +58,7 @@ static int become(uint32_t base)
 }
 
 // What ends it early is its exit status, which enter() puts into words.
-static _Noreturn void child(int seat, uint32_t base)
+static _Noreturn void child(uint32_t base)
 {
 	const int sock = CHILD_SOCK;
 	char byte = 'u';
@@ -94,7 +96,7 @@ static fallible map(int pid, const char *file, uint32_t base)
 	return OK;
 }
 
-static void vacate(int seat)
+static void vacate(void)
 {
 	auto_fd nothing = open(VACANT, O_PATH | O_CLOEXEC);
 
@@ -135,11 +137,16 @@ static void reap(int pidfd, siginfo_t *info)
 		;
 }
 
+void ns_prepare(void)
+{
+	if (seat < 0)
+		seat = open(VACANT, O_PATH | O_CLOEXEC);
+}
+
 fallible ns_user(uint32_t base, int *out_fd)
 {
 	struct clone_args args = {.flags = CLONE_PIDFD | CLONE_FILES, .exit_signal = SIGCHLD};
-	static int seat = -1;
-	int pair[2], pidfd_number = -1;
+	int pair[2], pidfd_number = -1, errnum;
 	siginfo_t info;
 	struct err *err;
 	long pid;
@@ -149,24 +156,24 @@ fallible ns_user(uint32_t base, int *out_fd)
 	auto_fd ours = pair[0];
 	auto_fd theirs = pair[1];
 
-	if (seat < 0)
-		seat = open(VACANT, O_PATH | O_CLOEXEC);
+	ns_prepare();
 	if (seat < 0 || dup3(theirs, seat, O_CLOEXEC) < 0)
 		return err_sys(errno, "seat the child of a user namespace");
 	args.pidfd = (uint64_t)(uintptr_t)&pidfd_number;
 	pid = syscall(SYS_clone3, &args, sizeof(args));
+	errnum = errno;
 	if (pid == 0)
-		child(seat, base);
+		child(base);
 	fd_drop(&theirs);
 	if (pid < 0) {
-		vacate(seat);
-		return err_sys(errno, "clone the child of a user namespace");
+		vacate();
+		return err_sys(errnum, "clone the child of a user namespace");
 	}
 	auto_fd pidfd = pidfd_number;
 	auto_fd fd = -1;
 
 	await_word(ours, pidfd);
-	vacate(seat);
+	vacate();
 	err = enter((int)pid, base, ours, &fd);
 	fd_drop(&ours); // a child that was not let in sees the end and goes
 	reap(pidfd, &info);

@@ -12,3 +12,6 @@
 // counted under that id, not under root's. It lives as long as *out_fd, the caller's. Blocks for
 // a third of a millisecond: a child is born and reaped.
 fallible ns_user(uint32_t base, int *out_fd);
+// Takes what it needs of low numbers, before others do. Where it was not called, or failed, the
+// first ns_user() does so.
+void ns_prepare(void);

@@ -287,7 +287,7 @@ static bool has_spare_room(int dir)
 {
 	struct statvfs at;
 
-	return fstatvfs(dir, &at) == 0 && at.f_bavail > SPARE_BYTES / at.f_frsize;
+	return fstatvfs(dir, &at) == 0 && (uint64_t)at.f_bavail * at.f_frsize > SPARE_BYTES;
 }
 
 // A journal that grows costs more than one that is written over: for each sync blocks are to be

@@ -5,13 +5,14 @@
 // as the box that took it has had time for its first command. A rush is built from scratch as ever,
 // and when it is over there is a berth again.
 //
-// A berth holds no image, no disk and no code of anybody. To the daemon it is not there: it is in
-// no list of cells, and nothing can be ordered of it but to build it or to bury it. Its note names
-// no process, so the next life of the warden buries it like any build that was promised to nobody.
+// A berth holds no code of anybody, and at first no image and no disk. To the daemon it is not
+// there: it is in no list of cells, and nothing can be ordered of it but to build it or to bury it.
+// Its note names no process, so the next life of the warden buries it like any build that was
+// promised to nobody.
 //
 // Its goods may come ahead of its order, while the daemon writes down that it wants the box: then
 // it stays a berth, though it has an image and a disk and its pid 1 has greeted, until the order
-// comes. The next daemon knows nothing of it, so it is buried when that one comes.
+// comes. When none does, or another daemon, which knows nothing of it, it is buried.
 //
 // One that ends unasked, or that cannot be laid, is not tried again until the next box was ordered:
 // whatever ends it shall not keep the host busy.
@@ -24,6 +25,7 @@
 #include "warden/build.h"
 #include "warden/bury.h"
 
+#define PATIENCE_US 60000000 // with who has foretold a box, and may wait for its turn
 #define PAUSE_US 5000 // after an order for a box: it is used first, and there may be others behind
 
 // A weak build lives for one attack.
@@ -47,8 +49,10 @@ int64_t berth_due(const struct warden *warden)
 {
 	const struct cell *berth = warden->berth;
 
-	if (warden->building_count || (berth && (berth->state != CELL_BERTH || berth->furnished)))
-		return CLOCK_NEVER; // it is on its way, or others are, or its order is
+	if (warden->building_count || (berth && berth->state != CELL_BERTH))
+		return CLOCK_NEVER; // it is on its way, or others are
+	if (berth && berth->furnished)
+		return berth->note.born_us + PATIENCE_US;
 	if (berth ? !strcmp(berth->id, warden->next) : !is_wanted(warden))
 		return CLOCK_NEVER;
 	return warden->asked_us + PAUSE_US;

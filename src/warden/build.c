@@ -309,6 +309,7 @@ static void furnish(struct warden *warden, struct cell *cell, const struct order
 	if (!cell || cell->state != CELL_BERTH || cell->doomed || cell->late || cell->furnished)
 		return;
 	cell->furnished = true;
+	cell->note.born_us = clock_us(); // before its layers are taken: see templates_idle()
 	warden->furnished = *order;
 	bring_goods(warden, cell, order);
 }
@@ -322,15 +323,17 @@ static bool is_alike(const struct order *a, const struct order *b)
 
 static void take_berth(struct warden *warden, struct cell *cell, const struct order *order)
 {
+	auto_err late = take_ptr(cell->late); // of the laying, or of goods that came ahead
+
 	warden->berth = NULL;
-	cell->note.born_us = clock_us();
-	// Of the laying, or of goods that came ahead: nobody has asked for those.
-	if (cell->late || (cell->furnished && !is_alike(&warden->furnished, order))) {
-		err_free(cell->late);
+	if (late)
+		cell->late = err_while(parts_lost(), "%s", err_trail(late));
+	else if (cell->furnished && !is_alike(&warden->furnished, order))
 		cell->late = parts_lost();
-	}
-	if (!cell->furnished)
+	if (!cell->furnished) {
+		cell->note.born_us = clock_us();
 		bring_goods(warden, cell, order);
+	}
 	assign(cell, order);
 	if (cell->state == CELL_BERTH)
 		complete(warden, cell);

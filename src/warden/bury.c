@@ -1,8 +1,9 @@
 // The order is R-4's: lift the quota, kill pid 1 by its pidfd, thaw what was frozen, wait for the
 // end of it in the loop (the kernel has then emptied the whole pid namespace and dropped the
 // mounts), remove the groups, the disk, the id range; then whoever waits is told, and last goes the
-// note. A group can stay busy for a moment after its last process, so removing is tried again by
-// the clock: first soon, then more rarely, for ever.
+// note (that of one that was stopped before, for it may be built again). A group can stay busy for
+// a moment after its last process, so removing is tried again by the clock: first soon, then more
+// rarely, for ever.
 //
 // A stop is a burial that leaves the disk: the cell stays, as nothing but that.
 //
@@ -241,7 +242,9 @@ static void saw_end(struct warden *warden, struct cell *cell)
 	}
 	fd_drop(&cell->steer);
 	if (cell->state == CELL_BERTH) {
-		log_event(LOG_WARN, "berth.ended", "sandbox", cell->id, NULL);
+		// With goods it may have ended of those, and its order will say.
+		log_event(cell->furnished ? LOG_INFO : LOG_WARN, "berth.ended", "sandbox", cell->id,
+			  NULL);
 		warden->next[0] = 0; // see warden/berth.c
 		bury_begin(warden, cell);
 	}

@@ -89,6 +89,8 @@ static fallible bury(struct warden *warden, const struct order *order)
 	}
 	TRY(await_end(cell, order));
 	cell->keeps = false;
+	if (cell == warden->berth && !strcmp(cell->id, warden->next))
+		warden->next[0] = 0; // nobody will ask for it any more
 	bury_begin(warden, cell);
 	return OK;
 }

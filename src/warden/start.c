@@ -27,6 +27,7 @@
 #include "os/caps.h"
 #include "os/fd.h"
 #include "os/mount.h"
+#include "os/ns.h"
 #include "os/probe.h"
 #include "os/seccomp.h"
 #include "warden/census.h"
@@ -258,6 +259,7 @@ static fallible begin(struct warden *warden, const struct options *options)
 
 	assert(options->data && options->run); // read_options() saw to it
 	TRY(retire(options));
+	ns_prepare();
 	if (options->holds != UINT64_MAX)
 		TRY(held_open(warden, (int)options->holds));
 	warden->uid = (uid_t)options->uid;
@@ -329,6 +331,10 @@ static void free_cells(struct warden *warden)
 		fd_drop(&cell->pidfd);
 		fd_drop(&cell->mounts); // the box itself has them, too
 		fd_drop(&cell->steer);
+		fd_drop(&cell->netns);
+		for (int i = 0; i < ORDER_FDS_MAX; i++)
+			fd_drop(&cell->fds[i]);
+		err_free(cell->late);
 		free(cell->refusal);
 		free(cell);
 	}

@@ -237,7 +237,7 @@ static int64_t oldest_birth(const struct warden *warden)
 	while (map_next(warden->boxes, &at, &key, &value)) {
 		const struct cell *cell = value;
 
-		if (cell->state != CELL_KEPT && !cell->ahead)
+		if (cell->state != CELL_KEPT && (!cell->ahead || cell->furnished))
 			oldest = sooner(oldest, cell->note.born_us);
 	}
 	return oldest;

@@ -173,7 +173,7 @@ box = lend(crowd, "__import__('time').sleep(1) is None")
 c.ok(c.until(lambda: any(waits_to_send(pid) for pid in c._pids() if c._is_boxed(pid, cove.instance() + "/" + box)), 20), "another holds it while it runs")
 kill_daemon()
 c.ok(c.until(lambda: cove.request("GET", "/v1/sandboxes/" + neighbour, timeout=20).status == 200, 30), "a daemon that is killed meanwhile dies, and the next one comes")
-c.ok(cove.get("/v1/sandboxes/" + box).json["state"] in ("failed", "stopped"), "what kept it is ended", cove.log_text()[-2000:])
+c.ok(c.until(lambda: cove.get("/v1/sandboxes/" + box).json["state"] in ("failed", "stopped"), 20), "what kept it is ended", cove.log_text()[-2000:])
 for box in crowd + [evil, neighbour]:
     cove.request("DELETE", "/v1/sandboxes/" + box)
 c.done()

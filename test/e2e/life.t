@@ -176,11 +176,17 @@ def is_pid1(pid, parent, name):
 def client_gone(cove):
     """A client that leaves during its create leaves no sandbox that nobody knows."""
     count = len(cove.get("/v1/sandboxes").json["items"])
-    for _ in range(10):
-        with c.socket.create_connection(("127.0.0.1", cove.port)) as sock:
-            sock.sendall(("POST /v1/sandboxes HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: "
-                          "Bearer %s\r\nContent-Length: 0\r\n\r\n" % (cove.port, cove.key)).encode())
-    c.ok(c.until(lambda: len(cove.get("/v1/sandboxes").json["items"]) == count),
+    warden = cove.children()["warden"]
+    os.kill(warden, signal.SIGSTOP)  # so that none of them is over before
+    clients = [c.socket.create_connection(("127.0.0.1", cove.port)) for _ in range(10)]
+    for sock in clients:
+        sock.sendall(("POST /v1/sandboxes HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: "
+                      "Bearer %s\r\nContent-Length: 0\r\n\r\n" % (cove.port, cove.key)).encode())
+    begun = c.until(lambda: len(cove.get("/v1/sandboxes").json["items"]) == count + 10)
+    for sock in clients:
+        sock.close()
+    os.kill(warden, signal.SIGCONT)
+    c.ok(begun and c.until(lambda: len(cove.get("/v1/sandboxes").json["items"]) == count),
          "clients that leave during their create leave no sandbox")
 
 

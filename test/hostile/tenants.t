@@ -486,7 +486,8 @@ def still(stage):
     stage.control_weak("tenants", watched, lambda differs: differs)
     left, right = couple(stage)
     make(stage, right, name="mine")
-    c.until(lambda: "sandbox.running" in str(views(stage, right)["/v1/events?limit=1000"]), 5)
+    c.until(lambda: "sandbox.running" in str(views(stage, right)["/v1/events?limit=1000"]) and
+            "sandbox" in str(views(stage, right)["/v1/audit?limit=1000"]), 5)
     before, theirs = views(stage, right), stage.cove.get("/v1/events?limit=1000").json["last"]
     sock, got = follow(stage, right)
     sock.settimeout(30)

@@ -78,7 +78,7 @@ HOUSE_TEST(told, "an order without an answer is told, and is in nobody's way")
 	build.limits = LIMITS_DEFAULT;
 	id_box(build.box);
 	for (int i = 0; i < 3; i++)
-		ask_tell(house.ask, &build);
+		CHECK(ask_tell(house.ask, &build));
 	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(5000)));
 	CHECK(answer.id == quick.id && quick.id == build.id + 1);
 }
@@ -130,8 +130,12 @@ HOUSE_TEST(full, "a daemon without free fds loses that one answer, and not the w
 HOUSE_TEST(loss, "when the warden dies orders fail at once, the loss is told, the link comes back")
 {
 	struct order deadly = {.kind = ORDER_FORGET, .name = "x"}, quick = {.kind = ORDER_LIST};
+	struct order slow = {.kind = ORDER_FREEZE, .name = "x"};
 	int64_t before = clock_ms();
-	auto_err err = ask_order(house.ask, &deadly, &answer, fds, in(20000));
+	auto_err err = OK;
+
+	CHECK(ask_tell(house.ask, &deadly)); // which shows that it arrives
+	err = ask_order(house.ask, &slow, &answer, fds, in(20000));
 
 	CHECK(err && err_kind(err) == ERR_UNAVAILABLE);
 	CHECK_STR(err_reason(err), "no_warden");

@@ -138,3 +138,36 @@ TEST(counts, "what one box uses up of inotify and timers, root and the next box 
 	other = second;
 	CHECK(passes(hold, first));
 }
+
+static int count_open(int below)
+{
+	int count = 0;
+
+	for (int fd = 0; fd < below; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+TEST(many, "among many descriptors it makes one more, and leaves the others as they are")
+{
+	enum { MANY = 1500 };
+	int first = -1, last = -1, before;
+	auto_fd userns = -1;
+
+	if (skipped())
+		return;
+	ns_prepare();
+	for (int i = 0; i < MANY; i++) {
+		last = fcntl(1, F_DUPFD_CLOEXEC, 3);
+		first = first < 0 ? last : first;
+	}
+	before = count_open(last + 64);
+	for (int i = 0; i < 3; i++) {
+		fd_drop(&userns);
+		CHECK_OK(ns_user(BASE, &userns));
+		CHECK(count_open(last + 64) == before + 1);
+	}
+	CHECK(passes(inside, userns));
+	for (int fd = first; fd <= last; fd++)
+		close(fd);
+}

@@ -1,5 +1,6 @@
 // How long the journal is: as long as it gets, from the start, or as long as it must be.
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "store/kv.h"
 #include "unit/store/backends.h"
@@ -15,10 +16,15 @@ TEST(room, "where there is room the journal does not grow with what is written")
 {
 	on_exit_call(close_house) struct house house;
 	struct store_kv *rows;
+	struct statvfs at;
 	size_t count = 0;
 	int64_t bytes;
 
 	open_house(&house, &sqlite_driver, true);
+	if (fstatvfs(house.dir, &at) == 0 && (uint64_t)at.f_bavail * at.f_frsize < 1 << 29) {
+		printf("# skipped: there is little room here\n");
+		return;
+	}
 	bytes = journal_bytes(&house);
 	CHECK(house.store && bytes > 4 << 20);
 	for (int i = 0; i < 50; i++)

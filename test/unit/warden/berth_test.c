@@ -1,4 +1,5 @@
 // What the warden lays ahead: the ground of a box that was only named.
+#include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -216,7 +217,7 @@ static bool is_furnished(const char *box, pid_t pid)
 TEST(foretold,
      "goods that come ahead are brought, it stays a berth, and the build takes it as it is")
 {
-	struct order cells = {.kind = ORDER_CELLS}, order;
+	struct order cells = {.kind = ORDER_CELLS}, order, other;
 	struct census before;
 	int fds[ORDER_FDS_MAX];
 	pid_t pid;
@@ -227,7 +228,13 @@ TEST(foretold,
 	before = settled();
 	CHECK(foretell(&order));
 	CHECK(is_furnished(order.box, pid));
-	usleep(100000); // long enough to clear it away: its name is not that of the next any more
+	// Another is built meanwhile, and names yet another: that clears away a berth that is bare.
+	other = build_order();
+	memcpy(other.next, next, sizeof(next));
+	CHECK(ask(&other, &answer, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
+	drop_fds(fds);
+	CHECK(bury(other.box));
+	usleep(100000);
 	CHECK(berths() == 1 && answer.census.alive == 0);
 	CHECK(ask(&cells, &answer, fds) && answer.kind == ANSWER_DONE && answer.cell_count == 0);
 	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
@@ -242,6 +249,7 @@ TEST(unasked, "one that was foretold and is buried instead leaves nothing")
 {
 	struct census before;
 	struct order order;
+	int fds[ORDER_FDS_MAX];
 	pid_t pid;
 
 	if (skipped())
@@ -251,7 +259,10 @@ TEST(unasked, "one that was foretold and is buried instead leaves nothing")
 	CHECK(foretell(&order));
 	CHECK(is_furnished(order.box, pid));
 	CHECK(bury(order.box));
-	memcpy(next, order.box, sizeof(next)); // the last that the warden was told
+	CHECK(berths() == 0); // nobody will ask for that name again
+	CHECK(build_next(&order, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
+	drop_fds(fds);
+	CHECK(bury(order.box));
 	CHECK(await_berth(next) > 0);
 	CHECK(same(before));
 }
@@ -302,6 +313,70 @@ TEST(absent, "what is wrong with foretold goods is said to the build, and nothin
 	CHECK_STR(answer.reason, "no_template");
 	CHECK(await_berth(next) > 0);
 	CHECK(same(before));
+}
+
+// Of templates that were forgotten, what boxes may still need.
+static int gone_layers(void)
+{
+	char path[128];
+	int count = 0;
+
+	path_of(path, sizeof(path), "data/layers");
+	DIR *names = opendir(path);
+
+	for (struct dirent *entry; names && (entry = readdir(names));)
+		count += !strncmp(entry->d_name, ".gone-", 6);
+	if (names)
+		closedir(names);
+	return count;
+}
+
+static bool import_small(const char *name)
+{
+	struct order order = {.kind = ORDER_IMPORT};
+	FILE *tar = popen("tar cf - -C / etc/hostname", "r");
+	static char bytes[10240];
+	size_t len = tar ? fread(bytes, 1, sizeof(bytes), tar) : 0;
+	int fds[ORDER_FDS_MAX];
+
+	snprintf(order.name, sizeof(order.name), "%s", name);
+	if (!tar || pclose(tar) || !ask(&order, &answer, fds) || answer.kind != ANSWER_MORE)
+		return false;
+	if (fd_write_all(fds[0], bytes, len))
+		return false;
+	close(fds[0]);
+	return take_answer(&answer, fds) && answer.kind == ANSWER_DONE;
+}
+
+TEST(forgotten,
+     "the template of one that was foretold may be forgotten; its files stay for the box")
+{
+	struct order order = build_order(), forget = {.kind = ORDER_FORGET, .name = "small"};
+	int fds[ORDER_FDS_MAX];
+	pid_t pid;
+
+	if (skipped())
+		return;
+	CHECK(import_small("small"));
+	pid = await_berth(next);
+	name_next(&order);
+	snprintf(order.name, sizeof(order.name), "small");
+	order.ahead = true;
+	CHECK(send_order(&order));
+	CHECK(is_furnished(order.box, pid));
+	CHECK(ask(&forget, &answer, fds) && answer.kind == ANSWER_DONE);
+	usleep(300000); // long enough to clear it away
+	CHECK(gone_layers() == 1);
+	order.ahead = false;
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
+	drop_fds(fds);
+	usleep(300000);
+	CHECK(gone_layers() == 1);
+	CHECK(bury(order.box));
+	for (int i = 0; i < 1000 && gone_layers(); i++)
+		usleep(5000);
+	CHECK(gone_layers() == 0);
+	CHECK(await_berth(next) > 0);
 }
 
 TEST(nowhere, "goods for a box that no berth stands for are nobody's")
