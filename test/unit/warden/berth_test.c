@@ -331,18 +331,38 @@ static int gone_layers(void)
 	return count;
 }
 
+// A tar of one directory: a head, and the end.
+static void put_tar(char bytes[10240])
+{
+	unsigned sum = 0;
+
+	memset(bytes, 0, 10240);
+	memcpy(bytes, "etc/", 4);
+	memcpy(bytes + 100, "0000755", 7);	// mode
+	memcpy(bytes + 108, "0000000", 7);	// owner
+	memcpy(bytes + 116, "0000000", 7);	// group
+	memcpy(bytes + 124, "00000000000", 11); // size
+	memcpy(bytes + 136, "00000000000", 11); // time
+	memset(bytes + 148, ' ', 8);
+	bytes[156] = '5';
+	memcpy(bytes + 257, "ustar", 5);
+	memcpy(bytes + 263, "00", 2);
+	for (int i = 0; i < 512; i++)
+		sum += (unsigned char)bytes[i];
+	snprintf(bytes + 148, 8, "%06o", sum);
+}
+
 static bool import_small(const char *name)
 {
 	struct order order = {.kind = ORDER_IMPORT};
-	FILE *tar = popen("tar cf - -C / etc/hostname", "r");
 	static char bytes[10240];
-	size_t len = tar ? fread(bytes, 1, sizeof(bytes), tar) : 0;
 	int fds[ORDER_FDS_MAX];
 
+	put_tar(bytes);
 	snprintf(order.name, sizeof(order.name), "%s", name);
-	if (!tar || pclose(tar) || !ask(&order, &answer, fds) || answer.kind != ANSWER_MORE)
+	if (!ask(&order, &answer, fds) || answer.kind != ANSWER_MORE)
 		return false;
-	if (fd_write_all(fds[0], bytes, len))
+	if (fd_write_all(fds[0], bytes, sizeof(bytes)))
 		return false;
 	close(fds[0]);
 	return take_answer(&answer, fds) && answer.kind == ANSWER_DONE;
