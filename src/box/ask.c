@@ -353,21 +353,22 @@ static fallible send_order(struct ask *ask, const struct order *order, int fd, i
 	return err;
 }
 
+bool ask_is_expected(const struct ask *ask, const char *box)
+{
+	return !strcmp(ask->expected, box);
+}
+
 static void number(struct ask *ask, struct order *order)
 {
 	if (++ask->last_id == 0)
 		ask->last_id = 1;
 	order->id = ask->last_id;
 	memcpy(order->next, ask->next, sizeof(order->next));
-	if (order->kind == ORDER_BUILD && !order->ahead)
+	if ((order->kind == ORDER_BUILD && !order->ahead) ||
+	    (order->kind == ORDER_BURY && ask_is_expected(ask, order->box)))
 		memcpy(ask->expected, ask->next, sizeof(ask->expected));
 	if (order_is_trace(str_of(log_trace_now())))
 		snprintf(order->trace, sizeof(order->trace), "%s", log_trace_now());
-}
-
-bool ask_is_expected(const struct ask *ask, const char *box)
-{
-	return !strcmp(ask->expected, box);
 }
 
 bool ask_tell(struct ask *ask, struct order *order)

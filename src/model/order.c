@@ -79,6 +79,9 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 		pack_u8(&pack, order->net);
 		break;
 	case ORDER_BURY:
+		put_chars(&pack, order->box);
+		put_chars(&pack, order->next);
+		break;
 	case ORDER_CELLS:
 	case ORDER_ADOPT:
 	case ORDER_STOP:
@@ -223,6 +226,9 @@ static void get_order(struct unpack *in, struct order *order)
 		order->net = get_bool(in);
 		break;
 	case ORDER_BURY:
+		get_box(in, order);
+		get_next(in, order);
+		break;
 	case ORDER_ADOPT:
 	case ORDER_STOP:
 	case ORDER_PAUSE:

@@ -90,7 +90,8 @@ struct order {
 	uint32_t leaf;		       // KILL; LEAF again
 	uint32_t version;	       // HELLO
 	char next[ID_BOX_LEN + 1];     // HELLO, BUILD: what the next new box will be called, so
-				       // that its ground can be laid ahead; "": that is not known
+				       // that its ground can be laid ahead; "": that is not known.
+				       // BURY: the same, if the box was to be the next
 };
 
 enum answer_kind { ANSWER_DONE, ANSWER_MORE, ANSWER_REFUSED, ANSWER_KIND_COUNT };

@@ -90,7 +90,7 @@ static fallible bury(struct warden *warden, const struct order *order)
 	TRY(await_end(cell, order));
 	cell->keeps = false;
 	if (cell == warden->berth && !strcmp(cell->id, warden->next))
-		warden->next[0] = 0; // nobody will ask for it any more
+		snprintf(warden->next, sizeof(warden->next), "%s", order->next);
 	bury_begin(warden, cell);
 	return OK;
 }

@@ -316,7 +316,7 @@ def ordered(cove, box):
     for n in range(8):
         threads.append(threading.Thread(target=one, args=(n,)))
         threads[-1].start()
-        time.sleep(0.02)
+        time.sleep(0.05)
     [t.join() for t in threads]
     c.same([results[n] for n in range(8)], [str(n + 1) for n in range(8)],
            "commands of a session run in order of arrival")
