@@ -334,8 +334,8 @@ def standing(cove):
 
     def again():
         seen.append(c.census(cove))
-        return seen[-1] == seen[-2]
-    c.until(again, 5, 0.02)
+        return len(seen) > 3 and seen[-1] == seen[-2] == seen[-3]  # the next box's ground may be about to be laid
+    c.until(again, 5, 0.03)
     return seen[-1]
 
 
