@@ -194,6 +194,7 @@ static void note_death(int pid, int status, const struct rusage *usage)
 	bool is_spares = spare_is_starting() && spare_number() == pid;
 	int64_t last_us = init.ended_us;
 	struct conv *conv = NULL;
+	bool wants = false; // a spare, where this one was
 
 	for (int i = 0; i < init.conv_end && !conv; i++)
 		if (init.convs[i].used &&
@@ -229,10 +230,10 @@ static void note_death(int pid, int status, const struct rusage *usage)
 		init.served_many = init.ended_us != 0;
 		init.ended_us = init_now_us();
 		init.seat = conv->flags & (TALK_EXEC_PTY | TALK_EXEC_TROUGH);
-		init.wants = !spare_waits_in(conv->leaf);
+		init.wants = wants = !spare_waits_in(conv->leaf);
 	}
 	init_settle(conv);
-	if (init.wants && last_us && conv->leaf_empty && init.served == conv->leaf)
+	if (wants && last_us)
 		start_look_ahead(conv, last_us);
 }
 

@@ -24,8 +24,9 @@ static fallible read_value(struct db *db, const char *sql, const char *name, uin
 
 #define VALUE_OF "SELECT value FROM counters WHERE name = $1"
 
-// Raised first, so that the row is ours when it is read. One statement that inserts, raises and
-// returns would take SQLite three times as long.
+// Raised first, so that the row is ours when it is read. Not by one statement that inserts, raises
+// and returns: SQLite keeps what it will return in a table of its own, which takes longer than
+// this.
 fallible counter_next(struct db *db, const char *what, const char *of, uint64_t *out)
 {
 	auto_free char *name = mem_fmt("%s/%s", what, of);

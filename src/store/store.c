@@ -10,8 +10,8 @@
 // to sleep, and lets the woken begin in its place when the processor it ran on last is not free. A
 // condition variable would leave it waiting there, beside an idle one.
 //
-// syscalls: eventfd2 pipe2 ppoll poll read write close futex clone clone3 mmap mprotect munmap madvise rseq
-// syscalls: set_robust_list rt_sigprocmask exit gettid
+// syscalls: eventfd2 pipe2 ppoll poll read write close futex clone clone3 mmap mprotect munmap
+// syscalls: madvise rseq set_robust_list rt_sigprocmask exit gettid
 #include "store/store.h"
 
 #include <assert.h>

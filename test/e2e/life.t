@@ -178,14 +178,16 @@ def client_gone(cove):
     count = len(cove.get("/v1/sandboxes").json["items"])
     warden = cove.children()["warden"]
     os.kill(warden, signal.SIGSTOP)  # so that none of them is over before
-    clients = [c.socket.create_connection(("127.0.0.1", cove.port)) for _ in range(10)]
-    for sock in clients:
-        sock.sendall(("POST /v1/sandboxes HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: "
-                      "Bearer %s\r\nContent-Length: 0\r\n\r\n" % (cove.port, cove.key)).encode())
-    begun = c.until(lambda: len(cove.get("/v1/sandboxes").json["items"]) == count + 10)
-    for sock in clients:
-        sock.close()
-    os.kill(warden, signal.SIGCONT)
+    try:
+        clients = [c.socket.create_connection(("127.0.0.1", cove.port)) for _ in range(10)]
+        for sock in clients:
+            sock.sendall(("POST /v1/sandboxes HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: "
+                          "Bearer %s\r\nContent-Length: 0\r\n\r\n" % (cove.port, cove.key)).encode())
+        begun = c.until(lambda: len(cove.get("/v1/sandboxes").json["items"]) == count + 10)
+        for sock in clients:
+            sock.close()
+    finally:
+        os.kill(warden, signal.SIGCONT)
     c.ok(begun and c.until(lambda: len(cove.get("/v1/sandboxes").json["items"]) == count),
          "clients that leave during their create leave no sandbox")
 

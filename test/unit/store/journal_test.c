@@ -22,7 +22,7 @@ TEST(room, "where there is room the journal does not grow with what is written")
 
 	open_house(&house, &sqlite_driver, true);
 	if (fstatvfs(house.dir, &at) == 0 && (uint64_t)at.f_bavail * at.f_frsize < 1 << 29) {
-		printf("# skipped: there is little room here\n");
+		printf("# skipped: less than 512 MiB are free where tests write\n");
 		return;
 	}
 	bytes = journal_bytes(&house);

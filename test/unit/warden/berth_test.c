@@ -12,18 +12,8 @@ static char next[ID_BOX_LEN + 1];
 
 static bool greet_warden(void)
 {
-	struct order hello = {.kind = ORDER_HELLO, .version = ORDER_VERSION};
-	int fds[ORDER_FDS_MAX];
-
 	id_box(next);
-	memcpy(hello.next, next, sizeof(hello.next));
-	for (int tries = 0; tries < 3; tries++) {
-		fd_drop(&sock);
-		sock = dial();
-		if (sock >= 0 && ask(&hello, &answer, fds))
-			return answer.kind == ANSWER_DONE;
-	}
-	return false;
+	return greet_as(next, &answer);
 }
 
 // The process that stands in a box's group; 0: none does.

@@ -152,6 +152,23 @@ static inline bool ask(struct order *order, struct answer *out, int *fds)
 	return send_order(order) && take_answer(out, fds) && out->id == order->id;
 }
 
+// Dials, says HELLO and hears what the host is. A child of a warden that was killed may hold its
+// listener for a moment yet: then whoever dialled is hung up on.
+static inline bool greet_as(const char *next, struct answer *out)
+{
+	struct order hello = {.kind = ORDER_HELLO, .version = ORDER_VERSION};
+	int fds[ORDER_FDS_MAX];
+
+	snprintf(hello.next, sizeof(hello.next), "%s", next);
+	for (int tries = 0; tries < 3; tries++) {
+		fd_drop(&sock);
+		sock = dial();
+		if (sock >= 0 && ask(&hello, out, fds))
+			return out->kind == ANSWER_DONE;
+	}
+	return false;
+}
+
 static inline struct order build_order(void)
 {
 	struct order order = {

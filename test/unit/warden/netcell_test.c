@@ -78,17 +78,7 @@ static uint32_t pid_of(const char *box)
 
 static bool greet_warden(void)
 {
-	struct order hello = {.kind = ORDER_HELLO, .version = ORDER_VERSION};
-	int fds[ORDER_FDS_MAX];
-
-	// A child of one that was killed may hold its listener for a moment yet.
-	for (int tries = 0; tries < 3; tries++) {
-		fd_drop(&sock);
-		sock = dial();
-		if (sock >= 0 && ask(&hello, &answer, fds))
-			return answer.kind == ANSWER_DONE;
-	}
-	return false;
+	return greet_as("", &answer);
 }
 
 // A socket of the box, such as its pid 1 would give.
