@@ -258,10 +258,24 @@ static void end(struct exec *exec, int status, bool leaf_empty)
 		finish(exec);
 }
 
-static void kill_tree(struct exec *exec)
+void exec_leaf_killed(struct exec *exec)
+{
+	if (exec->phase == EXEC_RUNNING && exec->stage == STAGE_KILLED)
+		loop_set_timer(exec->box->loop, &exec->timer, loop_now(exec->box->loop) + GUARD_MS);
+}
+
+// The guard's time begins when the leaf was killed: while the warden is away nothing has ended.
+static void await_kill(struct exec *exec)
 {
 	exec->stage = STAGE_KILLED;
-	loop_set_timer(exec->box->loop, &exec->timer, loop_now(exec->box->loop) + GUARD_MS);
+	loop_drop_timer(exec->box->loop, &exec->timer);
+	if (!exec->leaf)
+		exec_leaf_killed(exec);
+}
+
+static void kill_tree(struct exec *exec)
+{
+	await_kill(exec);
 	if (exec->leaf)
 		box_leaf_kill(exec->leaf);
 }
@@ -318,8 +332,7 @@ void exec_kill_wait(struct exec *exec)
 	set_cause(exec, ENDING_KILLED_BY_API);
 	if (exec->phase != EXEC_RUNNING)
 		return;
-	exec->stage = STAGE_KILLED;
-	loop_set_timer(exec->box->loop, &exec->timer, loop_now(exec->box->loop) + GUARD_MS);
+	await_kill(exec);
 	if (exec->leaf)
 		box_leaf_kill_wait(exec->leaf);
 }

@@ -124,6 +124,8 @@ void understudies_free(struct box *box);
 void procs_free(struct box *box);
 // The leaf's CPU time is used up.
 void exec_cpu_limit(struct exec *exec);
+// The leaf was killed: pid 1 has the end of the command to report.
+void exec_leaf_killed(struct exec *exec);
 
 // In hand.c. False: it is not for a hand.
 bool box_hand_heard(struct box *box, const struct talk *talk, int *fds, int count);

@@ -23,6 +23,8 @@
 #include "os/fd.h"
 
 #define ORDER_MS 20000
+#define KILL_AGAIN_MIN_MS 10 // from a kill that could not be asked to the next try
+#define KILL_AGAIN_MAX_MS 1000
 #define DOUBTS_TRIED 2 // before another leaf is ordered
 #define STEP_MIN_MS 2
 #define STEP_CALM_MS 20	  // while nothing runs: what starts then is seen within this
@@ -365,21 +367,54 @@ void box_leaf_limit(struct box_leaf *leaf, uint64_t cpu_us)
 	arm(leaf);
 }
 
-static void order_kill(struct box_leaf *leaf)
+static bool leaf_box_lives(const struct box *box)
+{
+	return box->phase == BOX_ALIVE && !box->burying;
+}
+
+static fallible order_kill_once(const struct box_leaf *leaf)
 {
 	struct box *box = leaf->box;
 	struct order order = {.kind = ORDER_KILL, .leaf = leaf->number};
 	auto_free struct answer *answer = mem_new_of(struct answer);
 	int none[ORDER_FDS_MAX];
-	auto_err err = OK;
 
 	memcpy(order.box, box->id, sizeof(order.box));
-	err = ask_order(box->ask, &order, answer, none, loop_now(box->loop) + ORDER_MS);
-	if (err && box->phase == BOX_ALIVE && !box->burying) {
+	return ask_order(box->ask, &order, answer, none, loop_now(box->loop) + ORDER_MS);
+}
+
+// The kernel's own refusal, which the warden reports, condemns the box. Every other error is one of
+// the way to the warden and says nothing of the box: the order is given again for as long as the
+// box is alive. A second KILL of a leaf does no harm, since a killed leaf serves nobody.
+static void order_kill_until_done(struct box_leaf *leaf)
+{
+	struct box *box = leaf->box;
+	int64_t pause = KILL_AGAIN_MIN_MS;
+
+	while (leaf_box_lives(box)) {
+		auto_err err = order_kill_once(leaf);
+
+		if (!err || !leaf_box_lives(box))
+			return;
 		log_event(LOG_WARN, "exec.kill", "sandbox", box->id, "error", err_trail(err), NULL);
-		box_break(box, "a leaf could not be killed");
+		if (!strcmp(err_reason(err), ORDER_KILL_FAILED)) {
+			box_break(box, "a leaf could not be killed");
+			return;
+		}
+		err_free(task_sleep_until(loop_now(box->loop) + pause));
+		pause = pause * 2 < KILL_AGAIN_MAX_MS ? pause * 2 : KILL_AGAIN_MAX_MS;
+		err_free(ask_wait_linked(box->ask, loop_now(box->loop) + ORDER_MS));
 	}
+}
+
+static void order_kill(struct box_leaf *leaf)
+{
+	struct box *box = leaf->box;
+
+	order_kill_until_done(leaf);
 	leaf->kills--;
+	if (leaf->exec)
+		exec_leaf_killed(leaf->exec);
 	if (leaf->kills == 0 && !leaf->taken)
 		close_leaf(leaf);
 	box_drop(box);

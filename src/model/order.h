@@ -147,6 +147,8 @@ struct order_odd {
 	char name[ID_BOX_LEN + 1];
 };
 #define ORDER_ODDS_MAX 24
+// KILL: the kernel does not end the processes. No other error says anything of the box.
+#define ORDER_KILL_FAILED "kill_failed"
 #define ORDER_ODD_TEMPLATE "layer_without_job"
 #define ORDER_UNFINISHED ".new-" // how the name of a template begins that is being made
 

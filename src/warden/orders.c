@@ -429,7 +429,7 @@ static bool strike(struct warden *warden, struct murder *murder, int64_t now)
 	group_thaw(warden->groups, murder->box, murder->leaf);
 	log_trace(murder->trace);
 	post_refusal(warden, ORDER_KILL, murder->order, murder->box,
-		     err_new(UNAVAILABLE, "kill_failed", "the processes do not end"));
+		     err_new(UNAVAILABLE, ORDER_KILL_FAILED, "the processes do not end"));
 	log_trace(NULL);
 	return true;
 }

@@ -327,6 +327,49 @@ static void one_exec(void *arg)
 	exec_drop(exec);
 }
 
+HOUSE_TEST(unasked_kill, "a kill that could not be asked is asked again, and its box lives")
+{
+	struct exec_spec spec = spec_of("sleep 1234 & echo up; sleep 1234");
+	struct exec *exec = NULL;
+	int links = (int)ask_links(house.ask);
+
+	keeper_kill->mode = KEEPER_HANGS_UP;
+	keeper_kill->asked = 0;
+	CHECK_OK(exec_start(box, &spec, &exec));
+	exec_kill(exec);
+	for (int64_t until = in(20000); keeper_kill->asked < 3 && loop_now(house.loop) < until;)
+		CHECK_OK(task_sleep_until(in(5)));
+	CHECK(keeper_kill->asked >= 3 && (int)ask_links(house.ask) > links);
+	CHECK(box_is_alive(box));
+	// Longer than pid 1 may take to report an end: nothing has ended, and nothing is told.
+	CHECK_ERR(exec_wait(exec, in(6000), &result), TIMEOUT);
+	keeper_kill->mode = KEEPER_KILLS;
+	CHECK_OK(exec_wait(exec, in(20000), &result));
+	CHECK(result.ending == ENDING_KILLED_BY_API && result.signal == SIGKILL);
+	exec_drop(exec);
+	CHECK(is_gone("^sleep 1234"));
+	CHECK(box_is_alive(box));
+}
+
+HOUSE_TEST(unkillable, "a leaf that the kernel does not end condemns its box")
+{
+	struct exec_spec spec = spec_of("sleep 1235");
+	struct exec *exec = NULL;
+	struct box *kept = box;
+
+	CHECK_OK(build("cradle", &box));
+	CHECK_OK(exec_start(box, &spec, &exec));
+	keeper_kill->mode = KEEPER_REFUSES;
+	exec_kill(exec);
+	CHECK_OK(exec_wait(exec, in(20000), &result));
+	keeper_kill->mode = KEEPER_KILLS;
+	CHECK(!box_is_alive(box));
+	exec_drop(exec);
+	CHECK_OK(box_bury(box, in(20000)));
+	box_free(box);
+	box = kept;
+}
+
 HOUSE_TEST(parallel, "a hundred at once all end well, each in a leaf of its own")
 {
 	finished = 0;

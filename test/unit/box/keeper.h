@@ -22,6 +22,7 @@
 #include "model/order.h"
 #include "os/net.h"
 #include "tap.h"
+#include "unit/box/keeper_kill.h"
 #include "unit/init/cradle.h"
 
 #define KEEPER_BOXES 16
@@ -361,6 +362,16 @@ static void keeper_import(int sock, struct answer *answer)
 	keeper_answer(sock, answer, NULL, 0);
 }
 
+// True: the order was dealt with.
+static bool keeper_kill_fails(int sock, struct answer *answer)
+{
+	if (keeper_kill_mode() == KEEPER_HANGS_UP)
+		shutdown(sock, SHUT_RDWR);
+	else if (keeper_kill->mode == KEEPER_REFUSES)
+		keeper_refuse(sock, answer, ERR_UNAVAILABLE, ORDER_KILL_FAILED);
+	return keeper_kill->mode != KEEPER_KILLS;
+}
+
 static void keeper_obey(int sock, const struct order *order, int brought)
 {
 	static struct answer answer;
@@ -401,6 +412,8 @@ static void keeper_obey(int sock, const struct order *order, int brought)
 			keeper_leaf(sock, box, order, &answer);
 			return;
 		}
+		if (order->kind == ORDER_KILL && keeper_kill_fails(sock, &answer))
+			return;
 		if (order->kind == ORDER_NETWORK) {
 			keeper_network(sock, order, brought, &answer);
 			return;
@@ -463,7 +476,7 @@ static void keeper_serve(int term, int listener)
 			count = 1;
 		}
 		close(sock);
-		for (int i = 0; i < KEEPER_BOXES && !keeper_holds_on; i++)
+		for (int i = 0; i < KEEPER_BOXES && !keeper_holds_on && !keeper_kill->mode; i++)
 			if (keeper_boxes[i].id[0])
 				keeper_bury(&keeper_boxes[i]);
 	}
@@ -479,6 +492,7 @@ static void keeper_start(struct keeper *keeper)
 	unlink(keeper->path);
 	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(listener, 16) < 0)
 		perror("keeper");
+	keeper_kill_share();
 	fflush(stdout);
 	keeper->pid = fork();
 	if (keeper->pid == 0) {
