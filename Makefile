@@ -1,7 +1,7 @@
 # cove: the tree is the build. A .c file in a folder of src/ is in the program, a *_test.c under
 # test/unit/ is a test, a *_fuzz.c under fuzz/ is a fuzzer. Nothing is listed twice: the folders and
 # who sees whom come from src/FLOORS, what pid 1 is made of comes from its #include lines, and what
-# the seccomp filters allow comes from the `// syscalls:` lines of the sources.
+# the seccomp filters allow comes from the `// syscalls:` lines of the sources that each role links.
 #
 # Everything lands in build/<variant>/. VERBOSE=1 shows the commands.
 #
@@ -98,7 +98,9 @@ fuzzers := $(patsubst %.c,$(O)/%,$(wildcard fuzz/*_fuzz.c))
 # Programs that run inside a box, under whatever C library the box has: static.
 lone    := $(foreach c,$(wildcard test/e2e/*.c test/hostile/*.c),$(O)/test/box/$(basename $(notdir $(c))))
 inmates := $(lone) $(if $(wildcard test/audit/*.c),$(O)/test/box/box-audit)
-gens    := $(O)/gen/version.h $(O)/gen/syscalls_daemon.h $(O)/gen/syscalls_warden.h
+gens    := $(O)/gen/version.h
+roles   := daemon warden
+lists   := $(roles:%=$(O)/gen/syscalls_%.o)
 pid1    := $(O)/cove-init
 
 # V=amd64 and V=arm64 are cross builds: see test/vm/run.
@@ -112,8 +114,8 @@ inmates: $(inmates)
 build/cove: build/release/cove
 	@cp $< $@.new && mv $@.new $@
 
-$(O)/cove: $(O)/src/main.o $(foreach f,$(call reach,main),$(call archive,$(f)))
-	$(call say,LINK)$(CC) $(ldflags) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ldlibs)
+$(O)/cove: $(O)/src/main.o $(lists) $(foreach f,$(call reach,main),$(call archive,$(f)))
+	$(call say,LINK)$(CC) $(ldflags) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ldlibs)
 
 $(O)/%.o: %.c | $(gens)
 	@mkdir -p $(@D)
@@ -142,8 +144,8 @@ cflags_fuzz = $(big_frames)
 big_frames = -Wno-frame-larger-than # the small stacks are the tasks', not the tests'
 .SECONDEXPANSION:
 $(tests): $(O)/%: $(O)/%.o $$(foreach f,$$(call links,$$(call floor_of,$$@)),$$(call archive,$$f)) \
-          $$(if $$(filter init box,$$(call floor_of,$$@)),$(pid1))
-	$(call say,LINK)$(CC) $(ldflags) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ldlibs)
+          $$(if $$(filter init box,$$(call floor_of,$$@)),$(pid1)) $$(if $$(filter serve warden,$$(call floor_of,$$@)),$(lists))
+	$(call say,LINK)$(CC) $(ldflags) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ldlibs)
 
 # A fuzzer links the rooms that it includes, and what they see.
 rooms_of = $(call uniq,$(foreach r,$(shell sed -n 's|^.include "\([a-z]*\)/.*|\1|p' $(1)),$(call reach,$(r))))
@@ -249,12 +251,16 @@ $(O)/box/%.o: %.c | $(O)/uapi
 
 replace = @mkdir -p $(@D) && { $(1); } > $@.new && if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-DAEMON_ROOMS := base os wire model loop http box store egress fleet conv door inbox bridge preview api serve
-WARDEN_ROOMS := base os wire model warden
-$(O)/gen/syscalls_daemon.h: rooms := $(DAEMON_ROOMS)
-$(O)/gen/syscalls_warden.h: rooms := $(WARDEN_ROOMS)
-$(O)/gen/syscalls_%.h: tools/syscalls.awk $$(foreach r,$$($$(if $$(filter daemon,$$*),DAEMON,WARDEN)_ROOMS),$$(wildcard src/$$r/*.[chS]))
-	$(call replace,$(AWK) -f $< -v name=syscalls_$* $(filter-out $<,$^) /dev/null)
+# What a role of the binary is made of is what a link with its entry point takes out of the archives.
+# Only the map of that link is kept: no library is looked at, and nothing has to be resolved.
+$(roles:%=$(O)/gen/%.map): $(O)/gen/%.map: $(foreach f,$(call reach,main),$(call archive,$(f)))
+	@mkdir -p $(@D)
+	@$(CC) $(SYSROOT_FLAGS) -nostdlib -Wl,-e,$*_main,-u,$*_main,--unresolved-symbols=ignore-all,-Map=$@.new -o /dev/null \
+		-Wl,--start-group $^ -Wl,--end-group && mv $@.new $@
+$(lists:.o=.c): $(O)/gen/syscalls_%.c: $(O)/gen/%.map tools/syscalls.awk
+	$(call replace,$(AWK) -f tools/syscalls.awk -v name=syscalls_$* $<)
+$(lists): %.o: %.c
+	$(call say,CC)$(CC) $(cppflags) $(cflags) -c -o $@ $<
 
 $(O)/gen/version.h: VERSION
 	$(call replace,printf '#define COVE_VERSION "%s"\n' "$$(cat VERSION)$(if $(is_weak),-weak)")

@@ -6,9 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BPF_CALLS 512	 // numbers at or above this get the table's `otherwise`
-#define BPF_BLOCKS 8	 // verdicts that look at arguments
-#define BPF_BLOCK_LEN 16 // instructions of one
+#define BPF_CALLS 512 // numbers at or above this get the table's `otherwise`
 #define BPF_CODE_MAX 2048
 
 // Loads the low half of argument `n`: what the kernel reads of an int, whatever the high half
@@ -17,6 +15,7 @@
 #define BPF_ARG_HIGH(n) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 20 + 8 * (n))
 #define BPF_IF(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, k, yes, no)
 #define BPF_IF_ANY(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, k, yes, no)
+#define BPF_MASK(k) BPF_STMT(BPF_ALU | BPF_AND | BPF_K, k)
 #define BPF_SAY(action) BPF_STMT(BPF_RET | BPF_K, action)
 
 struct bpf_table {

@@ -147,10 +147,11 @@ static int try_overlay(int data, int say)
 static int try_seccomp(int data, int say)
 {
 	static const char *const calls[] = {
-		"exit_group", "exit", "write",	 "close",    "munmap",	       "mmap",
-		"futex",      "brk",  "madvise", "mprotect", "rt_sigprocmask", "sigaltstack"};
+		"exit_group",	  "exit",	 "write", "close",   "munmap",
+		"mmap",		  "futex",	 "brk",	  "madvise", "mprotect",
+		"rt_sigprocmask", "sigaltstack", NULL};
 	auto_err nnp = caps_no_new_privs();
-	auto_err err = seccomp_confine(calls, sizeof(calls) / sizeof(*calls));
+	auto_err err = seccomp_confine(SECCOMP_THREADS, calls);
 
 	(void)data;
 	(void)say;

@@ -11,9 +11,13 @@
 #include <linux/netlink.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <seccomp.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -178,14 +182,43 @@ static void done(struct seccomp_program *program)
 	seccomp_free(program);
 }
 
-// Of our own processes none needs another family, but for the warden: packets are not for them.
+// Blocks of the processes of the host. A process that only has threads neither forks nor enters a
+// namespace: glibc starts a thread by clone with CLONE_THREAD and CLONE_VM once clone3 is ENOSYS.
+#define THREAD (CLONE_THREAD | CLONE_VM)
+static const struct sock_filter thread_block[] = {
+	BPF_ARG(0),	      BPF_IF_ANY(NAMESPACES, 2, 0), BPF_MASK(THREAD),
+	BPF_IF(THREAD, 1, 0), BPF_SAY(ANSWER(EPERM)),	    BPF_SAY(SECCOMP_RET_ALLOW),
+};
+
+// mmap and mprotect have the protection in the same place.
+static const struct sock_filter no_exec_block[] = {
+	BPF_ARG(2),
+	BPF_IF_ANY(PROT_EXEC, 0, 1),
+	BPF_SAY(ANSWER(EPERM)),
+	BPF_SAY(SECCOMP_RET_ALLOW),
+};
+
+// The warden starts programs, and their loader maps code: but none that can be written.
+static const struct sock_filter no_write_exec_block[] = {
+	BPF_ARG(2),
+	BPF_MASK(PROT_WRITE | PROT_EXEC),
+	BPF_IF(PROT_WRITE | PROT_EXEC, 0, 1),
+	BPF_SAY(ANSWER(EPERM)),
+	BPF_SAY(SECCOMP_RET_ALLOW),
+};
+
 static const struct sock_filter own_socket_block[] = {
 	BPF_ARG(0),
-	BPF_IF(AF_UNIX, 3, 0),
+	BPF_IF(AF_UNIX, 7, 0),
 	BPF_IF(AF_INET, 2, 0),
 	BPF_IF(AF_INET6, 1, 0),
 	BPF_SAY(ANSWER(EAFNOSUPPORT)),
+	BPF_ARG(2),
+	BPF_IF(IPPROTO_IP, 2, 0),
+	BPF_IF(IPPROTO_TCP, 1, 0),
+	BPF_IF(IPPROTO_UDP, 0, 1),
 	BPF_SAY(SECCOMP_RET_ALLOW),
+	BPF_SAY(ANSWER(EPROTONOSUPPORT)),
 };
 
 // And netlink, to set up networks.
@@ -203,9 +236,27 @@ static const struct sock_filter warden_socket_block[] = {
 	BPF_SAY(SECCOMP_RET_ALLOW),
 };
 
+// The daemon asks how much a pipe or a socket holds and sets the size of terminals; the resolver
+// and the crypto library set sockets non-blocking.
+static const struct sock_filter own_ioctl_block[] = {
+	BPF_ARG(1),
+	BPF_IF(FIONREAD, 5, 0),
+	BPF_IF(FIONBIO, 4, 0),
+	BPF_IF(TIOCGWINSZ, 3, 0),
+	BPF_IF(TIOCSWINSZ, 2, 0),
+	BPF_IF(TCGETS, 1, 0),
+	BPF_SAY(ANSWER(EPERM)),
+	BPF_SAY(SECCOMP_RET_ALLOW),
+};
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(COVE_SANITIZED)
+#define SANITIZED true
+#else
+#define SANITIZED false
+#endif
+
 // What the sanitizers' own run-time calls, in builds that have it.
 static const char *const sanitizer_calls[] = {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(COVE_SANITIZED)
 	"sigaltstack",
 	"sched_yield",
 	"clock_nanosleep",
@@ -228,41 +279,56 @@ static const char *const sanitizer_calls[] = {
 	"tgkill",
 	"openat",
 	"set_robust_list",
-#endif
 	NULL,
 };
 
-static fallible confine(const char *const *names, size_t count, bool netlink)
+#define ROW(process, call, code)                                                                   \
+	{                                                                                          \
+		SECCOMP_##process, call, code, LENGTH(code)                                        \
+	}
+static const struct {
+	enum seccomp_process process;
+	const char *call;
+	const struct sock_filter *code;
+	size_t len;
+} own_blocks[] = {
+	ROW(THREADS, "clone", thread_block),	      ROW(THREADS, "mmap", no_exec_block),
+	ROW(THREADS, "mprotect", no_exec_block),      ROW(THREADS, "socket", own_socket_block),
+	ROW(THREADS, "socketpair", socketpair_block), ROW(THREADS, "ioctl", own_ioctl_block),
+	ROW(WARDEN, "mmap", no_write_exec_block),     ROW(WARDEN, "mprotect", no_write_exec_block),
+	ROW(WARDEN, "socket", warden_socket_block),   ROW(WARDEN, "socketpair", socketpair_block),
+};
+
+fallible seccomp_build_own(enum seccomp_process process, const char *const *names, uint32_t arch,
+			   struct seccomp_program *out)
 {
 	auto_free struct bpf_table *table = mem_new_of(struct bpf_table);
+
+	bpf_begin(table, arch ? arch : seccomp_arch_native(), SECCOMP_RET_KILL_PROCESS,
+		  ANSWER(EPERM));
+	for (const char *const *name = names; *name; name++) {
+		bpf_set(table, number_of(table->arch, *name), SECCOMP_RET_ALLOW);
+		for (size_t i = 0; i < LENGTH(own_blocks) && !SANITIZED; i++)
+			if (own_blocks[i].process == process &&
+			    strcmp(own_blocks[i].call, *name) == 0)
+				bpf_set_block(table, number_of(table->arch, *name),
+					      own_blocks[i].code, own_blocks[i].len);
+	}
+	if (process == SECCOMP_THREADS)
+		bpf_set(table, number_of(table->arch, "clone3"), ANSWER(ENOSYS));
+	for (const char *const *name = sanitizer_calls; SANITIZED && *name; name++)
+		bpf_set(table, number_of(table->arch, *name), SECCOMP_RET_ALLOW);
+	return compile(table, out);
+}
+
+fallible seccomp_confine(enum seccomp_process process, const char *const *names)
+{
 	on_exit_call(done) struct seccomp_program program = {0};
 	struct sock_fprog prog;
 
-	bpf_begin(table, seccomp_arch_native(), SECCOMP_RET_KILL_PROCESS, ANSWER(EPERM));
-	for (size_t i = 0; i < count; i++) {
-		bpf_set(table, number_of(table->arch, names[i]), SECCOMP_RET_ALLOW);
-		if (strcmp(names[i], "socket") != 0)
-			continue;
-		if (netlink)
-			block(table, "socket", warden_socket_block);
-		else
-			block(table, "socket", own_socket_block);
-	}
-	for (const char *const *name = sanitizer_calls; *name; name++)
-		bpf_set(table, number_of(table->arch, *name), SECCOMP_RET_ALLOW);
-	TRY(compile(table, &program));
+	TRY(seccomp_build_own(process, names, 0, &program));
 	prog = (struct sock_fprog){program.len, program.code};
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog))
 		return err_sys(errno, "load our own filter");
 	return OK;
-}
-
-fallible seccomp_confine(const char *const *names, size_t count)
-{
-	return confine(names, count, false);
-}
-
-fallible seccomp_confine_warden(const char *const *names, size_t count)
-{
-	return confine(names, count, true);
 }

@@ -32,8 +32,17 @@ struct seccomp_program {
 fallible seccomp_build(enum seccomp_filter which, uint32_t arch, struct seccomp_program *out);
 void seccomp_free(struct seccomp_program *program);
 
-// Only these calls remain for this process and its children, all else is EPERM. Names that this
-// architecture lacks are left out. Needs no_new_privs or CAP_SYS_ADMIN.
-fallible seccomp_confine(const char *const *names, size_t count);
-// The same for who sets up networks: of netlink ROUTE and NETFILTER remain.
-fallible seccomp_confine_warden(const char *const *names, size_t count);
+// Processes of the host that confine themselves.
+enum seccomp_process {
+	SECCOMP_THREADS, // the daemon, a jail: threads at most, no code that was not there at the
+			 // start
+	SECCOMP_WARDEN,	 // forks, starts programs, sets up networks
+};
+
+// Only these calls (NULL-ended; those that the architecture lacks are left out) remain for this
+// process and its children, some with arguments bounded by what the process is; clone3 is ENOSYS
+// where there are only threads, all else is EPERM. Needs no_new_privs or CAP_SYS_ADMIN.
+fallible seccomp_confine(enum seccomp_process process, const char *const *names);
+// The filter that seccomp_confine() loads; `arch` as above.
+fallible seccomp_build_own(enum seccomp_process process, const char *const *names, uint32_t arch,
+			   struct seccomp_program *out);

@@ -1,7 +1,8 @@
 // The order matters. Landlock's rules are opened by path while root can still reach the
 // directories. The bounding set is emptied while there is a capability to do it with. The kernel
 // forgets the death signal at a change of user, so it is set again. The filter comes last: it
-// forbids the rest.
+// forbids the rest, new executable memory among it. So the modules that getaddrinfo() would load
+// later, those of the "hosts:" line of nsswitch.conf, are loaded before.
 //
 // What the C library and the crypto library do behind our back:
 // syscalls: brk close clock_nanosleep exit exit_group fstat futex getpid getppid getrandom gettid
@@ -10,19 +11,29 @@
 // syscalls: set_robust_list sigaltstack sysinfo tgkill uname write writev
 #include "serve/drop.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/secret.h"
-#include "gen/syscalls_daemon.h"
+#include "base/weak.h"
 #include "os/caps.h"
 #include "os/seccomp.h"
+#include "os/syscalls.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(*(list)))
+#ifndef PR_SET_MDWE
+#define PR_SET_MDWE 65 // since 6.3
+#define PR_MDWE_REFUSE_EXEC_GAIN 1
+#endif
+#define CALLS_MAX 512 // of the kernel
+#define NSS_LETTERS "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 // What the sanitizers' runtimes call, most of it when they have something to report.
@@ -79,6 +90,48 @@ static fallible die_with_parent(pid_t parent)
 	return OK;
 }
 
+// A module that is missing is one that getaddrinfo() would not find either.
+static void load_nss_modules(void)
+{
+	FILE *conf = fopen("/etc/nsswitch.conf", "re");
+	char line[512], library[64], *rest, *service;
+
+	while (conf && fgets(line, sizeof(line), conf)) {
+		line[strcspn(line, "#\n")] = 0;
+		rest = line;
+		if (strncmp(line, "hosts:", 6) != 0)
+			continue;
+		for (rest += 6; (service = strsep(&rest, " \t"));) {
+			if (!service[0] || strspn(service, NSS_LETTERS) != strlen(service))
+				continue; // a reaction: [NOTFOUND=return]
+			snprintf(library, sizeof(library), "libnss_%s.so.2", service);
+			(void)dlopen(library, RTLD_NOW);
+		}
+	}
+	if (conf)
+		fclose(conf);
+}
+
+static fallible confine_calls(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	const char *all[CALLS_MAX + COUNT(sanitizer_calls) + 1] = {NULL};
+	size_t count = 0;
+
+	while (syscalls_daemon[count] && count < CALLS_MAX) {
+		all[count] = syscalls_daemon[count];
+		count++;
+	}
+	for (size_t i = 0; i < COUNT(sanitizer_calls); i++)
+		all[count++] = sanitizer_calls[i];
+	return seccomp_confine(SECCOMP_THREADS, all);
+#else
+	// Older kernels do not know it; the filter refuses the same.
+	(void)prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0);
+	return seccomp_confine(SECCOMP_THREADS, syscalls_daemon);
+#endif
+}
+
 fallible drop_rights(const struct drop *drop)
 {
 	const struct caps_path paths[] = {
@@ -95,16 +148,6 @@ fallible drop_rights(const struct drop *drop)
 	TRY(caps_landlock(paths, COUNT(paths)), "confine the file system");
 	TRY(become(drop));
 	TRY(die_with_parent(parent));
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	const char *all[COUNT(syscalls_daemon) + COUNT(sanitizer_calls)];
-	size_t count = 0;
-
-	for (size_t i = 0; syscalls_daemon[i]; i++)
-		all[count++] = syscalls_daemon[i];
-	for (size_t i = 0; i < COUNT(sanitizer_calls); i++)
-		all[count++] = sanitizer_calls[i];
-	return seccomp_confine(all, count);
-#else
-	return seccomp_confine(syscalls_daemon, COUNT(syscalls_daemon) - 1);
-#endif
+	load_nss_modules();
+	return weak(DAEMON_CALLS) ? OK : confine_calls();
 }

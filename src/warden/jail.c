@@ -71,6 +71,7 @@ static const char *const calls[] = {
 	"rt_sigreturn", "rt_sigprocmask", "rt_sigaction",
 	"getpid",	"gettid",	  "tgkill",
 	"exit",		"exit_group",	  "restart_syscall",
+	NULL,
 };
 
 static fallible limit(int what, uint64_t most)
@@ -124,7 +125,7 @@ static fallible confine(uint64_t bytes_max)
 	TRY(caps_keep(CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_DAC_OVERRIDE) | CAPS_BIT(CAP_FOWNER) |
 		      CAPS_BIT(CAP_FSETID)));
 	TRY(caps_no_new_privs());
-	return seccomp_confine(calls, sizeof(calls) / sizeof(*calls));
+	return seccomp_confine(SECCOMP_THREADS, calls);
 }
 
 // The archive was an image: it moves aside, and its layers make the root.

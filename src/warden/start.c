@@ -23,13 +23,13 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/weak.h"
-#include "gen/syscalls_warden.h"
 #include "os/caps.h"
 #include "os/fd.h"
 #include "os/mount.h"
 #include "os/ns.h"
 #include "os/probe.h"
 #include "os/seccomp.h"
+#include "os/syscalls.h"
 #include "warden/census.h"
 #include "warden/ear.h"
 #include "warden/held.h"
@@ -289,8 +289,7 @@ static fallible begin(struct warden *warden, const struct options *options)
 	TRY(caps_no_new_privs());
 	if (weak(JAIL)) // who unpacks outside of it would be behind our filter
 		return OK;
-	return seccomp_confine_warden(syscalls_warden,
-				      sizeof(syscalls_warden) / sizeof(*syscalls_warden) - 1);
+	return seccomp_confine(SECCOMP_WARDEN, syscalls_warden);
 }
 
 fallible start_warden(int argc, char **argv, struct warden **out)

@@ -444,4 +444,40 @@ def fuzz(stage):
     stage.no_control("random calls have no outcome to be expected, so none to be seen without the filters")
 
 
+# What the daemon is refused, and how where it is not by EPERM (1): ENOSYS, EPROTONOSUPPORT, EAFNOSUPPORT.
+DAEMON_REFUSED = dict.fromkeys("""
+fork vfork clone_newuser thread_newuser unshare setns execve execveat bpf mmap_rwx mmap_exec mprotect_exec
+pkey_mprotect_exec memfd_create ioctl_tiocsti ptrace process_vm_readv pidfd_open kill prctl seccomp personality
+setresuid mount chroot io_uring_setup io_setup userfaultfd perf_event_open keyctl shmget""".split(), "1")
+DAEMON_REFUSED.update(clone3="38", socket_mptcp="93", socketpair_inet="97", socket_netlink="97", socket_packet="97",
+                      socket_vsock="97", socket_alg="97")
+# Without a filter these succeed for any process.
+DAEMON_GAINS = ("fork", "vfork", "unshare", "mmap_rwx", "mmap_exec", "mprotect_exec", "memfd_create", "socket_netlink",
+                "pidfd_open", "kill", "prctl", "personality", "setresuid")
+
+
+@row("K-40", "a daemon that was taken over cannot fork, make namespaces, run programs or add code")
+def daemon_calls(stage):
+    injector = os.path.join(os.path.dirname(os.environ.get("COVE_SYSFUZZ", os.path.join(c.INMATES, "sysfuzz"))), "inject")
+    if not os.path.exists(injector):
+        stage.controlled = True
+        return c.skip("K-40: the calls are made", "%s was not built" % injector)
+    if c.SHORT and not os.environ.get("COVE_VM"):
+        stage.controlled = True
+        return c.skip("K-40: the calls are made", "a sanitizer build has a wider list")
+
+    def attack(stage):
+        run = subprocess.run([injector, str(stage.cove.children()["daemon"])], capture_output=True, text=True, timeout=60)
+        return dict(line.split() for line in run.stdout.splitlines()), run.stderr
+    stage.control_weak("daemon_calls", attack, lambda got: not [name for name in DAEMON_GAINS if got[0].get(name) != "ok"],
+                       fresh=True)
+    got, said = attack(stage)
+    c.same(got.pop("getpid", said), "ok", "K-40: calls are made in the daemon")
+    for name in ("old_fork", "old_vfork"):  # not on every architecture
+        c.same(got.pop(name, "1"), "1", "K-40: %s is refused" % name)
+    c.same({name: (got.get(name), want) for name, want in DAEMON_REFUSED.items() if got.get(name) != want}, {},
+           "K-40: every other one is refused")
+    c.same(stage.cove.out(stage.box(), "echo alive"), "alive\n", "K-40: and the daemon works on")
+
+
 play()

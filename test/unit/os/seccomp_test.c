@@ -9,6 +9,7 @@
 #include <seccomp.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -316,11 +317,75 @@ TEST(size, "the filters are small enough to load in a fraction of a millisecond"
 	}
 }
 
+#define THREAD (CLONE_VM | CLONE_THREAD)
+static const struct {
+	const char *name;
+	uint64_t args[3];
+	uint32_t threads, warden; // the verdicts
+} own_rows[] = {
+	{"read", {0}, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW},
+	{"bpf", {0}, ANSWER(EPERM), ANSWER(EPERM)}, // not listed
+	{"clone", {THREAD}, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW},
+	{"clone", {THREAD | CLONE_SIGHAND | 1ull << 32}, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW},
+	{"clone", {SIGCHLD}, ANSWER(EPERM), SECCOMP_RET_ALLOW},
+	{"clone", {CLONE_VM | SIGCHLD}, ANSWER(EPERM), SECCOMP_RET_ALLOW},
+	{"clone", {CLONE_THREAD}, ANSWER(EPERM), SECCOMP_RET_ALLOW},
+	{"clone", {THREAD | CLONE_NEWUSER}, ANSWER(EPERM), SECCOMP_RET_ALLOW},
+	{"clone", {THREAD | CLONE_NEWNET}, ANSWER(EPERM), SECCOMP_RET_ALLOW},
+	{"clone3", {0}, ANSWER(ENOSYS), SECCOMP_RET_ALLOW},
+	{"mmap", {0, 1, PROT_READ | PROT_WRITE}, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW},
+	{"mmap", {0, 1, PROT_READ | PROT_EXEC}, ANSWER(EPERM), SECCOMP_RET_ALLOW},
+	{"mmap", {0, 1, PROT_WRITE | PROT_EXEC}, ANSWER(EPERM), ANSWER(EPERM)},
+	{"mprotect", {0, 1, PROT_EXEC}, ANSWER(EPERM), SECCOMP_RET_ALLOW},
+	{"mprotect", {0, 1, PROT_EXEC | 1ull << 32}, ANSWER(EPERM), SECCOMP_RET_ALLOW},
+	{"mprotect", {0, 1, PROT_WRITE | PROT_EXEC | 0x10}, ANSWER(EPERM), ANSWER(EPERM)},
+	{"socketpair", {AF_UNIX}, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW},
+	{"socketpair", {AF_INET}, ANSWER(EAFNOSUPPORT), ANSWER(EAFNOSUPPORT)},
+	{"socket", {AF_UNIX, 1, 0}, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW},
+	{"socket", {AF_INET6, 1, 6}, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW},
+	{"socket", {AF_INET, 2, 17}, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW},
+	{"socket", {AF_INET, 1, 262}, ANSWER(EPROTONOSUPPORT), SECCOMP_RET_ALLOW},
+	{"socket", {AF_NETLINK, 3, 0}, ANSWER(EAFNOSUPPORT), SECCOMP_RET_ALLOW},
+	{"socket", {AF_NETLINK, 3, 9}, ANSWER(EAFNOSUPPORT), ANSWER(EPROTONOSUPPORT)},
+	{"socket", {AF_PACKET, 3, 0}, ANSWER(EAFNOSUPPORT), ANSWER(EAFNOSUPPORT)},
+	{"ioctl", {0, 0x541b}, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW},
+	{"ioctl", {0, 0x5412}, ANSWER(EPERM), SECCOMP_RET_ALLOW},
+};
+
+TEST(own, "our own processes are bounded by argument too: the daemon has threads and adds no code")
+{
+	static const char *const names[] = {"read",   "clone",	    "clone3", "mmap", "mprotect",
+					    "socket", "socketpair", "ioctl",  NULL};
+
+	for (int a = 0; a < 2; a++) {
+		struct machine m = {.arch = arches[a]};
+
+		for (int f = 0; f < 2; f++) {
+			auto_err err = seccomp_build_own(f ? SECCOMP_WARDEN : SECCOMP_THREADS,
+							 names, m.arch, &m.filters[f]);
+
+			CHECK(!err);
+		}
+		for (size_t i = 0; i < sizeof(own_rows) / sizeof(*own_rows); i++) {
+			const uint64_t *args = own_rows[i].args;
+			uint32_t threads = ask(&m, 0, own_rows[i].name, args[0], args[1], args[2]);
+			uint32_t warden = ask(&m, 1, own_rows[i].name, args[0], args[1], args[2]);
+
+			if (threads != own_rows[i].threads || warden != own_rows[i].warden)
+				printf("# row %zu: %s\n", i, own_rows[i].name);
+			CHECK(threads == own_rows[i].threads);
+			CHECK(warden == own_rows[i].warden);
+		}
+		seccomp_free(&m.filters[0]);
+		seccomp_free(&m.filters[1]);
+	}
+}
+
 TEST(real, "the kernel takes them and answers as the simulation")
 {
-	static const char *const calls[] = {"exit_group", "write",	"close", "munmap",
-					    "mmap",	  "madvise",	"futex", "brk",
-					    "mprotect",	  "sigaltstack"};
+	static const char *const calls[] = {"exit_group", "write",	 "close", "munmap",
+					    "mmap",	  "madvise",	 "futex", "brk",
+					    "mprotect",	  "sigaltstack", NULL};
 	struct machine *mine = machines() + (seccomp_arch_native() == AUDIT_ARCH_X86_64);
 	int status = 0;
 	pid_t pid = fork();
@@ -347,7 +412,7 @@ TEST(real, "the kernel takes them and answers as the simulation")
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-		auto_err err = seccomp_confine(calls, sizeof(calls) / sizeof(*calls));
+		auto_err err = seccomp_confine(SECCOMP_THREADS, calls);
 
 		if (err)
 			_exit(1);
