@@ -18,7 +18,7 @@
 //	  weak()        COVE_WEAKEN       what is off
 #define WEAK_DEFENCES(X) \
 	X(SECCOMP,      "seccomp",        "a box's list of permitted system calls") \
-	X(ARGUMENTS,    "arguments",      "its filter by argument: ioctl, socket families, core limit") \
+	X(ARGUMENTS,    "arguments",      "its filter by argument: ioctl, sockets, huge pages, core limit") \
 	X(CLONE3,       "clone3",         "its commands' filter of clone3") \
 	X(DAEMON_CALLS, "daemon_calls",   "the daemon's own filter of system calls") \
 	X(NNP,          "no_new_privs",   "no_new_privs; no filter can be loaded without it") \

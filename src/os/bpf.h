@@ -15,6 +15,7 @@
 #define BPF_ARG_HIGH(n) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 20 + 8 * (n))
 #define BPF_IF(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, k, yes, no)
 #define BPF_IF_ANY(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, k, yes, no)
+#define BPF_IF_OVER(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, k, yes, no)
 #define BPF_MASK(k) BPF_STMT(BPF_ALU | BPF_AND | BPF_K, k)
 #define BPF_SAY(action) BPF_STMT(BPF_RET | BPF_K, action)
 

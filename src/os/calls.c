@@ -19,7 +19,6 @@ const char *const calls_allowed[] = {
 	"getrandom", "getresgid", "getresuid", "getrlimit", "getrusage", "getsid",
 	"getsockname", "getsockopt", "gettid", "gettimeofday", "getuid", "getxattr",
 	"getxattrat", "inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch",
-	"io_cancel", "io_destroy", "io_getevents", "io_pgetevents", "io_setup", "io_submit",
 	"ioctl", "ioprio_get", "ioprio_set", "kill", "landlock_add_rule",
 	"landlock_create_ruleset", "landlock_restrict_self", "lchown", "lgetxattr", "link",
 	"linkat", "listen", "listxattr", "listxattrat", "llistxattr", "lremovexattr", "lseek",

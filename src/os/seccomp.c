@@ -65,19 +65,33 @@ static const struct sock_filter ioctl_block[] = {
 	BPF_SAY(ANSWER(EPERM)),
 };
 
-// Of netlink only ROUTE. The two errors are those of a kernel without the family or the protocol:
-// EPERM here breaks useradd and su, which try audit.
+// Of netlink only ROUTE; of the internet TCP, UDP and ICMP: MPTCP, SCTP, DCCP, UDP-Lite are code
+// that nobody needs, and their traffic meets no listener of ours. The errors are those of a kernel
+// without the family, type or protocol: EPERM here breaks useradd and su, which try audit. A raw
+// socket is EPERM, as without CAP_NET_RAW.
+#define SOCK_TYPE 0xf
 static const struct sock_filter socket_block[] = {
 	BPF_ARG(0),
-	BPF_IF(AF_UNIX, 6, 0),
-	BPF_IF(AF_INET, 5, 0),
-	BPF_IF(AF_INET6, 4, 0),
-	BPF_IF(AF_NETLINK, 1, 0),
+	BPF_IF(AF_UNIX, 16, 0),
+	BPF_IF(AF_INET, 3, 0),
+	BPF_IF(AF_INET6, 2, 0),
+	BPF_IF(AF_NETLINK, 10, 0),
 	BPF_SAY(ANSWER(EAFNOSUPPORT)),
+	BPF_ARG(1),
+	BPF_MASK(SOCK_TYPE),
+	BPF_IF(SOCK_RAW, 10, 0),
+	BPF_IF_OVER(SOCK_DGRAM, 10, 0),
 	BPF_ARG(2),
-	BPF_IF(0, 0, 1),
-	BPF_SAY(SECCOMP_RET_ALLOW),
+	BPF_IF(IPPROTO_TCP, 6, 0),
+	BPF_IF(IPPROTO_UDP, 5, 0),
+	BPF_IF(IPPROTO_ICMP, 4, 0),
+	BPF_IF(IPPROTO_ICMPV6, 3, 0),
+	BPF_ARG(2), // netlink goes on here
+	BPF_IF(0, 1, 0),
 	BPF_SAY(ANSWER(EPROTONOSUPPORT)),
+	BPF_SAY(SECCOMP_RET_ALLOW),
+	BPF_SAY(ANSWER(EPERM)),
+	BPF_SAY(ANSWER(ESOCKTNOSUPPORT)),
 };
 
 static const struct sock_filter socketpair_block[] = {
@@ -87,6 +101,20 @@ static const struct sock_filter socketpair_block[] = {
 	BPF_SAY(SECCOMP_RET_ALLOW),
 	BPF_SAY(ANSWER(EAFNOSUPPORT)),
 };
+
+// Huge pages are the whole host's, and charged to no memory limit. ENOMEM is what a host without
+// any says.
+#define MAP_HUGE 0x40000
+#define MFD_HUGE 0x4
+#define SHM_HUGE 0x800
+#define NO_FLAG(argument, flag)                                                                    \
+	{                                                                                          \
+		BPF_ARG(argument), BPF_IF_ANY(flag, 0, 1), BPF_SAY(ANSWER(ENOMEM)),                \
+			BPF_SAY(SECCOMP_RET_ALLOW)                                                 \
+	}
+static const struct sock_filter mmap_block[] = NO_FLAG(3, MAP_HUGE);
+static const struct sock_filter memfd_create_block[] = NO_FLAG(1, MFD_HUGE);
+static const struct sock_filter shmget_block[] = NO_FLAG(2, SHM_HUGE);
 
 // A box must not lower its core limit from 1 to 0, for with 0 a piped core_pattern runs its helper
 // on the host (C-6). It is told that it succeeded. Reading the limit goes on to work.
@@ -132,6 +160,9 @@ static void fill_arguments(struct bpf_table *table)
 	block(table, "ioctl", ioctl_block);
 	block(table, "socket", socket_block);
 	block(table, "socketpair", socketpair_block);
+	block(table, "mmap", mmap_block);
+	block(table, "memfd_create", memfd_create_block);
+	block(table, "shmget", shmget_block);
 	block(table, "setrlimit", setrlimit_block);
 	block(table, "prlimit64", prlimit64_block);
 }

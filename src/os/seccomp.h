@@ -12,7 +12,7 @@
 //	  filter      loaded by            what it does
 #define SECCOMP_FILTERS(X) \
 	X(ALLOW,      "pid 1")		/* an allow list; the rest is ENOSYS, deliberate denials EPERM */ \
-	X(ARGUMENTS,  "pid 1")		/* refuses by argument: ioctl, socket families, core limits */ \
+	X(ARGUMENTS,  "pid 1")		/* refuses by argument: ioctl, sockets, huge pages, core limits */ \
 	X(CHILDREN,   "its children")	/* no clone3: pid 1 alone needs it */
 // clang-format on
 enum seccomp_filter {

@@ -200,6 +200,18 @@ static int try_socket(int family, int type, int protocol)
 
 static void sockets(void)
 {
+	static const struct {
+		const char *name;
+		int type, number;
+	} protocols[] = {
+		{"mptcp", SOCK_STREAM, 262},
+		{"sctp", SOCK_STREAM, 132},
+		{"sctp packets", SOCK_SEQPACKET, 0},
+		{"dccp", 6, 33},
+		{"udplite", SOCK_DGRAM, 136},
+		{"icmp", SOCK_DGRAM, 1},
+		{"udp", SOCK_DGRAM, 17},
+	};
 	int pair[2];
 
 	printf("socket vsock %s\n", audit_errno(try_socket(40, SOCK_STREAM, 0)));
@@ -224,6 +236,9 @@ static void sockets(void)
 	}
 	printf("socket inet raw %s\n", audit_errno(try_socket(AF_INET, SOCK_RAW, 1)));
 	printf("socket inet6 raw %s\n", audit_errno(try_socket(AF_INET6, SOCK_RAW, 58)));
+	for (size_t i = 0; i < sizeof(protocols) / sizeof(*protocols); i++)
+		printf("socket inet %s %s\n", protocols[i].name,
+		       audit_errno(try_socket(AF_INET, protocols[i].type, protocols[i].number)));
 	printf("socketpair tipc %s\n", result(socketpair(30, SOCK_STREAM, 0, pair)));
 }
 
@@ -296,6 +311,18 @@ static void allowed(void)
 	}
 }
 
+// What the whole host has one store of, charged to nobody.
+static void host_wide(void)
+{
+	void *context = NULL;
+
+	printf("host-wide aio %s\n", result(syscall(SYS_io_setup, 1, &context)));
+	printf("host-wide huge mmap %s\n",
+	       result(syscall(SYS_mmap, 0, 1 << 21, 3, 0x44022, -1, 0))); // MAP_NORESERVE
+	printf("host-wide huge memfd %s\n", result(syscall(SYS_memfd_create, "x", 4)));
+	printf("host-wide huge shm %s\n", result(syscall(SYS_shmget, 0, 1 << 21, 05600)));
+}
+
 static void nodes(void)
 {
 	static const struct {
@@ -325,5 +352,6 @@ void audit_calls(void)
 	ioctls();
 	on_pid_1();
 	allowed();
+	host_wide();
 	nodes();
 }

@@ -444,6 +444,32 @@ def fuzz(stage):
     stage.no_control("random calls have no outcome to be expected, so none to be seen without the filters")
 
 
+@row("K-41", "MPTCP, SCTP, DCCP and UDP-Lite sockets are refused, TCP, UDP and ICMP are not")
+def protocols(stage):
+    program = """
+import errno, socket
+for family in (socket.AF_INET, socket.AF_INET6):
+    for kind, protocol in ((1, 262), (1, 132), (5, 0), (6, 33), (6, 0), (2, 136), (1, 6), (2, 17), (2, 1 if family == socket.AF_INET else 58)):
+        try:
+            socket.socket(family, kind, protocol).close()
+            print("%d/%d=ok" % (kind, protocol))
+        except OSError as e:
+            print("%d/%d=%s" % (kind, protocol, errno.errorcode[e.errno]))
+"""
+
+    def attack(stage):
+        return stage.python(stage.box(), program)["stdout"].split()
+    no_protocol, no_type = "EPROTONOSUPPORT", "ESOCKTNOSUPPORT"
+    want = ["1/262=" + no_protocol, "1/132=" + no_protocol, "5/0=" + no_type, "6/33=" + no_type, "6/0=" + no_type,
+            "2/136=" + no_protocol, "1/6=ok", "2/17=ok"]
+    has_mptcp = os.path.exists("/proc/sys/net/mptcp")
+    if has_mptcp:
+        stage.control_weak("arguments", attack, lambda got: "1/262=ok" in got)
+    else:
+        stage.no_control("this kernel has no MPTCP, and the others are modules that few have")
+    c.same(attack(stage), want + ["2/1=ok"] + want + ["2/58=ok"], "K-41: each is refused as by a kernel without it")
+
+
 # What the daemon is refused, and how where it is not by EPERM (1): ENOSYS, EPROTONOSUPPORT, EAFNOSUPPORT.
 DAEMON_REFUSED = dict.fromkeys("""
 fork vfork clone_newuser thread_newuser unshare setns execve execveat bpf mmap_rwx mmap_exec mprotect_exec

@@ -403,6 +403,66 @@ def fsync_storm(stage):
     c.ok(answers[0].status == 200 and int(answers[0].json["stdout"]) > 0, "R-18: the storm was real", answers)
 
 
+def first_word(path):
+    with open(path) as file:
+        return int(file.read().split()[0])
+
+
+HOST_WIDE = r"""
+import ctypes, errno, mmap, os, platform
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_ssize_t
+IO_SETUP = 0 if platform.machine() == "aarch64" else 206
+def told(result):
+    return "ok" if result >= 0 else errno.errorcode[ctypes.get_errno()]
+"""
+
+
+@row("R-21", "a box has no part in fs.aio-max-nr")
+def aio(stage):
+    program = HOST_WIDE + r"""
+context = ctypes.c_ulong(0)
+print(told(libc.syscall(IO_SETUP, 512, ctypes.byref(context))), open("/proc/sys/fs/aio-nr").read())
+"""
+
+    def attack(stage):
+        before = first_word("/proc/sys/fs/aio-nr")
+        said, seen = stage.python(stage.box(limits={"memoryMB": 64}), program)["stdout"].split()
+        return said, int(seen) - before
+    stage.control_weak("seccomp", attack, lambda got: got[0] == "ok" and got[1] > 0)
+    c.same(attack(stage)[0], "ENOSYS", "R-21: io_setup is a call that is not there")
+
+
+@row("R-22", "a box has no part in the host's huge pages")
+def huge_pages(stage):
+    # MAP_NORESERVE, and a memfd of no size: these succeed on a host that has no huge page, too.
+    program = HOST_WIDE + r"""
+print(told(libc.mmap(None, ctypes.c_size_t(2 << 20), 3, 0x44022, -1, ctypes.c_long(0))),
+      told(libc.memfd_create(b"x", 4)), told(libc.shmget(0, ctypes.c_size_t(2 << 20), 0o5600)))
+"""
+    taking = HOST_WIDE + r"""
+taken = []
+while len(taken) < 8:
+    at = libc.mmap(None, ctypes.c_size_t(2 << 20), 3, 0x40022, -1, ctypes.c_long(0))
+    if at < 0: break
+    ctypes.memset(at, 1, 2 << 20)
+    taken.append(at)
+print(len(taken))
+"""
+
+    def attack(stage, text=program):
+        return stage.python(stage.box(limits={"memoryMB": 32}), text)["stdout"].split()
+    stage.control_weak("arguments", attack, lambda got: got[:2] == ["ok", "ok"])
+    c.same(attack(stage), ["ENOMEM"] * 3, "R-22: they are refused as where there are none")
+    if not os.environ.get("COVE_VM"):
+        return
+    with open("/proc/sys/vm/nr_hugepages", "w") as file:  # the machine is ours
+        file.write("4")
+    if first_word("/proc/sys/vm/nr_hugepages") and os.path.exists("/sys/kernel/mm/hugepages/hugepages-2048kB"):
+        stage.control_weak("arguments", lambda stage: attack(stage, taking), lambda got: int(got[0]) > 0)
+        c.same(attack(stage, taking), ["0"], "R-22: nor can they be taken where the host has some")
+
+
 @row("X-01", "a flood of output is bounded and marked")
 def flood(stage):
     def keeps(stage):

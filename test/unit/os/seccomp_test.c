@@ -112,6 +112,14 @@ static int number(const struct machine *m, const char *name)
 	return seccomp_syscall_resolve_name_arch(m->arch, name);
 }
 
+static uint32_t ask_fourth(const struct machine *m, enum seccomp_filter filter, const char *name,
+			   uint64_t a3)
+{
+	struct seccomp_data data = {.nr = number(m, name), .arch = m->arch, .args = {0, 0, 0, a3}};
+
+	return run(&m->filters[filter], &data);
+}
+
 static uint32_t ask(const struct machine *m, enum seccomp_filter filter, const char *name,
 		    uint64_t a0, uint64_t a1, uint64_t a2)
 {
@@ -282,6 +290,60 @@ TEST(personality, "personality takes the harmless values only")
 			CHECK(ask(m, SECCOMP_ALLOW, "personality", good[i], 0, 0) ==
 			      SECCOMP_RET_ALLOW);
 		CHECK(ask(m, SECCOMP_ALLOW, "personality", 0x400000, 0, 0) == ANSWER(EPERM));
+	}
+}
+
+TEST(protocols, "of the internet families a box has TCP, UDP and ICMP")
+{
+	static const int families[] = {AF_INET, AF_INET6};
+	static const uint64_t odd[] = {2, 33, 132, 136, 255, 262, 1ull << 31};
+
+	each_machine(m)
+	{
+		for (int f = 0; f < 2; f++) {
+			int family = families[f];
+
+			CHECK(ask(m, SECCOMP_ARGUMENTS, "socket", family, SOCK_STREAM | 0x80800,
+				  0) == SECCOMP_RET_ALLOW);
+			CHECK(ask(m, SECCOMP_ARGUMENTS, "socket", family, SOCK_STREAM, 6) ==
+			      SECCOMP_RET_ALLOW);
+			CHECK(ask(m, SECCOMP_ARGUMENTS, "socket", family, SOCK_DGRAM, 17) ==
+			      SECCOMP_RET_ALLOW);
+			CHECK(ask(m, SECCOMP_ARGUMENTS, "socket", family, SOCK_DGRAM, 1) ==
+			      SECCOMP_RET_ALLOW);
+			CHECK(ask(m, SECCOMP_ARGUMENTS, "socket", family, SOCK_DGRAM, 58) ==
+			      SECCOMP_RET_ALLOW);
+			for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++)
+				CHECK(ask(m, SECCOMP_ARGUMENTS, "socket", family, SOCK_STREAM,
+					  odd[i]) == ANSWER(EPROTONOSUPPORT));
+			CHECK(ask(m, SECCOMP_ARGUMENTS, "socket", family, SOCK_RAW | 0x800, 1) ==
+			      ANSWER(EPERM));
+			CHECK(ask(m, SECCOMP_ARGUMENTS, "socket", family, SOCK_SEQPACKET, 0) ==
+			      ANSWER(ESOCKTNOSUPPORT));
+			CHECK(ask(m, SECCOMP_ARGUMENTS, "socket", family, 6, 0) ==
+			      ANSWER(ESOCKTNOSUPPORT));
+		}
+		CHECK(ask(m, SECCOMP_ARGUMENTS, "socket", AF_UNIX, SOCK_SEQPACKET, 0) ==
+		      SECCOMP_RET_ALLOW);
+	}
+}
+
+TEST(host_wide, "huge pages and the aio calls, which the whole host shares, are refused")
+{
+	static const char *const aio[] = {"io_setup",  "io_destroy",   "io_submit",
+					  "io_cancel", "io_getevents", "io_pgetevents"};
+
+	each_machine(m)
+	{
+		for (size_t i = 0; i < sizeof(aio) / sizeof(*aio); i++)
+			CHECK(ask(m, SECCOMP_ALLOW, aio[i], 0, 0, 0) == ANSWER(ENOSYS));
+		CHECK(ask_fourth(m, SECCOMP_ARGUMENTS, "mmap", 0x22) == SECCOMP_RET_ALLOW);
+		CHECK(ask_fourth(m, SECCOMP_ARGUMENTS, "mmap", 0x40022) == ANSWER(ENOMEM));
+		CHECK(ask_fourth(m, SECCOMP_ARGUMENTS, "mmap", 0x54040022) == ANSWER(ENOMEM));
+		CHECK(ask(m, SECCOMP_ARGUMENTS, "memfd_create", 0, 3, 0) == SECCOMP_RET_ALLOW);
+		CHECK(ask(m, SECCOMP_ARGUMENTS, "memfd_create", 0, 4, 0) == ANSWER(ENOMEM));
+		CHECK(ask(m, SECCOMP_ARGUMENTS, "shmget", 0, 1, 01666) == SECCOMP_RET_ALLOW);
+		CHECK(ask(m, SECCOMP_ARGUMENTS, "shmget", 0, 1, 05666) == ANSWER(ENOMEM));
 	}
 }
 
