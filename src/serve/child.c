@@ -18,10 +18,7 @@
 // Between fork and exec, in a process with one thread.
 __attribute__((noreturn)) static void become(const struct child *child, pid_t parent)
 {
-	sigset_t none;
-
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	sigprocmask(SIG_SETMASK, &child->blocked, NULL);
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)

@@ -1,6 +1,7 @@
 // A process that is meant to live: started, watched, started again when it dies.
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -15,6 +16,7 @@ struct child {
 	char **argv;		 // NULL-ended, the owner's
 	int keep[CHILD_FDS_MAX]; // fds that it inherits
 	int keep_count;
+	sigset_t blocked;	     // signals that wait until it listens
 	const struct config *config; // how it logs; borrowed
 	pid_t pid;		     // 0: not running
 	int64_t again_at;	     // when to start it, in ms; 0: not wanted

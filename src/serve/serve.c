@@ -136,6 +136,13 @@ static void prepare_children(struct serve *serve)
 	struct child *warden = &serve->children[WARDEN], *daemon = &serve->children[DAEMON];
 	struct config config = config_inside(serve);
 
+	// A signal that comes before a child listens waits for it. SIGTERM is none of them for the
+	// daemon: only our death sends it there.
+	for (int i = 0; i < CHILDREN; i++) {
+		sigemptyset(&serve->children[i].blocked);
+		sigaddset(&serve->children[i].blocked, SIGINT);
+		sigaddset(&serve->children[i].blocked, i == WARDEN ? SIGTERM : SIGUSR2);
+	}
 	warden->role = "warden";
 	warden->argv = argv_warden(&config);
 	keep(warden, serve->home.lock);
@@ -212,6 +219,7 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 	bool renewed = false;
 	uint32_t warm;
 
+	TRY(watch_signals(serve)); // a signal that comes during the start waits for run()
 	TRY(config_read(argc, argv, &serve->config));
 	TRY(config_read(argc, argv, &serve->asked));
 	TRY(serve_convs_check(&serve->config));
@@ -242,7 +250,6 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 	TRY(renew_take(&renewed, &renew));
 	TRY(renewed ? go_on(serve, &renew) : open_anew(serve));
 	TRY(hung_open(&serve->hung, renewed ? renew.holds : 0));
-	TRY(watch_signals(serve));
 	TRY(reload_open(&serve->config, &serve->live));
 	TRY(cert_open(&serve->config, &serve->cert));
 	prepare_children(serve);
@@ -518,7 +525,11 @@ static int run(struct serve *serve)
 	}
 	if (daemon->pid)
 		stop_child(serve, daemon, serve->ending ? SIGINT : SIGUSR2, 1000);
-	// Also what no daemon could end is ended now.
+	// Also what no daemon could end is ended now, and only a warden can end it.
+	if (serve->ending && !serve->children[WARDEN].pid) {
+		serve->children[WARDEN].again_at = clock_ms();
+		start_due(serve);
+	}
 	stop_child(serve, &serve->children[WARDEN], serve->ending ? SIGINT : SIGTERM, STOP_MS);
 	home_withdraw(&serve->home);
 	home_tell(&serve->home, serve->generation,

@@ -237,7 +237,8 @@ static fallible watch(struct warden *warden, int fd, enum warden_tag tag)
 	return OK;
 }
 
-static fallible open_loop(struct warden *warden)
+// Blocked from the start, so that none of them ends us between two steps; read once all is open.
+static fallible block_signals(struct warden *warden)
 {
 	sigset_t mask;
 
@@ -248,6 +249,22 @@ static fallible open_loop(struct warden *warden)
 	sigaddset(&mask, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	warden->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	return warden->signals < 0 ? err_sys(errno, "make a signalfd") : OK;
+}
+
+// SIGTERM during the start: there is nothing to serve, and boxes are left as they are. SIGINT waits
+// until the boxes are known that have to end.
+static bool is_told_to_leave(struct warden *warden)
+{
+	sigset_t pending;
+
+	warden->stopping = !sigpending(&pending) && sigismember(&pending, SIGTERM) &&
+			   !sigismember(&pending, SIGINT);
+	return warden->stopping;
+}
+
+static fallible open_loop(struct warden *warden)
+{
 	TRY(watch(warden, warden->signals, TAG_SIGNALS));
 	TRY(watch(warden, zygote_fd(warden->zygote), TAG_ZYGOTE));
 	return watch(warden, warden->listener, TAG_LISTENER);
@@ -258,6 +275,7 @@ static fallible begin(struct warden *warden, const struct options *options)
 	auto_recall recall = NULL;
 
 	assert(options->data && options->run); // read_options() saw to it
+	TRY(block_signals(warden));
 	TRY(retire(options));
 	ns_prepare();
 	if (options->holds != UINT64_MAX)
@@ -273,14 +291,20 @@ static fallible begin(struct warden *warden, const struct options *options)
 	TRY(open_groups(warden));
 	TRY(open_run(warden, options));
 	open_ids(warden);
+	if (is_told_to_leave(warden))
+		return OK;
 	TRY(recall_boxes(warden, &recall), "recall the boxes of an earlier life");
 	TRY(bury_rest(warden));
 	// Before the filter: boxes inherit what the zygote has.
 	TRY(zygote_start(groups_join_by_clone(warden->groups), &warden->zygote));
 	TRY(shroud_start(&warden->shroud));
+	if (is_told_to_leave(warden))
+		return OK;
 	TRY(disk_open(warden->data, options->disk, &warden->disk), "open the disks");
 	TRY(recall_disks(warden, recall), "recall the disks of an earlier life");
 	TRY(templates_open(warden->data, &warden->templates), "open the templates");
+	if (is_told_to_leave(warden))
+		return OK;
 	make_host_template(warden);
 	TRY(open_jail(warden), "open the id range of the jail");
 	TRY(open_door(warden, options));
@@ -310,12 +334,11 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 	link_init(&warden->letters);
 	if (!err)
 		err = begin(warden, &options);
-	if (err) {
-		start_undo(warden);
-		return err;
-	}
-	*out = warden;
-	return OK;
+	if (err || warden->stopping)
+		start_undo(take_ptr(warden));
+	if (!err)
+		*out = warden;
+	return err;
 }
 
 static void free_cells(struct warden *warden)

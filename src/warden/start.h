@@ -4,7 +4,7 @@
 #include "warden/cell.h"
 
 // Takes the options of warden/warden.h. On failure nothing of it is left. UNAVAILABLE with a hint
-// when the host lacks what is required.
+// when the host lacks what is required. *out is NULL, without an error, if SIGTERM came meanwhile.
 fallible start_warden(int argc, char **argv, struct warden **out);
 // Gives everything back; boxes must be gone. NULL is welcome.
 void start_undo(struct warden *warden);

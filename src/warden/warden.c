@@ -343,6 +343,8 @@ int warden_main(int argc, char **argv)
 			  NULL);
 		return err_exit(err);
 	}
+	if (!warden)
+		return 0; // told to leave before all was open
 	log_event(LOG_INFO, "warden.ready", "disk", disk_word(warden->disk), "cgroup",
 		  groups_word(warden->groups), NULL);
 	serve(warden);

@@ -130,6 +130,14 @@ class Cove:
 
     def start(self, seconds=60):
         begin = time.monotonic()
+        if not self.await_ready(self.launch()):
+            self.process.wait()
+            raise RuntimeError("cove serve did not come up:\n" + self.log_text()[-4000:])
+        self.start_seconds = time.monotonic() - begin
+        return self
+
+    def launch(self):
+        """Starts the supervisor, and returns the file on which it says that it serves."""
         ready_r, ready_w = os.pipe()
         os.set_inheritable(ready_w, True)
         self.log = open(self.log_path, "ab")
@@ -139,16 +147,18 @@ class Cove:
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
             env=self.env, pass_fds=(ready_w,))
         os.close(ready_w)
-        with os.fdopen(ready_r) as ready:
+        return os.fdopen(ready_r)
+
+    def await_ready(self, ready):
+        """False: the supervisor ended before it served."""
+        with ready:
             line = ready.readline().strip()
         if not line:
-            self.process.wait()
-            raise RuntimeError("cove serve did not come up:\n" + self.log_text()[-4000:])
+            return False
         self.url = line
         self.port = int(line.rsplit(":", 1)[1])
         self.key = open(os.path.join(self.data, "operator.key")).read().strip()
-        self.start_seconds = time.monotonic() - begin
-        return self
+        return True
 
     def log_text(self):
         with open(self.log_path, errors="replace") as log:
