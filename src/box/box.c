@@ -46,8 +46,13 @@ static void free_box(struct later *later)
 struct tape_budget *box_tape_budget(struct box *box)
 {
 	if (!box->tape_budget)
-		box->tape_budget = tape_budget_new(BOX_TAPES_MAX);
+		box->tape_budget = tape_budget_new(UINT64_MAX);
 	return box->tape_budget;
+}
+
+void box_keep_output(struct box *box, uint64_t max, uint64_t floor, struct tape_quota *quota)
+{
+	tape_budget_set(box_tape_budget(box), max, floor, quota);
 }
 
 void box_hold(struct box *box)
@@ -70,6 +75,8 @@ void box_free(struct box *box)
 	sessions_end(box);
 	contexts_close(box);
 	terms_end(box);
+	if (box->tape_budget)
+		tape_budget_leave(box->tape_budget); // its owner may go now
 	box_drop(box);
 }
 

@@ -6,6 +6,7 @@
 #include "model/order.h"
 
 struct box;
+struct tape_quota;
 
 // Orders the box built and waits until its pid 1 is ready, or all is undone again (the warden is
 // told to bury what is left). TIMEOUT after BOX_READY_MS. The caller owns *out.
@@ -46,6 +47,10 @@ fallible box_recall(struct box *box);
 // the box is only memory; box_free() it when no exec holds it. Idempotent; may be tried again.
 fallible box_bury(struct box *box, int64_t deadline);
 void box_free(struct box *box); // closes; what the warden still has is the caller's to bury first
+
+// Bytes of output that it keeps on disk: `max`, the oldest ended first to go; those beyond `floor`
+// count in `quota` until box_free(); NULL: in none. Until then it has no bound.
+void box_keep_output(struct box *box, uint64_t max, uint64_t floor, struct tape_quota *quota);
 
 bool box_is_alive(const struct box *box);
 // Called once, when pid 1 is gone though nobody asked (socket closed, protocol broken, warden

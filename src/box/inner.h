@@ -5,10 +5,9 @@
 #include "box/brink.h"
 #include "box/channel.h"
 
-#define BOX_EXECS_MAX 256	   // running at once
-#define BOX_LEAVES_MAX 256	   // cgroups of one box
-#define BOX_LINGERERS_MAX 64	   // ended execs whose pipes somebody still holds
-#define BOX_TAPES_MAX (1ull << 30) // bytes of output on disk
+#define BOX_EXECS_MAX 256    // running at once
+#define BOX_LEAVES_MAX 256   // cgroups of one box
+#define BOX_LINGERERS_MAX 64 // ended execs whose pipes somebody still holds
 
 struct adoption;
 struct contexts;

@@ -21,13 +21,6 @@
 #define MEMORY_MAX 65536
 #define MARK_EVERY 16384
 
-struct tape_budget {
-	int refs;
-	uint64_t left;
-	bool (*more)(void *arg);
-	void *arg;
-};
-
 struct tape *tape_new(struct loop *loop, int dir, uint64_t cap)
 {
 	struct tape *tape = mem_new_of(struct tape);
@@ -65,36 +58,6 @@ void tape_started(struct tape *tape, int pid, uint32_t conv)
 	pack_init(&pack, tape->label + LABEL_PID_AT, 8);
 	pack_u32(&pack, (uint32_t)pid);
 	pack_u32(&pack, conv);
-}
-
-struct tape_budget *tape_budget_new(uint64_t bytes)
-{
-	struct tape_budget *budget = mem_new_of(struct tape_budget);
-
-	*budget = (struct tape_budget){.refs = 1, .left = bytes};
-	return budget;
-}
-
-void tape_budget_drop(struct tape_budget *budget)
-{
-	if (budget && --budget->refs == 0)
-		free(budget);
-}
-
-void tape_budget_on_lack(struct tape_budget *budget, bool (*more)(void *arg), void *arg)
-{
-	budget->more = more;
-	budget->arg = arg;
-}
-
-void tape_bound(struct tape *tape, struct tape_budget *budget)
-{
-	budget->refs++;
-	tape->budget = budget;
-	if (!tape->name)
-		return;
-	tape->spilled = tape->end.place < budget->left ? tape->end.place : budget->left;
-	budget->left -= tape->spilled;
 }
 
 void tape_hold(struct tape *tape)
@@ -209,9 +172,7 @@ void tape_drop(struct tape *tape)
 	if (tape->left || !tape->made)
 		free(take_ptr(tape->name));
 	say_goodbye(tape, tape->name);
-	if (tape->budget)
-		tape->budget->left += tape->spilled;
-	tape_budget_drop(tape->budget);
+	tape_unbind(tape);
 	free(tape->label);
 	free(tape->memory);
 	free(tape->marks);
@@ -251,11 +212,6 @@ void tape_check_utf8(struct tape_utf8 *utf8, const char *bytes, size_t len)
 	memcpy(utf8->carry, bytes + whole.len, utf8->carried);
 }
 
-static size_t framed(size_t len)
-{
-	return len + (len / TAPE_FRAME_MAX + 1) * TAPE_FRAME_HEAD;
-}
-
 size_t tape_keeps(const struct tape *tape, size_t len)
 {
 	uint64_t left = tape->cap - tape->kept;
@@ -267,7 +223,7 @@ size_t tape_keeps(const struct tape *tape, size_t len)
 
 bool tape_fits_memory(const struct tape *tape, size_t len)
 {
-	return !tape->sealed && tape->memory_len + framed(len) <= MEMORY_MAX;
+	return !tape->sealed && tape->memory_len + tape_framed(len) <= MEMORY_MAX;
 }
 
 bool tape_fits(const struct tape *tape, size_t len)
@@ -414,28 +370,6 @@ static fallible add_file(struct tape *tape, enum tape_stream stream, const char 
 		len -= part;
 	}
 	return OK;
-}
-
-// How much of it the budget has room for.
-size_t tape_afford(struct tape *tape, size_t len)
-{
-	struct tape_budget *budget = tape->budget;
-
-	if (!budget)
-		return len;
-	while (framed(len) > budget->left && budget->more && budget->more(budget->arg))
-		continue;
-	if (framed(len) > budget->left)
-		len = budget->left > 2 * TAPE_FRAME_HEAD ? budget->left - 2 * TAPE_FRAME_HEAD : 0;
-	return len;
-}
-
-void tape_pay(struct tape *tape, size_t len)
-{
-	if (!tape->budget)
-		return;
-	tape->budget->left -= framed(len);
-	tape->spilled += framed(len);
 }
 
 fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes, size_t len)

@@ -74,14 +74,32 @@ void tape_remove_all(struct loop *loop, int dir);
 void tape_remove_strays(struct loop *loop, int dir, bool (*is_known)(const char *name, void *arg),
 			void *arg);
 
-// What some tapes may keep on disk together; past that a tape is cut as at its cap. Counted: the
-// tapes hold it as well.
+// Bytes that some tapes may keep on disk together; past that a tape is cut as at its cap. Counted:
+// the tapes hold it as well.
 struct tape_budget;
-struct tape_budget *tape_budget_new(uint64_t bytes);
+// Bytes that several budgets count together: those of a tenant. Embedded in its owner, which
+// outlives the budgets or has them leave.
+struct tape_quota {
+	uint64_t used;
+	uint64_t (*left)(const struct tape_quota *quota); // NULL: no bound
+};
+struct tape_budget *tape_budget_new(uint64_t max);
 void tape_budget_drop(struct tape_budget *budget); // takes NULL
-// Called when there is none left: `more` lets one tape go and tells whether there was one.
+// Another bound, and the quota that bytes beyond `floor` count in; NULL: none. Ended tapes that are
+// too many go.
+void tape_budget_set(struct tape_budget *budget, uint64_t max, uint64_t floor,
+		     struct tape_quota *quota);
+void tape_budget_leave(struct tape_budget *budget); // its bytes count in no quota any more
+// Called when there is no room left: `more` lets one tape go and tells whether there was one. The
+// caller is a task that may wait.
 void tape_budget_on_lack(struct tape_budget *budget, bool (*more)(void *arg), void *arg);
-void tape_bound(struct tape *tape, struct tape_budget *budget); // what it keeps counts
+// Bytes of files that no tape stands for.
+void tape_budget_charge(struct tape_budget *budget, uint64_t bytes);
+void tape_budget_refund(struct tape_budget *budget, uint64_t bytes);
+uint64_t tape_budget_used(const struct tape_budget *budget);
+// The bytes of the tape count. Those of a tape whose file is left to somebody (tape_leave()) are
+// not counted here, when they are there already, and are not given back with the tape.
+void tape_bound(struct tape *tape, struct tape_budget *budget);
 
 void tape_hold(struct tape *tape); // counted: readers may outlive the exec
 // With the last share the file is removed. A named tape that has ended and has one share left (its

@@ -69,10 +69,17 @@ struct tape {
 
 #define ENDING_MAX 96
 
+// What `len` bytes take in a log.
+static inline size_t tape_framed(size_t len)
+{
+	return len + (len / TAPE_FRAME_MAX + 1) * TAPE_FRAME_HEAD;
+}
+
 // What is shared by those who write (tape.c, tape_draw.c).
 size_t tape_keeps(const struct tape *tape, size_t len); // how much of it is under the cap
 size_t tape_afford(struct tape *tape, size_t len);	// how much the budget has room for
 void tape_pay(struct tape *tape, size_t len);
+void tape_unbind(struct tape *tape); // the tape goes
 bool tape_fits_memory(const struct tape *tape, size_t len);
 void tape_remember(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
 void tape_disk_take(struct tape *tape); // one at a time is at the disk; waits

@@ -27,10 +27,13 @@ struct convs_options {
 	struct store *store;
 	const struct seam *seam; // borrowed
 	int dir;		 // of the logs of runs; borrowed
-	const char *isolate;	 // organisations whose sessions live alone; "*": everyone's
-	const char *tag;	 // of shared ids; "": none
-	uint64_t threshold;	 // bytes that a cold start needs; 0: the default
-	uint64_t input_share;	 // bytes of input that wait for one tenant; 0: the default
+	// What a tenant's output on disk is counted in, borrowed; NULL: nowhere.
+	struct tape_quota *(*output_of)(void *arg, const char *tenant);
+	void *output_arg;
+	const char *isolate;  // organisations whose sessions live alone; "*": everyone's
+	const char *tag;      // of shared ids; "": none
+	uint64_t threshold;   // bytes that a cold start needs; 0: the default
+	uint64_t input_share; // bytes of input that wait for one tenant; 0: the default
 	uint64_t class_max[OWNER_CLASSES]; // live sandboxes of each; 0: no bound
 };
 

@@ -74,6 +74,7 @@ struct conv_share {
 struct conv {
 	struct convs *convs;
 	struct conv_share *share; // once it is listed; its tenant's
+	struct tape_budget *logs; // likewise: of its runs, on disk
 	char *id;		  // as its tenant names it
 	char *key;		  // among all: conv_key()
 	char tenant[WHO_TENANT_MAX + 1];
@@ -152,6 +153,8 @@ struct convs {
 	struct store *store;
 	const struct seam *seam;
 	int dir;
+	struct tape_quota *(*output_of)(void *arg, const char *tenant); // NULL: no quotas
+	void *output_arg;
 	char *isolate, *tag;
 	uint64_t threshold;
 	struct map *by_key, *by_alias;

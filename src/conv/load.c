@@ -11,6 +11,7 @@
 #include "conv/book.h"
 #include "conv/faults.h"
 #include "conv/inner.h"
+#include "conv/logs.h"
 #include "conv/runs.h"
 #include "conv/slot.h"
 #include "model/timers.h"
@@ -215,6 +216,8 @@ fallible convs_open(const struct convs_options *options, struct convs **out)
 	convs->store = options->store;
 	convs->seam = options->seam;
 	convs->dir = options->dir;
+	convs->output_of = options->output_of;
+	convs->output_arg = options->output_arg;
 	convs_configure(convs, options);
 	convs->by_key = map_new();
 	convs->by_alias = map_new();
@@ -341,6 +344,7 @@ static void begin(void *arg)
 	struct convs *convs = arg;
 
 	task_shield(true);
+	logs_count(convs);
 	list_each (at, &convs->all)
 		keep_derived(link_of(at, struct conv, link));
 	list_each (at, &convs->all) {

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "conv/book.h"
+#include "conv/logs.h"
 #include "model/timers.h"
 
 #define LOG_CAP (64ull << 20)
@@ -230,6 +231,7 @@ static void open_log(struct run *run)
 	run->log = tape_new_named(convs->loop, convs->dir, name);
 	tape_leave(run->log);
 	tape_set_label(run->log, &label);
+	logs_bind(run->conv, run->log);
 }
 
 // The last lines of a log. What is left of one that began before them is passed over: only at its
@@ -309,6 +311,7 @@ static void take_up_log(struct run *run)
 	auto_err err = tape_open(conv->convs->loop, conv->convs->dir, name, &tape, &label);
 	if (!err) {
 		tape_leave(tape);
+		logs_bind(conv, tape);
 		seq = last_seq(tape);
 		run->seq = seq > run->seq ? seq : run->seq;
 		run->log = tape;
@@ -475,6 +478,7 @@ fallible runs_log_open(struct conv *conv, struct str id, struct tape **out)
 	if (err)
 		return err_recast(err, ERR_NOT_FOUND, "no_run", "there is no such run");
 	tape_leave(tape);
+	logs_bind(conv, tape);
 	err = finish_log(conv, key, tape);
 	if (err) {
 		tape_drop(tape);
@@ -487,4 +491,5 @@ fallible runs_log_open(struct conv *conv, struct str id, struct tape **out)
 void runs_remove_logs(struct conv *conv)
 {
 	tape_remove_folder(conv->convs->loop, conv->convs->dir, conv->directory);
+	logs_removed(conv);
 }

@@ -9,6 +9,7 @@
 #include "conv/admission.h"
 #include "conv/book.h"
 #include "conv/inner.h"
+#include "conv/logs.h"
 #include "conv/runs.h"
 #include "fleet/access.h"
 
@@ -84,6 +85,7 @@ void conv_drop(struct conv *conv)
 		return;
 	list_each (at, &conv->runs)
 		runs_unlist(link_of(at, struct run, link));
+	logs_close(conv);
 	for (size_t i = 0; i < conv->alias_count; i++)
 		free(conv->aliases[i]);
 	for (char **arg = conv->argv; arg && *arg; arg++)
@@ -161,6 +163,7 @@ bool conv_list(struct conv *conv)
 		map_put(convs->by_alias, buf_view(&key), conv);
 	}
 	conv->share = share_of(convs, conv->tenant);
+	logs_open(conv);
 	conv->listed = true;
 	link_add(&convs->all, &conv->link);
 	convs->count++;

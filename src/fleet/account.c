@@ -36,6 +36,25 @@ struct account *accounts_find(const struct accounts *accounts, struct str tenant
 	return map_get(accounts->by_name, key_of(tenant));
 }
 
+uint64_t account_disk(const struct account *account)
+{
+	return account->used.disk + account->used.templates + account->output.used;
+}
+
+uint64_t account_disk_left(const struct account *account)
+{
+	uint64_t bound = account->tenant.quota.disk, used = account_disk(account);
+
+	if (!bound || weak(QUOTA))
+		return UINT64_MAX;
+	return used < bound ? bound - used : 0;
+}
+
+static uint64_t output_left(const struct tape_quota *quota)
+{
+	return account_disk_left(link_of(quota, struct account, output));
+}
+
 struct account *accounts_get(struct accounts *accounts, const char *tenant)
 {
 	struct account *account = accounts_find(accounts, str_of(tenant));
@@ -43,6 +62,7 @@ struct account *accounts_get(struct accounts *accounts, const char *tenant)
 	if (account)
 		return account;
 	account = mem_new_of(struct account);
+	account->output.left = output_left;
 	memcpy(account->tenant.name, tenant, strnlen(tenant, WHO_TENANT_MAX));
 	map_put(accounts->by_name, key_of(str_of(tenant)), account);
 	return account;
@@ -94,6 +114,14 @@ static fallible refuse(struct account *account, const char *what, double used, d
 			"delete or stop sandboxes, ask for less, or have the quota raised");
 }
 
+fallible account_ask_disk(struct account *account, uint64_t bytes)
+{
+	if (bytes <= account_disk_left(account))
+		return OK;
+	return refuse(account, "disk (MB)", (double)account_disk(account) / MIB,
+		      (double)account->tenant.quota.disk / MIB, (double)bytes / MIB);
+}
+
 fallible account_ask(struct account *account, const struct limits *limits, enum account_weight from,
 		     enum account_weight to)
 {
@@ -106,9 +134,8 @@ fallible account_ask(struct account *account, const struct limits *limits, enum 
 	if (kept && quota->boxes && account->used.boxes + 1 > quota->boxes)
 		return refuse(account, "sandboxes", (double)account->used.boxes,
 			      (double)quota->boxes, 1);
-	if (kept && quota->disk && account->used.disk + limits->disk > quota->disk)
-		return refuse(account, "disk (MB)", (double)account->used.disk / MIB,
-			      (double)quota->disk / MIB, (double)limits->disk / MIB);
+	if (kept)
+		TRY(account_ask_disk(account, limits->disk));
 	if (runs && quota->memory && account->used.memory + limits->memory > quota->memory)
 		return refuse(account, "memory (MB)", (double)account->used.memory / MIB,
 			      (double)quota->memory / MIB, (double)limits->memory / MIB);
@@ -137,7 +164,9 @@ void account_put(struct json_out *out, const struct account *account)
 	json_put_int(out, "memoryMB", (int64_t)(account->used.memory / MIB));
 	json_key(out, "cpus");
 	json_add_double(out, (double)account->used.cpu_milli / 1000);
-	json_put_int(out, "diskMB", (int64_t)(account->used.disk / MIB));
+	json_put_int(out, "diskMB", (int64_t)(account_disk(account) / MIB));
+	json_put_int(out, "outputMB", (int64_t)(account->output.used / MIB));
+	json_put_int(out, "templatesMB", (int64_t)(account->used.templates / MIB));
 	json_end(out, '}');
 	json_put_int(out, "refused", (int64_t)account->refused);
 }

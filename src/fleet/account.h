@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/map.h"
+#include "box/tape.h"
 #include "model/limits.h"
 #include "model/tenant.h"
 
@@ -13,9 +14,11 @@ struct account {
 		uint64_t boxes;
 		uint64_t memory, cpu_milli; // limits of those that are not stopped
 		uint64_t disk;		    // limits of all
+		uint64_t templates;	    // bytes of its own
 	} used;
-	uint32_t imports; // templates that are being made for it
-	uint64_t refused; // creates and commands, for its quota
+	struct tape_quota output; // bytes of commands' output and logs of runs beyond the floors
+	uint32_t imports;	  // templates that are being made for it
+	uint64_t refused;	  // creates and commands, for its quota
 };
 
 struct accounts {
@@ -39,4 +42,9 @@ fallible account_ask(struct account *account, const struct limits *limits, enum 
 		     enum account_weight to);
 // EXHAUSTED quota for one more command when `running` run.
 fallible account_ask_exec(struct account *account, uint64_t running);
+// Bytes of the quota of disk that are in use: limits, output, templates.
+uint64_t account_disk(const struct account *account);
+uint64_t account_disk_left(const struct account *account); // UINT64_MAX: no bound
+// EXHAUSTED quota unless there are `bytes` left.
+fallible account_ask_disk(struct account *account, uint64_t bytes);
 void account_put(struct json_out *out, const struct account *account); // {…quota…, used:{…}}

@@ -34,6 +34,7 @@
 #include "box/tape.h"
 #include "fleet/keep.h"
 #include "fleet/life.h"
+#include "fleet/templates.h"
 #include "fleet/ways.h"
 #include "store/boxes.h"
 
@@ -167,6 +168,7 @@ static fallible take_up(struct entry *entry, bool frozen)
 		TRY(ask_unanswered(order_plain(fleet, entry->record.id, ORDER_THAW)), "thaw it");
 	TRY(box_adopt(fleet->loop, fleet->ask, &from, &box));
 	entry->box = box;
+	entry_keep_output(entry);
 	return way_take(entry, links, false);
 }
 
@@ -255,12 +257,9 @@ static void settle_living(struct one *one)
 // What an earlier daemon wrote down of it is known again.
 static void recall(struct entry *entry)
 {
-	struct fleet *fleet = entry->fleet;
 	auto_err err = OK;
 
-	if (!entry->box)
-		entry->box = box_stopped(fleet->loop, fleet->ask, entry->record.id,
-					 fleet->tapes_dir);
+	entry_need_box(entry);
 	err = box_recall(entry->box);
 	if (err)
 		log_event(LOG_WARN, "box.not_recalled", "sandbox", entry->record.id, "trail",
@@ -507,6 +506,7 @@ static void adopt_task(void *arg)
 		log_event(LOG_INFO, "fleet.settled", "boxes", boxes, "ms", ms, NULL);
 	if (adopt->done)
 		adopt->done(adopt->arg);
+	err_free(templates_count(fleet)); // which is made good by the next change of a template
 	while (adopt->late)
 		err_free(bell_wait(&adopt->changed, CLOCK_NEVER));
 	drop_cells(adopt);

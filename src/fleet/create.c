@@ -183,8 +183,10 @@ static fallible write_and_build(struct entry *entry)
 	err = build_in_turn(entry, &order, &entry->box);
 	if (!err && !box_is_alive(entry->box))
 		err = err_new(UNAVAILABLE, "box_lost", "the sandbox ended as it was made");
-	if (!err)
+	if (!err) {
+		entry_keep_output(entry);
 		err = way_take(entry, links, true);
+	}
 	if (err)
 		undo(entry, err, foretold);
 	return err_while(err, "build %s", order.box);

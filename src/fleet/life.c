@@ -49,9 +49,8 @@ static fallible end_once(struct entry *entry, bool *out_files)
 	auto_err err = OK;
 
 	*out_files = leaves_files(entry);
-	if (!*out_files && !entry->box)
-		entry->box = box_stopped(fleet->loop, fleet->ask, entry->record.id,
-					 fleet->tapes_dir);
+	if (!*out_files)
+		entry_need_box(entry);
 	if (!*out_files)
 		return box_bury(entry->box, deadline);
 	err = entry->box ? box_stop(entry->box, deadline) : stop_unknown(entry, deadline);

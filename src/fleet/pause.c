@@ -133,9 +133,7 @@ static fallible rise(struct entry *entry)
 	uint32_t links = ask_links(fleet->ask);
 	struct err *err;
 
-	if (!entry->box)
-		entry->box = box_stopped(fleet->loop, fleet->ask, entry->record.id,
-					 fleet->tapes_dir);
+	entry_need_box(entry);
 	TRY(queue_enter(fleet, entry));
 	err = box_again(entry->box, &order);
 	queue_leave(fleet);

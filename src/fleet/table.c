@@ -4,8 +4,13 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "box/rest.h"
 #include "egress/egress.h"
 #include "fleet/keep.h"
+
+// Output that every box may keep, however much its tenant has: it counts in no quota.
+#define OUTPUT_FLOOR (1ull << 20)
+#define OUTPUT_PART 64 // or this part of its disk
 
 #define NAME_KEY_MAX (RECORD_TENANT_MAX + ID_NAME_MAX + 2)
 
@@ -25,6 +30,26 @@ void entry_drop(struct entry *entry)
 	portbook_done(&entry->ports);
 	free(entry->hark);
 	free(entry);
+}
+
+void entry_keep_output(struct entry *entry)
+{
+	const struct limits *limits = &entry->record.limits;
+	uint64_t floor = limits->disk / OUTPUT_PART;
+
+	box_keep_output(entry->box, limits_kept_output(limits),
+			floor > OUTPUT_FLOOR ? floor : OUTPUT_FLOOR,
+			entry->account ? &entry->account->output : NULL);
+}
+
+void entry_need_box(struct entry *entry)
+{
+	struct fleet *fleet = entry->fleet;
+
+	if (entry->box)
+		return;
+	entry->box = box_stopped(fleet->loop, fleet->ask, entry->record.id, fleet->tapes_dir);
+	entry_keep_output(entry);
 }
 
 void entry_shut_way(struct entry *entry)

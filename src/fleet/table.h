@@ -108,6 +108,9 @@ static inline void auto_entry_(struct entry **entry)
 void entry_move(struct entry *entry, enum state state); // and wakes whoever waits
 void entry_shut_way(struct entry *entry);		// its box no longer runs
 void entry_weigh(struct entry *entry);			// counts it anew for its tenant
-void entry_keep(struct entry *entry); // tells the store what changed besides the state
+// Its box was made or taken up: what that keeps of output is bounded, and counts for its tenant.
+void entry_keep_output(struct entry *entry);
+void entry_need_box(struct entry *entry); // one that does not run, unless there is one
+void entry_keep(struct entry *entry);	  // tells the store what changed besides the state
 // The same, durable on return. The caller holds it. UNAVAILABLE state_unwritable, state_corrupt.
 fallible entry_keep_now(struct entry *entry);

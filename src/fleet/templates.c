@@ -16,10 +16,13 @@
 #define ASK_MS 30000
 #define WORK_MS (3600 * 1000) // a large archive on a slow disk
 #define SILENCE_MS 120000     // the unpacker may sync between two reads
+#define LEAST (1ull << 20)    // bytes that its owner's quota has left
 
 struct templates_import {
 	struct fleet *fleet;
 	struct account *account; // whose share it is of; NULL: nobody's
+	uint64_t bytes_max;	 // that its owner's quota has left
+	uint64_t bytes;		 // of the archive, up to now
 	struct ask_import *ask;
 	struct stream pipe;
 	char name[ORDER_TEMPLATE_MAX];	// as it is kept
@@ -242,6 +245,47 @@ static fallible order_alone(struct fleet *fleet, enum order_kind kind, struct st
 	return OK;
 }
 
+fallible templates_count(struct fleet *fleet)
+{
+	auto_free struct template *all = NULL;
+	size_t count = 0, at = 0;
+	struct str name;
+	void *account;
+
+	TRY(list_all(fleet, &all, &count));
+	while (map_next(fleet->accounts.by_name, &at, &name, &account))
+		((struct account *)account)->used.templates = 0;
+	for (size_t i = 0; i < count; i++) {
+		const struct account *owner = owner_of(fleet, all[i].name);
+
+		if (owner)
+			accounts_get(&fleet->accounts, owner->tenant.name)->used.templates +=
+				all[i].bytes;
+	}
+	return OK;
+}
+
+// What was made or forgotten is known to the warden; a count that failed is made good by the next.
+static void count_again(struct fleet *fleet)
+{
+	auto_err err = templates_count(fleet);
+
+	if (err)
+		log_event(LOG_WARN, "template.not_counted", "trail", err_trail(err), NULL);
+}
+
+// It is there: unless its owner may have it, it goes again.
+static fallible check_quota(struct fleet *fleet, struct account *account, const char *kept,
+			    uint64_t bytes)
+{
+	struct err *err = account_ask_disk(account, bytes);
+
+	if (err)
+		err_free(order_alone(fleet, ORDER_FORGET, str_of(kept), ASK_MS, NULL));
+	count_again(fleet);
+	return err;
+}
+
 static fallible too_many(void)
 {
 	return err_hint(err_new(EXHAUSTED, "too_many_imports",
@@ -255,6 +299,7 @@ static fallible take_share(struct fleet *fleet, const struct who *who, struct ac
 
 	if (who->tenant[0] && account->imports >= TEMPLATES_SHARE)
 		return too_many();
+	TRY(account_ask_disk(account, LEAST));
 	account->imports++;
 	*out = account;
 	return OK;
@@ -304,10 +349,13 @@ static fallible in_their_words(struct err *err, const struct who *who, struct st
 fallible templates_forget(struct fleet *fleet, const struct who *who, struct str name)
 {
 	char own[ORDER_TEMPLATE_MAX];
+	struct err *err;
 
 	TRY(to_own(fleet, who, name, own));
-	return in_their_words(order_alone(fleet, ORDER_FORGET, str_of(own), ASK_MS, NULL), who,
-			      name);
+	err = order_alone(fleet, ORDER_FORGET, str_of(own), ASK_MS, NULL);
+	if (!err)
+		count_again(fleet);
+	return in_their_words(err, who, name);
 }
 
 fallible templates_forget_all(struct fleet *fleet, const char *tenant)
@@ -326,7 +374,7 @@ fallible templates_forget_all(struct fleet *fleet, const char *tenant)
 	for (size_t i = 0; i < count; i++)
 		if (is_own(&as, all[i].name))
 			TRY(order_alone(fleet, ORDER_FORGET, str_of(all[i].name), ASK_MS, NULL));
-	return OK;
+	return templates_count(fleet);
 }
 
 fallible templates_freeze(struct fleet *fleet, const struct who *who, struct str name,
@@ -341,6 +389,8 @@ fallible templates_freeze(struct fleet *fleet, const struct who *who, struct str
 		return no_host();
 	TRY(take_share(fleet, who, &account));
 	err = order_alone(fleet, ORDER_FREEZE, str_of(own), WORK_MS, out);
+	if (!err)
+		err = check_quota(fleet, account, own, out->bytes);
 	give_share(&account);
 	TRY(in_their_words(err, who, name));
 	snprintf(out->name, sizeof(out->name), STR_FMT, STR_ARG(name));
@@ -363,6 +413,7 @@ fallible templates_import_begin(struct fleet *fleet, const struct who *who, stru
 	snprintf(import->shown, sizeof(import->shown), STR_FMT, STR_ARG(name));
 	import->fleet = fleet;
 	import->account = account;
+	import->bytes_max = account_disk_left(account);
 	struct err *err = ask_import_begin(fleet->ask, import->name, &ask, &pipe);
 
 	if (err) {
@@ -383,8 +434,14 @@ fallible templates_import_begin(struct fleet *fleet, const struct who *who, stru
 
 fallible templates_import_write(struct templates_import *import, const void *bytes, size_t len)
 {
-	struct err *err = stream_write(&import->pipe, bytes, len, SILENCE_MS);
+	struct err *err;
 
+	import->bytes += len;
+	if (import->bytes > import->bytes_max && import->account) {
+		TRY(account_ask_disk(import->account, import->bytes));
+		import->bytes_max = account_disk_left(import->account);
+	}
+	err = stream_write(&import->pipe, bytes, len, SILENCE_MS);
 	// The unpacker has gone away in the middle: its own answer says why.
 	if (err && err_kind(err) == ERR_BAD_PEER) {
 		struct template ignored;
@@ -402,12 +459,15 @@ fallible templates_import_end(struct templates_import *import, struct template *
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
 	int64_t deadline = loop_now(import->fleet->loop) + WORK_MS;
+	struct account *account = import->account;
 
 	if (!import->ask)
 		return err_new(INTERNAL, "internal", "the import has ended");
 	stream_close(&import->pipe);
 	struct err *err = ask_import_end(take_ptr(import->ask), answer, deadline);
 
+	if (!err)
+		err = check_quota(import->fleet, account, import->name, answer->bytes);
 	give_share(&import->account);
 	TRY(err);
 	*out = (struct template){

@@ -26,6 +26,8 @@ fallible templates_get(struct fleet *fleet, const struct who *who, struct str na
 fallible templates_forget(struct fleet *fleet, const struct who *who, struct str name);
 // All of a tenant's own. CONFLICT tenant_in_use: one is being made.
 fallible templates_forget_all(struct fleet *fleet, const char *tenant);
+// Counts the bytes of every tenant's own templates in its account. Waits.
+fallible templates_count(struct fleet *fleet);
 // Of one tenant so many are made at a time, so that others have their turn. The operator's own are
 // bounded by the host alone.
 #define TEMPLATES_SHARE 2
@@ -35,7 +37,7 @@ fallible templates_freeze(struct fleet *fleet, const struct who *who, struct str
 
 // An archive that comes in pieces. Begin, write, end; free at any point, which forgets a template
 // that was not ended well. INVALID bad_template, CONFLICT template_exists, INVALID bad_archive,
-// EXHAUSTED too_many_imports …
+// EXHAUSTED too_many_imports, quota …
 struct templates_import;
 fallible templates_import_begin(struct fleet *fleet, const struct who *who, struct str name,
 				struct templates_import **out);

@@ -51,9 +51,8 @@ fallible visit_look(struct fleet *fleet, const struct who *who, struct str key, 
 		TRY(bell_wait(&entry->changed, deadline), "wait for the sandbox to be taken up");
 	if (!entry->listed)
 		return life_absent();
-	if (!entry->box && entry->record.state == STATE_STOPPED)
-		entry->box = box_stopped(fleet->loop, fleet->ask, entry->record.id,
-					 fleet->tapes_dir);
+	if (entry->record.state == STATE_STOPPED)
+		entry_need_box(entry);
 	if (!entry->box)
 		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
 	stay(take_ptr(entry), out);

@@ -147,6 +147,7 @@ struct cove_box_spec {
 	bool ephemeral;			   // keeps no files: it cannot be stopped, only deleted
 	const char *network;		   // what it may reach: "off", "allow" or "all"
 	const char *const *allow;	   // names: "pypi.org", "*.github.com", "db.test:5432"
+	uint64_t kept_output_mb;	   // output that is kept of all its commands together
 };
 
 struct cove_box_info {

@@ -14,6 +14,11 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 static fallible read_network(const struct json *network, struct spec *spec)
 {
 	auto_policy policy = POLICY_INIT(POLICY_OFF);
@@ -75,9 +80,9 @@ static fallible read_cpus(const struct json *limits, uint32_t milli_max, uint32_
 static fallible read_limits(const struct json *from, const struct spec_bounds *bounds,
 			    struct spec *spec)
 {
-	static const char *const known[] = {"memoryMB",	 "cpus",       "pids",
-					    "diskMB",	 "inodes",     "outputMB",
-					    "cpuTimeMs", "wallTimeMs", NULL};
+	static const char *const known[] = {"memoryMB",	    "cpus",	"pids",	     "diskMB",
+					    "inodes",	    "outputMB", "cpuTimeMs", "wallTimeMs",
+					    "keptOutputMB", NULL};
 	const uint64_t ages = 1ull << 42; // ms, or MiB: more than anybody means
 	struct limits *to = &spec->limits;
 	uint64_t pids = to->pids;
@@ -92,6 +97,8 @@ static fallible read_limits(const struct json *from, const struct spec_bounds *b
 	TRY(read_scaled(from, "diskMB", MIB, 16, 1ull << 24, &to->disk)); // 16 TiB
 	TRY(read_scaled(from, "inodes", 1, 64, UINT32_MAX, &to->inodes));
 	TRY(read_scaled(from, "outputMB", MIB, 1, bounds->output_max / MIB, &to->output));
+	TRY(read_scaled(from, "keptOutputMB", MIB, 1, most(to->disk, to->output) / MIB,
+			&to->kept_output));
 	TRY(read_scaled(from, "cpuTimeMs", 1, 1, ages, &to->cpu_time_ms));
 	TRY(read_scaled(from, "wallTimeMs", 1, 1, ages, &to->wall_time_ms));
 	to->pids = (uint32_t)pids;
@@ -177,6 +184,7 @@ void spec_write_limits(struct json_out *out, const struct limits *limits)
 	put_or_null(out, "diskMB", limits->disk / MIB);
 	put_or_null(out, "inodes", limits->inodes);
 	put_or_null(out, "outputMB", limits->output / MIB);
+	put_or_null(out, "keptOutputMB", limits_kept_output(limits) / MIB);
 	put_or_null(out, "cpuTimeMs", limits->cpu_time_ms);
 	put_or_null(out, "wallTimeMs", limits->wall_time_ms);
 	json_end(out, '}');

@@ -71,6 +71,13 @@ static fallible read_classes(const struct config *config, struct fleet *fleet,
 	return OK;
 }
 
+static struct tape_quota *output_of(void *arg, const char *tenant)
+{
+	struct fleet *fleet = arg;
+
+	return &accounts_get(&fleet->accounts, tenant)->output;
+}
+
 static void read_boot(char room[LEASE_BOOT_LEN + 1])
 {
 	auto_fd fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -92,6 +99,8 @@ fallible serve_convs_open(const struct config *config, struct door *door, struct
 		.tag = config->tag,
 		.threshold = config->session_space,
 		.input_share = config->session_input,
+		.output_of = output_of,
+		.output_arg = door->fleet,
 	};
 	auto_err err = OK;
 

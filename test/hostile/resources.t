@@ -482,6 +482,29 @@ def flood(stage):
     c.ok(rss() - before < 16 << 10, "X-01: the daemon's memory stays flat", before, rss())
 
 
+def kept(stage, box):
+    """Bytes of a sandbox's stored output on the host's disk."""
+    folder = os.path.join(stage.cove.data, "daemon", "tapes", box)
+    return sum(os.stat(os.path.join(folder, name)).st_blocks * 512 for name in os.listdir(folder))
+
+
+@row("X-01", "output of many commands is bounded together, the oldest goes first")
+def hoard(stage):
+    def attack(stage):
+        box = stage.box(limits={"diskMB": 64, "outputMB": 8})["id"]  # of which a quarter is kept
+        for n in range(6):
+            stage.cove.execute(box, ["head", "-c", "8M", "/dev/zero"], background=True, processId="p%d" % n)
+            c.until(lambda n=n: stage.cove.get("/v1/sandboxes/%s/api/process/p%d" % (box, n)).json["process"]["status"] == "completed", 30)
+        return box, kept(stage, box)
+    stage.control_weak("output", attack, lambda got: got[1] > 40 << 20)
+    box, size = attack(stage)
+    c.ok(size <= 17 << 20, "X-01: kept within a quarter of the disk", size)
+    have = [p["id"] for p in stage.cove.get("/v1/sandboxes/%s/api/process/list" % box).json["processes"]]
+    c.ok("p5" in have and "p0" not in have, "X-01: the oldest went", have)
+    limits = stage.cove.get("/v1/sandboxes/" + box).json["limits"]
+    c.same(limits["keptOutputMB"], 16, "X-01: the bound is shown")
+
+
 @row("X-05", "ids outside of the box's range are refused")
 def ids(stage):
     def attack(stage):

@@ -222,6 +222,45 @@ def quota(stage):
     part(stage)
 
 
+@row("A-21", "stored output counts in the tenant's disk, however many sandboxes share it")
+def hoard(stage):
+    def stored(stage, boxes):
+        """Bytes on the host's disk."""
+        folders = [os.path.join(stage.cove.data, "daemon", "tapes", box) for box in boxes]
+        return sum(os.stat(os.path.join(f, n)).st_blocks * 512 for f in folders if os.path.isdir(f) for n in os.listdir(f))
+
+    def attack(stage):
+        left, _ = couple(stage, quota={"diskMB": 80})
+        boxes = [make(stage, left, limits={"memoryMB": 64, "diskMB": 16, "outputMB": 16}).json["id"] for _ in range(4)]
+        for n, box in enumerate(boxes):  # 16 of 80 MB are left beside the disks
+            stage.cove.post("/v1/sandboxes/%s/api/process/start" % box, {"command": "head -c 16M /dev/zero", "processId": "p"}, key=left)
+        for box in boxes:
+            c.until(lambda box=box: stage.cove.get("/v1/sandboxes/%s/api/process/p" % box, key=left).json["process"]["status"] == "completed", 60)
+        return left, boxes, stored(stage, boxes)
+    stage.control_weak("quota", attack, lambda got: got[2] > 60 << 20)
+    left, boxes, size = attack(stage)
+    c.ok(8 << 20 < size < (16 + 4 + 2) << 20, "A-21: what the quota has left is kept, and a floor for each", size)
+    ends = [stage.cove.get("/v1/sandboxes/%s/api/process/p" % box, key=left).json["process"] for box in boxes]
+    c.ok(all(p["exitCode"] == 0 for p in ends), "A-21: no command is ended for it", ends)
+    logs = [stage.cove.get("/v1/sandboxes/%s/api/process/p/logs" % box, key=left).json for box in boxes]
+    c.ok(any(log["stdoutTruncated"] for log in logs), "A-21: what was not kept is marked", [log["stdoutTruncated"] for log in logs])
+    used = stage.cove.get("/v1/tenants/left").json["used"]
+    c.ok(used["diskMB"] <= 80 and used["outputMB"] >= 8, "A-21: it is counted", used)
+    c.same(make(stage, left, limits={"memoryMB": 64, "diskMB": 16}).status, 429, "A-21: and leaves no room for another disk")
+    for box in boxes:
+        stage.cove.delete(box)
+    c.same(stage.cove.get("/v1/tenants/left").json["used"]["diskMB"], 0, "A-21: it is given back with the sandboxes")
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        info = tarfile.TarInfo("big")
+        info.size = 90 << 20
+        tar.addfile(info, io.BytesIO(b"x" * (90 << 20)))
+    reply = stage.cove.request("POST", "/v1/templates?name=big", archive.getvalue(), key=left, raw=True)
+    c.same((reply.status, reply.json["reason"]), (429, "quota"), "A-21: a template counts, too")
+    c.ok(not any(t["name"] == "big" for t in stage.cove.get("/v1/templates", key=left).json["items"]), "A-21: and is not there")
+    part(stage)
+
+
 @row("A-21", "one tenant's rush does not starve another")
 def turns(stage):
     left, right = couple(stage)

@@ -164,6 +164,12 @@ static void reader(void *arg)
 	tape_drop(shared);
 }
 
+static bool refuse_more(void *arg)
+{
+	++*(int *)arg;
+	return false;
+}
+
 TASK_TEST(budget, "tapes share what they may keep on disk, and give it back")
 {
 	static char bytes[100000];
@@ -187,6 +193,55 @@ TASK_TEST(budget, "tapes share what they may keep on disk, and give it back")
 	tape_budget_drop(budget); // before the tapes that hold it
 	tape_drop(tapes[1]);
 	tape_drop(tapes[2]);
+}
+
+static uint64_t left_of(const struct tape_quota *quota)
+{
+	return quota->used < 50000 ? 50000 - quota->used : 0;
+}
+
+TASK_TEST(quota, "budgets share a quota beyond their floors, and leave it with their bytes")
+{
+	static char bytes[100000];
+	struct tape_quota quota = {.left = left_of};
+	struct tape_budget *budgets[2];
+	struct tape *tapes[2];
+
+	for (int i = 0; i < 2; i++) {
+		budgets[i] = tape_budget_new(UINT64_MAX);
+		tapes[i] = tape_new(loop, dir, 1 << 20);
+		tape_bound(tapes[i], budgets[i]);
+		tape_budget_set(budgets[i], 1 << 20, 70000, &quota);
+	}
+	CHECK_OK(tape_add(tapes[0], TAPE_STDOUT, bytes, sizeof(bytes)));
+	CHECK(!tape_truncated(tapes[0], TAPE_STDOUT) && quota.used > 30000 && quota.used < 30100);
+	CHECK_OK(tape_add(tapes[1], TAPE_STDOUT, bytes, sizeof(bytes)));
+	CHECK(tape_truncated(tapes[1], TAPE_STDOUT) && quota.used > 49900 && quota.used <= 50000);
+	CHECK(tape_kept(tapes[1]) > 89800 && tape_kept(tapes[1]) < 90000);
+	tape_budget_leave(budgets[1]); // its tape still holds it
+	CHECK(quota.used > 30000 && quota.used < 30100);
+	tape_drop(tapes[0]);
+	CHECK(quota.used == 0);
+	tape_drop(tapes[1]);
+	for (int i = 0; i < 2; i++)
+		tape_budget_drop(budgets[i]);
+	CHECK(quota.used == 0);
+}
+
+TASK_TEST(shrinks, "a budget that becomes smaller has old tapes go")
+{
+	struct tape_budget *budget = tape_budget_new(UINT64_MAX);
+	int asked = 0;
+
+	tape_budget_on_lack(budget, refuse_more, &asked);
+	tape_budget_charge(budget, 5000);
+	tape_budget_set(budget, 6000, 0, NULL);
+	CHECK(asked == 0);
+	tape_budget_set(budget, 4000, 0, NULL);
+	CHECK(asked == 1 && tape_budget_used(budget) == 5000);
+	tape_budget_refund(budget, 6000); // more than there is
+	CHECK(tape_budget_used(budget) == 0);
+	tape_budget_drop(budget);
 }
 
 TASK_TEST(follows, "readers follow a writer across memory and disk, and outlive it")

@@ -14,6 +14,14 @@ static struct convs *convs;
 static char place[] = "/tmp/conv-test-XXXXXX";
 static int dir = -1;
 
+static struct tape_quota stage_quota;
+
+static struct tape_quota *stage_output(void *arg, const char *tenant)
+{
+	(void)tenant;
+	return arg;
+}
+
 static void open_convs(void)
 {
 	struct convs_options options = {
@@ -22,6 +30,8 @@ static void open_convs(void)
 		.seam = &seam_double,
 		.dir = dir,
 		.isolate = "acme",
+		.output_of = stage_output,
+		.output_arg = &stage_quota,
 	};
 	auto_err err = convs_open(&options, &convs);
 
@@ -153,7 +163,8 @@ static const char *await_fate(const char *session, const char *id, int64_t ms)
 	return word;
 }
 
-static bool await_state(const char *session, enum lease_state state, int64_t ms)
+__attribute__((unused)) static bool await_state(const char *session, enum lease_state state,
+						int64_t ms)
 {
 	int64_t until = inside_now() + ms;
 	struct conv *conv;

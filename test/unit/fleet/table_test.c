@@ -114,6 +114,29 @@ TEST(tenants, "every tenant has its own names, and finds no other's")
 	CHECK(fleet_look_own(house.fleet, &a).boxes == 1);
 }
 
+TEST(disk_quota, "output and templates count in a tenant's disk beside the limits of its boxes")
+{
+	auto_house house = {0};
+	struct limits limits = {.disk = 100};
+	struct account *account;
+
+	open_house(&house);
+	account = accounts_get(&house.fleet->accounts, "stores");
+	CHECK(account->output.left(&account->output) == UINT64_MAX);
+	account->tenant.quota = (struct quota){.disk = 250};
+	account_move(account, &limits, ACCOUNT_NONE, ACCOUNT_KEPT);
+	account->output.used = 30;
+	account->used.templates = 10;
+	CHECK(account_disk(account) == 140 && account->output.left(&account->output) == 110);
+	CHECK_OK(account_ask(account, &limits, ACCOUNT_NONE, ACCOUNT_KEPT));
+	account->output.used = 60;
+	CHECK_ERR(account_ask(account, &limits, ACCOUNT_NONE, ACCOUNT_KEPT), EXHAUSTED);
+	CHECK_ERR(account_ask_disk(account, 81), EXHAUSTED);
+	CHECK_OK(account_ask_disk(account, 80));
+	account->output.used = 300; // a quota that was lowered
+	CHECK(account_disk_left(account) == 0);
+}
+
 TEST(quotas, "what a box counts for follows its state, and a quota holds")
 {
 	auto_house house = {0};

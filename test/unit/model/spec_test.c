@@ -69,6 +69,24 @@ TEST(whole, "every field is read")
 	CHECK_STR(pairs_get(&spec.labels, STR("team")), "x");
 }
 
+TEST(kept_output, "output that is kept of all commands is a part of the disk unless it is said")
+{
+	auto_spec spec = {0};
+	struct limits limits = {.disk = 400, .output = 64};
+
+	CHECK(limits_kept_output(&limits) == 100);
+	limits.output = 200;
+	CHECK(limits_kept_output(&limits) == 200);
+	limits.kept_output = 7;
+	CHECK(limits_kept_output(&limits) == 7);
+	CHECK_OK(read_spec("{\"limits\":{\"keptOutputMB\":3,\"diskMB\":16}}", &spec));
+	CHECK(limits_kept_output(&spec.limits) == 3ull << 20);
+	CHECK_STR(verdict("{\"limits\":{\"diskMB\":100,\"keptOutputMB\":101}}"), "bad_field");
+	CHECK_STR(verdict("{\"limits\":{\"diskMB\":16,\"outputMB\":20,\"keptOutputMB\":20}}"),
+		  "ok");
+	CHECK_STR(verdict("{\"limits\":{\"keptOutputMB\":0}}"), "bad_field");
+}
+
 TEST(ranges, "a limit outside its range is refused, and the range is named")
 {
 	auto_spec spec = {0};

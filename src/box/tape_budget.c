@@ -1,0 +1,141 @@
+// Bytes that tapes keep on disk are counted in memory, as they are written: in the budget of their
+// box (or of their agent session), and what lies beyond the budget's floor in the quota that the
+// budget belongs to. A write that neither has room for first lets the oldest ended tape go.
+#include "base/mem.h"
+#include "base/weak.h"
+#include "box/tape_inner.h"
+
+#define BLOCK 4096 // of the file system: the least that a file takes
+
+struct tape_budget {
+	int refs;
+	uint64_t max, used;
+	uint64_t floor;		  // bytes that count in no quota
+	struct tape_quota *quota; // NULL: none
+	bool (*more)(void *arg);
+	void *arg;
+};
+
+struct tape_budget *tape_budget_new(uint64_t max)
+{
+	struct tape_budget *budget = mem_new_of(struct tape_budget);
+
+	*budget = (struct tape_budget){.refs = 1, .max = max};
+	return budget;
+}
+
+static uint64_t budget_counted(const struct tape_budget *budget)
+{
+	return budget->used > budget->floor ? budget->used - budget->floor : 0;
+}
+
+void tape_budget_charge(struct tape_budget *budget, uint64_t bytes)
+{
+	uint64_t before = budget_counted(budget);
+
+	budget->used += bytes;
+	if (budget->quota)
+		budget->quota->used += budget_counted(budget) - before;
+}
+
+void tape_budget_refund(struct tape_budget *budget, uint64_t bytes)
+{
+	uint64_t before = budget_counted(budget);
+
+	budget->used -= bytes < budget->used ? bytes : budget->used;
+	if (budget->quota)
+		budget->quota->used -= before - budget_counted(budget);
+}
+
+void tape_budget_drop(struct tape_budget *budget)
+{
+	if (!budget || --budget->refs > 0)
+		return;
+	tape_budget_leave(budget);
+	free(budget);
+}
+
+void tape_budget_on_lack(struct tape_budget *budget, bool (*more)(void *arg), void *arg)
+{
+	budget->more = more;
+	budget->arg = arg;
+}
+
+void tape_budget_leave(struct tape_budget *budget)
+{
+	if (budget->quota)
+		budget->quota->used -= budget_counted(budget);
+	budget->quota = NULL;
+}
+
+void tape_budget_set(struct tape_budget *budget, uint64_t max, uint64_t floor,
+		     struct tape_quota *quota)
+{
+	tape_budget_leave(budget);
+	budget->max = max;
+	budget->floor = floor;
+	budget->quota = quota;
+	if (quota)
+		quota->used += budget_counted(budget);
+	while (budget->used > max && budget->more && budget->more(budget->arg))
+		continue;
+}
+
+uint64_t tape_budget_used(const struct tape_budget *budget)
+{
+	return budget->used;
+}
+
+static uint64_t budget_room(const struct tape_budget *budget)
+{
+	uint64_t room = budget->used < budget->max ? budget->max - budget->used : 0, shared;
+
+	if (weak(OUTPUT))
+		room = UINT64_MAX;
+	if (!budget->quota || !budget->quota->left)
+		return room;
+	shared = budget->quota->left(budget->quota);
+	if (budget->used < budget->floor && shared < UINT64_MAX - budget->floor)
+		shared += budget->floor - budget->used;
+	return shared < room ? shared : room;
+}
+
+void tape_bound(struct tape *tape, struct tape_budget *budget)
+{
+	budget->refs++;
+	tape->budget = budget;
+	if (!tape->name || tape->left)
+		return;
+	tape->spilled = tape->end.place + (tape->label_len + BLOCK - 1) / BLOCK * BLOCK;
+	tape_budget_charge(budget, tape->spilled);
+}
+
+void tape_unbind(struct tape *tape)
+{
+	if (tape->budget && !tape->left)
+		tape_budget_refund(tape->budget, tape->spilled);
+	tape_budget_drop(take_ptr(tape->budget));
+}
+
+size_t tape_afford(struct tape *tape, size_t len)
+{
+	struct tape_budget *budget = tape->budget;
+	uint64_t room;
+
+	if (!budget)
+		return len;
+	while (tape_framed(len) > (room = budget_room(budget)) && budget->more &&
+	       budget->more(budget->arg))
+		continue;
+	if (tape_framed(len) > room)
+		len = room > 2 * TAPE_FRAME_HEAD ? (size_t)room - 2 * TAPE_FRAME_HEAD : 0;
+	return len;
+}
+
+void tape_pay(struct tape *tape, size_t len)
+{
+	if (!tape->budget)
+		return;
+	tape_budget_charge(tape->budget, tape_framed(len));
+	tape->spilled += tape_framed(len);
+}

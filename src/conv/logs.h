@@ -1,0 +1,12 @@
+// What the logs of one agent session's runs take on disk: bounded, and counted for its tenant.
+#pragma once
+
+#include "conv/inner.h"
+
+// The session is in the table, or goes out of memory.
+void logs_open(struct conv *conv);
+void logs_close(struct conv *conv);
+void logs_bind(struct conv *conv, struct tape *log); // what is added to the log counts
+void logs_removed(struct conv *conv);		     // the folder of its logs was
+// Counts what an earlier daemon left. Waits for the disk.
+void logs_count(struct convs *convs);

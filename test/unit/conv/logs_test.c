@@ -1,0 +1,76 @@
+// Logs of runs on disk: bounded per agent session, counted for its tenant, over restarts too.
+#include <sys/stat.h>
+
+#include "stage.h"
+
+#define BLOCK 4096
+
+static bool log_is_there(const struct conv *conv, const char *run)
+{
+	auto_free char *path = mem_fmt("%s/%s/%s", place, conv->directory, run);
+	struct stat st;
+
+	return stat(path, &st) == 0;
+}
+
+static bool await_log_gone(const struct conv *conv, const char *run)
+{
+	for (int i = 0; i < 1000 && log_is_there(conv, run); i++)
+		inside_sleep(5);
+	return !log_is_there(conv, run);
+}
+
+static void run_to_end(struct conv *conv, char out[LEASE_RUN_LEN + 1])
+{
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate(conv->id, run_id, 3000), "completed");
+	memcpy(out, run_id, sizeof(run_id));
+}
+
+TASK_TEST(oldest, "a log that finds no room has the oldest ended log of its session removed")
+{
+	char runs[4][LEASE_RUN_LEN + 1];
+	struct conv *conv;
+	uint64_t used;
+
+	setup();
+	conv = make("s1");
+	for (int i = 0; i < 3; i++)
+		run_to_end(conv, runs[i]);
+	used = tape_budget_used(conv->logs);
+	CHECK(used > 0 && log_is_there(conv, runs[0]));
+	tape_budget_set(conv->logs, used, 0, &stage_quota);
+	CHECK(stage_quota.used == used);
+	run_to_end(conv, runs[3]);
+	CHECK(await_log_gone(conv, runs[0]));
+	CHECK(log_is_there(conv, runs[2]) && log_is_there(conv, runs[3]));
+	CHECK(tape_budget_used(conv->logs) <= used);
+	teardown();
+	CHECK(stage_quota.used == 0);
+}
+
+TASK_TEST(counted, "what an earlier daemon left is counted, and a session's end gives it back")
+{
+	char run[LEASE_RUN_LEN + 1];
+	struct conv *conv;
+	bool gone;
+
+	setup();
+	conv = make("s2");
+	run_to_end(conv, run);
+	CHECK(tape_budget_used(conv->logs) > 0);
+	restart();
+	conv = find("s2");
+	for (int i = 0; i < 1000 && !convs->started; i++)
+		inside_sleep(5);
+	CHECK(tape_budget_used(conv->logs) == BLOCK);
+	tape_budget_set(conv->logs, 1 << 20, 0, &stage_quota);
+	CHECK(stage_quota.used == BLOCK);
+	conv_hold(conv);
+	CHECK_OK(conv_delete(conv, &gone));
+	for (int i = 0; i < 1000 && find("s2"); i++)
+		inside_sleep(5);
+	CHECK(!find("s2") && stage_quota.used == 0);
+	conv_drop(conv);
+	teardown();
+}
