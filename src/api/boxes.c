@@ -120,16 +120,16 @@ static fallible answer_made(struct http *x, struct pledge *pledge)
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 	const struct record *record = NULL;
-	auto_err err = OK;
+	// While we wait another request of that key may find that there is none, or answer.
+	struct str id = str_of(arena_fmt(x->arena, "%s", pledge_made(pledge)));
+	auto_err err = create_find_made(door->fleet, door_who(x), id, &record);
 
-	TRY(create_await_start(door->fleet));
-	if (!door->fleet->settled)
-		return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
-	err = fleet_get(door->fleet, door_who(x), str_of(pledge_made(pledge)), &record);
 	if (err && err_kind(err) == ERR_NOT_FOUND)
 		return OK;
 	if (err)
 		return take_ptr(err);
+	if (pledge_status(pledge))
+		return OK;
 	if (record->state == STATE_DELETING)
 		return OK; // it was not finished, and is on its way out
 	write_box(x, &out, record);
@@ -138,8 +138,10 @@ static fallible answer_made(struct http *x, struct pledge *pledge)
 	return OK;
 }
 
+// The answer may be as young as the request that it was first given to.
 static fallible replay(struct http *x, const struct pledge *pledge)
 {
+	TRY(fleet_flush(door_of(x)->fleet));
 	http_set(x, "Location", pledge_place(pledge));
 	http_set(x, "Idempotency-Replayed", STR("true"));
 	return http_reply(x, pledge_status(pledge), NULL, pledge_body(pledge));

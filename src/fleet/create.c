@@ -42,6 +42,38 @@ fallible create_await_start(struct fleet *fleet)
 	return OK;
 }
 
+static fallible still_starting(void)
+{
+	return err_hint(
+		err_new(UNAVAILABLE, "starting", "cove is taking up the sandboxes that there are"),
+		"try again in a moment");
+}
+
+fallible create_find_made(struct fleet *fleet, const struct who *who, struct str id,
+			  const struct record **out)
+{
+	int64_t deadline = loop_now(fleet->loop) + START_MS;
+	auto_entry entry = NULL;
+
+	TRY(access_ask(who, ACCESS_READ));
+	TRY(create_await_start(fleet));
+	if (!fleet->settled)
+		return still_starting();
+	entry = access_find(fleet, who, id);
+	if (entry)
+		entry_hold(entry);
+	while (entry && entry->listed && (entry->moving || entry->record.state == STATE_CREATING)) {
+		auto_err err = bell_wait(&entry->changed, deadline);
+
+		if (err)
+			return err_kind(err) == ERR_TIMEOUT ? still_starting() : take_ptr(err);
+	}
+	if (!entry || !entry->listed)
+		return life_absent();
+	*out = &entry->record;
+	return OK;
+}
+
 static fallible ask_room(struct fleet *fleet)
 {
 	const struct order_host *host = ask_host(fleet->ask);
@@ -54,9 +86,7 @@ static fallible ask_room(struct fleet *fleet)
 	if (fleet->store)
 		TRY(store_ready(fleet->store));
 	if (!fleet->settled)
-		return err_hint(err_new(UNAVAILABLE, "starting",
-					"cove is taking up the sandboxes that there are"),
-				"try again in a moment");
+		return still_starting();
 	if (count >= fleet->boxes_max || count >= host->boxes_max)
 		return err_hint(err_new(EXHAUSTED, "too_many_boxes",
 					"this host has as many sandboxes as it may have"),

@@ -14,6 +14,12 @@ fallible create_ask(const struct who *who);
 // again. CANCELLED only. Waits.
 fallible create_await_start(struct fleet *fleet);
 
+// A box that an earlier daemon began to make, once it is known whether there is one: running,
+// failed or on its way out, never creating. NOT_FOUND; UNAVAILABLE starting when that takes too
+// long, for until then nothing is promised. *out is borrowed until the caller's next wait. Waits.
+fallible create_find_made(struct fleet *fleet, const struct who *who, struct str id,
+			  const struct record **out);
+
 enum create_way {
 	CREATE_NEW,    // a name that is taken is CONFLICT name_taken
 	CREATE_OR_GET, // a name that is taken is the answer, unless that box has failed: then anew

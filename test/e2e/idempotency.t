@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Idempotency keys: nothing is done twice."""
 import os
+import signal
 import sys
 import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import convs  # noqa: E402
 import cove as c  # noqa: E402
+from cove import patiently  # noqa: E402
 
 
 def create(key, body):
@@ -38,5 +41,31 @@ cove.delete(first.json)
 c.same(create("k1", {"labels": {"a": "1"}}).body, first.body,
        "a key is remembered beyond its sandbox")
 c.same(create("k3", {"template": "no-such"}).status, 404, "a failure is not remembered")
+
+# A daemon that was killed in the midst of a create: its intent is on record, the sandbox lives, nobody was told.
+box = create("k4", {}).json["id"]
+pid1 = convs.programs(cove, box, "cove-init")[0]
+children = cove.children().values()
+cove.stop(number=signal.SIGKILL)
+c.until(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in children), 30)
+db = convs.database(cove)
+db.execute("UPDATE boxes SET state = 'creating' WHERE id = ?", (box,))
+db.execute("DELETE FROM pledges")
+db.commit()
+db.close()
+os.kill(pid1, signal.SIGSTOP)  # it cannot be taken up yet
+try:
+    cove.start()
+    answers = []
+    asking = [threading.Thread(target=lambda: answers.append(create("k4", {}))) for _ in range(3)]
+    [one.start() for one in asking]
+    c.until(lambda: answers, 2)
+    c.same([a for a in answers if a.status != 503], [], "a sandbox that is not taken up yet is not promised")
+finally:
+    os.kill(pid1, signal.SIGCONT)
+[one.join() for one in asking]
+last = patiently(lambda: create("k4", {}))
+c.same((last.status, last.json["id"], last.json["state"]), (201, box, "running"), "once it is, it is the answer")
+c.same({a.body for a in answers if a.status != 503} - {last.body}, set(), "the same one to all who asked")
 c.same(cove.stop(), 0, "cove ends with status 0")
 c.done()
