@@ -67,9 +67,12 @@
 	X(CONNS,        "conns",          "connections take at most half of the descriptors") \
 	X(SHARES,       "shares",         "nobody takes all connections and all memory for requests") \
 	X(OUTWARD,      "outward",        "what is sent for a tenant does not reach the host's own networks") \
+	X(NEIGHBOURS,   "neighbours",     "hosts on this host's own links are not reached, whatever their address") \
 	X(STRIKES,      "strikes",        "who guesses keys and tokens is held up") \
 	X(ESCORT,       "escort",         "a visit ends with the port and the sandbox that it is of") \
 	X(LOG_ESCAPE,   "log_escape",     "what peers chose is escaped in the log") \
+	X(PRINT_ESCAPE, "print_escape",   "control characters in names are escaped on the terminal") \
+	X(COPY_FILTERS, "copy_filters",   "an archive that `cove cp` reads is a plain tar") \
 	X(TENANTS,      "tenants",        "what is another tenant's is not there") \
 	X(SCOPES,       "scopes",         "a key may do what its scopes say") \
 	X(QUOTA,        "quota",          "what a tenant may have at once") \

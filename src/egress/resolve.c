@@ -29,6 +29,7 @@
 #include "base/weak.h"
 #include "loop/dial.h"
 #include "model/hostname.h"
+#include "os/route.h"
 
 #define THREADS 8
 #define THREAD_STACK (512 * 1024)
@@ -79,17 +80,13 @@ struct resolve {
 
 // ---------------------------------------------------------------------------------- the guard
 
-// What can be bound to is an address of this host.
-static bool is_of_host(const struct address *address)
+// True if the kernel would send there without a router: this host, or a neighbour on its links. A
+// kernel that does not answer makes it true.
+static bool is_neighbour(const struct address *address)
 {
-	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-	struct sockaddr_in v4 = {.sin_family = AF_INET};
-	auto_fd fd = socket(address->is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	enum route_kind kind;
 
-	memcpy(&v4.sin_addr, address->at, 4);
-	memcpy(&v6.sin6_addr, address->at, 16);
-	return fd < 0 || bind(fd, address->is_v6 ? (void *)&v6 : (void *)&v4,
-			      address->is_v6 ? sizeof(v6) : sizeof(v4)) == 0;
+	return route_find(address->is_v6, address->at, &kind) || kind == ROUTE_OWN;
 }
 
 bool resolve_may_reach(const struct resolve_rules *rules, const struct address *address,
@@ -97,9 +94,12 @@ bool resolve_may_reach(const struct resolve_rules *rules, const struct address *
 {
 	struct address inner;
 
-	return weak(OUTWARD) || address_is_listed(rules->exceptions, address, port) ||
-	       (address_is_global(address) && !is_of_host(address) &&
-		!(address_carries(address, &inner) && is_of_host(&inner)));
+	if (weak(OUTWARD) || address_is_listed(rules->exceptions, address, port))
+		return true;
+	if (!address_is_global(address))
+		return false;
+	return weak(NEIGHBOURS) || (!is_neighbour(address) &&
+				    !(address_carries(address, &inner) && is_neighbour(&inner)));
 }
 
 bool resolve_is_known(const struct resolve_rules *rules, struct str name, struct resolve_found *out)
@@ -139,7 +139,9 @@ fallible resolve_dial(const struct resolve_rules *rules, struct loop *loop,
 	}
 	if (!err)
 		return err_hint(err_new(FORBIDDEN, "not_global",
-					"'%s' leads to this host or into its own networks", name),
+					"'%s' leads to this host, to its neighbours or into "
+					"private networks",
+					name),
 				"the operator may list the address in egress-exceptions");
 	return err_new(BAD_PEER, "no_server", "nobody answers at '%s' port %u", name, port);
 }

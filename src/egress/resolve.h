@@ -1,6 +1,6 @@
 // Where a name leads, looked up on this host and judged before anybody connects: no address of this
-// host or of its own networks, unless the operator lists it, in every mode and whatever the name.
-// What was judged is what is connected to.
+// host, of its neighbours on a link or of private networks, unless the operator lists it, in every
+// mode and whatever the name. What was judged is what is connected to.
 #pragma once
 
 #include "base/str.h"

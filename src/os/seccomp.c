@@ -238,21 +238,26 @@ static const struct sock_filter no_write_exec_block[] = {
 	BPF_SAY(SECCOMP_RET_ALLOW),
 };
 
+// The daemon: unix sockets, TCP and UDP, and rtnetlink, where a process without capabilities may
+// only read.
 static const struct sock_filter own_socket_block[] = {
 	BPF_ARG(0),
-	BPF_IF(AF_UNIX, 7, 0),
-	BPF_IF(AF_INET, 2, 0),
-	BPF_IF(AF_INET6, 1, 0),
+	BPF_IF(AF_UNIX, 10, 0),
+	BPF_IF(AF_INET, 3, 0),
+	BPF_IF(AF_INET6, 2, 0),
+	BPF_IF(AF_NETLINK, 5, 0),
 	BPF_SAY(ANSWER(EAFNOSUPPORT)),
 	BPF_ARG(2),
-	BPF_IF(IPPROTO_IP, 2, 0),
-	BPF_IF(IPPROTO_TCP, 1, 0),
-	BPF_IF(IPPROTO_UDP, 0, 1),
+	BPF_IF(IPPROTO_IP, 4, 0),
+	BPF_IF(IPPROTO_TCP, 3, 0),
+	BPF_IF(IPPROTO_UDP, 2, 3),
+	BPF_ARG(2),
+	BPF_IF(NETLINK_ROUTE, 0, 1),
 	BPF_SAY(SECCOMP_RET_ALLOW),
 	BPF_SAY(ANSWER(EPROTONOSUPPORT)),
 };
 
-// And netlink, to set up networks.
+// The warden: nftables as well.
 static const struct sock_filter warden_socket_block[] = {
 	BPF_ARG(0),
 	BPF_IF(AF_UNIX, 8, 0),

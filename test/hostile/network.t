@@ -2,9 +2,10 @@
 """Group N where a sandbox has a way out: whatever it tries, it is let out by a name that its policy has, to an address that
 is the world's, or not at all. (Sandboxes without one: proc.t.)
 
-All of it, coves and servers, lives in a network namespace of its own, with nothing but loopback: there the metadata address
-exists, and the server of names is ours."""
+All of it, coves and servers, lives in a network namespace of its own: there the metadata address exists, and the server of
+names is ours. A veth pair joins it to a second namespace, which has the neighbour and the router; nothing leaves the two."""
 import contextlib
+import ctypes
 import os
 import socket
 import struct
@@ -20,7 +21,10 @@ from rows import c, LO_UP, play, row  # noqa: E402
 
 METADATA, LAN, REAL, EVIL, RESOLVER = "169.254.169.254", "10.20.30.40", "192.0.2.10", "192.0.2.66", "192.0.2.53"
 METADATA6 = "fd00:ec2::254"
-ALLOWED = {"mode": "allow", "allow": ["allowed.test", "meta.test", "meta6.test", "lan.test", "local.test", "flip.test", "both.test"]}
+# Special purpose, global by the registry (AS112): a link between namespaces of this test, and a server behind its router.
+NEAR, NEAR6, FAR, AZURE = "192.31.196.2", "2620:4f:8000::2", "192.175.48.6", "168.63.129.16"
+ALLOWED = {"mode": "allow", "allow": ["allowed.test", "meta.test", "meta6.test", "lan.test", "local.test", "flip.test", "both.test",
+                                        "near.test", "near6.test", "far.test", "azure.test"]}
 ALL = {"mode": "all"}
 
 
@@ -92,6 +96,40 @@ class Names(Server):
         return head + data[12:at + 5] + b"".join(struct.pack(">HHHIH", 0xC00C, 1, 1, 0, 4) + socket.inet_aton(a) for a in given)
 
 
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
+
+
+def build_link():
+    """A veth pair to a namespace of its own, whose process serves port 80 of the neighbour, of a host behind it, and of the
+    address where Azure's host agent lives."""
+    made, moved, ready = os.pipe(), os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        libc = ctypes.CDLL(None)
+        libc.prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+        libc.unshare(0x40000000)  # CLONE_NEWNET
+        os.write(made[1], b"x")
+        os.read(moved[0], 1)
+        subprocess.run([sys.executable, "-c", LO_UP], check=True)
+        ip("link", "set", "v1", "up")
+        for address in (NEAR + "/24", FAR + "/32", AZURE + "/32"):
+            ip("addr", "add", address, "dev", "v1")
+        ip("-6", "addr", "add", NEAR6 + "/64", "dev", "v1", "nodad")
+        kept = [Server(address, 80) for address in (NEAR, NEAR6, FAR, AZURE)]
+        os.write(ready[1], b"x")
+        threading.Event().wait()
+        os._exit(len(kept))
+    os.read(made[0], 1)
+    ip("link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", str(child))
+    ip("link", "set", "v0", "up")
+    ip("addr", "add", "192.31.196.1/24", "dev", "v0")
+    ip("-6", "addr", "add", "2620:4f:8000::1/64", "dev", "v0", "nodad")
+    os.write(moved[1], b"x")
+    os.read(ready[0], 1)
+    ip("route", "add", "default", "via", NEAR)
+
+
 def build_world():
     subprocess.run([sys.executable, "-c", LO_UP], check=True)
     for address in [a + "/32" for a in (METADATA, LAN, REAL, EVIL, RESOLVER)] + [METADATA6 + "/128"]:
@@ -104,8 +142,10 @@ def build_world():
         subprocess.run(["mount", "--bind", path, os.path.realpath("/etc/resolv.conf")], check=True)
         os.unlink(path)
     os.environ["COVE_EGRESS_HOSTS"] = ("allowed.test=%s,blocked.test=%s,meta.test=%s,meta6.test=%s,lan.test=%s,local.test=127.0.0.1,"
-                                       "six.test=::1" % (REAL, REAL, METADATA, METADATA6, LAN))
+                                       "six.test=::1,near.test=%s,near6.test=%s,far.test=%s,azure.test=%s"
+                                       % (REAL, REAL, METADATA, METADATA6, LAN, NEAR, NEAR6, FAR, AZURE))
     os.environ["COVE_EGRESS_EXCEPTIONS"] = REAL + "," + EVIL
+    build_link()
     world = {}
     for address in (REAL, EVIL, METADATA, METADATA6, LAN, "127.0.0.1"):
         for port in (80, 443, 853, 22):
@@ -291,6 +331,19 @@ def metadata(stage):
     words = tries(stage, ALL, *(what + literal))
     c.ok(len(words) == 11 and none_reached(words), "N-10: nor by any spelling of the address, in mode all", words)
     c.same(reached(METADATA, METADATA6, LAN), before, "N-10: nobody was connected to")
+
+
+@row("N-13", "a neighbour on the host's link is not reached, whatever its address; a host behind the router is")
+def neighbour(stage):
+    what = ["'203.0.113.1', 80, get('near.test')", "'203.0.113.1', 80, get('near6.test')"]
+    literal = ["'%s', 80, get('%s')" % (NEAR, NEAR), "'%s', 80, get('[%s]')" % (NEAR6, NEAR6)]
+    azure = ["'203.0.113.1', 80, get('azure.test')"]
+    stage.control_weak("neighbours", lambda stage: tries(stage, ALLOWED, *what) + tries(stage, ALL, *literal),
+                       lambda words: words == ["REACHED"] * 4)
+    stage.control_weak("outward", lambda stage: tries(stage, ALLOWED, *azure), lambda words: words == ["REACHED"])
+    words = tries(stage, ALLOWED, *what, *azure) + tries(stage, ALL, *literal)
+    c.same(words, ["403"] * 5, "N-13: by name and by address, IPv4 and IPv6, and Azure's host agent behind a router")
+    c.same(tries(stage, ALLOWED, "'203.0.113.1', 80, get('far.test')"), ["REACHED"], "N-13: a host behind the router is reached")
 
 
 @row("N-11", "a name whose address changes between two questions gains nothing by it")
