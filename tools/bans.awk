@@ -6,7 +6,11 @@ BEGIN {
 		  "popen gets vfork tmpnam tempnam mktemp setjmp longjmp", words, " ")
 	for (i = 1; i <= n; i++)
 		banned[words[i]] = 1
+	unescaped["printf"] = unescaped["puts"] = unescaped["fputs"] = 1
 }
+
+# Names that the command line prints may steer a terminal: cli/print.h escapes them.
+FNR == 1 { is_cli = FILENAME ~ /^src\/cli\// && FILENAME !~ /\/(print|help|complete|remarks|edit|picture|sixel|screen|repl|tty)\.c$/ }
 
 /TODO|FIXME|(^|[^X])XXX([^X]|$)|HACK/ {
 	print FILENAME ":" FNR ": a mark of unfinished work"
@@ -29,6 +33,10 @@ BEGIN {
 		before = RSTART > 1 ? substr(rest, RSTART - 1, 1) : " "
 		rest = substr(rest, RSTART + RLENGTH)
 		sub(/[ \t]*\($/, "", name)
+		if (is_cli && name in unescaped) {
+			print FILENAME ":" FNR ": " name "() does not escape: print_line()"
+			bad = 1
+		}
 		if (name in banned && before !~ /[.>]/) {
 			print FILENAME ":" FNR ": " name "() is banned"
 			bad = 1

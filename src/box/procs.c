@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "box/procs_inner.h"
+#include "wire/text.h"
 
 #define LABEL_MS 20 // from the start to a label without output
 #define TRIM_MAX 8  // records forgotten at once for their age
@@ -233,12 +234,10 @@ fallible proc_check_id(struct str id)
 {
 	// The words of routes beside {id}.
 	static const char *const words[] = {"list", "start", "kill-all", "completed", ".", ".."};
-	bool bad = id.len > PROC_ID_MAX;
+	bool bad = id.len > PROC_ID_MAX || text_has_control(id) || memchr(id.at, '/', id.len);
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
 		bad |= str_is(id, words[i]);
-	for (size_t i = 0; i < id.len; i++)
-		bad |= (unsigned char)id.at[i] < ' ' || id.at[i] == 0x7f || id.at[i] == '/';
 	if (!bad)
 		return OK;
 	return err_hint(err_new(INVALID, "bad_process_id", "this cannot be the id of a process"),

@@ -13,6 +13,7 @@
 #include "box/session_inner.h"
 #include "box/word.h"
 #include "model/shell_state.h"
+#include "wire/text.h"
 
 #define CHANGES_MAX (4 << 20)
 #define DUMP_MS 10000
@@ -156,8 +157,9 @@ static fallible check_id(struct str id)
 	if (is_blank(id))
 		return err_new(INVALID, "blank_session",
 			       "sessionId must not be empty or whitespace");
-	if (id.len > SESSION_ID_MAX || memchr(id.at, 0, id.len))
-		return err_new(INVALID, "bad_field", "the id of a session may have %d bytes",
+	if (id.len > SESSION_ID_MAX || text_has_control(id))
+		return err_new(INVALID, "bad_field",
+			       "the id of a session may have %d bytes, none a control character",
 			       SESSION_ID_MAX);
 	if (str_is(id, SESSION_NONE))
 		return err_new(INVALID, "bad_field", "'" SESSION_NONE "' is the id of no session");

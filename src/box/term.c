@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "box/term_inner.h"
+#include "wire/text.h"
 
 #define LAST_READS 64 // of what lies in the master at the end
 
@@ -256,8 +257,9 @@ fallible term_open(struct box *box, const struct term_spec *spec, struct term **
 	auto_term term = spec->id.len ? term_find(box, spec->id) : NULL;
 
 	*out_new = !term;
-	if (spec->id.len > TERM_ID_MAX)
-		return err_new(INVALID, "bad_field", "an id may have %d bytes", TERM_ID_MAX);
+	if (spec->id.len > TERM_ID_MAX || text_has_control(spec->id))
+		return err_new(INVALID, "bad_field",
+			       "an id may have %d bytes, none a control character", TERM_ID_MAX);
 	if (term) {
 		TRY(await_start(term));
 		*out = take_ptr(term);

@@ -34,7 +34,7 @@ fallible boxes_create(struct call *call)
 	TRY(remote_open(&remote, call));
 	TRY(remote_did(&remote, cove_box_create(remote.cove, &body.box, &box, &remote.error)));
 	if (!call_has(call, OPT_JSON)) {
-		printf("%s\n", cove_box_id(box));
+		print_line("%s", cove_box_id(box));
 		return OK;
 	}
 	TRY(remote_did(&remote, cove_box_info(box, &info, &remote.error)));
@@ -114,7 +114,7 @@ static fallible add_row(const struct json *box, void *arg)
 static fallible print_id(const struct json *box, void *arg)
 {
 	(void)arg;
-	printf("%s\n", boxes_text(box, "id"));
+	print_line("%s", boxes_text(box, "id"));
 	return OK;
 }
 
@@ -215,7 +215,7 @@ static fallible remove_one(struct call *call, struct remote *remote, const char 
 	if (err)
 		boxes_tell(call, err);
 	else if (!call_has(call, OPT_QUIET))
-		printf("%s\n", box);
+		print_line("%s", box);
 	return OK;
 }
 

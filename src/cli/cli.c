@@ -359,9 +359,9 @@ static fallible cli_complete(struct call *call)
 static fallible cli_version(struct call *call)
 {
 	if (call_has(call, OPT_JSON))
-		printf("{\"version\": \"%s\"}\n", COVE_VERSION);
+		print_line("{\"version\": \"%s\"}", COVE_VERSION);
 	else
-		printf("cove %s\n", COVE_VERSION);
+		print_line("cove %s", COVE_VERSION);
 	if (WEAK_BUILD)
 		print_note("this is a WEAK build: its defences can be switched off; it is for "
 			   "tests alone");
@@ -497,6 +497,7 @@ int cli_main(int argc, char **argv, const struct setting *settings)
 
 	// A reader that goes away (| head) is a failed write, told by the exit status alone.
 	signal(SIGPIPE, SIG_IGN);
+	weak_open();
 	add_settings(settings);
 	err = obey(&call, argc - 1, argv + 1);
 	lost = flush_output();

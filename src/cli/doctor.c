@@ -266,21 +266,23 @@ static void print_as_text(const struct report *report)
 	for (size_t i = 0; i < report->row_count; i++) {
 		const struct probe_row *row = &report->rows[i];
 
-		if (!row->ok)
-			printf("%s is missing: %s\n  fix: %s\n", row->feature,
-			       row->without ? row->without : "cove does not start",
-			       row->fix ? row->fix : "none is known");
+		if (row->ok)
+			continue;
+		print_line("%s is missing: %s", row->feature,
+			   row->without ? row->without : "cove does not start");
+		print_line("  fix: %s", row->fix ? row->fix : "none is known");
 	}
-	for (size_t i = 0; i < report->warning_count; i++)
-		printf("warning: %s\n  fix: %s\n", report->warnings[i].what,
-		       report->warnings[i].fix);
+	for (size_t i = 0; i < report->warning_count; i++) {
+		print_line("warning: %s", report->warnings[i].what);
+		print_line("  fix: %s", report->warnings[i].fix);
+	}
 	if (report->reachable)
-		printf("daemon: version %s answers at %s\n", report->version, report->url);
+		print_line("daemon: version %s answers at %s", report->version, report->url);
 	else
-		printf("daemon: %s\n", report->trouble);
+		print_line("daemon: %s", report->trouble);
 	if (WEAK_BUILD)
-		puts("This build must not be used: it is for tests alone.");
-	puts(is_fit(report) ? "This host can run cove." : "This host cannot run cove.");
+		print_line("This build must not be used: it is for tests alone.");
+	print_line("%s", is_fit(report) ? "This host can run cove." : "This host cannot run cove.");
 }
 
 fallible doctor_look(struct call *call)

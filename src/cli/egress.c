@@ -15,7 +15,7 @@ typedef void show_fn(const struct json *row, struct str text);
 static void show_json(const struct json *row, struct str text)
 {
 	(void)row;
-	printf(STR_FMT "\n", STR_ARG(text));
+	print_json_line(text);
 }
 
 static uint64_t number(const struct json *object, const char *key)
@@ -39,7 +39,7 @@ static void put_took(uint64_t ms, struct buf *out)
 		print_age((int64_t)ms, out);
 }
 
-#define FORM "%-24s %-7s %-40s %-24s %10s %10s %8s\n"
+#define FORM "%-24s %-7s %-40s %-24s %10s %10s %8s"
 
 // A line, and one more with what would allow it.
 static void show_row(const struct json *row, struct str text)
@@ -56,10 +56,11 @@ static void show_row(const struct json *row, struct str text)
 	print_size(number(row, "bytesOut"), &sent);
 	print_size(number(row, "bytesIn"), &got);
 	put_took(number(row, "durationMs"), &took);
-	printf(FORM, boxes_text(row, "time"), boxes_text(row, "verdict"), place.at,
-	       or_else(reason, or_else(boxes_text(row, "rule"), "-")), sent.at, got.at, took.at);
+	print_line(FORM, boxes_text(row, "time"), boxes_text(row, "verdict"), place.at,
+		   or_else(reason, or_else(boxes_text(row, "rule"), "-")), sent.at, got.at,
+		   took.at);
 	if (*hint)
-		printf("  to allow it: %s\n", hint);
+		print_line("  to allow it: %s", hint);
 }
 
 static void show_totals(const struct json *totals)
@@ -68,11 +69,11 @@ static void show_totals(const struct json *totals)
 
 	print_size(number(totals, "bytesOut"), &sent);
 	print_size(number(totals, "bytesIn"), &got);
-	printf("%llu connections (%llu open), %llu requests, %s out, %s in, %llu denied\n",
-	       (unsigned long long)number(totals, "connections"),
-	       (unsigned long long)number(totals, "open"),
-	       (unsigned long long)number(totals, "requests"), sent.at, got.at,
-	       (unsigned long long)number(totals, "denied"));
+	print_line("%llu connections (%llu open), %llu requests, %s out, %s in, %llu denied",
+		   (unsigned long long)number(totals, "connections"),
+		   (unsigned long long)number(totals, "open"),
+		   (unsigned long long)number(totals, "requests"), sent.at, got.at,
+		   (unsigned long long)number(totals, "denied"));
 }
 
 static char *ledger_path(const struct call *call, const char *more)
@@ -150,7 +151,7 @@ fallible cli_egress(struct call *call)
 	auto_err err = NULL;
 
 	if (!json)
-		printf(FORM, "TIME", "VERDICT", "NAME", "RULE OR REASON", "OUT", "IN", "TOOK");
+		print_line(FORM, "TIME", "VERDICT", "NAME", "RULE OR REASON", "OUT", "IN", "TOOK");
 	TRY(show_pages(call, follow.show, !json && !follows, &follow.feed.last));
 	if (!follows)
 		return OK;

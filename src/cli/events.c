@@ -64,7 +64,7 @@ static fallible each_page(struct call *call, const char *collection, show_fn *sh
 static void show_json(const struct json *item, struct str text)
 {
 	(void)item;
-	printf(STR_FMT "\n", STR_ARG(text));
+	print_json_line(text);
 }
 
 static const char *or_dash(const char *text)
@@ -76,19 +76,19 @@ static void show_event(const struct json *event, struct str text)
 {
 	struct str fields = print_member(text, "fields");
 
-	printf("%s %-17s %-36s %s " STR_FMT "\n", boxes_text(event, "time"),
-	       boxes_text(event, "kind"), or_dash(boxes_text(event, "sandbox")),
-	       or_dash(boxes_text(event, "tenant")), STR_ARG(fields));
+	print_line("%s %-17s %-36s %s " STR_FMT, boxes_text(event, "time"),
+		   boxes_text(event, "kind"), or_dash(boxes_text(event, "sandbox")),
+		   or_dash(boxes_text(event, "tenant")), STR_ARG(fields));
 }
 
 static void show_row(const struct json *row, struct str text)
 {
 	struct str fields = print_member(text, "fields");
 
-	printf("%s %s %s %s %s %s " STR_FMT "\n", boxes_text(row, "time"),
-	       or_dash(boxes_text(row, "tenant")), boxes_text(row, "who"),
-	       boxes_text(row, "action"), or_dash(boxes_text(row, "target")),
-	       boxes_text(row, "outcome"), STR_ARG(fields));
+	print_line("%s %s %s %s %s %s " STR_FMT, boxes_text(row, "time"),
+		   or_dash(boxes_text(row, "tenant")), boxes_text(row, "who"),
+		   boxes_text(row, "action"), or_dash(boxes_text(row, "target")),
+		   boxes_text(row, "outcome"), STR_ARG(fields));
 }
 
 // ------------------------------------------------------------------------------------ following
@@ -171,14 +171,14 @@ fallible events_audit(struct call *call)
 	TRY(json_u64(json_get(answer, "rows"), "rows", 0, INT64_MAX, &rows));
 	TRY(json_u64(json_get(answer, "firstBad"), "firstBad", 0, INT64_MAX, &bad));
 	if (bad) {
-		printf("row %llu does not follow from the one before\n", (unsigned long long)bad);
+		print_line("row %llu does not follow from the one before", (unsigned long long)bad);
 		return OK;
 	}
 	TRY(json_u64(json_get(json_get(answer, "cut"), "id"), "cut", 0, INT64_MAX, &cut));
-	printf("%llu rows, whole; the last is %s\n", (unsigned long long)rows,
-	       boxes_text(answer, "head"));
+	print_line("%llu rows, whole; the last is %s", (unsigned long long)rows,
+		   boxes_text(answer, "head"));
 	if (cut)
-		printf("rows up to %llu were forgotten\n", (unsigned long long)cut);
+		print_line("rows up to %llu were forgotten", (unsigned long long)cut);
 	return OK;
 }
 
@@ -193,10 +193,10 @@ fallible events_verify(struct call *call)
 		return OK;
 	odds = json_get(answer, "differences");
 	for (size_t i = 0; odds && i < json_count(odds); i++)
-		printf("%s %s: %s\n", boxes_text(json_at(odds, i), "what"),
-		       or_dash(boxes_text(json_at(odds, i), "name")),
-		       boxes_text(json_at(odds, i), "detail"));
+		print_line("%s %s: %s", boxes_text(json_at(odds, i), "what"),
+			   or_dash(boxes_text(json_at(odds, i), "name")),
+			   boxes_text(json_at(odds, i), "detail"));
 	if (!call->exit)
-		printf("all agree\n");
+		print_line("all agree");
 	return OK;
 }

@@ -190,7 +190,7 @@ static fallible open_ear(struct forward *forward, const char *word)
 	colon = strrchr(ear->spec.listen, ':');
 	*colon = 0;
 	if (!forward->quiet)
-		printf("%s:%u -> %u\n", ear->spec.listen, port, ear->spec.port);
+		print_line("%s:%u -> %u", ear->spec.listen, port, ear->spec.port);
 	fflush(stdout);
 	return OK;
 }

@@ -37,9 +37,9 @@ fallible jobs_start(struct call *call, struct remote *remote, struct cove_box *b
 
 	TRY(begin(remote, box, body, false, &process));
 	if (call_has(call, OPT_JSON))
-		printf("{\"processId\": \"%s\"}\n", cove_process_id(process));
+		print_line("{\"processId\": \"%s\"}", cove_process_id(process));
 	else
-		printf("%s\n", cove_process_id(process));
+		print_line("%s", cove_process_id(process));
 	return OK;
 }
 
@@ -161,7 +161,7 @@ static int add_row(void *arg, const struct cove_process_info *info)
 static int print_id(void *arg, const struct cove_process_info *info)
 {
 	(void)arg;
-	printf("%s\n", info->id);
+	print_line("%s", info->id);
 	return 0;
 }
 
@@ -355,7 +355,7 @@ fallible jobs_kill(struct call *call)
 	if (all) {
 		TRY(remote_did(&remote, cove_process_kill_all(box, &count, &remote.error)));
 		if (!call_has(call, OPT_QUIET))
-			printf("%llu\n", (unsigned long long)count);
+			print_line("%llu", (unsigned long long)count);
 		return OK;
 	}
 	for (int i = 1; i < call->word_count; i++) {
@@ -364,7 +364,7 @@ fallible jobs_kill(struct call *call)
 		TRY(remote_did(&remote, word ? cove_process_signal(process, number, &remote.error)
 					     : cove_process_kill(process, &remote.error)));
 		if (!call_has(call, OPT_QUIET))
-			printf("%s\n", call->words[i]);
+			print_line("%s", call->words[i]);
 	}
 	return OK;
 }

@@ -76,7 +76,7 @@ fallible keys_create(struct call *call)
 	if (call_has(call, OPT_JSON))
 		print_json(buf_view(&text));
 	else
-		printf("%s\n", boxes_text(key, "key"));
+		print_line("%s", boxes_text(key, "key"));
 	if (!call_has(call, OPT_JSON) && !call_has(call, OPT_QUIET))
 		print_note("this is %s; it is shown this once", boxes_text(key, "id"));
 	return OK;
@@ -114,7 +114,7 @@ static fallible add_key(const struct json *key, void *arg)
 
 static fallible print_word(const struct json *item, void *arg)
 {
-	printf("%s\n", boxes_text(item, arg));
+	print_line("%s", boxes_text(item, arg));
 	return OK;
 }
 
@@ -161,7 +161,7 @@ static fallible remove_all(struct call *call, const char *collection)
 		}
 		TRY(err);
 		if (!call_has(call, OPT_QUIET))
-			printf("%s\n", call->words[i]);
+			print_line("%s", call->words[i]);
 	}
 	return OK;
 }
@@ -246,7 +246,7 @@ fallible keys_tenant_set(struct call *call)
 	if (call_has(call, OPT_JSON))
 		print_json(buf_view(&text));
 	else if (!call_has(call, OPT_QUIET))
-		printf("%s\n", call->words[0]);
+		print_line("%s", call->words[0]);
 	return OK;
 }
 

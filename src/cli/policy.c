@@ -461,15 +461,15 @@ fallible cli_policy_edit(const struct call *call, const struct json *now, struct
 static void show_list(const char *title, const struct json *list)
 {
 	for (size_t i = 0; list && i < json_count(list); i++)
-		printf("%-8s " STR_FMT "\n", title, STR_ARG(json_chars(json_at(list, i))));
+		print_line("%-8s " STR_FMT, title, STR_ARG(json_chars(json_at(list, i))));
 }
 
-static void show_words(const struct json *list, const char *none)
+static void put_words(const struct json *list, const char *none, struct buf *out)
 {
 	for (size_t i = 0; list && i < json_count(list); i++)
-		printf("%s" STR_FMT, i ? "," : " ", STR_ARG(json_chars(json_at(list, i))));
+		buf_fmt(out, "%s" STR_FMT, i ? "," : " ", STR_ARG(json_chars(json_at(list, i))));
 	if (!list)
-		printf(" %s", none);
+		buf_fmt(out, " %s", none);
 }
 
 static void show(const struct json *network)
@@ -478,7 +478,7 @@ static void show(const struct json *network)
 	const struct json *rules = json_get(network, "rules");
 	const struct json *secrets = json_get(network, "secrets");
 
-	printf("%-8s %s\n", "mode", boxes_text(network, "mode"));
+	print_line("%-8s %s", "mode", boxes_text(network, "mode"));
 	show_list("allow", json_get(network, "allow"));
 	show_list("inspect", json_get(network, "inspect"));
 	for (size_t i = 0; limits && i < BUDGETS; i++) {
@@ -488,18 +488,22 @@ static void show(const struct json *network)
 			continue;
 		err_free(json_u64(json_get(limits, budgets[i].key), "budgets", 0, INT64_MAX,
 				  &number));
-		printf("%-8s %s %llu\n", "budget", budgets[i].key, (unsigned long long)number);
+		print_line("%-8s %s %llu", "budget", budgets[i].key, (unsigned long long)number);
 	}
 	for (size_t i = 0; rules && i < json_count(rules); i++) {
-		printf("%-8s %s", "rule", boxes_text(json_at(rules, i), "name"));
-		show_words(json_get(json_at(rules, i), "methods"), "*");
-		show_words(json_get(json_at(rules, i), "paths"), "*");
-		printf("\n");
+		auto_buf words = BUF_INIT(REMOTE_REPLY_MAX);
+
+		put_words(json_get(json_at(rules, i), "methods"), "*", &words);
+		put_words(json_get(json_at(rules, i), "paths"), "*", &words);
+		print_line("%-8s %s%s", "rule", boxes_text(json_at(rules, i), "name"),
+			   words.at ? words.at : "");
 	}
 	for (size_t i = 0; secrets && i < json_count(secrets); i++) {
-		printf("%-8s %s for", "secret", boxes_text(json_at(secrets, i), "name"));
-		show_words(json_get(json_at(secrets, i), "hosts"), "nobody");
-		printf("\n");
+		auto_buf words = BUF_INIT(REMOTE_REPLY_MAX);
+
+		put_words(json_get(json_at(secrets, i), "hosts"), "nobody", &words);
+		print_line("%-8s %s for%s", "secret", boxes_text(json_at(secrets, i), "name"),
+			   words.at ? words.at : "");
 	}
 }
 

@@ -106,7 +106,7 @@ fallible ports_expose(struct call *call)
 	if (call_has(call, OPT_JSON))
 		print_json(buf_view(&text));
 	else
-		printf("%s\n", boxes_text(reply, "url"));
+		print_line("%s", boxes_text(reply, "url"));
 	return OK;
 }
 
@@ -122,7 +122,7 @@ fallible ports_unexpose(struct call *call)
 
 		TRY(remote_ask(&remote, "DELETE", path, NULL, NULL, NULL));
 		if (!call_has(call, OPT_QUIET))
-			printf("%s\n", call->words[i]);
+			print_line("%s", call->words[i]);
 	}
 	return OK;
 }
@@ -177,6 +177,6 @@ fallible ports_open(struct call *call)
 	if (call_has(call, OPT_JSON))
 		print_json(buf_view(link ? &signed_text : &text));
 	else
-		printf("%s\n", url);
+		print_line("%s", url);
 	return call_has(call, OPT_BROWSE) ? browse(url) : OK;
 }

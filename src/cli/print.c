@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "wire/json.h"
 
 #define GAP 3 // blanks between columns
@@ -23,10 +24,80 @@ bool print_is_coloured(FILE *to)
 	return !(none && *none) && !(term && strcmp(term, "dumb") == 0) && isatty(fileno(to));
 }
 
+// Is there a control character or a bidirectional override at the front? Its code, and in any case
+// the bytes of the character. A byte that is no UTF-8 counts as one: terminals that do not speak
+// UTF-8 read 0x80 to 0x9f as C1.
+static bool is_control(struct str text, uint32_t *code, size_t *len)
+{
+	const unsigned char *at = (const unsigned char *)text.at;
+	size_t need = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : at[0] >= 0xc0 ? 2 : 1;
+
+	*len = 1;
+	*code = at[0];
+	if (at[0] < 0x80)
+		return at[0] < ' ' || at[0] == 0x7f;
+	if (need == 1 || need > text.len)
+		return true;
+	*code &= 0x7fu >> need;
+	for (size_t i = 1; i < need; i++) {
+		if ((at[i] & 0xc0) != 0x80) {
+			*code = at[0];
+			return true;
+		}
+		*code = *code << 6 | (at[i] & 0x3f);
+	}
+	*len = need;
+	return *code < 0xa0 || (*code >= 0x2028 && *code <= 0x202e) ||
+	       (*code >= 0x2066 && *code <= 0x2069);
+}
+
+void print_escape(struct str text, struct buf *out)
+{
+	static const char letters[] = {['\n'] = 'n', ['\t'] = 't', ['\r'] = 'r'};
+	uint32_t code;
+	size_t len;
+
+	for (size_t i = 0; i < text.len; i += len) {
+		if (!is_control(str_skip(text, i), &code, &len) || weak(PRINT_ESCAPE))
+			buf_str(out, (struct str){text.at + i, len});
+		else if (code < sizeof(letters) && letters[code])
+			buf_fmt(out, "\\%c", letters[code]);
+		else
+			buf_fmt(out, len > 1 ? "\\u%04x" : "\\x%02x", code);
+	}
+}
+
+__attribute__((format(printf, 2, 0))) static void print_escaped(FILE *to, const char *fmt,
+								va_list args)
+{
+	auto_buf shown = BUF_INIT(SIZE_MAX / 2);
+	auto_free char *text = NULL;
+
+	if (vasprintf(&text, fmt, args) < 0) {
+		text = NULL;
+		return;
+	}
+	print_escape(str_of(text), &shown);
+	fwrite(shown.at ? shown.at : "", 1, shown.len, to);
+}
+
+void print_line(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	print_escaped(stdout, fmt, args);
+	va_end(args);
+	putchar('\n');
+}
+
 void grid_add(struct grid *grid, const char *text)
 {
+	auto_buf shown = BUF_INIT(SIZE_MAX / 2);
+
+	print_escape(str_of(text), &shown);
 	grid->cells = mem_grow(grid->cells, grid->count + 1, sizeof(char *));
-	grid->cells[grid->count++] = mem_str(text);
+	grid->cells[grid->count++] = mem_str(shown.at ? shown.at : "");
 }
 
 // Words that mean well or ill are coloured, wherever they stand.
@@ -90,7 +161,27 @@ static void line(struct buf *out, int depth)
 		buf_text(out, "  ");
 }
 
-void print_indent(struct str json, struct buf *out)
+// One character of a string, at *at. Control characters that JSON leaves alone (DEL, C1) become \u.
+// False: it was the quote at the end.
+static bool json_escape_char(struct str json, size_t *at, struct buf *out)
+{
+	char c = json.at[*at];
+	uint32_t code;
+	size_t len;
+
+	if (is_control(str_skip(json, *at), &code, &len) && !weak(PRINT_ESCAPE)) {
+		buf_fmt(out, "\\u%04x", code);
+		*at += len - 1;
+		return true;
+	}
+	buf_char(out, c);
+	if (c == '\\' && *at + 1 < json.len)
+		buf_char(out, json.at[++*at]);
+	return c != '"';
+}
+
+// Blanks between tokens go, and come back as indentation unless it is to be flat.
+static void json_escape(struct str json, bool is_flat, struct buf *out)
 {
 	bool quoted = false;
 	int depth = 0;
@@ -100,17 +191,17 @@ void print_indent(struct str json, struct buf *out)
 		char next = i + 1 < json.len ? json.at[i + 1] : 0;
 
 		if (quoted) {
-			buf_char(out, c);
-			if (c == '\\' && next)
-				buf_char(out, json.at[++i]);
-			quoted = c != '"';
+			quoted = json_escape_char(json, &i, out);
 			continue;
 		}
-		if (strchr(" \t\r\n", c))
+		if (strchr(" \t\r\n", c) || c == 0x7f || (c & 0x80))
 			continue;
-		if (c == '}' || c == ']')
+		quoted = c == '"';
+		if (!is_flat && (c == '}' || c == ']'))
 			line(out, --depth);
 		buf_char(out, c);
+		if (is_flat)
+			continue;
 		if (c == ':')
 			buf_char(out, ' ');
 		else if (c == ',')
@@ -119,8 +210,21 @@ void print_indent(struct str json, struct buf *out)
 			buf_char(out, json.at[++i]);
 		else if (c == '{' || c == '[')
 			line(out, ++depth);
-		quoted = c == '"';
 	}
+}
+
+void print_indent(struct str json, struct buf *out)
+{
+	json_escape(json, false, out);
+}
+
+void print_json_line(struct str json)
+{
+	auto_buf out = BUF_INIT(SIZE_MAX / 2);
+
+	json_escape(json, true, &out);
+	buf_char(&out, '\n');
+	fwrite(out.at, 1, out.len, stdout);
 }
 
 // The length of the string literal or the single other character at the front.
@@ -166,6 +270,16 @@ void print_json(struct str json)
 	fwrite(out.at, 1, out.len, stdout);
 }
 
+__attribute__((format(printf, 1, 2))) static void print_to_stderr(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	print_escaped(stderr, fmt, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
 void print_error(const struct err *err, bool json)
 {
 	// Here the reader is the operator: a failure of our own side may say all that it knows.
@@ -189,10 +303,12 @@ void print_error(const struct err *err, bool json)
 		fprintf(stderr, "%s\n", text.at);
 		return;
 	}
-	fprintf(stderr, "%scove:%s %s\n", coloured ? BOLD RED : "", coloured ? PLAIN : "", message);
-	if (hint)
-		fprintf(stderr, "%shint:%s %s\n", coloured ? BOLD : "", coloured ? PLAIN : "",
-			hint);
+	fprintf(stderr, "%scove:%s ", coloured ? BOLD RED : "", coloured ? PLAIN : "");
+	print_to_stderr("%s", message);
+	if (hint) {
+		fprintf(stderr, "%shint:%s ", coloured ? BOLD : "", coloured ? PLAIN : "");
+		print_to_stderr("%s", hint);
+	}
 }
 
 void print_note(const char *fmt, ...)
@@ -201,9 +317,9 @@ void print_note(const char *fmt, ...)
 
 	va_start(args, fmt);
 	fputs("cove: ", stderr);
-	vfprintf(stderr, fmt, args);
-	fputc('\n', stderr);
+	print_escaped(stderr, fmt, args);
 	va_end(args);
+	fputc('\n', stderr);
 }
 
 void print_age(int64_t ms, struct buf *out)

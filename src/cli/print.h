@@ -1,5 +1,7 @@
-// What people and programs read: aligned tables, indented JSON, errors. Colours only for a terminal
-// that wants them (NO_COLOR is obeyed).
+// Output for people and programs: lines, aligned tables, indented JSON, errors. Names in them may
+// be a sandbox's or a tenant's choice, so control characters are escaped: nothing printed here
+// steers a terminal or begins a line of its own. Colours only for a terminal that wants them
+// (NO_COLOR is obeyed).
 #pragma once
 
 #include <stdbool.h>
@@ -16,10 +18,18 @@ struct grid {
 	char **cells;
 	size_t count;
 };
-void grid_add(struct grid *grid, const char *text); // copied; "" for an empty cell
+void grid_add(struct grid *grid, const char *text); // copied, escaped; "" for an empty cell
 void grid_print(const struct grid *grid, FILE *to);
 void grid_done(struct grid *grid);
 #define auto_grid on_exit_call(grid_done) struct grid
+
+// The text with its control characters (C0, DEL, C1, bidirectional overrides, bytes that are no
+// UTF-8) as \n, \x1b or \u009b.
+void print_escape(struct str text, struct buf *out);
+// One escaped line to stdout; the format has no newline.
+void print_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+// A JSON document on one line of stdout.
+void print_json_line(struct str json);
 
 // JSON as it came, indented by two blanks. No newline at the end.
 void print_indent(struct str json, struct buf *out);

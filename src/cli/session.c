@@ -95,7 +95,7 @@ fallible cli_session_create(struct call *call)
 	if (call_has(call, OPT_JSON))
 		print_json(buf_view(&text));
 	else
-		printf("%s\n", boxes_text(made, "id"));
+		print_line("%s", boxes_text(made, "id"));
 	return OK;
 }
 
@@ -185,7 +185,7 @@ static fallible act(struct call *call, const char *verb, const struct buf *body)
 	if (call_has(call, OPT_JSON) && text.len)
 		print_json(buf_view(&text));
 	else if (!call_has(call, OPT_JSON) && !call_has(call, OPT_QUIET))
-		printf("%s\n", call->words[0]);
+		print_line("%s", call->words[0]);
 	return OK;
 }
 
@@ -229,7 +229,7 @@ static fallible remove_one(struct call *call, struct remote *remote, const char 
 		print_note("%s is being deleted; 'cove session inspect %s' tells what it waits for",
 			   session, session);
 	if (!call_has(call, OPT_QUIET))
-		printf("%s\n", session);
+		print_line("%s", session);
 	return OK;
 }
 

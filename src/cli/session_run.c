@@ -42,11 +42,11 @@ static void show_value(const struct json *value)
 	if (!value || json_type(value) == JSON_NULL)
 		return;
 	if (json_type(value) == JSON_STRING) {
-		printf(STR_FMT "\n", STR_ARG(json_chars(value)));
+		print_line(STR_FMT, STR_ARG(json_chars(value)));
 		return;
 	}
 	json_add_value(&out, value);
-	printf(STR_FMT "\n", STR_ARG(buf_view(&text)));
+	print_json_line(buf_view(&text));
 }
 
 static void show_output(const struct json *event)
@@ -67,9 +67,8 @@ static void show_question(const struct watch *watch, const struct json *event)
 {
 	const struct json *question = json_get(event, "question");
 
-	print_note("it asks (%s): %s\nhint: cove session answer %s ANSWER",
-		   boxes_text(question, "id"), boxes_text(question, "text"),
-		   watch->feed.call->words[0]);
+	print_note("it asks (%s): %s", boxes_text(question, "id"), boxes_text(question, "text"));
+	print_note("hint: cove session answer %s ANSWER", watch->feed.call->words[0]);
 }
 
 static void show_end(struct watch *watch, const struct json *event)
@@ -97,7 +96,7 @@ static void take(struct feed *feed, const struct sse_event *event)
 	if (err)
 		return;
 	if (watch->raw)
-		printf(STR_FMT "\n", STR_ARG(event->data));
+		print_json_line(event->data);
 	else if (!watch->quiet && str_is(event->event, "output"))
 		show_output(json);
 	else if (!watch->quiet && str_is(event->event, "question"))
@@ -204,7 +203,7 @@ fallible cli_session_run(struct call *call)
 		if (call_has(call, OPT_JSON))
 			print_json(buf_view(&text));
 		else
-			printf("%s\n", boxes_text(made, "id"));
+			print_line("%s", boxes_text(made, "id"));
 		return OK;
 	}
 	run = run_path(call->words[0], boxes_text(made, "id"));
@@ -252,7 +251,7 @@ static fallible show_run(struct call *call, struct remote *remote, const char *i
 
 	TRY(remote_ask(remote, "GET", path, NULL, &text, &run));
 	if (call_has(call, OPT_QUIET))
-		printf("%s\n", id);
+		print_line("%s", id);
 	else if (call_has(call, OPT_JSON))
 		buf_fmt(all, "%s%s", all->len > 1 ? "," : "", text.at);
 	else
@@ -268,7 +267,7 @@ static fallible add_any(const struct json *run, void *grid)
 static fallible print_id(const struct json *run, void *arg)
 {
 	(void)arg;
-	printf("%s\n", boxes_text(run, "id"));
+	print_line("%s", boxes_text(run, "id"));
 	return OK;
 }
 

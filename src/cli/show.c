@@ -59,15 +59,6 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
-// Names come from a stranger: nothing in them steers the terminal.
-static void put_name(const char *name, FILE *to)
-{
-	bool shown = isatty(fileno(to));
-
-	for (const unsigned char *at = (const unsigned char *)name; *at; at++)
-		putc(shown && (*at < ' ' || *at == 0x7f) ? '?' : *at, to);
-}
-
 static char letter_of(const char *type)
 {
 	static const struct {
@@ -93,14 +84,9 @@ static void print_long(const struct listing *list)
 	for (size_t i = 0; i < list->count; i++) {
 		const struct entry *e = &list->at[i];
 
-		printf("%c%s %*llu %.16s ", letter_of(e->type), e->mode, width,
-		       (unsigned long long)e->size, e->modified);
-		put_name(e->name, stdout);
-		if (*e->target) {
-			fputs(" -> ", stdout);
-			put_name(e->target, stdout);
-		}
-		putchar('\n');
+		print_line("%c%s %*llu %.16s %s%s%s", letter_of(e->type), e->mode, width,
+			   (unsigned long long)e->size, e->modified, e->name,
+			   *e->target ? " -> " : "", e->target);
 	}
 }
 
@@ -163,10 +149,8 @@ fallible show_ls(struct call *call)
 		print_long(&list);
 		return OK;
 	}
-	for (size_t i = 0; i < list.count; i++) {
-		put_name(list.at[i].name, stdout);
-		putchar('\n');
-	}
+	for (size_t i = 0; i < list.count; i++)
+		print_line("%s", list.at[i].name);
 	return OK;
 }
 

@@ -20,7 +20,7 @@ static fallible take_one(struct call *call, struct remote *remote, const char *b
 			call->exit = err_exit(err);
 		err_free(err);
 	} else if (!call_has(call, OPT_QUIET)) {
-		printf("%s\n", box);
+		print_line("%s", box);
 	}
 	return OK;
 }
@@ -40,7 +40,7 @@ static void show(const struct json *round, const char *key, const char *words)
 	uint64_t number = 0;
 
 	err_free(json_u64(json_get(round, key), key, 0, UINT64_MAX, &number));
-	printf("%llu %s\n", (unsigned long long)number, words);
+	print_line("%llu %s", (unsigned long long)number, words);
 }
 
 fallible steps_cleanup(struct call *call)

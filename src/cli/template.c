@@ -43,7 +43,7 @@ static fallible add_row(const struct json *template, void *arg)
 static fallible print_name(const struct json *template, void *arg)
 {
 	(void)arg;
-	printf("%s\n", boxes_text(template, "name"));
+	print_line("%s", boxes_text(template, "name"));
 	return OK;
 }
 
@@ -71,7 +71,7 @@ static fallible show(struct call *call, struct buf *text)
 	if (call_has(call, OPT_JSON))
 		print_json(buf_view(text));
 	else if (!call_has(call, OPT_QUIET))
-		printf("%s\n", call->words[0]);
+		print_line("%s", call->words[0]);
 	return OK;
 }
 
@@ -208,7 +208,7 @@ fallible cli_template_rm(struct call *call)
 		}
 		TRY(err, "remove template %s", call->words[i]);
 		if (!call_has(call, OPT_QUIET))
-			printf("%s\n", call->words[i]);
+			print_line("%s", call->words[i]);
 	}
 	return OK;
 }

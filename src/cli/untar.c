@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/weak.h"
 
 #define FLAGS                                                                                      \
 	(ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_UNLINK |                    \
@@ -98,8 +99,11 @@ static fallible unpack(struct untar *untar)
 {
 	struct archive_entry *entry;
 
+	// A plain tar and nothing else: the first bytes are a name of the box's choice, and some of
+	// libarchive's filters start the program that fits them.
 	archive_read_support_format_tar(untar->in);
-	archive_read_support_filter_all(untar->in);
+	if (weak(COPY_FILTERS))
+		archive_read_support_filter_all(untar->in);
 	archive_write_disk_set_options(untar->out, FLAGS);
 	if (archive_read_open(untar->in, untar, NULL, on_read, NULL) < ARCHIVE_WARN)
 		return failed(untar, untar->in, "bad_archive");

@@ -1,8 +1,7 @@
 #include "cli/words.h"
 
-#include <stdio.h>
-
 #include "cli/boxes.h"
+#include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/session.h"
 #include "cli/template.h"
@@ -11,14 +10,14 @@ static fallible print_word(const struct json *item, void *arg)
 {
 	for (const char *const *key = arg; *key; key++)
 		if (*boxes_text(item, *key))
-			printf("%s\n", boxes_text(item, *key));
+			print_line("%s", boxes_text(item, *key));
 	return OK;
 }
 
 static int print_process(void *arg, const struct cove_process_info *info)
 {
 	(void)arg;
-	printf("%s\n", info->id);
+	print_line("%s", info->id);
 	return 0;
 }
 

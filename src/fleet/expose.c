@@ -6,11 +6,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "fleet/keep.h"
+#include "wire/text.h"
 
 static fallible check(const struct entry *entry, const struct expose_ask *ask)
 {
 	if (ask->name.len > PORTBOOK_NAME_MAX)
 		return err_new(INVALID, "bad_field", "'name' may have %d bytes", PORTBOOK_NAME_MAX);
+	if (text_has_control(ask->name))
+		return err_new(INVALID, "bad_field", "'name' has a control character");
 	if (ask->token.at && !ticket_is_token(ask->token))
 		return err_hint(err_new(INVALID, "bad_field", "'token' is no token"),
 				"1 to %d of a-z, 0-9 and _", TICKET_TOKEN_MAX);

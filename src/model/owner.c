@@ -30,19 +30,6 @@ const char *owner_kind_word(enum owner_kind kind)
 	return kind == OWNER_LEGACY ? "legacy" : kinds[kind].prefix;
 }
 
-static bool has_control(struct str s)
-{
-	for (size_t i = 0; i < s.len; i++) {
-		unsigned char c = (unsigned char)s.at[i];
-		// C1 controls are U+0080 to U+009F: C2 80 to C2 9F.
-		bool c1 = c == 0xc2 && i + 1 < s.len && (unsigned char)s.at[i + 1] < 0xa0;
-
-		if (c < 0x20 || c == 0x7f || c1)
-			return true;
-	}
-	return false;
-}
-
 static fallible refuse(const char *what, const char *why)
 {
 	return err_hint(err_new(INVALID, "invalid_owner", "'%s' %s", what, why),
@@ -59,7 +46,7 @@ fallible owner_check_part(struct str part, const char *what)
 		return refuse(what, "is too long");
 	if (!text_is_utf8(part))
 		return refuse(what, "is not UTF-8");
-	if (has_control(part))
+	if (text_has_control(part))
 		return refuse(what, "has a control character");
 	if (part.at[0] == '_' || part.at[part.len - 1] == '_')
 		return refuse(what, "begins or ends with '_'");
@@ -182,7 +169,7 @@ bool owner_is_legacy(struct str id)
 	struct str rest = id;
 	int parts = 0;
 
-	if (!id.len || id.len > OWNER_LEGACY_MAX || !text_is_utf8(id) || has_control(id))
+	if (!id.len || id.len > OWNER_LEGACY_MAX || !text_is_utf8(id) || text_has_control(id))
 		return false;
 	while (rest.len) {
 		const char *mark = memmem(rest.at, rest.len, "__", 2);

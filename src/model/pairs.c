@@ -1,6 +1,7 @@
 #include "model/pairs.h"
 
 #include "base/mem.h"
+#include "wire/text.h"
 
 #define LABEL_NAME_MAX 63
 #define LABEL_VALUE_MAX 255
@@ -122,12 +123,7 @@ bool pairs_is_label(struct str name)
 
 static bool is_plain(struct str text)
 {
-	if (text.len > LABEL_VALUE_MAX)
-		return false;
-	for (size_t i = 0; i < text.len; i++)
-		if ((unsigned char)text.at[i] < ' ' || text.at[i] == 0x7f)
-			return false;
-	return true;
+	return text.len <= LABEL_VALUE_MAX && !text_has_control(text);
 }
 
 static fallible read_labels(const struct json *object, bool nulls, struct pairs *out)

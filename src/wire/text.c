@@ -183,6 +183,19 @@ bool text_is_utf8(struct str text)
 	return true;
 }
 
+bool text_has_control(struct str text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned char c = (unsigned char)text.at[i];
+		// C1 controls are U+0080 to U+009F: C2 80 to C2 9F.
+		bool c1 = c == 0xc2 && i + 1 < text.len && (unsigned char)text.at[i + 1] < 0xa0;
+
+		if (c < 0x20 || c == 0x7f || c1)
+			return true;
+	}
+	return false;
+}
+
 size_t text_utf8_whole(struct str text)
 {
 	size_t len;

@@ -15,5 +15,7 @@ bool text_unpercent(struct buf *out, struct str text); // false: malformed or a 
 bool text_percent_next(struct str *rest, char *out);
 void text_percent(struct buf *out, struct str text); // everything but unreserved is escaped
 bool text_is_utf8(struct str text);
+// A control character of ASCII (C0, DEL) or of UTF-8 (C1, U+0080 to U+009F).
+bool text_has_control(struct str text);
 // Length of the longest prefix that does not end inside a sequence (at most 3 bytes shorter).
 size_t text_utf8_whole(struct str text);

@@ -4,6 +4,7 @@
 // A child that a call makes is stopped from its birth, and killed.
 #include <elf.h>
 #include <errno.h>
+#include <linux/netlink.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -54,7 +55,7 @@ static const struct call calls[] = {
 	{"pkey_mprotect_exec", SYS_pkey_mprotect, {SCRATCH, PAGE, PROT_EXEC, -1u}},
 	{"memfd_create", SYS_memfd_create, {SCRATCH}},
 	{"socketpair_inet", SYS_socketpair, {AF_INET, SOCK_STREAM, 0, SCRATCH}},
-	{"socket_netlink", SYS_socket, {AF_NETLINK, SOCK_RAW}},
+	{"socket_netlink", SYS_socket, {AF_NETLINK, SOCK_RAW, NETLINK_NETFILTER}},
 	{"socket_packet", SYS_socket, {AF_PACKET, SOCK_DGRAM}},
 	{"socket_vsock", SYS_socket, {AF_VSOCK, SOCK_STREAM}},
 	{"socket_alg", SYS_socket, {AF_ALG, SOCK_SEQPACKET}},

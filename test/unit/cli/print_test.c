@@ -36,6 +36,38 @@ TEST(members, "a member is found at its own depth, as it was written")
 	CHECK(print_member(STR("\""), "a").at == NULL);
 }
 
+static const char *escaped(struct str text)
+{
+	static struct buf out;
+
+	buf_done(&out);
+	out = BUF_INIT(4096);
+	print_escape(text, &out);
+	return out.at;
+}
+
+TEST(escapes, "control characters are shown, and the text around them is left alone")
+{
+	CHECK_STR(escaped(STR("plain \\ text: \xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\x9a")),
+		  "plain \\ text: \xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\x9a");
+	CHECK_STR(escaped(STR("\033[2J\n\t\r\x7f")), "\\x1b[2J\\n\\t\\r\\x7f");
+	CHECK_STR(escaped((struct str){"a\0b", 3}), "a\\x00b");
+	CHECK_STR(escaped(STR("\xc2\x9b"
+			      "2J \xc2\xa0")),
+		  "\\u009b2J \xc2\xa0");
+	const char overrides[] = {(char)0xe2, (char)0x80, (char)0xae, ' ',
+				  (char)0xe2, (char)0x81, (char)0xa6, 0};
+
+	CHECK_STR(escaped(str_of(overrides)), "\\u202e \\u2066");
+	CHECK_STR(escaped(STR("\x9b"
+			      "2J")),
+		  "\\x9b2J");
+	CHECK_STR(escaped(STR("\xe2\x82")), "\\xe2\\x82");
+	CHECK_STR(escaped(STR("\xc0\x9b")), "\\u001b");
+	CHECK_STR(indented("\"a\xc2\x9b\x7f\""), "\"a\\u009b\\u007f\"");
+	CHECK_STR(indented("\xc2\x9b[1\x7f]"), "[\n  1\n]");
+}
+
 TEST(tables, "columns are as wide as their widest cell")
 {
 	static const char *const cells[] = {"ID", "NAME", "x", "a-long-id", "-", "y"};
