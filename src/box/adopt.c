@@ -39,7 +39,7 @@
 #include "loop/offload.h"
 #include "os/fd.h"
 
-#define NAMES_MAX 8192 // in a folder: more than PROCS_ENDED_MAX and all that run
+#define NAMES_MAX 65536 // in a folder: more than processes, cells and sessions can have
 
 static void drop_fds(int *fds, int *count)
 {
@@ -163,6 +163,7 @@ struct listing {
 	int dir;
 	const char *name;
 	struct adoption *out;
+	int errnum;
 };
 
 static void list_run(void *arg)
@@ -174,23 +175,33 @@ static void list_run(void *arg)
 	DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
 	struct dirent *entry;
 
+	if (!list && errno != ENOENT)
+		listing->errnum = errno;
 	if (fd >= 0 && !list)
 		close(fd);
+	errno = 0;
 	while (list && out->name_count < NAMES_MAX && (entry = readdir(list))) {
 		out->names = mem_grow(out->names, out->name_count + 1, sizeof(char *));
 		out->names[out->name_count++] = mem_str(entry->d_name);
+		errno = 0;
 	}
+	if (list && (errno || out->name_count == NAMES_MAX))
+		listing->errnum = errno ? errno : E2BIG;
 	if (list)
 		closedir(list);
 }
 
-static void list_folder(struct adoption *adoption)
+// A folder that cannot be read is not an empty one: what it holds was promised.
+static fallible list_folder(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
-	struct listing listing = {box->tapes_dir, box->id, adoption};
+	struct listing listing = {box->tapes_dir, box->id, adoption, 0};
 
 	offload_run(list_run, &listing);
 	box->has_folder = adoption->name_count > 0;
+	if (listing.errnum == EMFILE || listing.errnum == ENFILE)
+		return ask_no_files();
+	return listing.errnum ? err_sys(listing.errnum, "list the folder of %s", box->id) : OK;
 }
 
 // What the warden has of the box.
@@ -304,7 +315,7 @@ static fallible take_rest(struct adoption *adoption)
 static fallible take_all(struct adoption *adoption)
 {
 	TRY(ask_unanswered(find_leaves(adoption)), "find the leaves");
-	list_folder(adoption);
+	TRY(list_folder(adoption));
 	TRY(procs_adopt(adoption), "take up the processes");
 	TRY(terms_adopt(adoption), "take up the terminals");
 	TRY(sessions_adopt(adoption), "take up the sessions");
@@ -452,9 +463,11 @@ fallible box_recall(struct box *box)
 	struct adoption *adoption = adoption_new(box);
 	struct err *err;
 
-	list_folder(adoption);
-	remove_rest(adoption);
-	err = procs_adopt(adoption);
+	err = list_folder(adoption);
+	if (!err) {
+		remove_rest(adoption);
+		err = procs_adopt(adoption);
+	}
 	if (!err)
 		err = contexts_adopt(adoption);
 	box->adoption = NULL;

@@ -172,6 +172,7 @@ static void touch_task(void *arg)
 	}
 	session->card_busy = false;
 	card_remove_stale(session);
+	bell_ring(&session->changed);
 	session_drop(session);
 }
 
@@ -192,26 +193,37 @@ static void read_run(void *arg)
 	struct card_job *job = arg;
 	int fd = openat(job->dir, job->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
-	ssize_t n = -1;
+	ssize_t n = 0;
 
-	if (fd < 0)
+	if (fd < 0) {
+		job->errnum = errno == ENOENT || errno == ELOOP ? 0 : errno;
 		return;
+	}
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= CARD_MAX) {
 		job->bytes = mem_new((size_t)st.st_size + 1);
 		n = fd_read_all(fd, job->bytes, (size_t)st.st_size);
 	}
+	if (n < 0)
+		job->errnum = errno;
 	job->len = n > 0 ? (size_t)n : 0;
 	close(fd);
 }
 
-char *card_read_file(struct box *box, char letter, uint32_t number, size_t *out_len)
+fallible card_read_file(struct box *box, char letter, uint32_t number, char **out, size_t *out_len)
 {
 	auto_free char *name = name_of(box, letter, number);
 	struct card_job job = {.dir = box->tapes_dir, .name = name};
 
 	offload_run(read_run, &job);
+	if (job.errnum) {
+		free(job.bytes);
+		return job.errnum == EMFILE || job.errnum == ENFILE
+			       ? ask_no_files()
+			       : err_sys(job.errnum, "read %s", name);
+	}
 	*out_len = job.len;
-	return job.bytes;
+	*out = job.bytes;
+	return OK;
 }
 
 static bool decode(struct card *card, size_t len)
@@ -238,16 +250,21 @@ static bool decode(struct card *card, size_t len)
 	return unpack_end(&in);
 }
 
-struct card *card_read(struct box *box, uint32_t number)
+fallible card_read(struct box *box, uint32_t number, struct card **out)
 {
-	struct card *card = mem_new_of(struct card);
-	size_t len;
+	struct card *card;
+	char *bytes = NULL;
+	size_t len = 0;
 
-	card->bytes = card_read_file(box, 's', number, &len);
+	*out = NULL;
+	TRY(card_read_file(box, 's', number, &bytes, &len));
+	card = mem_new_of(struct card);
+	card->bytes = bytes;
 	if (len && decode(card, len))
-		return card;
-	card_free(card);
-	return NULL;
+		*out = card;
+	else
+		card_free(card);
+	return OK;
 }
 
 void card_free(struct card *card)

@@ -8,5 +8,5 @@
 // A disk that fails is logged: what the card is of then ends with the daemon.
 void card_write_file(struct box *box, char letter, uint32_t number, const char *bytes, size_t len);
 void card_erase_file(struct box *box, char letter, uint32_t number);
-// The caller's; *out_len = 0: there is none.
-char *card_read_file(struct box *box, char letter, uint32_t number, size_t *out_len);
+// The caller's; *out_len = 0: there is none. An error says nothing of that.
+fallible card_read_file(struct box *box, char letter, uint32_t number, char **out, size_t *out_len);

@@ -341,7 +341,7 @@ static fallible bring_up(struct context *context)
 		TRY(bell_wait(&context->changed, deadline), "wait for an interpreter");
 	}
 	if (context->listed)
-		return OK;
+		return context->shell ? exec_await_tag(context->shell->exec, deadline) : OK;
 	return box_is_alive(context->box)
 		       ? err_new(NOT_FOUND, "no_context", "the context was deleted")
 		       : word_box_lost();

@@ -93,6 +93,9 @@ fallible context_run(struct context *context, struct str code, uint64_t timeout_
 		     struct context_run **out);
 // Its number among all cells of its context, from 1 on; the next daemon may leave one out.
 uint64_t context_run_number(const struct context_run *run);
+// Waits until the cell was begun and its tape is on disk: the next daemon knows it by its number.
+// Returns at once when it will never begin.
+fallible context_run_await_record(struct context_run *run, int64_t deadline);
 bool context_run_has_ended(const struct context_run *run);
 // The cell of that number, at work, waiting, or one of the last that have ended, also before a
 // restart and in a box that has stopped. The caller holds it; NULL: there is none.

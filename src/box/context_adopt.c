@@ -35,7 +35,7 @@ static struct context *find(struct box *box, uint32_t card)
 	return NULL;
 }
 
-static void adopt_cards(struct adoption *adoption)
+static fallible adopt_cards(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
 	struct contexts *table = contexts_of(box);
@@ -45,13 +45,14 @@ static void adopt_cards(struct adoption *adoption)
 		struct context *context = NULL;
 
 		if (!find(box, at))
-			context = context_card_read(box, at);
+			TRY(context_card_read(box, at, &context));
 		if (context)
 			context->card = at; // it keeps its own number
 		else
 			box_remove_file(box, CONTEXT_CARD, at);
 		table->cards = at;
 	}
+	return OK;
 }
 
 // Nobody saw the end of its process.
@@ -182,7 +183,7 @@ fallible contexts_adopt(struct adoption *adoption)
 		end_rest(adoption);
 		return OK;
 	}
-	adopt_cards(adoption);
+	TRY(adopt_cards(adoption), "read the cards");
 	for (size_t i = 0; i < adoption->name_count; i++) {
 		if (!adoption_number(adoption->names[i], CONTEXT_TAPE, &number))
 			continue;

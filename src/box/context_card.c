@@ -76,19 +76,21 @@ static const char **read_env(struct unpack *in)
 	return env;
 }
 
-struct context *context_card_read(struct box *box, uint32_t number)
+fallible context_card_read(struct box *box, uint32_t number, struct context **out)
 {
-	size_t len;
-	auto_free char *bytes = card_read_file(box, CONTEXT_CARD, number, &len);
+	size_t len = 0;
+	auto_free char *bytes = NULL;
 	auto_free const char **env = NULL;
 	struct context_spec spec = {0};
 	struct str id, key;
 	struct unpack in;
 	uint8_t language;
 
+	*out = NULL;
+	TRY(card_read_file(box, CONTEXT_CARD, number, &bytes, &len));
 	unpack_init(&in, bytes, len);
 	if (!len || !str_is(unpack_text(&in, sizeof(MAGIC)), MAGIC) || unpack_u32(&in) != VERSION)
-		return NULL;
+		return OK;
 	id = unpack_text(&in, CONTEXT_ID);
 	key = unpack_text(&in, CELL_KEY);
 	language = unpack_u8(&in);
@@ -100,8 +102,9 @@ struct context *context_card_read(struct box *box, uint32_t number)
 	env = read_env(&in);
 	if (!env || !unpack_end(&in) || id.len != CONTEXT_ID || key.len != CELL_KEY ||
 	    language > CONTEXT_TYPESCRIPT)
-		return NULL;
+		return OK;
 	spec.language = (enum context_language)language;
 	spec.env = env;
-	return context_make(box, &spec, id.at, key.at);
+	*out = context_make(box, &spec, id.at, key.at);
+	return OK;
 }

@@ -120,5 +120,5 @@ void context_run_let_go(struct context_run *run);
 // In context_card.c. What a process of the context is started with, on disk. Both wait.
 void context_card_write(struct context *context);
 void context_card_erase(struct context *context);
-// One of the table again; NULL: it is no card of ours.
-struct context *context_card_read(struct box *box, uint32_t number);
+// One of the table again; *out NULL: it is no card of ours. An error says nothing of that.
+fallible context_card_read(struct box *box, uint32_t number, struct context **out);

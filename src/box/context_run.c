@@ -327,6 +327,13 @@ fallible context_run_wait(struct context_run *run, int64_t deadline, struct cont
 	return OK;
 }
 
+fallible context_run_await_record(struct context_run *run, int64_t deadline)
+{
+	while (tape_is_unlabelled(run->tape) && !(run->done && !run->begun))
+		TRY(tape_await_write(run->tape, deadline), "wait for the record of a cell");
+	return OK;
+}
+
 uint64_t context_run_number(const struct context_run *run)
 {
 	return run->number;

@@ -368,6 +368,7 @@ void exec_pay(struct box *box)
 			say_signal(exec, exec->owes_signal, exec->owes_alone);
 		if (exec->owes_shut)
 			exec_close_stdin(exec);
+		exec_pay_tag(exec);
 	}
 	list_each (at, &box->lingerers) {
 		struct exec *exec = link_of(at, struct exec, link);

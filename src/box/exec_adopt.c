@@ -32,23 +32,43 @@ struct str exec_make_tag(struct exec *exec, const struct exec_spec *spec)
 	return (struct str){room, exec->tag_len};
 }
 
-// A socket that is full just now: then the next daemon finds the tag that was said before.
-static void say_tag(struct exec *exec, struct str tag)
+// A full socket takes it later (exec_pay): the next daemon must find the last tag.
+static void say_tag(struct exec *exec)
 {
 	static char room[TALK_TAG_MAX + 64];
+	struct str tag = {exec->tag, exec->tag_len};
 	struct talk talk = {.kind = TALK_TAG, .conv = exec->conv, .tag = tag};
 	size_t len = talk_encode(&talk, room, sizeof(room));
 
-	if (len)
-		channel_say(&exec->box->channel, room, len, NULL, 0);
+	exec->owes_tag = len && exec->phase == EXEC_RUNNING &&
+			 channel_say(&exec->box->channel, room, len, NULL, 0) == CHANNEL_FULL;
+}
+
+void exec_pay_tag(struct exec *exec)
+{
+	if (!exec->owes_tag)
+		return;
+	say_tag(exec);
+	if (!exec->owes_tag)
+		bell_ring(&exec->bell);
 }
 
 void exec_retag(struct exec *exec, const struct exec_spec *spec)
 {
 	struct str tag = exec_make_tag(exec, spec);
 
-	if (tag.len && exec->phase == EXEC_RUNNING)
-		say_tag(exec, tag);
+	if (!tag.len)
+		return;
+	free(exec->tag);
+	exec->tag = mem_dup(tag.at, tag.len);
+	say_tag(exec);
+}
+
+fallible exec_await_tag(struct exec *exec, int64_t deadline)
+{
+	while (exec->owes_tag && exec->phase == EXEC_RUNNING)
+		TRY(bell_wait(&exec->bell, deadline), "tell pid 1 what a command is for");
+	return OK;
 }
 
 void exec_tag_flag(struct exec *exec, uint32_t flag, bool on)
@@ -57,7 +77,7 @@ void exec_tag_flag(struct exec *exec, uint32_t flag, bool on)
 		return;
 	exec->tag[TAG_FLAGS_AT] = (char)(on ? exec->tag[TAG_FLAGS_AT] | (int)flag
 					    : exec->tag[TAG_FLAGS_AT] & ~(int)flag);
-	say_tag(exec, (struct str){exec->tag, exec->tag_len});
+	say_tag(exec);
 }
 
 // What passed before we came counts.

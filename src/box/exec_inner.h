@@ -29,7 +29,8 @@ struct exec {
 	bool unreported; // ended without EXITED, which may still come
 	bool owes_forget, owes_shut;
 	bool kept, wants_forget; // kept: no FORGET before its end is on record
-	char *tag;		 // of a session's shell: what was said of it
+	bool owes_tag;
+	char *tag; // of a shell, or one that became something else: what was said of it
 	size_t tag_len;
 	int owes_signal;
 	bool owes_alone;
@@ -66,8 +67,10 @@ fallible exec_adopt(struct box *box, const struct talk *talk, const struct tag *
 		    struct box_leaf *leaf, struct tape *tape, const int *fds, struct exec **out);
 // The tag that it is started with, if pid 1 takes one; borrowed until the next call.
 struct str exec_make_tag(struct exec *exec, const struct exec_spec *spec);
-// It is for that from now on, and pid 1 is told.
+// It is for that from now on, and pid 1 is told. exec_await_tag() waits until the socket took it.
 void exec_retag(struct exec *exec, const struct exec_spec *spec);
+fallible exec_await_tag(struct exec *exec, int64_t deadline);
+void exec_pay_tag(struct exec *exec); // one that a full socket did not take
 // Its end is on record: pid 1 may forget it.
 void exec_filed(struct exec *exec);
 // A flag of its tag (model/tag.h), for a shell: before what it is true of.

@@ -136,7 +136,7 @@ static void recall_lost(struct proc *proc)
 	};
 
 	tape_end(proc->tape);
-	tape_seal(proc->tape, &ending);
+	err_free(tape_seal(proc->tape, &ending)); // else another daemon finds the same
 	recall_ended(proc, &ending);
 }
 
@@ -187,14 +187,33 @@ static fallible find_tape(struct box *box, const char *name, struct tape **out,
 	return OK;
 }
 
-// One that pid 1 holds is not to be believed.
-static fallible check(const struct procs *procs, const struct adoptee *held,
-		      const struct tape_label *label)
+// The record of an ended process, which pid 1 still holds, gives way to a later one of its id.
+static void proc_let_way(struct proc *proc)
 {
-	const struct proc *other = map_get(procs->by_id, label->id);
+	struct exec *exec = take_ptr(proc->exec);
+
+	exec_on_end(exec, NULL, NULL);
+	exec_filed(exec);
+	exec_drop(exec);
+}
+
+// One that pid 1 holds is not to be believed. An id is free as soon as its process has ended, so
+// pid 1 may hold two of one id: the later one stands, and the other has ended. *out_goes: it is
+// this one.
+static fallible check(const struct procs *procs, const struct adoptee *held,
+		      const struct tape_label *label, bool *out_goes)
+{
+	struct proc *other = map_get(procs->by_id, label->id);
+	bool is_twice = other && other->exec;
 
 	TRY(proc_check_id(label->id));
-	if (held->tag.file > FILES_MAX || (other && other->exec))
+	*out_goes = is_twice && held->talk.held.ended && other->started_ms >= label->started_ms;
+	if (is_twice && !*out_goes && !other->exec->leaf &&
+	    other->started_ms <= label->started_ms) {
+		proc_let_way(other);
+		is_twice = false;
+	}
+	if (held->tag.file > FILES_MAX || (is_twice && !*out_goes))
 		return err_new(BAD_PEER, "bad_tag", "pid 1 holds a process twice");
 	return OK;
 }
@@ -232,6 +251,7 @@ static fallible recall(struct adoption *adoption, uint32_t number, struct adopte
 	struct tape_label label;
 	struct tape_ending ending;
 	struct proc *proc;
+	bool goes = false;
 
 	TRY(find_tape(box, name, &tape, &label));
 	if (!tape && !held)
@@ -243,11 +263,13 @@ static fallible recall(struct adoption *adoption, uint32_t number, struct adopte
 		held = NULL;
 	}
 	if (held)
-		TRY(leave(tape, check(procs, held, &label)));
+		TRY(leave(tape, check(procs, held, &label, &goes)));
 	// Also the number of one that goes: its file is removed in the background.
 	if (procs->reel.files < number)
 		procs->reel.files = number;
-	if (!make_way(procs, &label, held))
+	if (goes)
+		held->tag.kind = TAG_EXEC; // it is only to be forgotten
+	if (goes || !make_way(procs, &label, held))
 		return OK;
 	tape_bound(tape, box_tape_budget(box));
 	proc = restore(procs, take_ptr(tape), &label);

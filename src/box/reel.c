@@ -6,12 +6,15 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "box/box.h"
 #include "box/exec_inner.h"
 #include "box/tape_inner.h"
 
 #define SETTLE_MS 1000 // then it is looked at again
 #define SEAL_MS 20     // from an end to its record on disk
+#define AGAIN_MS 1000  // the same, when it could not be written
 #define SPARE_MS 10000 // a file that nobody takes is closed
 
 struct seal {
@@ -38,6 +41,18 @@ struct batch {
 	struct box *box; // held, and with it the reel
 };
 
+// The record of an end that the disk did not take is written later: pid 1 holds the process until
+// then, and the next daemon hears of its end once more.
+static void seal_again(struct reel *reel, struct seal *seal)
+{
+	struct loop *loop = reel->box->loop;
+
+	link_drop(&seal->link);
+	link_add(&reel->seals, &seal->link);
+	if (!reel->seal_timer.at)
+		loop_set_timer(loop, &reel->seal_timer, loop_now(loop) + AGAIN_MS);
+}
+
 static void seal_task(void *arg)
 {
 	struct batch *batch = arg;
@@ -45,9 +60,15 @@ static void seal_task(void *arg)
 	task_shield(true);
 	list_each (at, &batch->seals) {
 		struct seal *seal = link_of(at, struct seal, link);
+		auto_err err = tape_seal(seal->tape, &seal->ending);
 
-		tape_seal(seal->tape, &seal->ending);
-		drop_seal(seal);
+		if (err && box_is_alive(batch->box)) {
+			log_event(LOG_WARN, "exec.unsealed", "sandbox", batch->box->id, "trail",
+				  err_trail(err), NULL);
+			seal_again(batch->reel, seal);
+		} else {
+			drop_seal(seal);
+		}
 	}
 	batch->reel->sealing--;
 	bell_ring(&batch->reel->sealed);

@@ -490,6 +490,31 @@ void session_set_env(struct box *box, struct str name, const char *value)
 	}
 }
 
+static struct session *find_card_busy(struct box *box)
+{
+	if (box->sessions)
+		list_each (at, &box->sessions->all) {
+			struct session *session = link_of(at, struct session, link);
+
+			if (session->card_busy)
+				return session;
+		}
+	return NULL;
+}
+
+void sessions_settle(struct box *box)
+{
+	struct session *session;
+	struct err *err = OK;
+
+	while (!err && (session = find_card_busy(box))) {
+		session_hold(session);
+		err = bell_wait(&session->changed, CLOCK_NEVER);
+		session_drop(session);
+	}
+	err_free(err);
+}
+
 void sessions_end(struct box *box)
 {
 	auto_err err = word_box_lost();

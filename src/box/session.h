@@ -125,3 +125,5 @@ const char *const *session_env(const struct session *session);
 // The environment of the box was changed: `name` is set, or with a NULL value unset, in every
 // session before its next command.
 void session_set_env(struct box *box, struct str name, const char *value);
+// Waits until the changes are on disk, so that the next daemon knows of them.
+void sessions_settle(struct box *box);

@@ -70,11 +70,13 @@ static fallible adopt_one(struct adoption *adoption, uint32_t number)
 {
 	struct box *box = adoption->box;
 	struct adoptee *held = adoption_find(adoption, TAG_SESSION, number);
-	struct card *card = card_read(box, number);
-	auto_session old = card ? session_find(box, card->id) : NULL;
+	struct card *card = NULL;
+	auto_session old = NULL;
 	auto_session session = NULL;
-	struct err *err = OK;
+	struct err *err = card_read(box, number, &card);
 
+	TRY(err);
+	old = card ? session_find(box, card->id) : NULL;
 	if (!card || old) { // the later one of two stands: it was made after the other was deleted
 		box_remove_file(box, 's', number);
 		card_free(card);

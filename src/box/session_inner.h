@@ -126,5 +126,5 @@ struct card {
 	const char **env;
 	char *bytes;
 };
-struct card *card_read(struct box *box, uint32_t number);
+fallible card_read(struct box *box, uint32_t number, struct card **out);
 void card_free(struct card *card);

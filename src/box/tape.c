@@ -430,11 +430,23 @@ void tape_end(struct tape *tape)
 {
 	tape->ended = true;
 	bell_ring(&tape->more);
+	bell_ring(&tape->wrote);
 }
 
-void tape_seal(struct tape *tape, const struct tape_ending *ending)
+bool tape_is_unlabelled(const struct tape *tape)
+{
+	return tape->name && !tape->labelled && !tape->broken;
+}
+
+fallible tape_await_write(struct tape *tape, int64_t deadline)
+{
+	return bell_wait(&tape->wrote, deadline);
+}
+
+fallible tape_seal(struct tape *tape, const struct tape_ending *ending)
 {
 	char room[ENDING_MAX];
+	struct err *err = OK;
 	struct pack pack;
 
 	pack_init(&pack, room, sizeof(room));
@@ -451,12 +463,16 @@ void tape_seal(struct tape *tape, const struct tape_ending *ending)
 	pack_u64(&pack, ending->max_rss);
 	pack_u8(&pack, ending->status);
 	tape_disk_take(tape);
-	if (tape->name && !tape->closed && !tape->broken)
-		err_free(put(tape, FRAME_END, room, pack.len));
-	tape->ending = *ending;
-	tape->ended = tape->closed = true;
+	if (tape->name && !tape->closed)
+		err = put(tape, FRAME_END, room, pack.len);
+	tape->ended = true;
+	if (!err) {
+		tape->ending = *ending;
+		tape->closed = true;
+	}
 	tape_disk_give(tape);
 	rest(tape);
+	return err;
 }
 
 bool tape_has_ended(const struct tape *tape)

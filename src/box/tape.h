@@ -44,6 +44,9 @@ void tape_prepare(struct tape *tape);
 void tape_started(struct tape *tape, int pid, uint32_t conv);
 // Writes the label, unless it is on disk. Waits for the disk.
 void tape_begin(struct tape *tape);
+// True while its file does not say what it is, and still may.
+bool tape_is_unlabelled(const struct tape *tape);
+fallible tape_await_write(struct tape *tape, int64_t deadline); // or its end
 
 // How a command ended, as the tape tells it to whoever opens it.
 struct tape_ending {
@@ -55,7 +58,7 @@ struct tape_ending {
 	uint64_t cpu_ms, max_rss;
 };
 // Behind tape_end(): the last record. Waits for the disk.
-void tape_seal(struct tape *tape, const struct tape_ending *ending);
+fallible tape_seal(struct tape *tape, const struct tape_ending *ending);
 
 // A named tape of an earlier life. It has ended, or was cut off in the middle: then a record at its
 // end has the bytes that are there, and it can be written on. The label's texts live as long as the

@@ -250,7 +250,7 @@ static bool look_far(struct window *window, uint64_t at, char *room, size_t len)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
-			window->errnum = n < 0 ? errno : EIO;
+			window->errnum = n < 0 ? errno : ENODATA;
 			return false;
 		}
 		room += n;
@@ -276,7 +276,7 @@ static bool look(struct window *window, uint64_t at, void *room, size_t len)
 	window->at = at;
 	window->len = n > 0 ? (size_t)n : 0;
 	if (window->len < len) {
-		window->errnum = n < 0 ? errno : EIO;
+		window->errnum = n < 0 ? errno : ENODATA;
 		return false;
 	}
 	memcpy(room, window->bytes, len);
@@ -388,7 +388,18 @@ static bool scan_short(struct scan *scan, struct frame *frame, uint64_t at, uint
 	if (frame->kind == FRAME_END || frame->len == 0)
 		return false;
 	frame_put(head, frame->kind, frame->len, frame->offset);
-	return pwrite(scan->file, head, sizeof(head), (off_t)at) == sizeof(head);
+	if (pwrite(scan->file, head, sizeof(head), (off_t)at) == sizeof(head))
+		return true;
+	scan->errnum = errno ? errno : EIO;
+	return false;
+}
+
+// What could not be read says nothing of the tape: it is not cut for that.
+static bool scan_failed(struct scan *scan, const struct window *window)
+{
+	if (window->errnum && window->errnum != ENODATA)
+		scan->errnum = window->errnum;
+	return scan->errnum;
 }
 
 // One frame. False: there is no whole one any more.
@@ -433,12 +444,14 @@ void scan_run(void *arg)
 	}
 	window->file = scan->file;
 	window->len = 0;
+	window->errnum = 0;
 	scan->bad = !S_ISREG(st.st_mode) || !scan_label(scan, window);
-	if (scan->bad)
+	if (scan_failed(scan, window) || scan->bad)
 		return;
 	while (scan_frame(scan, window, (uint64_t)st.st_size, &offset))
 		continue;
-	if (!scan->ended && ftruncate(scan->file, (off_t)(scan->label_len + scan->place)))
+	if (!scan_failed(scan, window) && !scan->ended &&
+	    ftruncate(scan->file, (off_t)(scan->label_len + scan->place)))
 		scan->errnum = errno;
 }
 

@@ -270,7 +270,10 @@ fallible understudy_begin(struct understudy *understudy, const struct exec_spec 
 	buf_done(&understudy->state);
 	free(understudy);
 	become(exec, spec);
-	err = exec_write(exec, cue.at, cue.len, loop_now(exec->box->loop) + WRITE_MS);
+	// Not before pid 1 has its tag: the next daemon would not know it for what it is.
+	err = exec_await_tag(exec, loop_now(exec->box->loop) + WRITE_MS);
+	if (!err)
+		err = exec_write(exec, cue.at, cue.len, loop_now(exec->box->loop) + WRITE_MS);
 	exec_close_stdin(exec);
 	// One that dies while it is told is a command that died: its end says so.
 	if (err && err_kind(err) != ERR_CONFLICT) {

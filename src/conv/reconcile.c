@@ -6,27 +6,34 @@
 #include "conv/runs.h"
 #include "model/timers.h"
 
-#define DRAIN_WORDS_MS 1000
+#define DRAIN_WORDS_MS 10000 // for the end of the dialogue, which another process may hold open
 
 // The runner is gone, but its last words may lie in its dialogue: evidence comes before judgement.
-static void hear_out(struct conv *conv)
+// A word that cannot be kept now is heard at the next try: it stays where it is until then.
+static fallible hear_out(struct conv *conv)
 {
 	const struct seam *seam = conv->convs->seam;
 	struct seam_site site = conv_site(conv);
 	int64_t until = loop_now(conv->convs->loop) + DRAIN_WORDS_MS;
 	int fd = -1;
-	auto_err err = seam->attach(seam->arg, &site, &conv->lease, &fd);
 
-	if (!err)
-		err = keeper_talk(conv, fd);
-	while (!err && conv->talk && !(conv->talk->closed && !link_heard(conv->talk)) &&
+	if (!conv->talk) {
+		auto_err err = seam->attach(seam->arg, &site, &conv->lease, &fd);
+
+		if (!err)
+			err = keeper_talk(conv, fd);
+		if (err)
+			return OK; // it has left none
+	}
+	while (conv->talk && !(conv->talk->closed && !link_heard(conv->talk)) &&
 	       loop_now(conv->convs->loop) < until) {
 		bool did = false;
 
-		err = hear_word(conv, &did);
-		if (!err && !did)
+		TRY(hear_word(conv, &did));
+		if (!did)
 			err_free(bell_wait(&conv->wake, until));
 	}
+	return OK;
 }
 
 // What the runner took while nobody could write it down, it tells in its first words: it has the
@@ -49,9 +56,9 @@ fallible reconcile(struct conv *conv)
 	hearing.event.seen = seam_judge(view, &conv->lease);
 	hearing.event.error = view->failed ? view->why : NULL;
 	if (run)
-		runs_log_resume(run);
+		TRY(runs_log_resume(run));
 	if (conv->lease.state == LEASE_ACTIVE && hearing.event.seen == LEASE_SEES_NOTHING)
-		hear_out(conv);
+		TRY(hear_out(conv));
 	run = conv_running(conv);
 	if (run) {
 		hearing.lost = (struct run_end){RUN_FAILED,

@@ -299,7 +299,8 @@ static bool has_end(struct tape *tape)
 	return false;
 }
 
-static void take_up_log(struct run *run)
+// A log that cannot be read now is not an empty one: nothing is begun in its place.
+static fallible take_up_log(struct run *run)
 {
 	struct conv *conv = run->conv;
 	auto_free char *name = log_name(conv, run->id);
@@ -315,23 +316,24 @@ static void take_up_log(struct run *run)
 		seq = last_seq(tape);
 		run->seq = seq > run->seq ? seq : run->seq;
 		run->log = tape;
-	} else if (err_kind(err) != ERR_NOT_FOUND) {
-		log_event(LOG_WARN, "run.log", "session", conv->id, "run", run->id, "trail",
-			  err_trail(err), NULL);
+	} else if (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_INVALID) {
+		err_free(take_ptr(err)); // nothing was written to it yet
 	}
 	run->opening = false;
 	bell_ring(&conv->changed);
+	return take_ptr(err);
 }
 
 // Only the session's keeper may wait for another who opens it: nobody else keeps the run alive.
-void runs_log_resume(struct run *run)
+fallible runs_log_resume(struct run *run)
 {
 	while (run->opening)
 		bell_await(&run->conv->changed);
 	if (!run->log && run->earlier)
-		take_up_log(run);
+		TRY(take_up_log(run), "open the log of a run");
 	if (!run->log)
 		open_log(run);
+	return OK;
 }
 
 // A log that could not be written is closed: whoever reads it comes again, and the next line opens
@@ -341,16 +343,18 @@ static fallible add_line(struct run *run, const struct buf *line)
 	struct err *err = OK;
 	auto_tape log = NULL; // another's failure may close it meanwhile
 
-	runs_log_resume(run);
-	log = run->log;
-	tape_hold(log);
-	if (buf_ok(line))
+	err = runs_log_resume(run);
+	if (!err) {
+		log = run->log;
+		tape_hold(log);
+	}
+	if (!err && buf_ok(line))
 		err = tape_add(log, TAPE_STDOUT, line->at, line->len);
 	if (!err)
 		return OK;
 	log_event(LOG_WARN, "run.log", "session", run->conv->id, "run", run->id, "trail",
 		  err_trail(err), NULL);
-	if (run->log == log) {
+	if (log && run->log == log) {
 		tape_end(log);
 		tape_drop(take_ptr(run->log));
 		run->earlier = true;
@@ -414,7 +418,7 @@ void runs_log_end(struct run *run)
 	if (!run->log)
 		return; // whoever opens it next writes its end
 	tape_end(run->log);
-	tape_seal(run->log, &(struct tape_ending){.ended_ms = run->ended_ms});
+	err_free(tape_seal(run->log, &(struct tape_ending){.ended_ms = run->ended_ms}));
 }
 
 // A run that has ended, whose log was cut off before its last line.
@@ -466,7 +470,7 @@ fallible runs_log_open(struct conv *conv, struct str id, struct tape **out)
 	while ((run = find(conv, id)) && run->opening)
 		TRY(bell_wait(&conv->changed, CLOCK_NEVER));
 	if (run) {
-		runs_log_resume(run);
+		TRY(runs_log_resume(run));
 		tape_hold(run->log);
 		*out = run->log;
 		return OK;
@@ -475,8 +479,9 @@ fallible runs_log_open(struct conv *conv, struct str id, struct tape **out)
 		return err_new(NOT_FOUND, "no_run", "there is no such run");
 	name = log_name(conv, key);
 	err = tape_open(conv->convs->loop, conv->convs->dir, name, &tape, &label);
-	if (err)
+	if (err && (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_INVALID))
 		return err_recast(err, ERR_NOT_FOUND, "no_run", "there is no such run");
+	TRY(err, "open the log of a run");
 	tape_leave(tape);
 	logs_bind(conv, tape);
 	err = finish_log(conv, key, tape);

@@ -31,7 +31,7 @@ void runs_log_state(struct run *run);
 void runs_log_step(struct run *run, const char *step);
 void runs_log_end(struct run *run); // the last line
 // After a restart: where its runner goes on.
-void runs_log_resume(struct run *run);
+fallible runs_log_resume(struct run *run);
 // Of any run of the conversation. Held.
 fallible runs_log_open(struct conv *conv, struct str id, struct tape **out);
 void runs_remove_logs(struct conv *conv);

@@ -169,7 +169,8 @@ static fallible take_up(struct entry *entry, bool frozen)
 	TRY(box_adopt(fleet->loop, fleet->ask, &from, &box));
 	entry->box = box;
 	entry_keep_output(entry);
-	return way_take(entry, links, false);
+	way_take_or_mend(entry, links);
+	return OK;
 }
 
 static bool freeze_again(struct entry *entry)

@@ -32,8 +32,7 @@ fallible change_terms(struct fleet *fleet, const struct who *who, struct str key
 	if (!entry)
 		return life_absent();
 	TRY(terms_read(object, &entry->record.terms));
-	entry_keep(entry);
-	return OK;
+	return entry_keep_now(entry);
 }
 
 static void free_policy(struct policy **policy)
@@ -48,6 +47,8 @@ static fallible settle(struct entry *entry)
 	struct err *err;
 
 	entry_hold(entry);
+	if (entry->box)
+		sessions_settle(entry->box);
 	err = entry_keep_now(entry);
 	if (!err && entry->listed)
 		way_mend(entry);

@@ -137,7 +137,9 @@ static fallible rise(struct entry *entry)
 	TRY(queue_enter(fleet, entry));
 	err = box_again(entry->box, &order);
 	queue_leave(fleet);
-	return err ? err : way_take(entry, links, false);
+	if (!err)
+		way_take_or_mend(entry, links); // it runs, whatever becomes of its way out
+	return err;
 }
 
 static fallible start(struct entry *entry)

@@ -101,7 +101,7 @@ fallible shells_change_env(const struct visit *visit, const struct json *object)
 	record->env = env;
 	env = old;
 	visit->entry->fleet->changes++;
-	entry_keep(visit->entry);
 	shells_tell_env(visit->box, &record->env, object);
-	return OK;
+	sessions_settle(visit->box);
+	return entry_keep_now(visit->entry);
 }

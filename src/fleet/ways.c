@@ -199,6 +199,17 @@ fallible way_take(struct entry *entry, uint32_t links, bool fresh)
 	return OK;
 }
 
+void way_take_or_mend(struct entry *entry, uint32_t links)
+{
+	auto_err err = way_take(entry, links, false);
+
+	if (!err)
+		return;
+	log_event(LOG_WARN, "egress.not_open", "sandbox", entry->record.id, "reason",
+		  err_reason(err), "trail", err_trail(err), NULL);
+	bell_ring(&entry->fleet->ways);
+}
+
 static int64_t deadline_of(const struct entry *entry)
 {
 	return loop_now(entry->fleet->loop) + STEP_MS;

@@ -21,6 +21,8 @@ void way_unseal(struct entry *entry);
 // for with a way, if the record wants one. `fresh`: it was just made. Waits. The caller holds it.
 bool way_is_wanted(const struct record *record);
 fallible way_take(struct entry *entry, uint32_t links, bool fresh);
+// The same for a box that lives already: a way that fails is mended later, and its box lives on.
+void way_take_or_mend(struct entry *entry, uint32_t links);
 // Makes it as the record says, if the box runs. Waits; the caller holds it. As box_net_set().
 fallible way_settle(struct entry *entry);
 // The same, where nobody could be told: it is tried again.

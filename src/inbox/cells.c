@@ -23,6 +23,7 @@
 #include "wire/text.h"
 
 #define FLUSH (32 * 1024)
+#define RECORD_SOON_MS 2
 #define WHY_MAX 256
 #define TAIL 3 // bytes of a character that lacks its end
 
@@ -264,6 +265,21 @@ static void put_end(struct feed *feed, const struct context_result *result)
 	}
 }
 
+// The number is told when another daemon would know it, too. Most cells write something at once.
+static fallible await_record(struct http *x, struct context_run *run)
+{
+	int64_t soon = loop_now(door_of(x)->loop) + RECORD_SOON_MS;
+	struct err *err = context_run_await_record(run, soon);
+
+	if (!err || err_kind(err) != ERR_TIMEOUT)
+		return err;
+	err_free(err);
+	TRY(http_away(x, HTTP_PROBE_HEAD));
+	err = context_run_await_record(run, CLOCK_NEVER);
+	http_back(x);
+	return err;
+}
+
 fallible cells_follow(struct http *x, struct context_run *run, const struct cells_from *from,
 		      struct context_result *out)
 {
@@ -280,6 +296,7 @@ fallible cells_follow(struct http *x, struct context_run *run, const struct cell
 	follow_prepare(&feed.follow);
 	cell_put_key(&key, context_run_key(run));
 	cell_read(&feed.cell, buf_view(&key));
+	TRY(await_record(x, run));
 	http_set(x, "X-Cell",
 		 str_of(arena_fmt(x->arena, "%llu", (unsigned long long)context_run_number(run))));
 	TRY(pass_on(&feed));

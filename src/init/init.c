@@ -142,13 +142,28 @@ static void obey_about(struct conv *conv, const struct talk *talk)
 	}
 }
 
+// A daemon that ends without having read all that pid 1 said resets the connection. The messages
+// that it had sent by then are still in the queue behind that error.
+static ssize_t receive(struct letter *letter, int fds[2], int *count)
+{
+	ssize_t len;
+
+	*count = 2;
+	len = fd_recv_any(TALK_FD_CONTROL, letter->words, sizeof(letter->words), fds, count,
+			  MSG_DONTWAIT);
+	if (len >= 0 || errno != ECONNRESET)
+		return len;
+	*count = 2;
+	return fd_recv_any(TALK_FD_CONTROL, letter->words, sizeof(letter->words), fds, count,
+			   MSG_DONTWAIT);
+}
+
 static void obey(void)
 {
 	struct letter *letter = init.letters[init.letter];
 	struct talk talk;
-	int fds[2], count = 2;
-	ssize_t len = fd_recv_any(TALK_FD_CONTROL, letter->words, sizeof(letter->words), fds,
-				  &count, MSG_DONTWAIT);
+	int fds[2], count;
+	ssize_t len = receive(letter, fds, &count);
 	struct conv *conv;
 
 	if (len < 0 && errno == EAGAIN)
@@ -386,10 +401,8 @@ static void live(void)
 		if (!ready[0].revents) {
 			if (ready[2].revents)
 				meet_daemon();
-		} else if (init.owing && (ready[0].revents & (POLLHUP | POLLERR))) {
-			lose_daemon();
 		} else if (init.owing) {
-			settle_all();
+			settle_all(); // nothing is owed to one that has gone: it is read to its end
 		} else {
 			obey();
 		}

@@ -262,6 +262,78 @@ ADOPT_TEST(usable, first_nothing, 0,
 	CHECK(err && err_kind(err) == ERR_NOT_FOUND);
 }
 
+static void first_many(int said)
+{
+	auto_session session = NULL;
+	struct session_spec spec = session_spec();
+	struct proc *proc;
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK_OK(start_process("ended", "echo ended; exit 3", false, &proc));
+	CHECK_OK(proc_wait(proc, in(5000)));
+	procs_settle(box);
+	CHECK_OK(start_process("running", "sleep 100", false, &proc));
+	CHECK_OK(session_create(box, STR("shell"), &spec, &session));
+}
+
+ADOPT_TEST(no_files, first_many, 50,
+	   "a daemon that runs out of descriptors while it takes a box up forgets nothing of it")
+{
+	auto_proc ended = NULL;
+	auto_proc running = NULL;
+	auto_session session = NULL;
+	auto_err err = OK;
+	int refused = 0;
+
+	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	for (int room = 0; room < 64; room++) {
+		struct rlimit old;
+
+		keeper_fill(&old, room);
+		err = adopt();
+		setrlimit(RLIMIT_NOFILE, &old);
+		if (!err)
+			break;
+		CHECK(err_kind(err) == ERR_EXHAUSTED || err_kind(err) == ERR_INTERNAL);
+		refused++;
+		err_free(take_ptr(err));
+		house_settle_to(2);
+	}
+	printf("# refused %d times\n", refused);
+	CHECK(!err && refused > 3);
+	ended = find("ended");
+	running = find("running");
+	session = session_find(box, STR("shell"));
+	CHECK(ended && proc_look(ended).exit_code == 3);
+	CHECK(running && proc_look(running).status == PROC_RUNNING);
+	CHECK(session != NULL);
+	end_box();
+}
+
+static void first_reused(int said)
+{
+	struct proc *proc;
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK_OK(start_process("again", "exit 3", false, &proc));
+	CHECK_OK(proc_wait(proc, in(5000)));
+	// The end of the first is not on record yet, and pid 1 holds both.
+	CHECK_OK(start_process("again", "echo second; sleep 100", false, &proc));
+}
+
+ADOPT_TEST(reused, first_reused, 0, "an id that was free again is the later process's")
+{
+	auto_proc proc = NULL;
+
+	CHECK_OK(adopt());
+	proc = find("again");
+	CHECK(proc && proc_look(proc).status == PROC_RUNNING);
+	CHECK(strstr(proc_look(proc).command, "second") != NULL);
+	end_box();
+}
+
 // A pid 1 that lies about what it holds.
 static void be_liar(int listener, int rule)
 {

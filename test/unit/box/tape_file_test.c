@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -140,7 +141,7 @@ TASK_TEST(comes_back, "a finished tape comes back with its label, its bytes and 
 	CHECK_OK(tape_add(tape, TAPE_STDOUT, bytes, sizeof(bytes)));
 	CHECK_OK(tape_add(tape, TAPE_STDERR, "\xff", 1));
 	tape_end(tape);
-	tape_seal(tape, &ending);
+	CHECK_OK(tape_seal(tape, &ending));
 	tape_leave(tape);
 	tape_drop(tape);
 	CHECK_OK(tape_open(loop, dir, "box/2", &again, &label));
@@ -259,7 +260,7 @@ TASK_TEST(rests, "a tape that has ended keeps no file open, and is read all the 
 
 	CHECK_OK(tape_add(tape, TAPE_STDOUT, "sleep", 5));
 	tape_end(tape);
-	tape_seal(tape, &ending);
+	CHECK_OK(tape_seal(tape, &ending));
 	for (int i = 0; i < 3; i++) {
 		tape_hold(tape);
 		CHECK_OK(read_from(tape, 0, 100));
@@ -268,6 +269,30 @@ TASK_TEST(rests, "a tape that has ended keeps no file open, and is read all the 
 	}
 	tape_drop(tape);
 	CHECK(await_gone("box/6"));
+}
+
+TASK_TEST(seals_again, "an ending that the disk did not take is told as such, and can be put again")
+{
+	struct tape *tape = make("box/9"), *again;
+	struct tape_ending ending = {.exit_code = 5};
+	struct tape_label label;
+	struct rlimit old, none;
+
+	getrlimit(RLIMIT_NOFILE, &old);
+	none = old;
+	none.rlim_cur = 3;
+	tape_end(tape);
+	setrlimit(RLIMIT_NOFILE, &none);
+	CHECK_ERR(tape_seal(tape, &ending), INTERNAL);
+	setrlimit(RLIMIT_NOFILE, &old);
+	CHECK(!tape_ending_of(tape, &ending));
+	CHECK_OK(tape_seal(tape, &ending));
+	tape_leave(tape);
+	tape_drop(tape);
+	CHECK_OK(tape_open(loop, dir, "box/9", &again, &label));
+	CHECK(tape_ending_of(again, &ending) && ending.exit_code == 5);
+	tape_drop(again);
+	CHECK(await_gone("box/9"));
 }
 
 static struct tape *oldest;

@@ -135,6 +135,32 @@ TEST(returns, "R-1 a command runs on without a daemon, and the next one reads wh
 	end();
 }
 
+TEST(unread, "what a daemon said before its death is heard, though it had not read everything")
+{
+	static struct held held;
+	struct talk talk = {.kind = TALK_TAG, .tag = STR("the second")}, exec;
+	struct pollfd told;
+
+	if (skip(true))
+		return;
+	CHECK(begin_listening());
+	exec = command((const char *[]){"/bin/bash", "-c", "sleep 100", NULL});
+	exec.exec.flags = TALK_EXEC_TAG | TALK_EXEC_KEEP;
+	exec.exec.tag = STR("the first");
+	CHECK(tell(&box, &exec, NULL, 0));
+	told = (struct pollfd){.fd = box.control, .events = POLLIN};
+	CHECK(poll(&told, 1, PATIENCE_MS) == 1); // STARTED lies there, and is never read
+	CHECK(kill(box.pid, SIGSTOP) == 0);
+	talk.conv = exec.conv;
+	CHECK(tell(&box, &talk, NULL, 0));
+	fd_drop(&box.control);
+	CHECK(kill(box.pid, SIGCONT) == 0);
+	CHECK(come_back(&held, 1) == 1 && held.talk.conv == exec.conv);
+	CHECK(held.talk.held.tag.len == 10 && memcmp(held.tag, "the second", 10) == 0);
+	drop(&held);
+	end();
+}
+
 TEST(plain, "what is over and not to be kept is not held; nor is what was forgotten")
 {
 	static struct held held;
