@@ -29,6 +29,7 @@
 	X(OWNER,        "owner",          "each user namespace is owned by its own box's root") \
 	X(PIDNS,        "pidns",          "the pid namespace of a box") \
 	X(NETNS,        "netns",          "the network namespace of a box") \
+	X(NETNS_OWN,    "netns_own",      "a way out is opened in the box's own network namespace alone") \
 	X(MASKS,        "masks",          "files of /proc that are blank, empty or the box's own") \
 	X(READONLY,     "readonly",       "files of /proc that are read-only") \
 	X(NOSUID,       "nosuid",         "nosuid of a box's root") \
@@ -37,6 +38,8 @@
 	X(ROOT,         "root",           "the box's root lies over every other") \
 	X(NOFOLLOW,     "nofollow",       "mount points that must be directories, not links") \
 	X(DEVICES,      "devices",        "the short list in /dev: a box sees the host's") \
+	X(LEAF_DIR,     "leaf_dir",       "pid 1's cgroup directory is opened through a mount of its own") \
+	X(LEAF_TASKS,   "leaf_tasks",     "v1: `tasks` of an exec's cgroup is opened as the box's root") \
 	X(FDS,          "fds",            "a command inherits nothing but stdio") \
 	X(CWD,          "cwd",            "a working directory must lie within the root") \
 	X(MAGIC_LINKS,  "magic_links",    "paths of a client follow no magic link of /proc") \

@@ -17,6 +17,11 @@ int guise_raise(void)
 	return (int)syscall(SYS_capset, &head, caps);
 }
 
+int guise_effective(uint32_t id)
+{
+	return syscall(SYS_setresuid, -1, id, -1) ? -1 : guise_raise();
+}
+
 int guise_files(uint32_t id)
 {
 	setfsgid(id);

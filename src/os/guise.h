@@ -9,3 +9,6 @@
 int guise_files(uint32_t id);
 // Leaving id 0 takes capabilities out of the effective set; this puts the permitted ones back.
 int guise_raise(void);
+// The effective uid alone becomes `id` (0: ours again), with all our capabilities: what is opened
+// now carries it. The kernel forgets PR_SET_PDEATHSIG at each call.
+int guise_effective(uint32_t id);

@@ -86,7 +86,7 @@ struct cell *cell_new(const char *box)
 	cell->pidfd = -1;
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		cell->fds[i] = -1;
-	cell->mounts = cell->steer = cell->netns = -1;
+	cell->group_mount = cell->mounts = cell->steer = cell->netns = -1;
 	return cell;
 }
 
@@ -230,6 +230,7 @@ static fallible receive(struct warden *warden, struct cell *cell,
 		return err_sys(answer->errnum, "clone a builder");
 	TRY(watch(warden, cell));
 	cell->note.started = note_started(cell->pid);
+	cell->note.netns = netcell_inode(net);
 	if (cell->doomed || weak(NETNS) ||
 	    !(cell->net || (cell->ahead && warden->netout.by != NETOUT_NONE)))
 		return OK;

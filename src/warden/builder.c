@@ -153,19 +153,25 @@ static int settle(struct build *b)
 // close-on-exec.
 static int arrange_fds(struct build *b)
 {
+	// The leaf's detached mount is unmounted with our exec, here, and not when pid 1 ends.
+	int leaf_dir = b->plan->has_into && !weak(LEAF_DIR)
+			       ? openat(b->fds->leaf[0], ".", O_PATH | O_DIRECTORY | O_CLOEXEC)
+			       : b->fds->leaf[0];
 	const int places[][2] = {
 		{b->kit->null, 0},
 		{b->kit->null, 1},
 		{b->kit->null, 2},
 		{b->kit->kit, TALK_FD_KIT},
 		{b->fds->userns, TALK_FD_USERNS},
-		{b->fds->leaf[0], TALK_FD_LEAF},
+		{leaf_dir, TALK_FD_LEAF},
 		{b->fds->leaf[1], TALK_FD_LEAF_2},
 		{b->fds->listen, TALK_FD_LISTEN},
 		{b->kit->sock, TALK_FD_WITNESS},
 		{b->fds->control, TALK_FD_CONTROL},
 	};
 
+	if (leaf_dir < 0)
+		return -1;
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
 		if (places[i][0] >= 0 && dup2(places[i][0], places[i][1]) < 0)
 			return -1;

@@ -10,9 +10,8 @@
 // What the warden tells of the ground of one box. Sent to the zygote as it is: both ends are one
 // program.
 struct builder_plan {
-	uint32_t base;	// the host's id of the box's root
-	bool has_into;	// a v2 group to be cloned into
-	bool shows_net; // its network namespace is for the warden, too
+	uint32_t base; // the host's id of the box's root
+	bool has_into; // a v2 group to be cloned into
 	uint8_t task_count, leaf_count;
 };
 

@@ -82,6 +82,7 @@ static void forget(struct warden *warden, struct cell *cell)
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&cell->fds[i]);
 	fd_drop(&cell->netns);
+	fd_drop(&cell->group_mount);
 	if (warden->berth == cell)
 		warden->berth = NULL;
 	err_free(cell->late);
@@ -96,6 +97,7 @@ static void keep(struct warden *warden, struct cell *cell)
 	answer_all(warden, cell, true);
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&cell->fds[i]);
+	fd_drop(&cell->group_mount);
 	err_free(take_ptr(cell->late));
 	cell->awaits = false;
 	cell->state = CELL_KEPT;

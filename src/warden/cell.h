@@ -56,6 +56,7 @@ struct cell {
 	bool build_owed;	// that daemon is still there
 	uint64_t number;	// of its build
 	bool awaits;		// its pid 1's word of the overlays
+	int group_mount;	// see group_leaf(); -1: no order for a leaf came yet
 	int mounts;		// a copy of its overlays, so that we say when they end; -1: none
 	bool net;		// its build was to open its way out
 	int userns;		// of its id range, the slot's; BUILDING, BERTH

@@ -6,7 +6,13 @@
 // 20 us, a `cgroup.procs` anywhere waits for a grace period of several ms. `cgroup.procs` of the v2
 // groups belongs to the box's root, or pid 1 could not clone into a leaf; nothing else is chowned.
 //
-// syscalls: mkdirat unlinkat openat read write close fchownat kill faccessat
+// Fds of leaves go to daemon and pid 1, and lead nowhere else. A directory is opened through a
+// detached mount of the box's own group: ".." ends there, not at the host's root. `tasks` is opened
+// as the box's root: the kernel judges a write by the opener's uid, and root's would move any
+// process of the host, for whoever kills the leaf then.
+//
+// syscalls: mkdirat unlinkat openat read write close fchownat kill faccessat open_tree setresuid
+// syscalls: capget capset prctl getppid getpid exit_group
 #include "warden/group.h"
 
 #include <errno.h>
@@ -15,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +30,8 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "os/fd.h"
+#include "os/guise.h"
+#include "os/mount.h"
 
 #define NAME_ROOM (ID_BOX_LEN + 2 + GROUP_LEAF_ROOM)
 #define PATH_ROOM (NAME_ROOM + 48)
@@ -111,16 +120,63 @@ static int open_in(const struct group_tree *tree, const char *group, const char 
 	return openat(tree->dir, path, flags | O_CLOEXEC);
 }
 
-// Makes `group`, and opens what lets a process in: the directory itself on v2, `tasks` on v1.
+static int open_dir(const struct group_tree *tree, const char *group)
+{
+	return openat(tree->dir, group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+// For the zygote and the builder alone. The directory itself on v2, `tasks` on v1.
 static fallible open_door(const struct group_tree *tree, const char *group, int *out_door)
 {
-	*out_door = tree->version == 2
-			    ? openat(tree->dir, group, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-			    : open_in(tree, group, "tasks", O_WRONLY);
+	*out_door = tree->version == 2 ? open_dir(tree, group)
+				       : open_in(tree, group, "tasks", O_WRONLY);
 	return *out_door < 0 ? err_sys(errno, "open the cgroup %s", group) : OK;
 }
 
-static fallible make(const struct group_tree *tree, const char *group, uint32_t root, int *out_door)
+// `leaf` is BOX/NAME. `mount`: see group_leaf().
+static int open_leaf_dir(const struct group_tree *tree, const char *leaf, int *mount)
+{
+	const char *name = strchr(leaf, '/') + 1;
+	char box[NAME_ROOM];
+
+	if (weak(LEAF_DIR))
+		return open_dir(tree, leaf);
+	if (!mount)
+		return mount_copy(tree->dir, leaf);
+	snprintf(box, sizeof(box), "%.*s", (int)(name - 1 - leaf), leaf);
+	if (*mount < 0)
+		*mount = mount_copy(tree->dir, box);
+	return *mount < 0 ? -1 : openat(*mount, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int open_leaf_tasks(const struct group_tree *tree, const char *leaf, uint32_t root)
+{
+	int parent = getppid(), death_signal = 0, fd = -1, kept;
+
+	if (weak(LEAF_TASKS))
+		return open_in(tree, leaf, "tasks", O_WRONLY);
+	prctl(PR_GET_PDEATHSIG, &death_signal);
+	if (guise_effective(root) == 0)
+		fd = open_in(tree, leaf, "tasks", O_WRONLY);
+	kept = errno;
+	if (guise_effective(0))
+		_exit(1); // no order may be carried out with a box's id
+	prctl(PR_SET_PDEATHSIG, death_signal);
+	if (death_signal && getppid() != parent)
+		kill(getpid(), death_signal);
+	errno = kept;
+	return fd;
+}
+
+static fallible open_leaf_door(const struct group_tree *tree, const char *leaf, uint32_t root,
+			       int *mount, int *out_door)
+{
+	*out_door = tree->version == 2 ? open_leaf_dir(tree, leaf, mount)
+				       : open_leaf_tasks(tree, leaf, root);
+	return *out_door < 0 ? err_sys(errno, "open the cgroup %s", leaf) : OK;
+}
+
+static fallible make(const struct group_tree *tree, const char *group, uint32_t root)
 {
 	char path[PATH_ROOM];
 
@@ -131,7 +187,7 @@ static fallible make(const struct group_tree *tree, const char *group, uint32_t 
 		if (fchownat(tree->dir, path, root, (gid_t)-1, 0))
 			return err_sys(errno, "hand over %s", path);
 	}
-	return open_door(tree, group, out_door);
+	return OK;
 }
 
 fallible group_oom(struct groups *groups, const char *box, int *out_oom)
@@ -161,10 +217,8 @@ static fallible make_in_all(struct groups *groups, const char *box, uint32_t roo
 			if (fd < 0)
 				return err_sys(errno, "open the shared devices group");
 		} else {
-			struct err *err = make(tree, box, root, &fd);
-
-			if (err)
-				return err;
+			TRY(make(tree, box, root));
+			TRY(open_door(tree, box, &fd));
 		}
 		if (tree->version == 2)
 			door->into = fd;
@@ -206,7 +260,7 @@ static fallible open_leaf_meter(const struct group_tree *tree, const char *name,
 	return *meter < 0 ? err_sys(errno, "open the meter of %s", name) : OK;
 }
 
-static fallible make_leaf(struct groups *groups, const char *name, uint32_t root,
+static fallible make_leaf(struct groups *groups, const char *name, uint32_t root, int *mount,
 			  struct group_leaf *leaf)
 {
 	for (int i = 0; i < groups->count; i++) {
@@ -214,8 +268,8 @@ static fallible make_leaf(struct groups *groups, const char *name, uint32_t root
 
 		if (!tree->leafy)
 			continue;
-		leaf->joins[leaf->join_count] = -1;
-		TRY(make(tree, name, root, &leaf->joins[leaf->join_count]));
+		TRY(make(tree, name, root));
+		TRY(open_leaf_door(tree, name, root, mount, &leaf->joins[leaf->join_count]));
 		leaf->join_count++;
 		TRY(open_leaf_meter(tree, name, &leaf->meter));
 	}
@@ -267,14 +321,14 @@ bool group_leaf_retire(struct groups *groups, const char *box, uint32_t leaf)
 }
 
 fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, const char *mark,
-		    uint32_t root, struct group_leaf *out)
+		    uint32_t root, int *mount, struct group_leaf *out)
 {
 	struct group_leaf made = {.meter = -1};
 	char name[NAME_ROOM];
 	struct err *err;
 
 	snprintf(name, sizeof(name), "%s/x-%u%s%s", box, leaf, *mark ? "." : "", mark);
-	err = make_leaf(groups, name, root, &made);
+	err = make_leaf(groups, name, root, mount, &made);
 	if (err) {
 		group_leaf_close(&made);
 		group_leaf_drop(groups, box, leaf);
@@ -284,8 +338,8 @@ fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, const
 	return OK;
 }
 
-static fallible open_leaf(struct groups *groups, const char *box, uint32_t number,
-			  struct group_leaf *leaf, bool *marked)
+static fallible open_leaf(struct groups *groups, const char *box, uint32_t number, uint32_t root,
+			  int *mount, struct group_leaf *leaf, bool *marked)
 {
 	for (int i = 0; i < groups->count; i++) {
 		const struct group_tree *tree = &groups->trees[i];
@@ -295,19 +349,32 @@ static fallible open_leaf(struct groups *groups, const char *box, uint32_t numbe
 			continue;
 		name_leaf(tree, box, number, name);
 		*marked = strchr(name, '.') != NULL;
-		leaf->joins[leaf->join_count] = -1;
-		TRY(open_door(tree, name, &leaf->joins[leaf->join_count]));
+		TRY(open_leaf_door(tree, name, root, mount, &leaf->joins[leaf->join_count]));
 		leaf->join_count++;
 		TRY(open_leaf_meter(tree, name, &leaf->meter));
 	}
 	return OK;
 }
 
-fallible group_leaf_open(struct groups *groups, const char *box, uint32_t leaf,
-			 struct group_leaf *out, bool *out_marked)
+fallible group_leaf_meter(struct groups *groups, const char *box, uint32_t leaf, int *out_meter)
+{
+	*out_meter = -1;
+	for (int i = 0; i < groups->count; i++) {
+		char name[NAME_ROOM];
+
+		if (!groups->trees[i].leafy)
+			continue;
+		name_leaf(&groups->trees[i], box, leaf, name);
+		TRY(open_leaf_meter(&groups->trees[i], name, out_meter));
+	}
+	return OK;
+}
+
+fallible group_leaf_open(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,
+			 int *mount, struct group_leaf *out, bool *out_marked)
 {
 	struct group_leaf found = {.meter = -1};
-	struct err *err = open_leaf(groups, box, leaf, &found, out_marked);
+	struct err *err = open_leaf(groups, box, leaf, root, mount, &found, out_marked);
 
 	if (err) {
 		group_leaf_close(&found);

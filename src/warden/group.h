@@ -66,12 +66,16 @@ fallible group_make(struct groups *groups, const char *box, uint32_t root,
 // Their limits. *out_oom counts OOM kills.
 fallible group_limit(struct groups *groups, const char *box, const struct limits *limits,
 		     int *out_oom);
-// `mark` is shown in its name; "": none. There is one leaf of a number.
+// `mark` is shown in its name; "": none. There is one leaf of a number. *mount is the box's
+// detached mount, through which its leaves are opened; it is made when it is -1, and the caller's.
+// Without one (NULL) the leaf's directory is a detached mount of its own: the last close unmounts
+// it, and waits for an RCU grace period.
 fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, const char *mark,
-		    uint32_t root, struct group_leaf *out);
+		    uint32_t root, int *mount, struct group_leaf *out);
 // The fds of a leaf that exists, and whether it has a mark.
-fallible group_leaf_open(struct groups *groups, const char *box, uint32_t leaf,
-			 struct group_leaf *out, bool *out_marked);
+fallible group_leaf_open(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,
+			 int *mount, struct group_leaf *out, bool *out_marked);
+fallible group_leaf_meter(struct groups *groups, const char *box, uint32_t leaf, int *out_meter);
 // Removes a leaf with a mark. False: it has none, or somebody is still in it.
 bool group_leaf_retire(struct groups *groups, const char *box, uint32_t leaf);
 // Removes one leaf. False: somebody is still in it.

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <linux/sockios.h>
 #include <sched.h>
 #include <string.h>
@@ -49,8 +50,13 @@ void netout_end(struct netout *netout)
 
 fallible netout_of(int sock, int *out_netns)
 {
-	int netns = ioctl(sock, SIOCGSKNS);
+	struct stat st;
+	int netns = -1;
 
+	// Another kind of file may take the number for a request of its own.
+	errno = ENOTSOCK;
+	if (fstat(sock, &st) == 0 && S_ISSOCK(st.st_mode))
+		netns = ioctl(sock, SIOCGSKNS);
 	if (netns < 0)
 		return err_while(err_new(INVALID, "bad_socket", "this is no socket of a box"),
 				 "ask for its namespace: %s", strerror(errno));
@@ -58,8 +64,17 @@ fallible netout_of(int sock, int *out_netns)
 	return OK;
 }
 
-// What is meant for a box must not be done at home. A daemon that was taken over can name no other
-// namespaces than those of boxes: it reaches none.
+bool netout_is_ours(int netns)
+{
+	auto_fd owner = ioctl(netns, NS_GET_USERNS);
+	auto_fd own = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+	struct stat one, other;
+
+	return owner >= 0 && own >= 0 && fstat(owner, &one) == 0 && fstat(own, &other) == 0 &&
+	       one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+// What is meant for a box must not be done at home.
 static fallible enter(const struct netout *netout, int netns)
 {
 	struct stat st;

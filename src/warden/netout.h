@@ -3,6 +3,7 @@
 // home again.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -25,6 +26,8 @@ void netout_end(struct netout *netout);
 
 // The network namespace of a socket, the caller's. INVALID bad_socket: it is none.
 fallible netout_of(int sock, int *out_netns);
+// Whether the user namespace that owns it is our own.
+bool netout_is_ours(int netns);
 
 struct netout_fds {
 	int listener, udp; // for the daemon

@@ -16,7 +16,7 @@
 #include "os/fd.h"
 #include "os/path.h"
 
-#define NOTE_SIZE 512
+#define NOTE_SIZE 640
 #define NOTE_WORD "cove-cell"
 #define NOTE_VERSION 1
 #define KILLED_WORDS (TALK_LEAVES_MAX / 64)
@@ -31,10 +31,12 @@ static void print(const struct note *note, char text[NOTE_SIZE + 1])
 {
 	int len = snprintf(text, NOTE_SIZE + 1,
 			   NOTE_WORD " %d\nboot %s\nslot %u\nephemeral %d\nagain %d\ndisk %llu\n"
-				     "inodes %llu\nborn %lld\npid %d\nstarted %llu\nkilled",
+				     "inodes %llu\nborn %lld\npid %d\nstarted %llu\nnetns %llu\n"
+				     "killed",
 			   NOTE_VERSION, note->boot, note->slot, note->ephemeral, note->again,
 			   (unsigned long long)note->disk, (unsigned long long)note->inodes,
-			   (long long)note->born_us, note->pid, (unsigned long long)note->started);
+			   (long long)note->born_us, note->pid, (unsigned long long)note->started,
+			   (unsigned long long)note->netns);
 
 	for (int i = 0; i < KILLED_WORDS; i++)
 		len += snprintf(text + len, (size_t)(NOTE_SIZE + 1 - len), " %llu",
@@ -44,7 +46,7 @@ static void print(const struct note *note, char text[NOTE_SIZE + 1])
 }
 
 // The longest a note can be: every number with all its digits.
-_Static_assert(sizeof(NOTE_WORD) + 12 + NOTE_BOOT + 110 + 8 * 21 + KILLED_WORDS * 21 <= NOTE_SIZE,
+_Static_assert(sizeof(NOTE_WORD) + 12 + NOTE_BOOT + 117 + 9 * 21 + KILLED_WORDS * 21 <= NOTE_SIZE,
 	       "every note fits");
 
 fallible note_write(int dir, const char *box, const struct note *note)
@@ -104,6 +106,8 @@ static bool take_line(struct str line, struct note *note)
 		note->pid = (int)number;
 	else if (str_is(key, "started"))
 		note->started = number;
+	else if (str_is(key, "netns"))
+		note->netns = number;
 	return true;
 }
 

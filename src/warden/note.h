@@ -21,6 +21,7 @@ struct note {
 	int64_t born_us;
 	int pid; // 0: not known yet
 	uint64_t started;
+	uint64_t netns; // the inode of its network namespace; 0: an earlier cove made the note
 	uint64_t killed[TALK_LEAVES_MAX / 64];
 };
 

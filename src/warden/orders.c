@@ -144,7 +144,8 @@ static fallible make_leaf(struct warden *warden, struct cell *cell, const char *
 	if (number >= TALK_LEAVES_MAX)
 		return err_new(EXHAUSTED, "too_many_execs", "the box has %d leaves and no more",
 			       TALK_LEAVES_MAX);
-	TRY(group_leaf(warden->groups, cell->id, number, mark, ids_base(cell->note.slot), out));
+	TRY(group_leaf(warden->groups, cell->id, number, mark, ids_base(cell->note.slot),
+		       &cell->group_mount, out));
 	if (number == cell->leaves)
 		cell->leaves++;
 	*out_number = number;
@@ -177,7 +178,8 @@ static fallible open_again(struct warden *warden, struct cell *cell, uint32_t nu
 		spend(warden, cell, number);
 		return err_new(NOT_FOUND, "no_leaf", "nothing was left in that leaf");
 	}
-	err = group_leaf_open(warden->groups, cell->id, number, out, out_marked);
+	err = group_leaf_open(warden->groups, cell->id, number, ids_base(cell->note.slot),
+			      &cell->group_mount, out, out_marked);
 	return err ? no_leaf(err) : OK;
 }
 
@@ -214,21 +216,17 @@ static fallible adopt(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
 	struct answer *answer = &warden->answer;
-	struct group_leaf first = {.meter = -1};
 	int fds[2] = {-1, -1};
 	struct err *err;
-	bool marked;
 
 	if (!cell || cell->state != CELL_ALIVE || cell->pidfd < 0)
 		return no_box();
 	TRY(group_oom(warden->groups, cell->id, &fds[0]));
-	err = group_leaf_open(warden->groups, cell->id, 0, &first, &marked);
+	err = group_leaf_meter(warden->groups, cell->id, 0, &fds[1]);
 	if (err) {
 		fd_drop(&fds[0]);
 		return no_leaf(err);
 	}
-	fds[1] = take_fd(&first.meter);
-	group_leaf_close(&first);
 	*answer = (struct answer){
 		.kind = ANSWER_DONE,
 		.to = ORDER_ADOPT,

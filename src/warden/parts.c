@@ -115,7 +115,7 @@ static fallible take_ground(struct warden *warden, struct cell *cell, struct par
 	cell->has_ear = true;
 	TRY(group_make(warden->groups, cell->id, root, &parts->door));
 	cell->has_groups = true;
-	TRY(group_leaf(warden->groups, cell->id, 0, "", root, &parts->leaf));
+	TRY(group_leaf(warden->groups, cell->id, 0, "", root, NULL, &parts->leaf));
 	cell->leaves = 1;
 	return make_control(parts);
 }
@@ -194,7 +194,6 @@ static fallible lay(struct warden *warden, struct cell *cell, const struct limit
 	struct builder_plan plan = {
 		.base = ids_base(cell->note.slot),
 		.has_into = parts->door.into >= 0,
-		.shows_net = cell->net || cell->ahead,
 		.task_count = (uint8_t)parts->door.task_count,
 		.leaf_count = (uint8_t)parts->leaf.join_count,
 	};

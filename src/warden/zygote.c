@@ -114,7 +114,7 @@ static void clone_one(int sock, const struct builder_kit *kit, const struct buil
 	shown[0] = pidfd;
 	shown[1] = fds->net;
 	reply_with(sock, (struct reply){.errnum = pid < 0 ? errno : 0, .pid = (int)pid}, shown,
-		   pid < 0 ? 0 : 1 + (plan->shows_net && fds->net >= 0));
+		   pid < 0 ? 0 : 1 + (fds->net >= 0));
 	fd_drop(&pidfd);
 }
 
@@ -145,8 +145,9 @@ static _Noreturn void serve(int sock, const struct builder_kit *kit)
 		if (len <= 0)
 			_exit(0);
 		if (len == sizeof(plan) && builder_unpack(&plan, flat, count, &fds)) {
-			// The warden must not meet a builder in the host's own namespace.
-			fds.net = nets_take(&nets, kit->proc, plan.shows_net);
+			// Not by the clone: the warden must know it, and not meet the builder in
+			// the host's own.
+			fds.net = nets_take(&nets, kit->proc, true);
 			clone_one(sock, kit, &plan, &fds);
 			fd_drop(&fds.net);
 		} else {

@@ -256,13 +256,37 @@ TEST(forged, "neither the host's own network nor what is no socket is taken for 
 		return;
 	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
 	CHECK(!order_net(order.box, true, socket(AF_INET, SOCK_DGRAM, 0), again));
-	CHECK(answer.error == ERR_INTERNAL);
+	CHECK_STR(answer.reason, "bad_socket");
 	CHECK(!order_net(order.box, true, socket(AF_UNIX, SOCK_DGRAM, 0), again));
-	CHECK(answer.error == ERR_INTERNAL);
+	CHECK_STR(answer.reason, "bad_socket");
 	CHECK(!order_net(order.box, true, open("/dev/null", O_RDONLY), again));
 	CHECK_STR(answer.reason, "bad_socket");
 	CHECK(is_offline(pid_of(order.box)) && bury(order.box));
 	drop_fds(fds);
+}
+
+TEST(foreign, "another box's network namespace is refused, by the next warden, too")
+{
+	struct order one = build_order(), other = build_order();
+	int fds[ORDER_FDS_MAX], others[ORDER_FDS_MAX], again[ORDER_FDS_MAX];
+	uint32_t pid;
+
+	if (skipped())
+		return;
+	CHECK(ask(&one, &answer, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
+	CHECK(ask(&other, &answer, others) && answer.kind == ANSWER_DONE && greets(others[0]));
+	pid = pid_of(other.box);
+	for (int life = 0; life < 2; life++) {
+		CHECK(!order_net(one.box, true, socket_of(pid), again));
+		CHECK_STR(answer.reason, "bad_socket");
+		CHECK(is_offline(pid) && is_offline(pid_of(one.box)));
+		CHECK(life || next_warden());
+	}
+	CHECK(open_net(other.box, pid, again) && leads(pid, again[0]));
+	drop_fds(again);
+	CHECK(bury(one.box) && bury(other.box));
+	drop_fds(fds);
+	drop_fds(others);
 }
 
 TEST(change, "a warden that steers by nft starts, and says so")
