@@ -24,6 +24,7 @@
 	X(NNP,          "no_new_privs",   "no_new_privs; no filter can be loaded without it") \
 	X(CAPABILITIES, "capabilities",   "the drop of capabilities in a box") \
 	X(UNDUMPABLE,   "undumpable",     "pid 1 is not dumpable") \
+	X(PROGRAM,      "program",        "pid 1's program, one file for all boxes, cannot be read in a box") \
 	X(USERNS,       "userns",         "ids and rights of its own: a box's root is the host's") \
 	X(CEILINGS,     "ceilings",       "no namespaces within a user namespace, bounded inotify") \
 	X(OWNER,        "owner",          "each user namespace is owned by its own box's root") \
@@ -61,6 +62,8 @@
 	X(NODES,        "nodes",          "device nodes of an archive are dropped") \
 	X(RATIO,        "ratio",          "how far an archive may grow") \
 	X(DIGEST,       "digest",         "blobs of an image are what their digests say") \
+	X(LOCK_READONLY, "lock_readonly", "the daemon has the data directory's lock read-only") \
+	X(LOCK_HOLDER,  "lock_holder",    "root's command line signals only who holds that lock") \
 	X(LOCK,         "lock",           "one cove to a data directory") \
 	X(CENSUS,       "census",         "a new life buries what an earlier one left") \
 	X(HOST,         "host",           "requests for a foreign host name are refused") \

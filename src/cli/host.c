@@ -1,8 +1,12 @@
 // DATA/lock is held by the supervisor and tells of it: "PID GENERATION WORD". The signal goes to a
 // pidfd, opened before the lock is read a second time: a number that changed hands meanwhile is
 // never signalled. Then the words are read until they say how it went.
+//
+// The number alone is not believed. The process must be root's, run a program of our name, and hold
+// the exclusive flock on this very file, by the kernel's word (/proc/PID/fdinfo).
 #include "cli/host.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -11,11 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "os/fd.h"
@@ -25,6 +31,7 @@
 #define UPGRADE_MS 120000
 #define RELOAD_MS 30000
 #define LINE_ROOM 64
+#define PATH_ROOM 1024
 
 struct keeper {
 	int lock, pidfd;
@@ -70,6 +77,96 @@ static fallible none(const char *data)
 			"start one with 'cove serve', or name another directory with --data");
 }
 
+static bool is_root(int proc)
+{
+	char text[2048]; // it stands well before the end
+	const char *at;
+	ssize_t len = fd_get(proc, "status", text, sizeof(text));
+
+	at = len > 0 ? strstr(text, "\nUid:\t") : NULL;
+	return at && str_starts(str_of(at + 6), "0\t0\t0\t0\n");
+}
+
+// A binary that was replaced meanwhile is "/usr/bin/cove (deleted)".
+static bool name_of_exe(int proc, const char *link, char out[PATH_ROOM])
+{
+	static const char gone[] = " (deleted)";
+	ssize_t len = readlinkat(proc, link, out, PATH_ROOM - 1);
+	const char *slash;
+
+	if (len <= 0)
+		return false;
+	out[len] = 0;
+	if (str_ends(str_of(out), gone))
+		out[(size_t)len - (sizeof(gone) - 1)] = 0;
+	slash = strrchr(out, '/');
+	if (slash)
+		memmove(out, slash + 1, strlen(slash));
+	return true;
+}
+
+static bool is_our_program(int proc)
+{
+	char theirs[PATH_ROOM], ours[PATH_ROOM];
+
+	return name_of_exe(proc, "exe", theirs) && name_of_exe(AT_FDCWD, "/proc/self/exe", ours) &&
+	       !strcmp(theirs, ours);
+}
+
+// "lock:	1: FLOCK  ADVISORY  WRITE PID DEVICE:INODE 0 EOF", of whoever took it.
+static bool says_flock(const char *text, int pid)
+{
+	struct str rest = str_of(text), line;
+	char holder[32];
+
+	snprintf(holder, sizeof(holder), " WRITE %d ", pid);
+	while (rest.len && str_cut(&rest, '\n', &line))
+		if (str_starts(line, "lock:") && memmem(line.at, line.len, " FLOCK ", 7) &&
+		    memmem(line.at, line.len, holder, strlen(holder)))
+			return true;
+	return false;
+}
+
+static bool holds_flock(int proc, int pid, int lock)
+{
+	int fd = openat(proc, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct stat want, st;
+	struct dirent *entry;
+	char text[1024];
+	bool holds = false;
+
+	if (!dir)
+		fd_drop(&fd);
+	if (fstat(lock, &want))
+		want = (struct stat){0};
+	while (dir && !holds && (entry = readdir(dir))) {
+		auto_free char *info = mem_fmt("fdinfo/%s", entry->d_name);
+
+		if (fstatat(dirfd(dir), entry->d_name, &st, 0) || st.st_dev != want.st_dev ||
+		    st.st_ino != want.st_ino)
+			continue;
+		holds = fd_get(proc, info, text, sizeof(text)) > 0 && says_flock(text, pid);
+	}
+	if (dir)
+		closedir(dir);
+	return holds;
+}
+
+// The pidfd is open: while its process has not ended, /proc/PID is that process.
+static bool is_cove(const struct keeper *keeper)
+{
+	auto_free char *path = mem_fmt("/proc/%d", keeper->pid);
+	auto_fd proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	weak_open();
+	if (weak(LOCK_HOLDER))
+		return true;
+	return proc >= 0 && is_root(proc) && is_our_program(proc) &&
+	       holds_flock(proc, keeper->pid, keeper->lock) &&
+	       syscall(SYS_pidfd_send_signal, keeper->pidfd, 0, NULL, 0) == 0;
+}
+
 static fallible find(const char *data, struct keeper *out)
 {
 	auto_free char *path = mem_fmt("%s/lock", data);
@@ -89,6 +186,12 @@ static fallible find(const char *data, struct keeper *out)
 	if (out->pidfd < 0 || !read_line(out->lock, again) ||
 	    (int)strtol(again, NULL, 10) != out->pid)
 		return none(data);
+	if (!is_cove(out))
+		return err_hint(err_new(CONFLICT, "bad_lock",
+					"the lock of %s names process %d, which is not the cove "
+					"that holds it",
+					data, out->pid),
+				"nothing was signalled; look at that process and at cove's log");
 	memcpy(out->line, again, sizeof(out->line));
 	return OK;
 }

@@ -1,5 +1,6 @@
 // DATA/            0711 root
-//   lock           flock'ed for life by the supervisor and its children; tells its pid
+//   lock           flock'ed for life by the supervisor and its children; tells its pid. Children
+//                  have it read-only: root's own command line signals the pid that stands there
 //   operator.key   0600 root: "cove_" and 64 hex digits
 //   url            0644: where the API is, while it is
 //   daemon/        0700 cove, with tapes/
@@ -103,7 +104,8 @@ static bool holder_lives(int lock, int *out_pid)
 // those are waited for. One that lives is not.
 static fallible take_lock(int data, int *out)
 {
-	auto_fd lock = openat(data, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int flags = (weak(LOCK_READONLY) ? O_RDWR : O_RDONLY) | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+	auto_fd lock = openat(data, "lock", flags, 0600);
 	int64_t deadline = clock_ms() + LOCK_WAIT_MS;
 	int pid = 0;
 
@@ -131,7 +133,7 @@ void home_tell(const struct home *home, unsigned generation, const char *word)
 	snprintf(text, sizeof(text), "%-*s", LOCK_ROOM, "");
 	text[snprintf(text, sizeof(text), "%d %u %s", (int)getpid(), generation, word)] = ' ';
 	text[LOCK_ROOM - 1] = '\n';
-	if (pwrite(home->lock, text, LOCK_ROOM, 0) != LOCK_ROOM || ftruncate(home->lock, LOCK_ROOM))
+	if (pwrite(home->tell, text, LOCK_ROOM, 0) != LOCK_ROOM || ftruncate(home->tell, LOCK_ROOM))
 		log_event(LOG_WARN, "serve.untold", "word", word, NULL);
 }
 
@@ -213,12 +215,17 @@ fallible home_open(const struct config *config, struct home *out)
 
 fallible home_open_again(const struct config *config, int lock, struct home *out)
 {
-	struct home home = {.data = -1, .lock = lock};
+	struct home home = {.data = -1, .lock = lock, .tell = -1};
 	struct err *err = OK;
 
 	TRY(open_dir(config->data, &home.data));
 	if (lock < 0)
 		err = take_lock(home.data, &home.lock);
+	if (!err) {
+		home.tell = openat(home.data, "lock", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+		if (home.tell < 0)
+			err = err_sys(errno, "open the lock's words");
+	}
 	if (!err) {
 		find_user(home.data, &home.uid, &home.gid);
 		err = furnish(config, &home);
@@ -247,4 +254,5 @@ void home_close(struct home *home)
 {
 	fd_drop(&home->data);
 	fd_drop(&home->lock);
+	fd_drop(&home->tell);
 }

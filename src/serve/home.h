@@ -10,8 +10,10 @@
 #include "serve/config.h"
 
 struct home {
-	int data, lock; // open
-	uid_t uid;	// of the daemon
+	int data;
+	int lock;  // for the children, too
+	int tell;  // the same file, to be written; the supervisor's alone
+	uid_t uid; // of the daemon
 	gid_t gid;
 	uint8_t key_hash[SECRET_HASH];
 };

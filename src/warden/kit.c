@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/weak.h"
 #include "model/talk.h"
 #include "os/fd.h"
 #include "os/seccomp.h"
@@ -41,6 +43,10 @@ fallible kit_program(int *out_fd)
 
 	if (fd < 0 || fd_write_all(fd, pid1_start, (size_t)(pid1_end - pid1_start)))
 		return err_sys(errno, "put the program of pid 1 into a memfd");
+	// One file for all boxes: what can open it can lock and watch it, and the others notice.
+	// Its owner, the host's root, has no id in a box, so that no capability helps there.
+	if (!weak(PROGRAM) && fchmod(fd, 0111))
+		return err_sys(errno, "make the program of pid 1 unreadable");
 	TRY(seal(fd));
 	*out_fd = take_fd(&fd);
 	return OK;

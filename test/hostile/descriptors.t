@@ -16,8 +16,9 @@ import socket
 import stat
 import struct
 import subprocess
+import threading
 
-from rows import LO_UP, c, play, row
+from rows import LO_UP, WEAK, WeakCove, c, play, row
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 ORDER_LEAF, ORDER_NETWORK = 3, 15
@@ -362,6 +363,137 @@ def ways_out(stage):
 def foreign_network(stage):
     stage.control_weak("netns_own", ways_out, lambda got: got == [0, 0, 0, 2])
     c.same(ways_out(stage), [0, 2, 2, 2], "D-03: the box's own is taken; another box's, a foreign one and the host's are refused")
+
+
+def cli_of(stage, off):
+    weak = isinstance(stage.cove, WeakCove)
+    return WEAK if weak else c.BIN, dict(os.environ, COVE_WEAKEN=off) if weak else dict(os.environ)
+
+
+def signalled(stage, off, write):
+    """How `write(words)` into the lock went, and what became of a process of root's whose pid stands there when root
+    reloads, upgrades and drains: (written, [(refused, the victim's end)])."""
+    lock = os.path.join(stage.cove.data, "lock")
+    words = open(lock).read()
+    binary, env = cli_of(stage, off)
+    written, ends = None, []
+    try:
+        for verb in ("reload", "upgrade", "drain"):
+            victim = subprocess.Popen(["sleep", "600"])
+            try:
+                written = write(("%d 1 serving" % victim.pid).ljust(47) + "\n")
+                if "written" not in written:
+                    break
+                told = subprocess.run([binary, verb, "--data", stage.cove.data], env=env, capture_output=True, timeout=60)
+                ends.append((told.returncode != 0, c.until(victim.poll, 0.2)))
+            finally:
+                victim.kill()
+                victim.wait()
+    finally:
+        with open(lock, "r+") as file:
+            file.write(words)
+    return written, ends
+
+
+def forge(stage, off):
+    """By the daemon's own descriptor."""
+    lock = os.stat(os.path.join(stage.cove.data, "lock"))
+    daemon = daemon_of(stage.cove)
+    uid = os.stat("/proc/%d" % daemon).st_uid
+
+    def write(text):
+        def put():
+            said = []
+            for fd in copies.values():
+                at = os.fstat(fd)
+                if (at.st_dev, at.st_ino) != (lock.st_dev, lock.st_ino):
+                    continue
+                for again in (lambda: fd, lambda: os.open("/proc/self/fd/%d" % fd, os.O_WRONLY)):
+                    try:
+                        os.pwrite(again(), text.encode(), 0)
+                        said.append("written")
+                    except OSError as error:
+                        said.append(errno.errorcode[error.errno])
+            return " ".join(said)
+        copies = fds_of(daemon)
+        try:
+            return as_user(uid, put)
+        finally:
+            close_all(copies.values())
+    return signalled(stage, off, write)
+
+
+@row("D-04", "a daemon that was taken over has no process signalled by root's own command line")
+def forged_lock(stage):
+    off = "lock_readonly,lock_holder"
+    stage.control_weak(off, lambda stage: forge(stage, off), lambda got: "written" in got[0] and got[1][0][1] == -signal.SIGHUP)
+    stage.depth("lock_readonly", lambda stage: forge(stage, "lock_readonly"), lambda got: "written" in got[0] and all(end is None for _, end in got[1]))
+    written, _ = forge(stage, "")
+    c.same(written, "EBADF EACCES", "D-04: the daemon's descriptor of the lock cannot be written, nor opened again for it")
+
+    def by_root(text):
+        with open(os.path.join(stage.cove.data, "lock"), "r+") as file:
+            file.write(text)
+        return "written"
+    _, ends = signalled(stage, "", by_root)
+    c.same(ends, [(True, None)] * 3, "D-04: reload, upgrade and drain refuse a pid that does not hold the lock")
+    told = subprocess.run([c.BIN, "reload", "--data", stage.cove.data], capture_output=True, text=True, timeout=60)
+    c.ok(told.returncode == 0, "D-04: and still reach the one that does", told)
+
+
+def program_uses(stage):
+    """What a box can do with the file of its pid 1's program, which it runs as a command of its own."""
+    box = stage.box()
+    script = r'''
+import ctypes, fcntl, glob, os
+libc = ctypes.CDLL(None)
+got = set()
+for turn in range(3000):
+    for path in glob.glob("/proc/[0-9]*/exe"):
+        try:
+            if "cove-init" not in os.readlink(path):
+                continue
+            got.add("seen")
+            if turn % 2:
+                watch = libc.inotify_init1(0)
+                if libc.inotify_add_watch(watch, path.encode(), 0xfff) >= 0:
+                    got.add("watched")
+                os.close(watch)
+                continue
+            fd = os.open(path, os.O_RDONLY)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            got.add("locked")
+            os.close(fd)
+        except OSError:
+            pass
+    if {"locked", "watched"} <= got:
+        break
+print(*sorted(got))
+'''
+    over = threading.Event()
+    ends = set()
+
+    def storm():
+        while not over.is_set():
+            reply = stage.cove.execute(box, ["/proc/self/exe"])
+            ends.add((reply.status, reply.json.get("exitCode")))
+    threads = [threading.Thread(target=storm) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        got = stage.python(box, script)["stdout"].split()
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    return got, ends
+
+
+@row("D-05", "the program of pid 1, one file for all boxes, can be neither locked nor watched in a box")
+def one_program(stage):
+    stage.control_weak("program", program_uses, lambda got: {"locked", "watched"} & set(got[0]))
+    got, ends = program_uses(stage)
+    c.ok(not {"locked", "watched"} & set(got), "D-05: no lock and no watch on it", got, ends)
 
 
 if __name__ == "__main__":

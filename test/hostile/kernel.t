@@ -198,7 +198,7 @@ print(sorted(opened))
         return got
     # To reach it at all is the attack's first half. The other, writing, no build of ours can allow:
     # the kernel denies it while the program runs, and pid 1 runs as long as there is a box.
-    stage.control_weak("undumpable,capabilities", attack, lambda got: "memfd:cove-init" in got)
+    stage.control_weak("undumpable,capabilities,program", attack, lambda got: "memfd:cove-init" in got)
     got = attack(stage)
     c.ok("python3" in got and "cove" not in got and "memfd" not in got, "K-12: it cannot be reached", got)
     with open(stage.cove.binary, "rb") as file:
@@ -227,7 +227,7 @@ def leaked(stage):
             if reply.status == 200 and reply.json["stdout"].strip() == "%d:%d" % (host_root.st_ino, host_root.st_dev):
                 ways.append(n)
         return ways
-    stage.control_weak("fds,cwd", attack, lambda ways: ways)  # to the root of the host
+    stage.control_weak("fds,cwd,leaf_dir", attack, lambda ways: ways)  # to the root of the host
     stage.depth("fds", attack, lambda ways: not ways)
     c.same(attack(stage), [], "K-13: no cwd through /proc/self/fd leads out")
 
