@@ -71,6 +71,7 @@
 	X(HEAD_TIME,    "head_time",      "a request's head must come in time") \
 	X(BODY_SIZE,    "body_size",      "the largest body of a request") \
 	X(CONNS,        "conns",          "connections take at most half of the descriptors") \
+	X(HEADS,        "heads",          "connections without a complete head make room, most of one peer") \
 	X(SHARES,       "shares",         "nobody takes all connections and all memory for requests") \
 	X(OUTWARD,      "outward",        "what is sent for a tenant does not reach the host's own networks") \
 	X(NEIGHBOURS,   "neighbours",     "hosts on this host's own links are not reached, whatever their address") \

@@ -114,7 +114,9 @@ static void refuse(struct http_conn *conn, const struct conn_calls *calls, struc
 	x->head.minor = 1;
 	x->head.keep_alive = x->head.chunked = x->head.has_length = false;
 	inlet_frame(&conn->papers->inlet, INLET_NONE, 0);
-	conn->close_after = conn->linger = true;
+	conn->close_after = true;
+	// A peer that is slow to send has nothing under way that would reset the connection.
+	conn->linger = err_kind(err) != ERR_SLOW_CLIENT;
 	calls->refuse(x, err);
 }
 
@@ -209,13 +211,15 @@ static bool exchange(struct http_conn *conn, const struct conn_calls *calls)
 		return false;
 	x->trace = find_trace(x);
 	frame(conn);
-	calls->count(x);
+	calls->phase(conn, CONN_SERVING);
 	calls->serve(x);
 	conn->served_one = true;
 	if (!x->reply_begun)
 		answer_for_handler(x);
 	if (!x->reply_ended)
 		return false;
+	if (!conn->papers->inlet.ended)
+		calls->phase(conn, CONN_ENDING);
 	if (conn->close_after || (!conn->papers->inlet.ended && !drain_body(conn))) {
 		conn->linger = !conn->papers->inlet.ended ||
 			       inlet_has_bytes(&conn->papers->inlet) || conn->stream.readable;
@@ -241,6 +245,7 @@ static bool await(struct http_conn *conn, const struct conn_calls *calls)
 	bool empty = true;
 
 	if (conn->desk && inlet_has_bytes(&conn->papers->inlet)) {
+		calls->phase(conn, CONN_READING);
 		// A pipeline: fair to the other connections, it makes a wait now and then.
 		if (++conn->streak % STREAK_MAX == 0)
 			err = task_sleep_until(0);
@@ -254,9 +259,9 @@ static bool await(struct http_conn *conn, const struct conn_calls *calls)
 	// and the time of a head begins with its first byte.
 	while (!err && empty) {
 		desk_leave(conn);
-		calls->idle(conn, true);
+		calls->phase(conn, CONN_WAITING);
 		err = stream_wait_readable(&conn->stream, deadline);
-		calls->idle(conn, false);
+		calls->phase(conn, CONN_READING);
 		if (err)
 			break;
 		desk_sit(conn);
@@ -282,8 +287,10 @@ void conn_run(struct http_conn *conn, const struct conn_calls *calls)
 {
 	while (await(conn, calls) && exchange(conn, calls))
 		;
-	if (conn->linger)
+	if (conn->linger) {
+		calls->phase(conn, CONN_ENDING);
 		linger(conn);
+	}
 	desk_leave(conn);
 	stream_close(&conn->stream);
 }

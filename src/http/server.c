@@ -1,5 +1,10 @@
-// Who may come in. Connections are counted in all and by peer. At the ceiling the one that has been
-// idle longest makes room; when all are busy the newcomer is told 503 and closed.
+// Who may come in. Connections are counted in all and by peer. At the ceiling the connection whose
+// head has been incomplete longest makes room, then the one that has been idle longest; when all
+// are busy the newcomer is told 503 and closed.
+//
+// A connection whose head is incomplete, or whose last request is answered and whose body is read
+// into nothing, needs no key. One peer has at most a quarter of all connections in that state:
+// beyond that its own oldest one is closed, without a word.
 //
 // Fds are shared with everything else that the process does. A few are kept in reserve; when the
 // kernel has none left for accept(), the reserve is given up so that work under way can go on, and
@@ -28,6 +33,7 @@
 #define LISTENERS_MAX 8
 #define ACCEPTS_A_TURN 32
 #define RESERVE 16
+#define PEER_HEADS_MIN 16 // incomplete heads that each peer may have
 #define PAUSE_MS 100
 
 struct listener {
@@ -38,6 +44,8 @@ struct listener {
 // Connections of one address; of one /64 for IPv6, since a host has a whole one.
 struct peer {
 	uint32_t open;
+	uint32_t head_count;
+	struct link heads; // guests without a complete head, oldest first
 	char key[9];
 	size_t key_len;
 };
@@ -46,8 +54,9 @@ struct guest {
 	struct http_conn conn;
 	struct http_server *server;
 	struct task *task;
-	struct peer *peer;
+	struct peer *peer; // NULL: local, not counted
 	struct link all, idle;
+	struct link head, peer_head; // while its head is incomplete or its request is answered
 };
 
 struct http_server {
@@ -56,7 +65,7 @@ struct http_server {
 	struct conn_calls calls;
 	struct listener listeners[LISTENERS_MAX];
 	int listener_count;
-	struct link guests, idle; // idle: longest first
+	struct link guests, idle, heads; // idle, heads: longest first
 	struct map *peers;
 	struct timer resume;
 	int reserve[RESERVE];
@@ -125,8 +134,6 @@ static struct peer *peer_of(struct http_server *server, const struct sockaddr_st
 {
 	struct peer seen = {0}, *peer;
 
-	if (!server->limits.conns_per_peer)
-		return NULL;
 	seen.key[0] = (char)from->ss_family;
 	if (from->ss_family == AF_INET) {
 		seen.key_len = 5;
@@ -142,6 +149,7 @@ static struct peer *peer_of(struct http_server *server, const struct sockaddr_st
 		return peer;
 	peer = mem_new_of(struct peer);
 	*peer = seen;
+	link_init(&peer->heads);
 	map_put(server->peers, (struct str){peer->key, peer->key_len}, peer);
 	return peer;
 }
@@ -172,6 +180,34 @@ static void server_bury(struct http_server *server)
 	free(server);
 }
 
+static void guest_begin_head(struct guest *guest)
+{
+	link_add(&guest->server->heads, &guest->head);
+	if (!guest->peer)
+		return;
+	link_add(&guest->peer->heads, &guest->peer_head);
+	guest->peer->head_count++;
+}
+
+static void guest_end_head(struct guest *guest)
+{
+	if (link_empty(&guest->head))
+		return;
+	link_drop(&guest->head);
+	if (!guest->peer)
+		return;
+	link_drop(&guest->peer_head);
+	guest->peer->head_count--;
+}
+
+// Closes the connection of a head that is not complete yet: its task is in a wait for more of it.
+static void guest_evict_head(struct guest *guest)
+{
+	link_drop(&guest->idle);
+	guest_end_head(guest);
+	task_cancel(guest->task);
+}
+
 static void guest_run(void *arg)
 {
 	struct guest *guest = arg;
@@ -180,6 +216,7 @@ static void guest_run(void *arg)
 	conn_run(&guest->conn, &server->calls);
 	link_drop(&guest->all);
 	link_drop(&guest->idle);
+	guest_end_head(guest);
 	peer_leave(server, guest->peer);
 	server->stats.open--;
 	free(guest);
@@ -187,14 +224,19 @@ static void guest_run(void *arg)
 		server_bury(server);
 }
 
-static void on_idle(struct http_conn *conn, bool is_idle)
+static void on_phase(struct http_conn *conn, enum conn_phase phase)
 {
 	struct guest *guest = link_of(conn, struct guest, conn);
 
-	if (is_idle)
+	link_drop(&guest->idle);
+	if (phase == CONN_WAITING)
 		link_add(&guest->server->idle, &guest->idle);
-	else
-		link_drop(&guest->idle);
+	guest->server->stats.requests += phase == CONN_SERVING;
+	// A connection that never had a request counts from its beginning.
+	if (phase == CONN_SERVING || (phase == CONN_WAITING && conn->served_one))
+		guest_end_head(guest);
+	else if (link_empty(&guest->head))
+		guest_begin_head(guest);
 }
 
 // Not cancelled: a request may be on its way in, and then it is served first.
@@ -219,6 +261,14 @@ static bool evict_idle(struct http_server *server, bool new_ones)
 	return false;
 }
 
+static bool evict_head(struct http_server *server)
+{
+	if (weak(HEADS) || link_empty(&server->heads))
+		return false;
+	guest_evict_head(link_of(server->heads.next, struct guest, head));
+	return true;
+}
+
 static void turn_away(struct http_server *server, int fd)
 {
 	// Ended by the close, as "Connection: close" without a length says.
@@ -241,9 +291,10 @@ static void admit(struct http_server *server, int fd, const struct sockaddr_stor
 	struct guest *guest;
 	auto_err err = NULL;
 
-	if ((peer && peer->open >= server->limits.conns_per_peer) ||
+	if ((peer && server->limits.conns_per_peer &&
+	     peer->open >= server->limits.conns_per_peer) ||
 	    (!weak(CONNS) && server->stats.open >= server->limits.conns_max &&
-	     !evict_idle(server, true))) {
+	     !evict_head(server) && !evict_idle(server, true))) {
 		if (peer && peer->open == 0)
 			peer_leave(server, peer);
 		turn_away(server, fd);
@@ -264,6 +315,12 @@ static void admit(struct http_server *server, int fd, const struct sockaddr_stor
 	if (peer)
 		peer->open++;
 	link_add(&server->guests, &guest->all);
+	link_init(&guest->head);
+	link_init(&guest->peer_head);
+	guest_begin_head(guest);
+	if (!weak(HEADS) && peer && peer->head_count > PEER_HEADS_MIN &&
+	    peer->head_count > server->limits.conns_max / 4)
+		guest_evict_head(link_of(peer->heads.next, struct guest, peer_head));
 	server->stats.open++;
 	server->stats.conns++;
 	guest->task = task_start(server->terms.loop, "http", guest_run, guest);
@@ -300,13 +357,6 @@ static void on_listener(struct watch *watch, uint32_t events)
 	}
 }
 
-static void count_request(struct http *x)
-{
-	struct guest *guest = link_of(x->conn, struct guest, conn);
-
-	guest->server->stats.requests++;
-}
-
 // At most half of the fds: connections must not starve what they are there for.
 void http_server_bound(struct http_server *server, uint32_t conns_max, uint32_t conns_per_peer)
 {
@@ -332,11 +382,12 @@ fallible http_server_open(struct loop *loop, const struct http_limits *limits, h
 	server->terms.silence_ms = limits->silence_ms;
 	server->terms.body_max = limits->body_max;
 	server->terms.house = house;
-	server->calls = (struct conn_calls){serve, refuse, on_idle, count_request};
+	server->calls = (struct conn_calls){serve, refuse, on_phase};
 	server->peers = map_new();
 	server->resume.due = on_resume;
 	link_init(&server->guests);
 	link_init(&server->idle);
+	link_init(&server->heads);
 	link_init(&server->terms.sockets);
 	desk_open(&server->terms);
 	for (int i = 0; i < RESERVE; i++)

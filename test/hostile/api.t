@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Group A: strangers, tenants and web pages at the API's door."""
+import contextlib
 import json
 import os
+import resource
 import socket
 import statistics
 import threading
@@ -68,6 +70,40 @@ def slow_heads(stage, half):
     c.ok((got == b"" or b" 408 " in got) and time.monotonic() - begin < 15, "A-01: the head's deadline holds", got)
     for sock in socks:
         sock.close()
+
+
+@row("A-02", "thousands of half-sent requests of one stranger keep nobody out")
+def half_heads(stage):
+    key = b"Authorization: Bearer nobody\r\n"
+    attacks = {"half a head": b"GET /v1/health HTTP/1.1\r\nHost: loc",
+               "half a head behind a request": b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\nHo",
+               "a body that never comes": b"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\n" + key + b"Content-Length: 9\r\n\r\n",
+               "nothing": b""}
+
+    def attack(stage, data):
+        """How often a good client is answered meanwhile, of 10 tries, and the time of the slowest."""
+        socks, good, slowest = [], 0, 0
+        try:
+            for _ in range(4200):
+                with contextlib.suppress(OSError):
+                    sock = socket.create_connection(("127.0.0.1", stage.cove.port), timeout=5)
+                    socks.append(sock)
+                    sock.sendall(data)
+            for _ in range(10):
+                begin = time.monotonic()
+                with contextlib.suppress(OSError):
+                    good += stage.cove.get("/v1/health").status == 200
+                slowest = max(slowest, time.monotonic() - begin)
+        finally:
+            for sock in socks:
+                sock.close()
+        return good, slowest
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(files[0], min(8192, files[1])), files[1]))
+    stage.control_weak("heads", lambda stage: attack(stage, attacks["half a head"]), lambda got: got[0] < 10)
+    for what, data in attacks.items():
+        good, slowest = attack(stage, data)
+        c.ok(good == 10 and slowest < 0.5 * PATIENCE, "A-02: " + what, good, slowest)
 
 
 @row("A-03", "a reader that never reads slows nobody and costs little")

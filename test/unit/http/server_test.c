@@ -461,6 +461,62 @@ TASK_TEST(per_peer, "one address has its share of connections and no more")
 	house_close();
 }
 
+// A connection with half a head, and the server has seen it.
+static void dial_half(struct stream *stream)
+{
+	house_dial(stream);
+	CHECK_OK(stream_write(stream, "GET / HT", 8, 1000));
+	inside_sleep(1);
+}
+
+TASK_TEST(heads,
+	  "incomplete heads make room, of their own peer and at the ceiling; requests do not")
+{
+	struct http_limits limits = HTTP_LIMITS_DEFAULT;
+	const char sleepy[] = ASK("GET", "/watch"), answered[] = ASK("GET", "/") "GET / HT";
+	auto_buf reply = BUF_INIT(1 << 16);
+	struct stream busy[3], half[24];
+	uint32_t open;
+
+	limits.conns_max = 80; // a quarter of them: 20
+	house_open(&limits);
+	for (int i = 0; i < 3; i++) {
+		house_dial(&busy[i]);
+		CHECK_OK(stream_write(&busy[i], sleepy, sizeof(sleepy) - 1, 1000));
+	}
+	for (int i = 0; i < 24; i++)
+		dial_half(&half[i]);
+	inside_sleep(10);
+	open = http_server_stats(house_server).open;
+	CHECK(open == 23);
+	house_hear(&half[0], &reply, 1000); // closed without a word
+	CHECK(reply.len == 0);
+	house_talk(STR(ASK("GET", "/")), &reply);
+	CHECK(house_status(&reply) == 200);
+	for (int i = 0; i < 24; i++)
+		stream_close(&half[i]);
+	inside_sleep(20);
+
+	http_server_bound(house_server, 6, 0); // at the ceiling, whoever it is
+	for (int i = 0; i < 3; i++) {
+		house_dial(&half[i]);
+		CHECK_OK(stream_write(&half[i], answered, sizeof(answered) - 1, 1000));
+		inside_sleep(5);
+	}
+	CHECK(http_server_stats(house_server).open == 6);
+	buf_clear(&reply);
+	house_talk(STR(ASK("GET", "/")), &reply);
+	CHECK(house_status(&reply) == 200);
+	CHECK(http_server_stats(house_server).refused == 0);
+	for (int i = 0; i < 3; i++)
+		stream_close(&half[i]);
+	for (int i = 0; i < 3; i++)
+		stream_close(&busy[i]);
+	inside_sleep(20);
+	CHECK(http_server_idle(house_server));
+	house_close();
+}
+
 static int count_fds(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
