@@ -21,6 +21,7 @@
 	X(ARGUMENTS,    "arguments",      "its filter by argument: ioctl, sockets, huge pages, core limit") \
 	X(CLONE3,       "clone3",         "its commands' filter of clone3") \
 	X(DAEMON_CALLS, "daemon_calls",   "the daemon's own filter of system calls") \
+	X(SYNC_PACE,    "sync_pace",      "a box's sync and syncfs wait for their turn") \
 	X(NNP,          "no_new_privs",   "no_new_privs; no filter can be loaded without it") \
 	X(CAPABILITIES, "capabilities",   "the drop of capabilities in a box") \
 	X(UNDUMPABLE,   "undumpable",     "pid 1 is not dumpable") \

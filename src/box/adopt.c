@@ -339,6 +339,7 @@ static fallible adopt(struct adoption *adoption, const struct box_return *from)
 	if (!box_is_alive(box))
 		return word_box_lost();
 	channel_pause(&box->channel, false);
+	box_sync_adopted(box);
 	return OK;
 }
 

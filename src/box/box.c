@@ -31,6 +31,7 @@ static void free_box(struct later *later)
 	channel_close(&box->channel);
 	box_leaf_free_all(box);
 	fd_drop(&box->oom);
+	box_sync_drop(box);
 	box_net_drop(box);
 	procs_free(box);
 	contexts_free(box);
@@ -89,6 +90,7 @@ static void lose(struct box *box, const char *why)
 	if (!box->burying && box->phase == BOX_ALIVE)
 		log_event(LOG_WARN, "box.lost", "sandbox", box->id, "why", why, NULL);
 	box->phase = BOX_LOST;
+	box_sync_drop(box);
 	bell_ring(&box->greeted);
 	box_adoption_lost(box);
 	box_hold(box);
@@ -126,6 +128,10 @@ static void on_said(struct channel *channel, const struct talk *talk, int *fds, 
 
 	if (talk->kind == TALK_HELD || talk->kind == TALK_HELD_END) {
 		box_held(box, talk, fds, count);
+		return;
+	}
+	if (talk->kind == TALK_SYNC) {
+		box_sync_heard(box, fds, count);
 		return;
 	}
 	if (talk->kind != TALK_READY && talk->kind != TALK_BROKEN) {
@@ -198,7 +204,7 @@ struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tape
 	box->loop = loop;
 	box->ask = ask;
 	box->refs = 1;
-	box->oom = box->net.listener = box->net.udp = -1;
+	box->oom = box->net.listener = box->net.udp = box->sync.listener = -1;
 	box->tapes_dir = tapes_dir;
 	memcpy(box->id, id, sizeof(box->id));
 	memcpy(box->at.box, id, sizeof(box->at.box));

@@ -57,6 +57,12 @@ struct box {
 	struct bell greeted;
 	struct talk broken; // what pid 1 said of its own birth
 	int oom;
+	struct {	      // see sync.c
+		int listener; // of a process that waits in sync; -1: none that pid 1 told of
+		bool owes;    // pid 1 a SYNCED
+		int64_t next; // when the next may go on
+		struct timer timer;
+	} sync;
 	struct { // see box/net.h; -1: none
 		int listener, udp;
 		uint16_t port; // the listener's, whoever holds it; 0: none
@@ -125,6 +131,11 @@ void procs_free(struct box *box);
 void exec_cpu_limit(struct exec *exec);
 // The leaf was killed: pid 1 has the end of the command to report.
 void exec_leaf_killed(struct exec *exec);
+
+// In sync.c: a SYNC of pid 1, whose fds it takes over; a box that was adopted; one that is freed.
+void box_sync_heard(struct box *box, int *fds, int count);
+void box_sync_adopted(struct box *box);
+void box_sync_drop(struct box *box);
 
 // In hand.c. False: it is not for a hand.
 bool box_hand_heard(struct box *box, const struct talk *talk, int *fds, int count);

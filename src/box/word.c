@@ -61,6 +61,8 @@ uint32_t word_flags(const struct exec_spec *spec, uint32_t features)
 		flags |= TALK_EXEC_DIALOGUE;
 	else if (spec->stdin_bytes.at || spec->open_stdin)
 		flags |= TALK_EXEC_STDIN;
+	if (features & TALK_CAN_SYNC)
+		flags |= TALK_EXEC_PACES;
 	return features & TALK_CAN_RETURN ? keep_flags(spec, flags) : flags;
 }
 

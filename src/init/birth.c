@@ -218,9 +218,27 @@ static bool is_off(int filter)
 	return (weak(SECCOMP) && filter == 0) || (weak(ARGUMENTS) && filter == 1);
 }
 
-static const char *load_filters(void)
+// The first one has a listener, which is told of sync and syncfs, so that they can be paced. In a
+// container that has one already there cannot be another (EBUSY): then the filter lets them pass.
+static bool load_filter(const struct sock_fprog *program, int *listener)
+{
+	int n = -1;
+
+	if (listener)
+		n = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+				 SECCOMP_FILTER_FLAG_NEW_LISTENER, program);
+	if (n >= 0)
+		*listener = n;
+	else if (!listener || errno == EBUSY)
+		n = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, program);
+	return n >= 0;
+}
+
+static const char *load_filters(struct birth *out)
 {
 	struct sock_filter *code = kit.code;
+
+	out->syncs = -1;
 
 	for (int i = 0; i < 2; code += kit.head.filter_len[i++]) {
 		struct sock_fprog program = {
@@ -229,7 +247,7 @@ static const char *load_filters(void)
 		};
 
 		if (program.len > 0 && !is_off(i) &&
-		    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
+		    !load_filter(&program, i == 0 ? &out->syncs : NULL))
 			return i == 0 ? "load the first filter" : "load the second filter";
 	}
 	return NULL;
@@ -259,6 +277,6 @@ const char *birth_run(struct birth *out)
 	STEP(watch_children(out, &signals));
 	if (chdir("/") < 0)
 		return "go to the root";
-	STEP(load_filters());
+	STEP(load_filters(out));
 	return NULL;
 }

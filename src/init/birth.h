@@ -10,6 +10,7 @@ struct sock_filter;
 struct birth {
 	bool joins_by_clone;
 	int children;	  // signalfd: a child has ended
+	int syncs;	  // listener of the filter: a process waits in sync or syncfs; -1: none
 	int oom;	  // its own oom_score_adj; -1: cannot be raised for children
 	char oom_own[16]; // what it is between two starts
 	const struct sock_filter *filter; // what each child loads before execve

@@ -78,8 +78,8 @@ void held_owe(struct conv *conv)
 
 static uint32_t flags_of(const struct conv *conv)
 {
-	uint32_t flags = conv->flags &
-			 ~(uint32_t)(TALK_EXEC_SHELL | TALK_EXEC_HOME | TALK_EXEC_IF_EMPTY);
+	uint32_t flags = conv->flags & ~(uint32_t)(TALK_EXEC_SHELL | TALK_EXEC_HOME |
+						   TALK_EXEC_IF_EMPTY | TALK_EXEC_PACES);
 
 	if (conv->run.in < 0)
 		flags &= ~(uint32_t)(TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE | TALK_EXEC_KEEP_IN);
@@ -106,6 +106,13 @@ bool held_say(const struct conv *conv)
 	talk.held.ended = conv->pid == 0;
 	talk.held.tag = (struct str){conv->tag, conv->tag_len};
 	return say(&talk, fds, talk_fds(&talk, 0));
+}
+
+bool held_say_sync(int listener)
+{
+	struct talk talk = {.kind = TALK_SYNC};
+
+	return say(&talk, &listener, 1);
 }
 
 bool held_say_end(void)

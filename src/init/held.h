@@ -17,3 +17,4 @@ void held_owe(struct conv *conv);
 // Both as conv_say().
 bool held_say(const struct conv *conv);
 bool held_say_end(void);
+bool held_say_sync(int listener);

@@ -103,6 +103,7 @@ static void lose_daemon(void)
 	if (!init.returns)
 		_exit(0);
 	init.ear = EAR_AWAY;
+	init.sync = SYNC_OFF;
 	init.owing = false;
 	init.other.owes = 0;
 }
@@ -181,6 +182,8 @@ static void obey(void)
 		return;
 	}
 	if (talk.kind == TALK_EXEC) {
+		if ((talk.exec.flags & TALK_EXEC_PACES) && init.sync == SYNC_OFF)
+			init.sync = SYNC_MAY;
 		letter->order.exec = talk.exec;
 		start_exec(talk.conv, &letter->order, fds, count);
 		return;
@@ -192,6 +195,10 @@ static void obey(void)
 	}
 	if (talk.kind == TALK_ADOPT) {
 		init.ear = EAR_ASKS;
+		return;
+	}
+	if (talk.kind == TALK_SYNCED) {
+		init.sync = SYNC_MAY;
 		return;
 	}
 	conv = init_find(talk.conv);
@@ -353,7 +360,7 @@ static int await(struct pollfd *ready)
 {
 	int64_t us = patience();
 	struct timespec time = {us / 1000000, us % 1000000 * 1000};
-	int n = ppoll(ready, 3, us < 0 ? NULL : &time, NULL);
+	int n = ppoll(ready, 4, us < 0 ? NULL : &time, NULL);
 
 	if (n == 0 && !init.fresh && !spare_is_starting()) {
 		if (us > AGAIN_US)
@@ -364,6 +371,18 @@ static int await(struct pollfd *ready)
 			provide();
 	}
 	return n;
+}
+
+// A process waits in sync or syncfs. The daemon lets it go on; pid 1 itself could not, for its own
+// filter forbids the calls that do.
+static void tell_sync(bool waits)
+{
+	if (!waits || init.sync != SYNC_MAY || init.ear != EAR_KNOWS)
+		return;
+	if (held_say_sync(init.birth.syncs))
+		init.sync = SYNC_TOLD;
+	else
+		init.owing = true;
 }
 
 // What the last one had still said was heard before.
@@ -377,14 +396,20 @@ static void meet_daemon(void)
 		lose_daemon();
 }
 
+static int syncs_to_hear(void)
+{
+	return init.sync == SYNC_MAY && !init.owing ? init.birth.syncs : -1;
+}
+
 static void live(void)
 {
 	for (;;) {
-		struct pollfd ready[3] = {
+		struct pollfd ready[4] = {
 			{.fd = init.ear == EAR_AWAY || init.ear == EAR_ASKS ? -1 : TALK_FD_CONTROL,
 			 .events = init.owing ? POLLOUT : POLLIN},
 			{.fd = init.birth.children, .events = POLLIN},
 			{.fd = init.returns ? TALK_FD_LISTEN : -1, .events = POLLIN},
+			{.fd = syncs_to_hear(), .events = POLLIN},
 		};
 		bool fresh = init.fresh;
 
@@ -406,6 +431,7 @@ static void live(void)
 		} else {
 			obey();
 		}
+		tell_sync(ready[3].revents);
 		tell_if_asked();
 	}
 }

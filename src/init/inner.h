@@ -15,8 +15,12 @@ struct letter {
 // Who is at the other end. What is owed is said to one who knows alone.
 enum ear { EAR_KNOWS, EAR_AWAY, EAR_STRANGER, EAR_ASKS, EAR_TOLD }; // TOLD: it is being told
 
+// Whether the daemon may be told that a process waits in sync or syncfs, and was.
+enum sync { SYNC_OFF, SYNC_MAY, SYNC_TOLD };
+
 struct init {
 	struct birth birth;
+	enum sync sync;
 	enum ear ear;
 	bool returns; // another daemon can come
 	struct conv convs[TALK_CONV_MAX];

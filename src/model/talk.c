@@ -59,6 +59,8 @@ static void put_body(struct pack *pack, const struct talk *talk)
 	case TALK_ADOPT:
 	case TALK_SHUT:
 	case TALK_HELD_END:
+	case TALK_SYNC:
+	case TALK_SYNCED:
 		break;
 	case TALK_TAG:
 		put_tag(pack, talk->tag);
@@ -163,7 +165,8 @@ static struct str get_tag(struct unpack *in)
 #define FLAGS                                                                                      \
 	(TALK_EXEC_STDIN | TALK_EXEC_SHELL | TALK_EXEC_HOME | TALK_EXEC_IF_EMPTY | TALK_EXEC_PTY | \
 	 TALK_EXEC_DIALOGUE | TALK_EXEC_KEEP | TALK_EXEC_KEEP_IN | TALK_EXEC_TROUGH |              \
-	 TALK_EXEC_TAG)
+	 TALK_EXEC_TAG | TALK_EXEC_PACES)
+#define FLAGS_OF_EXEC (TALK_EXEC_SHELL | TALK_EXEC_HOME | TALK_EXEC_IF_EMPTY | TALK_EXEC_PACES)
 
 static uint32_t get_flags(struct unpack *in)
 {
@@ -178,7 +181,7 @@ static uint32_t get_flags(struct unpack *in)
 static void get_held(struct unpack *in, struct talk_held *held)
 {
 	held->flags = get_flags(in);
-	if (held->flags & (TALK_EXEC_SHELL | TALK_EXEC_HOME | TALK_EXEC_IF_EMPTY))
+	if (held->flags & FLAGS_OF_EXEC)
 		in->failed = true;
 	held->leaf = ranged(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
 	held->pid = (int)ranged(in, unpack_u32(in), 2, INT32_MAX);
@@ -242,6 +245,8 @@ static void get_body(struct unpack *in, struct talk *talk)
 		break;
 	case TALK_ADOPT:
 	case TALK_HELD_END:
+	case TALK_SYNC:
+	case TALK_SYNCED:
 		ranged(in, talk->conv, 0, 0);
 		break;
 	case TALK_FORGET:
@@ -310,7 +315,7 @@ bool talk_decode(const void *bytes, size_t len, struct talk *talk)
 bool talk_is_heard(uint8_t kind)
 {
 	return (kind >= TALK_READY && kind <= TALK_RAN) || kind == TALK_HELD ||
-	       kind == TALK_HELD_END;
+	       kind == TALK_HELD_END || kind == TALK_SYNC;
 }
 
 int talk_fds(const struct talk *talk, uint32_t flags)
@@ -329,6 +334,7 @@ int talk_fds(const struct talk *talk, uint32_t flags)
 			return 3;
 		return talk->kind == TALK_RAN && talk->exited.over ? 0 : 2;
 	case TALK_HAND_IS:
+	case TALK_SYNC:
 		return 1;
 	default:
 		return 0;

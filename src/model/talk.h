@@ -69,6 +69,9 @@ enum talk_kind {
 	// from pid 1
 	TALK_HELD,     // fds: as of STARTED, by the flags in it
 	TALK_HELD_END, // that was all
+	// With TALK_CAN_SYNC. From pid 1, to a daemon whose EXEC said PACES or that said SYNCED
+	TALK_SYNC,   // fds: the listener of its filter. A process waits in sync or syncfs
+	TALK_SYNCED, // from the daemon: say SYNC when one waits
 	TALK_KIND_COUNT
 };
 bool talk_is_heard(uint8_t kind); // from pid 1: the daemon may decode it
@@ -76,6 +79,7 @@ bool talk_is_heard(uint8_t kind); // from pid 1: the daemon may decode it
 enum talk_feature {
 	TALK_CAN_RETURN = 1, // it listens; ADOPT, SHUT, TAG, and the flags KEEP and behind
 	TALK_CAN_NET = 2,    // its hands know REACH_SOCKET
+	TALK_CAN_SYNC = 4,   // SYNC, SYNCED, the flag PACES
 };
 
 // At which step a command (FAILED) or a box (BROKEN) failed.
@@ -106,6 +110,7 @@ enum talk_exec_flags {
 		128, // with STDIN or DIALOGUE: it stays open without a daemon, until SHUT
 	TALK_EXEC_TROUGH = 256, // with PTY: a pipe beside the master, both ends, for its output
 	TALK_EXEC_TAG = 512,	// it comes with its tag
+	TALK_EXEC_PACES = 1024, // with TALK_CAN_SYNC: this daemon hears SYNC
 };
 
 // Where a process with a dialogue finds it again, and the writing ends of its output pipes. Its fds
@@ -128,8 +133,8 @@ struct talk_exec {
 };
 
 struct talk_held {
-	uint32_t flags; // of its EXEC, without IF_EMPTY, SHELL and HOME; STDIN and DIALOGUE only if
-			// our end of it was kept
+	uint32_t flags; // of its EXEC, without IF_EMPTY, SHELL, HOME and PACES; STDIN and DIALOGUE
+			// only if our end of it was kept
 	uint32_t leaf;
 	int pid;    // as the box counts
 	bool ended; // EXITED follows; its leaf may serve another since

@@ -158,6 +158,13 @@ static int try_seccomp(int data, int say)
 	return nnp || err ? EPERM : 0;
 }
 
+static int try_listener(int data, int say)
+{
+	(void)data;
+	(void)say;
+	return seccomp_can_listen() ? 0 : EBUSY;
+}
+
 static int try_controller(enum cgroup_controller controller, int say)
 {
 	auto_free struct cgroup_host *host = mem_new_of(struct cgroup_host);
@@ -292,6 +299,8 @@ static const struct {
 	{"pid, mount, net, ipc and uts namespaces", true, MAKES, try_namespaces,
 	 "cove does not start", KERNEL},
 	{"seccomp filters", true, MAKES, try_seccomp, "cove does not start", KERNEL},
+	{"listeners of filters", false, MAKES, try_listener,
+	 "sync and syncfs of sandboxes are not paced", "run cove outside of containers"},
 	{"idmapped mounts of the data directory", true, MAKES, try_idmap, "cove does not start",
 	 "put the data directory on ext4, xfs or btrfs: --data DIR"},
 	{"overlay on idmapped layers", true, MAKES, try_overlay, "cove does not start",

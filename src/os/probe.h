@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PROBE_ROWS_MAX 16
+#define PROBE_ROWS_MAX 24
 // Either is enough for sandboxes to have a network.
 #define PROBE_SK_LOOKUP "steering by sk_lookup"
 #define PROBE_NFT "steering by nft"

@@ -18,9 +18,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -56,11 +58,16 @@ static const struct sock_filter personality_block[] = {
 	BPF_SAY(SECCOMP_RET_ALLOW),
 };
 
+// The listener of the first filter is pid 1's to pass on to the daemon, not to answer.
+#define IOCTL_TYPE 0xff00
+#define SECCOMP_TYPE ('!' << 8)
 static const struct sock_filter ioctl_block[] = {
 	BPF_ARG(1),
-	BPF_IF(REFUSED_TIOCSTI, 3, 0),
-	BPF_IF(REFUSED_TIOCLINUX, 2, 0),
-	BPF_IF(REFUSED_TIOCCONS, 1, 0),
+	BPF_IF(REFUSED_TIOCSTI, 5, 0),
+	BPF_IF(REFUSED_TIOCLINUX, 4, 0),
+	BPF_IF(REFUSED_TIOCCONS, 3, 0),
+	BPF_MASK(IOCTL_TYPE),
+	BPF_IF(SECCOMP_TYPE, 1, 0),
 	BPF_SAY(SECCOMP_RET_ALLOW),
 	BPF_SAY(ANSWER(EPERM)),
 };
@@ -151,6 +158,8 @@ static void fill_allow(struct bpf_table *table)
 		bpf_set(table, number_of(table->arch, *name), SECCOMP_RET_ALLOW);
 	for (const char *const *name = calls_denied; *name; name++)
 		bpf_set(table, number_of(table->arch, *name), ANSWER(EPERM));
+	bpf_set(table, number_of(table->arch, "sync"), SECCOMP_RET_USER_NOTIF);
+	bpf_set(table, number_of(table->arch, "syncfs"), SECCOMP_RET_USER_NOTIF);
 	block(table, "clone", clone_block);
 	block(table, "personality", personality_block);
 }
@@ -200,6 +209,30 @@ fallible seccomp_build(enum seccomp_filter which, uint32_t arch, struct seccomp_
 		  rows[which].otherwise);
 	rows[which].fill(table);
 	return compile(table, out);
+}
+
+void seccomp_drop_listener(struct seccomp_program *program)
+{
+	for (uint16_t i = 0; i < program->len; i++)
+		if (program->code[i].code == (BPF_RET | BPF_K) &&
+		    program->code[i].k == SECCOMP_RET_USER_NOTIF)
+			program->code[i].k = SECCOMP_RET_ALLOW;
+}
+
+bool seccomp_can_listen(void)
+{
+	struct sock_filter allow = BPF_SAY(SECCOMP_RET_ALLOW);
+	struct sock_fprog program = {1, &allow};
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+		      syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+			      SECCOMP_FILTER_FLAG_NEW_LISTENER, &program) < 0);
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status == 0;
 }
 
 void seccomp_free(struct seccomp_program *program)
@@ -272,15 +305,17 @@ static const struct sock_filter warden_socket_block[] = {
 	BPF_SAY(SECCOMP_RET_ALLOW),
 };
 
-// The daemon asks how much a pipe or a socket holds and sets the size of terminals; the resolver
-// and the crypto library set sockets non-blocking.
+// The daemon asks how much a pipe or a socket holds, sets the size of terminals, and answers the
+// listeners of boxes; the resolver and the crypto library set sockets non-blocking.
 static const struct sock_filter own_ioctl_block[] = {
 	BPF_ARG(1),
-	BPF_IF(FIONREAD, 5, 0),
-	BPF_IF(FIONBIO, 4, 0),
-	BPF_IF(TIOCGWINSZ, 3, 0),
-	BPF_IF(TIOCSWINSZ, 2, 0),
-	BPF_IF(TCGETS, 1, 0),
+	BPF_IF(FIONREAD, 7, 0),
+	BPF_IF(FIONBIO, 6, 0),
+	BPF_IF(TIOCGWINSZ, 5, 0),
+	BPF_IF(TIOCSWINSZ, 4, 0),
+	BPF_IF(TCGETS, 3, 0),
+	BPF_MASK(IOCTL_TYPE),
+	BPF_IF(SECCOMP_TYPE, 1, 0),
 	BPF_SAY(ANSWER(EPERM)),
 	BPF_SAY(SECCOMP_RET_ALLOW),
 };

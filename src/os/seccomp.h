@@ -3,6 +3,7 @@
 #pragma once
 
 #include <linux/filter.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,7 +30,14 @@ struct seccomp_program {
 
 // Builds one of a box's filters for `arch`, an AUDIT_ARCH_ word; 0: this machine's. Both
 // architectures can be built on either.
+// SECCOMP_ALLOW tells a listener of sync and syncfs (SECCOMP_RET_USER_NOTIF): who loads it asks for
+// one.
 fallible seccomp_build(enum seccomp_filter which, uint32_t arch, struct seccomp_program *out);
+// What it would tell a listener it lets pass.
+void seccomp_drop_listener(struct seccomp_program *program);
+// Whether a filter may have one here: the kernel lets a process have one, and in some containers
+// every process has. Forks.
+bool seccomp_can_listen(void);
 void seccomp_free(struct seccomp_program *program);
 
 // Processes of the host that confine themselves.

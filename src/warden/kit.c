@@ -75,6 +75,8 @@ fallible kit_make(bool joins_by_clone, int *out_fd)
 		TRY(seccomp_build(i, 0, &filters[i]));
 		kit.filter_len[i] = filters[i].len;
 	}
+	if (weak(SYNC_PACE) || !seccomp_can_listen())
+		seccomp_drop_listener(&filters[SECCOMP_ALLOW]);
 	if (fd < 0 || fd_write_all(fd, &kit, sizeof(kit)))
 		return err_sys(errno, "write a kit");
 	for (int i = 0; i < SECCOMP_FILTER_COUNT; i++)

@@ -463,6 +463,63 @@ print(len(taken))
         c.same(attack(stage, taking), ["0"], "R-22: nor can they be taken where the host has some")
 
 
+@row("R-23", "sync and syncfs of a box are let go on once a second, fsync always")
+def sync_pace(stage):
+    # syncfs of a tmpfs takes no time of its own, so what is seen is the pace.
+    program = r"""
+import ctypes, os, time
+libc = ctypes.CDLL(None, use_errno=True)
+fd = os.open("/dev/shm", os.O_RDONLY)
+begin = time.monotonic()
+results = [libc.syncfs(fd) for _ in range(%d)]
+print(results.count(0), time.monotonic() - begin)
+"""
+
+    def attack(stage, count=5):
+        done, seconds = stage.python(stage.box(), program % count)["stdout"].split()
+        return int(done), float(seconds)
+    stage.control_weak("sync_pace", attack, lambda got: got[0] == 5 and got[1] < 2)
+    done, seconds = attack(stage)
+    c.ok(done == 5 and seconds > 3.5, "R-23: five of syncfs succeed, and take four seconds", done, seconds)
+    box = stage.box()
+    answer = stage.python(box, r"""
+import os, time
+begin = time.monotonic()
+os.sync()
+first = time.monotonic() - begin
+os.sync(); os.sync()
+print(first < %d, time.monotonic() - begin > 1.5)
+f = os.open("/workspace/f", os.O_CREAT | os.O_WRONLY)
+for i in range(20): os.write(f, b"x"); os.fsync(f)
+print("fsync")
+""" % (2 * PATIENCE))
+    c.same(answer["stdout"], "True True\nfsync\n", "R-23: the first sync goes at once, the others wait")
+    # Many that wait cost nobody anything, can be ended, and the box answers.
+    crowd = "import os\nfor i in range(30):\n  if os.fork() == 0: os.sync(); os._exit(0)\nprint('all')"
+    c.same(stage.cove.run(box, ["python3", "-c", crowd])["stdout"], "all\n", "R-23: thirty wait")
+    c.same(stage.cove.out(box, "pkill -9 python3; echo ok"), "ok\n", "R-23: those that wait can be killed")
+    # Who waits outlives the daemon, and goes on with the next one.
+    thread, _ = in_background(stage, box, "touch /workspace/began; sync; sync; sync; touch /workspace/synced")
+    c.until(lambda: stage.cove.run(box, "test -e /workspace/began")["exitCode"] == 0, 30)
+    os.kill(stage.cove.children()["daemon"], 9)
+    c.until(lambda: stage.cove.get("/v1/health").status == 200, 30)
+    thread.join(30)
+    synced = c.until(lambda: stage.cove.run(box, "test -e /workspace/synced")["exitCode"] == 0, 30)
+    c.ok(synced, "R-23: after a kill of the daemon they go on", stage.cove.out(box, "ps aux"))
+    # pid 1's listener is nobody's to answer, and there is no other.
+    refused = stage.python(box, r"""
+import ctypes, errno, platform
+libc = ctypes.CDLL(None, use_errno=True)
+class Program(ctypes.Structure): _fields_ = [("len", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+allow = Program(1, bytes([6, 0, 0, 0, 0, 0, 0xff, 0x7f]))
+for call in ((29 if platform.machine() == "aarch64" else 16, 0, 0xc0502100, ctypes.byref(allow)),
+             (277 if platform.machine() == "aarch64" else 317, 1, 8, ctypes.byref(allow))):
+    libc.syscall(*call)
+    print(errno.errorcode[ctypes.get_errno()])
+""")["stdout"].split()
+    c.same(refused, ["EPERM", "EBUSY"], "R-23: nobody in the box may answer a listener, or have one of his own")
+
+
 @row("X-01", "a flood of output is bounded and marked")
 def flood(stage):
     def keeps(stage):

@@ -142,7 +142,7 @@ TEST(exec_ranges, "an exec without a command, with odd flags, leaf or environmen
 	CHECK(passes(talk));
 	CHECK(!passes(exec_of(argv, 0, good, 1)) && !passes(exec_of(argv, 1, none, 1)));
 	CHECK(!passes(exec_of(argv, 1, nameless, 1)));
-	talk.exec.flags = TALK_EXEC_TAG << 1;
+	talk.exec.flags = TALK_EXEC_PACES << 1;
 	CHECK(!passes(talk));
 	talk.exec.flags = TALK_EXEC_TROUGH;
 	CHECK(!passes(talk));
@@ -230,6 +230,13 @@ TEST(held, "what is held survives the way with any tag, and only in its ranges")
 	talk.held.leaf = 0;
 	talk.held.flags = TALK_EXEC_SHELL;
 	CHECK(!passes(talk));
+	talk.held.flags = TALK_EXEC_PACES;
+	CHECK(!passes(talk));
+	CHECK(passes((struct talk){.kind = TALK_SYNC}) &&
+	      passes((struct talk){.kind = TALK_SYNCED}));
+	CHECK(!passes((struct talk){.kind = TALK_SYNC, .conv = 1}));
+	CHECK(talk_fds(&(struct talk){.kind = TALK_SYNC}, 0) == 1 && talk_is_heard(TALK_SYNC) &&
+	      !talk_is_heard(TALK_SYNCED));
 	CHECK(passes((struct talk){.kind = TALK_ADOPT}));
 	CHECK(!passes((struct talk){.kind = TALK_ADOPT, .conv = 1}));
 	CHECK(passes((struct talk){.kind = TALK_HELD_END}) &&

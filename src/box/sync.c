@@ -1,0 +1,114 @@
+// sync and syncfs of a box write what others have dirtied, too: a box that calls them in a loop
+// slows its neighbours. The filter of the box stops each caller and tells a listener, which pid 1
+// holds and passes here (SYNC) when somebody waits. One caller a second is let go on, the others
+// wait in the kernel, where a signal ends the wait; fsync is not stopped. While no daemon is there
+// they wait.
+//
+// pid 1 cannot answer the listener itself, since its own filter forbids those ioctls, and no
+// process of a box can have a second listener: the kernel allows one in a chain of filters. So a
+// pid 1 that was taken over can make callers of its own box wait, and no more.
+//
+// syscalls: ioctl poll ppoll close
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "box/inner.h"
+#include "os/fd.h"
+
+#define EACH_MS 1000
+#define AGAIN_MS 50 // after a full socket
+
+static void tell_synced(struct box *box)
+{
+	struct talk talk = {.kind = TALK_SYNCED};
+	char room[16];
+	enum channel_sent sent = channel_say(&box->channel, room,
+					     talk_encode(&talk, room, sizeof(room)), NULL, 0);
+
+	box->sync.owes = sent == CHANNEL_FULL;
+	if (box->sync.owes)
+		loop_set_timer(box->loop, &box->sync.timer, loop_now(box->loop) + AGAIN_MS);
+}
+
+// True unless it is no listener. Asking one for what nobody announced would wait.
+static bool let_one_go_on(int listener)
+{
+	union {
+		struct seccomp_notif notif;
+		char room[256]; // as large as any kernel's
+	} waiting;
+	struct seccomp_notif_resp answer = {.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+	struct pollfd ready = {.fd = listener, .events = POLLIN};
+	uint64_t nobody = 0;
+
+	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &nobody) == 0 || errno != ENOENT)
+		return false;
+	memset(&waiting, 0, sizeof(waiting));
+	if (poll(&ready, 1, 0) != 1 || !(ready.revents & POLLIN) ||
+	    ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &waiting))
+		return true; // it was ended meanwhile
+	answer.id = waiting.notif.id;
+	(void)ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+	return true;
+}
+
+static void serve_sync(struct box *box)
+{
+	bool listens = let_one_go_on(box->sync.listener);
+
+	fd_drop(&box->sync.listener);
+	box->sync.next = loop_now(box->loop) + EACH_MS;
+	if (listens)
+		tell_synced(box);
+	else
+		box_break(box, "pid 1 passes something else for a listener");
+}
+
+static void sync_due(struct timer *timer)
+{
+	struct box *box = link_of(timer, struct box, sync.timer);
+
+	if (box->sync.owes)
+		tell_synced(box);
+	else if (box->sync.listener >= 0)
+		serve_sync(box);
+}
+
+void box_sync_heard(struct box *box, int *fds, int count)
+{
+	box->sync.timer.due = sync_due;
+	if (count == FD_LOST) { // there was no descriptor left here: it is asked for again
+		box->sync.owes = true;
+		loop_set_timer(box->loop, &box->sync.timer, loop_now(box->loop) + EACH_MS);
+		return;
+	}
+	if (count != 1 || box->sync.listener >= 0 || box->sync.owes ||
+	    !(box->features & TALK_CAN_SYNC)) {
+		while (count > 0)
+			fd_drop(&fds[--count]);
+		box_break(box, "pid 1 speaks of sync out of turn");
+		return;
+	}
+	box->sync.listener = fds[0];
+	if (box->sync.next <= loop_now(box->loop))
+		serve_sync(box);
+	else
+		loop_set_timer(box->loop, &box->sync.timer, box->sync.next);
+}
+
+// What the box does runs on without an EXEC of ours, which would say that we hear SYNC.
+void box_sync_adopted(struct box *box)
+{
+	box->sync.timer.due = sync_due;
+	if (box->features & TALK_CAN_SYNC)
+		tell_synced(box);
+}
+
+void box_sync_drop(struct box *box)
+{
+	loop_drop_timer(box->loop, &box->sync.timer);
+	fd_drop(&box->sync.listener);
+}
