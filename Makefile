@@ -75,7 +75,7 @@ cflags   = -std=gnu17 -fPIE -ffunction-sections -fno-omit-frame-pointer $(HARDEN
 calm     = $(if $(is_clang),,-Wno-format-truncation -Wno-format-overflow -Wno-maybe-uninitialized)
 wraps    = $(if $(filter torture,$(V)),$(patsubst %,-Wl$(comma)--wrap=%,\
            $(shell sed -n 's|^// wraps: *||p' src/base/fault.c 2>/dev/null)))
-ldflags  = -pie -Wl,-z,relro,-z,now,-z,noexecstack,--as-needed,--gc-sections $(SYSROOT_FLAGS) \
+ldflags  = -pie -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,--as-needed,--gc-sections $(SYSROOT_FLAGS) \
            $(filter -fsanitize%,$(if $(filter fuzz,$(V)),$(LDFLAGS_fuzz),$(CFLAGS_$(V)))) $(wraps) $(LDFLAGS)
 ldlibs   = -lseccomp -ljson-c -larchive -linih -lssl -lcrypto -lwslay -lzstd -lsqlite3 -lpthread $(LDLIBS)
 
@@ -209,7 +209,7 @@ $(O)/pid1/%.o: %.c | $(gens) $(O)/uapi
 	@mkdir -p $(@D)
 	$(call say,MUSL)$(PID1_CC) $(pid1_flags) -c -o $@ $<
 
-static = -nostdlib -static-pie -Wl,-z,relro,-z,now,-z,noexecstack,--gc-sections,--build-id=none
+static = -nostdlib -static-pie -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,--gc-sections,--build-id=none
 with_musl = $(musl_lib)/rcrt1.o $(musl_lib)/crti.o $(call gcc_file,crtbeginS.o) $(1) \
             -Wl,--start-group $(musl_lib)/libc.a $(call gcc_file,libgcc.a) -Wl,--end-group \
             $(call gcc_file,crtendS.o) $(musl_lib)/crtn.o
@@ -220,7 +220,7 @@ $(pid1): $(pid1_objs)
 
 OBJCOPY ?= $(if $(SYSROOT),$(ARCH)-linux-gnu-)objcopy
 $(O)/pid1.o $(O)/openapi.o $(drivers): $(O)/%.o: tools/embed.S
-	$(call say,AS)$(CC) $(SYSROOT_FLAGS) -DEMBED_NAME=$* -DEMBED_FILE='"$(lastword $^)"' -c -o $@ $<
+	$(call say,AS)$(CC) $(SYSROOT_FLAGS) $(HARDEN_$(ARCH)) -DEMBED_NAME=$* -DEMBED_FILE='"$(lastword $^)"' -c -o $@ $<
 $(O)/pid1.o: $(pid1)
 $(O)/openapi.o: docs/openapi.json
 $(O)/drive_boot_py.o: src/drive/boot.py

@@ -59,6 +59,7 @@
 	X(VAULT,        "vault",          "directories of boxes and layers are root's alone") \
 	X(ETC,          "etc",            "which files of the host's /etc a box may see") \
 	X(JAIL,         "jail",           "archives are unpacked in a jail") \
+	X(JAIL_STDIO,   "jail_stdio",     "that jail has none of the warden's stdio") \
 	X(PATHS,        "paths",          "paths of an archive stay beneath its directory") \
 	X(NODES,        "nodes",          "device nodes of an archive are dropped") \
 	X(RATIO,        "ratio",          "how far an archive may grow") \

@@ -46,15 +46,12 @@ fallible caps_now(uint64_t *out)
 	return OK;
 }
 
-fallible caps_keep(uint64_t mask)
+fallible caps_bound(uint64_t mask)
 {
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct caps[2] = {0};
 	uint64_t now = 0;
 
 	TRY(caps_now(&now));
-	mask &= now;
-	// The bounding set first: lowering it takes CAP_SETPCAP. EINVAL: the kernel has no more.
+	// EINVAL: the kernel has no more.
 	for (int cap = 0; cap < 64; cap++) {
 		if (mask & CAPS_BIT(cap))
 			continue;
@@ -64,6 +61,18 @@ fallible caps_keep(uint64_t mask)
 		    (now & CAPS_BIT(CAP_SETPCAP)))
 			return err_sys(errno, "drop capability %d from the bounding set", cap);
 	}
+	return OK;
+}
+
+fallible caps_keep(uint64_t mask)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct caps[2] = {0};
+	uint64_t now = 0;
+
+	TRY(caps_now(&now));
+	mask &= now;
+	TRY(caps_bound(mask)); // while there is CAP_SETPCAP
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	for (int i = 0; i < 2; i++) {
 		caps[i].effective = (uint32_t)(mask >> (32 * i));

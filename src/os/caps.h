@@ -13,6 +13,8 @@
 uint64_t caps_warden(void);
 // The capabilities that this process may use.
 fallible caps_now(uint64_t *out);
+// No exec gains more than `mask` any more. Nothing happens without CAP_SETPCAP.
+fallible caps_bound(uint64_t mask);
 // Keeps only `mask`: bounding, permitted, effective; ambient and inheritable become empty.
 fallible caps_keep(uint64_t mask);
 // No exec gains anything any more, for ever.

@@ -70,6 +70,7 @@ static fallible become(const struct drop *drop)
 {
 	uint64_t left = 0;
 
+	TRY(caps_bound(0));
 	TRY(caps_keep(CAPS_BIT(CAP_SETUID) | CAPS_BIT(CAP_SETGID)));
 	if (setgroups(0, NULL) || setresgid(drop->gid, drop->gid, drop->gid) ||
 	    setresuid(drop->uid, drop->uid, drop->uid))

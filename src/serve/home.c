@@ -7,9 +7,10 @@
 //   boxes/ layers/ 0700 root: the warden's
 // RUN/             0711 root, with box/ 0700 cove
 //
-// The daemon's user is `cove`. Where no such user exists it is a number of the range that systemd
-// reserves for users without a name, taken from the directory's identity: it stays the same for one
-// data directory and differs between two.
+// The daemon's user is `cove` for the default data directory. Any other, and a host without that
+// user, takes a number of the range that systemd reserves for users without a name, from the
+// directory's identity: two daemons of one uid could signal and trace each other. A directory keeps
+// the user that its daemon/ has.
 #include "serve/home.h"
 
 #include <errno.h>
@@ -137,13 +138,20 @@ void home_tell(const struct home *home, unsigned generation, const char *word)
 		log_event(LOG_WARN, "serve.untold", "word", word, NULL);
 }
 
-static void find_user(int data, uid_t *uid, gid_t *gid)
+static void find_user(const struct config *config, int data, uid_t *uid, gid_t *gid)
 {
 	const struct passwd *user = getpwnam("cove");
 	struct stat st = {0};
 	uint64_t number;
 
-	if (user) {
+	if (!fstatat(data, "daemon", &st, AT_SYMLINK_NOFOLLOW) &&
+	    ((user && st.st_uid == user->pw_uid) ||
+	     (st.st_uid >= UID_FIRST && st.st_uid <= UID_LAST))) {
+		*uid = st.st_uid;
+		*gid = st.st_gid;
+		return;
+	}
+	if (user && !strcmp(config->data, CONFIG_DATA)) {
 		*uid = user->pw_uid;
 		*gid = user->pw_gid;
 		return;
@@ -227,7 +235,7 @@ fallible home_open_again(const struct config *config, int lock, struct home *out
 			err = err_sys(errno, "open the lock's words");
 	}
 	if (!err) {
-		find_user(home.data, &home.uid, &home.gid);
+		find_user(config, home.data, &home.uid, &home.gid);
 		err = furnish(config, &home);
 	}
 	if (err) {

@@ -177,6 +177,23 @@ int jail_keep(int *fds, int count)
 	return close_range(KEEP_FIRST + (unsigned)count, ~0u, 0);
 }
 
+// A decoder that was taken over must not write into the warden's log. The sanitizers' last words
+// still go there.
+static bool leave_stdio(void)
+{
+	auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	const int last = 1;
+#else
+	const int last = 2;
+#endif
+
+	for (int fd = 0; fd <= last; fd++)
+		if (null < 0 || dup2(null, fd) < 0)
+			return false;
+	return true;
+}
+
 static bool join(const struct group_door *door)
 {
 	for (int i = 0; i < door->task_count; i++)
@@ -192,7 +209,8 @@ static _Noreturn void child(const struct jail *jail)
 	int fds[] = {jail->report, jail->archive, jail->tree, jail->userns};
 
 	// Its cgroup is a wall of the jail, too: on v1 it allows no device node.
-	if ((!weak(JAIL) && !join(jail->door)) || jail_keep(fds, sizeof(fds) / sizeof(*fds)))
+	if ((!weak(JAIL) && !join(jail->door)) || (!weak(JAIL_STDIO) && !leave_stdio()) ||
+	    jail_keep(fds, sizeof(fds) / sizeof(*fds)))
 		_exit(1);
 	// Names in archives are UTF-8; OpenSSL must not look for its configuration in here.
 	setlocale(LC_CTYPE, "C.UTF-8");

@@ -11,11 +11,15 @@ import errno
 import http.client
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import stat
 import struct
 import subprocess
+import tarfile
+import tempfile
 import threading
 
 from rows import LO_UP, WEAK, WeakCove, c, play, row
@@ -494,6 +498,72 @@ def one_program(stage):
     stage.control_weak("program", program_uses, lambda got: {"locked", "watched"} & set(got[0]))
     got, ends = program_uses(stage)
     c.ok(not {"locked", "watched"} & set(got), "D-05: no lock and no watch on it", got, ends)
+
+
+def jail_descriptors(stage):
+    """Where the descriptors of the process that unpacks an archive lead, while it waits for more of one."""
+    warden = stage.cove.children()["warden"]
+    before = set(children_of(warden))
+    half = tarfile.TarInfo("file")
+    half.size = 1 << 20
+    with stage.cove.inside() if hasattr(stage.cove, "inside") else contextlib.nullcontext():
+        sock = socket.create_connection(("127.0.0.1", stage.cove.port), timeout=60)
+    sock.sendall(("POST /v1/templates?name=slow HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\nContent-Type: application/x-tar\r\n"
+                  "Transfer-Encoding: chunked\r\n\r\n" % (stage.cove.port, stage.cove.key)).encode() + b"200\r\n" + half.tobuf() + b"\r\n")
+
+    def jailed():
+        """Its filter is loaded last of all."""
+        for pid in set(children_of(warden)) - before:
+            with contextlib.suppress(OSError):
+                if "Seccomp_filters:\t2" in open("/proc/%d/status" % pid).read() and os.readlink("/proc/%d/ns/net" % pid) != os.readlink("/proc/self/ns/net"):
+                    return pid
+        return None
+    try:
+        pid = c.until(jailed, 20)
+        ends = inside_ends({"id": "no box"}, pid)
+        outside = [os.readlink("/proc/%d/%s" % (pid, path)) for path, fd in directories(pid) if identity(walk_up(fd)) not in ends]
+        files = [os.readlink("/proc/%d/fd/%s" % (pid, fd)) for fd in sorted(os.listdir("/proc/%d/fd" % pid), key=int)]
+        return outside, files
+    finally:
+        sock.close()
+        c.until(lambda: not set(children_of(warden)) - before, 20)
+
+
+def children_of(pid):
+    return [int(each) for each in open("/proc/%d/task/%d/children" % (pid, pid)).read().split()]
+
+
+@row("D-06", "the process that unpacks an archive has no descriptor of the warden's log")
+def jail_log(stage):
+    stage.control_weak("jail_stdio", jail_descriptors, lambda got: any(each.endswith(".log") for each in got[1]))
+    outside, files = jail_descriptors(stage)
+    c.same(outside, [], "D-06: no directory leads out of the jail")
+    c.ok(len(files) >= 5 and all(re.match(r"pipe:|/dev/null$|/root(/file)?$", each) for each in files),
+         "D-06: nothing but pipes, /dev/null and what is being unpacked", files)
+
+
+@row("D-07", "the daemon has no capability, nor can any exec give it one; each data directory has a daemon's user of its own")
+def daemon_rights(stage):
+    def rights(cove):
+        status = open("/proc/%d/status" % daemon_of(cove)).read()
+        return {word: int(re.search(word + r":\s+(\w+)", status).group(1), 16) for word in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
+    c.ok(not any(rights(stage.cove).values()), "D-07: every set is empty, the bounding set, too", rights(stage.cove))
+    # With a user `cove` on the host, which the default data directory alone has.
+    home = tempfile.mkdtemp(prefix="cove-users-")
+    os.chmod(home, 0o711)
+    shutil.copy("/etc/passwd", home + "/passwd")
+    with open(home + "/passwd", "a") as file:
+        file.write("cove:x:61111:61111::/nonexistent:/usr/sbin/nologin\n" if "\ncove:" not in open("/etc/passwd").read() else "")
+    user = int(re.search(r"^cove:x:(\d+)", open(home + "/passwd").read(), re.M).group(1))
+    coves = [WeakCove((), home + "/%d" % i, before="mount --bind %s/passwd /etc/passwd" % home, binary=c.BIN) for i in range(2)]
+    uids = [user]
+    for cove in coves:
+        uids.append(int(re.search(r"Uid:\s+(\d+)", open("/proc/%d/status" % daemon_of(cove)).read()).group(1)))
+    c.ok(len(set(uids)) == 3, "D-07: two data directories have two users, neither of them `cove`", uids)
+    for cove in coves:
+        cove.close()
+    shutil.rmtree(home)
+    stage.no_control("rights that are not there have no switch; an unknown directory's user was `cove`'s before")
 
 
 if __name__ == "__main__":
