@@ -213,6 +213,7 @@ struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tape
 	box->channel.drained = on_drained;
 	box->free_later.run = free_box;
 	bell_init(&box->greeted);
+	bell_init(&box->leaf_settled);
 	link_init(&box->leaves);
 	link_init(&box->clean);
 	link_init(&box->doubt);

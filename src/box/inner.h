@@ -76,6 +76,9 @@ struct box {
 	struct understudies *understudies; // NULL until one was wanted
 	struct link leaves, clean, doubt;
 	uint32_t leaf_count;
+	uint32_t leaf_orders;	   // for new leaves, that are under way
+	uint32_t kills_unsure;	   // of leaves: given without an answer, to be given again
+	struct bell leaf_settled;  // one of these two has become fewer
 	struct adoption *adoption; // while it is being taken up
 	uint64_t *leaves_left;	   // bits: leaves that exist and that an earlier daemon used
 	struct link execs, lingerers;

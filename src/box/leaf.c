@@ -200,6 +200,15 @@ fallible box_leaf_again(struct box *box, uint32_t number, struct box_leaf **out)
 	return OK;
 }
 
+// The number of a killed leaf serves again, and a kill without an answer may have been done: given
+// again, it would end whoever has got that number since. So no new leaf is ordered meanwhile.
+static fallible leaf_await_kills(struct box *box, int64_t deadline)
+{
+	while (box->kills_unsure && box->phase == BOX_ALIVE)
+		TRY(bell_wait(&box->leaf_settled, deadline), "wait for the kill of a leaf");
+	return OK;
+}
+
 static fallible order_leaf(struct box *box, const char *mark, struct box_leaf **out)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
@@ -210,7 +219,13 @@ static fallible order_leaf(struct box *box, const char *mark, struct box_leaf **
 	snprintf(order.name, sizeof(order.name), "%s", mark);
 	memcpy(order.box, box->id, sizeof(order.box));
 	box->leaf_count++; // while we wait, others must not pass the bound
-	err = ask_order(box->ask, &order, answer, fds, loop_now(box->loop) + ORDER_MS);
+	err = leaf_await_kills(box, loop_now(box->loop) + ORDER_MS);
+	if (!err) {
+		box->leaf_orders++;
+		err = ask_order(box->ask, &order, answer, fds, loop_now(box->loop) + ORDER_MS);
+		box->leaf_orders--;
+		bell_ring(&box->leaf_settled);
+	}
 	box->leaf_count--;
 	TRY(err, "order a leaf");
 	*out = box_leaf_add(box, answer->leaf, fds[answer->join_count], fds,
@@ -383,28 +398,55 @@ static fallible order_kill_once(const struct box_leaf *leaf)
 	return ask_order(box->ask, &order, answer, none, loop_now(box->loop) + ORDER_MS);
 }
 
+// Another leaf has its number: it was killed, and removed.
+static bool leaf_is_replaced(const struct box_leaf *leaf)
+{
+	list_each (at, &leaf->box->leaves) {
+		const struct box_leaf *other = link_of(at, struct box_leaf, all);
+
+		if (other != leaf && other->number == leaf->number)
+			return true;
+	}
+	return false;
+}
+
+// Before a kill is given again, the numbers of all new leaves are known, and no more are ordered.
+static void leaf_await_orders(struct box *box)
+{
+	err_free(ask_wait_linked(box->ask, loop_now(box->loop) + ORDER_MS));
+	while (box->leaf_orders && leaf_box_lives(box))
+		err_free(bell_wait(&box->leaf_settled, loop_now(box->loop) + ORDER_MS));
+}
+
 // The kernel's own refusal, which the warden reports, condemns the box. Every other error is one of
 // the way to the warden and says nothing of the box: the order is given again for as long as the
-// box is alive. A second KILL of a leaf does no harm, since a killed leaf serves nobody.
+// box is alive.
 static void order_kill_until_done(struct box_leaf *leaf)
 {
 	struct box *box = leaf->box;
 	int64_t pause = KILL_AGAIN_MIN_MS;
+	bool unsure = false;
 
 	while (leaf_box_lives(box)) {
 		auto_err err = order_kill_once(leaf);
 
 		if (!err || !leaf_box_lives(box))
-			return;
+			break;
+		box->kills_unsure += !unsure;
+		unsure = true;
 		log_event(LOG_WARN, "exec.kill", "sandbox", box->id, "error", err_trail(err), NULL);
 		if (!strcmp(err_reason(err), ORDER_KILL_FAILED)) {
 			box_break(box, "a leaf could not be killed");
-			return;
+			break;
 		}
 		err_free(task_sleep_until(loop_now(box->loop) + pause));
 		pause = pause * 2 < KILL_AGAIN_MAX_MS ? pause * 2 : KILL_AGAIN_MAX_MS;
-		err_free(ask_wait_linked(box->ask, loop_now(box->loop) + ORDER_MS));
+		leaf_await_orders(box);
+		if (leaf_is_replaced(leaf))
+			break;
 	}
+	box->kills_unsure -= unsure;
+	bell_ring(&box->leaf_settled);
 }
 
 static void order_kill(struct box_leaf *leaf)

@@ -120,18 +120,42 @@ static fallible stop(struct warden *warden, const struct order *order)
 	return OK;
 }
 
+static bool is_being_killed(struct warden *warden, const struct cell *cell, uint32_t leaf)
+{
+	list_each (at, &warden->murders) {
+		const struct murder *murder = link_of(at, struct murder, link);
+
+		if (murder->leaf == leaf && !strcmp(murder->box, cell->id))
+			return true;
+	}
+	return false;
+}
+
+static bool leaf_note(struct warden *warden, const struct cell *cell)
+{
+	auto_err unnoted = note_write(warden->cells, cell->id, &cell->note);
+
+	if (unnoted)
+		log_event(LOG_WARN, "note.unwritten", "sandbox", cell->id, "trail",
+			  err_trail(unnoted), NULL);
+	return !unnoted;
+}
+
 // What is cloned into a group that was once killed dies at birth (Linux 6.14). So a killed leaf is
-// removed, and made again under its number; daemon and pid 1 take the new fds for it.
+// removed, and made again under its number; daemon and pid 1 take the new fds for it. That is noted
+// first: the next life would take a leaf that serves for a killed one, and give its number away.
 static uint32_t next_leaf(struct warden *warden, struct cell *cell)
 {
 	for (uint32_t i = 0; i < cell->leaves; i++) {
 		uint64_t bit = 1ull << i % 64;
 
-		if (!(cell->note.killed[i / 64] & bit) ||
+		if (!(cell->note.killed[i / 64] & bit) || is_being_killed(warden, cell, i) ||
 		    !group_leaf_drop(warden->groups, cell->id, i))
 			continue;
-		cell->note.killed[i / 64] &= ~bit; // the note may say so for longer: no harm
-		return i;
+		cell->note.killed[i / 64] &= ~bit;
+		if (leaf_note(warden, cell))
+			return i;
+		cell->note.killed[i / 64] |= bit;
 	}
 	return cell->leaves;
 }
@@ -161,11 +185,7 @@ static fallible no_leaf(struct err *err)
 static void spend(struct warden *warden, struct cell *cell, uint32_t number)
 {
 	cell->note.killed[number / 64] |= 1ull << number % 64;
-	auto_err unnoted = note_write(warden->cells, cell->id, &cell->note);
-
-	if (unnoted)
-		log_event(LOG_WARN, "note.unwritten", "sandbox", cell->id, "trail",
-			  err_trail(unnoted), NULL);
+	leaf_note(warden, cell);
 }
 
 // One with a mark serves once: if nothing lives in it, it is removed, and its number is free.

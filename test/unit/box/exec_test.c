@@ -4,6 +4,7 @@
 #include <spawn.h>
 
 #include "base/mem.h"
+#include "box/inner.h"
 #include "unit/box/keeper.h"
 
 static struct box *box;
@@ -327,6 +328,13 @@ static void one_exec(void *arg)
 	exec_drop(exec);
 }
 
+static bool await_kills(int count)
+{
+	for (int64_t until = in(20000); keeper_kill->asked < count && loop_now(house.loop) < until;)
+		err_free(task_sleep_until(in(1)));
+	return keeper_kill->asked >= count;
+}
+
 HOUSE_TEST(unasked_kill, "a kill that could not be asked is asked again, and its box lives")
 {
 	struct exec_spec spec = spec_of("sleep 1234 & echo up; sleep 1234");
@@ -337,9 +345,7 @@ HOUSE_TEST(unasked_kill, "a kill that could not be asked is asked again, and its
 	keeper_kill->asked = 0;
 	CHECK_OK(exec_start(box, &spec, &exec));
 	exec_kill(exec);
-	for (int64_t until = in(20000); keeper_kill->asked < 3 && loop_now(house.loop) < until;)
-		CHECK_OK(task_sleep_until(in(5)));
-	CHECK(keeper_kill->asked >= 3 && (int)ask_links(house.ask) > links);
+	CHECK(await_kills(3) && (int)ask_links(house.ask) > links);
 	CHECK(box_is_alive(box));
 	// Longer than pid 1 may take to report an end: nothing has ended, and nothing is told.
 	CHECK_ERR(exec_wait(exec, in(6000), &result), TIMEOUT);
@@ -349,6 +355,36 @@ HOUSE_TEST(unasked_kill, "a kill that could not be asked is asked again, and its
 	exec_drop(exec);
 	CHECK(is_gone("^sleep 1234"));
 	CHECK(box_is_alive(box));
+}
+
+HOUSE_TEST(unasked_leaf,
+	   "while a kill is without an answer no new leaf is ordered, which could get its number")
+{
+	struct exec_spec spec = spec_of("sleep 1236");
+	struct exec *execs[BOX_LEAVES_MAX], *killed = NULL;
+	int count = 0;
+
+	CHECK_OK(exec_start(box, &spec, &killed));
+	while (!link_empty(&box->clean) || !link_empty(&box->doubt))
+		CHECK_OK(exec_start(box, &spec, &execs[count++]));
+	keeper_kill->mode = KEEPER_HANGS_UP;
+	keeper_kill->asked = 0;
+	keeper_kill->overtaken = false;
+	exec_kill(killed);
+	CHECK(await_kills(2));
+	finished = 0;
+	task_start(house.loop, "one", one_exec, NULL);
+	CHECK(await_kills(5) && finished == 0);
+	keeper_kill->mode = KEEPER_KILLS;
+	for (int64_t until = in(20000); !finished && loop_now(house.loop) < until;)
+		CHECK_OK(task_sleep_until(in(1)));
+	CHECK(finished == 1 && !keeper_kill->overtaken);
+	execs[count++] = killed;
+	while (count > 0) {
+		exec_kill(execs[--count]);
+		CHECK_OK(exec_wait(execs[count], in(20000), &result));
+		exec_drop(execs[count]);
+	}
 }
 
 HOUSE_TEST(unkillable, "a leaf that the kernel does not end condemns its box")

@@ -313,7 +313,7 @@ static void keeper_leaf(int sock, struct keeper_box *box, const struct order *or
 		close(fds[0]);
 		return;
 	}
-	answer->leaf = order->again ? order->leaf : (uint32_t)box->cradle.leaves;
+	answer->leaf = keeper_leaf_number(order->again, order->leaf, box->cradle.leaves);
 	count = order->again ? cradle_make_leaf(&box->cradle, (int)order->leaf, fds)
 			     : cradle_leaf(&box->cradle, fds);
 	answer->join_count = (uint32_t)count;

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/mman.h>
 
 enum keeper_kill_mode { KEEPER_KILLS, KEEPER_HANGS_UP, KEEPER_REFUSES };
 
 static struct {
 	enum keeper_kill_mode mode;
-	int asked; // KILL orders that came
+	int asked;	// KILL orders that came
+	bool unsure;	// the last one was not answered
+	bool overtaken; // a new leaf was ordered before it was given again
 } * keeper_kill;
 
 static void keeper_kill_share(void)
@@ -21,5 +24,12 @@ static void keeper_kill_share(void)
 static enum keeper_kill_mode keeper_kill_mode(void) // of one that has come
 {
 	keeper_kill->asked++;
+	keeper_kill->unsure = keeper_kill->mode == KEEPER_HANGS_UP;
 	return keeper_kill->mode;
+}
+
+static uint32_t keeper_leaf_number(bool again, uint32_t number, int next)
+{
+	keeper_kill->overtaken |= keeper_kill->unsure && !again;
+	return again ? number : (uint32_t)next;
 }

@@ -318,6 +318,34 @@ TEST(reborn, "R-3 after kill -9 the next warden has the same cells, and buries w
 	CHECK(same(before));
 }
 
+TEST(renumbered, "a leaf that was made anew under its number is no killed one to the next warden")
+{
+	struct order build = build_order(), more = {.kind = ORDER_LEAF}, end = {.kind = ORDER_KILL};
+	int fds[ORDER_FDS_MAX];
+
+	if (skipped())
+		return;
+	CHECK(ask(&build, &answer, fds) && answer.kind == ANSWER_DONE);
+	CHECK(greets(fds[0]));
+	drop_fds(fds);
+	memcpy(more.box, build.box, sizeof(more.box));
+	memcpy(end.box, build.box, sizeof(end.box));
+	end.leaf = 1;
+	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.leaf == 1);
+	drop_fds(fds);
+	CHECK(ask(&end, &answer, fds) && answer.kind == ANSWER_DONE);
+	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.leaf == 1);
+	drop_fds(fds);
+	kill_warden();
+	start_process();
+	CHECK(greet_warden());
+	CHECK(simple(ORDER_ADOPT, build.box));
+	CHECK(answer.leaves == 2 && !leaf_is_spent(answer.spent, 1));
+	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.leaf == 2);
+	drop_fds(fds);
+	CHECK(bury(build.box));
+}
+
 TEST(again_and_again, "R-1 boxes live through ten wardens, also when those are asked to leave")
 {
 	static struct order orders[10];
