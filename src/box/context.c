@@ -460,6 +460,8 @@ fallible context_restart(struct context *context)
 	while (old && context->listed && context->shell == old && !err)
 		err = bell_wait(&context->changed, CLOCK_NEVER);
 	context->restarting = false;
+	// How a cell ended with its process is on disk before a later one can begin.
+	reel_settle(&contexts_of(context->box)->reel);
 	return err ? err : bring_up(context);
 }
 

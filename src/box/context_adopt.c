@@ -67,6 +67,17 @@ static void end_lost(struct context_run *run)
 	context_run_let_go(run);
 }
 
+// A later cell has begun, so this one had ended, and all that it wrote is on its tape.
+static void end_unseen(struct context_run *run)
+{
+	run->result.end = CONTEXT_DONE;
+	run->result.unseen = true;
+	run->done = true;
+	tape_end(run->tape);
+	context_file(run, NULL);
+	context_run_let_go(run);
+}
+
 // The cell that goes on is the last one without an end.
 static void list_run(struct context_run *run, bool ended)
 {
@@ -79,7 +90,7 @@ static void list_run(struct context_run *run, bool ended)
 	}
 	context->run = !other || other->number < run->number ? run : other;
 	if (other)
-		end_lost(context->run == run ? other : run);
+		end_unseen(context->run == run ? other : run);
 }
 
 static fallible adopt_tape(struct adoption *adoption, uint32_t number)

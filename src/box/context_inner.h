@@ -64,7 +64,7 @@ struct context_run {
 	struct buf code;
 	struct tape *tape;
 	uint64_t timeout_ms;
-	struct timer timer, label;
+	struct timer timer;
 	struct context_result result;
 	struct err *failure;
 	struct bell bell;

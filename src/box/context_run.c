@@ -5,8 +5,8 @@
 // A cell that is late is interrupted, and when that does not help killed with its process. What is
 // said last of a cell that its driver could not end is the reader's to say, by the result.
 //
-// The label of its tape goes to the disk with the first output, or a few milliseconds after it was
-// told if there is none by then.
+// The label of its tape is on disk before the process is told the cell. So the next daemon knows of
+// every cell that may have begun, and what the process writes is never taken for an earlier one's.
 #include <signal.h>
 
 #include "base/clock.h"
@@ -16,8 +16,6 @@
 #include "box/word.h"
 
 #define HEAD_MAX 128 // of what a driver is told, before the code
-
-#define LABEL_MS 20 // from the beginning to a label without output
 
 static fallible word_died(void)
 {
@@ -42,7 +40,6 @@ static void finish(struct context_run *run, struct exec *exec)
 	struct loop *loop = run->context->box->loop;
 
 	loop_drop_timer(loop, &run->timer);
-	loop_drop_timer(loop, &run->label);
 	run->done = true;
 	tape_end(run->tape);
 	bell_ring(&run->bell);
@@ -79,27 +76,9 @@ static void on_late(struct timer *timer)
 	loop_set_timer(context->box->loop, timer, loop_now(context->box->loop) + CONTEXT_GRACE_MS);
 }
 
-static void label_task(void *arg)
+static void run_tell(struct context_run *run)
 {
-	struct tape *tape = arg;
-
-	task_shield(true);
-	tape_begin(tape);
-	tape_drop(tape);
-}
-
-static void on_label(struct timer *timer)
-{
-	struct context_run *run = link_of(timer, struct context_run, label);
-
-	if (!tape_is_named(run->tape))
-		return;
-	tape_hold(run->tape);
-	task_start(run->context->box->loop, "tape.begin", label_task, run->tape);
-}
-
-static void begin(struct context *context, struct context_run *run)
-{
+	struct context *context = run->context;
 	struct buf words = BUF_INIT(CONTEXT_CODE_MAX + HEAD_MAX);
 	uint64_t mark;
 
@@ -107,14 +86,36 @@ static void begin(struct context *context, struct context_run *run)
 	buf_fmt(&words, "run %llu %zu\n", (unsigned long long)mark, run->code.len);
 	buf_str(&words, buf_view(&run->code));
 	buf_done(&run->code);
-	context->run = run;
-	run->begun = true;
-	run->result.count = ++context->cells;
-	loop_set_timer(context->box->loop, &run->label, loop_now(context->box->loop) + LABEL_MS);
 	if (run->timeout_ms)
 		loop_set_timer(context->box->loop, &run->timer,
 			       loop_now(context->box->loop) + (int64_t)run->timeout_ms);
 	bash_tell_other(context->shell, &words, mark, run->tape);
+}
+
+// A disk that fails does not keep the cell from running.
+static void run_label_task(void *arg)
+{
+	struct context_run *run = arg;
+	struct context *context = run->context;
+
+	task_shield(true);
+	tape_begin(run->tape);
+	if (context->run == run && context->shell && !context->shell->done)
+		run_tell(run); // else the process has ended meanwhile, and the cell with it
+	context_run_let_go(run);
+}
+
+static void run_begin(struct context *context, struct context_run *run)
+{
+	context->run = run;
+	run->begun = true;
+	run->result.count = ++context->cells;
+	if (!tape_is_named(run->tape)) {
+		run_tell(run);
+		return;
+	}
+	run->refs++; // the task's
+	task_start(context->box->loop, "tape.begin", run_label_task, run);
 }
 
 void context_pump(struct context *context)
@@ -126,7 +127,7 @@ void context_pump(struct context *context)
 			return;
 		unqueue(run);
 		if (run->holders)
-			begin(context, run);
+			run_begin(context, run);
 		else
 			finish(run, NULL);
 	}
@@ -154,6 +155,8 @@ static void on_ended(struct bash *shell)
 		run->result.status = shell->status;
 		run->result.timed_out = run->late;
 		run->result.unseen = context->resuming;
+		// The driver writes an event at the end of every cell: this one was never told.
+		run->doubtful |= context->resuming && !tape_kept(run->tape);
 		context->run = NULL;
 		if (context->resuming)
 			bash_turn_aside(shell, context->aside);
@@ -266,7 +269,6 @@ struct context_run *context_run_new(struct context *context, uint64_t number, st
 	run->refs = 1; // the context's
 	run->number = number;
 	run->timer.due = on_late;
-	run->label.due = on_label;
 	bell_init(&run->bell);
 	run->code = BUF_INIT(CONTEXT_CODE_MAX + 1);
 	run->tape = tape;

@@ -83,6 +83,7 @@ static void first_life(int said)
 	CHECK(answers(idle, "Y = 'kept'; import os; os.chdir('/usr'); print(Y)", "kept\n"));
 	context_delete(gone);
 	CHECK_OK(context_run(busy, STR(PACED), 0, &run));
+	CHECK_OK(context_run_await_record(run, in(5000)));
 }
 
 static bool counts(struct context *context, uint64_t number)
@@ -223,6 +224,73 @@ ADOPT_TEST(dying, first_dying, 600, "the end of one that died alone is told, beh
 	CHECK(result.end == CONTEXT_DIED && result.exec.signal == SIGABRT);
 	CHECK(!context_view(context).alive);
 	end_box();
+}
+
+// One cell has ended, and the next was given: the end of the first is not on record yet.
+static struct context_run *row;
+
+static void first_row(int said)
+{
+	struct context *context;
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK_OK(make(0, &context));
+	CHECK(answers(context, "import time; print('one')", "one\n"));
+	CHECK_OK(context_run(context, STR("print('two', flush=True); time.sleep(0.2)"), 0, &row));
+}
+
+static void first_told(int said)
+{
+	first_row(said);
+	CHECK_OK(task_sleep_until(in(2)));
+}
+
+static void first_begun(int said)
+{
+	first_row(said);
+	while (!tape_kept(context_run_tape(row)))
+		CHECK_OK(task_sleep_until(in(1)));
+}
+
+// Each cell has what it wrote, and nothing of the other's; the second is there, or never was.
+static void check_row(bool has_begun)
+{
+	auto_context context = NULL;
+	auto_context_run one = NULL;
+	auto_context_run two = NULL;
+	auto_context_run last = NULL;
+	auto_free char *out = NULL;
+	size_t len;
+
+	CHECK_OK(adopt());
+	context = again(0);
+	CHECK(context != NULL);
+	CHECK(answers(context, "print(3)", "3\n")); // behind what there was
+	last = context_cell(context, 3);
+	two = context_cell(context, 2);
+	if (has_begun || two) // else it was never told, and its number left out or used again
+		CHECK(two && (last || !has_begun) && wrote(two, last ? "two\n" : "3\n"));
+	one = context_cell(context, 1);
+	CHECK(one && wrote(one, "one\n"));
+	out = all_of(context_run_tape(one), TAPE_STDOUT, &len);
+	CHECK(!strstr(out, "two"));
+	end_box();
+}
+
+ADOPT_TEST(row_given, first_row, 0, "a cell that was given as another had ended is no part of it")
+{
+	check_row(false);
+}
+
+ADOPT_TEST(row_told, first_told, 0, "nor is one that was told")
+{
+	check_row(false);
+}
+
+ADOPT_TEST(row_begun, first_begun, 0, "one that was followed by another had ended well")
+{
+	check_row(true);
 }
 
 TEST(closes, "it closes: no task is left, no folder of a box that was buried")
