@@ -217,6 +217,7 @@ void proc_on_end(void *arg)
 		.duration_ms = proc->result.duration_ms,
 		.cpu_ms = proc->result.cpu_ms,
 		.max_rss = proc->result.max_rss,
+		.pid = (uint32_t)proc->pid,
 	};
 	reel_seal(&exec->box->procs->reel, proc->tape, &ending, exec);
 	tell_limit(exec->box, proc->result.ending);

@@ -90,6 +90,8 @@ static void recall_ended(struct proc *proc, const struct tape_ending *ending)
 {
 	int64_t age = clock_steady_ms() - ending->ended_ms;
 
+	if (ending->pid)
+		proc->pid = (int)ending->pid;
 	proc->ended_ms = ending->ended_ms;
 	proc->ended_at = loop_now(proc->loop) - (age > 0 ? age : 0);
 	proc->exit_code = ending->exit_code;
@@ -140,9 +142,10 @@ static void recall_lost(struct proc *proc)
 	recall_ended(proc, &ending);
 }
 
-static struct tape *new_tape(struct box *box, const char *name, const struct tag *tag,
+static struct tape *new_tape(struct box *box, const char *name, const struct adoptee *held,
 			     struct tape_label *out)
 {
+	const struct tag *tag = &held->tag;
 	struct tape *tape = tape_new_named(box->loop, box->tapes_dir, name);
 
 	*out = (struct tape_label){
@@ -151,6 +154,8 @@ static struct tape *new_tape(struct box *box, const char *name, const struct tag
 		.command = tag->command,
 		.started_ms = tag->started_ms,
 		.cap = tag->cap,
+		.pid = (uint32_t)held->talk.held.pid,
+		.conv = held->talk.conv,
 		.wall_ms = tag->wall_ms,
 		.auto_cleanup = tag->flags & TAG_AUTO,
 	};
@@ -257,7 +262,7 @@ static fallible recall(struct adoption *adoption, uint32_t number, struct adopte
 	if (!tape && !held)
 		return OK;
 	if (!tape)
-		tape = new_tape(box, name, &held->tag, &label);
+		tape = new_tape(box, name, held, &label);
 	if (held && tape_has_ended(tape)) {
 		held->tag.kind = TAG_EXEC; // its end is on record: it is only to be forgotten
 		held = NULL;

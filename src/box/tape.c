@@ -462,6 +462,7 @@ fallible tape_seal(struct tape *tape, const struct tape_ending *ending)
 	pack_u64(&pack, ending->cpu_ms);
 	pack_u64(&pack, ending->max_rss);
 	pack_u8(&pack, ending->status);
+	pack_u32(&pack, ending->pid);
 	tape_disk_take(tape);
 	if (tape->name && !tape->closed)
 		err = put(tape, FRAME_END, room, pack.len);

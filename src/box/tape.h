@@ -56,6 +56,7 @@ struct tape_ending {
 	uint8_t status;	 // enum proc_status of box/procs.h
 	int64_t duration_ms;
 	uint64_t cpu_ms, max_rss;
+	uint32_t pid; // of a process; 0: not known
 };
 // Behind tape_end(): the last record. Waits for the disk.
 fallible tape_seal(struct tape *tape, const struct tape_ending *ending);

@@ -146,6 +146,8 @@ static bool read_ending(struct tape *tape, const struct scan *scan)
 		tape->ending.max_rss = unpack_u64(&in);
 		tape->ending.status = unpack_u8(&in);
 	}
+	if (in.left)
+		tape->ending.pid = unpack_u32(&in);
 	return unpack_end(&in);
 }
 

@@ -98,6 +98,30 @@ ADOPT_TEST(ended, first_ended, 0,
 	end_box();
 }
 
+static void first_sealed(int said)
+{
+	struct proc *proc;
+	char script[5000] = ": ";
+
+	(void)said;
+	CHECK_OK(build());
+	memset(script + 2, 'x', sizeof(script) - 3);
+	CHECK_OK(
+		start_process("long", script, false, &proc)); // its label is on disk before its pid
+	CHECK_OK(proc_wait(proc, in(5000)));
+}
+
+ADOPT_TEST(numbered, first_sealed, 200,
+	   "one whose end is on record has its pid, whatever its label says")
+{
+	auto_proc proc = NULL;
+
+	CHECK_OK(adopt());
+	proc = find("long");
+	CHECK(proc && proc_look(proc).pid > 0 && proc_look(proc).exit_code == 0);
+	end_box();
+}
+
 static void first_stdin(int said)
 {
 	struct proc *proc;
