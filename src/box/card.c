@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "box/session_inner.h"
+#include "box/tape_sync.h"
 #include "loop/offload.h"
 #include "os/fd.h"
 #include "wire/pack.h"
@@ -126,6 +127,7 @@ static void write_run(void *arg)
 	if (fd < 0 || fd_write_all(fd, job->written, job->len) < 0 ||
 	    renameat(job->dir, beside, job->dir, job->name) < 0)
 		job->errnum = errno;
+	tape_sync_touch();
 	if (fd >= 0)
 		close(fd);
 }

@@ -130,14 +130,27 @@ fallible box_stop(struct box *box, int64_t deadline)
 	return err_while(err, "stop %s", box->id);
 }
 
-static fallible rebuild(struct box *box, const struct order *build, int64_t deadline)
+// An answer of NOT_FOUND says as much as OK.
+static fallible drop_remains(const struct box *box, int64_t deadline)
+{
+	struct err *err = order_plain(box, ORDER_BURY, deadline);
+
+	if (!err || err_kind(err) != ERR_NOT_FOUND)
+		return err;
+	err_free(err);
+	return OK;
+}
+
+static fallible rebuild(struct box *box, const struct order *build, bool fresh, int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
 	struct order order = *build;
 	int fds[ORDER_FDS_MAX];
 
 	order.kind = ORDER_BUILD;
-	order.again = true;
+	order.again = !fresh;
+	if (fresh)
+		TRY(drop_remains(box, deadline));
 	TRY(ask_order(box->ask, &order, answer, fds, deadline));
 	fd_drop(&box->oom);
 	box->oom = fds[1];
@@ -151,7 +164,7 @@ static fallible rebuild(struct box *box, const struct order *build, int64_t dead
 	return err_sys(box->broken.failed.errnum, "build step '%s'", box->broken.failed.note);
 }
 
-fallible box_again(struct box *box, const struct order *build)
+fallible box_again(struct box *box, const struct order *build, bool fresh)
 {
 	int64_t deadline = loop_now(box->loop) + BOX_READY_MS;
 	struct err *err;
@@ -165,12 +178,13 @@ fallible box_again(struct box *box, const struct order *build)
 	box->phase = BOX_GREETING;
 	box->burying = false;
 	box->broken = (struct talk){0};
-	err = rebuild(box, build, deadline);
+	err = rebuild(box, build, fresh, deadline);
 	if (err) {
-		// Whatever it came to: it is stopped again, and its files stay.
+		// Whatever it came to: it is stopped again, and its files stay, if it had any.
 		task_shield(true);
 		box->burying = true;
-		err_free(order_plain(box, ORDER_STOP, loop_now(box->loop) + BOX_READY_MS));
+		err_free(order_plain(box, fresh ? ORDER_BURY : ORDER_STOP,
+				     loop_now(box->loop) + BOX_READY_MS));
 		quiet(box, deadline);
 		task_shield(false);
 	}

@@ -19,8 +19,9 @@ fallible box_thaw(struct box *box, int64_t deadline);
 // Ends all that runs in it, verified; its files stay. Commands end as killed_by_api. On failure it
 // may or may not be stopped: try again. NOT_FOUND: there is no such box. Idempotent.
 fallible box_stop(struct box *box, int64_t deadline);
-// A stopped box, made to run again on its files: `build` is as for box_build(). On failure it is
-// stopped as before; box_on_loss() has to be said again.
-fallible box_again(struct box *box, const struct order *build);
+// A stopped box, made to run again on its files: `build` is as for box_build(). `fresh`: they are
+// lost, and what is left of them is dropped for a new disk. On failure it is stopped as before;
+// box_on_loss() has to be said again. NOT_FOUND no_disk: its files are not there, or not whole.
+fallible box_again(struct box *box, const struct order *build, bool fresh);
 // A box that does not run, of which there are files: box_again() starts it.
 struct box *box_stopped(struct loop *loop, struct ask *ask, const char *id, int tapes_dir);

@@ -26,6 +26,7 @@
 #include "base/mem.h"
 #include "box/pipe.h"
 #include "box/tape_inner.h"
+#include "box/tape_sync.h"
 #include "loop/offload.h"
 #include "loop/pump.h"
 #include "wire/pack.h"
@@ -120,6 +121,7 @@ static void draw_run(void *arg)
 	if (draw->len == 0 ? ftruncate(draw->file, (off_t)head) != 0
 			   : draw->len < meant && !put_head(draw, head, draw->len, STR("")))
 		draw->errnum = errno;
+	tape_sync_touch();
 	if (draw->len && !read_back(draw, head + TAPE_FRAME_HEAD))
 		draw->errnum = EIO;
 }
@@ -140,6 +142,7 @@ static void note_run(void *arg)
 	note->done = note->file >= 0 &&
 		     pwrite(note->file, note->cap, sizeof(note->cap), LABEL_CAP_AT) == 8 &&
 		     pwrite(note->file, &note->flags, 1, LABEL_FLAGS_AT) == 1;
+	tape_sync_touch();
 }
 
 // Nothing behind what is kept will ever be.

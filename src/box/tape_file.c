@@ -22,6 +22,7 @@
 
 #include "base/mem.h"
 #include "box/tape_inner.h"
+#include "box/tape_sync.h"
 #include "loop/offload.h"
 #include "loop/pump.h"
 #include "wire/pack.h"
@@ -229,6 +230,8 @@ void spill_run(void *arg)
 		if (ftruncate(spill->file, (off_t)spill->at))
 			spill->errnum = errno;
 	}
+	if (spill->name)
+		tape_sync_touch();
 	if (spill->shut)
 		close(spill->file);
 }

@@ -3,14 +3,15 @@
 //	the record        its cell           becomes
 //	deleting          any                buried; the record goes when that is verified
 //	creating          alive              adopted, running: the answer was lost, the box was not
-//	creating          else               buried, forgotten: it was never promised
+//	creating          else               buried, forgotten: it was never promised. But when the
+//	                                     host was booted since: as any other, for it was perhaps
 //	any other         alive              adopted, running
 //	paused, frozen    frozen             adopted, and as it was
 //	any other         frozen             adopted, frozen
 //	any other         dead               ended; stopped if it has files, else failed
 //	any other         kept               stopped
-//	stopped           none               failed: its files are not there
-//	any other         none               failed: it is gone
+//	any other         none               failed: its files are lost, as after a power cut; an
+//	                                     ephemeral one is gone
 //	any other         still going        waited for, as one that is dead
 //	cannot be read    any                failed, and left alone with whatever there is of it
 //
@@ -294,7 +295,7 @@ static void settle_still(struct one *one)
 	if (!one->is_there) {
 		entry->buried = true;
 		entry->record.disk_kept = false;
-		say(entry, STATE_FAILED, was_still ? "files_missing" : "box_lost");
+		say(entry, STATE_FAILED, entry->record.ephemeral ? "box_lost" : RECORD_FILES_LOST);
 	} else if (one->cell != ORDER_CELL_KEPT || entry->record.ephemeral) {
 		snprintf(entry->record.reason, sizeof(entry->record.reason), "box_lost");
 		end_remains(entry);
@@ -321,6 +322,8 @@ static void settle(void *arg)
 	case STATE_CREATING:
 		if (lives)
 			settle_living(one);
+		else if (adopt->fleet->rebooted)
+			settle_still(one);
 		else
 			life_bury(entry);
 		break;

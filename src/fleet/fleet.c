@@ -17,6 +17,7 @@ struct fleet *fleet_new(const struct fleet_options *options)
 	tell_init(&fleet->tell, options->store);
 	fleet->sockets = options->sockets;
 	fleet->settled = !options->store;
+	fleet->rebooted = options->rebooted;
 	fleet->tapes_dir = options->tapes_dir;
 	fleet->boxes_max = options->boxes_max;
 	fleet->bounds = (struct spec_bounds){

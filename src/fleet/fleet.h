@@ -24,6 +24,7 @@ struct fleet_options {
 	uint64_t output_max;   // bytes: the largest outputMB that may be asked for
 	int64_t queue_wait_ms; // how long a create waits for room; 0: FLEET_QUEUE_WAIT_MS
 	uint32_t loops_max;    // loop devices that boxes may use; 0: as many as the kernel has
+	bool rebooted;	       // the host may have been booted since an earlier daemon settled
 };
 
 struct fleet *fleet_new(const struct fleet_options *options);

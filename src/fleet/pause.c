@@ -32,10 +32,28 @@ static bool is_saved(const struct entry *entry)
 	return has_failed(entry) && entry->record.disk_kept && !entry->burying;
 }
 
+// Its files are not there: whoever asks for that starts it on a fresh disk.
+static bool has_lost_files(const struct entry *entry)
+{
+	return has_failed(entry) && !entry->record.disk_kept && !entry->burying &&
+	       !strcmp(entry->record.reason, RECORD_FILES_LOST);
+}
+
+static bool can_start(const struct entry *entry)
+{
+	return is_saved(entry) || has_lost_files(entry);
+}
+
 static fallible gone(const struct entry *entry)
 {
 	if (!entry->listed)
 		return life_absent();
+	if (has_lost_files(entry))
+		return err_hint(err_new(GONE, RECORD_FILES_LOST,
+					"the files of the sandbox are lost: they were not on the "
+					"disk when the host started again, as after a power cut"),
+				"POST /v1/sandboxes/{id}/start starts it on a fresh disk from its "
+				"template");
 	if (is_saved(entry))
 		return err_hint(err_new(GONE, "box_lost", "the sandbox has failed"),
 				"POST /v1/sandboxes/{id}/start starts it on its files");
@@ -47,7 +65,7 @@ static fallible gone(const struct entry *entry)
 
 static bool is_gone(const struct entry *entry)
 {
-	return !entry->listed || (has_failed(entry) && !is_saved(entry)) ||
+	return !entry->listed || (has_failed(entry) && !can_start(entry)) ||
 	       entry->record.state == STATE_DELETING;
 }
 
@@ -135,11 +153,25 @@ static fallible rise(struct entry *entry)
 
 	entry_need_box(entry);
 	TRY(queue_enter(fleet, entry));
-	err = box_again(entry->box, &order);
+	err = box_again(entry->box, &order, has_lost_files(entry));
 	queue_leave(fleet);
 	if (!err)
 		way_take_or_mend(entry, links); // it runs, whatever becomes of its way out
 	return err;
+}
+
+// The warden has looked: there is no disk, or not all of one.
+static fallible lose_files(struct entry *entry, struct err *why)
+{
+	log_event(LOG_ERROR, "box.files_lost", "sandbox", entry->record.id, "trail", err_trail(why),
+		  NULL);
+	err_free(why);
+	if (!is_gone(entry)) {
+		entry->record.disk_kept = false;
+		snprintf(entry->record.reason, sizeof(entry->record.reason), RECORD_FILES_LOST);
+		entry_move(entry, STATE_FAILED);
+	}
+	return gone(entry);
 }
 
 static fallible start(struct entry *entry)
@@ -154,7 +186,10 @@ static fallible start(struct entry *entry)
 	err = rise(entry);
 	entry->starting = false;
 	entry_weigh(entry);
+	if (err && !strcmp(err_reason(err), "no_disk"))
+		return lose_files(entry, err);
 	TRY(err, "start %s", entry->record.id);
+	entry->buried = false;
 	entry->record.started_ms = clock_wall_ms();
 	box_on_loss(entry->box, life_lost, entry);
 	return arrive(entry, STATE_RUNNING, "");

@@ -84,7 +84,7 @@ static bool is_due(const struct entry *entry, int64_t age, enum why *out)
 		*out = WHY_OLD;
 		// What could not be read, and what lacks its files, is left for people.
 		return !entry->record.disk_kept && !entry->burying && !entry->unreadable &&
-		       strcmp(entry->record.reason, "files_missing") != 0 &&
+		       strcmp(entry->record.reason, RECORD_FILES_LOST) != 0 &&
 		       age >= timer_ms(TIMER_MAX_AGE);
 	default:
 		return false;

@@ -74,8 +74,9 @@ struct fleet {
 	struct tell tell;
 	const char *sockets; // directory of the boxes' sockets
 	bool settled;	     // fleet/adopt has found out what there is
-	bool unknown;	     // what there is could not be read: absent means nothing
-	bool doubtful;	     // a record has lost its id: what has none is left alone
+	bool rebooted; // what the store calls creating may have been promised: see fleet/adopt
+	bool unknown;  // what there is could not be read: absent means nothing
+	bool doubtful; // a record has lost its id: what has none is left alone
 	struct link entries;
 	uint64_t next_seq;
 	struct bell left; // rings when an entry leaves the table, and when it is settled

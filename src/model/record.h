@@ -17,6 +17,8 @@ const char *state_word(enum state state);
 
 #define RECORD_TENANT_MAX (WHO_TENANT_MAX + 1) // with its NUL
 #define RECORD_REASON_MAX 40
+// The reason of `failed`: its disk is not there, or not whole. It can be started on a fresh one.
+#define RECORD_FILES_LOST "files_lost"
 
 struct record {
 	char id[ID_BOX_LEN + 1];

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fs.h>
 #include <linux/loop.h>
 #include <stdio.h>
 #include <string.h>
@@ -157,6 +158,26 @@ void loopdev_each(int dir, void (*each)(void *arg, const char *name), void *arg)
 	}
 	if (block)
 		closedir(block);
+}
+
+int loopdev_sync_all(int dir)
+{
+	DIR *block = opendir("/sys/block");
+	int number, failed = 0;
+
+	while ((number = next_bound(block)) >= 0) {
+		char path[LOOPDEV_PATH], name[NAME_MAX + 1];
+
+		snprintf(path, sizeof(path), "/dev/loop%d", number);
+		auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+
+		// The kernel syncs whatever is mounted from the device, not only its buffers.
+		if (fd >= 0 && name_in(fd, dir, name) && ioctl(fd, BLKFLSBUF, 0) && !failed)
+			failed = errno;
+	}
+	if (block)
+		closedir(block);
+	return failed;
 }
 
 struct counting {

@@ -15,6 +15,9 @@ fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH]);
 unsigned loopdev_count(int dir, const char *name);
 // Calls `each` with the name of every file in `dir` that a device is bound to, once a device.
 void loopdev_each(int dir, void (*each)(void *arg, const char *name), void *arg);
+// Syncs the file system on every device that is bound to a file in `dir`, wherever it is mounted.
+// 0, or the first error number.
+int loopdev_sync_all(int dir);
 // After the file grew: the device is as large as the file.
 fallible loopdev_grow(int fd);
 // Gone at once, or as soon as whoever still uses it lets go.

@@ -7,10 +7,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 #include "os/fd.h"
@@ -96,17 +98,47 @@ fallible path_read(int dir, const char *name, struct buf *out)
 	}
 }
 
-fallible path_write(int dir, const char *name, mode_t mode, const char *text)
+fallible path_sync(int dir)
+{
+	return fsync(dir) ? err_sys(errno, "sync a directory") : OK;
+}
+
+static fallible write_aside(int dir, const char *name, mode_t mode, struct str bytes, bool sync)
 {
 	if (unlinkat(dir, name, 0) && errno != ENOENT)
-		return err_sys(errno, "replace '%s'", name);
+		return err_sys(errno, "remove the old '%s'", name);
 	auto_fd fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd < 0)
 		return err_sys(errno, "make '%s'", name);
-	if (fd_write_all(fd, text, strlen(text)) || fchmod(fd, mode))
+	if (fd_write_all(fd, bytes.at, bytes.len) || fchmod(fd, mode) || (sync && fsync(fd)))
 		return err_sys(errno, "write '%s'", name);
 	return OK;
+}
+
+static fallible replace(int dir, const char *name, mode_t mode, struct str bytes, bool sync)
+{
+	char aside[NAME_MAX + 1];
+	struct err *err;
+
+	snprintf(aside, sizeof(aside), "%s~", name);
+	err = write_aside(dir, aside, mode, bytes, sync);
+	if (!err && renameat(dir, aside, dir, name))
+		err = err_sys(errno, "replace '%s'", name);
+	if (err)
+		unlinkat(dir, aside, 0);
+	return err;
+}
+
+fallible path_write(int dir, const char *name, mode_t mode, const char *text)
+{
+	return replace(dir, name, mode, str_of(text), false);
+}
+
+fallible path_write_sync(int dir, const char *name, mode_t mode, struct str bytes)
+{
+	TRY(replace(dir, name, mode, bytes, true));
+	return path_sync(dir);
 }
 
 static bool is_dots(const char *name)

@@ -19,8 +19,14 @@ fallible path_open(int root, const char *path, int flags, int *out_fd);
 fallible path_dir(int dir, const char *name, mode_t mode, int *out_fd);
 // The whole of a file, added to `out`; longer than its ceiling is TOO_LARGE.
 fallible path_read(int dir, const char *name, struct buf *out);
-// A new file with exactly `mode`; an old one of that name is replaced.
+// A file with exactly `mode` in place of whatever has that name. It is written aside ("NAME~") and
+// renamed: a reader, and the next start after a kill, finds the old file or the new one, whole.
 fallible path_write(int dir, const char *name, mode_t mode, const char *text);
+// The same, and the file and its name are on the disk when it returns: a power cut leaves it whole.
+// For every file of cove's own that is not made anew at each boot.
+fallible path_write_sync(int dir, const char *name, mode_t mode, struct str bytes);
+// The names in a directory are on the disk when it returns. `dir` is open for reading, no O_PATH.
+fallible path_sync(int dir);
 
 // Removes `name` from `dir`, a whole tree if it is one. Links are removed, never followed. However
 // deep the tree, two directories are open at a time. What is absent is removed already.

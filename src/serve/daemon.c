@@ -29,6 +29,7 @@
 #include "base/weak.h"
 #include "box/brink.h"
 #include "box/tape.h"
+#include "box/tape_sync.h"
 #include "bridge/bridge.h"
 #include "door/door.h"
 #include "egress/sealed.h"
@@ -461,6 +462,7 @@ static void on_settled(void *arg)
 	struct house *house = arg;
 
 	house->settled = true;
+	hours_settled(house->hours);
 	serve_convs_start(house->convs);
 	bell_ring(&house->bell);
 }
@@ -485,6 +487,7 @@ static fallible build(struct house *house)
 	TRY(loop_new(&house->loop));
 	TRY(watch_signals(house));
 	TRY(brink_start());
+	TRY(tape_sync_start(house->tapes_dir));
 	TRY(offload_open(house->loop, (int)house->config.threads));
 	TRY(open_store(house));
 	house->hours = hours_open(house->store, boot);
@@ -502,6 +505,7 @@ static fallible build(struct house *house)
 		.output_max = house->config.output_max,
 		.queue_wait_ms = (int64_t)house->config.queue_ms,
 		.loops_max = (uint32_t)house->config.loops_max,
+		.rebooted = hours_rebooted(house->hours),
 	});
 	TRY(warm_read(house->config.warm, &warm));
 	warm_set(house->door.fleet, warm, (uint32_t)house->config.warm_max);

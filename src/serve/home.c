@@ -39,6 +39,20 @@
 #define LOCK_ROOM 48
 #define KEY_PREFIX "cove_"
 #define KEY_BYTES 32
+#define KEY_LEAST 32
+
+// One directory, with its name on the disk.
+static fallible make_dir(const char *path, mode_t mode)
+{
+	const char *slash = strrchr(path, '/');
+	auto_free char *above = slash ? mem_dup(path, (size_t)(slash - path)) : mem_str(".");
+
+	if (mkdir(path, mode))
+		return errno == EEXIST ? OK : err_sys(errno, "make %s", path);
+	auto_fd dir = open(*above ? above : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return dir < 0 ? err_sys(errno, "open %s", above) : path_sync(dir);
+}
 
 // Makes every missing directory of an absolute or relative path, as `mkdir -p` does.
 static fallible make_path(const char *path)
@@ -49,13 +63,10 @@ static fallible make_path(const char *path)
 		if (*at != '/')
 			continue;
 		*at = '\0';
-		if (mkdir(copy, 0755) && errno != EEXIST)
-			return err_sys(errno, "make %s", copy);
+		TRY(make_dir(copy, 0755));
 		*at = '/';
 	}
-	if (mkdir(copy, 0711) && errno != EEXIST)
-		return err_sys(errno, "make %s", copy);
-	return OK;
+	return make_dir(copy, 0711);
 }
 
 static fallible open_dir(const char *path, int *out)
@@ -174,25 +185,37 @@ static fallible make_key(int data)
 	secret_hex(text + strlen(KEY_PREFIX), KEY_BYTES);
 	text[sizeof(text) - 2] = '\n';
 	text[sizeof(text) - 1] = '\0';
-	err = path_write(data, "operator.key", 0600, text);
+	err = path_write_sync(data, "operator.key", 0600, str_of(text));
 	secret_wipe(text, sizeof(text));
 	return err;
 }
 
+// -1: there is none. 0: it is empty, or all zeros, as an older cove's was after a power cut.
+static ssize_t key_text(int data, char *room, size_t size)
+{
+	ssize_t len = fd_get(data, "operator.key", room, size);
+
+	while (len > 0 && (!room[len - 1] || strchr(" \t\r\n", room[len - 1])))
+		len--;
+	return len;
+}
+
+// A key that is too short is somebody's mistake, and is not written over.
 static fallible read_key(int data, uint8_t hash[SECRET_HASH])
 {
 	char text[512];
-	ssize_t len = fd_get(data, "operator.key", text, sizeof(text));
+	ssize_t len = key_text(data, text, sizeof(text));
 
-	if (len < 0 && errno == ENOENT) {
-		TRY(make_key(data), "make the operator's key");
-		len = fd_get(data, "operator.key", text, sizeof(text));
-	}
-	if (len < 0)
+	if (len < 0 && errno != ENOENT)
 		return err_sys(errno, "read the operator's key");
-	while (len > 0 && strchr(" \t\r\n", text[len - 1]))
-		len--;
-	if (len < 32)
+	if (len == 0)
+		log_event(LOG_WARN, "key.made_anew", "file", "operator.key", "message",
+			  "it was empty: whoever had a key from it needs the new one", NULL);
+	if (len <= 0) {
+		TRY(make_key(data), "make the operator's key");
+		len = key_text(data, text, sizeof(text));
+	}
+	if (len < KEY_LEAST)
 		return err_hint(err_new(INVALID, "bad_key", "operator.key holds no key"),
 				"remove the file, and a new one is made at the next start");
 	if (fchmodat(data, "operator.key", 0600, 0))
@@ -213,6 +236,8 @@ static fallible furnish(const struct config *config, struct home *home)
 	TRY(own_dir(home->data, "daemon", 0700, home->uid, home->gid));
 	TRY(path_dir(home->data, "daemon", 0700, &daemon));
 	TRY(own_dir(daemon, "tapes", 0700, home->uid, home->gid));
+	TRY(path_sync(daemon));
+	TRY(path_sync(home->data));
 	return read_key(home->data, home->key_hash);
 }
 
@@ -250,7 +275,7 @@ fallible home_publish(const struct home *home, const char *url)
 {
 	auto_free char *line = mem_fmt("%s\n", url);
 
-	return path_write(home->data, "url", 0644, line);
+	return path_write_sync(home->data, "url", 0644, str_of(line));
 }
 
 void home_withdraw(const struct home *home)

@@ -22,6 +22,7 @@
 struct hours {
 	struct store *store;
 	char boot[HOURS_BOOT];
+	bool rebooted, settled;
 };
 
 void hours_boot(char out[HOURS_BOOT])
@@ -73,9 +74,21 @@ struct hours *hours_open(struct store *store, const char boot[HOURS_BOOT])
 
 	hours->store = store;
 	memcpy(hours->boot, boot, HOURS_BOOT);
-	if (!err && count && recall(rows[0].value, boot, &base))
+	hours->rebooted = err || !count || !recall(rows[0].value, boot, &base);
+	if (!hours->rebooted)
 		clock_steady_set(base);
 	return hours;
+}
+
+bool hours_rebooted(const struct hours *hours)
+{
+	return hours->rebooted;
+}
+
+void hours_settled(struct hours *hours)
+{
+	hours->settled = true;
+	keep(hours);
 }
 
 fallible hours_follow(void *arg, struct sweep_round *round)
@@ -91,6 +104,7 @@ fallible hours_follow(void *arg, struct sweep_round *round)
 		alert_tell("clock_stepped", "warning", "clock", NULL, OK);
 	else
 		alert_clear("clock_stepped", "clock", NULL);
-	keep(hours);
+	if (hours->settled)
+		keep(hours);
 	return OK;
 }

@@ -12,5 +12,10 @@ struct hours;
 #define HOURS_BOOT 40
 void hours_boot(char out[HOURS_BOOT]); // "": unknown
 struct hours *hours_open(struct store *store, const char boot[HOURS_BOOT]);
+// Whether the host may have been booted since the state was last settled; true where that is not
+// known.
+bool hours_rebooted(const struct hours *hours);
+// All that the last boot has left is settled: from now on this boot is the known one.
+void hours_settled(struct hours *hours);
 // A part of every sweep: follows a clock that drifts, and alerts of one that was set.
 fallible hours_follow(void *hours, struct sweep_round *round);

@@ -4,5 +4,6 @@
 #include "base/err.h"
 #include "base/secret.h"
 
-// The key of that name in the directory, made if it is not there or was not finished. Blocks.
+// The key of that name in the directory, made if it is not there or was not finished; on the disk
+// when it returns. Blocks.
 fallible keep_key(int dir, const char *name, uint8_t out[SECRET_HASH]);

@@ -25,6 +25,7 @@
 #include "os/mount.h"
 #include "os/ns.h"
 #include "warden/disk_driver.h"
+#include "warden/disk_sync.h"
 #include "warden/vault.h"
 
 #define WATERMARK (2ull << 30)
@@ -42,20 +43,22 @@ struct disk {
 		const struct disk_driver *driver; // NULL: none
 		void *self;
 	} by[ROLES];
+	struct disk_sync *sync; // NULL: not open yet
 };
 
 #define DRIVERS 3
 
 static const struct disk_driver *const drivers[DRIVERS] = {&disk_btrfs, &disk_image, &disk_dir};
 
+static const char *const furniture[] = {"r", "r/u", "r/w", "usr", "usr/u", "usr/w"};
+
 fallible disk_furnish(int root)
 {
-	static const char *const names[] = {"r", "r/u", "r/w", "usr", "usr/u", "usr/w"};
 	mode_t mask = umask(022);
 	int failed = 0;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !failed; i++)
-		failed = mkdirat(root, names[i], 0755);
+	for (size_t i = 0; i < sizeof(furniture) / sizeof(*furniture) && !failed; i++)
+		failed = mkdirat(root, furniture[i], 0755);
 	umask(mask);
 	return failed ? err_sys(errno, "furnish a disk") : OK;
 }
@@ -223,7 +226,11 @@ static fallible start(struct disk *disk, const char *want)
 	TRY(trash_open(disk->place.data, "trash", &disk->place.trash));
 	TRY(trash_put_all(disk->place.trash, disk->boxes.dir, is_stray),
 	    "bury what was left behind");
-	return choose(disk, want);
+	TRY(choose(disk, want));
+	disk->sync = disk_sync_new(
+		disk->by[MAIN].driver->pool ? disk->by[MAIN].driver->pool(disk->by[MAIN].self) : -1,
+		disk->boxes.dir);
+	return OK;
 }
 
 fallible disk_open(int data, const char *want, struct disk **out)
@@ -246,6 +253,7 @@ void disk_close(struct disk *disk)
 {
 	if (!disk)
 		return;
+	disk_sync_stop(disk->sync);
 	for (int role = ROLES - 1; role >= MAIN; role--)
 		put_down(disk, (enum role)role);
 	trash_close(disk->place.trash);
@@ -290,6 +298,17 @@ fallible disk_make(struct disk *disk, const char *box, const struct limits *limi
 	return make(disk, role, box, limits, lasting, userns, out_tree);
 }
 
+// A disk that was being made when the power went may lack its directories.
+static bool is_whole(int tree)
+{
+	struct stat st;
+
+	for (size_t i = 0; i < sizeof(furniture) / sizeof(*furniture); i++)
+		if (fstatat(tree, furniture[i], &st, AT_SYMLINK_NOFOLLOW) && errno == ENOENT)
+			return false;
+	return true;
+}
+
 fallible disk_again(struct disk *disk, const char *box, const struct limits *limits, int userns,
 		    int *out_tree)
 {
@@ -307,6 +326,8 @@ fallible disk_again(struct disk *disk, const char *box, const struct limits *lim
 	}
 	if (err)
 		return err;
+	if (!is_whole(tree))
+		return disk_none(box);
 	if (mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_NOATIME, MOUNT_ATTR__ATIME, userns))
 		return err_sys(errno, "map the ids of the disk of %s", box);
 	*out_tree = take_fd(&tree);
@@ -384,6 +405,7 @@ int disk_idle(struct disk *disk)
 {
 	int soonest = -1;
 
+	disk_sync_keep(disk->sync);
 	for (enum role role = MAIN; role < ROLES; role++) {
 		int wait = -1;
 
@@ -402,5 +424,5 @@ uint64_t disk_trash(const struct disk *disk)
 
 bool disk_reaped(struct disk *disk, int pid)
 {
-	return trash_reaped(disk->place.trash, pid);
+	return disk_sync_reaped(disk->sync, pid) || trash_reaped(disk->place.trash, pid);
 }

@@ -47,5 +47,5 @@ fallible disk_reclaim(struct disk *disk, const char *box);
 // milliseconds to call it again, -1: not before the next box.
 int disk_idle(struct disk *disk);
 uint64_t disk_trash(const struct disk *disk); // entries not yet reaped
-// A reaping child ended (SIGCHLD): true when `pid` was ours.
+// A child ended (SIGCHLD): true when `pid` was ours, the reaper or the one that syncs.
 bool disk_reaped(struct disk *disk, int pid);

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
@@ -54,6 +55,10 @@
 #define BRIM (128 << 10) // closer than this to the limit, a truncate may fail
 #define GRANT (256 << 10)
 #define HOLD_MAX (16 * GRANT)
+
+// A new subvolume is on the disk after so long and the time of a commit, however much data waits
+// to be written: warden/disk_sync.c sees to that.
+#define COMMIT_SECONDS "3"
 
 #define NEAR_MS 50
 #define MIDDLE_MS 250
@@ -131,7 +136,7 @@ static fallible pool_format(const char *device)
 static fallible pool_mount(struct pool *pool, const char *device)
 {
 	const struct mount_option options[] = {
-		{"source", device}, {"nodiscard", NULL}, {NULL, NULL}};
+		{"source", device}, {"nodiscard", NULL}, {"commit", COMMIT_SECONDS}, {NULL, NULL}};
 	auto_fd dir = -1;
 	auto_fd tree = -1;
 
@@ -167,6 +172,16 @@ static fallible pool_bury(struct pool *pool)
 	return OK;
 }
 
+// On the disk before the first box is made in it: a pool whose name is lost is made anew.
+static fallible pool_name(struct pool *pool)
+{
+	if (syncfs(pool->root) || fsync(pool->file))
+		return err_sys(errno, "sync the pool");
+	if (renameat(pool->place.data, POOL_NEW, pool->place.data, POOL))
+		return err_sys(errno, "name the pool");
+	return path_sync(pool->place.data);
+}
+
 static fallible pool_start(struct pool *pool)
 {
 	char path[LOOPDEV_PATH];
@@ -183,9 +198,7 @@ static fallible pool_start(struct pool *pool)
 	TRY(btrfs_quota_on(pool->root));
 	TRY(btrfs_grow(pool->root)); // a crash may have come between the file's growth and this
 	TRY(pool_bury(pool));
-	if (pool->fresh && renameat(pool->place.data, POOL_NEW, pool->place.data, POOL))
-		return err_sys(errno, "name the pool");
-	return OK;
+	return pool->fresh ? pool_name(pool) : OK;
 }
 
 // Why a pool that is there cannot be used: the disks in it stay untouched until that is cured.
@@ -465,6 +478,13 @@ static fallible pool_list(void *self, void (*each)(void *arg, const char *box), 
 	return disk_list(pool->root, "", each, arg);
 }
 
+static int pool_shared(void *self)
+{
+	const struct pool *pool = self;
+
+	return pool->root;
+}
+
 static fallible pool_drop(void *self, const char *box)
 {
 	struct pool *pool = self;
@@ -565,5 +585,6 @@ const struct disk_driver disk_btrfs = {
 	.adopt = pool_adopt,
 	.drop = pool_drop,
 	.list = pool_list,
+	.pool = pool_shared,
 	.idle = pool_idle,
 };

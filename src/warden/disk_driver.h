@@ -37,6 +37,9 @@ struct disk_driver {
 	fallible (*drop)(void *self, const char *box); // an unknown box is dropped already
 	// Every box that has a disk here.
 	fallible (*list)(void *self, void (*each)(void *arg, const char *box), void *arg);
+	// A directory of the file system that all disks of this driver share. NULL: they share
+	// none.
+	int (*pool)(void *self);
 	// Spare time. Returns in how many milliseconds it wants to be asked again; -1: not at all.
 	int (*idle)(void *self);
 };

@@ -43,6 +43,7 @@
 #define GROUP_INODES 16		   // of one block: each group has a multiple of it
 #define FILL_MAX 4096
 #define TEMPLATES_MAX 4
+#define SUPERBLOCK_MAGIC (1024 + 0x38)
 #define SUPERBLOCK_STATE (1024 + 0x3a)
 #define STATE_VALID 1
 #define FSCK_REPAIRED 1 // its exit status: there were errors, and there are none now
@@ -326,6 +327,15 @@ static bool is_clean(int file)
 	       state[0] == STATE_VALID && !state[1];
 }
 
+// An image that was being copied when the power went may be cut short.
+static bool is_image(int file)
+{
+	uint8_t magic[2] = {0};
+
+	return pread(file, magic, sizeof(magic), SUPERBLOCK_MAGIC) == sizeof(magic) &&
+	       magic[0] == 0x53 && magic[1] == 0xef;
+}
+
 static fallible repair(int file, const char *box)
 {
 	const char *const argv[] = {"e2fsck", "-f", "-y", "/proc/self/fd/3", NULL};
@@ -370,6 +380,8 @@ static fallible image_again(void *arg, const char *box, const struct limits *lim
 		return err_hint(err_new(UNAVAILABLE, "disk_busy",
 					"the sandbox's disk is still being put down"),
 				"try again in a moment");
+	if (!is_image(file))
+		return disk_none(box);
 	if (!is_clean(file))
 		TRY(repair(file, box), "repair the image of %s", box);
 	return mount_image(file, true, out_tree);

@@ -1,8 +1,9 @@
 // The skeleton of the host template. It is generated whole in a directory of its own; nothing in it
-// is the host's secret: accounts without hashes, no host name, a resolver that only boxes have.
+// is the host's secret: accounts without hashes, no host name, a resolver that only boxes have. It
+// is made anew at each boot (host_stamp), so nothing of it is synced.
 //
 // syscalls: openat close newfstatat fstat mkdirat fchmodat fchownat symlinkat readlinkat
-// syscalls: unlinkat read write fchmod
+// syscalls: unlinkat read write fchmod renameat
 #include "warden/host.h"
 
 #include <errno.h>

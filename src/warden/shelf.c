@@ -1,4 +1,4 @@
-// syscalls: openat close renameat2 getdents64 newfstatat fcntl
+// syscalls: openat close renameat2 getdents64 newfstatat fcntl fsync
 #include "warden/shelf.h"
 
 #include <dirent.h>
@@ -50,7 +50,7 @@ fallible shelf_retire(struct templates *all, const char *name)
 	if (renameat2(all->layers.dir, name, all->layers.dir, aside, RENAME_NOREPLACE))
 		return errno == ENOENT ? OK : err_sys(errno, "set '%s' aside", name);
 	shelf_is_gone(all, aside);
-	return OK;
+	return path_sync(all->layers.dir);
 }
 
 int shelf_root(struct templates *all, const char *name)

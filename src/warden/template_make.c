@@ -2,7 +2,7 @@
 // tells how it went over a pipe; when the child is reaped the directory gets its name, or goes.
 //
 // syscalls: openat close renameat2 newfstatat clone pipe2 fcntl prctl close_range setpriority
-// syscalls: exit_group read dup2 dup3 syncfs open_tree mount_setattr
+// syscalls: exit_group read dup2 dup3 syncfs open_tree mount_setattr fsync renameat unlinkat fchmod write
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -202,10 +202,11 @@ static fallible publish(struct templates *all, const struct shelf_job *job, uint
 		(unsigned long long)bytes, (unsigned long long)files);
 	if (!buf_ok(&meta))
 		return err_sys(ENOMEM, "describe the template");
-	TRY(path_write(dir, "meta", 0600, meta.at));
+	// The child has synced the files.
+	TRY(path_write_sync(dir, "meta", 0600, buf_view(&meta)));
 	if (renameat2(all->layers.dir, job->temp, all->layers.dir, job->name, RENAME_NOREPLACE))
 		return err_sys(errno, "name the template '%s'", job->name);
-	return OK;
+	return path_sync(all->layers.dir);
 }
 
 static void refuse(struct answer *out, const struct err *err)

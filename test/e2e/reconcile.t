@@ -74,21 +74,47 @@ def pairs(cove):
     c.same(cove.out("plain", "cat /workspace/note"), "plain\n", "and starts with its files")
 
 
-def planted(cove):
-    """Records whose boxes are not there."""
-    words = ("running", "stopped", "frozen", "failed")
-    c.same(cove.stop(), 0, "everything stops")
+def plant(cove, words, another_boot=False):
     with sqlite3.connect(os.path.join(cove.data, "daemon", "cove.db")) as db:
         for at, word in enumerate(words):
             db.execute("INSERT INTO boxes SELECT 'box-%048d', %d, tenant, 'no-%s', '%s', body FROM boxes"
                        " WHERE name = 'plain'" % (at, 1000 + at, word, word))
+        if another_boot:
+            db.execute("UPDATE kv SET value = '{\"boot\":\"another\",\"base\":1}' WHERE name = 'clock/steady'")
     db.close()
+
+
+def fresh(cove, name):
+    """A sandbox whose files are lost is started on a fresh disk by whoever asks for that, and by nobody else."""
+    reply = cove.execute(name, "true")
+    c.same((reply.status, reply.json["reason"]), (410, "files_lost"), "a request does not start it on an empty disk")
+    c.ok("power" in reply.json["message"] and "start" in reply.json["hint"], "but says why, and how it is started", reply)
+    reply = cove.post("/v1/sandboxes/%s/start" % name)
+    c.same((reply.status, reply.json.get("state"), reply.json.get("reason")), (200, "running", None), "start gives it a fresh disk")
+    c.same(cove.out(name, "ls /workspace; echo new > /workspace/note; cat /workspace/note"), "new\n", "which is empty, and its own")
+    cove.post("/v1/sandboxes/%s/stop" % name)
+    c.same(cove.out(name, "cat /workspace/note"), "new\n", "and stays with it")
+
+
+def planted(cove):
+    """Records whose boxes are not there."""
+    words = ("running", "stopped", "frozen", "failed")
+    c.same(cove.stop(), 0, "everything stops")
+    plant(cove, words + ("creating",))
     cove.start()
-    c.same(show(cove, "no-running"), ("failed", "box_lost"), "running and not there: failed")
-    c.same(show(cove, "no-frozen"), ("failed", "box_lost"), "frozen and not there: failed")
-    c.same(show(cove, "no-stopped"), ("failed", "files_missing"), "stopped, but its files are gone: failed, and said")
+    lost = ("failed", "files_lost")
+    c.same(show(cove, "no-running"), lost, "running and not there: failed, and said")
+    c.same(show(cove, "no-frozen"), lost, "frozen and not there: failed, and said")
+    c.same(show(cove, "no-stopped"), lost, "stopped, but its files are gone: failed, and said")
     c.same(show(cove, "no-failed")[0], "failed", "failed stays failed")
+    c.same(cove.get("/v1/sandboxes/no-creating").status, 404, "creating and not there, in the same boot: it was promised to nobody")
+    fresh(cove, "no-running")
     c.same([cove.request("DELETE", "/v1/sandboxes/no-" + word).status for word in words], [204] * 4, "they can be deleted")
+    c.same(cove.stop(), 0, "everything stops")
+    plant(cove, ("creating",), another_boot=True)
+    cove.start()
+    c.same(show(cove, "no-creating"), lost, "creating and not there, after a boot: somebody may have been told of it, so it is failed")
+    c.same(cove.delete("no-creating").status, 204, "it can be deleted")
     after = cove.create()
     c.same(cove.get("/v1/sandboxes").json["items"][-1]["id"], after["id"], "numbers go on behind the highest that was given")
     cove.delete(after)

@@ -94,3 +94,22 @@ TEST(copies, "a copied tree has the same names, modes, owners, links, hard links
 			  "du -k sparse) > $d.list; done; cmp src.list dst.list && "
 			  "test dst/a/one -ef dst/a/b/two && cmp src/a/one dst/a/one") == 0);
 }
+
+TEST(replaced, "a file of ours is replaced as a whole, and nothing stays beside it")
+{
+	auto_buf text = BUF_INIT(64);
+	struct stat st;
+
+	CHECK_OK(path_write_sync(scratch, "whole", 0600, STR("first")));
+	// What a crash left of another try.
+	CHECK_OK(path_write(scratch, "whole~", 0644, "half"));
+	CHECK_OK(path_write_sync(scratch, "whole", 0640, STR("second")));
+	CHECK_OK(path_read(scratch, "whole", &text));
+	CHECK(str_is(buf_view(&text), "second"));
+	CHECK(fstatat(scratch, "whole", &st, 0) == 0 && (st.st_mode & 07777) == 0640);
+	CHECK(fstatat(scratch, "whole~", &st, 0) && errno == ENOENT);
+	// A directory cannot be replaced by a file; it stays, and so does nothing else.
+	CHECK(mkdirat(scratch, "dir", 0755) == 0);
+	CHECK_ERR(path_write_sync(scratch, "dir", 0600, STR("x")), INTERNAL);
+	CHECK(fstatat(scratch, "dir~", &st, 0) && errno == ENOENT);
+}

@@ -97,7 +97,8 @@ static void pause_ms(int ms)
 
 static void reap_all(struct disk *disk)
 {
-	for (int pid; (pid = waitpid(-1, NULL, 0)) > 0;)
+	// The process that syncs stays.
+	for (int pid; disk_trash(disk) && (pid = waitpid(-1, NULL, 0)) > 0;)
 		disk_reaped(disk, pid);
 }
 
@@ -480,6 +481,17 @@ static void soil(int data, const char *box)
 		CHECK(pwrite(file, "\0\0", 2, 1024 + 0x3a) == 2);
 }
 
+static void cut_short(int data, const char *box)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "boxes/%s.img", box);
+	auto_fd file = openat(data, path, O_RDWR | O_CLOEXEC);
+
+	if (file >= 0)
+		CHECK(ftruncate(file, 0) == 0);
+}
+
 static void check_death(const char *word)
 {
 	struct limits limits = {.disk = strcmp(word, "directory") ? 32 * MIB : 0};
@@ -514,7 +526,17 @@ static void check_death(const char *word)
 			CHECK(!disk_rests(disk, box));
 			CHECK_ERR(disk_again(disk, box, &limits, userns, &tree), UNAVAILABLE);
 		}
+		// As a power cut leaves a disk that was being made.
+		guise_files(BASE);
+		CHECK(i != 0 || unlinkat(tree, "usr/w", AT_REMOVEDIR) == 0);
+		guise_files(0);
 		close(take_fd(&tree));
+		for (int tries = 0; tries < 100 && !disk_rests(disk, box); tries++)
+			pause_ms(10);
+		if (i == 2)
+			cut_short(data, box);
+		if (i == 0 || (i == 2 && !strcmp(word, "ext4-image")))
+			CHECK_ERR(disk_again(disk, box, &limits, userns, &tree), NOT_FOUND);
 		CHECK_OK(disk_drop(disk, box));
 		CHECK_ERR(disk_again(disk, box, &limits, userns, &tree), NOT_FOUND);
 	}
