@@ -335,7 +335,8 @@ $(O)/test/bench/bench: $(patsubst %.c,$(O)/%.o,$(wildcard test/bench/*.c))
 # The same stories with the counts of a release: lifecycles, kills and crashes by the thousand.
 soak: need := build run test
 soak: deps
-	+@$(again) e2e COVE_SOAK=1 E2E="$(sort $(wildcard test/soak/*.t)) $(E2E)"
+	+@$(again) weak
+	+@TEST_SECONDS=$${TEST_SECONDS:-86400} $(again) e2e COVE_SOAK=1 E2E="$(sort $(wildcard test/soak/*.t)) $(E2E)"
 
 # ---------------------------------------------------------------------------- fuzz, torture, lint
 

@@ -19,3 +19,22 @@ static inline void fault_spare(int fd)
 	(void)fd;
 }
 #endif
+
+// A kill point is a named place where a process kills itself with SIGKILL when a test has armed it.
+// There are some after each commit, sync and rename, and at each message between supervisor,
+// warden, daemon and pid 1. Weak builds only (base/weak.h): elsewhere nothing of it exists.
+// COVE_KILL_POINTS names a file of KILL_POINTS_SIZE bytes that the processes share with the test:
+//
+//	0	u32 left: the armed point kills when it is met so many times more; 0: none is armed
+//	4	u32 then_left: the same of the second point, which the first one arms as it kills
+//	8	u32 fired: how many have killed
+//	64	the armed point, "PLACE" or "PLACE.WHAT"
+//	128	the second point
+//	192	the points that were met so far: 60 bytes of its name, then u32 how often
+#ifdef COVE_WEAK
+#define KILL_POINTS_SIZE 32768
+void kill_point(const char *place,
+		const char *what); // `what` tells kinds of a place apart, or NULL
+#else
+#define kill_point(place, what) ((void)0)
+#endif

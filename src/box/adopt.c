@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "box/adopt_inner.h"
@@ -332,12 +333,14 @@ static fallible adopt(struct adoption *adoption, const struct box_return *from)
 	TRY(ask_unanswered(order_adopt(box, deadline)), "ask the warden");
 	TRY(connect_to(box, from->sockets, deadline), "connect to pid 1");
 	TRY(await_held(adoption, deadline));
+	kill_point("daemon.box_held", NULL);
 	task_shield(true); // from here on it is all ours, or all undone
 	err = take_all(adoption);
 	task_shield(false);
 	TRY(err);
 	if (!box_is_alive(box))
 		return word_box_lost();
+	kill_point("daemon.box_adopted", NULL);
 	channel_pause(&box->channel, false);
 	box_sync_adopted(box);
 	return OK;
@@ -360,6 +363,23 @@ void box_adoption_lost(struct box *box)
 		bell_ring(&box->adoption->bell);
 }
 
+// What was being moved to a tape is there: the next try opens the same file.
+static void await_tapes(struct box *box)
+{
+	struct link *at = box->execs.next;
+
+	while (at != &box->execs) {
+		struct exec *exec = link_of(at, struct exec, link);
+
+		pipes_close(&exec->pipes);
+		exec_hold(exec);
+		if (exec->tape)
+			tape_await_idle(exec->tape);
+		at = exec->listed ? at->next : &box->execs;
+		exec_let_go(exec);
+	}
+}
+
 // Nothing of it is ended, in the box or on disk: another try may take it up.
 void box_forsake(struct box *box)
 {
@@ -370,8 +390,7 @@ void box_forsake(struct box *box)
 		box->phase = BOX_LOST;
 	procs_forsake(box);
 	terms_forsake(box);
-	list_each (at, &box->execs)
-		pipes_close(&link_of(at, struct exec, link)->pipes);
+	await_tapes(box);
 	exec_end_all(box);
 	sessions_end(box);
 	contexts_close(box);

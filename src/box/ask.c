@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "box/brink.h"
@@ -182,6 +183,8 @@ static fallible read_answer(struct ask *ask, int *fds, int *out_count, bool *out
 	if (err)
 		drop_fds(fds, &count);
 	*out_count = count;
+	if (!err)
+		kill_point("daemon.answer_heard", order_word(ask->answer.to));
 	return err;
 }
 
@@ -197,6 +200,7 @@ static fallible greet(struct ask *ask)
 	memcpy(ask->expected, ask->next, sizeof(ask->expected));
 	len = order_encode(&hello, ask->room, sizeof(ask->room));
 	TRY(stream_send(&ask->stream, ask->room, len, NULL, 0, deadline));
+	kill_point("daemon.order_sent", order_word(ORDER_HELLO));
 	TRY(read_answer(ask, fds, &count, &end, deadline));
 	drop_fds(fds, &count);
 	if (end)
@@ -343,6 +347,7 @@ static fallible send_order(struct ask *ask, const struct order *order, int fd, i
 		return no_warden();
 	ask->sending = true;
 	err = stream_send(&ask->stream, room, len, &fd, order_brings(order), deadline);
+	kill_point("daemon.order_sent", order_word(order->kind));
 	ask->sending = false;
 	bell_ring(&ask->sent);
 	// It may be gone before our own end has noticed.

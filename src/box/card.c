@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "box/session_inner.h"
@@ -124,10 +125,13 @@ static void write_run(void *arg)
 		mkdirat(job->dir, job->folder, 0700);
 		fd = openat(job->dir, beside, flags, 0600);
 	}
-	if (fd < 0 || fd_write_all(fd, job->written, job->len) < 0 ||
-	    renameat(job->dir, beside, job->dir, job->name) < 0)
+	if (fd < 0 || fd_write_all(fd, job->written, job->len) < 0)
+		job->errnum = errno;
+	kill_point("daemon.card_written", NULL);
+	if (!job->errnum && renameat(job->dir, beside, job->dir, job->name) < 0)
 		job->errnum = errno;
 	tape_sync_touch();
+	kill_point("daemon.card_renamed", NULL);
 	if (fd >= 0)
 		close(fd);
 }

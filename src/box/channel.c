@@ -9,10 +9,27 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "os/fd.h"
 
 #define WORDS_MAX (TALK_HELD_MAX + 64)
 #define TURN_MAX 16 // words heard in one turn: a chatterbox must not starve the others
+
+#ifdef COVE_WEAK
+static const char *talk_kind_word(unsigned kind)
+{
+	static const char *const words[TALK_KIND_COUNT] = {
+		[TALK_EXEC] = "exec",	      [TALK_SIGNAL] = "signal", [TALK_FORGET] = "forget",
+		[TALK_HAND] = "hand",	      [TALK_READY] = "ready",	[TALK_BROKEN] = "broken",
+		[TALK_STARTED] = "started",   [TALK_FAILED] = "failed", [TALK_EXITED] = "exited",
+		[TALK_HAND_IS] = "hand_is",   [TALK_RAN] = "ran",	[TALK_ADOPT] = "adopt",
+		[TALK_SHUT] = "shut",	      [TALK_TAG] = "tag",	[TALK_HELD] = "held",
+		[TALK_HELD_END] = "held_end",
+	};
+
+	return kind < TALK_KIND_COUNT ? words[kind] : "unknown";
+}
+#endif
 
 static void lose(struct channel *channel, const char *why)
 {
@@ -57,6 +74,7 @@ static bool hear(struct channel *channel)
 		lose(channel, "pid 1 speaks nonsense");
 		return false;
 	}
+	kill_point("daemon.talk_heard", talk_kind_word(talk.kind));
 	channel->said(channel, &talk, fds, count);
 	return channel->open && !channel->paused;
 }
@@ -123,8 +141,10 @@ enum channel_sent channel_say(struct channel *channel, const void *words, size_t
 {
 	if (!channel->open)
 		return CHANNEL_GONE;
-	if (fd_send(channel->watch.fd, words, len, fds, count, MSG_DONTWAIT) >= 0)
+	if (fd_send(channel->watch.fd, words, len, fds, count, MSG_DONTWAIT) >= 0) {
+		kill_point("daemon.talk_said", talk_kind_word(*(const uint8_t *)words));
 		return CHANNEL_SENT;
+	}
 	if (errno == EMSGSIZE)
 		return CHANNEL_TOO_LONG;
 	if (errno != EAGAIN && errno != ENOBUFS)

@@ -142,28 +142,6 @@ static void recall_lost(struct proc *proc)
 	recall_ended(proc, &ending);
 }
 
-static struct tape *new_tape(struct box *box, const char *name, const struct adoptee *held,
-			     struct tape_label *out)
-{
-	const struct tag *tag = &held->tag;
-	struct tape *tape = tape_new_named(box->loop, box->tapes_dir, name);
-
-	*out = (struct tape_label){
-		.id = tag->id,
-		.session = tag->session,
-		.command = tag->command,
-		.started_ms = tag->started_ms,
-		.cap = tag->cap,
-		.pid = (uint32_t)held->talk.held.pid,
-		.conv = held->talk.conv,
-		.wall_ms = tag->wall_ms,
-		.auto_cleanup = tag->flags & TAG_AUTO,
-	};
-	tape_set_label(tape, out);
-	box->has_folder = true;
-	return tape;
-}
-
 struct unlinking {
 	int dir;
 	const char *name;
@@ -189,6 +167,37 @@ static fallible find_tape(struct box *box, const char *name, struct tape **out,
 		return take_ptr(err);
 	offload_run(unlink_run, &unlinking);
 	*out = NULL;
+	return OK;
+}
+
+// The label is written at once. A try that failed before may still have been at its own file of
+// that name: then that is the tape. A disk that takes no label leaves a tape that keeps nothing.
+static fallible new_tape(struct box *box, const char *name, const struct adoptee *held,
+			 struct tape **out_tape, struct tape_label *out)
+{
+	const struct tag *tag = &held->tag;
+	auto_tape tape = tape_new_named(box->loop, box->tapes_dir, name);
+
+	*out = (struct tape_label){
+		.id = tag->id,
+		.session = tag->session,
+		.command = tag->command,
+		.started_ms = tag->started_ms,
+		.cap = tag->cap,
+		.wall_ms = tag->wall_ms,
+		.auto_cleanup = tag->flags & TAG_AUTO,
+		.pid = (uint32_t)held->talk.held.pid,
+		.conv = held->talk.conv,
+	};
+	tape_set_label(tape, out);
+	box->has_folder = true;
+	tape_begin(tape);
+	if (!tape_is_labelled(tape))
+		TRY(find_tape(box, name, out_tape, out));
+	if (*out_tape)
+		tape_leave(tape);
+	else
+		*out_tape = take_ptr(tape);
 	return OK;
 }
 
@@ -262,7 +271,7 @@ static fallible recall(struct adoption *adoption, uint32_t number, struct adopte
 	if (!tape && !held)
 		return OK;
 	if (!tape)
-		tape = new_tape(box, name, held, &label);
+		TRY(new_tape(box, name, held, &tape, &label));
 	if (held && tape_has_ended(tape)) {
 		held->tag.kind = TAG_EXEC; // its end is on record: it is only to be forgotten
 		held = NULL;

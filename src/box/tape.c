@@ -438,6 +438,19 @@ bool tape_is_unlabelled(const struct tape *tape)
 	return tape->name && !tape->labelled && !tape->broken;
 }
 
+bool tape_is_labelled(const struct tape *tape)
+{
+	return tape->labelled;
+}
+
+void tape_await_idle(struct tape *tape)
+{
+	tape_hold(tape);
+	while (tape->writing)
+		bell_await(&tape->wrote);
+	tape_drop(tape);
+}
+
 fallible tape_await_write(struct tape *tape, int64_t deadline)
 {
 	return bell_wait(&tape->wrote, deadline);

@@ -46,6 +46,8 @@ void tape_started(struct tape *tape, int pid, uint32_t conv);
 void tape_begin(struct tape *tape);
 // True while its file does not say what it is, and still may.
 bool tape_is_unlabelled(const struct tape *tape);
+bool tape_is_labelled(const struct tape *tape);			// its file does
+void tape_await_idle(struct tape *tape);			// nobody is at its file
 fallible tape_await_write(struct tape *tape, int64_t deadline); // or its end
 
 // How a command ended, as the tape tells it to whoever opens it.

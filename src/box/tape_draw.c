@@ -23,6 +23,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/mem.h"
 #include "box/pipe.h"
 #include "box/tape_inner.h"
@@ -113,10 +114,12 @@ static void draw_run(void *arg)
 	}
 	// A lock that somebody in the box keeps is met here, where nothing else can take long.
 	(void)pipe_held(draw->whose, draw->pipe);
+	kill_point("daemon.tape_head", NULL);
 	draw->len = meant;
 	brink_enter(draw->whose, BRINK_DISK);
 	draw->len = move(draw, head + TAPE_FRAME_HEAD);
 	brink_leave();
+	kill_point("daemon.tape_moved", NULL);
 	// If the correction fails, whoever opens the file finds the same by its length.
 	if (draw->len == 0 ? ftruncate(draw->file, (off_t)head) != 0
 			   : draw->len < meant && !put_head(draw, head, draw->len, STR("")))

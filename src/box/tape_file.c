@@ -20,6 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/mem.h"
 #include "box/tape_inner.h"
 #include "box/tape_sync.h"
@@ -232,6 +233,9 @@ void spill_run(void *arg)
 	}
 	if (spill->name)
 		tape_sync_touch();
+	kill_point("daemon.tape_written", !spill->len		     ? "label"
+					  : spill->kind == FRAME_END ? "end"
+								     : "data");
 	if (spill->shut)
 		close(spill->file);
 }
@@ -453,6 +457,7 @@ void scan_run(void *arg)
 		return;
 	while (scan_frame(scan, window, (uint64_t)st.st_size, &offset))
 		continue;
+	kill_point("daemon.tape_scanned", NULL);
 	if (!scan_failed(scan, window) && !scan->ended &&
 	    ftruncate(scan->file, (off_t)(scan->label_len + scan->place)))
 		scan->errnum = errno;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/fault.h"
 #include "os/fd.h"
 
 #define RACES_BORNE 32
@@ -138,7 +139,10 @@ fallible path_write(int dir, const char *name, mode_t mode, const char *text)
 fallible path_write_sync(int dir, const char *name, mode_t mode, struct str bytes)
 {
 	TRY(replace(dir, name, mode, bytes, true));
-	return path_sync(dir);
+	kill_point("file_renamed", name);
+	TRY(path_sync(dir));
+	kill_point("file_synced", name);
+	return OK;
 }
 
 static bool is_dots(const char *name)

@@ -26,6 +26,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
@@ -261,7 +262,9 @@ fallible home_open_again(const struct config *config, int lock, struct home *out
 	}
 	if (!err) {
 		find_user(config, home.data, &home.uid, &home.gid);
+		kill_point("supervisor.locked", NULL);
 		err = furnish(config, &home);
+		kill_point("supervisor.furnished", NULL);
 	}
 	if (err) {
 		home_close(&home);
@@ -275,7 +278,9 @@ fallible home_publish(const struct home *home, const char *url)
 {
 	auto_free char *line = mem_fmt("%s\n", url);
 
-	return path_write_sync(home->data, "url", 0644, str_of(line));
+	TRY(path_write_sync(home->data, "url", 0644, str_of(line)));
+	kill_point("supervisor.url_written", NULL);
+	return OK;
 }
 
 void home_withdraw(const struct home *home)

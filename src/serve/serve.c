@@ -36,6 +36,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
@@ -384,6 +385,7 @@ static void bury_child(struct serve *serve, struct child *child, int status)
 		 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 	log_event(serve->stopping ? LOG_INFO : LOG_WARN, "serve.child_ended", "role", child->role,
 		  "how", how, NULL);
+	kill_point("supervisor.child_ended", child->role);
 	child_ended(child, clock_ms());
 	if (refused && !serve->stopping) {
 		serve->status = WEXITSTATUS(status);
@@ -457,6 +459,7 @@ static int start_due(struct serve *serve)
 		if (child->again_at <= now) {
 			auto_err err = child_start(child);
 
+			kill_point("supervisor.child_started", child->role);
 			if (err) {
 				log_event(LOG_ERROR, "serve.no_child", "trail", err_trail(err),
 					  NULL);

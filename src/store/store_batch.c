@@ -9,6 +9,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "store/db_inner.h"
 #include "store/schema.h"
 #include "store/store_inner.h"
@@ -154,7 +155,10 @@ static fallible do_all(struct batch *batch, struct link *jobs, choice *chosen)
 		if (chosen(job))
 			TRY(do_deed(batch, job));
 	}
-	return begin(batch, "COMMIT");
+	kill_point("daemon.before_commit", NULL);
+	TRY(begin(batch, "COMMIT"));
+	kill_point("daemon.commit", NULL);
+	return OK;
 }
 
 // Whether anything can be written is only known when something was.

@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/weak.h"
 #include "model/talk.h"
 #include "os/fd.h"
@@ -220,6 +221,9 @@ void builder_run(const struct builder_kit *kit, const struct builder_plan *plan,
 
 	umask(0);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+		kill_point("builder.step", i == 0		     ? "first"
+					   : steps[i].run == execute ? "last"
+								     : "more");
 		if (steps[i].run(&build) == 0)
 			continue;
 		tell_broken(fds->control, steps[i].note, errno);

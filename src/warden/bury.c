@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
@@ -133,8 +134,10 @@ static bool sweep_disk(struct warden *warden, struct cell *cell)
 // True when nothing of the box is left but its note and what is to be kept.
 static bool sweep(struct warden *warden, struct cell *cell)
 {
+	kill_point("warden.box_ended", NULL);
 	if (cell->has_groups && !group_drop(warden->groups, cell->id, cell->leaves))
 		return false;
+	kill_point("warden.groups_removed", NULL);
 	cell->has_groups = false;
 	if (cell->has_ear)
 		ear_drop(warden->ears, cell->id);

@@ -27,6 +27,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -384,6 +385,7 @@ static fallible take_subvolume(struct pool *pool, const char *box)
 	bool ready = pool->ready_id && renameat(pool->root, READY, pool->root, box) == 0;
 	uint64_t id;
 
+	kill_point("warden.disk_renamed", "ready");
 	pool->ready_id = 0;
 	pool->ready_after = clock_ms() + READY_MS;
 	return ready ? OK : furnish(pool, box, &id);

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -285,8 +286,10 @@ static int take_prepared(struct image *self, const char *name, bool lasting)
 		if (self->prepared[i].tree < 0 || self->prepared[i].lasting != lasting)
 			continue;
 		if (renameat2(self->place.boxes, self->prepared[i].name, self->place.boxes, name,
-			      RENAME_NOREPLACE) == 0)
+			      RENAME_NOREPLACE) == 0) {
+			kill_point("warden.disk_renamed", "ready");
 			return take_fd(&self->prepared[i].tree);
+		}
 	}
 	return -1;
 }

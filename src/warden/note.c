@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/fault.h"
 #include "base/str.h"
 #include "os/fd.h"
 #include "os/path.h"
@@ -59,6 +60,7 @@ fallible note_write(int dir, const char *box, const struct note *note)
 	print(note, text);
 	if (pwrite(fd, text, NOTE_SIZE, 0) != NOTE_SIZE)
 		return err_sys(errno, "write the note of %s", box);
+	kill_point("warden.note_written", NULL);
 	return OK;
 }
 
@@ -145,6 +147,7 @@ enum note_state note_read(int dir, const char *box, struct note *out)
 void note_drop(int dir, const char *box)
 {
 	unlinkat(dir, box, 0);
+	kill_point("warden.note_removed", NULL);
 }
 
 fallible note_boot(char out[NOTE_BOOT])

@@ -10,6 +10,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/talk.h"
@@ -393,6 +394,7 @@ static bool read_one(struct warden *warden, bool *over)
 		return false;
 	}
 	*over = false;
+	kill_point("warden.order_heard", order_word(order->kind));
 	log_trace(order->trace);
 	warden->brought = brought;
 	err = table[order->kind].run(warden, order);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/fd.h"
@@ -69,6 +70,7 @@ void post_answer(struct warden *warden, const struct answer *answer, int *fds, i
 	if (warden->daemon >= 0 && len > 0) {
 		bool later = !link_empty(&warden->letters);
 
+		kill_point("warden.answer_due", order_word(answer->to));
 		if (!later &&
 		    fd_send(warden->daemon, warden->room, len, fds, count, MSG_DONTWAIT) < 0)
 			later = try_again(warden);
@@ -76,6 +78,7 @@ void post_answer(struct warden *warden, const struct answer *answer, int *fds, i
 			keep(warden, len, fds, count);
 			return;
 		}
+		kill_point("warden.answer_sent", order_word(answer->to));
 	}
 	for (int i = 0; i < count; i++)
 		fd_drop(&fds[i]);

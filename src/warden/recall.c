@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/fd.h"
@@ -116,6 +117,7 @@ static fallible take_up(struct recall *recall, const char *box, const struct not
 		group_thaw(warden->groups, box, leaf);
 	map_put(warden->boxes, str_of(cell->id), cell);
 	recall->adopted++;
+	kill_point("warden.box_recalled", NULL);
 	return OK;
 }
 

@@ -19,6 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/secret.h"
@@ -294,7 +295,9 @@ static fallible begin(struct warden *warden, const struct options *options)
 	if (is_told_to_leave(warden))
 		return OK;
 	TRY(recall_boxes(warden, &recall), "recall the boxes of an earlier life");
+	kill_point("warden.start", "recalled");
 	TRY(bury_rest(warden));
+	kill_point("warden.start", "strays_ended");
 	// Before the filter: boxes inherit what the zygote has.
 	TRY(zygote_start(groups_join_by_clone(warden->groups), &warden->zygote));
 	TRY(shroud_start(&warden->shroud));
@@ -307,7 +310,9 @@ static fallible begin(struct warden *warden, const struct options *options)
 		return OK;
 	make_host_template(warden);
 	TRY(open_jail(warden), "open the id range of the jail");
+	kill_point("warden.start", "disks_recalled");
 	TRY(open_door(warden, options));
+	kill_point("warden.start", "listening");
 	TRY(open_loop(warden));
 	secret_random(&warden->epoch, sizeof(warden->epoch));
 	TRY(caps_no_new_privs());

@@ -19,6 +19,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/path.h"
@@ -138,6 +139,7 @@ static fallible move(struct trash *trash, int dir, const char *name)
 	snprintf(grave, sizeof(grave), "%.64s.%llx", name, (unsigned long long)trash->number++);
 	if (renameat2(dir, name, trash->dir, grave, RENAME_NOREPLACE) == 0) {
 		trash->count++;
+		kill_point("warden.disk_renamed", "trash");
 		return OK;
 	}
 	return errno == ENOENT ? OK : err_sys(errno, "move '%s' to the trash", name);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/weak.h"
 #include "model/talk.h"
@@ -108,9 +109,11 @@ static void clone_one(int sock, const struct builder_kit *kit, const struct buil
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)fds->into;
 	}
+	kill_point("zygote.plan_heard", NULL);
 	pid = syscall(SYS_clone3, &args, sizeof(args));
 	if (pid == 0)
 		builder_run(kit, plan, fds);
+	kill_point("zygote.cloned", NULL);
 	shown[0] = pidfd;
 	shown[1] = fds->net;
 	reply_with(sock, (struct reply){.errnum = pid < 0 ? errno : 0, .pid = (int)pid}, shown,
