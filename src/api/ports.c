@@ -285,7 +285,7 @@ fallible api_ports_tcp(struct http *x)
 	};
 	TRY(visit_explain(files_dial(&files, port, &fd)));
 	TRY(stream_open(&stream, door_of(x)->loop, take_fd(&fd)));
-	auto_escort escort = escort_begin(visit.entry);
+	auto_escort escort = escort_begin(visit.entry, x);
 
 	x->feed = true;
 	return upgrade_run(x, &options, talk, &stream);

@@ -4,12 +4,17 @@
 #include "base/mem.h"
 #include "base/weak.h"
 
+#define READ_MS 3000 // from the end of a sandbox until its readers are cut off
+
 struct escort {
 	struct entry *entry;
 	struct task *guarded; // NULL: it is over
 	struct task *own;
 	bool (*holds)(const void *arg); // NULL: always
 	const void *arg;		// good as long as `guarded` is
+	struct http *x;			// likewise
+	struct link link;		// a reader's, in entry->readers
+	bool reads;
 };
 
 static bool goes_on(const struct escort *escort)
@@ -20,6 +25,12 @@ static bool goes_on(const struct escort *escort)
 	       box_is_alive(escort->entry->box) && (!escort->holds || escort->holds(escort->arg));
 }
 
+static void cut_off(struct escort *escort)
+{
+	http_reset(escort->x);
+	task_cancel(escort->guarded);
+}
+
 static void look_on(void *arg)
 {
 	struct escort *escort = arg;
@@ -28,7 +39,7 @@ static void look_on(void *arg)
 	while (!err && goes_on(escort))
 		err = bell_wait(&escort->entry->changed, CLOCK_NEVER);
 	if (escort->guarded) {
-		task_cancel(escort->guarded);
+		cut_off(escort);
 		// It is freed by whoever ends it.
 		escort->own = NULL;
 		return;
@@ -37,23 +48,65 @@ static void look_on(void *arg)
 	free(escort);
 }
 
-struct escort *escort_begin_while(struct entry *entry, bool (*holds)(const void *arg),
-				  const void *arg)
+static struct escort *escort_new(struct entry *entry, struct http *x)
 {
 	struct escort *escort = mem_new_of(struct escort);
 
 	entry_hold(entry);
 	escort->entry = entry;
 	escort->guarded = task_current();
+	escort->x = x;
+	return escort;
+}
+
+struct escort *escort_begin_while(struct entry *entry, struct http *x,
+				  bool (*holds)(const void *arg), const void *arg)
+{
+	struct escort *escort = escort_new(entry, x);
+
 	escort->holds = holds;
 	escort->arg = arg;
 	escort->own = task_start(entry->fleet->loop, "escort", look_on, escort);
 	return escort;
 }
 
-struct escort *escort_begin(struct entry *entry)
+struct escort *escort_begin(struct entry *entry, struct http *x)
 {
-	return escort_begin_while(entry, NULL, NULL);
+	return escort_begin_while(entry, x, NULL, NULL);
+}
+
+static void readers_task(void *arg)
+{
+	struct entry *entry = arg;
+
+	err_free(task_sleep_until(loop_now(entry->fleet->loop) + READ_MS));
+	list_each (at, &entry->readers) {
+		struct escort *escort = link_of(at, struct escort, link);
+
+		link_drop(at); // it ends when its task is next
+		cut_off(escort);
+	}
+	entry_drop(entry);
+}
+
+static void readers_gone(struct entry *entry)
+{
+	if (weak(ESCORT) || link_empty(&entry->readers))
+		return;
+	entry_hold(entry);
+	task_start(entry->fleet->loop, "readers.end", readers_task, entry);
+}
+
+struct escort *escort_begin_reader(struct entry *entry, struct http *x)
+{
+	struct escort *escort = escort_new(entry, x);
+
+	escort->reads = true;
+	link_add(&entry->readers, &escort->link);
+	entry->gone = readers_gone;
+	if (!entry->listed)
+		readers_gone(entry);
+	return escort;
 }
 
 void escort_end(struct escort *escort)
@@ -61,6 +114,8 @@ void escort_end(struct escort *escort)
 	if (!escort)
 		return;
 	escort->guarded = NULL;
+	if (escort->reads)
+		link_drop(&escort->link);
 	if (escort->own) {
 		task_cancel(escort->own);
 		return;

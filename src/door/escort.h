@@ -4,14 +4,20 @@
 #pragma once
 
 #include "fleet/fleet.h"
+#include "http/http.h"
 
 struct escort;
 
-// From here to escort_end() the current task is cancelled when the sandbox ends.
-struct escort *escort_begin(struct entry *entry);
+// From here to escort_end() the current task is cancelled when the sandbox ends, and the connection
+// of `x` is reset if its reply has begun: what its peer has not read yet is dropped.
+struct escort *escort_begin(struct entry *entry, struct http *x);
 // … or when `holds` says so, which is asked whenever something about the sandbox changes.
-struct escort *escort_begin_while(struct entry *entry, bool (*holds)(const void *arg),
-				  const void *arg);
+struct escort *escort_begin_while(struct entry *entry, struct http *x,
+				  bool (*holds)(const void *arg), const void *arg);
+// For a reply made of what is remembered of the sandbox, also when it does not run: once the
+// sandbox is deleted a client has a few seconds to read on, then the current task is cancelled and
+// the connection of `x` is reset.
+struct escort *escort_begin_reader(struct entry *entry, struct http *x);
 void escort_end(struct escort *escort); // takes NULL
 static inline void auto_escort_(struct escort **escort)
 {

@@ -192,6 +192,7 @@ fallible table_add(struct fleet *fleet, struct spec *spec, struct entry **out)
 	settle_short_id(fleet, entry);
 	put_name(fleet, entry);
 	bell_init(&entry->changed);
+	link_init(&entry->readers);
 	entry->fleet = fleet;
 	entry->idle.busy_ms = loop_now(fleet->loop);
 	entry->record.seq = ++fleet->next_seq;
@@ -217,6 +218,7 @@ struct entry *table_restore(struct fleet *fleet, struct record *record)
 	settle_short_id(fleet, entry);
 	put_name(fleet, entry);
 	bell_init(&entry->changed);
+	link_init(&entry->readers);
 	entry->holds = 1;
 	entry->listed = true;
 	entry->account = accounts_get(&fleet->accounts, entry->record.tenant);
@@ -244,6 +246,8 @@ void table_remove(struct entry *entry)
 	fleet->changes++;
 	entry_weigh(entry);
 	bell_ring(&entry->changed);
+	if (entry->gone)
+		entry->gone(entry);
 	bell_ring(&fleet->left);
 	if (fleet->egress)
 		egress_ring(fleet->egress, entry->record.id);

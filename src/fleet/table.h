@@ -28,10 +28,12 @@ struct entry {
 	struct account *account;    // of its tenant; borrowed from the fleet
 	enum account_weight weight; // how much of it is counted there
 	uint32_t visits;	    // those who work in it: it is in use
-	bool moving;		    // a step of fleet/pause is under way
-	bool starting;		    // … from stopped to running: it counts as running
-	struct queued *ticket;	    // its place in fleet/queue; NULL: none
-	struct hark *hark;	    // of fleet/hark; NULL: nothing is known of its listeners
+	struct link readers;	    // of door/escort: replies that end with it
+	void (*gone)(struct entry *entry); // told when it leaves the table; NULL: nobody
+	bool moving;			   // a step of fleet/pause is under way
+	bool starting;			   // … from stopped to running: it counts as running
+	struct queued *ticket;		   // its place in fleet/queue; NULL: none
+	struct hark *hark;		   // of fleet/hark; NULL: nothing is known of its listeners
 	struct egress_box *way; // of fleet/ways; NULL: it had no network since this daemon began
 	uint32_t way_links;	// the warden's link that its way was opened over; 0: it is shut
 	bool steering;		// a step of fleet/ways is under way

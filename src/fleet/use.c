@@ -46,6 +46,11 @@ int use_pid(const struct use *use)
 	return exec_pid(use->exec);
 }
 
+struct entry *use_entry(const struct use *use)
+{
+	return use->visit.entry;
+}
+
 uint64_t use_wall_ms(const struct use *use)
 {
 	return use->wall_ms;

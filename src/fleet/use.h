@@ -21,5 +21,6 @@ static inline void auto_use_(struct use **use)
 int use_pid(const struct use *use);
 uint64_t use_wall_ms(const struct use *use); // the limit that holds; 0: none
 struct tape *use_tape(const struct use *use);
+struct entry *use_entry(const struct use *use); // of its box; borrowed
 // Waits for the end of the command.
 fallible use_wait(struct use *use, struct exec_result *out);

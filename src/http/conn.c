@@ -94,6 +94,7 @@ static void clear_exchange(struct http_conn *conn)
 	x->status = 0;
 	x->bytes_out = 0;
 	x->reply_begun = x->reply_ended = x->feed = false;
+	conn->stream.aborted = false;
 	conn->no_body = conn->chunked = conn->continue_due = conn->probed = false;
 	conn->sized = false;
 	conn->due = 0;
@@ -287,7 +288,7 @@ void conn_run(struct http_conn *conn, const struct conn_calls *calls)
 {
 	while (await(conn, calls) && exchange(conn, calls))
 		;
-	if (conn->linger) {
+	if (conn->linger && !conn->stream.aborted) {
 		calls->phase(conn, CONN_ENDING);
 		linger(conn);
 	}

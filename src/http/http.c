@@ -2,6 +2,7 @@
 // limits, header lines that cannot become something else. The moving itself is the way's.
 #include "http/http.h"
 
+#include "http/channel.h"
 #include "http/inside.h"
 #include "http/way.h"
 
@@ -230,6 +231,12 @@ fallible http_end_with(struct http *x, struct str bytes)
 	TRY(x->way->end_with(x, bytes));
 	x->reply_ended = true;
 	return OK;
+}
+
+void http_reset(struct http *x)
+{
+	if (x->conn && x->reply_begun)
+		x->conn->stream.aborted = true;
 }
 
 void http_be_patient(struct http *x)

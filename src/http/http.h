@@ -89,6 +89,9 @@ bool http_length(const struct http *x, uint64_t *out);
 // This reply may be read slowly, with long pauses (a pager, a pipe): writes wait for 15 minutes,
 // not for the server's silence_ms.
 void http_be_patient(struct http *x);
+// A reply that has begun is given up: its connection is reset, and what the peer has not read yet
+// is dropped. The handler is cancelled by the caller.
+void http_reset(struct http *x);
 
 // A client that hangs up may be gone, or have closed its sending half only and still want its
 // answer; TCP tells the two apart only when something is sent. So it is sent `probe`, once, which

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "door/escort.h"
 #include "inbox/job.h"
 #include "inbox/pour.h"
 #include "inbox/process.h"
@@ -71,6 +72,8 @@ static fallible answer(struct http *x, const struct job *job, struct use *use,
 		.base64 = job_is_base64(job->encoding, tape_is_utf8(tape)),
 		.no_nul = job->encoding == JOB_UTF8,
 	};
+
+	auto_escort escort = escort_begin_reader(use_entry(use), x);
 
 	TRY(pour_begin(&pour, x, bytes, job->shown.len));
 	TRY(pour_answer(&pour, job, use, result));

@@ -148,7 +148,7 @@ static fallible answer_ask(struct place *place, const struct put_ask *ask)
 
 static fallible receive(struct place *place, int fd, uint64_t max, uint64_t *out)
 {
-	auto_escort escort = escort_begin(place->visit.entry);
+	auto_escort escort = escort_begin(place->visit.entry, place->x);
 
 	return http_recv_file(place->x, fd, max, out);
 }

@@ -44,7 +44,7 @@ static void describe(struct http *x, const struct source *source, const char *et
 
 static fallible send_escorted(struct place *place, int fd, uint64_t first, uint64_t len)
 {
-	auto_escort escort = escort_begin(place->visit.entry);
+	auto_escort escort = escort_begin(place->visit.entry, place->x);
 
 	return http_send_file(place->x, fd, first, len);
 }

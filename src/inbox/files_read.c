@@ -112,7 +112,7 @@ static fallible answer_small(struct place *place, struct source *source, bool ba
 
 static fallible answer_large(struct place *place, struct source *source, bool base64)
 {
-	auto_escort escort = escort_begin(place->visit.entry);
+	auto_escort escort = escort_begin(place->visit.entry, place->x);
 	auto_buf body = BUF_INIT(PIECE_MAX + 64 * 1024);
 	struct json_out out = door_success(&body);
 	uint64_t size = 0;

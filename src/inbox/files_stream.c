@@ -138,7 +138,7 @@ static bool is_told(const struct err *err)
 
 static fallible send_file(struct place *place, struct source *source)
 {
-	auto_escort escort = escort_begin(place->visit.entry);
+	auto_escort escort = escort_begin(place->visit.entry, place->x);
 	auto_buf event = BUF_INIT(EVENT_MAX);
 	bool base64 = !mime_is_text(source->type);
 	struct json_out out;

@@ -1,5 +1,6 @@
 #include "inbox/interpreter.h"
 
+#include "door/escort.h"
 #include "fleet/contexts.h"
 #include "inbox/cells.h"
 
@@ -254,6 +255,8 @@ fallible inbox_interpreter_run(struct http *x)
 
 	if (err)
 		return refuse(x, err);
+	auto_escort escort = escort_begin_reader(visit.entry, x);
+
 	TRY(cells_follow(x, run, &(struct cells_from){0}, &result));
 	contexts_report(&visit, &result);
 	return OK;
@@ -333,6 +336,8 @@ fallible inbox_interpreter_cell(struct http *x)
 
 	if (err)
 		return refuse(x, err);
+	auto_escort escort = escort_begin_reader(visit.entry, x);
+
 	http_be_patient(x);
 	return cells_follow(x, run, &from, &result);
 }

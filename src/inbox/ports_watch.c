@@ -2,6 +2,7 @@
 // the process that is to open it is an event, and so is the client's leaving.
 #include "base/clock.h"
 #include "door/door.h"
+#include "door/escort.h"
 #include "http/inlet.h"
 #include "inbox/ports.h"
 
@@ -229,6 +230,8 @@ fallible inbox_ports_watch(struct http *x)
 		fail_answer(x, err, &(struct fail_detail){.field = w.field});
 		return OK;
 	}
+	auto_escort escort = escort_begin_reader(w.visit.entry, x);
+
 	http_be_patient(x);
 	http_set(x, "Cache-Control", STR("no-cache"));
 	if (id.len)

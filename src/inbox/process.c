@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "door/escort.h"
 #include "inbox/pour.h"
 
 #define CONTEXT_MAX (32 * 1024)
@@ -298,6 +299,8 @@ fallible inbox_process_logs(struct http *x)
 		err = process_find(x, &process);
 	if (err)
 		return fail(x, "process.logs", err);
+	auto_escort escort = escort_begin_reader(process.visit.entry, x);
+
 	pour.until = tape_kept(process.tape);
 	pour.so_far = !tape_has_ended(process.tape);
 	pour.base64 = job_is_base64(encoding, tape_is_text(process.tape));

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "door/escort.h"
 #include "inbox/process.h"
 
 #define PIECE (64 * 1024)
@@ -86,6 +87,8 @@ fallible inbox_process_stream(struct http *x)
 		err = read_from(x, process.tape, &follow.from);
 	if (err)
 		return fail(x, NULL, err);
+	auto_escort escort = escort_begin_reader(process.visit.entry, x);
+
 	http_be_patient(x);
 	follow.tape = process.tape;
 	follow.process = proc_look(process.proc).id;
@@ -185,6 +188,8 @@ fallible inbox_process_tape(struct http *x)
 		err = read_raw(x, process.tape, &raw);
 	if (err)
 		return fail(x, NULL, err);
+	auto_escort escort = escort_begin_reader(process.visit.entry, x);
+
 	http_be_patient(x);
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)raw.until);
 	http_set(x, "X-Tape-Bytes", str_of(text));

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/secret.h"
+#include "door/escort.h"
 #include "fleet/shells.h"
 #include "inbox/follow.h"
 
@@ -303,6 +304,8 @@ fallible inbox_session_output(struct http *x)
 		place = http_field(x, "Last-Event-ID");
 	if (place.len && !follow_from_read(place, &from))
 		return err_new(INVALID, "bad_offset", "the offset is not one of this output");
+	auto_escort escort = escort_begin_reader(visit.entry, x);
+
 	tape = session_tape(session);
 	tape_hold(tape);
 	session_drop(take_ptr(session)); // its end is the end of the stream

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "door/escort.h"
 #include "fleet/shells.h"
 #include "inbox/pour.h"
 
@@ -205,6 +206,8 @@ fallible inbox_shell_run(struct http *x, struct job *job)
 		job_fail(x, job, "command.execute", err);
 		return OK;
 	}
+	auto_escort escort = escort_begin_reader(visit.entry, x);
+
 	shells_report(&visit, &result);
 	if (result.end == SESSION_DONE)
 		return answer(x, job, session_run_tape(at), &result);

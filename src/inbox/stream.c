@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "door/escort.h"
 #include "inbox/process.h"
 
 static void add_start(struct follow *follow, const struct job *job, const struct proc_view *view)
@@ -83,6 +84,8 @@ fallible inbox_exec_stream(struct http *x)
 		job_fail(x, &job, "command.stream", err);
 		return OK;
 	}
+	auto_escort escort = escort_begin_reader(process.visit.entry, x);
+
 	follow.tape = process.tape;
 	follow.encoding = job.encoding;
 	follow.out = BUF_INIT(FOLLOW_OUT_MAX + 8 * job.shown.len);

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "door/escort.h"
 #include "http/upgrade.h"
 #include "inbox/seat.h"
 #include "wire/text.h"
@@ -260,6 +261,8 @@ fallible inbox_term_pty(struct http *x)
 				err_new(NOT_FOUND, "no_terminal", "there is no such terminal"),
 				"GET /api/terminals lists them");
 	}
+	auto_escort escort = escort_begin_reader(opening.visit.entry, x);
+
 	return upgrade_run(x, &options, talk, &opening);
 }
 
@@ -312,6 +315,8 @@ fallible inbox_term_log(struct http *x)
 	char *room;
 
 	TRY(find(x, &visit, &term));
+	auto_escort escort = escort_begin_reader(visit.entry, x);
+
 	end = tape_kept(term_tape(term));
 	room = arena_take(x->arena, PIECE_OF_LOG);
 	TRY(http_begin(x, 200, "application/octet-stream"));

@@ -3,6 +3,7 @@
 #include "inbox/watch.h"
 
 #include "base/clock.h"
+#include "door/escort.h"
 #include "inbox/memory.h"
 #include "inbox/watch_ask.h"
 
@@ -120,6 +121,8 @@ static fallible watch(struct place *place)
 	TRY(place_json(place, &json));
 	TRY(watch_ask_read(place, json, &ask));
 	TRY(watch_ask_begin(place, &ask, &walk));
+	auto_escort escort = escort_begin_reader(place->visit.entry, x);
+
 	http_set(x, "Cache-Control", STR("no-cache"));
 	http_be_patient(x);
 	TRY(http_begin(x, 200, "text/event-stream"));

@@ -75,14 +75,15 @@ fallible stream_open(struct stream *stream, struct loop *loop, int fd)
 
 void stream_close(struct stream *stream)
 {
-	static const struct linger never = {0};
+	const struct linger linger = {.l_onoff = stream->aborted};
 
 	if (stream->fd < 0 || !stream->loop)
 		return;
 	loop_unwatch(stream->loop, &stream->watch);
-	// Whoever opened it may have asked that close() waits for the peer, O_NONBLOCK or not.
+	// Whoever opened it may have asked that close() waits for the peer, O_NONBLOCK or not; on
+	// with no time, it resets.
 	if (stream->is_tcp)
-		setsockopt(stream->fd, SOL_SOCKET, SO_LINGER, &never, sizeof(never));
+		setsockopt(stream->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
 	fd_drop(&stream->fd);
 	if (stream->reader)
 		task_wake(stream->reader);

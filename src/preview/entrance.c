@@ -199,7 +199,7 @@ static fallible relay(struct caller *caller, int fd)
 		.prefix = caller->prefix,
 		.keep_bearer = true,
 	};
-	auto_escort escort = escort_begin_while(caller->visit.entry, still_holds, caller);
+	auto_escort escort = escort_begin_while(caller->visit.entry, x, still_holds, caller);
 
 	return relay_run(x, &way);
 }

@@ -243,6 +243,23 @@ static fallible pour_in(struct talk *talk)
 	}
 }
 
+// A visitor that takes nothing is waited for, unless nothing more will come for it: then the visit
+// is over, and what is left of it is dropped.
+static fallible await_visitor(struct talk *talk)
+{
+	int64_t deadline = loop_now(talk->loop) + WRITE_MS;
+	struct err *err;
+
+	do {
+		err = stream_wait_writable(&talk->net, loop_now(talk->loop) + LINGER_MS);
+		if (!err || err_kind(err) != ERR_TIMEOUT)
+			return err;
+		err_free(err);
+	} while (!talk->inner.hung_up && loop_now(talk->loop) < deadline);
+	talk->net.aborted = true;
+	return gone();
+}
+
 static fallible push(struct talk *talk, const char *at, size_t len)
 {
 	while (len) {
@@ -254,7 +271,7 @@ static fallible push(struct talk *talk, const char *at, size_t len)
 		if (want != SSL_ERROR_NONE) {
 			if (want != SSL_ERROR_WANT_WRITE)
 				return gone();
-			TRY(stream_wait_writable(&talk->net, loop_now(talk->loop) + WRITE_MS));
+			TRY(await_visitor(talk));
 			continue;
 		}
 		at += n;

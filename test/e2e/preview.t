@@ -413,7 +413,14 @@ def tls():
         os.link(second[n], used[n])
     subprocess.run([cove.binary, "reload", "--data", cove.data], check=True, env=cove.env, capture_output=True)
     c.same(site.ask("/", trust=second[0]).status, 200, "a reload takes the new certificate")
+    deaf = site.connect(second[0])
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.sendall(("GET /big/%d HTTP/1.1\r\nHost: %s\r\n\r\n" % (256 << 20, site.host)).encode())
+    deaf.read(1)
     cove.delete(box)
+    ends = "%04X 0100007F:%04X 01" % (site.port, deaf.getsockname()[1])
+    c.ok(c.until(lambda: ends not in open("/proc/net/tcp").read(), 30), "a visitor that does not read keeps no visit to a deleted sandbox")
+    deaf.close()
     cove.close()
 
 

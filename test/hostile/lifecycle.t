@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -46,6 +47,54 @@ def deletions(stage):
     cove.delete("fleeting")
     c.same(cove.get("/v1/sandboxes/fleeting").status, 404, "L-07: while it is created")
     stage.no_control("the row asks that an end comes, whatever goes on; nothing is refused that could be let pass")
+
+
+def unread(cove, path):
+    """A connection that has asked, and never reads."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(("127.0.0.1", cove.port))
+    sock.sendall(("GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n\r\n" % (path, cove.port, cove.key)).encode())
+    return sock
+
+
+def readlink(path):
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def is_closed(sock):
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != 1
+
+
+@row("L-07", "streams that nobody reads end with their sandbox, and its output on disk goes")
+def unread_streams(stage):
+    def attack(stage, seconds):
+        """What is left of a deleted sandbox after that time: its output on disk, and connections."""
+        cove = stage.cove
+        box = cove.create(limits={"outputMB": 64})["id"]
+        api = "/v1/sandboxes/%s/api/process/" % box
+        folder = os.path.join(cove.data, "daemon", "tapes", box)
+
+        def stored():
+            """Whether its output takes disk space: by a name, or by a descriptor."""
+            fds = "/proc/%d/fd/" % cove.children()["daemon"]
+            return os.path.exists(folder) or any("/tapes/" + box in readlink(fds + fd) for fd in os.listdir(fds))
+        cove.post(api + "start", {"command": "yes | head -c 60M; sleep 1000", "processId": "p"})
+        c.until(lambda: os.path.exists(folder + "/1") and os.stat(folder + "/1").st_size > 60 << 20, 30)
+        socks = [unread(cove, api + "p/" + way) for way in ("stream", "tape?follow=true", "logs")]
+        c.until(lambda: all(s.recv(1, socket.MSG_PEEK) for s in socks), 10)
+        cove.delete(box)
+        c.until(lambda: not stored() and all(map(is_closed, socks)), seconds)
+        left = stored(), [is_closed(s) for s in socks]
+        for sock in socks:
+            sock.close()
+        c.until(lambda: not stored(), 30)
+        return left
+    stage.control_weak("escort", lambda weak: attack(weak, 6), lambda left: left == (True, [False] * 3))
+    c.same(attack(stage, 30), (False, [True] * 3), "L-07: nothing is left of them")
 
 
 @row("L-09", "a second master is refused")

@@ -299,6 +299,28 @@ def left_open(stage):
     c.same(site.ask("/").status, 404, "V-09: and its name leads nowhere")
 
 
+@row("V-09", "a visitor that does not read keeps no deleted sandbox's page")
+def unread(stage):
+    def attack(stage, seconds):
+        """Whether the connection is still there."""
+        box = stage.box()
+        serve(stage.cove, box, 8000)
+        with near(stage):
+            site = Site(expose(stage.cove, box, 8000)["url"])
+            sock = site.connect()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.sendall(("GET /big/%d HTTP/1.1\r\nHost: %s\r\n\r\n" % (256 << 20, site.host)).encode())
+        sock.recv(1, socket.MSG_PEEK)
+        stage.cove.delete(box)
+        stage.boxes.remove(box)
+
+        def closed():
+            return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != 1
+        return not c.until(closed, seconds)
+    stage.control_weak("escort", lambda weak: attack(weak, 3), lambda left: left)
+    c.ok(not attack(stage, 2 * PATIENCE), "V-09: the visit ends, and what was not read is dropped")
+
+
 def shape(got):
     """An answer without what differs from one request to the next."""
     return re.sub(rb"(?mi)^(Date|X-Request-Id|X-Trace-Id): .*$", b"", got)
