@@ -35,6 +35,44 @@ static void measure_run(void *arg)
 		measuring->errnum = errno;
 }
 
+static bool site_has_pool(const struct site *site)
+{
+	const struct order_host *host = ask_host(site->options.fleet->ask);
+
+	return host && !strcmp(host->disk, "btrfs");
+}
+
+// What the pool has preallocated and nobody uses is free. A running sandbox of the same tenant
+// shows it; of a pool that no such sandbox shows nothing is counted.
+static uint64_t site_pool_free(const struct site *site, const struct seam_site *at)
+{
+	struct fleet *fleet = site->options.fleet;
+	struct seam_site other = *at;
+	struct files_space space;
+	char id[ID_BOX_LEN + 1] = "";
+
+	list_each (link, &fleet->entries) {
+		const struct entry *entry = link_of(link, struct entry, link);
+
+		if (!strcmp(entry->record.tenant, at->tenant) &&
+		    entry->record.state == STATE_RUNNING && !entry->moving &&
+		    !entry->record.limits.inodes)
+			memcpy(id, entry->record.id, sizeof(id));
+	}
+	if (!id[0])
+		return 0;
+	other.sandbox = id;
+	auto_visit visit_ = {0};
+	auto_err err = site_visit(site, &other, &visit_);
+	struct files files;
+
+	if (err)
+		return 0;
+	files = site_files(&visit_, TIMER_CAPACITY);
+	err = files_space(&files, WORKSPACE, &space);
+	return err ? 0 : space.free;
+}
+
 fallible site_capacity(void *arg, const struct seam_site *at, struct seam_room *out)
 {
 	const struct site *site = arg;
@@ -51,12 +89,21 @@ fallible site_capacity(void *arg, const struct seam_site *at, struct seam_room *
 		.host_free = (uint64_t)measuring.fs.f_bavail * measuring.fs.f_frsize,
 		.cold = !entry || entry->record.state != STATE_RUNNING,
 	};
-	if (out->cold)
+	if (out->cold) {
+		if (site_has_pool(site))
+			out->host_free += site_pool_free(site, at);
 		return OK;
+	}
 	TRY(site_visit(site, at, &visit_));
 	files = site_files(&visit_, TIMER_CAPACITY);
 	TRY(files_space(&files, WORKSPACE, &space));
+	// A pool that many share shows what is left of its present size, and grows into what the
+	// host has free.
 	out->free = space.free;
+	if (site_has_pool(site)) {
+		out->free += out->host_free;
+		out->host_free = out->free;
+	}
 	out->total = space.total;
 	out->inodes = space.inodes;
 	out->inodes_free = space.inodes_free;

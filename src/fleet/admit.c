@@ -26,6 +26,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#define MIB (1ull << 20)
 #define SPAN_MS 50
 #define BOX_MEMORY (8ull << 20)
 #define BOX_TASKS 4
@@ -212,6 +213,15 @@ uint64_t admit_memory(const struct admit *admit)
 uint32_t admit_cpu_milli(const struct admit *admit)
 {
 	return admit->cpu_milli;
+}
+
+uint64_t admit_disk(const struct admit *admit)
+{
+	struct statvfs st;
+
+	if (admit->disk < 0 || fstatvfs(admit->disk, &st))
+		return 0;
+	return (uint64_t)st.f_blocks * st.f_frsize / MIB * MIB;
 }
 
 struct admit_view admit_look(struct admit *admit, int64_t now_ms)

@@ -15,6 +15,7 @@ void admit_close(struct admit *admit);
 
 uint64_t admit_memory(const struct admit *admit); // bytes of the host
 uint32_t admit_cpu_milli(const struct admit *admit);
+uint64_t admit_disk(const struct admit *admit); // bytes, used or not; 0: not known
 
 // Its file system is counted too, from then on. Borrowed.
 void admit_watch_disk(struct admit *admit, int dir);

@@ -32,11 +32,14 @@ static fallible open_runs(int daemon_dir, int *out)
 static void fit(const struct fleet *fleet, struct limits *limits)
 {
 	const struct spec_bounds *bounds = fleet_bounds(fleet);
+	uint64_t disk = admit_disk(fleet->admit);
 
 	if (limits->memory > bounds->memory_max)
 		limits->memory = bounds->memory_max;
 	if (limits->cpu_milli > bounds->cpu_milli_max)
 		limits->cpu_milli = bounds->cpu_milli_max;
+	if (disk && limits->disk > disk)
+		limits->disk = disk;
 }
 
 // `fleet` NULL: only to see whether they are well-formed.

@@ -291,7 +291,7 @@ fallible disk_make(struct disk *disk, const char *box, const struct limits *limi
 			"leave the inode limit out, or give the host loop devices and mke2fs");
 	TRY(measure(disk->place.data, &total, &room));
 	TRY(bound(limits->disk, total));
-	if (!room)
+	if (!room && !disk->by[role].driver->preallocates)
 		return err_hint(
 			err_new(NO_SPACE, "host_disk_full", "the disk of the host is all but full"),
 			"delete boxes or templates, or free space on the host");

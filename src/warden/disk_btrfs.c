@@ -580,6 +580,7 @@ static int pool_idle(void *self)
 const struct disk_driver disk_btrfs = {
 	.word = "btrfs",
 	.limits_bytes = true,
+	.preallocates = true,
 	.open = pool_open,
 	.close = pool_close,
 	.make = pool_make,

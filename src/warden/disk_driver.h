@@ -21,6 +21,8 @@ struct disk_place {
 struct disk_driver {
 	const char *word;
 	bool limits_bytes, limits_inodes;
+	bool preallocates; // make() takes from what the driver has already, and says when that is
+			   // short
 	// NOT_OFFERED, or whatever else went wrong: this host cannot. *out is the driver's own.
 	fallible (*open)(const struct disk_place *place, void **out);
 	void (*close)(void *self);
