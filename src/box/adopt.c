@@ -19,6 +19,9 @@
 // Everything pid 1 says is hostile. It may name any leaf, file or time: a leaf must exist, a file
 // is one of the box's own folder, and a limit ends only its own commands.
 //
+// Nothing but the socket to pid 1 is opened for a box in which nothing runs: the fds of its leaves
+// are asked for when they are wanted (leaf.c), its way out is opened by fleet/ways.
+//
 // A failure leaves the box as it was found. Memory is dropped; pid 1 waits for the next try.
 //
 // syscalls: fcntl close openat getdents64 fstat newfstatat unlinkat
@@ -34,7 +37,6 @@
 #include "base/mem.h"
 #include "box/adopt_inner.h"
 #include "box/leaf.h"
-#include "box/net.h"
 #include "box/word.h"
 #include "loop/dial.h"
 #include "loop/offload.h"
@@ -174,7 +176,7 @@ static void list_run(void *arg)
 	int fd = openat(listing->dir, listing->name,
 			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
-	struct dirent *entry;
+	struct dirent *entry = NULL;
 
 	if (!list && errno != ENOENT)
 		listing->errnum = errno;
@@ -205,37 +207,31 @@ static fallible list_folder(struct adoption *adoption)
 	return listing.errnum ? err_sys(listing.errnum, "list the folder of %s", box->id) : OK;
 }
 
-// What the warden has of the box.
-static fallible order_adopt(struct box *box, int64_t deadline)
+// What the warden knows of the box.
+static fallible order_adopt(struct adoption *adoption, int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct box *box = adoption->box;
 	struct order order = {.kind = ORDER_ADOPT};
-	int fds[ORDER_FDS_MAX];
-	struct box_leaf *first;
+	int none[ORDER_FDS_MAX];
 
 	memcpy(order.box, box->id, sizeof(order.box));
-	TRY(ask_order(box->ask, &order, answer, fds, deadline));
-	box->oom = fds[0];
-	first = box_leaf_add(box, 0, fds[1], NULL, 0);
-	first->spent = leaf_is_spent(answer->spent, 0);
-	box->leaves_left = mem_new(sizeof(answer->spent));
-	for (uint32_t i = 1; i < answer->leaves && i < TALK_LEAVES_MAX; i++)
+	TRY(ask_order(box->ask, &order, answer, none, deadline));
+	memcpy(adoption->spent, answer->spent, sizeof(adoption->spent));
+	for (uint32_t i = 0; i < answer->leaves && i < TALK_LEAVES_MAX; i++)
 		if (!leaf_is_spent(answer->spent, i))
-			box->leaves_left[i / 64] |= 1ull << i % 64;
+			box_leaf_left(box, i, true);
+	box->unseen = true;
+	box->cpu_us = answer->cpu_us;
 	return OK;
 }
 
 static fallible connect_to(struct box *box, const char *sockets, int64_t deadline)
 {
 	auto_free char *path = mem_fmt("%s/%s", sockets, box->id);
-	struct stream stream = {.fd = -1};
 	int fd;
 
-	TRY(dial_local(box->loop, path, deadline, &stream));
-	fd = fcntl(stream.fd, F_DUPFD_CLOEXEC, 3);
-	stream_close(&stream);
-	if (fd < 0)
-		return ask_no_files();
+	TRY(dial_local_fd(path, deadline, &fd));
 	return channel_open(&box->channel, box->loop, fd);
 }
 
@@ -274,7 +270,6 @@ static struct box_leaf *known_leaf(const struct box *box, uint32_t number)
 static fallible find_leaves(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
-	struct box_leaf *first = known_leaf(box, 0);
 
 	list_each (at, &adoption->helds) {
 		struct adoptee *adoptee = link_of(at, struct adoptee, link);
@@ -283,15 +278,17 @@ static fallible find_leaves(struct adoption *adoption)
 
 		if (adoptee->talk.held.ended)
 			continue;
-		if (leaf && leaf->taken)
+		if (leaf)
 			return err_new(BAD_PEER, "bad_leaf", "two commands in leaf %u", number);
-		if (!leaf)
+		if (leaf_is_spent(adoption->spent, number)) {
+			leaf = box_leaf_add(box, number, -1, NULL, 0);
+			leaf->spent = true;
+		} else {
 			TRY(box_leaf_again(box, number, &leaf));
+		}
 		leaf->taken = true;
 		adoptee->leaf = leaf;
 	}
-	if (!first->taken)
-		box_leaf_give(first, false);
 	return OK;
 }
 
@@ -330,7 +327,7 @@ static fallible adopt(struct adoption *adoption, const struct box_return *from)
 	int64_t deadline = loop_now(box->loop) + BOX_ADOPT_MS;
 	struct err *err;
 
-	TRY(ask_unanswered(order_adopt(box, deadline)), "ask the warden");
+	TRY(ask_unanswered(order_adopt(adoption, deadline)), "ask the warden");
 	TRY(connect_to(box, from->sockets, deadline), "connect to pid 1");
 	TRY(await_held(adoption, deadline));
 	kill_point("daemon.box_held", NULL);
@@ -398,16 +395,6 @@ void box_forsake(struct box *box)
 	box_drop(box);
 }
 
-// Without it the box is offline, and runs.
-static void open_net(struct box *box)
-{
-	auto_err err = box_net_set(box, true, loop_now(box->loop) + BOX_ADOPT_MS);
-
-	if (err)
-		log_event(LOG_WARN, "box.offline", "sandbox", box->id, "trail", err_trail(err),
-			  NULL);
-}
-
 fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *from,
 		   struct box **out)
 {
@@ -421,8 +408,6 @@ fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *
 	box->adoption = NULL;
 	adoption_free(adoption);
 	if (!err) {
-		if (from->net)
-			open_net(box);
 		*out = box;
 		return OK;
 	}

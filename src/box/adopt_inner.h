@@ -22,6 +22,7 @@ struct adoption {
 	struct bell bell;
 	char **names; // what lies in the box's folder
 	size_t name_count;
+	uint64_t spent[TALK_LEAVES_MAX / 64]; // leaves, as leaf_is_spent() reads them
 };
 
 // The one of that kind and file that nobody has taken; NULL: there is none.

@@ -30,7 +30,6 @@ static void free_box(struct later *later)
 
 	channel_close(&box->channel);
 	box_leaf_free_all(box);
-	fd_drop(&box->oom);
 	box_sync_drop(box);
 	box_net_drop(box);
 	procs_free(box);
@@ -40,7 +39,6 @@ static void free_box(struct later *later)
 	tape_budget_drop(box->tape_budget);
 	if (box->has_folder)
 		tape_remove_folder(box->loop, box->tapes_dir, box->id);
-	free(box->leaves_left);
 	free(box);
 }
 

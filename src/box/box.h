@@ -34,7 +34,6 @@ struct box_return {
 	const char *sockets; // the directory RUN/box
 	int tapes_dir;
 	bool ephemeral;
-	bool net; // it has a way out, which is opened again (box/net.h), unless that fails now
 };
 fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *from,
 		   struct box **out);

@@ -438,8 +438,9 @@ static void failed(struct exec *exec, const struct talk *talk)
 	enum talk_step step = talk->failed.step;
 	bool doubtful = exec->leaf->doubtful;
 
-	// A leaf that should be empty and cannot be joined is of no use to anybody.
-	if (step == TALK_STEP_JOIN && !doubtful)
+	// A leaf that should be empty and cannot be joined is of no use to anybody; nor is one of
+	// an earlier daemon's that pid 1 was never told of (EPROTO).
+	if (step == TALK_STEP_JOIN && (!doubtful || talk->failed.errnum == EPROTO))
 		box_leaf_kill(exec->leaf);
 	// Past JOIN the leaf was found empty, and what was born in it has gone.
 	exec_fail(exec, talk, !doubtful || step > TALK_STEP_JOIN);

@@ -96,7 +96,8 @@ static fallible ask_once(struct exec *exec, const struct exec_spec *spec, int *t
 static bool was_busy(const struct exec *exec)
 {
 	return exec->phase == EXEC_FAILED && exec->doubted &&
-	       exec->failure.failed.step == TALK_STEP_JOIN && exec->failure.failed.errnum == EBUSY;
+	       exec->failure.failed.step == TALK_STEP_JOIN &&
+	       (exec->failure.failed.errnum == EBUSY || exec->failure.failed.errnum == EPROTO);
 }
 
 fallible exec_start(struct box *box, const struct exec_spec *spec, struct exec **out)

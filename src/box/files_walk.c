@@ -317,7 +317,8 @@ fallible files_watch(const struct files *files, const char *path, uint32_t flags
 
 // ----------------------------------------------------------------------------------- ports
 
-static fallible take_socket(const struct files *files, const struct reach_ask *ask, int *out_fd)
+static fallible take_socket(const struct files *files, const struct reach_ask *ask, bool rests,
+			    int *out_fd)
 {
 	struct reach_say say;
 	auto_hand hand = NULL;
@@ -334,7 +335,8 @@ static fallible take_socket(const struct files *files, const struct reach_ask *a
 			close(none);
 		return files_nonsense();
 	}
-	box_hand_give(take_ptr(hand));
+	if (rests)
+		box_hand_give(take_ptr(hand));
 	*out_fd = take_fd(&fd);
 	return OK;
 }
@@ -345,7 +347,7 @@ fallible files_dial(const struct files *files, uint16_t port, int *out_fd)
 	struct err *err;
 
 	ask.number = port;
-	err = take_socket(files, &ask, out_fd);
+	err = take_socket(files, &ask, true, out_fd);
 	if (err && (!strcmp(err_reason(err), "fs_error") || err_kind(err) == ERR_FORBIDDEN))
 		return err_recast(err, ERR_BAD_PEER, "port_closed",
 				  "nothing answers at port %u of the sandbox", port);
@@ -356,7 +358,7 @@ fallible files_socket(const struct files *files, int *out_fd)
 {
 	struct reach_ask ask = files_ask(files, REACH_SOCKET, "/");
 
-	return take_socket(files, &ask, out_fd);
+	return take_socket(files, &ask, false, out_fd);
 }
 
 fallible files_ports(const struct files *files, struct reach_port *out, size_t room, size_t *count)

@@ -181,6 +181,16 @@ void box_hand_end_all(struct box *box)
 	bell_ring(&box->hand_free);
 }
 
+void box_hand_rest_end(struct box *box)
+{
+	list_each (at, &box->hands) {
+		struct box_hand *hand = link_of(at, struct box_hand, link);
+
+		if (hand->phase == HAND_RESTS)
+			let_go(hand);
+	}
+}
+
 uint32_t box_hands(const struct box *box)
 {
 	return box->hand_count;

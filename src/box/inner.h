@@ -55,8 +55,8 @@ struct box {
 	bool has_folder;	    // of tapes and cards: to be removed with it
 	struct channel channel;
 	struct bell greeted;
-	struct talk broken; // what pid 1 said of its own birth
-	int oom;
+	struct talk broken;   // what pid 1 said of its own birth
+	int oom;	      // the kernel's count of OOM kills; -1: no leaf is open
 	struct {	      // see sync.c
 		int listener; // of a process that waits in sync; -1: none that pid 1 told of
 		bool owes;    // pid 1 a SYNCED
@@ -80,7 +80,9 @@ struct box {
 	uint32_t kills_unsure;	   // of leaves: given without an answer, to be given again
 	struct bell leaf_settled;  // one of these two has become fewer
 	struct adoption *adoption; // while it is being taken up
-	uint64_t *leaves_left;	   // bits: leaves that exist and that an earlier daemon used
+	uint64_t *leaves_left;	   // bits: leaves that exist and whose fds are not open
+	bool unseen;		   // some of them are an earlier daemon's: something may run there
+	uint64_t cpu_us;	   // of all of it, as the warden said last
 	struct link execs, lingerers;
 	uint32_t exec_count, lingerer_count;
 	struct link hands;
@@ -143,3 +145,4 @@ void box_sync_drop(struct box *box);
 // In hand.c. False: it is not for a hand.
 bool box_hand_heard(struct box *box, const struct talk *talk, int *fds, int count);
 void box_hand_end_all(struct box *box);
+void box_hand_rest_end(struct box *box); // those that nobody has

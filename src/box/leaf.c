@@ -4,6 +4,10 @@
 // again with the question whether it is empty now. A leaf that was killed is spent (model/order.h),
 // and so is one with a mark once what it was marked for has gone.
 //
+// A box at rest holds no fds of leaves: box_leaf_rest() closes the meters of those that are empty
+// and the OOM counter with the last of them. Their numbers stay in `leaves_left`, beside those of
+// an earlier daemon's leaves, and the next exec asks the warden for them again.
+//
 // The meter is read by pread through an fd of the warden's. How fast CPU time can pass is bounded
 // by the number of CPUs, so the limit is looked after at intervals that shrink as it comes near.
 //
@@ -25,6 +29,7 @@
 #define ORDER_MS 20000
 #define KILL_AGAIN_MIN_MS 10 // from a kill that could not be asked to the next try
 #define KILL_AGAIN_MAX_MS 1000
+#define LINK_MS 5000   // for a warden that is being restarted
 #define DOUBTS_TRIED 2 // before another leaf is ordered
 #define STEP_MIN_MS 2
 #define STEP_CALM_MS 20	  // while nothing runs: what starts then is seen within this
@@ -108,15 +113,82 @@ void box_leaf_free_all(struct box *box)
 {
 	list_each (at, &box->leaves)
 		close_leaf(link_of(at, struct box_leaf, all));
+	fd_drop(&box->oom);
+	free(take_ptr(box->leaves_left));
+	box->unseen = false;
 }
 
-// One that an earlier daemon has made; 0: there is none left.
-static uint32_t leaf_left(const struct box *box)
+void box_leaf_left(struct box *box, uint32_t number, bool left)
 {
-	for (uint32_t i = 1; box->leaves_left && i < TALK_LEAVES_MAX; i++)
-		if (box->leaves_left[i / 64] >> i % 64 & 1)
-			return i;
-	return 0;
+	uint64_t bit = 1ull << number % 64;
+
+	if (!box->leaves_left)
+		box->leaves_left = mem_new(TALK_LEAVES_MAX / 8);
+	box->leaves_left[number / 64] &= ~bit;
+	box->leaves_left[number / 64] |= left ? bit : 0;
+}
+
+static bool leaf_is_left(const struct box *box, uint32_t number)
+{
+	return box->leaves_left && box->leaves_left[number / 64] >> number % 64 & 1;
+}
+
+// The first that exists and is not open; TALK_LEAVES_MAX: there is none.
+static uint32_t leaf_first_left(const struct box *box)
+{
+	uint32_t i = 0;
+
+	while (i < TALK_LEAVES_MAX && !leaf_is_left(box, i))
+		i++;
+	return i;
+}
+
+bool box_leaf_rest(struct box *box)
+{
+	bool had = box->oom >= 0;
+
+	if (box->kills_unsure) // see leaf_is_replaced(): a number must not be forgotten
+		return false;
+	list_each (at, &box->clean) {
+		struct box_leaf *leaf = link_of(at, struct box_leaf, idle);
+
+		if (leaf->join[0] >= 0)
+			continue; // pid 1 does not know it yet
+		box_leaf_left(box, leaf->number, true);
+		close_leaf(leaf);
+	}
+	if (link_empty(&box->leaves))
+		fd_drop(&box->oom);
+	return had && box->oom < 0;
+}
+
+// The fds of a LEAF's answer: what joins it, its meter, the OOM counter of the box.
+static struct box_leaf *leaf_of_answer(struct box *box, const struct answer *answer, int *fds)
+{
+	int joins = (int)answer->join_count;
+
+	if (box->oom < 0)
+		box->oom = take_fd(&fds[joins + 1]);
+	fd_drop(&fds[joins + 1]);
+	return box_leaf_add(box, answer->leaf, fds[joins], fds, joins);
+}
+
+// While the warden is away an order that changes nothing waits for the next one.
+static fallible order_patiently(struct box *box, struct order *order, struct answer *answer,
+				int *fds)
+{
+	int64_t patience = loop_now(box->loop) + LINK_MS;
+
+	for (;;) {
+		struct err *err = ask_order(box->ask, order, answer, fds,
+					    loop_now(box->loop) + ORDER_MS);
+
+		if (!err || strcmp(err_reason(err), "no_warden") != 0 ||
+		    loop_now(box->loop) >= patience)
+			return err;
+		err_free(err);
+		TRY(ask_wait_linked(box->ask, patience));
+	}
 }
 
 static fallible order_again(struct box *box, uint32_t number, struct box_leaf **out)
@@ -127,14 +199,18 @@ static fallible order_again(struct box *box, uint32_t number, struct box_leaf **
 	struct err *err;
 
 	memcpy(order.box, box->id, sizeof(order.box));
-	if (box->leaves_left)
-		box->leaves_left[number / 64] &= ~(1ull << number % 64);
+	box_leaf_left(box, number, false);
 	box->leaf_count++;
-	err = ask_order(box->ask, &order, answer, fds, loop_now(box->loop) + ORDER_MS);
+	err = order_patiently(box, &order, answer, fds);
 	box->leaf_count--;
+	if (err && err_kind(err) != ERR_NOT_FOUND)
+		box_leaf_left(box, number, true); // it is there, and can be asked for again
 	TRY(err, "ask for leaf %u again", number);
-	*out = box_leaf_add(box, number, fds[answer->join_count], fds, (int)answer->join_count);
+	answer->leaf = number;
+	*out = leaf_of_answer(box, answer, fds);
 	(*out)->marked = answer->marked;
+	if (leaf_first_left(box) == TALK_LEAVES_MAX)
+		box->unseen = false;
 	return OK;
 }
 
@@ -144,7 +220,7 @@ static fallible take_left(struct box *box, struct box_leaf **out)
 	uint32_t left;
 
 	*out = NULL;
-	while (!*out && (left = leaf_left(box))) {
+	while (!*out && (left = leaf_first_left(box)) < TALK_LEAVES_MAX) {
 		struct err *err = order_again(box, left, out);
 
 		if (err && err_kind(err) != ERR_NOT_FOUND)
@@ -172,13 +248,10 @@ void box_leaf_retire(struct box *box, uint32_t number)
 		return;
 	}
 	// Of an earlier daemon: the warden removes it when it is asked for, and empty.
-	if (!box->leaves_left || !(box->leaves_left[number / 64] >> number % 64 & 1))
+	if (!leaf_is_left(box, number))
 		return;
 	leaf = NULL;
-	auto_err err = order_again(box, number, &leaf);
-
-	if (err && err_kind(err) != ERR_NOT_FOUND)
-		box->leaves_left[number / 64] |= 1ull << number % 64;
+	err_free(order_again(box, number, &leaf));
 	if (leaf)
 		box_leaf_give(leaf, false);
 }
@@ -187,11 +260,8 @@ fallible box_leaf_again(struct box *box, uint32_t number, struct box_leaf **out)
 {
 	struct err *err = order_again(box, number, out);
 
-	if (!err) {
-		fd_drop(&(*out)->join[0]);
-		fd_drop(&(*out)->join[1]);
+	if (!err)
 		return OK;
-	}
 	if (err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_CONFLICT)
 		return err;
 	err_free(err);
@@ -228,8 +298,7 @@ static fallible order_leaf(struct box *box, const char *mark, struct box_leaf **
 	}
 	box->leaf_count--;
 	TRY(err, "order a leaf");
-	*out = box_leaf_add(box, answer->leaf, fds[answer->join_count], fds,
-			    (int)answer->join_count);
+	*out = leaf_of_answer(box, answer, fds);
 	(*out)->marked = *mark;
 	return OK;
 }

@@ -18,6 +18,10 @@ fallible box_leaf_mark(struct box *box, const char *mark, struct box_leaf **out)
 void box_leaf_retire(struct box *box, uint32_t number);
 void box_leaf_give(struct box_leaf *leaf, bool empty);
 void box_leaf_free_all(struct box *box);
+// The leaf exists, and its fds are to be asked for when it is wanted; or that is no longer so.
+void box_leaf_left(struct box *box, uint32_t number, bool left);
+// Closes what an idle box does not need. True: it holds no fd of a leaf any more, and did.
+bool box_leaf_rest(struct box *box);
 
 // pid 1 found it empty, and `exec` runs in it: an older limit is void.
 void box_leaf_begin(struct box_leaf *leaf, struct exec *exec);

@@ -54,6 +54,31 @@ uint64_t box_cpu_us(const struct box *box)
 	return sum;
 }
 
+bool box_is_unseen(const struct box *box)
+{
+	return box->unseen;
+}
+
+fallible box_ask_cpu(struct box *box, uint64_t *out_before_us, uint64_t *out_us, int64_t deadline)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = ORDER_ADOPT};
+	int none[ORDER_FDS_MAX];
+
+	memcpy(order.box, box->id, sizeof(order.box));
+	TRY(ask_order(box->ask, &order, answer, none, deadline));
+	*out_before_us = box->cpu_us;
+	*out_us = box->cpu_us = answer->cpu_us;
+	return OK;
+}
+
+bool box_rest_files(struct box *box, bool hard)
+{
+	if (hard)
+		box_hand_rest_end(box);
+	return box_leaf_rest(box);
+}
+
 static fallible order_plain(const struct box *box, enum order_kind kind, int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);

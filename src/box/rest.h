@@ -11,6 +11,15 @@ bool box_is_busy(const struct box *box);
 // CPU time that its commands have had, and what they left running. Only differences mean something,
 // in either direction.
 uint64_t box_cpu_us(const struct box *box);
+// Cgroups of an earlier daemon's commands that nobody has looked into since: box_cpu_us() does not
+// count what runs there.
+bool box_is_unseen(const struct box *box);
+// The same of all that is in the box, by the warden, and what it was when that was last asked.
+fallible box_ask_cpu(struct box *box, uint64_t *out_before_us, uint64_t *out_us, int64_t deadline);
+// Closes the fds that only a command or a request for files needs; the next one opens them again.
+// True: there were some of leaves, and box_cpu_us() is another than before. `hard`: what rests to
+// serve soon goes, too.
+bool box_rest_files(struct box *box, bool hard);
 
 // Nothing in it runs until it is thawed. Done already: OK.
 fallible box_pause(struct box *box, int64_t deadline);

@@ -30,12 +30,14 @@
 #define SPAN_MS 50
 #define BOX_MEMORY (8ull << 20)
 #define BOX_TASKS 4
-#define BOX_FILES 4
+#define BOX_FILES 5  // control, listener, UDP; until it rests a leaf's meter, the OOM counter
 #define EXEC_FILES 8 // pipes, the leaf's meter and ways in, a tape
 #define EXECS_FREE 8 // of a box, whatever the others have
 #define FILES_RESERVED 128
-#define GRASP_MS 10 // until what was admitted has its files
-#define LIST_MS 250 // the least time between two listings of files
+#define FILES_SPARED 64 // of these, for requests while boxes are taken up
+#define FILES_EXECS 64	// not for new boxes, so that commands can run in those that there are
+#define GRASP_MS 10	// until what was admitted has its files
+#define LIST_MS 250	// the least time between two listings of files
 #define MARK_MAX (256ull << 20)
 #define BOX_DISK (4ull << 20)
 #define DISK_MARK_MAX (256ull << 20)
@@ -264,10 +266,23 @@ fallible admit_ask(struct admit *admit, int64_t now_ms)
 		return short_of("host_memory", "memory");
 	if (view.tasks + (admit->since + 1) * BOX_TASKS > view.tasks_max - view.tasks_max / 20)
 		return short_of("host_pids", "process numbers");
-	if (view.files + BOX_FILES + FILES_RESERVED > view.files_max)
+	if (view.files + BOX_FILES + FILES_EXECS + FILES_RESERVED > view.files_max)
 		return short_of("daemon_files", "file descriptors");
 	TRY(ask_disk(admit, &view));
 	admit->since++;
+	admit->files_since += BOX_FILES;
+	return OK;
+}
+
+void admit_recount(struct admit *admit)
+{
+	admit->files_at = 0;
+}
+
+fallible admit_adopt(struct admit *admit, int64_t now_ms)
+{
+	if (files_used(admit, now_ms) + BOX_FILES + FILES_SPARED > admit->files_max)
+		return short_of("daemon_files", "file descriptors");
 	admit->files_since += BOX_FILES;
 	return OK;
 }

@@ -29,6 +29,13 @@ fallible admit_ask(struct admit *admit, int64_t now_ms);
 // have a quarter as much as is left for all, and always a few. Does not wait.
 fallible admit_exec(struct admit *admit, int64_t now_ms, uint32_t own);
 
+// The same for a box that runs and is to be taken up: it needs less, so that whatever was admitted
+// can be. EXHAUSTED daemon_files. Does not wait.
+fallible admit_adopt(struct admit *admit, int64_t now_ms);
+
+// Descriptors were closed: the next question counts them anew.
+void admit_recount(struct admit *admit);
+
 // What the host has left, for GET /v1/health.
 struct admit_view {
 	uint64_t memory_free, memory_mark; // bytes; creates are refused below the mark

@@ -16,12 +16,15 @@
 //	cannot be read    any                failed, and left alone with whatever there is of it
 //
 // A cell without a record was never promised, and is buried; but only when every record could be
-// read. A box whose pid 1 does not answer is asked again before it is given up for lost. While the
-// warden is away, or says nothing, nothing is decided; and a failure of our own (a tape that cannot
-// be opened) ends no box: it is left alone as one whose record cannot be read.
+// read. Only the warden's word that a box does not live ends it. After any other failure (no
+// descriptor is left, pid 1 does not answer, a tape cannot be opened) it is not yet adopted: it is
+// tried again until it is, and a request for it is answered 503 not_adopted meanwhile. While the
+// warden is away nothing is decided.
 //
-// A box that keeps us waiting keeps nobody else: after LATE_MS without any progress those that are
-// under way are late, the others go on, and the fleet is settled without them.
+// The entries that are to be settled stand in a queue. A request for one of them puts it in front
+// (adopt_await()). A box that keeps us waiting keeps nobody else: after LATE_MS without any
+// progress those that are under way are late, the others go on, and the fleet is settled without
+// them.
 //
 // An entry is `moving` until it is settled, so whoever wants it waits for its bell.
 #include "fleet/adopt.h"
@@ -33,15 +36,16 @@
 #include "base/mem.h"
 #include "box/rest.h"
 #include "box/tape.h"
+#include "fleet/adopt_queue.h"
 #include "fleet/keep.h"
 #include "fleet/life.h"
 #include "fleet/templates.h"
 #include "fleet/ways.h"
 #include "store/boxes.h"
 
-#define TRIES 3
 #define AGAIN_MS 200
 #define LOAD_AGAIN_MS 1000
+#define RECALLS 50 // while no descriptor is left
 #define ORDER_MS 20000
 #define AT_ONCE 64
 #define LATE_MS 1000
@@ -54,18 +58,19 @@ struct found {
 
 struct adopt {
 	struct fleet *fleet;
-	struct map *cells;   // id to struct found
+	struct map *cells; // id to struct found
+	struct adopt_queue queue;
 	uint32_t busy, late; // tasks under way, and those that nobody waits for any more
 	uint32_t round;	     // those that began in an earlier one are late
-	struct bell changed; // one of them has ended
 	void (*done)(void *arg);
 	void *arg;
 };
 
+// One try to settle an entry.
 struct one {
 	struct adopt *adopt;
-	struct entry *entry;
-	uint32_t round;
+	struct adopting *item;
+	struct entry *entry; // the item's
 	bool is_there;
 	enum order_cell_state cell;
 };
@@ -160,17 +165,12 @@ static fallible take_up(struct entry *entry, bool frozen)
 		.sockets = fleet->sockets,
 		.tapes_dir = fleet->tapes_dir,
 		.ephemeral = entry->record.ephemeral,
-		.net = fleet->egress && way_is_wanted(&entry->record),
 	};
-	uint32_t links = ask_links(fleet->ask);
-	struct box *box = NULL;
 
 	if (frozen)
 		TRY(ask_unanswered(order_plain(fleet, entry->record.id, ORDER_THAW)), "thaw it");
-	TRY(box_adopt(fleet->loop, fleet->ask, &from, &box));
-	entry->box = box;
+	TRY(box_adopt(fleet->loop, fleet->ask, &from, &entry->box));
 	entry_keep_output(entry);
-	way_take_or_mend(entry, links);
 	return OK;
 }
 
@@ -185,40 +185,23 @@ static bool freeze_again(struct entry *entry)
 	return !err;
 }
 
-static bool is_away(const struct err *err)
+// The warden knows of no such box that lives.
+static bool is_dead(const struct err *err)
 {
-	return !strcmp(err_reason(err), "no_warden") || err_kind(err) == ERR_EXHAUSTED;
+	return err_kind(err) == ERR_NOT_FOUND && !strcmp(err_reason(err), "no_box");
 }
 
-// While the state cannot be written a tape cannot be gone on with either, which says nothing of its
-// box.
-static bool is_held_up(const struct fleet *fleet, const struct err *err)
+// Waits while the warden is away: it may come back with another word.
+static fallible take_up_linked(struct entry *entry, bool frozen)
 {
-	return err_kind(err) == ERR_INTERNAL && fleet->store &&
-	       store_health(fleet->store) == STORE_UNWRITABLE;
-}
-
-// What cannot be asked now is asked later; what does not answer is asked a few times.
-static fallible take_up_patiently(struct entry *entry, bool frozen)
-{
-	struct fleet *fleet = entry->fleet;
-
-	for (int tries = 0;;) {
+	for (;;) {
 		struct err *err = take_up(entry, frozen);
 
-		bool held_up = err && is_held_up(fleet, err);
-
-		if (!err)
-			return OK;
-		if (!is_away(err) && !held_up &&
-		    (err_kind(err) == ERR_NOT_FOUND || ++tries == TRIES))
+		if (!err || strcmp(err_reason(err), "no_warden") != 0)
 			return err;
-		log_event(LOG_WARN, "box.adopt_again", "sandbox", entry->record.id, "reason",
-			  err_reason(err), "trail", err_trail(err), NULL);
 		err_free(err);
-		err_free(task_sleep_until(loop_now(fleet->loop) +
-					  (held_up ? LOAD_AGAIN_MS : AGAIN_MS)));
-		TRY(ask_wait_linked(fleet->ask, CLOCK_NEVER));
+		TRY(task_sleep_until(loop_now(entry->fleet->loop) + AGAIN_MS));
+		TRY(ask_wait_linked(entry->fleet->ask, CLOCK_NEVER));
 	}
 }
 
@@ -228,44 +211,23 @@ static void say(struct entry *entry, enum state state, const char *reason)
 	entry_move(entry, state);
 }
 
-static void settle_living(struct one *one)
-{
-	struct entry *entry = one->entry;
-	enum state was = entry->record.state;
-	bool frozen = one->cell == ORDER_CELL_FROZEN;
-	auto_err err = take_up_patiently(entry, frozen);
-
-	if (err) {
-		log_event(LOG_ERROR, "box.not_adopted", "sandbox", entry->record.id, "reason",
-			  err_reason(err), "trail", err_trail(err), NULL);
-		if (was == STATE_CREATING)
-			life_bury(entry);
-		else if (err_kind(err) == ERR_INTERNAL)
-			leave_alone(entry, "not_adopted");
-		else
-			life_lost(NULL, entry);
-		return;
-	}
-	if (!entry->record.started_ms)
-		entry->record.started_ms = clock_wall_ms();
-	if (frozen && freeze_again(entry))
-		say(entry, was == STATE_PAUSED ? STATE_PAUSED : STATE_FROZEN, "");
-	else
-		say(entry, STATE_RUNNING, "");
-	bell_ring(&entry->fleet->ways); // which passed it over while it was not known to run
-	box_on_loss(entry->box, life_lost, entry);
-}
-
 // What an earlier daemon wrote down of it is known again.
 static void recall(struct entry *entry)
 {
-	auto_err err = OK;
+	struct err *err = OK;
 
 	entry_need_box(entry);
-	err = box_recall(entry->box);
+	for (int tries = 0; tries < RECALLS; tries++) {
+		err = box_recall(entry->box);
+		if (!err || err_kind(err) != ERR_EXHAUSTED)
+			break;
+		err_free(take_ptr(err));
+		err_free(task_sleep_until(loop_now(entry->fleet->loop) + AGAIN_MS));
+	}
 	if (err)
 		log_event(LOG_WARN, "box.not_recalled", "sandbox", entry->record.id, "trail",
 			  err_trail(err), NULL);
+	err_free(err);
 }
 
 // Whatever is left of its processes, and of its files if they are not to stay.
@@ -306,14 +268,56 @@ static void settle_still(struct one *one)
 	recall(entry);
 }
 
+// False: it could not be taken up yet.
+static bool settle_living(struct one *one)
+{
+	struct entry *entry = one->entry;
+	struct fleet *fleet = entry->fleet;
+	enum state was = entry->record.state;
+	bool frozen = one->cell == ORDER_CELL_FROZEN;
+	auto_err err = take_up_linked(entry, frozen);
+
+	if (err && is_dead(err)) {
+		one->cell = ORDER_CELL_DEAD; // since we looked
+		if (was == STATE_CREATING)
+			life_bury(entry);
+		else
+			settle_still(one);
+		return true;
+	}
+	if (err) {
+		if (strcmp(one->item->reason, err_reason(err)) != 0)
+			log_event(LOG_WARN, "box.not_adopted", "sandbox", entry->record.id,
+				  "reason", err_reason(err), "trail", err_trail(err), NULL);
+		adopting_put_off(one->item, err_reason(err));
+		return false;
+	}
+	if (one->item->tries)
+		log_event(LOG_INFO, "box.adopted_late", "sandbox", entry->record.id, NULL);
+	if (!entry->record.started_ms)
+		entry->record.started_ms = clock_wall_ms();
+	entry->way_due = fleet->egress && way_is_wanted(&entry->record);
+	if (frozen && freeze_again(entry))
+		say(entry, was == STATE_PAUSED ? STATE_PAUSED : STATE_FROZEN, "");
+	else
+		say(entry, STATE_RUNNING, "");
+	bell_ring(&fleet->ways); // which passed it over while it was not known to run
+	box_on_loss(entry->box, life_lost, entry);
+	return true;
+}
+
 static void settle(void *arg)
 {
-	struct one *one = arg;
-	struct entry *entry = one->entry;
-	struct adopt *adopt = one->adopt;
-	bool lives = one->is_there &&
-		     (one->cell == ORDER_CELL_ALIVE || one->cell == ORDER_CELL_FROZEN);
+	struct adopting *item = arg;
+	struct entry *entry = item->entry;
+	struct adopt *adopt = link_of(item->queue, struct adopt, queue);
+	struct found *found = map_get(adopt->cells, str_of(entry->record.id));
+	struct one one = {.adopt = adopt, .item = item, .entry = entry, .is_there = found != NULL};
+	uint32_t round = item->round;
+	bool lives, settled = true;
 
+	one.cell = found ? found->state : ORDER_CELL_KEPT;
+	lives = found && (one.cell == ORDER_CELL_ALIVE || one.cell == ORDER_CELL_FROZEN);
 	task_shield(true);
 	switch (entry->record.state) {
 	case STATE_DELETING:
@@ -321,27 +325,27 @@ static void settle(void *arg)
 		break;
 	case STATE_CREATING:
 		if (lives)
-			settle_living(one);
+			settled = settle_living(&one);
 		else if (adopt->fleet->rebooted)
-			settle_still(one);
+			settle_still(&one);
 		else
 			life_bury(entry);
 		break;
 	case STATE_FAILED:
-		settle_failed(one);
+		settle_failed(&one);
 		break;
 	default:
 		if (lives)
-			settle_living(one);
+			settled = settle_living(&one);
 		else
-			settle_still(one);
+			settle_still(&one);
 	}
-	entry->moving = false;
-	bell_ring(&entry->changed);
-	entry_drop(entry);
-	--*(one->round == adopt->round ? &adopt->busy : &adopt->late);
-	bell_ring(&adopt->changed);
-	free(one);
+	if (settled) {
+		entry->moving = false;
+		adopting_end(item);
+	}
+	--*(round == adopt->round ? &adopt->busy : &adopt->late);
+	bell_ring(&adopt->queue.changed);
 }
 
 // ------------------------------------------------------------------------------------------- all
@@ -398,7 +402,8 @@ static fallible look(struct adopt *adopt)
 static void await_some(struct adopt *adopt, uint32_t most)
 {
 	while (adopt->busy >= most) {
-		auto_err err = bell_wait(&adopt->changed, loop_now(adopt->fleet->loop) + LATE_MS);
+		auto_err err = bell_wait(&adopt->queue.changed,
+					 loop_now(adopt->fleet->loop) + LATE_MS);
 
 		if (!err)
 			continue;
@@ -408,38 +413,57 @@ static void await_some(struct adopt *adopt, uint32_t most)
 	}
 }
 
-static void settle_all(struct adopt *adopt)
+// One that has a box was made by us, whatever befalls it now.
+static void enqueue_all(struct adopt *adopt)
+{
+	list_each (at, &adopt->fleet->entries) {
+		struct entry *entry = link_of(at, struct entry, link);
+
+		if (entry->moving && !entry->adopting && !entry->box)
+			adopt_queue_add(&adopt->queue, entry);
+	}
+}
+
+static void begin_one(struct adopt *adopt, struct adopting *item)
 {
 	struct fleet *fleet = adopt->fleet;
-	struct link *at = fleet->entries.next;
+	auto_err err = admit_adopt(fleet->admit, loop_now(fleet->loop));
 
-	while (at != &fleet->entries) {
-		struct entry *entry = link_of(at, struct entry, link);
-		struct found *found = map_get(adopt->cells, str_of(entry->record.id));
+	if (err) {
+		adopting_put_off(item, err_reason(err));
+		return;
+	}
+	item->round = adopt->round;
+	adopt->busy++;
+	task_start(fleet->loop, "adopt", settle, item);
+}
 
-		if (found)
-			found->known = true;
-		// One that has a box was made by us, whatever befalls it now.
-		if (entry->moving && !entry->settling && !entry->box) {
-			struct one *one = mem_new_of(struct one);
+// Until each was tried, and the tasks have ended or are late.
+static void settle_all(struct adopt *adopt)
+{
+	int64_t next;
 
-			*one = (struct one){.adopt = adopt, .entry = entry, .round = adopt->round};
-			one->is_there = found != NULL;
-			one->cell = found ? found->state : ORDER_CELL_KEPT;
-			entry->settling = true;
-			entry_hold(entry);
-			adopt->busy++;
-			task_start(fleet->loop, "adopt", settle, one);
-		}
-		if (adopt->busy < AT_ONCE) {
-			at = at->next;
-			continue;
-		}
+	while (adopt->queue.untried) {
+		begin_one(adopt, adopt_queue_next(&adopt->queue, &next));
 		await_some(adopt, AT_ONCE);
-		at = fleet->entries
-			     .next; // the list has changed; those that were seen are passed over
 	}
 	await_some(adopt, 1);
+}
+
+// Those that could not be taken up are tried again, until there are none.
+static void settle_rest(struct adopt *adopt)
+{
+	while (adopt->late || adopt->busy || !link_empty(&adopt->queue.items)) {
+		int64_t next = CLOCK_NEVER;
+		struct adopting *item = adopt->busy < AT_ONCE
+						? adopt_queue_next(&adopt->queue, &next)
+						: NULL;
+
+		if (item)
+			begin_one(adopt, item);
+		else
+			err_free(bell_wait(&adopt->queue.changed, next));
+	}
 }
 
 static void bury_strays(struct adopt *adopt)
@@ -472,6 +496,18 @@ static bool has_record(const char *name, void *arg)
 	return map_get(fleet->by_id, str_of(name)) != NULL;
 }
 
+// A box that ends while others are settled loses its record, and is no stray for that.
+static void know_recorded(struct adopt *adopt)
+{
+	list_each (at, &adopt->fleet->entries) {
+		const struct entry *entry = link_of(at, struct entry, link);
+		struct found *found = map_get(adopt->cells, str_of(entry->record.id));
+
+		if (found)
+			found->known = true;
+	}
+}
+
 static fallible adopt_all(struct adopt *adopt)
 {
 	struct fleet *fleet = adopt->fleet;
@@ -482,7 +518,9 @@ static fallible adopt_all(struct adopt *adopt)
 		TRY(task_sleep_until(loop_now(fleet->loop) + LOAD_AGAIN_MS));
 		err_free(load(fleet));
 	}
+	enqueue_all(adopt);
 	TRY(look(adopt));
+	know_recorded(adopt);
 	if (!fleet->doubtful)
 		tape_remove_strays(fleet->loop, fleet->tapes_dir, has_record, fleet);
 	settle_all(adopt);
@@ -511,8 +549,10 @@ static void adopt_task(void *arg)
 	if (adopt->done)
 		adopt->done(adopt->arg);
 	err_free(templates_count(fleet)); // which is made good by the next change of a template
-	while (adopt->late)
-		err_free(bell_wait(&adopt->changed, CLOCK_NEVER));
+	if (!err)
+		settle_rest(adopt);
+	list_each (at, &adopt->queue.items)
+		adopting_end(link_of(at, struct adopting, link));
 	drop_cells(adopt);
 	map_free(adopt->cells);
 	free(adopt);
@@ -523,6 +563,6 @@ void adopt_start(struct fleet *fleet, void (*done)(void *arg), void *arg)
 	struct adopt *adopt = mem_new_of(struct adopt);
 
 	*adopt = (struct adopt){.fleet = fleet, .cells = map_new(), .done = done, .arg = arg};
-	bell_init(&adopt->changed);
+	adopt_queue_init(&adopt->queue, fleet->loop);
 	task_start(fleet->loop, "adopt.all", adopt_task, adopt);
 }

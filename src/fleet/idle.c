@@ -2,6 +2,9 @@
 // least every LOOK_MAX_MS. A look is a few comparisons; only when all of them say idle the meters
 // are read. Those that are due are held, and then sent down one step each.
 //
+// A box that nobody has worked in for FILES_MS keeps three descriptors: those of its leaves are
+// closed (box_rest_files()), and opened again by the next command.
+//
 // All spans are of the monotonic clock: a wall clock that is set by a year ends nothing. The end of
 // a ttl is a time of the steady clock, turned into one of the loop when the entry is first seen.
 #include "fleet/idle.h"
@@ -17,6 +20,8 @@
 #define LOOK_MIN_MS 50
 #define LOOK_MAX_MS 15000
 #define TICK_MS 1000
+#define FILES_MS 5000
+#define ASK_MS 10000
 #define LOOKS 8
 #define BATCH 64
 #define CALM_US 1000	// between two looks: a clock that ticks is no work
@@ -62,6 +67,17 @@ static bool has_worked(struct entry *entry, int64_t span)
 
 	entry->idle.cpu_us = now;
 	return used > (calm > CALM_US ? calm : CALM_US);
+}
+
+// What an earlier daemon's commands left running is not on our meters, and is asked for when the
+// box would fall asleep. What cannot be found out is no rest.
+static bool has_worked_unseen(struct entry *entry, int64_t now)
+{
+	uint64_t before = 0, used = 0;
+	auto_err err = box_ask_cpu(entry->box, &before, &used, now + ASK_MS);
+	uint64_t calm = (uint64_t)(now - entry->idle.busy_ms) * CALM_PERMILLE;
+
+	return err || used - before > (calm > CALM_US ? calm : CALM_US);
 }
 
 static void look_at_running(struct idler *idler, struct entry *entry, int64_t now)
@@ -111,6 +127,8 @@ static void look(struct idler *idler)
 	list_each (at, &idler->fleet->entries) {
 		struct entry *entry = link_of(at, struct entry, link);
 
+		if (now - entry->idle.busy_ms >= FILES_MS)
+			entry_rest_files(entry, false);
 		if (has_ended(idler, entry, now)) {
 			want(idler, entry);
 		} else if (entry->moving || now < entry->idle.look_ms) {
@@ -134,6 +152,11 @@ static fallible act(struct idler *idler, struct entry *entry)
 	if (has_ended(idler, entry, now)) {
 		log_event(LOG_INFO, "box.ttl_over", "sandbox", entry->record.id, NULL);
 		return life_delete(idler->fleet, &cove, str_of(entry->record.id), false);
+	}
+	if (entry->record.state == STATE_RUNNING && entry->box && box_is_unseen(entry->box) &&
+	    has_worked_unseen(entry, now)) {
+		entry->idle.busy_ms = now;
+		return OK;
 	}
 	return pause_sink(entry);
 }

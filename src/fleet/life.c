@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "box/rest.h"
 #include "fleet/access.h"
+#include "fleet/adopt_queue.h"
 #include "fleet/keep.h"
 
 #define RETRY_MIN_MS 100
@@ -176,7 +177,8 @@ static fallible await(struct entry *entry, int64_t deadline)
 
 static fallible await_rest(struct entry *entry, int64_t deadline)
 {
-	while (entry->listed && (entry->record.state == STATE_CREATING || entry->moving))
+	while (entry->listed && (entry->record.state == STATE_CREATING || entry->moving) &&
+	       !adopt_is_put_off(entry))
 		TRY(await(entry, deadline));
 	return OK;
 }
@@ -213,6 +215,7 @@ fallible life_delete(struct fleet *fleet, const struct who *who, struct str key,
 		return life_absent();
 	TRY(intend_end(entry));
 	TRY(await_rest(entry, deadline));
+	adopt_cancel(entry);
 	if (entry->listed)
 		begin_end(entry);
 	while (wait && entry->listed)
@@ -229,6 +232,7 @@ static bool is_at_rest(const struct entry *entry)
 
 static void begin_rest(struct entry *entry)
 {
+	adopt_cancel(entry);
 	if (entry->record.state == STATE_CREATING || entry->moving || is_at_rest(entry))
 		return;
 	if (entry->record.ephemeral)

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "box/rest.h"
 #include "fleet/access.h"
+#include "fleet/adopt_queue.h"
 #include "fleet/create.h"
 #include "fleet/life.h"
 #include "fleet/queue.h"
@@ -73,9 +74,10 @@ static bool is_gone(const struct entry *entry)
 static fallible step_begin(struct entry *entry)
 {
 	int64_t deadline = loop_now(entry->fleet->loop) + STEP_MS;
-	struct err *err = OK;
+	struct err *err;
 
 	entry_hold(entry);
+	err = adopt_await(entry, deadline);
 	while (!err && entry->listed && (entry->moving || entry->record.state == STATE_CREATING))
 		err = bell_wait(&entry->changed, deadline);
 	if (!err && is_gone(entry))

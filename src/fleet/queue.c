@@ -95,6 +95,10 @@ static bool has_room(struct queue *queue, const struct entry *entry, uint32_t ot
 	queue->shortage = ask_loops(queue, entry, others);
 	if (!queue->shortage)
 		queue->shortage = admit_ask(queue->fleet->admit, loop_now(queue->fleet->loop));
+	if (table_rest_files(queue->fleet, queue->shortage)) {
+		err_free(queue->shortage);
+		queue->shortage = admit_ask(queue->fleet->admit, loop_now(queue->fleet->loop));
+	}
 	return !queue->shortage;
 }
 

@@ -105,6 +105,22 @@ void entry_move(struct entry *entry, enum state state)
 	bell_ring(&entry->changed);
 }
 
+void entry_rest_files(struct entry *entry, bool hard)
+{
+	if (entry->box && !entry->visits && box_rest_files(entry->box, hard))
+		entry->idle.cpu_us = box_cpu_us(entry->box);
+}
+
+bool table_rest_files(struct fleet *fleet, const struct err *shortage)
+{
+	if (!shortage || strcmp(err_reason(shortage), ASK_NO_FILES) != 0)
+		return false;
+	list_each (at, &fleet->entries)
+		entry_rest_files(link_of(at, struct entry, link), true);
+	admit_recount(fleet->admit);
+	return true;
+}
+
 void entry_keep(struct entry *entry)
 {
 	// The end is written down before it begins, and what could not be read is not written over.

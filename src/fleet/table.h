@@ -14,6 +14,7 @@
 #include "model/record.h"
 
 struct egress;
+struct adopting;
 struct egress_box;
 
 struct entry {
@@ -36,22 +37,23 @@ struct entry {
 	struct hark *hark;		   // of fleet/hark; NULL: nothing is known of its listeners
 	struct egress_box *way; // of fleet/ways; NULL: it had no network since this daemon began
 	uint32_t way_links;	// the warden's link that its way was opened over; 0: it is shut
+	bool way_due;		// it was taken up, and its way has not been opened since
 	bool steering;		// a step of fleet/ways is under way
 	int64_t way_again_ms;	// loop time before which it is not tried again
 	int64_t way_pause_ms;	// how long that was put off; 0: it did not fail
 	bool trusting;		// its programs believe its authority: fleet/trust
 	struct {
-		int64_t busy_ms; // loop time: when it was last in use, or fell to its state
-		int64_t look_ms; // when it is looked at again
-		uint64_t cpu_us; // what the meters said then
-		int64_t ends_ms; // loop time of the end of its ttl; 0: none, or not yet known
-	} idle;			 // of fleet/idle
-	bool burying;		 // a task sees to it
-	bool settling;		 // fleet/adopt is at it, or was
-	bool ending;		 // its end is written down
-	bool unreadable;	 // its row in the store: left as it is, for evidence
-	bool buried;		 // the warden verified that it is gone
-	char trace[65];		 // of the request that had it buried; may be ""
+		int64_t busy_ms;   // loop time: when it was last in use, or fell to its state
+		int64_t look_ms;   // when it is looked at again
+		uint64_t cpu_us;   // what the meters said then
+		int64_t ends_ms;   // loop time of the end of its ttl; 0: none, or not yet known
+	} idle;			   // of fleet/idle
+	bool burying;		   // a task sees to it
+	struct adopting *adopting; // of fleet/adopt_queue; NULL: it is settled
+	bool ending;		   // its end is written down
+	bool unreadable;	   // its row in the store: left as it is, for evidence
+	bool buried;		   // the warden verified that it is gone
+	char trace[65];		   // of the request that had it buried; may be ""
 };
 
 struct fleet {
@@ -114,6 +116,10 @@ void entry_weigh(struct entry *entry);			// counts it anew for its tenant
 // Its box was made or taken up: what that keeps of output is bounded, and counts for its tenant.
 void entry_keep_output(struct entry *entry);
 void entry_need_box(struct entry *entry); // one that does not run, unless there is one
-void entry_keep(struct entry *entry);	  // tells the store what changed besides the state
+// Closes descriptors of a box that nobody works in; `hard`: those that rest to serve soon, too.
+void entry_rest_files(struct entry *entry, bool hard);
+// Those of all boxes, hard, if `shortage` (may be NULL) is one of descriptors. True: ask again.
+bool table_rest_files(struct fleet *fleet, const struct err *shortage);
+void entry_keep(struct entry *entry); // tells the store what changed besides the state
 // The same, durable on return. The caller holds it. UNAVAILABLE state_unwritable, state_corrupt.
 fallible entry_keep_now(struct entry *entry);

@@ -4,9 +4,11 @@
 #include "base/weak.h"
 #include "box/rest.h"
 #include "fleet/access.h"
+#include "fleet/adopt_queue.h"
 #include "fleet/life.h"
 #include "fleet/pause.h"
 #include "fleet/trust.h"
+#include "fleet/ways.h"
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define CWD_DEFAULT "/workspace"
@@ -33,6 +35,8 @@ fallible visit_begin(struct fleet *fleet, const struct who *who, struct str key,
 		entry_drop(entry);
 		return err;
 	}
+	if (entry->way_due)
+		way_mend(entry);
 	stay(entry, out);
 	return OK;
 }
@@ -47,6 +51,7 @@ fallible visit_look(struct fleet *fleet, const struct who *who, struct str key, 
 	if (!entry)
 		return life_absent();
 	entry_hold(entry);
+	TRY(adopt_await(entry, deadline));
 	while (entry->listed && entry->moving && !entry->box)
 		TRY(bell_wait(&entry->changed, deadline), "wait for the sandbox to be taken up");
 	if (!entry->listed)
@@ -92,9 +97,14 @@ fallible visit_admit(const struct visit *visit)
 {
 	struct fleet *fleet = visit->entry->fleet;
 	struct account *account = visit->entry->account;
+	struct err *err;
 
 	if (account->tenant.quota.execs)
 		TRY(account_ask_exec(account, execs_of(fleet, account)));
+	err = admit_exec(fleet->admit, loop_now(fleet->loop), box_execs(visit->box));
+	if (!table_rest_files(fleet, err))
+		return err;
+	err_free(err);
 	return admit_exec(fleet->admit, loop_now(fleet->loop), box_execs(visit->box));
 }
 

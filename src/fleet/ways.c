@@ -22,6 +22,7 @@
 #define STEP_MS 10000
 #define AGAIN_MS 500 // after a failure, then twice as long, and so on
 #define AGAIN_MAX_MS 30000
+#define GATHER_MS 5 // each look goes through all boxes: what rings within this is one
 #define AT_ONCE 32
 #define LATE_AT_ONCE 8
 
@@ -265,6 +266,7 @@ void way_mend(struct entry *entry)
 	auto_err err = way_settle(entry);
 	int64_t pause = entry->way_pause_ms * 2;
 
+	entry->way_due = false;
 	entry->way_again_ms = 0;
 	if (!err)
 		entry->way_pause_ms = 0;
@@ -298,6 +300,14 @@ fallible way_look(struct fleet *fleet, const struct who *who, struct str key, st
 
 	TRY(access_ask(who, ACCESS_READ));
 	entry = access_find(fleet, who, key);
+	if (!entry)
+		return life_absent();
+	if (entry->way_due) { // what was used before is known once it is open
+		entry_hold(entry);
+		way_mend(entry);
+		entry_drop(entry);
+		entry = access_find(fleet, who, key);
+	}
 	if (!entry)
 		return life_absent();
 	*out = (struct way_view){.is_open = entry->way_links != 0};
@@ -401,10 +411,15 @@ static void watch(void *arg)
 
 	while (!err) {
 		err = ask_wait_linked(fleet->ask, CLOCK_NEVER);
+		// Every box is taken up before the ways of those are opened that nobody asked for.
+		while (!err && !fleet->settled && !fleet->unknown)
+			err = bell_wait(&fleet->left, CLOCK_NEVER);
 		if (!err)
 			err = bell_wait(&fleet->ways, mend_some(steward));
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			err_free(take_ptr(err));
+		if (!err)
+			err = task_sleep_until(loop_now(fleet->loop) + GATHER_MS);
 	}
 	free(steward);
 }

@@ -129,6 +129,15 @@ fallible dial_listen(struct str address, int *out_fd, uint16_t *out_port)
 	return OK;
 }
 
+static fallible no_socket(int errnum)
+{
+	if (errnum != EMFILE && errnum != ENFILE)
+		return err_sys(errnum, "make a socket");
+	return err_hint(
+		err_new(EXHAUSTED, "daemon_files", "this host is short of file descriptors"),
+		"try again in a moment");
+}
+
 // 0, or the errno of the connection.
 static fallible try_connect(const union address *to, socklen_t len, int type, int64_t deadline,
 			    int *out_fd, int *out_errnum)
@@ -139,7 +148,7 @@ static fallible try_connect(const union address *to, socklen_t len, int type, in
 	uint32_t events;
 
 	if (fd < 0)
-		return err_sys(errno, "make a socket");
+		return no_socket(errno);
 	if (to->any.sa_family != AF_UNIX)
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	for (;;) {
@@ -192,7 +201,7 @@ fallible dial_tcp(struct loop *loop, struct str host, uint16_t port, int64_t dea
 			"is the server running? cove serve starts one");
 }
 
-fallible dial_local(struct loop *loop, const char *path, int64_t deadline, struct stream *out)
+fallible dial_local_fd(const char *path, int64_t deadline, int *out_fd)
 {
 	union address to = {.un = {.sun_family = AF_UNIX}};
 	int errnum = 0, fd = -1;
@@ -205,5 +214,14 @@ fallible dial_local(struct loop *loop, const char *path, int64_t deadline, struc
 		return err_while(
 			err_new(UNAVAILABLE, "no_server", "a part of the server is not running"),
 			"connect to %s: %s", path, strerror(errnum));
+	*out_fd = fd;
+	return OK;
+}
+
+fallible dial_local(struct loop *loop, const char *path, int64_t deadline, struct stream *out)
+{
+	int fd;
+
+	TRY(dial_local_fd(path, deadline, &fd));
 	return stream_open(out, loop, fd);
 }

@@ -10,5 +10,7 @@ fallible dial_listen(struct str address, int *out_fd, uint16_t *out_port);
 // Connects a TCP stream; "localhost" is tried as 127.0.0.1 and ::1. UNAVAILABLE no_server.
 fallible dial_tcp(struct loop *loop, struct str host, uint16_t port, int64_t deadline,
 		  struct stream *out);
-// A SOCK_SEQPACKET socket at a path in the run directory.
+// A SOCK_SEQPACKET socket at a path in the run directory. EXHAUSTED daemon_files: no number is left
+// for it.
+fallible dial_local_fd(const char *path, int64_t deadline, int *out_fd);
 fallible dial_local(struct loop *loop, const char *path, int64_t deadline, struct stream *out);

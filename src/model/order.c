@@ -372,6 +372,7 @@ static void put_adopt(struct pack *pack, const struct answer *answer)
 	pack_u32(pack, answer->pid);
 	pack_u8(pack, answer->frozen);
 	pack_u32(pack, answer->leaves);
+	pack_u64(pack, answer->cpu_us);
 	for (int i = 0; i < SPENT_WORDS; i++)
 		pack_u64(pack, answer->spent[i]);
 }
@@ -381,6 +382,7 @@ static void get_adopt(struct unpack *in, struct answer *answer)
 	answer->pid = (uint32_t)within(in, unpack_u32(in), 1, INT32_MAX);
 	answer->frozen = get_bool(in);
 	answer->leaves = (uint32_t)within(in, unpack_u32(in), 0, TALK_LEAVES_MAX);
+	answer->cpu_us = unpack_u64(in);
 	for (int i = 0; i < SPENT_WORDS; i++)
 		answer->spent[i] = unpack_u64(in);
 }
@@ -481,7 +483,7 @@ static void get_done(struct unpack *in, struct answer *answer)
 		break;
 	case ORDER_LEAF:
 		answer->leaf = (uint32_t)within(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
-		answer->join_count = (uint32_t)within(in, unpack_u32(in), 1, 2);
+		answer->join_count = (uint32_t)within(in, unpack_u32(in), 0, 2);
 		answer->marked = get_bool(in);
 		break;
 	case ORDER_IMPORT:
@@ -590,10 +592,8 @@ int order_brings(const struct order *order)
 
 int answer_fds(const struct answer *answer)
 {
-	if (answer->kind == ANSWER_REFUSED)
-		return 0;
-	if (answer->kind == ANSWER_MORE)
-		return 1;
+	if (answer->kind != ANSWER_DONE)
+		return answer->kind == ANSWER_MORE;
 	return order_fds(answer->to) + (answer->to == ORDER_LEAF ? (int)answer->join_count : 0) +
 	       (answer->net ? ORDER_NET_FDS : 0);
 }

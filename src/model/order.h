@@ -34,7 +34,7 @@
 #include "model/limits.h"
 #include "model/talk.h"
 
-#define ORDER_VERSION 6
+#define ORDER_VERSION 7
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 5
 #define ORDER_TEMPLATE_MAX 64 // with its NUL
@@ -47,14 +47,14 @@
 	X(HELLO,   "who are you, and what can this host do",        0) \
 	X(BUILD,   "make a box",                                    3) /* control, oom, meter; net */ \
 	X(BURY,    "end a box, answer when it is verified gone",    0) \
-	X(LEAF,    "one more cgroup for an exec of this box",       1) /* join, on v1 another; meter */ \
+	X(LEAF,    "one more cgroup for an exec of this box",       2) /* of a new one join, on v1 another; meter, oom */ \
 	X(KILL,    "kill everything in one leaf",                   0) \
 	X(IMPORT,  "unpack an archive as a template",               0) /* first a MORE with the pipe */ \
 	X(FREEZE,  "copy the host template once, under a name",     0) \
 	X(FORGET,  "remove a template",                             0) \
 	X(LIST,    "the templates, a page at a time",               0) \
 	X(CELLS,   "what there is of boxes, a page at a time",      0) \
-	X(ADOPT,   "what a new daemon needs of a living box",       2) /* oom, meter of leaf 0 */ \
+	X(ADOPT,   "what a new daemon needs of a living box",       0) \
 	X(STOP,    "end all its processes, keep its disk",          0) \
 	X(PAUSE,   "freeze it, answer when nothing in it runs",     0) \
 	X(THAW,    "let it run again",                              0) \
@@ -84,7 +84,7 @@ struct order {
 				       // owed; it cannot be stopped
 	bool net;		       // BUILD: with its way out; NETWORK: open it, else close
 	bool again;		       // BUILD: on the disk that a STOP, or a reboot, has left;
-				       // LEAF: the fds of `leaf`, which exists
+				       // LEAF: of `leaf`, which pid 1 knows
 	bool ahead;		       // BUILD: bring the goods to where the ground is laid, and
 				       // say nothing; a BUILD that is alike follows, or a BURY
 	uint32_t leaf;		       // KILL; LEAF again
@@ -173,7 +173,7 @@ struct answer {
 	enum err_kind error;
 	char reason[40], message[256], hint[256];
 	uint32_t leaf;		// LEAF, BUILD: its number
-	uint32_t join_count;	// LEAF: how many of the fds join it (1 on v2, 2 on v1)
+	uint32_t join_count;	// LEAF: how many of the fds join it (1 on v2, 2 on v1; again: 0)
 	bool net;		// BUILD, NETWORK: listener and UDP socket are the last fds
 	bool marked;		// LEAF again: it has a mark, so it is not for another exec
 	struct order_host host; // HELLO
@@ -185,10 +185,12 @@ struct answer {
 	uint32_t template_count, cell_count, odd_count;
 	uint64_t bytes, files; // IMPORT, FREEZE
 	// ADOPT: pid 1 on the host, whether it is frozen, how many leaves there are (from 0 on,
-	// some may be gone), and which of them are spent, see leaf_is_spent().
+	// some may be gone), which of them are spent, see leaf_is_spent(), and the CPU time that
+	// the whole box has used.
 	uint32_t pid;
 	bool frozen;
 	uint32_t leaves;
+	uint64_t cpu_us;
 	uint64_t spent[TALK_LEAVES_MAX / 64];
 	struct order_census census; // CENSUS
 };

@@ -213,9 +213,25 @@ static void replace_children(struct serve *serve, const struct renew *renew)
 	log_event(LOG_INFO, "serve.renewed", NULL);
 }
 
+// Each box takes three descriptors of the daemon and of the warden, who inherit this. The hard
+// limit goes up to the kernel's own bound where CAP_SYS_RESOURCE lets us.
+static void raise_files(void)
+{
+	char text[32] = "";
+	struct rlimit files, most;
+
+	if (getrlimit(RLIMIT_NOFILE, &files))
+		return;
+	files.rlim_cur = files.rlim_max;
+	most = files;
+	if (fd_get(AT_FDCWD, "/proc/sys/fs/nr_open", text, sizeof(text) - 1) > 0)
+		most.rlim_cur = most.rlim_max = strtoull(text, NULL, 10);
+	if (most.rlim_max <= files.rlim_max || setrlimit(RLIMIT_NOFILE, &most))
+		setrlimit(RLIMIT_NOFILE, &files);
+}
+
 static fallible prepare(struct serve *serve, int argc, char **argv)
 {
-	struct rlimit files;
 	struct renew renew;
 	bool renewed = false;
 	uint32_t warm;
@@ -238,10 +254,7 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 					"cove serve makes sandboxes and needs root for that"),
 				"use sudo; only the small warden keeps the rights, the daemon that "
 				"serves the API has none");
-	if (!getrlimit(RLIMIT_NOFILE, &files)) {
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
+	raise_files();
 	umask(022);
 	// Whatever we were started with is not for our children.
 	close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC);

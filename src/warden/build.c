@@ -159,6 +159,7 @@ static void announce(struct warden *warden, struct cell *cell)
 	cell->build_owed = false;
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&cell->fds[i]);
+	ids_built(warden->ids, cell->note.slot, &cell->userns);
 }
 
 static void heard_witness(struct warden *warden, struct zygote_answer *answer)

@@ -72,6 +72,12 @@ static void drop_note(struct warden *warden, struct cell *cell)
 	cell->has_note = false;
 }
 
+static void drop_mount(struct warden *warden, struct cell *cell)
+{
+	warden->group_mounts -= cell->group_mount >= 0;
+	fd_drop(&cell->group_mount);
+}
+
 // Nobody need wait for what is left: a note of nothing, and a program that steers nobody.
 static void forget(struct warden *warden, struct cell *cell)
 {
@@ -83,7 +89,7 @@ static void forget(struct warden *warden, struct cell *cell)
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&cell->fds[i]);
 	fd_drop(&cell->netns);
-	fd_drop(&cell->group_mount);
+	drop_mount(warden, cell);
 	if (warden->berth == cell)
 		warden->berth = NULL;
 	err_free(cell->late);
@@ -98,7 +104,7 @@ static void keep(struct warden *warden, struct cell *cell)
 	answer_all(warden, cell, true);
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&cell->fds[i]);
-	fd_drop(&cell->group_mount);
+	drop_mount(warden, cell);
 	err_free(take_ptr(cell->late));
 	cell->awaits = false;
 	cell->state = CELL_KEPT;

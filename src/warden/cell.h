@@ -20,8 +20,9 @@
 #include "warden/zygote.h"
 
 #define CELL_WAITERS 4
-#define WARDEN_BUILDS_MAX 64 // clones that the zygote may be behind; then orders wait
-#define WARDEN_LONG_MAX 16   // imports and the like under way for one daemon
+#define WARDEN_BUILDS_MAX 64  // clones that the zygote may be behind; then orders wait
+#define WARDEN_MOUNTS_MAX 512 // cgroup mounts of boxes that are kept open
+#define WARDEN_LONG_MAX 16    // imports and the like under way for one daemon
 
 enum cell_state {
 	CELL_BUILDING, // the zygote was told, and has not answered
@@ -56,7 +57,7 @@ struct cell {
 	bool build_owed;	// that daemon is still there
 	uint64_t number;	// of its build
 	bool awaits;		// its pid 1's word of the overlays
-	int group_mount;	// see group_leaf(); -1: no order for a leaf came yet
+	int group_mount;	// see group_leaf(); -1: none is kept
 	int mounts;		// a copy of its overlays, so that we say when they end; -1: none
 	bool net;		// its build was to open its way out
 	int userns;		// of its id range, the slot's; BUILDING, BERTH
@@ -113,6 +114,7 @@ struct warden {
 	bool stopping, failed;
 	bool ending; // at the end no box shall run
 	struct groups *groups;
+	uint32_t group_mounts; // cells that have one
 	struct zygote *zygote;
 	struct shroud *shroud;
 	struct netout netout;

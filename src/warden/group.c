@@ -260,6 +260,23 @@ static fallible open_leaf_meter(const struct group_tree *tree, const char *name,
 	return *meter < 0 ? err_sys(errno, "open the meter of %s", name) : OK;
 }
 
+uint64_t group_cpu_us(struct groups *groups, const char *box)
+{
+	static const char word[] = "usage_usec ";
+	char text[512];
+	const char *at;
+	auto_fd meter = -1;
+	ssize_t len;
+
+	for (int i = 0; i < groups->count && meter < 0; i++)
+		if (groups->trees[i].leafy)
+			err_free(open_leaf_meter(&groups->trees[i], box, &meter));
+	len = meter < 0 ? -1 : read(meter, text, sizeof(text) - 1);
+	text[len > 0 ? len : 0] = 0;
+	at = strstr(text, word);
+	return at ? strtoull(at + sizeof(word) - 1, NULL, 10) : strtoull(text, NULL, 10) / 1000;
+}
+
 static fallible make_leaf(struct groups *groups, const char *name, uint32_t root, int *mount,
 			  struct group_leaf *leaf)
 {
@@ -285,6 +302,20 @@ static void name_leaf(const struct group_tree *tree, const char *box, uint32_t l
 	snprintf(out, NAME_ROOM, "%s/x-%u", box, leaf);
 	if (faccessat(tree->dir, out, F_OK, 0) && group_leaf_find(tree, box, leaf, marked))
 		snprintf(out, NAME_ROOM, "%s/%s", box, marked);
+}
+
+bool group_leaf_is_gone(struct groups *groups, const char *box, uint32_t leaf)
+{
+	for (int i = 0; i < groups->count; i++) {
+		char name[NAME_ROOM];
+
+		if (!groups->trees[i].leafy)
+			continue;
+		name_leaf(&groups->trees[i], box, leaf, name);
+		if (faccessat(groups->trees[i].dir, name, F_OK, 0) && errno == ENOENT)
+			return true;
+	}
+	return false;
 }
 
 static bool gone(int dir, const char *name)
@@ -338,49 +369,19 @@ fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, const
 	return OK;
 }
 
-static fallible open_leaf(struct groups *groups, const char *box, uint32_t number, uint32_t root,
-			  int *mount, struct group_leaf *leaf, bool *marked)
-{
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
-		char name[NAME_ROOM];
-
-		if (!tree->leafy)
-			continue;
-		name_leaf(tree, box, number, name);
-		*marked = strchr(name, '.') != NULL;
-		TRY(open_leaf_door(tree, name, root, mount, &leaf->joins[leaf->join_count]));
-		leaf->join_count++;
-		TRY(open_leaf_meter(tree, name, &leaf->meter));
-	}
-	return OK;
-}
-
-fallible group_leaf_meter(struct groups *groups, const char *box, uint32_t leaf, int *out_meter)
+fallible group_leaf_meter(struct groups *groups, const char *box, uint32_t leaf, int *out_meter,
+			  bool *out_marked)
 {
 	*out_meter = -1;
-	for (int i = 0; i < groups->count; i++) {
+	for (int i = 0; i < groups->count && *out_meter < 0; i++) {
 		char name[NAME_ROOM];
 
 		if (!groups->trees[i].leafy)
 			continue;
 		name_leaf(&groups->trees[i], box, leaf, name);
+		*out_marked = strchr(name, '.') != NULL;
 		TRY(open_leaf_meter(&groups->trees[i], name, out_meter));
 	}
-	return OK;
-}
-
-fallible group_leaf_open(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,
-			 int *mount, struct group_leaf *out, bool *out_marked)
-{
-	struct group_leaf found = {.meter = -1};
-	struct err *err = open_leaf(groups, box, leaf, root, mount, &found, out_marked);
-
-	if (err) {
-		group_leaf_close(&found);
-		return err;
-	}
-	*out = found;
 	return OK;
 }
 

@@ -72,10 +72,11 @@ fallible group_limit(struct groups *groups, const char *box, const struct limits
 // it, and waits for an RCU grace period.
 fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, const char *mark,
 		    uint32_t root, int *mount, struct group_leaf *out);
-// The fds of a leaf that exists, and whether it has a mark.
-fallible group_leaf_open(struct groups *groups, const char *box, uint32_t leaf, uint32_t root,
-			 int *mount, struct group_leaf *out, bool *out_marked);
-fallible group_leaf_meter(struct groups *groups, const char *box, uint32_t leaf, int *out_meter);
+// The meter of a leaf that exists, and whether it has a mark.
+fallible group_leaf_meter(struct groups *groups, const char *box, uint32_t leaf, int *out_meter,
+			  bool *out_marked);
+// True: the kernel says that there is no such leaf.
+bool group_leaf_is_gone(struct groups *groups, const char *box, uint32_t leaf);
 // Removes a leaf with a mark. False: it has none, or somebody is still in it.
 bool group_leaf_retire(struct groups *groups, const char *box, uint32_t leaf);
 // Removes one leaf. False: somebody is still in it.
@@ -106,6 +107,8 @@ void group_marked(const struct group_tree *tree, const char *box,
 // How many leaves there are, counted from 0 to the last that exists.
 uint32_t group_leaves(struct groups *groups, const char *box);
 fallible group_oom(struct groups *groups, const char *box, int *out_oom);
+// CPU time that a box has used, with all its leaves; 0: unknown.
+uint64_t group_cpu_us(struct groups *groups, const char *box);
 uint32_t groups_pids(struct groups *groups); // processes in all boxes together
 
 // Freezes a box with all its leaves, or lets it run again. -1 with errno.

@@ -28,6 +28,7 @@ struct stack {
 struct ids {
 	struct slot *slots;
 	uint32_t count, taken;
+	uint32_t held; // namespaces of slots that boxes have
 	struct stack ready, bare, resting;
 };
 
@@ -163,15 +164,27 @@ fallible ids_take(struct ids *ids, uint32_t *out_slot, int *out_userns)
 	}
 	ids->slots[slot].used = true;
 	ids->taken++;
+	ids->held++;
 	*out_slot = slot;
 	*out_userns = ids->slots[slot].userns;
 	return OK;
+}
+
+void ids_built(struct ids *ids, uint32_t slot, int *userns)
+{
+	if (ids->held <= (ids->count / 4 < IDS_HELD ? ids->count / 4 : IDS_HELD) ||
+	    ids->slots[slot].userns < 0)
+		return;
+	fd_drop(&ids->slots[slot].userns);
+	ids->held--;
+	*userns = -1;
 }
 
 void ids_give(struct ids *ids, uint32_t slot, bool clean)
 {
 	ids->slots[slot].used = false;
 	ids->taken--;
+	ids->held -= ids->slots[slot].userns >= 0;
 	if (clean) {
 		put_free(ids, slot);
 		return;

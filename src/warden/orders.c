@@ -177,11 +177,6 @@ static fallible make_leaf(struct warden *warden, struct cell *cell, const char *
 	return OK;
 }
 
-static fallible no_leaf(struct err *err)
-{
-	return err_recast(err, ERR_NOT_FOUND, "no_leaf", "the box has no such leaf");
-}
-
 // Noted before it is killed: whatever the next life clones into it would die of that.
 static void spend(struct warden *warden, struct cell *cell, uint32_t number)
 {
@@ -199,26 +194,44 @@ static fallible open_again(struct warden *warden, struct cell *cell, uint32_t nu
 		spend(warden, cell, number);
 		return err_new(NOT_FOUND, "no_leaf", "nothing was left in that leaf");
 	}
-	err = group_leaf_open(warden->groups, cell->id, number, ids_base(cell->note.slot),
-			      &cell->group_mount, out, out_marked);
-	return err ? no_leaf(err) : OK;
+	err = group_leaf_meter(warden->groups, cell->id, number, &out->meter, out_marked);
+	if (err && group_leaf_is_gone(warden->groups, cell->id, number))
+		return err_recast(err, ERR_NOT_FOUND, "no_leaf", "the box has no such leaf");
+	return err;
 }
 
-// The fds that join it, one on v2 and two on v1, then its meter.
+// A mount that is not kept lives on in the fds that were opened through it: pid 1 has those.
+static void keep_mount(struct warden *warden, struct cell *cell, bool had)
+{
+	if (had || cell->group_mount < 0)
+		return;
+	if (warden->group_mounts < WARDEN_MOUNTS_MAX)
+		warden->group_mounts++;
+	else
+		fd_drop(&cell->group_mount);
+}
+
+// The fds that join a new one, one on v2 and two on v1, then its meter and the OOM counter of the
+// box.
 static fallible leaf(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
 	uint32_t number = order->leaf;
 	struct group_leaf made = {.meter = -1};
 	bool marked = false;
-	int fds[3];
+	auto_fd oom = -1;
+	int fds[GROUP_LEAF_JOINS + 2];
+	struct err *err;
+	bool had;
 
 	if (!cell || cell->state != CELL_ALIVE)
 		return no_box();
-	if (order->again)
-		TRY(open_again(warden, cell, number, &made, &marked));
-	else
-		TRY(make_leaf(warden, cell, order->name, &number, &made));
+	TRY(group_oom(warden->groups, cell->id, &oom));
+	had = cell->group_mount >= 0;
+	err = order->again ? open_again(warden, cell, number, &made, &marked)
+			   : make_leaf(warden, cell, order->name, &number, &made);
+	keep_mount(warden, cell, had);
+	TRY(err);
 	warden->answer = (struct answer){
 		.kind = ANSWER_DONE,
 		.to = ORDER_LEAF,
@@ -229,7 +242,8 @@ static fallible leaf(struct warden *warden, const struct order *order)
 	};
 	memcpy(fds, made.joins, (size_t)made.join_count * sizeof(*fds));
 	fds[made.join_count] = made.meter;
-	post_answer(warden, &warden->answer, fds, made.join_count + 1);
+	fds[made.join_count + 1] = take_fd(&oom);
+	post_answer(warden, &warden->answer, fds, made.join_count + 2);
 	return OK;
 }
 
@@ -237,17 +251,9 @@ static fallible adopt(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
 	struct answer *answer = &warden->answer;
-	int fds[2] = {-1, -1};
-	struct err *err;
 
 	if (!cell || cell->state != CELL_ALIVE || cell->pidfd < 0)
 		return no_box();
-	TRY(group_oom(warden->groups, cell->id, &fds[0]));
-	err = group_leaf_meter(warden->groups, cell->id, 0, &fds[1]);
-	if (err) {
-		fd_drop(&fds[0]);
-		return no_leaf(err);
-	}
 	*answer = (struct answer){
 		.kind = ANSWER_DONE,
 		.to = ORDER_ADOPT,
@@ -255,9 +261,10 @@ static fallible adopt(struct warden *warden, const struct order *order)
 		.pid = (uint32_t)cell->pid,
 		.frozen = group_pulse(warden->groups, cell->id) != GROUP_RUNS,
 		.leaves = cell->leaves,
+		.cpu_us = group_cpu_us(warden->groups, cell->id),
 	};
 	memcpy(answer->spent, cell->note.killed, sizeof(answer->spent));
-	post_answer(warden, answer, fds, 2);
+	post_answer(warden, answer, NULL, 0);
 	return OK;
 }
 

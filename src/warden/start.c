@@ -38,7 +38,7 @@
 #include "warden/recall.h"
 
 #define FDS_APART 1024 // for other things than boxes
-#define FDS_A_BOX 4    // pidfd, user namespace, a copy of its overlays, what steers its way out
+#define FDS_A_BOX 3    // pidfd, a copy of its overlays, what steers its way out
 #define SLOTS_MAX 65000
 #define SOCKET "warden.sock"
 
@@ -190,10 +190,11 @@ static fallible open_run(struct warden *warden, const struct options *options)
 static void open_ids(struct warden *warden)
 {
 	struct rlimit files = {0};
-	uint64_t most;
+	uint64_t most, apart = FDS_APART;
 
 	getrlimit(RLIMIT_NOFILE, &files);
-	most = files.rlim_cur > FDS_APART + 512 ? (files.rlim_cur - FDS_APART) / FDS_A_BOX : 64;
+	apart += files.rlim_cur / 8 < IDS_HELD ? files.rlim_cur / 8 : IDS_HELD;
+	most = files.rlim_cur > apart + 512 ? (files.rlim_cur - apart) / FDS_A_BOX : 64;
 	warden->usual = LIMITS_DEFAULT;
 	warden->boxes_max = most < ORDER_BOXES_MAX ? (uint32_t)most : ORDER_BOXES_MAX;
 	// As many again may rest, and one is the jail's.

@@ -165,7 +165,7 @@ def file_numbers():
     home = tempfile.mkdtemp(prefix="cove-test-bin-")
     few = os.path.join(home, "cove")
     with open(few, "w") as file:
-        file.write("#!/bin/sh\nulimit -n 1200; exec %s \"$@\"\n" % c.BIN)
+        file.write("#!/bin/sh\nulimit -n 1200; exec setpriv --bounding-set -sys_resource %s \"$@\"\n" % c.BIN)
     os.chmod(few, 0o755)
     cove = c.Cove("--queue-wait=300ms", binary=few)
     box = cove.create(name="works")

@@ -61,6 +61,7 @@ def pairs(cove):
     c.same(cove.execute("paused", "true").json["reason"], "paused", "requests are refused until it is resumed")
     c.same(cove.post("/v1/sandboxes/paused/resume").json["state"], "running", "it is resumed")
     c.same(cove.out("paused", "pgrep -c sleep; cat /workspace/note"), "1\npaused\n", "and goes on where it was")
+    c.until(lambda: show(cove, "dead")[0] == "stopped")  # the warden may hear of the end after it was asked
     c.same(show(cove, "dead"), ("stopped", "box_lost"), "running and dead: stopped, with its files")
     c.same(cove.out("dead", "cat /workspace/note; pgrep -c sleep; true"), "dead\n0\n", "a request starts it again")
 

@@ -1,5 +1,8 @@
 // Processes from one daemon to the next: records, output to the byte, limits, ends.
+#include <dirent.h>
+
 #include "box/box.h"
+#include "box/rest.h"
 #include "model/tag.h"
 #include "unit/box/lives.h"
 
@@ -264,6 +267,18 @@ ADOPT_TEST(limits, first_limit, 100, "limits go on where they were, of plain com
 	end_box();
 }
 
+static int count_fds(void)
+{
+	DIR *list = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (list && readdir(list))
+		count++;
+	if (list)
+		closedir(list);
+	return count;
+}
+
 static void first_nothing(int said)
 {
 	(void)said;
@@ -271,16 +286,25 @@ static void first_nothing(int said)
 }
 
 ADOPT_TEST(usable, first_nothing, 0,
-	   "an idle box is taken up, and works; a box that is gone is not")
+	   "an idle box is taken up with one descriptor, and works; a box that is gone is not")
 {
-	auto_proc proc = NULL;
+	auto_proc proc = NULL, busy = NULL;
 	int64_t from = clock_us();
 	auto_err err = OK;
+	int fds;
 
+	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	fds = count_fds();
 	CHECK_OK(adopt());
 	printf("# %lld us\n", (long long)(clock_us() - from));
+	CHECK(count_fds() == fds + 1); // the socket to its pid 1
 	CHECK_OK(start_process("p", "echo hi", false, &proc));
 	CHECK_OK(proc_wait(proc, in(5000)));
+	CHECK(box_rest_files(box, true) && !box_rest_files(box, true));
+	CHECK_OK(start_process("q", "for ((i = 0; i < 100000; i++)); do :; done; kill -9 $$", false,
+			       &busy));
+	CHECK_OK(proc_wait(busy, in(20000)));
+	CHECK(proc_look(busy).result->cpu_ms > 0 && proc_look(busy).exit_code == 137);
 	end_box();
 	err = adopt();
 	CHECK(err && err_kind(err) == ERR_NOT_FOUND);

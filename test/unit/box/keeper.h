@@ -286,40 +286,39 @@ static void keeper_bury(struct keeper_box *box)
 
 static void keeper_adopt(int sock, struct keeper_box *box, struct answer *answer)
 {
-	char path[256];
-	int fds[2];
-
-	snprintf(path, sizeof(path), "%s/memory.oom_control", box->memory);
-	fds[0] = open(box->memory[0] ? path : "/dev/null", O_RDONLY | O_CLOEXEC);
-	fds[1] = box->evil ? open("/dev/null", O_RDONLY | O_CLOEXEC)
-			   : keeper_meter(&box->cradle, 0);
 	answer->pid = (uint32_t)box->cradle.pid;
 	answer->leaves = (uint32_t)box->cradle.leaves;
-	keeper_answer(sock, answer, fds, 2);
-	close(fds[0]);
-	close(fds[1]);
+	keeper_answer(sock, answer, NULL, 0);
+}
+
+static int keeper_oom(const struct keeper_box *box)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/memory.oom_control", box->memory);
+	return open(box->memory[0] ? path : "/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 static void keeper_leaf(int sock, struct keeper_box *box, const struct order *order,
 			struct answer *answer)
 {
-	int fds[3], count;
+	int fds[4], count;
 
 	if (box->evil) {
-		fds[0] = fds[1] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		fds[0] = fds[1] = fds[2] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 		answer->leaf = order->leaf;
-		answer->join_count = 1;
-		keeper_answer(sock, answer, fds, 2);
+		answer->join_count = !order->again;
+		keeper_answer(sock, answer, fds, 2 + !order->again);
 		close(fds[0]);
 		return;
 	}
 	answer->leaf = keeper_leaf_number(order->again, order->leaf, box->cradle.leaves);
-	count = order->again ? cradle_make_leaf(&box->cradle, (int)order->leaf, fds)
-			     : cradle_leaf(&box->cradle, fds);
+	count = order->again ? 0 : cradle_leaf(&box->cradle, fds);
 	answer->join_count = (uint32_t)count;
 	fds[count] = keeper_meter(&box->cradle, (int)answer->leaf);
-	keeper_answer(sock, answer, fds, count + 1);
-	for (int i = 0; i <= count; i++)
+	fds[count + 1] = keeper_oom(box);
+	keeper_answer(sock, answer, fds, count + 2);
+	for (int i = 0; i <= count + 1; i++)
 		close(fds[i]);
 }
 

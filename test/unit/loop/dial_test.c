@@ -1,5 +1,6 @@
 #include "loop/dial.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -109,4 +110,21 @@ TASK_TEST(local, "a message socket at a path is reached, and a missing one is un
 	stream_close(&stream);
 	unlink(at.sun_path);
 	rmdir(dir);
+}
+
+TASK_TEST(no_files, "without a descriptor it is told so, and may be tried again")
+{
+	int lowest = dup(0), fd = -1;
+	struct rlimit before, none;
+	struct err *err;
+
+	close(lowest);
+	CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	none = (struct rlimit){(rlim_t)lowest, before.rlim_max};
+	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	err = dial_local_fd("/nonexistent", inside_now() + 1000, &fd);
+	CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+	CHECK(err && err_kind(err) == ERR_EXHAUSTED && fd == -1);
+	CHECK_STR(err_reason(err), "daemon_files");
+	err_free(err);
 }

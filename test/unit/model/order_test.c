@@ -165,6 +165,7 @@ static struct answer done(enum order_kind to)
 			 .boxes_max = ORDER_BOXES_MAX},
 		.pid = 4711,
 		.leaves = TALK_LEAVES_MAX,
+		.cpu_us = UINT64_MAX,
 		.spent = {UINT64_MAX, 1},
 		.census = {.alive = 1, .odd_count = 99},
 	};
@@ -292,9 +293,9 @@ TEST(fds, "how many fds come with an answer is told by its kind, its joins and i
 	static const enum order_kind with[] = {ORDER_BUILD, ORDER_NETWORK};
 	struct answer answer = done(ORDER_LEAF), out;
 
-	CHECK(answer_fds(&answer) == 3);
+	CHECK(answer_fds(&answer) == 4);
 	answer.join_count = 1;
-	CHECK(answer_fds(&answer) == 2);
+	CHECK(answer_fds(&answer) == 3);
 	for (size_t i = 0; i < sizeof(with) / sizeof(*with); i++) {
 		answer = done(with[i]);
 		CHECK(answer_fds(&answer) == order_fds(with[i]));
