@@ -12,6 +12,7 @@
 #include "fleet/visit.h"
 #include "http/upgrade.h"
 #include "http/wspipe.h"
+#include "loop/closer.h"
 #include "model/terms.h"
 
 #define ASK_MS 5000
@@ -272,7 +273,7 @@ fallible api_ports_tcp(struct http *x)
 	struct wsock_options options = WSPIPE_OPTIONS;
 	auto_visit visit = {0};
 	struct files files;
-	auto_fd fd = -1;
+	auto_closer_fd fd = -1;
 	uint16_t port = 0;
 
 	TRY(read_port(x, &port));

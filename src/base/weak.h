@@ -88,7 +88,11 @@
 	X(HOST_KEY,     "host_key",       "the template 'host' is for keys that may") \
 	X(REVOCATION,   "revocation",     "a key that was revoked or has expired opens nothing") \
 	X(JUDGE,        "judge",          "connections out are judged by their names") \
-	X(CROWD,        "crowd",          "how many connections out a box may have, and open in a second")
+	X(CROWD,        "crowd",          "how many connections out a box may have, and open in a second") \
+	X(CLOSER,       "closer",         "what comes from a box is closed by a thread, not by the loop") \
+	X(PASSRIGHTS,   "passrights",     "the kernel refuses descriptors on a dialogue") \
+	X(EXECUTED,     "executed",       "a child that died before execve is not told as a command") \
+	X(SENDER,       "sender",         "a shell's answers count from its own process alone")
 // clang-format on
 enum weak {
 #define X(name, word, what) WEAK_##name,

@@ -38,6 +38,7 @@
 #include "box/adopt_inner.h"
 #include "box/leaf.h"
 #include "box/word.h"
+#include "loop/closer.h"
 #include "loop/dial.h"
 #include "loop/offload.h"
 #include "os/fd.h"
@@ -46,8 +47,7 @@
 
 static void drop_fds(int *fds, int *count)
 {
-	while (*count > 0)
-		close(fds[--*count]);
+	closer_drop_all(fds, *count);
 	*count = 0;
 }
 

@@ -4,9 +4,15 @@
 // record is read, the pipes are emptied, the answer goes.
 //
 // Nothing it says is trusted: a record is bounded, has to be asked for, and carries the mark that
-// was told with the command. A shell that breaks these rules is killed.
+// was told with the command. A shell that breaks these rules is killed, and so is one that passes
+// descriptors.
 //
-// syscalls: sendto recvfrom close
+// A background job that is a subshell has a copy of the dialogue, and may have read the mark there.
+// So the kernel says of every message which process wrote it (SO_PASSCRED). The process that ended
+// the greeting, before any command of a client was told, is the shell; what others write is
+// dropped.
+//
+// syscalls: sendto recvmsg setsockopt
 #include "box/bash.h"
 
 #include <errno.h>
@@ -15,10 +21,13 @@
 
 #include "base/mem.h"
 #include "base/secret.h"
+#include "base/weak.h"
 #include "box/leaf.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 
 #define READ 1024
+#define FOREIGN_MAX 256 // messages: then the shell is killed, for it cannot be heard
 #define WORDS_MAX (16 << 20)
 #define ATONCE 65536 // what an empty socket takes at once
 
@@ -28,7 +37,7 @@ static void shut(struct bash *shell)
 		return;
 	shell->open = false;
 	loop_unwatch(shell->box->loop, &shell->watch);
-	fd_drop(&shell->watch.fd);
+	closer_drop(&shell->watch.fd);
 }
 
 static void free_bash(struct later *later)
@@ -207,7 +216,16 @@ static bool skip_past(struct bash *shell)
 	return heard->len < SHELL_END_MAX;
 }
 
-static bool take_end(struct bash *shell)
+// Its process, from now on and for the next daemon.
+static void learn_sender(struct bash *shell, int sender)
+{
+	if (shell->sender || sender <= 0)
+		return;
+	shell->sender = sender;
+	exec_tag_sender(shell->exec, (uint32_t)sender);
+}
+
+static bool take_end(struct bash *shell, int sender)
 {
 	struct shell_end end;
 	size_t used = 0;
@@ -225,6 +243,7 @@ static bool take_end(struct bash *shell)
 	}
 	if (shell->phase != BASH_AT_WORK || end.mark != shell->mark || used != shell->heard.len)
 		return false;
+	learn_sender(shell, sender);
 	shell->status = end.status;
 	shell->job = end.job;
 	if (end.cwd.len && !(shell->cwd && str_is(end.cwd, shell->cwd))) {
@@ -239,19 +258,26 @@ static bool take_end(struct bash *shell)
 static void hear(struct bash *shell)
 {
 	char room[READ];
-	ssize_t n;
+	int sender = 0;
+	ssize_t n = fd_recv_bytes(shell->watch.fd, room, sizeof(room), &sender, MSG_DONTWAIT);
 
-	do {
-		n = recv(shell->watch.fd, room, sizeof(room), MSG_DONTWAIT);
-	} while (n < 0 && errno == EINTR);
 	if (n < 0 && errno == EAGAIN)
 		return;
+	if (n < 0 && errno == EPROTO) {
+		distrust(shell);
+		return;
+	}
 	if (n <= 0) {
 		shut(shell); // what was executed in its place may run on
 		return;
 	}
+	if (shell->sender && sender != shell->sender && !weak(SENDER)) {
+		if (++shell->foreign > FOREIGN_MAX)
+			distrust(shell);
+		return;
+	}
 	buf_add(&shell->heard, room, (size_t)n);
-	if (!buf_ok(&shell->heard) || !take_end(shell))
+	if (!buf_ok(&shell->heard) || !take_end(shell, sender))
 		distrust(shell);
 }
 
@@ -307,6 +333,8 @@ static fallible watch_dialogue(struct bash *shell, int fd)
 
 	shell->watch = (struct watch){.fd = fd, .ready = on_dialogue};
 	shell->open = true;
+	if (fd_ask_sender(fd))
+		return err_sys(errno, "ask who writes to a dialogue");
 	err = loop_watch(shell->box->loop, &shell->watch, EPOLLIN);
 	return err;
 }
@@ -326,7 +354,7 @@ static fallible open_ends(struct bash *shell)
 	shell->pipes.at = &shell->box->at;
 	err = pipes_open(&shell->pipes, shell->box->loop, shell->aside, fds, (struct str){0});
 	if (err) {
-		fd_drop(&ends.dialogue);
+		closer_drop(&ends.dialogue);
 		return err;
 	}
 	return watch_dialogue(shell, ends.dialogue);
@@ -363,10 +391,11 @@ static fallible attach(struct exec *exec, struct tape *aside, struct bash **out)
 	return OK;
 }
 
-fallible bash_adopt(struct exec *exec, struct tape *aside, struct bash **out)
+fallible bash_adopt(struct exec *exec, struct tape *aside, uint32_t sender, struct bash **out)
 {
 	TRY(attach(exec, aside, out));
 	(*out)->resync = true;
+	(*out)->sender = (int)sender;
 	return OK;
 }
 

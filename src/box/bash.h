@@ -28,8 +28,10 @@ struct bash {
 	struct buf heard, told; // a record that is not whole; what it has not yet taken
 	size_t told_at;
 	uint64_t mark;
-	bool resync; // what it says up to that mark is of an earlier life
-	bool half;   // its tag says that it may have heard half of what it is told
+	int sender;	  // its process, as the kernel counts; 0: not known yet
+	uint32_t foreign; // messages of other processes
+	bool resync;	  // what it says up to that mark is of an earlier life
+	bool half;	  // its tag says that it may have heard half of what it is told
 	int status;
 	uint32_t job;
 	char *cwd; // NULL: as it was
@@ -53,7 +55,8 @@ fallible bash_open_other(struct exec *exec, struct tape *aside, struct buf *word
 			 struct bash **out);
 // The same of a shell that has been at work for an earlier daemon: it is told nothing yet, and is
 // held to be at rest. The end of the first command that it is told is the first that counts.
-fallible bash_adopt(struct exec *exec, struct tape *aside, struct bash **out);
+// `sender` is its process, as the last daemon noted; 0: whoever ends that first command.
+fallible bash_adopt(struct exec *exec, struct tape *aside, uint32_t sender, struct bash **out);
 // One that is at rest. `words` are the lines of a command but the last, which is added here.
 void bash_tell(struct bash *shell, struct buf *words, bool aside, const char *back,
 	       struct tape *tape);

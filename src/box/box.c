@@ -20,6 +20,7 @@
 #include "box/leaf.h"
 #include "box/pipe.h"
 #include "box/tape.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 
 #define UNDO_MS 20000
@@ -138,8 +139,7 @@ static void on_said(struct channel *channel, const struct talk *talk, int *fds, 
 		return;
 	}
 	if (count > 0 || box->phase != BOX_GREETING) {
-		while (count > 0)
-			close(fds[--count]);
+		closer_drop_all(fds, count);
 		box_break(box, "pid 1 greets out of turn");
 		return;
 	}

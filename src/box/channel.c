@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 
 #define WORDS_MAX (TALK_HELD_MAX + 64)
@@ -69,8 +70,7 @@ static bool hear(struct channel *channel)
 	}
 	// An EXEC is not for our ears: its first byte is looked at before it is unpacked.
 	if (!talk_is_heard((uint8_t)words[0]) || !talk_decode(words, (size_t)len, &talk)) {
-		while (count > 0)
-			close(fds[--count]);
+		closer_drop_all(fds, count);
 		lose(channel, "pid 1 speaks nonsense");
 		return false;
 	}
@@ -108,7 +108,7 @@ fallible channel_open(struct channel *channel, struct loop *loop, int fd)
 	bell_init(&channel->room);
 	err = loop_watch(loop, &channel->watch, EPOLLIN);
 	if (err)
-		close(fd);
+		closer_drop(&fd);
 	else
 		channel->open = true;
 	return err;
@@ -132,7 +132,7 @@ void channel_close(struct channel *channel)
 		return;
 	channel->open = false;
 	loop_unwatch(channel->loop, &channel->watch);
-	fd_drop(&channel->watch.fd);
+	closer_drop(&channel->watch.fd);
 	bell_ring(&channel->room);
 }
 

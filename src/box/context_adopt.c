@@ -147,7 +147,7 @@ static fallible take_process(struct context *context, struct adoptee *held)
 	}
 	err = adoptee_take(held, context->box, NULL, &exec);
 	if (!err && talks)
-		err = bash_adopt(exec, run->tape, &shell);
+		err = bash_adopt(exec, run->tape, held->tag.sender, &shell);
 	if (err || !talks) {
 		if (!err) {
 			exec_filed(exec);

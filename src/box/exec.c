@@ -27,6 +27,7 @@
 #include "box/exec_inner.h"
 #include "box/leaf.h"
 #include "box/word.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 
 #define GRACE_MS 5000 // from SIGTERM to SIGKILL
@@ -489,8 +490,7 @@ void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 		return;
 	}
 	if (!exec || exec->phase != due || (!lost && count != talk_fds(talk, exec->flags))) {
-		while (count > 0)
-			close(fds[--count]);
+		closer_drop_all(fds, count);
 		box_break(box, "pid 1 answers what nobody asked");
 		return;
 	}

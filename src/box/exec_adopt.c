@@ -80,6 +80,13 @@ void exec_tag_flag(struct exec *exec, uint32_t flag, bool on)
 	say_tag(exec);
 }
 
+void exec_tag_sender(struct exec *exec, uint32_t sender)
+{
+	if (exec->tag && exec->phase == EXEC_RUNNING &&
+	    tag_set_sender(exec->tag, exec->tag_len, sender))
+		say_tag(exec, (struct str){exec->tag, exec->tag_len});
+}
+
 // What passed before we came counts.
 static void go_on_limiting(struct exec *exec)
 {

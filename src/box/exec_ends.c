@@ -9,6 +9,7 @@
 #include "base/auto.h"
 #include "box/exec_inner.h"
 #include "box/pipe.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 
 static bool is_master(int fd)
@@ -67,7 +68,7 @@ fallible exec_open_ends(struct exec *exec, const int *fds)
 void exec_close_seat(struct exec *exec)
 {
 	for (int i = 0; i < 3; i++)
-		pipe_close(&exec->box->at, &exec->seat[i]);
+		closer_drop(&exec->seat[i]);
 }
 
 int exec_take_master(struct exec *exec)

@@ -75,6 +75,7 @@ void exec_pay_tag(struct exec *exec); // one that a full socket did not take
 void exec_filed(struct exec *exec);
 // A flag of its tag (model/tag.h), for a shell: before what it is true of.
 void exec_tag_flag(struct exec *exec, uint32_t flag, bool on);
+void exec_tag_sender(struct exec *exec, uint32_t sender);
 // Of a terminal with a trough, once; -1: it has none.
 void exec_take_trough(struct exec *exec, int ends[2]);
 // In exec_ends.c. Takes over what STARTED brought. BAD_PEER: it is not what it should be.

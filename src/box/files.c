@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "box/files_inner.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 
 #define SHOWN 200
@@ -165,7 +166,7 @@ fallible files_get(const struct files *files, const struct reach_ask *ask, enum 
 fallible files_once(const struct files *files, const struct reach_ask *ask, struct reach_say *say)
 {
 	auto_hand hand = NULL;
-	auto_fd fd = -1;
+	auto_closer_fd fd = -1;
 
 	TRY(files_get(files, ask, HAND_SHORT, &hand, say, &fd));
 	if (say->kind != REACH_DONE)
@@ -204,8 +205,7 @@ static fallible await_done(struct box_hand *hand, int64_t deadline, const char *
 		return files_explain(&say, path);
 	if (say.kind == REACH_DONE)
 		return OK;
-	if (fd >= 0)
-		close(fd);
+	closer_drop(&fd);
 	return files_nonsense();
 }
 
@@ -242,7 +242,7 @@ static fallible read_as(const struct files *files, const char *path, uint32_t fl
 	struct reach_say say;
 	struct reach_stat seen;
 	auto_hand hand = NULL;
-	auto_fd fd = -1;
+	auto_closer_fd fd = -1;
 
 	ask.flags = flags;
 	TRY(files_get(files, &ask, HAND_SHORT, &hand, &say, &fd));
@@ -297,7 +297,7 @@ struct files_upload {
 
 static void free_upload(struct files_upload *upload)
 {
-	fd_drop(&upload->fd);
+	closer_drop(&upload->fd);
 	free(upload->path);
 	free(upload);
 }
@@ -309,7 +309,7 @@ fallible files_begin(const struct files *files, const char *path, uint32_t flags
 	struct files_upload *upload;
 	struct reach_say say;
 	auto_hand hand = NULL;
-	auto_fd fd = -1;
+	auto_closer_fd fd = -1;
 
 	ask.flags = flags & (REACH_PARENTS | REACH_EXCLUSIVE);
 	ask.mode = mode;
@@ -347,8 +347,7 @@ fallible files_commit(struct files_upload *upload, int64_t deadline, struct reac
 		err = files_explain(&say, upload->path);
 		box_hand_give(take_ptr(hand));
 	} else if (!err && say.kind != REACH_DONE) {
-		if (fd >= 0)
-			close(fd);
+		closer_drop(&fd);
 		err = files_nonsense();
 	} else if (!err) {
 		if (stat)

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "box/files_inner.h"
 #include "box/inner.h"
+#include "loop/closer.h"
 
 struct files_walk {
 	struct box_hand *hand; // NULL: it has ended
@@ -62,7 +63,7 @@ static void finish(struct files_walk *walk, const struct reach_say *say)
 static fallible hear(struct files_walk *walk, int64_t deadline)
 {
 	struct reach_say say;
-	auto_fd fd = -1;
+	auto_closer_fd fd = -1;
 	struct err *err = box_hand_next(walk->hand, deadline, &say, &fd);
 
 	if (err && err_kind(err) == ERR_TIMEOUT)
@@ -256,7 +257,7 @@ static fallible begin_pipe(const struct files *files, struct reach_ask *ask,
 {
 	auto_free const char **globs = NULL;
 	auto_hand hand = NULL;
-	auto_fd fd = -1;
+	auto_closer_fd fd = -1;
 	struct reach_say say;
 	struct stat st;
 
@@ -305,8 +306,7 @@ fallible files_watch(const struct files *files, const char *path, uint32_t flags
 	else if (!err && say.kind != REACH_DONE)
 		err = files_nonsense();
 	if (err) {
-		if (fd >= 0)
-			close(fd);
+		closer_drop(&fd);
 		files_drop(walk);
 		return err;
 	}
@@ -322,7 +322,7 @@ static fallible take_socket(const struct files *files, const struct reach_ask *a
 {
 	struct reach_say say;
 	auto_hand hand = NULL;
-	auto_fd fd = -1;
+	auto_closer_fd fd = -1;
 	struct stat st;
 	int none = -1;
 
@@ -331,8 +331,7 @@ static fallible take_socket(const struct files *files, const struct reach_ask *a
 		return files_nonsense();
 	TRY(box_hand_next(hand, files->deadline, &say, &none));
 	if (say.kind != REACH_DONE) {
-		if (none >= 0)
-			close(none);
+		closer_drop(&none);
 		return files_nonsense();
 	}
 	if (rests)

@@ -25,6 +25,7 @@
 #include "base/mem.h"
 #include "box/inner.h"
 #include "box/word.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 
 #define REST_MS 30000
@@ -71,7 +72,7 @@ static void close_hand(struct box_hand *hand)
 {
 	if (hand->watch.fd >= 0)
 		loop_unwatch(hand->box->loop, &hand->watch);
-	fd_drop(&hand->watch.fd);
+	closer_drop(&hand->watch.fd);
 	loop_drop_timer(hand->box->loop, &hand->timer);
 	hand->phase = HAND_GONE;
 }
@@ -151,8 +152,7 @@ bool box_hand_heard(struct box *box, const struct talk *talk, int *fds, int coun
 	if (!hand || (!is && talk->kind != TALK_FAILED))
 		return false;
 	if (is && count != FD_LOST && (count != 1 || !is_socket(fds[0]))) {
-		while (count > 0)
-			close(fds[--count]);
+		closer_drop_all(fds, count);
 		box_break(box, "pid 1 gave no hand");
 		return true;
 	}
@@ -497,8 +497,7 @@ fallible box_hand_next(struct box_hand *hand, int64_t deadline, struct reach_say
 		if (came == FD_LOST)
 			return ask_no_files();
 		if (!reach_decode_say(words, (size_t)n, out) || came != reach_fds(out)) {
-			if (came > 0)
-				close(got);
+			closer_drop(&got);
 			return err_new(BAD_PEER, "bad_hand", "the sandbox answers nonsense");
 		}
 		*fd = came > 0 ? got : -1;

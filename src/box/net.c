@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "box/files.h"
 #include "box/inner.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 #include "os/net.h"
 
@@ -50,7 +51,7 @@ static fallible set(struct box *box, bool on, int64_t deadline)
 	struct order order = {.kind = ORDER_NETWORK, .net = on};
 	struct files files = {.box = box, .deadline = deadline};
 	int fds[ORDER_FDS_MAX];
-	auto_fd sock = -1;
+	auto_closer_fd sock = -1;
 
 	if (on && !(box->features & TALK_CAN_NET))
 		return err_hint(err_new(CONFLICT, "box_too_old",

@@ -28,6 +28,7 @@
 
 #include "base/mem.h"
 #include "box/pipe.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 
 #define CHUNK 65536
@@ -357,6 +358,10 @@ fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, c
 		sound &= is_pipe(fds[i]);
 	}
 	if (!sound) {
+		for (int i = 0; i < (input.at ? 3 : 2); i++) {
+			closer_drop(&ends[i]->watch.fd);
+			ends[i]->open = false;
+		}
 		pipes_close(pipes);
 		return err_new(BAD_PEER, "bad_pipe", "pid 1 sent something that is no pipe");
 	}

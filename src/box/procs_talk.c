@@ -7,6 +7,7 @@
 
 #include "box/leaf.h"
 #include "box/procs_inner.h"
+#include "loop/closer.h"
 
 int proc_dialogue(struct proc *proc)
 {
@@ -19,8 +20,9 @@ int proc_dialogue(struct proc *proc)
 
 void proc_close_dialogue(struct proc *proc)
 {
-	if (proc->last_words)
-		close(proc->last_words - 1);
+	int fd = proc->last_words - 1;
+
+	closer_drop(&fd);
 	proc->last_words = 0;
 }
 

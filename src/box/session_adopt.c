@@ -60,7 +60,7 @@ static fallible take_shell(struct session *session, struct adoptee *held)
 		exec_drop(exec);
 		return OK;
 	}
-	TRY(bash_adopt(exec, session->tape, &shell));
+	TRY(bash_adopt(exec, session->tape, held->tag.sender, &shell));
 	session_attach(session, shell);
 	go_on(session);
 	return OK;

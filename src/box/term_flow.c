@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "box/term_inner.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 
 #define CHUNK 65536
@@ -27,7 +28,7 @@ static char scratch[CHUNK]; // one thread turns the loop; nothing in it lives be
 void term_close_master(struct term *term)
 {
 	loop_unwatch(term->loop, &term->master);
-	fd_drop(&term->master.fd);
+	closer_drop(&term->master.fd);
 }
 
 static void grow_ring(struct term *term, size_t need)

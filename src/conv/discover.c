@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "loop/closer.h"
 #include "model/timers.h"
 
 #define PROCESSES_MAX 32768
@@ -62,10 +63,9 @@ static fallible read_file(struct look *look, int pid, const char *name, struct s
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
 	buf_clear(&look->bytes);
 	err = files_read(&look->files, path, &look->bytes, &fd, &stat);
-	if (fd >= 0)
-		close(fd);
 	if (!err) {
 		*out = fd >= 0 ? (struct str){0} : buf_view(&look->bytes);
+		closer_drop(&fd);
 		return OK;
 	}
 	// ESRCH comes as an error of the file system.

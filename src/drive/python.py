@@ -541,6 +541,14 @@ def hear_line():
     return hear(heard.index(b"\n") + 1).split()
 
 
+def leave_dialogue():
+    """In a child that was forked: cells are told to its parent alone."""
+    try:
+        os.close(DIALOGUE)
+    except OSError:
+        pass
+
+
 def take_seats():
     none = os.open("/dev/null", os.O_RDONLY)
     os.dup2(none, 0)
@@ -549,6 +557,7 @@ def take_seats():
         os.dup2(fd, seat)
         os.close(fd)
     os.set_inheritable(DIALOGUE, False)
+    os.register_at_fork(after_in_child=leave_dialogue)
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         open_stream(fd, name)
 

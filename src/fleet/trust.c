@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "box/files.h"
 #include "egress/egress.h"
+#include "loop/closer.h"
 #include "loop/offload.h"
 
 #define BUNDLE "/etc/ssl/certs/ca-certificates.crt"
@@ -98,7 +99,7 @@ static fallible add_to_bundle(const struct files *files, struct bundle *bundle)
 {
 	auto_free char *mark = mem_fmt("# cove: the authority of %s\n", bundle->id);
 	struct reach_stat stat;
-	auto_fd fd = -1;
+	auto_closer_fd fd = -1;
 	auto_err err = files_read(files, BUNDLE, bundle->text, &fd, &stat);
 
 	if (err && err_kind(err) != ERR_NOT_FOUND)

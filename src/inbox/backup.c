@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/secret.h"
 #include "inbox/errand.h"
+#include "loop/closer.h"
 #include "loop/offload.h"
 #include "loop/pump.h"
 #include "wire/text.h"
@@ -355,7 +356,7 @@ static fallible unpack_beside(struct backup *backup, const char *beside)
 	err = files_unpack(files, beside, REACH_OWNERS, &pipe, &walk);
 	if (!err)
 		err = settle(&pipe, walk, expand(backup, file, pipe));
-	close(file);
+	closer_drop(&file);
 	return err;
 }
 

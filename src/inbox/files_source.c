@@ -2,14 +2,13 @@
 
 #include "inbox/files.h"
 #include "inbox/mime.h"
+#include "loop/closer.h"
 #include "loop/pump.h"
 
 void source_done(struct source *source)
 {
 	buf_done(&source->small);
-	if (source->fd >= 0)
-		close(source->fd);
-	source->fd = -1;
+	closer_drop(&source->fd);
 }
 
 fallible source_read(struct source *source, uint64_t offset, void *room, size_t size, size_t *out)

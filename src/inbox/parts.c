@@ -10,6 +10,7 @@
 #include "door/outward.h"
 #include "door/put.h"
 #include "inbox/place.h"
+#include "loop/closer.h"
 
 #define PARTS_MAX 10000 // of one upload, as object stores have it
 #define AT_ONCE 4
@@ -243,8 +244,7 @@ static fallible answer(struct parts *parts)
 
 static void end(struct parts *parts)
 {
-	if (parts->file >= 0)
-		close(parts->file);
+	closer_drop(&parts->file);
 	for (size_t i = 0; parts->at && i < parts->count; i++)
 		buf_done(&parts->at[i].etag);
 }

@@ -5,6 +5,7 @@
 #include "door/escort.h"
 #include "http/inlet.h"
 #include "inbox/ports.h"
+#include "loop/closer.h"
 
 #define PROBE_MS 5000
 #define INTERVAL_MIN 100
@@ -141,7 +142,7 @@ static fallible probe(struct watcher *w, bool *out)
 	int64_t deadline = loop_now(door_of(w->x)->loop) + PROBE_MS;
 	struct files files = {.box = w->visit.box, .user = "", .deadline = deadline};
 	auto_err err = NULL;
-	auto_fd fd = -1;
+	auto_closer_fd fd = -1;
 
 	*out = false;
 	err = files_dial(&files, (uint16_t)w->port, &fd);

@@ -27,6 +27,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 
 #define SPREE_MAX (1024 * 1024)
@@ -60,6 +61,7 @@ fallible stream_open(struct stream *stream, struct loop *loop, int fd)
 	*stream = (struct stream){.fd = fd, .loop = loop, .watch = {.fd = fd, .ready = on_ready}};
 	stream->is_socket = getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0;
 	stream->is_tcp = stream->is_socket && protocol == IPPROTO_TCP;
+	stream->is_unix = stream->is_socket && protocol == 0;
 	if (fd_nonblock(fd, true) != 0)
 		err = err_sys(errno, "make fd %d non-blocking", fd);
 	else
@@ -84,7 +86,10 @@ void stream_close(struct stream *stream)
 	// with no time, it resets.
 	if (stream->is_tcp)
 		setsockopt(stream->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-	fd_drop(&stream->fd);
+	if (stream->is_unix) // what its peer passed may lie in it unread
+		closer_drop(&stream->fd);
+	else
+		fd_drop(&stream->fd);
 	if (stream->reader)
 		task_wake(stream->reader);
 	if (stream->writer)
@@ -154,12 +159,19 @@ static fallible breathe(struct stream *stream)
 	return stream->fd < 0 ? closed() : OK;
 }
 
+static ssize_t read_some(struct stream *stream, void *room, size_t size)
+{
+	if (stream->is_unix)
+		return fd_recv_bytes(stream->fd, room, size, NULL, MSG_DONTWAIT);
+	return stream->is_socket ? recv(stream->fd, room, size, MSG_DONTWAIT)
+				 : read(stream->fd, room, size);
+}
+
 fallible stream_read_now(struct stream *stream, void *room, size_t size, bool *out_empty,
 			 size_t *out)
 {
 	while (stream->fd >= 0) {
-		ssize_t n = stream->is_socket ? recv(stream->fd, room, size, MSG_DONTWAIT)
-					      : read(stream->fd, room, size);
+		ssize_t n = read_some(stream, room, size);
 
 		if (n < 0 && errno == EINTR)
 			continue;

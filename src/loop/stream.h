@@ -17,7 +17,7 @@ struct stream {
 	bool readable;	// it may have bytes that nobody has read
 	bool hung_up;	// the peer has closed or reset, though bytes may be left to read
 	bool reset; // nothing can be written any more: not just the peer's sending half is closed
-	bool is_socket, is_tcp;
+	bool is_socket, is_tcp, is_unix;
 	bool aborted;	   // stream_close() resets it: what the peer has not read yet is dropped
 	bool more_follows; // at once: what is written now may wait a moment and go with that
 	// Told from the loop when `hung_up` or `reset` becomes true, also while nobody reads or

@@ -14,9 +14,10 @@
 // is not interactive does, and as clients expect. A shell that cannot write the record, because
 // somebody disabled its builtins, exits too.
 //
-// What the command starts has neither the socket nor the pipes under these numbers. The mark is a
-// random number that the command cannot know: what a background job writes to a copy of the socket,
-// which a subshell has, is not taken for the end of another command.
+// What the command starts has neither the socket nor the pipes under these numbers. A subshell has
+// the copies that bash saved of them, and may read there what its shell is told, the mark included:
+// so an end counts only when the kernel says that the shell's own process wrote it (box/bash.c).
+// What such a job takes away the shell does not hear: the command then runs into its time limit.
 //
 // `&& :` keeps set -e and ERR traps out of it, and $? for the next command. Words are quoted
 // against aliases; a command that redefines `builtin` or `eval` as a function deceives itself only.

@@ -2,7 +2,9 @@
 
 #include "wire/pack.h"
 
-#define VERSION 1
+#define VERSION 2
+#define VERSION_NO_SENDER 1
+#define SENDER_AT (1 + 1 + 1 + 4 + 7 * 8)
 #define NUMBER_MAX (1ull << 53)
 #define TEXT_EXTRA 8 // a text's length and NUL
 
@@ -11,7 +13,7 @@ size_t tag_encode(const struct tag *tag, void *room, size_t size)
 	struct str session = tag->session.at ? tag->session : STR("");
 	struct str command = tag->command;
 	struct pack pack;
-	size_t fixed = 1 + 1 + 1 + 4 + 7 * 8 + 1 + tag->id.len + session.len + 3 * TEXT_EXTRA;
+	size_t fixed = SENDER_AT + 4 + 1 + tag->id.len + session.len + 3 * TEXT_EXTRA;
 	uint32_t flags = tag->flags;
 
 	if (fixed > size)
@@ -32,6 +34,7 @@ size_t tag_encode(const struct tag *tag, void *room, size_t size)
 	pack_u64(&pack, tag->wall_ms);
 	pack_u64(&pack, tag->meter_us);
 	pack_u64(&pack, tag->oom_kills);
+	pack_u32(&pack, tag->sender);
 	pack_u8(&pack, tag->session.at != NULL);
 	pack_text(&pack, tag->id);
 	pack_text(&pack, session);
@@ -66,11 +69,14 @@ bool tag_decode(struct str bytes, struct tag *out)
 	tag.wall_ms = number(&in);
 	tag.meter_us = number(&in);
 	tag.oom_kills = number(&in);
+	if (version != VERSION_NO_SENDER)
+		tag.sender = unpack_u32(&in);
 	has_session = unpack_u8(&in);
 	tag.id = unpack_text(&in, TAG_ID_MAX);
 	tag.session = unpack_text(&in, TAG_ID_MAX);
 	tag.command = unpack_text(&in, bytes.len);
-	if (!unpack_end(&in) || version != VERSION || kind >= TAG_KINDS || has_session > 1 ||
+	if (!unpack_end(&in) || version < VERSION_NO_SENDER || version > VERSION ||
+	    kind >= TAG_KINDS || has_session > 1 ||
 	    tag.flags > (TAG_AUTO | TAG_COMMAND | TAG_CUT | TAG_HALF) ||
 	    (kind == TAG_EXEC) != (tag.id.len == 0) || (!has_session && tag.session.len))
 		return false;
@@ -78,5 +84,16 @@ bool tag_decode(struct str bytes, struct tag *out)
 	if (!has_session)
 		tag.session = (struct str){0};
 	*out = tag;
+	return true;
+}
+
+bool tag_set_sender(void *bytes, size_t len, uint32_t sender)
+{
+	struct pack pack;
+
+	if (len < SENDER_AT + 4 || *(const uint8_t *)bytes != VERSION)
+		return false;
+	pack_init(&pack, (char *)bytes + SENDER_AT, 4);
+	pack_u32(&pack, sender);
 	return true;
 }

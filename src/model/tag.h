@@ -36,13 +36,16 @@ struct tag {
 	uint64_t cap;		      // of its tape
 	uint64_t cpu_ms, wall_ms;     // limits; 0: none
 	uint64_t meter_us, oom_kills; // at the beginning
-	struct str id;		      // 1 to TAG_ID_MAX bytes, but for EXEC: ""
-	struct str session;	      // at == NULL: none
-	struct str command;	      // PROCESS: as it is shown; TERM: what runs
+	uint32_t sender;    // SESSION, CONTEXT: the process whose answers count; 0: not known
+	struct str id;	    // 1 to TAG_ID_MAX bytes, but for EXEC: ""
+	struct str session; // at == NULL: none
+	struct str command; // PROCESS: as it is shown; TERM: what runs
 };
 
 // Cuts the command to what fits. The length; never 0 for an id and session in their bounds.
 size_t tag_encode(const struct tag *tag, void *room, size_t size);
 #define TAG_FLAGS_AT 2 // a byte of what was encoded
+// Writes the sender into what was encoded. False: a tag of a version that has none.
+bool tag_set_sender(void *bytes, size_t len, uint32_t sender);
 // The texts are slices of `bytes`. False: this is none of ours.
 bool tag_decode(struct str bytes, struct tag *out);

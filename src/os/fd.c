@@ -1,4 +1,9 @@
-// syscalls: read write openat close fcntl sendmsg recvmsg
+// A descriptor that a peer passes is closed by whoever receives it: the kernel does so inside of
+// recvmsg() when there is no room for it, and close() of a socket with SO_LINGER waits as long as
+// the peer chose. So there is room for as many as one message can carry, and what nobody asked for
+// is closed as the process says (fd_on_stray).
+//
+// syscalls: read write openat close fcntl sendmsg recvmsg setsockopt
 #include "os/fd.h"
 
 #include <errno.h>
@@ -7,7 +12,31 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FDS_BORNE 32 // more than any message of ours carries
+#include "base/weak.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+#define FDS_BORNE 32   // more than any message of ours carries
+#define FDS_PASSED 253 // the kernel's SCM_MAX_FD
+
+union side_room {
+	char room[CMSG_SPACE(FDS_PASSED * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+	struct cmsghdr align;
+};
+
+static void close_stray(int fd)
+{
+	close(fd);
+}
+
+static void (*drop_stray)(int fd) = close_stray;
+
+void fd_on_stray(void (*drop)(int fd))
+{
+	drop_stray = drop ? drop : close_stray;
+}
 
 int fd_write_all(int fd, const void *bytes, size_t len)
 {
@@ -150,7 +179,7 @@ static int take_fds(struct msghdr *message, int *fds, int room)
 			if (came < room)
 				fds[came] = fd;
 			else
-				close(fd);
+				drop_stray(fd);
 			came++;
 		}
 	}
@@ -160,33 +189,41 @@ static int take_fds(struct msghdr *message, int *fds, int room)
 static void close_all(const int *fds, int count)
 {
 	for (int i = 0; i < count; i++)
-		close(fds[i]);
+		drop_stray(fds[i]);
+}
+
+// One message into `room`, with what lies beside it in the first `beside` bytes of `side`.
+static ssize_t receive(int sock, void *room, size_t size, union side_room *side, size_t beside,
+		       struct msghdr *message, int flags)
+{
+	struct iovec part = {.iov_base = room, .iov_len = size};
+	ssize_t n;
+
+	*message = (struct msghdr){
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = side->room,
+		.msg_controllen = beside,
+	};
+	do {
+		n = recvmsg(sock, message, flags | MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	message->msg_iov = NULL;
+	return n;
 }
 
 ssize_t fd_recv_any(int sock, void *room, size_t size, int *fds, int *count, int flags)
 {
-	struct iovec part = {.iov_base = room, .iov_len = size};
-	union {
-		char room[CMSG_SPACE(FDS_BORNE * sizeof(int))];
-		struct cmsghdr align;
-	} side;
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = side.room,
-		.msg_controllen = sizeof(side.room),
-	};
+	union side_room side;
+	struct msghdr message;
 	int space = *count;
+	ssize_t n = receive(sock, room, size, &side, sizeof(side), &message, flags);
 	int came;
-	ssize_t n;
 
-	do {
-		n = recvmsg(sock, &message, flags | MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -1;
 	came = take_fds(&message, fds, space);
-	if (came > space || came == FDS_BORNE || (message.msg_flags & MSG_TRUNC)) {
+	if (came > space || (message.msg_flags & MSG_TRUNC)) {
 		close_all(fds, came < space ? came : space);
 		*count = 0;
 		errno = EPROTO;
@@ -199,6 +236,49 @@ ssize_t fd_recv_any(int sock, void *room, size_t size, int *fds, int *count, int
 	}
 	*count = came;
 	return n;
+}
+
+// The process that wrote the message, as the kernel says; 0: SO_PASSCRED was not set when it came.
+static int sender_of(struct msghdr *message)
+{
+	struct ucred who;
+
+	for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head;
+	     head = CMSG_NXTHDR(message, head)) {
+		if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_CREDENTIALS)
+			continue;
+		memcpy(&who, CMSG_DATA(head), sizeof(who));
+		return who.pid;
+	}
+	return 0;
+}
+
+ssize_t fd_recv_bytes(int sock, void *room, size_t size, int *sender, int flags)
+{
+	union side_room side;
+	size_t beside = weak(CLOSER) ? CMSG_SPACE(sizeof(struct ucred)) : sizeof(side);
+	struct msghdr message;
+	ssize_t n = receive(sock, room, size, &side, beside, &message, flags);
+
+	if (n < 0)
+		return -1;
+	if (take_fds(&message, NULL, 0) > 0 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+		errno = EPROTO;
+		return -1;
+	}
+	if (sender)
+		*sender = sender_of(&message);
+	return n;
+}
+
+int fd_ask_sender(int sock)
+{
+	int on = 1, off = 0;
+
+	// From Linux 6.16 on a peer is told EPERM when it passes descriptors.
+	if (!weak(PASSRIGHTS))
+		setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
+	return setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 }
 
 ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int flags)

@@ -23,5 +23,14 @@ ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int fla
 // The same, but instead of EMFILE the bytes are returned, with *count = FD_LOST and no fd.
 #define FD_LOST (-1)
 ssize_t fd_recv_any(int sock, void *room, size_t size, int *fds, int *count, int flags);
+// Bytes of a socket on which nobody may pass descriptors: such a message is EPROTO. *sender, if it
+// is not NULL, is the process that wrote them, as this process counts, where fd_ask_sender() came
+// first: bytes of two processes are never returned together.
+ssize_t fd_recv_bytes(int sock, void *room, size_t size, int *sender, int flags);
+// From now on the kernel notes who writes to the other end of `sock`, a Unix socket, and refuses
+// descriptors where it can. 0, or -1 with errno.
+int fd_ask_sender(int sock);
+// How a descriptor that came unasked is closed; NULL: at once.
+void fd_on_stray(void (*drop)(int fd));
 // Closes and forgets.
 void fd_drop(int *fd);

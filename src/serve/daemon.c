@@ -42,6 +42,7 @@
 #include "fleet/ways.h"
 #include "gen/version.h"
 #include "inbox/inbox.h"
+#include "loop/closer.h"
 #include "loop/offload.h"
 #include "model/timers.h"
 #include "os/fd.h"
@@ -489,6 +490,7 @@ static fallible build(struct house *house)
 	TRY(brink_start());
 	TRY(tape_sync_start(house->tapes_dir));
 	TRY(offload_open(house->loop, (int)house->config.threads));
+	TRY(closer_open(house->loop));
 	TRY(open_store(house));
 	house->hours = hours_open(house->store, boot);
 	TRY(open_egress(house));

@@ -397,10 +397,16 @@ HOUSE_TEST(liars, "a shell whose dialogue is broken is replaced, not believed")
 	auto_session session = NULL;
 
 	CHECK_OK(run("liar", "true"));
-	// A subshell has copies of the socket, and does not know the mark.
-	CHECK_OK(run("liar", "(for fd in /proc/$BASHPID/fd/*; do n=${fd##*/}; "
-			     "case $(readlink $fd) in socket*) printf '0 1 2 /\\0' >&$n;; esac; "
-			     "done; sleep 1); echo no"));
+	// A subshell has copies of the socket. It is another process, and not heard.
+	CHECK_OK(run("liar", "(for n in {3..30}; do [ -S /proc/self/fd/$n ] && "
+			     "printf '0 1 2 /\\0' >&$n; done; exit 3); echo $?; (exit 4)"));
+	CHECK(result.end == SESSION_DONE && result.exit_code == 4);
+	CHECK_STR(out, "3");
+	CHECK_OK(run("liar", "(for n in {3..30}; do [ -S /proc/self/fd/$n ] && "
+			     "for i in {1..10}; do printf %65536d 1 >&$n; done; done); echo no"));
+	CHECK(result.end == SESSION_TERMINATED && result.exit_code == 137);
+	CHECK_OK(run("liar", "for n in {3..30}; do [ -S /proc/self/fd/$n ] && "
+			     "printf '0 1 2 /\\0' >&$n; done; sleep 1; echo no"));
 	CHECK(result.end == SESSION_TERMINATED && result.exit_code == 137);
 	CHECK_OK(run("liar", "echo back"));
 	CHECK_STR(out, "back");

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tap.h"
@@ -93,6 +94,34 @@ TEST(full, "a process without free numbers loses the fds, but not the message")
 		fd_drop(&sent[i]);
 		fd_drop(&pair[i]);
 	}
+}
+
+TEST(senders,
+     "bytes are told apart by the process that wrote them, and descriptors among them are EPROTO")
+{
+	char room[16];
+	int pair[2], sender = 0, child;
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	CHECK(write(pair[0], "before", 6) == 6);
+	CHECK(fd_recv_bytes(pair[1], room, sizeof(room), &sender, 0) == 6 && sender == 0);
+	CHECK(fd_ask_sender(pair[1]) == 0);
+	CHECK(write(pair[0], "mine", 4) == 4);
+	child = fork();
+	if (child == 0)
+		_exit(write(pair[0], "other", 5) != 5);
+	CHECK(waitpid(child, NULL, 0) == child);
+	CHECK(write(pair[0], "mine", 4) == 4);
+	CHECK(fd_recv_bytes(pair[1], room, sizeof(room), &sender, 0) == 4 && sender == getpid());
+	CHECK(fd_recv_bytes(pair[1], room, sizeof(room), &sender, 0) == 5 && sender == child);
+	CHECK(fd_recv_bytes(pair[1], room, sizeof(room), &sender, 0) == 4 && sender == getpid());
+	close(pair[0]);
+	close(pair[1]);
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	CHECK(fd_send(pair[0], "x", 1, pair, 2, 0) == 1);
+	CHECK(fd_recv_bytes(pair[1], room, sizeof(room), NULL, 0) == -1 && errno == EPROTO);
+	close(pair[0]);
+	close(pair[1]);
 }
 
 TEST(kernel_files, "a kernel file is read as text, and a missing one is an error")
