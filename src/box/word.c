@@ -162,6 +162,12 @@ fallible word_explain(const struct talk *failed, const struct exec_spec *spec)
 				"cwd must be a directory in the sandbox");
 	case TALK_STEP_EXEC:
 		return explain_exec(errnum, spec->shell ? "/bin/sh" : spec->argv[0]);
+	case TALK_STEP_SETUP:
+		if (errnum == EINTR)
+			return err_hint(err_new(INTERNAL, "start_killed",
+						"the command was killed before it began"),
+					"something in the sandbox killed it; it has not run");
+		return err_sys(errnum, "pid 1: set a command up");
 	case TALK_STEP_JOIN:
 		if (errnum == EBUSY)
 			return too_many();

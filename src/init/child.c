@@ -1,6 +1,6 @@
-// Who can disturb a child between birth and execve? Box root may stop or kill it. Killed, it looks
-// like a command that died of that signal. Its memory is pid 1's or a copy of it, and as
-// undumpable, so nobody can trace it.
+// Who can disturb a child between birth and execve? Box root may stop or kill it. Killed, it has
+// not run: its start failed, or is tried once more (run.c, spare.c). Its memory is pid 1's or a
+// copy of it, and as undumpable, so nobody can trace it.
 //
 // On cgroup v2 it is born inside its leaf; on v1 it walks there before anything else. The filter
 // that forbids clone3 is loaded by children alone, since pid 1 still needs that call.

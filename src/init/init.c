@@ -211,7 +211,7 @@ static uint64_t in_us(struct timeval time)
 	return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
 }
 
-static void note_death(int pid, int status, const struct rusage *usage)
+static void note_death(int pid, int status, const struct rusage *usage, bool executed)
 {
 	bool is_spares = spare_is_starting() && spare_number() == pid;
 	int64_t last_us = init.ended_us;
@@ -223,7 +223,7 @@ static void note_death(int pid, int status, const struct rusage *usage)
 		    (is_spares ? init.convs[i].starting : init.convs[i].pid == pid))
 			conv = &init.convs[i];
 	if (is_spares && conv) {
-		start_conclude(conv);
+		start_conclude(conv, executed);
 		if (!conv->used || conv->pid != pid)
 			return;
 	} else if (spare_reaped(pid)) {
@@ -269,18 +269,34 @@ static void reap_own(void)
 		int pid = init.convs[i].used ? init.convs[i].pid : 0;
 
 		if (pid > 0 && wait4(pid, &status, WNOHANG | __WALL, &usage) == pid)
-			note_death(pid, status, &usage);
+			note_death(pid, status, &usage, true);
 	}
+}
+
+// One that is dead, before it is reaped, for what the kernel knows of it goes with it. 0: none.
+static int find_dead(bool *out_executed)
+{
+	siginfo_t info = {0};
+
+	*out_executed = true;
+	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0)
+		return 0;
+	if (info.si_pid && info.si_code != CLD_EXITED && spare_is_starting() &&
+	    spare_number() == info.si_pid)
+		*out_executed = !run_is_unexecuted(info.si_pid, NULL);
+	return info.si_pid;
 }
 
 static void reap_all(void)
 {
 	struct rusage usage;
+	bool executed;
 	int status;
 	int pid;
 
-	while ((pid = wait4(-1, &status, WNOHANG | __WALL, &usage)) > 0)
-		note_death(pid, status, &usage);
+	while ((pid = find_dead(&executed)) > 0 &&
+	       wait4(pid, &status, WNOHANG | __WALL, &usage) == pid)
+		note_death(pid, status, &usage, executed);
 }
 
 static void reap(void)

@@ -55,6 +55,7 @@ void start_look_ahead(const struct conv *conv, int64_t last_us);
 void start_drop_fds(const int *fds, int count);
 void start_exec(uint32_t id, struct run_order *order, const int *fds, int count);
 void start_hand(uint32_t id, struct str user);
-// The spare has executed, or failed, or never moved: then the command is started the other way.
-void start_conclude(struct conv *conv);
+// The spare has executed, or failed, or never came to it: then the command is started the other
+// way. executed: one that moved and did not fail did execute, as far as is known.
+void start_conclude(struct conv *conv, bool executed);
 void start_look(bool now); // after the spare that has a command in hand

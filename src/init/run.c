@@ -1,6 +1,7 @@
 // A command is started by clone3(CLONE_VM | CLONE_VFORK): pid 1 sleeps until the child has executed
 // or failed, and a failure comes back through the memory that both share. A child that is stopped
-// meanwhile holds pid 1 up, and the daemon has the leaf killed.
+// meanwhile holds pid 1 up, and the daemon has the leaf killed. One that was killed before execve
+// is no command that ended: its start has failed, with EINTR.
 //
 // Most commands are not started here: a spare child waits for them (spare.c).
 #include "init/run.h"
@@ -9,12 +10,16 @@
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/weak.h"
 #include "init/bare.h"
 #include "init/seat.h"
 #include "os/fd.h"
+#include "os/thread.h"
 
 static int be_born(void *arg)
 {
@@ -31,6 +36,29 @@ void run_raise_oom(const struct birth *birth, bool up)
 	if (birth->oom >= 0)
 		n = pwrite(birth->oom, text, strlen(text), 0);
 	(void)n; // a host may forbid it: then the sizes alone decide
+}
+
+bool run_is_dead(int pid)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
+	       info.si_pid == pid;
+}
+
+bool run_is_unexecuted(int pid, bool *out_stopped)
+{
+	struct thread_look look;
+	char path[32];
+
+	if (weak(EXECUTED))
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (!thread_look(path, &look))
+		return false;
+	if (out_stopped)
+		*out_stopped = look.state == THREAD_STOPPED;
+	return look.unexecuted;
 }
 
 static bool spawn(struct child *child, int *out_pid)
@@ -57,7 +85,14 @@ static bool spawn(struct child *child, int *out_pid)
 	}
 	*out_pid = (int)pid;
 	errno = child->errnum;
-	return child->step == TALK_STEP_NONE;
+	if (child->step != TALK_STEP_NONE)
+		return false;
+	if (!run_is_dead((int)pid) || !run_is_unexecuted((int)pid, NULL))
+		return true;
+	waitpid((int)pid, NULL, __WALL);
+	child->step = TALK_STEP_SETUP;
+	errno = EINTR;
+	return false;
 }
 
 static void add_home(struct run_order *order)

@@ -26,6 +26,11 @@ bool run_find_user(struct run_order *order);
 bool run_start(const struct birth *birth, const struct leaf *leaf, const struct run_order *order,
 	       struct run *out, enum talk_step *step);
 
+// Of a child that is not reaped yet, as the kernel knows it: it is dead; it has executed nothing
+// since it was forked. A child that is both has run no part of its command, whatever it died of.
+bool run_is_dead(int pid);
+bool run_is_unexecuted(int pid, bool *out_stopped); // out_stopped may be NULL
+
 // For the two who have children. The command's ends are in `child`, ours in `out`.
 // `exec` says where it is to sit: of it only the flags and the size count.
 bool run_make_ends(const struct talk_exec *exec, uint32_t uid, struct run *out,

@@ -20,8 +20,8 @@
 // command runs its processor is its own.
 //
 // Box root may kill or stop both, as it may any child before execve. Pid 1 waits for none: who does
-// not move in time is killed, and whoever has not moved has run nothing, so the command is started
-// the other way.
+// not move in time is killed, and whoever has not moved, or was killed before execve (PF_FORKNOEXEC
+// says so), has run nothing, so the command is started the other way.
 #include "init/spare.h"
 
 #include <linux/sched.h>
@@ -33,6 +33,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/weak.h"
 #include "init/bare.h"
 #include "init/seat.h"
 #include "os/fd.h"
@@ -65,7 +66,7 @@ static struct {
 	struct spare {
 		enum phase phase;
 		bool reaped;
-		bool assumed;	// to have executed: its mother's death hides it
+		bool assumed;	// to have executed, as the kernel says: its mother's death hides it
 		struct run run; // our ends of its pipes
 	} at[CRADLES];
 	int strikes, skip; // moments to let pass, after strikes
@@ -447,6 +448,12 @@ int spare_number(void)
 	return number_of(which(USED));
 }
 
+// Whether it executed before is seen when it is reaped.
+static bool is_dead(int i)
+{
+	return !weak(EXECUTED) && (!number_of(i) || run_is_dead(number_of(i)));
+}
+
 bool spare_has_started(void)
 {
 	int i = which(USED);
@@ -454,7 +461,7 @@ bool spare_has_started(void)
 
 	if (atomic_load(&cradle->moved) == MOVED)
 		return cradle->child.step == TALK_STEP_NONE &&
-		       (us.at[i].assumed || !atomic_load(&cradle->alive));
+		       (us.at[i].assumed || (!atomic_load(&cradle->alive) && !is_dead(i)));
 	return !atomic_load(&cradle->born) &&
 	       (!us.mother.pid || atomic_load(&cradle->told) == BARREN);
 }
@@ -464,13 +471,30 @@ void spare_await(void)
 	bare_wait((const int *)&shared->cradles[which(USED)].alive, 1, SPARE_STUCK_MS);
 }
 
+// It moved, and has not executed in time: a disk is slow, or somebody holds a lease of the program,
+// or stopped it. Without its mother `alive` does not tell, so the kernel is asked. One that is
+// stopped would later execute whatever lies in the cradle by then.
+static void look_after_moved(int i)
+{
+	bool stopped = false;
+
+	if (weak(EXECUTED))
+		us.at[i].assumed = !us.mother.pid;
+	else if (!number_of(i) || run_is_dead(number_of(i)))
+		return; // it is about to be reaped
+	else if (!run_is_unexecuted(number_of(i), &stopped))
+		us.at[i].assumed = true;
+	else if (stopped)
+		end_spare(i);
+}
+
 void spare_give_up(void)
 {
 	int i = which(USED), was = UNMOVED;
 
 	if (!atomic_compare_exchange_strong(&shared->cradles[i].moved, &was, REVOKED) &&
 	    was == MOVED) {
-		us.at[i].assumed = !us.mother.pid;
+		look_after_moved(i);
 		return;
 	}
 	end_mother();

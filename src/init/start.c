@@ -108,6 +108,9 @@ static void start(struct conv *conv, uint32_t id, const struct run_order *order)
 	started = run_start(&init.birth, leaf, order, &run, &step);
 	if (!started && step == TALK_STEP_FORK && spare_make_room())
 		started = run_start(&init.birth, leaf, order, &run, &step);
+	// Something in the box killed it before it began.
+	if (!started && step == TALK_STEP_SETUP && errno == EINTR)
+		started = run_start(&init.birth, leaf, order, &run, &step);
 	if (!started) {
 		refuse(conv, id, step, errno);
 		return;
@@ -167,20 +170,21 @@ static bool start_by_spare(struct conv *conv, uint32_t id, const struct run_orde
 	return true;
 }
 
-// The spare has executed, or failed, or never moved: then the command is started the other way.
-void start_conclude(struct conv *conv)
+// The spare has executed, or failed, or never came to it: then the command is started the other
+// way.
+void start_conclude(struct conv *conv, bool executed)
 {
 	int pid = spare_number();
 	struct spare_end end = spare_end();
 
 	conv->starting = false;
 	conv->pid = conv->run.pid = pid;
-	if (end.moved && end.step == TALK_STEP_NONE) {
+	if (end.moved && end.step == TALK_STEP_NONE && executed) {
 		conv->owes |= OWES_STARTED;
 		return;
 	}
 	run_drop(&conv->run);
-	if (end.moved)
+	if (end.moved && end.step != TALK_STEP_NONE)
 		refuse(conv, conv->id, end.step, end.errnum);
 	else
 		start(conv, conv->id, &init.letters[init.letter ^ 1]->order);
@@ -207,7 +211,7 @@ void start_look(bool now)
 	init.look_us = time + SPARE_SOON_MS * 1000;
 	if (!spare_has_started())
 		return;
-	start_conclude(conv);
+	start_conclude(conv, true);
 	spare_lose(conv->leaf);
 	if (conv->used && conv->owes && !init.fresh)
 		init_settle(conv);

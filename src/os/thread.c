@@ -7,22 +7,26 @@
 
 #include "os/fd.h"
 
-#define PF_EXITING 4 // the kernel's, and old
+#define PF_EXITING 4	 // the kernel's, and old
+#define PF_FORKNOEXEC 64 // the same
 
 // "42 (cove) D …", and five numbers later the flags.
 bool thread_look(const char *path, struct thread_look *out)
 {
 	char text[512];
+	unsigned long flags;
 	const char *at;
 
 	if (fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
 		return false;
-	at = strstr(text, ") ");
-	if (!at)
+	at = strrchr(text, ')'); // a name may hold others
+	if (!at || strlen(at) < 3)
 		return false;
 	out->state = at[2];
 	for (int i = 0; i < 7 && at; i++)
 		at = strchr(at + 1, ' ');
-	out->exits = at && strtoul(at, NULL, 10) & PF_EXITING;
+	flags = at ? strtoul(at, NULL, 10) : 0;
+	out->exits = flags & PF_EXITING;
+	out->unexecuted = flags & PF_FORKNOEXEC;
 	return at != NULL;
 }
