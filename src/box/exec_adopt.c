@@ -22,6 +22,7 @@ struct str exec_make_tag(struct exec *exec, const struct exec_spec *spec)
 	tag.wall_ms = exec->wall_ms;
 	tag.meter_us = exec->meter_us;
 	tag.oom_kills = exec->oom_kills;
+	tag.sender = exec->sender;
 	if (!tag.started_ms)
 		tag.started_ms = clock_wall_ms();
 	exec->tag_len = tag_encode(&tag, room, sizeof(room));
@@ -82,9 +83,10 @@ void exec_tag_flag(struct exec *exec, uint32_t flag, bool on)
 
 void exec_tag_sender(struct exec *exec, uint32_t sender)
 {
+	exec->sender = sender;
 	if (exec->tag && exec->phase == EXEC_RUNNING &&
 	    tag_set_sender(exec->tag, exec->tag_len, sender))
-		say_tag(exec, (struct str){exec->tag, exec->tag_len});
+		say_tag(exec);
 }
 
 // What passed before we came counts.
@@ -120,6 +122,7 @@ fallible exec_adopt(struct box *box, const struct talk *talk, const struct tag *
 	exec->begun_us = tag->begun_us > 0 && tag->begun_us <= now ? tag->begun_us : now;
 	exec->meter_us = tag->meter_us;
 	exec->oom_kills = tag->oom_kills;
+	exec->sender = tag->sender;
 	exec->leaf = leaf;
 	exec->phase = EXEC_RUNNING;
 	exec->stage = STAGE_LIMIT;

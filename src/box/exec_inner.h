@@ -32,6 +32,7 @@ struct exec {
 	bool owes_tag;
 	char *tag; // of a shell, or one that became something else: what was said of it
 	size_t tag_len;
+	uint32_t sender; // of its dialogue: the process whose answers count; 0: not known
 	int owes_signal;
 	bool owes_alone;
 	struct talk failure;
