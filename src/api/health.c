@@ -74,6 +74,7 @@ static void write_host(struct json_out *out, const struct fleet_view *view,
 	json_put_int(out, "tasksMax", (int64_t)view->room.tasks_max);
 	json_put_int(out, "files", (int64_t)view->room.files);
 	json_put_int(out, "filesMax", (int64_t)view->room.files_max);
+	json_put_int(out, "hostFiles", (int64_t)view->room.host_files);
 	json_put_int(out, "diskFreeBytes", (int64_t)view->room.disk_free);
 	json_put_int(out, "diskMarkBytes", (int64_t)view->room.disk_mark);
 	json_put_int(out, "inodesFree", (int64_t)view->room.inodes_free);

@@ -19,7 +19,7 @@
 #include "os/fd.h"
 #include "os/probe.h"
 
-#define WARNINGS_MAX 9
+#define WARNINGS_MAX 10
 #define KERNEL_OLD_DAYS 365
 
 struct warning {
@@ -69,6 +69,13 @@ static bool pipes_cores(void)
 static bool tells_dmesg(void)
 {
 	return peek("/proc/sys/kernel/dmesg_restrict")[0] == '0';
+}
+
+// A sandbox of the default size may have 256 processes with 4096 files each; cove gives one a
+// quarter at most.
+static bool has_few_files(void)
+{
+	return strtoull(peek("/proc/sys/fs/file-max"), NULL, 10) < 4ull * 256 * 4096;
 }
 
 // When the kernel was built, told in its version: "… Debian 6.1.90-1 (2024-05-03)", "… Fri May 3
@@ -127,6 +134,8 @@ static void warn(struct report *report, const char *data)
 		 "sysctl kernel.core_pattern=core"},
 		{tells_dmesg, "every user may read the kernel's log",
 		 "sysctl kernel.dmesg_restrict=1"},
+		{has_few_files, "fs.file-max is small: open files of a few sandboxes use it up",
+		 "sysctl fs.file-max=9223372036854775807"},
 		{is_old, "the kernel was built more than a year ago", "install the current one"},
 	};
 	struct stat here, root;

@@ -30,9 +30,10 @@
 #define SPAN_MS 50
 #define BOX_MEMORY (8ull << 20)
 #define BOX_TASKS 4
-#define BOX_FILES 5  // control, listener, UDP; until it rests a leaf's meter, the OOM counter
-#define EXEC_FILES 8 // pipes, the leaf's meter and ways in, a tape
-#define EXECS_FREE 8 // of a box, whatever the others have
+#define BOX_FILES 5	  // control, listener, UDP; until it rests a leaf's meter, the OOM counter
+#define BOX_HOST_FILES 64 // of all its processes and ours
+#define EXEC_FILES 8	  // pipes, the leaf's meter and ways in, a tape
+#define EXECS_FREE 8	  // of a box, whatever the others have
 #define FILES_RESERVED 128
 #define FILES_SPARED 64 // of these, for requests while boxes are taken up
 #define FILES_EXECS 64	// not for new boxes, so that commands can run in those that there are
@@ -46,7 +47,8 @@
 
 struct admit {
 	int meminfo, loadavg;
-	int disk; // -1: not counted
+	int file_nr; // of the host; -1: not counted
+	int disk;    // -1: not counted
 	uint64_t memory_total, tasks_max, files_max;
 	uint32_t cpu_milli;
 	struct admit_view view;
@@ -94,6 +96,18 @@ static void measure_disk(struct admit *admit)
 	view->inodes_mark = st.f_files / INODE_PART;
 }
 
+// "1196 0 2462388": files open on the host, 0, and fs.file-max.
+static void measure_host_files(struct admit *admit)
+{
+	char text[128], *at = text;
+
+	if (admit->file_nr < 0 || !read_text(admit->file_nr, text, sizeof(text)))
+		return;
+	admit->view.host_files = strtoull(at, &at, 10);
+	(void)strtoull(at, &at, 10);
+	admit->view.host_files_max = strtoull(at, &at, 10);
+}
+
 void admit_watch_disk(struct admit *admit, int dir)
 {
 	admit->disk = dir;
@@ -110,6 +124,7 @@ static void refresh(struct admit *admit, int64_t now_ms)
 	// "0.05 0.10 0.08 2/431 7777": the second number of the fraction is all tasks of the host.
 	if (read_text(admit->loadavg, text, sizeof(text)))
 		admit->view.tasks = number_behind(text, "/");
+	measure_host_files(admit);
 	measure_disk(admit);
 	admit->read_at = now_ms;
 	admit->since = 0;
@@ -184,6 +199,7 @@ fallible admit_open(struct admit **out)
 	admit = mem_new_of(struct admit);
 	admit->files = listing;
 	admit->disk = -1;
+	admit->file_nr = open("/proc/sys/fs/file-nr", O_RDONLY | O_CLOEXEC);
 	admit->meminfo = take_fd(&meminfo);
 	admit->loadavg = take_fd(&loadavg);
 	admit->memory_total = number_behind(text, "MemTotal:") * 1024;
@@ -203,6 +219,8 @@ void admit_close(struct admit *admit)
 		return;
 	close(admit->meminfo);
 	close(admit->loadavg);
+	if (admit->file_nr >= 0)
+		close(admit->file_nr);
 	closedir(admit->files);
 	free(admit);
 }
@@ -266,6 +284,9 @@ fallible admit_ask(struct admit *admit, int64_t now_ms)
 		return short_of("host_memory", "memory");
 	if (view.tasks + (admit->since + 1) * BOX_TASKS > view.tasks_max - view.tasks_max / 20)
 		return short_of("host_pids", "process numbers");
+	if (view.host_files_max && view.host_files + (admit->since + 1) * BOX_HOST_FILES >
+					   view.host_files_max - view.host_files_max / 10)
+		return short_of("host_files", "open files: see fs.file-max");
 	if (view.files + BOX_FILES + FILES_EXECS + FILES_RESERVED > view.files_max)
 		return short_of("daemon_files", "file descriptors");
 	TRY(ask_disk(admit, &view));

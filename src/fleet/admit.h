@@ -20,9 +20,9 @@ uint64_t admit_disk(const struct admit *admit); // bytes, used or not; 0: not kn
 // Its file system is counted too, from then on. Borrowed.
 void admit_watch_disk(struct admit *admit, int dir);
 
-// EXHAUSTED host_memory, host_pids, daemon_files; NO_SPACE host_disk: with what is short.
-// UNAVAILABLE capacity_unknown: the disk could not be measured, which proves nothing. Does not
-// wait.
+// EXHAUSTED host_memory, host_pids, host_files, daemon_files; NO_SPACE host_disk: with what is
+// short. UNAVAILABLE capacity_unknown: the disk could not be measured, which proves nothing. Does
+// not wait.
 fallible admit_ask(struct admit *admit, int64_t now_ms);
 
 // The same for one more command in a box that runs `own` already: EXHAUSTED daemon_files. A box may
@@ -41,8 +41,9 @@ struct admit_view {
 	uint64_t memory_free, memory_mark; // bytes; creates are refused below the mark
 	uint64_t tasks, tasks_max;
 	uint64_t files, files_max;
-	uint64_t disk_free, disk_mark;	   // bytes
-	uint64_t inodes_free, inodes_mark; // 0, 0: the file system has no such bound
-	bool disk_unknown;		   // it could not be measured
+	uint64_t host_files, host_files_max; // fs.file-nr, fs.file-max; 0, 0: not known
+	uint64_t disk_free, disk_mark;	     // bytes
+	uint64_t inodes_free, inodes_mark;   // 0, 0: the file system has no such bound
+	bool disk_unknown;		     // it could not be measured
 };
 struct admit_view admit_look(struct admit *admit, int64_t now_ms);

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -229,6 +230,21 @@ static int name_host(struct furnish *f)
 	return sethostname(f->goods.host, strnlen(f->goods.host, sizeof(f->goods.host)));
 }
 
+// The host's file-max bounds what all processes of a box together may have open.
+static int bound_files(struct furnish *f)
+{
+	struct rlimit now;
+
+	if (getrlimit(RLIMIT_NOFILE, &now) < 0)
+		return -1;
+	if (weak(NOFILE) || f->goods.nofile >= now.rlim_max)
+		return 0;
+	now.rlim_max = f->goods.nofile;
+	if (now.rlim_cur > now.rlim_max)
+		now.rlim_cur = now.rlim_max;
+	return setrlimit(RLIMIT_NOFILE, &now);
+}
+
 static const struct {
 	const char *note; // what the daemon reads when it fails
 	int (*run)(struct furnish *f);
@@ -245,6 +261,7 @@ static const struct {
 	{"bad_image: mount /run and /sys", mount_rest},
 	{"bad_image: mount /proc", mount_proc},
 	{"name the host", name_host},
+	{"limit files", bound_files},
 };
 
 // Files are made as the box's root: overlay turns read-only, and mkdir fails with EOVERFLOW, when

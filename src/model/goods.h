@@ -19,6 +19,7 @@ struct goods {
 	bool has_usr; // the template's /usr is apart
 	bool is_volatile;
 	uint64_t memory;
+	uint64_t nofile; // files that a process may have open, at most
 	uint64_t number; // of this build, for its witness
 	char box[GOODS_BOX];
 	char host[GOODS_HOST];

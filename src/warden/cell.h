@@ -110,7 +110,8 @@ struct warden {
 	uid_t uid;		// the daemon's
 	uint64_t epoch;
 	uint32_t boxes_max;
-	bool greeted; // this daemon said HELLO
+	uint64_t files_max; // fs.file-max of the host
+	bool greeted;	    // this daemon said HELLO
 	bool stopping, failed;
 	bool ending; // at the end no box shall run
 	struct groups *groups;

@@ -1,7 +1,8 @@
 // The instance's own groups, cove/<instance>, in every hierarchy that a box needs: found once at
 // start, held open, removed at the end.
 //
-// syscalls: mkdirat unlinkat openat write close
+// syscalls: mkdirat unlinkat openat write close getdents64 fstat fcntl lseek
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -57,6 +58,29 @@ static fallible hand_down(const struct group_tree *tree)
 	return OK;
 }
 
+// No huge pages for any box. The filter of boxes refuses them already; where the controller is here
+// it says so too, for all boxes by one group. It is not handed down further: no box pays for it.
+static void refuse_huge_pages(const struct group_tree *tree)
+{
+	struct dirent *entry;
+	DIR *files;
+
+	if (!(tree->holds & limiting) || // a hybrid host keeps its limits on v1
+	    fd_put(tree->top, "cgroup.subtree_control", "+hugetlb") ||
+	    fd_put(tree->cove, "cgroup.subtree_control", "+hugetlb"))
+		return;
+	files = fdopendir(openat(tree->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	while (files && (entry = readdir(files))) {
+		size_t len = strlen(entry->d_name);
+
+		if (strncmp(entry->d_name, "hugetlb.", 8) == 0 && len > 4 &&
+		    strcmp(entry->d_name + len - 4, ".max") == 0)
+			(void)fd_put(tree->dir, entry->d_name, "0");
+	}
+	if (files)
+		closedir(files);
+}
+
 static fallible set_policy(const struct group_tree *tree)
 {
 	if (fd_put(tree->dir, "devices.deny", "a"))
@@ -80,8 +104,10 @@ static fallible open_tree_at(const struct cgroup_mount *mount, const char *insta
 	tree->dir = make_dir(tree->cove, instance);
 	if (tree->dir < 0)
 		return err_sys(errno, "make the cgroup cove/%s in %s", instance, mount->path);
-	if (tree->version == 2)
+	if (tree->version == 2) {
+		refuse_huge_pages(tree);
 		return hand_down(tree);
+	}
 	return tree->shared ? set_policy(tree) : OK;
 }
 

@@ -21,6 +21,8 @@
 #include "warden/ear.h"
 
 #define CONTROL_BYTES (2 * TALK_SIZE_MAX)
+#define FILES_PART 2	  // of fs.file-max, for all processes of one box
+#define NOFILE_LEAST 1024 // what programs take for granted
 
 // What a box is put together from; the ground goes to the zygote, the goods to pid 1, each a copy.
 struct parts {
@@ -150,18 +152,21 @@ _Static_assert(GOODS_BOX >= sizeof(((struct order *)0)->box) &&
 	       "goods have room for what orders have");
 
 // And the second, whether it is there already or not.
-static fallible tell_goods(const struct order *order, const struct cell *cell,
-			   const struct parts *parts)
+static fallible tell_goods(const struct warden *warden, const struct order *order,
+			   const struct cell *cell, const struct parts *parts)
 {
 	struct goods goods = {
 		.has_usr = parts->usr >= 0,
 		.is_volatile = order->ephemeral && !weak(VOLATILE),
 		.memory = order->limits.memory,
+		.nofile = warden->files_max / FILES_PART / order->limits.pids,
 		.number = cell->number,
 	};
 	const int fds[GOODS_FDS_MAX] = {
 		[GOODS_ROOT] = parts->root, [GOODS_DISK] = parts->disk, [GOODS_USR] = parts->usr};
 
+	if (goods.nofile < NOFILE_LEAST)
+		goods.nofile = NOFILE_LEAST;
 	snprintf(goods.host, sizeof(goods.host), "%s", order->host);
 	snprintf(goods.box, sizeof(goods.box), "%s", cell->id);
 	if (fd_send(cell->fds[0], &goods, sizeof(goods), fds, goods_fds(&goods), MSG_DONTWAIT) < 0)
@@ -220,7 +225,7 @@ fallible parts_all(struct warden *warden, const struct order *order, struct cell
 	TRY(take_ground(warden, cell, &parts));
 	TRY(take_goods(warden, order, cell, &parts));
 	TRY(lay(warden, cell, &order->limits, &parts));
-	cell->late = tell_goods(order, cell, &parts); // the clone is on its way
+	cell->late = tell_goods(warden, order, cell, &parts); // the clone is on its way
 	limit(warden, cell, &order->limits);
 	return OK;
 }
@@ -242,6 +247,6 @@ void parts_goods(struct warden *warden, const struct order *order, struct cell *
 	if (!cell->late)
 		cell->late = take_goods(warden, order, cell, &parts);
 	if (!cell->late)
-		cell->late = tell_goods(order, cell, &parts);
+		cell->late = tell_goods(warden, order, cell, &parts);
 	limit(warden, cell, &order->limits);
 }

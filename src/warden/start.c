@@ -272,6 +272,15 @@ static fallible open_loop(struct warden *warden)
 	return watch(warden, warden->listener, TAG_LISTENER);
 }
 
+static uint64_t host_files_max(void)
+{
+	char text[32];
+
+	if (fd_get(AT_FDCWD, "/proc/sys/fs/file-max", text, sizeof(text)) <= 0)
+		return UINT64_MAX;
+	return strtoull(text, NULL, 10);
+}
+
 static fallible begin(struct warden *warden, const struct options *options)
 {
 	auto_recall recall = NULL;
@@ -289,6 +298,7 @@ static fallible begin(struct warden *warden, const struct options *options)
 	warden->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (warden->epoll < 0)
 		return err_sys(errno, "make an epoll set");
+	warden->files_max = host_files_max();
 	TRY(check_host(warden, options->steer));
 	TRY(open_groups(warden));
 	TRY(open_run(warden, options));

@@ -160,6 +160,31 @@ def as_daemon(cove, what):
     return os.waitpid(child, 0)[1] == 0
 
 
+def host_files():
+    """Files of the whole host, of which fs.file-max allows so many: read from a file of ours."""
+    home = tempfile.mkdtemp(prefix="cove-test-bin-")
+    counts, starter = os.path.join(home, "file-nr"), os.path.join(home, "cove")
+
+    def tell(text):
+        with open(counts, "w") as file:
+            file.write(text)
+    tell("5000\t0\t100000\n")
+    with open(starter, "w") as file:
+        file.write("#!/bin/sh\nexec unshare -m sh -c 'mount --bind %s /proc/sys/fs/file-nr && exec %s \"$@\"' sh \"$@\"\n" % (counts, c.BIN))
+    os.chmod(starter, 0o755)
+    cove = c.Cove("--queue-wait=300ms", binary=starter)
+    c.same(cove.get("/v1/health").json["host"]["hostFiles"], 5000, "host files: health tells")
+    box = cove.create()
+    tell("95000\t0\t100000\n")
+    reply = c.until(lambda: (lambda r: r if r.status != 201 else None)(cove.post("/v1/sandboxes", {})), 10)
+    c.same(reason(reply), (429, "host_files"), "host files: near the end no new sandbox")
+    c.same(cove.out(box, "echo ok"), "ok\n", "host files: what is there works on")
+    tell("5000\t0\t100000\n")
+    c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201, 10), "host files: with some again it goes on by itself")
+    c.same(cove.stop(), 0, "cove ends well")
+    c.same(c.remains(cove), {}, "nothing is left behind")
+
+
 def file_numbers():
     """The daemon has few file numbers, and clients take them."""
     home = tempfile.mkdtemp(prefix="cove-test-bin-")
@@ -277,7 +302,7 @@ def seen(cove):
     return [line for line in got.splitlines() if line.startswith(b"id: ")]
 
 
-parts = {"inodes": inodes, "read_only": read_only, "file_numbers": file_numbers, "clock": clock}
+parts = {"inodes": inodes, "read_only": read_only, "file_numbers": file_numbers, "host_files": host_files, "clock": clock}
 for part in sys.argv[1:] or parts:
     parts[part]()
 c.done()

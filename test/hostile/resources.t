@@ -520,6 +520,20 @@ for call in ((29 if platform.machine() == "aarch64" else 16, 0, 0xc0502100, ctyp
     c.same(refused, ["EPERM", "EBUSY"], "R-23: nobody in the box may answer a listener, or have one of his own")
 
 
+@row("R-24", "one box cannot open all files of fs.file-max")
+def file_max(stage):
+    most, pids = first_word("/proc/sys/fs/file-max"), 1500
+
+    def may_open(stage):
+        return pids * int(stage.cove.out(stage.box(limits={"pids": pids}), "ulimit -Hn"))
+    inherited = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if pids * inherited > most:
+        stage.control_weak("nofile", may_open, lambda count: count > most)
+    else:
+        stage.no_control("fs.file-max is larger than all that a process may inherit here")
+    c.ok(may_open(stage) <= max(most // 2, pids * 1024), "R-24: half of it at most, or 1024 a process", may_open(stage), most)
+
+
 @row("X-01", "a flood of output is bounded and marked")
 def flood(stage):
     def keeps(stage):
