@@ -17,6 +17,7 @@
 #include "bench/bare.h"
 #include "bench/code.h"
 #include "bench/inbox.h"
+#include "bench/neighbour.h"
 #include "bench/net.h"
 #include "bench/out.h"
 #include "bench/preview.h"
@@ -565,6 +566,7 @@ int main(int argc, char **argv)
 	PART("egress", out_bench(net, rounds))
 	PART("preview", preview_bench(net, has_peer("nginx")))
 	PART("store", store_cost(net, rounds))
+	PART("neighbour", neighbour_bench(net))
 	PART("burst", burst(net, 5))
 	PART("density", density(net, 2000))
 	PART("recovery", recovery_bench(net, 500)) // last: the daemon is another one then

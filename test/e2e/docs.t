@@ -43,6 +43,8 @@ def promises():
         for match in re.finditer(r'promise\("([^"]+)",(.*?)\);', read(path), re.S):
             limit, most, unit = re.search(r'([\d.]+),\s*([01]),\s*"([^"]+)"$', match.group(2).strip()).groups()
             real.add((match.group(1), "<=" if most == "1" else ">=", limit, unit))
+        for name, limit in re.findall(r'\{"(neighbour\.\w+)",\s*([\d.]+),', read(path)):  # rows of a table
+            real.add((name, "<=", limit, "x"))
     c.same(sorted(real - documented), [], "every promise of the bench is told")
     c.same(sorted(documented - real), [], "and no other")
 
