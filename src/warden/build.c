@@ -357,10 +357,95 @@ static bool is_free(const struct cell *cell, const struct order *order)
 	       (cell->state == CELL_BUILDING || cell->state == CELL_BERTH);
 }
 
+static void build_now(struct warden *warden, const struct order *order, struct cell *kept)
+{
+	struct cell *cell = cell_for(warden, order, kept);
+	struct err *err = parts_all(warden, order, cell);
+
+	if (err)
+		fail(warden, cell, err);
+	else
+		await(warden, cell);
+}
+
+static struct repair *repair_of(struct warden *warden, const char *box)
+{
+	list_each (at, &warden->repairs)
+		if (!strcmp(link_of(at, struct repair, link)->order.box, box))
+			return link_of(at, struct repair, link);
+	return NULL;
+}
+
+// e2fsck takes as long as the disk is large: the order waits for it, and nobody else does.
+static fallible repair_begin(struct warden *warden, const struct order *order, bool *out_waits)
+{
+	struct repair *repair = repair_of(warden, order->box);
+	int pid = 0;
+
+	if (repair && repair->owed)
+		return err_hint(
+			err_new(UNAVAILABLE, "disk_busy", "the sandbox's disk is being repaired"),
+			"try again in a moment");
+	if (!repair)
+		TRY(disk_repair(warden->disk, order->box, &pid));
+	if (pid > 0) {
+		repair = mem_new_of(struct repair);
+		repair->pid = pid;
+		link_add(&warden->repairs, &repair->link);
+	}
+	*out_waits = repair != NULL;
+	if (repair) {
+		repair->order = *order;
+		repair->owed = true;
+	}
+	return OK;
+}
+
+static fallible repair_end(struct warden *warden, const struct order *order, int status)
+{
+	struct cell *cell = map_get(warden->boxes, str_of(order->box));
+
+	if (!disk_is_repaired(status))
+		return err_sys(EIO, "repair the disk of %s: e2fsck ended with status %d",
+			       order->box, status);
+	if (!cell)
+		return disk_none(order->box);
+	if (!is_free(cell, order))
+		return refuse(cell);
+	build_now(warden, order, cell);
+	return OK;
+}
+
+bool build_reaped(struct warden *warden, int pid, int status)
+{
+	list_each (at, &warden->repairs) {
+		struct repair *repair = link_of(at, struct repair, link);
+		struct err *err;
+
+		if (repair->pid != pid)
+			continue;
+		link_drop(&repair->link);
+		log_trace(repair->order.trace);
+		err = repair->owed ? repair_end(warden, &repair->order, status) : OK;
+		if (err)
+			post_refusal(warden, ORDER_BUILD, repair->order.id, repair->order.box, err);
+		log_trace(NULL);
+		free(repair);
+		return true;
+	}
+	return false;
+}
+
+void build_forget(struct warden *warden)
+{
+	list_each (at, &warden->repairs)
+		link_of(at, struct repair, link)->owed = false;
+}
+
 fallible build_begin(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = map_get(warden->boxes, str_of(order->box));
-	struct err *err;
+	bool waits = false;
 
 	if (order->ahead) {
 		furnish(warden, cell, order);
@@ -385,12 +470,10 @@ fallible build_begin(struct warden *warden, const struct order *order)
 		take_berth(warden, cell, order);
 		return OK;
 	}
-	cell = cell_for(warden, order, cell);
-	err = parts_all(warden, order, cell);
-	if (err)
-		fail(warden, cell, err);
-	else
-		await(warden, cell);
+	if (order->again)
+		TRY(repair_begin(warden, order, &waits));
+	if (!waits)
+		build_now(warden, order, cell);
 	return OK;
 }
 

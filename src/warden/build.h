@@ -9,6 +9,10 @@
 // NOT_FOUND no_disk, EXHAUSTED too_many_boxes or berth_lost,
 // and the errors of template, disk and groups.
 fallible build_begin(struct warden *warden, const struct order *order);
+// A child ended: true when it repaired a disk. The build that waited for it goes on.
+bool build_reaped(struct warden *warden, int pid, int status);
+// The daemon is gone: builds that wait for a repair are nobody's. The repair goes on.
+void build_forget(struct warden *warden);
 // The ground of a box that nobody has ordered yet, as the warden's berth.
 void build_ahead(struct warden *warden, const char *box);
 // Boxes that there are or are to be: what boxes_max bounds.

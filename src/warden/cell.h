@@ -100,6 +100,14 @@ struct long_order {
 	int64_t deadline_us;
 };
 
+// A build that waits until the disk of its box is repaired.
+struct repair {
+	struct link link;
+	struct order order;
+	bool owed; // the daemon that asked is still there
+	int pid;   // of e2fsck
+};
+
 struct holds;
 
 struct warden {
@@ -139,6 +147,7 @@ struct warden {
 	size_t kept;	    // cells that are nothing but a disk
 	struct link murders;
 	struct link pauses;
+	struct link repairs;
 	struct link letters; // answers that wait for the socket
 	size_t letter_count;
 	int64_t post_us; // when to try them again, if the kernel had no memory; else 0

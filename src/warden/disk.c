@@ -309,6 +309,23 @@ static bool is_whole(int tree)
 	return true;
 }
 
+fallible disk_repair(struct disk *disk, const char *box, int *out_pid)
+{
+	int pid = 0;
+
+	for (enum role role = MAIN; role < ROLES && !pid; role++)
+		if (disk->by[role].driver && disk->by[role].driver->repair)
+			TRY(disk->by[role].driver->repair(disk->by[role].self, box, &pid));
+	*out_pid = pid;
+	return OK;
+}
+
+// 1: there were errors, and there are none now.
+bool disk_is_repaired(int status)
+{
+	return WIFEXITED(status) && WEXITSTATUS(status) <= 1;
+}
+
 fallible disk_again(struct disk *disk, const char *box, const struct limits *limits, int userns,
 		    int *out_tree)
 {

@@ -28,6 +28,10 @@ bool disk_limits_inodes(const struct disk *disk);
 // `lasting`: it shall outlive a stop and a reboot.
 fallible disk_make(struct disk *disk, const char *box, const struct limits *limits, bool lasting,
 		   int userns, int *out_tree);
+// Starts the child that repairs the disk which an earlier build has left, if it was not put down in
+// order: *out_pid is its pid, else 0. disk_is_repaired() judges its end.
+fallible disk_repair(struct disk *disk, const char *box, int *out_pid);
+bool disk_is_repaired(int status);
 // The disk that an earlier build has left, whatever the box did to it. NOT_FOUND no_disk.
 fallible disk_again(struct disk *disk, const char *box, const struct limits *limits, int userns,
 		    int *out_tree);

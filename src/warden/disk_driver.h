@@ -32,6 +32,9 @@ struct disk_driver {
 			 int *out_tree);
 	// The same of a disk that is there already. NOT_FOUND no_disk: this driver has none.
 	fallible (*again)(void *self, const char *box, const struct limits *limits, int *out_tree);
+	// Starts the child that repairs such a disk, if it needs that: *out_pid is its pid, else
+	// untouched. Exit status 0 or 1 is success. NULL: no disk ever needs it.
+	fallible (*repair)(void *self, const char *box, int *out_pid);
 	// A box that lives has it mounted: an earlier life made it. Whatever is kept in mind of it.
 	void (*adopt)(void *self, const char *box, const struct limits *limits);
 	// Nobody has it mounted any more, so it can be taken again. NULL: that is always so.

@@ -4,8 +4,9 @@
 // sparse copy of it (some 150 KiB of data), bound to a loop device that clears itself, mounted
 // detached. There is no journal. The image of a box that ends with its run has no barriers either,
 // for it is never mounted a second time; one that shall last has them, and is checked and repaired
-// before it is mounted again, should it not have been put down in order.
-// For the default limits two images stand prepared, mounted and all, refilled in spare time.
+// before it is mounted again, should it not have been put down in order: by a child, beside which
+// the warden goes on. For the default limits two images stand prepared, mounted and all, refilled
+// in spare time.
 //
 // Inodes: mke2fs rounds up, so the template is filled to the exact number with empty files that no
 // box can see. All of it happens while every other order waits, so limits that would make it long
@@ -47,7 +48,6 @@
 #define SUPERBLOCK_MAGIC (1024 + 0x38)
 #define SUPERBLOCK_STATE (1024 + 0x3a)
 #define STATE_VALID 1
-#define FSCK_REPAIRED 1 // its exit status: there were errors, and there are none now
 
 struct image {
 	struct disk_place place;
@@ -339,14 +339,6 @@ static bool is_image(int file)
 	       magic[0] == 0x53 && magic[1] == 0xef;
 }
 
-static fallible repair(int file, const char *box)
-{
-	const char *const argv[] = {"e2fsck", "-f", "-y", "/proc/self/fd/3", NULL};
-
-	log_event(LOG_WARN, "disk.repair", "sandbox", box, NULL);
-	return tool_run_up_to(argv, file, FSCK_REPAIRED);
-}
-
 static int open_image(const struct image *self, const char *box)
 {
 	char name[NAME_SIZE];
@@ -386,8 +378,19 @@ static fallible image_again(void *arg, const char *box, const struct limits *lim
 	if (!is_image(file))
 		return disk_none(box);
 	if (!is_clean(file))
-		TRY(repair(file, box), "repair the image of %s", box);
+		return err_sys(EUCLEAN, "take the image of %s, which was not repaired", box);
 	return mount_image(file, true, out_tree);
+}
+
+static fallible image_repair(void *arg, const char *box, int *out_pid)
+{
+	static const char *const argv[] = {"e2fsck", "-f", "-y", "/proc/self/fd/3", NULL};
+	auto_fd file = open_image(arg, box);
+
+	if (file < 0 || is_bound(file) || !is_image(file) || is_clean(file))
+		return OK; // or image_again() says what is wrong
+	log_event(LOG_WARN, "disk.repair", "sandbox", box, NULL);
+	return tool_start(argv, file, out_pid);
 }
 
 static void image_adopt(void *arg, const char *box, const struct limits *limits)
@@ -463,6 +466,7 @@ const struct disk_driver disk_image = {
 	.close = image_close,
 	.make = image_make,
 	.again = image_again,
+	.repair = image_repair,
 	.adopt = image_adopt,
 	.rests = image_rests,
 	.drop = image_drop,

@@ -512,6 +512,7 @@ void orders_forget(struct warden *warden)
 	// The next daemon counts its orders from one again, and must not be given these answers.
 	template_cancel(warden->templates, 0);
 	warden->long_count = 0;
+	build_forget(warden);
 	bury_forget_orders(warden);
 	rest_forget(warden);
 	while (!link_empty(&warden->murders)) {

@@ -346,6 +346,7 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 	link_init(&warden->building);
 	link_init(&warden->graves);
 	link_init(&warden->murders);
+	link_init(&warden->repairs);
 	link_init(&warden->pauses);
 	link_init(&warden->letters);
 	if (!err)

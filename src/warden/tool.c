@@ -53,12 +53,23 @@ static _Noreturn void child(const char *const *argv, int file, int report)
 	_exit(NOT_THERE);
 }
 
-fallible tool_run(const char *const *argv, int file)
+fallible tool_start(const char *const *argv, int file, int *out_pid)
 {
-	return tool_run_up_to(argv, file, 0);
+	auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int pid;
+
+	if (null < 0)
+		return err_sys(errno, "open /dev/null for %s", argv[0]);
+	pid = fork();
+	if (pid < 0)
+		return err_sys(errno, "fork for %s", argv[0]);
+	if (pid == 0)
+		child(argv, file, null);
+	*out_pid = pid;
+	return OK;
 }
 
-fallible tool_run_up_to(const char *const *argv, int file, int most)
+fallible tool_run(const char *const *argv, int file)
 {
 	char said[512] = "";
 	int pipes[2], status, pid;
@@ -87,7 +98,7 @@ fallible tool_run_up_to(const char *const *argv, int file, int most)
 			return err_sys(errno, "wait for %s", argv[0]);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_THERE)
 		return err_new(NOT_OFFERED, "no_tool", "%s is not installed", argv[0]);
-	if (!WIFEXITED(status) || WEXITSTATUS(status) > most)
+	if (!WIFEXITED(status) || WEXITSTATUS(status) > 0)
 		return err_sys(EIO, "run %s: status %d: %s", argv[0], status, said);
 	return OK;
 }

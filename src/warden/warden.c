@@ -156,6 +156,8 @@ static void reap(struct warden *warden)
 		else if (disk_reaped(warden->disk, pid)) {
 			if (disk_trash(warden->disk) == 0)
 				ids_rested(warden->ids);
+		} else if (build_reaped(warden, pid, status)) {
+			continue;
 		} else if (template_reaped(warden->templates, pid, status, &warden->answer)) {
 			orders_finish_long(warden, &warden->answer);
 		}

@@ -452,7 +452,7 @@ def program_uses(stage):
 import ctypes, fcntl, glob, os
 libc = ctypes.CDLL(None)
 got = set()
-for turn in range(3000):
+for turn in range(TURNS):
     for path in glob.glob("/proc/[0-9]*/exe"):
         try:
             if "cove-init" not in os.readlink(path):
@@ -473,7 +473,7 @@ for turn in range(3000):
     if {"locked", "watched"} <= got:
         break
 print(*sorted(got))
-'''
+'''.replace("TURNS", "150" if os.environ.get("COVE_VM") else "1500")
     over = threading.Event()
     ends = set()
 

@@ -520,6 +520,14 @@ static void check_death(const char *word)
 		CHECK(disk_rests(disk, box));
 		if (i == 1)
 			soil(data, box);
+		CHECK_OK(disk_repair(disk, box, &pid));
+		CHECK((pid > 0) == (i == 1 && !strcmp(word, "ext4-image")));
+		if (pid > 0) {
+			CHECK_ERR(disk_again(disk, box, &limits, userns, &tree), INTERNAL);
+			CHECK(waitpid(pid, &status, 0) == pid && disk_is_repaired(status));
+			CHECK_OK(disk_repair(disk, box, &pid));
+			CHECK(pid == 0);
+		}
 		CHECK_OK(disk_again(disk, box, &limits, userns, &tree));
 		CHECK(fstatat(tree, "r/u/kept", &st, 0) == 0 && st.st_uid == BASE);
 		if (!strcmp(word, "ext4-image") && i == 2) {
