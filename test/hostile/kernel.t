@@ -45,7 +45,7 @@ for name, args in (("vsock", (40, 1, 0)), ("packet", (17, 3, 0)), ("alg", (38, 5
 '''
     attack = asked(program)
     stage.control_weak("arguments", attack, lambda got: got["audit"] == got["uevent"] == "ok")
-    stage.control_weak(WALLS, attack, lambda got: got["raw"] == "ok")
+    stage.control_weak(WALLS + ",arguments", attack, lambda got: got["raw"] == "ok")
     stage.depth("seccomp,capabilities", attack, lambda got: got["raw"] == "EPERM")
     got = attack(stage)
     c.same({k: got.get(k) for k in ("route", "inet", "unix")},
@@ -163,7 +163,7 @@ print("maps=" + word("/proc/1/maps", os.O_RDONLY))
 
     def closed(got):
         return len(got) == 5 and not set(got.values()) - {"EPERM", "EACCES"}
-    stage.control_weak("undumpable,capabilities", attack, lambda got: list(got.values()) == ["ok"] * 5)
+    stage.control_weak("undumpable,capabilities,program", attack, lambda got: list(got.values()) == ["ok"] * 5)
     stage.depth("capabilities", attack, closed)
     stage.depth("undumpable", attack, closed)
     got = attack(stage)
