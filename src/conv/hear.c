@@ -326,17 +326,25 @@ static fallible hear_result(struct conv *conv, struct run *run, const struct wor
 	return OK;
 }
 
+// Of a run whose end is settled. One that waits may have been taken already, by a runner whose
+// answer died with an earlier daemon: what it says of that run is needed, and said again.
+static bool is_past(const struct conv *conv, struct str id)
+{
+	list_each (at, &conv->runs)
+		if (str_is(id, link_of(at, struct run, link)->id))
+			return false;
+	return id.len == LEASE_RUN_LEN;
+}
+
 static fallible hear_of_run(struct conv *conv, const struct words *words)
 {
 	struct run *run = conv_running(conv);
 
 	if (!is_fenced_in(conv, run, words)) {
-		// It may be the answer to a run whose end is settled: then it need not be said
-		// again.
 		struct run past = {0};
 
 		stale(conv, words);
-		if (words->run.len == LEASE_RUN_LEN && (!run || !str_is(words->run, run->id))) {
+		if (is_past(conv, words->run)) { // then it need not be said again
 			memcpy(past.id, words->run.at, LEASE_RUN_LEN);
 			acknowledge(conv, &past, words->seq);
 		}

@@ -30,7 +30,8 @@ struct fake {
 	int kept; // the daemon's end, as pid 1 keeps it
 	char run[LEASE_RUN_LEN + 1];
 	uint64_t run_generation, connection, seq;
-	char owed[2048]; // a result that was not acknowledged
+	char owed[2048];	       // a result that was not acknowledged
+	char acked[LEASE_RUN_LEN + 1]; // the run of the last acknowledgement
 };
 
 static struct machine {
@@ -159,6 +160,12 @@ static void fake_hear(struct fake *fake, struct str line)
 		fake_run(fake, tree);
 	if (str_is(type, "answer"))
 		fake_result(fake, "completed");
+	if (str_is(type, "ack")) {
+		struct str run = {0};
+
+		err_free(json_str(json_get(tree, "run"), "run", &run));
+		snprintf(fake->acked, sizeof(fake->acked), STR_FMT, STR_ARG(run));
+	}
 	if (str_is(type, "ack") && fake->owed[0]) {
 		err_free(json_u64(json_get(tree, "seq"), "seq", 0, UINT64_MAX >> 11, &number));
 		if (number == fake->seq)

@@ -185,6 +185,37 @@ TASK_TEST(human, "B-28 waiting for a human is not silence, and the answer lets t
 	teardown();
 }
 
+TASK_TEST(waiting, "what is said of a run that waits is not acknowledged, but of one that is over")
+{
+	static const char over[] = "run_00000000000000000000000000000000";
+	char first[LEASE_RUN_LEN + 1];
+	struct fake *fake;
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "mum"));
+	memcpy(first, run_id, sizeof(first));
+	CHECK(start_run(conv, "ok"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	fake = fake_of("s1");
+	fake->acked[0] = '\0';
+	// As a daemon hears it that was started after another had told the runner of the run.
+	for (int i = 0; i < 2; i++) {
+		auto_free char *word = mem_fmt(
+			"{\"type\":\"result\",\"run\":\"%s\",\"run_generation\":1,"
+			"\"connection\":1,\"seq\":1,\"status\":\"completed\"}\n",
+			i ? over : run_id);
+
+		fake_say(fake, word);
+		for (int tries = 0; tries < 100 && !(i && fake->acked[0]); tries++)
+			inside_sleep(i ? 5 : 1);
+		CHECK_STR(fake->acked, i ? over : "");
+	}
+	CHECK_STR(fate("s1", first), "running");
+	teardown();
+}
+
 TASK_TEST(interrupt, "row 12: an interrupt ends the run and the runner")
 {
 	struct conv *conv;
