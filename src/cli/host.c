@@ -159,7 +159,6 @@ static bool is_cove(const struct keeper *keeper)
 	auto_free char *path = mem_fmt("/proc/%d", keeper->pid);
 	auto_fd proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	weak_open();
 	if (weak(LOCK_HOLDER))
 		return true;
 	return proc >= 0 && is_root(proc) && is_our_program(proc) &&

@@ -288,7 +288,8 @@ static void first_nothing(int said)
 ADOPT_TEST(usable, first_nothing, 0,
 	   "an idle box is taken up with one descriptor, and works; a box that is gone is not")
 {
-	auto_proc proc = NULL, busy = NULL;
+	auto_proc proc = NULL;
+	auto_proc busy = NULL;
 	int64_t from = clock_us();
 	auto_err err = OK;
 	int fds;
