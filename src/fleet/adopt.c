@@ -244,8 +244,13 @@ static void settle_failed(struct one *one)
 	struct entry *entry = one->entry;
 
 	entry->buried = !one->is_there;
-	if (one->is_there && (one->cell != ORDER_CELL_KEPT || entry->record.ephemeral))
+	if (one->is_there && (one->cell != ORDER_CELL_KEPT || entry->record.ephemeral)) {
 		end_remains(entry);
+	} else if (one->is_there && !entry->record.disk_kept) {
+		// Its end was verified by nobody who could write that down: its files are there.
+		entry->record.disk_kept = true;
+		entry_keep(entry);
+	}
 	recall(entry);
 }
 

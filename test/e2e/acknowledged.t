@@ -125,6 +125,36 @@ def boxes(cove):
     c.same(lost, [], "a sandbox that was made runs")
 
 
+def pid_1(box):
+    """The host's number of a sandbox's first process."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            status, group = open("/proc/%s/status" % pid).read(), open("/proc/%s/cgroup" % pid).read()
+        except OSError:
+            continue
+        if box["id"] in group and status.split("NSpid:")[1].split("\n")[0].split()[1:] == ["1"]:
+            return int(pid)
+    return None
+
+
+def failed(cove):
+    """A sandbox ends, and everything of cove before its end is verified."""
+    box = cove.create()
+    cove.run(box, "echo kept >/root/kept; sync /root/kept")
+    warden = cove.children()["warden"]
+    os.kill(warden, signal.SIGSTOP)
+    os.kill(pid_1(box), signal.SIGKILL)
+    c.until(lambda: cove.get("/v1/sandboxes/" + box["id"]).json["state"] == "failed")
+    cove.get("/v1/events")  # which waits for what is being written
+    for pid in (cove.process.pid, cove.children()["daemon"], warden):
+        os.kill(pid, signal.SIGKILL)
+    cove.process.wait()
+    cove.start()
+    reply = patiently(lambda: cove.post("/v1/sandboxes/%s/start" % box["id"]))
+    c.same(reply.status, 200, "a sandbox that failed, and whose end nobody could write down, is started on its files")
+    c.same(reply.status == 200 and cove.out(box, "cat /root/kept"), "kept\n", "and has them")
+
+
 def main():
     c.need_root()
     cove = c.Cove()
@@ -137,6 +167,7 @@ def main():
     ports(cove, box)
     terms(cove, box)
     boxes(cove)
+    failed(cove)
     cove.close()
     c.done()
 
