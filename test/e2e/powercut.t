@@ -81,6 +81,18 @@ class Host:
         self.booted = False
         return self.disk.off()
 
+    def holders(self):
+        """Processes that see the disk, and loop devices that lie on it."""
+        found = []
+        for pid in c._pids():
+            try:
+                with open("/proc/%d/mountinfo" % pid) as mounts, open("/proc/%d/status" % pid) as status:
+                    if pid != os.getpid() and self.disk.where in mounts.read():
+                        found.append(" ".join(line.strip() for line in status if line.startswith(("Name", "State", "Pid", "PPid"))))
+            except OSError:
+                pass
+        return "\n".join(found + subprocess.run(["losetup", "-a"], capture_output=True, text=True).stdout.splitlines())
+
     def close(self):
         status = self.cove.stop(number=signal.SIGINT) if self.cove.process else 0
         self.shut()
@@ -327,7 +339,7 @@ def one_first(number, rng):
     try:
         delay, _, lost, boxes = first(host, rng, keep)
         c.note("cut %d: %.3f s after the start, %d blocks not flushed, %d sandboxes" % (number, delay, lost, len(boxes)))
-        c.ok(host.shut(), name + "the device is gone")
+        c.ok(host.shut(), name + "the device is gone", host.holders())
         if not start_again(host, name):
             return
         c.same(torn(host.cove.data), [], name + "no file is torn")
@@ -353,7 +365,7 @@ def one(host, number, rng):
     host.cove.process = None
     load.end()
     c.same(faults, [], name + "nothing failed before")
-    c.ok(host.shut(), name + "the device is gone")
+    c.ok(host.shut(), name + "the device is gone", host.holders())
     if not start_again(host, name):
         return False
     c.same(torn(host.cove.data), [], name + "no file is torn")
@@ -399,22 +411,25 @@ def mended():
 def main():
     rng = random.Random(SEED)
     c.note("COVE_POWER_SEED=%d" % SEED)
-    hosts, number = {}, 0
+    host = None
     try:
-        while number < CUTS:
+        for number in range(CUTS):
             if number % 4 == 0:
+                # One at a time: the processes of another host would see, and hold, the mounts of this one.
+                if host:
+                    c.same(host.close(), 0, "cove ends well")
+                host = None
                 one_first(number, rng)
-            else:
-                driver = DRIVERS[number // 4 % len(DRIVERS)] if number % 4 == 1 else DRIVERS[0]
-                if driver not in hosts:
-                    hosts[driver] = Host(driver)
-                    hosts[driver].boot()
-                    hosts[driver].cove.start()
-                if not one(hosts[driver], number, rng):
-                    hosts.pop(driver).close()
-            number += 1
+                continue
+            if not host:
+                host = Host(DRIVERS[number // 4 % len(DRIVERS)])
+                host.boot()
+                host.cove.start()
+            if not one(host, number, rng):
+                host.close()
+                host = None
     finally:
-        for host in hosts.values():
+        if host:
             c.same(host.close(), 0, "cove ends well")
 
 
