@@ -59,20 +59,28 @@ static fallible explain(struct http *x, struct convs *convs, struct err *err)
 
 // ------------------------------------------------------------------------------- create
 
-static fallible read_part(const struct json *object, const char *key, struct str *out)
+// An id of an owner, or an alias. One with a NUL is refused as one with any other control character
+// and here, because it may become a C string.
+static fallible read_id(const struct json *value, const char *what, struct str *out)
 {
-	const struct json *value = json_get(object, key);
+	struct str id;
 
-	TRY(json_str(value, key, out));
+	if (!value)
+		return OK;
+	TRY(json_want(value, what, JSON_STRING));
+	id = json_chars(value);
+	if (memchr(id.at, 0, id.len))
+		return owner_check_part(id, what);
+	*out = id;
 	return OK;
 }
 
 static fallible read_owner(const struct json *object, struct owner *out)
 {
-	TRY(read_part(object, "org", &out->org));
-	TRY(read_part(object, "user", &out->user));
-	TRY(read_part(object, "bot", &out->bot));
-	return read_part(object, "session", &out->session);
+	TRY(read_id(json_get(object, "org"), "org", &out->org));
+	TRY(read_id(json_get(object, "user"), "user", &out->user));
+	TRY(read_id(json_get(object, "bot"), "bot", &out->bot));
+	return read_id(json_get(object, "session"), "session", &out->session);
 }
 
 static fallible read_isolation(const struct json *object, bool *out)
@@ -97,7 +105,7 @@ static fallible read_aliases(const struct json *array, struct conv_spec *out)
 	for (size_t i = 0; i < json_count(array); i++) {
 		struct str alias = {0};
 
-		TRY(json_str(json_at(array, i), "aliases", &alias));
+		TRY(read_id(json_at(array, i), "alias", &alias));
 		if (!alias.at)
 			return err_new(INVALID, "bad_field", "'aliases' must be strings");
 		out->aliases[out->alias_count++] = alias;

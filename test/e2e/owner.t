@@ -43,7 +43,9 @@ def traces():
 # ------------------------------------------------------------------------------- A-3, A-6, A-16
 before = traces()
 bad = [dict(org="a__b", user="c"), dict(org="a", user="b__c"), dict(org="a_", user="b"), dict(user=""), dict(user="_x"),
-       dict(user="u", bot="b__c"), dict(user="u", session="s__t"), dict(user="x" * 257), dict(user="a\nb")]
+       dict(user="u", bot="b__c"), dict(user="u", session="s__t"), dict(user="x" * 257), dict(user="a\nb"),
+       dict(user="a\0b"), dict(user="\0"), dict(org="a\0", user="u"), dict(user="u", bot="\0b"), dict(user="u", session="s\0t"),
+       dict(user="u", aliases=["a\0b"])]
 c.same([(r.status, r.json["reason"]) for r in (ask(cove, **owner) for owner in bad)], [(400, "invalid_owner")] * len(bad),
        "A-3 ids that could be another's are refused")
 c.same(cove.request("POST", "/v1/sessions", b'{"user":"\xff\xfe","runner":{"argv":["/bin/true"]}}', raw=True,
