@@ -352,6 +352,7 @@ static fallible open_ends(struct bash *shell)
 	shell->pipes.drop = on_drop;
 	shell->pipes.serves_on = true;
 	shell->pipes.at = &shell->box->at;
+	shell->pipes.pace = &shell->box->pace;
 	err = pipes_open(&shell->pipes, shell->box->loop, shell->aside, fds, (struct str){0});
 	if (err) {
 		closer_drop(&ends.dialogue);

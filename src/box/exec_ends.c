@@ -61,6 +61,7 @@ fallible exec_open_ends(struct exec *exec, const int *fds)
 	if (exec->flags & TALK_EXEC_STDIN)
 		input = exec->input.at ? exec->input : STR("");
 	exec->pipes.at = &exec->box->at;
+	exec->pipes.pace = &exec->box->pace;
 	exec->pipes.lent = exec->flags & TALK_EXEC_KEEP_IN;
 	return pipes_open(&exec->pipes, exec->box->loop, exec->tape, fds, input);
 }

@@ -4,6 +4,7 @@
 #include "box/ask.h"
 #include "box/brink.h"
 #include "box/channel.h"
+#include "box/pipes.h"
 
 #define BOX_EXECS_MAX 256    // running at once
 #define BOX_LEAVES_MAX 256   // cgroups of one box
@@ -47,6 +48,7 @@ struct box {
 	int refs;
 	char id[ID_BOX_LEN + 1];
 	struct brink_at at; // it, for box/brink
+	struct pipes_pace pace;
 	enum box_phase phase;
 	uint32_t features; // of its pid 1: enum talk_feature
 	bool burying;

@@ -27,12 +27,16 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/weak.h"
 #include "box/pipe.h"
 #include "loop/closer.h"
 #include "os/fd.h"
 
 #define CHUNK 65536
 #define PATIENCE_MS 2
+#define SMALL 1024	// a read that brings less was hardly worth it
+#define SMALL_READS 16	// of a box, within
+#define SMALL_WITHIN 25 // ms
 
 // One thread turns the loop; nothing in here is alive between two calls.
 static char scratch[CHUNK];
@@ -101,6 +105,35 @@ static void count_late(struct pipe_end *end)
 	end->uncounted = false;
 }
 
+static void note_read(struct pipes *pipes, size_t len)
+{
+	struct pipes_pace *pace = pipes->pace;
+	int64_t now = loop_now(pipes->loop);
+
+	if (!pace || len >= SMALL)
+		return;
+	if (now - pace->since_ms >= SMALL_WITHIN)
+		*pace = (struct pipes_pace){.since_ms = now};
+	pace->count++;
+}
+
+// Its box has had its small reads for now: the next is made when more has come together.
+static bool must_rest(const struct pipes *pipes)
+{
+	const struct pipes_pace *pace = pipes->pace;
+
+	return pace && !weak(PACE) && !pipes->settling && pace->count >= SMALL_READS &&
+	       loop_now(pipes->loop) - pace->since_ms < SMALL_WITHIN;
+}
+
+static void rest(struct pipes *pipes)
+{
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		if (pipes->out[i].open && pipes->out[i].watch.events)
+			loop_unwatch(pipes->loop, &pipes->out[i].watch);
+	loop_set_timer(pipes->loop, &pipes->patience, pipes->pace->since_ms + SMALL_WITHIN);
+}
+
 struct spill {
 	struct pipes *pipes;
 	struct pipe_end *first; // whose bytes are in `room` already
@@ -141,6 +174,7 @@ static bool draw_some(struct spill *spill, struct pipe_end *end)
 	err_free(tape_draw(pipes->tape, stream_of(end), pipes->at, end->watch.fd, spill->room,
 			   pipes->settling && end->due < CHUNK ? end->due : CHUNK, &len));
 	count_due(end, len);
+	note_read(pipes, len);
 	return true;
 }
 
@@ -163,6 +197,7 @@ static bool spill_some(struct spill *spill, struct pipe_end *end)
 		end->due = 0;
 		return false;
 	}
+	note_read(spill->pipes, (size_t)n);
 	// The disk may be full: the tape then says that it is cut.
 	err_free(tape_add(spill->pipes->tape, stream_of(end), spill->room,
 			  count_due(end, (size_t)n)));
@@ -207,7 +242,7 @@ static void spill_task(void *arg)
 	if (spill->first_len)
 		err_free(tape_add(pipes->tape, stream_of(spill->first), spill->room,
 				  spill->first_len));
-	while (some && !tape_fits(pipes->tape, CHUNK) && !is_paid(pipes)) {
+	while (some && !tape_fits(pipes->tape, CHUNK) && !is_paid(pipes) && !must_rest(pipes)) {
 		some = false;
 		for (int i = 0; i < TAPE_STREAMS; i++) {
 			count_late(&pipes->out[i]);
@@ -218,8 +253,11 @@ static void spill_task(void *arg)
 	for (int i = 0; i < TAPE_STREAMS; i++) {
 		count_late(&pipes->out[i]);
 		see_end(pipes, &pipes->out[i]);
-		watch_end(pipes, &pipes->out[i], EPOLLIN);
+		if (!must_rest(pipes))
+			watch_end(pipes, &pipes->out[i], EPOLLIN);
 	}
+	if (must_rest(pipes))
+		rest(pipes);
 	give_room(spill);
 	pipes->moved(pipes);
 	pipes->drop(pipes);
@@ -262,6 +300,7 @@ static bool move_some(struct pipe_end *end)
 		end->due = 0;
 		return false;
 	}
+	note_read(pipes, (size_t)n);
 	keep = count_due(end, (size_t)n);
 	if (keep == 0)
 		return true;
@@ -280,6 +319,8 @@ static void on_output(struct watch *watch, uint32_t events)
 
 	(void)events;
 	move_some(end);
+	if (!pipes->spilling && must_rest(pipes))
+		rest(pipes);
 	if (!end->open || pipes->settling)
 		pipes->moved(pipes); // may free it
 }

@@ -10,6 +10,13 @@
 
 struct pipes;
 
+// Small reads of all pipes of one box, counted. A pipe in packet mode (O_DIRECT) gives one packet a
+// read, however many wait: a box with little CPU would cost the daemon much.
+struct pipes_pace {
+	int64_t since_ms; // loop time
+	uint32_t count;
+};
+
 struct pipe_end {
 	struct watch watch;
 	struct pipes *pipes;
@@ -22,6 +29,7 @@ struct pipe_end {
 struct pipes {
 	struct loop *loop;
 	const struct brink_at *at; // whose they are; set beforehand, and lives as long
+	struct pipes_pace *pace;   // of their box; NULL: none. As `at`
 	struct tape *tape;
 	struct pipe_end out[TAPE_STREAMS];
 	struct pipe_end in;
@@ -32,7 +40,7 @@ struct pipes {
 	bool lent;	       // pid 1 has a copy of stdin; set beforehand
 	int last;	       // it has none: brink_open()
 	struct bell room;      // stdin took something, or closed
-	struct timer patience; // until the ends are watched
+	struct timer patience; // until the ends are watched, again or for the first time
 	bool spilling;	       // a task writes to the disk, and the watches rest
 	bool serves_on; // pipes_turn() will follow: what is not due after settling stays in them
 	bool settling;	// the command has ended: `due` bytes go to the tape, the rest nowhere
