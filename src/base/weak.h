@@ -92,6 +92,9 @@
 	X(CLOSER,       "closer",         "what comes from a box is closed by a thread, not by the loop") \
 	X(PASSRIGHTS,   "passrights",     "the kernel refuses descriptors on a dialogue") \
 	X(EXECUTED,     "executed",       "a child that died before execve is not told as a command") \
+	X(PROC_FILES,   "proc_files",     "the file API refuses /proc and /sys") \
+	X(LOG_LINES,    "log_lines",      "how many lines of the log a box may cause in a minute") \
+	X(PACE,         "pace",           "how often small pieces of a box's output are read") \
 	X(SENDER,       "sender",         "a shell's answers count from its own process alone")
 // clang-format on
 enum weak {

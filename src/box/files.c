@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "box/files_inner.h"
+#include "box/inner.h"
 #include "loop/closer.h"
 #include "os/fd.h"
 
@@ -120,7 +121,11 @@ fallible files_put(const struct files *files, const struct reach_ask *ask, enum 
 		   struct box_hand **out)
 {
 	bool may_repeat = changes_nothing(ask->verb);
+	struct reach_ask asked = *ask;
 	struct err *err = OK;
+
+	if (files->proc && (files->box->features & TALK_CAN_PROC))
+		asked.flags |= REACH_PROC;
 
 	for (int i = 0; i < TRIES; i++) {
 		auto_hand hand = NULL;
@@ -128,7 +133,7 @@ fallible files_put(const struct files *files, const struct reach_ask *ask, enum 
 		err_free(err);
 		TRY(box_hand_take(files->box, files->user ? files->user : "", use, files->deadline,
 				  &hand));
-		err = box_hand_ask(hand, ask, files->deadline);
+		err = box_hand_ask(hand, &asked, files->deadline);
 		if (!err)
 			err = box_hand_await(hand, files->deadline);
 		if (!err) {

@@ -20,6 +20,7 @@ struct files {
 	const char *user; // "": root of the box
 	const char *base; // where relative paths begin; NULL: /workspace
 	int64_t deadline; // loop time
+	bool proc; // /proc is read, too: for the daemon's own questions, never for a client's
 };
 
 fallible files_stat(const struct files *files, const char *path, bool follow,

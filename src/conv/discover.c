@@ -45,6 +45,7 @@ static struct look look_at(const struct visit *visit)
 	return (struct look){
 		.files = {.box = visit->box,
 			  .user = "",
+			  .proc = true,
 			  .deadline = loop_now(visit->entry->fleet->loop) +
 				      timer_ms(TIMER_INSPECTION)},
 		.bytes = BUF_INIT(READ_MAX),

@@ -134,7 +134,8 @@ bool conv_greet(bool returns)
 	struct talk ready = {.kind = TALK_READY};
 
 	ready.ready.version = TALK_VERSION;
-	ready.ready.features = TALK_CAN_NET | TALK_CAN_SYNC | (returns ? TALK_CAN_RETURN : 0);
+	ready.ready.features = TALK_CAN_NET | TALK_CAN_PROC | TALK_CAN_SYNC |
+			       (returns ? TALK_CAN_RETURN : 0);
 	return say(&ready);
 }
 

@@ -56,8 +56,7 @@ bool file_must_be_regular(uint32_t mode, struct reach_say *say)
 	return false;
 }
 
-// Into `bytes`, which has room for one more than is small: a file may grow, or not know its size,
-// as those of /proc.
+// Into `bytes`, which has room for one more than is small: a file may grow.
 static ssize_t read_small(int fd, const struct stat *st)
 {
 	ssize_t n = read(fd, bytes, sizeof(bytes));

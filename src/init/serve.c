@@ -15,6 +15,7 @@
 #include "init/move.h"
 #include "init/ports.h"
 #include "init/say.h"
+#include "init/site.h"
 #include "init/sweep.h"
 #include "init/tarin.h"
 #include "init/tarout.h"
@@ -73,6 +74,7 @@ static void obey(void)
 
 	if (is_long)
 		tick(true);
+	site_allow_proc(hand.ask.flags & REACH_PROC);
 	errno = 0;
 	done = verbs[hand.ask.verb].serve(&hand.ask, &say);
 	if (!done) {

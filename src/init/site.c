@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,6 +18,25 @@
 #define TEMP_NEW ".cove-new-"
 #define TEMP_OLD ".cove-old-"
 #define TEMP_LEN (sizeof(TEMP_NEW) - 1)
+
+static bool proc_is_allowed;
+
+void site_allow_proc(bool yes)
+{
+	proc_is_allowed = yes || weak(PROC_FILES);
+}
+
+bool site_is_refused(int fd)
+{
+	struct statfs fs;
+
+	if (proc_is_allowed ||
+	    (fstatfs(fd, &fs) == 0 && fs.f_type != PROC_SUPER_MAGIC && fs.f_type != SYSFS_MAGIC))
+		return false;
+	close(fd);
+	errno = EACCES;
+	return true;
+}
 
 static int open_with(int dir, const char *path, int flags, uint64_t resolve)
 {
@@ -32,7 +53,7 @@ static int open_with(int dir, const char *path, int flags, uint64_t resolve)
 		if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
 			break;
 	}
-	return (int)fd;
+	return fd >= 0 && site_is_refused((int)fd) ? -1 : (int)fd;
 }
 
 int site_open_at(int dir, const char *path, int flags)

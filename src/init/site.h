@@ -12,6 +12,12 @@
 int site_open(struct str base, struct str path, int flags);
 int site_open_at(int dir, const char *path, int flags);
 
+// Until the next call: whether paths may lead to /proc and /sys. There a file tells of who reads
+// it, and a worker's memory is laid out as pid 1's.
+void site_allow_proc(bool yes);
+// An fd of /proc or /sys where they may not be read: closed, with EACCES.
+bool site_is_refused(int fd);
+
 struct site {
 	int dir;		 // O_PATH
 	char name[NAME_MAX + 1]; // "": the path names `dir` itself, as "/" and ".." do

@@ -147,7 +147,7 @@ bool walk_enter(void)
 	}
 	fd = openat(level->fd, walk.name,
 		    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0)
+	if (fd < 0 || site_is_refused(fd))
 		return false;
 	walk.path[len] = '/';
 	push(fd, len + 1);

@@ -56,7 +56,8 @@ enum reach_flags {
 	REACH_ATTRIB = 256,
 	REACH_EMPTY = 512,
 	REACH_OWNERS = 1024,
-	REACH_FLAGS = 2047,
+	REACH_PROC = 2048, // with TALK_CAN_PROC; /proc is answered, too: for the daemon itself
+	REACH_FLAGS = 4095,
 };
 
 enum reach_type {

@@ -80,6 +80,7 @@ enum talk_feature {
 	TALK_CAN_RETURN = 1, // it listens; ADOPT, SHUT, TAG, and the flags KEEP and behind
 	TALK_CAN_NET = 2,    // its hands know REACH_SOCKET
 	TALK_CAN_SYNC = 4,   // SYNC, SYNCED, the flag PACES
+	TALK_CAN_PROC = 8,   // its hands know REACH_PROC
 };
 
 // At which step a command (FAILED) or a box (BROKEN) failed.

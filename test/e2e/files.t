@@ -273,8 +273,9 @@ def odd_files(f):
         c.ok(reply.status >= 400, "%s raw too" % path, reply)
     reply = f.ask("write", path="pipe", content="x")
     c.ok(reply.status in (200, 400), "a FIFO is refused or replaced, and waits for nobody", reply)
-    reply = f.ask("read", path="/proc/cpuinfo")
-    c.ok(reply.status in (200, 400, 403), "/proc answers or is refused", reply)
+    for verb, path in (("read", "/proc/self/maps"), ("read", "/proc/1/status"), ("list-files", "/proc"), ("list-files", "/proc/self")):
+        reply = f.ask(verb, path=path)
+        c.ok(reply.status == 403, "%s of %s is refused" % (verb, path), reply)
     reply = f.ask("read", path="magic")
     c.ok(reply.status != 200 or reply.json["content"].strip() == f.out("cat /etc/hostname").strip(),
          "a magic link leads nowhere else", reply)

@@ -103,6 +103,25 @@ def masks(stage):
     c.same(attack(stage), "", "P-05: neither unmounted, nor remounted, nor covered")
 
 
+@row("P-16", "the file API serves neither /proc nor /sys: nobody learns how its workers' memory is laid out")
+def file_api(stage):
+    def ask(stage):
+        box = stage.box()
+        at = "/v1/sandboxes/%s/api/" % box["id"]
+        return {
+            "read": stage.cove.post(at + "read", {"path": "/proc/self/maps"}),
+            "body": stage.cove.get(at + "files/proc/self/maps"),
+            "link": (stage.cove.run(box, "ln -s /proc/self /workspace/me"), stage.cove.post(at + "read", {"path": "/workspace/me/maps"}))[1],
+            "sys": stage.cove.post(at + "read", {"path": "/sys/kernel/notes"}),
+            "list": stage.cove.post(at + "list-files", {"path": "/proc/self"}),
+            "own": stage.cove.post(at + "read", {"path": "/etc/hostname"}),
+        }
+    stage.control_weak("proc_files", ask, lambda got: got["read"].status == 200 and b"[stack]" in got["read"].body)
+    got = ask(stage)
+    stage.twin(got.pop("own").status == 200, "a file of the box's own is read", got)
+    c.ok(all(reply.status in (403, 404) for reply in got.values()), "P-16: all are refused", got)
+
+
 @row("P-14", "no kernel log")
 def klog(stage):
     def attack(stage):
