@@ -51,7 +51,7 @@ static void write_box(struct http *x, struct json_out *out, const struct record 
 
 	if (!base)
 		base = arena_fmt(x->arena, "http://" STR_FMT, STR_ARG(http_field(x, "Host")));
-	pass_write(door_of(x)->pass_key, record->id, token);
+	pass_write(door_of(x)->pass_key, record->id, record->terms.token_turn, token);
 	json_begin(out, '{');
 	record_put(out, record);
 	json_put_text(out, "token", told ? token : NULL);

@@ -20,6 +20,8 @@
 #define FIELD_MAX 1024
 #define TRACE_MAX 64
 #define LINE_MAX_ (16 * 1024)
+#define BOX_PLACES 4096
+#define MINUTE_MS 60000
 #define TAIL_ROOM 32 // for ',"cut":true}' and the line's end
 
 static struct {
@@ -182,26 +184,77 @@ static void add_fields(struct line *line, va_list args)
 	}
 }
 
-void log_event(enum log_level level, const char *what, ...)
+static void write_line(enum log_level level, const char *what, va_list fields)
 {
 	static _Thread_local char room[LINE_MAX_];
 	struct line line = {.at = room};
 	int saved = errno;
-	va_list args;
 
-	if (listener.hear) {
-		va_start(args, what);
-		listener.hear(listener.arg, what, args);
-		va_end(args);
-	}
-	if (!log_wants(level))
-		return;
 	add_head(&line, level, what);
-	va_start(args, what);
-	add_fields(&line, args);
-	va_end(args);
+	add_fields(&line, fields);
 	finish(&line);
 	errno = saved;
+}
+
+static void tell_listener(const char *what, va_list fields)
+{
+	va_list copy;
+
+	if (!listener.hear)
+		return;
+	va_copy(copy, fields);
+	listener.hear(listener.arg, what, copy);
+	va_end(copy);
+}
+
+void log_event(enum log_level level, const char *what, ...)
+{
+	va_list args;
+
+	va_start(args, what);
+	tell_listener(what, args);
+	if (log_wants(level))
+		write_line(level, what, args);
+	va_end(args);
+}
+
+// Sandboxes whose names meet in one place share its lines.
+static struct {
+	int64_t since_ms;
+	uint32_t count;
+} of_box[BOX_PLACES];
+
+static bool box_has_room(const char *box)
+{
+	uint32_t hash = 2166136261u, past;
+	int64_t now = clock_ms();
+	size_t at;
+	char text[16];
+
+	for (const char *c = box; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * 16777619u;
+	at = hash % BOX_PLACES;
+	if (!of_box[at].count || now - of_box[at].since_ms >= MINUTE_MS) {
+		past = of_box[at].count;
+		of_box[at].since_ms = now;
+		of_box[at].count = 0;
+		if (past > LOG_BOX_LINES) {
+			snprintf(text, sizeof(text), "%u", past - LOG_BOX_LINES);
+			log_event(LOG_INFO, "log.suppressed", "sandbox", box, "lines", text, NULL);
+		}
+	}
+	return ++of_box[at].count <= LOG_BOX_LINES || weak(LOG_LINES);
+}
+
+void log_event_of(const char *box, enum log_level level, const char *what, ...)
+{
+	va_list args;
+
+	va_start(args, what);
+	tell_listener(what, args);
+	if (log_wants(level) && box_has_room(box))
+		write_line(level, what, args);
+	va_end(args);
 }
 
 void log_listen(log_ear *ear, void *arg)

@@ -17,6 +17,13 @@ bool log_wants(enum log_level level);
 //	log_event(LOG_INFO, "box.created", "sandbox", id, "trace", req->id, NULL);
 void log_event(enum log_level level, const char *what, ...) __attribute__((sentinel));
 
+// The same for what a sandbox can cause as often as it likes: LOG_BOX_LINES a minute of each
+// sandbox are written. The first line of a later minute is preceded by "log.suppressed", with how
+// many were not. Ears are told all of them. For one thread alone.
+#define LOG_BOX_LINES 60
+void log_event_of(const char *box, enum log_level level, const char *what, ...)
+	__attribute__((sentinel));
+
 // Whatever this thread logs is told to `ear` as well, also below the level. It must not wait.
 typedef void log_ear(void *arg, const char *what, va_list fields);
 void log_listen(log_ear *ear, void *arg);

@@ -185,8 +185,8 @@ static void list_ended(struct proc *proc)
 static void tell_limit(const struct box *box, enum ending ending)
 {
 	if (ending == ENDING_OOM || ending == ENDING_CPU_LIMIT || ending == ENDING_WALL_LIMIT)
-		log_event(LOG_INFO, "security", "event", "limit_hit", "severity", "low", "sandbox",
-			  box->id, "limit", ending_word(ending), NULL);
+		log_event_of(box->id, LOG_INFO, "security", "event", "limit_hit", "severity", "low",
+			     "sandbox", box->id, "limit", ending_word(ending), NULL);
 }
 
 void proc_on_end(void *arg)

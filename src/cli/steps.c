@@ -35,6 +35,29 @@ fallible steps_take(struct call *call)
 	return OK;
 }
 
+fallible steps_rotate(struct call *call)
+{
+	auto_buf body = BUF_INIT(64);
+	auto_remote remote = {0};
+
+	buf_text(&body, "{\"rotateToken\":true}");
+	TRY(remote_open(&remote, call));
+	for (int i = 0; i < call->word_count; i++) {
+		auto_free char *path = remote_path(BOXES_PATH "/", call->words[i], "");
+		auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+		auto_json box = NULL;
+		struct str url = {0};
+
+		TRY(remote_ask(&remote, "PATCH", path, &body, &text, &box));
+		TRY(json_str(json_get(box, "baseUrl"), "baseUrl", &url));
+		if (call_has(call, OPT_JSON))
+			print_json(buf_view(&text));
+		else if (!call_has(call, OPT_QUIET))
+			print_line(STR_FMT, STR_ARG(url));
+	}
+	return OK;
+}
+
 static void show(const struct json *round, const char *key, const char *words)
 {
 	uint64_t number = 0;

@@ -8,22 +8,28 @@
 #define DOOR "/v1/t/"
 #define ROOM "/sandboxes/"
 
-void pass_write(const uint8_t key[SECRET_HASH], const char *box, char out[PASS_LEN + 1])
+void pass_write(const uint8_t key[SECRET_HASH], const char *box, uint64_t turn,
+		char out[PASS_LEN + 1])
 {
 	auto_buf hex = BUF_INIT(2 * SECRET_HASH);
 	uint8_t mac[SECRET_HASH];
+	char text[ID_BOX_LEN + 32];
 
-	secret_hmac(key, box, strlen(box), mac);
+	snprintf(text, sizeof(text), "%s", box);
+	if (turn)
+		snprintf(text, sizeof(text), "%s/%llu", box, (unsigned long long)turn);
+	secret_hmac(key, text, strlen(text), mac);
 	text_hex(&hex, mac, sizeof(mac));
 	snprintf(out, PASS_LEN + 1, PASS_PREFIX "%s", hex.at);
 }
 
-static bool is_token_of(const uint8_t key[SECRET_HASH], struct str token, const char *box)
+static bool is_token_of(const uint8_t key[SECRET_HASH], struct str token, const char *box,
+			uint64_t turn)
 {
 	char right[PASS_LEN + 1];
 	bool same;
 
-	pass_write(key, box, right);
+	pass_write(key, box, turn, right);
 	same = token.len == PASS_LEN && secret_equal(token.at, right, PASS_LEN);
 	secret_wipe(right, sizeof(right));
 	return same;
@@ -47,7 +53,9 @@ enum pass pass_take(const uint8_t key[SECRET_HASH], const struct fleet *fleet, s
 	rest = str_skip(rest, strlen(ROOM) - 1);
 	str_cut(&rest, '/', &name);
 	entry = table_find(fleet, "", name);
-	right = is_token_of(key, token, entry ? entry->record.id : "box-") && entry;
+	right = is_token_of(key, token, entry ? entry->record.id : "box-",
+			    entry ? entry->record.terms.token_turn : 0) &&
+		entry;
 	x->url.path = str_of(arena_fmt(x->arena, "/v1" ROOM "%.*s%s%.*s",
 				       right ? ID_BOX_LEN : (int)name.len,
 				       right ? entry->record.id : name.at, rest.at ? "/" : "",

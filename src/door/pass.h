@@ -11,7 +11,8 @@
 
 // The credential of a box is derived from a key that the daemon keeps, so it survives a restart and
 // is stored nowhere.
-void pass_write(const uint8_t key[SECRET_HASH], const char *box, char out[PASS_LEN + 1]);
+void pass_write(const uint8_t key[SECRET_HASH], const char *box, uint64_t turn,
+		char out[PASS_LEN + 1]);
 
 enum pass { PASS_NONE, PASS_WRONG, PASS_GOOD };
 

@@ -49,9 +49,10 @@ static void tell(const struct conn *conn, const char *reason)
 	snprintf(port, sizeof(port), "%u", conn->port);
 	address_write(&conn->to, address);
 	policy_hint(&hint, box->id, conn->name, conn->port, reason);
-	log_event(LOG_INFO, "security", "event", "egress_denied", "severity", "low", "sandbox",
-		  box->id, "name", conn->name[0] ? conn->name : NULL, "address", address, "port",
-		  port, "reason", reason, "hint", hint.len ? hint.at : NULL, NULL);
+	log_event_of(box->id, LOG_INFO, "security", "event", "egress_denied", "severity", "low",
+		     "sandbox", box->id, "name", conn->name[0] ? conn->name : NULL, "address",
+		     address, "port", port, "reason", reason, "hint", hint.len ? hint.at : NULL,
+		     NULL);
 }
 
 void judge_close_rest(struct egress_box *box)
@@ -102,8 +103,8 @@ void judge_note_many(struct egress_box *box, const char *reason)
 	verdict->denied = 1;
 	verdict_done(box->egress->verdicts, verdict);
 	if (burst_has_room(&box->events, loop_now(box->egress->loop), EVENTS_PER_SECOND))
-		log_event(LOG_INFO, "security", "event", "egress_denied", "severity", "low",
-			  "sandbox", box->id, "reason", reason, NULL);
+		log_event_of(box->id, LOG_INFO, "security", "event", "egress_denied", "severity",
+			     "low", "sandbox", box->id, "reason", reason, NULL);
 }
 
 void judge_note(struct conn *conn, const char *reason)
@@ -127,8 +128,9 @@ void judge_note_name(struct egress_box *box, const char *name)
 	struct verdict *verdict;
 
 	if (burst_has_room(&box->events, loop_now(box->egress->loop), EVENTS_PER_SECOND))
-		log_event(LOG_INFO, "security", "event", "egress_denied", "severity", "low",
-			  "sandbox", box->id, "name", name, "reason", "not_allowed", NULL);
+		log_event_of(box->id, LOG_INFO, "security", "event", "egress_denied", "severity",
+			     "low", "sandbox", box->id, "name", name, "reason", "not_allowed",
+			     NULL);
 	if (count_in_rest(box))
 		return;
 	verdict = denial(box, "not_allowed");

@@ -62,12 +62,13 @@ fallible change_box(struct fleet *fleet, const struct who *who, struct str key,
 		    const struct json *object, const struct record **out)
 {
 	static const char *const known[] = {
-		"labels",  "env", "sleepAfter", "keepAlive", "containerTimeouts",
-		"baseUrl", "ttl", "network",	NULL};
+		"labels",  "env", "sleepAfter", "keepAlive",   "containerTimeouts",
+		"baseUrl", "ttl", "network",	"rotateToken", NULL};
 	on_exit_call(free_policy) struct policy *network = NULL;
 	auto_pairs labels = {0}, env = {0};
 	struct entry *entry = NULL;
 	uint64_t ttl_ms = 0;
+	bool rotate = false;
 
 	TRY(access_ask(who, ACCESS_MAKE));
 	entry = access_find(fleet, who, key);
@@ -83,9 +84,11 @@ fallible change_box(struct fleet *fleet, const struct who *who, struct str key,
 		TRY(pairs_change_labels(json_get(object, "labels"), &labels));
 		TRY(pairs_change_env(json_get(object, "env"), &env));
 		TRY(terms_read_span(json_get(object, "ttl"), "ttl", &ttl_ms));
+		TRY(json_bool(json_get(object, "rotateToken"), "rotateToken", &rotate));
 		if (json_get(object, "network"))
 			TRY(way_read(entry, json_get(object, "network"), &network));
 		TRY(terms_read(object, &entry->record.terms));
+		entry->record.terms.token_turn += rotate;
 		if (ttl_ms)
 			entry->record.ends_ms = clock_steady_ms() + (int64_t)ttl_ms;
 		entry->idle.ends_ms = 0;

@@ -66,6 +66,7 @@ void contexts_report(const struct visit *visit, const struct context_result *res
 	enum ending ending = result->timed_out ? ENDING_WALL_LIMIT : result->exec.ending;
 
 	if (result->timed_out || (result->end == CONTEXT_DIED && ending == ENDING_OOM))
-		log_event(LOG_INFO, "security", "event", "limit_hit", "severity", "low", "sandbox",
-			  visit->entry->record.id, "limit", ending_word(ending), NULL);
+		log_event_of(visit->entry->record.id, LOG_INFO, "security", "event", "limit_hit",
+			     "severity", "low", "sandbox", visit->entry->record.id, "limit",
+			     ending_word(ending), NULL);
 }

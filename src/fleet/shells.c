@@ -75,8 +75,9 @@ void shells_report(const struct visit *visit, const struct session_result *resul
 {
 	if (result->ending == ENDING_OOM || result->ending == ENDING_CPU_LIMIT ||
 	    result->ending == ENDING_WALL_LIMIT)
-		log_event(LOG_INFO, "security", "event", "limit_hit", "severity", "low", "sandbox",
-			  visit->entry->record.id, "limit", ending_word(result->ending), NULL);
+		log_event_of(visit->entry->record.id, LOG_INFO, "security", "event", "limit_hit",
+			     "severity", "low", "sandbox", visit->entry->record.id, "limit",
+			     ending_word(result->ending), NULL);
 }
 
 void shells_tell_env(struct box *box, const struct pairs *env, const struct json *object)

@@ -72,8 +72,9 @@ fallible use_wait(struct use *use, struct exec_result *out)
 
 	TRY(exec_wait(use->exec, CLOCK_NEVER, &result));
 	if (is_limit(result.ending))
-		log_event(LOG_INFO, "security", "event", "limit_hit", "severity", "low", "sandbox",
-			  use->visit.entry->record.id, "limit", ending_word(result.ending), NULL);
+		log_event_of(use->visit.entry->record.id, LOG_INFO, "security", "event",
+			     "limit_hit", "severity", "low", "sandbox", use->visit.entry->record.id,
+			     "limit", ending_word(result.ending), NULL);
 	*out = result;
 	return OK;
 }

@@ -121,8 +121,9 @@ static void put_client_fields(const struct http *x, const struct relay_way *way,
 
 		if (stays(&x->head, field.name) || is_origin_story(field.name) ||
 		    is_more(way, field.name) ||
-		    (!way->keep_bearer && str_eq_nocase(field.name, STR("Authorization"))))
-			continue;
+		    (!way->keep_bearer && str_eq_nocase(field.name, STR("Authorization"))) ||
+		    (way->shares_origin && str_eq_nocase(field.name, STR("Referer"))))
+			continue; // the address of a page of this origin may hold a credential
 		if (upgrade && str_eq_nocase(field.name, STR("Origin")) &&
 		    is_own_origin(x, way, field.value))
 			buf_fmt(out, "Origin: http://" STR_FMT "\r\n", STR_ARG(way->host));
@@ -251,7 +252,8 @@ fallible relayed_reply(struct http *x, const struct relay_way *way, const struct
 
 		if (stays(head, field.name) || str_eq_nocase(field.name, STR("Date")) ||
 		    (!upgrade && str_eq_nocase(field.name, STR("Content-Type"))) ||
-		    (way->prefix.len && is_of_origin(field.name)))
+		    (way->prefix.len && is_of_origin(field.name)) ||
+		    (way->shares_origin && str_eq_nocase(field.name, STR("Referrer-Policy"))))
 			continue;
 		set_field(x, way, field.name, field.value);
 	}
@@ -259,8 +261,11 @@ fallible relayed_reply(struct http *x, const struct relay_way *way, const struct
 	// site.
 	if (way->prefix.at && !http1_field(head, "Referrer-Policy").at)
 		http_set(x, "Referrer-Policy", STR("same-origin"));
-	// Its pages are not ours: a browser must not take them for part of this origin.
-	if (way->shares_origin)
+	// Its pages are not ours: a browser must not take them for part of this origin, nor tell
+	// anybody their address, which may hold a credential.
+	if (way->shares_origin) {
+		http_set(x, "Referrer-Policy", STR("no-referrer"));
 		http_set(x, "Content-Security-Policy", STR("sandbox allow-scripts allow-forms"));
+	}
 	return OK;
 }

@@ -10,9 +10,10 @@ struct terms {
 	bool keep_alive;	 // never because of idleness
 	struct {
 		uint64_t instance_get_ms, port_ready_ms, wait_interval_ms;
-	} waits;	// readiness: of a place, of a port, between two looks
-	char *base_url; // where clients reach it: http(s)://host[:port][/path]; NULL: not set.
-			// Owned
+	} waits;	     // readiness: of a place, of a port, between two looks
+	char *base_url;	     // where clients reach it: http(s)://host[:port][/path]; NULL: not set.
+			     // Owned
+	uint64_t token_turn; // how often the credential of its path was ended
 };
 
 #define TERMS_SLEEP_MS (10 * 60 * 1000)

@@ -40,6 +40,7 @@ static void put_terms(struct json_out *out, const struct terms *terms)
 	json_put_int(out, "port", (int64_t)terms->waits.port_ready_ms);
 	json_put_int(out, "interval", (int64_t)terms->waits.wait_interval_ms);
 	json_put_text(out, "base", terms->base_url);
+	json_put_int(out, "tokenTurn", (int64_t)terms->token_turn);
 	json_end(out, '}');
 }
 
@@ -133,6 +134,8 @@ static fallible read_terms(const struct json *from, struct terms *out)
 	TRY(read_u64(from, "port", &out->waits.port_ready_ms));
 	TRY(read_u64(from, "interval", &out->waits.wait_interval_ms));
 	TRY(json_str(json_get(from, "base"), "base", &base));
+	if (json_get(from, "tokenTurn")) // since there is a way to end a credential
+		TRY(read_u64(from, "tokenTurn", &out->token_turn));
 	out->base_url = base.at ? mem_dup(base.at, base.len) : NULL;
 	return OK;
 }

@@ -332,4 +332,66 @@ def many_extents(stage):
     c.ok(took < 0.04 * PATIENCE, "D-05: health is answered at once", took)
 
 
+def denied_lines(stage):
+    """How many lines a box causes that is denied connections for some seconds."""
+    box = stage.box(network={"mode": "allow", "allow": ["allowed.example"]})
+    stage.python(box, "import socket, time\nend = time.monotonic() + 6\nn = 0\nwhile time.monotonic() < end:\n    n += 1\n"
+                      "    try:\n        socket.getaddrinfo('n%d.denied.example' % n, 80)\n    except OSError:\n        time.sleep(0.02)\n")
+    return len([line for line in stage.cove.log_text().splitlines() if box["id"] in line and '"egress_denied"' in line])
+
+
+@row("D-06", "a box does not fill the log: sixty lines a minute, whatever it does")
+def log_lines(stage):
+    stage.control_weak("log_lines", denied_lines, lambda count: count > 60)
+    count = denied_lines(stage)
+    c.ok(0 < count <= 60, "D-06: no more than sixty lines", count)
+
+
+# One byte a packet, on a pipe that gives one packet a read.
+PACKETS = """
+import fcntl, os, time
+fcntl.fcntl(1, fcntl.F_SETFL, fcntl.fcntl(1, fcntl.F_GETFL) | os.O_DIRECT)
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    for _ in range(200):
+        os.write(1, b"x")
+"""
+
+
+def cpu_of(pid):
+    with open("/proc/%d/stat" % pid) as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def packets(start):
+    def attack(stage):
+        """How much of a processor the daemon uses while a box of a fifth of one writes packets."""
+        box = stage.box(limits={"cpus": 0.2})
+        put(stage, box, "/tmp/packets.py", PACKETS)
+        daemon = stage.cove.children()["daemon"]
+        before, begin = cpu_of(daemon), time.monotonic()
+        start(stage, box)
+        time.sleep(4)
+        return (cpu_of(daemon) - before) / (time.monotonic() - begin)
+    return attack
+
+
+def as_command(stage, box):
+    threading.Thread(target=lambda: stage.cove.execute(box, "exec python3 -I /tmp/packets.py", timeoutMs=60000)).start()
+
+
+def as_process(stage, box):
+    api(stage, box, "process/start", {"command": "exec python3 -I /tmp/packets.py"})
+
+
+@row("D-07", "packets of one byte cost the daemon little more than nothing")
+def packet_pipe(stage):
+    for name, start in (("a command", as_command), ("a process", as_process)):
+        weak = []
+        stage.control_weak("pace", packets(start), lambda share: weak.append(share) or share > 0.1)
+        share = packets(start)(stage)
+        c.ok(share < 0.1 and (not weak or share < weak[0] / 2), "D-07: %s: the daemon has its processor for others" % name, share, weak)
+
+
 play()

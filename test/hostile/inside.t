@@ -198,4 +198,34 @@ def spelled(stage):
     c.ok(token[len("covebox_"):][:24] not in stage.cove.log_text(), "W-05: no line of the log has it")
 
 
+@row("W-06", "a server behind /proxy learns no credential of the path, and a credential can be ended early")
+def referred(stage):
+    box = stage.box()
+    stage.cove.run(box, "cat > /tmp/s.py", stdin="""
+import http.server
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        seen = repr(self.headers.items()).encode()
+        self.send_response(200)
+        self.send_header("Referrer-Policy", "unsafe-url")
+        self.send_header("Content-Length", str(len(seen)))
+        self.end_headers()
+        self.wfile.write(seen)
+http.server.HTTPServer(("127.0.0.1", 8078), Page).serve_forever()
+""")
+    stage.cove.run(box, "setsid python3 /tmp/s.py >/dev/null 2>&1 </dev/null & "
+                        "until (exec 3<>/dev/tcp/127.0.0.1/8078) 2>/dev/null; do sleep 0.05; done")
+
+    def visit(token):
+        path = "/v1/t/%s/sandboxes/%s/proxy/8078/" % (token, box["id"])
+        return stage.cove.get(path, key=False, headers={"Referer": stage.cove.url + path, "X-Own": "seen"})
+    reply = visit(box["token"])
+    stage.twin(reply.status == 200 and b"X-Own" in reply.body, "the page is shown, and other fields are passed", reply)
+    c.ok(b"covebox_" not in reply.body and b"Referer" not in reply.body, "W-06: the server is not told where the page is", reply)
+    c.same(reply.headers.get_all("Referrer-Policy"), ["no-referrer"], "W-06: the browser tells nobody, whatever the server says")
+    told = stage.cove.request("PATCH", "/v1/sandboxes/" + box["id"], {"rotateToken": True}).json
+    c.ok(told["token"] != box["token"] and told["token"] in told["baseUrl"], "W-06: a credential is ended, and there is another", told)
+    c.same((visit(box["token"]).status, visit(told["token"]).status), (401, 200), "W-06: the old one opens nothing, the new one does")
+
+
 play()

@@ -34,6 +34,21 @@ static void end(void)
 	close(out[1]);
 }
 
+TEST(of_box, "a sandbox causes sixty lines a minute, and each of them is heard")
+{
+	int lines = 0;
+
+	begin("json", "info");
+	for (int i = 0; i < 100; i++)
+		log_event_of("box-a", LOG_INFO, "security", "sandbox", "box-a", NULL);
+	while (*one_write())
+		lines++;
+	CHECK(lines == LOG_BOX_LINES);
+	log_event_of("box-b", LOG_INFO, "security", "sandbox", "box-b", NULL);
+	CHECK(strstr(one_write(), "box-b"));
+	end();
+}
+
 TEST(json, "a line of JSON starts with time, level, component and event")
 {
 	begin("json", "info");
