@@ -473,7 +473,7 @@ for turn in range(TURNS):
     if {"locked", "watched"} <= got:
         break
 print(*sorted(got))
-'''.replace("TURNS", "150" if os.environ.get("COVE_VM") else "1500")
+'''.replace("TURNS", "60" if os.environ.get("COVE_VM") else "1500")
     over = threading.Event()
     ends = set()
 
@@ -548,6 +548,9 @@ def daemon_rights(stage):
         status = open("/proc/%d/status" % daemon_of(cove)).read()
         return {word: int(re.search(word + r":\s+(\w+)", status).group(1), 16) for word in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
     c.ok(not any(rights(stage.cove).values()), "D-07: every set is empty, the bounding set, too", rights(stage.cove))
+    stage.no_control("rights that are not there have no switch; an unknown directory's user was `cove`'s before")
+    if os.environ.get("COVE_VM"):
+        return  # the rest depends on no kernel, and is long there
     # With a user `cove` on the host, which the default data directory alone has.
     home = tempfile.mkdtemp(prefix="cove-users-")
     os.chmod(home, 0o711)
@@ -563,7 +566,6 @@ def daemon_rights(stage):
     for cove in coves:
         cove.close()
     shutil.rmtree(home)
-    stage.no_control("rights that are not there have no switch; an unknown directory's user was `cove`'s before")
 
 
 if __name__ == "__main__":
