@@ -8,7 +8,7 @@
 // process of a box can have a second listener: the kernel allows one in a chain of filters. So a
 // pid 1 that was taken over can make callers of its own box wait, and no more.
 //
-// syscalls: ioctl poll ppoll close
+// syscalls: ioctl poll ppoll
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -16,6 +16,7 @@
 #include <sys/ioctl.h>
 
 #include "box/inner.h"
+#include "loop/closer.h"
 #include "os/fd.h"
 
 #define EACH_MS 1000
@@ -59,7 +60,7 @@ static void serve_sync(struct box *box)
 {
 	bool listens = let_one_go_on(box->sync.listener);
 
-	fd_drop(&box->sync.listener);
+	closer_drop(&box->sync.listener);
 	box->sync.next = loop_now(box->loop) + EACH_MS;
 	if (listens)
 		tell_synced(box);
@@ -87,8 +88,7 @@ void box_sync_heard(struct box *box, int *fds, int count)
 	}
 	if (count != 1 || box->sync.listener >= 0 || box->sync.owes ||
 	    !(box->features & TALK_CAN_SYNC)) {
-		while (count > 0)
-			fd_drop(&fds[--count]);
+		closer_drop_all(fds, count);
 		box_break(box, "pid 1 speaks of sync out of turn");
 		return;
 	}
@@ -110,5 +110,5 @@ void box_sync_adopted(struct box *box)
 void box_sync_drop(struct box *box)
 {
 	loop_drop_timer(box->loop, &box->sync.timer);
-	fd_drop(&box->sync.listener);
+	closer_drop(&box->sync.listener);
 }
