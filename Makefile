@@ -255,7 +255,7 @@ replace = @mkdir -p $(@D) && { $(1); } > $@.new && if cmp -s $@.new $@; then rm 
 # Only the map of that link is kept: no library is looked at, and nothing has to be resolved.
 $(roles:%=$(O)/gen/%.map): $(O)/gen/%.map: $(foreach f,$(call reach,main),$(call archive,$(f)))
 	@mkdir -p $(@D)
-	@$(CC) $(SYSROOT_FLAGS) -nostdlib -Wl,-e,$*_main,-u,$*_main,--unresolved-symbols=ignore-all,-Map=$@.new -o /dev/null \
+	@$(CC) $(SYSROOT_FLAGS) -no-pie -nostdlib -Wl,-e,$*_main,-u,$*_main,--unresolved-symbols=ignore-all,-Map=$@.new -o /dev/null \
 		-Wl,--start-group $^ -Wl,--end-group && mv $@.new $@
 $(lists:.o=.c): $(O)/gen/syscalls_%.c: $(O)/gen/%.map tools/syscalls.awk
 	$(call replace,$(AWK) -f tools/syscalls.awk -v name=syscalls_$* $<)
