@@ -14,6 +14,7 @@
 #include "base/auto.h"
 #include "base/mem.h"
 #include "base/secret.h"
+#include "base/weak.h"
 #include "os/fd.h"
 #include "warden/group.h"
 
@@ -65,7 +66,7 @@ static void refuse_huge_pages(const struct group_tree *tree)
 	struct dirent *entry;
 	DIR *files;
 
-	if (!(tree->holds & limiting) || // a hybrid host keeps its limits on v1
+	if (weak(HUGETLB) || !(tree->holds & limiting) || // a hybrid host keeps its limits on v1
 	    fd_put(tree->top, "cgroup.subtree_control", "+hugetlb") ||
 	    fd_put(tree->cove, "cgroup.subtree_control", "+hugetlb"))
 		return;

@@ -459,7 +459,7 @@ print(len(taken))
     with open("/proc/sys/vm/nr_hugepages", "w") as file:  # the machine is ours
         file.write("4")
     if first_word("/proc/sys/vm/nr_hugepages") and os.path.exists("/sys/kernel/mm/hugepages/hugepages-2048kB"):
-        stage.control_weak("arguments", lambda stage: attack(stage, taking), lambda got: int(got[0]) > 0)
+        stage.control_weak("arguments,hugetlb", lambda stage: attack(stage, taking), lambda got: int(got[0]) > 0)
         c.same(attack(stage, taking), ["0"], "R-22: nor can they be taken where the host has some")
 
 
