@@ -265,8 +265,8 @@ static struct box_leaf *known_leaf(const struct box *box, uint32_t number)
 	return NULL;
 }
 
-// The leaves in which something of it runs. A leaf that is spent is being killed, or was: there is
-// no more to it than its number.
+// The leaves in which something of it runs. A leaf that is spent was killed, or was about to be
+// when the warden died: it is killed now, as long as its number cannot be another's.
 static fallible find_leaves(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
@@ -288,6 +288,8 @@ static fallible find_leaves(struct adoption *adoption)
 		}
 		leaf->taken = true;
 		adoptee->leaf = leaf;
+		if (leaf->spent)
+			TRY(box_leaf_kill_spent(leaf));
 	}
 	return OK;
 }

@@ -28,8 +28,9 @@ struct box_leaf {
 	int join[2];   // until pid 1 has them; -1 then
 	bool doubtful; // something may still live in it
 	bool spent;    // it was killed, and whatever is cloned into it would die
-	bool marked;   // it bears the name of what runs in it: for nothing else
-	int kills;     // orders to kill it that are under way
+	bool killed; // nothing lives in it, and its number may be another's: not to be killed again
+	bool marked; // it bears the name of what runs in it: for nothing else
+	int kills;   // orders to kill it that are under way
 	struct box *box;
 	bool taken;	   // by an exec, from the question on
 	struct exec *exec; // the one that runs in it

@@ -467,6 +467,16 @@ static fallible order_kill_once(const struct box_leaf *leaf)
 	return ask_order(box->ask, &order, answer, none, loop_now(box->loop) + ORDER_MS);
 }
 
+fallible box_leaf_kill_spent(struct box_leaf *leaf)
+{
+	struct err *err = order_kill_once(leaf);
+
+	leaf->killed = true;
+	if (!err || err_kind(err) == ERR_NOT_FOUND)
+		err_free(take_ptr(err));
+	return err_while(err, "kill leaf %u, which was to be killed", leaf->number);
+}
+
 // Another leaf has its number: it was killed, and removed.
 static bool leaf_is_replaced(const struct box_leaf *leaf)
 {
@@ -496,7 +506,7 @@ static void order_kill_until_done(struct box_leaf *leaf)
 	int64_t pause = KILL_AGAIN_MIN_MS;
 	bool unsure = false;
 
-	while (leaf_box_lives(box)) {
+	while (leaf_box_lives(box) && !leaf->killed) {
 		auto_err err = order_kill_once(leaf);
 
 		if (!err || !leaf_box_lives(box))

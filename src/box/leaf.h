@@ -10,8 +10,11 @@ struct box_leaf *box_leaf_add(struct box *box, uint32_t number, int meter, const
 // *tries counted on. May wait for the warden. EXHAUSTED too_many_execs.
 fallible box_leaf_take(struct box *box, int *tries, struct box_leaf **out);
 // One that an earlier daemon used, and in which something runs: pid 1 knows it. One that is spent
-// has no meter.
+// and gone has no meter.
 fallible box_leaf_again(struct box *box, uint32_t number, struct box_leaf **out);
+// Ends what lives in a spent one of an earlier daemon. Before any leaf is ordered: a new one could
+// have its number. Waits.
+fallible box_leaf_kill_spent(struct box_leaf *leaf);
 // One that shows `mark` in the name of its cgroup, as the host sees it; it serves once.
 fallible box_leaf_mark(struct box *box, const char *mark, struct box_leaf **out);
 // One that was left with a mark goes, if nothing lives in it. Waits for the warden.

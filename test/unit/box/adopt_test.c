@@ -125,6 +125,41 @@ ADOPT_TEST(numbered, first_sealed, 200,
 	end_box();
 }
 
+static void first_condemned(int said)
+{
+	struct proc *proc;
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK_OK(start_process("doomed", "sleep 1000", false, &proc));
+}
+
+ADOPT_TEST(condemned, first_condemned, 50,
+	   "a leaf that was to be killed is killed at once, and serves nobody after that")
+{
+	auto_proc doomed = NULL;
+
+	keeper_kill->spent = ~0ull;
+	keeper_kill->asked = 0;
+	CHECK_OK(adopt());
+	keeper_kill->spent = 0;
+	CHECK(keeper_kill->asked == 1);
+	doomed = find("doomed");
+	CHECK(doomed != NULL);
+	CHECK_OK(proc_wait(doomed, in(5000)));
+	CHECK(proc_look(doomed).exit_code == 137);
+	for (int i = 0; i < 5; i++) {
+		struct proc *proc = NULL;
+
+		CHECK_OK(start_process("next", "echo next; exit 7", false, &proc));
+		CHECK_OK(proc_wait(proc, in(5000)));
+		CHECK(proc_look(proc).exit_code == 7);
+		proc_drop(proc);
+	}
+	CHECK(keeper_kill->asked == 1);
+	end_box();
+}
+
 static void first_stdin(int said)
 {
 	struct proc *proc;

@@ -287,7 +287,7 @@ static void keeper_bury(struct keeper_box *box)
 static void keeper_adopt(int sock, struct keeper_box *box, struct answer *answer)
 {
 	answer->pid = (uint32_t)box->cradle.pid;
-	answer->leaves = (uint32_t)box->cradle.leaves;
+	answer->leaves = keeper_leaves(box->cradle.leaves, answer->spent);
 	keeper_answer(sock, answer, NULL, 0);
 }
 

@@ -11,6 +11,7 @@ static struct {
 	enum keeper_kill_mode mode;
 	int asked;	// KILL orders that came
 	bool unsure;	// the last one was not answered
+	uint64_t spent; // bits: leaves that ADOPT tells to be killed
 	bool overtaken; // a new leaf was ordered before it was given again
 } * keeper_kill;
 
@@ -32,4 +33,10 @@ static uint32_t keeper_leaf_number(bool again, uint32_t number, int next)
 {
 	keeper_kill->overtaken |= keeper_kill->unsure && !again;
 	return again ? number : (uint32_t)next;
+}
+
+static uint32_t keeper_leaves(int count, uint64_t *out_spent)
+{
+	*out_spent = keeper_kill->spent;
+	return (uint32_t)count;
 }
