@@ -61,8 +61,17 @@ def start(cove, box, command, **fields):
     return reply.json["processId"]
 
 
+def is_retryable(body):
+    """Whether the body of an error says that the same request can be sent again."""
+    try:
+        return json.loads(body)["retryable"] is True
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
 class Client(threading.Thread):
     """One that works until it is told to stop. `faults` is what it saw beside lost connections."""
+    patient = False  # True: the supervisor is killed, too; a refused connection and a retryable error are no faults
 
     def __init__(self, cove, box):
         super().__init__(daemon=True)
@@ -74,7 +83,10 @@ class Client(threading.Thread):
             try:
                 self.step()
             except ConnectionRefusedError as fault:
-                self.faults.append(repr(fault))
+                if self.patient:
+                    self.cuts += 1
+                else:
+                    self.faults.append(repr(fault))
             except CUT:
                 self.cuts += 1
             except Exception as fault:  # noqa: BLE001
@@ -107,7 +119,9 @@ class Follower(Client):
             conn.request("GET", api(self.box, "process/%s/stream" % self.process), None, head)
             answer = conn.getresponse()
             if answer.status != 200:
-                self.faults.append("%d %r" % (answer.status, answer.read()[:300]))
+                body = answer.read()
+                if not (self.patient and is_retryable(body)):
+                    self.faults.append("%d %r" % (answer.status, body[:300]))
                 return
             for line in answer:
                 self.hear(line)
@@ -146,6 +160,8 @@ class Watcher(Client):
         try:
             return Terminal(self.cove, self.box, "terminal=" + self.where if self.where else self.query, timeout=90)
         except Refused as answer:
+            if self.patient and is_retryable(answer.body):
+                raise Closed(answer.status)
             raise AssertionError("%s, %r" % (answer, self.seen[-40:]))
 
     def step(self):
