@@ -43,16 +43,30 @@ static void drop_talk(struct conv *conv)
 	conv->port = 0;
 }
 
+// A part of cove is away, which says nothing of the runner: the launch is tried until it is back.
+static bool is_away(const struct err *err)
+{
+	static const char *const reasons[] = {"no_warden", "starting", "box_starting"};
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+		if (err_kind(err) == ERR_UNAVAILABLE && !strcmp(err_reason(err), reasons[i]))
+			return true;
+	return false;
+}
+
 // Whether another try may help, and there is one left.
 static bool may_try_again(const struct run *run, const struct err *err)
 {
 	enum err_kind kind = err_kind(err);
 
+	if (is_away(err))
+		return true;
 	return run->tries < RUN_TRIES_MAX && kind != ERR_INVALID && kind != ERR_NOT_FOUND &&
 	       kind != ERR_FORBIDDEN && kind != ERR_NO_SPACE;
 }
 
-// What kept a runner from starting is counted against the run that wanted it.
+// What kept a runner from starting is counted against the run that wanted it, unless cove itself
+// did.
 static fallible launch_failed(struct conv *conv, enum lease_event_kind kind, struct err *failure)
 {
 	auto_err err = failure;
@@ -67,7 +81,7 @@ static fallible launch_failed(struct conv *conv, enum lease_event_kind kind, str
 	if (run) {
 		hearing.before = runs_mark(run);
 		wait_ms = pauses_ms[run->tries < 2 ? run->tries : 2];
-		run->tries++;
+		run->tries += !is_away(err);
 		if (!again)
 			runs_set_end(run, &(struct run_end){RUN_FAILED, err_reason(err),
 							    err_message(err)});

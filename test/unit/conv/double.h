@@ -42,6 +42,7 @@ static struct machine {
 	bool blind;    // looks fail
 	bool immortal; // kills do nothing
 	bool refuses;  // launches fail
+	int away;      // so many more fail because the warden is away
 	bool mute;     // runners never greet
 	bool impostor; // runners greet with another identity
 	bool gone;     // no sandbox runs
@@ -268,6 +269,10 @@ static fallible m_launch(void *arg, const struct seam_site *site, const struct s
 	machine.launches++;
 	if (machine.refuses)
 		return err_new(UNAVAILABLE, "no_launch", "no");
+	if (machine.away > 0) {
+		machine.away--;
+		return err_new(UNAVAILABLE, "no_warden", "away");
+	}
 	fake = plant(site->session, what->instance, what->generation, out_fd);
 	out_place->pid = fake->pid;
 	out_place->start = (uint64_t)fake->pid * 10;

@@ -216,6 +216,19 @@ TASK_TEST(waiting, "what is said of a run that waits is not acknowledged, but of
 	teardown();
 }
 
+TASK_TEST(away, "a run outlives any number of launches that found no warden")
+{
+	struct conv *conv;
+
+	setup();
+	conv = make("s1");
+	machine.away = 8;
+	CHECK(start_run(conv, "ok"));
+	CHECK_STR(await_fate("s1", run_id, 5000), "completed");
+	CHECK(machine.away == 0 && machine.launches == 9 && machine.most == 1);
+	teardown();
+}
+
 TASK_TEST(interrupt, "row 12: an interrupt ends the run and the runner")
 {
 	struct conv *conv;
