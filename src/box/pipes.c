@@ -148,7 +148,7 @@ static bool is_drawn(const struct pipe_end *end)
 
 	if (!pipes->tape || (pipes->settling && end->due == 0))
 		return false;
-	return tape_is_named(pipes->tape) && !tape_fits(pipes->tape, 1);
+	return tape_is_named(pipes->tape) && tape_takes(pipes->tape);
 }
 
 // Something lies there. If not, it may be the end.

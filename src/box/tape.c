@@ -9,6 +9,7 @@
 // syscalls: close unlinkat
 #include "box/tape.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -32,6 +33,9 @@ struct tape *tape_new(struct loop *loop, int dir, uint64_t cap)
 	tape->file = -1;
 	bell_init(&tape->more);
 	bell_init(&tape->wrote);
+	bell_init(&tape->drained);
+	link_init(&tape->readers);
+	link_init(&tape->window);
 	return tape;
 }
 
@@ -173,6 +177,7 @@ void tape_drop(struct tape *tape)
 		free(take_ptr(tape->name));
 	say_goodbye(tape, tape->name);
 	tape_unbind(tape);
+	tape_window_free(tape);
 	free(tape->label);
 	free(tape->memory);
 	free(tape->marks);
@@ -216,7 +221,7 @@ size_t tape_keeps(const struct tape *tape, size_t len)
 {
 	uint64_t left = tape->cap - tape->kept;
 
-	if (tape->ended || tape->broken)
+	if (tape->ended || tape->broken || tape_is_stalled(tape))
 		return 0;
 	return len < left ? len : (size_t)left;
 }
@@ -230,7 +235,9 @@ bool tape_fits(const struct tape *tape, size_t len)
 {
 	size_t keep = tape_keeps(tape, len);
 
-	return keep == 0 || (!tape->name && tape_fits_memory(tape, keep));
+	if (keep == 0)
+		return !tape->stalled || tape_window_fits(tape, len);
+	return !tape->name && tape_fits_memory(tape, keep);
 }
 
 static void grow_memory(struct tape *tape, size_t need)
@@ -316,6 +323,10 @@ void tape_disk_give(struct tape *tape)
 
 fallible tape_break(struct tape *tape, int errnum)
 {
+	if (errnum == ENOSPC || errnum == EDQUOT) {
+		tape_stall(tape, "disk_full");
+		return OK;
+	}
 	tape->broken = true;
 	tape->truncated[TAPE_STDOUT] = tape->truncated[TAPE_STDERR] = true;
 	return err_sys(errnum, "write a tape");
@@ -338,6 +349,7 @@ static fallible put(struct tape *tape, enum frame_kind kind, const char *bytes, 
 		// The last record, and nobody but the tape's owner and the caller is there.
 		.shut = kind == FRAME_END && len && tape->refs <= 2,
 	};
+	struct err *err;
 
 	if (tape->labelled)
 		spill.at += tape->label_len;
@@ -349,9 +361,12 @@ static fallible put(struct tape *tape, enum frame_kind kind, const char *bytes, 
 		tape->file = spill.file;
 	if (!spill.errnum) {
 		tape->labelled = tape->label != NULL;
+		tape->stalled = tape->stalled && !len;
 		return OK;
 	}
-	return tape_break(tape, spill.errnum);
+	err = tape_break(tape, spill.errnum);
+	// A label or an ending is never passed over.
+	return err || kind != FRAME_END ? err : err_sys(spill.errnum, "write a tape");
 }
 
 static fallible add_file(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
@@ -360,6 +375,8 @@ static fallible add_file(struct tape *tape, enum tape_stream stream, const char 
 		size_t part = len < TAPE_FRAME_MAX ? len : TAPE_FRAME_MAX;
 
 		TRY(put(tape, (enum frame_kind)stream, bytes, part));
+		if (tape->stalled)
+			return OK;
 		if (tape->name && tape_fits_memory(tape, part))
 			tape_remember(tape, stream, bytes, part);
 		else
@@ -372,16 +389,60 @@ static fallible add_file(struct tape *tape, enum tape_stream stream, const char 
 	return OK;
 }
 
+// What is not kept for want of room: marked, and for readers that are there. Kept bytes of the tape
+// go on behind it.
+static void pass_unkept(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
+{
+	if (!len)
+		return;
+	tape->truncated[stream] = true;
+	tape_pass(tape, stream, bytes, len);
+}
+
+static fallible add_disk(struct tape *tape, enum tape_stream stream, const char *bytes, size_t keep)
+{
+	uint64_t before;
+	struct err *err;
+	size_t done;
+
+	tape->sealed = tape->sealed || !tape->name;
+	tape_pay(tape, keep);
+	tape_disk_take(tape);
+	before = tape->end.offset;
+	err = add_file(tape, stream, bytes, keep);
+	done = (size_t)(tape->end.offset - before);
+	tape_disk_give(tape);
+	if (err || done == keep)
+		return err;
+	tape->kept -= keep - done;
+	tape_unpay(tape, keep - done);
+	if (!tape->name)
+		tape->cap = tape->kept;
+	pass_unkept(tape, stream, bytes + done, keep - done);
+	return OK;
+}
+
 fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes, size_t len)
 {
 	size_t keep = tape_keeps(tape, len);
 	struct tape_utf8 *utf8 = &tape->utf8[stream];
 	bool in_memory = !tape->name && tape_fits_memory(tape, keep);
-	struct err *err;
 
-	if (!in_memory && keep)
-		keep = tape_afford(tape, keep);
 	tape->seen[stream] += len;
+	if (!in_memory && keep) {
+		size_t afford = tape_afford(tape, keep);
+
+		if (afford < keep && tape->name) {
+			tape_stall(tape, "quota");
+			keep = 0;
+		} else {
+			keep = afford;
+		}
+	}
+	if (keep == 0 && tape->stalled) {
+		pass_unkept(tape, stream, bytes, len);
+		return OK;
+	}
 	if (keep < len) {
 		tape->truncated[stream] = true;
 		// The cut must not make text of it look like something else.
@@ -399,12 +460,7 @@ fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes,
 		bell_ring(&tape->more);
 		return OK;
 	}
-	tape->sealed = tape->sealed || !tape->name;
-	tape_pay(tape, keep);
-	tape_disk_take(tape);
-	err = add_file(tape, stream, bytes, keep);
-	tape_disk_give(tape);
-	return err;
+	return add_disk(tape, stream, bytes, keep);
 }
 
 void tape_begin(struct tape *tape)
@@ -421,7 +477,7 @@ void tape_prepare(struct tape *tape)
 	if (tape->file < 0 && !tape->made)
 		err_free(put(tape, FRAME_END, NULL, 0));
 	// One that could not be made is tried again with its first bytes.
-	tape->broken = false;
+	tape->broken = tape->stalled = false;
 	tape->truncated[TAPE_STDOUT] = tape->truncated[TAPE_STDERR] = false;
 	tape_disk_give(tape);
 }
@@ -435,7 +491,7 @@ void tape_end(struct tape *tape)
 
 bool tape_is_unlabelled(const struct tape *tape)
 {
-	return tape->name && !tape->labelled && !tape->broken;
+	return tape->name && !tape->labelled && !tape->broken && !tape->stalled;
 }
 
 bool tape_is_labelled(const struct tape *tape)

@@ -121,6 +121,8 @@ void tape_await_goodbyes(void);
 void tape_leave(struct tape *tape); // its file is somebody else's to remove
 
 // Appends. May wait for the disk. An error of the disk marks the tape truncated, and is returned.
+// Without room (on the disk, in the budget) a named tape is marked truncated, bytes go to attached
+// readers alone, and it is kept on as soon as there is room again.
 fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes, size_t len);
 // True: tape_add() of so many bytes will not wait, so a callback may do it.
 bool tape_fits(const struct tape *tape, size_t len);
@@ -133,13 +135,34 @@ bool tape_fits(const struct tape *tape, size_t len);
 fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brink_at *at, int pipe,
 		   void *room, size_t max, size_t *out_len);
 bool tape_is_named(const struct tape *tape);
-void tape_end(struct tape *tape); // nothing more will come; readers see the end
+bool tape_takes(const struct tape *tape);      // the next byte is to be kept
+bool tape_lacks_room(const struct tape *tape); // the last bytes were not kept for want of it
+void tape_end(struct tape *tape);	       // nothing more will come; readers see the end
 
 // Reads one run of bytes of one stream, in the order of arrival, from *offset on, and moves
 // *offset. INVALID bad_offset past what there is. *out_len = 0 at the end. Waits for more until the
 // deadline (TIMEOUT).
 fallible tape_read(struct tape *tape, uint64_t *offset, enum tape_stream *out_stream, void *room,
 		   size_t size, size_t *out_len, int64_t deadline);
+// A reader that follows the tape live: it also gets output that is not kept for want of room.
+// Embedded in its owner; the tape is held meanwhile.
+struct tape_reader {
+	struct tape *tape; // NULL: not attached
+	struct link link;
+	uint64_t offset;  // of the next kept byte
+	uint64_t passed;  // unkept bytes that it has had
+	int64_t moved_ms; // loop time: when it last read
+	bool detached;	  // it took nothing for too long
+};
+void tape_attach(struct tape_reader *reader, struct tape *tape, uint64_t offset);
+void tape_detach(struct tape_reader *reader); // harmless twice
+// As tape_read(), in the order of arrival. BAD_PEER reader_detached.
+fallible tape_read_on(struct tape_reader *reader, enum tape_stream *out_stream, void *room,
+		      size_t size, size_t *out_len, int64_t deadline);
+bool tape_reader_is_ready(
+	const struct tape_reader *reader);		    // tape_read_on() will not wait for more
+bool tape_reader_is_done(const struct tape_reader *reader); // it has all there will be
+
 // True: tape_read() finds bytes there, or the end.
 bool tape_is_ready(const struct tape *tape, uint64_t offset);
 // An offset at or shortly before the place where `bytes` of one stream have come, and how many of

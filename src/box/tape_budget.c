@@ -132,6 +132,15 @@ size_t tape_afford(struct tape *tape, size_t len)
 	return len;
 }
 
+void tape_unpay(struct tape *tape, size_t len)
+{
+	if (!tape->budget)
+		return;
+	len = len < tape->spilled ? len : (size_t)tape->spilled;
+	tape_budget_refund(tape->budget, len);
+	tape->spilled -= len;
+}
+
 void tape_pay(struct tape *tape, size_t len)
 {
 	if (!tape->budget)

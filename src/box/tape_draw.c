@@ -107,7 +107,7 @@ static void draw_run(void *arg)
 		draw->file = spill_open(draw->dir, draw->name, draw->made);
 	// Output is the sandbox's, the disk is everybody's: it is not filled to the brim.
 	errno = draw->file < 0 ? errno : ENOSPC;
-	if (draw->file < 0 || pump_is_short(draw->file) ||
+	if (draw->file < 0 || tape_disk_is_short(draw->dir, draw->file, meant) ||
 	    !put_head(draw, draw->at, meant, draw->label)) {
 		draw->errnum = errno ? errno : EIO;
 		return;
@@ -148,19 +148,25 @@ static void note_run(void *arg)
 	tape_sync_touch();
 }
 
-// Nothing behind what is kept will ever be.
+// Nothing behind what is kept will ever be; of a tape that is stalled, something will be missing.
 static void note_cut(struct tape *tape, enum tape_stream stream)
 {
 	struct note note = {.dir = tape->dir, .file = tape->file, .name = tape->name};
 	struct pack pack;
 
 	tape->truncated[stream] = true;
-	tape->cap = tape->kept;
-	if (!tape->labelled)
+	if (!tape->stalled)
+		tape->cap = tape->kept;
+	if (!tape->label)
 		return;
 	note.flags = tape->label[LABEL_FLAGS_AT];
 	note.flags |= tape->truncated[TAPE_STDOUT] ? LABEL_CUT_OUT : 0;
 	note.flags |= tape->truncated[TAPE_STDERR] ? LABEL_CUT_ERR : 0;
+	if (!tape->labelled || note.flags == tape->label[LABEL_FLAGS_AT]) {
+		tape->label[LABEL_FLAGS_AT] = note.flags;
+		if (!tape->labelled || tape->stalled)
+			return;
+	}
 	pack_init(&pack, note.cap, sizeof(note.cap));
 	pack_u64(&pack, tape->cap);
 	offload_run(note_run, &note);
@@ -235,6 +241,8 @@ static fallible draw_frame(struct tape *tape, enum tape_stream stream, struct dr
 		tape->cap = tape->kept + whole;
 	}
 	tape->seen[stream] += came;
+	if (came && !draw->errnum)
+		tape->stalled = false;
 	log_drawn(tape, stream, draw);
 	return draw->errnum ? tape_break(tape, draw->errnum) : OK;
 }
@@ -247,7 +255,7 @@ bool tape_is_named(const struct tape *tape)
 fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brink_at *at, int pipe,
 		   void *room, size_t max, size_t *out_len)
 {
-	size_t keep = tape_keeps(tape, max < TAPE_FRAME_MAX ? max : TAPE_FRAME_MAX);
+	size_t most = tape_keeps(tape, max < TAPE_FRAME_MAX ? max : TAPE_FRAME_MAX), keep = most;
 	struct draw draw = {
 		.dir = tape->dir,
 		.pipe = pipe,
@@ -261,6 +269,8 @@ fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brin
 	*out_len = 0;
 	if (keep)
 		keep = tape_afford(tape, keep);
+	if (most && !keep)
+		tape_stall(tape, "quota");
 	tape_disk_take(tape);
 	draw.file = tape->file;
 	draw.made = tape->made;
@@ -274,7 +284,7 @@ fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brin
 		err = draw_frame(tape, stream, &draw);
 		*out_len = (size_t)(tape->seen[stream] - before);
 	}
-	if (!keep || err || draw.len < *out_len)
+	if (!keep || err || tape->stalled || draw.len < *out_len)
 		note_cut(tape, stream);
 	tape_disk_give(tape);
 	return err;

@@ -20,6 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/mem.h"
 #include "box/tape_inner.h"
@@ -33,6 +34,7 @@
 #define LABEL_HEAD 16
 #define LABEL_MAX (4 * TAPE_TEXT_MAX)
 #define BLOCK 16384
+#define LOOK_US 20000
 
 void frame_put(uint8_t at[TAPE_FRAME_HEAD], enum frame_kind kind, size_t len, uint64_t offset)
 {
@@ -196,6 +198,29 @@ bool spill_write(int file, struct iovec *parts, int count, uint64_t at, size_t *
 	return true;
 }
 
+// The file system is asked every LOOK_US, and when half of what it had left may be written by now:
+// most writes ask nobody.
+bool tape_disk_is_short(int dir, int file, size_t len)
+{
+	static _Atomic int64_t looked_us = -LOOK_US, room;
+	static _Atomic int looked_dir = -1;
+	int64_t now = clock_us();
+
+	if (looked_dir != dir || now - looked_us >= LOOK_US || room <= 0) {
+		uint64_t left = pump_room(file) / 2;
+
+		room = left < INT64_MAX ? (int64_t)left : INT64_MAX;
+		looked_dir = dir;
+		looked_us = now;
+		if (room < (int64_t)len)
+			room = 0;
+	}
+	if (room == 0)
+		return true;
+	room -= (int64_t)len;
+	return false;
+}
+
 void spill_run(void *arg)
 {
 	struct spill *spill = arg;
@@ -213,7 +238,8 @@ void spill_run(void *arg)
 		}
 	}
 	// Output is the sandbox's, the disk is everybody's: it is not filled to the brim.
-	if (spill->len && spill->kind != FRAME_END && pump_is_short(spill->file)) {
+	if (spill->len && spill->kind != FRAME_END &&
+	    tape_disk_is_short(spill->dir, spill->file, spill->len)) {
 		spill->errnum = ENOSPC;
 		return;
 	}

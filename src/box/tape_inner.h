@@ -65,6 +65,11 @@ struct tape {
 	bool truncated[TAPE_STREAMS];
 	struct tape_utf8 utf8[TAPE_STREAMS];
 	struct bell more, wrote;
+	bool stalled;			   // there was no room: what comes is not kept
+	int64_t retry_at;		   // loop time: then it is tried again
+	struct link readers, window;	   // of tape_live.c
+	uint64_t window_end, window_bytes; // unkept bytes that came for readers; those in memory
+	struct bell drained;
 };
 
 #define ENDING_MAX 96
@@ -79,12 +84,23 @@ static inline size_t tape_framed(size_t len)
 size_t tape_keeps(const struct tape *tape, size_t len); // how much of it is under the cap
 size_t tape_afford(struct tape *tape, size_t len);	// how much the budget has room for
 void tape_pay(struct tape *tape, size_t len);
-void tape_unbind(struct tape *tape); // the tape goes
+void tape_unpay(struct tape *tape, size_t len); // they were not written
+void tape_unbind(struct tape *tape);		// the tape goes
 bool tape_fits_memory(const struct tape *tape, size_t len);
 void tape_remember(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
 void tape_disk_take(struct tape *tape); // one at a time is at the disk; waits
 void tape_disk_give(struct tape *tape);
-fallible tape_break(struct tape *tape, int errnum); // the disk fails: nothing more is kept
+// The disk fails: nothing more is kept; or it has no room, then nothing for a moment.
+fallible tape_break(struct tape *tape, int errnum);
+void tape_stall(struct tape *tape, const char *reason);
+bool tape_is_stalled(const struct tape *tape);
+bool tape_disk_is_short(int dir, int file, size_t len); // for `len` more; on a worker thread
+
+// In tape_live.c: bytes that are not kept, for attached readers. Waits for the slowest.
+void tape_pass(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
+bool tape_window_fits(const struct tape *tape, size_t len); // tape_pass() will not wait
+void tape_window_free(struct tape *tape);
+void tape_tell_cut(const struct tape *tape, const char *reason);
 
 void tape_check_utf8(struct tape_utf8 *utf8, const char *bytes, size_t len);
 // A frame has come to the end of the log.

@@ -350,6 +350,8 @@ static fallible add_line(struct run *run, const struct buf *line)
 	}
 	if (!err && buf_ok(line))
 		err = tape_add(log, TAPE_STDOUT, line->at, line->len);
+	if (!err && tape_lacks_room(log))
+		err = err_new(NO_SPACE, "no_space", "there is no room for the log of a run");
 	if (!err)
 		return OK;
 	log_event(LOG_WARN, "run.log", "session", run->conv->id, "run", run->id, "trail",

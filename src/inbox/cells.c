@@ -186,7 +186,7 @@ static fallible pass_on(struct feed *feed)
 			add_text(feed, stream, (struct str){follow->room, len});
 		if (follow->out.len >= FLUSH)
 			TRY(follow_flush(follow));
-	} while (!tape_has_ended(follow->tape) || follow->offset < tape_kept(follow->tape));
+	} while (!tape_reader_is_done(&follow->reader));
 	cell_end(&feed->cell);
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		flush_cut(feed, (enum tape_stream)i);

@@ -32,6 +32,7 @@ bool follow_from_read(struct str text, struct follow_from *out)
 
 void follow_done(struct follow *follow)
 {
+	tape_detach(&follow->reader);
 	buf_done(&follow->out);
 }
 
@@ -51,6 +52,7 @@ void follow_prepare(struct follow *follow)
 {
 	follow->room = (char *)arena_take(follow->x->arena, FOLLOW_CUT_MAX + RUN) + FOLLOW_CUT_MAX;
 	follow->offset = follow->from.offset;
+	tape_attach(&follow->reader, follow->tape, follow->offset);
 	follow->x->feed = str_is(follow->x->head.method, "GET"); // which can be said again
 	http_set(follow->x, "Cache-Control", STR("no-cache"));
 }
@@ -228,12 +230,13 @@ static void add_run(struct follow *follow, enum tape_stream stream, size_t len, 
 fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *out)
 {
 	int64_t soon = loop_now(door_of(follow->x)->loop) + FIRST_MS;
+	struct tape_reader *reader = &follow->reader;
 	struct err *err;
 
 	// A command that ends at once is told in one packet.
-	if (!follow->x->reply_begun || tape_is_ready(follow->tape, follow->offset)) {
-		err = tape_read(follow->tape, &follow->offset, stream, follow->room, RUN, out,
-				soon);
+	if (!follow->x->reply_begun || tape_reader_is_ready(reader)) {
+		err = tape_read_on(reader, stream, follow->room, RUN, out, soon);
+		follow->offset = reader->offset;
 		if (!err || err_kind(err) != ERR_TIMEOUT)
 			return err;
 		err_free(err);
@@ -243,8 +246,9 @@ fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *ou
 	else
 		TRY(http_begin(follow->x, 200, TYPE));
 	TRY(http_away(follow->x, HTTP_PROBE_EVENT));
-	err = tape_read(follow->tape, &follow->offset, stream, follow->room, RUN, out, CLOCK_NEVER);
+	err = tape_read_on(reader, stream, follow->room, RUN, out, CLOCK_NEVER);
 	http_back(follow->x);
+	follow->offset = reader->offset;
 	return err;
 }
 
@@ -284,7 +288,7 @@ fallible follow_tape(struct follow *follow)
 			add_run(follow, stream, len, false);
 		if (follow->out.len >= FLUSH)
 			TRY(follow_flush(follow));
-	} while (!tape_has_ended(follow->tape) || follow->offset < tape_kept(follow->tape));
+	} while (!tape_reader_is_done(&follow->reader));
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		add_run(follow, (enum tape_stream)i, 0, true);
 	return OK;

@@ -24,6 +24,7 @@ struct follow {
 	struct buf out; // BUF_INIT of FOLLOW_OUT_MAX and what else is to fit
 	// inside
 	char *room;
+	struct tape_reader reader;
 	uint64_t offset; // behind what was read
 	bool joined;	 // the first run has come
 	struct {

@@ -102,6 +102,7 @@ struct raw {
 	uint64_t offset; // of the tape
 	uint64_t skip;	 // bytes of the stream to leave out
 	uint64_t until;	 // unless live
+	struct tape_reader reader;
 };
 
 static fallible read_flag(struct http *x, const char *name, bool *out)
@@ -150,10 +151,12 @@ static fallible next_raw(struct http *x, struct tape *tape, struct raw *raw, cha
 	*out = 0;
 	if (!size)
 		return OK;
-	if (tape_is_ready(tape, raw->offset))
+	if (!raw->live)
 		return tape_read(tape, &raw->offset, stream, room, size, out, CLOCK_NEVER);
+	if (tape_reader_is_ready(&raw->reader))
+		return tape_read_on(&raw->reader, stream, room, size, out, CLOCK_NEVER);
 	TRY(http_away(x, (struct str){0}));
-	err = tape_read(tape, &raw->offset, stream, room, size, out, CLOCK_NEVER);
+	err = tape_read_on(&raw->reader, stream, room, size, out, CLOCK_NEVER);
 	http_back(x);
 	return err;
 }
@@ -195,5 +198,9 @@ fallible inbox_process_tape(struct http *x)
 	http_set(x, "X-Tape-Bytes", str_of(text));
 	http_set(x, "X-Tape-Ended", tape_has_ended(process.tape) ? STR("true") : STR("false"));
 	TRY(http_begin(x, 200, "application/octet-stream"));
-	return send_raw(x, process.tape, &raw);
+	if (raw.live)
+		tape_attach(&raw.reader, process.tape, raw.offset);
+	err = send_raw(x, process.tape, &raw);
+	tape_detach(&raw.reader);
+	return err;
 }

@@ -360,15 +360,22 @@ fallible pump_cut(int file, uint64_t at)
 	return copy.errnum ? pump_explain(copy.errnum, "cut") : OK;
 }
 
-bool pump_is_short(int file)
+uint64_t pump_room(int file)
 {
 	struct statfs fs;
-	uint64_t mark;
+	uint64_t mark, left;
 
 	if (fstatfs(file, &fs) != 0)
-		return false;
+		return UINT64_MAX;
 	mark = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize / 40;
-	return (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < (mark < SHORT ? mark : SHORT);
+	mark = mark < SHORT ? mark : SHORT;
+	left = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+	return left > mark ? left - mark : 0;
+}
+
+bool pump_is_short(int file)
+{
+	return pump_room(file) == 0;
 }
 
 struct both {

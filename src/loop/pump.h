@@ -24,6 +24,9 @@ fallible pump_length(int file, uint64_t *out);
 fallible pump_cut(int file, uint64_t at);
 // What a failed call on a file means: NO_SPACE no_space, TOO_LARGE file_too_large, else INTERNAL.
 fallible pump_explain(int errnum, const char *what);
+// Bytes that the host's file system beneath has free beyond the mark at which it is all but full;
+// UINT64_MAX: not known. Blocks: for workers.
+uint64_t pump_room(int file);
 // True: the host's file system beneath is all but full (the smaller of 1 GiB and 2.5 % is left),
 // and nothing should be put there that can be done without. Blocks: for workers.
 bool pump_is_short(int file);

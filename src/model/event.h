@@ -23,6 +23,8 @@
 	X(PORT_CLOSED,  "port.closed",       "nobody listens on it any more: `port`") \
 	X(PORT_EXPOSED, "port.exposed",      "a port of a sandbox was exposed") \
 	X(PORT_HIDDEN,  "port.unexposed",    "a port of a sandbox is exposed no more") \
+	X(OUTPUT_CUT,   "output.not_kept",   "there was no room for output of a sandbox: `tape`, `reason` (`disk_full`, `quota`)") \
+	X(READER_CUT,   "output.reader_detached", "a reader took nothing for 30 s, and output that is not kept did not wait for it: `tape`, `offset`") \
 	X(EGRESS,       "egress",            "a sandbox was let out to somebody, and that is over: `name`, `port`, `bytesOut`, `bytesIn`") \
 	X(KEY_MADE,     "key.made",          "a key was made") \
 	X(KEY_REVOKED,  "key.revoked",       "a key was revoked, or went with its tenant") \

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Output while the host's disk is full: whoever reads live gets every byte, a later reader is told that it is cut, and it is kept
+again as soon as there is room. The data directory is an ext4 image, sparse."""
+import atexit
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cove as c  # noqa: E402
+
+c.need_root()
+MB = 1 << 20
+place = tempfile.mkdtemp(prefix="cove-full-")
+os.chmod(place, 0o711)
+image, mount = os.path.join(place, "image"), os.path.join(place, "fs")
+
+
+def sh(*argv):
+    return subprocess.run(argv, capture_output=True, text=True)
+
+
+def clean_up():
+    sh("umount", mount)
+    sh("rm", "-rf", place)
+
+
+atexit.register(clean_up)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, lambda *_: sys.exit(1))
+os.mkdir(mount)
+with open(image, "wb") as file:
+    file.truncate(3000 * MB)
+if sh("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1", image).returncode or \
+        sh("mount", "-o", "loop", image, mount).returncode:
+    c.skip_all("a loop device cannot be mounted here")
+os.chmod(mount, 0o711)
+cove = c.Cove(data=os.path.join(mount, "data"))
+box = cove.create()["id"]
+api = "/v1/sandboxes/%s/api/process/" % box
+PART = 100000
+cove.post(api + "start", {"processId": "p", "command":
+          "for n in 1 2 3; do while [ ! -e /tmp/go$n ]; do sleep 0.05; done; yes $n | head -c %d; done" % PART})
+live = bytearray()
+
+
+def follow():
+    conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=120)
+    conn.request("GET", api + "p/tape?follow=true", headers={"Authorization": "Bearer " + cove.key})
+    answer = conn.getresponse()
+    while True:
+        got = answer.read1(65536)
+        if not got:
+            return
+        live.extend(got)
+
+
+def go(n):
+    cove.run(box, "touch /tmp/go%d" % n)
+    return c.until(lambda: len(live) >= n * PART, 20)
+
+
+def free():
+    fs = os.statvfs(mount)
+    return fs.f_bavail * fs.f_frsize
+
+
+reader = threading.Thread(target=follow)
+reader.start()
+c.ok(go(1), "with room the first part is read live", len(live))
+with open(os.path.join(mount, "filler"), "wb") as filler:
+    while free() > 20 * MB:  # the pool grows meanwhile
+        os.posix_fallocate(filler.fileno(), os.fstat(filler.fileno()).st_size, max(free() - 16 * MB, MB))
+time.sleep(0.1)  # the disk is looked at now and then
+c.ok(go(2), "on a full disk the second part is read live, too", len(live))
+logs = cove.get(api + "p/logs").json
+c.ok(logs["stdoutTruncated"] and "1" in logs["stdout"] and "2" not in logs["stdout"], "a later reader is told that it is cut",
+     logs["stdoutTruncated"], len(logs["stdout"]))
+os.unlink(os.path.join(mount, "filler"))
+time.sleep(0.5)  # a tape without room looks for some now and then
+c.ok(go(3), "with room again the third part is read live", len(live))
+reader.join(30)
+c.same(bytes(live), b"".join((b"%d\n" % n) * (PART // 2) for n in (1, 2, 3)), "who read live has every byte, in order")
+logs = cove.get(api + "p/logs").json
+c.same((logs["stdout"].count("1"), logs["stdout"].count("3")), (PART // 2, PART // 2), "what had room is kept")
+c.ok(logs["stdoutTruncated"] and logs["stdout"].count("2") < PART // 2, "and it is still marked")
+process = cove.get(api + "p").json["process"]
+c.same((process["status"], process["exitCode"]), ("completed", 0), "the process ended well")
+told = [e for e in cove.get("/v1/events?after=0&limit=1000").json["items"] if e["kind"] == "output.not_kept"]
+c.ok(told and told[0]["sandbox"] == box and told[0]["fields"]["reason"] == "disk_full", "an event tells of it", told)
+c.same(cove.close(), 0, "cove ends well")
+c.done()
