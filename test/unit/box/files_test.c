@@ -130,7 +130,7 @@ HOUSE_TEST(uploads, "an upload is a file, and takes its place when it is committ
 	CHECK_OK(files_read(soon(), "big", &out, &fd, &stat));
 	CHECK(fd >= 0 && stat.size == 300000);
 	close(fd);
-	CHECK_ERR(files_open(soon(), "/proc/version", &fd, &stat), INVALID);
+	CHECK_ERR(files_open(soon(), "/proc/version", &fd, &stat), FORBIDDEN);
 }
 
 HOUSE_TEST(walks, "trees are listed, packed and unpacked")
