@@ -53,6 +53,7 @@
 	X(CPU_TIME,     "cpu_time",       "the limit on CPU time of a command") \
 	X(DISK,         "disk",           "the limit on disk space") \
 	X(HUGETLB,      "hugetlb",        "the group of all boxes has no huge pages") \
+	X(IO,           "io",             "the limit on disk bandwidth") \
 	X(SCRATCH,      "scratch",        "the size of /dev/shm and /run") \
 	X(NOFILE,       "nofile",         "a command's limit on open files") \
 	X(OUTPUT,       "output",         "the limit on kept output") \

@@ -101,6 +101,7 @@ static fallible get_limits(const struct call *call, struct cove_box_spec *box)
 	TRY(get_count(call, OPT_PIDS, "256", &box->pids));
 	TRY(get_mib(call, OPT_DISK, "2g", &box->disk_mb));
 	TRY(get_count(call, OPT_INODES, "131072", &box->inodes));
+	TRY(get_mib(call, OPT_IO, "20m", &box->io_mbps));
 	TRY(get_mib(call, OPT_OUTPUT, "64m", &box->output_mb));
 	TRY(get_mib(call, OPT_KEPT_OUTPUT, "512m", &box->kept_output_mb));
 	if (call->verb->id == VERB_CREATE) { // of every exec to come; run limits its own one

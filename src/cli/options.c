@@ -62,6 +62,7 @@ const struct option cli_options[] = {
 	{OPT_INODES,	  0,   "inodes",   "NUMBER",	 "limit of files", MAKES},
 	{OPT_INSPECT,	  0,   "inspect",  "NAME",	 "look into TLS to this name; may be repeated", ON(POLICY)},
 	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input to the command, as it comes", RUNS},
+	{OPT_IO,	  0,   "io",	   "SIZE",	 "bytes a second that it reads from its disk, and as many that it writes (20m); on cgroup v2", MAKES},
 	{OPT_ISOLATED,	  0,   "isolated", NULL,	 "give it a sandbox of its own", ON(SESSION_CREATE)},
 	{OPT_JSON,	  0,   "json",	   NULL,	 "answer in JSON, errors too", ASKS | HOST | ON(VERSION)},
 	{OPT_KEEP,	  0,   "keep",	   NULL,	 "do not remove the sandbox; its id is printed on stderr", ON(RUN) | ON(RUN_CODE)},

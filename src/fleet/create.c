@@ -107,6 +107,10 @@ static fallible fit_disk(const struct fleet *fleet, struct spec *spec)
 		return err_hint(err_new(INVALID, "no_inode_limit",
 					"this host cannot keep a limit on inodes"),
 				"leave inodes out; 'cove doctor' tells what is missing");
+	if (spec->limits.io && strcmp(host->cgroup, "v2") != 0)
+		return err_hint(err_new(INVALID, "no_io_limit",
+					"this host cannot keep a limit on disk bandwidth"),
+				"leave ioMBps out: cgroup v1 does not cover buffered writes");
 	if (!host->can_limit_disk)
 		spec->limits.disk = 0;
 	return OK;

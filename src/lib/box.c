@@ -71,6 +71,7 @@ static fallible put_limits(struct json_out *out, const struct cove_box_spec *spe
 		{"inodes", spec->inodes},
 		{"outputMB", spec->output_mb},
 		{"keptOutputMB", spec->kept_output_mb},
+		{"ioMBps", spec->io_mbps},
 		{"cpuTimeMs", spec->cpu_time_ms > 0 ? (uint64_t)spec->cpu_time_ms : 0},
 		{"wallTimeMs", spec->wall_time_ms > 0 ? (uint64_t)spec->wall_time_ms : 0},
 	};

@@ -148,6 +148,7 @@ struct cove_box_spec {
 	const char *network;		   // what it may reach: "off", "allow" or "all"
 	const char *const *allow;	   // names: "pypi.org", "*.github.com", "db.test:5432"
 	uint64_t kept_output_mb;	   // output that is kept of all its commands together
+	uint64_t io_mbps;		   // MiB a second read from its disk, and as many written
 };
 
 struct cove_box_info {

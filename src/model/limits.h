@@ -11,6 +11,7 @@ struct limits {
 	uint64_t inodes;       // 0: bounded by the disk alone
 	uint64_t output;       // bytes of output kept per exec
 	uint64_t kept_output;  // bytes of output kept of all execs; 0: see limits_kept_output()
+	uint64_t io;	       // bytes a second read from the disk, and as many written; 0: none
 	uint64_t cpu_time_ms;  // per exec; 0: none
 	uint64_t wall_time_ms; // per exec; 0: none
 };

@@ -73,6 +73,8 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 		pack_u8(&pack, order->net);
 		pack_u8(&pack, order->ahead);
 		put_chars(&pack, order->next);
+		if (order->limits.io)
+			pack_u64(&pack, order->limits.io);
 		break;
 	case ORDER_NETWORK:
 		put_chars(&pack, order->box);
@@ -220,6 +222,7 @@ static void get_order(struct unpack *in, struct order *order)
 		order->ahead = get_bool(in);
 		hold(in, !order->ahead || !order->again);
 		get_next(in, order);
+		order->limits.io = in->left ? within(in, unpack_u64(in), 1, BYTES_MAX) : 0;
 		break;
 	case ORDER_NETWORK:
 		get_box(in, order);

@@ -82,7 +82,7 @@ static fallible read_limits(const struct json *from, const struct spec_bounds *b
 {
 	static const char *const known[] = {"memoryMB",	    "cpus",	"pids",	     "diskMB",
 					    "inodes",	    "outputMB", "cpuTimeMs", "wallTimeMs",
-					    "keptOutputMB", NULL};
+					    "keptOutputMB", "ioMBps",	NULL};
 	const uint64_t ages = 1ull << 42; // ms, or MiB: more than anybody means
 	struct limits *to = &spec->limits;
 	uint64_t pids = to->pids;
@@ -99,6 +99,7 @@ static fallible read_limits(const struct json *from, const struct spec_bounds *b
 	TRY(read_scaled(from, "outputMB", MIB, 1, bounds->output_max / MIB, &to->output));
 	TRY(read_scaled(from, "keptOutputMB", MIB, 1, most(to->disk, to->output) / MIB,
 			&to->kept_output));
+	TRY(read_scaled(from, "ioMBps", MIB, 1, 1 << 20, &to->io));
 	TRY(read_scaled(from, "cpuTimeMs", 1, 1, ages, &to->cpu_time_ms));
 	TRY(read_scaled(from, "wallTimeMs", 1, 1, ages, &to->wall_time_ms));
 	to->pids = (uint32_t)pids;
@@ -185,6 +186,7 @@ void spec_write_limits(struct json_out *out, const struct limits *limits)
 	put_or_null(out, "inodes", limits->inodes);
 	put_or_null(out, "outputMB", limits->output / MIB);
 	put_or_null(out, "keptOutputMB", limits_kept_output(limits) / MIB);
+	put_or_null(out, "ioMBps", limits->io / MIB);
 	put_or_null(out, "cpuTimeMs", limits->cpu_time_ms);
 	put_or_null(out, "wallTimeMs", limits->wall_time_ms);
 	json_end(out, '}');

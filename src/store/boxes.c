@@ -25,6 +25,7 @@ static void put_limits(struct json_out *out, const struct limits *limits)
 	json_put_int(out, "inodes", (int64_t)limits->inodes);
 	json_put_int(out, "output", (int64_t)limits->output);
 	json_put_int(out, "keptOutput", (int64_t)limits->kept_output);
+	json_put_int(out, "io", (int64_t)limits->io);
 	json_put_int(out, "cpuTime", (int64_t)limits->cpu_time_ms);
 	json_put_int(out, "wallTime", (int64_t)limits->wall_time_ms);
 	json_end(out, '}');
@@ -118,6 +119,7 @@ static fallible read_limits(const struct json *from, struct limits *out)
 	TRY(read_u64(from, "inodes", &out->inodes));
 	TRY(read_u64(from, "output", &out->output));
 	TRY(read_u64(from, "keptOutput", &out->kept_output));
+	TRY(read_u64(from, "io", &out->io));
 	TRY(read_u64(from, "cpuTime", &out->cpu_time_ms));
 	return read_u64(from, "wallTime", &out->wall_time_ms);
 }

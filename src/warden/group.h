@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "model/limits.h"
@@ -64,6 +65,11 @@ bool groups_join_by_clone(const struct groups *groups); // leaves are v2
 fallible group_make(struct groups *groups, const char *box, uint32_t root,
 		    struct group_door *out_door);
 // Their limits. *out_oom counts OOM kills.
+// At most `bytes` a second read from each of these disks, and as many written. INVALID
+// no_io_limit when not one of them can be limited: they have no queue, or there is no io
+// controller.
+fallible group_limit_io(struct groups *groups, const char *box, uint64_t bytes, const dev_t *disks,
+			int count);
 fallible group_limit(struct groups *groups, const char *box, const struct limits *limits,
 		     int *out_oom);
 // `mark` is shown in its name; "": none. There is one leaf of a number. *mount is the box's

@@ -1,7 +1,8 @@
 // The instance's own groups, cove/<instance>, in every hierarchy that a box needs: found once at
 // start, held open, removed at the end.
 //
-// syscalls: mkdirat unlinkat openat write close getdents64 fstat fcntl lseek
+// syscalls: mkdirat unlinkat openat read write close getdents64 fstat fcntl lseek faccessat
+// syscalls: faccessat2
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/id.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/weak.h"
@@ -206,6 +209,59 @@ void groups_close(struct groups *groups)
 		fd_drop(&tree->top);
 	}
 	free(groups);
+}
+
+// The controller is handed down with the first box that wants it: the others do not pay for it.
+static bool hand_down_io(const struct group_tree *tree)
+{
+	return fd_put(tree->top, "cgroup.subtree_control", "+io") == 0 &&
+	       fd_put(tree->cove, "cgroup.subtree_control", "+io") == 0 &&
+	       fd_put(tree->dir, "cgroup.subtree_control", "+io") == 0;
+}
+
+// A partition has the queue of its disk.
+static dev_t whole_disk(dev_t device)
+{
+	char path[64], text[32];
+	unsigned major, minor;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/partition", major(device),
+		 minor(device));
+	if (faccessat(AT_FDCWD, path, F_OK, 0))
+		return device;
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/../dev", major(device), minor(device));
+	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0 ||
+	    sscanf(text, "%u:%u", &major, &minor) != 2)
+		return device;
+	return makedev(major, minor);
+}
+
+fallible group_limit_io(struct groups *groups, const char *box, uint64_t bytes, const dev_t *disks,
+			int count)
+{
+	bool limited = false;
+
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+		char path[ID_BOX_LEN + 16], line[128];
+
+		if (tree->version != 2 || !(tree->holds & limiting) || !hand_down_io(tree))
+			continue;
+		snprintf(path, sizeof(path), "%s/io.max", box);
+		for (int d = 0; d < count; d++) {
+			dev_t disk = whole_disk(disks[d]);
+
+			snprintf(line, sizeof(line), "%u:%u rbps=%llu wbps=%llu", major(disk),
+				 minor(disk), (unsigned long long)bytes, (unsigned long long)bytes);
+			limited |= major(disk) != 0 && fd_put(tree->dir, path, line) == 0;
+		}
+	}
+	if (!limited)
+		return err_hint(err_new(INVALID, "no_io_limit",
+					"this host cannot keep a limit on disk bandwidth"),
+				"leave ioMBps out; it needs the io controller of cgroup v2, and "
+				"the data directory on a disk");
+	return OK;
 }
 
 const char *groups_word(const struct groups *groups)

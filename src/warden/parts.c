@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -218,6 +219,23 @@ static fallible lay(struct warden *warden, struct cell *cell, const struct limit
 	return OK;
 }
 
+// The devices that a box's files are read from and written to: that of its disk, and that of the
+// data directory, where images and the pool lie. What passes a loop device is charged to the box
+// again.
+static void limit_io(struct warden *warden, struct cell *cell, uint64_t bytes, int disk)
+{
+	struct stat own, data;
+
+	if (cell->late || !bytes || weak(IO))
+		return;
+	if (fstat(disk, &own) || fstat(warden->data, &data)) {
+		cell->late = err_sys(errno, "look at the disks of %s", cell->id);
+		return;
+	}
+	cell->late = group_limit_io(warden->groups, cell->id, bytes,
+				    (dev_t[]){own.st_dev, data.st_dev}, 2);
+}
+
 fallible parts_all(struct warden *warden, const struct order *order, struct cell *cell)
 {
 	auto_parts parts = NO_PARTS;
@@ -227,6 +245,7 @@ fallible parts_all(struct warden *warden, const struct order *order, struct cell
 	TRY(lay(warden, cell, &order->limits, &parts));
 	cell->late = tell_goods(warden, order, cell, &parts); // the clone is on its way
 	limit(warden, cell, &order->limits);
+	limit_io(warden, cell, order->limits.io, parts.disk);
 	return OK;
 }
 
@@ -249,4 +268,5 @@ void parts_goods(struct warden *warden, const struct order *order, struct cell *
 	if (!cell->late)
 		cell->late = tell_goods(warden, order, cell, &parts);
 	limit(warden, cell, &order->limits);
+	limit_io(warden, cell, order->limits.io, parts.disk);
 }
