@@ -51,6 +51,7 @@ struct ask {
 	struct task *task;
 	bool closing;
 	bool linked;
+	bool refused; // an order met a closed socket; `linked` ends as soon as the loop notices
 	struct stream stream;
 	struct bell linked_bell;
 	struct order_host host;
@@ -105,7 +106,7 @@ static void unlink_all(struct ask *ask)
 {
 	bool was_linked = ask->linked;
 
-	ask->linked = false;
+	ask->linked = ask->refused = false;
 	brink_link(-1);
 	stream_close(&ask->stream);
 	list_each (at, &ask->pending)
@@ -314,7 +315,7 @@ uint32_t ask_links(const struct ask *ask)
 
 fallible ask_wait_linked(struct ask *ask, int64_t deadline)
 {
-	while (!ask->linked) {
+	while (!ask->linked || ask->refused) {
 		auto_err err = bell_wait(&ask->linked_bell, deadline);
 
 		if (err && err_kind(err) == ERR_TIMEOUT)
@@ -350,8 +351,10 @@ static fallible send_order(struct ask *ask, const struct order *order, int fd, i
 	kill_point("daemon.order_sent", order_word(order->kind));
 	ask->sending = false;
 	bell_ring(&ask->sent);
-	// It may be gone before our own end has noticed.
+	// It may be gone before our own end has noticed. ask_wait_linked() waits for the next link
+	// then: a caller that asked again at once would keep the loop from ever noticing.
 	if (err && (!ask->linked || err_kind(err) == ERR_BAD_PEER)) {
+		ask->refused = ask->linked;
 		err_free(err);
 		return no_warden();
 	}

@@ -150,6 +150,19 @@ HOUSE_TEST(loss, "when the warden dies orders fail at once, the loss is told, th
 	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(1000)));
 }
 
+HOUSE_TEST(refused, "an order that meets a dead warden first makes others wait for the next link")
+{
+	struct order quick = {.kind = ORDER_LIST};
+
+	kill(house.keeper.pid, SIGKILL);
+	waitpid(house.keeper.pid, NULL, 0); // its socket is closed, and the loop has not looked
+	CHECK_ERR(ask_order(house.ask, &quick, &answer, fds, in(1000)), UNAVAILABLE);
+	CHECK_ERR(ask_wait_linked(house.ask, in(50)), UNAVAILABLE);
+	keeper_start(&house.keeper);
+	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(1000)));
+}
+
 TEST(closes, "it closes, and nothing stays behind")
 {
 	house_close();
