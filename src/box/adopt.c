@@ -222,7 +222,6 @@ static fallible order_adopt(struct adoption *adoption, int64_t deadline)
 		if (!leaf_is_spent(answer->spent, i))
 			box_leaf_left(box, i, true);
 	box->unseen = true;
-	box->cpu_us = answer->cpu_us;
 	return OK;
 }
 

@@ -62,7 +62,7 @@ bool box_is_unseen(const struct box *box)
 fallible box_ask_cpu(struct box *box, uint64_t *out_before_us, uint64_t *out_us, int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
-	struct order order = {.kind = ORDER_ADOPT};
+	struct order order = {.kind = ORDER_ADOPT, .cpu = true};
 	int none[ORDER_FDS_MAX];
 
 	memcpy(order.box, box->id, sizeof(order.box));

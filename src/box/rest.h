@@ -14,7 +14,8 @@ uint64_t box_cpu_us(const struct box *box);
 // Cgroups of an earlier daemon's commands that nobody has looked into since: box_cpu_us() does not
 // count what runs there.
 bool box_is_unseen(const struct box *box);
-// The same of all that is in the box, by the warden, and what it was when that was last asked.
+// The same of all that is in the box, by the warden, and what it was when that was last asked; 0:
+// it was not.
 fallible box_ask_cpu(struct box *box, uint64_t *out_before_us, uint64_t *out_us, int64_t deadline);
 // Closes the fds that only a command or a request for files needs; the next one opens them again.
 // True: there were some of leaves, and box_cpu_us() is another than before. `hard`: what rests to

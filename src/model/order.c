@@ -77,15 +77,15 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 			pack_u64(&pack, order->limits.io);
 		break;
 	case ORDER_NETWORK:
+	case ORDER_ADOPT:
 		put_chars(&pack, order->box);
-		pack_u8(&pack, order->net);
+		pack_u8(&pack, order->kind == ORDER_ADOPT ? order->cpu : order->net);
 		break;
 	case ORDER_BURY:
 		put_chars(&pack, order->box);
 		put_chars(&pack, order->next);
 		break;
 	case ORDER_CELLS:
-	case ORDER_ADOPT:
 	case ORDER_STOP:
 	case ORDER_PAUSE:
 	case ORDER_THAW:
@@ -225,14 +225,14 @@ static void get_order(struct unpack *in, struct order *order)
 		order->limits.io = in->left ? within(in, unpack_u64(in), 1, BYTES_MAX) : 0;
 		break;
 	case ORDER_NETWORK:
+	case ORDER_ADOPT:
 		get_box(in, order);
-		order->net = get_bool(in);
+		*(order->kind == ORDER_ADOPT ? &order->cpu : &order->net) = get_bool(in);
 		break;
 	case ORDER_BURY:
 		get_box(in, order);
 		get_next(in, order);
 		break;
-	case ORDER_ADOPT:
 	case ORDER_STOP:
 	case ORDER_PAUSE:
 	case ORDER_THAW:

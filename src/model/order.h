@@ -34,7 +34,7 @@
 #include "model/limits.h"
 #include "model/talk.h"
 
-#define ORDER_VERSION 7
+#define ORDER_VERSION 8
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 5
 #define ORDER_TEMPLATE_MAX 64 // with its NUL
@@ -83,6 +83,7 @@ struct order {
 	bool ephemeral;		       // BUILD: its disk ends with its processes, so no sync is
 				       // owed; it cannot be stopped
 	bool net;		       // BUILD: with its way out; NETWORK: open it, else close
+	bool cpu;		       // ADOPT: with its CPU time, which costs a millisecond
 	bool again;		       // BUILD: on the disk that a STOP, or a reboot, has left;
 				       // LEAF: of `leaf`, which pid 1 knows
 	bool ahead;		       // BUILD: bring the goods to where the ground is laid, and
@@ -185,8 +186,8 @@ struct answer {
 	uint32_t template_count, cell_count, odd_count;
 	uint64_t bytes, files; // IMPORT, FREEZE
 	// ADOPT: pid 1 on the host, whether it is frozen, how many leaves there are (from 0 on,
-	// some may be gone), which of them are spent, see leaf_is_spent(), and the CPU time that
-	// the whole box has used.
+	// some may be gone), which of them are spent, see leaf_is_spent(), and with `cpu` the
+	// CPU time that the whole box has used.
 	uint32_t pid;
 	bool frozen;
 	uint32_t leaves;

@@ -113,7 +113,8 @@ void group_marked(const struct group_tree *tree, const char *box,
 // How many leaves there are, counted from 0 to the last that exists.
 uint32_t group_leaves(struct groups *groups, const char *box);
 fallible group_oom(struct groups *groups, const char *box, int *out_oom);
-// CPU time that a box has used, with all its leaves; 0: unknown.
+// CPU time that a box has used, with all its leaves; 0: unknown. On v2 the kernel sums the counters
+// of all CPUs up for it, about a millisecond.
 uint64_t group_cpu_us(struct groups *groups, const char *box);
 uint32_t groups_pids(struct groups *groups); // processes in all boxes together
 

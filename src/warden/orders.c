@@ -261,7 +261,7 @@ static fallible adopt(struct warden *warden, const struct order *order)
 		.pid = (uint32_t)cell->pid,
 		.frozen = group_pulse(warden->groups, cell->id) != GROUP_RUNS,
 		.leaves = cell->leaves,
-		.cpu_us = group_cpu_us(warden->groups, cell->id),
+		.cpu_us = order->cpu ? group_cpu_us(warden->groups, cell->id) : 0,
 	};
 	memcpy(answer->spent, cell->note.killed, sizeof(answer->spent));
 	post_answer(warden, answer, NULL, 0);
