@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -34,6 +35,7 @@
 #define ACCEPTS_A_TURN 32
 #define RESERVE 16
 #define PEER_HEADS_MIN 16 // incomplete heads that each peer may have
+#define EVICT_TRIES 64
 #define PAUSE_MS 100
 
 struct listener {
@@ -200,6 +202,14 @@ static void guest_end_head(struct guest *guest)
 	guest->peer->head_count--;
 }
 
+// Not cancelled: a request may be on its way in, and then it is served first.
+static bool has_news(const struct guest *guest)
+{
+	char c;
+
+	return recv(guest->conn.stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 // Closes the connection of a head that is not complete yet: its task is in a wait for more of it.
 static void guest_evict_head(struct guest *guest)
 {
@@ -239,14 +249,6 @@ static void on_phase(struct http_conn *conn, enum conn_phase phase)
 		guest_begin_head(guest);
 }
 
-// Not cancelled: a request may be on its way in, and then it is served first.
-static bool has_news(const struct guest *guest)
-{
-	char c;
-
-	return recv(guest->conn.stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-}
-
 static bool evict_idle(struct http_server *server, bool new_ones)
 {
 	list_each (at, &server->idle) {
@@ -261,12 +263,22 @@ static bool evict_idle(struct http_server *server, bool new_ones)
 	return false;
 }
 
-static bool evict_head(struct http_server *server)
+// Closes the oldest of these connections. One with bytes that nobody has read yet may be complete.
+static bool evict_head(struct link *heads, size_t member)
 {
-	if (weak(HEADS) || link_empty(&server->heads))
-		return false;
-	guest_evict_head(link_of(server->heads.next, struct guest, head));
-	return true;
+	int tried = 0;
+
+	list_each (at, heads) {
+		struct guest *guest = (struct guest *)((char *)at - member);
+
+		if (weak(HEADS) || tried++ == EVICT_TRIES)
+			return false;
+		if (has_news(guest))
+			continue;
+		guest_evict_head(guest);
+		return true;
+	}
+	return false;
 }
 
 static void turn_away(struct http_server *server, int fd)
@@ -294,7 +306,8 @@ static void admit(struct http_server *server, int fd, const struct sockaddr_stor
 	if ((peer && server->limits.conns_per_peer &&
 	     peer->open >= server->limits.conns_per_peer) ||
 	    (!weak(CONNS) && server->stats.open >= server->limits.conns_max &&
-	     !evict_head(server) && !evict_idle(server, true))) {
+	     !evict_head(&server->heads, offsetof(struct guest, head)) &&
+	     !evict_idle(server, true))) {
 		if (peer && peer->open == 0)
 			peer_leave(server, peer);
 		turn_away(server, fd);
@@ -318,9 +331,9 @@ static void admit(struct http_server *server, int fd, const struct sockaddr_stor
 	link_init(&guest->head);
 	link_init(&guest->peer_head);
 	guest_begin_head(guest);
-	if (!weak(HEADS) && peer && peer->head_count > PEER_HEADS_MIN &&
+	if (peer && peer->head_count > PEER_HEADS_MIN &&
 	    peer->head_count > server->limits.conns_max / 4)
-		guest_evict_head(link_of(peer->heads.next, struct guest, peer_head));
+		evict_head(&peer->heads, offsetof(struct guest, peer_head));
 	server->stats.open++;
 	server->stats.conns++;
 	guest->task = task_start(server->terms.loop, "http", guest_run, guest);

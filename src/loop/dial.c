@@ -220,7 +220,7 @@ fallible dial_local_fd(const char *path, int64_t deadline, int *out_fd)
 
 fallible dial_local(struct loop *loop, const char *path, int64_t deadline, struct stream *out)
 {
-	int fd;
+	int fd = -1;
 
 	TRY(dial_local_fd(path, deadline, &fd));
 	return stream_open(out, loop, fd);

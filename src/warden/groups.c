@@ -222,18 +222,16 @@ static bool hand_down_io(const struct group_tree *tree)
 // A partition has the queue of its disk.
 static dev_t whole_disk(dev_t device)
 {
-	char path[64], text[32];
-	unsigned major, minor;
+	char path[64], text[32], *colon;
 
 	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/partition", major(device),
 		 minor(device));
 	if (faccessat(AT_FDCWD, path, F_OK, 0))
 		return device;
 	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/../dev", major(device), minor(device));
-	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0 ||
-	    sscanf(text, "%u:%u", &major, &minor) != 2)
+	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0 || !(colon = strchr(text, ':')))
 		return device;
-	return makedev(major, minor);
+	return makedev((unsigned)strtoul(text, NULL, 10), (unsigned)strtoul(colon + 1, NULL, 10));
 }
 
 fallible group_limit_io(struct groups *groups, const char *box, uint64_t bytes, const dev_t *disks,

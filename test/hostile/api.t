@@ -324,7 +324,7 @@ def fd_flood(stage):
             sock.close()
         return fds / limit, served
     few = "ulimit -n 1100"
-    stage.control_weak("conns", lambda weak: flood(weak, 1300), lambda got: got[0] > 0.95 and not got[1], before=few)
+    stage.control_weak("conns,heads", lambda weak: flood(weak, 1300), lambda got: got[0] > 0.95 and not got[1], before=few)
     with stage.weakened("", before=few, binary=stage.cove.binary) as strong:
         used, served = flood(strong, 1300)
         c.ok(used < 0.6 and served, "A-23: with as few, others are served", used, served)

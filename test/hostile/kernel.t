@@ -475,7 +475,7 @@ DAEMON_REFUSED = dict.fromkeys("""
 fork vfork clone_newuser thread_newuser unshare setns execve execveat bpf mmap_rwx mmap_exec mprotect_exec
 pkey_mprotect_exec memfd_create ioctl_tiocsti ptrace process_vm_readv pidfd_open kill prctl seccomp personality
 setresuid mount chroot io_uring_setup io_setup userfaultfd perf_event_open keyctl shmget""".split(), "1")
-DAEMON_REFUSED.update(clone3="38", socket_mptcp="93", socketpair_inet="97", socket_netlink="97", socket_packet="97",
+DAEMON_REFUSED.update(clone3="38", socket_mptcp="93", socketpair_inet="97", socket_netlink="93", socket_packet="97",
                       socket_vsock="97", socket_alg="97")
 # Without a filter these succeed for any process.
 DAEMON_GAINS = ("fork", "vfork", "unshare", "mmap_rwx", "mmap_exec", "mprotect_exec", "memfd_create", "socket_netlink",
