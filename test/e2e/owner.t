@@ -101,7 +101,7 @@ trace = tracing.Trace(cove, "%file", list(cove.children().values()))
 names = ("..%2F..__x", "ses-ABC", "ses-" + "a" * 47, "xyz-" + "a" * 48, "%2e%2e", "a__b__c")
 c.same([n for n in names if cove.get("/v1/sandboxes/" + n).status not in (400, 404)], [], "A-13 what is no id is no sandbox")
 c.same([n for n in names if cove.get("/v1/sessions/" + n).status not in (400, 404)], [], "A-13 nor a session")
-touched = [line[3] for line in trace.end() if any(word in line[3] for word in ("..", "__x", "ses-ABC", "aaaa", "O_CREAT", "mkdir", "unlink", "rename"))
+touched = [line[3] for line in trace.end() if any(word in line[3].replace("...", "") for word in ("..", "__x", "ses-ABC", "aaaa", "O_CREAT", "mkdir", "unlink", "rename"))
            and cove.data not in line[3]]
 c.same(touched, [], "A-13 and no file is touched for it")
 users = ("..", ".", "/", "oauth/x:1")
