@@ -478,7 +478,7 @@ setresuid mount chroot io_uring_setup io_setup userfaultfd perf_event_open keyct
 DAEMON_REFUSED.update(clone3="38", socket_mptcp="93", socketpair_inet="97", socket_netlink="93", socket_packet="97",
                       socket_vsock="97", socket_alg="97")
 # Without a filter these succeed for any process.
-DAEMON_GAINS = ("fork", "vfork", "unshare", "mmap_rwx", "mmap_exec", "mprotect_exec", "memfd_create", "socket_netlink",
+DAEMON_GAINS = ("fork", "vfork", "unshare", "mmap_rwx", "mmap_exec", "mprotect_exec", "socket_netlink",
                 "pidfd_open", "kill", "prctl", "personality", "setresuid")
 
 
