@@ -55,7 +55,7 @@ fallible bash_open_other(struct exec *exec, struct tape *aside, struct buf *word
 			 struct bash **out);
 // The same of a shell that has been at work for an earlier daemon: it is told nothing yet, and is
 // held to be at rest. The end of the first command that it is told is the first that counts.
-// `sender` is its process, as the last daemon noted; 0: whoever ends that first command.
+// `sender` is its process, as the last daemon noted; 0: the process that ends the first command.
 fallible bash_adopt(struct exec *exec, struct tape *aside, uint32_t sender, struct bash **out);
 // One that is at rest. `words` are the lines of a command but the last, which is added here.
 void bash_tell(struct bash *shell, struct buf *words, bool aside, const char *back,

@@ -139,7 +139,7 @@ static const struct verb verbs[] = {
 	 1, -1, steps_take},
 	{VERB_ROTATE_TOKEN, 0, "rotate-token", "BOX...",
 	 "End the credential in the path of sandboxes, and print the next.",
-	 "Whoever has a URL with the old one is shut out at the next request.\n",
+	 "A client that has a URL with the old one is refused at its next request.\n",
 	 1, -1, steps_rotate},
 	{VERB_STOP, 0, "stop", "BOX...",
 	 "End what runs in sandboxes and keep their files.",
