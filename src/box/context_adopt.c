@@ -133,6 +133,7 @@ static fallible take_process(struct context *context, struct adoptee *held)
 {
 	bool half = held->tag.flags & TAG_HALF;
 	bool talks = held->talk.held.flags & TALK_EXEC_DIALOGUE;
+	uint32_t sender = held->tag.sender;
 	struct context_run *run = take_ptr(context->run);
 	struct exec *exec = NULL;
 	struct bash *shell = NULL;
@@ -147,7 +148,7 @@ static fallible take_process(struct context *context, struct adoptee *held)
 	}
 	err = adoptee_take(held, context->box, NULL, &exec);
 	if (!err && talks)
-		err = bash_adopt(exec, run->tape, held->tag.sender, &shell);
+		err = bash_adopt(exec, run->tape, sender, &shell);
 	if (err || !talks) {
 		if (!err) {
 			exec_filed(exec);

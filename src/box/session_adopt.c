@@ -51,6 +51,7 @@ static fallible take_shell(struct session *session, struct adoptee *held)
 {
 	bool half = held->tag.flags & TAG_HALF;
 	bool talks = held->talk.held.flags & TALK_EXEC_DIALOGUE;
+	uint32_t sender = held->tag.sender;
 	struct exec *exec = NULL;
 	struct bash *shell = NULL;
 
@@ -60,7 +61,7 @@ static fallible take_shell(struct session *session, struct adoptee *held)
 		exec_drop(exec);
 		return OK;
 	}
-	TRY(bash_adopt(exec, session->tape, held->tag.sender, &shell));
+	TRY(bash_adopt(exec, session->tape, sender, &shell));
 	session_attach(session, shell);
 	go_on(session);
 	return OK;

@@ -259,44 +259,43 @@ static void note_death(int pid, int status, const struct rusage *usage, bool exe
 		start_look_ahead(conv, last_us);
 }
 
-// Its own commands and nobody else's: what a pid 1 that is none would do.
-static void reap_own(void)
+// One that is dead is looked at before it is reaped, for what the kernel knows of it goes with it.
+// pid -1: any child. False: none is dead.
+static bool reap_one(int pid)
 {
+	bool executed = true;
+	siginfo_t info = {0};
 	struct rusage usage;
 	int status;
 
-	for (int i = 0; i < init.conv_end; i++) {
-		int pid = init.convs[i].used ? init.convs[i].pid : 0;
-
-		if (pid > 0 && wait4(pid, &status, WNOHANG | __WALL, &usage) == pid)
-			note_death(pid, status, &usage, true);
-	}
+	if (waitid(pid < 0 ? P_ALL : P_PID, (id_t)pid, &info,
+		   WEXITED | WNOHANG | WNOWAIT | __WALL) < 0 ||
+	    !info.si_pid)
+		return false;
+	if (info.si_code != CLD_EXITED && spare_is_starting() && spare_number() == info.si_pid)
+		executed = !run_is_unexecuted(info.si_pid, NULL);
+	if (wait4(info.si_pid, &status, WNOHANG | __WALL, &usage) != info.si_pid)
+		return false;
+	note_death(info.si_pid, status, &usage, executed);
+	return true;
 }
 
-// One that is dead, before it is reaped, for what the kernel knows of it goes with it. 0: none.
-static int find_dead(bool *out_executed)
+// Its own commands and nobody else's: what a pid 1 that is none would do.
+static void reap_own(void)
 {
-	siginfo_t info = {0};
+	for (int i = 0; i < init.conv_end; i++) {
+		const struct conv *conv = &init.convs[i];
+		int pid = !conv->used ? 0 : conv->starting ? spare_number() : conv->pid;
 
-	*out_executed = true;
-	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0)
-		return 0;
-	if (info.si_pid && info.si_code != CLD_EXITED && spare_is_starting() &&
-	    spare_number() == info.si_pid)
-		*out_executed = !run_is_unexecuted(info.si_pid, NULL);
-	return info.si_pid;
+		if (pid > 0)
+			reap_one(pid);
+	}
 }
 
 static void reap_all(void)
 {
-	struct rusage usage;
-	bool executed;
-	int status;
-	int pid;
-
-	while ((pid = find_dead(&executed)) > 0 &&
-	       wait4(pid, &status, WNOHANG | __WALL, &usage) == pid)
-		note_death(pid, status, &usage, executed);
+	while (reap_one(-1))
+		;
 }
 
 static void reap(void)
