@@ -177,6 +177,11 @@ fallible ns_user(uint32_t base, int *out_fd)
 	err = enter((int)pid, base, ours, &fd);
 	fd_drop(&ours); // a child that was not let in sees the end and goes
 	reap(pidfd, &info);
+	if (info.si_code == CLD_KILLED && info.si_status == SIGKILL) {
+		err_free(err);
+		return err_new(UNAVAILABLE, NS_HELPER_LOST,
+			       "the process that makes a user namespace was killed");
+	}
 	if (err)
 		return err_while(err, "make the user namespace at %u, status %d", base,
 				 info.si_status);

@@ -34,6 +34,7 @@
 #include "os/sklookup.h"
 
 #define PROBE_BASE (1u << 20)
+#define AGAIN_MAX 3 // probes that were killed are begun anew so often
 #define SCRATCH ".probe"
 
 // 0, or an errno. `say` takes words for the table.
@@ -379,6 +380,8 @@ static int finish(struct trial *trial, char *found, size_t size)
 		return trial->errnum;
 	while (waitpid(trial->pid, &status, 0) < 0 && errno == EINTR)
 		;
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		return EINTR;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EFAULT;
 }
 
@@ -400,6 +403,10 @@ size_t probe_all(int data, struct probe_row *rows, size_t max)
 			.fix = probes[i].fix,
 		};
 		errnum = finish(&trials[i], row->found, sizeof(row->found));
+		for (int more = 0; errnum == EINTR && more < AGAIN_MAX; more++) {
+			trials[i] = begin(i, data); // killed: nothing was found out
+			errnum = finish(&trials[i], row->found, sizeof(row->found));
+		}
 		row->ok = errnum == 0;
 		if (!row->found[0])
 			snprintf(row->found, sizeof(row->found), "%s",

@@ -3,7 +3,8 @@
 // starts the warden and the daemon and starts again whichever dies.
 //
 // Before anything has worked, a child that leaves by itself has said why in the log: then there is
-// no point in trying again, and we leave with its status.
+// no point in trying again, and we leave with its status. EX_TEMPFAIL is the exception: the child
+// lost a helper process, and is started again, AGAIN_MAX times at most.
 //
 // SIGTERM does as --on-term says: `stop` ends what runs in the sandboxes, `handoff` leaves them to
 // the next start. SIGINT always ends them (`cove drain`, Ctrl-C). The daemon goes first, for it
@@ -33,6 +34,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -56,6 +58,7 @@
 #include "serve/renew.h"
 
 #define STOP_MS 30000
+#define AGAIN_MAX 20	 // starts of a child that ask for another one before anything has worked
 #define REPLACE_MS 10000 // beyond the daemon's grace: then it is killed, and its boxes live on
 
 enum { WARDEN, DAEMON, CHILDREN };
@@ -72,6 +75,7 @@ struct serve {
 	char **argv;	     // ours, for the next image
 	char *program;	     // the binary of that
 	unsigned generation; // which image of this process we are
+	unsigned again;	     // how often a child asked for another start before that
 	bool served;	     // the daemon has answered once
 	bool stopping;	     // SIGTERM came
 	bool ending;	     // and no sandbox shall run on
@@ -394,6 +398,8 @@ static void bury_child(struct serve *serve, struct child *child, int status)
 	char how[32];
 	bool refused = !serve->served && WIFEXITED(status) && WEXITSTATUS(status);
 
+	if (refused && WEXITSTATUS(status) == EX_TEMPFAIL)
+		refused = ++serve->again >= AGAIN_MAX;
 	snprintf(how, sizeof(how), WIFSIGNALED(status) ? "signal %d" : "status %d",
 		 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 	log_event(serve->stopping ? LOG_INFO : LOG_WARN, "serve.child_ended", "role", child->role,

@@ -120,7 +120,7 @@ struct warden {
 	uint32_t boxes_max;
 	uint64_t files_max; // fs.file-max of the host
 	bool greeted;	    // this daemon said HELLO
-	bool stopping, failed;
+	bool stopping, failed, leftovers;
 	bool ending; // at the end no box shall run
 	struct groups *groups;
 	uint32_t group_mounts; // cells that have one

@@ -179,6 +179,12 @@ static fallible take_up(struct disk *disk, enum role role, const struct disk_dri
 	return err;
 }
 
+// Says nothing about the driver.
+static bool is_helper_lost(const struct err *err)
+{
+	return str_is(str_of(err_reason(err)), NS_HELPER_LOST);
+}
+
 static fallible choose(struct disk *disk, const char *want)
 {
 	struct err *last = OK;
@@ -188,7 +194,7 @@ static fallible choose(struct disk *disk, const char *want)
 			continue;
 		err_free(last);
 		last = take_up(disk, MAIN, drivers[i]);
-		if (!last || str_is(str_of(err_reason(last)), DISK_LOST))
+		if (!last || str_is(str_of(err_reason(last)), DISK_LOST) || is_helper_lost(last))
 			break; // with disks in it, no other driver can stand in
 		log_event(LOG_WARN, "disk.unfit", "driver", drivers[i]->word, "error",
 			  err_trail(last), NULL);
@@ -201,6 +207,8 @@ static fallible choose(struct disk *disk, const char *want)
 	if (disk->by[MAIN].driver == &disk_btrfs) {
 		auto_err err = take_up(disk, INODES, &disk_image);
 
+		if (err && is_helper_lost(err))
+			return take_ptr(err);
 		if (err)
 			log_event(LOG_WARN, "disk.no_inode_limit", "error", err_trail(err), NULL);
 	}

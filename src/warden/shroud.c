@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -18,6 +19,7 @@
 
 #include "base/mem.h"
 #include "os/fd.h"
+#include "os/ns.h"
 
 #define SOCK 3
 #define FIRST 4
@@ -87,7 +89,7 @@ fallible shroud_start(struct shroud **out)
 	close(pair[1]);
 	if (pid < 0) {
 		close(pair[0]);
-		return err_sys(errno, "fork the shroud");
+		return err_new(UNAVAILABLE, NS_HELPER_LOST, "fork the shroud: %s", strerror(errno));
 	}
 	shroud = mem_new_of(struct shroud);
 	*shroud = (struct shroud){.sock = pair[0], .pid = pid};

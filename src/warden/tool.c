@@ -24,6 +24,7 @@
 
 #include "base/auto.h"
 #include "os/fd.h"
+#include "os/ns.h"
 
 #define NOT_THERE 127
 
@@ -98,6 +99,8 @@ fallible tool_run(const char *const *argv, int file)
 			return err_sys(errno, "wait for %s", argv[0]);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_THERE)
 		return err_new(NOT_OFFERED, "no_tool", "%s is not installed", argv[0]);
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		return err_new(UNAVAILABLE, NS_HELPER_LOST, "%s was killed", argv[0]);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) > 0)
 		return err_sys(EIO, "run %s: status %d: %s", argv[0], status, said);
 	return OK;

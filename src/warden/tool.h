@@ -4,7 +4,8 @@
 #include "base/err.h"
 
 // Runs argv[0], found in the host's system directories, with `file` as its fd 3 (-1: none) and an
-// environment of ours, and waits. NOT_OFFERED no_tool when it is not installed.
+// environment of ours, and waits. NOT_OFFERED no_tool when it is not installed,
+// UNAVAILABLE NS_HELPER_LOST when it was killed.
 fallible tool_run(const char *const *argv, int file);
 // Starts it and returns at once. Whoever reaps *out_pid learns how it went; nothing it says is
 // kept.

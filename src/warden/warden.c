@@ -29,6 +29,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,6 +37,7 @@
 #include "base/log.h"
 #include "base/weak.h"
 #include "os/fd.h"
+#include "os/ns.h"
 #include "warden/berth.h"
 #include "warden/build.h"
 #include "warden/bury.h"
@@ -326,14 +328,14 @@ static void stop(struct warden *warden)
 		turn(warden, clock_us() + 100000);
 	if (map_count(warden->boxes) > warden->kept) {
 		log_event(LOG_ERROR, "stop.leftovers", NULL);
-		warden->failed = true;
+		warden->failed = warden->leftovers = true;
 	}
 }
 
 int warden_main(int argc, char **argv)
 {
 	struct warden *warden = NULL;
-	bool failed;
+	int status;
 
 	weak_open();
 	log_open("warden", STDERR_FILENO);
@@ -343,7 +345,8 @@ int warden_main(int argc, char **argv)
 		log_event(LOG_ERROR, "start.failed", "reason", err_reason(err), "message",
 			  err_message(err), "hint", err_hint_of(err), "trail", err_trail(err),
 			  NULL);
-		return err_exit(err);
+		return str_is(str_of(err_reason(err)), NS_HELPER_LOST) ? EX_TEMPFAIL
+								       : err_exit(err);
 	}
 	if (!warden)
 		return 0; // told to leave before all was open
@@ -351,8 +354,8 @@ int warden_main(int argc, char **argv)
 		  groups_word(warden->groups), NULL);
 	serve(warden);
 	stop(warden);
-	failed = warden->failed;
+	status = !warden->failed ? 0 : warden->leftovers ? 1 : EX_TEMPFAIL;
 	start_undo(warden);
 	log_event(LOG_INFO, "warden.ended", NULL);
-	return failed ? 1 : 0;
+	return status;
 }

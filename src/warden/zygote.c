@@ -24,6 +24,7 @@
 #include "base/weak.h"
 #include "model/talk.h"
 #include "os/fd.h"
+#include "os/ns.h"
 #include "warden/kit.h"
 #include "warden/nest.h"
 #include "warden/nets.h"
@@ -222,8 +223,11 @@ static fallible wait_ready(struct zygote *zygote)
 {
 	struct reply reply = {0};
 	int count = 0;
+	ssize_t len = fd_recv(zygote->sock, &reply, sizeof(reply), NULL, &count, 0);
 
-	if (fd_recv(zygote->sock, &reply, sizeof(reply), NULL, &count, 0) != sizeof(reply))
+	if (len == 0 || (len < 0 && errno == ECONNRESET))
+		return err_new(UNAVAILABLE, NS_HELPER_LOST, "the zygote was killed");
+	if (len != sizeof(reply))
 		return err_sys(errno, "hear from the zygote");
 	reply.step[sizeof(reply.step) - 1] = 0;
 	if (reply.errnum)
@@ -255,7 +259,7 @@ fallible zygote_start(bool joins_by_clone, struct zygote **out)
 	close(pair[1]);
 	if (pid < 0) {
 		close(pair[0]);
-		return err_sys(errno, "fork the zygote");
+		return err_new(UNAVAILABLE, NS_HELPER_LOST, "fork the zygote: %s", strerror(errno));
 	}
 	zygote = mem_new_of(struct zygote);
 	*zygote = (struct zygote){.sock = pair[0], .pid = pid};

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "tap.h"
@@ -539,7 +540,8 @@ TEST(orphan, "one that was foretold waits for a daemon then, and the next life b
 	CHECK(berths() == 1 && answer.census.disks == 0);
 }
 
-TEST(zygote, "the end of the zygote is noticed though a berth stands: the warden ends with 1")
+TEST(zygote,
+     "the end of the zygote is noticed though a berth stands: the warden asks for another start")
 {
 	pid_t zygote = 0;
 	int status = -1;
@@ -558,7 +560,7 @@ TEST(zygote, "the end of the zygote is noticed though a berth stands: the warden
 	}
 	CHECK(zygote > 0 && kill(zygote, SIGKILL) == 0);
 	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == EX_TEMPFAIL);
 	CHECK(await_none(next));
 	start_process();
 	CHECK(greet_warden());
