@@ -249,6 +249,8 @@ fallible group_limit(struct groups *groups, const char *box, const struct limits
 	for (int i = 0; i < groups->count; i++)
 		if (!groups->trees[i].shared)
 			TRY(set_limits(&groups->trees[i], box, limits));
+	if (groups->weighs_io)
+		group_weigh_io(groups, box, limits->cpu_milli);
 	return group_oom(groups, box, out_oom);
 }
 

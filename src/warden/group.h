@@ -30,7 +30,8 @@ struct group_tree {
 struct groups {
 	struct group_tree trees[GROUP_TREES_MAX];
 	int count;
-	bool unified; // leaves are v2
+	bool unified;	// leaves are v2
+	bool weighs_io; // the disk's scheduler heeds weights
 	char instance[GROUP_NAME_ROOM];
 	const char *word;
 };
@@ -59,17 +60,25 @@ fallible groups_open(const struct cgroup_host *host, const char *instance, struc
 void groups_close(struct groups *groups);
 const char *groups_word(const struct groups *groups);
 bool groups_join_by_clone(const struct groups *groups); // leaves are v2
+// Finds out whether the scheduler of this disk heeds weights of cgroup v2: bfq, or the cost model
+// of the io controller. If so the controller is handed down, and group_limit() sets weights.
+void groups_share_disk(struct groups *groups, dev_t disk);
+// The same by what /sys/dev/block/…/queue/scheduler says, and io.cost.qos of the root cgroup.
+bool groups_heeds_weight(const char *scheduler, const char *qos, dev_t disk);
 
 // A box's groups, without limits. `root` is the host's id of the box's root. On failure nothing is
 // left. All fds are the caller's.
 fallible group_make(struct groups *groups, const char *box, uint32_t root,
 		    struct group_door *out_door);
-// Their limits. *out_oom counts OOM kills.
 // At most `bytes` a second read from each of these disks, and as many written. INVALID
 // no_io_limit when not one of them can be limited: they have no queue, or there is no io
 // controller.
 fallible group_limit_io(struct groups *groups, const char *box, uint64_t bytes, const dev_t *disks,
 			int count);
+// The box's share of the disk, 100 for each CPU that it may use. Where a file is missing the kernel
+// has no such weight, and nothing is set.
+void group_weigh_io(struct groups *groups, const char *box, uint32_t cpu_milli);
+// Their limits. *out_oom counts OOM kills.
 fallible group_limit(struct groups *groups, const char *box, const struct limits *limits,
 		     int *out_oom);
 // `mark` is shown in its name; "": none. There is one leaf of a number. *mount is the box's

@@ -21,6 +21,9 @@
 #include "os/fd.h"
 #include "warden/group.h"
 
+#define WEIGHT_DEFAULT 100
+#define WEIGHT_MAX 1000 // of bfq; the cost model takes ten times as much
+
 static const unsigned limiting = 1u << CGROUP_MEMORY | 1u << CGROUP_PIDS | 1u << CGROUP_CPU;
 
 // v1 devices: what a box may open, should a node ever come its way. The pty's, too.
@@ -211,7 +214,8 @@ void groups_close(struct groups *groups)
 	free(groups);
 }
 
-// The controller is handed down with the first box that wants it: the others do not pay for it.
+// The controller is handed down with the first box that wants it, or when the disk's scheduler
+// heeds weights: others do not pay for it.
 static bool hand_down_io(const struct group_tree *tree)
 {
 	return fd_put(tree->top, "cgroup.subtree_control", "+io") == 0 &&
@@ -234,6 +238,60 @@ static dev_t whole_disk(dev_t device)
 	return makedev((unsigned)strtoul(text, NULL, 10), (unsigned)strtoul(colon + 1, NULL, 10));
 }
 
+static bool limits_io(const struct group_tree *tree)
+{
+	return tree->version == 2 && tree->holds & limiting;
+}
+
+bool groups_heeds_weight(const char *scheduler, const char *qos, dev_t disk)
+{
+	char line[64];
+	const char *at;
+
+	if (strstr(scheduler, "[bfq]"))
+		return true;
+	snprintf(line, sizeof(line), "%u:%u enable=1", major(disk), minor(disk));
+	at = strstr(qos, line);
+	return at && (at == qos || at[-1] == '\n');
+}
+
+void groups_share_disk(struct groups *groups, dev_t disk)
+{
+	char path[64], scheduler[128] = "", qos[1024];
+
+	disk = whole_disk(disk);
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/queue/scheduler", major(disk),
+		 minor(disk));
+	if (fd_get(AT_FDCWD, path, scheduler, sizeof(scheduler)) <= 0)
+		scheduler[0] = '\0';
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+
+		if (!limits_io(tree))
+			continue;
+		if (fd_get(tree->top, "io.cost.qos", qos, sizeof(qos)) <= 0)
+			qos[0] = '\0';
+		groups->weighs_io |= groups_heeds_weight(scheduler, qos, disk) &&
+				     hand_down_io(tree);
+	}
+}
+
+void group_weigh_io(struct groups *groups, const char *box, uint32_t cpu_milli)
+{
+	static const char *const files[] = {"io.weight", "io.bfq.weight"};
+	uint32_t weight = cpu_milli ? cpu_milli / 10 : WEIGHT_DEFAULT;
+	char path[ID_BOX_LEN + 16], text[16];
+
+	weight = weight < 1 ? 1 : weight > WEIGHT_MAX ? WEIGHT_MAX : weight;
+	snprintf(text, sizeof(text), "%u", weight);
+	for (int i = 0; i < groups->count; i++)
+		for (size_t f = 0; f < sizeof(files) / sizeof(*files); f++) {
+			snprintf(path, sizeof(path), "%s/%s", box, files[f]);
+			if (limits_io(&groups->trees[i]))
+				(void)fd_put(groups->trees[i].dir, path, text);
+		}
+}
+
 fallible group_limit_io(struct groups *groups, const char *box, uint64_t bytes, const dev_t *disks,
 			int count)
 {
@@ -243,7 +301,7 @@ fallible group_limit_io(struct groups *groups, const char *box, uint64_t bytes, 
 		const struct group_tree *tree = &groups->trees[i];
 		char path[ID_BOX_LEN + 16], line[128];
 
-		if (tree->version != 2 || !(tree->holds & limiting) || !hand_down_io(tree))
+		if (!limits_io(tree) || !hand_down_io(tree))
 			continue;
 		snprintf(path, sizeof(path), "%s/io.max", box);
 		for (int d = 0; d < count; d++) {

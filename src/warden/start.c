@@ -145,10 +145,14 @@ static fallible open_groups(struct warden *warden)
 {
 	auto_free struct cgroup_host *host = mem_new_of(struct cgroup_host);
 	char instance[GROUP_NAME_ROOM];
+	struct stat st;
 
 	TRY(groups_name(warden->data, instance));
 	TRY(cgroup_discover(host));
-	return groups_open(host, instance, &warden->groups);
+	TRY(groups_open(host, instance, &warden->groups));
+	if (!fstat(warden->data, &st))
+		groups_share_disk(warden->groups, st.st_dev);
+	return OK;
 }
 
 static fallible bury_rest(struct warden *warden)
