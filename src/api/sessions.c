@@ -413,9 +413,8 @@ fallible api_sessions_answer(struct http *x)
 
 struct stream_of {
 	struct http *x;
-	struct tape *tape;
-	uint64_t offset; // of what is told; of what is read it is further
-	uint64_t read;
+	struct tape_reader reader;
+	uint64_t offset; // the first
 	struct buf line, out;
 };
 
@@ -428,18 +427,21 @@ static struct str type_of(struct str line)
 	return type;
 }
 
-static void tell_lines(struct stream_of *of)
+// An event's id is the offset behind its line, from which a client goes on. A line that is not kept
+// has none of its own (`kept` is false): its id is that of the line before.
+static void tell_lines(struct stream_of *of, bool kept)
 {
 	const char *end;
 
 	while (of->line.len && (end = memchr(of->line.at, '\n', of->line.len))) {
 		size_t len = (size_t)(end - of->line.at);
 		struct str line = {of->line.at, len};
+		uint64_t rest = kept ? of->line.len - len - 1 : 0;
 		char id[24];
 
-		of->offset += len + 1;
-		snprintf(id, sizeof(id), "%llu", (unsigned long long)of->offset);
-		sse_put(&of->out, type_of(line), str_of(id), line);
+		snprintf(id, sizeof(id), "%llu", (unsigned long long)(of->reader.offset - rest));
+		if (conv_log_line_is_whole(line))
+			sse_put(&of->out, type_of(line), str_of(id), line);
 		buf_drop_front(&of->line, len + 1);
 	}
 }
@@ -457,12 +459,13 @@ static fallible flush(struct stream_of *of)
 static fallible read_some(struct stream_of *of, char *room, bool *out_end)
 {
 	int64_t deadline = loop_now(door_of(of->x)->loop) + QUIET_MS;
+	uint64_t passed = of->reader.passed;
 	enum tape_stream stream;
 	struct err *err;
 	size_t got = 0;
 
 	TRY(http_away(of->x, HTTP_PROBE_EVENT));
-	err = tape_read(of->tape, &of->read, &stream, room, READ, &got, deadline);
+	err = tape_read_on(&of->reader, &stream, room, READ, &got, deadline);
 	http_back(of->x);
 	if (err && err_kind(err) == ERR_TIMEOUT) {
 		err_free(err);
@@ -470,8 +473,11 @@ static fallible read_some(struct stream_of *of, char *room, bool *out_end)
 	}
 	TRY(err);
 	*out_end = got == 0;
+	// A mark that found no room either: this reader had the lines.
+	if (passed != of->reader.passed && str_starts((struct str){room, got}, CONV_CUT_MARK))
+		return OK;
 	buf_add(&of->line, room, got);
-	tell_lines(of);
+	tell_lines(of, passed == of->reader.passed);
 	return flush(of);
 }
 
@@ -504,13 +510,13 @@ fallible api_sessions_events(struct http *x)
 		from = http_field(x, "Last-Event-ID");
 	if (from.at && from.len && !str_to_u64(from, 0, INT64_MAX, &of.offset))
 		return err_new(INVALID, "bad_offset", "'offset' is not a number");
-	of.read = of.offset;
 	TRY(find(x, true, &conv));
 	TRY(conv_log(conv, x->params[1], &tape));
 	if (of.offset > tape_kept(tape))
 		return err_new(INVALID, "bad_offset", "the log is not as long as that");
-	of.tape = tape;
+	tape_attach(&of.reader, tape, of.offset);
 	err = tell(&of);
+	tape_detach(&of.reader);
 	buf_done(&of.line);
 	buf_done(&of.out);
 	return err;

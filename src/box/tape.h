@@ -17,6 +17,8 @@
 #include "box/brink.h"
 #include "loop/task.h"
 
+#define TAPE_FRAME_MAX 65536u // bytes that are kept together or not at all
+
 enum tape_stream { TAPE_STDOUT, TAPE_STDERR, TAPE_STREAMS };
 
 struct tape;
@@ -137,6 +139,7 @@ fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brin
 bool tape_is_named(const struct tape *tape);
 bool tape_takes(const struct tape *tape);      // the next byte is to be kept
 bool tape_lacks_room(const struct tape *tape); // the last bytes were not kept for want of it
+void tape_mark_cut(struct tape *tape);	       // its file says that some stdout was not kept; waits
 void tape_end(struct tape *tape);	       // nothing more will come; readers see the end
 
 // Reads one run of bytes of one stream, in the order of arrival, from *offset on, and moves

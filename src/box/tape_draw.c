@@ -178,6 +178,13 @@ static void note_cut(struct tape *tape, enum tape_stream stream)
 	tape->label[LABEL_FLAGS_AT] = note.flags;
 }
 
+void tape_mark_cut(struct tape *tape)
+{
+	tape_disk_take(tape);
+	note_cut(tape, TAPE_STDOUT);
+	tape_disk_give(tape);
+}
+
 // The cut must not make text look like something else: a character that was cut off goes.
 static size_t trim(struct tape *tape, struct draw *draw)
 {

@@ -10,7 +10,6 @@
 #include "box/tape.h"
 
 #define TAPE_FRAME_HEAD 8
-#define TAPE_FRAME_MAX 65536u
 
 enum frame_kind { FRAME_STDOUT = TAPE_STDOUT, FRAME_STDERR = TAPE_STDERR, FRAME_END, FRAME_KINDS };
 

@@ -111,6 +111,10 @@ fallible conv_write_runs(struct conv *conv, const struct who *who, struct str af
 			 struct json_out *out);
 // Its log: one JSON line an event, by byte offset. Held.
 fallible conv_log(struct conv *conv, struct str run, struct tape **out);
+// How the line begins that stands behind lines which found no room.
+#define CONV_CUT_MARK "\n{\"type\":\"truncated\","
+// False: there is none, or half of one.
+bool conv_log_line_is_whole(struct str line);
 
 // Ends what is under way. Durable on return. CONFLICT nothing_runs.
 fallible conv_interrupt(struct conv *conv);

@@ -50,6 +50,7 @@ struct run {
 	struct tape *log;  // NULL: not open
 	bool earlier;	   // it is of an earlier daemon, which may have begun its log
 	bool opening;	   // its log is being opened; the session's `changed` rings
+	bool unkept;	   // the last lines of its log found no room
 };
 
 // What a commit that fails must leave as it was.

@@ -1,6 +1,10 @@
 // A run is committed before anybody is told of it, and so is its end. The log is for readers: one
 // line of JSON an event, on a tape of its own, by byte offset; the line of type "end" is the last.
 // A crash between the commit of an end and its line is made good by whoever opens the log next.
+//
+// A line that finds no room goes to the readers that are attached, and the run goes on. The next
+// line that is kept stands behind one of type "truncated". The end of the file may be half of a
+// long line then: "truncated" begins with a newline, and conv_log_line_is_whole() tells the half.
 #include "conv/runs.h"
 
 #include <stdio.h>
@@ -315,6 +319,7 @@ static fallible take_up_log(struct run *run)
 		logs_bind(conv, tape);
 		seq = last_seq(tape);
 		run->seq = seq > run->seq ? seq : run->seq;
+		run->unkept = tape_truncated(tape, TAPE_STDOUT);
 		run->log = tape;
 	} else if (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_INVALID) {
 		err_free(take_ptr(err)); // nothing was written to it yet
@@ -336,6 +341,44 @@ fallible runs_log_resume(struct run *run)
 	return OK;
 }
 
+// False: half of a line, whose rest was not kept. The half consists of whole frames of the tape.
+bool conv_log_line_is_whole(struct str line)
+{
+	auto_json json = NULL;
+
+	if (!line.len || line.len % TAPE_FRAME_MAX)
+		return line.len > 0;
+	auto_err err = json_read_any(line, &json);
+
+	return !err;
+}
+
+// Live readers had the lines; whoever reads later is told that some are missing.
+static fallible mark_cut(struct run *run, struct tape *log)
+{
+	char text[128];
+	int len;
+
+	if (!run->unkept || !tape_takes(log))
+		return OK;
+	len = snprintf(text, sizeof(text), CONV_CUT_MARK "\"time\":%lld,\"run\":\"%s\"}\n",
+		       (long long)clock_wall_ms(), run->id);
+	TRY(tape_add(log, TAPE_STDOUT, text, (size_t)len));
+	run->unkept = tape_lacks_room(log);
+	return OK;
+}
+
+static fallible put_line(struct run *run, struct tape *log, const struct buf *line)
+{
+	TRY(mark_cut(run, log));
+	if (buf_ok(line))
+		TRY(tape_add(log, TAPE_STDOUT, line->at, line->len));
+	if (tape_lacks_room(log) && !run->unkept)
+		tape_mark_cut(log);
+	run->unkept |= tape_lacks_room(log);
+	return OK;
+}
+
 // A log that could not be written is closed: whoever reads it comes again, and the next line opens
 // it anew behind its last whole one.
 static fallible add_line(struct run *run, const struct buf *line)
@@ -348,10 +391,8 @@ static fallible add_line(struct run *run, const struct buf *line)
 		log = run->log;
 		tape_hold(log);
 	}
-	if (!err && buf_ok(line))
-		err = tape_add(log, TAPE_STDOUT, line->at, line->len);
-	if (!err && tape_lacks_room(log))
-		err = err_new(NO_SPACE, "no_space", "there is no room for the log of a run");
+	if (!err)
+		err = put_line(run, log, line);
 	if (!err)
 		return OK;
 	log_event(LOG_WARN, "run.log", "session", run->conv->id, "run", run->id, "trail",
@@ -420,6 +461,8 @@ void runs_log_end(struct run *run)
 	if (!run->log)
 		return; // whoever opens it next writes its end
 	tape_end(run->log);
+	if (run->unkept)
+		return; // likewise
 	err_free(tape_seal(run->log, &(struct tape_ending){.ended_ms = run->ended_ms}));
 }
 
@@ -440,6 +483,7 @@ static fallible finish_log(struct conv *conv, const char *id, struct tape *tape)
 	if (book_read_run(row, run) && runs_is_over(run)) {
 		tape_hold(tape);
 		run->log = tape;
+		run->unkept = tape_truncated(tape, TAPE_STDOUT);
 		if (has_end(tape))
 			tape_end(tape);
 		else

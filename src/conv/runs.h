@@ -24,7 +24,8 @@ void runs_write(struct json_out *out, const struct run *run, const struct who *w
 void runs_write_brief(struct json_out *out, const struct run *run, const struct who *who);
 
 // The log. Each call adds one line; `more` are members of the object, at == NULL: none. May wait
-// for the disk; what cannot be written is lost to readers, never to the run.
+// for the disk, and for attached readers when the disk is full. A line that cannot be written is
+// lost to later readers, never to the run.
 void runs_log(struct run *run, const char *type, struct str more);
 fallible runs_log_line(struct run *run, const char *type, struct str more); // the same, and says so
 void runs_log_state(struct run *run);
