@@ -309,6 +309,40 @@ def words(cli):
     c.same(got.stdout, "web\n%s\n--detach\n" % process, "bash completes sandboxes, processes and options")
 
 
+def tokens(cli, cove):
+    def opens(token, box="web"):
+        return cove.get("/v1/t/%s/sandboxes/%s/api/ping" % (token, ids[box]), key=False).status
+
+    def token_of(url):
+        return url.split("/v1/t/")[1].split("/")[0]
+    cli("create", "--name", "other")
+    boxes = {name: cove.get("/v1/sandboxes/" + name).json for name in ("web", "other")}
+    ids = {name: box["id"] for name, box in boxes.items()}
+    old = {name: box["token"] for name, box in boxes.items()}
+    c.same((opens(old["web"]), opens(old["other"], "other")), (200, 200), "the credential in the path opens a sandbox")
+    got = cli("rotate-token", "web")
+    c.ok(got.returncode == 0 and got.text.count("\n") == 1 and got.text.startswith(cove.url + "/v1/t/"),
+         "rotate-token prints the next URL", got.text, got.err)
+    new = token_of(got.text)
+    c.ok(new != old["web"] and cove.get("/v1/sandboxes/web").json["token"] == new, "with another credential, which the API shows", new)
+    c.same((opens(old["web"]), opens(new)), (401, 200), "the old one opens nothing, the new one does")
+    c.same((opens(new, "other"), opens(old["other"], "other")), (401, 200), "another sandbox has its own still")
+    os.kill(cove.children()["daemon"], signal.SIGKILL)
+    c.same((c.patiently(lambda: cove.get("/v1/t/%s/sandboxes/%s/api/ping" % (new, ids["web"]), key=False)).status, opens(old["web"])),
+           (200, 401), "so it is after a kill of the daemon")
+    got = cli("rotate-token", "web", "other")
+    lines = [token_of(line) for line in got.text.splitlines()]
+    c.same((got.returncode, len(lines), opens(lines[0]), opens(lines[1], "other"), opens(new), opens(old["other"], "other")),
+           (0, 2, 200, 200, 401, 401), "of several sandboxes at once")
+    c.same(cli("rotate-token", "--quiet", "web").text, "", "or without a word")
+    shown = json.loads(cli("rotate-token", "--json", "web").text)
+    c.same((shown["id"], opens(shown["token"]), opens(lines[0])), (ids["web"], 200, 401), "or as JSON")
+    got = cli("rotate-token", "nobody")
+    c.ok(got.returncode == 3 and "nobody" in got.err, "of a sandbox that is not there: status 3", got.returncode, got.err)
+    c.ok(not any(token in cove.log_text() for token in (*old.values(), new, *lines, shown["token"])), "no credential is in the log")
+    cli("rm", "other")
+
+
 def main():
     home = tempfile.mkdtemp(prefix="cove-box-", dir=os.environ.get("COVE_TEST_DIR"))
     os.chmod(home, 0o711)
@@ -326,6 +360,7 @@ def main():
         files(cli, work)
         strange_files(cli, work)
         words(cli)
+        tokens(cli, cove)
         c.same(cove.close(), 0, "the daemon ends in peace")
     finally:
         shutil.rmtree(home, ignore_errors=True)

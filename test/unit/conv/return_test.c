@@ -1,4 +1,7 @@
 // Deletion, restarts, records that were spoiled, and want of space.
+#include <stdio.h>
+#include <sys/stat.h>
+
 #include "stage.h"
 
 TASK_TEST(deleted, "B-19 B-20 a deletion stops the runner, then everything of the session goes")
@@ -133,6 +136,49 @@ TASK_TEST(log_goes_on, "D-14 the log of a run that waited over a restart is whol
 	CHECK_STR(await_fate("s1", first, 3000), "completed");
 	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
 	CHECK(said("s1", run_id, "queued") == 1);
+	CHECK(said("s1", run_id, "\"type\":\"end\"") == 1);
+	teardown();
+}
+
+static void log_path(char *room, size_t size, const char *directory, const char *id,
+		     const char *suffix)
+{
+	snprintf(room, size, "%s/%s/%s%s", place, directory, id, suffix);
+}
+
+TASK_TEST(log_shut, "a run whose log cannot be opened after a restart waits, and its log is whole")
+{
+	char path[256], aside[256];
+	struct conv *conv;
+	struct tape *tape = NULL;
+	int answered = 0;
+
+	setup();
+	conv = make("s1");
+	CHECK(start_run(conv, "ask"));
+	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
+	for (int i = 0; i < 1000 && said("s1", run_id, "\"type\":\"question\"") != 1; i++)
+		inside_sleep(2);
+	log_path(path, sizeof(path), conv->directory, run_id, "");
+	log_path(aside, sizeof(aside), conv->directory, run_id, ".aside");
+	convs_stop(convs);
+	convs_free(convs);
+	CHECK(rename(path, aside) == 0 && mkdir(path, 0700) == 0);
+	open_convs();
+	CHECK_ERR(conv_log(find("s1"), str_of(run_id), &tape), INTERNAL);
+	inside_sleep(timer_ms(TIMER_GRACE) * 3);
+	CHECK_STR(fate("s1", run_id), "running");
+	CHECK_ERR(conv_log(find("s1"), str_of(run_id), &tape), INTERNAL);
+	CHECK(rmdir(path) == 0 && rename(aside, path) == 0);
+	for (int i = 0; i < 1000 && !answered; i++) {
+		auto_err err = conv_answer(find("s1"), STR("q1"), STR("1"));
+
+		answered = !err;
+		inside_sleep(5);
+	}
+	CHECK_STR(await_fate("s1", run_id, 3000), "completed");
+	CHECK(said("s1", run_id, "queued") == 1);
+	CHECK(said("s1", run_id, "\"type\":\"question\"") == 1);
 	CHECK(said("s1", run_id, "\"type\":\"end\"") == 1);
 	teardown();
 }
