@@ -259,24 +259,35 @@ static void note_death(int pid, int status, const struct rusage *usage, bool exe
 		start_look_ahead(conv, last_us);
 }
 
-// One that is dead is looked at before it is reaped, for what the kernel knows of it goes with it.
+// A dead child that was not reaped yet, and whether it executed its command: the kernel knows that
+// only until it is reaped. 0: none. Without a preforked worker that is starting, each child has.
+static int find_dead(int pid, bool *out_executed)
+{
+	siginfo_t info = {0};
+
+	*out_executed = true;
+	if (!spare_is_starting())
+		return pid;
+	if (waitid(pid < 0 ? P_ALL : P_PID, (id_t)pid, &info,
+		   WEXITED | WNOHANG | WNOWAIT | __WALL) < 0)
+		return 0;
+	if (info.si_pid && info.si_code != CLD_EXITED && spare_number() == info.si_pid)
+		*out_executed = !run_is_unexecuted(info.si_pid, NULL);
+	return info.si_pid;
+}
+
 // pid -1: any child. False: none is dead.
 static bool reap_one(int pid)
 {
-	bool executed = true;
-	siginfo_t info = {0};
 	struct rusage usage;
+	bool executed;
 	int status;
 
-	if (waitid(pid < 0 ? P_ALL : P_PID, (id_t)pid, &info,
-		   WEXITED | WNOHANG | WNOWAIT | __WALL) < 0 ||
-	    !info.si_pid)
+	pid = find_dead(pid, &executed);
+	pid = pid ? wait4(pid, &status, WNOHANG | __WALL, &usage) : 0;
+	if (pid <= 0)
 		return false;
-	if (info.si_code != CLD_EXITED && spare_is_starting() && spare_number() == info.si_pid)
-		executed = !run_is_unexecuted(info.si_pid, NULL);
-	if (wait4(info.si_pid, &status, WNOHANG | __WALL, &usage) != info.si_pid)
-		return false;
-	note_death(info.si_pid, status, &usage, executed);
+	note_death(pid, status, &usage, executed);
 	return true;
 }
 

@@ -87,11 +87,25 @@ static int limit_memory(const struct group_tree *tree, const char *box, uint64_t
 	       put_number(tree, box, "memory.kmem.tcp.limit_in_bytes", tcp);
 }
 
+// In proportion to the limit: 1 CPU and more have the kernel's default. The cgroup may have served
+// another box, so the default is written, too.
+static int put_cpu_weight(const struct group_tree *tree, const char *box, uint32_t milli)
+{
+	uint64_t share = milli < 1000 ? milli : 1000;
+	uint64_t weight = share * (tree->version == 2 ? 100 : 1024) / 1000;
+
+	return put_if_there(tree, box, tree->version == 2 ? "cpu.weight" : "cpu.shares",
+			    weight > 2 ? weight : 2);
+}
+
 static int limit_cpu(const struct group_tree *tree, const char *box, uint32_t milli)
 {
 	uint64_t quota = (uint64_t)milli * PERIOD_US / 1000;
 	char text[48];
 
+	// The quota is spent in bursts on all processors. The weight decides who runs meanwhile.
+	if (put_cpu_weight(tree, box, milli))
+		return -1;
 	if (tree->version == 1)
 		return put_number(tree, box, "cpu.cfs_quota_us", quota);
 	snprintf(text, sizeof(text), "%llu %d", (unsigned long long)quota, PERIOD_US);

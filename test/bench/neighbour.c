@@ -25,6 +25,8 @@ static const struct {
 	double limit;
 	const char *command; // NULL: half-sent heads, from outside
 } attacks[] = {
+	// What a busy processor alone costs.
+	{"neighbour.spin", 1.5, "for i in 1 2 3 4 5 6 7; do while :; do :; done & done; wait"},
 	{"neighbour.sync", 1.5, "while :; do sync; done"},
 	{"neighbour.syncfs", 3, "while :; do sync -f /workspace; done"},
 	{"neighbour.fsync", 3,
