@@ -262,15 +262,22 @@ def tmpfs_fill(stage):
     c.ok(answer["stdout"].endswith("42\n"), "R-11: python3 still starts", answer)
 
 
+def cpu_lines(cove, box, *names):
+    """The lines of these files of the box's cgroup, in every hierarchy that has them."""
+    lines = []
+    for root in c.cgroup_roots():
+        for name in names:
+            path = os.path.join(root, "cove", cove.instance(), box["id"], name)
+            if os.path.exists(path):
+                with open(path) as file:
+                    lines += file.read().splitlines()
+    return lines
+
+
 def throttled(cove, box):
     """How often the kernel has held a box back."""
-    for root in c.cgroup_roots():
-        path = os.path.join(root, "cove", cove.instance(), box["id"], "cpu.stat")
-        if os.path.exists(path):
-            found = [line for line in open(path) if line.startswith("nr_throttled")]
-            if found:
-                return int(found[0].split()[1])
-    return 0
+    found = [line for line in cpu_lines(cove, box, "cpu.stat") if line.startswith("nr_throttled")]
+    return int(found[0].split()[1]) if found else 0
 
 
 @row("R-13", "CPU time past the limit ends as cpu_limit, and is counted right")
@@ -290,6 +297,8 @@ def cpu_hog(stage):
     stage.control_weak("cpu", share, lambda times: times == 0)
     times = share(stage)
     c.ok(times > 5, "R-13: who has a fifth of a processor is held back", times)
+    whole, half_cpu = (int(cpu_lines(stage.cove, stage.box(limits={"cpus": cpus}), "cpu.weight", "cpu.shares")[0]) for cpus in (1, 0.5))
+    c.same(half_cpu * 2, whole, "R-13: half a processor has half the weight")
     box = stage.box(limits={"cpus": 2 if (os.cpu_count() or 1) > 1 else 1})
     begin = time.monotonic()
     answer = stage.cove.run(box, "yes >/dev/null & yes >/dev/null & wait", cpuTimeMs=1000)
