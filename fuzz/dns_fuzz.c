@@ -4,6 +4,25 @@
 
 #include "fuzz.h"
 
+// The same bytes as if another server had answered with them.
+static void try_passed(const struct dns_query *query, struct str message)
+{
+	uint8_t room[DNS_QUERY_MAX], named[DNS_ANSWER_MAX];
+	struct address asked;
+	size_t len;
+
+	memcpy(room, message.at, message.len);
+	room[2] |= 0x80;
+	len = dns_adopt(query, room, message.len, DNS_ANSWER_MAX);
+	MUST(len <= message.len && len <= DNS_ANSWER_MAX);
+	if (len)
+		MUST((room[0] << 8 | room[1]) == query->id);
+	if (dns_reverse(query, &asked)) {
+		len = dns_answer_name(query, query->name, named);
+		MUST(len >= 12 && len <= DNS_ANSWER_MAX);
+	}
+}
+
 static void try_message(struct str message)
 {
 	static const struct address given = {.at = {198, 18, 0, 1}};
@@ -35,6 +54,7 @@ static void try_message(struct str message)
 		MUST(again.fault == DNS_OK && !strcmp(again.name, query.name));
 		MUST(again.type == query.type && again.id == query.id);
 	}
+	try_passed(&query, message);
 	len = dns_answer(&query, DNS_NO_NAME, NULL, room);
 	MUST(len >= 12 && len <= DNS_ANSWER_MAX && room[7] == 0);
 }

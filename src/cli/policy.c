@@ -109,6 +109,18 @@ static fallible check_denied(const struct call *call, const struct json *now, co
 	return OK;
 }
 
+// An entry that names what passes anyway is kept for a later --mode allow.
+static void warn_allowed(const struct call *call, const char *mode)
+{
+	const char *name;
+	size_t at = 0;
+
+	if (!strcmp(mode, "all") && call_next(call, OPT_ALLOW, &at, &name))
+		print_note("mode all lets everything out: --allow %s changes nothing; "
+			   "--mode allow lets out only what --allow names",
+			   name);
+}
+
 static void put_mode(struct json_out *out, const struct call *call, const struct json *now,
 		     const char **out_mode)
 {
@@ -443,6 +455,7 @@ fallible cli_policy_edit(const struct call *call, const struct json *now, struct
 	json_begin(&json, '{');
 	put_mode(&json, call, now, &mode);
 	TRY(check_denied(call, now, mode));
+	warn_allowed(call, mode);
 	json_key(&json, "allow");
 	json_begin(&json, '[');
 	put_kept(&json, call, now ? json_get(now, "allow") : NULL);

@@ -10,19 +10,21 @@ struct escort {
 	struct entry *entry;
 	struct task *guarded; // NULL: it is over
 	struct task *own;
-	bool (*holds)(const void *arg); // NULL: always
-	const void *arg;		// good as long as `guarded` is
-	struct http *x;			// likewise
-	struct link link;		// a reader's, in entry->readers
+	escort_holds *holds; // NULL: always
+	const void *arg;     // good as long as `guarded` is
+	struct http *x;	     // likewise
+	struct link link;    // a reader's, in entry->readers
 	bool reads;
 };
 
-static bool goes_on(const struct escort *escort)
+static bool goes_on(const struct escort *escort, int64_t *out_until)
 {
+	*out_until = CLOCK_NEVER;
 	if (weak(ESCORT))
 		return escort->guarded;
 	return escort->guarded && escort->entry->record.state == STATE_RUNNING &&
-	       box_is_alive(escort->entry->box) && (!escort->holds || escort->holds(escort->arg));
+	       box_is_alive(escort->entry->box) &&
+	       (!escort->holds || escort->holds(escort->arg, out_until));
 }
 
 static void cut_off(struct escort *escort)
@@ -35,9 +37,13 @@ static void look_on(void *arg)
 {
 	struct escort *escort = arg;
 	auto_err err = NULL;
+	int64_t until;
 
-	while (!err && goes_on(escort))
-		err = bell_wait(&escort->entry->changed, CLOCK_NEVER);
+	while (!err && goes_on(escort, &until)) {
+		err = bell_wait(&escort->entry->changed, until);
+		if (err && err_kind(err) == ERR_TIMEOUT)
+			err_free(take_ptr(err));
+	}
 	if (escort->guarded) {
 		cut_off(escort);
 		// It is freed by whoever ends it.
@@ -59,8 +65,8 @@ static struct escort *escort_new(struct entry *entry, struct http *x)
 	return escort;
 }
 
-struct escort *escort_begin_while(struct entry *entry, struct http *x,
-				  bool (*holds)(const void *arg), const void *arg)
+struct escort *escort_begin_while(struct entry *entry, struct http *x, escort_holds *holds,
+				  const void *arg)
 {
 	struct escort *escort = escort_new(entry, x);
 

@@ -11,9 +11,11 @@ struct escort;
 // From here to escort_end() the current task is cancelled when the sandbox ends, and the connection
 // of `x` is reset if its reply has begun: what its peer has not read yet is dropped.
 struct escort *escort_begin(struct entry *entry, struct http *x);
-// … or when `holds` says so, which is asked whenever something about the sandbox changes.
-struct escort *escort_begin_while(struct entry *entry, struct http *x,
-				  bool (*holds)(const void *arg), const void *arg);
+// … or when `holds` is false, which is asked whenever something about the sandbox changes, and at
+// *out_until (loop time in ms; CLOCK_NEVER unless it is set).
+typedef bool escort_holds(const void *arg, int64_t *out_until);
+struct escort *escort_begin_while(struct entry *entry, struct http *x, escort_holds *holds,
+				  const void *arg);
 // For a reply made of what is remembered of the sandbox, also when it does not run: once the
 // sandbox is deleted a client has a few seconds to read on, then the current task is cancelled and
 // the connection of `x` is reset.

@@ -15,6 +15,6 @@ struct outward {
 	struct trust *trust;   // … with those of the host: egress/sealed.h
 };
 
-// FORBIDDEN not_global; BAD_PEER no_name, no_server; TIMEOUT. The caller closes *out.
+// FORBIDDEN not_global; BAD_PEER unknown_name, no_server; TIMEOUT. The caller closes *out.
 fallible outward_open(const struct outward *outward, struct loop *loop, struct str host,
 		      uint16_t port, int64_t deadline, struct stream *out);

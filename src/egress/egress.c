@@ -120,6 +120,8 @@ fallible egress_box_new(struct egress *egress, const struct egress_box_spec *spe
 				   .holders = 1};
 	policy_copy(spec->policy, &box->policy);
 	link_init(&box->conns);
+	link_init(&box->queue);
+	link_init(&box->passing);
 	link_add(&egress->boxes, &box->link);
 	err = prepare(box, spec);
 	if (!err)
@@ -134,6 +136,7 @@ fallible egress_box_new(struct egress *egress, const struct egress_box_spec *spe
 
 static void stop_all(struct egress_box *box)
 {
+	stub_stop(box);
 	list_each (at, &box->conns)
 		conn_stop(link_of(at, struct conn, link));
 }
@@ -190,8 +193,7 @@ void egress_box_free(struct egress_box *box)
 	box->closed = true;
 	link_drop(&box->link);
 	judge_close_rest(box);
-	list_each (at, &box->conns)
-		conn_stop(link_of(at, struct conn, link));
+	stop_all(box);
 	gate_drop(box);
 }
 

@@ -224,7 +224,7 @@ static fallible charge(struct follow *follow)
 		budget_close(budget);
 	conn->counted = false;
 	budget_unrequest(budget);
-	spent = budget_open(budget, false, moving_soon(follow, 0));
+	TRY(gate_await(conn->box, &spent));
 	if (spent != BUDGET_OK) {
 		follow->spent = budget_reason(spent);
 		judge_note(conn, follow->spent);
@@ -391,6 +391,13 @@ static void fail(struct follow *follow, const struct err *err)
 	if (follow->conn->verdict)
 		verdict_set(follow->conn->verdict->reason, sizeof(follow->conn->verdict->reason),
 			    reason);
+	if (follow->replied) {
+		follow->conn->cut = true;
+		// A server that closed in order has sent less than it said, and so do we. Whatever
+		// else ends a reply early is a reset.
+		if (strcmp(err_reason(err), "cut_body") != 0)
+			conn_abort(follow->conn);
+	}
 	if (err_kind(err) == ERR_CANCELLED || follow->replied)
 		return;
 	// As its server would have: whoever reuses a connection knows that it may be gone.

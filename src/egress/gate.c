@@ -1,6 +1,6 @@
-// The listener in a box's network, and the life of what it accepts. What is beyond the limits is
-// reset at once: never queued, never read. A connection that is over a budget, though, is read as
-// far as its name, to be told so in words.
+// The listener in a box's network, and the life of what it accepts. What is beyond the limits of
+// rate and open connections waits, unread, for WAIT_MS, and is reset then. A connection that is
+// over a budget is read as far as its name, to be told so in words.
 //
 // A connection is a task until it is known and judged; then it is a pour, or stays a task where its
 // requests are followed. The box lives until the last of them is gone.
@@ -23,6 +23,14 @@
 #define ACCEPTS_MAX 64 // of one turn
 #define PAUSE_MS 100   // when this process has no numbers left
 #define REFUSED_MAX 32 // that are read to be told why
+#define QUEUE_MAX 1024 // of a box, that wait for a place
+#define STEP_MS 10     // between two looks for a place
+
+struct arrival {
+	struct link link;
+	int fd;
+	int64_t until_ms;
+};
 
 static void reset(int fd)
 {
@@ -95,6 +103,11 @@ void conn_end(struct conn *conn)
 		bell_ring(&egress->empty);
 }
 
+void conn_abort(struct conn *conn)
+{
+	conn->in.aborted = conn->out.aborted = true;
+}
+
 void conn_stop(struct conn *conn)
 {
 	if (conn->task)
@@ -161,27 +174,117 @@ static void admit(struct egress_box *box, int fd, enum budget_verdict refused)
 	conn->task = task_start(box->egress->loop, "egress", serve, conn);
 }
 
-static void receive(struct egress_box *box, int fd)
+static bool is_passing(enum budget_verdict verdict)
+{
+	return verdict == BUDGET_RATE || verdict == BUDGET_OPEN;
+}
+
+// When to look again: as soon as the rate lets one more pass. A connection that closes makes place
+// without being asked for (conn_end() does not know the queue), so that is looked for in steps.
+static int64_t queue_wait_ms(struct egress_box *box, enum budget_verdict verdict)
+{
+	int64_t ms = verdict == BUDGET_RATE
+			     ? budget_rate_ms(&box->budget, loop_now(box->egress->loop))
+			     : STEP_MS;
+
+	return ms < 1 ? 1 : ms > WAIT_MS ? WAIT_MS : ms;
+}
+
+// True: it has its place, or was refused. False: it waits on, for *out.
+static bool place(struct egress_box *box, int fd, bool is_late, enum budget_verdict *out)
 {
 	uint32_t open = box->budget.limits.open ? box->budget.limits.open : BUDGET_OPEN_DEFAULT;
-	enum budget_verdict verdict;
 
 	if (box->egress->count >= box->egress->count_max) {
 		reset(fd);
 		judge_note_many(box, "host_connections");
-		return;
+		return true;
 	}
-	verdict = budget_open(&box->budget, false, loop_now(box->egress->loop));
-	if (verdict == BUDGET_OK || weak(CROWD)) {
-		admit(box, fd, verdict);
-		return;
+	*out = budget_open(&box->budget, false, loop_now(box->egress->loop));
+	if (*out == BUDGET_OK || weak(CROWD) ||
+	    (!is_passing(*out) && box->count < open + REFUSED_MAX)) {
+		admit(box, fd, *out);
+		return true;
 	}
-	if (verdict != BUDGET_RATE && verdict != BUDGET_OPEN && box->count < open + REFUSED_MAX) {
-		admit(box, fd, verdict);
-		return;
-	}
+	if (is_passing(*out) && !is_late)
+		return false;
 	reset(fd);
-	judge_note_many(box, budget_reason(verdict));
+	judge_note_many(box, budget_reason(*out));
+	return true;
+}
+
+static void queue_drop(struct egress_box *box, struct arrival *arrival)
+{
+	link_drop(&arrival->link);
+	box->queued--;
+	box->egress->queued--;
+	free(arrival);
+}
+
+static void on_queue(struct timer *timer)
+{
+	struct egress_box *box = link_of(timer, struct egress_box, queue_due);
+	struct loop *loop = box->egress->loop;
+	enum budget_verdict verdict = BUDGET_OK;
+
+	while (!link_empty(&box->queue)) {
+		struct arrival *first = link_of(box->queue.next, struct arrival, link);
+
+		if (!place(box, first->fd, loop_now(loop) >= first->until_ms, &verdict)) {
+			int64_t next = loop_now(loop) + queue_wait_ms(box, verdict);
+
+			loop_set_timer(loop, timer,
+				       next < first->until_ms ? next : first->until_ms);
+			return;
+		}
+		queue_drop(box, first);
+	}
+}
+
+static void queue_end(struct egress_box *box)
+{
+	loop_drop_timer(box->egress->loop, &box->queue_due);
+	list_each (at, &box->queue) {
+		struct arrival *arrival = link_of(at, struct arrival, link);
+
+		reset(arrival->fd);
+		queue_drop(box, arrival);
+	}
+}
+
+static void receive(struct egress_box *box, int fd)
+{
+	struct loop *loop = box->egress->loop;
+	bool is_late = box->queued >= QUEUE_MAX ||
+		       box->egress->count + box->egress->queued >= box->egress->count_max;
+	enum budget_verdict verdict = BUDGET_RATE;
+	struct arrival *arrival;
+
+	// Who came first is first.
+	if ((!box->queued || is_late) && place(box, fd, is_late, &verdict))
+		return;
+	arrival = mem_new_of(struct arrival);
+	*arrival = (struct arrival){.fd = fd, .until_ms = loop_now(loop) + WAIT_MS};
+	link_add(&box->queue, &arrival->link);
+	box->egress->queued++;
+	if (!box->queued++)
+		loop_set_timer(loop, &box->queue_due, loop_now(loop) + queue_wait_ms(box, verdict));
+}
+
+fallible gate_await(struct egress_box *box, enum budget_verdict *out)
+{
+	struct loop *loop = box->egress->loop;
+	int64_t until_ms = loop_now(loop) + WAIT_MS;
+
+	for (;;) {
+		int64_t now = loop_now(loop);
+
+		*out = budget_open(&box->budget, false, now);
+		if (!is_passing(*out) || now >= until_ms)
+			return OK;
+		now += queue_wait_ms(box, *out);
+		TRY(task_sleep_until(now < until_ms ? now : until_ms));
+	}
 }
 
 static void on_again(struct timer *timer)
@@ -221,6 +324,7 @@ fallible gate_open(struct egress_box *box, int listener)
 
 	box->listener = (struct watch){.fd = listener, .ready = on_listener};
 	box->again = (struct timer){.due = on_again};
+	box->queue_due = (struct timer){.due = on_queue};
 	if (listener < 0)
 		return OK;
 	// What is accepted inherits it: a client that went without a word is noticed.
@@ -235,6 +339,7 @@ fallible gate_open(struct egress_box *box, int listener)
 
 void gate_close(struct egress_box *box)
 {
+	queue_end(box);
 	loop_drop_timer(box->egress->loop, &box->again);
 	loop_unwatch(box->egress->loop, &box->listener);
 	fd_drop(&box->listener.fd);

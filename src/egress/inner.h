@@ -12,9 +12,10 @@
 #include "model/names.h"
 #include "model/policy.h"
 
-#define HELLO_MS 10000 // until a connection has said whom it wants
-#define IDLE_MS 300000 // without a byte either way
-#define DIAL_MS 15000  // to look a name up and connect
+#define HELLO_MS 10000	// until a connection has said whom it wants
+#define IDLE_MS 3600000 // without a byte either way
+#define DIAL_MS 15000	// to look a name up and connect
+#define WAIT_MS 5000	// for a place within the limits of connections, then it is refused
 
 struct authority;
 struct secrets;
@@ -29,6 +30,7 @@ struct egress {
 	struct trust *trust; // whom inspected names are believed by
 	struct link boxes;
 	uint32_t count, count_max; // connections of all boxes: each has a few descriptors
+	uint32_t queued;	   // of all boxes, that wait for a place
 	uint64_t per_second_max;
 	struct bell empty; // rings when there is none
 };
@@ -49,6 +51,12 @@ struct egress_box {
 	struct names *names; // NULL: it has asked for none
 	struct watch listener, udp;
 	struct timer again; // accepting, after this process had no numbers left
+	struct link queue;  // accepted, and beyond a limit for now: struct arrival
+	struct timer queue_due;
+	uint32_t queued;
+	struct timer udp_due; // questions, after as many as a second may have
+	struct link passing;  // questions that the host's server of names is asked: struct passing
+	uint32_t passing_count;
 	struct link conns;
 	uint32_t count;	  // of conns, also those that are refused
 	uint32_t holders; // conns, and whoever opened it
@@ -75,7 +83,8 @@ struct conn {
 	char name[HOSTNAME_MAX + 1]; // whom it is taken for; "": not known yet
 	bool judged, ech, inspected, opaque;
 	bool was_out; // it has been connected to somebody
-	enum { TONGUE_UNKNOWN, TONGUE_TLS, TONGUE_HTTP } tongue;
+	bool cut;     // the reply ended before its end: the client gets no close_notify
+	enum { TONGUE_UNKNOWN, TONGUE_TLS, TONGUE_HTTP, TONGUE_HTTP2 } tongue;
 	char rule[HOSTNAME_MAX + 11]; // that let it
 	struct verdict *verdict;      // NULL: none that lets it out
 };
@@ -84,8 +93,12 @@ struct conn {
 fallible gate_open(struct egress_box *box, int listener);
 void gate_close(struct egress_box *box);
 void gate_drop(struct egress_box *box); // one holder less
-void conn_end(struct conn *conn);	// closes, writes down, frees
-void conn_stop(struct conn *conn);	// from outside: ended soon
+// Waits for a place within the limits of rate and open connections, WAIT_MS at most. The place is
+// counted when it returns BUDGET_OK. CANCELLED.
+fallible gate_await(struct egress_box *box, enum budget_verdict *out);
+void conn_end(struct conn *conn);   // closes, writes down, frees
+void conn_stop(struct conn *conn);  // from outside: ended soon
+void conn_abort(struct conn *conn); // conn_end() resets both sides
 // A limit of the box, in bytes that may be moved; and what of that was not.
 uint64_t conn_grant(struct conn *conn, enum budget_way way, uint64_t want);
 void conn_moved(struct conn *conn, enum budget_way way, uint64_t bytes, uint64_t unused);
@@ -146,7 +159,8 @@ void late_serve(struct conn *conn, struct look *look);
 // stub: names.
 fallible stub_open(struct egress_box *box, int udp);
 void stub_close(struct egress_box *box);
-void stub_serve(struct conn *conn); // TCP
+void stub_stop(struct egress_box *box); // questions that are being passed on are dropped
+void stub_serve(struct conn *conn);	// TCP
 
 // secrets: one holder less. Takes NULL.
 void secrets_free(struct secrets *secrets);

@@ -1,6 +1,11 @@
 // TLS that ends here, twice: the box is answered with a certificate of its own authority, and the
 // server outside has to prove who it is to us, as strictly as to anybody. HTTP/1.1 is all that is
 // spoken on either side.
+//
+// syscalls: shutdown
+#include <string.h>
+#include <sys/socket.h>
+
 #include "base/auto.h"
 #include "base/mem.h"
 #include "egress/authority.h"
@@ -57,6 +62,8 @@ static fallible carry(struct tunnel *tunnel, enum budget_way way)
 		size_t n = 0;
 
 		TRY(leg_read(from, room, ROOM, loop_now(loop) + IDLE_MS, &n));
+		if (!n && sealed_is_cut(from->sealed))
+			return err_new(BAD_PEER, "cut_off", "TLS ended without a close_notify");
 		if (!n)
 			return sealed_end(to->sealed, HELLO_MS);
 		TRY(conn_spend(tunnel->conn, way, n));
@@ -64,11 +71,23 @@ static fallible carry(struct tunnel *tunnel, enum budget_way way)
 	}
 }
 
+// What was cut on one side is cut on the other: without a close_notify, and by a reset unless it
+// was a close.
+static void tunnel_failed(struct tunnel *tunnel, const struct err *err)
+{
+	if (err && strcmp(err_reason(err), "cut_off") != 0)
+		conn_abort(tunnel->conn);
+	// The task that reads from the client ends the tunnel.
+	if (err && tunnel->conn->in.fd >= 0)
+		shutdown(tunnel->conn->in.fd, SHUT_RD);
+}
+
 static void carry_back(void *arg)
 {
 	struct tunnel *tunnel = arg;
+	auto_err err = carry(tunnel, BUDGET_IN);
 
-	err_free(carry(tunnel, BUDGET_IN));
+	tunnel_failed(tunnel, err);
 	tunnel->back = NULL;
 	bell_ring(&tunnel->done);
 }
@@ -84,6 +103,7 @@ static void tunnel_run(struct conn *conn, struct sealed *in, struct sealed *up)
 	bell_init(&tunnel->done);
 	tunnel->back = task_start(conn->box->egress->loop, "egress.tunnel", carry_back, tunnel);
 	err = carry(tunnel, BUDGET_OUT);
+	tunnel_failed(tunnel, err);
 	if (!err && tunnel->back)
 		err_free(bell_wait(&tunnel->done, loop_now(conn->box->egress->loop) + HELLO_MS));
 	if (tunnel->back)
@@ -121,6 +141,6 @@ void inspect_serve(struct conn *conn)
 	follow_serve(conn, &leg, &upgraded, &up);
 	if (upgraded)
 		tunnel_run(conn, in, up);
-	else
+	else if (!conn->cut)
 		err_free(sealed_end(in, HELLO_MS));
 }

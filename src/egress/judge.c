@@ -3,7 +3,8 @@
 //
 //	TLS          the name in the hello; without one, the name behind the synthetic address
 //	HTTP         the Host of each request (egress/plain)
-//	anything     the name behind the synthetic address, else the address itself
+//	anything     the name behind the synthetic address, else the address itself; HTTP/2 without
+//	             TLS as well, whose requests are not seen
 //
 // A name is what is judged, looked up and connected to. The address that the box used counts for
 // nothing, unless it is all there is.
@@ -161,7 +162,7 @@ static int status_of(const char *reason)
 		return 400;
 	if (!strcmp(reason, "misdirected"))
 		return 421;
-	if (!strcmp(reason, "no_name") || !strcmp(reason, "no_server") ||
+	if (!strcmp(reason, "unknown_name") || !strcmp(reason, "no_server") ||
 	    !strcmp(reason, "bad_tls") || !strcmp(reason, "bad_reply"))
 		return 502;
 	if (!strcmp(reason, "timeout"))
@@ -233,13 +234,14 @@ static bool is_web(uint16_t port)
 }
 
 // Why it has to be TLS or HTTP: what is neither shows no request. NULL: it may be anything.
+// HTTP/2 is at home on the ports of the web.
 static const char *must_show(const struct conn *conn)
 {
 	const struct policy *policy = &conn->box->policy;
 
 	if (policy_has_rules(policy, conn->name))
 		return "not_inspected";
-	if (is_web(conn->port) ||
+	if ((is_web(conn->port) && conn->tongue != TONGUE_HTTP2) ||
 	    (conn->kind == HOSTNAME_NAME && policy_inspects(policy, conn->name)))
 		return "not_http";
 	return conn->box->budget.limits.requests != BUDGET_NONE ? "not_counted" : NULL;
@@ -247,7 +249,8 @@ static const char *must_show(const struct conn *conn)
 
 bool judge_name(struct conn *conn, const char **out_reason)
 {
-	const char *hidden = conn->tongue == TONGUE_UNKNOWN ? must_show(conn) : NULL;
+	bool shows = conn->tongue == TONGUE_TLS || conn->tongue == TONGUE_HTTP;
+	const char *hidden = shows ? NULL : must_show(conn);
 	const struct policy *policy = &conn->box->policy;
 	struct policy_verdict verdict =
 		conn->ech ? policy_judge_ech(policy, conn->kind, conn->name, conn->port)
@@ -395,6 +398,23 @@ fallible judge_pour(struct conn *conn)
 			  &carrying, conn, &conn->pour);
 }
 
+// It was let out, and there is nothing to connect to. A TLS client is told by an alert, which is
+// not the one of a denial unless this is one; any other by a reset.
+static void unreached(struct conn *conn, const struct err *err)
+{
+	bool denied = !strcmp(err_reason(err), "not_global");
+	struct str alert = denied ? HELLO_DENIED : HELLO_FAILED;
+	auto_err failed = NULL;
+
+	if (err_kind(err) == ERR_CANCELLED || conn->tongue != TONGUE_TLS) {
+		conn->in.aborted = true;
+		return;
+	}
+	failed = stream_write(&conn->in, alert.at, alert.len, PART_MS);
+	if (!failed)
+		judge_part(conn);
+}
+
 static void carry_opaque(struct conn *conn, struct look *look)
 {
 	enum budget_verdict spent = budget_request(&conn->box->budget);
@@ -411,11 +431,7 @@ static void carry_opaque(struct conn *conn, struct look *look)
 	if (err) {
 		budget_unopen(&conn->box->budget, true);
 		conn->counted = false;
-		if (conn->tongue == TONGUE_TLS)
-			err_free(stream_write(&conn->in, HELLO_DENIED.at, HELLO_DENIED.len,
-					      PART_MS));
-		if (conn->tongue == TONGUE_TLS && err_kind(err) != ERR_CANCELLED)
-			judge_part(conn);
+		unreached(conn, err);
 		return;
 	}
 	// It was a wait: the policy may be another one.

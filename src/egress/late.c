@@ -6,7 +6,7 @@
 // Silence is no way around a verdict, then: a greeting that comes late has to be for the one who
 // was judged, and requests that come late are followed like others.
 //
-// syscalls: recvfrom
+// syscalls: recvfrom shutdown
 #include <errno.h>
 #include <sys/socket.h>
 
@@ -87,11 +87,13 @@ static void carry_back(void *arg)
 	auto_err err = pass_back(late, room);
 
 	late->back = NULL;
-	if (!late->stop || err) {
+	// The server's half is closed, and so is ours to the client, who may speak on.
+	if (late->ended && !err)
+		shutdown(late->conn->in.fd, SHUT_WR);
+	else if (!late->stop || err)
 		late->look->over = true;
-		if (late->conn->in.reader)
-			task_wake(late->conn->in.reader);
-	}
+	if (late->look->over && late->conn->in.reader)
+		task_wake(late->conn->in.reader);
 	bell_ring(&late->done);
 }
 
@@ -223,19 +225,13 @@ static void finish(struct late *late, const struct err *err)
 {
 	struct conn *conn = late->conn;
 
-	if (late->spent) {
+	conn_abort(conn); // who is cut off has to know that it was not the end
+	if (late->spent)
 		judge_spent(conn);
-		return;
-	}
-	if (err_kind(err) == ERR_TIMEOUT) {
+	else if (err_kind(err) == ERR_TIMEOUT)
 		judge_close_verdict(conn, conn->tongue == TONGUE_TLS ? "silent" : "idle");
-		return;
-	}
-	judge_close_verdict(conn, err_kind(err) == ERR_CANCELLED ? "stopped"
-				  : late->ended			 ? NULL
-								 : "reset");
-	if (late->ended)
-		judge_part(conn);
+	else
+		judge_close_verdict(conn, err_kind(err) == ERR_CANCELLED ? "stopped" : "reset");
 }
 
 void late_serve(struct conn *conn, struct look *look)
@@ -266,6 +262,8 @@ void late_serve(struct conn *conn, struct look *look)
 		follow_late(conn, look);
 	else if (whole)
 		err_free(judge_pour(conn));
-	else
+	else {
+		conn_abort(conn);
 		judge_close_verdict(conn, "reset");
+	}
 }

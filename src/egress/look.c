@@ -156,9 +156,21 @@ static enum looked look_http(struct str all)
 	return end || has_control(line) ? LOOKED_BAD : LOOKED_MORE;
 }
 
+// The connection preface of RFC 9113, 3.4: HTTP/2 without TLS, by prior knowledge. BAD: it is not.
+static enum looked look_http2(struct str all)
+{
+	const struct str preface = STR("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+	size_t len = all.len < preface.len ? all.len : preface.len;
+
+	if (memcmp(all.at, preface.at, len) != 0)
+		return LOOKED_BAD;
+	return len == preface.len ? LOOKED_DONE : LOOKED_MORE;
+}
+
 enum looked look_at(struct conn *conn, struct look *look)
 {
 	struct str all = {look->room, look->have};
+	enum looked http2;
 
 	switch (hello_feed(&look->hello, str_skip(all, look->hello.seen))) {
 	case HELLO_MORE:
@@ -174,6 +186,11 @@ enum looked look_at(struct conn *conn, struct look *look)
 		conn->tongue = TONGUE_TLS;
 		return LOOKED_BAD;
 	}
+	http2 = look_http2(all);
+	if (http2 == LOOKED_DONE)
+		conn->tongue = TONGUE_HTTP2;
+	if (http2 != LOOKED_BAD)
+		return http2;
 	switch (look_http(all)) {
 	case LOOKED_MORE:
 		return look->have < PEEK_MAX ? LOOKED_MORE : LOOKED_BAD;

@@ -32,6 +32,13 @@ fallible moving_more(struct leg *leg, struct buf *got, size_t room, int64_t dead
 	return OK;
 }
 
+fallible moving_end(const struct leg *from, const struct body *body)
+{
+	if (body->kind == BODY_CLOSE && !(from->sealed && sealed_is_cut(from->sealed)))
+		return OK;
+	return err_new(BAD_PEER, "cut_body", "a body ended too early");
+}
+
 fallible moving_body(struct follow *follow, struct body *body, enum budget_way way)
 {
 	struct leg *from = way == BUDGET_OUT ? &follow->in : &follow->up;
@@ -49,8 +56,6 @@ fallible moving_body(struct follow *follow, struct body *body, enum budget_way w
 			return OK;
 		TRY(moving_more(from, got, 0, moving_soon(follow, IDLE_MS), &n));
 		if (!n)
-			return body->kind == BODY_CLOSE
-				       ? OK
-				       : err_new(BAD_PEER, "cut_body", "a body ended too early");
+			return moving_end(from, body);
 	}
 }

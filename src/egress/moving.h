@@ -38,5 +38,8 @@ int64_t moving_soon(const struct follow *follow, int64_t ms);
 fallible moving_pass(struct follow *follow, enum budget_way way, const char *bytes, size_t len);
 // *out = 0: the end. TOO_LARGE: `got` has MOVING_ROOM, or `room` where that is more.
 fallible moving_more(struct leg *leg, struct buf *got, size_t room, int64_t deadline, size_t *out);
+// The stream has ended within `body`. OK where its close is the end of the body; BAD_PEER cut_body:
+// bytes are missing, or TLS ended without a close_notify.
+fallible moving_end(const struct leg *from, const struct body *body);
 // The body as it came. BAD_PEER cut_body.
 fallible moving_body(struct follow *follow, struct body *body, enum budget_way way);

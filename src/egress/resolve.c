@@ -2,7 +2,7 @@
 // of them, and answers that are kept for a while. A lookup belongs to nobody: tasks wait at it, and
 // may stop waiting; whoever asks for the same name joins.
 //
-// The tasks that wait are the queue: each box has its own, and the boxes take turns, with two
+// The tasks that wait are the queue: each box has its own, and the boxes take turns, with four
 // lookups under way each. So the slow names of one box hold up itself, also where another asks for
 // one of them; and whom nobody waits for any more is not looked up. The loop decides who is next;
 // the lock guards what the threads have to do and what they have done.
@@ -31,18 +31,22 @@
 #include "model/hostname.h"
 #include "os/route.h"
 
-#define THREADS 8
+#define THREADS 16
 #define THREAD_STACK (512 * 1024)
-#define ASKER_MAX 2   // under way for one box
-#define WAITS_MAX 128 // tasks of one box
+#define ASKER_MAX 4    // under way for one box
+#define WAITS_MAX 2048 // tasks of one box
 #define KEPT_MAX 4096
+#define ANSWER_MAX 16384 // bytes of records
 #define GOOD_MS 30000
 #define BAD_MS 3000
 
 struct lookup {
 	struct link link; // in the queue or among the done
 	char name[HOSTNAME_MAX + 1];
+	uint16_t type; // of the records that are asked for; 0: addresses
 	struct resolve_found found;
+	char *answer; // the message that came for a type
+	size_t answer_len;
 	struct asker *asker; // for whom it is under way; NULL: it is not
 	int64_t until;	     // its answer may be used
 	uint64_t answers;
@@ -114,57 +118,77 @@ bool resolve_is_known(const struct resolve_rules *rules, struct str name, struct
 
 fallible resolve_no_name(const char *name)
 {
-	return err_new(BAD_PEER, "no_name", "there is no host of the name '%s'", name);
+	return err_new(BAD_PEER, "unknown_name", "there is no host of the name '%s'", name);
 }
 
 fallible resolve_dial(const struct resolve_rules *rules, struct loop *loop,
 		      const struct resolve_found *found, const char *name, uint16_t port,
 		      int64_t deadline, struct stream *out, struct address *out_address)
 {
-	auto_err err = NULL;
-	char text[ADDRESS_TEXT];
+	char hosts[RESOLVE_MAX][DIAL_HOST_TEXT];
+	size_t which[RESOLVE_MAX], count = 0, winner = 0;
+	struct err *err;
 
 	for (size_t i = 0; i < found->count; i++) {
 		if (!resolve_may_reach(rules, &found->at[i], port))
 			continue;
-		err_free(take_ptr(err));
-		address_write(&found->at[i], text);
-		err = dial_tcp(loop, str_of(text), port, deadline, out);
-		if (!err) {
-			*out_address = found->at[i];
-			return OK;
-		}
-		if (err_kind(err) == ERR_CANCELLED)
-			return take_ptr(err);
+		address_write(&found->at[i], hosts[count]);
+		which[count++] = i;
 	}
-	if (!err)
+	if (!count)
 		return err_hint(err_new(FORBIDDEN, "not_global",
 					"'%s' leads to this host, to its neighbours or into "
 					"private networks",
 					name),
 				"the operator may list the address in egress-exceptions");
-	return err_new(BAD_PEER, "no_server", "nobody answers at '%s' port %u", name, port);
+	err = dial_first(loop, hosts, count, port, deadline, out, &winner);
+	if (err && err_kind(err) == ERR_UNAVAILABLE)
+		return err_recast(err, ERR_BAD_PEER, "no_server", "nobody answers at '%s' port %u",
+				  name, port);
+	if (!err)
+		*out_address = found->at[which[winner]];
+	return err;
 }
 
 // ---------------------------------------------------------------------------------- in a thread
 
-static void take_found(struct resolve_found *found, const struct sockaddr *from)
-{
-	struct address *to = &found->at[found->count];
+// The addresses of one family, in the order that the library gives them.
+struct resolve_family {
+	struct address at[RESOLVE_MAX];
+	size_t count;
+};
 
+static void family_take(struct resolve_family *family, const struct sockaddr *from)
+{
+	struct address *to = &family->at[family->count];
+
+	if (family->count == RESOLVE_MAX)
+		return;
 	*to = (struct address){.is_v6 = from->sa_family == AF_INET6};
-	if (from->sa_family == AF_INET)
-		memcpy(to->at, &((const struct sockaddr_in *)(const void *)from)->sin_addr, 4);
-	else if (from->sa_family == AF_INET6)
+	if (to->is_v6)
 		memcpy(to->at, &((const struct sockaddr_in6 *)(const void *)from)->sin6_addr, 16);
 	else
-		return;
-	found->count++;
+		memcpy(to->at, &((const struct sockaddr_in *)(const void *)from)->sin_addr, 4);
+	family->count++;
+}
+
+// RFC 8305, 4: the families alternate, and the one that the library prefers is first.
+static void found_interleave(const struct resolve_family families[2], bool v6_first,
+			     struct resolve_found *out)
+{
+	for (size_t i = 0; out->count < RESOLVE_MAX && i < RESOLVE_MAX; i++)
+		for (int turn = 0; turn < 2 && out->count < RESOLVE_MAX; turn++) {
+			const struct resolve_family *family = &families[v6_first ? !turn : turn];
+
+			if (i < family->count)
+				out->at[out->count++] = family->at[i];
+		}
 }
 
 void resolve_look_up(const char *name, struct resolve_found *out)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+	struct resolve_family families[2] = {0}; // IPv4, IPv6
 
 	out->count = 0;
 	// The name that was judged, and no other: the domains that this host searches are not
@@ -174,9 +198,33 @@ void resolve_look_up(const char *name, struct resolve_found *out)
 	_res.options &= ~(unsigned long)(RES_DEFNAMES | RES_DNSRCH);
 	if (getaddrinfo(name, NULL, &hints, &list) != 0)
 		return;
-	for (struct addrinfo *at = list; at && out->count < RESOLVE_MAX; at = at->ai_next)
-		take_found(out, at->ai_addr);
+	for (struct addrinfo *at = list; at; at = at->ai_next)
+		if (at->ai_family == AF_INET || at->ai_family == AF_INET6)
+			family_take(&families[at->ai_family == AF_INET6], at->ai_addr);
+	found_interleave(families, list && list->ai_family == AF_INET6, out);
 	freeaddrinfo(list);
+}
+
+// No domain that this host searches is appended, and nothing of this host's own files is asked.
+static void lookup_records(struct lookup *lookup)
+{
+	auto_free uint8_t *room = mem_new(ANSWER_MAX);
+	uint8_t question[512];
+	int len;
+
+	res_init();
+	len = res_nmkquery(&_res, 0, lookup->name, 1, lookup->type, NULL, 0, NULL, question,
+			   sizeof(question));
+	len = len < 0 ? -1 : res_nsend(&_res, question, len, room, ANSWER_MAX);
+	free(lookup->answer);
+	lookup->answer_len = len < 0 ? 0 : len > ANSWER_MAX ? ANSWER_MAX : (size_t)len;
+	lookup->answer = lookup->answer_len ? mem_dup(room, lookup->answer_len) : NULL;
+}
+
+static void lookup_free(struct lookup *lookup)
+{
+	free(lookup->answer);
+	free(lookup);
 }
 
 static void asker_free(struct resolve *resolve, struct asker *asker)
@@ -201,7 +249,7 @@ static void leave(struct resolve *resolve)
 	if (resolve->watch.fd >= 0)
 		close(resolve->watch.fd);
 	while (map_next(resolve->known, &at, &key, &value))
-		free(value);
+		lookup_free(value);
 	map_free(resolve->known);
 	while (!link_empty(&resolve->askers))
 		asker_free(resolve, link_of(resolve->askers.next, struct asker, link));
@@ -226,7 +274,10 @@ static void *work(void *arg)
 		link_drop(&lookup->link);
 		pthread_mutex_unlock(&resolve->lock);
 
-		resolve_look_up(lookup->name, &lookup->found);
+		if (lookup->type)
+			lookup_records(lookup);
+		else
+			resolve_look_up(lookup->name, &lookup->found);
 
 		pthread_mutex_lock(&resolve->lock);
 		link_add(&resolve->done, &lookup->link);
@@ -353,21 +404,23 @@ static void make_room(struct resolve *resolve)
 		}
 	}
 	if (oldest.at)
-		free(map_take(resolve->known, oldest));
+		lookup_free(map_take(resolve->known, oldest));
 }
 
-static struct lookup *lookup_of(struct resolve *resolve, const char *name)
+static struct lookup *lookup_of(struct resolve *resolve, uint16_t type, const char *name)
 {
-	struct lookup *lookup = map_get(resolve->known, str_of(name));
+	auto_free char *key = mem_fmt("%u %s", type, name);
+	struct lookup *lookup = map_get(resolve->known, str_of(key));
 
 	if (lookup)
 		return lookup;
 	make_room(resolve);
 	lookup = mem_new_of(struct lookup);
+	lookup->type = type;
 	memcpy(lookup->name, name, strlen(name) + 1);
 	bell_init(&lookup->bell);
 	link_init(&lookup->link);
-	map_put(resolve->known, str_of(name), lookup);
+	map_put(resolve->known, str_of(key), lookup);
 	return lookup;
 }
 
@@ -404,17 +457,13 @@ static fallible await(struct resolve *resolve, struct asker *asker, struct looku
 	return err;
 }
 
-fallible resolve_name(struct resolve *resolve, const char *box, const char *name, int64_t deadline,
-		      struct resolve_found *out)
+// One whose answer may be used now.
+static fallible lookup_await(struct resolve *resolve, const char *box, uint16_t type,
+			     const char *name, int64_t deadline, struct lookup **out)
 {
-	struct lookup *lookup;
+	struct lookup *lookup = lookup_of(resolve, type, name);
 	struct asker *asker;
 
-	if (!name[0] || strlen(name) > HOSTNAME_MAX)
-		return err_new(INVALID, "no_name", "that is no name of a host");
-	if (resolve_is_known(&resolve->rules, str_of(name), out))
-		return OK;
-	lookup = lookup_of(resolve, name);
 	if (lookup->asker || lookup->until <= loop_now(resolve->loop)) {
 		asker = asker_of(resolve, box);
 		if (asker->waiting >= WAITS_MAX)
@@ -422,7 +471,35 @@ fallible resolve_name(struct resolve *resolve, const char *box, const char *name
 				       "too many names are being looked up");
 		TRY(await(resolve, asker, lookup, deadline));
 	}
-	if (!lookup->found.count)
+	*out = lookup;
+	return OK;
+}
+
+fallible resolve_records(struct resolve *resolve, const char *box, uint16_t type, const char *name,
+			 int64_t deadline, struct buf *out)
+{
+	struct lookup *lookup = NULL;
+
+	if (!type || !name[0] || strlen(name) > HOSTNAME_MAX)
+		return err_new(INVALID, "no_name", "that is no name of a host");
+	TRY(lookup_await(resolve, box, type, name, deadline, &lookup));
+	if (!lookup || !lookup->answer_len)
+		return err_new(BAD_PEER, "no_answer", "no server of names answers for '%s'", name);
+	buf_add(out, lookup->answer, lookup->answer_len);
+	return OK;
+}
+
+fallible resolve_name(struct resolve *resolve, const char *box, const char *name, int64_t deadline,
+		      struct resolve_found *out)
+{
+	struct lookup *lookup = NULL;
+
+	if (!name[0] || strlen(name) > HOSTNAME_MAX)
+		return err_new(INVALID, "no_name", "that is no name of a host");
+	if (resolve_is_known(&resolve->rules, str_of(name), out))
+		return OK;
+	TRY(lookup_await(resolve, box, 0, name, deadline, &lookup));
+	if (!lookup || !lookup->found.count)
 		return resolve_no_name(name);
 	*out = lookup->found;
 	return OK;

@@ -35,6 +35,7 @@ struct sealed {
 	struct chatter chatter;
 	struct bell flushed;
 	bool flushing;
+	bool cut;   // the stream has ended without a close_notify
 	char *room; // for flushes, made when first needed
 	char *got;  // for reads
 };
@@ -151,10 +152,13 @@ static fallible pull(struct sealed *sealed, int64_t deadline)
 	if (!sealed->got)
 		sealed->got = mem_new(PIECE);
 	TRY(stream_read(sealed->stream, sealed->got, PIECE, deadline, &got));
-	if (got)
+	if (got) {
 		BIO_write(sealed->in, sealed->got, (int)got);
-	else
+	} else {
+		// The library reads on only while it has seen no close_notify.
+		sealed->cut = true;
 		BIO_set_mem_eof_return(sealed->in, 0); // a hang-up, to the library
+	}
 	return OK;
 }
 
@@ -227,7 +231,8 @@ static void read_trust(void *arg)
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
 	SSL_CTX_set_alpn_protos(context, http1, sizeof(http1) - 1);
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-	// Many servers hang up without a word. What HTTP says of lengths is checked above.
+	// Many servers hang up without a close_notify: sealed_is_cut() tells. What HTTP says of
+	// lengths is checked above.
 	SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_set_default_verify_paths(context);
 	if (trust->more.len && !trust_more(context, trust->more)) {
@@ -332,6 +337,11 @@ fallible sealed_read(struct sealed *sealed, void *room, size_t size, int64_t dea
 	int64_t left = deadline - loop_now(sealed->stream->loop);
 
 	return turn(sealed, &step, false, deadline, left > 0 ? left : 1, out);
+}
+
+bool sealed_is_cut(const struct sealed *sealed)
+{
+	return sealed->cut;
 }
 
 fallible sealed_write(struct sealed *sealed, const void *bytes, size_t len, int64_t silence_ms)

@@ -30,8 +30,11 @@ static inline void auto_sealed_(struct sealed **sealed)
 }
 #define auto_sealed on_exit_call(auto_sealed_) struct sealed *
 
-// At least one byte, or *out = 0 at the end that the peer has signed or just reached.
+// At least one byte, or *out = 0 at the end: signed by the peer's close_notify, or not
+// (sealed_is_cut()).
 fallible sealed_read(struct sealed *sealed, void *room, size_t size, int64_t deadline, size_t *out);
+// The peer closed the connection without a close_notify: bytes may be missing.
+bool sealed_is_cut(const struct sealed *sealed);
 fallible sealed_write(struct sealed *sealed, const void *bytes, size_t len, int64_t silence_ms);
 // The end of what we have to say, without waiting for the peer's.
 fallible sealed_end(struct sealed *sealed, int64_t silence_ms);

@@ -10,6 +10,7 @@
 #include "base/auto.h"
 
 #define WHOLE_MAX MOVING_ROOM		   // a body that is changed as a whole
+#define WHOLE_MS 300000			   // for all of it
 #define OUT_MAX (4 * SECRETS_PIECE)	   // what a step may add to a piece, too
 #define FRAME (sizeof("00000000\r\n") - 1) // of a chunk, before it
 
@@ -84,9 +85,8 @@ static fallible stream_body(struct follow *follow, struct body *body, enum budge
 		TRY(moving_more(from, got, 0, moving_soon(follow, IDLE_MS), &n));
 		if (n)
 			continue;
-		if (body->kind != BODY_CLOSE)
-			return err_new(BAD_PEER, "cut_body", "a body ended too early");
 		TRY(pass_changed(follow, way, chunked, &data, true));
+		TRY(moving_end(from, body));
 		break;
 	}
 	return chunked ? moving_pass(follow, way, "0\r\n\r\n", 5) : OK;
@@ -95,7 +95,7 @@ static fallible stream_body(struct follow *follow, struct body *body, enum budge
 // Head and body together in `got`: one time for all of it, however slowly it comes.
 static fallible read_whole(struct follow *follow, struct leg *from, struct buf *got, size_t size)
 {
-	int64_t deadline = moving_soon(follow, IDLE_MS);
+	int64_t deadline = moving_soon(follow, WHOLE_MS);
 
 	while (got->len < size) {
 		size_t n = 0;

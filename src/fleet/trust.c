@@ -20,8 +20,15 @@
 #include "egress/egress.h"
 #include "loop/closer.h"
 #include "loop/offload.h"
+#include "model/pairs.h"
 
-#define BUNDLE "/etc/ssl/certs/ca-certificates.crt"
+// Where other systems than Debian keep what they trust: read where Debian's file is missing.
+static const char *const bundles[] = {
+	TRUST_BUNDLE,
+	"/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/ca-bundle.pem",
+	"/etc/ssl/cert.pem",
+};
 #define BUNDLE_MAX (4u << 20)
 #define PUT_MS 10000
 
@@ -84,7 +91,7 @@ static fallible write_bundle(const struct files *files, struct bundle *bundle)
 	struct reach_stat stat;
 	struct err *err;
 
-	TRY(files_begin(files, BUNDLE, REACH_PARENTS, 0644, &upload));
+	TRY(files_begin(files, TRUST_BUNDLE, REACH_PARENTS, 0644, &upload));
 	bundle->to = files_upload_fd(upload);
 	err = run(bundle, write_all);
 	if (err) {
@@ -94,13 +101,26 @@ static fallible write_bundle(const struct files *files, struct bundle *bundle)
 	return files_commit(upload, files->deadline, &stat);
 }
 
+static fallible read_bundle(const struct files *files, struct bundle *bundle, int *out_fd)
+{
+	struct reach_stat stat;
+	struct err *err = OK;
+
+	for (size_t i = 0; i < sizeof(bundles) / sizeof(*bundles); i++) {
+		err_free(err);
+		err = files_read(files, bundles[i], bundle->text, out_fd, &stat);
+		if (!err || err_kind(err) != ERR_NOT_FOUND)
+			return err;
+	}
+	return err;
+}
+
 // A box without a bundle gets one: what it trusted before was nothing.
 static fallible add_to_bundle(const struct files *files, struct bundle *bundle)
 {
 	auto_free char *mark = mem_fmt("# cove: the authority of %s\n", bundle->id);
-	struct reach_stat stat;
 	auto_closer_fd fd = -1;
-	auto_err err = files_read(files, BUNDLE, bundle->text, &fd, &stat);
+	auto_err err = read_bundle(files, bundle, &fd);
 
 	if (err && err_kind(err) != ERR_NOT_FOUND)
 		return take_ptr(err);
@@ -114,6 +134,18 @@ static fallible add_to_bundle(const struct files *files, struct bundle *bundle)
 	if (!buf_ok(bundle->text))
 		return err_new(TOO_LARGE, "file_too_large", "its bundle of certificates is large");
 	return write_bundle(files, bundle);
+}
+
+void trust_set_env(struct pairs *env)
+{
+	static const char *const names[] = {"SSL_CERT_FILE",  "REQUESTS_CA_BUNDLE",
+					    "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+					    "PIP_CERT",	      "AWS_CA_BUNDLE"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		pairs_set(env, str_of(names[i]), STR(TRUST_BUNDLE));
+	// Node adds what it finds there to its own.
+	pairs_set(env, STR("NODE_EXTRA_CA_CERTS"), STR(TRUST_PATH));
 }
 
 static fallible put(struct entry *entry, const struct files *files)

@@ -5,6 +5,11 @@
 #include "fleet/table.h"
 
 #define TRUST_PATH "/usr/local/share/ca-certificates/cove.crt"
+#define TRUST_BUNDLE "/etc/ssl/certs/ca-certificates.crt" // what the box trusted, and that one
+
+// The variables by which programs that have certificates of their own find those of the box.
+struct pairs;
+void trust_set_env(struct pairs *env);
 
 // Where its policy inspects something, and where it is not there already. Waits; the caller holds
 // the entry. What cannot be written is told by the log: then its programs refuse what is inspected,

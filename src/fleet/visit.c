@@ -127,7 +127,7 @@ static void dress(struct outfit *outfit, const struct record *record, const stru
 	// The JVM sizes its heap by the host's memory, which it reads past the cgroup it is in.
 	pairs_set(pairs, STR("JAVA_TOOL_OPTIONS"), str_of(java));
 	if (record->network && policy_sees(record->network))
-		pairs_set(pairs, STR("NODE_EXTRA_CA_CERTS"), STR(TRUST_PATH));
+		trust_set_env(pairs);
 	lay_over(pairs, &record->env);
 	for (size_t i = 0; record->network && i < record->network->secret_count; i++)
 		pairs_set(pairs, str_of(record->network->secrets[i].name),

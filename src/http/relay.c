@@ -1,6 +1,8 @@
-// One request, one reply, then the connection to the server is closed: no state is shared between
-// two requests, so nothing of one can end up in another. The server is hostile: its head is read by
-// the same strict grammar as ours, and its framing is not passed on but made anew.
+// One request, one reply, then the connection to the server is closed, or given back to a caller
+// who keeps it for the next one: only if the reply was read to its end by its framing, and not a
+// byte more has come, so that nothing of one request can end up in another. The server is hostile:
+// its head is read by the same strict grammar as ours, and its framing is not passed on but made
+// anew.
 //
 // A body of some size goes up in a task of its own, while its reply may already come down: a server
 // may answer as it reads. What is left of it when the reply has ended is the client's affair: the
@@ -253,6 +255,16 @@ static fallible talk(struct relay *relay)
 	return relay->x->reply_ended ? OK : pass_body(relay);
 }
 
+// Both sides have said all of this exchange, and the server lets the connection live.
+static bool relay_may_keep(const struct relay *relay)
+{
+	return relay->way->kept && relay->x->reply_ended && relay->head->status != 101 &&
+	       relay->head->keep_alive && relay->head->minor == 1 &&
+	       relay->inlet.framing != INLET_TO_CLOSE && relay->inlet.ended &&
+	       !inlet_has_bytes(&relay->inlet) && !relay->stream.hung_up && !relay->porter &&
+	       !relay->failed;
+}
+
 fallible relay_run(struct http *x, const struct relay_way *way)
 {
 	on_exit_call(relay_end) struct relay relay = {
@@ -273,6 +285,10 @@ fallible relay_run(struct http *x, const struct relay_way *way)
 	relay.head = arena_take(x->arena, sizeof(*relay.head));
 	http_be_patient(x);
 	err = talk(&relay);
+	if (!err && relay_may_keep(&relay)) {
+		loop_unwatch(way->loop, &relay.stream.watch);
+		*way->kept = take_fd(&relay.stream.fd);
+	}
 	dismiss_porter(&relay);
 	if (err && x->conn)
 		x->conn->close_after = true; // what is left to read there is in doubt

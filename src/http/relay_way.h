@@ -9,6 +9,7 @@
 struct relay_way {
 	struct loop *loop;
 	int fd;		   // connected; taken over, whatever happens
+	int *kept;	   // NULL, or: where the connection goes that may serve one more request
 	struct str host;   // as that server knows itself: "localhost:8080"
 	struct str path;   // as it is sent, with its slash
 	const char *proto; // by which the client came: "https"; NULL: "http"

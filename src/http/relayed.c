@@ -156,7 +156,7 @@ fallible relayed_request(const struct http *x, const struct relay_way *way, bool
 			buf_text(out, "Transfer-Encoding: chunked\r\n");
 		else if (http_length(x, &len))
 			buf_fmt(out, "Content-Length: %llu\r\n", (unsigned long long)len);
-		buf_text(out, "Connection: close\r\n\r\n");
+		buf_text(out, way->kept ? "\r\n" : "Connection: close\r\n\r\n");
 	}
 	if (!buf_ok(out))
 		return err_new(HEAD_TOO_LARGE, "head_too_large", "the head is too large");

@@ -152,7 +152,7 @@ static fallible send_once(struct parts *parts, struct part *part)
 static bool is_final(const struct err *err)
 {
 	return (err_kind(err) != ERR_BAD_PEER && err_kind(err) != ERR_TIMEOUT) ||
-	       !strcmp(err_reason(err), "no_name");
+	       !strcmp(err_reason(err), "unknown_name");
 }
 
 static fallible send_part(struct parts *parts, struct part *part)

@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 
@@ -199,6 +200,133 @@ fallible dial_tcp(struct loop *loop, struct str host, uint16_t port, int64_t dea
 	return err_hint(err_new(UNAVAILABLE, "no_server", "nobody answers at " STR_FMT ":%u (%s)",
 				STR_ARG(host), port, strerror(errnum)),
 			"is the server running? cove serve starts one");
+}
+
+// ------------------------------------------------------------------------------ several addresses
+
+struct dial_attempt {
+	struct watch watch; // fd -1: not begun, or failed
+	struct task *task;
+	bool is_ready;
+};
+
+struct dial_race {
+	struct loop *loop;
+	struct dial_attempt at[DIAL_ADDRESSES_MAX];
+	size_t begun, open;
+	int64_t next_ms; // when the next attempt is due
+	int errnum;	 // of the last attempt that failed
+};
+
+static void dial_attempt_end(struct dial_race *race, struct dial_attempt *attempt)
+{
+	loop_unwatch(race->loop, &attempt->watch);
+	close(attempt->watch.fd);
+	attempt->watch.fd = -1;
+	race->open--;
+}
+
+static void dial_race_end(struct dial_race *race)
+{
+	for (size_t i = 0; i < race->begun; i++)
+		if (race->at[i].watch.fd >= 0)
+			dial_attempt_end(race, &race->at[i]);
+}
+
+static void dial_attempt_ready(struct watch *watch, uint32_t events)
+{
+	struct dial_attempt *attempt = link_of(watch, struct dial_attempt, watch);
+
+	(void)events;
+	attempt->is_ready = true;
+	task_wake(attempt->task);
+}
+
+// Begins the next attempt. One that fails at once is closed, and the one after it is due at once.
+static fallible dial_race_begin(struct dial_race *race, const char *host, uint16_t port)
+{
+	struct dial_attempt *attempt = &race->at[race->begun];
+	union address to;
+	socklen_t len;
+	int fd, on = 1;
+
+	if (!parse_host(str_of(host), port, &to, &len))
+		return err_new(INVALID, "bad_address", "'%s' is no numeric address", host);
+	fd = socket(to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 && errno != EAFNOSUPPORT)
+		return no_socket(errno);
+	*attempt = (struct dial_attempt){.watch = {.fd = fd, .ready = dial_attempt_ready},
+					 .task = task_current()};
+	race->begun++;
+	race->next_ms = 0;
+	if (fd < 0) {
+		race->errnum = EAFNOSUPPORT;
+		return OK;
+	}
+	race->open++;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	keep_alive(fd);
+	if (connect(fd, &to.any, len) && errno != EINPROGRESS) {
+		race->errnum = errno;
+		dial_attempt_end(race, attempt);
+		return OK;
+	}
+	race->next_ms = loop_now(race->loop) + DIAL_DELAY_MS;
+	return loop_watch(race->loop, &attempt->watch, EPOLLOUT | EPOLLONESHOT);
+}
+
+// The number of an attempt that is connected, or -1. Those that failed are closed.
+static int dial_race_winner(struct dial_race *race)
+{
+	for (size_t i = 0; i < race->begun; i++) {
+		struct dial_attempt *attempt = &race->at[i];
+		socklen_t size = sizeof(int);
+		int errnum = 0;
+
+		if (attempt->watch.fd < 0 || !attempt->is_ready)
+			continue;
+		if (getsockopt(attempt->watch.fd, SOL_SOCKET, SO_ERROR, &errnum, &size))
+			errnum = errno;
+		if (!errnum)
+			return (int)i;
+		race->errnum = errnum;
+		race->next_ms = 0;
+		dial_attempt_end(race, attempt);
+	}
+	return -1;
+}
+
+static fallible dial_race_wait(struct dial_race *race, size_t count, int64_t deadline)
+{
+	bool more = race->begun < count && race->next_ms < deadline;
+	struct err *err = task_park(more ? race->next_ms : deadline);
+
+	if (more && err && err_kind(err) == ERR_TIMEOUT)
+		err_free(take_ptr(err));
+	return err;
+}
+
+fallible dial_first(struct loop *loop, const char (*hosts)[DIAL_HOST_TEXT], size_t count,
+		    uint16_t port, int64_t deadline, struct stream *out, size_t *out_which)
+{
+	on_exit_call(dial_race_end) struct dial_race race = {.loop = loop};
+	int winner;
+
+	if (count > DIAL_ADDRESSES_MAX)
+		count = DIAL_ADDRESSES_MAX;
+	while ((winner = dial_race_winner(&race)) < 0) {
+		if (race.begun < count && loop_now(loop) >= race.next_ms)
+			TRY(dial_race_begin(&race, hosts[race.begun], port));
+		else if (race.open)
+			TRY(dial_race_wait(&race, count, deadline));
+		else
+			return err_new(UNAVAILABLE, "no_server", "nobody answers at port %u (%s)",
+				       port, strerror(race.errnum));
+	}
+	loop_unwatch(loop, &race.at[winner].watch);
+	race.open--;
+	*out_which = (size_t)winner;
+	return stream_open(out, loop, take_fd(&race.at[winner].watch.fd));
 }
 
 fallible dial_local_fd(const char *path, int64_t deadline, int *out_fd)

@@ -137,6 +137,16 @@ enum budget_verdict budget_open(struct budget *budget, bool is_request, int64_t 
 	return BUDGET_OK;
 }
 
+int64_t budget_rate_ms(struct budget *budget, int64_t now_ms)
+{
+	int64_t burst, per_ms = rate(budget, &burst);
+
+	refill(budget, now_ms);
+	if (budget->level >= 1000)
+		return 0;
+	return per_ms > 0 ? (1000 - budget->level + per_ms - 1) / per_ms : INT64_MAX;
+}
+
 void budget_close(struct budget *budget)
 {
 	assert(budget->open > 0);

@@ -18,9 +18,9 @@ struct budget_limits {
 #define BUDGET_UNLIMITED                                                                           \
 	((struct budget_limits){BUDGET_NONE, BUDGET_NONE, BUDGET_NONE, BUDGET_NONE, BUDGET_NONE, 0})
 
-#define BUDGET_OPEN_DEFAULT 128 // isolation N-10
-#define BUDGET_RATE_DEFAULT 20
-#define BUDGET_BURST_DEFAULT 100
+#define BUDGET_OPEN_DEFAULT 1024
+#define BUDGET_RATE_DEFAULT 200
+#define BUDGET_BURST_DEFAULT 1000
 
 // What a policy asks for, with a rate that is no higher than the operator lets it be.
 struct budget_limits budget_within(const struct budget_limits *asked, uint64_t per_second_max);
@@ -62,6 +62,8 @@ void budget_change(struct budget *budget, const struct budget_limits *limits, in
 // in it, it counts as a request too (`is_request`). A box whose bytes are used up opens none.
 enum budget_verdict budget_open(struct budget *budget, bool is_request, int64_t now_ms);
 void budget_close(struct budget *budget); // one less that is open
+// After BUDGET_RATE: so many ms from now one more may be opened, if nobody else opens one.
+int64_t budget_rate_ms(struct budget *budget, int64_t now_ms);
 // It never was: upstream could not be reached. Not the rate: the trying was bounded, and stays so.
 void budget_unopen(struct budget *budget, bool is_request);
 

@@ -1,6 +1,6 @@
 // RFC 1035 and 6891, as far as a stub needs them. A question is echoed byte for byte, for clients
 // hide a nonce in the case of its letters. An answer points back at it, so the longest has 12 bytes
-// of header, 259 of question, 16 of an address and 11 of EDNS: it always fits.
+// of header, 259 of question, 28 of an address and 11 of EDNS: it always fits.
 #include "model/dns.h"
 
 #include <string.h>
@@ -9,7 +9,6 @@
 #define NAME_WIRE_MAX 255
 #define LABEL_MAX 63
 #define RECORDS_MAX 16 // of a question's additional part: one is usual
-#define EDNS_SIZE 1232 // what we say that we take
 #define CLASS_IN 1
 #define TYPE_OPT 41
 
@@ -92,6 +91,31 @@ static void read_name(struct reader *in, struct name *out)
 	}
 }
 
+// Labels that begin with an underscore name a service of the host behind them (RFC 8552).
+static void read_owner(struct str text, struct dns_query *out)
+{
+	struct str host = text;
+
+	while (host.len && host.at[0] == '_') {
+		const char *dot = memchr(host.at, '.', host.len);
+
+		host = str_skip(host, dot ? (size_t)(dot - host.at) + 1 : host.len);
+	}
+	out->is_service = host.len < text.len;
+	if (text.len > DNS_OWNER_MAX)
+		return;
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.at[i];
+
+		if (c >= 'A' && c <= 'Z')
+			c |= 32;
+		if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && !(c && strchr("._-", c)))
+			return;
+		out->owner[i] = c;
+	}
+	out->kind = hostname_read(host, out->name);
+}
+
 static void read_question(struct reader *in, struct dns_query *out)
 {
 	struct name name;
@@ -104,7 +128,7 @@ static void read_question(struct reader *in, struct dns_query *out)
 		return;
 	out->question = (struct str){(const char *)in->all + from, in->at - from};
 	if (!name.has_dot)
-		out->kind = hostname_read((struct str){name.text, name.len}, out->name);
+		read_owner((struct str){name.text, name.len}, out);
 	if (out->kind != HOSTNAME_NAME) { // nobody is called by an address
 		out->kind = HOSTNAME_BAD;
 		out->name[0] = 0;
@@ -204,7 +228,8 @@ size_t dns_answer(const struct dns_query *query, enum dns_code code, const struc
 	if (query->fault != DNS_OK)
 		code = query->fault;
 	// The name is pointed at, so the record needs the question before it.
-	if (code == DNS_OK && address && !address->is_v6 && query->type == DNS_A && question.len)
+	if (code == DNS_OK && address && question.len &&
+	    query->type == (address->is_v6 ? DNS_AAAA : DNS_A))
 		answers = 1;
 	put(&out, query->id, 2);
 	put(&out,
@@ -219,22 +244,93 @@ size_t dns_answer(const struct dns_query *query, enum dns_code code, const struc
 	put_bytes(&out, question.at, question.len);
 	if (answers) {
 		put(&out, 0xc000 | HEADER, 2);
-		put(&out, DNS_A, 2);
+		put(&out, query->type, 2);
 		put(&out, CLASS_IN, 2);
 		put(&out, DNS_TTL_S, 4);
-		put(&out, 4, 2);
-		put_bytes(&out, address->at, 4);
+		put(&out, address->is_v6 ? 16 : 4, 2);
+		put_bytes(&out, address->at, address->is_v6 ? 16 : 4);
 	}
 	if (query->has_edns) {
 		put(&out, 0, 1);
 		put(&out, TYPE_OPT, 2);
-		put(&out, EDNS_SIZE, 2);
+		put(&out, DNS_EDNS_SIZE, 2);
 		put(&out, (uint32_t)code >> 4, 1);
 		put(&out, 0, 1);
 		put(&out, query->dnssec_ok ? DO : 0, 2);
 		put(&out, 0, 2);
 	}
 	return out.at;
+}
+
+static void put_name(struct writer *out, const char *name)
+{
+	while (*name) {
+		size_t len = strcspn(name, ".");
+
+		put(out, (uint32_t)len, 1);
+		put_bytes(out, name, len);
+		name += len + (name[len] == '.');
+	}
+	put(out, 0, 1);
+}
+
+size_t dns_answer_name(const struct dns_query *query, const char *name,
+		       uint8_t room[DNS_ANSWER_MAX])
+{
+	struct dns_query plain = *query;
+	struct writer out;
+
+	// 12 + 259 + 12 + 255 bytes would not always fit: an owner of this form is short.
+	if (query->question.len > DNS_ANSWER_MAX - HEADER - 12 - NAME_WIRE_MAX)
+		return dns_answer(query, DNS_FAILED, NULL, room);
+	plain.has_edns = false;
+	out = (struct writer){.room = room, .at = dns_answer(&plain, DNS_OK, NULL, room)};
+	put(&out, 0xc000 | HEADER, 2);
+	put(&out, DNS_PTR, 2);
+	put(&out, CLASS_IN, 2);
+	put(&out, DNS_TTL_S, 4);
+	put(&out, (uint32_t)strlen(name) + 2, 2);
+	put_name(&out, name);
+	room[7] = 1; // answers
+	return out.at;
+}
+
+size_t dns_adopt(const struct dns_query *query, uint8_t *message, size_t len, size_t max)
+{
+	size_t head = HEADER + query->question.len;
+	bool is_cut = len > max;
+
+	// One question, as long as ours: the same name, in other letters.
+	if (len < head || !query->question.len || !(message[2] & 0x80) || message[4] ||
+	    message[5] != 1)
+		return 0;
+	message[0] = (uint8_t)(query->id >> 8);
+	message[1] = (uint8_t)query->id;
+	memcpy(message + HEADER, query->question.at, query->question.len);
+	message[2] = (uint8_t)((message[2] & ~0x03) | (query->wants_recursion ? 1 : 0));
+	if (!is_cut)
+		return len;
+	message[2] |= 0x02; // TC
+	memset(message + 6, 0, 6);
+	return head;
+}
+
+bool dns_reverse(const struct dns_query *query, struct address *out)
+{
+	const char *at = query->name;
+	unsigned part[4] = {0};
+
+	for (int i = 0; i < 4; i++) {
+		int digits = 0;
+
+		for (; *at >= '0' && *at <= '9' && digits < 3; digits++)
+			part[i] = part[i] * 10 + (unsigned)(*at++ - '0');
+		if (!digits || part[i] > 255 || *at++ != '.')
+			return false;
+	}
+	*out = (struct address){
+		.at = {(uint8_t)part[3], (uint8_t)part[2], (uint8_t)part[1], (uint8_t)part[0]}};
+	return !strcmp(at, "in-addr.arpa");
 }
 
 enum dns_frame dns_unframe(struct str bytes, struct str *message, size_t *used)

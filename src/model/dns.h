@@ -14,8 +14,17 @@
 #define DNS_QUERY_MAX 4096
 #define DNS_ANSWER_MAX 512 // a whole answer never is longer: none is cut
 #define DNS_TTL_S 60
+#define DNS_OWNER_MAX 253
+#define DNS_EDNS_SIZE 1232 // of an answer by UDP, to whoever asks with EDNS; 512 to others
 
-enum dns_type { DNS_A = 1, DNS_AAAA = 28 };
+enum dns_type {
+	DNS_A = 1,
+	DNS_PTR = 12,
+	DNS_MX = 15,
+	DNS_TXT = 16,
+	DNS_AAAA = 28,
+	DNS_SRV = 33,
+};
 
 enum dns_code {
 	DNS_OK,
@@ -35,7 +44,11 @@ struct dns_query {
 	uint16_t type, class;
 	enum hostname_kind kind;     // of the name; BAD: no host can have it
 	char name[HOSTNAME_MAX + 1]; // normalised; "" when BAD
-	struct str question;	     // its bytes, in the message; empty when malformed
+	// As it was asked for, in lower case: `name`, or that of a service of it
+	// ("_sip._tcp.name").
+	char owner[DNS_OWNER_MAX + 1];
+	bool is_service;
+	struct str question; // its bytes, in the message; empty when malformed
 	bool has_edns, dnssec_ok;
 };
 
@@ -48,6 +61,16 @@ bool dns_read(struct str message, struct dns_query *out);
 // its length; `room` has DNS_ANSWER_MAX bytes.
 size_t dns_answer(const struct dns_query *query, enum dns_code code, const struct address *address,
 		  uint8_t room[DNS_ANSWER_MAX]);
+
+// The same with a PTR record that holds `name`, as hostname_read() gives it.
+size_t dns_answer_name(const struct dns_query *query, const char *name,
+		       uint8_t room[DNS_ANSWER_MAX]);
+// Makes the answer of another server to the same question one to `query`: its id and the case of
+// its letters. Longer than `max`, it is cut to the question and says so. `message` is changed in
+// place; returns its new length, 0: that is no answer.
+size_t dns_adopt(const struct dns_query *query, uint8_t *message, size_t len, size_t max);
+// The IPv4 address whose name is asked for: "1.0.18.198.in-addr.arpa".
+bool dns_reverse(const struct dns_query *query, struct address *out);
 
 // Over TCP each message follows two bytes of length.
 enum dns_frame { DNS_FRAME_MORE, DNS_FRAME_DONE, DNS_FRAME_BAD };

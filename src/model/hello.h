@@ -48,3 +48,5 @@ enum hello_verdict hello_feed(struct hello *hello, struct str piece);
 
 // access_denied, fatal: what a refused client gets instead of a server's hello.
 #define HELLO_DENIED STR("\x15\x03\x03\x00\x02\x02\x31")
+// internal_error, fatal: it may pass, but nobody answers where it wants to go.
+#define HELLO_FAILED STR("\x15\x03\x03\x00\x02\x02\x50")

@@ -109,6 +109,18 @@ void names_give(struct names *names, const char *name, struct address *out)
 				       (uint8_t)(number >> 8), (uint8_t)number}};
 }
 
+// A prefix of RFC 4193: "cove" in ASCII.
+static const uint8_t six[12] = {0xfd, 0x63, 0x6f, 0x76, 0x65};
+
+void names_six(const struct address *given, struct address *out)
+{
+	struct address address = {.is_v6 = true};
+
+	memcpy(address.at, six, sizeof(six));
+	memcpy(address.at + sizeof(six), given->at, 4);
+	*out = address;
+}
+
 static bool number_of(const struct address *address, uint32_t *out)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -116,7 +128,7 @@ static bool number_of(const struct address *address, uint32_t *out)
 	uint32_t number;
 
 	if (address->is_v6) {
-		if (memcmp(at, mapped, sizeof(mapped)) != 0)
+		if (memcmp(at, mapped, sizeof(mapped)) != 0 && memcmp(at, six, sizeof(six)) != 0)
 			return false;
 		at += sizeof(mapped);
 	}

@@ -10,8 +10,8 @@
 #include "model/address.h"
 #include "model/hostname.h"
 
-// The stub answers 100 questions a second for 60 s before an answer may be forgotten by the box: a
-// table of this size never forgets one earlier.
+// A box that asks for more names than this while it keeps the answers (60 s) reaches nobody at the
+// addresses that it used the longest ago.
 #define NAMES_MAX 8192
 
 struct names;
@@ -20,8 +20,10 @@ struct names *names_new(size_t max); // NAMES_MAX, or less
 void names_free(struct names *names);
 // The address of `name` (as hostname_read() gives it), a new one if it has none.
 void names_give(struct names *names, const char *name, struct address *out);
-// The name behind an address, also if it came as ::ffff:198.18.0.1. NULL: there is none. Lives
-// until the next names_give().
+// The same name's address for AAAA: fd63:6f76:65::/96 with the other one behind it.
+void names_six(const struct address *given, struct address *out);
+// The name behind an address of either family, also if it came as ::ffff:198.18.0.1. NULL: there is
+// none. Lives until the next names_give().
 const char *names_find(struct names *names, const struct address *address);
 size_t names_count(const struct names *names);
 bool names_is_synthetic(const struct address *address);

@@ -88,6 +88,13 @@ static int64_t end_of(const char link[END_LEN])
 	return seconds * 1000;
 }
 
+int64_t ticket_end(const struct ticket *ticket, struct str given)
+{
+	int64_t end = ticket_is_link(given) ? end_of(given.at) : 0;
+
+	return end && (!ticket->ends_ms || end < ticket->ends_ms) ? end : ticket->ends_ms;
+}
+
 enum ticket_verdict ticket_check(const uint8_t key[SECRET_HASH], const struct ticket *ticket,
 				 struct str given, int64_t now_ms)
 {

@@ -29,6 +29,9 @@ struct ticket {
 void ticket_sign(const uint8_t key[SECRET_HASH], const struct ticket *ticket, int64_t ends_ms,
 		 char out[TICKET_LINK_LEN + 1]);
 
+// When a right token or link ends: 0, never.
+int64_t ticket_end(const struct ticket *ticket, struct str given);
+
 enum ticket_verdict {
 	TICKET_WRONG,
 	TICKET_GOOD,

@@ -17,6 +17,7 @@
 #include "http/relay.h"
 #include "model/hostname.h"
 #include "preview/page.h"
+#include "preview/pool.h"
 
 #define DIAL_MS 5000
 #define LISTED_MAX 64
@@ -29,6 +30,7 @@ struct caller {
 	struct str prefix; // before that, for the visitor
 	char id[ID_BOX_LEN + 1];
 	struct visit visit;
+	int kept; // the connection to the server, when it may serve one more request; -1
 };
 
 static void caller_done(struct caller *caller)
@@ -93,8 +95,9 @@ static bool by_path(struct caller *caller)
 	return true;
 }
 
-// What is known of the port that was named, whatever the token is worth.
-static enum ticket_verdict judge(const struct caller *caller, struct entry **out)
+// What is known of the port that was named, whatever the token is worth. *out_end: when a good one
+// ends; 0: never.
+static enum ticket_verdict judge(const struct caller *caller, struct entry **out, int64_t *out_end)
 {
 	const struct preview_options *options = caller->options;
 	struct entry *entry = access_find(options->fleet, &WHO_COVE, str_of(caller->named.id));
@@ -108,6 +111,7 @@ static enum ticket_verdict judge(const struct caller *caller, struct entry **out
 	verdict = ticket_check(options->key, port ? &ticket : NULL, str_of(caller->named.token),
 			       clock_steady_ms());
 	*out = entry;
+	*out_end = verdict == TICKET_GOOD ? ticket_end(&ticket, str_of(caller->named.token)) : 0;
 	return verdict;
 }
 
@@ -161,12 +165,17 @@ static fallible no_listener(struct caller *caller, const struct files *files)
 	return page_answer(caller->x, &page);
 }
 
-// As long as the port is exposed, and the token is the same.
-static bool still_holds(const void *arg)
+// As long as the port is exposed, the token is the same, and neither token nor link has ended.
+static bool still_holds(const void *arg, int64_t *out_until)
 {
+	const struct caller *caller = arg;
 	struct entry *entry;
+	int64_t end;
+	bool holds = judge(caller, &entry, &end) == TICKET_GOOD;
 
-	return judge(arg, &entry) != TICKET_WRONG;
+	if (end)
+		*out_until = loop_now(caller->options->fleet->loop) + end - clock_steady_ms() + 1;
+	return holds;
 }
 
 static struct str original_url(struct http *x, const char *proto)
@@ -191,6 +200,7 @@ static fallible relay(struct caller *caller, int fd)
 	struct relay_way way = {
 		.loop = caller->options->fleet->loop,
 		.fd = fd,
+		.kept = &caller->kept,
 		.host = str_of(arena_fmt(x->arena, "localhost:%u", caller->named.port)),
 		.path = caller->path,
 		.proto = proto,
@@ -218,11 +228,27 @@ static fallible bad_server(struct http *x, struct err *err)
 	return page_answer(x, &page);
 }
 
+// A request that may be sent a second time, on a new connection, when the kept one proves dead.
+static bool may_repeat(const struct http *x)
+{
+	return (str_is(x->head.method, "GET") || str_is(x->head.method, "HEAD")) &&
+	       !x->head.chunked && !x->body_left && !http1_field(&x->head, "Upgrade").at;
+}
+
+static bool is_stale(const struct http *x, const struct err *err)
+{
+	return err && !x->reply_begun && err_kind(err) == ERR_BAD_PEER &&
+	       (!strcmp(err_reason(err), "no_reply") || !strcmp(err_reason(err), "peer_gone"));
+}
+
 static fallible visit(struct caller *caller)
 {
 	struct http *x = caller->x;
+	struct pool *pool = caller->options->pool;
 	struct files files;
-	struct err *err;
+	struct err *err = OK;
+	bool is_reused = false, again;
+	int64_t until;
 	int fd = -1;
 
 	TRY(visit_begin(caller->options->fleet, &WHO_COVE, str_of(caller->id), &caller->visit));
@@ -232,16 +258,30 @@ static fallible visit(struct caller *caller)
 		.deadline = loop_now(caller->options->fleet->loop) + DIAL_MS,
 	};
 	// Waking it took a while: is it still so?
-	if (!still_holds(caller))
+	if (!still_holds(caller, &until))
 		return err_new(NOT_FOUND, "invalid_token",
 			       "Access denied: Invalid token or port not exposed");
-	err = files_dial(&files, caller->named.port, &fd);
-	if (err && err_kind(err) == ERR_BAD_PEER) {
-		err_free(err);
-		return no_listener(caller, &files);
+	if (may_repeat(x)) {
+		fd = pool_take(pool, caller->visit.entry, caller->named.port);
+		is_reused = fd >= 0;
 	}
-	TRY(visit_explain(err));
-	err = relay(caller, fd);
+	do {
+		if (fd < 0)
+			err = files_dial(&files, caller->named.port, &fd);
+		if (err && err_kind(err) == ERR_BAD_PEER) {
+			err_free(err);
+			return no_listener(caller, &files);
+		}
+		TRY(visit_explain(err));
+		err = relay(caller, take_fd(&fd));
+		// The server closed it at the moment when we took it: a new one tells more.
+		again = is_reused && is_stale(x, err);
+		is_reused = false;
+		if (again)
+			err_free(take_ptr(err));
+	} while (again);
+	if (caller->kept >= 0)
+		pool_give(pool, caller->visit.entry, caller->named.port, caller->kept);
 	if (err && !x->reply_begun &&
 	    (err_kind(err) == ERR_BAD_PEER || err_kind(err) == ERR_TIMEOUT))
 		return bad_server(x, err);
@@ -264,6 +304,7 @@ static fallible enter(struct caller *caller)
 	struct http *x = caller->x;
 	enum ticket_verdict verdict;
 	struct entry *entry;
+	int64_t end;
 
 	if (caller->options->fleet->unknown)
 		return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
@@ -277,7 +318,7 @@ static fallible enter(struct caller *caller)
 		if (!caller->named.port)
 			return err_new(NOT_FOUND, "no_preview", "There is no preview here");
 	}
-	verdict = judge(caller, &entry);
+	verdict = judge(caller, &entry, &end);
 	if (verdict == TICKET_WRONG)
 		return guard_strike_preview(caller->options->guard, x);
 	snprintf(caller->id, sizeof(caller->id), "%s", entry->record.id);
@@ -341,8 +382,8 @@ static void note(const struct caller *caller, int64_t began_us)
 
 void entrance_serve(struct http *x)
 {
-	on_exit_call(caller_done) struct caller caller = {.x = x,
-							  .options = entrance_of(x)->options};
+	on_exit_call(caller_done) struct caller caller = {
+		.x = x, .options = entrance_of(x)->options, .kept = -1};
 	int64_t began_us = clock_us();
 	struct err *err;
 

@@ -11,5 +11,6 @@ struct preview_options {
 	struct guard *guard;	 // for the names of this host, and for those who guess
 	const struct urls *urls; // borrowed, as all of it
 	const uint8_t *key;	 // SECRET_HASH bytes: of signed links
+	struct pool *pool;	 // of connections to servers in boxes; preview_open() sets it
 	struct http_limits limits;
 };

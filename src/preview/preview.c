@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "preview/entrance.h"
 #include "preview/greet.h"
+#include "preview/pool.h"
 
 #define LISTENERS_MAX 8
 #define ACCEPTS_A_TURN 32
@@ -41,6 +42,7 @@ fallible preview_open(const struct preview_options *options, struct preview **ou
 
 	preview->options = *options;
 	preview->loop = options->fleet->loop;
+	preview->options.pool = pool_new(preview->loop);
 	preview->plain = (struct entrance){&preview->options, false};
 	preview->tls = (struct entrance){&preview->options, true};
 	err = http_server_open(preview->loop, &options->limits, entrance_serve, entrance_refuse,
@@ -146,6 +148,7 @@ void preview_drain(struct preview *preview)
 		close(preview->ears[i].watch.fd);
 	}
 	preview->ear_count = 0;
+	pool_drain(preview->options.pool);
 	if (preview->plain_server)
 		http_server_drain(preview->plain_server);
 	if (preview->tls_server)
@@ -177,5 +180,6 @@ void preview_free(struct preview *preview)
 	http_server_free(preview->plain_server);
 	http_server_free(preview->tls_server);
 	greet_keys_free(preview->keys);
+	pool_free(preview->options.pool);
 	free(preview);
 }

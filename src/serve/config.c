@@ -87,7 +87,7 @@ static const struct row rows[] = {
 	 "addresses of this host and its networks that may be reached for sandboxes: ADDRESS[/BITS][:PORT], with commas"},
 	{"egress-hosts", "COVE_EGRESS_HOSTS", TEXT, AT(names), "", 0, 0, "LIST",
 	 "names that need no DNS: NAME=ADDRESS, with commas"},
-	{"egress-rate", "COVE_EGRESS_RATE", COUNT, AT(egress_rate), "20", 1, 1000000, "NUMBER",
+	{"egress-rate", "COVE_EGRESS_RATE", COUNT, AT(egress_rate), "200", 1, 1000000, "NUMBER",
 	 "how many new connections a second the policy of a sandbox may ask for at most"},
 	{"egress-ca", "COVE_EGRESS_CA", TEXT, AT(ca), "", 0, 0, "FILE",
 	 "further certificates to trust when something is sent for a sandbox, as PEM"},

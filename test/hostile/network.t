@@ -313,7 +313,7 @@ def resolvers(stage):
     questions = "(('allowed.test', 1, '203.0.113.8'), ('blocked.test', 1, '203.0.113.8'), ('allowed.test', 28, '8.8.8.8'), ('allowed.test', 65, '1.1.1.1'), " \
                 "('blocked.test', 1, '9.9.9.9', True), ('allowed.test', 1, '9.9.9.9', True))"
     words = stage.python(stage.box(network=ALLOWED), DNS.replace("QUESTIONS", questions))["stdout"].split()
-    c.same(words, ["0/1", "3/0", "0/0", "0/0", "3/0", "0/1"], "N-08: hard-coded resolvers are the stub, over UDP and TCP; no AAAA, no HTTPS record")
+    c.same(words, ["0/1", "3/0", "0/1", "0/0", "3/0", "0/1"], "N-08: hard-coded resolvers are the stub, over UDP and TCP; no HTTPS record")
     words = tries(stage, ALLOWED, "'%s', 853, hello()" % REAL, "'%s', 443, hello()" % REAL, "'%s', 853, hello('allowed.test')" % REAL)
     c.ok(none_reached(words), "N-08: DNS over TLS or HTTPS by address is denied", words)
 

@@ -1,5 +1,6 @@
 #include "loop/dial.h"
 
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -47,6 +48,44 @@ TASK_TEST(v6, "an IPv6 listener is reached by address and as localhost")
 	}
 	greet("[::1]:0", "::1");
 	greet("[::1]:0", "localhost");
+}
+
+TASK_TEST(first,
+	  "of several addresses the first that answers is connected to, dead ones hold nobody up")
+{
+	// Nobody answers at the first: its listener has a full queue and drops what comes.
+	const char hosts[][DIAL_HOST_TEXT] = {"127.0.0.3", "127.0.0.4", "127.0.0.5"};
+	struct sockaddr_in at = {.sin_family = AF_INET};
+	auto_fd full = -1, listener = -1;
+	struct stream stream = {.fd = -1};
+	auto_free char *address = NULL;
+	int64_t since = clock_ms();
+	size_t which = 9;
+	uint16_t port = 0;
+	int held[4];
+
+	CHECK_OK(dial_listen(STR("127.0.0.5:0"), &listener, &port));
+	full = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	at.sin_addr.s_addr = htonl(0x7f000003);
+	at.sin_port = htons(port);
+	CHECK(bind(full, (void *)&at, sizeof(at)) == 0 && listen(full, 0) == 0);
+	for (int i = 0; i < 4; i++) {
+		held[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		(void)!connect(held[i], (void *)&at, sizeof(at));
+	}
+	CHECK_OK(dial_first(inside_loop, hosts, 3, port, inside_now() + 10000, &stream, &which));
+	CHECK(which == 2 && clock_ms() - since < 5000);
+	stream_close(&stream);
+	// All refuse: that is told at once.
+	since = clock_ms();
+	CHECK_ERR(
+		dial_first(inside_loop, hosts + 1, 1, port, inside_now() + 10000, &stream, &which),
+		UNAVAILABLE);
+	CHECK(clock_ms() - since < 5000);
+	CHECK_ERR(dial_first(inside_loop, hosts, 1, port, inside_now() + 300, &stream, &which),
+		  TIMEOUT);
+	for (int i = 0; i < 4; i++)
+		close(held[i]);
 }
 
 TASK_TEST(taken, "a port that is taken is a conflict")

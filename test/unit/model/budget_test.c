@@ -55,11 +55,11 @@ TEST(bytes, "bytes are granted to the last one, and what was not moved comes bac
 	CHECK(budget_spent(&budget) == BUDGET_BYTES_OUT);
 }
 
-TEST(open_now, "N-10 128 are open at once, whatever the budgets")
+TEST(open_now, "1,024 are open at once, whatever the budgets")
 {
 	struct budget_limits limits = BUDGET_UNLIMITED;
 
-	limits.per_second = 1000;
+	limits.per_second = 10000;
 	struct budget budget = budget_of(limits);
 
 	for (int i = 0; i < BUDGET_OPEN_DEFAULT; i++)
@@ -81,20 +81,22 @@ static int opened(struct budget *budget, int64_t now_ms)
 	return count;
 }
 
-TEST(rate, "N-10 a burst of 100, then 20 a second, to the millisecond")
+TEST(rate, "a burst of 1,000, then 200 a second, to the millisecond")
 {
 	struct budget budget = budget_of(BUDGET_UNLIMITED);
 
-	CHECK(opened(&budget, 0) == 100);
-	CHECK(budget_open(&budget, false, 49) == BUDGET_RATE);
-	CHECK(opened(&budget, 50) == 1);
-	CHECK(opened(&budget, 1050) == 20);
+	CHECK(opened(&budget, 0) == 1000);
+	CHECK(budget_open(&budget, false, 4) == BUDGET_RATE);
+	CHECK(budget_rate_ms(&budget, 4) == 1);
+	CHECK(opened(&budget, 5) == 1);
+	CHECK(budget_rate_ms(&budget, 5) == 5);
+	CHECK(opened(&budget, 1005) == 200);
 	CHECK(opened(&budget, 1000) == 0); // a clock that goes back gives nothing
-	for (int64_t now = 1051; now <= 2050; now++)
+	for (int64_t now = 1006; now <= 2005; now++)
 		budget.used.requests += (uint64_t)opened(&budget, now);
-	CHECK(budget.used.requests == 20);
-	CHECK(opened(&budget, 1000000000) == 100);
-	CHECK(opened(&budget, INT64_MAX) == 100);
+	CHECK(budget.used.requests == 200);
+	CHECK(opened(&budget, 1000000000) == 1000);
+	CHECK(opened(&budget, INT64_MAX) == 1000);
 }
 
 TEST(own_rate, "a rate of one's own has one second's worth, and changing it fills nothing")
@@ -122,14 +124,14 @@ TEST(within, "N-10 a policy lowers the rate, and raises it as far as the operato
 	limits.per_second = 100000;
 	struct budget budget = budget_of(budget_within(&limits, BUDGET_RATE_DEFAULT));
 
-	CHECK(opened(&budget, 0) == 100 && opened(&budget, 1000) == 20);
-	budget = budget_of(budget_within(&limits, 500));
-	CHECK(opened(&budget, 0) == 500 && opened(&budget, 1000) == 500);
+	CHECK(opened(&budget, 0) == 1000 && opened(&budget, 1000) == 200);
+	budget = budget_of(budget_within(&limits, 5000));
+	CHECK(opened(&budget, 0) == 5000 && opened(&budget, 1000) == 5000);
 	limits.per_second = 3;
 	CHECK(budget_within(&limits, BUDGET_RATE_DEFAULT).per_second == 3);
 	limits.per_second = BUDGET_NONE;
-	budget = budget_of(budget_within(&limits, 500)); // who asks for nothing has the default
-	CHECK(opened(&budget, 0) == 100 && opened(&budget, 1000) == 20);
+	budget = budget_of(budget_within(&limits, 5000)); // who asks for nothing has the default
+	CHECK(opened(&budget, 0) == 1000 && opened(&budget, 1000) == 200);
 	budget = budget_of(budget_within(&limits, 5));
 	CHECK(opened(&budget, 0) == 5 && opened(&budget, 1000) == 5);
 }
@@ -138,7 +140,7 @@ TEST(spared, "N-10 what does not count in all is open until it is closed")
 {
 	struct budget_limits limits = BUDGET_UNLIMITED;
 
-	limits.per_second = 1000;
+	limits.per_second = 10000;
 	limits.connections = 1;
 	struct budget budget = budget_of(limits);
 

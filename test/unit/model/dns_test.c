@@ -146,7 +146,7 @@ TEST(no_host, "a name that no host can have is read, and is none")
 {
 	static const struct str odd[] = {
 		BYTES(HEAD("\1\0", ONE) "\0" A_IN),
-		BYTES(HEAD("\1\0", ONE) "\5_http\4_tcp\1a\0" A_IN),
+		BYTES(HEAD("\1\0", ONE) "\5_http\4_tcp\0" A_IN),
 		BYTES(HEAD("\1\0", ONE) "\3a.b\0" A_IN), // a dot in a label is none between two
 		BYTES(HEAD("\1\0", ONE) "\3a\0b\0" A_IN),
 		BYTES(HEAD("\1\0", ONE) "\1"
@@ -163,6 +163,55 @@ TEST(no_host, "a name that no host can have is read, and is none")
 		CHECK(query.kind == HOSTNAME_BAD && !query.name[0]);
 		CHECK(dns_answer(&query, DNS_NO_NAME, NULL, room) == odd[i].len);
 	}
+}
+
+TEST(service, "labels with an underscore name a service of the host behind them")
+{
+	static const struct str asked = BYTES(
+		HEAD("\1\0", ONE) "\5_HTTP\4_tcp\1a\4test\0\0\x21\0\1");
+	struct dns_query query;
+
+	CHECK(dns_read(asked, &query) && query.fault == DNS_OK && query.type == DNS_SRV);
+	CHECK(query.kind == HOSTNAME_NAME && query.is_service);
+	CHECK_STR(query.name, "a.test");
+	CHECK_STR(query.owner, "_http._tcp.a.test");
+}
+
+TEST(passed,
+     "another server's answer gets the id and the letters of the question; one too long is cut")
+{
+	static const struct str asked = BYTES("\x12\x34\1\0\0\1\0\0\0\0\0\0\1A\0\0\x10\0\1");
+	uint8_t message[] = "\0\0\x81\x80\0\1\0\1\0\0\0\0\1a\0\0\x10\0\1"
+			    "\xc0\x0c\0\x10\0\1\0\0\0\x3c\0\2\1x";
+	size_t len = sizeof(message) - 1;
+	struct dns_query query;
+
+	CHECK(dns_read(asked, &query));
+	CHECK(dns_adopt(&query, message, len, 512) == len);
+	CHECK(message[0] == 0x12 && message[1] == 0x34 && message[13] == 'A' && message[7] == 1);
+	CHECK(dns_adopt(&query, message, len, 20) == 12 + 7);
+	CHECK((message[2] & 2) && !message[7]);
+	message[2] = 1; // no answer
+	CHECK(!dns_adopt(&query, message, len, 512));
+	CHECK(!dns_adopt(&query, message, 11, 512));
+}
+
+TEST(reverse, "the name of an address is asked for and told")
+{
+	static const struct str asked = BYTES(HEAD("\1\0", ONE) "\1"
+								"1\1"
+								"0\2"
+								"18\3"
+								"198\7in-addr\4arpa\0\0\x0c\0\1");
+	struct address address;
+	struct dns_query query;
+	size_t len;
+
+	CHECK(dns_read(asked, &query) && dns_reverse(&query, &address));
+	CHECK(address.at[0] == 198 && address.at[1] == 18 && address.at[3] == 1);
+	len = dns_answer_name(&query, "a.test", room);
+	CHECK(len == asked.len + 12 + 8 && room[7] == 1);
+	CHECK(!memcmp(room + len - 8, "\1a\4test", 8));
 }
 
 TEST(longest, "the longest name fits into every answer; a longer one is malformed")
