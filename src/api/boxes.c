@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "door/door.h"
 #include "fleet/access.h"
+#include "fleet/usage.h"
 
 #define PAGE_DEFAULT 100
 #define PAGE_MAX 1000
@@ -43,7 +44,8 @@ static const char *whose(const struct http *x)
 
 // With the way in for clients that send no headers: its own credential, and a base URL that holds
 // it. By the name that the caller reached us with, unless another was set.
-static void write_box(struct http *x, struct json_out *out, const struct record *record)
+static void write_box(struct http *x, struct json_out *out, const struct record *record,
+		      const struct order_usage *usage)
 {
 	const char *base = record->terms.base_url;
 	char token[PASS_LEN + 1];
@@ -54,6 +56,8 @@ static void write_box(struct http *x, struct json_out *out, const struct record 
 	pass_write(door_of(x)->pass_key, record->id, record->terms.token_turn, token);
 	json_begin(out, '{');
 	record_put(out, record);
+	if (usage)
+		usage_put(out, usage);
 	json_put_text(out, "token", told ? token : NULL);
 	json_put_text(out, "baseUrl",
 		      told ? arena_fmt(x->arena, "%s/v1/t/%s/sandboxes/%s", base, token, record->id)
@@ -66,7 +70,7 @@ static fallible answer_record(struct http *x, int status, const struct record *r
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 
-	write_box(x, &out, record);
+	write_box(x, &out, record, NULL);
 	return http_reply_json(x, status, &body);
 }
 
@@ -97,7 +101,7 @@ static fallible make(struct http *x, struct spec *spec, struct pledge *pledge)
 	door_begin(x, spec->id);
 	TRY(create_box(door->fleet, door_who(x), spec, CREATE_NEW, &record, &made));
 	place = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id));
-	write_box(x, &out, record);
+	write_box(x, &out, record, NULL);
 	if (!buf_ok(&body) || is_orphan(x, record->name, pledge != NULL)) {
 		log_event(LOG_INFO, "box.orphan", "sandbox", record->id, NULL);
 		err_free(life_delete(door->fleet, door_who(x), str_of(record->id), false));
@@ -132,7 +136,7 @@ static fallible answer_made(struct http *x, struct pledge *pledge)
 		return OK;
 	if (record->state == STATE_DELETING)
 		return OK; // it was not finished, and is on its way out
-	write_box(x, &out, record);
+	write_box(x, &out, record, NULL);
 	pledge_keep(pledge, 201, str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id)),
 		    buf_view(&body));
 	return OK;
@@ -206,13 +210,35 @@ fallible api_boxes_ensure(struct http *x)
 	return answer_record(x, made ? 201 : 200, record);
 }
 
+static fallible read_flag(struct http *x, const char *key, bool *out)
+{
+	struct str text = http_query(x, key);
+
+	if (text.at && !str_is(text, "true") && !str_is(text, "false"))
+		return err_new(INVALID, "bad_field", "'%s' must be true or false", key);
+	if (text.at)
+		*out = str_is(text, "true");
+	return OK;
+}
+
 fallible api_boxes_get(struct http *x)
 {
+	struct fleet *fleet = door_of(x)->fleet;
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
 	const struct record *record;
+	struct order_usage usage;
+	bool with_usage = true;
 
 	TRY(check_key(x));
-	TRY(fleet_get(door_of(x)->fleet, door_who(x), x->params[0], &record));
-	return answer_record(x, 200, record);
+	TRY(read_flag(x, "usage", &with_usage));
+	TRY(fleet_get(fleet, door_who(x), x->params[0], &record));
+	if (with_usage) {
+		usage_ask(fleet, arena_fmt(x->arena, "%s", record->id), &usage);
+		TRY(fleet_get(fleet, door_who(x), x->params[0], &record)); // that waited
+	}
+	write_box(x, &out, record, with_usage ? &usage : NULL);
+	return http_reply_json(x, 200, &body);
 }
 
 fallible api_boxes_change(struct http *x)
@@ -228,12 +254,10 @@ fallible api_boxes_change(struct http *x)
 
 fallible api_boxes_delete(struct http *x)
 {
-	struct str wait = http_query(x, "wait");
-	bool waits = !str_is(wait, "false");
+	bool waits = true;
 
 	TRY(check_key(x));
-	if (wait.at && waits && !str_is(wait, "true"))
-		return err_new(INVALID, "bad_field", "'wait' must be true or false");
+	TRY(read_flag(x, "wait", &waits));
 	TRY(life_delete(door_of(x)->fleet, door_who(x), x->params[0], waits));
 	return http_reply_empty(x, waits ? 204 : 202);
 }
@@ -348,19 +372,30 @@ static bool cursor_open(const uint8_t key[SECRET_HASH], struct str text, uint64_
 	return left >> 16 == 0 && *out;
 }
 
-static void write_page(const struct door *door, struct buf *body, const struct record **records,
-		       size_t count, uint64_t last)
+struct page {
+	const struct record **records;
+	const struct order_usage *usage; // of each; NULL: not asked for
+	size_t count;
+	uint64_t last; // 0: there are no more
+};
+
+static void write_page(const struct door *door, struct buf *body, const struct page *page)
 {
+	uint64_t last = page->last;
 	struct json_out out = json_to(body);
 	char cursor[32];
 
 	json_begin(&out, '{');
 	json_key(&out, "items");
 	json_begin(&out, '[');
-	for (size_t i = 0; i < count; i++) {
-		record_write(&out, records[i]);
-		if (body->len > PAGE_BYTES && i + 1 < count) {
-			last = records[i]->seq;
+	for (size_t i = 0; i < page->count; i++) {
+		json_begin(&out, '{');
+		record_put(&out, page->records[i]);
+		if (page->usage)
+			usage_put(&out, &page->usage[i]);
+		json_end(&out, '}');
+		if (body->len > PAGE_BYTES && i + 1 < page->count) {
+			last = page->records[i]->seq;
 			break;
 		}
 	}
@@ -371,25 +406,52 @@ static void write_page(const struct door *door, struct buf *body, const struct r
 	json_end(&out, '}');
 }
 
+// The usage of each sandbox of the page. Asking waits, and some may be gone afterwards: the others
+// are looked up again.
+static void ask_usages(struct http *x, struct page *page)
+{
+	struct fleet *fleet = door_of(x)->fleet;
+	struct order_usage *usage = arena_take(x->arena, (page->count + 1) * sizeof(*usage));
+	const char **ids = arena_take(x->arena, (page->count + 1) * sizeof(*ids));
+	size_t kept = 0;
+
+	for (size_t i = 0; i < page->count; i++)
+		ids[i] = arena_fmt(x->arena, "%s", page->records[i]->id);
+	for (size_t i = 0; i < page->count; i++)
+		usage_ask(fleet, ids[i], &usage[i]);
+	for (size_t i = 0; i < page->count; i++) {
+		auto_err gone = fleet_get(fleet, door_who(x), str_of(ids[i]), &page->records[kept]);
+
+		if (!gone)
+			usage[kept++] = usage[i];
+	}
+	page->count = kept;
+	page->usage = usage;
+}
+
 fallible api_boxes_list(struct http *x)
 {
 	struct str limit = http_query(x, "limit"), cursor = http_query(x, "cursor");
-	uint64_t max = PAGE_DEFAULT, after = 0, last;
+	uint64_t max = PAGE_DEFAULT, after = 0;
 	auto_buf body = BUF_INIT(REPLY_MAX);
-	const struct record **records;
 	auto_pairs labels = {0};
-	bool none = false;
-	size_t count;
+	bool none = false, with_usage = false;
+	struct page page = {0};
 
 	if (limit.at && !str_to_u64(limit, 1, PAGE_MAX, &max))
 		return err_new(INVALID, "bad_field", "'limit' must be within 1 and %d", PAGE_MAX);
 	if (cursor.at && !cursor_open(door_of(x)->pass_key, cursor, &after))
 		return err_hint(err_new(INVALID, "bad_cursor", "this is not a cursor"),
 				"send the 'cursor' of the page before, or none");
+	TRY(read_flag(x, "usage", &with_usage));
 	TRY(read_labels(x, &labels, &none));
-	records = arena_take(x->arena, max * sizeof(void *));
-	TRY(fleet_page(door_of(x)->fleet, door_who(x), &labels, after, max, records, &count,
-		       &last));
-	write_page(door_of(x), &body, records, none ? 0 : count, none ? 0 : last);
+	page.records = arena_take(x->arena, max * sizeof(void *));
+	TRY(fleet_page(door_of(x)->fleet, door_who(x), &labels, after, max, page.records,
+		       &page.count, &page.last));
+	if (none)
+		page = (struct page){0};
+	if (with_usage)
+		ask_usages(x, &page);
+	write_page(door_of(x), &body, &page);
 	return http_reply_json(x, 200, &body);
 }

@@ -255,7 +255,7 @@ fallible api_egress(struct http *x)
 	TRY(access_ask(door_who(x), ACCESS_READ));
 	found = access_find(fleet, door_who(x), x->params[0]);
 	if (!found || found->record.state == STATE_DELETING)
-		return life_absent();
+		return life_absent(x->params[0]);
 	entry_hold(found);
 	entry = found;
 	if (!fleet->store)

@@ -110,7 +110,7 @@ fallible api_ports_expose(struct http *x)
 	TRY(access_ask(door_who(x), ACCESS_USE));
 	entry = find(x);
 	if (!entry)
-		return life_absent();
+		return life_absent(x->params[0]);
 	TRY(expose_port(entry, &ask, &is_new, &made));
 	now = portbook_find(&entry->ports, ask.port);
 	made.name = now ? now->name : NULL;
@@ -177,7 +177,7 @@ fallible api_ports_list(struct http *x)
 	TRY(access_ask(door_who(x), ACCESS_USE));
 	entry = find(x);
 	if (!entry)
-		return life_absent();
+		return life_absent(x->params[0]);
 	TRY(ask_listening(x, entry, heard, &count));
 	json_begin(&out, '{');
 	json_key(&out, "items");
@@ -198,7 +198,7 @@ fallible api_ports_unexpose(struct http *x)
 	TRY(access_ask(door_who(x), ACCESS_USE));
 	entry = find(x);
 	if (!entry)
-		return life_absent();
+		return life_absent(x->params[0]);
 	TRY(expose_end(entry, port, &was));
 	return http_reply_empty(x, 204);
 }
@@ -238,7 +238,7 @@ fallible api_ports_link(struct http *x)
 	TRY(access_ask(door_who(x), ACCESS_USE));
 	entry = find(x);
 	if (!entry)
-		return life_absent();
+		return life_absent(x->params[0]);
 	known = portbook_find(&entry->ports, port);
 	if (!known)
 		return err_hint(

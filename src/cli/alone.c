@@ -31,6 +31,7 @@
 #include "cli/remote.h"
 #include "os/fd.h"
 #include "os/path.h"
+#include "os/probe.h"
 
 #define START_MS 60000
 #define STOP_MS 30000
@@ -261,6 +262,8 @@ fallible alone_start(const char *data, struct alone **out)
 		return err_hint(err_new(FORBIDDEN, "not_root",
 					"no daemon is running, and only root can start one"),
 				"use sudo, or name a running one in COVE_URL and COVE_TOKEN");
+	if (probe_is_chroot())
+		return err_hint(err_new(NOT_OFFERED, "chroot", PROBE_CHROOT), PROBE_CHROOT_FIX);
 	for (int i = first;; i++) {
 		struct alone *alone = prepare(data, i > 0);
 		bool taken = false;

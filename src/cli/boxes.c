@@ -94,6 +94,39 @@ fallible boxes_dump(struct remote *remote, const char *collection, const char *q
 	return OK;
 }
 
+static bool usage_of(const struct json *box, const char *key, uint64_t *out)
+{
+	struct json *usage = json_get(box, "usage"), *value = usage ? json_get(usage, key) : NULL;
+	auto_err err = NULL;
+
+	if (!value || json_type(value) != JSON_NUMBER)
+		return false;
+	err = json_u64(value, key, 0, INT64_MAX, out);
+	return !err;
+}
+
+static void add_size(struct grid *grid, const struct json *box, const char *key)
+{
+	auto_buf text = BUF_INIT(32);
+	uint64_t bytes;
+
+	if (usage_of(box, key, &bytes))
+		print_size(bytes, &text);
+	grid_add(grid, text.len ? text.at : "-");
+}
+
+static void add_cpu(struct grid *grid, const struct json *box)
+{
+	auto_buf text = BUF_INIT(32);
+	uint64_t ms;
+
+	if (usage_of(box, "cpuMs", &ms) && ms < 120000)
+		buf_fmt(&text, "%.2f s", (double)ms / 1000);
+	else if (usage_of(box, "cpuMs", &ms))
+		print_age((int64_t)ms, &text);
+	grid_add(grid, text.len ? text.at : "-");
+}
+
 static fallible add_row(const struct json *box, void *arg)
 {
 	struct grid *grid = arg;
@@ -108,6 +141,9 @@ static fallible add_row(const struct json *box, void *arg)
 	grid_add(grid, boxes_text(box, "template"));
 	grid_add(grid, boxes_text(box, "state"));
 	grid_add(grid, age.len ? age.at : "-");
+	add_size(grid, box, "memoryBytes");
+	add_cpu(grid, box);
+	add_size(grid, box, "diskBytes");
 	return OK;
 }
 
@@ -119,12 +155,14 @@ static fallible print_id(const struct json *box, void *arg)
 }
 
 // -l k=v, each one more thing that a box must have.
-static void label_query(const struct call *call, struct buf *out)
+static void ps_query(const struct call *call, struct buf *out)
 {
 	const char *label;
 
+	// Ids alone are asked for without what each sandbox uses, which takes a question each.
+	buf_text(out, call_has(call, OPT_QUIET) ? "limit=1000" : "usage=true");
 	for (size_t at = 0; call_next(call, OPT_LABEL, &at, &label);) {
-		buf_text(out, out->len ? "&label=" : "label=");
+		buf_text(out, "&label=");
 		text_percent(out, str_of(label));
 	}
 }
@@ -146,11 +184,12 @@ fallible boxes_list(struct call *call, struct remote *remote, const struct boxes
 
 fallible boxes_ps(struct call *call)
 {
-	static const char *const heads[] = {"ID", "NAME", "TEMPLATE", "STATE", "AGE"};
+	static const char *const heads[] = {"ID",  "NAME",   "TEMPLATE", "STATE",
+					    "AGE", "MEMORY", "CPU",	 "DISK"};
 	auto_remote remote = {0};
-	auto_buf labels = BUF_INIT(1 << 20);
+	auto_buf query = BUF_INIT(1 << 20);
 
-	label_query(call, &labels);
+	ps_query(call, &query);
 	TRY(remote_open(&remote, call));
 	if (call->word_count) {
 		auto_cove_box box = cove_box_at(remote.cove, call->words[0]);
@@ -158,7 +197,7 @@ fallible boxes_ps(struct call *call)
 		return jobs_list(call, &remote, box);
 	}
 	return boxes_list(call, &remote,
-			  &(struct boxes_table){BOXES_PATH, labels.len ? labels.at : "", heads,
+			  &(struct boxes_table){BOXES_PATH, query.at, heads,
 						sizeof(heads) / sizeof(*heads), add_row});
 }
 

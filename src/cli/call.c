@@ -53,6 +53,16 @@ static bool first_word_is(const char *name, const char *word)
 	return strlen(word) == len && strncmp(name, word, len) == 0;
 }
 
+static const struct verb *verb_of_alias(const struct grammar *grammar, const char *word)
+{
+	for (const struct alias *a = grammar->aliases; a && a->word; a++)
+		for (const struct verb *v = grammar->verbs; strcmp(a->word, word) == 0 && v->name;
+		     v++)
+			if (strcmp(v->name, a->verb) == 0)
+				return v;
+	return NULL;
+}
+
 const struct verb *call_verb(const struct grammar *grammar, int argc, char **argv, int *out_used)
 {
 	if (argc == 0)
@@ -67,7 +77,8 @@ const struct verb *call_verb(const struct grammar *grammar, int argc, char **arg
 		*out_used = blank ? 2 : 1;
 		return v;
 	}
-	return NULL;
+	*out_used = 1;
+	return verb_of_alias(grammar, argv[0]);
 }
 
 static fallible unknown_verb(const struct grammar *grammar, int argc, char **argv)
@@ -118,7 +129,14 @@ static fallible unknown_option(const struct call *call, const char *as_given, st
 	const char *best = NULL;
 	size_t distance = NEAR_ENOUGH + 1;
 	auto_free char *word = mem_dup(name.at ? name.at : "", name.len);
+	size_t given = strcspn(as_given, "=");
 
+	for (const struct stranger *s = call->grammar->strangers; s && s->option; s++)
+		if (strlen(s->option) == given && strncmp(s->option, as_given, given) == 0)
+			return err_hint(err_new(INVALID, "unknown_option",
+						"'cove %s' has no option '%s'", call->verb->name,
+						s->option),
+					"%s", s->hint);
 	for (const struct option *o = call->grammar->options; o->name; o++)
 		if (call_takes(call->verb, o))
 			nearer(word, o->name, &distance, &best);

@@ -134,6 +134,7 @@ enum opt {
 	OPT_SHELL,
 	OPT_SIGNAL,
 	OPT_SLEEP_AFTER,
+	OPT_TAIL,
 	OPT_TEMPLATE,
 	OPT_TENANT,
 	OPT_TIMEOUT,
@@ -184,10 +185,30 @@ struct remark {
 	const char *section, *term, *text;
 };
 
+// Another word for a verb, as other tools call it; not in help or completion.
+struct alias {
+	const char *word, *verb;
+};
+
+// What people try that is no option here, and what to use instead.
+struct stranger {
+	const char *option; // "-p"
+	const char *hint;
+};
+
+// A title of the overview: it stands before this verb.
+struct heading {
+	enum verb_id from;
+	const char *title;
+};
+
 struct grammar {
 	const struct verb *verbs; // each ended by a row without a name
 	const struct option *options;
 	const struct remark *remarks;
+	const struct alias *aliases; // NULL: none, as below
+	const struct stranger *strangers;
+	const struct heading *headings;
 };
 
 struct given {
@@ -215,8 +236,8 @@ const char *call_value(const struct call *call, enum opt opt); // the last one; 
 // Steps through the values of a repeated option: start with *at = 0.
 bool call_next(const struct call *call, enum opt opt, size_t *at, const char **out);
 
-// The verb that the words name, "template import" or "run"; *out_used is how many words that took.
-// NULL: none; a group's bare name ("template") is none too.
+// The verb that the words name, "template import" or "run", or an alias of one; *out_used is how
+// many words that took. NULL: none; a group's bare name ("template") is none too.
 const struct verb *call_verb(const struct grammar *grammar, int argc, char **argv, int *out_used);
 bool call_takes(const struct verb *verb, const struct option *option);
 // How many letters must change to turn one word into the other.

@@ -59,8 +59,12 @@ static const struct verb verbs[] = {
 	 0, -1, run_run},
 	{VERB_CREATE, 0, "create", "",
 	 "Make a sandbox and print its id.",
-	 "It lives until it is removed or the daemon stops. --timeout and --cpu-time limit every "
-	 "command that will run in it.\n",
+	 "It lives until it is removed, or --ttl is over; restarts of the daemon do not end it. When "
+	 "nobody has used it for --sleep-after it is frozen, and later stopped with its files kept; the "
+	 "next request wakes it. --timeout and --cpu-time limit every command that will run in it.\n"
+	 "Without --template it starts from 'host', which shows this host's own /usr: for code that "
+	 "you do not trust name an imported or frozen template. Without --network it may reach the "
+	 "whole internet, but not this host and its networks.\n",
 	 0, 0, boxes_create},
 	{VERB_EXEC, VERB_STOPS | VERB_RUNNER, "exec", "BOX [--] COMMAND [ARG...]",
 	 "Run a command in a sandbox that is there.",
@@ -83,7 +87,8 @@ static const struct verb verbs[] = {
 	{VERB_LOGS, 0, "logs", "BOX [PROCESS]",
 	 "Show what a process wrote.",
 	 "From its start on; without a name it is the process that was started last. With -f it is "
-	 "followed to its end, over lost connections too.\n",
+	 "followed to its end, over lost connections too. --tail begins with "
+	 "its last lines.\n",
 	 1, 2, jobs_logs},
 	{VERB_KILL, 0, "kill", "BOX [PROCESS...]",
 	 "End processes of a sandbox, or signal them.",
@@ -115,16 +120,22 @@ static const struct verb verbs[] = {
 	 "output a tree is packed.\n",
 	 2, 2, copy_cp},
 	{VERB_LS, 0, "ls", "BOX:PATH",
-	 "List files of a sandbox.", NULL,
+	 "List files of a sandbox.",
+	 "BOX: alone is its /workspace.\n",
 	 1, 1, show_ls},
 	{VERB_CAT, 0, "cat", "BOX:PATH...",
 	 "Print files of a sandbox.", NULL,
 	 1, -1, show_cat},
 	{VERB_PS, 0, "ps", "[BOX]",
-	 "List the sandboxes, or the processes of one.", NULL,
+	 "List the sandboxes with what they use, or the processes and terminals of one.",
+	 "Memory holds the page cache of its files; CPU is the time since its start; the disk is what "
+	 "was written to it. No sandbox is woken for that, and memory and CPU of one that is stopped are "
+	 "not shown.\n",
 	 0, 1, boxes_ps},
 	{VERB_INSPECT, 0, "inspect", "BOX...",
-	 "Show all that is known of sandboxes, as JSON.", NULL,
+	 "Show all that is known of sandboxes, as JSON.",
+	 "With what each uses at this moment: memory, CPU time, processes, disk. None is woken for "
+	 "that.\n",
 	 1, -1, boxes_inspect},
 	{VERB_RM, 0, "rm", "BOX...",
 	 "Remove sandboxes, whatever runs in them.",
@@ -302,13 +313,77 @@ static const struct verb verbs[] = {
 	 1, 1, cli_complete},
 	{VERB_VERSION, 0, "version", "", "Print the version.", NULL, 0, 0, cli_version},
 	{VERB_HELP, 0, "help", "[VERB]", "Explain a verb, or list them all.", NULL, 0, 2, cli_help},
-	{VERB_WORDS, VERB_HIDDEN, "words", "boxes|templates|sessions|processes [BOX]", "Names, for completion.", NULL,
+	{VERB_WORDS, VERB_HIDDEN, "words", "boxes|templates|sessions|processes|files [BOX|BOX:PATH]", "Names, for completion.", NULL,
 	 1, 2, words_print},
 	{.name = NULL},
 };
 // clang-format on
 
-static struct grammar grammar = {verbs, cli_options, remarks};
+static const struct alias aliases[] = {
+	{"list", "ps"},
+	{"stats", "ps"},
+	{"top", "ps"},
+	{"delete", "rm"},
+	{"remove", "rm"},
+	{"destroy", "rm"},
+	{"new", "create"},
+	{"images", "template ls"},
+	{"templates", "template ls"},
+	{"keys", "key ls"},
+	{"sessions", "session ls"},
+	{"copy", "cp"},
+	{"ports", "port"},
+	{"pull", "template import"},
+	{"unpause", "resume"},
+	{"ssh", "shell"},
+	{.word = NULL},
+};
+
+#define PORTS_HINT                                                                                 \
+	"a port of a sandbox is reached by 'cove forward BOX LOCAL:PORT' on this machine, or by "  \
+	"a "                                                                                       \
+	"preview: 'cove expose BOX PORT'"
+#define FILES_HINT "files are copied: 'cove cp FILE BOX:PATH' and 'cove cp BOX:PATH FILE'"
+
+static const struct stranger strangers[] = {
+	{"-p", PORTS_HINT},
+	{"--port", PORTS_HINT},
+	{"--publish", PORTS_HINT},
+	{"-v", FILES_HINT},
+	{"--volume", FILES_HINT},
+	{"--mount", FILES_HINT},
+	{"--image", "'--template' names what a sandbox starts from; 'cove template ls' lists them"},
+	{"--net", "'--network' is off, allow or all"},
+	{"--cpu", "'--cpus' limits the share of CPUs, '--cpu-time' the CPU time of a command"},
+	{"--mem", "'--memory' limits the memory"},
+	{"--format", "'--json' prints everything, for jq and the like"},
+	{"--output", "'--json' prints everything, for jq and the like"},
+	{.option = NULL},
+};
+
+static const struct heading headings[] = {
+	{VERB_RUN, "Make sandboxes and run commands in them"},
+	{VERB_PYTHON, "Run code by an interpreter"},
+	{VERB_CP, "Files of a sandbox"},
+	{VERB_PS, "Look after sandboxes"},
+	{VERB_PORT, "Ports and previews"},
+	{VERB_POLICY, "What a sandbox may reach"},
+	{VERB_TEMPLATE_LS, "Templates: what sandboxes start from"},
+	{VERB_KEY_CREATE, "Keys and tenants"},
+	{VERB_SESSION_CREATE, "Agent sessions"},
+	{VERB_CLEANUP, "The daemon and its host"},
+	{VERB_COMPLETION, "Help"},
+	{.title = NULL},
+};
+
+static struct grammar grammar = {
+	.verbs = verbs,
+	.options = cli_options,
+	.remarks = remarks,
+	.aliases = aliases,
+	.strangers = strangers,
+	.headings = headings,
+};
 
 #define OPTIONS_MAX 256 // with the settings of serve
 

@@ -73,10 +73,9 @@ static void bash_source(const struct grammar *grammar, const char *place, struct
 	static const struct {
 		const char *word, *code;
 	} sources[] = {
-		{"SESSION", "-W \"$(cove words sessions 2>/dev/null)\""},
-		{"TEMPLATE", "-W \"$(cove words templates 2>/dev/null)\""},
-		{"BOX:PATH", "-S : -f -W \"$(cove words boxes 2>/dev/null)\""},
-		{"BOX", "-W \"$(cove words boxes 2>/dev/null)\""},
+		{"SESSION", "-W \"$(_cove_words sessions)\""},
+		{"TEMPLATE", "-W \"$(_cove_words templates)\""},
+		{"BOX", "-W \"$(_cove_words boxes)\""},
 		{"FILE", "-f"},
 		{"DIR", "-d"},
 		{"COMMAND", "-c"},
@@ -121,17 +120,50 @@ static void bash_verb(const struct grammar *grammar, const struct verb *verb, st
 	buf_text(out, "' -- \"$cur\"))\n");
 	if (strstr(verb->words, "PROCESS")) // the word behind the sandbox
 		buf_text(out, "\t\telif ((COMP_CWORD > 2)) && [[ $prev != -* ]]; then\n"
-			      "\t\t\tCOMPREPLY=($(compgen -W \"$(cove words processes "
-			      "\"${COMP_WORDS[2]}\" 2>/dev/null)\" -- \"$cur\"))\n");
+			      "\t\t\tCOMPREPLY=($(compgen -W \"$(_cove_words processes "
+			      "\"${COMP_WORDS[2]}\")\" -- \"$cur\"))\n");
+	if (strstr(verb->words, "BOX:PATH")) {
+		buf_fmt(out, "\t\telse\n\t\t\t_cove_path %s\n\t\tfi ;;\n",
+			strstr(verb->words, "FILE") ? "files" : "");
+		return;
+	}
 	buf_text(out, "\t\telse\n\t\t\tCOMPREPLY=($(compgen ");
 	bash_source(grammar, verb->words, out);
 	buf_text(out, " -- \"$cur\"))\n\t\tfi ;;\n");
 }
 
+// compgen -W expands its words as the shell does, and ids are chosen by clients: only plain ones.
+static const char bash_words[] = "_cove_words()\n{\n\tlocal name\n"
+				 "\tcove words \"$@\" 2>/dev/null | while IFS= read -r name; do\n"
+				 "\t\t[[ $name == *[^A-Za-z0-9._:@/-]* ]] || echo \"$name\"\n"
+				 "\tdone\n}\n";
+
+// BOX:PATH. bash parts words at colons and completes the last part alone, so what stands before it
+// is taken off the candidates. Names of files are a sandbox's to choose: they are read, never
+// expanded, and stand quoted on the command line.
+static const char bash_path[] =
+	"_cove_path()\n{\n"
+	"\tlocal word=${COMP_LINE:0:COMP_POINT} before= name\n"
+	"\tword=${word##*[[:space:]]}\n"
+	"\t[[ $COMP_WORDBREAKS == *:* && $word == *:* ]] && before=${word%%:*}:\n"
+	"\twhile IFS= read -r name; do\n"
+	"\t\t[[ $name == \"$word\"* ]] || continue\n"
+	"\t\tprintf -v name %q \"${name#\"$before\"}\"\n"
+	"\t\tCOMPREPLY+=(\"$name\")\n"
+	"\tdone < <(cove words files \"$word\" 2>/dev/null)\n"
+	"\tif [[ $1 && $word != *:* ]]; then\n"
+	"\t\twhile IFS= read -r name; do\n\t\t\tCOMPREPLY+=(\"$name\")\n"
+	"\t\tdone < <(compgen -f -- \"$word\")\n\tfi\n"
+	"\t[[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *[^:/] ]] ||\n"
+	"\t\tcompopt -o nospace 2>/dev/null\n"
+	"\treturn 0\n}\n";
+
 static void bash(const struct grammar *grammar, struct buf *out)
 {
-	buf_text(out, "# bash completion for cove; made by 'cove completion bash'\n"
-		      "_cove()\n{\n"
+	buf_text(out, "# bash completion for cove; made by 'cove completion bash'\n");
+	buf_text(out, bash_words);
+	buf_text(out, bash_path);
+	buf_text(out, "_cove()\n{\n"
 		      "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
 		      "\tlocal key=${COMP_WORDS[1]}\n\tCOMPREPLY=()\n"
 		      "\tif ((COMP_CWORD == 1)); then\n\t\tCOMPREPLY=($(compgen -W '");
@@ -161,7 +193,9 @@ static void bash(const struct grammar *grammar, struct buf *out)
 static void zsh_action(const struct grammar *grammar, const char *place, struct buf *out)
 {
 	if (strstr(place, "BOX:PATH"))
-		buf_text(out, "{compadd -- ${(f)\"$(cove words boxes 2>/dev/null)\"}; _files}");
+		buf_fmt(out,
+			"{compadd -S \"\" -- ${(f)\"$(cove words files $PREFIX 2>/dev/null)\"}%s}",
+			strstr(place, "FILE") ? "; [[ $PREFIX == *:* ]] || _files" : "");
 	else if (strstr(place, "SESSION"))
 		buf_text(out, "{compadd -- ${(f)\"$(cove words sessions 2>/dev/null)\"}}");
 	else if (strstr(place, "FILE"))
@@ -258,7 +292,12 @@ static void fish_when(const struct verb *verb, struct buf *out)
 
 static void fish_source(const char *place, struct buf *out)
 {
-	if (strstr(place, "FILE") || strstr(place, "DIR"))
+	if (strchr(place, '|') && !strstr(place, "FILE") && !strstr(place, "BOX")) {
+		buf_text(out, " -x -a '");
+		for (const char *at = place; *at; at++)
+			buf_char(out, *at == '|' ? ' ' : *at);
+		buf_char(out, '\'');
+	} else if (strstr(place, "FILE") || strstr(place, "DIR"))
 		buf_text(out, " -r");
 	else if (strstr(place, "TEMPLATE"))
 		buf_text(out, " -x -a '(cove words templates 2>/dev/null)'");
@@ -285,8 +324,9 @@ static void fish_verb(const struct grammar *grammar, const struct verb *verb, st
 	}
 	if (strstr(verb->words, "BOX")) {
 		fish_when(verb, out);
-		buf_fmt(out, " %s -a '(cove words boxes 2>/dev/null)'\n",
-			strstr(verb->words, "FILE") ? "" : "-f");
+		buf_fmt(out, " %s -a '(cove words %s 2>/dev/null)'\n",
+			strstr(verb->words, "FILE") ? "" : "-f",
+			strstr(verb->words, "BOX:PATH") ? "files (commandline -ct)" : "boxes");
 	}
 	if (strstr(verb->words, "SESSION")) {
 		fish_when(verb, out);

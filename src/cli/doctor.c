@@ -19,7 +19,7 @@
 #include "os/fd.h"
 #include "os/probe.h"
 
-#define WARNINGS_MAX 10
+#define WARNINGS_MAX 12
 #define KERNEL_OLD_DAYS 365
 
 struct warning {
@@ -125,6 +125,7 @@ static void warn(struct report *report, const char *data)
 		bool (*is)(void);
 		const char *what, *fix;
 	} rows[] = {
+		{probe_is_chroot, PROBE_CHROOT, PROBE_CHROOT_FIX},
 		{swaps, "swap is on: secrets of a sandbox may reach the disk", "swapoff -a"},
 		{has_smt, "SMT is on: neighbours on one core can spy on each other",
 		 "echo off > /sys/devices/system/cpu/smt/control"},

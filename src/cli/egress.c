@@ -7,15 +7,92 @@
 #include "cli/feed.h"
 #include "cli/print.h"
 #include "cli/remote.h"
+#include "cli/tty.h"
 
 #define ROW_MAX 65536
 
-typedef void show_fn(const struct json *row, struct str text);
+// How wide the columns of the table are; 0: a column that is left out.
+struct layout {
+	size_t time, verdict, name, reason, size, took;
+};
 
-static void show_json(const struct json *row, struct str text)
+#define LAYOUT_WIDE ((struct layout){24, 7, 40, 24, 10, 8})
+#define TIME_SHORT 8 // HH:MM:SS
+#define NAME_MIN 12
+#define REASON_MIN 10
+
+typedef void show_fn(const struct layout *layout, const struct json *row, struct str text);
+
+static void show_json(const struct layout *layout, const struct json *row, struct str text)
 {
+	(void)layout;
 	(void)row;
 	print_json_line(text);
+}
+
+// With one blank behind each column but the last.
+static size_t layout_width(const struct layout *layout)
+{
+	size_t width = layout->time + layout->verdict + layout->name + layout->reason + 3;
+
+	return width + (layout->size ? 2 * layout->size + layout->took + 3 : 0);
+}
+
+// The table of a terminal that is `columns` wide; 0: of none. What is narrower than the smallest
+// table gets that one.
+static struct layout layout_for(size_t columns)
+{
+	struct layout layout = LAYOUT_WIDE;
+	size_t rest;
+
+	if (!columns || layout_width(&layout) <= columns)
+		return layout;
+	layout.time = TIME_SHORT;
+	layout.name = NAME_MIN;
+	layout.reason = REASON_MIN;
+	if (layout_width(&layout) > columns)
+		layout.size = layout.took = 0;
+	rest = columns > layout_width(&layout) ? columns - layout_width(&layout) : 0;
+	layout.name += rest - rest / 3;
+	layout.reason += rest / 3;
+	return layout;
+}
+
+// A cell, padded, or cut with "..." where it is too long.
+static void put_cell(struct buf *line, size_t width, bool to_the_right, const char *text)
+{
+	size_t len = strlen(text), pad = len < width ? width - len : 0;
+
+	if (!width)
+		return;
+	if (line->len)
+		buf_char(line, ' ');
+	if (to_the_right)
+		buf_fmt(line, "%*s", (int)pad, "");
+	if (len > width)
+		buf_fmt(line, "%.*s...", (int)(width - 3), text);
+	else
+		buf_text(line, text);
+	if (!to_the_right)
+		buf_fmt(line, "%*s", (int)pad, "");
+}
+
+struct cells {
+	const char *time, *verdict, *name, *reason, *sent, *got, *took;
+};
+
+static void print_cells(const struct layout *layout, const struct cells *cells)
+{
+	auto_buf line = BUF_INIT(ROW_MAX);
+
+	put_cell(&line, layout->time, false, cells->time);
+	put_cell(&line, layout->verdict, false, cells->verdict);
+	put_cell(&line, layout->name, false, cells->name);
+	put_cell(&line, layout->reason, false, cells->reason);
+	put_cell(&line, layout->size, true, cells->sent);
+	put_cell(&line, layout->size, true, cells->got);
+	put_cell(&line, layout->took, true, cells->took);
+	print_line("%s", line.at);
 }
 
 static uint64_t number(const struct json *object, const char *key)
@@ -39,11 +116,11 @@ static void put_took(uint64_t ms, struct buf *out)
 		print_age((int64_t)ms, out);
 }
 
-#define FORM "%-24s %-7s %-40s %-24s %10s %10s %8s"
-
 // A line, and one more with what would allow it.
-static void show_row(const struct json *row, struct str text)
+static void show_row(const struct layout *layout, const struct json *row, struct str text)
 {
+	const char *time = boxes_text(row, "time");
+	char short_time[TIME_SHORT + 1] = "";
 	auto_buf place = BUF_INIT(1024), sent = BUF_INIT(64), got = BUF_INIT(64),
 		 took = BUF_INIT(64);
 	const char *reason = boxes_text(row, "reason"), *hint = boxes_text(row, "hint");
@@ -56,9 +133,12 @@ static void show_row(const struct json *row, struct str text)
 	print_size(number(row, "bytesOut"), &sent);
 	print_size(number(row, "bytesIn"), &got);
 	put_took(number(row, "durationMs"), &took);
-	print_line(FORM, boxes_text(row, "time"), boxes_text(row, "verdict"), place.at,
-		   or_else(reason, or_else(boxes_text(row, "rule"), "-")), sent.at, got.at,
-		   took.at);
+	if (layout->time == TIME_SHORT && strlen(time) > strlen("2026-01-31T08:00:00"))
+		memcpy(short_time, time + strlen("2026-01-31T"), TIME_SHORT);
+	print_cells(layout, &(struct cells){*short_time ? short_time : time,
+					    boxes_text(row, "verdict"), place.at,
+					    or_else(reason, or_else(boxes_text(row, "rule"), "-")),
+					    sent.at, got.at, took.at});
 	if (*hint)
 		print_line("  to allow it: %s", hint);
 }
@@ -84,8 +164,15 @@ static char *ledger_path(const struct call *call, const char *more)
 	return remote_path(BOXES_PATH "/", call->words[0], rest);
 }
 
+struct follow {
+	struct feed feed;
+	show_fn *show;
+	struct layout layout;
+};
+
 // All that there is. *last: what to go on from.
-static fallible show_pages(struct call *call, show_fn *show, bool with_totals, uint64_t *last)
+static fallible show_pages(struct call *call, const struct follow *follow, bool with_totals,
+			   uint64_t *last)
 {
 	auto_remote remote = {0};
 	bool more = true;
@@ -105,7 +192,7 @@ static fallible show_pages(struct call *call, show_fn *show, bool with_totals, u
 			struct json_out out = json_to(&one);
 
 			json_add_value(&out, json_at(items, i));
-			show(json_at(items, i), buf_view(&one));
+			follow->show(&follow->layout, json_at(items, i), buf_view(&one));
 		}
 		*last = number(page, "last");
 		more = json_get(page, "cursor") != NULL;
@@ -117,11 +204,6 @@ static fallible show_pages(struct call *call, show_fn *show, bool with_totals, u
 }
 
 // ------------------------------------------------------------------------------------ following
-
-struct follow {
-	struct feed feed;
-	show_fn *show;
-};
 
 static void follow_path(struct feed *feed, struct buf *out)
 {
@@ -138,7 +220,7 @@ static void take_row(struct feed *feed, const struct sse_event *event)
 	auto_err err = json_read_any(event->data, &json);
 
 	if (!err)
-		follow->show(json, event->data);
+		follow->show(&follow->layout, json, event->data);
 }
 
 fallible cli_egress(struct call *call)
@@ -147,12 +229,19 @@ fallible cli_egress(struct call *call)
 	struct follow follow = {
 		.feed = {.call = call, .path = follow_path, .take = take_row, .placed = true},
 		.show = json ? show_json : show_row,
+		.layout = layout_for(tty_columns()),
 	};
 	auto_err err = NULL;
 
 	if (!json)
-		print_line(FORM, "TIME", "VERDICT", "NAME", "RULE OR REASON", "OUT", "IN", "TOOK");
-	TRY(show_pages(call, follow.show, !json && !follows, &follow.feed.last));
+		print_cells(&follow.layout,
+			    &(struct cells){follow.layout.time == TIME_SHORT ? "UTC" : "TIME",
+					    "VERDICT", "NAME",
+					    follow.layout.reason < strlen("RULE OR REASON")
+						    ? "REASON"
+						    : "RULE OR REASON",
+					    "OUT", "IN", "TOOK"});
+	TRY(show_pages(call, &follow, !json && !follows, &follow.feed.last));
 	if (!follows)
 		return OK;
 	err = feed_follow(&follow.feed);

@@ -71,6 +71,7 @@ static fallible with_daemon(struct call *call, const struct cove_box_spec *spec,
 
 	interrupt_arm(NULL);
 	err = reach(call, &remote, alone);
+	remote.call = call;
 	interrupt_arm(err ? NULL : remote.cove);
 	if (!err && interrupt_signal())
 		err = err_new(CANCELLED, "interrupted", "interrupted");

@@ -6,6 +6,8 @@
 
 #define WIDTH 78
 #define INDENT 26 // where the explanations begin
+#define EXAMPLE_INDENT 6
+#define OVERVIEW_EXAMPLES 6
 
 static bool is_shown(const struct verb *verb)
 {
@@ -47,18 +49,56 @@ static void entry(struct buf *out, const char *term, const char *text)
 	wrap(out, text, INDENT, INDENT);
 }
 
+static void put_heading(const struct grammar *grammar, enum verb_id verb, struct buf *out)
+{
+	for (const struct heading *h = grammar->headings; h && h->title; h++)
+		if (h->from == verb)
+			buf_fmt(out, "\n%s:\n", h->title);
+}
+
 static void verbs(const struct grammar *grammar, const char *group, struct buf *out)
 {
-	for (const struct verb *v = grammar->verbs; v->name; v++)
-		if (is_shown(v) && (!group || str_starts(str_of(v->name), group)))
-			entry(out, v->name, v->brief);
+	for (const struct verb *v = grammar->verbs; v->name; v++) {
+		if (!is_shown(v) || (group && !str_starts(str_of(v->name), group)))
+			continue;
+		if (!group)
+			put_heading(grammar, v->id, out);
+		entry(out, v->name, v->brief);
+	}
+}
+
+// "cove run -it bash" is an example of "run".
+static bool is_example_of(const struct verb *verb, const char *term)
+{
+	auto_free char *begin = mem_fmt("cove %s", verb->name);
+	const char *at = strstr(term, begin);
+
+	return at && strchr(" ", at[strlen(begin)]);
+}
+
+// Those of a verb; NULL: the first few, of whatever verb.
+static void put_examples(const struct grammar *grammar, const struct verb *verb, struct buf *out)
+{
+	size_t count = 0;
+
+	for (const struct remark *r = grammar->remarks; r->section; r++) {
+		if (strcmp(r->section, "EXAMPLES") != 0 ||
+		    (verb && !is_example_of(verb, r->term)) ||
+		    (!verb && count == OVERVIEW_EXAMPLES))
+			continue;
+		if (!count++)
+			buf_text(out, "\nExamples:\n");
+		buf_fmt(out, "  %s\n%*s", r->term, EXAMPLE_INDENT, "");
+		wrap(out, r->text, EXAMPLE_INDENT, EXAMPLE_INDENT);
+	}
 }
 
 void help_overview(const struct grammar *grammar, struct buf *out)
 {
 	buf_text(out, "cove runs code that you do not trust in sandboxes of your own.\n\n"
-		      "Usage: cove VERB [OPTIONS] [ARGUMENTS]\n\nVerbs:\n");
+		      "Usage: cove VERB [OPTIONS] [ARGUMENTS]\n");
 	verbs(grammar, NULL, out);
+	put_examples(grammar, NULL, out);
 	buf_text(out, "\n'cove help VERB' tells more of a verb, 'man cove' of everything.\n"
 		      "First steps: 'cove doctor', then 'cove run -- echo hello'.\n");
 }
@@ -105,6 +145,7 @@ void help_verb(const struct grammar *grammar, const struct verb *verb, struct bu
 		option_term(o, &term);
 		entry(out, term.at, o->help);
 	}
+	put_examples(grammar, verb, out);
 }
 
 // roff: a line must not begin with a dot or a quote, a backslash is an escape, and a hyphen that is

@@ -13,6 +13,7 @@
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/status.h"
+#include "cli/tail.h"
 
 #define PIECE (64 * 1024)
 
@@ -137,24 +138,67 @@ static char *shown(const char *command)
 	return text;
 }
 
-static int add_row(void *arg, const struct cove_process_info *info)
+struct row {
+	const char *id, *kind, *status, *start_time, *command;
+	int64_t pid;
+	const char *exit_code;
+};
+
+static void add_cells(struct grid *grid, const struct row *row)
 {
-	struct grid *grid = arg;
-	auto_free char *command = shown(info->command);
-	int64_t since = print_when(str_of(info->start_time));
+	auto_free char *command = shown(row->command);
+	int64_t since = print_when(str_of(row->start_time));
 	auto_buf age = BUF_INIT(32);
-	char number[32];
+	char pid[32];
 
 	if (since >= 0)
 		print_age(clock_wall_ms() - since, &age);
-	grid_add(grid, info->id);
-	snprintf(number, sizeof(number), "%lld", (long long)info->pid);
-	grid_add(grid, info->pid ? number : "-");
-	grid_add(grid, info->status);
-	snprintf(number, sizeof(number), "%d", info->exit_code);
-	grid_add(grid, info->ended ? number : "-");
+	snprintf(pid, sizeof(pid), "%lld", (long long)row->pid);
+	grid_add(grid, row->id);
+	grid_add(grid, row->kind);
+	grid_add(grid, row->pid ? pid : "-");
+	grid_add(grid, row->status);
+	grid_add(grid, row->exit_code);
 	grid_add(grid, age.len ? age.at : "-");
 	grid_add(grid, command);
+}
+
+static int add_process(void *arg, const struct cove_process_info *info)
+{
+	char code[32];
+
+	snprintf(code, sizeof(code), "%d", info->exit_code);
+	add_cells(arg, &(struct row){info->id, "process", info->status, info->start_time,
+				     info->command, info->pid, info->ended ? code : "-"});
+	return 0;
+}
+
+static int add_terminal(void *arg, const struct cove_terminal_info *info)
+{
+	char status[32];
+
+	snprintf(status, sizeof(status), "%u attached", info->attached);
+	add_cells(arg, &(struct row){info->id, "terminal",
+				     info->ended      ? "ended"
+				     : info->attached ? status
+						      : "detached",
+				     info->started_at, info->command, info->pid, "-"});
+	return 0;
+}
+
+static int add_terminal_json(void *arg, const struct cove_terminal_info *info)
+{
+	struct json_out *out = arg;
+
+	json_begin(out, '{');
+	json_put_text(out, "id", info->id);
+	json_put_text(out, "kind", "terminal");
+	json_put_int(out, "pid", info->pid);
+	json_put_text(out, "command", info->command);
+	json_put_text(out, "status", info->ended ? "ended" : "running");
+	json_put_text(out, "startTime", info->started_at);
+	json_put_int(out, "attached", info->attached);
+	json_end(out, '}');
 	return 0;
 }
 
@@ -171,6 +215,7 @@ static int add_json(void *arg, const struct cove_process_info *info)
 
 	json_begin(out, '{');
 	json_put_text(out, "id", info->id);
+	json_put_text(out, "kind", "process");
 	json_put_int(out, "pid", info->pid);
 	json_put_text(out, "command", info->command);
 	json_put_text(out, "status", info->status);
@@ -190,6 +235,7 @@ static fallible list_json(struct remote *remote, struct cove_box *box)
 
 	json_begin(&out, '[');
 	TRY(remote_did(remote, cove_process_list(box, add_json, &out, &remote->error)));
+	TRY(remote_did(remote, cove_terminal_list(box, add_terminal_json, &out, &remote->error)));
 	json_end(&out, ']');
 	print_json(buf_view(&text));
 	return OK;
@@ -197,16 +243,18 @@ static fallible list_json(struct remote *remote, struct cove_box *box)
 
 fallible jobs_list(struct call *call, struct remote *remote, struct cove_box *box)
 {
-	static const char *const heads[] = {"ID", "PID", "STATUS", "EXIT", "AGE", "COMMAND"};
-	auto_grid grid = {.columns = 6};
+	static const char *const heads[] = {"ID",   "KIND", "PID",    "STATUS",
+					    "EXIT", "AGE",  "COMMAND"};
+	auto_grid grid = {.columns = sizeof(heads) / sizeof(*heads)};
 
 	if (call_has(call, OPT_JSON))
 		return list_json(remote, box);
-	if (call_has(call, OPT_QUIET))
+	if (call_has(call, OPT_QUIET)) // those that 'cove kill' takes
 		return remote_did(remote, cove_process_list(box, print_id, NULL, &remote->error));
-	for (size_t i = 0; i < 6; i++)
+	for (size_t i = 0; i < grid.columns; i++)
 		grid_add(&grid, heads[i]);
-	TRY(remote_did(remote, cove_process_list(box, add_row, &grid, &remote->error)));
+	TRY(remote_did(remote, cove_process_list(box, add_process, &grid, &remote->error)));
+	TRY(remote_did(remote, cove_terminal_list(box, add_terminal, &grid, &remote->error)));
 	grid_print(&grid, stdout);
 	return OK;
 }
@@ -259,41 +307,82 @@ bool jobs_has(struct cove_box *box, const char *id)
 }
 
 struct output {
+	bool counts;	// instead of writing
+	uint64_t total; // bytes that came
 	struct err *err;
 };
 
+static int put(struct output *output, int fd, const void *bytes, size_t len)
+{
+	output->total += len;
+	if (!output->counts)
+		output->err = flow_write(fd, bytes, len);
+	return output->err != NULL;
+}
+
 static int put_out(void *arg, const void *bytes, size_t len)
 {
-	struct output *output = arg;
-
-	output->err = flow_write(STDOUT_FILENO, bytes, len);
-	return output->err != NULL;
+	return put(arg, STDOUT_FILENO, bytes, len);
 }
 
 static int put_err(void *arg, const void *bytes, size_t len)
 {
-	struct output *output = arg;
-
-	output->err = flow_write(STDERR_FILENO, bytes, len);
-	return output->err != NULL;
+	return put(arg, STDERR_FILENO, bytes, len);
 }
 
-static fallible so_far(struct remote *remote, struct cove_process *process)
+static fallible so_far(struct remote *remote, struct cove_process *process, bool counts,
+		       uint64_t *out_total)
 {
-	struct output output = {0};
+	struct output output = {.counts = counts};
 	struct cove_sink sink = {.on_stdout = put_out, .on_stderr = put_err, .arg = &output};
 	enum cove_kind kind = cove_process_logs(process, false, &sink, &remote->error);
 
-	return output.err ? output.err : remote_did(remote, kind);
+	if (output.err)
+		return output.err;
+	*out_total = output.total;
+	return remote_did(remote, kind);
 }
 
-static fallible follow(struct remote *remote, struct cove_process *process)
+// Its output in the order in which it came: the last lines of the first `old` bytes, then, if it is
+// to be followed, what comes.
+static fallible follow(struct remote *remote, struct cove_process *process, struct tail *tail,
+		       uint64_t old, bool follows)
 {
-	bool ended = false;
+	struct cove_piece piece = {0};
 
-	while (!ended)
-		TRY(show(remote, process, -1, &ended));
+	while (tail && tail->total < old) {
+		TRY(remote_did(remote, cove_process_next(process, -1, &piece, &remote->error)));
+		if (piece.ended)
+			break;
+		tail_add(tail, piece.is_stderr, piece.bytes, piece.len);
+	}
+	if (tail)
+		TRY(tail_print(tail));
+	while (follows && !piece.ended) {
+		TRY(remote_did(remote, cove_process_next(process, -1, &piece, &remote->error)));
+		if (!piece.ended)
+			TRY(flow_write(piece.is_stderr ? STDERR_FILENO : STDOUT_FILENO, piece.bytes,
+				       piece.len));
+	}
 	return OK;
+}
+
+static fallible logs(struct call *call, struct remote *remote, struct cove_process *process)
+{
+	bool follows = call_has(call, OPT_FOLLOW);
+	const char *lines = call_value(call, OPT_TAIL);
+	auto_tail tail = {0};
+	uint64_t wanted = 0, total = 0;
+
+	if (!lines)
+		return follows ? follow(remote, process, NULL, 0, true)
+			       : so_far(remote, process, false, &total);
+	if (!str_to_u64(str_of(lines), 0, INT32_MAX, &wanted))
+		return err_hint(err_new(INVALID, "bad_value", "--tail '%s' is no NUMBER", lines),
+				"for example --tail 20");
+	tail.wanted = (size_t)wanted;
+	TRY(so_far(remote, process, true, &total));
+	return follow(remote, process, &tail, total, follows);
 }
 
 fallible jobs_logs(struct call *call)
@@ -308,8 +397,7 @@ fallible jobs_logs(struct call *call)
 	box = cove_box_at(remote.cove, call->words[0]);
 	TRY(choose(call, &remote, box, &id));
 	process = cove_process_at(box, id);
-	return status_end(call, call_has(call, OPT_FOLLOW) ? follow(&remote, process)
-							   : so_far(&remote, process));
+	return status_end(call, logs(call, &remote, process));
 }
 
 // "KILL", "SIGKILL", "sigkill", "9".

@@ -4,7 +4,10 @@
 
 #include "base/mem.h"
 #include "cli/interrupt.h"
+#include "cli/options.h"
 #include "wire/text.h"
+
+#define TEXT_MAX 65536 // of a message and of a hint
 
 const char *remote_data(const struct call *call)
 {
@@ -43,18 +46,68 @@ static enum err_kind kind_of(enum cove_kind kind)
 static const char *advice(const struct cove_error *error)
 {
 	static const struct {
-		const char *reason, *hint;
+		const char *reason;
+		const char *said; // a part of the daemon's hint; NULL: whatever it says
+		const char *hint;
 	} rows[] = {
-		{"no_sandbox", "'cove ps' lists the sandboxes"},
-		{"no_process", "'cove ps BOX' lists the processes of a sandbox"},
-		{"no_terminal", "'cove shell BOX' opens one"},
-		{"no_template", "'cove template ls' lists the templates"},
+		{"no_sandbox", NULL, "'cove ps' lists the sandboxes"},
+		{"no_process", NULL, "'cove ps BOX' lists the processes of a sandbox"},
+		{"no_terminal", NULL, "'cove shell BOX' opens one"},
+		{"no_template", NULL, "'cove template ls' lists the templates"},
+		{"no_key", "/v1/keys", "'cove key ls' lists the keys"},
+		{"no_tenant", "/v1/tenants",
+		 "'cove tenant ls' lists the tenants, 'cove tenant set NAME' makes one"},
+		{"name_taken", NULL, "choose another name, or 'cove rm NAME' removes that one"},
+		{"paused", NULL, "'cove resume BOX' lets it run again"},
+		{"files_lost", NULL,
+		 "'cove start BOX' starts it on a fresh disk from its template"},
+		{"box_lost", "/start", "'cove start BOX' starts it on its files"},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-		if (strcmp(error->reason, rows[i].reason) == 0)
+		if (strcmp(error->reason, rows[i].reason) == 0 &&
+		    (!rows[i].said || strstr(error->hint, rows[i].said)))
 			return rows[i].hint;
 	return error->hint;
+}
+
+// The option that stands for a field, if this verb has it; NULL: none. *out_unit as in the table.
+static const char *option_of(const struct call *call, struct str field, const char **out_unit)
+{
+	for (const struct option_field *f = cli_fields; f->field; f++) {
+		if (!str_is(field, f->field))
+			continue;
+		for (const struct option *o = call->grammar->options; o->name; o++) {
+			if (o->opt != f->opt || !call_takes(call->verb, o))
+				continue;
+			*out_unit = f->unit;
+			return o->name;
+		}
+	}
+	return NULL;
+}
+
+// 'limits.memoryMB' becomes --memory: the reader has written an option, and no request.
+static void put_in_options(const struct call *call, const char *text, struct buf *out)
+{
+	const char *unit = NULL;
+
+	for (const char *at = text, *end; *at; at = end) {
+		size_t len = *at == '\'' ? strcspn(at + 1, "'") : 0;
+		const char *option = NULL;
+
+		end = at + 1;
+		if (len && at[len + 1] == '\'')
+			option = option_of(call, (struct str){at + 1, len}, &unit);
+		if (option) {
+			buf_fmt(out, "--%s", option);
+			end = at + len + 2;
+		} else {
+			buf_char(out, *at);
+		}
+	}
+	if (unit && strpbrk(text, "0123456789"))
+		buf_fmt(out, " %s", unit);
 }
 
 fallible remote_did(struct remote *remote, enum cove_kind kind)
@@ -63,9 +116,17 @@ fallible remote_did(struct remote *remote, enum cove_kind kind)
 	// What it says is for our reader, whoever is to blame.
 	const char *reason = strcmp(error->reason, "internal") == 0 ? "failed" : error->reason;
 
+	const char *hint = advice(error);
+	auto_buf message = BUF_INIT(TEXT_MAX), advised = BUF_INIT(TEXT_MAX);
+
 	if (!kind)
 		return OK;
-	return err_from(kind_of(kind), reason, error->message, advice(error));
+	if (kind != COVE_INVALID || !remote->call || !remote->call->verb)
+		return err_from(kind_of(kind), reason, error->message, hint);
+	put_in_options(remote->call, error->message, &message);
+	put_in_options(remote->call, hint ? hint : "", &advised);
+	return err_from(kind_of(kind), reason, message.at ? message.at : "",
+			advised.len ? advised.at : NULL);
 }
 
 static fallible open_with(struct remote *remote, const struct cove_options *options)
@@ -76,8 +137,11 @@ static fallible open_with(struct remote *remote, const struct cove_options *opti
 
 fallible remote_open(struct remote *remote, const struct call *call)
 {
-	return open_with(remote, &(struct cove_options){.url = call_value(call, OPT_URL),
-							.data = remote_data(call)});
+	struct err *err = open_with(remote, &(struct cove_options){.url = call_value(call, OPT_URL),
+								   .data = remote_data(call)});
+
+	remote->call = call;
+	return err;
 }
 
 fallible remote_open_at(struct remote *remote, const char *url, const char *token)

@@ -13,6 +13,7 @@
 
 struct remote {
 	struct cove *cove;
+	const struct call *call; // whose options stand for the fields of its requests; NULL: none
 	struct cove_error error; // of the last failure
 };
 

@@ -73,6 +73,7 @@ static fallible follow(struct call *call, struct remote *remote, struct cove_box
 		.command = *command,
 		.sink = {.on_stdout = put_out, .on_stderr = put_err, .arg = &output},
 		.detach = true,
+		.bare = true,
 	};
 	struct cove_result result;
 	enum cove_kind kind = cove_exec(box, &options, &result, &remote->error);

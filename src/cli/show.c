@@ -136,7 +136,7 @@ fallible show_ls(struct call *call)
 	auto_cove_box box = NULL;
 	on_exit_call(listing_done) struct listing list = {0};
 
-	TRY(target_of_box(call->words[0], &target));
+	TRY(target_of_box("ls", call->words[0], &target));
 	TRY(remote_open(&remote, call));
 	interrupt_arm(remote.cove);
 	box = cove_box_at(remote.cove, target.box);
@@ -183,7 +183,7 @@ fallible show_cat(struct call *call)
 	for (int i = 0; i < call->word_count; i++) {
 		auto_target target = {0};
 
-		TRY(target_of_box(call->words[i], &target));
+		TRY(target_of_box("cat", call->words[i], &target));
 		TRY(status_end(call, pour(&remote, &target)));
 	}
 	return OK;

@@ -26,11 +26,18 @@ void target_done(struct target *target)
 	*target = (struct target){0};
 }
 
-fallible target_of_box(const char *word, struct target *out)
+fallible target_of_box(const char *verb, const char *word, struct target *out)
 {
 	target_read(word, out);
 	if (out->box)
 		return OK;
+	if (!strchr(word, '/'))
+		return err_hint(err_new(INVALID, "no_path",
+					"'cove %s' needs a path in the sandbox, and '%s' has none",
+					verb, word),
+				"write BOX:PATH, for example 'cove %s %s:/etc/hosts'; '%s:' alone "
+				"is its /workspace",
+				verb, word, word);
 	return err_hint(err_new(INVALID, "no_box", "'%s' names no sandbox", word),
 			"write BOX:PATH, for example web:/etc/hosts");
 }

@@ -13,5 +13,5 @@ struct target {
 void target_read(const char *word, struct target *out);
 void target_done(struct target *target);
 #define auto_target on_exit_call(target_done) struct target
-// INVALID no_box when it names none.
-fallible target_of_box(const char *word, struct target *out);
+// For `verb`. INVALID no_box when it names none, no_path when it has no path.
+fallible target_of_box(const char *verb, const char *word, struct target *out);

@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/str.h"
 #include "cli/interrupt.h"
 
 // Signal handlers have no arguments of ours.
@@ -52,6 +54,17 @@ bool tty_size(int fd, uint16_t *out_cols, uint16_t *out_rows)
 	*out_cols = size.ws_col;
 	*out_rows = size.ws_row;
 	return true;
+}
+
+size_t tty_columns(void)
+{
+	const char *text = getenv("COLUMNS");
+	uint16_t cols = 0, rows;
+	uint64_t number;
+
+	if (text && str_to_u64(str_of(text), 1, UINT16_MAX, &number))
+		return (size_t)number;
+	return tty_size(STDOUT_FILENO, &cols, &rows) ? cols : 0;
 }
 
 static void on_resize(int signal)

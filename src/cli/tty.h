@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 // Every key is a byte that we read, nothing is echoed, no signal is made. False: no terminal.
@@ -10,5 +11,7 @@ bool tty_raw(int fd);
 void tty_restore(void); // harmless twice, and in a signal handler
 // False: it does not tell.
 bool tty_size(int fd, uint16_t *out_cols, uint16_t *out_rows);
+// How wide a table on stdout may be: COLUMNS, else the terminal; 0: it is no terminal.
+size_t tty_columns(void);
 // Readable each time the size may have changed; -1 when it could not be made.
 int tty_resized_fd(void);

@@ -30,7 +30,7 @@ fallible change_terms(struct fleet *fleet, const struct who *who, struct str key
 	TRY(access_ask(who, ACCESS_MAKE));
 	entry = access_find(fleet, who, key);
 	if (!entry)
-		return life_absent();
+		return life_absent(key);
 	TRY(terms_read(object, &entry->record.terms));
 	return entry_keep_now(entry);
 }
@@ -53,7 +53,7 @@ static fallible settle(struct entry *entry)
 	if (!err && entry->listed)
 		way_mend(entry);
 	if (!err && !entry->listed)
-		err = life_absent();
+		err = life_absent(str_of(entry->record.id));
 	entry_drop(entry);
 	return err;
 }
@@ -73,7 +73,7 @@ fallible change_box(struct fleet *fleet, const struct who *who, struct str key,
 	TRY(access_ask(who, ACCESS_MAKE));
 	entry = access_find(fleet, who, key);
 	if (!entry)
-		return life_absent();
+		return life_absent(key);
 	if (object) {
 		if (fleet->store)
 			TRY(store_ready(fleet->store));

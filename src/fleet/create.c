@@ -69,7 +69,7 @@ fallible create_find_made(struct fleet *fleet, const struct who *who, struct str
 			return err_kind(err) == ERR_TIMEOUT ? still_starting() : take_ptr(err);
 	}
 	if (!entry || !entry->listed)
-		return life_absent();
+		return life_absent(id);
 	*out = &entry->record;
 	return OK;
 }

@@ -8,6 +8,23 @@
 
 #define FIELDS_MAX 16384
 
+// Fields that are numbers in an event, though a log line has them as text.
+static const char *const numbers[] = {"port",	  "offset",  "requests",
+				      "bytesOut", "bytesIn", "durationMs"};
+
+static void put_field(struct json_out *out, const char *name, const char *text)
+{
+	uint64_t value;
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+		if (!strcmp(name, numbers[i]) && str_to_u64(str_of(text), 0, INT64_MAX, &value)) {
+			json_put_int(out, name, (int64_t)value);
+			return;
+		}
+	}
+	json_put_text(out, name, text);
+}
+
 static void hear(void *arg, const char *what, va_list args)
 {
 	struct fleet *fleet = arg;
@@ -32,7 +49,7 @@ static void hear(void *arg, const char *what, va_list args)
 		else if (!strcmp(name, "session"))
 			event.session = text;
 		else
-			json_put_text(&out, name, text);
+			put_field(&out, name, text);
 	}
 	json_end(&out, '}');
 	entry = event.sandbox ? map_get(fleet->by_id, str_of(event.sandbox)) : NULL;

@@ -62,7 +62,7 @@ fallible fleet_get(struct fleet *fleet, const struct who *who, struct str key,
 	TRY(access_ask(who, ACCESS_READ));
 	entry = access_find(fleet, who, key);
 	if (!entry)
-		return life_absent();
+		return life_absent(key);
 	queue_show(entry);
 	*out = &entry->record;
 	return OK;

@@ -266,7 +266,7 @@ static fallible find_box(const struct keyring *ring, const struct json *value, s
 	memcpy(owner.tenant, key->tenant, sizeof(owner.tenant));
 	entry = access_find(ring->fleet, &owner, name);
 	if (!entry)
-		return life_absent();
+		return life_absent(name);
 	memcpy(key->box, entry->record.id, sizeof(key->box));
 	return OK;
 }

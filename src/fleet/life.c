@@ -19,10 +19,14 @@
 #define RETRY_MIN_MS 100
 #define RETRY_MAX_MS 5000
 
-fallible life_absent(void)
+fallible life_absent(struct str key)
 {
-	return err_hint(err_new(NOT_FOUND, "no_sandbox", "there is no such sandbox"),
-			"GET /v1/sandboxes lists those there are");
+	bool shown = id_is_box(key) || id_is_short(key) || id_is_name(key);
+	struct err *err = shown ? err_new(NOT_FOUND, "no_sandbox",
+					  "there is no sandbox '" STR_FMT "'", STR_ARG(key))
+				: err_new(NOT_FOUND, "no_sandbox", "there is no such sandbox");
+
+	return err_hint(err, "GET /v1/sandboxes lists those there are");
 }
 
 // Files outlast the processes, unless it was made to leave nothing, or is deleted.
@@ -208,11 +212,11 @@ fallible life_delete(struct fleet *fleet, const struct who *who, struct str key,
 	TRY(access_ask(who, ACCESS_MAKE));
 	entry = access_find(fleet, who, key);
 	if (!entry)
-		return life_absent();
+		return life_absent(key);
 	entry_hold(entry);
 	TRY(await_rest(entry, deadline));
 	if (!entry->listed)
-		return life_absent();
+		return life_absent(key);
 	TRY(intend_end(entry));
 	TRY(await_rest(entry, deadline));
 	adopt_cancel(entry);

@@ -26,5 +26,6 @@ void life_rest(struct entry *entry);
 // ephemeral. Waits until nothing runs, or TIMEOUT.
 fallible life_drain(struct fleet *fleet, int64_t deadline);
 
-// The same words for every id that names nothing.
-fallible life_absent(void);
+// NOT_FOUND no_sandbox. The message repeats what was asked for, if it can name a sandbox, and is
+// the same for a sandbox of another tenant as for none.
+fallible life_absent(struct str key);

@@ -48,7 +48,7 @@ static bool can_start(const struct entry *entry)
 static fallible gone(const struct entry *entry)
 {
 	if (!entry->listed)
-		return life_absent();
+		return life_absent(str_of(entry->record.id));
 	if (has_lost_files(entry))
 		return err_hint(err_new(GONE, RECORD_FILES_LOST,
 					"the files of the sandbox are lost: they were not on the "
@@ -287,7 +287,7 @@ static fallible by_request(struct fleet *fleet, const struct who *who, struct st
 	TRY(access_ask(who, ACCESS_MAKE));
 	entry = access_find(fleet, who, key);
 	if (!entry)
-		return life_absent();
+		return life_absent(key);
 	TRY(step_begin(entry));
 	err = step(entry);
 	// The answer holds after a crash, too; where it cannot be written it is kept, and will be.

@@ -28,7 +28,7 @@ fallible visit_begin(struct fleet *fleet, const struct who *who, struct str key,
 	TRY(access_ask(who, ACCESS_USE));
 	entry = access_find(fleet, who, key);
 	if (!entry)
-		return life_absent();
+		return life_absent(key);
 	entry_hold(entry);
 	err = pause_wake(entry);
 	if (err) {
@@ -49,13 +49,13 @@ fallible visit_look(struct fleet *fleet, const struct who *who, struct str key, 
 	TRY(access_ask(who, ACCESS_USE));
 	entry = access_find(fleet, who, key);
 	if (!entry)
-		return life_absent();
+		return life_absent(key);
 	entry_hold(entry);
 	TRY(adopt_await(entry, deadline));
 	while (entry->listed && entry->moving && !entry->box)
 		TRY(bell_wait(&entry->changed, deadline), "wait for the sandbox to be taken up");
 	if (!entry->listed)
-		return life_absent();
+		return life_absent(key);
 	if (entry->record.state == STATE_STOPPED)
 		entry_need_box(entry);
 	if (!entry->box)

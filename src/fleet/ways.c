@@ -301,7 +301,7 @@ fallible way_look(struct fleet *fleet, const struct who *who, struct str key, st
 	TRY(access_ask(who, ACCESS_READ));
 	entry = access_find(fleet, who, key);
 	if (!entry)
-		return life_absent();
+		return life_absent(key);
 	if (entry->way_due) { // what was used before is known once it is open
 		entry_hold(entry);
 		way_mend(entry);
@@ -309,7 +309,7 @@ fallible way_look(struct fleet *fleet, const struct who *who, struct str key, st
 		entry = access_find(fleet, who, key);
 	}
 	if (!entry)
-		return life_absent();
+		return life_absent(key);
 	*out = (struct way_view){.is_open = entry->way_links != 0};
 	memcpy(out->id, entry->record.id, sizeof(out->id));
 	if (entry->way)

@@ -230,6 +230,7 @@ struct cove_exec_options {
 	struct cove_command command;
 	struct cove_sink sink;
 	bool detach;
+	bool bare; // without the words that the server adds to stderr when the time ran out
 };
 COVE_API COVE_MUST enum cove_kind cove_exec(struct cove_box *box,
 					    const struct cove_exec_options *options,

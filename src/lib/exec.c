@@ -10,14 +10,15 @@
 
 #define BODY_MAX ((size_t)4 << 20)
 #define RETRIES 20
+#define TIME_OUT_MAX 64
 #define RETRY_MS 250
 
 struct exec {
 	struct cove_box *box;
 	const struct cove_exec_options *options;
 	struct feed feed;
-	struct buf bytes;
-	char *process; // its id, once it is known
+	struct buf bytes, held; // held: words of the server, until the end says so
+	char *process;		// its id, once it is known
 	bool done;
 	struct cove_result result;
 };
@@ -33,6 +34,27 @@ static fallible put_body(struct buf *to, const struct cove_command *command)
 	return OK;
 }
 
+// "Command timed out after 500ms": what the server adds, alone in its event.
+static bool is_time_out(struct str text)
+{
+	static const char words[] = "Command timed out after ";
+	struct str rest = str_starts(text, words) ? str_skip(text, sizeof(words) - 1) : STR("");
+	size_t digits = strspn(rest.len ? rest.at : "", "0123456789");
+
+	return digits && digits + 2 == rest.len && memcmp(rest.at + digits, "ms", 2) == 0;
+}
+
+// Those words go unless they turn out to be the command's own.
+static fallible put_held(struct exec *exec, const struct json *event)
+{
+	auto_buf held = exec->held;
+
+	exec->held = BUF_INIT(TIME_OUT_MAX);
+	if (!held.len || strcmp(fields_text(event, "ended"), "wall_limit") == 0)
+		return OK;
+	return sink_put(&exec->options->sink, true, buf_view(&held));
+}
+
 static fallible on_event(struct exec *exec, const struct json *event)
 {
 	const char *type = fields_text(event, "type");
@@ -41,6 +63,11 @@ static fallible on_event(struct exec *exec, const struct json *event)
 	if (is_stderr || strcmp(type, "stdout") == 0) {
 		buf_clear(&exec->bytes);
 		TRY(fields_bytes(event, "data", &exec->bytes));
+		TRY(put_held(exec, event));
+		if (is_stderr && exec->options->bare && is_time_out(buf_view(&exec->bytes))) {
+			buf_str(&exec->held, buf_view(&exec->bytes));
+			return OK;
+		}
 		return sink_put(&exec->options->sink, is_stderr, buf_view(&exec->bytes));
 	}
 	if (strcmp(type, "start") == 0 && *fields_text(event, "processId")) {
@@ -48,6 +75,7 @@ static fallible on_event(struct exec *exec, const struct json *event)
 		exec->process = mem_str(fields_text(event, "processId"));
 	}
 	if (strcmp(type, "complete") == 0 || strcmp(type, "exit") == 0) {
+		TRY(put_held(exec, event));
 		fields_result(event, &exec->result);
 		exec->done = true;
 	}
@@ -138,7 +166,10 @@ static fallible run(struct exec *exec)
 enum cove_kind cove_exec(struct cove_box *box, const struct cove_exec_options *options,
 			 struct cove_result *out, struct cove_error *error)
 {
-	struct exec exec = {.box = box, .options = options, .bytes = BUF_INIT(CORE_BODY_MAX)};
+	struct exec exec = {.box = box,
+			    .options = options,
+			    .bytes = BUF_INIT(CORE_BODY_MAX),
+			    .held = BUF_INIT(TIME_OUT_MAX)};
 	struct err *err;
 
 	core_begin(box->cove);
@@ -147,6 +178,7 @@ enum cove_kind cove_exec(struct cove_box *box, const struct cove_exec_options *o
 		*out = exec.result;
 	feed_close(&exec.feed);
 	buf_done(&exec.bytes);
+	buf_done(&exec.held);
 	free(exec.process);
 	return core_end(box->cove, err, error);
 }

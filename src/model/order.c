@@ -89,6 +89,7 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 	case ORDER_STOP:
 	case ORDER_PAUSE:
 	case ORDER_THAW:
+	case ORDER_USAGE:
 		put_chars(&pack, order->box);
 		break;
 	case ORDER_LEAF:
@@ -236,6 +237,7 @@ static void get_order(struct unpack *in, struct order *order)
 	case ORDER_STOP:
 	case ORDER_PAUSE:
 	case ORDER_THAW:
+	case ORDER_USAGE:
 		get_box(in, order);
 		break;
 	case ORDER_CELLS:
@@ -390,6 +392,22 @@ static void get_adopt(struct unpack *in, struct answer *answer)
 		answer->spent[i] = unpack_u64(in);
 }
 
+static void put_usage(struct pack *pack, const struct order_usage *usage)
+{
+	pack_u64(pack, usage->memory);
+	pack_u64(pack, usage->cpu_us);
+	pack_u64(pack, usage->pids);
+	pack_u64(pack, usage->disk);
+}
+
+static void get_usage(struct unpack *in, struct order_usage *usage)
+{
+	usage->memory = unpack_u64(in);
+	usage->cpu_us = unpack_u64(in);
+	usage->pids = unpack_u64(in);
+	usage->disk = unpack_u64(in);
+}
+
 static void put_census(struct pack *pack, const struct answer *answer)
 {
 	const struct order_census *census = &answer->census;
@@ -466,6 +484,9 @@ static void put_done(struct pack *pack, const struct answer *answer)
 	case ORDER_CENSUS:
 		put_census(pack, answer);
 		break;
+	case ORDER_USAGE:
+		put_usage(pack, &answer->usage);
+		break;
 	default:
 		break;
 	}
@@ -505,6 +526,9 @@ static void get_done(struct unpack *in, struct answer *answer)
 		break;
 	case ORDER_CENSUS:
 		get_census(in, answer);
+		break;
+	case ORDER_USAGE:
+		get_usage(in, &answer->usage);
 		break;
 	default:
 		break;
@@ -571,7 +595,7 @@ const char *order_word(enum order_kind kind)
 		[ORDER_FREEZE] = "freeze",   [ORDER_FORGET] = "forget", [ORDER_LIST] = "list",
 		[ORDER_CELLS] = "cells",     [ORDER_ADOPT] = "adopt",	[ORDER_STOP] = "stop",
 		[ORDER_PAUSE] = "pause",     [ORDER_THAW] = "thaw",	[ORDER_CENSUS] = "census",
-		[ORDER_NETWORK] = "network",
+		[ORDER_NETWORK] = "network", [ORDER_USAGE] = "usage",
 	};
 
 	return kind < ORDER_KIND_COUNT ? words[kind] : "unknown";

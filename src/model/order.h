@@ -34,7 +34,7 @@
 #include "model/limits.h"
 #include "model/talk.h"
 
-#define ORDER_VERSION 8
+#define ORDER_VERSION 9
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 5
 #define ORDER_TEMPLATE_MAX 64 // with its NUL
@@ -59,7 +59,8 @@
 	X(PAUSE,   "freeze it, answer when nothing in it runs",     0) \
 	X(THAW,    "let it run again",                              0) \
 	X(CENSUS,  "what the kernel and the disk hold of boxes",    0) \
-	X(NETWORK, "open the way out of a living box, or close it", 0) /* net */
+	X(NETWORK, "open the way out of a living box, or close it", 0) /* net */ \
+	X(USAGE,   "what a box uses now; it is not woken for that", 0)
 // clang-format on
 
 enum order_kind {
@@ -74,7 +75,7 @@ struct order {
 	uint32_t id;
 	char trace[ORDER_TRACE_MAX];   // all but HELLO: of the request that caused it, or ""
 	char box[ID_BOX_LEN + 1];      // BUILD BURY LEAF KILL ADOPT STOP PAUSE THAW
-				       // NETWORK;
+				       // NETWORK USAGE;
 				       // CELLS: ids behind this one, "": from the first
 	char name[ORDER_TEMPLATE_MAX]; // BUILD: template; IMPORT FREEZE FORGET: template;
 				       // LIST: names behind this one; LEAF: its mark, or ""
@@ -166,6 +167,15 @@ struct order_host {
 	uint32_t boxes_max;
 };
 
+// What a box uses. Of a box that does not run, only its disk is known.
+#define ORDER_USAGE_UNKNOWN UINT64_MAX
+struct order_usage {
+	uint64_t memory; // bytes, with the page cache of its files
+	uint64_t cpu_us; // since its start
+	uint64_t pids;	 // processes and threads
+	uint64_t disk;	 // bytes
+};
+
 struct answer {
 	enum answer_kind kind;
 	enum order_kind to; // the order's kind
@@ -194,6 +204,7 @@ struct answer {
 	uint64_t cpu_us;
 	uint64_t spent[TALK_LEAVES_MAX / 64];
 	struct order_census census; // CENSUS
+	struct order_usage usage;   // USAGE
 };
 
 static inline bool leaf_is_spent(const uint64_t *spent, uint32_t leaf)

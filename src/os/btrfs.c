@@ -19,6 +19,7 @@
 #endif
 
 #define WALK_SIZE 65536
+#define ONE_SIZE 256 // of a search for one item: its header and a qgroup info
 
 static int name_call(int dir, unsigned long call, const char *name)
 {
@@ -114,6 +115,32 @@ static uint64_t read_page(const struct btrfs_ioctl_search_args_v2 *args,
 		next = head.offset + 1;
 	}
 	return next;
+}
+
+static void keep_used(void *arg, uint64_t id, uint64_t used)
+{
+	(void)id;
+	*(uint64_t *)arg = used;
+}
+
+bool btrfs_quota_used(int fs, uint64_t id, uint64_t *out)
+{
+	struct {
+		struct btrfs_ioctl_search_args_v2 args;
+		char room[ONE_SIZE];
+	} search = {
+		.args = {.key = {.tree_id = BTRFS_QUOTA_TREE_OBJECTID,
+				 .min_type = BTRFS_QGROUP_INFO_KEY,
+				 .max_type = BTRFS_QGROUP_INFO_KEY,
+				 .min_offset = id,
+				 .max_offset = id,
+				 .max_transid = UINT64_MAX,
+				 .nr_items = 1},
+			 .buf_size = ONE_SIZE},
+	};
+
+	return ioctl(fs, BTRFS_IOC_TREE_SEARCH_V2, &search.args) == 0 &&
+	       read_page(&search.args, keep_used, out);
 }
 
 fallible btrfs_quota_walk(int fs, void (*each)(void *arg, uint64_t id, uint64_t used), void *arg)

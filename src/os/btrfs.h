@@ -20,6 +20,8 @@ fallible btrfs_quota_limit(int fs, uint64_t id, uint64_t bytes);
 void btrfs_quota_forget(int fs, uint64_t id);
 // Calls `each` with every subvolume's use as of the last commit (a write that met its limit has
 // committed).
+// Of one group alone; false: it is not known, as before the first commit.
+bool btrfs_quota_used(int fs, uint64_t id, uint64_t *out);
 fallible btrfs_quota_walk(int fs, void (*each)(void *arg, uint64_t id, uint64_t used), void *arg);
 
 // The file system becomes as large as its device.

@@ -385,6 +385,24 @@ static int finish(struct trial *trial, char *found, size_t size)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EFAULT;
 }
 
+bool probe_is_chroot(void)
+{
+	struct stat here, first;
+	int status = 0;
+	pid_t pid;
+
+	// The root of pid 1 is no chroot, as a rule. Another one may have come by pivot_root.
+	if (stat("/", &here) == 0 && stat("/proc/1/root", &first) == 0 &&
+	    here.st_dev == first.st_dev && here.st_ino == first.st_ino)
+		return false;
+	pid = fork();
+	if (pid == 0)
+		_exit(unshare(CLONE_NEWUSER) && errno == EPERM ? 1 : 0);
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
 size_t probe_all(int data, struct probe_row *rows, size_t max)
 {
 	size_t count = PROBES < max ? PROBES : max;

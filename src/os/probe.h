@@ -22,3 +22,12 @@ struct probe_row {
 // depend on its file system. Leaves nothing behind. Needs the rights of root; blocks for some
 // milliseconds.
 size_t probe_all(int data, struct probe_row *rows, size_t max);
+
+// True in a chroot, where the kernel makes no user namespace: its root is not that of its mount
+// namespace. False where another root came by pivot_root, as in a container.
+bool probe_is_chroot(void);
+#define PROBE_CHROOT                                                                               \
+	"this is a chroot, and the kernel makes no user namespaces in one: no sandbox can be made"
+#define PROBE_CHROOT_FIX                                                                           \
+	"enter it by 'systemd-nspawn -D DIR', or by unshare --mount and pivot_root, instead of "   \
+	"chroot; or run cove on the host itself"

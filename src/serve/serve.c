@@ -44,6 +44,7 @@
 #include "base/weak.h"
 #include "fleet/warm.h"
 #include "os/fd.h"
+#include "os/probe.h"
 #include "serve/argv.h"
 #include "serve/cert.h"
 #include "serve/child.h"
@@ -258,6 +259,8 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 					"cove serve makes sandboxes and needs root for that"),
 				"use sudo; only the small warden keeps the rights, the daemon that "
 				"serves the API has none");
+	if (probe_is_chroot())
+		return err_hint(err_new(NOT_OFFERED, "chroot", PROBE_CHROOT), PROBE_CHROOT_FIX);
 	raise_files();
 	umask(022);
 	// Whatever we were started with is not for our children.

@@ -359,6 +359,15 @@ fallible disk_again(struct disk *disk, const char *box, const struct limits *lim
 	return OK;
 }
 
+bool disk_used(struct disk *disk, const char *box, uint64_t *out)
+{
+	for (enum role role = MAIN; role < ROLES; role++)
+		if (disk->by[role].driver && disk->by[role].driver->used &&
+		    disk->by[role].driver->used(disk->by[role].self, box, out))
+			return true;
+	return false;
+}
+
 void disk_adopt(struct disk *disk, const char *box, const struct limits *limits)
 {
 	for (enum role role = MAIN; role < ROLES; role++)

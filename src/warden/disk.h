@@ -37,6 +37,8 @@ fallible disk_again(struct disk *disk, const char *box, const struct limits *lim
 		    int *out_tree);
 // A box that lives has it mounted, as an earlier warden made it with these limits.
 void disk_adopt(struct disk *disk, const char *box, const struct limits *limits);
+// Bytes that it takes; false: there is none, or that is not known. On btrfs what was committed.
+bool disk_used(struct disk *disk, const char *box, uint64_t *out);
 // Nobody has it mounted any more.
 bool disk_rests(struct disk *disk, const char *box);
 // Calls `each` for every box that has a disk.

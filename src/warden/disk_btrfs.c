@@ -487,6 +487,23 @@ static int pool_shared(void *self)
 	return pool->root;
 }
 
+static bool pool_used(void *self, const char *box, uint64_t *out)
+{
+	const struct pool *pool = self;
+	const struct tenant *tenant = map_get(pool->by_box, str_of(box));
+	auto_fd subvolume = -1;
+	auto_err err = NULL;
+	uint64_t id;
+
+	if (tenant)
+		return btrfs_quota_used(pool->root, tenant->id, out);
+	subvolume = openat(pool->root, box, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (subvolume < 0)
+		return false;
+	err = btrfs_id(subvolume, &id);
+	return !err && btrfs_quota_used(pool->root, id, out);
+}
+
 static fallible pool_drop(void *self, const char *box)
 {
 	struct pool *pool = self;
@@ -586,6 +603,7 @@ const struct disk_driver disk_btrfs = {
 	.make = pool_make,
 	.again = pool_again,
 	.adopt = pool_adopt,
+	.used = pool_used,
 	.drop = pool_drop,
 	.list = pool_list,
 	.pool = pool_shared,

@@ -39,6 +39,8 @@ struct disk_driver {
 	void (*adopt)(void *self, const char *box, const struct limits *limits);
 	// Nobody has it mounted any more, so it can be taken again. NULL: that is always so.
 	bool (*rests)(void *self, const char *box);
+	// Bytes that the disk of a box takes; false: it has none here. NULL: that is not measured.
+	bool (*used)(void *self, const char *box, uint64_t *out);
 	fallible (*drop)(void *self, const char *box); // an unknown box is dropped already
 	// Every box that has a disk here.
 	fallible (*list)(void *self, void (*each)(void *arg, const char *box), void *arg);

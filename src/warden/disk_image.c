@@ -364,6 +364,17 @@ static bool image_rests(void *arg, const char *box)
 	return file < 0 || !is_bound(file);
 }
 
+static bool image_used(void *arg, const char *box, uint64_t *out)
+{
+	auto_fd file = open_image(arg, box);
+	struct stat st;
+
+	if (file < 0 || fstat(file, &st))
+		return false;
+	*out = (uint64_t)st.st_blocks * 512;
+	return true;
+}
+
 static fallible image_again(void *arg, const char *box, const struct limits *limits, int *out_tree)
 {
 	auto_fd file = open_image(arg, box);
@@ -469,6 +480,7 @@ const struct disk_driver disk_image = {
 	.repair = image_repair,
 	.adopt = image_adopt,
 	.rests = image_rests,
+	.used = image_used,
 	.drop = image_drop,
 	.list = image_list,
 	.idle = image_idle,

@@ -293,6 +293,38 @@ uint64_t group_cpu_us(struct groups *groups, const char *box)
 	return at ? strtoull(at + sizeof(word) - 1, NULL, 10) : strtoull(text, NULL, 10) / 1000;
 }
 
+// One number of the controller's file for a box; UINT64_MAX: there is none.
+static uint64_t group_number(struct groups *groups, const char *box, int controller,
+			     const char *v2_file, const char *v1_file)
+{
+	for (int i = 0; i < groups->count; i++) {
+		const struct group_tree *tree = &groups->trees[i];
+		auto_fd file = -1;
+		char text[32], *end;
+		uint64_t number;
+		ssize_t len;
+
+		if (!(tree->holds & 1u << controller))
+			continue;
+		file = open_in(tree, box, tree->version == 2 ? v2_file : v1_file, O_RDONLY);
+		len = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
+		text[len > 0 ? len : 0] = 0;
+		number = strtoull(text, &end, 10);
+		return end == text ? UINT64_MAX : number;
+	}
+	return UINT64_MAX;
+}
+
+uint64_t group_memory(struct groups *groups, const char *box)
+{
+	return group_number(groups, box, CGROUP_MEMORY, "memory.current", "memory.usage_in_bytes");
+}
+
+uint64_t group_pids(struct groups *groups, const char *box)
+{
+	return group_number(groups, box, CGROUP_PIDS, "pids.current", "pids.current");
+}
+
 static fallible make_leaf(struct groups *groups, const char *name, uint32_t root, int *mount,
 			  struct group_leaf *leaf)
 {

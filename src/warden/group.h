@@ -125,6 +125,9 @@ fallible group_oom(struct groups *groups, const char *box, int *out_oom);
 // CPU time that a box has used, with all its leaves; 0: unknown. On v2 the kernel sums the counters
 // of all CPUs up for it, about a millisecond.
 uint64_t group_cpu_us(struct groups *groups, const char *box);
+// Bytes of memory, and processes with their threads; UINT64_MAX: unknown.
+uint64_t group_memory(struct groups *groups, const char *box);
+uint64_t group_pids(struct groups *groups, const char *box);
 uint32_t groups_pids(struct groups *groups); // processes in all boxes together
 
 // Freezes a box with all its leaves, or lets it run again. -1 with errno.

@@ -268,6 +268,32 @@ static fallible adopt(struct warden *warden, const struct order *order)
 	return OK;
 }
 
+// Read from the outside: a frozen box stays frozen, and a stopped one stopped.
+static fallible usage(struct warden *warden, const struct order *order)
+{
+	const struct cell *cell = find(warden, order);
+	struct answer *answer = &warden->answer;
+	struct order_usage usage = {
+		.memory = ORDER_USAGE_UNKNOWN,
+		.cpu_us = ORDER_USAGE_UNKNOWN,
+		.pids = ORDER_USAGE_UNKNOWN,
+		.disk = ORDER_USAGE_UNKNOWN,
+	};
+	bool is_there = disk_used(warden->disk, order->box, &usage.disk);
+
+	if (cell && cell->state == CELL_ALIVE) {
+		usage.memory = group_memory(warden->groups, cell->id);
+		usage.cpu_us = group_cpu_us(warden->groups, cell->id);
+		usage.pids = group_pids(warden->groups, cell->id);
+	} else if (!cell && !is_there) {
+		return no_box();
+	}
+	*answer = (struct answer){
+		.kind = ANSWER_DONE, .to = ORDER_USAGE, .id = order->id, .usage = usage};
+	post_answer(warden, answer, NULL, 0);
+	return OK;
+}
+
 static fallible kill_leaf(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
@@ -372,6 +398,7 @@ static const struct {
 	[ORDER_THAW] = {GREETED, rest_end},
 	[ORDER_CENSUS] = {GREETED, tally_census},
 	[ORDER_NETWORK] = {GREETED, netcell_order},
+	[ORDER_USAGE] = {GREETED, usage},
 };
 
 // True when one was read; *over when none can be any more.

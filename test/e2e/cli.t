@@ -175,7 +175,7 @@ def boxes(cli):
     box = got.text.strip()
     c.ok(got.text == box + "\n" and len(box) == 52, "create prints the id and nothing else", got)
     lines = cli("ps").text.splitlines()
-    c.ok(lines[0].split() == ["ID", "NAME", "TEMPLATE", "STATE", "AGE"] and len(lines) == 2 and
+    c.ok(lines[0].split() == ["ID", "NAME", "TEMPLATE", "STATE", "AGE", "MEMORY", "CPU", "DISK"] and len(lines) == 2 and
          lines[1].split()[1:4] == ["web", "host", "running"], "ps is a table", lines)
     c.same(cli("ps", "-q", "-l", "team=a").text, box + "\n", "ps finds by label")
     c.same(cli("ps", "-q", "-l", "team=b").text, "", "and finds nothing by another")

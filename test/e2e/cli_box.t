@@ -89,8 +89,8 @@ def processes(cli):
     process = got.text.strip()
     c.ok(got.returncode == 0 and process and "\n" not in process, "exec -d prints the process id", got)
     rows = [line.split() for line in cli("ps", "web").text.splitlines()]
-    c.ok(rows[0] == ["ID", "PID", "STATUS", "EXIT", "AGE", "COMMAND"] and [process, "running"] in
-         [[row[0], row[2]] for row in rows], "ps BOX is a table of its processes", rows)
+    c.ok(rows[0] == ["ID", "KIND", "PID", "STATUS", "EXIT", "AGE", "COMMAND"] and [process, "running"] in
+         [[row[0], row[3]] for row in rows], "ps BOX is a table of its processes", rows)
     got = cli("logs", "-f", "web", process)
     c.ok(got.text == "one\nthree\n" and got.err == "two\n" and got.returncode == 0,
          "logs -f follows it to its end, stdout and stderr apart", got)

@@ -16,7 +16,7 @@ static const struct option options[] = {
 	{OPT_LABEL, 'l', "label", "NAME=VALUE", "label", ~0u},
 	{.name = NULL},
 };
-static const struct grammar grammar = {NULL, options, NULL};
+static const struct grammar grammar = {.options = options};
 static struct given given[8];
 static struct call call;
 

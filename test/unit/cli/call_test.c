@@ -21,7 +21,14 @@ static const struct option options[] = {
 	{.name = NULL},
 };
 static const struct remark remarks[] = {{.section = NULL}};
-static const struct grammar grammar = {verbs, options, remarks};
+static const struct grammar grammar = {
+	.verbs = verbs,
+	.options = options,
+	.remarks = remarks,
+	.aliases =
+		(const struct alias[]){{"list", "ps"}, {"images", "template ls"}, {.word = NULL}},
+	.strangers = (const struct stranger[]){{"-p", "use forward"}, {.option = NULL}},
+};
 
 static struct call call;
 
@@ -41,6 +48,18 @@ static fallible read_line(const char *line)
 	}
 	argv[argc] = NULL;
 	return call_read(&call, &grammar, argc, argv);
+}
+
+TEST(aliases, "a word of other tools is a verb, and an option of theirs has a hint")
+{
+	auto_err err = NULL;
+
+	CHECK_OK(read_line("list -q"));
+	CHECK(call.verb->id == VERB_PS && call_has(&call, OPT_QUIET));
+	CHECK_OK(read_line("images"));
+	CHECK(call.verb->id == VERB_TEMPLATE_LS);
+	err = read_line("run -p 80:80 true");
+	CHECK(err && strcmp(err_hint_of(err), "use forward") == 0);
 }
 
 TEST(forms, "a value follows its option, or an equals sign, or stands right behind the letter")

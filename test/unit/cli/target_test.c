@@ -32,7 +32,7 @@ TEST(words, "a box comes before the first colon, unless a slash comes before tha
 TEST(no_box, "where a box must be named, a mere file is refused with a hint")
 {
 	auto_target target = {0};
-	auto_err err = target_of_box("hosts", &target);
+	auto_err err = target_of_box("ls", "hosts", &target);
 
 	CHECK(err && err_kind(err) == ERR_INVALID && err_hint_of(err));
 }

@@ -1,0 +1,11 @@
+// What boxes use at this moment, read by the warden from their cgroups and disks. No box is woken
+// for that.
+#pragma once
+
+#include "fleet/fleet.h"
+#include "model/order.h"
+
+// Waits, one second at most. What could not be learned is ORDER_USAGE_UNKNOWN.
+void usage_ask(struct fleet *fleet, const char *id, struct order_usage *out);
+// "usage": {…}, null for what is unknown.
+void usage_put(struct json_out *out, const struct order_usage *usage);
