@@ -55,6 +55,7 @@
 #include "serve/reload.h"
 #include "store/audit.h"
 #include "store/egress.h"
+#include "store/pledges.h"
 
 #define DRAIN_BOXES_MS 25000
 #define DRAIN_REPLIES_MS 2000
@@ -318,6 +319,12 @@ static struct err *prune_egress(void *arg, struct sweep_round *round)
 				  &count);
 }
 
+static struct err *prune_pledges(void *arg, struct sweep_round *round)
+{
+	(void)round;
+	return store_pledges_prune(arg, clock_steady_ms() - PLEDGE_AGE_MS, PLEDGE_MAX);
+}
+
 static struct err *prune_audit(void *arg, struct sweep_round *round)
 {
 	const struct house *house = arg;
@@ -345,6 +352,7 @@ static fallible staff(struct house *house)
 	sweep_add(door->sweep, "events", prune_events, house->store);
 	sweep_add(door->sweep, "egress", prune_egress, house->store);
 	sweep_add(door->sweep, "audit", prune_audit, house);
+	sweep_add(door->sweep, "idempotency", prune_pledges, house->store);
 	door->ledger = ledger_new(house->loop, house->store);
 	ear_open(door->fleet);
 	return OK;

@@ -60,6 +60,32 @@ static struct err *forget(struct db *db, void *arg)
 	return query_run(&query, NULL);
 }
 
+struct pledges_pruning {
+	int64_t since_ms;
+	uint64_t keep;
+};
+
+static struct err *pledges_prune(struct db *db, void *arg)
+{
+	struct pledges_pruning *pruning = arg;
+	auto_query query = {0};
+
+	TRY(forget(db, &pruning->since_ms));
+	TRY(query_open(db,
+		       "DELETE FROM pledges WHERE kept <= (SELECT kept FROM pledges ORDER BY kept"
+		       " DESC LIMIT 1 OFFSET $1)",
+		       &query));
+	query_put_int(&query, (int64_t)pruning->keep);
+	return query_run(&query, NULL);
+}
+
+fallible store_pledges_prune(struct store *store, int64_t since_ms, uint64_t keep)
+{
+	struct pledges_pruning pruning = {.since_ms = since_ms, .keep = keep};
+
+	return store_do_last(store, pledges_prune, &pruning);
+}
+
 static struct err *find(struct db *db, void *arg)
 {
 	struct search *search = arg;

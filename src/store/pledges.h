@@ -14,6 +14,8 @@ struct store_pledge {
 };
 
 void store_pledges_put(struct store *store, const struct store_pledge *pledge); // does not wait
+// Forgets those kept before, and all but the newest `keep`.
+fallible store_pledges_prune(struct store *store, int64_t since_ms, uint64_t keep);
 // Those kept since, oldest first; older ones are forgotten. The words live in the arena.
 fallible store_pledges_load(struct store *store, int64_t since_ms, struct arena *arena,
 			    struct store_pledge **out, size_t *out_count);

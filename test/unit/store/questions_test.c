@@ -409,3 +409,50 @@ EACH_BACKEND(pledges, "answers under a key come back; old ones are forgotten")
 	CHECK(count == 1 && pledges[0].status == 201 && str_is(pledges[0].body, "{}"));
 	CHECK_STR(pledges[0].key, "k1");
 }
+
+// What lifecycles leave: events, rows of the audit log, answers under keys.
+static struct err *leave_rows(struct house *house, int64_t now, int count)
+{
+	const struct store_audit row = {
+		.time_ms = now,
+		.tenant = "",
+		.who = "operator",
+		.action = "sandbox.create",
+		.target = "box-000000000000000000000000000000000000000000000001",
+		.outcome = "done",
+		.fields = "{}"};
+	const struct store_event event = {.time_ms = now,
+					  .tenant = "",
+					  .kind = "sandbox.created",
+					  .sandbox = row.target,
+					  .session = "",
+					  .fields = "{\"template\":\"host\"}"};
+	static int made;
+	char key[72];
+
+	for (int i = 0; i < count; i++) {
+		TRY(store_events_add(house->store, &event, 1, NULL));
+		TRY(store_audit_add(house->store, &row, NULL));
+		snprintf(key, sizeof(key), "%064d", made++);
+		store_pledges_put(house->store, &(struct store_pledge){.key = key,
+								       .status = 201,
+								       .place = "",
+								       .body = STR("{\"id\":1}"),
+								       .kept_ms = now + i});
+	}
+	TRY(store_pledges_prune(house->store, now - 1000000, 100));
+	TRY(store_events_prune(house->store, 0, 100, NULL));
+	return store_audit_prune(house->store, now, INT64_MAX / 2, 100, NULL);
+}
+
+EACH_BACKEND(retention, "with its retention the store stops growing, whatever is done")
+{
+	uint64_t settled = 0;
+
+	for (int round = 1; round <= 12; round++) {
+		CHECK_OK(leave_rows(house, round * 1000, 200));
+		if (round == 4)
+			settled = store_stats(house->store).bytes;
+	}
+	CHECK(settled > 0 && store_stats(house->store).bytes <= settled + (16 << 10));
+}
