@@ -288,15 +288,19 @@ export COVE_E2E_SHORT := $(or $(COVE_E2E_SHORT),$(if $(sanitized),1))
 # gcc 12's thread sanitizer knows fewer random bits of an address than newer kernels use, and some
 # tests fork daemons that start threads again. The leak check
 # costs seconds at every exit and needs calls that the daemon's filter forbids: unit tests only.
-prove = $(if $(strip $(1)),TAP_DIR=$(O)/tap $(if $(filter tsan,$(V)),TSAN_OPTIONS=die_after_fork=0 setarch -R) prove --exec tools/tap -f $(2) $(1),true)
+# Whatever ends make ends prove, and with it each test, which undoes what it began.
+with_parent = setpriv --pdeathsig TERM
+prove = $(if $(strip $(1)),TAP_DIR=$(O)/tap $(if $(filter tsan,$(V)),TSAN_OPTIONS=die_after_fork=0 setarch -R) $(with_parent) prove --exec '$(with_parent) tools/tap' -f $(2) $(1),true)
 alone   = $(if $(strip $(1)),$(shell grep -ls '^[#] alone:' $(1)))
 stories = { export ASAN_OPTIONS=detect_leaks=0; told=0; $(call prove,$(filter-out $(call alone,$(1)),$(1)),-j $(TESTS)) || told=1; \
 	$(call prove,$(call alone,$(1))) || told=1; [ $$told = 0 ]; }
 
-.PHONY: test test-built unit e2e hostile weak asan tsan run deps bench bench-built soak
+.PHONY: test space test-built unit e2e hostile weak asan tsan run deps bench bench-built soak
 test: need := build run test
-test: deps
+test: space deps
 	+@$(again) test-built
+space:
+	@tools/space $(TESTS)
 test-built: $(O)/cove $(tests) inmates $(if $(sanitized),,lib weak)
 	@[ -n "$$TAP_AGAIN" ] || rm -rf $(O)/tap; code=0; \
 	$(call prove,$(UNIT),-j $(TESTS)) || code=1; \

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +20,29 @@
 
 static char scratch_path[64];
 static int scratch = -1;
+
+// The test goes on in a child. However that ends, by a signal too, its directory is removed here.
+static inline void scratch_guard(void)
+{
+	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+	int status = 0, pid, parent = getpid();
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+		(void)signal(numbers[i], SIG_IGN);
+	pid = fork();
+	if (pid <= 0) {
+		for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+			(void)signal(numbers[i], SIG_DFL);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (pid < 0 || getppid() != parent)
+			_exit(1);
+		return;
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	err_free(path_remove(AT_FDCWD, scratch_path));
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
 
 __attribute__((constructor(101))) static void scratch_begin(void)
 {
@@ -30,8 +55,13 @@ __attribute__((constructor(101))) static void scratch_begin(void)
 	log_open("test", 2);
 	snprintf(scratch_path, sizeof(scratch_path), "/tmp/cove-test-");
 	memset(scratch_path + strlen(scratch_path), 'X', 6); // mkdtemp fills these
+	if (!mkdtemp(scratch_path)) {
+		perror("scratch");
+		exit(1);
+	}
+	scratch_guard();
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    !mkdtemp(scratch_path) || chmod(scratch_path, 0755)) {
+	    chmod(scratch_path, 0755)) {
 		perror("scratch");
 		exit(1);
 	}
@@ -43,8 +73,9 @@ __attribute__((destructor)) static void scratch_end(void)
 	char line[1024];
 	FILE *mounts;
 
-	while (wait(NULL) > 0)
-		;
+	// What a test that failed left running goes with this process.
+	for (int i = 0; i < 1000 && waitpid(-1, NULL, WNOHANG) >= 0; i++)
+		usleep(10000);
 	// A test that failed half-way leaves its mounts; they are ours alone.
 	mounts = fopen("/proc/self/mountinfo", "re");
 	while (mounts && fgets(line, sizeof(line), mounts)) {

@@ -96,6 +96,19 @@ def _surprised(kind, value, trace):
 sys.excepthook = _surprised
 
 
+def _signalled(number, _):
+    """What was begun is undone, whatever ends the test: `finally` and atexit run, by force when a thread does not end."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, lambda *_: (atexit._run_exitfuncs(), os._exit(1)))
+    signal.alarm(20)
+    sys.exit(128 + number)
+
+
+for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(_number, _signalled)
+
+
 class Reply:
     def __init__(self, status, headers, body):
         self.status, self.headers, self.body = status, headers, body
