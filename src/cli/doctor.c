@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,7 +32,8 @@ struct report {
 	size_t row_count;
 	struct warning warnings[WARNINGS_MAX];
 	size_t warning_count;
-	char private[640]; // of /usr, as words of a warning
+	char private[640];		// of /usr, as words of a warning
+	uint64_t pool_bytes, disk_free; // of pool.img, 0: there is none; of its file system
 	bool reachable;
 	char url[128], version[64], trouble[256];
 };
@@ -156,6 +158,17 @@ static void warn(struct report *report, const char *data)
 	warn_usr(report);
 }
 
+static void measure_disk(struct report *report, int dir)
+{
+	struct statvfs fs;
+	struct stat pool;
+
+	if (fstatat(dir, "pool.img", &pool, AT_SYMLINK_NOFOLLOW) == 0)
+		report->pool_bytes = (uint64_t)pool.st_blocks * 512;
+	if (fstatvfs(dir, &fs) == 0)
+		report->disk_free = (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
 // The data directory, or the nearest one above it that exists: it tells the file system.
 static fallible probe(struct report *report, const char *data)
 {
@@ -170,6 +183,7 @@ static fallible probe(struct report *report, const char *data)
 		*slash = 0;
 	}
 	report->row_count = probe_all(dir, report->rows, PROBE_ROWS_MAX);
+	measure_disk(report, dir);
 	return OK;
 }
 
@@ -206,6 +220,11 @@ static bool is_fit(const struct report *report)
 
 static void write_features(struct json_out *out, const struct report *report)
 {
+	json_key(out, "disk");
+	json_begin(out, '{');
+	json_put_int(out, "poolBytes", (int64_t)report->pool_bytes);
+	json_put_int(out, "freeBytes", (int64_t)report->disk_free);
+	json_end(out, '}');
 	json_key(out, "features");
 	json_begin(out, '[');
 	for (size_t i = 0; i < report->row_count; i++) {
@@ -269,6 +288,20 @@ static void print_features(const struct report *report)
 	grid_print(&grid, stdout);
 }
 
+static void print_disk(const struct report *report)
+{
+	unsigned long long pool = report->pool_bytes >> 20, left = report->disk_free >> 20;
+
+	if (pool)
+		print_line("disk: the sandboxes' files take %llu MiB (pool.img), which grows and "
+			   "shrinks with their use; %llu MiB are free beside it",
+			   pool, left);
+	else
+		print_line("disk: there is no pool.img; a start of cove makes one of 256 MiB "
+			   "(--pool-start); %llu MiB are free",
+			   left);
+}
+
 static void print_as_text(const struct report *report)
 {
 	print_features(report);
@@ -286,6 +319,7 @@ static void print_as_text(const struct report *report)
 		print_line("warning: %s", report->warnings[i].what);
 		print_line("  fix: %s", report->warnings[i].fix);
 	}
+	print_disk(report);
 	if (report->reachable)
 		print_line("daemon: version %s answers at %s", report->version, report->url);
 	else

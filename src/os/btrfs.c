@@ -166,11 +166,62 @@ fallible btrfs_quota_walk(int fs, void (*each)(void *arg, uint64_t id, uint64_t 
 	return OK;
 }
 
+// The kernel answers with a number above 0 while another balance or resize runs.
+static fallible btrfs_resize(int fs, const char *to)
+{
+	int code = name_call(fs, BTRFS_IOC_RESIZE, to);
+
+	if (code)
+		return err_sys(code > 0 ? EBUSY : errno, "resize the pool's file system to %s", to);
+	return OK;
+}
+
 fallible btrfs_grow(int fs)
 {
-	if (name_call(fs, BTRFS_IOC_RESIZE, "max"))
-		return err_sys(errno, "grow the pool's file system");
+	return btrfs_resize(fs, "max");
+}
+
+fallible btrfs_shrink(int fs, uint64_t bytes)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+	return btrfs_resize(fs, text);
+}
+
+fallible btrfs_measure(int fs, struct btrfs_space *out)
+{
+	auto_free struct btrfs_ioctl_dev_info_args *args = mem_new_of(
+		struct btrfs_ioctl_dev_info_args);
+
+	args->devid = 1;
+	if (ioctl(fs, BTRFS_IOC_DEV_INFO, args))
+		return err_sys(errno, "measure the pool's file system");
+	*out = (struct btrfs_space){.size = args->total_bytes, .chunks = args->bytes_used};
 	return OK;
+}
+
+fallible btrfs_compact(int fs, unsigned int percent)
+{
+	auto_free struct btrfs_ioctl_balance_args *args = mem_new_of(
+		struct btrfs_ioctl_balance_args);
+	int code;
+
+	args->flags = BTRFS_BALANCE_DATA | BTRFS_BALANCE_METADATA;
+	args->data.flags = args->meta.flags = BTRFS_BALANCE_ARGS_USAGE;
+	args->data.usage = args->meta.usage = percent;
+	code = ioctl(fs, BTRFS_IOC_BALANCE_V2, args);
+	// ENOSPC: some chunks fitted nowhere; the others were moved.
+	if (code > 0 || (code < 0 && errno != ENOSPC))
+		return err_sys(code > 0 ? EBUSY : errno, "compact the pool");
+	return OK;
+}
+
+void btrfs_cancel(int fs)
+{
+	// ENOTCONN, EINVAL: nothing of the kind is under way.
+	(void)ioctl(fs, BTRFS_IOC_BALANCE_CTL, BTRFS_BALANCE_CTL_CANCEL);
+	(void)name_call(fs, BTRFS_IOC_RESIZE, "cancel");
 }
 
 void btrfs_no_cow(int file)

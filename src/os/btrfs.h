@@ -24,8 +24,23 @@ void btrfs_quota_forget(int fs, uint64_t id);
 bool btrfs_quota_used(int fs, uint64_t id, uint64_t *out);
 fallible btrfs_quota_walk(int fs, void (*each)(void *arg, uint64_t id, uint64_t used), void *arg);
 
-// The file system becomes as large as its device.
+// The file system becomes as large as its device. Fails while chunks are being moved.
 fallible btrfs_grow(int fs);
+// The file system's only device: its size, and what chunks take of that; bytes. A chunk is taken
+// when a write is accepted, not when the data reach the device.
+struct btrfs_space {
+	uint64_t size, chunks;
+};
+fallible btrfs_measure(int fs, struct btrfs_space *out);
+// Moves the contents of chunks that are filled less than `percent` together (a balance). Takes as
+// long as that does; btrfs_cancel() ends it early.
+fallible btrfs_compact(int fs, unsigned int percent);
+// The file system becomes smaller, 256 MiB at least: chunks beyond `bytes` are moved first. On the
+// disk when it returns. Fails when they fit nowhere.
+fallible btrfs_shrink(int fs, uint64_t bytes);
+// Ends a compact or a shrink of another process, also one that a power cut interrupted. Waits for
+// the chunk at hand.
+void btrfs_cancel(int fs);
 
 // Writes of this empty file go where its blocks are; without effect on other file systems.
 void btrfs_no_cow(int file);

@@ -18,7 +18,7 @@ char **argv_daemon(const struct config *config)
 // The warden is told as little as it needs; see warden/warden.h.
 char **argv_warden(const struct config *config)
 {
-	char **argv = mem_new(11 * sizeof(*argv));
+	char **argv = mem_new(13 * sizeof(*argv));
 	int count = 0;
 
 	argv[count++] = mem_str("cove");
@@ -29,6 +29,8 @@ char **argv_warden(const struct config *config)
 	argv[count++] = mem_fmt("--gid=%u", (unsigned int)config->gid);
 	argv[count++] = mem_fmt("--fd-lock=%d", (int)config->fd_lock);
 	argv[count++] = mem_fmt("--fd-holds=%d", (int)config->fd_holds);
+	argv[count++] = mem_fmt("--pool-start=%llu", (unsigned long long)config->pool_start);
+	argv[count++] = mem_fmt("--pool-max=%llu", (unsigned long long)config->pool_max);
 	if (*config->disk)
 		argv[count++] = mem_fmt("--disk=%s", config->disk);
 	if (*config->steer)

@@ -81,7 +81,7 @@ static const struct row rows[] = {
 	 "after how long a session that nobody used is deleted (90 days)"},
 	{"audit-retention", "COVE_AUDIT_RETENTION", TIME | LIVE, AT(audit_ms), "0s", 0, 3650ull * 86400000, "TIME",
 	 "after how long a row of the audit log is forgotten (365 days)"},
-	{"audit-max", "COVE_AUDIT_MAX", COUNT | LIVE, AT(audit_rows), "1000000", 100, 1ull << 40, "NUMBER",
+	{"audit-max", "COVE_AUDIT_MAX", COUNT | LIVE, AT(audit_rows), "100000", 100, 1ull << 40, "NUMBER",
 	 "how many rows the audit log keeps"},
 	{"egress-exceptions", "COVE_EGRESS_EXCEPTIONS", TEXT, AT(exceptions), "", 0, 0, "LIST",
 	 "addresses of this host and its networks that may be reached for sandboxes: ADDRESS[/BITS][:PORT], with commas"},
@@ -105,6 +105,10 @@ static const struct row rows[] = {
 	 "divide every timer of the lifecycle by this; only with --dev"},
 	{"disk", "COVE_DISK", CHOICE, AT(disk), "", 0, 0, "btrfs|ext4-image|directory",
 	 "how files of sandboxes are kept (the best that works)"},
+	{"pool-start", "COVE_POOL_START", BYTES, AT(pool_start), "256M", 256 << 20, 1ull << 50, "SIZE",
+	 "the least size of the file with the disks of sandboxes (pool.img, btrfs); it grows and shrinks with their use"},
+	{"pool-max", "COVE_POOL_MAX", BYTES, AT(pool_max), "0", 0, 1ull << 50, "SIZE",
+	 "the most that this file may grow to; 0: what the disk has, less 5 % or 2 GiB"},
 	{"steer", "COVE_STEER", CHOICE, AT(steer), "", 0, 0, "sk_lookup|nft",
 	 "how connections of sandboxes are led to their policy (the best that works)"},
 	{"log-level", "COVE_LOG_LEVEL", CHOICE | LIVE, AT(log_level), "", 0, 0, "debug|info|warn|error",
@@ -352,6 +356,8 @@ static fallible check(struct config *config)
 		return err_new(INVALID, "bad_config",
 			       "--shared-tag must be 1 to 64 visible "
 			       "characters without ':'");
+	if (config->pool_max && config->pool_max < config->pool_start)
+		return err_new(INVALID, "bad_config", "pool-max is less than pool-start");
 	if (!*config->data)
 		return err_new(INVALID, "bad_config", "the data directory has no name");
 	if (!*config->run) {

@@ -15,6 +15,7 @@
 struct config {
 	char *data, *run, *listen, *hosts, *disk, *steer, *log_level, *log_format, *on_term, *store;
 	char *warm;
+	uint64_t pool_start, pool_max; // bytes
 	uint64_t boxes_max, loops_max, conns_max, threads, warm_max;
 	uint64_t output_max; // bytes
 	uint64_t grace_ms;

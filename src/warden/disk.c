@@ -4,7 +4,7 @@
 // btrfs cannot keep, and whatever the driver, directories of boxes that were made without one.
 //
 // syscalls: umount2 ioctl getdents64 faccessat faccessat2 fstat
-// syscalls: fstatfs mkdirat umask openat close mount_setattr clone3 waitid pipe2 read write
+// syscalls: mkdirat umask openat close mount_setattr clone3 waitid pipe2 read write
 #include "warden/disk.h"
 
 #include <dirent.h>
@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 
 #include "base/auto.h"
 #include "base/id.h"
@@ -25,10 +24,10 @@
 #include "os/mount.h"
 #include "os/ns.h"
 #include "warden/disk_driver.h"
+#include "warden/disk_room.h"
 #include "warden/disk_sync.h"
 #include "warden/vault.h"
 
-#define WATERMARK (2ull << 30)
 #define LIMIT_MOST (16ull << 40)
 #define PROBE_BOX "probe"
 #define PROBE_BASE (1u << 20)
@@ -92,28 +91,6 @@ fallible disk_list(int dir, const char *suffix, void (*each)(void *arg, const ch
 	}
 	closedir(names);
 	return OK;
-}
-
-static fallible measure(int data, uint64_t *out_total, uint64_t *out_room)
-{
-	uint64_t room, total, mark;
-	struct statfs fs;
-
-	if (fstatfs(data, &fs))
-		return err_sys(errno, "ask the state file system for its free space");
-	total = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
-	room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
-	mark = total / 20 < WATERMARK ? total / 20 : WATERMARK;
-	*out_total = total;
-	*out_room = room > mark ? room - mark : 0;
-	return OK;
-}
-
-fallible disk_room(int data, uint64_t *out)
-{
-	uint64_t total;
-
-	return measure(data, &total, out);
 }
 
 // A promise that this host could never keep is refused. The default is none: nobody asked for it.
@@ -241,12 +218,13 @@ static fallible start(struct disk *disk, const char *want)
 	return OK;
 }
 
-fallible disk_open(int data, const char *want, struct disk **out)
+fallible disk_open(int data, const char *want, const struct pool_bounds *pool, struct disk **out)
 {
 	struct disk *disk = mem_new_of(struct disk);
 	struct err *err;
 
 	disk->boxes = VAULT_NONE;
+	disk->place.pool = pool ? *pool : (struct pool_bounds){.start = POOL_START};
 	disk->place.data = openat(data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	err = disk->place.data < 0 ? err_sys(errno, "open the state directory") : start(disk, want);
 	if (err) {
@@ -297,7 +275,7 @@ fallible disk_make(struct disk *disk, const char *box, const struct limits *limi
 			err_new(INVALID, "no_disk_limit",
 				"this host cannot keep a limit on inodes"),
 			"leave the inode limit out, or give the host loop devices and mke2fs");
-	TRY(measure(disk->place.data, &total, &room));
+	TRY(disk_measure(disk->place.data, &total, &room));
 	TRY(bound(limits->disk, total));
 	if (!room && !disk->by[role].driver->preallocates)
 		return err_hint(
@@ -458,5 +436,8 @@ uint64_t disk_trash(const struct disk *disk)
 
 bool disk_reaped(struct disk *disk, int pid)
 {
-	return disk_sync_reaped(disk->sync, pid) || trash_reaped(disk->place.trash, pid);
+	const struct disk_driver *driver = disk->by[MAIN].driver;
+
+	return disk_sync_reaped(disk->sync, pid) || trash_reaped(disk->place.trash, pid) ||
+	       (driver->reaped && driver->reaped(disk->by[MAIN].self, pid));
 }

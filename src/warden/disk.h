@@ -7,13 +7,15 @@
 
 #include "base/err.h"
 #include "model/order.h"
+#include "warden/pool_size.h"
 
 struct disk;
 
 // `data`: DATA, open. This mount namespace must be private. Picks the driver (`want` NULL: the best
 // that works). Boxes' disks of an earlier life stay, whatever else it left is buried. The pool is
 // mounted at DATA/pool; one that cannot be mounted is UNAVAILABLE pool_lost, for disks are in it.
-fallible disk_open(int data, const char *want, struct disk **out);
+// `pool`: how large the pool is at least and at most; NULL: POOL_START, and whatever the host has.
+fallible disk_open(int data, const char *want, const struct pool_bounds *pool, struct disk **out);
 void disk_close(struct disk *disk); // unmounts and detaches; the files stay
 const char *disk_word(const struct disk *disk);
 bool disk_limits_bytes(const struct disk *disk);
@@ -53,5 +55,6 @@ fallible disk_reclaim(struct disk *disk, const char *box);
 // milliseconds to call it again, -1: not before the next box.
 int disk_idle(struct disk *disk);
 uint64_t disk_trash(const struct disk *disk); // entries not yet reaped
-// A child ended (SIGCHLD): true when `pid` was ours, the reaper or the one that syncs.
+// A child ended (SIGCHLD): true when `pid` was ours: the reaper, the one that syncs or the
+// one that grows and shrinks the pool.
 bool disk_reaped(struct disk *disk, int pid);

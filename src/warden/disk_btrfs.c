@@ -1,10 +1,10 @@
 // One pool file for the host, a subvolume with a simple quota for each box.
 //
-// The file is preallocated and grows in preallocated steps, and discard is off, so what btrfs
-// believes to have is truly there: a box meets its own EDQUOT, at worst the pool's ENOSPC, never
-// the EIO of a hole that the host's disk could not fill. Barriers stay on, for the pool outlives
-// us. It gets its name when it is whole, so one of that name that cannot be mounted has disks in it
-// that somebody wants: then nothing is made in its place.
+// The file is preallocated, grows in preallocated steps and is truncated at its end (pool_size.c),
+// and discard is off, so what btrfs believes to have is truly there: a box meets its own EDQUOT, at
+// worst the pool's ENOSPC, never the EIO of a hole that the host's disk could not fill. Barriers
+// stay on, for the pool outlives us. It gets its name when it is whole, so one of that name that
+// cannot be mounted has disks in it that somebody wants: then nothing is made in its place.
 //
 // A box at its limit must still be able to truncate, and btrfs reserves two tree blocks for that,
 // within the quota. So a little of each limit is held back: when a box stands at the brim, idle()
@@ -37,6 +37,7 @@
 #include "os/mount.h"
 #include "os/path.h"
 #include "warden/disk_driver.h"
+#include "warden/pool_size.h"
 #include "warden/tool.h"
 #include "warden/vault.h"
 
@@ -45,13 +46,7 @@
 #define READY "ready" // no box's id: what an earlier life left of it goes with the strays
 #define READY_MS 20   // after a box was made: it has its first command by then
 #define MIB (1ull << 20)
-#define GIB (1ull << 30)
-#define STEP_MAX (4 * GIB)   // the first size, and what it grows by
-#define STEP_MIN (256 * MIB) // smaller steps are not worth a chunk of btrfs
-#define ROUND (64 * MIB)
-#define FREE_LOW GIB	      // a new box waits for growth below this
-#define FREE_MOST (8 * GIB)   // more than this is not kept free ahead of need
-#define FREE_LEAST (32 * MIB) // no new box below this
+#define FREE_LEAST (32 * MIB) // no new box below this in a pool that cannot grow
 
 #define BRIM (128 << 10) // closer than this to the limit, a truncate may fail
 #define GRANT (256 << 10)
@@ -62,9 +57,7 @@
 #define COMMIT_SECONDS "3"
 
 #define NEAR_MS 50
-#define MIDDLE_MS 250
 #define FAR_MS 1000
-#define RETRY_MS 2000
 
 struct tenant {
 	char box[ID_BOX_LEN + 1];
@@ -74,11 +67,10 @@ struct tenant {
 
 struct pool {
 	struct disk_place place;
-	int file, device, root;
-	uint64_t size;
+	int file, device, root, lock;
 	bool fresh;		    // the file was made in this life
+	struct pool_size *size;	    // NULL: not open yet
 	struct map *by_box, *by_id; // to struct tenant, which by_box owns
-	int64_t grow_after;	    // a step that failed is not tried again at once
 	int64_t look_after;	    // when the boxes' use is looked at next
 	int64_t ready_after;	    // when to make one ready; 0: there is one, or nobody wants it
 	uint64_t ready_id;	    // 0: none stands ready
@@ -89,20 +81,9 @@ static struct str id_key(const uint64_t *id)
 	return (struct str){(const char *)id, sizeof(*id)};
 }
 
-// The size of the next step: a tenth of what is free but a chunk at least, 0 when that is too much.
-static fallible step(const struct pool *pool, uint64_t *out)
-{
-	uint64_t room;
-
-	TRY(disk_room(pool->place.data, &room));
-	*out = room / 10 < STEP_MAX ? room / 10 / ROUND * ROUND : STEP_MAX;
-	if (*out < STEP_MIN)
-		*out = room < STEP_MIN ? 0 : STEP_MIN;
-	return OK;
-}
-
 static fallible pool_file(struct pool *pool)
 {
+	uint64_t size = 0;
 	struct stat st;
 
 	pool->file = openat(pool->place.data, POOL, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -110,18 +91,21 @@ static fallible pool_file(struct pool *pool)
 	if (pool->fresh)
 		pool->file = openat(pool->place.data, POOL_NEW,
 				    O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (pool->file < 0 || fstat(pool->file, &st))
+	if (pool->file < 0)
 		return err_sys(errno, "open the pool file");
-	pool->size = (uint64_t)st.st_size;
+	TRY(pool_size_lock(pool->place.data, pool->fresh ? POOL_NEW : POOL, &pool->lock));
+	if (fstat(pool->file, &st))
+		return err_sys(errno, "look at the pool file");
+	size = (uint64_t)st.st_size;
 	if (pool->fresh) {
 		btrfs_no_cow(pool->file); // on a btrfs host preallocation would else be in vain
-		TRY(step(pool, &pool->size));
+		TRY(pool_size_step(pool->place.data, &pool->place.pool, 0, 0, &size));
 	}
-	if (!pool->size)
+	if (!size)
 		return err_new(NO_SPACE, "host_disk_full", "too little room for a pool of disks");
 	// Also on an old file: whatever made holes in it, they are filled before anything relies on
 	// it.
-	if (fallocate(pool->file, 0, 0, (off_t)pool->size))
+	if (fallocate(pool->file, 0, 0, (off_t)size))
 		return err_sys(errno, "preallocate the pool");
 	return OK;
 }
@@ -136,8 +120,11 @@ static fallible pool_format(const char *device)
 
 static fallible pool_mount(struct pool *pool, const char *device)
 {
-	const struct mount_option options[] = {
-		{"source", device}, {"nodiscard", NULL}, {"commit", COMMIT_SECONDS}, {NULL, NULL}};
+	const struct mount_option options[] = {{"source", device},
+					       {"nodiscard", NULL},
+					       {"skip_balance", NULL},
+					       {"commit", COMMIT_SECONDS},
+					       {NULL, NULL}};
 	auto_fd dir = -1;
 	auto_fd tree = -1;
 
@@ -197,8 +184,12 @@ static fallible pool_start(struct pool *pool)
 		TRY(pool_format(path), "format the pool");
 	TRY(pool_mount(pool, path));
 	TRY(btrfs_quota_on(pool->root));
+	btrfs_cancel(pool->root);    // what a power cut interrupted
 	TRY(btrfs_grow(pool->root)); // a crash may have come between the file's growth and this
 	TRY(pool_bury(pool));
+	TRY(pool_size_new(&(struct pool_files){pool->place.data, pool->file, pool->device,
+					       pool->root, pool->lock},
+			  &pool->place.pool, &pool->size));
 	return pool->fresh ? pool_name(pool) : OK;
 }
 
@@ -218,6 +209,7 @@ static void pool_close(void *self)
 	void *tenant;
 	size_t at = 0;
 
+	pool_size_stop(pool->size);
 	if (pool->root >= 0) {
 		vault_unmount(pool->root);
 		close(pool->root);
@@ -226,6 +218,8 @@ static void pool_close(void *self)
 		close(pool->device); // and it clears itself
 	if (pool->file >= 0)
 		close(pool->file);
+	if (pool->lock >= 0)
+		close(pool->lock);
 	while (map_next(pool->by_box, &at, &key, &tenant))
 		free(tenant);
 	map_free(pool->by_box);
@@ -242,6 +236,7 @@ static fallible pool_open(const struct disk_place *place, void **out)
 			      .file = -1,
 			      .device = -1,
 			      .root = -1,
+			      .lock = -1,
 			      .by_box = map_new(),
 			      .by_id = map_new()};
 	err = pool_start(pool);
@@ -258,49 +253,20 @@ static fallible pool_open(const struct disk_place *place, void **out)
 	return OK;
 }
 
-static fallible pool_free(const struct pool *pool, uint64_t *out)
+// No more boxes in a pool that is full and cannot grow. One that only has not grown yet takes them:
+// a new disk needs little.
+static fallible pool_admit(const struct pool *pool)
 {
 	struct statfs fs;
 
+	if (!pool_size_is_stuck(pool->size))
+		return OK;
 	if (fstatfs(pool->root, &fs))
 		return err_sys(errno, "ask the pool for its free space");
-	*out = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
-	return OK;
-}
-
-static fallible pool_grow(struct pool *pool)
-{
-	uint64_t more;
-
-	TRY(step(pool, &more));
-	if (!more)
-		return err_hint(err_new(NO_SPACE, "disk_full", "the disks' pool cannot grow"),
-				"free space on the host");
-	if (fallocate(pool->file, 0, (off_t)pool->size, (off_t)more))
-		return err_sys(errno, "preallocate more of the pool");
-	pool->size += more;
-	TRY(loopdev_grow(pool->device));
-	return btrfs_grow(pool->root);
-}
-
-// Grows a pool that has less than `want` free, by a step. Fails only when not even one more box
-// should be let in.
-static fallible pool_keep_room(struct pool *pool, uint64_t want)
-{
-	struct err *err;
-	uint64_t room = 0;
-
-	TRY(pool_free(pool, &room));
-	if (room >= want || (clock_ms() < pool->grow_after && room >= FREE_LEAST))
+	if ((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= FREE_LEAST)
 		return OK;
-	err = pool_grow(pool);
-	if (!err)
-		return OK;
-	pool->grow_after = clock_ms() + RETRY_MS;
-	if (room < FREE_LEAST)
-		return err;
-	err_free(err);
-	return OK;
+	return err_hint(err_new(NO_SPACE, "disk_full", "the disks' pool cannot grow"),
+			"free space on the host, or raise --pool-max");
 }
 
 static uint64_t hold_of(uint64_t limit)
@@ -348,6 +314,7 @@ static void tenant_enter(struct pool *pool, struct tenant *tenant)
 {
 	map_put(pool->by_box, str_of(tenant->box), tenant);
 	map_put(pool->by_id, id_key(&tenant->id), tenant);
+	pool_size_set_disks(pool->size, map_count(pool->by_box));
 	if (pool->look_after > clock_ms() + NEAR_MS)
 		pool->look_after = clock_ms() + NEAR_MS; // it may take all it was promised at once
 }
@@ -358,6 +325,7 @@ static void tenant_leave(struct pool *pool, const char *box)
 
 	if (tenant)
 		map_take(pool->by_id, id_key(&tenant->id));
+	pool_size_set_disks(pool->size, map_count(pool->by_box));
 	free(tenant);
 }
 
@@ -413,7 +381,7 @@ static fallible pool_make(void *self, const char *box, const struct limits *limi
 	(void)lasting;
 	if (limits->disk && limits->disk < 4 * MIB)
 		return err_new(INVALID, "disk_too_small", "a disk has at least 4 MiB");
-	TRY(pool_keep_room(pool, FREE_LOW));
+	TRY(pool_admit(pool));
 	TRY(take_subvolume(pool, box));
 	tenant = tenant_new(box, limits);
 	err = settle(pool, tenant, out_tree);
@@ -441,7 +409,7 @@ static fallible pool_again(void *self, const char *box, const struct limits *lim
 
 	if (!pool_has(pool, box))
 		return disk_none(box);
-	TRY(pool_keep_room(pool, FREE_LOW));
+	TRY(pool_admit(pool));
 	tenant_leave(pool, box);
 	tenant = tenant_new(box, limits);
 	err = settle(pool, tenant, out_tree);
@@ -515,7 +483,7 @@ static fallible pool_drop(void *self, const char *box)
 
 struct watch {
 	struct pool *pool;
-	uint64_t unspent; // what all boxes together may still take
+	uint64_t unspent; // the most that one box may still take
 	bool near;
 };
 
@@ -533,7 +501,8 @@ static void look(void *arg, uint64_t id, uint64_t used)
 		return;
 	}
 	room = tenant->limit - tenant->held > used ? tenant->limit - tenant->held - used : 0;
-	watch->unspent += room;
+	if (room > watch->unspent)
+		watch->unspent = room;
 	wanted = tenant->held;
 	if (room < BRIM && wanted >= GRANT)
 		wanted -= GRANT;
@@ -544,26 +513,6 @@ static void look(void *arg, uint64_t id, uint64_t used)
 		return;
 	tenant->held = wanted;
 	err_free(tenant_limit(watch->pool, tenant));
-}
-
-// Stays ahead of the boxes, and says when to look again. One fallocate takes whatever its box has
-// left before anybody could see it, so that much is kept free, for as many boxes as FREE_MOST has
-// room for; but beyond FREE_LOW no more than half of what the host has left goes into that.
-static int keep_ahead(struct pool *pool, uint64_t unspent)
-{
-	uint64_t want = unspent < FREE_MOST ? unspent : FREE_MOST, most = 0, room = 0;
-
-	err_free(disk_room(pool->place.data, &most));
-	err_free(pool_free(pool, &room));
-	if (want > room + most / 2)
-		want = room + most / 2;
-	if (want < FREE_LOW)
-		want = FREE_LOW;
-	err_free(pool_keep_room(pool, want)); // when it fails, the next box is told
-	err_free(pool_free(pool, &room));
-	if (room < want)
-		return clock_ms() < pool->grow_after ? FAR_MS : NEAR_MS;
-	return room < unspent ? MIDDLE_MS : FAR_MS;
 }
 
 static int sooner(const struct pool *pool, int64_t now, int wait)
@@ -580,6 +529,7 @@ static int pool_idle(void *self)
 	int64_t now = clock_ms();
 	int wait;
 
+	pool_size_keep(pool->size);
 	if (pool->ready_after && now >= pool->ready_after)
 		make_ready(pool);
 	if (!map_count(pool->by_box))
@@ -587,11 +537,17 @@ static int pool_idle(void *self)
 	if (now < pool->look_after)
 		return sooner(pool, now, (int)(pool->look_after - now));
 	err_free(btrfs_quota_walk(pool->root, look, &watch));
-	wait = keep_ahead(pool, watch.unspent);
-	if (watch.near)
-		wait = NEAR_MS;
+	pool_size_set_unspent(pool->size, watch.unspent);
+	wait = watch.near ? NEAR_MS : FAR_MS;
 	pool->look_after = now + wait;
 	return sooner(pool, now, wait);
+}
+
+static bool pool_reaped(void *self, int pid)
+{
+	const struct pool *pool = self;
+
+	return pool_size_reaped(pool->size, pid);
 }
 
 const struct disk_driver disk_btrfs = {
@@ -608,4 +564,5 @@ const struct disk_driver disk_btrfs = {
 	.list = pool_list,
 	.pool = pool_shared,
 	.idle = pool_idle,
+	.reaped = pool_reaped,
 };

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "model/limits.h"
+#include "warden/pool_size.h"
 #include "warden/trash.h"
 
 // What the drivers stand on; disk.c owns it and it outlives them.
@@ -13,6 +14,7 @@ struct disk_place {
 	int data;  // DATA
 	int boxes; // DATA/boxes: holds nothing but boxes' disks when a driver is opened
 	struct trash *trash;
+	struct pool_bounds pool;
 };
 
 // The reason of an open() that failed though disks are there: no other driver may stand in.
@@ -49,6 +51,8 @@ struct disk_driver {
 	int (*pool)(void *self);
 	// Spare time. Returns in how many milliseconds it wants to be asked again; -1: not at all.
 	int (*idle)(void *self);
+	// A child ended: true when it was this driver's. NULL: it has none.
+	bool (*reaped)(void *self, int pid);
 };
 
 extern const struct disk_driver disk_btrfs, disk_image, disk_dir;
@@ -59,5 +63,3 @@ fallible disk_list(int dir, const char *suffix, void (*each)(void *arg, const ch
 fallible disk_none(const char *box); // NOT_FOUND no_disk
 // r/u r/w usr/u usr/w beneath the directory `root`.
 fallible disk_furnish(int root);
-// What the host's file system has free beyond its watermark, the smaller of 2 GiB and 5 %; bytes.
-fallible disk_room(int data, uint64_t *out);

@@ -45,6 +45,7 @@
 struct options {
 	const char *data, *run, *disk, *steer;
 	uint64_t uid, gid, lock, holds;
+	struct pool_bounds pool;
 };
 
 static bool option(const char *arg, const char *name, const char **out)
@@ -66,11 +67,16 @@ static bool option_number(const char *arg, const char *name, uint64_t max, uint6
 
 static fallible read_options(int argc, char **argv, struct options *out)
 {
-	*out = (struct options){.uid = UINT64_MAX, .lock = UINT64_MAX, .holds = UINT64_MAX};
+	*out = (struct options){.uid = UINT64_MAX,
+				.lock = UINT64_MAX,
+				.holds = UINT64_MAX,
+				.pool.start = POOL_START};
 	for (int i = 0; i < argc; i++) {
 		if (option(argv[i], "--data", &out->data) || option(argv[i], "--run", &out->run) ||
 		    option(argv[i], "--disk", &out->disk) ||
 		    option(argv[i], "--steer", &out->steer) ||
+		    option_number(argv[i], "--pool-start", INT64_MAX, &out->pool.start) ||
+		    option_number(argv[i], "--pool-max", INT64_MAX, &out->pool.max) ||
 		    option_number(argv[i], "--uid", UINT32_MAX - 1, &out->uid) ||
 		    option_number(argv[i], "--gid", UINT32_MAX - 1, &out->gid) ||
 		    option_number(argv[i], "--fd-lock", INT32_MAX, &out->lock) ||
@@ -318,7 +324,8 @@ static fallible begin(struct warden *warden, const struct options *options)
 	TRY(shroud_start(&warden->shroud));
 	if (is_told_to_leave(warden))
 		return OK;
-	TRY(disk_open(warden->data, options->disk, &warden->disk), "open the disks");
+	TRY(disk_open(warden->data, options->disk, &options->pool, &warden->disk),
+	    "open the disks");
 	TRY(recall_disks(warden, recall), "recall the disks of an earlier life");
 	TRY(templates_open(warden->data, &warden->templates), "open the templates");
 	if (is_told_to_leave(warden))

@@ -20,7 +20,7 @@
 #include "base/mem.h"
 #include "os/mount.h"
 #include "os/path.h"
-#include "warden/disk_driver.h"
+#include "warden/disk_room.h"
 #include "warden/jail.h"
 #include "warden/shelf.h"
 #include "warden/template.h"

@@ -7,11 +7,9 @@ The points are those that a dry run meets. KILLPOINTS_SEED repeats a walk; KILLP
 (COVE_SOAK: all of them); KILLPOINTS_SECONDS bounds the walk."""
 # alone: it waits for starts
 import json
-import mmap
 import os
 import random
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -21,6 +19,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
 import convs  # noqa: E402
+from killpoints import Points  # noqa: E402
 from live import api  # noqa: E402
 from wsclient import Closed, Refused, Terminal  # noqa: E402
 
@@ -29,40 +28,10 @@ SEED = int(os.environ.get("KILLPOINTS_SEED") or random.randrange(1 << 30))
 PAIRS = int(os.environ.get("PAIRS") or 100)
 SECONDS = int(os.environ.get("KILLPOINTS_SECONDS") or (1 << 30 if SOAK else 200 if c.SHORT else 400))
 WEAK = os.environ.get("COVE_WEAK_BIN", os.path.join(c.ROOT, "build", "weak", "cove"))
-SIZE, NAME = 32768, 64
 LINES = 40
 ROUNDS = 4  # of the dry run
 WALKERS = int(os.environ.get("WALKERS") or 3)
 CUT = c.BROKEN + (Closed, Refused, AssertionError)
-
-
-class Points:
-    """What the processes share with us."""
-
-    def __init__(self, path):
-        with open(path, "wb") as file:
-            file.write(bytes(SIZE))
-        os.chmod(path, 0o666)
-        self.file = open(path, "r+b")
-        self.map = mmap.mmap(self.file.fileno(), SIZE)
-
-    def arm(self, first, second="", left=1):
-        self.map[0:12] = bytes(12)
-        self.map[64:128] = first.encode().ljust(NAME, b"\0")
-        self.map[128:192] = second.encode().ljust(NAME, b"\0")
-        self.map[4:8] = struct.pack("I", 1 if second else 0)
-        self.map[0:4] = struct.pack("I", left)
-
-    def disarm(self):
-        self.map[0:8] = bytes(8)
-
-    def fired(self):
-        return struct.unpack("I", self.map[8:12])[0]
-
-    def met(self):
-        """How often each was met."""
-        rows = [struct.unpack("60sI", self.map[at:at + NAME]) for at in range(192, SIZE, NAME)]
-        return {name.split(b"\0")[0].decode(): times for name, times in rows if times}
 
 
 class House(c.Cove):

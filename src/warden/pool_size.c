@@ -1,0 +1,507 @@
+// Grows and shrinks the pool file; a child of the warden does both.
+//
+// Growth: fallocate the next step, tell the loop device, tell btrfs. The measure is what no chunk
+// has taken yet: chunks are taken when a write is accepted, while statfs() learns of data only when
+// they are written out. A writer that outruns the growth waits in the kernel, which first writes
+// its dirty pages out and commits; growth in that time serves it. A single request for more than
+// there is (fallocate) does fail, and takes every chunk there is as it does: that is seen, and for
+// some seconds as much is kept free as one sandbox may still ask for.
+//
+// Shrinking: compact chunks that are nearly empty, move those beyond the new end (btrfs does that
+// within the resize), commit, and only then truncate the file. Another child does it, so that the
+// growth can cancel it at any time. Whatever step a crash hits, the file is at least as large as
+// the file system in it, and has no holes.
+//
+// syscalls: clone close_range dup2 dup3 prctl exit_group syncfs fallocate ftruncate fstat fstatfs
+// syscalls: newfstatat ioctl ppoll pipe2 read write getppid set_robust_list kill wait4 fcntl setpriority
+#include "warden/pool_size.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/btrfs.h"
+#include "os/fd.h"
+#include "os/loopdev.h"
+#include "warden/disk_room.h"
+#include "warden/jail.h"
+
+#define MIB (1ull << 20)
+#define GIB (1ull << 30)
+#define ROUND (64 * MIB)
+#define STEP_MIN (256 * MIB)
+#define STEP_MAX (4 * GIB)
+#define FREE_MIN (128 * MIB)	   // no less is kept free of chunks
+#define FREE_MAX (GIB + 128 * MIB) // nor more: a chunk of a large pool is 1 GiB
+#define FREE_NONE (32 * MIB)	   // a request was larger than what was free
+#define FREE_SHRINK (64 * MIB)	   // less than this ends a shrink: moving takes one more chunk
+#define FREE_MARGIN (8 * MIB)	   // what shrinking leaves above the mark at which growth begins
+#define UNSPENT_MAX (8 * GIB)
+
+#define FAST_MS 10  // while something writes
+#define WATCH_MS 50 // while something could
+#define REST_MS 500 // while there is no disk, and the file could shrink
+#define WRITING_MS 1000
+#define UNSPENT_MS 10000
+#define RETRY_MS 1000	// after a step that failed
+#define SETTLED_MS 3000 // so long after the last growth nothing is shrunk
+#define AGAIN_MS 15000	// after a shrink that gave nothing; twice as long after the next one
+#define AGAIN_MAX_MS 600000
+#define LOCK_MS 120000
+#define LOCK_STEP_MS 10
+
+// Between the warden and its child.
+struct pool_shared {
+	_Atomic uint64_t disks, unspent;
+	_Atomic bool stuck;
+};
+
+struct pool_size {
+	struct pool_files files;
+	struct pool_bounds bounds;
+	struct pool_shared *shared;
+	int wake;  // an eventfd: there are disks again
+	int pid;   // 0: the child does not run
+	int alive; // the end of a pipe that hangs up when the child and its own are gone; -1: none
+};
+
+// What the child has in mind.
+struct pool_watch {
+	struct pool_files files;
+	struct pool_bounds bounds;
+	struct pool_shared *shared;
+	int wake;
+	struct btrfs_space seen;
+	int64_t writing_until, unspent_until, grow_after, shrink_after;
+	int64_t again_ms; // how long a shrink that gives nothing delays the next
+	int shrinker;	  // pid; 0: none
+	bool told;	  // that it cannot grow
+};
+
+static uint64_t round_down(uint64_t bytes)
+{
+	return bytes / ROUND * ROUND;
+}
+
+static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
+{
+	return value < low ? low : value > high ? high : value;
+}
+
+// So much of a pool of that size is kept free of chunks.
+static uint64_t pool_free_mark(uint64_t size)
+{
+	return clamp(size / 8, FREE_MIN, FREE_MAX);
+}
+
+fallible pool_size_step(int data, const struct pool_bounds *bounds, uint64_t size, uint64_t chunks,
+			uint64_t *out)
+{
+	uint64_t room = 0, step;
+
+	TRY(disk_room(data, &room));
+	step = size < bounds->start ? bounds->start - size
+				    : clamp(round_down(chunks), STEP_MIN, STEP_MAX);
+	if (bounds->max && size + step > bounds->max)
+		step = bounds->max > size ? round_down(bounds->max - size) : 0;
+	// What is left of the host's disk is not the pool's alone.
+	if (step > room / 10 && step > STEP_MIN)
+		step = clamp(round_down(room / 10), STEP_MIN, step);
+	if (step > room)
+		step = 0;
+	*out = step;
+	return OK;
+}
+
+static fallible pool_file_size(const struct pool_files *files, uint64_t *out)
+{
+	struct stat st;
+
+	if (fstat(files->file, &st))
+		return err_sys(errno, "look at the pool file");
+	*out = (uint64_t)st.st_size;
+	return OK;
+}
+
+// The device, then the file system becomes as large as the file.
+static fallible pool_fit(const struct pool_files *files)
+{
+	TRY(loopdev_grow(files->device));
+	kill_point("pool.grow", "device");
+	TRY(btrfs_grow(files->root));
+	kill_point("pool.grow", "done");
+	return OK;
+}
+
+static fallible pool_grow(const struct pool_watch *watch)
+{
+	uint64_t size = 0, step = 0;
+
+	TRY(pool_file_size(&watch->files, &size));
+	TRY(pool_size_step(watch->files.data, &watch->bounds, size, watch->seen.chunks, &step));
+	if (!step)
+		return err_sys(ENOSPC, "find room for the pool");
+	if (fallocate(watch->files.file, 0, (off_t)size, (off_t)step)) {
+		int errnum = errno;
+
+		// A part of it may be there. Nothing uses that yet.
+		(void)!ftruncate(watch->files.file, (off_t)size);
+		return err_sys(errnum, "preallocate more of the pool");
+	}
+	kill_point("pool.grow", "allocated");
+	return pool_fit(&watch->files);
+}
+
+// ------------------------------------------------------------------------------------ shrinking
+
+// The size that a pool could have, by what its chunks take. The same or larger: leave it.
+static uint64_t pool_target(const struct pool_watch *watch, const struct btrfs_space *space,
+			    uint64_t taken)
+{
+	uint64_t want = taken + FREE_MARGIN;
+
+	// So that pool_free_mark() of the size that comes out is free.
+	want += clamp(want / 7, FREE_MIN, FREE_MAX);
+	want = (want + ROUND - 1) / ROUND * ROUND;
+	if (want < watch->bounds.start)
+		want = watch->bounds.start;
+	return want + clamp(space->size / 8, ROUND, GIB) <= space->size ||
+			       (want == watch->bounds.start && want < space->size)
+		       ? want
+		       : space->size;
+}
+
+static fallible pool_truncate(const struct pool_files *files, uint64_t size)
+{
+	TRY(btrfs_shrink(files->root, size));
+	kill_point("pool.shrink", "resized");
+	// The smaller size is in every superblock before the end of the file goes.
+	if (syncfs(files->root))
+		return err_sys(errno, "sync the pool");
+	kill_point("pool.shrink", "synced");
+	if (ftruncate(files->file, (off_t)size))
+		return err_sys(errno, "truncate the pool file");
+	kill_point("pool.shrink", "truncated");
+	return loopdev_grow(files->device);
+}
+
+static fallible pool_shrink(const struct pool_watch *watch)
+{
+	static const unsigned int percents[] = {5, 30, 60};
+	struct btrfs_space space = {0};
+	uint64_t target;
+
+	TRY(btrfs_measure(watch->files.root, &space));
+	target = pool_target(watch, &space, space.chunks);
+	for (size_t i = 0; i < sizeof(percents) / sizeof(*percents); i++) {
+		struct statfs fs;
+		uint64_t used;
+
+		if (fstatfs(watch->files.root, &fs))
+			return err_sys(errno, "ask the pool for its free space");
+		used = space.size - (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+		if (target <= pool_target(watch, &space, used))
+			break; // as good as it gets
+		TRY(btrfs_compact(watch->files.root, percents[i]));
+		kill_point("pool.shrink", "compacted");
+		TRY(btrfs_measure(watch->files.root, &space));
+		target = pool_target(watch, &space, space.chunks);
+	}
+	return target < space.size ? pool_truncate(&watch->files, target) : OK;
+}
+
+static _Noreturn void pool_shrinker(const struct pool_watch *watch, int parent)
+{
+	struct btrfs_space before = {0}, after = {0};
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "cove-pool-shrink");
+	setpriority(PRIO_PROCESS, 0, 19);
+	if (getppid() != parent)
+		_exit(1);
+	err_free(btrfs_measure(watch->files.root, &before));
+	auto_err err = pool_shrink(watch);
+
+	// Cancelled for growth, or chunks that fit nowhere: later is another time.
+	if (err)
+		log_event(LOG_DEBUG, "pool.not_shrunk", "error", err_trail(err), NULL);
+	err_free(btrfs_measure(watch->files.root, &after));
+	_exit(after.size < before.size ? 0 : 1);
+}
+
+static bool pool_could_shrink(const struct pool_watch *watch)
+{
+	struct statfs fs;
+	uint64_t room;
+
+	if (watch->seen.size <= watch->bounds.start || fstatfs(watch->files.root, &fs))
+		return false;
+	room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+	return room < watch->seen.size &&
+	       pool_target(watch, &watch->seen, watch->seen.size - room) < watch->seen.size;
+}
+
+static void pool_shrink_begin(struct pool_watch *watch)
+{
+	int self = getpid(), pid = fork();
+
+	if (pid == 0)
+		pool_shrinker(watch, self);
+	watch->shrinker = pid > 0 ? pid : 0;
+}
+
+// A child may have ended between two steps, and left a file that is larger than the file system in
+// it. Nothing uses the rest. What the child told btrfs is on the disk.
+static void pool_settle(struct pool_watch *watch)
+{
+	uint64_t size = 0;
+	auto_err err = btrfs_measure(watch->files.root, &watch->seen);
+
+	if (!err)
+		err = pool_file_size(&watch->files, &size);
+	if (!err && size > watch->seen.size &&
+	    !ftruncate(watch->files.file, (off_t)watch->seen.size))
+		err = loopdev_grow(watch->files.device);
+	if (err)
+		log_event(LOG_WARN, "pool.not_shrunk", "error", err_trail(err), NULL);
+}
+
+static void pool_shrink_reap(struct pool_watch *watch, bool wait)
+{
+	int status = 0;
+
+	if (!watch->shrinker || waitpid(watch->shrinker, &status, wait ? 0 : WNOHANG) == 0)
+		return;
+	watch->shrinker = 0;
+	pool_settle(watch);
+	if (status) {
+		watch->shrink_after = clock_ms() + watch->again_ms;
+		watch->again_ms = (int64_t)clamp((uint64_t)watch->again_ms * 2, AGAIN_MS,
+						 AGAIN_MAX_MS);
+		return;
+	}
+	// What it gave back may not be all.
+	watch->shrink_after = clock_ms() + RETRY_MS;
+	watch->again_ms = AGAIN_MS;
+}
+
+// ------------------------------------------------------------------------------------- watching
+
+static uint64_t pool_wanted(struct pool_watch *watch, int64_t now, uint64_t free)
+{
+	uint64_t mark = pool_free_mark(watch->seen.size), unspent, room = 0;
+
+	if (watch->shrinker)
+		return FREE_SHRINK;
+	if (free < FREE_NONE)
+		watch->unspent_until = now + UNSPENT_MS;
+	if (now >= watch->unspent_until)
+		return mark;
+	err_free(disk_room(watch->files.data, &room));
+	unspent = clamp(atomic_load(&watch->shared->unspent), mark, UNSPENT_MAX);
+	// Beyond the mark no more than half of what the host has left goes into that.
+	return unspent > free + room / 2 ? clamp(free + room / 2, mark, unspent) : unspent;
+}
+
+// One look. True: the pool grew, look again at once.
+static bool pool_look(struct pool_watch *watch)
+{
+	struct btrfs_space before = watch->seen;
+	int64_t now = clock_ms();
+	uint64_t free;
+	auto_err err = btrfs_measure(watch->files.root, &watch->seen);
+
+	if (err)
+		return false;
+	if (watch->seen.chunks > before.chunks)
+		watch->writing_until = now + WRITING_MS;
+	free = watch->seen.size > watch->seen.chunks ? watch->seen.size - watch->seen.chunks : 0;
+	if (free >= pool_wanted(watch, now, free) && watch->seen.size >= watch->bounds.start) {
+		atomic_store(&watch->shared->stuck, false);
+		watch->told = false;
+		return false;
+	}
+	if (now < watch->grow_after)
+		return false;
+	if (watch->shrinker) {
+		btrfs_cancel(watch->files.root);
+		pool_shrink_reap(watch, true);
+		return true;
+	}
+	err = pool_grow(watch);
+	watch->shrink_after = now + SETTLED_MS;
+	watch->again_ms = AGAIN_MS;
+	atomic_store(&watch->shared->stuck, err != NULL);
+	if (!err)
+		return true;
+	watch->grow_after = now + RETRY_MS;
+	if (!watch->told)
+		log_event(LOG_WARN, "pool.not_grown", "error", err_trail(err), NULL);
+	watch->told = true;
+	return false;
+}
+
+static int pool_pause(const struct pool_watch *watch)
+{
+	if (clock_ms() < watch->writing_until || watch->shrinker)
+		return FAST_MS;
+	if (atomic_load(&watch->shared->disks))
+		return WATCH_MS;
+	return watch->seen.size > watch->bounds.start ? REST_MS : -1;
+}
+
+static _Noreturn void pool_watch_run(struct pool_watch watch, int alive, int parent)
+{
+	int fds[] = {watch.files.data,
+		     watch.files.file,
+		     watch.files.device,
+		     watch.files.root,
+		     watch.files.lock,
+		     watch.wake,
+		     alive};
+	struct pollfd wake = {.events = POLLIN};
+	uint64_t count;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "cove-pool");
+	if (jail_keep(fds, sizeof(fds) / sizeof(*fds)))
+		_exit(1);
+	watch.files = (struct pool_files){fds[0], fds[1], fds[2], fds[3], fds[4]};
+	wake.fd = fds[5];
+	watch.shrink_after = clock_ms() + SETTLED_MS;
+	watch.again_ms = AGAIN_MS;
+	pool_settle(&watch);
+	while (getppid() == parent) {
+		pool_shrink_reap(&watch, false);
+		if (pool_look(&watch))
+			continue;
+		if (!watch.shrinker && clock_ms() >= watch.shrink_after &&
+		    clock_ms() >= watch.writing_until && pool_could_shrink(&watch))
+			pool_shrink_begin(&watch);
+		if (poll(&wake, 1, pool_pause(&watch)) > 0 &&
+		    read(wake.fd, &count, sizeof(count)) < 0)
+			_exit(1);
+	}
+	_exit(0);
+}
+
+// ------------------------------------------------------------------------------------ the warden
+
+fallible pool_size_lock(int data, const char *name, int *out_fd)
+{
+	int64_t end = clock_ms() + LOCK_MS;
+	auto_fd fd = openat(data, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(errno, "open the pool file");
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK || clock_ms() >= end)
+			return err_sys(errno, "lock the pool file");
+		usleep(LOCK_STEP_MS * 1000);
+	}
+	*out_fd = take_fd(&fd);
+	return OK;
+}
+
+fallible pool_size_new(const struct pool_files *files, const struct pool_bounds *bounds,
+		       struct pool_size **out)
+{
+	void *shared = mmap(NULL, sizeof(struct pool_shared), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	auto_fd wake = eventfd(0, EFD_CLOEXEC);
+	struct pool_size *size;
+
+	if (shared == MAP_FAILED || wake < 0)
+		return err_sys(errno, "make what the pool's process shares");
+	size = mem_new_of(struct pool_size);
+	*size = (struct pool_size){
+		.files = *files,
+		.bounds = *bounds,
+		.shared = shared,
+		.wake = take_fd(&wake),
+		.alive = -1,
+	};
+	*out = size;
+	return OK;
+}
+
+void pool_size_keep(struct pool_size *size)
+{
+	struct pollfd gone = {.fd = size->alive};
+	int parent = getpid(), pid, ends[2];
+
+	if (size->pid || (size->alive >= 0 && poll(&gone, 1, 0) == 0) || pipe2(ends, O_CLOEXEC))
+		return;
+	fd_drop(&size->alive);
+	size->alive = ends[0];
+	pid = fork();
+	if (pid == 0)
+		pool_watch_run((struct pool_watch){.files = size->files,
+						   .bounds = size->bounds,
+						   .shared = size->shared,
+						   .wake = size->wake},
+			       ends[1], parent);
+	close(ends[1]);
+	// No process to be had: the next call tries again.
+	size->pid = pid > 0 ? pid : 0;
+}
+
+bool pool_size_reaped(struct pool_size *size, int pid)
+{
+	if (!size->pid || size->pid != pid)
+		return false;
+	log_event(LOG_WARN, "pool.process_ended", NULL);
+	size->pid = 0;
+	return true;
+}
+
+void pool_size_set_disks(struct pool_size *size, size_t count)
+{
+	uint64_t one = 1;
+
+	if (atomic_exchange(&size->shared->disks, count) == 0 && count)
+		(void)!write(size->wake, &one, sizeof(one));
+}
+
+void pool_size_set_unspent(struct pool_size *size, uint64_t bytes)
+{
+	atomic_store(&size->shared->unspent, bytes);
+}
+
+bool pool_size_is_stuck(const struct pool_size *size)
+{
+	return atomic_load(&size->shared->stuck);
+}
+
+void pool_size_stop(struct pool_size *size)
+{
+	if (!size)
+		return;
+	if (size->pid) {
+		kill(size->pid, SIGKILL);
+		while (waitpid(size->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	munmap(size->shared, sizeof(*size->shared));
+	close(size->wake);
+	fd_drop(&size->alive);
+	free(size);
+}
