@@ -28,8 +28,8 @@ static struct {
 	const char *component;
 	int fd;
 	enum log_level level;
-	bool text;
-} log_to = {"cove", STDERR_FILENO, LOG_INFO, false};
+	bool text, is_terminal;
+} log_to = {"cove", STDERR_FILENO, LOG_INFO, false, false};
 
 static _Thread_local struct {
 	log_ear *hear;
@@ -293,6 +293,7 @@ void log_open(const char *component, int fd)
 {
 	log_to.component = component;
 	log_to.fd = fd;
+	log_to.is_terminal = isatty(fd) == 1; // asked once: the daemon's filter knows no TCGETS
 	log_set(NULL, NULL);
 	fault_spare(fd);
 }
@@ -304,7 +305,8 @@ void log_set(const char *level, const char *format)
 	if (!format || !*format)
 		format = setting("COVE_LOG_FORMAT", "SANDBOX_LOG_FORMAT");
 	log_to.level = LOG_INFO;
-	log_to.text = format && str_eq_nocase(str_of(format), STR("text"));
+	log_to.text = format && *format ? str_eq_nocase(str_of(format), STR("text"))
+					: log_to.is_terminal;
 	for (int i = LOG_DEBUG; level && i <= LOG_ERROR; i++)
 		if (str_eq_nocase(str_of(level), str_of(level_words[i])))
 			log_to.level = (enum log_level)i;

@@ -8,6 +8,7 @@
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
 // The process's own word ("daemon", "warden"), and COVE_LOG_LEVEL, COVE_LOG_FORMAT from outside.
+// Without a format: text if `fd` is a terminal, else JSON.
 void log_open(const char *component, int fd);
 // Other settings while it runs; NULL or "": as from outside.
 void log_set(const char *level, const char *format);

@@ -114,7 +114,7 @@ static const struct row rows[] = {
 	{"log-level", "COVE_LOG_LEVEL", CHOICE | LIVE, AT(log_level), "", 0, 0, "debug|info|warn|error",
 	 "how much is logged (info); the warden goes by what was set when it started"},
 	{"log-format", "COVE_LOG_FORMAT", CHOICE | LIVE, AT(log_format), "", 0, 0, "json|text",
-	 "how the log is written (json); likewise"},
+	 "how the log is written (text on a terminal, else json); likewise"},
 	{"ready-fd", NULL, COUNT, AT(fd_ready), "0", 0, FD_MAX, "FD",
 	 "write the address to this descriptor once it serves"},
 	{"fd-listen", NULL, TEXT, AT(fd_listen), "", 0, 0, NULL, NULL},

@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -66,6 +67,33 @@ TEST(text, "the text format is for people, with quotes where they are needed")
 	log_event(LOG_DEBUG, "x", "a", "b", "c", "d e", "f", "", "g", "h\"\n", NULL);
 	CHECK_STR(strchr(one_write(), 'Z') + 1,
 		  " debug tester x a=b c=\"d e\" f=\"\" g=\"h\\\"\\u000a\"\n");
+	end();
+}
+
+TEST(terminal, "without a format the log is text on a terminal and JSON elsewhere")
+{
+	int pty = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK), slave;
+	ssize_t len;
+
+	grantpt(pty);
+	unlockpt(pty);
+	slave = open(ptsname(pty), O_RDWR | O_NOCTTY | O_CLOEXEC);
+	begin("json", "info");
+	unsetenv("COVE_LOG_FORMAT");
+	log_open("tester", slave);
+	log_event(LOG_INFO, "x", "a", "b", NULL);
+	len = read(pty, got, sizeof(got) - 1);
+	got[len > 0 ? len : 0] = 0;
+	CHECK(strstr(got, " info tester x a=b\r\n") != NULL);
+	log_set(NULL, "json"); // a reload of the configuration
+	log_event(LOG_INFO, "x", NULL);
+	len = read(pty, got, sizeof(got) - 1);
+	CHECK(len > 0 && got[0] == '{');
+	log_open("tester", out[1]);
+	log_event(LOG_INFO, "x", NULL);
+	CHECK(one_write()[0] == '{');
+	close(slave);
+	close(pty);
 	end();
 }
 
