@@ -204,8 +204,9 @@ static const struct verb verbs[] = {
 	 2, 2, cli_template_import},
 	{VERB_TEMPLATE_FREEZE, 0, "template freeze", "NAME",
 	 "Copy the host template once, under a name.",
-	 "The template 'host' shows this host's own /usr and changes with it. A frozen copy does "
-	 "not.\n",
+	 "The template 'host' shows this host's own /usr and changes with it: what the host installs "
+	 "is in every sandbox made after that, and in a running one after 'cove stop' and 'cove start'. "
+	 "A frozen copy does not change.\n",
 	 1, 1, cli_template_freeze},
 	{VERB_TEMPLATE_RM, 0, "template rm", "TEMPLATE...",
 	 "Remove templates. Sandboxes made from them live on.", NULL,

@@ -120,6 +120,31 @@ def post_again(cove, body):
                         headers={"Content-Type": "application/x-tar"}).status
 
 
+def installs(cove):
+    """A program that the host gets while sandboxes of its template run, one of which has looked for it."""
+    name = "cove-installed-%d" % os.getpid()
+    path = "/usr/local/bin/" + name
+    looks = "command -v %s" % name
+    running = cove.create()
+    c.same(cove.run(running, looks)["exitCode"], 1, "a program that the host lacks is not found")
+    try:
+        with open(path, "w") as file:
+            file.write("#!/bin/sh\necho installed\n")
+        os.chmod(path, 0o755)
+        fresh = cove.create()
+        c.same(cove.out(fresh, name), "installed\n", "a sandbox that is made after the host has installed it runs it")
+        at = "/v1/sandboxes/" + running["id"]
+        c.same([cove.post(at + "/stop").status, cove.post(at + "/start").status], [200, 200], "a running one is stopped and started")
+        c.same(cove.out(running, name), "installed\n", "and runs it, too, though it had looked for it in vain")
+    finally:
+        os.unlink(path)
+    at = "/v1/sandboxes/" + fresh["id"]
+    c.same([cove.post(at + "/stop").status, cove.post(at + "/start").status], [200, 200], "the host has removed it; stopped and started")
+    c.same(cove.run(fresh, looks)["exitCode"], 1, "the sandbox has lost it")
+    cove.delete(running)
+    cove.delete(fresh)
+
+
 c.need_root()
 cove = c.Cove()
 items = cove.get("/v1/templates").json["items"]
@@ -129,6 +154,7 @@ before = c.calm(cove)
 body = imports(cove)
 refusals(cove, body)
 broken_off(cove, body)
+installs(cove)
 c.same([t["name"] for t in cove.get("/v1/templates").json["items"]], ["host"],
        "in the end there is 'host' alone")
 c.same(c.settled(before, cove), {}, "the census is as before")
