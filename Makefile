@@ -27,7 +27,7 @@
 
 V     ?= release
 O     ?= build/$(V)
-ARCH  ?= $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ARCH  ?= $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 JOBS  ?= $(shell nproc)
 TESTS ?= $(shell expr $(JOBS) + 1) # at a time: they wait most of theirs
 
@@ -279,6 +279,7 @@ unfit_tsan := init/% model/% os/% warden/% box/adopt_test box/adopt_seat_test bo
 unfit_asan := model/lease_explore_test # which calls what lease_test does, for minutes
 E2E     ?= $(sort $(wildcard test/drive/*.t test/e2e/*.t))
 HOSTILE ?= $(sort $(wildcard test/hostile/*.t))
+unexport COVE_URL COVE_TOKEN # of a cove that happens to run here
 export COVE_BIN = $(abspath $(O)/cove)
 export COVE_TEST_TYPESCRIPT = $(abspath build/drive/typescript.js)
 export COVE_AUDIT = $(abspath $(O)/test/box/box-audit)
