@@ -1,6 +1,6 @@
-// The clients are made for Cloudflare's runtime. Node lacks one module of it, and one of the
-// packages imports its own files without their endings: both are answered here, so that the
-// packages themselves stay as they were published.
+// The clients are made for Cloudflare's runtime. Node lacks one module of it, and @cloudflare/containers
+// imports its own files without their endings and does not say that they are ES modules, which Node 18
+// needs to be told. All three are answered here: the packages stay as they were published.
 const workers = `
 export class DurableObject { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }
 export class WorkerEntrypoint {}
@@ -18,5 +18,6 @@ export async function resolve(specifier, context, next) {
 
 export async function load(url, context, next) {
   if (url === "cloudflare:workers") return { format: "module", source: workers, shortCircuit: true };
+  if (/\/@cloudflare\/containers\/.*\.js$/.test(url)) return next(url, { ...context, format: "module" });
   return next(url, context);
 }
