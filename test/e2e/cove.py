@@ -64,6 +64,10 @@ def note(text):
         print("# " + line, flush=True)
 
 
+def failures():
+    return _failed
+
+
 def done():
     print("1..%d" % _count, flush=True)
     sys.exit(1 if _failed else 0)
