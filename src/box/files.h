@@ -107,9 +107,15 @@ void files_drop(struct files_walk *walk); // cancels; never waits
 
 // A tree as a tar (ustar with pax), out of a pipe: read *out_fd to its end (pipe_take(), or splice
 // in a worker: pid 1 may change its flags), close it, then files_end() tells what it was worth.
-// What is neither file, directory nor link is left out. `exclude`: globs; with a slash they mean
-// the path beneath, else any name in it.
-fallible files_pack(const struct files *files, const char *path, const char *const *exclude,
+// What is neither file, directory nor link is left out; a file with several names is packed once,
+// with hard links to it. NOT_OFFERED old_box: its pid 1 knows nothing of ignore files.
+struct files_pack {
+	// Globs; with a slash they mean the path beneath, else any name in it. NULL-ended, or NULL.
+	const char *const *exclude;
+	bool gitignore;		    // leave out what git ignores (init/gitignore.h)
+	const char *const *tracked; // paths that git tracks though a rule names them; as above
+};
+fallible files_pack(const struct files *files, const char *path, const struct files_pack *pack,
 		    int *out_fd, struct files_walk **out);
 // The other way: write the tar into *out_fd, close it, then files_end(). The directory is made.
 // INVALID bad_archive; TOO_LARGE archive_too_large. Entries that lead out (dots, absolute names,

@@ -253,7 +253,8 @@ fallible files_grep(const struct files *files, const char *path, const struct fi
 
 // A pipe comes first, the end when all went through it.
 static fallible begin_pipe(const struct files *files, struct reach_ask *ask,
-			   const char *const *exclude, int *out_fd, struct files_walk **out)
+			   const char *const *include, const char *const *exclude, int *out_fd,
+			   struct files_walk **out)
 {
 	auto_free const char **globs = NULL;
 	auto_hand hand = NULL;
@@ -261,7 +262,7 @@ static fallible begin_pipe(const struct files *files, struct reach_ask *ask,
 	struct reach_say say;
 	struct stat st;
 
-	TRY(put_globs(ask, NULL, exclude, &globs));
+	TRY(put_globs(ask, include, exclude, &globs));
 	TRY(files_get(files, ask, HAND_LONG, &hand, &say, &fd));
 	if (say.kind != REACH_OPENED || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
 		return files_nonsense();
@@ -271,12 +272,19 @@ static fallible begin_pipe(const struct files *files, struct reach_ask *ask,
 	return OK;
 }
 
-fallible files_pack(const struct files *files, const char *path, const char *const *exclude,
+fallible files_pack(const struct files *files, const char *path, const struct files_pack *pack,
 		    int *out_fd, struct files_walk **out)
 {
 	struct reach_ask ask = files_ask(files, REACH_PACK, path);
 
-	return begin_pipe(files, &ask, exclude, out_fd, out);
+	if (pack->gitignore && !(files->box->features & TALK_CAN_IGNORE))
+		return err_hint(err_new(NOT_OFFERED, "old_box",
+					"the sandbox was started by an older cove, which cannot "
+					"leave out what git ignores"),
+				"stop and start it");
+	ask.flags = pack->gitignore ? REACH_IGNORE : 0;
+	return begin_pipe(files, &ask, pack->gitignore ? pack->tracked : NULL, pack->exclude,
+			  out_fd, out);
 }
 
 fallible files_unpack(const struct files *files, const char *path, uint32_t flags, int *out_fd,
@@ -285,7 +293,7 @@ fallible files_unpack(const struct files *files, const char *path, uint32_t flag
 	struct reach_ask ask = files_ask(files, REACH_UNPACK, path);
 
 	ask.flags = flags & REACH_OWNERS;
-	return begin_pipe(files, &ask, NULL, out_fd, out);
+	return begin_pipe(files, &ask, NULL, NULL, out_fd, out);
 }
 
 fallible files_watch(const struct files *files, const char *path, uint32_t flags,

@@ -24,7 +24,8 @@
 #define LEVEL_FAST 1 // where upstream's default is lz4
 #define LEVEL_ZSTD 3
 #define EXCLUDES_MAX 1000
-#define IGNORED_MAX (48 * 1024) // bytes of what git ignores
+#define TRACKED_MAX 1000
+#define TRACKED_BYTES (32 * 1024)
 #define ARCHIVES "/var/backups/"
 #define PATH_LONGEST 4096
 #define LONG_MS 600000
@@ -39,6 +40,7 @@ struct backup {
 	const char *dir, *archive;
 	const char **excludes; // NULL-ended
 	size_t exclude_count;
+	const char **tracked; // NULL-ended, or NULL
 	bool gitignore;
 	int level;
 };
@@ -100,15 +102,20 @@ static fallible read_paths(struct backup *backup, const struct json *json)
 }
 
 // A glob as upstream means it: what says "at any depth" is dropped, for a bare name means that
-// here.
-static const char *plain_glob(struct arena *arena, struct str glob)
+// here. One that begins with a slash means a path beneath the directory, or, if it begins with the
+// directory's own path, that very place.
+static const char *plain_glob(struct arena *arena, const char *dir, struct str glob)
 {
 	auto_buf plain = BUF_INIT(PATH_LONGEST + 1);
 
+	if (str_starts(glob, dir) && glob.len > strlen(dir) && glob.at[strlen(dir)] == '/')
+		glob = str_skip(glob, strlen(dir));
 	while (str_starts(glob, "**/"))
 		glob = str_skip(glob, 3);
 	while (str_ends(glob, "/**"))
 		glob.len -= 3;
+	while (glob.len > 1 && str_ends(glob, "/"))
+		glob.len--;
 	while (glob.len) {
 		size_t step = str_starts(glob, "/**/") ? 4 : 1;
 
@@ -133,7 +140,7 @@ static fallible read_excludes(struct backup *backup, const struct json *list)
 		const char *plain;
 
 		TRY(json_str(json_at(list, i), "excludes", &glob));
-		plain = plain_glob(arena, glob);
+		plain = plain_glob(arena, backup->dir, glob);
 		if (plain)
 			backup->excludes[backup->exclude_count++] = plain;
 	}
@@ -158,33 +165,35 @@ static fallible read_compression(struct backup *backup, const struct json *json)
 	return OK;
 }
 
-// What git would leave out, as paths beneath the directory.
-static fallible add_ignored(struct backup *backup)
+// Files that git tracks though a rule of its ignore files names them: they stay. Without git, or
+// outside of a repository, there are none.
+static fallible read_tracked(struct backup *backup)
 {
-	const char *argv[] = {"git",	  "-C",	       backup->dir,	     "ls-files",    "-z",
-			      "--others", "--ignored", "--exclude-standard", "--directory", NULL};
+	const char *argv[] = {"git",	  "-C",	       backup->dir,	     "ls-files", "-z",
+			      "--cached", "--ignored", "--exclude-standard", NULL};
 	struct http *x = backup->x;
-	auto_errand errand = {.argv = argv, .wall_ms = 60000, .output_max = IGNORED_MAX};
+	auto_errand errand = {.argv = argv, .wall_ms = 60000, .output_max = TRACKED_BYTES};
+	struct err *err = errand_run(x, &errand);
 	struct str rest, name;
+	size_t count = 0;
 
-	TRY(errand_run(x, &errand));
+	if (err && !strcmp(err_reason(err), "command_not_found")) {
+		err_free(err);
+		return OK;
+	}
+	TRY(err);
 	if (errand.result.exit_code != 0)
-		return OK; // no repository: nothing is ignored
-	if (errand.out.len == IGNORED_MAX)
-		return bad_config("gitignore", "leaves out too many names; use 'excludes'");
+		return OK;
+	backup->tracked = arena_take(x->arena, (TRACKED_MAX + 1) * sizeof(char *));
 	rest = buf_view(&errand.out);
 	while (rest.len && str_cut(&rest, 0, &name)) {
-		while (name.len && name.at[name.len - 1] == '/')
-			name.len--;
-		if (!name.len)
-			continue;
-		if (backup->exclude_count == EXCLUDES_MAX)
-			return bad_config("gitignore", "leaves out too many names; use 'excludes'");
-		// With a slash in front it is this one path, not every file of that name.
-		backup->excludes[backup->exclude_count++] = arena_fmt(x->arena, "/" STR_FMT,
-								      STR_ARG(name));
-		backup->excludes[backup->exclude_count] = NULL;
+		if (count == TRACKED_MAX || errand.out.len == TRACKED_BYTES)
+			return bad_config("gitignore", "has too many files that are tracked all "
+						       "the same; use 'excludes'");
+		if (name.len)
+			backup->tracked[count++] = arena_dup(x->arena, name.at, name.len);
 	}
+	backup->tracked[count] = NULL;
 	return OK;
 }
 
@@ -327,12 +336,13 @@ static fallible pack(struct backup *backup, uint64_t *out_size)
 	struct files *files = &backup->files;
 	struct files_upload *upload = NULL;
 	struct files_walk *walk = NULL;
+	struct files_pack spec = {backup->excludes, backup->gitignore, backup->tracked};
 	struct reach_stat stat = {0};
 	struct err *err;
 	int pipe = -1;
 
 	TRY(files_begin(files, backup->archive, REACH_PARENTS, 0600, &upload));
-	err = files_pack(files, backup->dir, backup->excludes, &pipe, &walk);
+	err = files_pack(files, backup->dir, &spec, &pipe, &walk);
 	if (!err)
 		err = settle(&pipe, walk, press(backup, pipe, files_upload_fd(upload)));
 	if (err) {
@@ -455,7 +465,7 @@ static fallible create(struct backup *backup, struct json **json, uint64_t *out_
 	TRY(json_bool(json_get(*json, "gitignore"), "gitignore", &backup->gitignore));
 	TRY(read_compression(backup, json_get(*json, "compression")));
 	if (backup->gitignore)
-		TRY(add_ignored(backup));
+		TRY(read_tracked(backup));
 	return pack(backup, out_size);
 }
 

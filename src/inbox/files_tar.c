@@ -85,15 +85,15 @@ static void drop_walk(struct files_walk **walk)
 static fallible pack(struct place *place)
 {
 	on_exit_call(drop_walk) struct files_walk *walk = NULL;
-	const char *const *exclude = NULL;
+	struct files_pack spec = {0};
 	struct files_total total = {0};
 	struct http *x = place->x;
 	auto_fd fd = -1;
 
 	TRY(read_place(place));
-	TRY(read_exclude(place, &exclude));
+	TRY(read_exclude(place, &spec.exclude));
 	place->files.deadline = CLOCK_NEVER;
-	TRY(files_pack(&place->files, place->path, exclude, &fd, &walk));
+	TRY(files_pack(&place->files, place->path, &spec, &fd, &walk));
 	http_be_patient(x);
 	http_set(x, "X-Content-Type-Options", STR("nosniff"));
 	TRY(http_begin(x, 200, "application/x-tar"));

@@ -134,7 +134,7 @@ bool conv_greet(bool returns)
 	struct talk ready = {.kind = TALK_READY};
 
 	ready.ready.version = TALK_VERSION;
-	ready.ready.features = TALK_CAN_NET | TALK_CAN_PROC | TALK_CAN_SYNC |
+	ready.ready.features = TALK_CAN_NET | TALK_CAN_PROC | TALK_CAN_SYNC | TALK_CAN_IGNORE |
 			       (returns ? TALK_CAN_RETURN : 0);
 	return say(&ready);
 }

@@ -1,13 +1,18 @@
 // Bytes go from the file to the pipe inside of the kernel. A file that shrinks while it is read is
 // filled up with zeroes, one that grows is cut: the archive stays sound, and the answer counts it.
+//
+// A file with several names is packed once; its other names are hard links to the first. The names
+// are remembered, up to a bound: a file beyond it is packed again.
 #include "init/tarout.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "init/gitignore.h"
 #include "init/say.h"
 #include "init/site.h"
 #include "init/tree.h"
@@ -16,6 +21,16 @@
 
 #define PIPE_SIZE (256 * 1024)
 #define CHUNK (1 << 20)
+#define LINK_BUCKETS 4096
+#define LINKS_MAX 262144
+
+// A file with several names, and the first of them.
+struct link_name {
+	struct link_name *next;
+	dev_t device;
+	ino_t inode;
+	char name[];
+};
 
 static struct {
 	int pipe;
@@ -24,6 +39,9 @@ static struct {
 	char target[PATH_MAX];
 	char name[REACH_PATH_MAX + 2];
 	char scratch[65536];
+	struct link_name *links[LINK_BUCKETS];
+	uint32_t link_count;
+	int errnum; // of an ignore file that could not be read
 } out;
 
 static bool put(const void *bytes, size_t len)
@@ -102,16 +120,74 @@ static void fill(struct tar_head *head, enum tar_type type, const struct stat *s
 	};
 }
 
+static struct link_name **links_at(const struct stat *st)
+{
+	return &out.links[(st->st_ino ^ st->st_dev) % LINK_BUCKETS];
+}
+
+// The name under which it was packed; NULL: it was not yet.
+static const char *links_find(const struct stat *st)
+{
+	if (st->st_nlink < 2)
+		return NULL;
+	for (const struct link_name *at = *links_at(st); at; at = at->next)
+		if (at->inode == st->st_ino && at->device == st->st_dev)
+			return at->name;
+	return NULL;
+}
+
+static void links_add(const struct stat *st)
+{
+	size_t len = strlen(out.name) + 1;
+	struct link_name *made;
+
+	if (st->st_nlink < 2 || out.link_count == LINKS_MAX)
+		return;
+	made = malloc(sizeof(*made) + len);
+	if (!made)
+		return;
+	*made = (struct link_name){*links_at(st), st->st_dev, st->st_ino};
+	memcpy(made->name, out.name, len);
+	*links_at(st) = made;
+	out.link_count++;
+}
+
+static void links_drop(void)
+{
+	for (int i = 0; i < LINK_BUCKETS; i++)
+		while (out.links[i]) {
+			struct link_name *first = out.links[i];
+
+			out.links[i] = first->next;
+			free(first);
+		}
+	out.link_count = 0;
+}
+
+static bool pack_hardlink(const struct stat *st, const char *first)
+{
+	struct tar_head head;
+
+	fill(&head, TAR_HARDLINK, st);
+	head.target = str_of(first);
+	out.say->count++;
+	return put_head(&head);
+}
+
 static bool pack_file(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct tar_head head;
+	const char *first;
 	struct stat st;
 	bool sound = true;
 
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
 		out.say->skipped++;
+	} else if ((first = links_find(&st))) {
+		sound = pack_hardlink(&st, first);
 	} else {
+		links_add(&st);
 		fill(&head, TAR_FILE, &st);
 		head.size = (uint64_t)st.st_size;
 		out.say->count++;
@@ -164,24 +240,53 @@ static bool pack_one(int dir, const char *name, struct str path, bool *is_dir)
 	return put_head(&head);
 }
 
+static bool pack_wants(const struct reach_ask *ask, const struct walk_at *at)
+{
+	if (tree_is_excluded(ask, at->path.at) || site_is_temp(at->name))
+		return false;
+	return !(ask->flags & REACH_IGNORE) || !gitignore_is_out(at->path, tree_is_directory(at));
+}
+
+// False: an ignore file could not be read.
+static bool pack_enter(const struct reach_ask *ask, const struct walk_at *at)
+{
+	bool ignores = ask->flags & REACH_IGNORE;
+
+	if (ignores && !gitignore_enter(at->dir, at->name, at->path)) {
+		out.errnum = errno;
+		return false;
+	}
+	if (walk_enter())
+		return true;
+	if (ignores)
+		gitignore_leave();
+	out.say->skipped++;
+	return true;
+}
+
 static bool pack_tree(const struct reach_ask *ask, int root)
 {
+	bool ignores = ask->flags & REACH_IGNORE;
+	bool sound = !ignores || gitignore_begin(ask, root);
 	struct walk_at at;
 	enum walk_step step;
-	bool sound = true;
 
+	out.errnum = sound ? 0 : errno;
 	walk_begin(root);
 	while (sound && (step = walk_next(&at)) != WALK_END) {
-		bool is_dir;
+		bool is_dir = false;
 
-		if (step == WALK_LEFT || tree_is_excluded(ask, at.path.at) || site_is_temp(at.name))
-			continue;
-		sound = pack_one(at.dir, at.name, at.path, &is_dir);
-		if (is_dir && !walk_enter())
-			out.say->skipped++;
+		if (step == WALK_ENTRY && pack_wants(ask, &at))
+			sound = pack_one(at.dir, at.name, at.path, &is_dir);
+		else if (step == WALK_LEFT && ignores)
+			gitignore_leave();
+		if (sound && is_dir)
+			sound = pack_enter(ask, &at);
 	}
 	out.say->skipped += walk_skipped();
 	walk_end();
+	if (ignores)
+		gitignore_end();
 	return sound;
 }
 
@@ -215,9 +320,11 @@ bool tarout_serve(const struct reach_ask *ask, struct reach_say *say)
 	close(ends[0]);
 	out.pipe = ends[1];
 	out.say = say;
+	out.errnum = 0;
 	sound = pack(ask, root, &site) && put_zeroes(2 * TAR_BLOCK);
 	close(ends[1]);
 	site_done(&site);
-	errno = sound ? 0 : EPIPE;
+	links_drop();
+	errno = sound ? 0 : out.errnum ? out.errnum : EPIPE;
 	return sound;
 }

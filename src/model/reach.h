@@ -33,14 +33,15 @@ enum reach_verb {
 	REACH_READLINK, // DONE with text
 	REACH_FIND,	// HIDDEN; include exclude types, min and max size, depth, limit; ENTRIES
 	REACH_GREP,	// FIXED NO_CASE HIDDEN; text; include exclude, limit, max; MATCHES
-	REACH_PACK,	// exclude; OPENED with a pipe, then a tar comes out of it
-	REACH_UNPACK,	// OWNERS; max bytes; OPENED with a pipe that takes a tar
-	REACH_WATCH,	// RECURSIVE ATTRIB; include or exclude; DONE when in place, then EVENTS
-	REACH_DIAL,	// port; OPENED with a connected socket
-	REACH_PORTS,	// PORTS: where somebody listens
-	REACH_SWEEP,	// signal, pid, since
-	REACH_SPACE,	// DONE with space
-	REACH_SOCKET,	// with TALK_CAN_NET; OPENED with a socket that is connected to nothing
+	REACH_PACK, // IGNORE; exclude, and with IGNORE include: tracked paths; OPENED with a pipe,
+		    // then a tar comes out of it
+	REACH_UNPACK, // OWNERS; max bytes; OPENED with a pipe that takes a tar
+	REACH_WATCH,  // RECURSIVE ATTRIB; include or exclude; DONE when in place, then EVENTS
+	REACH_DIAL,   // port; OPENED with a connected socket
+	REACH_PORTS,  // PORTS: where somebody listens
+	REACH_SWEEP,  // signal, pid, since
+	REACH_SPACE,  // DONE with space
+	REACH_SOCKET, // with TALK_CAN_NET; OPENED with a socket that is connected to nothing
 	REACH_VERB_COUNT
 };
 
@@ -56,8 +57,9 @@ enum reach_flags {
 	REACH_ATTRIB = 256,
 	REACH_EMPTY = 512,
 	REACH_OWNERS = 1024,
-	REACH_PROC = 2048, // with TALK_CAN_PROC; /proc is answered, too: for the daemon itself
-	REACH_FLAGS = 4095,
+	REACH_PROC = 2048,   // with TALK_CAN_PROC; /proc is answered, too: for the daemon itself
+	REACH_IGNORE = 4096, // with TALK_CAN_IGNORE; PACK leaves out what git ignores
+	REACH_FLAGS = 8191,
 };
 
 enum reach_type {

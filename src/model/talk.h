@@ -77,10 +77,11 @@ enum talk_kind {
 bool talk_is_heard(uint8_t kind); // from pid 1: the daemon may decode it
 
 enum talk_feature {
-	TALK_CAN_RETURN = 1, // it listens; ADOPT, SHUT, TAG, and the flags KEEP and behind
-	TALK_CAN_NET = 2,    // its hands know REACH_SOCKET
-	TALK_CAN_SYNC = 4,   // SYNC, SYNCED, the flag PACES
-	TALK_CAN_PROC = 8,   // its hands know REACH_PROC
+	TALK_CAN_RETURN = 1,  // it listens; ADOPT, SHUT, TAG, and the flags KEEP and behind
+	TALK_CAN_NET = 2,     // its hands know REACH_SOCKET
+	TALK_CAN_SYNC = 4,    // SYNC, SYNCED, the flag PACES
+	TALK_CAN_PROC = 8,    // its hands know REACH_PROC
+	TALK_CAN_IGNORE = 16, // its hands know REACH_IGNORE
 };
 
 // At which step a command (FAILED) or a box (BROKEN) failed.

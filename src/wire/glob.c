@@ -123,6 +123,8 @@ bool glob_hits(const char *glob, const char *path)
 	char part[PATH_ROOM];
 	const char *from = path;
 
+	while (*glob == '/')
+		glob++;
 	for (const char *end = path; *path; end++) {
 		size_t len = (size_t)(end - from);
 

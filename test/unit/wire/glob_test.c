@@ -50,4 +50,6 @@ TEST(paths, "a pattern without a slash means a name: the last one, or any")
 	CHECK(glob_hits("node_modules", "a/node_modules/b/c") && glob_hits("*.c", "d/a.c"));
 	CHECK(glob_hits("a/b", "a/b/c") && !glob_hits("a/b", "x/a/b") && !glob_hits("b", "abc"));
 	CHECK(!glob_hits("x", ""));
+	CHECK(glob_hits("/.env", ".env") && !glob_hits("/.env", "a/.env") &&
+	      glob_hits("/a", "a/b"));
 }
