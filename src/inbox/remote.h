@@ -7,8 +7,10 @@
 #include "http/wsock.h"
 #include "inbox/callee.h"
 
-#define REMOTE_CALLS_MAX 64
-#define REMOTE_WAITING_MAX 512 // with those that were refused, and whose refusal nobody has pulled
+#define REMOTE_CALLS_MAX 64		 // at work
+#define REMOTE_STARTED_MAX 256		 // and those whose answer waits to be pulled
+#define REMOTE_WAITING_MAX 1024		 // and those that wait, or were refused and not pulled
+#define REMOTE_WAITING_BYTES (64u << 20) // bodies of those that wait
 #define REMOTE_EXPORTS_MAX 4096
 #define REMOTE_PIPES_MAX 64
 #define REMOTE_PATH_MAX 4
@@ -34,9 +36,11 @@ struct remote {
 	struct map *exports;
 	int64_t last_export; // numbers that the client gave out
 	int64_t last_import; // numbers that we did
-	struct link calls;   // that run
+	struct link calls;   // that run, or wait for others to end; in order of arrival
 	uint32_t call_count, pipe_count;
-	struct bell ended; // a call has
+	uint32_t at_work, started; // of the calls
+	size_t waiting_bytes;
+	struct bell ended; // a call has, or has begun
 	bool over;
 };
 
@@ -53,7 +57,8 @@ void remote_release(struct remote_export *export); // by the client, or at the e
 fallible remote_send(struct remote *remote, const struct buf *message);
 fallible remote_reject(struct remote *remote, int64_t id, const char *code, const char *message);
 
-// Of remote_call.c: a call that has been pushed runs at once; its answer leaves when it is pulled.
+// Of remote_call.c: a call that has been pushed runs as soon as fewer than REMOTE_CALLS_MAX others
+// are at work; its answer leaves when it is pulled. Waits while too much waits.
 // It is entered under the next number. A call that cannot be made is entered all the same, and
 // rejected.
 fallible remote_call_start(struct remote *remote, struct str object, struct str name,

@@ -1,7 +1,8 @@
-// A call runs as soon as it is pushed, as an inner exchange in a task of its own. Its answer waits
-// for the pull. A plain answer goes out in the pieces in which it comes; one that needs a change,
-// and every error, is gathered first. A stream is a pipe of ours: we write, the client
-// acknowledges, and no more than a window is ever on its way.
+// A call runs as an inner exchange in a task of its own, in order of arrival and with a bound on
+// those at work. Its answer waits for the pull, and while it does another call is at work: clients
+// push all of their calls before they pull the first. A plain answer goes out in the pieces in
+// which it comes; one that needs a change, and every error, is gathered first. A stream is a pipe
+// of ours: we write, the client acknowledges, and no more than a window is ever on its way.
 #include "base/clock.h"
 #include "base/mem.h"
 #include "inbox/callback.h"
@@ -11,6 +12,7 @@
 
 #define GATHER_MAX (1 << 20)
 #define PIECE (32 * 1024) // of a plain answer
+#define ROOM_MS 10000	  // until there is room for one more body
 
 struct call {
 	struct remote_export export;
@@ -21,6 +23,9 @@ struct call {
 	struct remote_pipe *source; // UPLOAD
 	uint64_t uploaded;
 	bool pulled, running;
+	bool waits;	       // its exchange has not begun
+	bool at_work;	       // it is one of remote->at_work
+	size_t bytes;	       // of its body
 	bool begun, has_bytes; // a message is under way, in pieces
 	int status;
 	struct buf gathered;
@@ -67,8 +72,57 @@ static bool is_wanted(const struct call *call)
 	return call->export.listed && !call->flow.refused && !call->export.remote->over;
 }
 
+static void set_at_work(struct call *call, bool at_work)
+{
+	struct remote *remote = call->export.remote;
+
+	remote->at_work += (uint32_t)at_work - (uint32_t)call->at_work;
+	call->at_work = at_work;
+}
+
+// A stream of the client's is taken at once: it would wait for its reader.
+static bool may_start(const struct call *call)
+{
+	const struct remote *remote = call->export.remote;
+
+	return call->source ||
+	       (remote->at_work < REMOTE_CALLS_MAX && remote->started < REMOTE_STARTED_MAX);
+}
+
+static void start(struct call *call)
+{
+	struct remote *remote = call->export.remote;
+
+	call->waits = false;
+	remote->waiting_bytes -= call->bytes;
+	remote->started++;
+	set_at_work(call, true);
+	inner_start(call->inner, "rpc");
+}
+
+static void start_waiting(struct remote *remote)
+{
+	list_each (at, &remote->calls) {
+		struct call *call = link_of(at, struct call, link);
+
+		if (call->waits && may_start(call))
+			start(call);
+	}
+	bell_ring(&remote->ended);
+}
+
 static fallible await_pull(struct call *call)
 {
+	struct err *err = OK;
+
+	if (!call->pulled && is_wanted(call) && call->at_work) {
+		set_at_work(call, false);
+		start_waiting(call->export.remote);
+		while (!err && !call->pulled && is_wanted(call))
+			err = bell_wait(&call->flow.moved, CLOCK_NEVER);
+		set_at_work(call, true);
+		TRY(err);
+	}
 	while (!call->pulled && is_wanted(call))
 		TRY(bell_wait(&call->flow.moved, CLOCK_NEVER));
 	return call->pulled && !call->export.remote->over ? OK : unwanted();
@@ -325,16 +379,11 @@ static fallible finish(struct call *call, bool is_whole)
 	return is_whole && is_good(call) ? resolve_changed(call) : reject(call);
 }
 
-static void on_end(void *arg, bool is_whole)
+// Nothing runs for it any more.
+static void forget(struct call *call)
 {
-	struct call *call = arg;
 	struct remote *remote = call->export.remote;
 
-	call->inner = NULL;
-	if (!remote->over)
-		err_free(finish(call, is_whole));
-	else if (call->begun)
-		wsock_abort(remote->ws);
 	// The client may keep its number for as long as it likes, but not what stood behind it.
 	callback_done(&call->callback);
 	callee_done(&call->request);
@@ -347,11 +396,39 @@ static void on_end(void *arg, bool is_whole)
 	let_go(call);
 }
 
+// One that waits will not begin.
+static void discard(struct call *call)
+{
+	call->waits = false;
+	call->export.remote->waiting_bytes -= call->bytes;
+	inner_discard(take_ptr(call->inner));
+	forget(call);
+}
+
+static void on_end(void *arg, bool is_whole)
+{
+	struct call *call = arg;
+	struct remote *remote = call->export.remote;
+
+	if (call->inner)
+		remote->started--;
+	call->inner = NULL;
+	if (!remote->over)
+		err_free(finish(call, is_whole));
+	else if (call->begun)
+		wsock_abort(remote->ws);
+	set_at_work(call, false);
+	if (!remote->over)
+		start_waiting(remote);
+	forget(call);
+}
+
 static void refuse_task(void *arg)
 {
 	on_end(arg, false);
 }
 
+// Its exchange, begun at once or when its turn comes.
 static void run(struct call *call)
 {
 	struct remote *remote = call->export.remote;
@@ -371,7 +448,26 @@ static void run(struct call *call)
 	call->sieve.drop = call->request.shape == CALLEE_LOGS ? "process_info" : NULL;
 	call->inner = inner_new(&ask, &calls, call);
 	buf_done(&call->request.body);
-	inner_start(call->inner, "rpc");
+	call->waits = true;
+	remote->waiting_bytes += call->bytes;
+	if (may_start(call))
+		start(call);
+}
+
+// Of those that wait for their turn the client has sent enough; this comes to an end without it.
+static fallible await_room(struct remote *remote, size_t bytes)
+{
+	int64_t deadline = loop_now(task_loop()) + ROOM_MS;
+
+	while (remote->waiting_bytes && remote->waiting_bytes + bytes > REMOTE_WAITING_BYTES) {
+		auto_err err = bell_wait(&remote->ended, deadline);
+
+		if (err && err_kind(err) == ERR_TIMEOUT)
+			return err_new(EXHAUSTED, "RESOURCE_BUSY", "too many calls wait");
+		if (err)
+			return take_ptr(err);
+	}
+	return OK;
 }
 
 static fallible prepare(struct call *call, struct str object, struct str name,
@@ -382,9 +478,11 @@ static fallible prepare(struct call *call, struct str object, struct str name,
 	call->callee = callee_find(object, name);
 	if (!call->callee || !args)
 		return err_new(NOT_FOUND, "UNKNOWN_ERROR", "there is no such method");
-	if (remote->call_count > REMOTE_CALLS_MAX)
-		return err_new(EXHAUSTED, "RESOURCE_BUSY", "there are too many calls at once");
+	if (remote->call_count > REMOTE_WAITING_MAX)
+		return err_new(EXHAUSTED, "RESOURCE_BUSY", "too many calls wait");
 	TRY(callee_write(call->callee, args, &call->request));
+	call->bytes = call->request.body.len;
+	TRY(await_room(remote, call->bytes));
 	if (call->request.shape != CALLEE_UPLOAD)
 		return OK;
 	call->source = remote_pipe_of(remote, call->request.pipe);
@@ -406,7 +504,7 @@ fallible remote_call_start(struct remote *remote, struct str object, struct str 
 	struct call *call;
 	struct err *err;
 
-	if (remote->call_count >= REMOTE_WAITING_MAX)
+	if (remote->call_count >= 2 * REMOTE_WAITING_MAX)
 		return err_new(EXHAUSTED, "bad_rpc", "too many answers were not pulled");
 	call = mem_new_of(struct call);
 	err = remote_list(remote, &call->export, REMOTE_CALL);
@@ -459,7 +557,9 @@ void remote_call_cancel_all(struct remote *remote)
 		struct call *call = link_of(at, struct call, link);
 
 		bell_ring(&call->flow.moved);
-		if (call->inner)
+		if (call->waits)
+			discard(call);
+		else if (call->inner)
 			inner_cancel(call->inner);
 	}
 }
@@ -470,7 +570,11 @@ void remote_call_release(struct remote_export *export)
 	struct call *call = call_of(export);
 
 	bell_ring(&call->flow.moved);
-	if (call->running && call->inner && is_stream(call) && !call->pulled)
+	if (call->waits && is_stream(call) && !call->pulled) {
+		discard(call);
+		return;
+	}
+	if (call->running && call->inner && !call->waits && is_stream(call) && !call->pulled)
 		inner_cancel(call->inner);
 	let_go(call);
 }

@@ -9,7 +9,7 @@
 #include "loop/offload.h"
 #include "wire/text.h"
 
-#define MESSAGE_MAX (24u << 20)
+#define MESSAGE_MAX (64u << 20) // a body of 48 MiB, with what JSON in JSON adds
 #define LARGE (256 * 1024)
 
 // "files" of the main object, not called yet: its methods can be called by its number.

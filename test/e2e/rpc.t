@@ -311,16 +311,39 @@ def manners(cove, box):
     except Failed:
         c.ok(True, "messages are text")
     rpc = Rpc(cove, box)
-    ids = [rpc.push("commands.execute", "sleep 2", NONE) for _ in range(80)]
+    ids = [rpc.push("commands.execute", "sleep 1; echo %d" % i, NONE) for i in range(80)]
     for id in ids:
         rpc.pull(id)
-    busy = 0
-    for id in ids[:]:
+    c.same([rpc.wait(id)["stdout"] for id in ids], ["%d\n" % i for i in range(80)], "80 commands at once all run")
+    ids = [rpc.push("files.writeFile", "/tmp/many/%d" % i, "x" * i, NONE) for i in range(200)]
+    for id in ids:
+        rpc.pull(id)
+    c.same([rpc.wait(id)["bytesWritten"] for id in ids], list(range(200)), "200 writes at once wait for one another")
+    c.same(cove.out(box, "ls /tmp/many | wc -l; cat /tmp/many/* | wc -c"), "200\n19900\n", "and all are done")
+    ids = [rpc.push("files.writeFile", "/tmp/large/%d" % i, "y" * (1 << 20), NONE) for i in range(100)]
+    for id in ids:
+        rpc.pull(id)
+    c.same([rpc.wait(id)["success"] for id in ids], [True] * 100, "also when they hold more than may wait: 100 of 1 MiB")
+    streams = [rpc.push("commands.executeStream", "echo %d" % i, NONE) for i in range(100)]
+    for id in streams:
+        rpc.pull(id)
+    c.same([rpc.drain(rpc.wait(id))[1] for id in streams], ["close"] * 100, "and 100 streams")
+    ids = [rpc.push("utils.ping") for _ in range(2000)]
+    for id in ids:
+        rpc.pull(id)
+    ends = []
+    for id in ids:
         try:
-            rpc.wait(id)
+            ends.append(rpc.wait(id))
         except Failed as failed:
-            busy += failed.props["code"] == "RESOURCE_BUSY"
-    c.ok(busy >= 8, "too many at once are told so", busy)
+            ends.append(failed.props["code"])
+    c.ok(set(ends) <= {"healthy", "RESOURCE_BUSY"} and ends.count("healthy") >= 1000, "a thousand wait at most, and the others are told", set(ends))
+    rpc.ws.cut()
+    rpc = Rpc(cove, box, timeout=60)
+    for content in ("z" * (32 << 20), "\n\"" * (8 << 20)):
+        c.same(rpc.call("files.writeFile", "/tmp/whole", content, NONE)["bytesWritten"], len(content),
+               "a file of %d MiB is written by one call" % (len(content) >> 20))
+        c.same(cove.out(box, "stat -c %s /tmp/whole"), "%d\n" % len(content), "whole")
     rpc.ws.cut()
     rpc = Rpc(cove, box)
     rpc.push("commands.execute", "sleep 60", NONE)
