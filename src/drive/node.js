@@ -340,18 +340,116 @@ function prepare(code) {
 	return new Rewrite(code, tree).run();
 }
 
-let transform = null;
+let sucrase = null;
+
+function plain(code) {
+	return sucrase.transform(code, {transforms: ['typescript'], disableESTransforms: true, keepUnusedImports: true}).code;
+}
+
+// The tokens of TypeScript, without comments: [text, where it begins, where it ends, is it a type].
+function tokensOf(code) {
+	const lines = [0];
+	for (let at = code.indexOf('\n'); at >= 0; at = code.indexOf('\n', at + 1))
+		lines.push(at + 1);
+	const rows = sucrase.getFormattedTokens(code, {transforms: ['typescript']}).split('\n').slice(1);
+	return rows.map((row) => row.match(/^(\d+):(\d+)-(\d+):(\d+)/)).filter(Boolean).map((place) => {
+		const [line, column, endLine, endColumn] = place.slice(1).map(Number);
+		const from = lines[line - 1] + column - 1, to = lines[endLine - 1] + endColumn - 1;
+		return [code.slice(from, to), from, to, / isType /.test(place.input)];
+	});
+}
+
+// Where the brackets that open at a token close again.
+function closes(tokens, at) {
+	for (let depth = 0; at < tokens.length; at++) {
+		depth += tokens[at][0] === '{' || tokens[at][0] === '${' ? 1 : tokens[at][0] === '}' ? -1 : 0;
+		if (!depth)
+			return at;
+	}
+	throw new SyntaxError('a bracket is not closed');
+}
+
+// A namespace is an object that a function fills. What it exports are its members, as variables of
+// that function. One with types alone is nothing.
+function namespace(names, body) {
+	const text = plain(namespaces(body)), tree = acorn.parse(text, {ecmaVersion: 'latest', sourceType: 'module'});
+	const members = [];
+	let made = '', at = 0;
+	if (!tree.body.length)
+		return body.replace(/[^\n]/g, '');
+	for (const node of tree.body) {
+		if (node.type !== 'ExportNamedDeclaration' || !node.declaration)
+			continue;
+		made += text.slice(at, node.start);
+		at = node.declaration.start;
+		if (node.declaration.id)
+			members.push(node.declaration.id.name);
+		else
+			node.declaration.declarations.forEach((one) => bound(one.id, members));
+	}
+	made += text.slice(at);
+	const name = names[names.length - 1];
+	const filled = members.map((one) => `Object.defineProperty(${name}, '${one}', {get: () => ${one}, set: (v) => { ${one} = v; }, ` +
+		'enumerable: true, configurable: true});').join('');
+	return names.reduceRight((inside, one, i) => `var ${one};(function (${one}) {${inside}})(` +
+		(i ? `${one} = ${names[i - 1]}.${one} || (${names[i - 1]}.${one} = {})` : `${one} || (${one} = {})`) + ');', filled + made);
+}
+
+function bound(pattern, names) {
+	if (!pattern)
+		return;
+	if (pattern.type === 'Identifier')
+		names.push(pattern.name);
+	for (const part of pattern.elements || pattern.properties || [])
+		bound(part && (part.value || part.argument || part), names);
+	if (pattern.type === 'AssignmentPattern')
+		bound(pattern.left, names);
+}
+
+// What takes the types away takes namespaces with them, so they are written as JavaScript before.
+function namespaces(code) {
+	if (!/\b(namespace|module)\s+[\p{ID_Start}$_]/u.test(code))
+		return code;
+	const tokens = tokensOf(code);
+	let made = '', at = 0;
+	for (let i = 0; i < tokens.length; i++) {
+		const before = i ? tokens[i - 1][0] : '', names = [];
+		if (tokens[i][0] === 'declare' && tokens[i][3]) {
+			while (i < tokens.length && tokens[i][0] !== '{' && tokens[i][0] !== ';' && tokens[i][3])
+				i++;
+			if (i < tokens.length && tokens[i][0] === '{')
+				i = closes(tokens, i);
+			continue;
+		}
+		if (!tokens[i][3] || !/^(namespace|module)$/.test(tokens[i][0]) || before === '.')
+			continue;
+		let next = i + 1;
+		for (; next < tokens.length && tokens[next][0] !== '{'; next++)
+			if (tokens[next][0] !== '.')
+				names.push(tokens[next][0]);
+		if (next === tokens.length || !names.every((one) => /^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(one)))
+			continue;
+		const end = closes(tokens, next);
+		if (!acorn)
+			throw new SyntaxError(`a namespace ('${names.join('.')}') needs a node with its own parser`);
+		const text = namespace(names, code.slice(tokens[next][2], tokens[end][1]));
+		made += code.slice(at, tokens[before === 'export' ? i - 1 : i][1]) + (before === 'export' && text.trim() ? 'export ' : '') + text;
+		at = tokens[end][2];
+		i = end;
+	}
+	return made + code.slice(at);
+}
 
 function strip(code) {
-	if (!transform) {
+	if (!sucrase) {
 		if (!typescript)
 			throw named('TranspileError', 'TypeScript is not part of this build');
 		const module = {exports: {}};
 		vm.runInThisContext(`(function (module, exports, require) {${typescript}\n})`, {filename: ME})(module, module.exports, require);
-		transform = module.exports.transform;
+		sucrase = module.exports;
 	}
 	try {
-		const text = transform(code, {transforms: ['typescript'], disableESTransforms: true, keepUnusedImports: true}).code;
+		const text = plain(namespaces(code));
 		if (acorn)
 			parse(text);
 		return text;

@@ -213,6 +213,26 @@ def typescript():
     ts.close()
 
 
+def namespaces():
+    bundle = os.environ.get("COVE_TEST_TYPESCRIPT")
+    if not bundle:
+        return "COVE_TEST_TYPESCRIPT names no transformer"
+    with open(bundle, "rb") as file:
+        ts = node("typescript", file.read())
+    for code, wanted in (
+            ("namespace N { export const a: number = 1; export function f(x: number): number { return x + a } }\nN.f(2)", "3"),
+            ("namespace L { export let n = 1; export function up(): void { n++ } }\nL.up(); L.n", "2"),
+            ("namespace A.B { export enum E { x = 7 } namespace C { const s = 'namespace Q {' } }\nA.B.E.x", "7"),
+            ("export namespace T { export interface I { x: number } }\nconst t: T.I = {x: 4}; t.x", "4"),
+            ("declare namespace D { const x: number; namespace I { const y: number } }\n`a ${1} namespace T {`", "'a 1 namespace T {'"),
+            ("namespace N { export const b = 5 }\nN.a + N.b", "6"),
+            ("module Old { export const { p, q: [r] } = { p: 1, q: [2] } }\nOld.p + Old.r", "3"),
+            ("namespace Line {\n\nexport const at = new Error().stack!.match(/cell \\d+>:(\\d+)/)![1]\n}\nLine.at", "'3'")):
+        same(value(code, ts), ("text", wanted))
+    same(error(ts.run("namespace X { return }"))["ename"], "TranspileError")
+    ts.close()
+
+
 def no_typescript():
     ts = node("typescript")
     same(error(ts.run("1"))["ename"], "TranspileError")
@@ -236,6 +256,7 @@ for sentence, test in {
     "rich values, long values": rich,
     "an abort ends the process with its signal": deaths,
     "TypeScript": typescript,
+    "namespaces of TypeScript run": namespaces,
     "without its transformer TypeScript says so": no_typescript,
 }.items():
     check(sentence, test)
