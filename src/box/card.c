@@ -23,7 +23,7 @@
 #include "wire/pack.h"
 
 #define MAGIC "COVECARD"
-#define VERSION 1
+#define VERSION 2 // 1 did not say which of the environment is the session's own
 #define CARD_MAX (8u << 20)
 #define ENV_MAX 8192
 #define TEXT_EXTRA 8
@@ -60,6 +60,7 @@ static char *encode(const struct session *session, size_t *out_len)
 	pack_u64(&pack, session->output_cap);
 	pack_u32(&pack, session->cpu_milli);
 	pack_text(&pack, buf_view(&session->changes));
+	pack_u32(&pack, session->own);
 	pack_u32(&pack, count);
 	for (uint32_t i = 0; i < count; i++)
 		pack_text(&pack, str_of(session->env[i]));
@@ -235,19 +236,22 @@ fallible card_read_file(struct box *box, char letter, uint32_t number, char **ou
 static bool decode(struct card *card, size_t len)
 {
 	struct unpack in;
-	uint32_t count;
+	uint32_t count, version;
 	bool known;
 
 	unpack_init(&in, card->bytes, len);
-	known = str_is(unpack_text(&in, sizeof(MAGIC)), MAGIC) && unpack_u32(&in) == VERSION;
+	known = str_is(unpack_text(&in, sizeof(MAGIC)), MAGIC);
+	version = unpack_u32(&in);
+	known &= version == 1 || version == VERSION;
 	card->id = unpack_text(&in, SESSION_ID_MAX);
 	card->spec.cwd = unpack_text(&in, CARD_MAX).at;
 	card->spec.timeout_ms = unpack_u64(&in);
 	card->spec.output_cap = unpack_u64(&in);
 	card->spec.cpu_milli = unpack_u32(&in);
 	card->changes = unpack_text(&in, CARD_MAX);
+	card->spec.own = version == 1 ? 0 : unpack_u32(&in);
 	count = unpack_u32(&in);
-	if (in.failed || !known || count > ENV_MAX)
+	if (in.failed || !known || count > ENV_MAX || card->spec.own > count)
 		return false;
 	card->env = mem_new((count + 1) * sizeof(*card->env));
 	for (uint32_t i = 0; i < count; i++)

@@ -132,6 +132,9 @@ void terms_end(struct box *box);	      // in term.c: what has ended is forgotten
 void terms_free(struct box *box);
 // In understudy.c: with its box, before exec_end_all().
 void understudies_end(struct box *box);
+// The box is about to be frozen: the one that waits leaves. Waits for that, but not for long.
+void understudies_rest(struct box *box);
+uint32_t understudy_count(const struct box *box); // of those that wait
 void understudies_free(struct box *box);
 // In procs.c: the box is freed, and every record and tape of its processes goes.
 void procs_free(struct box *box);

@@ -18,7 +18,7 @@
 
 bool box_is_busy(const struct box *box)
 {
-	uint32_t calm = context_warm_count(box);
+	uint32_t calm = context_warm_count(box) + understudy_count(box);
 
 	if (box->sessions)
 		list_each (at, &box->sessions->all) {
@@ -92,6 +92,7 @@ static fallible order_plain(const struct box *box, enum order_kind kind, int64_t
 fallible box_pause(struct box *box, int64_t deadline)
 {
 	context_warm_end(box);
+	understudies_rest(box);
 	return err_while(order_plain(box, ORDER_PAUSE, deadline), "pause %s", box->id);
 }
 

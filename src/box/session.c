@@ -18,8 +18,10 @@
 #define CHANGES_MAX (4 << 20)
 #define DUMP_MS 10000
 #define PIECE 2048
-#define FORESEE_MS 10000   // a session whose state was asked for will be asked again
-#define FORESEE_AFTER_MS 1 // from the end of its last command
+#define KEPT_MAX (256 * 1024) // bytes of a state that is kept until its session changes
+#define KEPT_SUM (16u << 20)  // of all states of a box
+#define FORESEE_MS 10000      // a session whose state was asked for will be asked again
+#define FORESEE_AFTER_MS 1    // from the end of its last command
 
 char **session_copy_env(const char *const *env)
 {
@@ -46,8 +48,17 @@ static void set_env(struct session *session, struct str name, const char *value)
 		if (!strncmp(session->env[count], name.at, name.len) &&
 		    session->env[count][name.len] == '=')
 			at = count;
+	if (at != SIZE_MAX && value) {
+		free(session->env[at]);
+		session->env[at] = mem_fmt(STR_FMT "=%s", STR_ARG(name), value);
+		return;
+	}
 	if (at != SIZE_MAX) {
 		free(session->env[at]);
+		if (at < session->own) { // the last of its own takes its place
+			session->env[at] = session->env[--session->own];
+			at = session->own;
+		}
 		session->env[at] = session->env[--count];
 		session->env[count] = NULL;
 	}
@@ -104,10 +115,35 @@ void session_drop(struct session *session)
 		loop_later(session->box->loop, &session->free_later);
 }
 
+// Of one that is listed.
+static void forget_text(struct session *session, struct buf *text)
+{
+	session->box->sessions->kept -= text->len;
+	buf_done(text);
+	*text = BUF_INIT(KEPT_MAX);
+}
+
+// False: it is too large.
+static bool keep_text(struct session *session, struct buf *text, struct str fresh)
+{
+	struct sessions *table = session->box->sessions;
+
+	if (!session->listed)
+		return false;
+	forget_text(session, text);
+	if (fresh.len > KEPT_MAX || table->kept + fresh.len > KEPT_SUM)
+		return false;
+	buf_str(text, fresh);
+	table->kept += fresh.len;
+	return true;
+}
+
 void session_unlist(struct session *session)
 {
 	if (!session->listed)
 		return;
+	forget_text(session, &session->prelude);
+	forget_text(session, &session->state);
 	session->listed = false;
 	map_take(session->box->sessions->by_id, str_of(session->id));
 	link_drop(&session->link);
@@ -137,6 +173,7 @@ static void dress(struct session *session, const struct session_spec *spec)
 	free(session->start_cwd);
 	free(session->cwd);
 	session->env = session_copy_env(spec->env);
+	session->own = spec->own;
 	session->start_cwd = mem_str(spec->cwd);
 	session->cwd = mem_str(spec->cwd);
 	session->timeout_ms = spec->timeout_ms;
@@ -220,8 +257,8 @@ static fallible make(struct box *box, struct str id, const struct session_spec *
 	session->listed = true;
 	session->id = mem_dup(id.at, id.len);
 	session->changes = BUF_INIT(CHANGES_MAX);
-	session->prelude = BUF_INIT(SESSION_PRELUDE_MAX);
-	session->state = BUF_INIT(SESSION_PRELUDE_MAX);
+	session->prelude = BUF_INIT(KEPT_MAX);
+	session->state = BUF_INIT(KEPT_MAX);
 	session->free_later.run = free_session;
 	link_init(&session->queue);
 	link_init(&session->ghosts);
@@ -383,9 +420,9 @@ static fallible read_dump(struct session *session, struct tape *tape, struct buf
 	return err_hint(err_new(TOO_LARGE, "state_too_large",
 				"the variables and functions of session '%s' are too large",
 				session->id),
-			"at most %d KiB of them go with a process; unset some, or start it in "
+			"at most %d MiB of them go with a process; unset some, or start it in "
 			"another session",
-			SESSION_PRELUDE_MAX / 1024);
+			SESSION_PRELUDE_MAX >> 20);
 }
 
 static fallible dump(struct session *session, struct str script, struct buf *out, uint64_t *turn)
@@ -414,11 +451,11 @@ static fallible renew_state(struct session *session)
 	auto_buf text = BUF_INIT(SESSION_PRELUDE_MAX);
 
 	TRY(await_ready(session));
-	if (is_idle(session) && session->state.len && session->stated == session->turns)
+	if (is_idle(session) && (session->state.len || session->state_large) &&
+	    session->stated == session->turns)
 		return OK;
 	TRY(dump(session, STR(SHELL_STATE), &text, &session->stated));
-	buf_clear(&session->state);
-	buf_str(&session->state, buf_view(&text));
+	session->state_large = !keep_text(session, &session->state, buf_view(&text));
 	return OK;
 }
 
@@ -466,28 +503,64 @@ fallible session_prelude(struct session *session, struct buf *out)
 	idle = is_idle(session);
 	if (idle && session->fresh)
 		return OK;
-	if (!idle || session->dumped != session->turns) {
-		TRY(dump(session, STR(SHELL_DUMP), &text, &session->dumped));
-		shell_hide(&text);
-		buf_clear(&session->prelude);
-		buf_str(&session->prelude, buf_view(&text));
+	if (idle && session->prelude.len && session->dumped == session->turns) {
+		buf_str(out, buf_view(&session->prelude));
+		return OK;
 	}
-	buf_str(out, buf_view(&session->prelude));
+	TRY(dump(session, STR(SHELL_DUMP), &text, &session->dumped));
+	if (!shell_read_dump(buf_view(&text), out))
+		return err_new(GONE, "session_destroyed", "Session '%s' has ended", session->id);
+	keep_text(session, &session->prelude, buf_view(out));
 	return OK;
+}
+
+static const char *get_env(const struct session *session, struct str name, size_t *out_at)
+{
+	for (size_t i = 0; session->env[i]; i++)
+		if (!strncmp(session->env[i], name.at, name.len) &&
+		    session->env[i][name.len] == '=') {
+			*out_at = i;
+			return session->env[i] + name.len + 1;
+		}
+	return NULL;
+}
+
+// What pid 1 adds to an environment, so that none of ours says what it was.
+static bool is_of_user(struct str name)
+{
+	return str_is(name, "HOME") || str_is(name, "USER");
+}
+
+static void change_env(struct session *session, struct str name, const char *value, bool offers)
+{
+	size_t at = 0;
+	const char *found = get_env(session, name, &at);
+	auto_free char *was = found ? mem_str(found) : NULL;
+
+	if (found && offers && at < session->own)
+		return;
+	set_env(session, name, value);
+	if (session->shell || session->starting) {
+		if (offers && (was || !is_of_user(name)))
+			shell_offer(&session->changes, name, was, value);
+		else
+			shell_export(&session->changes, name, value);
+	}
+	card_touch(session);
 }
 
 void session_set_env(struct box *box, struct str name, const char *value)
 {
-	if (!box->sessions)
-		return;
-	list_each (at, &box->sessions->all) {
-		struct session *session = link_of(at, struct session, link);
+	if (box->sessions)
+		list_each (at, &box->sessions->all)
+			change_env(link_of(at, struct session, link), name, value, false);
+}
 
-		set_env(session, name, value);
-		if (session->shell || session->starting)
-			shell_export(&session->changes, name, value);
-		card_touch(session);
-	}
+void session_offer_env(struct box *box, struct str name, const char *value)
+{
+	if (box->sessions)
+		list_each (at, &box->sessions->all)
+			change_env(link_of(at, struct session, link), name, value, true);
 }
 
 static struct session *find_card_busy(struct box *box)

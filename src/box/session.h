@@ -16,6 +16,7 @@ struct session;
 // What a shell starts with. All of it is copied.
 struct session_spec {
 	const char *const *env; // NULL-ended "NAME=value", complete
+	uint32_t own;		// so many of them, the first ones, are the session's, not the box's
 	const char *cwd;	// one that cannot be entered becomes $HOME
 	uint64_t timeout_ms;	// of each command that names none; 0: none
 	uint64_t output_cap;	// bytes that are kept of one command
@@ -115,15 +116,18 @@ struct tape *session_tape(struct session *session); // borrowed while the sessio
 // aliases, options, umask, directory. Waits for the commands before it; empty for a session that
 // has run nothing. It goes in front of what that bash shall run: see shell_wrap() in model/shell.h.
 // TOO_LARGE state_too_large.
-#define SESSION_PRELUDE_MAX (96 * 1024)
+#define SESSION_PRELUDE_MAX (8 << 20)
 fallible session_prelude(struct session *session, struct buf *out);
-// Its state as its shell tells it (model/shell_state.h). Waits and fails as above.
+// Its state as its shell tells it (model/shell_state.h). Waits and fails as above. Empty: it is too
+// large to be told apart from another's; session_prelude() has it.
 fallible session_state(struct session *session, struct buf *out);
 // The environment that its shell was started with, NULL-ended; for those who start another.
 const char *const *session_env(const struct session *session);
 
-// The environment of the box was changed: `name` is set, or with a NULL value unset, in every
-// session before its next command.
+// `name` is set, or with a NULL value unset, in every session before its next command.
 void session_set_env(struct box *box, struct str name, const char *value);
+// The same of the environment of the box: sessions that were made with a value of their own, or
+// have changed it themselves, keep theirs.
+void session_offer_env(struct box *box, struct str name, const char *value);
 // Waits until the changes are on disk, so that the next daemon knows of them.
 void sessions_settle(struct box *box);

@@ -10,6 +10,7 @@ struct sessions {
 	struct map *by_id;
 	struct link all; // in order of their making
 	bool over;	 // the box has ended
+	size_t kept;	 // bytes of states that are kept until their session changes
 };
 
 struct session {
@@ -19,7 +20,8 @@ struct session {
 	bool listed;
 	bool starting; // a task sees to it
 	char *id;
-	char **env; // NULL-ended; what a shell starts with
+	char **env;   // NULL-ended; what a shell starts with
+	uint32_t own; // of them, the first ones: no change of the box's takes them
 	char *start_cwd;
 	uint64_t timeout_ms, output_cap;
 	uint32_t cpu_milli;
@@ -35,10 +37,11 @@ struct session {
 	struct tape *tape;
 	struct buf changes; // of the environment, before the next command
 	uint64_t turns;	    // counts what may have changed its state
-	struct buf prelude; // of the turn when it was dumped
+	struct buf prelude; // of the turn when it was dumped; empty: it was too large to be kept
 	uint64_t dumped;
 	struct buf state; // the same, as it is told for an understudy
 	uint64_t stated;
+	bool state_large;	 // it was too large for that
 	int64_t asked_at;	 // for it, last; loop time
 	struct timer foresee;	 // asks again after a command
 	struct session_run *run; // at work

@@ -53,6 +53,7 @@ static void on_limit(struct timer *timer)
 struct session_run *run_new(struct session *session, enum run_kind kind)
 {
 	struct session_run *run = mem_new_of(struct session_run);
+	uint64_t cap = session->output_cap;
 
 	session_hold(session);
 	run->session = session;
@@ -64,7 +65,10 @@ struct session_run *run_new(struct session *session, enum run_kind kind)
 	bell_init(&run->bell);
 	if (kind >= RUN_LOCK)
 		return run;
-	run->tape = tape_new(session->box->loop, session->box->tapes_dir, session->output_cap);
+	// Its state is told whole, or not at all.
+	if (kind == RUN_ASIDE && cap < 2 * SESSION_PRELUDE_MAX)
+		cap = 2 * SESSION_PRELUDE_MAX;
+	run->tape = tape_new(session->box->loop, session->box->tapes_dir, cap);
 	tape_bound(run->tape, box_tape_budget(session->box));
 	return run;
 }

@@ -252,6 +252,15 @@ static fallible await_start(struct term *term)
 	return OK;
 }
 
+fallible term_ask_room(struct box *box)
+{
+	if (!box->terms || has_room(box->terms))
+		return OK;
+	return err_hint(
+		err_new(EXHAUSTED, "too_many_terminals", "the sandbox has %d terminals", TERM_MAX),
+		"end some of them: DELETE /api/terminals/{id}");
+}
+
 fallible term_open(struct box *box, const struct term_spec *spec, struct term **out, bool *out_new)
 {
 	auto_term term = spec->id.len ? term_find(box, spec->id) : NULL;
@@ -265,10 +274,7 @@ fallible term_open(struct box *box, const struct term_spec *spec, struct term **
 		*out = take_ptr(term);
 		return OK;
 	}
-	if (box->terms && !has_room(box->terms))
-		return err_hint(err_new(EXHAUSTED, "too_many_terminals",
-					"the sandbox has %d terminals", TERM_MAX),
-				"end some of them: DELETE /api/terminals/{id}");
+	TRY(term_ask_room(box));
 	term = term_make(box, spec, spec->exec->output_cap);
 	term->cols = spec->exec->cols;
 	term->rows = spec->exec->rows;

@@ -24,6 +24,8 @@ struct term_spec {
 // EXHAUSTED too_many_terminals; INVALID bad_field; what exec_start() says.
 fallible term_open(struct box *box, const struct term_spec *spec, struct term **out, bool *out_new);
 struct term *term_find(struct box *box, struct str id); // held; NULL: there is none
+// EXHAUSTED too_many_terminals: term_open() would make no new one.
+fallible term_ask_room(struct box *box);
 void term_drop(struct term *term);
 static inline void auto_term_(struct term **term)
 {

@@ -287,6 +287,27 @@ fallible understudy_begin(struct understudy *understudy, const struct exec_spec 
 	return OK;
 }
 
+uint32_t understudy_count(const struct box *box)
+{
+	return box->understudies && box->understudies->ready;
+}
+
+void understudies_rest(struct box *box)
+{
+	struct understudies *all = box->understudies;
+	struct exec_result result;
+	struct exec *exec;
+
+	if (!all || !all->ready)
+		return;
+	exec = all->ready->exec;
+	exec_hold(exec);
+	loop_drop_timer(box->loop, &all->timer);
+	understudy_drop(all->ready);
+	err_free(exec_wait(exec, loop_now(box->loop) + LEAVE_MS, &result));
+	exec_let_go(exec);
+}
+
 void understudies_end(struct box *box)
 {
 	struct understudies *all = box->understudies;

@@ -15,6 +15,7 @@
 #define RETRY_AFTER_S 1
 #define ROOM "/v1/sandboxes/"
 #define INVALID "VALIDATION_FAILED"
+#define INVALID_URL "INVALID_GIT_URL"
 #define NO_ENDPOINT "UNKNOWN_ERROR"
 
 // The one table from our reasons to Cloudflare's codes.
@@ -97,6 +98,42 @@ static const struct {
 	{"internal", "INTERNAL_ERROR", 500},
 	{"no_route", NO_ENDPOINT, 404},
 	{"bad_method", NO_ENDPOINT, 404},
+};
+
+// What a program of Cloudflare's shows to its user beside the message, where cove has no hint that
+// says more.
+static const struct {
+	const char *code, *text;
+} suggestions[] = {
+	{"BACKUP_NOT_FOUND", "Check the id of the backup; it may have expired"},
+	{"COMMAND_NOT_FOUND", "Check that the command is installed and in PATH"},
+	{"COMMAND_PERMISSION_DENIED", "Check that the file may be executed: chmod +x"},
+	{"CONTEXT_NOT_FOUND", "Create a context first: POST /api/contexts"},
+	{"FILE_EXISTS", "Choose another path, or delete the file first"},
+	{"FILE_NOT_FOUND",
+	 "Check that the path exists; a relative one begins where the session is"},
+	{"FILE_TOO_LARGE", "Read or write it as a stream"},
+	{"GIT_AUTH_FAILED", "Check the credentials, or use a public repository"},
+	{"GIT_BRANCH_NOT_FOUND", "Check the name of the branch"},
+	{"GIT_CLONE_FAILED", "Check the URL and the target directory"},
+	{"GIT_NETWORK_ERROR", "Check that the network policy allows the host, or raise timeoutMs"},
+	{"GIT_OPERATION_FAILED", "See what git says in context.stderr"},
+	{"GIT_REPOSITORY_NOT_FOUND", "Check the URL, and whether it needs credentials"},
+	{"INTERPRETER_NOT_READY", "Wait a moment and try again"},
+	{"INVALID_COMMAND", "Send a command that is not empty"},
+	{"INVALID_GIT_URL", "Use https://HOST/OWNER/NAME.git or git@HOST:OWNER/NAME.git"},
+	{"INVALID_PORT_NUMBER", "Use a port from 1 to 65535 that is not reserved"},
+	{"IS_DIRECTORY", "Name a file; /api/list-files lists a directory"},
+	{"NOT_DIRECTORY", "Name a directory; /api/read reads a file"},
+	{"NO_SPACE", "Delete files, or raise the sandbox's diskMB"},
+	{"PERMISSION_DENIED", "Check the owner and the mode of the path"},
+	{"PORT_ALREADY_EXPOSED", "Unexpose the port first, or use another one"},
+	{"PORT_NOT_EXPOSED", "Expose the port first"},
+	{"PROCESS_NOT_FOUND", "Check the id of the process; /api/process/list lists them"},
+	{"PYTHON_NOT_AVAILABLE", "Use a template with python3"},
+	{"SESSION_ALREADY_EXISTS", "Use the session, or delete it first"},
+	{"SESSION_TERMINATED", "The next command starts a new shell"},
+	{"VALIDATION_FAILED", "See context.validationErrors for the field that is wrong"},
 };
 
 struct face {
@@ -183,7 +220,7 @@ static void put_context(struct json_out *out, const struct err *err, const struc
 	struct str rest = str_skip(context, 1);
 
 	json_key(out, "context");
-	if (strcmp(face->code, INVALID) != 0) {
+	if (strcmp(face->code, INVALID) != 0 && strcmp(face->code, INVALID_URL) != 0) {
 		json_add_raw(out, context);
 		return;
 	}
@@ -201,6 +238,14 @@ static void put_context(struct json_out *out, const struct err *err, const struc
 		buf_char(out->buf, ',');
 	buf_str(out->buf, rest);
 	out->comma = true;
+}
+
+static const char *suggestion_of(const struct err *err, const struct face *face)
+{
+	for (size_t i = 0; i < sizeof(suggestions) / sizeof(*suggestions); i++)
+		if (!strcmp(face->code, suggestions[i].code))
+			return err_hint_of(err) ? err_hint_of(err) : suggestions[i].text;
+	return NULL;
 }
 
 static void write_body(struct buf *body, const struct http *x, const struct err *err,
@@ -228,6 +273,8 @@ static void write_body(struct buf *body, const struct http *x, const struct err 
 	json_put_text(&out, "reason", err_reason(err));
 	if (err_hint_of(err))
 		json_put_text(&out, "hint", err_hint_of(err));
+	if (is_inside(x) && suggestion_of(err, face))
+		json_put_text(&out, "suggestion", suggestion_of(err, face));
 	json_put_bool(&out, "retryable", err_may_retry(err));
 	if (err_may_retry(err))
 		json_put_int(&out, "retryAfter", RETRY_AFTER_S);

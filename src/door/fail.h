@@ -8,8 +8,9 @@ struct fail_detail {
 	struct str context;    // a JSON object for `context`; at == NULL: {}
 	const char *operation; // "command.execute"; NULL: none
 	int exit_code;	       // of a command that could not start; 0: none
-	// For VALIDATION_FAILED: the field that is wrong, and what is wrong with it in a word.
-	// NULL: the field that the message begins with, else the body; the reason.
+	// For VALIDATION_FAILED and INVALID_GIT_URL: the field that is wrong, and what is wrong
+	// with it in a word. NULL: the field that the message begins with, else the body; the
+	// reason.
 	const char *field, *fault;
 	bool twice; // the message also as `error`, with `details`: as clients of interpreters read
 		    // it

@@ -111,6 +111,10 @@ static void bury(void *arg)
 	} else if (entry->record.state == STATE_FAILED) {
 		entry_keep(entry);
 	} else {
+		// Nobody asked for it: the next request, or a visitor, starts it again.
+		if (files && fleet->closing && !entry->record.reason[0])
+			snprintf(entry->record.reason, sizeof(entry->record.reason),
+				 "cove_stopped");
 		entry_move(entry, files ? STATE_STOPPED : STATE_FAILED);
 	}
 	bell_ring(&entry->changed);

@@ -11,6 +11,24 @@ static uint64_t tighter(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+// Those of `env` that `own` names come first. How many.
+static uint32_t own_first(char **env, const struct pairs *own)
+{
+	uint32_t count = 0;
+
+	for (size_t i = 0; own && env[i]; i++) {
+		struct str name, value = str_of(env[i]);
+		char *entry = env[i];
+
+		str_cut(&value, '=', &name);
+		if (!pairs_get(own, name))
+			continue;
+		env[i] = env[count];
+		env[count++] = entry;
+	}
+	return count;
+}
+
 // What a shell starts with: the box's outfit, and a locale that nothing else overrides.
 static void dress(const struct visit *visit, const struct shells_spec *spec, struct pairs *pairs,
 		  struct outfit *outfit, struct session_spec *out)
@@ -24,6 +42,7 @@ static void dress(const struct visit *visit, const struct shells_spec *spec, str
 	outfit_make(visit, &use, outfit);
 	*out = (struct session_spec){
 		.env = outfit->spec.env,
+		.own = own_first(outfit->env, spec->env),
 		.cwd = outfit->spec.cwd,
 		.timeout_ms = tighter(spec->timeout_ms, visit->entry->record.limits.wall_time_ms),
 		.output_cap = outfit->spec.output_cap,
@@ -86,7 +105,7 @@ void shells_tell_env(struct box *box, const struct pairs *env, const struct json
 	struct str name;
 
 	for (size_t at = 0; object && json_next(object, &at, &name, &value);)
-		session_set_env(box, name, pairs_get(env, name));
+		session_offer_env(box, name, pairs_get(env, name));
 }
 
 fallible shells_change_env(const struct visit *visit, const struct json *object)

@@ -1,7 +1,8 @@
 // A process that names a session starts where that session stands, but beside it: a bash of its own
 // that first restores what the session's shell tells of its state. So it cannot disturb the
 // session, and its kill, its limits and its output are its own. Where an understudy waits it need
-// not even start, and restores only what differs (box/understudy.h).
+// not even start, and restores only what differs (box/understudy.h). A state that is too large for
+// an argument comes by its stdin, before what it is to read there itself.
 #include "fleet/spawn.h"
 
 #include "base/mem.h"
@@ -11,13 +12,14 @@
 // Boxes that are smaller keep what an understudy would take.
 #define PIDS_ENOUGH 32
 #define MEMORY_ENOUGH (64u << 20)
+#define ARGUMENT_MAX (96 * 1024) // of a script; the kernel takes 128 KiB
 
 // What a process starts with, beside what it was asked to.
 struct stance {
 	struct session *session;
 	struct use_spec use;
 	struct pairs env;
-	struct buf prelude, script;
+	struct buf prelude, script, input;
 	struct understudy *understudy;
 	struct buf cue;
 	char *cwd;
@@ -30,6 +32,7 @@ static void stance_done(struct stance *stance)
 	pairs_done(&stance->env);
 	buf_done(&stance->prelude);
 	buf_done(&stance->script);
+	buf_done(&stance->input);
 	if (stance->understudy)
 		understudy_drop(stance->understudy);
 	buf_done(&stance->cue);
@@ -73,11 +76,25 @@ static void forget_env(struct buf *out, const char *const *env)
 	buf_char(out, '\n');
 }
 
+// By its stdin, and then what was to be there.
+static void feed_script(struct stance *stance, const struct use_spec *use, const struct spawn *spec)
+{
+	bool keep = use->stdin_bytes.at || spec->open_stdin;
+
+	stance->input = BUF_INIT(stance->script.len + use->stdin_bytes.len + 4096);
+	shell_feed(&stance->input, keep, buf_view(&stance->script));
+	if (use->stdin_bytes.at)
+		buf_str(&stance->input, use->stdin_bytes);
+	stance->use.stdin_bytes = buf_view(&stance->input);
+	stance->use.command = SHELL_READER;
+}
+
 // Another user has no part in a session's state but its place. Waits while the session is busy.
-static fallible stand_with(struct stance *stance, const struct use_spec *use)
+static fallible stand_with(struct stance *stance, const struct use_spec *use,
+			   const struct spawn *spec)
 {
 	struct session *session = stance->session;
-	auto_buf whole = BUF_INIT(2 * SESSION_PRELUDE_MAX);
+	auto_buf whole = BUF_INIT(3 * SESSION_PRELUDE_MAX);
 
 	if (use->user || !use->command) {
 		stand_at(stance, use);
@@ -88,19 +105,22 @@ static fallible stand_with(struct stance *stance, const struct use_spec *use)
 		pairs_set(&stance->env, str_of(use->env->at[i].name),
 			  str_of(use->env->at[i].value));
 	stance->use.env = &stance->env;
-	stance->prelude = BUF_INIT(SESSION_PRELUDE_MAX);
+	stance->prelude = BUF_INIT(2 * SESSION_PRELUDE_MAX);
 	TRY(session_prelude(session, &stance->prelude), "ask for the state of a session");
 	stand_at(stance, use);
 	if (!stance->prelude.len)
 		return OK;
 	forget_env(&whole, session_env(session));
 	buf_str(&whole, buf_view(&stance->prelude));
-	stance->script = BUF_INIT(2 * SESSION_PRELUDE_MAX + 8 * strlen(use->command));
+	stance->script = BUF_INIT(8 * SESSION_PRELUDE_MAX + 8 * strlen(use->command));
 	shell_wrap(&stance->script, buf_view(&whole), use->env, use->cwd ? stance->cwd : NULL,
 		   str_of(use->command));
-	if (!buf_ok(&stance->script))
+	if (!buf_ok(&stance->script) || !buf_ok(&whole))
 		return err_new(TOO_LARGE, "command_too_large", "the command is too large");
-	stance->use.command = stance->script.at;
+	if (stance->script.len > ARGUMENT_MAX)
+		feed_script(stance, use, spec);
+	else
+		stance->use.command = stance->script.at;
 	return OK;
 }
 
@@ -113,8 +133,8 @@ static bool suits_understudy(const struct use_spec *use, const struct spawn *spe
 // The next one shall have less to change: by how much one that has done nothing differs.
 static void rehearse(struct box *box, const struct shell_state *there)
 {
-	auto_buf change = BUF_INIT(SESSION_PRELUDE_MAX), script = BUF_INIT(SESSION_PRELUDE_MAX);
-	auto_buf options = BUF_INIT(SESSION_PRELUDE_MAX);
+	auto_buf change = BUF_INIT(ARGUMENT_MAX), script = BUF_INIT(ARGUMENT_MAX);
+	auto_buf options = BUF_INIT(ARGUMENT_MAX);
 	struct shell_state pristine;
 
 	if (!shell_state_read(understudy_pristine(box), &pristine) ||
@@ -198,7 +218,7 @@ fallible spawn_process(const struct visit *visit, const struct use_spec *use,
 		proc.understudy = &stance.understudy;
 		proc.cue = buf_view(&stance.cue);
 	} else if (stance.session) {
-		TRY(stand_with(&stance, use));
+		TRY(stand_with(&stance, use, spec));
 	} else {
 		stand_at(&stance, use);
 	}

@@ -14,7 +14,7 @@ struct relay_way {
 	struct str path;   // as it is sent, with its slash
 	const char *proto; // by which the client came: "https"; NULL: "http"
 	// More fields for the server; the client's own of these names stay behind, like all that
-	// says where a request came from (X-Forwarded-…).
+	// says where a request came from (X-Forwarded-…) unless keep_origin.
 	const struct http1_field *more;
 	size_t more_count;
 	// Where the server's "/" lies for the client: "", "/8080-box-token". Its redirects to
@@ -22,6 +22,7 @@ struct relay_way {
 	struct str prefix;
 	int64_t reply_ms;   // 0: RELAY_REPLY_MS
 	int64_t idle_ms;    // 0: RELAY_IDLE_MS
+	bool keep_origin;   // the client's own X-Forwarded-… and the like are passed on unchanged
 	bool keep_bearer;   // the Authorization is meant for that server
 	bool shares_origin; // with us: a browser must not take its pages for ours
 };

@@ -1,5 +1,6 @@
 // Where a request came from is ours to say: whatever a client claims about it (X-Forwarded-…) is
-// dropped before we set it. The server is told the name it knows itself by, for development servers
+// dropped before we set it, unless the client holds the API's credential and says it for somebody
+// else (keep_origin). The server is told the name it knows itself by, for development servers
 // refuse others; the name that the client used is in X-Forwarded-Host.
 #include "http/relayed.h"
 
@@ -119,7 +120,8 @@ static void put_client_fields(const struct http *x, const struct relay_way *way,
 	for (size_t i = 0; i < x->head.field_count; i++) {
 		struct http1_field field = x->head.fields[i];
 
-		if (stays(&x->head, field.name) || is_origin_story(field.name) ||
+		if (stays(&x->head, field.name) ||
+		    (!way->keep_origin && is_origin_story(field.name)) ||
 		    is_more(way, field.name) ||
 		    (!way->keep_bearer && str_eq_nocase(field.name, STR("Authorization"))) ||
 		    (way->shares_origin && str_eq_nocase(field.name, STR("Referer"))))
@@ -132,10 +134,17 @@ static void put_client_fields(const struct http *x, const struct relay_way *way,
 	}
 }
 
+// A field that says where the request came from; the client's own stands, where it may.
+static void put_origin(const struct http *x, const struct relay_way *way, const char *name,
+		       struct str value, struct buf *out)
+{
+	if (value.len && !(way->keep_origin && http_field(x, name).at))
+		put_field(out, str_of(name), value);
+}
+
 fallible relayed_request(const struct http *x, const struct relay_way *way, bool upgrade,
 			 struct buf *out)
 {
-	struct str host = http_field(x, "Host");
 	uint64_t len;
 
 	buf_fmt(out, STR_FMT " " STR_FMT, STR_ARG(x->head.method), STR_ARG(way->path));
@@ -143,10 +152,9 @@ fallible relayed_request(const struct http *x, const struct relay_way *way, bool
 		buf_fmt(out, "?" STR_FMT, STR_ARG(x->url.query));
 	buf_fmt(out, " HTTP/1.1\r\nHost: " STR_FMT "\r\n", STR_ARG(way->host));
 	put_client_fields(x, way, upgrade, out);
-	put_field(out, STR("X-Forwarded-For"), x->peer);
-	put_field(out, STR("X-Forwarded-Proto"), str_of(proto_of(way)));
-	if (host.len)
-		put_field(out, STR("X-Forwarded-Host"), host);
+	put_origin(x, way, "X-Forwarded-For", x->peer, out);
+	put_origin(x, way, "X-Forwarded-Proto", str_of(proto_of(way)), out);
+	put_origin(x, way, "X-Forwarded-Host", http_field(x, "Host"), out);
 	for (size_t i = 0; i < way->more_count; i++)
 		put_field(out, way->more[i].name, way->more[i].value);
 	if (upgrade)

@@ -171,8 +171,8 @@ static struct err *judge(const struct checkout *checkout, const struct errand *e
 
 	if (errand->result.ending == ENDING_WALL_LIMIT)
 		return err_new(BAD_PEER, "git_network",
-			       "Git clone timed out after %llu seconds for '%s'",
-			       (unsigned long long)(checkout->timeout_ms + 999) / 1000, shown);
+			       "Git clone timed out after %.15g seconds for '%s'",
+			       (double)checkout->timeout_ms / 1000, shown);
 	if (mentions(said, "repository not found"))
 		return err_new(NOT_FOUND, "git_no_repository", "the repository '%s' was not found",
 			       shown);

@@ -236,6 +236,7 @@ fallible inbox_ports_proxy(struct http *x)
 	// Who came by the path's credential has an Authorization to spare.
 	way.keep_bearer = door_who(x)->role == WHO_BOX;
 	way.shares_origin = true;
+	way.keep_origin = true;
 	auto_escort escort = escort_begin(visit.entry, x);
 
 	err = relay_run(x, &way);

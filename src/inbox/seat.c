@@ -16,6 +16,7 @@
 #define CWD_MAX 4095
 #define USER_MAX 64
 #define PRELUDE_MS 1000
+#define ARGUMENT_MAX (96 * 1024) // a terminal has no other way for a state than an argument
 #define SHOWN_MAX 4096
 
 static fallible bad(const char *field, const char *why)
@@ -120,7 +121,7 @@ fallible seat_read(struct http *x, struct seat *out)
 {
 	struct str terminal = http_query(x, "terminal"), shell = http_query(x, "shell");
 
-	*out = (struct seat){.cols = 80, .rows = 24, .script = BUF_INIT(2 * SESSION_PRELUDE_MAX)};
+	*out = (struct seat){.cols = 80, .rows = 24, .script = BUF_INIT(2 * ARGUMENT_MAX)};
 	out->session = http_query(x, "sessionId");
 	if (str_is(out->session, SESSION_NONE))
 		out->session = (struct str){NULL, 0};
@@ -192,12 +193,12 @@ static void ask_prelude(struct loop *loop, struct session *session, struct buf *
 
 	prelude->refs = 2;
 	prelude->session = session; // taken over
-	prelude->text = BUF_INIT(SESSION_PRELUDE_MAX);
+	prelude->text = BUF_INIT(2 * SESSION_PRELUDE_MAX);
 	bell_init(&prelude->done);
 	task_start(loop, "term.prelude", prelude_task, prelude);
 	while (!err && !prelude->is_done)
 		err = bell_wait(&prelude->done, loop_now(loop) + PRELUDE_MS);
-	if (prelude->is_done && !prelude->has_failed)
+	if (prelude->is_done && !prelude->has_failed && prelude->text.len <= out->ceiling)
 		buf_str(out, buf_view(&prelude->text));
 }
 
@@ -237,7 +238,7 @@ static void stand_there(struct http *x, const struct visit *visit, struct seat *
 {
 	struct session *session = seat->session.len ? session_find(visit->box, seat->session)
 						    : NULL;
-	auto_buf prelude = BUF_INIT(SESSION_PRELUDE_MAX);
+	auto_buf prelude = BUF_INIT(ARGUMENT_MAX);
 	const char *asked = seat->cwd;
 
 	if (!pairs_get(&seat->env, STR("TERM")))

@@ -13,19 +13,22 @@
 #define LAST (32 * 1024) // of each stream, in an error
 #define CONTEXT_MAX (1 << 20)
 
-static struct shell_sieve sieve_of(enum tape_stream stream, const struct session_result *result)
+static struct shell_sieve sieve_of(const struct job *job, enum tape_stream stream,
+				   const struct session_result *result)
 {
 	return (struct shell_sieve){
+		.command = str_of(job->use.command),
 		.remarks = stream == TAPE_STDERR,
 		.jobs = result->has_jobs,
 		.left = result->end == SESSION_TERMINATED,
 	};
 }
 
-static fallible pour_sifted(struct pour *pour, const char *name, enum tape_stream stream,
-			    struct tape *tape, const struct session_result *result)
+static fallible pour_sifted(struct pour *pour, const struct job *job, const char *name,
+			    enum tape_stream stream, struct tape *tape,
+			    const struct session_result *result)
 {
-	struct shell_sieve sieve = sieve_of(stream, result);
+	struct shell_sieve sieve = sieve_of(job, stream, result);
 
 	pour->sieve = &sieve;
 	buf_fmt(pour->out, ",\"%s\":\"", name);
@@ -43,8 +46,8 @@ static fallible pour_answer(struct pour *pour, const struct job *job, struct tap
 	json_begin(&out, '{');
 	json_put_bool(&out, "success", result->exit_code == 0);
 	json_put_int(&out, "exitCode", result->exit_code);
-	TRY(pour_sifted(pour, "stdout", TAPE_STDOUT, tape, result));
-	TRY(pour_sifted(pour, "stderr", TAPE_STDERR, tape, result));
+	TRY(pour_sifted(pour, job, "stdout", TAPE_STDOUT, tape, result));
+	TRY(pour_sifted(pour, job, "stderr", TAPE_STDERR, tape, result));
 	json_put_str(&out, "command", job->shown);
 	json_put_int(&out, "duration", result->duration_ms);
 	door_put_now(&out);
@@ -89,12 +92,12 @@ static void keep_last(void *arg, const char *bytes, size_t len)
 		buf_drop_front(last, last->len - LAST);
 }
 
-static fallible put_last(struct http *x, struct json_out *out, const char *name,
-			 enum tape_stream stream, struct tape *tape,
+static fallible put_last(struct http *x, struct json_out *out, const struct job *job,
+			 const char *name, enum tape_stream stream, struct tape *tape,
 			 const struct session_result *result)
 {
 	auto_buf last = BUF_INIT(3 * LAST);
-	struct shell_sieve sieve = sieve_of(stream, result);
+	struct shell_sieve sieve = sieve_of(job, stream, result);
 	char *room = arena_take(x->arena, LAST);
 	uint64_t offset = 0;
 	size_t got;
@@ -131,8 +134,8 @@ static fallible write_context(struct http *x, const struct job *job, struct tape
 	if (result->end == SESSION_TERMINATED)
 		json_put_int(&out, "exitCode", result->exit_code);
 	json_put_text(&out, "ended", ending_word(result->ending));
-	TRY(put_last(x, &out, "stdout", TAPE_STDOUT, tape, result));
-	TRY(put_last(x, &out, "stderr", TAPE_STDERR, tape, result));
+	TRY(put_last(x, &out, job, "stdout", TAPE_STDOUT, tape, result));
+	TRY(put_last(x, &out, job, "stderr", TAPE_STDERR, tape, result));
 	json_end(&out, '}');
 	return OK;
 }

@@ -253,13 +253,17 @@ fallible inbox_term_pty(struct http *x)
 	TRY(upgrade_check(x));
 	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &opening.visit));
 	TRY(seat_read(x, &opening.seat));
-	if (opening.seat.must_exist) {
-		auto_term term = term_find(opening.visit.box, opening.seat.id);
+	{
+		auto_term term = opening.seat.id.len ? term_find(opening.visit.box, opening.seat.id)
+						     : NULL;
 
-		if (!term)
+		if (!term && opening.seat.must_exist)
 			return err_hint(
 				err_new(NOT_FOUND, "no_terminal", "there is no such terminal"),
 				"GET /api/terminals lists them");
+		// A client of a socket that opens has a terminal: where there is none, none opens.
+		if (!term)
+			TRY(term_ask_room(opening.visit.box));
 	}
 	auto_escort escort = escort_begin_reader(opening.visit.entry, x);
 

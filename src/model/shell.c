@@ -1,9 +1,10 @@
 // The shell is `bash --norc --noediting -i` with a socket as its stdin, which it reads line by
-// line, and again at TALK_DIALOGUE_FD; its output pipes wait at the numbers behind. A command is
-// told in two steps:
+// line, and again at TALK_DIALOGUE_FD; its output pipes wait at the numbers behind. The greeting
+// moves all three below 64, so that a command may lower the number of open files: bash puts them
+// back to their numbers behind each command. A command is told in two steps:
 //
 //	X='v' \eval '{ text
-//	};{ __cove_r=$?;} >/dev/null 2>&1' </dev/null >&241 2>&242 240>&- 241>&- 242>&-
+//	};{ __cove_r=$?;} >/dev/null 2>&1' </dev/null >&61 2>&62 60>&- 61>&- 62>&-
 //	__cove_end "${__cove_r-u$?}" MARK && :
 //
 // The last one writes the end record, `status SP mark SP job SP cwd NUL`, to the socket. Because
@@ -33,9 +34,18 @@
 #define PARTS_MAX 4096 // of a word, in single quotes
 #define TEXT_(number) #number
 #define TEXT(number) TEXT_(number)
-#define SOCKET TEXT(TALK_DIALOGUE_FD)
-#define OUT TEXT(TALK_DIALOGUE_OUT)
-#define ERR TEXT(TALK_DIALOGUE_ERR)
+#define SOCKET "60"
+#define OUT "61"
+#define ERR "62"
+#define COPY_FDS                                                                                   \
+	"\\exec " SOCKET ">&" TEXT(TALK_DIALOGUE_FD) " " OUT ">&" TEXT(                            \
+		TALK_DIALOGUE_OUT) " " ERR ">&" TEXT(TALK_DIALOGUE_ERR)
+#define CLOSE_FDS                                                                                  \
+	" " TEXT(TALK_DIALOGUE_FD) ">&- " TEXT(TALK_DIALOGUE_OUT) ">&- " TEXT(                     \
+		TALK_DIALOGUE_ERR) ">&-"
+#define BEFORE "{ "
+// Two newlines, for the text may end with a backslash.
+#define BEHIND "\n\n};{ __cove_r=$?;} >/dev/null 2>&1"
 #define ASIDE "</dev/null >&" OUT " 2>&" ERR " " SOCKET ">&- " OUT ">&- " ERR ">&-"
 
 static size_t count_quotes(struct str text)
@@ -83,7 +93,8 @@ void shell_quote(struct buf *out, struct str text)
 
 void shell_greet(struct buf *out, const char *cwd, uint64_t mark)
 {
-	buf_text(out,
+	buf_text(out, COPY_FDS CLOSE_FDS
+		 ";"
 		 "unset HISTFILE MAILCHECK;history -c;set +mH +o history;shopt -u checkwinsize;"
 		 "PS1= PS2=;"
 		 "__cove_keep(){ \\builtin return \"$1\";};"
@@ -107,7 +118,9 @@ void shell_greet_again(struct buf *out, const char *cwd, uint64_t mark)
 	auto_buf greeting = BUF_INIT(SHELL_END_MAX);
 
 	shell_greet(&greeting, cwd, mark);
-	buf_text(out, "__cove_s=$?;\\builtin declare -F __cove_end >/dev/null 2>&1||\\eval ");
+	// A shell that an older daemon greeted has its ends where pid 1 put them, and there alone.
+	buf_text(out, "__cove_s=$?;\\builtin declare -F __cove_end >/dev/null 2>&1&&"
+		      "{ { \\builtin :; } >&" SOCKET "||" COPY_FDS ";} 2>/dev/null||\\eval ");
 	shell_quote(out, buf_view(&greeting));
 	buf_char(out, '\n');
 }
@@ -121,6 +134,20 @@ void shell_export(struct buf *out, struct str name, const char *value)
 		shell_quote(out, str_of(value));
 	}
 	buf_text(out, " 2>/dev/null||:;");
+}
+
+void shell_offer(struct buf *out, struct str name, const char *was, const char *value)
+{
+	if (was) {
+		buf_fmt(out, "if [[ ${" STR_FMT "+x}${" STR_FMT "-} = x", STR_ARG(name),
+			STR_ARG(name));
+		shell_quote(out, str_of(was));
+	} else {
+		buf_fmt(out, "if [[ ! ${" STR_FMT "+x}", STR_ARG(name));
+	}
+	buf_text(out, " ]];then ");
+	shell_export(out, name, value);
+	buf_text(out, "fi;");
 }
 
 // Braces need something to hold.
@@ -144,10 +171,9 @@ static void say_text(struct buf *out, const struct shell_command *command)
 		shell_quote(out, command->text);
 		return;
 	}
-	buf_text(&whole, "{ ");
+	buf_text(&whole, BEFORE);
 	buf_str(&whole, command->text);
-	// Two newlines, for the text may end with a backslash.
-	buf_text(&whole, "\n\n};{ __cove_r=$?;} >/dev/null 2>&1");
+	buf_text(&whole, BEHIND);
 	shell_quote(out, buf_view(&whole));
 }
 
@@ -247,9 +273,10 @@ void shell_wrap(struct buf *out, struct str prelude, const struct pairs *env, co
 		buf_str(out, command);
 		return;
 	}
+	// All of it on one line, which bash has read before it may begin to repeat lines (set -v).
 	buf_text(out, "\\eval ");
 	shell_quote(out, prelude);
-	buf_text(out, " >/dev/null 2>&1\n");
+	buf_text(out, " >/dev/null 2>&1;");
 	for (size_t i = 0; env && i < env->count; i++)
 		shell_export(out, str_of(env->at[i].name), env->at[i].value);
 	if (cwd) {
@@ -259,6 +286,16 @@ void shell_wrap(struct buf *out, struct str prelude, const struct pairs *env, co
 	}
 	buf_text(out, "\\eval ");
 	shell_quote(out, command);
+}
+
+void shell_feed(struct buf *out, bool keep_stdin, struct str script)
+{
+	static const char *const first = "\\builtin unset -v __cove_n;\\builtin unset -f __cove_r;";
+	static const char *const shut = "\\exec </dev/null;";
+
+	buf_fmt(out, "%zu\n%s%s", strlen(first) + (keep_stdin ? 0 : strlen(shut)) + script.len,
+		first, keep_stdin ? "" : shut);
+	buf_str(out, script);
 }
 
 enum match { MATCH_NO, MATCH_SO_FAR, MATCH_WHOLE };
@@ -339,8 +376,68 @@ static void hold(struct shell_sieve *sieve, char byte)
 		let_go(sieve);
 }
 
+// The byte at `at` of what bash was told.
+static char told_at(struct str command, size_t at)
+{
+	if (at < strlen(BEFORE))
+		return BEFORE[at];
+	at -= strlen(BEFORE);
+	return at < command.len ? command.at[at] : (BEHIND "\n")[at - command.len];
+}
+
+static void show(struct shell_sieve *sieve, struct str bytes)
+{
+	struct str command = sieve->command;
+
+	sieve->command = (struct str){0};
+	shell_sift(sieve, bytes.at, bytes.len);
+	sieve->command = command;
+}
+
+// What was repeated so far, as bash wrote it: it was something else.
+static void unecho(struct shell_sieve *sieve)
+{
+	struct str command = sieve->command, before = STR(BEFORE), behind = STR(BEHIND "\n");
+	size_t left = sieve->echoed;
+
+	sieve->no_echo = true;
+	before.len = left < before.len ? left : before.len;
+	left -= before.len;
+	command.len = left < command.len ? left : command.len;
+	behind.len = left - command.len;
+	show(sieve, before);
+	show(sieve, command);
+	show(sieve, behind);
+}
+
+// Takes what is repeated off the front.
+static struct str sift_echo(struct shell_sieve *sieve, struct str bytes)
+{
+	size_t whole = strlen(BEFORE BEHIND "\n") + sieve->command.len;
+
+	while (bytes.len && !sieve->no_echo) {
+		if (bytes.at[0] != told_at(sieve->command, sieve->echoed)) {
+			unecho(sieve);
+			break;
+		}
+		bytes = str_skip(bytes, 1);
+		if (++sieve->echoed == whole) {
+			sieve->no_echo = true;
+			show(sieve, sieve->command);
+			show(sieve, STR("\n"));
+		}
+	}
+	return bytes;
+}
+
 void shell_sift(struct shell_sieve *sieve, const char *bytes, size_t len)
 {
+	if (sieve->command.len && sieve->remarks && !sieve->no_echo) {
+		struct str rest = sift_echo(sieve, (struct str){bytes, len});
+
+		bytes = rest.at;
+		len = rest.len;
+	}
 	if (!sieve->remarks) {
 		give(sieve, bytes, len);
 		return;
@@ -363,6 +460,8 @@ void shell_sift(struct shell_sieve *sieve, const char *bytes, size_t len)
 
 void shell_sift_end(struct shell_sieve *sieve)
 {
+	if (sieve->command.len && sieve->remarks && !sieve->no_echo)
+		unecho(sieve);
 	if (sieve->left && match(REMARK_EXIT, sieve->held, sieve->len) == MATCH_WHOLE)
 		sieve->len = 0;
 	let_go(sieve);

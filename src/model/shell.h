@@ -28,6 +28,9 @@ void shell_say(struct buf *out, const struct shell_command *command);
 void shell_say_end(struct buf *out, bool aside, const char *back, uint64_t mark);
 // A change of the environment for good; NULL unsets it.
 void shell_export(struct buf *out, struct str name, const char *value);
+// The same of a variable of the box, which the shell's own wins over: only where it stands as it
+// was told before. `was` NULL: there was none.
+void shell_offer(struct buf *out, struct str name, const char *was, const char *value);
 // Several of them as a line of its own, in front of a command.
 void shell_say_changes(struct buf *out, struct str changes);
 
@@ -48,12 +51,25 @@ enum shell_heard shell_hear(struct str bytes, struct shell_end *out, size_t *out
 	"\\builtin declare -p;\\builtin declare -f;\\builtin alias -p;\\builtin shopt -p;"         \
 	"\\builtin umask -p;\\builtin printf 'cd -- %q\\n' \"$PWD\";if (($#));then \\builtin "     \
 	"printf "                                                                                  \
-	"'set --';\\builtin printf ' %q' \"$@\";\\builtin printf '\\n';fi;\\builtin set +o"
+	"'set --';\\builtin printf ' %q' \"$@\";\\builtin printf '\\n';fi;\\builtin set "          \
+	"+o;" SHELL_LIMITS
+// And behind it, each after a NUL, its soft and its hard limits, for shell_state.h.
+#define SHELL_LIMITS                                                                               \
+	"\\builtin printf '\\0';\\builtin ulimit -Sa;\\builtin printf '\\0';\\builtin ulimit -Ha"
 // A script for bash -c: `command` behind `prelude`, whose failures and output are nobody's concern,
 // and behind what the command changes of it; `env` and `cwd` may be NULL. Without a prelude it is
 // the command alone.
 void shell_wrap(struct buf *out, struct str prelude, const struct pairs *env, const char *cwd,
 		struct str command);
+
+// For bash -c: a shell that reads a script of any length from its stdin, as shell_feed() writes it,
+// and runs that. It counts bytes, whatever its locale is.
+#define SHELL_READER                                                                               \
+	"__cove_r(){ \\builtin local LC_ALL=C;\\builtin read -r __cove_n&&"                        \
+	"\\builtin read -r -N \"$__cove_n\" __cove_n;};__cove_r||\\builtin exit 1;"                \
+	"\\builtin eval \"$__cove_n\""
+// What it reads: its stdin is /dev/null from then on, or what follows on it; then `script`.
+void shell_feed(struct buf *out, bool keep_stdin, struct str script);
 
 // A sieve for the output of a command in a session: the last newline goes, and of stderr what only
 // an interactive bash says. Zero it, set the flags, put bytes in, end it.
@@ -61,13 +77,17 @@ struct shell_sieve {
 	bool remarks; // it is a stderr
 	bool jobs;    // background jobs were started: "[1] 123" is a remark
 	bool left;    // the shell has ended: "exit" as the last line is one
+	// The command: where bash repeats what it is told (set -v), it is shown as it was sent.
+	struct str command;
 	void (*give)(void *arg, const char *bytes, size_t len);
 	void *arg;
 	// inside
 	char held[96]; // the beginning of a line that may be a remark
 	size_t len;
-	bool inside;  // a line that is none
-	bool newline; // one is held back
+	bool inside;   // a line that is none
+	bool newline;  // one is held back
+	size_t echoed; // of what bash was told: it has been repeated so far
+	bool no_echo;  // it repeats nothing
 };
 void shell_sift(struct shell_sieve *sieve, const char *bytes, size_t len);
 void shell_sift_end(struct shell_sieve *sieve);

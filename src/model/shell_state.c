@@ -35,7 +35,15 @@ bool shell_state_read(struct str text, struct shell_state *out)
 			return false;
 	if (text.len || !str_starts(parts[3], "/"))
 		return false;
-	*out = (struct shell_state){parts[0], parts[1], parts[2], parts[3], str_is(parts[4], "y")};
+	*out = (struct shell_state){
+		.variables = parts[0],
+		.functions = parts[1],
+		.rest = parts[2],
+		.place = parts[3],
+		.stands = str_is(parts[4], "y"),
+		.soft = parts[5],
+		.hard = parts[6],
+	};
 	return true;
 }
 
@@ -281,6 +289,76 @@ static bool change_functions(struct str from, struct str to, struct buf *out)
 	return !from.len;
 }
 
+// "open files                          (-n) 1024": the value of one letter.
+static struct str limit_of(struct str told, char letter)
+{
+	const char mark[] = {'-', letter, ')', ' ', 0};
+	struct str line, value;
+
+	while (told.len && str_cut(&told, '\n', &line)) {
+		const char *at = line.len ? memmem(line.at, line.len, mark, 4) : NULL;
+		uint64_t number;
+
+		if (!at)
+			continue;
+		value = str_trim(str_skip(line, (size_t)(at - line.at) + 4));
+		if (str_is(value, "unlimited") || str_to_u64(value, 0, UINT64_MAX, &number))
+			return value;
+	}
+	return STR("");
+}
+
+static bool is_more(struct str a, struct str b)
+{
+	uint64_t first = UINT64_MAX, second = UINT64_MAX;
+
+	str_to_u64(a, 0, UINT64_MAX, &first);
+	str_to_u64(b, 0, UINT64_MAX, &second);
+	return first > second;
+}
+
+static void set_limit(struct buf *out, char which, char letter, struct str value)
+{
+	buf_fmt(out, "\\builtin ulimit -%c%c " STR_FMT "||:;", which, letter, STR_ARG(value));
+}
+
+// The soft one first: the hard one may be lower than what the soft one is now.
+static bool change_limits(const struct shell_state *from, const struct shell_state *to,
+			  struct buf *out)
+{
+	for (const char *letter = "cdefilnqrstuvx"; *letter; letter++) {
+		struct str soft = limit_of(to->soft, *letter), hard = limit_of(to->hard, *letter);
+		struct str top = limit_of(from->hard, *letter);
+		bool same = str_eq(hard, top);
+
+		if (!soft.len || !hard.len || (same && str_eq(soft, limit_of(from->soft, *letter))))
+			continue;
+		if (top.len && is_more(hard, top))
+			return false;
+		set_limit(out, 'S', *letter, soft);
+		if (!same)
+			set_limit(out, 'H', *letter, hard);
+	}
+	return true;
+}
+
+bool shell_read_dump(struct str told, struct buf *out)
+{
+	struct shell_state none = {0}, state = {0};
+	struct str script;
+
+	if (!told.len || !memchr(told.at, 0, told.len))
+		return false;
+	str_cut(&told, 0, &script);
+	str_cut(&told, 0, &state.soft);
+	state.hard = told;
+	buf_str(out, script);
+	shell_hide(out);
+	change_limits(&none, &state, out);
+	buf_char(out, '\n');
+	return true;
+}
+
 bool shell_state_change(const struct shell_state *from, const struct shell_state *to,
 			struct buf *out, struct buf *out_options)
 {
@@ -298,7 +376,7 @@ bool shell_state_change(const struct shell_state *from, const struct shell_state
 		buf_str(out, to->rest);
 	}
 	change_options(&old, &now, out, out_options);
-	return true;
+	return change_limits(from, to, out_options);
 }
 
 void shell_rehearsal(struct buf *out, struct str place, struct str change)
@@ -313,8 +391,7 @@ void shell_cue(struct buf *out, struct str place, struct str change, struct str 
 {
 	auto_buf text = BUF_INIT(out->ceiling);
 
-	buf_text(&text, "\\builtin unset -v __cove_n;\\builtin unset -f __cove_r;"
-			"\\builtin exec </dev/null;\\builtin cd -- ");
+	buf_text(&text, "\\builtin cd -- ");
 	shell_quote(&text, place);
 	buf_text(&text, " 2>/dev/null||\\builtin exit 1;");
 	if (change.len) {
@@ -323,8 +400,7 @@ void shell_cue(struct buf *out, struct str place, struct str change, struct str 
 		buf_text(&text, " >/dev/null 2>&1;");
 	}
 	buf_str(&text, script);
-	buf_fmt(out, "%zu\n", text.len);
-	buf_str(out, buf_view(&text));
+	shell_feed(out, false, buf_view(&text));
 	if (!buf_ok(&text))
 		out->failed = true;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "model/shell.h"
 
 // Prints the state of the shell that runs it.
 #define SHELL_STATE                                                                                \
@@ -11,30 +12,31 @@
 	"\\builtin printf '\\0';\\builtin alias -p;\\builtin umask -p;"                            \
 	"if (($#));then \\builtin printf 'set --';\\builtin printf ' %q' \"$@\";"                  \
 	"\\builtin printf '\\n';fi;\\builtin printf '\\0%s\\0' \"${PWD-}\";"                       \
-	"[[ ${PWD-} -ef . ]]&&\\builtin printf y;\\builtin printf '\\0'"
-#define SHELL_STATE_MARKS 5 // NULs in it
+	"[[ ${PWD-} -ef . ]]&&\\builtin printf y;" SHELL_LIMITS ";\\builtin printf '\\0'"
+#define SHELL_STATE_MARKS 7 // NULs in it
 
 // For bash -c, with a script as the first argument: a shell that does that, tells its state and
 // waits to be told what to do, as shell_cue() says it. It counts bytes, whatever its locale is.
 #define SHELL_UNDERSTUDY                                                                           \
 	"__cove_n=$1;\\builtin shift;\\builtin eval \"$__cove_n\" >/dev/null 2>&1;" SHELL_STATE    \
-	";__cove_r(){ \\builtin local LC_ALL=C;\\builtin read -r __cove_n&&"                       \
-	"\\builtin read -r -N \"$__cove_n\" __cove_n;};__cove_r||\\builtin exit 1;"                \
-	"\\builtin eval \"$__cove_n\""
+	";" SHELL_READER
 
 struct shell_state {
 	struct str variables, functions, rest; // slices of what was told
 	struct str place;		       // its directory
-	bool stands; // that leads to where it stands: nobody has removed the directory
+	bool stands;	       // that leads to where it stands: nobody has removed the directory
+	struct str soft, hard; // its limits, as `ulimit -a` tells them
 };
 // False: this is no state.
 bool shell_state_read(struct str text, struct shell_state *out);
 // A script by which a shell at `from` comes to stand at `to`, but for its directory; those options
 // that change how a shell runs a script are apart, for the end. False: there is none, for the first
-// one has what cannot be taken away again, functions and readonly variables, or the shell tells of
-// its variables in another way than was thought.
+// one has what cannot be taken away again, functions and readonly variables, a limit
+// that is lower, or the shell tells of its variables in another way than was thought.
 bool shell_state_change(const struct shell_state *from, const struct shell_state *to,
 			struct buf *out, struct buf *out_options);
+// What a SHELL_DUMP told: the limits behind its script become commands of it. False: it is none.
+bool shell_read_dump(struct str told, struct buf *out);
 // Takes our own functions out of what a shell tells of its functions.
 void shell_hide(struct buf *text);
 // A change for one that has not begun, as far as it can be done beforehand.

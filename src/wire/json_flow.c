@@ -3,6 +3,8 @@
 // copied is no JSON either, and json_read() refuses it.
 #include "wire/json_flow.h"
 
+#define REPLACEMENT 0xfffd // what half of a surrogate pair stands for
+
 enum { OUTSIDE, IN_STRING, AFTER_BACKSLASH, IN_LONG };
 
 void json_flow_init(struct json_flow *flow, const char *key, struct buf *rest)
@@ -97,24 +99,30 @@ static void put_point(struct buf *out, uint32_t point)
 	}
 }
 
+// The first half of a pair stayed alone.
+static void end_high(struct json_flow *flow, struct buf *out)
+{
+	if (flow->high)
+		put_point(out, REPLACEMENT);
+	flow->high = 0;
+}
+
 static bool end_unit(struct json_flow *flow, struct buf *out)
 {
-	uint32_t unit = flow->unit, high = flow->high;
+	uint32_t unit = flow->unit;
+	bool is_low = unit >= 0xdc00 && unit <= 0xdfff;
 
 	flow->escape = 0;
-	if (high) {
-		if (unit < 0xdc00 || unit > 0xdfff)
-			return refuse(flow, "half of a surrogate pair");
-		put_point(out, 0x10000 + ((high - 0xd800) << 10) + (unit - 0xdc00));
+	if (flow->high && is_low) {
+		put_point(out, 0x10000 + ((uint32_t)(flow->high - 0xd800) << 10) + (unit - 0xdc00));
 		flow->high = 0;
 		return true;
 	}
-	if (unit >= 0xdc00 && unit <= 0xdfff)
-		return refuse(flow, "half of a surrogate pair");
+	end_high(flow, out);
 	if (unit >= 0xd800 && unit <= 0xdbff)
 		flow->high = (uint16_t)unit;
 	else
-		put_point(out, unit);
+		put_point(out, is_low ? REPLACEMENT : unit);
 	return true;
 }
 
@@ -141,8 +149,7 @@ static bool escaped(struct json_flow *flow, char c, struct buf *out)
 		}
 		if (!found)
 			return refuse(flow, "an unknown escape in a string");
-		if (flow->high)
-			return refuse(flow, "half of a surrogate pair");
+		end_high(flow, out);
 		buf_char(out, letters[found - names]);
 		flow->escape = 0;
 		return true;
@@ -219,18 +226,19 @@ static bool in_long(struct json_flow *flow, struct str *in, struct buf *out)
 			return true;
 		}
 	}
+	if (flow->high && !flow->escape && c != '\\') {
+		end_high(flow, out);
+		return true;
+	}
 	*in = str_skip(*in, 1);
 	if (flow->escape)
 		return escaped(flow, (char)c, out);
-	if (flow->cut_len || c >= 0x80)
-		return !flow->high ? multibyte(flow, (char)c, out)
-				   : refuse(flow, "half of a surrogate pair");
-	if (c == '\\') {
+	if (c == '\\' && !flow->cut_len) {
 		flow->escape = 1;
 		return true;
 	}
-	if (flow->high)
-		return refuse(flow, "half of a surrogate pair");
+	if (flow->cut_len || c >= 0x80)
+		return multibyte(flow, (char)c, out);
 	if (c == '"') {
 		flow->state = OUTSIDE;
 		flow->is_long = false;

@@ -57,6 +57,8 @@ static bool hex4(struct cursor *cur, unsigned int *out)
 	return true;
 }
 
+// Half of a surrogate pair in a value is U+FFFD, as it is to JavaScript once it is written as
+// UTF-8. In the name of a member it is refused, for two names would become one.
 static bool unicode_escape(struct cursor *cur)
 {
 	unsigned int first, second;
@@ -65,7 +67,7 @@ static bool unicode_escape(struct cursor *cur)
 		return false;
 	if (first == 0 && cur->in_key)
 		return refuse(cur, "a NUL in the name of a member");
-	if (first < 0xd800 || first > 0xdfff)
+	if (first < 0xd800 || first > 0xdfff || !cur->in_key)
 		return true;
 	if (first > 0xdbff || cur->end - cur->at < 2 || cur->at[0] != '\\' || cur->at[1] != 'u')
 		return refuse(cur, "half of a surrogate pair");

@@ -223,7 +223,7 @@ def refusals(f):
            (400, "content", "INVALID_BASE64"), "what is no base64")
     f.fails((400, "VALIDATION_FAILED"), "an unknown user", "read", path="x", user="nobody-here")
     for text in ("", "{", "[]", '{"path":"x","content":"\\x"}', '{"path":"x","content":"a"} x',
-                 '{"path":"x","content":"a","content":"b"}', '{"path":"x","content":"\\ud800"}'):
+                 '{"path":"x","content":"a","content":"b"}'):
         reply = f.cove.request("POST", f.at + "write", text, {"Content-Type": "application/json"})
         c.same((reply.status, reply.json["code"]), (400, "VALIDATION_FAILED"), "body %r" % text)
     reply = f.cove.request("POST", f.at + "write", '{"path":"x","content":"a"}',

@@ -219,14 +219,15 @@ ok(hashlib.md5(b"q" * 3000000).hexdigest().encode() in t.seen, "and none is lost
 t.close()
 
 # ---- how many
-many = []
-for i in range(70):
-    each = terminal("sessionId=m%d&shell=cat" % i)
-    if not each.until(event="ready"):
+many, refusal = [], None
+while refusal is None and len(many) < 70:
+    try:
+        each = terminal("sessionId=m%d&shell=cat" % len(many))
         many.append(each)
-        break
-    many.append(each)
-ok(50 <= len(many) <= 65 and many[-1].last("error"), "a sandbox has 64 terminals at most: %d" % len(many), many[-1].events)
+        each.until(event="ready")
+    except Refused as answer:
+        refusal = (answer.status, answer.json["reason"])
+ok(50 <= len(many) <= 64 and refusal == (429, "too_many_terminals"), "a sandbox has 64 terminals at most: %d" % len(many), refusal)
 for each in terminals():
     cove.request("DELETE", ROOT + "/api/terminals/" + each["id"])
 ok(until(lambda: terminals() == [], 5), "they can all be ended")

@@ -155,5 +155,52 @@ TEST(wraps, "a prelude stands in front of a command; without one the command sta
 	CHECK(str_is(buf_view(&out), "echo 'a'"));
 	buf_clear(&out);
 	shell_wrap(&out, STR("x=1"), NULL, NULL, STR("echo 'a'"));
-	CHECK(str_is(buf_view(&out), "\\eval 'x=1' >/dev/null 2>&1\n\\eval 'echo '\\''a'\\'''"));
+	CHECK(str_is(buf_view(&out), "\\eval 'x=1' >/dev/null 2>&1;\\eval 'echo '\\''a'\\'''"));
+}
+
+TEST(offers, "a variable of the box is set only where the shell has what it was told before")
+{
+	auto_buf out = BUF_INIT(4096);
+
+	shell_offer(&out, STR("A"), NULL, "1");
+	shell_offer(&out, STR("B"), "it's", NULL);
+	CHECK_STR(out.at, "if [[ ! ${A+x} ]];then \\builtin export A='1' 2>/dev/null||:;fi;"
+			  "if [[ ${B+x}${B-} = x'it'\\''s' ]];then \\builtin unset B "
+			  "2>/dev/null||:;fi;");
+}
+
+TEST(echoes, "what bash repeats of what it was told is shown as it was sent")
+{
+	static const struct {
+		const char *heard, *shown;
+	} rows[] = {
+		{"{ echo a\n\n};{ __cove_r=$?;} >/dev/null 2>&1\nerr\n", "echo a\nerr"},
+		{"{ echo a\n\n};{ __cove_r=$?;} >/dev/null 2>&1\n", "echo a"},
+		{"{ echo b\n", "{ echo b"},
+		{"{ echo a\n\n};{ __cove", "{ echo a\n\n};{ __cove"},
+		{"{", "{"},
+		{"plain\n", "plain"},
+		{"", ""},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		CHECK(sifts_to((struct shell_sieve){.remarks = true, .command = STR("echo a")},
+			       rows[i].heard, rows[i].shown));
+}
+
+TEST(feeds, "a script of any length is counted in bytes")
+{
+	auto_buf out = BUF_INIT(4096);
+	struct str rest, count;
+	uint64_t number;
+
+	shell_feed(&out, true, STR("echo h\xc3\xa9"));
+	rest = buf_view(&out);
+	CHECK(str_cut(&rest, '\n', &count) && str_to_u64(count, 1, 4096, &number));
+	CHECK(number == rest.len && !memmem(rest.at, rest.len, "/dev/null", 9));
+	buf_clear(&out);
+	shell_feed(&out, false, STR("x"));
+	rest = buf_view(&out);
+	CHECK(str_cut(&rest, '\n', &count) && str_to_u64(count, 1, 4096, &number));
+	CHECK(number == rest.len && memmem(rest.at, rest.len, "exec </dev/null;", 16));
 }
