@@ -427,6 +427,8 @@ install: build/cove lib
 	sed 's|@PREFIX@|$(PREFIX)|g' dist/cove.service > $(DESTDIR)$(UNITDIR)/cove.service
 	mkdir -p build/share && build/cove help --man > build/share/cove.1
 	for shell in bash zsh fish; do build/cove completion $$shell > build/share/$$shell || exit 1; done
+	build/cove serve --example > build/share/cove.conf
+	install -D -m 644 build/share/cove.conf $(DESTDIR)$(PREFIX)/share/doc/cove/cove.conf
 	install -D -m 644 build/share/cove.1 $(DESTDIR)$(PREFIX)/share/man/man1/cove.1
 	install -D -m 644 man/libcove.3 $(DESTDIR)$(PREFIX)/share/man/man3/libcove.3
 	install -D -m 644 src/lib/cove.h $(DESTDIR)$(PREFIX)/include/cove.h
@@ -438,14 +440,13 @@ install: build/cove lib
 	install -D -m 644 build/share/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cove
 	install -D -m 644 build/share/zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_cove
 	install -D -m 644 build/share/fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cove.fish
-	@[ -n "$(DESTDIR)" ] || id -u cove >/dev/null 2>&1 || { \
-		echo "The daemon runs as a user of its own. Make it once, then start the service:"; \
-		echo "  useradd --system --no-create-home --shell /usr/sbin/nologin cove"; \
-		echo "  systemctl daemon-reload && systemctl enable --now cove"; }
+	@[ -n "$(DESTDIR)" ] || tools/users
+	@[ -n "$(DESTDIR)" ] || { echo "Start the service:  systemctl daemon-reload && systemctl enable --now cove"; \
+		echo "Let a user in:      usermod -aG cove-users NAME"; }
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/cove $(DESTDIR)$(UNITDIR)/cove.service \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1/cove.1 bash-completion/completions/cove \
-		zsh/vendor-completions/_cove fish/vendor_completions.d/cove.fish man/man3/libcove.3) \
+		zsh/vendor-completions/_cove fish/vendor_completions.d/cove.fish man/man3/libcove.3 doc/cove/cove.conf) \
 		$(DESTDIR)$(PREFIX)/include/cove.h $(addprefix $(DESTDIR)$(LIBDIR)/,libcove.so libcove.so.$(LIBCOVE) \
 		libcove.a pkgconfig/libcove.pc)
 deb: need := build deb
@@ -455,6 +456,7 @@ deb: deps
 
 # What a host would get: unpacked, looked at, run, and installed in a sandbox.
 check-deb: deb
+	@tools/deps deb-check
 	@rm -rf build/deb-check; TAP_DIR=build/deb-check/tap prove --exec tools/tap -f test/deb/package.t
 
 clean:

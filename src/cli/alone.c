@@ -98,8 +98,9 @@ __attribute__((noreturn)) static void become(const struct alone *alone, int read
 	dup2(alone->words, STDERR_FILENO);
 	fcntl(ready, F_SETFD, 0);
 	snprintf(number, sizeof(number), "%d", ready);
+	unsetenv("NOTIFY_SOCKET"); // of whoever started the command line
 	execl("/proc/self/exe", "cove", "serve", "--data", alone->data, "--listen", "127.0.0.1:0",
-	      "--on-term", "stop", "--ready-fd", number, (char *)NULL);
+	      "--on-term", "stop", "--users-group", "none", "--ready-fd", number, (char *)NULL);
 	dprintf(STDERR_FILENO, "exec: %s\n", strerror(errno));
 	_exit(1);
 }

@@ -111,7 +111,7 @@ static fallible unknown_verb(const struct grammar *grammar, int argc, char **arg
 
 bool call_takes(const struct verb *verb, const struct option *option)
 {
-	return (option->verbs & (1ull << verb->id)) != 0;
+	return (option->verbs & ON_ID(verb->id)) != 0;
 }
 
 // By letter when `name` is NULL.

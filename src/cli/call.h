@@ -59,6 +59,10 @@ enum verb_id {
 	VERB_SESSION_LOGS,
 	VERB_SESSION_ATTACH,
 	VERB_SESSION_RM,
+	VERB_LOGIN,
+	VERB_CONTEXT_LS,
+	VERB_CONTEXT_USE,
+	VERB_CONTEXT_RM,
 	VERB_CLEANUP,
 	VERB_EVENTS,
 	VERB_AUDIT,
@@ -168,8 +172,9 @@ struct verb {
 	verb_fn *run;	   // NULL: somebody else's
 };
 
-#define ON(verb) (1ull << VERB_##verb)
-_Static_assert(VERB_COUNT <= 64, "a verb is a bit of a word");
+#define ON_ID(id) ((unsigned __int128)1 << (id))
+#define ON(verb) ON_ID(VERB_##verb)
+_Static_assert(VERB_COUNT <= 128, "a verb is a bit of a word");
 
 struct option {
 	enum opt opt;
@@ -177,7 +182,7 @@ struct option {
 	const char *name; // "memory"
 	const char *arg;  // "SIZE"; NULL: a flag
 	const char *help;
-	uint64_t verbs; // ON(RUN) | ON(CREATE)
+	unsigned __int128 verbs; // ON(RUN) | ON(CREATE)
 };
 
 // What else the manual says: environment, files, exit statuses, examples.

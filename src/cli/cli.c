@@ -26,6 +26,7 @@
 #include "cli/interrupt.h"
 #include "cli/jobs.h"
 #include "cli/keys.h"
+#include "cli/login.h"
 #include "cli/options.h"
 #include "cli/policy.h"
 #include "cli/ports.h"
@@ -49,11 +50,12 @@ static verb_fn cli_complete, cli_version, cli_help;
 
 // clang-format off
 static const struct verb verbs[] = {
-	{VERB_RUN, VERB_STOPS | VERB_RUNNER, "run", "[--] COMMAND [ARG...]",
+	{VERB_RUN, VERB_STOPS | VERB_RUNNER, "run", "[--] [COMMAND [ARG...]]",
 	 "Run a command in a fresh sandbox, and remove it.",
 	 "The command gets exactly the arguments given, no shell looks at them; -c runs a line by "
 	 "bash. Its output comes as it is written and its exit status becomes ours. The sandbox is "
-	 "removed when the command ends, fails or is interrupted, unless --keep is given.\n"
+	 "removed when the command ends, fails or is interrupted, unless --keep is given. Without a command the "
+	 "entry point of the template's image runs.\n"
 	 "When no daemon is running here and none is named, one is started for the lifetime of this "
 	 "command; that needs root.\n",
 	 0, -1, run_run},
@@ -68,8 +70,8 @@ static const struct verb verbs[] = {
 	 0, 0, boxes_create},
 	{VERB_EXEC, VERB_STOPS | VERB_RUNNER, "exec", "BOX [--] COMMAND [ARG...]",
 	 "Run a command in a sandbox that is there.",
-	 "BOX is a name, an id or the short id that 'cove ps' shows. The command runs as root of the "
-	 "sandbox in /workspace unless told otherwise. Interrupting 'cove exec' does not stop it.\n"
+	 "BOX is a name, an id or the short id that 'cove ps' shows. The command runs as the sandbox's user "
+	 "in its directory: root and /workspace unless its image or create said otherwise. Interrupting 'cove exec' does not stop it.\n"
 	 "With -i what we read is what it reads, as it comes. With -it it has a terminal of its own, "
 	 "shown on ours: when the connection is lost it is made again and the screen painted anew, "
 	 "and ctrl-p ctrl-q leaves it running for 'cove attach'. With -d it runs by itself, and its "
@@ -262,6 +264,19 @@ static const struct verb verbs[] = {
 	 1, 2, cli_session_attach},
 	{VERB_SESSION_RM, 0, "session rm", "SESSION...",
 	 "Remove sessions: runner, files and records, verified.", NULL, 1, -1, cli_session_rm},
+	{VERB_LOGIN, 0, "login", "URL",
+	 "Keep the address of a daemon and a key to it.",
+	 "The key is read from standard input, or asked for at the terminal without echo. It is tried, then kept "
+	 "with the address as a context in ~/.config/cove/contexts.json (or beneath XDG_CONFIG_HOME), which is "
+	 "readable by you alone, and is in use from then on.\n"
+	 "A verb finds its daemon by its options, then by COVE_URL and COVE_TOKEN, then by the context in use, then on "
+	 "this host: there root has the operator's key, and members of the group cove-users go by a socket, "
+	 "without a key.\n",
+	 1, 1, login_run},
+	{VERB_CONTEXT_LS, 0, "context ls", "", "List the contexts that 'cove login' made.", NULL, 0, 0, context_ls},
+	{VERB_CONTEXT_USE, 0, "context use", "NAME", "Use another context; local: the daemon of this host.",
+	 "COVE_CONTEXT names another one for a single command.\n", 1, 1, context_use},
+	{VERB_CONTEXT_RM, 0, "context rm", "NAME...", "Forget contexts and their keys.", NULL, 1, -1, context_rm},
 	{VERB_CLEANUP, 0, "cleanup", "",
 	 "Let the janitor go round now, and tell what it did.", NULL,
 	 0, 0, steps_cleanup},

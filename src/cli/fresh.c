@@ -6,6 +6,7 @@
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/status.h"
+#include "lib/core.h"
 
 // Reaches the daemon, or starts one of our own when there is none here.
 static fallible reach(struct call *call, struct remote *remote, struct alone **out_alone)
@@ -14,6 +15,7 @@ static fallible reach(struct call *call, struct remote *remote, struct alone **o
 	bool named = call_has(call, OPT_URL) || (url && *url);
 	struct err *err = remote_open(remote, call);
 
+	named |= !err && remote->cove->by_context;
 	if (!err && !named)
 		err = remote_ask(remote, "GET", "/v1/health", NULL, NULL, NULL);
 	if (!err || named || err_kind(err) != ERR_UNAVAILABLE)

@@ -19,6 +19,7 @@
 #define SESSION_ACTS (ON(SESSION_ANSWER) | ON(SESSION_INTERRUPT) | ON(SESSION_ATTACH) | ON(SESSION_RM))
 #define SESSION_MAKES (ON(SESSION_CREATE) | ON(SESSION_RUN))
 #define SESSIONS (SESSION_LISTS | SESSION_ACTS | SESSION_MAKES | ON(SESSION_INSPECT) | ON(SESSION_EVENTS) | ON(SESSION_LOGS))
+#define CONTEXTS (ON(CONTEXT_LS) | ON(CONTEXT_USE) | ON(CONTEXT_RM))
 #define LOOKS (ON(EVENTS) | ON(AUDIT) | ON(VERIFY))
 #define ASKS (NETWORK | CODE | PORTS | LOOKS | SESSIONS | STEPS | KEYS | TENANTS | ON(CLEANUP) | MAKES_OR_RUNS | INSIDE | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS))
 
@@ -55,8 +56,8 @@ const struct option cli_options[] = {
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "go on until the process ends", ON(LOGS)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "go on with what happens from now on", ON(EVENTS)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "go on with what happens", ON(EGRESS)},
-	{OPT_FORCE,	  'f', "force",	   NULL,	 "be content when it is not there", ON(RM) | ON(TEMPLATE_RM) | ON(KEY_RM) | ON(TENANT_RM) | ON(SESSION_RM)},
-	{OPT_HELP,	  'h', "help",	   NULL,	 "explain this verb", ~0ull},
+	{OPT_FORCE,	  'f', "force",	   NULL,	 "be content when it is not there", ON(CONTEXT_RM) | ON(RM) | ON(TEMPLATE_RM) | ON(KEY_RM) | ON(TENANT_RM) | ON(SESSION_RM)},
+	{OPT_HELP,	  'h', "help",	   NULL,	 "explain this verb", ~(unsigned __int128)0},
 	{OPT_HOST,	  0,   "host",	   NULL,	 "it may start sandboxes from the template host", ON(KEY_CREATE) | ON(TENANT_SET)},
 	{OPT_ID,	  0,   "id",	   "ID",	 "its id, never used before (one is made)", ON(SESSION_CREATE)},
 	{OPT_INODES,	  0,   "inodes",   "NUMBER",	 "limit of files (default: bounded by the disk alone)", MAKES},
@@ -64,7 +65,7 @@ const struct option cli_options[] = {
 	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "give our standard input to the command, as it comes", RUNS},
 	{OPT_IO,	  0,   "io",	   "SIZE",	 "bytes a second that it reads from its disk, and as many that it writes (20m; default no limit); refused on hosts without cgroup v2", MAKES},
 	{OPT_ISOLATED,	  0,   "isolated", NULL,	 "give it a sandbox of its own", ON(SESSION_CREATE)},
-	{OPT_JSON,	  0,   "json",	   NULL,	 "answer in JSON, errors too", ASKS | HOST | ON(VERSION)},
+	{OPT_JSON,	  0,   "json",	   NULL,	 "answer in JSON, errors too", ON(LOGIN) | CONTEXTS | ASKS | HOST | ON(VERSION)},
 	{OPT_KEEP,	  0,   "keep",	   NULL,	 "do not remove the sandbox; its id is printed on stderr", ON(RUN) | ON(RUN_CODE)},
 	{OPT_KEEP_ALIVE,  0,   "keep-alive", NULL,	 "never freeze or stop it because nobody uses it", ON(CREATE)},
 	{OPT_KEPT_OUTPUT, 0,   "kept-output", "SIZE",	 "how much output of all commands is kept; the oldest goes first (default a quarter of the disk)", MAKES},
@@ -78,6 +79,7 @@ const struct option cli_options[] = {
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory of its running sandboxes together", ON(TENANT_SET)},
 	{OPT_NETWORK,	  0,   "mode",	   "off|allow|all", "off, allow (what is named) or all", ON(POLICY)},
 	{OPT_NAME,	  0,   "name",	   "NAME",	 "name the sandbox: 1 to 62 of a-z, 0-9 and -", MAKES},
+	{OPT_NAME,	  0,   "name",	   "NAME",	 "name of the context (default)", ON(LOGIN)},
 	{OPT_NAME,	  0,   "name",	   "NAME",	 "a name for people", ON(KEY_CREATE) | ON(EXPOSE)},
 	{OPT_NETWORK,	  0,   "network",  "off|allow|all", "what it may reach (default all; with a tenant's key what the operator has set): off, allow (what --allow names) or all", MAKES},
 	{OPT_NETWORK,	  0,   "network",  "off|allow|all", "the most that its sandboxes may reach, and what they get unless they say: off, allow or all (default)", ON(TENANT_SET)},
@@ -85,8 +87,8 @@ const struct option cli_options[] = {
 	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "how much output of a command is kept (default 64m)", MAKES},
 	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads (default 256)", MAKES},
 	{OPT_QUESTION,	  0,   "question", "ID",	 "only if this is what it asks", ON(SESSION_ANSWER)},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "say nothing of our own", CODE | HOST | SESSION_ACTS | RUNS | STEPS | ON(KEY_CREATE) | ON(KEY_RM) | ON(TENANT_SET) | ON(TENANT_RM) | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP) | ON(UNEXPOSE) | ON(FORWARD)},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", SESSION_LISTS | ON(PS) | ON(KEY_LS) | ON(TENANT_LS)},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "say nothing of our own", ON(LOGIN) | ON(CONTEXT_USE) | ON(CONTEXT_RM) | CODE | HOST | SESSION_ACTS | RUNS | STEPS | ON(KEY_CREATE) | ON(KEY_RM) | ON(TENANT_SET) | ON(TENANT_RM) | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP) | ON(UNEXPOSE) | ON(FORWARD)},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", ON(CONTEXT_LS) | SESSION_LISTS | ON(PS) | ON(KEY_LS) | ON(TENANT_LS)},
 	{OPT_RECURSIVE,	  'R', "recursive", NULL,	 "all that lies beneath", ON(LS)},
 	{OPT_RM,	  0,   "rm",	   NULL,	 "remove the sandbox afterwards (the default)", ON(RUN)},
 	{OPT_RULE,	  0,   "rule",	   "RULE",	 "requests that a name takes: 'GET,HEAD api.example.com/v1/*', '* NAME' for any; may be repeated", ON(POLICY)},
@@ -109,9 +111,11 @@ const struct option cli_options[] = {
 	{OPT_TTY,	  't', "tty",	   NULL,	 "on a terminal of its own", RUNS},
 	{OPT_TYPESCRIPT,  0,   "typescript", NULL,	 "talk TypeScript", ON(NODE)},
 	{OPT_URL,	  0,   "url",	   "URL",	 "address of the daemon", ASKS},
-	{OPT_USER,	  'u', "user",	   "USER",	 "name, uid or uid:gid to run as (default root)", PLACED},
+	{OPT_USER,	  'u', "user",	   "USER",	 "name or uid, with :group or without, to run as (default: the sandbox's)", PLACED},
+	{OPT_USER,	  'u', "user",	   "USER",	 "name or uid, with :group or without, of its commands (default: the image's, or root)", ON(CREATE)},
 	{OPT_USER,	  'u', "user",	   "USER",	 "the user who owns it", ON(SESSION_CREATE)},
-	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory to run in (default /workspace)", PLACED | CODE},
+	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory to run in (default: the sandbox's)", PLACED | CODE},
+	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory that its commands begin in (default: the image's, or /workspace)", ON(CREATE)},
 	{OPT_YES,	  'y', "yes",	   NULL,	 "do not ask", ON(RM)},
 	{.name = NULL},
 };

@@ -137,8 +137,9 @@ static fallible open_with(struct remote *remote, const struct cove_options *opti
 
 fallible remote_open(struct remote *remote, const struct call *call)
 {
-	struct err *err = open_with(remote, &(struct cove_options){.url = call_value(call, OPT_URL),
-								   .data = remote_data(call)});
+	struct err *err = open_with(remote,
+				    &(struct cove_options){.url = call_value(call, OPT_URL),
+							   .data = call_value(call, OPT_DATA)});
 
 	remote->call = call;
 	return err;

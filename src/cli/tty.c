@@ -45,6 +45,19 @@ bool tty_raw(int fd)
 	return tcsetattr(fd, TCSADRAIN, &raw) == 0;
 }
 
+bool tty_silent(int fd)
+{
+	struct termios silent;
+
+	if (tcgetattr(fd, &state.was) != 0)
+		return false;
+	silent = state.was;
+	silent.c_lflag &= ~(tcflag_t)(ECHO | ECHOE | ECHOK | ECHONL);
+	state.fd = fd + 1;
+	interrupt_undoing(tty_restore);
+	return tcsetattr(fd, TCSAFLUSH, &silent) == 0;
+}
+
 bool tty_size(int fd, uint16_t *out_cols, uint16_t *out_rows)
 {
 	struct winsize size;

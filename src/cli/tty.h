@@ -8,7 +8,8 @@
 
 // Every key is a byte that we read, nothing is echoed, no signal is made. False: no terminal.
 bool tty_raw(int fd);
-void tty_restore(void); // harmless twice, and in a signal handler
+bool tty_silent(int fd); // only nothing is echoed: for keys that are typed
+void tty_restore(void);	 // harmless twice, and in a signal handler
 // False: it does not tell.
 bool tty_size(int fd, uint16_t *out_cols, uint16_t *out_rows);
 // How wide a table on stdout may be: COLUMNS, else the terminal; 0: it is no terminal.

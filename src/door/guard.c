@@ -1,5 +1,7 @@
 #include "door/guard.h"
 
+#include <inttypes.h>
+#include <pwd.h>
 #include <stdio.h>
 
 #include "base/log.h"
@@ -10,6 +12,7 @@
 #define STRIKES_MAX 20
 #define STRIKES_SPAN_MS (GUARD_SPAN_S * 1000)
 #define PEERS_MAX 4096
+#define USERS_MAX 1024 // names of local users that are kept
 
 struct peer {
 	int64_t since;
@@ -21,6 +24,8 @@ struct guard {
 	struct guard_options options; // texts owned
 	const struct keyring *ring;   // NULL: none but the operator has a key
 	struct map *peers;
+	struct guard_users users;
+	struct map *names;	     // of local users, by uid
 	uint8_t nobody[SECRET_HASH]; // compared with when there is no token, for the same time
 };
 
@@ -40,6 +45,7 @@ struct guard *guard_new(struct loop *loop, const struct guard_options *options)
 	guard->options.bound.at = mem_dup(options->bound.at, options->bound.len);
 	guard->options.names.at = mem_dup(options->names.at, options->names.len);
 	guard->peers = map_new();
+	guard->names = map_new();
 	return guard;
 }
 
@@ -49,22 +55,30 @@ void guard_set_names(struct guard *guard, struct str names)
 	guard->options.names = (struct str){mem_dup(names.at, names.len), names.len};
 }
 
-static void forget_peers(struct guard *guard)
+static void forget_all(struct map **map)
 {
 	struct str key;
 	void *value;
 
-	for (size_t at = 0; map_next(guard->peers, &at, &key, &value);)
+	for (size_t at = 0; map_next(*map, &at, &key, &value);)
 		free(value);
-	map_free(guard->peers);
-	guard->peers = NULL;
+	map_free(*map);
+	*map = NULL;
+}
+
+void guard_set_users(struct guard *guard, const struct guard_users *users)
+{
+	guard->users = *users;
+	forget_all(&guard->names);
+	guard->names = map_new();
 }
 
 void guard_free(struct guard *guard)
 {
 	if (!guard)
 		return;
-	forget_peers(guard);
+	forget_all(&guard->peers);
+	forget_all(&guard->names);
 	free((char *)guard->options.bound.at);
 	free((char *)guard->options.names.at);
 	free(guard);
@@ -121,11 +135,20 @@ void guard_report(const struct http *x, const char *event, const char *severity)
 	log_event(LOG_WARN, "security", "event", event, "severity", severity, "who", peer, NULL);
 }
 
+// A Unix socket has no port: localhost with any, as behind a tunnel of ssh, means it.
+static bool names_socket(const struct http *x, struct str text)
+{
+	struct str host;
+	uint64_t port;
+
+	return x->uid >= 0 && split_host(text, &host, &port) && is_loopback_name(host);
+}
+
 fallible guard_host(const struct guard *guard, const struct http *x)
 {
 	struct str host = http_field(x, "Host");
 
-	if (weak(HOST) || (host.at && is_ours(guard, host)))
+	if (weak(HOST) || (host.at && (is_ours(guard, host) || names_socket(x, host))))
 		return OK;
 	guard_report(x, "wrong_host", "low");
 	return err_hint(
@@ -188,9 +211,56 @@ const struct who *guard_token(const struct guard *guard, struct http *x, struct 
 	return out;
 }
 
+// "alice", or "" for a uid without a name. /etc/passwd is read directly: modules of other sources
+// may wait for a network.
+static const char *user_name(const struct guard *guard, int64_t uid)
+{
+	struct str key = {(const char *)&uid, sizeof(uid)};
+	const char *known = map_get(guard->names, key);
+	const struct passwd *user = NULL;
+	char *name;
+	FILE *file;
+
+	if (known || map_count(guard->names) >= USERS_MAX)
+		return known ? known : "";
+	file = fopen("/etc/passwd", "re");
+	while (file && (user = fgetpwent(file)) && user->pw_uid != (uid_t)uid)
+		;
+	name = mem_str(user ? user->pw_name : "");
+	if (file)
+		fclose(file);
+	map_put(guard->names, key, name);
+	return name;
+}
+
+static const struct who *local_user(const struct guard *guard, struct http *x)
+{
+	struct who *out = arena_take(x->arena, sizeof(*out));
+	const char *name = user_name(guard, x->uid);
+
+	*out = (struct who){
+		.role = WHO_TENANT,
+		.scopes = guard->users.scopes,
+		.may_host = guard->users.may_host,
+	};
+	snprintf(out->name, sizeof(out->name), *name ? "uid=%" PRId64 "(%.32s)" : "uid=%" PRId64,
+		 x->uid, name);
+	if (guard->users.tenant[0])
+		memcpy(out->tenant, guard->users.tenant, sizeof(out->tenant));
+	else
+		snprintf(out->tenant, sizeof(out->tenant), "uid-%" PRId64, x->uid);
+	if (guard->ring)
+		keyring_lend(guard->ring, out);
+	return out;
+}
+
 const struct who *guard_who(const struct guard *guard, struct http *x)
 {
-	return guard_token(guard, x, bearer_of(x));
+	struct str bearer = bearer_of(x);
+
+	if (x->uid >= 0 && guard->users.scopes && !http_field(x, "Authorization").at)
+		return local_user(guard, x);
+	return guard_token(guard, x, bearer);
 }
 
 static struct peer *peer_of(struct guard *guard, struct str address)
@@ -200,7 +270,7 @@ static struct peer *peer_of(struct guard *guard, struct str address)
 	if (peer)
 		return peer;
 	if (map_count(guard->peers) >= PEERS_MAX) {
-		forget_peers(guard);
+		forget_all(&guard->peers);
 		guard->peers = map_new();
 	}
 	peer = mem_new_of(struct peer);

@@ -22,9 +22,18 @@ struct guard_options {
 	struct str names; // "cove.example,box.lan": names that may stand in Host with any port
 };
 
+// What a local user may who came by the Unix socket and sent no key.
+struct guard_users {
+	unsigned scopes; // bits of enum who_scope
+	bool may_host;
+	char tenant[WHO_TENANT_MAX + 1]; // of all of them; "": each has one of its own, "uid-1000"
+};
+
 struct guard *guard_new(struct loop *loop, const struct guard_options *options);
 void guard_free(struct guard *guard);
 void guard_set_names(struct guard *guard, struct str names); // others from now on
+
+void guard_set_users(struct guard *guard, const struct guard_users *users); // likewise
 
 // Host names this server and Origin, if any, is the same place. MISDIRECTED wrong_host, FORBIDDEN
 // wrong_origin. Defends against DNS rebinding and against pages of other sites.
@@ -36,8 +45,8 @@ fallible guard_host(const struct guard *guard, const struct http *x);
 // Tenants' keys are known from then on, too. Borrowed.
 void guard_trust(struct guard *guard, const struct keyring *ring);
 
-// Whose bearer it is; NULL for none or a wrong one. Takes the same time for every token. It lives
-// as long as the exchange.
+// Whose bearer it is, or which local user sent none; NULL for none or a wrong one. Takes the same
+// time for every token. It lives as long as the exchange.
 const struct who *guard_who(const struct guard *guard, struct http *x);
 const struct who *guard_token(const struct guard *guard, struct http *x,
 			      struct str token); // one that came otherwise

@@ -125,6 +125,14 @@ void keyring_take(struct keyring *ring, struct key *key)
 		ring->revoked(ring->revoked_arg, id);
 }
 
+void keyring_lend(const struct keyring *ring, struct who *who)
+{
+	const struct account *account =
+		who->tenant[0] ? accounts_find(&ring->fleet->accounts, str_of(who->tenant)) : NULL;
+
+	who->may_host |= account && account->tenant.host;
+}
+
 bool keyring_who(const struct keyring *ring, struct str secret, struct who *out)
 {
 	static const struct key nobody;
@@ -141,12 +149,7 @@ bool keyring_who(const struct keyring *ring, struct str secret, struct who *out)
 	    (key->expires_ms && key->expires_ms <= clock_steady_ms() && !weak(REVOCATION)))
 		return false;
 	*out = key_who(key);
-	if (out->tenant[0]) {
-		const struct account *account = accounts_find(&ring->fleet->accounts,
-							      str_of(out->tenant));
-
-		out->may_host |= account && account->tenant.host;
-	}
+	keyring_lend(ring, out);
 	return true;
 }
 

@@ -18,6 +18,8 @@ void keyring_on_revoke(struct keyring *ring, void (*revoked)(void *arg, const ch
 
 // Whose secret it is. False: nobody's, or expired. Takes the same time whichever key it is not.
 bool keyring_who(const struct keyring *ring, struct str secret, struct who *out);
+// Adds what the operator allows the tenant of `who`.
+void keyring_lend(const struct keyring *ring, struct who *who);
 
 // Reads {name, tenant, scopes, sandbox, host, expiresIn} and makes the key: durable on return. The
 // text is told this once; the caller wipes it. Nobody gives more than they have: FORBIDDEN

@@ -39,6 +39,7 @@ struct http_conn {
 	struct desk *desk;	    // NULL: idle
 	struct http_papers *papers; // the desk's
 	char peer[48];
+	int64_t uid;	   // of a peer on a Unix socket, by SO_PEERCRED; -1: of another
 	uint32_t streak;   // requests served without a wait between them
 	bool no_body;	   // the reply has none: HEAD, 204, 304
 	bool chunked;	   // the reply's body is

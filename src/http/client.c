@@ -23,7 +23,8 @@
 struct http_client {
 	struct loop *loop;
 	char *base_url, *bearer;
-	struct url base; // slices of base_url
+	struct url base;  // slices of base_url
+	const char *path; // of a Unix socket; NULL: TCP
 	struct stream stream;
 	bool connected, used; // used: at least one reply has come on this connection
 	bool sending;	      // between begin and finish
@@ -53,9 +54,12 @@ static void keep_watch(int fd)
 static fallible connect_now(struct http_client *client)
 {
 	uint16_t port = client->base.port ? client->base.port : 80;
+	int64_t deadline = loop_now(client->loop) + CONNECT_MS;
 
-	TRY(dial_tcp(client->loop, client->base.host, port, loop_now(client->loop) + CONNECT_MS,
-		     &client->stream));
+	if (client->path)
+		TRY(dial_unix(client->loop, client->path, deadline, &client->stream));
+	else
+		TRY(dial_tcp(client->loop, client->base.host, port, deadline, &client->stream));
 	keep_watch(client->stream.fd);
 	client->connected = true;
 	client->inlet.stream = &client->stream;
@@ -364,7 +368,10 @@ fallible http_client_open(struct loop *loop, struct str base_url, struct str bea
 	client->stream.fd = -1;
 	client->out = client->extra = BUF_INIT(HEAD_MAX);
 	client->base_url = mem_dup(base_url.at, base_url.len);
-	if (!url_absolute((struct str){client->base_url, base_url.len}, &client->base))
+	if (str_starts(base_url, HTTP_CLIENT_UNIX)) {
+		client->path = client->base_url + strlen(HTTP_CLIENT_UNIX);
+		client->base = (struct url){.scheme = STR("http"), .host = STR("localhost")};
+	} else if (!url_absolute((struct str){client->base_url, base_url.len}, &client->base))
 		return err_hint(err_new(INVALID, "bad_url", "'" STR_FMT "' is no URL of a server",
 					STR_ARG(base_url)),
 				"write http://127.0.0.1:8484");

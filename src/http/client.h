@@ -12,6 +12,8 @@
 
 struct http_client;
 
+// "http://127.0.0.1:8484", or "unix:/run/cove/api.sock".
+#define HTTP_CLIENT_UNIX "unix:"
 fallible http_client_open(struct loop *loop, struct str base_url, struct str bearer,
 			  struct http_client **out); // connects at the first request
 void http_client_free(struct http_client *client);

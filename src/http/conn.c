@@ -90,6 +90,7 @@ static void clear_exchange(struct http_conn *conn)
 	x->guest = NULL;
 	x->answering = NULL;
 	x->peer = str_of(conn->peer);
+	x->uid = conn->uid;
 	x->house = conn->terms->house;
 	x->status = 0;
 	x->bytes_out = 0;

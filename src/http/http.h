@@ -30,6 +30,7 @@ struct http {
 	char id[17];	   // request id; also the trace id unless the client gave one
 	struct str trace;  // X-Trace-Id or traceparent of the client, else `id`
 	struct str peer;   // address of the client, for the log
+	int64_t uid;	   // of a client on a Unix socket, as the kernel says; -1: of another
 	void *house;	   // what the handlers serve: given to http_serve
 	const void *guest; // who came, as the door found out; NULL: nobody. http/ only zeroes it
 	// Of the door, for this exchange: called once, before the head of its reply goes. May wait.

@@ -265,6 +265,7 @@ struct inner *inner_new(const struct inner_ask *ask, const struct inner_calls *c
 	x->guest = ask->guest;
 	x->extra = &inner->extra;
 	x->body_max = ask->body_max ? ask->body_max : BODY_MAX;
+	x->uid = -1;
 	x->peer = keep(x->arena, ask->peer.len ? ask->peer : STR("inner"));
 	secret_hex(x->id, 8);
 	x->trace = ask->trace.len ? keep(x->arena, ask->trace) : (struct str){x->id, 16};

@@ -10,7 +10,7 @@
 // kernel has none left for accept(), the reserve is given up so that work under way can go on, and
 // accepting pauses until the reserve could be filled again.
 //
-// syscalls: accept4 accept sendto recvfrom close fcntl prlimit64 getrlimit
+// syscalls: accept4 accept sendto recvfrom close fcntl getsockopt prlimit64 getrlimit
 #include "http/server.h"
 
 #include <arpa/inet.h>
@@ -43,7 +43,8 @@ struct listener {
 	struct http_server *server;
 };
 
-// Connections of one address; of one /64 for IPv6, since a host has a whole one.
+// Connections of one address; of one /64 for IPv6, since a host has a whole one; of one uid on a
+// Unix socket.
 struct peer {
 	uint32_t open;
 	uint32_t head_count;
@@ -132,7 +133,19 @@ static void on_resume(struct timer *timer)
 	}
 }
 
-static struct peer *peer_of(struct http_server *server, const struct sockaddr_storage *from)
+// SO_PEERCRED: the credentials of whoever called connect(). -1: no Unix socket.
+static int64_t peer_uid(int fd, const struct sockaddr_storage *from)
+{
+	struct ucred cred = {0};
+	socklen_t len = sizeof(cred);
+
+	if (from->ss_family != AF_UNIX || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		return -1;
+	return (int64_t)cred.uid;
+}
+
+static struct peer *peer_of(struct http_server *server, const struct sockaddr_storage *from,
+			    int64_t uid)
 {
 	struct peer seen = {0}, *peer;
 
@@ -143,6 +156,9 @@ static struct peer *peer_of(struct http_server *server, const struct sockaddr_st
 	} else if (from->ss_family == AF_INET6) {
 		seen.key_len = 9;
 		memcpy(seen.key + 1, &((const struct sockaddr_in6 *)from)->sin6_addr, 8);
+	} else if (uid >= 0) {
+		seen.key_len = 9;
+		memcpy(seen.key + 1, &uid, sizeof(uid));
 	} else {
 		return NULL;
 	}
@@ -299,7 +315,8 @@ static void turn_away(struct http_server *server, int fd)
 
 static void admit(struct http_server *server, int fd, const struct sockaddr_storage *from)
 {
-	struct peer *peer = peer_of(server, from);
+	int64_t uid = peer_uid(fd, from);
+	struct peer *peer = peer_of(server, from, uid);
 	struct guest *guest;
 	auto_err err = NULL;
 
@@ -324,6 +341,7 @@ static void admit(struct http_server *server, int fd, const struct sockaddr_stor
 		return;
 	}
 	write_peer(guest->conn.peer, sizeof(guest->conn.peer), from);
+	guest->conn.uid = uid;
 	guest->peer = peer;
 	if (peer)
 		peer->open++;

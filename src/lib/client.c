@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/secret.h"
 #include "gen/version.h"
+#include "lib/context.h"
 #include "lib/trip.h"
 #include "os/fd.h"
 
@@ -44,16 +46,10 @@ static const char *either(const char *given, const char *variable)
 	return value && *value ? value : NULL;
 }
 
-static fallible find_url(const struct cove_options *options, const char *data, char **out)
+static fallible find_local_url(const char *data, char **out)
 {
-	const char *url = either(options->url, "COVE_URL");
-	struct err *err;
+	struct err *err = read_line(data, "url", out);
 
-	if (url) {
-		*out = mem_str(url);
-		return OK;
-	}
-	err = read_line(data, "url", out);
 	if (err && err_kind(err) == ERR_NOT_FOUND)
 		return err_hint(err_recast(err, ERR_UNAVAILABLE, "no_daemon",
 					   "no cove daemon is running here"),
@@ -61,44 +57,100 @@ static fallible find_url(const struct cove_options *options, const char *data, c
 	return err;
 }
 
-// NULL in *out: go without one, and let the server say that it wants one.
-static fallible find_token(const struct cove_options *options, const char *data, const char *text,
-			   char **out)
+static fallible no_key(void)
 {
-	const char *token = either(options->token, "COVE_TOKEN");
-	struct url url;
-	struct err *err;
+	return err_hint(
+		err_new(FORBIDDEN, "no_key", "the operator's key may be read by its owner only"),
+		"use sudo, become a member of the group cove-users, or give a key: 'cove login' "
+		"keeps one, COVE_TOKEN holds one");
+}
 
-	if (token) {
-		*out = mem_str(token);
-		return OK;
-	}
-	if (!url_absolute(str_of(text), &url))
-		return err_hint(err_new(INVALID, "bad_url", "'%s' is no address of a daemon", text),
-				"it looks like http://127.0.0.1:8484");
-	if (!is_local(url.host))
-		return OK;
-	err = read_line(data, "operator.key", out);
-	if (err && err_kind(err) == ERR_FORBIDDEN)
-		return err_hint(err_recast(err, ERR_FORBIDDEN, "no_key",
-					   "the operator's key may be read by its owner only"),
-				"use sudo, or put a key into COVE_TOKEN");
+// The key of the daemon on this host. A user who may not read it is known to the daemon by the Unix
+// socket instead, where there is one: then *url becomes its address. NULL in *token: go without
+// one, and let the server say that it wants one.
+static fallible find_local_key(const char *data, char **url, char **token)
+{
+	auto_free char *path = NULL, *seen = NULL;
+	struct err *err = read_line(data, "operator.key", token);
+
 	if (err && err_kind(err) == ERR_NOT_FOUND) {
 		err_free(err);
 		return OK;
 	}
-	return err;
+	if (!err || err_kind(err) != ERR_FORBIDDEN)
+		return err;
+	err_free(err);
+	// Only in place of the daemon that the data directory tells of.
+	auto_err unseen = read_line(data, "url", &seen);
+	auto_err absent = unseen ? NULL : read_line(data, "socket", &path);
+
+	if (unseen || absent || strcmp(seen, *url) != 0 || access(path, W_OK))
+		return no_key();
+	free(*url);
+	*url = mem_fmt(HTTP_CLIENT_UNIX "%s", path);
+	return OK;
+}
+
+// The context that is in use, or that COVE_CONTEXT names. *out_found false: none.
+static fallible take_context(struct cove *cove, bool *out_found)
+{
+	const char *name = either(NULL, "COVE_CONTEXT");
+	const struct context *context;
+	auto_contexts contexts = {0};
+
+	TRY(contexts_load(&contexts));
+	if (!name)
+		name = contexts.current;
+	if (!name || !strcmp(name, CONTEXT_LOCAL))
+		return OK;
+	context = contexts_find(&contexts, name);
+	if (!context)
+		return err_hint(err_new(NOT_FOUND, "no_context", "there is no context '%s'", name),
+				"'cove context ls' lists them, 'cove context use' takes another");
+	cove->url = mem_str(context->url);
+	cove->token = context->key ? mem_str(context->key) : NULL;
+	cove->by_context = *out_found = true;
+	return OK;
+}
+
+// Flags, the environment, the context, the daemon of this host, in this order. A context gives both
+// or nothing: its key goes to no other server, and no other key to its server.
+static fallible find_server(struct cove *cove, const struct cove_options *options)
+{
+	const char *data = either(options->data, "COVE_DATA");
+	const char *link = either(options->url, "COVE_URL"),
+		   *token = either(options->token, "COVE_TOKEN");
+	bool found = false;
+	struct url url;
+
+	if (!link && !token && !data)
+		TRY(take_context(cove, &found));
+	if (found)
+		return OK;
+	if (!data)
+		data = DATA_DEFAULT;
+	if (link)
+		cove->url = mem_str(link);
+	else
+		TRY(find_local_url(data, &cove->url));
+	if (token) {
+		cove->token = mem_str(token);
+		return OK;
+	}
+	if (str_starts(str_of(cove->url), HTTP_CLIENT_UNIX))
+		return OK;
+	if (!url_absolute(str_of(cove->url), &url))
+		return err_hint(
+			err_new(INVALID, "bad_url", "'%s' is no address of a daemon", cove->url),
+			"it looks like http://127.0.0.1:8484");
+	return is_local(url.host) ? find_local_key(data, &cove->url, &cove->token) : OK;
 }
 
 static fallible open_client(struct cove *cove, const struct cove_options *options)
 {
-	const char *data = either(options->data, "COVE_DATA");
 	struct http_client *http = NULL;
 
-	if (!data)
-		data = DATA_DEFAULT;
-	TRY(find_url(options, data, &cove->url));
-	TRY(find_token(options, data, cove->url, &cove->token));
+	TRY(find_server(cove, options));
 	TRY(core_init(cove));
 	cove->timeout_ms = options->timeout_ms;
 	TRY(trip_take(cove, &http)); // a bad URL is told now

@@ -20,6 +20,7 @@
 struct cove {
 	struct loop *loop;
 	char *url, *token;
+	bool by_context;    // they are those of a context
 	int64_t timeout_ms; // 0: none
 	pthread_t opener;   // the thread that made it
 	struct http_client *idle[CORE_IDLE_MAX];

@@ -82,9 +82,12 @@ COVE_API const char *cove_version(void);
 
 struct cove;
 
-// Whatever is 0 is found as the command line finds it: the URL in COVE_URL or in the file `url` of
-// the data directory, the key in COVE_TOKEN or in the file `operator.key` there, which is used for
-// a server on this machine only; the data directory in COVE_DATA, else /var/lib/cove.
+// Whatever is 0 is found as the command line finds it: the URL in COVE_URL and the key in
+// COVE_TOKEN; where none of these is given, both in the context that 'cove login' made; else the
+// URL in the file `url` of the data directory, and the key in the file `operator.key` there, which
+// is used for a server on this machine only. Who may not read that goes by the Unix socket that the
+// file `socket` names. The data directory is in COVE_DATA, else /var/lib/cove. A URL is
+// http://HOST:PORT or unix:PATH.
 struct cove_options {
 	const char *url, *token, *data;
 	int64_t timeout_ms; // of each call; 0: none
@@ -149,6 +152,8 @@ struct cove_box_spec {
 	const char *const *allow;	   // names: "pypi.org", "*.github.com", "db.test:5432"
 	uint64_t kept_output_mb;	   // output that is kept of all its commands together
 	uint64_t io_mbps;		   // MiB a second read from its disk, and as many written
+	const char *user;		   // of its commands: "name", "uid", with ":group"
+	const char *workdir;		   // where they begin
 };
 
 struct cove_box_info {

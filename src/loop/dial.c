@@ -329,15 +329,38 @@ fallible dial_first(struct loop *loop, const char (*hosts)[DIAL_HOST_TEXT], size
 	return stream_open(out, loop, take_fd(&race.at[winner].watch.fd));
 }
 
-fallible dial_local_fd(const char *path, int64_t deadline, int *out_fd)
+static fallible connect_path(const char *path, int type, int64_t deadline, int *out_fd,
+			     int *out_errnum)
 {
 	union address to = {.un = {.sun_family = AF_UNIX}};
-	int errnum = 0, fd = -1;
 
 	if (strlen(path) >= sizeof(to.un.sun_path))
 		return err_new(INVALID, "bad_address", "the path of a socket is too long");
 	memcpy(to.un.sun_path, path, strlen(path) + 1);
-	TRY(try_connect(&to, sizeof(to.un), SOCK_SEQPACKET, deadline, &fd, &errnum));
+	return try_connect(&to, sizeof(to.un), type, deadline, out_fd, out_errnum);
+}
+
+fallible dial_unix(struct loop *loop, const char *path, int64_t deadline, struct stream *out)
+{
+	int errnum = 0, fd = -1;
+
+	TRY(connect_path(path, SOCK_STREAM, deadline, &fd, &errnum));
+	if (!errnum)
+		return stream_open(out, loop, fd);
+	if (errnum == EACCES || errnum == EPERM)
+		return err_hint(
+			err_new(FORBIDDEN, "no_right", "you may not connect to %s", path),
+			"its group may: 'sudo usermod -aG cove-users $USER', then log in again");
+	return err_hint(err_new(UNAVAILABLE, "no_server", "nobody answers at %s (%s)", path,
+				strerror(errnum)),
+			"is the server running? cove serve starts one");
+}
+
+fallible dial_local_fd(const char *path, int64_t deadline, int *out_fd)
+{
+	int errnum = 0, fd = -1;
+
+	TRY(connect_path(path, SOCK_SEQPACKET, deadline, &fd, &errnum));
 	if (errnum)
 		return err_while(
 			err_new(UNAVAILABLE, "no_server", "a part of the server is not running"),

@@ -22,4 +22,6 @@ fallible dial_first(struct loop *loop, const char (*hosts)[DIAL_HOST_TEXT], size
 // A SOCK_SEQPACKET socket at a path in the run directory. EXHAUSTED daemon_files: no number is left
 // for it.
 fallible dial_local_fd(const char *path, int64_t deadline, int *out_fd);
+// A SOCK_STREAM socket at any path. UNAVAILABLE no_server, FORBIDDEN no_right.
+fallible dial_unix(struct loop *loop, const char *path, int64_t deadline, struct stream *out);
 fallible dial_local(struct loop *loop, const char *path, int64_t deadline, struct stream *out);

@@ -30,6 +30,7 @@ __attribute__((noreturn)) static void become(const struct child *child, pid_t pa
 		setenv("COVE_LOG_LEVEL", child->config->log_level, 1);
 	if (*child->config->log_format)
 		setenv("COVE_LOG_FORMAT", child->config->log_format, 1);
+	unsetenv("NOTIFY_SOCKET"); // the manager is told by us alone
 	execv("/proc/self/exe", child->argv);
 	dprintf(STDERR_FILENO, "cove: exec: %s\n", strerror(errno));
 	_exit(127);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "model/address.h"
+#include "model/key.h"
 #include "model/owner.h"
 
 enum type { TEXT, COUNT, BYTES, TIME, CHOICE, TYPE_MASK = 7, LIVE }; // live: a reload changes it
@@ -37,6 +38,14 @@ static const struct row rows[] = {
 	 "where the API listens, several with commas; port 0: any"},
 	{"hosts", "COVE_HOSTS", TEXT | LIVE, AT(hosts), "", 0, 0, "NAMES",
 	 "further names by which clients may call this host, with commas"},
+	{"users-group", "COVE_USERS_GROUP", TEXT, AT(users_group), "cove-users", 0, 0, "GROUP",
+	 "whose members may use api.sock of the run directory without a key; none: there is no socket"},
+	{"users-scopes", "COVE_USERS_SCOPES", TEXT | LIVE, AT(users_scopes), "read,make,use", 0, 0, "WORDS",
+	 "what they may there, with commas (read,make,use,templates,admin)"},
+	{"users-tenant", "COVE_USERS_TENANT", TEXT | LIVE, AT(users_tenant), "", 0, 0, "NAME",
+	 "the tenant that they share (each has one of its own: uid-1000)"},
+	{"users-host", "COVE_USERS_HOST", CHOICE | LIVE, AT(users_host), "on", 0, 0, "off|on",
+	 "whether they may start from the template host"},
 	{"boxes-max", "COVE_BOXES_MAX", COUNT | LIVE, AT(boxes_max), "10000", 1, 16384, "NUMBER",
 	 "how many sandboxes there may be at once"},
 	{"loops-max", "COVE_LOOPS_MAX", COUNT, AT(loops_max), "0", 0, 1048576, "NUMBER",
@@ -119,6 +128,7 @@ static const struct row rows[] = {
 	 "write the address to this descriptor once it serves"},
 	{"fd-listen", NULL, TEXT, AT(fd_listen), "", 0, 0, NULL, NULL},
 	{"fd-preview", NULL, TEXT, AT(fd_preview), "", 0, 0, NULL, NULL},
+	{"fd-users", NULL, COUNT, AT(fd_users), "0", 0, FD_MAX, NULL, NULL},
 	{"fd-cert", NULL, COUNT, AT(fd_cert), "0", 0, FD_MAX, NULL, NULL},
 	{"fd-key", NULL, COUNT, AT(fd_key), "0", 0, FD_MAX, NULL, NULL},
 	{"fd-lock", NULL, COUNT, AT(fd_lock), "0", 0, FD_MAX, NULL, NULL},
@@ -343,8 +353,27 @@ static fallible check_egress(const struct config *config)
 	return OK;
 }
 
+fallible config_users_scopes(const struct config *config, unsigned *out)
+{
+	struct str rest = str_of(config->users_scopes), word;
+	unsigned scopes = 0, bit = 0;
+
+	while (rest.len && str_cut(&rest, ',', &word)) {
+		if (!key_scope(str_trim(word), &bit))
+			return err_hint(err_new(INVALID, "bad_config",
+						"users-scopes: there is no scope '" STR_FMT "'",
+						STR_ARG(str_trim(word))),
+					"read, make, use, templates, admin");
+		scopes |= bit;
+	}
+	*out = scopes;
+	return OK;
+}
+
 static fallible check(struct config *config)
 {
+	unsigned scopes;
+
 	TRY(check_egress(config));
 	if (!*config->preview_cert != !*config->preview_key)
 		return err_new(INVALID, "bad_config",
@@ -352,6 +381,10 @@ static fallible check(struct config *config)
 	if (config->time_scale > 1 && strcmp(config->dev, "on") != 0)
 		return err_hint(err_new(INVALID, "bad_config", "--time-scale is for --dev only"),
 				"leave it out, or give --dev as well");
+	if (*config->users_tenant && !who_is_tenant(str_of(config->users_tenant)))
+		return err_new(INVALID, "bad_config",
+			       "users-tenant is a name like team-a: a-z, 0-9 and '-', 31 at most");
+	TRY(config_users_scopes(config, &scopes));
 	if (*config->tag && !owner_is_tag(str_of(config->tag)))
 		return err_new(INVALID, "bad_config",
 			       "--shared-tag must be 1 to 64 visible "
@@ -481,6 +514,42 @@ void config_describe(struct buf *out)
 			buf_fmt(out, "--%-12s %-17s %-16s %s\n", rows[i].name,
 				rows[i].env ? rows[i].env : "-",
 				*default_of(&rows[i]) ? default_of(&rows[i]) : "-", rows[i].help);
+}
+
+// 78 columns, behind "# ".
+static void put_comment(struct buf *out, const char *text)
+{
+	struct str rest = str_of(text), word;
+	size_t column = 0;
+
+	while (rest.len && str_cut(&rest, ' ', &word)) {
+		if (!column || column + 1 + word.len > 76) {
+			buf_fmt(out, "%s#", column ? "\n" : "");
+			column = 0;
+		}
+		buf_fmt(out, " " STR_FMT, STR_ARG(word));
+		column += 1 + word.len;
+	}
+	buf_char(out, '\n');
+}
+
+void config_example(struct buf *out)
+{
+	buf_text(
+		out,
+		"# Settings of cove serve; man cove and docs/CONFIGURATION.md say more. What is\n"
+		"# commented out is the default. After a change: systemctl reload cove, for those\n"
+		"# marked live; the others wait for the next start.\n");
+	for (size_t i = 0; i < ROWS; i++) {
+		const struct row *row = &rows[i];
+
+		if (!row->help || !row->env)
+			continue;
+		buf_char(out, '\n');
+		put_comment(out, row->help);
+		buf_fmt(out, "# (%s%s)\n#%s = %s\n", row->arg, row->kind & LIVE ? "; live" : "",
+			row->name, row->otherwise);
+	}
 }
 
 const struct setting *config_settings(void)

@@ -137,6 +137,16 @@ static void drain(void *arg)
 	loop_stop(loop);
 }
 
+static void set_users(struct house *house)
+{
+	const struct config *config = &house->config;
+	struct guard_users users = {.may_host = !strcmp(config->users_host, "on")};
+
+	err_free(config_users_scopes(config, &users.scopes)); // was checked when it was read
+	snprintf(users.tenant, sizeof(users.tenant), "%s", config->users_tenant);
+	guard_set_users(house->door.guard, &users);
+}
+
 // What the operator may change while we live, wherever it is used.
 static void heed(struct house *house)
 {
@@ -159,6 +169,7 @@ static void heed(struct house *house)
 	http_server_bound(house->door.server, (uint32_t)config->conns_max,
 			  HTTP_LIMITS_DEFAULT.conns_per_peer);
 	guard_set_names(house->door.guard, str_of(config->hosts));
+	set_users(house);
 	preview_bound(house->preview, (uint32_t)config->conns_max, str_of(config->hosts));
 }
 
@@ -386,6 +397,7 @@ static fallible open_doors(struct house *house, const struct guard_options *guar
 		limits.head_ms = INT32_MAX;
 	door->loop = house->loop;
 	door->guard = guard_new(house->loop, guard);
+	set_users(house);
 	door_open(door);
 	door->pledges = pledges_new(house->loop);
 	recall_pledges(house);
@@ -401,6 +413,8 @@ static fallible open_doors(struct house *house, const struct guard_options *guar
 			return err_new(INVALID, "bad_config", "--fd-listen is malformed");
 		TRY(http_server_listen(door->server, (int)fd), "listen");
 	}
+	if (house->config.fd_users)
+		TRY(http_server_listen(door->server, (int)house->config.fd_users), "listen");
 	return OK;
 }
 

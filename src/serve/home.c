@@ -3,9 +3,10 @@
 //                  have it read-only: root's own command line signals the pid that stands there
 //   operator.key   0600 root: "cove_" and 64 hex digits
 //   url            0644: where the API is, while it is
+//   socket         0644: likewise the path of RUN/api.sock
 //   daemon/        0700 cove, with tapes/
 //   boxes/ layers/ 0700 root: the warden's
-// RUN/             0711 root, with box/ 0700 cove
+// RUN/             0711 root, with box/ 0700 cove and api.sock 0660 root:cove-users
 //
 // The daemon's user is `cove` for the default data directory. Any other, and a host without that
 // user, takes a number of the range that systemd reserves for users without a name, from the
@@ -274,10 +275,14 @@ fallible home_open_again(const struct config *config, int lock, struct home *out
 	return OK;
 }
 
-fallible home_publish(const struct home *home, const char *url)
+fallible home_publish(const struct home *home, const char *url, const char *socket)
 {
-	auto_free char *line = mem_fmt("%s\n", url);
+	auto_free char *line = mem_fmt("%s\n", url), *path = mem_fmt("%s\n", socket);
 
+	if (*socket)
+		TRY(path_write_sync(home->data, "socket", 0644, str_of(path)));
+	else if (unlinkat(home->data, "socket", 0) && errno != ENOENT)
+		return err_sys(errno, "remove the file socket");
 	TRY(path_write_sync(home->data, "url", 0644, str_of(line)));
 	kill_point("supervisor.url_written", NULL);
 	return OK;
@@ -286,6 +291,7 @@ fallible home_publish(const struct home *home, const char *url)
 void home_withdraw(const struct home *home)
 {
 	unlinkat(home->data, "url", 0);
+	unlinkat(home->data, "socket", 0);
 }
 
 void home_close(struct home *home)

@@ -26,7 +26,8 @@ fallible home_open_again(const struct config *config, int lock, struct home *out
 // The lock's file says who holds it, which life of it this is, and how far that has come: "PID
 // GENERATION WORD". The command line reads it (cli/host.c).
 void home_tell(const struct home *home, unsigned generation, const char *word);
-// The file `url` tells the command line of this host where the API is.
-fallible home_publish(const struct home *home, const char *url);
+// The file `url` tells the command line of this host where the API is; the file `socket`, the path
+// of the Unix socket for those who may not read operator.key ("": there is none).
+fallible home_publish(const struct home *home, const char *url, const char *socket);
 void home_withdraw(const struct home *home);
 void home_close(struct home *home);

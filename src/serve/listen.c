@@ -1,15 +1,25 @@
 #include "serve/listen.h"
 
+#include <errno.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include "base/auto.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "loop/dial.h"
 
 #define PREVIEWS "127.0.0.1:8485"
 #define PREVIEWS_ANYWHERE "127.0.0.1:0"
+#define USERS_GROUP "cove-users"
+#define USERS_SOCKET "api.sock"
+#define USERS_BACKLOG 512
 
 static void set(char **text, struct buf *by)
 {
@@ -83,6 +93,59 @@ static fallible open_previews(struct config *config, struct listeners *to)
 	return OK;
 }
 
+static void set_users_fd(struct config *config, struct listeners *to, int fd)
+{
+	to->users = fd;
+	config->fd_users = (uint64_t)fd;
+	snprintf(to->socket, sizeof(to->socket), "%s/" USERS_SOCKET, config->run);
+}
+
+// 0660 root:GROUP. Until the mode is set nobody but root may connect: bind() leaves no right to
+// write to others.
+static fallible bind_users(const char *path, gid_t group, int *out)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return err_sys(errno, "make a socket");
+	memcpy(at.sun_path, path, strlen(path) + 1);
+	if (unlink(path) && errno != ENOENT) // of a cove that was killed; the lock is ours
+		return err_sys(errno, "remove %s", path);
+	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) || lchown(path, 0, group) ||
+	    chmod(path, 0660) || listen(fd, USERS_BACKLOG))
+		return err_sys(errno, "listen on %s", path);
+	*out = take_fd(&fd);
+	return OK;
+}
+
+// The socket of the group users-group. A host without the default group has none.
+static fallible open_users(struct config *config, struct listeners *to)
+{
+	const char *name = config->users_group;
+	const struct group *group;
+	auto_free char *path = mem_fmt("%s/" USERS_SOCKET, config->run);
+	int fd = -1;
+
+	if (!*name || !strcmp(name, "none"))
+		return OK;
+	group = getgrnam(name);
+	if (!group && strcmp(name, USERS_GROUP) != 0)
+		return err_hint(
+			err_new(INVALID, "bad_config", "users-group: there is no group '%s'", name),
+			"make it with 'groupadd --system %s'", name);
+	if (!group)
+		return OK;
+	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
+		log_event(LOG_WARN, "serve.no_users_socket", "message",
+			  "the path of the run directory is too long for a socket", NULL);
+		return OK;
+	}
+	TRY(bind_users(path, group->gr_gid, &fd));
+	set_users_fd(config, to, fd);
+	return OK;
+}
+
 fallible listen_open(struct config *config, struct listeners *out)
 {
 	auto_buf bound = BUF_INIT(1024), fds = BUF_INIT(128);
@@ -90,6 +153,7 @@ fallible listen_open(struct config *config, struct listeners *out)
 	TRY(open_list("listen", str_of(config->listen), out, &bound, &fds));
 	set(&config->listen, &bound);
 	set(&config->fd_listen, &fds);
+	TRY(open_users(config, out));
 	return open_previews(config, out);
 }
 
@@ -112,6 +176,10 @@ fallible listen_again(struct config *config, const struct renew *renew, struct l
 	free(config->listen);
 	config->listen = mem_str(renew->listen);
 	put_list(out->fds, out->count, &config->fd_listen);
+	if (renew->users)
+		set_users_fd(config, out, renew->users);
+	else
+		TRY(open_users(config, out));
 	if (!renew->preview_count) // the last image knew no previews, or had none
 		return open_previews(config, out);
 	memcpy(out->fds + out->count, renew->previews, (size_t)renew->preview_count * bytes);
@@ -132,6 +200,7 @@ void listen_renew(const struct config *config, const struct listeners *listeners
 	memcpy(out->previews, listeners->fds + api, (size_t)listeners->previews * bytes);
 	out->listener_count = api;
 	out->preview_count = listeners->previews;
+	out->users = listeners->users;
 	memcpy(out->url, listeners->url, sizeof(out->url));
 	snprintf(out->listen, sizeof(out->listen), "%s", config->listen);
 	snprintf(out->preview, sizeof(out->preview), "%s", config->preview_listen);

@@ -1,5 +1,5 @@
-// The supervisor's listeners: of the API and of previews. They are opened once and outlive daemons
-// and binaries, so that nobody who knocks meanwhile is turned away.
+// The supervisor's listeners: of the API, of previews, and of local users. They are opened once and
+// outlive daemons and binaries, so that nobody who knocks meanwhile is turned away.
 #pragma once
 
 #include "serve/config.h"
@@ -10,6 +10,8 @@ struct listeners {
 	int count;
 	int previews; // the last so many of them are for previews
 	char url[128];
+	int users;	  // the Unix socket RUN/api.sock; 0: there is none
+	char socket[128]; // its path
 };
 
 // Opens what the configuration names; its addresses become those that are bound, with real ports,

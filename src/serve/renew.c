@@ -71,6 +71,8 @@ static bool take_word(struct str name, struct str value, struct renew *renew)
 		return take_list(value, renew->previews, RENEW_LISTENERS, &renew->preview_count);
 	if (str_is(name, "preview"))
 		return take_text(value, renew->preview, sizeof(renew->preview));
+	if (str_is(name, "users"))
+		return take_int(value, &renew->users);
 	if (str_is(name, "warden"))
 		return take_int(value, &renew->warden);
 	if (str_is(name, "daemon"))
@@ -172,6 +174,8 @@ static void keep_open(const struct renew *renew, bool on)
 	fcntl(renew->key, F_SETFD, flags);
 	if (renew->holds)
 		fcntl(renew->holds, F_SETFD, flags);
+	if (renew->users)
+		fcntl(renew->users, F_SETFD, flags);
 	fcntl(renew->ready[0], F_SETFD, flags);
 	fcntl(renew->ready[1], F_SETFD, flags);
 	for (int i = 0; i < renew->listener_count; i++)
@@ -195,7 +199,7 @@ fallible renew_become(const char *program, char **argv, const struct renew *rene
 	buf_fmt(&text, ";listen=%s;url=%s;previews=", renew->listen, renew->url);
 	for (int i = 0; i < renew->preview_count; i++)
 		buf_fmt(&text, "%s%d", i ? "," : "", renew->previews[i]);
-	buf_fmt(&text, ";preview=%s", renew->preview);
+	buf_fmt(&text, ";preview=%s;users=%d", renew->preview, renew->users);
 	if (!buf_ok(&text) || setenv(VARIABLE, text.at, 1))
 		return err_sys(ENOMEM, "write down what the new binary must know");
 	keep_open(renew, true);

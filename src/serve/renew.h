@@ -16,6 +16,7 @@ struct renew {
 	int holds; // 0: an image that had none
 	int listeners[RENEW_LISTENERS], listener_count;
 	int previews[RENEW_LISTENERS], preview_count;
+	int users;	      // the Unix socket of local users; 0: none
 	pid_t warden, daemon; // 0: not running
 	char listen[512];     // the addresses that the listeners are bound to
 	char preview[512];    // and those of previews

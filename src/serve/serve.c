@@ -55,6 +55,7 @@
 #include "serve/home.h"
 #include "serve/hung.h"
 #include "serve/listen.h"
+#include "serve/notify.h"
 #include "serve/reload.h"
 #include "serve/renew.h"
 
@@ -164,6 +165,8 @@ static void prepare_children(struct serve *serve)
 	keep(daemon, serve->ready[1]);
 	for (int i = 0; i < serve->listeners.count; i++)
 		keep(daemon, serve->listeners.fds[i]);
+	if (serve->listeners.users)
+		keep(daemon, serve->listeners.users);
 	warden->again_at = daemon->again_at = clock_ms();
 }
 
@@ -199,6 +202,8 @@ static fallible go_on(struct serve *serve, const struct renew *renew)
 	TRY(make_absolute(&serve->config.run));
 	memcpy(serve->ready, renew->ready, sizeof(serve->ready));
 	TRY(listen_again(&serve->config, renew, &serve->listeners));
+	if (!renew->users && serve->listeners.users) // the last image knew none
+		TRY(home_publish(&serve->home, serve->listeners.url, serve->listeners.socket));
 	serve->config.fd_ready = 0; // who asked was told by the first image
 	serve->generation = renew->generation;
 	serve->served = true;
@@ -315,10 +320,11 @@ static void announce(struct serve *serve)
 	if (serve->served)
 		return;
 	serve->served = true;
-	auto_err err = home_publish(&serve->home, serve->listeners.url);
+	auto_err err = home_publish(&serve->home, serve->listeners.url, serve->listeners.socket);
 
 	if (err)
 		log_event(LOG_WARN, "serve.unpublished", "trail", err_trail(err), NULL);
+	notify_send("READY=1");
 	log_event(LOG_INFO, "serve.ready", "url", serve->listeners.url, "data", serve->config.data,
 		  NULL);
 	if (serve->config.fd_ready) {
@@ -331,8 +337,10 @@ static void announce(struct serve *serve)
 // `ending`: no sandbox shall run on.
 static void begin_stop(struct serve *serve, bool ending)
 {
-	if (!serve->stopping)
+	if (!serve->stopping) {
+		notify_send("STOPPING=1");
 		log_event(LOG_INFO, "serve.stopping", "sandboxes", ending ? "end" : "stay", NULL);
+	}
 	serve->ending |= ending;
 	serve->stopping = true;
 	if (serve->children[DAEMON].pid)
@@ -580,6 +588,8 @@ int serve_main(int argc, char **argv)
 
 	if (argc == 3 && !strcmp(argv[2], "--options"))
 		return describe(config_describe);
+	if (argc == 3 && !strcmp(argv[2], "--example"))
+		return describe(config_example);
 	if (argc == 3 && !strcmp(argv[2], "--document"))
 		return describe(document_write);
 	serve.argc = argc;

@@ -1,0 +1,228 @@
+// The key comes from standard input, or is typed at the terminal without echo: never from argv,
+// which every user of the host can read. It is tried before it is kept.
+#include "cli/login.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/mem.h"
+#include "base/secret.h"
+#include "cli/print.h"
+#include "cli/remote.h"
+#include "cli/tty.h"
+#include "http/client.h"
+#include "lib/context.h"
+
+#define KEY_MAX 1024
+#define NAME_DEFAULT "default"
+
+static fallible check_name(const char *name)
+{
+	size_t len = strlen(name);
+
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)name[i]) && !strchr("-_.", name[i]))
+			len = 0;
+	if (len && len <= CONTEXT_NAME_MAX && strcmp(name, CONTEXT_LOCAL) != 0)
+		return OK;
+	return err_hint(err_new(INVALID, "bad_name", "'%s' is no name for a context", name),
+			"letters, digits, '-', '_' and '.'; 'local' is the daemon of this host");
+}
+
+// A line of `fd` without its newline and blanks around it. *out is the caller's to wipe.
+static fallible read_key(int fd, char out[KEY_MAX])
+{
+	size_t len = 0;
+	struct str key;
+
+	while (len < KEY_MAX - 1) {
+		ssize_t n = read(fd, out + len, 1);
+
+		if (n < 0 && errno == EINTR)
+			return err_new(CANCELLED, "interrupted", "interrupted");
+		if (n < 0)
+			return err_sys(errno, "read the key");
+		if (n == 0 || out[len] == '\n')
+			break;
+		len++;
+	}
+	key = str_trim((struct str){out, len});
+	memmove(out, key.at, key.len);
+	out[key.len] = '\0';
+	if (!key.len)
+		return err_hint(err_new(INVALID, "no_key", "there is no key"),
+				"'cove key create --tenant NAME' of the operator prints one");
+	return OK;
+}
+
+static fallible ask_key(char out[KEY_MAX])
+{
+	auto_fd tty = -1;
+	struct err *err;
+
+	if (!isatty(STDIN_FILENO))
+		return read_key(STDIN_FILENO, out);
+	tty = open("/dev/tty", O_RDWR | O_CLOEXEC);
+	if (tty < 0 || !tty_silent(tty))
+		return err_new(UNAVAILABLE, "no_terminal",
+			       "there is no terminal to ask for the key");
+	dprintf(tty, "Key: ");
+	err = read_key(tty, out);
+	tty_restore();
+	dprintf(tty, "\n");
+	return err;
+}
+
+// A key without the scope `read` is refused this request, but it is known.
+static fallible try_key(const char *url, const char *key)
+{
+	auto_remote remote = {0};
+	struct err *err;
+
+	TRY(remote_open_at(&remote, url, key));
+	err = remote_ask(&remote, "GET", "/v1/sandboxes?limit=1", NULL, NULL, NULL);
+	if (err && err_kind(err) == ERR_FORBIDDEN) {
+		err_free(err);
+		return OK;
+	}
+	return err;
+}
+
+static fallible keep_context(const char *name, const char *url, const char *key)
+{
+	auto_contexts contexts = {0};
+
+	TRY(contexts_load(&contexts));
+	TRY(contexts_put(&contexts, name, url, key));
+	free(contexts.current);
+	contexts.current = mem_str(name);
+	return contexts_save(&contexts);
+}
+
+fallible login_run(struct call *call)
+{
+	const char *url = call->words[0], *name = call_value(call, OPT_NAME);
+	char key[KEY_MAX] = "";
+	struct err *err;
+
+	if (!name)
+		name = NAME_DEFAULT;
+	TRY(check_name(name));
+	err = ask_key(key);
+	if (!err)
+		err = try_key(url, key);
+	if (!err)
+		err = keep_context(name, url, key);
+	secret_wipe(key, sizeof(key));
+	TRY(err);
+	if (!call_has(call, OPT_QUIET))
+		print_note("the context '%s' is in use: %s", name, url);
+	return OK;
+}
+
+static void context_row(struct grid *grid, const char *current, const char *name, const char *url)
+{
+	grid_add(grid, strcmp(current, name) == 0 ? "*" : "");
+	grid_add(grid, name);
+	grid_add(grid, url);
+}
+
+static void context_json(const struct contexts *contexts)
+{
+	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+	struct json_out out = json_to(&text);
+
+	json_begin(&out, '{');
+	json_put_text(&out, "current", contexts->current ? contexts->current : CONTEXT_LOCAL);
+	json_key(&out, "items");
+	json_begin(&out, '[');
+	for (size_t i = 0; i < contexts->count; i++) {
+		json_begin(&out, '{');
+		json_put_text(&out, "name", contexts->items[i].name);
+		json_put_text(&out, "url", contexts->items[i].url);
+		json_end(&out, '}');
+	}
+	json_end(&out, ']');
+	json_end(&out, '}');
+	print_json(buf_view(&text));
+}
+
+fallible context_ls(struct call *call)
+{
+	auto_contexts contexts = {0};
+	auto_grid grid = {.columns = 3};
+	const char *current;
+
+	TRY(contexts_load(&contexts));
+	current = contexts.current ? contexts.current : CONTEXT_LOCAL;
+	if (call_has(call, OPT_JSON)) {
+		context_json(&contexts);
+		return OK;
+	}
+	if (call_has(call, OPT_QUIET)) {
+		for (size_t i = 0; i < contexts.count; i++)
+			print_line("%s", contexts.items[i].name);
+		return OK;
+	}
+	grid_add(&grid, "");
+	grid_add(&grid, "NAME");
+	grid_add(&grid, "URL");
+	context_row(&grid, current, CONTEXT_LOCAL, "the daemon of this host");
+	for (size_t i = 0; i < contexts.count; i++)
+		context_row(&grid, current, contexts.items[i].name, contexts.items[i].url);
+	grid_print(&grid, stdout);
+	return OK;
+}
+
+static fallible no_context(const char *name)
+{
+	return err_hint(err_new(NOT_FOUND, "no_context", "there is no context '%s'", name),
+			"'cove context ls' lists them, 'cove login' makes one");
+}
+
+fallible context_use(struct call *call)
+{
+	const char *name = call->words[0];
+	bool is_local = strcmp(name, CONTEXT_LOCAL) == 0;
+	auto_contexts contexts = {0};
+
+	TRY(contexts_load(&contexts));
+	if (!is_local && !contexts_find(&contexts, name))
+		return no_context(name);
+	free(contexts.current);
+	contexts.current = is_local ? NULL : mem_str(name);
+	TRY(contexts_save(&contexts));
+	if (!call_has(call, OPT_QUIET))
+		print_line("%s", name);
+	return OK;
+}
+
+fallible context_rm(struct call *call)
+{
+	auto_contexts contexts = {0};
+
+	TRY(contexts_load(&contexts));
+	for (int i = 0; i < call->word_count; i++) {
+		struct context *context = contexts_find(&contexts, call->words[i]);
+
+		if (!context && call_has(call, OPT_FORCE))
+			continue;
+		if (!context)
+			return no_context(call->words[i]);
+		if (contexts.current && strcmp(contexts.current, call->words[i]) == 0) {
+			free(contexts.current);
+			contexts.current = NULL;
+		}
+		contexts_take(&contexts, context);
+	}
+	TRY(contexts_save(&contexts));
+	for (int i = 0; i < call->word_count && !call_has(call, OPT_QUIET); i++)
+		print_line("%s", call->words[i]);
+	return OK;
+}
