@@ -10,6 +10,7 @@
 #include "box/box.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -341,6 +342,11 @@ fallible box_bury(struct box *box, int64_t deadline)
 	}
 	box_drop(box);
 	return err_while(err, "bury %s", box->id);
+}
+
+void box_set_user(struct box *box, const char *user)
+{
+	snprintf(box->user, sizeof(box->user), "%s", user);
 }
 
 bool box_is_alive(const struct box *box)

@@ -100,13 +100,27 @@ static bool was_busy(const struct exec *exec)
 	       (exec->failure.failed.errnum == EBUSY || exec->failure.failed.errnum == EPROTO);
 }
 
-fallible exec_start(struct box *box, const struct exec_spec *spec, struct exec **out)
+static bool has_home(const char *const *env)
 {
+	for (; env && *env; env++)
+		if (!strncmp(*env, "HOME=", 5))
+			return true;
+	return false;
+}
+
+fallible exec_start(struct box *box, const struct exec_spec *asked, struct exec **out)
+{
+	struct exec_spec own = *asked;
+	const struct exec_spec *spec = &own;
 	struct exec *exec;
 	int64_t deadline = loop_now(box->loop) + START_MS;
 	struct err *err = OK;
 	int tries = 0;
 
+	if (!*own.user && *box->user) {
+		own.user = box->user;
+		own.add_home = !has_home(own.env);
+	}
 	if (!box_is_alive(box))
 		return word_box_lost();
 	if (box->exec_count >= BOX_EXECS_MAX)

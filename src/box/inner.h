@@ -6,6 +6,7 @@
 #include "box/channel.h"
 #include "box/pipes.h"
 
+#define BOX_USER_MAX 64
 #define BOX_EXECS_MAX 256    // running at once
 #define BOX_LEAVES_MAX 256   // cgroups of one box
 #define BOX_LINGERERS_MAX 64 // ended execs whose pipes somebody still holds
@@ -48,7 +49,8 @@ struct box {
 	struct ask *ask;
 	int refs;
 	char id[ID_BOX_LEN + 1];
-	struct brink_at at; // it, for box/brink
+	char user[BOX_USER_MAX + 1]; // of commands that name none; "": root
+	struct brink_at at;	     // it, for box/brink
 	struct pipes_pace pace;
 	enum box_phase phase;
 	uint32_t features; // of its pid 1: enum talk_feature

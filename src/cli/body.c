@@ -105,6 +105,8 @@ static fallible get_limits(const struct call *call, struct cove_box_spec *box)
 	TRY(get_mib(call, OPT_OUTPUT, "64m", &box->output_mb));
 	TRY(get_mib(call, OPT_KEPT_OUTPUT, "512m", &box->kept_output_mb));
 	if (call->verb->id == VERB_CREATE) { // of every exec to come; run limits its own one
+		box->user = call_value(call, OPT_USER);
+		box->workdir = call_value(call, OPT_WORKDIR);
 		TRY(get_ms(call, OPT_CPU_TIME, &box->cpu_time_ms));
 		TRY(get_ms(call, OPT_TIMEOUT, &box->wall_time_ms));
 		TRY(get_ms(call, OPT_SLEEP_AFTER, &box->sleep_after_ms));
@@ -236,7 +238,7 @@ fallible body_command(const struct call *call, char *const *argv, bool with_env,
 		return err_hint(
 			err_new(INVALID, "two_commands", "there is a command beside --shell"),
 			"write either -c 'LINE' or COMMAND [ARG...]");
-	if (!command->line && !*argv)
+	if (!command->line && !*argv && !out->may_lack_command)
 		return err_hint(err_new(INVALID, "no_command", "there is no command to run"),
 				"cove %s %s", call->verb->name, call->verb->words);
 	if (*argv)

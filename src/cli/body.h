@@ -14,6 +14,7 @@ struct body {
 	char **env, **labels; // NULL-ended; the specs borrow them
 	const char **allow;   // likewise, its words borrowed from the call
 	size_t env_count, label_count;
+	bool may_lack_command; // one without a command is none that was forgotten
 };
 void body_done(struct body *body);
 #define auto_body on_exit_call(body_done) struct body

@@ -21,6 +21,8 @@
 #include "wire/text.h"
 
 #define PIECE (64 * 1024)
+#define IMAGE_FILE "/.cove-image.json" // see model/image.h
+#define IMAGE_WORDS_MAX 1024
 
 // -i with --json: our own stdin, to its end. It travels inside one request, so its size is bounded.
 static fallible read_input(const struct call *call, struct buf *input, struct body *body)
@@ -276,9 +278,53 @@ fallible run_attach(struct call *call)
 	return status_end(call, screen_run(call, &remote, box, &options, isatty(STDIN_FILENO)));
 }
 
+static void free_words(char ***argv)
+{
+	mem_free_list(*argv);
+}
+
+static void add_words(const struct json *array, char **argv, size_t *count)
+{
+	for (size_t i = 0; array && i < json_count(array) && *count < IMAGE_WORDS_MAX; i++) {
+		struct str word = json_chars(json_at(array, i));
+
+		argv[(*count)++] = mem_dup(word.at, word.len);
+	}
+}
+
+// Entrypoint and Cmd of the image that the box started from; the caller's list.
+static fallible image_command(struct remote *remote, struct cove_box *box, char ***out)
+{
+	auto_free char *text = NULL;
+	auto_json config = NULL;
+	size_t len = 0, count = 0;
+	enum cove_kind kind = cove_read_file(box, IMAGE_FILE, &text, &len, &remote->error);
+	char **argv = mem_new((IMAGE_WORDS_MAX + 1) * sizeof(*argv));
+
+	*out = argv;
+	if (kind && kind != COVE_NOT_FOUND)
+		return remote_did(remote, kind);
+	if (!kind) {
+		TRY(json_read((struct str){text, len}, &config));
+		add_words(json_get(config, "Entrypoint"), argv, &count);
+		add_words(json_get(config, "Cmd"), argv, &count);
+	}
+	if (count)
+		return OK;
+	return err_hint(err_new(INVALID, "no_command", "the image names no command to run"),
+			"cove run --template NAME [--] COMMAND [ARG...]");
+}
+
 static fallible in_fresh(struct call *call, struct remote *remote, struct cove_box *box, void *arg)
 {
-	return conduct(call, remote, box, arg);
+	on_exit_call(free_words) char **argv = NULL;
+	struct body *body = arg;
+
+	if (!body->command.argv && !body->command.line) {
+		TRY(image_command(remote, box, &argv));
+		body->command.argv = (const char *const *)argv;
+	}
+	return conduct(call, remote, box, body);
 }
 
 fallible run_run(struct call *call)
@@ -291,6 +337,8 @@ fallible run_run(struct call *call)
 	TRY(check_ways(call));
 	TRY(body_box(call, &body));
 	body.box.ephemeral = !call_has(call, OPT_KEEP);
+	// The sandbox's image may name a command.
+	body.may_lack_command = body.box.from && strcmp(body.box.from, "host") != 0;
 	TRY(body_command(call, call->words, false, &body));
 	TRY(read_input(call, &input, &body));
 	return fresh_run(call, &body.box, in_fresh, &body);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fleet/access.h"
+#include "fleet/images.h"
 #include "fleet/keep.h"
 #include "fleet/life.h"
 #include "fleet/queue.h"
@@ -221,6 +222,8 @@ static fallible write_and_build(struct entry *entry)
 		entry_keep_output(entry);
 		err = way_take(entry, links, true);
 	}
+	if (!err)
+		err = images_apply(entry);
 	if (err)
 		undo(entry, err, foretold);
 	return err_while(err, "build %s", order.box);

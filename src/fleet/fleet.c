@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "fleet/access.h"
+#include "fleet/images.h"
 #include "fleet/queue.h"
 #include "store/store.h"
 
@@ -29,6 +30,7 @@ struct fleet *fleet_new(const struct fleet_options *options)
 	fleet->by_short = map_new();
 	fleet->by_name = map_new();
 	accounts_init(&fleet->accounts);
+	fleet->images = map_new();
 	fleet->queue_wait_ms = options->queue_wait_ms ? options->queue_wait_ms
 						      : FLEET_QUEUE_WAIT_MS;
 	fleet->loops_max = options->loops_max ? options->loops_max : FLEET_LOOPS_MAX;
@@ -51,6 +53,7 @@ void fleet_free(struct fleet *fleet)
 	map_free(fleet->by_name);
 	queue_free(fleet->queue);
 	accounts_done(&fleet->accounts);
+	images_done(fleet);
 	free(fleet);
 }
 

@@ -50,11 +50,14 @@ static void add_env(struct pairs *env, const char *const *from)
 	}
 }
 
-// Where the session stands now, or would stand, and what is relative to that.
+// Where the session stands now, and what is relative to that.
 static void stand_at(struct stance *stance, const struct use_spec *use)
 {
-	const char *place = stance->session ? session_cwd(stance->session) : "/workspace";
+	const char *place;
 
+	if (!stance->session) // outfit_make() knows where the box begins
+		return;
+	place = session_cwd(stance->session);
 	if (!use->cwd)
 		stance->cwd = mem_str(place);
 	else

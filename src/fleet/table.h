@@ -65,6 +65,7 @@ struct fleet {
 	struct spec_bounds bounds;
 	struct map *by_id, *by_short, *by_name;
 	struct accounts accounts;
+	struct map *images; // of fleet/images: what is known of templates, by name
 	struct queue *queue;
 	int64_t queue_wait_ms;
 	uint32_t loops_max;		   // loop devices that boxes may use

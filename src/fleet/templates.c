@@ -4,6 +4,7 @@
 // for in a task of its own and forgotten if it became a template after all.
 #include "fleet/templates.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "fleet/access.h"
+#include "fleet/images.h"
 #include "loop/stream.h"
 
 #define ASK_MS 30000
@@ -176,11 +178,45 @@ static fallible absent(struct str name)
 			"GET /v1/templates lists those there are");
 }
 
-static fallible no_host(void)
+// The command that allows the template `host`, with all that the tenant is allowed already:
+// 'tenant set' replaces the whole.
+static void allow_host(const struct fleet *fleet, const struct who *who, struct buf *out)
 {
-	return err_hint(err_new(FORBIDDEN, "host_not_allowed",
-				"this key may not start from the template 'host'"),
-			"name a template of your own, or ask the operator to allow it");
+	const struct account *account = accounts_find(&fleet->accounts, str_of(who->tenant));
+	const struct tenant *tenant = account ? &account->tenant : NULL;
+
+	buf_fmt(out, "cove tenant set %s --host", who->tenant);
+	if (!tenant)
+		return;
+	if (tenant->quota.boxes)
+		buf_fmt(out, " --boxes %" PRIu64, tenant->quota.boxes);
+	if (tenant->quota.execs)
+		buf_fmt(out, " --execs %" PRIu64, tenant->quota.execs);
+	if (tenant->quota.memory)
+		buf_fmt(out, " --memory %" PRIu64 "m", tenant->quota.memory >> 20);
+	if (tenant->quota.disk)
+		buf_fmt(out, " --disk %" PRIu64 "m", tenant->quota.disk >> 20);
+	if (tenant->quota.cpu_milli)
+		buf_fmt(out, " --cpus %g", (double)tenant->quota.cpu_milli / 1000);
+	if (tenant->network_said)
+		buf_fmt(out, " --network %s", policy_mode_word(tenant->network));
+	if (tenant->all_templates)
+		buf_text(out, " --template '*'");
+	for (size_t i = 0; i < tenant->template_count; i++)
+		buf_fmt(out, " --template %s", tenant->templates[i]);
+}
+
+static fallible no_host(const struct fleet *fleet, const struct who *who)
+{
+	auto_buf command = BUF_INIT(4096);
+	struct err *err = err_new(FORBIDDEN, "host_not_allowed",
+				  "this key may not start from the template 'host'");
+
+	if (!who->tenant[0])
+		return err_hint(err, "the operator makes one that may: cove key create --host");
+	allow_host(fleet, who, &command);
+	return err_hint(err, "the operator allows it by: %s",
+			buf_ok(&command) ? command.at : "cove tenant set --host");
 }
 
 fallible templates_resolve(struct fleet *fleet, const struct who *who,
@@ -191,7 +227,7 @@ fallible templates_resolve(struct fleet *fleet, const struct who *who,
 	size_t count = 0;
 
 	if (!strcmp(name, "host"))
-		return who->may_host || weak(HOST_KEY) ? OK : no_host();
+		return who->may_host || weak(HOST_KEY) ? OK : no_host(fleet, who);
 	if (!who->tenant[0])
 		return is_lent(fleet, who, name) ? OK : absent(str_of(name));
 	TRY(list_all(fleet, &all, &count));
@@ -233,6 +269,7 @@ static fallible order_alone(struct fleet *fleet, enum order_kind kind, struct st
 	int fds[ORDER_FDS_MAX];
 
 	TRY(ask_order(fleet->ask, &order, answer, fds, loop_now(fleet->loop) + wait_ms));
+	images_forget(fleet, order.name);
 	if (out) {
 		*out = (struct template){
 			.kind = kind == ORDER_FREEZE ? "frozen" : "imported",
@@ -386,7 +423,7 @@ fallible templates_freeze(struct fleet *fleet, const struct who *who, struct str
 
 	TRY(to_own(fleet, who, name, own));
 	if (!who->may_host)
-		return no_host();
+		return no_host(fleet, who);
 	TRY(take_share(fleet, who, &account));
 	err = order_alone(fleet, ORDER_FREEZE, str_of(own), WORK_MS, out);
 	if (!err)
@@ -470,6 +507,7 @@ fallible templates_import_end(struct templates_import *import, struct template *
 		err = check_quota(import->fleet, account, import->name, answer->bytes);
 	give_share(&import->account);
 	TRY(err);
+	images_forget(import->fleet, import->name);
 	*out = (struct template){
 		.kind = "imported",
 		.bytes = answer->bytes,

@@ -11,12 +11,13 @@
 #include "fleet/ways.h"
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#define CWD_DEFAULT "/workspace"
 #define SETTLED_MS 30000 // from a start to a sandbox that is taken up
 
 static void stay(struct entry *entry, struct visit *out)
 {
 	entry->visits++;
+	if (entry->box)
+		box_set_user(entry->box, entry->record.user);
 	*out = (struct visit){.entry = entry, .box = entry->box};
 }
 
@@ -121,7 +122,7 @@ static void dress(struct outfit *outfit, const struct record *record, const stru
 				       (unsigned long long)record->limits.memory);
 
 	pairs_set(pairs, STR("PATH"), STR(PATH_DEFAULT));
-	if (!use->user)
+	if (!use->user && !record->user[0])
 		pairs_set(pairs, STR("HOME"), STR("/root"));
 	pairs_set(pairs, STR("LANG"), STR("C.UTF-8"));
 	// The JVM sizes its heap by the host's memory, which it reads past the cgroup it is in.
@@ -151,13 +152,17 @@ void outfit_make(const struct visit *visit, const struct use_spec *use, struct o
 	const struct limits *limits = &record->limits;
 
 	*out = (struct outfit){.argv = {use->command, NULL}};
+	if (use->cwd && use->cwd[0] != '/')
+		out->cwd = mem_fmt("%s/%s", record_workdir(record), use->cwd);
 	dress(out, record, use);
 	out->spec = (struct exec_spec){
 		.shell = use->command != NULL,
 		.argv = use->command ? out->argv : use->argv,
 		.env = (const char *const *)out->env,
 		.add_home = use->user && !pairs_get(&out->pairs, STR("HOME")),
-		.cwd = use->cwd ? use->cwd : CWD_DEFAULT,
+		.cwd = out->cwd	  ? out->cwd
+		       : use->cwd ? use->cwd
+				  : record_workdir(record),
 		.user = use->user ? use->user : "",
 		.stdin_bytes = use->stdin_bytes,
 		.output_cap = weak(OUTPUT) ? INT64_MAX : limits->output,
@@ -170,6 +175,7 @@ void outfit_make(const struct visit *visit, const struct use_spec *use, struct o
 void outfit_done(struct outfit *outfit)
 {
 	mem_free_list(outfit->env);
+	free(outfit->cwd);
 	pairs_done(&outfit->pairs);
 }
 

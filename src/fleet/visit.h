@@ -34,8 +34,8 @@ struct use_spec {
 	const char *command;	  // for bash -c; NULL: argv
 	const char *const *argv;  // NULL-ended
 	const struct pairs *env;  // on top of the box's own; may be NULL
-	const char *cwd;	  // NULL: /workspace
-	const char *user;	  // NULL: root of the box
+	const char *cwd;	  // NULL: the box's own; a relative one begins there
+	const char *user;	  // NULL: the box's own
 	struct str stdin_bytes;	  // at == NULL: nothing to read
 	uint64_t cpu_ms, wall_ms; // 0: the box's limit alone
 };
@@ -46,6 +46,7 @@ struct outfit {
 	struct exec_spec spec; // borrows from the use_spec and from below
 	struct pairs pairs;
 	char **env;
+	char *cwd;
 	const char *argv[2];
 };
 void outfit_make(const struct visit *visit, const struct use_spec *use, struct outfit *out);

@@ -112,8 +112,7 @@ static fallible read_create(struct http *x, const struct json *json, struct pair
 	if (cwd.len > CWD_MAX)
 		return err_new(INVALID, "bad_field", "'cwd' may have %d bytes", CWD_MAX);
 	if (cwd.len)
-		spec->cwd = arena_fmt(x->arena, "%s" STR_FMT, cwd.at[0] == '/' ? "" : "/workspace/",
-				      STR_ARG(cwd));
+		spec->cwd = arena_dup(x->arena, cwd.at, cwd.len);
 	TRY(json_u64(either(json, "timeout_ms", "timeout"), "timeout_ms", 1, TIME_MAX,
 		     &spec->timeout_ms));
 	TRY(pairs_read_env(either(json, "env_vars", "envVars"), env));

@@ -131,9 +131,7 @@ static fallible read_place(struct http *x, const struct json *json, struct job *
 	if (cwd.len > CWD_MAX)
 		return err_new(INVALID, "bad_field", "'cwd' may have %d bytes", CWD_MAX);
 	if (cwd.len)
-		job->use.cwd = arena_fmt(x->arena, "%s" STR_FMT,
-					 cwd.at[0] == '/' || job->seat.at ? "" : "/workspace/",
-					 STR_ARG(cwd));
+		job->use.cwd = arena_dup(x->arena, cwd.at, cwd.len);
 	TRY(json_str(field(json, "user", job), "user", &user));
 	if (user.len > USER_MAX)
 		return err_new(INVALID, "bad_field", "'user' may have %d bytes", USER_MAX);

@@ -237,7 +237,9 @@ static fallible begin(struct place *place)
 	struct http *x = place->x;
 
 	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &place->visit));
-	place->files = (struct files){.box = place->visit.box, .user = "", .base = PLACE_DEFAULT};
+	place->files = (struct files){.box = place->visit.box,
+				      .user = place->visit.entry->record.user,
+				      .base = record_workdir(&place->visit.entry->record)};
 	place_within(place, PLACE_SHORT_MS);
 	return OK;
 }

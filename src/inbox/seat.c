@@ -110,8 +110,7 @@ static fallible read_place(struct http *x, struct seat *seat)
 	if (cwd.len > CWD_MAX || user.len > USER_MAX)
 		return bad(cwd.len > CWD_MAX ? "cwd" : "user", "is too long");
 	if (cwd.len)
-		seat->cwd = arena_fmt(x->arena, "%s" STR_FMT, cwd.at[0] == '/' ? "" : "/workspace/",
-				      STR_ARG(cwd));
+		seat->cwd = arena_dup(x->arena, cwd.at, cwd.len);
 	if (user.len)
 		seat->user = user.at;
 	return OK;

@@ -67,8 +67,7 @@ static fallible read_wish(struct http *x, const struct json *json, struct wish *
 	if (cwd.len > CWD_MAX)
 		return err_new(INVALID, "bad_field", "'cwd' may have %d bytes", CWD_MAX);
 	if (cwd.len)
-		wish->spec.cwd = arena_fmt(x->arena, "%s" STR_FMT,
-					   cwd.at[0] == '/' ? "" : "/workspace/", STR_ARG(cwd));
+		wish->spec.cwd = arena_dup(x->arena, cwd.at, cwd.len);
 	TRY(json_u64(json_get(json, "commandTimeoutMs"), "commandTimeoutMs", 1, TIME_MAX,
 		     &wish->spec.timeout_ms));
 	TRY(pairs_read_env(json_get(json, "env"), &wish->env));

@@ -76,11 +76,15 @@ static const char *resolve(struct place *place)
 
 static fallible read_root(struct place *place, struct watch_ask *ask)
 {
+	const char *workdir = record_workdir(&place->visit.entry->record);
 	struct str root;
 
 	ask->root = resolve(place);
 	root = str_of(ask->root);
 	if (str_is(root, PLACE_DEFAULT) || str_starts(root, PLACE_DEFAULT "/"))
+		return OK;
+	if (str_starts(root, workdir) &&
+	    (!root.at[strlen(workdir)] || root.at[strlen(workdir)] == '/'))
 		return OK;
 	return err_new(FORBIDDEN, "permission_denied",
 		       "only " PLACE_DEFAULT " and what is beneath can be watched");

@@ -1,5 +1,6 @@
-// The box's /etc/passwd is written by whoever owns the box. It is read only if it is a regular
-// file, never waited for (a lease or a fifo cannot hold us), at most 64 KiB and 1000 lines of it.
+// The box's /etc/passwd and /etc/group are written by whoever owns the box. Each is read only if it
+// is a regular file, never waited for (a lease or a fifo cannot hold us), at most 64 KiB and 1000
+// lines of it.
 #include "init/user.h"
 
 #include <fcntl.h>
@@ -17,10 +18,10 @@ struct entry {
 	uint32_t uid, gid;
 };
 
-static struct str read_passwd(void)
+static struct str read_file(const char *path)
 {
 	static char room[PASSWD_SIZE]; // touched as far as the file reaches
-	int fd = open("/etc/passwd", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct str text = {room, 0};
 	struct stat st;
 	ssize_t n = -1;
@@ -60,7 +61,7 @@ static bool parse(struct str line, struct entry *out)
 // By name, or by uid when `name` is empty.
 static bool look_up(struct str name, uint32_t uid, struct entry *out)
 {
-	struct str text = read_passwd();
+	struct str text = read_file("/etc/passwd");
 	struct str line;
 
 	for (int i = 0; i < PASSWD_LINES && text.len > 0 && str_cut(&text, '\n', &line); i++) {
@@ -72,6 +73,26 @@ static bool look_up(struct str name, uint32_t uid, struct entry *out)
 			*out = entry;
 			return true;
 		}
+	}
+	return false;
+}
+
+// name:password:gid:members. A number is one whether or not the file names it.
+static bool find_group(struct str word, uint32_t *out)
+{
+	struct str text, line;
+
+	if (to_id(word, out))
+		return true;
+	text = read_file("/etc/group");
+	for (int i = 0; i < PASSWD_LINES && text.len > 0 && str_cut(&text, '\n', &line); i++) {
+		struct str part[3];
+		int count = 0;
+
+		while (count < 3 && str_cut(&line, ':', &part[count]))
+			count++;
+		if (count == 3 && word.len > 0 && str_eq(part[0], word))
+			return to_id(part[2], out);
 	}
 	return false;
 }
@@ -93,32 +114,26 @@ static void name_it(const struct entry *entry, struct user *user)
 bool user_find(struct str word, bool with_home, struct user *out)
 {
 	struct entry entry = {0};
-	struct str gid, uid;
-	bool found;
+	struct str group, name;
+	bool has_group, found;
 
 	if (word.len == 0)
 		word = STR("0:0");
-	gid = word;
-	str_cut(&gid, ':', &uid);
-	if (uid.len == 0 || uid.len > USER_NAME_MAX)
+	group = word;
+	str_cut(&group, ':', &name);
+	has_group = name.len < word.len;
+	if (name.len == 0 || name.len > USER_NAME_MAX)
 		return false;
-	if (to_id(uid, &out->uid)) {
-		bool has_gid = uid.len < word.len;
-
-		if (has_gid && !to_id(gid, &out->gid))
-			return false;
-		found = (with_home || !has_gid) && look_up((struct str){0}, out->uid, &entry);
-		if (!has_gid)
-			out->gid = found ? entry.gid : out->uid;
+	if (to_id(name, &out->uid)) {
+		found = (with_home || !has_group) && look_up((struct str){0}, out->uid, &entry);
+		out->gid = found ? entry.gid : out->uid;
 	} else {
-		// "name:group" is not in the grammar, and a number out of range is no name.
-		if (uid.len < word.len || str_to_u64(uid, 0, UINT64_MAX, &(uint64_t){0}))
-			return false;
-		if (!look_up(uid, 0, &entry))
+		// A number out of range is no name.
+		if (str_to_u64(name, 0, UINT64_MAX, &(uint64_t){0}) || !look_up(name, 0, &entry))
 			return false;
 		out->uid = entry.uid;
 		out->gid = entry.gid;
 	}
-	name_it(&entry, out);
-	return true;
+	name_it(&entry, out); // the next file takes the room of this one
+	return !has_group || find_group(group, &out->gid);
 }

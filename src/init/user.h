@@ -16,7 +16,8 @@ struct user {
 	char home[USER_HOME_MAX + 1];
 };
 
-// `word` is "", "name", "uid" or "uid:gid". False: no such user, or ids that the box does not have.
-// With `with_home` the name and the home directory are looked up too; one that the file does not
-// tell is "/". The file is the box's: hostile, and read within bounds.
+// `word` is "", or "name" or "uid", with ":group" or ":gid" behind it or without. False: no such
+// user or group, or ids that the box does not have. With `with_home` the name and the home
+// directory are looked up too; one that the file does not tell is "/". The file is the box's:
+// hostile, and read within bounds.
 bool user_find(struct str word, bool with_home, struct user *out);

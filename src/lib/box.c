@@ -134,6 +134,10 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 		json_put_bool(&out, "keepAlive", true);
 	if (spec->ephemeral)
 		json_put_bool(&out, "ephemeral", true);
+	if (spec->user)
+		json_put_text(&out, "user", spec->user);
+	if (spec->workdir)
+		json_put_text(&out, "workdir", spec->workdir);
 	put_network(&out, spec);
 	TRY(fields_pairs(&out, "env", spec->env));
 	TRY(fields_pairs(&out, "labels", spec->labels));

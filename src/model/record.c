@@ -22,6 +22,7 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 		.ephemeral = spec->ephemeral,
 		.limits = spec->limits,
 		.env = spec->env,
+		.workdir = spec->workdir,
 		.labels = spec->labels,
 		.terms = spec->terms,
 		.network = spec->network,
@@ -30,12 +31,14 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 	if (spec->ttl_ms)
 		record->ends_ms = clock_steady_ms() + (int64_t)spec->ttl_ms;
 	spec->env = spec->labels = (struct pairs){0};
+	spec->workdir = NULL;
 	spec->terms.base_url = NULL;
 	spec->network = NULL;
 	snprintf(record->id, sizeof(record->id), "%s", id);
 	snprintf(record->short_id, sizeof(record->short_id), "%.*s", ID_SHORT_LEN,
 		 id + strlen("box-"));
 	snprintf(record->tenant, sizeof(record->tenant), "%s", spec->tenant);
+	snprintf(record->user, sizeof(record->user), "%s", spec->user);
 	snprintf(record->name, sizeof(record->name), "%s", spec->name);
 	snprintf(record->pledge, sizeof(record->pledge), "%s", spec->pledge);
 	snprintf(record->template, sizeof(record->template), "%s", spec->template);
@@ -45,6 +48,7 @@ void record_done(struct record *record)
 {
 	pairs_done(&record->env);
 	pairs_done(&record->labels);
+	free(record->workdir);
 	terms_done(&record->terms);
 	policy_free(record->network);
 }
@@ -57,6 +61,11 @@ const char *record_template(const struct record *record)
 	if (len && !strncmp(record->template, record->tenant, len) && record->template[len] == '.')
 		return record->template + len + 1;
 	return record->template;
+}
+
+const char *record_workdir(const struct record *record)
+{
+	return record->workdir ? record->workdir : RECORD_WORKDIR;
 }
 
 const char *record_host(const struct record *record)
@@ -103,6 +112,8 @@ void record_put(struct json_out *out, const struct record *record)
 		json_end(out, '}');
 	}
 	json_put_text(out, "template", record_template(record));
+	json_put_text(out, "user", record->user[0] ? record->user : "root");
+	json_put_text(out, "workdir", record_workdir(record));
 	json_key(out, "limits");
 	spec_write_limits(out, &record->limits);
 	json_key(out, "labels");

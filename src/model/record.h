@@ -30,6 +30,8 @@ struct record {
 	char reason[RECORD_REASON_MAX]; // of `failed`, `stopped`: a stable word, else ""
 	struct limits limits;
 	struct pairs env, labels;
+	char user[IMAGE_USER_MAX + 1]; // of commands that name none; "": root
+	char *workdir;		       // where they begin; NULL: /workspace
 	struct terms terms;
 	struct policy *network;		// NULL: off
 	int64_t created_ms, started_ms; // wall clock; 0: not yet
@@ -52,6 +54,8 @@ void record_write(struct json_out *out, const struct record *record);
 // The same as members of an object that is being written.
 void record_put(struct json_out *out, const struct record *record);
 const char *record_template(const struct record *record); // as its tenant names it
+#define RECORD_WORKDIR "/workspace"
+const char *record_workdir(const struct record *record); // where its commands begin
 // The host name of its box: its name, else its short id.
 const char *record_host(const struct record *record);
 // True when every pair of `wanted` is among the labels.

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "model/timers.h"
 
 #define MIB (1ull << 20)
@@ -130,16 +131,37 @@ void spec_done(struct spec *spec)
 {
 	pairs_done(&spec->env);
 	pairs_done(&spec->labels);
+	free(spec->workdir);
 	terms_done(&spec->terms);
 	policy_free(spec->network);
+}
+
+// Whom its commands run as, and where.
+static fallible read_stance(const struct json *object, struct spec *spec)
+{
+	struct str user = {0}, workdir = {0};
+
+	TRY(json_str(json_get(object, "user"), "user", &user));
+	TRY(json_str(json_get(object, "workdir"), "workdir", &workdir));
+	if (!image_is_user(user))
+		return err_hint(err_new(INVALID, "bad_field", "'user' is no name of a user"),
+				"name, uid, name:group or uid:gid");
+	if (workdir.len && !image_is_workdir(workdir))
+		return err_new(INVALID, "bad_field",
+			       "'workdir' must be an absolute path of up to %d bytes without '..'",
+			       IMAGE_WORKDIR_MAX);
+	snprintf(spec->user, sizeof(spec->user), STR_FMT, STR_ARG(user));
+	if (workdir.len)
+		spec->workdir = mem_dup(workdir.at, workdir.len);
+	return OK;
 }
 
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out)
 {
 	static const char *const known[] = {
-		"name",	   "template",	 "limits",    "env", "labels",
-		"network", "sleepAfter", "keepAlive", "ttl", "containerTimeouts",
-		"baseUrl", "ephemeral",	 NULL};
+		"name",	   "template",	 "limits",    "env",	 "labels",
+		"network", "sleepAfter", "keepAlive", "ttl",	 "containerTimeouts",
+		"baseUrl", "ephemeral",	 "user",      "workdir", NULL};
 	auto_spec spec = {.limits = LIMITS_DEFAULT, .template = "host", .terms = TERMS_DEFAULT};
 
 	spec.terms.sleep_after_ms = (uint64_t)timer_ms(TIMER_SLEEP);
@@ -154,6 +176,7 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 		TRY(read_names(object, &spec));
 		TRY(read_limits(json_get(object, "limits"), bounds, &spec));
 		TRY(pairs_read_env(json_get(object, "env"), &spec.env));
+		TRY(read_stance(object, &spec));
 		TRY(pairs_read_labels(json_get(object, "labels"), &spec.labels));
 		TRY(terms_read(object, &spec.terms));
 		TRY(json_bool(json_get(object, "ephemeral"), "ephemeral", &spec.ephemeral));
@@ -161,6 +184,7 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 	}
 	*out = spec;
 	spec.env = spec.labels = (struct pairs){0};
+	spec.workdir = NULL;
 	spec.terms.base_url = NULL;
 	spec.network = NULL;
 	return OK;

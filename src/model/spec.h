@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/id.h"
+#include "model/image.h"
 #include "model/limits.h"
 #include "model/order.h"
 #include "model/pairs.h"
@@ -28,6 +29,8 @@ struct spec {
 	bool ephemeral;	 // it ends with its run: its files need not outlast its processes
 	bool disk_asked; // the limit was named, so a host that cannot keep it must refuse
 	struct pairs env, labels;
+	char user[IMAGE_USER_MAX + 1]; // of its commands; "": as the image says, else root
+	char *workdir;		       // where they begin; NULL: likewise, else /workspace
 	struct terms terms;
 	uint64_t ttl_ms;	// 0: it lives until it is deleted
 	struct policy *network; // what it may reach; NULL: not said, as its owner's default has it
@@ -37,9 +40,9 @@ struct spec {
 void spec_done(struct spec *spec);
 #define auto_spec on_exit_call(spec_done) struct spec
 
-// Reads {name, template, limits, env, labels, network} and model/terms. INVALID unknown_field,
-// bad_field (naming the range), bad_name, bad_template, bad_env; NOT_OFFERED for what this cove
-// does not do. A NULL object is an empty one. The caller owns *out.
+// Reads {name, template, limits, env, user, workdir, labels, network} and model/terms. INVALID
+// unknown_field, bad_field (naming the range), bad_name, bad_template, bad_env; NOT_OFFERED for
+// what this cove does not do. A NULL object is an empty one. The caller owns *out.
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out);
 
 // The limits as people read them: {memoryMB, cpus, …}; null means unlimited.

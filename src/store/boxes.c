@@ -55,6 +55,9 @@ void store_box_of(const struct record *record, struct store_box *out)
 	json_put_text(&json, "reason", record->reason);
 	put_limits(&json, &record->limits);
 	put_pairs(&json, "env", &record->env);
+	json_put_text(&json, "user", record->user);
+	if (record->workdir)
+		json_put_text(&json, "workdir", record->workdir);
 	put_pairs(&json, "labels", &record->labels);
 	put_terms(&json, &record->terms);
 	if (record->network) {
@@ -154,6 +157,16 @@ static fallible read_word(const struct json *from, const char *key, char *room, 
 	return OK;
 }
 
+static fallible read_workdir(const struct json *from, struct record *out)
+{
+	struct str path = {0};
+
+	TRY(json_str(json_get(from, "workdir"), "workdir", &path));
+	if (path.len)
+		out->workdir = mem_dup(path.at, path.len);
+	return read_word(from, "user", out->user, sizeof(out->user));
+}
+
 static fallible read_time(const struct json *from, const char *key, int64_t *out)
 {
 	uint64_t ms = 0;
@@ -188,6 +201,7 @@ static fallible read_body(struct str text, struct record *out)
 	TRY(read_limits(json_get(body, "limits"), &out->limits));
 	TRY(read_terms(json_get(body, "terms"), &out->terms));
 	TRY(read_pairs(json_get(body, "env"), &out->env));
+	TRY(read_workdir(body, out));
 	TRY(read_pairs(json_get(body, "labels"), &out->labels));
 	TRY(read_network(json_get(body, "network"), &out->network));
 	TRY(read_time(body, "created", &out->created_ms));

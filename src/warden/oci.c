@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/weak.h"
+#include "model/image.h"
 #include "os/path.h"
 #include "wire/json.h"
 
@@ -205,34 +206,20 @@ static fallible read_file(int stage, const char *path, struct json **out)
 	return read_document(fd, out);
 }
 
-// NAME=value, without control characters that a shell or a log might stumble over.
-static fallible check_config(const struct json *image, size_t layers)
+// Checks the image's configuration and leaves what a sandbox needs of it in the root
+// (model/image.h).
+static fallible write_config(const struct json *image, size_t layers, const struct unpack *unpack)
 {
-	struct json *rootfs = json_get(image, "rootfs"), *config = json_get(image, "config");
-	struct json *ids = rootfs ? json_get(rootfs, "diff_ids") : NULL;
-	struct json *env = config && json_type(config) == JSON_OBJECT ? json_get(config, "Env")
-								      : NULL;
-	struct str text = {0};
+	const struct json *rootfs = json_get(image, "rootfs"), *config = json_get(image, "config");
+	const struct json *ids = rootfs ? json_get(rootfs, "diff_ids") : NULL;
+	auto_buf text = BUF_INIT(IMAGE_BYTES_MAX);
 
 	if (!ids || json_type(ids) != JSON_ARRAY || json_count(ids) != layers)
 		return bad("list of layers");
 	if (config && json_type(config) != JSON_OBJECT)
 		return bad("config");
-	if (env && json_type(env) != JSON_ARRAY)
-		return bad("environment");
-	for (size_t i = 0; env && i < json_count(env); i++) {
-		TRY(json_str(json_at(env, i), "Env", &text));
-		if (!text.len || text.at[0] == '=' || !memchr(text.at, '=', text.len))
-			return bad("environment");
-	}
-	text = (struct str){0};
-	TRY(json_str(config ? json_get(config, "User") : NULL, "User", &text));
-	for (size_t i = 0; i < text.len; i++)
-		if (text.len > 64 || !strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-					     "0123456789_.:-$",
-					     text.at[i]))
-			return bad("user");
-	return OK;
+	TRY(image_write(config, &text));
+	return path_write(unpack->place.root, &IMAGE_FILE[1], 0644, text.at);
 }
 
 static fallible check_count(const struct json *layers)
@@ -256,7 +243,6 @@ static fallible apply_manifest(int stage, const struct json *manifest, struct un
 	TRY(read_document(fd, &image));
 	if (json_type(image) != JSON_OBJECT)
 		return bad("config");
-	TRY(check_config(image, json_count(layers)));
 	for (size_t i = 0; i < json_count(layers); i++) {
 		const struct json *layer = json_at(layers, i);
 		struct str type = {0};
@@ -269,7 +255,7 @@ static fallible apply_manifest(int stage, const struct json *manifest, struct un
 		TRY(open_blob(stage, layer, &blob), "open layer %zu", i);
 		TRY(unpack_tar(unpack, blob, (int)i), "unpack layer %zu", i);
 	}
-	return OK;
+	return write_config(image, json_count(layers), unpack);
 }
 
 // 2: made for this machine; 1: does not say; 0: for another.
@@ -364,7 +350,6 @@ static fallible apply_saved(int stage, const struct json *saved, char *path, str
 	TRY(read_document(fd, &image));
 	if (json_type(image) != JSON_OBJECT)
 		return bad("config");
-	TRY(check_config(image, json_count(layers)));
 	ids = json_get(json_get(image, "rootfs"), "diff_ids");
 	for (size_t i = 0; i < json_count(layers); i++) {
 		struct str digest = {0};
@@ -379,7 +364,7 @@ static fallible apply_saved(int stage, const struct json *saved, char *path, str
 		TRY(check_hash(blob, str_skip(digest, 7)));
 		TRY(unpack_tar(unpack, blob, (int)i), "unpack layer %zu", i);
 	}
-	return OK;
+	return write_config(image, json_count(layers), unpack);
 }
 
 fallible oci_apply(int stage, struct unpack *unpack)

@@ -91,12 +91,12 @@ TEST(argv, "an argv is taken word by word")
 	CHECK(scene.job.use.wall_ms == 5);
 }
 
-TEST(cwd, "a relative cwd begins in /workspace, or where the session stands")
+TEST(cwd, "a relative cwd stays one: it begins where the sandbox or the session does")
 {
 	auto_scene near = {0}, far = {0}, seated = {0};
 
 	CHECK_OK(read_job(&near, "{\"argv\":[\"x\"],\"cwd\":\"src\"}"));
-	CHECK_STR(near.job.use.cwd, "/workspace/src");
+	CHECK_STR(near.job.use.cwd, "src");
 	CHECK_OK(read_job(&far, "{\"command\":\"x\",\"cwd\":\"/tmp\"}"));
 	CHECK_STR(far.job.use.cwd, "/tmp");
 	CHECK_OK(read_job(&seated, "{\"command\":\"x\",\"cwd\":\"src\"}"));

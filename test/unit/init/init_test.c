@@ -60,7 +60,7 @@ TEST(failures, "what cannot be started fails at its step, with its errno")
 		{"true", "/root/..", "65536", TALK_STEP_USER, ENOENT},
 		{"true", "/", "4294967295", TALK_STEP_USER, ENOENT},
 		{"true", "/", "0:65536", TALK_STEP_USER, ENOENT},
-		{"true", "/", "root:root", TALK_STEP_USER, ENOENT},
+		{"true", "/", "root:no-such-group", TALK_STEP_USER, ENOENT},
 		{"true", "/", "nobody-at-all", TALK_STEP_USER, ENOENT},
 		{"true", "/", ":", TALK_STEP_USER, ENOENT},
 	};

@@ -72,6 +72,8 @@ TEST(finds, "users are found by name and by number, with group and home")
 	CHECK(find("1000") && got.gid == 1001);
 	CHECK_STR(got.name, "agent");
 	CHECK(find("1000:5") && got.uid == 1000 && got.gid == 5);
+	CHECK(find("agent:5") && got.uid == 1000 && got.gid == 5);
+	CHECK_STR(got.home, "/home/agent");
 	CHECK(find("1234") && got.uid == 1234 && got.gid == 1234); // not in the file
 	CHECK_STR(got.home, "/");
 	CHECK(find("homeless"));
@@ -81,9 +83,22 @@ TEST(finds, "users are found by name and by number, with group and home")
 
 TEST(refuses, "words that are no user are refused")
 {
-	static const char *const words[] = {
-		"nobody-here", "65536",	 "4294967295",		 "-1", "0x0", "0:65536", "0:", ":0",
-		"agent:",      "root:0", "18446744073709551616", " 0", "0 ",  NULL};
+	static const char *const words[] = {"nobody-here",
+					    "65536",
+					    "4294967295",
+					    "-1",
+					    "0x0",
+					    "0:65536",
+					    "0:",
+					    ":0",
+					    "agent:",
+					    "root:0",
+					    "agent:no-such-group",
+					    "0:no-such-group",
+					    "18446744073709551616",
+					    " 0",
+					    "0 ",
+					    NULL};
 
 	if (cannot())
 		return;

@@ -1,0 +1,13 @@
+// What the image of a template says of commands (model/image.h), put into the records of the boxes
+// that start from it.
+#pragma once
+
+#include "fleet/table.h"
+
+// A box that has just been made: its record gets what the image says and its create did not; the
+// directory is made, the user must be there. The image's file is read from the first box of a
+// template and remembered. Waits. INVALID no_user.
+fallible images_apply(struct entry *entry);
+// The template of that name is gone, or another one.
+void images_forget(struct fleet *fleet, const char *template);
+void images_done(struct fleet *fleet);
