@@ -387,6 +387,7 @@ static const struct heading headings[] = {
 	{VERB_TEMPLATE_LS, "Templates: what sandboxes start from"},
 	{VERB_KEY_CREATE, "Keys and tenants"},
 	{VERB_SESSION_CREATE, "Agent sessions"},
+	{VERB_LOGIN, "Which daemon is used"},
 	{VERB_CLEANUP, "The daemon and its host"},
 	{VERB_COMPLETION, "Help"},
 	{.title = NULL},

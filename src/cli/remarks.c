@@ -42,6 +42,7 @@ const struct remark remarks[] = {
 	{"EXAMPLES", "cove events -f --kind sandbox", "What happens to sandboxes, as it happens."},
 	{"EXAMPLES", "cove key create --tenant acme --scope make --scope use", "A key for somebody else's program."},
 	{"EXAMPLES", "cove rm -f web", "And its end."},
+	{"EXAMPLES", "cove login http://127.0.0.1:8484 --name work", "A daemon at the end of a tunnel, and a key that is asked for: in use from then on."},
 	{"EXAMPLES", "docker export ID | cove template import debian -", "A root file system from elsewhere."},
 	{.section = NULL},
 };
