@@ -271,11 +271,9 @@ $(O)/gen/version.h: VERSION
 # times what is the whole host's says so in a line "# alone: why", and has it to itself.
 
 # The thread sanitizer adds a thread, and a process with two cannot enter a user namespace. What makes
-# boxes has one thread by law, as what only computes has, so there is nothing to find. Tests of
-# adoption fork a process that has a thread (loop/closer): the sanitizer takes the tasks of one
-# thread for racing threads in the child.
+# boxes has one thread by law, as what only computes has, so there is nothing to find.
 UNIT    ?= $(filter-out $(unfit_$(V):%=$(O)/test/unit/%),$(tests))
-unfit_tsan := init/% model/% os/% warden/% box/adopt_test box/adopt_seat_test box/context_adopt_test
+unfit_tsan := init/% model/% os/% warden/%
 unfit_asan := model/lease_explore_test # which calls what lease_test does, for minutes
 E2E     ?= $(sort $(wildcard test/drive/*.t test/e2e/*.t))
 HOSTILE ?= $(sort $(wildcard test/hostile/*.t))

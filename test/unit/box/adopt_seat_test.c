@@ -1,5 +1,6 @@
 // Sessions and terminals from one daemon to the next.
 #include "box/box.h"
+#include "box/exec_inner.h"
 #include "unit/box/lives.h"
 
 TEST(opens, "a house opens, and its boxes outlive their daemon")
@@ -77,6 +78,62 @@ ADOPT_TEST(sessions, first_session, 0,
 	CHECK(answers(busy, "echo $Y; pwd", "done\n/var\n"));
 	CHECK(answers(fresh, "echo up; pwd", "up\n/usr\n"));
 	CHECK_OK(session_delete(busy, false));
+	end_box();
+}
+
+// pid 1 of the only box: the keeper's child, and the keeper made its socket.
+static int first_process(void)
+{
+	struct ucred peer = {0};
+	socklen_t len = sizeof(peer);
+	char path[64], text[64] = "";
+
+	if (getsockopt(box->channel.watch.fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", peer.pid, peer.pid);
+	return fd_get(AT_FDCWD, path, text, sizeof(text)) > 0 ? atoi(text) : 0;
+}
+
+static void first_owed(int said)
+{
+	struct session_spec spec = session_spec();
+	struct session *session;
+	struct exec *exec = NULL;
+	uint32_t sender = 0;
+	int pid;
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK_OK(session_take(box, STR("owed"), &spec, &session));
+	CHECK(answers(session, "Z=kept", ""));
+	list_each (at, &box->execs) {
+		exec = link_of(at, struct exec, link);
+		if (exec->sender)
+			break;
+	}
+	pid = first_process();
+	CHECK(exec && exec->sender && pid > 0);
+	if (tap_bad)
+		return;
+	sender = exec->sender;
+	CHECK(kill(pid, SIGSTOP) == 0);
+	for (uint32_t i = 1; i < 100000 && !exec->owes_tag; i++)
+		exec_tag_sender(exec, sender + i);
+	CHECK(exec->owes_tag);
+	exec_tag_sender(exec, sender);
+	CHECK(exec->owes_tag);
+	CHECK(kill(pid, SIGCONT) == 0);
+	CHECK_OK(exec_await_tag(exec, in(5000)));
+}
+
+ADOPT_TEST(owed, first_owed, 0, "a tag that a full socket did not take is told when it has room")
+{
+	auto_session session = NULL;
+
+	CHECK_OK(adopt());
+	session = session_find(box, STR("owed"));
+	CHECK(session != NULL);
+	CHECK(answers(session, "echo $Z", "kept\n")); // by the sender of the last tag alone
 	end_box();
 }
 

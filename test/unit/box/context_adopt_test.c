@@ -4,7 +4,6 @@
 #include "unit/box/lives.h"
 
 static char ids[4][CONTEXT_ID + 1];
-static int ids_fd = -1;
 
 TEST(opens, "a house opens, and its boxes outlive their daemon")
 {
@@ -15,8 +14,8 @@ TEST(opens, "a house opens, and its boxes outlive their daemon")
 	snprintf(tapes_path, sizeof(tapes_path), "/tmp/cove-adopt-%d", getpid());
 	snprintf(path, sizeof(path), "/tmp/cove-ids-%d", getpid());
 	CHECK(mkdir(tapes_path, 0700) == 0);
-	ids_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	CHECK(ids_fd >= 0 && unlink(path) == 0);
+	life_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(life_fd >= 0 && unlink(path) == 0);
 	keeper_open(&house.keeper);
 }
 
@@ -32,13 +31,13 @@ static fallible make(int number, struct context **out)
 	};
 
 	TRY(context_create(box, &spec, out));
-	(void)!pwrite(ids_fd, context_view(*out).id, CONTEXT_ID, (off_t)number * CONTEXT_ID);
+	(void)!pwrite(life_fd, context_view(*out).id, CONTEXT_ID, (off_t)number * CONTEXT_ID);
 	return OK;
 }
 
 static struct context *again(int number)
 {
-	(void)!pread(ids_fd, ids[number], CONTEXT_ID, (off_t)number * CONTEXT_ID);
+	(void)!pread(life_fd, ids[number], CONTEXT_ID, (off_t)number * CONTEXT_ID);
 	return context_find(box, str_of(ids[number]));
 }
 

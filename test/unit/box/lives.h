@@ -1,5 +1,9 @@
 // A box from one daemon to the next. The first one is a process of its own, and is killed at any
 // moment; this one comes after it and takes up what there is.
+//
+// The first one is this program executed anew: a process that is only forked has the locks of its
+// parent's threads without the threads, and the thread sanitizer takes its tasks for threads that
+// race.
 #include <sys/ioctl.h>
 
 #include "base/mem.h"
@@ -49,6 +53,8 @@ __attribute__((unused)) static struct session_spec session_spec(void)
 	return (struct session_spec){.env = env, .cwd = "/usr", .output_cap = 1 << 20};
 }
 
+static int life_fd = -1; // a file that all lives have; -1: none
+
 // What one life does: it builds or takes up the box, does something, says so, and goes on until it
 // is killed.
 static void (*life_body)(int said);
@@ -58,10 +64,8 @@ __attribute__((unused)) static void life_task(void *arg)
 	int said = (int)(intptr_t)arg;
 
 	life_body(said);
-	if (!tap_bad)
-		fd_write_all(said, ".", 1);
-	else
-		fflush(stdout);
+	fflush(stdout);
+	fd_write_all(said, tap_bad ? "!" : ".", 1);
 	err_free(task_sleep_until(CLOCK_NEVER));
 }
 
@@ -123,6 +127,45 @@ __attribute__((unused)) static void close_loop(void)
 	close(house.tapes);
 }
 
+// As live() executes it.
+__attribute__((constructor)) static void life_begin(void)
+{
+	const char *text = getenv("COVE_TEST_LIFE");
+	ptrdiff_t body;
+	int said;
+
+	if (!text)
+		return;
+	if (sscanf(text, "%d %d %td %63s %63s %95s %63s", &said, &life_fd, &body, box_id,
+		   tapes_path, house.keeper.path, keeper_sockets) != 7)
+		_exit(1);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fcntl(said, F_SETFD, FD_CLOEXEC);
+	if (life_fd >= 0)
+		fcntl(life_fd, F_SETFD, FD_CLOEXEC);
+	life_body = (void (*)(int))((char *)life_task + body);
+	if (open_loop())
+		task_start(house.loop, "life", life_task, (void *)(intptr_t)said);
+	loop_run(house.loop);
+	_exit(1);
+}
+
+// In a child. The body is told by its distance from a function that both have.
+static _Noreturn void life_exec(void (*body)(int said), int said)
+{
+	char text[512], *argv[] = {(char *)"life", NULL};
+
+	snprintf(text, sizeof(text), "%d %d %td %s %s %s %s", said, life_fd,
+		 (char *)body - (char *)life_task, box_id, tapes_path, house.keeper.path,
+		 keeper_sockets);
+	fcntl(said, F_SETFD, 0);
+	if (life_fd >= 0)
+		fcntl(life_fd, F_SETFD, 0);
+	setenv("COVE_TEST_LIFE", text, 1);
+	execv("/proc/self/exe", argv);
+	_exit(1);
+}
+
 // Lives, and after `more_ms` of going on is killed. False: it did not come so far.
 __attribute__((unused)) static bool live(void (*body)(int said), int more_ms)
 {
@@ -133,15 +176,8 @@ __attribute__((unused)) static bool live(void (*body)(int said), int more_ms)
 	fflush(stdout);
 	(void)!pipe2(said, O_CLOEXEC);
 	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(said[0]);
-		life_body = body;
-		if (open_loop())
-			task_start(house.loop, "life", life_task, (void *)(intptr_t)said[1]);
-		loop_run(house.loop);
-		_exit(1);
-	}
+	if (pid == 0)
+		life_exec(body, said[1]);
 	close(said[1]);
 	(void)!read(said[0], &byte, 1);
 	close(said[0]);
