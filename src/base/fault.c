@@ -237,6 +237,8 @@ void kill_point(const char *place, const char *what)
 		return;
 	memcpy(points->armed, points->then, NAME_SIZE);
 	atomic_store(&points->left, atomic_exchange(&points->then_left, 0));
+	for (size_t i = 0; i < NAMES_MAX; i++)
+		atomic_store(&points->met[i].times, 0);
 	atomic_fetch_add(&points->fired, 1);
 	raise(SIGKILL);
 	abort(); // a filter may forbid it

@@ -30,7 +30,8 @@ static inline void fault_spare(int fd)
 //	8	u32 fired: how many have killed
 //	64	the armed point, "PLACE" or "PLACE.WHAT"
 //	128	the second point
-//	192	the points that were met so far: 60 bytes of its name, then u32 how often
+//	192	the points that were met since the last kill: 60 bytes of its name, then u32 how
+//		often
 #ifdef COVE_WEAK
 #define KILL_POINTS_SIZE 32768
 void kill_point(const char *place,

@@ -30,6 +30,6 @@ class Points:
         return struct.unpack("I", self.map[8:12])[0]
 
     def met(self):
-        """How often each was met."""
+        """How often each was met since the last kill."""
         rows = [struct.unpack("60sI", self.map[at:at + NAME]) for at in range(192, SIZE, NAME)]
         return {name.split(b"\0")[0].decode(): times for name, times in rows if times}

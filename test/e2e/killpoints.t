@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Every kill point of supervisor, warden and daemon (base/fault.h), one after another, and pairs of them, the second during
 the recovery from the first, under a small load of every kind. After each: nothing that was acknowledged is lost, doubled or
-told gone, and `cove verify` is clean.
+told gone, and `cove verify` is clean. Then every point of a first start, in a data directory that is new: cove serves, and
+leaves nothing when it ends.
 
-The points are those that a dry run meets. KILLPOINTS_SEED repeats a walk; KILLPOINTS names points, PAIRS how many pairs
-(COVE_SOAK: all of them); KILLPOINTS_SECONDS bounds the walk."""
+The points are those that a dry run meets. A pair is reachable when its second point was met between the kill at the first
+one and the end of the recovery: any other pair is the walk of its first point again. KILLPOINTS_SEED repeats a walk;
+KILLPOINTS names points, PAIRS how many of the reachable pairs (COVE_SOAK: all of them); KILLPOINTS_SECONDS bounds the walk."""
 # alone: it waits for starts
 import json
 import os
@@ -278,12 +280,28 @@ def quiet(cove, points, want):
     surely(lambda: cove.get("/v1/sandboxes"), status(200))
 
 
-def walk(cove, points, number, first, second, left):
+def recovered(cove, points, over):
+    """Waits for the first kill, then until supervisor, warden and daemon serve again. Returns the points met in between."""
+    while not points.fired():
+        if over.wait(0.005):
+            return set()
+    try:
+        surely(lambda: cove.get("/v1/health"), lambda reply: reply.status == 200 and reply.json["warden"])
+        surely(lambda: cove.get("/v1/sandboxes"), status(200))
+    except AssertionError:  # the audit says what is wrong
+        pass
+    return set(points.met())
+
+
+def walk(cove, points, number, first, second, left, reached):
     """One round under a kill when `first` is met the `left`-th time, and at `second` in the recovery. What is wrong after
-    it, and how many of them have killed."""
+    it, and how many of them have killed. Points of the recovery are added to `reached`."""
     turn = Round(cove, number)
     want = 2 if second else 1
     points.arm(first, second, left)
+    over = threading.Event()
+    watcher = threading.Thread(target=lambda: reached.update(recovered(cove, points, over)), daemon=True)
+    watcher.start()
     wrong = turn.run()
     # Points of a recovery are met in one.
     for role in ("daemon", "warden", "supervisor"):
@@ -293,6 +311,8 @@ def walk(cove, points, number, first, second, left):
         c.until(lambda: points.fired() >= want, 3, 0.02)
         quiet(cove, points, 0)
     fired = points.fired()
+    over.set()
+    watcher.join()
     points.disarm()
     wrong += turn.audit()
     turn.end()
@@ -316,33 +336,33 @@ def dry(cove, points):
     return points.met()
 
 
-class Walker(threading.Thread):
+class Walker:
     """Takes one after another off the list, with a cove of its own."""
 
-    def __init__(self, todo, times, until):
-        super().__init__(daemon=True)
-        self.todo, self.times, self.until, self.bad, self.unmet, self.done = todo, times, until, [], [], 0
+    def __init__(self, times, until):
+        self.times, self.until, self.bad, self.unmet, self.done, self.reached = times, until, [], [], 0, {}
         self.path = tempfile.mktemp(prefix="cove-killpoints-")
         self.points = Points(self.path)
         self.cove = House(self.path)
 
-    def run(self):
+    def run(self, todo):
         while time.monotonic() < self.until:
             try:
-                number, first, second = self.todo.pop(0)
+                number, first, second = todo.pop(0)
             except IndexError:
                 return
             left = random.Random(SEED + number).randint(1, max(1, self.times.get(first, 1) // ROUNDS))
+            reached = self.reached.setdefault(first, set())
             try:
-                wrong, fired = walk(self.cove, self.points, 100 + number, first, second, left)
+                wrong, fired = walk(self.cove, self.points, 100 + number, first, second, left, reached)
                 if not fired and left > 1:  # it was not met so often
-                    more, fired = walk(self.cove, self.points, 100000 + number, first, second, 1)
+                    more, fired = walk(self.cove, self.points, 100000 + number, first, second, 1, reached)
                     wrong += more
             except Exception as error:  # noqa: BLE001
                 wrong, fired = [repr(error)], 1
             self.done += 1
-            if not second and not fired:
-                self.unmet.append(first)
+            if fired < (2 if second else 1):
+                self.unmet.append((first, second))
             if wrong:
                 self.bad.append((first, second))
                 c.note("killed at %s, time %d%s: %s" % (first, left, second and ", then " + second, "\n".join(wrong)[:3000]))
@@ -352,6 +372,77 @@ class Walker(threading.Thread):
         os.unlink(self.path)
 
 
+def first_start(point):
+    """A start in a new data directory under a kill at that point; none without one. What is wrong after it, how many points
+    have killed, and how often each was met."""
+    path = tempfile.mktemp(prefix="cove-killpoints-")
+    points = Points(path)
+    if point:
+        points.arm(point)
+    met, wrong, cove = {}, [], c.Cove("--dev", start=False, binary=WEAK, env={"COVE_KILL_POINTS": path})
+    try:
+        for _ in range(3):
+            if cove.await_ready(cove.launch()):
+                break
+            cove.process.wait()  # it was the supervisor that was killed
+            cove.log.close()
+        # The last point of a start comes behind its readiness.
+        c.until(lambda: points.fired() if point else "supervisor.url_written" in points.met(), 5, 0.02)
+        met = points.met()
+        if cove.process.poll() is not None:
+            cove.log.close()
+            cove.await_ready(cove.launch())
+        points.disarm()
+        box = surely(lambda: cove.post("/v1/sandboxes", {}), status(201)).json
+        surely(lambda: cove.execute(box, "echo works"), lambda reply: reply.status == 200 and reply.json["stdout"] == "works\n")
+        said = verified(cove)
+        if said:
+            wrong.append("verify: " + said)
+        if cove.stop(number=signal.SIGINT) != 0:
+            wrong.append("the end is not clean")
+        left = {kind: count for kind, count in c.remains(cove, 5).items() if count}
+        if left:
+            wrong.append("left: %r" % left)
+    except Exception as error:  # noqa: BLE001
+        wrong.append(repr(error))
+    fired = points.fired()
+    cove.close()
+    os.unlink(path)
+    return wrong, fired, met
+
+
+def first_starts(chance, until):
+    wrong, _, met = first_start(None)
+    bad, unmet, done, todo = [("none", wrong)] if wrong else [], [], [], sorted(met)
+    chance.shuffle(todo)
+
+    def run():
+        while todo and time.monotonic() < until:
+            point = todo.pop()
+            wrong, fired, _ = first_start(point)
+            done.append(point)
+            if wrong:
+                bad.append((point, wrong))
+            if not fired:
+                unmet.append(point)
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(WALKERS)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    c.note("%d of %d points of a first start; never met: %s" % (len(done), len(met), " ".join(unmet) or "none"))
+    c.same(bad, [], "killed at each point of a first start: cove serves, and ends clean")
+    c.ok(done and len(unmet) <= len(done) // 4, "the points of a first start were met", unmet)
+
+
+def work(walkers, wanted):
+    """All walkers on one list. Returns how many were walked."""
+    before = sum(walker.done for walker in walkers)
+    todo = [(before + number, first, second) for number, (first, second) in enumerate(wanted)]
+    threads = [threading.Thread(target=walker.run, args=(todo,), daemon=True) for walker in walkers]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    return sum(walker.done for walker in walkers) - before
+
+
 def main():
     c.need_root()
     if not os.path.exists(WEAK):
@@ -359,22 +450,29 @@ def main():
     chance = random.Random(SEED)
     c.note("KILLPOINTS_SEED=%d" % SEED)
     begin = time.monotonic()
-    todo, times = [], {}
-    walkers = [Walker(todo, times, begin + SECONDS) for _ in range(WALKERS)]
+    if not os.environ.get("KILLPOINTS"):
+        first_starts(chance, begin + SECONDS // 4)
+    times = {}
+    walkers = [Walker(times, begin + SECONDS) for _ in range(WALKERS)]
     times.update(dry(walkers[0].cove, walkers[0].points))
     names = sorted(os.environ["KILLPOINTS"].split() if os.environ.get("KILLPOINTS") else times)
     c.note("%d points: %s" % (len(names), " ".join(names)))
-    pairs = [(a, b) for a in names for b in names]
-    chance.shuffle(pairs)
-    wanted = [(name, "") for name in names] + (pairs if SOAK else pairs[:PAIRS])
-    todo += [(number, first, second) for number, (first, second) in enumerate(wanted)]
-    [walker.start() for walker in walkers]
-    [walker.join() for walker in walkers]
-    bad, unmet = sum((w.bad for w in walkers), []), sum((w.unmet for w in walkers), [])
-    c.note("%d of %d walked in %d s; never met: %s" % (sum(w.done for w in walkers), len(wanted), time.monotonic() - begin,
-                                                       " ".join(unmet) or "none"))
-    c.same(bad, [], "killed at each point and at pairs of them: nothing that was told is lost, doubled or told gone")
+    done = work(walkers, [(name, "") for name in names])
+    unmet = sorted(first for walker in walkers for first, _ in walker.unmet)
+    c.note("%d of %d points walked in %d s; never met: %s" % (done, len(names), time.monotonic() - begin, " ".join(unmet) or "none"))
     c.ok(len(unmet) <= len(names) // 4, "the points were met", unmet)
+
+    pairs = sorted({(first, second) for walker in walkers for first, seconds in walker.reached.items() for second in seconds
+                    if second in names})
+    chance.shuffle(pairs)
+    wanted = pairs if SOAK else pairs[:PAIRS]
+    [walker.unmet.clear() for walker in walkers]
+    done = work(walkers, wanted)
+    unmet = sorted(pair for walker in walkers for pair in walker.unmet)
+    c.note("%d of %d pairs are reachable; %d walked in %d s, both points killed in %d" %
+           (len(pairs), len(names) ** 2, done, time.monotonic() - begin, done - len(unmet)))
+    bad = sum((walker.bad for walker in walkers), [])
+    c.same(bad, [], "killed at each point and at pairs of them: nothing that was told is lost, doubled or told gone")
     [walker.close() for walker in walkers]
     c.done()
 
