@@ -103,7 +103,8 @@ def deleted(cove, box):
     threads = [threading.Thread(target=lambda: results.append(run(cove, box, "sleep 60", "stuck")))
                for _ in range(2)]
     [t.start() for t in threads]
-    time.sleep(0.4)
+    c.until(lambda: cove.out(box, "pgrep -fc '^sleep 60'") == "1\n", 20)
+    time.sleep(0.2)  # the other one waits by now
     c.same(api(cove, box, "session/delete", {"sessionId": "stuck", "force": True}).status, 200,
            "force waits for nothing")
     [t.join() for t in threads]
@@ -232,11 +233,11 @@ def endings(cove, box):
 
 
 def jobs(cove, box):
-    begun = time.monotonic()
-    gives(cove, box, "a background job delays nothing", "(sleep 1; echo late; echo bad >&2) & echo now",
-          "now", session="jobs")
-    c.ok(time.monotonic() - begun < 0.8, "not even by its pipes")
-    time.sleep(1.4)
+    # The job ends when it is told to, which is after the answer.
+    gives(cove, box, "a background job delays nothing, not even by its pipes",
+          "(while [ ! -e /tmp/late ]; do sleep 0.05; done; echo late; echo bad >&2) & echo now", "now", session="jobs")
+    cove.run(box, "touch /tmp/late")
+    c.until(lambda: len(api(cove, box, "session/jobs/output", method="GET").body) == 9, 20)
     gives(cove, box, "what it writes later is not in the next answer", "echo next", "next",
           session="jobs")
     reply = api(cove, box, "session/jobs/output", method="GET")
@@ -274,15 +275,20 @@ def timed(cove, box):
         got = refuses(reply, 500, "COMMAND_EXECUTION_ERROR", "%s is timed out" % command,
                       sessionRestarted=False, stdout="some",
                       command="echo some; trap - INT; " + command)
-        c.ok(took < 2.5 and got and got["message"] == "Failed to execute command 'echo some; trap - "
+        c.ok(took < 20 and got and got["message"] == "Failed to execute command 'echo some; trap - "
              "INT; %s' in session 't': Command timeout after 200ms" % command, "soon, in the contract's words",
              took, got)
-    # A shell that is not scheduled until after the last look starts the rest of its line then: another job stops it so long.
-    run(cove, box, "python3 -c 'import os, sys, time; shell = int(sys.argv[1]); time.sleep(0.25); os.kill(shell, 19); "
-                   "time.sleep(0.48); os.kill(shell, 18)' $$ &", "t")
-    time.sleep(0.05)
-    refuses(run(cove, box, "(trap '' INT; sleep 4715); sleep 4716", "t", timeoutMs=200), 500, "COMMAND_EXECUTION_ERROR",
-            "a shell that goes on late is timed out", sessionRestarted=False)
+    # A shell that is not scheduled until after the last look starts the rest of its line then: another job stops it so long. A
+    # host that is busy itself may make it so late that it is given up: then the next try counts.
+    job = ("import os, sys, time\nshell = int(sys.argv[1])\nopen(\"/tmp/ready\", \"w\").close()\n"
+           "while not os.path.exists(\"/tmp/began\"): time.sleep(0.005)\n"
+           "time.sleep(0.2)\nos.kill(shell, 19)\ntime.sleep(0.48)\nos.kill(shell, 18)")
+    for _ in range(5):
+        run(cove, box, "rm -f /tmp/ready /tmp/began; python3 -c '%s' $$ & while [ ! -e /tmp/ready ]; do sleep 0.02; done" % job, "late")
+        reply = run(cove, box, "touch /tmp/began; (trap '' INT; sleep 4715); sleep 4716", "late", timeoutMs=200)
+        if not reply.json.get("context", reply.json).get("sessionRestarted"):
+            break
+    refuses(reply, 500, "COMMAND_EXECUTION_ERROR", "a shell that goes on late is timed out", sessionRestarted=False)
     gives(cove, box, "the session goes on with its state", "trap - INT TERM; echo $kept; pwd",
           "yes\n/usr", session="t")
     c.same(cove.out(box, "pgrep -fc '^sleep 471[4-9]'"), "0\n", "nothing of the commands is left")
@@ -320,12 +326,14 @@ def ordered(cove, box):
     [t.join() for t in threads]
     c.same([results[n] for n in range(8)], [str(n + 1) for n in range(8)],
            "commands of a session run in order of arrival")
-    begun = time.monotonic()
-    threads = [threading.Thread(target=run, args=(cove, box, "sleep 0.5", "side-%d" % n)) for n in range(8)]
-    threads.append(threading.Thread(target=cove.run, args=(box, "sleep 0.5")))
+    # Each ends when all of them run.
+    meet = "touch /tmp/side.%s; for i in $(seq 600); do [ $(ls -d /tmp/side.* | wc -l) = 9 ] && echo met && break; sleep 0.1; done"
+    met = []
+    threads = [threading.Thread(target=lambda n=n: met.append(run(cove, box, meet % n, "side-%d" % n).json["stdout"])) for n in range(8)]
+    threads.append(threading.Thread(target=lambda: met.append(cove.out(box, meet % 8).strip())))
     [t.start() for t in threads]
     [t.join() for t in threads]
-    c.ok(time.monotonic() - begun < 2.5, "sessions run side by side", time.monotonic() - begun)
+    c.same(met, ["met"] * 9, "sessions run side by side")
 
 
 def beside(cove, box):
@@ -539,7 +547,7 @@ def lost(cove):
     results = []
     busy = threading.Thread(target=lambda: results.append(run(cove, box, "sleep 60", "x")))
     busy.start()
-    time.sleep(0.4)
+    c.until(lambda: cove.out(box, "pgrep -fc '^sleep 60'") == "1\n", 20)
     cove.delete(box)
     busy.join(20)
     c.ok(results and results[0].status == 410 and results[0].json["reason"] in ("box_lost", "box_deleted"),
