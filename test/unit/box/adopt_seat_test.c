@@ -91,7 +91,7 @@ static int first_process(void)
 	if (getsockopt(box->channel.watch.fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", peer.pid, peer.pid);
-	return fd_get(AT_FDCWD, path, text, sizeof(text)) > 0 ? atoi(text) : 0;
+	return fd_get(AT_FDCWD, path, text, sizeof(text)) > 0 ? (int)strtol(text, NULL, 10) : 0;
 }
 
 static void first_owed(int said)
