@@ -324,3 +324,14 @@ fallible authority_write(const struct authority *authority, struct buf *out_pem)
 	BIO_free(bio);
 	return len > 0 && buf_ok(out_pem) ? OK : err_sys(0, "write a certificate");
 }
+
+fallible authority_write_der(const struct authority *authority, struct buf *out)
+{
+	unsigned char *der = NULL;
+	int len = i2d_X509(authority->own, &der);
+
+	if (len > 0)
+		buf_add(out, der, (size_t)len);
+	OPENSSL_free(der);
+	return len > 0 && buf_ok(out) ? OK : err_sys(0, "write a certificate");
+}

@@ -17,6 +17,7 @@ struct authority;
 struct authority *authority_new(const uint8_t seed[SECRET_HASH], const char *box_id);
 void authority_free(struct authority *authority); // takes NULL
 fallible authority_write(const struct authority *authority, struct buf *out_pem);
+fallible authority_write_der(const struct authority *authority, struct buf *out);
 unsigned long authority_hash(const struct authority *authority); // of its name, as OpenSSL has it
 
 // A server's context for that name, which the authority keeps while it lives. Waits for a worker.

@@ -13,6 +13,7 @@
 #include "egress/authority.h"
 #include "egress/ears.h"
 #include "egress/inner.h"
+#include "egress/keystore.h"
 #include "egress/sealed.h"
 #include "os/fd.h"
 #include "store/egress.h"
@@ -236,6 +237,23 @@ fallible egress_authority(const struct egress *egress, const char *box_id, struc
 	err = authority_write(authority, out_pem);
 	if (!err && hash)
 		snprintf(hash, EGRESS_HASH, "%08lx", authority_hash(authority) & 0xffffffff);
+	authority_free(authority);
+	return err;
+}
+
+fallible egress_keystore(const struct egress *egress, const char *box_id, struct str old,
+			 struct buf *out)
+{
+	struct authority *authority = authority_new(egress->seed, box_id);
+	auto_free char *alias = mem_fmt("cove-%s", box_id);
+	auto_buf der = BUF_INIT(16 * 1024);
+	struct err *err;
+
+	if (!authority)
+		return err_sys(0, "make the authority of %s", box_id);
+	err = authority_write_der(authority, &der);
+	if (!err)
+		err = keystore_add(old, alias, buf_view(&der), out);
 	authority_free(authority);
 	return err;
 }

@@ -79,6 +79,9 @@ void egress_hurry(struct egress *egress);
 #define EGRESS_HASH 9
 fallible egress_authority(const struct egress *egress, const char *box_id, struct buf *out_pem,
 			  char hash[EGRESS_HASH]);
+// A Java keystore with that authority in it, by an alias of the box: keystore_add(). For workers.
+fallible egress_keystore(const struct egress *egress, const char *box_id, struct str old,
+			 struct buf *out);
 // A value as it may lie in the store, and back. INVALID bad_seal: it was made with another key, or
 // for another box.
 fallible egress_seal(const struct egress *egress, const char *box_id, struct str value,

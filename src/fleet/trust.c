@@ -1,8 +1,8 @@
-// Three places, for three kinds of programs: a file of its own, in the directory that
-// update-ca-certificates gathers from; the end of the bundle, for those who read one file; and the
-// directory of hashes, for those who look a name up. A line before it in the bundle says that it is
-// there, so that a start anew adds it once. All of it is done by the box's own root with the box's
-// own files: whatever it finds there, it is the box's.
+// Three places, for three kinds of programs, and the keystores of Java: a file of its own, in the
+// directory that update-ca-certificates gathers from; the end of the bundle, for those who read one
+// file; and the directory of hashes, for those who look a name up. A line before it in the bundle
+// says that it is there, so that a start anew adds it once. All of it is done by the box's own root
+// with the box's own files: whatever it finds there, it is the box's.
 //
 // syscalls: read pwrite64 lseek close
 #include "fleet/trust.h"
@@ -31,6 +31,8 @@ static const char *const bundles[] = {
 };
 #define BUNDLE_MAX (4u << 20)
 #define PUT_MS 10000
+#define JDKS_MAX 8
+#define PATH_MAX_BYTES 256
 
 struct bundle {
 	const struct egress *egress;
@@ -85,13 +87,13 @@ static fallible run(struct bundle *bundle, void (*fn)(void *arg))
 	return take_ptr(bundle->err);
 }
 
-static fallible write_bundle(const struct files *files, struct bundle *bundle)
+static fallible write_bundle(const struct files *files, const char *path, struct bundle *bundle)
 {
 	struct files_upload *upload = NULL;
 	struct reach_stat stat;
 	struct err *err;
 
-	TRY(files_begin(files, TRUST_BUNDLE, REACH_PARENTS, 0644, &upload));
+	TRY(files_begin(files, path, REACH_PARENTS, 0644, &upload));
 	bundle->to = files_upload_fd(upload);
 	err = run(bundle, write_all);
 	if (err) {
@@ -133,7 +135,91 @@ static fallible add_to_bundle(const struct files *files, struct bundle *bundle)
 	buf_add(bundle->text, bundle->pem->at, bundle->pem->len);
 	if (!buf_ok(bundle->text))
 		return err_new(TOO_LARGE, "file_too_large", "its bundle of certificates is large");
-	return write_bundle(files, bundle);
+	return write_bundle(files, TRUST_BUNDLE, bundle);
+}
+
+// ----------------------------------------------------------------------------------------- Java
+
+struct keystore {
+	struct bundle bundle; // its text is the file as it was, then as it is to be
+	struct buf *fresh;
+};
+
+static void keystore_make(void *arg)
+{
+	struct keystore *keystore = arg;
+	struct bundle *bundle = &keystore->bundle;
+
+	if (bundle->from >= 0)
+		read_all(bundle);
+	bundle->err = egress_keystore(bundle->egress, bundle->id, buf_view(bundle->text),
+				      keystore->fresh);
+}
+
+// A keystore that is missing, or of another form, is left alone.
+static fallible keystore_put(struct entry *entry, const struct files *files, const char *path)
+{
+	auto_buf text = BUF_INIT(BUNDLE_MAX), fresh = BUF_INIT(BUNDLE_MAX);
+	struct keystore keystore = {
+		.bundle = {.egress = entry->fleet->egress, .id = entry->record.id, .text = &text},
+		.fresh = &fresh,
+	};
+	struct reach_stat stat;
+	auto_closer_fd fd = -1;
+	auto_err err = files_read(files, path, &text, &fd, &stat);
+
+	if (err)
+		return err_kind(err) == ERR_NOT_FOUND ? OK : take_ptr(err);
+	keystore.bundle.from = fd;
+	offload_run(keystore_make, &keystore);
+	err = take_ptr(keystore.bundle.err);
+	if (err)
+		return err_kind(err) == ERR_INVALID ? OK : take_ptr(err);
+	if (!fresh.len)
+		return OK;
+	keystore.bundle.text = &fresh;
+	return write_bundle(files, path, &keystore.bundle);
+}
+
+// Every JDK beneath a directory.
+static fallible keystores_put(struct entry *entry, const struct files *files, const char *at)
+{
+	char paths[JDKS_MAX][PATH_MAX_BYTES];
+	struct files_walk *walk = NULL;
+	struct reach_entry one;
+	size_t count = 0;
+	bool more = true;
+	auto_err err = files_list(files, at, 0, JDKS_MAX, &walk);
+
+	while (!err && more && count < JDKS_MAX) {
+		err = files_next_entry(walk, &one, &more);
+		if (!err && more && one.path.len < PATH_MAX_BYTES - 64)
+			snprintf(paths[count++], PATH_MAX_BYTES,
+				 "%s/" STR_FMT "/lib/security/cacerts", at, STR_ARG(one.path));
+	}
+	files_drop(walk);
+	for (size_t i = 0; i < count; i++)
+		TRY(keystore_put(entry, files, paths[i]));
+	return OK;
+}
+
+static fallible java_put(struct entry *entry, const struct files *files)
+{
+	static const char *const stores[] = {
+		"/etc/ssl/certs/java/cacerts",		  // Debian
+		"/etc/pki/java/cacerts",		  // Fedora
+		"/opt/java/openjdk/lib/security/cacerts", // Temurin's images
+	};
+	const char *home = pairs_get(&entry->record.env, STR("JAVA_HOME"));
+
+	for (size_t i = 0; i < sizeof(stores) / sizeof(*stores); i++)
+		TRY(keystore_put(entry, files, stores[i]));
+	if (home) {
+		auto_free char *path = mem_fmt("%s/lib/security/cacerts", home);
+
+		TRY(keystore_put(entry, files, path));
+	}
+	return keystores_put(entry, files, "/usr/lib/jvm");
 }
 
 void trust_set_env(struct pairs *env)
@@ -174,6 +260,8 @@ void trust_put(struct entry *entry)
 	if (entry->trusting || !entry->record.network || !policy_sees(entry->record.network))
 		return;
 	err = put(entry, &files);
+	if (!err)
+		err = java_put(entry, &files);
 	entry->trusting = !err;
 	if (err)
 		log_event(LOG_WARN, "egress.no_trust", "sandbox", entry->record.id, "reason",

@@ -310,6 +310,24 @@ def variables(cove):
     cove.delete(box)
 
 
+JAVA = r'''
+public class T { public static void main(String[] a) throws Exception {
+  System.out.print(new String(new java.net.URL("https://seen.test/whole").openStream().readAllBytes())); } }
+'''
+
+
+def java(cove):
+    box = cove.create(network=dict(ALL, inspect=["seen.test"]), limits={"memoryMB": 1024})
+    if cove.run(box, "command -v java && command -v keytool")["exitCode"]:
+        c.skip("trust: a keystore of Java has the authority", "there is no JDK in the template")
+        return
+    got = cove.run(box, "keytool -list -cacerts -storepass changeit -alias cove-" + box["id"])
+    c.ok(got["exitCode"] == 0 and "trustedCertEntry" in got["stdout"], "trust: a keystore of Java has the authority", got)
+    got = cove.run(box, "cat > T.java && java T.java", stdin=JAVA)
+    c.same(got["stdout"], "some of it\n", "trust: a Java program believes an inspected name") or c.note(got["stderr"])
+    cove.delete(box)
+
+
 # --------------------------------------------------------------------------------------------- policy
 
 def command(cove, *words):
@@ -429,6 +447,7 @@ def main():
         limits(cove)
         records(cove)
         variables(cove)
+        java(cove)
         policy(cove)
         previews(cove)
         c.same(cove.stop(), 0, "cove stops cleanly")
