@@ -13,10 +13,26 @@ import world as w  # noqa: E402
 w.apart()
 import cove as c  # noqa: E402
 import visits as v  # noqa: E402
-from outside import ledger  # noqa: E402
+import outside  # noqa: E402
 
 c.need_root()
 ALL = {"mode": "all"}
+
+
+REASONS = set()  # every one that the ledgers of this test had
+
+
+def ledger(cove, box, **want):
+    rows, totals = outside.ledger(cove, box, **want)
+    REASONS.update(row["reason"] for row in rows if row["reason"])
+    return rows, totals
+
+
+def documented():
+    with open(os.path.join(c.ROOT, "docs", "OPERATIONS.md")) as file:
+        table = file.read().partition("## Denials in the ledger")[2].partition("\n## ")[0]
+    words = {word.strip(" `") for line in table.splitlines() if line.startswith("| `") for word in line.split("|")[1].split(",")}
+    c.same(sorted(REASONS - words), [], "ledger: every reason is documented (%d were met)" % len(REASONS))
 
 
 def python(cove, box, program, **fields):
@@ -41,6 +57,13 @@ def dialing(cove):
     rows, _ = ledger(cove, box, verdict="allow")
     c.same(sorted((row["name"], row["address"]) for row in rows),
            [("dead-first.test", w.FAR), ("dead-six.test", w.FAR), ("six.test", w.FAR6)], "dial: the ledger has the address that answered")
+    at = "/v1/sandboxes/%s/api/backup/" % box["id"]
+    cove.run(box, "mkdir d && echo x > d/x")
+    made = cove.post(at + "create", {"dir": "/workspace/d", "archivePath": "/var/backups/a.sqsh"})
+    begin = time.monotonic()
+    sent = cove.post(at + "upload-parts", {"archivePath": "/var/backups/a.sqsh", "parts": [
+        {"partNumber": 1, "url": "https://dead-first.test/part", "offset": 0, "size": made.json["sizeBytes"]}]})
+    c.ok(sent.status == 200 and time.monotonic() - begin < 10, "dial: the daemon's own uploads try all addresses, too", sent)
     with open("/proc/sys/net/ipv4/ip_nonlocal_bind", "w") as file:
         file.write("1\n")
     got, _ = curl(cove, box, "http://far.test/")
@@ -450,6 +473,7 @@ def main():
         java(cove)
         policy(cove)
         previews(cove)
+        documented()
         c.same(cove.stop(), 0, "cove stops cleanly")
     finally:
         cove.close()

@@ -93,7 +93,7 @@ class World:
                      "-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign")
         self.openssl("req", *curve, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=far.test")
         with open(os.path.join(self.home, "ext"), "w") as file:
-            file.write("subjectAltName=DNS:far.test,DNS:seen.test\nbasicConstraints=CA:FALSE\n")
+            file.write("subjectAltName=DNS:far.test,DNS:seen.test,DNS:dead-first.test\nbasicConstraints=CA:FALSE\n")
         self.openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
                      "-out", "server.pem", "-extfile", "ext")
         self.ca = os.path.join(self.home, "ca.pem")
@@ -201,7 +201,14 @@ class World:
 
     def web_tls(self, conn):
         tls = self.context.wrap_socket(conn, server_side=True, do_handshake_on_connect=True)
-        path = self.head(tls).split(b" ")[1]
+        head = self.head(tls)
+        path = head.split(b" ")[1]
+        if head.startswith(b"PUT "):
+            head, _, body = head.partition(b"\r\n\r\n")
+            while len(body) < int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]):
+                body += tls.recv(65536)
+            tls.sendall(b'HTTP/1.1 200 OK\r\nETag: "part"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n')
+            return
         tls.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nsome of it\n")
         if path == b"/whole":
             tls.unwrap()
