@@ -1,8 +1,8 @@
-// Three places, for three kinds of programs, and the keystores of Java: a file of its own, in the
-// directory that update-ca-certificates gathers from; the end of the bundle, for those who read one
-// file; and the directory of hashes, for those who look a name up. A line before it in the bundle
-// says that it is there, so that a start anew adds it once. All of it is done by the box's own root
-// with the box's own files: whatever it finds there, it is the box's.
+// Three places, for three kinds of programs, and the stores of Java and NSS: a file of its own, in
+// the directory that update-ca-certificates gathers from; the end of the bundle, for those who read
+// one file; and the directory of hashes, for those who look a name up. A line before it in the
+// bundle says that it is there, so that a start anew adds it once. All of it is done by the box's
+// own root with the box's own files: whatever it finds there, it is the box's.
 //
 // syscalls: read pwrite64 lseek close
 #include "fleet/trust.h"
@@ -16,6 +16,7 @@
 #include "base/auto.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "box/exec.h"
 #include "box/files.h"
 #include "egress/egress.h"
 #include "loop/closer.h"
@@ -222,6 +223,44 @@ static fallible java_put(struct entry *entry, const struct files *files)
 	return keystores_put(entry, files, "/usr/lib/jvm");
 }
 
+// ------------------------------------------------------------------------------------------ NSS
+
+// A database of NSS is one of SQLite in a form of its own: the box's own certutil writes it. A
+// template without that program has no entry.
+static fallible nss_put(struct entry *entry, const struct files *files, const char *at)
+{
+	auto_free char *probe = mem_fmt("%s/cert9.db", at);
+	auto_free char *where = mem_fmt("sql:%s", at);
+	auto_free char *alias = mem_fmt("cove-%s", entry->record.id);
+	const char *const argv[] = {"certutil", "-A", "-d",	  where, "-t",	      "C,,", "-n",
+				    alias,	"-i", TRUST_PATH, "-f",	 "/dev/null", NULL};
+	const char *const env[] = {"PATH=/usr/local/bin:/usr/bin:/bin", NULL};
+	struct exec_spec spec = {
+		.argv = argv,
+		.env = env,
+		.cwd = "/",
+		.user = "",
+		.output_cap = 4096,
+		.wall_ms = PUT_MS,
+	};
+	struct exec_result result;
+	struct exec *exec = NULL;
+	bool is_there = false;
+	struct err *err;
+
+	TRY(files_exists(files, probe, &is_there));
+	if (!is_there)
+		return OK;
+	err = exec_start(entry->box, &spec, &exec);
+	if (err && err_kind(err) == ERR_NOT_FOUND)
+		err_free(take_ptr(err));
+	if (err || !exec)
+		return err;
+	err = exec_wait(exec, files->deadline, &result);
+	exec_drop(exec);
+	return err;
+}
+
 void trust_set_env(struct pairs *env)
 {
 	static const char *const names[] = {"SSL_CERT_FILE",  "REQUESTS_CA_BUNDLE",
@@ -262,6 +301,10 @@ void trust_put(struct entry *entry)
 	err = put(entry, &files);
 	if (!err)
 		err = java_put(entry, &files);
+	if (!err)
+		err = nss_put(entry, &files, "/root/.pki/nssdb");
+	if (!err)
+		err = nss_put(entry, &files, "/etc/pki/nssdb");
 	entry->trusting = !err;
 	if (err)
 		log_event(LOG_WARN, "egress.no_trust", "sandbox", entry->record.id, "reason",

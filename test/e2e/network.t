@@ -351,6 +351,18 @@ def java(cove):
     cove.delete(box)
 
 
+def nss(cove):
+    box = cove.create(network=ALL)
+    if cove.run(box, "command -v certutil")["exitCode"]:
+        c.skip("trust: a database of NSS has the authority", "there is no certutil in the template")
+        return
+    cove.run(box, "mkdir -p /root/.pki/nssdb && certutil -N --empty-password -d sql:/root/.pki/nssdb")
+    cove.request("PATCH", "/v1/sandboxes/" + box["id"], {"network": dict(ALL, inspect=["seen.test"])})
+    got = cove.run(box, "certutil -L -d sql:/root/.pki/nssdb")
+    c.ok("cove-" + box["id"] in got["stdout"] and "C,," in got["stdout"], "trust: a database of NSS has the authority", got)
+    cove.delete(box)
+
+
 # --------------------------------------------------------------------------------------------- policy
 
 def command(cove, *words):
@@ -471,6 +483,7 @@ def main():
         records(cove)
         variables(cove)
         java(cove)
+        nss(cove)
         policy(cove)
         previews(cove)
         documented()
