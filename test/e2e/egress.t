@@ -3,6 +3,7 @@
 refused in words; each verdict is in the ledger; a policy changes live; and it all survives daemon and warden."""
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -147,6 +148,36 @@ def survives(cove, outside, box, env):
          "a box that was stopped is out again when it wakes")
 
 
+def attach_fails(cove, box, env):
+    """A daemon that comes after another attaches the network of its boxes anew. The warden is short of descriptors then."""
+    warden = cove.children()["warden"]
+    most = resource.prlimit(warden, resource.RLIMIT_NOFILE)
+    lines = lambda: cove.log_text().count('"event":"egress.not_open"')
+    seen = False
+    for spare in range(1, 9):  # enough for adoption and too few for the sockets
+        used = {int(fd) for fd in os.listdir("/proc/%d/fd" % warden)}
+        free = [fd for fd in range(max(used) + 10) if fd not in used]
+        before = lines()
+        resource.prlimit(warden, resource.RLIMIT_NOFILE, (free[spare], most[1]))
+        daemon = cove.children()["daemon"]
+        os.kill(daemon, signal.SIGKILL)
+        c.until(lambda: cove.children().get("daemon", daemon) != daemon, 30)
+        adopted = patiently(lambda: cove.get("/v1/sandboxes/" + box["id"]))
+        seen = c.until(lambda: lines() > before, 3) and adopted.status == 200 and adopted.json["state"] == "running"
+        if seen:
+            break
+        resource.prlimit(warden, resource.RLIMIT_NOFILE, most)
+        c.until(lambda: patiently(lambda: cove.execute(box, ["true"])).status == 200, 20)
+    c.ok(seen, "a network that could not be attached at adoption: the box is there, and the log says so", cove.log_text()[-2000:])
+    resource.prlimit(warden, resource.RLIMIT_NOFILE, most)
+
+    def again():
+        got = patiently(lambda: cove.execute(box, ["curl", "-sS", "-m", "20", "https://www.test/curl"], env=env))
+        return got.status == 200 and got.json["stdout"] == "hello from www.test /curl\n"
+    c.ok(c.until(again, 60, 0.2), "it is attached when there are some again")
+    c.same(cove.children()["warden"], warden, "by the same warden")
+
+
 def main():
     outside = Outside(*NAMES)
     outside.echo()
@@ -162,6 +193,7 @@ def main():
             if by == "sk_lookup":
                 live(cove, outside, box, env)
                 born_off(cove, env)
+                attach_fails(cove, box, env)
             survives(cove, outside, box, env)
             cove.delete(box)
             c.same(cove.stop(), 0, by + ": cove stops cleanly")
