@@ -346,16 +346,33 @@ static inline bool same(struct census before)
 	return false;
 }
 
+static inline bool trash_is_empty(void)
+{
+	char path[80];
+	struct dirent *entry;
+	bool empty = true;
+	DIR *dir;
+
+	path_of(path, sizeof(path), "data/trash");
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		empty = empty && entry->d_name[0] == '.';
+	if (dir)
+		closedir(dir);
+	return empty;
+}
+
+// The child that empties the trash of earlier boxes is gone by then: it is nobody's census.
 static inline struct census settled(void)
 {
 	struct census before = take_census();
 
-	for (int still = 0; still < 10; still++) {
+	for (int still = 0, tries = 0; still < 10 && tries < 2000; still++, tries++) {
 		struct census now;
 
 		usleep(20000);
 		now = take_census();
-		if (memcmp(&now, &before, sizeof(now)) != 0)
+		if (memcmp(&now, &before, sizeof(now)) != 0 || !trash_is_empty())
 			still = 0;
 		before = now;
 	}
