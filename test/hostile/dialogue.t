@@ -291,8 +291,16 @@ def told_falsely(result):
 
 @row("D-04", "a child of pid 1 that is killed or stopped before execve is never told as a command that ended")
 def caught_child(stage):
+    def at_last(mode):
+        def attack(stage):
+            for _ in range(5):  # a slow machine may not catch the child
+                result = catch_child(mode)(stage)
+                if told_falsely(result):
+                    break
+            return result
+        return attack
     for mode in ("kill", "stop"):
-        stage.control_weak("executed", catch_child(mode), told_falsely)
+        stage.control_weak("executed", at_last(mode), told_falsely)
         result = catch_child(mode)(stage)
         c.ok(not told_falsely(result), "D-04: %s: results are those of commands that ran" % mode, result)
 
@@ -367,9 +375,30 @@ def packets(stage):
     return len(reply["stdout"]) / (time.monotonic() - begin)
 
 
+# The same between two processes of the box: what the kernel can do here.
+OWN_PACKETS = """
+import os, time
+r, w = os.pipe2(os.O_DIRECT)
+if os.fork() == 0:
+    os.close(r)
+    while True:
+        os.write(w, b"x")
+os.close(w)
+end, count = time.monotonic() + 2, 0
+while time.monotonic() < end:
+    count += len(os.read(r, 4096))
+print(count // 2, flush=True)
+os._exit(0)
+"""
+
+
 @row("D-07", "a pipe in packet mode does not make the daemon read without end")
 def packet_pipe(stage):
-    stage.control_weak("pace", packets, lambda rate: rate > 800)
+    own = int(stage.python(stage.box(), OWN_PACKETS)["stdout"])
+    if own > 4000:
+        stage.control_weak("pace", packets, lambda rate: rate > 800)
+    else:
+        stage.no_control("two processes pass %d packets a second here: the daemon cannot take many more than 700" % own)
     rate = packets(stage)
     c.ok(0 < rate < 700, "D-07: 16 small reads in 25 ms, for all pipes of a box", rate)
 
