@@ -181,6 +181,7 @@ void tape_drop(struct tape *tape)
 	free(tape->label);
 	free(tape->memory);
 	free(tape->marks);
+	free(tape->times);
 	free(tape);
 }
 
@@ -256,6 +257,8 @@ void tape_log(struct tape *tape, enum tape_stream stream, size_t len)
 {
 	const struct mark *last = tape->mark_count ? &tape->marks[tape->mark_count - 1] : NULL;
 
+	if (tape->name) // else it is plain, or being read
+		tape_note_time(tape);
 	if (tape->end.place - (last ? last->place : 0) >= MARK_EVERY) {
 		tape->marks = mem_grow(tape->marks, tape->mark_count + 1, sizeof(struct mark));
 		tape->marks[tape->mark_count++] = tape->end;

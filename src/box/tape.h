@@ -52,6 +52,14 @@ bool tape_is_labelled(const struct tape *tape);			// its file does
 void tape_await_idle(struct tape *tape);			// nobody is at its file
 fallible tape_await_write(struct tape *tape, int64_t deadline); // or its end
 
+// When bytes came, by offset, in order: wall clock. Those before the first pair have no known time.
+// Borrowed until the caller's next wait. Named tapes alone have them.
+struct tape_time {
+	uint64_t offset;
+	int64_t ms;
+};
+const struct tape_time *tape_times(const struct tape *tape, size_t *out_count);
+
 // How a command ended, as the tape tells it to whoever opens it.
 struct tape_ending {
 	int64_t ended_ms; // wall clock

@@ -55,6 +55,8 @@ struct tape {
 	struct mark *marks;
 	size_t mark_count;
 	struct mark hint;
+	struct tape_time *times; // of tape_times.c
+	size_t time_count;
 	uint64_t spilled; // taken from the budget
 	bool writing;	  // somebody is at the disk
 	bool ended, broken, closed;
@@ -102,6 +104,7 @@ void tape_window_free(struct tape *tape);
 void tape_tell_cut(const struct tape *tape, const char *reason);
 
 void tape_check_utf8(struct tape_utf8 *utf8, const char *bytes, size_t len);
+void tape_note_time(struct tape *tape); // the next byte comes now
 // A frame has come to the end of the log.
 void tape_log(struct tape *tape, enum tape_stream stream, size_t len);
 

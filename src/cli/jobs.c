@@ -12,6 +12,7 @@
 #include "cli/flow.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
+#include "cli/stamps.h"
 #include "cli/status.h"
 #include "cli/tail.h"
 
@@ -307,82 +308,109 @@ bool jobs_has(struct cove_box *box, const char *id)
 }
 
 struct output {
-	bool counts;	// instead of writing
-	uint64_t total; // bytes that came
 	struct err *err;
 };
 
-static int put(struct output *output, int fd, const void *bytes, size_t len)
-{
-	output->total += len;
-	if (!output->counts)
-		output->err = flow_write(fd, bytes, len);
-	return output->err != NULL;
-}
-
 static int put_out(void *arg, const void *bytes, size_t len)
 {
-	return put(arg, STDOUT_FILENO, bytes, len);
+	struct output *output = arg;
+
+	output->err = flow_write(STDOUT_FILENO, bytes, len);
+	return output->err != NULL;
 }
 
 static int put_err(void *arg, const void *bytes, size_t len)
 {
-	return put(arg, STDERR_FILENO, bytes, len);
+	struct output *output = arg;
+
+	output->err = flow_write(STDERR_FILENO, bytes, len);
+	return output->err != NULL;
 }
 
-static fallible so_far(struct remote *remote, struct cove_process *process, bool counts,
-		       uint64_t *out_total)
+static fallible so_far(struct remote *remote, struct cove_process *process)
 {
-	struct output output = {.counts = counts};
+	struct output output = {0};
 	struct cove_sink sink = {.on_stdout = put_out, .on_stderr = put_err, .arg = &output};
 	enum cove_kind kind = cove_process_logs(process, false, &sink, &remote->error);
 
-	if (output.err)
-		return output.err;
-	*out_total = output.total;
-	return remote_did(remote, kind);
+	return output.err ? output.err : remote_did(remote, kind);
 }
 
-// Its output in the order in which it came: the last lines of the first `old` bytes, then, if it is
-// to be followed, what comes.
-static fallible follow(struct remote *remote, struct cove_process *process, struct tail *tail,
-		       uint64_t old, bool follows)
+static fallible follow(struct remote *remote, struct cove_process *process)
 {
-	struct cove_piece piece = {0};
+	bool ended = false;
 
-	while (tail && tail->total < old) {
-		TRY(remote_did(remote, cove_process_next(process, -1, &piece, &remote->error)));
-		if (piece.ended)
-			break;
-		tail_add(tail, piece.is_stderr, piece.bytes, piece.len);
-	}
-	if (tail)
-		TRY(tail_print(tail));
-	while (follows && !piece.ended) {
-		TRY(remote_did(remote, cove_process_next(process, -1, &piece, &remote->error)));
-		if (!piece.ended)
-			TRY(flow_write(piece.is_stderr ? STDERR_FILENO : STDOUT_FILENO, piece.bytes,
-				       piece.len));
-	}
+	while (!ended)
+		TRY(show(remote, process, -1, &ended));
 	return OK;
 }
 
-static fallible logs(struct call *call, struct remote *remote, struct cove_process *process)
-{
-	bool follows = call_has(call, OPT_FOLLOW);
-	const char *lines = call_value(call, OPT_TAIL);
-	auto_tail tail = {0};
-	uint64_t wanted = 0, total = 0;
+struct lines {
+	struct stamps stamps;
+	struct tail tail; // of what was written before
+	struct buf shown;
+	bool has_tail;
+};
 
-	if (!lines)
-		return follows ? follow(remote, process, NULL, 0, true)
-			       : so_far(remote, process, false, &total);
-	if (!str_to_u64(str_of(lines), 0, INT32_MAX, &wanted))
-		return err_hint(err_new(INVALID, "bad_value", "--tail '%s' is no NUMBER", lines),
+static void lines_done(struct lines *lines)
+{
+	stamps_done(&lines->stamps);
+	tail_done(&lines->tail);
+	buf_done(&lines->shown);
+}
+
+// The next piece of the output, in the order in which it came.
+static fallible next_lines(struct remote *remote, struct cove_process *process, struct lines *lines,
+			   bool *ended)
+{
+	bool is_old = lines->stamps.offset < lines->stamps.old;
+	struct cove_piece piece = {0};
+
+	TRY(remote_did(remote, cove_process_next(process, -1, &piece, &remote->error)));
+	*ended = piece.ended;
+	if (piece.ended)
+		return OK;
+	buf_clear(&lines->shown);
+	stamps_pass(&lines->stamps, piece.is_stderr, (struct str){piece.bytes, piece.len},
+		    &lines->shown);
+	if (is_old && lines->has_tail) {
+		tail_add(&lines->tail, piece.is_stderr, lines->shown.at, lines->shown.len);
+		return OK;
+	}
+	return flow_write(piece.is_stderr ? STDERR_FILENO : STDOUT_FILENO, lines->shown.at,
+			  lines->shown.len);
+}
+
+// With --tail, --since or --timestamps.
+static fallible show_lines(struct call *call, struct remote *remote, const char *id,
+			   struct cove_process *process)
+{
+	on_exit_call(lines_done) struct lines lines = {.shown = BUF_INIT(REMOTE_REPLY_MAX)};
+	const char *tail = call_value(call, OPT_TAIL);
+	uint64_t wanted = 0;
+	bool ended = false;
+
+	if (tail && !str_to_u64(str_of(tail), 0, INT32_MAX, &wanted))
+		return err_hint(err_new(INVALID, "bad_value", "--tail '%s' is no NUMBER", tail),
 				"for example --tail 20");
-	tail.wanted = (size_t)wanted;
-	TRY(so_far(remote, process, true, &total));
-	return follow(remote, process, &tail, total, follows);
+	lines.tail.wanted = (size_t)wanted;
+	lines.has_tail = tail != NULL;
+	TRY(stamps_read(call, &lines.stamps));
+	TRY(stamps_ask(remote, call->words[0], id, &lines.stamps));
+	while (!ended && lines.stamps.offset < lines.stamps.old)
+		TRY(next_lines(remote, process, &lines, &ended));
+	TRY(tail_print(&lines.tail));
+	while (!ended && call_has(call, OPT_FOLLOW))
+		TRY(next_lines(remote, process, &lines, &ended));
+	return OK;
+}
+
+static fallible logs(struct call *call, struct remote *remote, const char *id,
+		     struct cove_process *process)
+{
+	if (call_has(call, OPT_TAIL) || call_has(call, OPT_SINCE) || call_has(call, OPT_TIMESTAMPS))
+		return show_lines(call, remote, id, process);
+	return call_has(call, OPT_FOLLOW) ? follow(remote, process) : so_far(remote, process);
 }
 
 fallible jobs_logs(struct call *call)
@@ -397,7 +425,7 @@ fallible jobs_logs(struct call *call)
 	box = cove_box_at(remote.cove, call->words[0]);
 	TRY(choose(call, &remote, box, &id));
 	process = cove_process_at(box, id);
-	return status_end(call, logs(call, &remote, process));
+	return status_end(call, logs(call, &remote, id, process));
 }
 
 // "KILL", "SIGKILL", "sigkill", "9".

@@ -252,6 +252,24 @@ fallible inbox_process_list(struct http *x)
 	return send_list(x, &chosen);
 }
 
+// ?times=true: how much it has written, and when.
+static void put_times(struct json_out *out, const struct tape *tape)
+{
+	size_t count;
+	const struct tape_time *times = tape_times(tape, &count);
+
+	json_put_int(out, "outputBytes", (int64_t)tape_kept(tape));
+	json_key(out, "outputTimes");
+	json_begin(out, '[');
+	for (size_t i = 0; i < count; i++) {
+		json_begin(out, '{');
+		json_put_int(out, "offset", (int64_t)times[i].offset);
+		json_put_time(out, "time", times[i].ms);
+		json_end(out, '}');
+	}
+	json_end(out, ']');
+}
+
 fallible inbox_process_get(struct http *x)
 {
 	auto_process process = {0};
@@ -266,6 +284,8 @@ fallible inbox_process_get(struct http *x)
 	out = process_answer(&body, NULL);
 	json_key(&out, "process");
 	put_process(&out, &view);
+	if (str_is(http_query(x, "times"), "true"))
+		put_times(&out, process.tape);
 	return door_answer(x, &out);
 }
 

@@ -125,22 +125,19 @@ static void keep_used(void *arg, uint64_t id, uint64_t used)
 
 bool btrfs_quota_used(int fs, uint64_t id, uint64_t *out)
 {
-	struct {
-		struct btrfs_ioctl_search_args_v2 args;
-		char room[ONE_SIZE];
-	} search = {
-		.args = {.key = {.tree_id = BTRFS_QUOTA_TREE_OBJECTID,
-				 .min_type = BTRFS_QGROUP_INFO_KEY,
-				 .max_type = BTRFS_QGROUP_INFO_KEY,
-				 .min_offset = id,
-				 .max_offset = id,
-				 .max_transid = UINT64_MAX,
-				 .nr_items = 1},
-			 .buf_size = ONE_SIZE},
-	};
+	auto_free struct btrfs_ioctl_search_args_v2 *args = mem_new(sizeof(*args) + ONE_SIZE);
 
-	return ioctl(fs, BTRFS_IOC_TREE_SEARCH_V2, &search.args) == 0 &&
-	       read_page(&search.args, keep_used, out);
+	args->key = (struct btrfs_ioctl_search_key){
+		.tree_id = BTRFS_QUOTA_TREE_OBJECTID,
+		.min_type = BTRFS_QGROUP_INFO_KEY,
+		.max_type = BTRFS_QGROUP_INFO_KEY,
+		.min_offset = id,
+		.max_offset = id,
+		.max_transid = UINT64_MAX,
+		.nr_items = 1,
+	};
+	args->buf_size = ONE_SIZE;
+	return ioctl(fs, BTRFS_IOC_TREE_SEARCH_V2, args) == 0 && read_page(args, keep_used, out);
 }
 
 fallible btrfs_quota_walk(int fs, void (*each)(void *arg, uint64_t id, uint64_t used), void *arg)

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What sandboxes use, at the command line and in the API; terminals in ps; the last lines of logs; completion of paths."""
+import datetime
 import json
 import os
 import pty
 import shutil
 import subprocess
 import tempfile
+import time
 
 import cove as c
 
@@ -111,6 +113,31 @@ def logs(cli):
     cli("exec", "web", "sh", "-c", "echo > /tmp/go")
     c.same((first, child.communicate(timeout=60)[0]), (b"old2\n", b"new\n"), "logs -f --tail 1 begins at the last line and goes on")
     c.same(cli("logs", "--tail", "few", "web").returncode, 2, "a tail of no number is refused")
+    times(cli)
+
+
+def times(cli):
+    """When a line came is known to a tenth of a second."""
+    process = cli("exec", "-d", "web", "sh", "-c", "echo first; read x < /tmp/go; echo second; read x < /tmp/go; echo third").text.strip()
+    c.until(lambda: "first" in cli("logs", "web", process).text, 30)
+    time.sleep(1.2)  # what comes now is more than a second younger
+    between = time.time()
+    cli("exec", "web", "sh", "-c", "echo > /tmp/go")
+    c.until(lambda: "second" in cli("logs", "web", process).text, 30)
+    got = cli("logs", "--timestamps", "web", process)
+    rows = [line.split(" ", 1) for line in got.text.splitlines()]
+    c.same([row[-1] for row in rows], ["first", "second"], "logs --timestamps shows the lines")
+    when = [datetime.datetime.strptime(row[0], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc).timestamp() for row in rows]
+    c.ok(when[0] <= between - 1 and when[1] >= between - 0.2, "each with the time at which it came", rows, between)
+    since = datetime.datetime.fromtimestamp(between, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    c.same(cli("logs", "--since", since, "web", process).text, "second\n", "logs --since a time leaves out what is older")
+    c.same(cli("logs", "--since", "1h", "web", process).text, "first\nsecond\n", "and since a span ago")
+    child = subprocess.Popen([c.BIN, "logs", "-f", "-t", "-n", "1", "web", process], env=cli.env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    first = child.stdout.readline()
+    cli("exec", "web", "sh", "-c", "echo > /tmp/go")
+    rest = child.communicate(timeout=60)[0]
+    c.ok(first.endswith("Z second\n") and rest.endswith("Z third\n"), "with -f and --tail, too", first, rest)
+    c.same(cli("logs", "--since", "yesterday", "web", process).returncode, 2, "a time that is none is refused")
 
 
 BASH = """source <(cove completion bash)

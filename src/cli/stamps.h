@@ -1,0 +1,33 @@
+// When the lines of a process's output were written: shown before each, or those left out that are
+// too old.
+#pragma once
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "cli/remote.h"
+
+struct stamp {
+	uint64_t offset;
+	int64_t ms; // wall clock
+};
+
+struct stamps {
+	bool shown;	  // before each line
+	int64_t since_ms; // lines that are older are left out; 0: none
+	uint64_t old;	  // bytes that were written when it was asked
+	struct stamp *at; // of those
+	size_t count;
+	uint64_t offset;     // of the next byte
+	bool is_inside[2];   // of a line: stdout, stderr
+	bool is_left_out[2]; // that line
+};
+void stamps_done(struct stamps *stamps);
+#define auto_stamps on_exit_call(stamps_done) struct stamps
+
+// --timestamps and --since. INVALID bad_value.
+fallible stamps_read(const struct call *call, struct stamps *out);
+// What the daemon knows of the process.
+fallible stamps_ask(struct remote *remote, const char *box, const char *process,
+		    struct stamps *stamps);
+// The next piece of its output, as it is to be shown. Pieces of both streams come in their order.
+void stamps_pass(struct stamps *stamps, bool is_stderr, struct str bytes, struct buf *out);
