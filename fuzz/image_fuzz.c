@@ -7,18 +7,18 @@
 
 #include "fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
 	auto_image first = {0}, second = {0};
 	auto_buf text = BUF_INIT(4 * IMAGE_BYTES_MAX);
 	auto_json config = NULL;
-	auto_err err = image_read((struct str){(const char *)data, size}, &first);
+	auto_err err = image_read((struct str){(const char *)bytes, len}, &first);
 
-	if (err || size > IMAGE_BYTES_MAX)
+	if (err || len > IMAGE_BYTES_MAX)
 		return 0;
 	assert(image_is_user(str_of(first.user)));
 	assert(!first.workdir[0] || image_is_workdir(str_of(first.workdir)));
-	err = json_read((struct str){(const char *)data, size}, &config);
+	err = json_read((struct str){(const char *)bytes, len}, &config);
 	assert(!err);
 	err = image_write(config, &text);
 	if (err)

@@ -80,6 +80,7 @@
 	X(OUTWARD,      "outward",        "what is sent for a tenant does not reach the host's own networks") \
 	X(NEIGHBOURS,   "neighbours",     "hosts on this host's own links are not reached, whatever their address") \
 	X(STRIKES,      "strikes",        "who guesses keys and tokens is held up") \
+	X(USERS_SOCKET, "users_socket",   "the socket for local users is its group's alone") \
 	X(ESCORT,       "escort",         "a visit ends with the port and the sandbox that it is of") \
 	X(LOG_ESCAPE,   "log_escape",     "what peers chose is escaped in the log") \
 	X(PRINT_ESCAPE, "print_escape",   "control characters in names are escaped on the terminal") \

@@ -78,7 +78,8 @@ fallible images_apply(struct entry *entry)
 
 	if (strcmp(record->template, "host") != 0) {
 		TRY(image_of(entry, &files, &image));
-		take_over(record, image);
+		if (image)
+			take_over(record, image);
 	}
 	if (is_root(record->user))
 		record->user[0] = '\0';

@@ -13,6 +13,7 @@
 #include "base/auto.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "loop/dial.h"
 
 #define PREVIEWS "127.0.0.1:8485"
@@ -113,7 +114,7 @@ static fallible bind_users(const char *path, gid_t group, int *out)
 	if (unlink(path) && errno != ENOENT) // of a cove that was killed; the lock is ours
 		return err_sys(errno, "remove %s", path);
 	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) || lchown(path, 0, group) ||
-	    chmod(path, 0660) || listen(fd, USERS_BACKLOG))
+	    chmod(path, weak(USERS_SOCKET) ? 0666 : 0660) || listen(fd, USERS_BACKLOG))
 		return err_sys(errno, "listen on %s", path);
 	*out = take_fd(&fd);
 	return OK;

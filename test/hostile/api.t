@@ -5,10 +5,13 @@ import json
 import os
 import socket
 import statistics
+import subprocess
 import threading
 import time
 
 from rows import c, PATIENCE, play, row, WEAK
+
+os.environ["COVE_USERS_GROUP"] = "users"  # of every Debian, and without members
 
 
 def raw(stage, data, seconds=5, shut=False):
@@ -253,6 +256,24 @@ def rebinding(stage):
            400, "A-13: a form is not JSON")
     reply = stage.cove.request("OPTIONS", "/v1/sandboxes", headers={"Origin": "http://attacker.test"})
     c.ok("access-control-allow-origin" not in {k.lower() for k in reply.headers.keys()}, "A-13: no CORS")
+
+
+@row("A-31", "a local user who is not of the group reaches nothing by the socket of those who are")
+def local_socket(stage):
+    script = ("import errno, socket, sys\n"
+              "s = socket.socket(socket.AF_UNIX)\n"
+              "n = s.connect_ex(sys.argv[1])\n"
+              "print(errno.errorcode[n] if n else (s.sendall(b'GET /v1/sandboxes HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n'),"
+              " s.recv(100).split()[1].decode())[1])")
+
+    def asks(stage, *groups):
+        path = open(os.path.join(stage.cove.data, "socket")).read().strip()
+        return subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", *(groups or ("--clear-groups",)), "/usr/bin/python3", "-c", script, path],
+                              cwd="/", stdout=subprocess.PIPE, text=True, timeout=30).stdout.strip()
+
+    stage.control_weak("users_socket", asks, lambda got: got == "200")
+    c.same(asks(stage), "EACCES", "A-31: the kernel refuses a stranger")
+    c.same(asks(stage, "--groups=100"), "200", "A-31: a member is let in")
 
 
 @row("A-15", "the log is one JSON line per event, whatever is sent")
