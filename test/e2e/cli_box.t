@@ -338,7 +338,7 @@ def tokens(cli, cove):
     shown = json.loads(cli("rotate-token", "--json", "web").text)
     c.same((shown["id"], opens(shown["token"]), opens(lines[0])), (ids["web"], 200, 401), "or as JSON")
     got = cli("rotate-token", "nobody")
-    c.ok(got.returncode == 3 and "no such sandbox" in got.err, "of a sandbox that is not there: status 3", got.returncode, got.err)
+    c.ok(got.returncode == 3 and "no sandbox 'nobody'" in got.err, "of a sandbox that is not there: status 3", got.returncode, got.err)
     c.ok(not any(token in cove.log_text() for token in (*old.values(), new, *lines, shown["token"])), "no credential is in the log")
     cli("rm", "other")
 
