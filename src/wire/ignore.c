@@ -107,12 +107,17 @@ struct retry {
 	bool set;
 };
 
-// `**` and a slash, or the end, behind it, at the beginning of a name.
-static bool is_deep(struct str whole, struct str pattern)
+// Two stars or more at the beginning of a name, and a slash or the end behind them: how many. Else
+// 0.
+static size_t deep_stars(struct str whole, struct str pattern)
 {
-	bool begins = pattern.at == whole.at || pattern.at[-1] == '/';
+	size_t stars = 0;
 
-	return begins && str_starts(pattern, "**") && (pattern.len == 2 || pattern.at[2] == '/');
+	if (pattern.at != whole.at && pattern.at[-1] != '/')
+		return 0;
+	while (stars < pattern.len && pattern.at[stars] == '*')
+		stars++;
+	return stars > 1 && (stars == pattern.len || pattern.at[stars] == '/') ? stars : 0;
 }
 
 static bool retry_star(struct retry *star)
@@ -141,12 +146,12 @@ bool ignore_match(struct str pattern, struct str path)
 	struct str whole = pattern;
 
 	for (;;) {
-		size_t len;
+		size_t stars = deep_stars(whole, pattern), len;
 
-		if (is_deep(whole, pattern)) {
-			if (pattern.len == 2)
+		if (stars) {
+			if (pattern.len == stars)
 				return path.len > 0;
-			pattern = str_skip(pattern, 3);
+			pattern = str_skip(pattern, stars + 1);
 			deep = (struct retry){pattern, path, true};
 			star.set = false;
 			continue;

@@ -52,6 +52,13 @@ await check("a stream of events", async () => {
   assert.equal(all.filter((e) => e.type === "stdout").map((e) => e.data).join("").split("\n").length, 2001);
   assert.deepEqual([all.at(-1).type, all.at(-1).exitCode], ["complete", 0]);
 });
+await check("200 writes at once, and one of 32 MiB", async () => {
+  const all = await Promise.all(Array.from({ length: 200 }, (_, i) => api.files.writeFile(`${dir}/many/${i}`, `${i}`, s)));
+  assert.ok(all.every((one) => one.success));
+  const big = "x".repeat(32 << 20);
+  assert.equal((await api.files.writeFile(`${dir}/big`, big, s)).bytesWritten, big.length);
+  assert.equal((await api.commands.execute(`ls ${dir}/many | wc -l; stat -c %s ${dir}/big`, s)).stdout, `200\n${big.length}`);
+});
 await check("files", async () => {
   const wrote = await api.files.writeFile(`${dir}/a.txt`, "rpc", s);
   assert.equal(wrote.success, true);

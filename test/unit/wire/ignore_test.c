@@ -23,6 +23,8 @@ TEST(patterns, "patterns match as git's do")
 		{"a/**/b", "a/b", true},
 		{"a/**/b", "a/x/y/b", true},
 		{"a/**/b", "ab", false},
+		{"***/b", "a/x/b", true},
+		{"a/***", "a/b/c", true},
 		{"a**b", "axxb", true},
 		{"a**b", "a/b", false},
 		{"**", "x", true},
