@@ -84,7 +84,8 @@ static fallible find_local_key(const char *data, char **url, char **token)
 	auto_err unseen = read_line(data, "url", &seen);
 	auto_err absent = unseen ? NULL : read_line(data, "socket", &path);
 
-	if (unseen || absent || !seen || !path || strcmp(seen, *url) != 0 || access(path, W_OK))
+	if (unseen || absent || !seen || !path || !*url || strcmp(seen, *url) != 0 ||
+	    access(path, W_OK))
 		return no_key();
 	free(*url);
 	*url = mem_fmt(HTTP_CLIENT_UNIX "%s", path);
