@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "api/events.h"
+#include "base/clock.h"
 #include "door/door.h"
 #include "egress/ears.h"
 #include "egress/egress.h"
@@ -15,7 +16,6 @@
 
 #define REPLY_MAX (64u << 20)
 #define BATCH 200
-#define QUIET_MS 15000
 #define ROW_MAX 8192
 
 struct wish {
@@ -193,16 +193,11 @@ static fallible pour(struct http *x, struct wish *wish)
 // `heard`: how often the ear had rung when the store was last looked at.
 static fallible wait_for_more(struct http *x, struct ear *ear, uint64_t heard)
 {
-	struct loop *loop = door_of(x)->loop;
 	struct err *err;
 
 	TRY(http_away(x, HTTP_PROBE_EVENT));
-	err = ear_wait(ear, heard, loop_now(loop) + QUIET_MS);
+	err = ear_wait(ear, heard, CLOCK_NEVER);
 	http_back(x);
-	if (err && err_kind(err) == ERR_TIMEOUT) {
-		err_free(err);
-		return http_write(x, ":\n\n", 3);
-	}
 	return err;
 }
 

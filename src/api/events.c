@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "door/door.h"
 #include "fleet/access.h"
 #include "fleet/verify.h"
@@ -13,7 +14,6 @@
 
 #define REPLY_MAX (64u << 20)
 #define BATCH 200
-#define QUIET_MS 15000
 #define EVENT_MAX (1 << 20)
 
 struct wish {
@@ -200,12 +200,8 @@ static fallible wait_for_more(struct http *x)
 	struct err *err;
 
 	TRY(http_away(x, HTTP_PROBE_EVENT));
-	err = bell_wait(&fleet->tell.told, loop_now(fleet->loop) + QUIET_MS);
+	err = bell_wait(&fleet->tell.told, CLOCK_NEVER);
 	http_back(x);
-	if (err && err_kind(err) == ERR_TIMEOUT) {
-		err_free(err);
-		return http_write(x, ":\n\n", 3);
-	}
 	return err;
 }
 

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "conv/conv.h"
 #include "door/door.h"
@@ -20,7 +21,6 @@
 #define PAGE_DEFAULT 100
 #define PAGE_MAX 1000
 #define TIMEOUT_MAX (30ull * 24 * 3600 * 1000)
-#define QUIET_MS 15000 // between two signs of life of a stream
 #define READ 16384
 
 static fallible convs_of(const struct http *x, struct convs **out)
@@ -458,19 +458,14 @@ static fallible flush(struct stream_of *of)
 
 static fallible read_some(struct stream_of *of, char *room, bool *out_end)
 {
-	int64_t deadline = loop_now(door_of(of->x)->loop) + QUIET_MS;
 	uint64_t passed = of->reader.passed;
 	enum tape_stream stream;
 	struct err *err;
 	size_t got = 0;
 
 	TRY(http_away(of->x, HTTP_PROBE_EVENT));
-	err = tape_read_on(&of->reader, &stream, room, READ, &got, deadline);
+	err = tape_read_on(&of->reader, &stream, room, READ, &got, CLOCK_NEVER);
 	http_back(of->x);
-	if (err && err_kind(err) == ERR_TIMEOUT) {
-		err_free(err);
-		return http_write(of->x, ":\n\n", 3);
-	}
 	TRY(err);
 	*out_end = got == 0;
 	// A mark that found no room either: this reader had the lines.

@@ -148,7 +148,7 @@ static bool is_drawn(const struct pipe_end *end)
 
 	if (!pipes->tape || (pipes->settling && end->due == 0))
 		return false;
-	return tape_is_named(pipes->tape) && tape_takes(pipes->tape);
+	return tape_draws(pipes->tape);
 }
 
 // Something lies there. If not, it may be the end.
@@ -455,6 +455,8 @@ static void settle_end(struct pipes *pipes, struct pipe_end *end)
 bool pipes_settle(struct pipes *pipes)
 {
 	pipes->settling = true;
+	if (pipes->tape)
+		tape_hurry(pipes->tape);
 	close_in(pipes);
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		settle_end(pipes, &pipes->out[i]);

@@ -123,6 +123,7 @@ static fallible recall_running(struct box *box, struct proc *proc, struct adopte
 	proc->pid = pid;
 	proc->exec = exec;
 	proc->status = PROC_RUNNING;
+	tape_await_reader(proc->tape);
 	loop_set_timer(proc->loop, &proc->label, loop_now(proc->loop));
 	return OK;
 }

@@ -35,7 +35,7 @@ struct tape *tape_new(struct loop *loop, int dir, uint64_t cap)
 	bell_init(&tape->wrote);
 	bell_init(&tape->drained);
 	link_init(&tape->readers);
-	link_init(&tape->window);
+	link_init(&tape->chunks);
 	return tape;
 }
 
@@ -177,6 +177,7 @@ void tape_drop(struct tape *tape)
 		free(take_ptr(tape->name));
 	say_goodbye(tape, tape->name);
 	tape_unbind(tape);
+	tape_chunks_free(tape);
 	tape_window_free(tape);
 	free(tape->label);
 	free(tape->memory);
@@ -237,7 +238,7 @@ bool tape_fits(const struct tape *tape, size_t len)
 	size_t keep = tape_keeps(tape, len);
 
 	if (keep == 0)
-		return !tape->stalled || tape_window_fits(tape, len);
+		return !tape_window_takes(tape) && tape_pass_fits(tape, len);
 	return !tape->name && tape_fits_memory(tape, keep);
 }
 
@@ -399,7 +400,17 @@ static void pass_unkept(struct tape *tape, enum tape_stream stream, const char *
 	if (!len)
 		return;
 	tape->truncated[stream] = true;
+	tape->unkept += len;
 	tape_pass(tape, stream, bytes, len);
+}
+
+// Past the cap: for readers that are there, else for nobody.
+static void pass_over(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
+{
+	if (link_empty(&tape->readers))
+		tape->dropped[stream] += len;
+	else
+		pass_unkept(tape, stream, bytes, len);
 }
 
 static fallible add_disk(struct tape *tape, enum tape_stream stream, const char *bytes, size_t keep)
@@ -422,6 +433,21 @@ static fallible add_disk(struct tape *tape, enum tape_stream stream, const char 
 	if (!tape->name)
 		tape->cap = tape->kept;
 	pass_unkept(tape, stream, bytes + done, keep - done);
+	return OK;
+}
+
+static fallible add_kept(struct tape *tape, enum tape_stream stream, const char *bytes, size_t keep,
+			 bool in_memory)
+{
+	if (keep == 0)
+		return OK;
+	tape_check_utf8(&tape->utf8[stream], bytes, keep);
+	tape->kept += keep;
+	if (!in_memory)
+		return add_disk(tape, stream, bytes, keep);
+	add_memory(tape, stream, bytes, keep);
+	tape->file_from = tape->end.place;
+	bell_ring(&tape->more);
 	return OK;
 }
 
@@ -453,17 +479,10 @@ fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes,
 			keep = text_utf8_whole((struct str){bytes, keep});
 		tape->cap = tape->kept + keep; // and nothing behind the cut
 	}
-	if (keep == 0)
-		return OK;
-	tape_check_utf8(utf8, bytes, keep);
-	tape->kept += keep;
-	if (in_memory) {
-		add_memory(tape, stream, bytes, keep);
-		tape->file_from = tape->end.place;
-		bell_ring(&tape->more);
-		return OK;
-	}
-	return add_disk(tape, stream, bytes, keep);
+	TRY(add_kept(tape, stream, bytes, keep, in_memory));
+	if (keep < len)
+		pass_over(tape, stream, (const char *)bytes + keep, len - keep);
+	return OK;
 }
 
 void tape_begin(struct tape *tape)
@@ -490,6 +509,7 @@ void tape_end(struct tape *tape)
 	tape->ended = true;
 	bell_ring(&tape->more);
 	bell_ring(&tape->wrote);
+	tape_window_linger(tape);
 }
 
 bool tape_is_unlabelled(const struct tape *tape)
@@ -573,7 +593,12 @@ uint64_t tape_bytes(const struct tape *tape, enum tape_stream stream)
 
 uint64_t tape_kept(const struct tape *tape)
 {
-	return tape->end.offset;
+	return tape->kept < tape->end.offset ? tape->kept : tape->end.offset;
+}
+
+uint64_t tape_reached(const struct tape *tape)
+{
+	return tape->end.offset + tape_all_dropped(tape);
 }
 
 bool tape_is_text(const struct tape *tape)

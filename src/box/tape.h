@@ -1,13 +1,15 @@
 // The output of an exec, kept by byte offset: written once, read by anybody at their own pace. So a
-// slow reader slows nobody, and a flood costs no memory. Past the cap bytes are counted and
+// slow reader slows nobody, and a flood costs no memory. Past the cap bytes go to attached readers
+// alone: of a named tape by way of a window on disk (tape_window.c), else in memory (tape_live.c).
+// The slowest of them slows the writer, as a pipe would. Without a reader they are counted and
 // dropped.
 //
 // There are two sorts. A plain tape keeps 64 KiB in memory and the rest in an unnamed file: for
 // answers that are read once. A named tape lies on disk from its first byte, with a label that says
 // whose it is, and is written before anybody is told of it: tape_open() takes it up again.
 //
-// An offset counts the bytes of both streams in the order of their arrival. Every number from 0 up
-// to what has been read is an offset.
+// An offset counts the bytes of both streams in the order of their arrival, those that were dropped
+// past the cap among them. Every number from 0 up to what has been read is an offset.
 #pragma once
 
 #include <stdbool.h>
@@ -146,6 +148,7 @@ fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brin
 		   void *room, size_t max, size_t *out_len);
 bool tape_is_named(const struct tape *tape);
 bool tape_takes(const struct tape *tape);      // the next byte is to be kept
+bool tape_draws(const struct tape *tape);      // it is to be moved by tape_draw()
 bool tape_lacks_room(const struct tape *tape); // the last bytes were not kept for want of it
 void tape_mark_cut(struct tape *tape);	       // its file says that some stdout was not kept; waits
 void tape_end(struct tape *tape);	       // nothing more will come; readers see the end
@@ -155,19 +158,42 @@ void tape_end(struct tape *tape);	       // nothing more will come; readers see 
 // deadline (TIMEOUT).
 fallible tape_read(struct tape *tape, uint64_t *offset, enum tape_stream *out_stream, void *room,
 		   size_t size, size_t *out_len, int64_t deadline);
-// A reader that follows the tape live: it also gets output that is not kept for want of room.
-// Embedded in its owner; the tape is held meanwhile.
+// Where a frame begins: its place in the log, the bytes before it, and how many of them are
+// stdout's.
+struct mark {
+	uint64_t place, offset, stdout_bytes;
+};
+
+// A reader that follows the tape live: it also gets output that is not kept. Embedded in its owner;
+// the tape is held meanwhile.
 struct tape_reader {
 	struct tape *tape; // NULL: not attached
 	struct link link;
-	uint64_t offset;  // of the next kept byte
-	uint64_t passed;  // unkept bytes that it has had
+	uint64_t offset;  // of the next byte
+	struct mark at;	  // a frame of the window at or before it
+	uint64_t passed;  // bytes from memory that it has had
+	uint64_t missed;  // bytes that came before its turn and are gone
+	bool cut;	  // something was missed, perhaps uncounted
 	int64_t moved_ms; // loop time: when it last read
+	bool waiting;	  // for more to come
 	bool detached;	  // it took nothing for too long
+	// How much its own reader has taken, for one that reads slowly; NULL: not known.
+	uint64_t (*taken)(void *arg);
+	void *arg;
+	uint64_t taken_before;
 };
 void tape_attach(struct tape_reader *reader, struct tape *tape, uint64_t offset);
-void tape_detach(struct tape_reader *reader); // harmless twice
-// As tape_read(), in the order of arrival. BAD_PEER reader_detached.
+// One that was detached, where it stopped: it knows what it missed.
+void tape_reattach(struct tape_reader *reader, struct tape *tape);
+// Harmless twice. The writer waits for a while for a reader that left before the end: its
+// connection may be lost, and it may come back.
+void tape_detach(struct tape_reader *reader);
+// A reader of an earlier daemon may come back, too.
+void tape_await_reader(struct tape *tape);
+// The command has ended: what it still had in its pipes waits for no reader.
+void tape_hurry(struct tape *tape);
+// As tape_read(), in the order of arrival. What was missed is left out, and counted in the reader.
+// BAD_PEER reader_detached.
 fallible tape_read_on(struct tape_reader *reader, enum tape_stream *out_stream, void *room,
 		      size_t size, size_t *out_len, int64_t deadline);
 bool tape_reader_is_ready(
@@ -183,6 +209,7 @@ uint64_t tape_seek(const struct tape *tape, enum tape_stream stream, uint64_t by
 
 bool tape_truncated(const struct tape *tape, enum tape_stream stream);
 uint64_t tape_bytes(const struct tape *tape, enum tape_stream stream); // seen, kept or not
-uint64_t tape_kept(const struct tape *tape); // the offset behind the last byte that can be read
-bool tape_is_utf8(const struct tape *tape);  // of what was kept, both streams; known once ended
-bool tape_is_text(const struct tape *tape);  // the same so far: it may end inside of a character
+uint64_t tape_kept(const struct tape *tape);	// the offset behind the last byte that is kept
+uint64_t tape_reached(const struct tape *tape); // the offset behind the last byte that came
+bool tape_is_utf8(const struct tape *tape);	// of what was kept, both streams; known once ended
+bool tape_is_text(const struct tape *tape);	// the same so far: it may end inside of a character

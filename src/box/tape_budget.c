@@ -106,7 +106,8 @@ void tape_bound(struct tape *tape, struct tape_budget *budget)
 	tape->budget = budget;
 	if (!tape->name || tape->left)
 		return;
-	tape->spilled = tape->end.place + (tape->label_len + BLOCK - 1) / BLOCK * BLOCK;
+	tape->spilled = (tape->window ? tape->window->gap.place : tape->end.place) +
+			(tape->label_len + BLOCK - 1) / BLOCK * BLOCK;
 	tape_budget_charge(budget, tape->spilled);
 }
 

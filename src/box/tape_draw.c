@@ -12,7 +12,8 @@
 // bytes are read back from the file, where they are still warm: text has to be told from other
 // bytes, and those who follow read from memory.
 //
-// What is past the cap is dropped by the caller, and cannot be taken back. That a tape is cut, and
+// What is past the cap goes to the window (tape_window.c) while somebody follows the tape, in the
+// same way. Else it is dropped by the caller, and cannot be taken back. That a tape is cut, and
 // where, is therefore in its label first.
 //
 // The pipe is hostile ground: pid 1 has its reading end as well. Whatever it does there, we move
@@ -229,6 +230,21 @@ static void log_drawn(struct tape *tape, enum tape_stream stream, const struct d
 	bell_ring(&tape->more);
 }
 
+// Whoever follows gets the whole frame, and the kept part ends inside of it.
+static void log_cut(struct tape *tape, enum tape_stream stream, const struct draw *draw,
+		    size_t whole)
+{
+	tape_check_utf8(&tape->utf8[stream], draw->room, whole);
+	tape->truncated[stream] = true;
+	tape->kept += whole;
+	tape->cap = tape->kept;
+	tape_pay(tape, draw->len);
+	tape->sealed = true;
+	tape_log(tape, stream, draw->len);
+	tape->seen[stream] += draw->len;
+	bell_ring(&tape->more);
+}
+
 static fallible draw_frame(struct tape *tape, enum tape_stream stream, struct draw *draw)
 {
 	uint64_t head = tape->end.place + tape->label_len;
@@ -241,11 +257,16 @@ static fallible draw_frame(struct tape *tape, enum tape_stream stream, struct dr
 	tape->labelled = tape->labelled || !draw->errnum || draw->len;
 	came = draw->len;
 	whole = trim(tape, draw);
+	if (whole < came && tape_is_followed(tape)) {
+		log_cut(tape, stream, draw, whole);
+		return OK;
+	}
 	if (whole < came) {
 		struct trimming trimming = {draw, head, whole};
 
 		offload_run(trim_run, &trimming);
 		tape->cap = tape->kept + whole;
+		tape->dropped[stream] += came - whole;
 	}
 	tape->seen[stream] += came;
 	if (came && !draw->errnum)
@@ -257,6 +278,40 @@ static fallible draw_frame(struct tape *tape, enum tape_stream stream, struct dr
 bool tape_is_named(const struct tape *tape)
 {
 	return tape->name != NULL;
+}
+
+// Past the cap, for those who follow.
+static fallible draw_window(struct tape *tape, enum tape_stream stream, struct draw *draw,
+			    size_t max, size_t *out_len)
+{
+	struct err *err = OK;
+
+	if (!tape_window_await(tape))
+		return OK;
+	tape_disk_take(tape);
+	if (!tape->truncated[stream] || !tape->cut)
+		note_cut(tape, stream);
+	draw->errnum = tape_window_make_room(tape);
+	if (!draw->errnum && !tape->no_window) {
+		draw->len = max < TAPE_FRAME_MAX ? max : TAPE_FRAME_MAX;
+		draw->file = tape->file;
+		draw->made = tape->made;
+		draw->offset = tape->end.offset;
+		draw->at = tape->end.place + tape->label_len;
+		offload_run(draw_run, draw);
+		tape->file = draw->file;
+		*out_len = draw->len;
+	}
+	if (*out_len) {
+		tape->seen[stream] += *out_len;
+		tape->stalled = tape->stalled && draw->errnum;
+		tape_window_log(tape, stream, *out_len);
+		bell_ring(&tape->more);
+	}
+	if (draw->errnum)
+		err = tape_break(tape, draw->errnum);
+	tape_disk_give(tape);
+	return err;
 }
 
 fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brink_at *at, int pipe,
@@ -274,6 +329,8 @@ fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brin
 	struct err *err = OK;
 
 	*out_len = 0;
+	if (tape_window_takes(tape))
+		return draw_window(tape, stream, &draw, max, out_len);
 	if (keep)
 		keep = tape_afford(tape, keep);
 	if (most && !keep)

@@ -354,7 +354,7 @@ static void walk(struct fetch *fetch, struct window *window)
 
 		if (!copy(fetch, window, fetch->at.place, head, sizeof(head)))
 			return;
-		if (!frame_get(head, &frame) || frame.kind == FRAME_END ||
+		if (!frame_get(head, &frame) || frame.kind >= FRAME_END ||
 		    frame.offset != (uint32_t)fetch->at.offset) {
 			fetch->errnum = EIO;
 			return;
@@ -412,13 +412,38 @@ static bool scan_ending(struct scan *scan, struct window *window, const struct f
 	return false;
 }
 
+// The frames go on behind a gap.
+static bool scan_gap(struct scan *scan, struct window *window, const struct frame *frame,
+		     uint64_t size, uint64_t *offset)
+{
+	uint64_t at = scan->label_len + scan->place + TAPE_FRAME_HEAD;
+	char payload[GAP_PAYLOAD];
+	struct unpack in;
+	struct mark start;
+
+	if (frame->len < GAP_PAYLOAD || frame->len > 2 * (size_t)GAP_PAYLOAD ||
+	    !look(window, at + frame->len - GAP_PAYLOAD, payload, GAP_PAYLOAD))
+		return false;
+	unpack_init(&in, payload, GAP_PAYLOAD);
+	start.place = unpack_u64(&in);
+	start.offset = unpack_u64(&in);
+	start.stdout_bytes = unpack_u64(&in);
+	if (start.place < scan->place + TAPE_FRAME_HEAD + frame->len ||
+	    start.place > size - scan->label_len || start.offset < *offset)
+		return false;
+	scan->gap(scan->arg, frame->len, &start);
+	scan->place = start.place;
+	*offset = start.offset;
+	return true;
+}
+
 // The last frame is as long as what came of it.
 static bool scan_short(struct scan *scan, struct frame *frame, uint64_t at, uint64_t size)
 {
 	uint8_t head[TAPE_FRAME_HEAD];
 
 	frame->len = (size_t)(size - at - TAPE_FRAME_HEAD);
-	if (frame->kind == FRAME_END || frame->len == 0)
+	if (frame->kind >= FRAME_END || frame->len == 0)
 		return false;
 	frame_put(head, frame->kind, frame->len, frame->offset);
 	if (pwrite(scan->file, head, sizeof(head), (off_t)at) == sizeof(head))
@@ -450,6 +475,8 @@ static bool scan_frame(struct scan *scan, struct window *window, uint64_t size, 
 		return false;
 	if (frame.kind == FRAME_END)
 		return scan_ending(scan, window, &frame);
+	if (frame.kind == FRAME_GAP)
+		return scan_gap(scan, window, &frame, size, offset);
 	at += TAPE_FRAME_HEAD;
 	for (size_t done = 0, part; done < frame.len; done += part) {
 		part = frame.len - done < sizeof(piece) ? frame.len - done : sizeof(piece);

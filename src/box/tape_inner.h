@@ -11,7 +11,13 @@
 
 #define TAPE_FRAME_HEAD 8
 
-enum frame_kind { FRAME_STDOUT = TAPE_STDOUT, FRAME_STDERR = TAPE_STDERR, FRAME_END, FRAME_KINDS };
+enum frame_kind {
+	FRAME_STDOUT = TAPE_STDOUT,
+	FRAME_STDERR = TAPE_STDERR,
+	FRAME_END,
+	FRAME_GAP, // behind the kept part: where the window begins
+	FRAME_KINDS
+};
 
 struct frame {
 	enum frame_kind kind;
@@ -21,11 +27,6 @@ struct frame {
 
 void frame_put(uint8_t at[TAPE_FRAME_HEAD], enum frame_kind kind, size_t len, uint64_t offset);
 bool frame_get(const uint8_t at[TAPE_FRAME_HEAD], struct frame *out); // false: this is no frame
-
-// Where a frame begins: its place, the bytes before it, and how many of them are stdout's.
-struct mark {
-	uint64_t place, offset, stdout_bytes;
-};
 
 struct tape_utf8 {
 	bool broken;
@@ -66,11 +67,20 @@ struct tape {
 	bool truncated[TAPE_STREAMS];
 	struct tape_utf8 utf8[TAPE_STREAMS];
 	struct bell more, wrote;
-	bool stalled;			   // there was no room: what comes is not kept
-	int64_t retry_at;		   // loop time: then it is tried again
-	struct link readers, window;	   // of tape_live.c
-	uint64_t window_end, window_bytes; // unkept bytes that came for readers; those in memory
+	bool stalled;			  // there was no room: what comes is not kept
+	int64_t retry_at;		  // loop time: then it is tried again
+	struct link readers, chunks;	  // of tape_live.c
+	uint64_t chunks_end, chunk_bytes; // bytes that came to readers by memory; those still there
+	uint64_t unkept;		  // bytes that found no room
 	struct bell drained;
+	struct tape_window *window;	// of tape_window.c; NULL: none
+	bool no_window;			// the file system takes none
+	uint64_t dropped[TAPE_STREAMS]; // past the cap, behind the end of the log
+	struct {
+		uint64_t place;
+		int64_t until; // loop time
+	} absent;	       // a reader that may come back
+	bool hurried, lingers;
 };
 
 #define ENDING_MAX 96
@@ -99,8 +109,44 @@ bool tape_disk_is_short(int dir, int file, size_t len); // for `len` more; on a 
 
 // In tape_live.c: bytes that are not kept, for attached readers. Waits for the slowest.
 void tape_pass(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
-bool tape_window_fits(const struct tape *tape, size_t len); // tape_pass() will not wait
+bool tape_pass_fits(const struct tape *tape, size_t len); // tape_pass() will not wait
+void tape_chunks_free(struct tape *tape);
+bool tape_is_followed(const struct tape *tape); // by a reader, or one that may come back
+void tape_detach_slow(struct tape *tape);
+#define TAPE_LOOK_MS 1000 // between two looks at readers that are waited for
+
+// In tape_window.c: the part of the log past the cap.
+#define GAP_PAYLOAD 24
+struct tape_window {
+	struct mark gap;    // where the kept part ends, and the record of the gap begins
+	size_t gap_len;	    // of the record
+	struct mark start;  // the first frame that is there
+	uint64_t punched;   // up to this place
+	uint64_t counted;   // bytes, in the sum of all windows
+	struct mark *steps; // frames to begin at, from `start` on
+	size_t step_count;
+};
+bool tape_window_takes(const struct tape *tape); // the next bytes go there
+// Waits for the slowest reader. False: nobody follows any more.
+bool tape_window_await(struct tape *tape);
+// For whoever has the disk, before a frame is put at the end of the log. An errno.
+int tape_window_make_room(struct tape *tape);
+void tape_window_log(struct tape *tape, enum tape_stream stream, size_t len);
+// Where a reader is: a frame, or the end; 0: there is no window.
+uint64_t tape_window_place(const struct tape *tape, const struct tape_reader *reader);
+struct mark tape_window_find(const struct tape *tape, uint64_t offset);
+// Of a tape that is opened: what the record says.
+void tape_window_found(struct tape *tape, const struct mark *gap, size_t gap_len,
+		       const struct mark *start);
+void tape_window_linger(struct tape *tape); // the tape has ended: the window goes in a while
 void tape_window_free(struct tape *tape);
+// In tape_read.c: a run of bytes from a frame on, up to the place `end`. Waits for the disk.
+fallible tape_fetch(struct tape *tape, struct mark *at, uint64_t end, uint64_t offset,
+		    enum tape_stream *out_stream, void *room, size_t size, size_t *out_len);
+static inline uint64_t tape_all_dropped(const struct tape *tape)
+{
+	return tape->dropped[TAPE_STDOUT] + tape->dropped[TAPE_STDERR];
+}
 void tape_tell_cut(const struct tape *tape, const char *reason);
 
 void tape_check_utf8(struct tape_utf8 *utf8, const char *bytes, size_t len);
@@ -155,6 +201,8 @@ struct scan {
 	size_t label_len;
 	uint64_t place; // behind the last whole frame
 	void (*each)(void *arg, enum tape_stream stream, const char *bytes, size_t len);
+	// The record of the gap, `len` bytes behind its head.
+	void (*gap)(void *arg, size_t len, const struct mark *start);
 	void *arg;
 	bool ended, bad;
 	char ending[ENDING_MAX];

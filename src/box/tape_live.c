@@ -1,9 +1,10 @@
-// Output that finds no room on the disk is not kept, but readers that are attached still get it: it
-// waits for them in a window in memory. The slowest of them slows the writer, as a pipe would; a
-// reader that takes nothing for DETACH_MS is detached, and the writer goes on.
+// Readers that are attached. They get the log, kept or not (tape_window.c), and output that finds
+// no room on the disk: that waits for them in chunks in memory. The slowest of them slows the
+// writer, as a pipe would; a reader that takes nothing for a while (TIMER_READER) is detached, and
+// the writer goes on.
 //
-// A chunk of the window lies behind the kept byte at its offset: unkept bytes have no offset of
-// their own. A reader counts them apart, in the order of their arrival.
+// A chunk lies behind the byte of the log at its offset: bytes in chunks have no offset of their
+// own. A reader counts them apart, in the order of their arrival.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "box/tape_inner.h"
+#include "model/timers.h"
 
-#define WINDOW_MAX (8ull << 20)
-#define WINDOW_LEAST (256ull << 10) // of each, when all together have WINDOWS_MAX
-#define WINDOWS_MAX (64ull << 20)
-#define DETACH_MS 30000
-#define LOOK_MS 1000
+#define CHUNKS_MAX (8ull << 20)	    // of a tape
+#define CHUNKS_LEAST (256ull << 10) // of each, when all together have CHUNKS_ALL
+#define CHUNKS_ALL (64ull << 20)
 #define STALL_MS 200 // until a tape without room looks for some again
 
 struct chunk {
@@ -29,27 +29,27 @@ struct chunk {
 	char bytes[];
 };
 
-static uint64_t all_windows; // bytes of all tapes
+static uint64_t all_chunks; // bytes of all tapes
 
 static void chunk_free(struct tape *tape, struct chunk *chunk)
 {
 	link_drop(&chunk->link);
-	tape->window_bytes -= chunk->len;
-	all_windows -= chunk->len;
+	tape->chunk_bytes -= chunk->len;
+	all_chunks -= chunk->len;
 	free(chunk);
 }
 
 // Chunks that every reader has had.
-static void window_trim(struct tape *tape)
+static void chunks_trim(struct tape *tape)
 {
-	uint64_t least = tape->window_end;
+	uint64_t least = tape->chunks_end;
 
 	list_each (at, &tape->readers) {
 		const struct tape_reader *reader = link_of(at, struct tape_reader, link);
 
 		least = reader->passed < least ? reader->passed : least;
 	}
-	list_each (at, &tape->window) {
+	list_each (at, &tape->chunks) {
 		struct chunk *chunk = link_of(at, struct chunk, link);
 
 		if (chunk->begin + chunk->len <= least)
@@ -58,10 +58,15 @@ static void window_trim(struct tape *tape)
 	bell_ring(&tape->drained);
 }
 
-void tape_window_free(struct tape *tape)
+void tape_chunks_free(struct tape *tape)
 {
-	list_each (at, &tape->window)
+	list_each (at, &tape->chunks)
 		chunk_free(tape, link_of(at, struct chunk, link));
+}
+
+bool tape_is_followed(const struct tape *tape)
+{
+	return !link_empty(&tape->readers) || loop_now(tape->loop) < tape->absent.until;
 }
 
 void tape_attach(struct tape_reader *reader, struct tape *tape, uint64_t offset)
@@ -69,20 +74,62 @@ void tape_attach(struct tape_reader *reader, struct tape *tape, uint64_t offset)
 	*reader = (struct tape_reader){
 		.tape = tape,
 		.offset = offset,
-		.passed = tape->window_end,
+		.passed = tape->chunks_end,
 		.moved_ms = loop_now(tape->loop),
+		// What went by memory alone has no offset: whether it was missed is not known.
+		.cut = tape->unkept > 0,
 	};
+	tape->absent.until = 0; // the one that came back, most likely
 	link_add(&tape->readers, &reader->link);
+}
+
+void tape_reattach(struct tape_reader *reader, struct tape *tape)
+{
+	struct tape_reader before = *reader;
+
+	tape_attach(reader, tape, before.offset);
+	reader->missed = before.missed;
+	reader->cut = true;
+	reader->taken = before.taken;
+	reader->arg = before.arg;
+}
+
+void tape_await_reader(struct tape *tape)
+{
+	tape->absent.place = tape->window ? tape->window->start.place : 0;
+	tape->absent.until = loop_now(tape->loop) + timer_ms(TIMER_READER);
+}
+
+static void reader_leave(struct tape_reader *reader)
+{
+	struct tape *tape = reader->tape;
+
+	link_drop(&reader->link);
+	reader->tape = NULL;
+	chunks_trim(tape);
 }
 
 void tape_detach(struct tape_reader *reader)
 {
-	if (!reader->tape)
+	struct tape *tape = reader->tape;
+	uint64_t place;
+	bool more;
+
+	if (!tape)
 		return;
-	link_drop(&reader->link);
-	if (!link_empty(&reader->tape->window))
-		window_trim(reader->tape);
-	reader->tape = NULL;
+	more = !tape_reader_is_done(reader);
+	place = tape_window_place(tape, reader);
+	if (more && (tape->absent.until <= loop_now(tape->loop) || place < tape->absent.place))
+		tape->absent.place = place;
+	if (more)
+		tape->absent.until = loop_now(tape->loop) + timer_ms(TIMER_READER);
+	reader_leave(reader);
+}
+
+void tape_hurry(struct tape *tape)
+{
+	tape->hurried = true;
+	bell_ring(&tape->drained);
 }
 
 static struct str tape_box(const struct tape *tape)
@@ -107,6 +154,11 @@ bool tape_takes(const struct tape *tape)
 	return tape_keeps(tape, 1) > 0;
 }
 
+bool tape_draws(const struct tape *tape)
+{
+	return tape->name && (tape_takes(tape) || tape_window_takes(tape));
+}
+
 bool tape_lacks_room(const struct tape *tape)
 {
 	return tape->stalled;
@@ -128,65 +180,75 @@ void tape_stall(struct tape *tape, const char *reason)
 		tape->cap = tape->kept;
 }
 
-static void detach_slow(struct tape *tape)
+// Its own reader may be slow without being stuck.
+static bool reader_is_stuck(struct tape_reader *reader, int64_t now)
 {
-	int64_t now = loop_now(tape->loop);
+	uint64_t taken = reader->taken ? reader->taken(reader->arg) : 0;
 
+	if (taken != reader->taken_before)
+		reader->moved_ms = now;
+	reader->taken_before = taken;
+	return !reader->waiting && now - reader->moved_ms >= timer_ms(TIMER_READER);
+}
+
+void tape_detach_slow(struct tape *tape)
+{
 	list_each (at, &tape->readers) {
 		struct tape_reader *reader = link_of(at, struct tape_reader, link);
 		char box[64], offset[24];
 
-		if (now - reader->moved_ms < DETACH_MS || reader->passed == tape->window_end)
+		if (!reader_is_stuck(reader, loop_now(tape->loop)))
 			continue;
 		snprintf(box, sizeof(box), STR_FMT, STR_ARG(tape_box(tape)));
 		snprintf(offset, sizeof(offset), "%llu", (unsigned long long)reader->offset);
 		log_event(LOG_WARN, "output.reader_detached", "sandbox", box, "tape",
 			  tape->name ? tape->name : "", "offset", offset, NULL);
-		reader->detached = true;
-		tape_detach(reader);
+		reader->detached = reader->cut = true;
+		reader->missed += tape->chunks_end - reader->passed;
+		reader_leave(reader);
 	}
 }
 
-static uint64_t window_room(const struct tape *tape)
+static uint64_t chunks_room(const struct tape *tape)
 {
-	uint64_t max = all_windows < WINDOWS_MAX ? WINDOW_MAX : WINDOW_LEAST;
+	uint64_t max = all_chunks < CHUNKS_ALL ? CHUNKS_MAX : CHUNKS_LEAST;
 
-	return tape->window_bytes < max ? max - tape->window_bytes : 0;
+	return tape->chunk_bytes < max ? max - tape->chunk_bytes : 0;
 }
 
-bool tape_window_fits(const struct tape *tape, size_t len)
+bool tape_pass_fits(const struct tape *tape, size_t len)
 {
-	return link_empty(&tape->readers) || window_room(tape) >= len;
+	return link_empty(&tape->readers) || chunks_room(tape) >= len;
 }
 
 void tape_pass(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
 {
 	struct chunk *chunk;
 
-	while (!tape_window_fits(tape, len) && tape->window_bytes) {
-		auto_err err = bell_wait(&tape->drained, loop_now(tape->loop) + LOOK_MS);
+	while (!tape_pass_fits(tape, len) && tape->chunk_bytes && !tape->hurried) {
+		auto_err err = bell_wait(&tape->drained, loop_now(tape->loop) + TAPE_LOOK_MS);
 
 		if (err && err_kind(err) != ERR_TIMEOUT)
 			return; // cancelled: nobody is waited for
-		detach_slow(tape);
+		tape_detach_slow(tape);
 	}
 	if (!len || link_empty(&tape->readers))
 		return;
 	chunk = mem_grow(NULL, 1, sizeof(*chunk) + len);
 	*chunk = (struct chunk){
-		.at = tape->end.offset, .begin = tape->window_end, .stream = stream, .len = len};
+		.at = tape->end.offset, .begin = tape->chunks_end, .stream = stream, .len = len};
 	memcpy(chunk->bytes, bytes, len);
 	link_init(&chunk->link);
-	link_add(&tape->window, &chunk->link);
-	tape->window_end += len;
-	tape->window_bytes += len;
-	all_windows += len;
+	link_add(&tape->chunks, &chunk->link);
+	tape->chunks_end += len;
+	tape->chunk_bytes += len;
+	all_chunks += len;
 	bell_ring(&tape->more);
 }
 
 static struct chunk *chunk_next(const struct tape_reader *reader)
 {
-	list_each (at, &reader->tape->window) {
+	list_each (at, &reader->tape->chunks) {
 		struct chunk *chunk = link_of(at, struct chunk, link);
 
 		if (chunk->begin + chunk->len > reader->passed)
@@ -209,16 +271,46 @@ static size_t chunk_read(struct tape_reader *reader, const struct chunk *chunk, 
 
 bool tape_reader_is_ready(const struct tape_reader *reader)
 {
-	return !reader->tape || reader->passed < reader->tape->window_end ||
-	       tape_is_ready(reader->tape, reader->offset);
+	const struct tape *tape = reader->tape;
+
+	return !tape || tape->ended || reader->passed < tape->chunks_end ||
+	       reader->offset != tape->end.offset;
 }
 
 bool tape_reader_is_done(const struct tape_reader *reader)
 {
 	const struct tape *tape = reader->tape;
 
-	return !tape || (tape->ended && reader->offset >= tape->end.offset &&
-			 reader->passed == tape->window_end);
+	if (!tape)
+		return !reader->detached;
+	return tape->ended && reader->offset >= tape_reached(tape) &&
+	       reader->passed == tape->chunks_end;
+}
+
+static void reader_skip(struct tape_reader *reader, uint64_t offset)
+{
+	reader->missed += offset - reader->offset;
+	reader->cut = true;
+	reader->offset = offset;
+}
+
+// From the log, where there is something.
+static fallible reader_fetch(struct tape_reader *reader, enum tape_stream *out_stream, void *room,
+			     size_t size, size_t *out_len)
+{
+	struct tape *tape = reader->tape;
+	const struct tape_window *window = tape->window;
+	struct err *err;
+
+	if (!window || reader->offset < window->gap.offset)
+		return tape_fetch(tape, NULL, window ? window->gap.place : tape->end.place,
+				  reader->offset, out_stream, room, size, out_len);
+	if (reader->at.place < window->start.place || reader->at.offset > reader->offset)
+		reader->at = tape_window_find(tape, reader->offset);
+	err = tape_fetch(tape, &reader->at, tape->end.place, reader->offset, out_stream, room, size,
+			 out_len);
+	bell_ring(&tape->drained);
+	return err;
 }
 
 fallible tape_read_on(struct tape_reader *reader, enum tape_stream *out_stream, void *room,
@@ -227,6 +319,7 @@ fallible tape_read_on(struct tape_reader *reader, enum tape_stream *out_stream, 
 	for (;;) {
 		struct tape *tape = reader->tape;
 		struct chunk *chunk = tape ? chunk_next(reader) : NULL;
+		struct err *err;
 
 		if (!tape)
 			return err_new(
@@ -236,16 +329,26 @@ fallible tape_read_on(struct tape_reader *reader, enum tape_stream *out_stream, 
 		if (chunk && chunk->at <= reader->offset) {
 			*out_stream = chunk->stream;
 			*out_len = chunk_read(reader, chunk, room, size);
-			window_trim(tape);
+			chunks_trim(tape);
 			return OK;
 		}
-		if (chunk && size > chunk->at - reader->offset)
+		if (tape->window && reader->offset >= tape->window->gap.offset &&
+		    reader->offset < tape->window->start.offset)
+			reader_skip(reader, tape->window->start.offset);
+		if (chunk && chunk->at > reader->offset && size > chunk->at - reader->offset)
 			size = (size_t)(chunk->at - reader->offset);
-		if (reader->offset < tape->end.offset || tape->ended)
-			return tape_read(tape, &reader->offset, out_stream, room, size, out_len,
-					 deadline);
-		if (reader->offset > tape->end.offset)
+		if (reader->offset < tape->end.offset) {
+			TRY(reader_fetch(reader, out_stream, room, size, out_len));
+			reader->offset += *out_len;
+			return OK;
+		}
+		if (tape->ended && reader->offset < tape_reached(tape))
+			reader_skip(reader, tape_reached(tape));
+		if (tape->ended || reader->offset > tape->end.offset)
 			return tape_read(tape, &reader->offset, out_stream, room, size, out_len, 0);
-		TRY(bell_wait(&tape->more, deadline), "wait for output");
+		reader->waiting = true;
+		err = bell_wait(&tape->more, deadline);
+		reader->waiting = false;
+		TRY(err, "wait for output");
 	}
 }

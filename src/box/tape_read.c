@@ -35,12 +35,13 @@ static struct mark mark_before(const struct tape *tape, uint64_t offset)
 static void look_up(struct tape *tape, struct fetch *fetch)
 {
 	bool was_shut = tape->file < 0;
+	uint64_t end = fetch->end;
 
 	if (fetch->at.place < tape->memory_len) {
 		fetch->memory = tape->memory;
-		fetch->end = tape->memory_len;
+		fetch->end = tape->memory_len < end ? tape->memory_len : end;
 		fetch_run(fetch);
-		if (fetch->len || fetch->errnum || fetch->at.place >= tape->end.place)
+		if (fetch->len || fetch->errnum || fetch->at.place >= end)
 			return;
 		fetch->memory = NULL;
 	}
@@ -48,7 +49,7 @@ static void look_up(struct tape *tape, struct fetch *fetch)
 	fetch->name = tape->name;
 	fetch->file = tape->file;
 	fetch->shift = tape->label_len - tape->file_from;
-	fetch->end = tape->end.place;
+	fetch->end = end;
 	offload_run(fetch_run, fetch);
 	if (!was_shut || fetch->file < 0)
 		return;
@@ -58,39 +59,49 @@ static void look_up(struct tape *tape, struct fetch *fetch)
 		close(fetch->file); // another reader was faster; it shares the file's inode
 }
 
+fallible tape_fetch(struct tape *tape, struct mark *at, uint64_t end, uint64_t offset,
+		    enum tape_stream *out_stream, void *room, size_t size, size_t *out_len)
+{
+	struct fetch fetch = {.room = room, .size = size, .offset = offset, .end = end};
+
+	fetch.at = at ? *at : mark_before(tape, offset);
+	look_up(tape, &fetch);
+	if (!fetch.errnum && !fetch.len)
+		fetch.errnum = EIO;
+	if (fetch.errnum)
+		return err_sys(fetch.errnum, "read a tape");
+	*(at ? at : &tape->hint) = fetch.at;
+	*out_stream = fetch.stream;
+	*out_len = fetch.len;
+	return OK;
+}
+
 fallible tape_read(struct tape *tape, uint64_t *offset, enum tape_stream *out_stream, void *room,
 		   size_t size, size_t *out_len, int64_t deadline)
 {
-	struct fetch fetch = {.room = room, .size = size, .offset = *offset};
-
-	while (*offset >= tape->end.offset) {
-		if (*offset > tape->end.offset)
+	while (*offset >= tape_kept(tape)) {
+		if (*offset > tape_reached(tape))
 			return err_hint(err_new(INVALID, "bad_offset",
 						"the offset is past the end of the output"),
 					"there are %llu bytes",
-					(unsigned long long)tape->end.offset);
+					(unsigned long long)tape_reached(tape));
 		if (tape->ended) {
 			*out_len = 0;
 			return OK;
 		}
 		TRY(bell_wait(&tape->more, deadline), "wait for output");
 	}
-	fetch.at = mark_before(tape, *offset);
-	look_up(tape, &fetch);
-	if (!fetch.errnum && !fetch.len)
-		fetch.errnum = EIO;
-	if (fetch.errnum)
-		return err_sys(fetch.errnum, "read a tape");
-	tape->hint = fetch.at;
-	*offset += fetch.len;
-	*out_stream = fetch.stream;
-	*out_len = fetch.len;
+	if (size > tape_kept(tape) - *offset)
+		size = (size_t)(tape_kept(tape) - *offset);
+	TRY(tape_fetch(tape, NULL, tape->window ? tape->window->gap.place : tape->end.place,
+		       *offset, out_stream, room, size, out_len));
+	*offset += *out_len;
 	return OK;
 }
 
 bool tape_is_ready(const struct tape *tape, uint64_t offset)
 {
-	return tape->ended || offset != tape->end.offset;
+	return tape->ended || offset < tape_kept(tape);
 }
 
 uint64_t tape_seek(const struct tape *tape, enum tape_stream stream, uint64_t bytes,
@@ -117,12 +128,25 @@ static void found(void *arg, enum tape_stream stream, const char *bytes, size_t 
 	struct tape *tape = arg;
 
 	if (!bytes) {
-		tape_log(tape, stream, len);
+		if (tape->window)
+			tape_window_log(tape, stream, len);
+		else
+			tape_log(tape, stream, len);
 		return;
 	}
-	tape->kept += len;
 	tape->seen[stream] += len;
+	if (tape->window)
+		return;
+	tape->kept += len;
 	tape_check_utf8(&tape->utf8[stream], bytes, len);
+}
+
+static void found_gap(void *arg, size_t len, const struct mark *start)
+{
+	struct tape *tape = arg;
+	struct mark gap = tape->end;
+
+	tape_window_found(tape, &gap, len, start);
 }
 
 static bool read_ending(struct tape *tape, const struct scan *scan)
@@ -151,12 +175,29 @@ static bool read_ending(struct tape *tape, const struct scan *scan)
 	return unpack_end(&in);
 }
 
+// What its end says of bytes that are neither kept nor in the window.
+static void settle_dropped(struct tape *tape)
+{
+	uint64_t out = tape->end.stdout_bytes, err = tape->end.offset - out;
+
+	if (!tape->ended)
+		return;
+	if (tape->seen[TAPE_STDOUT] > out)
+		tape->dropped[TAPE_STDOUT] = tape->seen[TAPE_STDOUT] - out;
+	if (tape->seen[TAPE_STDERR] > err)
+		tape->dropped[TAPE_STDERR] = tape->seen[TAPE_STDERR] - err;
+	if (tape->window)
+		tape_await_reader(tape);
+	tape_window_linger(tape);
+}
+
 fallible tape_open(struct loop *loop, int dir, const char *name, struct tape **out,
 		   struct tape_label *out_label)
 {
 	auto_tape tape = tape_new(loop, dir, 0);
 	struct tape_label label;
-	struct scan scan = {.dir = dir, .name = name, .file = -1, .each = found, .arg = tape};
+	struct scan scan = {
+		.dir = dir, .name = name, .file = -1, .each = found, .gap = found_gap, .arg = tape};
 
 	tape->left = true; // until it is known to be one
 	tape->sealed = true;
@@ -174,6 +215,8 @@ fallible tape_open(struct loop *loop, int dir, const char *name, struct tape **o
 	tape->left = false;
 	tape->name = mem_str(name);
 	tape->made = tape->labelled = true;
+	if (tape->window && tape->kept > label.cap)
+		tape->kept = label.cap; // but for part of a character
 	tape->cap = label.cap > tape->kept ? label.cap : tape->kept;
 	if (!scan.ended) {
 		uint8_t flags = (uint8_t)tape->label[LABEL_FLAGS_AT];
@@ -183,6 +226,7 @@ fallible tape_open(struct loop *loop, int dir, const char *name, struct tape **o
 		tape->cut = flags & (LABEL_CUT_OUT | LABEL_CUT_ERR);
 	}
 	tape->ended = tape->closed = scan.ended;
+	settle_dropped(tape);
 	*out_label = label;
 	*out = take_ptr(tape);
 	return OK;

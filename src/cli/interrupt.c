@@ -7,12 +7,14 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 #include <unistd.h>
 
 // A signal handler has no argument of ours: the one place of this program that needs a global.
 static struct {
 	_Atomic(struct cove *) cove;
 	_Atomic(void (*)(void)) undo;
+	_Atomic(const char *) words;
 	volatile sig_atomic_t signal, shielded, armed;
 	int pipe[2];
 } state = {.pipe = {-1, -1}};
@@ -24,8 +26,13 @@ static void on_signal(int signal)
 	int saved = errno;
 
 	if (state.signal) { // the second one: at once
+		const char *words = atomic_load(&state.words);
+
 		if (undo)
 			undo();
+		if (words && write(STDERR_FILENO, words, strlen(words)) < 0) {
+			// nobody is there to read it
+		}
 		_exit(128 + signal);
 	}
 	state.signal = signal;
@@ -67,6 +74,11 @@ void interrupt_arm(struct cove *cove)
 			sigaction(signals[i], &act, NULL);
 	}
 	signal(SIGPIPE, SIG_IGN);
+}
+
+void interrupt_saying(const char *words)
+{
+	atomic_store(&state.words, words);
 }
 
 void interrupt_disarm(const struct cove *cove)

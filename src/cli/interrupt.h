@@ -19,6 +19,8 @@ bool interrupt_take(void);
 // Readable once a signal has come, for those who poll. Only after interrupt_arm().
 int interrupt_fd(void);
 
+// Told on stderr when the second signal ends the process, which has undone nothing. NULL: nothing.
+void interrupt_saying(const char *words);
 // Called before a signal ends the process for good: it must be safe in a
 // signal handler. NULL: nothing.
 void interrupt_undoing(void (*undo)(void));

@@ -122,9 +122,14 @@ fallible jobs_talk(struct call *call, struct remote *remote, struct cove_box *bo
 {
 	struct cove_result result = {0};
 	auto_process process = NULL;
+	struct err *err;
 
 	TRY(begin(remote, box, body, true, &process));
-	TRY(talk(remote, process));
+	err = talk(remote, process);
+	if (err && err_kind(err) == ERR_CANCELLED &&
+	    cove_process_interrupt(process, &remote->error) != COVE_OK)
+		print_note("the command could not be ended and may still run");
+	TRY(err);
 	TRY(remote_did(remote, cove_process_wait(process, -1, &result, &remote->error)));
 	return status_take(call, &result);
 }
@@ -327,22 +332,40 @@ static int put_err(void *arg, const void *bytes, size_t len)
 	return output->err != NULL;
 }
 
+// Whether what is kept is all that was written.
+static fallible kept_whole(struct remote *remote, struct cove_process *process)
+{
+	struct cove_process_info info = {0};
+	struct cove_result result = {0};
+
+	TRY(remote_did(remote, cove_process_info(process, &info, &remote->error)));
+	result.stdout_truncated = info.truncated;
+	result.output_bytes = info.output_bytes;
+	result.missed_bytes = info.output_bytes - info.kept_bytes;
+	return status_whole(&result);
+}
+
 static fallible so_far(struct remote *remote, struct cove_process *process)
 {
 	struct output output = {0};
 	struct cove_sink sink = {.on_stdout = put_out, .on_stderr = put_err, .arg = &output};
 	enum cove_kind kind = cove_process_logs(process, false, &sink, &remote->error);
 
-	return output.err ? output.err : remote_did(remote, kind);
+	if (output.err)
+		return output.err;
+	TRY(remote_did(remote, kind));
+	return kept_whole(remote, process);
 }
 
 static fallible follow(struct remote *remote, struct cove_process *process)
 {
+	struct cove_result result = {0};
 	bool ended = false;
 
 	while (!ended)
 		TRY(show(remote, process, -1, &ended));
-	return OK;
+	TRY(remote_did(remote, cove_process_wait(process, -1, &result, &remote->error)));
+	return status_whole(&result);
 }
 
 struct lines {
@@ -387,6 +410,7 @@ static fallible show_lines(struct call *call, struct remote *remote, const char 
 {
 	on_exit_call(lines_done) struct lines lines = {.shown = BUF_INIT(REMOTE_REPLY_MAX)};
 	const char *tail = call_value(call, OPT_TAIL);
+	struct cove_result result = {0};
 	uint64_t wanted = 0;
 	bool ended = false;
 
@@ -402,7 +426,10 @@ static fallible show_lines(struct call *call, struct remote *remote, const char 
 	TRY(tail_print(&lines.tail));
 	while (!ended && call_has(call, OPT_FOLLOW))
 		TRY(next_lines(remote, process, &lines, &ended));
-	return OK;
+	if (!ended)
+		return kept_whole(remote, process);
+	TRY(remote_did(remote, cove_process_wait(process, -1, &result, &remote->error)));
+	return status_whole(&result);
 }
 
 static fallible logs(struct call *call, struct remote *remote, const char *id,

@@ -74,12 +74,13 @@ static fallible follow(struct call *call, struct remote *remote, struct cove_box
 	struct cove_exec_options options = {
 		.command = *command,
 		.sink = {.on_stdout = put_out, .on_stderr = put_err, .arg = &output},
-		.detach = true,
 		.bare = true,
 	};
 	struct cove_result result;
 	enum cove_kind kind = cove_exec(box, &options, &result, &remote->error);
 
+	if (kind && strcmp(remote->error.reason, "still_running") == 0)
+		print_note("%s", remote->error.message);
 	if (output.err)
 		return output.err;
 	TRY(remote_did(remote, kind));
@@ -135,6 +136,7 @@ static fallible whole(struct call *call, struct remote *remote, struct cove_box 
 
 	TRY(remote_did(remote, cove_exec_output(box, command, &output, &remote->error)));
 	print_output(&output);
+	TRY(status_whole(&output.result));
 	call->exit = output.result.exit_code;
 	return OK;
 }
@@ -199,6 +201,7 @@ fallible run_exec(struct call *call)
 	TRY(read_input(call, &input, &body));
 	TRY(remote_open(&remote, call));
 	interrupt_arm(remote.cove);
+	interrupt_saying("cove: the command may still run in the sandbox\n");
 	box = cove_box_at(remote.cove, call->words[0]);
 	return status_end(call, conduct(call, &remote, box, &body));
 }

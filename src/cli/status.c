@@ -20,9 +20,20 @@ static void tell(const struct cove_result *result)
 	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++)
 		if (strcmp(result->ended, endings[i].word) == 0)
 			print_note("%s", endings[i].text);
-	if (result->stdout_truncated || result->stderr_truncated)
-		print_note(
-			"the command wrote more than is kept; the rest was dropped (see --output)");
+}
+
+fallible status_whole(const struct cove_result *result)
+{
+	if (!result->stdout_truncated && !result->stderr_truncated)
+		return OK;
+	if (!result->output_bytes)
+		return err_hint(err_new(NO_SPACE, "output_incomplete", "the output is incomplete"),
+				"more was written than is kept, see --output");
+	return err_hint(err_new(NO_SPACE, "output_incomplete",
+				"the output is incomplete: %llu of %llu bytes were not shown",
+				(unsigned long long)result->missed_bytes,
+				(unsigned long long)result->output_bytes),
+			"more was written than is kept (see --output), or it was not read in time");
 }
 
 fallible status_take(struct call *call, const struct cove_result *result)
@@ -31,6 +42,7 @@ fallible status_take(struct call *call, const struct cove_result *result)
 		tell(result);
 	if (strcmp(result->ended, "box_lost") == 0)
 		return err_new(BAD_PEER, "box_lost", "there is no status to hand on");
+	TRY(status_whole(result));
 	call->exit = result->exit_code;
 	return OK;
 }
@@ -47,5 +59,7 @@ fallible status_end(struct call *call, struct err *err)
 		call->exit = STATUS_NOT_FOUND;
 	else if (strcmp(err_reason(err), "not_executable") == 0)
 		call->exit = STATUS_CANNOT_INVOKE;
+	else if (strcmp(err_reason(err), "output_incomplete") == 0)
+		call->exit = STATUS_OWN_FAILURE;
 	return err;
 }

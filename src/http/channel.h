@@ -53,4 +53,5 @@ struct http_conn {
 	struct task *absent; // cancelled when the peer is gone: the handler waits for others
 	struct str probe;    // what a client that hung up may be sent to learn whether it reads
 	bool probed;
+	struct timer quiet; // until a silent event stream is sent a comment
 };

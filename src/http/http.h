@@ -101,9 +101,13 @@ void http_reset(struct http *x);
 #define HTTP_PROBE_EVENT STR(":\n\n")			     // between two events of a stream
 // Until http_back(), the handler waits for something else than its client: one that is found gone
 // cancels the task. Without a probe, or with a client that vanished silently, keep-alive finds out.
-// CANCELLED client_gone when it is already known.
+// CANCELLED client_gone when it is already known. With HTTP_PROBE_EVENT the client is sent a
+// comment line now and then (http_keepalive()), for those on the way that close silent connections.
 fallible http_away(struct http *x, struct str probe);
 void http_back(struct http *x);
+void http_keepalive(uint32_t ms); // of the process, before anything is served; 15 s unless set
+// Bytes of the reply that the peer has taken: it changes while a slow one reads.
+uint64_t http_taken(struct http *x);
 // True once the peer is known to be gone, asked without waiting: for work that nobody awaits.
 bool http_peer_gone(struct http *x, struct str probe);
 // For whoever sends the head of a reply, just before.

@@ -15,13 +15,20 @@
 
 #define PATIENCE_MS (15 * 60 * 1000)
 
+static uint32_t quiet_ms = 15000;
+
+void http_keepalive(uint32_t ms)
+{
+	quiet_ms = ms;
+}
+
 void wired_be_patient(struct http *x)
 {
 	x->conn->silence_ms = PATIENCE_MS;
 }
 
 // False: the peer is gone, or cannot be talked to any more.
-static bool send_probe(struct http_conn *conn, struct str probe)
+static bool send_now(struct http_conn *conn, struct str probe)
 {
 	char room[64];
 	int len = conn->chunked ? snprintf(room, sizeof(room), "%zx\r\n" STR_FMT "\r\n", probe.len,
@@ -29,13 +36,18 @@ static bool send_probe(struct http_conn *conn, struct str probe)
 				: snprintf(room, sizeof(room), STR_FMT, STR_ARG(probe));
 	ssize_t sent;
 
-	if (conn->probed || !probe.len)
-		return true;
-	conn->probed = true;
 	sent = send(conn->stream.fd, room, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
 	// No room: what fills it was sent before, and will be answered by a reset just as well.
 	// Part of a probe would spoil the reply.
 	return sent == len || (sent < 0 && errno == EAGAIN);
+}
+
+static bool send_probe(struct http_conn *conn, struct str probe)
+{
+	if (conn->probed || !probe.len)
+		return true;
+	conn->probed = true;
+	return send_now(conn, probe);
 }
 
 static bool is_gone(struct http_conn *conn, struct str probe)
@@ -68,6 +80,19 @@ static void on_hangup(struct stream *stream)
 		task_cancel(conn->absent);
 }
 
+static void on_quiet(struct timer *timer)
+{
+	struct http_conn *conn = link_of(timer, struct http_conn, quiet);
+
+	if (!conn->absent)
+		return;
+	if (!send_now(conn, conn->probe)) {
+		task_cancel(conn->absent);
+		return;
+	}
+	loop_set_timer(conn->stream.loop, timer, loop_now(conn->stream.loop) + quiet_ms);
+}
+
 fallible wired_away(struct http *x, struct str probe)
 {
 	struct http_conn *conn = x->conn;
@@ -79,12 +104,39 @@ fallible wired_away(struct http *x, struct str probe)
 	}
 	conn->stream.on_hangup = on_hangup;
 	conn->absent = task_current();
+	if (x->reply_begun && str_eq(probe, HTTP_PROBE_EVENT)) {
+		conn->probe = probe;
+		conn->quiet.due = on_quiet;
+		loop_set_timer(conn->stream.loop, &conn->quiet,
+			       loop_now(conn->stream.loop) + quiet_ms);
+	}
 	return OK;
 }
 
 void wired_back(struct http *x)
 {
-	x->conn->absent = NULL;
+	struct http_conn *conn = x->conn;
+
+	conn->absent = NULL;
+	if (conn->quiet.at)
+		loop_drop_timer(conn->stream.loop, &conn->quiet);
+}
+
+// As the kernel has it, whose struct is longer than the library's.
+struct taken {
+	struct tcp_info info;
+	uint64_t pacing_rate, pacing_rate_max, acked;
+};
+
+uint64_t http_taken(struct http *x)
+{
+	struct taken taken = {0};
+	socklen_t len = sizeof(taken);
+
+	if (x->conn && !getsockopt(x->conn->stream.fd, IPPROTO_TCP, TCP_INFO, &taken, &len) &&
+	    len == sizeof(taken))
+		return taken.acked;
+	return x->bytes_out;
 }
 
 bool wired_is_gone(struct http *x, struct str probe)

@@ -190,7 +190,7 @@ static fallible pass_on(struct feed *feed)
 	cell_end(&feed->cell);
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		flush_cut(feed, (enum tape_stream)i);
-	if (tape_truncated(follow->tape, TAPE_STDOUT) || tape_truncated(follow->tape, TAPE_STDERR))
+	if (follow->reader.cut)
 		put_text(feed, TAPE_STDERR, STR("[cove: more was written than is kept]\n"));
 	return OK;
 }

@@ -36,7 +36,7 @@ void follow_done(struct follow *follow)
 	buf_done(&follow->out);
 }
 
-void follow_put_result(struct json_out *out, const struct exec_result *result)
+static void put_ending(struct json_out *out, const struct exec_result *result, bool whole)
 {
 	json_put_text(out, "ended", ending_word(result->ending));
 	if (result->signal)
@@ -44,8 +44,36 @@ void follow_put_result(struct json_out *out, const struct exec_result *result)
 	json_put_int(out, "durationMs", result->duration_ms);
 	json_put_int(out, "cpuMs", (int64_t)result->cpu_ms);
 	json_put_int(out, "maxRssBytes", (int64_t)result->max_rss);
-	json_put_bool(out, "stdoutTruncated", result->stdout_truncated);
-	json_put_bool(out, "stderrTruncated", result->stderr_truncated);
+	json_put_bool(out, "stdoutTruncated", result->stdout_truncated && !whole);
+	json_put_bool(out, "stderrTruncated", result->stderr_truncated && !whole);
+}
+
+void follow_put_ending(struct json_out *out, const struct exec_result *result)
+{
+	put_ending(out, result, false);
+}
+
+static void put_counts(const struct follow *follow, struct json_out *out)
+{
+	const struct tape *tape = follow->tape;
+
+	json_put_int(out, "keptBytes", (int64_t)tape_kept(tape));
+	json_put_int(out, "totalBytes",
+		     (int64_t)(tape_bytes(tape, TAPE_STDOUT) + tape_bytes(tape, TAPE_STDERR)));
+	json_put_int(out, "missedBytes", (int64_t)follow->reader.missed);
+}
+
+void follow_put_result(const struct follow *follow, struct json_out *out,
+		       const struct exec_result *result)
+{
+	put_ending(out, result, !follow->reader.cut);
+	if (follow->reader.cut)
+		put_counts(follow, out);
+}
+
+static uint64_t follow_taken(void *arg)
+{
+	return http_taken(arg);
 }
 
 void follow_prepare(struct follow *follow)
@@ -53,6 +81,8 @@ void follow_prepare(struct follow *follow)
 	follow->room = (char *)arena_take(follow->x->arena, FOLLOW_CUT_MAX + RUN) + FOLLOW_CUT_MAX;
 	follow->offset = follow->from.offset;
 	tape_attach(&follow->reader, follow->tape, follow->offset);
+	follow->reader.taken = follow_taken;
+	follow->reader.arg = follow->x;
 	follow->x->feed = str_is(follow->x->head.method, "GET"); // which can be said again
 	http_set(follow->x, "Cache-Control", STR("no-cache"));
 }
@@ -226,17 +256,32 @@ static void add_run(struct follow *follow, enum tape_stream stream, size_t len, 
 	add_data(follow, stream, (struct str){bytes.at, now}, base64);
 }
 
+static fallible read_next(struct follow *follow, enum tape_stream *stream, size_t *out,
+			  int64_t deadline)
+{
+	struct tape_reader *reader = &follow->reader;
+	struct err *err = tape_read_on(reader, stream, follow->room, RUN, out, deadline);
+
+	if (err && !reader->tape && reader->detached) {
+		err_free(err);
+		follow->was_detached = true;
+		follow->detached_at = reader->offset;
+		tape_reattach(reader, follow->tape);
+		err = tape_read_on(reader, stream, follow->room, RUN, out, deadline);
+	}
+	follow->offset = reader->offset;
+	return err;
+}
+
 // The next run of the tape; the client may leave meanwhile.
 fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *out)
 {
 	int64_t soon = loop_now(door_of(follow->x)->loop) + FIRST_MS;
-	struct tape_reader *reader = &follow->reader;
 	struct err *err;
 
 	// A command that ends at once is told in one packet.
-	if (!follow->x->reply_begun || tape_reader_is_ready(reader)) {
-		err = tape_read_on(reader, stream, follow->room, RUN, out, soon);
-		follow->offset = reader->offset;
+	if (!follow->x->reply_begun || tape_reader_is_ready(&follow->reader)) {
+		err = read_next(follow, stream, out, soon);
 		if (!err || err_kind(err) != ERR_TIMEOUT)
 			return err;
 		err_free(err);
@@ -246,10 +291,39 @@ fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *ou
 	else
 		TRY(http_begin(follow->x, 200, TYPE));
 	TRY(http_away(follow->x, HTTP_PROBE_EVENT));
-	err = tape_read_on(reader, stream, follow->room, RUN, out, CLOCK_NEVER);
+	err = read_next(follow, stream, out, CLOCK_NEVER);
 	http_back(follow->x);
-	follow->offset = reader->offset;
 	return err;
+}
+
+// What the client cannot get, before the run of `len` bytes behind it.
+static void tell_missed(struct follow *follow, size_t len, bool last)
+{
+	const struct tape_reader *reader = &follow->reader;
+	uint64_t behind = len + (reader->missed - follow->told);
+	struct json_out out;
+
+	if (!follow->was_detached && reader->missed == follow->told &&
+	    !(last && reader->cut && !follow->told_any))
+		return;
+	follow->offset = reader->offset > behind ? reader->offset - behind : 0;
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		add_run(follow, (enum tape_stream)i, 0, true);
+	follow->offset = reader->offset - len;
+	if (follow->was_detached) {
+		out = follow_event(follow, "detached");
+		json_put_int(&out, "offset", (int64_t)follow->detached_at);
+		follow_event_end(follow, &out);
+	}
+	if (reader->missed != follow->told || last) {
+		out = follow_event(follow, "truncated");
+		put_counts(follow, &out);
+		follow_event_end(follow, &out);
+		follow->told_any = true;
+	}
+	follow->was_detached = false;
+	follow->told = reader->missed;
+	follow->offset = reader->offset;
 }
 
 // What the client has already: bytes of the stream that the first run is not of.
@@ -280,6 +354,8 @@ fallible follow_tape(struct follow *follow)
 		enum tape_stream stream = TAPE_STDOUT;
 
 		TRY(follow_next(follow, &stream, &len));
+		if (follow->reader.cut)
+			tell_missed(follow, len, false);
 		if (follow->from.sent)
 			len -= leave_out(follow, stream, len);
 		else
@@ -291,6 +367,8 @@ fallible follow_tape(struct follow *follow)
 	} while (!tape_reader_is_done(&follow->reader));
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		add_run(follow, (enum tape_stream)i, 0, true);
+	if (follow->reader.cut)
+		tell_missed(follow, 0, true);
 	return OK;
 }
 

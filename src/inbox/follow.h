@@ -1,5 +1,6 @@
 // A tape as a stream of events: each run of output is one, with an id from which a client that lost
-// its connection goes on. A slow client slows nobody, and one that leaves disturbs nothing.
+// its connection goes on. A slow client slows the command once more was written than is kept; one
+// that leaves disturbs nothing. What a client cannot get is told: `detached`, `truncated`.
 #pragma once
 
 #include "inbox/job.h"
@@ -26,7 +27,11 @@ struct follow {
 	char *room;
 	struct tape_reader reader;
 	uint64_t offset; // behind what was read
-	bool joined;	 // the first run has come
+	uint64_t told;	 // bytes missed, as the last `truncated` says
+	bool told_any;
+	bool was_detached; // which is still to be told
+	uint64_t detached_at;
+	bool joined; // the first run has come
 	struct {
 		char bytes[FOLLOW_CUT_MAX];
 		size_t len;
@@ -57,4 +62,7 @@ void follow_tail(struct follow *follow, enum tape_stream stream, struct str text
 fallible follow_flush(struct follow *follow);
 fallible follow_end(struct follow *follow);
 
-void follow_put_result(struct json_out *out, const struct exec_result *result);
+// Whether the output is cut, and how much of it is missing, as this stream shows it.
+void follow_put_result(const struct follow *follow, struct json_out *out,
+		       const struct exec_result *result);
+void follow_put_ending(struct json_out *out, const struct exec_result *result);

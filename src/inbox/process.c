@@ -43,15 +43,18 @@ struct json_out process_answer(struct buf *body, const char *id)
 	return out;
 }
 
-void process_put_end(struct json_out *out, const struct proc_view *view)
+void process_put_end(struct json_out *out, const struct proc_view *view,
+		     const struct follow *follow)
 {
 	json_put_text(out, "status", proc_status_word(view->status));
 	if (view->ended_ms && view->exit_code >= 0)
 		json_put_int(out, "exitCode", view->exit_code);
 	if (view->error)
 		json_put_text(out, "error", view->error);
-	if (view->result)
-		follow_put_result(out, view->result);
+	if (view->result && follow)
+		follow_put_result(follow, out, view->result);
+	else if (view->result)
+		follow_put_ending(out, view->result);
 }
 
 void process_fail(struct http *x, const struct process_failure *failure, struct err *err)
@@ -165,7 +168,7 @@ fallible inbox_process_start(struct http *x)
 	return inbox_process_begin(x, json, &job);
 }
 
-static void put_process(struct json_out *out, const struct proc_view *view)
+static void put_process(struct json_out *out, const struct proc_view *view, const struct tape *tape)
 {
 	json_begin(out, '{');
 	json_put_text(out, "id", view->id);
@@ -176,7 +179,13 @@ static void put_process(struct json_out *out, const struct proc_view *view)
 		json_put_time(out, "endTime", view->ended_ms);
 	if (view->session)
 		json_put_text(out, "sessionId", view->session);
-	process_put_end(out, view);
+	process_put_end(out, view, NULL);
+	if (tape_truncated(tape, TAPE_STDOUT) || tape_truncated(tape, TAPE_STDERR)) {
+		json_put_int(out, "keptBytes", (int64_t)tape_kept(tape));
+		json_put_int(
+			out, "totalBytes",
+			(int64_t)(tape_bytes(tape, TAPE_STDOUT) + tape_bytes(tape, TAPE_STDERR)));
+	}
 	json_end(out, '}');
 }
 
@@ -218,7 +227,7 @@ static fallible send_list(struct http *x, const struct chosen *chosen)
 	for (size_t i = 0; i < chosen->count; i++) {
 		struct proc_view view = proc_look(chosen->procs[i]);
 
-		put_process(&out, &view);
+		put_process(&out, &view, proc_tape(chosen->procs[i]));
 		TRY(pour_flush(&pour));
 	}
 	json_end(&out, ']');
@@ -283,7 +292,7 @@ fallible inbox_process_get(struct http *x)
 	view = proc_look(process.proc);
 	out = process_answer(&body, NULL);
 	json_key(&out, "process");
-	put_process(&out, &view);
+	put_process(&out, &view, process.tape);
 	if (str_is(http_query(x, "times"), "true"))
 		put_times(&out, process.tape);
 	return door_answer(x, &out);
@@ -345,7 +354,7 @@ fallible inbox_process_delete(struct http *x)
 		return fail(x, "process.kill", err);
 	view = proc_look(process.proc);
 	out = process_answer(&body, view.id);
-	process_put_end(&out, &view);
+	process_put_end(&out, &view, NULL);
 	return door_answer(x, &out);
 }
 

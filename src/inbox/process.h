@@ -27,7 +27,9 @@ void process_done(struct process *process);
 // {"success":true,"processId":"…"
 struct json_out process_answer(struct buf *body, const char *id);
 // Status, exit code and how it ended, once it has.
-void process_put_end(struct json_out *out, const struct proc_view *view);
+// `follow`: the stream that it ends; NULL: none.
+void process_put_end(struct json_out *out, const struct proc_view *view,
+		     const struct follow *follow);
 // Answers an error in Cloudflare's words: the process is its context. `condition`: what was waited
 // for, and how long; NULL: nothing was.
 struct process_failure {

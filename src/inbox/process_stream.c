@@ -21,7 +21,7 @@ static fallible fail(struct http *x, const struct proc_view *view, struct err *e
 static fallible bad_offset(const struct tape *tape)
 {
 	return err_hint(err_new(INVALID, "bad_offset", "the offset is past the end of the output"),
-			"there are %llu bytes up to now", (unsigned long long)tape_kept(tape));
+			"there are %llu bytes up to now", (unsigned long long)tape_reached(tape));
 }
 
 // ?offset=, or what a client of event streams sends by itself when it comes back.
@@ -34,7 +34,7 @@ static fallible read_from(struct http *x, const struct tape *tape, struct follow
 	if (text.at && text.len && !follow_from_read(text, out))
 		return err_hint(err_new(INVALID, "bad_offset", "this is no offset"),
 				"give the id of the last event, or a number of bytes");
-	return out->offset > tape_kept(tape) ? bad_offset(tape) : OK;
+	return out->offset > tape_reached(tape) ? bad_offset(tape) : OK;
 }
 
 static void add_info(struct follow *follow, const struct proc_view *view)
@@ -55,7 +55,7 @@ static void add_exit(struct follow *follow, const struct proc_view *view)
 	snprintf(text, sizeof(text), "Process %s with exit code %d", proc_status_word(view->status),
 		 view->exit_code);
 	json_put_text(&out, "data", text);
-	process_put_end(&out, view);
+	process_put_end(&out, view, follow);
 	follow_event_end(follow, &out);
 }
 
@@ -137,7 +137,7 @@ static fallible read_raw(struct http *x, const struct tape *tape, struct raw *ra
 		raw->offset = tape_seek(tape, raw->stream, bytes, &before);
 		raw->skip = bytes - before;
 	}
-	return raw->offset > raw->until ? bad_offset(tape) : OK;
+	return raw->offset > (raw->live ? tape_reached(tape) : raw->until) ? bad_offset(tape) : OK;
 }
 
 static fallible next_raw(struct http *x, struct tape *tape, struct raw *raw, char *room,
@@ -180,6 +180,11 @@ static fallible send_raw(struct http *x, struct tape *tape, struct raw *raw)
 	return http_end(x);
 }
 
+static bool is_cut(const struct tape *tape)
+{
+	return tape_truncated(tape, TAPE_STDOUT) || tape_truncated(tape, TAPE_STDERR);
+}
+
 fallible inbox_process_tape(struct http *x)
 {
 	auto_process process = {0};
@@ -197,6 +202,8 @@ fallible inbox_process_tape(struct http *x)
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)raw.until);
 	http_set(x, "X-Tape-Bytes", str_of(text));
 	http_set(x, "X-Tape-Ended", tape_has_ended(process.tape) ? STR("true") : STR("false"));
+	if (is_cut(process.tape))
+		http_set(x, "X-Tape-Truncated", STR("true"));
 	TRY(http_begin(x, 200, "application/octet-stream"));
 	if (raw.live)
 		tape_attach(&raw.reader, process.tape, raw.offset);

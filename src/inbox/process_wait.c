@@ -55,7 +55,7 @@ fallible inbox_process_wait(struct http *x)
 		return OK;
 	}
 	out = process_answer(&body, view.id);
-	process_put_end(&out, &view);
+	process_put_end(&out, &view, NULL);
 	return door_answer(x, &out);
 }
 

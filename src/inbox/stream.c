@@ -1,5 +1,5 @@
-// The command is started as a process and its tape followed from the first byte. A client that
-// leaves, or reads slowly, does not disturb it.
+// The command is started as a process and its tape followed from the first byte: the client gets
+// all of it. One that leaves does not disturb the command.
 #include "inbox/stream.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void add_end(struct follow *follow, const struct proc_view *view)
 	out = follow_event(follow, "complete");
 	json_put_int(&out, "exitCode", view->exit_code);
 	if (view->result)
-		follow_put_result(&out, view->result);
+		follow_put_result(follow, &out, view->result);
 	follow_event_end(follow, &out);
 }
 

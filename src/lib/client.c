@@ -184,6 +184,7 @@ void cove_close(struct cove *cove)
 	task_trim();
 	if (cove->token)
 		secret_wipe(cove->token, strlen(cove->token));
+	json_free(cove->refusal);
 	free(cove->token);
 	free(cove->url);
 	free(cove);

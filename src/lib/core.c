@@ -136,6 +136,7 @@ void core_begin(struct cove *cove)
 	cove->code[0] = 0;
 	cove->status = 0;
 	cove->told_retry = false;
+	json_free(take_ptr(cove->refusal));
 }
 
 enum cove_kind core_end(struct cove *cove, struct err *err, struct cove_error *error)

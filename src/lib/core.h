@@ -12,6 +12,7 @@
 #include "http/client.h"
 #include "lib/cove.h"
 #include "loop/task.h"
+#include "wire/json.h"
 
 #define CORE_IDLE_MAX 4
 #define CORE_REPLY_MAX ((size_t)512 << 20)
@@ -35,6 +36,7 @@ struct cove {
 	char code[48];
 	int status;
 	bool told_retry, retryable;
+	struct json *refusal; // all of it; NULL: none
 };
 
 fallible core_init(struct cove *cove); // its loop

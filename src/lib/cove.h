@@ -216,10 +216,12 @@ struct cove_result {
 	int signal;	// 0: none
 	char ended[24]; // "exited", "signaled", "oom", "cpu_limit", "wall_limit", "killed_by_api",
 			// "box_lost"
-	bool stdout_truncated, stderr_truncated;
-	bool session_restarted; // the session's shell had to be replaced
+	bool stdout_truncated, stderr_truncated; // something of it was not given
+	bool session_restarted;			 // the session's shell had to be replaced
 	int64_t duration_ms, cpu_ms;
 	uint64_t max_rss;
+	uint64_t output_bytes,
+		missed_bytes; // when truncated: written; of that not given, as far as known
 };
 
 // Where output goes as it comes; either may be NULL. Nonzero: the caller wants no more, and the
@@ -230,7 +232,11 @@ struct cove_sink {
 	void *arg;
 };
 
-// Runs a command to its end. Cancelled or timed out, the command is killed too, unless `detach`.
+// Runs a command to its end. Its output comes whole, however much it is, while it is read: a
+// command whose output nobody takes waits. Cancelled or timed out, the command is ended too (INT,
+// after 2 s TERM, after 5 s KILL), unless `detach`; when that fails the reason is "still_running".
+// A connection that is lost ends nothing. A command that ran out of its own time has status 124 and
+// ended as "wall_limit", in a session as without one; COVE_INVALID "no_cwd": `cwd` is no directory.
 struct cove_exec_options {
 	struct cove_command command;
 	struct cove_sink sink;
@@ -302,7 +308,9 @@ struct cove_process_info {
 	const char *start_time, *end_time; // ISO 8601, UTC; end_time "" while it runs
 	int64_t pid;
 	bool ended;
-	int exit_code; // once it has ended
+	int exit_code;	// once it has ended
+	bool truncated; // less is kept of its output than it wrote
+	uint64_t kept_bytes, output_bytes;
 };
 
 COVE_API COVE_MUST enum cove_kind cove_process_start(struct cove_box *box,
@@ -325,6 +333,9 @@ COVE_API COVE_MUST enum cove_kind cove_process_signal(struct cove_process *proce
 						      struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_process_kill(struct cove_process *process,
 						    struct cove_error *error);
+// As Ctrl-C, and for good: INT, after 2 s as cove_process_kill.
+COVE_API COVE_MUST enum cove_kind cove_process_interrupt(struct cove_process *process,
+							 struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_process_kill_all(struct cove_box *box, uint64_t *out_count,
 							struct cove_error *error);
 

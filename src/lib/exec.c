@@ -1,9 +1,10 @@
 // A command whose output comes as events. The stream belongs to this call, the command to the
-// sandbox: when the call is cut short by the caller, the command is killed by its process id.
+// sandbox: when the call is cut short by the caller, the command is ended by its process id.
 #include "base/mem.h"
 #include "lib/box.h"
 #include "lib/feed.h"
 #include "lib/fields.h"
+#include "lib/process.h"
 #include "lib/sink.h"
 #include "lib/trip.h"
 #include "wire/text.h"
@@ -20,6 +21,8 @@ struct exec {
 	struct buf bytes, held; // held: words of the server, until the end says so
 	char *process;		// its id, once it is known
 	bool done;
+	bool cut;		      // the server told that something is missing
+	uint64_t missed, missed_here; // by connections before this one; by this one
 	struct cove_result result;
 };
 
@@ -77,7 +80,13 @@ static fallible on_event(struct exec *exec, const struct json *event)
 	if (strcmp(type, "complete") == 0 || strcmp(type, "exit") == 0) {
 		TRY(put_held(exec, event));
 		fields_result(event, &exec->result);
+		exec->result.stdout_truncated |= exec->cut && !exec->result.stderr_truncated;
+		exec->result.missed_bytes += exec->missed;
 		exec->done = true;
+	}
+	if (strcmp(type, "truncated") == 0) {
+		exec->cut = true;
+		exec->missed_here = (uint64_t)fields_number(event, "missedBytes", 0);
 	}
 	return strcmp(type, "error") == 0 ? feed_error(event) : OK;
 }
@@ -93,6 +102,8 @@ static fallible resume(struct exec *exec, struct err *lost)
 	if (!exec->process || !*exec->feed.id || !core_is_lost(exec->box->cove, lost))
 		return lost;
 	memcpy(reached, exec->feed.id, sizeof(reached));
+	exec->missed += exec->missed_here;
+	exec->missed_here = 0;
 	buf_fmt(&path, "%s/api/process/", exec->box->base);
 	text_percent(&path, str_of(exec->process));
 	buf_text(&path, "/stream?encoding=base64");
@@ -133,17 +144,22 @@ static fallible follow(struct exec *exec)
 	return OK;
 }
 
-// Nobody wants it any more. What becomes of this call is decided already.
-static void put_down(struct exec *exec)
+// Nobody wants it any more.
+static fallible put_down(struct exec *exec, struct err *why)
 {
 	auto_buf path = BUF_INIT(1 << 20);
+	auto_err err = OK;
 
 	if (!exec->process || exec->options->detach)
-		return;
+		return why;
+	feed_close(&exec->feed);
 	buf_fmt(&path, "%s/api/process/", exec->box->base);
 	text_percent(&path, str_of(exec->process));
-	err_free(trip_text(exec->box->cove, "DELETE", path.at, NULL, NULL, NULL));
+	err = process_interrupt(exec->box->cove, path.at);
 	core_begin(exec->box->cove);
+	return err ? err_recast(why, err_kind(why), "still_running",
+				"the command could not be ended and may still run")
+		   : why;
 }
 
 static fallible run(struct exec *exec)
@@ -156,10 +172,12 @@ static fallible run(struct exec *exec)
 	if (!buf_ok(&body))
 		return err_hint(err_new(TOO_LARGE, "stdin_too_large", "the input is too large"),
 				"start a process with an open stdin and write to it");
-	TRY(feed_open(&exec->feed, exec->box->cove, "POST", path, buf_view(&body), ""));
+	err = feed_open(&exec->feed, exec->box->cove, "POST", path, buf_view(&body), "");
+	if (err)
+		return fields_no_cwd(err, exec->box->cove, exec->options->command.cwd);
 	err = follow(exec);
 	if (err && (err_kind(err) == ERR_CANCELLED || err_kind(err) == ERR_TIMEOUT))
-		put_down(exec);
+		err = put_down(exec, err);
 	return err;
 }
 

@@ -140,6 +140,8 @@ void fields_result(const struct json *event, struct cove_result *out)
 		.duration_ms = fields_number(event, "durationMs", 0),
 		.cpu_ms = fields_number(event, "cpuMs", 0),
 		.max_rss = (uint64_t)fields_number(event, "maxRssBytes", 0),
+		.output_bytes = (uint64_t)fields_number(event, "totalBytes", 0),
+		.missed_bytes = (uint64_t)fields_number(event, "missedBytes", 0),
 	};
 	snprintf(out->ended, sizeof(out->ended), "%s", *ended ? ended : "exited");
 }
@@ -171,4 +173,14 @@ void fields_path(struct json_out *out, const char *name, const char *path)
 	key = mem_fmt("%sBase64", name);
 	text_base64(&coded, path, strlen(path));
 	json_put_str(out, key, buf_view(&coded));
+}
+
+// A session tells it by the status of the command, a command of its own by an error.
+fallible fields_no_cwd(struct err *err, struct cove *cove, const char *cwd)
+{
+	if (!cwd || strcmp(err_reason(err), "no_cwd") != 0)
+		return err;
+	core_begin(cove);
+	err = err_recast(err, ERR_INVALID, "no_cwd", "cannot enter '%s'", cwd);
+	return err_hint(err, "cwd must be a directory in the sandbox");
 }

@@ -21,3 +21,5 @@ void fields_result(const struct json *event, struct cove_result *out);
 fallible fields_bytes(const struct json *event, const char *key, struct buf *out);
 // A path, which is bytes: as text, or under NAMEBase64 when it is none.
 void fields_path(struct json_out *out, const char *name, const char *path);
+// An error about `cwd` in the one form that it has here, whatever started the command.
+fallible fields_no_cwd(struct err *err, struct cove *cove, const char *cwd);

@@ -65,9 +65,13 @@ static fallible on_event(struct cove_process *process, const struct json *event,
 		*found = process->bytes.len > 0;
 	} else if (strcmp(type, "exit") == 0 || strcmp(type, "complete") == 0) {
 		fields_result(event, &process->result);
+		process->result.stdout_truncated |= process->cut &&
+						    !process->result.stderr_truncated;
 		process->ended = true;
 		*out = (struct cove_piece){.ended = true};
 		*found = true;
+	} else if (strcmp(type, "truncated") == 0) {
+		process->cut = true;
 	} else if (strcmp(type, "error") == 0) {
 		return feed_error(event);
 	}

@@ -3,12 +3,15 @@
 // none comes twice.
 #include "lib/process.h"
 
+#include <signal.h>
+
 #include "base/mem.h"
 #include "lib/fields.h"
 #include "lib/trip.h"
 #include "wire/text.h"
 
 #define BODY_MAX ((size_t)4 << 20)
+#define INTERRUPT_MS 2000 // from INT to TERM
 #define PATIENCE_MS (7ull * 24 * 3600 * 1000)
 
 struct cove_process *cove_process_at(struct cove_box *box, const char *id)
@@ -50,6 +53,7 @@ static fallible start(struct cove_box *box, const struct cove_process_options *o
 	auto_json answer = NULL;
 	struct json_out json = json_to(&body);
 	struct cove_command command = options->command;
+	struct err *err;
 
 	command.input = NULL;
 	json_begin(&json, '{');
@@ -61,7 +65,9 @@ static fallible start(struct cove_box *box, const struct cove_process_options *o
 	if (options->auto_cleanup)
 		json_put_bool(&json, "autoCleanup", true);
 	json_end(&json, '}');
-	TRY(lib_box_post(box, "/api/process/start", &body, &answer));
+	err = lib_box_post(box, "/api/process/start", &body, &answer);
+	if (err)
+		return fields_no_cwd(err, box->cove, options->command.cwd);
 	if (!*fields_text(answer, "processId"))
 		return err_new(BAD_PEER, "bad_reply", "the daemon started a process without an id");
 	*out = cove_process_at(box, fields_text(answer, "processId"));
@@ -88,6 +94,9 @@ static struct cove_process_info info_of(const struct json *process)
 		.pid = fields_number(process, "pid", 0),
 		.ended = strcmp(status, "running") != 0 && strcmp(status, "starting") != 0,
 		.exit_code = (int)fields_number(process, "exitCode", 0),
+		.truncated = json_get(process, "totalBytes") != NULL,
+		.kept_bytes = (uint64_t)fields_number(process, "keptBytes", 0),
+		.output_bytes = (uint64_t)fields_number(process, "totalBytes", 0),
 	};
 }
 
@@ -152,6 +161,33 @@ enum cove_kind cove_process_signal(struct cove_process *process, int signal,
 	buf_fmt(&body, "{\"signal\":%d}", signal);
 	return core_end(process->cove, trip_text(process->cove, "POST", path, NULL, &body, NULL),
 			error);
+}
+
+fallible process_interrupt(struct cove *cove, const char *base)
+{
+	auto_free char *signal = mem_fmt("%s/signal", base);
+	auto_free char *wait = mem_fmt("%s/wait?timeoutMs=%d", base, INTERRUPT_MS);
+	auto_buf body = BUF_INIT(64);
+	auto_json ended = NULL;
+	auto_err err = OK;
+
+	atomic_store(&cove->cancelled, false); // what ended the call before is known
+	core_begin(cove);
+	buf_fmt(&body, "{\"signal\":%d}", SIGINT);
+	err = trip_text(cove, "POST", signal, NULL, &body, NULL);
+	core_begin(cove);
+	if (!err)
+		err = trip_json(cove, "GET", wait, NULL, &ended);
+	if (!err && ended)
+		return OK;
+	core_begin(cove);
+	return trip_text(cove, "DELETE", base, NULL, NULL, NULL);
+}
+
+enum cove_kind cove_process_interrupt(struct cove_process *process, struct cove_error *error)
+{
+	core_begin(process->cove);
+	return core_end(process->cove, process_interrupt(process->cove, process->base), error);
 }
 
 static fallible kill_all(struct cove_box *box, uint64_t *out_count)

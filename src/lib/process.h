@@ -15,5 +15,8 @@ struct cove_process {
 	char reached[64]; // the place in it: id of the last event
 	struct buf bytes; // of the last piece
 	bool ended;
+	bool cut; // something of it was not given
 	struct cove_result result;
 };
+// INT, and what is left is ended: the process whose path is `base`.
+fallible process_interrupt(struct cove *cove, const char *base);

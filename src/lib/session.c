@@ -4,6 +4,7 @@
 #include "lib/sink.h"
 
 #define BODY_MAX ((size_t)4 << 20)
+#define LATE_MAX ((size_t)32 << 10) // of each stream, with a time-out
 
 struct cove_session {
 	struct cove_box *box;
@@ -81,18 +82,63 @@ static fallible take(const struct json *answer, struct cove_output *out)
 	return err;
 }
 
+// The server tells a command that ran out of time by an error in a session, and by status 124 and a
+// line behind its stderr elsewhere. Here both are the latter.
+static fallible take_late(struct cove *cove, struct cove_output *out)
+{
+	const struct json *context = cove->refusal ? json_get(cove->refusal, "context") : NULL;
+	struct sink_both both = SINK_BOTH;
+	struct cove_result result = {
+		.exit_code = 124,
+		.ended = "wall_limit",
+		.session_restarted = fields_flag(context, "sessionRestarted"),
+		.duration_ms = fields_number(context, "timeoutMs", 0),
+	};
+
+	buf_text(&both.out, fields_text(context, "stdout"));
+	buf_text(&both.err, fields_text(context, "stderr"));
+	result.stdout_truncated = both.out.len >= LATE_MAX;
+	result.stderr_truncated = both.err.len >= LATE_MAX;
+	buf_fmt(&both.err, "Command timed out after %lldms", (long long)result.duration_ms);
+	sink_output(&both, &result, out);
+	sink_both_done(&both);
+	core_begin(cove);
+	return OK;
+}
+
+// The session's own word for a directory that it cannot enter.
+static bool did_not_enter(const struct json *answer, const char *cwd)
+{
+	auto_free char *words = mem_fmt("Failed to change directory to '%s'", cwd ? cwd : "");
+	auto_buf told = BUF_INIT(CORE_BODY_MAX);
+	auto_err err = cwd ? fields_bytes(answer, "stderr", &told) : OK;
+	size_t len = strlen(words);
+
+	return cwd && !err && fields_number(answer, "exitCode", 0) == 1 && told.len >= len &&
+	       told.len <= len + 1 && !memcmp(told.at, words, len);
+}
+
 static fallible run(struct cove_session *session, const struct cove_command *command,
 		    struct cove_output *out)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	auto_json answer = NULL;
 	struct json_out json = json_to(&body);
+	struct err *err;
 
 	json_begin(&json, '{');
 	TRY(fields_command(&json, command, session->id));
 	json_put_text(&json, "encoding", "base64");
 	json_end(&json, '}');
-	TRY(lib_box_post(session->box, "/api/execute", &body, &answer));
+	err = lib_box_post(session->box, "/api/execute", &body, &answer);
+	if (err && strcmp(err_reason(err), "command_timeout") == 0) {
+		err_free(err);
+		return take_late(session->box->cove, out);
+	}
+	TRY(err);
+	if (did_not_enter(answer, command->cwd))
+		return fields_no_cwd(err_new(INVALID, "no_cwd", "no such directory"),
+				     session->box->cove, command->cwd);
 	return take(answer, out);
 }
 

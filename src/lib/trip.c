@@ -62,8 +62,12 @@ fallible trip_refusal(struct cove *cove, int status, struct str text)
 {
 	auto_json reply = NULL;
 	auto_err malformed = json_read(text, &reply);
+	bool is_ours = !malformed && json_type(reply) == JSON_OBJECT;
+	struct err *err = refusal(cove, status, is_ours ? reply : NULL);
 
-	return refusal(cove, status, malformed || json_type(reply) != JSON_OBJECT ? NULL : reply);
+	json_free(cove->refusal);
+	cove->refusal = is_ours ? take_ptr(reply) : NULL;
+	return err;
 }
 
 fallible trip_accept(struct cove *cove, struct http_client *http, int status)

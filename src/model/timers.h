@@ -51,6 +51,8 @@
 	X(EVENTS,           "event-retention",      30 * TIMER_DAY,      "an event is forgotten") \
 	X(AUDIT,            "audit-retention",      365 * TIMER_DAY,     "a row of the audit log is forgotten, and its hash is kept") \
 	X(ALERT_QUIET,      "alert-quiet",          60 * TIMER_MINUTE,   "an alert that still holds is told again") \
+	X(READER,           "stream-reader",        30 * TIMER_SECOND,   "a reader of live output that took nothing is detached") \
+	X(QUIET,            "stream-keepalive",     15 * TIMER_SECOND,   "a silent event stream sends a comment line") \
 	X(SLOT_RETRY_1,     "slot-publish-1",       2 * TIMER_SECOND,    "the publication of a second slot is tried again") \
 	X(SLOT_RETRY_2,     "slot-publish-2",       4 * TIMER_SECOND,    "and again") \
 	X(SLOT_RETRY_3,     "slot-publish-3",       8 * TIMER_SECOND,    "and for the last time")

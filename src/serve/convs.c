@@ -11,6 +11,7 @@
 #include "conv/conv.h"
 #include "conv/faults.h"
 #include "conv/site.h"
+#include "http/http.h"
 #include "model/timers.h"
 
 #define RUNS "runs"
@@ -110,6 +111,7 @@ fallible serve_convs_open(const struct config *config, struct door *door, struct
 	if (!strcmp(config->dev, "on"))
 		faults_open(door->fleet->loop);
 	timers_scale((uint32_t)config->time_scale);
+	http_keepalive((uint32_t)timer_ms(TIMER_QUIET));
 	TRY(read_classes(config, door->fleet, site.classes, options.class_max));
 	TRY(open_runs(daemon_dir, &options.dir));
 	read_boot(site.boot);

@@ -44,7 +44,7 @@ def drive(label, script, *args, env):
 c.need_root()
 if not shutil.which("node") or not shutil.which("npm"):
     c.skip_all("node and npm are not here")
-if not c.ok(c.npm_install(HERE, WORK, "hook.mjs", "tap.mjs", "new.mjs", "old.mjs", "rpc.mjs", "object.mjs"), "the packages of the lock file are installed"):
+if not c.ok(c.npm_install(HERE, WORK, "hook.mjs", "tap.mjs", "new.mjs", "old.mjs", "rpc.mjs", "object.mjs", "silent.mjs"), "the packages of the lock file are installed"):
     c.done()
 cove = c.Cove()
 box = cove.create(limits={"memoryMB": 1024})
@@ -66,4 +66,12 @@ for transport in ("http", "websocket", "rpc"):
 c.same(cove.delete(box).status, 204, "the sandbox is deleted")
 c.same(cove.stop(), 0, "cove stops")
 c.same(c.remains(cove), {}, "nothing is left behind")
+cove.close()
+cove = c.Cove("--dev", "--time-scale=30")  # a comment line after half a second of silence
+box = cove.create(limits={"memoryMB": 1024})
+shown = cove.get("/v1/sandboxes/" + box["id"]).json
+drive("silence", "silent.mjs", env={
+    "SDK_URL": shown.get("baseUrl") or "%s/v1/t/%s/sandboxes/%s" % (cove.url, shown.get("token"), box["id"]),
+    "SDK_PLAIN_URL": "%s/v1/sandboxes/%s" % (cove.url, box["id"]), "SDK_KEY": cove.key, "SDK_REPO": ""})
+c.same(cove.close(), 0, "cove stops")
 c.done()

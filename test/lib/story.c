@@ -115,6 +115,30 @@ STORY(statuses, "statuses and endings are told as they are")
 	return true;
 }
 
+STORY(one_form, "a time-out and a missing directory are told in one form, in a session and without")
+{
+	struct cove_session *session = cove_session_at(box, "forms");
+	struct cove_command late = {.line = "echo before; sleep 30", .timeout_ms = 300};
+	struct cove_command away = {.line = "true", .cwd = "/nowhere"};
+	struct cove_output one = {0}, two = {0};
+	struct cove_error other;
+
+	SAY(fine(cove_exec_output(box, &late, &one, &error)));
+	SAY(fine(cove_session_exec(session, &late, &two, &error)));
+	SAY(one.result.exit_code == 124 && two.result.exit_code == 124);
+	SAY(!strcmp(one.result.ended, "wall_limit") && !strcmp(two.result.ended, "wall_limit"));
+	SAY(!strcmp(one.err, "Command timed out after 300ms") && !strcmp(one.err, two.err));
+	SAY(strstr(one.out, "before") && strstr(two.out, "before"));
+	cove_output_free(&one);
+	cove_output_free(&two);
+	SAY(cove_exec_output(box, &away, &one, &error) == COVE_INVALID);
+	SAY(cove_session_exec(session, &away, &one, &other) == COVE_INVALID);
+	SAY(!strcmp(error.reason, "no_cwd") && !strcmp(other.reason, "no_cwd"));
+	SAY(!strcmp(error.message, other.message) && error.status == other.status);
+	cove_session_free(session);
+	return true;
+}
+
 STORY(every_byte, "every byte of input and output arrives, stdout and stderr apart")
 {
 	char bytes[256 * 64];

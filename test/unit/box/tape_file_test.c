@@ -478,6 +478,95 @@ TASK_TEST(drawn, "bytes go from a pipe to the tape, and each is in one place or 
 	close(ends[1]);
 }
 
+static int window_pipe[2];
+
+// Writes `len` bytes to the pipe, and draws them.
+static bool pump_window(struct tape *tape, const char *bytes, size_t len)
+{
+	static char room[65536];
+	size_t drawn = 0, n = 1;
+
+	if (write(window_pipe[1], bytes, len) != (ssize_t)len)
+		return false;
+	while (drawn < len && n > 0) {
+		auto_err err = tape_draw(tape, TAPE_STDOUT, &nobody, window_pipe[0], room,
+					 sizeof(room), &n);
+
+		drawn += err ? 0 : n;
+	}
+	return drawn == len;
+}
+
+static bool read_window(struct tape_reader *reader, const char *want, size_t len)
+{
+	static char room[65536];
+	enum tape_stream stream;
+	size_t n;
+
+	while (len > 0) {
+		auto_err err = tape_read_on(reader, &stream, room,
+					    len < sizeof(room) ? len : sizeof(room), &n, 0);
+
+		if (err || !n || memcmp(room, want, n) != 0)
+			return false;
+		want += n;
+		len -= n;
+	}
+	return true;
+}
+
+TASK_TEST(window, "a reader that follows gets all that is past the cap, and another tape goes on")
+{
+	static char block[65536];
+	struct tape *tape = tape_new_named(loop, dir, "box/30"), *again;
+	struct tape_label label = {.id = STR("x"), .command = STR("y"), .cap = 10};
+	struct tape_reader reader;
+	struct stat st;
+
+	tape_set_label(tape, &label);
+	CHECK(pipe2(window_pipe, O_CLOEXEC | O_NONBLOCK) == 0);
+	tape_attach(&reader, tape, 0);
+	CHECK(pump_window(tape, "12345678\xe2\x82\xac and more", 19));
+	CHECK(tape_kept(tape) == 8 && tape_is_utf8(tape) && tape_truncated(tape, TAPE_STDOUT));
+	CHECK(read_window(&reader, "12345678\xe2\x82\xac and more", 19) && !reader.cut);
+	for (int i = 0; i < 400; i++) { // 25 MiB
+		memset(block, 'a' + i % 26, sizeof(block));
+		CHECK(pump_window(tape, block, sizeof(block)));
+		CHECK(read_window(&reader, block, sizeof(block)));
+	}
+	CHECK(!reader.cut && !reader.missed && tape_reached(tape) == 19 + 400 * 65536ull);
+	CHECK(fstatat(dir, "box/30", &st, 0) == 0 && st.st_blocks * 512 < 10 << 20);
+	CHECK(pump_window(tape, "the last", 8));
+	tape_leave(tape); // as a daemon that is killed
+	tape_detach(&reader);
+	tape_drop(tape);
+
+	CHECK_OK(tape_open(loop, dir, "box/30", &again, &label));
+	CHECK(tape_kept(again) == 8 && tape_is_utf8(again) && tape_truncated(again, TAPE_STDOUT));
+	CHECK(tape_reached(again) == 19 + 400 * 65536ull + 8);
+	tape_attach(&reader, again, 19 + 399 * 65536ull);
+	CHECK(pump_window(again, "and more", 8));
+	CHECK(read_window(&reader, block, sizeof(block)) &&
+	      read_window(&reader, "the lastand more", 16));
+	CHECK(!reader.cut);
+	tape_detach(&reader);
+	tape_attach(&reader, again, 0); // late: from the start
+	CHECK(read_window(&reader, "12345678", 8));
+	CHECK(read_window(&reader, "\xe2\x82", 2)); // of the frame that the kept part ends in
+	while (!reader.missed) {
+		enum tape_stream stream;
+		size_t n;
+
+		CHECK_OK(tape_read_on(&reader, &stream, block, sizeof(block), &n, 0));
+	}
+	CHECK(reader.cut && reader.missed > 15 << 20 && reader.missed < 25 << 20);
+	tape_detach(&reader);
+	tape_leave(again);
+	tape_drop(again);
+	close(window_pipe[0]);
+	close(window_pipe[1]);
+}
+
 TASK_TEST(drawn_full, "a tape that is full is cut between characters, and says so in its label")
 {
 	static char room[65536];

@@ -1,0 +1,334 @@
+// Output of a named tape past its cap. It is not kept, but readers that are attached get all of it:
+// frames are moved from the pipe to the end of the log as before (tape_draw.c), and the file system
+// takes back the oldest of them by a hole that is punched into the file. So a daemon that is killed
+// has lost none of it: the next one finds the frames, and the readers come back.
+//
+//	label | kept frames | FRAME_GAP | hole | frames of the window
+//
+// The record FRAME_GAP says where the window begins: place, offset and bytes of stdout, in its last
+// 24 bytes, which lie within one page and are written over before a hole is punched up to there.
+//
+// Half of the window waits for the slowest reader, which slows the writer by that; the other half
+// lies behind it, for a reader that lost its connection and what was on its way there. A reader
+// that takes nothing for a while (TIMER_READER) is detached, and one that went is not waited for
+// any longer than that.
+//
+// syscalls: openat pwritev pwrite64 fallocate close
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "box/tape_inner.h"
+#include "box/tape_sync.h"
+#include "loop/offload.h"
+#include "model/timers.h"
+#include "wire/pack.h"
+
+#define WINDOW_MAX (8ull << 20)
+#define WINDOW_LEAST (1ull << 20) // of each, when all together have WINDOWS_MAX
+#define WINDOWS_MAX (256ull << 20)
+#define STEP (128ull << 10) // between two frames that can be the first
+#define STEPS_MAX 128
+#define PAGE 4096
+
+static uint64_t all_windows; // bytes of all tapes
+
+static uint64_t window_max(void)
+{
+	return all_windows < WINDOWS_MAX ? WINDOW_MAX : WINDOW_LEAST;
+}
+
+static void window_count(struct tape *tape)
+{
+	uint64_t now = tape->end.place - tape->window->start.place;
+
+	all_windows += now - tape->window->counted;
+	tape->window->counted = now;
+}
+
+bool tape_window_takes(const struct tape *tape)
+{
+	return tape->name && tape->labelled && !tape->no_window && !tape->ended && !tape->broken &&
+	       tape->kept >= tape->cap && !tape_is_stalled(tape) && tape_is_followed(tape);
+}
+
+uint64_t tape_window_place(const struct tape *tape, const struct tape_reader *reader)
+{
+	uint64_t start = tape->window ? tape->window->start.place : 0;
+
+	if (!tape->window)
+		return 0;
+	if (reader->offset >= tape->end.offset)
+		return tape->end.place;
+	if (reader->at.place > start && reader->at.offset <= reader->offset)
+		return reader->at.place;
+	return tape_window_find(tape, reader->offset).place;
+}
+
+// The place that must stay, for the slowest reader.
+static uint64_t window_hold(const struct tape *tape)
+{
+	uint64_t start = tape->window->start.place, least = tape->end.place;
+
+	list_each (at, &tape->readers) {
+		uint64_t place = tape_window_place(tape, link_of(at, struct tape_reader, link));
+
+		least = place < least ? place : least;
+	}
+	if (loop_now(tape->loop) < tape->absent.until && tape->absent.place < least)
+		least = tape->absent.place > start ? tape->absent.place : start;
+	return least;
+}
+
+static bool window_is_full(const struct tape *tape)
+{
+	uint64_t lag = tape->window ? tape->end.place - window_hold(tape) : 0;
+
+	return lag + TAPE_FRAME_MAX > window_max() / 2;
+}
+
+bool tape_window_await(struct tape *tape)
+{
+	while (tape_window_takes(tape) && !tape->hurried && window_is_full(tape)) {
+		auto_err err = bell_wait(&tape->drained, loop_now(tape->loop) + TAPE_LOOK_MS);
+
+		if (err && err_kind(err) != ERR_TIMEOUT)
+			return false; // cancelled: nobody is waited for
+		tape_detach_slow(tape);
+	}
+	return tape_window_takes(tape);
+}
+
+struct gap {
+	int dir, file;
+	const char *name;
+	uint64_t at; // of the record, in the file
+	size_t len;  // of what stands behind its head
+	bool made;   // the record is there
+	uint32_t offset;
+	struct mark start;
+	uint64_t from, to; // the hole, in the file
+	bool holeless;
+	int errnum;
+};
+
+static bool gap_write(const struct gap *gap)
+{
+	uint8_t record[TAPE_FRAME_HEAD + 2 * GAP_PAYLOAD] = {0};
+	struct iovec part = {record, TAPE_FRAME_HEAD + gap->len};
+	uint64_t at = gap->at;
+	size_t written = 0;
+	struct pack pack;
+
+	frame_put(record, FRAME_GAP, gap->len, gap->offset);
+	pack_init(&pack, record + TAPE_FRAME_HEAD + gap->len - GAP_PAYLOAD, GAP_PAYLOAD);
+	pack_u64(&pack, gap->start.place);
+	pack_u64(&pack, gap->start.offset);
+	pack_u64(&pack, gap->start.stdout_bytes);
+	if (gap->made) {
+		size_t skip = TAPE_FRAME_HEAD + gap->len - GAP_PAYLOAD;
+
+		part = (struct iovec){record + skip, GAP_PAYLOAD};
+		at += skip;
+	}
+	errno = 0;
+	return spill_write(gap->file, &part, 1, at, &written);
+}
+
+static void gap_run(void *arg)
+{
+	struct gap *gap = arg;
+
+	if (gap->file < 0)
+		gap->file = spill_open(gap->dir, gap->name, true);
+	if (gap->file < 0 || !gap_write(gap)) {
+		gap->errnum = errno ? errno : EIO;
+		return;
+	}
+	tape_sync_touch();
+	if (gap->to > gap->from)
+		gap->holeless = fallocate(gap->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					  (off_t)gap->from, (off_t)(gap->to - gap->from)) != 0;
+}
+
+// Writes where the window begins, and frees what lies before it.
+static int window_publish(struct tape *tape, bool made)
+{
+	struct tape_window *window = tape->window;
+	struct gap gap = {
+		.dir = tape->dir,
+		.file = tape->file,
+		.name = tape->name,
+		.at = tape->label_len + window->gap.place,
+		.len = window->gap_len,
+		.made = made,
+		.offset = (uint32_t)window->gap.offset,
+		.start = window->start,
+		.from = tape->label_len + window->punched,
+		.to = tape->label_len + window->start.place,
+	};
+
+	offload_run(gap_run, &gap);
+	tape->file = gap.file;
+	window_count(tape);
+	if (gap.errnum)
+		return gap.errnum;
+	tape->no_window = tape->no_window || gap.holeless;
+	window->punched = window->start.place;
+	return 0;
+}
+
+static struct tape_window *window_new(const struct mark *gap, size_t gap_len)
+{
+	struct tape_window *window = mem_new_of(struct tape_window);
+
+	*window = (struct tape_window){.gap = *gap, .gap_len = gap_len};
+	window->steps = mem_grow(NULL, STEPS_MAX, sizeof(struct mark));
+	window->punched = gap->place + TAPE_FRAME_HEAD + gap_len;
+	return window;
+}
+
+// The window is empty, and begins at the end of the log.
+static void window_restart(struct tape *tape)
+{
+	tape->end.offset += tape_all_dropped(tape);
+	tape->end.stdout_bytes += tape->dropped[TAPE_STDOUT];
+	tape->dropped[TAPE_STDOUT] = tape->dropped[TAPE_STDERR] = 0;
+	tape->window->start = tape->end;
+	tape->window->step_count = 0;
+}
+
+static int window_open(struct tape *tape)
+{
+	uint64_t at = tape->label_len + tape->end.place + TAPE_FRAME_HEAD;
+	size_t left = PAGE - at % PAGE, len = GAP_PAYLOAD + (left < GAP_PAYLOAD ? left : 0);
+	struct mark before = tape->end;
+	int errnum;
+
+	tape->window = window_new(&tape->end, len);
+	tape->end.place += TAPE_FRAME_HEAD + len;
+	window_restart(tape);
+	errnum = window_publish(tape, false);
+	if (errnum) {
+		tape->dropped[TAPE_STDOUT] += tape->end.stdout_bytes - before.stdout_bytes;
+		tape->dropped[TAPE_STDERR] += (tape->end.offset - tape->end.stdout_bytes) -
+					      (before.offset - before.stdout_bytes);
+		tape_window_free(tape);
+		tape->end = before;
+	}
+	return errnum;
+}
+
+static bool window_trim(struct tape *tape)
+{
+	struct tape_window *window = tape->window;
+	uint64_t hold = window_hold(tape), most = window_max();
+	size_t gone = 0;
+
+	if (tape->end.place - window->start.place <= most)
+		return false;
+	most -= most / 8; // not a hole for every frame
+	while (gone + 1 < window->step_count && window->steps[gone + 1].place <= hold &&
+	       tape->end.place - window->steps[gone].place > most)
+		gone++;
+	window->step_count -= gone;
+	memmove(window->steps, window->steps + gone, window->step_count * sizeof(struct mark));
+	if (gone)
+		window->start = window->steps[0];
+	return gone > 0;
+}
+
+int tape_window_make_room(struct tape *tape)
+{
+	if (!tape->window)
+		return window_open(tape);
+	if (tape_all_dropped(tape)) {
+		window_restart(tape);
+		return window_publish(tape, true);
+	}
+	return window_trim(tape) ? window_publish(tape, true) : 0;
+}
+
+void tape_window_log(struct tape *tape, enum tape_stream stream, size_t len)
+{
+	struct tape_window *window = tape->window;
+	size_t count = window->step_count;
+
+	if (!count ||
+	    (count < STEPS_MAX && tape->end.place - window->steps[count - 1].place >= STEP))
+		window->steps[window->step_count++] = tape->end;
+	tape->end.place += TAPE_FRAME_HEAD + len;
+	tape->end.offset += len;
+	if (stream == TAPE_STDOUT)
+		tape->end.stdout_bytes += len;
+	window_count(tape);
+}
+
+struct mark tape_window_find(const struct tape *tape, uint64_t offset)
+{
+	const struct tape_window *window = tape->window;
+	struct mark found = window->start;
+
+	for (size_t i = 0; i < window->step_count && window->steps[i].offset <= offset; i++)
+		found = window->steps[i];
+	return found;
+}
+
+void tape_window_found(struct tape *tape, const struct mark *gap, size_t gap_len,
+		       const struct mark *start)
+{
+	uint64_t out = start->stdout_bytes - gap->stdout_bytes;
+
+	tape->window = window_new(gap, gap_len);
+	tape->window->start = tape->end = *start;
+	tape->window->punched = start->place;
+	tape->seen[TAPE_STDOUT] += out;
+	tape->seen[TAPE_STDERR] += start->offset - gap->offset - out;
+	// The kept part ends with a whole character: the window has the rest of the last one.
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		tape->utf8[i].carried = 0;
+}
+
+void tape_window_free(struct tape *tape)
+{
+	struct tape_window *window = take_ptr(tape->window);
+
+	if (!window)
+		return;
+	all_windows -= window->counted;
+	free(window->steps);
+	free(window);
+}
+
+static void linger_task(void *arg)
+{
+	struct tape *tape = arg;
+
+	while (tape_is_followed(tape)) {
+		auto_err err = task_sleep_until(loop_now(tape->loop) + TAPE_LOOK_MS);
+
+		if (err)
+			break; // cancelled: the daemon ends
+	}
+	tape_disk_take(tape);
+	if (!tape_is_followed(tape) && tape->window->start.place < tape->end.place) {
+		tape->window->start = tape->end;
+		tape->window->step_count = 0;
+		(void)window_publish(tape, true); // else it stays as long as the rest
+	}
+	tape_disk_give(tape);
+	tape->lingers = false;
+	tape_drop(tape);
+}
+
+void tape_window_linger(struct tape *tape)
+{
+	if (!tape->window || tape->lingers || tape->window->start.place == tape->end.place)
+		return;
+	tape->lingers = true;
+	tape_hold(tape);
+	task_start(tape->loop, "tape.window", linger_task, tape);
+}
