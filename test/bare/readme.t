@@ -68,7 +68,7 @@ class Terminal:
             for number, fd in ((3, fcntl.fcntl(ask_r, fcntl.F_DUPFD, 64)), (4, fcntl.fcntl(told_w, fcntl.F_DUPFD, 64))):
                 os.dup2(fd, number)
             os.closerange(5, 128)
-            os.execv(TOOL, [TOOL, "also", "bash", "--norc", "-c", self.LOOP])
+            os.execv(TOOL, [TOOL, "also", "setsid", "--ctty", "bash", "--norc", "-c", self.LOOP])
         os.close(ask_r)
         os.close(told_w)
         fcntl.ioctl(self.tty, termios.TIOCSWINSZ, b"\x28\x00\xa0\x00\x00\x00\x00\x00")

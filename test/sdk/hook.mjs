@@ -2,6 +2,8 @@
 // imports its own files without their endings and does not say that they are ES modules, which Node 18
 // needs to be told. All three are answered here: the packages stay as they were published.
 const workers = `
+import { webcrypto } from "node:crypto";
+globalThis.crypto ??= webcrypto; // a global only from Node 20 on
 export class DurableObject { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }
 export class WorkerEntrypoint {}
 export class RpcTarget {}
