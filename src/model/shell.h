@@ -53,9 +53,11 @@ enum shell_heard shell_hear(struct str bytes, struct shell_end *out, size_t *out
 	"printf "                                                                                  \
 	"'set --';\\builtin printf ' %q' \"$@\";\\builtin printf '\\n';fi;\\builtin set "          \
 	"+o;" SHELL_LIMITS
-// And behind it, each after a NUL, its soft and its hard limits, for shell_state.h.
+// And behind it, after a NUL, its limits as the kernel tells them, for shell_state.h. In one piece:
+// `ulimit -a` writes line by line.
 #define SHELL_LIMITS                                                                               \
-	"\\builtin printf '\\0';\\builtin ulimit -Sa;\\builtin printf '\\0';\\builtin ulimit -Ha"
+	"IFS= \\builtin read -r -d '' __cove_l </proc/self/limits||:;"                             \
+	"\\builtin printf '\\0%s' \"${__cove_l-}\";\\builtin unset -v __cove_l"
 // A script for bash -c: `command` behind `prelude`, whose failures and output are nobody's concern,
 // and behind what the command changes of it; `env` and `cwd` may be NULL. Without a prelude it is
 // the command alone.

@@ -41,8 +41,7 @@ bool shell_state_read(struct str text, struct shell_state *out)
 		.rest = parts[2],
 		.place = parts[3],
 		.stands = str_is(parts[4], "y"),
-		.soft = parts[5],
-		.hard = parts[6],
+		.limits = parts[5],
 	};
 	return true;
 }
@@ -289,55 +288,72 @@ static bool change_functions(struct str from, struct str to, struct buf *out)
 	return !from.len;
 }
 
-// "open files                          (-n) 1024": the value of one letter.
-static struct str limit_of(struct str told, char letter)
+static const struct limit {
+	char letter; // of ulimit
+	const char *name;
+	uint64_t unit; // bytes of what ulimit counts in
+} limits[] = {
+	{'c', "Max core file size ", 1024}, {'d', "Max data size ", 1024},
+	{'e', "Max nice priority ", 1},	    {'f', "Max file size ", 1024},
+	{'i', "Max pending signals ", 1},   {'l', "Max locked memory ", 1024},
+	{'n', "Max open files ", 1},	    {'q', "Max msgqueue size ", 1},
+	{'r', "Max realtime priority ", 1}, {'s', "Max stack size ", 1024},
+	{'t', "Max cpu time ", 1},	    {'u', "Max processes ", 1},
+	{'v', "Max address space ", 1024},  {'x', "Max file locks ", 1},
+};
+#define UNLIMITED UINT64_MAX
+
+// "Max open files            1024                 4096                 files"
+static bool limit_of(struct str told, const struct limit *limit, uint64_t *soft, uint64_t *hard)
 {
-	const char mark[] = {'-', letter, ')', ' ', 0};
-	struct str line, value;
+	uint64_t *const values[] = {soft, hard};
+	struct str line, word;
 
 	while (told.len && str_cut(&told, '\n', &line)) {
-		const char *at = line.len ? memmem(line.at, line.len, mark, 4) : NULL;
-		uint64_t number;
-
-		if (!at)
+		if (!str_starts(line, limit->name))
 			continue;
-		value = str_trim(str_skip(line, (size_t)(at - line.at) + 4));
-		if (str_is(value, "unlimited") || str_to_u64(value, 0, UINT64_MAX, &number))
-			return value;
+		line = str_skip(line, strlen(limit->name));
+		for (int i = 0; i < 2; i++) {
+			line = str_trim(line);
+			str_cut(&line, ' ', &word);
+			if (str_is(word, "unlimited"))
+				*values[i] = UNLIMITED;
+			else if (str_to_u64(word, 0, UINT64_MAX - 1, values[i]))
+				*values[i] /= limit->unit;
+			else
+				return false;
+		}
+		return true;
 	}
-	return STR("");
+	return false;
 }
 
-static bool is_more(struct str a, struct str b)
+static void set_limit(struct buf *out, char which, char letter, uint64_t value)
 {
-	uint64_t first = UINT64_MAX, second = UINT64_MAX;
-
-	str_to_u64(a, 0, UINT64_MAX, &first);
-	str_to_u64(b, 0, UINT64_MAX, &second);
-	return first > second;
-}
-
-static void set_limit(struct buf *out, char which, char letter, struct str value)
-{
-	buf_fmt(out, "\\builtin ulimit -%c%c " STR_FMT "||:;", which, letter, STR_ARG(value));
+	buf_fmt(out, "\\builtin ulimit -%c%c ", which, letter);
+	if (value == UNLIMITED)
+		buf_text(out, "unlimited");
+	else
+		buf_fmt(out, "%llu", (unsigned long long)value);
+	buf_text(out, "||:;");
 }
 
 // The soft one first: the hard one may be lower than what the soft one is now.
 static bool change_limits(const struct shell_state *from, const struct shell_state *to,
 			  struct buf *out)
 {
-	for (const char *letter = "cdefilnqrstuvx"; *letter; letter++) {
-		struct str soft = limit_of(to->soft, *letter), hard = limit_of(to->hard, *letter);
-		struct str top = limit_of(from->hard, *letter);
-		bool same = str_eq(hard, top);
+	for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++) {
+		uint64_t soft = 0, hard = 0, was_soft = UNLIMITED, was_hard = UNLIMITED;
+		bool known = limit_of(from->limits, &limits[i], &was_soft, &was_hard);
 
-		if (!soft.len || !hard.len || (same && str_eq(soft, limit_of(from->soft, *letter))))
+		if (!limit_of(to->limits, &limits[i], &soft, &hard) ||
+		    (known && soft == was_soft && hard == was_hard))
 			continue;
-		if (top.len && is_more(hard, top))
+		if (hard > was_hard)
 			return false;
-		set_limit(out, 'S', *letter, soft);
-		if (!same)
-			set_limit(out, 'H', *letter, hard);
+		set_limit(out, 'S', limits[i].letter, soft);
+		if (!known || hard != was_hard)
+			set_limit(out, 'H', limits[i].letter, hard);
 	}
 	return true;
 }
@@ -350,8 +366,7 @@ bool shell_read_dump(struct str told, struct buf *out)
 	if (!told.len || !memchr(told.at, 0, told.len))
 		return false;
 	str_cut(&told, 0, &script);
-	str_cut(&told, 0, &state.soft);
-	state.hard = told;
+	state.limits = told;
 	buf_str(out, script);
 	shell_hide(out);
 	change_limits(&none, &state, out);

@@ -13,7 +13,7 @@
 	"if (($#));then \\builtin printf 'set --';\\builtin printf ' %q' \"$@\";"                  \
 	"\\builtin printf '\\n';fi;\\builtin printf '\\0%s\\0' \"${PWD-}\";"                       \
 	"[[ ${PWD-} -ef . ]]&&\\builtin printf y;" SHELL_LIMITS ";\\builtin printf '\\0'"
-#define SHELL_STATE_MARKS 7 // NULs in it
+#define SHELL_STATE_MARKS 6 // NULs in it
 
 // For bash -c, with a script as the first argument: a shell that does that, tells its state and
 // waits to be told what to do, as shell_cue() says it. It counts bytes, whatever its locale is.
@@ -24,8 +24,8 @@
 struct shell_state {
 	struct str variables, functions, rest; // slices of what was told
 	struct str place;		       // its directory
-	bool stands;	       // that leads to where it stands: nobody has removed the directory
-	struct str soft, hard; // its limits, as `ulimit -a` tells them
+	bool stands;	   // that leads to where it stands: nobody has removed the directory
+	struct str limits; // as /proc/self/limits has them
 };
 // False: this is no state.
 bool shell_state_read(struct str text, struct shell_state *out);

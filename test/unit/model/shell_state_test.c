@@ -7,7 +7,7 @@
 #define PLAIN                                                                                      \
 	"declare -r BASHOPTS=\"cmdhist:extquote\"\ndeclare -x HOME=\"/root\"\n"                    \
 	"declare -i RANDOM\ndeclare -r SHELLOPTS=\"braceexpand:hashall\"\n"
-#define STATE(variables, functions, rest) variables "\0" functions "\0" rest "\0/tmp\0y\0\0\0"
+#define STATE(variables, functions, rest) variables "\0" functions "\0" rest "\0/tmp\0y\0\0"
 #define TEXT(literal) ((struct str){literal, sizeof(literal) - 1})
 
 static bool changes(struct str from, struct str to, const char *wanted, const char *options)
@@ -123,34 +123,34 @@ TEST(place, "it says whether its directory is still where it was")
 
 	CHECK(shell_state_read(TEXT(STATE(PLAIN, "", "")), &state) && state.stands);
 	CHECK(str_is(state.place, "/tmp"));
-	CHECK(shell_state_read(TEXT(PLAIN "\0\0\0/gone\0\0\0\0"), &state) && !state.stands);
+	CHECK(shell_state_read(TEXT(PLAIN "\0\0\0/gone\0\0\0"), &state) && !state.stands);
 }
 
-#define LIMITS(files, stack) "open files (-n) " files "\nstack size (kbytes, -s) " stack "\n"
-#define LIMITED(soft, hard) PLAIN "\0\0\0/tmp\0y\0" soft "\0" hard "\0"
+#define LIMITS(files, stack)                                                                       \
+	"Max stack size            " stack " bytes     \nMax open files            " files         \
+	" files     \n"
+#define LIMITED(files, stack) PLAIN "\0\0\0/tmp\0y\0" LIMITS(files, stack) "\0"
 
 TEST(limits, "limits that differ are set behind the options, and one that is lower is not raised")
 {
-	struct str from = TEXT(LIMITED(LIMITS("1024", "8192"), LIMITS("4096", "unlimited")));
+	struct str from = TEXT(LIMITED("1024    4096", "8388608 unlimited"));
 
 	CHECK(changes(from, from, "", ""));
-	CHECK(changes(from, TEXT(LIMITED(LIMITS("128", "8192"), LIMITS("128", "unlimited"))), "",
+	CHECK(changes(from, TEXT(LIMITED("128 128", "8388608 unlimited")), "",
 		      "\\builtin ulimit -Sn 128||:;\\builtin ulimit -Hn 128||:;"));
-	CHECK(changes(from, TEXT(LIMITED(LIMITS("1024", "4096"), LIMITS("4096", "unlimited"))), "",
+	CHECK(changes(from, TEXT(LIMITED("1024 4096", "4194304 unlimited")), "",
 		      "\\builtin ulimit -Ss 4096||:;"));
-	CHECK(!changes(from, TEXT(LIMITED(LIMITS("1024", "8192"), LIMITS("4097", "unlimited"))), "",
-		       ""));
-	CHECK(!changes(from, TEXT(LIMITED(LIMITS("1024", "8192"), LIMITS("unlimited", "1"))), "",
-		       ""));
+	CHECK(!changes(from, TEXT(LIMITED("1024 4097", "8388608 unlimited")), "", ""));
+	CHECK(!changes(from, TEXT(LIMITED("1024 unlimited", "1 1")), "", ""));
 }
 
 TEST(dumps, "the limits of a dump become commands of it")
 {
 	auto_buf out = BUF_INIT(4096);
 
-	CHECK(shell_read_dump(TEXT("x=1\n\0" LIMITS("5", "6") "\0" LIMITS("7", "6")), &out));
+	CHECK(shell_read_dump(TEXT("x=1\n\0" LIMITS("5 7", "6144 unlimited")), &out));
 	CHECK_STR(out.at, "x=1\n\\builtin ulimit -Sn 5||:;\\builtin ulimit -Hn 7||:;"
-			  "\\builtin ulimit -Ss 6||:;\\builtin ulimit -Hs 6||:;\n");
+			  "\\builtin ulimit -Ss 6||:;\\builtin ulimit -Hs unlimited||:;\n");
 	CHECK(!shell_read_dump(TEXT("x=1\n"), &out));
 }
 
@@ -160,8 +160,8 @@ TEST(nonsense, "what is no state is refused")
 
 	CHECK(!shell_state_read(TEXT(""), &state));
 	CHECK(!shell_state_read(TEXT(PLAIN), &state));
-	CHECK(!shell_state_read(TEXT(PLAIN "\0\0\0/tmp\0y\0\0"), &state));
-	CHECK(!shell_state_read(TEXT(PLAIN "\0\0\0tmp\0y\0\0\0"), &state));
+	CHECK(!shell_state_read(TEXT(PLAIN "\0\0\0/tmp\0y\0"), &state));
+	CHECK(!shell_state_read(TEXT(PLAIN "\0\0\0tmp\0y\0\0"), &state));
 	CHECK(!shell_state_read(TEXT(STATE(PLAIN, "", "") "more"), &state));
 	CHECK(!changes(TEXT(STATE(PLAIN, "", "")), TEXT(STATE("export A=1\n", "", "")), "", ""));
 	CHECK(!changes(TEXT(STATE(PLAIN, "", "")), TEXT(STATE("declare -x\n", "", "")), "", ""));
