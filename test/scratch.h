@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "os/path.h"
 
-static char scratch_path[64];
+static char scratch_path[128];
 static int scratch = -1;
 
 // The test goes on in a child. However that ends, by a signal too, its directory is removed here.
@@ -53,7 +53,8 @@ __attribute__((constructor(101))) static void scratch_begin(void)
 	setbuf(stdout, NULL);
 	setenv("COVE_LOG_LEVEL", "error", 0);
 	log_open("test", 2);
-	snprintf(scratch_path, sizeof(scratch_path), "/tmp/cove-test-");
+	snprintf(scratch_path, sizeof(scratch_path) - 6, "%s/cove-test-",
+		 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
 	memset(scratch_path + strlen(scratch_path), 'X', 6); // mkdtemp fills these
 	if (!mkdtemp(scratch_path)) {
 		perror("scratch");
