@@ -65,6 +65,7 @@
 #define SETTLED_MS 3000 // so long after the last growth nothing is shrunk
 #define AGAIN_MS 15000	// after a shrink that gave nothing; twice as long after the next one
 #define AGAIN_MAX_MS 600000
+#define SHRINK_ROUNDS 32
 #define LOCK_MS 120000
 #define LOCK_STEP_MS 10
 
@@ -203,29 +204,43 @@ static fallible pool_truncate(const struct pool_files *files, uint64_t size)
 	return loopdev_grow(files->device);
 }
 
+// The size that the pool could have if its chunks were full.
+static uint64_t pool_ideal(const struct pool_watch *watch, const struct btrfs_space *space)
+{
+	struct statfs fs;
+	uint64_t room;
+
+	if (fstatfs(watch->files.root, &fs))
+		return space->size;
+	room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+	return room < space->size ? pool_target(watch, space, space->size - room) : space->size;
+}
+
+// First the end that no chunk needs, then chunks that are nearly empty: what they are moved to is
+// the smaller the smaller the file system is by then, a tenth of it.
 static fallible pool_shrink(const struct pool_watch *watch)
 {
 	static const unsigned int percents[] = {5, 30, 60};
-	struct btrfs_space space = {0};
-	uint64_t target;
+	size_t compacted = 0;
 
-	TRY(btrfs_measure(watch->files.root, &space));
-	target = pool_target(watch, &space, space.chunks);
-	for (size_t i = 0; i < sizeof(percents) / sizeof(*percents); i++) {
-		struct statfs fs;
-		uint64_t used;
+	for (int round = 0; round < SHRINK_ROUNDS; round++) {
+		struct btrfs_space space = {0};
+		uint64_t target;
 
-		if (fstatfs(watch->files.root, &fs))
-			return err_sys(errno, "ask the pool for its free space");
-		used = space.size - (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
-		if (target <= pool_target(watch, &space, used))
-			break; // as good as it gets
-		TRY(btrfs_compact(watch->files.root, percents[i]));
-		kill_point("pool.shrink", "compacted");
 		TRY(btrfs_measure(watch->files.root, &space));
 		target = pool_target(watch, &space, space.chunks);
+		if (target < space.size) {
+			TRY(pool_truncate(&watch->files, target));
+			compacted = 0;
+			continue;
+		}
+		if (compacted == sizeof(percents) / sizeof(*percents) ||
+		    pool_ideal(watch, &space) == space.size)
+			break;
+		TRY(btrfs_compact(watch->files.root, percents[compacted++]));
+		kill_point("pool.shrink", "compacted");
 	}
-	return target < space.size ? pool_truncate(&watch->files, target) : OK;
+	return OK;
 }
 
 static _Noreturn void pool_shrinker(const struct pool_watch *watch, int parent)
@@ -249,14 +264,8 @@ static _Noreturn void pool_shrinker(const struct pool_watch *watch, int parent)
 
 static bool pool_could_shrink(const struct pool_watch *watch)
 {
-	struct statfs fs;
-	uint64_t room;
-
-	if (watch->seen.size <= watch->bounds.start || fstatfs(watch->files.root, &fs))
-		return false;
-	room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
-	return room < watch->seen.size &&
-	       pool_target(watch, &watch->seen, watch->seen.size - room) < watch->seen.size;
+	return watch->seen.size > watch->bounds.start &&
+	       pool_ideal(watch, &watch->seen) < watch->seen.size;
 }
 
 static void pool_shrink_begin(struct pool_watch *watch)
