@@ -61,6 +61,8 @@
 #define REST_MS 500 // while there is no disk, and the file could shrink
 #define WRITING_MS 1000
 #define UNSPENT_MS 10000
+#define AWAKE_MS                                                                                   \
+	2000 // after the last disk: where they come and go, nobody has to be woken for each
 #define RETRY_MS 1000	// after a step that failed
 #define SETTLED_MS 3000 // so long after the last growth nothing is shrunk
 #define AGAIN_MS 15000	// after a shrink that gave nothing; twice as long after the next one
@@ -73,6 +75,7 @@
 struct pool_shared {
 	_Atomic uint64_t disks, unspent;
 	_Atomic bool stuck;
+	_Atomic bool resting; // the child waits to be woken
 };
 
 struct pool_size {
@@ -91,7 +94,7 @@ struct pool_watch {
 	struct pool_shared *shared;
 	int wake;
 	struct btrfs_space seen;
-	int64_t writing_until, unspent_until, grow_after, shrink_after;
+	int64_t awake_until, writing_until, unspent_until, grow_after, shrink_after;
 	int64_t again_ms; // how long a shrink that gives nothing delays the next
 	int shrinker;	  // pid; 0: none
 	bool told;	  // that it cannot grow
@@ -368,11 +371,19 @@ static bool pool_look(struct pool_watch *watch)
 	return false;
 }
 
-static int pool_pause(const struct pool_watch *watch)
+static int pool_pause(struct pool_watch *watch)
 {
-	if (clock_ms() < watch->writing_until || watch->shrinker)
+	struct pool_shared *shared = watch->shared;
+	int64_t now = clock_ms();
+
+	if (atomic_load(&shared->disks))
+		watch->awake_until = now + AWAKE_MS;
+	if (now < watch->writing_until || watch->shrinker)
 		return FAST_MS;
-	if (atomic_load(&watch->shared->disks))
+	if (now < watch->awake_until)
+		return WATCH_MS;
+	atomic_store(&shared->resting, true);
+	if (atomic_load(&shared->disks) && atomic_exchange(&shared->resting, false))
 		return WATCH_MS;
 	return watch->seen.size > watch->bounds.start ? REST_MS : -1;
 }
@@ -486,7 +497,9 @@ void pool_size_set_disks(struct pool_size *size, size_t count)
 {
 	uint64_t one = 1;
 
-	if (atomic_exchange(&size->shared->disks, count) == 0 && count)
+	atomic_store(&size->shared->disks, count);
+	if (count && atomic_load(&size->shared->resting) &&
+	    atomic_exchange(&size->shared->resting, false))
 		(void)!write(size->wake, &one, sizeof(one));
 }
 
