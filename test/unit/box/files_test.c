@@ -155,7 +155,7 @@ HOUSE_TEST(walks, "trees are listed, packed and unpacked")
 	CHECK_OK(files_list(soon(), "t", REACH_RECURSIVE, 0, &walk));
 	CHECK_OK(files_end(walk, NULL)); // early
 	CHECK_ERR(files_list(soon(), "t/a/b/1", 0, 0, &walk), INVALID);
-	CHECK_OK(files_pack(soon(), "t", NULL, &from, &walk));
+	CHECK_OK(files_pack(soon(), "t", &(struct files_pack){0}, &from, &walk));
 	CHECK_OK(files_unpack(soon(), "copy", 0, &to, &other));
 	while ((n = read(from, room, sizeof(room))) > 0)
 		CHECK(fd_write_all(to, room, (size_t)n) == 0);

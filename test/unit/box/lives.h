@@ -136,7 +136,7 @@ __attribute__((constructor)) static void life_begin(void)
 
 	if (!text)
 		return;
-	if (sscanf(text, "%d %d %td %63s %63s %95s %63s", &said, &life_fd, &body, box_id,
+	if (sscanf(text, "%d %d %td %52s %63s %95s %63s", &said, &life_fd, &body, box_id,
 		   tapes_path, house.keeper.path, keeper_sockets) != 7)
 		_exit(1);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -514,7 +514,7 @@ HOUSE_TEST(preludes, "a prelude brings another bash to where the session stands"
 	CHECK_STR(err_out, "done");
 	CHECK_OK(run("pre", "echo $?"));
 	CHECK_STR(out, "1");
-	CHECK_OK(run("pre", "big=$(head -c 200000 /dev/zero | tr '\\0' x)"));
+	CHECK_OK(run("pre", "big=$(head -c 9000000 /dev/zero | tr '\\0' x)"));
 	CHECK_ERR(session_prelude(session, &prelude), TOO_LARGE);
 }
 

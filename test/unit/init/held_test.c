@@ -38,7 +38,8 @@ static int come_back(struct held *helds, int room)
 	fd_drop(&box.control);
 	box.control = cradle_connect(cradle_listens);
 	if (box.control < 0 || !hear(&box, &talk, fds, &count) || talk.kind != TALK_READY ||
-	    talk.ready.features != (TALK_CAN_RETURN | TALK_CAN_NET | TALK_CAN_SYNC | TALK_CAN_PROC))
+	    talk.ready.features != (TALK_CAN_RETURN | TALK_CAN_NET | TALK_CAN_SYNC | TALK_CAN_PROC |
+				    TALK_CAN_IGNORE))
 		return -1;
 	talk = (struct talk){.kind = TALK_ADOPT};
 	tell(&box, &talk, NULL, 0);

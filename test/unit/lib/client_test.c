@@ -258,8 +258,11 @@ static void interleave(struct fake *fake)
 	other = next(fake); // what the callback asks
 	say_json(fake, other, "200 OK", "{\"a\":1}");
 	close(other);
-	other = next(fake); // and the end of what nobody wants any more
+	other = next(fake); // SIGINT for the command that nobody wants any more
 	say_json(fake, other, "200 OK", "{}");
+	close(other);
+	other = next(fake); // and its end
+	say_json(fake, other, "200 OK", "{\"exitCode\":130}");
 	close(other);
 	close(fd);
 }
@@ -287,9 +290,10 @@ TEST(callbacks, "a callback may ask on its own, and end the command that it hear
 
 	cove_box_free(box);
 	end(&fake, cove);
-	CHECK(kind == COVE_CANCELLED && fake.count == 3);
+	CHECK(kind == COVE_CANCELLED && fake.count == 4);
 	CHECK(str_starts(str_of(fake.seen[1]), "GET /v1/inside "));
-	CHECK(str_starts(str_of(fake.seen[2]), "DELETE /v1/sandboxes/web/api/process/p1 "));
+	CHECK(str_starts(str_of(fake.seen[2]), "POST /v1/sandboxes/web/api/process/p1/signal "));
+	CHECK(str_starts(str_of(fake.seen[3]), "GET /v1/sandboxes/web/api/process/p1/wait?"));
 }
 
 TEST(nobody, "a bad address and a server that is away are told apart")

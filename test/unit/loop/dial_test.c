@@ -58,7 +58,6 @@ TASK_TEST(first,
 	struct sockaddr_in at = {.sin_family = AF_INET};
 	auto_fd full = -1, listener = -1;
 	struct stream stream = {.fd = -1};
-	auto_free char *address = NULL;
 	int64_t since = clock_ms();
 	size_t which = 9;
 	uint16_t port = 0;
