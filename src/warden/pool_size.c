@@ -38,6 +38,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/weak.h"
 #include "os/btrfs.h"
 #include "os/fd.h"
 #include "os/loopdev.h"
@@ -432,7 +433,7 @@ fallible pool_size_lock(int data, const char *name, int *out_fd)
 
 	if (fd < 0)
 		return err_sys(errno, "open the pool file");
-	while (flock(fd, LOCK_EX | LOCK_NB)) {
+	while (!weak(LOCK) && flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK || clock_ms() >= end)
 			return err_sys(errno, "lock the pool file");
 		usleep(LOCK_STEP_MS * 1000);

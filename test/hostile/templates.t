@@ -182,7 +182,7 @@ def images(stage):
         root = [os.path.join(d, "root") for d in (os.path.join(stage.cove.data, "layers", "honest"),) if os.path.isdir(d)]
         if root:
             got = sorted(os.path.relpath(os.path.join(t, f), root[0]) for t, _, fs in os.walk(root[0]) for f in fs)
-            c.same(got, ["bin/busybox", "dir/new", "keep"], "G-03: whiteouts and order are kept")
+            c.same(got, [".cove-image.json", "bin/busybox", "dir/new", "keep"], "G-03: whiteouts and order are kept")
             c.same(open(os.path.join(root[0], "keep")).read(), "2", "G-03: the upper layer wins")
         forget(stage, "honest")
 
