@@ -364,7 +364,8 @@ static fallible put(struct tape *tape, enum frame_kind kind, const char *bytes, 
 	if (!spill.shut)
 		tape->file = spill.file;
 	if (!spill.errnum) {
-		tape->labelled = tape->label != NULL;
+		// A label may have come while the file was being made.
+		tape->labelled = tape->labelled || spill.label.len > 0;
 		tape->stalled = tape->stalled && !len;
 		return OK;
 	}
