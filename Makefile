@@ -395,6 +395,9 @@ lint-tree: | $(gens)
 	@$(AWK) -f tools/length.awk Makefile $(mine) $(shown) $(wildcard tools/* .ci/* test/*/*.py test/*/*.t test/*/run)
 	@clang-format --dry-run -Werror $(filter %.c %.h,$(mine) $(shown)) 2>&1 | grep 'error:' && exit 1; true
 	@shellcheck -S warning $(scripts)
+	@for f in $(patsubst fuzz/%_fuzz.c,%,$(wildcard fuzz/*_fuzz.c)); do \
+		git ls-files --error-unmatch fuzz/corpus/$$f >/dev/null || exit 1; done
+	@git ls-files -s 'test/*.t' | $(AWK) '$$1 != 100755 { print $$4 ": not executable"; bad = 1 } END { exit bad }'
 lint-files: $(patsubst %.c,build/lint/%.tidy,$(filter %.c,$(mine))) $(patsubst %.h,build/lint/%.alone,$(filter %.h,$(mine)))
 # A compile unit is looked at again when it or a header that it includes has changed. What the compiler
 # warns of is an error, too. A path that the analyzer did not walk to its end after so many steps finds

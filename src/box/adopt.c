@@ -162,6 +162,16 @@ bool adoption_number(const char *name, char letter, uint32_t *out)
 	return true;
 }
 
+uint32_t adoption_highest(const struct adoption *adoption, char letter)
+{
+	uint32_t highest = 0, number;
+
+	for (size_t i = 0; i < adoption->name_count; i++)
+		if (adoption_number(adoption->names[i], letter, &number) && number > highest)
+			highest = number;
+	return highest;
+}
+
 struct listing {
 	int dir;
 	const char *name;

@@ -32,6 +32,9 @@ fallible adoptee_take(struct adoptee *adoptee, struct box *box, struct tape *tap
 		      struct exec **out);
 // The number in a name that is `letter` (0: none) and a number; false: it is another name.
 bool adoption_number(const char *name, char letter, uint32_t *out);
+// The highest number of such a name; 0: there is none. New files are numbered from there on, so it
+// is asked before anything is taken up.
+uint32_t adoption_highest(const struct adoption *adoption, char letter);
 
 // Each takes up what is its own. They wait.
 fallible procs_adopt(struct adoption *adoption);

@@ -96,6 +96,8 @@ uint64_t context_run_number(const struct context_run *run);
 // Waits until the cell was begun and its tape is on disk: the next daemon knows it by its number.
 // Returns at once when it will never begin.
 fallible context_run_await_record(struct context_run *run, int64_t deadline);
+// False after that wait: the disk is full or fails, and the next daemon will not know the cell.
+bool context_run_is_recorded(const struct context_run *run);
 bool context_run_has_ended(const struct context_run *run);
 // The cell of that number, at work, waiting, or one of the last that have ended, also before a
 // restart and in a box that has stopped. The caller holds it; NULL: there is none.

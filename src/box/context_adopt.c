@@ -196,12 +196,11 @@ fallible contexts_adopt(struct adoption *adoption)
 		return OK;
 	}
 	TRY(adopt_cards(adoption), "read the cards");
+	box->contexts->reel.files = adoption_highest(adoption, CONTEXT_TAPE);
 	for (size_t i = 0; i < adoption->name_count; i++) {
 		if (!adoption_number(adoption->names[i], CONTEXT_TAPE, &number))
 			continue;
 		TRY(adopt_tape(adoption, number));
-		if (box->contexts->reel.files < number)
-			box->contexts->reel.files = number;
 	}
 	list_each (link, &box->contexts->all) {
 		struct context *context = link_of(link, struct context, link);

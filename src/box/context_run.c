@@ -336,6 +336,11 @@ fallible context_run_await_record(struct context_run *run, int64_t deadline)
 	return OK;
 }
 
+bool context_run_is_recorded(const struct context_run *run)
+{
+	return !tape_is_named(run->tape) || tape_is_labelled(run->tape);
+}
+
 uint64_t context_run_number(const struct context_run *run)
 {
 	return run->number;

@@ -279,9 +279,6 @@ static fallible recall(struct adoption *adoption, uint32_t number, struct adopte
 	}
 	if (held)
 		TRY(leave(tape, check(procs, held, &label, &goes)));
-	// Also the number of one that goes: its file is removed in the background.
-	if (procs->reel.files < number)
-		procs->reel.files = number;
 	if (goes)
 		held->tag.kind = TAG_EXEC; // it is only to be forgotten
 	if (goes || !make_way(procs, &label, held))
@@ -304,10 +301,27 @@ static fallible recall(struct adoption *adoption, uint32_t number, struct adopte
 	return OK;
 }
 
+// Also the numbers of files that go: they are removed in the background.
+static uint32_t highest_file(const struct adoption *adoption)
+{
+	uint32_t highest = adoption_highest(adoption, 0);
+
+	list_each (at, &adoption->helds) {
+		const struct tag *tag = &link_of(at, struct adoptee, link)->tag;
+
+		if (tag->kind == TAG_PROCESS && tag->file > highest)
+			highest = tag->file;
+	}
+	return highest;
+}
+
 fallible procs_adopt(struct adoption *adoption)
 {
+	uint32_t highest = highest_file(adoption);
 	struct link *at;
 
+	if (highest)
+		procs_of(adoption->box)->reel.files = highest;
 	for (size_t i = 0; i < adoption->name_count; i++) {
 		uint32_t number;
 

@@ -152,7 +152,8 @@ static void prepare_task(void *arg)
 	struct loop *loop = preparation->box->loop;
 
 	task_shield(true);
-	tape_prepare(reel->spare);
+	if (!tape_prepare(reel->spare))
+		tape_drop(take_ptr(reel->spare)); // the next one has another name
 	reel->preparing = false;
 	loop_set_timer(loop, &reel->spare_timer, loop_now(loop) + SPARE_MS);
 	box_drop(preparation->box);

@@ -10,9 +10,11 @@
 #include "box/tape.h"
 
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "box/tape_inner.h"
 #include "loop/offload.h"
@@ -331,6 +333,9 @@ fallible tape_break(struct tape *tape, int errnum)
 		tape_stall(tape, "disk_full");
 		return OK;
 	}
+	if (!tape->broken)
+		log_event(LOG_WARN, "tape.broken", "file", tape->name ? tape->name : "", "error",
+			  strerror(errnum), NULL);
 	tape->broken = true;
 	tape->truncated[TAPE_STDOUT] = tape->truncated[TAPE_STDERR] = true;
 	return err_sys(errnum, "write a tape");
@@ -494,15 +499,13 @@ void tape_begin(struct tape *tape)
 	tape_disk_give(tape);
 }
 
-void tape_prepare(struct tape *tape)
+bool tape_prepare(struct tape *tape)
 {
 	tape_disk_take(tape);
 	if (tape->file < 0 && !tape->made)
 		err_free(put(tape, FRAME_END, NULL, 0));
-	// One that could not be made is tried again with its first bytes.
-	tape->broken = tape->stalled = false;
-	tape->truncated[TAPE_STDOUT] = tape->truncated[TAPE_STDERR] = false;
 	tape_disk_give(tape);
+	return tape->made;
 }
 
 void tape_end(struct tape *tape)

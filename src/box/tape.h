@@ -42,8 +42,9 @@ struct tape_label {
 // written yet: the label goes with the first bytes, or tape_begin().
 struct tape *tape_new_named(struct loop *loop, int dir, const char *name);
 void tape_set_label(struct tape *tape, const struct tape_label *label); // before all else, once
-// Makes the file, so that the first bytes need not wait for that. Waits for the disk.
-void tape_prepare(struct tape *tape);
+// Makes the file, so that the first bytes need not wait for that. Waits for the disk. False: the
+// file could not be made, and the tape is of no use.
+bool tape_prepare(struct tape *tape);
 // The command runs: what the label is to say. Before anything is written.
 void tape_started(struct tape *tape, int pid, uint32_t conv);
 // Writes the label, unless it is on disk. Waits for the disk.

@@ -297,8 +297,10 @@ fallible cells_follow(struct http *x, struct context_run *run, const struct cell
 	cell_put_key(&key, context_run_key(run));
 	cell_read(&feed.cell, buf_view(&key));
 	TRY(await_record(x, run));
-	http_set(x, "X-Cell",
-		 str_of(arena_fmt(x->arena, "%llu", (unsigned long long)context_run_number(run))));
+	if (context_run_is_recorded(run))
+		http_set(x, "X-Cell",
+			 str_of(arena_fmt(x->arena, "%llu",
+					  (unsigned long long)context_run_number(run))));
 	TRY(pass_on(&feed));
 	err = context_run_wait(run, CLOCK_NEVER, out);
 	if (err && !x->reply_begun)

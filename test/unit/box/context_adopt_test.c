@@ -267,6 +267,7 @@ static void check_row(bool has_begun)
 	CHECK(context != NULL);
 	CHECK(answers(context, "print(3)", "3\n")); // behind what there was
 	last = context_cell(context, 3);
+	CHECK(!last || context_run_is_recorded(last)); // its file is no earlier cell's
 	two = context_cell(context, 2);
 	if (has_begun || two) // else it was never told, and its number left out or used again
 		CHECK(two && (last || !has_begun) && wrote(two, last ? "two\n" : "3\n"));
