@@ -120,8 +120,8 @@ static bool has_card(const struct adoption *adoption, uint32_t wanted)
 fallible sessions_adopt(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
-	uint32_t last = next_below(adoption, 's', UINT32_MAX), at = UINT32_MAX;
-	uint32_t last_tape = next_below(adoption, 'o', UINT32_MAX);
+	uint32_t last = adoption_highest(adoption, 's'), at = UINT32_MAX;
+	uint32_t last_tape = adoption_highest(adoption, 'o');
 
 	while ((at = next_below(adoption, 's', at)))
 		TRY(adopt_one(adoption, at));

@@ -132,6 +132,7 @@ fallible terms_adopt(struct adoption *adoption)
 	struct box *box = adoption->box;
 	struct link *at = adoption->helds.next;
 
+	box->term_tapes = adoption_highest(adoption, 't');
 	for (size_t i = 0; i < adoption->name_count; i++) {
 		auto_free char *name = mem_fmt("%s/%s", box->id, adoption->names[i]);
 		uint32_t number;
