@@ -455,7 +455,7 @@ fallible edit_line(struct edit *edit, const char *prompt, struct buf *out, enum 
 		err = flow_write(STDOUT_FILENO, "^C", 2);
 	if (!err)
 		err = flow_write(STDOUT_FILENO, PASTE_OFF "\r\n", sizeof(PASTE_OFF "\r\n") - 1);
-	tty_restore();
+	tty_unraw();
 	if (err)
 		return err;
 	buf_clear(out);

@@ -121,7 +121,7 @@ static enum picture_way by_asking(void)
 			break;
 		len += (size_t)n;
 	}
-	tty_restore();
+	tty_unraw();
 	return picture_by_answer((struct str){answer, len});
 }
 

@@ -9,6 +9,7 @@
 #include "cli/edit.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
+#include "cli/tty.h"
 #include "cli/whole.h"
 
 #define CELL_MAX (1 << 20)
@@ -131,10 +132,14 @@ fallible repl_talk(struct call *call, struct snippet *snippet)
 		.edit = edit,
 		.python = strcmp(snippet->language, "python") == 0,
 	};
+	struct err *err;
 
 	snippet->forgiving = true;
 	if (!call_has(call, OPT_QUIET))
 		print_note("%s in %s; ctrl-c interrupts, ctrl-d leaves", snippet->language,
 			   snippet->box);
-	return talk(&repl);
+	tty_type_ahead(STDIN_FILENO);
+	err = talk(&repl);
+	tty_restore();
+	return err;
 }

@@ -15,7 +15,8 @@
 // Signal handlers have no arguments of ours.
 static struct {
 	struct termios was;
-	volatile sig_atomic_t fd; // plus 1; 0: not raw
+	volatile sig_atomic_t fd; // plus 1; 0: it is as it was
+	bool typing_ahead;
 	int pipe[2];
 } state = {.pipe = {-1, -1}};
 
@@ -26,15 +27,47 @@ void tty_restore(void)
 
 	if (fd >= 0)
 		tcsetattr(fd, TCSANOW, &state.was); // never waits for a stopped output
+	state.typing_ahead = false;
 	state.fd = 0;
 	errno = saved;
+}
+
+static bool tty_save(int fd)
+{
+	return state.fd || tcgetattr(fd, &state.was) == 0;
+}
+
+// In canonical mode the kernel keeps ctrl-d as the end of a line: a reader who turns that mode off
+// afterwards finds a NUL.
+bool tty_type_ahead(int fd)
+{
+	struct termios keys;
+
+	if (!tty_save(fd))
+		return false;
+	keys = state.was;
+	keys.c_lflag &= ~(tcflag_t)ICANON;
+	keys.c_cc[VMIN] = 1;
+	keys.c_cc[VTIME] = 0;
+	state.fd = fd + 1;
+	state.typing_ahead = true;
+	interrupt_undoing(tty_restore);
+	return tcsetattr(fd, TCSADRAIN, &keys) == 0;
+}
+
+void tty_unraw(void)
+{
+	if (!state.fd || !state.typing_ahead)
+		tty_restore();
+	else
+		tty_type_ahead((int)state.fd - 1);
 }
 
 bool tty_raw(int fd)
 {
 	struct termios raw;
 
-	if (tcgetattr(fd, &state.was) != 0)
+	if (!tty_save(fd))
 		return false;
 	raw = state.was;
 	cfmakeraw(&raw);

@@ -8,6 +8,10 @@
 
 // Every key is a byte that we read, nothing is echoed, no signal is made. False: no terminal.
 bool tty_raw(int fd);
+// Until tty_restore(): where it is not raw, keys that nobody reads yet wait one by one, ctrl-d
+// included, for the next who makes it raw. Signals and echo are as they were.
+bool tty_type_ahead(int fd);
+void tty_unraw(void);	 // as it was before tty_raw()
 bool tty_silent(int fd); // only nothing is echoed: for keys that are typed
 void tty_restore(void);	 // harmless twice, and in a signal handler
 // False: it does not tell.

@@ -177,6 +177,19 @@ def conversation():
     c.same((again.end(), len(contexts())), (143, 1), "a signal ends the conversation and not that context")
 
 
+def type_ahead():
+    """Keys that are typed while a cell runs are for the next prompt, ctrl-d among them."""
+    for keys, sign in ((b"\x04", None), (b"'ahe' + 'ad'\r\x04", b"ahead")):
+        t = Talk("python", "code")
+        t.ask(b"import os, time\r", b"\r\n")
+        t.ask(b"print('be' + 'gun', flush=True)\rwhile not os.path.exists('go'): time.sleep(0.01)\r\r", b"begun")
+        t.type(keys)
+        c.same(cli("exec", "-w", "/workspace", "code", "--", "touch", "go").returncode, 0, "a cell ends after %r was typed" % keys)
+        c.ok(not sign or t.see(sign), "what was typed is run", t.seen)
+        c.same(t.end(), 0, "ctrl-d that was typed while a cell ran leaves") or c.note(t.seen)
+        cli("exec", "-w", "/workspace", "code", "--", "rm", "go")
+
+
 def node():
     if not shutil.which("node"):
         return c.skip("node", "node is not installed")
@@ -208,6 +221,7 @@ def rest():
 files()
 pictures()
 conversation()
+type_ahead()
 node()
 rest()
 shutil.rmtree(HOME)
