@@ -107,6 +107,7 @@ cat /usr/share/cove-greeting/text
 
 
 def npm(cove, outside):
+    # verdaccio-audit asks for node-fetch by a tag, which npm 9.2 refuses without a download address: the lock file has the version there.
     if not c.ok(c.npm_install(HERE, WORK, options=["--omit=optional"]), "the packages of the lock file install"):
         return
     c.ok(registry(outside), "the registry is up")
