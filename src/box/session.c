@@ -514,6 +514,20 @@ fallible session_prelude(struct session *session, struct buf *out)
 	return OK;
 }
 
+fallible session_exports(struct session *session, struct buf *out)
+{
+	auto_buf text = BUF_INIT(SESSION_PRELUDE_MAX);
+	uint64_t turn;
+
+	TRY(await_ready(session));
+	if (is_idle(session) && session->fresh)
+		return OK;
+	TRY(dump(session, STR(SHELL_DUMP_EXPORTS), &text, &turn));
+	if (!shell_read_dump(buf_view(&text), out))
+		return err_new(GONE, "session_destroyed", "Session '%s' has ended", session->id);
+	return OK;
+}
+
 static const char *get_env(const struct session *session, struct str name, size_t *out_at)
 {
 	for (size_t i = 0; session->env[i]; i++)

@@ -118,6 +118,8 @@ struct tape *session_tape(struct session *session); // borrowed while the sessio
 // TOO_LARGE state_too_large.
 #define SESSION_PRELUDE_MAX (8 << 20)
 fallible session_prelude(struct session *session, struct buf *out);
+// The part of it that outlives execve, however large the rest is. Waits and fails as above.
+fallible session_exports(struct session *session, struct buf *out);
 // Its state as its shell tells it (model/shell_state.h). Waits and fails as above. Empty: it is too
 // large to be told apart from another's; session_prelude() has it.
 fallible session_state(struct session *session, struct buf *out);

@@ -1,7 +1,8 @@
 // A session's terminal is not its shell: it is another program that starts where the session stands
 // now. What a session has exported since it began is only known to its shell, which is asked for a
-// script; the terminal's bash runs that first and becomes the wanted shell. A session that is busy
-// is not waited for: then it is the directory and the environment that are known.
+// script; the terminal's bash runs that first and becomes the wanted shell by execve, so the script
+// holds nothing else. A session that is busy is not waited for: then the terminal has the directory
+// and the environment that are known. The same holds for exports of more than EXPORTS_MAX.
 #include "inbox/seat.h"
 
 #include "base/clock.h"
@@ -16,7 +17,9 @@
 #define CWD_MAX 4095
 #define USER_MAX 64
 #define PRELUDE_MS 1000
-#define ARGUMENT_MAX (96 * 1024) // a terminal has no other way for a state than an argument
+#define EXPORTS_MAX (128 * 1024)
+#define SCRIPT_MAX (144 * 1024) // with quotes; TALK_SIZE_MAX holds it and the environment
+#define PIECE_MAX (96 * 1024)	// of it as one argument; the kernel takes 128 KiB
 #define SHOWN_MAX 4096
 
 static fallible bad(const char *field, const char *why)
@@ -120,7 +123,7 @@ fallible seat_read(struct http *x, struct seat *out)
 {
 	struct str terminal = http_query(x, "terminal"), shell = http_query(x, "shell");
 
-	*out = (struct seat){.cols = 80, .rows = 24, .script = BUF_INIT(2 * ARGUMENT_MAX)};
+	*out = (struct seat){.cols = 80, .rows = 24, .script = BUF_INIT(SCRIPT_MAX)};
 	out->session = http_query(x, "sessionId");
 	if (str_is(out->session, SESSION_NONE))
 		out->session = (struct str){NULL, 0};
@@ -177,7 +180,7 @@ static void prelude_drop(struct prelude **held)
 static void prelude_task(void *arg)
 {
 	on_exit_call(prelude_drop) struct prelude *prelude = arg;
-	auto_err err = session_prelude(prelude->session, &prelude->text);
+	auto_err err = session_exports(prelude->session, &prelude->text);
 
 	prelude->is_done = true;
 	prelude->has_failed = err || !buf_ok(&prelude->text);
@@ -216,7 +219,8 @@ static void add_env(struct pairs *env, const char *const *from)
 static void wrap(struct http *x, struct seat *seat, struct str prelude, const char *cwd)
 {
 	auto_buf command = BUF_INIT(128 * 1024);
-	const char **argv = arena_take(x->arena, 4 * sizeof(*argv));
+	const char **argv = arena_take(x->arena, (6 + SCRIPT_MAX / PIECE_MAX) * sizeof(*argv));
+	size_t argc = 0;
 
 	buf_text(&command, "\\builtin unset HISTFILE PS1 PS2;\\builtin exec --");
 	for (const char **word = seat->argv; *word; word++) {
@@ -226,9 +230,17 @@ static void wrap(struct http *x, struct seat *seat, struct str prelude, const ch
 	shell_wrap(&seat->script, prelude, &seat->env, cwd, buf_view(&command));
 	if (!buf_ok(&seat->script) || !buf_ok(&command))
 		return;
-	argv[0] = "bash";
-	argv[1] = "-c";
-	argv[2] = seat->script.at;
+	argv[argc++] = "bash";
+	argv[argc++] = "-c";
+	argv[argc++] = "IFS=;\\builtin eval \"\\builtin unset -v IFS;$*\"";
+	argv[argc++] = "bash";
+	for (size_t at = 0; at < seat->script.len; at += PIECE_MAX) {
+		size_t left = seat->script.len - at;
+
+		argv[argc++] = arena_dup(x->arena, seat->script.at + at,
+					 left < PIECE_MAX ? left : PIECE_MAX);
+	}
+	argv[argc] = NULL;
 	seat->argv = argv;
 }
 
@@ -237,7 +249,7 @@ static void stand_there(struct http *x, const struct visit *visit, struct seat *
 {
 	struct session *session = seat->session.len ? session_find(visit->box, seat->session)
 						    : NULL;
-	auto_buf prelude = BUF_INIT(ARGUMENT_MAX);
+	auto_buf prelude = BUF_INIT(EXPORTS_MAX);
 	const char *asked = seat->cwd;
 
 	if (!pairs_get(&seat->env, STR("TERM")))

@@ -53,6 +53,12 @@ enum shell_heard shell_hear(struct str bytes, struct shell_end *out, size_t *out
 	"printf "                                                                                  \
 	"'set --';\\builtin printf ' %q' \"$@\";\\builtin printf '\\n';fi;\\builtin set "          \
 	"+o;" SHELL_LIMITS
+// The same of the part that outlives execve: exported variables and functions, umask, directory.
+// Variables that the shell does not export are unset.
+#define SHELL_DUMP_EXPORTS                                                                         \
+	"\\builtin printf '\\\\builtin unset -v $(\\\\builtin compgen -e)\\n';"                    \
+	"\\builtin declare -px;\\builtin declare -fx;\\builtin umask -p;"                          \
+	"\\builtin printf 'cd -- %q\\n' \"$PWD\";" SHELL_LIMITS
 // And behind it, after a NUL, its limits as the kernel tells them, for shell_state.h. In one piece:
 // `ulimit -a` writes line by line.
 #define SHELL_LIMITS                                                                               \

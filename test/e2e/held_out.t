@@ -68,6 +68,45 @@ def large_states(box):
     c.same(box.say("huge", "echo ${#V}")["stdout"], "9000000", "and the session lives on")
 
 
+def state_edges(box):
+    kib, mib = 1 << 10, 1 << 20
+    got = {}
+    # `declare -p` and the rest of a fresh shell's state are below 64 KiB.
+    for size in (96 * kib - 1, 96 * kib + 1, 128 * kib - 1, 128 * kib + 1, 8 * mib - 64 * kib):
+        name = "edge%d" % size
+        box.say(name, "V=$(head -c %d /dev/zero | tr '\\0' v); cd /tmp" % size)
+        got[size] = (box.stream(name, "echo ${#V}; pwd")[0], box.process(name, "echo ${#V}; pwd"))
+    c.same(got, {size: ("%d\n/tmp\n" % size,) * 2 for size in got},
+           "streams and processes have states of 96 KiB, 128 KiB and nearly 8 MiB, on both sides of each bound")
+    box.say("over", "V=$(head -c %d /dev/zero | tr '\\0' v)" % (8 * mib + 1))
+    got = [box.post(path, {"command": "true", "sessionId": "over"}) for path in ("/api/execute/stream", "/api/process/start")]
+    c.same([(one.status, one.json["reason"]) for one in got], [(413, "state_too_large")] * 2, "one byte over 8 MiB is refused to both")
+
+
+def terminal_state(box):
+    def shown(name, command, end):
+        one = Terminal(box.cove, box.box, "sessionId=" + name)
+        one.until(event="ready")
+        one.type("stty -echo; PS1=; %s; echo e''nd\n" % command)
+        one.until(b"end\r\n")
+        seen = one.seen
+        one.close()
+        return end in seen, seen[-300:]
+
+    for size in (96 << 10, 200000, 7 << 20, 9 << 20):
+        name = "term%d" % size
+        box.say(name, "V=$(head -c %d /dev/zero | tr '\\0' x); f(){ :; }; g(){ echo from-g; }; export -f g; cd /tmp; "
+                      "umask 027; ulimit -n 200; export PATH=/own:$PATH WORD='it is'; unset LANG" % size)
+        found, seen = shown(name, "echo \"${PATH%%:*}|$WORD|$PWD|$(umask)|$(ulimit -n)|${LANG-none}|$(g)|\"", b"/own|it is|/tmp|0027|200|none|from-g|\r\n")
+        c.ok(found, "a terminal has the exports, directory, umask and limits of a session with %d bytes of other state" % size, seen)
+    box.say("wide", "export A=$(head -c 60000 /dev/zero | tr '\\0' a) B=$(head -c 60000 /dev/zero | tr '\\0' b)")
+    found, seen = shown("wide", "echo ${#A}-${#B}-", b"60000-60000-\r\n")
+    c.ok(found, "and exports that are too long for one argument", seen)
+    box.say("wider", "cd /var; export A=$(head -c 100000 /dev/zero | tr '\\0' a) B=$(head -c 100000 /dev/zero | tr '\\0' b)")
+    found, seen = shown("wider", "echo $PWD-${#A}-", b"/var-0-\r\n")
+    c.ok(found, "beyond 128 KiB of them it starts all the same, in the directory", seen)
+
+
 def limits_travel(box):
     box.say("lim", "ulimit -n 200; ulimit -S -s 4096; ulimit -t 500")
     c.same([box.stream("lim", "ulimit -n; ulimit -Hn; ulimit -Ss; ulimit -t")[0],
@@ -207,6 +246,8 @@ c.need_root()
 cove = c.Cove(env={"COVE_PREVIEW_LISTEN": "127.0.0.1:%d" % free_port()})
 box = Box(cove)
 large_states(box)
+state_edges(box)
+terminal_state(box)
 limits_travel(box)
 few_files(box)
 verbose(box)
