@@ -3,7 +3,8 @@
 // filled and first when it is emptied, so whoever finds the file after a kill reads whole verdicts.
 // More than there are slots are kept in plain memory: counted as well, but lost with the process.
 //
-// The blocks of the file are there before it is mapped: a full disk must not be a SIGBUS.
+// The blocks of a slot are there before it is written to: a full disk must not be a SIGBUS. They
+// are allocated SLOTS_STEP slots at a time, so that an idle host's file is small.
 //
 // syscalls: mmap munmap fallocate ftruncate fstat madvise
 #include "egress/verdicts.h"
@@ -23,6 +24,7 @@
 #include "store/egress.h"
 
 #define SLOTS 4096
+#define SLOTS_STEP 512 // 400 KiB
 #define BATCH_MS 10
 #define BATCH_MAX 512
 
@@ -31,6 +33,8 @@ struct verdicts {
 	struct store *store;
 	struct ears *ears;
 	struct verdict *slots; // mapped
+	int live;	       // the file; -1: they are plain memory
+	size_t backed;	       // slots that have their blocks, the first ones
 	struct link unused;    // slots that were used before
 	size_t touched;	       // those behind were not: an idle host has none of them in memory
 	struct link done;      // not handed over yet
@@ -190,11 +194,31 @@ void verdict_set(char *field, size_t size, const char *text)
 	field[len] = 0;
 }
 
+// Allocates the blocks of at least `count` slots. False: the disk has no room for them.
+static bool back_slots(struct verdicts *verdicts, size_t count)
+{
+	size_t to = (count + SLOTS_STEP - 1) / SLOTS_STEP * SLOTS_STEP;
+
+	if (count > SLOTS)
+		return false;
+	errno = posix_fallocate(verdicts->live, 0, (off_t)(to * sizeof(struct verdict)));
+	if (errno)
+		return false;
+	verdicts->backed = to;
+	return true;
+}
+
+static bool has_slot(struct verdicts *verdicts)
+{
+	return verdicts->touched < verdicts->backed ||
+	       (verdicts->live >= 0 && back_slots(verdicts, verdicts->touched + 1));
+}
+
 struct verdict *verdict_new(struct verdicts *verdicts, const char *box, const char *tenant)
 {
 	struct verdict *verdict;
 
-	if (link_empty(&verdicts->unused) && verdicts->touched == SLOTS) {
+	if (link_empty(&verdicts->unused) && !has_slot(verdicts)) {
 		verdict = mem_new_of(struct verdict);
 	} else if (link_empty(&verdicts->unused)) {
 		verdict = &verdicts->slots[verdicts->touched++];
@@ -296,28 +320,46 @@ static void *map_file(int live)
 
 	if (live < 0 || fstat(live, &now))
 		return NULL;
-	// One of another form is of no use, nor is one whose blocks are not all there.
-	if ((size_t)now.st_size != size && ftruncate(live, 0))
-		return NULL;
-	if (posix_fallocate(live, 0, (off_t)size))
+	// A file of another size has another form: it is of no use.
+	if ((size_t)now.st_size != size && (ftruncate(live, 0) || ftruncate(live, (off_t)size)))
 		return NULL;
 	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, live, 0);
 	return at == MAP_FAILED ? NULL : at;
 }
 
-static fallible map_slots(int live, struct verdict **out)
+// Those that an earlier daemon used have their blocks, and those before them.
+static bool map_slots_of_file(struct verdicts *verdicts, int live)
 {
-	void *at = map_file(live);
+	size_t used = 1;
 
-	if (!at) {
-		if (live >= 0)
-			log_event(LOG_WARN, "egress.no_file", "why", strerror(errno), NULL);
-		at = mmap(NULL, SLOTS * sizeof(struct verdict), PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	}
+	verdicts->slots = map_file(live);
+	if (!verdicts->slots)
+		return false;
+	verdicts->live = live;
+	for (size_t i = 0; i < SLOTS; i++)
+		if (verdicts->slots[i].state != VERDICT_FREE)
+			used = i + 1;
+	if (back_slots(verdicts, used))
+		return true;
+	munmap(verdicts->slots, SLOTS * sizeof(*verdicts->slots));
+	verdicts->live = -1;
+	return false;
+}
+
+static fallible map_slots(struct verdicts *verdicts, int live)
+{
+	void *at;
+
+	if (map_slots_of_file(verdicts, live))
+		return OK;
+	if (live >= 0)
+		log_event(LOG_WARN, "egress.no_file", "why", strerror(errno), NULL);
+	at = mmap(NULL, SLOTS * sizeof(struct verdict), PROT_READ | PROT_WRITE,
+		  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
 		return err_sys(errno, "map the verdicts");
-	*out = at;
+	verdicts->slots = at;
+	verdicts->backed = SLOTS;
 	return OK;
 }
 
@@ -326,12 +368,13 @@ fallible verdicts_open(struct loop *loop, struct store *store, int live, struct 
 	struct verdicts *verdicts = mem_new_of(struct verdicts);
 	struct err *err;
 
-	*verdicts = (struct verdicts){.loop = loop, .store = store, .due = {.due = on_due}};
+	*verdicts = (struct verdicts){
+		.loop = loop, .store = store, .live = -1, .due = {.due = on_due}};
 	link_init(&verdicts->unused);
 	link_init(&verdicts->done);
 	// Serials of two lives must not meet: each begins somewhere else.
 	secret_random(&verdicts->serial, sizeof(verdicts->serial));
-	err = map_slots(live, &verdicts->slots);
+	err = map_slots(verdicts, live);
 	if (err) {
 		free(verdicts);
 		return err;

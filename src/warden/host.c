@@ -3,9 +3,10 @@
 // is made anew at each boot (host_stamp), so nothing of it is synced.
 //
 // syscalls: openat close newfstatat fstat mkdirat fchmodat fchownat symlinkat readlinkat
-// syscalls: unlinkat read write fchmod renameat
+// syscalls: unlinkat read write fchmod renameat getdents64 faccessat linkat
 #include "warden/host.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,12 +16,15 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/map.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "warden/host_etc.h"
 
 #define ACCOUNTS_MAX (1u << 20)
 #define AGENT 1000
 #define NOBODY 65534
+#define TRIGGERS_MAX 4096
 
 static const struct {
 	const char *path;
@@ -245,6 +249,101 @@ static fallible make_names(int etc)
 	return path_write(etc, "resolv.conf", 0644, "nameserver 10.0.2.3\n");
 }
 
+// dpkg asks that the file is there (dpkg --audit). Its contents serve dpkg --verify alone.
+static fallible dpkg_empty_file(int info, const char *name)
+{
+	auto_fd fd = openat(info, name, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? err_sys(errno, "empty '%s'", name) : OK;
+}
+
+// dpkg-shlibdeps falls back to the shlibs file of the same package.
+static fallible dpkg_drop_symbols(int info, struct str name)
+{
+	auto_free char *shlibs = mem_fmt(STR_FMT ".shlibs", (int)(name.len - strlen(".symbols")),
+					 name.at);
+
+	if (faccessat(info, shlibs, F_OK, 0) || !unlinkat(info, name.at, 0))
+		return OK;
+	return err_sys(errno, "remove '%s'", name.at);
+}
+
+// Most triggers files say "activate-noawait ldconfig": equal ones become one file.
+static fallible dpkg_link_triggers(int info, const char *name, struct map *seen)
+{
+	auto_buf text = BUF_INIT(TRIGGERS_MAX);
+	auto_err err = path_read(info, name, &text);
+	const char *first;
+
+	if (err)
+		return OK; // it is longer than a block: it stays as it is
+	first = map_get(seen, buf_view(&text));
+	if (!first) {
+		map_put(seen, buf_view(&text), mem_str(name));
+		return OK;
+	}
+	if (unlinkat(info, name, 0) || linkat(info, first, info, name, 0))
+		return err_sys(errno, "link '%s'", name);
+	return OK;
+}
+
+static fallible dpkg_prune_file(int info, const char *name, struct map *triggers)
+{
+	struct str text = str_of(name);
+
+	if (str_ends(text, ".md5sums"))
+		return dpkg_empty_file(info, name);
+	if (str_ends(text, ".symbols"))
+		return dpkg_drop_symbols(info, text);
+	return str_ends(text, ".triggers") ? dpkg_link_triggers(info, name, triggers) : OK;
+}
+
+static fallible dpkg_prune_info(DIR *list, int info, struct map *triggers)
+{
+	struct dirent *entry;
+
+	while (errno = 0, (entry = readdir(list)))
+		TRY(dpkg_prune_file(info, entry->d_name, triggers));
+	return errno ? err_sys(errno, "list dpkg's files") : OK;
+}
+
+static void dpkg_free_names(struct map *names)
+{
+	struct str key;
+	size_t at = 0;
+	void *name;
+
+	while (map_next(names, &at, &key, &name))
+		free(name);
+	map_free(names);
+}
+
+// Takes out of the copy what packages need neither for an upgrade nor for their removal: it is more
+// than half of it.
+static fallible dpkg_prune(int dpkg)
+{
+	static const char *const unneeded[] = {"available", "status-old", "diversions-old",
+					       "statoverride-old"};
+	auto_fd info = openat(dpkg, "info", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct map *triggers;
+	struct err *err;
+	DIR *list;
+
+	for (size_t i = 0; i < sizeof(unneeded) / sizeof(*unneeded); i++)
+		if (unlinkat(dpkg, unneeded[i], 0) && errno != ENOENT)
+			return err_sys(errno, "remove '%s'", unneeded[i]);
+	if (info < 0)
+		return errno == ENOENT ? OK : err_sys(errno, "open dpkg's info");
+	list = fdopendir(info);
+	if (!list)
+		return err_sys(errno, "list dpkg's files");
+	triggers = map_new();
+	err = dpkg_prune_info(list, take_fd(&info), triggers);
+	dpkg_free_names(triggers);
+	closedir(list);
+	return err;
+}
+
 // apt and dpkg know what is installed.
 static fallible copy_dpkg(int host, int root, struct path_copied *sum)
 {
@@ -255,7 +354,8 @@ static fallible copy_dpkg(int host, int root, struct path_copied *sum)
 		return errno == ENOENT ? OK : err_sys(errno, "open dpkg's files");
 	if (to < 0)
 		return err_sys(errno, "open the copy of dpkg's files");
-	return path_copy(from, to, sum);
+	TRY(path_copy(from, to, sum));
+	return dpkg_prune(to);
 }
 
 fallible host_build(int host, int root, struct path_copied *sum)

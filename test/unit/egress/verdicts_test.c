@@ -1,6 +1,8 @@
 #include "egress/verdicts.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/mem.h"
@@ -102,6 +104,35 @@ TEST(twice, "a verdict that was stored, and is found again, is counted once")
 	CHECK_OK(store_egress_sums(store, "box-a", &sums));
 	CHECK(sums.bytes_out == 131 && sums.requests == 2);
 	store_close(store);
+	loop_free(loop);
+}
+
+static uint64_t allocated(int fd)
+{
+	struct stat at;
+
+	return fstat(fd, &at) ? UINT64_MAX : (uint64_t)at.st_blocks * 512;
+}
+
+TEST(small, "the file has blocks for the slots that were used, and is small before")
+{
+	struct verdicts *verdicts = NULL;
+	struct verdict *open_ones[1000];
+	struct loop *loop = NULL;
+	// On a disk: a page of a memfd that was looked at through a mapping is allocated.
+	auto_fd live = open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	CHECK(live >= 0);
+	CHECK_OK(loop_new(&loop));
+	CHECK_OK(verdicts_open(loop, NULL, live, &verdicts));
+	CHECK(allocated(live) <= 512 * 1024);
+	for (int i = 0; i < 1000; i++)
+		open_ones[i] = verdict_new(verdicts, "box-a", "t");
+	CHECK(allocated(live) >= (uint64_t)1000 * sizeof(struct verdict));
+	CHECK(allocated(live) <= 1024 * 1024);
+	for (int i = 0; i < 1000; i++)
+		verdict_done(verdicts, open_ones[i]);
+	verdicts_close(verdicts);
 	loop_free(loop);
 }
 

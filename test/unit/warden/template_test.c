@@ -294,6 +294,16 @@ TEST(host, "the host's template is made in a second, once, with the tools' files
 			  "home/agent | tr '\\n' ' ' | grep -qx '1777 700 755 755 '") == 0);
 	CHECK(scratch_run("test ! -e /var/lib/dpkg/status || cmp /var/lib/dpkg/status "
 			  "data/layers/.host-*/root/var/lib/dpkg/status") == 0);
+	// What only dpkg --verify and dpkg-shlibdeps read is not copied, equal triggers once.
+	CHECK(scratch_run(
+		      "cd data/layers/.host-*/root/var/lib/dpkg && test ! -e status-old && "
+		      "test -z \"$(find info -name '*.md5sums' -size +0)\" && "
+		      "for f in info/*.symbols; do test ! -e \"${f%.symbols}.shlibs\" || exit 1; "
+		      "done; "
+		      "for f in info/*.triggers info/*.list; do cmp \"$f\" \"/var/lib/dpkg/$f\" || "
+		      "exit 1; done; ls info | grep -v symbols$ >/tmp/copied.$$; "
+		      "ls /var/lib/dpkg/info | grep -v symbols$ | cmp - /tmp/copied.$$; s=$?; "
+		      "rm /tmp/copied.$$; exit $s") == 0);
 }
 
 TEST(tools, "the tools of the host run in its template")
