@@ -265,6 +265,13 @@ static bool relay_may_keep(const struct relay *relay)
 	       !relay->failed;
 }
 
+// The server closed a reused connection while the request was on its way there.
+static bool relay_is_stale(const struct relay *relay, const struct err *err)
+{
+	return relay->way->is_reused && !relay->x->reply_begun && err_kind(err) == ERR_BAD_PEER &&
+	       (!strcmp(err_reason(err), "no_reply") || !strcmp(err_reason(err), "peer_gone"));
+}
+
 fallible relay_run(struct http *x, const struct relay_way *way)
 {
 	on_exit_call(relay_end) struct relay relay = {
@@ -290,6 +297,8 @@ fallible relay_run(struct http *x, const struct relay_way *way)
 		*way->kept = take_fd(&relay.stream.fd);
 	}
 	dismiss_porter(&relay);
+	if (err && relay_is_stale(&relay, err))
+		return err_recast(err, ERR_BAD_PEER, "stale", "the server closed the connection");
 	if (err && x->conn)
 		x->conn->close_after = true; // what is left to read there is in doubt
 	if (err && relay.failed && err_kind(err) != ERR_CANCELLED) {

@@ -25,4 +25,5 @@ struct relay_way {
 	bool keep_origin;   // the client's own X-Forwarded-… and the like are passed on unchanged
 	bool keep_bearer;   // the Authorization is meant for that server
 	bool shares_origin; // with us: a browser must not take its pages for ours
+	bool is_reused;	    // it has served a request before, and its server may have closed it
 };

@@ -184,7 +184,7 @@ static struct str original_url(struct http *x, const char *proto)
 				STR_ARG(http_field(x, "Host")), STR_ARG(x->head.target)));
 }
 
-static fallible relay(struct caller *caller, int fd)
+static fallible relay(struct caller *caller, int fd, bool is_reused)
 {
 	struct http *x = caller->x;
 	const struct entry *entry = caller->visit.entry;
@@ -208,6 +208,7 @@ static fallible relay(struct caller *caller, int fd)
 		.more_count = 2,
 		.prefix = caller->prefix,
 		.keep_bearer = true,
+		.is_reused = is_reused,
 	};
 	auto_escort escort = escort_begin_while(caller->visit.entry, x, still_holds, caller);
 
@@ -233,12 +234,6 @@ static bool may_repeat(const struct http *x)
 {
 	return (str_is(x->head.method, "GET") || str_is(x->head.method, "HEAD")) &&
 	       !x->head.chunked && !x->body_left && !http1_field(&x->head, "Upgrade").at;
-}
-
-static bool is_stale(const struct http *x, const struct err *err)
-{
-	return err && !x->reply_begun && err_kind(err) == ERR_BAD_PEER &&
-	       (!strcmp(err_reason(err), "no_reply") || !strcmp(err_reason(err), "peer_gone"));
 }
 
 static fallible visit(struct caller *caller)
@@ -273,9 +268,9 @@ static fallible visit(struct caller *caller)
 			return no_listener(caller, &files);
 		}
 		TRY(visit_explain(err));
-		err = relay(caller, take_fd(&fd));
+		err = relay(caller, take_fd(&fd), is_reused);
 		// The server closed it at the moment when we took it: a new one tells more.
-		again = is_reused && is_stale(x, err);
+		again = err && !strcmp(err_reason(err), "stale");
 		is_reused = false;
 		if (again)
 			err_free(take_ptr(err));

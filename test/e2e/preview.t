@@ -85,6 +85,45 @@ def relay(cove, box, made):
     ws.sock.close()
 
 
+ONCE = r'''
+import http.server, sys
+closed = 0
+class H(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    answered = False
+    def do_GET(self):
+        global closed
+        if self.answered:
+            closed += 1
+            self.close_connection = True
+            return
+        self.answered = True
+        self.send_response(200)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"%6d" % closed)
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
+'''
+
+
+def closing(cove, box):
+    """A server that closes a connection just when the next request comes on it."""
+    serve(cove, box, 8007, server=ONCE)
+    site = Site(expose(cove, box, 8007)["url"])
+    conn = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
+    conn.connect()
+    mine, seen = conn.sock, []
+
+    def closed():
+        conn.request("GET", "/", headers={"Host": site.host})
+        reply = conn.getresponse()
+        seen.append((reply.status, reply.getheader("Connection"), reply.read()))
+        return conn.sock is not mine or int(seen[-1][2]) >= 2
+    c.until(closed, 30)
+    c.ok(conn.sock is mine and all(one[:2] == (200, None) for one in seen),
+         "a server that closes a kept connection costs its visitor neither the reply nor the connection", seen)
+
+
 def smuggle(cove, box, made):
     site = Site(made["url"])
     head = "POST /up HTTP/1.1\r\nHost: %s\r\n" % site.host
@@ -437,6 +476,7 @@ def main():
     serve(cove, box, 8000)
     made = address(cove, box)
     relay(cove, box, made)
+    closing(cove, box)
     smuggle(cove, box, made)
     closed(cove, box)
     links(cove, box, made)
