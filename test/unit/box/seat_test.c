@@ -1,6 +1,8 @@
 // Commands with another stdin than a pipe that is written once: one that stays open, a terminal, a
 // dialogue.
+#include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <termios.h>
 
 #include "box/exec.h"
@@ -51,8 +53,18 @@ static bool reads(int fd, const char *text)
 	return false;
 }
 
+// A host's own may give each terminal to the group tty, which has no id in a box: who lacks one of
+// a file's ids may not change its owner.
+static bool mount_terminals(void)
+{
+	return unshare(CLONE_NEWNS) == 0 &&
+	       mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       mount("devpts", "/dev/pts", "devpts", 0, "newinstance,ptmxmode=0666") == 0;
+}
+
 TEST(opens, "a house opens")
 {
+	CHECK(cradle_cannot(true) || mount_terminals());
 	CHECK(house_open());
 }
 
