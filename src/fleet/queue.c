@@ -221,6 +221,8 @@ static fallible await(struct queue *queue, struct queued *ticket)
 
 	while (!ticket->granted && !err)
 		err = bell_wait(&ticket->called, deadline);
+	if (ticket->granted && err && err_kind(err) == ERR_TIMEOUT) // called and late in one turn
+		err_free(take_ptr(err));
 	if (ticket->granted && err) { // called and cancelled in one turn
 		queue_leave(queue->fleet);
 		return err;

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "fleet/fleet.h"
 #include "tap.h"
@@ -113,6 +114,35 @@ TEST(turns, "A-21 a crowd of one tenant's is before another's by one turn at mos
 	CHECK(strchr(house.order, 'b') - house.order <= QUEUE_BUILDS + 1);
 	view = queue_look(house.fleet);
 	CHECK(view.building == 0 && view.waiting == 0 && view.waited > 0 && view.refused == 0);
+	close_house(&house);
+}
+
+static void block_loop(void *arg)
+{
+	struct house *house = arg;
+
+	err_free(task_sleep_until(loop_now(house->loop) + 50));
+	usleep(150000);
+}
+
+TEST(late, "who is called in the turn in which the time is over has its turn")
+{
+	struct house house = {0};
+	struct guest guests[QUEUE_BUILDS], late = {.house = &house, .stay_ms = 1};
+
+	open_house(&house, 100);
+	for (int i = 0; i < QUEUE_BUILDS; i++) {
+		guests[i] = (struct guest){
+			.house = &house, .entry = add(&house, "a"), .stay_ms = 99};
+		task_start(house.loop, "come", come, &guests[i]);
+	}
+	late.entry = add(&house, "b");
+	task_start(house.loop, "come", come, &late);
+	task_start(house.loop, "block", block_loop, &house);
+	task_start(house.loop, "stop", stop, &house);
+	loop_run(house.loop);
+	CHECK_STR(late.reason, "");
+	CHECK(house.turns == QUEUE_BUILDS + 1 && queue_look(house.fleet).building == 0);
 	close_house(&house);
 }
 
