@@ -118,7 +118,8 @@ def logs(cli):
 
 def times(cli):
     """When a line came is known to a tenth of a second."""
-    process = cli("exec", "-d", "web", "sh", "-c", "echo first; read x < /tmp/go; echo second; read x < /tmp/go; echo third").text.strip()
+    cli("exec", "web", "mkfifo", "/tmp/on")  # one a line: who opens the same once more may meet the writer of before
+    process = cli("exec", "-d", "web", "sh", "-c", "echo first; read x < /tmp/go; echo second; read x < /tmp/on; echo third").text.strip()
     c.until(lambda: "first" in cli("logs", "web", process).text, 30)
     time.sleep(1.2)  # what comes now is more than a second younger
     between = time.time()
@@ -134,7 +135,7 @@ def times(cli):
     c.same(cli("logs", "--since", "1h", "web", process).text, "first\nsecond\n", "and since a span ago")
     child = subprocess.Popen([c.BIN, "logs", "-f", "-t", "-n", "1", "web", process], env=cli.env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     first = child.stdout.readline()
-    cli("exec", "web", "sh", "-c", "echo > /tmp/go")
+    cli("exec", "web", "sh", "-c", "echo > /tmp/on")
     rest = child.communicate(timeout=60)[0]
     c.ok(first.endswith("Z second\n") and rest.endswith("Z third\n"), "with -f and --tail, too", first, rest)
     c.same(cli("logs", "--since", "yesterday", "web", process).returncode, 2, "a time that is none is refused")
