@@ -36,6 +36,11 @@ def processes(mark):
     return found
 
 
+def backing(device):
+    """The file behind a loop device, which somebody else may have by now."""
+    return subprocess.run(["losetup", "-n", "-O", "BACK-MAJ:MIN,BACK-INO,BACK-FILE", "-l", device], capture_output=True, text=True).stdout.split()
+
+
 def ends(number):
     name = number.name
     mark = "cove-bare-%d-%s" % (os.getpid(), name)
@@ -52,11 +57,12 @@ def ends(number):
     run.stdin.write(instance + "\n")
     run.stdin.flush()
     word, device = run.stdout.readline().split()
-    c.ok(word == "up" and processes(mark) and os.path.isdir(os.path.join(group, "cove", instance)), name + ": it runs")
+    inode = backing(device)
+    c.ok(word == "up" and processes(mark) and inode and os.path.isdir(os.path.join(group, "cove", instance)), name + ": it runs")
     run.send_signal(number)
     c.same(run.wait(120), 130, name + ": it ends")
     c.same(processes(mark), [], name + ": and every process in it")
-    c.same(subprocess.run(["losetup", device], capture_output=True).returncode, 1, name + ": its loop device is detached")
+    c.same(backing(device) == inode, False, name + ": its loop device is detached")
     c.ok(not os.path.isdir(os.path.join(group, "cove", instance)), name + ": its cgroup is removed")
     c.ok(not os.path.exists(os.path.join(HOME, "root")), name + ": its files are removed")
     c.ok(HOME not in open("/proc/self/mountinfo").read(), name + ": nothing of it is mounted")
