@@ -117,14 +117,14 @@ static const struct verb verbs[] = {
 	 1, 2, code_run},
 	{VERB_CP, 0, "cp", "BOX:PATH|FILE|- BOX:PATH|FILE|-",
 	 "Copy files and directories into a sandbox, or out of it.",
-	 "One of the two is BOX:PATH; relative paths of a sandbox begin at /workspace. A directory "
+	 "One of the two is BOX:PATH; relative paths begin at the sandbox's directory, as its commands do. A directory "
 	 "goes into a directory that is there, under its own name, or becomes it; DIR/. means what is "
 	 "in it. - is a tar stream: from standard input it is unpacked into a directory, to standard "
 	 "output a tree is packed.\n",
 	 2, 2, copy_cp},
 	{VERB_LS, 0, "ls", "BOX:PATH",
 	 "List files of a sandbox.",
-	 "BOX: alone is its /workspace.\n",
+	 "BOX: alone is the directory that its commands begin in.\n",
 	 1, 1, show_ls},
 	{VERB_CAT, 0, "cat", "BOX:PATH...",
 	 "Print files of a sandbox.", NULL,

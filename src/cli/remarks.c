@@ -34,7 +34,7 @@ const struct remark remarks[] = {
 	{"EXAMPLES", "cove python web", "Python in it, that keeps its state from line to line."},
 	{"EXAMPLES", "cove run-code plot.py", "A file of code in a sandbox of its own; figures are shown, or saved."},
 	{"EXAMPLES", "cove logs --tail 20 --timestamps web", "The last lines of the process that was started last."},
-	{"EXAMPLES", "cove ls -l web:/etc", "A directory of it; web: alone is its /workspace."},
+	{"EXAMPLES", "cove ls -l web:/etc", "A directory of it; web: alone is its own directory, /workspace unless its image says otherwise."},
 	{"EXAMPLES", "cove cat web:/etc/hosts", "A file of it."},
 	{"EXAMPLES", "cove ps -q | xargs -r cove inspect", "All that is known of every sandbox."},
 	{"EXAMPLES", "cove ps web", "What runs in it: processes and terminals."},

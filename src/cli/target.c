@@ -36,7 +36,7 @@ fallible target_of_box(const char *verb, const char *word, struct target *out)
 					"'cove %s' needs a path in the sandbox, and '%s' has none",
 					verb, word),
 				"write BOX:PATH, for example 'cove %s %s:/etc/hosts'; '%s:' alone "
-				"is its /workspace",
+				"is the directory that its commands begin in",
 				verb, word, word);
 	return err_hint(err_new(INVALID, "no_box", "'%s' names no sandbox", word),
 			"write BOX:PATH, for example web:/etc/hosts");

@@ -103,8 +103,8 @@ static long become(const struct user *user)
 	// What it has already is not set again: each change of credentials costs microseconds.
 	if (group == 0 && user->uid == 0)
 		return 0;
-	if (group != 0)
-		n = BARE_2(SYS_setgroups, 1, &group);
+	if (group != 0 || user->group_count > 1)
+		n = BARE_2(SYS_setgroups, user->group_count, user->groups);
 	if (n >= 0)
 		n = BARE_3(SYS_setresgid, group, group, group);
 	if (n >= 0 && user->uid != 0)

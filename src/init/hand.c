@@ -25,7 +25,7 @@ static bool become(const struct birth *birth, const struct user *user)
 	gid_t group = user->gid;
 	sigset_t none;
 
-	if (syscall(SYS_setgroups, 1, &group) < 0 ||
+	if (syscall(SYS_setgroups, user->group_count, user->groups) < 0 ||
 	    syscall(SYS_setresgid, group, group, group) < 0 ||
 	    syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0 ||
 	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)

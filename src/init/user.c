@@ -97,6 +97,35 @@ static bool find_group(struct str word, uint32_t *out)
 	return false;
 }
 
+static bool has_member(struct str members, struct str name)
+{
+	struct str member;
+
+	while (str_cut(&members, ',', &member))
+		if (str_eq(member, name))
+			return true;
+	return false;
+}
+
+// The groups of which the user is a member, by name.
+static void add_groups(struct user *user)
+{
+	struct str text = read_file("/etc/group"), line;
+
+	for (int i = 0; i < PASSWD_LINES && text.len > 0 && str_cut(&text, '\n', &line); i++) {
+		struct str part[3];
+		uint32_t gid;
+		int count = 0;
+
+		while (count < 3 && str_cut(&line, ':', &part[count]))
+			count++;
+		if (user->group_count < USER_GROUPS_MAX && count == 3 &&
+		    has_member(line, str_of(user->name)) && to_id(part[2], &gid) &&
+		    gid != user->gid)
+			user->groups[user->group_count++] = gid;
+	}
+}
+
 static void keep(char *room, size_t max, struct str text, const char *otherwise)
 {
 	if (text.len == 0 || text.len > max || memchr(text.at, 0, text.len))
@@ -135,5 +164,11 @@ bool user_find(struct str word, bool with_home, struct user *out)
 		out->gid = entry.gid;
 	}
 	name_it(&entry, out); // the next file takes the room of this one
-	return !has_group || find_group(group, &out->gid);
+	if (has_group && !find_group(group, &out->gid))
+		return false;
+	out->groups[0] = out->gid;
+	out->group_count = 1;
+	if (!has_group && out->uid != 0 && str_eq(str_of(out->name), entry.name))
+		add_groups(out);
+	return true;
 }

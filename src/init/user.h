@@ -9,15 +9,19 @@
 #define USER_ID_MAX 65535 // the ids that a box has
 #define USER_NAME_MAX 64
 #define USER_HOME_MAX 1024
+#define USER_GROUPS_MAX 32
 
 struct user {
 	uint32_t uid, gid;
+	uint32_t group_count;		  // 1 at least
+	uint32_t groups[USER_GROUPS_MAX]; // for setgroups(): gid first
 	char name[USER_NAME_MAX + 1];
 	char home[USER_HOME_MAX + 1];
 };
 
 // `word` is "", or "name" or "uid", with ":group" or ":gid" behind it or without. False: no such
-// user or group, or ids that the box does not have. With `with_home` the name and the home
-// directory are looked up too; one that the file does not tell is "/". The file is the box's:
-// hostile, and read within bounds.
+// user or group, or ids that the box does not have. Without a group behind it the user has those
+// that /etc/group names it a member of, USER_GROUPS_MAX in all; root has its own alone. With
+// `with_home` the name and the home directory are looked up too; one that the file does not tell is
+// "/". The file is the box's: hostile, and read within bounds.
 bool user_find(struct str word, bool with_home, struct user *out);

@@ -403,7 +403,8 @@ COVE_API COVE_MUST enum cove_kind cove_port_unexpose(struct cove_box *box, uint1
 
 // ---------------------------------------------------------------------------------------- files
 
-// Paths are of the sandbox; relative ones begin at /workspace. A file stream:
+// Paths are of the sandbox; relative ones begin at its directory (workdir, else /workspace). A file
+// stream:
 struct cove_file;
 
 // From `offset` on.

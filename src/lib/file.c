@@ -17,20 +17,22 @@ struct cove_file {
 };
 
 // ".../api/files/a%20b/c": the path's slashes stay, the rest is escaped. Relative paths begin at
-// /workspace.
-static char *raw_path(const struct cove_box *box, const char *path, const char *query)
+// the sandbox's directory. `mode` 0: none.
+static char *raw_path(const struct cove_box *box, const char *path, unsigned mode)
 {
 	auto_buf out = BUF_INIT(1 << 20);
-	struct str rest = str_of(path), part;
+	bool is_relative = *path != '/';
+	struct str rest = str_skip(str_of(path), is_relative ? 0 : 1), part;
 
-	buf_fmt(&out, "%s/api/files%s", box->base, *path == '/' ? "" : "/workspace");
-	if (*path == '/')
-		rest = str_skip(rest, 1);
+	buf_fmt(&out, "%s/api/files", box->base);
 	while (str_cut(&rest, '/', &part)) {
 		buf_char(&out, '/');
 		text_percent(&out, part);
 	}
-	buf_text(&out, query);
+	if (is_relative)
+		buf_text(&out, "?relativeTo=");
+	if (mode)
+		buf_fmt(&out, "%cmode=%04o", is_relative ? '&' : '?', mode & 07777);
 	return buf_take(&out);
 }
 
@@ -74,17 +76,13 @@ static enum cove_kind begin(struct cove_box *box, const char *method, char *path
 enum cove_kind cove_file_open(struct cove_box *box, const char *path, uint64_t offset,
 			      struct cove_file **out, struct cove_error *error)
 {
-	return begin(box, "GET", raw_path(box, path, ""), NULL, offset, out, error);
+	return begin(box, "GET", raw_path(box, path, 0), NULL, offset, out, error);
 }
 
 enum cove_kind cove_file_create(struct cove_box *box, const char *path, unsigned mode,
 				struct cove_file **out, struct cove_error *error)
 {
-	char query[24] = "";
-
-	if (mode)
-		snprintf(query, sizeof(query), "?mode=%04o", mode & 07777);
-	return begin(box, "PUT", raw_path(box, path, query), "application/octet-stream", 0, out,
+	return begin(box, "PUT", raw_path(box, path, mode), "application/octet-stream", 0, out,
 		     error);
 }
 

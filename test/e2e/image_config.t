@@ -18,7 +18,7 @@ import cove as c  # noqa: E402
 c.need_root()
 ARCH = {"aarch64": "arm64", "x86_64": "amd64"}[platform.machine()]
 PASSWD = "root:x:0:0:root:/root:/bin/bash\nagent:x:1000:1001:A:/home/agent:/bin/bash\n"
-GROUP = "root:x:0:\nagent:x:1001:\nstaff:x:50:\n"
+GROUP = "root:x:0:\nagent:x:1001:\nstaff:x:50:agent\n"
 
 
 def tar(entries):
@@ -41,7 +41,8 @@ def tar(entries):
 def root():
     """bash with its libraries, python and some of the host's programs, in one layer."""
     files, dirs = {}, {"home/agent": (1000, 1001), "tmp": (0, 0), "root": (0, 0), "workspace": (0, 0)}
-    for program in ("/bin/bash", "/usr/bin/id", "/usr/bin/env", "/bin/cat", "/bin/sleep", "/usr/bin/stat", "/bin/pwd"):
+    for program in ("/bin/bash", "/usr/bin/id", "/usr/bin/env", "/bin/cat", "/bin/sleep", "/usr/bin/stat", "/bin/pwd", "/bin/mkdir",
+                    "/bin/chown", "/bin/chgrp", "/bin/chmod"):
         files[program] = open(program, "rb").read()
         for line in subprocess.run(["ldd", program], stdout=subprocess.PIPE, text=True).stdout.splitlines():
             found = re.search(r"(/\S+) \(0x", line)
@@ -131,6 +132,20 @@ def everywhere(cove):
     got = subprocess.run(["script", "-qec", "%s exec -t %s -- /bin/bash -c '%s'" % (c.BIN, box["id"], SHOW.replace("'", "")), "/dev/null"],
                          env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
     c.ok(WANT.strip() in got.stdout, "and a terminal", got.stdout)
+    groups = [cove.out(box, "id -G"), cove.out(box, "id -G", user="1000"), cove.out(box, "id -G", user="agent:agent"),
+              cove.request("POST", at + "/api/execute", {"command": "id -G", "sessionId": "s"}).json["stdout"] + "\n"]
+    c.same(groups, ["1001 50\n", "1001 50\n", "1001\n", "1001 50\n"], "with the groups that /etc/group of the image names it a member of")
+    cove.run(box, "mkdir /srv/shared; chgrp 50 /srv/shared; chmod 775 /srv/shared", user="root")
+    c.same(cove.request("POST", at + "/api/write", {"path": "/srv/shared/f", "content": "x"}).status, 200, "which count for files, too")
+    cove.run(box, "chown 1000 /srv/app", user="root")
+    env = {"COVE_URL": cove.url, "COVE_TOKEN": cove.key, "PATH": os.environ["PATH"]}
+    with open(os.path.join(cove.data, "..", "mine.txt"), "w") as file:
+        file.write("by a relative path\n")
+    for words in (["cp", file.name, box["id"] + ":mine.txt"], ["cat", box["id"] + ":mine.txt"]):
+        got = subprocess.run([c.BIN, *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+        c.same(got.returncode, 0, "cove %s with a relative path" % words[0])
+    c.same((got.stdout, cove.out(box, "cat /srv/app/mine.txt")), ("by a relative path\n",) * 2, "which begins at the image's directory")
+    cove.run(box, "chown 0 /srv/app", user="root")
     c.same(cove.run(box, "stat -c '%u:%g %a' /srv/app")["stdout"], "0:0 755\n", "the missing directory was made, root's")
     reply = cove.request("PUT", at + "/api/files/home/agent/mine", b"hello", raw=True)
     c.same((reply.status in (200, 201, 204), cove.out(box, "stat -c '%u:%g' /home/agent/mine")), (True, "1000:1001\n"),
@@ -157,7 +172,7 @@ def overrides(cove):
     c.same((reply.status, reply.json["reason"]), (400, "no_user"), "a user that is not there is refused")
     for body in ({"user": "a b"}, {"workdir": "relative"}, {"workdir": "/a/../b"}):
         c.same(cove.post("/v1/sandboxes", body).json["reason"], "bad_field", "as is %s" % json.dumps(body))
-    c.same(cove.get("/v1/sandboxes").json["items"], [], "and leaves nothing")
+    c.ok(c.until(lambda: cove.get("/v1/sandboxes").json["items"] == [], 20), "and leaves nothing", cove.get("/v1/sandboxes").body)
 
 
 def entry(cove):

@@ -33,15 +33,20 @@ static bool cannot(void)
 	return state == 2;
 }
 
-// Binds a file with this text over /etc/passwd.
-static bool put(const char *text, size_t len)
+// Binds a file with this text over `at`.
+static bool put_at(const char *at, const char *text, size_t len)
 {
 	int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
 
 	if (fd < 0 || fd_write_all(fd, text, len) < 0)
 		return false;
 	close(fd);
-	return mount(path, "/etc/passwd", NULL, MS_BIND, NULL) == 0;
+	return mount(path, at, NULL, MS_BIND, NULL) == 0 && unlink(path) == 0;
+}
+
+static bool put(const char *text, size_t len)
+{
+	return put_at("/etc/passwd", text, len);
 }
 
 static void restore(void)
@@ -78,6 +83,35 @@ TEST(finds, "users are found by name and by number, with group and home")
 	CHECK_STR(got.home, "/");
 	CHECK(find("homeless"));
 	CHECK_STR(got.home, "/");
+	restore();
+}
+
+TEST(groups, "a user has the groups that name it, within bounds; root, or with a group, one")
+{
+	enum { SIZE = 8192 };
+	static const char users[] = "root:x:0:0:root:/root:/bin/sh\n"
+				    "agent:x:1000:1001::/home/agent:/bin/sh\n"
+				    "many:x:7:7:::\n";
+	static char text[SIZE];
+	size_t len = 0;
+
+	if (cannot())
+		return;
+	len += (size_t)snprintf(text, SIZE,
+				"agent:x:1001:agent\nstaff:x:50:x,agent,root\n"
+				"other:x:51:agents,agen\nodd:x:99999999:agent\n"
+				"short:x:52\ndocker:x:0:root,agent\n");
+	while (len < SIZE - 64)
+		len += (size_t)snprintf(text + len, SIZE - len, "g%zu:x:%zu:many\n", len, len);
+	CHECK(put(users, sizeof(users) - 1) && put_at("/etc/group", text, len));
+	CHECK(find("agent") && got.group_count == 3);
+	CHECK(got.groups[0] == 1001 && got.groups[1] == 50 && got.groups[2] == 0);
+	CHECK(find("1000") && got.group_count == 3 && got.groups[1] == 50);
+	CHECK(find("agent:staff") && got.group_count == 1 && got.groups[0] == 50);
+	CHECK(find("root") && got.group_count == 1 && got.groups[0] == 0);
+	CHECK(find("1234") && got.group_count == 1 && got.groups[0] == 1234);
+	CHECK(find("many") && got.group_count == USER_GROUPS_MAX);
+	umount2("/etc/group", MNT_DETACH);
 	restore();
 }
 
