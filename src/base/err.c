@@ -13,6 +13,7 @@
 
 #define REASON_MAX 40
 #define WORDS_MAX 1024
+#define NAME_SHOWN_MAX 64
 #define TRAIL_MAX 4096
 
 struct err {
@@ -99,6 +100,17 @@ struct err *err_new_at(const char *file, int line, enum err_kind kind, int errnu
 	if (ours)
 		free(text);
 	return err;
+}
+
+struct err *err_absent(const char *reason, const char *noun, struct str name)
+{
+	bool shown = name.len > 0 && name.len <= NAME_SHOWN_MAX;
+
+	for (size_t i = 0; shown && i < name.len; i++)
+		shown = name.at[i] > ' ' && name.at[i] <= '~' && name.at[i] != '\'';
+	return shown ? err_new(NOT_FOUND, reason, "there is no %s '" STR_FMT "'", noun,
+			       STR_ARG(name))
+		     : err_new(NOT_FOUND, reason, "there is no such %s", noun);
 }
 
 struct err *err_from(enum err_kind kind, const char *reason, const char *message, const char *hint)

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/str.h"
+
 // clang-format off
 //	  kind             word on the wire    HTTP  exit  may a retry help?
 #define ERR_KINDS(X) \
@@ -56,6 +58,10 @@ struct err;
 
 fallible err_new_at(const char *file, int line, enum err_kind kind, int errnum, const char *reason,
 		    const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+
+// NOT_FOUND: "there is no NOUN 'NAME'". A name that a client made up is shown as it is if it is
+// printable ASCII of 64 bytes at most; else "there is no such NOUN".
+fallible err_absent(const char *reason, const char *noun, struct str name);
 
 // An error that came over a wire, rebuilt: all words are copied, `hint` may be NULL.
 fallible err_from(enum err_kind kind, const char *reason, const char *message, const char *hint);

@@ -252,6 +252,6 @@ void conv_unlist(struct conv *conv);
 // The key of an alias: unique per owner.
 void conv_alias_key(const char *tenant, const struct owner *owner, struct str alias,
 		    struct buf *out);
-fallible conv_absent(void);
+fallible conv_absent(struct str id);
 fallible conv_starting(void);
 fallible conv_draining(void);

@@ -522,11 +522,13 @@ fallible runs_log_open(struct conv *conv, struct str id, struct tape **out)
 		return OK;
 	}
 	if (id.len != LEASE_RUN_LEN || !str_starts(id, "run_") || memchr(id.at, '/', id.len))
-		return err_new(NOT_FOUND, "no_run", "there is no such run");
+		return err_absent("no_run", "run", id);
 	name = log_name(conv, key);
 	err = tape_open(conv->convs->loop, conv->convs->dir, name, &tape, &label);
-	if (err && (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_INVALID))
-		return err_recast(err, ERR_NOT_FOUND, "no_run", "there is no such run");
+	if (err && (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_INVALID)) {
+		err_free(err);
+		return err_absent("no_run", "run", id);
+	}
 	TRY(err, "open the log of a run");
 	tape_leave(tape);
 	logs_bind(conv, tape);

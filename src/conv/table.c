@@ -18,9 +18,9 @@ int64_t convs_now(const struct convs *convs)
 	return convs->wall_base + clock_ms() - convs->mono_base;
 }
 
-fallible conv_absent(void)
+fallible conv_absent(struct str id)
 {
-	return err_new(NOT_FOUND, "no_session", "there is no such session");
+	return err_absent("no_session", "session", id);
 }
 
 fallible conv_starting(void)
@@ -209,7 +209,7 @@ fallible convs_find(struct convs *convs, const struct who *who, struct str id, b
 	conv = find(convs, who, id);
 	if (!conv || !conv->born || conv->lone || !access_sees(who, conv->tenant, "") ||
 	    (conv->deleting && !even))
-		return conv_absent();
+		return conv_absent(id);
 	conv_hold(conv);
 	*out = conv;
 	return OK;
@@ -405,7 +405,7 @@ fallible conv_run(struct conv *conv, const struct who *who, const struct conv_ru
 	conv->used_ms = convs_now(conv->convs);
 	err = book_commit(conv, &(struct book_change){.runs = {run}, .run_count = 1});
 	if (!err && conv->deleting)
-		err = conv_absent();
+		err = conv_absent(str_of(conv->id));
 	if (err) {
 		runs_free(run);
 		return err;
@@ -438,7 +438,7 @@ fallible conv_write_run(struct conv *conv, const struct who *who, struct str id,
 	TRY(store_conv_get(conv->convs->store, STORE_RUN, arena_dup(arena, id.at, id.len), arena,
 			   &row));
 	if (!row || strcmp(row->session, conv->key) != 0)
-		return err_new(NOT_FOUND, "no_run", "there is no such run");
+		return err_absent("no_run", "run", id);
 	past = mem_new_of(struct run);
 	past->conv = conv;
 	whole = book_read_run(row, past);

@@ -94,7 +94,7 @@ static fallible stop_for(struct conv *conv, enum lease_reason reason)
 static fallible enter(struct conv *conv)
 {
 	if (conv->deleting)
-		return conv_absent();
+		return conv_absent(str_of(conv->id));
 	if (conv->convs->closing || conv->convs->draining)
 		return conv_draining();
 	if (conv->lease.state == LEASE_QUARANTINED)
@@ -144,7 +144,7 @@ static fallible ungranted(const struct conv *conv, const struct wish *wish)
 		return conv_draining();
 	if (conv->listed)
 		return conv_starting();
-	return wish->kind == WISH_DELETE ? OK : conv_absent();
+	return wish->kind == WISH_DELETE ? OK : conv_absent(str_of(conv->id));
 }
 
 // Nobody is left waiting for a keeper that has gone.

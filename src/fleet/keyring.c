@@ -236,9 +236,9 @@ static fallible check_gift(const struct keyring *ring, const struct who *who, co
 	const struct account *account = accounts_find(&ring->fleet->accounts, str_of(key->tenant));
 
 	if (who->role != WHO_OPERATOR && strcmp(who->tenant, key->tenant) != 0)
-		return tenant_absent();
+		return tenant_absent(str_of(key->tenant));
 	if (key->tenant[0] && (!account || !account->known))
-		return tenant_absent();
+		return tenant_absent(str_of(key->tenant));
 	if (key->scopes & ~who->scopes)
 		return refuse("give scopes that it lacks");
 	if (key->host && !who->may_host)
@@ -330,9 +330,10 @@ fallible keyring_make(struct keyring *ring, const struct who *who, const struct 
 	return OK;
 }
 
-static fallible key_absent(void)
+// A secret that was given instead of a key's id is not repeated.
+static fallible key_absent(struct str id)
 {
-	return err_hint(err_new(NOT_FOUND, "no_key", "there is no such key"),
+	return err_hint(err_absent("no_key", "key", id.len == WHO_KEY_LEN ? id : STR("")),
 			"GET /v1/keys lists those there are");
 }
 
@@ -349,7 +350,7 @@ fallible keyring_revoke(struct keyring *ring, const struct who *who, struct str 
 
 	TRY(access_ask(who, ACCESS_KEYS));
 	if (id.len != WHO_KEY_LEN || (key ? !sees(who, key) : who->role != WHO_OPERATOR))
-		return key_absent();
+		return key_absent(id);
 	memcpy(own, id.at, id.len);
 	if (key)
 		memcpy(tenant, key->tenant, sizeof(tenant));
@@ -359,7 +360,7 @@ fallible keyring_revoke(struct keyring *ring, const struct who *who, struct str 
 	err = store_keys_revoke(ring->store, own, clock_wall_ms());
 	if (err && err_kind(err) == ERR_NOT_FOUND) {
 		err_free(err);
-		return key ? OK : key_absent();
+		return key ? OK : key_absent(id);
 	}
 	return err_while(err, "revoke %s", own);
 }

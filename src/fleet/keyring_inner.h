@@ -17,4 +17,4 @@ struct keyring {
 void keyring_add(struct keyring *ring, const struct key *key);
 void keyring_take(struct keyring *ring, struct key *key); // frees it, and tells whoever listens
 fallible tenant_bad(void);
-fallible tenant_absent(void);
+fallible tenant_absent(struct str name);

@@ -16,9 +16,9 @@ fallible tenant_bad(void)
 			"1 to %d of a-z, 0-9 and -, beginning with no -", WHO_TENANT_MAX);
 }
 
-fallible tenant_absent(void)
+fallible tenant_absent(struct str name)
 {
-	return err_hint(err_new(NOT_FOUND, "no_tenant", "there is no such tenant"),
+	return err_hint(err_absent("no_tenant", "tenant", name),
 			"GET /v1/tenants lists those there are; PUT /v1/tenants/NAME makes one");
 }
 
@@ -125,7 +125,7 @@ fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct
 	TRY(access_ask(who, ACCESS_HOUSE));
 	account = find(ring, name);
 	if (!account)
-		return tenant_absent();
+		return tenant_absent(name);
 	TRY(ask_no_boxes(account));
 	memcpy(own, account->tenant.name, sizeof(own));
 	TRY(templates_forget_all(ring->fleet, own), "remove the templates of a tenant");
@@ -146,7 +146,7 @@ fallible keyring_tenant(struct keyring *ring, const struct who *who, struct str 
 	TRY(access_ask(who, own ? ACCESS_READ : ACCESS_HOUSE));
 	account = find(ring, name);
 	if (!account)
-		return tenant_absent();
+		return tenant_absent(name);
 	*out = account;
 	return OK;
 }

@@ -21,12 +21,8 @@
 
 fallible life_absent(struct str key)
 {
-	bool shown = id_is_box(key) || id_is_short(key) || id_is_name(key);
-	struct err *err = shown ? err_new(NOT_FOUND, "no_sandbox",
-					  "there is no sandbox '" STR_FMT "'", STR_ARG(key))
-				: err_new(NOT_FOUND, "no_sandbox", "there is no such sandbox");
-
-	return err_hint(err, "GET /v1/sandboxes lists those there are");
+	return err_hint(err_absent("no_sandbox", "sandbox", key),
+			"GET /v1/sandboxes lists those there are");
 }
 
 // Files outlast the processes, unless it was made to leave nothing, or is deleted.

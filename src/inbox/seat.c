@@ -289,7 +289,7 @@ fallible seat_take(struct http *x, const struct visit *visit, struct seat *seat,
 	struct err *err;
 
 	if (!term && seat->must_exist)
-		return err_new(NOT_FOUND, "no_terminal", "there is no such terminal");
+		return err_absent("no_terminal", "terminal", seat->id);
 	if (!term) {
 		TRY(visit_admit(visit));
 		stand_there(x, visit, seat);

@@ -258,9 +258,8 @@ fallible inbox_term_pty(struct http *x)
 						     : NULL;
 
 		if (!term && opening.seat.must_exist)
-			return err_hint(
-				err_new(NOT_FOUND, "no_terminal", "there is no such terminal"),
-				"GET /api/terminals lists them");
+			return err_hint(err_absent("no_terminal", "terminal", opening.seat.id),
+					"GET /api/terminals lists them");
 		// A client of a socket that opens has a terminal: where there is none, none opens.
 		if (!term)
 			TRY(term_ask_room(opening.visit.box));
@@ -307,7 +306,7 @@ static fallible find(struct http *x, struct visit *visit, struct term **out)
 {
 	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], visit));
 	*out = term_find(visit->box, x->params[1]);
-	return *out ? OK : err_new(NOT_FOUND, "no_terminal", "there is no such terminal");
+	return *out ? OK : err_absent("no_terminal", "terminal", x->params[1]);
 }
 
 // What the tape has now; it does not wait for more.

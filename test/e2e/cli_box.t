@@ -192,7 +192,7 @@ def shells(cli):
     c.ok(term.end() == 3 and term.is_calm(), "its status is ours", term.out)
     term.close()
     got = cli("attach", "web", "nonesuch")
-    c.ok(got.returncode == 125 and "no such terminal" in got.err, "attach to none says so", got)
+    c.ok(got.returncode == 125 and "no terminal '" in got.err, "attach to none says so", got)
     c.same(cli("shell", "web").returncode, 125, "shell needs a terminal")
 
 

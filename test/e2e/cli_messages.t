@@ -42,6 +42,34 @@ def missing(cli, cove):
         c.ok(got.returncode and "'nobody'" in got.err and "cove ps" in got.err, "'cove %s' names it, and how to see those there are" % words[0], got.err)
 
 
+def others_missing(cli, cove):
+    """Keys, tenants, agent sessions, runs and terminals, as sandboxes."""
+    body = {"Content-Type": "application/json"}
+    made = cove.post("/v1/sessions", {"user": "u", "session": "s1", "runner": {"argv": ["true"]}}).json.get("id", "")
+    box = cove.create()
+    for method, path, sent, reason, name in (
+            ("GET", "/v1/tenants/nobody", None, "no_tenant", "nobody"), ("DELETE", "/v1/tenants/nobody", None, "no_tenant", "nobody"),
+            ("POST", "/v1/keys", {"tenant": "nobody"}, "no_tenant", "nobody"), ("DELETE", "/v1/keys/key-0123456789abcdef", None, "no_key", "key-0123456789abcdef"),
+            ("GET", "/v1/sessions/nobody", None, "no_session", "nobody"),
+            ("POST", "/v1/sessions/nobody/runs", {"input": "x"}, "no_session", "nobody"),
+            ("GET", "/v1/sessions/%s/runs/run_none" % made, None, "no_run", "run_none"),
+            ("DELETE", "/v1/sandboxes/%s/api/terminals/none" % box["id"], None, "no_terminal", "none")):
+        reply = cove.request(method, path, sent, headers=body)
+        said = reply.json.get("message", reply.json.get("error", ""))
+        c.ok(reply.status == 404 and reply.json.get("reason") == reason and "'%s'" % name in said,
+             "%s %s names what is missing" % (method, re.sub("box-[0-9a-f]+|ses_[0-9a-z]+", "ID", path)), reply.json)
+    reply = cove.get("/v1/tenants/no%0abody")
+    c.ok(reply.status == 404 and "\n" not in reply.json["message"], "a name that is none is not repeated", reply.json)
+    secret = cove.key
+    reply = cove.request("DELETE", "/v1/keys/" + secret)
+    c.ok(reply.status == 404 and secret not in reply.body.decode(), "nor is a secret that was given instead of a key's id", reply.status)
+    for words, word in ((["tenant", "rm", "nobody"], "'nobody'"),
+                        (["session", "inspect", "nobody"], "'nobody'")):
+        got = cli(*words)
+        c.ok(got.returncode and word in got.err, "'cove %s' names it" % " ".join(words[:2]), got.err)
+    cove.delete(box)
+
+
 def paths(cli):
     for verb in "ls", "cat":
         got = cli(verb, "web")
@@ -204,6 +232,7 @@ def main():
         cli = Cli(cove.data)
         c.same(cli("create", "--name", "web").returncode, 0, "there is a sandbox")
         missing(cli, cove)
+        others_missing(cli, cove)
         paths(cli)
         options(cli)
         time_outs(cli)

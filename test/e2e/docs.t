@@ -90,12 +90,20 @@ def operations():
     c.same(sorted(due - INSIDE - told), [], "docs/OPERATIONS.md has a cure for whatever an operator may be told")
 
 
+def shadows():
+    """Words that the documents have a reader's shell define, and that are programs already: cc is the compiler."""
+    texts = {path: read(path) for path in ["README.md", *glob.glob(os.path.join(c.ROOT, "docs", "*.md"))]}
+    made = {(os.path.basename(path), word) for path, text in texts.items() for one in re.findall(r"(?m)\balias (\w+)=|^ *(\w+)\(\) *\{", text) for word in one if word}
+    programs = {"cc", "c++", "ld", "ar", "as", "nm"}
+    c.same(sorted(one for one in made if one[1] in programs or shutil.which(one[1])), [], "no document redefines a program")
+
+
 def blocks():
     """The commands of the indented blocks of docs/API.md that ask something."""
     for block in re.findall(r"(?m)(?:^    .*\n)+", read("docs", "API.md")):
         text = re.sub(r"(?m)^    ", "", block)
-        if text.startswith(("cc ", "curl ")):
-            yield from re.split(r"(?m)^(?=cc |curl )", text)[1:]
+        if text.startswith(("api ", "curl ")):
+            yield from re.split(r"(?m)^(?=api |curl )", text)[1:]
 
 
 def route_of(table, line):
@@ -124,7 +132,7 @@ def coverage():
 
 
 def requests(cove):
-    setup = ('cc() { curl -sS -H "Authorization: Bearer $COVE_TOKEN" '
+    setup = ('api() { curl -sS -H "Authorization: Bearer $COVE_TOKEN" '
              '-H "Content-Type: application/json" "$@"; }\n')
     table = r.table()
     with tempfile.TemporaryDirectory() as home:
@@ -162,6 +170,7 @@ def main():
     configuration()
     operations()
     coverage()
+    shadows()
     if os.geteuid() != 0:
         c.skip("every curl line works", "needs root")
     elif not shutil.which("curl"):

@@ -50,7 +50,7 @@ c.same({i["id"] for i in json.loads(says("session", "ls", "--json"))}, {one, "ow
 shown = json.loads(says("session", "inspect", one, "own-1"))
 c.ok([i["id"] for i in shown] == [one, "own-1"] and shown[0]["lease"]["state"] == "none", "inspect shows all", shown)
 lost = cli("session", "inspect", "nobody")
-c.ok(lost.returncode == 3 and b"no such session" in lost.stderr, "what is not there is told, with status 3", lost)
+c.ok(lost.returncode == 3 and b"there is no session '" in lost.stderr, "what is not there is told, with status 3", lost)
 
 # ------------------------------------------------------------------------------------------- run
 done = cli("session", "run", one, '{"do": "ok", "echo": "hi"}')

@@ -93,3 +93,26 @@ TEST(bounded, "neither a message nor a trail grows without bound, and no charact
 	err_free(err);
 	err_free(NULL);
 }
+
+TEST(absent, "what is absent is named, unless its name is long or not printable")
+{
+	static const struct {
+		const char *name, *message;
+	} rows[] = {
+		{"web", "there is no tenant 'web'"},
+		{"", "there is no such tenant"},
+		{"a\nb", "there is no such tenant"},
+		{"a b", "there is no such tenant"},
+		{"it's", "there is no such tenant"},
+		{"\xc3\xa9", "there is no such tenant"},
+		{"0123456789012345678901234567890123456789012345678901234567890123x",
+		 "there is no such tenant"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		auto_err err = err_absent("no_tenant", "tenant", str_of(rows[i].name));
+
+		CHECK_STR(err_message(err), rows[i].message);
+		CHECK(err_kind(err) == ERR_NOT_FOUND);
+	}
+}
