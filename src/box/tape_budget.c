@@ -1,6 +1,9 @@
 // Bytes that tapes keep on disk are counted in memory, as they are written: in the budget of their
 // box (or of their agent session), and what lies beyond the budget's floor in the quota that the
 // budget belongs to. A write that neither has room for first lets the oldest ended tape go.
+//
+// Bytes of windows (tape_window.c) are not kept, so they are not in the budget; they are on disk,
+// so they count in the quota.
 #include "base/mem.h"
 #include "base/weak.h"
 #include "box/tape_inner.h"
@@ -10,6 +13,7 @@
 struct tape_budget {
 	int refs;
 	uint64_t max, used;
+	uint64_t windows;	  // bytes past what is kept
 	uint64_t floor;		  // bytes that count in no quota
 	struct tape_quota *quota; // NULL: none
 	bool (*more)(void *arg);
@@ -26,7 +30,9 @@ struct tape_budget *tape_budget_new(uint64_t max)
 
 static uint64_t budget_counted(const struct tape_budget *budget)
 {
-	return budget->used > budget->floor ? budget->used - budget->floor : 0;
+	uint64_t all = budget->used + budget->windows;
+
+	return all > budget->floor ? all - budget->floor : 0;
 }
 
 void tape_budget_charge(struct tape_budget *budget, uint64_t bytes)
@@ -45,6 +51,22 @@ void tape_budget_refund(struct tape_budget *budget, uint64_t bytes)
 	budget->used -= bytes < budget->used ? bytes : budget->used;
 	if (budget->quota)
 		budget->quota->used -= before - budget_counted(budget);
+}
+
+void tape_budget_count_window(struct tape_budget *budget, uint64_t before, uint64_t now)
+{
+	uint64_t counted = budget_counted(budget);
+
+	budget->windows += now - before;
+	if (budget->quota)
+		budget->quota->used += budget_counted(budget) - counted;
+}
+
+bool tape_budget_lacks_quota(const struct tape_budget *budget)
+{
+	const struct tape_quota *quota = budget->quota;
+
+	return quota && quota->left && quota->left(quota) == 0;
 }
 
 void tape_budget_drop(struct tape_budget *budget)
@@ -104,6 +126,8 @@ void tape_bound(struct tape *tape, struct tape_budget *budget)
 {
 	budget->refs++;
 	tape->budget = budget;
+	if (tape->window)
+		tape_budget_count_window(budget, 0, tape->window->counted);
 	if (!tape->name || tape->left)
 		return;
 	tape->spilled = (tape->window ? tape->window->gap.place : tape->end.place) +
@@ -113,6 +137,8 @@ void tape_bound(struct tape *tape, struct tape_budget *budget)
 
 void tape_unbind(struct tape *tape)
 {
+	if (tape->budget && tape->window)
+		tape_budget_count_window(tape->budget, tape->window->counted, 0);
 	if (tape->budget && !tape->left)
 		tape_budget_refund(tape->budget, tape->spilled);
 	tape_budget_drop(take_ptr(tape->budget));

@@ -115,6 +115,9 @@ bool tape_is_followed(const struct tape *tape); // by a reader, or one that may 
 void tape_detach_slow(struct tape *tape);
 #define TAPE_LOOK_MS 1000 // between two looks at readers that are waited for
 
+// In tape_budget.c: a window of a tape of that budget has another size.
+void tape_budget_count_window(struct tape_budget *budget, uint64_t before, uint64_t now);
+bool tape_budget_lacks_quota(const struct tape_budget *budget); // nothing is left of it
 // In tape_window.c: the part of the log past the cap.
 #define GAP_PAYLOAD 24
 struct tape_window {

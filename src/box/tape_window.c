@@ -28,7 +28,7 @@
 #include "wire/pack.h"
 
 #define WINDOW_MAX (8ull << 20)
-#define WINDOW_LEAST (1ull << 20) // of each, when all together have WINDOWS_MAX
+#define WINDOW_LEAST (1ull << 20) // of each, when all have WINDOWS_MAX, or the quota is used up
 #define WINDOWS_MAX (256ull << 20)
 #define STEP (128ull << 10) // between two frames that can be the first
 #define STEPS_MAX 128
@@ -36,9 +36,11 @@
 
 static uint64_t all_windows; // bytes of all tapes
 
-static uint64_t window_max(void)
+static uint64_t window_max(const struct tape *tape)
 {
-	return all_windows < WINDOWS_MAX ? WINDOW_MAX : WINDOW_LEAST;
+	if (all_windows >= WINDOWS_MAX || (tape->budget && tape_budget_lacks_quota(tape->budget)))
+		return WINDOW_LEAST;
+	return WINDOW_MAX;
 }
 
 static void window_count(struct tape *tape)
@@ -46,6 +48,8 @@ static void window_count(struct tape *tape)
 	uint64_t now = tape->end.place - tape->window->start.place;
 
 	all_windows += now - tape->window->counted;
+	if (tape->budget)
+		tape_budget_count_window(tape->budget, tape->window->counted, now);
 	tape->window->counted = now;
 }
 
@@ -87,7 +91,7 @@ static bool window_is_full(const struct tape *tape)
 {
 	uint64_t lag = tape->window ? tape->end.place - window_hold(tape) : 0;
 
-	return lag + TAPE_FRAME_MAX > window_max() / 2;
+	return lag + TAPE_FRAME_MAX > window_max(tape) / 2;
 }
 
 bool tape_window_await(struct tape *tape)
@@ -225,7 +229,7 @@ static int window_open(struct tape *tape)
 static bool window_trim(struct tape *tape)
 {
 	struct tape_window *window = tape->window;
-	uint64_t hold = window_hold(tape), most = window_max();
+	uint64_t hold = window_hold(tape), most = window_max(tape);
 	size_t gone = 0;
 
 	if (tape->end.place - window->start.place <= most)
@@ -299,6 +303,8 @@ void tape_window_free(struct tape *tape)
 	if (!window)
 		return;
 	all_windows -= window->counted;
+	if (tape->budget)
+		tape_budget_count_window(tape->budget, window->counted, 0);
 	free(window->steps);
 	free(window);
 }

@@ -567,6 +567,69 @@ TASK_TEST(window, "a reader that follows gets all that is past the cap, and anot
 	close(window_pipe[1]);
 }
 
+static uint64_t window_quota_max;
+
+static uint64_t window_quota_left(const struct tape_quota *quota)
+{
+	return quota->used < window_quota_max ? window_quota_max - quota->used : 0;
+}
+
+// `count` more blocks of 64 KiB, which the reader takes.
+static bool fill_window(struct tape *tape, struct tape_reader *reader, int count)
+{
+	static char block[65536];
+
+	for (int i = 0; i < count; i++)
+		if (!pump_window(tape, block, sizeof(block)) ||
+		    !read_window(reader, block, sizeof(block)))
+			return false;
+	return true;
+}
+
+TASK_TEST(window_quota,
+	  "the window counts in the quota, not in the budget, and is small without it")
+{
+	struct tape *tape = tape_new_named(loop, dir, "box/31"), *again;
+	struct tape_label label = {.id = STR("x"), .command = STR("y"), .cap = 10};
+	struct tape_quota quota = {.left = window_quota_left};
+	struct tape_budget *budget = tape_budget_new(1 << 20);
+	struct tape_reader reader;
+	uint64_t kept;
+
+	window_quota_max = 100 << 20;
+	tape_set_label(tape, &label);
+	tape_bound(tape, budget);
+	tape_budget_set(budget, 1 << 20, 0, &quota);
+	CHECK(pipe2(window_pipe, O_CLOEXEC | O_NONBLOCK) == 0);
+	tape_attach(&reader, tape, 0);
+	CHECK(fill_window(tape, &reader, 1));
+	kept = tape_budget_used(budget);
+	CHECK(fill_window(tape, &reader, 200)); // 12 MiB
+	CHECK(quota.used > 6 << 20 && quota.used < 9 << 20 && tape_budget_used(budget) == kept);
+	window_quota_max = 4 << 20;
+	CHECK(fill_window(tape, &reader, 100));
+	CHECK(quota.used < 5 << 20 && !reader.cut && !reader.missed);
+	tape_leave(tape); // as a daemon that is killed
+	tape_detach(&reader);
+	tape_drop(tape);
+	tape_budget_drop(budget);
+	CHECK(quota.used == 0);
+
+	budget = tape_budget_new(1 << 20);
+	tape_budget_set(budget, 1 << 20, 0, &quota);
+	CHECK_OK(tape_open(loop, dir, "box/31", &again, &label));
+	tape_bound(again, budget);
+	tape_attach(&reader, again, tape_reached(again));
+	CHECK(fill_window(again, &reader, 1));
+	CHECK(quota.used > 1 << 19 && quota.used < 5 << 20);
+	tape_detach(&reader);
+	tape_drop(again);
+	tape_budget_drop(budget);
+	CHECK(quota.used == 0);
+	close(window_pipe[0]);
+	close(window_pipe[1]);
+}
+
 TASK_TEST(drawn_full, "a tape that is full is cut between characters, and says so in its label")
 {
 	static char room[65536];
