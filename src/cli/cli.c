@@ -91,7 +91,7 @@ static const struct verb verbs[] = {
 	 "From its start on; without a name it is the process that was started last. With -f it is "
 	 "followed to its end, over lost connections too. --tail begins with its "
 	 "last lines. Times are those at which lines reached the daemon, to a tenth of a second; of what was "
-	 "written before the daemon began they are not known, and shown as -.\n",
+	 "written before the daemon began they are not known: shown as -, and not left out by --since.\n",
 	 1, 2, jobs_logs},
 	{VERB_KILL, 0, "kill", "BOX [PROCESS...]",
 	 "End processes of a sandbox, or signal them.",

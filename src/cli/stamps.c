@@ -105,7 +105,7 @@ void stamps_pass(struct stamps *stamps, bool is_stderr, struct str bytes, struct
 		if (!*inside) {
 			int64_t ms = time_of(stamps, stamps->offset);
 
-			*left_out = ms < stamps->since_ms;
+			*left_out = ms && ms < stamps->since_ms; // unknown is not old
 			if (stamps->shown && !*left_out)
 				put_time(ms, out);
 		}

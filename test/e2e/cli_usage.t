@@ -10,6 +10,7 @@ import tempfile
 import time
 
 import cove as c
+from convs import kill_daemon
 
 c.need_root()
 
@@ -141,6 +142,18 @@ def times(cli):
     c.same(cli("logs", "--since", "yesterday", "web", process).returncode, 2, "a time that is none is refused")
 
 
+def times_lost(cli, cove):
+    """Times are in the daemon's memory: a line whose time is unknown is not taken for an old one."""
+    process = cli("exec", "-d", "web", "sh", "-c", "echo before; read x < /tmp/go; echo after").text.strip()
+    c.until(lambda: "before" in cli("logs", "web", process).text, 30)
+    kill_daemon(cove)
+    cli("exec", "web", "sh", "-c", "echo > /tmp/go")
+    c.until(lambda: "after" in cli("logs", "web", process).text, 30)
+    c.same(cli("logs", "--since", "1h", "web", process).text, "before\nafter\n", "after a restart logs --since shows what has no time")
+    rows = cli("logs", "--timestamps", "web", process).text.splitlines()
+    c.ok(rows[0] == "- before" and rows[1].endswith("Z after"), "and --timestamps a dash before it", rows)
+
+
 BASH = """source <(cove completion bash)
 complete_line() { COMP_LINE="$1"; COMP_POINT=${#1}; COMP_WORDS=($2); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=(); _cove; printf '%s,' "${COMPREPLY[@]}"; echo; }
 complete_line 'cove cat web:/etc/host' 'cove cat web : /etc/host'
@@ -205,6 +218,7 @@ def main():
         asleep(cli, cove)
         terminals(cli)
         logs(cli)
+        times_lost(cli, cove)
         completion(cli, work)
         deadline(cli, work)
         c.same(cove.close(), 0, "the daemon ends in peace")
