@@ -112,6 +112,7 @@ void offload_close(void)
 	pthread_mutex_unlock(&pool.lock);
 	for (int i = 0; i < pool.count; i++)
 		pthread_join(pool.threads[i], NULL);
+	on_done(NULL); // the tasks whose calls ended meanwhile
 	pool.count = 0;
 	free(take_ptr(pool.threads));
 }

@@ -5,6 +5,7 @@
 
 // Starts `threads` workers. One pool a process.
 fallible offload_open(struct loop *loop, int threads);
+// Waits until the calls that were asked for have ended; their tasks go on in the next turn.
 void offload_close(void);
 
 // Runs fn(arg) on a worker while the current task waits. Not cancelled once begun: arg may live on

@@ -67,6 +67,19 @@ TASK_TEST(begun, "a call once begun is finished, though its task is cancelled")
 	offload_close();
 }
 
+TASK_TEST(closing, "a call that ends while the pool is closed comes back to its task")
+{
+	CHECK_OK(offload_open(inside_loop, 1));
+	done = 0;
+	for (int i = 0; i < 2; i++)
+		task_start(inside_loop, "ask", ask, NULL);
+	inside_sleep(2);
+	offload_close();
+	for (int i = 0; i < 1000 && done < 2; i++)
+		inside_sleep(1);
+	CHECK(done == 2);
+}
+
 // Works until somebody else wants to, and tells how it was at first.
 static void until_wanted(void *arg)
 {
