@@ -155,14 +155,17 @@ static fallible begin(struct http *x, int status)
 	return OK;
 }
 
-fallible http_reply(struct http *x, int status, const char *type, struct str body)
+fallible http_reply_as(struct http *x, int status, const char *type, struct str body)
 {
 	TRY(begin(x, status));
-	if (!type && body.len > 0)
-		type = "application/json";
 	TRY(x->way->reply(x, way_is_bodyless(status) ? NULL : type, body));
 	x->reply_ended = true;
 	return OK;
+}
+
+fallible http_reply(struct http *x, int status, const char *type, struct str body)
+{
+	return http_reply_as(x, status, !type && body.len > 0 ? "application/json" : type, body);
 }
 
 fallible http_reply_json(struct http *x, int status, const struct buf *body)

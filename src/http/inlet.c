@@ -208,6 +208,19 @@ fallible inlet_read(struct inlet *inlet, void *room, size_t size, int64_t silenc
 	return OK;
 }
 
+bool inlet_whole(struct inlet *inlet, struct str *out)
+{
+	struct str have = unread(&inlet->head);
+
+	if (inlet->framing != INLET_LENGTH || inlet->ended || inlet->left > have.len)
+		return false;
+	*out = (struct str){have.at, inlet->left};
+	inlet->head.start += inlet->left;
+	inlet->left = 0;
+	inlet->ended = true;
+	return true;
+}
+
 bool inlet_has_bytes(const struct inlet *inlet)
 {
 	return inlet->head.start < inlet->head.end || inlet->spill.start < inlet->spill.end;

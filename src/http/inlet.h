@@ -42,6 +42,9 @@ fallible inlet_read(struct inlet *inlet, void *room, size_t size, int64_t silenc
 // The message is over, body and all: what is left belongs to the next one.
 void inlet_next(struct inlet *inlet);
 bool inlet_has_bytes(const struct inlet *inlet);
+// A body of known length that came with its head, all of it; it counts as read. Good until the next
+// call.
+bool inlet_whole(struct inlet *inlet, struct str *out);
 // Empty again, keeps the first room if it is a small one.
 void inlet_reset(struct inlet *inlet);
 void inlet_done(struct inlet *inlet);

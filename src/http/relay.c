@@ -31,7 +31,8 @@
 struct relay {
 	struct http *x;
 	const struct relay_way *way;
-	struct stream stream;
+	struct stream own;     // closed at the end
+	struct stream *stream; // `own`, or the caller's
 	struct inlet inlet;
 	struct http1_head *head;
 	struct task *porter; // carries the body up; NULL: none, or done
@@ -43,7 +44,7 @@ struct relay {
 
 static void relay_end(struct relay *relay)
 {
-	stream_close(&relay->stream);
+	stream_close(&relay->own);
 	inlet_done(&relay->inlet);
 	err_free(relay->failed);
 }
@@ -59,8 +60,8 @@ static fallible send_piece(struct relay *relay, const char *at, size_t len)
 	};
 
 	if (!relay->x->head.chunked)
-		return stream_write(&relay->stream, at, len, SILENCE_MS);
-	return stream_writev(&relay->stream, parts, 3, SILENCE_MS);
+		return stream_write(relay->stream, at, len, SILENCE_MS);
+	return stream_writev(relay->stream, parts, 3, SILENCE_MS);
 }
 
 // *out_ours: what failed is the client's body, not the server.
@@ -77,7 +78,7 @@ static fallible carry(struct relay *relay, bool *out_ours)
 			break;
 		TRY(send_piece(relay, room, n));
 	}
-	return relay->x->head.chunked ? stream_write(&relay->stream, "0\r\n\r\n", 5, SILENCE_MS)
+	return relay->x->head.chunked ? stream_write(relay->stream, "0\r\n\r\n", 5, SILENCE_MS)
 				      : OK;
 }
 
@@ -90,7 +91,7 @@ static void run_porter(void *arg)
 	// A server that reads no more may have answered all the same.
 	if (err && ours && err_kind(err) != ERR_CANCELLED) {
 		relay->failed = take_ptr(err);
-		shutdown(relay->stream.fd, SHUT_RDWR);
+		shutdown(relay->stream->fd, SHUT_RDWR);
 	}
 	err_free(err);
 	relay->porter = NULL;
@@ -128,12 +129,13 @@ static fallible read_head(struct relay *relay)
 	int64_t patience = relay->way->reply_ms ? relay->way->reply_ms : RELAY_REPLY_MS;
 	int64_t deadline = loop_now(relay->way->loop) + patience;
 	enum http1_verdict verdict = HTTP1_MORE;
+	struct err *err = stream_wait_readable(relay->stream, deadline);
 	int hints = 0;
 
 	do {
-		struct err *err = inlet_head(&relay->inlet, http1_reply, deadline, relay->head,
-					     &verdict);
-
+		if (!err)
+			err = inlet_head(&relay->inlet, http1_reply, deadline, relay->head,
+					 &verdict);
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			return err_recast(err, ERR_TIMEOUT, "no_reply",
 					  "the server did not answer in time");
@@ -155,8 +157,8 @@ static fallible await_head(struct relay *relay)
 	struct err *err;
 
 	TRY(http_away(relay->x, HTTP_PROBE_HEAD));
-	while (relay->porter && !relay->stream.readable && !relay->stream.hung_up) {
-		err = stream_wait_readable(&relay->stream, loop_now(relay->way->loop) + SILENCE_MS);
+	while (relay->porter && !relay->stream->readable && !relay->stream->hung_up) {
+		err = stream_wait_readable(relay->stream, loop_now(relay->way->loop) + SILENCE_MS);
 		if (err && err_kind(err) != ERR_TIMEOUT) {
 			http_back(relay->x);
 			return err;
@@ -182,11 +184,12 @@ static void frame(struct relay *relay)
 		inlet_frame(&relay->inlet, INLET_TO_CLOSE, 0);
 }
 
+// A reply that came whole leaves whole: in one packet, and its reader wakes up once.
 static fallible begin_reply(struct relay *relay)
 {
 	struct http *x = relay->x;
 	const struct http1_head *head = relay->head;
-	struct str type = http1_field(head, "Content-Type");
+	struct str type = http1_field(head, "Content-Type"), body;
 	const char *words = type.at ? arena_dup(x->arena, type.at, type.len) : NULL;
 
 	TRY(relayed_reply(x, relay->way, head, false));
@@ -194,6 +197,8 @@ static fallible begin_reply(struct relay *relay)
 		words = "application/octet-stream"; // nothing to guess at
 	if (head->status == 204 || head->status == 304)
 		return http_reply_empty(x, head->status);
+	if (inlet_whole(&relay->inlet, &body))
+		return http_reply_as(x, head->status, words, body);
 	return http_begin_as(x, head->status, words, head->has_length ? head->length : WAY_UNSIZED);
 }
 
@@ -245,7 +250,7 @@ static fallible talk(struct relay *relay)
 	auto_buf head = BUF_INIT(HEAD_MAX);
 
 	TRY(relayed_request(relay->x, relay->way, relay->upgrade, &head));
-	TRY(stream_write(&relay->stream, head.at, head.len, SILENCE_MS));
+	TRY(stream_write(relay->stream, head.at, head.len, SILENCE_MS));
 	TRY(begin_body(relay));
 	TRY(await_head(relay));
 	if (relay->head->status == 101)
@@ -258,11 +263,10 @@ static fallible talk(struct relay *relay)
 // Both sides have said all of this exchange, and the server lets the connection live.
 static bool relay_may_keep(const struct relay *relay)
 {
-	return relay->way->kept && relay->x->reply_ended && relay->head->status != 101 &&
-	       relay->head->keep_alive && relay->head->minor == 1 &&
-	       relay->inlet.framing != INLET_TO_CLOSE && relay->inlet.ended &&
-	       !inlet_has_bytes(&relay->inlet) && !relay->stream.hung_up && !relay->porter &&
-	       !relay->failed;
+	return relay->x->reply_ended && relay->head->status != 101 && relay->head->keep_alive &&
+	       relay->head->minor == 1 && relay->inlet.framing != INLET_TO_CLOSE &&
+	       relay->inlet.ended && !inlet_has_bytes(&relay->inlet) && !relay->stream->hung_up &&
+	       !relay->porter && !relay->failed;
 }
 
 // The server closed a reused connection while the request was on its way there.
@@ -277,25 +281,25 @@ fallible relay_run(struct http *x, const struct relay_way *way)
 	on_exit_call(relay_end) struct relay relay = {
 		.x = x,
 		.way = way,
-		.stream = {.fd = -1},
+		.own = {.fd = -1},
+		.stream = way->stream ? way->stream : &relay.own,
 		.idle_ms = way->idle_ms ? way->idle_ms : RELAY_IDLE_MS,
 		.upgrade = relayed_is_upgrade(x),
 	};
 	struct err *err;
 
-	TRY(stream_open(&relay.stream, way->loop, way->fd));
+	if (!way->stream)
+		TRY(stream_open(&relay.own, way->loop, way->fd));
 	// CONNECT and TRACE mean the connection, not the server.
 	if (str_is(x->head.method, "CONNECT") || str_is(x->head.method, "TRACE"))
 		return err_new(BAD_METHOD, "method_not_passed", "this method is not passed on");
 	bell_init(&relay.carried);
-	relay.inlet.stream = &relay.stream;
+	relay.inlet.stream = relay.stream;
 	relay.head = arena_take(x->arena, sizeof(*relay.head));
 	http_be_patient(x);
 	err = talk(&relay);
-	if (!err && relay_may_keep(&relay)) {
-		loop_unwatch(way->loop, &relay.stream.watch);
-		*way->kept = take_fd(&relay.stream.fd);
-	}
+	if (way->stream)
+		*way->is_kept = !err && relay_may_keep(&relay);
 	dismiss_porter(&relay);
 	if (err && relay_is_stale(&relay, err))
 		return err_recast(err, ERR_BAD_PEER, "stale", "the server closed the connection");

@@ -8,8 +8,11 @@
 
 struct relay_way {
 	struct loop *loop;
-	int fd;		   // connected; taken over, whatever happens
-	int *kept;	   // NULL, or: where the connection goes that may serve one more request
+	int fd; // connected; taken over, whatever happens; unused with `stream`
+	// NULL, or: the connection, which stays the caller's. *is_kept, false before: it may serve
+	// one more request.
+	struct stream *stream;
+	bool *is_kept;
 	struct str host;   // as that server knows itself: "localhost:8080"
 	struct str path;   // as it is sent, with its slash
 	const char *proto; // by which the client came: "https"; NULL: "http"

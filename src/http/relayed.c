@@ -147,10 +147,15 @@ fallible relayed_request(const struct http *x, const struct relay_way *way, bool
 {
 	uint64_t len;
 
-	buf_fmt(out, STR_FMT " " STR_FMT, STR_ARG(x->head.method), STR_ARG(way->path));
-	if (x->url.query.at && x->url.query.len)
-		buf_fmt(out, "?" STR_FMT, STR_ARG(x->url.query));
-	buf_fmt(out, " HTTP/1.1\r\nHost: " STR_FMT "\r\n", STR_ARG(way->host));
+	buf_str(out, x->head.method);
+	buf_char(out, ' ');
+	buf_str(out, way->path);
+	if (x->url.query.at && x->url.query.len) {
+		buf_char(out, '?');
+		buf_str(out, x->url.query);
+	}
+	buf_text(out, " HTTP/1.1\r\n");
+	put_field(out, STR("Host"), way->host);
 	put_client_fields(x, way, upgrade, out);
 	put_origin(x, way, "X-Forwarded-For", x->peer, out);
 	put_origin(x, way, "X-Forwarded-Proto", str_of(proto_of(way)), out);
@@ -164,7 +169,7 @@ fallible relayed_request(const struct http *x, const struct relay_way *way, bool
 			buf_text(out, "Transfer-Encoding: chunked\r\n");
 		else if (http_length(x, &len))
 			buf_fmt(out, "Content-Length: %llu\r\n", (unsigned long long)len);
-		buf_text(out, way->kept ? "\r\n" : "Connection: close\r\n\r\n");
+		buf_text(out, way->stream ? "\r\n" : "Connection: close\r\n\r\n");
 	}
 	if (!buf_ok(out))
 		return err_new(HEAD_TOO_LARGE, "head_too_large", "the head is too large");

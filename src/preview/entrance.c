@@ -29,12 +29,15 @@ struct caller {
 	struct str path;   // as the box is asked for it
 	struct str prefix; // before that, for the visitor
 	char id[ID_BOX_LEN + 1];
+	char token[TICKET_TOKEN_MAX + 1]; // of the port, by which the visitor's was found good
 	struct visit visit;
-	int kept; // the connection to the server, when it may serve one more request; -1
+	struct pool_conn *conn; // to the server; NULL: none
+	bool is_kept;		// it may serve one more request
 };
 
 static void caller_done(struct caller *caller)
 {
+	pool_conn_free(caller->conn);
 	visit_end(&caller->visit);
 }
 
@@ -95,24 +98,29 @@ static bool by_path(struct caller *caller)
 	return true;
 }
 
-// What is known of the port that was named, whatever the token is worth. *out_end: when a good one
-// ends; 0: never.
-static enum ticket_verdict judge(const struct caller *caller, struct entry **out, int64_t *out_end)
+static const struct portbook_entry *find_port(const struct caller *caller, struct entry **out)
 {
-	const struct preview_options *options = caller->options;
-	struct entry *entry = access_find(options->fleet, &WHO_COVE, str_of(caller->named.id));
-	const struct portbook_entry *port = entry ? portbook_find(&entry->ports, caller->named.port)
-						  : NULL;
-	struct ticket ticket = {0};
-	enum ticket_verdict verdict;
+	*out = access_find(caller->options->fleet, &WHO_COVE, str_of(caller->named.id));
+	return *out ? portbook_find(&(*out)->ports, caller->named.port) : NULL;
+}
 
-	if (port)
-		ticket = (struct ticket){entry->record.id, port->port, port->token, port->ends_ms};
-	verdict = ticket_check(options->key, port ? &ticket : NULL, str_of(caller->named.token),
-			       clock_steady_ms());
-	*out = entry;
-	*out_end = verdict == TICKET_GOOD ? ticket_end(&ticket, str_of(caller->named.token)) : 0;
-	return verdict;
+static struct ticket ticket_of(const struct entry *entry, const struct portbook_entry *port)
+{
+	return (struct ticket){entry->record.id, port->port, port->token, port->ends_ms};
+}
+
+// What is known of the port that was named, whatever the token is worth.
+static enum ticket_verdict judge(struct caller *caller, struct entry **out)
+{
+	const struct portbook_entry *port = find_port(caller, out);
+	struct ticket ticket = {0};
+
+	if (port) {
+		ticket = ticket_of(*out, port);
+		memcpy(caller->token, port->token, sizeof(caller->token));
+	}
+	return ticket_check(caller->options->key, port ? &ticket : NULL,
+			    str_of(caller->named.token), clock_steady_ms());
 }
 
 static fallible tell_over(struct http *x)
@@ -165,17 +173,23 @@ static fallible no_listener(struct caller *caller, const struct files *files)
 	return page_answer(caller->x, &page);
 }
 
-// As long as the port is exposed, the token is the same, and neither token nor link has ended.
+// As long as the port is exposed, the token is the same, and neither token nor link has ended. What
+// the visitor gave was found good for that token: it need not be signed again.
 static bool still_holds(const void *arg, int64_t *out_until)
 {
 	const struct caller *caller = arg;
 	struct entry *entry;
-	int64_t end;
-	bool holds = judge(caller, &entry, &end) == TICKET_GOOD;
+	const struct portbook_entry *port = find_port(caller, &entry);
+	struct ticket ticket;
+	int64_t end, now = clock_steady_ms();
 
+	if (!port || strcmp(port->token, caller->token) != 0)
+		return false;
+	ticket = ticket_of(entry, port);
+	end = ticket_end(&ticket, str_of(caller->named.token));
 	if (end)
-		*out_until = loop_now(caller->options->fleet->loop) + end - clock_steady_ms() + 1;
-	return holds;
+		*out_until = loop_now(caller->options->fleet->loop) + end - now + 1;
+	return !end || now < end;
 }
 
 static struct str original_url(struct http *x, const char *proto)
@@ -184,7 +198,7 @@ static struct str original_url(struct http *x, const char *proto)
 				STR_ARG(http_field(x, "Host")), STR_ARG(x->head.target)));
 }
 
-static fallible relay(struct caller *caller, int fd, bool is_reused)
+static fallible relay(struct caller *caller, bool is_reused)
 {
 	struct http *x = caller->x;
 	const struct entry *entry = caller->visit.entry;
@@ -199,8 +213,8 @@ static fallible relay(struct caller *caller, int fd, bool is_reused)
 	};
 	struct relay_way way = {
 		.loop = caller->options->fleet->loop,
-		.fd = fd,
-		.kept = &caller->kept,
+		.stream = &caller->conn->stream,
+		.is_kept = &caller->is_kept,
 		.host = str_of(arena_fmt(x->arena, "localhost:%u", caller->named.port)),
 		.path = caller->path,
 		.proto = proto,
@@ -236,6 +250,14 @@ static bool may_repeat(const struct http *x)
 	       !x->head.chunked && !x->body_left && !http1_field(&x->head, "Upgrade").at;
 }
 
+static fallible caller_dial(struct caller *caller, const struct files *files)
+{
+	int fd = -1;
+
+	TRY(files_dial(files, caller->named.port, &fd));
+	return pool_conn_new(caller->options->fleet->loop, fd, caller->named.port, &caller->conn);
+}
+
 static fallible visit(struct caller *caller)
 {
 	struct http *x = caller->x;
@@ -244,7 +266,6 @@ static fallible visit(struct caller *caller)
 	struct err *err = OK;
 	bool is_reused = false, again;
 	int64_t until;
-	int fd = -1;
 
 	TRY(visit_begin(caller->options->fleet, &WHO_COVE, str_of(caller->id), &caller->visit));
 	files = (struct files){
@@ -257,26 +278,28 @@ static fallible visit(struct caller *caller)
 		return err_new(NOT_FOUND, "invalid_token",
 			       "Access denied: Invalid token or port not exposed");
 	if (may_repeat(x)) {
-		fd = pool_take(pool, caller->visit.entry, caller->named.port);
-		is_reused = fd >= 0;
+		caller->conn = pool_take(pool, caller->visit.entry, caller->named.port);
+		is_reused = caller->conn;
 	}
 	do {
-		if (fd < 0)
-			err = files_dial(&files, caller->named.port, &fd);
+		if (!caller->conn)
+			err = caller_dial(caller, &files);
 		if (err && err_kind(err) == ERR_BAD_PEER) {
 			err_free(err);
 			return no_listener(caller, &files);
 		}
 		TRY(visit_explain(err));
-		err = relay(caller, take_fd(&fd), is_reused);
+		err = relay(caller, is_reused);
 		// The server closed it at the moment when we took it: a new one tells more.
 		again = err && !strcmp(err_reason(err), "stale");
 		is_reused = false;
-		if (again)
+		if (again) {
 			err_free(take_ptr(err));
+			pool_conn_free(take_ptr(caller->conn));
+		}
 	} while (again);
-	if (caller->kept >= 0)
-		pool_give(pool, caller->visit.entry, caller->named.port, caller->kept);
+	if (caller->is_kept)
+		pool_give(pool, caller->visit.entry, take_ptr(caller->conn));
 	if (err && !x->reply_begun &&
 	    (err_kind(err) == ERR_BAD_PEER || err_kind(err) == ERR_TIMEOUT))
 		return bad_server(x, err);
@@ -299,7 +322,6 @@ static fallible enter(struct caller *caller)
 	struct http *x = caller->x;
 	enum ticket_verdict verdict;
 	struct entry *entry;
-	int64_t end;
 
 	if (caller->options->fleet->unknown)
 		return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
@@ -313,7 +335,7 @@ static fallible enter(struct caller *caller)
 		if (!caller->named.port)
 			return err_new(NOT_FOUND, "no_preview", "There is no preview here");
 	}
-	verdict = judge(caller, &entry, &end);
+	verdict = judge(caller, &entry);
 	if (verdict == TICKET_WRONG)
 		return guard_strike_preview(caller->options->guard, x);
 	snprintf(caller->id, sizeof(caller->id), "%s", entry->record.id);
@@ -377,8 +399,8 @@ static void note(const struct caller *caller, int64_t began_us)
 
 void entrance_serve(struct http *x)
 {
-	on_exit_call(caller_done) struct caller caller = {
-		.x = x, .options = entrance_of(x)->options, .kept = -1};
+	on_exit_call(caller_done) struct caller caller = {.x = x,
+							  .options = entrance_of(x)->options};
 	int64_t began_us = clock_us();
 	struct err *err;
 

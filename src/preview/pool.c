@@ -4,13 +4,12 @@
 // A server that handles one connection at a time serves nobody else while one is kept: that is why
 // the time is short.
 //
-// syscalls: recvfrom close
+// syscalls: recvfrom
 #include "preview/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/mem.h"
@@ -19,13 +18,6 @@
 #define KEEP_MS 1000
 #define BOX_MAX 64
 #define ALL_MAX 512
-
-struct kept {
-	struct link link;
-	int fd;
-	uint16_t port;
-	int64_t until_ms;
-};
 
 struct kept_box {
 	struct pool *pool; // NULL: it is drained
@@ -52,26 +44,42 @@ struct pool *pool_new(struct loop *loop)
 	return pool;
 }
 
-// The descriptor is the caller's.
-static int kept_take(struct kept_box *box, struct kept *kept)
+fallible pool_conn_new(struct loop *loop, int fd, uint16_t port, struct pool_conn **out)
 {
-	int fd = kept->fd;
+	auto_free struct pool_conn *conn = mem_new_of(struct pool_conn);
 
-	link_drop(&kept->link);
-	free(kept);
+	conn->port = port;
+	TRY(stream_open(&conn->stream, loop, fd), "watch a connection to a server");
+	*out = take_ptr(conn);
+	return OK;
+}
+
+void pool_conn_free(struct pool_conn *conn)
+{
+	if (!conn)
+		return;
+	stream_close(&conn->stream);
+	free(conn);
+}
+
+// From now on the caller's.
+static void kept_take(struct kept_box *box, struct pool_conn *conn)
+{
+	link_drop(&conn->link);
 	box->count--;
 	if (box->pool)
 		box->pool->count--;
-	return fd;
 }
 
 static void kept_box_clear(struct kept_box *box, int64_t now_ms)
 {
 	list_each (at, &box->kept) {
-		struct kept *kept = link_of(at, struct kept, link);
+		struct pool_conn *conn = link_of(at, struct pool_conn, link);
 
-		if (kept->until_ms <= now_ms)
-			close(kept_take(box, kept));
+		if (conn->until_ms > now_ms)
+			continue;
+		kept_take(box, conn);
+		pool_conn_free(conn);
 	}
 }
 
@@ -138,32 +146,33 @@ static struct kept_box *kept_box_find(struct pool *pool, const struct entry *ent
 	return box && is_same_box(box) ? box : NULL;
 }
 
-// Neither closed by its server nor with bytes that nobody asked for.
-static bool is_idle(int fd)
+// Neither closed by its server nor with bytes that nobody asked for. The kernel is asked: what came
+// in this turn the stream does not know yet.
+static bool is_idle(const struct stream *stream)
 {
 	char one;
 
-	return recv(fd, &one, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+	return !stream->hung_up && recv(stream->fd, &one, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+	       errno == EAGAIN;
 }
 
-int pool_take(struct pool *pool, const struct entry *entry, uint16_t port)
+struct pool_conn *pool_take(struct pool *pool, const struct entry *entry, uint16_t port)
 {
 	struct kept_box *box = kept_box_find(pool, entry);
 
 	if (!box)
-		return -1;
+		return NULL;
 	list_each (at, &box->kept) {
-		struct kept *kept = link_of(at, struct kept, link);
-		int fd;
+		struct pool_conn *conn = link_of(at, struct pool_conn, link);
 
-		if (kept->port != port)
+		if (conn->port != port)
 			continue;
-		fd = kept_take(box, kept);
-		if (is_idle(fd))
-			return fd;
-		close(fd);
+		kept_take(box, conn);
+		if (is_idle(&conn->stream))
+			return conn;
+		pool_conn_free(conn);
 	}
-	return -1;
+	return NULL;
 }
 
 static struct kept_box *kept_box_new(struct pool *pool, struct entry *entry)
@@ -178,23 +187,21 @@ static struct kept_box *kept_box_new(struct pool *pool, struct entry *entry)
 	return box;
 }
 
-void pool_give(struct pool *pool, struct entry *entry, uint16_t port, int fd)
+void pool_give(struct pool *pool, struct entry *entry, struct pool_conn *conn)
 {
 	struct kept_box *box = kept_box_find(pool, entry);
-	struct kept *kept;
 
 	// An older box of that id is on its way out: its task has to end first.
 	if (pool->drained || pool->count >= ALL_MAX || entry->record.state != STATE_RUNNING ||
 	    (!box && map_get(pool->boxes, str_of(entry->record.id))) ||
 	    (box && box->count >= BOX_MAX)) {
-		close(fd);
+		pool_conn_free(conn);
 		return;
 	}
 	if (!box)
 		box = kept_box_new(pool, entry);
-	kept = mem_new_of(struct kept);
-	*kept = (struct kept){.fd = fd, .port = port, .until_ms = loop_now(pool->loop) + KEEP_MS};
-	link_add(&box->kept, &kept->link);
+	conn->until_ms = loop_now(pool->loop) + KEEP_MS;
+	link_add(&box->kept, &conn->link);
 	box->count++;
 	pool->count++;
 }

@@ -1,6 +1,7 @@
 // A relay between raw clients and servers that say what they are told to say.
 #include "http/relay.h"
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
 
 #include "base/mem.h"
@@ -453,4 +454,99 @@ TEST(redirects, "a redirect of the server to itself leads to the preview, others
 	CHECK_STR(location("https://example.org/x", "/p", &out), "https://example.org/x");
 	CHECK_STR(location("//example.org/x", "/p", &out), "//example.org/x");
 	CHECK_STR(location("next", "/p", &out), "next");
+}
+
+// Segments with data that came to the client.
+static unsigned segments(const struct stream *stream)
+{
+	struct tcp_info info = {0};
+	socklen_t len = sizeof(info);
+
+	getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, &info, &len);
+	return info.tcpi_data_segs_in;
+}
+
+TASK_TEST(whole, "a reply that came in one piece leaves in one segment")
+{
+	auto_buf out = BUF_INIT(65536);
+	struct stream stream;
+
+	ways = (struct relay_way){0};
+	stage("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+	dial_front(&stream);
+	say(&stream, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+	house_hear(&stream, &out, 5000);
+	CHECK(strstr(out.at, "\r\n\r\nhello") && !strstr(out.at, "Content-Type"));
+	CHECK(segments(&stream) == 1);
+	stream_close(&stream);
+	unstage();
+}
+
+// Two requests on one connection to the server, which stays the caller's.
+static struct stream lent = {.fd = -1};
+static int lent_kept;
+
+static fallible pass_on_lent(struct http *x)
+{
+	bool is_kept = false;
+	struct relay_way way = {.loop = inside_loop,
+				.stream = &lent,
+				.is_kept = &is_kept,
+				.host = STR("localhost:8080"),
+				.path = x->url.path};
+	struct err *err = relay_run(x, &way);
+
+	lent_kept += is_kept;
+	return err;
+}
+
+static void lent_serve(struct http *x)
+{
+	front_failed += pass_on_lent(x) != NULL;
+}
+
+static void run_two(void *arg)
+{
+	static const char *const says[] = {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none",
+					   "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntwo!"};
+	struct stream *stream = arg;
+	char room[4096];
+	size_t n = 1;
+
+	for (int i = 0; i < 2 && n; i++) {
+		CHECK_OK(stream_read(stream, room, sizeof(room), inside_now() + 5000, &n));
+		CHECK_OK(stream_write(stream, says[i], strlen(says[i]), 5000));
+	}
+}
+
+TASK_TEST(serves_again, "a connection of the caller's serves again, but not with a byte too many")
+{
+	static const char request[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+	struct http_limits limits = HTTP_LIMITS_DEFAULT;
+	struct stream server, client;
+	char room[4096];
+	int pair[2], fd = -1;
+	size_t n;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+	CHECK_OK(stream_open(&lent, inside_loop, pair[0]));
+	CHECK_OK(stream_open(&server, inside_loop, pair[1]));
+	front_failed = lent_kept = 0;
+	CHECK_OK(dial_listen(STR("127.0.0.1:0"), &fd, &front_port));
+	CHECK_OK(http_server_open(inside_loop, &limits, lent_serve, house_refuse, NULL, &front));
+	CHECK_OK(http_server_listen(front, fd));
+	task_start(inside_loop, "server", run_two, &server);
+	dial_front(&client);
+	for (int i = 0; i < 2; i++) {
+		say(&client, request);
+		CHECK_OK(stream_read(&client, room, sizeof(room) - 1, inside_now() + 5000, &n));
+		room[n] = 0;
+		CHECK(strstr(room, i ? "\r\n\r\ntwo" : "\r\n\r\none"));
+		CHECK(lent_kept == 1 && lent.fd >= 0);
+	}
+	CHECK(!front_failed && !strchr(room, '!'));
+	stream_close(&client);
+	stream_close(&server);
+	stream_close(&lent);
+	unstage();
 }
