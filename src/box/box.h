@@ -51,7 +51,7 @@ void box_free(struct box *box); // closes; what the warden still has is the call
 // count in `quota` until box_free(); NULL: in none. Until then it has no bound.
 void box_keep_output(struct box *box, uint64_t max, uint64_t floor, struct tape_quota *quota);
 
-// Whom commands run as that name no user, and sessions, terminals and interpreters; "": root.
+// The user of sessions, terminals, interpreters, and of commands that name none; "": root.
 void box_set_user(struct box *box, const char *user);
 bool box_is_alive(const struct box *box);
 // Called once, when pid 1 is gone though nobody asked (socket closed, protocol broken, warden

@@ -107,8 +107,8 @@ void files_drop(struct files_walk *walk); // cancels; never waits
 
 // A tree as a tar (ustar with pax), out of a pipe: read *out_fd to its end (pipe_take(), or splice
 // in a worker: pid 1 may change its flags), close it, then files_end() tells what it was worth.
-// What is neither file, directory nor link is left out; a file with several names is packed once,
-// with hard links to it. NOT_OFFERED old_box: its pid 1 knows nothing of ignore files.
+// Devices, sockets and FIFOs are left out. A file with several names is packed once, with hard
+// links to it. NOT_OFFERED old_box: its pid 1 knows nothing of ignore files.
 struct files_pack {
 	// Globs; with a slash they mean the path beneath, else any name in it. NULL-ended, or NULL.
 	const char *const *exclude;

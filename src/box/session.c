@@ -539,7 +539,7 @@ static const char *get_env(const struct session *session, struct str name, size_
 	return NULL;
 }
 
-// What pid 1 adds to an environment, so that none of ours says what it was.
+// Variables that pid 1 adds to an environment: our own environment does not have their values.
 static bool is_of_user(struct str name)
 {
 	return str_is(name, "HOME") || str_is(name, "USER");

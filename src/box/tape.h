@@ -55,7 +55,7 @@ bool tape_is_labelled(const struct tape *tape);			// its file does
 void tape_await_idle(struct tape *tape);			// nobody is at its file
 fallible tape_await_write(struct tape *tape, int64_t deadline); // or its end
 
-// When bytes came, by offset, in order: wall clock. Those before the first pair have no known time.
+// When bytes came, by offset, in order: wall clock. Bytes before the first pair have no known time.
 // Borrowed until the caller's next wait. Named tapes alone have them.
 struct tape_time {
 	uint64_t offset;
@@ -184,7 +184,7 @@ struct tape_reader {
 	uint64_t taken_before;
 };
 void tape_attach(struct tape_reader *reader, struct tape *tape, uint64_t offset);
-// One that was detached, where it stopped: it knows what it missed.
+// Attaches a reader that was detached, at the offset where it stopped: it knows what it missed.
 void tape_reattach(struct tape_reader *reader, struct tape *tape);
 // Harmless twice. The writer waits for a while for a reader that left before the end: its
 // connection may be lost, and it may come back.
@@ -193,7 +193,7 @@ void tape_detach(struct tape_reader *reader);
 void tape_await_reader(struct tape *tape);
 // The command has ended: what it still had in its pipes waits for no reader.
 void tape_hurry(struct tape *tape);
-// As tape_read(), in the order of arrival. What was missed is left out, and counted in the reader.
+// As tape_read(), in the order of arrival. Missed bytes are left out, and counted in the reader.
 // BAD_PEER reader_detached.
 fallible tape_read_on(struct tape_reader *reader, enum tape_stream *out_stream, void *room,
 		      size_t size, size_t *out_len, int64_t deadline);

@@ -12,9 +12,9 @@
 // bytes are read back from the file, where they are still warm: text has to be told from other
 // bytes, and those who follow read from memory.
 //
-// What is past the cap goes to the window (tape_window.c) while somebody follows the tape, in the
-// same way. Else it is dropped by the caller, and cannot be taken back. That a tape is cut, and
-// where, is therefore in its label first.
+// Output past the cap goes to the window (tape_window.c) in the same way, while a reader follows
+// the tape. Without a reader the caller drops it, and it cannot be taken back. That a tape is cut,
+// and where, is therefore in its label first.
 //
 // The pipe is hostile ground: pid 1 has its reading end as well. Whatever it does there, we move
 // what we get and count that.
@@ -230,7 +230,7 @@ static void log_drawn(struct tape *tape, enum tape_stream stream, const struct d
 	bell_ring(&tape->more);
 }
 
-// Whoever follows gets the whole frame, and the kept part ends inside of it.
+// Readers that follow get the whole frame, and the kept part ends inside of it.
 static void log_cut(struct tape *tape, enum tape_stream stream, const struct draw *draw,
 		    size_t whole)
 {

@@ -76,7 +76,7 @@ void tape_attach(struct tape_reader *reader, struct tape *tape, uint64_t offset)
 		.offset = offset,
 		.passed = tape->chunks_end,
 		.moved_ms = loop_now(tape->loop),
-		// What went by memory alone has no offset: whether it was missed is not known.
+		// Output that went by memory alone has no offset: whether it was missed is unknown.
 		.cut = tape->unkept > 0,
 	};
 	tape->absent.until = 0; // the one that came back, most likely

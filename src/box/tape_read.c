@@ -175,7 +175,7 @@ static bool read_ending(struct tape *tape, const struct scan *scan)
 	return unpack_end(&in);
 }
 
-// What its end says of bytes that are neither kept nor in the window.
+// Counts the bytes that are neither kept nor in the window, by the record of the end.
 static void settle_dropped(struct tape *tape)
 {
 	uint64_t out = tape->end.stdout_bytes, err = tape->end.offset - out;

@@ -1,6 +1,6 @@
 // When output came: pairs of an offset and a time, kept in memory as long as the tape is. A pair is
 // made when 100 ms or more have passed since the last one. When there are too many, every second
-// one of the older half goes. What an earlier daemon wrote has no times.
+// one of the older half goes. Output that came under an earlier daemon has no times.
 #include "base/clock.h"
 #include "base/mem.h"
 #include "box/tape_inner.h"

@@ -197,7 +197,7 @@ struct alias {
 	const char *word, *verb;
 };
 
-// What people try that is no option here, and what to use instead.
+// An option of other tools that is none here, and the one to use instead.
 struct stranger {
 	const char *option; // "-p"
 	const char *hint;

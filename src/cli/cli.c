@@ -146,7 +146,7 @@ static const struct verb verbs[] = {
 	 0, -1, boxes_rm},
 	{VERB_PAUSE, 0, "pause", "BOX...",
 	 "Freeze sandboxes until they are resumed.",
-	 "Nothing in them runs, and whoever wants to work in one is told that it is paused.\n",
+	 "Nothing in them runs, and requests inside of one are told that it is paused.\n",
 	 1, -1, steps_take},
 	{VERB_RESUME, 0, "resume", "BOX...",
 	 "Let paused sandboxes run again.", NULL,
@@ -167,7 +167,7 @@ static const struct verb verbs[] = {
 	 1, 1, ports_list},
 	{VERB_EXPOSE, 0, "expose", "BOX PORT",
 	 "Expose a port of a sandbox, and print the address of its preview.",
-	 "The address holds a token, and whoever has it may look. It stays the same over restarts of "
+	 "The address holds a token, and everybody who has it may look. It stays the same over restarts of "
 	 "the daemon and while the sandbox sleeps, until the port is taken back, --expires is over or the "
 	 "sandbox is removed. A port that is exposed already keeps its token unless --token names another.\n",
 	 2, 2, ports_expose},

@@ -76,7 +76,7 @@ static bool is_example_of(const struct verb *verb, const char *term)
 	return at && strchr(" ", at[strlen(begin)]);
 }
 
-// Those of a verb; NULL: the first few, of whatever verb.
+// The examples of a verb; NULL: the first few, of any verb.
 static void put_examples(const struct grammar *grammar, const struct verb *verb, struct buf *out)
 {
 	size_t count = 0;

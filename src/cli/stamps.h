@@ -26,7 +26,7 @@ void stamps_done(struct stamps *stamps);
 
 // --timestamps and --since. INVALID bad_value.
 fallible stamps_read(const struct call *call, struct stamps *out);
-// What the daemon knows of the process.
+// Asks the daemon for the times of the process's output.
 fallible stamps_ask(struct remote *remote, const char *box, const char *process,
 		    struct stamps *stamps);
 // The next piece of its output, as it is to be shown. Pieces of both streams come in their order.

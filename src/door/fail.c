@@ -100,8 +100,8 @@ static const struct {
 	{"bad_method", NO_ENDPOINT, 404},
 };
 
-// What a program of Cloudflare's shows to its user beside the message, where cove has no hint that
-// says more.
+// `suggestion` of an error: Cloudflare's clients show it beside the message. Only for errors whose
+// hint does not say more.
 static const struct {
 	const char *code, *text;
 } suggestions[] = {

@@ -22,7 +22,7 @@ struct guard_options {
 	struct str names; // "cove.example,box.lan": names that may stand in Host with any port
 };
 
-// What a local user may who came by the Unix socket and sent no key.
+// The rights of a local user who came by the Unix socket and sent no key.
 struct guard_users {
 	unsigned scopes; // bits of enum who_scope
 	bool may_host;

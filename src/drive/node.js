@@ -369,8 +369,8 @@ function closes(tokens, at) {
 	throw new SyntaxError('a bracket is not closed');
 }
 
-// A namespace is an object that a function fills. What it exports are its members, as variables of
-// that function. One with types alone is nothing.
+// A namespace is an object that a function fills. Its exports are its members, as variables of
+// that function. A namespace with types alone is nothing.
 function namespace(names, body) {
 	const text = plain(namespaces(body)), tree = acorn.parse(text, {ecmaVersion: 'latest', sourceType: 'module'});
 	const members = [];
@@ -406,7 +406,7 @@ function bound(pattern, names) {
 		bound(pattern.left, names);
 }
 
-// What takes the types away takes namespaces with them, so they are written as JavaScript before.
+// The transformer drops namespaces with the types, so they are rewritten as JavaScript before it.
 function namespaces(code) {
 	if (!/\b(namespace|module)\s+[\p{ID_Start}$_]/u.test(code))
 		return code;

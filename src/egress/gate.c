@@ -260,7 +260,7 @@ static void receive(struct egress_box *box, int fd)
 	enum budget_verdict verdict = BUDGET_RATE;
 	struct arrival *arrival;
 
-	// Who came first is first.
+	// Connections are served in the order in which they came.
 	if ((!box->queued || is_late) && place(box, fd, is_late, &verdict))
 		return;
 	arrival = mem_new_of(struct arrival);

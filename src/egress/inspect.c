@@ -71,8 +71,8 @@ static fallible carry(struct tunnel *tunnel, enum budget_way way)
 	}
 }
 
-// What was cut on one side is cut on the other: without a close_notify, and by a reset unless it
-// was a close.
+// A stream that is cut on one side is cut on the other: without a close_notify, and by a reset
+// unless it was closed.
 static void tunnel_failed(struct tunnel *tunnel, const struct err *err)
 {
 	if (err && strcmp(err_reason(err), "cut_off") != 0)

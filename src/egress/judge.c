@@ -398,8 +398,8 @@ fallible judge_pour(struct conn *conn)
 			  &carrying, conn, &conn->pour);
 }
 
-// It was let out, and there is nothing to connect to. A TLS client is told by an alert, which is
-// not the one of a denial unless this is one; any other by a reset.
+// The connection was allowed, and there is nothing to connect to. A TLS client is told by an alert,
+// which is not the one of a denial unless this is one; any other by a reset.
 static void unreached(struct conn *conn, const struct err *err)
 {
 	bool denied = !strcmp(err_reason(err), "not_global");

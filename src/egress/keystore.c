@@ -1,9 +1,9 @@
 // JKS: a head (magic, version 2, count), entries one after the other, and a SHA-1 of the password,
 // a constant and all that precedes it. Numbers are big-endian, texts follow two bytes of length.
-// One more entry needs no look at the others: it is put behind them, the count and the digest are
-// changed.
+// An entry is added without a look at the others: it is put behind them, and the count and the
+// digest are changed.
 //
-// The file is the box's own and hostile. What is read of JKS is its head and its digest; PKCS #12
+// The file is the box's own and hostile. Of JKS its head and its digest are read; PKCS #12
 // is read by OpenSSL, without any decryption: the number of rounds of that is the file's choice.
 #include "egress/keystore.h"
 

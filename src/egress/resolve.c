@@ -457,7 +457,7 @@ static fallible await(struct resolve *resolve, struct asker *asker, struct looku
 	return err;
 }
 
-// One whose answer may be used now.
+// Waits for a lookup whose answer may be used now.
 static fallible lookup_await(struct resolve *resolve, const char *box, uint16_t type,
 			     const char *name, int64_t deadline, struct lookup **out)
 {

@@ -327,7 +327,7 @@ static void *map_file(int live)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-// Those that an earlier daemon used have their blocks, and those before them.
+// Slots that an earlier daemon used have their blocks, and so do the slots before them.
 static bool map_slots_of_file(struct verdicts *verdicts, int live)
 {
 	size_t used = 1;

@@ -34,8 +34,8 @@ struct verdict {
 };
 enum { VERDICT_FREE, VERDICT_OPEN, VERDICT_DONE };
 
-// `live`: -1, memory alone; borrowed until verdicts_close(). What is found in it is written down at
-// once: blocks.
+// `live`: -1, memory alone; borrowed until verdicts_close(). Verdicts that are found in it are
+// written down at once: blocks.
 fallible verdicts_open(struct loop *loop, struct store *store, int live, struct verdicts **out);
 void verdicts_close(struct verdicts *verdicts); // what is done was handed over; takes NULL
 

@@ -1,5 +1,5 @@
-// What the image of a template says of commands (model/image.h), put into the records of the boxes
-// that start from it.
+// The configuration of a template's image (model/image.h), put into the records of the boxes that
+// start from it.
 #pragma once
 
 #include "fleet/table.h"

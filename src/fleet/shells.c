@@ -11,7 +11,7 @@ static uint64_t tighter(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-// Those of `env` that `own` names come first. How many.
+// Moves the variables of `env` that `own` names to the front, and returns how many there are.
 static uint32_t own_first(char **env, const struct pairs *own)
 {
 	uint32_t count = 0;

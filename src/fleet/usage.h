@@ -1,5 +1,5 @@
-// What boxes use at this moment, read by the warden from their cgroups and disks. No box is woken
-// for that.
+// Memory, CPU time and disk in use by boxes at this moment, read by the warden from their cgroups
+// and disks. No box is woken for that.
 #pragma once
 
 #include "fleet/fleet.h"

@@ -1,8 +1,8 @@
-// One request, one reply, then the connection to the server is closed, or given back to a caller
-// who keeps it for the next one: only if the reply was read to its end by its framing, and not a
-// byte more has come, so that nothing of one request can end up in another. The server is hostile:
-// its head is read by the same strict grammar as ours, and its framing is not passed on but made
-// anew.
+// A request is relayed and its reply; then the connection to the server is closed, or given back to
+// a caller who keeps it for the next request: only if the reply was read to its end by its framing,
+// and not a byte more has come, so that nothing of one request can end up in another. The server is
+// hostile: its head is read by the same strict grammar as ours, and its framing is not passed on
+// but made anew.
 //
 // A body of some size goes up in a task of its own, while its reply may already come down: a server
 // may answer as it reads. What is left of it when the reply has ended is the client's affair: the

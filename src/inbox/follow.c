@@ -296,7 +296,7 @@ fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *ou
 	return err;
 }
 
-// What the client cannot get, before the run of `len` bytes behind it.
+// Tells which bytes the client cannot get, before the run of `len` bytes behind them.
 static void tell_missed(struct follow *follow, size_t len, bool last)
 {
 	const struct tape_reader *reader = &follow->reader;

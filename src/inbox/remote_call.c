@@ -396,7 +396,7 @@ static void forget(struct call *call)
 	let_go(call);
 }
 
-// One that waits will not begin.
+// Gives a call up: if it waits it does not begin.
 static void discard(struct call *call)
 {
 	call->waits = false;

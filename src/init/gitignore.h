@@ -1,6 +1,6 @@
-// What git would leave out of a tree that is being packed: its .gitignore files, those of the
-// directories above it in the same repository, and that repository's info/exclude. One tree at a
-// time, walked as init/walk.h does.
+// Paths that git would leave out of a tree that is being packed: by its .gitignore files, those of
+// the directories above it in the same repository, and that repository's info/exclude. For a single
+// tree at a time, walked as init/walk.h does.
 #pragma once
 
 #include "model/reach.h"

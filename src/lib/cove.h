@@ -82,11 +82,11 @@ COVE_API const char *cove_version(void);
 
 struct cove;
 
-// Whatever is 0 is found as the command line finds it: the URL in COVE_URL and the key in
+// A field that is 0 is found as the command line finds it: the URL in COVE_URL and the key in
 // COVE_TOKEN; where none of these is given, both in the context that 'cove login' made; else the
 // URL in the file `url` of the data directory, and the key in the file `operator.key` there, which
-// is used for a server on this machine only. Who may not read that goes by the Unix socket that the
-// file `socket` names. The data directory is in COVE_DATA, else /var/lib/cove. A URL is
+// is used for a server on this machine only. A user who may not read that goes by the Unix socket
+// that the file `socket` names. The data directory is in COVE_DATA, else /var/lib/cove. A URL is
 // http://HOST:PORT or unix:PATH.
 struct cove_options {
 	const char *url, *token, *data;

@@ -47,7 +47,7 @@ static bool is_time_out(struct str text)
 	return digits && digits + 2 == rest.len && memcmp(rest.at + digits, "ms", 2) == 0;
 }
 
-// Those words go unless they turn out to be the command's own.
+// Shows the bytes that were held back, unless the command ran out of time and they tell of that.
 static fallible put_held(struct exec *exec, const struct json *event)
 {
 	auto_buf held = exec->held;

@@ -300,7 +300,7 @@ size_t dns_adopt(const struct dns_query *query, uint8_t *message, size_t len, si
 	size_t head = HEADER + query->question.len;
 	bool is_cut = len > max;
 
-	// One question, as long as ours: the same name, in other letters.
+	// The reply has a single question, as long as ours: the same name, in other letters.
 	if (len < head || !query->question.len || !(message[2] & 0x80) || message[4] ||
 	    message[5] != 1)
 		return 0;

@@ -1,4 +1,4 @@
-// What an image says of the commands that run in it: its environment, user and directory. The
+// The configuration of an image for commands that run in it: environment, user and directory. The
 // unpacker writes the image's own configuration into IMAGE_FILE of the root that it makes; what is
 // read there is as hostile as any file of the image. No I/O.
 #pragma once

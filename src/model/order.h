@@ -167,7 +167,7 @@ struct order_host {
 	uint32_t boxes_max;
 };
 
-// What a box uses. Of a box that does not run, only its disk is known.
+// Resources that a box uses. Of a box that does not run, only its disk is known.
 #define ORDER_USAGE_UNKNOWN UINT64_MAX
 struct order_usage {
 	uint64_t memory; // bytes, with the page cache of its files

@@ -394,7 +394,7 @@ static void show(struct shell_sieve *sieve, struct str bytes)
 	sieve->command = command;
 }
 
-// What was repeated so far, as bash wrote it: it was something else.
+// Puts the text back that looked like an echo of the command so far: it was something else.
 static void unecho(struct shell_sieve *sieve)
 {
 	struct str command = sieve->command, before = STR(BEFORE), behind = STR(BEHIND "\n");

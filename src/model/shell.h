@@ -76,7 +76,8 @@ void shell_wrap(struct buf *out, struct str prelude, const struct pairs *env, co
 	"__cove_r(){ \\builtin local LC_ALL=C;\\builtin read -r __cove_n&&"                        \
 	"\\builtin read -r -N \"$__cove_n\" __cove_n;};__cove_r||\\builtin exit 1;"                \
 	"\\builtin eval \"$__cove_n\""
-// What it reads: its stdin is /dev/null from then on, or what follows on it; then `script`.
+// Writes the input of a SHELL_READER: its stdin becomes /dev/null, or keeps the bytes that follow;
+// then it runs `script`.
 void shell_feed(struct buf *out, bool keep_stdin, struct str script);
 
 // A sieve for the output of a command in a session: the last newline goes, and of stderr what only

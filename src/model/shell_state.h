@@ -35,7 +35,8 @@ bool shell_state_read(struct str text, struct shell_state *out);
 // that is lower, or the shell tells of its variables in another way than was thought.
 bool shell_state_change(const struct shell_state *from, const struct shell_state *to,
 			struct buf *out, struct buf *out_options);
-// What a SHELL_DUMP told: the limits behind its script become commands of it. False: it is none.
+// Reads the output of a SHELL_DUMP: the limits behind the script become commands of it. False: it
+// is none.
 bool shell_read_dump(struct str told, struct buf *out);
 // Takes our own functions out of what a shell tells of its functions.
 void shell_hide(struct buf *text);

@@ -136,7 +136,7 @@ void spec_done(struct spec *spec)
 	policy_free(spec->network);
 }
 
-// Whom its commands run as, and where.
+// Reads `user` and `workdir`.
 static fallible read_stance(const struct json *object, struct spec *spec)
 {
 	struct str user = {0}, workdir = {0};

@@ -109,7 +109,7 @@ static struct ticket ticket_of(const struct entry *entry, const struct portbook_
 	return (struct ticket){entry->record.id, port->port, port->token, port->ends_ms};
 }
 
-// What is known of the port that was named, whatever the token is worth.
+// Judges the token for the port that was named.
 static enum ticket_verdict judge(struct caller *caller, struct entry **out)
 {
 	const struct portbook_entry *port = find_port(caller, out);

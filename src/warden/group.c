@@ -293,7 +293,7 @@ uint64_t group_cpu_us(struct groups *groups, const char *box)
 	return at ? strtoull(at + sizeof(word) - 1, NULL, 10) : strtoull(text, NULL, 10) / 1000;
 }
 
-// One number of the controller's file for a box; UINT64_MAX: there is none.
+// The number in a controller's file for a box; UINT64_MAX: there is none.
 static uint64_t group_number(struct groups *groups, const char *box, int controller,
 			     const char *v2_file, const char *v1_file)
 {

@@ -88,7 +88,7 @@ struct pool_size {
 	int alive; // the end of a pipe that hangs up when the child and its own are gone; -1: none
 };
 
-// What the child has in mind.
+// State of the child process that watches the pool.
 struct pool_watch {
 	struct pool_files files;
 	struct pool_bounds bounds;
@@ -127,7 +127,7 @@ fallible pool_size_step(int data, const struct pool_bounds *bounds, uint64_t siz
 				    : clamp(round_down(chunks), STEP_MIN, STEP_MAX);
 	if (bounds->max && size + step > bounds->max)
 		step = bounds->max > size ? round_down(bounds->max - size) : 0;
-	// What is left of the host's disk is not the pool's alone.
+	// Other programs need the free space of the host's disk, too.
 	if (step > room / 10 && step > STEP_MIN)
 		step = clamp(round_down(room / 10), STEP_MIN, step);
 	if (step > room)
@@ -311,7 +311,7 @@ static void pool_shrink_reap(struct pool_watch *watch, bool wait)
 						 AGAIN_MAX_MS);
 		return;
 	}
-	// What it gave back may not be all.
+	// There may be more to give back.
 	watch->shrink_after = clock_ms() + RETRY_MS;
 	watch->again_ms = AGAIN_MS;
 }
@@ -334,7 +334,7 @@ static uint64_t pool_wanted(struct pool_watch *watch, int64_t now, uint64_t free
 	return unspent > free + room / 2 ? clamp(free + room / 2, mark, unspent) : unspent;
 }
 
-// One look. True: the pool grew, look again at once.
+// Looks at the pool. True: it grew, look again at once.
 static bool pool_look(struct pool_watch *watch)
 {
 	struct btrfs_space before = watch->seen;

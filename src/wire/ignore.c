@@ -28,7 +28,7 @@ static bool is_class(struct str name, unsigned char c)
 	return false;
 }
 
-// One member of a bracket expression, a backslash taken off. False: the pattern ends in it.
+// Takes a member of a bracket expression, without its backslash. False: the pattern ends in it.
 static bool bracket_char(struct str *rest, unsigned char *out)
 {
 	if (rest->len && rest->at[0] == '\\')
@@ -88,7 +88,7 @@ static size_t bracket_match(struct str pattern, unsigned char c)
 	return hit != negated && c != '/' ? pattern.len - rest.len + 1 : 0;
 }
 
-// One character of a path by the first element of the pattern: its length, or 0.
+// Matches a character of a path by the first element of the pattern: the element's length, or 0.
 static size_t element_match(struct str pattern, char c)
 {
 	if (!pattern.len)
@@ -128,7 +128,7 @@ static bool retry_star(struct retry *star)
 	return true;
 }
 
-// One directory more.
+// Tries the pattern a directory further down.
 static bool retry_deep(struct retry *deep)
 {
 	const char *slash = deep->set && deep->path.len ? memchr(deep->path.at, '/', deep->path.len)

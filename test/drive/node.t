@@ -193,12 +193,22 @@ def deaths():
             mine.close()
 
 
-def typescript():
+NO_TRANSFORMER = "COVE_TEST_TYPESCRIPT names no transformer"
+
+
+def typescript_node():
+    """None: there is no transformer."""
     bundle = os.environ.get("COVE_TEST_TYPESCRIPT")
     if not bundle:
-        return "COVE_TEST_TYPESCRIPT names no transformer"
+        return None
     with open(bundle, "rb") as file:
-        ts = node("typescript", file.read())
+        return node("typescript", file.read())
+
+
+def typescript():
+    ts = typescript_node()
+    if not ts:
+        return NO_TRANSFORMER
     same(value("interface P { x: number }\nconst p: P = {x: 1}\nconst f = <T,>(t: T): T => t\n"
                "f<number>(p.x as number)!", ts), ("text", "1"))
     same(value("enum Color { Red, Green }\nColor[1]", ts), ("text", "'Green'"))
@@ -214,11 +224,9 @@ def typescript():
 
 
 def namespaces():
-    bundle = os.environ.get("COVE_TEST_TYPESCRIPT")
-    if not bundle:
-        return "COVE_TEST_TYPESCRIPT names no transformer"
-    with open(bundle, "rb") as file:
-        ts = node("typescript", file.read())
+    ts = typescript_node()
+    if not ts:
+        return NO_TRANSFORMER
     for code, wanted in (
             ("namespace N { export const a: number = 1; export function f(x: number): number { return x + a } }\nN.f(2)", "3"),
             ("namespace L { export let n = 1; export function up(): void { n++ } }\nL.up(); L.n", "2"),

@@ -28,13 +28,10 @@ def clean_up():
     sh("rm", "-rf", place)
 
 
-os.mkdir(mount)
-with open(image, "wb") as file:
-    file.truncate(6000 * MB)
-if sh("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1", image).returncode or \
-        sh("mount", "-o", "loop", image, mount).returncode:
+failure = c.mount_image(image, mount, 6000 * MB)
+if failure:
     clean_up()
-    c.skip_all("a loop device cannot be mounted here")
+    c.skip_all(failure)
 os.chmod(mount, 0o711)
 os.chmod(place, 0o711)
 

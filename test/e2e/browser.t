@@ -179,9 +179,9 @@ def secure(browser):
 def main():
     c.need_root()
     if not chromium.BINARY:
-        c.skip_all("there is no chromium")
+        c.skip_all("chromium is not installed")
     if not c.npm_install(HERE, WORK):
-        c.skip_all("the packages of test/browser could not be installed")
+        c.skip_all("npm could not install the packages of test/browser/package-lock.json")
     cove = c.Cove("--preview-domain", "preview.test")
     browser = chromium.Chromium("preview.test")
     try:

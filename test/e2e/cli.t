@@ -17,42 +17,6 @@ import cove as c
 c.need_root()
 
 
-class Cli:
-    """Calls the binary with an environment of its own."""
-
-    def __init__(self, data, **env):
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("COVE_")}
-        self.env.update({"COVE_DATA": data, "NO_COLOR": "1"}, **env)
-
-    def popen(self, *args, **kw):
-        kw.setdefault("stdin", subprocess.DEVNULL)
-        return subprocess.Popen([c.BIN, *args], env=self.env, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, **kw)
-
-    def __call__(self, *args, stdin=None, timeout=120):
-        kw = {"stdin": subprocess.PIPE} if stdin is not None else {}
-        child = self.popen(*args, **kw)
-        try:
-            out, err = child.communicate(stdin, timeout)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.communicate()
-            raise
-        return Done(child.returncode, out, err)
-
-
-class Done:
-    def __init__(self, status, out, err):
-        self.status, self.out, self.err = status, out, err.decode(errors="replace")
-
-    @property
-    def text(self):
-        return self.out.decode(errors="replace")
-
-    def __repr__(self):
-        return "<status %d, out %r, err %r>" % (self.status, self.out[-400:], self.err[-600:])
-
-
 def grammar(cli):
     for words, status, hint in (
             (["rnu"], 2, "did you mean 'cove run'"),
@@ -254,13 +218,13 @@ def on_a_terminal(cli):
 
 
 def keys(cli, cove):
-    other = Cli("/nonesuch", COVE_URL=cove.url, COVE_TOKEN=cove.key)
+    other = c.Cli("/nonesuch", COVE_URL=cove.url, COVE_TOKEN=cove.key)
     c.ok(other("ps").status == 0, "COVE_URL and COVE_TOKEN suffice")
-    got = Cli("/nonesuch", COVE_URL=cove.url, COVE_TOKEN="wrong")("ps")
+    got = c.Cli("/nonesuch", COVE_URL=cove.url, COVE_TOKEN="wrong")("ps")
     c.ok(got.status == 4 and "hint" in got.err, "a wrong key is 4", got)
-    got = Cli("/nonesuch")("ps")
+    got = c.Cli("/nonesuch")("ps")
     c.ok(got.status == 8 and "cove serve" in got.err, "no daemon is 8, with a hint", got)
-    got = Cli("/nonesuch", COVE_URL="http://127.0.0.1:1")("run", "true")
+    got = c.Cli("/nonesuch", COVE_URL="http://127.0.0.1:1")("run", "true")
     c.ok(got.status == 125, "a named daemon that is away is no reason to start one", got)
     user = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", c.BIN, "ps"],
                           env=cli.env, capture_output=True, text=True)
@@ -280,7 +244,7 @@ def doctor(cli):
 def alone(home):
     """cove run without any daemon."""
     data = os.path.join(home, "lone")
-    cli = Cli(data)
+    cli = c.Cli(data)
     before = c.census()
     got = cli("run", "-c", "echo lone; exit 5")
     c.ok(got.status == 5 and got.out == b"lone\n" and not got.err, "run works without a daemon, quietly", got)
@@ -316,7 +280,7 @@ def main():
     os.chmod(home, 0o711)
     try:
         cove = c.Cove(data=os.path.join(home, "data"))
-        cli = Cli(cove.data)
+        cli = c.Cli(cove.data)
         grammar(cli)
         manuals(cli)
         statuses(cli)

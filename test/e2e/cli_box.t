@@ -21,23 +21,6 @@ from flaky import Flaky
 c.need_root()
 
 
-class Cli:
-    def __init__(self, data, cwd, **env):
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("COVE_")}
-        self.env.update({"COVE_DATA": data, "NO_COLOR": "1"}, **env)
-        self.cwd = cwd
-
-    def __call__(self, *args, stdin=None, timeout=120):
-        got = subprocess.run([c.BIN, *args], env=self.env, cwd=self.cwd, capture_output=True, timeout=timeout,
-                             input=stdin, **({} if stdin is not None else {"stdin": subprocess.DEVNULL}))
-        got.text, got.err = got.stdout.decode(errors="replace"), got.stderr.decode(errors="replace")
-        return got
-
-    def popen(self, *args, **kw):
-        return subprocess.Popen([c.BIN, *args], env=self.env, cwd=self.cwd, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, **kw)
-
-
 class Term:
     """The binary on a terminal of its own."""
 
@@ -199,7 +182,7 @@ def shells(cli):
 def lost_lines(cli, cove):
     flaky = Flaky(cove.port, bytes_max=40000)
     process = cli("exec", "-d", "web", "seq", "1", "30000").text.strip()
-    far = Cli(cove.data, cli.cwd, COVE_URL=flaky.url, COVE_TOKEN=cove.key)
+    far = c.Cli(cove.data, cli.cwd, COVE_URL=flaky.url, COVE_TOKEN=cove.key)
     got = far("logs", "-f", "web", process)
     c.ok(got.stdout == b"".join(b"%d\n" % i for i in range(1, 30001)) and flaky.cuts > 2,
          "logs -f is whole over %d lost connections" % flaky.cuts, got.err)
@@ -350,7 +333,7 @@ def main():
         cove = c.Cove(data=os.path.join(home, "data"))
         work = os.path.join(home, "work")
         os.mkdir(work)
-        cli = Cli(cove.data, work)
+        cli = c.Cli(cove.data, work)
         c.same(cli("create", "--name", "web").returncode, 0, "there is a sandbox")
         processes(cli)
         input_streams(cli)

@@ -17,18 +17,6 @@ import cove as c
 c.need_root()
 
 
-class Cli:
-    def __init__(self, data, **env):
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("COVE_") and k != "COLUMNS"}
-        self.env.update({"COVE_DATA": data, "NO_COLOR": "1"}, **env)
-
-    def __call__(self, *args, timeout=120, **env):
-        got = subprocess.run([c.BIN, *args], env=dict(self.env, **env), capture_output=True, timeout=timeout,
-                             stdin=subprocess.DEVNULL)
-        got.text, got.err = got.stdout.decode(errors="replace"), got.stderr.decode(errors="replace")
-        return got
-
-
 def missing(cli, cove):
     reply = cove.get("/v1/sandboxes/nobody")
     c.ok(reply.status == 404 and "'nobody'" in reply.json["message"], "the API says which sandbox does not exist", reply.json)
@@ -229,7 +217,7 @@ def main():
     os.chmod(home, 0o711)
     try:
         cove = c.Cove(data=os.path.join(home, "data"))
-        cli = Cli(cove.data)
+        cli = c.Cli(cove.data)
         c.same(cli("create", "--name", "web").returncode, 0, "there is a sandbox")
         missing(cli, cove)
         others_missing(cli, cove)

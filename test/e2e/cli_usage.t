@@ -15,17 +15,7 @@ from convs import kill_daemon
 c.need_root()
 
 
-class Cli:
-    def __init__(self, data, cwd, **env):
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("COVE_")}
-        self.env.update({"COVE_DATA": data, "NO_COLOR": "1"}, **env)
-        self.cwd = cwd
-
-    def __call__(self, *args, timeout=120):
-        got = subprocess.run([c.BIN, *args], env=self.env, cwd=self.cwd, capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL)
-        got.text, got.err = got.stdout.decode(errors="replace"), got.stderr.decode(errors="replace")
-        return got
-
+class Cli(c.Cli):
     def shell(self, name, script):
         env = dict(self.env, PATH=os.path.dirname(c.BIN) + ":" + self.env["PATH"])
         got = subprocess.run([name, "-c", script], env=env, cwd=self.cwd, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
@@ -184,12 +174,12 @@ def completion(cli, work):
         got = cli.shell("fish", "cove completion fish | source; complete -C'cove cat web:/etc/passw'; complete -C'cove create --network o'")
         c.ok("web:/etc/passwd" in got and "off" in got, "fish completes paths and values", got)
     else:
-        c.skip("fish completes paths and values", "there is no fish")
+        c.skip("fish completes paths and values", "fish is not installed")
     if shutil.which("zsh"):
         got = cli.shell("zsh", "autoload -Uz compinit; compinit -u -d %s/dump; source <(cove completion zsh); print ok $functions[_cove]" % work)
         c.ok("ok" in got and "cove words files $PREFIX" in got and "(off allow all)" in got, "zsh takes the script, with paths and values", got[:300])
     else:
-        c.skip("zsh takes the script", "there is no zsh")
+        c.skip("zsh takes the script", "zsh is not installed")
 
 
 def deadline(cli, work):

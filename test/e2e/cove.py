@@ -6,6 +6,7 @@ skips into failures, COVE_E2E_SHORT=1 asks for smaller counts (sanitizer builds)
 """
 import atexit
 import base64
+import ctypes
 import hashlib
 import http.client
 import json
@@ -81,6 +82,34 @@ def skip_all(reason):
     sys.exit(0)
 
 
+def need_programs(*names):
+    lacking = [name for name in names if not shutil.which(name)]
+    if lacking:
+        skip_all("not installed: " + ", ".join(lacking))
+
+
+def need_mounts():
+    """A mount namespace of our own: nobody else sees its mounts, and they end with us."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x00020000):
+        skip_all("unshare(CLONE_NEWNS): " + os.strerror(ctypes.get_errno()))
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+
+
+def mount_image(image, mount, size):
+    """An ext4 file system of `size` bytes in a file, mounted. Returns what failed; "": nothing."""
+    os.mkdir(mount)
+    with open(image, "wb") as file:
+        file.truncate(size)
+    for words in (["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1", image], ["mount", "-o", "loop", image, mount]):
+        if not shutil.which(words[0]):
+            return words[0] + " is not installed"
+        ran = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if ran.returncode:
+            return "%s: %s" % (words[0], ran.stderr.strip())
+    return ""
+
+
 def until(check, seconds=10.0, step=0.02):
     """Asks again until the answer is true; returns the last answer."""
     end = time.monotonic() + seconds
@@ -123,6 +152,54 @@ class Reply:
 
     def __repr__(self):
         return "<%d %r>" % (self.status, self.body[:600])
+
+
+def kill_all(cove):
+    """kill -9 of supervisor, warden and daemon at once."""
+    pids = list(cove.children().values()) + [cove.process.pid]
+    os.kill(cove.process.pid, signal.SIGSTOP)  # it must not start others in between
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    cove.process.wait()
+    until(lambda: not any(os.path.exists("/proc/%d" % pid) and
+                          open("/proc/%d/stat" % pid).read().split(")")[1].split()[0] != "Z" for pid in pids[:-1]), 10)
+    cove.log.close()
+
+
+class Done:
+    """A command line that has ended."""
+
+    def __init__(self, status, out, err):
+        self.status = self.returncode = status
+        self.out = self.stdout = out
+        self.stderr, self.text, self.err = err, out.decode(errors="replace"), err.decode(errors="replace")
+
+    def __repr__(self):
+        return "<status %d, out %r, err %r>" % (self.status, self.out[-400:], self.err[-600:])
+
+
+class Cli:
+    """Calls the binary with an environment of its own."""
+
+    def __init__(self, data, cwd=None, **env):
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("COVE_") and k != "COLUMNS"}
+        self.env.update({"COVE_DATA": data, "NO_COLOR": "1"}, **env)
+        self.cwd = cwd
+
+    def popen(self, *args, env=None, **kw):
+        kw.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.Popen([BIN, *args], env=dict(self.env, **(env or {})), cwd=self.cwd, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, **kw)
+
+    def __call__(self, *args, stdin=None, timeout=120, **env):
+        child = self.popen(*args, env=env, **({"stdin": subprocess.PIPE} if stdin is not None else {}))
+        try:
+            out, err = child.communicate(stdin, timeout)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            raise
+        return Done(child.returncode, out, err)
 
 
 class Cove:

@@ -17,8 +17,10 @@ import cove as c  # noqa: E402
 
 def make():
     sentence = "without a compiler make prints nothing before the dependencies are installed"
-    if not shutil.which("make") or not os.path.exists(os.path.join(c.ROOT, "Makefile")):
-        return c.skip(sentence, "this machine has no source tree")
+    lacking = [] if shutil.which("make") else ["make"]
+    lacking += [] if os.path.exists(os.path.join(c.ROOT, "Makefile")) else ["the Makefile of a source tree"]
+    if lacking:
+        return c.skip(sentence, "not here: " + ", ".join(lacking))
     env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
     got = subprocess.run(["make", "-n", "CC=/nonexistent/gcc", "deps"], cwd=c.ROOT, env=env, capture_output=True, text=True, timeout=60)
     return c.same((got.returncode, got.stderr), (0, ""), sentence)
@@ -27,7 +29,7 @@ def make():
 def typescript(home):
     tool = os.path.join(c.ROOT, "tools", "typescript")
     if not os.path.exists(tool):
-        return c.skip("TypeScript that cannot be fetched is an error", "this machine has no source tree")
+        return c.skip("TypeScript that cannot be fetched is an error", "tools/typescript of a source tree is not here")
     with open(os.path.join(home, "npm"), "w") as file:
         file.write("#!/bin/sh\necho 'npm ERR! network' >&2\nexit 1\n")
     os.chmod(os.path.join(home, "npm"), 0o755)

@@ -34,12 +34,9 @@ def clean_up():
 atexit.register(clean_up)
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, lambda *_: sys.exit(1))
-os.mkdir(mount)
-with open(image, "wb") as file:
-    file.truncate(3000 * MB)
-if sh("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1", image).returncode or \
-        sh("mount", "-o", "loop", image, mount).returncode:
-    c.skip_all("a loop device cannot be mounted here")
+failure = c.mount_image(image, mount, 3000 * MB)
+if failure:
+    c.skip_all(failure)
 os.chmod(mount, 0o711)
 cove = c.Cove("--session-space=16M", data=os.path.join(mount, "data"))
 box = cove.create()["id"]

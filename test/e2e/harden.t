@@ -36,7 +36,7 @@ def check_branches():
     objects = os.path.join(os.path.dirname(os.path.dirname(c.INMATES)))
     ours = [os.path.join(objects, name) for name in ("pid1.o", "openapi.o", "drive_node_js.o", "src/main.o", "src/serve/serve.o")]
     if not all(map(os.path.exists, ours)):
-        return c.skip("branch protection", "the objects of this build are not here")
+        return c.skip("branch protection", "not built here: " + ", ".join(one for one in ours if not os.path.exists(one)))
     want = branch_features(ours[-1])
     c.ok(want, "the compiler marks where indirect branches may go", ours[-1])
     c.same([path for path in ours if branch_features(path) != want], [], "embedded files do not take it from the program")
@@ -92,7 +92,7 @@ def embedded(path):
 
 
 if not os.path.exists("/usr/bin/readelf"):
-    c.skip_all("readelf is not here")
+    c.skip_all("readelf (binutils) is not installed")
 if c.SHORT:
     c.skip_all("a sanitizer build is hardened by other means")
 check("cove", c.BIN, False)

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """What suites of others met with the official client's protocol: large states of sessions, limits,
 backups, terminals, previews over a restart of cove, and the words of errors."""
-import json
 import os
 import sys
 

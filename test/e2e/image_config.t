@@ -9,11 +9,9 @@ import os
 import platform
 import re
 import subprocess
-import sys
 import tarfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import cove as c  # noqa: E402
+import cove as c
 
 c.need_root()
 ARCH = {"aarch64": "arm64", "x86_64": "amd64"}[platform.machine()]

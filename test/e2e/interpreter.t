@@ -151,8 +151,9 @@ def has(*modules):
 
 
 def rich(n):
-    if not has("pandas", "matplotlib", "ipykernel"):
-        c.skip("tables, pictures, charts and magics", "python3-pandas, python3-matplotlib or python3-ipykernel is not installed")
+    lacking = [module for module in ("pandas", "matplotlib", "ipykernel") if not has(module)]
+    if lacking:
+        c.skip("tables, pictures, charts and magics", "not installed: " + ", ".join("python3-" + module for module in lacking))
         return
     py = n.create().json["contextId"]
     got = kinds(n.run(py, "import pandas as pd\npd.DataFrame({'a': [1, 2], 'b': ['x', None]})"))

@@ -174,20 +174,8 @@ def state(cove):
     return os.path.join(cove.data, "daemon", "cove.db")
 
 
-def shoot_all(cove):
-    """kill -9 of supervisor, warden and daemon at once."""
-    pids = list(cove.children().values()) + [cove.process.pid]
-    os.kill(cove.process.pid, signal.SIGSTOP)
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    cove.process.wait()
-    c.until(lambda: not any(os.path.exists("/proc/%d" % pid) and
-                            open("/proc/%d/stat" % pid).read().split(")")[1].split()[0] != "Z" for pid in pids[:-1]), 10)
-    cove.log.close()
-
-
 # What cannot be read is no reason to end anything
-shoot_all(cove)
+c.kill_all(cove)
 good = [end for end in ("", "-wal") if os.path.exists(state(cove) + end)]
 for end in good:
     shutil.copy(state(cove) + end, cove.data + ".good" + end)
@@ -200,7 +188,7 @@ c.ok(c.until(lambda: look(cove)["rounds"] >= 2), "the janitor goes round with a 
 time.sleep(4)
 c.ok(any(keeper["id"] in group for group in c._groups(cove.instance())), "E-4 nothing is reaped because something could not be read")
 c.same({r["orphansFound"] for r in look(cove)["history"]}, {0}, "E-4 nothing is called an orphan")
-shoot_all(cove)
+c.kill_all(cove)
 for end in good:
     subprocess.run(["cp", cove.data + ".good" + end, state(cove) + end], check=True)
     shutil.chown(state(cove) + end, os.stat(os.path.join(cove.data, "daemon")).st_uid, os.stat(os.path.join(cove.data, "daemon")).st_gid)
@@ -210,7 +198,7 @@ c.same(cove.out(keeper, "echo alive"), "alive\n", "E-4 with the store restored i
 # One that cannot be ended blocks nobody
 span = 86400000 // 300  # the greatest age, scaled
 now = int(time.time() * 1000)
-shoot_all(cove)
+c.kill_all(cove)
 with sqlite3.connect(state(cove)) as db:
     body = json.loads(db.execute("SELECT body FROM boxes WHERE name = 'keeper'").fetchone()[0])
     for i in range(49):
@@ -288,7 +276,7 @@ COUNT = 6 if c.SHORT else 20
 sessions = [s.Session(cove, user="end%d" % (i % 4)) for i in range(COUNT)]
 runs = [one.run("sleep", seconds=600) for one in sessions]
 c.ok(c.until(lambda: all(one.state() == "active" for one in sessions), 60, 0.2), "E-8 %d runs are under way" % COUNT)
-shoot_all(cove)
+c.kill_all(cove)
 cove.start()
 c.ok(c.until(lambda: sum(one.state() == "active" for one in sessions) == COUNT, 60, 0.2), "E-8 after kill -9 and a start they go on",
      [one.state() for one in sessions])

@@ -446,7 +446,7 @@ def work(walkers, wanted):
 def main():
     c.need_root()
     if not os.path.exists(WEAK):
-        c.skip_all("there is no weak build: make weak")
+        c.skip_all("there is no weak build of cove: make weak")
     chance = random.Random(SEED)
     c.note("KILLPOINTS_SEED=%d" % SEED)
     begin = time.monotonic()

@@ -60,7 +60,7 @@ def names():
     c.ok(page == open(os.path.join(c.ROOT, "man", "libcove.3")).read(), "man/libcove.3 is made from the header",
          "make it again: LC_ALL=C awk -f tools/libman.awk src/lib/cove.h > man/libcove.3")
     if not shutil.which("pkg-config"):
-        c.skip("pkg-config knows it", "there is no pkg-config")
+        c.skip("pkg-config knows it", "pkg-config is not installed")
         return
     got = run(["pkg-config", "--cflags", "--libs", "libcove"], env=dict(os.environ, PKG_CONFIG_PATH=LIBS))
     c.ok(got.returncode == 0 and "-lcove" in got.stdout, "pkg-config knows it", got)

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """docs/openapi.json is clean under the recommended rules of a linter that others use."""
 import os
-import shutil
 import subprocess
 
 import cove as c
@@ -9,10 +8,9 @@ import cove as c
 HERE = os.path.join(c.ROOT, "test", "openapi")
 WORK = os.path.join(c.ROOT, "build", "openapi")
 
-if not shutil.which("node") or not shutil.which("npm"):
-    c.skip_all("node and npm are not here")
+c.need_programs("node", "npm")
 if not c.npm_install(HERE, WORK):
-    c.skip_all("npm could not install the linter")
+    c.skip_all("npm could not install @redocly/cli of test/openapi/package-lock.json")
 env = dict(os.environ, REDOCLY_TELEMETRY="off", REDOCLY_SUPPRESS_UPDATE_NOTICE="true", CI="true")
 got = subprocess.run([os.path.join(WORK, "node_modules", ".bin", "redocly"), "lint", "--extends=recommended", "--format=stylish",
                       os.path.join(c.ROOT, "docs", "openapi.json")], cwd=WORK, env=env, stdin=subprocess.DEVNULL,

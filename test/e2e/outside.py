@@ -14,6 +14,7 @@ import tempfile
 import threading
 
 import cove as c
+from certificate import certify
 
 SSL_NAMES = ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
              "npm_config_cafile")
@@ -183,20 +184,8 @@ class Outside:
 
     # ------------------------------------------------------------------------------- certificates
 
-    def openssl(self, *words):
-        subprocess.run(["openssl", *words], cwd=self.home, check=True, capture_output=True, timeout=60)
-
     def certify(self):
-        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        self.openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=outside of cove",
-                     "-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign")
-        self.openssl("req", *curve, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=" + self.names[0])
-        with open(os.path.join(self.home, "ext"), "w") as file:
-            file.write("subjectAltName=%s\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n" %
-                       ",".join("DNS:" + name for name in self.names))
-        self.openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
-                     "-out", "server.pem", "-extfile", "ext")
-        self.ca, self.cert, self.key = (os.path.join(self.home, name) for name in ("ca.pem", "server.pem", "server.key"))
+        self.ca, self.cert, self.key = certify(self.home, "outside of cove", self.names)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(self.cert, self.key)
 

@@ -17,7 +17,7 @@ import cove as c  # noqa: E402
 
 c.need_root()
 if not shutil.which("openssl"):
-    c.skip_all("openssl is not here")
+    c.skip_all("openssl is not installed")
 HOME = tempfile.mkdtemp(prefix="cove-parts-")
 
 

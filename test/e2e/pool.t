@@ -64,7 +64,7 @@ def hash_of(cove, box):
 def small():
     cove = c.Cove()
     if driver(cove) != "btrfs":
-        c.skip_all("the disks are no pool here")
+        c.skip_all("the disks are of the driver '%s': no btrfs pool" % driver(cove))
     first = du(cove.data)
     # The copy of dpkg's database is as large as the host has packages: 18 MB of 1,100 of them.
     host = du(os.path.join(cove.data, "layers"))
@@ -173,12 +173,10 @@ def full():
     place = tempfile.mkdtemp(prefix="cove-pool-")
     image, mount = os.path.join(place, "image"), os.path.join(place, "fs")
     os.chmod(place, 0o711)
-    os.mkdir(mount)
-    with open(image, "wb") as file:
-        file.truncate(1200 * MIB)
-    if sh("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image).returncode or sh("mount", "-o", "loop", image, mount).returncode:
+    failure = c.mount_image(image, mount, 1200 * MIB)
+    if failure:
         sh("rm", "-rf", place)
-        c.skip("a full disk", "a loop device cannot be mounted here")
+        c.skip("a full disk", failure)
         return
     cove = None
     try:
@@ -210,7 +208,7 @@ def full():
 def kills():
     """SIGKILL at each step, of the process that takes it; then of the warden, in the middle of growing and of shrinking."""
     if not os.path.exists(WEAK):
-        c.skip("kill points", "no weak build")
+        c.skip("kill points", "there is no %s: make weak" % WEAK)
         return
     home = tempfile.mkdtemp(prefix="cove-pool-")
     os.chmod(home, 0o711)

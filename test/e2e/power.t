@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """The state's disk under conversations (lifecycle.md B-13): full, so that nothing new may begin and nothing that runs may
 end; and gone in the midst of a write, cut off at every sector of the journal."""
-import ctypes
 import os
 import re
 import shutil
@@ -20,10 +19,7 @@ import tracing  # noqa: E402
 SECTOR, FRAME = 512, 4096 + 24  # of a disk; of the journal
 c.need_root()
 tracing.need()
-# Mounts of our own: nobody else sees them, and they end with us.
-if ctypes.CDLL(None, use_errno=True).unshare(0x00020000):
-    c.skip_all("no mount namespace of our own")
-subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+c.need_mounts()
 
 
 # ------------------------------------------------------------------------------------ full

@@ -2,7 +2,6 @@
 """The official npm clients, as published, against a running cove: the current one over HTTP and over
 the WebSocket transport, and 0.4.18, which can send no headers."""
 import os
-import shutil
 import subprocess
 import sys
 
@@ -42,8 +41,7 @@ def drive(label, script, *args, env):
 
 
 c.need_root()
-if not shutil.which("node") or not shutil.which("npm"):
-    c.skip_all("node and npm are not here")
+c.need_programs("node", "npm")
 if not c.ok(c.npm_install(HERE, WORK, "hook.mjs", "tap.mjs", "new.mjs", "old.mjs", "rpc.mjs", "object.mjs", "silent.mjs"), "the packages of the lock file are installed"):
     c.done()
 cove = c.Cove()

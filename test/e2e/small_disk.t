@@ -37,12 +37,9 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
 def disk(name, mb):
     """A mounted file system of that size."""
     image, mount = os.path.join(place, name + ".img"), os.path.join(place, name)
-    os.mkdir(mount)
-    with open(image, "wb") as file:
-        file.truncate(mb * MB)
-    if sh("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1", image).returncode or \
-            sh("mount", "-o", "loop", image, mount).returncode:
-        c.skip_all("a loop device cannot be mounted here")
+    failure = c.mount_image(image, mount, mb * MB)
+    if failure:
+        c.skip_all(failure)
     mounts.append(mount)
     os.chmod(mount, 0o711)
     return mount

@@ -9,11 +9,9 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import cove as c  # noqa: E402
+import cove as c
 
 
 def state(cove):
@@ -48,18 +46,6 @@ def shoot(cove, *roles):
     return c.until(lambda: up(cove), 20)
 
 
-def shoot_all(cove):
-    """kill -9 of supervisor, warden and daemon at once."""
-    pids = list(cove.children().values()) + [cove.process.pid]
-    os.kill(cove.process.pid, signal.SIGSTOP)  # it must not start others in between
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    cove.process.wait()
-    c.until(lambda: not any(os.path.exists("/proc/%d" % pid) and
-                            open("/proc/%d/stat" % pid).read().split(")")[1].split()[0] != "Z" for pid in pids[:-1]), 10)
-    cove.log.close()
-
-
 def record(cove, box):
     return cove.get("/v1/sandboxes/" + box["id"])
 
@@ -84,7 +70,7 @@ def kept_over_restarts():
     c.same(cove.out(box, "cat /workspace/note; pgrep -c sleep"), "kept\n1\n", "files and processes lived on")
     c.ok(shoot(cove, "warden"), "the warden is shot and comes back")
     c.same(cove.out(box, "cat /workspace/note; pgrep -c sleep"), "kept\n1\n", "files and processes lived on")
-    shoot_all(cove)
+    c.kill_all(cove)
     cove.start()
     c.ok(c.until(lambda: up(cove)), "everything is shot, and started again")
     c.same(cove.out("web", "cat /workspace/note; pgrep -c sleep; echo $A"), "kept\n1\n1\n",
@@ -113,7 +99,7 @@ def promises(cove):
     c.same(reason(cove.post("/v1/sandboxes", {"name": "twice"}, headers=head)), (409, "idempotency_mismatch"),
            "and is still refused for another request")
 
-    shoot_all(cove)
+    c.kill_all(cove)
     edit(cove, "DELETE FROM pledges")
     cove.start()
     again = cove.post("/v1/sandboxes", {"name": "once"}, headers=head)
@@ -133,7 +119,7 @@ def promises(cove):
 
     # A cell that no record names, and a record that cannot be read.
     cove.run("web", "true")
-    shoot_all(cove)
+    c.kill_all(cove)
     bad = sql(cove, "SELECT id FROM boxes WHERE name = 'web'")[0][0]
     edit(cove, "UPDATE boxes SET body = 'garbage' WHERE name = 'web'")
     cove.start()
@@ -144,7 +130,7 @@ def promises(cove):
     c.same(cove.get("/v1/sandboxes/" + bad).status, 404, "then it is gone")
 
     stray = cove.create()
-    shoot_all(cove)
+    c.kill_all(cove)
     edit(cove, "DELETE FROM boxes")
     cove.start()
     c.same(cove.get("/v1/sandboxes/" + stray["id"]).status, 404, "E-5: a box without a record was never promised")
@@ -276,7 +262,7 @@ def full_story(cove, loop):
     c.same(health(cove)["health"], "fine", "and is fine again")
 
     # Read-only: what is known is known, nothing new is done, and it resumes.
-    shoot_all(cove)
+    c.kill_all(cove)
     c.ok(c.until(lambda: subprocess.run(["mount", "-o", "remount,ro", loop.where], stderr=subprocess.DEVNULL).returncode == 0),
          "the state becomes read-only")
     cove.start()
@@ -305,7 +291,7 @@ def tapes(cove):
     ended = {"brief": ("completed", 0), "long": ("killed", 137)}
     c.same(seen(), (ended, output), "stopped, and the daemon is shot: outputs and ends are known")
     cove.post("/v1/sandboxes/taped/stop")
-    shoot_all(cove)
+    c.kill_all(cove)
     cove.start()
     c.same(seen(), (ended, output), "stopped, and all is shot: still")
     cove.delete(box)
@@ -316,7 +302,7 @@ def tapes(cove):
 def corrupt(cove):
     box = cove.create(name="patient")
     cove.run(box, "setsid sleep 1000 >/dev/null 2>&1 &")
-    shoot_all(cove)
+    c.kill_all(cove)
     good = [end for end in ("", "-wal") if os.path.exists(state(cove) + end)]
     for end in good:
         subprocess.run(["cp", "-p", state(cove) + end, cove.data + ".good" + end], check=True)
@@ -331,7 +317,7 @@ def corrupt(cove):
     c.same(reason(cove.get("/v1/sandboxes")), (503, "state_corrupt"), "nor that there is nothing")
     time.sleep(1)
     c.ok(any(box["id"] in group for group in c._groups(cove.instance())), "nothing is reaped")
-    shoot_all(cove)
+    c.kill_all(cove)
     for end in good:
         subprocess.run(["cp", "-p", cove.data + ".good" + end, state(cove) + end], check=True)
     cove.start()
@@ -345,7 +331,7 @@ def refused(cove, what):
     try:
         cove.start()
         c.ok(False, "%s is refused" % what)
-        shoot_all(cove)
+        c.kill_all(cove)
     except RuntimeError:
         c.ok(cove.process.returncode != 0 and time.monotonic() - begin < 20, "%s is refused, soon" % what, cove.process.returncode)
     cove.process = None
@@ -354,7 +340,7 @@ def refused(cove, what):
 
 def too_new(cove):
     """An older cove leaves alone what a newer one wrote: the state, and the notes of what runs."""
-    shoot_all(cove)
+    c.kill_all(cove)
     now = sqlite3.connect(state(cove)).execute("SELECT version FROM schema").fetchone()[0]
     edit(cove, "UPDATE schema SET version = 999", "CREATE TABLE of_the_future (x)")
     words = refused(cove, "the state of a newer cove")
@@ -379,7 +365,7 @@ def too_new(cove):
 def older_state(cove):
     """The tables of the first version, with what is in them now: brought to today's, and nothing is missed."""
     events = cove.get("/v1/events?limit=1000").json["items"]
-    shoot_all(cove)
+    c.kill_all(cove)
     edit(cove, "DROP INDEX events_of_tenant", "DROP INDEX audit_of_tenant",
          "ALTER TABLE events DROP COLUMN own", "ALTER TABLE audit DROP COLUMN own",
          "CREATE INDEX events_of_tenant ON events (tenant, id)", "CREATE INDEX audit_of_tenant ON audit (tenant, id)",

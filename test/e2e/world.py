@@ -13,6 +13,8 @@ import tempfile
 import threading
 import time
 
+from certificate import certify
+
 # Special purpose, global by the registry (AS112). DEAD and DEAD6 take every packet and answer none.
 NEAR, NEAR6, FAR, FAR6 = "192.31.196.2", "2620:4f:8000::2", "192.175.48.6", "2001:4:112::6"
 DEAD, DEAD6 = "192.175.48.66", "2001:4:112::66"
@@ -56,7 +58,7 @@ def record(kind, value):
 class World:
     def __init__(self):
         self.home = tempfile.mkdtemp(prefix="cove-world-")
-        self.certify()
+        self.ca, _, _ = certify(self.home, "world", ("far.test", "seen.test", "dead-first.test"))
         subprocess.run(["mount", "--make-rprivate", "/"], check=True)
         path = os.path.join(self.home, "resolv.conf")
         with open(path, "w") as file:
@@ -83,20 +85,6 @@ class World:
         os.waitpid(self.child, 0)
         subprocess.run(["umount", os.path.realpath("/etc/resolv.conf")], check=False)
         shutil.rmtree(self.home, ignore_errors=True)
-
-    def openssl(self, *words):
-        subprocess.run(["openssl", *words], cwd=self.home, check=True, capture_output=True, timeout=60)
-
-    def certify(self):
-        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        self.openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=world",
-                     "-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign")
-        self.openssl("req", *curve, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=far.test")
-        with open(os.path.join(self.home, "ext"), "w") as file:
-            file.write("subjectAltName=DNS:far.test,DNS:seen.test,DNS:dead-first.test\nbasicConstraints=CA:FALSE\n")
-        self.openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
-                     "-out", "server.pem", "-extfile", "ext")
-        self.ca = os.path.join(self.home, "ca.pem")
 
     def told(self, name):
         """What a server has written down, or nothing yet."""
