@@ -53,6 +53,9 @@ void exec_drop(struct exec *exec); // the holder's share; the command runs on
 // A command with open_stdin. Writes all of it, behind what was written before; waits while the pipe
 // is full. CONFLICT stdin_closed: it was closed, or the command reads no more; TIMEOUT.
 fallible exec_write(struct exec *exec, const void *bytes, size_t len, int64_t deadline);
+// Waits until the command was given the first `len` bytes of its stdin_bytes, or it has ended: a
+// daemon that is killed later takes none of them along. TIMEOUT.
+fallible exec_await_input(struct exec *exec, size_t len, int64_t deadline);
 void exec_close_stdin(struct exec *exec); // behind what was written; harmless twice
 
 // A command on a terminal: its master becomes the caller's, once; -1 then. It may block: pid 1 has

@@ -105,6 +105,18 @@ fallible exec_write(struct exec *exec, const void *bytes, size_t len, int64_t de
 	return err;
 }
 
+fallible exec_await_input(struct exec *exec, size_t len, int64_t deadline)
+{
+	struct err *err;
+
+	if (exec->phase != EXEC_RUNNING)
+		return OK;
+	exec_hold(exec);
+	err = pipes_await_input(&exec->pipes, len, deadline);
+	exec_let_go(exec);
+	return err;
+}
+
 // pid 1 has a copy, which is to go first: the answer to whoever asks is the end of stdin.
 void exec_close_stdin(struct exec *exec)
 {

@@ -333,6 +333,7 @@ static void feed(struct pipes *pipes)
 
 		if (n < 0 && errno == EAGAIN) {
 			watch_end(pipes, &pipes->in, EPOLLOUT);
+			bell_ring(&pipes->room); // for pipes_await_input()
 			return;
 		}
 		if (n <= 0)
@@ -518,6 +519,13 @@ static fallible write_some(struct pipes *pipes, const char *bytes, size_t len, i
 	}
 	return len == 0 ? OK
 			: err_new(CONFLICT, "stdin_closed", "the command reads no more from stdin");
+}
+
+fallible pipes_await_input(struct pipes *pipes, size_t len, int64_t deadline)
+{
+	while (pipes->in.open && pipes->input && pipes->input_at < len)
+		TRY(bell_wait(&pipes->room, deadline), "wait for a command to take its input");
+	return OK;
 }
 
 fallible pipes_write(struct pipes *pipes, const void *bytes, size_t len, int64_t deadline)

@@ -69,4 +69,6 @@ void pipes_close(struct pipes *pipes);
 // stdin, while it is kept open. The owner holds the pipes meanwhile. CONFLICT stdin_closed,
 // TIMEOUT.
 fallible pipes_write(struct pipes *pipes, const void *bytes, size_t len, int64_t deadline);
+// Waits until stdin has taken the first `len` bytes of its input, or takes no more. TIMEOUT.
+fallible pipes_await_input(struct pipes *pipes, size_t len, int64_t deadline);
 void pipes_close_in(struct pipes *pipes); // behind what it has still to take

@@ -566,6 +566,19 @@ void procs_end_session(struct box *box, struct str session)
 	}
 }
 
+fallible proc_await_input(struct proc *proc, size_t len, int64_t deadline)
+{
+	struct exec *exec = proc->exec;
+	struct err *err;
+
+	if (proc->status != PROC_RUNNING)
+		return OK;
+	exec_hold(exec);
+	err = exec_await_input(exec, len, deadline);
+	exec_let_go(exec);
+	return err;
+}
+
 fallible proc_write(struct proc *proc, struct str bytes, int64_t deadline)
 {
 	struct exec *exec = proc->exec;

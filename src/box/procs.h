@@ -88,6 +88,8 @@ fallible proc_wait(struct proc *proc, int64_t deadline);
 fallible proc_stop(struct proc *proc);
 // Any signal, to the whole tree. SIGKILL returns when all of it is gone. NOT_FOUND process_ended.
 fallible proc_signal(struct proc *proc, int signal);
+// As exec_await_input().
+fallible proc_await_input(struct proc *proc, size_t len, int64_t deadline);
 // To its stdin, all of it; waits while the pipe is full. CONFLICT stdin_closed, TIMEOUT.
 fallible proc_write(struct proc *proc, struct str bytes, int64_t deadline);
 fallible proc_close_stdin(struct proc *proc);

@@ -2,7 +2,8 @@
 // that first restores what the session's shell tells of its state. So it cannot disturb the
 // session, and its kill, its limits and its output are its own. Where an understudy waits it need
 // not even start, and restores only what differs (box/understudy.h). A state that is too large for
-// an argument comes by its stdin, before what it is to read there itself.
+// an argument comes by its stdin, before what it is to read there itself. The start is told when
+// the process has all of the state, so that it runs whatever happens to the daemon.
 #include "fleet/spawn.h"
 
 #include "base/mem.h"
@@ -12,6 +13,7 @@
 // Boxes that are smaller keep what an understudy would take.
 #define PIDS_ENOUGH 32
 #define MEMORY_ENOUGH (64u << 20)
+#define FEED_MS 10000
 #define ARGUMENT_MAX (96 * 1024) // of a script; the kernel takes 128 KiB
 
 // What a process starts with, beside what it was asked to.
@@ -20,6 +22,7 @@ struct stance {
 	struct use_spec use;
 	struct pairs env;
 	struct buf prelude, script, input;
+	size_t fed; // bytes of `input` that are the state
 	struct understudy *understudy;
 	struct buf cue;
 	char *cwd;
@@ -86,6 +89,7 @@ static void feed_script(struct stance *stance, const struct use_spec *use, const
 
 	stance->input = BUF_INIT(stance->script.len + use->stdin_bytes.len + 4096);
 	shell_feed(&stance->input, keep, buf_view(&stance->script));
+	stance->fed = stance->input.len;
 	if (use->stdin_bytes.at)
 		buf_str(&stance->input, use->stdin_bytes);
 	stance->use.stdin_bytes = buf_view(&stance->input);
@@ -227,5 +231,11 @@ fallible spawn_process(const struct visit *visit, const struct use_spec *use,
 	}
 	outfit_make(visit, &stance.use, &outfit);
 	outfit.spec.open_stdin = spec->open_stdin;
-	return visit_explain(procs_start(visit->box, &proc, out));
+	TRY(visit_explain(procs_start(visit->box, &proc, out)));
+	if (stance.fed) { // a process that is slow to read has begun all the same
+		struct loop *loop = visit->entry->fleet->loop;
+
+		err_free(proc_await_input(*out, stance.fed, loop_now(loop) + FEED_MS));
+	}
+	return OK;
 }

@@ -6,6 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
+from convs import kill_daemon  # noqa: E402
 from visits import Site, free_port  # noqa: E402
 from wsclient import Refused, Terminal  # noqa: E402
 
@@ -80,6 +81,21 @@ def state_edges(box):
     box.say("over", "V=$(head -c %d /dev/zero | tr '\\0' v)" % (8 * mib + 1))
     got = [box.post(path, {"command": "true", "sessionId": "over"}) for path in ("/api/execute/stream", "/api/process/start")]
     c.same([(one.status, one.json["reason"]) for one in got], [(413, "state_too_large")] * 2, "one byte over 8 MiB is refused to both")
+
+
+def state_outlives(cove):
+    """A start that was told is a start with all of the state, whatever becomes of the daemon."""
+    box = Box(cove)
+    box.say("kept", "V=$(head -c 7000000 /dev/zero | tr '\\0' v)")
+    got = []
+    for i in range(3):
+        made = box.post("/api/process/start", {"command": "echo ${#V}", "sessionId": "kept"}).json["processId"]
+        kill_daemon(cove)
+        path = box.base + "/api/process/" + made
+        c.until(lambda: cove.get(path).json["process"]["status"] != "running", 60)
+        got.append((cove.get(path).json["process"].get("exitCode"), cove.get(path + "/logs").json["stdout"]))
+    c.same(got, [(0, "7000000\n")] * 3, "a process with a large state runs, though the daemon is killed as soon as it is told")
+    cove.delete(box.box)
 
 
 def terminal_state(box):
@@ -247,6 +263,7 @@ box = Box(cove)
 large_states(box)
 state_edges(box)
 terminal_state(box)
+state_outlives(cove)
 limits_travel(box)
 few_files(box)
 verbose(box)
