@@ -154,7 +154,7 @@ static void lone_lifecycle(struct net *net, int rounds)
 	promise("create-exec.p95", samples_pct(&up, 95), 8, 1, "ms");
 	promise("destroy.p50", samples_pct(&down, 50), 2, 1, "ms");
 	if (bwrap.count)
-		promise("lifecycle/bwrap", samples_pct(&all, 50) / samples_pct(&bwrap, 50), 1.2, 1,
+		promise("lifecycle/bwrap", samples_pct(&all, 50) / samples_pct(&bwrap, 50), 0.95, 1,
 			"x");
 	if (crun.count)
 		promise("lifecycle/crun", samples_pct(&all, 50) / samples_pct(&crun, 50), 0.3, 1,
@@ -429,7 +429,7 @@ static double rss_mib(int pid)
 
 static void density(struct net *net, int top)
 {
-	static const int marks[] = {10, 100, 500, 1000, 2000};
+	static const int marks[] = {10, 100, 500, 1000, 2000, 5000};
 	char(*ids)[64] = calloc((size_t)top, sizeof(*ids));
 	double before = mem_at_rest(), first = 0, last = 0;
 	int alive = 0;
@@ -454,12 +454,18 @@ static void density(struct net *net, int top)
 			first = last;
 		printf("  %5d alive: create + exec p50 %.3f ms, %.3f MiB a box, daemon %.1f MiB\n",
 		       alive, last, (mem_used_mib() - before) / alive, rss_mib(daemon_pid));
-		if (marks[m] == 500)
+		if (alive == 500)
 			promise("memory.idle-box.500", (mem_at_rest() - before) / alive, 0.5, 1,
 				"MiB");
+		if (alive == 2000)
+			promise("memory.idle-box.2000", (mem_at_rest() - before) / alive, 0.65, 1,
+				"MiB");
+		if (alive == 2000)
+			promise("density.2000/10", last / first, 2, 1, "x");
+		if (alive == 5000)
+			promise("density.5000/10", last / first, 1.5, 1, "x");
 		free(lone.at);
 	}
-	promise("density.2000/10", last / first, 2, 1, "x");
 	while (alive)
 		destroy(net, ids[--alive]);
 	free(ids);
@@ -568,7 +574,7 @@ int main(int argc, char **argv)
 	PART("store", store_cost(net, rounds))
 	PART("neighbour", neighbour_bench(net))
 	PART("burst", burst(net, 5))
-	PART("density", density(net, 2000))
+	PART("density", density(net, 5000))
 	PART("recovery", recovery_bench(net, 500)) // last: the daemon is another one then
 	net_close(net);
 	free(net);
