@@ -231,7 +231,8 @@ static fallible stream(struct http *x, const struct entry *entry, struct wish *w
 	return http_end(x);
 }
 
-// Whoever asks after what he has just seen finds it. A state that cannot be written can be read.
+// A client that asks for a connection that it has just seen finds it. A state that cannot be
+// written can be read.
 static void settle(struct fleet *fleet)
 {
 	if (!fleet->egress)

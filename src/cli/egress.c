@@ -38,8 +38,8 @@ static size_t layout_width(const struct layout *layout)
 	return width + (layout->size ? 2 * layout->size + layout->took + 3 : 0);
 }
 
-// The table of a terminal that is `columns` wide; 0: of none. What is narrower than the smallest
-// table gets that one.
+// The table of a terminal that is `columns` wide; 0: of none. A terminal that is narrower than the
+// smallest table gets that one.
 static struct layout layout_for(size_t columns)
 {
 	struct layout layout = LAYOUT_WIDE;

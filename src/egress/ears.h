@@ -1,4 +1,5 @@
-// Whoever waits for news of a box's ledger. Only boxes that somebody listens to cost anything.
+// Listeners that wait for news of a box's ledger. Only boxes that somebody listens to cost
+// anything.
 #pragma once
 
 #include <stdint.h>

@@ -128,7 +128,7 @@ static fallible read_request(struct follow *follow, bool first, bool *out_over)
 	}
 }
 
-// Whom it is for: exactly one Host, or none and the connection has a name already.
+// The host that a request is for: exactly one Host, or none and the connection has a name already.
 static bool read_name(struct follow *follow)
 {
 	struct str host = http1_field(&follow->request, "host");

@@ -1,5 +1,5 @@
-// The listener in a box's network, and the life of what it accepts. What is beyond the limits of
-// rate and open connections waits, unread, for WAIT_MS, and is reset then. A connection that is
+// The listener in a box's network, and the life of what it accepts. A connection beyond the limits
+// of rate and open connections waits, unread, for WAIT_MS, and is reset then. A connection that is
 // over a budget is read as far as its name, to be told so in words.
 //
 // A connection is a task until it is known and judged; then it is a pour, or stays a task where its

@@ -231,8 +231,8 @@ static void read_trust(void *arg)
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
 	SSL_CTX_set_alpn_protos(context, http1, sizeof(http1) - 1);
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-	// Many servers hang up without a close_notify: sealed_is_cut() tells. What HTTP says of
-	// lengths is checked above.
+	// Many servers hang up without a close_notify: sealed_is_cut() tells. Lengths that
+	// HTTP tells are checked above.
 	SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_set_default_verify_paths(context);
 	if (trust->more.len && !trust_more(context, trust->more)) {

@@ -10,8 +10,8 @@
 
 struct sealed;
 
-// Whom to believe as a client: the host's certificates and `more` (PEM). Waits: read by a worker
-// when it is first asked for. INTERNAL.
+// Certificates that a client believes: the host's certificates and `more` (PEM). Waits: read by a
+// worker when it is first asked for. INTERNAL.
 struct trust;
 struct trust *trust_new(struct str more);
 void trust_free(struct trust *trust); // takes NULL

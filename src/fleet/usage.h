@@ -5,7 +5,7 @@
 #include "fleet/fleet.h"
 #include "model/order.h"
 
-// Waits, one second at most. What could not be learned is ORDER_USAGE_UNKNOWN.
+// Waits, one second at most. A number that could not be learned is ORDER_USAGE_UNKNOWN.
 void usage_ask(struct fleet *fleet, const char *id, struct order_usage *out);
 // "usage": {…}, null for what is unknown.
 void usage_put(struct json_out *out, const struct order_usage *usage);

@@ -102,8 +102,8 @@ static fallible read_paths(struct backup *backup, const struct json *json)
 }
 
 // A glob as upstream means it: what says "at any depth" is dropped, for a bare name means that
-// here. One that begins with a slash means a path beneath the directory, or, if it begins with the
-// directory's own path, that very place.
+// here. A pattern that begins with a slash means a path beneath the directory, or, if it begins
+// with the directory's own path, that very place.
 static const char *plain_glob(struct arena *arena, const char *dir, struct str glob)
 {
 	auto_buf plain = BUF_INIT(PATH_LONGEST + 1);

@@ -1,6 +1,6 @@
 // A tape as a stream of events: each run of output is one, with an id from which a client that lost
 // its connection goes on. A slow client slows the command once more was written than is kept; one
-// that leaves disturbs nothing. What a client cannot get is told: `detached`, `truncated`.
+// that leaves disturbs nothing. Bytes that a client cannot get are told: `detached`, `truncated`.
 #pragma once
 
 #include "inbox/job.h"

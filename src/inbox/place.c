@@ -71,7 +71,7 @@ fallible place_user(struct place *place, const struct json *json)
 	return OK;
 }
 
-// Whoever has no room for one more session has nothing in its line either.
+// A box without room for one more session has no commands of that session in line either.
 static fallible find_session(struct place *place, struct session **out)
 {
 	struct err *err = shells_take(&place->visit, place->session, out);

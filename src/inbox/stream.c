@@ -1,5 +1,5 @@
 // The command is started as a process and its tape followed from the first byte: the client gets
-// all of it. One that leaves does not disturb the command.
+// all of it. A reader that leaves does not disturb the command.
 #include "inbox/stream.h"
 
 #include <stdio.h>

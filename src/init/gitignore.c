@@ -2,8 +2,8 @@
 // `base` is how much of a path beneath the root leads to that directory, or, for a directory above
 // the root, `prefix` is what leads from there to the root.
 //
-// Ignore files are bounded in size. One that cannot be read is an error: a backup without its rules
-// would hold what its owner meant to leave out.
+// Ignore files are bounded in size. A file that cannot be read is an error: a backup without its
+// rules would hold what its owner meant to leave out.
 #include "init/gitignore.h"
 
 #include <errno.h>

@@ -242,7 +242,7 @@ static void dial_attempt_ready(struct watch *watch, uint32_t events)
 	task_wake(attempt->task);
 }
 
-// Begins the next attempt. One that fails at once is closed, and the one after it is due at once.
+// Begins the next attempt. An attempt that fails at once is closed, and the next is due at once.
 static fallible dial_race_begin(struct dial_race *race, const char *host, uint16_t port)
 {
 	struct dial_attempt *attempt = &race->at[race->begun];
@@ -275,7 +275,7 @@ static fallible dial_race_begin(struct dial_race *race, const char *host, uint16
 	return loop_watch(race->loop, &attempt->watch, EPOLLOUT | EPOLLONESHOT);
 }
 
-// The number of an attempt that is connected, or -1. Those that failed are closed.
+// The number of an attempt that is connected, or -1. Attempts that failed are closed.
 static int dial_race_winner(struct dial_race *race)
 {
 	for (size_t i = 0; i < race->begun; i++) {

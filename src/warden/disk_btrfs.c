@@ -253,8 +253,8 @@ static fallible pool_open(const struct disk_place *place, void **out)
 	return OK;
 }
 
-// No more boxes in a pool that is full and cannot grow. One that only has not grown yet takes them:
-// a new disk needs little.
+// No more boxes in a pool that is full and cannot grow. A pool that has merely not grown yet takes
+// them: a new disk needs little.
 static fallible pool_admit(const struct pool *pool)
 {
 	struct statfs fs;

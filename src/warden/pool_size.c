@@ -9,7 +9,7 @@
 //
 // Shrinking: compact chunks that are nearly empty, move those beyond the new end (btrfs does that
 // within the resize), commit, and only then truncate the file. Another child does it, so that the
-// growth can cancel it at any time. Whatever step a crash hits, the file is at least as large as
+// growth can cancel it at any time. After a crash at any step the file is at least as large as
 // the file system in it, and has no holes.
 //
 // syscalls: clone close_range dup2 dup3 prctl exit_group syncfs fallocate ftruncate fstat fstatfs
@@ -282,7 +282,7 @@ static void pool_shrink_begin(struct pool_watch *watch)
 }
 
 // A child may have ended between two steps, and left a file that is larger than the file system in
-// it. Nothing uses the rest. What the child told btrfs is on the disk.
+// it. Nothing uses the rest. The sizes that the child told btrfs are on the disk.
 static void pool_settle(struct pool_watch *watch)
 {
 	uint64_t size = 0;
