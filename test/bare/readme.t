@@ -5,9 +5,10 @@
 A comment `# => TEXT` (up to a colon) must be in the output of its command, `# exits with N` is its status; else that is 0. `make run` has a terminal of its own
 until `make test`. The address in the clone line is replaced by that of this checkout; nothing else is.
 
-    BARE_TEST=0   leaves `make test` out
-    BARE_KEEP=1   keeps the root
-    TAP_AGAIN=1   only `make test`, in the root that a run which failed left behind, and there only what failed
+    readme.t             all of it
+    readme.t commands    all but `make test`, in a fresh root that is left for that
+    readme.t test        `make test`, in that root; with TAP_AGAIN=1 only the tests that failed in it
+    BARE_KEEP=1          keeps the root; one in which something failed is kept in any case
 """
 import ctypes
 import fcntl
@@ -29,8 +30,8 @@ import cove as c  # noqa: E402
 TOOL = os.path.join(c.ROOT, "tools", "bare-root")
 HOME = os.environ.get("BARE_HOME", os.path.join(c.ROOT, "build", "bare"))
 CLONE = "https://git.example.org/cove.git"
-AGAIN = os.environ.get("TAP_AGAIN") == "1"
-TEST = os.environ.get("BARE_TEST") != "0"
+ROOT = os.path.join(HOME, "root")
+PART = sys.argv[1] if len(sys.argv) > 1 else "all"
 # What is typed at a command that waits for a person: after which output, and which keys.
 TYPED = {"cove shell": [(r"[$#] (\x1b\S*)?$", "exit\r")], "cove python": [(r">>> ", "6*7\r"), (r"\b42\b", "\x04")]}
 
@@ -83,7 +84,7 @@ class Terminal:
         ready, _, _ = select.select([self.tty, self.told], [], [], seconds)
         if self.tty in ready:
             try:
-                self.log = (self.log + os.read(self.tty, 65536).decode(errors="replace")).replace("\r\n", "\n")
+                self.log = self.log[:-1] + (self.log[-1:] + os.read(self.tty, 65536).decode(errors="replace")).replace("\r\n", "\n")
             except OSError:
                 return -1
         elif self.told in ready:
@@ -121,15 +122,29 @@ class Terminal:
         os.waitpid(self.pid, 0)
 
 
+def figure(text):
+    """Shown by .ci/run, whether or not something failed."""
+    c.note("bare root: " + text)
+
+
+def used(label, *path):
+    figure("%s: %s MB" % (label, subprocess.run(["du", "-sm", os.path.join(ROOT, *path)], capture_output=True, text=True).stdout.split("\t")[0]))
+
+
 def start_root():
-    if not (AGAIN and os.path.isdir(os.path.join(HOME, "root"))):
+    if PART == "test":
+        if not c.ok(os.path.exists(os.path.join(ROOT, "root", "cove", "Makefile")), "there is a root with a clone", "readme.t commands makes it"):
+            c.done()
+    else:
         made = subprocess.run([TOOL, "make"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if not c.ok(made.returncode == 0, "a bare Debian 12 is made", made.stdout[-4000:]):
             c.done()
     libc = ctypes.CDLL(None)
-    root = subprocess.Popen([TOOL, "run", "sh", "-c", "echo up; exec cat"], stdout=subprocess.PIPE, stdin=subprocess.PIPE,
+    root = subprocess.Popen([TOOL, "run", "sh", "-c", "echo up; exec cat"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.PIPE,
                             start_new_session=True, preexec_fn=lambda: libc.prctl(1, signal.SIGTERM))
-    c.ok(root.stdout.readline() == b"up\n", "and entered")
+    if not c.ok(root.stdout.readline() == b"up\n", "and entered"):
+        c.note(root.communicate()[1].decode(errors="replace")[-2000:])
+        c.done()
     return root
 
 
@@ -152,67 +167,80 @@ def check(terminal, line, seconds=900):
     status = terminal.run(line, seconds)
     good = status == int(want.group(1) if want else 0) and (not shown or shown.group(1).strip() in terminal.log)
     c.ok(good, re.sub(r"\s+#.*", "", head), "status %s" % status, terminal.log[-3000:])
+    if not isinstance(status, int):
+        raise Stuck
     return status
 
 
-def tests(terminal):
+class Stuck(Exception):
+    """A command that does not end: nothing can be said of those after it."""
+
+
+def tests():
     began = time.monotonic()
-    status = terminal.run("make test", 7200)
+    shell = Terminal()
+    shell.run("cd cove", 60)
+    status = shell.run("make test", 8400)
+    figure("make test took %d s" % (time.monotonic() - began))
     c.same(status, 0, "make test")
-    for line in terminal.log.splitlines()[-int(os.environ.get("CI_LINES", "150")) if status else -3:]:
-        c.note(line)
-    c.note("make test took %d s" % (time.monotonic() - began))
-
-
-def copy_out():
-    """The TAP of the tests, and what was built, which is up to date in this checkout."""
-    made = os.path.join(HOME, "root", "root", "cove", "build")
-    tap = os.path.join(c.ROOT, "build", "release", "tap")
+    made, tap = os.path.join(ROOT, "root", "cove", "build", "release", "tap"), os.path.join(c.ROOT, "build", "release", "tap")
     shutil.rmtree(tap, ignore_errors=True)
-    if os.path.isdir(os.path.join(made, "release", "tap")):
-        shutil.copytree(os.path.join(made, "release", "tap"), tap)
-    c.note("the root takes " + subprocess.run(["du", "-sh", "--apparent-size", os.path.join(HOME, "root")], capture_output=True, text=True).stdout.split("\t")[0])
+    if not os.path.isdir(made):
+        return c.note(shell.log[-8000:])
+    shutil.copytree(made, tap)
+    *lines, last = subprocess.run([os.path.join(c.ROOT, "tools", "tally"), tap], capture_output=True, text=True).stdout.splitlines()
+    c.note("\n".join(lines))
+    print(last, flush=True)
+    return None
 
 
 def follow():
-    """The blocks, one after another."""
+    """The blocks, one after another, up to `make test`."""
     server = shell = None
+    began = cloned = time.monotonic()
     for line in [line for block in blocks() for line in commands(block)]:
         if line.startswith("make run"):
             server, shell = shell, Terminal()
             quiet_start(server)
+            used("the data directory after the first start", "var", "lib", "cove")
         elif line != "make test":
             shell = shell or Terminal()
+            if line.startswith("git clone"):
+                cloned = time.monotonic()
             check(shell, line.replace(CLONE, "/srv/cove.git"))
+            if line.startswith("build/cove run"):
+                figure("%d s from the clone to the first sandbox" % (time.monotonic() - cloned))
         else:
             os.write(server.tty, b"\x03")
             c.ok(server.wait(120) in (0, 130), "Ctrl-C ends make run", server.log[-1000:])
             c.same(shell.run("ls /proc/*/exe -l 2>/dev/null | grep -c build/cove", 60), 1, "and cove with it") or c.note(shell.log)
             server.close()
-            if TEST:
-                tests(shell)
+    figure("README's commands took %d s" % (time.monotonic() - began))
 
 
 def main():
-    c.need_root()
+    if not c.ok(os.geteuid() == 0, "this is root, who may make and enter a bare root"):
+        c.done()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
     root = start_root()
     try:
-        if AGAIN:
-            shell = Terminal()
-            shell.run("cd cove", 10)
-            tests(shell)
-        else:
+        if PART != "test":
             follow()
+        if PART != "commands":
+            tests()
+    except Stuck:
+        pass
     except BaseException:
         root.terminate()  # the root is removed, too
         root.wait()
         raise
     root.stdin.close()
-    c.same(root.wait(), 0, "the root is left")
-    copy_out()
-    if not c.failures() and os.environ.get("BARE_KEEP") != "1":
+    c.same(root.wait(), 0, "the root is left") or c.note(root.stderr.read().decode(errors="replace")[-2000:])
+    used("the clone, with what was built", "root", "cove")
+    used("the data directory", "var", "lib", "cove")
+    used("the whole root", ".")
+    if PART != "commands" and not c.failures() and os.environ.get("BARE_KEEP") != "1":
         subprocess.run([TOOL, "remove"], check=True)
     c.done()
 
