@@ -249,8 +249,9 @@ class Sampler(threading.Thread):
 
 def power_off(cove):
     """Everything ends without a word, and the kernel forgets its groups."""
-    pids = cove.children()
     os.kill(cove.process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, cove.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # it starts no more children
+    pids = cove.children()
     for pid in list(pids.values()) + [cove.process.pid]:
         os.kill(pid, signal.SIGKILL)
     cove.process.wait()
