@@ -85,7 +85,7 @@ static fallible client_gone(void)
 	return err_new(CANCELLED, "client_gone", "nobody could be told of the sandbox");
 }
 
-static fallible make(struct http *x, struct spec *spec, struct pledge *pledge)
+static fallible api_boxes_make(struct http *x, struct spec *spec, struct pledge *pledge)
 {
 	struct door *door = door_of(x);
 	auto_buf body = BUF_INIT(REPLY_MAX);
@@ -143,7 +143,7 @@ static fallible answer_made(struct http *x, struct pledge *pledge)
 }
 
 // The answer may be as young as the request that it was first given to.
-static fallible replay(struct http *x, const struct pledge *pledge)
+static fallible api_boxes_replay(struct http *x, const struct pledge *pledge)
 {
 	TRY(fleet_flush(door_of(x)->fleet));
 	http_set(x, "Location", pledge_place(pledge));
@@ -166,7 +166,7 @@ fallible api_boxes_create(struct http *x)
 	TRY(door_json(x, &json, &text));
 	TRY(spec_read(json, fleet_bounds(door->fleet), &spec));
 	if (!key.at)
-		return make(x, &spec, NULL);
+		return api_boxes_make(x, &spec, NULL);
 	secret_sha256(text.at ? text.at : "", text.len, hash);
 	hash[0] ^= !may_use(x); // the answer to one who may holds the credential
 	for (;;) {
@@ -179,9 +179,9 @@ fallible api_boxes_create(struct http *x)
 		pledge_void(take_ptr(pledge));
 	}
 	if (!first)
-		return replay(x, pledge);
+		return api_boxes_replay(x, pledge);
 	pledge_mark(pledge, spec.pledge);
-	return make(x, &spec, pledge);
+	return api_boxes_make(x, &spec, pledge);
 }
 
 fallible api_boxes_ensure(struct http *x)
@@ -210,7 +210,7 @@ fallible api_boxes_ensure(struct http *x)
 	return answer_record(x, made ? 201 : 200, record);
 }
 
-static fallible read_flag(struct http *x, const char *key, bool *out)
+static fallible api_boxes_read_flag(struct http *x, const char *key, bool *out)
 {
 	struct str text = http_query(x, key);
 
@@ -231,7 +231,7 @@ fallible api_boxes_get(struct http *x)
 	bool with_usage = true;
 
 	TRY(check_key(x));
-	TRY(read_flag(x, "usage", &with_usage));
+	TRY(api_boxes_read_flag(x, "usage", &with_usage));
 	TRY(fleet_get(fleet, door_who(x), x->params[0], &record));
 	if (with_usage) {
 		usage_ask(fleet, arena_fmt(x->arena, "%s", record->id), &usage);
@@ -257,7 +257,7 @@ fallible api_boxes_delete(struct http *x)
 	bool waits = true;
 
 	TRY(check_key(x));
-	TRY(read_flag(x, "wait", &waits));
+	TRY(api_boxes_read_flag(x, "wait", &waits));
 	TRY(life_delete(door_of(x)->fleet, door_who(x), x->params[0], waits));
 	return http_reply_empty(x, waits ? 204 : 202);
 }
@@ -296,7 +296,7 @@ fallible api_boxes_start(struct http *x)
 
 // Every `label=name=value` of the query. *out_none: no box can have them all, for two give one name
 // different values.
-static fallible read_labels(struct http *x, struct pairs *out, bool *out_none)
+static fallible api_boxes_read_labels(struct http *x, struct pairs *out, bool *out_none)
 {
 	struct str rest = x->url.query, key, raw;
 
@@ -443,8 +443,8 @@ fallible api_boxes_list(struct http *x)
 	if (cursor.at && !cursor_open(door_of(x)->pass_key, cursor, &after))
 		return err_hint(err_new(INVALID, "bad_cursor", "this is not a cursor"),
 				"send the 'cursor' of the page before, or none");
-	TRY(read_flag(x, "usage", &with_usage));
-	TRY(read_labels(x, &labels, &none));
+	TRY(api_boxes_read_flag(x, "usage", &with_usage));
+	TRY(api_boxes_read_labels(x, &labels, &none));
 	page.records = arena_take(x->arena, max * sizeof(void *));
 	TRY(fleet_page(door_of(x)->fleet, door_who(x), &labels, after, max, page.records,
 		       &page.count, &page.last));

@@ -7,7 +7,7 @@
 
 #define REPLY_MAX (1 << 20)
 
-static fallible ask(const struct http *x)
+static fallible dev_ask(const struct http *x)
 {
 	TRY(access_ask(door_who(x), ACCESS_HOUSE));
 	if (faults_are_open())
@@ -16,7 +16,7 @@ static fallible ask(const struct http *x)
 			"start cove with --dev");
 }
 
-static fallible answer(struct http *x)
+static fallible dev_answer(struct http *x)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -32,10 +32,10 @@ fallible api_dev_set(struct http *x)
 {
 	auto_json json = NULL;
 
-	TRY(ask(x));
+	TRY(dev_ask(x));
 	TRY(door_json(x, &json, NULL));
 	TRY(faults_set(json));
-	return answer(x);
+	return dev_answer(x);
 }
 
 #define STEP_MAX_MS (100ll * 366 * 86400000)
@@ -48,7 +48,7 @@ fallible api_dev_clock(struct http *x)
 	uint64_t step = 0;
 	bool back = false;
 
-	TRY(ask(x));
+	TRY(dev_ask(x));
 	TRY(door_json(x, &json, NULL));
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
@@ -60,13 +60,13 @@ fallible api_dev_clock(struct http *x)
 
 fallible api_dev_list(struct http *x)
 {
-	TRY(ask(x));
-	return answer(x);
+	TRY(dev_ask(x));
+	return dev_answer(x);
 }
 
 fallible api_dev_clear(struct http *x)
 {
-	TRY(ask(x));
+	TRY(dev_ask(x));
 	faults_clear();
 	return http_reply_empty(x, 204);
 }

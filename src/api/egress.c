@@ -24,7 +24,7 @@ struct wish {
 	const char *box; // as it is spelled in hints
 };
 
-static fallible read_wish(struct http *x, const struct entry *entry, struct wish *out)
+static fallible api_egress_read_wish(struct http *x, const struct entry *entry, struct wish *out)
 {
 	struct str after = http_query(x, "after"), verdict = http_query(x, "verdict");
 
@@ -51,8 +51,8 @@ static void put_known(struct json_out *out, const char *key, const char *text)
 	json_put_text(out, key, *text ? text : NULL);
 }
 
-static void write_row(struct json_out *out, const struct wish *wish,
-		      const struct store_egress_row *row)
+static void api_egress_write_row(struct json_out *out, const struct wish *wish,
+				 const struct store_egress_row *row)
 {
 	auto_buf hint = BUF_INIT(ROW_MAX);
 
@@ -77,7 +77,8 @@ static void write_row(struct json_out *out, const struct wish *wish,
 }
 
 // Of a sandbox whose way is open, with what passes right now.
-static struct egress_counts count(const struct entry *entry, const struct store_egress_sums *sums)
+static struct egress_counts api_egress_count(const struct entry *entry,
+					     const struct store_egress_sums *sums)
 {
 	if (entry->way)
 		return egress_box_counts(entry->way);
@@ -124,7 +125,7 @@ static fallible write_rows(struct http *x, struct wish *wish, struct json_out *o
 			place->after = page.at[i].id;
 			if (!is_wanted(wish, &page.at[i]))
 				continue;
-			write_row(out, wish, &page.at[i]);
+			api_egress_write_row(out, wish, &page.at[i]);
 			found++;
 		}
 		*out_more = page.count == BATCH || i < page.count;
@@ -133,7 +134,7 @@ static fallible write_rows(struct http *x, struct wish *wish, struct json_out *o
 	return OK;
 }
 
-static fallible reply_page(struct http *x, const struct entry *entry, struct wish *wish)
+static fallible api_egress_reply_page(struct http *x, const struct entry *entry, struct wish *wish)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -147,7 +148,7 @@ static fallible reply_page(struct http *x, const struct entry *entry, struct wis
 	json_begin(&out, '[');
 	TRY(write_rows(x, wish, &out, &more, &missed, &sums));
 	json_end(&out, ']');
-	counts = count(entry, &sums);
+	counts = api_egress_count(entry, &sums);
 	write_totals(&out, &counts);
 	snprintf(last, sizeof(last), "%llu", (unsigned long long)wish->place.after);
 	json_put_text(&out, "cursor", more ? last : NULL);
@@ -158,7 +159,7 @@ static fallible reply_page(struct http *x, const struct entry *entry, struct wis
 }
 
 // All that there is behind the place.
-static fallible pour(struct http *x, struct wish *wish)
+static fallible api_egress_pour(struct http *x, struct wish *wish)
 {
 	bool more = true;
 
@@ -176,7 +177,7 @@ static fallible pour(struct http *x, struct wish *wish)
 			if (!is_wanted(wish, &page.at[i]))
 				continue;
 			buf_clear(&line);
-			write_row(&out, wish, &page.at[i]);
+			api_egress_write_row(&out, wish, &page.at[i]);
 			snprintf(id, sizeof(id), "%llu", (unsigned long long)page.at[i].id);
 			sse_put(&text, STR("verdict"), str_of(id), buf_view(&line));
 		}
@@ -191,7 +192,7 @@ static fallible pour(struct http *x, struct wish *wish)
 }
 
 // `heard`: how often the ear had rung when the store was last looked at.
-static fallible wait_for_more(struct http *x, struct ear *ear, uint64_t heard)
+static fallible api_egress_wait_for_more(struct http *x, struct ear *ear, uint64_t heard)
 {
 	struct err *err;
 
@@ -206,7 +207,7 @@ static bool is_there(const struct entry *entry)
 	return entry->listed && entry->record.state != STATE_DELETING && !entry->fleet->closing;
 }
 
-static fallible stream(struct http *x, const struct entry *entry, struct wish *wish)
+static fallible api_egress_stream(struct http *x, const struct entry *entry, struct wish *wish)
 {
 	struct store_egress_sums sums;
 	auto_ear ear = NULL;
@@ -224,16 +225,16 @@ static fallible stream(struct http *x, const struct entry *entry, struct wish *w
 	while (is_there(entry)) {
 		uint64_t heard = ear_count(ear);
 
-		TRY(pour(x, wish));
+		TRY(api_egress_pour(x, wish));
 		if (is_there(entry))
-			TRY(wait_for_more(x, ear, heard));
+			TRY(api_egress_wait_for_more(x, ear, heard));
 	}
 	return http_end(x);
 }
 
 // A client that asks for a connection that it has just seen finds it. A state that cannot be
 // written can be read.
-static void settle(struct fleet *fleet)
+static void api_egress_settle(struct fleet *fleet)
 {
 	if (!fleet->egress)
 		return;
@@ -256,7 +257,8 @@ fallible api_egress(struct http *x)
 	entry = found;
 	if (!fleet->store)
 		return err_new(UNAVAILABLE, "state_unwritable", "nothing is kept");
-	TRY(read_wish(x, entry, &wish));
-	settle(fleet);
-	return events_wants_stream(x) ? stream(x, entry, &wish) : reply_page(x, entry, &wish);
+	TRY(api_egress_read_wish(x, entry, &wish));
+	api_egress_settle(fleet);
+	return events_wants_stream(x) ? api_egress_stream(x, entry, &wish)
+				      : api_egress_reply_page(x, entry, &wish);
 }

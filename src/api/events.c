@@ -40,7 +40,7 @@ static const char *tenant_of(struct http *x)
 	return asked.at ? arena_dup(x->arena, asked.at, asked.len) : NULL;
 }
 
-static fallible read_wish(struct http *x, struct wish *out)
+static fallible api_events_read_wish(struct http *x, struct wish *out)
 {
 	*out = (struct wish){
 		.kind = http_query(x, "kind"),
@@ -52,8 +52,8 @@ static fallible read_wish(struct http *x, struct wish *out)
 				http_query(x, "limit"), &out->place);
 }
 
-static fallible read_page(struct http *x, const struct wish *wish, size_t max, struct arena *arena,
-			  struct store_events *out)
+static fallible api_events_read_page(struct http *x, const struct wish *wish, size_t max,
+				     struct arena *arena, struct store_events *out)
 {
 	struct store_events_ask ask = {
 		.tenant = wish->tenant,
@@ -65,7 +65,8 @@ static fallible read_page(struct http *x, const struct wish *wish, size_t max, s
 	return store_events_page(door_of(x)->fleet->store, &ask, arena, out);
 }
 
-static bool is_wanted(struct http *x, const struct wish *wish, const struct store_event *event)
+static bool api_events_is_wanted(struct http *x, const struct wish *wish,
+				 const struct store_event *event)
 {
 	if (wish->kind.at && !event_matches(event->kind, wish->kind))
 		return false;
@@ -103,7 +104,7 @@ static void settle_sandbox(struct http *x, struct wish *wish)
 			arena_dup(x->arena, entry->record.id, strlen(entry->record.id)));
 }
 
-static fallible reply_page(struct http *x, struct wish *wish)
+static fallible api_events_reply_page(struct http *x, struct wish *wish)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -119,11 +120,11 @@ static fallible reply_page(struct http *x, struct wish *wish)
 		auto_arena arena = arena_new();
 		size_t i;
 
-		TRY(read_page(x, wish, BATCH, arena, &page));
+		TRY(api_events_read_page(x, wish, BATCH, arena, &page));
 		missed |= page.missed;
 		for (i = 0; i < page.count && count < place->limit; i++) {
 			place->after = page.at[i].id;
-			if (!is_wanted(x, wish, &page.at[i]))
+			if (!api_events_is_wanted(x, wish, &page.at[i]))
 				continue;
 			write_event(&out, &page.at[i]);
 			count++;
@@ -141,7 +142,8 @@ static fallible reply_page(struct http *x, struct wish *wish)
 }
 
 // In the place of what is forgotten. Its number is where to go on from.
-static fallible tell_missed(struct http *x, uint64_t after, const struct store_events *page)
+static fallible api_events_tell_missed(struct http *x, uint64_t after,
+				       const struct store_events *page)
 {
 	auto_buf text = BUF_INIT(512), data = BUF_INIT(256);
 	struct json_out out = json_to(&data);
@@ -159,7 +161,7 @@ static fallible tell_missed(struct http *x, uint64_t after, const struct store_e
 }
 
 // All that there is behind the place.
-static fallible pour(struct http *x, struct wish *wish)
+static fallible api_events_pour(struct http *x, struct wish *wish)
 {
 	bool more = true;
 
@@ -168,16 +170,16 @@ static fallible pour(struct http *x, struct wish *wish)
 		auto_arena arena = arena_new();
 		struct store_events page;
 
-		TRY(read_page(x, wish, BATCH, arena, &page));
+		TRY(api_events_read_page(x, wish, BATCH, arena, &page));
 		if (page.missed && wish->place.after >= wish->told) {
-			TRY(tell_missed(x, wish->place.after, &page));
+			TRY(api_events_tell_missed(x, wish->place.after, &page));
 			wish->told = page.newest;
 		}
 		for (size_t i = 0; i < page.count; i++) {
 			struct json_out out = json_to(&line);
 			char id[24];
 
-			if (!is_wanted(x, wish, &page.at[i]))
+			if (!api_events_is_wanted(x, wish, &page.at[i]))
 				continue;
 			buf_clear(&line);
 			write_event(&out, &page.at[i]);
@@ -194,7 +196,7 @@ static fallible pour(struct http *x, struct wish *wish)
 	return OK;
 }
 
-static fallible wait_for_more(struct http *x)
+static fallible api_events_wait_for_more(struct http *x)
 {
 	struct fleet *fleet = door_of(x)->fleet;
 	struct err *err;
@@ -205,7 +207,7 @@ static fallible wait_for_more(struct http *x)
 	return err;
 }
 
-static fallible stream(struct http *x, struct wish *wish)
+static fallible api_events_stream(struct http *x, struct wish *wish)
 {
 	struct fleet *fleet = door_of(x)->fleet;
 	auto_arena arena = arena_new();
@@ -213,15 +215,15 @@ static fallible stream(struct http *x, struct wish *wish)
 
 	if (wish->place.from_now) {
 		TRY(store_flush(fleet->store));
-		TRY(read_page(x, wish, 1, arena, &page));
+		TRY(api_events_read_page(x, wish, 1, arena, &page));
 		wish->place.after = page.newest;
 	}
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
 	while (!fleet->closing) {
-		TRY(pour(x, wish));
+		TRY(api_events_pour(x, wish));
 		if (!fleet->closing)
-			TRY(wait_for_more(x));
+			TRY(api_events_wait_for_more(x));
 	}
 	return http_end(x);
 }
@@ -245,9 +247,10 @@ fallible api_events(struct http *x)
 	TRY(access_ask(door_who(x), ACCESS_READ));
 	if (!door_of(x)->fleet->store)
 		return no_store();
-	TRY(read_wish(x, &wish));
+	TRY(api_events_read_wish(x, &wish));
 	settle_sandbox(x, &wish);
-	return events_wants_stream(x) ? stream(x, &wish) : reply_page(x, &wish);
+	return events_wants_stream(x) ? api_events_stream(x, &wish)
+				      : api_events_reply_page(x, &wish);
 }
 
 // ---------------------------------------------------------------------------------------- audit
@@ -260,7 +263,7 @@ static void put_hash(struct json_out *out, const char *key, const uint8_t hash[S
 	json_put_str(out, key, buf_view(&hex));
 }
 
-static void write_row(struct json_out *out, const struct store_audit *row)
+static void api_events_write_row(struct json_out *out, const struct store_audit *row)
 {
 	json_begin(out, '{');
 	json_put_int(out, "id", (int64_t)row->id);
@@ -289,7 +292,7 @@ fallible api_audit(struct http *x)
 	TRY(access_ask(door_who(x), ACCESS_KEYS));
 	if (!store)
 		return no_store();
-	TRY(read_wish(x, &wish));
+	TRY(api_events_read_wish(x, &wish));
 	TRY(store_audit_page(store, wish.place.after, wish.tenant, wish.own, wish.place.limit,
 			     arena, &rows, &count));
 	json_begin(&out, '{');
@@ -297,7 +300,7 @@ fallible api_audit(struct http *x)
 	json_begin(&out, '[');
 	for (size_t i = 0; i < count; i++)
 		if (access_sees(door_who(x), rows[i].tenant, rows[i].target))
-			write_row(&out, &rows[i]);
+			api_events_write_row(&out, &rows[i]);
 	json_end(&out, ']');
 	json_put_int(&out, "last", (int64_t)(count ? rows[count - 1].id : wish.place.after));
 	json_put_bool(&out, "more", count == wish.place.limit);

@@ -103,7 +103,7 @@ static void write_queue(struct json_out *out, const struct door *door)
 	json_end(out, '}');
 }
 
-static void write_all(struct json_out *out, struct door *door, bool is_ready, bool in_detail)
+static void health_write_all(struct json_out *out, struct door *door, bool is_ready, bool in_detail)
 {
 	json_begin(out, '{');
 	// Without a warden nothing can be made, but it will be back in a moment.
@@ -137,7 +137,7 @@ static const struct buf *in_detail(struct door *door, bool is_ready)
 	buf_done(text);
 	*text = BUF_INIT(TEXT_MAX);
 	out = json_to(text);
-	write_all(&out, door, is_ready, true);
+	health_write_all(&out, door, is_ready, true);
 	door->health.until = loop_now(door->loop) + FRESH_MS;
 	door->health.changes = changes;
 	door->health.ready = is_ready;
@@ -177,6 +177,6 @@ fallible api_health(struct http *x)
 			x, 200, NULL,
 			(struct str){arena_dup(x->arena, text->at, text->len), text->len});
 	}
-	write_all(&out, door, is_ready, false);
+	health_write_all(&out, door, is_ready, false);
 	return http_reply_json(x, 200, &body);
 }

@@ -63,7 +63,7 @@ fallible api_keys_revoke(struct http *x)
 	return http_reply_empty(x, 204);
 }
 
-static fallible answer(struct http *x, int status, const struct account *account)
+static fallible api_keys_answer(struct http *x, int status, const struct account *account)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -100,7 +100,7 @@ fallible api_tenants_get(struct http *x)
 	const struct account *account;
 
 	TRY(keyring_tenant(ring_of(x), door_who(x), x->params[0], &account));
-	return answer(x, 200, account);
+	return api_keys_answer(x, 200, account);
 }
 
 fallible api_tenants_set(struct http *x)
@@ -111,7 +111,7 @@ fallible api_tenants_set(struct http *x)
 
 	TRY(door_json(x, &json, NULL));
 	TRY(keyring_set_tenant(ring_of(x), door_who(x), x->params[0], json, &account, &made));
-	return answer(x, made ? 201 : 200, account);
+	return api_keys_answer(x, made ? 201 : 200, account);
 }
 
 // Who makes a tenant of that name again shall find nothing of this one's.

@@ -19,7 +19,7 @@
 #define LISTED_MAX 1024
 
 // Held: the caller drops it. NULL: absent.
-static struct entry *find(struct http *x)
+static struct entry *api_ports_find(struct http *x)
 {
 	struct entry *entry = access_find(door_of(x)->fleet, door_who(x), x->params[0]);
 
@@ -29,7 +29,7 @@ static struct entry *find(struct http *x)
 	return entry;
 }
 
-static fallible read_port(struct http *x, uint16_t *out)
+static fallible api_ports_read(struct http *x, uint16_t *out)
 {
 	uint64_t port;
 
@@ -54,7 +54,7 @@ static void put_urls(struct json_out *out, const struct door *door, const struct
 	json_put_text(out, "pathUrl", has_path ? path.at : NULL);
 }
 
-static void put_end(struct json_out *out, int64_t ends_ms)
+static void api_ports_put_end(struct json_out *out, int64_t ends_ms)
 {
 	if (ends_ms)
 		json_put_time(out, "expiresAt", clock_bound(ends_ms));
@@ -69,10 +69,10 @@ static void put_exposed(struct json_out *out, const struct door *door, const str
 	json_put_text(out, "name", port->name);
 	json_put_text(out, "token", port->token);
 	put_urls(out, door, entry, port->port, port->token);
-	put_end(out, port->ends_ms);
+	api_ports_put_end(out, port->ends_ms);
 }
 
-static fallible read_ask(struct http *x, const struct json *json, struct expose_ask *out)
+static fallible api_ports_read_ask(struct http *x, const struct json *json, struct expose_ask *out)
 {
 	static const char *const known[] = {"port", "name", "token", "expiresIn", NULL};
 	uint64_t port = 0, span = 0;
@@ -106,9 +106,9 @@ fallible api_ports_expose(struct http *x)
 	bool is_new = false;
 
 	TRY(door_json(x, &json, NULL));
-	TRY(read_ask(x, json, &ask));
+	TRY(api_ports_read_ask(x, json, &ask));
 	TRY(access_ask(door_who(x), ACCESS_USE));
-	entry = find(x);
+	entry = api_ports_find(x);
 	if (!entry)
 		return life_absent(x->params[0]);
 	TRY(expose_port(entry, &ask, &is_new, &made));
@@ -144,8 +144,9 @@ static fallible ask_listening(struct http *x, const struct entry *entry, struct 
 }
 
 // Both lists are in order of numbers: they are merged.
-static void put_all(struct json_out *out, const struct door *door, const struct entry *entry,
-		    const struct reach_port *heard, size_t count)
+static void api_ports_put_all(struct json_out *out, const struct door *door,
+			      const struct entry *entry, const struct reach_port *heard,
+			      size_t count)
 {
 	const struct portbook *book = &entry->ports;
 
@@ -175,14 +176,14 @@ fallible api_ports_list(struct http *x)
 	size_t count = 0;
 
 	TRY(access_ask(door_who(x), ACCESS_USE));
-	entry = find(x);
+	entry = api_ports_find(x);
 	if (!entry)
 		return life_absent(x->params[0]);
 	TRY(ask_listening(x, entry, heard, &count));
 	json_begin(&out, '{');
 	json_key(&out, "items");
 	json_begin(&out, '[');
-	put_all(&out, door_of(x), entry, heard, count);
+	api_ports_put_all(&out, door_of(x), entry, heard, count);
 	json_end(&out, ']');
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
@@ -194,9 +195,9 @@ fallible api_ports_unexpose(struct http *x)
 	uint16_t port = 0;
 	bool was;
 
-	TRY(read_port(x, &port));
+	TRY(api_ports_read(x, &port));
 	TRY(access_ask(door_who(x), ACCESS_USE));
-	entry = find(x);
+	entry = api_ports_find(x);
 	if (!entry)
 		return life_absent(x->params[0]);
 	TRY(expose_end(entry, port, &was));
@@ -233,10 +234,10 @@ fallible api_ports_link(struct http *x)
 	uint16_t port = 0;
 
 	TRY(door_json(x, &json, NULL));
-	TRY(read_port(x, &port));
+	TRY(api_ports_read(x, &port));
 	TRY(read_span(json, &ends_ms));
 	TRY(access_ask(door_who(x), ACCESS_USE));
-	entry = find(x);
+	entry = api_ports_find(x);
 	if (!entry)
 		return life_absent(x->params[0]);
 	known = portbook_find(&entry->ports, port);
@@ -250,7 +251,7 @@ fallible api_ports_link(struct http *x)
 	json_put_int(&out, "port", port);
 	json_put_text(&out, "token", link);
 	put_urls(&out, door_of(x), entry, port, link);
-	put_end(&out, ends_ms);
+	api_ports_put_end(&out, ends_ms);
 	json_end(&out, '}');
 	return http_reply_json(x, 201, &body);
 }
@@ -276,7 +277,7 @@ fallible api_ports_tcp(struct http *x)
 	auto_closer_fd fd = -1;
 	uint16_t port = 0;
 
-	TRY(read_port(x, &port));
+	TRY(api_ports_read(x, &port));
 	TRY(upgrade_check(x));
 	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &visit));
 	files = (struct files){

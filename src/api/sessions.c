@@ -42,7 +42,7 @@ static void write_room(struct json_out *out, const struct conv_refusal *room)
 }
 
 // The refusal of a cold start tells its numbers.
-static fallible explain(struct http *x, struct convs *convs, struct err *err)
+static fallible sessions_explain(struct http *x, struct convs *convs, struct err *err)
 {
 	struct conv_refusal why = convs_refusal(convs);
 	auto_buf context = BUF_INIT(512);
@@ -61,7 +61,7 @@ static fallible explain(struct http *x, struct convs *convs, struct err *err)
 
 // An id of an owner, or an alias. One with a NUL is refused as one with any other control character
 // and here, because it may become a C string.
-static fallible read_id(const struct json *value, const char *what, struct str *out)
+static fallible sessions_read_id(const struct json *value, const char *what, struct str *out)
 {
 	struct str id;
 
@@ -75,12 +75,12 @@ static fallible read_id(const struct json *value, const char *what, struct str *
 	return OK;
 }
 
-static fallible read_owner(const struct json *object, struct owner *out)
+static fallible sessions_read_owner(const struct json *object, struct owner *out)
 {
-	TRY(read_id(json_get(object, "org"), "org", &out->org));
-	TRY(read_id(json_get(object, "user"), "user", &out->user));
-	TRY(read_id(json_get(object, "bot"), "bot", &out->bot));
-	return read_id(json_get(object, "session"), "session", &out->session);
+	TRY(sessions_read_id(json_get(object, "org"), "org", &out->org));
+	TRY(sessions_read_id(json_get(object, "user"), "user", &out->user));
+	TRY(sessions_read_id(json_get(object, "bot"), "bot", &out->bot));
+	return sessions_read_id(json_get(object, "session"), "session", &out->session);
 }
 
 static fallible read_isolation(const struct json *object, bool *out)
@@ -105,7 +105,7 @@ static fallible read_aliases(const struct json *array, struct conv_spec *out)
 	for (size_t i = 0; i < json_count(array); i++) {
 		struct str alias = {0};
 
-		TRY(read_id(json_at(array, i), "alias", &alias));
+		TRY(sessions_read_id(json_at(array, i), "alias", &alias));
 		if (!alias.at)
 			return err_new(INVALID, "bad_field", "'aliases' must be strings");
 		out->aliases[out->alias_count++] = alias;
@@ -181,14 +181,14 @@ fallible api_sessions_create(struct http *x)
 	TRY(door_json(x, &json, NULL));
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
-	TRY(read_owner(json, &spec.owner));
+	TRY(sessions_read_owner(json, &spec.owner));
 	TRY(read_isolation(json, &spec.isolated));
 	TRY(read_aliases(json_get(json, "aliases"), &spec));
 	TRY(read_runner(x, json_get(json, "runner"), &spec, &env));
 	TRY(templates_resolve(door_of(x)->fleet, door_who(x), template));
 	err = convs_create(convs, door_who(x), &spec, &conv, &made);
 	if (err)
-		return explain(x, convs, err);
+		return sessions_explain(x, convs, err);
 	conv_write(&out, conv, door_who(x));
 	write_cleaned(&body, convs, made);
 	http_set(x, "Location",
@@ -198,7 +198,7 @@ fallible api_sessions_create(struct http *x)
 
 // -------------------------------------------------------------------------------- shown
 
-static fallible find(struct http *x, bool even, struct conv **out)
+static fallible sessions_find(struct http *x, bool even, struct conv **out)
 {
 	struct convs *convs;
 
@@ -212,7 +212,7 @@ fallible api_sessions_get(struct http *x)
 	struct json_out out = json_to(&body);
 	auto_conv conv = NULL;
 
-	TRY(find(x, true, &conv));
+	TRY(sessions_find(x, true, &conv));
 	conv_write(&out, conv, door_who(x));
 	return http_reply_json(x, 200, &body);
 }
@@ -250,7 +250,7 @@ fallible api_sessions_delete(struct http *x)
 	bool gone;
 
 	TRY(access_ask(door_who(x), ACCESS_MAKE));
-	TRY(find(x, true, &conv));
+	TRY(sessions_find(x, true, &conv));
 	TRY(conv_delete(conv, &gone));
 	if (gone)
 		return http_reply_empty(x, 204);
@@ -265,7 +265,7 @@ fallible api_sessions_logs(struct http *x)
 	auto_conv conv = NULL;
 
 	TRY(access_ask(door_who(x), ACCESS_USE));
-	TRY(find(x, true, &conv));
+	TRY(sessions_find(x, true, &conv));
 	conv_write_logs(conv, door_who(x), &out);
 	return http_reply_json(x, 200, &body);
 }
@@ -288,10 +288,10 @@ fallible api_sessions_terminal(struct http *x)
 
 	TRY(access_ask(door_who(x), ACCESS_USE));
 	TRY(upgrade_check(x));
-	TRY(find(x, false, &conv));
+	TRY(sessions_find(x, false, &conv));
 	err = conv_enter(conv);
 	if (err)
-		return explain(x, door_of(x)->convs, err);
+		return sessions_explain(x, door_of(x)->convs, err);
 	name = conv_directory(conv);
 	buf_fmt(&query, "terminal=%s&cwd=/workspace/%s&env=COVE_WORKSPACE=/workspace/%s", name,
 		name, name);
@@ -310,7 +310,7 @@ fallible api_sessions_terminal(struct http *x)
 // --------------------------------------------------------------------------------- runs
 
 // A part of the body as it came: what a runner gets is what was sent.
-static struct str raw(struct http *x, const struct json *value)
+static struct str sessions_raw(struct http *x, const struct json *value)
 {
 	auto_buf buf = BUF_INIT(CONV_INPUT_MAX * 2);
 	struct json_out out = json_to(&buf);
@@ -335,20 +335,20 @@ fallible api_sessions_run(struct http *x)
 	struct err *err;
 
 	TRY(access_ask(door_who(x), ACCESS_USE));
-	TRY(find(x, false, &conv));
+	TRY(sessions_find(x, false, &conv));
 	TRY(door_json(x, &json, NULL));
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
 	TRY(pairs_read_env(json_get(json, "env"), &env));
 	TRY(json_u64(json_get(json, "timeout"), "timeout", 0, TIMEOUT_MAX, &spec.timeout_ms));
-	spec.input = raw(x, json_get(json, "input"));
+	spec.input = sessions_raw(x, json_get(json, "input"));
 	spec.env = &env;
 	if (!spec.input.at || spec.input.len > CONV_INPUT_MAX)
 		return err_new(TOO_LARGE, "input_too_large", "'input' is larger than %d bytes",
 			       CONV_INPUT_MAX);
 	err = conv_run(conv, door_who(x), &spec, &out);
 	if (err)
-		return explain(x, door_of(x)->convs, err);
+		return sessions_explain(x, door_of(x)->convs, err);
 	return http_reply_json(x, 202, &body);
 }
 
@@ -359,7 +359,7 @@ fallible api_sessions_runs(struct http *x)
 	auto_conv conv = NULL;
 	uint64_t max;
 
-	TRY(find(x, true, &conv));
+	TRY(sessions_find(x, true, &conv));
 	TRY(read_limit(x, &max));
 	TRY(conv_write_runs(conv, door_who(x), http_query(x, "cursor"), max, &out));
 	return http_reply_json(x, 200, &body);
@@ -371,7 +371,7 @@ fallible api_sessions_get_run(struct http *x)
 	struct json_out out = json_to(&body);
 	auto_conv conv = NULL;
 
-	TRY(find(x, true, &conv));
+	TRY(sessions_find(x, true, &conv));
 	TRY(conv_write_run(conv, door_who(x), x->params[1], &out));
 	return http_reply_json(x, 200, &body);
 }
@@ -383,7 +383,7 @@ fallible api_sessions_interrupt(struct http *x)
 	auto_conv conv = NULL;
 
 	TRY(access_ask(door_who(x), ACCESS_USE));
-	TRY(find(x, false, &conv));
+	TRY(sessions_find(x, false, &conv));
 	TRY(conv_interrupt(conv));
 	conv_write(&out, conv, door_who(x));
 	return http_reply_json(x, 202, &body);
@@ -397,12 +397,12 @@ fallible api_sessions_answer(struct http *x)
 	auto_json json = NULL;
 
 	TRY(access_ask(door_who(x), ACCESS_USE));
-	TRY(find(x, false, &conv));
+	TRY(sessions_find(x, false, &conv));
 	TRY(door_json(x, &json, NULL));
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
 	TRY(json_str(json_get(json, "question"), "question", &question));
-	answer = raw(x, json_get(json, "answer"));
+	answer = sessions_raw(x, json_get(json, "answer"));
 	if (!answer.at)
 		return err_new(TOO_LARGE, "answer_too_large", "'answer' is too large");
 	TRY(conv_answer(conv, question, answer));
@@ -419,7 +419,7 @@ struct stream_of {
 };
 
 // A line is {"type":"…", and its type is the event's name.
-static struct str type_of(struct str line)
+static struct str sessions_type_of(struct str line)
 {
 	struct str rest = str_skip(line, line.len < 9 ? line.len : 9), type = {0};
 
@@ -441,12 +441,12 @@ static void tell_lines(struct stream_of *of, bool kept)
 
 		snprintf(id, sizeof(id), "%llu", (unsigned long long)(of->reader.offset - rest));
 		if (conv_log_line_is_whole(line))
-			sse_put(&of->out, type_of(line), str_of(id), line);
+			sse_put(&of->out, sessions_type_of(line), str_of(id), line);
 		buf_drop_front(&of->line, len + 1);
 	}
 }
 
-static fallible flush(struct stream_of *of)
+static fallible sessions_flush(struct stream_of *of)
 {
 	if (!buf_ok(&of->out) || !buf_ok(&of->line))
 		return err_new(INTERNAL, "internal", "an event did not fit");
@@ -456,7 +456,7 @@ static fallible flush(struct stream_of *of)
 	return OK;
 }
 
-static fallible read_some(struct stream_of *of, char *room, bool *out_end)
+static fallible sessions_read_some(struct stream_of *of, char *room, bool *out_end)
 {
 	uint64_t passed = of->reader.passed;
 	enum tape_stream stream;
@@ -473,10 +473,10 @@ static fallible read_some(struct stream_of *of, char *room, bool *out_end)
 		return OK;
 	buf_add(&of->line, room, got);
 	tell_lines(of, passed == of->reader.passed);
-	return flush(of);
+	return sessions_flush(of);
 }
 
-static fallible tell(struct stream_of *of)
+static fallible sessions_tell(struct stream_of *of)
 {
 	char *room = arena_take(of->x->arena, READ);
 	bool end = false;
@@ -484,7 +484,7 @@ static fallible tell(struct stream_of *of)
 	http_set(of->x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin(of->x, 200, "text/event-stream"));
 	while (!end)
-		TRY(read_some(of, room, &end));
+		TRY(sessions_read_some(of, room, &end));
 	return http_end(of->x);
 }
 
@@ -505,12 +505,12 @@ fallible api_sessions_events(struct http *x)
 		from = http_field(x, "Last-Event-ID");
 	if (from.at && from.len && !str_to_u64(from, 0, INT64_MAX, &of.offset))
 		return err_new(INVALID, "bad_offset", "'offset' is not a number");
-	TRY(find(x, true, &conv));
+	TRY(sessions_find(x, true, &conv));
 	TRY(conv_log(conv, x->params[1], &tape));
 	if (of.offset > tape_kept(tape))
 		return err_new(INVALID, "bad_offset", "the log is not as long as that");
 	tape_attach(&of.reader, tape, of.offset);
-	err = tell(&of);
+	err = sessions_tell(&of);
 	tape_detach(&of.reader);
 	buf_done(&of.line);
 	buf_done(&of.out);

@@ -6,7 +6,7 @@
 #define REPLY_MAX (1 << 20)
 #define PIECE (64 * 1024)
 
-static void put_count(struct json_out *out, const char *key, uint64_t value)
+static void api_templates_put_count(struct json_out *out, const char *key, uint64_t value)
 {
 	json_key(out, key);
 	if (value)
@@ -24,13 +24,13 @@ static void write_template(struct json_out *out, const struct template *template
 	json_begin(out, '{');
 	json_put_text(out, "name", template->name);
 	json_put_text(out, "kind", template->kind);
-	put_count(out, "bytes", template->bytes);
-	put_count(out, "files", template->files);
+	api_templates_put_count(out, "bytes", template->bytes);
+	api_templates_put_count(out, "files", template->files);
 	json_put_text(out, "createdAt", time.len ? time.at : NULL);
 	json_end(out, '}');
 }
 
-static fallible answer(struct http *x, int status, const struct template *template)
+static fallible api_templates_answer(struct http *x, int status, const struct template *template)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -63,7 +63,7 @@ fallible api_templates_get(struct http *x)
 	struct template template;
 
 	TRY(templates_get(door_of(x)->fleet, door_who(x), x->params[0], &template));
-	return answer(x, 200, &template);
+	return api_templates_answer(x, 200, &template);
 }
 
 fallible api_templates_forget(struct http *x)
@@ -72,7 +72,7 @@ fallible api_templates_forget(struct http *x)
 	return http_reply_empty(x, 204);
 }
 
-static fallible freeze(struct http *x)
+static fallible api_templates_freeze(struct http *x)
 {
 	static const char *const known[] = {"name", "from", NULL};
 	struct str name = {0}, from = STR("host");
@@ -90,10 +90,10 @@ static fallible freeze(struct http *x)
 					"only the template 'host' can be frozen"),
 				"send {\"name\":NAME,\"from\":\"host\"}");
 	TRY(templates_freeze(door_of(x)->fleet, door_who(x), name, &template));
-	return answer(x, 201, &template);
+	return api_templates_answer(x, 201, &template);
 }
 
-static fallible import(struct http *x)
+static fallible api_templates_import(struct http *x)
 {
 	struct str name = http_query(x, "name");
 	auto_templates_import to = NULL;
@@ -112,7 +112,7 @@ static fallible import(struct http *x)
 			TRY(templates_import_write(to, piece, got));
 	} while (got);
 	TRY(templates_import_end(to, &template));
-	return answer(x, 201, &template);
+	return api_templates_answer(x, 201, &template);
 }
 
 fallible api_templates_make(struct http *x)
@@ -120,6 +120,6 @@ fallible api_templates_make(struct http *x)
 	struct str type = http_field(x, "Content-Type");
 
 	if (type.len >= 16 && str_eq_nocase((struct str){type.at, 16}, STR("application/json")))
-		return freeze(x);
-	return import(x);
+		return api_templates_freeze(x);
+	return api_templates_import(x);
 }

@@ -61,7 +61,7 @@ static void set_face(struct err *err, enum err_kind kind, const char *reason, ch
 	err->hint = NULL;
 }
 
-static struct err *born(enum err_kind kind, const char *reason, char *message)
+static struct err *err_born(enum err_kind kind, const char *reason, char *message)
 {
 	struct err *err = mem_new_of(struct err);
 
@@ -93,7 +93,7 @@ struct err *err_new_at(const char *file, int line, enum err_kind kind, int errnu
 	va_start(args, fmt);
 	text = words(fmt, args);
 	va_end(args);
-	err = born(kind, reason, ours ? mem_str(neutral) : text);
+	err = err_born(kind, reason, ours ? mem_str(neutral) : text);
 	buf_fmt(&err->trail, "%s:%d: %s: %s", file, line, err->reason, text);
 	if (errnum)
 		trail_errno(err, errnum);
@@ -115,7 +115,7 @@ struct err *err_absent(const char *reason, const char *noun, struct str name)
 
 struct err *err_from(enum err_kind kind, const char *reason, const char *message, const char *hint)
 {
-	struct err *err = born(kind, reason, mem_dup(message, strnlen(message, WORDS_MAX)));
+	struct err *err = err_born(kind, reason, mem_dup(message, strnlen(message, WORDS_MAX)));
 
 	if (hint && *hint)
 		err->hint = mem_dup(hint, strnlen(hint, WORDS_MAX));

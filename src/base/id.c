@@ -15,7 +15,7 @@ void id_request(char out[17])
 	secret_hex(out, 8);
 }
 
-static bool is_hex(struct str s)
+static bool id_is_hex(struct str s)
 {
 	for (size_t i = 0; i < s.len; i++)
 		if (!(s.at[i] >= '0' && s.at[i] <= '9') && !(s.at[i] >= 'a' && s.at[i] <= 'f'))
@@ -27,7 +27,7 @@ bool id_is_box(struct str s)
 {
 	static const char *const prefixes[] = {"box-", "org-", "usr-", "bot-", "ubt-", "ses-"};
 
-	if (s.len != ID_BOX_LEN || !is_hex(str_skip(s, 4)))
+	if (s.len != ID_BOX_LEN || !id_is_hex(str_skip(s, 4)))
 		return false;
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
 		if (str_starts(s, prefixes[i]))
@@ -37,7 +37,7 @@ bool id_is_box(struct str s)
 
 bool id_is_short(struct str s)
 {
-	return s.len >= ID_SHORT_LEN && s.len <= HEX_MAX && is_hex(s);
+	return s.len >= ID_SHORT_LEN && s.len <= HEX_MAX && id_is_hex(s);
 }
 
 static bool is_alnum(char c)
@@ -60,7 +60,7 @@ static bool is_word(struct str s, size_t max, const char *others)
 bool id_is_name(struct str s)
 {
 	return is_word(s, ID_NAME_MAX, "-") && !str_starts(s, "box-") && !id_is_box(s) &&
-	       !(s.len >= ID_SHORT_LEN && is_hex(s));
+	       !(s.len >= ID_SHORT_LEN && id_is_hex(s));
 }
 
 bool id_is_template(struct str s)

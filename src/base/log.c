@@ -45,7 +45,7 @@ struct line {
 	bool full;
 };
 
-static void add(struct line *line, const char *bytes, size_t len)
+static void log_add(struct line *line, const char *bytes, size_t len)
 {
 	if (line->full || len > LINE_MAX_ - TAIL_ROOM - line->len) {
 		line->full = true;
@@ -57,7 +57,7 @@ static void add(struct line *line, const char *bytes, size_t len)
 
 static void add_text(struct line *line, const char *text)
 {
-	add(line, text, strlen(text));
+	log_add(line, text, strlen(text));
 }
 
 // One step over `s`: a good character as it is, anything else as an escape that JSON knows.
@@ -70,21 +70,21 @@ static size_t add_char(struct line *line, struct str s)
 	if (c == '"' || c == '\\') {
 		escape[0] = '\\';
 		escape[1] = (char)c;
-		add(line, escape, 2);
+		log_add(line, escape, 2);
 		return 1;
 	}
 	if (c < 0x20 || c == 0x7f) {
 		snprintf(escape, sizeof(escape), "\\u%04x", c);
-		add(line, escape, 6);
+		log_add(line, escape, 6);
 		return 1;
 	}
 	if (str_utf8(s, &len) == STR_UTF8_GOOD) {
 		// C1 controls are characters to UTF-8 and commands to some terminals.
 		if (c == 0xc2 && (unsigned char)s.at[1] < 0xa0) {
 			snprintf(escape, sizeof(escape), "\\u%04x", (unsigned char)s.at[1]);
-			add(line, escape, 6);
+			log_add(line, escape, 6);
 		} else {
-			add(line, s.at, len);
+			log_add(line, s.at, len);
 		}
 		return len;
 	}
@@ -99,7 +99,7 @@ static void add_escaped(struct line *line, const char *text)
 	struct str rest = {text, cut ? FIELD_MAX : len};
 
 	if (weak(LOG_ESCAPE))
-		add(line, rest.at, rest.len);
+		log_add(line, rest.at, rest.len);
 	while (rest.len > 0 && !weak(LOG_ESCAPE))
 		rest = str_skip(rest, add_char(line, rest));
 	if (cut)
@@ -160,7 +160,7 @@ static void add_head(struct line *line, enum log_level level, const char *what)
 		add_field(line, "trace", trace_now);
 }
 
-static void finish(struct line *line)
+static void log_finish(struct line *line)
 {
 	const char *tail = log_to.text ? "\n" : "}\n";
 
@@ -192,7 +192,7 @@ static void write_line(enum log_level level, const char *what, va_list fields)
 
 	add_head(&line, level, what);
 	add_fields(&line, fields);
-	finish(&line);
+	log_finish(&line);
 	errno = saved;
 }
 

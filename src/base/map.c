@@ -60,7 +60,7 @@ static uint64_t turn(uint64_t x, int by)
 	return x << by | x >> (64 - by);
 }
 
-static void stir(uint64_t v[4])
+static void map_stir(uint64_t v[4])
 {
 	v[0] += v[1];
 	v[1] = turn(v[1], 13) ^ v[0];
@@ -85,18 +85,18 @@ static uint64_t hash_of(const struct map *map, struct str key)
 	for (; i + 8 <= key.len; i += 8) {
 		memcpy(&word, key.at + i, 8);
 		v[3] ^= word;
-		stir(v);
+		map_stir(v);
 		v[0] ^= word;
 	}
 	word = (uint64_t)key.len << 56;
 	for (size_t j = 0; i + j < key.len; j++)
 		word |= (uint64_t)(uint8_t)key.at[i + j] << (8 * j);
 	v[3] ^= word;
-	stir(v);
+	map_stir(v);
 	v[0] ^= word;
 	v[2] ^= 0xff;
 	for (int round = 0; round < 3; round++)
-		stir(v);
+		map_stir(v);
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
@@ -121,7 +121,7 @@ void map_free(struct map *map)
 }
 
 // The key's slot, or the free one where it would go.
-static struct slot *find(const struct map *map, struct str key, uint64_t hash)
+static struct slot *map_find(const struct map *map, struct str key, uint64_t hash)
 {
 	size_t mask = map->room - 1;
 
@@ -137,10 +137,10 @@ static struct slot *find(const struct map *map, struct str key, uint64_t hash)
 
 void *map_get(const struct map *map, struct str key)
 {
-	return find(map, key, hash_of(map, key))->value;
+	return map_find(map, key, hash_of(map, key))->value;
 }
 
-static void resize(struct map *map, size_t room)
+static void map_resize(struct map *map, size_t room)
 {
 	struct slot *old = map->slots;
 	size_t old_room = map->room;
@@ -149,21 +149,21 @@ static void resize(struct map *map, size_t room)
 	map->room = room;
 	for (size_t i = 0; i < old_room; i++)
 		if (old[i].key)
-			*find(map, (struct str){old[i].key, old[i].len}, old[i].hash) = old[i];
+			*map_find(map, (struct str){old[i].key, old[i].len}, old[i].hash) = old[i];
 	free(old);
 }
 
 bool map_put(struct map *map, struct str key, void *value)
 {
 	uint64_t hash = hash_of(map, key);
-	struct slot *slot = find(map, key, hash);
+	struct slot *slot = map_find(map, key, hash);
 
 	assert(value);
 	if (slot->key)
 		return false;
 	if ((map->count + 1) * 4 > map->room * 3) {
-		resize(map, map->room * 2);
-		slot = find(map, key, hash);
+		map_resize(map, map->room * 2);
+		slot = map_find(map, key, hash);
 	}
 	*slot = (struct slot){hash, mem_dup(key.at, key.len), key.len, value};
 	map->count++;
@@ -172,7 +172,7 @@ bool map_put(struct map *map, struct str key, void *value)
 
 void *map_take(struct map *map, struct str key)
 {
-	struct slot *slot = find(map, key, hash_of(map, key));
+	struct slot *slot = map_find(map, key, hash_of(map, key));
 	size_t mask = map->room - 1, hole = (size_t)(slot - map->slots);
 	void *value = slot->value;
 
@@ -191,7 +191,7 @@ void *map_take(struct map *map, struct str key)
 	map->slots[hole] = (struct slot){0};
 	map->count--;
 	if (map->room > ROOM_FIRST && map->count * 8 < map->room)
-		resize(map, map->room / 2);
+		map_resize(map, map->room / 2);
 	return value;
 }
 

@@ -69,7 +69,7 @@ static void adoption_free(struct adoption *adoption)
 	free(adoption);
 }
 
-static bool is_known(const struct adoption *adoption, uint32_t conv)
+static bool box_adopt_is_known(const struct adoption *adoption, uint32_t conv)
 {
 	list_each (at, &adoption->helds)
 		if (link_of(at, struct adoptee, link)->talk.conv == conv)
@@ -105,7 +105,7 @@ void box_held(struct box *box, const struct talk *talk, int *fds, int count)
 	else if (count != FD_LOST && count != talk_fds(talk, 0))
 		wrong = "pid 1 holds what it does not have";
 	else if (talk->kind == TALK_HELD &&
-		 (adoption->count == TALK_CONV_MAX || is_known(adoption, talk->conv)))
+		 (adoption->count == TALK_CONV_MAX || box_adopt_is_known(adoption, talk->conv)))
 		wrong = "pid 1 holds too much";
 	if (wrong) {
 		drop_fds(fds, &count);
@@ -179,7 +179,7 @@ struct listing {
 	int errnum;
 };
 
-static void list_run(void *arg)
+static void box_adopt_list_run(void *arg)
 {
 	struct listing *listing = arg;
 	struct adoption *out = listing->out;
@@ -210,7 +210,7 @@ static fallible list_folder(struct adoption *adoption)
 	struct box *box = adoption->box;
 	struct listing listing = {box->tapes_dir, box->id, adoption, 0};
 
-	offload_run(list_run, &listing);
+	offload_run(box_adopt_list_run, &listing);
 	box->has_folder = adoption->name_count > 0;
 	if (listing.errnum == EMFILE || listing.errnum == ENFILE)
 		return ask_no_files();
@@ -321,7 +321,7 @@ static fallible take_rest(struct adoption *adoption)
 	return OK;
 }
 
-static fallible take_all(struct adoption *adoption)
+static fallible box_adopt_take_all(struct adoption *adoption)
 {
 	TRY(ask_unanswered(find_leaves(adoption)), "find the leaves");
 	TRY(list_folder(adoption));
@@ -332,7 +332,7 @@ static fallible take_all(struct adoption *adoption)
 	return take_rest(adoption);
 }
 
-static fallible adopt(struct adoption *adoption, const struct box_return *from)
+static fallible box_adopt_adopt(struct adoption *adoption, const struct box_return *from)
 {
 	struct box *box = adoption->box;
 	int64_t deadline = loop_now(box->loop) + BOX_ADOPT_MS;
@@ -343,7 +343,7 @@ static fallible adopt(struct adoption *adoption, const struct box_return *from)
 	TRY(await_held(adoption, deadline));
 	kill_point("daemon.box_held", NULL);
 	task_shield(true); // from here on it is all ours, or all undone
-	err = take_all(adoption);
+	err = box_adopt_take_all(adoption);
 	task_shield(false);
 	TRY(err);
 	if (!box_is_alive(box))
@@ -414,7 +414,7 @@ fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *
 	struct err *err;
 
 	box->at.ephemeral = from->ephemeral;
-	err = adopt(adoption, from);
+	err = box_adopt_adopt(adoption, from);
 
 	box->adoption = NULL;
 	adoption_free(adoption);

@@ -121,7 +121,7 @@ static void unlink_all(struct ask *ask)
 	}
 }
 
-static struct pending *find(struct ask *ask, const struct answer *answer)
+static struct pending *ask_find(struct ask *ask, const struct answer *answer)
 {
 	list_each (at, &ask->pending) {
 		struct pending *pending = link_of(at, struct pending, link);
@@ -136,7 +136,7 @@ static struct pending *find(struct ask *ask, const struct answer *answer)
 static void deliver(struct ask *ask, int *fds, int count)
 {
 	const struct answer *answer = &ask->answer;
-	struct pending *pending = find(ask, answer);
+	struct pending *pending = ask_find(ask, answer);
 
 	if (!pending || (answer->kind == ANSWER_MORE && pending->more)) {
 		drop_fds(fds, &count);
@@ -189,7 +189,7 @@ static fallible read_answer(struct ask *ask, int *fds, int *out_count, bool *out
 	return err;
 }
 
-static fallible greet(struct ask *ask)
+static fallible ask_greet(struct ask *ask)
 {
 	struct order hello = {.kind = ORDER_HELLO, .id = ++ask->last_id, .version = ORDER_VERSION};
 	int64_t deadline = loop_now(ask->loop) + HELLO_MS;
@@ -217,7 +217,7 @@ static fallible serve_link(struct ask *ask)
 {
 	TRY(dial_local(ask->loop, ask->path, loop_now(ask->loop) + HELLO_MS, &ask->stream),
 	    "dial the warden");
-	TRY(greet(ask), "greet the warden");
+	TRY(ask_greet(ask), "greet the warden");
 	ask->linked = true;
 	ask->links++;
 	brink_link(fcntl(ask->stream.fd, F_DUPFD_CLOEXEC, 3));
@@ -366,7 +366,7 @@ bool ask_is_expected(const struct ask *ask, const char *box)
 	return !strcmp(ask->expected, box);
 }
 
-static void number(struct ask *ask, struct order *order)
+static void box_ask_number(struct ask *ask, struct order *order)
 {
 	if (++ask->last_id == 0)
 		ask->last_id = 1;
@@ -386,19 +386,19 @@ bool ask_tell(struct ask *ask, struct order *order)
 
 	if (!ask->linked || ask->sending)
 		return false;
-	number(ask, order);
+	box_ask_number(ask, order);
 	len = order_encode(order, room, sizeof(room));
 	return len && fd_send(ask->stream.fd, room, len, NULL, 0, MSG_DONTWAIT) >= 0;
 }
 
-static fallible begin(struct ask *ask, struct order *order, int fd, struct pending *pending,
-		      struct answer *answer, int64_t deadline)
+static fallible ask_begin(struct ask *ask, struct order *order, int fd, struct pending *pending,
+			  struct answer *answer, int64_t deadline)
 {
 	struct err *err;
 
 	if (!ask->linked)
 		return no_warden();
-	number(ask, order);
+	box_ask_number(ask, order);
 	*pending = (struct pending){.id = order->id, .kind = order->kind, .answer = answer};
 	bell_init(&pending->bell);
 	link_add(&ask->pending, &pending->link);
@@ -412,7 +412,7 @@ static fallible begin(struct ask *ask, struct order *order, int fd, struct pendi
 }
 
 // Until the answer is there, or only its MORE when `more`.
-static fallible await(struct pending *pending, bool more, int64_t deadline)
+static fallible ask_await(struct pending *pending, bool more, int64_t deadline)
 {
 	struct err *err = OK;
 
@@ -436,8 +436,8 @@ fallible ask_order_with(struct ask *ask, struct order *order, int fd, struct ans
 {
 	struct pending pending;
 
-	TRY(begin(ask, order, fd, &pending, out, deadline));
-	TRY(await(&pending, false, deadline), "order '%s'", order_word(order->kind));
+	TRY(ask_begin(ask, order, fd, &pending, out, deadline));
+	TRY(ask_await(&pending, false, deadline), "order '%s'", order_word(order->kind));
 	if (pending.fd_count > 0)
 		memcpy(fds, pending.fds, (size_t)pending.fd_count * sizeof(*fds));
 	return OK;
@@ -479,8 +479,8 @@ fallible ask_import_begin(struct ask *ask, const char *name, struct ask_import *
 	int64_t deadline = loop_now(ask->loop) + HELLO_MS;
 
 	strncpy(order.name, name, sizeof(order.name) - 1);
-	TRY(begin(ask, &order, -1, &import->pending, &import->answer, deadline));
-	TRY(await(&import->pending, true, deadline), "begin an import");
+	TRY(ask_begin(ask, &order, -1, &import->pending, &import->answer, deadline));
+	TRY(ask_await(&import->pending, true, deadline), "begin an import");
 	if (!import->pending.more) {
 		drop_fds(import->pending.fds, &import->pending.fd_count);
 		return err_new(BAD_PEER, "bad_answer", "the warden took no archive");
@@ -495,7 +495,7 @@ fallible ask_import_end(struct ask_import *import, struct answer *out, int64_t d
 {
 	auto_free struct ask_import *held = import;
 
-	TRY(await(&held->pending, false, deadline), "end an import");
+	TRY(ask_await(&held->pending, false, deadline), "end an import");
 	*out = held->answer;
 	return OK;
 }

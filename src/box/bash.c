@@ -31,7 +31,7 @@
 #define WORDS_MAX (16 << 20)
 #define ATONCE 65536 // what an empty socket takes at once
 
-static void shut(struct bash *shell)
+static void bash_shut(struct bash *shell)
 {
 	if (!shell->open)
 		return;
@@ -44,7 +44,7 @@ static void free_bash(struct later *later)
 {
 	struct bash *shell = link_of(later, struct bash, free_later);
 
-	shut(shell);
+	bash_shut(shell);
 	pipes_close(&shell->pipes);
 	buf_done(&shell->heard);
 	buf_done(&shell->told);
@@ -64,7 +64,7 @@ static void let_go(struct bash *shell)
 static void be_told(struct bash *shell);
 
 // The pipes are settled.
-static void go_on(struct bash *shell)
+static void bash_go_on(struct bash *shell)
 {
 	enum bash_phase phase = shell->phase;
 
@@ -96,17 +96,17 @@ static void settle(struct bash *shell, enum bash_phase phase)
 {
 	shell->phase = phase;
 	if (pipes_settle(&shell->pipes))
-		go_on(shell);
+		bash_go_on(shell);
 }
 
-static void on_moved(struct pipes *pipes)
+static void bash_on_moved(struct pipes *pipes)
 {
 	struct bash *shell = link_of(pipes, struct bash, pipes);
 
 	shell->refs++;
 	if (pipes->settling) {
 		if (pipes_settled(pipes))
-			go_on(shell);
+			bash_go_on(shell);
 	} else if (shell->phase == BASH_GONE && pipes_ended(pipes) && shell->closed) {
 		shell->closed(shell);
 	}
@@ -150,7 +150,7 @@ static void note_half(struct bash *shell, bool half)
 	exec_tag_flag(shell->exec, TAG_HALF, half);
 }
 
-static void push(struct bash *shell)
+static void bash_push(struct bash *shell)
 {
 	struct buf *told = &shell->told;
 
@@ -185,12 +185,12 @@ static void be_told(struct bash *shell)
 	shell->phase = BASH_AT_WORK;
 	pipes_turn(&shell->pipes, shell->tape);
 	pipes_rest(&shell->pipes);
-	push(shell);
+	bash_push(shell);
 }
 
 static void distrust(struct bash *shell)
 {
-	shut(shell);
+	bash_shut(shell);
 	bash_kill(shell);
 }
 
@@ -255,7 +255,7 @@ static bool take_end(struct bash *shell, int sender)
 	return true;
 }
 
-static void hear(struct bash *shell)
+static void bash_hear(struct bash *shell)
 {
 	char room[READ];
 	int sender = 0;
@@ -268,7 +268,7 @@ static void hear(struct bash *shell)
 		return;
 	}
 	if (n <= 0) {
-		shut(shell); // what was executed in its place may run on
+		bash_shut(shell); // what was executed in its place may run on
 		return;
 	}
 	if (shell->sender && sender != shell->sender && !weak(SENDER)) {
@@ -287,20 +287,20 @@ static void on_dialogue(struct watch *watch, uint32_t events)
 
 	shell->refs++;
 	if (events & EPOLLOUT)
-		push(shell);
+		bash_push(shell);
 	if (shell->open && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-		hear(shell);
+		bash_hear(shell);
 	let_go(shell);
 }
 
-static void on_done(void *arg)
+static void bash_on_done(void *arg)
 {
 	struct bash *shell = arg;
 
 	shell->refs++;
 	if (shell->open)
-		hear(shell); // the end of its last command may lie there
-	shut(shell);
+		bash_hear(shell); // the end of its last command may lie there
+	bash_shut(shell);
 	shell->done = true;
 	if (shell->phase == BASH_AT_REST || shell->phase == BASH_AT_WORK)
 		settle(shell, BASH_DYING);
@@ -347,7 +347,7 @@ static fallible open_ends(struct bash *shell)
 
 	if (ends.dialogue < 0)
 		return err_new(UNAVAILABLE, "box_lost", "the sandbox has ended");
-	shell->pipes.moved = on_moved;
+	shell->pipes.moved = bash_on_moved;
 	shell->pipes.hold = on_hold;
 	shell->pipes.drop = on_drop;
 	shell->pipes.serves_on = true;
@@ -361,7 +361,7 @@ static fallible open_ends(struct bash *shell)
 	return watch_dialogue(shell, ends.dialogue);
 }
 
-static fallible attach(struct exec *exec, struct tape *aside, struct bash **out)
+static fallible bash_attach(struct exec *exec, struct tape *aside, struct bash **out)
 {
 	struct bash *shell = mem_new_of(struct bash);
 	struct err *err;
@@ -385,7 +385,7 @@ static fallible attach(struct exec *exec, struct tape *aside, struct bash **out)
 		let_go(shell);
 		return err;
 	}
-	exec_on_end(exec, on_done, shell);
+	exec_on_end(exec, bash_on_done, shell);
 	exec->on_cpu = on_cpu;
 	shell->refs++; // of the exec
 	*out = shell;
@@ -394,7 +394,7 @@ static fallible attach(struct exec *exec, struct tape *aside, struct bash **out)
 
 fallible bash_adopt(struct exec *exec, struct tape *aside, uint32_t sender, struct bash **out)
 {
-	TRY(attach(exec, aside, out));
+	TRY(bash_attach(exec, aside, out));
 	(*out)->resync = true;
 	(*out)->sender = (int)sender;
 	return OK;
@@ -404,7 +404,7 @@ fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struc
 {
 	struct bash *shell = NULL;
 
-	TRY(attach(exec, aside, &shell));
+	TRY(bash_attach(exec, aside, &shell));
 	secret_random(&shell->mark, sizeof(shell->mark));
 	shell_greet(&shell->told, cwd, shell->mark);
 	shell->tape = aside;
@@ -413,7 +413,7 @@ fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struc
 	return OK;
 }
 
-static void take_words(struct bash *shell, struct buf *words, uint64_t mark)
+static void bash_take_words(struct bash *shell, struct buf *words, uint64_t mark)
 {
 	buf_done(&shell->told);
 	shell->told = *words;
@@ -427,8 +427,8 @@ fallible bash_open_other(struct exec *exec, struct tape *aside, struct buf *word
 {
 	struct bash *shell = NULL;
 
-	TRY(attach(exec, aside, &shell));
-	take_words(shell, words, mark);
+	TRY(bash_attach(exec, aside, &shell));
+	bash_take_words(shell, words, mark);
 	shell->tape = aside;
 	be_told(shell);
 	*out = shell;
@@ -437,7 +437,7 @@ fallible bash_open_other(struct exec *exec, struct tape *aside, struct buf *word
 
 void bash_tell_other(struct bash *shell, struct buf *words, uint64_t mark, struct tape *tape)
 {
-	take_words(shell, words, mark);
+	bash_take_words(shell, words, mark);
 	shell->tape = tape;
 	settle(shell, BASH_CLEARING);
 }
@@ -466,7 +466,7 @@ void bash_drop(struct bash *shell)
 		return;
 	shell->ended = shell->lost = shell->closed = shell->spent = NULL;
 	bash_kill(shell);
-	shut(shell);
+	bash_shut(shell);
 	pipes_close(&shell->pipes);
 	exec_drop(shell->exec);
 	shell->exec = NULL;

@@ -127,7 +127,7 @@ void brink_enter(const struct brink_at *at, enum brink_kind kind)
 		sem_post(&brink.wake);
 }
 
-static void tell(void)
+static void brink_tell(void)
 {
 	struct brink_at at;
 
@@ -150,7 +150,7 @@ void brink_leave(void)
 		slot->hold->thread = 0;
 	pthread_mutex_unlock(&slot->lock);
 	if (slot == &brink.slots[0] && atomic_load(&brink.untold))
-		tell();
+		brink_tell();
 }
 
 int brink_open(const struct brink_at *at)
@@ -193,7 +193,7 @@ static bool loop_sleeps(void)
 	return at && (at[2] == 'D' || at[2] == 'S');
 }
 
-static void strike(const struct brink_at *at)
+static void brink_strike(const struct brink_at *at)
 {
 	struct order order = {.kind = at->ephemeral ? ORDER_BURY : ORDER_STOP};
 	char room[512];
@@ -216,7 +216,7 @@ static bool is_late(const struct slot *slot, int64_t now)
 	return !slot->struck_us || now - slot->struck_us >= AGAIN_US;
 }
 
-static void look(struct slot *slot)
+static void brink_look(struct slot *slot)
 {
 	struct brink_at at;
 	bool late;
@@ -229,10 +229,10 @@ static void look(struct slot *slot)
 	}
 	pthread_mutex_unlock(&slot->lock);
 	if (late)
-		strike(&at);
+		brink_strike(&at);
 }
 
-static bool is_used(struct slot *slot)
+static bool brink_is_used(struct slot *slot)
 {
 	bool used;
 
@@ -243,7 +243,7 @@ static bool is_used(struct slot *slot)
 }
 
 // Looks until nobody has been at the brink for a while.
-static void look_on(void)
+static void brink_look_on(void)
 {
 	unsigned before = atomic_load(&brink.uses);
 
@@ -253,8 +253,8 @@ static void look_on(void)
 
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 		for (int i = 0; i < HOLDS && i < atomic_load(&brink.taken); i++) {
-			look(&brink.slots[i]);
-			if (is_used(&brink.slots[i]))
+			brink_look(&brink.slots[i]);
+			if (brink_is_used(&brink.slots[i]))
 				calm = 0;
 		}
 		now = atomic_load(&brink.uses);
@@ -268,13 +268,13 @@ static void look_on(void)
 		sem_post(&brink.wake);
 }
 
-static void *watch(void *arg)
+static void *brink_watch(void *arg)
 {
 	(void)arg;
 	for (;;) {
 		while (sem_wait(&brink.wake))
 			continue;
-		look_on();
+		brink_look_on();
 	}
 	return NULL;
 }
@@ -295,7 +295,7 @@ fallible brink_start(void)
 	pthread_attr_setstacksize(&attr, WATCH_STACK);
 	sigfillset(&all); // signals are the loop's
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failed = pthread_create(&thread, &attr, watch, NULL);
+	failed = pthread_create(&thread, &attr, brink_watch, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	if (failed)

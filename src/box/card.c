@@ -42,7 +42,7 @@ static size_t room_for(const struct session *session)
 	return size;
 }
 
-static char *encode(const struct session *session, size_t *out_len)
+static char *card_encode(const struct session *session, size_t *out_len)
 {
 	size_t size = room_for(session);
 	char *bytes = mem_new(size);
@@ -115,7 +115,7 @@ struct card_job {
 	int errnum;
 };
 
-static void write_run(void *arg)
+static void card_write_run(void *arg)
 {
 	struct card_job *job = arg;
 	auto_free char *beside = mem_fmt("%s~", job->name);
@@ -150,7 +150,7 @@ void card_write_file(struct box *box, char letter, uint32_t number, const char *
 
 	box->has_folder = true;
 	if (len)
-		offload_run(write_run, &job);
+		offload_run(card_write_run, &job);
 	if (job.errnum)
 		log_event(LOG_WARN, "session.card", "sandbox", box->id, "error",
 			  strerror(job.errnum), NULL);
@@ -163,7 +163,7 @@ void card_write(struct session *session)
 
 	if (!session->card || !session->listed)
 		return;
-	bytes = encode(session, &len);
+	bytes = card_encode(session, &len);
 	card_write_file(session->box, 's', session->card, bytes, len);
 	card_remove_stale(session);
 }
@@ -195,7 +195,7 @@ void card_touch(struct session *session)
 	task_start(session->box->loop, "session.card", touch_task, session);
 }
 
-static void read_run(void *arg)
+static void card_read_run(void *arg)
 {
 	struct card_job *job = arg;
 	int fd = openat(job->dir, job->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -221,7 +221,7 @@ fallible card_read_file(struct box *box, char letter, uint32_t number, char **ou
 	auto_free char *name = name_of(box, letter, number);
 	struct card_job job = {.dir = box->tapes_dir, .name = name};
 
-	offload_run(read_run, &job);
+	offload_run(card_read_run, &job);
 	if (job.errnum) {
 		free(job.bytes);
 		return job.errnum == EMFILE || job.errnum == ENFILE
@@ -233,7 +233,7 @@ fallible card_read_file(struct box *box, char letter, uint32_t number, char **ou
 	return OK;
 }
 
-static bool decode(struct card *card, size_t len)
+static bool card_decode(struct card *card, size_t len)
 {
 	struct unpack in;
 	uint32_t count, version;
@@ -270,7 +270,7 @@ fallible card_read(struct box *box, uint32_t number, struct card **out)
 	TRY(card_read_file(box, 's', number, &bytes, &len));
 	card = mem_new_of(struct card);
 	card->bytes = bytes;
-	if (len && decode(card, len))
+	if (len && card_decode(card, len))
 		*out = card;
 	else
 		card_free(card);

@@ -40,7 +40,8 @@ static void lose(struct channel *channel, const char *why)
 
 // Who ends without having read all that was said to it resets the connection. What it had to say
 // lies behind that.
-static ssize_t take_words(int fd, char *words, size_t size, int fds[CHANNEL_FDS_MAX], int *count)
+static ssize_t channel_take_words(int fd, char *words, size_t size, int fds[CHANNEL_FDS_MAX],
+				  int *count)
 {
 	ssize_t len;
 
@@ -53,13 +54,13 @@ static ssize_t take_words(int fd, char *words, size_t size, int fds[CHANNEL_FDS_
 }
 
 // False: nothing more for now, or the end.
-static bool hear(struct channel *channel)
+static bool channel_hear(struct channel *channel)
 {
 	static char words[WORDS_MAX]; // one thread turns the loop
 	const char *no_words[1] = {NULL};
 	struct talk talk = {.exec = {.argv = no_words, .env = no_words}};
 	int fds[CHANNEL_FDS_MAX], count;
-	ssize_t len = take_words(channel->watch.fd, words, sizeof(words), fds, &count);
+	ssize_t len = channel_take_words(channel->watch.fd, words, sizeof(words), fds, &count);
 
 	if (len < 0 && errno == EAGAIN)
 		return false;
@@ -84,7 +85,7 @@ static uint32_t ears(const struct channel *channel)
 	return channel->paused ? 0 : EPOLLIN;
 }
 
-static void on_ready(struct watch *watch, uint32_t events)
+static void channel_on_ready(struct watch *watch, uint32_t events)
 {
 	struct channel *channel = link_of(watch, struct channel, watch);
 
@@ -95,7 +96,7 @@ static void on_ready(struct watch *watch, uint32_t events)
 	}
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || channel->paused)
 		return;
-	for (int i = 0; i < TURN_MAX && channel->open && hear(channel); i++)
+	for (int i = 0; i < TURN_MAX && channel->open && channel_hear(channel); i++)
 		continue;
 }
 
@@ -104,7 +105,7 @@ fallible channel_open(struct channel *channel, struct loop *loop, int fd)
 	struct err *err;
 
 	channel->loop = loop;
-	channel->watch = (struct watch){.fd = fd, .ready = on_ready};
+	channel->watch = (struct watch){.fd = fd, .ready = channel_on_ready};
 	bell_init(&channel->room);
 	err = loop_watch(loop, &channel->watch, EPOLLIN);
 	if (err)

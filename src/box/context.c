@@ -90,7 +90,7 @@ void context_drop(struct context *context)
 		loop_later(context->box->loop, &context->free_later);
 }
 
-static void unlist(struct context *context)
+static void box_context_unlist(struct context *context)
 {
 	if (!context->listed)
 		return;
@@ -113,7 +113,7 @@ struct contexts *contexts_of(struct box *box)
 	return box->contexts;
 }
 
-static fallible make_room(struct contexts *table)
+static fallible box_context_make_room(struct contexts *table)
 {
 	struct context *dead = NULL;
 
@@ -131,11 +131,11 @@ static fallible make_room(struct contexts *table)
 				"delete one with DELETE /api/contexts/{id}");
 	if (dead->card)
 		box_remove_file(dead->box, CONTEXT_CARD, dead->card);
-	unlist(dead);
+	box_context_unlist(dead);
 	return OK;
 }
 
-static void make_id(char out[CONTEXT_ID + 1])
+static void box_context_make_id(char out[CONTEXT_ID + 1])
 {
 	uint8_t b[16];
 
@@ -174,7 +174,7 @@ struct context *context_make(struct box *box, const struct context_spec *spec, c
 	if (id)
 		memcpy(context->id, id, CONTEXT_ID);
 	else
-		make_id(context->id);
+		box_context_make_id(context->id);
 	if (key)
 		memcpy(context->key, key, CELL_KEY);
 	else
@@ -200,7 +200,8 @@ struct context *context_make(struct box *box, const struct context_spec *spec, c
 }
 
 // What the process is told first: the driver, what it has beside it, and its key.
-static void greet(enum context_language language, const char *key, struct buf *words, uint64_t mark)
+static void box_context_greet(enum context_language language, const char *key, struct buf *words,
+			      uint64_t mark)
 {
 	bool python = language == CONTEXT_PYTHON;
 	struct str driver = python ? FILE_OF(drive_python_py) : FILE_OF(drive_node_js);
@@ -220,7 +221,7 @@ static void greet(enum context_language language, const char *key, struct buf *w
 			CELL_KEY + 1 + strlen(context_word(language)), key, context_word(language));
 }
 
-static fallible explain(bool python, struct err *err)
+static fallible box_context_explain(bool python, struct err *err)
 {
 	if (!err || strcmp(err_reason(err), "command_not_found") != 0)
 		return err;
@@ -252,10 +253,10 @@ fallible context_bear(const struct context_birth *birth, struct bash **out)
 	uint64_t mark;
 
 	secret_random(&mark, sizeof(mark));
-	err = explain(is_python, exec_start(birth->box, &spec, &exec));
+	err = box_context_explain(is_python, exec_start(birth->box, &spec, &exec));
 	if (err)
 		return err;
-	greet(birth->language, birth->key, &words, mark);
+	box_context_greet(birth->language, birth->key, &words, mark);
 	exec_hold(exec);
 	err = bash_open_other(exec, birth->aside, &words, mark, out);
 	buf_done(&words);
@@ -265,7 +266,7 @@ fallible context_bear(const struct context_birth *birth, struct bash **out)
 	return err;
 }
 
-static fallible start(struct context *context, struct bash **out)
+static fallible box_context_start(struct context *context, struct bash **out)
 {
 	struct tag tag = {
 		.kind = TAG_CONTEXT,
@@ -284,14 +285,14 @@ static fallible start(struct context *context, struct bash **out)
 			    out);
 }
 
-static void start_task(void *arg)
+static void box_context_start_task(void *arg)
 {
 	struct context *context = arg;
 	struct bash *shell = NULL;
 	struct err *err;
 
 	task_shield(true);
-	err = start(context, &shell);
+	err = box_context_start(context, &shell);
 	context->starting = false;
 	if (shell)
 		context_attach(context, shell);
@@ -310,7 +311,7 @@ void context_start(struct context *context)
 {
 	context->starting = true;
 	context_hold(context);
-	task_start(context->box->loop, "context.start", start_task, context);
+	task_start(context->box->loop, "context.start", box_context_start_task, context);
 }
 
 static fallible copy_err(const struct err *err)
@@ -358,7 +359,7 @@ fallible context_create(struct box *box, const struct context_spec *spec, struct
 		return err_hint(err_new(NOT_OFFERED, "no_typescript",
 					"this build of cove has no TypeScript"),
 				"use javascript, or build cove where npm can be reached");
-	TRY(make_room(contexts_of(box)));
+	TRY(box_context_make_room(contexts_of(box)));
 	context = context_make(box, spec, NULL, NULL);
 	context_hold(context);
 	set_off(context);
@@ -440,7 +441,7 @@ void context_delete(struct context *context)
 	context_hold(context);
 	if (context->run)
 		context->run->result.deleted = true;
-	unlist(context);
+	box_context_unlist(context);
 	context_fail_all(context, gone);
 	context_card_erase(context);
 	kill_wait(context);
@@ -497,7 +498,7 @@ void contexts_close(struct box *box)
 
 		context_hold(context);
 		context->left = true;
-		unlist(context);
+		box_context_unlist(context);
 		context_fail_all(context, err);
 		context_end_run(context, &lost);
 		context_drop(context);

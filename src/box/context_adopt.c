@@ -24,7 +24,7 @@ static uint32_t next_above(const struct adoption *adoption, char letter, uint32_
 	return best;
 }
 
-static struct context *find(struct box *box, uint32_t card)
+static struct context *context_adopt_find(struct box *box, uint32_t card)
 {
 	list_each (at, &box->contexts->all) {
 		struct context *context = link_of(at, struct context, link);
@@ -44,7 +44,7 @@ static fallible adopt_cards(struct adoption *adoption)
 	while ((at = next_above(adoption, CONTEXT_CARD, at))) {
 		struct context *context = NULL;
 
-		if (!find(box, at))
+		if (!context_adopt_find(box, at))
 			TRY(context_card_read(box, at, &context));
 		if (context)
 			context->card = at; // it keeps its own number
@@ -79,7 +79,7 @@ static void end_unseen(struct context_run *run)
 }
 
 // The cell that goes on is the last one without an end.
-static void list_run(struct context_run *run, bool ended)
+static void context_adopt_list_run(struct context_run *run, bool ended)
 {
 	struct context *context = run->context;
 	struct context_run *other = context->run;
@@ -116,7 +116,7 @@ static fallible adopt_tape(struct adoption *adoption, uint32_t number)
 		return OK;
 	}
 	tape_bound(tape, box_tape_budget(box));
-	list_run(context_recall(context, tape, &label, &ended), ended);
+	context_adopt_list_run(context_recall(context, tape, &label, &ended), ended);
 	context_drop(context);
 	return OK;
 }

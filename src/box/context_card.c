@@ -14,7 +14,7 @@
 #define TEXT_EXTRA 8
 #define FIXED 256
 
-static char *encode(const struct context *context, size_t *out_len)
+static char *context_card_encode(const struct context *context, size_t *out_len)
 {
 	size_t size = FIXED + strlen(context->start_cwd);
 	struct pack pack;
@@ -49,7 +49,7 @@ void context_card_write(struct context *context)
 
 	if (!context->card || !context->listed)
 		return;
-	bytes = encode(context, &len);
+	bytes = context_card_encode(context, &len);
 	task_shield(true);
 	card_write_file(context->box, CONTEXT_CARD, context->card, bytes, len);
 	if (!context->listed && !context->left) // deleted meanwhile
@@ -63,7 +63,7 @@ void context_card_erase(struct context *context)
 		card_erase_file(context->box, CONTEXT_CARD, context->card);
 }
 
-static const char **read_env(struct unpack *in)
+static const char **context_card_read_env(struct unpack *in)
 {
 	uint32_t count = unpack_u32(in);
 	const char **env;
@@ -99,7 +99,7 @@ fallible context_card_read(struct box *box, uint32_t number, struct context **ou
 	spec.timeout_ms = unpack_u64(&in);
 	spec.output_cap = unpack_u64(&in);
 	spec.cpu_milli = unpack_u32(&in);
-	env = read_env(&in);
+	env = context_card_read_env(&in);
 	if (!env || !unpack_end(&in) || id.len != CONTEXT_ID || key.len != CELL_KEY ||
 	    language > CONTEXT_TYPESCRIPT)
 		return OK;

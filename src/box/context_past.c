@@ -32,7 +32,7 @@ struct tape *context_new_tape(struct context *context, uint64_t number, uint64_t
 	return tape;
 }
 
-static void forget(struct context_run *run)
+static void context_past_forget(struct context_run *run)
 {
 	link_drop(&run->link);
 	run->context->past_count--;
@@ -44,7 +44,7 @@ static void forget(struct context_run *run)
 void context_clear_past(struct context *context)
 {
 	list_each (at, &context->past)
-		forget(link_of(at, struct context_run, link));
+		context_past_forget(link_of(at, struct context_run, link));
 }
 
 void context_list_past(struct context_run *run)
@@ -57,7 +57,7 @@ void context_list_past(struct context_run *run)
 	link_add(at->next, &run->link); // before that one
 	context->past_count++;
 	while (context->past_count > CONTEXT_PAST_MAX)
-		forget(link_of(context->past.next, struct context_run, link));
+		context_past_forget(link_of(context->past.next, struct context_run, link));
 }
 
 bool contexts_let_oldest_go(struct box *box)
@@ -76,7 +76,7 @@ bool contexts_let_oldest_go(struct box *box)
 	}
 	if (!oldest)
 		return false;
-	forget(oldest);
+	context_past_forget(oldest);
 	return true;
 }
 

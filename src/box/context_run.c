@@ -35,7 +35,7 @@ void context_run_let_go(struct context_run *run)
 }
 
 // From the line, or from work; `exec` ended with it.
-static void finish(struct context_run *run, struct exec *exec)
+static void context_run_finish(struct context_run *run, struct exec *exec)
 {
 	struct loop *loop = run->context->box->loop;
 
@@ -60,7 +60,7 @@ static void unqueue(struct context_run *run)
 	run->context->waiting--;
 }
 
-static void on_late(struct timer *timer)
+static void context_run_on_late(struct timer *timer)
 {
 	struct context_run *run = link_of(timer, struct context_run, timer);
 	struct context *context = run->context;
@@ -129,12 +129,12 @@ void context_pump(struct context *context)
 		if (run->holders)
 			run_begin(context, run);
 		else
-			finish(run, NULL);
+			context_run_finish(run, NULL);
 	}
 }
 
 // The driver has told the end, and what was written until then is on the tape.
-static void on_ended(struct bash *shell)
+static void context_run_on_ended(struct bash *shell)
 {
 	struct context *context = shell->owner;
 	struct context_run *run = context->run;
@@ -161,7 +161,7 @@ static void on_ended(struct bash *shell)
 		if (context->resuming)
 			bash_turn_aside(shell, context->aside);
 		context->resuming = false;
-		finish(run, NULL);
+		context_run_finish(run, NULL);
 	}
 	context_pump(context);
 	context_drop(context);
@@ -182,7 +182,7 @@ static void end_run(struct context *context, const struct exec_result *result, s
 	run->result.exec = *result;
 	run->result.timed_out = run->late;
 	context->run = NULL;
-	finish(run, exec);
+	context_run_finish(run, exec);
 }
 
 void context_end_run(struct context *context, const struct exec_result *result)
@@ -198,7 +198,7 @@ static void fail_waiting(struct context *context)
 		context_fail_all(context, died);
 }
 
-static void on_lost(struct bash *shell)
+static void context_run_on_lost(struct bash *shell)
 {
 	struct context *context = shell->owner;
 	struct exec_result result = shell->exec->result;
@@ -223,8 +223,8 @@ static void on_lost(struct bash *shell)
 void context_attach(struct context *context, struct bash *shell)
 {
 	shell->owner = context;
-	shell->ended = on_ended;
-	shell->lost = on_lost;
+	shell->ended = context_run_on_ended;
+	shell->lost = context_run_on_lost;
 	context->shell = shell;
 	context->ready = false;
 }
@@ -237,7 +237,7 @@ void context_fail_all(struct context *context, const struct err *err)
 		unqueue(run);
 		run->failure = err_from(err_kind(err), err_reason(err), err_message(err),
 					err_hint_of(err));
-		finish(run, NULL);
+		context_run_finish(run, NULL);
 	}
 }
 
@@ -249,7 +249,7 @@ bool context_interrupt(struct context *context)
 	return true;
 }
 
-static fallible check(const struct context *context, struct str code)
+static fallible context_run_check(const struct context *context, struct str code)
 {
 	if (code.len > CONTEXT_CODE_MAX)
 		return err_new(TOO_LARGE, "code_too_large", "the code of a cell may have %d KiB",
@@ -268,7 +268,7 @@ struct context_run *context_run_new(struct context *context, uint64_t number, st
 	run->context = context;
 	run->refs = 1; // the context's
 	run->number = number;
-	run->timer.due = on_late;
+	run->timer.due = context_run_on_late;
 	bell_init(&run->bell);
 	run->code = BUF_INIT(CONTEXT_CODE_MAX + 1);
 	run->tape = tape;
@@ -281,7 +281,7 @@ fallible context_run(struct context *context, struct str code, uint64_t timeout_
 	struct context_run *run;
 	struct tape *tape;
 
-	TRY(check(context, code));
+	TRY(context_run_check(context, code));
 	timeout_ms = timeout_ms ? timeout_ms : context->timeout_ms;
 	tape = context_new_tape(context, ++context->number, timeout_ms);
 	run = context_run_new(context, context->number, tape);

@@ -36,7 +36,7 @@ struct warm {
 	struct spare spares[CONTEXT_LANGUAGES];
 };
 
-static void forget(struct spare *spare)
+static void context_warm_forget(struct spare *spare)
 {
 	loop_drop_timer(spare->warm->box->loop, &spare->timer);
 	mem_free_list(take_ptr(spare->env));
@@ -50,7 +50,7 @@ static void forget(struct spare *spare)
 	spare->wanted = spare->ready = spare->stays = spare->leaving = false;
 }
 
-static void leave(struct spare *spare)
+static void context_warm_leave(struct spare *spare)
 {
 	struct bash *shell = take_ptr(spare->shell);
 
@@ -59,12 +59,12 @@ static void leave(struct spare *spare)
 		bash_drop(shell);
 	}
 	if (!spare->making)
-		forget(spare);
+		context_warm_forget(spare);
 	else
 		spare->leaving = true; // the task that makes it will see
 }
 
-static void on_ready(struct bash *shell)
+static void context_warm_on_ready(struct bash *shell)
 {
 	struct spare *spare = shell->owner;
 
@@ -75,10 +75,10 @@ static void on_ready(struct bash *shell)
 
 static void on_lost(struct bash *shell)
 {
-	leave(shell->owner);
+	context_warm_leave(shell->owner);
 }
 
-static fallible make(struct spare *spare, struct bash **out)
+static fallible context_warm_make(struct spare *spare, struct bash **out)
 {
 	struct box *box = spare->warm->box;
 	struct tag tag = {.kind = TAG_CONTEXT, .id = STR("spare")};
@@ -98,40 +98,40 @@ static fallible make(struct spare *spare, struct bash **out)
 			    out);
 }
 
-static void make_task(void *arg)
+static void context_warm_make_task(void *arg)
 {
 	struct spare *spare = arg;
 	struct box *box = spare->warm->box;
 	struct bash *shell = NULL;
 
 	task_shield(true);
-	err_free(make(spare, &shell)); // then there is none
+	err_free(context_warm_make(spare, &shell)); // then there is none
 	spare->making = false;
 	if (shell) {
 		shell->owner = spare;
-		shell->ended = on_ready;
+		shell->ended = context_warm_on_ready;
 		shell->lost = on_lost;
 		spare->shell = shell;
 	}
 	if (!shell || spare->leaving || spare->warm->over)
-		leave(spare);
+		context_warm_leave(spare);
 	else if (!spare->stays)
 		loop_set_timer(box->loop, &spare->timer, loop_now(box->loop) + KEEP_MS);
 	box_drop(box);
 }
 
-static void on_timer(struct timer *timer)
+static void context_warm_on_timer(struct timer *timer)
 {
 	struct spare *spare = link_of(timer, struct spare, timer);
 	struct box *box = spare->warm->box;
 
 	if (spare->shell || !box_is_alive(box)) {
-		leave(spare);
+		context_warm_leave(spare);
 		return;
 	}
 	spare->making = true;
 	box_hold(box);
-	task_start(box->loop, "context.warm", make_task, spare);
+	task_start(box->loop, "context.warm", context_warm_make_task, spare);
 }
 
 static struct warm *warm_of(struct box *box)
@@ -147,7 +147,7 @@ static struct warm *warm_of(struct box *box)
 
 		spare->warm = table->warm;
 		spare->language = (enum context_language)i;
-		spare->timer.due = on_timer;
+		spare->timer.due = context_warm_on_timer;
 	}
 	return table->warm;
 }
@@ -171,7 +171,7 @@ void context_warm_want(struct box *box, const struct context_spec *spec, bool st
 		return;
 	// What it was made with has changed since.
 	if (spare->wanted && !spare->making && !is_same((const char *const *)spare->env, spec->env))
-		leave(spare);
+		context_warm_leave(spare);
 	if (spare->wanted || warmth->count >= warmth->max)
 		return;
 	warm->host = warmth;
@@ -200,7 +200,7 @@ void context_warm_end(struct box *box)
 
 	for (int i = 0; warm && i < CONTEXT_LANGUAGES; i++)
 		if (warm->spares[i].wanted)
-			leave(&warm->spares[i]);
+			context_warm_leave(&warm->spares[i]);
 }
 
 void context_warm_free(struct box *box)
@@ -227,7 +227,7 @@ static bool is_read_at_start(const char *variable)
 	return false;
 }
 
-static bool has(char *const *env, const char *variable)
+static bool context_warm_has(char *const *env, const char *variable)
 {
 	for (; *env; env++)
 		if (strcmp(*env, variable) == 0)
@@ -239,7 +239,7 @@ static bool has(char *const *env, const char *variable)
 static bool agrees(char *const *env, char *const *other)
 {
 	for (; *env; env++)
-		if (is_read_at_start(*env) && !has(other, *env))
+		if (is_read_at_start(*env) && !context_warm_has(other, *env))
 			return false;
 	return true;
 }
@@ -255,8 +255,8 @@ static bool suits(const struct spare *spare, const struct context *context)
 }
 
 // KEY NUL CWD NUL, and all variables, each with a NUL, when they are others.
-static void put_words(const struct spare *spare, const struct context *context, uint64_t mark,
-		      struct buf *words)
+static void context_warm_put_words(const struct spare *spare, const struct context *context,
+				   uint64_t mark, struct buf *words)
 {
 	auto_buf text = BUF_INIT(WORDS_MAX);
 
@@ -282,13 +282,13 @@ bool context_warm_take(struct context *context)
 	if (!spare || !suits(spare, context))
 		return false;
 	secret_random(&mark, sizeof(mark));
-	put_words(spare, context, mark, &words);
+	context_warm_put_words(spare, context, mark, &words);
 	if (!buf_ok(&words)) {
 		buf_done(&words);
 		return false;
 	}
 	shell = take_ptr(spare->shell);
-	forget(spare);
+	context_warm_forget(spare);
 	bash_turn_aside(shell, context->aside);
 	if (context->card)
 		exec_retag(shell->exec, &(struct exec_spec){.tag = &tag});

@@ -77,7 +77,7 @@ void exec_list(struct exec *exec)
 	exec->box->exec_count++;
 }
 
-static void unlist(struct exec *exec)
+static void box_exec_unlist(struct exec *exec)
 {
 	if (!exec->listed)
 		return;
@@ -100,7 +100,7 @@ static enum channel_sent say_short(struct exec *exec, const struct talk *talk)
 
 // The conversation is over on our side. When the socket is full the exec stays listed until it is
 // not.
-static void forget(struct exec *exec)
+static void box_exec_forget(struct exec *exec)
 {
 	struct talk talk = {.kind = TALK_FORGET, .conv = exec->conv};
 
@@ -110,19 +110,19 @@ static void forget(struct exec *exec)
 	pipes_close(&exec->pipes);
 	exec->owes_forget = !exec->over && say_short(exec, &talk) == CHANNEL_FULL;
 	if (!exec->owes_forget && !(exec->unreported && exec->box->channel.open))
-		unlist(exec);
+		box_exec_unlist(exec);
 }
 
 void exec_filed(struct exec *exec)
 {
 	exec->kept = false;
 	if (exec->wants_forget && exec->listed && !exec->owes_forget)
-		forget(exec);
+		box_exec_forget(exec);
 }
 
 // Too many linger: the oldest that pid 1 reported is let go. Those it did not report must stay, for
 // their words may come; a pid 1 that owes too many of them is not merely slow.
-static void make_room(struct box *box)
+static void box_exec_make_room(struct box *box)
 {
 	struct exec *oldest = NULL;
 	uint32_t unreported = 0;
@@ -137,12 +137,12 @@ static void make_room(struct box *box)
 			oldest = exec;
 	}
 	if (oldest)
-		forget(oldest);
+		box_exec_forget(oldest);
 	else if (unreported > BOX_LINGERERS_MAX)
 		box_break(box, "pid 1 reports no ends");
 }
 
-static void linger(struct exec *exec)
+static void box_exec_linger(struct exec *exec)
 {
 	struct box *box = exec->box;
 
@@ -151,7 +151,7 @@ static void linger(struct exec *exec)
 	exec->lingers = true;
 	box->exec_count--;
 	box->lingerer_count++;
-	make_room(box);
+	box_exec_make_room(box);
 }
 
 static void set_cause(struct exec *exec, enum ending cause)
@@ -188,7 +188,7 @@ static void let_tape_go(struct exec *exec)
 	exec->pipes.tape = NULL;
 }
 
-static void finish(struct exec *exec)
+static void box_exec_finish(struct exec *exec)
 {
 	struct exec_result *result = &exec->result;
 	int status = exec->status;
@@ -211,9 +211,9 @@ static void finish(struct exec *exec)
 		let_tape_go(exec);
 	if (!exec->listed)
 		return;
-	linger(exec);
+	box_exec_linger(exec);
 	if (exec->listed && (pipes_ended(&exec->pipes) || !box_is_alive(exec->box)))
-		forget(exec);
+		box_exec_forget(exec);
 }
 
 // The word that was missing: all that is left to do is to let it go, when its output is kept.
@@ -222,19 +222,19 @@ static void reported(struct exec *exec, const struct talk *talk)
 	exec->unreported = false;
 	exec->over = talk->exited.over;
 	if (exec->phase == EXEC_DONE && !exec->owes_forget)
-		forget(exec);
+		box_exec_forget(exec);
 }
 
-static void on_moved(struct pipes *pipes)
+static void box_exec_on_moved(struct pipes *pipes)
 {
 	struct exec *exec = link_of(pipes, struct exec, pipes);
 
 	exec_hold(exec);
 	if (exec->phase == EXEC_ENDED && pipes_settled(pipes))
-		finish(exec);
+		box_exec_finish(exec);
 	else if (exec->phase == EXEC_DONE && pipes_ended(pipes) && exec->listed &&
 		 !exec->owes_forget)
-		forget(exec);
+		box_exec_forget(exec);
 	exec_let_go(exec);
 }
 
@@ -248,7 +248,7 @@ static void on_drop(struct pipes *pipes)
 	exec_let_go(link_of(pipes, struct exec, pipes));
 }
 
-static void end(struct exec *exec, int status, bool leaf_empty)
+static void box_exec_end(struct exec *exec, int status, bool leaf_empty)
 {
 	exec->phase = EXEC_ENDED;
 	exec->status = status;
@@ -256,7 +256,7 @@ static void end(struct exec *exec, int status, bool leaf_empty)
 	loop_drop_timer(exec->box->loop, &exec->timer);
 	release_leaf(exec, leaf_empty);
 	if (pipes_settle(&exec->pipes))
-		finish(exec);
+		box_exec_finish(exec);
 }
 
 void exec_leaf_killed(struct exec *exec)
@@ -281,7 +281,7 @@ static void kill_tree(struct exec *exec)
 		box_leaf_kill(exec->leaf);
 }
 
-static void on_timer(struct timer *timer)
+static void box_exec_on_timer(struct timer *timer)
 {
 	struct exec *exec = link_of(timer, struct exec, timer);
 
@@ -297,7 +297,7 @@ static void on_timer(struct timer *timer)
 		break;
 	case STAGE_KILLED:
 		exec->unreported = true;
-		end(exec, SIGKILL, false);
+		box_exec_end(exec, SIGKILL, false);
 		break;
 	}
 }
@@ -375,7 +375,7 @@ void exec_pay(struct box *box)
 		struct exec *exec = link_of(at, struct exec, link);
 
 		if (exec->owes_forget)
-			forget(exec);
+			box_exec_forget(exec);
 	}
 }
 
@@ -386,13 +386,13 @@ void exec_fail(struct exec *exec, const struct talk *why, bool leaf_empty)
 	loop_drop_timer(exec->box->loop, &exec->timer);
 	release_leaf(exec, leaf_empty);
 	bell_ring(&exec->bell);
-	unlist(exec);
+	box_exec_unlist(exec);
 }
 
 void exec_end_all(struct box *box)
 {
 	list_each (at, &box->lingerers)
-		forget(link_of(at, struct exec, link));
+		box_exec_forget(link_of(at, struct exec, link));
 	list_each (at, &box->execs) {
 		struct exec *exec = link_of(at, struct exec, link);
 
@@ -401,7 +401,7 @@ void exec_end_all(struct box *box)
 			exec_fail(exec, &(struct talk){.kind = TALK_FAILED}, false);
 		else if (exec->phase == EXEC_RUNNING) {
 			set_cause(exec, box->burying ? ENDING_KILLED_BY_API : ENDING_BOX_LOST);
-			end(exec, SIGKILL, false);
+			box_exec_end(exec, SIGKILL, false);
 		}
 		exec_let_go(exec);
 	}
@@ -434,7 +434,7 @@ static void started(struct exec *exec, int pid, const int *fds)
 		box_leaf_limit(exec->leaf, exec->cpu_ms * 1000);
 }
 
-static void failed(struct exec *exec, const struct talk *talk)
+static void box_exec_failed(struct exec *exec, const struct talk *talk)
 {
 	enum talk_step step = talk->failed.step;
 	bool doubtful = exec->leaf->doubtful;
@@ -462,10 +462,10 @@ static void exited(struct exec *exec, const struct talk *talk)
 	// Whoever was told to end ends whole.
 	if (exec->has_cause && !empty && exec->leaf && !exec->leaf->spent && !exec->stopping)
 		box_leaf_kill(exec->leaf);
-	end(exec, status, empty);
+	box_exec_end(exec, status, empty);
 }
 
-static struct exec *find(struct link *among, uint32_t conv)
+static struct exec *box_exec_find(struct link *among, uint32_t conv)
 {
 	list_each (at, among) {
 		struct exec *exec = link_of(at, struct exec, link);
@@ -478,13 +478,13 @@ static struct exec *find(struct link *among, uint32_t conv)
 
 void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 {
-	struct exec *exec = find(&box->execs, talk->conv);
+	struct exec *exec = box_exec_find(&box->execs, talk->conv);
 	enum exec_phase due = talk->kind == TALK_EXITED ? EXEC_RUNNING : EXEC_ASKED;
 	bool starts = talk->kind == TALK_STARTED || talk->kind == TALK_RAN;
 	bool lost = count == FD_LOST && starts;
 
 	if (!exec && talk->kind == TALK_EXITED)
-		exec = find(&box->lingerers, talk->conv);
+		exec = box_exec_find(&box->lingerers, talk->conv);
 	if (exec && talk->kind == TALK_EXITED && exec->unreported && count == 0) {
 		reported(exec, talk);
 		return;
@@ -497,7 +497,7 @@ void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 	exec_hold(exec);
 	exec->pipeless = lost;
 	if (talk->kind == TALK_FAILED)
-		failed(exec, talk);
+		box_exec_failed(exec, talk);
 	if (starts)
 		started(exec, talk->kind == TALK_RAN ? talk->exited.pid : talk->started.pid,
 			count ? fds : NULL);
@@ -530,8 +530,8 @@ struct exec *exec_new(struct box *box, const struct exec_spec *spec)
 		exec->seat[i] = -1;
 	exec->cpu_ms = spec->cpu_ms;
 	exec->wall_ms = spec->wall_ms;
-	exec->timer.due = on_timer;
-	exec->pipes.moved = on_moved;
+	exec->timer.due = box_exec_on_timer;
+	exec->pipes.moved = box_exec_on_moved;
 	exec->pipes.hold = on_hold;
 	exec->pipes.drop = on_drop;
 	bell_init(&exec->bell);

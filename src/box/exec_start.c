@@ -66,7 +66,7 @@ static fallible await_answer(struct exec *exec, int64_t deadline)
 }
 
 // One try with one leaf.
-static fallible ask_once(struct exec *exec, const struct exec_spec *spec, int *tries)
+static fallible exec_start_ask_once(struct exec *exec, const struct exec_spec *spec, int *tries)
 {
 	struct box *box = exec->box;
 	int64_t deadline = loop_now(box->loop) + START_MS;
@@ -129,7 +129,7 @@ fallible exec_start(struct box *box, const struct exec_spec *asked, struct exec 
 			"wait for some of them to end");
 	exec = exec_new(box, spec);
 	do {
-		err = ask_once(exec, spec, &tries);
+		err = exec_start_ask_once(exec, spec, &tries);
 	} while (!err && was_busy(exec) && box_is_alive(box) && loop_now(box->loop) < deadline);
 	if (!err && exec->phase == EXEC_FAILED)
 		err = box_is_alive(box) ? word_explain(&exec->failure, spec) : word_box_lost();

@@ -18,7 +18,7 @@
 #define STEP_MIN_MS 4
 #define STEP_MAX_MS 100
 
-static uint64_t boot_ms(void)
+static uint64_t exec_stop_boot_ms(void)
 {
 	struct timespec now;
 
@@ -26,8 +26,8 @@ static uint64_t boot_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static fallible sweep(struct box *box, uint32_t leaf, int spared, uint64_t since_ms, int signal,
-		      uint32_t *out_count)
+static fallible exec_stop_sweep(struct box *box, uint32_t leaf, int spared, uint64_t since_ms,
+				int signal, uint32_t *out_count)
 {
 	struct files files = {
 		.box = box,
@@ -47,7 +47,7 @@ fallible exec_signal_tree(struct exec *exec, int signal)
 
 	if (exec->phase != EXEC_RUNNING || !exec->leaf)
 		return OK;
-	err = sweep(exec->box, exec->leaf->number, exec->pid, 0, signal, &count);
+	err = exec_stop_sweep(exec->box, exec->leaf->number, exec->pid, 0, signal, &count);
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
 	if (err)
@@ -67,10 +67,10 @@ static void see_off(struct exec *exec, uint64_t asked_ms, int64_t deadline)
 	uint32_t left = 1;
 
 	if (loop_now(loop) < deadline)
-		err_free(sweep(exec->box, leaf->number, 0, asked_ms, SIGTERM, &left));
+		err_free(exec_stop_sweep(exec->box, leaf->number, 0, asked_ms, SIGTERM, &left));
 	left = 1;
 	while (left && loop_now(loop) < deadline) {
-		auto_err err = sweep(exec->box, leaf->number, 0, 0, 0, &left);
+		auto_err err = exec_stop_sweep(exec->box, leaf->number, 0, 0, 0, &left);
 
 		if (err)
 			break;
@@ -89,7 +89,7 @@ static void see_off(struct exec *exec, uint64_t asked_ms, int64_t deadline)
 fallible exec_stop(struct exec *exec, int64_t grace_ms, bool *out_forced)
 {
 	int64_t deadline = loop_now(exec->box->loop) + grace_ms;
-	uint64_t asked_ms = boot_ms();
+	uint64_t asked_ms = exec_stop_boot_ms();
 	struct exec_result result;
 	auto_err err = OK;
 

@@ -46,7 +46,7 @@ void files_drop(struct files_walk *walk)
 	free(walk);
 }
 
-static void finish(struct files_walk *walk, const struct reach_say *say)
+static void files_walk_finish(struct files_walk *walk, const struct reach_say *say)
 {
 	size_t len = say->text.len < sizeof(walk->total.note) ? say->text.len
 							      : sizeof(walk->total.note) - 1;
@@ -60,7 +60,7 @@ static void finish(struct files_walk *walk, const struct reach_say *say)
 }
 
 // The next message: items, or the end. An error ends the walk.
-static fallible hear(struct files_walk *walk, int64_t deadline)
+static fallible files_walk_hear(struct files_walk *walk, int64_t deadline)
 {
 	struct reach_say say;
 	auto_closer_fd fd = -1;
@@ -72,7 +72,7 @@ static fallible hear(struct files_walk *walk, int64_t deadline)
 		err = files_explain(&say, walk->path);
 		box_hand_give(take_ptr(walk->hand));
 	} else if (!err && say.kind == REACH_DONE) {
-		finish(walk, &say);
+		files_walk_finish(walk, &say);
 	} else if (!err && say.kind == walk->kind && walk->kind >= REACH_ENTRIES) {
 		buf_clear(&walk->room);
 		buf_str(&walk->room, say.rest);
@@ -89,7 +89,7 @@ static fallible hear(struct files_walk *walk, int64_t deadline)
 static fallible more_items(struct files_walk *walk, int64_t deadline, bool *more)
 {
 	while (walk->items.left == 0 && walk->hand)
-		TRY(hear(walk, deadline));
+		TRY(files_walk_hear(walk, deadline));
 	*more = walk->items.left > 0;
 	return OK;
 }
@@ -143,7 +143,7 @@ fallible files_end(struct files_walk *walk, struct files_total *total)
 	if (!walk)
 		return OK;
 	while (total && !err && walk->hand && walk->items.left == 0)
-		err = hear(walk, walk->deadline);
+		err = files_walk_hear(walk, walk->deadline);
 	if (total && !err)
 		*total = walk->total;
 	files_drop(walk);
@@ -162,8 +162,8 @@ static uint32_t count_of(const char *const *list)
 }
 
 // Both lists in one, for the request; freed by the caller.
-static fallible put_globs(struct reach_ask *ask, const char *const *include,
-			  const char *const *exclude, const char ***out)
+static fallible files_walk_put_globs(struct reach_ask *ask, const char *const *include,
+				     const char *const *exclude, const char ***out)
 {
 	uint32_t includes = count_of(include), excludes = count_of(exclude);
 
@@ -181,14 +181,15 @@ static fallible put_globs(struct reach_ask *ask, const char *const *include,
 	return OK;
 }
 
-static fallible begin(const struct files *files, struct reach_ask *ask, const char *const *include,
-		      const char *const *exclude, enum reach_kind kind, struct files_walk **out)
+static fallible files_walk_begin(const struct files *files, struct reach_ask *ask,
+				 const char *const *include, const char *const *exclude,
+				 enum reach_kind kind, struct files_walk **out)
 {
 	auto_free const char **globs = NULL;
 	auto_hand hand = NULL;
 
 	TRY(files_check(ask->path.at));
-	TRY(put_globs(ask, include, exclude, &globs));
+	TRY(files_walk_put_globs(ask, include, exclude, &globs));
 	TRY(files_put(files, ask, ask->verb == REACH_WATCH ? HAND_ENDLESS : HAND_LONG, &hand));
 	*out = new_walk(files, ask->path.at, kind);
 	(*out)->hand = take_ptr(hand);
@@ -203,8 +204,8 @@ static fallible begin_items(const struct files *files, struct reach_ask *ask,
 	struct files_walk *walk;
 	struct err *err;
 
-	TRY(begin(files, ask, include, exclude, kind, &walk));
-	err = hear(walk, walk->deadline);
+	TRY(files_walk_begin(files, ask, include, exclude, kind, &walk));
+	err = files_walk_hear(walk, walk->deadline);
 	if (err) {
 		files_drop(walk);
 		return err;
@@ -262,7 +263,7 @@ static fallible begin_pipe(const struct files *files, struct reach_ask *ask,
 	struct reach_say say;
 	struct stat st;
 
-	TRY(put_globs(ask, include, exclude, &globs));
+	TRY(files_walk_put_globs(ask, include, exclude, &globs));
 	TRY(files_get(files, ask, HAND_LONG, &hand, &say, &fd));
 	if (say.kind != REACH_OPENED || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
 		return files_nonsense();
@@ -307,7 +308,7 @@ fallible files_watch(const struct files *files, const char *path, uint32_t flags
 	int fd = -1;
 
 	ask.flags = flags & (REACH_RECURSIVE | REACH_ATTRIB);
-	TRY(begin(files, &ask, include, exclude, REACH_EVENTS, &walk));
+	TRY(files_walk_begin(files, &ask, include, exclude, REACH_EVENTS, &walk));
 	err = box_hand_next(walk->hand, files->deadline, &say, &fd);
 	if (!err && say.kind == REACH_FAILED)
 		err = files_explain(&say, path);
@@ -375,7 +376,7 @@ fallible files_ports(const struct files *files, struct reach_port *out, size_t r
 	struct err *err = OK;
 	size_t n = 0;
 
-	TRY(begin(files, &ask, NULL, NULL, REACH_PORTS_ARE, &walk));
+	TRY(files_walk_begin(files, &ask, NULL, NULL, REACH_PORTS_ARE, &walk));
 	for (bool more = true; more && !err;) {
 		struct reach_port port;
 

@@ -77,7 +77,7 @@ static void close_hand(struct box_hand *hand)
 	hand->phase = HAND_GONE;
 }
 
-static void let_go(struct box_hand *hand)
+static void box_hand_let_go(struct box_hand *hand)
 {
 	struct box *box = hand->box;
 
@@ -90,16 +90,16 @@ static void let_go(struct box_hand *hand)
 
 static void on_rest_over(struct timer *timer)
 {
-	let_go(link_of(timer, struct box_hand, timer));
+	box_hand_let_go(link_of(timer, struct box_hand, timer));
 }
 
-static void on_ready(struct watch *watch, uint32_t events)
+static void box_hand_on_ready(struct watch *watch, uint32_t events)
 {
 	struct box_hand *hand = link_of(watch, struct box_hand, watch);
 
 	hand->hung_up |= (events & (EPOLLHUP | EPOLLERR)) != 0;
 	if (hand->phase == HAND_RESTS) {
-		let_go(hand);
+		box_hand_let_go(hand);
 		return;
 	}
 	if (hand->waits)
@@ -117,7 +117,7 @@ static struct box_hand *new_hand(struct box *box, const char *user, enum hand_us
 	hand->use = use;
 	strncpy(hand->user, user, sizeof(hand->user) - 1);
 	hand->watch.fd = -1;
-	hand->watch.ready = on_ready;
+	hand->watch.ready = box_hand_on_ready;
 	hand->timer.due = on_rest_over;
 	hand->free_later.run = free_hand;
 	bell_init(&hand->bell);
@@ -160,7 +160,7 @@ bool box_hand_heard(struct box *box, const struct talk *talk, int *fds, int coun
 	hand->phase = is && count == 1 ? HAND_BUSY : HAND_FAILED;
 	hand->watch.fd = is && count == 1 ? fds[0] : -1;
 	if (hand->abandoned)
-		let_go(hand);
+		box_hand_let_go(hand);
 	else
 		bell_ring(&hand->bell);
 	return true;
@@ -172,7 +172,7 @@ void box_hand_end_all(struct box *box)
 		struct box_hand *hand = link_of(at, struct box_hand, link);
 
 		if (hand->phase == HAND_RESTS || hand->abandoned) {
-			let_go(hand);
+			box_hand_let_go(hand);
 			continue;
 		}
 		close_hand(hand);
@@ -187,7 +187,7 @@ void box_hand_rest_end(struct box *box)
 		struct box_hand *hand = link_of(at, struct box_hand, link);
 
 		if (hand->phase == HAND_RESTS)
-			let_go(hand);
+			box_hand_let_go(hand);
 	}
 }
 
@@ -219,7 +219,7 @@ static fallible say_hand(struct box_hand *hand, int64_t deadline)
 	}
 }
 
-static fallible explain(const struct box_hand *hand)
+static fallible box_hand_explain(const struct box_hand *hand)
 {
 	struct exec_spec spec = {.user = hand->user};
 
@@ -230,8 +230,8 @@ static fallible explain(const struct box_hand *hand)
 	return word_explain(&hand->failure, &spec);
 }
 
-static fallible make(struct box *box, const char *user, enum hand_use use, int64_t deadline,
-		     struct box_hand **out)
+static fallible box_hand_make(struct box *box, const char *user, enum hand_use use,
+			      int64_t deadline, struct box_hand **out)
 {
 	int64_t latest = loop_now(box->loop) + START_MS;
 	struct box_hand *hand;
@@ -243,7 +243,7 @@ static fallible make(struct box *box, const char *user, enum hand_use use, int64
 	hand->conv = ++box->last_conv;
 	err = say_hand(hand, deadline < latest ? deadline : latest);
 	if (err) {
-		let_go(hand);
+		box_hand_let_go(hand);
 		return err;
 	}
 	while (hand->phase == HAND_ASKED && !err)
@@ -260,9 +260,9 @@ static fallible make(struct box *box, const char *user, enum hand_use use, int64
 			return OK;
 		}
 	} else {
-		err = explain(hand);
+		err = box_hand_explain(hand);
 	}
-	let_go(hand);
+	box_hand_let_go(hand);
 	return err;
 }
 
@@ -289,7 +289,7 @@ struct tally {
 	uint32_t by_use[HAND_ENDLESS + 1], resting;
 };
 
-static struct tally count(const struct box *box)
+static struct tally box_hand_count(const struct box *box)
 {
 	struct tally tally = {0};
 
@@ -312,7 +312,7 @@ static fallible too_many(void)
 }
 
 // Room for another, by ending one that rests for another user if need be.
-static bool make_room(struct box *box)
+static bool box_hand_make_room(struct box *box)
 {
 	if (box->hand_count < BOX_HANDS_MAX)
 		return true;
@@ -320,7 +320,7 @@ static bool make_room(struct box *box)
 		struct box_hand *hand = link_of(at, struct box_hand, link);
 
 		if (hand->phase == HAND_RESTS) {
-			let_go(hand);
+			box_hand_let_go(hand);
 			return true;
 		}
 	}
@@ -341,7 +341,7 @@ fallible box_hand_take(struct box *box, const char *user, enum hand_use use, int
 	int64_t patience = loop_now(box->loop) + PATIENCE_MS;
 
 	for (;;) {
-		struct tally tally = count(box);
+		struct tally tally = box_hand_count(box);
 		struct box_hand *hand = find_resting(box, user);
 		bool is_patient = use == HAND_SHORT && loop_now(box->loop) < patience;
 		bool waits = must_wait(&tally, use, is_patient);
@@ -356,8 +356,8 @@ fallible box_hand_take(struct box *box, const char *user, enum hand_use use, int
 			*out = wake(hand, use);
 			return OK;
 		}
-		if (!waits && make_room(box))
-			return make(box, user, use, deadline, out);
+		if (!waits && box_hand_make_room(box))
+			return box_hand_make(box, user, use, deadline, out);
 		err = bell_wait(&box->hand_free, until);
 		if (err && (err_kind(err) != ERR_TIMEOUT || until == deadline))
 			return take_ptr(err);
@@ -367,10 +367,10 @@ fallible box_hand_take(struct box *box, const char *user, enum hand_use use, int
 void box_hand_give(struct box_hand *hand)
 {
 	struct box *box = hand->box;
-	struct tally tally = count(box);
+	struct tally tally = box_hand_count(box);
 
 	if (hand->phase != HAND_BUSY || tally.resting >= REST_MAX || !box_is_alive(box)) {
-		let_go(hand);
+		box_hand_let_go(hand);
 		return;
 	}
 	if (!hand->watch.events) {
@@ -378,7 +378,7 @@ void box_hand_give(struct box_hand *hand)
 
 		if (err) {
 			err_free(err);
-			let_go(hand);
+			box_hand_let_go(hand);
 			return;
 		}
 	}
@@ -391,7 +391,7 @@ void box_hand_give(struct box_hand *hand)
 
 void box_hand_drop(struct box_hand *hand)
 {
-	let_go(hand);
+	box_hand_let_go(hand);
 }
 
 // ------------------------------------------------------------------------------- using one
@@ -429,7 +429,7 @@ void box_hand_nudge(struct box_hand *hand)
 		(void)fd_send(hand->watch.fd, "", 1, NULL, 0, MSG_DONTWAIT);
 }
 
-static fallible await(struct box_hand *hand, int64_t deadline)
+static fallible box_hand_await_event(struct box_hand *hand, int64_t deadline)
 {
 	struct err *err = OK;
 
@@ -448,7 +448,7 @@ fallible box_hand_await(struct box_hand *hand, int64_t deadline)
 	ssize_t n;
 
 	hand->fresh = false;
-	TRY(await(hand, deadline));
+	TRY(box_hand_await_event(hand, deadline));
 	if (!hand->hung_up || hand->phase != HAND_BUSY)
 		return OK;
 	n = recv(hand->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -463,7 +463,7 @@ bool box_hand_unheard(const struct box_hand *hand)
 }
 
 // One that always has more to say would never let us wait: others get their turn, and time passes.
-static fallible breathe(struct box_hand *hand, int64_t deadline)
+static fallible box_hand_breathe(struct box_hand *hand, int64_t deadline)
 {
 	if (++hand->spree < SPREE_MAX)
 		return OK;
@@ -476,20 +476,20 @@ static fallible breathe(struct box_hand *hand, int64_t deadline)
 
 fallible box_hand_next(struct box_hand *hand, int64_t deadline, struct reach_say *out, int *fd)
 {
-	TRY(breathe(hand, deadline));
+	TRY(box_hand_breathe(hand, deadline));
 	for (;;) {
 		int came = 1, got = -1;
 		ssize_t n;
 
 		if (hand->fresh) {
 			hand->fresh = false;
-			TRY(await(hand, deadline));
+			TRY(box_hand_await_event(hand, deadline));
 		}
 		if (hand->phase != HAND_BUSY)
 			return lost(hand);
 		n = fd_recv_any(hand->watch.fd, words, sizeof(words), &got, &came, MSG_DONTWAIT);
 		if (n < 0 && errno == EAGAIN) {
-			TRY(await(hand, deadline));
+			TRY(box_hand_await_event(hand, deadline));
 			continue;
 		}
 		if (n <= 0)

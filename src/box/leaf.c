@@ -36,7 +36,7 @@
 #define STEP_LEFT_MS 1000 // the same, of what an exec left behind
 #define CALM 4
 
-static ssize_t read_text(int fd, char *room, size_t size)
+static ssize_t box_leaf_read_text(int fd, char *room, size_t size)
 {
 	ssize_t n;
 
@@ -54,7 +54,7 @@ uint64_t box_leaf_used_us(const struct box_leaf *leaf)
 	char text[512];
 	const char *at;
 
-	if (read_text(leaf->meter, text, sizeof(text)) <= 0)
+	if (box_leaf_read_text(leaf->meter, text, sizeof(text)) <= 0)
 		return 0;
 	at = strstr(text, word);
 	if (at)
@@ -67,7 +67,7 @@ uint64_t box_oom_kills(const struct box *box)
 	static const char word[] = "oom_kill "; // not oom_kill_disable, which v1 has as well
 	char text[512];
 
-	if (read_text(box->oom, text, sizeof(text)) <= 0)
+	if (box_leaf_read_text(box->oom, text, sizeof(text)) <= 0)
 		return 0;
 	for (const char *at = text; at; at = strchr(at, '\n')) {
 		at += *at == '\n';
@@ -91,7 +91,7 @@ static void close_leaf(struct box_leaf *leaf)
 	free(leaf);
 }
 
-static void on_timer(struct timer *timer);
+static void box_leaf_on_timer(struct timer *timer);
 
 struct box_leaf *box_leaf_add(struct box *box, uint32_t number, int meter, const int *join,
 			      int joins)
@@ -101,7 +101,7 @@ struct box_leaf *box_leaf_add(struct box *box, uint32_t number, int meter, const
 	leaf->box = box;
 	leaf->number = number;
 	leaf->meter = meter;
-	leaf->timer.due = on_timer;
+	leaf->timer.due = box_leaf_on_timer;
 	for (int i = 0; i < 2; i++)
 		leaf->join[i] = i < joins ? join[i] : -1;
 	link_add(&box->leaves, &leaf->all);
@@ -407,7 +407,7 @@ static int cpu_count(void)
 	return CPU_COUNT(&set);
 }
 
-static void arm(struct box_leaf *leaf)
+static void box_leaf_arm(struct box_leaf *leaf)
 {
 	uint64_t left_us = leaf->limit_us - leaf->seen_us;
 	int64_t step = (int64_t)(left_us / 1000) / cpu_count();
@@ -420,7 +420,7 @@ static void arm(struct box_leaf *leaf)
 	loop_set_timer(leaf->box->loop, &leaf->timer, loop_now(leaf->box->loop) + step);
 }
 
-static void on_timer(struct timer *timer)
+static void box_leaf_on_timer(struct timer *timer)
 {
 	struct box_leaf *leaf = link_of(timer, struct box_leaf, timer);
 	uint64_t used = box_leaf_used_us(leaf);
@@ -428,7 +428,7 @@ static void on_timer(struct timer *timer)
 	leaf->calm = used == leaf->seen_us ? leaf->calm + 1 : 0;
 	leaf->seen_us = used;
 	if (used < leaf->limit_us) {
-		arm(leaf);
+		box_leaf_arm(leaf);
 		return;
 	}
 	if (leaf->taken && !leaf->exec) {
@@ -448,7 +448,7 @@ void box_leaf_limit(struct box_leaf *leaf, uint64_t cpu_us)
 	leaf->seen_us = box_leaf_used_us(leaf);
 	leaf->limit_us = leaf->seen_us + cpu_us;
 	leaf->calm = 0;
-	arm(leaf);
+	box_leaf_arm(leaf);
 }
 
 static bool leaf_box_lives(const struct box *box)

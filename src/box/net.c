@@ -45,7 +45,7 @@ uint16_t box_net_port(const struct box *box)
 	return box->net.port;
 }
 
-static fallible set(struct box *box, bool on, int64_t deadline)
+static fallible box_net_order(struct box *box, bool on, int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
 	struct order order = {.kind = ORDER_NETWORK, .net = on};
@@ -70,8 +70,8 @@ fallible box_net_set(struct box *box, bool on, int64_t deadline)
 	struct err *err;
 
 	box_hold(box);
-	err = err_while(set(box, on, deadline), "%s the way out of %s", on ? "open" : "close",
-			box->id);
+	err = err_while(box_net_order(box, on, deadline), "%s the way out of %s",
+			on ? "open" : "close", box->id);
 	box_drop(box);
 	return err;
 }

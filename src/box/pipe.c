@@ -44,7 +44,7 @@ static ssize_t take_own(void *room, size_t len)
 	return -1;
 }
 
-static ssize_t take(int fd, void *room, size_t size)
+static ssize_t box_pipe_take(int fd, void *room, size_t size)
 {
 	struct iovec part = {room, size};
 	ssize_t n;
@@ -63,7 +63,7 @@ ssize_t pipe_take(const struct brink_at *at, int fd, void *room, size_t size)
 	ssize_t n;
 
 	brink_enter(at, BRINK_LOCK);
-	n = take(fd, room, size);
+	n = box_pipe_take(fd, room, size);
 	brink_leave();
 	return n;
 }
@@ -90,7 +90,7 @@ size_t pipe_held(const struct brink_at *at, int pipe)
 	return known && held > 0 ? (size_t)held : 0;
 }
 
-static ssize_t give(int fd, const void *bytes, size_t len)
+static ssize_t box_pipe_give(int fd, const void *bytes, size_t len)
 {
 	struct iovec part = {(void *)bytes, len};
 	ssize_t n, moved;
@@ -119,7 +119,7 @@ ssize_t pipe_give(const struct brink_at *at, int fd, const void *bytes, size_t l
 	ssize_t n;
 
 	brink_enter(at, BRINK_LOCK);
-	n = give(fd, bytes, len);
+	n = box_pipe_give(fd, bytes, len);
 	brink_leave();
 	return n;
 }

@@ -126,7 +126,7 @@ static bool must_rest(const struct pipes *pipes)
 	       loop_now(pipes->loop) - pace->since_ms < SMALL_WITHIN;
 }
 
-static void rest(struct pipes *pipes)
+static void box_pipes_rest(struct pipes *pipes)
 {
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		if (pipes->out[i].open && pipes->out[i].watch.events)
@@ -232,7 +232,7 @@ static void give_room(struct spill *spill)
 	spare = spill;
 }
 
-static void spill_task(void *arg)
+static void pipes_spill_task(void *arg)
 {
 	struct spill *spill = arg;
 	struct pipes *pipes = spill->pipes;
@@ -257,7 +257,7 @@ static void spill_task(void *arg)
 			watch_end(pipes, &pipes->out[i], EPOLLIN);
 	}
 	if (must_rest(pipes))
-		rest(pipes);
+		box_pipes_rest(pipes);
 	give_room(spill);
 	pipes->moved(pipes);
 	pipes->drop(pipes);
@@ -276,11 +276,11 @@ static void begin_spill(struct pipes *pipes, struct pipe_end *end, const char *b
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		loop_unwatch(pipes->loop, &pipes->out[i].watch);
 	pipes->hold(pipes);
-	task_start(pipes->loop, "exec.spill", spill_task, spill);
+	task_start(pipes->loop, "exec.spill", pipes_spill_task, spill);
 }
 
 // One chunk. False: nothing more for now, or the end, or a task has taken over.
-static bool move_some(struct pipe_end *end)
+static bool pipes_move_some(struct pipe_end *end)
 {
 	struct pipes *pipes = end->pipes;
 	size_t keep, bite = bite_of(end);
@@ -318,14 +318,14 @@ static void on_output(struct watch *watch, uint32_t events)
 	struct pipes *pipes = end->pipes;
 
 	(void)events;
-	move_some(end);
+	pipes_move_some(end);
 	if (!pipes->spilling && must_rest(pipes))
-		rest(pipes);
+		box_pipes_rest(pipes);
 	if (!end->open || pipes->settling)
 		pipes->moved(pipes); // may free it
 }
 
-static void feed(struct pipes *pipes)
+static void pipes_feed(struct pipes *pipes)
 {
 	while (pipes->input_at < pipes->input_len) {
 		ssize_t n = pipe_give(pipes->at, pipes->in.watch.fd, pipes->input + pipes->input_at,
@@ -354,7 +354,7 @@ static void on_input(struct watch *watch, uint32_t events)
 
 	(void)events;
 	if (pipes->input) {
-		feed(pipes);
+		pipes_feed(pipes);
 		return;
 	}
 	loop_unwatch(pipes->loop, watch); // pipes_write() asks again when it is full again
@@ -412,7 +412,7 @@ fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, c
 	if (input.at) {
 		pipes->input = mem_dup(input.at, input.len);
 		pipes->input_len = input.len;
-		feed(pipes);
+		pipes_feed(pipes);
 		own_in(pipes);
 	}
 	return OK;
@@ -444,12 +444,12 @@ static void settle_end(struct pipes *pipes, struct pipe_end *end)
 	}
 	if (!pipes->spilling) {
 		end->due = SIZE_MAX;
-		if (!move_some(end) && !pipes->spilling)
+		if (!pipes_move_some(end) && !pipes->spilling)
 			return;
 	}
 	end->due = held_by(end);
 	// Once more than is due, for most often the end comes next: a turn of the loop is saved.
-	while (end->open && !pipes->spilling && move_some(end) && end->due > 0)
+	while (end->open && !pipes->spilling && pipes_move_some(end) && end->due > 0)
 		continue;
 }
 
@@ -500,7 +500,8 @@ void pipes_close_in(struct pipes *pipes)
 	own_in(pipes);
 }
 
-static fallible write_some(struct pipes *pipes, const char *bytes, size_t len, int64_t deadline)
+static fallible pipes_write_some(struct pipes *pipes, const char *bytes, size_t len,
+				 int64_t deadline)
 {
 	while (len > 0 && pipes->in.open) {
 		ssize_t n = pipe_give(pipes->at, pipes->in.watch.fd, bytes, len);
@@ -537,7 +538,7 @@ fallible pipes_write(struct pipes *pipes, const void *bytes, size_t len, int64_t
 	if (!pipes->keep_in)
 		return err_new(CONFLICT, "stdin_closed", "the stdin of the command is closed");
 	pipes->writing = true;
-	err = write_some(pipes, bytes, len, deadline);
+	err = pipes_write_some(pipes, bytes, len, deadline);
 	pipes->writing = false;
 	if (pipes->in.open)
 		loop_unwatch(pipes->loop, &pipes->in.watch);

@@ -88,7 +88,7 @@ static bool make_room(void *arg)
 	return let_oldest_go(procs) || contexts_let_oldest_go(procs->box);
 }
 
-static void trim(struct procs *procs)
+static void procs_trim(struct procs *procs)
 {
 	int64_t now = loop_now(procs->box->loop);
 
@@ -116,7 +116,7 @@ struct procs *procs_of(struct box *box)
 		reel_init(&procs->reel, box, 0);
 		tape_budget_on_lack(box_tape_budget(box), make_room, procs);
 	}
-	trim(procs);
+	procs_trim(procs);
 	return procs;
 }
 
@@ -156,7 +156,7 @@ void proc_on_label(struct timer *timer)
 	task_start(proc->loop, "tape.begin", label_task, proc->tape);
 }
 
-static enum proc_status judge(const struct proc *proc)
+static enum proc_status procs_judge(const struct proc *proc)
 {
 	const struct exec_result *result = &proc->result;
 
@@ -206,7 +206,7 @@ void proc_on_end(void *arg)
 		proc->error = mem_str("the sandbox was lost");
 	else if (proc->orphaned)
 		proc->error = mem_str("its session was deleted");
-	proc->status = judge(proc);
+	proc->status = procs_judge(proc);
 	list_ended(proc);
 	ending = (struct tape_ending){
 		.ended_ms = proc->ended_ms,
@@ -227,7 +227,7 @@ void proc_on_end(void *arg)
 	if (proc->auto_cleanup)
 		proc_unlist(proc);
 	else if (proc->procs)
-		trim(proc->procs);
+		procs_trim(proc->procs);
 	proc_drop(proc);
 }
 
@@ -247,7 +247,7 @@ fallible proc_check_id(struct str id)
 			PROC_ID_MAX);
 }
 
-static char *make_id(void)
+static char *procs_make_id(void)
 {
 	static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
 	uint8_t noise[6];
@@ -264,7 +264,7 @@ static char *copy_text(struct str text, size_t max)
 	return text.at ? mem_dup(text.at, text.len < max ? text.len : max) : NULL;
 }
 
-static struct tape *make_tape(struct procs *procs, const struct proc *proc, uint64_t cap)
+static struct tape *procs_make_tape(struct procs *procs, const struct proc *proc, uint64_t cap)
 {
 	struct tape_label label = {
 		.id = str_of(proc->id),
@@ -295,17 +295,17 @@ static bool tag_of(const struct proc *proc, uint64_t cap, struct tag *out)
 	return proc->command_len < PROC_TAG_COMMAND;
 }
 
-static struct proc *add(struct procs *procs, const struct proc_spec *spec)
+static struct proc *procs_add(struct procs *procs, const struct proc_spec *spec)
 {
 	struct proc *proc = mem_new_of(struct proc);
 
 	proc->procs = procs;
 	proc->loop = procs->box->loop;
 	proc->refs = 1;
-	proc->id = spec->id.len ? mem_dup(spec->id.at, spec->id.len) : make_id();
+	proc->id = spec->id.len ? mem_dup(spec->id.at, spec->id.len) : procs_make_id();
 	while (!map_put(procs->by_id, str_of(proc->id), proc)) {
 		free(proc->id);
-		proc->id = make_id();
+		proc->id = procs_make_id();
 	}
 	proc->session = copy_text(spec->session, PROC_ID_MAX * 2);
 	proc->command = copy_text(spec->command, PROC_COMMAND_MAX);
@@ -316,13 +316,13 @@ static struct proc *add(struct procs *procs, const struct proc_spec *spec)
 	proc->wall_ms = spec->exec->wall_ms;
 	proc->auto_cleanup = spec->auto_cleanup;
 	proc->label.due = proc_on_label;
-	proc->tape = make_tape(procs, proc, spec->exec->output_cap);
+	proc->tape = procs_make_tape(procs, proc, spec->exec->output_cap);
 	bell_init(&proc->changed);
 	link_add(&procs->all, &proc->link);
 	return proc;
 }
 
-static fallible make_way(struct procs *procs, struct str id)
+static fallible procs_make_way(struct procs *procs, struct str id)
 {
 	struct proc *old = map_get(procs->by_id, id);
 
@@ -358,9 +358,9 @@ fallible procs_start(struct box *box, const struct proc_spec *spec, struct proc 
 
 	if (spec->id.len) {
 		TRY(proc_check_id(spec->id));
-		TRY(make_way(procs, spec->id));
+		TRY(procs_make_way(procs, spec->id));
 	}
-	proc = add(procs, spec);
+	proc = procs_add(procs, spec);
 	proc_hold(proc);
 	spec_of.tape = proc->tape;
 	spec_of.tag = &tag;
@@ -459,7 +459,7 @@ static fallible is_over(const struct proc *proc)
 }
 
 // Of its own, so that it goes on when the client who asked has left.
-static void stop_task(void *arg)
+static void procs_stop_task(void *arg)
 {
 	struct proc *proc = arg;
 	struct exec *exec = proc->exec;
@@ -475,14 +475,14 @@ static void stop_task(void *arg)
 	proc_drop(proc);
 }
 
-static void begin_stop(struct proc *proc, bool by_force)
+static void procs_begin_stop(struct proc *proc, bool by_force)
 {
 	if (proc->stopping || proc->status != PROC_RUNNING)
 		return;
 	proc->stopping = true;
 	proc->forced = by_force;
 	proc_hold(proc);
-	task_start(proc->loop, "proc.stop", stop_task, proc);
+	task_start(proc->loop, "proc.stop", procs_stop_task, proc);
 }
 
 static fallible await_stop(struct proc *proc)
@@ -500,7 +500,7 @@ fallible proc_stop(struct proc *proc)
 {
 	if (proc->status != PROC_RUNNING && !proc->stopping)
 		return is_over(proc);
-	begin_stop(proc, false);
+	procs_begin_stop(proc, false);
 	return await_stop(proc);
 }
 
@@ -512,7 +512,7 @@ fallible proc_signal(struct proc *proc, int signal)
 	if (proc->status != PROC_RUNNING)
 		return is_over(proc);
 	if (signal == SIGKILL) {
-		begin_stop(proc, true);
+		procs_begin_stop(proc, true);
 		return await_stop(proc);
 	}
 	exec_hold(exec);
@@ -532,7 +532,7 @@ fallible procs_stop_all(struct box *box, uint32_t *out_count)
 		struct proc *proc = link_of(at, struct proc, link);
 
 		count += proc->status == PROC_RUNNING;
-		begin_stop(proc, false);
+		procs_begin_stop(proc, false);
 	}
 	for (;;) {
 		struct proc *busy = NULL;
@@ -562,7 +562,7 @@ void procs_end_session(struct box *box, struct str session)
 		if (proc->status != PROC_RUNNING || !str_eq(str_of(proc->session), session))
 			continue;
 		proc->orphaned = true;
-		begin_stop(proc, true);
+		procs_begin_stop(proc, true);
 	}
 }
 

@@ -49,7 +49,7 @@ static struct proc *restore(struct procs *procs, struct tape *tape, const struct
 	return proc;
 }
 
-static struct link *place_of(struct link *all, int64_t ms, bool by_end)
+static struct link *procs_adopt_place_of(struct link *all, int64_t ms, bool by_end)
 {
 	struct link *at = all->prev;
 
@@ -64,7 +64,7 @@ static struct link *place_of(struct link *all, int64_t ms, bool by_end)
 }
 
 // An older one of that id goes. False: it is this one that goes.
-static bool make_way(struct procs *procs, const struct tape_label *label, bool held)
+static bool procs_adopt_make_way(struct procs *procs, const struct tape_label *label, bool held)
 {
 	struct proc *other = map_get(procs->by_id, label->id);
 
@@ -75,12 +75,13 @@ static bool make_way(struct procs *procs, const struct tape_label *label, bool h
 	return true;
 }
 
-static void list(struct procs *procs, struct proc *proc)
+static void procs_adopt_list(struct procs *procs, struct proc *proc)
 {
 	map_put(procs->by_id, str_of(proc->id), proc);
-	link_add(place_of(&procs->all, proc->started_ms, false), &proc->link);
+	link_add(procs_adopt_place_of(&procs->all, proc->started_ms, false), &proc->link);
 	if (proc->ended_ms) {
-		link_add(place_of(&procs->ended, proc->ended_ms, true), &proc->ended_link);
+		link_add(procs_adopt_place_of(&procs->ended, proc->ended_ms, true),
+			 &proc->ended_link);
 		procs->ended_count++;
 		procs->ended_text += proc->command_len;
 	}
@@ -156,8 +157,8 @@ static void unlink_run(void *arg)
 }
 
 // The tape of that number; NULL: there is none, or it never was written to, and is gone.
-static fallible find_tape(struct box *box, const char *name, struct tape **out,
-			  struct tape_label *out_label)
+static fallible procs_adopt_find_tape(struct box *box, const char *name, struct tape **out,
+				      struct tape_label *out_label)
 {
 	struct unlinking unlinking = {box->tapes_dir, name};
 	auto_err err = tape_open(box->loop, box->tapes_dir, name, out, out_label);
@@ -173,8 +174,8 @@ static fallible find_tape(struct box *box, const char *name, struct tape **out,
 
 // The label is written at once. A try that failed before may still have been at its own file of
 // that name: then that is the tape. A disk that takes no label leaves a tape that keeps nothing.
-static fallible new_tape(struct box *box, const char *name, const struct adoptee *held,
-			 struct tape **out_tape, struct tape_label *out)
+static fallible procs_adopt_new_tape(struct box *box, const char *name, const struct adoptee *held,
+				     struct tape **out_tape, struct tape_label *out)
 {
 	const struct tag *tag = &held->tag;
 	auto_tape tape = tape_new_named(box->loop, box->tapes_dir, name);
@@ -194,7 +195,7 @@ static fallible new_tape(struct box *box, const char *name, const struct adoptee
 	box->has_folder = true;
 	tape_begin(tape);
 	if (!tape_is_labelled(tape))
-		TRY(find_tape(box, name, out_tape, out));
+		TRY(procs_adopt_find_tape(box, name, out_tape, out));
 	if (*out_tape)
 		tape_leave(tape);
 	else
@@ -215,8 +216,8 @@ static void proc_let_way(struct proc *proc)
 // One that pid 1 holds is not to be believed. An id is free as soon as its process has ended, so
 // pid 1 may hold two of one id: the later one stands, and the other has ended. *out_goes: it is
 // this one.
-static fallible check(const struct procs *procs, const struct adoptee *held,
-		      const struct tape_label *label, bool *out_goes)
+static fallible procs_adopt_check(const struct procs *procs, const struct adoptee *held,
+				  const struct tape_label *label, bool *out_goes)
 {
 	struct proc *other = map_get(procs->by_id, label->id);
 	bool is_twice = other && other->exec;
@@ -247,7 +248,7 @@ static void let_go(struct proc *proc)
 	proc_drop(proc);
 }
 
-static fallible give_up(struct proc *proc, struct err *err)
+static fallible procs_adopt_give_up(struct proc *proc, struct err *err)
 {
 	if (err) {
 		tape_leave(proc->tape);
@@ -257,7 +258,7 @@ static fallible give_up(struct proc *proc, struct err *err)
 }
 
 // One tape, or one that pid 1 holds and that has none yet.
-static fallible recall(struct adoption *adoption, uint32_t number, struct adoptee *held)
+static fallible procs_adopt_recall(struct adoption *adoption, uint32_t number, struct adoptee *held)
 {
 	struct box *box = adoption->box;
 	struct procs *procs = procs_of(box);
@@ -268,20 +269,20 @@ static fallible recall(struct adoption *adoption, uint32_t number, struct adopte
 	struct proc *proc;
 	bool goes = false;
 
-	TRY(find_tape(box, name, &tape, &label));
+	TRY(procs_adopt_find_tape(box, name, &tape, &label));
 	if (!tape && !held)
 		return OK;
 	if (!tape)
-		TRY(new_tape(box, name, held, &tape, &label));
+		TRY(procs_adopt_new_tape(box, name, held, &tape, &label));
 	if (held && tape_has_ended(tape)) {
 		held->tag.kind = TAG_EXEC; // its end is on record: it is only to be forgotten
 		held = NULL;
 	}
 	if (held)
-		TRY(leave(tape, check(procs, held, &label, &goes)));
+		TRY(leave(tape, procs_adopt_check(procs, held, &label, &goes)));
 	if (goes)
 		held->tag.kind = TAG_EXEC; // it is only to be forgotten
-	if (goes || !make_way(procs, &label, held))
+	if (goes || !procs_adopt_make_way(procs, &label, held))
 		return OK;
 	tape_bound(tape, box_tape_budget(box));
 	proc = restore(procs, take_ptr(tape), &label);
@@ -290,12 +291,12 @@ static fallible recall(struct adoption *adoption, uint32_t number, struct adopte
 	else if (!held)
 		recall_lost(proc);
 	else
-		TRY(give_up(proc, recall_running(box, proc, held)));
+		TRY(procs_adopt_give_up(proc, recall_running(box, proc, held)));
 	if (proc->auto_cleanup && !proc->exec) {
 		let_go(proc);
 		return OK;
 	}
-	list(procs, proc);
+	procs_adopt_list(procs, proc);
 	if (proc->exec)
 		exec_on_end(proc->exec, proc_on_end, proc);
 	return OK;
@@ -326,7 +327,8 @@ fallible procs_adopt(struct adoption *adoption)
 		uint32_t number;
 
 		if (adoption_number(adoption->names[i], 0, &number))
-			TRY(recall(adoption, number, adoption_find(adoption, TAG_PROCESS, number)));
+			TRY(procs_adopt_recall(adoption, number,
+					       adoption_find(adoption, TAG_PROCESS, number)));
 	}
 	at = adoption->helds.next;
 	while (at != &adoption->helds) {
@@ -334,7 +336,7 @@ fallible procs_adopt(struct adoption *adoption)
 
 		at = at->next; // a process that is taken leaves the list
 		if (held->tag.kind == TAG_PROCESS)
-			TRY(recall(adoption, held->tag.file, held));
+			TRY(procs_adopt_recall(adoption, held->tag.file, held));
 	}
 	return OK;
 }

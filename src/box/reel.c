@@ -125,7 +125,7 @@ void reel_seal(struct reel *reel, struct tape *tape, const struct tape_ending *e
 		loop_set_timer(loop, &reel->seal_timer, loop_now(loop) + SEAL_MS);
 }
 
-static struct tape *new_tape(struct reel *reel)
+static struct tape *reel_new_tape(struct reel *reel)
 {
 	struct box *box = reel->box;
 	auto_free char *name = mem_fmt("%s/%.*s%u", box->id, reel->letter != 0, &reel->letter,
@@ -170,7 +170,7 @@ void reel_prepare(struct reel *reel)
 	*preparation = (struct preparation){reel, reel->box};
 	box_hold(reel->box);
 	loop_drop_timer(reel->box->loop, &reel->spare_timer);
-	reel->spare = new_tape(reel);
+	reel->spare = reel_new_tape(reel);
 	reel->preparing = true;
 	task_start(reel->box->loop, "tape.prepare", prepare_task, preparation);
 }
@@ -187,7 +187,7 @@ struct tape *reel_take(struct reel *reel, const struct tape_label *label)
 	struct tape *tape = reel->preparing ? NULL : take_ptr(reel->spare);
 
 	if (!tape)
-		tape = new_tape(reel);
+		tape = reel_new_tape(reel);
 	tape_set_label(tape, label);
 	tape_bound(tape, box_tape_budget(reel->box));
 	return tape;

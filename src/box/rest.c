@@ -79,7 +79,7 @@ bool box_rest_files(struct box *box, bool hard)
 	return box_leaf_rest(box);
 }
 
-static fallible order_plain(const struct box *box, enum order_kind kind, int64_t deadline)
+static fallible box_rest_order_plain(const struct box *box, enum order_kind kind, int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
 	struct order order = {.kind = kind};
@@ -93,12 +93,12 @@ fallible box_pause(struct box *box, int64_t deadline)
 {
 	context_warm_end(box);
 	understudies_rest(box);
-	return err_while(order_plain(box, ORDER_PAUSE, deadline), "pause %s", box->id);
+	return err_while(box_rest_order_plain(box, ORDER_PAUSE, deadline), "pause %s", box->id);
 }
 
 fallible box_thaw(struct box *box, int64_t deadline)
 {
-	return err_while(order_plain(box, ORDER_THAW, deadline), "thaw %s", box->id);
+	return err_while(box_rest_order_plain(box, ORDER_THAW, deadline), "thaw %s", box->id);
 }
 
 static bool has_taken_leaves(const struct box *box)
@@ -146,7 +146,7 @@ fallible box_stop(struct box *box, int64_t deadline)
 	box_hold(box);
 	box->burying = true;
 	task_shield(true);
-	err = order_plain(box, ORDER_STOP, deadline);
+	err = box_rest_order_plain(box, ORDER_STOP, deadline);
 	if (!err)
 		quiet(box, deadline);
 	else if (box->phase == BOX_ALIVE)
@@ -159,7 +159,7 @@ fallible box_stop(struct box *box, int64_t deadline)
 // An answer of NOT_FOUND says as much as OK.
 static fallible drop_remains(const struct box *box, int64_t deadline)
 {
-	struct err *err = order_plain(box, ORDER_BURY, deadline);
+	struct err *err = box_rest_order_plain(box, ORDER_BURY, deadline);
 
 	if (!err || err_kind(err) != ERR_NOT_FOUND)
 		return err;
@@ -167,7 +167,8 @@ static fallible drop_remains(const struct box *box, int64_t deadline)
 	return OK;
 }
 
-static fallible rebuild(struct box *box, const struct order *build, bool fresh, int64_t deadline)
+static fallible box_rest_rebuild(struct box *box, const struct order *build, bool fresh,
+				 int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
 	struct order order = *build;
@@ -204,13 +205,13 @@ fallible box_again(struct box *box, const struct order *build, bool fresh)
 	box->phase = BOX_GREETING;
 	box->burying = false;
 	box->broken = (struct talk){0};
-	err = rebuild(box, build, fresh, deadline);
+	err = box_rest_rebuild(box, build, fresh, deadline);
 	if (err) {
 		// Whatever it came to: it is stopped again, and its files stay, if it had any.
 		task_shield(true);
 		box->burying = true;
-		err_free(order_plain(box, fresh ? ORDER_BURY : ORDER_STOP,
-				     loop_now(box->loop) + BOX_READY_MS));
+		err_free(box_rest_order_plain(box, fresh ? ORDER_BURY : ORDER_STOP,
+					      loop_now(box->loop) + BOX_READY_MS));
 		quiet(box, deadline);
 		task_shield(false);
 	}

@@ -167,7 +167,7 @@ static struct sessions *table_of(struct box *box)
 	return box->sessions;
 }
 
-static void dress(struct session *session, const struct session_spec *spec)
+static void box_session_dress(struct session *session, const struct session_spec *spec)
 {
 	mem_free_list(session->env);
 	free(session->start_cwd);
@@ -181,7 +181,7 @@ static void dress(struct session *session, const struct session_spec *spec)
 	session->cpu_milli = spec->cpu_milli;
 }
 
-static bool is_blank(struct str text)
+static bool box_session_is_blank(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if (!memchr(" \t\r\n\v\f", text.at[i], 6))
@@ -191,7 +191,7 @@ static bool is_blank(struct str text)
 
 static fallible check_id(struct str id)
 {
-	if (is_blank(id))
+	if (box_session_is_blank(id))
 		return err_new(INVALID, "blank_session",
 			       "sessionId must not be empty or whitespace");
 	if (id.len > SESSION_ID_MAX || text_has_control(id))
@@ -203,7 +203,7 @@ static fallible check_id(struct str id)
 	return OK;
 }
 
-static fallible make_room(struct sessions *table)
+static fallible box_session_make_room(struct sessions *table)
 {
 	struct session *dead = NULL;
 
@@ -224,7 +224,7 @@ static fallible make_room(struct sessions *table)
 }
 
 // What is written between the commands. It outlives the daemon where the session does.
-static struct tape *make_tape(struct session *session)
+static struct tape *box_session_make_tape(struct session *session)
 {
 	struct box *box = session->box;
 	auto_free char *name = mem_fmt("%s/o%u", box->id, session->card);
@@ -243,13 +243,13 @@ static struct tape *make_tape(struct session *session)
 	return tape;
 }
 
-static fallible make(struct box *box, struct str id, const struct session_spec *spec,
-		     struct session **out)
+static fallible box_session_make(struct box *box, struct str id, const struct session_spec *spec,
+				 struct session **out)
 {
 	struct sessions *table = table_of(box);
 	struct session *session;
 
-	TRY(make_room(table));
+	TRY(box_session_make_room(table));
 	session = mem_new_of(struct session);
 	box_hold(box);
 	session->box = box;
@@ -263,9 +263,9 @@ static fallible make(struct box *box, struct str id, const struct session_spec *
 	link_init(&session->queue);
 	link_init(&session->ghosts);
 	bell_init(&session->changed);
-	dress(session, spec);
+	box_session_dress(session, spec);
 	session->card = box->features & TALK_CAN_RETURN ? ++box->cards : 0;
-	session->tape = make_tape(session);
+	session->tape = box_session_make_tape(session);
 	tape_bound(session->tape, box_tape_budget(box));
 	map_put(table->by_id, id, session);
 	link_add(&table->all, &session->link);
@@ -296,7 +296,7 @@ fallible session_take(struct box *box, struct str id, const struct session_spec 
 	TRY(check(box, id));
 	session = session_find(box, id);
 	if (!session) {
-		TRY(make(box, id, spec, &session));
+		TRY(box_session_make(box, id, spec, &session));
 		session_hold(session);
 	}
 	*out = session;
@@ -304,7 +304,7 @@ fallible session_take(struct box *box, struct str id, const struct session_spec 
 }
 
 // Until its shell is up.
-static fallible await_ready(struct session *session)
+static fallible box_session_await_ready(struct session *session)
 {
 	if (!session_is_alive(session))
 		err_free(take_ptr(session->failure));
@@ -334,9 +334,9 @@ fallible session_create(struct box *box, struct str id, const struct session_spe
 		return err_hint(err_new(CONFLICT, "session_exists", "Session '%s' already exists",
 					session->id),
 				"use it, or delete it first");
-	dress(session, spec);
+	box_session_dress(session, spec);
 	buf_clear(&session->changes);
-	err = await_ready(session);
+	err = box_session_await_ready(session);
 	if (err) {
 		if (!session_is_alive(session))
 			session_unlist(session);
@@ -450,7 +450,7 @@ static fallible renew_state(struct session *session)
 {
 	auto_buf text = BUF_INIT(SESSION_PRELUDE_MAX);
 
-	TRY(await_ready(session));
+	TRY(box_session_await_ready(session));
 	if (is_idle(session) && (session->state.len || session->state_large) &&
 	    session->stated == session->turns)
 		return OK;
@@ -499,7 +499,7 @@ fallible session_prelude(struct session *session, struct buf *out)
 	auto_buf text = BUF_INIT(SESSION_PRELUDE_MAX);
 	bool idle;
 
-	TRY(await_ready(session));
+	TRY(box_session_await_ready(session));
 	idle = is_idle(session);
 	if (idle && session->fresh)
 		return OK;
@@ -519,7 +519,7 @@ fallible session_exports(struct session *session, struct buf *out)
 	auto_buf text = BUF_INIT(SESSION_PRELUDE_MAX);
 	uint64_t turn;
 
-	TRY(await_ready(session));
+	TRY(box_session_await_ready(session));
 	if (is_idle(session) && session->fresh)
 		return OK;
 	TRY(dump(session, STR(SHELL_DUMP_EXPORTS), &text, &turn));
@@ -528,7 +528,8 @@ fallible session_exports(struct session *session, struct buf *out)
 	return OK;
 }
 
-static const char *get_env(const struct session *session, struct str name, size_t *out_at)
+static const char *box_session_get_env(const struct session *session, struct str name,
+				       size_t *out_at)
 {
 	for (size_t i = 0; session->env[i]; i++)
 		if (!strncmp(session->env[i], name.at, name.len) &&
@@ -545,10 +546,11 @@ static bool is_of_user(struct str name)
 	return str_is(name, "HOME") || str_is(name, "USER");
 }
 
-static void change_env(struct session *session, struct str name, const char *value, bool offers)
+static void box_session_change_env(struct session *session, struct str name, const char *value,
+				   bool offers)
 {
 	size_t at = 0;
-	const char *found = get_env(session, name, &at);
+	const char *found = box_session_get_env(session, name, &at);
 	auto_free char *was = found ? mem_str(found) : NULL;
 
 	if (found && offers && at < session->own)
@@ -567,14 +569,16 @@ void session_set_env(struct box *box, struct str name, const char *value)
 {
 	if (box->sessions)
 		list_each (at, &box->sessions->all)
-			change_env(link_of(at, struct session, link), name, value, false);
+			box_session_change_env(link_of(at, struct session, link), name, value,
+					       false);
 }
 
 void session_offer_env(struct box *box, struct str name, const char *value)
 {
 	if (box->sessions)
 		list_each (at, &box->sessions->all)
-			change_env(link_of(at, struct session, link), name, value, true);
+			box_session_change_env(link_of(at, struct session, link), name, value,
+					       true);
 }
 
 static struct session *find_card_busy(struct box *box)

@@ -12,7 +12,7 @@
 #include "box/adopt_inner.h"
 #include "box/session_inner.h"
 
-static fallible find_tape(struct session *session)
+static fallible session_adopt_find_tape(struct session *session)
 {
 	struct box *box = session->box;
 	auto_free char *name = mem_fmt("%s/o%u", box->id, session->card);
@@ -31,7 +31,7 @@ static fallible find_tape(struct session *session)
 	return OK;
 }
 
-static void go_on(struct session *session)
+static void session_adopt_go_on(struct session *session)
 {
 	struct session_run *run = run_new(session, RUN_ASIDE);
 	uint64_t mark;
@@ -63,11 +63,11 @@ static fallible take_shell(struct session *session, struct adoptee *held)
 	}
 	TRY(bash_adopt(exec, session->tape, sender, &shell));
 	session_attach(session, shell);
-	go_on(session);
+	session_adopt_go_on(session);
 	return OK;
 }
 
-static fallible adopt_one(struct adoption *adoption, uint32_t number)
+static fallible session_adopt_one(struct adoption *adoption, uint32_t number)
 {
 	struct box *box = adoption->box;
 	struct adoptee *held = adoption_find(adoption, TAG_SESSION, number);
@@ -87,7 +87,7 @@ static fallible adopt_one(struct adoption *adoption, uint32_t number)
 	err = session_take(box, card->id, &card->spec, &session);
 	if (!err) {
 		buf_str(&session->changes, card->changes);
-		err = find_tape(session);
+		err = session_adopt_find_tape(session);
 	}
 	if (!err && held)
 		err = take_shell(session, held);
@@ -124,7 +124,7 @@ fallible sessions_adopt(struct adoption *adoption)
 	uint32_t last_tape = adoption_highest(adoption, 'o');
 
 	while ((at = next_below(adoption, 's', at)))
-		TRY(adopt_one(adoption, at));
+		TRY(session_adopt_one(adoption, at));
 	at = UINT32_MAX;
 	while ((at = next_below(adoption, 'o', at)))
 		if (!has_card(adoption, at))

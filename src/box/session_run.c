@@ -21,7 +21,7 @@
 
 static const char *const shell_argv[] = {"bash", "--norc", "--noediting", "-i", NULL};
 
-static uint64_t boot_ms(void)
+static uint64_t box_session_run_boot_ms(void)
 {
 	struct timespec at;
 
@@ -127,7 +127,7 @@ static void begin_delete(struct session *session, struct session_run *run)
 	}
 }
 
-static void begin(struct session *session, struct session_run *run)
+static void box_session_run_begin(struct session *session, struct session_run *run)
 {
 	struct bash *shell = session->shell;
 	const char *back = run->has_cwd ? session->cwd : NULL;
@@ -151,7 +151,7 @@ static void begin(struct session *session, struct session_run *run)
 	run->turn = session->turns;
 	run->job = session->job;
 	run->begun_us = clock_us();
-	run->begun_boot_ms = boot_ms();
+	run->begun_boot_ms = box_session_run_boot_ms();
 	run->oom_kills = box_oom_kills(session->box);
 	if (run->timeout_ms)
 		loop_set_timer(session->box->loop, &run->timer,
@@ -161,7 +161,7 @@ static void begin(struct session *session, struct session_run *run)
 	bash_tell(shell, &run->words, run->kind == RUN_ASIDE, back, run->tape);
 }
 
-static void take_result(struct session_run *run)
+static void box_session_run_take_result(struct session_run *run)
 {
 	struct session_result *result = &run->result;
 
@@ -186,7 +186,7 @@ void run_finish(struct session_run *run)
 }
 
 // The shell is at rest again, and the output of the run is on its tape.
-static void on_ended(struct bash *shell)
+static void box_session_run_on_ended(struct bash *shell)
 {
 	struct session *session = shell->owner;
 	struct session_run *run = session->run;
@@ -205,7 +205,7 @@ static void on_ended(struct bash *shell)
 	}
 	if (run->cpu_ms)
 		bash_limit_cpu(shell, 0);
-	take_result(run);
+	box_session_run_take_result(run);
 	oom = shell->status == 128 + SIGKILL && box_oom_kills(session->box) > run->oom_kills;
 	run->result.end = SESSION_DONE;
 	run->result.exit_code = shell->status;
@@ -255,7 +255,7 @@ static void end_with_shell(struct session_run *run, const struct exec_result *re
 		bell_ring(&run->bell);
 		return;
 	}
-	take_result(run);
+	box_session_run_take_result(run);
 	run->result.end = session->listed ? SESSION_TERMINATED : SESSION_DESTROYED;
 	run->result.exit_code = result->exit_code;
 	run->result.ending = result->ending;
@@ -272,7 +272,7 @@ static void end_with_shell(struct session_run *run, const struct exec_result *re
 		run_finish(run);
 }
 
-static void on_lost(struct bash *shell)
+static void box_session_run_on_lost(struct bash *shell)
 {
 	struct session *session = shell->owner;
 	struct session_run *run = session->run;
@@ -308,8 +308,8 @@ static void on_spent(struct bash *shell)
 void session_attach(struct session *session, struct bash *shell)
 {
 	shell->owner = session;
-	shell->ended = on_ended;
-	shell->lost = on_lost;
+	shell->ended = box_session_run_on_ended;
+	shell->lost = box_session_run_on_lost;
 	shell->spent = on_spent;
 	session->shell = shell;
 	session->ready = false;
@@ -323,7 +323,7 @@ void session_not_started(struct session *session, struct err *err)
 	bell_ring(&session->changed);
 }
 
-static fallible explain(struct err *err)
+static fallible box_session_run_explain(struct err *err)
 {
 	if (!err || strcmp(err_reason(err), "command_not_found") != 0)
 		return err;
@@ -332,7 +332,7 @@ static fallible explain(struct err *err)
 			"install bash in the template, or send \"" SESSION_NONE "\" as sessionId");
 }
 
-static void start_task(void *arg)
+static void box_session_run_start_task(void *arg)
 {
 	struct session *session = arg;
 	char **env = session_copy_env((const char *const *)session->env); // it may be changed
@@ -357,7 +357,7 @@ static void start_task(void *arg)
 
 	task_shield(true);
 	card_write(session);
-	err = explain(exec_start(session->box, &spec, &exec));
+	err = box_session_run_explain(exec_start(session->box, &spec, &exec));
 	mem_free_list(env);
 	if (!err)
 		err = bash_open(exec, session->tape, session->start_cwd, &shell);
@@ -378,7 +378,7 @@ void session_start(struct session *session)
 	session->starting = true;
 	err_free(take_ptr(session->failure));
 	session_hold(session);
-	task_start(session->box->loop, "session.start", start_task, session);
+	task_start(session->box->loop, "session.start", box_session_run_start_task, session);
 }
 
 // A delete and a lock are served by any session; all else needs a shell that is up.
@@ -408,7 +408,7 @@ void session_pump(struct session *session)
 			return; // it is going
 		if (session->shell && session->ready) {
 			unqueue(run);
-			begin(session, run);
+			box_session_run_begin(session, run);
 			return;
 		}
 		session_start(session);
@@ -446,7 +446,7 @@ void session_abandon(struct session *session, const struct err *err)
 		run_finish(run);
 }
 
-static fallible ask_room(const struct session *session)
+static fallible box_session_run_ask_room(const struct session *session)
 {
 	if (!session->listed)
 		return err_new(GONE, "session_destroyed", "Session '%s' was deleted", session->id);
@@ -467,7 +467,7 @@ fallible session_run(struct session *session, const struct session_job *job,
 	};
 	struct session_run *run;
 
-	TRY(ask_room(session));
+	TRY(box_session_run_ask_room(session));
 	run = run_new(session, RUN_COMMAND);
 	shell_say(&run->words, &command);
 	if (!buf_ok(&run->words) || run->words.len + 4 * SHELL_END_MAX > WORDS_MAX) {
@@ -517,7 +517,7 @@ fallible session_lock(struct session *session, struct session_run **out)
 	struct session_run *run;
 	struct err *err = OK;
 
-	TRY(ask_room(session));
+	TRY(box_session_run_ask_room(session));
 	run = run_new(session, RUN_LOCK);
 	run_queue(run);
 	while (!err && !run->done && session->run != run)

@@ -22,7 +22,7 @@
 #define GONE_MS 12000 // until a killed shell is reported
 
 // How many were signalled; none if nobody could look.
-static uint32_t sweep(const struct session_run *run, int signal)
+static uint32_t session_stop_sweep(const struct session_run *run, int signal)
 {
 	struct session *session = run->session;
 	struct files files = {
@@ -39,7 +39,7 @@ static uint32_t sweep(const struct session_run *run, int signal)
 	return count;
 }
 
-static void await_end(struct session_run *run, int64_t ms)
+static void session_stop_await_end(struct session_run *run, int64_t ms)
 {
 	int64_t deadline = loop_now(run->session->box->loop) + ms;
 	struct err *err = OK;
@@ -49,7 +49,7 @@ static void await_end(struct session_run *run, int64_t ms)
 	err_free(err);
 }
 
-static void interrupt(struct session_run *run)
+static void session_stop_interrupt(struct session_run *run)
 {
 	struct bash *shell = run->session->shell;
 	int64_t give_up;
@@ -60,34 +60,34 @@ static void interrupt(struct session_run *run)
 	// One that comes between two short children is lost on a shell that waits for the next.
 	for (int i = 0; i < INT_TIMES && !run->told_end && run->session->shell == shell; i++) {
 		exec_signal(shell->exec, SIGINT);
-		await_end(run, INT_MS / INT_TIMES);
+		session_stop_await_end(run, INT_MS / INT_TIMES);
 	}
-	left = sweep(run, SIGTERM);
+	left = session_stop_sweep(run, SIGTERM);
 	if (left && run->told_end)
 		err_free(task_sleep_until(loop_now(run->session->box->loop) + BURIED_MS));
-	await_end(run, TERM_MS);
+	session_stop_await_end(run, TERM_MS);
 	if (left || !run->told_end)
-		sweep(run, SIGKILL);
+		session_stop_sweep(run, SIGKILL);
 	// On a busy host the shell may start the rest of its line after we looked.
 	give_up = loop_now(run->session->box->loop) + KILL_MS;
 	while (!run->told_end && run->session->shell == shell) {
 		exec_signal_alone(shell->exec, SIGINT);
-		await_end(run, AGAIN_MS);
+		session_stop_await_end(run, AGAIN_MS);
 		if (run->told_end || loop_now(run->session->box->loop) >= give_up)
 			break;
-		sweep(run, SIGKILL);
+		session_stop_sweep(run, SIGKILL);
 	}
 }
 
-static void stop_task(void *arg)
+static void session_stop_task(void *arg)
 {
 	struct session_run *run = arg;
 
 	task_shield(true);
-	interrupt(run);
+	session_stop_interrupt(run);
 	if (!run->told_end && run->session->shell) {
 		bash_kill_wait(run->session->shell);
-		await_end(run, GONE_MS);
+		session_stop_await_end(run, GONE_MS);
 	}
 	run->result.ending = run->cause;
 	if (run->result.end != SESSION_DESTROYED)
@@ -104,5 +104,5 @@ void run_stop(struct session_run *run, enum ending cause)
 	run->cause = cause;
 	loop_drop_timer(run->session->box->loop, &run->timer);
 	// The run holds its session, and the session the run, until run_finish().
-	task_start(run->session->box->loop, "session.stop", stop_task, run);
+	task_start(run->session->box->loop, "session.stop", session_stop_task, run);
 }

@@ -157,7 +157,7 @@ static void say_goodbye(struct tape *tape, char *name)
 }
 
 // One share and no more to come: the file is opened again for whoever wants to read.
-static void rest(struct tape *tape)
+static void tape_rest(struct tape *tape)
 {
 	if (!tape->name || !tape->closed || tape->refs > 1 || tape->writing)
 		return;
@@ -172,7 +172,7 @@ void tape_drop(struct tape *tape)
 	if (!tape)
 		return;
 	if (--tape->refs > 0) {
-		rest(tape);
+		tape_rest(tape);
 		return;
 	}
 	if (tape->left || !tape->made)
@@ -284,7 +284,7 @@ void tape_remember(struct tape *tape, enum tape_stream stream, const char *bytes
 }
 
 // The last frame of a plain tape takes more. False: it is of the other stream, or full.
-static bool extend(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
+static bool tape_extend(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
 {
 	uint8_t *head = (uint8_t *)tape->memory + tape->last;
 	struct frame frame;
@@ -308,7 +308,7 @@ static bool extend(struct tape *tape, enum tape_stream stream, const char *bytes
 
 static void add_memory(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
 {
-	if (extend(tape, stream, bytes, len))
+	if (tape_extend(tape, stream, bytes, len))
 		return;
 	tape_remember(tape, stream, bytes, len);
 	tape_log(tape, stream, len);
@@ -342,7 +342,7 @@ fallible tape_break(struct tape *tape, int errnum)
 }
 
 // One frame, or with len 0 the label alone, to the end of the file.
-static fallible put(struct tape *tape, enum frame_kind kind, const char *bytes, size_t len)
+static fallible tape_put(struct tape *tape, enum frame_kind kind, const char *bytes, size_t len)
 {
 	struct spill spill = {
 		.dir = tape->dir,
@@ -379,12 +379,13 @@ static fallible put(struct tape *tape, enum frame_kind kind, const char *bytes, 
 	return err || kind != FRAME_END ? err : err_sys(spill.errnum, "write a tape");
 }
 
-static fallible add_file(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
+static fallible tape_add_file(struct tape *tape, enum tape_stream stream, const char *bytes,
+			      size_t len)
 {
 	while (len > 0) {
 		size_t part = len < TAPE_FRAME_MAX ? len : TAPE_FRAME_MAX;
 
-		TRY(put(tape, (enum frame_kind)stream, bytes, part));
+		TRY(tape_put(tape, (enum frame_kind)stream, bytes, part));
 		if (tape->stalled)
 			return OK;
 		if (tape->name && tape_fits_memory(tape, part))
@@ -429,7 +430,7 @@ static fallible add_disk(struct tape *tape, enum tape_stream stream, const char 
 	tape_pay(tape, keep);
 	tape_disk_take(tape);
 	before = tape->end.offset;
-	err = add_file(tape, stream, bytes, keep);
+	err = tape_add_file(tape, stream, bytes, keep);
 	done = (size_t)(tape->end.offset - before);
 	tape_disk_give(tape);
 	if (err || done == keep)
@@ -495,7 +496,7 @@ void tape_begin(struct tape *tape)
 {
 	tape_disk_take(tape);
 	if (tape->label && !tape->labelled && !tape->broken)
-		err_free(put(tape, FRAME_END, NULL, 0));
+		err_free(tape_put(tape, FRAME_END, NULL, 0));
 	tape_disk_give(tape);
 }
 
@@ -503,7 +504,7 @@ bool tape_prepare(struct tape *tape)
 {
 	tape_disk_take(tape);
 	if (tape->file < 0 && !tape->made)
-		err_free(put(tape, FRAME_END, NULL, 0));
+		err_free(tape_put(tape, FRAME_END, NULL, 0));
 	tape_disk_give(tape);
 	return tape->made;
 }
@@ -561,14 +562,14 @@ fallible tape_seal(struct tape *tape, const struct tape_ending *ending)
 	pack_u32(&pack, ending->pid);
 	tape_disk_take(tape);
 	if (tape->name && !tape->closed)
-		err = put(tape, FRAME_END, room, pack.len);
+		err = tape_put(tape, FRAME_END, room, pack.len);
 	tape->ended = true;
 	if (!err) {
 		tape->ending = *ending;
 		tape->closed = true;
 	}
 	tape_disk_give(tape);
-	rest(tape);
+	tape_rest(tape);
 	return err;
 }
 

@@ -48,7 +48,7 @@ struct draw {
 	int errnum;
 };
 
-static bool put_head(struct draw *draw, uint64_t at, size_t len, struct str label)
+static bool tape_draw_put_head(struct draw *draw, uint64_t at, size_t len, struct str label)
 {
 	uint8_t head[TAPE_FRAME_HEAD];
 	struct iovec parts[2];
@@ -62,7 +62,7 @@ static bool put_head(struct draw *draw, uint64_t at, size_t len, struct str labe
 	return spill_write(draw->file, parts, count, at, &written);
 }
 
-static size_t move(struct draw *draw, uint64_t at)
+static size_t tape_draw_move(struct draw *draw, uint64_t at)
 {
 	size_t done = 0;
 
@@ -109,7 +109,7 @@ static void draw_run(void *arg)
 	// Output is the sandbox's, the disk is everybody's: it is not filled to the brim.
 	errno = draw->file < 0 ? errno : ENOSPC;
 	if (draw->file < 0 || tape_disk_is_short(draw->dir, draw->file, meant) ||
-	    !put_head(draw, draw->at, meant, draw->label)) {
+	    !tape_draw_put_head(draw, draw->at, meant, draw->label)) {
 		draw->errnum = errno ? errno : EIO;
 		return;
 	}
@@ -118,12 +118,13 @@ static void draw_run(void *arg)
 	kill_point("daemon.tape_head", NULL);
 	draw->len = meant;
 	brink_enter(draw->whose, BRINK_DISK);
-	draw->len = move(draw, head + TAPE_FRAME_HEAD);
+	draw->len = tape_draw_move(draw, head + TAPE_FRAME_HEAD);
 	brink_leave();
 	kill_point("daemon.tape_moved", NULL);
 	// If the correction fails, whoever opens the file finds the same by its length.
-	if (draw->len == 0 ? ftruncate(draw->file, (off_t)head) != 0
-			   : draw->len < meant && !put_head(draw, head, draw->len, STR("")))
+	if (draw->len == 0
+		    ? ftruncate(draw->file, (off_t)head) != 0
+		    : draw->len < meant && !tape_draw_put_head(draw, head, draw->len, STR("")))
 		draw->errnum = errno;
 	tape_sync_touch();
 	if (draw->len && !read_back(draw, head + TAPE_FRAME_HEAD))
@@ -187,7 +188,7 @@ void tape_mark_cut(struct tape *tape)
 }
 
 // The cut must not make text look like something else: a character that was cut off goes.
-static size_t trim(struct tape *tape, struct draw *draw)
+static size_t tape_draw_trim(struct tape *tape, struct draw *draw)
 {
 	struct str drawn = {draw->room, draw->len};
 	size_t whole = draw->len;
@@ -209,7 +210,7 @@ static void trim_run(void *arg)
 	struct draw *draw = trimming->draw;
 	uint64_t end = trimming->head + (trimming->len ? TAPE_FRAME_HEAD + trimming->len : 0);
 
-	if ((trimming->len && !put_head(draw, trimming->head, trimming->len, STR(""))) ||
+	if ((trimming->len && !tape_draw_put_head(draw, trimming->head, trimming->len, STR(""))) ||
 	    ftruncate(draw->file, (off_t)end))
 		draw->errnum = errno;
 	draw->len = trimming->len;
@@ -256,7 +257,7 @@ static fallible draw_frame(struct tape *tape, enum tape_stream stream, struct dr
 	tape->made = tape->made || draw->file >= 0;
 	tape->labelled = tape->labelled || !draw->errnum || draw->len;
 	came = draw->len;
-	whole = trim(tape, draw);
+	whole = tape_draw_trim(tape, draw);
 	if (whole < came && tape_is_followed(tape)) {
 		log_cut(tape, stream, draw, whole);
 		return OK;

@@ -139,7 +139,7 @@ bool label_decode(const char *bytes, size_t len, struct tape_label *out)
 }
 
 // A file that somebody made and was killed before he wrote to it is as good as a new one.
-static int make_file(int dir, const char *name)
+static int tape_file_make_file(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	struct stat st;
@@ -155,9 +155,9 @@ static int make_file(int dir, const char *name)
 	return -1;
 }
 
-static int make(int dir, const char *name)
+static int tape_file_make(int dir, const char *name)
 {
-	int fd = make_file(dir, name);
+	int fd = tape_file_make_file(dir, name);
 	const char *slash = strchr(name, '/');
 	char folder[256];
 
@@ -167,12 +167,13 @@ static int make(int dir, const char *name)
 	folder[slash - name] = 0;
 	if (mkdirat(dir, folder, 0700) && errno != EEXIST)
 		return -1;
-	return make_file(dir, name);
+	return tape_file_make_file(dir, name);
 }
 
 int spill_open(int dir, const char *name, bool made)
 {
-	return made ? openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC) : make(dir, name);
+	return made ? openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC)
+		    : tape_file_make(dir, name);
 }
 
 bool spill_write(int file, struct iovec *parts, int count, uint64_t at, size_t *written)
@@ -293,7 +294,7 @@ static bool look_far(struct window *window, uint64_t at, char *room, size_t len)
 	return true;
 }
 
-static bool look(struct window *window, uint64_t at, void *room, size_t len)
+static bool tape_file_look(struct window *window, uint64_t at, void *room, size_t len)
 {
 	ssize_t n;
 
@@ -316,20 +317,21 @@ static bool look(struct window *window, uint64_t at, void *room, size_t len)
 	return true;
 }
 
-static bool copy(struct fetch *fetch, struct window *window, uint64_t place, void *room, size_t len)
+static bool tape_file_copy(struct fetch *fetch, struct window *window, uint64_t place, void *room,
+			   size_t len)
 {
 	if (fetch->memory) {
 		memcpy(room, fetch->memory + place, len);
 		return true;
 	}
-	if (look(window, place + fetch->shift, room, len))
+	if (tape_file_look(window, place + fetch->shift, room, len))
 		return true;
 	fetch->errnum = window->errnum;
 	return false;
 }
 
 // What of this frame belongs to the run. False: the run ends before or in it.
-static bool take(struct fetch *fetch, struct window *window, const struct frame *frame)
+static bool tape_file_take(struct fetch *fetch, struct window *window, const struct frame *frame)
 {
 	uint64_t want = fetch->offset + fetch->len;
 	size_t skip = (size_t)(want - fetch->at.offset), part = frame->len - skip;
@@ -339,20 +341,20 @@ static bool take(struct fetch *fetch, struct window *window, const struct frame 
 		return false;
 	if (part > fetch->size - fetch->len)
 		part = fetch->size - fetch->len;
-	if (part && !copy(fetch, window, place, fetch->room + fetch->len, part))
+	if (part && !tape_file_copy(fetch, window, place, fetch->room + fetch->len, part))
 		return false;
 	fetch->stream = (enum tape_stream)frame->kind;
 	fetch->len += part;
 	return skip + part == frame->len;
 }
 
-static void walk(struct fetch *fetch, struct window *window)
+static void tape_file_walk(struct fetch *fetch, struct window *window)
 {
 	while (fetch->at.place < fetch->end) {
 		uint8_t head[TAPE_FRAME_HEAD];
 		struct frame frame;
 
-		if (!copy(fetch, window, fetch->at.place, head, sizeof(head)))
+		if (!tape_file_copy(fetch, window, fetch->at.place, head, sizeof(head)))
 			return;
 		if (!frame_get(head, &frame) || frame.kind >= FRAME_END ||
 		    frame.offset != (uint32_t)fetch->at.offset) {
@@ -360,7 +362,7 @@ static void walk(struct fetch *fetch, struct window *window)
 			return;
 		}
 		if (fetch->at.offset + frame.len > fetch->offset + fetch->len &&
-		    !take(fetch, window, &frame))
+		    !tape_file_take(fetch, window, &frame))
 			return;
 		fetch->at.place += TAPE_FRAME_HEAD + frame.len;
 		fetch->at.offset += frame.len;
@@ -375,7 +377,7 @@ void fetch_run(void *arg)
 	auto_free struct window *window = NULL;
 
 	if (fetch->memory) {
-		walk(fetch, NULL);
+		tape_file_walk(fetch, NULL);
 		return;
 	}
 	if (fetch->file < 0 && fetch->name)
@@ -387,19 +389,19 @@ void fetch_run(void *arg)
 	window = mem_grow(NULL, 1, sizeof(*window));
 	window->file = fetch->file;
 	window->len = 0;
-	walk(fetch, window);
+	tape_file_walk(fetch, window);
 }
 
 static bool scan_label(struct scan *scan, struct window *window)
 {
 	char head[LABEL_HEAD];
-	size_t len = look(window, 0, head, sizeof(head)) ? label_length(head) : 0;
+	size_t len = tape_file_look(window, 0, head, sizeof(head)) ? label_length(head) : 0;
 
 	if (!len)
 		return false;
 	scan->label = mem_new(len);
 	scan->label_len = len;
-	return look(window, 0, scan->label, len);
+	return tape_file_look(window, 0, scan->label, len);
 }
 
 static bool scan_ending(struct scan *scan, struct window *window, const struct frame *frame)
@@ -407,7 +409,7 @@ static bool scan_ending(struct scan *scan, struct window *window, const struct f
 	uint64_t at = scan->label_len + scan->place + TAPE_FRAME_HEAD;
 
 	scan->ended = frame->len <= sizeof(scan->ending) &&
-		      look(window, at, scan->ending, frame->len);
+		      tape_file_look(window, at, scan->ending, frame->len);
 	scan->ending_len = frame->len;
 	return false;
 }
@@ -422,7 +424,7 @@ static bool scan_gap(struct scan *scan, struct window *window, const struct fram
 	struct mark start;
 
 	if (frame->len < GAP_PAYLOAD || frame->len > 2 * (size_t)GAP_PAYLOAD ||
-	    !look(window, at + frame->len - GAP_PAYLOAD, payload, GAP_PAYLOAD))
+	    !tape_file_look(window, at + frame->len - GAP_PAYLOAD, payload, GAP_PAYLOAD))
 		return false;
 	unpack_init(&in, payload, GAP_PAYLOAD);
 	start.place = unpack_u64(&in);
@@ -468,7 +470,7 @@ static bool scan_frame(struct scan *scan, struct window *window, uint64_t size, 
 	struct frame frame;
 	char piece[1024];
 
-	if (at + TAPE_FRAME_HEAD > size || !look(window, at, head, sizeof(head)) ||
+	if (at + TAPE_FRAME_HEAD > size || !tape_file_look(window, at, head, sizeof(head)) ||
 	    !frame_get(head, &frame) || frame.offset != (uint32_t)*offset)
 		return false;
 	if (at + TAPE_FRAME_HEAD + frame.len > size && !scan_short(scan, &frame, at, size))
@@ -480,7 +482,7 @@ static bool scan_frame(struct scan *scan, struct window *window, uint64_t size, 
 	at += TAPE_FRAME_HEAD;
 	for (size_t done = 0, part; done < frame.len; done += part) {
 		part = frame.len - done < sizeof(piece) ? frame.len - done : sizeof(piece);
-		if (!look(window, at + done, piece, part))
+		if (!tape_file_look(window, at + done, piece, part))
 			return false;
 		scan->each(scan->arg, (enum tape_stream)frame.kind, piece, part);
 	}

@@ -32,7 +32,7 @@ static struct mark mark_before(const struct tape *tape, uint64_t offset)
 }
 
 // From memory first, as far as it reaches.
-static void look_up(struct tape *tape, struct fetch *fetch)
+static void tape_read_look_up(struct tape *tape, struct fetch *fetch)
 {
 	bool was_shut = tape->file < 0;
 	uint64_t end = fetch->end;
@@ -65,7 +65,7 @@ fallible tape_fetch(struct tape *tape, struct mark *at, uint64_t end, uint64_t o
 	struct fetch fetch = {.room = room, .size = size, .offset = offset, .end = end};
 
 	fetch.at = at ? *at : mark_before(tape, offset);
-	look_up(tape, &fetch);
+	tape_read_look_up(tape, &fetch);
 	if (!fetch.errnum && !fetch.len)
 		fetch.errnum = EIO;
 	if (fetch.errnum)
@@ -123,7 +123,7 @@ uint64_t tape_seek(const struct tape *tape, enum tape_stream stream, uint64_t by
 	return offset;
 }
 
-static void found(void *arg, enum tape_stream stream, const char *bytes, size_t len)
+static void tape_read_found(void *arg, enum tape_stream stream, const char *bytes, size_t len)
 {
 	struct tape *tape = arg;
 
@@ -196,8 +196,12 @@ fallible tape_open(struct loop *loop, int dir, const char *name, struct tape **o
 {
 	auto_tape tape = tape_new(loop, dir, 0);
 	struct tape_label label;
-	struct scan scan = {
-		.dir = dir, .name = name, .file = -1, .each = found, .gap = found_gap, .arg = tape};
+	struct scan scan = {.dir = dir,
+			    .name = name,
+			    .file = -1,
+			    .each = tape_read_found,
+			    .gap = found_gap,
+			    .arg = tape};
 
 	tape->left = true; // until it is known to be one
 	tape->sealed = true;

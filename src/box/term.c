@@ -36,7 +36,7 @@ void term_drop(struct term *term)
 	free(term);
 }
 
-static void unlist(struct term *term)
+static void box_term_unlist(struct term *term)
 {
 	if (!term->listed)
 		return;
@@ -51,7 +51,7 @@ static void unlist(struct term *term)
 
 static void on_forget(struct timer *timer)
 {
-	unlist(link_of(timer, struct term, forget));
+	box_term_unlist(link_of(timer, struct term, forget));
 }
 
 void term_finish(struct term *term)
@@ -69,10 +69,10 @@ void term_finish(struct term *term)
 	if (term->is_command && !term->box_gone)
 		loop_set_timer(term->loop, &term->forget, loop_now(term->loop) + TERM_KEPT_MS);
 	else
-		unlist(term);
+		box_term_unlist(term);
 }
 
-static void on_end(void *arg)
+static void box_term_on_end(void *arg)
 {
 	struct term *term = arg;
 
@@ -87,7 +87,7 @@ static void on_end(void *arg)
 void term_told(struct term *term)
 {
 	if (term->phase == TERM_ENDED)
-		unlist(term);
+		box_term_unlist(term);
 }
 
 void terms_end(struct box *box)
@@ -98,7 +98,7 @@ void terms_end(struct box *box)
 		struct term *term = link_of(at, struct term, link);
 
 		if (term->phase == TERM_ENDED)
-			unlist(term);
+			box_term_unlist(term);
 	}
 }
 
@@ -107,7 +107,7 @@ void terms_free(struct box *box)
 	free(box->terms); // a terminal holds its box: none is left
 }
 
-static struct term *find(struct box *box, struct str id)
+static struct term *box_term_find(struct box *box, struct str id)
 {
 	if (!box->terms)
 		return NULL;
@@ -122,7 +122,7 @@ static struct term *find(struct box *box, struct str id)
 
 struct term *term_find(struct box *box, struct str id)
 {
-	struct term *term = find(box, id);
+	struct term *term = box_term_find(box, id);
 
 	if (term)
 		term_hold(term);
@@ -130,7 +130,7 @@ struct term *term_find(struct box *box, struct str id)
 }
 
 // The oldest one that has ended makes room.
-static bool has_room(struct terms *terms)
+static bool box_term_has_room(struct terms *terms)
 {
 	list_each (at, &terms->all) {
 		struct term *term = link_of(at, struct term, link);
@@ -138,7 +138,7 @@ static bool has_room(struct terms *terms)
 		if (terms->count < TERM_MAX)
 			break;
 		if (term->phase == TERM_ENDED)
-			unlist(term);
+			box_term_unlist(term);
 	}
 	return terms->count < TERM_MAX;
 }
@@ -211,11 +211,11 @@ void term_run(struct term *term)
 	term->phase = TERM_RUNNING;
 	bell_ring(&term->more);
 	term_hold(term);
-	exec_on_end(term->exec, on_end, term);
+	exec_on_end(term->exec, box_term_on_end, term);
 	term_watch(term); // it may be over by now
 }
 
-static fallible start(struct term *term, const struct exec_spec *spec)
+static fallible box_term_start(struct term *term, const struct exec_spec *spec)
 {
 	struct tag tag = {
 		.kind = TAG_TERM,
@@ -234,7 +234,7 @@ static fallible start(struct term *term, const struct exec_spec *spec)
 	if (err) {
 		term->phase = TERM_FAILED;
 		bell_ring(&term->more);
-		unlist(term);
+		box_term_unlist(term);
 		return err;
 	}
 	term->master.fd = exec_take_master(term->exec);
@@ -254,7 +254,7 @@ static fallible await_start(struct term *term)
 
 fallible term_ask_room(struct box *box)
 {
-	if (!box->terms || has_room(box->terms))
+	if (!box->terms || box_term_has_room(box->terms))
 		return OK;
 	return err_hint(
 		err_new(EXHAUSTED, "too_many_terminals", "the sandbox has %d terminals", TERM_MAX),
@@ -283,7 +283,7 @@ fallible term_open(struct box *box, const struct term_spec *spec, struct term **
 		term->file = ++box->term_tapes;
 	term_make_tape(term);
 	term_list(term);
-	TRY(start(term, spec->exec));
+	TRY(box_term_start(term, spec->exec));
 	*out = take_ptr(term);
 	return OK;
 }

@@ -36,7 +36,7 @@ static void remove_file(struct box *box, const char *name)
 	offload_run(unlink_run, &unlinking);
 }
 
-static fallible find_tape(struct term *term)
+static fallible term_adopt_find_tape(struct term *term)
 {
 	auto_free char *name = mem_fmt("%s/t%u", term->box->id, term->file);
 	struct tape_label label;
@@ -53,7 +53,7 @@ static fallible find_tape(struct term *term)
 	return OK;
 }
 
-static fallible replay(struct term *term)
+static fallible term_adopt_replay(struct term *term)
 {
 	uint64_t end = tape_kept(term->tape);
 	uint64_t offset = end > TERM_RING ? end - TERM_RING : 0;
@@ -72,7 +72,7 @@ static fallible replay(struct term *term)
 	return OK;
 }
 
-static void measure(struct term *term)
+static void term_adopt_measure(struct term *term)
 {
 	struct winsize size;
 
@@ -82,21 +82,21 @@ static void measure(struct term *term)
 	term->rows = size.ws_row;
 }
 
-static fallible take_up(struct term *term, struct adoptee *held)
+static fallible term_adopt_take_up(struct term *term, struct adoptee *held)
 {
 	bool has_trough = held->talk.held.flags & TALK_EXEC_TROUGH;
 
-	TRY(find_tape(term));
+	TRY(term_adopt_find_tape(term));
 	TRY(adoptee_take(held, term->box, NULL, &term->exec));
 	term->master.fd = exec_take_master(term->exec);
 	exec_take_trough(term->exec, term->trough);
-	measure(term);
+	term_adopt_measure(term);
 	if (has_trough)
 		trough_drain(term);
-	return replay(term);
+	return term_adopt_replay(term);
 }
 
-static fallible adopt_one(struct adoption *adoption, struct adoptee *held)
+static fallible term_adopt_one(struct adoption *adoption, struct adoptee *held)
 {
 	struct box *box = adoption->box;
 	struct tag tag = held->tag;
@@ -116,7 +116,7 @@ static fallible adopt_one(struct adoption *adoption, struct adoptee *held)
 	if (box->term_tapes < tag.file)
 		box->term_tapes = tag.file;
 	term->started_ms = tag.started_ms;
-	err = take_up(term, held);
+	err = term_adopt_take_up(term, held);
 	if (err) {
 		if (term->tape)
 			tape_leave(term->tape);
@@ -146,7 +146,7 @@ fallible terms_adopt(struct adoption *adoption)
 
 		at = at->next;
 		if (held->tag.kind == TAG_TERM)
-			TRY(adopt_one(adoption, held));
+			TRY(term_adopt_one(adoption, held));
 	}
 	return OK;
 }

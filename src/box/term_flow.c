@@ -86,7 +86,7 @@ struct term_spill {
 	char bytes[];
 };
 
-static void spill_task(void *arg)
+static void term_flow_spill_task(void *arg)
 {
 	struct term_spill *spill = arg;
 	struct term *term = spill->term;
@@ -101,7 +101,7 @@ static void spill_task(void *arg)
 	term_drop(term);
 }
 
-static void keep(struct term *term, const char *bytes, size_t len)
+static void term_flow_keep(struct term *term, const char *bytes, size_t len)
 {
 	struct term_spill *spill;
 
@@ -117,7 +117,7 @@ static void keep(struct term *term, const char *bytes, size_t len)
 	memcpy(spill->bytes, bytes, len);
 	term->spilling = true;
 	term_hold(term);
-	task_start(term->loop, "term.spill", spill_task, spill);
+	task_start(term->loop, "term.spill", term_flow_spill_task, spill);
 }
 
 static bool is_safe(int fd)
@@ -148,11 +148,11 @@ bool term_move(struct term *term)
 		bell_ring(&term->room);
 		return false;
 	}
-	keep(term, scratch, (size_t)n);
+	term_flow_keep(term, scratch, (size_t)n);
 	return true;
 }
 
-static void feed(struct term *term)
+static void term_flow_feed(struct term *term)
 {
 	ssize_t n = -1;
 
@@ -172,7 +172,7 @@ void term_on_master(struct watch *watch, uint32_t events)
 
 	term_hold(term);
 	if (events & EPOLLOUT)
-		feed(term);
+		term_flow_feed(term);
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !term->spilling)
 		term_move(term);
 	term_watch(term);
@@ -224,7 +224,7 @@ fallible term_type(struct term *term, const void *bytes, size_t len, int64_t dea
 		buf_add(&term->input, at, part);
 		at += part;
 		len -= part;
-		feed(term);
+		term_flow_feed(term);
 		term_watch(term);
 	}
 	return OK;

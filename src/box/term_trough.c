@@ -94,7 +94,7 @@ void trough_on_timer(struct timer *timer)
 }
 
 // What was not shown yet of what lies in the trough. Returns how much, in scratch from *at on.
-static size_t look(struct term *term, size_t *at)
+static size_t term_trough_look(struct term *term, size_t *at)
 {
 	ssize_t n = pipe_peek(&term->box->at, term->trough[0], scratch, CHUNK);
 
@@ -113,7 +113,7 @@ ssize_t trough_move(struct term *term)
 	if (n <= 0)
 		return n;
 	term->dips++;
-	len = look(term, &at);
+	len = term_trough_look(term, &at);
 	if (len) {
 		term_show(term, scratch + at, len);
 		bell_ring(&term->more);

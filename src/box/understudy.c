@@ -71,7 +71,7 @@ static void on_gone(void *arg)
 }
 
 // Until all of it is there.
-static fallible read_state(struct understudy *understudy)
+static fallible understudy_read_state(struct understudy *understudy)
 {
 	int64_t deadline = loop_now(understudy->exec->box->loop) + MAKE_MS;
 	uint64_t offset = 0;
@@ -94,8 +94,8 @@ static fallible read_state(struct understudy *understudy)
 	return OK;
 }
 
-static fallible make(struct box *box, const char *const *env, const char *script,
-		     struct understudy **out)
+static fallible understudy_make(struct box *box, const char *const *env, const char *script,
+				struct understudy **out)
 {
 	const char *const argv[] = {"bash", "-c", SHELL_UNDERSTUDY, "bash", script, NULL};
 	struct exec_spec spec = {
@@ -116,12 +116,12 @@ static fallible make(struct box *box, const char *const *env, const char *script
 		return err;
 	}
 	exec_on_end(made->exec, on_gone, made);
-	TRY(read_state(made));
+	TRY(understudy_read_state(made));
 	*out = take_ptr(made);
 	return OK;
 }
 
-static void make_task(void *arg)
+static void understudy_make_task(void *arg)
 {
 	struct understudies *all = arg;
 	char **env = take_ptr(all->env);
@@ -129,7 +129,8 @@ static void make_task(void *arg)
 	struct understudy *made = NULL;
 
 	task_shield(true);
-	err_free(make(all->box, (const char *const *)env, script, &made)); // then there is none
+	err_free(understudy_make(all->box, (const char *const *)env, script,
+				 &made)); // then there is none
 	mem_free_list(env);
 	all->making = false;
 	if (made && (all->over || all->ready || !understudy_waits(made))) {
@@ -144,7 +145,7 @@ static void make_task(void *arg)
 	box_drop(all->box);
 }
 
-static void on_timer(struct timer *timer)
+static void understudy_on_timer(struct timer *timer)
 {
 	struct understudies *all = link_of(timer, struct understudies, timer);
 
@@ -153,7 +154,7 @@ static void on_timer(struct timer *timer)
 	} else if (!all->making && all->env && box_is_alive(all->box)) {
 		all->making = true;
 		box_hold(all->box);
-		task_start(all->box->loop, "understudy.make", make_task, all);
+		task_start(all->box->loop, "understudy.make", understudy_make_task, all);
 	}
 }
 
@@ -179,7 +180,7 @@ static struct understudies *all_of(struct box *box)
 	if (!all) {
 		all = box->understudies = mem_new_of(struct understudies);
 		all->box = box;
-		all->timer.due = on_timer;
+		all->timer.due = understudy_on_timer;
 		all->script = BUF_INIT(STATE_MAX);
 		all->pristine = BUF_INIT(STATE_MAX);
 	}
@@ -233,7 +234,7 @@ bool understudy_waits(const struct understudy *understudy)
 }
 
 // From now on it is that command.
-static void become(struct exec *exec, const struct exec_spec *spec)
+static void understudy_become(struct exec *exec, const struct exec_spec *spec)
 {
 	struct loop *loop = exec->box->loop;
 
@@ -269,7 +270,7 @@ fallible understudy_begin(struct understudy *understudy, const struct exec_spec 
 	exec_on_end(exec, NULL, NULL);
 	buf_done(&understudy->state);
 	free(understudy);
-	become(exec, spec);
+	understudy_become(exec, spec);
 	// Not before pid 1 has its tag: the next daemon would not know it for what it is.
 	err = exec_await_tag(exec, loop_now(exec->box->loop) + WRITE_MS);
 	if (!err)

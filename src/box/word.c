@@ -18,7 +18,7 @@ static fallible too_large(void)
 			TALK_SIZE_MAX / 1024, TALK_ARGS_MAX);
 }
 
-static bool measure(const char *const *list, uint32_t *out_count, size_t *size)
+static bool word_measure(const char *const *list, uint32_t *out_count, size_t *size)
 {
 	uint32_t count = 0;
 
@@ -83,8 +83,8 @@ fallible word_encode(const struct exec_spec *spec, uint32_t flags, uint32_t conv
 	talk.exec.cwd = str_of(spec->cwd);
 	talk.exec.argv = (const char **)spec->argv;
 	talk.exec.env = (const char **)spec->env;
-	if (!measure(spec->argv, &talk.exec.argc, &size) ||
-	    !measure(spec->env, &talk.exec.envc, &size) || size > TALK_SIZE_MAX)
+	if (!word_measure(spec->argv, &talk.exec.argc, &size) ||
+	    !word_measure(spec->env, &talk.exec.envc, &size) || size > TALK_SIZE_MAX)
 		return too_large();
 	if (spec->cols > TALK_SIDE_MAX || spec->rows > TALK_SIDE_MAX || (spec->cols && !spec->rows))
 		return err_hint(err_new(INVALID, "bad_size", "no terminal has that size"),

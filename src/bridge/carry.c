@@ -11,7 +11,7 @@ void carry_done(struct carry *carry)
 	err_free(carry->upset);
 }
 
-static enum err_kind kind_of(int status)
+static enum err_kind carry_kind_of(int status)
 {
 	static const struct {
 		int status;
@@ -41,7 +41,7 @@ fallible carry_fault(const struct carry *carry, const char *code, const char *wh
 		err_free(json_str(json_get(json, "hint"), "hint", &hint));
 	}
 	words = mem_fmt("%s: " STR_FMT, what, STR_ARG(message));
-	return err_from(code ? ERR_BAD_PEER : kind_of(carry->status),
+	return err_from(code ? ERR_BAD_PEER : carry_kind_of(carry->status),
 			code ? code : "invalid_request", words, hint.at);
 }
 
@@ -81,7 +81,7 @@ static fallible on_read(void *arg, void *room, size_t size, size_t *out)
 	return errand->calls->read(errand->carry, room, size, out);
 }
 
-static fallible on_head(void *arg, const struct inner_head *head)
+static fallible carry_on_head(void *arg, const struct inner_head *head)
 {
 	struct errand *errand = arg;
 	struct carry *carry = errand->carry;
@@ -93,7 +93,7 @@ static fallible on_head(void *arg, const struct inner_head *head)
 	return upset(carry, errand->calls->head(carry, head));
 }
 
-static fallible on_bytes(void *arg, struct str bytes)
+static fallible carry_on_bytes(void *arg, struct str bytes)
 {
 	struct errand *errand = arg;
 
@@ -103,7 +103,7 @@ static fallible on_bytes(void *arg, struct str bytes)
 	return OK;
 }
 
-static void on_end(void *arg, bool is_whole)
+static void carry_on_end(void *arg, bool is_whole)
 {
 	struct errand *errand = arg;
 
@@ -120,9 +120,9 @@ fallible carry_ask(struct carry *carry, const char *method, const char *target, 
 	struct errand errand = {.carry = carry, .calls = calls};
 	struct inner_calls ours = {
 		.read = calls->read ? on_read : NULL,
-		.head = on_head,
-		.bytes = on_bytes,
-		.end = on_end,
+		.head = carry_on_head,
+		.bytes = carry_on_bytes,
+		.end = carry_on_end,
 	};
 	struct inner_ask ask = door_ask(x, str_of(method), str_of(target));
 

@@ -23,7 +23,7 @@ static void exec_done(struct exec *exec)
 	buf_done(&exec->event);
 }
 
-static fallible send(struct exec *exec)
+static fallible bridge_exec_send(struct exec *exec)
 {
 	struct err *err;
 
@@ -35,7 +35,7 @@ static fallible send(struct exec *exec)
 	return err;
 }
 
-static fallible send_error(struct exec *exec, const char *code, struct str words)
+static fallible bridge_exec_send_error(struct exec *exec, const char *code, struct str words)
 {
 	struct json_out out = json_to(&exec->event);
 
@@ -45,7 +45,7 @@ static fallible send_error(struct exec *exec, const char *code, struct str words
 	json_put_str(&out, "error", words);
 	json_put_text(&out, "code", code);
 	json_end(&out, '}');
-	return send(exec);
+	return bridge_exec_send(exec);
 }
 
 static fallible send_output(struct exec *exec, struct str type, const struct json *event)
@@ -61,10 +61,10 @@ static fallible send_output(struct exec *exec, struct str type, const struct jso
 		buf_str(&exec->event, data);
 	else
 		text_base64(&exec->event, data.at, data.len);
-	return send(exec);
+	return bridge_exec_send(exec);
 }
 
-static fallible on_event(struct exec *exec, struct str text)
+static fallible bridge_exec_on_event(struct exec *exec, struct str text)
 {
 	struct str type = {0}, words = STR("the command failed");
 	auto_json event = NULL;
@@ -76,17 +76,17 @@ static fallible on_event(struct exec *exec, struct str text)
 		return send_output(exec, type, event);
 	if (str_is(type, "error")) {
 		TRY(json_str(json_get(event, "error"), "error", &words));
-		return send_error(exec, "exec_error", words);
+		return bridge_exec_send_error(exec, "exec_error", words);
 	}
 	if (!str_is(type, "complete"))
 		return OK;
 	TRY(json_double(json_get(event, "exitCode"), "exitCode", -255, 255, &code));
 	exec->told = true;
 	buf_fmt(&exec->event, "event: exit\ndata: {\"exit_code\":%d}", (int)code);
-	return send(exec);
+	return bridge_exec_send(exec);
 }
 
-static fallible on_bytes(void *arg, struct str bytes)
+static fallible bridge_exec_on_bytes(void *arg, struct str bytes)
 {
 	struct exec *exec = arg;
 
@@ -103,7 +103,7 @@ static fallible on_bytes(void *arg, struct str bytes)
 			break;
 		line = buf_view(&exec->line);
 		if (str_starts(line, "data: "))
-			TRY(on_event(exec, str_skip(line, 6)));
+			TRY(bridge_exec_on_event(exec, str_skip(line, 6)));
 		buf_clear(&exec->line);
 	}
 	return OK;
@@ -164,7 +164,7 @@ static fallible write_ask(struct http *x, const struct json *body, struct buf *o
 		       : err_new(TOO_LARGE, "payload_too_large", "the command is too long");
 }
 
-static fallible tell_end(struct exec *exec, struct err *err)
+static fallible bridge_exec_tell_end(struct exec *exec, struct err *err)
 {
 	auto_free char *words = NULL;
 	auto_err fault = NULL;
@@ -175,7 +175,7 @@ static fallible tell_end(struct exec *exec, struct err *err)
 		if (!err)
 			fault = carry_fault(&exec->carry, "exec_transport_error", "exec failed");
 		words = mem_str(err_message(err ? err : fault));
-		err_free(send_error(exec, "exec_transport_error", str_of(words)));
+		err_free(bridge_exec_send_error(exec, "exec_transport_error", str_of(words)));
 	}
 	err_free(err);
 	http_back(exec->carry.x);
@@ -184,7 +184,7 @@ static fallible tell_end(struct exec *exec, struct err *err)
 
 fallible bridge_exec(struct http *x)
 {
-	static const struct inner_calls calls = {.bytes = on_bytes};
+	static const struct inner_calls calls = {.bytes = bridge_exec_on_bytes};
 	on_exit_call(exec_done) struct exec exec = {.carry = {.x = x, .probe = HTTP_PROBE_EVENT}};
 	auto_buf ask = BUF_INIT(BODY_MAX);
 	char id[ID_BOX_LEN + 1];
@@ -199,7 +199,7 @@ fallible bridge_exec(struct http *x)
 	http_be_patient(x);
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin(x, 200, "text/event-stream"));
-	return tell_end(&exec,
-			carry_ask(&exec.carry, "POST", guest_target(x, id, "/api/execute/stream"),
-				  NULL, buf_view(&ask), &calls));
+	return bridge_exec_tell_end(&exec, carry_ask(&exec.carry, "POST",
+						     guest_target(x, id, "/api/execute/stream"),
+						     NULL, buf_view(&ask), &calls));
 }

@@ -19,7 +19,7 @@ static void haul_done(struct haul *haul)
 	carry_done(&haul->carry);
 }
 
-static fallible take_in(void *arg, void *room, size_t size, size_t *out)
+static fallible bridge_file_take_in(void *arg, void *room, size_t size, size_t *out)
 {
 	struct haul *haul = arg;
 
@@ -55,7 +55,7 @@ static fallible pass_over(void *arg, struct str bytes)
 }
 
 static const struct inner_calls giving = {.head = give_head, .bytes = give_out};
-static const struct inner_calls taking = {.read = take_in, .bytes = pass_over};
+static const struct inner_calls taking = {.read = bridge_file_take_in, .bytes = pass_over};
 
 // The route for a file, out of the rest of the path.
 static fallible aim(struct http *x, struct str *shown, struct buf *out)

@@ -11,7 +11,7 @@ fallible guest_check(struct http *x)
 			"POST /v1/sandbox gives one");
 }
 
-static fallible explain(struct err *err)
+static fallible guest_explain(struct err *err)
 {
 	auto_free char *words = mem_str(err_message(err));
 
@@ -41,7 +41,7 @@ fallible guest_enter(struct http *x, char out_id[ID_BOX_LEN + 1])
 	pairs_set(&spec.labels, STR("door"), STR("bridge"));
 	err = create_box(door->fleet, door_who(x), &spec, CREATE_OR_GET, &record, &made);
 	if (err)
-		return explain(err);
+		return guest_explain(err);
 	snprintf(out_id, ID_BOX_LEN + 1, "%s", record->id);
 	return OK;
 }

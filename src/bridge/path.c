@@ -59,7 +59,7 @@ static void step_back(struct buf *out)
 		;
 }
 
-static void walk(struct str path, struct buf *out)
+static void bridge_path_walk(struct str path, struct buf *out)
 {
 	struct str part;
 
@@ -83,7 +83,7 @@ bool path_resolve(struct str path, struct buf *out)
 		return false;
 	if (path.at[0] != '/')
 		buf_text(out, PATH_WORKSPACE);
-	walk(path, out);
+	bridge_path_walk(path, out);
 	return buf_ok(out) && out->len >= root && !memcmp(out->at, PATH_WORKSPACE, root) &&
 	       (out->len == root || out->at[root] == '/');
 }

@@ -70,7 +70,7 @@ fallible bridge_room_running(struct http *x)
 }
 
 // The body is read leniently, as upstream does: none, or no JSON, are all defaults.
-static fallible write_session(struct http *x, struct buf *out)
+static fallible room_write_session(struct http *x, struct buf *out)
 {
 	struct json_out json = json_to(out);
 	struct str text = {0}, id = {0}, cwd = {0};
@@ -129,7 +129,7 @@ fallible bridge_room_session(struct http *x)
 	char id[ID_BOX_LEN + 1];
 
 	TRY(guest_check(x));
-	TRY(write_session(x, &ask));
+	TRY(room_write_session(x, &ask));
 	TRY(guest_enter(x, id));
 	TRY(carry_ask(&whole.carry, "POST", guest_target(x, id, "/api/session/create"), NULL,
 		      buf_view(&ask), &collecting));
@@ -156,7 +156,7 @@ fallible bridge_room_session_end(struct http *x)
 	return http_reply_json(x, 200, &whole.body);
 }
 
-static void put_query(struct http *x, struct buf *out, const char *key)
+static void room_put_query(struct http *x, struct buf *out, const char *key)
 {
 	struct str value = http_query(x, key);
 
@@ -179,9 +179,9 @@ fallible bridge_room_pty(struct http *x)
 		return err_new(INVALID, "invalid_request", "WebSocket upgrade required");
 	TRY(guest_session(x, &session));
 	buf_fmt(&query, "sessionId=" STR_FMT, STR_ARG(session.len ? session : STR("default")));
-	put_query(x, &query, "cols");
-	put_query(x, &query, "rows");
-	put_query(x, &query, "shell");
+	room_put_query(x, &query, "cols");
+	room_put_query(x, &query, "rows");
+	room_put_query(x, &query, "shell");
 	TRY(guest_enter(x, id));
 	x->url.path = str_of(guest_target(x, id, "/ws/pty"));
 	x->url.query = (struct str){arena_dup(x->arena, query.at, query.len), query.len};

@@ -47,7 +47,7 @@ struct alone {
 };
 
 // "/var/lib" of "/var/lib/cove", the caller's.
-static char *parent_of(const char *data)
+static char *alone_parent_of(const char *data)
 {
 	struct str path = str_of(data);
 
@@ -60,7 +60,7 @@ static char *parent_of(const char *data)
 
 static void forget_private(const char *data)
 {
-	auto_free char *parent = parent_of(data);
+	auto_free char *parent = alone_parent_of(data);
 	auto_fd dir = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_err err = path_remove(dir, data + strlen(parent));
 
@@ -80,7 +80,8 @@ static void alone_free(struct alone *alone)
 }
 
 // In the child: becomes the supervisor, or leaves with a status that says so.
-__attribute__((noreturn)) static void become(const struct alone *alone, int ready, pid_t parent)
+__attribute__((noreturn)) static void alone_become(const struct alone *alone, int ready,
+						   pid_t parent)
 {
 	char number[16];
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -105,7 +106,7 @@ __attribute__((noreturn)) static void become(const struct alone *alone, int read
 	_exit(1);
 }
 
-static fallible spawn(struct alone *alone, int *out_ready)
+static fallible alone_spawn(struct alone *alone, int *out_ready)
 {
 	int ends[2];
 	pid_t parent = getpid();
@@ -115,7 +116,7 @@ static fallible spawn(struct alone *alone, int *out_ready)
 	alone->words = memfd_create("words", MFD_CLOEXEC);
 	alone->pid = fork();
 	if (alone->pid == 0)
-		become(alone, ends[1], parent);
+		alone_become(alone, ends[1], parent);
 	close(ends[1]);
 	if (alone->pid < 0) {
 		close(ends[0]);
@@ -146,7 +147,7 @@ static fallible await_fd(int fd, int64_t deadline, bool heed)
 }
 
 // Up to the end of the line that tells the address. An end without one: it failed.
-static fallible await_ready(struct alone *alone, int ready)
+static fallible alone_await_ready(struct alone *alone, int ready)
 {
 	char line[512];
 	size_t len = 0;
@@ -171,7 +172,7 @@ static fallible await_ready(struct alone *alone, int ready)
 }
 
 // Its exit status, after it was asked to end (SIGTERM) or had ended by itself (0).
-static int await_end(struct alone *alone, int signal)
+static int alone_await_end(struct alone *alone, int signal)
 {
 	int status = 0;
 	struct err *err;
@@ -188,7 +189,7 @@ static int await_end(struct alone *alone, int signal)
 }
 
 // The last lines of what it said: the reason is there.
-static fallible explain(const struct alone *alone, struct err *err)
+static fallible alone_explain(const struct alone *alone, struct err *err)
 {
 	char room[800];
 	off_t size = lseek(alone->words, 0, SEEK_END);
@@ -209,22 +210,22 @@ static fallible try_start(struct alone *alone, bool *taken)
 	struct err *err;
 	int status;
 
-	TRY(spawn(alone, &ready));
-	err = await_ready(alone, ready);
+	TRY(alone_spawn(alone, &ready));
+	err = alone_await_ready(alone, ready);
 	if (!err)
 		return OK;
-	status = await_end(alone, err_kind(err) == ERR_UNAVAILABLE ? 0 : SIGTERM);
+	status = alone_await_end(alone, err_kind(err) == ERR_UNAVAILABLE ? 0 : SIGTERM);
 	*taken = status == EXIT_TAKEN;
-	return err_kind(err) == ERR_CANCELLED ? err : explain(alone, err);
+	return err_kind(err) == ERR_CANCELLED ? err : alone_explain(alone, err);
 }
 
 // In `data` itself, or in a new directory beside it, on the same file system. The daemon is another
 // user and must be able to pass through. NULL with errno when it cannot be made.
-static struct alone *prepare(const char *data, bool is_private)
+static struct alone *alone_prepare(const char *data, bool is_private)
 {
 	struct alone *alone;
 	auto_free char *path = NULL;
-	auto_free char *parent = parent_of(data);
+	auto_free char *parent = alone_parent_of(data);
 	char random[17];
 
 	secret_hex(random, 8);
@@ -266,7 +267,7 @@ fallible alone_start(const char *data, struct alone **out)
 	if (probe_is_chroot())
 		return err_hint(err_new(NOT_OFFERED, "chroot", PROBE_CHROOT), PROBE_CHROOT_FIX);
 	for (int i = first;; i++) {
-		struct alone *alone = prepare(data, i > 0);
+		struct alone *alone = alone_prepare(data, i > 0);
 		bool taken = false;
 		struct err *err;
 
@@ -303,6 +304,6 @@ fallible alone_remote(const struct alone *alone, struct remote *out)
 
 void alone_stop(struct alone *alone)
 {
-	await_end(alone, SIGTERM);
+	alone_await_end(alone, SIGTERM);
 	alone_free(alone);
 }

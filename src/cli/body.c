@@ -94,7 +94,7 @@ static fallible get_cpus(const struct call *call, double *out)
 	return OK;
 }
 
-static fallible get_limits(const struct call *call, struct cove_box_spec *box)
+static fallible cli_body_get_limits(const struct call *call, struct cove_box_spec *box)
 {
 	TRY(get_mib(call, OPT_MEMORY, "512m", &box->memory_mb));
 	TRY(get_cpus(call, &box->cpus));
@@ -117,7 +117,7 @@ static fallible get_limits(const struct call *call, struct cove_box_spec *box)
 }
 
 // NAME=VALUE. A bare NAME takes its value from our own environment, and is left out if it has none.
-static fallible add_env(struct body *body, struct str text)
+static fallible cli_body_add_env(struct body *body, struct str text)
 {
 	struct str rest = text, name;
 	auto_free char *word = NULL;
@@ -139,7 +139,7 @@ static fallible add_env(struct body *body, struct str text)
 	return OK;
 }
 
-static fallible add_file(struct body *body, const char *path)
+static fallible cli_body_add_file(struct body *body, const char *path)
 {
 	FILE *file = fopen(path, "re");
 	auto_free char *line = NULL;
@@ -154,21 +154,21 @@ static fallible add_file(struct body *body, const char *path)
 		struct str text = str_trim((struct str){line, strcspn(line, "\r\n")});
 
 		if (text.len && text.at[0] != '#')
-			err = add_env(body, text);
+			err = cli_body_add_env(body, text);
 	}
 	fclose(file);
 	return err;
 }
 
 // Those of files first: of two with one name the later wins.
-static fallible get_env(const struct call *call, struct body *body)
+static fallible cli_body_get_env(const struct call *call, struct body *body)
 {
 	const char *text;
 
 	for (size_t at = 0; call_next(call, OPT_ENV_FILE, &at, &text);)
-		TRY(add_file(body, text));
+		TRY(cli_body_add_file(body, text));
 	for (size_t at = 0; call_next(call, OPT_ENV, &at, &text);)
-		TRY(add_env(body, str_of(text)));
+		TRY(cli_body_add_env(body, str_of(text)));
 	return OK;
 }
 
@@ -206,8 +206,8 @@ fallible body_box(const struct call *call, struct body *out)
 {
 	out->box.name = call_value(call, OPT_NAME);
 	out->box.from = call_value(call, OPT_TEMPLATE);
-	TRY(get_limits(call, &out->box));
-	TRY(get_env(call, out));
+	TRY(cli_body_get_limits(call, &out->box));
+	TRY(cli_body_get_env(call, out));
 	TRY(get_labels(call, out));
 	get_network(call, out);
 	out->box.env = (const char *const *)out->env;
@@ -217,7 +217,7 @@ fallible body_box(const struct call *call, struct body *out)
 
 fallible body_env(const struct call *call, struct body *out)
 {
-	TRY(get_env(call, out));
+	TRY(cli_body_get_env(call, out));
 	out->command.env = (const char *const *)out->env;
 	return OK;
 }

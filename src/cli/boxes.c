@@ -105,7 +105,7 @@ static bool usage_of(const struct json *box, const char *key, uint64_t *out)
 	return !err;
 }
 
-static void add_size(struct grid *grid, const struct json *box, const char *key)
+static void cli_boxes_add_size(struct grid *grid, const struct json *box, const char *key)
 {
 	auto_buf text = BUF_INIT(32);
 	uint64_t bytes;
@@ -127,7 +127,7 @@ static void add_cpu(struct grid *grid, const struct json *box)
 	grid_add(grid, text.len ? text.at : "-");
 }
 
-static fallible add_row(const struct json *box, void *arg)
+static fallible cli_boxes_add_row(const struct json *box, void *arg)
 {
 	struct grid *grid = arg;
 	const char *name = boxes_text(box, "name");
@@ -141,9 +141,9 @@ static fallible add_row(const struct json *box, void *arg)
 	grid_add(grid, boxes_text(box, "template"));
 	grid_add(grid, boxes_text(box, "state"));
 	grid_add(grid, age.len ? age.at : "-");
-	add_size(grid, box, "memoryBytes");
+	cli_boxes_add_size(grid, box, "memoryBytes");
 	add_cpu(grid, box);
-	add_size(grid, box, "diskBytes");
+	cli_boxes_add_size(grid, box, "diskBytes");
 	return OK;
 }
 
@@ -198,7 +198,7 @@ fallible boxes_ps(struct call *call)
 	}
 	return boxes_list(call, &remote,
 			  &(struct boxes_table){BOXES_PATH, query.at, heads,
-						sizeof(heads) / sizeof(*heads), add_row});
+						sizeof(heads) / sizeof(*heads), cli_boxes_add_row});
 }
 
 void boxes_tell(struct call *call, struct err *failure)
@@ -240,7 +240,7 @@ fallible boxes_inspect(struct call *call)
 	return boxes_show(call, BOXES_PATH);
 }
 
-static fallible remove_one(struct call *call, struct remote *remote, const char *box)
+static fallible cli_boxes_remove_one(struct call *call, struct remote *remote, const char *box)
 {
 	auto_free char *path = remote_path(BOXES_PATH "/", box, "");
 	struct err *err = remote_ask(remote, "DELETE", path, NULL, NULL, NULL);
@@ -311,8 +311,8 @@ fallible boxes_rm(struct call *call)
 			TRY(confirm(names.count));
 	}
 	for (size_t i = 0; i < names.count; i++)
-		TRY(remove_one(call, &remote, names.at[i]));
+		TRY(cli_boxes_remove_one(call, &remote, names.at[i]));
 	for (int i = 0; i < call->word_count; i++)
-		TRY(remove_one(call, &remote, call->words[i]));
+		TRY(cli_boxes_remove_one(call, &remote, call->words[i]));
 	return OK;
 }

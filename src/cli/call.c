@@ -115,7 +115,7 @@ bool call_takes(const struct verb *verb, const struct option *option)
 }
 
 // By letter when `name` is NULL.
-static const struct option *find(const struct call *call, char letter, struct str name)
+static const struct option *call_find(const struct call *call, char letter, struct str name)
 {
 	for (const struct option *o = call->grammar->options; o->name; o++)
 		if (call_takes(call->verb, o) &&
@@ -169,7 +169,7 @@ static fallible read_long(struct call *call, const char *word, char **next, int 
 {
 	const char *equals = strchr(word, '=');
 	struct str name = {word + 2, equals ? (size_t)(equals - word - 2) : strlen(word) - 2};
-	const struct option *option = find(call, 0, name);
+	const struct option *option = call_find(call, 0, name);
 
 	if (!option)
 		return unknown_option(call, word, name);
@@ -191,7 +191,7 @@ static fallible read_long(struct call *call, const char *word, char **next, int 
 static fallible read_short(struct call *call, const char *word, char **next, int *used)
 {
 	for (const char *at = word + 1; *at; at++) {
-		const struct option *option = find(call, *at, (struct str){0});
+		const struct option *option = call_find(call, *at, (struct str){0});
 
 		if (!option) {
 			const char shown[] = {'-', *at, 0};

@@ -406,7 +406,7 @@ static struct grammar grammar = {
 #define OPTIONS_MAX 256 // with the settings of serve
 
 // Behind the rows that come before it in the alphabet.
-static void add_row(struct option *rows, size_t *count, const struct option *row)
+static void cli_add_row(struct option *rows, size_t *count, const struct option *row)
 {
 	size_t at = *count;
 
@@ -433,7 +433,7 @@ static void add_settings(const struct setting *settings)
 		assert(count + 1 < OPTIONS_MAX);
 		if (*s->otherwise)
 			row.help = mem_fmt("%s (default %s)", s->help, s->otherwise);
-		add_row(rows, &count, &row);
+		cli_add_row(rows, &count, &row);
 	}
 	rows[count] = (struct option){.name = NULL};
 	grammar.options = rows;
@@ -475,7 +475,7 @@ static bool is_group(const char *word)
 }
 
 // Of the verb or group that the words name; of everything when there is none.
-static fallible explain(int count, char **words)
+static fallible cli_explain(int count, char **words)
 {
 	auto_buf text = BUF_INIT(TEXT_MAX);
 	const struct verb *verb;
@@ -506,7 +506,7 @@ static fallible cli_help(struct call *call)
 	auto_buf text = BUF_INIT(TEXT_MAX);
 
 	if (!call_has(call, OPT_MAN))
-		return explain(call->word_count, call->words);
+		return cli_explain(call->word_count, call->words);
 	help_man(&grammar, &text);
 	return print_text(&text);
 }
@@ -519,16 +519,16 @@ static fallible without_verb(int argc, char **argv, bool *done)
 
 	*done = true;
 	if (argc == 0 || strcmp(first, "-h") == 0 || strcmp(first, "--help") == 0)
-		return explain(0, NULL);
+		return cli_explain(0, NULL);
 	if (strcmp(first, "-V") == 0 || strcmp(first, "--version") == 0)
 		argv[0] = version;
 	else if (is_group(first) && (argc == 1 || argv[1][0] == '-'))
-		return explain(1, argv);
+		return cli_explain(1, argv);
 	*done = false;
 	return OK;
 }
 
-static fallible obey(struct call *call, int argc, char **argv)
+static fallible cli_obey(struct call *call, int argc, char **argv)
 {
 	bool done;
 
@@ -596,7 +596,7 @@ int cli_main(int argc, char **argv, const struct setting *settings)
 	signal(SIGPIPE, SIG_IGN);
 	weak_open();
 	add_settings(settings);
-	err = obey(&call, argc - 1, argv + 1);
+	err = cli_obey(&call, argc - 1, argv + 1);
 	lost = flush_output();
 	if (lost)
 		status = lost_output(&call, lost);

@@ -79,7 +79,7 @@ static void drop_context(const struct snippet *snippet)
 
 // ------------------------------------------------------------------------------------ run-code
 
-static fallible read_all(int fd, const char *name, struct buf *out)
+static fallible code_read_all(int fd, const char *name, struct buf *out)
 {
 	size_t n = 1;
 
@@ -99,11 +99,11 @@ static fallible read_code(const char *name, struct buf *out)
 	auto_fd fd = -1;
 
 	if (strcmp(name, "-") == 0)
-		return read_all(STDIN_FILENO, "standard input", out);
+		return code_read_all(STDIN_FILENO, "standard input", out);
 	fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return err_new(NOT_FOUND, "no_file", "cannot read '%s': %s", name, strerror(errno));
-	return read_all(fd, name, out);
+	return code_read_all(fd, name, out);
 }
 
 // As it was named, else by the end of the file's name; NULL: a context of its own has one.

@@ -29,7 +29,7 @@ static bool leads(const struct grammar *grammar, const struct verb *verb)
 }
 
 // A shell word in single quotes; `special` characters get a backslash inside.
-static void quote(struct buf *out, const char *text, const char *special)
+static void complete_quote(struct buf *out, const char *text, const char *special)
 {
 	for (; *text; text++) {
 		if (*text == '\'')
@@ -56,7 +56,8 @@ static void second_words(const struct grammar *grammar, const char *group, struc
 			buf_fmt(out, " %s", strchr(v->name, ' ') + 1);
 }
 
-static void options_of(const struct grammar *grammar, const struct verb *verb, struct buf *out)
+static void complete_options_of(const struct grammar *grammar, const struct verb *verb,
+				struct buf *out)
 {
 	for (const struct option *o = grammar->options; o->name; o++) {
 		if (!call_takes(verb, o))
@@ -116,7 +117,7 @@ static void bash_verb(const struct grammar *grammar, const struct verb *verb, st
 		buf_text(out, " -- \"$cur\")); return ;;\n");
 	}
 	buf_text(out, "\t\tesac\n\t\tif [[ $cur == -* ]]; then\n\t\t\tCOMPREPLY=($(compgen -W '");
-	options_of(grammar, verb, out);
+	complete_options_of(grammar, verb, out);
 	buf_text(out, "' -- \"$cur\"))\n");
 	if (strstr(verb->words, "PROCESS")) // the word behind the sandbox
 		buf_text(out, "\t\telif ((COMP_CWORD > 2)) && [[ $prev != -* ]]; then\n"
@@ -236,11 +237,11 @@ static void zsh_verb(const struct grammar *grammar, const struct verb *verb, str
 		else
 			buf_fmt(out, "--%s", o->name);
 		buf_text(out, "'[");
-		quote(out, o->help, "[]:");
+		complete_quote(out, o->help, "[]:");
 		buf_char(out, ']');
 		if (o->arg) {
 			buf_char(out, ':');
-			quote(out, o->arg, "[]:");
+			complete_quote(out, o->arg, "[]:");
 			buf_char(out, ':');
 			zsh_action(grammar, o->arg, out);
 		}
@@ -316,7 +317,7 @@ static void fish_verb(const struct grammar *grammar, const struct verb *verb, st
 		if (o->letter)
 			buf_fmt(out, " -s %c", o->letter);
 		buf_fmt(out, " -l %s -d '", o->name);
-		quote(out, o->help, "");
+		complete_quote(out, o->help, "");
 		buf_char(out, '\'');
 		if (o->arg)
 			fish_source(o->arg, out);
@@ -356,7 +357,7 @@ static void fish(const struct grammar *grammar, struct buf *out)
 		else
 			buf_fmt(out, "complete -c cove -f -n '__fish_use_subcommand' -a %s -d '",
 				v->name);
-		quote(out, v->brief, "");
+		complete_quote(out, v->brief, "");
 		buf_text(out, "'\n");
 		fish_verb(grammar, v, out);
 	}

@@ -52,7 +52,7 @@ struct look {
 	unsigned mode;
 };
 
-static unsigned mode_of(const char *text)
+static unsigned cli_copy_mode_of(const char *text)
 {
 	unsigned mode = 0;
 
@@ -66,11 +66,11 @@ static int on_entry(void *arg, const struct cove_entry *entry)
 	struct look *look = arg;
 
 	look->what = strcmp(entry->type, "directory") == 0 ? THERE_DIR : THERE_FILE;
-	look->mode = mode_of(entry->mode);
+	look->mode = cli_copy_mode_of(entry->mode);
 	return 0;
 }
 
-static fallible look_at(struct copy *copy, const char *path, struct look *out)
+static fallible cli_copy_look_at(struct copy *copy, const char *path, struct look *out)
 {
 	struct cove_error *error = &copy->remote->error;
 	enum cove_kind kind = cove_stat(copy->box, path, on_entry, out, error);
@@ -116,7 +116,7 @@ static void step(struct copy *copy, size_t len)
 }
 
 // From a descriptor to the file, to the end of both.
-static fallible send(struct copy *copy, int fd)
+static fallible cli_copy_send(struct copy *copy, int fd)
 {
 	size_t n = 1;
 
@@ -148,8 +148,8 @@ static fallible no_source(const char *path)
 	return err_new(INVALID, "no_source", "cannot read '%s': %s", path, strerror(errno));
 }
 
-static fallible send_file(struct copy *copy, const char *from, const struct stat *st,
-			  const char *to)
+static fallible cli_copy_send_file(struct copy *copy, const char *from, const struct stat *st,
+				   const char *to)
 {
 	struct look look = {0};
 	auto_free char *path = NULL;
@@ -157,7 +157,7 @@ static fallible send_file(struct copy *copy, const char *from, const struct stat
 
 	if (fd < 0)
 		return no_source(from);
-	TRY(look_at(copy, to, &look));
+	TRY(cli_copy_look_at(copy, to, &look));
 	if (look.what == THERE_NOTHING && str_ends(str_of(to), "/"))
 		return err_hint(
 			err_new(NOT_FOUND, "no_directory", "there is no directory '%s'", to),
@@ -166,7 +166,7 @@ static fallible send_file(struct copy *copy, const char *from, const struct stat
 	copy->total = (uint64_t)st->st_size;
 	TRY(did(copy, cove_file_create(copy->box, path, st->st_mode & 0777, &copy->file,
 				       &copy->remote->error)));
-	return send(copy, fd);
+	return cli_copy_send(copy, fd);
 }
 
 static fallible not_over(const char *path)
@@ -174,7 +174,7 @@ static fallible not_over(const char *path)
 	return err_new(CONFLICT, "not_directory", "'%s' is there and is no directory", path);
 }
 
-static fallible send_dir(struct copy *copy, const char *from, const char *to)
+static fallible cli_copy_send_dir(struct copy *copy, const char *from, const char *to)
 {
 	struct look look = {0};
 	struct tar *tar = NULL;
@@ -182,7 +182,7 @@ static fallible send_dir(struct copy *copy, const char *from, const char *to)
 	auto_fd fd = -1;
 	struct err *err, *packed;
 
-	TRY(look_at(copy, to, &look));
+	TRY(cli_copy_look_at(copy, to, &look));
 	if (look.what == THERE_FILE)
 		return not_over(to);
 	path = look.what == THERE_DIR && !means_inside(from) && name_of(from).len
@@ -190,7 +190,7 @@ static fallible send_dir(struct copy *copy, const char *from, const char *to)
 		       : mem_str(to);
 	TRY(did(copy, cove_tree_put(copy->box, path, &copy->file, &copy->remote->error)));
 	TRY(tar_start(from, &tar, &fd));
-	err = send(copy, fd);
+	err = cli_copy_send(copy, fd);
 	close(take_fd(&fd)); // a walk that nobody reads any more ends here
 	packed = tar_end(tar);
 	if (packed && err_kind(packed) != ERR_CANCELLED) { // the cause is ours
@@ -201,7 +201,7 @@ static fallible send_dir(struct copy *copy, const char *from, const char *to)
 	return err;
 }
 
-static fallible upload(struct copy *copy, const char *from, const char *to)
+static fallible cli_copy_upload(struct copy *copy, const char *from, const char *to)
 {
 	struct stat st;
 
@@ -211,11 +211,12 @@ static fallible upload(struct copy *copy, const char *from, const char *to)
 				err_new(INVALID, "no_archive", "standard input is a terminal"),
 				"tar c DIR | cove cp - BOX:PATH");
 		TRY(did(copy, cove_tree_put(copy->box, to, &copy->file, &copy->remote->error)));
-		return send(copy, STDIN_FILENO);
+		return cli_copy_send(copy, STDIN_FILENO);
 	}
 	if (stat(from, &st))
 		return no_source(from);
-	return S_ISDIR(st.st_mode) ? send_dir(copy, from, to) : send_file(copy, from, &st, to);
+	return S_ISDIR(st.st_mode) ? cli_copy_send_dir(copy, from, to)
+				   : cli_copy_send_file(copy, from, &st, to);
 }
 
 // Under another name until it is whole, so that what was there stays until then.
@@ -290,7 +291,7 @@ static fallible download(struct copy *copy, const char *from, const char *to)
 		TRY(did(copy, cove_tree_get(copy->box, from, &copy->file, &copy->remote->error)));
 		return fetch(copy, STDOUT_FILENO);
 	}
-	TRY(look_at(copy, from, &look));
+	TRY(cli_copy_look_at(copy, from, &look));
 	if (look.what == THERE_NOTHING)
 		return err_new(NOT_FOUND, "no_file", "there is no file '%s' in the sandbox", from);
 	return look.what == THERE_DIR ? fetch_dir(copy, from, to)
@@ -319,5 +320,5 @@ fallible copy_cp(struct call *call)
 	progress_start(&copy.progress, from.box ? "received" : "sent",
 		       call_has(call, OPT_QUIET) || strcmp(to.path, "-") == 0);
 	return status_end(call, from.box ? download(&copy, from.path, to.path)
-					 : upload(&copy, from.path, to.path));
+					 : cli_copy_upload(&copy, from.path, to.path));
 }

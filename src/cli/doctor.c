@@ -158,7 +158,7 @@ static void warn(struct report *report, const char *data)
 	warn_usr(report);
 }
 
-static void measure_disk(struct report *report, int dir)
+static void doctor_measure_disk(struct report *report, int dir)
 {
 	struct statvfs fs;
 	struct stat pool;
@@ -170,7 +170,7 @@ static void measure_disk(struct report *report, int dir)
 }
 
 // The data directory, or the nearest one above it that exists: it tells the file system.
-static fallible probe(struct report *report, const char *data)
+static fallible doctor_probe(struct report *report, const char *data)
 {
 	auto_free char *path = mem_str(data);
 	auto_fd dir = -1;
@@ -183,7 +183,7 @@ static fallible probe(struct report *report, const char *data)
 		*slash = 0;
 	}
 	report->row_count = probe_all(dir, report->rows, PROBE_ROWS_MAX);
-	measure_disk(report, dir);
+	doctor_measure_disk(report, dir);
 	return OK;
 }
 
@@ -337,7 +337,7 @@ fallible doctor_look(struct call *call)
 		return err_hint(err_new(FORBIDDEN, "not_root",
 					"the kernel's features can be tried by root only"),
 				"sudo cove doctor");
-	TRY(probe(report, remote_data(call)));
+	TRY(doctor_probe(report, remote_data(call)));
 	warn(report, remote_data(call));
 	knock(report, call);
 	if (call_has(call, OPT_JSON))

@@ -42,7 +42,7 @@ struct edit {
 
 // ------------------------------------------------------------------------------------- history
 
-static void add_line(struct edit *edit, struct str line)
+static void edit_add_line(struct edit *edit, struct str line)
 {
 	if (edit->count == HISTORY_MAX) {
 		free(edit->lines[0]);
@@ -65,7 +65,7 @@ static FILE *open_file(const char *path, int flags, const char *mode)
 	return fd < 0 ? NULL : fdopen(fd, mode);
 }
 
-static void load(struct edit *edit)
+static void edit_load(struct edit *edit)
 {
 	FILE *file = edit->file ? open_file(edit->file, O_RDONLY, "r") : NULL;
 	auto_free char *line = NULL;
@@ -75,7 +75,7 @@ static void load(struct edit *edit)
 		return;
 	for (; getline(&line, &room, file) >= 0; read++)
 		if (*line != '\n')
-			add_line(edit, (struct str){line, strcspn(line, "\n")});
+			edit_add_line(edit, (struct str){line, strcspn(line, "\n")});
 	fclose(file);
 	if (read <= 2 * HISTORY_MAX)
 		return;
@@ -91,7 +91,7 @@ void edit_remember(struct edit *edit, struct str line)
 	if (!line.len || memchr(line.at, 0, line.len) ||
 	    (edit->count && str_is(line, edit->lines[edit->count - 1])))
 		return;
-	add_line(edit, line);
+	edit_add_line(edit, line);
 	file = edit->file ? open_file(edit->file, O_WRONLY | O_APPEND | O_CREAT, "a") : NULL;
 	if (file)
 		write_lines(file, edit->lines + edit->count - 1, 1);
@@ -104,7 +104,7 @@ struct edit *edit_new(const char *file)
 	setlocale(LC_CTYPE, "C.UTF-8"); // for the widths of characters alone
 	edit->file = file ? mem_str(file) : NULL;
 	edit->line = BUF_INIT(EDIT_LINE_MAX);
-	load(edit);
+	edit_load(edit);
 	return edit;
 }
 
@@ -123,7 +123,7 @@ void edit_free(struct edit *edit)
 // ----------------------------------------------------------------------------------- the screen
 
 // Bytes of the character at `at`, at least one.
-static size_t step(struct str line, size_t at)
+static size_t edit_step(struct str line, size_t at)
 {
 	size_t len = 1;
 
@@ -191,7 +191,7 @@ static fallible paint(struct edit *edit)
 	columns = columns < 8 ? 8 : columns;
 	buf_fmt(&screen, "\r%s", edit->prompt);
 	for (at = first_shown(line, edit->cursor, columns); at < line.len;) {
-		size_t len = step(line, at);
+		size_t len = edit_step(line, at);
 
 		if (at == edit->cursor)
 			cursor_at = used;
@@ -294,7 +294,7 @@ static void show_history(struct edit *edit, int by)
 static void move_right(struct edit *edit)
 {
 	if (edit->cursor < edit->line.len)
-		edit->cursor += step(buf_view(&edit->line), edit->cursor);
+		edit->cursor += edit_step(buf_view(&edit->line), edit->cursor);
 }
 
 static void delete_here(struct edit *edit)
@@ -302,7 +302,7 @@ static void delete_here(struct edit *edit)
 	size_t at = edit->cursor;
 
 	if (at < edit->line.len)
-		erase(edit, at, at + step(buf_view(&edit->line), at));
+		erase(edit, at, at + edit_step(buf_view(&edit->line), at));
 }
 
 // What a key does: of letters with ctrl, and of those that send ESC [ … with the last of it.
@@ -390,7 +390,7 @@ static fallible sequence(struct edit *edit, bool *over)
 }
 
 // One key. True in *done: the line has ended, as *end says.
-static fallible key(struct edit *edit, enum edit_end *end, bool *done)
+static fallible edit_key(struct edit *edit, enum edit_end *end, bool *done)
 {
 	unsigned char c = 0;
 	bool over = false;
@@ -424,14 +424,14 @@ static fallible key(struct edit *edit, enum edit_end *end, bool *done)
 	return OK;
 }
 
-static fallible work(struct edit *edit, enum edit_end *end)
+static fallible edit_work(struct edit *edit, enum edit_end *end)
 {
 	bool done = false;
 
 	while (!done) {
 		if (edit->in_at == edit->in_len) // else there is more to come before anybody looks
 			TRY(paint(edit));
-		TRY(key(edit, end, &done));
+		TRY(edit_key(edit, end, &done));
 	}
 	edit->cursor = edit->line.len;
 	return paint(edit);
@@ -450,7 +450,7 @@ fallible edit_line(struct edit *edit, const char *prompt, struct buf *out, enum 
 		return err_new(INVALID, "no_terminal", "standard input is no terminal");
 	err = flow_write(STDOUT_FILENO, PASTE_ON, sizeof(PASTE_ON) - 1);
 	if (!err)
-		err = work(edit, &end);
+		err = edit_work(edit, &end);
 	if (!err && end == EDIT_CANCEL)
 		err = flow_write(STDOUT_FILENO, "^C", 2);
 	if (!err)

@@ -59,7 +59,7 @@ static struct layout layout_for(size_t columns)
 }
 
 // A cell, padded, or cut with "..." where it is too long.
-static void put_cell(struct buf *line, size_t width, bool to_the_right, const char *text)
+static void cli_egress_put_cell(struct buf *line, size_t width, bool to_the_right, const char *text)
 {
 	size_t len = strlen(text), pad = len < width ? width - len : 0;
 
@@ -85,17 +85,17 @@ static void print_cells(const struct layout *layout, const struct cells *cells)
 {
 	auto_buf line = BUF_INIT(ROW_MAX);
 
-	put_cell(&line, layout->time, false, cells->time);
-	put_cell(&line, layout->verdict, false, cells->verdict);
-	put_cell(&line, layout->name, false, cells->name);
-	put_cell(&line, layout->reason, false, cells->reason);
-	put_cell(&line, layout->size, true, cells->sent);
-	put_cell(&line, layout->size, true, cells->got);
-	put_cell(&line, layout->took, true, cells->took);
+	cli_egress_put_cell(&line, layout->time, false, cells->time);
+	cli_egress_put_cell(&line, layout->verdict, false, cells->verdict);
+	cli_egress_put_cell(&line, layout->name, false, cells->name);
+	cli_egress_put_cell(&line, layout->reason, false, cells->reason);
+	cli_egress_put_cell(&line, layout->size, true, cells->sent);
+	cli_egress_put_cell(&line, layout->size, true, cells->got);
+	cli_egress_put_cell(&line, layout->took, true, cells->took);
 	print_line("%s", line.at);
 }
 
-static uint64_t number(const struct json *object, const char *key)
+static uint64_t cli_egress_number(const struct json *object, const char *key)
 {
 	uint64_t value = 0;
 
@@ -117,7 +117,8 @@ static void put_took(uint64_t ms, struct buf *out)
 }
 
 // A line, and one more with what would allow it.
-static void show_row(const struct layout *layout, const struct json *row, struct str text)
+static void cli_egress_show_row(const struct layout *layout, const struct json *row,
+				struct str text)
 {
 	const char *time = boxes_text(row, "time");
 	char short_time[TIME_SHORT + 1] = "";
@@ -128,11 +129,11 @@ static void show_row(const struct layout *layout, const struct json *row, struct
 
 	(void)text;
 	buf_text(&place, or_else(name, "-"));
-	if (number(row, "port"))
-		buf_fmt(&place, ":%llu", (unsigned long long)number(row, "port"));
-	print_size(number(row, "bytesOut"), &sent);
-	print_size(number(row, "bytesIn"), &got);
-	put_took(number(row, "durationMs"), &took);
+	if (cli_egress_number(row, "port"))
+		buf_fmt(&place, ":%llu", (unsigned long long)cli_egress_number(row, "port"));
+	print_size(cli_egress_number(row, "bytesOut"), &sent);
+	print_size(cli_egress_number(row, "bytesIn"), &got);
+	put_took(cli_egress_number(row, "durationMs"), &took);
 	if (layout->time == TIME_SHORT && strlen(time) > strlen("2026-01-31T08:00:00"))
 		memcpy(short_time, time + strlen("2026-01-31T"), TIME_SHORT);
 	print_cells(layout, &(struct cells){*short_time ? short_time : time,
@@ -147,13 +148,13 @@ static void show_totals(const struct json *totals)
 {
 	auto_buf sent = BUF_INIT(64), got = BUF_INIT(64);
 
-	print_size(number(totals, "bytesOut"), &sent);
-	print_size(number(totals, "bytesIn"), &got);
+	print_size(cli_egress_number(totals, "bytesOut"), &sent);
+	print_size(cli_egress_number(totals, "bytesIn"), &got);
 	print_line("%llu connections (%llu open), %llu requests, %s out, %s in, %llu denied",
-		   (unsigned long long)number(totals, "connections"),
-		   (unsigned long long)number(totals, "open"),
-		   (unsigned long long)number(totals, "requests"), sent.at, got.at,
-		   (unsigned long long)number(totals, "denied"));
+		   (unsigned long long)cli_egress_number(totals, "connections"),
+		   (unsigned long long)cli_egress_number(totals, "open"),
+		   (unsigned long long)cli_egress_number(totals, "requests"), sent.at, got.at,
+		   (unsigned long long)cli_egress_number(totals, "denied"));
 }
 
 static char *ledger_path(const struct call *call, const char *more)
@@ -194,7 +195,7 @@ static fallible show_pages(struct call *call, const struct follow *follow, bool 
 			json_add_value(&out, json_at(items, i));
 			follow->show(&follow->layout, json_at(items, i), buf_view(&one));
 		}
-		*last = number(page, "last");
+		*last = cli_egress_number(page, "last");
 		more = json_get(page, "cursor") != NULL;
 		if (!more && with_totals)
 			show_totals(json_get(page, "totals"));
@@ -205,7 +206,7 @@ static fallible show_pages(struct call *call, const struct follow *follow, bool 
 
 // ------------------------------------------------------------------------------------ following
 
-static void follow_path(struct feed *feed, struct buf *out)
+static void cli_egress_follow_path(struct feed *feed, struct buf *out)
 {
 	auto_free char *ask = mem_fmt("follow=true&after=%llu", (unsigned long long)feed->last);
 	auto_free char *path = ledger_path(feed->call, ask);
@@ -213,7 +214,7 @@ static void follow_path(struct feed *feed, struct buf *out)
 	buf_text(out, path);
 }
 
-static void take_row(struct feed *feed, const struct sse_event *event)
+static void cli_egress_take_row(struct feed *feed, const struct sse_event *event)
 {
 	struct follow *follow = (struct follow *)feed;
 	auto_json json = NULL;
@@ -227,8 +228,11 @@ fallible cli_egress(struct call *call)
 {
 	bool json = call_has(call, OPT_JSON), follows = call_has(call, OPT_FOLLOW);
 	struct follow follow = {
-		.feed = {.call = call, .path = follow_path, .take = take_row, .placed = true},
-		.show = json ? show_json : show_row,
+		.feed = {.call = call,
+			 .path = cli_egress_follow_path,
+			 .take = cli_egress_take_row,
+			 .placed = true},
+		.show = json ? show_json : cli_egress_show_row,
 		.layout = layout_for(tty_columns()),
 	};
 	auto_err err = NULL;

@@ -81,7 +81,7 @@ static void show_event(const struct json *event, struct str text)
 		   or_dash(boxes_text(event, "tenant")), STR_ARG(fields));
 }
 
-static void show_row(const struct json *row, struct str text)
+static void cli_events_show_row(const struct json *row, struct str text)
 {
 	struct str fields = print_member(text, "fields");
 
@@ -98,7 +98,7 @@ struct follow {
 	show_fn *show;
 };
 
-static void follow_path(struct feed *feed, struct buf *out)
+static void cli_events_follow_path(struct feed *feed, struct buf *out)
 {
 	buf_text(out, "/v1/events?follow=true");
 	if (feed->placed)
@@ -124,7 +124,7 @@ static void take_event(struct feed *feed, const struct sse_event *event)
 fallible events_show(struct call *call)
 {
 	struct follow follow = {
-		.feed = {.call = call, .path = follow_path, .take = take_event},
+		.feed = {.call = call, .path = cli_events_follow_path, .take = take_event},
 		.show = call_has(call, OPT_JSON) ? show_json : show_event,
 	};
 	uint64_t last = 0;
@@ -163,8 +163,8 @@ fallible events_audit(struct call *call)
 	uint64_t last = 0, rows = 0, bad = 0, cut = 0;
 
 	if (!call_has(call, OPT_CHECK))
-		return each_page(call, "/v1/audit", call_has(call, OPT_JSON) ? show_json : show_row,
-				 &last);
+		return each_page(call, "/v1/audit",
+				 call_has(call, OPT_JSON) ? show_json : cli_events_show_row, &last);
 	TRY(ask_whole(call, "/v1/audit/check", &text, &answer));
 	if (call_has(call, OPT_JSON))
 		return OK;

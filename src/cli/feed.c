@@ -14,7 +14,7 @@
 #define AWAY_MS 30000 // how long a daemon may be away
 #define AGAIN_MS 300
 
-static void take(struct feed *feed, const struct sse_event *event)
+static void cli_feed_take(struct feed *feed, const struct sse_event *event)
 {
 	if (str_to_u64(event->id, 0, INT64_MAX, &feed->last))
 		feed->placed = true;
@@ -38,7 +38,7 @@ static fallible read_stream(struct feed *feed, struct remote *remote, struct cov
 			return OK;
 		in = (struct str){room, got};
 		while (!feed->over && sse_read(reader, &in, &event) == SSE_EVENT)
-			take(feed, &event);
+			cli_feed_take(feed, &event);
 	}
 	return OK;
 }

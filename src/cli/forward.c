@@ -113,7 +113,7 @@ static void run_line(void *arg)
 	free(line);
 }
 
-static void admit(struct ear *ear, int fd)
+static void forward_admit(struct ear *ear, int fd)
 {
 	struct forward *forward = ear->forward;
 	struct line *line = mem_new_of(struct line);
@@ -140,7 +140,7 @@ static void run_ear(void *arg)
 		int fd = accept4(ear->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0)
-			admit(ear, fd);
+			forward_admit(ear, fd);
 		else if (errno == EAGAIN)
 			err = task_wait_fd(ear->fd, EPOLLIN, CLOCK_NEVER, &events);
 		else if (errno != ECONNABORTED && errno != EINTR)
@@ -152,7 +152,7 @@ static void run_ear(void *arg)
 }
 
 // Until it is cancelled; then all that it has open ends.
-static fallible hold(void *arg)
+static fallible forward_hold(void *arg)
 {
 	struct forward *forward = arg;
 	struct err *err = OK;
@@ -218,7 +218,7 @@ fallible forward_run(struct call *call)
 		err = open_ear(&forward, call->words[i]);
 	if (!err) {
 		interrupt_arm(remote.cove);
-		err = core_wait(remote.cove, -1, hold, &forward);
+		err = core_wait(remote.cove, -1, forward_hold, &forward);
 	}
 	for (int i = 0; i < forward.count; i++)
 		close(forward.ears[i].fd);

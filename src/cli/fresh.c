@@ -9,7 +9,7 @@
 #include "lib/core.h"
 
 // Reaches the daemon, or starts one of our own when there is none here.
-static fallible reach(struct call *call, struct remote *remote, struct alone **out_alone)
+static fallible fresh_reach(struct call *call, struct remote *remote, struct alone **out_alone)
 {
 	const char *url = getenv("COVE_URL");
 	bool named = call_has(call, OPT_URL) || (url && *url);
@@ -72,7 +72,7 @@ static fallible with_daemon(struct call *call, const struct cove_box_spec *spec,
 	struct err *err;
 
 	interrupt_arm(NULL);
-	err = reach(call, &remote, alone);
+	err = fresh_reach(call, &remote, alone);
 	remote.call = call;
 	interrupt_arm(err ? NULL : remote.cove);
 	if (!err && interrupt_signal())

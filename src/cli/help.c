@@ -15,7 +15,7 @@ static bool is_shown(const struct verb *verb)
 }
 
 // Words of `text`, wrapped; the first line begins at column `at`, the others at `indent`.
-static void wrap(struct buf *out, const char *text, size_t at, size_t indent)
+static void help_wrap(struct buf *out, const char *text, size_t at, size_t indent)
 {
 	struct str rest = str_of(text), word;
 	bool first = true;
@@ -36,7 +36,7 @@ static void wrap(struct buf *out, const char *text, size_t at, size_t indent)
 }
 
 // "  term        explanation", the explanation below when the term is long.
-static void entry(struct buf *out, const char *term, const char *text)
+static void help_entry(struct buf *out, const char *term, const char *text)
 {
 	size_t len = strlen(term) + 2;
 
@@ -46,7 +46,7 @@ static void entry(struct buf *out, const char *term, const char *text)
 		len = 0;
 	}
 	buf_fmt(out, "%*s", (int)(INDENT - len), "");
-	wrap(out, text, INDENT, INDENT);
+	help_wrap(out, text, INDENT, INDENT);
 }
 
 static void put_heading(const struct grammar *grammar, enum verb_id verb, struct buf *out)
@@ -63,7 +63,7 @@ static void verbs(const struct grammar *grammar, const char *group, struct buf *
 			continue;
 		if (!group)
 			put_heading(grammar, v->id, out);
-		entry(out, v->name, v->brief);
+		help_entry(out, v->name, v->brief);
 	}
 }
 
@@ -89,7 +89,7 @@ static void put_examples(const struct grammar *grammar, const struct verb *verb,
 		if (!count++)
 			buf_text(out, "\nExamples:\n");
 		buf_fmt(out, "  %s\n%*s", r->term, EXAMPLE_INDENT, "");
-		wrap(out, r->text, EXAMPLE_INDENT, EXAMPLE_INDENT);
+		help_wrap(out, r->text, EXAMPLE_INDENT, EXAMPLE_INDENT);
 	}
 }
 
@@ -129,12 +129,12 @@ void help_verb(const struct grammar *grammar, const struct verb *verb, struct bu
 
 	buf_fmt(out, "Usage: cove %s [OPTIONS]%s%s\n\n", verb->name, *verb->words ? " " : "",
 		verb->words);
-	wrap(out, verb->brief, 0, 0);
+	help_wrap(out, verb->brief, 0, 0);
 	while (verb->story && str_cut(&rest, '\n', &paragraph) && paragraph.len) {
 		auto_free char *text = mem_dup(paragraph.at, paragraph.len);
 
 		buf_char(out, '\n');
-		wrap(out, text, 0, 0);
+		help_wrap(out, text, 0, 0);
 	}
 	buf_text(out, "\nOptions:\n");
 	for (const struct option *o = grammar->options; o->name; o++) {
@@ -143,7 +143,7 @@ void help_verb(const struct grammar *grammar, const struct verb *verb, struct bu
 		if (!call_takes(verb, o))
 			continue;
 		option_term(o, &term);
-		entry(out, term.at, o->help);
+		help_entry(out, term.at, o->help);
 	}
 	put_examples(grammar, verb, out);
 }

@@ -46,7 +46,7 @@ static void keeper_done(struct keeper *keeper)
 }
 #define auto_keeper on_exit_call(keeper_done) struct keeper
 
-static bool read_line(int lock, char line[LINE_ROOM])
+static bool cli_host_read_line(int lock, char line[LINE_ROOM])
 {
 	ssize_t len = pread(lock, line, LINE_ROOM - 1, 0);
 
@@ -166,7 +166,7 @@ static bool is_cove(const struct keeper *keeper)
 	       syscall(SYS_pidfd_send_signal, keeper->pidfd, 0, NULL, 0) == 0;
 }
 
-static fallible find(const char *data, struct keeper *out)
+static fallible cli_host_find(const char *data, struct keeper *out)
 {
 	auto_free char *path = mem_fmt("%s/lock", data);
 	char again[LINE_ROOM];
@@ -176,13 +176,13 @@ static fallible find(const char *data, struct keeper *out)
 	if (out->lock < 0 && errno == EACCES)
 		return err_hint(err_new(FORBIDDEN, "not_root", "%s cannot be read", path),
 				"use sudo");
-	if (out->lock < 0 || !read_line(out->lock, out->line))
+	if (out->lock < 0 || !cli_host_read_line(out->lock, out->line))
 		return none(data);
 	if (flock(out->lock, LOCK_SH | LOCK_NB) == 0)
 		return none(data); // nobody holds it
 	out->pid = (int)strtol(out->line, NULL, 10);
 	out->pidfd = out->pid > 1 ? (int)syscall(SYS_pidfd_open, out->pid, 0) : -1;
-	if (out->pidfd < 0 || !read_line(out->lock, again) ||
+	if (out->pidfd < 0 || !cli_host_read_line(out->lock, again) ||
 	    (int)strtol(again, NULL, 10) != out->pid)
 		return none(data);
 	if (!is_cove(out))
@@ -195,7 +195,7 @@ static fallible find(const char *data, struct keeper *out)
 	return OK;
 }
 
-static fallible send(const struct keeper *keeper, int number)
+static fallible cli_host_send(const struct keeper *keeper, int number)
 {
 	if (syscall(SYS_pidfd_send_signal, keeper->pidfd, number, NULL, 0) == 0)
 		return OK;
@@ -219,13 +219,13 @@ fallible host_drain(struct call *call)
 	char line[LINE_ROOM];
 	auto_keeper keeper;
 
-	TRY(find(data, &keeper));
-	TRY(send(&keeper, SIGINT));
+	TRY(cli_host_find(data, &keeper));
+	TRY(cli_host_send(&keeper, SIGINT));
 	while (!has_ended(&keeper))
 		if (clock_ms() > deadline)
 			return err_hint(err_new(TIMEOUT, "timeout", "cove has not ended yet"),
 					"its log tells what it waits for");
-	if (!read_line(keeper.lock, line) || strcmp(word_of(line), "drained") != 0)
+	if (!cli_host_read_line(keeper.lock, line) || strcmp(word_of(line), "drained") != 0)
 		return err_hint(err_new(UNAVAILABLE, "leftovers",
 					"cove ended, but not everything was verified gone"),
 				"start it again and look at its log, or at 'cove verify'");
@@ -241,15 +241,15 @@ fallible host_reload(struct call *call)
 	char line[LINE_ROOM];
 	auto_keeper keeper;
 
-	TRY(find(data, &keeper));
-	TRY(send(&keeper, SIGHUP));
+	TRY(cli_host_find(data, &keeper));
+	TRY(cli_host_send(&keeper, SIGHUP));
 	do {
 		if (has_ended(&keeper))
 			return err_new(UNAVAILABLE, "ended", "cove ended meanwhile");
 		if (clock_ms() > deadline)
 			return err_hint(err_new(TIMEOUT, "timeout", "cove has not answered yet"),
 					"its log tells what it waits for");
-		read_line(keeper.lock, line);
+		cli_host_read_line(keeper.lock, line);
 	} while (strcmp(line, keeper.line) == 0 ||
 		 (!str_starts(str_of(word_of(line)), "reloaded") &&
 		  !str_starts(str_of(word_of(line)), "refused")));
@@ -270,14 +270,14 @@ fallible host_upgrade(struct call *call)
 	char line[LINE_ROOM];
 	auto_keeper keeper;
 
-	TRY(find(data, &keeper));
-	TRY(send(&keeper, SIGUSR2));
+	TRY(cli_host_find(data, &keeper));
+	TRY(cli_host_send(&keeper, SIGUSR2));
 	for (;;) {
 		if (has_ended(&keeper))
 			return err_hint(err_new(UNAVAILABLE, "ended", "cove ended meanwhile"),
 					"its log tells why; the sandboxes run on, and the next "
 					"start finds them");
-		read_line(keeper.lock, line);
+		cli_host_read_line(keeper.lock, line);
 		if (generation_of(line) > generation_of(keeper.line) &&
 		    !strcmp(word_of(line), "serving"))
 			break;

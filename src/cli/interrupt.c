@@ -19,7 +19,7 @@ static struct {
 	int pipe[2];
 } state = {.pipe = {-1, -1}};
 
-static void on_signal(int signal)
+static void interrupt_on_signal(int signal)
 {
 	struct cove *cove = atomic_load(&state.cove);
 	void (*undo)(void) = atomic_load(&state.undo);
@@ -58,7 +58,7 @@ void interrupt_arm(struct cove *cove)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 	// Without SA_RESTART: a write that waits for a slow reader must notice, too.
-	struct sigaction act = {.sa_handler = on_signal};
+	struct sigaction act = {.sa_handler = interrupt_on_signal};
 
 	atomic_store(&state.cove, cove);
 	if (state.armed)

@@ -46,8 +46,8 @@ fallible jobs_start(struct call *call, struct remote *remote, struct cove_box *b
 }
 
 // All pieces that have come; *ended when there will be none.
-static fallible show(struct remote *remote, struct cove_process *process, int64_t timeout_ms,
-		     bool *ended)
+static fallible jobs_show(struct remote *remote, struct cove_process *process, int64_t timeout_ms,
+			  bool *ended)
 {
 	for (;;) {
 		struct cove_piece piece = {0};
@@ -72,13 +72,14 @@ fallible jobs_watch(struct call *call, struct remote *remote, struct cove_proces
 	bool ended = false;
 
 	while (!ended)
-		TRY(show(remote, process, -1, &ended));
+		TRY(jobs_show(remote, process, -1, &ended));
 	TRY(remote_did(remote, cove_process_wait(process, -1, &result, &remote->error)));
 	return status_take(call, &result);
 }
 
 // A process that has closed its input, or ended, is no failure of ours.
-static fallible feed(struct remote *remote, struct cove_process *process, char *room, bool *open)
+static fallible jobs_feed(struct remote *remote, struct cove_process *process, char *room,
+			  bool *open)
 {
 	size_t n = 0;
 	enum cove_kind kind;
@@ -93,7 +94,7 @@ static fallible feed(struct remote *remote, struct cove_process *process, char *
 	return OK;
 }
 
-static fallible talk(struct remote *remote, struct cove_process *process)
+static fallible cli_jobs_talk(struct remote *remote, struct cove_process *process)
 {
 	auto_free char *room = mem_new(PIECE);
 	bool open = true, ended = false;
@@ -103,7 +104,7 @@ static fallible talk(struct remote *remote, struct cove_process *process)
 					{.events = POLLIN},
 					{.fd = interrupt_fd(), .events = POLLIN}};
 
-		TRY(show(remote, process, 0, &ended));
+		TRY(jobs_show(remote, process, 0, &ended));
 		if (ended)
 			break;
 		fds[1].fd = cove_process_fd(process);
@@ -112,7 +113,7 @@ static fallible talk(struct remote *remote, struct cove_process *process)
 		if (interrupt_signal())
 			return err_new(CANCELLED, "interrupted", "interrupted");
 		if (fds[0].revents)
-			TRY(feed(remote, process, room, &open));
+			TRY(jobs_feed(remote, process, room, &open));
 	}
 	return OK;
 }
@@ -125,7 +126,7 @@ fallible jobs_talk(struct call *call, struct remote *remote, struct cove_box *bo
 	struct err *err;
 
 	TRY(begin(remote, box, body, true, &process));
-	err = talk(remote, process);
+	err = cli_jobs_talk(remote, process);
 	if (err && err_kind(err) == ERR_CANCELLED &&
 	    cove_process_interrupt(process, &remote->error) != COVE_OK)
 		print_note("the command could not be ended and may still run");
@@ -266,7 +267,7 @@ fallible jobs_list(struct call *call, struct remote *remote, struct cove_box *bo
 }
 
 // They come in the order of their start.
-static int keep_last(void *arg, const struct cove_process_info *info)
+static int jobs_keep_last(void *arg, const struct cove_process_info *info)
 {
 	char **last = arg;
 
@@ -276,7 +277,8 @@ static int keep_last(void *arg, const struct cove_process_info *info)
 }
 
 // The one that is named, else the one that was started last; the caller's.
-static fallible choose(struct call *call, struct remote *remote, struct cove_box *box, char **out)
+static fallible jobs_choose(struct call *call, struct remote *remote, struct cove_box *box,
+			    char **out)
 {
 	auto_free char *last = NULL;
 
@@ -284,7 +286,7 @@ static fallible choose(struct call *call, struct remote *remote, struct cove_box
 		*out = mem_str(call->words[1]);
 		return OK;
 	}
-	TRY(remote_did(remote, cove_process_list(box, keep_last, &last, &remote->error)));
+	TRY(remote_did(remote, cove_process_list(box, jobs_keep_last, &last, &remote->error)));
 	if (!last)
 		return err_hint(err_new(NOT_FOUND, "no_process", "nothing was started there yet"),
 				"'cove exec -d BOX COMMAND' starts a process");
@@ -357,13 +359,13 @@ static fallible so_far(struct remote *remote, struct cove_process *process)
 	return kept_whole(remote, process);
 }
 
-static fallible follow(struct remote *remote, struct cove_process *process)
+static fallible jobs_follow(struct remote *remote, struct cove_process *process)
 {
 	struct cove_result result = {0};
 	bool ended = false;
 
 	while (!ended)
-		TRY(show(remote, process, -1, &ended));
+		TRY(jobs_show(remote, process, -1, &ended));
 	TRY(remote_did(remote, cove_process_wait(process, -1, &result, &remote->error)));
 	return status_whole(&result);
 }
@@ -437,7 +439,7 @@ static fallible logs(struct call *call, struct remote *remote, const char *id,
 {
 	if (call_has(call, OPT_TAIL) || call_has(call, OPT_SINCE) || call_has(call, OPT_TIMESTAMPS))
 		return show_lines(call, remote, id, process);
-	return call_has(call, OPT_FOLLOW) ? follow(remote, process) : so_far(remote, process);
+	return call_has(call, OPT_FOLLOW) ? jobs_follow(remote, process) : so_far(remote, process);
 }
 
 fallible jobs_logs(struct call *call)
@@ -450,13 +452,13 @@ fallible jobs_logs(struct call *call)
 	TRY(remote_open(&remote, call));
 	interrupt_arm(remote.cove);
 	box = cove_box_at(remote.cove, call->words[0]);
-	TRY(choose(call, &remote, box, &id));
+	TRY(jobs_choose(call, &remote, box, &id));
 	process = cove_process_at(box, id);
 	return status_end(call, logs(call, &remote, id, process));
 }
 
 // "KILL", "SIGKILL", "sigkill", "9".
-static fallible read_signal(const char *text, int *out)
+static fallible jobs_read_signal(const char *text, int *out)
 {
 	const char *name = strncasecmp(text, "SIG", 3) == 0 ? text + 3 : text;
 	uint64_t number;
@@ -487,7 +489,7 @@ fallible jobs_kill(struct call *call)
 	int number = 0;
 
 	if (word)
-		TRY(read_signal(word, &number));
+		TRY(jobs_read_signal(word, &number));
 	if (all == (call->word_count > 1) || (all && word))
 		return err_hint(err_new(INVALID, "bad_words",
 					"'cove kill' needs BOX PROCESS... or BOX --all"),

@@ -13,7 +13,8 @@
 #define MIB (1ull << 20)
 
 // Every value of a repeated option, as an array; none: nothing.
-static void put_list(struct json_out *out, const struct call *call, enum opt opt, const char *key)
+static void cli_keys_put_list(struct json_out *out, const struct call *call, enum opt opt,
+			      const char *key)
 {
 	const char *value;
 
@@ -38,8 +39,8 @@ static fallible bad_value(const char *what, const char *value, const char *examp
 			"for example %s", example);
 }
 
-static fallible put_time(struct json_out *out, const struct call *call, enum opt opt,
-			 const char *key)
+static fallible cli_keys_put_time(struct json_out *out, const struct call *call, enum opt opt,
+				  const char *key)
 {
 	const char *text = call_value(call, opt);
 	uint64_t ms = 0;
@@ -66,8 +67,8 @@ fallible keys_create(struct call *call)
 	put_text(&out, call, OPT_NAME, "name");
 	put_text(&out, call, OPT_TENANT, "tenant");
 	put_text(&out, call, OPT_SANDBOX, "sandbox");
-	put_list(&out, call, OPT_SCOPE, "scopes");
-	TRY(put_time(&out, call, OPT_EXPIRES, "expiresIn"));
+	cli_keys_put_list(&out, call, OPT_SCOPE, "scopes");
+	TRY(cli_keys_put_time(&out, call, OPT_EXPIRES, "expiresIn"));
 	if (call_has(call, OPT_HOST))
 		json_put_bool(&out, "host", true);
 	json_end(&out, '}');
@@ -118,8 +119,8 @@ static fallible print_word(const struct json *item, void *arg)
 	return OK;
 }
 
-static fallible list(struct call *call, const char *path, const char *word,
-		     const char *const *heads, boxes_fn *add)
+static fallible cli_keys_list(struct call *call, const char *path, const char *word,
+			      const char *const *heads, boxes_fn *add)
 {
 	auto_remote remote = {0};
 	auto_grid grid = {0};
@@ -143,7 +144,7 @@ fallible keys_ls(struct call *call)
 	static const char *const heads[] = {"ID",      "NAME",	  "TENANT", "SCOPES",
 					    "SANDBOX", "EXPIRES", NULL};
 
-	return list(call, KEYS_PATH, "id", heads, add_key);
+	return cli_keys_list(call, KEYS_PATH, "id", heads, add_key);
 }
 
 static fallible remove_all(struct call *call, const char *collection)
@@ -176,8 +177,8 @@ fallible keys_tenant_rm(struct call *call)
 	return remove_all(call, TENANTS_PATH "/");
 }
 
-static fallible put_count(struct json_out *out, const struct call *call, enum opt opt,
-			  const char *key)
+static fallible cli_keys_put_count(struct json_out *out, const struct call *call, enum opt opt,
+				   const char *key)
 {
 	const char *text = call_value(call, opt);
 	uint64_t number = 0;
@@ -211,8 +212,8 @@ static fallible put_quota(struct json_out *out, const struct call *call)
 
 	json_key(out, "quota");
 	json_begin(out, '{');
-	TRY(put_count(out, call, OPT_BOXES, "boxes"));
-	TRY(put_count(out, call, OPT_EXECS, "execs"));
+	TRY(cli_keys_put_count(out, call, OPT_BOXES, "boxes"));
+	TRY(cli_keys_put_count(out, call, OPT_EXECS, "execs"));
 	TRY(put_size(out, call, OPT_MEMORY, "memoryMB"));
 	TRY(put_size(out, call, OPT_DISK, "diskMB"));
 	if (cpus) {
@@ -239,7 +240,7 @@ fallible keys_tenant_set(struct call *call)
 	json_put_bool(&out, "host", call_has(call, OPT_HOST));
 	if (call_value(call, OPT_NETWORK))
 		json_put_text(&out, "network", call_value(call, OPT_NETWORK));
-	put_list(&out, call, OPT_TEMPLATE, "templates");
+	cli_keys_put_list(&out, call, OPT_TEMPLATE, "templates");
 	json_end(&out, '}');
 	TRY(remote_open(&remote, call));
 	TRY(remote_ask(&remote, "PUT", path, &body, &text, NULL));
@@ -283,5 +284,5 @@ fallible keys_tenant_ls(struct call *call)
 	static const char *const heads[] = {"NAME",    "BOXES", "MEMORY MB", "CPUS",
 					    "DISK MB", "HOST",	"TEMPLATES", NULL};
 
-	return list(call, TENANTS_PATH, "name", heads, add_tenant);
+	return cli_keys_list(call, TENANTS_PATH, "name", heads, add_tenant);
 }

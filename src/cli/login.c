@@ -22,7 +22,7 @@
 #define KEY_MAX 1024
 #define NAME_DEFAULT "default"
 
-static fallible check_name(const char *name)
+static fallible login_check_name(const char *name)
 {
 	size_t len = strlen(name);
 
@@ -36,7 +36,7 @@ static fallible check_name(const char *name)
 }
 
 // A line of `fd` without its newline and blanks around it. *out is the caller's to wipe.
-static fallible read_key(int fd, char out[KEY_MAX])
+static fallible login_read_key(int fd, char out[KEY_MAX])
 {
 	size_t len = 0;
 	struct str key;
@@ -67,13 +67,13 @@ static fallible ask_key(char out[KEY_MAX])
 	struct err *err;
 
 	if (!isatty(STDIN_FILENO))
-		return read_key(STDIN_FILENO, out);
+		return login_read_key(STDIN_FILENO, out);
 	tty = open("/dev/tty", O_RDWR | O_CLOEXEC);
 	if (tty < 0 || !tty_silent(tty))
 		return err_new(UNAVAILABLE, "no_terminal",
 			       "there is no terminal to ask for the key");
 	dprintf(tty, "Key: ");
-	err = read_key(tty, out);
+	err = login_read_key(tty, out);
 	tty_restore();
 	dprintf(tty, "\n");
 	return err;
@@ -113,7 +113,7 @@ fallible login_run(struct call *call)
 
 	if (!name)
 		name = NAME_DEFAULT;
-	TRY(check_name(name));
+	TRY(login_check_name(name));
 	err = ask_key(key);
 	if (!err)
 		err = try_key(url, key);

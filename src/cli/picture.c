@@ -188,7 +188,7 @@ static void put_iterm(struct buf *out, struct str coded, size_t size)
 	buf_char(out, '\a');
 }
 
-static bool put(struct buf *out, enum picture_way way, const char *kind, struct str bytes)
+static bool picture_put(struct buf *out, enum picture_way way, const char *kind, struct str bytes)
 {
 	bool png = strcmp(kind, "png") == 0;
 	auto_buf coded = BUF_INIT(CODED_MAX);
@@ -213,7 +213,7 @@ fallible picture_show(enum picture_way way, const char *kind, struct str bytes)
 {
 	auto_buf out = BUF_INIT(2 * CODED_MAX);
 
-	if (!put(&out, way, kind, bytes) || !buf_ok(&out))
+	if (!picture_put(&out, way, kind, bytes) || !buf_ok(&out))
 		return save(kind, bytes);
 	buf_char(&out, '\n');
 	return flow_write(STDOUT_FILENO, out.at, out.len);

@@ -33,7 +33,7 @@ static uint32_t be32(const char *at)
 	return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
-static bool take_head(struct reading *r, struct str data)
+static bool png_take_head(struct reading *r, struct str data)
 {
 	static const uint8_t samples[] = {
 		[GREY] = 1, [RGB] = 3, [INDEXED] = 1, [GREY_ALPHA] = 2, [RGB_ALPHA] = 4};
@@ -57,7 +57,7 @@ static bool take_head(struct reading *r, struct str data)
 static bool take_chunk(struct reading *r, const char *type, struct str data)
 {
 	if (memcmp(type, "IHDR", 4) == 0)
-		return take_head(r, data);
+		return png_take_head(r, data);
 	if (!r->has_head)
 		return false;
 	if (memcmp(type, "PLTE", 4) == 0 && data.len <= sizeof(r->palette))
@@ -70,7 +70,7 @@ static bool take_chunk(struct reading *r, const char *type, struct str data)
 	return buf_ok(&r->packed);
 }
 
-static bool take_chunks(struct reading *r, struct str file)
+static bool png_take_chunks(struct reading *r, struct str file)
 {
 	while (file.len >= 12) {
 		size_t len = be32(file.at);
@@ -88,7 +88,7 @@ static bool take_chunks(struct reading *r, struct str file)
 }
 
 // All `len` bytes, or it is broken.
-static bool unpack(struct str packed, uint8_t *out, size_t len)
+static bool png_unpack(struct str packed, uint8_t *out, size_t len)
 {
 	auto_buf gzip = BUF_INIT(PACKED_MAX + 64);
 	struct archive *in = archive_read_new();
@@ -160,13 +160,13 @@ static void to_rgb(const struct reading *r, const uint8_t *pixel, uint8_t out[3]
 		out[i] = (uint8_t)((out[i] * alpha + 255 * (255 - alpha)) / 255);
 }
 
-static bool draw(struct reading *r, struct png *out)
+static bool png_draw(struct reading *r, struct png *out)
 {
 	size_t len = r->width * r->samples;
 	auto_free uint8_t *lines = mem_new((len + 1) * r->height);
 	uint8_t *rgb;
 
-	if (!unpack(buf_view(&r->packed), lines, (len + 1) * r->height))
+	if (!png_unpack(buf_view(&r->packed), lines, (len + 1) * r->height))
 		return false;
 	for (uint32_t y = 0; y < r->height; y++) {
 		uint8_t *line = lines + y * (len + 1);
@@ -193,7 +193,7 @@ bool png_read(struct str file, struct png *out)
 		return false;
 	r->packed = BUF_INIT(PACKED_MAX);
 	memset(r->opacity, 255, sizeof(r->opacity));
-	ok = take_chunks(r, str_skip(file, sizeof(SIGNATURE) - 1)) && draw(r, out);
+	ok = png_take_chunks(r, str_skip(file, sizeof(SIGNATURE) - 1)) && png_draw(r, out);
 	buf_done(&r->packed);
 	return ok;
 }

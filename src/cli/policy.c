@@ -20,7 +20,7 @@
 // ------------------------------------------------------------------------------------- entries
 
 // Is `text` an entry of `name`? A name without a port means the entries with one, too.
-static bool is_of(struct str text, const char *name)
+static bool cli_policy_is_of(struct str text, const char *name)
 {
 	size_t len = strlen(name);
 
@@ -34,12 +34,12 @@ static bool is_denied(const struct call *call, struct str text)
 	const char *name;
 
 	for (size_t at = 0; call_next(call, OPT_DENY, &at, &name);)
-		if (is_of(text, name))
+		if (cli_policy_is_of(text, name))
 			return true;
 	return false;
 }
 
-static bool is_listed(const struct json *list, const char *text)
+static bool cli_policy_is_listed(const struct json *list, const char *text)
 {
 	for (size_t i = 0; list && i < json_count(list); i++) {
 		struct str entry = json_chars(json_at(list, i));
@@ -64,27 +64,27 @@ static void put_added(struct json_out *out, const struct call *call, enum opt op
 	const char *text;
 
 	for (size_t at = 0; call_next(call, opt, &at, &text);)
-		if (!is_listed(list, text))
+		if (!cli_policy_is_listed(list, text))
 			json_add_text(out, text);
 }
 
 static bool has_any(const struct json *list, const char *name)
 {
 	for (size_t i = 0; list && i < json_count(list); i++)
-		if (is_of(json_chars(json_at(list, i)), name))
+		if (cli_policy_is_of(json_chars(json_at(list, i)), name))
 			return true;
 	return false;
 }
 
 // Wherever it stands.
-static bool is_known(const struct json *now, const char *name)
+static bool cli_policy_is_known(const struct json *now, const char *name)
 {
 	const struct json *rules = json_get(now, "rules"), *secrets = json_get(now, "secrets");
 
 	if (has_any(json_get(now, "allow"), name) || has_any(json_get(now, "inspect"), name))
 		return true;
 	for (size_t i = 0; rules && i < json_count(rules); i++)
-		if (is_of(json_chars(json_get(json_at(rules, i), "name")), name))
+		if (cli_policy_is_of(json_chars(json_get(json_at(rules, i), "name")), name))
 			return true;
 	for (size_t i = 0; secrets && i < json_count(secrets); i++)
 		if (has_any(json_get(json_at(secrets, i), "hosts"), name))
@@ -101,7 +101,7 @@ static fallible check_denied(const struct call *call, const struct json *now, co
 			return err_hint(err_new(INVALID, "bad_value",
 						"mode all lets everything out, %s too", name),
 					"--mode allow lets out what --allow names");
-		if (!now || !is_known(now, name))
+		if (!now || !cli_policy_is_known(now, name))
 			return err_hint(err_new(NOT_FOUND, "not_listed",
 						"the policy does not name %s", name),
 					"'cove policy %s' shows it", call->words[0]);
@@ -182,7 +182,8 @@ static void put_rule(struct json_out *out, const struct rule *rule)
 	json_end(out, '}');
 }
 
-static fallible put_rules(struct json_out *out, const struct call *call, const struct json *list)
+static fallible cli_policy_put_rules(struct json_out *out, const struct call *call,
+				     const struct json *list)
 {
 	const char *text;
 
@@ -217,7 +218,7 @@ static fallible put_inspected(struct json_out *out, const struct call *call,
 
 		TRY(read_rule(text, &rule));
 		host = mem_dup(rule.host.at, rule.host.len);
-		if (!is_listed(list, host))
+		if (!cli_policy_is_listed(list, host))
 			json_add_text(out, host);
 	}
 	json_end(out, ']');
@@ -258,7 +259,7 @@ static void wipe(struct buf *buf)
 #define auto_wiped on_exit_call(wipe) struct buf
 
 // One line break at its end belongs to whoever wrote it.
-static fallible read_input(struct buf *out)
+static fallible cli_policy_read_input(struct buf *out)
 {
 	size_t n = 1;
 
@@ -276,13 +277,13 @@ static fallible read_input(struct buf *out)
 	return OK;
 }
 
-static fallible read_value(const struct secret *secret, struct buf *out)
+static fallible cli_policy_read_value(const struct secret *secret, struct buf *out)
 {
 	auto_free char *name = mem_dup(secret->name.at, secret->name.len);
 	const char *own;
 
 	if (str_is(secret->value, "-"))
-		return read_input(out);
+		return cli_policy_read_input(out);
 	if (secret->value.at) {
 		buf_str(out, secret->value);
 		return OK;
@@ -300,7 +301,7 @@ static fallible put_secret(struct json_out *out, const struct secret *secret)
 	auto_wiped value = BUF_INIT(VALUE_MAX);
 	struct str rest = secret->hosts, host;
 
-	TRY(read_value(secret, &value));
+	TRY(cli_policy_read_value(secret, &value));
 	json_begin(out, '{');
 	json_put_str(out, "name", secret->name);
 	json_put_str(out, "value", buf_view(&value));
@@ -342,7 +343,8 @@ static void put_old_secret(struct json_out *out, const struct call *call, const 
 	json_end(out, '}');
 }
 
-static fallible put_secrets(struct json_out *out, const struct call *call, const struct json *list)
+static fallible cli_policy_put_secrets(struct json_out *out, const struct call *call,
+				       const struct json *list)
 {
 	const char *text;
 
@@ -424,7 +426,8 @@ static fallible check_budgets(const struct call *call)
 	return OK;
 }
 
-static fallible put_budgets(struct json_out *out, const struct call *call, const struct json *now)
+static fallible cli_policy_put_budgets(struct json_out *out, const struct call *call,
+				       const struct json *now)
 {
 	TRY(check_budgets(call));
 	json_key(out, "budgets");
@@ -462,9 +465,9 @@ fallible cli_policy_edit(const struct call *call, const struct json *now, struct
 	put_added(&json, call, OPT_ALLOW, now ? json_get(now, "allow") : NULL);
 	json_end(&json, ']');
 	TRY(put_inspected(&json, call, now ? json_get(now, "inspect") : NULL));
-	TRY(put_budgets(&json, call, now ? json_get(now, "budgets") : NULL));
-	TRY(put_secrets(&json, call, now ? json_get(now, "secrets") : NULL));
-	TRY(put_rules(&json, call, now ? json_get(now, "rules") : NULL));
+	TRY(cli_policy_put_budgets(&json, call, now ? json_get(now, "budgets") : NULL));
+	TRY(cli_policy_put_secrets(&json, call, now ? json_get(now, "secrets") : NULL));
+	TRY(cli_policy_put_rules(&json, call, now ? json_get(now, "rules") : NULL));
 	json_end(&json, '}');
 	return OK;
 }
@@ -477,7 +480,7 @@ static void show_list(const char *title, const struct json *list)
 		print_line("%-8s " STR_FMT, title, STR_ARG(json_chars(json_at(list, i))));
 }
 
-static void put_words(const struct json *list, const char *none, struct buf *out)
+static void cli_policy_put_words(const struct json *list, const char *none, struct buf *out)
 {
 	for (size_t i = 0; list && i < json_count(list); i++)
 		buf_fmt(out, "%s" STR_FMT, i ? "," : " ", STR_ARG(json_chars(json_at(list, i))));
@@ -485,7 +488,7 @@ static void put_words(const struct json *list, const char *none, struct buf *out
 		buf_fmt(out, " %s", none);
 }
 
-static void show(const struct json *network)
+static void cli_policy_show(const struct json *network)
 {
 	const struct json *limits = json_get(network, "budgets");
 	const struct json *rules = json_get(network, "rules");
@@ -506,15 +509,15 @@ static void show(const struct json *network)
 	for (size_t i = 0; rules && i < json_count(rules); i++) {
 		auto_buf words = BUF_INIT(REMOTE_REPLY_MAX);
 
-		put_words(json_get(json_at(rules, i), "methods"), "*", &words);
-		put_words(json_get(json_at(rules, i), "paths"), "*", &words);
+		cli_policy_put_words(json_get(json_at(rules, i), "methods"), "*", &words);
+		cli_policy_put_words(json_get(json_at(rules, i), "paths"), "*", &words);
 		print_line("%-8s %s%s", "rule", boxes_text(json_at(rules, i), "name"),
 			   words.at ? words.at : "");
 	}
 	for (size_t i = 0; secrets && i < json_count(secrets); i++) {
 		auto_buf words = BUF_INIT(REMOTE_REPLY_MAX);
 
-		put_words(json_get(json_at(secrets, i), "hosts"), "nobody", &words);
+		cli_policy_put_words(json_get(json_at(secrets, i), "hosts"), "nobody", &words);
 		print_line("%-8s %s for%s", "secret", boxes_text(json_at(secrets, i), "name"),
 			   words.at ? words.at : "");
 	}
@@ -531,8 +534,8 @@ static bool is_change(const struct call *call)
 	return false;
 }
 
-static fallible change(struct call *call, struct remote *remote, const char *path,
-		       const struct json *now, struct buf *text, struct json **out)
+static fallible cli_policy_change(struct call *call, struct remote *remote, const char *path,
+				  const struct json *now, struct buf *text, struct json **out)
 {
 	auto_wiped network = BUF_INIT(POLICY_MAX);
 	auto_wiped body = BUF_INIT(POLICY_MAX);
@@ -561,11 +564,12 @@ fallible cli_policy(struct call *call)
 	TRY(remote_open(&remote, call));
 	TRY(remote_ask(&remote, "GET", path, NULL, &before, &found));
 	if (changes)
-		TRY(change(call, &remote, path, json_get(found, "network"), &after, &made));
+		TRY(cli_policy_change(call, &remote, path, json_get(found, "network"), &after,
+				      &made));
 	network = json_get(changes ? made : found, "network");
 	if (call_has(call, OPT_JSON))
 		print_json(print_member(buf_view(changes ? &after : &before), "network"));
 	else if (network)
-		show(network);
+		cli_policy_show(network);
 	return OK;
 }

@@ -36,7 +36,7 @@ static bool is_set(const struct json *item, const char *key)
 	return on;
 }
 
-static fallible add_row(const struct json *item, void *arg)
+static fallible cli_ports_add_row(const struct json *item, void *arg)
 {
 	struct grid *grid = arg;
 	const char *name = boxes_text(item, "name"), *url = boxes_text(item, "url");
@@ -64,7 +64,7 @@ fallible ports_list(struct call *call)
 		return boxes_dump(&remote, path, "");
 	for (size_t i = 0; i < 4; i++)
 		grid_add(&grid, heads[i]);
-	TRY(boxes_each(&remote, path, "", add_row, &grid, NULL));
+	TRY(boxes_each(&remote, path, "", cli_ports_add_row, &grid, NULL));
 	grid_print(&grid, stdout);
 	return OK;
 }
@@ -149,7 +149,8 @@ static fallible browse(const char *url)
 	return OK;
 }
 
-static fallible sign(struct call *call, struct remote *remote, struct buf *text, struct json **out)
+static fallible cli_ports_sign(struct call *call, struct remote *remote, struct buf *text,
+			       struct json **out)
 {
 	auto_free char *path = ports_path(call->words[0], call->words[1], "/links");
 	auto_buf body = BUF_INIT(BODY_MAX);
@@ -172,7 +173,7 @@ fallible ports_open(struct call *call)
 	TRY(remote_open(&remote, call));
 	TRY(expose(call, &remote, false, &text, &reply));
 	if (call_has(call, OPT_EXPIRES))
-		TRY(sign(call, &remote, &signed_text, &link));
+		TRY(cli_ports_sign(call, &remote, &signed_text, &link));
 	url = boxes_text(link ? link : reply, "url");
 	if (call_has(call, OPT_JSON))
 		print_json(buf_view(link ? &signed_text : &text));

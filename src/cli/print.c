@@ -101,7 +101,7 @@ void grid_add(struct grid *grid, const char *text)
 }
 
 // Words that mean well or ill are coloured, wherever they stand.
-static const char *colour_of(const char *cell, bool heading)
+static const char *print_colour_of(const char *cell, bool heading)
 {
 	static const char *const good[] = {"running", "ok", "yes"};
 	static const char *const bad[] = {"failed", "missing", "no"};
@@ -136,7 +136,7 @@ void grid_print(const struct grid *grid, FILE *to)
 	for (size_t i = 0; i < grid->count; i++) {
 		size_t column = i % grid->columns;
 		const char *cell = grid->cells[i];
-		const char *colour = coloured ? colour_of(cell, i < grid->columns) : "";
+		const char *colour = coloured ? print_colour_of(cell, i < grid->columns) : "";
 
 		fprintf(to, "%s%s%s", colour, cell, *colour ? PLAIN : "");
 		if (column + 1 == grid->columns)
@@ -228,7 +228,7 @@ void print_json_line(struct str json)
 }
 
 // The length of the string literal or the single other character at the front.
-static size_t step(struct str json)
+static size_t print_step(struct str json)
 {
 	size_t i = 1;
 
@@ -247,7 +247,7 @@ struct str print_member(struct str json, const char *key)
 	for (size_t i = 0, n; i < json.len; i += n) {
 		char c = json.at[i];
 
-		n = step(str_skip(json, i));
+		n = print_step(str_skip(json, i));
 		if (depth == 1 && value.at && (c == ',' || c == '}')) {
 			value.len = (size_t)(json.at + i - value.at);
 			return str_trim(value);

@@ -18,7 +18,7 @@ const char *remote_data(const struct call *call)
 	return data && *data ? data : REMOTE_DATA_DEFAULT;
 }
 
-static enum err_kind kind_of(enum cove_kind kind)
+static enum err_kind cli_remote_kind_of(enum cove_kind kind)
 {
 	static const enum err_kind kinds[] = {
 		[COVE_OK] = ERR_INTERNAL,
@@ -122,10 +122,10 @@ fallible remote_did(struct remote *remote, enum cove_kind kind)
 	if (!kind)
 		return OK;
 	if (kind != COVE_INVALID || !remote->call || !remote->call->verb)
-		return err_from(kind_of(kind), reason, error->message, hint);
+		return err_from(cli_remote_kind_of(kind), reason, error->message, hint);
 	put_in_options(remote->call, error->message, &message);
 	put_in_options(remote->call, hint ? hint : "", &advised);
-	return err_from(kind_of(kind), reason, message.at ? message.at : "",
+	return err_from(cli_remote_kind_of(kind), reason, message.at ? message.at : "",
 			advised.len ? advised.at : NULL);
 }
 

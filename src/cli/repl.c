@@ -104,7 +104,7 @@ static fallible survive(struct repl *repl, struct err *err)
 	return OK;
 }
 
-static fallible talk(struct repl *repl)
+static fallible cli_repl_talk(struct repl *repl)
 {
 	while (!repl->over) {
 		auto_buf cell = BUF_INIT(CELL_MAX);
@@ -139,7 +139,7 @@ fallible repl_talk(struct call *call, struct snippet *snippet)
 		print_note("%s in %s; ctrl-c interrupts, ctrl-d leaves", snippet->language,
 			   snippet->box);
 	tty_type_ahead(STDIN_FILENO);
-	err = talk(&repl);
+	err = cli_repl_talk(&repl);
 	tty_restore();
 	return err;
 }

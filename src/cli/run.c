@@ -25,7 +25,7 @@
 #define IMAGE_WORDS_MAX 1024
 
 // -i with --json: our own stdin, to its end. It travels inside one request, so its size is bounded.
-static fallible read_input(const struct call *call, struct buf *input, struct body *body)
+static fallible cli_run_read_input(const struct call *call, struct buf *input, struct body *body)
 {
 	size_t n = 1;
 
@@ -67,8 +67,8 @@ static int put_err(void *arg, const void *bytes, size_t len)
 	return put(arg, STDERR_FILENO, bytes, len);
 }
 
-static fallible follow(struct call *call, struct remote *remote, struct cove_box *box,
-		       const struct cove_command *command)
+static fallible cli_run_follow(struct call *call, struct remote *remote, struct cove_box *box,
+			       const struct cove_command *command)
 {
 	struct output output = {0};
 	struct cove_exec_options options = {
@@ -87,8 +87,8 @@ static fallible follow(struct call *call, struct remote *remote, struct cove_box
 	return status_take(call, &result);
 }
 
-static void put_text(struct json_out *out, const char *key, const char *text, size_t len,
-		     bool base64)
+static void cli_run_put_text(struct json_out *out, const char *key, const char *text, size_t len,
+			     bool base64)
 {
 	auto_buf coded = BUF_INIT(REMOTE_REPLY_MAX);
 
@@ -116,8 +116,8 @@ static void print_output(const struct cove_output *output)
 	json_begin(&out, '{');
 	json_put_bool(&out, "success", result->exit_code == 0);
 	json_put_int(&out, "exitCode", result->exit_code);
-	put_text(&out, "stdout", output->out, output->out_len, base64);
-	put_text(&out, "stderr", output->err, output->err_len, base64);
+	cli_run_put_text(&out, "stdout", output->out, output->out_len, base64);
+	cli_run_put_text(&out, "stderr", output->err, output->err_len, base64);
 	json_put_text(&out, "encoding", base64 ? "base64" : "utf8");
 	json_put_text(&out, "ended", result->ended);
 	json_put_int(&out, "durationMs", result->duration_ms);
@@ -129,8 +129,8 @@ static void print_output(const struct cove_output *output)
 	print_json(buf_view(&text));
 }
 
-static fallible whole(struct call *call, struct remote *remote, struct cove_box *box,
-		      const struct cove_command *command)
+static fallible cli_run_whole(struct call *call, struct remote *remote, struct cove_box *box,
+			      const struct cove_command *command)
 {
 	on_exit_call(cove_output_free) struct cove_output output = {0};
 
@@ -182,8 +182,8 @@ static fallible conduct(struct call *call, struct remote *remote, struct cove_bo
 		return on_terminal(call, remote, box, &body->command);
 	if (call_has(call, OPT_INTERACTIVE) && !json)
 		return jobs_talk(call, remote, box, body);
-	return json ? whole(call, remote, box, &body->command)
-		    : follow(call, remote, box, &body->command);
+	return json ? cli_run_whole(call, remote, box, &body->command)
+		    : cli_run_follow(call, remote, box, &body->command);
 }
 
 fallible run_exec(struct call *call)
@@ -198,7 +198,7 @@ fallible run_exec(struct call *call)
 		argv++;
 	TRY(check_ways(call));
 	TRY(body_command(call, argv, true, &body));
-	TRY(read_input(call, &input, &body));
+	TRY(cli_run_read_input(call, &input, &body));
 	TRY(remote_open(&remote, call));
 	interrupt_arm(remote.cove);
 	interrupt_saying("cove: the command may still run in the sandbox\n");
@@ -233,7 +233,7 @@ static void process_drop(struct cove_process **process)
 	cove_process_free(*process);
 }
 
-static int keep_last(void *arg, const struct cove_terminal_info *info)
+static int cli_run_keep_last(void *arg, const struct cove_terminal_info *info)
 {
 	char **last = arg;
 
@@ -245,7 +245,8 @@ static int keep_last(void *arg, const struct cove_terminal_info *info)
 }
 
 // The one that is named, else the one that was opened last; the caller's.
-static fallible choose(struct call *call, struct remote *remote, struct cove_box *box, char **out)
+static fallible cli_run_choose(struct call *call, struct remote *remote, struct cove_box *box,
+			       char **out)
 {
 	auto_free char *last = NULL;
 
@@ -253,7 +254,7 @@ static fallible choose(struct call *call, struct remote *remote, struct cove_box
 		*out = mem_str(call->words[1]);
 		return OK;
 	}
-	TRY(remote_did(remote, cove_terminal_list(box, keep_last, &last, &remote->error)));
+	TRY(remote_did(remote, cove_terminal_list(box, cli_run_keep_last, &last, &remote->error)));
 	if (!last)
 		return err_hint(err_new(NOT_FOUND, "no_terminal", "there is no terminal"),
 				"'cove shell %s' opens one", call->words[0]);
@@ -272,7 +273,7 @@ fallible run_attach(struct call *call)
 	TRY(remote_open(&remote, call));
 	interrupt_arm(remote.cove);
 	box = cove_box_at(remote.cove, call->words[0]);
-	TRY(choose(call, &remote, box, &id));
+	TRY(cli_run_choose(call, &remote, box, &id));
 	if (call->word_count > 1 && jobs_has(box, id)) {
 		process = cove_process_at(box, id);
 		return status_end(call, jobs_watch(call, &remote, process));
@@ -343,6 +344,6 @@ fallible run_run(struct call *call)
 	// The sandbox's image may name a command.
 	body.may_lack_command = body.box.from && strcmp(body.box.from, "host") != 0;
 	TRY(body_command(call, call->words, false, &body));
-	TRY(read_input(call, &input, &body));
+	TRY(cli_run_read_input(call, &input, &body));
 	return fresh_run(call, &body.box, in_fresh, &body);
 }

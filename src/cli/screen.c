@@ -74,7 +74,7 @@ static fallible type(struct screen *screen)
 }
 
 // All that has come. TIMEOUT is what tells that it was all.
-static fallible show(struct screen *screen)
+static fallible screen_show(struct screen *screen)
 {
 	char room[PIECE];
 
@@ -100,7 +100,7 @@ static bool own_size(uint16_t *out_cols, uint16_t *out_rows)
 	       tty_size(STDIN_FILENO, out_cols, out_rows);
 }
 
-static fallible resize(struct screen *screen)
+static fallible screen_resize(struct screen *screen)
 {
 	char room[64];
 	uint16_t cols, rows;
@@ -113,7 +113,7 @@ static fallible resize(struct screen *screen)
 							       &screen->remote->error));
 }
 
-static fallible turn(struct screen *screen)
+static fallible screen_turn(struct screen *screen)
 {
 	struct pollfd fds[4] = {
 		{.fd = cove_terminal_fd(screen->terminal), .events = POLLIN},
@@ -122,7 +122,7 @@ static fallible turn(struct screen *screen)
 		{.fd = interrupt_fd(), .events = POLLIN},
 	};
 
-	TRY(show(screen));
+	TRY(screen_show(screen));
 	if (screen->ended)
 		return OK;
 	// Now and then without a cause: the library answers and sends pings while it reads.
@@ -131,11 +131,11 @@ static fallible turn(struct screen *screen)
 	if (interrupt_signal())
 		return err_new(CANCELLED, "interrupted", "interrupted");
 	if (fds[2].revents)
-		TRY(resize(screen));
+		TRY(screen_resize(screen));
 	return fds[1].revents ? type(screen) : OK;
 }
 
-static fallible rest(int ms)
+static fallible screen_rest(int ms)
 {
 	struct pollfd wait = {.fd = interrupt_fd(), .events = POLLIN};
 
@@ -160,20 +160,20 @@ static fallible again(struct screen *screen)
 		if (!err && screen->raw)
 			err = flow_write(STDOUT_FILENO, CLEAN, sizeof(CLEAN) - 1);
 		if (!err)
-			err = resize(screen);
+			err = screen_resize(screen);
 		if (!err)
 			return OK;
 		if (!is_loss(err) || clock_ms() > end)
 			return err;
 		err_free(err);
-		TRY(rest(RETRY_MS));
+		TRY(screen_rest(RETRY_MS));
 	}
 }
 
 static fallible play(struct screen *screen)
 {
 	while (!screen->ended && !screen->detached) {
-		struct err *err = turn(screen);
+		struct err *err = screen_turn(screen);
 
 		if (err && is_loss(err) && !interrupt_signal()) {
 			err_free(err);
@@ -196,7 +196,7 @@ fallible screen_run(struct call *call, struct remote *remote, struct cove_box *b
 	interrupt_arm(remote->cove);
 	TRY(remote_did(remote, cove_terminal_open(box, &here, &screen.terminal, &remote->error)));
 	screen.raw = with_input && tty_raw(STDIN_FILENO);
-	err = options->existing ? resize(&screen) : OK; // whoever came last decides
+	err = options->existing ? screen_resize(&screen) : OK; // whoever came last decides
 	if (!err)
 		err = play(&screen);
 	tty_restore();

@@ -117,7 +117,7 @@ static void add_owner(struct grid *grid, const struct json *session)
 	grid_add(grid, owner);
 }
 
-static fallible add_row(const struct json *session, void *arg)
+static fallible cli_session_add_row(const struct json *session, void *arg)
 {
 	struct grid *grid = arg;
 	const struct json *lease = json_get(session, "lease"), *runs = json_get(session, "runs");
@@ -145,7 +145,8 @@ fallible cli_session_ls(struct call *call)
 	TRY(remote_open(&remote, call));
 	return boxes_list(call, &remote,
 			  &(struct boxes_table){SESSIONS_PATH, "", heads,
-						sizeof(heads) / sizeof(*heads), add_row});
+						sizeof(heads) / sizeof(*heads),
+						cli_session_add_row});
 }
 
 fallible cli_session_inspect(struct call *call)
@@ -174,7 +175,7 @@ fallible cli_session_logs(struct call *call)
 
 // -------------------------------------------------------------------------------- acting
 
-static fallible act(struct call *call, const char *verb, const struct buf *body)
+static fallible cli_session_act(struct call *call, const char *verb, const struct buf *body)
 {
 	auto_free char *path = remote_path(SESSIONS_PATH "/", call->words[0], verb);
 	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
@@ -191,7 +192,7 @@ static fallible act(struct call *call, const char *verb, const struct buf *body)
 
 fallible cli_session_interrupt(struct call *call)
 {
-	return act(call, "/interrupt", NULL);
+	return cli_session_act(call, "/interrupt", NULL);
 }
 
 // JSON as it is, and whatever else is meant as a text.
@@ -211,10 +212,11 @@ fallible cli_session_answer(struct call *call)
 	else
 		json_add_raw(&out, answer);
 	json_end(&out, '}');
-	return act(call, "/answer", &body);
+	return cli_session_act(call, "/answer", &body);
 }
 
-static fallible remove_one(struct call *call, struct remote *remote, const char *session)
+static fallible cli_session_remove_one(struct call *call, struct remote *remote,
+				       const char *session)
 {
 	auto_free char *path = remote_path(SESSIONS_PATH "/", session, "");
 	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
@@ -239,7 +241,7 @@ fallible cli_session_rm(struct call *call)
 
 	TRY(remote_open(&remote, call));
 	for (int i = 0; i < call->word_count; i++) {
-		struct err *err = remove_one(call, &remote, call->words[i]);
+		struct err *err = cli_session_remove_one(call, &remote, call->words[i]);
 
 		if (err && err_kind(err) != ERR_NOT_FOUND)
 			return err;

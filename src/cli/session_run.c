@@ -87,7 +87,7 @@ static void show_end(struct watch *watch, const struct json *event)
 			   *message ? ": " : "", message);
 }
 
-static void take(struct feed *feed, const struct sse_event *event)
+static void cli_session_run_take(struct feed *feed, const struct sse_event *event)
 {
 	struct watch *watch = (struct watch *)feed;
 	auto_json json = NULL;
@@ -105,7 +105,7 @@ static void take(struct feed *feed, const struct sse_event *event)
 		show_end(watch, json);
 }
 
-static fallible follow(struct watch *watch)
+static fallible cli_session_run_follow(struct watch *watch)
 {
 	struct err *err = feed_follow(&watch->feed);
 
@@ -124,7 +124,7 @@ static char *run_path(const char *session, const char *run)
 // ------------------------------------------------------------------------------- giving
 
 // JSON as it is, and whatever else is meant as a text; "-" is our standard input.
-static fallible read_input(const char *word, struct buf *out)
+static fallible cli_session_run_read_input(const char *word, struct buf *out)
 {
 	size_t n = 1;
 
@@ -143,7 +143,7 @@ static fallible read_input(const char *word, struct buf *out)
 	return OK;
 }
 
-static fallible put_input(struct json_out *out, const struct call *call)
+static fallible cli_session_run_put_input(struct json_out *out, const struct call *call)
 {
 	auto_buf input = BUF_INIT(INPUT_MAX);
 	auto_json value = NULL;
@@ -151,7 +151,7 @@ static fallible put_input(struct json_out *out, const struct call *call)
 
 	if (call->word_count < 2)
 		return OK;
-	TRY(read_input(call->words[1], &input));
+	TRY(cli_session_run_read_input(call->words[1], &input));
 	err = json_read(buf_view(&input), &value);
 	json_key(out, "input");
 	if (err)
@@ -182,7 +182,7 @@ fallible cli_session_run(struct call *call)
 	auto_free char *path = remote_path(SESSIONS_PATH "/", call->words[0], "/runs");
 	auto_buf body = BUF_INIT(BODY_MAX), text = BUF_INIT(REMOTE_REPLY_MAX);
 	struct watch watch = {
-		.feed = {.call = call, .path = watch_path, .take = take},
+		.feed = {.call = call, .path = watch_path, .take = cli_session_run_take},
 		.quiet = call_has(call, OPT_JSON),
 	};
 	struct json_out out = json_to(&body);
@@ -191,7 +191,7 @@ fallible cli_session_run(struct call *call)
 	auto_json made = NULL;
 
 	json_begin(&out, '{');
-	TRY(put_input(&out, call));
+	TRY(cli_session_run_put_input(&out, call));
 	TRY(put_timeout(&out, call));
 	TRY(cli_session_put_env(&out, call));
 	json_end(&out, '}');
@@ -208,7 +208,7 @@ fallible cli_session_run(struct call *call)
 	}
 	run = run_path(call->words[0], boxes_text(made, "id"));
 	watch.path = run;
-	TRY(follow(&watch));
+	TRY(cli_session_run_follow(&watch));
 	if (call_has(call, OPT_JSON)) {
 		buf_clear(&text);
 		TRY(remote_ask(&remote, "GET", run, NULL, &text, NULL));
@@ -226,7 +226,7 @@ static fallible ask_session(struct call *call, struct remote *remote, struct jso
 	return remote_ask(remote, "GET", path, NULL, NULL, out);
 }
 
-static fallible add_run(struct grid *grid, const struct json *run)
+static fallible cli_session_run_add(struct grid *grid, const struct json *run)
 {
 	const char *code = boxes_text(json_get(run, "error"), "code");
 	auto_buf age = BUF_INIT(32);
@@ -255,13 +255,13 @@ static fallible show_run(struct call *call, struct remote *remote, const char *i
 	else if (call_has(call, OPT_JSON))
 		buf_fmt(all, "%s%s", all->len > 1 ? "," : "", text.at);
 	else
-		TRY(add_run(grid, run));
+		TRY(cli_session_run_add(grid, run));
 	return OK;
 }
 
 static fallible add_any(const struct json *run, void *grid)
 {
-	return add_run(grid, run);
+	return cli_session_run_add(grid, run);
 }
 
 static fallible print_id(const struct json *run, void *arg)
@@ -272,7 +272,8 @@ static fallible print_id(const struct json *run, void *arg)
 }
 
 // All that there ever were.
-static fallible list_all(struct call *call, struct remote *remote, struct grid *grid)
+static fallible cli_session_run_list_all(struct call *call, struct remote *remote,
+					 struct grid *grid)
 {
 	auto_free char *path = remote_path(SESSIONS_PATH "/", call->words[0], "/runs");
 
@@ -298,7 +299,7 @@ fallible cli_session_runs(struct call *call)
 	for (size_t i = 0; i < grid.columns; i++)
 		grid_add(&grid, heads[i]);
 	if (call_has(call, OPT_ALL) && call->word_count == 1)
-		return list_all(call, &remote, &grid);
+		return cli_session_run_list_all(call, &remote, &grid);
 	TRY(ask_session(call, &remote, &session));
 	buf_char(&all, '[');
 	runs = json_get(session, "runs");
@@ -326,7 +327,7 @@ static const char *last_run(const struct json *session)
 fallible cli_session_events(struct call *call)
 {
 	struct watch watch = {
-		.feed = {.call = call, .path = watch_path, .take = take},
+		.feed = {.call = call, .path = watch_path, .take = cli_session_run_take},
 		.raw = true,
 	};
 	const char *run = call->word_count > 1 ? call->words[1] : NULL;
@@ -345,7 +346,7 @@ fallible cli_session_events(struct call *call)
 				call->words[0]);
 	path = run_path(call->words[0], run);
 	watch.path = path;
-	TRY(follow(&watch));
+	TRY(cli_session_run_follow(&watch));
 	call->exit = 0;
 	return OK;
 }

@@ -37,7 +37,7 @@ static void listing_done(struct listing *list)
 	free(list->at);
 }
 
-static int note(void *arg, const struct cove_entry *entry)
+static int show_note(void *arg, const struct cove_entry *entry)
 {
 	struct listing *list = arg;
 	const char *name = list->relative && *entry->relative ? entry->relative : entry->name;
@@ -114,16 +114,16 @@ static void print_entries(const struct listing *list)
 }
 
 // A directory's entries; of anything else itself.
-static fallible gather(struct call *call, struct remote *remote, struct cove_box *box,
-		       const char *path, struct listing *list)
+static fallible show_gather(struct call *call, struct remote *remote, struct cove_box *box,
+			    const char *path, struct listing *list)
 {
 	enum cove_kind kind;
 
 	list->relative = call_has(call, OPT_RECURSIVE);
-	kind = cove_list(box, path, call_has(call, OPT_RECURSIVE), call_has(call, OPT_ALL), note,
-			 list, &remote->error);
+	kind = cove_list(box, path, call_has(call, OPT_RECURSIVE), call_has(call, OPT_ALL),
+			 show_note, list, &remote->error);
 	if (kind == COVE_INVALID && strcmp(remote->error.code, "NOT_DIRECTORY") == 0)
-		kind = cove_stat(box, path, note, list, &remote->error);
+		kind = cove_stat(box, path, show_note, list, &remote->error);
 	TRY(remote_did(remote, kind));
 	qsort(list->at, list->count, sizeof(*list->at), by_name);
 	return OK;
@@ -140,7 +140,7 @@ fallible show_ls(struct call *call)
 	TRY(remote_open(&remote, call));
 	interrupt_arm(remote.cove);
 	box = cove_box_at(remote.cove, target.box);
-	TRY(gather(call, &remote, box, target.path, &list));
+	TRY(show_gather(call, &remote, box, target.path, &list));
 	if (call_has(call, OPT_JSON)) {
 		print_entries(&list);
 		return OK;
@@ -159,7 +159,7 @@ static void file_drop(struct cove_file **file)
 	cove_file_free(*file);
 }
 
-static fallible pour(struct remote *remote, const struct target *target)
+static fallible show_pour(struct remote *remote, const struct target *target)
 {
 	auto_cove_box box = cove_box_at(remote->cove, target->box);
 	on_exit_call(file_drop) struct cove_file *file = NULL;
@@ -184,7 +184,7 @@ fallible show_cat(struct call *call)
 		auto_target target = {0};
 
 		TRY(target_of_box("cat", call->words[i], &target));
-		TRY(status_end(call, pour(&remote, &target)));
+		TRY(status_end(call, show_pour(&remote, &target)));
 	}
 	return OK;
 }

@@ -15,7 +15,7 @@ struct image {
 	uint8_t *colours; // of each pixel
 };
 
-static uint8_t colour_of(const uint8_t *rgb)
+static uint8_t sixel_colour_of(const uint8_t *rgb)
 {
 	int steps[3];
 
@@ -32,7 +32,7 @@ static struct image shrink(const struct png *png)
 	image.colours = mem_new((size_t)image.width * image.height);
 	for (uint32_t y = 0; y < image.height; y++)
 		for (uint32_t x = 0; x < image.width; x++)
-			image.colours[(size_t)y * image.width + x] = colour_of(
+			image.colours[(size_t)y * image.width + x] = sixel_colour_of(
 				png->rgb + ((size_t)y * by * png->width + (size_t)x * by) * 3);
 	return image;
 }

@@ -29,7 +29,7 @@ char *snippet_path(const char *box, const char *rest)
 	return remote_path(BOXES_PATH "/", box, beneath);
 }
 
-static void put_body(const struct snippet *snippet, struct str code, struct buf *body)
+static void snippet_put_body(const struct snippet *snippet, struct str code, struct buf *body)
 {
 	struct json_out out = json_to(body);
 
@@ -63,7 +63,7 @@ static fallible put_picture(struct snippet *snippet, const char *kind, struct st
 	return picture_show(snippet->way, kind, buf_view(&bytes));
 }
 
-static fallible put_json(const struct json *value)
+static fallible snippet_put_json(const struct json *value)
 {
 	auto_buf flat = BUF_INIT(EVENT_MAX), text = BUF_INIT(2 * EVENT_MAX);
 	struct json_out out = json_to(&flat);
@@ -81,7 +81,7 @@ static fallible mention(struct snippet *snippet)
 	return text ? put_line(STDOUT_FILENO, str_of(text)) : OK;
 }
 
-static fallible take_result(struct snippet *snippet, const struct json *event)
+static fallible snippet_take_result(struct snippet *snippet, const struct json *event)
 {
 	static const char *const texts[] = {"text", "markdown", "latex"};
 	static const char *const pictures[] = {"png", "jpeg", "svg"};
@@ -97,7 +97,7 @@ static fallible take_result(struct snippet *snippet, const struct json *event)
 	}
 	value = json_get(event, "json");
 	if (value)
-		return put_json(value);
+		return snippet_put_json(value);
 	for (size_t i = 0; i < 3; i++) {
 		value = json_get(event, pictures[i]);
 		if (value) {
@@ -125,7 +125,7 @@ static fallible take_error(struct snippet *snippet, const struct json *event)
 	return lines ? OK : put_line(STDERR_FILENO, str_of(last));
 }
 
-static fallible take(struct snippet *snippet, const struct sse_event *event)
+static fallible snippet_take(struct snippet *snippet, const struct sse_event *event)
 {
 	auto_json json = NULL;
 	auto_err err = json_read_any(event->data, &json);
@@ -139,7 +139,7 @@ static fallible take(struct snippet *snippet, const struct sse_event *event)
 		return put_line(STDOUT_FILENO, event->data);
 	}
 	if (strcmp(type, "result") == 0)
-		return take_result(snippet, json);
+		return snippet_take_result(snippet, json);
 	TRY(mention(snippet));
 	if (strcmp(type, "stdout") == 0 || strcmp(type, "stderr") == 0) {
 		struct str text = json_chars(json_get(json, "text"));
@@ -150,7 +150,7 @@ static fallible take(struct snippet *snippet, const struct sse_event *event)
 	return strcmp(type, "error") == 0 ? take_error(snippet, json) : OK;
 }
 
-static fallible interrupt(struct snippet *snippet)
+static fallible snippet_interrupt(struct snippet *snippet)
 {
 	auto_free char *rest = mem_fmt("/contexts/%s/interrupt", snippet->context);
 	auto_free char *path = snippet_path(snippet->box, rest);
@@ -166,19 +166,19 @@ static bool is_passed_on(struct snippet *snippet, struct err *err)
 	if (err_kind(err) != ERR_CANCELLED || !snippet->forgiving || !interrupt_take())
 		return false;
 	err_free(err);
-	failure = interrupt(snippet);
+	failure = snippet_interrupt(snippet);
 	// The signal may have come outside of any call: then it has cancelled this one.
 	if (failure && err_kind(failure) == ERR_CANCELLED && !interrupt_signal()) {
 		err_free(failure);
-		failure = interrupt(snippet);
+		failure = snippet_interrupt(snippet);
 	}
 	if (failure)
 		print_error(failure, false);
 	return true;
 }
 
-static fallible read_events(struct snippet *snippet, struct cove_request *request,
-			    struct sse_reader *reader)
+static fallible snippet_read_events(struct snippet *snippet, struct cove_request *request,
+				    struct sse_reader *reader)
 {
 	auto_free char *room = mem_new(READ);
 
@@ -198,7 +198,7 @@ static fallible read_events(struct snippet *snippet, struct cove_request *reques
 			return mention(snippet);
 		in = (struct str){room, got};
 		while (sse_read(reader, &in, &event) == SSE_EVENT) {
-			err = take(snippet, &event);
+			err = snippet_take(snippet, &event);
 			if (err && !is_passed_on(snippet, err))
 				return err;
 		}
@@ -206,7 +206,8 @@ static fallible read_events(struct snippet *snippet, struct cove_request *reques
 }
 
 // Until the stream has begun it cannot be taken up again: a Ctrl-C waits for that.
-static fallible begin(struct snippet *snippet, const struct buf *body, struct cove_request **out)
+static fallible snippet_begin(struct snippet *snippet, const struct buf *body,
+			      struct cove_request **out)
 {
 	auto_free char *path = snippet_path(snippet->box, "/execute/code");
 	struct remote *remote = snippet->remote;
@@ -232,12 +233,12 @@ fallible snippet_run(struct snippet *snippet, struct str code, bool *out_failed)
 	struct err *err;
 
 	snippet->failed = false;
-	put_body(snippet, code, &body);
+	snippet_put_body(snippet, code, &body);
 	if (!buf_ok(&body))
 		return err_new(TOO_LARGE, "code_too_large", "that is too much code for a cell");
-	err = begin(snippet, &body, &request);
+	err = snippet_begin(snippet, &body, &request);
 	if (!err)
-		err = read_events(snippet, request, &reader);
+		err = snippet_read_events(snippet, request, &reader);
 	cove_request_free(request);
 	sse_done(&reader);
 	free(take_ptr(snippet->left_out));

@@ -85,7 +85,7 @@ static int64_t time_of(const struct stamps *stamps, uint64_t offset)
 	return ms;
 }
 
-static void put_time(int64_t ms, struct buf *out)
+static void stamps_put_time(int64_t ms, struct buf *out)
 {
 	if (ms)
 		clock_iso(ms, out);
@@ -107,7 +107,7 @@ void stamps_pass(struct stamps *stamps, bool is_stderr, struct str bytes, struct
 
 			*left_out = ms && ms < stamps->since_ms; // unknown is not old
 			if (stamps->shown && !*left_out)
-				put_time(ms, out);
+				stamps_put_time(ms, out);
 		}
 		if (!*left_out)
 			buf_add(out, bytes.at, len);

@@ -5,7 +5,7 @@
 #include "cli/interrupt.h"
 #include "cli/print.h"
 
-static void tell(const struct cove_result *result)
+static void status_tell(const struct cove_result *result)
 {
 	static const struct {
 		const char *word, *text;
@@ -39,7 +39,7 @@ fallible status_whole(const struct cove_result *result)
 fallible status_take(struct call *call, const struct cove_result *result)
 {
 	if (!call_has(call, OPT_QUIET))
-		tell(result);
+		status_tell(result);
 	if (strcmp(result->ended, "box_lost") == 0)
 		return err_new(BAD_PEER, "box_lost", "there is no status to hand on");
 	TRY(status_whole(result));

@@ -6,7 +6,7 @@
 #include "cli/boxes.h"
 #include "cli/print.h"
 
-static fallible take_one(struct call *call, struct remote *remote, const char *box)
+static fallible steps_take_one(struct call *call, struct remote *remote, const char *box)
 {
 	auto_free char *rest = mem_fmt("/%s", call->verb->name);
 	auto_free char *path = remote_path(BOXES_PATH "/", box, rest);
@@ -31,7 +31,7 @@ fallible steps_take(struct call *call)
 
 	TRY(remote_open(&remote, call));
 	for (int i = 0; i < call->word_count; i++)
-		TRY(take_one(call, &remote, call->words[i]));
+		TRY(steps_take_one(call, &remote, call->words[i]));
 	return OK;
 }
 
@@ -58,7 +58,7 @@ fallible steps_rotate(struct call *call)
 	return OK;
 }
 
-static void show(const struct json *round, const char *key, const char *words)
+static void steps_show(const struct json *round, const char *key, const char *words)
 {
 	uint64_t number = 0;
 
@@ -78,11 +78,11 @@ fallible steps_cleanup(struct call *call)
 		print_json(buf_view(&text));
 		return OK;
 	}
-	show(round, "scanned", "looked at");
-	show(round, "orphansTerminated", "orphans ended");
-	show(round, "stuckTerminated", "stuck ones ended");
-	show(round, "oldDeleted", "old ones deleted");
-	show(round, "failedAttempts", "could not be ended");
-	show(round, "backlog", "left for the next round");
+	steps_show(round, "scanned", "looked at");
+	steps_show(round, "orphansTerminated", "orphans ended");
+	steps_show(round, "stuckTerminated", "stuck ones ended");
+	steps_show(round, "oldDeleted", "old ones deleted");
+	steps_show(round, "failedAttempts", "could not be ended");
+	steps_show(round, "backlog", "left for the next round");
 	return OK;
 }

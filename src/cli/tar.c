@@ -66,7 +66,7 @@ static void entry_done(struct archive_entry **entry)
 	archive_entry_free(*entry);
 }
 
-static fallible add(struct tar *tar, int fd, const char *path, const struct stat *st)
+static fallible cli_tar_add(struct tar *tar, int fd, const char *path, const struct stat *st)
 {
 	on_exit_call(entry_done) struct archive_entry *entry = archive_entry_new();
 	struct archive_entry *late = NULL, *now = entry;
@@ -112,9 +112,10 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static fallible walk(struct tar *tar, int dir, const char *prefix, int depth);
+static fallible cli_tar_walk(struct tar *tar, int dir, const char *prefix, int depth);
 
-static fallible visit(struct tar *tar, int dir, const char *name, const char *prefix, int depth)
+static fallible cli_tar_visit(struct tar *tar, int dir, const char *name, const char *prefix,
+			      int depth)
 {
 	auto_free char *path = mem_fmt("%s%s", prefix, name);
 	struct stat st;
@@ -132,16 +133,16 @@ static fallible visit(struct tar *tar, int dir, const char *name, const char *pr
 	if (fd < 0 || fstat(fd, &st))
 		return err_new(INVALID, "cannot_pack", "cannot read '%s': %s", path,
 			       strerror(errno));
-	TRY(add(tar, fd, path, &st));
+	TRY(cli_tar_add(tar, fd, path, &st));
 	if (S_ISDIR(st.st_mode) && st.st_dev == tar->dev) {
 		auto_free char *inner = mem_fmt("%s/", path);
 
-		return walk(tar, fd, inner, depth + 1);
+		return cli_tar_walk(tar, fd, inner, depth + 1);
 	}
 	return OK;
 }
 
-static fallible walk(struct tar *tar, int dir, const char *prefix, int depth)
+static fallible cli_tar_walk(struct tar *tar, int dir, const char *prefix, int depth)
 {
 	struct dirent **names = NULL;
 	struct err *err = OK;
@@ -155,7 +156,7 @@ static fallible walk(struct tar *tar, int dir, const char *prefix, int depth)
 			       strerror(errno));
 	for (int i = 0; i < count; i++) {
 		if (!err)
-			err = visit(tar, dir, names[i]->d_name, prefix, depth);
+			err = cli_tar_visit(tar, dir, names[i]->d_name, prefix, depth);
 		free(names[i]);
 	}
 	free(names);
@@ -169,7 +170,7 @@ static void *labour(void *arg)
 
 	fstat(tar->dir, &st);
 	tar->dev = st.st_dev;
-	tar->err = walk(tar, tar->dir, "", 0);
+	tar->err = cli_tar_walk(tar, tar->dir, "", 0);
 	if (!tar->err && archive_write_close(tar->archive) < ARCHIVE_WARN)
 		tar->err = tar_failed(tar, ".");
 	close(tar->out); // the reader sees the end

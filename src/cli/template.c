@@ -17,7 +17,7 @@
 
 #define PIECE (256 * 1024)
 
-static void add_size(struct grid *grid, const struct json *template)
+static void cli_template_add_size(struct grid *grid, const struct json *template)
 {
 	auto_buf text = BUF_INIT(32);
 	uint64_t bytes = 0;
@@ -28,14 +28,14 @@ static void add_size(struct grid *grid, const struct json *template)
 	grid_add(grid, text.len ? text.at : "-");
 }
 
-static fallible add_row(const struct json *template, void *arg)
+static fallible cli_template_add_row(const struct json *template, void *arg)
 {
 	struct grid *grid = arg;
 	const char *created = boxes_text(template, "createdAt");
 
 	grid_add(grid, boxes_text(template, "name"));
 	grid_add(grid, boxes_text(template, "kind"));
-	add_size(grid, template);
+	cli_template_add_size(grid, template);
 	grid_add(grid, *created ? created : "-");
 	return OK;
 }
@@ -60,13 +60,13 @@ fallible cli_template_ls(struct call *call)
 		return boxes_each(&remote, TEMPLATES_PATH, "", print_name, NULL, NULL);
 	for (size_t i = 0; i < 4; i++)
 		grid_add(&grid, heads[i]);
-	TRY(boxes_each(&remote, TEMPLATES_PATH, "", add_row, &grid, NULL));
+	TRY(boxes_each(&remote, TEMPLATES_PATH, "", cli_template_add_row, &grid, NULL));
 	grid_print(&grid, stdout);
 	return OK;
 }
 
 // The name of what was made, or the whole answer.
-static fallible show(struct call *call, struct buf *text)
+static fallible cli_template_show(struct call *call, struct buf *text)
 {
 	if (call_has(call, OPT_JSON))
 		print_json(buf_view(text));
@@ -76,8 +76,8 @@ static fallible show(struct call *call, struct buf *text)
 }
 
 // From a descriptor into the request, whatever its length.
-static fallible upload(struct remote *remote, struct cove_request *request, int fd, uint64_t size,
-		       bool quiet)
+static fallible cli_template_upload(struct remote *remote, struct cove_request *request, int fd,
+				    uint64_t size, bool quiet)
 {
 	auto_free char *room = mem_new(PIECE);
 	struct progress progress;
@@ -99,7 +99,8 @@ static fallible upload(struct remote *remote, struct cove_request *request, int 
 	return err;
 }
 
-static fallible read_reply(struct remote *remote, struct cove_request *request, struct buf *out)
+static fallible cli_template_read_reply(struct remote *remote, struct cove_request *request,
+					struct buf *out)
 {
 	size_t n = 1;
 
@@ -129,13 +130,14 @@ static fallible send_archive(struct call *call, struct remote *remote, int fd, u
 	text_percent(&path, str_of(call->words[0]));
 	TRY(remote_did(remote, cove_request_open(remote->cove, "POST", path.at, "application/x-tar",
 						 &request, &remote->error)));
-	TRY(upload(remote, request, fd, size, call_has(call, OPT_QUIET)), "send the archive");
+	TRY(cli_template_upload(remote, request, fd, size, call_has(call, OPT_QUIET)),
+	    "send the archive");
 	TRY(remote_did(remote, cove_request_finish(request, &remote->error)));
-	TRY(read_reply(remote, request, &text));
-	return show(call, &text);
+	TRY(cli_template_read_reply(remote, request, &text));
+	return cli_template_show(call, &text);
 }
 
-static fallible send_dir(struct call *call, struct remote *remote, const char *dir)
+static fallible cli_template_send_dir(struct call *call, struct remote *remote, const char *dir)
 {
 	struct tar *tar = NULL;
 	auto_fd fd = -1;
@@ -173,7 +175,7 @@ fallible cli_template_import(struct call *call)
 				"give a tar file, an OCI layout, a directory, or - for stdin");
 	TRY(remote_open(&remote, call));
 	if (S_ISDIR(st.st_mode))
-		return send_dir(call, &remote, from);
+		return cli_template_send_dir(call, &remote, from);
 	return send_archive(call, &remote, is_stdin ? STDIN_FILENO : fd,
 			    S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0);
 }
@@ -190,7 +192,7 @@ fallible cli_template_freeze(struct call *call)
 	json_end(&out, '}');
 	TRY(remote_open(&remote, call));
 	TRY(remote_ask(&remote, "POST", TEMPLATES_PATH, &body, &text, NULL));
-	return show(call, &text);
+	return cli_template_show(call, &text);
 }
 
 fallible cli_template_rm(struct call *call)

@@ -23,7 +23,7 @@ struct untar {
 	struct archive *in, *out;
 };
 
-static la_ssize_t on_read(struct archive *archive, void *arg, const void **at)
+static la_ssize_t untar_on_read(struct archive *archive, void *arg, const void **at)
 {
 	struct untar *untar = arg;
 	size_t len = 0;
@@ -43,7 +43,7 @@ static void untar_done(struct untar *untar)
 	err_free(untar->err);
 }
 
-static fallible failed(struct untar *untar, struct archive *archive, const char *what)
+static fallible untar_failed(struct untar *untar, struct archive *archive, const char *what)
 {
 	const char *words = archive_error_string(archive);
 
@@ -52,7 +52,7 @@ static fallible failed(struct untar *untar, struct archive *archive, const char 
 	return err_new(INVALID, what, "cannot unpack: %s", words ? words : "unknown");
 }
 
-static fallible copy(struct untar *untar)
+static fallible untar_copy(struct untar *untar)
 {
 	for (;;) {
 		const void *at;
@@ -63,9 +63,9 @@ static fallible copy(struct untar *untar)
 		if (got == ARCHIVE_EOF)
 			return OK;
 		if (got < ARCHIVE_WARN)
-			return failed(untar, untar->in, "bad_archive");
+			return untar_failed(untar, untar->in, "bad_archive");
 		if (archive_write_data_block(untar->out, at, len, offset) < ARCHIVE_WARN)
-			return failed(untar, untar->out, "cannot_unpack");
+			return untar_failed(untar, untar->out, "cannot_unpack");
 	}
 }
 
@@ -77,7 +77,7 @@ static bool is_plain(const struct archive_entry *entry)
 	       S_ISDIR(type) || S_ISLNK(type);
 }
 
-static fallible place(struct untar *untar, struct archive_entry *entry)
+static fallible untar_place(struct untar *untar, struct archive_entry *entry)
 {
 	const char *name = archive_entry_pathname(entry);
 
@@ -87,15 +87,15 @@ static fallible place(struct untar *untar, struct archive_entry *entry)
 		return OK; // the directory itself is ours
 	archive_entry_set_perm(entry, archive_entry_perm(entry) & 01777);
 	if (archive_write_header(untar->out, entry) < ARCHIVE_WARN)
-		return failed(untar, untar->out, "cannot_unpack");
+		return untar_failed(untar, untar->out, "cannot_unpack");
 	if (archive_entry_size(entry) > 0)
-		TRY(copy(untar));
+		TRY(untar_copy(untar));
 	if (archive_write_finish_entry(untar->out) < ARCHIVE_WARN)
-		return failed(untar, untar->out, "cannot_unpack");
+		return untar_failed(untar, untar->out, "cannot_unpack");
 	return OK;
 }
 
-static fallible unpack(struct untar *untar)
+static fallible untar_unpack(struct untar *untar)
 {
 	struct archive_entry *entry;
 
@@ -105,19 +105,19 @@ static fallible unpack(struct untar *untar)
 	if (weak(COPY_FILTERS))
 		archive_read_support_filter_all(untar->in);
 	archive_write_disk_set_options(untar->out, FLAGS);
-	if (archive_read_open(untar->in, untar, NULL, on_read, NULL) < ARCHIVE_WARN)
-		return failed(untar, untar->in, "bad_archive");
+	if (archive_read_open(untar->in, untar, NULL, untar_on_read, NULL) < ARCHIVE_WARN)
+		return untar_failed(untar, untar->in, "bad_archive");
 	for (;;) {
 		int got = archive_read_next_header(untar->in, &entry);
 
 		if (got == ARCHIVE_EOF)
 			break;
 		if (got < ARCHIVE_WARN)
-			return failed(untar, untar->in, "bad_archive");
-		TRY(place(untar, entry));
+			return untar_failed(untar, untar->in, "bad_archive");
+		TRY(untar_place(untar, entry));
 	}
 	if (archive_write_close(untar->out) < ARCHIVE_WARN) // times and modes of directories
-		return failed(untar, untar->out, "cannot_unpack");
+		return untar_failed(untar, untar->out, "cannot_unpack");
 	return OK;
 }
 
@@ -135,7 +135,7 @@ fallible untar(const char *dir, untar_read_fn *read, void *arg)
 	if (here < 0 || chdir(dir))
 		return err_new(INVALID, "cannot_unpack", "cannot enter '%s': %s", dir,
 			       strerror(errno));
-	err = unpack(&untar);
+	err = untar_unpack(&untar);
 	if (fchdir(here) && !err)
 		return err_sys(errno, "return to the working directory");
 	return err;

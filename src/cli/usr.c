@@ -36,7 +36,7 @@ static bool is_beneath(const char *path, const char *dir)
 	return dir && !strncmp(path, dir, len) && path[len] == '/';
 }
 
-static int look(const char *path, const struct stat *st, int type, struct FTW *where)
+static int usr_look(const char *path, const struct stat *st, int type, struct FTW *where)
 {
 	bool beneath = is_beneath(path, walk.closed);
 
@@ -77,7 +77,7 @@ static void drop_packaged(struct map *found)
 }
 
 // Not what lies beneath a directory that is named already.
-static size_t name(const struct map *found, char *room, size_t size)
+static size_t usr_name(const struct map *found, char *room, size_t size)
 {
 	const char *last = NULL;
 	size_t named = 0, len = 0;
@@ -101,11 +101,11 @@ size_t usr_private(char *room, size_t size)
 	struct map *found = map_new();
 	size_t count;
 
-	nftw("/usr", look, WALK_FDS, FTW_PHYS | FTW_MOUNT);
+	nftw("/usr", usr_look, WALK_FDS, FTW_PHYS | FTW_MOUNT);
 	for (size_t i = 0; i < walk.count; i++)
 		map_put(found, str_of(walk.paths[i]), walk.paths[i]);
 	drop_packaged(found);
-	count = name(found, room, size);
+	count = usr_name(found, room, size);
 	map_free(found);
 	while (walk.count > 0)
 		free(walk.paths[--walk.count]);

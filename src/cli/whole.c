@@ -44,7 +44,7 @@ static void skip_line(struct scan *scan)
 		scan->at++;
 }
 
-static void in_string(struct scan *scan)
+static void whole_in_string(struct scan *scan)
 {
 	char c = peek(scan, 0);
 
@@ -96,7 +96,7 @@ bool whole_python(struct str cell)
 
 	while (scan.at < cell.len) {
 		if (scan.quote)
-			in_string(&scan);
+			whole_in_string(&scan);
 		else if (peek(&scan, 0) == '#')
 			skip_line(&scan);
 		else
@@ -168,7 +168,7 @@ bool whole_script(struct str cell)
 	while (scan.at < cell.len) {
 		c = peek(&scan, 0);
 		if (scan.quote)
-			in_string(&scan);
+			whole_in_string(&scan);
 		else if (c == '/' && peek(&scan, 1) == '/')
 			skip_line(&scan);
 		else if (c == '/' && peek(&scan, 1) == '*') {

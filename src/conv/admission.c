@@ -69,7 +69,7 @@ static uint64_t less(uint64_t from, uint64_t take)
 	return from > take ? from - take : 0;
 }
 
-static fallible measure(struct conv *conv, struct admission_facts *facts)
+static fallible admission_measure(struct conv *conv, struct admission_facts *facts)
 {
 	const struct seam *seam = conv->convs->seam;
 	struct seam_site site = conv_site(conv);
@@ -98,7 +98,7 @@ static fallible measure(struct conv *conv, struct admission_facts *facts)
 	return OK;
 }
 
-static bool is_used(const char *directory, void *of)
+static bool admission_is_used(const char *directory, void *of)
 {
 	const struct conv *asking = of;
 
@@ -113,12 +113,13 @@ static bool is_used(const char *directory, void *of)
 	return false;
 }
 
-static void clean(struct conv *conv, struct admission_facts *facts, struct seam_cleaned *cleaned)
+static void admission_clean(struct conv *conv, struct admission_facts *facts,
+			    struct seam_cleaned *cleaned)
 {
 	const struct seam *seam = conv->convs->seam;
 	struct seam_site site = conv_site(conv);
 
-	seam->clean(seam->arg, &site, is_used, conv, cleaned);
+	seam->clean(seam->arg, &site, admission_is_used, conv, cleaned);
 	facts->cleaned = true;
 	facts->errnum = cleaned->errnum;
 	conv->convs->cleaned += cleaned->cleaned;
@@ -130,8 +131,8 @@ static unsigned long long mb(uint64_t bytes)
 	return bytes >> 20;
 }
 
-static fallible refuse(struct conv *conv, const struct admission_facts *facts,
-		       const struct seam_cleaned *cleaned, enum admission_verdict verdict)
+static fallible admission_refuse(struct conv *conv, const struct admission_facts *facts,
+				 const struct seam_cleaned *cleaned, enum admission_verdict verdict)
 {
 	conv->convs->rejected++;
 	conv->convs->refusal = conv->room = (struct conv_refusal){
@@ -181,7 +182,7 @@ static void end_siblings(struct conv *conv)
 }
 
 // A sandbox that proves to be of no use is removed: whoever wants it next has a fresh one.
-static void rebuild(struct conv *conv)
+static void admission_rebuild(struct conv *conv)
 {
 	const struct seam *seam = conv->convs->seam;
 	struct seam_site site = conv_site(conv);
@@ -203,7 +204,7 @@ static void rebuild(struct conv *conv)
 			  err_trail(err), NULL);
 }
 
-static fallible ask(struct conv *conv)
+static fallible conv_admission_ask(struct conv *conv)
 {
 	struct admission_facts facts = {
 		.threshold = conv->convs->threshold,
@@ -212,23 +213,23 @@ static fallible ask(struct conv *conv)
 	};
 	struct seam_cleaned cleaned = {0};
 	struct admission_judgement judgement;
-	auto_err err = measure(conv, &facts);
+	auto_err err = admission_measure(conv, &facts);
 
 	if (err)
 		log_event(LOG_WARN, "capacity.unknown", "session", conv->id, "trail",
 			  err_trail(err), NULL);
 	judgement = admission_judge(&facts);
 	if (judgement.verdict == ADMISSION_CLEAN) {
-		clean(conv, &facts, &cleaned);
+		admission_clean(conv, &facts, &cleaned);
 		err_free(err);
-		err = measure(conv, &facts);
+		err = admission_measure(conv, &facts);
 		facts.measured &= !err;
 		judgement = admission_judge(&facts);
 	}
 	if (judgement.verdict == ADMISSION_UNUSABLE && judgement.may_destroy)
-		rebuild(conv);
+		admission_rebuild(conv);
 	if (judgement.verdict != ADMISSION_ACCEPT)
-		return refuse(conv, &facts, &cleaned, judgement.verdict);
+		return admission_refuse(conv, &facts, &cleaned, judgement.verdict);
 	admission_release(conv);
 	conv->reserved = facts.threshold;
 	conv->reserved_at = loop_now(conv->convs->loop);
@@ -249,11 +250,11 @@ fallible admission_prepared(struct conv *conv, struct err *failed)
 
 	if (!facts.errnum)
 		return failed;
-	err_free(measure(conv, &facts));
+	err_free(admission_measure(conv, &facts));
 	if (!admission_judge(&facts).may_destroy)
 		return failed;
 	err_free(failed);
-	rebuild(conv);
+	admission_rebuild(conv);
 	return err_new(UNAVAILABLE, "filesystem_unusable",
 		       "the file system of the sandbox could not be used, and was made anew");
 }
@@ -282,7 +283,7 @@ fallible admission_ask(struct conv *conv)
 	conv->admitting = true;
 	forget_old(convs);
 	convs->refusal = conv->room = (struct conv_refusal){0};
-	err = ask(conv);
+	err = conv_admission_ask(conv);
 	conv->admitting = false;
 	bell_ring(&convs->admitted);
 	conv_drop(conv);

@@ -80,7 +80,7 @@ static bool is_gone(struct attempt *attempt)
 	return !attempt->view.failed && !attempt->view.count;
 }
 
-static void strike(struct attempt *attempt, bool force)
+static void attempt_strike(struct attempt *attempt, bool force)
 {
 	struct conv *conv = attempt->conv;
 	struct seam_site site = conv_site(conv);
@@ -104,20 +104,20 @@ static bool wait_gone(struct attempt *attempt)
 	return false;
 }
 
-static fallible stop(struct attempt *attempt)
+static fallible attempt_stop(struct attempt *attempt)
 {
 	TRY(faults_meet(FAULT_STOP, attempt->conv->id));
 	if (is_gone(attempt))
 		return OK;
-	strike(attempt, false);
+	attempt_strike(attempt, false);
 	if (wait_gone(attempt))
 		return OK;
-	strike(attempt, true);
+	attempt_strike(attempt, true);
 	is_gone(attempt);
 	return OK;
 }
 
-static void tell(const struct attempt *attempt)
+static void attempt_tell(const struct attempt *attempt)
 {
 	struct conv *conv = attempt->conv;
 	const struct seam_view *view = &attempt->view;
@@ -131,20 +131,20 @@ static void tell(const struct attempt *attempt)
 	conv->stopped.there = true;
 }
 
-static void run(void *arg)
+static void attempt_run(void *arg)
 {
 	struct attempt *attempt = arg;
 	struct conv *conv = attempt->conv;
 	auto_err err = OK;
 
 	task_shield(true);
-	err = stop(attempt);
+	err = attempt_stop(attempt);
 	if (err)
 		fail_view(&attempt->view, err_message(err));
 	// A late answer is told too: the lease does not know its number any more. But it never
 	// takes the place of one that counts.
 	if (!conv->stopped.there || is_current(attempt))
-		tell(attempt);
+		attempt_tell(attempt);
 	bell_ring(&conv->wake);
 	convs_end(conv->convs);
 	conv_drop(conv);
@@ -159,5 +159,5 @@ void attempt_start(struct conv *conv)
 	convs_begin(conv->convs);
 	attempt->conv = conv;
 	memcpy(attempt->id, conv->lease.attempt, sizeof(attempt->id));
-	task_start(conv->convs->loop, "runner.stop", run, attempt);
+	task_start(conv->convs->loop, "runner.stop", attempt_run, attempt);
 }

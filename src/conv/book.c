@@ -14,7 +14,7 @@
 #define LEASE_TEXT_MAX 8192
 #define NUMBER_MAX (1ull << 53)
 
-static void write_session(struct buf *buf, const struct conv *conv)
+static void book_write_session(struct buf *buf, const struct conv *conv)
 {
 	struct json_out out = json_to(buf);
 
@@ -47,7 +47,7 @@ static void write_session(struct buf *buf, const struct conv *conv)
 	json_end(&out, '}');
 }
 
-static void write_run(struct buf *buf, const struct run *run)
+static void book_write_run(struct buf *buf, const struct run *run)
 {
 	struct json_out out = json_to(buf);
 
@@ -80,7 +80,7 @@ static void write_run(struct buf *buf, const struct run *run)
 
 // ---------------------------------------------------------------------------- reading
 
-static bool has_version(const struct json *object)
+static bool book_has_version(const struct json *object)
 {
 	uint64_t version = 0;
 	auto_err err = json_u64(json_get(object, "v"), "v", 1, BODY_VERSION, &version);
@@ -137,7 +137,7 @@ static bool text_into(const struct json *object, const char *key, char *room, si
 	return true;
 }
 
-static bool list(const struct json *array, size_t max, char **room, size_t *out_count)
+static bool book_list(const struct json *array, size_t max, char **room, size_t *out_count)
 {
 	size_t count = array ? json_count(array) : 0;
 
@@ -155,12 +155,12 @@ static bool list(const struct json *array, size_t max, char **room, size_t *out_
 	return true;
 }
 
-static bool read_argv(const struct json *array, struct conv *conv)
+static bool book_read_argv(const struct json *array, struct conv *conv)
 {
 	size_t count = 0;
 
 	conv->argv = mem_new((CONV_ARGS_MAX + 1) * sizeof(*conv->argv));
-	return list(array, CONV_ARGS_MAX, conv->argv, &count);
+	return book_list(array, CONV_ARGS_MAX, conv->argv, &count);
 }
 
 static bool read_kind(const struct json *object, enum owner_kind *out)
@@ -178,7 +178,7 @@ static bool read_kind(const struct json *object, enum owner_kind *out)
 	return false;
 }
 
-static bool read_owner(const struct json *object, struct conv *out)
+static bool book_read_owner(const struct json *object, struct conv *out)
 {
 	return text(object, "org", &out->org) && text(object, "user", &out->user) &&
 	       text(object, "bot", &out->bot) && out->user && read_kind(object, &out->route.kind) &&
@@ -206,13 +206,13 @@ bool book_read_session(const struct store_conv *row, struct conv *out)
 	auto_err err = row->unreadable ? OK : json_read(row->body, &object);
 	auto_err bad_env = OK;
 
-	if (err || !object || json_type(object) != JSON_OBJECT || !has_version(object) ||
-	    !read_owner(object, out))
+	if (err || !object || json_type(object) != JSON_OBJECT || !book_has_version(object) ||
+	    !book_read_owner(object, out))
 		return false;
 	bad_env = pairs_read_env(json_get(object, "env"), &out->env);
-	return !bad_env && read_argv(json_get(object, "argv"), out) &&
-	       list(json_get(object, "aliases"), CONV_ALIASES_MAX, out->aliases,
-		    &out->alias_count) &&
+	return !bad_env && book_read_argv(json_get(object, "argv"), out) &&
+	       book_list(json_get(object, "aliases"), CONV_ALIASES_MAX, out->aliases,
+			 &out->alias_count) &&
 	       number_ms(object, "created", &out->created_ms) &&
 	       number_ms(object, "used", &out->used_ms) &&
 	       flag(object, "deleting", &out->deleting) && flag(object, "forced", &out->forced) &&
@@ -233,7 +233,7 @@ bool book_read_lease(const struct store_conv *row, struct lease *out)
 }
 
 // A part of a body as it was written: found by writing it anew, since trees are not kept.
-static struct str raw(const struct json *value)
+static struct str book_raw(const struct json *value)
 {
 	auto_buf buf = BUF_INIT(CONV_INPUT_MAX * 2);
 	struct json_out out = json_to(&buf);
@@ -246,7 +246,7 @@ static struct str raw(const struct json *value)
 	return buf_ok(&buf) ? (struct str){buf_take(&buf), len} : (struct str){0};
 }
 
-static bool read_state(const char *word, enum run_state *out)
+static bool book_read_state(const char *word, enum run_state *out)
 {
 	for (int state = 0; state < RUN_STATE_COUNT; state++) {
 		if (strcmp(runs_state_word((enum run_state)state), word) == 0) {
@@ -263,14 +263,14 @@ bool book_read_run(const struct store_conv *row, struct run *out)
 	auto_err err = row->unreadable ? OK : json_read(row->body, &object);
 	auto_err bad_env = OK;
 
-	if (err || !object || json_type(object) != JSON_OBJECT || !has_version(object) ||
-	    !read_state(row->state, &out->state) || strlen(row->id) >= sizeof(out->id))
+	if (err || !object || json_type(object) != JSON_OBJECT || !book_has_version(object) ||
+	    !book_read_state(row->state, &out->state) || strlen(row->id) >= sizeof(out->id))
 		return false;
 	snprintf(out->id, sizeof(out->id), "%s", row->id);
 	out->version = row->version;
 	out->deadline_ms = row->deadline_ms;
-	out->input = raw(json_get(object, "input"));
-	out->result = raw(json_get(object, "result"));
+	out->input = book_raw(json_get(object, "input"));
+	out->result = book_raw(json_get(object, "result"));
 	if (!out->input.at)
 		out->input = (struct str){mem_str("null"), 4};
 	bad_env = pairs_read_env(json_get(object, "env"), &out->env);
@@ -304,8 +304,8 @@ static void drop_draft(struct draft *draft)
 	free(draft);
 }
 
-static struct store_conv *add_row(struct draft *draft, enum store_conv_kind kind,
-				  const struct conv *conv, struct buf **out_body)
+static struct store_conv *book_add_row(struct draft *draft, enum store_conv_kind kind,
+				       const struct conv *conv, struct buf **out_body)
 {
 	struct store_conv_change *change = &draft->rows[draft->count];
 
@@ -326,9 +326,9 @@ static struct store_conv *add_row(struct draft *draft, enum store_conv_kind kind
 static void draft_session(struct draft *draft, const struct conv *conv)
 {
 	struct buf *body;
-	struct store_conv *row = add_row(draft, STORE_SESSION, conv, &body);
+	struct store_conv *row = book_add_row(draft, STORE_SESSION, conv, &body);
 
-	write_session(body, conv);
+	book_write_session(body, conv);
 	row->state = conv->deleting ? "deleting" : "live";
 	row->version = conv->version;
 	row->body = buf_view(body);
@@ -337,7 +337,7 @@ static void draft_session(struct draft *draft, const struct conv *conv)
 static void draft_lease(struct draft *draft, const struct conv *conv, const struct lease *lease)
 {
 	struct buf *body;
-	struct store_conv *row = add_row(draft, STORE_LEASE, conv, &body);
+	struct store_conv *row = book_add_row(draft, STORE_LEASE, conv, &body);
 
 	lease_write(body, lease);
 	row->state = lease_state_word(lease->state);
@@ -350,9 +350,9 @@ static void draft_lease(struct draft *draft, const struct conv *conv, const stru
 static void draft_run(struct draft *draft, const struct conv *conv, const struct run *run)
 {
 	struct buf *body;
-	struct store_conv *row = add_row(draft, STORE_RUN, conv, &body);
+	struct store_conv *row = book_add_row(draft, STORE_RUN, conv, &body);
 
-	write_run(body, run);
+	book_write_run(body, run);
 	row->id = run->id;
 	row->state = runs_state_word(run->state);
 	row->deadline_ms = run->deadline_ms;
@@ -362,7 +362,7 @@ static void draft_run(struct draft *draft, const struct conv *conv, const struct
 	row->body = buf_view(body);
 }
 
-static fallible commit(struct conv *conv, struct draft *draft)
+static fallible conv_book_commit(struct conv *conv, struct draft *draft)
 {
 	struct store_conv_change *rows = draft->rows;
 
@@ -384,7 +384,7 @@ fallible book_commit(struct conv *conv, const struct book_change *change)
 		draft_lease(draft, conv, change->lease);
 	for (size_t i = 0; i < change->run_count; i++)
 		draft_run(draft, conv, change->runs[i]);
-	err = commit(conv, draft);
+	err = conv_book_commit(conv, draft);
 	drop_draft(draft);
 	if (err)
 		return err;

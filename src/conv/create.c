@@ -119,8 +119,9 @@ static fallible taken(void)
 			"leave it out, and one is made");
 }
 
-static fallible make(struct convs *convs, const struct who *who, const struct conv_spec *spec,
-		     const struct owner *owner, struct conv **out)
+static fallible conv_create_make(struct convs *convs, const struct who *who,
+				 const struct conv_spec *spec, const struct owner *owner,
+				 struct conv **out)
 {
 	struct conv *conv = draft(convs, who, spec, owner);
 	struct err *err = ask_class(conv);
@@ -155,8 +156,9 @@ static struct conv *find_alias(struct convs *convs, const struct who *who,
 }
 
 // The conversation of the aliases, once it is settled whether there will be one; NULL: none.
-static fallible resume(struct convs *convs, const struct who *who, const struct conv_spec *spec,
-		       const struct owner *owner, struct conv **out)
+static fallible conv_create_resume(struct convs *convs, const struct who *who,
+				   const struct conv_spec *spec, const struct owner *owner,
+				   struct conv **out)
 {
 	struct conv *found;
 
@@ -187,7 +189,7 @@ static fallible resume(struct convs *convs, const struct who *who, const struct 
 }
 
 // "tenant-acme:x" is how the organisation x of the tenant acme is called when its sandbox is named.
-static fallible check_shadow(const struct who *who, struct str org)
+static fallible conv_create_check_shadow(const struct who *who, struct str org)
 {
 	if (who->tenant[0] || !org.at || !str_starts(org, "tenant-") ||
 	    !memchr(org.at, ':', org.len))
@@ -210,13 +212,13 @@ fallible convs_create(struct convs *convs, const struct who *who, const struct c
 		owner.session = str_of(session);
 	}
 	TRY(owner_check(&owner));
-	TRY(check_shadow(who, owner.org));
+	TRY(conv_create_check_shadow(who, owner.org));
 	for (size_t i = 0; i < spec->alias_count; i++)
 		TRY(owner_check_part(spec->aliases[i], "alias"));
-	TRY(resume(convs, who, spec, &owner, &conv));
+	TRY(conv_create_resume(convs, who, spec, &owner, &conv));
 	*out_made = !conv;
 	if (!conv)
-		TRY(make(convs, who, spec, &owner, &conv));
+		TRY(conv_create_make(convs, who, spec, &owner, &conv));
 	*out = conv;
 	return OK;
 }

@@ -40,7 +40,7 @@ static void look_done(struct look *look)
 }
 #define auto_look on_exit_call(look_done) struct look
 
-static struct look look_at(const struct visit *visit)
+static struct look discover_look_at(const struct visit *visit)
 {
 	return (struct look){
 		.files = {.box = visit->box,
@@ -53,7 +53,7 @@ static struct look look_at(const struct visit *visit)
 }
 
 // *out is NULL when the process has gone, or does not let itself be looked at.
-static fallible read_file(struct look *look, int pid, const char *name, struct str *out)
+static fallible discover_read_file(struct look *look, int pid, const char *name, struct str *out)
 {
 	struct reach_stat stat;
 	char path[48];
@@ -145,18 +145,18 @@ static bool read_stat(struct str stat, struct seen *out)
 	return false;
 }
 
-static fallible read_process(struct look *look, int pid, struct seen *out, bool *out_there)
+static fallible discover_read_process(struct look *look, int pid, struct seen *out, bool *out_there)
 {
 	struct str text;
 
 	*out = (struct seen){.pid = pid};
-	TRY(read_file(look, pid, "stat", &text));
+	TRY(discover_read_file(look, pid, "stat", &text));
 	*out_there = text.at && read_stat(text, out);
 	if (!*out_there)
 		return OK;
-	TRY(read_file(look, pid, "cgroup", &text));
+	TRY(discover_read_file(look, pid, "cgroup", &text));
 	read_leaf(text, out);
-	TRY(read_file(look, pid, "environ", &text));
+	TRY(discover_read_file(look, pid, "environ", &text));
 	if (text.at)
 		read_marks(text, out);
 	// It shares pid 1's memory, which nobody may read: whoever only bears its name is no spare.
@@ -202,7 +202,7 @@ typedef void see_fn(const struct seen *seen, void *of);
 
 static fallible see_all(const struct visit *visit, see_fn *see, void *of)
 {
-	auto_look look = look_at(visit);
+	auto_look look = discover_look_at(visit);
 	auto_free int *pids = NULL;
 	auto_free struct seen *seen = mem_new_of(struct seen);
 	size_t count = 0;
@@ -211,7 +211,7 @@ static fallible see_all(const struct visit *visit, see_fn *see, void *of)
 	for (size_t i = 0; i < count; i++) {
 		bool there = false;
 
-		TRY(read_process(&look, pids[i], seen, &there));
+		TRY(discover_read_process(&look, pids[i], seen, &there));
 		if (there && !seen->is_spare)
 			see(seen, of);
 	}
@@ -247,8 +247,8 @@ static struct seam_found *group_of(struct seam_view *view, const char *instance,
 
 // The first process is the one that the lease names; where that is not known, the one that pid 1
 // started, or the oldest.
-static bool is_first(const struct grouping *grouping, const struct seam_found *found,
-		     const struct seen *seen)
+static bool discover_is_first(const struct grouping *grouping, const struct seam_found *found,
+			      const struct seen *seen)
 {
 	const struct lease_place *place = &grouping->lease->place;
 
@@ -275,7 +275,7 @@ static void group(const struct seen *seen, void *of)
 		return;
 	if (!found)
 		return; // there are several, which is all that counts
-	if (is_first(grouping, found, seen)) {
+	if (discover_is_first(grouping, found, seen)) {
 		found->pid = seen->pid;
 		found->start = seen->start;
 	}
@@ -299,11 +299,11 @@ void discover(const struct visit *visit, const struct seam_site *site, const str
 
 fallible discover_start(const struct visit *visit, int pid, uint64_t *out)
 {
-	auto_look look = look_at(visit);
+	auto_look look = discover_look_at(visit);
 	struct seen seen = {0};
 	struct str text;
 
-	TRY(read_file(&look, pid, "stat", &text));
+	TRY(discover_read_file(&look, pid, "stat", &text));
 	if (!text.at || !read_stat(text, &seen))
 		return err_new(NOT_FOUND, "no_process", "the process has ended");
 	*out = seen.start;
@@ -315,7 +315,7 @@ struct naming {
 	void *of;
 };
 
-static void name(const struct seen *seen, void *of)
+static void discover_name(const struct seen *seen, void *of)
 {
 	struct naming *naming = of;
 
@@ -344,5 +344,5 @@ fallible discover_directories(const struct visit *visit, void (*each)(const char
 {
 	struct naming naming = {each, of};
 
-	return see_all(visit, name, &naming);
+	return see_all(visit, discover_name, &naming);
 }

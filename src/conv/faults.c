@@ -53,7 +53,7 @@ bool faults_are_open(void)
 	return faults.open;
 }
 
-static void let_go(struct fault *fault)
+static void faults_let_go(struct fault *fault)
 {
 	if (fault->hanging || !fault->over)
 		return;
@@ -65,7 +65,7 @@ static void drop(struct fault *fault)
 {
 	link_drop(&fault->link);
 	fault->over = true;
-	let_go(fault);
+	faults_let_go(fault);
 }
 
 void faults_clear(void)
@@ -157,7 +157,7 @@ void faults_write(struct json_out *out)
 }
 
 // Takes one off the first fault that is meant.
-static struct fault *take(enum fault_point point, const char *session)
+static struct fault *faults_take(enum fault_point point, const char *session)
 {
 	if (!faults.open)
 		return NULL;
@@ -186,13 +186,13 @@ static fallible hang(struct fault *fault, int64_t deadline)
 	if (!fault->over && !fault->left && !fault->hanging)
 		drop(fault);
 	else
-		let_go(fault);
+		faults_let_go(fault);
 	return err;
 }
 
 fallible faults_meet_until(enum fault_point point, const char *session, int64_t deadline)
 {
-	struct fault *fault = take(point, session);
+	struct fault *fault = faults_take(point, session);
 	enum fault_mode mode = fault ? fault->mode : FAULT_MODE_NONE;
 
 	if (fault && mode != FAULT_MODE_HANG && !fault->left)

@@ -24,7 +24,7 @@ static void stale(const struct conv *conv, const struct words *words)
 		  NULL);
 }
 
-static void acknowledge(struct conv *conv, const struct run *run, uint64_t seq)
+static void hear_acknowledge(struct conv *conv, const struct run *run, uint64_t seq)
 {
 	auto_buf out = BUF_INIT(512);
 
@@ -75,7 +75,7 @@ static const char *wrong_with(struct conv *conv, const struct words *words)
 	return NULL;
 }
 
-static fallible take_run(struct conv *conv, struct run *run)
+static fallible hear_take_run(struct conv *conv, struct run *run)
 {
 	struct hearing hearing = {
 		.event = {.kind = LEASE_ACCEPTED,
@@ -93,7 +93,7 @@ static fallible take_run(struct conv *conv, struct run *run)
 }
 
 // It is back: what it works on is under way again.
-static fallible resume(struct conv *conv, const struct words *words)
+static fallible hear_resume(struct conv *conv, const struct words *words)
 {
 	struct run *run = conv_running(conv);
 
@@ -141,10 +141,10 @@ static fallible hear_hello(struct conv *conv, const struct words *words)
 		return OK;
 	talk->greeted = true;
 	if (conv->lease.state == LEASE_ACTIVE)
-		return resume(conv, words);
+		return hear_resume(conv, words);
 	if (conv->lease.state == LEASE_READY && has_taken) {
 		first->run_generation = conv->lease.run_generation;
-		return take_run(conv, first);
+		return hear_take_run(conv, first);
 	}
 	return OK;
 }
@@ -160,7 +160,7 @@ static fallible hear_accepted(struct conv *conv, const struct words *words)
 		stale(conv, words);
 		return OK;
 	}
-	return take_run(conv, run);
+	return hear_take_run(conv, run);
 }
 
 static fallible hear_refused(struct conv *conv, const struct words *words)
@@ -189,7 +189,7 @@ static fallible hear_refused(struct conv *conv, const struct words *words)
 }
 
 // Copies a member of the word, if it has it.
-static void copy(struct json_out *out, const struct words *words, const char *key)
+static void hear_copy(struct json_out *out, const struct words *words, const char *key)
 {
 	const struct json *value = json_get(words->tree, key);
 
@@ -208,12 +208,12 @@ static fallible hear_output(struct conv *conv, struct run *run, const struct wor
 	int64_t now = loop_now(conv->convs->loop);
 
 	json_put_int(&out, "seq", (int64_t)words->seq);
-	copy(&out, words, "stream");
-	copy(&out, words, "data");
+	hear_copy(&out, words, "stream");
+	hear_copy(&out, words, "data");
 	TRY(runs_log_line(run, "output", buf_view(&more)), "keep an output");
 	run->seq = words->seq;
 	run->active = true;
-	acknowledge(conv, run, words->seq);
+	hear_acknowledge(conv, run, words->seq);
 	if (now - conv->alive_at >= KEEP_ALIVE_MS) {
 		struct seam_site site = conv_site(conv);
 
@@ -231,8 +231,8 @@ static fallible hear_question(struct conv *conv, struct run *run, const struct w
 
 	json_begin(&out, '{');
 	json_put_str(&out, "id", words->question);
-	copy(&out, words, "text");
-	copy(&out, words, "data");
+	hear_copy(&out, words, "text");
+	hear_copy(&out, words, "data");
 	json_end(&out, '}');
 	if (!buf_ok(&asked))
 		return OK;
@@ -247,7 +247,7 @@ static fallible hear_question(struct conv *conv, struct run *run, const struct w
 	buf_fmt(&more, "\"seq\":%llu,\"question\":%s", (unsigned long long)words->seq, run->asked);
 	runs_log(run, "question", buf_view(&more));
 	run->seq = words->seq;
-	acknowledge(conv, run, words->seq);
+	hear_acknowledge(conv, run, words->seq);
 	bell_ring(&conv->changed);
 	return OK;
 }
@@ -267,7 +267,7 @@ static void take_code(const struct json *error, char *room, size_t size)
 	room[code.len] = '\0';
 }
 
-static void take_result(struct run *run, const struct words *words)
+static void hear_take_result(struct run *run, const struct words *words)
 {
 	const struct json *error = json_get(words->tree, "error");
 	struct run_end end = {RUN_COMPLETED, NULL, NULL};
@@ -278,8 +278,8 @@ static void take_result(struct run *run, const struct words *words)
 
 	json_begin(&out, '{');
 	json_put_str(&out, "status", words->status);
-	copy(&out, words, "output");
-	copy(&out, words, "error");
+	hear_copy(&out, words, "output");
+	hear_copy(&out, words, "error");
 	json_end(&out, '}');
 	if (!str_is(words->status, "completed")) {
 		bool cut = str_is(words->status, "interrupted");
@@ -315,7 +315,7 @@ static fallible hear_result(struct conv *conv, struct run *run, const struct wor
 		hearing.event.kind = LEASE_RUN_FAILED;
 	else if (!str_is(words->status, "completed"))
 		hearing.event.kind = LEASE_RUN_CUT;
-	take_result(run, words);
+	hear_take_result(run, words);
 	hearing.event.error = run->message;
 	words_ack(&out, run, words->seq);
 	conv->used_ms = convs_now(conv->convs);
@@ -346,13 +346,13 @@ static fallible hear_of_run(struct conv *conv, const struct words *words)
 		stale(conv, words);
 		if (is_past(conv, words->run)) { // then it need not be said again
 			memcpy(past.id, words->run.at, LEASE_RUN_LEN);
-			acknowledge(conv, &past, words->seq);
+			hear_acknowledge(conv, &past, words->seq);
 		}
 		return OK;
 	}
 	conv->output_at = loop_now(conv->convs->loop);
 	if (words->seq <= run->seq) {
-		acknowledge(conv, run, words->seq);
+		hear_acknowledge(conv, run, words->seq);
 		return OK;
 	}
 	if (words->kind == WORDS_OUTPUT)
@@ -361,7 +361,7 @@ static fallible hear_of_run(struct conv *conv, const struct words *words)
 					     : hear_result(conv, run, words);
 }
 
-static fallible handle(struct conv *conv, const struct words *words)
+static fallible hear_handle(struct conv *conv, const struct words *words)
 {
 	conv->heard_at = loop_now(conv->convs->loop);
 	switch (words->kind) {
@@ -394,7 +394,7 @@ fallible hear_word(struct conv *conv, bool *out_did)
 	if (!words)
 		return OK;
 	*out_did = true;
-	TRY(handle(conv, words), "hear a runner");
+	TRY(hear_handle(conv, words), "hear a runner");
 	if (conv->talk == talk) // else it went with its words
 		link_done(talk);
 	return OK;

@@ -151,7 +151,7 @@ static fallible start_runner(struct conv *conv)
 }
 
 // The place is written down once it is known; without it the runner is found by its marks.
-static fallible launch(struct conv *conv)
+static fallible keeper_launch(struct conv *conv)
 {
 	struct err *err = start_runner(conv);
 
@@ -160,7 +160,7 @@ static fallible launch(struct conv *conv)
 	return book_commit(conv, &(struct book_change){.session = true, .lease = &conv->lease});
 }
 
-static fallible attach(struct conv *conv)
+static fallible keeper_attach(struct conv *conv)
 {
 	const struct seam *seam = conv->convs->seam;
 	struct seam_site site = conv_site(conv);
@@ -188,7 +188,7 @@ static fallible attach(struct conv *conv)
 	return OK;
 }
 
-static fallible recheck(struct conv *conv)
+static fallible keeper_recheck(struct conv *conv)
 {
 	struct hearing hearing = {.event = {.kind = LEASE_RECHECKED}};
 	auto_free struct seam_view *view = mem_new_of(struct seam_view);
@@ -200,7 +200,7 @@ static fallible recheck(struct conv *conv)
 	return keeper_hear(conv, &hearing);
 }
 
-static fallible act(struct conv *conv, unsigned todo)
+static fallible keeper_act(struct conv *conv, unsigned todo)
 {
 	if (todo & LEASE_DO_ALERT) {
 		conv->convs->alerts++;
@@ -211,11 +211,11 @@ static fallible act(struct conv *conv, unsigned todo)
 	if (todo & LEASE_DO_STOP)
 		attempt_start(conv);
 	if (todo & LEASE_DO_LAUNCH)
-		return launch(conv);
+		return keeper_launch(conv);
 	if (todo & LEASE_DO_ATTACH)
-		return attach(conv);
+		return keeper_attach(conv);
 	if (todo & LEASE_DO_LOOK)
-		return recheck(conv);
+		return keeper_recheck(conv);
 	return OK;
 }
 
@@ -249,8 +249,8 @@ static void bid_farewell(struct run *run)
 	runs_unlist(run);
 }
 
-static fallible commit(struct conv *conv, struct hearing *hearing, const struct lease *next,
-		       unsigned todo, struct run **out_lost)
+static fallible keeper_commit(struct conv *conv, struct hearing *hearing, const struct lease *next,
+			      unsigned todo, struct run **out_lost)
 {
 	struct run *lost = todo & LEASE_DO_FAIL_RUNS ? conv_running(conv) : NULL;
 	struct run_before before = {0};
@@ -320,7 +320,7 @@ fallible keeper_hear(struct conv *conv, struct hearing *hearing)
 	*was = conv->lease;
 	step = lease_hear(&conv->lease, &event, next);
 	if (step.changed || hearing->run)
-		TRY(commit(conv, hearing, next, step.todo, &lost), "keep the lease of %s",
+		TRY(keeper_commit(conv, hearing, next, step.todo, &lost), "keep the lease of %s",
 		    conv->id);
 	if (step.changed) {
 		tell_log(conv, was, &step);
@@ -339,7 +339,7 @@ fallible keeper_hear(struct conv *conv, struct hearing *hearing)
 	if (hearing->run)
 		bid_farewell(hearing->run);
 	bell_ring(&conv->changed);
-	return act(conv, step.todo);
+	return keeper_act(conv, step.todo);
 }
 
 fallible keeper_tell(struct conv *conv, enum lease_event_kind kind, const char *error)
@@ -351,7 +351,7 @@ fallible keeper_tell(struct conv *conv, enum lease_event_kind kind, const char *
 
 // ------------------------------------------------------------------------ what is to be done
 
-static fallible take_result(struct conv *conv, bool *out_did)
+static fallible keeper_take_result(struct conv *conv, bool *out_did)
 {
 	struct hearing hearing = {
 		.event = {.kind = LEASE_STOPPED,
@@ -379,7 +379,7 @@ static fallible pass_time(struct conv *conv, bool *out_did)
 }
 
 // A user's new run makes a quarantined lease be looked at once more; then it is refused.
-static fallible force(struct conv *conv)
+static fallible keeper_force(struct conv *conv)
 {
 	struct run *run;
 
@@ -404,7 +404,7 @@ static fallible force(struct conv *conv)
 	return OK;
 }
 
-static fallible want(struct conv *conv, bool *out_did)
+static fallible keeper_want(struct conv *conv, bool *out_did)
 {
 	struct run *run = conv_first(conv);
 	struct hearing hearing = {.event = {.kind = LEASE_WANTED}};
@@ -417,7 +417,7 @@ static fallible want(struct conv *conv, bool *out_did)
 		return OK;
 	if (state == LEASE_QUARANTINED) {
 		*out_did = conv->force;
-		return conv->force ? force(conv) : OK;
+		return conv->force ? keeper_force(conv) : OK;
 	}
 	if (state == LEASE_READY && conv->talk && conv->talk->greeted)
 		return hear_send_run(conv);
@@ -437,13 +437,13 @@ static fallible want(struct conv *conv, bool *out_did)
 
 // -------------------------------------------------------------------------------- turning
 
-static fallible turn(struct conv *conv, bool *out_did)
+static fallible keeper_turn(struct conv *conv, bool *out_did)
 {
 	if (!conv->reconciled) {
 		*out_did = true;
 		return reconcile(conv);
 	}
-	TRY(take_result(conv, out_did));
+	TRY(keeper_take_result(conv, out_did));
 	if (!*out_did)
 		wish_grant(conv, out_did);
 	if (!*out_did)
@@ -455,7 +455,7 @@ static fallible turn(struct conv *conv, bool *out_did)
 	if (!*out_did && conv->deleting)
 		TRY(remove_step(conv, out_did));
 	if (!*out_did)
-		TRY(want(conv, out_did));
+		TRY(keeper_want(conv, out_did));
 	return OK;
 }
 
@@ -465,7 +465,7 @@ static void least(int64_t *at, int64_t other)
 		*at = other;
 }
 
-static int64_t next_turn(const struct conv *conv)
+static int64_t keeper_next_turn(const struct conv *conv)
 {
 	int64_t now = loop_now(loop_of(conv)), at = supervise_next(conv);
 	int64_t due = lease_deadline(&conv->lease);
@@ -489,7 +489,7 @@ static void turn_on(struct conv *conv)
 		until = conv->retry_at;
 	} else {
 		conv->retry_at = 0;
-		err = turn(conv, &did);
+		err = keeper_turn(conv, &did);
 	}
 	if (err) {
 		log_event(LOG_WARN, "keeper.held_up", "session", conv->id, "trail", err_trail(err),
@@ -500,12 +500,12 @@ static void turn_on(struct conv *conv)
 	if (did)
 		return;
 	if (until == CLOCK_NEVER)
-		until = next_turn(conv);
+		until = keeper_next_turn(conv);
 	if (link_empty(&conv->wishes) && !conv->stopped.there)
 		err_free(bell_wait(&conv->wake, until));
 }
 
-static void keep(void *arg)
+static void keeper_keep(void *arg)
 {
 	struct conv *conv = arg;
 
@@ -524,5 +524,5 @@ void keeper_start(struct conv *conv)
 {
 	conv_hold(conv);
 	convs_begin(conv->convs);
-	conv->keeper = task_start(loop_of(conv), "keeper", keep, conv);
+	conv->keeper = task_start(loop_of(conv), "keeper", keeper_keep, conv);
 }

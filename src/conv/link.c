@@ -21,7 +21,7 @@ static void free_words(struct link_to *link)
 	}
 }
 
-static void let_go(struct link_to *link)
+static void link_let_go(struct link_to *link)
 {
 	if (--link->refs)
 		return;
@@ -32,7 +32,7 @@ static void let_go(struct link_to *link)
 	free(link);
 }
 
-static void shut(struct link_to *link, bool broken, const char *why)
+static void link_shut(struct link_to *link, bool broken, const char *why)
 {
 	if (link->closed)
 		return;
@@ -44,7 +44,7 @@ static void shut(struct link_to *link, bool broken, const char *why)
 		bell_ring(&link->conv->wake);
 }
 
-static void put(struct link_to *link, struct words *words)
+static void link_put(struct link_to *link, struct words *words)
 {
 	link_add(&link->heard, &words->link);
 	link->heard_count++;
@@ -62,12 +62,12 @@ static bool hear_line(struct link_to *link, struct str line)
 		return true;
 	err = words_read(line, &words);
 	if (!err) {
-		put(link, words);
+		link_put(link, words);
 		return true;
 	}
 	if (!link->greeted)
 		return true;
-	shut(link, true, err_message(err));
+	link_shut(link, true, err_message(err));
 	return false;
 }
 
@@ -109,19 +109,19 @@ static void read_on(void *arg)
 		auto_err err = stream_read(&link->stream, room, sizeof(room), CLOCK_NEVER, &got);
 
 		if (err || !got) {
-			shut(link, false, "the runner closed its dialogue");
+			link_shut(link, false, "the runner closed its dialogue");
 			break;
 		}
 		buf_add(&link->in, room, got);
 		if (!buf_ok(&link->in)) {
-			shut(link, true, "a runner's line is too long");
+			link_shut(link, true, "a runner's line is too long");
 			break;
 		}
 		if (!take_lines(link))
 			break;
 	}
 	link->reader = NULL;
-	let_go(link);
+	link_let_go(link);
 }
 
 static void write_on(void *arg)
@@ -138,12 +138,12 @@ static void write_on(void *arg)
 		else
 			err = bell_wait(&link->more, CLOCK_NEVER);
 		if (err) {
-			shut(link, false, "the runner takes no more words");
+			link_shut(link, false, "the runner takes no more words");
 			break;
 		}
 	}
 	link->writer = NULL;
-	let_go(link);
+	link_let_go(link);
 }
 
 fallible link_open(struct conv *conv, int fd, struct link_to **out)
@@ -185,7 +185,7 @@ void link_say(struct link_to *link, const struct buf *words)
 {
 	buf_str(&link->out, buf_view(words));
 	if (!buf_ok(&link->out))
-		shut(link, false, "the runner reads nothing");
+		link_shut(link, false, "the runner reads nothing");
 	bell_ring(&link->more);
 }
 
@@ -218,5 +218,5 @@ void link_drop_to(struct link_to *link)
 		task_cancel(link->reader);
 	if (link->writer)
 		task_cancel(link->writer);
-	let_go(link);
+	link_let_go(link);
 }

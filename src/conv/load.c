@@ -27,7 +27,7 @@ static void alert(const struct conv *conv, const char *what)
 
 // The id is the stored one. A record without one, written by an older version, gets what its own
 // owner gives, and keeps it.
-static bool place(struct conv *conv, const char *box)
+static bool load_place(struct conv *conv, const char *box)
 {
 	enum owner_kind kind;
 
@@ -79,7 +79,7 @@ static fallible load_sessions(struct convs *convs)
 		conv->lone = !whole; // nothing is launched for what cannot be read
 		if (!whole)
 			owner_directory(str_of(conv->key), conv->directory);
-		conv->derived = place(conv, rows[i].box);
+		conv->derived = load_place(conv, rows[i].box);
 		// Without a row of its own a lease is not "none": what was there is not known.
 		conv->lease.next_generation = (uint64_t)convs_now(convs);
 		conv_list(conv);
@@ -97,7 +97,7 @@ static struct conv *orphan(struct convs *convs, const struct store_conv *row, co
 	conv->born = conv->lone = conv->deleting = true;
 	conv->route.kind = OWNER_LEGACY; // whatever it is, its sandbox is not destroyed for it
 	owner_directory(str_of(conv->key), conv->directory);
-	place(conv, row->box);
+	load_place(conv, row->box);
 	conv_list(conv);
 	alert(conv, what);
 	return conv;
@@ -185,7 +185,7 @@ static void sort_runs(struct conv *conv)
 	}
 }
 
-static fallible load(struct convs *convs)
+static fallible load_load(struct convs *convs)
 {
 	TRY(slot_load(convs), "load routes");
 	TRY(load_sessions(convs), "load sessions");
@@ -229,7 +229,7 @@ fallible convs_open(const struct convs_options *options, struct convs **out)
 	convs->mono_base = clock_ms();
 	// Numbers of connections are never given twice, not even by another life.
 	convs->connections = (uint64_t)convs->wall_base;
-	err = load(convs);
+	err = load_load(convs);
 	if (err) {
 		convs_free(convs);
 		return err;
@@ -248,7 +248,7 @@ static bool is_forgotten(const struct conv *conv)
 	       age >= timer_ms(TIMER_RETENTION);
 }
 
-static void pass(struct convs *convs)
+static void load_pass(struct convs *convs)
 {
 	list_each (at, &convs->all) {
 		struct conv *conv = link_of(at, struct conv, link);
@@ -264,7 +264,7 @@ static void pass(struct convs *convs)
 	}
 }
 
-static bool is_busy(const struct convs *convs)
+static bool load_is_busy(const struct convs *convs)
 {
 	list_each (at, &convs->all)
 		if (link_of(at, struct conv, link)->lease.state != LEASE_NONE)
@@ -274,7 +274,7 @@ static bool is_busy(const struct convs *convs)
 
 static int64_t pause_ms(const struct convs *convs)
 {
-	int64_t pause = timer_ms(is_busy(convs) ? TIMER_MAINTAIN_BUSY : TIMER_MAINTAIN_IDLE);
+	int64_t pause = timer_ms(load_is_busy(convs) ? TIMER_MAINTAIN_BUSY : TIMER_MAINTAIN_IDLE);
 	int64_t retention = timer_ms(TIMER_RETENTION) / 4;
 
 	if (retention < pause)
@@ -291,7 +291,7 @@ static void maintain(void *arg)
 
 		if (err)
 			break;
-		pass(convs);
+		load_pass(convs);
 	}
 	convs->maintainer = NULL;
 	convs_end(convs);
@@ -309,7 +309,7 @@ static void keep_derived(struct conv *conv)
 }
 
 // A runner that nothing is written down about gets a lease, which finds it and has it stopped.
-static void take_in(const struct seam_site *at, void *of)
+static void load_take_in(const struct seam_site *at, void *of)
 {
 	struct convs *convs = of;
 	char key[CONV_KEY_MAX + 1];
@@ -331,7 +331,7 @@ static void take_in_strays(struct convs *convs)
 	const struct seam *seam = convs->seam;
 
 	while (seam->sessions && !convs->closing) {
-		auto_err err = seam->sessions(seam->arg, take_in, convs);
+		auto_err err = seam->sessions(seam->arg, load_take_in, convs);
 
 		if (!err)
 			return;
@@ -339,7 +339,7 @@ static void take_in_strays(struct convs *convs)
 	}
 }
 
-static void begin(void *arg)
+static void load_begin(void *arg)
 {
 	struct convs *convs = arg;
 
@@ -362,7 +362,7 @@ void convs_start(struct convs *convs)
 {
 	convs_begin(convs);
 	convs_begin(convs);
-	task_start(convs->loop, "convs.start", begin, convs);
+	task_start(convs->loop, "convs.start", load_begin, convs);
 	convs->maintainer = task_start(convs->loop, "convs.maintain", maintain, convs);
 }
 

@@ -18,8 +18,8 @@ static const struct run *living(const struct conv *conv, const char *id)
 	return NULL;
 }
 
-static void show(struct json_out *out, struct conv *conv, const struct who *who,
-		 const struct store_conv *row)
+static void conv_page_show(struct json_out *out, struct conv *conv, const struct who *who,
+			   const struct store_conv *row)
 {
 	const struct run *run = living(conv, row->id);
 	struct run *past;
@@ -53,7 +53,7 @@ fallible conv_write_runs(struct conv *conv, const struct who *who, struct str af
 		TRY(store_conv_runs_page(conv->convs->store, conv->key, last, want, arena, &rows,
 					 &got));
 		for (size_t i = 0; i < got; i++)
-			show(out, conv, who, &rows[i]);
+			conv_page_show(out, conv, who, &rows[i]);
 		count += got;
 		if (got) {
 			free(last);

@@ -9,7 +9,7 @@
 #include "conv/inner.h"
 #include "conv/runs.h"
 
-static fallible begin_stop(struct conv *conv)
+static fallible remove_begin_stop(struct conv *conv)
 {
 	struct hearing hearing = {
 		.event = {.kind = LEASE_STOP, .reason = LEASE_FOR_SESSION_DELETE},
@@ -20,7 +20,7 @@ static fallible begin_stop(struct conv *conv)
 }
 
 // Tried once, whatever comes of it: the outcome is written down before the try.
-static fallible force(struct conv *conv)
+static fallible remove_force(struct conv *conv)
 {
 	const struct seam *seam = conv->convs->seam;
 	struct seam_site site = conv_site(conv);
@@ -70,14 +70,14 @@ fallible remove_step(struct conv *conv, bool *out_did)
 		if (conv->forced || !is_alone(conv))
 			return OK;
 		*out_did = true;
-		return force(conv);
+		return remove_force(conv);
 	case LEASE_NONE:
 		*out_did = true;
 		// What nothing was ever launched for has nothing that could be left.
 		return conv->swept || conv->lease.next_generation == 1 ? purge(conv)
-								       : begin_stop(conv);
+								       : remove_begin_stop(conv);
 	default:
 		*out_did = true;
-		return begin_stop(conv);
+		return remove_begin_stop(conv);
 	}
 }

@@ -157,8 +157,8 @@ static void put_ms(struct json_out *out, const char *key, int64_t ms)
 		json_add_null(out);
 }
 
-static void put_head(struct json_out *out, const struct run *run, const struct who *who,
-		     enum run_state state)
+static void runs_put_head(struct json_out *out, const struct run *run, const struct who *who,
+			  enum run_state state)
 {
 	json_put_text(out, "id", run->id);
 	json_put_text(out, "session", conv_name(run->conv, who));
@@ -171,7 +171,7 @@ static void put_head(struct json_out *out, const struct run *run, const struct w
 	put_ms(out, "generation", (int64_t)run->generation);
 }
 
-static void put_error(struct json_out *out, const struct run *run, enum run_state state)
+static void runs_put_error(struct json_out *out, const struct run *run, enum run_state state)
 {
 	json_key(out, "error");
 	if (state >= RUN_COMPLETED && run->code[0]) {
@@ -189,7 +189,7 @@ void runs_write(struct json_out *out, const struct run *run, const struct who *w
 	enum run_state state = run->unsure ? run->told : run->state;
 
 	json_begin(out, '{');
-	put_head(out, run, who, state);
+	runs_put_head(out, run, who, state);
 	json_key(out, "question");
 	if (run->question[0] && run->asked)
 		json_add_raw(out, str_of(run->asked));
@@ -200,7 +200,7 @@ void runs_write(struct json_out *out, const struct run *run, const struct who *w
 		json_add_raw(out, run->result);
 	else
 		json_add_null(out);
-	put_error(out, run, state);
+	runs_put_error(out, run, state);
 	json_end(out, '}');
 }
 
@@ -209,8 +209,8 @@ void runs_write_brief(struct json_out *out, const struct run *run, const struct 
 	enum run_state state = run->unsure ? run->told : run->state;
 
 	json_begin(out, '{');
-	put_head(out, run, who, state);
-	put_error(out, run, state);
+	runs_put_head(out, run, who, state);
+	runs_put_error(out, run, state);
 	json_end(out, '}');
 }
 
@@ -368,7 +368,7 @@ static fallible mark_cut(struct run *run, struct tape *log)
 	return OK;
 }
 
-static fallible put_line(struct run *run, struct tape *log, const struct buf *line)
+static fallible runs_put_line(struct run *run, struct tape *log, const struct buf *line)
 {
 	TRY(mark_cut(run, log));
 	if (buf_ok(line))
@@ -381,7 +381,7 @@ static fallible put_line(struct run *run, struct tape *log, const struct buf *li
 
 // A log that could not be written is closed: whoever reads it comes again, and the next line opens
 // it anew behind its last whole one.
-static fallible add_line(struct run *run, const struct buf *line)
+static fallible runs_add_line(struct run *run, const struct buf *line)
 {
 	struct err *err = OK;
 	auto_tape log = NULL; // another's failure may close it meanwhile
@@ -392,7 +392,7 @@ static fallible add_line(struct run *run, const struct buf *line)
 		tape_hold(log);
 	}
 	if (!err)
-		err = put_line(run, log, line);
+		err = runs_put_line(run, log, line);
 	if (!err)
 		return OK;
 	log_event(LOG_WARN, "run.log", "session", run->conv->id, "run", run->id, "trail",
@@ -420,7 +420,7 @@ fallible runs_log_line(struct run *run, const char *type, struct str more)
 	}
 	json_end(&out, '}');
 	buf_char(&line, '\n');
-	return add_line(run, &line);
+	return runs_add_line(run, &line);
 }
 
 void runs_log(struct run *run, const char *type, struct str more)
@@ -493,7 +493,7 @@ static fallible finish_log(struct conv *conv, const char *id, struct tape *tape)
 	return OK;
 }
 
-static struct run *find(const struct conv *conv, struct str id)
+static struct run *runs_find(const struct conv *conv, struct str id)
 {
 	list_each (at, &conv->runs) {
 		struct run *run = link_of(at, struct run, link);
@@ -513,7 +513,7 @@ fallible runs_log_open(struct conv *conv, struct str id, struct tape **out)
 	struct run *run;
 	struct err *err;
 
-	while ((run = find(conv, id)) && run->opening)
+	while ((run = runs_find(conv, id)) && run->opening)
 		TRY(bell_wait(&conv->changed, CLOCK_NEVER));
 	if (run) {
 		TRY(runs_log_resume(run));

@@ -69,7 +69,7 @@ static fallible make_box(const struct site *site, const struct seam_site *at)
 }
 
 // Two conversations of one owner may want it at the same time: the other's making is waited for.
-static fallible settle(const struct site *site, const struct seam_site *at)
+static fallible conv_site_settle(const struct site *site, const struct seam_site *at)
 {
 	struct loop *loop = site->options.fleet->loop;
 	int64_t deadline = loop_now(loop) + timer_ms(TIMER_WORKSPACE);
@@ -96,7 +96,7 @@ static fallible provision(void *arg, const struct seam_site *at, bool *out_cold)
 	auto_visit visit_ = {0};
 	struct entry *entry;
 
-	TRY(settle(site, at));
+	TRY(conv_site_settle(site, at));
 	entry = site_entry(site, at);
 	if (entry && entry->record.state == STATE_FAILED && entry->record.ephemeral) {
 		TRY(life_delete(site->options.fleet, &who, str_of(at->sandbox), true),
@@ -109,7 +109,7 @@ static fallible provision(void *arg, const struct seam_site *at, bool *out_cold)
 
 		if (err && err_kind(err) == ERR_CONFLICT) { // somebody was faster
 			err_free(err);
-			err = settle(site, at);
+			err = conv_site_settle(site, at);
 		}
 		TRY(err);
 	}
@@ -123,7 +123,7 @@ static fallible make_directory(const struct files *files, const char *above, con
 	return files_mkdir(files, path, true, 0755);
 }
 
-static fallible prepare(void *arg, const struct seam_site *at)
+static fallible conv_site_prepare(void *arg, const struct seam_site *at)
 {
 	const struct site *site = arg;
 	auto_visit visit_ = {0};
@@ -153,7 +153,7 @@ fallible site_remove(const struct files *files, const char *above, const char *n
 }
 
 // What people work with there beside the runner ends with the session.
-static fallible end_terminal(const struct visit *visit, const char *id, int64_t deadline)
+static fallible conv_site_end_terminal(const struct visit *visit, const char *id, int64_t deadline)
 {
 	auto_term term = term_find(visit->box, str_of(id));
 	struct exec_result result;
@@ -168,7 +168,7 @@ static fallible end_terminal(const struct visit *visit, const char *id, int64_t 
 	return OK;
 }
 
-static fallible forget(void *arg, const struct seam_site *at, enum seam_end end)
+static fallible conv_site_forget(void *arg, const struct seam_site *at, enum seam_end end)
 {
 	const struct site *site = arg;
 	struct who who = who_of(at);
@@ -190,12 +190,12 @@ static fallible forget(void *arg, const struct seam_site *at, enum seam_end end)
 	if (err || end == SEAM_END_SANDBOX)
 		return err;
 	files = site_files(&visit_, TIMER_WORKSPACE);
-	TRY(end_terminal(&visit_, at->directory, files.deadline));
+	TRY(conv_site_end_terminal(&visit_, at->directory, files.deadline));
 	TRY(site_remove(&files, WORKSPACE, at->directory));
 	return site_remove(&files, HOMES, at->directory);
 }
 
-static void keep_alive(void *arg, const struct seam_site *at)
+static void conv_site_keep_alive(void *arg, const struct seam_site *at)
 {
 	const struct site *site = arg;
 	struct entry *entry = site_entry(site, at);
@@ -243,8 +243,8 @@ static void mark(struct pairs *env, const struct seam_site *at, const struct sea
 	pairs_set(env, STR(DISCOVER_GENERATION), str_of(generation));
 }
 
-static fallible start(const struct visit *visit, const struct seam_site *at,
-		      const struct seam_launch *what, struct proc **out)
+static fallible conv_site_start(const struct visit *visit, const struct seam_site *at,
+				const struct seam_launch *what, struct proc **out)
 {
 	auto_pairs env = {0};
 	auto_outfit outfit = {0};
@@ -278,8 +278,9 @@ static uint64_t program_of(const struct visit *visit, const char *path)
 	return (stat.inode * 31 + stat.size * 7 + (uint64_t)stat.mtime_us) & ((1ull << 52) - 1);
 }
 
-static fallible launch(void *arg, const struct seam_site *at, const struct seam_launch *what,
-		       struct lease_place *out_place, int *out_fd)
+static fallible conv_site_launch(void *arg, const struct seam_site *at,
+				 const struct seam_launch *what, struct lease_place *out_place,
+				 int *out_fd)
 {
 	const struct site *site = arg;
 	struct lease_place place = {0};
@@ -289,7 +290,7 @@ static fallible launch(void *arg, const struct seam_site *at, const struct seam_
 	int fd;
 
 	TRY(site_visit(site, at, &visit_));
-	TRY(start(&visit_, at, what, &proc));
+	TRY(conv_site_start(&visit_, at, what, &proc));
 	snprintf(place.sandbox, sizeof(place.sandbox), "%s", at->sandbox);
 	snprintf(place.boot, sizeof(place.boot), "%s", site->options.boot);
 	place.leaf = proc_leaf(proc);
@@ -325,8 +326,8 @@ fallible site_find_proc(const struct site *site, const struct seam_site *at,
 	return *out ? OK : absent();
 }
 
-static fallible attach(void *arg, const struct seam_site *at, const struct lease *lease,
-		       int *out_fd)
+static fallible conv_site_attach(void *arg, const struct seam_site *at, const struct lease *lease,
+				 int *out_fd)
 {
 	auto_visit visit_ = {0};
 	auto_proc proc = NULL;
@@ -340,7 +341,7 @@ static fallible attach(void *arg, const struct seam_site *at, const struct lease
 	return OK;
 }
 
-static fallible dial(void *arg, const struct seam_site *at, uint16_t port, int *out_fd)
+static fallible conv_site_dial(void *arg, const struct seam_site *at, uint16_t port, int *out_fd)
 {
 	auto_visit visit_ = {0};
 	struct files files;
@@ -440,8 +441,8 @@ static void look_inside(const struct site *site, const struct seam_site *at,
 	check_program(&visit_, lease, out);
 }
 
-static void look(void *arg, const struct seam_site *at, const struct lease *lease,
-		 struct seam_view *out)
+static void conv_site_look(void *arg, const struct seam_site *at, const struct lease *lease,
+			   struct seam_view *out)
 {
 	const struct site *site = arg;
 	const struct fleet *fleet = site->options.fleet;
@@ -479,7 +480,7 @@ static void look(void *arg, const struct seam_site *at, const struct lease *leas
 	}
 }
 
-static void sweep(const struct visit *visit, uint32_t leaf, int signal)
+static void conv_site_sweep(const struct visit *visit, uint32_t leaf, int signal)
 {
 	struct files files = site_files(visit, TIMER_INSPECTION);
 	uint32_t count = 0;
@@ -490,8 +491,8 @@ static void sweep(const struct visit *visit, uint32_t leaf, int signal)
 
 // By the sandbox's own process for the whole cgroup, by its cgroup for the kernel's kill: nothing
 // that forks outruns that.
-static void end(void *arg, const struct seam_site *at, const struct lease *lease,
-		const struct seam_view *seen, bool force)
+static void conv_site_end(void *arg, const struct seam_site *at, const struct lease *lease,
+			  const struct seam_view *seen, bool force)
 {
 	const struct site *site = arg;
 	struct entry *entry = site_entry(site, at);
@@ -509,7 +510,7 @@ static void end(void *arg, const struct seam_site *at, const struct lease *lease
 		err_free(proc_signal(proc, SIGKILL));
 	for (size_t i = 0; i < seen->count; i++) {
 		for (int round = 0; round < (force ? SWEEPS : 1); round++)
-			sweep(&visit_, seen->found[i].leaf, force ? SIGKILL : SIGTERM);
+			conv_site_sweep(&visit_, seen->found[i].leaf, force ? SIGKILL : SIGTERM);
 	}
 }
 
@@ -523,17 +524,17 @@ struct site *site_new(const struct site_options *options)
 	site->seam = (struct seam){
 		.arg = site,
 		.provision = provision,
-		.prepare = prepare,
-		.launch = launch,
-		.attach = attach,
-		.dial = dial,
-		.look = look,
-		.end = end,
+		.prepare = conv_site_prepare,
+		.launch = conv_site_launch,
+		.attach = conv_site_attach,
+		.dial = conv_site_dial,
+		.look = conv_site_look,
+		.end = conv_site_end,
 		.lives = lives,
-		.keep_alive = keep_alive,
+		.keep_alive = conv_site_keep_alive,
 		.capacity = site_capacity,
 		.clean = site_clean,
-		.forget = forget,
+		.forget = conv_site_forget,
 		.sessions = site_sessions,
 		.logs = site_logs,
 	};

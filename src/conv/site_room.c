@@ -130,7 +130,7 @@ static void note_used(const char *name, void *of)
 	add_name(&cleaning->used, &cleaning->used_count, name);
 }
 
-static bool is_named(const struct cleaning *cleaning, const char *name)
+static bool site_room_is_named(const struct cleaning *cleaning, const char *name)
 {
 	for (size_t i = 0; i < cleaning->used_count; i++)
 		if (strcmp(cleaning->used[i], name) == 0)
@@ -166,7 +166,7 @@ static fallible find_stale(const struct files *files, struct cleaning *cleaning,
 		snprintf(name, sizeof(name), STR_FMT, STR_ARG(entry.path));
 		age_us = now_us - entry.stat.mtime_us;
 		if (entry.stat.mtime_us <= 0 || age_us < timer_ms(TIMER_STALE_DIRECTORY) * 1000 ||
-		    is_named(cleaning, name) || is_used(name, of))
+		    site_room_is_named(cleaning, name) || is_used(name, of))
 			out->skipped++;
 		else
 			add_name(&cleaning->stale, &cleaning->stale_count, name);

@@ -29,7 +29,7 @@ static struct wedge *find(struct convs *convs, const char *box)
 	return map_get(convs->routes, str_of(box));
 }
 
-static struct wedge *get(struct convs *convs, const char *box)
+static struct wedge *slot_get(struct convs *convs, const char *box)
 {
 	struct wedge *wedge = find(convs, box);
 
@@ -42,7 +42,7 @@ static struct wedge *get(struct convs *convs, const char *box)
 	return wedge;
 }
 
-static fallible store(const struct wedge *wedge)
+static fallible slot_store(const struct wedge *wedge)
 {
 	char name[sizeof(PREFIX) + ID_BOX_LEN], value[64];
 
@@ -51,7 +51,7 @@ static fallible store(const struct wedge *wedge)
 	return store_kv_put(wedge->convs->store, name, str_of(value));
 }
 
-static void publish(void *arg)
+static void slot_publish(void *arg)
 {
 	static const enum timer_name steps[] = {TIMER_SLOT_RETRY_1, TIMER_SLOT_RETRY_2,
 						TIMER_SLOT_RETRY_3};
@@ -62,7 +62,7 @@ static void publish(void *arg)
 		auto_err err = faults_meet(FAULT_PERSIST, wedge->box);
 
 		if (!err)
-			err = store(wedge);
+			err = slot_store(wedge);
 		if (!err || i == 3) {
 			log_event(err ? LOG_ERROR : LOG_WARN, "route.timeouts", "sandbox",
 				  wedge->box, "wedged",
@@ -88,7 +88,7 @@ void slot_looking(struct conv *conv)
 	if (!wedge || !is_shared(conv) || wedge->timeouts != TIMEOUTS_MAX - 1 || wedge->since_ms)
 		return;
 	wedge->since_ms = convs_now(conv->convs);
-	err_free(store(wedge));
+	err_free(slot_store(wedge));
 }
 
 void slot_looked(struct conv *conv, bool timed_out)
@@ -97,7 +97,7 @@ void slot_looked(struct conv *conv, bool timed_out)
 
 	if (!is_shared(conv) || (!wedge && !timed_out))
 		return;
-	wedge = get(conv->convs, conv->box);
+	wedge = slot_get(conv->convs, conv->box);
 	if (wedge->timeouts >= TIMEOUTS_MAX)
 		return;
 	wedge->since_ms = 0;
@@ -111,7 +111,7 @@ void slot_looked(struct conv *conv, bool timed_out)
 	if (!wedge->publishing) {
 		wedge->publishing = true;
 		convs_begin(conv->convs);
-		task_start(conv->convs->loop, "route.publish", publish, wedge);
+		task_start(conv->convs->loop, "route.publish", slot_publish, wedge);
 	}
 }
 
@@ -141,7 +141,7 @@ fallible slot_load(struct convs *convs)
 
 		if (!owner_is_id(str_of(box), NULL))
 			continue;
-		wedge = get(convs, box);
+		wedge = slot_get(convs, box);
 		wedge->timeouts = (uint32_t)strtoul(rest, &rest, 10);
 		wedge->since_ms = strtoll(rest, NULL, 10);
 		if (wedge->since_ms &&

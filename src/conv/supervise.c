@@ -92,8 +92,8 @@ int64_t supervise_next(const struct conv *conv)
 	return CLOCK_NEVER;
 }
 
-static fallible fail(struct conv *conv, enum lease_event_kind kind, const char *code,
-		     const char *message)
+static fallible supervise_fail(struct conv *conv, enum lease_event_kind kind, const char *code,
+			       const char *message)
 {
 	struct hearing hearing = {
 		.event = {.kind = kind, .error = code},
@@ -163,17 +163,18 @@ static fallible see_to_connection(struct conv *conv, struct run *run, bool *out_
 
 	*out_did = true;
 	if (conv->talk && conv->talk->broken)
-		return fail(conv, LEASE_RUN_FAILED, "runner_protocol_error", conv->talk->why);
+		return supervise_fail(conv, LEASE_RUN_FAILED, "runner_protocol_error",
+				      conv->talk->why);
 	if (closed && !seam->lives(seam->arg, &site, &conv->lease))
-		return fail(conv, LEASE_SICK,
-			    run->active || run->seq ? "runner_error_after_activity"
-						    : "runner_error_before_activity",
-			    "the runner ended without a result");
+		return supervise_fail(conv, LEASE_SICK,
+				      run->active || run->seq ? "runner_error_after_activity"
+							      : "runner_error_before_activity",
+				      "the runner ended without a result");
 	if (!run->grace_ms)
 		return begin_grace(conv, run);
 	if (convs_now(conv->convs) >= run->grace_ms)
-		return fail(conv, LEASE_SICK, "runner_disconnected",
-			    "the runner did not come back");
+		return supervise_fail(conv, LEASE_SICK, "runner_disconnected",
+				      "the runner did not come back");
 	if (closed && conv->port)
 		dial_again(conv);
 	// What is left is to wait, in small steps while somebody is being dialled.
@@ -193,21 +194,22 @@ static void ping(struct conv *conv)
 	link_say(conv->talk, &words);
 }
 
-static fallible watch(struct conv *conv, struct run *run, bool *out_did)
+static fallible supervise_watch(struct conv *conv, struct run *run, bool *out_did)
 {
 	int64_t now = now_of(conv);
 	int64_t sign = conv->output_at > conv->heard_at ? conv->output_at : conv->heard_at;
 
 	*out_did = true;
 	if (conv->pinged_at && now >= conv->pinged_at + timer_ms(TIMER_PONG))
-		return fail(conv, LEASE_SICK, "runner_ping_timeout",
-			    "the runner did not answer a ping");
+		return supervise_fail(conv, LEASE_SICK, "runner_ping_timeout",
+				      "the runner did not answer a ping");
 	if (!run->question[0] && now >= conv->output_at + timer_ms(TIMER_NO_OUTPUT))
-		return fail(conv, LEASE_SICK, "runner_no_output", "the run was silent too long");
+		return supervise_fail(conv, LEASE_SICK, "runner_no_output",
+				      "the run was silent too long");
 	if (now >= stuck_at(conv, run)) {
 		conv->stuck = true;
-		return fail(conv, LEASE_SICK, "stuck",
-			    "the run took too long, and its runner sends no heartbeats");
+		return supervise_fail(conv, LEASE_SICK, "stuck",
+				      "the run took too long, and its runner sends no heartbeats");
 	}
 	if (!conv->pinged_at && now >= sign + timer_ms(TIMER_PING)) {
 		ping(conv);
@@ -243,14 +245,15 @@ fallible supervise(struct conv *conv, bool *out_did)
 		return watch_idle(conv, out_did);
 	if (run->deadline_ms && convs_now(conv->convs) >= run->deadline_ms) {
 		*out_did = true;
-		return fail(conv, LEASE_RUN_FAILED, "timeout", "the run took too long");
+		return supervise_fail(conv, LEASE_RUN_FAILED, "timeout", "the run took too long");
 	}
 	if (conv->destroyed) {
 		*out_did = true;
-		TRY(fail(conv, LEASE_SICK, "sandbox_destroyed", "its sandbox had to be rebuilt"));
+		TRY(supervise_fail(conv, LEASE_SICK, "sandbox_destroyed",
+				   "its sandbox had to be rebuilt"));
 		conv->destroyed = false;
 		return OK;
 	}
-	return is_connected(conv) ? watch(conv, run, out_did)
+	return is_connected(conv) ? supervise_watch(conv, run, out_did)
 				  : see_to_connection(conv, run, out_did);
 }

@@ -138,7 +138,7 @@ static void alias_key(const struct conv *conv, size_t i, struct buf *out)
 	conv_alias_key(conv->tenant, &owner, str_of(conv->aliases[i]), out);
 }
 
-static struct conv_share *share_of(struct convs *convs, const char *tenant)
+static struct conv_share *conv_table_share_of(struct convs *convs, const char *tenant)
 {
 	struct str name = tenant[0] ? str_of(tenant) : STR(" "); // no tenant is called so
 	struct conv_share *share = map_get(convs->shares, name);
@@ -162,7 +162,7 @@ bool conv_list(struct conv *conv)
 		alias_key(conv, i, &key);
 		map_put(convs->by_alias, buf_view(&key), conv);
 	}
-	conv->share = share_of(convs, conv->tenant);
+	conv->share = conv_table_share_of(convs, conv->tenant);
 	logs_open(conv);
 	conv->listed = true;
 	link_add(&convs->all, &conv->link);
@@ -247,7 +247,7 @@ struct conv_refusal convs_refusal(const struct convs *convs)
 
 // ------------------------------------------------------------------------------- shown
 
-static void put_number(struct json_out *out, const char *key, int64_t value)
+static void conv_table_put_number(struct json_out *out, const char *key, int64_t value)
 {
 	json_key(out, key);
 	if (value)
@@ -266,13 +266,13 @@ static void write_lease(struct json_out *out, const struct lease *lease)
 	json_begin(out, '{');
 	json_put_text(out, "state", lease_state_word(lease->state));
 	json_put_text(out, "instance_id", or_null(lease->instance));
-	put_number(out, "generation", (int64_t)lease->generation);
-	put_number(out, "deadline_at", lease_deadline(lease));
+	conv_table_put_number(out, "generation", (int64_t)lease->generation);
+	conv_table_put_number(out, "deadline_at", lease_deadline(lease));
 	json_put_text(out, "reason", or_null(lease_reason_word(lease->reason)));
 	json_put_int(out, "attempts", lease->attempts);
 	json_put_text(out, "attempt_id", or_null(lease->attempt));
 	json_put_text(out, "last_error", or_null(lease->error));
-	put_number(out, "pid", lease->place.pid);
+	conv_table_put_number(out, "pid", lease->place.pid);
 	json_key(out, "leaf");
 	if (lease->place.leaf)
 		json_add_int(out, lease->place.leaf - 1);

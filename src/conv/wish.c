@@ -9,7 +9,7 @@
 #include "conv/link.h"
 #include "conv/runs.h"
 
-static fallible answer(struct conv *conv, struct wish *wish)
+static fallible wish_answer(struct conv *conv, struct wish *wish)
 {
 	struct run *run = conv_running(conv);
 	struct run_before before;
@@ -38,7 +38,7 @@ static fallible answer(struct conv *conv, struct wish *wish)
 	return OK;
 }
 
-static fallible interrupt(struct conv *conv)
+static fallible wish_interrupt(struct conv *conv)
 {
 	struct run *running = conv_running(conv), *first = conv_first(conv);
 	struct hearing hearing = {
@@ -91,7 +91,7 @@ static fallible stop_for(struct conv *conv, enum lease_reason reason)
 
 // Not while something of the session is being ended, nor once its own end was asked for: what the
 // deletion has removed must not be made again.
-static fallible enter(struct conv *conv)
+static fallible wish_enter(struct conv *conv)
 {
 	if (conv->deleting)
 		return conv_absent(str_of(conv->id));
@@ -118,16 +118,16 @@ void wish_grant(struct conv *conv, bool *out_did)
 	link_drop(&wish->link);
 	switch (wish->kind) {
 	case WISH_INTERRUPT:
-		wish->err = interrupt(conv);
+		wish->err = wish_interrupt(conv);
 		break;
 	case WISH_ANSWER:
-		wish->err = answer(conv, wish);
+		wish->err = wish_answer(conv, wish);
 		break;
 	case WISH_DELETE:
 		wish->err = intend_deletion(conv);
 		break;
 	case WISH_ENTER:
-		wish->err = enter(conv);
+		wish->err = wish_enter(conv);
 		break;
 	case WISH_STOP:
 		wish->err = stop_for(conv, wish->reason);

@@ -55,7 +55,7 @@ static fallible read_hello(const struct json *tree, struct words *out)
 	return OK;
 }
 
-static fallible read_run(const struct json *tree, struct words *out)
+static fallible conv_words_read_run(const struct json *tree, struct words *out)
 {
 	TRY(want(out->run, "run", LEASE_RUN_LEN));
 	TRY(json_u64(json_get(tree, "run_generation"), "run_generation", 0, NUMBER_MAX,
@@ -90,7 +90,7 @@ static fallible read_fields(const struct json *tree, struct words *out)
 	case WORDS_HEARTBEAT:
 		return OK;
 	default:
-		return read_run(tree, out);
+		return conv_words_read_run(tree, out);
 	}
 }
 
@@ -115,7 +115,7 @@ fallible words_read(struct str line, struct words **out)
 
 // ------------------------------------------------------------------------------- saying
 
-static struct json_out begin(struct buf *out, const char *type)
+static struct json_out conv_words_begin(struct buf *out, const char *type)
 {
 	struct json_out json = json_to(out);
 
@@ -142,7 +142,7 @@ void words_attach(struct buf *out, const struct conv *conv, uint64_t connection,
 	struct json_out json;
 
 	buf_char(out, '\n');
-	json = begin(out, "attach");
+	json = conv_words_begin(out, "attach");
 	json_put_int(&json, "protocol", WORDS_PROTOCOL);
 	json_put_text(&json, "session", conv->id);
 	json_put_text(&json, "instance", conv->lease.instance);
@@ -154,7 +154,7 @@ void words_attach(struct buf *out, const struct conv *conv, uint64_t connection,
 
 void words_run(struct buf *out, const struct run *run, uint64_t connection)
 {
-	struct json_out json = begin(out, "run");
+	struct json_out json = conv_words_begin(out, "run");
 
 	put_fence(&json, run);
 	json_put_int(&json, "connection", (int64_t)connection);
@@ -168,7 +168,7 @@ void words_run(struct buf *out, const struct run *run, uint64_t connection)
 
 void words_ack(struct buf *out, const struct run *run, uint64_t seq)
 {
-	struct json_out json = begin(out, "ack");
+	struct json_out json = conv_words_begin(out, "ack");
 
 	json_put_text(&json, "run", run->id);
 	json_put_int(&json, "seq", (int64_t)seq);
@@ -177,7 +177,7 @@ void words_ack(struct buf *out, const struct run *run, uint64_t seq)
 
 void words_ping(struct buf *out, uint64_t number)
 {
-	struct json_out json = begin(out, "ping");
+	struct json_out json = conv_words_begin(out, "ping");
 
 	json_put_int(&json, "number", (int64_t)number);
 	end(out, &json);
@@ -185,7 +185,7 @@ void words_ping(struct buf *out, uint64_t number)
 
 void words_interrupt(struct buf *out, const struct run *run)
 {
-	struct json_out json = begin(out, "interrupt");
+	struct json_out json = conv_words_begin(out, "interrupt");
 
 	put_fence(&json, run);
 	end(out, &json);
@@ -193,7 +193,7 @@ void words_interrupt(struct buf *out, const struct run *run)
 
 void words_answer(struct buf *out, const struct run *run, struct str question, struct str answer)
 {
-	struct json_out json = begin(out, "answer");
+	struct json_out json = conv_words_begin(out, "answer");
 
 	put_fence(&json, run);
 	json_put_str(&json, "question", question);

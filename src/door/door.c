@@ -14,7 +14,7 @@
 #define JSON_BODY_MAX (1 << 20)
 #define NAME_MAX_BYTES 128
 
-static bool is_name(struct str text)
+static bool door_is_name(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if (!isalnum((unsigned char)text.at[i]) && !memchr("-_.", text.at[i], 3))
@@ -28,7 +28,7 @@ static void name_request(struct http *x)
 	struct str asked = http_field(x, "X-Request-Id");
 
 	x->trace = str_of(arena_dup(x->arena, x->trace.at, x->trace.len));
-	http_set(x, "X-Request-Id", is_name(asked) ? asked : str_of(x->id));
+	http_set(x, "X-Request-Id", door_is_name(asked) ? asked : str_of(x->id));
 	http_set(x, "X-Trace-Id", x->trace);
 }
 
@@ -52,7 +52,7 @@ void door_begin(struct http *x, const char *target)
 		ledger_begin(x->answering_arg, x, target);
 }
 
-static fallible handle(struct http *x, const struct route *route)
+static fallible door_handle(struct http *x, const struct route *route)
 {
 	struct door *door = door_of(x);
 	const struct who *who = x->guest;
@@ -71,7 +71,7 @@ static fallible handle(struct http *x, const struct route *route)
 // The operator has most of it, if need be; a tenant as much as it leaves.
 #define OPERATOR_WEIGHT 7
 
-static struct share *share_of(const struct http *x)
+static struct share *door_share_of(const struct http *x)
 {
 	const struct who *who = x->guest;
 	struct door *door = door_of(x);
@@ -82,9 +82,9 @@ static struct share *share_of(const struct http *x)
 }
 
 // It is under way until serve_by() has done with it.
-static fallible enter(struct http *x)
+static fallible door_enter(struct http *x)
 {
-	struct share *share = share_of(x);
+	struct share *share = door_share_of(x);
 	struct door *door = door_of(x);
 
 	if (!share)
@@ -94,7 +94,7 @@ static fallible enter(struct http *x)
 	return OK;
 }
 
-static fallible walk(struct http *x)
+static fallible door_walk(struct http *x)
 {
 	struct door *door = door_of(x);
 	const struct route *route = NULL;
@@ -113,9 +113,9 @@ static fallible walk(struct http *x)
 		return guard_strike(door->guard, x);
 	if (lost)
 		return take_ptr(lost);
-	TRY(enter(x));
+	TRY(door_enter(x));
 	TRY(ask_known(door, route));
-	return handle(x, route);
+	return door_handle(x, route);
 }
 
 // A path that pass_take() did not know for one of its own may hold the credential all the same, by
@@ -128,7 +128,7 @@ static void hide_pass(char *path)
 	}
 }
 
-static void note(const struct http *x, int64_t began_us)
+static void door_note(const struct http *x, int64_t began_us)
 {
 	bool often = str_is(x->head.method, "GET") ||
 		     (x->route && strstr(x->route->pattern, "{id}/api/"));
@@ -156,11 +156,11 @@ static fallible walk_inside(struct http *x)
 {
 	const struct route *route = NULL;
 
-	hoard_join(&x->hoard, share_of(x));
+	hoard_join(&x->hoard, door_share_of(x));
 	TRY(router_find(door_of(x)->routes, x, &route));
 	x->route = route;
 	TRY(ask_known(door_of(x), route));
-	return handle(x, route);
+	return door_handle(x, route);
 }
 
 // A request under way, and the key that let it in.
@@ -207,15 +207,15 @@ static void serve_by(struct http *x, route_fn *way_in)
 		link_drop(&here.link);
 	if (err)
 		fail_answer(x, err, NULL);
-	if (way_in == walk && x->hoard.share)
+	if (way_in == door_walk && x->hoard.share)
 		share_leave(door->shares, x->hoard.share);
-	note(x, began_us);
+	door_note(x, began_us);
 	task_trace(NULL);
 }
 
 void door_serve(struct http *x)
 {
-	serve_by(x, walk);
+	serve_by(x, door_walk);
 }
 
 void door_inner(struct http *x)
@@ -243,7 +243,7 @@ void door_refuse(struct http *x, struct err *err)
 
 	http_set(x, "X-Request-Id", str_of(x->id));
 	fail_answer(x, err, NULL);
-	note(x, began_us);
+	door_note(x, began_us);
 }
 
 static bool is_json_type(struct str type)

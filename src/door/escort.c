@@ -33,7 +33,7 @@ static void cut_off(struct escort *escort)
 	task_cancel(escort->guarded);
 }
 
-static void look_on(void *arg)
+static void escort_look_on(void *arg)
 {
 	struct escort *escort = arg;
 	auto_err err = NULL;
@@ -72,7 +72,7 @@ struct escort *escort_begin_while(struct entry *entry, struct http *x, escort_ho
 
 	escort->holds = holds;
 	escort->arg = arg;
-	escort->own = task_start(entry->fleet->loop, "escort", look_on, escort);
+	escort->own = task_start(entry->fleet->loop, "escort", escort_look_on, escort);
 	return escort;
 }
 

@@ -107,7 +107,7 @@ static bool is_loopback_name(struct str host)
 	       str_is(host, "[::1]");
 }
 
-static bool is_ours(const struct guard *guard, struct str text)
+static bool guard_is_ours(const struct guard *guard, struct str text)
 {
 	struct str host, part, rest = guard->options.names;
 	uint64_t port, bound_port;
@@ -148,7 +148,7 @@ fallible guard_host(const struct guard *guard, const struct http *x)
 {
 	struct str host = http_field(x, "Host");
 
-	if (weak(HOST) || (host.at && (is_ours(guard, host) || names_socket(x, host))))
+	if (weak(HOST) || (host.at && (guard_is_ours(guard, host) || names_socket(x, host))))
 		return OK;
 	guard_report(x, "wrong_host", "low");
 	return err_hint(
@@ -163,8 +163,8 @@ fallible guard_place(struct guard *guard, const struct http *x)
 	TRY(guard_host(guard, x));
 	if (!origin.at || weak(ORIGIN))
 		return OK;
-	if ((str_starts(origin, "http://") && is_ours(guard, str_skip(origin, 7))) ||
-	    (str_starts(origin, "https://") && is_ours(guard, str_skip(origin, 8))))
+	if ((str_starts(origin, "http://") && guard_is_ours(guard, str_skip(origin, 7))) ||
+	    (str_starts(origin, "https://") && guard_is_ours(guard, str_skip(origin, 8))))
 		return OK;
 	guard_report(x, "wrong_origin", "medium");
 	return err_new(FORBIDDEN, "wrong_origin", "requests from other sites are refused");
@@ -263,7 +263,7 @@ const struct who *guard_who(const struct guard *guard, struct http *x)
 	return guard_token(guard, x, bearer);
 }
 
-static struct peer *peer_of(struct guard *guard, struct str address)
+static struct peer *guard_peer_of(struct guard *guard, struct str address)
 {
 	struct peer *peer = map_get(guard->peers, address);
 
@@ -281,7 +281,7 @@ static struct peer *peer_of(struct guard *guard, struct str address)
 // Counts a wrong token against the address that sent it; false: it has been too many.
 static bool count_strike(struct guard *guard, const struct http *x, const char *event)
 {
-	struct peer *peer = peer_of(guard, x->peer);
+	struct peer *peer = guard_peer_of(guard, x->peer);
 	int64_t now = loop_now(guard->loop);
 
 	if (now - peer->since > STRIKES_SPAN_MS)

@@ -124,8 +124,9 @@ static void on_disk(void *arg)
 	row_drop(row);
 }
 
-static struct ledger_row *add_row(const struct ledger_mark *mark, const struct http *x,
-				  const char *action, const char *target, const char *outcome)
+static struct ledger_row *ledger_add_row(const struct ledger_mark *mark, const struct http *x,
+					 const char *action, const char *target,
+					 const char *outcome)
 {
 	const struct who *who = mark->who;
 	struct ledger_row *row = mem_new_of(struct ledger_row);
@@ -157,7 +158,7 @@ static struct ledger_row *add_row(const struct ledger_mark *mark, const struct h
 }
 
 // Not for a client that is gone: its row is written all the same.
-static void await(const struct ledger *ledger, struct ledger_row *row)
+static void ledger_await(const struct ledger *ledger, struct ledger_row *row)
 {
 	if (!row->done)
 		store_nudge(ledger->store);
@@ -228,12 +229,12 @@ static struct sum *sum_of(const struct ledger_mark *mark, const struct http *x, 
 	return sum;
 }
 
-static void begin(struct ledger_mark *mark, const struct http *x)
+static void door_ledger_begin(struct ledger_mark *mark, const struct http *x)
 {
 	char action[ACTION_MAX];
 
 	name_action(x, action, sizeof(action));
-	mark->row = add_row(mark, x, action, mark->target, "begun");
+	mark->row = ledger_add_row(mark, x, action, mark->target, "begun");
 }
 
 static bool may_tell(const struct ledger_mark *mark, const struct http *x)
@@ -266,7 +267,7 @@ void ledger_look(struct ledger *ledger, struct http *x, const struct fleet *flee
 	if (!entry || x->route->flags & ROUTE_MILD)
 		return;
 	if (x->route->flags & ROUTE_TOLD || may_tell(out, x))
-		begin(out, x);
+		door_ledger_begin(out, x);
 }
 
 void ledger_begin(struct ledger_mark *mark, const struct http *x, const char *target)
@@ -274,7 +275,7 @@ void ledger_begin(struct ledger_mark *mark, const struct http *x, const char *ta
 	if (!mark->wanted || mark->row)
 		return;
 	snprintf(mark->target, sizeof(mark->target), "%s", target);
-	begin(mark, x);
+	door_ledger_begin(mark, x);
 }
 
 // What was made is named by the reply alone.
@@ -312,7 +313,7 @@ static struct ledger_row *add_last(struct ledger_mark *mark, const struct http *
 	memcpy(target, mark->target, sizeof(target));
 	if (!target[0])
 		take_location(x, target, sizeof(target));
-	return add_row(mark, x, action, target, outcome);
+	return ledger_add_row(mark, x, action, target, outcome);
 }
 
 void ledger_note(struct ledger_mark *mark, const struct http *x, const struct err *err)
@@ -330,7 +331,7 @@ void ledger_note(struct ledger_mark *mark, const struct http *x, const struct er
 	else if (!mark->row)
 		sum_of(mark, x, action, outcome)->count++;
 	if ((mark->row || last) && is_awaited(x))
-		await(mark->ledger, mark->row ? mark->row : last);
+		ledger_await(mark->ledger, mark->row ? mark->row : last);
 	row_drop(take_ptr(mark->row));
 	row_drop(last);
 }

@@ -47,7 +47,7 @@ struct pledges *pledges_new(struct loop *loop)
 	return all;
 }
 
-static void forget(struct pledge *pledge)
+static void pledge_forget(struct pledge *pledge)
 {
 	free(pledge->key);
 	free(pledge->made);
@@ -56,7 +56,7 @@ static void forget(struct pledge *pledge)
 	free(pledge);
 }
 
-static void unlist(struct pledge *pledge)
+static void pledge_unlist(struct pledge *pledge)
 {
 	if (!pledge->listed)
 		return;
@@ -65,7 +65,7 @@ static void unlist(struct pledge *pledge)
 	if (pledge->status)
 		link_drop(&pledge->link);
 	if (!pledge->holds)
-		forget(pledge);
+		pledge_forget(pledge);
 }
 
 void pledges_free(struct pledges *all)
@@ -73,7 +73,7 @@ void pledges_free(struct pledges *all)
 	if (!all)
 		return;
 	list_each (at, &all->kept)
-		unlist(link_of(at, struct pledge, link));
+		pledge_unlist(link_of(at, struct pledge, link));
 	map_free(all->by_key);
 	free(all);
 }
@@ -87,11 +87,11 @@ static void expire(struct pledges *all)
 
 		if (pledge->kept_at > oldest && map_count(all->by_key) <= PLEDGE_MAX)
 			break;
-		unlist(pledge);
+		pledge_unlist(pledge);
 	}
 }
 
-static bool is_key(struct str key)
+static bool pledge_is_key(struct str key)
 {
 	for (size_t i = 0; i < key.len; i++)
 		if (key.at[i] <= ' ' || key.at[i] > '~')
@@ -99,7 +99,8 @@ static bool is_key(struct str key)
 	return key.len && key.len <= KEY_MAX;
 }
 
-static struct pledge *make(struct pledges *all, struct str key, const uint8_t hash[SECRET_HASH])
+static struct pledge *pledge_make(struct pledges *all, struct str key,
+				  const uint8_t hash[SECRET_HASH])
 {
 	struct pledge *pledge = mem_new_of(struct pledge);
 
@@ -115,7 +116,7 @@ static struct pledge *make(struct pledges *all, struct str key, const uint8_t ha
 static void let_go(struct pledge **pledge)
 {
 	if (*pledge && !--(*pledge)->holds && !(*pledge)->listed)
-		forget(*pledge);
+		pledge_forget(*pledge);
 }
 
 static void to_hex(const uint8_t hash[SECRET_HASH], char out[2 * SECRET_HASH + 1])
@@ -161,7 +162,7 @@ fallible pledge_claim_of(struct pledges *all, const char *who, struct str plain,
 	char name[2 * SECRET_HASH + 1];
 	struct str key;
 
-	if (!is_key(plain))
+	if (!pledge_is_key(plain))
 		return err_new(INVALID, "bad_key",
 			       "Idempotency-Key must be 1 to %d printable characters", KEY_MAX);
 	name_key(who, plain, name);
@@ -171,7 +172,7 @@ fallible pledge_claim_of(struct pledges *all, const char *who, struct str plain,
 		on_exit_call(let_go) struct pledge *pledge = map_get(all->by_key, key);
 
 		if (!pledge) {
-			*out = make(all, key, hash);
+			*out = pledge_make(all, key, hash);
 			(*out)->holds++;
 			*out_first = true;
 			return OK;
@@ -244,7 +245,7 @@ void pledges_made(struct pledges *all, const char *mark, const char *made)
 	if (strlen(mark) != PLEDGE_MARK - 1 || !from_hex(mark + key.len + 1, hash) ||
 	    map_get(all->by_key, key))
 		return;
-	make(all, key, hash)->made = mem_str(made);
+	pledge_make(all, key, hash)->made = mem_str(made);
 }
 
 fallible pledges_load(struct pledges *all, struct store *store)
@@ -257,7 +258,7 @@ fallible pledges_load(struct pledges *all, struct store *store)
 	all->store = store;
 	TRY(store_pledges_load(store, wall - PLEDGE_AGE_MS, arena, &kept, &count));
 	for (size_t i = 0; i < count; i++) {
-		struct pledge *pledge = make(all, str_of(kept[i].key), kept[i].hash);
+		struct pledge *pledge = pledge_make(all, str_of(kept[i].key), kept[i].hash);
 
 		pledge->status = kept[i].status;
 		pledge->place = mem_str(kept[i].place);

@@ -49,7 +49,7 @@ static fallible send_body(struct sealed *sealed, const struct put *put, int64_t 
 	return OK;
 }
 
-static fallible send(struct sealed *sealed, const struct put *put, int64_t silence_ms)
+static fallible door_put_send(struct sealed *sealed, const struct put *put, int64_t silence_ms)
 {
 	auto_buf head = BUF_INIT(HEAD_MAX);
 
@@ -64,8 +64,8 @@ static fallible send(struct sealed *sealed, const struct put *put, int64_t silen
 }
 
 // The head of the answer; those that only announce another are passed over.
-static fallible receive(struct sealed *sealed, struct loop *loop, int64_t silence_ms,
-			int *out_status, struct buf *etag)
+static fallible put_receive(struct sealed *sealed, struct loop *loop, int64_t silence_ms,
+			    int *out_status, struct buf *etag)
 {
 	auto_free struct http1_head *head = mem_new_of(struct http1_head);
 	auto_free char *room = mem_new(PIECE);
@@ -97,20 +97,20 @@ static fallible receive(struct sealed *sealed, struct loop *loop, int64_t silenc
 	return OK;
 }
 
-static fallible exchange(struct sealed *sealed, struct loop *loop, const struct put *put,
-			 int64_t silence_ms, int *out_status, struct buf *etag)
+static fallible put_exchange(struct sealed *sealed, struct loop *loop, const struct put *put,
+			     int64_t silence_ms, int *out_status, struct buf *etag)
 {
-	auto_err lost = send(sealed, put, silence_ms);
+	auto_err lost = door_put_send(sealed, put, silence_ms);
 
 	// A server that refuses may say so and hang up before it has heard all.
 	if (lost && err_kind(lost) != ERR_BAD_PEER)
 		return take_ptr(lost);
 	if (lost) {
-		auto_err silent = receive(sealed, loop, silence_ms, out_status, etag);
+		auto_err silent = put_receive(sealed, loop, silence_ms, out_status, etag);
 
 		return silent ? take_ptr(lost) : OK;
 	}
-	return receive(sealed, loop, silence_ms, out_status, etag);
+	return put_receive(sealed, loop, silence_ms, out_status, etag);
 }
 
 fallible put_send(struct stream *stream, struct trust *trust, const struct put *put,
@@ -119,5 +119,5 @@ fallible put_send(struct stream *stream, struct trust *trust, const struct put *
 	auto_sealed sealed = NULL;
 
 	TRY(sealed_connect(stream, trust, put->name, silence_ms, &sealed));
-	return exchange(sealed, stream->loop, put, silence_ms, out_status, etag);
+	return put_exchange(sealed, stream->loop, put, silence_ms, out_status, etag);
 }

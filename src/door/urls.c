@@ -70,7 +70,8 @@ void urls_done(struct urls *urls)
 	*urls = (struct urls){0};
 }
 
-static bool is_named(struct hostname_preview *out, const char *id, uint16_t port, const char *token)
+static bool urls_is_named(struct hostname_preview *out, const char *id, uint16_t port,
+			  const char *token)
 {
 	size_t id_size = (size_t)snprintf(out->id, sizeof(out->id), "%s", id);
 	size_t token_size = (size_t)snprintf(out->token, sizeof(out->token), "%s", token);
@@ -84,7 +85,7 @@ bool urls_host(const struct urls *urls, const char *id, uint16_t port, const cha
 {
 	struct hostname_preview named;
 
-	if (!urls->domain || !is_named(&named, id, port, token))
+	if (!urls->domain || !urls_is_named(&named, id, port, token))
 		return false;
 	buf_fmt(out, "%s://", urls->proto);
 	if (!hostname_write_preview(&named, urls->domain, out))

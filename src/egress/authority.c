@@ -56,7 +56,7 @@ static bool draw_number(const uint8_t seed[SECRET_HASH], const char *box_id, con
 	return false;
 }
 
-static EVP_PKEY *make_key(const EC_GROUP *group, const BIGNUM *number)
+static EVP_PKEY *authority_make_key(const EC_GROUP *group, const BIGNUM *number)
 {
 	EC_POINT *point = EC_POINT_new(group);
 	OSSL_PARAM_BLD *build = OSSL_PARAM_BLD_new();
@@ -89,7 +89,7 @@ static EVP_PKEY *derive_key(const uint8_t seed[SECRET_HASH], const char *box_id)
 	EVP_PKEY *key = NULL;
 
 	if (group && number && draw_number(seed, box_id, EC_GROUP_get0_order(group), number))
-		key = make_key(group, number);
+		key = authority_make_key(group, number);
 	BN_clear_free(number);
 	EC_GROUP_free(group);
 	return key;
@@ -124,7 +124,7 @@ static bool set_serial(X509 *cert)
 	return good;
 }
 
-static X509 *begin(EVP_PKEY *key, const char *title)
+static X509 *authority_begin(EVP_PKEY *key, const char *title)
 {
 	X509 *cert = X509_new();
 	X509_NAME *subject = cert ? X509_get_subject_name(cert) : NULL;
@@ -144,7 +144,7 @@ static X509 *make_own(EVP_PKEY *key, const char *box_id)
 	X509 *cert;
 
 	snprintf(title, sizeof(title), "cove %.48s", box_id);
-	cert = begin(key, title);
+	cert = authority_begin(key, title);
 	if (cert && ASN1_TIME_set_string_X509(X509_getm_notBefore(cert), "20200101000000Z") == 1 &&
 	    ASN1_TIME_set_string_X509(X509_getm_notAfter(cert), "20491231235959Z") == 1 &&
 	    X509_set_issuer_name(cert, X509_get_subject_name(cert)) == 1 &&
@@ -157,7 +157,7 @@ static X509 *make_own(EVP_PKEY *key, const char *box_id)
 	return NULL;
 }
 
-static bool add_name(X509 *cert, X509 *issuer, const char *name)
+static bool authority_add_name(X509 *cert, X509 *issuer, const char *name)
 {
 	char text[HOSTNAME_MAX + 8];
 	unsigned char raw[16];
@@ -167,13 +167,13 @@ static bool add_name(X509 *cert, X509 *issuer, const char *name)
 	return add_extension(cert, issuer, NID_subject_alt_name, text);
 }
 
-static X509 *make_leaf(const struct authority *authority, const char *name)
+static X509 *authority_make_leaf(const struct authority *authority, const char *name)
 {
 	char title[65];
 	X509 *cert;
 
 	snprintf(title, sizeof(title), "%.64s", name);
-	cert = begin(authority->leaf_key, title);
+	cert = authority_begin(authority->leaf_key, title);
 	if (cert && X509_gmtime_adj(X509_getm_notBefore(cert), -BACK_S) &&
 	    X509_gmtime_adj(X509_getm_notAfter(cert), LEAF_LIVES_S) &&
 	    X509_set_issuer_name(cert, X509_get_subject_name(authority->own)) == 1 &&
@@ -182,7 +182,7 @@ static X509 *make_leaf(const struct authority *authority, const char *name)
 	    add_extension(cert, authority->own, NID_basic_constraints, "critical,CA:FALSE") &&
 	    add_extension(cert, authority->own, NID_key_usage, "critical,digitalSignature") &&
 	    add_extension(cert, authority->own, NID_ext_key_usage, "serverAuth") &&
-	    add_name(cert, authority->own, name) &&
+	    authority_add_name(cert, authority->own, name) &&
 	    X509_sign(cert, authority->key, EVP_sha256()) > 0)
 		return cert;
 	X509_free(cert);
@@ -192,8 +192,8 @@ static X509 *make_leaf(const struct authority *authority, const char *name)
 // -------------------------------------------------------------------------------------- contexts
 
 // HTTP/1.1, or nothing was negotiated: a client that can h2 alone is not served.
-static int choose(SSL *ssl, const unsigned char **out, unsigned char *out_len,
-		  const unsigned char *in, unsigned int in_len, void *arg)
+static int authority_choose(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+			    const unsigned char *in, unsigned int in_len, void *arg)
 {
 	static const unsigned char ours[] = "\x08http/1.1";
 
@@ -211,11 +211,11 @@ struct signing {
 	SSL_CTX *context;
 };
 
-static void sign(void *arg)
+static void authority_sign(void *arg)
 {
 	struct signing *signing = arg;
 	SSL_CTX *context = SSL_CTX_new(TLS_server_method());
-	X509 *leaf = make_leaf(signing->authority, signing->name);
+	X509 *leaf = authority_make_leaf(signing->authority, signing->name);
 
 	if (context && leaf && SSL_CTX_use_certificate(context, leaf) == 1 &&
 	    SSL_CTX_use_PrivateKey(context, signing->authority->leaf_key) == 1) {
@@ -224,7 +224,7 @@ static void sign(void *arg)
 						     SSL_OP_IGNORE_UNEXPECTED_EOF);
 		SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 		SSL_CTX_set_num_tickets(context, 0);
-		SSL_CTX_set_alpn_select_cb(context, choose, NULL);
+		SSL_CTX_set_alpn_select_cb(context, authority_choose, NULL);
 		signing->context = context;
 		context = NULL;
 	}
@@ -261,7 +261,7 @@ fallible authority_context(struct authority *authority, const char *name, SSL_CT
 		*out = leaf->context;
 		return OK;
 	}
-	offload_run(sign, &signing);
+	offload_run(authority_sign, &signing);
 	if (!signing.context)
 		return err_sys(0, "sign the name %s", name);
 	// Somebody may have done the same meanwhile.

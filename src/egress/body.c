@@ -21,8 +21,8 @@ struct body body_of_reply(const struct http1_head *head, bool to_head)
 	return (struct body){.kind = BODY_CLOSE};
 }
 
-static fallible take_chunks(struct body *body, struct str in, struct buf *out, size_t *out_used,
-			    bool *out_done)
+static fallible egress_body_take_chunks(struct body *body, struct str in, struct buf *out,
+					size_t *out_used, bool *out_done)
 {
 	enum http1_verdict verdict = HTTP1_MORE;
 	size_t all = 0;
@@ -49,7 +49,7 @@ fallible body_take(struct body *body, struct str in, struct buf *out, size_t *ou
 		   bool *out_done)
 {
 	if (body->kind == BODY_CHUNKED)
-		return take_chunks(body, in, out, out_used, out_done);
+		return egress_body_take_chunks(body, in, out, out_used, out_done);
 	TRY(body_measure(body, in, out_used, out_done));
 	buf_add(out, in.at, *out_used);
 	return OK;
@@ -74,5 +74,5 @@ fallible body_measure(struct body *body, struct str in, size_t *out_used, bool *
 	case BODY_CHUNKED:
 		break;
 	}
-	return take_chunks(body, in, NULL, out_used, out_done);
+	return egress_body_take_chunks(body, in, NULL, out_used, out_done);
 }

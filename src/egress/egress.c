@@ -76,7 +76,7 @@ static void close_sockets(struct egress_box *box)
 }
 
 // What it had used before this daemon.
-static fallible recall(struct egress_box *box, struct budget_used *out)
+static fallible egress_recall(struct egress_box *box, struct budget_used *out)
 {
 	struct store_egress_sums sums;
 
@@ -95,13 +95,13 @@ static struct budget_limits limits_of(const struct egress_box *box)
 	return budget_within(&box->policy.budgets, box->egress->per_second_max);
 }
 
-static fallible prepare(struct egress_box *box, const struct egress_box_spec *spec)
+static fallible egress_prepare(struct egress_box *box, const struct egress_box_spec *spec)
 {
 	struct budget_limits limits = limits_of(box);
 	struct budget_used used = {0};
 
 	if (!spec->fresh && box->egress->store)
-		TRY(recall(box, &used), "recall what %s has used", box->id);
+		TRY(egress_recall(box, &used), "recall what %s has used", box->id);
 	budget_init(&box->budget, &limits, &used, loop_now(box->egress->loop));
 	return OK;
 }
@@ -124,7 +124,7 @@ fallible egress_box_new(struct egress *egress, const struct egress_box_spec *spe
 	link_init(&box->queue);
 	link_init(&box->passing);
 	link_add(&egress->boxes, &box->link);
-	err = prepare(box, spec);
+	err = egress_prepare(box, spec);
 	if (!err)
 		err = egress_box_sockets(box, take_fd(&listener), take_fd(&udp));
 	if (err) {

@@ -17,7 +17,7 @@
 
 // ------------------------------------------------------------------------------------ the reply
 
-static fallible read_reply(struct follow *follow)
+static fallible egress_follow_read_reply(struct follow *follow)
 {
 	struct buf *got = &follow->got_up;
 
@@ -70,7 +70,7 @@ static fallible relay_reply(struct follow *follow)
 		int status;
 		struct body body;
 
-		TRY(read_reply(follow));
+		TRY(egress_follow_read_reply(follow));
 		status = follow->reply.status;
 		body = status < 200 ? (struct body){.kind = BODY_NONE}
 				    : body_of_reply(&follow->reply, follow->is_head);
@@ -88,7 +88,7 @@ static fallible relay_reply(struct follow *follow)
 // --------------------------------------------------------------------------------- the request
 
 // A connection that is kept for requests to come need not be over to be in the ledger.
-static fallible read_next(struct follow *follow, int64_t deadline, size_t *out)
+static fallible egress_follow_read_next(struct follow *follow, int64_t deadline, size_t *out)
 {
 	struct err *err = moving_more(&follow->in, &follow->got_in, 0, moving_soon(follow, REST_MS),
 				      out);
@@ -101,7 +101,7 @@ static fallible read_next(struct follow *follow, int64_t deadline, size_t *out)
 }
 
 // *out_over: the client has closed between two requests.
-static fallible read_request(struct follow *follow, bool first, bool *out_over)
+static fallible egress_follow_read_request(struct follow *follow, bool first, bool *out_over)
 {
 	struct buf *got = &follow->got_in;
 	int64_t deadline = moving_soon(follow, first ? HELLO_MS : IDLE_MS);
@@ -115,7 +115,7 @@ static fallible read_request(struct follow *follow, bool first, bool *out_over)
 			return OK;
 		if (verdict != HTTP1_MORE)
 			return err_new(INVALID, "bad_request", "the request is malformed");
-		TRY(fresh && !first ? read_next(follow, deadline, &n)
+		TRY(fresh && !first ? egress_follow_read_next(follow, deadline, &n)
 				    : moving_more(&follow->in, got, 0, deadline, &n));
 		if (!n && fresh) {
 			*out_over = true;
@@ -129,7 +129,7 @@ static fallible read_request(struct follow *follow, bool first, bool *out_over)
 }
 
 // The host that a request is for: exactly one Host, or none and the connection has a name already.
-static bool read_name(struct follow *follow)
+static bool egress_follow_read_name(struct follow *follow)
 {
 	struct str host = http1_field(&follow->request, "host");
 	struct conn *conn = follow->conn;
@@ -166,7 +166,7 @@ static const char *judge_request(struct follow *follow)
 
 	if (!is_origin_form(request->method, request->target))
 		return "bad_request";
-	if (!read_name(follow))
+	if (!egress_follow_read_name(follow))
 		return "no_name";
 	// The one who was greeted, and whose certificate was shown, is the one who is asked.
 	if (follow->in.sealed && strcmp(conn->name, follow->target) != 0)
@@ -236,7 +236,7 @@ static fallible charge(struct follow *follow)
 	return OK;
 }
 
-static fallible reach(struct follow *follow)
+static fallible egress_follow_reach(struct follow *follow)
 {
 	struct conn *conn = follow->conn;
 	struct err *err;
@@ -322,7 +322,7 @@ static void end_carrier(struct follow *follow)
 		bell_await(&follow->carried);
 }
 
-static fallible exchange(struct follow *follow)
+static fallible egress_follow_exchange(struct follow *follow)
 {
 	struct err *err;
 
@@ -347,7 +347,7 @@ static fallible exchange(struct follow *follow)
 // ---------------------------------------------------------------------------------- the verb
 
 // All was said: it is written down, and the client may read it to its end.
-static void part(struct follow *follow)
+static void egress_follow_part(struct follow *follow)
 {
 	auto_err err = NULL;
 
@@ -366,7 +366,7 @@ static void say_no(struct follow *follow, const char *reason)
 	judge_write_reply(follow->conn, reason, &reply);
 	err = leg_write(&follow->in, reply.at, reply.len, HELLO_MS);
 	if (!err)
-		part(follow);
+		egress_follow_part(follow);
 }
 
 static void deny(struct follow *follow, const char *reason)
@@ -381,7 +381,7 @@ static void deny(struct follow *follow, const char *reason)
 	say_no(follow, reason);
 }
 
-static void fail(struct follow *follow, const struct err *err)
+static void egress_follow_fail(struct follow *follow, const struct err *err)
 {
 	const char *reason = follow->spent			    ? follow->spent
 			     : err_kind(err) == ERR_TIMEOUT	    ? "timeout"
@@ -411,7 +411,7 @@ static bool serve_one(struct follow *follow, bool first)
 {
 	const char *reason;
 	bool over = false;
-	auto_err err = read_request(follow, first, &over);
+	auto_err err = egress_follow_read_request(follow, first, &over);
 
 	if (over)
 		return false;
@@ -426,19 +426,19 @@ static bool serve_one(struct follow *follow, bool first)
 		deny(follow, reason);
 		return false;
 	}
-	err = reach(follow);
+	err = egress_follow_reach(follow);
 	if (err) {
 		follow->reused = follow->replied = false;
-		fail(follow, err);
+		egress_follow_fail(follow, err);
 		return false;
 	}
-	err = exchange(follow);
+	err = egress_follow_exchange(follow);
 	if (err) {
-		fail(follow, err);
+		egress_follow_fail(follow, err);
 		return false;
 	}
 	if (follow->last && !follow->upgraded)
-		part(follow);
+		egress_follow_part(follow);
 	return !follow->last && !follow->upgraded;
 }
 
@@ -452,7 +452,7 @@ static fallible pass_rest(struct follow *follow)
 	return OK;
 }
 
-static void on_hangup(struct stream *stream)
+static void egress_follow_on_hangup(struct stream *stream)
 {
 	struct conn *conn = link_of(stream, struct conn, in);
 
@@ -481,7 +481,7 @@ void follow_serve(struct conn *conn, struct leg *leg, bool *out_upgraded,
 	follow->target_kind = conn->kind;
 	memcpy(follow->target, conn->name, sizeof(follow->target));
 	bell_init(&follow->carried);
-	conn->in.on_hangup = on_hangup;
+	conn->in.on_hangup = egress_follow_on_hangup;
 	while (serve_one(follow, first))
 		first = false;
 	if (follow->upgraded) {

@@ -151,7 +151,7 @@ static void serve(void *arg)
 	judge_serve(arg);
 }
 
-static void admit(struct egress_box *box, int fd, enum budget_verdict refused)
+static void gate_admit(struct egress_box *box, int fd, enum budget_verdict refused)
 {
 	struct conn *conn = mem_new_of(struct conn);
 	int on = 1;
@@ -191,7 +191,7 @@ static int64_t queue_wait_ms(struct egress_box *box, enum budget_verdict verdict
 }
 
 // True: it has its place, or was refused. False: it waits on, for *out.
-static bool place(struct egress_box *box, int fd, bool is_late, enum budget_verdict *out)
+static bool gate_place(struct egress_box *box, int fd, bool is_late, enum budget_verdict *out)
 {
 	uint32_t open = box->budget.limits.open ? box->budget.limits.open : BUDGET_OPEN_DEFAULT;
 
@@ -203,7 +203,7 @@ static bool place(struct egress_box *box, int fd, bool is_late, enum budget_verd
 	*out = budget_open(&box->budget, false, loop_now(box->egress->loop));
 	if (*out == BUDGET_OK || weak(CROWD) ||
 	    (!is_passing(*out) && box->count < open + REFUSED_MAX)) {
-		admit(box, fd, *out);
+		gate_admit(box, fd, *out);
 		return true;
 	}
 	if (is_passing(*out) && !is_late)
@@ -230,7 +230,7 @@ static void on_queue(struct timer *timer)
 	while (!link_empty(&box->queue)) {
 		struct arrival *first = link_of(box->queue.next, struct arrival, link);
 
-		if (!place(box, first->fd, loop_now(loop) >= first->until_ms, &verdict)) {
+		if (!gate_place(box, first->fd, loop_now(loop) >= first->until_ms, &verdict)) {
 			int64_t next = loop_now(loop) + queue_wait_ms(box, verdict);
 
 			loop_set_timer(loop, timer,
@@ -252,7 +252,7 @@ static void queue_end(struct egress_box *box)
 	}
 }
 
-static void receive(struct egress_box *box, int fd)
+static void gate_receive(struct egress_box *box, int fd)
 {
 	struct loop *loop = box->egress->loop;
 	bool is_late = box->queued >= QUEUE_MAX ||
@@ -261,7 +261,7 @@ static void receive(struct egress_box *box, int fd)
 	struct arrival *arrival;
 
 	// Connections are served in the order in which they came.
-	if ((!box->queued || is_late) && place(box, fd, is_late, &verdict))
+	if ((!box->queued || is_late) && gate_place(box, fd, is_late, &verdict))
 		return;
 	arrival = mem_new_of(struct arrival);
 	*arrival = (struct arrival){.fd = fd, .until_ms = loop_now(loop) + WAIT_MS};
@@ -294,7 +294,7 @@ static void on_again(struct timer *timer)
 	err_free(loop_watch(box->egress->loop, &box->listener, EPOLLIN));
 }
 
-static void on_listener(struct watch *watch, uint32_t events)
+static void gate_on_listener(struct watch *watch, uint32_t events)
 {
 	struct egress_box *box = link_of(watch, struct egress_box, listener);
 
@@ -303,7 +303,7 @@ static void on_listener(struct watch *watch, uint32_t events)
 		int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
-			receive(box, fd);
+			gate_receive(box, fd);
 			continue;
 		}
 		if (errno == EINTR || errno == ECONNABORTED)
@@ -322,7 +322,7 @@ fallible gate_open(struct egress_box *box, int listener)
 {
 	int on = 1, idle_s = 60, step_s = 15, steps = 4;
 
-	box->listener = (struct watch){.fd = listener, .ready = on_listener};
+	box->listener = (struct watch){.fd = listener, .ready = gate_on_listener};
 	box->again = (struct timer){.due = on_again};
 	box->queue_due = (struct timer){.due = on_queue};
 	if (listener < 0)

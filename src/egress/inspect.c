@@ -51,7 +51,7 @@ struct tunnel {
 	struct bell done;
 };
 
-static fallible carry(struct tunnel *tunnel, enum budget_way way)
+static fallible inspect_carry(struct tunnel *tunnel, enum budget_way way)
 {
 	struct leg *from = way == BUDGET_OUT ? &tunnel->in : &tunnel->up;
 	struct leg *to = way == BUDGET_OUT ? &tunnel->up : &tunnel->in;
@@ -82,10 +82,10 @@ static void tunnel_failed(struct tunnel *tunnel, const struct err *err)
 		shutdown(tunnel->conn->in.fd, SHUT_RD);
 }
 
-static void carry_back(void *arg)
+static void inspect_carry_back(void *arg)
 {
 	struct tunnel *tunnel = arg;
-	auto_err err = carry(tunnel, BUDGET_IN);
+	auto_err err = inspect_carry(tunnel, BUDGET_IN);
 
 	tunnel_failed(tunnel, err);
 	tunnel->back = NULL;
@@ -101,8 +101,9 @@ static void tunnel_run(struct conn *conn, struct sealed *in, struct sealed *up)
 	tunnel->in = (struct leg){&conn->in, in};
 	tunnel->up = (struct leg){&conn->out, up};
 	bell_init(&tunnel->done);
-	tunnel->back = task_start(conn->box->egress->loop, "egress.tunnel", carry_back, tunnel);
-	err = carry(tunnel, BUDGET_OUT);
+	tunnel->back = task_start(conn->box->egress->loop, "egress.tunnel", inspect_carry_back,
+				  tunnel);
+	err = inspect_carry(tunnel, BUDGET_OUT);
 	tunnel_failed(tunnel, err);
 	if (!err && tunnel->back)
 		err_free(bell_wait(&tunnel->done, loop_now(conn->box->egress->loop) + HELLO_MS));
@@ -112,7 +113,7 @@ static void tunnel_run(struct conn *conn, struct sealed *in, struct sealed *up)
 		bell_await(&tunnel->done);
 }
 
-static fallible greet(struct conn *conn, struct sealed **out)
+static fallible inspect_greet(struct conn *conn, struct sealed **out)
 {
 	SSL_CTX *context = NULL;
 
@@ -127,7 +128,7 @@ void inspect_serve(struct conn *conn)
 	auto_sealed up = NULL;
 	struct leg leg = {.stream = &conn->in};
 	bool upgraded = false;
-	auto_err err = greet(conn, &in);
+	auto_err err = inspect_greet(conn, &in);
 
 	if (err) {
 		// Most often a client that does not believe our authority: it says so and goes.

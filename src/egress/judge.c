@@ -39,7 +39,7 @@ bool burst_has_room(struct burst *burst, int64_t now_ms, uint32_t per_second)
 
 // ------------------------------------------------------------------------------------- denials
 
-static void tell(const struct conn *conn, const char *reason)
+static void judge_tell(const struct conn *conn, const char *reason)
 {
 	struct egress_box *box = conn->box;
 	auto_buf hint = BUF_INIT(1024);
@@ -113,7 +113,7 @@ void judge_note(struct conn *conn, const char *reason)
 	struct egress_box *box = conn->box;
 	struct verdict *verdict;
 
-	tell(conn, reason);
+	judge_tell(conn, reason);
 	if (count_in_rest(box))
 		return;
 	verdict = denial(box, reason);
@@ -269,7 +269,7 @@ bool judge_name(struct conn *conn, const char **out_reason)
 }
 
 // What has come of a connection that was let out, to whoever follows the events.
-static void tell_end(struct egress_box *box, const struct verdict *verdict)
+static void judge_tell_end(struct egress_box *box, const struct verdict *verdict)
 {
 	char port[8], requests[24], out[24], in[24];
 
@@ -293,7 +293,7 @@ void judge_close_verdict(struct conn *conn, const char *reason)
 	if (reason)
 		verdict_set(verdict->reason, sizeof(verdict->reason), reason);
 	if (verdict->allowed)
-		tell_end(conn->box, verdict);
+		judge_tell_end(conn->box, verdict);
 	conn->verdict = NULL;
 	verdict_done(conn->box->egress->verdicts, verdict);
 }
@@ -323,7 +323,7 @@ static void close_unused(struct conn *conn, const struct err *err)
 		verdict->allowed = false;
 		verdict->denied = 1;
 		conn->box->denied++;
-		tell(conn, "not_global");
+		judge_tell(conn, "not_global");
 	}
 	judge_close_verdict(conn, err_reason(err));
 }
@@ -362,11 +362,11 @@ void judge_spent(struct conn *conn)
 {
 	const char *reason = budget_reason(budget_spent(&conn->box->budget));
 
-	tell(conn, reason);
+	judge_tell(conn, reason);
 	judge_close_verdict(conn, reason);
 }
 
-static void on_ended(void *arg, enum pour_end end)
+static void judge_on_ended(void *arg, enum pour_end end)
 {
 	static const char *const reasons[] = {
 		[POUR_RESET] = "reset", [POUR_IDLE] = "idle", [POUR_STOPPED] = "stopped"};
@@ -380,9 +380,10 @@ static void on_ended(void *arg, enum pour_end end)
 	conn_end(conn);
 }
 
-static const struct pour_table carrying = {.grant = on_grant, .moved = on_moved, .ended = on_ended};
+static const struct pour_table carrying = {
+	.grant = on_grant, .moved = on_moved, .ended = judge_on_ended};
 
-static int release(struct stream *stream)
+static int judge_release(struct stream *stream)
 {
 	int fd = stream->fd;
 
@@ -394,8 +395,8 @@ static int release(struct stream *stream)
 fallible judge_pour(struct conn *conn)
 {
 	conn->task = NULL;
-	return pour_start(conn->box->egress->loop, release(&conn->in), release(&conn->out), IDLE_MS,
-			  &carrying, conn, &conn->pour);
+	return pour_start(conn->box->egress->loop, judge_release(&conn->in),
+			  judge_release(&conn->out), IDLE_MS, &carrying, conn, &conn->pour);
 }
 
 // The connection was allowed, and there is nothing to connect to. A TLS client is told by an alert,
@@ -443,7 +444,7 @@ static void carry_opaque(struct conn *conn, struct look *look)
 		err_free(judge_pour(conn));
 }
 
-static void judge(struct conn *conn, struct look *look)
+static void judge_judge(struct conn *conn, struct look *look)
 {
 	auto_err err = NULL;
 	const char *reason;
@@ -483,7 +484,7 @@ void judge_serve(struct conn *conn)
 	} else {
 		struct look *look = look_new();
 
-		judge(conn, look);
+		judge_judge(conn, look);
 		look_free(look);
 	}
 	if (!conn->pour)

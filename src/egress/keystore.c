@@ -27,7 +27,7 @@ static void put_number(struct buf *out, uint64_t value, int bytes)
 		buf_char(out, (char)(value >> (8 * bytes) & 0xff));
 }
 
-static uint32_t read_number(const char *at)
+static uint32_t keystore_read_number(const char *at)
 {
 	const uint8_t *bytes = (const uint8_t *)at;
 
@@ -41,7 +41,7 @@ static void put_text(struct buf *out, struct str text)
 	buf_str(out, text);
 }
 
-static void put_entry(struct buf *out, struct str alias, struct str certificate)
+static void keystore_put_entry(struct buf *out, struct str alias, struct str certificate)
 {
 	put_number(out, TRUSTED, 4);
 	put_text(out, alias);
@@ -87,16 +87,16 @@ static fallible keystore_seal(struct buf *out, uint32_t count)
 static fallible jks_add(struct str old, struct str alias, struct str certificate, struct buf *out)
 {
 	struct str body = {old.at, old.len - DIGEST};
-	uint32_t count = read_number(old.at + 8);
+	uint32_t count = keystore_read_number(old.at + 8);
 	uint8_t digest[DIGEST];
 
-	if (read_number(old.at + 4) != VERSION || count > COUNT_MAX || !digest_of(body, digest) ||
-	    memcmp(digest, old.at + body.len, DIGEST) != 0)
+	if (keystore_read_number(old.at + 4) != VERSION || count > COUNT_MAX ||
+	    !digest_of(body, digest) || memcmp(digest, old.at + body.len, DIGEST) != 0)
 		return bad_keystore();
 	if (memmem(body.at, body.len, alias.at, alias.len))
 		return OK;
 	buf_str(out, body);
-	put_entry(out, alias, certificate);
+	keystore_put_entry(out, alias, certificate);
 	return keystore_seal(out, count + 1);
 }
 
@@ -115,7 +115,8 @@ static void bags_put(const STACK_OF(PKCS12_SAFEBAG) * bags, uint32_t *count, str
 
 		snprintf(name, sizeof(name), "ca-%u", *count);
 		if (len > 0) {
-			put_entry(out, str_of(name), (struct str){(char *)der, (size_t)len});
+			keystore_put_entry(out, str_of(name),
+					   (struct str){(char *)der, (size_t)len});
 			++*count;
 		}
 		OPENSSL_free(der);
@@ -149,13 +150,13 @@ static fallible pkcs12_add(struct str old, struct str alias, struct str certific
 		buf_clear(out);
 		return bad_keystore();
 	}
-	put_entry(out, alias, certificate);
+	keystore_put_entry(out, alias, certificate);
 	return keystore_seal(out, count + 1);
 }
 
 fallible keystore_add(struct str old, const char *alias, struct str certificate, struct buf *out)
 {
-	if (old.len >= HEAD + DIGEST && read_number(old.at) == MAGIC)
+	if (old.len >= HEAD + DIGEST && keystore_read_number(old.at) == MAGIC)
 		return jks_add(old, str_of(alias), certificate, out);
 	return old.len && old.at[0] == 0x30 ? pkcs12_add(old, str_of(alias), certificate, out)
 					    : bad_keystore();

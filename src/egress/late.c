@@ -80,7 +80,7 @@ static fallible pass_back(struct late *late, char *room)
 	return OK;
 }
 
-static void carry_back(void *arg)
+static void late_carry_back(void *arg)
 {
 	struct late *late = arg;
 	auto_free char *room = mem_new(ROOM);
@@ -117,7 +117,7 @@ static bool end_back(struct late *late)
 // ------------------------------------------------------------------------------------ the client
 
 // An unfinished line may be all that its protocol has: passed on, and remembered.
-static fallible pass_on(struct late *late)
+static fallible late_pass_on(struct late *late)
 {
 	struct look *look = late->look;
 	struct conn *conn = late->conn;
@@ -159,7 +159,7 @@ static fallible wait_for_words(struct late *late, const char **out_reason)
 		    (waits || late->moved_ms + IDLE_MS > soon(late, 0))) {
 			err_free(err);
 			if (waits)
-				TRY(pass_on(late));
+				TRY(late_pass_on(late));
 			continue;
 		}
 		TRY(err);
@@ -221,7 +221,7 @@ static void deny(struct conn *conn, const char *reason)
 	judge_close_verdict(conn, reason);
 }
 
-static void finish(struct late *late, const struct err *err)
+static void late_finish(struct late *late, const struct err *err)
 {
 	struct conn *conn = late->conn;
 
@@ -245,13 +245,13 @@ void late_serve(struct conn *conn, struct look *look)
 	late->look = look;
 	late->moved_ms = soon(late, 0);
 	bell_init(&late->done);
-	late->back = task_start(conn->box->egress->loop, "egress.late", carry_back, late);
+	late->back = task_start(conn->box->egress->loop, "egress.late", late_carry_back, late);
 	err = wait_for_words(late, &reason);
 	if (err && late->back)
 		task_cancel(late->back);
 	whole = end_back(late);
 	if (err) {
-		finish(late, err);
+		late_finish(late, err);
 		return;
 	}
 	if (!reason)

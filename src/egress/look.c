@@ -97,7 +97,7 @@ static bool is_token(char c)
 	       (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-static bool has_version(struct str line)
+static bool look_has_version(struct str line)
 {
 	for (; line.len >= 5; line = str_skip(line, 1))
 		if (!strncasecmp(line.at, "HTTP/", 5))
@@ -151,7 +151,7 @@ static enum looked look_http(struct str all)
 	end = memchr(line.at, '\n', line.len);
 	if (end)
 		line.len = (size_t)(end - line.at);
-	if (has_version(line))
+	if (look_has_version(line))
 		return LOOKED_DONE;
 	return end || has_control(line) ? LOOKED_BAD : LOOKED_MORE;
 }

@@ -122,7 +122,7 @@ static void fail(struct pour *pour, enum pour_end end)
 }
 
 // Bytes of `from` into the pipe. False: nothing to do now.
-static bool draw(struct pour *pour, enum pour_way way)
+static bool egress_pour_draw(struct pour *pour, enum pour_way way)
 {
 	struct flow *flow = &pour->flow[way];
 	struct side *from = &pour->side[way];
@@ -172,7 +172,7 @@ static bool draw(struct pour *pour, enum pour_way way)
 }
 
 // The pipe's bytes into `to`. False: it takes no more now.
-static bool push(struct pour *pour, enum pour_way way)
+static bool egress_pour_push(struct pour *pour, enum pour_way way)
 {
 	struct flow *flow = &pour->flow[way];
 	struct side *to = &pour->side[!way];
@@ -194,7 +194,7 @@ static bool push(struct pour *pour, enum pour_way way)
 }
 
 // True: there is more to do at once.
-static bool run(struct pour *pour, enum pour_way way)
+static bool egress_pour_run(struct pour *pour, enum pour_way way)
 {
 	struct flow *flow = &pour->flow[way];
 	size_t moved = 0;
@@ -203,10 +203,10 @@ static bool run(struct pour *pour, enum pour_way way)
 		size_t before = flow->held;
 
 		if (flow->held) {
-			if (!push(pour, way))
+			if (!egress_pour_push(pour, way))
 				break;
 			moved += before - flow->held;
-		} else if (!draw(pour, way) || flow->ended) {
+		} else if (!egress_pour_draw(pour, way) || flow->ended) {
 			break;
 		}
 	}
@@ -221,7 +221,7 @@ static bool run(struct pour *pour, enum pour_way way)
 	return !pour->broken && moved >= TURN_MAX;
 }
 
-static void finish(struct pour *pour)
+static void egress_pour_finish(struct pour *pour)
 {
 	const struct pour_table *table = pour->table;
 	enum pour_end end = pour->end;
@@ -247,16 +247,16 @@ static void finish(struct pour *pour)
 	table->ended(arg, end);
 }
 
-static void turn(struct pour *pour)
+static void egress_pour_turn(struct pour *pour)
 {
 	bool more;
 
 	pour->running = true;
-	more = run(pour, POUR_OUT);
-	more |= run(pour, POUR_IN);
+	more = egress_pour_run(pour, POUR_OUT);
+	more |= egress_pour_run(pour, POUR_IN);
 	pour->running = false;
 	if (pour->broken || (pour->flow[POUR_OUT].shut && pour->flow[POUR_IN].shut)) {
-		finish(pour);
+		egress_pour_finish(pour);
 		return;
 	}
 	if (more && !pour->later_set) {
@@ -265,21 +265,21 @@ static void turn(struct pour *pour)
 	}
 }
 
-static void on_later(struct later *later)
+static void egress_pour_on_later(struct later *later)
 {
 	struct pour *pour = link_of(later, struct pour, later);
 
 	pour->later_set = false;
-	turn(pour);
+	egress_pour_turn(pour);
 }
 
-static void on_ready(struct watch *watch, uint32_t events)
+static void egress_pour_on_ready(struct watch *watch, uint32_t events)
 {
 	struct side *side = link_of(watch, struct side, watch);
 
 	side->readable |= (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
 	side->writable |= (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
-	turn(side->pour);
+	egress_pour_turn(side->pour);
 }
 
 // Set anew only when it is due: bytes that move leave a mark, not a timer.
@@ -293,7 +293,7 @@ static void on_idle(struct timer *timer)
 		return;
 	}
 	fail(pour, POUR_IDLE);
-	finish(pour);
+	egress_pour_finish(pour);
 }
 
 fallible pour_start(struct loop *loop, int first, int second, int64_t idle_ms,
@@ -306,15 +306,15 @@ fallible pour_start(struct loop *loop, int first, int second, int64_t idle_ms,
 
 	*pour = (struct pour){.loop = loop,
 			      .idle = {.due = on_idle},
-			      .later = {.run = on_later},
+			      .later = {.run = egress_pour_on_later},
 			      .idle_ms = idle_ms,
 			      .moved_ms = loop_now(loop),
 			      .table = table,
 			      .arg = arg};
 	link_init(&pour->later.link);
 	for (int i = 0; i < 2; i++) {
-		pour->side[i] = (struct side){.watch = {.fd = fds[i], .ready = on_ready},
-					      .pour = pour};
+		pour->side[i] = (struct side){
+			.watch = {.fd = fds[i], .ready = egress_pour_on_ready}, .pour = pour};
 		pour->flow[i].pipe.ends[0] = pour->flow[i].pipe.ends[1] = -1;
 		if (!err && fd_nonblock(fds[i], true))
 			err = err_sys(errno, "make a socket non-blocking");
@@ -338,5 +338,5 @@ void pour_stop(struct pour *pour)
 {
 	fail(pour, POUR_STOPPED);
 	if (!pour->running)
-		finish(pour);
+		egress_pour_finish(pour);
 }

@@ -236,7 +236,7 @@ static void asker_free(struct resolve *resolve, struct asker *asker)
 }
 
 // The lock is held, and gone with it.
-static void leave(struct resolve *resolve)
+static void resolve_leave(struct resolve *resolve)
 {
 	bool last = --resolve->users == 0;
 	size_t at = 0;
@@ -257,7 +257,7 @@ static void leave(struct resolve *resolve)
 	free(resolve);
 }
 
-static void *work(void *arg)
+static void *resolve_work(void *arg)
 {
 	struct resolve *resolve = arg;
 	uint64_t one = 1;
@@ -284,7 +284,7 @@ static void *work(void *arg)
 		if (write(resolve->watch.fd, &one, sizeof(one)) < 0)
 			continue; // it is told already, as often as the counter can hold
 	}
-	leave(resolve);
+	resolve_leave(resolve);
 	return NULL;
 }
 
@@ -296,7 +296,7 @@ static void drop_idle(struct resolve *resolve, struct asker *asker)
 		asker_free(resolve, asker);
 }
 
-static void start(struct resolve *resolve, struct asker *asker, struct lookup *lookup)
+static void resolve_start(struct resolve *resolve, struct asker *asker, struct lookup *lookup)
 {
 	lookup->asker = asker;
 	asker->under_way++;
@@ -322,7 +322,7 @@ static struct lookup *next_of(const struct asker *asker)
 }
 
 // Gives the threads that are free something to do. Who had a turn is last.
-static void go_on(struct resolve *resolve)
+static void resolve_go_on(struct resolve *resolve)
 {
 	bool more = true;
 
@@ -336,14 +336,14 @@ static void go_on(struct resolve *resolve)
 				continue;
 			link_drop(&asker->link);
 			link_add(&resolve->askers, &asker->link);
-			start(resolve, asker, lookup);
+			resolve_start(resolve, asker, lookup);
 			more = true;
 			break;
 		}
 	}
 }
 
-static void finish(struct resolve *resolve, struct lookup *lookup)
+static void resolve_finish(struct resolve *resolve, struct lookup *lookup)
 {
 	struct asker *asker = take_ptr(lookup->asker);
 
@@ -355,7 +355,7 @@ static void finish(struct resolve *resolve, struct lookup *lookup)
 	bell_ring(&lookup->bell);
 }
 
-static void on_done(struct watch *watch, uint32_t events)
+static void resolve_on_done(struct watch *watch, uint32_t events)
 {
 	struct resolve *resolve = link_of(watch, struct resolve, watch);
 	struct link done;
@@ -377,13 +377,13 @@ static void on_done(struct watch *watch, uint32_t events)
 		struct lookup *lookup = link_of(done.next, struct lookup, link);
 
 		link_drop(&lookup->link);
-		finish(resolve, lookup);
+		resolve_finish(resolve, lookup);
 	}
-	go_on(resolve);
+	resolve_go_on(resolve);
 }
 
 // Room for one more answer: what is too old goes, and if nothing is, any that nobody waits at.
-static void make_room(struct resolve *resolve)
+static void resolve_make_room(struct resolve *resolve)
 {
 	int64_t now = loop_now(resolve->loop);
 	struct str key, oldest = {0};
@@ -414,7 +414,7 @@ static struct lookup *lookup_of(struct resolve *resolve, uint16_t type, const ch
 
 	if (lookup)
 		return lookup;
-	make_room(resolve);
+	resolve_make_room(resolve);
 	lookup = mem_new_of(struct lookup);
 	lookup->type = type;
 	memcpy(lookup->name, name, strlen(name) + 1);
@@ -438,8 +438,8 @@ static struct asker *asker_of(struct resolve *resolve, const char *box)
 	return asker;
 }
 
-static fallible await(struct resolve *resolve, struct asker *asker, struct lookup *lookup,
-		      int64_t deadline)
+static fallible resolve_await(struct resolve *resolve, struct asker *asker, struct lookup *lookup,
+			      int64_t deadline)
 {
 	struct wait wait = {.lookup = lookup, .before = lookup->answers};
 	struct err *err = OK;
@@ -447,7 +447,7 @@ static fallible await(struct resolve *resolve, struct asker *asker, struct looku
 	link_add(&asker->waits, &wait.link);
 	asker->waiting++;
 	lookup->waiters++;
-	go_on(resolve);
+	resolve_go_on(resolve);
 	while (!err && lookup->answers == wait.before)
 		err = bell_wait(&lookup->bell, deadline);
 	link_drop(&wait.link);
@@ -469,7 +469,7 @@ static fallible lookup_await(struct resolve *resolve, const char *box, uint16_t 
 		if (asker->waiting >= WAITS_MAX)
 			return err_new(EXHAUSTED, "lookups_full",
 				       "too many names are being looked up");
-		TRY(await(resolve, asker, lookup, deadline));
+		TRY(resolve_await(resolve, asker, lookup, deadline));
 	}
 	*out = lookup;
 	return OK;
@@ -531,7 +531,7 @@ static fallible start_threads(struct resolve *resolve)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_mutex_lock(&resolve->lock);
 	while (!failed && started < THREADS) {
-		failed = pthread_create(&thread, &attr, work, resolve);
+		failed = pthread_create(&thread, &attr, resolve_work, resolve);
 		started += !failed;
 	}
 	resolve->users += started;
@@ -552,7 +552,7 @@ fallible resolve_open(struct loop *loop, const struct resolve_rules *rules, stru
 				    .known = map_new(),
 				    .by_name = map_new(),
 				    .users = 1,
-				    .watch = {.fd = fd, .ready = on_done},
+				    .watch = {.fd = fd, .ready = resolve_on_done},
 				    .lock = PTHREAD_MUTEX_INITIALIZER,
 				    .more = PTHREAD_COND_INITIALIZER};
 	link_init(&resolve->askers);
@@ -580,5 +580,5 @@ void resolve_close(struct resolve *resolve)
 	pthread_mutex_lock(&resolve->lock);
 	resolve->closing = true;
 	pthread_cond_broadcast(&resolve->more);
-	leave(resolve);
+	resolve_leave(resolve);
 }

@@ -75,7 +75,7 @@ static int step_end(const struct step *step)
 	return SSL_shutdown(step->sealed->ssl) < 0 ? -1 : 1;
 }
 
-static void explain(struct step *step)
+static void sealed_explain(struct step *step)
 {
 	long verdict = SSL_get_verify_result(step->sealed->ssl);
 	unsigned long code = ERR_peek_last_error();
@@ -89,7 +89,7 @@ static void explain(struct step *step)
 		snprintf(step->why, sizeof(step->why), "it hung up");
 }
 
-static void work(void *arg)
+static void sealed_work(void *arg)
 {
 	struct step *step = arg;
 
@@ -97,21 +97,21 @@ static void work(void *arg)
 	step->result = step->run(step);
 	step->want = SSL_get_error(step->sealed->ssl, step->result);
 	if (step->want == SSL_ERROR_SSL || step->want == SSL_ERROR_SYSCALL)
-		explain(step);
+		sealed_explain(step);
 }
 
-static void on_later(struct later *later)
+static void sealed_on_later(struct later *later)
 {
 	struct step *step = link_of(later, struct step, later);
 
-	work(step);
+	sealed_work(step);
 	step->done = true;
 	task_wake(step->task);
 }
 
 static void hop(struct step *step)
 {
-	step->later = (struct later){.run = on_later};
+	step->later = (struct later){.run = sealed_on_later};
 	link_init(&step->later.link);
 	step->task = task_current();
 	step->done = false;
@@ -120,7 +120,7 @@ static void hop(struct step *step)
 		task_park_firm();
 }
 
-static fallible flush(struct sealed *sealed, int64_t silence_ms)
+static fallible sealed_flush(struct sealed *sealed, int64_t silence_ms)
 {
 	while (BIO_pending(sealed->out) > 0) {
 		struct err *err;
@@ -145,7 +145,7 @@ static fallible flush(struct sealed *sealed, int64_t silence_ms)
 	return OK;
 }
 
-static fallible pull(struct sealed *sealed, int64_t deadline)
+static fallible sealed_pull(struct sealed *sealed, int64_t deadline)
 {
 	size_t got = 0;
 
@@ -163,25 +163,25 @@ static fallible pull(struct sealed *sealed, int64_t deadline)
 }
 
 // *out: what the library gave back, 0 at the peer's end.
-static fallible turn(struct sealed *sealed, struct step *step, bool greeting, int64_t deadline,
-		     int64_t silence_ms, size_t *out)
+static fallible sealed_turn(struct sealed *sealed, struct step *step, bool greeting,
+			    int64_t deadline, int64_t silence_ms, size_t *out)
 {
 	step->sealed = sealed;
 	for (;;) {
 		if (greeting)
-			offload_run(work, step);
+			offload_run(sealed_work, step);
 		else
 			hop(step);
 		if (sealed->chatter.over)
 			return err_new(BAD_PEER, "bad_tls", "TLS failed: all talk and no data");
-		TRY(flush(sealed, silence_ms));
+		TRY(sealed_flush(sealed, silence_ms));
 		if (step->want == SSL_ERROR_NONE || step->want == SSL_ERROR_ZERO_RETURN) {
 			*out = step->result > 0 ? (size_t)step->result : 0;
 			return OK;
 		}
 		if (step->want != SSL_ERROR_WANT_READ)
 			return err_new(BAD_PEER, "bad_tls", "TLS failed: %s", step->why);
-		TRY(pull(sealed, deadline));
+		TRY(sealed_pull(sealed, deadline));
 	}
 }
 
@@ -276,13 +276,13 @@ static struct sealed *sealed_new(struct stream *stream, SSL_CTX *context)
 	return sealed;
 }
 
-static fallible greet(struct sealed *sealed, int64_t silence_ms)
+static fallible sealed_greet(struct sealed *sealed, int64_t silence_ms)
 {
 	struct step step = {.run = step_greet};
 	size_t done;
 
-	TRY(turn(sealed, &step, true, loop_now(sealed->stream->loop) + silence_ms, silence_ms,
-		 &done));
+	TRY(sealed_turn(sealed, &step, true, loop_now(sealed->stream->loop) + silence_ms,
+			silence_ms, &done));
 	chatter_watch(&sealed->chatter, sealed->ssl);
 	return OK;
 }
@@ -302,7 +302,7 @@ fallible sealed_connect(struct stream *stream, struct trust *trust, const char *
 		SSL_set1_host(sealed->ssl, name);
 		SSL_set_tlsext_host_name(sealed->ssl, name);
 	}
-	TRY(greet(sealed, silence_ms));
+	TRY(sealed_greet(sealed, silence_ms));
 	*out = take_ptr(sealed);
 	return OK;
 }
@@ -313,7 +313,7 @@ fallible sealed_accept(struct stream *stream, SSL_CTX *context, int64_t silence_
 	auto_sealed sealed = sealed_new(stream, context);
 
 	SSL_set_accept_state(sealed->ssl);
-	TRY(greet(sealed, silence_ms));
+	TRY(sealed_greet(sealed, silence_ms));
 	*out = take_ptr(sealed);
 	return OK;
 }
@@ -336,7 +336,7 @@ fallible sealed_read(struct sealed *sealed, void *room, size_t size, int64_t dea
 	struct step step = {.run = step_read, .room = room, .size = size};
 	int64_t left = deadline - loop_now(sealed->stream->loop);
 
-	return turn(sealed, &step, false, deadline, left > 0 ? left : 1, out);
+	return sealed_turn(sealed, &step, false, deadline, left > 0 ? left : 1, out);
 }
 
 bool sealed_is_cut(const struct sealed *sealed)
@@ -354,7 +354,7 @@ fallible sealed_write(struct sealed *sealed, const void *bytes, size_t len, int6
 		size_t done = 0;
 
 		// A renegotiation would want a read here: it is not offered.
-		TRY(turn(sealed, &step, false, 0, silence_ms, &done));
+		TRY(sealed_turn(sealed, &step, false, 0, silence_ms, &done));
 		if (!done)
 			return err_new(BAD_PEER, "peer_gone", "the other side has hung up");
 		at += done;
@@ -368,5 +368,5 @@ fallible sealed_end(struct sealed *sealed, int64_t silence_ms)
 	struct step step = {.run = step_end};
 	size_t done;
 
-	return turn(sealed, &step, false, 0, silence_ms, &done);
+	return sealed_turn(sealed, &step, false, 0, silence_ms, &done);
 }

@@ -42,7 +42,7 @@ void secrets_free(struct secrets *secrets)
 	free(secrets);
 }
 
-static struct secrets *hold(struct egress_box *box)
+static struct secrets *secrets_hold(struct egress_box *box)
 {
 	if (!box->secrets) {
 		box->secrets = mem_new_of(struct secrets);
@@ -61,7 +61,7 @@ void secrets_set_init(struct secrets_set *set, struct egress_box *box, const cha
 	set->count = set->basic_count = 0;
 	if (!box->policy.secret_count)
 		return;
-	set->of = hold(box);
+	set->of = secrets_hold(box);
 	policy = &set->of->policy;
 	for (size_t i = 0; i < policy->secret_count; i++) {
 		struct str placeholder = str_of(policy->secrets[i].placeholder);
@@ -115,7 +115,7 @@ static bool may_stand_in_target(struct str value)
 	return value.len > 0;
 }
 
-static const struct secrets_pair *find(const struct secrets_set *set, const char *at)
+static const struct secrets_pair *secrets_find(const struct secrets_set *set, const char *at)
 {
 	for (size_t i = 0; i < set->count; i++)
 		if (!memcmp(at + MARK_LEN, set->at[i].placeholder.at + MARK_LEN,
@@ -133,8 +133,8 @@ static size_t begun_mark(struct str in)
 	return 0;
 }
 
-static size_t swap(const struct secrets_set *set, struct str all, bool is_end, may_stand *may,
-		   struct buf *out)
+static size_t egress_secrets_swap(const struct secrets_set *set, struct str all, bool is_end,
+				  may_stand *may, struct buf *out)
 {
 	struct str in = all;
 
@@ -149,7 +149,7 @@ static size_t swap(const struct secrets_set *set, struct str all, bool is_end, m
 		in = str_skip(in, before);
 		if (!mark || (in.len < POLICY_PLACEHOLDER_LEN && !is_end))
 			break;
-		pair = in.len >= POLICY_PLACEHOLDER_LEN ? find(set, in.at) : NULL;
+		pair = in.len >= POLICY_PLACEHOLDER_LEN ? secrets_find(set, in.at) : NULL;
 		if (pair && may(pair->value)) {
 			buf_str(out, pair->value);
 			in = str_skip(in, POLICY_PLACEHOLDER_LEN);
@@ -163,12 +163,12 @@ static size_t swap(const struct secrets_set *set, struct str all, bool is_end, m
 
 size_t secrets_swap(const struct secrets_set *set, struct str in, bool is_end, struct buf *out)
 {
-	return swap(set, in, is_end, may_stand_anywhere, out);
+	return egress_secrets_swap(set, in, is_end, may_stand_anywhere, out);
 }
 
 static void swap_all(const struct secrets_set *set, struct str in, may_stand *may, struct buf *out)
 {
-	if (swap(set, in, true, may, out) != in.len)
+	if (egress_secrets_swap(set, in, true, may, out) != in.len)
 		out->failed = true;
 }
 

@@ -42,8 +42,8 @@ static const char *reverse_of(struct egress_box *box, const struct dns_query *qu
 }
 
 // 0: silence, or *out_pass: the host's server of names is to be asked.
-static size_t answer(struct egress_box *box, struct str message, uint8_t room[DNS_ANSWER_MAX],
-		     bool *out_pass)
+static size_t stub_answer(struct egress_box *box, struct str message, uint8_t room[DNS_ANSWER_MAX],
+			  bool *out_pass)
 {
 	struct dns_query query;
 	struct address given;
@@ -170,7 +170,7 @@ static void passing_run(void *arg)
 		bell_ring(&egress->empty);
 }
 
-static void pass_on(struct egress_box *box, struct str message, const struct msghdr *msg)
+static void stub_pass_on(struct egress_box *box, struct str message, const struct msghdr *msg)
 {
 	struct passing *passing;
 
@@ -241,10 +241,10 @@ static void on_udp(struct watch *watch, uint32_t events)
 			return;
 		if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
 			continue;
-		len = answer(box, (struct str){question, (size_t)n}, reply, &pass);
+		len = stub_answer(box, (struct str){question, (size_t)n}, reply, &pass);
 		keep_source(&msg);
 		if (pass)
-			pass_on(box, (struct str){question, (size_t)n}, &msg);
+			stub_pass_on(box, (struct str){question, (size_t)n}, &msg);
 		if (!len)
 			continue;
 		part = (struct iovec){reply, len};
@@ -309,7 +309,7 @@ void stub_serve(struct conn *conn)
 			err = task_sleep_until(next_second(conn->box));
 		if (err)
 			return;
-		len = answer(conn->box, message, reply + 2, &pass);
+		len = stub_answer(conn->box, message, reply + 2, &pass);
 		if (pass)
 			err = ask_host(conn->box, message, MESSAGE_MAX, &passed);
 		buf_drop_front(&got, used);

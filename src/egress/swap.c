@@ -120,7 +120,7 @@ static fallible pass_head(struct follow *follow, enum budget_way way, struct buf
 // The beginning of a body whose length is known, with the values. What fits has its new length, and
 // is sent with `head`; of the rest, only what has a placeholder at its beginning needs chunks,
 // which not every server takes.
-static fallible begin(struct follow *follow, struct secrets_head *how, struct buf *out)
+static fallible swap_begin(struct follow *follow, struct secrets_head *how, struct buf *out)
 {
 	struct buf *got = &follow->got_in;
 	size_t size = follow->request.size, used;
@@ -151,7 +151,7 @@ fallible swap_send(struct follow *follow)
 		how.framing = SECRETS_CHUNKED;
 	// Who expects a 100 has sent nothing that one could look at.
 	else if (follow->body.kind == BODY_LENGTH && !follow->request.expect_continue)
-		TRY(begin(follow, &how, &out));
+		TRY(swap_begin(follow, &how, &out));
 	follow->swapped = how.framing == SECRETS_CHUNKED;
 	secrets_write_request(&follow->secrets, &follow->request, &how, &head);
 	buf_drop_front(&follow->got_in, follow->request.size);

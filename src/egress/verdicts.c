@@ -58,7 +58,7 @@ static void set_state(struct verdict *verdict, uint32_t state)
 	__atomic_store_n(&verdict->state, state, __ATOMIC_RELEASE);
 }
 
-static struct store_egress_entry entry_of(const struct verdict *verdict)
+static struct store_egress_entry verdicts_entry_of(const struct verdict *verdict)
 {
 	return (struct store_egress_entry){
 		.tenant = verdict->tenant,
@@ -94,14 +94,14 @@ static struct err *write_down(struct db *db, void *arg)
 	const struct batch *batch = arg;
 
 	for (size_t i = 0; i < batch->count; i++) {
-		struct store_egress_entry entry = entry_of(batch->at[i]);
+		struct store_egress_entry entry = verdicts_entry_of(batch->at[i]);
 
 		TRY(store_egress_add_in(db, &entry));
 	}
 	return OK;
 }
 
-static void give_back(struct verdicts *verdicts, struct verdict *verdict)
+static void verdicts_give_back(struct verdicts *verdicts, struct verdict *verdict)
 {
 	verdicts->waiting--;
 	if (!is_slot(verdicts, verdict)) {
@@ -128,14 +128,14 @@ static void drop_batch(void *arg)
 
 	for (size_t i = 0; i < batch->count; i++) {
 		ears_ring(verdicts->ears, batch->at[i]->box);
-		give_back(verdicts, batch->at[i]);
+		verdicts_give_back(verdicts, batch->at[i]);
 	}
 	free(batch);
 	verdicts->batches--;
 	verdicts_end(verdicts);
 }
 
-static void hand_over(struct verdicts *verdicts)
+static void verdicts_hand_over(struct verdicts *verdicts)
 {
 	while (!link_empty(&verdicts->done)) {
 		struct batch *batch = mem_new_of(struct batch);
@@ -160,7 +160,7 @@ static void hand_over(struct verdicts *verdicts)
 void verdicts_hurry(struct verdicts *verdicts)
 {
 	loop_drop_timer(verdicts->loop, &verdicts->due);
-	hand_over(verdicts);
+	verdicts_hand_over(verdicts);
 }
 
 struct ears *verdicts_ears(const struct verdicts *verdicts)
@@ -170,7 +170,7 @@ struct ears *verdicts_ears(const struct verdicts *verdicts)
 
 static void on_due(struct timer *timer)
 {
-	hand_over(link_of(timer, struct verdicts, due));
+	verdicts_hand_over(link_of(timer, struct verdicts, due));
 }
 
 void verdict_done(struct verdicts *verdicts, struct verdict *verdict)
@@ -179,7 +179,7 @@ void verdict_done(struct verdicts *verdicts, struct verdict *verdict)
 	set_state(verdict, VERDICT_DONE);
 	link_add(&verdicts->done, &verdict->link);
 	if (++verdicts->count >= BATCH_MAX)
-		hand_over(verdicts);
+		verdicts_hand_over(verdicts);
 	else if (!verdicts->due.at)
 		loop_set_timer(verdicts->loop, &verdicts->due, loop_now(verdicts->loop) + BATCH_MS);
 }
@@ -246,7 +246,7 @@ uint64_t verdicts_waiting(const struct verdicts *verdicts)
 
 // ---------------------------------------------------------------------------------- after a kill
 
-static bool is_whole(struct verdict *verdict)
+static bool verdicts_is_whole(struct verdict *verdict)
 {
 	static const size_t ends[] = {
 		offsetof(struct verdict, box) + sizeof(verdict->box),
@@ -267,7 +267,7 @@ static bool is_whole(struct verdict *verdict)
 	return true;
 }
 
-static fallible take_up(struct verdicts *verdicts)
+static fallible verdicts_take_up(struct verdicts *verdicts)
 {
 	auto_free struct batch *batch = mem_new_of(struct batch);
 
@@ -276,7 +276,7 @@ static fallible take_up(struct verdicts *verdicts)
 
 		if (verdict->state == VERDICT_FREE)
 			continue;
-		if (is_whole(verdict) && verdicts->store)
+		if (verdicts_is_whole(verdict) && verdicts->store)
 			batch->at[batch->count++] = verdict;
 		if (batch->count < BATCH_MAX && i + 1 < SLOTS)
 			continue;
@@ -297,7 +297,7 @@ static void take_along(struct verdicts *verdicts)
 	for (size_t i = 0; i < SLOTS; i++) {
 		struct verdict *verdict = &verdicts->slots[i];
 
-		if (verdict->state != VERDICT_FREE && !is_whole(verdict))
+		if (verdict->state != VERDICT_FREE && !verdicts_is_whole(verdict))
 			set_state(verdict, VERDICT_FREE);
 		if (verdict->state == VERDICT_FREE)
 			continue;
@@ -309,7 +309,7 @@ static void take_along(struct verdicts *verdicts)
 		set_state(verdict, VERDICT_DONE);
 		link_add(&verdicts->done, &verdict->link);
 	}
-	hand_over(verdicts);
+	verdicts_hand_over(verdicts);
 }
 
 static void *map_file(int live)
@@ -380,7 +380,7 @@ fallible verdicts_open(struct loop *loop, struct store *store, int live, struct 
 		return err;
 	}
 	verdicts->ears = ears_new();
-	err = take_up(verdicts);
+	err = verdicts_take_up(verdicts);
 	if (err) {
 		log_event(LOG_WARN, "egress.ledger_waits", "trail", err_trail(err), NULL);
 		err_free(err);

@@ -103,8 +103,8 @@ void account_move(struct account *account, const struct limits *limits, enum acc
 	}
 }
 
-static fallible refuse(struct account *account, const char *what, double used, double bound,
-		       double more)
+static fallible account_refuse(struct account *account, const char *what, double used, double bound,
+			       double more)
 {
 	account->refused++;
 	return err_hint(err_new(EXHAUSTED, "quota",
@@ -118,8 +118,8 @@ fallible account_ask_disk(struct account *account, uint64_t bytes)
 {
 	if (bytes <= account_disk_left(account))
 		return OK;
-	return refuse(account, "disk (MB)", (double)account_disk(account) / MIB,
-		      (double)account->tenant.quota.disk / MIB, (double)bytes / MIB);
+	return account_refuse(account, "disk (MB)", (double)account_disk(account) / MIB,
+			      (double)account->tenant.quota.disk / MIB, (double)bytes / MIB);
 }
 
 fallible account_ask(struct account *account, const struct limits *limits, enum account_weight from,
@@ -132,17 +132,18 @@ fallible account_ask(struct account *account, const struct limits *limits, enum 
 	if (weak(QUOTA))
 		return OK;
 	if (kept && quota->boxes && account->used.boxes + 1 > quota->boxes)
-		return refuse(account, "sandboxes", (double)account->used.boxes,
-			      (double)quota->boxes, 1);
+		return account_refuse(account, "sandboxes", (double)account->used.boxes,
+				      (double)quota->boxes, 1);
 	if (kept)
 		TRY(account_ask_disk(account, limits->disk));
 	if (runs && quota->memory && account->used.memory + limits->memory > quota->memory)
-		return refuse(account, "memory (MB)", (double)account->used.memory / MIB,
-			      (double)quota->memory / MIB, (double)limits->memory / MIB);
+		return account_refuse(account, "memory (MB)", (double)account->used.memory / MIB,
+				      (double)quota->memory / MIB, (double)limits->memory / MIB);
 	if (runs && quota->cpu_milli &&
 	    account->used.cpu_milli + limits->cpu_milli > quota->cpu_milli)
-		return refuse(account, "cpus", (double)account->used.cpu_milli / 1000,
-			      (double)quota->cpu_milli / 1000, (double)limits->cpu_milli / 1000);
+		return account_refuse(account, "cpus", (double)account->used.cpu_milli / 1000,
+				      (double)quota->cpu_milli / 1000,
+				      (double)limits->cpu_milli / 1000);
 	return OK;
 }
 
@@ -151,7 +152,8 @@ fallible account_ask_exec(struct account *account, uint64_t running)
 	const struct quota *quota = &account->tenant.quota;
 
 	if (quota->execs && running + 1 > quota->execs)
-		return refuse(account, "commands", (double)running, (double)quota->execs, 1);
+		return account_refuse(account, "commands", (double)running, (double)quota->execs,
+				      1);
 	return OK;
 }
 

@@ -60,7 +60,7 @@ struct admit {
 	int64_t files_at;
 };
 
-static bool read_text(int fd, char *room, size_t size)
+static bool admit_read_text(int fd, char *room, size_t size)
 {
 	ssize_t got = pread(fd, room, size - 1, 0);
 
@@ -78,7 +78,7 @@ static uint64_t number_behind(const char *text, const char *label)
 	return at ? strtoull(at + strlen(label), NULL, 10) : 0;
 }
 
-static void measure_disk(struct admit *admit)
+static void admit_measure_disk(struct admit *admit)
 {
 	struct admit_view *view = &admit->view;
 	struct statvfs st;
@@ -101,7 +101,7 @@ static void measure_host_files(struct admit *admit)
 {
 	char text[128], *at = text;
 
-	if (admit->file_nr < 0 || !read_text(admit->file_nr, text, sizeof(text)))
+	if (admit->file_nr < 0 || !admit_read_text(admit->file_nr, text, sizeof(text)))
 		return;
 	admit->view.host_files = strtoull(at, &at, 10);
 	(void)strtoull(at, &at, 10);
@@ -119,13 +119,13 @@ static void refresh(struct admit *admit, int64_t now_ms)
 
 	if (admit->read_at && now_ms - admit->read_at < SPAN_MS)
 		return;
-	if (read_text(admit->meminfo, text, sizeof(text)))
+	if (admit_read_text(admit->meminfo, text, sizeof(text)))
 		admit->view.memory_free = number_behind(text, "MemAvailable:") * 1024;
 	// "0.05 0.10 0.08 2/431 7777": the second number of the fraction is all tasks of the host.
-	if (read_text(admit->loadavg, text, sizeof(text)))
+	if (admit_read_text(admit->loadavg, text, sizeof(text)))
 		admit->view.tasks = number_behind(text, "/");
 	measure_host_files(admit);
-	measure_disk(admit);
+	admit_measure_disk(admit);
 	admit->read_at = now_ms;
 	admit->since = 0;
 }
@@ -157,12 +157,12 @@ static uint64_t files_used(struct admit *admit, int64_t now_ms)
 	return admit->files_read + admit->files_since;
 }
 
-static uint64_t read_number(const char *path, uint64_t otherwise)
+static uint64_t admit_read_number(const char *path, uint64_t otherwise)
 {
 	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
 	char text[64];
 
-	if (fd < 0 || !read_text(fd, text, sizeof(text)))
+	if (fd < 0 || !admit_read_text(fd, text, sizeof(text)))
 		return otherwise;
 	return strtoull(text, NULL, 10);
 }
@@ -179,8 +179,8 @@ static fallible open_account(const char *path, int *out)
 
 fallible admit_open(struct admit **out)
 {
-	uint64_t pid_max = read_number("/proc/sys/kernel/pid_max", 32768);
-	uint64_t threads_max = read_number("/proc/sys/kernel/threads-max", pid_max);
+	uint64_t pid_max = admit_read_number("/proc/sys/kernel/pid_max", 32768);
+	uint64_t threads_max = admit_read_number("/proc/sys/kernel/threads-max", pid_max);
 	auto_fd meminfo = -1, loadavg = -1;
 	struct rlimit files;
 	DIR *listing;
@@ -189,7 +189,7 @@ fallible admit_open(struct admit **out)
 
 	TRY(open_account("/proc/meminfo", &meminfo));
 	TRY(open_account("/proc/loadavg", &loadavg));
-	if (!read_text(meminfo, text, sizeof(text)))
+	if (!admit_read_text(meminfo, text, sizeof(text)))
 		return err_sys(errno, "read /proc/meminfo");
 	if (getrlimit(RLIMIT_NOFILE, &files))
 		return err_sys(errno, "read the limit on files");

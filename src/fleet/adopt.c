@@ -87,7 +87,7 @@ static void leave_alone(struct entry *entry, const char *reason)
 }
 
 // An id that is none names no cell, and a cell that seems to have no record may be its own.
-static void enter(struct fleet *fleet, struct record *record, bool unreadable)
+static void fleet_adopt_enter(struct fleet *fleet, struct record *record, bool unreadable)
 {
 	struct entry *entry;
 
@@ -116,13 +116,13 @@ static void enter_ports(void *arg, struct str id, struct portbook *ports)
 	*ports = (struct portbook){0};
 }
 
-static fallible load(struct fleet *fleet)
+static fallible fleet_adopt_load(struct fleet *fleet)
 {
 	struct store_boxes boxes = {0};
 
 	TRY(store_boxes_load(fleet->store, &boxes));
 	for (size_t i = 0; i < boxes.count; i++)
-		enter(fleet, &boxes.at[i], boxes.unreadable[i]);
+		fleet_adopt_enter(fleet, &boxes.at[i], boxes.unreadable[i]);
 	if (boxes.last_seq > fleet->next_seq)
 		fleet->next_seq = boxes.last_seq;
 	store_boxes_done(&boxes);
@@ -136,7 +136,7 @@ static fallible load(struct fleet *fleet)
 
 void adopt_load(struct fleet *fleet)
 {
-	auto_err err = load(fleet);
+	auto_err err = fleet_adopt_load(fleet);
 
 	fleet->unknown = err != NULL;
 	if (err)
@@ -146,7 +146,7 @@ void adopt_load(struct fleet *fleet)
 
 // --------------------------------------------------------------------------------------- one box
 
-static fallible order_plain(struct fleet *fleet, const char *id, enum order_kind kind)
+static fallible fleet_adopt_order_plain(struct fleet *fleet, const char *id, enum order_kind kind)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
 	struct order order = {.kind = kind};
@@ -157,7 +157,7 @@ static fallible order_plain(struct fleet *fleet, const char *id, enum order_kind
 }
 
 // A frozen pid 1 cannot say what it holds: it is thawed for a moment.
-static fallible take_up(struct entry *entry, bool frozen)
+static fallible fleet_adopt_take_up(struct entry *entry, bool frozen)
 {
 	struct fleet *fleet = entry->fleet;
 	struct box_return from = {
@@ -168,7 +168,8 @@ static fallible take_up(struct entry *entry, bool frozen)
 	};
 
 	if (frozen)
-		TRY(ask_unanswered(order_plain(fleet, entry->record.id, ORDER_THAW)), "thaw it");
+		TRY(ask_unanswered(fleet_adopt_order_plain(fleet, entry->record.id, ORDER_THAW)),
+		    "thaw it");
 	TRY(box_adopt(fleet->loop, fleet->ask, &from, &entry->box));
 	entry_keep_output(entry);
 	return OK;
@@ -195,7 +196,7 @@ static bool is_dead(const struct err *err)
 static fallible take_up_linked(struct entry *entry, bool frozen)
 {
 	for (;;) {
-		struct err *err = take_up(entry, frozen);
+		struct err *err = fleet_adopt_take_up(entry, frozen);
 
 		if (!err || strcmp(err_reason(err), "no_warden") != 0)
 			return err;
@@ -212,7 +213,7 @@ static void say(struct entry *entry, enum state state, const char *reason)
 }
 
 // What an earlier daemon wrote down of it is known again.
-static void recall(struct entry *entry)
+static void fleet_adopt_recall(struct entry *entry)
 {
 	struct err *err = OK;
 
@@ -251,7 +252,7 @@ static void settle_failed(struct one *one)
 		entry->record.disk_kept = true;
 		entry_keep(entry);
 	}
-	recall(entry);
+	fleet_adopt_recall(entry);
 }
 
 static void settle_still(struct one *one)
@@ -270,7 +271,7 @@ static void settle_still(struct one *one)
 		entry->record.disk_kept = true;
 		say(entry, STATE_STOPPED, "host_restarted");
 	}
-	recall(entry);
+	fleet_adopt_recall(entry);
 }
 
 // False: it could not be taken up yet.
@@ -311,7 +312,7 @@ static bool settle_living(struct one *one)
 	return true;
 }
 
-static void settle(void *arg)
+static void fleet_adopt_settle(void *arg)
 {
 	struct adopting *item = arg;
 	struct entry *entry = item->entry;
@@ -371,7 +372,7 @@ struct looking {
 	bool going;
 };
 
-static void see(void *arg, const struct order_cell *cell)
+static void fleet_adopt_see(void *arg, const struct order_cell *cell)
 {
 	struct looking *looking = arg;
 	struct found *found = mem_new_of(struct found);
@@ -383,7 +384,7 @@ static void see(void *arg, const struct order_cell *cell)
 }
 
 // Until it is known of every cell what it is, or that it does not come to its end.
-static fallible look(struct adopt *adopt)
+static fallible fleet_adopt_look(struct adopt *adopt)
 {
 	struct fleet *fleet = adopt->fleet;
 	int64_t patience = loop_now(fleet->loop) + GOING_MS;
@@ -394,7 +395,8 @@ static fallible look(struct adopt *adopt)
 
 		TRY(ask_wait_linked(fleet->ask, CLOCK_NEVER));
 		drop_cells(adopt);
-		err = ask_cells(fleet->ask, see, &looking, loop_now(fleet->loop) + ORDER_MS);
+		err = ask_cells(fleet->ask, fleet_adopt_see, &looking,
+				loop_now(fleet->loop) + ORDER_MS);
 		if (!err && (!looking.going || loop_now(fleet->loop) >= patience))
 			return OK;
 		if (err)
@@ -440,11 +442,11 @@ static void begin_one(struct adopt *adopt, struct adopting *item)
 	}
 	item->round = adopt->round;
 	adopt->busy++;
-	task_start(fleet->loop, "adopt", settle, item);
+	task_start(fleet->loop, "adopt", fleet_adopt_settle, item);
 }
 
 // Until each was tried, and the tasks have ended or are late.
-static void settle_all(struct adopt *adopt)
+static void fleet_adopt_settle_all(struct adopt *adopt)
 {
 	int64_t next;
 
@@ -487,7 +489,7 @@ static void bury_strays(struct adopt *adopt)
 		log_event(LOG_WARN, "box.unrecorded", "sandbox", id, NULL);
 		if (fleet->doubtful)
 			continue; // it may be one whose record cannot be read
-		err = order_plain(fleet, id, ORDER_BURY);
+		err = fleet_adopt_order_plain(fleet, id, ORDER_BURY);
 		if (err && err_kind(err) != ERR_NOT_FOUND)
 			log_event(LOG_ERROR, "box.bury_failed", "sandbox", id, "trail",
 				  err_trail(err), NULL);
@@ -521,14 +523,14 @@ static fallible adopt_all(struct adopt *adopt)
 		if (store_health(fleet->store) == STORE_CORRUPT)
 			return store_ready(fleet->store);
 		TRY(task_sleep_until(loop_now(fleet->loop) + LOAD_AGAIN_MS));
-		err_free(load(fleet));
+		err_free(fleet_adopt_load(fleet));
 	}
 	enqueue_all(adopt);
-	TRY(look(adopt));
+	TRY(fleet_adopt_look(adopt));
 	know_recorded(adopt);
 	if (!fleet->doubtful)
 		tape_remove_strays(fleet->loop, fleet->tapes_dir, has_record, fleet);
-	settle_all(adopt);
+	fleet_adopt_settle_all(adopt);
 	bury_strays(adopt);
 	return OK;
 }

@@ -24,7 +24,7 @@ static void name_of(char room[ALERT_NAME], const char *alert, const char *what, 
 }
 
 // Its place, or that of the oldest.
-static size_t place_of(const char *name)
+static size_t alert_place_of(const char *name)
 {
 	size_t oldest = 0;
 
@@ -46,7 +46,7 @@ void alert_tell(const char *alert, const char *severity, const char *what, const
 	size_t at;
 
 	name_of(name, alert, what, box);
-	at = place_of(name);
+	at = alert_place_of(name);
 	if (strcmp(alerts[at].name, name) != 0)
 		alerts[at].quiet = 0;
 	else if (now - alerts[at].told_ms < timer_ms(TIMER_ALERT_QUIET)) {
@@ -68,7 +68,7 @@ void alert_clear(const char *alert, const char *what, const char *box)
 	size_t at;
 
 	name_of(name, alert, what, box);
-	at = place_of(name);
+	at = alert_place_of(name);
 	if (!strcmp(alerts[at].name, name))
 		alerts[at].name[0] = '\0';
 }

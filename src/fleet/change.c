@@ -14,7 +14,7 @@ static void copy(struct pairs *to, const struct pairs *from)
 		pairs_set(to, str_of(from->at[i].name), str_of(from->at[i].value));
 }
 
-static void swap(struct pairs *a, struct pairs *b)
+static void change_swap(struct pairs *a, struct pairs *b)
 {
 	struct pairs held = *a;
 
@@ -42,7 +42,7 @@ static void free_policy(struct policy **policy)
 
 // The answer says that it is so, also after a crash. A policy is in force already: a way that does
 // not follow at once is mended, and nobody is told that his change had failed. Waits.
-static fallible settle(struct entry *entry)
+static fallible change_settle(struct entry *entry)
 {
 	struct err *err;
 
@@ -94,14 +94,14 @@ fallible change_box(struct fleet *fleet, const struct who *who, struct str key,
 		entry->idle.ends_ms = 0;
 		entry->idle.busy_ms = loop_now(fleet->loop);
 		entry->idle.look_ms = 0;
-		swap(&labels, &entry->record.labels);
-		swap(&env, &entry->record.env);
+		change_swap(&labels, &entry->record.labels);
+		change_swap(&env, &entry->record.env);
 		if (entry->box)
 			shells_tell_env(entry->box, &entry->record.env, json_get(object, "env"));
 		if (network)
 			way_change(entry, &network);
 		fleet->changes++;
-		TRY(settle(entry), "keep what was changed");
+		TRY(change_settle(entry), "keep what was changed");
 	}
 	*out = &entry->record;
 	return OK;

@@ -25,7 +25,7 @@ static bool is_ending(const struct fleet *fleet)
 
 // After a start it takes a moment to find out what there is, and so it does when the warden was
 // replaced: whoever comes then waits, as those before him wait for the daemon. Only as long as it
-// may last; ask_room() says what is missing.
+// may last; fleet_create_ask_room() says what is missing.
 fallible create_await_start(struct fleet *fleet)
 {
 	int64_t deadline = loop_now(fleet->loop) + START_MS;
@@ -75,7 +75,7 @@ fallible create_find_made(struct fleet *fleet, const struct who *who, struct str
 	return OK;
 }
 
-static fallible ask_room(struct fleet *fleet)
+static fallible fleet_create_ask_room(struct fleet *fleet)
 {
 	const struct order_host *host = ask_host(fleet->ask);
 	size_t count = map_count(fleet->by_id);
@@ -229,12 +229,12 @@ static fallible write_and_build(struct entry *entry)
 	return err_while(err, "build %s", order.box);
 }
 
-static fallible build(struct fleet *fleet, struct spec *spec, struct entry **out)
+static fallible fleet_create_build(struct fleet *fleet, struct spec *spec, struct entry **out)
 {
 	struct entry *entry = NULL;
 	struct err *err;
 
-	TRY(ask_room(fleet));
+	TRY(fleet_create_ask_room(fleet));
 	TRY(fit_disk(fleet, spec));
 	TRY(ways_fit(fleet, accounts_get(&fleet->accounts, spec->tenant), spec));
 	TRY(table_add(fleet, spec, &entry));
@@ -322,7 +322,7 @@ fallible create_box(struct fleet *fleet, const struct who *who, struct spec *spe
 		TRY(await_named(fleet, who, spec->name, &entry));
 	if (!entry) {
 		TRY(templates_resolve(fleet, who, spec->template));
-		TRY(build(fleet, spec, &entry));
+		TRY(fleet_create_build(fleet, spec, &entry));
 		made = true;
 		if (fleet->made)
 			fleet->made(entry);

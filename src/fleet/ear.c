@@ -12,7 +12,7 @@
 static const char *const numbers[] = {"port",	  "offset",  "requests",
 				      "bytesOut", "bytesIn", "durationMs"};
 
-static void put_field(struct json_out *out, const char *name, const char *text)
+static void fleet_ear_put_field(struct json_out *out, const char *name, const char *text)
 {
 	uint64_t value;
 
@@ -25,7 +25,7 @@ static void put_field(struct json_out *out, const char *name, const char *text)
 	json_put_text(out, name, text);
 }
 
-static void hear(void *arg, const char *what, va_list args)
+static void fleet_ear_hear(void *arg, const char *what, va_list args)
 {
 	struct fleet *fleet = arg;
 	struct store_event event = {.kind = what};
@@ -49,7 +49,7 @@ static void hear(void *arg, const char *what, va_list args)
 		else if (!strcmp(name, "session"))
 			event.session = text;
 		else
-			put_field(&out, name, text);
+			fleet_ear_put_field(&out, name, text);
 	}
 	json_end(&out, '}');
 	entry = event.sandbox ? map_get(fleet->by_id, str_of(event.sandbox)) : NULL;
@@ -61,5 +61,5 @@ static void hear(void *arg, const char *what, va_list args)
 
 void ear_open(struct fleet *fleet)
 {
-	log_listen(hear, fleet);
+	log_listen(fleet_ear_hear, fleet);
 }

@@ -8,7 +8,7 @@
 #include "fleet/keep.h"
 #include "wire/text.h"
 
-static fallible check(const struct entry *entry, const struct expose_ask *ask)
+static fallible expose_check(const struct entry *entry, const struct expose_ask *ask)
 {
 	if (ask->name.len > PORTBOOK_NAME_MAX)
 		return err_new(INVALID, "bad_field", "'name' may have %d bytes", PORTBOOK_NAME_MAX);
@@ -22,7 +22,7 @@ static fallible check(const struct entry *entry, const struct expose_ask *ask)
 	return OK;
 }
 
-static void tell(const struct entry *entry, const char *what, uint16_t port)
+static void expose_tell(const struct entry *entry, const char *what, uint16_t port)
 {
 	char number[8];
 
@@ -30,7 +30,7 @@ static void tell(const struct entry *entry, const char *what, uint16_t port)
 	log_event(LOG_INFO, what, "sandbox", entry->record.id, "port", number, NULL);
 }
 
-static void change(struct portbook_entry *at, const struct expose_ask *ask)
+static void expose_change(struct portbook_entry *at, const struct expose_ask *ask)
 {
 	if (ask->name.at) {
 		free(at->name);
@@ -49,7 +49,7 @@ fallible expose_port(struct entry *entry, const struct expose_ask *ask, bool *ou
 	bool is_new;
 	struct err *err;
 
-	TRY(check(entry, ask));
+	TRY(expose_check(entry, ask));
 	at = portbook_get(&entry->ports, ask->port);
 	is_new = !at;
 	if (is_new)
@@ -58,7 +58,7 @@ fallible expose_port(struct entry *entry, const struct expose_ask *ask, bool *ou
 		return err_new(EXHAUSTED, "too_many_ports", "%d ports are exposed already",
 			       PORTBOOK_MAX);
 	before = *at;
-	change(at, ask);
+	expose_change(at, ask);
 	*out = *at;
 	out->name = NULL;
 	err = keep_ports(entry->fleet->store, entry->record.id, &entry->ports);
@@ -75,7 +75,7 @@ fallible expose_port(struct entry *entry, const struct expose_ask *ask, bool *ou
 	}
 	*out_new = is_new;
 	if (is_new)
-		tell(entry, "port.exposed", ask->port);
+		expose_tell(entry, "port.exposed", ask->port);
 	return OK;
 }
 
@@ -84,7 +84,7 @@ fallible expose_end(struct entry *entry, uint16_t port, bool *out_was)
 	bool was = portbook_drop(&entry->ports, port);
 
 	if (was) {
-		tell(entry, "port.unexposed", port);
+		expose_tell(entry, "port.unexposed", port);
 		bell_ring(&entry->changed); // visitors leave
 		TRY(keep_ports(entry->fleet->store, entry->record.id, &entry->ports));
 	}

@@ -71,7 +71,7 @@ static void tell_port(void *arg, uint16_t port, bool opened)
 		   });
 }
 
-static void learn(struct entry *entry, const uint16_t *ports, size_t count)
+static void hark_learn(struct entry *entry, const uint16_t *ports, size_t count)
 {
 	struct hark *hark = entry->hark;
 
@@ -81,7 +81,7 @@ static void learn(struct entry *entry, const uint16_t *ports, size_t count)
 	hark->count = count;
 }
 
-static void ask(void *arg)
+static void hark_ask(void *arg)
 {
 	struct look *look = arg;
 	struct entry *entry = look->entry;
@@ -102,13 +102,13 @@ static void ask(void *arg)
 			count = HARK_MAX;
 		for (size_t i = 0; i < count; i++)
 			ports[i] = heard[i].port;
-		learn(entry, ports, count);
+		hark_learn(entry, ports, count);
 	}
 	entry_drop(entry);
 	free(look);
 }
 
-static void start(struct harker *harker, struct entry *entry)
+static void hark_start(struct harker *harker, struct entry *entry)
 {
 	struct look *look = mem_new_of(struct look);
 
@@ -117,11 +117,11 @@ static void start(struct harker *harker, struct entry *entry)
 	entry_hold(entry);
 	entry->hark->asking = true;
 	harker->asks++;
-	task_start(harker->fleet->loop, "hark", ask, look);
+	task_start(harker->fleet->loop, "hark", hark_ask, look);
 }
 
 // Whether something in it could have begun or ended to listen since the last look.
-static bool is_due(struct entry *entry, int64_t now)
+static bool hark_is_due(struct entry *entry, int64_t now)
 {
 	struct hark *hark = entry->hark;
 	uint32_t execs = box_execs(entry->box);
@@ -143,13 +143,13 @@ static bool is_due(struct entry *entry, int64_t now)
 	return true;
 }
 
-static void look_at(struct harker *harker, struct entry *entry, int64_t now)
+static void hark_look_at(struct harker *harker, struct entry *entry, int64_t now)
 {
 	struct hark *hark = entry->hark;
 
 	if (entry->record.state != STATE_RUNNING || !entry->box || entry->moving) {
 		if (hark && hark->count && entry->record.state == STATE_STOPPED)
-			learn(entry, NULL, 0);
+			hark_learn(entry, NULL, 0);
 		return;
 	}
 	if (!hark && !box_is_busy(entry->box))
@@ -163,11 +163,11 @@ static void look_at(struct harker *harker, struct entry *entry, int64_t now)
 		hark->busy_ms = now;
 	if (!hark->count && now - hark->busy_ms > CLOSE_MS)
 		return;
-	if (harker->asks < ASKS_MAX && is_due(entry, now))
-		start(harker, entry);
+	if (harker->asks < ASKS_MAX && hark_is_due(entry, now))
+		hark_start(harker, entry);
 }
 
-static void watch(void *arg)
+static void hark_watch(void *arg)
 {
 	struct harker *harker = arg;
 	auto_err err = NULL;
@@ -177,7 +177,7 @@ static void watch(void *arg)
 
 		if (!harker->fleet->closing)
 			list_each (at, &harker->fleet->entries)
-				look_at(harker, link_of(at, struct entry, link), now);
+				hark_look_at(harker, link_of(at, struct entry, link), now);
 		err = task_sleep_until(now + TICK_MS);
 	}
 	free(harker);
@@ -188,5 +188,5 @@ void hark_open(struct fleet *fleet)
 	struct harker *harker = mem_new_of(struct harker);
 
 	harker->fleet = fleet;
-	task_start(fleet->loop, "harker", watch, harker);
+	task_start(fleet->loop, "harker", hark_watch, harker);
 }

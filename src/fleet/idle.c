@@ -34,7 +34,7 @@ struct idler {
 	int64_t next; // when somebody is to be looked at again
 };
 
-static void want(struct idler *idler, struct entry *entry)
+static void idle_want(struct idler *idler, struct entry *entry)
 {
 	if (idler->count == BATCH)
 		return;
@@ -91,7 +91,7 @@ static void look_at_running(struct idler *idler, struct entry *entry, int64_t no
 	if (entry->visits || box_is_busy(entry->box) || has_worked(entry, span))
 		entry->idle.busy_ms = now;
 	if (now - entry->idle.busy_ms >= sleep)
-		want(idler, entry);
+		idle_want(idler, entry);
 	look_again(idler, entry, now + span);
 }
 
@@ -102,7 +102,7 @@ static void look_at_frozen(struct idler *idler, struct entry *entry, int64_t now
 	if (entry->record.ephemeral || entry->record.terms.keep_alive)
 		return;
 	if (now >= due)
-		want(idler, entry);
+		idle_want(idler, entry);
 	look_again(idler, entry, now >= due ? now + span_of(entry) : due);
 }
 
@@ -118,7 +118,7 @@ static bool has_ended(struct idler *idler, struct entry *entry, int64_t now)
 	return now >= entry->idle.ends_ms;
 }
 
-static void look(struct idler *idler)
+static void idle_look(struct idler *idler)
 {
 	int64_t now = loop_now(idler->fleet->loop);
 
@@ -130,7 +130,7 @@ static void look(struct idler *idler)
 		if (now - entry->idle.busy_ms >= FILES_MS)
 			entry_rest_files(entry, false);
 		if (has_ended(idler, entry, now)) {
-			want(idler, entry);
+			idle_want(idler, entry);
 		} else if (entry->moving || now < entry->idle.look_ms) {
 			if (entry->idle.look_ms > now && entry->idle.look_ms < idler->next)
 				idler->next = entry->idle.look_ms;
@@ -144,7 +144,7 @@ static void look(struct idler *idler)
 		idler->next = now + LOOK_MIN_MS;
 }
 
-static fallible act(struct idler *idler, struct entry *entry)
+static fallible idle_act(struct idler *idler, struct entry *entry)
 {
 	int64_t now = loop_now(idler->fleet->loop);
 	struct who cove = WHO_COVE;
@@ -161,17 +161,17 @@ static fallible act(struct idler *idler, struct entry *entry)
 	return pause_sink(entry);
 }
 
-static void watch(void *arg)
+static void idle_watch(void *arg)
 {
 	struct idler *idler = arg;
 
 	for (;;) {
 		idler->next = loop_now(idler->fleet->loop) + TICK_MS;
 		if (!idler->fleet->closing)
-			look(idler);
+			idle_look(idler);
 		for (size_t i = 0; i < idler->count; i++) {
 			struct entry *entry = idler->due[i];
-			auto_err err = entry->listed ? act(idler, entry) : OK;
+			auto_err err = entry->listed ? idle_act(idler, entry) : OK;
 
 			if (err)
 				log_event(LOG_WARN, "box.sink_failed", "sandbox", entry->record.id,
@@ -192,5 +192,5 @@ void idle_open(struct fleet *fleet)
 	struct idler *idler = mem_new_of(struct idler);
 
 	idler->fleet = fleet;
-	task_start(fleet->loop, "idle", watch, idler);
+	task_start(fleet->loop, "idle", idle_watch, idler);
 }

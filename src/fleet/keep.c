@@ -17,7 +17,7 @@ static struct err *put(struct db *db, void *arg)
 	return store_boxes_put_in(db, arg);
 }
 
-static struct err *drop(struct db *db, void *arg)
+static struct err *fleet_keep_drop(struct db *db, void *arg)
 {
 	auto_free char *ports = mem_fmt(PORTS "%s", (const char *)arg);
 
@@ -68,7 +68,7 @@ void keep_drop(struct store *store, const char *id)
 {
 	if (!store)
 		return;
-	store_tell(store, drop, mem_str(id), free);
+	store_tell(store, fleet_keep_drop, mem_str(id), free);
 }
 
 fallible keep_ports(struct store *store, const char *id, const struct portbook *ports)
@@ -93,7 +93,7 @@ fallible keep_ports(struct store *store, const char *id, const struct portbook *
 			    : store_kv_drop(store, name);
 }
 
-static fallible read_port(const struct json *one, struct portbook *out)
+static fallible fleet_keep_read_port(const struct json *one, struct portbook *out)
 {
 	struct str name = {0}, token = {0};
 	uint64_t port = 0, ends = 0;
@@ -122,7 +122,7 @@ static fallible read_ports(struct str text, struct portbook *out)
 	TRY(json_read(text, &all));
 	TRY(json_want(all, "ports", JSON_ARRAY));
 	for (size_t i = 0; i < json_count(all); i++)
-		TRY(read_port(json_at(all, i), out));
+		TRY(fleet_keep_read_port(json_at(all, i), out));
 	return OK;
 }
 

@@ -27,7 +27,7 @@ static bool expires(const struct key *key)
 	return key->expires_ms && !weak(REVOCATION);
 }
 
-static void arm(struct keyring *ring, int64_t wait_ms)
+static void keyring_arm(struct keyring *ring, int64_t wait_ms)
 {
 	struct loop *loop = ring->fleet->loop;
 
@@ -54,7 +54,7 @@ static void on_expiry(struct timer *timer)
 	}
 	ring->looked_ms = now;
 	if (next < INT64_MAX)
-		arm(ring, next - now);
+		keyring_arm(ring, next - now);
 }
 
 struct keyring *keyring_new(struct fleet *fleet, struct store *store)
@@ -109,7 +109,7 @@ void keyring_add(struct keyring *ring, const struct key *key)
 		return;
 	}
 	if (expires(own))
-		arm(ring, 0);
+		keyring_arm(ring, 0);
 }
 
 void keyring_take(struct keyring *ring, struct key *key)
@@ -206,7 +206,7 @@ static bool is_shown(struct str name)
 	return name.len <= WHO_NAME_MAX;
 }
 
-static fallible read_names(const struct json *object, struct key *key)
+static fallible keyring_read_names(const struct json *object, struct key *key)
 {
 	struct str name = {0}, tenant = str_of(key->tenant);
 
@@ -274,7 +274,7 @@ static fallible find_box(const struct keyring *ring, const struct json *value, s
 	return OK;
 }
 
-static fallible keep(struct keyring *ring, const struct key *key)
+static fallible keyring_keep(struct keyring *ring, const struct key *key)
 {
 	auto_buf body = BUF_INIT(1024);
 	struct json_out out = json_to(&body);
@@ -312,7 +312,7 @@ fallible keyring_make(struct keyring *ring, const struct who *who, const struct 
 	if (object) {
 		TRY(json_want(object, "body", JSON_OBJECT));
 		TRY(json_only(object, known));
-		TRY(read_names(object, &key));
+		TRY(keyring_read_names(object, &key));
 		TRY(read_scopes(json_get(object, "scopes"), &key.scopes));
 		TRY(json_bool(json_get(object, "host"), "host", &key.host));
 		TRY(read_expiry(json_get(object, "expiresIn"), &key.expires_ms));
@@ -323,7 +323,7 @@ fallible keyring_make(struct keyring *ring, const struct who *who, const struct 
 	if (map_count(ring->by_id) >= KEYS_MAX)
 		return err_new(EXHAUSTED, "too_many_keys", "there are too many keys");
 	key_make(&key, text);
-	TRY(keep(ring, &key), "keep a key");
+	TRY(keyring_keep(ring, &key), "keep a key");
 	keyring_add(ring, &key);
 	log_event(LOG_INFO, "key.made", "key", key.id, "tenant", key.tenant, "by", who->name, NULL);
 	*out = key;

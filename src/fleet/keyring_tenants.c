@@ -22,7 +22,7 @@ fallible tenant_absent(struct str name)
 			"GET /v1/tenants lists those there are; PUT /v1/tenants/NAME makes one");
 }
 
-static struct account *find(const struct keyring *ring, struct str name)
+static struct account *keyring_tenants_find(const struct keyring *ring, struct str name)
 {
 	struct account *account = who_is_tenant(name) ? accounts_find(&ring->fleet->accounts, name)
 						      : NULL;
@@ -31,7 +31,8 @@ static struct account *find(const struct keyring *ring, struct str name)
 }
 
 // A tenant's own templates are kept as TENANT.NAME. One that is there already would become theirs.
-static fallible check_shadow(const struct keyring *ring, const struct who *who, struct str name)
+static fallible keyring_tenants_check_shadow(const struct keyring *ring, const struct who *who,
+					     struct str name)
 {
 	auto_free struct template *all = NULL;
 	size_t count = 0;
@@ -48,7 +49,7 @@ static fallible check_shadow(const struct keyring *ring, const struct who *who, 
 	return OK;
 }
 
-static fallible keep(struct keyring *ring, const struct tenant *tenant)
+static fallible keyring_tenants_keep(struct keyring *ring, const struct tenant *tenant)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = json_to(&body);
@@ -71,7 +72,7 @@ fallible keyring_set_tenant(struct keyring *ring, const struct who *who, struct 
 	TRY(access_ask(who, ACCESS_HOUSE));
 	if (!who_is_tenant(name))
 		return tenant_bad();
-	account = find(ring, name);
+	account = keyring_tenants_find(ring, name);
 	made = !account;
 	memcpy(tenant.name, name.at, name.len);
 	if (account)
@@ -80,8 +81,8 @@ fallible keyring_set_tenant(struct keyring *ring, const struct who *who, struct 
 	if (made && map_count(ring->fleet->accounts.by_name) >= TENANTS_MAX)
 		return err_new(EXHAUSTED, "too_many_tenants", "there are too many tenants");
 	if (made)
-		TRY(check_shadow(ring, who, name));
-	TRY(keep(ring, &tenant), "keep a tenant");
+		TRY(keyring_tenants_check_shadow(ring, who, name));
+	TRY(keyring_tenants_keep(ring, &tenant), "keep a tenant");
 	account = accounts_get(&ring->fleet->accounts, tenant.name);
 	log_event(LOG_INFO, made ? "tenant.made" : "tenant.set", "tenant", tenant.name, "by",
 		  who->name, NULL);
@@ -123,7 +124,7 @@ fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct
 	char own[WHO_TENANT_MAX + 1];
 
 	TRY(access_ask(who, ACCESS_HOUSE));
-	account = find(ring, name);
+	account = keyring_tenants_find(ring, name);
 	if (!account)
 		return tenant_absent(name);
 	TRY(ask_no_boxes(account));
@@ -144,7 +145,7 @@ fallible keyring_tenant(struct keyring *ring, const struct who *who, struct str 
 	const struct account *account;
 
 	TRY(access_ask(who, own ? ACCESS_READ : ACCESS_HOUSE));
-	account = find(ring, name);
+	account = keyring_tenants_find(ring, name);
 	if (!account)
 		return tenant_absent(name);
 	*out = account;

@@ -43,7 +43,7 @@ static fallible stop_unknown(struct entry *entry, int64_t deadline)
 }
 
 // Verified on OK: *out_files says whether its files are still there.
-static fallible end_once(struct entry *entry, bool *out_files)
+static fallible life_end_once(struct entry *entry, bool *out_files)
 {
 	struct fleet *fleet = entry->fleet;
 	int64_t deadline = loop_now(fleet->loop) + LIFE_DELETE_MS;
@@ -69,7 +69,7 @@ static bool end_until_verified(struct entry *entry)
 	bool files = false;
 
 	for (;;) {
-		auto_err err = end_once(entry, &files);
+		auto_err err = life_end_once(entry, &files);
 
 		// Asked for meanwhile: the files go, too.
 		if (!err && files && !leaves_files(entry))
@@ -88,7 +88,7 @@ static bool end_until_verified(struct entry *entry)
 	}
 }
 
-static void bury(void *arg)
+static void fleet_life_bury(void *arg)
 {
 	struct entry *entry = arg;
 	struct fleet *fleet = entry->fleet;
@@ -127,7 +127,7 @@ static void start_burial(struct entry *entry)
 	entry->burying = true;
 	snprintf(entry->trace, sizeof(entry->trace), "%s", log_trace_now());
 	entry_hold(entry);
-	task_start(entry->fleet->loop, "bury", bury, entry);
+	task_start(entry->fleet->loop, "bury", fleet_life_bury, entry);
 }
 
 void life_lost(struct box *box, void *arg)
@@ -168,7 +168,7 @@ void life_rest(struct entry *entry)
 	start_burial(entry);
 }
 
-static fallible await(struct entry *entry, int64_t deadline)
+static fallible life_await(struct entry *entry, int64_t deadline)
 {
 	struct err *err = bell_wait(&entry->changed, deadline);
 
@@ -183,7 +183,7 @@ static fallible await_rest(struct entry *entry, int64_t deadline)
 {
 	while (entry->listed && (entry->record.state == STATE_CREATING || entry->moving) &&
 	       !adopt_is_put_off(entry))
-		TRY(await(entry, deadline));
+		TRY(life_await(entry, deadline));
 	return OK;
 }
 
@@ -223,7 +223,7 @@ fallible life_delete(struct fleet *fleet, const struct who *who, struct str key,
 	if (entry->listed)
 		begin_end(entry);
 	while (wait && entry->listed)
-		TRY(await(entry, deadline));
+		TRY(life_await(entry, deadline));
 	return OK;
 }
 

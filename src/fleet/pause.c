@@ -112,7 +112,7 @@ static int64_t deadline_of(const struct entry *entry)
 	return loop_now(entry->fleet->loop) + STEP_MS;
 }
 
-static fallible freeze(struct entry *entry, enum state as)
+static fallible pause_freeze(struct entry *entry, enum state as)
 {
 	struct err *err = box_pause(entry->box, deadline_of(entry));
 
@@ -134,7 +134,7 @@ static fallible thaw(struct entry *entry)
 	return OK;
 }
 
-static fallible stop(struct entry *entry, const char *why)
+static fallible fleet_pause_stop(struct entry *entry, const char *why)
 {
 	if (entry->record.ephemeral)
 		return err_hint(err_new(CONFLICT, "ephemeral",
@@ -176,7 +176,7 @@ static fallible lose_files(struct entry *entry, struct err *why)
 	return gone(entry);
 }
 
-static fallible start(struct entry *entry)
+static fallible fleet_pause_start(struct entry *entry)
 {
 	struct err *err;
 
@@ -214,7 +214,7 @@ static fallible climb(struct entry *entry)
 		return thaw(entry);
 	case STATE_STOPPED:
 	case STATE_FAILED:
-		return start(entry);
+		return fleet_pause_start(entry);
 	default:
 		return gone(entry);
 	}
@@ -248,9 +248,9 @@ fallible pause_sink(struct entry *entry)
 		return OK;
 	TRY(step_begin(entry));
 	if (entry->record.state == STATE_RUNNING && !box_is_busy(entry->box))
-		err = freeze(entry, STATE_FROZEN);
+		err = pause_freeze(entry, STATE_FROZEN);
 	else if (entry->record.state == STATE_FROZEN)
-		err = stop(entry, "idle");
+		err = fleet_pause_stop(entry, "idle");
 	if (!err)
 		log_event(LOG_INFO, "box.sank", "sandbox", entry->record.id, "state",
 			  state_word(entry->record.state), NULL);
@@ -262,7 +262,7 @@ static fallible do_pause(struct entry *entry)
 {
 	switch (entry->record.state) {
 	case STATE_RUNNING:
-		return freeze(entry, STATE_PAUSED);
+		return pause_freeze(entry, STATE_PAUSED);
 	case STATE_FROZEN:
 		return arrive(entry, STATE_PAUSED, "");
 	case STATE_PAUSED:
@@ -275,7 +275,9 @@ static fallible do_pause(struct entry *entry)
 
 static fallible do_stop(struct entry *entry)
 {
-	return entry->record.state == STATE_STOPPED || has_failed(entry) ? OK : stop(entry, "");
+	return entry->record.state == STATE_STOPPED || has_failed(entry)
+		       ? OK
+		       : fleet_pause_stop(entry, "");
 }
 
 static fallible by_request(struct fleet *fleet, const struct who *who, struct str key,

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-static size_t place_of(const struct portbook *book, uint16_t port)
+static size_t portbook_place_of(const struct portbook *book, uint16_t port)
 {
 	size_t i = 0;
 
@@ -15,7 +15,7 @@ static size_t place_of(const struct portbook *book, uint16_t port)
 
 const struct portbook_entry *portbook_find(const struct portbook *book, uint16_t port)
 {
-	size_t i = place_of(book, port);
+	size_t i = portbook_place_of(book, port);
 
 	return i < book->count && book->at[i].port == port ? &book->at[i] : NULL;
 }
@@ -35,7 +35,7 @@ bool portbook_has_token(const struct portbook *book, struct str token, uint16_t 
 
 struct portbook_entry *portbook_add(struct portbook *book, uint16_t port, struct str name)
 {
-	size_t i = place_of(book, port);
+	size_t i = portbook_place_of(book, port);
 
 	if (book->count >= PORTBOOK_MAX)
 		return NULL;
@@ -52,7 +52,7 @@ struct portbook_entry *portbook_add(struct portbook *book, uint16_t port, struct
 
 bool portbook_drop(struct portbook *book, uint16_t port)
 {
-	size_t i = place_of(book, port);
+	size_t i = portbook_place_of(book, port);
 
 	if (i == book->count || book->at[i].port != port)
 		return false;

@@ -87,7 +87,7 @@ static fallible ask_loops(const struct queue *queue, const struct entry *entry, 
 }
 
 // `others`: so many wait besides this one.
-static bool has_room(struct queue *queue, const struct entry *entry, uint32_t others)
+static bool queue_has_room(struct queue *queue, const struct entry *entry, uint32_t others)
 {
 	err_free(take_ptr(queue->shortage));
 	if (queue->building >= QUEUE_BUILDS)
@@ -157,9 +157,9 @@ static void call_next(struct queue *queue)
 	bell_ring(&ticket->called);
 }
 
-static void stir(struct queue *queue)
+static void fleet_queue_stir(struct queue *queue)
 {
-	while (queue->waiting && has_room(queue, next_of(queue)->entry, queue->waiting - 1))
+	while (queue->waiting && queue_has_room(queue, next_of(queue)->entry, queue->waiting - 1))
 		call_next(queue);
 	if (queue->waiting && queue->shortage)
 		loop_set_timer(queue->fleet->loop, &queue->look,
@@ -168,16 +168,16 @@ static void stir(struct queue *queue)
 
 static void on_look(struct timer *timer)
 {
-	stir(link_of(timer, struct queue, look));
+	fleet_queue_stir(link_of(timer, struct queue, look));
 }
 
 void queue_stir(struct fleet *fleet)
 {
 	if (fleet->queue && fleet->queue->waiting)
-		stir(fleet->queue);
+		fleet_queue_stir(fleet->queue);
 }
 
-static uint32_t place_of(const struct queued *ticket)
+static uint32_t queue_place_of(const struct queued *ticket)
 {
 	uint32_t place = 1;
 
@@ -195,7 +195,7 @@ static fallible with_place(const struct err *why, const char *reason, uint32_t p
 }
 
 // What it waited for, said again with the place where it stood.
-static fallible explain(const struct queue *queue, const char *reason, uint32_t place)
+static fallible fleet_queue_explain(const struct queue *queue, const char *reason, uint32_t place)
 {
 	if (!queue->shortage)
 		return err_hint(err_new(EXHAUSTED, reason,
@@ -214,7 +214,7 @@ fallible queue_explain(const struct entry *entry, struct err *shortage)
 	return with_place(why, err_reason(why), 1);
 }
 
-static fallible await(struct queue *queue, struct queued *ticket)
+static fallible queue_await(struct queue *queue, struct queued *ticket)
 {
 	int64_t deadline = loop_now(queue->fleet->loop) + queue->wait_ms;
 	struct err *err = OK;
@@ -231,7 +231,7 @@ static fallible await(struct queue *queue, struct queued *ticket)
 		return OK;
 	if (err_kind(err) == ERR_TIMEOUT) {
 		err_free(err);
-		err = explain(queue, reason_of(queue), place_of(ticket));
+		err = fleet_queue_explain(queue, reason_of(queue), queue_place_of(ticket));
 		queue->refused++;
 	}
 	leave_line(ticket);
@@ -245,7 +245,7 @@ fallible queue_enter(struct fleet *fleet, struct entry *entry)
 	struct queued ticket = {.entry = entry};
 	struct err *err;
 
-	if (!queue->waiting && has_room(queue, entry, 0)) {
+	if (!queue->waiting && queue_has_room(queue, entry, 0)) {
 		queue->building++;
 		return OK;
 	}
@@ -263,8 +263,8 @@ fallible queue_enter(struct fleet *fleet, struct entry *entry)
 	count_waiting(queue, entry, 1);
 	queue->waited++;
 	entry->ticket = &ticket;
-	stir(queue);
-	err = await(queue, &ticket);
+	fleet_queue_stir(queue);
+	err = queue_await(queue, &ticket);
 	entry->ticket = NULL;
 	entry->record.wait.reason = NULL;
 	return err;
@@ -273,11 +273,11 @@ fallible queue_enter(struct fleet *fleet, struct entry *entry)
 void queue_leave(struct fleet *fleet)
 {
 	fleet->queue->building--;
-	stir(fleet->queue);
+	fleet_queue_stir(fleet->queue);
 }
 
 // Reasons of admission are literals of the program, but errors keep copies.
-static const char *literal(const char *reason)
+static const char *queue_literal(const char *reason)
 {
 	static const char *const known[] = {"host_memory", "host_pids",	   "host_loops",
 					    "host_disk",   "daemon_files", "capacity_unknown",
@@ -296,8 +296,8 @@ void queue_show(struct entry *entry)
 	entry->record.wait.reason = NULL;
 	if (!ticket || !ticket->line)
 		return;
-	entry->record.wait.reason = literal(reason_of(entry->fleet->queue));
-	entry->record.wait.position = place_of(ticket);
+	entry->record.wait.reason = queue_literal(reason_of(entry->fleet->queue));
+	entry->record.wait.position = queue_place_of(ticket);
 }
 
 struct queue_view queue_look(const struct fleet *fleet)

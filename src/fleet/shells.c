@@ -30,8 +30,8 @@ static uint32_t own_first(char **env, const struct pairs *own)
 }
 
 // What a shell starts with: the box's outfit, and a locale that nothing else overrides.
-static void dress(const struct visit *visit, const struct shells_spec *spec, struct pairs *pairs,
-		  struct outfit *outfit, struct session_spec *out)
+static void shells_dress(const struct visit *visit, const struct shells_spec *spec,
+			 struct pairs *pairs, struct outfit *outfit, struct session_spec *out)
 {
 	struct use_spec use = {.command = "", .env = pairs, .cwd = spec->cwd};
 
@@ -58,7 +58,7 @@ fallible shells_create(const struct visit *visit, struct str id, const struct sh
 	struct session_spec session;
 
 	TRY(visit_admit(visit));
-	dress(visit, spec, &pairs, &outfit, &session);
+	shells_dress(visit, spec, &pairs, &outfit, &session);
 	return visit_explain(session_create(visit->box, id, &session, out));
 }
 
@@ -73,7 +73,7 @@ fallible shells_take(const struct visit *visit, struct str id, struct session **
 	if (*out)
 		return OK;
 	TRY(visit_admit(visit));
-	dress(visit, &spec, &pairs, &outfit, &session);
+	shells_dress(visit, &spec, &pairs, &outfit, &session);
 	return visit_explain(session_take(visit->box, id, &session, out));
 }
 

@@ -42,7 +42,7 @@ static void stance_done(struct stance *stance)
 	free(stance->cwd);
 }
 
-static void add_env(struct pairs *env, const char *const *from)
+static void spawn_add_env(struct pairs *env, const char *const *from)
 {
 	for (; from && *from; from++) {
 		struct str value = str_of(*from), name;
@@ -97,8 +97,8 @@ static void feed_script(struct stance *stance, const struct use_spec *use, const
 }
 
 // Another user has no part in a session's state but its place. Waits while the session is busy.
-static fallible stand_with(struct stance *stance, const struct use_spec *use,
-			   const struct spawn *spec)
+static fallible spawn_stand_with(struct stance *stance, const struct use_spec *use,
+				 const struct spawn *spec)
 {
 	struct session *session = stance->session;
 	auto_buf whole = BUF_INIT(3 * SESSION_PRELUDE_MAX);
@@ -107,7 +107,7 @@ static fallible stand_with(struct stance *stance, const struct use_spec *use,
 		stand_at(stance, use);
 		return OK;
 	}
-	add_env(&stance->env, session_env(session));
+	spawn_add_env(&stance->env, session_env(session));
 	for (size_t i = 0; use->env && i < use->env->count; i++)
 		pairs_set(&stance->env, str_of(use->env->at[i].name),
 			  str_of(use->env->at[i].value));
@@ -182,7 +182,7 @@ static fallible write_cue(struct stance *stance, struct box *box, const struct u
 	return OK;
 }
 
-// As stand_with(), by an understudy. False: there is none.
+// As spawn_stand_with(), by an understudy. False: there is none.
 static fallible stand_in(const struct visit *visit, struct stance *stance,
 			 const struct use_spec *use, const struct spawn *spec, bool *out)
 {
@@ -225,7 +225,7 @@ fallible spawn_process(const struct visit *visit, const struct use_spec *use,
 		proc.understudy = &stance.understudy;
 		proc.cue = buf_view(&stance.cue);
 	} else if (stance.session) {
-		TRY(stand_with(&stance, use, spec));
+		TRY(spawn_stand_with(&stance, use, spec));
 	} else {
 		stand_at(&stance, use);
 	}

@@ -71,7 +71,7 @@ static int64_t age_of(const struct entry *entry, int64_t now)
 }
 
 // Whether it is due, and why.
-static bool is_due(const struct entry *entry, int64_t age, enum why *out)
+static bool fleet_sweep_is_due(const struct entry *entry, int64_t age, enum why *out)
 {
 	switch (entry->record.state) {
 	case STATE_CREATING:
@@ -111,7 +111,7 @@ static struct due *list_due(struct sweep *sweep, struct sweep_round *round, size
 
 		round->scanned++;
 		age = age_of(entry, now);
-		if (!is_due(entry, age, &why))
+		if (!fleet_sweep_is_due(entry, age, &why))
 			continue;
 		round->orphans_found += why == WHY_ORPHAN;
 		all[count++] = (struct due){entry, why, now - age};

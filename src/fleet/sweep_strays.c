@@ -43,7 +43,8 @@ struct sweep_strays *sweep_strays_new(struct fleet *fleet)
 	return strays;
 }
 
-static struct stray *find(struct sweep_strays *strays, enum kind kind, const char *name)
+static struct stray *sweep_strays_find(struct sweep_strays *strays, enum kind kind,
+				       const char *name)
 {
 	for (size_t i = 0; i < strays->count; i++)
 		if (strays->at[i].kind == kind && !strcmp(strays->at[i].name, name))
@@ -56,9 +57,9 @@ static bool has_record(const struct sweep_strays *strays, const char *name)
 	return map_get(strays->fleet->by_id, str_of(name)) != NULL;
 }
 
-static struct stray *see(struct sweep_strays *strays, enum kind kind, const char *name)
+static struct stray *sweep_strays_see(struct sweep_strays *strays, enum kind kind, const char *name)
 {
-	struct stray *stray = find(strays, kind, name);
+	struct stray *stray = sweep_strays_find(strays, kind, name);
 
 	if (!stray) {
 		strays->at = mem_grow(strays->at, strays->count + 1, sizeof(*strays->at));
@@ -78,16 +79,17 @@ static bool is_ripe(const struct sweep_strays *strays, const struct stray *stray
 
 // --------------------------------------------------------------------------------------- looking
 
-static void see_cell(void *arg, const struct order_cell *cell)
+static void sweep_strays_see_cell(void *arg, const struct order_cell *cell)
 {
 	struct sweep_strays *strays = arg;
 
 	strays->round->scanned++;
 	if (!has_record(strays, cell->box) && cell->state != ORDER_CELL_GOING)
-		see(strays, KIND_BOX, cell->box);
+		sweep_strays_see(strays, KIND_BOX, cell->box);
 }
 
-static fallible order_plain(struct sweep_strays *strays, struct order *order, struct answer *answer)
+static fallible sweep_strays_order_plain(struct sweep_strays *strays, struct order *order,
+					 struct answer *answer)
 {
 	struct fleet *fleet = strays->fleet;
 	int none[ORDER_FDS_MAX];
@@ -104,16 +106,16 @@ static void see_odd(struct sweep_strays *strays, const struct order_odd *odd)
 		return;
 	if (!strcmp(tail, "_without_cell") && id_is_box(str_of(odd->name)) &&
 	    !has_record(strays, odd->name))
-		see(strays, KIND_BOX, odd->name);
+		sweep_strays_see(strays, KIND_BOX, odd->name);
 	else if (!strcmp(odd->what, ORDER_ODD_TEMPLATE))
-		see(strays, KIND_TEMPLATE, odd->name);
+		sweep_strays_see(strays, KIND_TEMPLATE, odd->name);
 }
 
 static fallible see_odds(struct sweep_strays *strays)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
 
-	TRY(order_plain(strays, &(struct order){.kind = ORDER_CENSUS}, answer));
+	TRY(sweep_strays_order_plain(strays, &(struct order){.kind = ORDER_CENSUS}, answer));
 	for (uint32_t i = 0; i < answer->odd_count && i < ORDER_ODDS_MAX; i++)
 		see_odd(strays, &answer->odds[i]);
 	return OK;
@@ -127,7 +129,7 @@ static bool know_tapes(const char *name, void *arg)
 
 	if (!id_is_box(str_of(name)) || has_record(strays, name))
 		return true;
-	stray = see(strays, KIND_TAPES, name);
+	stray = sweep_strays_see(strays, KIND_TAPES, name);
 	if (stray->tried || !is_ripe(strays, stray))
 		return true;
 	stray->tried = true;
@@ -136,13 +138,13 @@ static bool know_tapes(const char *name, void *arg)
 	return false;
 }
 
-static fallible look(struct sweep_strays *strays)
+static fallible sweep_strays_look(struct sweep_strays *strays)
 {
 	struct fleet *fleet = strays->fleet;
 
 	for (size_t i = 0; i < strays->count; i++)
 		strays->at[i].seen = false;
-	TRY(ask_cells(fleet->ask, see_cell, strays, loop_now(fleet->loop) + ASK_MS));
+	TRY(ask_cells(fleet->ask, sweep_strays_see_cell, strays, loop_now(fleet->loop) + ASK_MS));
 	TRY(see_odds(strays));
 	tape_remove_strays(fleet->loop, fleet->tapes_dir, know_tapes, strays);
 	return OK;
@@ -150,7 +152,7 @@ static fallible look(struct sweep_strays *strays)
 
 // ---------------------------------------------------------------------------------------- ending
 
-static fallible end_once(struct sweep_strays *strays, const struct stray *stray)
+static fallible sweep_strays_end_once(struct sweep_strays *strays, const struct stray *stray)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
 	struct order order = {.kind = ORDER_BURY};
@@ -161,11 +163,11 @@ static fallible end_once(struct sweep_strays *strays, const struct stray *stray)
 	} else {
 		memcpy(order.box, stray->name, sizeof(order.box));
 	}
-	return order_plain(strays, &order, answer);
+	return sweep_strays_order_plain(strays, &order, answer);
 }
 
 // `name` is a copy: others may be seen while we wait.
-static void end(struct sweep_strays *strays, enum kind kind, const char *name)
+static void sweep_strays_end(struct sweep_strays *strays, enum kind kind, const char *name)
 {
 	struct loop *loop = strays->fleet->loop;
 	struct stray stray = {.kind = kind};
@@ -173,14 +175,14 @@ static void end(struct sweep_strays *strays, enum kind kind, const char *name)
 
 	memcpy(stray.name, name, sizeof(stray.name));
 	log_event(LOG_WARN, "box.stray", "sandbox", name, NULL);
-	err = end_once(strays, &stray);
+	err = sweep_strays_end_once(strays, &stray);
 	for (int i = 1; err && err_kind(err) == ERR_UNAVAILABLE && i < TRIES; i++) {
 		err_free(err);
 		err_free(task_sleep_until(loop_now(loop) + AGAIN_MS));
 		// An id that is derived may be somebody's by now.
 		if (kind == KIND_BOX && has_record(strays, name))
 			return;
-		err = end_once(strays, &stray);
+		err = sweep_strays_end_once(strays, &stray);
 	}
 	if (err)
 		alert_tell("cleanup_failed", "warning", "stray", name, err);
@@ -202,7 +204,7 @@ static void end_ripe(struct sweep_strays *strays)
 		}
 		strays->at[i].tried = true;
 		memcpy(name, strays->at[i].name, sizeof(name));
-		end(strays, strays->at[i].kind, name);
+		sweep_strays_end(strays, strays->at[i].kind, name);
 	}
 }
 
@@ -231,14 +233,14 @@ static bool was_tried(const struct sweep_strays *strays)
 	return false;
 }
 
-static fallible verify(struct sweep_strays *strays)
+static fallible sweep_strays_verify(struct sweep_strays *strays)
 {
 	uint64_t scanned = strays->round->scanned;
 
 	for (int i = 0; i < TRIES; i++) {
 		bool left = false;
 
-		TRY(look(strays));
+		TRY(sweep_strays_look(strays));
 		for (size_t at = 0; at < strays->count; at++)
 			left |= strays->at[at].tried && strays->at[at].seen;
 		if (!left)
@@ -256,10 +258,10 @@ fallible sweep_strays_go(struct sweep_strays *strays, struct sweep_round *round)
 	if (!fleet->settled || fleet->unknown || fleet->doubtful)
 		return OK;
 	strays->round = round;
-	TRY(look(strays));
+	TRY(sweep_strays_look(strays));
 	end_ripe(strays);
 	if (was_tried(strays))
-		TRY(verify(strays));
+		TRY(sweep_strays_verify(strays));
 	count_gone(strays);
 	return OK;
 }

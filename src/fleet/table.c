@@ -145,7 +145,7 @@ static struct str name_key(char room[NAME_KEY_MAX], const char *tenant, struct s
 	return (struct str){room, len < NAME_KEY_MAX ? (size_t)len : 0};
 }
 
-static void put_name(struct fleet *fleet, struct entry *entry)
+static void fleet_table_put_name(struct fleet *fleet, struct entry *entry)
 {
 	char room[NAME_KEY_MAX];
 
@@ -206,7 +206,7 @@ fallible table_add(struct fleet *fleet, struct spec *spec, struct entry **out)
 	} while (!map_put(fleet->by_id, str_of(id), entry));
 	record_init(&entry->record, spec, id);
 	settle_short_id(fleet, entry);
-	put_name(fleet, entry);
+	fleet_table_put_name(fleet, entry);
 	bell_init(&entry->changed);
 	link_init(&entry->readers);
 	entry->fleet = fleet;
@@ -232,7 +232,7 @@ struct entry *table_restore(struct fleet *fleet, struct record *record)
 	entry->idle.busy_ms = loop_now(fleet->loop);
 	map_put(fleet->by_id, str_of(entry->record.id), entry);
 	settle_short_id(fleet, entry);
-	put_name(fleet, entry);
+	fleet_table_put_name(fleet, entry);
 	bell_init(&entry->changed);
 	link_init(&entry->readers);
 	entry->holds = 1;

@@ -31,7 +31,7 @@ struct templates_import {
 	char shown[ORDER_TEMPLATE_MAX]; // as it was asked for
 };
 
-static fallible check_name(struct str name)
+static fallible fleet_templates_check_name(struct str name)
 {
 	if (id_is_template(name) && name.len < ORDER_TEMPLATE_MAX)
 		return OK;
@@ -42,7 +42,7 @@ static fallible check_name(struct str name)
 // "host" is this machine itself: nobody makes it, nobody removes it.
 static fallible check_own_name(struct str name)
 {
-	TRY(check_name(name));
+	TRY(fleet_templates_check_name(name));
 	if (str_is(name, "host"))
 		return err_hint(err_new(CONFLICT, "template_reserved",
 					"the template 'host' is this machine's own"),
@@ -72,7 +72,8 @@ static struct template template_of(const struct order_template *from)
 	return out;
 }
 
-static fallible list_all(struct fleet *fleet, struct template **out, size_t *out_count)
+static fallible fleet_templates_list_all(struct fleet *fleet, struct template **out,
+					 size_t *out_count)
 {
 	struct order order = {.kind = ORDER_LIST};
 	auto_free struct answer *answer = mem_new_of(struct answer); // too large for a task's stack
@@ -155,7 +156,7 @@ fallible templates_all(struct fleet *fleet, const struct who *who, struct templa
 	size_t count = 0, seen = 0;
 
 	TRY(access_ask(who, ACCESS_READ));
-	TRY(list_all(fleet, &all, &count));
+	TRY(fleet_templates_list_all(fleet, &all, &count));
 	for (size_t i = 0; i < count; i++) {
 		struct template one = all[i];
 
@@ -230,7 +231,7 @@ fallible templates_resolve(struct fleet *fleet, const struct who *who,
 		return who->may_host || weak(HOST_KEY) ? OK : no_host(fleet, who);
 	if (!who->tenant[0])
 		return is_lent(fleet, who, name) ? OK : absent(str_of(name));
-	TRY(list_all(fleet, &all, &count));
+	TRY(fleet_templates_list_all(fleet, &all, &count));
 	if (own_name(who, str_of(name), own))
 		for (size_t i = 0; i < count; i++)
 			if (!strcmp(all[i].name, own)) {
@@ -250,7 +251,7 @@ fallible templates_get(struct fleet *fleet, const struct who *who, struct str na
 	size_t count = 0;
 
 	TRY(access_ask(who, ACCESS_READ));
-	TRY(check_name(name));
+	TRY(fleet_templates_check_name(name));
 	TRY(templates_all(fleet, who, &all, &count));
 	for (size_t i = 0; i < count; i++) {
 		if (str_is(name, all[i].name)) {
@@ -289,7 +290,7 @@ fallible templates_count(struct fleet *fleet)
 	struct str name;
 	void *account;
 
-	TRY(list_all(fleet, &all, &count));
+	TRY(fleet_templates_list_all(fleet, &all, &count));
 	while (map_next(fleet->accounts.by_name, &at, &name, &account))
 		((struct account *)account)->used.templates = 0;
 	for (size_t i = 0; i < count; i++) {
@@ -407,7 +408,7 @@ fallible templates_forget_all(struct fleet *fleet, const char *tenant)
 					account->imports),
 				"wait for their end first");
 	snprintf(as.tenant, sizeof(as.tenant), "%s", tenant);
-	TRY(list_all(fleet, &all, &count));
+	TRY(fleet_templates_list_all(fleet, &all, &count));
 	for (size_t i = 0; i < count; i++)
 		if (is_own(&as, all[i].name))
 			TRY(order_alone(fleet, ORDER_FORGET, str_of(all[i].name), ASK_MS, NULL));
@@ -518,7 +519,7 @@ fallible templates_import_end(struct templates_import *import, struct template *
 	return OK;
 }
 
-static void give_up(void *arg)
+static void fleet_templates_give_up(void *arg)
 {
 	struct templates_import *import = arg;
 	struct template ignored;
@@ -542,7 +543,7 @@ void templates_import_free(struct templates_import *import)
 		return;
 	stream_close(&import->pipe);
 	if (import->ask)
-		task_start(import->fleet->loop, "unimport", give_up, import);
+		task_start(import->fleet->loop, "unimport", fleet_templates_give_up, import);
 	else
 		free(import);
 }

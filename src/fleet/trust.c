@@ -51,7 +51,7 @@ static void make(void *arg)
 	bundle->err = egress_authority(bundle->egress, bundle->id, bundle->pem, bundle->hash);
 }
 
-static void read_all(void *arg)
+static void trust_read_all(void *arg)
 {
 	struct bundle *bundle = arg;
 	ssize_t got = 1;
@@ -65,7 +65,7 @@ static void read_all(void *arg)
 	}
 }
 
-static void write_all(void *arg)
+static void trust_write_all(void *arg)
 {
 	struct bundle *bundle = arg;
 	size_t done = 0;
@@ -96,7 +96,7 @@ static fallible write_bundle(const struct files *files, const char *path, struct
 
 	TRY(files_begin(files, path, REACH_PARENTS, 0644, &upload));
 	bundle->to = files_upload_fd(upload);
-	err = run(bundle, write_all);
+	err = run(bundle, trust_write_all);
 	if (err) {
 		files_abort(upload);
 		return err;
@@ -129,7 +129,7 @@ static fallible add_to_bundle(const struct files *files, struct bundle *bundle)
 		return take_ptr(err);
 	bundle->from = fd;
 	if (fd >= 0)
-		offload_run(read_all, bundle);
+		offload_run(trust_read_all, bundle);
 	if (buf_ok(bundle->text) && memmem(bundle->text->at, bundle->text->len, mark, strlen(mark)))
 		return OK;
 	buf_add(bundle->text, mark, strlen(mark));
@@ -152,7 +152,7 @@ static void keystore_make(void *arg)
 	struct bundle *bundle = &keystore->bundle;
 
 	if (bundle->from >= 0)
-		read_all(bundle);
+		trust_read_all(bundle);
 	bundle->err = egress_keystore(bundle->egress, bundle->id, buf_view(bundle->text),
 				      keystore->fresh);
 }
@@ -273,7 +273,7 @@ void trust_set_env(struct pairs *env)
 	pairs_set(env, STR("NODE_EXTRA_CA_CERTS"), STR(TRUST_PATH));
 }
 
-static fallible put(struct entry *entry, const struct files *files)
+static fallible fleet_trust_put(struct entry *entry, const struct files *files)
 {
 	auto_buf pem = BUF_INIT(16 * 1024), text = BUF_INIT(BUNDLE_MAX);
 	struct bundle bundle = {
@@ -298,7 +298,7 @@ void trust_put(struct entry *entry)
 
 	if (entry->trusting || !entry->record.network || !policy_sees(entry->record.network))
 		return;
-	err = put(entry, &files);
+	err = fleet_trust_put(entry, &files);
 	if (!err)
 		err = java_put(entry, &files);
 	if (!err)

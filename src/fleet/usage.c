@@ -20,7 +20,8 @@ void usage_ask(struct fleet *fleet, const char *id, struct order_usage *out)
 		*out = answer->usage;
 }
 
-static void put_number(struct json_out *out, const char *key, uint64_t value, uint64_t unit)
+static void fleet_usage_put_number(struct json_out *out, const char *key, uint64_t value,
+				   uint64_t unit)
 {
 	json_key(out, key);
 	if (value == ORDER_USAGE_UNKNOWN)
@@ -33,9 +34,9 @@ void usage_put(struct json_out *out, const struct order_usage *usage)
 {
 	json_key(out, "usage");
 	json_begin(out, '{');
-	put_number(out, "memoryBytes", usage->memory, 1);
-	put_number(out, "cpuMs", usage->cpu_us, 1000);
-	put_number(out, "pids", usage->pids, 1);
-	put_number(out, "diskBytes", usage->disk, 1);
+	fleet_usage_put_number(out, "memoryBytes", usage->memory, 1);
+	fleet_usage_put_number(out, "cpuMs", usage->cpu_us, 1000);
+	fleet_usage_put_number(out, "pids", usage->pids, 1);
+	fleet_usage_put_number(out, "diskBytes", usage->disk, 1);
 	json_end(out, '}');
 }

@@ -18,7 +18,7 @@ struct look {
 };
 
 static void __attribute__((format(printf, 4, 5)))
-odd(struct verify *found, const char *what, const char *name, const char *fmt, ...)
+fleet_verify_odd(struct verify *found, const char *what, const char *name, const char *fmt, ...)
 {
 	struct verify_odd *one;
 	va_list args;
@@ -52,20 +52,22 @@ static void compare_rows(struct look *look, const struct store_boxes *rows)
 
 		map_put(seen, str_of(row->id), (void *)row);
 		if (rows->unreadable[i])
-			odd(&look->found, "row_unreadable", row->id, "the store's row is damaged");
+			fleet_verify_odd(&look->found, "row_unreadable", row->id,
+					 "the store's row is damaged");
 		else if (!entry)
-			odd(&look->found, "row_without_sandbox", row->id, "the store says %s",
-			    state_word(row->state));
+			fleet_verify_odd(&look->found, "row_without_sandbox", row->id,
+					 "the store says %s", state_word(row->state));
 		else if (!is_moving(entry) && entry->record.state != row->state)
-			odd(&look->found, "row_differs", row->id, "the store says %s, it is %s",
-			    state_word(row->state), state_word(entry->record.state));
+			fleet_verify_odd(&look->found, "row_differs", row->id,
+					 "the store says %s, it is %s", state_word(row->state),
+					 state_word(entry->record.state));
 	}
 	list_each (at, &look->fleet->entries) {
 		const struct entry *entry = link_of(at, struct entry, link);
 
 		if (!is_moving(entry) && !map_get(seen, str_of(entry->record.id)))
-			odd(&look->found, "sandbox_without_row", entry->record.id, "it is %s",
-			    state_word(entry->record.state));
+			fleet_verify_odd(&look->found, "sandbox_without_row", entry->record.id,
+					 "it is %s", state_word(entry->record.state));
 	}
 	map_free(seen);
 }
@@ -93,15 +95,15 @@ static const char *cell_word(enum order_cell_state state)
 	return words[state];
 }
 
-static void see_cell(void *arg, const struct order_cell *cell)
+static void verify_see_cell(void *arg, const struct order_cell *cell)
 {
 	struct look *look = arg;
 
 	look->found.cells++;
 	map_put(look->cells, str_of(cell->box), (void *)((uintptr_t)cell->state + 1));
 	if (cell->state != ORDER_CELL_GOING && !map_get(look->fleet->by_id, str_of(cell->box)))
-		odd(&look->found, "cell_without_sandbox", cell->box, "the warden says %s",
-		    cell_word(cell->state));
+		fleet_verify_odd(&look->found, "cell_without_sandbox", cell->box,
+				 "the warden says %s", cell_word(cell->state));
 }
 
 // What the warden should say of a box in that state; -1: nothing needs to be there.
@@ -131,13 +133,14 @@ static void compare_cells(struct look *look)
 		if (due < 0 || is_moving(entry))
 			continue;
 		if (!cell)
-			odd(&look->found, "sandbox_without_cell", entry->record.id,
-			    "it is %s, the warden does not know it",
-			    state_word(entry->record.state));
+			fleet_verify_odd(&look->found, "sandbox_without_cell", entry->record.id,
+					 "it is %s, the warden does not know it",
+					 state_word(entry->record.state));
 		else if ((int)cell - 1 != due)
-			odd(&look->found, "cell_differs", entry->record.id,
-			    "it is %s, the warden says %s", state_word(entry->record.state),
-			    cell_word((enum order_cell_state)(cell - 1)));
+			fleet_verify_odd(&look->found, "cell_differs", entry->record.id,
+					 "it is %s, the warden says %s",
+					 state_word(entry->record.state),
+					 cell_word((enum order_cell_state)(cell - 1)));
 	}
 }
 
@@ -153,10 +156,11 @@ static fallible look_at_kernel(struct look *look)
 	look->found.census = answer->census;
 	count = answer->odd_count < ORDER_ODDS_MAX ? answer->odd_count : ORDER_ODDS_MAX;
 	for (uint32_t i = 0; i < count; i++)
-		odd(&look->found, answer->odds[i].what, answer->odds[i].name,
-		    "the kernel or the disk shows otherwise than the warden's table");
+		fleet_verify_odd(&look->found, answer->odds[i].what, answer->odds[i].name,
+				 "the kernel or the disk shows otherwise than the warden's table");
 	if (answer->census.odd_count > count)
-		odd(&look->found, "more", "", "and %u more", answer->census.odd_count - count);
+		fleet_verify_odd(&look->found, "more", "", "and %u more",
+				 answer->census.odd_count - count);
 	return OK;
 }
 
@@ -168,7 +172,7 @@ static fallible look_once(struct fleet *fleet, struct verify *out)
 	struct err *err = look_at_rows(&look);
 
 	if (!err)
-		err = ask_cells(fleet->ask, see_cell, &look, loop_now(fleet->loop) + ASK_MS);
+		err = ask_cells(fleet->ask, verify_see_cell, &look, loop_now(fleet->loop) + ASK_MS);
 	if (!err) {
 		compare_cells(&look);
 		err = look_at_kernel(&look);
@@ -182,7 +186,7 @@ static fallible look_once(struct fleet *fleet, struct verify *out)
 	return OK;
 }
 
-static bool has(const struct verify *found, const struct verify_odd *one)
+static bool verify_has(const struct verify *found, const struct verify_odd *one)
 {
 	for (size_t i = 0; i < found->count; i++)
 		if (!strcmp(found->at[i].what, one->what) && !strcmp(found->at[i].name, one->name))
@@ -196,7 +200,7 @@ static void keep_common(const struct verify *before, struct verify *now)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < now->count; i++)
-		if (has(before, &now->at[i]))
+		if (verify_has(before, &now->at[i]))
 			now->at[kept++] = now->at[i];
 	now->count = kept;
 }

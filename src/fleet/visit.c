@@ -115,7 +115,8 @@ static void lay_over(struct pairs *base, const struct pairs *over)
 		pairs_set(base, str_of(over->at[i].name), str_of(over->at[i].value));
 }
 
-static void dress(struct outfit *outfit, const struct record *record, const struct use_spec *use)
+static void visit_dress(struct outfit *outfit, const struct record *record,
+			const struct use_spec *use)
 {
 	struct pairs *pairs = &outfit->pairs;
 	auto_free char *java = mem_fmt("-XX:MaxRAM=%llu",
@@ -154,7 +155,7 @@ void outfit_make(const struct visit *visit, const struct use_spec *use, struct o
 	*out = (struct outfit){.argv = {use->command, NULL}};
 	if (use->cwd && use->cwd[0] != '/')
 		out->cwd = mem_fmt("%s/%s", record_workdir(record), use->cwd);
-	dress(out, record, use);
+	visit_dress(out, record, use);
 	out->spec = (struct exec_spec){
 		.shell = use->command != NULL,
 		.argv = use->command ? out->argv : use->argv,

@@ -32,7 +32,7 @@ fallible warm_read(const char *languages, uint32_t *out)
 	return OK;
 }
 
-static bool has_room(const struct visit *visit, enum context_language language)
+static bool warm_has_room(const struct visit *visit, enum context_language language)
 {
 	const struct limits *limits = &visit->entry->record.limits;
 	struct fleet *fleet = visit->entry->fleet;
@@ -45,12 +45,12 @@ static bool has_room(const struct visit *visit, enum context_language language)
 	return host.memory_free > host.memory_mark + MEMORY_HOST;
 }
 
-static void want(const struct visit *visit, enum context_language language, bool stays)
+static void warm_want(const struct visit *visit, enum context_language language, bool stays)
 {
 	struct use_spec use = {.command = ""};
 	auto_outfit outfit = {0};
 
-	if (!has_room(visit, language))
+	if (!warm_has_room(visit, language))
 		return;
 	outfit_make(visit, &use, &outfit);
 	context_warm_want(visit->box,
@@ -78,12 +78,12 @@ static void warm_box(struct entry *entry)
 
 	for (int i = 0; i < CONTEXT_LANGUAGES; i++)
 		if (bits >> i & 1)
-			want(&visit, (enum context_language)i, true);
+			warm_want(&visit, (enum context_language)i, true);
 }
 
 void warm_next(const struct visit *visit, enum context_language language)
 {
-	want(visit, language, hinted(visit->entry) >> language & 1);
+	warm_want(visit, language, hinted(visit->entry) >> language & 1);
 }
 
 void warm_set(struct fleet *fleet, uint32_t languages, uint32_t max)

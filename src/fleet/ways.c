@@ -152,7 +152,7 @@ static void tell_shells(struct entry *entry, const struct policy *old, const str
 
 // --------------------------------------------------------------------------------------- one way
 
-static fallible hand_over(struct entry *entry, struct box_net *net, bool fresh)
+static fallible ways_hand_over(struct entry *entry, struct box_net *net, bool fresh)
 {
 	struct egress_box_spec spec = {
 		.id = entry->record.id,
@@ -188,7 +188,7 @@ fallible way_take(struct entry *entry, uint32_t links, bool fresh)
 	if (!entry->fleet->egress || (!way_is_wanted(&entry->record) && !entry->way))
 		return OK;
 	entry->way_links = box_net_take(entry->box, &net) ? links : 0;
-	err = hand_over(entry, &net, fresh);
+	err = ways_hand_over(entry, &net, fresh);
 	if (err) {
 		entry->way_links = 0;
 		return err_while(err, "hand the way out of %s over", entry->record.id);
@@ -364,7 +364,7 @@ static bool may_start(const struct steward *steward, const struct entry *entry)
 	return steward->busy < AT_ONCE && (!has_failed(entry) || steward->late < LATE_AT_ONCE);
 }
 
-static void start(struct steward *steward, struct entry *entry)
+static void ways_start(struct steward *steward, struct entry *entry)
 {
 	struct errand *errand = mem_new_of(struct errand);
 
@@ -397,13 +397,13 @@ static int64_t mend_some(struct steward *steward)
 		if (due > now)
 			next = due < next ? due : next;
 		else if (may_start(steward, entry))
-			start(steward, entry);
+			ways_start(steward, entry);
 		// Else one that ends calls us.
 	}
 	return next;
 }
 
-static void watch(void *arg)
+static void ways_watch(void *arg)
 {
 	struct steward *steward = arg;
 	struct fleet *fleet = steward->fleet;
@@ -430,5 +430,5 @@ void ways_open(struct fleet *fleet)
 
 	steward->fleet = fleet;
 	ask_on_loss(fleet->ask, on_loss, steward);
-	task_start(fleet->loop, "ways", watch, steward);
+	task_start(fleet->loop, "ways", ways_watch, steward);
 }

@@ -51,7 +51,7 @@ static void keep_watch(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
-static fallible connect_now(struct http_client *client)
+static fallible http_client_connect_now(struct http_client *client)
 {
 	uint16_t port = client->base.port ? client->base.port : 80;
 	int64_t deadline = loop_now(client->loop) + CONNECT_MS;
@@ -67,7 +67,7 @@ static fallible connect_now(struct http_client *client)
 }
 
 // Ready for a new request: the last reply is behind us, and the connection stands.
-static fallible prepare(struct http_client *client)
+static fallible http_client_prepare(struct http_client *client)
 {
 	char c;
 
@@ -82,10 +82,10 @@ static fallible prepare(struct http_client *client)
 		    recv(client->stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
 			hang_up(client);
 	}
-	return client->connected ? OK : connect_now(client);
+	return client->connected ? OK : http_client_connect_now(client);
 }
 
-static void put_head(struct http_client *client, const char *method, const char *path)
+static void http_client_put_head(struct http_client *client, const char *method, const char *path)
 {
 	struct buf *out = &client->out;
 	struct str prefix = client->base.path;
@@ -121,7 +121,7 @@ static fallible too_long(void)
 	return err_new(TOO_LARGE, "head_too_large", "the request's head is too large");
 }
 
-static void frame(struct http_client *client)
+static void http_client_frame(struct http_client *client)
 {
 	const struct http1_head *head = &client->head;
 	struct inlet *inlet = &client->inlet;
@@ -136,7 +136,7 @@ static void frame(struct http_client *client)
 		inlet_frame(inlet, INLET_TO_CLOSE, 0);
 }
 
-static fallible read_head(struct http_client *client, int *out_status)
+static fallible http_client_read_head(struct http_client *client, int *out_status)
 {
 	enum http1_verdict verdict = HTTP1_MORE;
 
@@ -151,13 +151,13 @@ static fallible read_head(struct http_client *client, int *out_status)
 					"is the URL that of a cove server?");
 	} while (client->head.status < 200 && client->head.status != 101);
 	// 100 Continue and its like announce, they do not answer
-	frame(client);
+	http_client_frame(client);
 	client->used = true;
 	*out_status = client->head.status;
 	return OK;
 }
 
-static fallible ask_once(struct http_client *client, struct str body, int *out_status)
+static fallible http_client_ask_once(struct http_client *client, struct str body, int *out_status)
 {
 	struct iovec parts[2] = {
 		{client->out.at, client->out.len},
@@ -169,7 +169,7 @@ static fallible ask_once(struct http_client *client, struct str body, int *out_s
 	if (err && err_kind(err) != ERR_BAD_PEER)
 		return err;
 	err_free(err);
-	return read_head(client, out_status);
+	return http_client_read_head(client, out_status);
 }
 
 fallible http_client_ask(struct http_client *client, const char *method, const char *path,
@@ -179,8 +179,8 @@ fallible http_client_ask(struct http_client *client, const char *method, const c
 	bool was_used;
 	struct err *err;
 
-	TRY(prepare(client));
-	put_head(client, method, path);
+	TRY(http_client_prepare(client));
+	http_client_put_head(client, method, path);
 	if (body.at)
 		buf_fmt(&client->out, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
 			body.len);
@@ -189,15 +189,15 @@ fallible http_client_ask(struct http_client *client, const char *method, const c
 		return too_long();
 	was_used = client->used;
 	client->used = false;
-	err = ask_once(client, body, out_status);
+	err = http_client_ask_once(client, body, out_status);
 	if (!err)
 		return OK;
 	hang_up(client);
 	if (!was_used || !may_repeat || err_kind(err) != ERR_BAD_PEER)
 		return err;
 	err_free(err);
-	TRY(connect_now(client));
-	err = ask_once(client, body, out_status);
+	TRY(http_client_connect_now(client));
+	err = http_client_ask_once(client, body, out_status);
 	if (err)
 		hang_up(client);
 	return err;
@@ -206,8 +206,8 @@ fallible http_client_ask(struct http_client *client, const char *method, const c
 fallible http_client_begin(struct http_client *client, const char *method, const char *path,
 			   const char *type)
 {
-	TRY(prepare(client));
-	put_head(client, method, path);
+	TRY(http_client_prepare(client));
+	http_client_put_head(client, method, path);
 	if (type) {
 		buf_text(&client->out, "Content-Type: ");
 		buf_text(&client->out, type);
@@ -266,7 +266,7 @@ fallible http_client_finish(struct http_client *client, int *out_status)
 
 	client->sending = false;
 	TRY(offer(client, "0\r\n\r\n", 5));
-	err = read_head(client, out_status);
+	err = http_client_read_head(client, out_status);
 	if (err)
 		hang_up(client);
 	else if (client->early)
@@ -311,7 +311,7 @@ int http_client_fd(const struct http_client *client)
 	return client->connected ? client->stream.fd : -1;
 }
 
-static void make_key(char out[WS_KEY_LEN + 1])
+static void http_client_make_key(char out[WS_KEY_LEN + 1])
 {
 	auto_buf text = BUF_INIT(WS_KEY_LEN);
 	uint8_t bytes[16];
@@ -327,7 +327,7 @@ fallible http_client_upgrade(struct http_client *client, const char *path,
 {
 	char key[WS_KEY_LEN + 1], accept[WS_ACCEPT_LEN + 1];
 
-	make_key(key);
+	http_client_make_key(key);
 	ws_accept(str_of(key), accept);
 	http_client_header(client, "Connection", STR("Upgrade"));
 	http_client_header(client, "Upgrade", STR("websocket"));

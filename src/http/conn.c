@@ -106,7 +106,7 @@ static void clear_exchange(struct http_conn *conn)
 }
 
 // A head that never became a request.
-static void refuse(struct http_conn *conn, const struct conn_calls *calls, struct err *err)
+static void conn_refuse(struct http_conn *conn, const struct conn_calls *calls, struct err *err)
 {
 	struct http *x = &conn->desk->x;
 
@@ -123,7 +123,7 @@ static void refuse(struct http_conn *conn, const struct conn_calls *calls, struc
 }
 
 // Reads a head into the exchange; false: the connection is over.
-static bool read_request(struct http_conn *conn, const struct conn_calls *calls)
+static bool conn_read_request(struct http_conn *conn, const struct conn_calls *calls)
 {
 	struct http *x = &conn->desk->x;
 	struct inlet *inlet = &conn->papers->inlet;
@@ -133,36 +133,38 @@ static bool read_request(struct http_conn *conn, const struct conn_calls *calls)
 				  &verdict);
 
 	if (err && err_kind(err) == ERR_TIMEOUT && inlet_has_bytes(inlet)) {
-		refuse(conn, calls,
-		       err_new(SLOW_CLIENT, "slow_head", "the head of the request took too long"));
+		conn_refuse(
+			conn, calls,
+			err_new(SLOW_CLIENT, "slow_head", "the head of the request took too long"));
 		return false;
 	}
 	if (err || verdict == HTTP1_MORE)
 		return false;
 	if (verdict == HTTP1_TOO_LARGE) {
-		refuse(conn, calls,
-		       err_hint(err_new(HEAD_TOO_LARGE, "head_too_large",
-					"the head of the request is too large"),
-				"at most %d bytes and %d fields", HTTP1_HEAD_MAX,
-				HTTP1_FIELDS_MAX));
+		conn_refuse(conn, calls,
+			    err_hint(err_new(HEAD_TOO_LARGE, "head_too_large",
+					     "the head of the request is too large"),
+				     "at most %d bytes and %d fields", HTTP1_HEAD_MAX,
+				     HTTP1_FIELDS_MAX));
 		return false;
 	}
 	if (verdict == HTTP1_BAD) {
-		refuse(conn, calls,
-		       err_new(INVALID, "bad_request", "%s",
-			       x->head.fault ? x->head.fault : "the request is malformed"));
+		conn_refuse(conn, calls,
+			    err_new(INVALID, "bad_request", "%s",
+				    x->head.fault ? x->head.fault : "the request is malformed"));
 		return false;
 	}
 	if (!url_target(x->head.target, &x->url)) {
-		refuse(conn, calls,
-		       err_hint(err_new(INVALID, "bad_target", "the request target is malformed"),
-				"it is a path that starts with a slash"));
+		conn_refuse(
+			conn, calls,
+			err_hint(err_new(INVALID, "bad_target", "the request target is malformed"),
+				 "it is a path that starts with a slash"));
 		return false;
 	}
 	return true;
 }
 
-static void frame(struct http_conn *conn)
+static void conn_frame(struct http_conn *conn)
 {
 	struct http *x = &conn->desk->x;
 	const struct http1_head *head = &x->head;
@@ -204,15 +206,15 @@ static void answer_for_handler(struct http *x)
 }
 
 // One request; true: the connection lives on.
-static bool exchange(struct http_conn *conn, const struct conn_calls *calls)
+static bool conn_exchange(struct http_conn *conn, const struct conn_calls *calls)
 {
 	struct http *x = &conn->desk->x;
 
 	clear_exchange(conn);
-	if (!read_request(conn, calls))
+	if (!conn_read_request(conn, calls))
 		return false;
 	x->trace = find_trace(x);
-	frame(conn);
+	conn_frame(conn);
 	calls->phase(conn, CONN_SERVING);
 	calls->serve(x);
 	conn->served_one = true;
@@ -239,7 +241,7 @@ static int64_t patience_of(const struct http_conn *conn)
 }
 
 // Waits for the next request; false: none came.
-static bool await(struct http_conn *conn, const struct conn_calls *calls)
+static bool conn_await(struct http_conn *conn, const struct conn_calls *calls)
 {
 	struct http_terms *terms = conn->terms;
 	auto_err err = NULL;
@@ -272,7 +274,7 @@ static bool await(struct http_conn *conn, const struct conn_calls *calls)
 	return !err && inlet_has_bytes(&conn->papers->inlet);
 }
 
-static void linger(struct http_conn *conn)
+static void conn_linger(struct http_conn *conn)
 {
 	int64_t deadline = loop_now(conn->terms->loop) + LINGER_MS;
 	char trash[2048];
@@ -287,11 +289,11 @@ static void linger(struct http_conn *conn)
 
 void conn_run(struct http_conn *conn, const struct conn_calls *calls)
 {
-	while (await(conn, calls) && exchange(conn, calls))
+	while (conn_await(conn, calls) && conn_exchange(conn, calls))
 		;
 	if (conn->linger && !conn->stream.aborted) {
 		calls->phase(conn, CONN_ENDING);
-		linger(conn);
+		conn_linger(conn);
 	}
 	desk_leave(conn);
 	stream_close(&conn->stream);

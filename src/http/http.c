@@ -39,7 +39,7 @@ static fallible no_memory(void)
 
 // Until its end, or until there are `ceiling` bytes of it. Grown as it comes: a client that only
 // announces a lot does not make us hold a lot.
-static fallible gather(struct http *x, size_t ceiling, struct str *out)
+static fallible http_gather(struct http *x, size_t ceiling, struct str *out)
 {
 	auto_buf whole = BUF_INIT(ceiling);
 	size_t n = 1;
@@ -83,7 +83,7 @@ static fallible body_of_chunks(struct http *x, size_t max, struct str *out)
 {
 	struct str whole = {0};
 
-	TRY(gather(x, max + 1, &whole));
+	TRY(http_gather(x, max + 1, &whole));
 	if (whole.len > max)
 		return http_too_large(max);
 	*out = whole;
@@ -107,7 +107,7 @@ fallible http_body(struct http *x, size_t max, struct str *out)
 		return OK;
 	}
 	if (len > SMALL)
-		return gather(x, len, out);
+		return http_gather(x, len, out);
 	room = arena_take(x->arena, len + 1);
 	for (; at < len && n > 0; at += n)
 		TRY(http_read(x, room + at, len - at, &n));
@@ -145,7 +145,7 @@ void http_answering(struct http *x)
 		answering(x, x->answering_arg);
 }
 
-static fallible begin(struct http *x, int status)
+static fallible http_begin_reply(struct http *x, int status)
 {
 	if (x->reply_begun)
 		return err_new(INTERNAL, "replied_twice", "the request was already answered");
@@ -157,7 +157,7 @@ static fallible begin(struct http *x, int status)
 
 fallible http_reply_as(struct http *x, int status, const char *type, struct str body)
 {
-	TRY(begin(x, status));
+	TRY(http_begin_reply(x, status));
 	TRY(x->way->reply(x, way_is_bodyless(status) ? NULL : type, body));
 	x->reply_ended = true;
 	return OK;
@@ -182,7 +182,7 @@ fallible http_reply_empty(struct http *x, int status)
 
 fallible http_begin_as(struct http *x, int status, const char *type, uint64_t length)
 {
-	TRY(begin(x, status));
+	TRY(http_begin_reply(x, status));
 	return x->way->begin(x, type, length);
 }
 
@@ -221,7 +221,7 @@ fallible http_begin_with(struct http *x, int status, const char *type, struct st
 		TRY(http_begin(x, status, type));
 		return http_write(x, bytes.at, bytes.len);
 	}
-	TRY(begin(x, status));
+	TRY(http_begin_reply(x, status));
 	return x->way->begin_with(x, type ? type : "application/json", bytes);
 }
 

@@ -16,7 +16,7 @@ static struct str unread(const struct inlet_room *room)
 	return (struct str){room->at + room->start, room->end - room->start};
 }
 
-static void make_room(struct inlet_room *room)
+static void inlet_make_room(struct inlet_room *room)
 {
 	if (room->start > 0) {
 		memmove(room->at, room->at + room->start, room->end - room->start);
@@ -37,7 +37,7 @@ fallible inlet_fill(struct inlet *inlet, bool *out_empty)
 	size_t n = 0;
 
 	if (room->end == room->size)
-		make_room(room);
+		inlet_make_room(room);
 	TRY(stream_read_now(inlet->stream, room->at + room->end, room->size - room->end, out_empty,
 			    &n));
 	room->end += n;
@@ -74,7 +74,7 @@ fallible inlet_head(struct inlet *inlet, inlet_parse *parse, int64_t deadline,
 		}
 		seen = have.len;
 		if (room->end == room->size)
-			make_room(room);
+			inlet_make_room(room);
 		TRY(stream_read(inlet->stream, room->at + room->end, room->size - room->end,
 				deadline, &n));
 		if (n == 0) {
@@ -105,7 +105,8 @@ static fallible cut(void)
 }
 
 // Bytes as they are: what is buffered, else from the stream.
-static fallible take(struct inlet *inlet, void *room, size_t size, int64_t silence_ms, size_t *out)
+static fallible inlet_take(struct inlet *inlet, void *room, size_t size, int64_t silence_ms,
+			   size_t *out)
 {
 	struct str have = unread(&inlet->head);
 
@@ -199,7 +200,7 @@ fallible inlet_read(struct inlet *inlet, void *room, size_t size, int64_t silenc
 		return read_chunked(inlet, room, size, silence_ms, out);
 	if (inlet->framing == INLET_LENGTH && size > inlet->left)
 		size = inlet->left;
-	TRY(take(inlet, room, size, silence_ms, &n));
+	TRY(inlet_take(inlet, room, size, silence_ms, &n));
 	if (n == 0 && inlet->framing == INLET_LENGTH)
 		return cut();
 	inlet->left -= n;

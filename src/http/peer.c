@@ -72,7 +72,7 @@ static struct str allowed(const struct http *x, struct str probe)
 	return x->head.minor == 0 ? STR("") : probe;
 }
 
-static void on_hangup(struct stream *stream)
+static void peer_on_hangup(struct stream *stream)
 {
 	struct http_conn *conn = link_of(stream, struct http_conn, stream);
 
@@ -102,7 +102,7 @@ fallible wired_away(struct http *x, struct str probe)
 		conn->close_after = true;
 		return err_new(CANCELLED, "client_gone", "the client closed the connection");
 	}
-	conn->stream.on_hangup = on_hangup;
+	conn->stream.on_hangup = peer_on_hangup;
 	conn->absent = task_current();
 	if (x->reply_begun && str_eq(probe, HTTP_PROBE_EVENT)) {
 		conn->probe = probe;

@@ -65,7 +65,7 @@ static fallible send_piece(struct relay *relay, const char *at, size_t len)
 }
 
 // *out_ours: what failed is the client's body, not the server.
-static fallible carry(struct relay *relay, bool *out_ours)
+static fallible relay_carry(struct relay *relay, bool *out_ours)
 {
 	auto_free char *room = mem_grow(NULL, PIECE, 1);
 	size_t n = 1;
@@ -86,7 +86,7 @@ static void run_porter(void *arg)
 {
 	struct relay *relay = arg;
 	bool ours = false;
-	struct err *err = carry(relay, &ours);
+	struct err *err = relay_carry(relay, &ours);
 
 	// A server that reads no more may have answered all the same.
 	if (err && ours && err_kind(err) != ERR_CANCELLED) {
@@ -124,7 +124,7 @@ static fallible no_reply(const char *words)
 	return err_new(BAD_PEER, "no_reply", "%s", words);
 }
 
-static fallible read_head(struct relay *relay)
+static fallible relay_read_head(struct relay *relay)
 {
 	int64_t patience = relay->way->reply_ms ? relay->way->reply_ms : RELAY_REPLY_MS;
 	int64_t deadline = loop_now(relay->way->loop) + patience;
@@ -165,12 +165,12 @@ static fallible await_head(struct relay *relay)
 		}
 		err_free(err);
 	}
-	err = read_head(relay);
+	err = relay_read_head(relay);
 	http_back(relay->x);
 	return err;
 }
 
-static void frame(struct relay *relay)
+static void relay_frame(struct relay *relay)
 {
 	const struct http1_head *head = relay->head;
 
@@ -245,7 +245,7 @@ static fallible switch_over(struct relay *relay)
 	return tunnel_run(relay->way->loop, &conn->papers->inlet, &relay->inlet, relay->idle_ms);
 }
 
-static fallible talk(struct relay *relay)
+static fallible relay_talk(struct relay *relay)
 {
 	auto_buf head = BUF_INIT(HEAD_MAX);
 
@@ -255,7 +255,7 @@ static fallible talk(struct relay *relay)
 	TRY(await_head(relay));
 	if (relay->head->status == 101)
 		return switch_over(relay);
-	frame(relay);
+	relay_frame(relay);
 	TRY(begin_reply(relay));
 	return relay->x->reply_ended ? OK : pass_body(relay);
 }
@@ -297,7 +297,7 @@ fallible relay_run(struct http *x, const struct relay_way *way)
 	relay.inlet.stream = relay.stream;
 	relay.head = arena_take(x->arena, sizeof(*relay.head));
 	http_be_patient(x);
-	err = talk(&relay);
+	err = relay_talk(&relay);
 	if (way->stream)
 		*way->is_kept = !err && relay_may_keep(&relay);
 	dismiss_porter(&relay);

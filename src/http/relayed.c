@@ -8,7 +8,7 @@
 
 #define FIELDS_MAX (28 * 1024) // of the reply: what a head of ours holds beside its own
 
-static bool is_among(struct str name, const char *const *list)
+static bool relayed_is_among(struct str name, const char *const *list)
 {
 	for (; *list; list++)
 		if (str_eq_nocase(name, str_of(*list)))
@@ -16,7 +16,7 @@ static bool is_among(struct str name, const char *const *list)
 	return false;
 }
 
-static bool has_token(struct str list, struct str token)
+static bool relayed_has_token(struct str list, struct str token)
 {
 	struct str word;
 
@@ -27,11 +27,11 @@ static bool has_token(struct str list, struct str token)
 }
 
 // RFC 9110, 7.6.1: what is named in Connection goes no further, either.
-static bool is_named(const struct http1_head *head, struct str name)
+static bool relayed_is_named(const struct http1_head *head, struct str name)
 {
 	for (size_t i = 0; i < head->field_count; i++)
 		if (str_eq_nocase(head->fields[i].name, STR("Connection")) &&
-		    has_token(head->fields[i].value, name))
+		    relayed_has_token(head->fields[i].value, name))
 			return true;
 	return false;
 }
@@ -53,7 +53,7 @@ static bool stays(const struct http1_head *head, struct str name)
 					   "Expect",
 					   NULL};
 
-	return is_among(name, hops) || is_named(head, name);
+	return relayed_is_among(name, hops) || relayed_is_named(head, name);
 }
 
 static bool is_origin_story(struct str name)
@@ -62,7 +62,7 @@ static bool is_origin_story(struct str name)
 					   "X-Original-Host", "X-Sandbox-Name", NULL};
 
 	return (name.len > 12 && str_eq_nocase((struct str){name.at, 12}, STR("X-Forwarded-"))) ||
-	       is_among(name, told);
+	       relayed_is_among(name, told);
 }
 
 // What speaks for a whole origin, where the server has only a path of it.
@@ -71,7 +71,7 @@ static bool is_of_origin(struct str name)
 	static const char *const wide[] = {"Service-Worker-Allowed", "Clear-Site-Data",
 					   "Strict-Transport-Security", "Alt-Svc", NULL};
 
-	return is_among(name, wide);
+	return relayed_is_among(name, wide);
 }
 
 static bool is_more(const struct relay_way *way, struct str name)
@@ -86,7 +86,7 @@ bool relayed_is_upgrade(const struct http *x)
 {
 	return x->conn && x->head.upgrade && x->head.minor == 1 && !x->head.chunked &&
 	       !x->body_left && str_is(x->head.method, "GET") &&
-	       has_token(http_field(x, "Upgrade"), STR("websocket"));
+	       relayed_has_token(http_field(x, "Upgrade"), STR("websocket"));
 }
 
 static const char *proto_of(const struct relay_way *way)
@@ -106,7 +106,7 @@ static bool is_own_origin(const struct http *x, const struct relay_way *way, str
 	       str_eq_nocase(str_skip(origin, proto + 3), host);
 }
 
-static void put_field(struct buf *out, struct str name, struct str value)
+static void relayed_put_field(struct buf *out, struct str name, struct str value)
 {
 	buf_str(out, name);
 	buf_add(out, ": ", 2);
@@ -130,7 +130,7 @@ static void put_client_fields(const struct http *x, const struct relay_way *way,
 		    is_own_origin(x, way, field.value))
 			buf_fmt(out, "Origin: http://" STR_FMT "\r\n", STR_ARG(way->host));
 		else
-			put_field(out, field.name, field.value);
+			relayed_put_field(out, field.name, field.value);
 	}
 }
 
@@ -139,7 +139,7 @@ static void put_origin(const struct http *x, const struct relay_way *way, const 
 		       struct str value, struct buf *out)
 {
 	if (value.len && !(way->keep_origin && http_field(x, name).at))
-		put_field(out, str_of(name), value);
+		relayed_put_field(out, str_of(name), value);
 }
 
 fallible relayed_request(const struct http *x, const struct relay_way *way, bool upgrade,
@@ -155,13 +155,13 @@ fallible relayed_request(const struct http *x, const struct relay_way *way, bool
 		buf_str(out, x->url.query);
 	}
 	buf_text(out, " HTTP/1.1\r\n");
-	put_field(out, STR("Host"), way->host);
+	relayed_put_field(out, STR("Host"), way->host);
 	put_client_fields(x, way, upgrade, out);
 	put_origin(x, way, "X-Forwarded-For", x->peer, out);
 	put_origin(x, way, "X-Forwarded-Proto", str_of(proto_of(way)), out);
 	put_origin(x, way, "X-Forwarded-Host", http_field(x, "Host"), out);
 	for (size_t i = 0; i < way->more_count; i++)
-		put_field(out, way->more[i].name, way->more[i].value);
+		relayed_put_field(out, way->more[i].name, way->more[i].value);
 	if (upgrade)
 		buf_text(out, "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
 	else {

@@ -15,7 +15,7 @@ static bool is_rest(const char *name)
 }
 
 // Undecoded values of the {names}, or -1: the path is another one.
-static int match(const char *pattern, struct str path, struct str params[HTTP_PARAMS_MAX])
+static int router_match(const char *pattern, struct str path, struct str params[HTTP_PARAMS_MAX])
 {
 	const char *at = path.at, *end = path.at + path.len;
 	int count = 0;
@@ -56,7 +56,7 @@ static bool is_method(const struct route *row, struct str method)
 	       (str_is(method, "HEAD") && strcmp(row->method, "GET") == 0);
 }
 
-static fallible decode(struct http *x, struct str raw, bool rest, struct str *out)
+static fallible router_decode(struct http *x, struct str raw, bool rest, struct str *out)
 {
 	auto_buf plain = BUF_INIT(SEGMENT_MAX);
 
@@ -74,7 +74,7 @@ static fallible other_method(const struct route *table, struct http *x)
 	auto_buf allowed = BUF_INIT(256);
 
 	for (const struct route *row = table; row->method; row++) {
-		if (match(row->pattern, x->url.path, ignored) < 0)
+		if (router_match(row->pattern, x->url.path, ignored) < 0)
 			continue;
 		if (allowed.len > 0)
 			buf_text(&allowed, ", ");
@@ -114,12 +114,12 @@ fallible router_find(const struct route *table, struct http *x, const struct rou
 
 		if (!is_method(row, x->head.method))
 			continue;
-		count = match(row->pattern, x->url.path, raw);
+		count = router_match(row->pattern, x->url.path, raw);
 		if (count < 0)
 			continue;
 		for (int i = 0; i < count; i++)
-			TRY(decode(x, raw[i], i == count - 1 && ends_with_rest(row->pattern),
-				   &x->params[i]));
+			TRY(router_decode(x, raw[i], i == count - 1 && ends_with_rest(row->pattern),
+					  &x->params[i]));
 		x->route = row;
 		*out = row;
 		return OK;

@@ -112,7 +112,7 @@ static void pause_accepting(struct http_server *server)
 	loop_set_timer(loop, &server->resume, loop_now(loop) + PAUSE_MS);
 }
 
-static void on_resume(struct timer *timer)
+static void server_on_resume(struct timer *timer)
 {
 	struct http_server *server = link_of(timer, struct http_server, resume);
 	struct loop *loop = server->terms.loop;
@@ -144,8 +144,8 @@ static int64_t peer_uid(int fd, const struct sockaddr_storage *from)
 	return (int64_t)cred.uid;
 }
 
-static struct peer *peer_of(struct http_server *server, const struct sockaddr_storage *from,
-			    int64_t uid)
+static struct peer *server_peer_of(struct http_server *server, const struct sockaddr_storage *from,
+				   int64_t uid)
 {
 	struct peer seen = {0}, *peer;
 
@@ -313,10 +313,10 @@ static void turn_away(struct http_server *server, int fd)
 	close(fd);
 }
 
-static void admit(struct http_server *server, int fd, const struct sockaddr_storage *from)
+static void server_admit(struct http_server *server, int fd, const struct sockaddr_storage *from)
 {
 	int64_t uid = peer_uid(fd, from);
-	struct peer *peer = peer_of(server, from, uid);
+	struct peer *peer = server_peer_of(server, from, uid);
 	struct guest *guest;
 	auto_err err = NULL;
 
@@ -359,10 +359,10 @@ static void admit(struct http_server *server, int fd, const struct sockaddr_stor
 
 void http_server_take(struct http_server *server, int fd, const struct sockaddr_storage *from)
 {
-	admit(server, fd, from); // also while we leave: whoever has come is heard
+	server_admit(server, fd, from); // also while we leave: whoever has come is heard
 }
 
-static void on_listener(struct watch *watch, uint32_t events)
+static void server_on_listener(struct watch *watch, uint32_t events)
 {
 	struct http_server *server = link_of(watch, struct listener, watch)->server;
 
@@ -374,7 +374,7 @@ static void on_listener(struct watch *watch, uint32_t events)
 				 SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
-			admit(server, fd, &from);
+			server_admit(server, fd, &from);
 			continue;
 		}
 		if (errno == EAGAIN)
@@ -415,7 +415,7 @@ fallible http_server_open(struct loop *loop, const struct http_limits *limits, h
 	server->terms.house = house;
 	server->calls = (struct conn_calls){serve, refuse, on_phase};
 	server->peers = map_new();
-	server->resume.due = on_resume;
+	server->resume.due = server_on_resume;
 	link_init(&server->guests);
 	link_init(&server->idle);
 	link_init(&server->heads);
@@ -434,7 +434,8 @@ fallible http_server_listen(struct http_server *server, int fd)
 	assert(server->listener_count < LISTENERS_MAX);
 	if (fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK) != 0)
 		return err_sys(errno, "make a listener non-blocking");
-	*listener = (struct listener){.watch = {.fd = fd, .ready = on_listener}, .server = server};
+	*listener = (struct listener){.watch = {.fd = fd, .ready = server_on_listener},
+				      .server = server};
 	if (!server->paused)
 		TRY(loop_watch(server->terms.loop, &listener->watch, EPOLLIN),
 		    "accept connections");

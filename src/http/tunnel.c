@@ -35,7 +35,7 @@ static bool is_dead(const struct tunnel *tunnel)
 }
 
 // What one end sends, to the other, until it ends.
-static fallible pour(struct tunnel *tunnel, int from)
+static fallible tunnel_pour(struct tunnel *tunnel, int from)
 {
 	struct inlet *in = tunnel->ends[from];
 	struct stream *out = tunnel->ends[!from]->stream;
@@ -71,10 +71,10 @@ static void half(struct tunnel *tunnel, int from, bool failed)
 		shutdown(tunnel->ends[i]->stream->fd, SHUT_RDWR);
 }
 
-static void run_back(void *arg)
+static void tunnel_run_back(void *arg)
 {
 	struct tunnel *tunnel = arg;
-	auto_err err = pour(tunnel, 1);
+	auto_err err = tunnel_pour(tunnel, 1);
 
 	half(tunnel, 1, err != NULL);
 	tunnel->back = NULL;
@@ -96,8 +96,8 @@ fallible tunnel_run(struct loop *loop, struct inlet *one, struct inlet *other, i
 	inlet_next(other);
 	inlet_frame(one, INLET_TO_CLOSE, 0);
 	inlet_frame(other, INLET_TO_CLOSE, 0);
-	tunnel.back = task_start(loop, "tunnel", run_back, &tunnel);
-	err = pour(&tunnel, 0);
+	tunnel.back = task_start(loop, "tunnel", tunnel_run_back, &tunnel);
+	err = tunnel_pour(&tunnel, 0);
 	half(&tunnel, 0, err != NULL);
 	while (!err && tunnel.back) // the other direction knows when to give up
 		err = bell_wait(&tunnel.over, CLOCK_NEVER);

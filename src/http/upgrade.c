@@ -5,7 +5,7 @@
 
 #define HEAD_MAX (16 * 1024)
 
-static bool has_token(struct str list, struct str token)
+static bool upgrade_has_token(struct str list, struct str token)
 {
 	struct str word;
 
@@ -25,7 +25,8 @@ fallible upgrade_check(struct http *x)
 	struct str version = http_field(x, "Sec-WebSocket-Version");
 
 	// An exchange without a connection has nothing that could be upgraded.
-	if (!x->conn || !x->head.upgrade || !has_token(http_field(x, "Upgrade"), STR("websocket")))
+	if (!x->conn || !x->head.upgrade ||
+	    !upgrade_has_token(http_field(x, "Upgrade"), STR("websocket")))
 		return err_hint(
 			err_new(NOT_FOUND, "no_route", "The requested endpoint was not found"),
 			"this path is for WebSockets: connect with ws://");
@@ -75,7 +76,7 @@ static fallible agree(struct http *x, bool more_follows)
 }
 
 // Whatever still comes is passed over until both sides have said goodbye.
-static void part(struct wsock *ws)
+static void upgrade_part(struct wsock *ws)
 {
 	struct wsock_message message = {.kind = WSOCK_TEXT};
 	auto_err err = OK;
@@ -104,7 +105,7 @@ fallible upgrade_run(struct http *x, const struct wsock_options *options, upgrad
 		wsock_shut(ws, WS_GOING_AWAY, "the server is going away");
 	err = talk(x, ws, arg);
 	if (!err)
-		part(ws);
+		upgrade_part(ws);
 	wsock_end(ws);
 	wsock_drop(ws);
 	return err;

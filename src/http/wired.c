@@ -65,7 +65,7 @@ static const char *date(struct http_terms *terms)
 	return terms->date;
 }
 
-static void put_number(struct buf *out, uint64_t n)
+static void wired_put_number(struct buf *out, uint64_t n)
 {
 	char digits[20];
 	size_t at = sizeof(digits);
@@ -90,7 +90,8 @@ static bool wants_close(const struct http *x)
 
 enum framing { FRAMING_NONE, FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_TO_CLOSE };
 
-static fallible put_head(struct http *x, const char *type, enum framing framing, uint64_t length)
+static fallible wired_put_head(struct http *x, const char *type, enum framing framing,
+			       uint64_t length)
 {
 	struct http_conn *conn = x->conn;
 	struct buf *out = &conn->papers->head, *extra = &conn->papers->extra;
@@ -99,7 +100,7 @@ static fallible put_head(struct http *x, const char *type, enum framing framing,
 	conn->close_after = framing == FRAMING_TO_CLOSE || wants_close(x);
 	buf_clear(out);
 	buf_add(out, "HTTP/1.1 ", 9);
-	put_number(out, (uint64_t)x->status);
+	wired_put_number(out, (uint64_t)x->status);
 	buf_char(out, ' ');
 	buf_text(out, http1_status_text(x->status));
 	buf_add(out, "\r\nDate: ", 8);
@@ -110,7 +111,7 @@ static fallible put_head(struct http *x, const char *type, enum framing framing,
 	}
 	if (framing == FRAMING_LENGTH) {
 		buf_text(out, "\r\nContent-Length: ");
-		put_number(out, length);
+		wired_put_number(out, length);
 	} else if (framing == FRAMING_CHUNKED) {
 		buf_text(out, "\r\nTransfer-Encoding: chunked");
 	}
@@ -135,8 +136,8 @@ static fallible wired_reply(struct http *x, const char *type, struct str body)
 	struct iovec parts[2];
 	struct err *err;
 
-	TRY(put_head(x, type, way_is_bodyless(x->status) ? FRAMING_NONE : FRAMING_LENGTH,
-		     body.len));
+	TRY(wired_put_head(x, type, way_is_bodyless(x->status) ? FRAMING_NONE : FRAMING_LENGTH,
+			   body.len));
 	if (conn->no_body)
 		body.len = 0;
 	parts[0] = (struct iovec){conn->papers->head.at, conn->papers->head.len};
@@ -164,7 +165,7 @@ static fallible wired_begin(struct http *x, const char *type, uint64_t length)
 	struct err *err;
 
 	conn->chunked = framing == FRAMING_CHUNKED;
-	TRY(put_head(x, type, framing, length));
+	TRY(wired_put_head(x, type, framing, length));
 	conn->sized = framing == FRAMING_LENGTH && !conn->no_body;
 	conn->due = length;
 	err = stream_write(&conn->stream, conn->papers->head.at, conn->papers->head.len,
@@ -247,7 +248,7 @@ static fallible wired_begin_with(struct http *x, const char *type, struct str by
 	}
 	conn->chunked = true;
 	conn->sized = false;
-	TRY(put_head(x, type, framing, WAY_UNSIZED));
+	TRY(wired_put_head(x, type, framing, WAY_UNSIZED));
 	err = write_chunk(x, buf_view(&conn->papers->head), bytes, STR("\r\n"));
 	if (err)
 		return http_blame(x, err);

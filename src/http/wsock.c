@@ -127,7 +127,7 @@ struct wsock *wsock_new(struct stream *stream, struct inlet *inlet, bool is_serv
 	return ws;
 }
 
-static void finish(struct wsock *ws, int code)
+static void http_wsock_finish(struct wsock *ws, int code)
 {
 	if (ws->is_over)
 		return;
@@ -140,7 +140,7 @@ void wsock_end(struct wsock *ws)
 {
 	if (!ws->stream)
 		return;
-	finish(ws, WS_ABNORMAL);
+	http_wsock_finish(ws, WS_ABNORMAL);
 	link_drop(&ws->all);
 	if (ws->users)
 		shutdown(ws->stream->fd, SHUT_RDWR);
@@ -192,7 +192,7 @@ static fallible write_frame(struct wsock *ws, enum ws_opcode opcode, bool is_fin
 	}
 	if (!err)
 		return OK;
-	finish(ws, WS_ABNORMAL);
+	http_wsock_finish(ws, WS_ABNORMAL);
 	shutdown(ws->stream->fd, SHUT_RDWR); // whoever receives hears of it
 	if (err_kind(err) == ERR_TIMEOUT)
 		return err_recast(err, ERR_SLOW_CLIENT, "slow_client",
@@ -279,7 +279,7 @@ fallible wsock_finish(struct wsock *ws)
 
 void wsock_abort(struct wsock *ws)
 {
-	finish(ws, WS_ABNORMAL);
+	http_wsock_finish(ws, WS_ABNORMAL);
 	shutdown(ws->stream->fd, SHUT_RDWR);
 	give_turn(ws);
 }
@@ -352,8 +352,8 @@ void wsock_shut_all(struct link *all, int code, const char *reason)
 }
 
 // What one event of the reader means. True: `out` is filled.
-static bool handle(struct wsock *ws, enum ws_event event, const struct ws_item *item,
-		   struct wsock_message *out)
+static bool wsock_handle(struct wsock *ws, enum ws_event event, const struct ws_item *item,
+			 struct wsock_message *out)
 {
 	int code;
 
@@ -372,13 +372,13 @@ static bool handle(struct wsock *ws, enum ws_event event, const struct ws_item *
 		code = ws->closing ? ws->code : item->code;
 		if (!ws->closing && !ws->busy)
 			wsock_close(ws, code, "");
-		finish(ws, code);
+		http_wsock_finish(ws, code);
 		ws->code = code;
 		*out = (struct wsock_message){WSOCK_CLOSED, item->body, code};
 		return true;
 	case WS_FAULT:
 		wsock_close(ws, item->code, item->fault);
-		finish(ws, item->code);
+		http_wsock_finish(ws, item->code);
 		return false;
 	default:
 		return false;
@@ -406,7 +406,7 @@ static bool may_gather(struct wsock *ws)
 	if (!err)
 		why = "the message took too long";
 	wsock_close(ws, WS_TRY_LATER, why);
-	finish(ws, WS_TRY_LATER);
+	http_wsock_finish(ws, WS_TRY_LATER);
 	return false;
 }
 
@@ -416,11 +416,11 @@ static fallible on_time(struct wsock *ws, int64_t deadline, struct err *late)
 	int64_t now = loop_now(ws->loop);
 
 	if (ws->closing && now >= ws->close_by) {
-		finish(ws, ws->code);
+		http_wsock_finish(ws, ws->code);
 	} else if (!ws->closing && now >= ws->next_ping_ms) {
 		ws->next_ping_ms = now + ws->ping_ms;
 		if (now - ws->heard_ms >= 2 * (int64_t)ws->ping_ms)
-			finish(ws, WS_ABNORMAL);
+			http_wsock_finish(ws, WS_ABNORMAL);
 		else
 			send_control(ws, WS_PING, STR(""));
 	}
@@ -431,7 +431,7 @@ static fallible on_time(struct wsock *ws, int64_t deadline, struct err *late)
 }
 
 // More bytes, or the time for something has come, or somebody wants us to look again.
-static fallible fill(struct wsock *ws, int64_t deadline)
+static fallible wsock_fill(struct wsock *ws, int64_t deadline)
 {
 	struct stream *stream = ws->stream;
 	int64_t due = sooner(ws->next_ping_ms, ws->whole_by);
@@ -458,7 +458,7 @@ static fallible fill(struct wsock *ws, int64_t deadline)
 		return OK;
 	}
 	if (err || n == 0) {
-		finish(ws, ws->closing ? ws->code : WS_ABNORMAL);
+		http_wsock_finish(ws, ws->closing ? ws->code : WS_ABNORMAL);
 		err_free(err);
 		return OK;
 	}
@@ -474,7 +474,7 @@ fallible wsock_recv(struct wsock *ws, int64_t deadline, struct wsock_message *ou
 		enum ws_event event = ws_read(ws->reader, &ws->in, &item);
 
 		if (event != WS_MORE) {
-			if (handle(ws, event, &item, out))
+			if (wsock_handle(ws, event, &item, out))
 				return OK;
 			continue;
 		}
@@ -485,7 +485,7 @@ fallible wsock_recv(struct wsock *ws, int64_t deadline, struct wsock_message *ou
 		if (ws->shut_code && !ws->closing)
 			wsock_close(ws, ws->shut_code, ws->shut_reason);
 		else
-			TRY(fill(ws, deadline));
+			TRY(wsock_fill(ws, deadline));
 	}
 	*out = (struct wsock_message){WSOCK_CLOSED, STR(""), ws->code};
 	return OK;

@@ -18,7 +18,7 @@ struct wspipe {
 	bool said, heard; // our end, the other's
 };
 
-static fallible pour_out(struct wspipe *pipe)
+static fallible wspipe_pour_out(struct wspipe *pipe)
 {
 	auto_free char *room = mem_grow(NULL, WSPIPE_PIECE, 1);
 	size_t n = 1;
@@ -31,10 +31,10 @@ static fallible pour_out(struct wspipe *pipe)
 	return OK;
 }
 
-static void run_back(void *arg)
+static void wspipe_run_back(void *arg)
 {
 	struct wspipe *pipe = arg;
-	auto_err err = pour_out(pipe);
+	auto_err err = wspipe_pour_out(pipe);
 
 	if (err || pipe->heard)
 		wsock_shut(pipe->ws, WS_NORMAL, "");
@@ -42,7 +42,7 @@ static void run_back(void *arg)
 	bell_ring(&pipe->over);
 }
 
-static fallible pour_in(struct wspipe *pipe)
+static fallible wspipe_pour_in(struct wspipe *pipe)
 {
 	struct wsock_message message;
 
@@ -68,8 +68,8 @@ fallible wspipe_run(struct loop *loop, struct wsock *ws, struct stream *stream)
 	struct err *err;
 
 	bell_init(&pipe.over);
-	pipe.back = task_start(loop, "wspipe", run_back, &pipe);
-	err = pour_in(&pipe);
+	pipe.back = task_start(loop, "wspipe", wspipe_run_back, &pipe);
+	err = wspipe_pour_in(&pipe);
 	if (pipe.back)
 		task_cancel(pipe.back);
 	while (pipe.back)

@@ -197,7 +197,7 @@ static fallible read_tracked(struct backup *backup)
 	return OK;
 }
 
-static fallible read_body(struct backup *backup, struct json **json)
+static fallible backup_read_body(struct backup *backup, struct json **json)
 {
 	TRY(door_json(backup->x, json, NULL));
 	if (!*json)
@@ -229,7 +229,7 @@ static fallible feed(struct crank *crank)
 }
 
 // The next bytes of a pipe whose other end is the box's; *out = 0 at its end.
-static fallible take(const struct backup *backup, int pipe, void *room, size_t *out)
+static fallible backup_take(const struct backup *backup, int pipe, void *room, size_t *out)
 {
 	for (;;) {
 		ssize_t n = pipe_take(box_at(backup->files.box), pipe, room, PIECE);
@@ -245,7 +245,7 @@ static fallible take(const struct backup *backup, int pipe, void *room, size_t *
 	}
 }
 
-static fallible give(const struct backup *backup, int pipe, struct str bytes)
+static fallible backup_give(const struct backup *backup, int pipe, struct str bytes)
 {
 	while (bytes.len) {
 		ssize_t n = pipe_give(box_at(backup->files.box), pipe, bytes.at, bytes.len);
@@ -275,7 +275,7 @@ static fallible press(struct backup *backup, int pipe, int file)
 		if (!crank.in.len && !crank.last) {
 			size_t got = 0;
 
-			TRY(take(backup, pipe, room, &got));
+			TRY(backup_take(backup, pipe, room, &got));
 			crank.in = (struct str){room, got};
 			crank.last = got == 0;
 		}
@@ -310,13 +310,13 @@ static fallible expand(struct backup *backup, int file, int pipe)
 			crank.in = (struct str){room, got};
 		}
 		TRY(feed(&crank));
-		TRY(give(backup, pipe, buf_view(&out)));
+		TRY(backup_give(backup, pipe, buf_view(&out)));
 	}
 	return OK;
 }
 
 // Closes the pipe, and asks the hand what it was worth; its word says more than ours.
-static fallible settle(int *pipe, struct files_walk *walk, struct err *ours)
+static fallible backup_settle(int *pipe, struct files_walk *walk, struct err *ours)
 {
 	struct files_total total;
 	struct err *theirs;
@@ -331,7 +331,7 @@ static fallible settle(int *pipe, struct files_walk *walk, struct err *ours)
 	return ours;
 }
 
-static fallible pack(struct backup *backup, uint64_t *out_size)
+static fallible backup_pack(struct backup *backup, uint64_t *out_size)
 {
 	struct files *files = &backup->files;
 	struct files_upload *upload = NULL;
@@ -344,7 +344,7 @@ static fallible pack(struct backup *backup, uint64_t *out_size)
 	TRY(files_begin(files, backup->archive, REACH_PARENTS, 0600, &upload));
 	err = files_pack(files, backup->dir, &spec, &pipe, &walk);
 	if (!err)
-		err = settle(&pipe, walk, press(backup, pipe, files_upload_fd(upload)));
+		err = backup_settle(&pipe, walk, press(backup, pipe, files_upload_fd(upload)));
 	if (err) {
 		files_abort(upload);
 		return err;
@@ -365,13 +365,13 @@ static fallible unpack_beside(struct backup *backup, const char *beside)
 	TRY(files_open(files, backup->archive, &file, &stat));
 	err = files_unpack(files, beside, REACH_OWNERS, &pipe, &walk);
 	if (!err)
-		err = settle(&pipe, walk, expand(backup, file, pipe));
+		err = backup_settle(&pipe, walk, expand(backup, file, pipe));
 	closer_drop(&file);
 	return err;
 }
 
 // The new tree takes the place of the old one; if it cannot, the old one is put back.
-static fallible exchange(struct backup *backup, const char *fresh, const char *old)
+static fallible backup_exchange(struct backup *backup, const char *fresh, const char *old)
 {
 	struct files *files = &backup->files;
 	bool exists = false;
@@ -388,7 +388,7 @@ static fallible exchange(struct backup *backup, const char *fresh, const char *o
 	return err;
 }
 
-static fallible unpack(struct backup *backup)
+static fallible backup_unpack(struct backup *backup)
 {
 	struct arena *arena = backup->x->arena;
 	auto_buf mark = BUF_INIT(32);
@@ -402,14 +402,14 @@ static fallible unpack(struct backup *backup)
 	old = arena_fmt(arena, "%s.old-%s", backup->dir, mark.at);
 	err = unpack_beside(backup, fresh);
 	if (!err)
-		err = exchange(backup, fresh, old);
+		err = backup_exchange(backup, fresh, old);
 	if (err)
 		err_free(files_remove(&backup->files, fresh, true));
 	return err;
 }
 
 // Whatever went wrong on the way has one code here, but for what is wrong with the request.
-static struct err *face(struct err *err, const char *reason)
+static struct err *backup_face(struct err *err, const char *reason)
 {
 	if (!strcmp(err_reason(err), "bad_backup") || !strcmp(err_reason(err), "no_space") ||
 	    err_kind(err) == ERR_GONE || err_kind(err) == ERR_CANCELLED ||
@@ -422,7 +422,8 @@ static struct err *face(struct err *err, const char *reason)
 	return err_recast(err, ERR_CONFLICT, reason, "%s", err_message(err));
 }
 
-static void fail(struct backup *backup, const char *operation, const char *reason, struct err *err)
+static void backup_fail(struct backup *backup, const char *operation, const char *reason,
+			struct err *err)
 {
 	auto_buf context = BUF_INIT(32 * 1024);
 	struct json_out out = json_to(&context);
@@ -436,7 +437,7 @@ static void fail(struct backup *backup, const char *operation, const char *reaso
 		json_put_text(&out, "archivePath", backup->archive);
 	json_end(&out, '}');
 	detail.context = buf_view(&context);
-	fail_answer(backup->x, face(err, reason), &detail);
+	fail_answer(backup->x, backup_face(err, reason), &detail);
 }
 
 static void end(struct backup *backup)
@@ -444,7 +445,7 @@ static void end(struct backup *backup)
 	visit_end(&backup->visit);
 }
 
-static fallible begin(struct backup *backup, struct http *x)
+static fallible backup_begin(struct backup *backup, struct http *x)
 {
 	struct door *door = door_of(x);
 
@@ -458,18 +459,18 @@ static fallible begin(struct backup *backup, struct http *x)
 	return OK;
 }
 
-static fallible create(struct backup *backup, struct json **json, uint64_t *out_size)
+static fallible inbox_backup_pack(struct backup *backup, struct json **json, uint64_t *out_size)
 {
-	TRY(read_body(backup, json));
+	TRY(backup_read_body(backup, json));
 	TRY(read_excludes(backup, json_get(*json, "excludes")));
 	TRY(json_bool(json_get(*json, "gitignore"), "gitignore", &backup->gitignore));
 	TRY(read_compression(backup, json_get(*json, "compression")));
 	if (backup->gitignore)
 		TRY(read_tracked(backup));
-	return pack(backup, out_size);
+	return backup_pack(backup, out_size);
 }
 
-static fallible answer(struct backup *backup, uint64_t size)
+static fallible backup_answer(struct backup *backup, uint64_t size)
 {
 	auto_buf body = BUF_INIT(32 * 1024);
 	struct json_out out = door_success(&body);
@@ -488,13 +489,13 @@ fallible inbox_backup_create(struct http *x)
 	on_exit_call(end) struct backup backup = {.level = LEVEL_FAST};
 	auto_json json = NULL;
 	uint64_t size = 0;
-	struct err *err = begin(&backup, x);
+	struct err *err = backup_begin(&backup, x);
 
 	if (!err)
-		err = create(&backup, &json, &size);
+		err = inbox_backup_pack(&backup, &json, &size);
 	if (!err)
-		return answer(&backup, size);
-	fail(&backup, "backup.create", "backup_create", err);
+		return backup_answer(&backup, size);
+	backup_fail(&backup, "backup.create", "backup_create", err);
 	return OK;
 }
 
@@ -502,14 +503,14 @@ fallible inbox_backup_restore(struct http *x)
 {
 	on_exit_call(end) struct backup backup = {0};
 	auto_json json = NULL;
-	struct err *err = begin(&backup, x);
+	struct err *err = backup_begin(&backup, x);
 
 	if (!err)
-		err = read_body(&backup, &json);
+		err = backup_read_body(&backup, &json);
 	if (!err)
-		err = unpack(&backup);
+		err = backup_unpack(&backup);
 	if (!err)
-		return answer(&backup, 0);
-	fail(&backup, "backup.restore", "backup_restore", err);
+		return backup_answer(&backup, 0);
+	backup_fail(&backup, "backup.restore", "backup_restore", err);
 	return OK;
 }

@@ -22,7 +22,7 @@ static void put_text(struct json_out *out, const struct json *event)
 	json_put_int(out, "timestamp", clock_wall_ms());
 }
 
-static void put_result(struct json_out *out, const struct json *event)
+static void callback_put_result(struct json_out *out, const struct json *event)
 {
 	struct json *member;
 	struct str key;
@@ -35,7 +35,7 @@ static void put_result(struct json_out *out, const struct json *event)
 	}
 }
 
-static void put_error(struct json_out *out, const struct json *event)
+static void callback_put_error(struct json_out *out, const struct json *event)
 {
 	static const char *const names[][2] = {
 		{"name", "ename"}, {"message", "evalue"}, {"traceback", "traceback"}};
@@ -50,10 +50,12 @@ static void put_error(struct json_out *out, const struct json *event)
 static const struct {
 	const char *type;
 	void (*put)(struct json_out *out, const struct json *event);
-} kinds[CALLEE_FUNCTIONS] = {
-	{"stdout", put_text}, {"stderr", put_text}, {"result", put_result}, {"error", put_error}};
+} kinds[CALLEE_FUNCTIONS] = {{"stdout", put_text},
+			     {"stderr", put_text},
+			     {"result", callback_put_result},
+			     {"error", callback_put_error}};
 
-static fallible tell(struct callback *callback, struct str data)
+static fallible callback_tell(struct callback *callback, struct str data)
 {
 	auto_buf text = BUF_INIT(2 * EVENT_MAX);
 	struct json_out out = json_to(&text);
@@ -86,7 +88,7 @@ fallible callback_pass(struct callback *callback, struct str bytes)
 		case SSE_TOO_LARGE:
 			return err_new(INTERNAL, "internal", "an event did not fit");
 		case SSE_EVENT:
-			TRY(tell(callback, event.data));
+			TRY(callback_tell(callback, event.data));
 		}
 	}
 }

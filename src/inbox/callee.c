@@ -97,7 +97,7 @@ static fallible put_members(const struct json *object, struct json_out *out)
 	return OK;
 }
 
-static fallible put_body(const char *names, const struct json *args, struct buf *body)
+static fallible callee_put_body(const char *names, const struct json *args, struct buf *body)
 {
 	struct json_out out = json_to(body);
 	struct str rest = str_of(names), name;
@@ -145,7 +145,7 @@ static fallible put_target(const struct callee *callee, const struct json *args,
 }
 
 // A path of the sandbox as the rest of a URL; a relative one begins where its session stands.
-static fallible put_file(const struct json *args, size_t session_at, struct buf *target)
+static fallible callee_put_file(const struct json *args, size_t session_at, struct buf *target)
 {
 	struct str path = {0}, session = STR(""), part;
 	bool is_relative;
@@ -204,7 +204,7 @@ static fallible put_upload(const struct json *args, struct callee_request *out)
 	if (value.type != RPC_READABLE)
 		return err_new(INVALID, "bad_field", "argument 1 must be a stream");
 	out->pipe = value.id;
-	return put_file(args, 2, &out->target);
+	return callee_put_file(args, 2, &out->target);
 }
 
 // The fourth argument: an object of functions.
@@ -240,7 +240,7 @@ fallible callee_write(const struct callee *callee, const struct json *args,
 	if (wants_raw(callee, args)) {
 		out->shape = CALLEE_DOWNLOAD;
 		out->method = "GET";
-		return put_file(args, 1, &out->target);
+		return callee_put_file(args, 1, &out->target);
 	}
 	if (callee->shape == CALLEE_UPLOAD)
 		return put_upload(args, out);
@@ -253,5 +253,6 @@ fallible callee_write(const struct callee *callee, const struct json *args,
 	if (callee->shape == CALLEE_CALLS)
 		TRY(take_functions(args, out->functions));
 	out->has_body = strcmp(callee->method, "POST") == 0;
-	return out->has_body ? put_body(callee->args ? callee->args : "", args, &out->body) : OK;
+	return out->has_body ? callee_put_body(callee->args ? callee->args : "", args, &out->body)
+			     : OK;
 }

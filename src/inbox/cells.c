@@ -61,7 +61,7 @@ bool cells_from_read(struct str text, struct cells_from *out)
 	return true;
 }
 
-static void put_id(struct feed *feed)
+static void cells_put_id(struct feed *feed)
 {
 	const struct cells_from *sent = &feed->sent;
 
@@ -74,7 +74,7 @@ static struct json_out event_begin(struct feed *feed, const char *type)
 {
 	struct json_out out;
 
-	put_id(feed);
+	cells_put_id(feed);
 	buf_text(&feed->follow.out, "data: ");
 	out = json_to(&feed->follow.out);
 	json_begin(&out, '{');
@@ -88,7 +88,7 @@ static void event_end(struct feed *feed, struct json_out *out)
 	buf_text(&feed->follow.out, "\n\n");
 }
 
-static void put_text(struct feed *feed, enum tape_stream stream, struct str text)
+static void cells_put_text(struct feed *feed, enum tape_stream stream, struct str text)
 {
 	struct json_out out;
 
@@ -100,7 +100,7 @@ static void put_text(struct feed *feed, enum tape_stream stream, struct str text
 }
 
 // A character that is cut off waits for the rest of it.
-static void add_text(struct feed *feed, enum tape_stream stream, struct str text)
+static void cells_add_text(struct feed *feed, enum tape_stream stream, struct str text)
 {
 	uint64_t skip = feed->skip.text[stream] < text.len ? feed->skip.text[stream] : text.len;
 	size_t old = feed->cut[stream].len, now;
@@ -117,7 +117,7 @@ static void add_text(struct feed *feed, enum tape_stream stream, struct str text
 	}
 	now = text_utf8_whole(text);
 	feed->sent.text[stream] += now;
-	put_text(feed, stream, (struct str){text.at, now});
+	cells_put_text(feed, stream, (struct str){text.at, now});
 	feed->cut[stream].len = text.len - now;
 	memcpy(feed->cut[stream].bytes, text.at + now, text.len - now);
 	free(joined);
@@ -126,18 +126,18 @@ static void add_text(struct feed *feed, enum tape_stream stream, struct str text
 static void flush_cut(struct feed *feed, enum tape_stream stream)
 {
 	feed->sent.text[stream] += feed->cut[stream].len;
-	put_text(feed, stream, (struct str){feed->cut[stream].bytes, feed->cut[stream].len});
+	cells_put_text(feed, stream, (struct str){feed->cut[stream].bytes, feed->cut[stream].len});
 	feed->cut[stream].len = 0;
 }
 
 static void on_text(void *arg, struct str bytes)
 {
-	add_text(arg, TAPE_STDOUT, bytes);
+	cells_add_text(arg, TAPE_STDOUT, bytes);
 }
 
 static void put_event(struct feed *feed, struct str json)
 {
-	put_id(feed);
+	cells_put_id(feed);
 	sse_put(&feed->follow.out, (struct str){0}, (struct str){0}, json);
 }
 
@@ -146,7 +146,7 @@ static bool is_end(struct str type)
 	return str_is(type, "\"error\"") || str_is(type, "\"execution_complete\"");
 }
 
-static void on_event(void *arg, struct str bytes)
+static void cells_on_event(void *arg, struct str bytes)
 {
 	struct feed *feed = arg;
 	auto_buf rest = BUF_INIT(CELL_EVENT_MAX);
@@ -158,8 +158,8 @@ static void on_event(void *arg, struct str bytes)
 	if (!json_scan(bytes, &scan) || !json_part(scan.value, "type", &rest, &type) ||
 	    !(is_end(type) || str_is(type, "\"result\""))) {
 		if (feed->sent.events > feed->skip.events)
-			put_text(feed, TAPE_STDERR,
-				 STR("[cove: an event was malformed and left out]\n"));
+			cells_put_text(feed, TAPE_STDERR,
+				       STR("[cove: an event was malformed and left out]\n"));
 		return;
 	}
 	if (is_end(type)) {
@@ -172,7 +172,7 @@ static void on_event(void *arg, struct str bytes)
 		put_event(feed, scan.value);
 }
 
-static fallible pass_on(struct feed *feed)
+static fallible cells_pass_on(struct feed *feed)
 {
 	struct follow *follow = &feed->follow;
 	enum tape_stream stream = TAPE_STDOUT;
@@ -183,7 +183,7 @@ static fallible pass_on(struct feed *feed)
 		if (len && stream == TAPE_STDOUT)
 			cell_read(&feed->cell, (struct str){follow->room, len});
 		else if (len)
-			add_text(feed, stream, (struct str){follow->room, len});
+			cells_add_text(feed, stream, (struct str){follow->room, len});
 		if (follow->out.len >= FLUSH)
 			TRY(follow_flush(follow));
 	} while (!tape_reader_is_done(&follow->reader));
@@ -191,11 +191,11 @@ static fallible pass_on(struct feed *feed)
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		flush_cut(feed, (enum tape_stream)i);
 	if (follow->reader.cut)
-		put_text(feed, TAPE_STDERR, STR("[cove: more was written than is kept]\n"));
+		cells_put_text(feed, TAPE_STDERR, STR("[cove: more was written than is kept]\n"));
 	return OK;
 }
 
-static void put_error(struct feed *feed, const char *name, const char *why)
+static void cells_put_error(struct feed *feed, const char *name, const char *why)
 {
 	struct json_out out = event_begin(feed, "error");
 
@@ -240,10 +240,10 @@ static void put_death(struct feed *feed, const struct context_result *result)
 		snprintf(why, sizeof(why), "the interpreter has left with %d: so has the context",
 			 result->exec.exit_code);
 	}
-	put_error(feed, name, why);
+	cells_put_error(feed, name, why);
 }
 
-static void put_end(struct feed *feed, const struct context_result *result)
+static void cells_put_end(struct feed *feed, const struct context_result *result)
 {
 	char why[WHY_MAX];
 	struct json_out out;
@@ -253,11 +253,12 @@ static void put_end(struct feed *feed, const struct context_result *result)
 	} else if (result->timed_out && (result->unseen ? feed->failed : result->status)) {
 		snprintf(why, sizeof(why), "the cell ran longer than %llu ms and was interrupted",
 			 (unsigned long long)result->timeout_ms);
-		put_error(feed, "TimeoutError", why);
+		cells_put_error(feed, "TimeoutError", why);
 	} else if (feed->last.len && buf_ok(&feed->last)) {
 		put_event(feed, buf_view(&feed->last));
 	} else if (result->status || result->unseen) {
-		put_error(feed, "Error", "the cell failed; how is lost with the output not kept");
+		cells_put_error(feed, "Error",
+				"the cell failed; how is lost with the output not kept");
 	} else {
 		out = event_begin(feed, "execution_complete");
 		json_put_int(&out, "execution_count", (int64_t)result->count);
@@ -291,7 +292,7 @@ fallible cells_follow(struct http *x, struct context_run *run, const struct cell
 	auto_buf key = BUF_INIT(CELL_KEY + 2);
 	struct err *err;
 
-	feed.cell = (struct cell){.text = on_text, .event = on_event, .arg = &feed};
+	feed.cell = (struct cell){.text = on_text, .event = cells_on_event, .arg = &feed};
 	feed.follow.out = BUF_INIT(2 * CELL_EVENT_MAX + FOLLOW_OUT_MAX);
 	follow_prepare(&feed.follow);
 	cell_put_key(&key, context_run_key(run));
@@ -301,16 +302,17 @@ fallible cells_follow(struct http *x, struct context_run *run, const struct cell
 		http_set(x, "X-Cell",
 			 str_of(arena_fmt(x->arena, "%llu",
 					  (unsigned long long)context_run_number(run))));
-	TRY(pass_on(&feed));
+	TRY(cells_pass_on(&feed));
 	err = context_run_wait(run, CLOCK_NEVER, out);
 	if (err && !x->reply_begun)
 		return err;
 	if (err) {
-		put_error(&feed, err_kind(err) == ERR_NOT_FOUND ? "ContextDeleted" : "ContextDied",
-			  err_message(err));
+		cells_put_error(&feed,
+				err_kind(err) == ERR_NOT_FOUND ? "ContextDeleted" : "ContextDied",
+				err_message(err));
 		err_free(err);
 	} else {
-		put_end(&feed, out);
+		cells_put_end(&feed, out);
 	}
 	return follow_end(&feed.follow);
 }

@@ -11,7 +11,7 @@ static void keep(struct buf *to, const char *bytes, size_t len, size_t max)
 	buf_add(to, bytes, len < room ? len : room);
 }
 
-static fallible gather(struct errand *errand, struct use *use, size_t max, char *room)
+static fallible errand_gather(struct errand *errand, struct use *use, size_t max, char *room)
 {
 	uint64_t offset = 0;
 	size_t got;
@@ -45,7 +45,7 @@ fallible errand_run(struct http *x, struct errand *errand)
 	err = use_wait(use, &errand->result);
 	http_back(x);
 	TRY(err);
-	return gather(errand, use, max, room);
+	return errand_gather(errand, use, max, room);
 }
 
 void errand_done(struct errand *errand)

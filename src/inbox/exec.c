@@ -12,7 +12,7 @@
 #include "inbox/process.h"
 #include "inbox/shell.h"
 
-static void put_result(struct json_out *out, const struct exec_result *result)
+static void inbox_exec_put_result(struct json_out *out, const struct exec_result *result)
 {
 	json_put_text(out, "ended", ending_word(result->ending));
 	if (result->signal)
@@ -25,8 +25,8 @@ static void put_result(struct json_out *out, const struct exec_result *result)
 }
 
 // What a command that ran out of time has behind its stderr.
-static struct str tail_of(const struct use *use, const struct exec_result *result, char *room,
-			  size_t size)
+static struct str inbox_exec_tail_of(const struct use *use, const struct exec_result *result,
+				     char *room, size_t size)
 {
 	if (result->ending != ENDING_WALL_LIMIT)
 		return STR("");
@@ -35,8 +35,8 @@ static struct str tail_of(const struct use *use, const struct exec_result *resul
 	return str_of(room);
 }
 
-static fallible pour_answer(struct pour *pour, const struct job *job, struct use *use,
-			    const struct exec_result *result)
+static fallible inbox_exec_pour_answer(struct pour *pour, const struct job *job, struct use *use,
+				       const struct exec_result *result)
 {
 	struct json_out out = json_to(pour->out);
 	struct tape *tape = use_tape(use);
@@ -48,21 +48,22 @@ static fallible pour_answer(struct pour *pour, const struct job *job, struct use
 	buf_text(pour->out, ",\"stdout\":\"");
 	TRY(pour_stream(pour, tape, TAPE_STDOUT, STR("")));
 	buf_text(pour->out, "\",\"stderr\":\"");
-	TRY(pour_stream(pour, tape, TAPE_STDERR, tail_of(use, result, tail, sizeof(tail))));
+	TRY(pour_stream(pour, tape, TAPE_STDERR,
+			inbox_exec_tail_of(use, result, tail, sizeof(tail))));
 	buf_text(pour->out, "\"");
 	json_put_str(&out, "command", job->shown);
 	json_put_int(&out, "duration", result->duration_ms);
 	door_put_now(&out);
 	if (job->session.at)
 		json_put_str(&out, "sessionId", job->session);
-	put_result(&out, result);
+	inbox_exec_put_result(&out, result);
 	json_put_text(&out, "encoding", pour->base64 ? "base64" : "utf8");
 	json_end(&out, '}');
 	return OK;
 }
 
-static fallible answer(struct http *x, const struct job *job, struct use *use,
-		       const struct exec_result *result)
+static fallible inbox_exec_answer(struct http *x, const struct job *job, struct use *use,
+				  const struct exec_result *result)
 {
 	struct tape *tape = use_tape(use);
 	uint64_t bytes = tape_bytes(tape, TAPE_STDOUT) + tape_bytes(tape, TAPE_STDERR);
@@ -76,7 +77,7 @@ static fallible answer(struct http *x, const struct job *job, struct use *use,
 	auto_escort escort = escort_begin_reader(use_entry(use), x);
 
 	TRY(pour_begin(&pour, x, bytes, job->shown.len));
-	TRY(pour_answer(&pour, job, use, result));
+	TRY(inbox_exec_pour_answer(&pour, job, use, result));
 	return pour_end(&pour, x);
 }
 
@@ -96,7 +97,7 @@ static fallible run_apart(struct http *x, struct job *job)
 	err = use_wait(use, &result);
 	http_back(x);
 	TRY(err);
-	return answer(x, job, use, &result);
+	return inbox_exec_answer(x, job, use, &result);
 }
 
 // A shell runs what it is told as itself, and reads no stdin.

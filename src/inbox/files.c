@@ -53,7 +53,8 @@ static fallible explain_move(struct place *place, const char *from, struct err *
 }
 
 // Both names of the same thing; only the names of the fields differ.
-static fallible move(struct place *place, const char *from_name, const char *to_name)
+static fallible inbox_files_move_path(struct place *place, const char *from_name,
+				      const char *to_name)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = door_success(&body);
@@ -75,12 +76,12 @@ static fallible move(struct place *place, const char *from_name, const char *to_
 
 static fallible rename_file(struct place *place)
 {
-	return move(place, "oldPath", "newPath");
+	return inbox_files_move_path(place, "oldPath", "newPath");
 }
 
 static fallible move_file(struct place *place)
 {
-	return move(place, "sourcePath", "destinationPath");
+	return inbox_files_move_path(place, "sourcePath", "destinationPath");
 }
 
 // Without `recursive` a directory that exists, or lacks its parent, is a failure like any other of
@@ -115,7 +116,7 @@ static fallible mkdir_path(struct place *place)
 	return door_answer(place->x, &out);
 }
 
-static fallible exists(struct place *place)
+static fallible inbox_files_look_up(struct place *place)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = door_success(&body);
@@ -151,7 +152,7 @@ static fallible stat_path(struct place *place)
 }
 
 // "0755", "755", "rwxr-xr-x", or the number itself.
-static fallible mode_of(struct place *place, const struct json *json, uint32_t *out)
+static fallible inbox_files_mode_of(struct place *place, const struct json *json, uint32_t *out)
 {
 	const struct json *value = json_get(json, "mode");
 	struct str text = {0};
@@ -184,7 +185,7 @@ static fallible chmod_path(struct place *place)
 
 	TRY(place_read(place, &json));
 	TRY(flag_of(place, json, "recursive", &recursive));
-	TRY(mode_of(place, json, &mode));
+	TRY(inbox_files_mode_of(place, json, &mode));
 	if (recursive)
 		place_within(place, PLACE_LONG_MS);
 	TRY(files_chmod(&place->files, place->path, mode, recursive));
@@ -215,7 +216,7 @@ fallible inbox_files_mkdir(struct http *x)
 
 fallible inbox_files_exists(struct http *x)
 {
-	return place_serve(x, "file.stat", exists);
+	return place_serve(x, "file.stat", inbox_files_look_up);
 }
 
 fallible inbox_files_stat(struct http *x)

@@ -5,7 +5,8 @@
 
 #define PATTERN_MAX 4096
 
-static fallible read_flags(struct place *place, const struct json *json, struct files_grep *grep)
+static fallible files_grep_read_flags(struct place *place, const struct json *json,
+				      struct files_grep *grep)
 {
 	static const struct {
 		const char *name;
@@ -35,7 +36,7 @@ static fallible read_grep(struct place *place, const struct json *json, struct f
 	if (!grep->pattern.len || grep->pattern.len > PATTERN_MAX)
 		return err_new(INVALID, "bad_field", "'pattern' must have 1 to %d bytes",
 			       PATTERN_MAX);
-	TRY(read_flags(place, json, grep));
+	TRY(files_grep_read_flags(place, json, grep));
 	TRY(globs_read(place, json, "include", &grep->include));
 	TRY(globs_read(place, json, "exclude", &grep->exclude));
 	place->field = "limit";

@@ -5,7 +5,8 @@
 #include "inbox/files_trail.h"
 #include "inbox/globs.h"
 
-static fallible option(struct place *place, const struct json *json, const char *name, bool *out)
+static fallible files_list_option(struct place *place, const struct json *json, const char *name,
+				  bool *out)
 {
 	place->field = name;
 	place->code = "INVALID_TYPE";
@@ -23,8 +24,8 @@ static struct str base_name(struct str path)
 	return str_skip(path, at);
 }
 
-static void put_entry(struct json_out *out, const struct trail *trail,
-		      const struct reach_entry *entry)
+static void files_list_put_entry(struct json_out *out, const struct trail *trail,
+				 const struct reach_entry *entry)
 {
 	json_begin(out, '{');
 	json_put_str(out, "name", base_name(entry->path));
@@ -47,12 +48,12 @@ static fallible pour_entries(struct trail *trail, const char *name)
 		TRY(files_next_entry(trail->walk, &entry, &more));
 		if (!more)
 			return trail_end(trail);
-		put_entry(&trail->out, trail, &entry);
+		files_list_put_entry(&trail->out, trail, &entry);
 		TRY(trail_flow(trail));
 	}
 }
 
-static fallible list(struct place *place)
+static fallible files_list_list(struct place *place)
 {
 	bool recursive = false, hidden = false;
 	auto_trail trail = {.place = place};
@@ -64,8 +65,8 @@ static fallible list(struct place *place)
 	options = json_get(json, "options");
 	place->field = "options";
 	TRY(json_want(options, "options", JSON_OBJECT));
-	TRY(option(place, options, "recursive", &recursive));
-	TRY(option(place, options, "includeHidden", &hidden));
+	TRY(files_list_option(place, options, "recursive", &recursive));
+	TRY(files_list_option(place, options, "includeHidden", &hidden));
 	flags |= recursive ? REACH_RECURSIVE : 0;
 	flags |= hidden ? REACH_HIDDEN : 0;
 	place_within(place, PLACE_LONG_MS);
@@ -73,8 +74,8 @@ static fallible list(struct place *place)
 	return pour_entries(&trail, "files");
 }
 
-static fallible number(struct place *place, const struct json *json, const char *name, uint64_t max,
-		       uint64_t *out)
+static fallible files_list_number(struct place *place, const struct json *json, const char *name,
+				  uint64_t max, uint64_t *out)
 {
 	place->field = name;
 	place->code = "INVALID_NUMBER";
@@ -111,11 +112,11 @@ static fallible read_find(struct place *place, const struct json *json, struct f
 	TRY(globs_read(place, json, "include", &find->include));
 	TRY(globs_read(place, json, "exclude", &find->exclude));
 	TRY(read_types(place, json, &find->types));
-	TRY(number(place, json, "minSize", 1ull << 53, &find->min_size));
-	TRY(number(place, json, "maxSize", 1ull << 53, &find->max_size));
-	TRY(number(place, json, "maxDepth", REACH_DEPTH_MAX, &depth));
-	TRY(number(place, json, "limit", 1ull << 32, &find->limit));
-	TRY(option(place, json, "includeHidden", &hidden));
+	TRY(files_list_number(place, json, "minSize", 1ull << 53, &find->min_size));
+	TRY(files_list_number(place, json, "maxSize", 1ull << 53, &find->max_size));
+	TRY(files_list_number(place, json, "maxDepth", REACH_DEPTH_MAX, &depth));
+	TRY(files_list_number(place, json, "limit", 1ull << 32, &find->limit));
+	TRY(files_list_option(place, json, "includeHidden", &hidden));
 	find->depth = (uint32_t)depth;
 	find->flags = hidden ? REACH_HIDDEN : 0;
 	return OK;
@@ -136,7 +137,7 @@ static fallible find_files(struct place *place)
 
 fallible inbox_files_list(struct http *x)
 {
-	return place_serve(x, "directory.list", list);
+	return place_serve(x, "directory.list", files_list_list);
 }
 
 fallible inbox_files_find(struct http *x)

@@ -28,7 +28,7 @@ static fallible bad(struct place *place, const char *field, const char *code, co
 	return err_new(INVALID, "bad_field", "%s %s", field, why);
 }
 
-static fallible read_ask(struct place *place, struct put_ask *ask)
+static fallible files_put_read_ask(struct place *place, struct put_ask *ask)
 {
 	struct http *x = place->x;
 	struct str mode = http_query(x, "mode"), range = http_field(x, "Content-Range");
@@ -153,7 +153,7 @@ static fallible receive(struct place *place, int fd, uint64_t max, uint64_t *out
 	return http_recv_file(place->x, fd, max, out);
 }
 
-static fallible put(struct place *place)
+static fallible files_put_put(struct place *place)
 {
 	struct files_upload *upload = NULL;
 	struct reach_stat stat = {0};
@@ -163,7 +163,7 @@ static fallible put(struct place *place)
 
 	TRY(place_query(place));
 	TRY(place_raw(place, place->x->params[1]));
-	TRY(read_ask(place, &ask));
+	TRY(files_put_read_ask(place, &ask));
 	if (ask.asks)
 		return answer_ask(place, &ask);
 	TRY(find_upload(place, &ask, &upload));
@@ -185,5 +185,5 @@ static fallible put(struct place *place)
 
 fallible inbox_files_put(struct http *x)
 {
-	return place_serve(x, "file.write", put);
+	return place_serve(x, "file.write", files_put_put);
 }

@@ -29,7 +29,7 @@ static bool has_tag(struct str list, const char *etag)
 	return false;
 }
 
-static void describe(struct http *x, const struct source *source, const char *etag)
+static void files_raw_describe(struct http *x, const struct source *source, const char *etag)
 {
 	char mode[8];
 
@@ -49,8 +49,8 @@ static fallible send_escorted(struct place *place, int fd, uint64_t first, uint6
 	return http_send_file(place->x, fd, first, len);
 }
 
-static fallible send_part(struct place *place, struct source *source, int status, uint64_t first,
-			  uint64_t len)
+static fallible files_raw_send_part(struct place *place, struct source *source, int status,
+				    uint64_t first, uint64_t len)
 {
 	struct http *x = place->x;
 
@@ -63,7 +63,7 @@ static fallible send_part(struct place *place, struct source *source, int status
 	return http_end(x);
 }
 
-static fallible outside(struct place *place, uint64_t size)
+static fallible files_raw_outside(struct place *place, uint64_t size)
 {
 	struct http *x = place->x;
 
@@ -74,7 +74,7 @@ static fallible outside(struct place *place, uint64_t size)
 	return err_new(INVALID, "bad_range", "the file has %llu bytes", (unsigned long long)size);
 }
 
-static fallible answer(struct place *place, struct source *source)
+static fallible files_raw_answer(struct place *place, struct source *source)
 {
 	struct http *x = place->x;
 	const char *etag = raw_etag(x, &source->stat);
@@ -83,36 +83,36 @@ static fallible answer(struct place *place, struct source *source)
 	uint64_t size = source->fd < 0 ? source->small.len : source->stat.size, first = 0,
 		 len = size;
 
-	describe(x, source, etag);
+	files_raw_describe(x, source, etag);
 	if (known.at && has_tag(known, etag))
 		return http_reply_empty(x, 304);
 	if (if_range.at && !str_is(if_range, etag))
 		range = (struct str){0};
 	switch (range_read(range, size, &first, &len)) {
 	case RANGE_OUTSIDE:
-		return outside(place, size);
+		return files_raw_outside(place, size);
 	case RANGE_PART:
 		http_set(x, "Content-Range",
 			 str_of(arena_fmt(
 				 x->arena, "bytes %llu-%llu/%llu", (unsigned long long)first,
 				 (unsigned long long)(first + len - 1), (unsigned long long)size)));
-		return send_part(place, source, 206, first, len);
+		return files_raw_send_part(place, source, 206, first, len);
 	default:
-		return send_part(place, source, 200, 0, size);
+		return files_raw_send_part(place, source, 200, 0, size);
 	}
 }
 
-static fallible get(struct place *place)
+static fallible files_raw_get(struct place *place)
 {
 	auto_source source = SOURCE_NONE;
 
 	TRY(place_query(place));
 	TRY(place_raw(place, place->x->params[1]));
 	TRY(source_open(place, str_is(place->x->head.method, "HEAD"), &source));
-	return answer(place, &source);
+	return files_raw_answer(place, &source);
 }
 
-static fallible drop(struct place *place)
+static fallible files_raw_drop(struct place *place)
 {
 	struct str word = http_query(place->x, "recursive");
 	bool recursive = str_is(word, "true") || str_is(word, "1");
@@ -127,10 +127,10 @@ static fallible drop(struct place *place)
 
 fallible inbox_files_get(struct http *x)
 {
-	return place_serve(x, "file.read", get);
+	return place_serve(x, "file.read", files_raw_get);
 }
 
 fallible inbox_files_drop(struct http *x)
 {
-	return place_serve(x, "file.delete", drop);
+	return place_serve(x, "file.delete", files_raw_drop);
 }

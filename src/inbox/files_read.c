@@ -32,8 +32,8 @@ static fallible read_encoding(struct place *place, const struct json *json, stru
 }
 
 // One piece of the content into `body`.
-static void add_piece(struct buf *body, const char *room, size_t len, bool base64,
-		      struct json_carry *carry)
+static void files_read_add_piece(struct buf *body, const char *room, size_t len, bool base64,
+				 struct json_carry *carry)
 {
 	if (base64)
 		text_base64(body, room, len);
@@ -41,7 +41,7 @@ static void add_piece(struct buf *body, const char *room, size_t len, bool base6
 		json_piece(body, room, len, carry);
 }
 
-static fallible fill(struct source *source, uint64_t at, char *room, size_t *out)
+static fallible files_read_fill(struct source *source, uint64_t at, char *room, size_t *out)
 {
 	size_t have = 0, n = 1;
 
@@ -68,9 +68,10 @@ static fallible pour_content(struct place *place, struct source *source, bool ba
 	size_t n = 1;
 
 	while (n > 0) {
-		TRY(fill(source, total, room, &n));
+		TRY(files_read_fill(source, total, room, &n));
 		for (size_t at = 0; at < n; at += PIECE) {
-			add_piece(body, room + at, n - at < PIECE ? n - at : PIECE, base64, &carry);
+			files_read_add_piece(body, room + at, n - at < PIECE ? n - at : PIECE,
+					     base64, &carry);
 			TRY(http_write(place->x, body->at, body->len));
 			buf_clear(body);
 		}
@@ -104,7 +105,7 @@ static fallible answer_small(struct place *place, struct source *source, bool ba
 	struct json_carry carry = {0};
 
 	begin_answer(&out, place);
-	add_piece(&body, source->small.at, source->small.len, base64, &carry);
+	files_read_add_piece(&body, source->small.at, source->small.len, base64, &carry);
 	json_piece(&body, NULL, 0, &carry);
 	end_answer(&out, source, base64, source->small.len);
 	return door_answer(place->x, &out);
@@ -127,7 +128,7 @@ static fallible answer_large(struct place *place, struct source *source, bool ba
 	return http_end(place->x);
 }
 
-static fallible read_file(struct place *place)
+static fallible files_read_file(struct place *place)
 {
 	auto_source source = SOURCE_NONE;
 	struct read_ask ask = {0};
@@ -146,5 +147,5 @@ static fallible read_file(struct place *place)
 
 fallible inbox_files_read(struct http *x)
 {
-	return place_serve(x, "file.read", read_file);
+	return place_serve(x, "file.read", files_read_file);
 }

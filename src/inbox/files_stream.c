@@ -11,7 +11,7 @@
 #define BATCH (4 * CHUNK)
 #define EVENT_MAX (8 * CHUNK)
 
-static fallible send_event(struct http *x, struct buf *event)
+static fallible files_stream_send_event(struct http *x, struct buf *event)
 {
 	struct err *err;
 
@@ -23,7 +23,7 @@ static fallible send_event(struct http *x, struct buf *event)
 	return err;
 }
 
-static struct json_out begin_event(struct buf *event, const char *type)
+static struct json_out files_stream_begin_event(struct buf *event, const char *type)
 {
 	struct json_out out;
 
@@ -37,21 +37,21 @@ static struct json_out begin_event(struct buf *event, const char *type)
 static fallible send_metadata(struct http *x, const struct source *source, bool base64,
 			      struct buf *event)
 {
-	struct json_out out = begin_event(event, "metadata");
+	struct json_out out = files_stream_begin_event(event, "metadata");
 
 	json_put_text(&out, "mimeType", source->type);
 	json_put_int(&out, "size", (int64_t)source->stat.size);
 	json_put_bool(&out, "isBinary", base64);
 	json_put_text(&out, "encoding", base64 ? "base64" : "utf-8");
 	json_end(&out, '}');
-	return send_event(x, event);
+	return files_stream_send_event(x, event);
 }
 
 // With len 0: what still waits for its end.
 static fallible send_chunk(struct http *x, const char *bytes, size_t len, bool base64,
 			   struct json_carry *carry, struct buf *event)
 {
-	struct json_out out = begin_event(event, "chunk");
+	struct json_out out = files_stream_begin_event(event, "chunk");
 	size_t before;
 
 	buf_text(event, ",\"data\":\"");
@@ -66,11 +66,11 @@ static fallible send_chunk(struct http *x, const char *bytes, size_t len, bool b
 	}
 	buf_text(event, "\"");
 	json_end(&out, '}');
-	return send_event(x, event);
+	return files_stream_send_event(x, event);
 }
 
 // As much as fits, or less at the end of the file: short reads would make odd chunks.
-static fallible fill(struct source *source, uint64_t at, char *room, size_t *out)
+static fallible files_stream_fill(struct source *source, uint64_t at, char *room, size_t *out)
 {
 	size_t have = 0, n = 1;
 
@@ -91,7 +91,7 @@ static fallible send_content(struct http *x, struct source *source, bool base64,
 	size_t n = 1;
 
 	while (n > 0) {
-		TRY(fill(source, total, room, &n));
+		TRY(files_stream_fill(source, total, room, &n));
 		for (size_t at = 0; at < n; at += CHUNK)
 			TRY(send_chunk(x, room + at, n - at < CHUNK ? n - at : CHUNK, base64,
 				       &carry, event));
@@ -103,18 +103,18 @@ static fallible send_content(struct http *x, struct source *source, bool base64,
 }
 
 // The contract tells a missing file inside of a stream that is fine.
-static fallible send_error(struct place *place, const struct err *err)
+static fallible files_stream_send_error(struct place *place, const struct err *err)
 {
 	auto_buf event = BUF_INIT(EVENT_MAX);
 	bool missing = !strcmp(err_reason(err), "no_file");
-	struct json_out out = begin_event(&event, "error");
+	struct json_out out = files_stream_begin_event(&event, "error");
 
 	json_put_text(&out, "error",
 		      missing ? arena_fmt(place->x->arena, "File not found: %s", place->path)
 			      : err_message(err));
 	json_put_text(&out, "reason", err_reason(err));
 	json_end(&out, '}');
-	return send_event(place->x, &event);
+	return files_stream_send_event(place->x, &event);
 }
 
 static fallible begin(struct http *x)
@@ -125,7 +125,7 @@ static fallible begin(struct http *x)
 }
 
 // Told in the stream, if it is the file's fault and not the request's or the sandbox's.
-static bool is_told(const struct err *err)
+static bool files_stream_is_told(const struct err *err)
 {
 	static const char *const reasons[] = {"no_file", "is_directory", "not_regular",
 					      "permission_denied", "not_directory"};
@@ -136,7 +136,7 @@ static bool is_told(const struct err *err)
 	return false;
 }
 
-static fallible send_file(struct place *place, struct source *source)
+static fallible files_stream_send_file(struct place *place, struct source *source)
 {
 	auto_escort escort = escort_begin(place->visit.entry, place->x);
 	auto_buf event = BUF_INIT(EVENT_MAX);
@@ -146,10 +146,10 @@ static fallible send_file(struct place *place, struct source *source)
 
 	TRY(send_metadata(place->x, source, base64, &event));
 	TRY(send_content(place->x, source, base64, &event, &total));
-	out = begin_event(&event, "complete");
+	out = files_stream_begin_event(&event, "complete");
 	json_put_int(&out, "bytesRead", (int64_t)total);
 	json_end(&out, '}');
-	return send_event(place->x, &event);
+	return files_stream_send_event(place->x, &event);
 }
 
 static fallible stream_file(struct place *place)
@@ -161,13 +161,13 @@ static fallible stream_file(struct place *place)
 	TRY(place_read(place, &json));
 	err = source_open(place, false, &source);
 	place_unlock(place); // a stream holds it until it has started
-	if (err && !is_told(err))
+	if (err && !files_stream_is_told(err))
 		return take_ptr(err);
 	TRY(begin(place->x));
 	if (err)
-		TRY(send_error(place, err));
+		TRY(files_stream_send_error(place, err));
 	else
-		TRY(send_file(place, &source));
+		TRY(files_stream_send_file(place, &source));
 	return http_end(place->x);
 }
 

@@ -11,7 +11,7 @@
 #define ROOM (256 * 1024)
 #define SILENCE_MS 60000
 
-static fallible wait_for(int fd, uint32_t events)
+static fallible files_tar_wait_for(int fd, uint32_t events)
 {
 	uint32_t ready;
 	struct err *err = task_wait_fd(fd, events, loop_now(task_loop()) + SILENCE_MS, &ready);
@@ -22,7 +22,7 @@ static fallible wait_for(int fd, uint32_t events)
 	return err;
 }
 
-static fallible read_place(struct place *place)
+static fallible files_tar_read_place(struct place *place)
 {
 	struct str path = http_query(place->x, "path");
 
@@ -71,7 +71,7 @@ static fallible pour_pipe(struct place *place, int fd)
 		if (n > 0)
 			TRY(http_write(x, room, (size_t)n));
 		else if (errno == EAGAIN)
-			TRY(wait_for(fd, EPOLLIN));
+			TRY(files_tar_wait_for(fd, EPOLLIN));
 		else if (errno != EINTR)
 			return err_sys(errno, "read an archive");
 	}
@@ -82,7 +82,7 @@ static void drop_walk(struct files_walk **walk)
 	files_drop(*walk);
 }
 
-static fallible pack(struct place *place)
+static fallible files_tar_pack(struct place *place)
 {
 	on_exit_call(drop_walk) struct files_walk *walk = NULL;
 	struct files_pack spec = {0};
@@ -90,7 +90,7 @@ static fallible pack(struct place *place)
 	struct http *x = place->x;
 	auto_fd fd = -1;
 
-	TRY(read_place(place));
+	TRY(files_tar_read_place(place));
 	TRY(read_exclude(place, &spec.exclude));
 	place->files.deadline = CLOCK_NEVER;
 	TRY(files_pack(&place->files, place->path, &spec, &fd, &walk));
@@ -106,7 +106,8 @@ static fallible pack(struct place *place)
 }
 
 // All of it, or *out_closed: nobody reads it any more.
-static fallible give(const struct box *box, int fd, const char *bytes, size_t len, bool *out_closed)
+static fallible files_tar_give(const struct box *box, int fd, const char *bytes, size_t len,
+			       bool *out_closed)
 {
 	while (len > 0) {
 		ssize_t n = pipe_give(box_at(box), fd, bytes, len);
@@ -115,7 +116,7 @@ static fallible give(const struct box *box, int fd, const char *bytes, size_t le
 			bytes += n;
 			len -= (size_t)n;
 		} else if (errno == EAGAIN) {
-			TRY(wait_for(fd, EPOLLOUT));
+			TRY(files_tar_wait_for(fd, EPOLLOUT));
 		} else if (errno == EPIPE) {
 			*out_closed = true;
 			return OK;
@@ -127,7 +128,7 @@ static fallible give(const struct box *box, int fd, const char *bytes, size_t le
 }
 
 // What follows the end of an archive is read and means nothing.
-static fallible feed(struct place *place, int fd, bool *out_closed)
+static fallible files_tar_feed(struct place *place, int fd, bool *out_closed)
 {
 	struct http *x = place->x;
 	char *room = arena_take(x->arena, ROOM);
@@ -135,7 +136,7 @@ static fallible feed(struct place *place, int fd, bool *out_closed)
 
 	while (n > 0 && !*out_closed) {
 		TRY(http_read(x, room, ROOM, &n));
-		TRY(give(place->files.box, fd, room, n, out_closed));
+		TRY(files_tar_give(place->files.box, fd, room, n, out_closed));
 	}
 	return OK;
 }
@@ -150,7 +151,7 @@ static fallible skip_rest(struct http *x)
 	return OK;
 }
 
-static fallible unpack(struct place *place)
+static fallible files_tar_unpack(struct place *place)
 {
 	on_exit_call(drop_walk) struct files_walk *walk = NULL;
 	auto_buf body = BUF_INIT(64 * 1024);
@@ -159,10 +160,10 @@ static fallible unpack(struct place *place)
 	bool closed = false;
 	auto_fd fd = -1;
 
-	TRY(read_place(place));
+	TRY(files_tar_read_place(place));
 	place->files.deadline = CLOCK_NEVER;
 	TRY(files_unpack(&place->files, place->path, 0, &fd, &walk));
-	TRY(feed(place, fd, &closed));
+	TRY(files_tar_feed(place, fd, &closed));
 	close(take_fd(&fd));
 	TRY(files_end(take_ptr(walk), &total));
 	if (closed)
@@ -178,10 +179,10 @@ static fallible unpack(struct place *place)
 
 fallible inbox_files_pack(struct http *x)
 {
-	return place_serve(x, "file.read", pack);
+	return place_serve(x, "file.read", files_tar_pack);
 }
 
 fallible inbox_files_unpack(struct http *x)
 {
-	return place_serve(x, "file.write", unpack);
+	return place_serve(x, "file.write", files_tar_unpack);
 }

@@ -65,7 +65,7 @@ fallible trail_end(struct trail *trail)
 	return http_end(trail->place->x);
 }
 
-static void whole(struct buf *to, const struct trail *trail, struct str path)
+static void files_trail_whole(struct buf *to, const struct trail *trail, struct str path)
 {
 	buf_text(to, trail->root);
 	if (path.len)
@@ -77,7 +77,7 @@ void trail_put_path(struct json_out *out, const struct trail *trail, struct str 
 {
 	auto_buf text = BUF_INIT(4 * PLACE_PATH_MAX);
 
-	whole(&text, trail, path);
+	files_trail_whole(&text, trail, path);
 	json_put_str(out, "absolutePath", buf_view(&text));
 }
 
@@ -94,7 +94,7 @@ void trail_put_bytes(struct json_out *out, const struct trail *trail, struct str
 {
 	auto_buf text = BUF_INIT(4 * PLACE_PATH_MAX);
 
-	whole(&text, trail, path);
+	files_trail_whole(&text, trail, path);
 	if (name.len && !text_is_utf8(name))
 		put_coded(out, "nameBase64", name);
 	if (!text_is_utf8(buf_view(&text)))

@@ -88,7 +88,8 @@ static fallible take_body(struct place *place, struct write_ask *ask)
 	return err_new(INVALID, "bad_field", "the body is empty");
 }
 
-static fallible read_rest(struct place *place, const struct json *json, struct write_ask *ask)
+static fallible files_write_read_rest(struct place *place, const struct json *json,
+				      struct write_ask *ask)
 {
 	struct str encoding = {0};
 
@@ -176,7 +177,7 @@ static fallible put_small(struct place *place, struct write_ask *ask)
 	return files_write(&place->files, place->path, REACH_PARENTS, REACH_KEEP_MODE, text);
 }
 
-static fallible store(struct place *place, struct write_ask *ask)
+static fallible files_write_store(struct place *place, struct write_ask *ask)
 {
 	uint64_t len = ask->content.len;
 
@@ -190,7 +191,7 @@ static fallible store(struct place *place, struct write_ask *ask)
 	return put_large(place, ask);
 }
 
-static fallible write_file(struct place *place)
+static fallible files_write_file(struct place *place)
 {
 	on_exit_call(write_ask_done) struct write_ask ask = {
 		.rest = BUF_INIT(REST_MAX),
@@ -207,15 +208,15 @@ static fallible write_file(struct place *place)
 	place->code = "INVALID_JSON";
 	TRY(json_read(buf_view(&ask.rest), &json));
 	TRY(json_want(json, "body", JSON_OBJECT));
-	TRY(read_rest(place, json, &ask));
+	TRY(files_write_read_rest(place, json, &ask));
 	place_within(place, PLACE_SHORT_MS);
 	TRY(place_lock(place));
-	TRY(place_refused(place, store(place, &ask)));
+	TRY(place_refused(place, files_write_store(place, &ask)));
 	place_put_name(&out, "path", place->shown);
 	return door_answer(place->x, &out);
 }
 
 fallible inbox_files_write(struct http *x)
 {
-	return place_serve(x, "file.write", write_file);
+	return place_serve(x, "file.write", files_write_file);
 }

@@ -94,7 +94,7 @@ fallible follow_begin(struct follow *follow)
 }
 
 // Where a client goes on that has seen everything up to now.
-static struct follow_from place_of(const struct follow *follow)
+static struct follow_from inbox_follow_place_of(const struct follow *follow)
 {
 	int held = -1;
 
@@ -108,9 +108,9 @@ static struct follow_from place_of(const struct follow *follow)
 	return (struct follow_from){follow->cut[held].at, follow->cut[held].sent};
 }
 
-static void put_id(struct follow *follow)
+static void inbox_follow_put_id(struct follow *follow)
 {
-	struct follow_from from = place_of(follow);
+	struct follow_from from = inbox_follow_place_of(follow);
 
 	buf_fmt(&follow->out, "id: %llu", (unsigned long long)from.offset);
 	if (from.sent)
@@ -122,7 +122,7 @@ struct json_out follow_event(struct follow *follow, const char *type)
 {
 	struct json_out out;
 
-	put_id(follow);
+	inbox_follow_put_id(follow);
 	buf_text(&follow->out, "data: ");
 	out = json_to(&follow->out);
 	json_begin(&out, '{');
@@ -207,7 +207,8 @@ static size_t text_len(struct str bytes)
 
 // What of the bytes goes out now, and whether as base64: that is for bytes that are no text, unless
 // text is asked for, when bad ones become U+FFFD. With `last` nothing is held back.
-static size_t choose(enum job_encoding encoding, struct str bytes, bool last, bool *base64)
+static size_t inbox_follow_choose(enum job_encoding encoding, struct str bytes, bool last,
+				  bool *base64)
 {
 	size_t good, ignored;
 
@@ -227,7 +228,8 @@ static size_t choose(enum job_encoding encoding, struct str bytes, bool last, bo
 
 // `len` new bytes at room, behind `old` of an earlier run that stand in front of it. The offset has
 // been moved already.
-static void add_run(struct follow *follow, enum tape_stream stream, size_t len, bool last)
+static void inbox_follow_add_run(struct follow *follow, enum tape_stream stream, size_t len,
+				 bool last)
 {
 	size_t old = follow->cut[stream].len, now;
 	uint64_t old_at = follow->cut[stream].at;
@@ -235,7 +237,7 @@ static void add_run(struct follow *follow, enum tape_stream stream, size_t len, 
 	bool base64;
 
 	memcpy(follow->room - old, follow->cut[stream].bytes, old);
-	now = choose(follow->encoding, bytes, last, &base64);
+	now = inbox_follow_choose(follow->encoding, bytes, last, &base64);
 	follow->cut[stream].len = bytes.len - now;
 	memcpy(follow->cut[stream].bytes, bytes.at + now, bytes.len - now);
 	if (now) {
@@ -256,8 +258,8 @@ static void add_run(struct follow *follow, enum tape_stream stream, size_t len, 
 	add_data(follow, stream, (struct str){bytes.at, now}, base64);
 }
 
-static fallible read_next(struct follow *follow, enum tape_stream *stream, size_t *out,
-			  int64_t deadline)
+static fallible inbox_follow_read_next(struct follow *follow, enum tape_stream *stream, size_t *out,
+				       int64_t deadline)
 {
 	struct tape_reader *reader = &follow->reader;
 	struct err *err = tape_read_on(reader, stream, follow->room, RUN, out, deadline);
@@ -281,7 +283,7 @@ fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *ou
 
 	// A command that ends at once is told in one packet.
 	if (!follow->x->reply_begun || tape_reader_is_ready(&follow->reader)) {
-		err = read_next(follow, stream, out, soon);
+		err = inbox_follow_read_next(follow, stream, out, soon);
 		if (!err || err_kind(err) != ERR_TIMEOUT)
 			return err;
 		err_free(err);
@@ -291,13 +293,13 @@ fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *ou
 	else
 		TRY(http_begin(follow->x, 200, TYPE));
 	TRY(http_away(follow->x, HTTP_PROBE_EVENT));
-	err = read_next(follow, stream, out, CLOCK_NEVER);
+	err = inbox_follow_read_next(follow, stream, out, CLOCK_NEVER);
 	http_back(follow->x);
 	return err;
 }
 
 // Tells which bytes the client cannot get, before the run of `len` bytes behind them.
-static void tell_missed(struct follow *follow, size_t len, bool last)
+static void inbox_follow_tell_missed(struct follow *follow, size_t len, bool last)
 {
 	const struct tape_reader *reader = &follow->reader;
 	uint64_t behind = len + (reader->missed - follow->told);
@@ -308,7 +310,7 @@ static void tell_missed(struct follow *follow, size_t len, bool last)
 		return;
 	follow->offset = reader->offset > behind ? reader->offset - behind : 0;
 	for (int i = 0; i < TAPE_STREAMS; i++)
-		add_run(follow, (enum tape_stream)i, 0, true);
+		inbox_follow_add_run(follow, (enum tape_stream)i, 0, true);
 	follow->offset = reader->offset - len;
 	if (follow->was_detached) {
 		out = follow_event(follow, "detached");
@@ -327,7 +329,7 @@ static void tell_missed(struct follow *follow, size_t len, bool last)
 }
 
 // What the client has already: bytes of the stream that the first run is not of.
-static size_t leave_out(struct follow *follow, enum tape_stream stream, size_t len)
+static size_t inbox_follow_leave_out(struct follow *follow, enum tape_stream stream, size_t len)
 {
 	size_t skip = follow->from.sent < len ? (size_t)follow->from.sent : len;
 	int other = 1 - (int)stream;
@@ -355,20 +357,20 @@ fallible follow_tape(struct follow *follow)
 
 		TRY(follow_next(follow, &stream, &len));
 		if (follow->reader.cut)
-			tell_missed(follow, len, false);
+			inbox_follow_tell_missed(follow, len, false);
 		if (follow->from.sent)
-			len -= leave_out(follow, stream, len);
+			len -= inbox_follow_leave_out(follow, stream, len);
 		else
 			follow->joined = true;
 		if (len)
-			add_run(follow, stream, len, false);
+			inbox_follow_add_run(follow, stream, len, false);
 		if (follow->out.len >= FLUSH)
 			TRY(follow_flush(follow));
 	} while (!tape_reader_is_done(&follow->reader));
 	for (int i = 0; i < TAPE_STREAMS; i++)
-		add_run(follow, (enum tape_stream)i, 0, true);
+		inbox_follow_add_run(follow, (enum tape_stream)i, 0, true);
 	if (follow->reader.cut)
-		tell_missed(follow, 0, true);
+		inbox_follow_tell_missed(follow, 0, true);
 	return OK;
 }
 

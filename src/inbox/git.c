@@ -43,7 +43,7 @@ static fallible find_base(struct http *x, const struct json *json, const char **
 	return OK;
 }
 
-static fallible read_body(struct http *x, const struct json *json, struct checkout *out)
+static fallible git_read_body(struct http *x, const struct json *json, struct checkout *out)
 {
 	const char *base = "/workspace";
 	struct str dir = {0};
@@ -163,8 +163,8 @@ static const char *hint_of(const struct buf *said)
 
 // git says 128 for all that is fatal; the contract tells one of these from the rest, and what ends
 // otherwise by its words.
-static struct err *judge(const struct checkout *checkout, const struct errand *errand,
-			 const char *shown)
+static struct err *git_judge(const struct checkout *checkout, const struct errand *errand,
+			     const char *shown)
 {
 	const struct buf *said = &errand->err;
 	bool fatal = errand->result.exit_code == 128;
@@ -187,8 +187,8 @@ static struct err *judge(const struct checkout *checkout, const struct errand *e
 	return err_new(CONFLICT, "git_failed", "git could not clone '%s'", shown);
 }
 
-static void write_context(struct buf *text, const struct checkout *checkout,
-			  const struct errand *errand)
+static void git_write_context(struct buf *text, const struct checkout *checkout,
+			      const struct errand *errand)
 {
 	struct json_out out = json_to(text);
 	auto_buf url = BUF_INIT(4 * REPO_URL_MAX), said = BUF_INIT(4 * ERRAND_OUTPUT_MAX);
@@ -206,13 +206,13 @@ static void write_context(struct buf *text, const struct checkout *checkout,
 	json_end(&out, '}');
 }
 
-static void fail(struct http *x, const struct checkout *checkout, const struct errand *errand,
-		 struct err *err)
+static void git_fail(struct http *x, const struct checkout *checkout, const struct errand *errand,
+		     struct err *err)
 {
 	auto_buf context = BUF_INIT(1 << 20);
 	struct fail_detail detail = {.operation = "git.clone", .field = checkout->field};
 
-	write_context(&context, checkout, errand);
+	git_write_context(&context, checkout, errand);
 	detail.context = buf_view(&context);
 	fail_answer(x, err, &detail);
 }
@@ -231,7 +231,7 @@ static fallible current_branch(struct http *x, const struct checkout *checkout, 
 	return OK;
 }
 
-static fallible answer(struct http *x, const struct checkout *checkout)
+static fallible git_answer(struct http *x, const struct checkout *checkout)
 {
 	auto_buf body = BUF_INIT(64 * 1024);
 	struct json_out out = door_success(&body);
@@ -253,17 +253,17 @@ fallible inbox_git_checkout(struct http *x)
 	struct err *err = door_json(x, &json, NULL);
 
 	if (!err)
-		err = read_body(x, json, &checkout);
+		err = git_read_body(x, json, &checkout);
 	if (!err)
 		err = clone(x, &checkout, &errand);
 	if (!err && errand.result.exit_code != 0) {
 		repo_redact(&shown, checkout.url);
-		err = err_hint(judge(&checkout, &errand, shown.at ? shown.at : ""), "%s",
+		err = err_hint(git_judge(&checkout, &errand, shown.at ? shown.at : ""), "%s",
 			       hint_of(&errand.err));
 	}
 	if (err) {
-		fail(x, &checkout, &errand, err);
+		git_fail(x, &checkout, &errand, err);
 		return OK;
 	}
-	return answer(x, &checkout);
+	return git_answer(x, &checkout);
 }

@@ -1,7 +1,7 @@
 #include "inbox/globs.h"
 
-static fallible copy(struct place *place, const struct json *value, const char *name,
-		     const char **out)
+static fallible globs_copy(struct place *place, const struct json *value, const char *name,
+			   const char **out)
 {
 	struct str text = {0};
 
@@ -28,10 +28,10 @@ fallible globs_read(struct place *place, const struct json *json, const char *na
 		return err_new(INVALID, "bad_field", "'%s' may have %d entries", name, GLOBS_MAX);
 	globs = arena_take(place->x->arena, (count + 1) * sizeof(*globs));
 	if (json_type(value) != JSON_ARRAY)
-		TRY(copy(place, value, name, &globs[0]));
+		TRY(globs_copy(place, value, name, &globs[0]));
 	else
 		for (size_t i = 0; i < count; i++)
-			TRY(copy(place, json_at(value, i), name, &globs[i]));
+			TRY(globs_copy(place, json_at(value, i), name, &globs[i]));
 	place->field = NULL;
 	*out = globs;
 	return OK;

@@ -8,7 +8,7 @@
 #define CWD_MAX 4095
 #define TIME_MAX (1ull << 42)
 
-static fallible refuse(struct http *x, struct err *err)
+static fallible interpreter_refuse(struct http *x, struct err *err)
 {
 	if (!err || err_kind(err) == ERR_CANCELLED)
 		return err;
@@ -21,7 +21,7 @@ static fallible enter(struct http *x, struct visit *visit)
 	return visit_begin(door_of(x)->fleet, door_who(x), x->params[0], visit);
 }
 
-static fallible find(struct visit *visit, struct str id, struct context **out)
+static fallible interpreter_find(struct visit *visit, struct str id, struct context **out)
 {
 	*out = context_find(visit->box, id);
 	if (*out)
@@ -34,7 +34,7 @@ static fallible find(struct visit *visit, struct str id, struct context **out)
 static fallible find_named(struct http *x, struct visit *visit, struct context **out)
 {
 	TRY(enter(x, visit));
-	return find(visit, x->params[1], out);
+	return interpreter_find(visit, x->params[1], out);
 }
 
 static fallible read_language(const struct json *json, enum context_language *out, bool *out_named)
@@ -120,7 +120,7 @@ static fallible read_create(struct http *x, const struct json *json, struct pair
 	return OK;
 }
 
-static fallible create(struct http *x, struct visit *visit, struct context **out)
+static fallible interpreter_create(struct http *x, struct visit *visit, struct context **out)
 {
 	struct contexts_spec spec = {0};
 	auto_json json = NULL;
@@ -144,12 +144,12 @@ fallible inbox_interpreter_create(struct http *x)
 	auto_visit visit = {0};
 	auto_context context = NULL;
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct err *err = create(x, &visit, &context);
+	struct err *err = interpreter_create(x, &visit, &context);
 	struct context_view view;
 	struct json_out out;
 
 	if (err)
-		return refuse(x, err);
+		return interpreter_refuse(x, err);
 	view = context_view(context);
 	out = door_success(&body);
 	put_fields(&out, "contextId", &view);
@@ -157,7 +157,8 @@ fallible inbox_interpreter_create(struct http *x)
 	return door_answer(x, &out);
 }
 
-static fallible answer(struct http *x, const struct context *context, const char *flag, bool value)
+static fallible interpreter_answer(struct http *x, const struct context *context, const char *flag,
+				   bool value)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = door_success(&body);
@@ -175,9 +176,9 @@ fallible inbox_interpreter_delete(struct http *x)
 	struct err *err = find_named(x, &visit, &context);
 
 	if (err)
-		return refuse(x, err);
+		return interpreter_refuse(x, err);
 	context_delete(context);
-	return answer(x, context, NULL, false);
+	return interpreter_answer(x, context, NULL, false);
 }
 
 fallible inbox_interpreter_interrupt(struct http *x)
@@ -187,8 +188,8 @@ fallible inbox_interpreter_interrupt(struct http *x)
 	struct err *err = find_named(x, &visit, &context);
 
 	if (err)
-		return refuse(x, err);
-	return answer(x, context, "interrupted", context_interrupt(context));
+		return interpreter_refuse(x, err);
+	return interpreter_answer(x, context, "interrupted", context_interrupt(context));
 }
 
 fallible inbox_interpreter_restart(struct http *x)
@@ -204,8 +205,8 @@ fallible inbox_interpreter_restart(struct http *x)
 		http_back(x);
 	}
 	if (err)
-		return refuse(x, err);
-	return answer(x, context, NULL, false);
+		return interpreter_refuse(x, err);
+	return interpreter_answer(x, context, NULL, false);
 }
 
 // The context that the body names, or the default one of its language.
@@ -219,14 +220,14 @@ static fallible pick(struct visit *visit, const struct json *json, struct contex
 	TRY(read_language(json, &language, &named));
 	if (!id.len)
 		return contexts_default(visit, language, out);
-	TRY(find(visit, id, out));
+	TRY(interpreter_find(visit, id, out));
 	if (!named || context_view(*out).language == language)
 		return OK;
 	return err_new(CONFLICT, "wrong_language", "the context is one of %s, not of %s",
 		       context_word(context_view(*out).language), context_word(language));
 }
 
-static fallible start(struct http *x, struct visit *visit, struct context_run **out)
+static fallible interpreter_start(struct http *x, struct visit *visit, struct context_run **out)
 {
 	auto_json json = NULL;
 	auto_context context = NULL;
@@ -250,10 +251,10 @@ fallible inbox_interpreter_run(struct http *x)
 	auto_visit visit = {0};
 	auto_context_run run = NULL;
 	struct context_result result = {0};
-	struct err *err = start(x, &visit, &run);
+	struct err *err = interpreter_start(x, &visit, &run);
 
 	if (err)
-		return refuse(x, err);
+		return interpreter_refuse(x, err);
 	auto_escort escort = escort_begin_reader(visit.entry, x);
 
 	TRY(cells_follow(x, run, &(struct cells_from){0}, &result));
@@ -265,10 +266,10 @@ fallible inbox_interpreter_run(struct http *x)
 static fallible look(struct http *x, struct visit *visit, struct context **out)
 {
 	TRY(visit_look(door_of(x)->fleet, door_who(x), x->params[0], visit));
-	return find(visit, x->params[1], out);
+	return interpreter_find(visit, x->params[1], out);
 }
 
-static void put_cell(struct context_run *run, void *arg)
+static void interpreter_put_cell(struct context_run *run, void *arg)
 {
 	json_begin(arg, '{');
 	json_put_int(arg, "cell", (int64_t)context_run_number(run));
@@ -285,18 +286,18 @@ fallible inbox_interpreter_cells(struct http *x)
 	struct json_out out;
 
 	if (err)
-		return refuse(x, err);
+		return interpreter_refuse(x, err);
 	out = door_success(&body);
 	json_put_text(&out, "contextId", context_view(context).id);
 	json_key(&out, "cells");
 	json_begin(&out, '[');
-	context_each_cell(context, put_cell, &out);
+	context_each_cell(context, interpreter_put_cell, &out);
 	json_end(&out, ']');
 	return door_answer(x, &out);
 }
 
 // ?offset=, or what a client of event streams sends by itself when it comes back.
-static fallible read_from(struct http *x, struct cells_from *out)
+static fallible interpreter_read_from(struct http *x, struct cells_from *out)
 {
 	struct str text = http_query(x, "offset");
 
@@ -314,7 +315,7 @@ static fallible find_cell(struct http *x, struct visit *visit, struct cells_from
 	auto_context context = NULL;
 	uint64_t number = 0;
 
-	TRY(read_from(x, from));
+	TRY(interpreter_read_from(x, from));
 	TRY(look(x, visit, &context));
 	if (str_to_u64(x->params[2], 1, INT64_MAX, &number))
 		*out = context_cell(context, number);
@@ -334,7 +335,7 @@ fallible inbox_interpreter_cell(struct http *x)
 	struct err *err = find_cell(x, &visit, &from, &run);
 
 	if (err)
-		return refuse(x, err);
+		return interpreter_refuse(x, err);
 	auto_escort escort = escort_begin_reader(visit.entry, x);
 
 	http_be_patient(x);

@@ -14,7 +14,7 @@ void job_done(struct job *job)
 	buf_done(&job->stdin_bytes);
 }
 
-static bool is_blank(struct str text)
+static bool job_is_blank(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if (!memchr(" \t\r\n\v\f", text.at[i], 6))
@@ -35,7 +35,7 @@ static const struct json *field(const struct json *json, const char *name, struc
 	return json_get(json, name);
 }
 
-static fallible read_argv(struct http *x, const struct json *list, struct job *job)
+static fallible job_read_argv(struct http *x, const struct json *list, struct job *job)
 {
 	size_t count = json_count(list);
 	auto_buf shown = BUF_INIT(1 << 20);
@@ -54,7 +54,7 @@ static fallible read_argv(struct http *x, const struct json *list, struct job *j
 		argv[i] = arena_dup(x->arena, text.at, text.len);
 		buf_fmt(&shown, "%s%s", i ? " " : "", argv[i]);
 	}
-	if (!count || is_blank(str_of(argv[0])))
+	if (!count || job_is_blank(str_of(argv[0])))
 		return bad_command();
 	job->use.argv = argv;
 	job->shown = str_of(arena_dup(x->arena, shown.at ? shown.at : "", shown.len));
@@ -71,7 +71,7 @@ static fallible read_command(struct http *x, const struct json *json, struct job
 		return err_new(INVALID, "bad_field", "'command' and 'argv' exclude each other");
 	if (argv) {
 		job->field = "argv";
-		return read_argv(x, argv, job);
+		return job_read_argv(x, argv, job);
 	}
 	TRY(json_str(command, "command", &text));
 	if (!text.at)
@@ -112,7 +112,7 @@ static fallible read_session(struct http *x, const struct json *json, struct job
 {
 	job->field = "sessionId";
 	TRY(job_session(x, json, &job->session));
-	if (job->session.at && is_blank(job->session))
+	if (job->session.at && job_is_blank(job->session))
 		return err_new(INVALID, "blank_session",
 			       "sessionId must not be empty or whitespace");
 	if (job->session.at && !str_is(job->session, SESSION_NONE))
@@ -123,7 +123,7 @@ static fallible read_session(struct http *x, const struct json *json, struct job
 	return OK;
 }
 
-static fallible read_place(struct http *x, const struct json *json, struct job *job)
+static fallible job_read_place(struct http *x, const struct json *json, struct job *job)
 {
 	struct str cwd = {0}, user = {0};
 
@@ -163,7 +163,7 @@ static fallible read_stdin(const struct json *json, struct job *job)
 	return OK;
 }
 
-static fallible read_rest(const struct json *json, struct job *job)
+static fallible job_read_rest(const struct json *json, struct job *job)
 {
 	struct str encoding = {0};
 
@@ -185,7 +185,7 @@ static fallible read_rest(const struct json *json, struct job *job)
 
 fallible job_not_blank(const struct job *job)
 {
-	return is_blank(job->shown) ? bad_command() : OK;
+	return job_is_blank(job->shown) ? bad_command() : OK;
 }
 
 fallible job_read(struct http *x, const struct json *json, struct job *job)
@@ -196,9 +196,9 @@ fallible job_read(struct http *x, const struct json *json, struct job *job)
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(read_command(x, json, job));
 	TRY(read_session(x, json, job));
-	TRY(read_place(x, json, job));
+	TRY(job_read_place(x, json, job));
 	TRY(read_stdin(json, job));
-	TRY(read_rest(json, job));
+	TRY(job_read_rest(json, job));
 	job->field = NULL;
 	return OK;
 }
@@ -212,7 +212,7 @@ static int exit_code_of(const struct err *err)
 	return 0;
 }
 
-static void write_context(struct buf *text, const struct job *job, const struct err *err)
+static void job_write_context(struct buf *text, const struct job *job, const struct err *err)
 {
 	struct json_out out = json_to(text);
 	struct str shown = job->shown;
@@ -236,7 +236,7 @@ void job_fail(struct http *x, const struct job *job, const char *operation, stru
 		.field = job->field,
 	};
 
-	write_context(&context, job, err);
+	job_write_context(&context, job, err);
 	detail.context = buf_view(&context);
 	fail_answer(x, err, &detail);
 }

@@ -169,7 +169,7 @@ static void put_tail(struct buf *frame, const struct call *call, bool has_body)
 	buf_text(frame, ",\"done\":true}");
 }
 
-static fallible on_head(void *arg, const struct inner_head *head)
+static fallible line_on_head(void *arg, const struct inner_head *head)
 {
 	struct call *call = arg;
 
@@ -181,7 +181,7 @@ static fallible on_head(void *arg, const struct inner_head *head)
 	return OK;
 }
 
-static fallible send_events(struct call *call, struct str bytes)
+static fallible line_send_events(struct call *call, struct str bytes)
 {
 	struct sse_event event;
 	enum sse_verdict verdict;
@@ -226,12 +226,12 @@ static fallible send_text(struct call *call, struct str bytes)
 	return text.len ? wsock_piece(call->line->ws, buf_view(&text)) : OK;
 }
 
-static fallible on_bytes(void *arg, struct str bytes)
+static fallible line_on_bytes(void *arg, struct str bytes)
 {
 	struct call *call = arg;
 
 	if (call->mode == CALL_STREAM)
-		return send_events(call, bytes);
+		return line_send_events(call, bytes);
 	if (!call->in_pieces && call->body.len + 6 * bytes.len > KEPT)
 		TRY(begin_pieces(call));
 	if (call->in_pieces)
@@ -271,7 +271,7 @@ static fallible finish_pieces(struct call *call)
 	return err;
 }
 
-static fallible tell_end(struct call *call, bool is_whole)
+static fallible line_tell_end(struct call *call, bool is_whole)
 {
 	if (call->in_pieces && is_whole)
 		return finish_pieces(call);
@@ -291,9 +291,9 @@ static fallible tell_end(struct call *call, bool is_whole)
 			  "the answer was cut", 500);
 }
 
-static void start_waiting(struct line *line);
+static void line_start_waiting(struct line *line);
 
-static void on_end(void *arg, bool is_whole)
+static void line_on_end(void *arg, bool is_whole)
 {
 	struct call *call = arg;
 	struct line *line = call->line;
@@ -303,16 +303,17 @@ static void on_end(void *arg, bool is_whole)
 	if (map_get(line->calls, call_id(call)) == call)
 		map_take(line->calls, call_id(call));
 	if (!line->ended || call->in_pieces)
-		err_free(tell_end(call, is_whole)); // nobody left to tell
+		err_free(line_tell_end(call, is_whole)); // nobody left to tell
 	line->refs++;
 	call_free(call);
-	start_waiting(line);
+	line_start_waiting(line);
 	line_drop(line);
 }
 
-static const struct inner_calls calls = {.head = on_head, .bytes = on_bytes, .end = on_end};
+static const struct inner_calls calls = {
+	.head = line_on_head, .bytes = line_on_bytes, .end = line_on_end};
 
-static void start_waiting(struct line *line)
+static void line_start_waiting(struct line *line)
 {
 	list_each (at, &line->waiting) {
 		struct call *call = link_of(at, struct call, link);
@@ -394,7 +395,7 @@ fallible line_ask(struct line *line, const struct line_request *request)
 	link_add(&line->waiting, &call->link);
 	line->waiting_count++;
 	line->waiting_bytes += call->bytes;
-	start_waiting(line);
+	line_start_waiting(line);
 	return OK;
 }
 

@@ -100,7 +100,7 @@ static int by_bytes(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static size_t split(struct str text, const char **names)
+static size_t misc_split(struct str text, const char **names)
 {
 	size_t count = 0;
 
@@ -125,7 +125,7 @@ fallible inbox_misc_commands(struct http *x)
 	size_t count;
 
 	TRY(errand_run(x, &errand));
-	count = split(buf_view(&errand.out), names);
+	count = misc_split(buf_view(&errand.out), names);
 	json_key(&out, "availableCommands");
 	json_begin(&out, '[');
 	for (size_t i = 0; i < count; i++)

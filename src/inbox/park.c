@@ -50,7 +50,7 @@ static struct files_upload *take(struct parked *parked)
 }
 
 // Room for one more: of this sandbox, and in all.
-static void make_room(struct memory *memory, const struct entry *entry)
+static void park_make_room(struct memory *memory, const struct entry *entry)
 {
 	size_t of_box = 0;
 
@@ -73,7 +73,7 @@ void park_put(struct memory *memory, const struct visit *visit, const struct par
 	struct parked *parked = mem_new_of(struct parked);
 
 	files_abort(park_take(memory, visit, parking));
-	make_room(memory, visit->entry);
+	park_make_room(memory, visit->entry);
 	entry_hold(visit->entry);
 	*parked = (struct parked){
 		.memory = memory,

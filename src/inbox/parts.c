@@ -77,7 +77,7 @@ static bool is_archive(struct str path)
 	return true;
 }
 
-static fallible read_body(struct parts *parts, const struct json *json)
+static fallible inbox_parts_read_body(struct parts *parts, const struct json *json)
 {
 	const struct json *list = json_get(json, "parts");
 	struct str archive = {0};
@@ -155,7 +155,7 @@ static bool is_final(const struct err *err)
 	       !strcmp(err_reason(err), "unknown_name");
 }
 
-static fallible send_part(struct parts *parts, struct part *part)
+static fallible inbox_parts_send(struct parts *parts, struct part *part)
 {
 	struct loop *loop = door_of(parts->place->x)->loop;
 
@@ -169,13 +169,13 @@ static fallible send_part(struct parts *parts, struct part *part)
 	}
 }
 
-static void send_parts(void *arg)
+static void inbox_parts_send_parts(void *arg)
 {
 	struct parts *parts = arg;
 
 	while (!parts->err && parts->next < parts->count) {
 		struct part *part = &parts->at[parts->next++];
-		struct err *err = send_part(parts, part);
+		struct err *err = inbox_parts_send(parts, part);
 
 		if (!err || parts->err) {
 			err_free(err);
@@ -208,8 +208,8 @@ static fallible send_all(struct parts *parts)
 	if (gone)
 		return gone;
 	while (parts->running < AT_ONCE && parts->running < parts->count) {
-		parts->tasks[parts->running++] = task_start(door_of(x)->loop, "parts", send_parts,
-							    parts);
+		parts->tasks[parts->running++] = task_start(door_of(x)->loop, "parts",
+							    inbox_parts_send_parts, parts);
 	}
 	while (parts->running && !parts->err && !gone)
 		gone = bell_wait(&parts->ended, CLOCK_NEVER);
@@ -225,7 +225,7 @@ static fallible send_all(struct parts *parts)
 	return gone;
 }
 
-static fallible answer(struct parts *parts)
+static fallible inbox_parts_answer(struct parts *parts)
 {
 	auto_buf body = BUF_INIT(16 << 20);
 	struct json_out out = door_success(&body);
@@ -250,7 +250,7 @@ static void end(struct parts *parts)
 }
 
 // What is wrong with the request, with the sandbox or with the client keeps its name.
-static fallible face(const struct parts *parts, struct err *err)
+static fallible inbox_parts_face(const struct parts *parts, struct err *err)
 {
 	static const char *const own[] = {"bad_backup", "bad_json", "bad_content_type",
 					  "not_global"};
@@ -268,7 +268,7 @@ static fallible face(const struct parts *parts, struct err *err)
 			  (unsigned long long)parts->failed, err_message(err));
 }
 
-static fallible upload(struct place *place)
+static fallible inbox_parts_upload(struct place *place)
 {
 	on_exit_call(end) struct parts parts = {.place = place, .file = -1};
 	auto_json json = NULL;
@@ -276,17 +276,17 @@ static fallible upload(struct place *place)
 
 	place->field = place->code = NULL;
 	if (!err)
-		err = read_body(&parts, json);
+		err = inbox_parts_read_body(&parts, json);
 	place->field = place->code = NULL;
 	if (!err)
 		err = open_archive(&parts);
 	if (!err)
 		err = send_all(&parts);
-	TRY(face(&parts, err));
-	return answer(&parts);
+	TRY(inbox_parts_face(&parts, err));
+	return inbox_parts_answer(&parts);
 }
 
 fallible inbox_backup_upload(struct http *x)
 {
-	return place_serve(x, "backup.create", upload);
+	return place_serve(x, "backup.create", inbox_parts_upload);
 }

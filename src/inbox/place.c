@@ -49,7 +49,7 @@ static fallible set_user(struct place *place, struct str user)
 
 // Relative paths begin where the session stands; one that is not there yet would stand at
 // /workspace, as they do.
-static void stand_with(struct place *place, struct str session)
+static void inbox_place_stand_with(struct place *place, struct str session)
 {
 	auto_session held = session_find(place->visit.box, session);
 
@@ -67,7 +67,7 @@ fallible place_user(struct place *place, const struct json *json)
 	if (!session.len || str_is(session, SESSION_NONE))
 		return OK;
 	place->session = session;
-	stand_with(place, session);
+	inbox_place_stand_with(place, session);
 	return OK;
 }
 
@@ -121,7 +121,7 @@ fallible place_query(struct place *place)
 
 	place->is_relative = session.at != NULL;
 	if (session.len)
-		stand_with(place, session);
+		inbox_place_stand_with(place, session);
 	return set_user(place, http_query(place->x, "user"));
 }
 
@@ -204,7 +204,7 @@ fallible place_refused(struct place *place, struct err *err)
 	return err;
 }
 
-static void fail(struct place *place, struct err *err)
+static void inbox_place_fail(struct place *place, struct err *err)
 {
 	auto_buf context = BUF_INIT(CONTEXT_MAX);
 	struct json_out out = json_to(&context);
@@ -232,7 +232,7 @@ static void fail(struct place *place, struct err *err)
 	fail_answer(place->x, visit_explain(err), &detail);
 }
 
-static fallible begin(struct place *place)
+static fallible inbox_place_begin(struct place *place)
 {
 	struct http *x = place->x;
 
@@ -247,13 +247,13 @@ static fallible begin(struct place *place)
 fallible place_serve(struct http *x, const char *operation, place_fn *work)
 {
 	struct place place = {.x = x, .operation = operation};
-	struct err *err = begin(&place);
+	struct err *err = inbox_place_begin(&place);
 
 	if (!err)
 		err = work(&place);
 	place_unlock(&place);
 	if (err)
-		fail(&place, err);
+		inbox_place_fail(&place, err);
 	visit_end(&place.visit);
 	return OK;
 }

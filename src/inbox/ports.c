@@ -10,7 +10,7 @@
 #define LISTED_MAX 1024
 #define OURS 3000 // where Cloudflare's own server listens
 
-static fallible enter(struct http *x, struct visit *visit, struct files *files)
+static fallible inbox_ports_enter(struct http *x, struct visit *visit, struct files *files)
 {
 	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], visit));
 	*files = (struct files){
@@ -30,7 +30,7 @@ fallible inbox_ports_list(struct http *x)
 	struct json_out out = door_success(&body);
 	size_t count = 0;
 
-	TRY(enter(x, &visit, &files));
+	TRY(inbox_ports_enter(x, &visit, &files));
 	TRY(visit_explain(files_ports(&files, ports, LISTED_MAX, &count)));
 	json_key(&out, "ports");
 	json_begin(&out, '[');
@@ -52,8 +52,8 @@ fallible inbox_ports_list(struct http *x)
 }
 
 // An error about a port, with the port as it was given in its context.
-static fallible refuse(struct http *x, struct str port, const char *name, const char *reason,
-		       struct err *err)
+static fallible inbox_ports_refuse(struct http *x, struct str port, const char *name,
+				   const char *reason, struct err *err)
 {
 	auto_buf context = BUF_INIT(4096);
 	struct json_out out = json_to(&context);
@@ -75,12 +75,12 @@ static fallible refuse(struct http *x, struct str port, const char *name, const 
 static fallible refuse_number(struct http *x, struct str port, const char *reason)
 {
 	guard_report(x, "bad_port", "low");
-	return refuse(x, port, NULL, reason,
-		      err_new(INVALID, "bad_port", "Invalid port number: %s", reason));
+	return inbox_ports_refuse(x, port, NULL, reason,
+				  err_new(INVALID, "bad_port", "Invalid port number: %s", reason));
 }
 
 // A number, as it is written; "" when it is none.
-static struct str digits(struct http *x, const struct json *value)
+static struct str inbox_ports_digits(struct http *x, const struct json *value)
 {
 	double number = 0;
 
@@ -115,20 +115,20 @@ fallible inbox_ports_expose(struct http *x)
 	bool is_new;
 
 	TRY(door_json(x, &json, NULL));
-	TRY(enter(x, &visit, &files));
+	TRY(inbox_ports_enter(x, &visit, &files));
 	if (!json || json_type(json) != JSON_OBJECT)
 		return err_new(INVALID, "bad_field", "the body must be an object");
 	TRY(json_str(json_get(json, "name"), "name", &ask.name));
-	given = digits(x, json_get(json, "port"));
+	given = inbox_ports_digits(x, json_get(json, "port"));
 	if (!str_to_u64(given, 1, 65535, &port))
 		return refuse_number(x, given, "Port must be an integer between 1 and 65535");
 	if (port == OURS)
 		return refuse_number(x, given, "Port 3000 is reserved");
 	known = portbook_find(&visit.entry->ports, (uint16_t)port);
 	if (known)
-		return refuse(x, given, known->name, NULL,
-			      err_new(CONFLICT, "port_exposed", "Port %u is already exposed",
-				      (unsigned)port));
+		return inbox_ports_refuse(x, given, known->name, NULL,
+					  err_new(CONFLICT, "port_exposed",
+						  "Port %u is already exposed", (unsigned)port));
 	ask.port = (uint16_t)port;
 	TRY(expose_port(visit.entry, &ask, &is_new, &made));
 	return answer_port(x, port, true);
@@ -142,7 +142,7 @@ fallible inbox_ports_exposed(struct http *x)
 	struct json_out out = door_success(&body);
 	const struct portbook *book;
 
-	TRY(enter(x, &visit, &files));
+	TRY(inbox_ports_enter(x, &visit, &files));
 	book = &visit.entry->ports;
 	json_key(&out, "ports");
 	json_begin(&out, '[');
@@ -167,14 +167,15 @@ fallible inbox_ports_unexpose(struct http *x)
 	uint64_t port;
 	bool was;
 
-	TRY(enter(x, &visit, &files));
+	TRY(inbox_ports_enter(x, &visit, &files));
 	if (!str_to_u64(x->params[1], 1, 65535, &port))
 		return refuse_number(x, STR(""), "Port must be an integer between 1 and 65535");
 	TRY(expose_end(visit.entry, (uint16_t)port, &was));
 	if (!was)
-		return refuse(x, str_of(arena_fmt(x->arena, "%u", (unsigned)port)), NULL, NULL,
-			      err_new(NOT_FOUND, "port_not_exposed", "Port %u is not exposed",
-				      (unsigned)port));
+		return inbox_ports_refuse(x, str_of(arena_fmt(x->arena, "%u", (unsigned)port)),
+					  NULL, NULL,
+					  err_new(NOT_FOUND, "port_not_exposed",
+						  "Port %u is not exposed", (unsigned)port));
 	return answer_port(x, port, false);
 }
 
@@ -206,7 +207,7 @@ static struct str rest_of_path(const struct http *x)
 	return rest.len ? rest : STR("/");
 }
 
-static fallible no_listener(struct http *x, const struct visit *visit, uint64_t port)
+static fallible inbox_ports_no_listener(struct http *x, const struct visit *visit, uint64_t port)
 {
 	if (portbook_find(&visit->entry->ports, (uint16_t)port))
 		return proxy_fault(x, 502, "Proxy error", "Connection refused", port);
@@ -224,12 +225,12 @@ fallible inbox_ports_proxy(struct http *x)
 	auto_err err = NULL;
 	uint64_t port;
 
-	TRY(enter(x, &visit, &files));
+	TRY(inbox_ports_enter(x, &visit, &files));
 	if (!str_to_u64(x->params[1], 1, 65535, &port))
 		return proxy_fault(x, 404, "Port not found", "Invalid port", 0);
 	err = files_dial(&files, (uint16_t)port, &way.fd);
 	if (err && err_kind(err) == ERR_BAD_PEER)
-		return no_listener(x, &visit, port);
+		return inbox_ports_no_listener(x, &visit, port);
 	if (err)
 		return visit_explain(take_ptr(err));
 	way.host = str_of(arena_fmt(x->arena, "localhost:%u", (unsigned)port));

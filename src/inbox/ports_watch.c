@@ -48,7 +48,7 @@ static fallible read_path(struct watcher *w, const struct json *json)
 	return OK;
 }
 
-static fallible read_ask(struct watcher *w, const struct json *json)
+static fallible ports_watch_read_ask(struct watcher *w, const struct json *json)
 {
 	struct str mode = STR("tcp");
 	double interval = 500;
@@ -79,8 +79,8 @@ static fallible read_ask(struct watcher *w, const struct json *json)
 	return OK;
 }
 
-static fallible send(struct watcher *w, const char *type, const char *key, int64_t number,
-		     const char *error)
+static fallible ports_watch_send(struct watcher *w, const char *type, const char *key,
+				 int64_t number, const char *error)
 {
 	auto_buf event = BUF_INIT(4096);
 	struct json_out out;
@@ -137,7 +137,7 @@ static fallible try_http(struct watcher *w, int fd, int64_t deadline, bool *out)
 }
 
 // One look. What keeps the port from being ready is no error.
-static fallible probe(struct watcher *w, bool *out)
+static fallible ports_watch_probe(struct watcher *w, bool *out)
 {
 	int64_t deadline = loop_now(door_of(w->x)->loop) + PROBE_MS;
 	struct files files = {.box = w->visit.box, .user = "", .deadline = deadline};
@@ -158,7 +158,7 @@ static fallible probe(struct watcher *w, bool *out)
 }
 
 // Until it is time to look again; *out_over: the process has ended.
-static fallible rest(struct watcher *w, bool *out_over)
+static fallible ports_watch_rest(struct watcher *w, bool *out_over)
 {
 	int64_t until = loop_now(door_of(w->x)->loop) + (int64_t)w->interval;
 	struct err *err;
@@ -178,37 +178,37 @@ static fallible tell_exit(struct watcher *w)
 {
 	struct proc_view view = proc_look(w->proc);
 
-	return send(w, "process_exited", view.exit_code >= 0 ? "exitCode" : NULL, view.exit_code,
-		    NULL);
+	return ports_watch_send(w, "process_exited", view.exit_code >= 0 ? "exitCode" : NULL,
+				view.exit_code, NULL);
 }
 
 // One look and one rest, during which the client may leave.
-static fallible turn(struct watcher *w, bool *ready, bool *over)
+static fallible ports_watch_turn(struct watcher *w, bool *ready, bool *over)
 {
 	struct err *err;
 
 	TRY(http_away(w->x, HTTP_PROBE_EVENT));
-	err = probe(w, ready);
+	err = ports_watch_probe(w, ready);
 	if (!err && !*ready)
-		err = rest(w, over);
+		err = ports_watch_rest(w, over);
 	http_back(w->x);
 	return err;
 }
 
-static fallible watch(struct watcher *w)
+static fallible ports_watch_watch(struct watcher *w)
 {
 	bool ready = false, over = w->proc && proc_is_over(w->proc);
 
 	while (!ready && !over) {
-		auto_err err = turn(w, &ready, &over);
+		auto_err err = ports_watch_turn(w, &ready, &over);
 
 		if (err && err_kind(err) == ERR_CANCELLED)
 			return take_ptr(err);
 		if (err)
-			return send(w, "error", NULL, 0, err_message(err));
+			return ports_watch_send(w, "error", NULL, 0, err_message(err));
 	}
 	if (ready)
-		return send(w, "ready", w->http ? "statusCode" : NULL, w->status, NULL);
+		return ports_watch_send(w, "ready", w->http ? "statusCode" : NULL, w->status, NULL);
 	return tell_exit(w);
 }
 
@@ -222,7 +222,7 @@ fallible inbox_ports_watch(struct http *x)
 
 	TRY(door_json(x, &json, NULL));
 	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &w.visit));
-	err = read_ask(&w, json);
+	err = ports_watch_read_ask(&w, json);
 	if (!err) {
 		w.field = "processId";
 		err = json_str(json_get(json, "processId"), "processId", &id);
@@ -238,10 +238,10 @@ fallible inbox_ports_watch(struct http *x)
 	if (id.len)
 		w.proc = procs_find(w.visit.box, id);
 	TRY(http_begin(x, 200, "text/event-stream"));
-	TRY(send(&w, "watching", NULL, 0, NULL));
+	TRY(ports_watch_send(&w, "watching", NULL, 0, NULL));
 	if (id.len && !w.proc)
-		TRY(send(&w, "error", NULL, 0, "Process not found"));
+		TRY(ports_watch_send(&w, "error", NULL, 0, "Process not found"));
 	else
-		TRY(watch(&w));
+		TRY(ports_watch_watch(&w));
 	return http_end(x);
 }

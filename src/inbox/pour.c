@@ -31,7 +31,7 @@ static void add_base64(struct pour *pour, const uint8_t *bytes, size_t len, stru
 		rest->group[rest->count++] = bytes[i];
 }
 
-static void add_text(struct pour *pour, const char *bytes, size_t len, struct rest *rest)
+static void inbox_pour_add_text(struct pour *pour, const char *bytes, size_t len, struct rest *rest)
 {
 	while (len) {
 		const char *nul = pour->no_nul ? memchr(bytes, 0, len) : NULL;
@@ -45,12 +45,12 @@ static void add_text(struct pour *pour, const char *bytes, size_t len, struct re
 	}
 }
 
-static void add(struct pour *pour, const void *bytes, size_t len, struct rest *rest)
+static void inbox_pour_add(struct pour *pour, const void *bytes, size_t len, struct rest *rest)
 {
 	if (pour->base64)
 		add_base64(pour, bytes, len, rest);
 	else
-		add_text(pour, bytes, len, rest);
+		inbox_pour_add_text(pour, bytes, len, rest);
 }
 
 struct funnel {
@@ -62,15 +62,15 @@ static void give(void *arg, const char *bytes, size_t len)
 {
 	struct funnel *funnel = arg;
 
-	add(funnel->pour, bytes, len, funnel->rest);
+	inbox_pour_add(funnel->pour, bytes, len, funnel->rest);
 }
 
-static void put(struct pour *pour, const char *bytes, size_t len, struct rest *rest)
+static void inbox_pour_put(struct pour *pour, const char *bytes, size_t len, struct rest *rest)
 {
 	struct funnel funnel = {pour, rest};
 
 	if (!pour->sieve) {
-		add(pour, bytes, len, rest);
+		inbox_pour_add(pour, bytes, len, rest);
 		return;
 	}
 	pour->sieve->give = give;
@@ -81,7 +81,7 @@ static void put(struct pour *pour, const char *bytes, size_t len, struct rest *r
 		shell_sift_end(pour->sieve);
 }
 
-static fallible flush(struct pour *pour, size_t least)
+static fallible inbox_pour_flush(struct pour *pour, size_t least)
 {
 	struct str text = buf_view(pour->out);
 
@@ -94,7 +94,7 @@ static fallible flush(struct pour *pour, size_t least)
 
 fallible pour_flush(struct pour *pour)
 {
-	return flush(pour, FLUSH_BYTES);
+	return inbox_pour_flush(pour, FLUSH_BYTES);
 }
 
 fallible pour_begin(struct pour *pour, struct http *x, uint64_t bytes, size_t more)
@@ -111,7 +111,7 @@ fallible pour_end(struct pour *pour, struct http *x)
 {
 	if (!pour->x)
 		return http_reply_json(x, 200, pour->out);
-	TRY(flush(pour, 1));
+	TRY(inbox_pour_flush(pour, 1));
 	return http_end(x);
 }
 
@@ -131,13 +131,13 @@ fallible pour_stream(struct pour *pour, struct tape *tape, enum tape_stream stre
 		    "read the tape");
 		if (!got || from != stream)
 			continue;
-		put(pour, pour->room, got, &rest);
+		inbox_pour_put(pour, pour->room, got, &rest);
 		TRY(pour_flush(pour));
 	}
 	if (pour->sieve)
-		put(pour, NULL, 0, &rest);
+		inbox_pour_put(pour, NULL, 0, &rest);
 	if (tail.len)
-		add(pour, tail.at, tail.len, &rest);
+		inbox_pour_add(pour, tail.at, tail.len, &rest);
 	if (pour->base64)
 		text_base64(pour->out, rest.group, rest.count);
 	else if (!pour->so_far)

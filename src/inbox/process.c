@@ -80,7 +80,7 @@ void process_fail(struct http *x, const struct process_failure *failure, struct 
 	fail_answer(x, err, &detail);
 }
 
-static fallible fail(struct http *x, const char *operation, struct err *err)
+static fallible inbox_process_fail(struct http *x, const char *operation, struct err *err)
 {
 	struct process_failure failure = {.operation = operation};
 
@@ -114,7 +114,8 @@ fallible process_timeout(struct http *x, uint64_t *out)
 	return OK;
 }
 
-static fallible begin(struct http *x, const struct json *json, struct job *job, struct process *out)
+static fallible inbox_process_spawn(struct http *x, const struct json *json, struct job *job,
+				    struct process *out)
 {
 	struct spawn spec = {.shown = job->shown, .keep_error = true};
 
@@ -136,7 +137,7 @@ fallible inbox_process_begin(struct http *x, const struct json *json, struct job
 {
 	auto_process process = {0};
 	auto_buf body = BUF_INIT(POUR_OUT_MAX + 8 * job->shown.len);
-	struct err *err = begin(x, json, job, &process);
+	struct err *err = inbox_process_spawn(x, json, job, &process);
 	struct proc_view view;
 	struct json_out out;
 
@@ -195,7 +196,7 @@ struct chosen {
 	size_t count, text;
 };
 
-static void choose(struct proc *proc, void *arg)
+static void inbox_process_choose(struct proc *proc, void *arg)
 {
 	struct chosen *chosen = arg;
 	struct proc_view view = proc_look(proc);
@@ -256,8 +257,8 @@ fallible inbox_process_list(struct http *x)
 	if (!err)
 		err = visit_look(door_of(x)->fleet, door_who(x), x->params[0], &visit);
 	if (err)
-		return fail(x, "process.list", err);
-	procs_each(visit.box, choose, &chosen);
+		return inbox_process_fail(x, "process.list", err);
+	procs_each(visit.box, inbox_process_choose, &chosen);
 	return send_list(x, &chosen);
 }
 
@@ -288,7 +289,7 @@ fallible inbox_process_get(struct http *x)
 	struct json_out out;
 
 	if (err)
-		return fail(x, "process.get", err);
+		return inbox_process_fail(x, "process.get", err);
 	view = proc_look(process.proc);
 	out = process_answer(&body, NULL);
 	json_key(&out, "process");
@@ -327,7 +328,7 @@ fallible inbox_process_logs(struct http *x)
 	if (!err)
 		err = process_find(x, &process);
 	if (err)
-		return fail(x, "process.logs", err);
+		return inbox_process_fail(x, "process.logs", err);
 	auto_escort escort = escort_begin_reader(process.visit.entry, x);
 
 	pour.until = tape_kept(process.tape);
@@ -351,7 +352,7 @@ fallible inbox_process_delete(struct http *x)
 	if (!err)
 		err = proc_stop(process.proc);
 	if (err)
-		return fail(x, "process.kill", err);
+		return inbox_process_fail(x, "process.kill", err);
 	view = proc_look(process.proc);
 	out = process_answer(&body, view.id);
 	process_put_end(&out, &view, NULL);
@@ -369,7 +370,7 @@ fallible inbox_process_kill_all(struct http *x)
 	if (!err)
 		err = procs_stop_all(visit.box, &count);
 	if (err)
-		return fail(x, "process.kill", err);
+		return inbox_process_fail(x, "process.kill", err);
 	out = process_answer(&body, NULL);
 	json_put_int(&out, "cleanedCount", count);
 	return door_answer(x, &out);
@@ -383,7 +384,7 @@ fallible inbox_process_clean(struct http *x)
 	struct json_out out;
 
 	if (err)
-		return fail(x, "process.list", err);
+		return inbox_process_fail(x, "process.list", err);
 	out = process_answer(&body, NULL);
 	json_put_int(&out, "cleanedCount", procs_clean(visit.box));
 	return door_answer(x, &out);

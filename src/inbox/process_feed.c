@@ -10,7 +10,7 @@
 #define DATA_MAX (1 << 20)
 #define PATIENCE_MS 30000 // for a process that does not read its stdin
 
-static fallible fail(struct http *x, struct err *err)
+static fallible process_feed_fail(struct http *x, struct err *err)
 {
 	struct process_failure failure = {.operation = "process.stdin"};
 
@@ -26,7 +26,7 @@ struct feed {
 	uint64_t bytes;
 };
 
-static fallible write_some(struct feed *feed, struct http *x, struct str bytes)
+static fallible process_feed_write_some(struct feed *feed, struct http *x, struct str bytes)
 {
 	struct err *err;
 
@@ -64,7 +64,7 @@ static fallible feed_json(struct feed *feed, struct http *x)
 			return err_new(INVALID, "bad_field", "'data' is not base64");
 		data = buf_view(&plain);
 	}
-	return write_some(feed, x, data);
+	return process_feed_write_some(feed, x, data);
 }
 
 static fallible feed_raw(struct feed *feed, struct http *x)
@@ -78,7 +78,7 @@ static fallible feed_raw(struct feed *feed, struct http *x)
 	feed->close = word.at && str_is(word, "true");
 	do {
 		TRY(http_read(x, room, PIECE, &len));
-		TRY(write_some(feed, x, (struct str){room, len}));
+		TRY(process_feed_write_some(feed, x, (struct str){room, len}));
 	} while (len);
 	return OK;
 }
@@ -108,7 +108,7 @@ fallible inbox_process_stdin(struct http *x)
 	if (!err)
 		err = feed_process(&feed, x);
 	if (err)
-		return fail(x, err);
+		return process_feed_fail(x, err);
 	out = process_answer(&body, proc_look(process.proc).id);
 	json_put_int(&out, "bytes", (int64_t)feed.bytes);
 	json_put_bool(&out, "closed", feed.close);
@@ -116,7 +116,7 @@ fallible inbox_process_stdin(struct http *x)
 }
 
 // "TERM", "SIGTERM" or 15.
-static fallible read_signal(const struct json *value, int *out)
+static fallible process_feed_read_signal(const struct json *value, int *out)
 {
 	struct str word = {0};
 	uint64_t number = SIGTERM;
@@ -152,7 +152,7 @@ static fallible signal_process(struct http *x, struct process *process, int *out
 	TRY(door_json(x, &json, NULL));
 	if (json)
 		TRY(json_want(json, "body", JSON_OBJECT));
-	TRY(read_signal(json ? json_get(json, "signal") : NULL, out));
+	TRY(process_feed_read_signal(json ? json_get(json, "signal") : NULL, out));
 	TRY(process_find(x, process));
 	return proc_signal(process->proc, *out);
 }

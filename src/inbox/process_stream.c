@@ -9,7 +9,7 @@
 #define PIECE (64 * 1024)
 #define TAIL_MAX 96
 
-static fallible fail(struct http *x, const struct proc_view *view, struct err *err)
+static fallible process_stream_fail(struct http *x, const struct proc_view *view, struct err *err)
 {
 	struct process_failure failure = {.operation = "process.logs", .view = view};
 
@@ -25,7 +25,8 @@ static fallible bad_offset(const struct tape *tape)
 }
 
 // ?offset=, or what a client of event streams sends by itself when it comes back.
-static fallible read_from(struct http *x, const struct tape *tape, struct follow_from *out)
+static fallible process_stream_read_from(struct http *x, const struct tape *tape,
+					 struct follow_from *out)
 {
 	struct str text = http_query(x, "offset");
 
@@ -59,7 +60,7 @@ static void add_exit(struct follow *follow, const struct proc_view *view)
 	follow_event_end(follow, &out);
 }
 
-static fallible run(struct follow *follow, struct proc *proc)
+static fallible process_stream_run(struct follow *follow, struct proc *proc)
 {
 	struct proc_view view = proc_look(proc);
 
@@ -84,15 +85,15 @@ fallible inbox_process_stream(struct http *x)
 	if (!err)
 		err = process_find(x, &process);
 	if (!err)
-		err = read_from(x, process.tape, &follow.from);
+		err = process_stream_read_from(x, process.tape, &follow.from);
 	if (err)
-		return fail(x, NULL, err);
+		return process_stream_fail(x, NULL, err);
 	auto_escort escort = escort_begin_reader(process.visit.entry, x);
 
 	http_be_patient(x);
 	follow.tape = process.tape;
 	follow.process = proc_look(process.proc).id;
-	return run(&follow, process.proc);
+	return process_stream_run(&follow, process.proc);
 }
 
 struct raw {
@@ -105,7 +106,7 @@ struct raw {
 	struct tape_reader reader;
 };
 
-static fallible read_flag(struct http *x, const char *name, bool *out)
+static fallible process_stream_read_flag(struct http *x, const char *name, bool *out)
 {
 	struct str text = http_query(x, name);
 
@@ -128,7 +129,7 @@ static fallible read_raw(struct http *x, const struct tape *tape, struct raw *ra
 	raw->stream = !raw->all && str_is(word, "stderr") ? TAPE_STDERR : TAPE_STDOUT;
 	if (offset.at && !str_to_u64(offset, 0, INT64_MAX, &bytes))
 		return err_new(INVALID, "bad_offset", "'offset' must be a number of bytes");
-	TRY(read_flag(x, "follow", &raw->live));
+	TRY(process_stream_read_flag(x, "follow", &raw->live));
 	raw->until = tape_kept(tape);
 	raw->offset = bytes;
 	if (!raw->all) {
@@ -195,7 +196,7 @@ fallible inbox_process_tape(struct http *x)
 	if (!err)
 		err = read_raw(x, process.tape, &raw);
 	if (err)
-		return fail(x, NULL, err);
+		return process_stream_fail(x, NULL, err);
 	auto_escort escort = escort_begin_reader(process.visit.entry, x);
 
 	http_be_patient(x);

@@ -156,7 +156,7 @@ static fallible search_in_turn(const struct hunt *hunt, struct search *search)
 	return OK;
 }
 
-static fallible look_at(struct hunt *hunt, enum tape_stream stream, bool all)
+static fallible process_wait_look_at(struct hunt *hunt, enum tape_stream stream, bool all)
 {
 	struct buf *lines = &hunt->lines[stream];
 	struct search search = {.hunt = hunt, .text = buf_view(lines), .all = all};
@@ -176,17 +176,17 @@ static fallible look_at(struct hunt *hunt, enum tape_stream stream, bool all)
 	return OK;
 }
 
-static fallible take_run(struct hunt *hunt, enum tape_stream stream, size_t len)
+static fallible process_wait_take_run(struct hunt *hunt, enum tape_stream stream, size_t len)
 {
 	struct buf *lines = &hunt->lines[stream];
 
 	if (!hunt->wanted[stream])
 		return OK;
 	buf_add(lines, hunt->room, len);
-	TRY(look_at(hunt, stream, false));
+	TRY(process_wait_look_at(hunt, stream, false));
 	if (hunt->found || lines->len <= LINE_MAX)
 		return OK;
-	TRY(look_at(hunt, stream, true));
+	TRY(process_wait_look_at(hunt, stream, true));
 	buf_drop_front(lines, lines->len - LINE_KEEP);
 	return OK;
 }
@@ -195,7 +195,7 @@ static fallible take_run(struct hunt *hunt, enum tape_stream stream, size_t len)
 static fallible see_prompt(struct hunt *hunt)
 {
 	for (int i = 0; i < TAPE_STREAMS; i++)
-		TRY(look_at(hunt, (enum tape_stream)i, true));
+		TRY(process_wait_look_at(hunt, (enum tape_stream)i, true));
 	return OK;
 }
 
@@ -231,7 +231,7 @@ static fallible seek_line(struct hunt *hunt)
 
 		TRY(next_run(hunt, &stream, &len));
 		if (len)
-			TRY(take_run(hunt, stream, len));
+			TRY(process_wait_take_run(hunt, stream, len));
 		// A process that always has more to say never lets us wait.
 		if (!hunt->found && len && loop_now(loop) >= hunt->deadline)
 			return err_new(TIMEOUT, "timeout", "no such line has come");

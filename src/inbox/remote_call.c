@@ -42,7 +42,7 @@ static struct call *call_of(struct remote_export *export)
 	return link_of(export, struct call, export);
 }
 
-static void let_go(struct call *call)
+static void remote_call_let_go(struct call *call)
 {
 	if (call->running || call->export.listed)
 		return;
@@ -89,7 +89,7 @@ static bool may_start(const struct call *call)
 	       (remote->at_work < REMOTE_CALLS_MAX && remote->started < REMOTE_STARTED_MAX);
 }
 
-static void start(struct call *call)
+static void inbox_remote_call_start(struct call *call)
 {
 	struct remote *remote = call->export.remote;
 
@@ -100,13 +100,13 @@ static void start(struct call *call)
 	inner_start(call->inner, "rpc");
 }
 
-static void start_waiting(struct remote *remote)
+static void remote_call_start_waiting(struct remote *remote)
 {
 	list_each (at, &remote->calls) {
 		struct call *call = link_of(at, struct call, link);
 
 		if (call->waits && may_start(call))
-			start(call);
+			inbox_remote_call_start(call);
 	}
 	bell_ring(&remote->ended);
 }
@@ -117,7 +117,7 @@ static fallible await_pull(struct call *call)
 
 	if (!call->pulled && is_wanted(call) && call->at_work) {
 		set_at_work(call, false);
-		start_waiting(call->export.remote);
+		remote_call_start_waiting(call->export.remote);
 		while (!err && !call->pulled && is_wanted(call))
 			err = bell_wait(&call->flow.moved, CLOCK_NEVER);
 		set_at_work(call, true);
@@ -189,7 +189,7 @@ static bool is_good(const struct call *call)
 	return call->status >= 200 && call->status < 300;
 }
 
-static fallible on_head(void *arg, const struct inner_head *head)
+static fallible remote_call_on_head(void *arg, const struct inner_head *head)
 {
 	struct call *call = arg;
 
@@ -234,7 +234,7 @@ static fallible pass_plain(struct call *call, struct str bytes)
 	return OK;
 }
 
-static fallible on_bytes(void *arg, struct str bytes)
+static fallible remote_call_on_bytes(void *arg, struct str bytes)
 {
 	struct call *call = arg;
 
@@ -248,7 +248,7 @@ static fallible on_bytes(void *arg, struct str bytes)
 	return OK;
 }
 
-static fallible on_read(void *arg, void *room, size_t size, size_t *out)
+static fallible remote_call_on_read(void *arg, void *room, size_t size, size_t *out)
 {
 	struct call *call = arg;
 
@@ -356,7 +356,7 @@ static fallible end_stream(struct call *call, bool is_whole)
 	return remote_flow_close(&call->flow, is_whole);
 }
 
-static fallible finish(struct call *call, bool is_whole)
+static fallible remote_call_finish(struct call *call, bool is_whole)
 {
 	struct wsock *ws = call->export.remote->ws;
 
@@ -380,7 +380,7 @@ static fallible finish(struct call *call, bool is_whole)
 }
 
 // Nothing runs for it any more.
-static void forget(struct call *call)
+static void remote_call_forget(struct call *call)
 {
 	struct remote *remote = call->export.remote;
 
@@ -393,7 +393,7 @@ static void forget(struct call *call)
 	link_drop(&call->link);
 	remote->call_count--;
 	bell_ring(&remote->ended);
-	let_go(call);
+	remote_call_let_go(call);
 }
 
 // Gives a call up: if it waits it does not begin.
@@ -402,10 +402,10 @@ static void discard(struct call *call)
 	call->waits = false;
 	call->export.remote->waiting_bytes -= call->bytes;
 	inner_discard(take_ptr(call->inner));
-	forget(call);
+	remote_call_forget(call);
 }
 
-static void on_end(void *arg, bool is_whole)
+static void remote_call_on_end(void *arg, bool is_whole)
 {
 	struct call *call = arg;
 	struct remote *remote = call->export.remote;
@@ -414,31 +414,31 @@ static void on_end(void *arg, bool is_whole)
 		remote->started--;
 	call->inner = NULL;
 	if (!remote->over)
-		err_free(finish(call, is_whole));
+		err_free(remote_call_finish(call, is_whole));
 	else if (call->begun)
 		wsock_abort(remote->ws);
 	set_at_work(call, false);
 	if (!remote->over)
-		start_waiting(remote);
-	forget(call);
+		remote_call_start_waiting(remote);
+	remote_call_forget(call);
 }
 
 static void refuse_task(void *arg)
 {
-	on_end(arg, false);
+	remote_call_on_end(arg, false);
 }
 
 // Its exchange, begun at once or when its turn comes.
-static void run(struct call *call)
+static void remote_call_run(struct call *call)
 {
 	struct remote *remote = call->export.remote;
 	struct http *x = remote->x;
 	auto_free char *target = mem_fmt("%s%s", remote->base, call->request.target.at);
 	struct inner_calls calls = {
-		.read = call->source ? on_read : NULL,
-		.head = on_head,
-		.bytes = on_bytes,
-		.end = on_end,
+		.read = call->source ? remote_call_on_read : NULL,
+		.head = remote_call_on_head,
+		.bytes = remote_call_on_bytes,
+		.end = remote_call_on_end,
 	};
 	struct inner_ask ask = door_ask(x, str_of(call->request.method), str_of(target));
 
@@ -451,11 +451,11 @@ static void run(struct call *call)
 	call->waits = true;
 	remote->waiting_bytes += call->bytes;
 	if (may_start(call))
-		start(call);
+		inbox_remote_call_start(call);
 }
 
 // Of those that wait for their turn the client has sent enough; this comes to an end without it.
-static fallible await_room(struct remote *remote, size_t bytes)
+static fallible remote_call_await_room(struct remote *remote, size_t bytes)
 {
 	int64_t deadline = loop_now(task_loop()) + ROOM_MS;
 
@@ -470,8 +470,8 @@ static fallible await_room(struct remote *remote, size_t bytes)
 	return OK;
 }
 
-static fallible prepare(struct call *call, struct str object, struct str name,
-			const struct json *args)
+static fallible remote_call_prepare(struct call *call, struct str object, struct str name,
+				    const struct json *args)
 {
 	struct remote *remote = call->export.remote;
 
@@ -482,7 +482,7 @@ static fallible prepare(struct call *call, struct str object, struct str name,
 		return err_new(EXHAUSTED, "RESOURCE_BUSY", "too many calls wait");
 	TRY(callee_write(call->callee, args, &call->request));
 	call->bytes = call->request.body.len;
-	TRY(await_room(remote, call->bytes));
+	TRY(remote_call_await_room(remote, call->bytes));
 	if (call->request.shape != CALLEE_UPLOAD)
 		return OK;
 	call->source = remote_pipe_of(remote, call->request.pipe);
@@ -519,13 +519,13 @@ fallible remote_call_start(struct remote *remote, struct str object, struct str 
 	call->running = true;
 	link_add(&remote->calls, &call->link);
 	remote->call_count++;
-	err = prepare(call, object, name, args);
+	err = remote_call_prepare(call, object, name, args);
 	if (err) {
 		note_fault(call, err);
 		err_free(err);
 		task_start(door_of(remote->x)->loop, "rpc", refuse_task, call);
 	} else {
-		run(call);
+		remote_call_run(call);
 	}
 	return OK;
 }
@@ -576,5 +576,5 @@ void remote_call_release(struct remote_export *export)
 	}
 	if (call->running && call->inner && !call->waits && is_stream(call) && !call->pulled)
 		inner_cancel(call->inner);
-	let_go(call);
+	remote_call_let_go(call);
 }

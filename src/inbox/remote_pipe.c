@@ -91,7 +91,7 @@ void remote_pipe_release(struct remote_export *export)
 	remote_pipe_drop(inner_of(export));
 }
 
-static fallible acknowledge(struct remote *remote, int64_t id)
+static fallible remote_pipe_acknowledge(struct remote *remote, int64_t id)
 {
 	auto_buf text = BUF_INIT(128);
 
@@ -99,7 +99,7 @@ static fallible acknowledge(struct remote *remote, int64_t id)
 	return remote_send(remote, &text);
 }
 
-static fallible settle(struct remote_pipe *pipe)
+static fallible remote_pipe_settle(struct remote_pipe *pipe)
 {
 	auto_free int64_t *owed = NULL;
 	size_t count;
@@ -110,11 +110,11 @@ static fallible settle(struct remote_pipe *pipe)
 	count = pipe->owed_count;
 	pipe->owed_count = 0;
 	for (size_t i = 0; i < count; i++)
-		TRY(acknowledge(pipe->export.remote, owed[i]));
+		TRY(remote_pipe_acknowledge(pipe->export.remote, owed[i]));
 	return OK;
 }
 
-static fallible add_piece(struct remote_pipe *pipe, const struct json *args)
+static fallible remote_pipe_add_piece(struct remote_pipe *pipe, const struct json *args)
 {
 	struct rpc_value value = {0};
 	struct str text = {0};
@@ -136,7 +136,7 @@ static fallible add_piece(struct remote_pipe *pipe, const struct json *args)
 
 // Nothing more is taken while it is full. The reader may be gone: then it is emptied by nobody, and
 // the connection ends.
-static fallible await_room(struct remote_pipe *pipe)
+static fallible remote_pipe_await_room(struct remote_pipe *pipe)
 {
 	int64_t deadline = loop_now(task_loop()) + FULL_MS;
 
@@ -147,7 +147,7 @@ static fallible await_room(struct remote_pipe *pipe)
 
 static fallible write_to(struct remote_pipe *pipe, int64_t id, const struct json *args)
 {
-	TRY(await_room(pipe));
+	TRY(remote_pipe_await_room(pipe));
 	if (pipe->aborted || pipe->closed)
 		return remote_reject(pipe->export.remote, id, "OPERATION_INTERRUPTED",
 				     "the stream is closed");
@@ -158,11 +158,11 @@ static fallible write_to(struct remote_pipe *pipe, int64_t id, const struct json
 		buf_drop_front(&pipe->bytes, pipe->at);
 		pipe->at = 0;
 	}
-	TRY(add_piece(pipe, args));
+	TRY(remote_pipe_add_piece(pipe, args));
 	TRY(hoard_hold(&pipe->hoard, pipe->bytes.room));
 	bell_ring(&pipe->moved);
 	if (filled(pipe) <= LOW)
-		return acknowledge(pipe->export.remote, id);
+		return remote_pipe_acknowledge(pipe->export.remote, id);
 	if (pipe->owed_count >= OWED_MAX)
 		return err_new(EXHAUSTED, "bad_rpc", "too many writes are not acknowledged");
 	pipe->owed = mem_grow(pipe->owed, pipe->owed_count + 1, sizeof(*pipe->owed));
@@ -191,7 +191,7 @@ fallible remote_pipe_take(struct remote_export *export, int64_t id, struct str v
 		return remote_reject(export->remote, id, "INTERNAL_ERROR",
 				     "a stream has write, close and abort");
 	bell_ring(&pipe->moved);
-	return acknowledge(export->remote, id);
+	return remote_pipe_acknowledge(export->remote, id);
 }
 
 fallible remote_pipe_read(struct remote_pipe *pipe, void *room, size_t size, size_t *out)
@@ -207,5 +207,5 @@ fallible remote_pipe_read(struct remote_pipe *pipe, void *room, size_t size, siz
 	pipe->at += size;
 	bell_ring(&pipe->moved);
 	*out = size;
-	return settle(pipe);
+	return remote_pipe_settle(pipe);
 }

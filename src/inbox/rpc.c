@@ -23,7 +23,7 @@ static fallible protocol(const char *words)
 	return err_new(INVALID, "bad_rpc", "%s", words);
 }
 
-static struct str part(const struct json *path, size_t index)
+static struct str inbox_rpc_part(const struct json *path, size_t index)
 {
 	struct str text = {0};
 	const struct json *json = json_at(path, index);
@@ -37,7 +37,7 @@ static fallible list_path(struct remote *remote, const struct json *parts)
 {
 	struct path *path = mem_new_of(struct path);
 	struct err *err = remote_list(remote, &path->export, REMOTE_PATH);
-	struct str word = part(parts, 0);
+	struct str word = inbox_rpc_part(parts, 0);
 
 	if (err) {
 		free(path);
@@ -48,7 +48,7 @@ static fallible list_path(struct remote *remote, const struct json *parts)
 	return OK;
 }
 
-static fallible push(struct remote *remote, const struct json *expression)
+static fallible inbox_rpc_push(struct remote *remote, const struct json *expression)
 {
 	struct remote_export *target;
 	struct rpc_value value;
@@ -64,16 +64,16 @@ static fallible push(struct remote *remote, const struct json *expression)
 	if (!value.args)
 		return list_path(remote, value.id ? NULL : value.path);
 	if (!value.id && count == 2)
-		return remote_call_start(remote, part(value.path, 0), part(value.path, 1),
-					 value.args);
+		return remote_call_start(remote, inbox_rpc_part(value.path, 0),
+					 inbox_rpc_part(value.path, 1), value.args);
 	if (target && target->kind == REMOTE_PATH && count == 1)
 		return remote_call_start(remote, str_of(link_of(target, struct path, export)->name),
-					 part(value.path, 0), value.args);
+					 inbox_rpc_part(value.path, 0), value.args);
 	return remote_call_start(remote, STR(""), STR(""), NULL);
 }
 
 // A stream message takes a number but nothing is entered under it: it is answered at once.
-static fallible stream(struct remote *remote, const struct json *expression)
+static fallible inbox_rpc_stream(struct remote *remote, const struct json *expression)
 {
 	int64_t id = ++remote->last_export;
 	struct remote_export *target;
@@ -83,10 +83,10 @@ static fallible stream(struct remote *remote, const struct json *expression)
 	target = value.type == RPC_PIPELINE ? remote_find(remote, value.id) : NULL;
 	if (!target || target->kind != REMOTE_PIPE || !value.path || json_count(value.path) != 1)
 		return remote_reject(remote, id, "INTERNAL_ERROR", "this is no stream");
-	return remote_pipe_take(target, id, part(value.path, 0), value.args);
+	return remote_pipe_take(target, id, inbox_rpc_part(value.path, 0), value.args);
 }
 
-static fallible pull(struct remote *remote, int64_t id)
+static fallible inbox_rpc_pull(struct remote *remote, int64_t id)
 {
 	struct remote_export *export = remote_find(remote, id);
 
@@ -99,7 +99,7 @@ static fallible pull(struct remote *remote, int64_t id)
 	return remote_reject(remote, id, "INTERNAL_ERROR", "this has no value of its own");
 }
 
-static fallible release(struct remote *remote, int64_t id)
+static fallible inbox_rpc_release(struct remote *remote, int64_t id)
 {
 	struct remote_export *export = remote_find(remote, id);
 
@@ -124,7 +124,7 @@ static void reading_run(void *arg)
 	reading->err = json_read(reading->text, &reading->json);
 }
 
-static fallible take(struct remote *remote, struct str text, bool *out_over)
+static fallible inbox_rpc_take(struct remote *remote, struct str text, bool *out_over)
 {
 	struct reading reading = {.text = text};
 	struct rpc_message message = {0};
@@ -140,15 +140,15 @@ static fallible take(struct remote *remote, struct str text, bool *out_over)
 	TRY(rpc_read(json, &message));
 	switch (message.kind) {
 	case RPC_PUSH:
-		return push(remote, message.value);
+		return inbox_rpc_push(remote, message.value);
 	case RPC_STREAM:
-		return stream(remote, message.value);
+		return inbox_rpc_stream(remote, message.value);
 	case RPC_PIPE:
 		return remote_pipe_open(remote);
 	case RPC_PULL:
-		return pull(remote, message.id);
+		return inbox_rpc_pull(remote, message.id);
 	case RPC_RELEASE:
-		return release(remote, message.id);
+		return inbox_rpc_release(remote, message.id);
 	case RPC_RESOLVE:
 	case RPC_REJECT:
 		remote_call_answered(remote, message.id, message.kind == RPC_RESOLVE);
@@ -159,7 +159,7 @@ static fallible take(struct remote *remote, struct str text, bool *out_over)
 	return OK;
 }
 
-static fallible listen_to(struct remote *remote)
+static fallible inbox_rpc_listen_to(struct remote *remote)
 {
 	bool over = false;
 
@@ -171,7 +171,7 @@ static fallible listen_to(struct remote *remote)
 			return OK;
 		if (message.kind != WSOCK_TEXT)
 			return protocol("messages are text");
-		TRY(take(remote, message.body, &over));
+		TRY(inbox_rpc_take(remote, message.body, &over));
 	}
 	return OK;
 }
@@ -198,7 +198,7 @@ static fallible say_farewell(struct remote *remote, struct err *err)
 	return OK;
 }
 
-static fallible talk(struct http *x, struct wsock *ws, void *arg)
+static fallible inbox_rpc_talk(struct http *x, struct wsock *ws, void *arg)
 {
 	auto_buf base = BUF_INIT(1024);
 	struct remote *remote;
@@ -208,7 +208,7 @@ static fallible talk(struct http *x, struct wsock *ws, void *arg)
 	buf_text(&base, "/v1/sandboxes/");
 	text_percent(&base, x->params[0]);
 	remote = remote_new(x, ws, base.at);
-	err = say_farewell(remote, listen_to(remote));
+	err = say_farewell(remote, inbox_rpc_listen_to(remote));
 	remote_end(remote);
 	return err;
 }
@@ -223,5 +223,5 @@ fallible inbox_rpc(struct http *x)
 
 		TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &visit));
 	}
-	return upgrade_run(x, &options, talk, NULL);
+	return upgrade_run(x, &options, inbox_rpc_talk, NULL);
 }

@@ -36,7 +36,7 @@ static fallible read_side(struct http *x, const char *key, uint64_t *out)
 	return OK;
 }
 
-static bool decode(struct http *x, struct str raw, struct str *out)
+static bool inbox_seat_decode(struct http *x, struct str raw, struct str *out)
 {
 	auto_buf plain = BUF_INIT(HTTP1_HEAD_MAX);
 	auto_buf spaced = BUF_INIT(HTTP1_HEAD_MAX);
@@ -49,7 +49,7 @@ static bool decode(struct http *x, struct str raw, struct str *out)
 	return true;
 }
 
-static bool is_env_name(struct str name)
+static bool inbox_seat_is_env_name(struct str name)
 {
 	for (size_t i = 0; i < name.len; i++) {
 		char c = name.at[i];
@@ -61,21 +61,21 @@ static bool is_env_name(struct str name)
 	return name.len > 0;
 }
 
-static fallible read_env(struct seat *seat, struct str pair)
+static fallible inbox_seat_read_env(struct seat *seat, struct str pair)
 {
 	struct str name;
 
 	if (!pair.len || !memchr(pair.at, '=', pair.len))
 		return bad("env", "must be NAME=value");
 	str_cut(&pair, '=', &name);
-	if (!is_env_name(name) || seat->env.count >= PAIRS_ENV_MAX)
+	if (!inbox_seat_is_env_name(name) || seat->env.count >= PAIRS_ENV_MAX)
 		return bad("env", "has a bad name, or there are too many");
 	pairs_set(&seat->env, name, pair);
 	return OK;
 }
 
 // `command` as often as there are words, `env` as often as there are variables.
-static fallible read_lists(struct http *x, struct seat *seat)
+static fallible inbox_seat_read_lists(struct http *x, struct seat *seat)
 {
 	struct str rest = x->url.query, key, value, text;
 	auto_buf shown = BUF_INIT(SHOWN_MAX);
@@ -87,10 +87,10 @@ static fallible read_lists(struct http *x, struct seat *seat)
 
 		if (!is_word && !str_is(key, "env"))
 			continue;
-		if (!decode(x, value, &text))
+		if (!inbox_seat_decode(x, value, &text))
 			return bad(is_word ? "command" : "env", "is malformed");
 		if (!is_word) {
-			TRY(read_env(seat, text));
+			TRY(inbox_seat_read_env(seat, text));
 			continue;
 		}
 		if (count == TALK_ARGS_MAX)
@@ -106,7 +106,7 @@ static fallible read_lists(struct http *x, struct seat *seat)
 	return OK;
 }
 
-static fallible read_place(struct http *x, struct seat *seat)
+static fallible inbox_seat_read_place(struct http *x, struct seat *seat)
 {
 	struct str cwd = http_query(x, "cwd"), user = http_query(x, "user");
 
@@ -129,8 +129,8 @@ fallible seat_read(struct http *x, struct seat *out)
 		out->session = (struct str){NULL, 0};
 	TRY(read_side(x, "cols", &out->cols));
 	TRY(read_side(x, "rows", &out->rows));
-	TRY(read_lists(x, out));
-	TRY(read_place(x, out));
+	TRY(inbox_seat_read_lists(x, out));
+	TRY(inbox_seat_read_place(x, out));
 	if (terminal.len > TERM_ID_MAX || out->session.len > TERM_ID_MAX)
 		return bad(terminal.len > TERM_ID_MAX ? "terminal" : "sessionId", "is too long");
 	if (terminal.len) {
@@ -204,7 +204,7 @@ static void ask_prelude(struct loop *loop, struct session *session, struct buf *
 		buf_str(out, buf_view(&prelude->text));
 }
 
-static void add_env(struct pairs *env, const char *const *from)
+static void inbox_seat_add_env(struct pairs *env, const char *const *from)
 {
 	for (; from && *from; from++) {
 		struct str value = str_of(*from), name;
@@ -216,7 +216,7 @@ static void add_env(struct pairs *env, const char *const *from)
 }
 
 // The bash that restores the state makes room for what was asked for.
-static void wrap(struct http *x, struct seat *seat, struct str prelude, const char *cwd)
+static void inbox_seat_wrap(struct http *x, struct seat *seat, struct str prelude, const char *cwd)
 {
 	auto_buf command = BUF_INIT(128 * 1024);
 	const char **argv = arena_take(x->arena, (6 + SCRIPT_MAX / PIECE_MAX) * sizeof(*argv));
@@ -261,10 +261,10 @@ static void stand_there(struct http *x, const struct visit *visit, struct seat *
 	if (session_is_alive(session) && !seat->user) {
 		auto_pairs rest = {0};
 
-		add_env(&rest, session_env(session));
+		inbox_seat_add_env(&rest, session_env(session));
 		ask_prelude(door_of(x)->loop, session, &prelude);
 		if (prelude.len)
-			wrap(x, seat, buf_view(&prelude), asked);
+			inbox_seat_wrap(x, seat, buf_view(&prelude), asked);
 		for (size_t i = 0; i < rest.count; i++)
 			if (!pairs_get(&seat->env, str_of(rest.at[i].name)))
 				pairs_set(&seat->env, str_of(rest.at[i].name),

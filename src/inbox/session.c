@@ -19,7 +19,7 @@ static fallible enter(struct http *x, struct visit *visit)
 }
 
 // {"sessionId": …} and for a session that exists the place of its box, of which there is one.
-static fallible refuse(struct http *x, struct str id, struct err *err)
+static fallible inbox_session_refuse(struct http *x, struct str id, struct err *err)
 {
 	auto_buf context = BUF_INIT(8 * SESSION_ID_MAX + 1024);
 	struct json_out out = json_to(&context);
@@ -56,7 +56,7 @@ static void wish_done(struct wish *wish)
 	pairs_done(&wish->env);
 }
 
-static fallible read_wish(struct http *x, const struct json *json, struct wish *wish)
+static fallible inbox_session_read_wish(struct http *x, const struct json *json, struct wish *wish)
 {
 	struct str cwd = {0}, id = {0};
 
@@ -98,13 +98,14 @@ static struct str new_id(struct http *x)
 	return str_of(arena_fmt(x->arena, "session_%lld_%s", (long long)clock_wall_ms(), hex));
 }
 
-static fallible create(struct http *x, struct visit *visit, struct wish *wish, struct session **out)
+static fallible inbox_session_make(struct http *x, struct visit *visit, struct wish *wish,
+				   struct session **out)
 {
 	auto_json json = NULL;
 
 	TRY(read_lenient(x, &json));
 	if (json)
-		TRY(read_wish(x, json, wish));
+		TRY(inbox_session_read_wish(x, json, wish));
 	if (!wish->id.at)
 		wish->id = new_id(x);
 	TRY(enter(x, visit));
@@ -117,11 +118,11 @@ fallible inbox_session_create(struct http *x)
 	auto_session session = NULL;
 	on_exit_call(wish_done) struct wish wish = {0};
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct err *err = create(x, &visit, &wish, &session);
+	struct err *err = inbox_session_make(x, &visit, &wish, &session);
 	struct json_out out;
 
 	if (err)
-		return refuse(x, wish.id, err);
+		return inbox_session_refuse(x, wish.id, err);
 	out = door_success(&body);
 	json_put_text(&out, "id", session_id(session));
 	json_put_text(&out, "sessionId", session_id(session));
@@ -174,7 +175,7 @@ fallible inbox_session_get(struct http *x)
 	struct json_out out;
 
 	if (err)
-		return refuse(x, x->params[1], err);
+		return inbox_session_refuse(x, x->params[1], err);
 	out = door_success(&body);
 	json_put_text(&out, "id", session_id(session));
 	json_put_text(&out, "cwd", session_cwd(session));
@@ -215,7 +216,7 @@ static fallible end_session(struct http *x, struct session *session, bool now)
 }
 
 // Its terminal goes with it: the next session of that id begins with nothing of this one.
-static void end_terminal(struct box *box, struct str session)
+static void inbox_session_end_terminal(struct box *box, struct str session)
 {
 	auto_term term = term_find(box, session);
 
@@ -243,8 +244,8 @@ fallible inbox_session_delete(struct http *x)
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
 	if (err)
-		return refuse(x, id, err);
-	end_terminal(visit.box, id);
+		return inbox_session_refuse(x, id, err);
+	inbox_session_end_terminal(visit.box, id);
 	out = door_success(&body);
 	json_put_str(&out, "sessionId", id);
 	return door_answer(x, &out);
@@ -275,7 +276,8 @@ static fallible send_plain(struct http *x, struct tape *tape, struct follow_from
 	return http_end(x);
 }
 
-static fallible send_events(struct http *x, struct tape *tape, struct follow_from from)
+static fallible inbox_session_send_events(struct http *x, struct tape *tape,
+					  struct follow_from from)
 {
 	auto_follow follow = {.x = x, .tape = tape, .encoding = JOB_UTF8, .from = from};
 
@@ -298,7 +300,7 @@ fallible inbox_session_output(struct http *x)
 	struct err *err = find(x, x->params[1], &visit, &session);
 
 	if (err)
-		return refuse(x, x->params[1], err);
+		return inbox_session_refuse(x, x->params[1], err);
 	if (!place.at)
 		place = http_field(x, "Last-Event-ID");
 	if (place.len && !follow_from_read(place, &from))
@@ -310,11 +312,11 @@ fallible inbox_session_output(struct http *x)
 	session_drop(take_ptr(session)); // its end is the end of the stream
 	if (str_is(http_query(x, "follow"), "true") ||
 	    (accept.at && str_starts(accept, "text/event-stream")))
-		return send_events(x, tape, from);
+		return inbox_session_send_events(x, tape, from);
 	return send_plain(x, tape, from);
 }
 
-static fallible change_env(struct http *x)
+static fallible inbox_session_change_env(struct http *x)
 {
 	auto_visit visit = {0};
 	auto_json json = NULL;
@@ -332,10 +334,10 @@ fallible inbox_session_env(struct http *x)
 {
 	auto_buf body = BUF_INIT(1024);
 	struct json_out out;
-	struct err *err = change_env(x);
+	struct err *err = inbox_session_change_env(x);
 
 	if (err)
-		return refuse(x, (struct str){0}, err);
+		return inbox_session_refuse(x, (struct str){0}, err);
 	out = door_success(&body);
 	json_put_text(&out, "message", "Environment changed");
 	return door_answer(x, &out);

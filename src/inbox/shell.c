@@ -38,8 +38,8 @@ static fallible pour_sifted(struct pour *pour, const struct job *job, const char
 	return OK;
 }
 
-static fallible pour_answer(struct pour *pour, const struct job *job, struct tape *tape,
-			    const struct session_result *result)
+static fallible inbox_shell_pour_answer(struct pour *pour, const struct job *job, struct tape *tape,
+					const struct session_result *result)
 {
 	struct json_out out = json_to(pour->out);
 
@@ -64,8 +64,8 @@ static fallible pour_answer(struct pour *pour, const struct job *job, struct tap
 	return OK;
 }
 
-static fallible answer(struct http *x, const struct job *job, struct tape *tape,
-		       const struct session_result *result)
+static fallible inbox_shell_answer(struct http *x, const struct job *job, struct tape *tape,
+				   const struct session_result *result)
 {
 	uint64_t bytes = tape_bytes(tape, TAPE_STDOUT) + tape_bytes(tape, TAPE_STDERR);
 	auto_buf out = BUF_INIT(POUR_OUT_MAX + 8 * job->shown.len);
@@ -76,12 +76,12 @@ static fallible answer(struct http *x, const struct job *job, struct tape *tape,
 	};
 
 	TRY(pour_begin(&pour, x, bytes, job->shown.len));
-	TRY(pour_answer(&pour, job, tape, result));
+	TRY(inbox_shell_pour_answer(&pour, job, tape, result));
 	return pour_end(&pour, x);
 }
 
 // The last bytes of a stream.
-static void keep_last(void *arg, const char *bytes, size_t len)
+static void inbox_shell_keep_last(void *arg, const char *bytes, size_t len)
 {
 	struct buf *last = arg;
 
@@ -102,7 +102,7 @@ static fallible put_last(struct http *x, struct json_out *out, const struct job 
 	uint64_t offset = 0;
 	size_t got;
 
-	sieve.give = keep_last;
+	sieve.give = inbox_shell_keep_last;
 	sieve.arg = &last;
 	do {
 		enum tape_stream from = stream;
@@ -116,8 +116,8 @@ static fallible put_last(struct http *x, struct json_out *out, const struct job 
 	return OK;
 }
 
-static fallible write_context(struct http *x, const struct job *job, struct tape *tape,
-			      const struct session_result *result, struct buf *context)
+static fallible inbox_shell_write_context(struct http *x, const struct job *job, struct tape *tape,
+					  const struct session_result *result, struct buf *context)
 {
 	struct json_out out = json_to(context);
 	struct str shown = job->shown;
@@ -140,7 +140,7 @@ static fallible write_context(struct http *x, const struct job *job, struct tape
 	return OK;
 }
 
-static fallible explain(const struct job *job, const struct session_result *result)
+static fallible inbox_shell_explain(const struct job *job, const struct session_result *result)
 {
 	int shown = (int)(job->shown.len < LAST ? job->shown.len : LAST);
 
@@ -166,21 +166,21 @@ static fallible explain(const struct job *job, const struct session_result *resu
 	}
 }
 
-static fallible refuse(struct http *x, const struct job *job, struct tape *tape,
-		       const struct session_result *result)
+static fallible inbox_shell_refuse(struct http *x, const struct job *job, struct tape *tape,
+				   const struct session_result *result)
 {
 	auto_buf context = BUF_INIT(CONTEXT_MAX);
 	struct fail_detail detail = {.operation = "command.execute"};
 
-	TRY(write_context(x, job, tape, result, &context));
+	TRY(inbox_shell_write_context(x, job, tape, result, &context));
 	if (buf_ok(&context))
 		detail.context = buf_view(&context);
-	fail_answer(x, explain(job, result), &detail);
+	fail_answer(x, inbox_shell_explain(job, result), &detail);
 	return OK;
 }
 
-static fallible run(struct http *x, struct visit *visit, struct job *job, struct session_run **out,
-		    struct session_result *result)
+static fallible inbox_shell_run_job(struct http *x, struct visit *visit, struct job *job,
+				    struct session_run **out, struct session_result *result)
 {
 	auto_session session = NULL;
 	struct session_job order;
@@ -201,7 +201,7 @@ fallible inbox_shell_run(struct http *x, struct job *job)
 	auto_visit visit = {0};
 	auto_session_run at = NULL;
 	struct session_result result;
-	struct err *err = run(x, &visit, job, &at, &result);
+	struct err *err = inbox_shell_run_job(x, &visit, job, &at, &result);
 
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
@@ -213,6 +213,6 @@ fallible inbox_shell_run(struct http *x, struct job *job)
 
 	shells_report(&visit, &result);
 	if (result.end == SESSION_DONE)
-		return answer(x, job, session_run_tape(at), &result);
-	return refuse(x, job, session_run_tape(at), &result);
+		return inbox_shell_answer(x, job, session_run_tape(at), &result);
+	return inbox_shell_refuse(x, job, session_run_tape(at), &result);
 }

@@ -1,6 +1,6 @@
 #include "inbox/sieve.h"
 
-static struct str type_of(struct str line)
+static struct str sieve_type_of(struct str line)
 {
 	static const char mark[] = "data: {\"type\":\"";
 	struct str type = {0};
@@ -15,7 +15,7 @@ static struct str type_of(struct str line)
 // What the line that begins so is, and what becomes of it.
 static void decide(struct sieve *sieve, struct buf *out)
 {
-	struct str start = {sieve->start, sieve->len}, type = type_of(start);
+	struct str start = {sieve->start, sieve->len}, type = sieve_type_of(start);
 
 	sieve->decided = true;
 	if (str_starts(start, "id: ") && str_ends(start, "\n")) {

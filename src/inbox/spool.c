@@ -27,7 +27,7 @@ struct birth {
 	int dir, file, errnum;
 };
 
-static void make_file(void *arg)
+static void spool_make_file(void *arg)
 {
 	struct birth *birth = arg;
 
@@ -43,7 +43,7 @@ static fallible spill(struct spool *spool)
 {
 	struct birth birth = {.dir = spool->dir, .file = spool->file};
 
-	offload_run(make_file, &birth);
+	offload_run(spool_make_file, &birth);
 	spool->file = birth.file;
 	if (birth.errnum)
 		return pump_explain(birth.errnum, "make");

@@ -37,7 +37,7 @@ static void add_end(struct follow *follow, const struct proc_view *view)
 	follow_event_end(follow, &out);
 }
 
-static fallible run(struct follow *follow, const struct job *job, struct proc *proc)
+static fallible inbox_stream_run(struct follow *follow, const struct job *job, struct proc *proc)
 {
 	struct proc_view view = proc_look(proc);
 
@@ -53,7 +53,8 @@ static fallible run(struct follow *follow, const struct job *job, struct proc *p
 	return follow_end(follow);
 }
 
-static fallible start(struct http *x, struct json **json, struct job *job, struct process *out)
+static fallible inbox_stream_start(struct http *x, struct json **json, struct job *job,
+				   struct process *out)
 {
 	struct spawn spec = {0};
 
@@ -78,7 +79,7 @@ fallible inbox_exec_stream(struct http *x)
 	auto_job job = {0};
 	auto_process process = {0};
 	auto_follow follow = {.x = x};
-	struct err *err = start(x, &json, &job, &process);
+	struct err *err = inbox_stream_start(x, &json, &job, &process);
 
 	if (err) {
 		job_fail(x, &job, "command.stream", err);
@@ -89,5 +90,5 @@ fallible inbox_exec_stream(struct http *x)
 	follow.tape = process.tape;
 	follow.encoding = job.encoding;
 	follow.out = BUF_INIT(FOLLOW_OUT_MAX + 8 * job.shown.len);
-	return run(&follow, &job, process.proc);
+	return inbox_stream_run(&follow, &job, process.proc);
 }

@@ -89,7 +89,7 @@ static fallible tell_skipped(struct wsock *ws, uint64_t bytes)
 }
 
 // All that is kept, in one frame that begins with a whole character.
-static fallible replay(struct watcher *watcher)
+static fallible inbox_term_replay(struct watcher *watcher)
 {
 	struct term_view view = term_view(watcher->term);
 	uint64_t skipped;
@@ -109,7 +109,7 @@ static fallible replay(struct watcher *watcher)
 	return send_word(watcher->ws, "ready", view.is_command ? "terminal" : NULL, view.id);
 }
 
-static fallible follow(struct watcher *watcher)
+static fallible inbox_term_follow(struct watcher *watcher)
 {
 	struct exec_result result;
 	bool box_gone = false;
@@ -143,15 +143,15 @@ static fallible follow(struct watcher *watcher)
 static void sender_task(void *arg)
 {
 	struct watcher *watcher = arg;
-	struct err *err = replay(watcher);
+	struct err *err = inbox_term_replay(watcher);
 
-	err_free(err ? err : follow(watcher));
+	err_free(err ? err : inbox_term_follow(watcher));
 	watcher->sender = NULL;
 	watcher_drop(watcher);
 }
 
 // A text is a command to the terminal.
-static fallible take_text(struct watcher *watcher, struct str text)
+static fallible inbox_term_take_text(struct watcher *watcher, struct str text)
 {
 	uint64_t cols = 0, rows = 0;
 	struct str type = {NULL, 0};
@@ -173,7 +173,7 @@ static fallible take_text(struct watcher *watcher, struct str text)
 	return err;
 }
 
-static fallible receive(struct watcher *watcher)
+static fallible inbox_term_receive(struct watcher *watcher)
 {
 	struct loop *loop = task_loop();
 
@@ -185,7 +185,7 @@ static fallible receive(struct watcher *watcher)
 		if (message.kind == WSOCK_CLOSED)
 			return OK;
 		if (message.kind == WSOCK_TEXT)
-			err = take_text(watcher, message.body);
+			err = inbox_term_take_text(watcher, message.body);
 		else
 			err = term_type(watcher->term, message.body.at, message.body.len,
 					loop_now(loop) + TYPE_MS);
@@ -199,7 +199,7 @@ static fallible receive(struct watcher *watcher)
 	}
 }
 
-static fallible watch(struct wsock *ws, struct term *term)
+static fallible inbox_term_watch(struct wsock *ws, struct term *term)
 {
 	struct watcher *watcher = mem_new_of(struct watcher);
 	struct err *err;
@@ -211,7 +211,7 @@ static fallible watch(struct wsock *ws, struct term *term)
 	watcher->room = mem_grow(NULL, PIECE, 1);
 	term_attach(term, 1);
 	watcher->sender = task_start(task_loop(), "term.send", sender_task, watcher);
-	err = receive(watcher);
+	err = inbox_term_receive(watcher);
 	term_attach(term, -1);
 	if (watcher->sender)
 		task_cancel(watcher->sender);
@@ -224,14 +224,14 @@ struct opening {
 	struct seat seat;
 };
 
-static fallible talk(struct http *x, struct wsock *ws, void *arg)
+static fallible inbox_term_talk(struct http *x, struct wsock *ws, void *arg)
 {
 	struct opening *opening = arg;
 	struct term *term = NULL;
 	auto_err err = seat_take(x, &opening->visit, &opening->seat, &term);
 
 	if (!err)
-		return watch(ws, term);
+		return inbox_term_watch(ws, term);
 	if (err_kind(err) == ERR_CANCELLED)
 		return take_ptr(err);
 	TRY(send_word(ws, "error", "message", err_message(err)));
@@ -266,7 +266,7 @@ fallible inbox_term_pty(struct http *x)
 	}
 	auto_escort escort = escort_begin_reader(opening.visit.entry, x);
 
-	return upgrade_run(x, &options, talk, &opening);
+	return upgrade_run(x, &options, inbox_term_talk, &opening);
 }
 
 static void put_term(struct term *term, void *arg)

@@ -9,7 +9,7 @@
 
 #define EVENT_MAX (64 * 1024)
 
-static struct json_out begin_event(struct buf *event, const char *type)
+static struct json_out inbox_watch_begin_event(struct buf *event, const char *type)
 {
 	struct json_out out;
 
@@ -21,7 +21,7 @@ static struct json_out begin_event(struct buf *event, const char *type)
 	return out;
 }
 
-static fallible send_event(struct http *x, struct json_out *out)
+static fallible inbox_watch_send_event(struct http *x, struct json_out *out)
 {
 	json_end(out, '}');
 	buf_text(out->buf, "\n\n");
@@ -42,11 +42,11 @@ static void put_path(struct json_out *out, const char *root, struct str path)
 }
 
 // An overflow is told as a change of everything: whoever reads it looks again.
-static fallible tell(struct http *x, const struct watch_ask *ask, const struct reach_event *event,
-		     struct buf *room)
+static fallible inbox_watch_tell(struct http *x, const struct watch_ask *ask,
+				 const struct reach_event *event, struct buf *room)
 {
 	bool lost = event->type == REACH_OVERFLOW;
-	struct json_out out = begin_event(room, "event");
+	struct json_out out = inbox_watch_begin_event(room, "event");
 
 	json_put_text(&out, "eventType", watch_event_word(event->type));
 	put_path(&out, ask->root, lost ? STR("") : event->path);
@@ -54,7 +54,7 @@ static fallible tell(struct http *x, const struct watch_ask *ask, const struct r
 	if (lost)
 		json_put_bool(&out, "overflow", true);
 	door_put_now(&out);
-	return send_event(x, &out);
+	return inbox_watch_send_event(x, &out);
 }
 
 static fallible next_event(struct http *x, struct files_walk *walk, struct reach_event *out)
@@ -69,28 +69,28 @@ static fallible next_event(struct http *x, struct files_walk *walk, struct reach
 
 static fallible send_start(struct http *x, const struct place *place, struct buf *room)
 {
-	struct json_out out = begin_event(room, "watching");
+	struct json_out out = inbox_watch_begin_event(room, "watching");
 	char id[32];
 
 	memory_name(memory_of(x), id);
 	place_put_name(&out, "path", place->shown);
 	json_put_text(&out, "watchId", id);
-	return send_event(x, &out);
+	return inbox_watch_send_event(x, &out);
 }
 
 static fallible send_end(struct http *x, const struct err *err, struct buf *room)
 {
-	struct json_out out = begin_event(room, err ? "error" : "stopped");
+	struct json_out out = inbox_watch_begin_event(room, err ? "error" : "stopped");
 
 	if (err)
 		json_put_text(&out, "error", err_message(err));
 	else
 		json_put_text(&out, "reason", "what was watched is gone");
-	return send_event(x, &out);
+	return inbox_watch_send_event(x, &out);
 }
 
-static fallible follow(struct http *x, const struct watch_ask *ask, struct files_walk *walk,
-		       struct buf *room)
+static fallible inbox_watch_follow(struct http *x, const struct watch_ask *ask,
+				   struct files_walk *walk, struct buf *room)
 {
 	for (;;) {
 		struct reach_event event;
@@ -101,7 +101,7 @@ static fallible follow(struct http *x, const struct watch_ask *ask, struct files
 		if (err || event.type == REACH_STOPPED)
 			return send_end(x, err, room);
 		if (event.type != REACH_CAUGHT_UP && watch_ask_wants(ask, &event))
-			TRY(tell(x, ask, &event, room));
+			TRY(inbox_watch_tell(x, ask, &event, room));
 	}
 }
 
@@ -110,7 +110,7 @@ static void drop_walk(struct files_walk **walk)
 	files_drop(*walk);
 }
 
-static fallible watch(struct place *place)
+static fallible inbox_watch_watch(struct place *place)
 {
 	on_exit_call(drop_walk) struct files_walk *walk = NULL;
 	auto_buf room = BUF_INIT(EVENT_MAX);
@@ -127,11 +127,11 @@ static fallible watch(struct place *place)
 	http_be_patient(x);
 	TRY(http_begin(x, 200, "text/event-stream"));
 	TRY(send_start(x, place, &room));
-	TRY(follow(x, &ask, walk, &room));
+	TRY(inbox_watch_follow(x, &ask, walk, &room));
 	return http_end(x);
 }
 
 fallible inbox_watch(struct http *x)
 {
-	return place_serve(x, "file.watch", watch);
+	return place_serve(x, "file.watch", inbox_watch_watch);
 }

@@ -30,7 +30,7 @@ static fallible read_patterns(struct place *place, const struct json *json, cons
 	return OK;
 }
 
-static fallible read_events(struct place *place, const struct json *list, uint32_t *out)
+static fallible watch_ask_read_events(struct place *place, const struct json *list, uint32_t *out)
 {
 	uint32_t events = 0;
 
@@ -55,7 +55,7 @@ static fallible read_events(struct place *place, const struct json *list, uint32
 }
 
 // Dots are taken by their word. A link on the way leads elsewhere in the same sandbox at most.
-static const char *resolve(struct place *place)
+static const char *watch_ask_resolve(struct place *place)
 {
 	struct str rest = str_of(place_absolute(place, place->path)), part;
 	auto_buf out = BUF_INIT(4 * PLACE_PATH_MAX);
@@ -79,7 +79,7 @@ static fallible read_root(struct place *place, struct watch_ask *ask)
 	const char *workdir = record_workdir(&place->visit.entry->record);
 	struct str root;
 
-	ask->root = resolve(place);
+	ask->root = watch_ask_resolve(place);
 	root = str_of(ask->root);
 	if (str_is(root, PLACE_DEFAULT) || str_starts(root, PLACE_DEFAULT "/"))
 		return OK;
@@ -107,7 +107,7 @@ fallible watch_ask_read(struct place *place, const struct json *json, struct wat
 	if (ask.include && ask.include[0] && ask.exclude && ask.exclude[0])
 		return bad(place, "include", "INVALID_PATTERN", "and 'exclude' exclude each other");
 	if (json_get(json, "events"))
-		TRY(read_events(place, json_get(json, "events"), &ask.events));
+		TRY(watch_ask_read_events(place, json_get(json, "events"), &ask.events));
 	place->field = NULL;
 	if (ask.include && !ask.include[0])
 		ask.include = NULL;

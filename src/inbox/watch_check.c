@@ -43,7 +43,7 @@ static void drop_tree(struct tree **held)
 	free(tree);
 }
 
-static void unlist(struct tree *tree)
+static void watch_check_unlist(struct tree *tree)
 {
 	if (tree->listed) {
 		link_drop(&tree->link);
@@ -73,7 +73,7 @@ static void track(void *arg)
 		tree->caught_up++;
 		bell_ring(&tree->bell);
 	}
-	unlist(tree);
+	watch_check_unlist(tree);
 	files_drop(take_ptr(tree->walk));
 	entry_drop(tree->entry);
 	bell_ring(&tree->bell);
@@ -81,7 +81,7 @@ static void track(void *arg)
 }
 
 // False: it is not kept track of any more.
-static fallible catch_up(struct tree *found, bool *out)
+static fallible watch_check_catch_up(struct tree *found, bool *out)
 {
 	on_exit_call(drop_tree) struct tree *tree = found;
 	int64_t deadline = loop_now(tree->memory->loop) + CATCH_UP_MS;
@@ -98,11 +98,11 @@ static fallible catch_up(struct tree *found, bool *out)
 
 static void give_up(struct tree *tree)
 {
-	unlist(tree);
+	watch_check_unlist(tree);
 	task_cancel(tree->task);
 }
 
-static void make_room(struct memory *memory, const struct entry *entry)
+static void watch_check_make_room(struct memory *memory, const struct entry *entry)
 {
 	size_t of_box = 0;
 
@@ -160,7 +160,7 @@ static struct tree *plant(struct place *place, const struct watch_ask *ask, stru
 	struct memory *memory = memory_of(place->x);
 	struct tree *tree = mem_new_of(struct tree);
 
-	make_room(memory, place->visit.entry);
+	watch_check_make_room(memory, place->visit.entry);
 	entry_hold(place->visit.entry);
 	*tree = (struct tree){
 		.memory = memory,
@@ -180,7 +180,7 @@ static struct tree *plant(struct place *place, const struct watch_ask *ask, stru
 	return tree;
 }
 
-static bool is_name(struct str text)
+static bool watch_check_is_name(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++) {
 		char c = text.at[i];
@@ -197,7 +197,8 @@ struct version {
 	uint64_t count;
 };
 
-static fallible read_version(struct place *place, const struct json *json, struct version *out)
+static fallible watch_check_read_version(struct place *place, const struct json *json,
+					 struct version *out)
 {
 	struct str text = {0}, name = {0};
 
@@ -206,8 +207,8 @@ static fallible read_version(struct place *place, const struct json *json, struc
 	TRY(json_str(json_get(json, "since"), "since", &text));
 	if (!text.at)
 		return OK;
-	if (!memchr(text.at, ':', text.len) || !str_cut(&text, ':', &name) || !is_name(name) ||
-	    !str_to_u64(text, 0, UINT64_MAX / 2, &out->count))
+	if (!memchr(text.at, ':', text.len) || !str_cut(&text, ':', &name) ||
+	    !watch_check_is_name(name) || !str_to_u64(text, 0, UINT64_MAX / 2, &out->count))
 		return err_new(INVALID, "bad_field", "'since' is not a version");
 	out->name = name;
 	return OK;
@@ -221,7 +222,8 @@ static bool is_of_this_life(const struct memory *memory, struct str name)
 	return str_starts(name, prefix);
 }
 
-static fallible answer(struct place *place, const struct tree *tree, const struct version *since)
+static fallible watch_check_answer(struct place *place, const struct tree *tree,
+				   const struct version *since)
 {
 	auto_buf body = BUF_INIT(4096);
 	struct json_out out = door_success(&body);
@@ -260,7 +262,7 @@ static fallible answer_of(struct place *place, const struct watch_ask *ask,
 		return err_new(INVALID, "bad_field", "the patterns are too long together");
 	tree = find_tree(memory, place->visit.entry, buf_view(&key));
 	if (tree)
-		TRY(catch_up(tree, &kept));
+		TRY(watch_check_catch_up(tree, &kept));
 	if (!kept) {
 		TRY(watch_ask_begin(place, ask, &walk));
 		// Somebody else may have been faster meanwhile.
@@ -271,22 +273,22 @@ static fallible answer_of(struct place *place, const struct watch_ask *ask,
 			tree = plant(place, ask, buf_view(&key), walk);
 	}
 	refresh(tree);
-	return answer(place, tree, since);
+	return watch_check_answer(place, tree, since);
 }
 
-static fallible check(struct place *place)
+static fallible watch_check_check(struct place *place)
 {
 	struct version since = {0};
 	struct watch_ask ask;
 	auto_json json = NULL;
 
 	TRY(place_json(place, &json));
-	TRY(read_version(place, json, &since));
+	TRY(watch_check_read_version(place, json, &since));
 	TRY(watch_ask_read(place, json, &ask));
 	return answer_of(place, &ask, &since);
 }
 
 fallible inbox_watch_check(struct http *x)
 {
-	return place_serve(x, "file.watch", check);
+	return place_serve(x, "file.watch", watch_check_check);
 }

@@ -23,7 +23,7 @@ static fallible bad(struct line *line, struct str id, const char *why)
 	return line_error(line, id, "INVALID_REQUEST", why, 400);
 }
 
-static struct str word(const struct json *json, const char *key)
+static struct str inbox_ws_word(const struct json *json, const char *key)
 {
 	struct str text = {NULL, 0};
 	auto_err err = json_str(json_get(json, key), key, &text);
@@ -31,7 +31,7 @@ static struct str word(const struct json *json, const char *key)
 	return err ? (struct str){NULL, 0} : text;
 }
 
-static bool is_method(struct str text)
+static bool inbox_ws_is_method(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if (text.at[i] < 'A' || text.at[i] > 'Z')
@@ -42,9 +42,9 @@ static bool is_method(struct str text)
 static fallible take_request(struct line *line, const struct json *json, struct str body)
 {
 	struct line_request request = {
-		.id = word(json, "id"),
-		.method = word(json, "method"),
-		.path = word(json, "path"),
+		.id = inbox_ws_word(json, "id"),
+		.method = inbox_ws_word(json, "method"),
+		.path = inbox_ws_word(json, "path"),
 		.headers = json_get(json, "headers"),
 		.body = str_is(body, "null") ? (struct str){NULL, 0} : body,
 	};
@@ -52,7 +52,7 @@ static fallible take_request(struct line *line, const struct json *json, struct 
 
 	if (!request.id.at)
 		return bad(line, request.id, "a request needs an 'id'");
-	if (!is_method(request.method) || !request.path.len || request.path.at[0] != '/')
+	if (!inbox_ws_is_method(request.method) || !request.path.len || request.path.at[0] != '/')
 		return bad(line, request.id, "a request needs a 'method' and a 'path'");
 	if (request.headers && json_type(request.headers) != JSON_OBJECT)
 		return bad(line, request.id, "'headers' must be an object");
@@ -109,16 +109,16 @@ static fallible take_message(struct line *line, const struct wsock_message *mess
 	if (err)
 		return line_error(line, (struct str){NULL, 0}, "PARSE_ERROR", err_message(err),
 				  400);
-	type = word(json, "type");
+	type = inbox_ws_word(json, "type");
 	if (str_is(type, "request"))
 		return take_request(line, json, look.body);
 	if (!str_is(type, "cancel"))
-		return bad(line, word(json, "id"), "the message is no request");
-	line_cancel(line, word(json, "id"));
+		return bad(line, inbox_ws_word(json, "id"), "the message is no request");
+	line_cancel(line, inbox_ws_word(json, "id"));
 	return OK;
 }
 
-static fallible listen_to(struct line *line, struct wsock *ws)
+static fallible inbox_ws_listen_to(struct line *line, struct wsock *ws)
 {
 	for (;;) {
 		struct wsock_message message;
@@ -130,7 +130,7 @@ static fallible listen_to(struct line *line, struct wsock *ws)
 	}
 }
 
-static fallible talk(struct http *x, struct wsock *ws, void *arg)
+static fallible inbox_ws_talk(struct http *x, struct wsock *ws, void *arg)
 {
 	auto_buf prefix = BUF_INIT(1024);
 	struct line *line;
@@ -140,7 +140,7 @@ static fallible talk(struct http *x, struct wsock *ws, void *arg)
 	buf_text(&prefix, "/v1/sandboxes/");
 	text_percent(&prefix, x->params[0]);
 	line = line_new(x, ws, buf_view(&prefix));
-	err = listen_to(line, ws);
+	err = inbox_ws_listen_to(line, ws);
 	line_end(line);
 	return err;
 }
@@ -155,5 +155,5 @@ fallible inbox_ws(struct http *x)
 
 		TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &visit));
 	}
-	return upgrade_run(x, &options, talk, NULL);
+	return upgrade_run(x, &options, inbox_ws_talk, NULL);
 }

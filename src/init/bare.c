@@ -6,7 +6,7 @@
 #include <time.h>
 
 // The child has the caller's registers and another stack: it calls fn(arg) and ends.
-static long bear(long number, const long in[5], int (*fn)(void *), void *arg)
+static long bare_bear(long number, const long in[5], int (*fn)(void *), void *arg)
 {
 #if defined(__x86_64__)
 	long ret = number;
@@ -54,7 +54,7 @@ static long bear(long number, const long in[5], int (*fn)(void *), void *arg)
 
 long bare_clone3(struct clone_args *args, int (*fn)(void *), void *arg)
 {
-	return bear(SYS_clone3, (long[5]){(long)args, sizeof(*args)}, fn, arg);
+	return bare_bear(SYS_clone3, (long[5]){(long)args, sizeof(*args)}, fn, arg);
 }
 
 long bare_clone(unsigned long flags, void *stack_end, int *born, int *alive, int (*fn)(void *),
@@ -66,7 +66,7 @@ long bare_clone(unsigned long flags, void *stack_end, int *born, int *alive, int
 	long in[5] = {(long)flags, (long)stack_end, (long)born, 0, (long)alive};
 #endif
 
-	return bear(SYS_clone, in, fn, arg);
+	return bare_bear(SYS_clone, in, fn, arg);
 }
 
 void bare_wait(const int *word, int is, int ms)

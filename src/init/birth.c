@@ -82,7 +82,7 @@ static const char *read_kit(struct birth *out)
 }
 
 // Lowering must work; raising is the host's to grant, and less than asked is borne.
-static bool set_limit(int what, rlim_t soft, rlim_t hard)
+static bool birth_set_limit(int what, rlim_t soft, rlim_t hard)
 {
 	struct rlimit now, want = {soft, hard};
 
@@ -96,16 +96,17 @@ static bool set_limit(int what, rlim_t soft, rlim_t hard)
 	return setrlimit(what, &want) == 0;
 }
 
-static const char *limit(void)
+static const char *birth_limit(void)
 {
 	// Core 1, not 0: with 0 a core_pattern that is a pipe still starts its helper on the host.
-	if (!set_limit(RLIMIT_CORE, 1, 1))
+	if (!birth_set_limit(RLIMIT_CORE, 1, 1))
 		return "limit core dumps";
-	if (!weak(NOFILE) && !set_limit(RLIMIT_NOFILE, kit.head.nofile_soft, kit.head.nofile_hard))
+	if (!weak(NOFILE) &&
+	    !birth_set_limit(RLIMIT_NOFILE, kit.head.nofile_soft, kit.head.nofile_hard))
 		return "limit files";
-	if (!set_limit(RLIMIT_MSGQUEUE, 819200, 819200))
+	if (!birth_set_limit(RLIMIT_MSGQUEUE, 819200, 819200))
 		return "limit message queues";
-	if (!set_limit(RLIMIT_SIGPENDING, 4096, 4096))
+	if (!birth_set_limit(RLIMIT_SIGPENDING, 4096, 4096))
 		return "limit signals";
 	return NULL;
 }
@@ -220,7 +221,7 @@ static bool is_off(int filter)
 
 // The first one has a listener, which is told of sync and syncfs, so that they can be paced. In a
 // container that has one already there cannot be another (EBUSY): then the filter lets them pass.
-static bool load_filter(const struct sock_fprog *program, int *listener)
+static bool birth_load_filter(const struct sock_fprog *program, int *listener)
 {
 	int n = -1;
 
@@ -247,7 +248,7 @@ static const char *load_filters(struct birth *out)
 		};
 
 		if (program.len > 0 && !is_off(i) &&
-		    !load_filter(&program, i == 0 ? &out->syncs : NULL))
+		    !birth_load_filter(&program, i == 0 ? &out->syncs : NULL))
 			return i == 0 ? "load the first filter" : "load the second filter";
 	}
 	return NULL;
@@ -266,7 +267,7 @@ const char *birth_run(struct birth *out)
 
 	weak_open();
 	STEP(read_kit(out));
-	STEP(limit());
+	STEP(birth_limit());
 	STEP(settle_signals(&signals));
 	STEP(furnish_box());
 	STEP(settle_fds(out));

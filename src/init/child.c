@@ -32,7 +32,7 @@ static int fail(struct child *child, enum talk_step step, long error)
 }
 
 // `0` to `tasks`, never cgroup.procs, which waits for an RCU grace period of milliseconds.
-static long join(const struct leaf *leaf)
+static long init_child_join(const struct leaf *leaf)
 {
 	for (int i = 0; i < 2; i++) {
 		long n = BARE_3(SYS_write, leaf->join[i], "0", 1);
@@ -58,7 +58,7 @@ static long take_stdio(const struct child *child)
 	return n;
 }
 
-static long load_filter(const struct birth *birth)
+static long init_child_load_filter(const struct birth *birth)
 {
 	struct sock_fprog program = {
 		.len = birth->filter_len,
@@ -72,10 +72,10 @@ static long load_filter(const struct birth *birth)
 
 long child_enlist(const struct birth *birth, const struct leaf *leaf, enum talk_step *step)
 {
-	long n = birth->joins_by_clone ? 0 : join(leaf);
+	long n = birth->joins_by_clone ? 0 : init_child_join(leaf);
 
 	*step = n < 0 ? TALK_STEP_JOIN : TALK_STEP_SETUP;
-	return n < 0 ? n : load_filter(birth);
+	return n < 0 ? n : init_child_load_filter(birth);
 }
 
 int child_prepare(struct child *child)
@@ -95,7 +95,7 @@ int child_prepare(struct child *child)
 	return n < 0 ? fail(child, TALK_STEP_SETUP, n) : 0;
 }
 
-static long become(const struct user *user)
+static long init_child_become(const struct user *user)
 {
 	uint32_t group = user->gid;
 	long n = 0;
@@ -195,7 +195,7 @@ int child_execute(struct child *child)
 	if (exec.flags & TALK_EXEC_STDIN)
 		n = BARE_3(SYS_dup3, STDIN_KEPT, 0, 0);
 	if (n >= 0)
-		n = become(child->user);
+		n = init_child_become(child->user);
 	if (n < 0)
 		return fail(child, TALK_STEP_SETUP, n);
 	n = enter_cwd(child, exec.cwd.len > 0 ? exec.cwd.at : "/");

@@ -121,7 +121,7 @@ bool conv_is_over(const struct conv *conv)
 	return poll(ends, 2, 0) == 2 && ends[0].revents == POLLHUP && ends[1].revents == POLLHUP;
 }
 
-static bool say(const struct talk *talk)
+static bool init_conv_say(const struct talk *talk)
 {
 	char room[256];
 	size_t len = talk_encode(talk, room, sizeof(room));
@@ -136,7 +136,7 @@ bool conv_greet(bool returns)
 	ready.ready.version = TALK_VERSION;
 	ready.ready.features = TALK_CAN_NET | TALK_CAN_PROC | TALK_CAN_SYNC | TALK_CAN_IGNORE |
 			       (returns ? TALK_CAN_RETURN : 0);
-	return say(&ready);
+	return init_conv_say(&ready);
 }
 
 int conv_tell_broken(const char *step)
@@ -146,6 +146,6 @@ int conv_tell_broken(const char *step)
 	talk.failed.step = TALK_STEP_SETUP;
 	talk.failed.errnum = errno;
 	strncpy(talk.failed.note, step, sizeof(talk.failed.note) - 1);
-	say(&talk);
+	init_conv_say(&talk);
 	return 1;
 }

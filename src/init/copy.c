@@ -17,7 +17,7 @@ static char target[PATH_MAX];
 static int mirror[REACH_DEPTH_MAX + 2]; // directories of the copy, by depth
 static struct stat stats[REACH_DEPTH_MAX + 2];
 
-static void dress(int dir, const char *name, const struct stat *st)
+static void init_copy_dress(int dir, const char *name, const struct stat *st)
 {
 	struct timespec times[2] = {st->st_atim, st->st_mtim};
 
@@ -28,7 +28,7 @@ static void dress(int dir, const char *name, const struct stat *st)
 	(void)!utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW);
 }
 
-static bool move_bytes(int from, int to)
+static bool init_copy_move_bytes(int from, int to)
 {
 	ssize_t n;
 
@@ -45,13 +45,13 @@ static bool move_bytes(int from, int to)
 	return n == 0;
 }
 
-static bool copy_file(int dir, const char *name, int new_dir, const char *new_name)
+static bool init_copy_file(int dir, const char *name, int new_dir, const char *new_name)
 {
 	int from = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	int to = from < 0 ? -1
 			  : openat(new_dir, new_name,
 				   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	bool done = to >= 0 && move_bytes(from, to);
+	bool done = to >= 0 && init_copy_move_bytes(from, to);
 	int kept = errno;
 
 	if (to >= 0)
@@ -62,7 +62,7 @@ static bool copy_file(int dir, const char *name, int new_dir, const char *new_na
 	return done;
 }
 
-static bool copy_link(int dir, const char *name, int new_dir, const char *new_name)
+static bool init_copy_link(int dir, const char *name, int new_dir, const char *new_name)
 {
 	ssize_t n = readlinkat(dir, name, target, sizeof(target) - 1);
 
@@ -82,11 +82,11 @@ static bool copy_one(int dir, const char *name, int new_dir, const char *new_nam
 		return mkdirat(new_dir, new_name, 0700) == 0;
 	errno = EINVAL;
 	if (S_ISREG(st->st_mode))
-		done = copy_file(dir, name, new_dir, new_name);
+		done = init_copy_file(dir, name, new_dir, new_name);
 	else if (S_ISLNK(st->st_mode))
-		done = copy_link(dir, name, new_dir, new_name);
+		done = init_copy_link(dir, name, new_dir, new_name);
 	if (done)
-		dress(new_dir, new_name, st);
+		init_copy_dress(new_dir, new_name, st);
 	return done;
 }
 
@@ -123,7 +123,7 @@ static bool copy_beneath(void)
 		if (step == WALK_LEFT) {
 			close(mirror[at.depth]);
 			open = at.depth - 1;
-			dress(mirror[at.depth - 1], at.name, &stats[at.depth]);
+			init_copy_dress(mirror[at.depth - 1], at.name, &stats[at.depth]);
 			continue;
 		}
 		mirror[at.depth] = -1;
@@ -167,7 +167,7 @@ bool copy_tree(int dir, const char *name, int new_dir, const char *new_name)
 	kept = errno;
 	close(mirror[0]);
 	if (done)
-		dress(new_dir, new_name, &st);
+		init_copy_dress(new_dir, new_name, &st);
 	errno = kept;
 	return done;
 }

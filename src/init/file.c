@@ -17,7 +17,7 @@ static char bytes[REACH_SMALL + 1];
 static char link_text[PATH_MAX];
 
 // A close that keeps errno.
-static void let_go(int fd)
+static void init_file_let_go(int fd)
 {
 	int kept = errno;
 
@@ -40,7 +40,7 @@ bool file_stat(const struct reach_ask *ask, struct reach_say *say)
 
 		say->text = (struct str){link_text, n > 0 ? (size_t)n : 0};
 	}
-	let_go(fd);
+	init_file_let_go(fd);
 	if (done)
 		site_stat(&st, &say->stat);
 	return done;
@@ -80,13 +80,13 @@ bool file_read(const struct reach_ask *ask, struct reach_say *say)
 		return false;
 	}
 	if (fstat(fd, &st) < 0 || !file_must_be_regular(st.st_mode, say)) {
-		let_go(fd);
+		init_file_let_go(fd);
 		return false;
 	}
 	if (!(ask->flags & REACH_AS_FD) && st.st_size <= REACH_SMALL) {
 		n = read_small(fd, &st);
 		if (n < 0) {
-			let_go(fd);
+			init_file_let_go(fd);
 			return false;
 		}
 	}
@@ -114,7 +114,7 @@ bool file_readlink(const struct reach_ask *ask, struct reach_say *say)
 	if (fd < 0)
 		return false;
 	n = readlinkat(fd, "", link_text, sizeof(link_text));
-	let_go(fd);
+	init_file_let_go(fd);
 	if (n < 0) {
 		errno = EINVAL;
 		return false;
@@ -132,7 +132,7 @@ bool file_space(const struct reach_ask *ask, struct reach_say *say)
 	if (fd < 0)
 		return false;
 	done = fstatfs(fd, &fs) == 0;
-	let_go(fd);
+	init_file_let_go(fd);
 	if (!done)
 		return false;
 	say->space = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;

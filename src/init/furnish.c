@@ -266,7 +266,7 @@ static const struct {
 
 // Files are made as the box's root: overlay turns read-only, and mkdir fails with EOVERFLOW, when
 // the maker's id has no mapping.
-static const char *lay(struct furnish *f)
+static const char *furnish_lay(struct furnish *f)
 {
 	if (guise_files(f->ground.base) < 0)
 		return "take the box's ids";
@@ -299,7 +299,7 @@ const char *furnish_box(void)
 	if (f.ground.furnished)
 		return NULL;
 	prctl(PR_SET_NAME, "cove-berth", 0, 0, 0);
-	failed = lay(&f);
+	failed = furnish_lay(&f);
 	if (failed)
 		return failed;
 	await_goods(&f);

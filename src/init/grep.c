@@ -30,7 +30,7 @@ static struct {
 } job;
 
 // A fixed text that is to match in any case becomes an expression.
-static bool compile(const struct reach_ask *ask)
+static bool grep_compile(const struct reach_ask *ask)
 {
 	static char escaped[2 * 4096 + 1];
 	const char *text = ask->text.at;
@@ -53,7 +53,7 @@ static bool compile(const struct reach_ask *ask)
 }
 
 // Where in the line, or -1. The line ends with a NUL.
-static long find(const char *line, size_t len)
+static long grep_find(const char *line, size_t len)
 {
 	const char *at;
 	regmatch_t match;
@@ -64,7 +64,7 @@ static long find(const char *line, size_t len)
 	return at ? at - line : -1;
 }
 
-static void tell(const char *path, uint64_t number, const char *line, size_t len, long column)
+static void grep_tell(const char *path, uint64_t number, const char *line, size_t len, long column)
 {
 	struct reach_match match = {
 		.path = str_of(path),
@@ -98,9 +98,9 @@ static size_t search_lines(const char *path, size_t len, bool is_last, uint64_t 
 			stop = end;
 		*stop = 0;
 		++*number;
-		column = find(at, (size_t)(stop - at));
+		column = grep_find(at, (size_t)(stop - at));
 		if (column >= 0)
-			tell(path, *number, at, (size_t)(stop - at), column);
+			grep_tell(path, *number, at, (size_t)(stop - at), column);
 		at = stop + 1;
 	}
 	return at > end ? len : (size_t)(at - job.piece);
@@ -133,7 +133,7 @@ static void search_fd(int fd, const char *path)
 	}
 }
 
-static void search(int dir, const char *name, const char *path)
+static void grep_search(int dir, const char *name, const char *path)
 {
 	int fd = site_open_at(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
@@ -168,7 +168,7 @@ static void search_tree(int root)
 			job.say->skipped += !walk_enter();
 		} else if ((at.type == DT_REG || at.type == DT_UNKNOWN) &&
 			   tree_is_included(ask, at.path.at)) {
-			search(at.dir, at.name, at.path.at);
+			grep_search(at.dir, at.name, at.path.at);
 		}
 	}
 	job.say->skipped += walk_skipped();
@@ -193,7 +193,7 @@ bool grep_serve(const struct reach_ask *ask, struct reach_say *say)
 	job.say = say;
 	job.limit = ask->limit ? ask->limit : MATCHES_MAX;
 	job.file_max = ask->max ? ask->max : FILE_MAX;
-	if (!compile(ask)) {
+	if (!grep_compile(ask)) {
 		close(root);
 		say->why = REACH_BAD_PATTERN;
 		errno = EINVAL;

@@ -16,7 +16,7 @@
 
 #define HAND_FD 3
 
-static bool become(const struct birth *birth, const struct user *user)
+static bool init_hand_become(const struct birth *birth, const struct user *user)
 {
 	struct sock_fprog program = {
 		.len = birth->filter_len,
@@ -44,7 +44,7 @@ static void be_hand(const struct birth *birth, const struct user *user, int sock
 	if (sock != HAND_FD && dup2(sock, HAND_FD) < 0)
 		_exit(1);
 	if (syscall(SYS_close_range, HAND_FD + 1, ~0u, 0) < 0 ||
-	    fcntl(HAND_FD, F_SETFD, FD_CLOEXEC) < 0 || !become(birth, user))
+	    fcntl(HAND_FD, F_SETFD, FD_CLOEXEC) < 0 || !init_hand_become(birth, user))
 		_exit(1);
 	serve_run(HAND_FD);
 	_exit(0);

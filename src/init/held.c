@@ -86,7 +86,7 @@ static uint32_t flags_of(const struct conv *conv)
 	return flags;
 }
 
-static bool say(const struct talk *talk, const int *fds, int count)
+static bool init_held_say(const struct talk *talk, const int *fds, int count)
 {
 	static char room[TALK_HELD_MAX];
 	size_t len = talk_encode(talk, room, sizeof(room));
@@ -105,19 +105,19 @@ bool held_say(const struct conv *conv)
 	talk.held.pid = conv->run.pid;
 	talk.held.ended = conv->pid == 0;
 	talk.held.tag = (struct str){conv->tag, conv->tag_len};
-	return say(&talk, fds, talk_fds(&talk, 0));
+	return init_held_say(&talk, fds, talk_fds(&talk, 0));
 }
 
 bool held_say_sync(int listener)
 {
 	struct talk talk = {.kind = TALK_SYNC};
 
-	return say(&talk, &listener, 1);
+	return init_held_say(&talk, &listener, 1);
 }
 
 bool held_say_end(void)
 {
 	struct talk talk = {.kind = TALK_HELD_END};
 
-	return say(&talk, NULL, 0);
+	return init_held_say(&talk, NULL, 0);
 }

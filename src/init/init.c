@@ -80,7 +80,7 @@ static bool tell_held(void)
 	return held_say_end();
 }
 
-static void settle_all(void)
+static void init_settle_all(void)
 {
 	init.owing = false;
 	if (init.ear == EAR_TOLD) {
@@ -98,7 +98,7 @@ static void settle_all(void)
 }
 
 // The daemon has gone, or talks nonsense.
-static void lose_daemon(void)
+static void init_lose_daemon(void)
 {
 	if (!init.returns)
 		_exit(0);
@@ -124,7 +124,7 @@ static void tell_if_asked(void)
 		}
 	}
 	init.ear = EAR_TOLD;
-	settle_all();
+	init_settle_all();
 }
 
 static void obey_about(struct conv *conv, const struct talk *talk)
@@ -145,7 +145,7 @@ static void obey_about(struct conv *conv, const struct talk *talk)
 
 // A daemon that ends without having read all that pid 1 said resets the connection. The messages
 // that it had sent by then are still in the queue behind that error.
-static ssize_t receive(struct letter *letter, int fds[2], int *count)
+static ssize_t init_receive(struct letter *letter, int fds[2], int *count)
 {
 	ssize_t len;
 
@@ -159,18 +159,18 @@ static ssize_t receive(struct letter *letter, int fds[2], int *count)
 			   MSG_DONTWAIT);
 }
 
-static void obey(void)
+static void init_obey(void)
 {
 	struct letter *letter = init.letters[init.letter];
 	struct talk talk;
 	int fds[2], count;
-	ssize_t len = receive(letter, fds, &count);
+	ssize_t len = init_receive(letter, fds, &count);
 	struct conv *conv;
 
 	if (len < 0 && errno == EAGAIN)
 		return;
 	if (len <= 0) {
-		lose_daemon();
+		init_lose_daemon();
 		return;
 	}
 	talk.exec.argv = letter->argv + 2;
@@ -178,7 +178,7 @@ static void obey(void)
 	if (!talk_decode(letter->words, (size_t)len, &talk) ||
 	    (init.ear == EAR_STRANGER) != (talk.kind == TALK_ADOPT)) {
 		start_drop_fds(fds, count);
-		lose_daemon();
+		init_lose_daemon();
 		return;
 	}
 	if (talk.kind == TALK_EXEC) {
@@ -309,7 +309,7 @@ static void reap_all(void)
 		;
 }
 
-static void reap(void)
+static void init_reap(void)
 {
 	struct signalfd_siginfo info;
 
@@ -336,7 +336,7 @@ static bool have_letters(void)
 	return init.letters[1];
 }
 
-static bool is_busy(void)
+static bool init_is_busy(void)
 {
 	int64_t since = init_now_us() - BUSY_US;
 
@@ -353,7 +353,7 @@ static void provide(void)
 {
 	bool elsewhere = !spare_may_be_made(init.served);
 
-	if (spare_waits_in(init.served) || is_busy()) {
+	if (spare_waits_in(init.served) || init_is_busy()) {
 		init.wants = false;
 	} else if (elsewhere) {
 		spare_rest(); // and when they are gone, others
@@ -382,7 +382,7 @@ static int64_t patience(void)
 	return spare_may_rest() ? SPARE_KEEP_MS * 1000L : -1;
 }
 
-static int await(struct pollfd *ready)
+static int init_await(struct pollfd *ready)
 {
 	int64_t us = patience();
 	struct timespec time = {us / 1000000, us % 1000000 * 1000};
@@ -416,10 +416,10 @@ static void meet_daemon(void)
 {
 	if (!held_meet())
 		return;
-	lose_daemon();
+	init_lose_daemon();
 	init.ear = EAR_STRANGER;
 	if (!conv_greet(init.returns))
-		lose_daemon();
+		init_lose_daemon();
 }
 
 static int syncs_to_hear(void)
@@ -427,7 +427,7 @@ static int syncs_to_hear(void)
 	return init.sync == SYNC_MAY && !init.owing ? init.birth.syncs : -1;
 }
 
-static void live(void)
+static void init_live(void)
 {
 	for (;;) {
 		struct pollfd ready[4] = {
@@ -439,23 +439,24 @@ static void live(void)
 		};
 		bool fresh = init.fresh;
 
-		if (await(ready) < 0)
+		if (init_await(ready) < 0)
 			continue;
 		if (ready[1].revents)
-			reap();
+			init_reap();
 		if (spare_is_starting())
 			start_look(false);
 		if (fresh) {
 			init.fresh = false;
-			settle_all();
+			init_settle_all();
 		}
 		if (!ready[0].revents) {
 			if (ready[2].revents)
 				meet_daemon();
 		} else if (init.owing) {
-			settle_all(); // nothing is owed to one that has gone: it is read to its end
+			init_settle_all(); // nothing is owed to one that has gone: it is read to
+					   // its end
 		} else {
-			obey();
+			init_obey();
 		}
 		tell_sync(ready[3].revents);
 		tell_if_asked();
@@ -477,6 +478,6 @@ int init_main(void)
 	if (!conv_greet(init.returns))
 		return 1;
 	init.wants = true;
-	live();
+	init_live();
 	return 1;
 }

@@ -40,7 +40,7 @@ static bool has_no_events(int events)
 }
 
 // Writes `number` with what ends it. Returns the end.
-static char *put_number(char *at, int number, char end)
+static char *init_leaf_put_number(char *at, int number, char end)
 {
 	char digits[12];
 	int n = 0;
@@ -63,7 +63,7 @@ static ssize_t read_tasks(int tasks, char *room, size_t size)
 	ssize_t got;
 	int fd;
 
-	put_number(path + strlen(path), tasks, 0);
+	init_leaf_put_number(path + strlen(path), tasks, 0);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
@@ -84,7 +84,7 @@ int leaf_open_procs(const struct leaf *leaf, bool by_clone)
 	return by_clone ? openat(leaf->join[0], "cgroup.procs", O_RDONLY | O_CLOEXEC) : -1;
 }
 
-static bool is_among(uint64_t pid, const int *pids, int count)
+static bool init_leaf_is_among(uint64_t pid, const int *pids, int count)
 {
 	for (int i = 0; i < count; i++)
 		if ((int)pid == pids[i])
@@ -104,7 +104,7 @@ bool leaf_holds_only(const struct leaf *leaf, bool by_clone, int procs, const in
 	if (n < 0 || n == sizeof(text))
 		return false;
 	while (rest.len > 0 && str_cut(&rest, '\n', &line))
-		if (!str_to_u64(line, 1, INT32_MAX, &pid) || !is_among(pid, pids, count))
+		if (!str_to_u64(line, 1, INT32_MAX, &pid) || !init_leaf_is_among(pid, pids, count))
 			return false;
 	return true;
 }

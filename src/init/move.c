@@ -41,7 +41,7 @@ static bool may_replace(const struct site *from, const struct site *to, unsigned
 }
 
 // A directory must not be copied into itself.
-static bool is_beneath(const struct site *from, const struct site *to)
+static bool move_is_beneath(const struct site *from, const struct site *to)
 {
 	struct stat source, at;
 	int dir = openat(to->dir, ".", O_PATH | O_CLOEXEC);
@@ -79,7 +79,7 @@ static bool copy_over(const struct site *from, const struct site *to, unsigned f
 	if (!may_replace(from, to, flags))
 		return false;
 	errno = EINVAL;
-	if (is_beneath(from, to))
+	if (move_is_beneath(from, to))
 		return false;
 	site_temp_name(temp.name, false);
 	done = copy_tree(from->dir, from->name, temp.dir, temp.name) &&

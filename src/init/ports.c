@@ -16,7 +16,7 @@
 #define FILE_MAX (4u << 20)
 
 // A connected socket, or -1. Loopback answers at once unless the listener's queue is full.
-static int dial(const struct sockaddr *to, socklen_t len)
+static int init_ports_dial(const struct sockaddr *to, socklen_t len)
 {
 	int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	struct pollfd ready = {.fd = fd, .events = POLLOUT};
@@ -53,12 +53,12 @@ bool ports_dial(const struct reach_ask *ask, struct reach_say *say)
 		.sin6_addr = IN6ADDR_LOOPBACK_INIT,
 	};
 	struct reach_say opened = {.kind = REACH_OPENED};
-	int fd = dial((struct sockaddr *)&v4, sizeof(v4));
+	int fd = init_ports_dial((struct sockaddr *)&v4, sizeof(v4));
 	int kept = errno;
 
 	(void)say;
 	if (fd < 0)
-		fd = dial((struct sockaddr *)&v6, sizeof(v6));
+		fd = init_ports_dial((struct sockaddr *)&v6, sizeof(v6));
 	if (fd < 0) {
 		errno = kept; // of the first: the second may not even exist
 		return false;
@@ -113,7 +113,7 @@ static unsigned hex(struct str text)
 }
 
 // "  0: 0100007F:1F90 00000000:0000 0A …"
-static void read_line(struct str line)
+static void init_ports_read_line(struct str line)
 {
 	struct str word, local = {0}, address;
 	unsigned port;
@@ -145,7 +145,7 @@ static void read_table(const char *path)
 		while ((end = memchr(rest.at, '\n', rest.len))) {
 			size_t len = (size_t)(end - rest.at);
 
-			read_line((struct str){rest.at, len});
+			init_ports_read_line((struct str){rest.at, len});
 			rest = str_skip(rest, len + 1);
 		}
 		memmove(room, rest.at, rest.len);

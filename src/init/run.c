@@ -61,7 +61,7 @@ bool run_is_unexecuted(int pid, bool *out_stopped)
 	return look.unexecuted;
 }
 
-static bool spawn(struct child *child, int *out_pid)
+static bool init_run_spawn(struct child *child, int *out_pid)
 {
 	struct clone_args args = {
 		.flags = CLONE_VM | CLONE_VFORK,
@@ -185,7 +185,7 @@ bool run_start(const struct birth *birth, const struct leaf *leaf, const struct 
 	child.step = TALK_STEP_NONE;
 	child.errnum = 0;
 	if (run_make_ends(&order->exec, order->user.uid, &run, &child))
-		started = spawn(&child, &run.pid);
+		started = init_run_spawn(&child, &run.pid);
 	else
 		child.step = TALK_STEP_PIPE;
 	kept = errno;

@@ -39,7 +39,7 @@ void say_leave(void)
 	_exit(0);
 }
 
-static void send_parts(struct iovec *parts, int count, int fd)
+static void say_send_parts(struct iovec *parts, int count, int fd)
 {
 	union {
 		char room[CMSG_SPACE(sizeof(int))];
@@ -74,7 +74,7 @@ void say_answer(const struct reach_say *say, int fd)
 
 	if (len == 0)
 		say_leave();
-	send_parts(parts, say->rest.len > 0 ? 2 : 1, fd);
+	say_send_parts(parts, say->rest.len > 0 ? 2 : 1, fd);
 }
 
 void say_begin(struct say_batch *batch, enum reach_kind kind)

@@ -66,7 +66,7 @@ static void tick(bool on)
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-static void obey(void)
+static void init_serve_obey(void)
 {
 	struct reach_say say = {.kind = REACH_DONE};
 	bool is_long = verbs[hand.ask.verb].is_long;
@@ -101,6 +101,6 @@ void serve_run(int sock)
 		hand.ask.globs = hand.globs;
 		if (n <= 0 || !reach_decode_ask(hand.words, (size_t)n, &hand.ask))
 			say_leave();
-		obey();
+		init_serve_obey();
 	}
 }

@@ -62,7 +62,7 @@ int site_open_at(int dir, const char *path, int flags)
 }
 
 // An absolute path, in `room` of 2 * PATH_MAX.
-static bool join(struct str base, struct str path, char *room)
+static bool init_site_join(struct str base, struct str path, char *room)
 {
 	size_t len = 0;
 
@@ -86,7 +86,7 @@ int site_open(struct str base, struct str path, int flags)
 {
 	static char room[2 * PATH_MAX];
 
-	return join(base, path, room) ? site_open_at(AT_FDCWD, room, flags) : -1;
+	return init_site_join(base, path, room) ? site_open_at(AT_FDCWD, room, flags) : -1;
 }
 
 // Cuts the last name off. `path` is then the directory, "" for the one it began in.
@@ -104,7 +104,7 @@ static char *cut_name(char *path)
 }
 
 // Each directory on the way, made where there is none. The fd of the last, or -1.
-static int make_way(int at, const char *path, uint64_t resolve)
+static int init_site_make_way(int at, const char *path, uint64_t resolve)
 {
 	int dir = open_with(at, path[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY, 0);
 	struct str rest = str_of(path), part;
@@ -141,11 +141,11 @@ static int open_way(int at, const char *path, size_t len, bool parents, uint64_t
 	dir = open_with(at, len > 0 ? way : ".", O_PATH | O_DIRECTORY, resolve);
 	if (dir >= 0 || errno != ENOENT || !parents)
 		return dir;
-	return make_way(at, way, resolve);
+	return init_site_make_way(at, way, resolve);
 }
 
 // `path` is written to.
-static bool split(int at, char *path, bool parents, uint64_t resolve, struct site *out)
+static bool init_site_split(int at, char *path, bool parents, uint64_t resolve, struct site *out)
 {
 	char *name = cut_name(path);
 	size_t len = (size_t)(name - path);
@@ -173,7 +173,7 @@ static bool follow_links(struct site *site, bool parents)
 		if (n < 0)
 			return true; // no link, or nothing there: here it is
 		target[n] = 0;
-		if (!split(site->dir, target, parents, 0, &next)) {
+		if (!init_site_split(site->dir, target, parents, 0, &next)) {
 			kept = errno;
 			site_done(site);
 			errno = kept;
@@ -193,7 +193,7 @@ bool site_find(struct str base, struct str path, bool parents, bool follow, stru
 {
 	static char room[2 * PATH_MAX];
 
-	if (!join(base, path, room) || !split(AT_FDCWD, room, parents, 0, out))
+	if (!init_site_join(base, path, room) || !init_site_split(AT_FDCWD, room, parents, 0, out))
 		return false;
 	return !follow || follow_links(out, parents);
 }
@@ -207,8 +207,8 @@ bool site_beneath(int dir, const char *path, bool parents, struct site *out)
 		return false;
 	}
 	memcpy(room, path, strlen(path) + 1);
-	return split(dir, room, parents, weak(PATHS) ? 0 : RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
-		     out);
+	return init_site_split(dir, room, parents,
+			       weak(PATHS) ? 0 : RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, out);
 }
 
 void site_done(struct site *site)
@@ -218,7 +218,7 @@ void site_done(struct site *site)
 	site->dir = -1;
 }
 
-static enum reach_type type_of(mode_t mode)
+static enum reach_type init_site_type_of(mode_t mode)
 {
 	switch (mode & S_IFMT) {
 	case S_IFREG:
@@ -244,7 +244,7 @@ static int64_t in_us(const struct timespec *time)
 void site_stat(const struct stat *st, struct reach_stat *out)
 {
 	*out = (struct reach_stat){
-		.type = type_of(st->st_mode),
+		.type = init_site_type_of(st->st_mode),
 		.mode = st->st_mode & 07777,
 		.uid = st->st_uid,
 		.gid = st->st_gid,

@@ -131,7 +131,7 @@ static int be_spare(void *arg)
 	return child_execute(&cradle->child);
 }
 
-static void bear(struct cradle *cradle)
+static void spare_bear(struct cradle *cradle)
 {
 	char *stack_end = cradle->child.stack + sizeof(cradle->child.stack);
 
@@ -155,7 +155,7 @@ static int be_mother(void *arg)
 	for (;;) {
 		while (atomic_load(&shared->ordered) == seen)
 			bare_wait((const int *)&shared->ordered, seen, -1);
-		bear(&shared->cradles[++seen % CRADLES]);
+		spare_bear(&shared->cradles[++seen % CRADLES]);
 	}
 }
 
@@ -230,7 +230,7 @@ static void end_spare(int i)
 }
 
 // A mother that dies may bear one more before she does.
-static void bury(void)
+static void spare_bury(void)
 {
 	for (int i = 0; i < CRADLES && !us.mother.dying; i++) {
 		if (us.at[i].phase != DROPPED)
@@ -241,7 +241,7 @@ static void bury(void)
 	}
 }
 
-static bool await_ready(int i)
+static bool spare_await_ready(int i)
 {
 	struct cradle *cradle = &shared->cradles[i];
 	int told = atomic_load(&cradle->told);
@@ -324,7 +324,7 @@ void spare_make(const struct birth *birth, uint32_t number, const struct leaf *l
 	i = order(&any, 0, false);
 	if (i < 0)
 		return;
-	if (!await_ready(i))
+	if (!spare_await_ready(i))
 		spare_rest();
 	run_drop_ends(&shared->cradles[i].child);
 }
@@ -342,7 +342,7 @@ static void meet_next(void)
 {
 	int i = which(WAITS);
 
-	if (i >= 0 && atomic_load(&shared->cradles[i].told) != READY && !await_ready(i))
+	if (i >= 0 && atomic_load(&shared->cradles[i].told) != READY && !spare_await_ready(i))
 		spare_rest();
 }
 
@@ -534,7 +534,7 @@ bool spare_reaped(int pid)
 		return false;
 	if (!us.mother.pid)
 		spare_drop();
-	bury();
+	spare_bury();
 	return which(USED) >= 0;
 }
 
@@ -568,13 +568,13 @@ void spare_drop(void)
 	if (i < 0)
 		return;
 	// Ordered, and not born: none may be born into a cradle that is thought empty.
-	if (us.mother.pid && !number_of(i) && !us.at[i].reaped && !await_ready(i))
+	if (us.mother.pid && !number_of(i) && !us.at[i].reaped && !spare_await_ready(i))
 		end_mother();
 	run_drop(&us.at[i].run);
 	run_drop_ends(&shared->cradles[i].child);
 	end_spare(i);
 	us.at[i].phase = DROPPED;
-	bury();
+	spare_bury();
 }
 
 static void await_death(int pid)

@@ -20,7 +20,7 @@ struct conv *init_find(uint32_t id)
 	return NULL;
 }
 
-static struct conv *take_place(void)
+static struct conv *init_start_take_place(void)
 {
 	for (int i = 0; i < TALK_CONV_MAX; i++) {
 		if (init.convs[i].used)
@@ -47,7 +47,7 @@ void start_tidy(void)
 			run_drop(&init.convs[i].run);
 }
 
-static void refuse(struct conv *conv, uint32_t id, enum talk_step step, int errnum)
+static void init_start_refuse(struct conv *conv, uint32_t id, enum talk_step step, int errnum)
 {
 	*conv = (struct conv){
 		.used = true,
@@ -95,7 +95,7 @@ static int meet_leaf(const struct talk_exec *exec, const int *fds, int count)
 	return 0;
 }
 
-static void start(struct conv *conv, uint32_t id, const struct run_order *order)
+static void init_start_start(struct conv *conv, uint32_t id, const struct run_order *order)
 {
 	const struct leaf *leaf = &init.leaves[order->exec.leaf];
 	struct run run;
@@ -112,7 +112,7 @@ static void start(struct conv *conv, uint32_t id, const struct run_order *order)
 	if (!started && step == TALK_STEP_SETUP && errno == EINTR)
 		started = run_start(&init.birth, leaf, order, &run, &step);
 	if (!started) {
-		refuse(conv, id, step, errno);
+		init_start_refuse(conv, id, step, errno);
 		return;
 	}
 	*conv = (struct conv){
@@ -185,9 +185,9 @@ void start_conclude(struct conv *conv, bool executed)
 	}
 	run_drop(&conv->run);
 	if (end.moved && end.step != TALK_STEP_NONE)
-		refuse(conv, conv->id, end.step, end.errnum);
+		init_start_refuse(conv, conv->id, end.step, end.errnum);
 	else
-		start(conv, conv->id, &init.letters[init.letter ^ 1]->order);
+		init_start_start(conv, conv->id, &init.letters[init.letter ^ 1]->order);
 }
 
 // The command that a spare has in hand: most end soon, and their death tells that they began. One
@@ -227,17 +227,17 @@ static bool may_use_spare(const struct run_order *order)
 
 void start_exec(uint32_t id, struct run_order *order, const int *fds, int count)
 {
-	struct conv *conv = take_place();
+	struct conv *conv = init_start_take_place();
 	int errnum = meet_leaf(&order->exec, fds, count);
 
 	if (!conv || init_find(id))
-		refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
+		init_start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
 	else if (errnum)
-		refuse(conv, id, TALK_STEP_JOIN, errnum);
+		init_start_refuse(conv, id, TALK_STEP_JOIN, errnum);
 	else if (!run_find_user(order))
-		refuse(conv, id, TALK_STEP_USER, ENOENT);
+		init_start_refuse(conv, id, TALK_STEP_USER, ENOENT);
 	else if (!may_use_spare(order) || !start_by_spare(conv, id, order))
-		start(conv, id, order);
+		init_start_start(conv, id, order);
 	// It may wait for its input, so its start is told as soon as it is known.
 	else if (order->exec.flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE)) {
 		spare_await();
@@ -247,16 +247,16 @@ void start_exec(uint32_t id, struct run_order *order, const int *fds, int count)
 
 void start_hand(uint32_t id, struct str user)
 {
-	struct conv *conv = take_place();
+	struct conv *conv = init_start_take_place();
 	struct run run = RUN_NONE;
 	enum talk_step step;
 
 	if (!conv || init_find(id)) {
-		refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
+		init_start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
 		return;
 	}
 	if (!hand_start(&init.birth, user, &run.out, &step)) {
-		refuse(conv, id, step, errno);
+		init_start_refuse(conv, id, step, errno);
 		return;
 	}
 	*conv = (struct conv){

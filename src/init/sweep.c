@@ -47,7 +47,7 @@ static bool to_int(struct str text, int *out)
 }
 
 // Behind the name, which may hold anything, at the last bracket: the third field and on.
-static bool read_process(int pid, struct process *out)
+static bool init_sweep_read_process(int pid, struct process *out)
 {
 	struct str rest, field[FIELDS];
 	char path[32], text[1024];
@@ -79,7 +79,7 @@ static void read_group(int pid, char *room, size_t size)
 		room[0] = 0;
 }
 
-static void read_all(void)
+static void init_sweep_read_all(void)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *entry;
@@ -89,14 +89,14 @@ static void read_all(void)
 		uint64_t pid;
 
 		if (str_to_u64(str_of(entry->d_name), 2, INT32_MAX, &pid) &&
-		    read_process((int)pid, &seen.all[seen.count]))
+		    init_sweep_read_process((int)pid, &seen.all[seen.count]))
 			seen.count++;
 	}
 	if (dir)
 		closedir(dir);
 }
 
-static const struct process *find(int pid)
+static const struct process *init_sweep_find(int pid)
 {
 	for (int i = 0; i < seen.count; i++)
 		if (seen.all[i].pid == pid)
@@ -109,7 +109,7 @@ static bool descends(const struct process *process, int root)
 	for (int i = 0; i < LINE_MAX_DEPTH && process; i++) {
 		if (process->parent == root)
 			return true;
-		process = find(process->parent);
+		process = init_sweep_find(process->parent);
 	}
 	return false;
 }
@@ -136,7 +136,7 @@ static bool signal_one(const struct process *process, int number)
 
 	if (fd < 0)
 		return false;
-	done = read_process(process->pid, &again) && again.start == process->start &&
+	done = init_sweep_read_process(process->pid, &again) && again.start == process->start &&
 	       (number == 0 || syscall(SYS_pidfd_send_signal, fd, number, NULL, 0) == 0);
 	close(fd);
 	return done;
@@ -149,13 +149,13 @@ bool sweep_serve(const struct reach_ask *ask, struct reach_say *say)
 	const struct process *shell;
 	struct process init;
 
-	if (!read_process(1, &init))
+	if (!init_sweep_read_process(1, &init))
 		init.session = -1;
-	read_all();
+	init_sweep_read_all();
 	for (int i = 0; i < 2; i++)
 		snprintf(seen.leaf[i], sizeof(seen.leaf[i]), ":/x-%u%c",
 			 ask->depth ? ask->depth - 1 : 0, "\n."[i]);
-	shell = find(root);
+	shell = init_sweep_find(root);
 	read_group(root, seen.group, sizeof(seen.group));
 	read_group(self, seen.other, sizeof(seen.other));
 	if (strcmp(seen.group, seen.other) == 0)

@@ -43,7 +43,7 @@ static struct {
 } in;
 
 // Refused, not fatal. The first one is told.
-static void refuse(struct str path)
+static void tarin_refuse(struct str path)
 {
 	size_t len = path.len < sizeof(in.note) ? path.len : sizeof(in.note) - 1;
 
@@ -69,7 +69,7 @@ static bool is_decent(struct str path)
 }
 
 // Bytes of the pipe, to the file or nowhere (-1). False: errno, or 0 when the archive is cut.
-static bool move_bytes(int to, uint64_t len)
+static bool tarin_move_bytes(int to, uint64_t len)
 {
 	while (len > 0) {
 		size_t want = len < sizeof(in.scratch) ? (size_t)len : sizeof(in.scratch);
@@ -119,7 +119,7 @@ static bool clear(const struct site *site)
 }
 
 // *written: its bytes were taken from the pipe, all of them or until it failed.
-static bool make_file(const struct site *site, const struct tar_head *head, bool *written)
+static bool tarin_make_file(const struct site *site, const struct tar_head *head, bool *written)
 {
 	int fd = clear(site) ? openat(site->dir, site->name,
 				      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
@@ -130,7 +130,7 @@ static bool make_file(const struct site *site, const struct tar_head *head, bool
 	if (fd < 0)
 		return false;
 	*written = true;
-	done = move_bytes(fd, head->size);
+	done = tarin_move_bytes(fd, head->size);
 	kept = errno;
 	if (done) {
 		own(site->dir, site->name, head);
@@ -188,11 +188,11 @@ static bool make_hardlink(const struct site *site, const struct tar_head *head)
 	return done;
 }
 
-static bool make(const struct site *site, const struct tar_head *head, bool *written)
+static bool tarin_make(const struct site *site, const struct tar_head *head, bool *written)
 {
 	switch (head->type) {
 	case TAR_FILE:
-		return make_file(site, head, written);
+		return tarin_make_file(site, head, written);
 	case TAR_DIRECTORY:
 		return make_directory(site, head);
 	case TAR_SYMLINK:
@@ -231,7 +231,7 @@ static bool too_much(void)
 }
 
 // One member. False: the whole has failed.
-static bool take(const struct tar_head *head)
+static bool tarin_take(const struct tar_head *head)
 {
 	struct site site = {.dir = -1};
 	bool written = false, done = false;
@@ -242,7 +242,8 @@ static bool take(const struct tar_head *head)
 	errno = EPERM;
 	if (head->type != TAR_OTHER && is_decent(head->path) &&
 	    site_beneath(in.root, head->path.at, true, &site)) {
-		done = site.name[0] ? make(&site, head, &written) : head->type == TAR_DIRECTORY;
+		done = site.name[0] ? tarin_make(&site, head, &written)
+				    : head->type == TAR_DIRECTORY;
 		if (!done && written && errno == 0) {
 			site_done(&site);
 			return cut_short();
@@ -257,15 +258,15 @@ static bool take(const struct tar_head *head)
 	if (!done && (is_fatal(errno) || written))
 		return false;
 	if (!done)
-		refuse(head->path);
+		tarin_refuse(head->path);
 	in.say->count += done;
 	in.say->bytes += done && head->type == TAR_FILE ? head->size : 0;
-	if (!move_bytes(-1, written ? tar_padding(head->size) : left))
+	if (!tarin_move_bytes(-1, written ? tar_padding(head->size) : left))
 		return cut_short();
 	return true;
 }
 
-static bool take_all(void)
+static bool tarin_take_all(void)
 {
 	struct tar_head head;
 	char block[TAR_BLOCK];
@@ -283,7 +284,7 @@ static bool take_all(void)
 		case TAR_MORE:
 			break;
 		case TAR_ENTRY:
-			if (!take(&head))
+			if (!tarin_take(&head))
 				return false;
 			break;
 		case TAR_END:
@@ -355,11 +356,11 @@ bool tarin_serve(const struct reach_ask *ask, struct reach_say *say)
 	in.pipe = ends[0];
 	in.entries = 0;
 	in.bytes_max = ask->max ? ask->max : BYTES_MAX;
-	done = take_all();
+	done = tarin_take_all();
 	kept = errno;
 	finish_directories();
 	if (done)
-		move_bytes(-1, TAIL_MAX);
+		tarin_move_bytes(-1, TAIL_MAX);
 	close(in.pipe);
 	close(in.root);
 	errno = kept;

@@ -62,7 +62,7 @@ static bool put_zeroes(uint64_t len)
 	return true;
 }
 
-static bool put_head(const struct tar_head *head)
+static bool tarout_put_head(const struct tar_head *head)
 {
 	size_t len = tar_write(head, out.head, sizeof(out.head));
 
@@ -74,7 +74,7 @@ static bool put_head(const struct tar_head *head)
 }
 
 // Some bytes of the file: how many, 0 at its end or when it cannot be read, -1 when the pipe broke.
-static ssize_t move_some(int fd, size_t len)
+static ssize_t tarout_move_some(int fd, size_t len)
 {
 	ssize_t n;
 
@@ -94,7 +94,7 @@ static bool put_bytes(int fd, uint64_t size)
 	uint64_t left = size;
 
 	while (left > 0) {
-		ssize_t n = move_some(fd, left < CHUNK ? (size_t)left : CHUNK);
+		ssize_t n = tarout_move_some(fd, left < CHUNK ? (size_t)left : CHUNK);
 
 		if (n < 0)
 			return false;
@@ -107,7 +107,7 @@ static bool put_bytes(int fd, uint64_t size)
 	return put_zeroes(left + tar_padding(size));
 }
 
-static void fill(struct tar_head *head, enum tar_type type, const struct stat *st)
+static void tarout_fill(struct tar_head *head, enum tar_type type, const struct stat *st)
 {
 	*head = (struct tar_head){
 		.type = type,
@@ -168,10 +168,10 @@ static bool pack_hardlink(const struct stat *st, const char *first)
 {
 	struct tar_head head;
 
-	fill(&head, TAR_HARDLINK, st);
+	tarout_fill(&head, TAR_HARDLINK, st);
 	head.target = str_of(first);
 	out.say->count++;
-	return put_head(&head);
+	return tarout_put_head(&head);
 }
 
 static bool pack_file(int dir, const char *name)
@@ -188,10 +188,10 @@ static bool pack_file(int dir, const char *name)
 		sound = pack_hardlink(&st, first);
 	} else {
 		links_add(&st);
-		fill(&head, TAR_FILE, &st);
+		tarout_fill(&head, TAR_FILE, &st);
 		head.size = (uint64_t)st.st_size;
 		out.say->count++;
-		sound = put_head(&head) && put_bytes(fd, head.size);
+		sound = tarout_put_head(&head) && put_bytes(fd, head.size);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -208,10 +208,10 @@ static bool pack_link(int dir, const char *name, const struct stat *st)
 		return true;
 	}
 	out.target[n] = 0;
-	fill(&head, TAR_SYMLINK, st);
+	tarout_fill(&head, TAR_SYMLINK, st);
 	head.target = (struct str){out.target, (size_t)n};
 	out.say->count++;
-	return put_head(&head);
+	return tarout_put_head(&head);
 }
 
 // False: the pipe broke.
@@ -235,9 +235,9 @@ static bool pack_one(int dir, const char *name, struct str path, bool *is_dir)
 	}
 	*is_dir = true;
 	memcpy(out.name + path.len, "/", 2);
-	fill(&head, TAR_DIRECTORY, &st);
+	tarout_fill(&head, TAR_DIRECTORY, &st);
 	out.say->count++;
-	return put_head(&head);
+	return tarout_put_head(&head);
 }
 
 static bool pack_wants(const struct reach_ask *ask, const struct walk_at *at)
@@ -290,7 +290,7 @@ static bool pack_tree(const struct reach_ask *ask, int root)
 	return sound;
 }
 
-static bool pack(const struct reach_ask *ask, int root, const struct site *site)
+static bool tarout_pack(const struct reach_ask *ask, int root, const struct site *site)
 {
 	bool is_dir;
 
@@ -321,7 +321,7 @@ bool tarout_serve(const struct reach_ask *ask, struct reach_say *say)
 	out.pipe = ends[1];
 	out.say = say;
 	out.errnum = 0;
-	sound = pack(ask, root, &site) && put_zeroes(2 * TAR_BLOCK);
+	sound = tarout_pack(ask, root, &site) && put_zeroes(2 * TAR_BLOCK);
 	close(ends[1]);
 	site_done(&site);
 	links_drop();

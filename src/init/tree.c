@@ -44,7 +44,7 @@ static int open_root(const struct reach_ask *ask)
 }
 
 // An entry of the current directory. False: it is gone.
-static bool look(const struct walk_at *at, struct reach_entry *out)
+static bool init_tree_look(const struct walk_at *at, struct reach_entry *out)
 {
 	struct stat st;
 	ssize_t n = 0;
@@ -62,8 +62,8 @@ static bool look(const struct walk_at *at, struct reach_entry *out)
 }
 
 // True when it is told of; at the limit, `more`.
-static void tell(struct say_batch *batch, const struct reach_ask *ask,
-		 const struct reach_entry *entry, struct reach_say *say)
+static void init_tree_tell(struct say_batch *batch, const struct reach_ask *ask,
+			   const struct reach_entry *entry, struct reach_say *say)
 {
 	size_t before = batch->pack.len;
 
@@ -76,7 +76,7 @@ static void tell(struct say_batch *batch, const struct reach_ask *ask,
 		say->skipped++;
 }
 
-static bool finish(struct say_batch *batch, struct reach_say *say)
+static bool init_tree_finish(struct say_batch *batch, struct reach_say *say)
 {
 	say_flush(batch);
 	say->count = batch->count;
@@ -107,11 +107,11 @@ static bool tell_tree(const struct reach_ask *ask, judge_fn *judge, struct reach
 		unsigned verdict = step == WALK_LEFT ? 0 : judge(ask, &at, &entry);
 
 		if (verdict & TELL)
-			tell(&batch, ask, &entry, say);
+			init_tree_tell(&batch, ask, &entry, say);
 		if ((verdict & ENTER) && entry.stat.type == REACH_DIRECTORY && !walk_enter())
 			say->skipped++;
 	}
-	return finish(&batch, say);
+	return init_tree_finish(&batch, say);
 }
 
 static bool is_shown(const struct reach_ask *ask, const struct walk_at *at)
@@ -122,7 +122,7 @@ static bool is_shown(const struct reach_ask *ask, const struct walk_at *at)
 static unsigned judge_listed(const struct reach_ask *ask, const struct walk_at *at,
 			     struct reach_entry *out)
 {
-	if (!look(at, out))
+	if (!init_tree_look(at, out))
 		return 0;
 	return (is_shown(ask, at) ? TELL : 0) | (ask->flags & REACH_RECURSIVE ? ENTER : 0);
 }
@@ -132,7 +132,7 @@ bool tree_list(const struct reach_ask *ask, struct reach_say *say)
 	return tell_tree(ask, judge_listed, say);
 }
 
-static bool is_wanted(const struct reach_ask *ask, const struct reach_entry *entry)
+static bool init_tree_is_wanted(const struct reach_ask *ask, const struct reach_entry *entry)
 {
 	if (ask->types && !(ask->types & (1u << entry->stat.type)))
 		return false;
@@ -144,9 +144,9 @@ static bool is_wanted(const struct reach_ask *ask, const struct reach_entry *ent
 static unsigned judge_found(const struct reach_ask *ask, const struct walk_at *at,
 			    struct reach_entry *out)
 {
-	if (!is_shown(ask, at) || tree_is_excluded(ask, at->path.at) || !look(at, out))
+	if (!is_shown(ask, at) || tree_is_excluded(ask, at->path.at) || !init_tree_look(at, out))
 		return 0;
-	return (is_wanted(ask, out) ? TELL : 0) |
+	return (init_tree_is_wanted(ask, out) ? TELL : 0) |
 	       (!ask->depth || at->depth < ask->depth ? ENTER : 0);
 }
 

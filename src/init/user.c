@@ -18,7 +18,7 @@ struct entry {
 	uint32_t uid, gid;
 };
 
-static struct str read_file(const char *path)
+static struct str user_read_file(const char *path)
 {
 	static char room[PASSWD_SIZE]; // touched as far as the file reaches
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -46,7 +46,7 @@ static bool to_id(struct str s, uint32_t *out)
 }
 
 // name:password:uid:gid:comment:home:shell
-static bool parse(struct str line, struct entry *out)
+static bool user_parse(struct str line, struct entry *out)
 {
 	struct str part[7];
 
@@ -59,15 +59,15 @@ static bool parse(struct str line, struct entry *out)
 }
 
 // By name, or by uid when `name` is empty.
-static bool look_up(struct str name, uint32_t uid, struct entry *out)
+static bool user_look_up(struct str name, uint32_t uid, struct entry *out)
 {
-	struct str text = read_file("/etc/passwd");
+	struct str text = user_read_file("/etc/passwd");
 	struct str line;
 
 	for (int i = 0; i < PASSWD_LINES && text.len > 0 && str_cut(&text, '\n', &line); i++) {
 		struct entry entry;
 
-		if (!parse(line, &entry))
+		if (!user_parse(line, &entry))
 			continue;
 		if (name.len > 0 ? str_eq(entry.name, name) : entry.uid == uid) {
 			*out = entry;
@@ -84,7 +84,7 @@ static bool find_group(struct str word, uint32_t *out)
 
 	if (to_id(word, out))
 		return true;
-	text = read_file("/etc/group");
+	text = user_read_file("/etc/group");
 	for (int i = 0; i < PASSWD_LINES && text.len > 0 && str_cut(&text, '\n', &line); i++) {
 		struct str part[3];
 		int count = 0;
@@ -108,9 +108,9 @@ static bool has_member(struct str members, struct str name)
 }
 
 // The groups of which the user is a member, by name.
-static void add_groups(struct user *user)
+static void user_add_groups(struct user *user)
 {
-	struct str text = read_file("/etc/group"), line;
+	struct str text = user_read_file("/etc/group"), line;
 
 	for (int i = 0; i < PASSWD_LINES && text.len > 0 && str_cut(&text, '\n', &line); i++) {
 		struct str part[3];
@@ -126,7 +126,7 @@ static void add_groups(struct user *user)
 	}
 }
 
-static void keep(char *room, size_t max, struct str text, const char *otherwise)
+static void user_keep(char *room, size_t max, struct str text, const char *otherwise)
 {
 	if (text.len == 0 || text.len > max || memchr(text.at, 0, text.len))
 		text = str_of(otherwise);
@@ -136,8 +136,8 @@ static void keep(char *room, size_t max, struct str text, const char *otherwise)
 
 static void name_it(const struct entry *entry, struct user *user)
 {
-	keep(user->name, USER_NAME_MAX, entry->name, user->uid == 0 ? "root" : "user");
-	keep(user->home, USER_HOME_MAX, entry->home, "/");
+	user_keep(user->name, USER_NAME_MAX, entry->name, user->uid == 0 ? "root" : "user");
+	user_keep(user->home, USER_HOME_MAX, entry->home, "/");
 }
 
 bool user_find(struct str word, bool with_home, struct user *out)
@@ -154,11 +154,13 @@ bool user_find(struct str word, bool with_home, struct user *out)
 	if (name.len == 0 || name.len > USER_NAME_MAX)
 		return false;
 	if (to_id(name, &out->uid)) {
-		found = (with_home || !has_group) && look_up((struct str){0}, out->uid, &entry);
+		found = (with_home || !has_group) &&
+			user_look_up((struct str){0}, out->uid, &entry);
 		out->gid = found ? entry.gid : out->uid;
 	} else {
 		// A number out of range is no name.
-		if (str_to_u64(name, 0, UINT64_MAX, &(uint64_t){0}) || !look_up(name, 0, &entry))
+		if (str_to_u64(name, 0, UINT64_MAX, &(uint64_t){0}) ||
+		    !user_look_up(name, 0, &entry))
 			return false;
 		out->uid = entry.uid;
 		out->gid = entry.gid;
@@ -169,6 +171,6 @@ bool user_find(struct str word, bool with_home, struct user *out)
 	out->groups[0] = out->gid;
 	out->group_count = 1;
 	if (!has_group && out->uid != 0 && str_eq(str_of(out->name), entry.name))
-		add_groups(out);
+		user_add_groups(out);
 	return true;
 }

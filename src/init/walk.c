@@ -33,7 +33,7 @@ static struct {
 	uint64_t skipped;
 } walk;
 
-static void push(int fd, size_t path_len)
+static void walk_push(int fd, size_t path_len)
 {
 	struct level *level = &walk.levels[walk.depth++];
 
@@ -46,7 +46,7 @@ void walk_begin(int root)
 {
 	walk.depth = 0;
 	walk.skipped = 0;
-	push(root, 0);
+	walk_push(root, 0);
 }
 
 void walk_end(void)
@@ -87,7 +87,7 @@ static const struct dirent_64 *next_name(struct level *level)
 	}
 }
 
-static enum walk_step leave(struct walk_at *at)
+static enum walk_step walk_leave(struct walk_at *at)
 {
 	struct level *level = &walk.levels[walk.depth - 1];
 
@@ -115,7 +115,7 @@ enum walk_step walk_next(struct walk_at *at)
 		size_t len;
 
 		if (!entry)
-			return leave(at);
+			return walk_leave(at);
 		len = strlen(entry->name);
 		if (level->path_len + len + 1 > REACH_PATH_MAX) {
 			walk.skipped++;
@@ -150,6 +150,6 @@ bool walk_enter(void)
 	if (fd < 0 || site_is_refused(fd))
 		return false;
 	walk.path[len] = '/';
-	push(fd, len + 1);
+	walk_push(fd, len + 1);
 	return true;
 }

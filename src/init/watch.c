@@ -70,7 +70,7 @@ static void forget_left(void)
 	job.leaving = 0;
 }
 
-static void flush(void)
+static void init_watch_flush(void)
 {
 	struct say_batch batch;
 
@@ -89,7 +89,7 @@ static void flush(void)
 	forget_left();
 }
 
-static bool is_told(const char *path)
+static bool init_watch_is_told(const char *path)
 {
 	const struct reach_ask *ask = job.ask;
 
@@ -101,11 +101,11 @@ static bool is_told(const char *path)
 	return ask->includes == 0;
 }
 
-static void tell(enum reach_event_type type, bool is_directory, const char *path)
+static void init_watch_tell(enum reach_event_type type, bool is_directory, const char *path)
 {
 	char *own;
 
-	if (*path && !is_told(path))
+	if (*path && !init_watch_is_told(path))
 		return;
 	for (int i = job.count - 1; i >= 0; i--) {
 		if (strcmp(job.pending[i].path, path) != 0)
@@ -121,7 +121,7 @@ static void tell(enum reach_event_type type, bool is_directory, const char *path
 		job.due = now_ms() + MERGE_MS;
 	job.pending[job.count++] = (struct pending){type, is_directory, own};
 	if (job.count == PENDING_MAX)
-		flush();
+		init_watch_flush();
 }
 
 // Its watch, by fd. False: there are too many of them.
@@ -163,7 +163,7 @@ static bool watch_beneath(int root, const char *path, bool fresh)
 			continue;
 		is_dir = tree_is_directory(&at);
 		if (fresh)
-			tell(REACH_CREATE, is_dir, job.path);
+			init_watch_tell(REACH_CREATE, is_dir, job.path);
 		if (!is_dir || !(job.ask->flags & REACH_RECURSIVE))
 			continue;
 		all &= watch_dir(at.dir, at.name, job.path);
@@ -194,7 +194,7 @@ static void meet(const char *path, bool fresh)
 		job.lame |= !watch_beneath(dir, own, fresh);
 }
 
-static bool join(const char *dir, const char *name)
+static bool init_watch_join(const char *dir, const char *name)
 {
 	size_t len = strlen(dir), more = strlen(name);
 
@@ -208,7 +208,7 @@ static bool join(const char *dir, const char *name)
 }
 
 // Our own files: true when that was all that is to be said of it.
-static bool is_ours(const struct inotify_event *event, const char *name)
+static bool init_watch_is_ours(const struct inotify_event *event, const char *name)
 {
 	enum site_temp temp = site_is_temp(name);
 
@@ -223,9 +223,9 @@ static bool is_ours(const struct inotify_event *event, const char *name)
 		return false;
 	job.cookie = 0;
 	if (job.temp == SITE_TEMP_NEW)
-		tell(REACH_CREATE, event->mask & IN_ISDIR, job.path);
+		init_watch_tell(REACH_CREATE, event->mask & IN_ISDIR, job.path);
 	if (!(event->mask & IN_ISDIR))
-		tell(REACH_MODIFY, false, job.path);
+		init_watch_tell(REACH_MODIFY, false, job.path);
 	return !(event->mask & IN_ISDIR);
 }
 
@@ -241,11 +241,11 @@ static void hear_name(const struct inotify_event *event)
 	};
 	bool is_dir = event->mask & IN_ISDIR;
 
-	if (event->len > 0 && is_ours(event, event->name))
+	if (event->len > 0 && init_watch_is_ours(event, event->name))
 		return;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (event->mask & rows[i].bit)
-			tell(rows[i].type, is_dir, job.path);
+			init_watch_tell(rows[i].type, is_dir, job.path);
 	if (!is_dir || event->len == 0 || !(job.ask->flags & REACH_RECURSIVE))
 		return;
 	if (event->mask & IN_MOVED_FROM) {
@@ -284,17 +284,17 @@ static bool is_there(void)
 	return same;
 }
 
-static void hear(const struct inotify_event *event)
+static void init_watch_hear(const struct inotify_event *event)
 {
 	const char *dir;
 
 	if (event->mask & IN_Q_OVERFLOW) {
-		tell(REACH_OVERFLOW, false, "");
+		init_watch_tell(REACH_OVERFLOW, false, "");
 		rescan();
 		return;
 	}
 	if (event->wd == job.parent_wd && !is_there()) {
-		tell(REACH_STOPPED, true, "");
+		init_watch_tell(REACH_STOPPED, true, "");
 		job.is_over = true;
 	}
 	dir = watched_path(event->wd);
@@ -302,7 +302,7 @@ static void hear(const struct inotify_event *event)
 		return;
 	if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED)) {
 		if (event->wd == job.root_wd) {
-			tell(REACH_STOPPED, true, "");
+			init_watch_tell(REACH_STOPPED, true, "");
 			job.is_over = true;
 		} else if (event->mask & (IN_IGNORED | IN_UNMOUNT)) {
 			watched_drop(event->wd);
@@ -312,7 +312,7 @@ static void hear(const struct inotify_event *event)
 	// Its own events come from its parent as well.
 	if (event->len == 0 && event->wd != job.root_wd)
 		return;
-	if (join(dir, event->len > 0 ? event->name : ""))
+	if (init_watch_join(dir, event->len > 0 ? event->name : ""))
 		hear_name(event);
 }
 
@@ -335,17 +335,17 @@ static bool hear_some(void)
 		at += (ssize_t)sizeof(*event) + event->len;
 		next = at < n ? (const void *)(job.events + at) : NULL;
 		if (!is_exchange(event, next))
-			hear(event);
+			init_watch_hear(event);
 	}
 	if (job.lame)
-		tell(REACH_OVERFLOW, false, "");
+		init_watch_tell(REACH_OVERFLOW, false, "");
 	job.lame = false;
 	return true;
 }
 
 // Somebody wants to know now: what the kernel holds is heard, and what waits is told. A tree that
 // does not come to rest is not waited for.
-static bool catch_up(void)
+static bool init_watch_catch_up(void)
 {
 	struct pollfd ready = {.fd = job.inotify, .events = POLLIN};
 	char word;
@@ -355,12 +355,12 @@ static bool catch_up(void)
 	for (int i = 0; i < CATCH_UP_READS && !job.is_over && poll(&ready, 1, 0) > 0; i++)
 		if (!hear_some())
 			return false;
-	tell(REACH_CAUGHT_UP, false, "");
-	flush();
+	init_watch_tell(REACH_CAUGHT_UP, false, "");
+	init_watch_flush();
 	return true;
 }
 
-static void live(void)
+static void init_watch_live(void)
 {
 	while (!job.is_over) {
 		struct pollfd ready[2] = {
@@ -370,17 +370,17 @@ static void live(void)
 		int64_t wait = job.count > 0 ? job.due - now_ms() : -1;
 
 		if (wait < 0 && job.count > 0) {
-			flush();
+			init_watch_flush();
 			continue;
 		}
 		if (poll(ready, 2, (int)wait) < 0 && errno != EINTR)
 			break;
-		if (ready[1].revents && !catch_up())
+		if (ready[1].revents && !init_watch_catch_up())
 			_exit(0);
 		if (ready[0].revents && !hear_some())
 			break;
 	}
-	flush();
+	init_watch_flush();
 }
 
 // The root is held open, and its own watch would be silent about its end: its parent tells of that.
@@ -397,7 +397,7 @@ static int watch_parent(void)
 	return wd == job.root_wd ? -1 : wd;
 }
 
-static bool begin(const struct reach_ask *ask)
+static bool init_watch_begin(const struct reach_ask *ask)
 {
 	char at[32];
 	struct stat st;
@@ -435,12 +435,12 @@ bool watch_serve(const struct reach_ask *ask, struct reach_say *say)
 	job.is_over = job.lame = false;
 	job.cookie = job.leaving = 0;
 	job.inotify = -1;
-	begun = begin(ask);
+	begun = init_watch_begin(ask);
 	kept = errno;
 	if (begun) {
 		placed.count = watched_count();
 		say_answer(&placed, -1);
-		live();
+		init_watch_live();
 	}
 	watched_clear();
 	if (job.inotify >= 0)

@@ -20,7 +20,7 @@ static struct {
 	uint32_t count;
 } table;
 
-static struct place *find(int wd)
+static struct place *watched_find(int wd)
 {
 	if (table.size == 0)
 		return NULL;
@@ -34,7 +34,7 @@ static struct place *find(int wd)
 	}
 }
 
-static void put(struct place what)
+static void watched_put(struct place what)
 {
 	int wd = what.wd;
 	uint32_t i = (uint32_t)wd * 2654435761u;
@@ -46,7 +46,7 @@ static void put(struct place what)
 	table.count++;
 }
 
-static bool make_room(void)
+static bool watched_make_room(void)
 {
 	struct place *old = table.places;
 	uint32_t old_size = table.size;
@@ -65,7 +65,7 @@ static bool make_room(void)
 	table.used = table.count = 0;
 	for (uint32_t i = 0; i < old_size; i++)
 		if (old[i].wd > 0)
-			put(old[i]);
+			watched_put(old[i]);
 	free(old);
 	return true;
 }
@@ -73,9 +73,9 @@ static bool make_room(void)
 bool watched_add(int wd, const char *path)
 {
 	char *own = strdup(path);
-	struct place *place = find(wd);
+	struct place *place = watched_find(wd);
 
-	if (!own || (!place && !make_room())) {
+	if (!own || (!place && !watched_make_room())) {
 		free(own);
 		return false;
 	}
@@ -83,14 +83,14 @@ bool watched_add(int wd, const char *path)
 		free(place->path);
 		place->path = own;
 	} else {
-		put((struct place){wd, own});
+		watched_put((struct place){wd, own});
 	}
 	return true;
 }
 
 const char *watched_path(int wd)
 {
-	struct place *place = wd > 0 ? find(wd) : NULL;
+	struct place *place = wd > 0 ? watched_find(wd) : NULL;
 
 	return place ? place->path : NULL;
 }
@@ -104,7 +104,7 @@ static void give_up(struct place *place)
 
 void watched_drop(int wd)
 {
-	struct place *place = wd > 0 ? find(wd) : NULL;
+	struct place *place = wd > 0 ? watched_find(wd) : NULL;
 
 	if (place)
 		give_up(place);

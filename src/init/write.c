@@ -107,7 +107,7 @@ static void be_undertaker(int old, int done)
 }
 
 // It has no name any more, and goes with the last fd.
-static void bury(int old)
+static void write_bury(int old)
 {
 	int done[2];
 
@@ -149,7 +149,7 @@ static bool make_named(void)
 }
 
 // Mode and owner, where they are not what they were born with.
-static bool dress(struct stat *st)
+static bool write_dress(struct stat *st)
 {
 	if (fstat(now.fd, st) < 0)
 		return false;
@@ -190,13 +190,13 @@ static bool replace_large(void)
 	}
 	if (done) {
 		now.named = false;
-		bury(old);
+		write_bury(old);
 	}
 	fd_drop(&old);
 	return done;
 }
 
-static bool take_place(const struct stat *st)
+static bool write_take_place(const struct stat *st)
 {
 	unsigned flags = now.flags & REACH_EXCLUSIVE ? RENAME_NOREPLACE : 0;
 
@@ -235,7 +235,7 @@ bool file_write(const struct reach_ask *ask, struct reach_say *say)
 	done = find_target(ask, say);
 	if (done) {
 		done = make_named() && fd_write_all(now.fd, ask->bytes.at, ask->bytes.len) == 0 &&
-		       dress(&st) && take_place(&st);
+		       write_dress(&st) && write_take_place(&st);
 		if (!done && now.exists && (errno == EACCES || errno == EBUSY)) {
 			file_undo();
 			done = write_in_place(ask, &st);
@@ -301,7 +301,7 @@ bool file_commit(const struct reach_ask *ask, struct reach_say *say)
 		say->why = REACH_OUT_OF_TURN;
 		return false;
 	}
-	done = dress(&st) && give_name() && take_place(&st);
+	done = write_dress(&st) && give_name() && write_take_place(&st);
 	let_all_go();
 	if (done)
 		site_stat(&st, &say->stat);

@@ -59,7 +59,7 @@ const char *cove_box_id(const struct cove_box *box)
 	return *id ? id : box->key;
 }
 
-static fallible put_limits(struct json_out *out, const struct cove_box_spec *spec)
+static fallible lib_box_put_limits(struct json_out *out, const struct cove_box_spec *spec)
 {
 	const struct {
 		const char *key;
@@ -127,7 +127,7 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 		json_put_text(&out, "name", spec->name);
 	if (spec->from)
 		json_put_text(&out, "template", spec->from);
-	TRY(put_limits(&out, spec));
+	TRY(lib_box_put_limits(&out, spec));
 	put_span(&out, "sleepAfter", spec->sleep_after_ms);
 	put_span(&out, "ttl", spec->ttl_ms);
 	if (spec->keep_alive)
@@ -146,7 +146,7 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 }
 
 // Keeps what the server said of the box.
-static fallible learn(struct cove_box *box, struct buf *text)
+static fallible lib_box_learn(struct cove_box *box, struct buf *text)
 {
 	auto_json info = NULL;
 
@@ -159,7 +159,7 @@ static fallible learn(struct cove_box *box, struct buf *text)
 }
 
 // From an answer that holds its id.
-static fallible born(struct cove *cove, struct buf *text, struct cove_box **out)
+static fallible lib_box_born(struct cove *cove, struct buf *text, struct cove_box **out)
 {
 	auto_json info = NULL;
 	struct cove_box *box;
@@ -169,7 +169,7 @@ static fallible born(struct cove *cove, struct buf *text, struct cove_box **out)
 	if (!*fields_text(info, "id"))
 		return err_new(BAD_PEER, "bad_reply", "the daemon gave a sandbox but no id");
 	box = cove_box_at(cove, fields_text(info, "id"));
-	err = learn(box, text);
+	err = lib_box_learn(box, text);
 	if (err) {
 		cove_box_free(box);
 		return err;
@@ -178,8 +178,8 @@ static fallible born(struct cove *cove, struct buf *text, struct cove_box **out)
 	return OK;
 }
 
-static fallible make(struct cove *cove, const char *method, const char *path,
-		     const struct cove_box_spec *spec, struct cove_box **out)
+static fallible lib_box_make(struct cove *cove, const char *method, const char *path,
+			     const struct cove_box_spec *spec, struct cove_box **out)
 {
 	static const struct cove_box_spec none;
 	auto_buf body = BUF_INIT(SPEC_MAX), text = BUF_INIT(CORE_REPLY_MAX);
@@ -188,7 +188,7 @@ static fallible make(struct cove *cove, const char *method, const char *path,
 		spec = &none;
 	TRY(put_spec(&body, spec, strcmp(method, "POST") == 0));
 	TRY(trip_text(cove, method, path, spec->key, &body, &text), "make a sandbox");
-	return born(cove, &text, out);
+	return lib_box_born(cove, &text, out);
 }
 
 enum cove_kind cove_box_ensure(struct cove *cove, const char *name,
@@ -198,22 +198,22 @@ enum cove_kind cove_box_ensure(struct cove *cove, const char *name,
 	auto_free char *path = path_of(name);
 
 	core_begin(cove);
-	return core_end(cove, make(cove, "PUT", path, spec, out), error);
+	return core_end(cove, lib_box_make(cove, "PUT", path, spec, out), error);
 }
 
 enum cove_kind cove_box_create(struct cove *cove, const struct cove_box_spec *spec,
 			       struct cove_box **out, struct cove_error *error)
 {
 	core_begin(cove);
-	return core_end(cove, make(cove, "POST", LIB_BOXES, spec, out), error);
+	return core_end(cove, lib_box_make(cove, "POST", LIB_BOXES, spec, out), error);
 }
 
-static fallible look(struct cove_box *box)
+static fallible lib_box_look(struct cove_box *box)
 {
 	auto_buf text = BUF_INIT(CORE_REPLY_MAX);
 
 	TRY(trip_text(box->cove, "GET", box->base, NULL, NULL, &text));
-	return learn(box, &text);
+	return lib_box_learn(box, &text);
 }
 
 enum cove_kind cove_box_find(struct cove *cove, const char *key, struct cove_box **out,
@@ -223,7 +223,7 @@ enum cove_kind cove_box_find(struct cove *cove, const char *key, struct cove_box
 	struct err *err;
 
 	core_begin(cove);
-	err = look(box);
+	err = lib_box_look(box);
 	if (err) {
 		cove_box_free(box);
 		return core_end(cove, err, error);
@@ -232,7 +232,7 @@ enum cove_kind cove_box_find(struct cove *cove, const char *key, struct cove_box
 	return COVE_OK;
 }
 
-static struct cove_box_info info_of(const struct json *info, const char *text)
+static struct cove_box_info lib_box_info_of(const struct json *info, const char *text)
 {
 	return (struct cove_box_info){
 		.id = fields_text(info, "id"),
@@ -251,9 +251,9 @@ enum cove_kind cove_box_info(struct cove_box *box, struct cove_box_info *out,
 	struct err *err;
 
 	core_begin(box->cove);
-	err = look(box);
+	err = lib_box_look(box);
 	if (!err)
-		*out = info_of(box->info, box->text);
+		*out = lib_box_info_of(box->info, box->text);
 	return core_end(box->cove, err, error);
 }
 
@@ -264,7 +264,7 @@ enum cove_kind cove_box_delete(struct cove_box *box, struct cove_error *error)
 			error);
 }
 
-static enum cove_kind step(struct cove_box *box, const char *word, struct cove_error *error)
+static enum cove_kind lib_box_step(struct cove_box *box, const char *word, struct cove_error *error)
 {
 	auto_free char *path = mem_fmt("%s/%s", box->base, word);
 	auto_buf text = BUF_INIT(CORE_REPLY_MAX);
@@ -273,28 +273,28 @@ static enum cove_kind step(struct cove_box *box, const char *word, struct cove_e
 	core_begin(box->cove);
 	err = trip_text(box->cove, "POST", path, NULL, NULL, &text);
 	if (!err)
-		err = learn(box, &text);
+		err = lib_box_learn(box, &text);
 	return core_end(box->cove, err, error);
 }
 
 enum cove_kind cove_box_pause(struct cove_box *box, struct cove_error *error)
 {
-	return step(box, "pause", error);
+	return lib_box_step(box, "pause", error);
 }
 
 enum cove_kind cove_box_resume(struct cove_box *box, struct cove_error *error)
 {
-	return step(box, "resume", error);
+	return lib_box_step(box, "resume", error);
 }
 
 enum cove_kind cove_box_stop(struct cove_box *box, struct cove_error *error)
 {
-	return step(box, "stop", error);
+	return lib_box_step(box, "stop", error);
 }
 
 enum cove_kind cove_box_start(struct cove_box *box, struct cove_error *error)
 {
-	return step(box, "start", error);
+	return lib_box_step(box, "start", error);
 }
 
 static fallible each_of(const struct json *page, cove_box_fn *each, void *arg)
@@ -302,7 +302,7 @@ static fallible each_of(const struct json *page, cove_box_fn *each, void *arg)
 	struct json *items = json_get(page, "items");
 
 	for (size_t i = 0; items && i < json_count(items); i++) {
-		struct cove_box_info info = info_of(json_at(items, i), "");
+		struct cove_box_info info = lib_box_info_of(json_at(items, i), "");
 
 		if (each(arg, &info))
 			return err_new(CANCELLED, "cancelled", "the listing was ended");
@@ -310,7 +310,8 @@ static fallible each_of(const struct json *page, cove_box_fn *each, void *arg)
 	return OK;
 }
 
-static fallible list(struct cove *cove, const char *const *labels, cove_box_fn *each, void *arg)
+static fallible lib_box_list(struct cove *cove, const char *const *labels, cove_box_fn *each,
+			     void *arg)
 {
 	auto_free char *cursor = NULL;
 
@@ -339,5 +340,5 @@ enum cove_kind cove_box_list(struct cove *cove, const char *const *labels, cove_
 			     void *arg, struct cove_error *error)
 {
 	core_begin(cove);
-	return core_end(cove, list(cove, labels, each, arg), error);
+	return core_end(cove, lib_box_list(cove, labels, each, arg), error);
 }

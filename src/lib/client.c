@@ -16,7 +16,7 @@
 #define LINE_ROOM 1024
 
 // A line of a small file without its newline, the caller's.
-static fallible read_line(const char *dir, const char *name, char **out)
+static fallible lib_client_read_line(const char *dir, const char *name, char **out)
 {
 	char room[LINE_ROOM];
 	auto_free char *path = mem_fmt("%s/%s", dir, name);
@@ -48,7 +48,7 @@ static const char *either(const char *given, const char *variable)
 
 static fallible find_local_url(const char *data, char **out)
 {
-	struct err *err = read_line(data, "url", out);
+	struct err *err = lib_client_read_line(data, "url", out);
 
 	if (err && err_kind(err) == ERR_NOT_FOUND)
 		return err_hint(err_recast(err, ERR_UNAVAILABLE, "no_daemon",
@@ -71,7 +71,7 @@ static fallible no_key(void)
 static fallible find_local_key(const char *data, char **url, char **token)
 {
 	auto_free char *path = NULL, *seen = NULL;
-	struct err *err = read_line(data, "operator.key", token);
+	struct err *err = lib_client_read_line(data, "operator.key", token);
 
 	if (err && err_kind(err) == ERR_NOT_FOUND) {
 		err_free(err);
@@ -81,8 +81,8 @@ static fallible find_local_key(const char *data, char **url, char **token)
 		return err;
 	err_free(err);
 	// Only in place of the daemon that the data directory tells of.
-	auto_err unseen = read_line(data, "url", &seen);
-	auto_err absent = unseen ? NULL : read_line(data, "socket", &path);
+	auto_err unseen = lib_client_read_line(data, "url", &seen);
+	auto_err absent = unseen ? NULL : lib_client_read_line(data, "socket", &path);
 
 	if (unseen || absent || !seen || !path || !*url || strcmp(seen, *url) != 0 ||
 	    access(path, W_OK))

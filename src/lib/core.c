@@ -14,7 +14,7 @@ struct wait {
 	struct err *err;
 };
 
-static void work(void *arg)
+static void core_work(void *arg)
 {
 	struct wait *wait = arg;
 
@@ -23,7 +23,7 @@ static void work(void *arg)
 	loop_stop(wait->cove->loop);
 }
 
-static void on_poke(void *arg)
+static void core_on_poke(void *arg)
 {
 	struct cove *cove = arg;
 
@@ -31,7 +31,7 @@ static void on_poke(void *arg)
 		task_cancel(cove->task);
 }
 
-static void on_late(struct timer *timer)
+static void core_on_late(struct timer *timer)
 {
 	struct cove *cove = link_of(timer, struct cove, timer);
 
@@ -50,7 +50,7 @@ fallible core_wait(struct cove *cove, int64_t timeout_ms, core_fn *fn, void *arg
 	if (atomic_exchange(&cove->cancelled, false))
 		return err_new(CANCELLED, "cancelled", "the call was cancelled");
 	cove->late = false;
-	cove->task = task_start(cove->loop, "call", work, &wait);
+	cove->task = task_start(cove->loop, "call", core_work, &wait);
 	if (timeout_ms >= 0)
 		loop_set_timer(cove->loop, &cove->timer, clock_ms() + timeout_ms);
 	loop_run(cove->loop);
@@ -111,7 +111,7 @@ static const struct {
 	{ERR_NO_SPACE, COVE_NO_SPACE},
 };
 
-static enum cove_kind kind_of(const struct err *err)
+static enum cove_kind core_kind_of(const struct err *err)
 {
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
 		if (kinds[i].err == err_kind(err))
@@ -147,7 +147,7 @@ enum cove_kind core_end(struct cove *cove, struct err *err, struct cove_error *e
 
 	if (!err)
 		return COVE_OK;
-	kind = kind_of(err);
+	kind = core_kind_of(err);
 	if (error) {
 		*error = (struct cove_error){.kind = kind, .retryable = err_may_retry(err)};
 		// The words of a failure of our own are in the trail; nobody is to be kept from it.
@@ -172,7 +172,7 @@ fallible core_init(struct cove *cove)
 {
 	TRY(loop_new(&cove->loop), "make a loop");
 	cove->opener = pthread_self();
-	cove->timer.due = on_late;
-	loop_on_poke(cove->loop, on_poke, cove);
+	cove->timer.due = core_on_late;
+	loop_on_poke(cove->loop, core_on_poke, cove);
 	return OK;
 }

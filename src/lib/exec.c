@@ -26,7 +26,7 @@ struct exec {
 	struct cove_result result;
 };
 
-static fallible put_body(struct buf *to, const struct cove_command *command)
+static fallible lib_exec_put_body(struct buf *to, const struct cove_command *command)
 {
 	struct json_out out = json_to(to);
 
@@ -58,7 +58,7 @@ static fallible put_held(struct exec *exec, const struct json *event)
 	return sink_put(&exec->options->sink, true, buf_view(&held));
 }
 
-static fallible on_event(struct exec *exec, const struct json *event)
+static fallible lib_exec_on_event(struct exec *exec, const struct json *event)
 {
 	const char *type = fields_text(event, "type");
 	bool is_stderr = strcmp(type, "stderr") == 0;
@@ -93,7 +93,7 @@ static fallible on_event(struct exec *exec, const struct json *event)
 
 // The stream broke off. The command has a record of its own, and that has a stream, too: from where
 // we were.
-static fallible resume(struct exec *exec, struct err *lost)
+static fallible lib_exec_resume(struct exec *exec, struct err *lost)
 {
 	auto_buf path = BUF_INIT(1 << 20);
 	char reached[sizeof(exec->feed.id)];
@@ -127,7 +127,7 @@ static fallible resume(struct exec *exec, struct err *lost)
 	return lost; // which tells more
 }
 
-static fallible follow(struct exec *exec)
+static fallible lib_exec_follow(struct exec *exec)
 {
 	while (!exec->done) {
 		auto_json event = NULL;
@@ -137,9 +137,9 @@ static fallible follow(struct exec *exec)
 			err = err_new(BAD_PEER, "cut_stream",
 				      "the daemon went away before the command ended");
 		if (err)
-			TRY(resume(exec, err));
+			TRY(lib_exec_resume(exec, err));
 		else
-			TRY(on_event(exec, event));
+			TRY(lib_exec_on_event(exec, event));
 	}
 	return OK;
 }
@@ -162,20 +162,20 @@ static fallible put_down(struct exec *exec, struct err *why)
 		   : why;
 }
 
-static fallible run(struct exec *exec)
+static fallible lib_exec_run(struct exec *exec)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	auto_free char *path = lib_box_path(exec->box, "/api/execute/stream");
 	struct err *err;
 
-	TRY(put_body(&body, &exec->options->command));
+	TRY(lib_exec_put_body(&body, &exec->options->command));
 	if (!buf_ok(&body))
 		return err_hint(err_new(TOO_LARGE, "stdin_too_large", "the input is too large"),
 				"start a process with an open stdin and write to it");
 	err = feed_open(&exec->feed, exec->box->cove, "POST", path, buf_view(&body), "");
 	if (err)
 		return fields_no_cwd(err, exec->box->cove, exec->options->command.cwd);
-	err = follow(exec);
+	err = lib_exec_follow(exec);
 	if (err && (err_kind(err) == ERR_CANCELLED || err_kind(err) == ERR_TIMEOUT))
 		err = put_down(exec, err);
 	return err;
@@ -191,7 +191,7 @@ enum cove_kind cove_exec(struct cove_box *box, const struct cove_exec_options *o
 	struct err *err;
 
 	core_begin(box->cove);
-	err = run(&exec);
+	err = lib_exec_run(&exec);
 	if (!err && out)
 		*out = exec.result;
 	feed_close(&exec.feed);

@@ -40,7 +40,7 @@ int feed_fd(const struct feed *feed)
 }
 
 // The next event of what has been read; false: more must be read.
-static fallible take(struct feed *feed, bool *found, struct json **out)
+static fallible lib_feed_take(struct feed *feed, bool *found, struct json **out)
 {
 	struct sse_event event;
 
@@ -71,7 +71,7 @@ fallible feed_next(struct feed *feed, int64_t timeout_ms, struct json **out)
 	for (;;) {
 		size_t n = 0;
 
-		TRY(take(feed, &found, out));
+		TRY(lib_feed_take(feed, &found, out));
 		if (found)
 			return OK;
 		if (timeout_ms > 0)

@@ -87,7 +87,7 @@ void fields_list(struct json_out *out, const char *key, const char *const *texts
 }
 
 // Text goes as it is, all else as base64 with a word that says so.
-static void put_input(struct json_out *out, struct str input)
+static void fields_put_input(struct json_out *out, struct str input)
 {
 	auto_buf coded = BUF_INIT(CORE_BODY_MAX);
 
@@ -123,7 +123,8 @@ fallible fields_command(struct json_out *out, const struct cove_command *command
 	if (command->cpu_time_ms > 0)
 		json_put_int(out, "cpuTimeMs", command->cpu_time_ms);
 	TRY(fields_pairs(out, "env", command->env));
-	put_input(out, (struct str){command->input, command->input ? command->input_len : 0});
+	fields_put_input(out,
+			 (struct str){command->input, command->input ? command->input_len : 0});
 	return OK;
 }
 

@@ -46,8 +46,9 @@ static char *tar_path(const struct cove_box *box, const char *path)
 }
 
 // Takes the path over.
-static enum cove_kind begin(struct cove_box *box, const char *method, char *path, const char *type,
-			    uint64_t offset, struct cove_file **out, struct cove_error *error)
+static enum cove_kind lib_file_begin(struct cove_box *box, const char *method, char *path,
+				     const char *type, uint64_t offset, struct cove_file **out,
+				     struct cove_error *error)
 {
 	struct cove_file *file = mem_new_of(struct cove_file);
 	struct err *err;
@@ -76,26 +77,26 @@ static enum cove_kind begin(struct cove_box *box, const char *method, char *path
 enum cove_kind cove_file_open(struct cove_box *box, const char *path, uint64_t offset,
 			      struct cove_file **out, struct cove_error *error)
 {
-	return begin(box, "GET", raw_path(box, path, 0), NULL, offset, out, error);
+	return lib_file_begin(box, "GET", raw_path(box, path, 0), NULL, offset, out, error);
 }
 
 enum cove_kind cove_file_create(struct cove_box *box, const char *path, unsigned mode,
 				struct cove_file **out, struct cove_error *error)
 {
-	return begin(box, "PUT", raw_path(box, path, mode), "application/octet-stream", 0, out,
-		     error);
+	return lib_file_begin(box, "PUT", raw_path(box, path, mode), "application/octet-stream", 0,
+			      out, error);
 }
 
 enum cove_kind cove_tree_get(struct cove_box *box, const char *path, struct cove_file **out,
 			     struct cove_error *error)
 {
-	return begin(box, "GET", tar_path(box, path), NULL, 0, out, error);
+	return lib_file_begin(box, "GET", tar_path(box, path), NULL, 0, out, error);
 }
 
 enum cove_kind cove_tree_put(struct cove_box *box, const char *path, struct cove_file **out,
 			     struct cove_error *error)
 {
-	return begin(box, "PUT", tar_path(box, path), "application/x-tar", 0, out, error);
+	return lib_file_begin(box, "PUT", tar_path(box, path), "application/x-tar", 0, out, error);
 }
 
 uint64_t cove_file_size(const struct cove_file *file)
@@ -128,7 +129,7 @@ enum cove_kind cove_file_write(struct cove_file *file, const void *bytes, size_t
 	return core_end(file->request.cove, err, error);
 }
 
-static fallible commit(struct cove_file *file)
+static fallible lib_file_commit(struct cove_file *file)
 {
 	auto_buf reply = BUF_INIT(1 << 20);
 
@@ -141,7 +142,7 @@ static fallible commit(struct cove_file *file)
 enum cove_kind cove_file_commit(struct cove_file *file, struct cove_error *error)
 {
 	core_begin(file->request.cove);
-	return core_end(file->request.cove, commit(file), error);
+	return core_end(file->request.cove, lib_file_commit(file), error);
 }
 
 void cove_file_free(struct cove_file *file)

@@ -26,7 +26,7 @@ static int64_t left_of(int64_t deadline)
 
 // Asks for the stream from the place that was reached. A server that is away for a while, as in a
 // restart, is asked again.
-static fallible reach(struct cove_process *process, int64_t deadline)
+static fallible lib_follow_reach(struct cove_process *process, int64_t deadline)
 {
 	auto_free char *path = mem_fmt("%s/stream?encoding=base64", process->base);
 
@@ -49,8 +49,8 @@ static fallible reach(struct cove_process *process, int64_t deadline)
 	return OK;
 }
 
-static fallible on_event(struct cove_process *process, const struct json *event,
-			 struct cove_piece *out, bool *found)
+static fallible lib_follow_on_event(struct cove_process *process, const struct json *event,
+				    struct cove_piece *out, bool *found)
 {
 	const char *type = fields_text(event, "type");
 	bool is_stderr = strcmp(type, "stderr") == 0;
@@ -78,7 +78,8 @@ static fallible on_event(struct cove_process *process, const struct json *event,
 	return OK;
 }
 
-static fallible next(struct cove_process *process, int64_t timeout_ms, struct cove_piece *out)
+static fallible lib_follow_next(struct cove_process *process, int64_t timeout_ms,
+				struct cove_piece *out)
 {
 	int64_t deadline = timeout_ms < 0 ? CLOCK_NEVER : clock_ms() + timeout_ms;
 	bool found = false;
@@ -91,7 +92,7 @@ static fallible next(struct cove_process *process, int64_t timeout_ms, struct co
 		auto_json event = NULL;
 		struct err *err;
 
-		TRY(reach(process, deadline));
+		TRY(lib_follow_reach(process, deadline));
 		err = feed_next(&process->feed, left_of(deadline), &event);
 		if (err && !core_is_lost(process->cove, err))
 			return err;
@@ -105,7 +106,7 @@ static fallible next(struct cove_process *process, int64_t timeout_ms, struct co
 			continue;
 		}
 		snprintf(process->reached, sizeof(process->reached), "%s", process->feed.id);
-		TRY(on_event(process, event, out, &found));
+		TRY(lib_follow_on_event(process, event, out, &found));
 	}
 	return OK;
 }
@@ -114,7 +115,7 @@ enum cove_kind cove_process_next(struct cove_process *process, int64_t timeout_m
 				 struct cove_piece *out, struct cove_error *error)
 {
 	core_begin(process->cove);
-	return core_end(process->cove, next(process, timeout_ms, out), error);
+	return core_end(process->cove, lib_follow_next(process, timeout_ms, out), error);
 }
 
 int cove_process_fd(const struct cove_process *process)
@@ -123,7 +124,8 @@ int cove_process_fd(const struct cove_process *process)
 }
 
 // One stream of what is kept, as bytes: as much memory as a piece takes.
-static fallible pour(struct cove_process *process, bool is_stderr, const struct cove_sink *sink)
+static fallible lib_follow_pour(struct cove_process *process, bool is_stderr,
+				const struct cove_sink *sink)
 {
 	auto_free char *path = mem_fmt("%s/tape?stream=%s", process->base,
 				       is_stderr ? "stderr" : "stdout");
@@ -146,12 +148,13 @@ static fallible logs(struct cove_process *process, bool follow, const struct cov
 	struct cove_piece piece = {0};
 
 	if (!follow) {
-		TRY(pour(process, false, sink));
-		return pour(process, true, sink);
+		TRY(lib_follow_pour(process, false, sink));
+		return lib_follow_pour(process, true, sink);
 	}
 	while (!piece.ended) {
-		TRY(next(process, process->cove->timeout_ms > 0 ? process->cove->timeout_ms : -1,
-			 &piece));
+		TRY(lib_follow_next(process,
+				    process->cove->timeout_ms > 0 ? process->cove->timeout_ms : -1,
+				    &piece));
 		TRY(sink_put(sink, piece.is_stderr, (struct str){piece.bytes, piece.len}));
 	}
 	return OK;
@@ -187,7 +190,8 @@ static fallible ask_end(struct cove_process *process, int64_t timeout_ms, struct
 	}
 }
 
-static fallible await(struct cove_process *process, int64_t timeout_ms, struct cove_result *out)
+static fallible lib_follow_await(struct cove_process *process, int64_t timeout_ms,
+				 struct cove_result *out)
 {
 	int64_t usual = process->cove->timeout_ms;
 	auto_json answer = NULL;
@@ -214,7 +218,7 @@ enum cove_kind cove_process_wait(struct cove_process *process, int64_t timeout_m
 	struct err *err;
 
 	core_begin(process->cove);
-	err = await(process, timeout_ms, &result);
+	err = lib_follow_await(process, timeout_ms, &result);
 	if (!err && out)
 		*out = result;
 	return core_end(process->cove, err, error);
@@ -226,7 +230,7 @@ struct lines {
 	struct buf line[2];
 };
 
-static bool match(struct lines *lines, struct buf *line, char **out)
+static bool lib_follow_match(struct lines *lines, struct buf *line, char **out)
 {
 	if (!line->at || regexec(&lines->pattern, line->at, 0, NULL, 0) != 0) {
 		buf_clear(line);
@@ -237,7 +241,7 @@ static bool match(struct lines *lines, struct buf *line, char **out)
 	return true;
 }
 
-static bool search(struct lines *lines, const struct cove_piece *piece, char **out)
+static bool lib_follow_search(struct lines *lines, const struct cove_piece *piece, char **out)
 {
 	struct buf *line = &lines->line[piece->is_stderr];
 	struct str rest = {piece->bytes, piece->len};
@@ -250,7 +254,7 @@ static bool search(struct lines *lines, const struct cove_piece *piece, char **o
 			buf_clear(line); // nobody waits for a line as long as that
 		buf_add(line, rest.at, len);
 		rest = str_skip(rest, end ? len + 1 : len);
-		if (end && match(lines, line, out))
+		if (end && lib_follow_match(lines, line, out))
 			return true;
 	}
 	return false;
@@ -263,14 +267,14 @@ static fallible await_line(struct cove_process *process, struct lines *lines, in
 	struct cove_piece piece = {0};
 
 	for (;;) {
-		TRY(next(process, left_of(deadline), &piece));
+		TRY(lib_follow_next(process, left_of(deadline), &piece));
 		if (!piece.ended) {
-			if (search(lines, &piece, out))
+			if (lib_follow_search(lines, &piece, out))
 				return OK;
 			continue;
 		}
 		for (int i = 0; i < 2; i++) // a last line without its end
-			if (lines->line[i].len && match(lines, &lines->line[i], out))
+			if (lines->line[i].len && lib_follow_match(lines, &lines->line[i], out))
 				return OK;
 		return err_new(GONE, "process_ended",
 			       "the process ended, with %d, before it wrote that",

@@ -25,7 +25,7 @@ static void put_wait(struct buf *to, const struct cove_port_wait *wait, const ch
 	json_end(&out, '}');
 }
 
-static fallible await(struct feed *feed, const struct cove_port_wait *wait)
+static fallible port_await(struct feed *feed, const struct cove_port_wait *wait)
 {
 	int64_t end = wait->timeout_ms >= 0 ? clock_ms() + wait->timeout_ms : CLOCK_NEVER;
 
@@ -61,7 +61,7 @@ enum cove_kind cove_port_ready(struct cove_box *box, const struct cove_port_wait
 	put_wait(&body, wait, process ? cove_process_id(process) : NULL);
 	err = feed_open(&feed, box->cove, "POST", path, buf_view(&body), "");
 	if (!err)
-		err = await(&feed, wait);
+		err = port_await(&feed, wait);
 	feed_close(&feed);
 	return core_end(box->cove, err, error);
 }
@@ -81,7 +81,7 @@ enum cove_kind cove_port_expose(struct cove_box *box, uint16_t port, const char 
 	return core_end(box->cove, lib_box_post(box, "/api/expose-port", &body, NULL), error);
 }
 
-static fallible list(struct cove_box *box, cove_port_fn *each, void *arg)
+static fallible port_list(struct cove_box *box, cove_port_fn *each, void *arg)
 {
 	auto_free char *path = lib_box_path(box, "/api/exposed-ports");
 	auto_json answer = NULL;
@@ -107,7 +107,7 @@ enum cove_kind cove_port_list(struct cove_box *box, cove_port_fn *each, void *ar
 			      struct cove_error *error)
 {
 	core_begin(box->cove);
-	return core_end(box->cove, list(box, each, arg), error);
+	return core_end(box->cove, port_list(box, each, arg), error);
 }
 
 enum cove_kind cove_port_unexpose(struct cove_box *box, uint16_t port, struct cove_error *error)

@@ -46,8 +46,8 @@ void cove_process_free(struct cove_process *process)
 	free(process);
 }
 
-static fallible start(struct cove_box *box, const struct cove_process_options *options,
-		      struct cove_process **out)
+static fallible lib_process_start(struct cove_box *box, const struct cove_process_options *options,
+				  struct cove_process **out)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	auto_json answer = NULL;
@@ -78,10 +78,10 @@ enum cove_kind cove_process_start(struct cove_box *box, const struct cove_proces
 				  struct cove_process **out, struct cove_error *error)
 {
 	core_begin(box->cove);
-	return core_end(box->cove, start(box, options, out), error);
+	return core_end(box->cove, lib_process_start(box, options, out), error);
 }
 
-static struct cove_process_info info_of(const struct json *process)
+static struct cove_process_info lib_process_info_of(const struct json *process)
 {
 	const char *status = fields_text(process, "status");
 
@@ -100,7 +100,7 @@ static struct cove_process_info info_of(const struct json *process)
 	};
 }
 
-static fallible look(struct cove_process *process, struct cove_process_info *out)
+static fallible lib_process_look(struct cove_process *process, struct cove_process_info *out)
 {
 	auto_json answer = NULL;
 
@@ -109,7 +109,7 @@ static fallible look(struct cove_process *process, struct cove_process_info *out
 		return err_new(BAD_PEER, "bad_reply", "the daemon told nothing of the process");
 	json_free(process->info);
 	process->info = take_ptr(answer);
-	*out = info_of(json_get(process->info, "process"));
+	*out = lib_process_info_of(json_get(process->info, "process"));
 	return OK;
 }
 
@@ -117,10 +117,10 @@ enum cove_kind cove_process_info(struct cove_process *process, struct cove_proce
 				 struct cove_error *error)
 {
 	core_begin(process->cove);
-	return core_end(process->cove, look(process, out), error);
+	return core_end(process->cove, lib_process_look(process, out), error);
 }
 
-static fallible list(struct cove_box *box, cove_process_fn *each, void *arg)
+static fallible lib_process_list(struct cove_box *box, cove_process_fn *each, void *arg)
 {
 	auto_free char *path = lib_box_path(box, "/api/process/list");
 	auto_json answer = NULL;
@@ -129,7 +129,7 @@ static fallible list(struct cove_box *box, cove_process_fn *each, void *arg)
 	TRY(trip_json(box->cove, "GET", path, NULL, &answer));
 	all = json_get(answer, "processes");
 	for (size_t i = 0; all && i < json_count(all); i++) {
-		struct cove_process_info info = info_of(json_at(all, i));
+		struct cove_process_info info = lib_process_info_of(json_at(all, i));
 
 		if (each(arg, &info))
 			return err_new(CANCELLED, "cancelled", "the listing was ended");
@@ -141,7 +141,7 @@ enum cove_kind cove_process_list(struct cove_box *box, cove_process_fn *each, vo
 				 struct cove_error *error)
 {
 	core_begin(box->cove);
-	return core_end(box->cove, list(box, each, arg), error);
+	return core_end(box->cove, lib_process_list(box, each, arg), error);
 }
 
 enum cove_kind cove_process_kill(struct cove_process *process, struct cove_error *error)

@@ -12,7 +12,7 @@ struct moving {
 	size_t len;
 };
 
-static fallible begin(void *arg)
+static fallible lib_request_begin(void *arg)
 {
 	struct cove_request *r = ((struct moving *)arg)->request;
 
@@ -32,7 +32,7 @@ fallible request_begin(struct cove_request *r)
 	struct moving moving = {.request = r};
 
 	TRY(trip_take(r->cove, &r->http));
-	TRY(core_wait(r->cove, CORE_DEFAULT, begin, &moving));
+	TRY(core_wait(r->cove, CORE_DEFAULT, lib_request_begin, &moving));
 	r->finished = !r->type;
 	return OK;
 }
@@ -56,7 +56,7 @@ fallible request_write(struct cove_request *r, const void *bytes, size_t len)
 	return OK;
 }
 
-static fallible finish(void *arg)
+static fallible lib_request_finish(void *arg)
 {
 	struct cove_request *r = ((struct moving *)arg)->request;
 
@@ -73,7 +73,7 @@ fallible request_finish(struct cove_request *r)
 	if (r->broken)
 		return err_new(INVALID, "bad_state", "the request was cut short");
 	r->finished = true;
-	return core_wait(r->cove, CORE_DEFAULT, finish, &moving);
+	return core_wait(r->cove, CORE_DEFAULT, lib_request_finish, &moving);
 }
 
 static fallible read_piece(void *arg)

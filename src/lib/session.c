@@ -33,8 +33,8 @@ void cove_session_free(struct cove_session *session)
 	free(session);
 }
 
-static fallible create(struct cove_box *box, const struct cove_session_options *options,
-		       struct cove_session **out)
+static fallible lib_session_create(struct cove_box *box, const struct cove_session_options *options,
+				   struct cove_session **out)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	auto_json answer = NULL;
@@ -63,11 +63,11 @@ enum cove_kind cove_session_create(struct cove_box *box, const struct cove_sessi
 	static const struct cove_session_options none;
 
 	core_begin(box->cove);
-	return core_end(box->cove, create(box, options ? options : &none, out), error);
+	return core_end(box->cove, lib_session_create(box, options ? options : &none, out), error);
 }
 
 // The answer's encoding holds for both streams.
-static fallible take(const struct json *answer, struct cove_output *out)
+static fallible lib_session_take(const struct json *answer, struct cove_output *out)
 {
 	struct sink_both both = SINK_BOTH;
 	struct cove_result result;
@@ -118,8 +118,8 @@ static bool did_not_enter(const struct json *answer, const char *cwd)
 	       told.len <= len + 1 && !memcmp(told.at, words, len);
 }
 
-static fallible run(struct cove_session *session, const struct cove_command *command,
-		    struct cove_output *out)
+static fallible lib_session_run(struct cove_session *session, const struct cove_command *command,
+				struct cove_output *out)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	auto_json answer = NULL;
@@ -139,17 +139,17 @@ static fallible run(struct cove_session *session, const struct cove_command *com
 	if (did_not_enter(answer, command->cwd))
 		return fields_no_cwd(err_new(INVALID, "no_cwd", "no such directory"),
 				     session->box->cove, command->cwd);
-	return take(answer, out);
+	return lib_session_take(answer, out);
 }
 
 enum cove_kind cove_session_exec(struct cove_session *session, const struct cove_command *command,
 				 struct cove_output *out, struct cove_error *error)
 {
 	core_begin(session->box->cove);
-	return core_end(session->box->cove, run(session, command, out), error);
+	return core_end(session->box->cove, lib_session_run(session, command, out), error);
 }
 
-static fallible end(struct cove_session *session)
+static fallible lib_session_end(struct cove_session *session)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out json = json_to(&body);
@@ -163,5 +163,5 @@ static fallible end(struct cove_session *session)
 enum cove_kind cove_session_delete(struct cove_session *session, struct cove_error *error)
 {
 	core_begin(session->box->cove);
-	return core_end(session->box->cove, end(session), error);
+	return core_end(session->box->cove, lib_session_end(session), error);
 }

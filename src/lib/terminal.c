@@ -63,7 +63,7 @@ static void disconnect(struct cove_terminal *t)
 	t->http = NULL;
 }
 
-static fallible dial(void *arg)
+static fallible terminal_dial(void *arg)
 {
 	struct errand *e = arg;
 	struct cove_terminal *t = e->terminal;
@@ -75,17 +75,17 @@ static fallible dial(void *arg)
 	return err_new(BAD_PEER, "bad_reply", "the daemon opened no terminal");
 }
 
-static fallible connect_now(struct cove_terminal *t)
+static fallible terminal_connect_now(struct cove_terminal *t)
 {
 	auto_free char *path = mem_fmt("%s&cols=%u&rows=%u", t->path, t->cols, t->rows);
 	struct errand errand = {.terminal = t, .path = path};
 
 	TRY(http_client_open(t->cove->loop, str_of(t->cove->url), str_of(t->cove->token),
 			     &t->http));
-	return core_wait(t->cove, CORE_DEFAULT, dial, &errand);
+	return core_wait(t->cove, CORE_DEFAULT, terminal_dial, &errand);
 }
 
-static void put_query(struct buf *path, const char *key, const char *value)
+static void terminal_put_query(struct buf *path, const char *key, const char *value)
 {
 	if (!value)
 		return;
@@ -93,12 +93,12 @@ static void put_query(struct buf *path, const char *key, const char *value)
 	text_percent(path, str_of(value));
 }
 
-static void put_place(struct buf *path, const struct cove_terminal_options *options)
+static void terminal_put_place(struct buf *path, const struct cove_terminal_options *options)
 {
-	put_query(path, "cwd", options->cwd);
-	put_query(path, "user", options->user);
+	terminal_put_query(path, "cwd", options->cwd);
+	terminal_put_query(path, "user", options->user);
 	for (const char *const *at = options->env; at && *at; at++)
-		put_query(path, "env", *at);
+		terminal_put_query(path, "env", *at);
 }
 
 // Of the first connection, which may start something.
@@ -120,9 +120,9 @@ static char *first_path(const struct cove_box *box, const char *id,
 	text_percent(&path, str_of(id));
 	if (!options->session && !options->existing)
 		for (; *argv; argv++)
-			put_query(&path, "command", *argv);
+			terminal_put_query(&path, "command", *argv);
 	if (!options->existing)
-		put_place(&path, options);
+		terminal_put_place(&path, options);
 	return buf_take(&path);
 }
 
@@ -136,7 +136,7 @@ static char *next_path(const struct cove_box *box, const char *id)
 	return buf_take(&path);
 }
 
-static char *make_id(void)
+static char *terminal_make_id(void)
 {
 	char random[13];
 
@@ -144,8 +144,8 @@ static char *make_id(void)
 	return mem_fmt("term-%s", random);
 }
 
-static fallible begin(struct cove_terminal *t, struct cove_box *box,
-		      const struct cove_terminal_options *options)
+static fallible terminal_begin(struct cove_terminal *t, struct cove_box *box,
+			       const struct cove_terminal_options *options)
 {
 	struct err *err;
 
@@ -154,11 +154,11 @@ static fallible begin(struct cove_terminal *t, struct cove_box *box,
 	t->cove = box->cove;
 	t->id = options->session ? mem_str(options->session)
 		: options->id	 ? mem_str(options->id)
-				 : make_id();
+				 : terminal_make_id();
 	t->path = first_path(box, t->id, options);
 	t->cols = options->cols ? options->cols : 80;
 	t->rows = options->rows ? options->rows : 24;
-	err = connect_now(t);
+	err = terminal_connect_now(t);
 	free(t->path);
 	t->path = next_path(box, t->id);
 	return err;
@@ -172,7 +172,7 @@ enum cove_kind cove_terminal_open(struct cove_box *box, const struct cove_termin
 	struct err *err;
 
 	core_begin(box->cove);
-	err = begin(t, box, options ? options : &none);
+	err = terminal_begin(t, box, options ? options : &none);
 	if (err) {
 		cove_terminal_close(t);
 		return core_end(box->cove, err, error);
@@ -189,7 +189,7 @@ const char *cove_terminal_id(const struct cove_terminal *terminal)
 static fallible reattach(struct cove_terminal *t)
 {
 	disconnect(t);
-	return connect_now(t);
+	return terminal_connect_now(t);
 }
 
 enum cove_kind cove_terminal_reattach(struct cove_terminal *terminal, struct cove_error *error)
@@ -210,7 +210,7 @@ static fallible deliver(void *arg)
 	return wsock_send(e->terminal->ws, e->kind, e->body);
 }
 
-static fallible send(struct cove_terminal *t, enum wsock_kind kind, struct str body)
+static fallible terminal_send(struct cove_terminal *t, enum wsock_kind kind, struct str body)
 {
 	struct errand errand = {.terminal = t, .kind = kind, .body = body};
 	struct err *err;
@@ -231,8 +231,8 @@ enum cove_kind cove_terminal_write(struct cove_terminal *terminal, const void *b
 				   struct cove_error *error)
 {
 	core_begin(terminal->cove);
-	return core_end(terminal->cove, send(terminal, WSOCK_BINARY, (struct str){bytes, len}),
-			error);
+	return core_end(terminal->cove,
+			terminal_send(terminal, WSOCK_BINARY, (struct str){bytes, len}), error);
 }
 
 enum cove_kind cove_terminal_resize(struct cove_terminal *terminal, uint16_t cols, uint16_t rows,
@@ -248,10 +248,10 @@ enum cove_kind cove_terminal_resize(struct cove_terminal *terminal, uint16_t col
 	terminal->cols = cols;
 	terminal->rows = rows;
 	snprintf(text, sizeof(text), "{\"type\":\"resize\",\"cols\":%u,\"rows\":%u}", cols, rows);
-	return core_end(terminal->cove, send(terminal, WSOCK_TEXT, str_of(text)), error);
+	return core_end(terminal->cove, terminal_send(terminal, WSOCK_TEXT, str_of(text)), error);
 }
 
-static fallible receive(void *arg)
+static fallible terminal_receive(void *arg)
 {
 	struct errand *e = arg;
 	// Its own deadline: a cancelled task might leave half an answer to a ping behind.
@@ -288,8 +288,8 @@ static fallible on_close(struct cove_terminal *t, const struct wsock_message *me
 	return lost();
 }
 
-static fallible take(struct cove_terminal *t, int64_t timeout_ms, void *room, size_t size,
-		     size_t *out)
+static fallible terminal_take(struct cove_terminal *t, int64_t timeout_ms, void *room, size_t size,
+			      size_t *out)
 {
 	while (!t->left.len) {
 		struct errand errand = {.terminal = t, .timeout_ms = timeout_ms};
@@ -300,7 +300,7 @@ static fallible take(struct cove_terminal *t, int64_t timeout_ms, void *room, si
 		}
 		if (!t->ws)
 			return lost();
-		TRY(core_wait(t->cove, -1, receive, &errand));
+		TRY(core_wait(t->cove, -1, terminal_receive, &errand));
 		if (errand.message.kind == WSOCK_CLOSED)
 			return on_close(t, &errand.message);
 		if (errand.message.kind == WSOCK_TEXT)
@@ -318,7 +318,8 @@ enum cove_kind cove_terminal_read(struct cove_terminal *terminal, void *room, si
 				  int64_t timeout_ms, size_t *out_len, struct cove_error *error)
 {
 	core_begin(terminal->cove);
-	return core_end(terminal->cove, take(terminal, timeout_ms, room, size, out_len), error);
+	return core_end(terminal->cove, terminal_take(terminal, timeout_ms, room, size, out_len),
+			error);
 }
 
 bool cove_terminal_ended(const struct cove_terminal *terminal, int *out_exit_code)
@@ -343,7 +344,7 @@ void cove_terminal_close(struct cove_terminal *terminal)
 	free(terminal);
 }
 
-static fallible list(struct cove_box *box, cove_terminal_fn *each, void *arg)
+static fallible terminal_list(struct cove_box *box, cove_terminal_fn *each, void *arg)
 {
 	auto_free char *path = lib_box_path(box, "/api/terminals");
 	auto_json answer = NULL;
@@ -372,5 +373,5 @@ enum cove_kind cove_terminal_list(struct cove_box *box, cove_terminal_fn *each, 
 				  struct cove_error *error)
 {
 	core_begin(box->cove);
-	return core_end(box->cove, list(box, each, arg), error);
+	return core_end(box->cove, terminal_list(box, each, arg), error);
 }

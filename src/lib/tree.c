@@ -8,7 +8,7 @@
 #define SESSIONLESS "__DISABLE_SESSION__"
 
 // {"path": …, the caller's fields, "sessionId"}: relative paths are of no session.
-static struct json_out begin(struct buf *body, const char *key, const char *path)
+static struct json_out lib_tree_begin(struct buf *body, const char *key, const char *path)
 {
 	struct json_out out = json_to(body);
 
@@ -25,7 +25,7 @@ static fallible send(struct cove_box *box, const char *rest, struct buf *body,
 	return lib_box_post(box, rest, body, out);
 }
 
-static struct cove_entry entry_of(const struct json *at)
+static struct cove_entry lib_tree_entry_of(const struct json *at)
 {
 	const char *path = fields_text(at, "absolutePath");
 
@@ -42,7 +42,7 @@ static struct cove_entry entry_of(const struct json *at)
 }
 
 // The last `parts` names of a path.
-static const char *tail_of(const char *path, size_t parts)
+static const char *lib_tree_tail_of(const char *path, size_t parts)
 {
 	const char *at = path + strlen(path);
 
@@ -61,28 +61,28 @@ static size_t parts_of(const char *path)
 }
 
 // Names that are no text come as bytes beside it.
-static fallible tell(const struct json *at, cove_entry_fn *each, void *arg)
+static fallible lib_tree_tell(const struct json *at, cove_entry_fn *each, void *arg)
 {
-	struct cove_entry entry = entry_of(at);
+	struct cove_entry entry = lib_tree_entry_of(at);
 	auto_buf path = BUF_INIT(1 << 20);
 	const char *coded = fields_text(at, "pathBase64");
 
 	if (*coded && text_unbase64(&path, str_of(coded)) && path.len && path.at[0] == '/') {
 		entry.path = path.at;
-		entry.name = tail_of(path.at, 1);
-		entry.relative = tail_of(path.at, parts_of(entry.relative));
+		entry.name = lib_tree_tail_of(path.at, 1);
+		entry.relative = lib_tree_tail_of(path.at, parts_of(entry.relative));
 	}
 	if (each(arg, &entry))
 		return err_new(CANCELLED, "cancelled", "the listing was ended");
 	return OK;
 }
 
-static fallible list(struct cove_box *box, const char *path, bool recursive, bool hidden,
-		     cove_entry_fn *each, void *arg)
+static fallible lib_tree_list(struct cove_box *box, const char *path, bool recursive, bool hidden,
+			      cove_entry_fn *each, void *arg)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	auto_json answer = NULL;
-	struct json_out json = begin(&body, "path", path);
+	struct json_out json = lib_tree_begin(&body, "path", path);
 	struct json *files;
 
 	json_key(&json, "options");
@@ -93,7 +93,7 @@ static fallible list(struct cove_box *box, const char *path, bool recursive, boo
 	TRY(send(box, "/api/list-files", &body, &json, &answer));
 	files = json_get(answer, "files");
 	for (size_t i = 0; files && i < json_count(files); i++)
-		TRY(tell(json_at(files, i), each, arg));
+		TRY(lib_tree_tell(json_at(files, i), each, arg));
 	return OK;
 }
 
@@ -101,18 +101,19 @@ enum cove_kind cove_list(struct cove_box *box, const char *path, bool recursive,
 			 cove_entry_fn *each, void *arg, struct cove_error *error)
 {
 	core_begin(box->cove);
-	return core_end(box->cove, list(box, path, recursive, hidden, each, arg), error);
+	return core_end(box->cove, lib_tree_list(box, path, recursive, hidden, each, arg), error);
 }
 
-static fallible look(struct cove_box *box, const char *path, cove_entry_fn *each, void *arg)
+static fallible lib_tree_look(struct cove_box *box, const char *path, cove_entry_fn *each,
+			      void *arg)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	auto_json answer = NULL;
-	struct json_out json = begin(&body, "path", path);
+	struct json_out json = lib_tree_begin(&body, "path", path);
 	struct cove_entry entry;
 
 	TRY(send(box, "/api/stat", &body, &json, &answer));
-	entry = entry_of(answer);
+	entry = lib_tree_entry_of(answer);
 	if (!*entry.path)
 		entry.path = path;
 	if (!*entry.name)
@@ -126,14 +127,14 @@ enum cove_kind cove_stat(struct cove_box *box, const char *path, cove_entry_fn *
 			 struct cove_error *error)
 {
 	core_begin(box->cove);
-	return core_end(box->cove, look(box, path, each, arg), error);
+	return core_end(box->cove, lib_tree_look(box, path, each, arg), error);
 }
 
-static fallible exists(struct cove_box *box, const char *path, bool *out)
+static fallible lib_tree_exists(struct cove_box *box, const char *path, bool *out)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	auto_json answer = NULL;
-	struct json_out json = begin(&body, "path", path);
+	struct json_out json = lib_tree_begin(&body, "path", path);
 
 	TRY(send(box, "/api/exists", &body, &json, &answer));
 	*out = fields_flag(answer, "exists");
@@ -144,14 +145,14 @@ enum cove_kind cove_exists(struct cove_box *box, const char *path, bool *out,
 			   struct cove_error *error)
 {
 	core_begin(box->cove);
-	return core_end(box->cove, exists(box, path, out), error);
+	return core_end(box->cove, lib_tree_exists(box, path, out), error);
 }
 
 enum cove_kind cove_mkdir(struct cove_box *box, const char *path, bool parents,
 			  struct cove_error *error)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out json = begin(&body, "path", path);
+	struct json_out json = lib_tree_begin(&body, "path", path);
 
 	core_begin(box->cove);
 	json_put_bool(&json, "recursive", parents);
@@ -162,7 +163,7 @@ enum cove_kind cove_remove(struct cove_box *box, const char *path, bool recursiv
 			   struct cove_error *error)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out json = begin(&body, "path", path);
+	struct json_out json = lib_tree_begin(&body, "path", path);
 
 	core_begin(box->cove);
 	if (recursive)
@@ -174,7 +175,7 @@ enum cove_kind cove_rename(struct cove_box *box, const char *from, const char *t
 			   struct cove_error *error)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out json = begin(&body, "oldPath", from);
+	struct json_out json = lib_tree_begin(&body, "oldPath", from);
 
 	core_begin(box->cove);
 	fields_path(&json, "newPath", to);
@@ -186,7 +187,7 @@ enum cove_kind cove_chmod(struct cove_box *box, const char *path, unsigned mode,
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	auto_free char *octal = mem_fmt("%04o", mode);
-	struct json_out json = begin(&body, "path", path);
+	struct json_out json = lib_tree_begin(&body, "path", path);
 
 	core_begin(box->cove);
 	json_put_text(&json, "mode", octal);

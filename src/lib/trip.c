@@ -24,7 +24,7 @@ void trip_give(struct cove *cove, struct http_client *http)
 		http_client_free(http);
 }
 
-static enum err_kind kind_of(int status)
+static enum err_kind trip_kind_of(int status)
 {
 #define X(kind, word, http, exit, retry)                                                           \
 	if (status == http)                                                                        \
@@ -55,7 +55,7 @@ static fallible refusal(struct cove *cove, int status, const struct json *reply)
 	}
 	if (!*hint && status == 401)
 		hint = "put the daemon's key into COVE_TOKEN";
-	return err_from(kind_of(status), reason, message, *hint ? hint : NULL);
+	return err_from(trip_kind_of(status), reason, message, *hint ? hint : NULL);
 }
 
 fallible trip_refusal(struct cove *cove, int status, struct str text)
@@ -88,7 +88,7 @@ struct asking {
 	struct buf *reply;
 };
 
-static fallible exchange(void *arg)
+static fallible trip_exchange(void *arg)
 {
 	struct asking *a = arg;
 	int status = 0;
@@ -120,7 +120,7 @@ fallible trip_text(struct cove *cove, const char *method, const char *path, cons
 	if (body)
 		a.body = (struct str){body->at ? body->at : "", body->len};
 	TRY(trip_take(cove, &a.http));
-	err = core_wait(cove, CORE_DEFAULT, exchange, &a);
+	err = core_wait(cove, CORE_DEFAULT, trip_exchange, &a);
 	// A refusal that was read leaves the connection whole, too.
 	if (err && !cove->status)
 		http_client_free(a.http);

@@ -11,7 +11,7 @@ struct cove_watch {
 	struct json *last; // what the strings of the last event live in
 };
 
-static fallible put_body(struct buf *to, const struct cove_watch_options *options)
+static fallible lib_watch_put_body(struct buf *to, const struct cove_watch_options *options)
 {
 	struct json_out out = json_to(to);
 
@@ -27,7 +27,7 @@ static fallible put_body(struct buf *to, const struct cove_watch_options *option
 }
 
 // The next event that means something. GONE when there will be none.
-static fallible next(struct cove_watch *watch, int64_t timeout_ms, struct json **out)
+static fallible lib_watch_next(struct cove_watch *watch, int64_t timeout_ms, struct json **out)
 {
 	auto_json event = NULL;
 	const char *type;
@@ -44,18 +44,18 @@ static fallible next(struct cove_watch *watch, int64_t timeout_ms, struct json *
 	return OK;
 }
 
-static fallible begin(struct cove_watch *watch, struct cove_box *box,
-		      const struct cove_watch_options *options)
+static fallible lib_watch_begin(struct cove_watch *watch, struct cove_box *box,
+				const struct cove_watch_options *options)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	auto_free char *path = lib_box_path(box, "/api/watch");
 
-	TRY(put_body(&body, options));
+	TRY(lib_watch_put_body(&body, options));
 	TRY(feed_open(&watch->feed, box->cove, "POST", path, buf_view(&body), ""));
 	for (;;) {
 		auto_json event = NULL;
 
-		TRY(next(watch, CORE_DEFAULT, &event));
+		TRY(lib_watch_next(watch, CORE_DEFAULT, &event));
 		if (strcmp(fields_text(event, "type"), "watching") == 0)
 			return OK;
 	}
@@ -69,7 +69,7 @@ enum cove_kind cove_watch_open(struct cove_box *box, const struct cove_watch_opt
 
 	core_begin(box->cove);
 	watch->cove = box->cove;
-	err = begin(watch, box, options);
+	err = lib_watch_begin(watch, box, options);
 	if (err) {
 		cove_watch_close(watch);
 		return core_end(box->cove, err, error);
@@ -78,12 +78,13 @@ enum cove_kind cove_watch_open(struct cove_box *box, const struct cove_watch_opt
 	return COVE_OK;
 }
 
-static fallible await(struct cove_watch *watch, int64_t timeout_ms, struct cove_watch_event *out)
+static fallible lib_watch_await(struct cove_watch *watch, int64_t timeout_ms,
+				struct cove_watch_event *out)
 {
 	for (;;) {
 		auto_json event = NULL;
 
-		TRY(next(watch, timeout_ms, &event));
+		TRY(lib_watch_next(watch, timeout_ms, &event));
 		if (strcmp(fields_text(event, "type"), "event") != 0)
 			continue;
 		json_free(watch->last);
@@ -101,7 +102,7 @@ enum cove_kind cove_watch_next(struct cove_watch *watch, int64_t timeout_ms,
 			       struct cove_watch_event *out, struct cove_error *error)
 {
 	core_begin(watch->cove);
-	return core_end(watch->cove, await(watch, timeout_ms, out), error);
+	return core_end(watch->cove, lib_watch_await(watch, timeout_ms, out), error);
 }
 
 int cove_watch_fd(const struct cove_watch *watch)

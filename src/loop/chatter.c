@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-static void count(struct chatter *chatter, SSL *ssl)
+static void chatter_count(struct chatter *chatter, SSL *ssl)
 {
 	int64_t now = clock_ms();
 	int64_t paid = (now - chatter->since_ms) / 1000;
@@ -33,9 +33,9 @@ static void on_message(int is_ours, int version, int type, const void *bytes, si
 	if ((type == SSL3_RT_HEADER || type == SSL3_RT_INNER_CONTENT_TYPE) &&
 	    *first != SSL3_RT_APPLICATION_DATA) {
 		chatter->fresh = true;
-		count(chatter, ssl);
+		chatter_count(chatter, ssl);
 	} else if (type == SSL3_RT_HANDSHAKE && !chatter->fresh) {
-		count(chatter, ssl);
+		chatter_count(chatter, ssl);
 	} else if (type == SSL3_RT_HANDSHAKE) {
 		chatter->fresh = false; // the first of its record is counted
 	}

@@ -89,7 +89,7 @@ static fallible explain_bind(int errnum, struct str address)
 
 // Inherited by connections, too: a peer that is gone without a word is found after two minutes of
 // silence. Not TCP_USER_TIMEOUT: that would also end one that is there and does not read.
-static void keep_alive(int fd)
+static void dial_keep_alive(int fd)
 {
 	int on = 1, idle_s = 60, step_s = 15, steps = 4;
 
@@ -117,7 +117,7 @@ fallible dial_listen(struct str address, int *out_fd, uint16_t *out_port)
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	// Connections inherit this: a reply in two writes must not wait for the peer's delayed ack.
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	keep_alive(fd);
+	dial_keep_alive(fd);
 	if (at.any.sa_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 	if (bind(fd, &at.any, len) != 0 || listen(fd, BACKLOG) != 0)
@@ -265,7 +265,7 @@ static fallible dial_race_begin(struct dial_race *race, const char *host, uint16
 	}
 	race->open++;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	keep_alive(fd);
+	dial_keep_alive(fd);
 	if (connect(fd, &to.any, len) && errno != EINPROGRESS) {
 		race->errnum = errno;
 		dial_attempt_end(race, attempt);

@@ -166,7 +166,7 @@ void loop_on_poke(struct loop *loop, void (*wake)(void *arg), void *arg)
 	loop->pokes[loop->poke_count++] = (struct poke){wake, arg};
 }
 
-static void on_poke(struct watch *watch, uint32_t events)
+static void loop_take_poke(struct watch *watch, uint32_t events)
 {
 	struct loop *loop = link_of(watch, struct loop, poke_watch);
 	uint64_t count;
@@ -288,7 +288,7 @@ fallible loop_new(struct loop **out)
 	loop->epoll = epoll;
 	loop->now = clock_us() / 1000;
 	link_init(&loop->laters);
-	loop->poke_watch = (struct watch){.fd = poke, .ready = on_poke};
+	loop->poke_watch = (struct watch){.fd = poke, .ready = loop_take_poke};
 	TRY(loop_watch(loop, &loop->poke_watch, EPOLLIN), "watch for pokes");
 	take_fd(&epoll);
 	take_fd(&poke);

@@ -34,7 +34,7 @@ static struct pool {
 	bool closing;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
 
-static void *work(void *arg)
+static void *offload_work(void *arg)
 {
 	(void)arg;
 	pthread_mutex_lock(&pool.lock);
@@ -59,7 +59,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static void on_done(void *arg)
+static void offload_on_done(void *arg)
 {
 	(void)arg;
 	pthread_mutex_lock(&pool.lock);
@@ -91,7 +91,7 @@ fallible offload_open(struct loop *loop, int threads)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (pool.count < threads && !failed) {
-		failed = pthread_create(&pool.threads[pool.count], &attr, work, NULL);
+		failed = pthread_create(&pool.threads[pool.count], &attr, offload_work, NULL);
 		pool.count += !failed;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -100,7 +100,7 @@ fallible offload_open(struct loop *loop, int threads)
 		offload_close();
 		return err_sys(failed, "start a worker thread");
 	}
-	loop_on_poke(loop, on_done, NULL);
+	loop_on_poke(loop, offload_on_done, NULL);
 	return OK;
 }
 
@@ -112,7 +112,7 @@ void offload_close(void)
 	pthread_mutex_unlock(&pool.lock);
 	for (int i = 0; i < pool.count; i++)
 		pthread_join(pool.threads[i], NULL);
-	on_done(NULL); // the tasks whose calls ended meanwhile
+	offload_on_done(NULL); // the tasks whose calls ended meanwhile
 	pool.count = 0;
 	free(take_ptr(pool.threads));
 }

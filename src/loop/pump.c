@@ -57,7 +57,7 @@ fallible pump_explain(int errnum, const char *what)
 	}
 }
 
-static fallible explain(const struct slice *slice, const char *what)
+static fallible loop_pump_explain(const struct slice *slice, const char *what)
 {
 	if (slice->of_file)
 		return pump_explain(slice->errnum, what);
@@ -228,7 +228,7 @@ fallible pump_send(struct stream *stream, int file, uint64_t offset, uint64_t le
 		offload_run(send_slice, &slice);
 		stream->bytes_out += slice.moved;
 		if (slice.errnum)
-			return explain(&slice, "send");
+			return loop_pump_explain(&slice, "send");
 		if (slice.ended)
 			return err_new(CONFLICT, "file_changed",
 				       "the file became shorter while it was sent");
@@ -248,7 +248,7 @@ static fallible recv_all(struct stream *stream, struct slice *slice, int64_t sil
 		offload_run(recv_slice, slice);
 		stream->bytes_in += slice->moved;
 		if (slice->errnum)
-			return explain(slice, "receive");
+			return loop_pump_explain(slice, "receive");
 		if (slice->ended)
 			return err_new(BAD_PEER, "cut_body",
 				       "the connection ended before the body did");
@@ -284,7 +284,7 @@ struct copy {
 	int errnum;
 };
 
-static void put(void *arg)
+static void loop_pump_put(void *arg)
 {
 	struct copy *copy = arg;
 
@@ -296,11 +296,11 @@ fallible pump_put(int file, const void *bytes, size_t len)
 {
 	struct copy copy = {.file = file, .at = (void *)bytes, .len = len};
 
-	offload_run(put, &copy);
+	offload_run(loop_pump_put, &copy);
 	return copy.errnum ? pump_explain(copy.errnum, "write") : OK;
 }
 
-static void get(void *arg)
+static void loop_pump_get(void *arg)
 {
 	struct copy *copy = arg;
 	ssize_t n;
@@ -316,14 +316,14 @@ fallible pump_get(int file, uint64_t offset, void *room, size_t size, size_t *ou
 {
 	struct copy copy = {.file = file, .at = room, .len = size, .offset = offset};
 
-	offload_run(get, &copy);
+	offload_run(loop_pump_get, &copy);
 	if (copy.errnum)
 		return pump_explain(copy.errnum, "read");
 	*out = copy.len;
 	return OK;
 }
 
-static void measure(void *arg)
+static void pump_measure(void *arg)
 {
 	struct copy *copy = arg;
 	struct stat stat;
@@ -336,7 +336,7 @@ fallible pump_length(int file, uint64_t *out)
 {
 	struct copy copy = {.file = file};
 
-	offload_run(measure, &copy);
+	offload_run(pump_measure, &copy);
 	if (copy.errnum)
 		return pump_explain(copy.errnum, "measure");
 	*out = copy.offset;
@@ -384,7 +384,7 @@ struct both {
 	int errnum;
 };
 
-static void copy_all(void *arg)
+static void pump_copy_all(void *arg)
 {
 	struct both *both = arg;
 	off_t at = 0;
@@ -403,6 +403,6 @@ fallible pump_copy(int from, uint64_t len, int to)
 {
 	struct both both = {.from = from, .to = to, .len = len};
 
-	offload_run(copy_all, &both);
+	offload_run(pump_copy_all, &both);
 	return both.errnum ? pump_explain(both.errnum, "copy") : OK;
 }

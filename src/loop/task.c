@@ -93,7 +93,7 @@ static _Thread_local struct {
 #endif
 } here;
 
-static void enter(struct task *task)
+static void task_enter(struct task *task)
 {
 #ifdef TASK_ASAN
 	__sanitizer_start_switch_fiber(&here.loop_fake_stack,
@@ -110,10 +110,10 @@ static void enter(struct task *task)
 }
 
 // A task that is done never returns from here, and its fiber is used again: TSan must not count
-// this call, nor entry(), as frames.
+// this call, nor task_entry(), as frames.
 #define frameless __attribute__((no_sanitize("thread")))
 
-static frameless void leave(struct task *task)
+static frameless void task_leave(struct task *task)
 {
 #ifdef TASK_ASAN
 	// NULL: this stack is done with, forget its frames.
@@ -129,7 +129,7 @@ static frameless void leave(struct task *task)
 #endif
 }
 
-static frameless void entry(void)
+static frameless void task_entry(void)
 {
 	struct task *task = here.current;
 
@@ -138,7 +138,7 @@ static frameless void entry(void)
 #endif
 	task->fn(task->arg);
 	task->done = true;
-	leave(task);
+	task_leave(task);
 	abort(); // nobody resumes a task that is done
 }
 
@@ -199,7 +199,7 @@ static void stack_give(struct task *task)
 	}
 }
 
-static void resume(struct later *later)
+static void task_resume(struct later *later)
 {
 	struct task *task = link_of(later, struct task, resume);
 
@@ -207,7 +207,7 @@ static void resume(struct later *later)
 	here.current = task;
 	if (task->trace)
 		log_trace(task->trace);
-	enter(task);
+	task_enter(task);
 	here.current = NULL;
 	if (task->trace)
 		log_trace(NULL);
@@ -239,9 +239,9 @@ struct task *task_start(struct loop *loop, const char *name, void (*fn)(void *ar
 	task->fn = fn;
 	task->arg = arg;
 	task->trace = NULL;
-	task->resume.run = resume;
+	task->resume.run = task_resume;
 	task->timer.due = on_deadline;
-	task->sp = switch_prepare((void *)((uintptr_t)task & ~(uintptr_t)63), entry);
+	task->sp = switch_prepare((void *)((uintptr_t)task & ~(uintptr_t)63), task_entry);
 #ifdef TASK_TSAN
 	if (!task->fiber)
 		task->fiber = __tsan_create_fiber(0);
@@ -315,7 +315,7 @@ static enum why park(int64_t deadline, bool firm)
 		loop_set_timer(task->loop, &task->timer, deadline);
 	task->parked = true;
 	task->firm = firm;
-	leave(task);
+	task_leave(task);
 	return task->why;
 }
 

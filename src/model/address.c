@@ -180,7 +180,7 @@ bool address_is_listed(struct str list, const struct address *address, uint16_t 
 	return false;
 }
 
-static bool read_name(struct str text, struct str *name, struct address *out)
+static bool address_read_name(struct str text, struct str *name, struct address *out)
 {
 	struct str rest = text;
 
@@ -194,7 +194,7 @@ bool address_names_are_valid(struct str list)
 	struct str part, name;
 
 	while (list.len && str_cut(&list, ',', &part))
-		if (!read_name(part, &name, &address))
+		if (!address_read_name(part, &name, &address))
 			return false;
 	return true;
 }
@@ -204,7 +204,7 @@ bool address_of_name(struct str list, struct str name, struct address *out)
 	struct str part, known;
 
 	while (list.len && str_cut(&list, ',', &part))
-		if (read_name(part, &known, out) && str_eq_nocase(str_trim(known), name))
+		if (address_read_name(part, &known, out) && str_eq_nocase(str_trim(known), name))
 			return true;
 	return false;
 }

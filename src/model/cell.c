@@ -32,7 +32,7 @@ static int digit(char c)
 }
 
 // False: it is no head of a frame.
-static bool read_head(struct cell *cell)
+static bool cell_read_head(struct cell *cell)
 {
 	size_t len = 0;
 
@@ -50,7 +50,7 @@ static bool read_head(struct cell *cell)
 }
 
 // What was held to be the beginning of a frame is none.
-static void give_back(struct cell *cell)
+static void cell_give_back(struct cell *cell)
 {
 	size_t sign = cell->matched < SIGN ? cell->matched : SIGN;
 	size_t head = cell->matched - sign;
@@ -73,7 +73,7 @@ static void end_piece(struct cell *cell)
 	cell->matched = 0;
 }
 
-static void take_key(struct cell *cell, struct str *bytes)
+static void cell_take_key(struct cell *cell, struct str *bytes)
 {
 	while (bytes->len && cell->keyed <= CELL_KEY) {
 		if (cell->keyed < CELL_KEY)
@@ -88,7 +88,7 @@ static void take_key(struct cell *cell, struct str *bytes)
 }
 
 // Text, up to what may be a frame.
-static void take_text(struct cell *cell, struct str *bytes)
+static void cell_take_text(struct cell *cell, struct str *bytes)
 {
 	const char *mark = memchr(bytes->at, MARK, bytes->len);
 	size_t len = mark ? (size_t)(mark - bytes->at) : bytes->len;
@@ -99,12 +99,12 @@ static void take_text(struct cell *cell, struct str *bytes)
 	cell->matched = mark ? 1 : 0;
 }
 
-static void take_head(struct cell *cell, struct str *bytes)
+static void cell_take_head(struct cell *cell, struct str *bytes)
 {
 	char c = bytes->at[0];
 
 	if (cell->matched < SIGN && c != cell->sign[cell->matched]) {
-		give_back(cell); // and the byte is looked at again: it may begin another
+		cell_give_back(cell); // and the byte is looked at again: it may begin another
 		return;
 	}
 	if (cell->matched >= SIGN)
@@ -113,8 +113,8 @@ static void take_head(struct cell *cell, struct str *bytes)
 	*bytes = str_skip(*bytes, 1);
 	if (cell->matched < SIGN + HEAD)
 		return;
-	if (!read_head(cell))
-		give_back(cell);
+	if (!cell_read_head(cell))
+		cell_give_back(cell);
 	else if (!cell->left)
 		end_piece(cell);
 }
@@ -132,21 +132,21 @@ static void take_piece(struct cell *cell, struct str *bytes)
 
 void cell_read(struct cell *cell, struct str bytes)
 {
-	take_key(cell, &bytes);
+	cell_take_key(cell, &bytes);
 	while (bytes.len) {
 		if (cell->matched == SIGN + HEAD)
 			take_piece(cell, &bytes);
 		else if (cell->matched)
-			take_head(cell, &bytes);
+			cell_take_head(cell, &bytes);
 		else
-			take_text(cell, &bytes);
+			cell_take_text(cell, &bytes);
 	}
 }
 
 void cell_end(struct cell *cell)
 {
 	if (cell->matched < SIGN + HEAD)
-		give_back(cell);
+		cell_give_back(cell);
 }
 
 void cell_done(struct cell *cell)

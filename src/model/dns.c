@@ -20,7 +20,7 @@ struct reader {
 	bool failed; // sticky: it ended too early, or is malformed
 };
 
-static uint32_t number(struct reader *in, size_t bytes)
+static uint32_t dns_number(struct reader *in, size_t bytes)
 {
 	uint32_t value = 0;
 
@@ -64,7 +64,7 @@ static bool add_label(struct name *name, const uint8_t *at, size_t len)
 
 // A pointer must lead to before where the labels that it continues began: so there are no loops,
 // and no name is read twice.
-static void read_name(struct reader *in, struct name *out)
+static void dns_read_name(struct reader *in, struct name *out)
 {
 	size_t at = in->at, from = at, end = 0;
 
@@ -92,7 +92,7 @@ static void read_name(struct reader *in, struct name *out)
 }
 
 // Labels that begin with an underscore name a service of the host behind them (RFC 8552).
-static void read_owner(struct str text, struct dns_query *out)
+static void dns_read_owner(struct str text, struct dns_query *out)
 {
 	struct str host = text;
 
@@ -121,14 +121,14 @@ static void read_question(struct reader *in, struct dns_query *out)
 	struct name name;
 	size_t from = in->at;
 
-	read_name(in, &name);
-	out->type = (uint16_t)number(in, 2);
-	out->class = (uint16_t)number(in, 2);
+	dns_read_name(in, &name);
+	out->type = (uint16_t)dns_number(in, 2);
+	out->class = (uint16_t)dns_number(in, 2);
 	if (in->failed)
 		return;
 	out->question = (struct str){(const char *)in->all + from, in->at - from};
 	if (!name.has_dot)
-		read_owner((struct str){name.text, name.len}, out);
+		dns_read_owner((struct str){name.text, name.len}, out);
 	if (out->kind != HOSTNAME_NAME) { // nobody is called by an address
 		out->kind = HOSTNAME_BAD;
 		out->name[0] = 0;
@@ -141,11 +141,11 @@ static void read_record(struct reader *in, struct dns_query *out, uint8_t *versi
 	struct name name;
 	uint32_t type, ttl;
 
-	read_name(in, &name);
-	type = number(in, 2);
+	dns_read_name(in, &name);
+	type = dns_number(in, 2);
 	skip(in, 2); // class
-	ttl = number(in, 4);
-	skip(in, number(in, 2));
+	ttl = dns_number(in, 4);
+	skip(in, dns_number(in, 2));
 	if (in->failed || type != TYPE_OPT)
 		return;
 	in->failed = out->has_edns || name.wire; // once, and of the root
@@ -156,8 +156,8 @@ static void read_record(struct reader *in, struct dns_query *out, uint8_t *versi
 
 static enum dns_code fault_of(struct reader *in, struct dns_query *out)
 {
-	uint32_t questions = number(in, 2), others = number(in, 2) + number(in, 2);
-	uint32_t records = number(in, 2);
+	uint32_t questions = dns_number(in, 2), others = dns_number(in, 2) + dns_number(in, 2);
+	uint32_t records = dns_number(in, 2);
 	uint8_t version = 0;
 
 	if (out->opcode != 0)
@@ -184,8 +184,8 @@ bool dns_read(struct str message, struct dns_query *out)
 
 	if (message.len < HEADER || message.len > DNS_QUERY_MAX)
 		return false;
-	id = number(&in, 2);
-	flags = number(&in, 2);
+	id = dns_number(&in, 2);
+	flags = dns_number(&in, 2);
 	if (flags & QR)
 		return false;
 	*out = (struct dns_query){
@@ -262,7 +262,7 @@ size_t dns_answer(const struct dns_query *query, enum dns_code code, const struc
 	return out.at;
 }
 
-static void put_name(struct writer *out, const char *name)
+static void dns_put_name(struct writer *out, const char *name)
 {
 	while (*name) {
 		size_t len = strcspn(name, ".");
@@ -290,7 +290,7 @@ size_t dns_answer_name(const struct dns_query *query, const char *name,
 	put(&out, CLASS_IN, 2);
 	put(&out, DNS_TTL_S, 4);
 	put(&out, (uint32_t)strlen(name) + 2, 2);
-	put_name(&out, name);
+	dns_put_name(&out, name);
 	room[7] = 1; // answers
 	return out.at;
 }

@@ -29,8 +29,8 @@ bool event_matches(const char *kind, struct str wanted)
 	       (len == wanted.len || kind[wanted.len] == '.');
 }
 
-static fallible read_number(const char *key, struct str text, uint64_t min, uint64_t max,
-			    uint64_t *out)
+static fallible event_read_number(const char *key, struct str text, uint64_t min, uint64_t max,
+				  uint64_t *out)
 {
 	if (text.at && text.len && !str_to_u64(text, min, max, out))
 		return err_new(INVALID, "bad_field", "'%s' must be a number from %llu to %llu", key,
@@ -46,8 +46,8 @@ fallible event_read_place(struct str after, struct str last_event_id, struct str
 	struct str from = after.at ? after : last_event_id;
 
 	place.from_now = !from.at || !from.len;
-	TRY(read_number(key, from, 0, INT64_MAX, &place.after));
-	TRY(read_number("limit", limit, 1, EVENT_PAGE_MAX, &place.limit));
+	TRY(event_read_number(key, from, 0, INT64_MAX, &place.after));
+	TRY(event_read_number("limit", limit, 1, EVENT_PAGE_MAX, &place.limit));
 	*out = place;
 	return OK;
 }

@@ -63,7 +63,7 @@ static void enter(struct hello *hello, enum state state, uint32_t need)
 }
 
 // Passes over `need` bytes, or straight on when there are none.
-static void pass(struct hello *hello, enum state state, uint32_t need)
+static void hello_pass(struct hello *hello, enum state state, uint32_t need)
 {
 	if (need)
 		enter(hello, state, need);
@@ -77,7 +77,7 @@ static uint32_t two(const char *at)
 }
 
 // struct { NameType type; opaque name<1..2^16-1>; } list<1..2^16-1>, with exactly one of them.
-static void read_names(struct hello *hello)
+static void hello_read_names(struct hello *hello)
 {
 	const char *list = hello->list;
 	uint32_t len = hello->list_len;
@@ -100,7 +100,7 @@ static void next_extension(struct hello *hello)
 static void end_extension(struct hello *hello)
 {
 	if (hello->extension == EXTENSION_SERVER_NAME)
-		read_names(hello);
+		hello_read_names(hello);
 	if (hello->state != REFUSED)
 		next_extension(hello);
 }
@@ -134,7 +134,7 @@ static void begin_block(struct hello *hello, uint32_t len)
 }
 
 // A number is complete: what it means, and what comes next.
-static void number(struct hello *hello, uint32_t value)
+static void hello_number(struct hello *hello, uint32_t value)
 {
 	switch ((enum state)hello->state) {
 	case AT_TYPE:
@@ -155,7 +155,7 @@ static void number(struct hello *hello, uint32_t value)
 	case AT_SESSION:
 		if (value > 32)
 			return refuse(hello, "the session is too long");
-		return pass(hello, IN_SESSION, value);
+		return hello_pass(hello, IN_SESSION, value);
 	case AT_CIPHERS:
 		if (value < 2 || value % 2)
 			return refuse(hello, "the list of ciphers is malformed");
@@ -205,7 +205,7 @@ static void message_byte(struct hello *hello, uint8_t byte)
 	if (--hello->need > 0)
 		return;
 	if (is_number)
-		number(hello, hello->value);
+		hello_number(hello, hello->value);
 	else
 		passed(hello);
 	if (hello->state == AT_END && (hello->message_left || hello->record_left))
@@ -238,7 +238,7 @@ static void record_byte(struct hello *hello, uint8_t byte)
 	}
 }
 
-static enum hello_verdict verdict_of(const struct hello *hello)
+static enum hello_verdict hello_verdict_of(const struct hello *hello)
 {
 	switch (hello->state) {
 	case AT_END:
@@ -270,5 +270,5 @@ enum hello_verdict hello_feed(struct hello *hello, struct str piece)
 			message_byte(hello, byte);
 		}
 	}
-	return verdict_of(hello);
+	return hello_verdict_of(hello);
 }

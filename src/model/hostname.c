@@ -44,7 +44,7 @@ static bool is_number(struct str label)
 	return true;
 }
 
-static bool is_name(struct str name)
+static bool hostname_is_name(struct str name)
 {
 	struct str rest = name, label = {0};
 
@@ -54,7 +54,7 @@ static bool is_name(struct str name)
 	return name.len > 0 && !is_number(label);
 }
 
-static enum hostname_kind literal(struct str text, char out[HOSTNAME_MAX + 1])
+static enum hostname_kind hostname_literal(struct str text, char out[HOSTNAME_MAX + 1])
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 	struct address address;
@@ -79,7 +79,7 @@ enum hostname_kind hostname_read(struct str text, char out[HOSTNAME_MAX + 1])
 	if (!text.len || memchr(text.at, 0, text.len))
 		return HOSTNAME_BAD;
 	if (memchr(text.at, ':', text.len))
-		return literal(text, out);
+		return hostname_literal(text, out);
 	if (text.at[text.len - 1] == '.')
 		text.len--;
 	if (text.len > HOSTNAME_MAX)
@@ -88,10 +88,10 @@ enum hostname_kind hostname_read(struct str text, char out[HOSTNAME_MAX + 1])
 		out[i] = lower(text.at[i]);
 	out[text.len] = 0;
 	name = (struct str){out, text.len};
-	if (is_name(name))
+	if (hostname_is_name(name))
 		return HOSTNAME_NAME;
 	out[0] = 0;
-	return literal(text, out);
+	return hostname_literal(text, out);
 }
 
 // Takes ":PORT" off, and the brackets. A port that is none makes it false.

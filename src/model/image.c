@@ -35,7 +35,7 @@ bool image_is_workdir(struct str path)
 }
 
 // "NAME=value": a shell would not take every name that an image may hold, but execve() does.
-static fallible read_env(const struct json *array, struct pairs *out)
+static fallible image_read_env(const struct json *array, struct pairs *out)
 {
 	size_t bytes = 0;
 
@@ -57,8 +57,8 @@ static fallible read_env(const struct json *array, struct pairs *out)
 	return OK;
 }
 
-static fallible read_text(const struct json *config, const char *key, bool (*is_good)(struct str),
-			  char *out)
+static fallible image_read_text(const struct json *config, const char *key,
+				bool (*is_good)(struct str), char *out)
 {
 	struct str text = {0};
 
@@ -78,9 +78,9 @@ fallible image_read(struct str text, struct image *out)
 	TRY(json_read(text, &config));
 	if (json_type(config) != JSON_OBJECT)
 		return bad_image("config");
-	TRY(read_env(json_get(config, "Env"), &image.env));
-	TRY(read_text(config, "User", image_is_user, image.user));
-	TRY(read_text(config, "WorkingDir", image_is_workdir, image.workdir));
+	TRY(image_read_env(json_get(config, "Env"), &image.env));
+	TRY(image_read_text(config, "User", image_is_user, image.user));
+	TRY(image_read_text(config, "WorkingDir", image_is_workdir, image.workdir));
 	if (!strcmp(image.workdir, "/"))
 		image.workdir[0] = '\0';
 	*out = image;

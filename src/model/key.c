@@ -34,7 +34,7 @@ bool key_scope(struct str word, unsigned *out_bit)
 	return false;
 }
 
-static void put_time(struct json_out *out, const char *name, int64_t wall_ms)
+static void key_put_time(struct json_out *out, const char *name, int64_t wall_ms)
 {
 	if (wall_ms)
 		json_put_time(out, name, wall_ms);
@@ -55,8 +55,8 @@ void key_put(struct json_out *out, const struct key *key)
 	json_end(out, ']');
 	json_put_text(out, "sandbox", key->box[0] ? key->box : NULL);
 	json_put_bool(out, "host", key->host);
-	put_time(out, "createdAt", key->created_ms);
-	put_time(out, "expiresAt", key->expires_ms);
+	key_put_time(out, "createdAt", key->created_ms);
+	key_put_time(out, "expiresAt", key->expires_ms);
 }
 
 struct who key_who(const struct key *key)

@@ -152,8 +152,8 @@ static unsigned lost(const struct lease *lease, const struct lease_event *event)
 	return lease->state == LEASE_ACTIVE || event->has_accepted ? LEASE_DO_FAIL_RUNS : 0;
 }
 
-static struct lease_step stop(struct lease *lease, const struct lease_event *event, int row,
-			      enum lease_reason reason, bool whole_session)
+static struct lease_step lease_stop(struct lease *lease, const struct lease_event *event, int row,
+				    enum lease_reason reason, bool whole_session)
 {
 	unsigned todo = lost(lease, event);
 
@@ -195,7 +195,7 @@ static struct lease_step wanted(struct lease *lease, const struct lease_event *e
 		return same(0, LEASE_DO_HOLD);
 	switch (event->seen) {
 	case LEASE_SEES_FAILED:
-		return stop(lease, event, 3, LEASE_FOR_OBSERVATION_FAILED, true);
+		return lease_stop(lease, event, 3, LEASE_FOR_OBSERVATION_FAILED, true);
 	case LEASE_SEES_NOTHING:
 		todo = lost(lease, event);
 		if (lease->state == LEASE_NONE) {
@@ -211,8 +211,8 @@ static struct lease_step wanted(struct lease *lease, const struct lease_event *e
 	default:
 		break;
 	}
-	return stop(lease, event, lease->state == LEASE_NONE ? 2 : 15, LEASE_FOR_UNEXPECTED_RUNNER,
-		    true);
+	return lease_stop(lease, event, lease->state == LEASE_NONE ? 2 : 15,
+			  LEASE_FOR_UNEXPECTED_RUNNER, true);
 }
 
 static struct lease_step healthy(struct lease *lease, const struct lease_event *event)
@@ -230,7 +230,7 @@ static struct lease_step unready(struct lease *lease, const struct lease_event *
 {
 	if (lease->state != LEASE_STARTING)
 		return same(0, 0);
-	return stop(lease, event, 5, event->reason ? event->reason : reason, false);
+	return lease_stop(lease, event, 5, event->reason ? event->reason : reason, false);
 }
 
 static void begin_run(struct lease *lease, const struct lease_event *event)
@@ -267,21 +267,21 @@ static struct lease_step ended_badly(struct lease *lease, const struct lease_eve
 {
 	if (lease->state != LEASE_ACTIVE)
 		return same(0, 0);
-	return stop(lease, event, row, reason, false);
+	return lease_stop(lease, event, row, reason, false);
 }
 
 static struct lease_step interrupt(struct lease *lease, const struct lease_event *event)
 {
 	if (lease->state < LEASE_STARTING || lease->state > LEASE_ACTIVE)
 		return same(lease_is_fenced(lease) ? 19 : 0, 0);
-	return stop(lease, event, 12, LEASE_FOR_USER_INTERRUPT, false);
+	return lease_stop(lease, event, 12, LEASE_FOR_USER_INTERRUPT, false);
 }
 
 static struct lease_step ask_stop(struct lease *lease, const struct lease_event *event)
 {
 	if (lease_is_fenced(lease))
 		return same(19, 0);
-	return stop(lease, event, 17, event->reason, true);
+	return lease_stop(lease, event, 17, event->reason, true);
 }
 
 static struct lease_step exhaust(struct lease *lease, const struct lease_event *event)
@@ -311,7 +311,7 @@ static struct lease_step back_off(struct lease *lease, const struct lease_event 
 	return moved(row, LEASE_DO_HOLD);
 }
 
-static struct lease_step attempt(struct lease *lease, const struct lease_event *event)
+static struct lease_step lease_attempt(struct lease *lease, const struct lease_event *event)
 {
 	if (lease->attempts >= LEASE_ATTEMPTS_MAX)
 		return exhaust(lease, event);
@@ -323,7 +323,7 @@ static struct lease_step attempt(struct lease *lease, const struct lease_event *
 }
 
 // The next look is put off before this one is made: a look that kills us is not made for ever.
-static struct lease_step recheck(struct lease *lease, const struct lease_event *event)
+static struct lease_step lease_recheck(struct lease *lease, const struct lease_event *event)
 {
 	int64_t next = event->now_ms + timer_ms(TIMER_RECHECK);
 	int64_t last = lease->exhausted_ms + timer_ms(TIMER_RECHECK_SPAN);
@@ -334,7 +334,7 @@ static struct lease_step recheck(struct lease *lease, const struct lease_event *
 
 static struct lease_step force(struct lease *lease, const struct lease_event *event)
 {
-	return lease->state == LEASE_QUARANTINED ? recheck(lease, event) : same(0, 0);
+	return lease->state == LEASE_QUARANTINED ? lease_recheck(lease, event) : same(0, 0);
 }
 
 static struct lease_step rechecked(struct lease *lease, const struct lease_event *event)
@@ -355,7 +355,7 @@ static struct lease_step warm_over(struct lease *lease, const struct lease_event
 	}
 	if (event->has_queued)
 		return same(16, LEASE_DO_DRAIN);
-	return stop(lease, event, 16, LEASE_FOR_KEEP_WARM_EXPIRED, false);
+	return lease_stop(lease, event, 16, LEASE_FOR_KEEP_WARM_EXPIRED, false);
 }
 
 static struct lease_step time_passed(struct lease *lease, const struct lease_event *event)
@@ -369,18 +369,18 @@ static struct lease_step time_passed(struct lease *lease, const struct lease_eve
 	case LEASE_STARTING:
 	case LEASE_READY:
 		if (!event->has_accepted)
-			return stop(lease, event, 6, LEASE_FOR_STARTUP_FAILED, false);
+			return lease_stop(lease, event, 6, LEASE_FOR_STARTUP_FAILED, false);
 		begin_run(lease, event);
 		return moved(7, 0);
 	case LEASE_WARM:
 		return warm_over(lease, event);
 	case LEASE_STOP_NEEDED:
-		return attempt(lease, event);
+		return lease_attempt(lease, event);
 	case LEASE_STOPPING:
 		expired.error = DEADLINE_EXPIRED;
 		return back_off(lease, &expired, 22);
 	default:
-		return recheck(lease, event);
+		return lease_recheck(lease, event);
 	}
 }
 
@@ -410,7 +410,7 @@ static struct lease_step unreadable(struct lease *lease, const struct lease_even
 }
 
 // Reconciliation. What could not be looked at stays as it is: that proves nothing.
-static struct lease_step found(struct lease *lease, const struct lease_event *event)
+static struct lease_step lease_found(struct lease *lease, const struct lease_event *event)
 {
 	unsigned todo;
 
@@ -419,11 +419,11 @@ static struct lease_step found(struct lease *lease, const struct lease_event *ev
 	if (lease->state == LEASE_NONE)
 		return event->seen == LEASE_SEES_NOTHING
 			       ? same(0, LEASE_DO_DRAIN)
-			       : stop(lease, event, 2, LEASE_FOR_UNEXPECTED_RUNNER, true);
+			       : lease_stop(lease, event, 2, LEASE_FOR_UNEXPECTED_RUNNER, true);
 	if (event->seen == LEASE_SEES_MATCH)
 		return same(13, LEASE_DO_ATTACH);
 	if (event->seen == LEASE_SEES_OTHER)
-		return stop(lease, event, 15, LEASE_FOR_UNEXPECTED_RUNNER, true);
+		return lease_stop(lease, event, 15, LEASE_FOR_UNEXPECTED_RUNNER, true);
 	todo = lost(lease, event);
 	clear(lease);
 	return moved(14, LEASE_DO_DRAIN | todo);
@@ -468,7 +468,7 @@ struct lease_step lease_hear(const struct lease *from, const struct lease_event 
 	case LEASE_UNREADABLE:
 		return unreadable(out, event);
 	case LEASE_FOUND:
-		return found(out, event);
+		return lease_found(out, event);
 	default:
 		return same(0, 0);
 	}

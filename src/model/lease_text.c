@@ -41,7 +41,7 @@ void lease_write(struct buf *buf, const struct lease *lease)
 	json_end(&out, '}');
 }
 
-static bool take_text(const struct json *object, const char *key, char *room, size_t size)
+static bool lease_text_take(const struct json *object, const char *key, char *room, size_t size)
 {
 	struct str text = {0};
 	auto_err err = json_str(json_get(object, key), key, &text);
@@ -61,12 +61,12 @@ static bool take_number(const struct json *object, const char *key, uint64_t max
 	return value && !err;
 }
 
-static bool take_word(const struct json *object, const char *key, const char *(*word)(int),
-		      int count, int *out)
+static bool lease_text_take_word(const struct json *object, const char *key,
+				 const char *(*word)(int), int count, int *out)
 {
 	char text[40];
 
-	if (!take_text(object, key, text, sizeof(text)))
+	if (!lease_text_take(object, key, text, sizeof(text)))
 		return false;
 	for (int i = 0; i < count; i++) {
 		if (strcmp(word(i), text) == 0) {
@@ -87,12 +87,12 @@ static const char *reason_at(int i)
 	return lease_reason_word((enum lease_reason)i);
 }
 
-static bool take_place(const struct json *object, struct lease_place *place)
+static bool lease_text_take_place(const struct json *object, struct lease_place *place)
 {
 	uint64_t leaf, pid;
 
-	if (!take_text(object, "sandbox", place->sandbox, sizeof(place->sandbox)) ||
-	    !take_text(object, "boot", place->boot, sizeof(place->boot)) ||
+	if (!lease_text_take(object, "sandbox", place->sandbox, sizeof(place->sandbox)) ||
+	    !lease_text_take(object, "boot", place->boot, sizeof(place->boot)) ||
 	    !take_number(object, "leaf", UINT32_MAX, &leaf) ||
 	    !take_number(object, "pid", INT32_MAX, &pid) ||
 	    !take_number(object, "start", NUMBER_MAX, &place->start) ||
@@ -103,7 +103,7 @@ static bool take_place(const struct json *object, struct lease_place *place)
 	return true;
 }
 
-static bool take_all(const struct json *object, struct lease *lease)
+static bool lease_text_take_all(const struct json *object, struct lease *lease)
 {
 	int state = 0, reason = 0;
 	auto_err err = OK;
@@ -114,7 +114,7 @@ static bool take_all(const struct json *object, struct lease *lease)
 	if (!take_number(object, "next_generation", NUMBER_MAX, &lease->next_generation))
 		return false;
 #define X(name)                                                                                    \
-	if (!take_text(object, #name, lease->name, sizeof(lease->name)))                           \
+	if (!lease_text_take(object, #name, lease->name, sizeof(lease->name)))                     \
 		return false;
 	TEXTS(X)
 #undef X
@@ -124,9 +124,9 @@ static bool take_all(const struct json *object, struct lease *lease)
 	lease->name = (__typeof__(lease->name))number;
 	NUMBERS(X)
 #undef X
-	if (!take_word(object, "state", state_at, LEASE_STATE_COUNT, &state) ||
-	    !take_word(object, "reason", reason_at, LEASE_REASON_COUNT, &reason) ||
-	    !take_place(object, &lease->place) || !json_get(object, "whole_session"))
+	if (!lease_text_take_word(object, "state", state_at, LEASE_STATE_COUNT, &state) ||
+	    !lease_text_take_word(object, "reason", reason_at, LEASE_REASON_COUNT, &reason) ||
+	    !lease_text_take_place(object, &lease->place) || !json_get(object, "whole_session"))
 		return false;
 	err = json_bool(json_get(object, "whole_session"), "whole_session", &lease->whole_session);
 	lease->state = (enum lease_state)state;
@@ -156,8 +156,8 @@ bool lease_read(struct str text, struct lease *out)
 	auto_json object = NULL;
 	auto_err err = text.len <= TEXT_MAX ? json_read(text, &object) : OK;
 
-	if (!err && object && json_type(object) == JSON_OBJECT && take_all(object, &lease) &&
-	    is_sound(&lease)) {
+	if (!err && object && json_type(object) == JSON_OBJECT &&
+	    lease_text_take_all(object, &lease) && is_sound(&lease)) {
 		*out = lease;
 		return true;
 	}

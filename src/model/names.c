@@ -42,7 +42,7 @@ static struct str number_key(const uint32_t *number)
 	return (struct str){(const char *)number, sizeof(*number)};
 }
 
-static void forget(struct names *names, struct entry *entry)
+static void names_forget(struct names *names, struct entry *entry)
 {
 	map_take(names->by_name, str_of(entry->name));
 	map_take(names->by_number, number_key(&entry->number));
@@ -55,7 +55,7 @@ void names_free(struct names *names)
 	if (!names)
 		return;
 	list_each (at, &names->used)
-		forget(names, link_of(at, struct entry, link));
+		names_forget(names, link_of(at, struct entry, link));
 	map_free(names->by_name);
 	map_free(names->by_number);
 	free(names);
@@ -80,13 +80,13 @@ static uint32_t free_number(struct names *names)
 	return number;
 }
 
-static struct entry *enter(struct names *names, const char *name)
+static struct entry *names_enter(struct names *names, const char *name)
 {
 	size_t len = strlen(name);
 	struct entry *entry;
 
 	if (map_count(names->by_name) >= names->max)
-		forget(names, link_of(names->used.next, struct entry, link));
+		names_forget(names, link_of(names->used.next, struct entry, link));
 	entry = mem_new(sizeof(*entry) + len + 1);
 	memcpy(entry->name, name, len + 1);
 	entry->number = free_number(names);
@@ -102,7 +102,7 @@ void names_give(struct names *names, const char *name, struct address *out)
 	uint32_t number;
 
 	if (!entry)
-		entry = enter(names, name);
+		entry = names_enter(names, name);
 	touch(names, entry);
 	number = FIRST + entry->number;
 	*out = (struct address){.at = {(uint8_t)(number >> 24), (uint8_t)(number >> 16),
@@ -121,7 +121,7 @@ void names_six(const struct address *given, struct address *out)
 	*out = address;
 }
 
-static bool number_of(const struct address *address, uint32_t *out)
+static bool names_number_of(const struct address *address, uint32_t *out)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 	const uint8_t *at = address->at;
@@ -142,7 +142,7 @@ const char *names_find(struct names *names, const struct address *address)
 	struct entry *entry;
 	uint32_t number;
 
-	if (!number_of(address, &number))
+	if (!names_number_of(address, &number))
 		return NULL;
 	entry = map_get(names->by_number, number_key(&number));
 	if (!entry)
@@ -160,5 +160,5 @@ bool names_is_synthetic(const struct address *address)
 {
 	uint32_t number;
 
-	return number_of(address, &number);
+	return names_number_of(address, &number);
 }

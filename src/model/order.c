@@ -37,7 +37,7 @@ static void put_array(struct pack *pack, const char *array, size_t size)
 
 #define put_chars(pack, array) put_array(pack, array, sizeof(array))
 
-static void put_limits(struct pack *pack, const struct limits *limits)
+static void order_put_limits(struct pack *pack, const struct limits *limits)
 {
 	pack_u64(pack, limits->memory);
 	pack_u32(pack, limits->cpu_milli);
@@ -67,7 +67,7 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 		put_chars(&pack, order->box);
 		put_chars(&pack, order->name);
 		put_chars(&pack, order->host);
-		put_limits(&pack, &order->limits);
+		order_put_limits(&pack, &order->limits);
 		pack_u8(&pack, order->ephemeral);
 		pack_u8(&pack, order->again);
 		pack_u8(&pack, order->net);
@@ -156,7 +156,7 @@ static bool is_host_name(struct str s)
 }
 
 // Of what nobody is making any more: hex digits behind the prefix.
-static bool is_unfinished(struct str s)
+static bool order_is_unfinished(struct str s)
 {
 	size_t head = strlen(ORDER_UNFINISHED);
 
@@ -169,7 +169,7 @@ static bool is_mark(struct str s)
 	return strspn(s.at, REASON_WORD) == s.len;
 }
 
-static void get_limits(struct unpack *in, struct limits *out)
+static void order_get_limits(struct unpack *in, struct limits *out)
 {
 	out->memory = within(in, unpack_u64(in), 1 << 20, BYTES_MAX);
 	out->cpu_milli = (uint32_t)within(in, unpack_u32(in), 1, 1024 * 1000);
@@ -216,7 +216,7 @@ static void get_order(struct unpack *in, struct order *order)
 		get_box(in, order);
 		hold(in, id_is_template(get_chars(in, order->name)));
 		hold(in, is_host_name(get_chars(in, order->host)));
-		get_limits(in, &order->limits);
+		order_get_limits(in, &order->limits);
 		order->ephemeral = get_bool(in);
 		order->again = get_bool(in);
 		order->net = get_bool(in);
@@ -262,7 +262,7 @@ static void get_order(struct unpack *in, struct order *order)
 		break;
 	case ORDER_FORGET:
 		name = get_chars(in, order->name);
-		hold(in, id_is_template(name) || is_unfinished(name));
+		hold(in, id_is_template(name) || order_is_unfinished(name));
 		break;
 	case ORDER_LIST:
 		name = get_chars(in, order->name);
@@ -449,7 +449,7 @@ static void get_census(struct unpack *in, struct answer *answer)
 	}
 }
 
-static void put_done(struct pack *pack, const struct answer *answer)
+static void order_put_done(struct pack *pack, const struct answer *answer)
 {
 	switch (answer->to) {
 	case ORDER_HELLO:
@@ -492,7 +492,7 @@ static void put_done(struct pack *pack, const struct answer *answer)
 	}
 }
 
-static void get_done(struct unpack *in, struct answer *answer)
+static void order_get_done(struct unpack *in, struct answer *answer)
 {
 	switch (answer->to) {
 	case ORDER_HELLO:
@@ -555,7 +555,7 @@ size_t answer_encode(const struct answer *answer, void *room, size_t size)
 	pack_u8(&pack, (uint8_t)answer->to);
 	pack_u32(&pack, answer->id);
 	if (answer->kind == ANSWER_DONE) {
-		put_done(&pack, answer);
+		order_put_done(&pack, answer);
 	} else if (answer->kind == ANSWER_REFUSED) {
 		pack_u8(&pack, (uint8_t)answer->error);
 		put_chars(&pack, answer->reason);
@@ -578,7 +578,7 @@ fallible answer_decode(const void *bytes, size_t len, struct answer *out)
 	if (answer.kind == ANSWER_MORE)
 		hold(&in, answer.to == ORDER_IMPORT); // nobody else answers twice
 	if (!in.failed && answer.kind == ANSWER_DONE)
-		get_done(&in, &answer);
+		order_get_done(&in, &answer);
 	if (!in.failed && answer.kind == ANSWER_REFUSED)
 		get_refusal(&in, &answer);
 	if (!unpack_end(&in))

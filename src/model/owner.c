@@ -30,7 +30,7 @@ const char *owner_kind_word(enum owner_kind kind)
 	return kind == OWNER_LEGACY ? "legacy" : kinds[kind].prefix;
 }
 
-static fallible refuse(const char *what, const char *why)
+static fallible owner_refuse(const char *what, const char *why)
 {
 	return err_hint(err_new(INVALID, "invalid_owner", "'%s' %s", what, why),
 			"1 to %d bytes of text, without control characters, without '_' at an end "
@@ -41,17 +41,17 @@ static fallible refuse(const char *what, const char *why)
 fallible owner_check_part(struct str part, const char *what)
 {
 	if (!part.len)
-		return refuse(what, "is empty");
+		return owner_refuse(what, "is empty");
 	if (part.len > OWNER_PART_MAX)
-		return refuse(what, "is too long");
+		return owner_refuse(what, "is too long");
 	if (!text_is_utf8(part))
-		return refuse(what, "is not UTF-8");
+		return owner_refuse(what, "is not UTF-8");
 	if (text_has_control(part))
-		return refuse(what, "has a control character");
+		return owner_refuse(what, "has a control character");
 	if (part.at[0] == '_' || part.at[part.len - 1] == '_')
-		return refuse(what, "begins or ends with '_'");
+		return owner_refuse(what, "begins or ends with '_'");
 	if (memmem(part.at, part.len, "__", 2))
-		return refuse(what, "contains '__'");
+		return owner_refuse(what, "contains '__'");
 	return OK;
 }
 
@@ -97,7 +97,7 @@ static void write_id(const char *prefix, struct str text, char out[ID_BOX_LEN + 
 	snprintf(out, ID_BOX_LEN + 1, "%.3s-%.48s", prefix, hex.at);
 }
 
-static enum owner_kind kind_of(const struct owner *owner, bool isolated)
+static enum owner_kind owner_kind_of(const struct owner *owner, bool isolated)
 {
 	if (isolated)
 		return OWNER_SES;
@@ -108,7 +108,7 @@ static enum owner_kind kind_of(const struct owner *owner, bool isolated)
 
 void owner_derive(const struct owner *owner, bool isolated, struct str tag, struct owner_route *out)
 {
-	enum owner_kind kind = kind_of(owner, isolated);
+	enum owner_kind kind = owner_kind_of(owner, isolated);
 	auto_buf key = BUF_INIT(OWNER_KEY_MAX);
 	auto_buf text = BUF_INIT(OWNER_KEY_MAX + OWNER_TAG_MAX + 1);
 
@@ -142,7 +142,7 @@ void owner_slot(const char *first, char out[ID_BOX_LEN + 1])
 	write_id(first, str_of(text), out);
 }
 
-static bool is_hex(struct str s)
+static bool owner_is_hex(struct str s)
 {
 	for (size_t i = 0; i < s.len; i++)
 		if (!(s.at[i] >= '0' && s.at[i] <= '9') && !(s.at[i] >= 'a' && s.at[i] <= 'f'))
@@ -152,7 +152,7 @@ static bool is_hex(struct str s)
 
 bool owner_is_id(struct str id, enum owner_kind *out)
 {
-	if (id.len != ID_BOX_LEN || id.at[3] != '-' || !is_hex(str_skip(id, 4)))
+	if (id.len != ID_BOX_LEN || id.at[3] != '-' || !owner_is_hex(str_skip(id, 4)))
 		return false;
 	for (size_t i = 0; i < KINDS; i++) {
 		if (memcmp(id.at, kinds[i].prefix, 3) == 0) {

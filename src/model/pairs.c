@@ -16,7 +16,7 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-static struct pair *find(const struct pairs *pairs, struct str name)
+static struct pair *pairs_find(const struct pairs *pairs, struct str name)
 {
 	for (size_t i = 0; i < pairs->count; i++)
 		if (str_is(name, pairs->at[i].name))
@@ -26,7 +26,7 @@ static struct pair *find(const struct pairs *pairs, struct str name)
 
 void pairs_set(struct pairs *pairs, struct str name, struct str value)
 {
-	struct pair *pair = find(pairs, name);
+	struct pair *pair = pairs_find(pairs, name);
 
 	if (pair) {
 		free(pair->value);
@@ -40,7 +40,7 @@ void pairs_set(struct pairs *pairs, struct str name, struct str value)
 
 const char *pairs_get(const struct pairs *pairs, struct str name)
 {
-	const struct pair *pair = find(pairs, name);
+	const struct pair *pair = pairs_find(pairs, name);
 
 	return pair ? pair->value : NULL;
 }
@@ -55,7 +55,7 @@ void pairs_done(struct pairs *pairs)
 	*pairs = (struct pairs){0};
 }
 
-static bool is_env_name(struct str name)
+static bool pairs_is_env_name(struct str name)
 {
 	if (!name.len || name.len > LABEL_VALUE_MAX)
 		return false;
@@ -88,7 +88,7 @@ fallible pairs_read_env(const struct json *object, struct pairs *out)
 	while (json_next(object, &at, &name, &value)) {
 		struct str text = {0};
 
-		if (!is_env_name(name))
+		if (!pairs_is_env_name(name))
 			return err_hint(err_new(INVALID, "bad_env",
 						"Invalid environment variable name: " STR_FMT,
 						(int)(name.len < 64 ? name.len : 64), name.at),
@@ -126,7 +126,7 @@ static bool is_plain(struct str text)
 	return text.len <= LABEL_VALUE_MAX && !text_has_control(text);
 }
 
-static fallible read_labels(const struct json *object, bool nulls, struct pairs *out)
+static fallible model_pairs_read_labels(const struct json *object, bool nulls, struct pairs *out)
 {
 	auto_pairs pairs = {0};
 	struct json *value;
@@ -163,12 +163,12 @@ static fallible read_labels(const struct json *object, bool nulls, struct pairs 
 
 fallible pairs_read_labels(const struct json *object, struct pairs *out)
 {
-	return read_labels(object, false, out);
+	return model_pairs_read_labels(object, false, out);
 }
 
-static void drop(struct pairs *pairs, struct str name)
+static void pairs_drop(struct pairs *pairs, struct str name)
 {
-	struct pair *pair = find(pairs, name);
+	struct pair *pair = pairs_find(pairs, name);
 
 	if (!pair)
 		return;
@@ -177,7 +177,8 @@ static void drop(struct pairs *pairs, struct str name)
 	*pair = pairs->at[--pairs->count];
 }
 
-static void lay_over(struct pairs *pairs, const struct json *object, const struct pairs *given)
+static void pairs_lay_over(struct pairs *pairs, const struct json *object,
+			   const struct pairs *given)
 {
 	struct json *value;
 	struct str name;
@@ -185,14 +186,15 @@ static void lay_over(struct pairs *pairs, const struct json *object, const struc
 
 	while (json_next(object, &at, &name, &value))
 		if (is_null(value))
-			drop(pairs, name);
+			pairs_drop(pairs, name);
 	for (size_t i = 0; i < given->count; i++)
 		pairs_set(pairs, str_of(given->at[i].name), str_of(given->at[i].value));
 }
 
 // The change is made on a copy, which takes the place of the original once it is found good.
-static fallible change(struct pairs *pairs, const struct json *object, const struct pairs *given,
-		       size_t count_max, size_t bytes_max, const char *what)
+static fallible pairs_change(struct pairs *pairs, const struct json *object,
+			     const struct pairs *given, size_t count_max, size_t bytes_max,
+			     const char *what)
 {
 	auto_pairs next = {0};
 	struct pairs old = *pairs;
@@ -200,7 +202,7 @@ static fallible change(struct pairs *pairs, const struct json *object, const str
 
 	for (size_t i = 0; i < old.count; i++)
 		pairs_set(&next, str_of(old.at[i].name), str_of(old.at[i].value));
-	lay_over(&next, object, given);
+	pairs_lay_over(&next, object, given);
 	for (size_t i = 0; i < next.count; i++)
 		bytes += strlen(next.at[i].name) + strlen(next.at[i].value) + 2;
 	if (next.count > count_max || bytes > bytes_max)
@@ -219,7 +221,7 @@ fallible pairs_change_env(const struct json *object, struct pairs *pairs)
 	if (is_null(object))
 		return OK;
 	TRY(pairs_read_env(object, &given));
-	return change(pairs, object, &given, PAIRS_ENV_MAX, PAIRS_ENV_BYTES, "env");
+	return pairs_change(pairs, object, &given, PAIRS_ENV_MAX, PAIRS_ENV_BYTES, "env");
 }
 
 fallible pairs_change_labels(const struct json *object, struct pairs *pairs)
@@ -228,8 +230,8 @@ fallible pairs_change_labels(const struct json *object, struct pairs *pairs)
 
 	if (is_null(object))
 		return OK;
-	TRY(read_labels(object, true, &given));
-	return change(pairs, object, &given, PAIRS_LABELS_MAX, SIZE_MAX, "labels");
+	TRY(model_pairs_read_labels(object, true, &given));
+	return pairs_change(pairs, object, &given, PAIRS_LABELS_MAX, SIZE_MAX, "labels");
 }
 
 void pairs_write(struct json_out *out, const struct pairs *pairs)

@@ -407,7 +407,7 @@ const char *policy_words(const char *reason)
 	return "the policy of this sandbox does not allow it";
 }
 
-static void put_place(struct buf *out, const char *name, uint16_t port)
+static void model_policy_put_place(struct buf *out, const char *name, uint16_t port)
 {
 	bool is_v6 = strchr(name, ':') != NULL;
 
@@ -430,7 +430,7 @@ void policy_hint(struct buf *out, const char *box, const char *name, uint16_t po
 	switch (denials[i].form) {
 	case HINT_NAME:
 		buf_fmt(out, "%s ", denials[i].option);
-		put_place(out, name, port);
+		model_policy_put_place(out, name, port);
 		break;
 	case HINT_HOST:
 		buf_fmt(out, "%s %s", denials[i].option, name);

@@ -81,7 +81,7 @@ static fallible hosts_read(const struct json *list, const char *where, bool is_j
 	return OK;
 }
 
-static bool is_method(struct str text)
+static bool policy_text_is_method(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if (!(text.at[i] >= 'A' && text.at[i] <= 'Z') && text.at[i] != '-')
@@ -155,7 +155,7 @@ static fallible rule_check(const struct policy *policy, const struct policy_rule
 			"add it to 'network.inspect'");
 }
 
-static fallible rule_read(const struct json *from, struct policy_rule *out)
+static fallible policy_text_rule_read(const struct json *from, struct policy_rule *out)
 {
 	static const char *const known[] = {"name", "methods", "paths", NULL};
 	struct str name = {0};
@@ -164,7 +164,7 @@ static fallible rule_read(const struct json *from, struct policy_rule *out)
 	TRY(json_only(from, known));
 	TRY(json_str(json_get(from, "name"), "network.rules.name", &name));
 	TRY(host_read(name, "network.rules.name", false, &out->host));
-	TRY(words_read(json_get(from, "methods"), "network.rules.methods", is_method,
+	TRY(words_read(json_get(from, "methods"), "network.rules.methods", policy_text_is_method,
 		       "holds what is no method in upper case", &out->methods));
 	return words_read(json_get(from, "paths"), "network.rules.paths", is_pattern,
 			  "holds what is no path: /exact or /prefix*", &out->paths);
@@ -178,13 +178,13 @@ static fallible rules_read(const struct json *list, struct policy *policy)
 	policy->rules = mem_new((json_count(list) + 1) * sizeof(*policy->rules));
 	for (size_t i = 0; i < json_count(list); i++) {
 		policy->rule_count = i + 1;
-		TRY(rule_read(json_at(list, i), &policy->rules[i]));
+		TRY(policy_text_rule_read(json_at(list, i), &policy->rules[i]));
 		TRY(rule_check(policy, &policy->rules[i]));
 	}
 	return OK;
 }
 
-static bool is_env_name(struct str text)
+static bool policy_text_is_env_name(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++) {
 		char c = text.at[i];
@@ -233,7 +233,7 @@ static fallible secret_read(const struct json *from, bool is_saved, struct polic
 	TRY(json_want(from, "network.secrets", JSON_OBJECT));
 	TRY(json_only(from, is_saved ? saved : known));
 	TRY(json_str(json_get(from, "name"), "network.secrets.name", &name));
-	if (!is_env_name(name))
+	if (!policy_text_is_env_name(name))
 		return bad("network.secrets.name", "is no name of an environment variable");
 	TRY(json_str(json_get(from, "value"), "network.secrets.value", &value));
 	if (value.at && !is_value(value))
@@ -330,8 +330,8 @@ static fallible mode_read(const struct json *network, enum policy_mode normal,
 	return bad("network.mode", "must be off, allow or all");
 }
 
-static fallible read_all(const struct json *network, enum policy_mode normal, bool is_saved,
-			 struct policy *out)
+static fallible policy_text_read_all(const struct json *network, enum policy_mode normal,
+				     bool is_saved, struct policy *out)
 {
 	static const char *const known[] = {"mode",    "allow", "inspect", "budgets",
 					    "secrets", "rules", NULL};
@@ -356,12 +356,12 @@ static fallible read_all(const struct json *network, enum policy_mode normal, bo
 
 fallible policy_read(const struct json *network, enum policy_mode normal, struct policy *out)
 {
-	return read_all(network, normal, false, out);
+	return policy_text_read_all(network, normal, false, out);
 }
 
 fallible policy_load(const struct json *saved, struct policy *out)
 {
-	return read_all(saved, POLICY_OFF, true, out);
+	return policy_text_read_all(saved, POLICY_OFF, true, out);
 }
 
 static fallible secret_inherit(struct policy_secret *to, const struct policy_secret *from)
@@ -408,7 +408,7 @@ static void put_hosts(struct json_out *out, const char *key, const struct policy
 	json_end(out, ']');
 }
 
-static void put_words(struct json_out *out, const char *key, char **words)
+static void policy_text_put_words(struct json_out *out, const char *key, char **words)
 {
 	if (!words)
 		return;
@@ -419,7 +419,7 @@ static void put_words(struct json_out *out, const char *key, char **words)
 	json_end(out, ']');
 }
 
-static void put_budgets(struct json_out *out, const struct budget_limits *limits)
+static void policy_text_put_budgets(struct json_out *out, const struct budget_limits *limits)
 {
 	bool begun = false;
 
@@ -439,7 +439,8 @@ static void put_budgets(struct json_out *out, const struct budget_limits *limits
 		json_end(out, '}');
 }
 
-static void put_secrets(struct json_out *out, const struct policy *policy, bool is_saved)
+static void policy_text_put_secrets(struct json_out *out, const struct policy *policy,
+				    bool is_saved)
 {
 	if (!policy->secret_count)
 		return;
@@ -460,7 +461,7 @@ static void put_secrets(struct json_out *out, const struct policy *policy, bool 
 	json_end(out, ']');
 }
 
-static void put_rules(struct json_out *out, const struct policy *policy)
+static void policy_text_put_rules(struct json_out *out, const struct policy *policy)
 {
 	if (!policy->rule_count)
 		return;
@@ -469,14 +470,14 @@ static void put_rules(struct json_out *out, const struct policy *policy)
 	for (size_t i = 0; i < policy->rule_count; i++) {
 		json_begin(out, '{');
 		json_put_text(out, "name", policy->rules[i].host.text);
-		put_words(out, "methods", policy->rules[i].methods);
-		put_words(out, "paths", policy->rules[i].paths);
+		policy_text_put_words(out, "methods", policy->rules[i].methods);
+		policy_text_put_words(out, "paths", policy->rules[i].paths);
 		json_end(out, '}');
 	}
 	json_end(out, ']');
 }
 
-static void put_all(struct json_out *out, const struct policy *policy, bool is_saved)
+static void policy_text_put_all(struct json_out *out, const struct policy *policy, bool is_saved)
 {
 	json_begin(out, '{');
 	json_put_text(out, "mode", policy_mode_word(policy->mode));
@@ -484,18 +485,18 @@ static void put_all(struct json_out *out, const struct policy *policy, bool is_s
 		put_hosts(out, "allow", policy->allow, policy->allow_count);
 	if (policy->inspect_count)
 		put_hosts(out, "inspect", policy->inspect, policy->inspect_count);
-	put_budgets(out, &policy->budgets);
-	put_secrets(out, policy, is_saved);
-	put_rules(out, policy);
+	policy_text_put_budgets(out, &policy->budgets);
+	policy_text_put_secrets(out, policy, is_saved);
+	policy_text_put_rules(out, policy);
 	json_end(out, '}');
 }
 
 void policy_write(struct json_out *out, const struct policy *policy)
 {
-	put_all(out, policy, false);
+	policy_text_put_all(out, policy, false);
 }
 
 void policy_save(struct json_out *out, const struct policy *policy)
 {
-	put_all(out, policy, true);
+	policy_text_put_all(out, policy, true);
 }

@@ -8,7 +8,7 @@
 #define TIME_MAX (1ull << 60) // microseconds: past any calendar
 #define SIGNAL_MAX 64
 
-static uint64_t ranged(struct unpack *in, uint64_t value, uint64_t min, uint64_t max)
+static uint64_t reach_ranged(struct unpack *in, uint64_t value, uint64_t min, uint64_t max)
 {
 	if (value >= min && value <= max)
 		return value;
@@ -18,7 +18,7 @@ static uint64_t ranged(struct unpack *in, uint64_t value, uint64_t min, uint64_t
 
 static uint64_t get_number(struct unpack *in)
 {
-	return ranged(in, unpack_u64(in), 0, NUMBER_MAX);
+	return reach_ranged(in, unpack_u64(in), 0, NUMBER_MAX);
 }
 
 static void put_time(struct pack *pack, int64_t us)
@@ -28,12 +28,12 @@ static void put_time(struct pack *pack, int64_t us)
 
 static int64_t get_time(struct unpack *in)
 {
-	return (int64_t)(ranged(in, unpack_u64(in), 0, 2 * TIME_MAX) - TIME_MAX);
+	return (int64_t)(reach_ranged(in, unpack_u64(in), 0, 2 * TIME_MAX) - TIME_MAX);
 }
 
 // --------------------------------------------------------------------------------- requests
 
-static void put_globs(struct pack *pack, const struct reach_ask *ask)
+static void reach_put_globs(struct pack *pack, const struct reach_ask *ask)
 {
 	pack_u32(pack, ask->includes);
 	pack_u32(pack, ask->excludes);
@@ -63,7 +63,7 @@ size_t reach_encode_ask(const struct reach_ask *ask, void *room, size_t size)
 	pack_text(&pack, ask->path);
 	pack_text(&pack, ask->other);
 	pack_text(&pack, ask->text);
-	put_globs(&pack, ask);
+	reach_put_globs(&pack, ask);
 	if (pack.failed || ask->bytes.len > pack.room - pack.len)
 		return 0;
 	if (ask->bytes.len)
@@ -75,8 +75,9 @@ static void get_globs(struct unpack *in, struct reach_ask *ask)
 {
 	uint32_t count;
 
-	ask->includes = (uint32_t)ranged(in, unpack_u32(in), 0, REACH_GLOBS_MAX);
-	ask->excludes = (uint32_t)ranged(in, unpack_u32(in), 0, REACH_GLOBS_MAX - ask->includes);
+	ask->includes = (uint32_t)reach_ranged(in, unpack_u32(in), 0, REACH_GLOBS_MAX);
+	ask->excludes = (uint32_t)reach_ranged(in, unpack_u32(in), 0,
+					       REACH_GLOBS_MAX - ask->includes);
 	count = ask->includes + ask->excludes;
 	for (uint32_t i = 0; i < count && !in->failed; i++)
 		ask->globs[i] = unpack_text(in, TEXT_MAX).at;
@@ -102,13 +103,13 @@ bool reach_decode_ask(const void *bytes, size_t len, struct reach_ask *ask)
 	if (len > REACH_SIZE_MAX)
 		return false;
 	unpack_init(&in, bytes, len);
-	got.verb = (enum reach_verb)ranged(&in, unpack_u8(&in), 0, REACH_VERB_COUNT - 1);
-	got.flags = (uint32_t)ranged(&in, unpack_u32(&in), 0, REACH_FLAGS);
+	got.verb = (enum reach_verb)reach_ranged(&in, unpack_u8(&in), 0, REACH_VERB_COUNT - 1);
+	got.flags = (uint32_t)reach_ranged(&in, unpack_u32(&in), 0, REACH_FLAGS);
 	got.mode = get_mode(&in);
-	got.types = (uint32_t)ranged(&in, unpack_u32(&in), 0, (1u << REACH_TYPE_COUNT) - 1);
-	got.number = (uint32_t)ranged(&in, unpack_u32(&in), 0,
-				      got.verb == REACH_SWEEP ? SIGNAL_MAX : UINT16_MAX);
-	got.pid = (uint32_t)ranged(&in, unpack_u32(&in), 0, INT32_MAX);
+	got.types = (uint32_t)reach_ranged(&in, unpack_u32(&in), 0, (1u << REACH_TYPE_COUNT) - 1);
+	got.number = (uint32_t)reach_ranged(&in, unpack_u32(&in), 0,
+					    got.verb == REACH_SWEEP ? SIGNAL_MAX : UINT16_MAX);
+	got.pid = (uint32_t)reach_ranged(&in, unpack_u32(&in), 0, INT32_MAX);
 	got.depth = unpack_u32(&in);
 	got.limit = get_number(&in);
 	got.min = get_number(&in);
@@ -143,13 +144,13 @@ static void put_stat(struct pack *pack, const struct reach_stat *stat)
 
 static void get_stat(struct unpack *in, struct reach_stat *stat)
 {
-	stat->type = (enum reach_type)ranged(in, unpack_u8(in), 0, REACH_TYPE_COUNT - 1);
-	stat->mode = (uint32_t)ranged(in, unpack_u16(in), 0, 07777);
+	stat->type = (enum reach_type)reach_ranged(in, unpack_u8(in), 0, REACH_TYPE_COUNT - 1);
+	stat->mode = (uint32_t)reach_ranged(in, unpack_u16(in), 0, 07777);
 	stat->uid = unpack_u32(in);
 	stat->gid = unpack_u32(in);
 	stat->links = unpack_u32(in);
 	stat->inode = unpack_u64(in);
-	stat->size = ranged(in, unpack_u64(in), 0, INT64_MAX);
+	stat->size = reach_ranged(in, unpack_u64(in), 0, INT64_MAX);
 	stat->mtime_us = get_time(in);
 	stat->ctime_us = get_time(in);
 }
@@ -159,7 +160,7 @@ static bool has_items(enum reach_kind kind)
 	return kind >= REACH_ENTRIES;
 }
 
-static void put_done(struct pack *pack, const struct reach_say *say)
+static void reach_put_done(struct pack *pack, const struct reach_say *say)
 {
 	pack_text(pack, say->text);
 	pack_u64(pack, say->count);
@@ -185,18 +186,18 @@ size_t reach_encode_say(const struct reach_say *say, void *room, size_t size)
 	} else if (!has_items(say->kind)) {
 		put_stat(&pack, &say->stat);
 		if (say->kind == REACH_DONE)
-			put_done(&pack, say);
+			reach_put_done(&pack, say);
 	}
 	return pack.failed ? 0 : pack.len;
 }
 
-static void get_done(struct unpack *in, struct reach_say *say)
+static void reach_get_done(struct unpack *in, struct reach_say *say)
 {
 	say->text = unpack_text(in, TEXT_MAX);
 	say->count = get_number(in);
 	say->bytes = get_number(in);
 	say->skipped = get_number(in);
-	say->more = ranged(in, unpack_u8(in), 0, 1);
+	say->more = reach_ranged(in, unpack_u8(in), 0, 1);
 	say->space = get_number(in);
 	say->space_free = get_number(in);
 	say->inodes = get_number(in);
@@ -211,15 +212,15 @@ bool reach_decode_say(const void *bytes, size_t len, struct reach_say *say)
 	if (len > REACH_SIZE_MAX)
 		return false;
 	unpack_init(&in, bytes, len);
-	got.kind = (enum reach_kind)ranged(&in, unpack_u8(&in), 0, REACH_KIND_COUNT - 1);
+	got.kind = (enum reach_kind)reach_ranged(&in, unpack_u8(&in), 0, REACH_KIND_COUNT - 1);
 	if (got.kind == REACH_FAILED) {
-		got.why = (enum reach_why)ranged(&in, unpack_u8(&in), 0, REACH_WHY_COUNT - 1);
-		got.errnum = (int)ranged(&in, unpack_u32(&in), 0, ERRNO_MAX);
+		got.why = (enum reach_why)reach_ranged(&in, unpack_u8(&in), 0, REACH_WHY_COUNT - 1);
+		got.errnum = (int)reach_ranged(&in, unpack_u32(&in), 0, ERRNO_MAX);
 		got.text = unpack_text(&in, TEXT_MAX);
 	} else if (!has_items(got.kind)) {
 		get_stat(&in, &got.stat);
 		if (got.kind == REACH_DONE)
-			get_done(&in, &got);
+			reach_get_done(&in, &got);
 	}
 	if (in.failed || (in.left > 0 && got.kind != REACH_BYTES && !has_items(got.kind)))
 		return false;
@@ -286,8 +287,9 @@ bool reach_get_event(struct unpack *in, struct reach_event *out)
 {
 	if (in->left == 0)
 		return false;
-	out->type = (enum reach_event_type)ranged(in, unpack_u8(in), 0, REACH_EVENT_COUNT - 1);
-	out->is_directory = ranged(in, unpack_u8(in), 0, 1);
+	out->type = (enum reach_event_type)reach_ranged(in, unpack_u8(in), 0,
+							REACH_EVENT_COUNT - 1);
+	out->is_directory = reach_ranged(in, unpack_u8(in), 0, 1);
 	out->path = unpack_text(in, REACH_PATH_MAX);
 	return !in->failed;
 }
@@ -302,7 +304,7 @@ bool reach_get_port(struct unpack *in, struct reach_port *out)
 {
 	if (in->left == 0)
 		return false;
-	out->port = (uint16_t)ranged(in, unpack_u16(in), 1, UINT16_MAX);
-	out->any = ranged(in, unpack_u8(in), 0, 1);
+	out->port = (uint16_t)reach_ranged(in, unpack_u16(in), 1, UINT16_MAX);
+	out->any = reach_ranged(in, unpack_u8(in), 0, 1);
 	return !in->failed;
 }

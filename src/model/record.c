@@ -84,7 +84,7 @@ bool record_has_labels(const struct record *record, const struct pairs *wanted)
 	return true;
 }
 
-static void put_time(struct json_out *out, const char *key, int64_t wall_ms)
+static void record_put_time(struct json_out *out, const char *key, int64_t wall_ms)
 {
 	if (wall_ms)
 		json_put_time(out, key, wall_ms);
@@ -123,9 +123,9 @@ void record_put(struct json_out *out, const struct record *record)
 	terms_write(out, &record->terms);
 	if (record->ephemeral)
 		json_put_bool(out, "ephemeral", true);
-	put_time(out, "createdAt", record->created_ms);
-	put_time(out, "startedAt", record->started_ms);
-	put_time(out, "endsAt", record->ends_ms);
+	record_put_time(out, "createdAt", record->created_ms);
+	record_put_time(out, "startedAt", record->started_ms);
+	record_put_time(out, "endsAt", record->ends_ms);
 }
 
 void record_write(struct json_out *out, const struct record *record)

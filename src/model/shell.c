@@ -301,7 +301,7 @@ void shell_feed(struct buf *out, bool keep_stdin, struct str script)
 enum match { MATCH_NO, MATCH_SO_FAR, MATCH_WHOLE };
 
 // '#' in a pattern is a number.
-static enum match match(const char *pattern, const char *text, size_t len)
+static enum match model_shell_match(const char *pattern, const char *text, size_t len)
 {
 	size_t i = 0;
 
@@ -331,13 +331,13 @@ static enum match match(const char *pattern, const char *text, size_t len)
 
 static enum match is_remark(const struct shell_sieve *sieve)
 {
-	enum match best = match(REMARK_TTY, sieve->held, sieve->len), next;
+	enum match best = model_shell_match(REMARK_TTY, sieve->held, sieve->len), next;
 
-	next = sieve->jobs ? match(REMARK_JOB, sieve->held, sieve->len) : MATCH_NO;
+	next = sieve->jobs ? model_shell_match(REMARK_JOB, sieve->held, sieve->len) : MATCH_NO;
 	return next > best ? next : best;
 }
 
-static void give(struct shell_sieve *sieve, const char *bytes, size_t len)
+static void model_shell_give(struct shell_sieve *sieve, const char *bytes, size_t len)
 {
 	if (!len)
 		return;
@@ -349,31 +349,31 @@ static void give(struct shell_sieve *sieve, const char *bytes, size_t len)
 		sieve->give(sieve->arg, bytes, len);
 }
 
-static void let_go(struct shell_sieve *sieve)
+static void model_shell_let_go(struct shell_sieve *sieve)
 {
 	size_t len = sieve->len;
 
 	sieve->len = 0;
 	sieve->inside = len && sieve->held[len - 1] != '\n';
-	give(sieve, sieve->held, len);
+	model_shell_give(sieve, sieve->held, len);
 }
 
 // One more byte of a line that may be a remark.
-static void hold(struct shell_sieve *sieve, char byte)
+static void model_shell_hold(struct shell_sieve *sieve, char byte)
 {
 	enum match is, exits = MATCH_NO;
 
 	// "exit" was not the last line.
 	if (sieve->len && sieve->held[sieve->len - 1] == '\n')
-		let_go(sieve);
+		model_shell_let_go(sieve);
 	sieve->held[sieve->len++] = byte;
 	is = is_remark(sieve);
 	if (sieve->left)
-		exits = match(REMARK_EXIT, sieve->held, sieve->len);
+		exits = model_shell_match(REMARK_EXIT, sieve->held, sieve->len);
 	if (is == MATCH_WHOLE)
 		sieve->len = 0;
 	else if ((is == MATCH_NO && exits == MATCH_NO) || sieve->len == sizeof(sieve->held))
-		let_go(sieve);
+		model_shell_let_go(sieve);
 }
 
 // The byte at `at` of what bash was told.
@@ -385,7 +385,7 @@ static char told_at(struct str command, size_t at)
 	return at < command.len ? command.at[at] : (BEHIND "\n")[at - command.len];
 }
 
-static void show(struct shell_sieve *sieve, struct str bytes)
+static void model_shell_show(struct shell_sieve *sieve, struct str bytes)
 {
 	struct str command = sieve->command;
 
@@ -405,9 +405,9 @@ static void unecho(struct shell_sieve *sieve)
 	left -= before.len;
 	command.len = left < command.len ? left : command.len;
 	behind.len = left - command.len;
-	show(sieve, before);
-	show(sieve, command);
-	show(sieve, behind);
+	model_shell_show(sieve, before);
+	model_shell_show(sieve, command);
+	model_shell_show(sieve, behind);
 }
 
 // Takes what is repeated off the front.
@@ -423,8 +423,8 @@ static struct str sift_echo(struct shell_sieve *sieve, struct str bytes)
 		bytes = str_skip(bytes, 1);
 		if (++sieve->echoed == whole) {
 			sieve->no_echo = true;
-			show(sieve, sieve->command);
-			show(sieve, STR("\n"));
+			model_shell_show(sieve, sieve->command);
+			model_shell_show(sieve, STR("\n"));
 		}
 	}
 	return bytes;
@@ -439,7 +439,7 @@ void shell_sift(struct shell_sieve *sieve, const char *bytes, size_t len)
 		len = rest.len;
 	}
 	if (!sieve->remarks) {
-		give(sieve, bytes, len);
+		model_shell_give(sieve, bytes, len);
 		return;
 	}
 	while (len) {
@@ -447,11 +447,11 @@ void shell_sift(struct shell_sieve *sieve, const char *bytes, size_t len)
 		size_t part = end ? (size_t)(end - bytes) + 1 : len;
 
 		if (!sieve->inside) {
-			hold(sieve, *bytes++);
+			model_shell_hold(sieve, *bytes++);
 			len--;
 			continue;
 		}
-		give(sieve, bytes, part);
+		model_shell_give(sieve, bytes, part);
 		sieve->inside = !end;
 		bytes += part;
 		len -= part;
@@ -462,8 +462,8 @@ void shell_sift_end(struct shell_sieve *sieve)
 {
 	if (sieve->command.len && sieve->remarks && !sieve->no_echo)
 		unecho(sieve);
-	if (sieve->left && match(REMARK_EXIT, sieve->held, sieve->len) == MATCH_WHOLE)
+	if (sieve->left && model_shell_match(REMARK_EXIT, sieve->held, sieve->len) == MATCH_WHOLE)
 		sieve->len = 0;
-	let_go(sieve);
+	model_shell_let_go(sieve);
 	sieve->newline = false;
 }

@@ -102,7 +102,8 @@ static bool read_variables(struct str text, struct variables *out)
 }
 
 // Both lists are in the order of their names, so it is most often the next one.
-static const struct variable *find(const struct variables *list, struct str name, size_t *hint)
+static const struct variable *shell_state_find(const struct variables *list, struct str name,
+					       size_t *hint)
 {
 	for (size_t i = 0; i < list->count; i++) {
 		size_t at = (*hint + i) % list->count;
@@ -173,7 +174,7 @@ static bool may_change(const struct variables *from, const struct variables *to)
 
 		if (is_passing(old->name) || !is_fixed(old))
 			continue;
-		now = find(to, old->name, &hint);
+		now = shell_state_find(to, old->name, &hint);
 		if (!now || !str_eq(now->whole, old->whole))
 			return false;
 	}
@@ -189,12 +190,12 @@ static void change_variables(const struct variables *from, const struct variable
 	size_t hint = 0;
 
 	for (size_t i = 0; i < from->count; i++)
-		if (!is_passing(from->at[i].name) && !find(to, from->at[i].name, &hint))
+		if (!is_passing(from->at[i].name) && !shell_state_find(to, from->at[i].name, &hint))
 			unset(out, from->at[i].name);
 	hint = 0;
 	for (size_t i = 0; i < to->count; i++) {
 		const struct variable *now = &to->at[i];
-		const struct variable *old = find(from, now->name, &hint);
+		const struct variable *old = shell_state_find(from, now->name, &hint);
 
 		if (is_passing(now->name) || (old && str_eq(old->whole, now->whole)))
 			continue;
@@ -205,10 +206,10 @@ static void change_variables(const struct variables *from, const struct variable
 	}
 }
 
-static struct str options_of(const struct variables *list, const char *name)
+static struct str shell_state_options_of(const struct variables *list, const char *name)
 {
 	size_t hint = 0;
-	const struct variable *found = find(list, str_of(name), &hint);
+	const struct variable *found = shell_state_find(list, str_of(name), &hint);
 	struct str value = found ? found->whole : (struct str){0}, before;
 
 	if (!value.len || !str_cut(&value, '"', &before) || !str_ends(value, "\""))
@@ -239,18 +240,19 @@ static void turn_options(struct str these, struct str but, const char *how, stru
 static void change_options(const struct variables *from, const struct variables *to,
 			   struct buf *out, struct buf *out_set)
 {
-	struct str old = options_of(from, "BASHOPTS"), now = options_of(to, "BASHOPTS");
+	struct str old = shell_state_options_of(from, "BASHOPTS"),
+		   now = shell_state_options_of(to, "BASHOPTS");
 
 	turn_options(old, now, "shopt -u", out);
 	turn_options(now, old, "shopt -s", out);
-	old = options_of(from, "SHELLOPTS");
-	now = options_of(to, "SHELLOPTS");
+	old = shell_state_options_of(from, "SHELLOPTS");
+	now = shell_state_options_of(to, "SHELLOPTS");
 	turn_options(old, now, "set +o", out_set);
 	turn_options(now, old, "set -o", out_set);
 }
 
 // Without the function of that name, which is ours.
-static void leave_out(struct buf *text, const char *name)
+static void shell_state_leave_out(struct buf *text, const char *name)
 {
 	char first[64], last[64];
 	char *begin, *end;
@@ -271,8 +273,8 @@ static void leave_out(struct buf *text, const char *name)
 
 void shell_hide(struct buf *text)
 {
-	leave_out(text, "end");
-	leave_out(text, "keep");
+	shell_state_leave_out(text, "end");
+	shell_state_leave_out(text, "keep");
 }
 
 // The names of functions cannot be told from their text for sure, so none can be taken away.
@@ -328,7 +330,7 @@ static bool limit_of(struct str told, const struct limit *limit, uint64_t *soft,
 	return false;
 }
 
-static void set_limit(struct buf *out, char which, char letter, uint64_t value)
+static void shell_state_set_limit(struct buf *out, char which, char letter, uint64_t value)
 {
 	buf_fmt(out, "\\builtin ulimit -%c%c ", which, letter);
 	if (value == UNLIMITED)
@@ -351,9 +353,9 @@ static bool change_limits(const struct shell_state *from, const struct shell_sta
 			continue;
 		if (hard > was_hard)
 			return false;
-		set_limit(out, 'S', limits[i].letter, soft);
+		shell_state_set_limit(out, 'S', limits[i].letter, soft);
 		if (!known || hard != was_hard)
-			set_limit(out, 'H', limits[i].letter, hard);
+			shell_state_set_limit(out, 'H', limits[i].letter, hard);
 	}
 	return true;
 }

@@ -20,7 +20,7 @@ static uint64_t most(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-static fallible read_network(const struct json *network, struct spec *spec)
+static fallible spec_read_network(const struct json *network, struct spec *spec)
 {
 	auto_policy policy = POLICY_INIT(POLICY_OFF);
 
@@ -78,8 +78,8 @@ static fallible read_cpus(const struct json *limits, uint32_t milli_max, uint32_
 	return OK;
 }
 
-static fallible read_limits(const struct json *from, const struct spec_bounds *bounds,
-			    struct spec *spec)
+static fallible spec_read_limits(const struct json *from, const struct spec_bounds *bounds,
+				 struct spec *spec)
 {
 	static const char *const known[] = {"memoryMB",	    "cpus",	"pids",	     "diskMB",
 					    "inodes",	    "outputMB", "cpuTimeMs", "wallTimeMs",
@@ -108,7 +108,7 @@ static fallible read_limits(const struct json *from, const struct spec_bounds *b
 	return OK;
 }
 
-static fallible read_names(const struct json *object, struct spec *spec)
+static fallible spec_read_names(const struct json *object, struct spec *spec)
 {
 	struct str name = {0}, template = STR("host");
 
@@ -172,9 +172,9 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 	if (object) {
 		TRY(json_want(object, "body", JSON_OBJECT));
 		TRY(json_only(object, known));
-		TRY(read_network(json_get(object, "network"), &spec));
-		TRY(read_names(object, &spec));
-		TRY(read_limits(json_get(object, "limits"), bounds, &spec));
+		TRY(spec_read_network(json_get(object, "network"), &spec));
+		TRY(spec_read_names(object, &spec));
+		TRY(spec_read_limits(json_get(object, "limits"), bounds, &spec));
 		TRY(pairs_read_env(json_get(object, "env"), &spec.env));
 		TRY(read_stance(object, &spec));
 		TRY(pairs_read_labels(json_get(object, "labels"), &spec.labels));

@@ -42,7 +42,7 @@ size_t tag_encode(const struct tag *tag, void *room, size_t size)
 	return pack.failed ? 0 : pack.len;
 }
 
-static uint64_t number(struct unpack *in)
+static uint64_t tag_number(struct unpack *in)
 {
 	uint64_t value = unpack_u64(in);
 
@@ -62,13 +62,13 @@ bool tag_decode(struct str bytes, struct tag *out)
 	kind = unpack_u8(&in);
 	tag.flags = unpack_u8(&in);
 	tag.file = unpack_u32(&in);
-	tag.begun_us = (int64_t)number(&in);
-	tag.started_ms = (int64_t)number(&in);
-	tag.cap = number(&in);
-	tag.cpu_ms = number(&in);
-	tag.wall_ms = number(&in);
-	tag.meter_us = number(&in);
-	tag.oom_kills = number(&in);
+	tag.begun_us = (int64_t)tag_number(&in);
+	tag.started_ms = (int64_t)tag_number(&in);
+	tag.cap = tag_number(&in);
+	tag.cpu_ms = tag_number(&in);
+	tag.wall_ms = tag_number(&in);
+	tag.meter_us = tag_number(&in);
+	tag.oom_kills = tag_number(&in);
 	if (version != VERSION_NO_SENDER)
 		tag.sender = unpack_u32(&in);
 	has_session = unpack_u8(&in);

@@ -44,7 +44,7 @@ static void put_exec(struct pack *pack, const struct talk_exec *exec)
 		put_tag(pack, exec->tag);
 }
 
-static void put_body(struct pack *pack, const struct talk *talk)
+static void talk_put_body(struct pack *pack, const struct talk *talk)
 {
 	switch (talk->kind) {
 	case TALK_EXEC:
@@ -112,12 +112,12 @@ size_t talk_encode(const struct talk *talk, void *room, size_t size)
 	pack_init(&pack, room, size < TALK_SIZE_MAX ? size : TALK_SIZE_MAX);
 	pack_u8(&pack, (uint8_t)talk->kind);
 	pack_u32(&pack, talk->conv);
-	put_body(&pack, talk);
+	talk_put_body(&pack, talk);
 	return pack.failed ? 0 : pack.len;
 }
 
 // A number within its range; else the reader has failed, and 0.
-static uint32_t ranged(struct unpack *in, uint32_t value, uint32_t min, uint32_t max)
+static uint32_t talk_ranged(struct unpack *in, uint32_t value, uint32_t min, uint32_t max)
 {
 	if (value >= min && value <= max)
 		return value;
@@ -138,7 +138,7 @@ static uint64_t sane(struct unpack *in)
 // `list` has room for TALK_ARGS_MAX and the NULL behind.
 static uint32_t get_list(struct unpack *in, uint32_t min, const char **list)
 {
-	uint32_t count = ranged(in, unpack_u32(in), min, TALK_ARGS_MAX);
+	uint32_t count = talk_ranged(in, unpack_u32(in), min, TALK_ARGS_MAX);
 
 	for (uint32_t i = 0; i < count && !in->failed; i++)
 		list[i] = unpack_text(in, TALK_SIZE_MAX).at;
@@ -150,7 +150,7 @@ static uint32_t get_list(struct unpack *in, uint32_t min, const char **list)
 
 static struct str get_tag(struct unpack *in)
 {
-	size_t len = ranged(in, unpack_u16(in), 0, TALK_TAG_MAX);
+	size_t len = talk_ranged(in, unpack_u16(in), 0, TALK_TAG_MAX);
 	struct str tag = {(const char *)in->at, len};
 
 	if (len > in->left)
@@ -170,7 +170,7 @@ static struct str get_tag(struct unpack *in)
 
 static uint32_t get_flags(struct unpack *in)
 {
-	uint32_t flags = ranged(in, unpack_u32(in), 0, FLAGS);
+	uint32_t flags = talk_ranged(in, unpack_u32(in), 0, FLAGS);
 	uint32_t input = flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
 
 	if ((input & (input - 1)) || ((flags & TALK_EXEC_TROUGH) && !(flags & TALK_EXEC_PTY)))
@@ -183,21 +183,21 @@ static void get_held(struct unpack *in, struct talk_held *held)
 	held->flags = get_flags(in);
 	if (held->flags & FLAGS_OF_EXEC)
 		in->failed = true;
-	held->leaf = ranged(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
-	held->pid = (int)ranged(in, unpack_u32(in), 2, INT32_MAX);
-	held->ended = ranged(in, unpack_u8(in), 0, 1);
+	held->leaf = talk_ranged(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
+	held->pid = (int)talk_ranged(in, unpack_u32(in), 2, INT32_MAX);
+	held->ended = talk_ranged(in, unpack_u8(in), 0, 1);
 	held->tag = get_tag(in);
 }
 
 static uint16_t get_side(struct unpack *in, bool pty)
 {
-	return (uint16_t)ranged(in, unpack_u16(in), pty ? 1 : 0, pty ? TALK_SIDE_MAX : 0);
+	return (uint16_t)talk_ranged(in, unpack_u16(in), pty ? 1 : 0, pty ? TALK_SIDE_MAX : 0);
 }
 
 static void get_exec(struct unpack *in, struct talk_exec *exec)
 {
 	exec->flags = get_flags(in);
-	exec->leaf = ranged(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
+	exec->leaf = talk_ranged(in, unpack_u32(in), 0, TALK_LEAVES_MAX - 1);
 	exec->cols = get_side(in, exec->flags & TALK_EXEC_PTY);
 	exec->rows = get_side(in, exec->flags & TALK_EXEC_PTY);
 	exec->user = unpack_text(in, USER_MAX);
@@ -225,7 +225,7 @@ static void get_note(struct unpack *in, char *out, size_t size)
 // As wait() gives it for a process that has ended: an exit status, or a signal with its core bit.
 static int get_status(struct unpack *in)
 {
-	uint32_t status = ranged(in, unpack_u32(in), 0, 0xffff);
+	uint32_t status = talk_ranged(in, unpack_u32(in), 0, 0xffff);
 	uint32_t signal = status & 0x7f;
 
 	if (signal == 0 ? status & 0xff : status > 0xff || signal > SIGNAL_MAX)
@@ -240,14 +240,14 @@ static void get_body(struct unpack *in, struct talk *talk)
 		get_exec(in, &talk->exec);
 		break;
 	case TALK_SIGNAL:
-		talk->signal = (int)ranged(in, unpack_u32(in), 1, SIGNAL_MAX);
-		talk->alone = ranged(in, unpack_u8(in), 0, 1);
+		talk->signal = (int)talk_ranged(in, unpack_u32(in), 1, SIGNAL_MAX);
+		talk->alone = talk_ranged(in, unpack_u8(in), 0, 1);
 		break;
 	case TALK_ADOPT:
 	case TALK_HELD_END:
 	case TALK_SYNC:
 	case TALK_SYNCED:
-		ranged(in, talk->conv, 0, 0);
+		talk_ranged(in, talk->conv, 0, 0);
 		break;
 	case TALK_FORGET:
 	case TALK_HAND_IS:
@@ -263,31 +263,31 @@ static void get_body(struct unpack *in, struct talk *talk)
 		talk->hand.user = unpack_text(in, USER_MAX);
 		break;
 	case TALK_READY:
-		ranged(in, talk->conv, 0, 0);
+		talk_ranged(in, talk->conv, 0, 0);
 		talk->ready.version = unpack_u32(in);
 		talk->ready.features = unpack_u32(in);
 		break;
 	case TALK_BROKEN:
 	case TALK_FAILED:
 		if (talk->kind == TALK_BROKEN)
-			ranged(in, talk->conv, 0, 0);
-		talk->failed.step = (enum talk_step)ranged(
+			talk_ranged(in, talk->conv, 0, 0);
+		talk->failed.step = (enum talk_step)talk_ranged(
 			in, unpack_u8(in), talk->kind == TALK_BROKEN ? 0 : 1, TALK_STEP_COUNT - 1);
-		talk->failed.errnum = (int)ranged(in, unpack_u32(in), 0, ERRNO_MAX);
+		talk->failed.errnum = (int)talk_ranged(in, unpack_u32(in), 0, ERRNO_MAX);
 		get_note(in, talk->failed.note, sizeof(talk->failed.note));
 		break;
 	case TALK_STARTED:
-		talk->started.pid = (int)ranged(in, unpack_u32(in), 2, INT32_MAX);
+		talk->started.pid = (int)talk_ranged(in, unpack_u32(in), 2, INT32_MAX);
 		break;
 	case TALK_RAN:
-		talk->exited.pid = (int)ranged(in, unpack_u32(in), 2, INT32_MAX);
+		talk->exited.pid = (int)talk_ranged(in, unpack_u32(in), 2, INT32_MAX);
 		// fall through
 	case TALK_EXITED:
 		talk->exited.status = get_status(in);
 		talk->exited.max_rss = sane(in);
 		talk->exited.cpu_us = sane(in);
-		talk->exited.leaf_empty = ranged(in, unpack_u8(in), 0, 1);
-		talk->exited.over = ranged(in, unpack_u8(in), 0, 1);
+		talk->exited.leaf_empty = talk_ranged(in, unpack_u8(in), 0, 1);
+		talk->exited.over = talk_ranged(in, unpack_u8(in), 0, 1);
 		break;
 	default:
 		in->failed = true;
@@ -302,7 +302,7 @@ bool talk_decode(const void *bytes, size_t len, struct talk *talk)
 	if (len > TALK_SIZE_MAX)
 		return false;
 	unpack_init(&in, bytes, len);
-	got.kind = (enum talk_kind)ranged(&in, unpack_u8(&in), 0, TALK_KIND_COUNT - 1);
+	got.kind = (enum talk_kind)talk_ranged(&in, unpack_u8(&in), 0, TALK_KIND_COUNT - 1);
 	got.conv = unpack_u32(&in);
 	if (!in.failed)
 		get_body(&in, &got);

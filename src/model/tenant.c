@@ -71,7 +71,7 @@ enum policy_mode tenant_network(const struct tenant *tenant)
 	return tenant->network_said ? tenant->network : POLICY_ALL;
 }
 
-static fallible read_network(const struct json *value, struct tenant *out)
+static fallible tenant_read_network(const struct json *value, struct tenant *out)
 {
 	struct str word = {0};
 
@@ -99,7 +99,7 @@ fallible tenant_read(const struct json *object, struct tenant *out)
 		TRY(json_only(object, known));
 		TRY(read_quota(json_get(object, "quota"), &tenant.quota));
 		TRY(json_bool(json_get(object, "host"), "host", &tenant.host));
-		TRY(read_network(json_get(object, "network"), &tenant));
+		TRY(tenant_read_network(json_get(object, "network"), &tenant));
 		TRY(read_templates(json_get(object, "templates"), &tenant));
 	}
 	*out = tenant;

@@ -24,7 +24,7 @@ void ticket_make(char out[TICKET_TOKEN_MAX + 1])
 	out[TICKET_TOKEN_MAX] = 0;
 }
 
-static bool is_of(struct str text, const char *set, size_t count)
+static bool ticket_is_of(struct str text, const char *set, size_t count)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if (!memchr(set, text.at[i], count))
@@ -36,19 +36,20 @@ bool ticket_is_token(struct str text)
 {
 	static const char set[] = "0123456789abcdefghijklmnopqrstuvwxyz_";
 
-	return text.len > 0 && text.len <= TICKET_TOKEN_MAX && is_of(text, set, sizeof(set) - 1);
+	return text.len > 0 && text.len <= TICKET_TOKEN_MAX &&
+	       ticket_is_of(text, set, sizeof(set) - 1);
 }
 
 bool ticket_is_link(struct str text)
 {
 	return text.len == TICKET_LINK_LEN &&
-	       is_of((struct str){text.at, END_LEN}, digits, sizeof(digits) - 1) &&
-	       is_of(str_skip(text, END_LEN), base32, sizeof(base32) - 1);
+	       ticket_is_of((struct str){text.at, END_LEN}, digits, sizeof(digits) - 1) &&
+	       ticket_is_of(str_skip(text, END_LEN), base32, sizeof(base32) - 1);
 }
 
 // The signature of everything that the link stands for, 160 bits of it as text.
-static void sign(const uint8_t key[SECRET_HASH], const struct ticket *ticket,
-		 const char end[END_LEN], char out[SIGN_LEN])
+static void model_ticket_sign(const uint8_t key[SECRET_HASH], const struct ticket *ticket,
+			      const char end[END_LEN], char out[SIGN_LEN])
 {
 	uint8_t hash[SECRET_HASH];
 	char text[256];
@@ -75,7 +76,7 @@ void ticket_sign(const uint8_t key[SECRET_HASH], const struct ticket *ticket, in
 		seconds = SECONDS_MAX;
 	for (size_t i = END_LEN; i-- > 0; seconds /= 36)
 		out[i] = digits[seconds % 36];
-	sign(key, ticket, out, out + END_LEN);
+	model_ticket_sign(key, ticket, out, out + END_LEN);
 	out[TICKET_LINK_LEN] = 0;
 }
 
@@ -109,7 +110,7 @@ enum ticket_verdict ticket_check(const uint8_t key[SECRET_HASH], const struct ti
 
 	// Either way a link is signed; a token is compared with a copy behind zeros.
 	memcpy(link, is_link ? given.at : "0000000", END_LEN);
-	sign(key, of, link, want + END_LEN);
+	model_ticket_sign(key, of, link, want + END_LEN);
 	memcpy(want, link, END_LEN);
 	if (!is_link) {
 		memset(want, 0, sizeof(want));

@@ -44,7 +44,7 @@ void bpf_set_block(struct bpf_table *table, int number, const struct sock_filter
 	table->calls[number].block_len = (uint16_t)len;
 }
 
-static void add(struct code *code, struct sock_filter one)
+static void bpf_add(struct code *code, struct sock_filter one)
 {
 	if (code->len == code->room)
 		code->failed = true;
@@ -72,14 +72,14 @@ static size_t find_runs(const struct bpf_table *table, struct run *runs)
 	return count;
 }
 
-static void leaf(struct code *code, const struct run *run)
+static void bpf_leaf(struct code *code, const struct run *run)
 {
 	if (!run->block) {
-		add(code, (struct sock_filter)BPF_SAY(run->action));
+		bpf_add(code, (struct sock_filter)BPF_SAY(run->action));
 		return;
 	}
 	for (uint16_t i = 0; i < run->block_len; i++)
-		add(code, run->block[i]);
+		bpf_add(code, run->block[i]);
 }
 
 // At or above the middle run: to the right; else on to the left, which stands first. A left half
@@ -90,11 +90,11 @@ static void tree(struct code *code, const struct run *runs, size_t count)
 	size_t here = code->len, left;
 
 	if (count == 1) {
-		leaf(code, runs);
+		bpf_leaf(code, runs);
 		return;
 	}
-	add(code,
-	    (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, runs[middle].start, 0, 0));
+	bpf_add(code,
+		(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, runs[middle].start, 0, 0));
 	tree(code, runs, middle);
 	if (code->failed)
 		return;
@@ -102,7 +102,7 @@ static void tree(struct code *code, const struct run *runs, size_t count)
 	if (left <= JUMP_MAX) {
 		code->at[here].jt = (uint8_t)left;
 	} else {
-		add(code, (struct sock_filter){0});
+		bpf_add(code, (struct sock_filter){0});
 		if (code->failed)
 			return;
 		memmove(&code->at[here + 2], &code->at[here + 1], left * sizeof(*code->at));
@@ -118,13 +118,14 @@ size_t bpf_compile(const struct bpf_table *table, struct sock_filter *room, size
 	static struct run runs[BPF_CALLS + 1];
 	size_t count = find_runs(table, runs);
 
-	add(&code, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4));
-	add(&code, (struct sock_filter)BPF_IF(table->arch, 1, 0));
-	add(&code, (struct sock_filter)BPF_SAY(table->bad_arch));
-	add(&code, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0));
+	bpf_add(&code, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4));
+	bpf_add(&code, (struct sock_filter)BPF_IF(table->arch, 1, 0));
+	bpf_add(&code, (struct sock_filter)BPF_SAY(table->bad_arch));
+	bpf_add(&code, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0));
 	if (table->arch == AUDIT_ARCH_X86_64) {
-		add(&code, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1));
-		add(&code, (struct sock_filter)BPF_SAY(table->bad_arch));
+		bpf_add(&code,
+			(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1));
+		bpf_add(&code, (struct sock_filter)BPF_SAY(table->bad_arch));
 	}
 	tree(&code, runs, count);
 	return code.failed ? 0 : code.len;

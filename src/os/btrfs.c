@@ -95,8 +95,8 @@ void btrfs_quota_forget(int fs, uint64_t id)
 }
 
 // Steps through what one search found. Returns where the next must begin, 0 at the end.
-static uint64_t read_page(const struct btrfs_ioctl_search_args_v2 *args,
-			  void (*each)(void *, uint64_t, uint64_t), void *arg)
+static uint64_t btrfs_read_page(const struct btrfs_ioctl_search_args_v2 *args,
+				void (*each)(void *, uint64_t, uint64_t), void *arg)
 {
 	const char *at = (const char *)args->buf;
 	uint64_t next = 0;
@@ -137,7 +137,8 @@ bool btrfs_quota_used(int fs, uint64_t id, uint64_t *out)
 		.nr_items = 1,
 	};
 	args->buf_size = ONE_SIZE;
-	return ioctl(fs, BTRFS_IOC_TREE_SEARCH_V2, args) == 0 && read_page(args, keep_used, out);
+	return ioctl(fs, BTRFS_IOC_TREE_SEARCH_V2, args) == 0 &&
+	       btrfs_read_page(args, keep_used, out);
 }
 
 fallible btrfs_quota_walk(int fs, void (*each)(void *arg, uint64_t id, uint64_t used), void *arg)
@@ -158,7 +159,7 @@ fallible btrfs_quota_walk(int fs, void (*each)(void *arg, uint64_t id, uint64_t 
 		args->buf_size = WALK_SIZE;
 		if (ioctl(fs, BTRFS_IOC_TREE_SEARCH_V2, args))
 			return err_sys(errno, "read the quota tree");
-		from = read_page(args, each, arg);
+		from = btrfs_read_page(args, each, arg);
 	}
 	return OK;
 }

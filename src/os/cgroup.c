@@ -46,7 +46,7 @@ static unsigned controllers_of_v2(const char *path)
 }
 
 // id parent dev root MOUNTPOINT options [tags] - TYPE source SUPEROPTIONS
-static void read_line(struct str line, struct cgroup_host *host)
+static void cgroup_read_line(struct str line, struct cgroup_host *host)
 {
 	struct cgroup_mount *mount = &host->mounts[host->count];
 	struct str fields[5], type, source, options, word;
@@ -73,7 +73,7 @@ static void read_line(struct str line, struct cgroup_host *host)
 	host->count++;
 }
 
-static void place(struct cgroup_host *host)
+static void cgroup_place(struct cgroup_host *host)
 {
 	host->unified = -1;
 	for (int c = 0; c < CGROUP_COUNT; c++)
@@ -98,8 +98,8 @@ fallible cgroup_discover(struct cgroup_host *out)
 	*out = (struct cgroup_host){0};
 	rest = (struct str){text, (size_t)len};
 	while (str_cut(&rest, '\n', &line))
-		read_line(line, out);
-	place(out);
+		cgroup_read_line(line, out);
+	cgroup_place(out);
 	return OK;
 }
 

@@ -73,7 +73,7 @@ ssize_t fd_read_all(int fd, void *room, size_t size)
 	return (ssize_t)len;
 }
 
-static int open_again(int dir, const char *path, int flags)
+static int fd_open_again(int dir, const char *path, int flags)
 {
 	int fd;
 
@@ -86,7 +86,7 @@ static int open_again(int dir, const char *path, int flags)
 // Kernel files take a value in one write; a part of it would be another value.
 int fd_put(int dir, const char *path, const char *text)
 {
-	int fd = open_again(dir, path, O_WRONLY);
+	int fd = fd_open_again(dir, path, O_WRONLY);
 	ssize_t n;
 	int kept;
 
@@ -103,7 +103,7 @@ int fd_put(int dir, const char *path, const char *text)
 
 ssize_t fd_get(int dir, const char *path, char *room, size_t size)
 {
-	int fd = open_again(dir, path, O_RDONLY);
+	int fd = fd_open_again(dir, path, O_RDONLY);
 	ssize_t n;
 	int kept;
 
@@ -193,8 +193,8 @@ static void close_all(const int *fds, int count)
 }
 
 // One message into `room`, with what lies beside it in the first `beside` bytes of `side`.
-static ssize_t receive(int sock, void *room, size_t size, union side_room *side, size_t beside,
-		       struct msghdr *message, int flags)
+static ssize_t fd_receive(int sock, void *room, size_t size, union side_room *side, size_t beside,
+			  struct msghdr *message, int flags)
 {
 	struct iovec part = {.iov_base = room, .iov_len = size};
 	ssize_t n;
@@ -217,7 +217,7 @@ ssize_t fd_recv_any(int sock, void *room, size_t size, int *fds, int *count, int
 	union side_room side;
 	struct msghdr message;
 	int space = *count;
-	ssize_t n = receive(sock, room, size, &side, sizeof(side), &message, flags);
+	ssize_t n = fd_receive(sock, room, size, &side, sizeof(side), &message, flags);
 	int came;
 
 	if (n < 0)
@@ -258,7 +258,7 @@ ssize_t fd_recv_bytes(int sock, void *room, size_t size, int *sender, int flags)
 	union side_room side;
 	size_t beside = weak(CLOSER) ? CMSG_SPACE(sizeof(struct ucred)) : sizeof(side);
 	struct msghdr message;
-	ssize_t n = receive(sock, room, size, &side, beside, &message, flags);
+	ssize_t n = fd_receive(sock, room, size, &side, beside, &message, flags);
 
 	if (n < 0)
 		return -1;

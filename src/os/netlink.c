@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 // Room for `len` bytes more, zeroed and padded; NULL when there is none.
-static char *extend(struct netlink *batch, size_t len)
+static char *netlink_extend(struct netlink *batch, size_t len)
 {
 	size_t whole = NLMSG_ALIGN(len);
 	char *at = batch->bytes + batch->len;
@@ -42,7 +42,7 @@ void netlink_begin(struct netlink *batch, uint16_t type, uint16_t flags, const v
 		   size_t len)
 {
 	size_t head = batch->len;
-	char *at = extend(batch, NLMSG_HDRLEN + len);
+	char *at = netlink_extend(batch, NLMSG_HDRLEN + len);
 
 	if (!at)
 		return;
@@ -59,7 +59,7 @@ void netlink_begin(struct netlink *batch, uint16_t type, uint16_t flags, const v
 void netlink_put(struct netlink *batch, uint16_t type, const void *value, size_t len)
 {
 	struct rtattr attr = {.rta_type = type, .rta_len = (uint16_t)RTA_LENGTH(len)};
-	char *at = extend(batch, attr.rta_len);
+	char *at = netlink_extend(batch, attr.rta_len);
 
 	if (!at)
 		return;
@@ -100,7 +100,7 @@ void netlink_close(struct netlink *batch, size_t nest)
 }
 
 // One datagram of answers; each is the errno of one message, 0 for done. -1: no more of them.
-static int hear(int sock, int borne, int *first, int *count)
+static int netlink_hear(int sock, int borne, int *first, int *count)
 {
 	_Alignas(NLMSG_ALIGNTO) char room[3072];
 	struct sockaddr_nl from = {0};
@@ -140,7 +140,7 @@ int netlink_run(int family, const struct netlink *batch, int borne)
 	if (sendto(sock, batch->bytes, batch->len, 0, (const struct sockaddr *)&kernel,
 		   sizeof(kernel)) != (ssize_t)batch->len)
 		failure = errno;
-	while (!failure && hear(sock, borne, &failure, &count) == 0)
+	while (!failure && netlink_hear(sock, borne, &failure, &count) == 0)
 		;
 	close(sock);
 	if (!failure && count == 0)

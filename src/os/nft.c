@@ -30,7 +30,7 @@
 #define V4_DESTINATION 16
 #define V6_DESTINATION 24
 
-static void begin(struct netlink *batch, int message, uint16_t flags)
+static void nft_begin(struct netlink *batch, int message, uint16_t flags)
 {
 	struct nfgenmsg body = {.nfgen_family = NFPROTO_INET, .version = NFNETLINK_V0};
 
@@ -47,13 +47,13 @@ static void edge(struct netlink *batch, uint16_t type)
 
 static void add_table(struct netlink *batch)
 {
-	begin(batch, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL);
+	nft_begin(batch, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL);
 	netlink_put_text(batch, NFTA_TABLE_NAME, TABLE);
 }
 
 static void drop_table(struct netlink *batch)
 {
-	begin(batch, NFT_MSG_DELTABLE, 0);
+	nft_begin(batch, NFT_MSG_DELTABLE, 0);
 	netlink_put_text(batch, NFTA_TABLE_NAME, TABLE);
 }
 
@@ -61,7 +61,7 @@ static void add_chain(struct netlink *batch)
 {
 	size_t hook;
 
-	begin(batch, NFT_MSG_NEWCHAIN, NLM_F_CREATE);
+	nft_begin(batch, NFT_MSG_NEWCHAIN, NLM_F_CREATE);
 	netlink_put_text(batch, NFTA_CHAIN_TABLE, TABLE);
 	netlink_put_text(batch, NFTA_CHAIN_NAME, CHAIN);
 	netlink_put_text(batch, NFTA_CHAIN_TYPE, "filter");
@@ -158,7 +158,7 @@ static void tproxy_to(struct netlink *batch, uint16_t port)
 
 static size_t begin_rule(struct netlink *batch)
 {
-	begin(batch, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ACK);
+	nft_begin(batch, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ACK);
 	netlink_put_text(batch, NFTA_RULE_TABLE, TABLE);
 	netlink_put_text(batch, NFTA_RULE_CHAIN, CHAIN);
 	return netlink_open(batch, NFTA_RULE_EXPRESSIONS);

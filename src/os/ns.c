@@ -49,7 +49,7 @@ static const struct {
 };
 
 // The capabilities stay: there are hosts on which only who has them may make a user namespace.
-static int become(uint32_t base)
+static int ns_become(uint32_t base)
 {
 	if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || syscall(SYS_setresgid, base, base, base) ||
 	    syscall(SYS_setresuid, base, base, base))
@@ -57,8 +57,8 @@ static int become(uint32_t base)
 	return guise_raise();
 }
 
-// What ends it early is its exit status, which enter() puts into words.
-static _Noreturn void child(uint32_t base)
+// What ends it early is its exit status, which ns_enter() puts into words.
+static _Noreturn void ns_child(uint32_t base)
 {
 	const int sock = CHILD_SOCK;
 	char byte = 'u';
@@ -68,7 +68,7 @@ static _Noreturn void child(uint32_t base)
 	if (close_range((unsigned)seat + 1, ~0u, CLOSE_RANGE_UNSHARE) || dup2(seat, sock) < 0 ||
 	    close_range(CHILD_SOCK + 1, ~0u, 0))
 		_exit(6);
-	if (become(weak(OWNER) ? SHARED_OWNER : base))
+	if (ns_become(weak(OWNER) ? SHARED_OWNER : base))
 		_exit(1);
 	proc = mount_own_proc();
 	if (proc < 0 || unshare(CLONE_NEWUSER))
@@ -113,7 +113,7 @@ static void await_word(int sock, int pidfd)
 		;
 }
 
-static fallible enter(int pid, uint32_t base, int sock, int *out_fd)
+static fallible ns_enter(int pid, uint32_t base, int sock, int *out_fd)
 {
 	int number = -1, count = 1;
 	char byte;
@@ -163,7 +163,7 @@ fallible ns_user(uint32_t base, int *out_fd)
 	pid = syscall(SYS_clone3, &args, sizeof(args));
 	errnum = errno;
 	if (pid == 0)
-		child(base);
+		ns_child(base);
 	fd_drop(&theirs);
 	if (pid < 0) {
 		vacate();
@@ -174,7 +174,7 @@ fallible ns_user(uint32_t base, int *out_fd)
 
 	await_word(ours, pidfd);
 	vacate();
-	err = enter((int)pid, base, ours, &fd);
+	err = ns_enter((int)pid, base, ours, &fd);
 	fd_drop(&ours); // a child that was not let in sees the end and goes
 	reap(pidfd, &info);
 	if (info.si_code == CLD_KILLED && info.si_status == SIGKILL) {

@@ -27,7 +27,7 @@ static void close_dir(DIR **dir)
 }
 #define auto_dir on_exit_call(close_dir) DIR *
 
-static fallible explain(int errnum, const char *path)
+static fallible os_path_explain(int errnum, const char *path)
 {
 	switch (errnum) {
 	case ENOENT:
@@ -56,7 +56,7 @@ fallible path_open(int root, const char *path, int flags, int *out_fd)
 			break;
 	}
 	if (fd < 0)
-		return explain(errno, path);
+		return os_path_explain(errno, path);
 	*out_fd = (int)fd;
 	return OK;
 }
@@ -82,7 +82,8 @@ fallible path_read(int dir, const char *name, struct buf *out)
 	auto_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 
 	if (fd < 0)
-		return errno == ENOENT ? explain(errno, name) : err_sys(errno, "read '%s'", name);
+		return errno == ENOENT ? os_path_explain(errno, name)
+				       : err_sys(errno, "read '%s'", name);
 	for (;;) {
 		char piece[2048];
 		ssize_t got = read(fd, piece, sizeof(piece));
@@ -186,7 +187,7 @@ static fallible drop_entry(int dir, const char *name, bool *out_full)
 }
 
 // NULL with errno.
-static DIR *open_dir(int dir, const char *name)
+static DIR *os_path_open_dir(int dir, const char *name)
 {
 	auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *out = fd < 0 ? NULL : fdopendir(fd);
@@ -198,7 +199,7 @@ static DIR *open_dir(int dir, const char *name)
 
 // One pass over `dir`. What is removed while we read may hide entries, so the caller repeats until
 // a pass finds none.
-static fallible sweep(struct removal *removal, DIR *dir, bool *out_found)
+static fallible os_path_sweep(struct removal *removal, DIR *dir, bool *out_found)
 {
 	struct dirent *entry;
 	bool full;
@@ -216,13 +217,13 @@ static fallible sweep(struct removal *removal, DIR *dir, bool *out_found)
 			TRY(lift(removal, dirfd(dir), entry->d_name));
 			continue;
 		}
-		auto_dir below = open_dir(dirfd(dir), entry->d_name);
+		auto_dir below = os_path_open_dir(dirfd(dir), entry->d_name);
 		bool found = true;
 
 		if (!below)
 			return err_sys(errno, "open the directory '%s'", entry->d_name);
 		while (found)
-			TRY(sweep(removal, below, &found)); // lifts, so it goes no deeper
+			TRY(os_path_sweep(removal, below, &found)); // lifts, so it goes no deeper
 		TRY(drop_entry(dirfd(dir), entry->d_name, &full));
 	}
 	return errno ? err_sys(errno, "read a directory") : OK;
@@ -236,12 +237,12 @@ fallible path_remove(int dir, const char *name)
 	TRY(drop_entry(dir, name, &full));
 	if (!full)
 		return OK;
-	auto_dir top = open_dir(dir, name);
+	auto_dir top = os_path_open_dir(dir, name);
 
 	if (!top)
 		return err_sys(errno, "open the directory '%s'", name);
 	removal.top = dirfd(top);
 	while (found)
-		TRY(sweep(&removal, top, &found), "empty '%s'", name);
+		TRY(os_path_sweep(&removal, top, &found), "empty '%s'", name);
 	return drop_entry(dir, name, &full);
 }

@@ -102,7 +102,7 @@ fallible path_copy_data(int from, int to, uint64_t *out_bytes)
 	return OK;
 }
 
-static fallible dress(int fd, const char *name, const struct stat *st)
+static fallible path_copy_dress(int fd, const char *name, const struct stat *st)
 {
 	const struct timespec times[2] = {st->st_atim, st->st_mtim};
 
@@ -112,7 +112,7 @@ static fallible dress(int fd, const char *name, const struct stat *st)
 	return OK;
 }
 
-static fallible copy_file(struct copy *copy, int from, int to, const char *name)
+static fallible path_copy_file(struct copy *copy, int from, int to, const char *name)
 {
 	auto_fd in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	uint64_t bytes = 0;
@@ -129,11 +129,11 @@ static fallible copy_file(struct copy *copy, int from, int to, const char *name)
 	TRY(path_copy_data(in, out, &bytes), "copy '%s'", name);
 	copy->sum->files++;
 	copy->sum->bytes += bytes;
-	return dress(out, name, &st);
+	return path_copy_dress(out, name, &st);
 }
 
-static fallible copy_link(struct copy *copy, int from, int to, const char *name,
-			  const struct stat *st)
+static fallible path_copy_link(struct copy *copy, int from, int to, const char *name,
+			       const struct stat *st)
 {
 	const struct timespec times[2] = {st->st_atim, st->st_mtim};
 	auto_free char *target = mem_new(PATH_MAX);
@@ -163,7 +163,7 @@ static fallible copy_named(struct copy *copy, int from, int to, const char *name
 		copy->sum->files++;
 		return OK;
 	}
-	TRY(copy_file(copy, from, to, name));
+	TRY(path_copy_file(copy, from, to, name));
 	map_put(copy->seen, (struct str){key, (size_t)len},
 		mem_fmt("%s%s", copy->path.len ? copy->path.at : "", name));
 	return OK;
@@ -194,7 +194,7 @@ static fallible copy_dir(struct copy *copy, int from, int to, const char *name,
 	copy->path.len = len;
 	if (copy->path.at)
 		copy->path.at[len] = 0;
-	return dress(out, name, st);
+	return path_copy_dress(out, name, st);
 }
 
 static fallible copy_any(struct copy *copy, int from, int to, const char *name, int depth)
@@ -206,14 +206,14 @@ static fallible copy_any(struct copy *copy, int from, int to, const char *name, 
 	if (S_ISDIR(st.st_mode))
 		return copy_dir(copy, from, to, name, &st, depth);
 	if (S_ISLNK(st.st_mode))
-		return copy_link(copy, from, to, name, &st);
+		return path_copy_link(copy, from, to, name, &st);
 	if (!S_ISREG(st.st_mode))
 		return OK;
 	return st.st_nlink > 1 ? copy_named(copy, from, to, name, &st)
-			       : copy_file(copy, from, to, name);
+			       : path_copy_file(copy, from, to, name);
 }
 
-static fallible copy_all(struct copy *copy, DIR *dir, int from, int to, int depth)
+static fallible path_copy_all(struct copy *copy, DIR *dir, int from, int to, int depth)
 {
 	struct dirent *entry;
 
@@ -236,12 +236,12 @@ static fallible copy_tree(struct copy *copy, int from, int to, int depth)
 	if (!dir)
 		return err_sys(errno, "list a directory to copy");
 	take_fd(&again);
-	err = copy_all(copy, dir, from, to, depth);
+	err = path_copy_all(copy, dir, from, to, depth);
 	closedir(dir);
 	return err;
 }
 
-static void forget(struct copy *copy)
+static void path_copy_forget(struct copy *copy)
 {
 	struct str key;
 	void *value;
@@ -258,7 +258,7 @@ fallible path_copy(int from, int to, struct path_copied *sum)
 	struct copy copy = {.root = to, .seen = map_new(), .sum = sum, .path = BUF_INIT(65536)};
 	struct err *err = copy_tree(&copy, from, to, 0);
 
-	forget(&copy);
+	path_copy_forget(&copy);
 	return err;
 }
 
@@ -270,8 +270,8 @@ fallible path_copy_one(int from, int to, const char *name, struct path_copied *s
 	if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW))
 		return err_sys(errno, "look at '%s'", name);
 	if (S_ISLNK(st.st_mode))
-		return copy_link(&copy, from, to, name, &st);
-	return copy_file(&copy, from, to, name);
+		return path_copy_link(&copy, from, to, name, &st);
+	return path_copy_file(&copy, from, to, name);
 }
 
 void path_spread(int dir)

@@ -88,7 +88,7 @@ static int try_idmap(int data, int say)
 	return mount_change(tree, MOUNT_SAFE, 0, ns) ? errno : 0;
 }
 
-static int lay_over(int tree)
+static int probe_lay_over(int tree)
 {
 	// Volatile: the end of another one waits until all of the host's file system is written
 	// out.
@@ -125,7 +125,7 @@ static int over_dirs(int scratch)
 	// Attached over our own root, in our own namespace: overlay wants a place in one.
 	if (mount_attach(tree, AT_FDCWD, "/"))
 		return errno;
-	return lay_over(tree);
+	return probe_lay_over(tree);
 }
 
 static void clear_scratch(int data)
@@ -349,7 +349,7 @@ static pid_t in_child(probe_fn *run, int data, int say)
 }
 
 // What it says fits into the pipe.
-static struct trial begin(size_t which, int data)
+static struct trial probe_begin(size_t which, int data)
 {
 	struct trial trial = {.said = -1};
 	int pipe_fds[2];
@@ -367,7 +367,7 @@ static struct trial begin(size_t which, int data)
 	return trial;
 }
 
-static int finish(struct trial *trial, char *found, size_t size)
+static int probe_finish(struct trial *trial, char *found, size_t size)
 {
 	ssize_t len = trial->said < 0 ? 0 : fd_read_all(trial->said, found, size - 1);
 	int status = 0;
@@ -409,7 +409,7 @@ size_t probe_all(int data, struct probe_row *rows, size_t max)
 	struct trial trials[PROBES];
 
 	for (size_t i = 0; i < count; i++)
-		trials[i] = begin(i, data);
+		trials[i] = probe_begin(i, data);
 	for (size_t i = 0; i < count; i++) {
 		struct probe_row *row = &rows[i];
 		int errnum;
@@ -420,10 +420,10 @@ size_t probe_all(int data, struct probe_row *rows, size_t max)
 			.without = probes[i].without,
 			.fix = probes[i].fix,
 		};
-		errnum = finish(&trials[i], row->found, sizeof(row->found));
+		errnum = probe_finish(&trials[i], row->found, sizeof(row->found));
 		for (int more = 0; errnum == EINTR && more < AGAIN_MAX; more++) {
-			trials[i] = begin(i, data); // killed: nothing was found out
-			errnum = finish(&trials[i], row->found, sizeof(row->found));
+			trials[i] = probe_begin(i, data); // killed: nothing was found out
+			errnum = probe_finish(&trials[i], row->found, sizeof(row->found));
 		}
 		row->ok = errnum == 0;
 		if (!row->found[0])

@@ -139,7 +139,7 @@ static const struct sock_filter prlimit64_block[] = {
 	BPF_SAY(ANSWER(0)),
 };
 
-static int number_of(uint32_t arch, const char *name)
+static int seccomp_number_of(uint32_t arch, const char *name)
 {
 	int number = seccomp_syscall_resolve_name_arch(arch, name);
 
@@ -150,16 +150,16 @@ static int number_of(uint32_t arch, const char *name)
 }
 
 #define block(table, name, code)                                                                   \
-	bpf_set_block(table, number_of((table)->arch, name), code, LENGTH(code))
+	bpf_set_block(table, seccomp_number_of((table)->arch, name), code, LENGTH(code))
 
 static void fill_allow(struct bpf_table *table)
 {
 	for (const char *const *name = calls_allowed; *name; name++)
-		bpf_set(table, number_of(table->arch, *name), SECCOMP_RET_ALLOW);
+		bpf_set(table, seccomp_number_of(table->arch, *name), SECCOMP_RET_ALLOW);
 	for (const char *const *name = calls_denied; *name; name++)
-		bpf_set(table, number_of(table->arch, *name), ANSWER(EPERM));
-	bpf_set(table, number_of(table->arch, "sync"), SECCOMP_RET_USER_NOTIF);
-	bpf_set(table, number_of(table->arch, "syncfs"), SECCOMP_RET_USER_NOTIF);
+		bpf_set(table, seccomp_number_of(table->arch, *name), ANSWER(EPERM));
+	bpf_set(table, seccomp_number_of(table->arch, "sync"), SECCOMP_RET_USER_NOTIF);
+	bpf_set(table, seccomp_number_of(table->arch, "syncfs"), SECCOMP_RET_USER_NOTIF);
 	block(table, "clone", clone_block);
 	block(table, "personality", personality_block);
 }
@@ -178,10 +178,10 @@ static void fill_arguments(struct bpf_table *table)
 
 static void fill_children(struct bpf_table *table)
 {
-	bpf_set(table, number_of(table->arch, "clone3"), ANSWER(ENOSYS));
+	bpf_set(table, seccomp_number_of(table->arch, "clone3"), ANSWER(ENOSYS));
 }
 
-static fallible compile(const struct bpf_table *table, struct seccomp_program *out)
+static fallible seccomp_compile(const struct bpf_table *table, struct seccomp_program *out)
 {
 	auto_free struct sock_filter *code = mem_new(BPF_CODE_MAX * sizeof(*code));
 	size_t len = bpf_compile(table, code, BPF_CODE_MAX);
@@ -208,7 +208,7 @@ fallible seccomp_build(enum seccomp_filter which, uint32_t arch, struct seccomp_
 	bpf_begin(table, arch ? arch : seccomp_arch_native(), ANSWER(ENOSYS),
 		  rows[which].otherwise);
 	rows[which].fill(table);
-	return compile(table, out);
+	return seccomp_compile(table, out);
 }
 
 void seccomp_drop_listener(struct seccomp_program *program)
@@ -378,18 +378,18 @@ fallible seccomp_build_own(enum seccomp_process process, const char *const *name
 	bpf_begin(table, arch ? arch : seccomp_arch_native(), SECCOMP_RET_KILL_PROCESS,
 		  ANSWER(EPERM));
 	for (const char *const *name = names; *name; name++) {
-		bpf_set(table, number_of(table->arch, *name), SECCOMP_RET_ALLOW);
+		bpf_set(table, seccomp_number_of(table->arch, *name), SECCOMP_RET_ALLOW);
 		for (size_t i = 0; i < LENGTH(own_blocks) && !SANITIZED; i++)
 			if (own_blocks[i].process == process &&
 			    strcmp(own_blocks[i].call, *name) == 0)
-				bpf_set_block(table, number_of(table->arch, *name),
+				bpf_set_block(table, seccomp_number_of(table->arch, *name),
 					      own_blocks[i].code, own_blocks[i].len);
 	}
 	if (process == SECCOMP_THREADS)
-		bpf_set(table, number_of(table->arch, "clone3"), ANSWER(ENOSYS));
+		bpf_set(table, seccomp_number_of(table->arch, "clone3"), ANSWER(ENOSYS));
 	for (const char *const *name = sanitizer_calls; SANITIZED && *name; name++)
-		bpf_set(table, number_of(table->arch, *name), SECCOMP_RET_ALLOW);
-	return compile(table, out);
+		bpf_set(table, seccomp_number_of(table->arch, *name), SECCOMP_RET_ALLOW);
+	return seccomp_compile(table, out);
 }
 
 fallible seccomp_confine(enum seccomp_process process, const char *const *names)

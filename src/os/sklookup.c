@@ -84,7 +84,7 @@ static int make_map(int listener)
 	return map;
 }
 
-static void resolve(const struct line *lines, int count, struct bpf_insn *out)
+static void sklookup_resolve(const struct line *lines, int count, struct bpf_insn *out)
 {
 	int at[LABELS] = {0};
 
@@ -97,7 +97,7 @@ static void resolve(const struct line *lines, int count, struct bpf_insn *out)
 	}
 }
 
-static int load(int map)
+static int sklookup_load(int map)
 {
 	const struct line lines[] = {
 		MOVE(R6, R1),
@@ -150,14 +150,14 @@ static int load(int map)
 		.prog_name = "cove_steer",
 	};
 
-	resolve(lines, count, code);
+	sklookup_resolve(lines, count, code);
 	return bpf(BPF_PROG_LOAD, &attr);
 }
 
 int sklookup_steer(int netns, int listener)
 {
 	int map = make_map(listener);
-	int program = map < 0 ? -1 : load(map);
+	int program = map < 0 ? -1 : sklookup_load(map);
 	union bpf_attr attr = {
 		.link_create = {.prog_fd = (uint32_t)program,
 				.target_fd = (uint32_t)netns,

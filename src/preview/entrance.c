@@ -59,7 +59,7 @@ static bool by_host(struct caller *caller)
 }
 
 // A name beneath the domain, of whatever form: all of them lead here, and are not ours otherwise.
-static bool is_beneath(const struct caller *caller)
+static bool entrance_is_beneath(const struct caller *caller)
 {
 	char host[HOSTNAME_MAX + 1], domain[HOSTNAME_MAX + 1];
 	const char *ours = caller->options->urls->domain;
@@ -110,7 +110,7 @@ static struct ticket ticket_of(const struct entry *entry, const struct portbook_
 }
 
 // Judges the token for the port that was named.
-static enum ticket_verdict judge(struct caller *caller, struct entry **out)
+static enum ticket_verdict entrance_judge(struct caller *caller, struct entry **out)
 {
 	const struct portbook_entry *port = find_port(caller, out);
 	struct ticket ticket = {0};
@@ -153,7 +153,7 @@ static bool is_stopped(const struct entry *entry)
 	return entry->record.state == STATE_STOPPED && !entry->moving && !entry->record.reason[0];
 }
 
-static fallible no_listener(struct caller *caller, const struct files *files)
+static fallible entrance_no_listener(struct caller *caller, const struct files *files)
 {
 	struct reach_port *ports = arena_take(caller->x->arena, LISTED_MAX * sizeof(*ports));
 	struct page page = {
@@ -258,7 +258,7 @@ static fallible caller_dial(struct caller *caller, const struct files *files)
 	return pool_conn_new(caller->options->fleet->loop, fd, caller->named.port, &caller->conn);
 }
 
-static fallible visit(struct caller *caller)
+static fallible entrance_visit(struct caller *caller)
 {
 	struct http *x = caller->x;
 	struct pool *pool = caller->options->pool;
@@ -286,7 +286,7 @@ static fallible visit(struct caller *caller)
 			err = caller_dial(caller, &files);
 		if (err && err_kind(err) == ERR_BAD_PEER) {
 			err_free(err);
-			return no_listener(caller, &files);
+			return entrance_no_listener(caller, &files);
 		}
 		TRY(visit_explain(err));
 		err = relay(caller, is_reused);
@@ -317,7 +317,7 @@ static fallible add_slash(struct caller *caller)
 	return http_reply_empty(x, 308);
 }
 
-static fallible enter(struct caller *caller)
+static fallible entrance_enter(struct caller *caller)
 {
 	struct http *x = caller->x;
 	enum ticket_verdict verdict;
@@ -326,7 +326,7 @@ static fallible enter(struct caller *caller)
 	if (caller->options->fleet->unknown)
 		return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
 	if (!by_host(caller)) {
-		if (is_beneath(caller))
+		if (entrance_is_beneath(caller))
 			return guard_strike_preview(caller->options->guard, x);
 		TRY(guard_host(caller->options->guard, x));
 		if (!by_path(caller) && x->url.path.len > 1 && x->url.path.at[1] >= '0' &&
@@ -335,7 +335,7 @@ static fallible enter(struct caller *caller)
 		if (!caller->named.port)
 			return err_new(NOT_FOUND, "no_preview", "There is no preview here");
 	}
-	verdict = judge(caller, &entry);
+	verdict = entrance_judge(caller, &entry);
 	if (verdict == TICKET_WRONG)
 		return guard_strike_preview(caller->options->guard, x);
 	snprintf(caller->id, sizeof(caller->id), "%s", entry->record.id);
@@ -345,11 +345,11 @@ static fallible enter(struct caller *caller)
 		return tell_stopped(x);
 	if (!caller->path.len)
 		return add_slash(caller);
-	return visit(caller);
+	return entrance_visit(caller);
 }
 
 // One table of what else may happen; the rest is our own fault.
-static fallible answer(struct http *x, struct err *failure)
+static fallible entrance_answer(struct http *x, struct err *failure)
 {
 	static const struct {
 		const char *reason, *code, *title;
@@ -380,7 +380,7 @@ static fallible answer(struct http *x, struct err *failure)
 }
 
 // Never the path, the host or the token.
-static void note(const struct caller *caller, int64_t began_us)
+static void entrance_note(const struct caller *caller, int64_t began_us)
 {
 	const struct http *x = caller->x;
 	char status[16], ms[32], method[16], port[8], peer[64];
@@ -405,15 +405,15 @@ void entrance_serve(struct http *x)
 	struct err *err;
 
 	task_trace(x->trace.at);
-	err = enter(&caller);
+	err = entrance_enter(&caller);
 	if (err && !x->reply_begun)
-		err = answer(x, err);
+		err = entrance_answer(x, err);
 	err_free(err);
-	note(&caller, began_us);
+	entrance_note(&caller, began_us);
 	task_trace(NULL);
 }
 
 void entrance_refuse(struct http *x, struct err *err)
 {
-	err_free(answer(x, err)); // who cannot be told has left
+	err_free(entrance_answer(x, err)); // who cannot be told has left
 }

@@ -92,7 +92,7 @@ static bool take_cert(SSL_CTX *context, BIO *text)
 	return good;
 }
 
-static bool take_key(SSL_CTX *context, BIO *text)
+static bool greet_take_key(SSL_CTX *context, BIO *text)
 {
 	// With a password that is none: nobody is there who could be asked.
 	EVP_PKEY *key = PEM_read_bio_PrivateKey(text, NULL, NULL, (void *)"");
@@ -104,8 +104,8 @@ static bool take_key(SSL_CTX *context, BIO *text)
 }
 
 // The upgrade of browsers to HTTP/2 is declined: what is behind speaks HTTP/1.1.
-static int choose(SSL *ssl, const unsigned char **out, unsigned char *out_len,
-		  const unsigned char *in, unsigned int in_len, void *arg)
+static int greet_choose(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+			const unsigned char *in, unsigned int in_len, void *arg)
 {
 	static const unsigned char ours[] = "\x08http/1.1";
 
@@ -126,7 +126,7 @@ static fallible read_keys(SSL_CTX *context, struct str cert, struct str key)
 	ERR_clear_error();
 	if (!take_cert(context, certs))
 		err = wrong("preview-cert is no certificate");
-	else if (!take_key(context, keys))
+	else if (!greet_take_key(context, keys))
 		err = wrong("preview-key is not the key of preview-cert");
 	BIO_free(certs);
 	BIO_free(keys);
@@ -148,7 +148,7 @@ fallible greet_keys_read(struct str cert, struct str key, struct greet_keys **ou
 					  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 					  SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-	SSL_CTX_set_alpn_select_cb(context, choose, NULL);
+	SSL_CTX_set_alpn_select_cb(context, greet_choose, NULL);
 	err = read_keys(context, cert, key);
 	if (err) {
 		SSL_CTX_free(context);
@@ -183,7 +183,7 @@ static fallible gone(void)
 }
 
 // Waits for what the library asked for. `readable` was cleared before it was called.
-static fallible wait_for(struct talk *talk, int want, int64_t deadline)
+static fallible greet_wait_for(struct talk *talk, int want, int64_t deadline)
 {
 	if (want == SSL_ERROR_WANT_READ)
 		return stream_wait_readable(&talk->net, deadline);
@@ -206,12 +206,12 @@ static fallible shake_hands(struct talk *talk)
 		// A half that the visitor has closed stays closed: it would wake us for ever.
 		if (talk->net.hung_up && talk->want == SSL_ERROR_WANT_READ && !talk->net.readable)
 			return gone();
-		TRY(wait_for(talk, talk->want, deadline));
+		TRY(greet_wait_for(talk, talk->want, deadline));
 	}
 }
 
 // From the visitor to the server.
-static fallible pour_in(struct talk *talk)
+static fallible greet_pour_in(struct talk *talk)
 {
 	auto_free char *room = mem_grow(NULL, PIECE, 1);
 	size_t spree = 0;
@@ -237,9 +237,9 @@ static fallible pour_in(struct talk *talk)
 		}
 		if (want == SSL_ERROR_WANT_READ && talk->net.hung_up)
 			return OK;
-		TRY(wait_for(talk, want,
-			     talk->said_ms ? talk->said_ms + LINGER_MS
-					   : loop_now(talk->loop) + IDLE_MS));
+		TRY(greet_wait_for(talk, want,
+				   talk->said_ms ? talk->said_ms + LINGER_MS
+						 : loop_now(talk->loop) + IDLE_MS));
 	}
 }
 
@@ -260,7 +260,7 @@ static fallible await_visitor(struct talk *talk)
 	return gone();
 }
 
-static fallible push(struct talk *talk, const char *at, size_t len)
+static fallible greet_push(struct talk *talk, const char *at, size_t len)
 {
 	while (len) {
 		int n, want;
@@ -281,14 +281,14 @@ static fallible push(struct talk *talk, const char *at, size_t len)
 }
 
 // And back.
-static fallible pour_out(struct talk *talk)
+static fallible greet_pour_out(struct talk *talk)
 {
 	auto_free char *room = mem_grow(NULL, PIECE, 1);
 	size_t n = 1;
 
 	while (n) {
 		TRY(stream_read(&talk->inner, room, PIECE, loop_now(talk->loop) + IDLE_MS, &n));
-		TRY(push(talk, room, n));
+		TRY(greet_push(talk, room, n));
 	}
 	ERR_clear_error();
 	SSL_shutdown(talk->ssl);
@@ -302,10 +302,10 @@ static void break_off(struct talk *talk)
 	shutdown(talk->inner.fd, SHUT_RDWR);
 }
 
-static void run_back(void *arg)
+static void greet_run_back(void *arg)
 {
 	struct talk *talk = arg;
-	auto_err err = pour_out(talk);
+	auto_err err = greet_pour_out(talk);
 
 	// A socket that is closed while bytes come in is reset, and the reset may overtake the last
 	// of ours: the visitor hangs up first, or has had the time to.
@@ -319,7 +319,7 @@ static void run_back(void *arg)
 	bell_ring(&talk->over);
 }
 
-static fallible carry(struct talk *talk)
+static fallible greet_carry(struct talk *talk)
 {
 	struct err *err;
 
@@ -331,8 +331,8 @@ static fallible carry(struct talk *talk)
 	http_server_take(talk->server, talk->pair, &talk->from);
 	talk->pair = -1;
 	unsaid++;
-	talk->back = task_start(talk->loop, "tls out", run_back, talk);
-	err = pour_in(talk);
+	talk->back = task_start(talk->loop, "tls out", greet_run_back, talk);
+	err = greet_pour_in(talk);
 	if (err)
 		break_off(talk);
 	else
@@ -346,11 +346,11 @@ static fallible carry(struct talk *talk)
 	return err;
 }
 
-static void run(void *arg)
+static void greet_run(void *arg)
 {
 	struct talk *talk = arg;
 
-	err_free(carry(talk)); // one of the two has hung up, and nobody is left to be told
+	err_free(greet_carry(talk)); // one of the two has hung up, and nobody is left to be told
 	SSL_free(talk->ssl);
 	stream_close(&talk->net);
 	stream_close(&talk->inner);
@@ -360,7 +360,7 @@ static void run(void *arg)
 	free(talk);
 }
 
-static fallible prepare(struct talk *talk, const struct greet_keys *keys, int fd, int pair[2])
+static fallible greet_prepare(struct talk *talk, const struct greet_keys *keys, int fd, int pair[2])
 {
 	struct err *err = stream_open(&talk->net, talk->loop, fd);
 
@@ -396,9 +396,9 @@ void greet_start(struct loop *loop, const struct greet_keys *keys, int fd,
 	talk->pair = pair[1];
 	bell_init(&talk->over);
 	live++;
-	err = prepare(talk, keys, fd, pair);
+	err = greet_prepare(talk, keys, fd, pair);
 	if (!err) {
-		task_start(loop, "tls", run, talk);
+		task_start(loop, "tls", greet_run, talk);
 		return;
 	}
 	SSL_free(talk->ssl);

@@ -23,7 +23,7 @@ static size_t listed(const struct page *page)
 	return page->listening_count < LISTED_MAX ? page->listening_count : LISTED_MAX;
 }
 
-static void put_text(struct buf *out, const char *text)
+static void preview_page_put_text(struct buf *out, const char *text)
 {
 	for (; *text; text++)
 		switch (*text) {
@@ -45,16 +45,16 @@ static void put_html(const struct page *page, struct buf *out)
 	if (page->waits)
 		buf_fmt(out, "<meta http-equiv=refresh content=%d>", AGAIN_S);
 	buf_text(out, "<title>");
-	put_text(out, page->title);
+	preview_page_put_text(out, page->title);
 	buf_text(out,
 		 "</title><style>body{font:16px/1.5 system-ui,sans-serif;max-width:34rem;"
 		 "margin:20vh auto;padding:0 1rem;color:#222;background:#fff}h1{font-size:1.4rem}"
 		 "code{background:#eee;padding:.1em .3em}@media(prefers-color-scheme:dark){"
 		 "body{color:#ddd;background:#181818}code{background:#333}}</style>"
 		 "<h1>");
-	put_text(out, page->title);
+	preview_page_put_text(out, page->title);
 	buf_text(out, "</h1><p>");
-	put_text(out, page->text);
+	preview_page_put_text(out, page->text);
 	buf_text(out, "</p>");
 	if (page->port && listed(page)) {
 		buf_text(out, "<p>In this sandbox somebody listens on ");
@@ -68,7 +68,7 @@ static void put_html(const struct page *page, struct buf *out)
 		buf_fmt(out, "<p>This page looks again every %d seconds.</p>", AGAIN_S);
 }
 
-static void put_json(const struct page *page, struct buf *text)
+static void preview_page_put_json(const struct page *page, struct buf *text)
 {
 	struct json_out out = json_to(text);
 
@@ -96,7 +96,7 @@ fallible page_answer(struct http *x, const struct page *page)
 	if (html)
 		put_html(page, &text);
 	else
-		put_json(page, &text);
+		preview_page_put_json(page, &text);
 	if (!buf_ok(&text))
 		return err_new(UNAVAILABLE, "no_memory", "there is no memory for this");
 	http_set(x, "Cache-Control", STR("no-store"));

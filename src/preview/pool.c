@@ -148,7 +148,7 @@ static struct kept_box *kept_box_find(struct pool *pool, const struct entry *ent
 
 // Neither closed by its server nor with bytes that nobody asked for. The kernel is asked: what came
 // in this turn the stream does not know yet.
-static bool is_idle(const struct stream *stream)
+static bool pool_is_idle(const struct stream *stream)
 {
 	char one;
 
@@ -168,7 +168,7 @@ struct pool_conn *pool_take(struct pool *pool, const struct entry *entry, uint16
 		if (conn->port != port)
 			continue;
 		kept_take(box, conn);
-		if (is_idle(&conn->stream))
+		if (pool_is_idle(&conn->stream))
 			return conn;
 		pool_conn_free(conn);
 	}

@@ -68,7 +68,7 @@ fallible preview_certify(struct preview *preview, struct str cert, struct str ke
 	return OK;
 }
 
-static void admit(struct preview *preview, int fd, const struct sockaddr_storage *from)
+static void preview_admit(struct preview *preview, int fd, const struct sockaddr_storage *from)
 {
 	if (preview->keys)
 		greet_start(preview->loop, preview->keys, fd, from, preview->tls_server);
@@ -76,7 +76,7 @@ static void admit(struct preview *preview, int fd, const struct sockaddr_storage
 		http_server_take(preview->plain_server, fd, from);
 }
 
-static void on_resume(struct timer *timer)
+static void preview_on_resume(struct timer *timer)
 {
 	struct preview *preview = link_of(timer, struct preview, resume);
 
@@ -104,7 +104,7 @@ static void on_knock(struct watch *watch, uint32_t events)
 				 SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
-			admit(preview, fd, &from);
+			preview_admit(preview, fd, &from);
 		} else if (errno == EAGAIN) {
 			return;
 		} else if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) {
@@ -121,7 +121,7 @@ fallible preview_listen(struct preview *preview, int fd)
 	if (preview->ear_count == LISTENERS_MAX)
 		return err_new(INVALID, "bad_config", "previews listen on %d addresses at most",
 			       LISTENERS_MAX);
-	preview->resume.due = on_resume;
+	preview->resume.due = preview_on_resume;
 	*ear = (struct ear){.watch = {.fd = fd, .ready = on_knock}, .preview = preview};
 	TRY(loop_watch(preview->loop, &ear->watch, EPOLLIN), "accept visitors");
 	preview->ear_count++;

@@ -16,7 +16,7 @@
 #define LONG_LIFE_MS 3000
 
 // Between fork and exec, in a process with one thread.
-__attribute__((noreturn)) static void become(const struct child *child, pid_t parent)
+__attribute__((noreturn)) static void serve_child_become(const struct child *child, pid_t parent)
 {
 	sigprocmask(SIG_SETMASK, &child->blocked, NULL);
 	setpgid(0, 0);
@@ -44,7 +44,7 @@ fallible child_start(struct child *child)
 	if (pid < 0)
 		return err_sys(errno, "start the %s", child->role);
 	if (!pid)
-		become(child, parent);
+		serve_child_become(child, parent);
 	child->pid = pid;
 	child->again_at = 0;
 	child->began_at = clock_ms();

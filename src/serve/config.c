@@ -182,7 +182,7 @@ static bool is_choice(const struct row *row, const char *value)
 	return false;
 }
 
-static bool read_number(const struct row *row, const char *value, uint64_t *out)
+static bool config_read_number(const struct row *row, const char *value, uint64_t *out)
 {
 	uint64_t number;
 	bool good;
@@ -200,15 +200,15 @@ static bool read_number(const struct row *row, const char *value, uint64_t *out)
 }
 
 // `where` says for the reader where the value stands: "COVE_DATA", "--data", "cove.conf line 3".
-static fallible set(struct config *config, const struct row *row, const char *value,
-		    const char *where)
+static fallible config_set(struct config *config, const struct row *row, const char *value,
+			   const char *where)
 {
 	if (type_of(row) == CHOICE && !is_choice(row, value))
 		return err_hint(err_new(INVALID, "bad_config", "%s: '%s' is no %s", where, value,
 					row->name),
 				"it is one of %s", row->arg);
 	if (!is_text(row)) {
-		if (!read_number(row, value, number_at(config, row)))
+		if (!config_read_number(row, value, number_at(config, row)))
 			return err_hint(err_new(INVALID, "bad_config", "%s: '%s' is no %s", where,
 						value, row->name),
 					"it is a %s from %llu to %llu",
@@ -243,12 +243,12 @@ static int on_key(void *user, const char *section, const char *name, const char 
 		file->err = err_new(INVALID, "bad_config", "there is no setting '%s%s%s'", section,
 				    *section ? "." : "", name);
 	else
-		file->err = set(file->config, row, value, name);
+		file->err = config_set(file->config, row, value, name);
 	return !file->err;
 }
 
 // The words of the reader carry no line, so it is added here: inih tells the first bad one.
-static fallible read_file(struct config *config, const char *path)
+static fallible config_read_file(struct config *config, const char *path)
 {
 	struct file file = {.config = config, .path = path};
 	int line = ini_parse(path, on_key, &file);
@@ -276,7 +276,7 @@ static fallible read_environment(struct config *config)
 		const char *value = rows[i].env ? getenv(rows[i].env) : NULL;
 
 		if (value && *value)
-			TRY(set(config, &rows[i], value, rows[i].env));
+			TRY(config_set(config, &rows[i], value, rows[i].env));
 	}
 	return OK;
 }
@@ -327,7 +327,7 @@ static fallible find_file(int argc, char **argv, const char **out)
 	return OK;
 }
 
-static fallible read_flags(int argc, char **argv, struct config *config)
+static fallible serve_config_read_flags(int argc, char **argv, struct config *config)
 {
 	for (int at = 0; at < argc && argv[at];) {
 		const char *value = NULL;
@@ -337,7 +337,7 @@ static fallible read_flags(int argc, char **argv, struct config *config)
 		TRY(next_flag(argc, argv, &at, &name, &value));
 		snprintf(where, sizeof(where), "--" STR_FMT, STR_ARG(name));
 		if (!str_is(name, "config"))
-			TRY(set(config, find_row(name), value, where));
+			TRY(config_set(config, find_row(name), value, where));
 	}
 	return OK;
 }
@@ -370,7 +370,7 @@ fallible config_users_scopes(const struct config *config, unsigned *out)
 	return OK;
 }
 
-static fallible check(struct config *config)
+static fallible config_check(struct config *config)
 {
 	unsigned scopes;
 
@@ -402,17 +402,17 @@ static fallible check(struct config *config)
 	return OK;
 }
 
-static fallible fill(int argc, char **argv, struct config *config)
+static fallible config_fill(int argc, char **argv, struct config *config)
 {
 	const char *file = NULL;
 
 	TRY(find_file(argc, argv, &file));
 	if (file)
-		TRY(read_file(config, file));
+		TRY(config_read_file(config, file));
 	else if (!access(CONFIG_FILE, R_OK))
-		TRY(read_file(config, CONFIG_FILE));
+		TRY(config_read_file(config, CONFIG_FILE));
 	TRY(read_environment(config));
-	return read_flags(argc, argv, config);
+	return serve_config_read_flags(argc, argv, config);
 }
 
 void config_done(struct config *config)
@@ -433,11 +433,11 @@ static fallible read_by(fill_fn *fill_in, int argc, char **argv, struct config *
 	struct err *err = OK;
 
 	for (size_t i = 0; !err && i < ROWS; i++)
-		err = set(&config, &rows[i], rows[i].otherwise, "the default");
+		err = config_set(&config, &rows[i], rows[i].otherwise, "the default");
 	if (!err)
 		err = fill_in(argc, argv, &config);
 	if (!err)
-		err = check(&config);
+		err = config_check(&config);
 	if (err) {
 		config_done(&config);
 		return err;
@@ -448,12 +448,12 @@ static fallible read_by(fill_fn *fill_in, int argc, char **argv, struct config *
 
 fallible config_read(int argc, char **argv, struct config *out)
 {
-	return read_by(fill, argc, argv, out);
+	return read_by(config_fill, argc, argv, out);
 }
 
 fallible config_read_flags(int argc, char **argv, struct config *out)
 {
-	return read_by(read_flags, argc, argv, out);
+	return read_by(serve_config_read_flags, argc, argv, out);
 }
 
 static bool differs(struct config *a, struct config *b, const struct row *row)

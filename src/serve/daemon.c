@@ -92,7 +92,7 @@ static struct house *house_of(struct watch *watch)
 }
 
 // Those who follow something are served on by the next daemon.
-static bool is_idle(const struct house *house)
+static bool daemon_is_idle(const struct house *house)
 {
 	const struct http_server *server = house->door.server;
 
@@ -103,7 +103,7 @@ static bool is_idle(const struct house *house)
 
 static void wait_idle(struct house *house, int64_t until)
 {
-	while (!is_idle(house) && loop_now(house->loop) < until && !house->hurried)
+	while (!daemon_is_idle(house) && loop_now(house->loop) < until && !house->hurried)
 		err_free(task_sleep_until(loop_now(house->loop) + DRAIN_STEP_MS));
 }
 
@@ -173,7 +173,7 @@ static void heed(struct house *house)
 	preview_bound(house->preview, (uint32_t)config->conns_max, str_of(config->hosts));
 }
 
-static fallible reload(struct house *house)
+static fallible daemon_reload(struct house *house)
 {
 	auto_buf changed = BUF_INIT(4096);
 
@@ -188,7 +188,7 @@ static fallible reload(struct house *house)
 
 static void on_reload(struct house *house)
 {
-	auto_err err = reload(house);
+	auto_err err = daemon_reload(house);
 
 	if (err)
 		log_event(LOG_ERROR, "daemon.reload_refused", "trail", err_trail(err), NULL);
@@ -197,7 +197,7 @@ static void on_reload(struct house *house)
 		log_event(LOG_WARN, "daemon.unheard", NULL);
 }
 
-static void on_signal(struct watch *watch, uint32_t events)
+static void daemon_on_signal(struct watch *watch, uint32_t events)
 {
 	struct house *house = house_of(watch);
 	struct signalfd_siginfo info;
@@ -221,7 +221,7 @@ static void on_signal(struct watch *watch, uint32_t events)
 	house->draining = true;
 }
 
-static fallible watch_signals(struct house *house)
+static fallible daemon_watch_signals(struct house *house)
 {
 	sigset_t set;
 
@@ -235,11 +235,11 @@ static fallible watch_signals(struct house *house)
 	house->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (house->signals.fd < 0)
 		return err_sys(errno, "make a signalfd");
-	house->signals.ready = on_signal;
+	house->signals.ready = daemon_on_signal;
 	return loop_watch(house->loop, &house->signals, EPOLLIN);
 }
 
-static fallible read_hash(int fd, uint8_t hash[SECRET_HASH])
+static fallible daemon_read_hash(int fd, uint8_t hash[SECRET_HASH])
 {
 	if (pread(fd, hash, SECRET_HASH, 0) != SECRET_HASH)
 		return err_sys(errno, "read the hash of the key");
@@ -297,7 +297,7 @@ static fallible read_egress(struct house *house)
 	return OK;
 }
 
-static fallible confine(struct house *house)
+static fallible daemon_confine(struct house *house)
 {
 	auto_free char *daemon_dir = mem_fmt("%s/daemon", house->config.data);
 	struct drop drop = {
@@ -419,7 +419,7 @@ static fallible open_doors(struct house *house, const struct guard_options *guar
 }
 
 // Tells the supervisor once a box could be made.
-static void announce(void *arg)
+static void daemon_announce(void *arg)
 {
 	struct house *house = arg;
 	auto_err err = ask_wait_linked(house->ask, CLOCK_NEVER);
@@ -490,7 +490,7 @@ static void on_settled(void *arg)
 	bell_ring(&house->bell);
 }
 
-static fallible build(struct house *house)
+static fallible daemon_build(struct house *house)
 {
 	struct guard_options guard = {
 		.bound = str_of(house->config.listen),
@@ -499,16 +499,16 @@ static fallible build(struct house *house)
 	char boot[HOURS_BOOT];
 	uint32_t warm = 0;
 
-	TRY(read_hash((int)house->config.fd_key, guard.key_hash));
+	TRY(daemon_read_hash((int)house->config.fd_key, guard.key_hash));
 	TRY(open_outside(house));
 	TRY(read_egress(house));
 	hours_boot(boot);
-	TRY(confine(house), "give up rights");
+	TRY(daemon_confine(house), "give up rights");
 	TRY(keep_key(house->daemon_dir, "box.key", house->door.pass_key));
 	TRY(keep_key(house->daemon_dir, "preview.key", house->door.link_key));
 	bell_init(&house->bell);
 	TRY(loop_new(&house->loop));
-	TRY(watch_signals(house));
+	TRY(daemon_watch_signals(house));
 	TRY(brink_start());
 	TRY(tape_sync_start(house->tapes_dir));
 	TRY(offload_open(house->loop, (int)house->config.threads));
@@ -537,7 +537,7 @@ static fallible build(struct house *house)
 	TRY(serve_convs_open(&house->config, &house->door, house->store, house->daemon_dir,
 			     &house->convs));
 	heed(house);
-	TRY(reload(house)); // since we were started
+	TRY(daemon_reload(house)); // since we were started
 	adopt_load(house->door.fleet);
 	adopt_start(house->door.fleet, on_settled, house);
 	TRY(open_doors(house, &guard));
@@ -546,7 +546,7 @@ static fallible build(struct house *house)
 	idle_open(house->door.fleet);
 	hark_open(house->door.fleet);
 	sweep_open(house->door.sweep);
-	task_start(house->loop, "announce", announce, house);
+	task_start(house->loop, "announce", daemon_announce, house);
 	house->tidy.due = on_tidy;
 	loop_set_timer(house->loop, &house->tidy, loop_now(house->loop) + TIDY_MS);
 	return OK;
@@ -573,7 +573,7 @@ int daemon_main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	failed = config_read(argc - 2, argv + 2, &house->config);
 	if (!failed)
-		failed = build(house);
+		failed = daemon_build(house);
 	if (failed) {
 		auto_err err = failed;
 

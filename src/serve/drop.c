@@ -66,7 +66,7 @@ static const char *const sanitizer_calls[] = {
 };
 #endif
 
-static fallible become(const struct drop *drop)
+static fallible drop_become(const struct drop *drop)
 {
 	uint64_t left = 0;
 
@@ -147,7 +147,7 @@ fallible drop_rights(const struct drop *drop)
 	secret_sha256("", 0, hash);
 	TRY(caps_no_new_privs());
 	TRY(caps_landlock(paths, COUNT(paths)), "confine the file system");
-	TRY(become(drop));
+	TRY(drop_become(drop));
 	TRY(die_with_parent(parent));
 	load_nss_modules();
 	return weak(DAEMON_CALLS) ? OK : confine_calls();

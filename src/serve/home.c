@@ -71,7 +71,7 @@ static fallible make_path(const char *path)
 	return make_dir(copy, 0711);
 }
 
-static fallible open_dir(const char *path, int *out)
+static fallible home_open_dir(const char *path, int *out)
 {
 	struct stat st;
 
@@ -179,7 +179,7 @@ static void find_user(const struct config *config, int data, uid_t *uid, gid_t *
 	}
 }
 
-static fallible make_key(int data)
+static fallible home_make_key(int data)
 {
 	char text[sizeof(KEY_PREFIX) + 2 * KEY_BYTES + 1] = KEY_PREFIX;
 	struct err *err;
@@ -203,7 +203,7 @@ static ssize_t key_text(int data, char *room, size_t size)
 }
 
 // A key that is too short is somebody's mistake, and is not written over.
-static fallible read_key(int data, uint8_t hash[SECRET_HASH])
+static fallible home_read_key(int data, uint8_t hash[SECRET_HASH])
 {
 	char text[512];
 	ssize_t len = key_text(data, text, sizeof(text));
@@ -214,7 +214,7 @@ static fallible read_key(int data, uint8_t hash[SECRET_HASH])
 		log_event(LOG_WARN, "key.made_anew", "file", "operator.key", "message",
 			  "it was empty: whoever had a key from it needs the new one", NULL);
 	if (len <= 0) {
-		TRY(make_key(data), "make the operator's key");
+		TRY(home_make_key(data), "make the operator's key");
 		len = key_text(data, text, sizeof(text));
 	}
 	if (len < KEY_LEAST)
@@ -227,11 +227,11 @@ static fallible read_key(int data, uint8_t hash[SECRET_HASH])
 	return OK;
 }
 
-static fallible furnish(const struct config *config, struct home *home)
+static fallible home_furnish(const struct config *config, struct home *home)
 {
 	auto_fd run = -1, daemon = -1;
 
-	TRY(open_dir(config->run, &run));
+	TRY(home_open_dir(config->run, &run));
 	TRY(own_dir(run, "box", 0700, home->uid, home->gid));
 	TRY(own_dir(home->data, "boxes", 0700, 0, 0));
 	TRY(own_dir(home->data, "layers", 0700, 0, 0));
@@ -240,7 +240,7 @@ static fallible furnish(const struct config *config, struct home *home)
 	TRY(own_dir(daemon, "tapes", 0700, home->uid, home->gid));
 	TRY(path_sync(daemon));
 	TRY(path_sync(home->data));
-	return read_key(home->data, home->key_hash);
+	return home_read_key(home->data, home->key_hash);
 }
 
 fallible home_open(const struct config *config, struct home *out)
@@ -253,7 +253,7 @@ fallible home_open_again(const struct config *config, int lock, struct home *out
 	struct home home = {.data = -1, .lock = lock, .tell = -1};
 	struct err *err = OK;
 
-	TRY(open_dir(config->data, &home.data));
+	TRY(home_open_dir(config->data, &home.data));
 	if (lock < 0)
 		err = take_lock(home.data, &home.lock);
 	if (!err) {
@@ -264,7 +264,7 @@ fallible home_open_again(const struct config *config, int lock, struct home *out
 	if (!err) {
 		find_user(config, home.data, &home.uid, &home.gid);
 		kill_point("supervisor.locked", NULL);
-		err = furnish(config, &home);
+		err = home_furnish(config, &home);
 		kill_point("supervisor.furnished", NULL);
 	}
 	if (err) {

@@ -36,7 +36,7 @@ void hours_boot(char out[HOURS_BOOT])
 }
 
 // True: this boot's, and *out_base is what was added to its time.
-static bool recall(struct str text, const char *boot, int64_t *out_base)
+static bool hours_recall(struct str text, const char *boot, int64_t *out_base)
 {
 	auto_json json = NULL;
 	struct str then = {0};
@@ -51,7 +51,7 @@ static bool recall(struct str text, const char *boot, int64_t *out_base)
 	return !err && base && boot[0] && str_is(then, boot);
 }
 
-static void keep(const struct hours *hours)
+static void hours_keep(const struct hours *hours)
 {
 	auto_buf text = BUF_INIT(256);
 	struct json_out out = json_to(&text);
@@ -74,7 +74,7 @@ struct hours *hours_open(struct store *store, const char boot[HOURS_BOOT])
 
 	hours->store = store;
 	memcpy(hours->boot, boot, HOURS_BOOT);
-	hours->rebooted = err || !count || !recall(rows[0].value, boot, &base);
+	hours->rebooted = err || !count || !hours_recall(rows[0].value, boot, &base);
 	if (!hours->rebooted)
 		clock_steady_set(base);
 	return hours;
@@ -88,7 +88,7 @@ bool hours_rebooted(const struct hours *hours)
 void hours_settled(struct hours *hours)
 {
 	hours->settled = true;
-	keep(hours);
+	hours_keep(hours);
 }
 
 fallible hours_follow(void *arg, struct sweep_round *round)
@@ -105,6 +105,6 @@ fallible hours_follow(void *arg, struct sweep_round *round)
 	else
 		alert_clear("clock_stepped", "clock", NULL);
 	if (hours->settled)
-		keep(hours);
+		hours_keep(hours);
 	return OK;
 }

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "os/path.h"
 
-static fallible make(int dir, const char *name, uint8_t out[SECRET_HASH])
+static fallible serve_keep_make(int dir, const char *name, uint8_t out[SECRET_HASH])
 {
 	uint8_t key[SECRET_HASH];
 
@@ -39,5 +39,5 @@ fallible keep_key(int dir, const char *name, uint8_t out[SECRET_HASH])
 	if (fd >= 0)
 		log_event(LOG_ERROR, "key.made_anew", "file", name, "message",
 			  "it was cut short: what was made with the old one is void", NULL);
-	return make(dir, name, out);
+	return serve_keep_make(dir, name, out);
 }

@@ -158,7 +158,7 @@ fallible listen_open(struct config *config, struct listeners *out)
 	return open_previews(config, out);
 }
 
-static void put_list(const int *fds, int count, char **out)
+static void listen_put_list(const int *fds, int count, char **out)
 {
 	auto_buf text = BUF_INIT(128);
 
@@ -176,7 +176,7 @@ fallible listen_again(struct config *config, const struct renew *renew, struct l
 	memcpy(out->url, renew->url, sizeof(out->url));
 	free(config->listen);
 	config->listen = mem_str(renew->listen);
-	put_list(out->fds, out->count, &config->fd_listen);
+	listen_put_list(out->fds, out->count, &config->fd_listen);
 	if (renew->users)
 		set_users_fd(config, out, renew->users);
 	else
@@ -184,7 +184,7 @@ fallible listen_again(struct config *config, const struct renew *renew, struct l
 	if (!renew->preview_count) // the last image knew no previews, or had none
 		return open_previews(config, out);
 	memcpy(out->fds + out->count, renew->previews, (size_t)renew->preview_count * bytes);
-	put_list(renew->previews, renew->preview_count, &config->fd_preview);
+	listen_put_list(renew->previews, renew->preview_count, &config->fd_preview);
 	out->count += renew->preview_count;
 	out->previews = renew->preview_count;
 	free(config->preview_listen);

@@ -19,7 +19,7 @@
 #define NAMES_MAX 4096
 
 // The words of a command line, each ended by a NUL, and one more.
-static fallible tell(int fd, const struct config *used)
+static fallible reload_tell(int fd, const struct config *used)
 {
 	auto_buf text = BUF_INIT(TEXT_MAX);
 	char *words[CONFIG_ARGS_MAX];
@@ -59,7 +59,7 @@ bool reload_now(int argc, char **argv, struct config *asked, struct config *used
 	auto_err err = read_anew(argc, argv, asked, used);
 
 	if (!err)
-		err = tell(fd, used);
+		err = reload_tell(fd, used);
 	if (err)
 		log_event(LOG_ERROR, "serve.reload_refused", "message", err_message(err), "hint",
 			  err_hint_of(err), "trail", err_trail(err), NULL);
@@ -73,11 +73,11 @@ fallible reload_open(const struct config *used, int *out_fd)
 	if (fd < 0)
 		return err_sys(errno, "make a file of settings");
 	*out_fd = fd;
-	return tell(fd, used);
+	return reload_tell(fd, used);
 }
 
 // Caught in the middle of a change it is not whole; then the signal of that change is on its way.
-static fallible split(struct str text, char **words, int *count)
+static fallible reload_split(struct str text, char **words, int *count)
 {
 	struct str word;
 
@@ -101,7 +101,7 @@ fallible reload_hear(int fd, struct config *used, struct buf *changed)
 
 	if (len < 0)
 		return err_sys(errno, "read the settings");
-	TRY(split((struct str){room, (size_t)len}, words, &count));
+	TRY(reload_split((struct str){room, (size_t)len}, words, &count));
 	TRY(config_read_flags(count, words, &fresh));
 	config_adopt(used, &fresh, changed, NULL);
 	return OK;

@@ -23,7 +23,7 @@
 #define CHECK_MS 10000
 #define GONE " (deleted)"
 
-static bool take_int(struct str text, int *out)
+static bool renew_take_int(struct str text, int *out)
 {
 	uint64_t number;
 
@@ -39,12 +39,12 @@ static bool take_list(struct str text, int *out, int most, int *count)
 
 	*count = 0;
 	while (text.len && str_cut(&text, ',', &word))
-		if (*count == most || !take_int(word, &out[(*count)++]))
+		if (*count == most || !renew_take_int(word, &out[(*count)++]))
 			return false;
 	return true;
 }
 
-static bool take_text(struct str text, char *out, size_t size)
+static bool renew_take_text(struct str text, char *out, size_t size)
 {
 	if (text.len >= size)
 		return false;
@@ -53,16 +53,16 @@ static bool take_text(struct str text, char *out, size_t size)
 	return true;
 }
 
-static bool take_word(struct str name, struct str value, struct renew *renew)
+static bool renew_take_word(struct str name, struct str value, struct renew *renew)
 {
 	int number = 0, count = 0;
 
 	if (str_is(name, "lock"))
-		return take_int(value, &renew->lock);
+		return renew_take_int(value, &renew->lock);
 	if (str_is(name, "key"))
-		return take_int(value, &renew->key);
+		return renew_take_int(value, &renew->key);
 	if (str_is(name, "holds"))
-		return take_int(value, &renew->holds);
+		return renew_take_int(value, &renew->holds);
 	if (str_is(name, "ready"))
 		return take_list(value, renew->ready, 2, &count) && count == 2;
 	if (str_is(name, "listeners"))
@@ -70,20 +70,20 @@ static bool take_word(struct str name, struct str value, struct renew *renew)
 	if (str_is(name, "previews"))
 		return take_list(value, renew->previews, RENEW_LISTENERS, &renew->preview_count);
 	if (str_is(name, "preview"))
-		return take_text(value, renew->preview, sizeof(renew->preview));
+		return renew_take_text(value, renew->preview, sizeof(renew->preview));
 	if (str_is(name, "users"))
-		return take_int(value, &renew->users);
+		return renew_take_int(value, &renew->users);
 	if (str_is(name, "warden"))
-		return take_int(value, &renew->warden);
+		return renew_take_int(value, &renew->warden);
 	if (str_is(name, "daemon"))
-		return take_int(value, &renew->daemon);
+		return renew_take_int(value, &renew->daemon);
 	if (str_is(name, "listen"))
-		return take_text(value, renew->listen, sizeof(renew->listen));
+		return renew_take_text(value, renew->listen, sizeof(renew->listen));
 	if (str_is(name, "url"))
-		return take_text(value, renew->url, sizeof(renew->url));
+		return renew_take_text(value, renew->url, sizeof(renew->url));
 	if (!str_is(name, "generation"))
 		return true;
-	if (!take_int(value, &number))
+	if (!renew_take_int(value, &number))
 		return false;
 	renew->generation = (unsigned)number;
 	return true;
@@ -104,7 +104,7 @@ fallible renew_take(bool *out_is, struct renew *out)
 	rest = str_of(text);
 	str_cut(&rest, ';', &word); // the version
 	while (good && rest.len && str_cut(&rest, ';', &word))
-		good = str_cut(&word, '=', &name) && take_word(name, word, &renew);
+		good = str_cut(&word, '=', &name) && renew_take_word(name, word, &renew);
 	if (!good || renew.lock < 0 || renew.key < 0 || renew.ready[0] < 0 || !renew.listener_count)
 		return err_new(INVALID, "bad_renewal", "what the last image left cannot be read");
 	*out = renew;
@@ -126,7 +126,7 @@ fallible renew_program(char **out)
 	return OK;
 }
 
-static fallible await(pid_t pid, int *out_status)
+static fallible renew_await(pid_t pid, int *out_status)
 {
 	struct pollfd one = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
 	int came;
@@ -159,7 +159,7 @@ fallible renew_check(const char *program)
 		execl(program, "cove", "serve", "--options", (char *)NULL);
 		_exit(127);
 	}
-	TRY(await(pid, &status));
+	TRY(renew_await(pid, &status));
 	if (status)
 		return err_hint(err_new(UNAVAILABLE, "bad_binary", "%s cannot be started", program),
 				"try '%s version', and put a binary there that works", program);

@@ -98,7 +98,7 @@ static fallible share_key(struct serve *serve)
 	return OK;
 }
 
-static fallible watch_signals(struct serve *serve)
+static fallible serve_watch_signals(struct serve *serve)
 {
 	sigset_t set;
 
@@ -182,7 +182,7 @@ static fallible make_absolute(char **path)
 	return OK;
 }
 
-static fallible open_anew(struct serve *serve)
+static fallible serve_open_anew(struct serve *serve)
 {
 	TRY(home_open(&serve->config, &serve->home));
 	TRY(make_absolute(&serve->config.data));
@@ -195,7 +195,7 @@ static fallible open_anew(struct serve *serve)
 }
 
 // What the last image had open is ours; the configuration is read anew, but for the addresses.
-static fallible go_on(struct serve *serve, const struct renew *renew)
+static fallible serve_go_on(struct serve *serve, const struct renew *renew)
 {
 	TRY(home_open_again(&serve->config, renew->lock, &serve->home));
 	TRY(make_absolute(&serve->config.data));
@@ -240,13 +240,14 @@ static void raise_files(void)
 		setrlimit(RLIMIT_NOFILE, &files);
 }
 
-static fallible prepare(struct serve *serve, int argc, char **argv)
+static fallible serve_prepare(struct serve *serve, int argc, char **argv)
 {
 	struct renew renew;
 	bool renewed = false;
 	uint32_t warm;
 
-	TRY(watch_signals(serve)); // a signal that comes during the start waits for run()
+	TRY(serve_watch_signals(
+		serve)); // a signal that comes during the start waits for serve_loop()
 	TRY(config_read(argc, argv, &serve->config));
 	TRY(config_read(argc, argv, &serve->asked));
 	TRY(serve_convs_check(&serve->config));
@@ -274,7 +275,7 @@ static fallible prepare(struct serve *serve, int argc, char **argv)
 		return err_sys(errno, "become the parent of orphans");
 	TRY(renew_program(&serve->program));
 	TRY(renew_take(&renewed, &renew));
-	TRY(renewed ? go_on(serve, &renew) : open_anew(serve));
+	TRY(renewed ? serve_go_on(serve, &renew) : serve_open_anew(serve));
 	TRY(hung_open(&serve->hung, renewed ? renew.holds : 0));
 	TRY(reload_open(&serve->config, &serve->live));
 	TRY(cert_open(&serve->config, &serve->cert));
@@ -305,7 +306,7 @@ static void tell_reloaded(struct serve *serve)
 	tell_numbered(serve, "reloaded", ++serve->reloads);
 }
 
-static void announce(struct serve *serve)
+static void serve_announce(struct serve *serve)
 {
 	char byte;
 
@@ -335,7 +336,7 @@ static void announce(struct serve *serve)
 }
 
 // `ending`: no sandbox shall run on.
-static void begin_stop(struct serve *serve, bool ending)
+static void serve_begin_stop(struct serve *serve, bool ending)
 {
 	if (!serve->stopping) {
 		notify_send("STOPPING=1");
@@ -384,7 +385,7 @@ static bool renew_cert(struct serve *serve)
 	return !err;
 }
 
-static void reload(struct serve *serve)
+static void serve_reload(struct serve *serve)
 {
 	struct child *daemon = &serve->children[DAEMON];
 	struct config config;
@@ -419,13 +420,13 @@ static void bury_child(struct serve *serve, struct child *child, int status)
 	child_ended(child, clock_ms());
 	if (refused && !serve->stopping) {
 		serve->status = WEXITSTATUS(status);
-		begin_stop(serve, false); // what was not taken up is not ours to end
+		serve_begin_stop(serve, false); // what was not taken up is not ours to end
 	}
 	if (serve->stopping && serve->ending && status && !serve->status)
 		serve->status = 1; // something may be left
 }
 
-static void reap(struct serve *serve)
+static void serve_reap(struct serve *serve)
 {
 	int status;
 	pid_t pid;
@@ -444,12 +445,12 @@ static void hear_signals(struct serve *serve)
 		if (info.ssi_signo == SIGUSR2 && !serve->stopping)
 			upgrade(serve);
 		else if (info.ssi_signo == SIGHUP && !serve->stopping)
-			reload(serve);
+			serve_reload(serve);
 		else if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM)
-			begin_stop(serve, info.ssi_signo == SIGINT ||
-						  !strcmp(serve->config.on_term, "stop"));
+			serve_begin_stop(serve, info.ssi_signo == SIGINT ||
+							!strcmp(serve->config.on_term, "stop"));
 	}
-	reap(serve);
+	serve_reap(serve);
 }
 
 // One old child at a time: the daemon first. Returns how long to wait for it, -1: for none.
@@ -514,7 +515,7 @@ static void wait_for_news(struct serve *serve, int wait_ms)
 	if (poll(watched, 2, wait_ms) < 0)
 		return;
 	if (watched[1].revents & POLLIN)
-		announce(serve);
+		serve_announce(serve);
 	if (watched[0].revents & POLLIN)
 		hear_signals(serve);
 	hung_look(&serve->hung, &serve->children[DAEMON], &serve->children[WARDEN]);
@@ -538,7 +539,7 @@ static void stop_child(struct serve *serve, struct child *child, int signal_numb
 		wait_for_news(serve, 100);
 }
 
-static int run(struct serve *serve)
+static int serve_loop(struct serve *serve)
 {
 	while (!serve->stopping) {
 		int replacing = replace_next(serve), due = start_due(serve);
@@ -573,7 +574,7 @@ static int run(struct serve *serve)
 	return serve->status;
 }
 
-static int describe(void (*describe_by)(struct buf *out))
+static int serve_describe(void (*describe_by)(struct buf *out))
 {
 	auto_buf text = BUF_INIT(256 * 1024);
 
@@ -587,16 +588,16 @@ int serve_main(int argc, char **argv)
 	struct err *failed;
 
 	if (argc == 3 && !strcmp(argv[2], "--options"))
-		return describe(config_describe);
+		return serve_describe(config_describe);
 	if (argc == 3 && !strcmp(argv[2], "--example"))
-		return describe(config_example);
+		return serve_describe(config_example);
 	if (argc == 3 && !strcmp(argv[2], "--document"))
-		return describe(document_write);
+		return serve_describe(document_write);
 	serve.argc = argc;
 	serve.argv = argv;
-	failed = prepare(&serve, argc - 2, argv + 2);
+	failed = serve_prepare(&serve, argc - 2, argv + 2);
 	if (!failed)
-		return run(&serve);
+		return serve_loop(&serve);
 	auto_err err = failed;
 
 	if (err_kind(err) == ERR_INTERNAL)

@@ -47,7 +47,7 @@ static fallible chain(const uint8_t before[SECRET_HASH], const struct store_audi
 	return OK;
 }
 
-static fallible read_head(struct db *db, uint64_t *out_id, uint8_t out[SECRET_HASH])
+static fallible audit_read_head(struct db *db, uint64_t *out_id, uint8_t out[SECRET_HASH])
 {
 	auto_query query = {0};
 	bool found = false;
@@ -88,7 +88,7 @@ fallible store_audit_add_in(struct db *db, const struct store_audit *row, uint64
 
 	if (!full.fields)
 		full.fields = "{}";
-	TRY(read_head(db, &full.id, before));
+	TRY(audit_read_head(db, &full.id, before));
 	full.id++;
 	TRY(chain(before, &full, full.hash));
 	TRY(counter_next(db, "audit", or_none(full.tenant), &own));
@@ -168,7 +168,7 @@ void store_audit_tell(struct store *store, const struct store_audit *row, void (
 	store_tell(store, add, adding, drop_adding);
 }
 
-static void read_row(struct query *query, struct arena *arena, struct store_audit *out)
+static void audit_read_row(struct query *query, struct arena *arena, struct store_audit *out)
 {
 	struct str hash;
 
@@ -196,7 +196,7 @@ struct paging {
 	struct store_audit *at;
 };
 
-static struct err *page(struct db *db, void *arg)
+static struct err *audit_page(struct db *db, void *arg)
 {
 	struct paging *paging = arg;
 	auto_query query = {0};
@@ -224,7 +224,7 @@ static struct err *page(struct db *db, void *arg)
 			return OK;
 		row = rows_next(&paging->rows, &at, sizeof(*row));
 		paging->at = at;
-		read_row(&query, paging->rows.arena, row);
+		audit_read_row(&query, paging->rows.arena, row);
 	}
 }
 
@@ -235,7 +235,7 @@ fallible store_audit_page(struct store *store, uint64_t after, const char *tenan
 	struct paging paging = {
 		.after = after, .tenant = tenant, .own = own, .max = max, .rows = {.arena = arena}};
 
-	TRY(store_ask(store, page, &paging), "read the audit log");
+	TRY(store_ask(store, audit_page, &paging), "read the audit log");
 	*out = paging.at;
 	*out_count = paging.rows.count;
 	return OK;
@@ -343,7 +343,7 @@ static fallible find_cut(struct db *db, const struct pruning *pruning, uint64_t 
 	return OK;
 }
 
-static fallible read_hash(struct db *db, struct cut *cut)
+static fallible audit_read_hash(struct db *db, struct cut *cut)
 {
 	auto_query query = {0};
 	bool found = false;
@@ -360,7 +360,7 @@ static fallible read_hash(struct db *db, struct cut *cut)
 }
 
 // The row that says so comes first: it follows from the last, which may be among those that go.
-static struct err *prune(struct db *db, void *arg)
+static struct err *audit_prune(struct db *db, void *arg)
 {
 	struct pruning *pruning = arg;
 	struct cut cut = {0};
@@ -377,7 +377,7 @@ static struct err *prune(struct db *db, void *arg)
 	TRY(find_cut(db, pruning, &cut.id));
 	if (!cut.id)
 		return OK;
-	TRY(read_hash(db, &cut));
+	TRY(audit_read_hash(db, &cut));
 	write_cut(&cut);
 	TRY(store_audit_add_in(db, &row, NULL));
 	TRY(store_kv_put_in(db, CUT, str_of(cut.text)));
@@ -393,7 +393,8 @@ fallible store_audit_prune(struct store *store, int64_t now_ms, int64_t age_ms, 
 	uint64_t count = 0;
 
 	do {
-		TRY(store_do_last(store, prune, &pruning), "forget old rows of the audit log");
+		TRY(store_do_last(store, audit_prune, &pruning),
+		    "forget old rows of the audit log");
 		count += pruning.count;
 	} while (pruning.count);
 	if (out_count)
@@ -423,12 +424,13 @@ static fallible read_length(struct db *db, uint64_t *out)
 }
 
 // One row more. False: it does not follow.
-static fallible follow(struct proof *proof, struct query *query, struct arena *arena, bool *out)
+static fallible audit_follow(struct proof *proof, struct query *query, struct arena *arena,
+			     bool *out)
 {
 	uint8_t want[SECRET_HASH];
 	struct store_audit row = {0};
 
-	read_row(query, arena, &row);
+	audit_read_row(query, arena, &row);
 	TRY(chain(proof->head, &row, want));
 	*out = !query->bad && row.id == proof->last + 1 && memcmp(want, row.hash, SECRET_HASH) == 0;
 	if (*out) {
@@ -443,7 +445,7 @@ static fallible follow(struct proof *proof, struct query *query, struct arena *a
 }
 
 // A cut that was made meanwhile may be behind us, or before: begin again there.
-static fallible begin(struct db *db, struct proof *proof)
+static fallible audit_begin(struct db *db, struct proof *proof)
 {
 	struct cut cut;
 
@@ -458,7 +460,7 @@ static fallible begin(struct db *db, struct proof *proof)
 
 // The next page. What is written meanwhile is part of a later one: how long the chain must be is
 // read in the same look as its end.
-static struct err *verify(struct db *db, void *arg)
+static struct err *audit_verify(struct db *db, void *arg)
 {
 	struct proof proof = *(struct proof *)arg;
 	auto_arena arena = arena_new();
@@ -467,7 +469,7 @@ static struct err *verify(struct db *db, void *arg)
 	bool found = true, good = true;
 
 	TRY(db_script(db, "SAVEPOINT look"));
-	TRY(begin(db, &proof));
+	TRY(audit_begin(db, &proof));
 	from = proof.last;
 	TRY(read_length(db, &length));
 	TRY(query_open(db, "SELECT " COLUMNS " FROM audit WHERE id > $1 ORDER BY id LIMIT $2",
@@ -479,7 +481,7 @@ static struct err *verify(struct db *db, void *arg)
 		if (!found)
 			break;
 		arena_reset(arena);
-		TRY(follow(&proof, &query, arena, &good));
+		TRY(audit_follow(&proof, &query, arena, &good));
 	}
 	query_close(&query);
 	TRY(db_script(db, "RELEASE SAVEPOINT look"));
@@ -495,7 +497,7 @@ fallible store_audit_verify(struct store *store, struct store_audit_proof *out)
 	struct proof proof = {0};
 
 	while (!proof.done)
-		TRY(store_look(store, verify, &proof), "read the audit log");
+		TRY(store_look(store, audit_verify, &proof), "read the audit log");
 	*out = (struct store_audit_proof){
 		.bad = proof.bad, .count = proof.last - proof.cut.id, .cut = proof.cut.id};
 	memcpy(out->head, proof.head, SECRET_HASH);

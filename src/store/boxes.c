@@ -14,7 +14,7 @@ static void put_pairs(struct json_out *out, const char *key, const struct pairs 
 	pairs_write(out, pairs);
 }
 
-static void put_limits(struct json_out *out, const struct limits *limits)
+static void store_boxes_put_limits(struct json_out *out, const struct limits *limits)
 {
 	json_key(out, "limits");
 	json_begin(out, '{');
@@ -53,7 +53,7 @@ void store_box_of(const struct record *record, struct store_box *out)
 	json_begin(&json, '{');
 	json_put_text(&json, "template", record->template);
 	json_put_text(&json, "reason", record->reason);
-	put_limits(&json, &record->limits);
+	store_boxes_put_limits(&json, &record->limits);
 	put_pairs(&json, "env", &record->env);
 	json_put_text(&json, "user", record->user);
 	if (record->workdir)
@@ -112,7 +112,7 @@ static fallible read_u32(const struct json *object, const char *key, uint32_t *o
 	return OK;
 }
 
-static fallible read_limits(const struct json *from, struct limits *out)
+static fallible store_boxes_read_limits(const struct json *from, struct limits *out)
 {
 	TRY(json_want(from, "limits", JSON_OBJECT));
 	TRY(read_u64(from, "memory", &out->memory));
@@ -176,7 +176,7 @@ static fallible read_time(const struct json *from, const char *key, int64_t *out
 	return OK;
 }
 
-static fallible read_network(const struct json *saved, struct policy **out)
+static fallible store_boxes_read_network(const struct json *saved, struct policy **out)
 {
 	auto_policy policy = POLICY_INIT(POLICY_OFF);
 
@@ -187,7 +187,7 @@ static fallible read_network(const struct json *saved, struct policy **out)
 	return OK;
 }
 
-static fallible read_body(struct str text, struct record *out)
+static fallible store_boxes_read_body(struct str text, struct record *out)
 {
 	auto_json body = NULL;
 
@@ -198,12 +198,12 @@ static fallible read_body(struct str text, struct record *out)
 	TRY(read_word(body, "pledge", out->pledge, sizeof(out->pledge)));
 	if (!json_get(body, "limits") || !json_get(body, "terms"))
 		return err_new(INVALID, "bad_field", "the record has neither limits nor terms");
-	TRY(read_limits(json_get(body, "limits"), &out->limits));
+	TRY(store_boxes_read_limits(json_get(body, "limits"), &out->limits));
 	TRY(read_terms(json_get(body, "terms"), &out->terms));
 	TRY(read_pairs(json_get(body, "env"), &out->env));
 	TRY(read_workdir(body, out));
 	TRY(read_pairs(json_get(body, "labels"), &out->labels));
-	TRY(read_network(json_get(body, "network"), &out->network));
+	TRY(store_boxes_read_network(json_get(body, "network"), &out->network));
 	TRY(read_time(body, "created", &out->created_ms));
 	TRY(read_time(body, "started", &out->started_ms));
 	TRY(read_time(body, "ends", &out->ends_ms));
@@ -212,7 +212,7 @@ static fallible read_body(struct str text, struct record *out)
 	return json_bool(json_get(body, "diskKept"), "diskKept", &out->disk_kept);
 }
 
-static bool take_word(struct query *query, char *room, size_t size)
+static bool store_boxes_take_word(struct query *query, char *room, size_t size)
 {
 	struct str text = query_take(query);
 	bool fits = text.len < size && !(text.len && memchr(text.at, 0, text.len));
@@ -222,7 +222,7 @@ static bool take_word(struct query *query, char *room, size_t size)
 	return fits;
 }
 
-static bool read_state(struct str word, enum state *out)
+static bool store_boxes_read_state(struct str word, enum state *out)
 {
 #define X(name, text)                                                                              \
 	if (str_is(word, text)) {                                                                  \
@@ -235,17 +235,17 @@ static bool read_state(struct str word, enum state *out)
 }
 
 // False: it cannot be read. What could is there all the same.
-static bool read_row(struct query *query, struct record *out)
+static bool store_boxes_read_row(struct query *query, struct record *out)
 {
-	bool good = take_word(query, out->id, sizeof(out->id));
+	bool good = store_boxes_take_word(query, out->id, sizeof(out->id));
 	struct err *err;
 
 	out->seq = (uint64_t)query_take_int(query);
-	good &= take_word(query, out->tenant, sizeof(out->tenant));
-	good &= take_word(query, out->name, sizeof(out->name));
+	good &= store_boxes_take_word(query, out->tenant, sizeof(out->tenant));
+	good &= store_boxes_take_word(query, out->name, sizeof(out->name));
 	out->state = STATE_FAILED;
-	good &= read_state(query_take(query), &out->state);
-	err = read_body(query_take(query), out);
+	good &= store_boxes_read_state(query_take(query), &out->state);
+	err = store_boxes_read_body(query_take(query), out);
 	good &= !err && !query->bad;
 	err_free(err);
 	snprintf(out->short_id, sizeof(out->short_id), "%.*s", ID_SHORT_LEN,
@@ -310,7 +310,7 @@ static fallible load_seq(struct db *db, struct store_boxes *out)
 	return OK;
 }
 
-static struct err *load(struct db *db, void *arg)
+static struct err *boxes_query_load(struct db *db, void *arg)
 {
 	struct store_boxes *out = arg;
 	auto_query query = {0};
@@ -330,7 +330,7 @@ static struct err *load(struct db *db, void *arg)
 			out->unreadable = mem_grow(out->unreadable, room, sizeof(bool));
 		}
 		out->at[out->count] = (struct record){0};
-		out->unreadable[out->count] = !read_row(&query, &out->at[out->count]);
+		out->unreadable[out->count] = !store_boxes_read_row(&query, &out->at[out->count]);
 		out->count++;
 	}
 	return load_seq(db, out);
@@ -339,7 +339,7 @@ static struct err *load(struct db *db, void *arg)
 fallible store_boxes_load(struct store *store, struct store_boxes *out)
 {
 	struct store_boxes boxes = {0};
-	struct err *err = store_ask(store, load, &boxes);
+	struct err *err = store_ask(store, boxes_query_load, &boxes);
 
 	if (err) {
 		store_boxes_done(&boxes);

@@ -64,7 +64,7 @@ static void bind_columns(struct query *query, const struct store_conv *row)
 	query_put_int(query, (int64_t)row->generation);
 }
 
-static fallible put(struct db *db, const struct store_conv *row)
+static fallible store_conv_put(struct db *db, const struct store_conv *row)
 {
 	auto_query query = {0};
 	uint64_t count = 0;
@@ -88,7 +88,7 @@ static fallible put(struct db *db, const struct store_conv *row)
 	return count ? OK : stale(row);
 }
 
-static fallible drop(struct db *db, const struct store_conv *row)
+static fallible store_conv_drop(struct db *db, const struct store_conv *row)
 {
 	const struct texts *text = &texts[row->kind];
 	auto_query query = {0};
@@ -106,9 +106,9 @@ fallible store_conv_commit_in(struct db *db, const struct store_conv_change *cha
 {
 	for (size_t i = 0; i < count; i++)
 		if (changes[i].way == STORE_CONV_PUT)
-			TRY(put(db, &changes[i].row));
+			TRY(store_conv_put(db, &changes[i].row));
 		else
-			TRY(drop(db, &changes[i].row));
+			TRY(store_conv_drop(db, &changes[i].row));
 	return OK;
 }
 
@@ -143,7 +143,7 @@ struct search {
 	struct store_conv *at;
 };
 
-static void read_row(struct query *query, struct arena *arena, struct store_conv *out)
+static void store_conv_read_row(struct query *query, struct arena *arena, struct store_conv *out)
 {
 	struct str body;
 
@@ -160,7 +160,7 @@ static void read_row(struct query *query, struct arena *arena, struct store_conv
 	out->unreadable = query->bad;
 }
 
-static struct err *find(struct db *db, void *arg)
+static struct err *store_conv_find(struct db *db, void *arg)
 {
 	struct search *search = arg;
 	auto_query query = {0};
@@ -183,15 +183,15 @@ static struct err *find(struct db *db, void *arg)
 			return OK;
 		row = rows_next(&search->rows, &at, sizeof(*row));
 		search->at = at;
-		read_row(&query, search->rows.arena, row);
+		store_conv_read_row(&query, search->rows.arena, row);
 		row->kind = search->kind;
 	}
 }
 
-static fallible look(struct store *store, struct search *search, struct store_conv **out,
-		     size_t *out_count)
+static fallible store_conv_look(struct store *store, struct search *search, struct store_conv **out,
+				size_t *out_count)
 {
-	TRY(store_ask(store, find, search), "load conversations");
+	TRY(store_ask(store, store_conv_find, search), "load conversations");
 	*out = search->at;
 	if (out_count)
 		*out_count = search->rows.count;
@@ -203,7 +203,7 @@ fallible store_conv_load(struct store *store, enum store_conv_kind kind, struct 
 {
 	struct search search = {.kind = kind, .sql = texts[kind].all, .rows = {.arena = arena}};
 
-	return look(store, &search, out, out_count);
+	return store_conv_look(store, &search, out, out_count);
 }
 
 fallible store_conv_get(struct store *store, enum store_conv_kind kind, const char *id,
@@ -212,7 +212,7 @@ fallible store_conv_get(struct store *store, enum store_conv_kind kind, const ch
 	struct search search = {
 		.kind = kind, .sql = texts[kind].one, .by = id, .rows = {.arena = arena}};
 
-	return look(store, &search, out, NULL);
+	return store_conv_look(store, &search, out, NULL);
 }
 
 fallible store_conv_runs(struct store *store, const char *session, struct arena *arena,
@@ -225,7 +225,7 @@ fallible store_conv_runs(struct store *store, const char *session, struct arena 
 		.rows = {.arena = arena},
 	};
 
-	return look(store, &search, out, out_count);
+	return store_conv_look(store, &search, out, out_count);
 }
 
 fallible store_conv_runs_page(struct store *store, const char *session, const char *before,
@@ -245,7 +245,7 @@ fallible store_conv_runs_page(struct store *store, const char *session, const ch
 		.rows = {.arena = arena},
 	};
 
-	return look(store, &search, out, out_count);
+	return store_conv_look(store, &search, out, out_count);
 }
 
 struct use {

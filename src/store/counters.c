@@ -10,7 +10,7 @@ static fallible begin_at_one(struct db *db, const char *name)
 }
 
 // One row of those that match; 0: there is none.
-static fallible read_value(struct db *db, const char *sql, const char *name, uint64_t *out)
+static fallible counters_read_value(struct db *db, const char *sql, const char *name, uint64_t *out)
 {
 	auto_query query = {0};
 	bool found = false;
@@ -38,7 +38,7 @@ fallible counter_next(struct db *db, const char *what, const char *of, uint64_t 
 	TRY(query_run(&query, &raised));
 	if (!raised)
 		TRY(begin_at_one(db, name));
-	return read_value(db, VALUE_OF, name, out);
+	return counters_read_value(db, VALUE_OF, name, out);
 }
 
 fallible counter_raise(struct db *db, const char *what, const char *of, uint64_t least)
@@ -60,9 +60,9 @@ fallible counter_read(struct db *db, const char *what, const char *of, uint64_t 
 {
 	auto_free char *name = mem_fmt("%s/%s", what, of ? of : "");
 
-	return read_value(db,
-			  of ? VALUE_OF
-			     : "SELECT coalesce(max(value), 0) FROM counters WHERE"
-			       " substr(name, 1, length($1)) = $1",
-			  name, out);
+	return counters_read_value(db,
+				   of ? VALUE_OF
+				      : "SELECT coalesce(max(value), 0) FROM counters WHERE"
+					" substr(name, 1, length($1)) = $1",
+				   name, out);
 }

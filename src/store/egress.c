@@ -14,7 +14,8 @@ static const char *or_none(const char *text)
 	return text ? text : "";
 }
 
-static fallible is_known(struct db *db, const struct store_egress_entry *entry, bool *out)
+static fallible store_egress_is_known(struct db *db, const struct store_egress_entry *entry,
+				      bool *out)
 {
 	auto_query query = {0};
 
@@ -24,7 +25,8 @@ static fallible is_known(struct db *db, const struct store_egress_entry *entry, 
 	return query_step(&query, out);
 }
 
-static fallible sum_up(struct db *db, const struct store_egress_entry *entry, uint64_t *out_id)
+static fallible store_egress_sum_up(struct db *db, const struct store_egress_entry *entry,
+				    uint64_t *out_id)
 {
 	const struct store_egress_row *row = &entry->row;
 	auto_query query = {0};
@@ -61,7 +63,7 @@ static fallible sum_up(struct db *db, const struct store_egress_entry *entry, ui
 
 // What was allowed goes first: whoever is denied could else ask for what is allowed until nobody
 // sees that.
-static fallible trim(struct db *db, const char *box, uint64_t id)
+static fallible store_egress_trim(struct db *db, const char *box, uint64_t id)
 {
 	auto_query query = {0};
 
@@ -85,10 +87,10 @@ fallible store_egress_add_in(struct db *db, const struct store_egress_entry *ent
 	bool known = false;
 	uint64_t id = 0;
 
-	TRY(is_known(db, entry, &known));
+	TRY(store_egress_is_known(db, entry, &known));
 	if (known)
 		return OK;
-	TRY(sum_up(db, entry, &id));
+	TRY(store_egress_sum_up(db, entry, &id));
 	TRY(query_open(db,
 		       "INSERT INTO egress (box, serial, " WORDS ") VALUES ($1, $2, $3, $4, $5,"
 		       " $6, $7, $8, $9, $10, $11, $12, $13, $14)",
@@ -108,7 +110,7 @@ fallible store_egress_add_in(struct db *db, const struct store_egress_entry *ent
 	query_put_int(&query, (int64_t)row->bytes_in);
 	query_put_int(&query, row->duration_ms);
 	TRY(query_run(&query, NULL));
-	return trim(db, entry->box, id);
+	return store_egress_trim(db, entry->box, id);
 }
 
 static fallible read_sums(struct db *db, const char *box, struct store_egress_sums *out)
@@ -143,7 +145,8 @@ struct paging {
 	struct store_egress_page page;
 };
 
-static void take_row(struct query *query, struct arena *arena, struct store_egress_row *out)
+static void store_egress_take_row(struct query *query, struct arena *arena,
+				  struct store_egress_row *out)
 {
 	out->id = (uint64_t)query_take_int(query);
 	out->time_ms = query_take_int(query);
@@ -159,7 +162,7 @@ static void take_row(struct query *query, struct arena *arena, struct store_egre
 	out->duration_ms = query_take_int(query);
 }
 
-static struct err *page(struct db *db, void *arg)
+static struct err *egress_query_page(struct db *db, void *arg)
 {
 	struct paging *paging = arg;
 	struct store_egress_page *out = &paging->page;
@@ -185,7 +188,7 @@ static struct err *page(struct db *db, void *arg)
 			break;
 		row = rows_next(&paging->rows, &at, sizeof(*row));
 		out->at = at;
-		take_row(&query, paging->rows.arena, row);
+		store_egress_take_row(&query, paging->rows.arena, row);
 		out->last = row->id;
 	}
 	out->count = paging->rows.count;
@@ -197,7 +200,7 @@ fallible store_egress_page(struct store *store, const char *box, uint64_t after,
 {
 	struct paging paging = {.box = box, .after = after, .max = max, .rows = {.arena = arena}};
 
-	TRY(store_ask(store, page, &paging), "read what left a sandbox");
+	TRY(store_ask(store, egress_query_page, &paging), "read what left a sandbox");
 	*out = paging.page;
 	return OK;
 }
@@ -307,7 +310,7 @@ static fallible prune_many(struct db *db, struct pruning *pruning)
 	return OK;
 }
 
-static struct err *prune(struct db *db, void *arg)
+static struct err *egress_query_prune(struct db *db, void *arg)
 {
 	struct pruning *pruning = arg;
 
@@ -326,7 +329,8 @@ fallible store_egress_prune(struct store *store, int64_t before_ms, uint64_t kee
 	uint64_t total = 0;
 
 	do {
-		TRY(store_do_last(store, prune, &pruning), "forget what left the sandboxes");
+		TRY(store_do_last(store, egress_query_prune, &pruning),
+		    "forget what left the sandboxes");
 		total += pruning.count;
 	} while (pruning.count);
 	*out_count = total;

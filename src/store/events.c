@@ -57,7 +57,7 @@ struct adding {
 	uint64_t first;
 };
 
-static struct err *add(struct db *db, void *arg)
+static struct err *events_query_add(struct db *db, void *arg)
 {
 	struct adding *adding = arg;
 
@@ -71,7 +71,7 @@ fallible store_events_add(struct store *store, const struct store_event *events,
 {
 	struct adding adding = {.at = events, .count = count};
 
-	TRY(store_do(store, add, &adding), "write events down");
+	TRY(store_do(store, events_query_add, &adding), "write events down");
 	if (out_first)
 		*out_first = adding.first;
 	return OK;
@@ -126,7 +126,7 @@ static uint64_t begin_of(const struct paging *paging)
 	return paging->ask->after > page->newest ? page->newest : paging->ask->after;
 }
 
-static struct err *page(struct db *db, void *arg)
+static struct err *events_query_page(struct db *db, void *arg)
 {
 	struct paging *paging = arg;
 	const struct store_events_ask *ask = paging->ask;
@@ -179,7 +179,7 @@ fallible store_events_page(struct store *store, const struct store_events_ask *a
 {
 	struct paging paging = {.ask = ask, .rows = {.arena = arena}};
 
-	TRY(store_ask(store, page, &paging), "read events");
+	TRY(store_ask(store, events_query_page, &paging), "read events");
 	*out = paging.page;
 	return OK;
 }
@@ -198,7 +198,7 @@ struct doomed {
 	const char *tenant;
 };
 
-static fallible forget(struct db *db, const struct doomed *doomed)
+static fallible store_events_forget(struct db *db, const struct doomed *doomed)
 {
 	auto_query query = {0};
 
@@ -291,7 +291,7 @@ static fallible find_many(struct db *db, const struct tally *tally, uint64_t kee
 	}
 }
 
-static struct err *prune(struct db *db, void *arg)
+static struct err *events_query_prune(struct db *db, void *arg)
 {
 	struct pruning *pruning = arg;
 	auto_arena arena = arena_new();
@@ -306,7 +306,7 @@ static struct err *prune(struct db *db, void *arg)
 			TRY(find_many(db, &tallies[i], pruning->keep, &found, &doomed));
 	}
 	for (size_t i = 0; i < found.count; i++)
-		TRY(forget(db, &doomed[i]));
+		TRY(store_events_forget(db, &doomed[i]));
 	pruning->count = found.count;
 	return OK;
 }
@@ -318,7 +318,7 @@ fallible store_events_prune(struct store *store, int64_t before_ms, uint64_t kee
 	uint64_t count = 0;
 
 	do {
-		TRY(store_do_last(store, prune, &pruning), "forget old events");
+		TRY(store_do_last(store, events_query_prune, &pruning), "forget old events");
 		count += pruning.count;
 	} while (pruning.count);
 	if (out_count)

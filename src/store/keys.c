@@ -176,7 +176,7 @@ static fallible load_tenants(struct db *db, struct loading *to)
 	}
 }
 
-static void read_key(struct query *query, struct arena *arena, struct store_key *out)
+static void store_keys_read(struct query *query, struct arena *arena, struct store_key *out)
 {
 	struct str hash;
 
@@ -212,7 +212,7 @@ static fallible load_keys(struct db *db, struct loading *to)
 		TRY(query_step(&query, &found));
 		if (!found || to->ring.key_count == room)
 			return OK;
-		read_key(&query, to->arena, &to->ring.keys[to->ring.key_count++]);
+		store_keys_read(&query, to->arena, &to->ring.keys[to->ring.key_count++]);
 	}
 }
 

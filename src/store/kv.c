@@ -31,7 +31,7 @@ fallible store_kv_drop_in(struct db *db, const char *name)
 	return query_run(&query, NULL);
 }
 
-static struct err *change(struct db *db, void *arg)
+static struct err *kv_change(struct db *db, void *arg)
 {
 	const struct writing *writing = arg;
 
@@ -43,12 +43,12 @@ fallible store_kv_put(struct store *store, const char *name, struct str value)
 {
 	struct str some = value.at ? value : STR("");
 
-	return store_do(store, change, &(struct writing){name, some});
+	return store_do(store, kv_change, &(struct writing){name, some});
 }
 
 fallible store_kv_drop(struct store *store, const char *name)
 {
-	return store_do_last(store, change, &(struct writing){.name = name});
+	return store_do_last(store, kv_change, &(struct writing){.name = name});
 }
 
 static void drop_writing(void *arg)
@@ -67,7 +67,7 @@ void store_kv_tell(struct store *store, const char *name, struct str value)
 	writing->name = mem_str(name);
 	if (value.at)
 		writing->value = (struct str){mem_dup(value.at, value.len), value.len};
-	store_tell(store, change, writing, drop_writing);
+	store_tell(store, kv_change, writing, drop_writing);
 }
 
 struct search {
@@ -76,7 +76,7 @@ struct search {
 	struct store_kv *at;
 };
 
-static struct err *find(struct db *db, void *arg)
+static struct err *kv_find(struct db *db, void *arg)
 {
 	struct search *search = arg;
 	auto_query query = {0};
@@ -112,7 +112,7 @@ fallible store_kv_load(struct store *store, const char *prefix, struct arena *ar
 {
 	struct search search = {.prefix = prefix, .rows = {.arena = arena}};
 
-	TRY(store_ask(store, find, &search), "look for names");
+	TRY(store_ask(store, kv_find, &search), "look for names");
 	*out = search.at;
 	*out_count = search.rows.count;
 	return OK;

@@ -12,7 +12,7 @@ static void drop_writing(void *arg)
 	arena_free(((struct writing *)arg)->arena);
 }
 
-static struct err *put(struct db *db, void *arg)
+static struct err *pledges_put(struct db *db, void *arg)
 {
 	const struct store_pledge *pledge = &((struct writing *)arg)->pledge;
 	auto_query query = {0};
@@ -42,7 +42,7 @@ void store_pledges_put(struct store *store, const struct store_pledge *pledge)
 	writing->pledge.place = arena_dup(arena, pledge->place, strlen(pledge->place));
 	writing->pledge.body.at = arena_dup(arena, pledge->body.at ? pledge->body.at : "",
 					    pledge->body.len);
-	store_tell(store, put, writing, drop_writing);
+	store_tell(store, pledges_put, writing, drop_writing);
 }
 
 struct search {
@@ -51,7 +51,7 @@ struct search {
 	struct store_pledge *at;
 };
 
-static struct err *forget(struct db *db, void *arg)
+static struct err *pledges_forget(struct db *db, void *arg)
 {
 	auto_query query = {0};
 
@@ -70,7 +70,7 @@ static struct err *pledges_prune(struct db *db, void *arg)
 	struct pledges_pruning *pruning = arg;
 	auto_query query = {0};
 
-	TRY(forget(db, &pruning->since_ms));
+	TRY(pledges_forget(db, &pruning->since_ms));
 	TRY(query_open(db,
 		       "DELETE FROM pledges WHERE kept <= (SELECT kept FROM pledges ORDER BY kept"
 		       " DESC LIMIT 1 OFFSET $1)",
@@ -86,7 +86,7 @@ fallible store_pledges_prune(struct store *store, int64_t since_ms, uint64_t kee
 	return store_do_last(store, pledges_prune, &pruning);
 }
 
-static struct err *find(struct db *db, void *arg)
+static struct err *pledges_find(struct db *db, void *arg)
 {
 	struct search *search = arg;
 	auto_query query = {0};
@@ -128,12 +128,12 @@ fallible store_pledges_load(struct store *store, int64_t since_ms, struct arena 
 			    struct store_pledge **out, size_t *out_count)
 {
 	struct search search = {.since_ms = since_ms, .rows = {.arena = arena}};
-	auto_err err = store_do_last(store, forget, &since_ms);
+	auto_err err = store_do_last(store, pledges_forget, &since_ms);
 
 	// Old ones that cannot be removed now are passed over all the same.
 	if (err && !db_is_unwritable(err))
 		return take_ptr(err);
-	TRY(store_ask(store, find, &search), "look for idempotency keys");
+	TRY(store_ask(store, pledges_find, &search), "look for idempotency keys");
 	*out = search.at;
 	*out_count = search.rows.count;
 	return OK;

@@ -85,7 +85,7 @@ static const char *const steps[SCHEMA_NOW] = {
 	"CREATE INDEX runs_by_age ON runs (session, made, id);",
 };
 
-static fallible read_version(struct db *db, int64_t *out)
+static fallible schema_read_version(struct db *db, int64_t *out)
 {
 	auto_query query = {0};
 	bool found = false;
@@ -125,7 +125,7 @@ fallible schema_settle(struct db *db)
 				  "INSERT INTO schema SELECT 0 WHERE NOT EXISTS"
 				  " (SELECT 1 FROM schema);"
 				  "COMMIT"));
-	TRY(read_version(db, &version));
+	TRY(schema_read_version(db, &version));
 	if (version > SCHEMA_NOW)
 		return err_hint(err_new(UNAVAILABLE, "state_too_new",
 					"the state is of version %lld, and this cove knows %d",

@@ -47,7 +47,7 @@ static struct sqlite *of(struct db *db)
 	return (struct sqlite *)db;
 }
 
-static fallible explain(sqlite3 *at, int code, const char *doing)
+static fallible sqlite_explain(sqlite3 *at, int code, const char *doing)
 {
 	const char *words = at ? sqlite3_errmsg(at) : sqlite3_errstr(code);
 
@@ -75,7 +75,7 @@ static fallible explain(sqlite3 *at, int code, const char *doing)
 	}
 }
 
-static fallible prepare(struct db *db, const char *sql, void **out)
+static fallible sqlite_prepare(struct db *db, const char *sql, void **out)
 {
 	struct sqlite *lite = of(db);
 	struct kept *kept = NULL;
@@ -90,7 +90,7 @@ static fallible prepare(struct db *db, const char *sql, void **out)
 		code = sqlite3_prepare_v3(lite->at, sql, -1, SQLITE_PREPARE_PERSISTENT,
 					  &kept->statement, NULL);
 		if (code != SQLITE_OK)
-			return explain(lite->at, code, "prepare");
+			return sqlite_explain(lite->at, code, "prepare");
 		kept->sql = sql;
 		lite->kept_count++;
 	}
@@ -100,7 +100,7 @@ static fallible prepare(struct db *db, const char *sql, void **out)
 	return OK;
 }
 
-static void release(struct db *db, void *statement)
+static void sqlite_release(struct db *db, void *statement)
 {
 	struct sqlite *lite = of(db);
 
@@ -126,12 +126,12 @@ static void put_bytes(void *statement, int at, const void *bytes, size_t len)
 	sqlite3_bind_blob64(statement, at, bytes ? bytes : "", len, SQLITE_STATIC);
 }
 
-static fallible step(struct db *db, void *statement, bool *out_row)
+static fallible sqlite_step(struct db *db, void *statement, bool *out_row)
 {
 	int code = sqlite3_step(statement);
 
 	if (code != SQLITE_ROW && code != SQLITE_DONE)
-		return explain(of(db)->at, code, sqlite3_sql(statement));
+		return sqlite_explain(of(db)->at, code, sqlite3_sql(statement));
 	*out_row = code == SQLITE_ROW;
 	return OK;
 }
@@ -142,7 +142,7 @@ static uint64_t touched(struct db *db, void *statement)
 	return (uint64_t)sqlite3_changes64(of(db)->at);
 }
 
-static bool take_int(void *statement, int at, int64_t *out)
+static bool sqlite_take_int(void *statement, int at, int64_t *out)
 {
 	if (sqlite3_column_type(statement, at) != SQLITE_INTEGER)
 		return false;
@@ -150,7 +150,7 @@ static bool take_int(void *statement, int at, int64_t *out)
 	return true;
 }
 
-static bool take(void *statement, int at, struct str *out)
+static bool sqlite_take(void *statement, int at, struct str *out)
 {
 	switch (sqlite3_column_type(statement, at)) {
 	case SQLITE_TEXT:
@@ -174,7 +174,7 @@ static fallible script(struct db *db, const char *sql)
 {
 	int code = sqlite3_exec(of(db)->at, sql, NULL, NULL, NULL);
 
-	return code == SQLITE_OK ? OK : explain(of(db)->at, code, sql);
+	return code == SQLITE_OK ? OK : sqlite_explain(of(db)->at, code, sql);
 }
 
 static uint64_t ask_number(struct sqlite *lite, const char *pragma)
@@ -194,7 +194,7 @@ static uint64_t bytes(struct db *db)
 	return ask_number(of(db), "PRAGMA page_count") * ask_number(of(db), "PRAGMA page_size");
 }
 
-static fallible check(struct db *db)
+static fallible sqlite_check(struct db *db)
 {
 	sqlite3 *at = of(db)->at;
 	sqlite3_stmt *statement = NULL;
@@ -207,7 +207,7 @@ static fallible check(struct db *db)
 	if (code == SQLITE_OK)
 		code = sqlite3_step(statement);
 	if (code != SQLITE_ROW)
-		err = explain(at, code, "check");
+		err = sqlite_explain(at, code, "check");
 	else if (strcmp((const char *)sqlite3_column_text(statement, 0), "ok") != 0)
 		err = db_corrupt();
 	sqlite3_finalize(statement);
@@ -225,7 +225,7 @@ static void close_db(struct db *db)
 }
 
 // The first reading of the file: whether it is a database at all shows only now.
-static fallible settle(struct sqlite *lite, enum mode mode)
+static fallible sqlite_settle(struct sqlite *lite, enum mode mode)
 {
 	int keep = 1;
 
@@ -245,7 +245,7 @@ static fallible settle(struct sqlite *lite, enum mode mode)
 	// A journal that stays lets the state be read on a file system that is full or read-only.
 	sqlite3_file_control(lite->at, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
 	if (sqlite3_db_readonly(lite->at, "main"))
-		return explain(lite->at, SQLITE_READONLY, "open for writing");
+		return sqlite_explain(lite->at, SQLITE_READONLY, "open for writing");
 	return script(&lite->db, "BEGIN IMMEDIATE; ROLLBACK");
 }
 
@@ -259,9 +259,9 @@ static fallible open_as(const char *uri, int flags, const char *vfs, enum mode m
 	lite->db = (struct db){.driver = &sqlite_driver, .read_only = mode != WRITING};
 	code = sqlite3_open_v2(uri, &lite->at, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, vfs);
 	if (code != SQLITE_OK)
-		err = explain(lite->at, code, "open");
+		err = sqlite_explain(lite->at, code, "open");
 	else
-		err = settle(lite, mode);
+		err = sqlite_settle(lite, mode);
 	if (err) {
 		close_db(&lite->db);
 		return err;
@@ -352,16 +352,16 @@ const struct db_driver sqlite_driver = {
 	.word = "sqlite",
 	.open = sqlite_open,
 	.open_beside = open_beside,
-	.check = check,
-	.prepare = prepare,
-	.release = release,
+	.check = sqlite_check,
+	.prepare = sqlite_prepare,
+	.release = sqlite_release,
 	.put_int = put_int,
 	.put_text = put_text,
 	.put_bytes = put_bytes,
-	.step = step,
+	.step = sqlite_step,
 	.touched = touched,
-	.take_int = take_int,
-	.take = take,
+	.take_int = sqlite_take_int,
+	.take = sqlite_take,
 	.script = script,
 	.bytes = bytes,
 	.close = close_db,

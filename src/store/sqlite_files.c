@@ -13,7 +13,7 @@
 
 // The directory of a path of ours, and the name in it; AT_FDCWD and the path itself for any other.
 // The directory alone is named ".".
-static int split(const char *path, const char **out_name)
+static int sqlite_files_split(const char *path, const char **out_name)
 {
 	struct str rest = str_of(path), fd;
 	uint64_t number;
@@ -32,7 +32,7 @@ static int split(const char *path, const char **out_name)
 static int lead_open(const char *path, int flags, int mode)
 {
 	const char *name;
-	int dir = split(path, &name);
+	int dir = sqlite_files_split(path, &name);
 
 	// Nobody else's to read, whatever the directory allows.
 	return openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW, mode & 0600);
@@ -41,7 +41,7 @@ static int lead_open(const char *path, int flags, int mode)
 static int lead_access(const char *path, int mode)
 {
 	const char *name;
-	int dir = split(path, &name);
+	int dir = sqlite_files_split(path, &name);
 
 	return faccessat(dir, name, mode, 0);
 }
@@ -49,7 +49,7 @@ static int lead_access(const char *path, int mode)
 static int lead_stat(const char *path, struct stat *out)
 {
 	const char *name;
-	int dir = split(path, &name);
+	int dir = sqlite_files_split(path, &name);
 
 	return fstatat(dir, name, out, 0);
 }
@@ -57,7 +57,7 @@ static int lead_stat(const char *path, struct stat *out)
 static int lead_lstat(const char *path, struct stat *out)
 {
 	const char *name;
-	int dir = split(path, &name);
+	int dir = sqlite_files_split(path, &name);
 
 	// Asked of each part of a path, to follow links. There are none in ours.
 	if (dir != AT_FDCWD && !strcmp(name, ".")) {
@@ -70,7 +70,7 @@ static int lead_lstat(const char *path, struct stat *out)
 static int lead_unlink(const char *path)
 {
 	const char *name;
-	int dir = split(path, &name);
+	int dir = sqlite_files_split(path, &name);
 
 	return unlinkat(dir, name, 0);
 }

@@ -88,7 +88,7 @@ static void wait_until(struct store *store, int64_t at_ms)
 }
 
 // When there will be something to do; now or earlier: there is.
-static int64_t next_turn(const struct store *store)
+static int64_t store_next_turn(const struct store *store)
 {
 	const struct job *first;
 
@@ -120,7 +120,7 @@ static void take_batch(struct store *store, struct link *out)
 }
 
 // True: the loop is to hear of it.
-static bool give_back(struct store *store, struct link *jobs)
+static bool store_give_back(struct store *store, struct link *jobs)
 {
 	bool news = false;
 
@@ -173,7 +173,7 @@ static void tell_loop(const struct store *store)
 	}
 }
 
-static void count(struct store *store)
+static void store_count(struct store *store)
 {
 	const struct batch *batch = &store->batch;
 
@@ -183,14 +183,14 @@ static void count(struct store *store)
 	store->stats.lost = batch->lost;
 }
 
-static void *work(void *arg)
+static void *store_work(void *arg)
 {
 	struct store *store = arg;
 
 	pthread_mutex_lock(&store->lock);
 	for (;;) {
 		struct link jobs = LINK_INIT(jobs);
-		int64_t turn = next_turn(store);
+		int64_t turn = store_next_turn(store);
 		bool news;
 
 		if (turn > clock_ms()) {
@@ -205,8 +205,8 @@ static void *work(void *arg)
 		batch_run(&store->batch, &jobs);
 
 		pthread_mutex_lock(&store->lock);
-		news = give_back(store, &jobs);
-		count(store);
+		news = store_give_back(store, &jobs);
+		store_count(store);
 		store->again_ms = clock_ms() + AGAIN_MS;
 		pthread_mutex_unlock(&store->lock);
 		if (news)
@@ -233,7 +233,7 @@ static void tell_health(struct store *store, char *why)
 		store->changed(now, store->changed_arg);
 }
 
-static void finish(struct job *job)
+static void store_finish(struct job *job)
 {
 	if (job->task) {
 		job->done = true;
@@ -267,7 +267,7 @@ static void collect(struct store *store)
 		struct job *job = link_of(done.next, struct job, link);
 
 		link_drop(&job->link);
-		finish(job);
+		store_finish(job);
 	}
 }
 
@@ -294,13 +294,13 @@ static fallible start_writer(struct store *store)
 	pthread_attr_setstacksize(&attr, WRITER_STACK);
 	sigfillset(&all); // signals are the loop thread's
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failed = pthread_create(&store->thread, &attr, work, store);
+	failed = pthread_create(&store->thread, &attr, store_work, store);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	return failed ? err_sys(failed, "start the store's writer") : OK;
 }
 
-static fallible open_in(struct store *store, const struct store_options *options)
+static fallible store_open_in(struct store *store, const struct store_options *options)
 {
 	TRY(batch_open(&store->batch));
 	atomic_store(&store->health, (int)store->batch.health);
@@ -338,7 +338,7 @@ fallible store_open(const struct store_options *options, struct store **out)
 	store->watch.fd = store->bell[0] = store->bell[1] = -1;
 	link_init(&store->waiting);
 	link_init(&store->done);
-	err = open_in(store, options);
+	err = store_open_in(store, options);
 	if (err) {
 		batch_close(&store->batch);
 		loop_unwatch(options->loop, &store->watch);
@@ -383,7 +383,7 @@ static void remind(struct store *store)
 	loop_set_timer(store->loop, &store->told_due, loop_now(store->loop) + STORE_TOLD_MS);
 }
 
-static void hand_over(struct store *store, struct job *job)
+static void store_hand_over(struct store *store, struct job *job)
 {
 	bool waits = !job->told && !job->task;
 
@@ -405,10 +405,10 @@ static void hand_over(struct store *store, struct job *job)
 		wake_writer(store);
 }
 
-static fallible wait_for(struct store *store, struct job *job)
+static fallible store_wait_for(struct store *store, struct job *job)
 {
 	job->task = task_current();
-	hand_over(store, job);
+	store_hand_over(store, job);
 	while (!job->done)
 		task_park_firm();
 	return job->err;
@@ -416,17 +416,17 @@ static fallible wait_for(struct store *store, struct job *job)
 
 fallible store_do(struct store *store, store_deed *deed, void *arg)
 {
-	return wait_for(store, &(struct job){.deed = deed, .arg = arg});
+	return store_wait_for(store, &(struct job){.deed = deed, .arg = arg});
 }
 
 fallible store_do_last(struct store *store, store_deed *deed, void *arg)
 {
-	return wait_for(store, &(struct job){.deed = deed, .arg = arg, .last = true});
+	return store_wait_for(store, &(struct job){.deed = deed, .arg = arg, .last = true});
 }
 
 fallible store_ask(struct store *store, store_deed *deed, void *arg)
 {
-	return wait_for(store, &(struct job){.deed = deed, .arg = arg, .asks = true});
+	return store_wait_for(store, &(struct job){.deed = deed, .arg = arg, .asks = true});
 }
 
 struct looking {
@@ -437,7 +437,7 @@ struct looking {
 	struct err *err;
 };
 
-static void look(void *arg)
+static void store_look_beside(void *arg)
 {
 	struct looking *looking = arg;
 	const struct batch *batch = looking->batch;
@@ -455,7 +455,7 @@ fallible store_look(struct store *store, store_deed *deed, void *arg)
 {
 	struct looking looking = {.batch = &store->batch, .deed = deed, .arg = arg};
 
-	offload_run(look, &looking);
+	offload_run(store_look_beside, &looking);
 	// In memory there is one connection, and on a disk that cannot be written there may be.
 	return looking.looked ? looking.err : store_ask(store, deed, arg);
 }
@@ -477,7 +477,7 @@ void store_tell(struct store *store, store_deed *deed, void *arg, void (*drop)(v
 	struct job *job = mem_new_of(struct job);
 
 	*job = (struct job){.deed = deed, .arg = arg, .drop = drop, .told = true};
-	hand_over(store, job);
+	store_hand_over(store, job);
 }
 
 void store_nudge(struct store *store)

@@ -111,7 +111,7 @@ static void reopen(struct batch *batch)
 		remember(batch, err);
 }
 
-static fallible begin(struct batch *batch, const char *sql)
+static fallible store_batch_begin(struct batch *batch, const char *sql)
 {
 	auto_query query = {0};
 
@@ -124,14 +124,14 @@ static fallible do_deed(struct batch *batch, struct job *job)
 {
 	struct err *err;
 
-	TRY(begin(batch, "SAVEPOINT deed"));
+	TRY(store_batch_begin(batch, "SAVEPOINT deed"));
 	err = job->deed(batch->db, job->arg);
 	if (is_trouble(err))
 		return err;
 	if (err)
-		TRY(begin(batch, "ROLLBACK TO SAVEPOINT deed"));
+		TRY(store_batch_begin(batch, "ROLLBACK TO SAVEPOINT deed"));
 	job->err = err;
-	return begin(batch, "RELEASE SAVEPOINT deed");
+	return store_batch_begin(batch, "RELEASE SAVEPOINT deed");
 }
 
 typedef bool choice(const struct job *job);
@@ -148,7 +148,7 @@ static bool is_kept(const struct job *job)
 
 static fallible do_all(struct batch *batch, struct link *jobs, choice *chosen)
 {
-	TRY(begin(batch, "BEGIN"));
+	TRY(store_batch_begin(batch, "BEGIN"));
 	list_each (at, jobs) {
 		struct job *job = link_of(at, struct job, link);
 
@@ -156,13 +156,13 @@ static fallible do_all(struct batch *batch, struct link *jobs, choice *chosen)
 			TRY(do_deed(batch, job));
 	}
 	kill_point("daemon.before_commit", NULL);
-	TRY(begin(batch, "COMMIT"));
+	TRY(store_batch_begin(batch, "COMMIT"));
 	kill_point("daemon.commit", NULL);
 	return OK;
 }
 
 // Whether anything can be written is only known when something was.
-static struct err *probe(struct db *db, void *arg)
+static struct err *store_batch_probe(struct db *db, void *arg)
 {
 	auto_query query = {0};
 
@@ -174,12 +174,12 @@ static struct err *probe(struct db *db, void *arg)
 	return query_run(&query, NULL);
 }
 
-static fallible attempt(struct batch *batch, struct link *jobs, choice *chosen)
+static fallible store_batch_attempt(struct batch *batch, struct link *jobs, choice *chosen)
 {
 	struct err *err = do_all(batch, jobs, chosen);
 
 	if (err) {
-		err_free(begin(batch, "ROLLBACK")); // SQLite may have done so itself
+		err_free(store_batch_begin(batch, "ROLLBACK")); // SQLite may have done so itself
 		batch->failures++;
 	} else {
 		batch->commits++;
@@ -211,7 +211,7 @@ static void ask_alone(struct batch *batch, struct link *jobs)
 	}
 }
 
-static void refuse(struct batch *batch, struct link *jobs)
+static void store_batch_refuse(struct batch *batch, struct link *jobs)
 {
 	bool hopeless = batch->health == STORE_CORRUPT;
 
@@ -255,12 +255,12 @@ static fallible try_all(struct batch *batch, struct link *jobs)
 	struct err *err = no_reserve(batch);
 
 	if (!err)
-		err = attempt(batch, jobs, is_any);
+		err = store_batch_attempt(batch, jobs, is_any);
 	if (db_is_unwritable(err) && has_last(jobs)) {
 		auto_err second = OK;
 
 		give_reserve(batch);
-		second = attempt(batch, jobs, is_kept);
+		second = store_batch_attempt(batch, jobs, is_kept);
 		if (db_is_corrupt(second)) {
 			err_free(err);
 			err = take_ptr(second);
@@ -274,7 +274,7 @@ static fallible try_all(struct batch *batch, struct link *jobs)
 
 void batch_run(struct batch *batch, struct link *jobs)
 {
-	struct job look = {.deed = probe, .asks = true};
+	struct job look = {.deed = store_batch_probe, .asks = true};
 	bool looks = link_empty(jobs);
 
 	reopen(batch);
@@ -292,5 +292,5 @@ void batch_run(struct batch *batch, struct link *jobs)
 	}
 	if (looks)
 		link_drop(&look.link);
-	refuse(batch, jobs);
+	store_batch_refuse(batch, jobs);
 }

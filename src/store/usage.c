@@ -18,7 +18,7 @@ static void drop_use(void *arg)
 	free(use);
 }
 
-static struct err *add(struct db *db, void *arg)
+static struct err *usage_query_add(struct db *db, void *arg)
 {
 	const struct use *use = arg;
 	auto_query query = {0};
@@ -48,7 +48,7 @@ void store_usage_add(struct store *store, const char *tenant, const char *sandbo
 		.hour = time_ms / HOUR_MS,
 		.amount = amount,
 	};
-	store_tell(store, add, use, drop_use);
+	store_tell(store, usage_query_add, use, drop_use);
 }
 
 struct sum {
@@ -58,7 +58,7 @@ struct sum {
 };
 
 // A null parameter stands for any.
-static struct err *sum_up(struct db *db, void *arg)
+static struct err *store_usage_sum_up(struct db *db, void *arg)
 {
 	struct sum *sum = arg;
 	auto_query query = {0};
@@ -90,12 +90,12 @@ fallible store_usage_sum(struct store *store, const char *tenant, const char *sa
 		.to = (to_ms + HOUR_MS - 1) / HOUR_MS,
 	};
 
-	TRY(store_ask(store, sum_up, &sum), "sum up what was used");
+	TRY(store_ask(store, store_usage_sum_up, &sum), "sum up what was used");
 	*out = sum.total;
 	return OK;
 }
 
-static struct err *prune(struct db *db, void *arg)
+static struct err *usage_query_prune(struct db *db, void *arg)
 {
 	auto_query query = {0};
 
@@ -106,5 +106,5 @@ static struct err *prune(struct db *db, void *arg)
 
 fallible store_usage_prune(struct store *store, int64_t before_ms)
 {
-	return store_do_last(store, prune, &before_ms);
+	return store_do_last(store, usage_query_prune, &before_ms);
 }

@@ -32,7 +32,7 @@
 #include "warden/post.h"
 
 // What it shall be, and what the next life shall be told of it.
-static void describe(struct warden *warden, struct cell *cell, const struct order *order)
+static void build_describe(struct warden *warden, struct cell *cell, const struct order *order)
 {
 	struct note *note = &cell->note;
 
@@ -55,7 +55,7 @@ static void assign(struct cell *cell, const struct order *order)
 	memcpy(cell->trace, order->trace, sizeof(cell->trace));
 }
 
-static void begin(struct warden *warden, struct cell *cell)
+static void warden_build_begin(struct warden *warden, struct cell *cell)
 {
 	cell->note = (struct note){.born_us = clock_us()};
 	memcpy(cell->note.boot, warden->boot, sizeof(cell->note.boot));
@@ -72,8 +72,8 @@ static struct cell *cell_for(struct warden *warden, const struct order *order, s
 		warden->kept--;
 	else
 		map_put(warden->boxes, str_of(cell->id), cell);
-	begin(warden, cell);
-	describe(warden, cell, order);
+	warden_build_begin(warden, cell);
+	build_describe(warden, cell, order);
 	assign(cell, order);
 	return cell;
 }
@@ -91,7 +91,7 @@ struct cell *cell_new(const char *box)
 }
 
 // The refusal is sent when the burial has undone everything.
-static void fail(struct warden *warden, struct cell *cell, struct err *failure)
+static void build_fail(struct warden *warden, struct cell *cell, struct err *failure)
 {
 	auto_err err = failure;
 
@@ -116,7 +116,7 @@ static void await(struct warden *warden, struct cell *cell)
 	warden->building_count++;
 }
 
-static fallible watch(struct warden *warden, struct cell *cell)
+static fallible build_watch(struct warden *warden, struct cell *cell)
 {
 	siginfo_t info;
 	struct err *err;
@@ -139,7 +139,7 @@ static fallible sign(struct warden *warden, struct cell *cell)
 }
 
 // The box has a process, and its daemon may be told.
-static void announce(struct warden *warden, struct cell *cell)
+static void build_announce(struct warden *warden, struct cell *cell)
 {
 	char took[24];
 
@@ -205,7 +205,7 @@ static void complete(struct warden *warden, struct cell *cell)
 	if (!err && cell->doomed && cell->waiter_count)
 		err = err_new(CANCELLED, "buried", "the box was deleted while it was built");
 	if (err) {
-		fail(warden, cell, err);
+		build_fail(warden, cell, err);
 		return;
 	}
 	cell->state = CELL_ALIVE;
@@ -214,13 +214,13 @@ static void complete(struct warden *warden, struct cell *cell)
 		bury_begin(warden, cell);
 		return;
 	}
-	announce(warden, cell);
+	build_announce(warden, cell);
 }
 
 // The process is there; what it can be asked for by its number alone. Its way out is opened while
 // the builder goes its own, and a berth has one whether it will be wanted or not.
-static fallible receive(struct warden *warden, struct cell *cell,
-			const struct zygote_answer *answer)
+static fallible build_receive(struct warden *warden, struct cell *cell,
+			      const struct zygote_answer *answer)
 {
 	auto_fd net = answer->net;
 
@@ -229,7 +229,7 @@ static fallible receive(struct warden *warden, struct cell *cell,
 	cell->is_child = true;
 	if (answer->errnum)
 		return err_sys(answer->errnum, "clone a builder");
-	TRY(watch(warden, cell));
+	TRY(build_watch(warden, cell));
 	cell->note.started = note_started(cell->pid);
 	cell->note.netns = netcell_inode(net);
 	if (cell->doomed || weak(NETNS) ||
@@ -251,9 +251,9 @@ void build_answered(struct warden *warden, const struct zygote_answer *answer)
 	cell = link_of(warden->building.next, struct cell, link);
 	link_drop(&cell->link);
 	warden->building_count--;
-	err = receive(warden, cell, answer);
+	err = build_receive(warden, cell, answer);
 	if (err) {
-		fail(warden, cell, err);
+		build_fail(warden, cell, err);
 		return;
 	}
 	if (!cell->ahead) {
@@ -261,7 +261,7 @@ void build_answered(struct warden *warden, const struct zygote_answer *answer)
 		return;
 	}
 	if (cell->late) {
-		fail(warden, cell, take_ptr(cell->late));
+		build_fail(warden, cell, take_ptr(cell->late));
 		return;
 	}
 	cell->state = CELL_BERTH;
@@ -276,12 +276,12 @@ void build_ahead(struct warden *warden, const char *box)
 
 	map_put(warden->boxes, str_of(cell->id), cell);
 	warden->berth = cell;
-	begin(warden, cell);
+	warden_build_begin(warden, cell);
 	cell->ahead = true;
 	cell->note.ephemeral = true; // it has nothing to keep
 	err = parts_ground(warden, cell);
 	if (err)
-		fail(warden, cell, err);
+		build_fail(warden, cell, err);
 	else
 		await(warden, cell);
 }
@@ -299,14 +299,14 @@ static fallible fit_net(struct warden *warden, struct cell *cell)
 
 static void bring_goods(struct warden *warden, struct cell *cell, const struct order *order)
 {
-	describe(warden, cell, order);
+	build_describe(warden, cell, order);
 	if (!cell->late)
 		cell->late = fit_net(warden, cell);
 	parts_goods(warden, order, cell);
 }
 
 // While the daemon writes down that it wants the box. What is wrong with it is said when it asks.
-static void furnish(struct warden *warden, struct cell *cell, const struct order *order)
+static void build_furnish(struct warden *warden, struct cell *cell, const struct order *order)
 {
 	if (!cell || cell->state != CELL_BERTH || cell->doomed || cell->late || cell->furnished)
 		return;
@@ -363,7 +363,7 @@ static void build_now(struct warden *warden, const struct order *order, struct c
 	struct err *err = parts_all(warden, order, cell);
 
 	if (err)
-		fail(warden, cell, err);
+		build_fail(warden, cell, err);
 	else
 		await(warden, cell);
 }
@@ -448,7 +448,7 @@ fallible build_begin(struct warden *warden, const struct order *order)
 	bool waits = false;
 
 	if (order->ahead) {
-		furnish(warden, cell, order);
+		build_furnish(warden, cell, order);
 		return OK;
 	}
 	snprintf(warden->next, sizeof(warden->next), "%s", order->next);

@@ -37,7 +37,7 @@ struct build {
 	const struct builder_fds *fds;
 };
 
-static int join(struct build *b)
+static int builder_join(struct build *b)
 {
 	for (int i = 0; i < b->plan->task_count; i++)
 		if (write(b->fds->tasks[i], "0", 1) != 1)
@@ -142,7 +142,7 @@ static int lay_proc(struct build *b)
 }
 
 // Our own cgroups become the root of what the box sees of them; hence not at the clone.
-static int settle(struct build *b)
+static int builder_settle(struct build *b)
 {
 	(void)b;
 	if (unshare(CLONE_NEWCGROUP))
@@ -191,12 +191,12 @@ static const struct {
 	const char *note; // what the daemon reads when it fails
 	int (*run)(struct build *b);
 } steps[] = {
-	{"join the cgroups", join},
+	{"join the cgroups", builder_join},
 	{"bring up the loopback", network},
 	{"take the box's ids", become_box_root},
 	{"lay out /dev", lay_dev},
 	{"lay out /proc", lay_proc},
-	{"settle in", settle},
+	{"settle in", builder_settle},
 	{"arrange the descriptors", arrange_fds},
 	{"execute pid 1", execute},
 };

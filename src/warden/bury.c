@@ -55,7 +55,7 @@ static void answer_all(struct warden *warden, struct cell *cell, bool kept)
 	cell->refusal = NULL;
 }
 
-static void tell(const struct cell *cell, const char *event)
+static void bury_tell(const struct cell *cell, const char *event)
 {
 	char took[24];
 
@@ -79,9 +79,9 @@ static void drop_mount(struct warden *warden, struct cell *cell)
 }
 
 // Nobody need wait for what is left: a note of nothing, and a program that steers nobody.
-static void forget(struct warden *warden, struct cell *cell)
+static void bury_forget(struct warden *warden, struct cell *cell)
 {
-	tell(cell, "box.buried");
+	bury_tell(cell, "box.buried");
 	answer_all(warden, cell, false);
 	drop_note(warden, cell);
 	fd_drop(&cell->steer);
@@ -96,9 +96,9 @@ static void forget(struct warden *warden, struct cell *cell)
 	free(cell);
 }
 
-static void keep(struct warden *warden, struct cell *cell)
+static void bury_keep(struct warden *warden, struct cell *cell)
 {
-	tell(cell, "box.stopped");
+	bury_tell(cell, "box.stopped");
 	drop_note(warden, cell);
 	fd_drop(&cell->steer);
 	answer_all(warden, cell, true);
@@ -138,7 +138,7 @@ static bool sweep_disk(struct warden *warden, struct cell *cell)
 }
 
 // True when nothing of the box is left but its note and what is to be kept.
-static bool sweep(struct warden *warden, struct cell *cell)
+static bool bury_sweep(struct warden *warden, struct cell *cell)
 {
 	kill_point("warden.box_ended", NULL);
 	if (cell->has_groups && !group_drop(warden->groups, cell->id, cell->leaves))
@@ -162,12 +162,12 @@ static void sweep_once(struct warden *warden, struct cell *cell)
 	int64_t now = clock_us();
 	int64_t wait = FIRST_RETRY_US;
 
-	if (sweep(warden, cell)) {
+	if (bury_sweep(warden, cell)) {
 		link_drop(&cell->link);
 		if (cell->keeps && cell->has_disk)
-			keep(warden, cell);
+			bury_keep(warden, cell);
 		else
-			forget(warden, cell);
+			bury_forget(warden, cell);
 		return;
 	}
 	for (int i = 0; i < cell->sweeps && wait < LAST_RETRY_US; i++)
@@ -218,7 +218,7 @@ bool bury_has_ended(const struct cell *cell)
 
 // A box that was deleted has nothing to write out: its overlays end elsewhere. One that is stopped
 // has: its end waits for theirs.
-static void let_go(struct warden *warden, struct cell *cell)
+static void bury_let_go(struct warden *warden, struct cell *cell)
 {
 	if (!cell->keeps && warden->shroud && cell->mounts >= 0)
 		shroud_take(warden->shroud, cell->mounts);
@@ -230,7 +230,7 @@ static void let_go(struct warden *warden, struct cell *cell)
 static void start_sweeping(struct warden *warden, struct cell *cell)
 {
 	cell->awaits = false; // what its pid 1 had sent was heard before its end was
-	let_go(warden, cell);
+	bury_let_go(warden, cell);
 	cell->state = CELL_SWEEPING;
 	link_drop(&cell->link);
 	link_add(&warden->graves, &cell->link);
@@ -305,7 +305,7 @@ void bury_begin(struct warden *warden, struct cell *cell)
 		group_lift(warden->groups, cell->id);
 	cell->state = CELL_DYING;
 	if (cell->keeps)
-		let_go(warden, cell);
+		bury_let_go(warden, cell);
 	killed = kill_first(cell);
 	// The frozen die only once they are thawed.
 	if (cell->has_groups)

@@ -29,7 +29,7 @@ static void close_dir(DIR **dir)
 }
 #define auto_dir on_exit_call(close_dir) DIR *
 
-static DIR *open_dir(int at, const char *name)
+static DIR *census_open_dir(int at, const char *name)
 {
 	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -56,9 +56,9 @@ static void kill_listed(int group)
 // Kills what is in the group `name` and in its leaves, and removes those that are empty. By number
 // only where there is no v2 group: a number read may be another process's by the time of the
 // signal.
-static bool sweep(const struct group_tree *tree, bool by_number, int at, const char *name)
+static bool census_sweep(const struct group_tree *tree, bool by_number, int at, const char *name)
 {
-	auto_dir dir = open_dir(at, name);
+	auto_dir dir = census_open_dir(at, name);
 	struct dirent *entry;
 
 	if (!dir)
@@ -91,7 +91,8 @@ static int round_of_all(struct groups *groups, const struct map *known, int *see
 
 	*seen = 0;
 	for (int i = 0; i < groups->count; i++) {
-		auto_dir dir = groups->trees[i].shared ? NULL : open_dir(groups->trees[i].dir, ".");
+		auto_dir dir = groups->trees[i].shared ? NULL
+						       : census_open_dir(groups->trees[i].dir, ".");
 		struct dirent *entry;
 		int here = 0;
 
@@ -100,8 +101,8 @@ static int round_of_all(struct groups *groups, const struct map *known, int *see
 			    map_get(known, str_of(entry->d_name)))
 				continue;
 			here++;
-			left += !sweep(&groups->trees[i], !groups->unified, dirfd(dir),
-				       entry->d_name);
+			left += !census_sweep(&groups->trees[i], !groups->unified, dirfd(dir),
+					      entry->d_name);
 		}
 		*seen = here > *seen ? here : *seen;
 	}
@@ -134,7 +135,7 @@ bool census_bury_one(struct groups *groups, const char *box)
 
 	for (int i = 0; i < groups->count; i++)
 		if (!groups->trees[i].shared)
-			gone &= sweep(&groups->trees[i], !groups->unified, groups->trees[i].dir,
-				      box);
+			gone &= census_sweep(&groups->trees[i], !groups->unified,
+					     groups->trees[i].dir, box);
 	return gone;
 }

@@ -106,8 +106,9 @@ static fallible bound(uint64_t limit, uint64_t total)
 }
 
 // Makes the disk and maps it; all or nothing.
-static fallible make(struct disk *disk, enum role role, const char *box,
-		     const struct limits *limits, bool lasting, int userns, int *out_tree)
+static fallible warden_disk_make(struct disk *disk, enum role role, const char *box,
+				 const struct limits *limits, bool lasting, int userns,
+				 int *out_tree)
 {
 	const struct disk_driver *driver = disk->by[role].driver;
 	auto_fd tree = -1;
@@ -132,7 +133,7 @@ static void put_down(struct disk *disk, enum role role)
 }
 
 // Opens `driver` and makes a disk with it, as for a box.
-static fallible take_up(struct disk *disk, enum role role, const struct disk_driver *driver)
+static fallible disk_take_up(struct disk *disk, enum role role, const struct disk_driver *driver)
 {
 	struct limits limits = {.disk = driver->limits_bytes ? LIMITS_DEFAULT.disk : 0};
 
@@ -146,7 +147,7 @@ static fallible take_up(struct disk *disk, enum role role, const struct disk_dri
 	disk->by[role].driver = driver;
 	err = ns_user(PROBE_BASE, &userns);
 	if (!err)
-		err = make(disk, role, PROBE_BOX, &limits, false, userns, &tree);
+		err = warden_disk_make(disk, role, PROBE_BOX, &limits, false, userns, &tree);
 	if (tree >= 0)
 		close(take_fd(&tree));
 	if (!err)
@@ -162,7 +163,7 @@ static bool is_helper_lost(const struct err *err)
 	return str_is(str_of(err_reason(err)), NS_HELPER_LOST);
 }
 
-static fallible choose(struct disk *disk, const char *want)
+static fallible disk_choose(struct disk *disk, const char *want)
 {
 	struct err *last = OK;
 
@@ -170,7 +171,7 @@ static fallible choose(struct disk *disk, const char *want)
 		if (want && strcmp(want, drivers[i]->word) != 0)
 			continue;
 		err_free(last);
-		last = take_up(disk, MAIN, drivers[i]);
+		last = disk_take_up(disk, MAIN, drivers[i]);
 		if (!last || str_is(str_of(err_reason(last)), DISK_LOST) || is_helper_lost(last))
 			break; // with disks in it, no other driver can stand in
 		log_event(LOG_WARN, "disk.unfit", "driver", drivers[i]->word, "error",
@@ -182,7 +183,7 @@ static fallible choose(struct disk *disk, const char *want)
 		return err_hint(err_new(INVALID, "no_driver", "there is no disk driver '%s'", want),
 				"btrfs, ext4-image or directory");
 	if (disk->by[MAIN].driver == &disk_btrfs) {
-		auto_err err = take_up(disk, INODES, &disk_image);
+		auto_err err = disk_take_up(disk, INODES, &disk_image);
 
 		if (err && is_helper_lost(err))
 			return take_ptr(err);
@@ -204,14 +205,14 @@ static bool is_stray(const char *name)
 	return name[0] == '.' || !strcmp(name, PROBE_BOX) || !strcmp(name, PROBE_BOX ".img");
 }
 
-static fallible start(struct disk *disk, const char *want)
+static fallible disk_start(struct disk *disk, const char *want)
 {
 	TRY(vault_open(disk->place.data, "boxes", &disk->boxes));
 	disk->place.boxes = disk->boxes.dir;
 	TRY(trash_open(disk->place.data, "trash", &disk->place.trash));
 	TRY(trash_put_all(disk->place.trash, disk->boxes.dir, is_stray),
 	    "bury what was left behind");
-	TRY(choose(disk, want));
+	TRY(disk_choose(disk, want));
 	disk->sync = disk_sync_new(
 		disk->by[MAIN].driver->pool ? disk->by[MAIN].driver->pool(disk->by[MAIN].self) : -1,
 		disk->boxes.dir);
@@ -226,7 +227,8 @@ fallible disk_open(int data, const char *want, const struct pool_bounds *pool, s
 	disk->boxes = VAULT_NONE;
 	disk->place.pool = pool ? *pool : (struct pool_bounds){.start = POOL_START};
 	disk->place.data = openat(data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	err = disk->place.data < 0 ? err_sys(errno, "open the state directory") : start(disk, want);
+	err = disk->place.data < 0 ? err_sys(errno, "open the state directory")
+				   : disk_start(disk, want);
 	if (err) {
 		disk_close(disk);
 		return err_while(err, "open the disks");
@@ -281,11 +283,11 @@ fallible disk_make(struct disk *disk, const char *box, const struct limits *limi
 		return err_hint(
 			err_new(NO_SPACE, "host_disk_full", "the disk of the host is all but full"),
 			"delete boxes or templates, or free space on the host");
-	return make(disk, role, box, limits, lasting, userns, out_tree);
+	return warden_disk_make(disk, role, box, limits, lasting, userns, out_tree);
 }
 
 // A disk that was being made when the power went may lack its directories.
-static bool is_whole(int tree)
+static bool disk_is_whole(int tree)
 {
 	struct stat st;
 
@@ -329,7 +331,7 @@ fallible disk_again(struct disk *disk, const char *box, const struct limits *lim
 	}
 	if (err)
 		return err;
-	if (!is_whole(tree))
+	if (!disk_is_whole(tree))
 		return disk_none(box);
 	if (mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_NOATIME, MOUNT_ATTR__ATIME, userns))
 		return err_sys(errno, "map the ids of the disk of %s", box);

@@ -281,7 +281,7 @@ static fallible tenant_limit(struct pool *pool, const struct tenant *tenant)
 	return btrfs_quota_limit(pool->root, tenant->id, tenant->limit - tenant->held);
 }
 
-static fallible settle(struct pool *pool, struct tenant *tenant, int *out_tree)
+static fallible disk_btrfs_settle(struct pool *pool, struct tenant *tenant, int *out_tree)
 {
 	auto_fd root = -1;
 	auto_fd tree = -1;
@@ -330,7 +330,7 @@ static void tenant_leave(struct pool *pool, const char *box)
 }
 
 // An empty one, as a box finds it.
-static fallible furnish(struct pool *pool, const char *name, uint64_t *out_id)
+static fallible disk_btrfs_furnish(struct pool *pool, const char *name, uint64_t *out_id)
 {
 	auto_fd root = -1;
 	struct err *err;
@@ -356,7 +356,7 @@ static fallible take_subvolume(struct pool *pool, const char *box)
 	kill_point("warden.disk_renamed", "ready");
 	pool->ready_id = 0;
 	pool->ready_after = clock_ms() + READY_MS;
-	return ready ? OK : furnish(pool, box, &id);
+	return ready ? OK : disk_btrfs_furnish(pool, box, &id);
 }
 
 // Without one the next box takes longer, and says what is wrong.
@@ -365,7 +365,7 @@ static void make_ready(struct pool *pool)
 	auto_err err = btrfs_drop(pool->root, READY);
 
 	if (!err)
-		err = furnish(pool, READY, &pool->ready_id);
+		err = disk_btrfs_furnish(pool, READY, &pool->ready_id);
 	if (err)
 		pool->ready_id = 0;
 	pool->ready_after = 0;
@@ -384,7 +384,7 @@ static fallible pool_make(void *self, const char *box, const struct limits *limi
 	TRY(pool_admit(pool));
 	TRY(take_subvolume(pool, box));
 	tenant = tenant_new(box, limits);
-	err = settle(pool, tenant, out_tree);
+	err = disk_btrfs_settle(pool, tenant, out_tree);
 	if (err) {
 		free(tenant);
 		err_free(btrfs_drop(pool->root, box));
@@ -412,7 +412,7 @@ static fallible pool_again(void *self, const char *box, const struct limits *lim
 	TRY(pool_admit(pool));
 	tenant_leave(pool, box);
 	tenant = tenant_new(box, limits);
-	err = settle(pool, tenant, out_tree);
+	err = disk_btrfs_settle(pool, tenant, out_tree);
 	if (err) {
 		free(tenant);
 		return err_while(err, "take the disk of %s again", box);
@@ -430,7 +430,7 @@ static void pool_adopt(void *self, const char *box, const struct limits *limits)
 	if (!pool_has(pool, box))
 		return;
 	tenant = tenant_new(box, limits);
-	err = settle(pool, tenant, NULL);
+	err = disk_btrfs_settle(pool, tenant, NULL);
 	if (!err) {
 		tenant_enter(pool, tenant);
 		return;
@@ -487,7 +487,7 @@ struct watch {
 	bool near;
 };
 
-static void look(void *arg, uint64_t id, uint64_t used)
+static void disk_btrfs_look(void *arg, uint64_t id, uint64_t used)
 {
 	struct watch *watch = arg;
 	struct tenant *tenant = map_get(watch->pool->by_id, id_key(&id));
@@ -536,7 +536,7 @@ static int pool_idle(void *self)
 		return sooner(pool, now, -1);
 	if (now < pool->look_after)
 		return sooner(pool, now, (int)(pool->look_after - now));
-	err_free(btrfs_quota_walk(pool->root, look, &watch));
+	err_free(btrfs_quota_walk(pool->root, disk_btrfs_look, &watch));
 	pool_size_set_unspent(pool->size, watch.unspent);
 	wait = watch.near ? NEAR_MS : FAR_MS;
 	pool->look_after = now + wait;

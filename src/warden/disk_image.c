@@ -124,7 +124,7 @@ static fallible mount_image(int file, bool lasting, int *out_tree)
 }
 
 // Empty files until exactly `free_inodes` are left.
-static fallible fill(int root, uint64_t free_inodes)
+static fallible disk_image_fill(int root, uint64_t free_inodes)
 {
 	struct statfs fs;
 	auto_fd dir = -1;
@@ -143,7 +143,7 @@ static fallible fill(int root, uint64_t free_inodes)
 	return OK;
 }
 
-static fallible furnish(int file, const struct limits *limits)
+static fallible disk_image_furnish(int file, const struct limits *limits)
 {
 	auto_fd tree = -1;
 	auto_fd root = -1;
@@ -156,7 +156,7 @@ static fallible furnish(int file, const struct limits *limits)
 		return err_sys(errno, "clear an image");
 	TRY(disk_furnish(root));
 	if (limits->inodes)
-		TRY(fill(root, limits->inodes));
+		TRY(disk_image_fill(root, limits->inodes));
 	return syncfs(root) ? err_sys(errno, "write an image out") : OK;
 }
 
@@ -172,7 +172,7 @@ static fallible template_make(struct image *self, const struct limits *limits, c
 		return err_sys(errno, "make a template image");
 	err = format(file, limits);
 	if (!err)
-		err = furnish(file, limits);
+		err = disk_image_furnish(file, limits);
 	if (!err && renameat(self->place.boxes, ".making", self->place.boxes, name))
 		err = err_sys(errno, "name a template image");
 	if (err) {

@@ -39,7 +39,8 @@
 #define TCP_MIN (16ull << 20)
 #define KILL_BATCH 2048 // bytes of `tasks` read at once
 
-static int put(const struct group_tree *tree, const char *box, const char *file, const char *text)
+static int group_put(const struct group_tree *tree, const char *box, const char *file,
+		     const char *text)
 {
 	char path[PATH_ROOM];
 
@@ -47,20 +48,20 @@ static int put(const struct group_tree *tree, const char *box, const char *file,
 	return fd_put(tree->dir, path, text);
 }
 
-static int put_number(const struct group_tree *tree, const char *box, const char *file,
-		      uint64_t value)
+static int group_put_number(const struct group_tree *tree, const char *box, const char *file,
+			    uint64_t value)
 {
 	char text[24];
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-	return put(tree, box, file, text);
+	return group_put(tree, box, file, text);
 }
 
 // Swap may be configured away; then there is nothing to forbid.
 static int put_if_there(const struct group_tree *tree, const char *box, const char *file,
 			uint64_t value)
 {
-	int result = put_number(tree, box, file, value);
+	int result = group_put_number(tree, box, file, value);
 
 	return result && errno == ENOENT ? 0 : result;
 }
@@ -68,11 +69,11 @@ static int put_if_there(const struct group_tree *tree, const char *box, const ch
 // On v1 memory with swap is never less than memory alone: raised it goes first, lowered last.
 static int limit_both(const struct group_tree *tree, const char *box, uint64_t memory)
 {
-	bool is_set = put_number(tree, box, "memory.limit_in_bytes", memory) == 0;
+	bool is_set = group_put_number(tree, box, "memory.limit_in_bytes", memory) == 0;
 
 	if (put_if_there(tree, box, "memory.memsw.limit_in_bytes", memory))
 		return -1;
-	return is_set ? 0 : put_number(tree, box, "memory.limit_in_bytes", memory);
+	return is_set ? 0 : group_put_number(tree, box, "memory.limit_in_bytes", memory);
 }
 
 static int limit_memory(const struct group_tree *tree, const char *box, uint64_t memory)
@@ -80,11 +81,12 @@ static int limit_memory(const struct group_tree *tree, const char *box, uint64_t
 	uint64_t tcp = memory / 16 > TCP_MIN ? memory / 16 : TCP_MIN;
 
 	if (tree->version == 2)
-		return put_number(tree, box, "memory.max", memory) ||
+		return group_put_number(tree, box, "memory.max", memory) ||
 		       put_if_there(tree, box, "memory.swap.max", 0);
 	// Buffers of sockets are not charged on v1, and have a counter of their own (L-1).
-	return limit_both(tree, box, memory) || put_number(tree, box, "memory.swappiness", 0) ||
-	       put_number(tree, box, "memory.kmem.tcp.limit_in_bytes", tcp);
+	return limit_both(tree, box, memory) ||
+	       group_put_number(tree, box, "memory.swappiness", 0) ||
+	       group_put_number(tree, box, "memory.kmem.tcp.limit_in_bytes", tcp);
 }
 
 // In proportion to the limit: 1 CPU and more have the kernel's default. The cgroup may have served
@@ -107,9 +109,9 @@ static int limit_cpu(const struct group_tree *tree, const char *box, uint32_t mi
 	if (put_cpu_weight(tree, box, milli))
 		return -1;
 	if (tree->version == 1)
-		return put_number(tree, box, "cpu.cfs_quota_us", quota);
+		return group_put_number(tree, box, "cpu.cfs_quota_us", quota);
 	snprintf(text, sizeof(text), "%llu %d", (unsigned long long)quota, PERIOD_US);
-	return put(tree, box, "cpu.max", text);
+	return group_put(tree, box, "cpu.max", text);
 }
 
 static fallible set_limits(const struct group_tree *tree, const char *box,
@@ -119,14 +121,15 @@ static fallible set_limits(const struct group_tree *tree, const char *box,
 	    limit_memory(tree, box, limits->memory))
 		return err_sys(errno, "limit the memory of %s", box);
 	if (tree->holds & 1u << CGROUP_PIDS && !weak(PIDS) &&
-	    put_number(tree, box, "pids.max", limits->pids))
+	    group_put_number(tree, box, "pids.max", limits->pids))
 		return err_sys(errno, "limit the processes of %s", box);
 	if (tree->holds & 1u << CGROUP_CPU && !weak(CPU) && limit_cpu(tree, box, limits->cpu_milli))
 		return err_sys(errno, "limit the processors of %s", box);
 	return OK;
 }
 
-static int open_in(const struct group_tree *tree, const char *group, const char *file, int flags)
+static int group_open_in(const struct group_tree *tree, const char *group, const char *file,
+			 int flags)
 {
 	char path[PATH_ROOM];
 
@@ -143,7 +146,7 @@ static int open_dir(const struct group_tree *tree, const char *group)
 static fallible open_door(const struct group_tree *tree, const char *group, int *out_door)
 {
 	*out_door = tree->version == 2 ? open_dir(tree, group)
-				       : open_in(tree, group, "tasks", O_WRONLY);
+				       : group_open_in(tree, group, "tasks", O_WRONLY);
 	return *out_door < 0 ? err_sys(errno, "open the cgroup %s", group) : OK;
 }
 
@@ -168,10 +171,10 @@ static int open_leaf_tasks(const struct group_tree *tree, const char *leaf, uint
 	int parent = getppid(), death_signal = 0, fd = -1, kept;
 
 	if (weak(LEAF_TASKS))
-		return open_in(tree, leaf, "tasks", O_WRONLY);
+		return group_open_in(tree, leaf, "tasks", O_WRONLY);
 	prctl(PR_GET_PDEATHSIG, &death_signal);
 	if (guise_effective(root) == 0)
-		fd = open_in(tree, leaf, "tasks", O_WRONLY);
+		fd = group_open_in(tree, leaf, "tasks", O_WRONLY);
 	kept = errno;
 	if (guise_effective(0))
 		_exit(1); // no order may be carried out with a box's id
@@ -190,7 +193,7 @@ static fallible open_leaf_door(const struct group_tree *tree, const char *leaf, 
 	return *out_door < 0 ? err_sys(errno, "open the cgroup %s", leaf) : OK;
 }
 
-static fallible make(const struct group_tree *tree, const char *group, uint32_t root)
+static fallible warden_group_make(const struct group_tree *tree, const char *group, uint32_t root)
 {
 	char path[PATH_ROOM];
 
@@ -211,9 +214,9 @@ fallible group_oom(struct groups *groups, const char *box, int *out_oom)
 
 		if (!(tree->holds & 1u << CGROUP_MEMORY))
 			continue;
-		*out_oom = open_in(tree, box,
-				   tree->version == 2 ? "memory.events" : "memory.oom_control",
-				   O_RDONLY);
+		*out_oom = group_open_in(
+			tree, box, tree->version == 2 ? "memory.events" : "memory.oom_control",
+			O_RDONLY);
 		return *out_oom < 0 ? err_sys(errno, "open the OOM counter of %s", box) : OK;
 	}
 	return OK;
@@ -231,7 +234,7 @@ static fallible make_in_all(struct groups *groups, const char *box, uint32_t roo
 			if (fd < 0)
 				return err_sys(errno, "open the shared devices group");
 		} else {
-			TRY(make(tree, box, root));
+			TRY(warden_group_make(tree, box, root));
 			TRY(open_door(tree, box, &fd));
 		}
 		if (tree->version == 2)
@@ -272,7 +275,8 @@ static fallible open_leaf_meter(const struct group_tree *tree, const char *name,
 {
 	if (tree->version == 1 && !(tree->holds & 1u << CGROUP_CPUACCT))
 		return OK;
-	*meter = open_in(tree, name, tree->version == 2 ? "cpu.stat" : "cpuacct.usage", O_RDONLY);
+	*meter = group_open_in(tree, name, tree->version == 2 ? "cpu.stat" : "cpuacct.usage",
+			       O_RDONLY);
 	return *meter < 0 ? err_sys(errno, "open the meter of %s", name) : OK;
 }
 
@@ -306,7 +310,7 @@ static uint64_t group_number(struct groups *groups, const char *box, int control
 
 		if (!(tree->holds & 1u << controller))
 			continue;
-		file = open_in(tree, box, tree->version == 2 ? v2_file : v1_file, O_RDONLY);
+		file = group_open_in(tree, box, tree->version == 2 ? v2_file : v1_file, O_RDONLY);
 		len = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
 		text[len > 0 ? len : 0] = 0;
 		number = strtoull(text, &end, 10);
@@ -325,15 +329,15 @@ uint64_t group_pids(struct groups *groups, const char *box)
 	return group_number(groups, box, CGROUP_PIDS, "pids.current", "pids.current");
 }
 
-static fallible make_leaf(struct groups *groups, const char *name, uint32_t root, int *mount,
-			  struct group_leaf *leaf)
+static fallible group_make_leaf(struct groups *groups, const char *name, uint32_t root, int *mount,
+				struct group_leaf *leaf)
 {
 	for (int i = 0; i < groups->count; i++) {
 		const struct group_tree *tree = &groups->trees[i];
 
 		if (!tree->leafy)
 			continue;
-		TRY(make(tree, name, root));
+		TRY(warden_group_make(tree, name, root));
 		TRY(open_leaf_door(tree, name, root, mount, &leaf->joins[leaf->join_count]));
 		leaf->join_count++;
 		TRY(open_leaf_meter(tree, name, &leaf->meter));
@@ -407,7 +411,7 @@ fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, const
 	struct err *err;
 
 	snprintf(name, sizeof(name), "%s/x-%u%s%s", box, leaf, *mark ? "." : "", mark);
-	err = make_leaf(groups, name, root, mount, &made);
+	err = group_make_leaf(groups, name, root, mount, &made);
 	if (err) {
 		group_leaf_close(&made);
 		group_leaf_drop(groups, box, leaf);
@@ -441,9 +445,9 @@ void group_lift(struct groups *groups, const char *box)
 		if (!(tree->holds & 1u << CGROUP_CPU))
 			continue;
 		if (tree->version == 2)
-			put(tree, box, "cpu.max", "max");
+			group_put(tree, box, "cpu.max", "max");
 		else
-			put(tree, box, "cpu.cfs_quota_us", "-1");
+			group_put(tree, box, "cpu.cfs_quota_us", "-1");
 	}
 }
 
@@ -452,7 +456,7 @@ void group_lift(struct groups *groups, const char *box)
 static bool signal_all(const struct group_tree *tree, const char *group)
 {
 	char text[KILL_BATCH + 1];
-	auto_fd fd = open_in(tree, group, "tasks", O_RDONLY);
+	auto_fd fd = group_open_in(tree, group, "tasks", O_RDONLY);
 	bool none = true;
 	ssize_t len;
 
@@ -481,7 +485,7 @@ static bool kill_v1(const struct group_tree *tree, const char *group)
 	char path[PATH_ROOM], state[32];
 	bool none;
 
-	if (put(tree, group, "freezer.state", "FROZEN"))
+	if (group_put(tree, group, "freezer.state", "FROZEN"))
 		return errno == ENOENT || errno == ENODEV;
 	snprintf(path, sizeof(path), "%s/freezer.state", group);
 	if (fd_get(tree->dir, path, state, sizeof(state)) < 0)
@@ -489,7 +493,7 @@ static bool kill_v1(const struct group_tree *tree, const char *group)
 	if (strcmp(state, "FROZEN\n") != 0)
 		return false;
 	none = signal_all(tree, group);
-	put(tree, group, "freezer.state", "THAWED");
+	group_put(tree, group, "freezer.state", "THAWED");
 	return none;
 }
 
@@ -503,7 +507,7 @@ bool group_kill(struct groups *groups, const char *box, uint32_t leaf)
 			continue;
 		name_leaf(tree, box, leaf, name);
 		if (tree->version == 2)
-			return put(tree, name, "cgroup.kill", "1") == 0 || errno == ENOENT;
+			return group_put(tree, name, "cgroup.kill", "1") == 0 || errno == ENOENT;
 		if (tree->holds & 1u << CGROUP_FREEZER)
 			return kill_v1(tree, name);
 	}
@@ -519,7 +523,7 @@ void group_thaw(struct groups *groups, const char *box, uint32_t leaf)
 		if (!tree->leafy || !(tree->holds & 1u << CGROUP_FREEZER))
 			continue;
 		name_leaf(tree, box, leaf, name);
-		put(tree, name, "freezer.state", "THAWED");
+		group_put(tree, name, "freezer.state", "THAWED");
 	}
 }
 

@@ -26,7 +26,7 @@ static void close_dir(DIR **dir)
 }
 #define auto_dir on_exit_call(close_dir) DIR *
 
-static DIR *list(int at, const char *name)
+static DIR *group_find_list(int at, const char *name)
 {
 	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -39,7 +39,8 @@ static DIR *list(int at, const char *name)
 void groups_each(struct groups *groups, void (*each)(void *arg, const char *box), void *arg)
 {
 	for (int i = 0; i < groups->count; i++) {
-		auto_dir dir = groups->trees[i].shared ? NULL : list(groups->trees[i].dir, ".");
+		auto_dir dir = groups->trees[i].shared ? NULL
+						       : group_find_list(groups->trees[i].dir, ".");
 		struct dirent *entry;
 
 		while (dir && (entry = readdir(dir)))
@@ -65,7 +66,7 @@ static bool is_gone(int errnum)
 }
 
 // Whether it is the first process of its own pid namespace; -1: that cannot be told.
-static int is_first(uint64_t pid)
+static int group_find_is_first(uint64_t pid)
 {
 	char path[32], text[1536]; // it stands well before the end
 	const char *at, *end, *last;
@@ -99,7 +100,7 @@ int group_first(struct groups *groups, const char *box)
 		return is_gone(errno) ? 0 : -1;
 	rest = (struct str){text, (size_t)len};
 	while (rest.len && str_cut(&rest, '\n', &line)) {
-		int first = str_to_u64(line, 2, INT32_MAX, &pid) ? is_first(pid) : 0;
+		int first = str_to_u64(line, 2, INT32_MAX, &pid) ? group_find_is_first(pid) : 0;
 
 		if (first)
 			return first < 0 ? -1 : (int)pid;
@@ -127,7 +128,7 @@ static bool is_leaf(const char *name, uint32_t *out_number, bool *out_marked)
 bool group_leaf_find(const struct group_tree *tree, const char *box, uint32_t leaf,
 		     char out[GROUP_LEAF_ROOM])
 {
-	auto_dir dir = list(tree->dir, box);
+	auto_dir dir = group_find_list(tree->dir, box);
 	struct dirent *entry;
 	uint32_t number;
 	bool marked;
@@ -147,7 +148,7 @@ bool group_leaf_find(const struct group_tree *tree, const char *box, uint32_t le
 void group_marked(const struct group_tree *tree, const char *box,
 		  void (*each)(const struct group_tree *tree, const char *box, const char *leaf))
 {
-	auto_dir dir = list(tree->dir, box);
+	auto_dir dir = group_find_list(tree->dir, box);
 	struct dirent *entry;
 	uint32_t number;
 	bool marked;
@@ -162,7 +163,8 @@ uint32_t group_leaves(struct groups *groups, const char *box)
 	uint32_t most = 0;
 
 	for (int i = 0; i < groups->count; i++) {
-		auto_dir dir = groups->trees[i].leafy ? list(groups->trees[i].dir, box) : NULL;
+		auto_dir dir = groups->trees[i].leafy ? group_find_list(groups->trees[i].dir, box)
+						      : NULL;
 		struct dirent *entry;
 		uint32_t number;
 		bool marked;

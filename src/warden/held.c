@@ -31,7 +31,7 @@ fallible held_open(struct warden *warden, int fd)
 	return OK;
 }
 
-static struct cell *find(struct warden *warden, const struct brink_at *at)
+static struct cell *warden_held_find(struct warden *warden, const struct brink_at *at)
 {
 	char box[ID_BOX_LEN + 1];
 	struct cell *cell;
@@ -42,7 +42,7 @@ static struct cell *find(struct warden *warden, const struct brink_at *at)
 	return cell && !cell->ahead ? cell : NULL;
 }
 
-static void end(struct warden *warden, struct cell *cell)
+static void warden_held_end(struct warden *warden, struct cell *cell)
 {
 	log_event(LOG_WARN, "security", "event", "box_holds_up", "severity", "high", "sandbox",
 		  cell->id, NULL);
@@ -64,11 +64,11 @@ static void end_calls(struct warden *warden)
 {
 	for (int i = 0; i < HOLDS; i++) {
 		const struct hold *call = &warden->holds->calls[i];
-		struct cell *cell = find(warden, &call->at);
+		struct cell *cell = warden_held_find(warden, &call->at);
 
 		if (cell && cell->state == CELL_ALIVE && sleeps_on(call->thread) &&
 		    clock_us() >= call->late_us)
-			end(warden, cell);
+			warden_held_end(warden, cell);
 	}
 }
 
@@ -78,7 +78,7 @@ static void end_next(struct warden *warden)
 
 	for (int i = 0; i < HOLDS_LAST; i++) {
 		const struct hold_last *last = &warden->holds->last[i];
-		struct cell *cell = last->count ? find(warden, &last->at) : NULL;
+		struct cell *cell = last->count ? warden_held_find(warden, &last->at) : NULL;
 
 		if (cell && (cell->state == CELL_DYING || cell->state == CELL_SWEEPING))
 			return; // it may have been that one
@@ -86,7 +86,7 @@ static void end_next(struct warden *warden)
 			next = cell;
 	}
 	if (next)
-		end(warden, next);
+		warden_held_end(warden, next);
 }
 
 void held_end(struct warden *warden, enum hold_where where)

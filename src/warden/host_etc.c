@@ -144,7 +144,7 @@ static void note_owned(struct map *owned, struct str text)
 	}
 }
 
-static fallible read_lists(int host, struct map *owned)
+static fallible host_etc_read_lists(int host, struct map *owned)
 {
 	auto_fd fd = openat(host, "var/lib/dpkg/info", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -216,7 +216,7 @@ static fallible may_show(struct etc *etc, const struct level *level, const char 
 	return OK;
 }
 
-static fallible walk(struct etc *etc, struct level *level, int depth);
+static fallible host_etc_walk(struct etc *etc, struct level *level, int depth);
 
 static fallible consider(struct etc *etc, struct level *level, const char *name, int depth)
 {
@@ -247,7 +247,7 @@ static fallible consider(struct etc *etc, struct level *level, const char *name,
 			err = level_make(&below);
 		buf_char(&etc->path, '/');
 		if (!err)
-			err = walk(etc, &below, depth + 1);
+			err = host_etc_walk(etc, &below, depth + 1);
 		close(below.from);
 		if (below.to >= 0)
 			close(below.to);
@@ -261,7 +261,7 @@ static fallible consider(struct etc *etc, struct level *level, const char *name,
 	return err;
 }
 
-static fallible walk(struct etc *etc, struct level *level, int depth)
+static fallible host_etc_walk(struct etc *etc, struct level *level, int depth)
 {
 	auto_fd again = openat(level->from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = again < 0 ? NULL : fdopendir(again);
@@ -320,7 +320,7 @@ static fallible copy_etc(struct etc *etc, int host, int to)
 
 	if (from < 0)
 		return err_sys(errno, "open /etc");
-	return walk(etc, &top, 0);
+	return host_etc_walk(etc, &top, 0);
 }
 
 fallible host_etc(int host, int root, int to, struct path_copied *sum)
@@ -329,7 +329,7 @@ fallible host_etc(int host, int root, int to, struct path_copied *sum)
 			  .sum = sum,
 			  .path = BUF_INIT(4096),
 			  .text = BUF_INIT(FILE_MAX + 1)};
-	struct err *err = read_lists(host, etc.owned);
+	struct err *err = host_etc_read_lists(host, etc.owned);
 
 	buf_text(&etc.path, ""); // so that its text is never NULL
 	if (!err && !buf_ok(&etc.path))

@@ -113,7 +113,7 @@ static fallible become_box(int userns)
 	return OK;
 }
 
-static fallible confine(uint64_t bytes_max)
+static fallible jail_confine(uint64_t bytes_max)
 {
 	if (weak(JAIL))
 		return fchdir(TREE) ? err_sys(errno, "enter the jail's directory") : OK;
@@ -147,7 +147,7 @@ static fallible unpack_image(struct unpack *unpack)
 	return err;
 }
 
-static fallible work(struct unpack *unpack)
+static fallible jail_work(struct unpack *unpack)
 {
 	auto_fd root = -1;
 
@@ -194,7 +194,7 @@ static bool leave_stdio(void)
 	return true;
 }
 
-static bool join(const struct group_door *door)
+static bool jail_join(const struct group_door *door)
 {
 	for (int i = 0; i < door->task_count; i++)
 		if (write(door->tasks[i], "0", 1) != 1)
@@ -202,23 +202,23 @@ static bool join(const struct group_door *door)
 	return true;
 }
 
-static _Noreturn void child(const struct jail *jail)
+static _Noreturn void jail_child(const struct jail *jail)
 {
 	struct unpack unpack;
 	struct err *err = OK;
 	int fds[] = {jail->report, jail->archive, jail->tree, jail->userns};
 
 	// Its cgroup is a wall of the jail, too: on v1 it allows no device node.
-	if ((!weak(JAIL) && !join(jail->door)) || (!weak(JAIL_STDIO) && !leave_stdio()) ||
+	if ((!weak(JAIL) && !jail_join(jail->door)) || (!weak(JAIL_STDIO) && !leave_stdio()) ||
 	    jail_keep(fds, sizeof(fds) / sizeof(*fds)))
 		_exit(1);
 	// Names in archives are UTF-8; OpenSSL must not look for its configuration in here.
 	setlocale(LC_CTYPE, "C.UTF-8");
 	OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
 	unpack_begin(&unpack, -1, jail->bytes_max);
-	err = confine(jail->bytes_max);
+	err = jail_confine(jail->bytes_max);
 	if (!err)
-		err = work(&unpack);
+		err = jail_work(&unpack);
 	jail_tell(REPORT, err, unpack.files, unpack.bytes);
 	_exit(0);
 }
@@ -271,7 +271,7 @@ fallible jail_start(const struct jail *jail, int *out_pid)
 	if (pid < 0)
 		return err_sys(errno, "clone the jail");
 	if (pid == 0)
-		child(jail);
+		jail_child(jail);
 	*out_pid = (int)pid;
 	return OK;
 }
@@ -296,7 +296,7 @@ void jail_tell(int fd, struct err *outcome, uint64_t files, uint64_t bytes)
 }
 
 // Text of a hostile child: printable, and ended.
-static void clean(char *text, size_t size, bool is_word)
+static void jail_clean(char *text, size_t size, bool is_word)
 {
 	text[size - 1] = 0;
 	for (char *c = text; *c; c++) {
@@ -332,9 +332,9 @@ fallible jail_hear(int fd, int status, uint64_t *out_files, uint64_t *out_bytes)
 		*out_bytes = report.bytes;
 		return OK;
 	}
-	clean(report.reason, sizeof(report.reason), true);
-	clean(report.message, sizeof(report.message), false);
-	clean(report.hint, sizeof(report.hint), false);
+	jail_clean(report.reason, sizeof(report.reason), true);
+	jail_clean(report.message, sizeof(report.message), false);
+	jail_clean(report.hint, sizeof(report.hint), false);
 	switch (report.kind) {
 	case ERR_INVALID:
 	case ERR_TOO_LARGE:

@@ -50,7 +50,7 @@ static const struct {
 	{"stderr", "/proc/self/fd/2"}, {"ptmx", "pts/ptmx"},
 };
 
-static int write_file(int dir, const char *name, const char *text)
+static int nest_write_file(int dir, const char *name, const char *text)
 {
 	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
 	int result;
@@ -72,12 +72,12 @@ static int fill_root(int root)
 	for (size_t i = 0; i < sizeof(copies) / sizeof(*copies); i++) {
 		if (fd_get(AT_FDCWD, copies[i], text, sizeof(text)) < 0)
 			continue; // a kernel for one processor has none
-		if (write_file(root, copies[i] + 1, text))
+		if (nest_write_file(root, copies[i] + 1, text))
 			return -1;
 	}
-	if (write_file(root, "blank", ""))
+	if (nest_write_file(root, "blank", ""))
 		return -1;
-	return write_file(root, "loadavg", "0.00 0.00 0.00 1/1 1\n");
+	return nest_write_file(root, "loadavg", "0.00 0.00 0.00 1/1 1\n");
 }
 
 static int fill_dev(int dev)

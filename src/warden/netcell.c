@@ -63,7 +63,7 @@ static fallible check_netns(struct warden *warden, struct cell *cell, int netns)
 	return err_new(INVALID, "bad_socket", "this is no socket of the box");
 }
 
-static fallible open_anew(struct warden *warden, struct cell *cell, int *out_fds)
+static fallible netcell_open_anew(struct warden *warden, struct cell *cell, int *out_fds)
 {
 	auto_fd netns = -1;
 
@@ -80,7 +80,7 @@ fallible netcell_order(struct warden *warden, const struct order *order)
 	if (!cell || cell->state != CELL_ALIVE || cell->pidfd < 0)
 		return err_new(NOT_FOUND, "no_box", "there is no such box");
 	if (order->net && !weak(NETNS))
-		TRY(open_anew(warden, cell, fds));
+		TRY(netcell_open_anew(warden, cell, fds));
 	// Without a listener nothing is steered, and that one the daemon closes.
 	if (!order->net)
 		fd_drop(&cell->steer);

@@ -75,7 +75,7 @@ bool netout_is_ours(int netns)
 }
 
 // What is meant for a box must not be done at home.
-static fallible enter(const struct netout *netout, int netns)
+static fallible netout_enter(const struct netout *netout, int netns)
 {
 	struct stat st;
 
@@ -93,7 +93,7 @@ static fallible enter(const struct netout *netout, int netns)
 }
 
 // Who cannot go home must not go on: the next order would be carried out in there.
-static void leave(const struct netout *netout)
+static void netout_leave(const struct netout *netout)
 {
 	if (setns(netout->home, CLONE_NEWNET) == 0)
 		return;
@@ -126,9 +126,9 @@ fallible netout_open(const struct netout *netout, int netns, struct netout_fds *
 {
 	struct err *err;
 
-	TRY(enter(netout, netns));
+	TRY(netout_enter(netout, netns));
 	err = open_inside(netout->by, netns, out);
-	leave(netout);
+	netout_leave(netout);
 	return err;
 }
 
@@ -136,9 +136,9 @@ fallible netout_undo(const struct netout *netout, int netns)
 {
 	struct err *err = OK;
 
-	TRY(enter(netout, netns));
+	TRY(netout_enter(netout, netns));
 	if (net_anyip_end())
 		err = err_sys(errno, "take a box its addresses");
-	leave(netout);
+	netout_leave(netout);
 	return err;
 }

@@ -64,7 +64,7 @@ fallible note_write(int dir, const char *box, const struct note *note)
 	return OK;
 }
 
-static bool take_words(struct str words, uint64_t *out, int count)
+static bool note_take_words(struct str words, uint64_t *out, int count)
 {
 	struct str word;
 
@@ -75,7 +75,7 @@ static bool take_words(struct str words, uint64_t *out, int count)
 }
 
 // One line of "key value". False: it is malformed.
-static bool take_line(struct str line, struct note *note)
+static bool note_take_line(struct str line, struct note *note)
 {
 	struct str key;
 	uint64_t number = 0;
@@ -89,7 +89,7 @@ static bool take_line(struct str line, struct note *note)
 		return true;
 	}
 	if (str_is(key, "killed"))
-		return take_words(line, note->killed, KILLED_WORDS);
+		return note_take_words(line, note->killed, KILLED_WORDS);
 	if (!str_to_u64(line, 0, INT64_MAX, &number))
 		return false;
 	if (str_is(key, "slot"))
@@ -138,7 +138,7 @@ enum note_state note_read(int dir, const char *box, struct note *out)
 			*out = note;
 			return note.boot[0] ? NOTE_GOOD : NOTE_BAD;
 		}
-		if (!take_line(line, &note))
+		if (!note_take_line(line, &note))
 			return NOTE_BAD;
 	}
 	return NOTE_BAD;

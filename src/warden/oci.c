@@ -126,7 +126,7 @@ static fallible hash_file(int fd, char hex[HEX + 1])
 	return OK;
 }
 
-static bool is_hex(struct str s)
+static bool oci_is_hex(struct str s)
 {
 	for (size_t i = 0; i < s.len; i++)
 		if (!strchr("0123456789abcdef", s.at[i]) || !s.at[i])
@@ -167,7 +167,7 @@ static fallible open_blob(int stage, const struct json *descriptor, int *out_fd)
 	char path[32 + HEX];
 
 	TRY(text_member(descriptor, "digest", &digest));
-	if (!str_starts(digest, "sha256:") || !is_hex(str_skip(digest, 7)))
+	if (!str_starts(digest, "sha256:") || !oci_is_hex(str_skip(digest, 7)))
 		return bad("digest");
 	TRY(json_u64(json_get(descriptor, "size"), "size", 0, UNPACK_BYTES_MAX, &size));
 	snprintf(path, sizeof(path), "blobs/sha256/%.*s", HEX, digest.at + 7);
@@ -198,7 +198,7 @@ static fallible read_document(int fd, struct json **out)
 	return json_read(buf_view(&text), out);
 }
 
-static fallible read_file(int stage, const char *path, struct json **out)
+static fallible oci_read_file(int stage, const char *path, struct json **out)
 {
 	auto_fd fd = -1;
 
@@ -273,7 +273,7 @@ static int fitness(const struct json *descriptor)
 	return !err && str_is(os, "linux") && str_is(architecture, ARCHITECTURE) ? 2 : 0;
 }
 
-static fallible choose(const struct json *index, const struct json **out)
+static fallible oci_choose(const struct json *index, const struct json **out)
 {
 	struct json *manifests = NULL;
 	const struct json *best = NULL;
@@ -305,7 +305,7 @@ static fallible apply_index(int stage, const struct json *index, int depth, stru
 	struct str type = {0};
 	auto_fd fd = -1;
 
-	TRY(choose(index, &chosen));
+	TRY(oci_choose(index, &chosen));
 	TRY(text_member(chosen, "mediaType", &type));
 	if (!IS_ONE_OF(manifest_types, type) && !IS_ONE_OF(index_types, type))
 		return err_new(INVALID, "bad_media_type", "the index names a '%.*s'",
@@ -359,7 +359,7 @@ static fallible apply_saved(int stage, const struct json *saved, char *path, str
 		TRY(json_str(json_at(ids, i), "diff_ids", &digest));
 		TRY(copy_text(name, path));
 		TRY(open_file(stage, path, &blob));
-		if (!str_starts(digest, "sha256:") || !is_hex(str_skip(digest, 7)))
+		if (!str_starts(digest, "sha256:") || !oci_is_hex(str_skip(digest, 7)))
 			return bad("digest");
 		TRY(check_hash(blob, str_skip(digest, 7)));
 		TRY(unpack_tar(unpack, blob, (int)i), "unpack layer %zu", i);
@@ -375,13 +375,13 @@ fallible oci_apply(int stage, struct unpack *unpack)
 	struct str version = {0};
 
 	if (!has(stage, "oci-layout", S_IFREG)) {
-		TRY(read_file(stage, "manifest.json", &document));
+		TRY(oci_read_file(stage, "manifest.json", &document));
 		return apply_saved(stage, document, path, unpack);
 	}
-	TRY(read_file(stage, "oci-layout", &layout));
+	TRY(oci_read_file(stage, "oci-layout", &layout));
 	TRY(text_member(layout, "imageLayoutVersion", &version));
 	if (!str_starts(version, "1."))
 		return bad("layout version");
-	TRY(read_file(stage, "index.json", &document));
+	TRY(oci_read_file(stage, "index.json", &document));
 	return apply_index(stage, document, 0, unpack);
 }

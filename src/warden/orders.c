@@ -69,7 +69,7 @@ static fallible hello(struct warden *warden, const struct order *order)
 	return OK;
 }
 
-static fallible await_end(struct cell *cell, const struct order *order)
+static fallible orders_await_end(struct cell *cell, const struct order *order)
 {
 	if (cell->waiter_count == CELL_WAITERS)
 		return err_new(CONFLICT, "being_deleted", "the box is being deleted");
@@ -79,7 +79,7 @@ static fallible await_end(struct cell *cell, const struct order *order)
 }
 
 // Burying what is not there is done already.
-static fallible bury(struct warden *warden, const struct order *order)
+static fallible orders_bury(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
 
@@ -88,7 +88,7 @@ static fallible bury(struct warden *warden, const struct order *order)
 		post_done(warden, ORDER_BURY, order->id);
 		return OK;
 	}
-	TRY(await_end(cell, order));
+	TRY(orders_await_end(cell, order));
 	cell->keeps = false;
 	if (cell == warden->berth && !strcmp(cell->id, warden->next))
 		snprintf(warden->next, sizeof(warden->next), "%s", order->next);
@@ -97,7 +97,7 @@ static fallible bury(struct warden *warden, const struct order *order)
 }
 
 // The disk must be fit to be used again: that of an ephemeral box is not.
-static fallible stop(struct warden *warden, const struct order *order)
+static fallible orders_stop(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
 
@@ -114,7 +114,7 @@ static fallible stop(struct warden *warden, const struct order *order)
 		return err_new(CONFLICT, "being_deleted", "the box is being deleted");
 	if (cell->note.ephemeral || !cell->has_disk)
 		return err_new(CONFLICT, "ephemeral", "the box ends with its run");
-	TRY(await_end(cell, order));
+	TRY(orders_await_end(cell, order));
 	build_hear(warden); // if its pid 1 holds its overlays up to us, they are to end with it
 	cell->keeps = true;
 	bury_begin(warden, cell);
@@ -161,8 +161,8 @@ static uint32_t next_leaf(struct warden *warden, struct cell *cell)
 	return cell->leaves;
 }
 
-static fallible make_leaf(struct warden *warden, struct cell *cell, const char *mark,
-			  uint32_t *out_number, struct group_leaf *out)
+static fallible orders_make_leaf(struct warden *warden, struct cell *cell, const char *mark,
+				 uint32_t *out_number, struct group_leaf *out)
 {
 	uint32_t number = next_leaf(warden, cell);
 
@@ -185,8 +185,8 @@ static void spend(struct warden *warden, struct cell *cell, uint32_t number)
 }
 
 // One with a mark serves once: if nothing lives in it, it is removed, and its number is free.
-static fallible open_again(struct warden *warden, struct cell *cell, uint32_t number,
-			   struct group_leaf *out, bool *out_marked)
+static fallible orders_open_again(struct warden *warden, struct cell *cell, uint32_t number,
+				  struct group_leaf *out, bool *out_marked)
 {
 	struct err *err;
 
@@ -213,7 +213,7 @@ static void keep_mount(struct warden *warden, struct cell *cell, bool had)
 
 // The fds that join a new one, one on v2 and two on v1, then its meter and the OOM counter of the
 // box.
-static fallible leaf(struct warden *warden, const struct order *order)
+static fallible orders_leaf(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
 	uint32_t number = order->leaf;
@@ -228,8 +228,8 @@ static fallible leaf(struct warden *warden, const struct order *order)
 		return no_box();
 	TRY(group_oom(warden->groups, cell->id, &oom));
 	had = cell->group_mount >= 0;
-	err = order->again ? open_again(warden, cell, number, &made, &marked)
-			   : make_leaf(warden, cell, order->name, &number, &made);
+	err = order->again ? orders_open_again(warden, cell, number, &made, &marked)
+			   : orders_make_leaf(warden, cell, order->name, &number, &made);
 	keep_mount(warden, cell, had);
 	TRY(err);
 	warden->answer = (struct answer){
@@ -247,7 +247,7 @@ static fallible leaf(struct warden *warden, const struct order *order)
 	return OK;
 }
 
-static fallible adopt(struct warden *warden, const struct order *order)
+static fallible orders_adopt(struct warden *warden, const struct order *order)
 {
 	struct cell *cell = find(warden, order);
 	struct answer *answer = &warden->answer;
@@ -328,7 +328,7 @@ static fallible begin_long(struct warden *warden, const struct order *order, int
 	return OK;
 }
 
-static fallible import(struct warden *warden, const struct order *order)
+static fallible orders_import(struct warden *warden, const struct order *order)
 {
 	struct err *err;
 	int pipe = -1;
@@ -349,7 +349,7 @@ static fallible import(struct warden *warden, const struct order *order)
 	return OK;
 }
 
-static fallible freeze(struct warden *warden, const struct order *order)
+static fallible orders_freeze(struct warden *warden, const struct order *order)
 {
 	struct err *err;
 
@@ -367,7 +367,7 @@ static fallible forget(struct warden *warden, const struct order *order)
 	return OK;
 }
 
-static fallible list(struct warden *warden, const struct order *order)
+static fallible orders_list(struct warden *warden, const struct order *order)
 {
 	warden->answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_LIST, .id = order->id};
 	TRY(template_list(warden->templates, order->name, &warden->answer));
@@ -384,16 +384,16 @@ static const struct {
 } table[ORDER_KIND_COUNT] = {
 	[ORDER_HELLO] = {STRANGER | GREETED, hello},
 	[ORDER_BUILD] = {GREETED, build_begin},
-	[ORDER_BURY] = {GREETED, bury},
-	[ORDER_LEAF] = {GREETED, leaf},
+	[ORDER_BURY] = {GREETED, orders_bury},
+	[ORDER_LEAF] = {GREETED, orders_leaf},
 	[ORDER_KILL] = {GREETED, kill_leaf},
-	[ORDER_IMPORT] = {GREETED, import},
-	[ORDER_FREEZE] = {GREETED, freeze},
+	[ORDER_IMPORT] = {GREETED, orders_import},
+	[ORDER_FREEZE] = {GREETED, orders_freeze},
 	[ORDER_FORGET] = {GREETED, forget},
-	[ORDER_LIST] = {GREETED, list},
+	[ORDER_LIST] = {GREETED, orders_list},
 	[ORDER_CELLS] = {GREETED, tally_cells},
-	[ORDER_ADOPT] = {GREETED, adopt},
-	[ORDER_STOP] = {GREETED, stop},
+	[ORDER_ADOPT] = {GREETED, orders_adopt},
+	[ORDER_STOP] = {GREETED, orders_stop},
 	[ORDER_PAUSE] = {GREETED, rest_begin},
 	[ORDER_THAW] = {GREETED, rest_end},
 	[ORDER_CENSUS] = {GREETED, tally_census},
@@ -466,7 +466,7 @@ void orders_finish_long(struct warden *warden, const struct answer *answer)
 }
 
 // One stroke more at a leaf that has not emptied. True: the murder is over, and answered.
-static bool strike(struct warden *warden, struct murder *murder, int64_t now)
+static bool orders_strike(struct warden *warden, struct murder *murder, int64_t now)
 {
 	const struct cell *cell = map_get(warden->boxes, str_of(murder->box));
 
@@ -495,7 +495,7 @@ static int64_t murders_turn(struct warden *warden, int64_t now)
 	list_each (at, &warden->murders) {
 		struct murder *murder = link_of(at, struct murder, link);
 
-		if (murder->next_us <= now && strike(warden, murder, now)) {
+		if (murder->next_us <= now && orders_strike(warden, murder, now)) {
 			link_drop(&murder->link);
 			free(murder);
 			continue;

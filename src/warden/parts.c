@@ -184,7 +184,8 @@ static bool is_limited(const struct cell *cell, const struct limits *limits)
 }
 
 // While the builder is at it. Nobody but the builder lives there before the daemon is told.
-static void limit(struct warden *warden, struct cell *cell, const struct limits *limits)
+static void warden_parts_limit(struct warden *warden, struct cell *cell,
+			       const struct limits *limits)
 {
 	if (cell->late || is_limited(cell, limits))
 		return;
@@ -194,8 +195,8 @@ static void limit(struct warden *warden, struct cell *cell, const struct limits 
 }
 
 // Takes the ground as far as the zygote. What of it the daemon will get is the cell's from then on.
-static fallible lay(struct warden *warden, struct cell *cell, const struct limits *limits,
-		    struct parts *parts)
+static fallible warden_parts_lay(struct warden *warden, struct cell *cell,
+				 const struct limits *limits, struct parts *parts)
 {
 	struct builder_plan plan = {
 		.base = ids_base(cell->note.slot),
@@ -242,9 +243,9 @@ fallible parts_all(struct warden *warden, const struct order *order, struct cell
 
 	TRY(take_ground(warden, cell, &parts));
 	TRY(take_goods(warden, order, cell, &parts));
-	TRY(lay(warden, cell, &order->limits, &parts));
+	TRY(warden_parts_lay(warden, cell, &order->limits, &parts));
 	cell->late = tell_goods(warden, order, cell, &parts); // the clone is on its way
-	limit(warden, cell, &order->limits);
+	warden_parts_limit(warden, cell, &order->limits);
 	limit_io(warden, cell, order->limits.io, parts.disk);
 	return OK;
 }
@@ -254,8 +255,8 @@ fallible parts_ground(struct warden *warden, struct cell *cell)
 	auto_parts parts = NO_PARTS;
 
 	TRY(take_ground(warden, cell, &parts));
-	TRY(lay(warden, cell, &warden->usual, &parts));
-	limit(warden, cell, &warden->usual);
+	TRY(warden_parts_lay(warden, cell, &warden->usual, &parts));
+	warden_parts_limit(warden, cell, &warden->usual);
 	return OK;
 }
 
@@ -267,6 +268,6 @@ void parts_goods(struct warden *warden, const struct order *order, struct cell *
 		cell->late = take_goods(warden, order, cell, &parts);
 	if (!cell->late)
 		cell->late = tell_goods(warden, order, cell, &parts);
-	limit(warden, cell, &order->limits);
+	warden_parts_limit(warden, cell, &order->limits);
 	limit_io(warden, cell, order->limits.io, parts.disk);
 }

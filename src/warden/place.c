@@ -19,7 +19,7 @@
 #define OPAQUE ".wh..wh..opq"
 #define NOBODY 65534
 
-static fallible explain(int errnum, const char *what, const char *path)
+static fallible warden_place_explain(int errnum, const char *what, const char *path)
 {
 	switch (errnum) {
 	case ENOSPC:
@@ -94,7 +94,7 @@ fallible place_clean(const char *path, struct buf *out)
 	return OK;
 }
 
-static int open_in(int root, const char *path, int flags)
+static int warden_place_open_in(int root, const char *path, int flags)
 {
 	struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC,
 			       .resolve = weak(PATHS) ? 0
@@ -104,19 +104,19 @@ static int open_in(int root, const char *path, int flags)
 }
 
 // The directory at `path`, made with all above it where it is absent.
-static fallible make_way(int root, const char *path, int *out_fd)
+static fallible warden_place_make_way(int root, const char *path, int *out_fd)
 {
 	auto_buf walked = BUF_INIT(PLACE_NAME_MAX);
 	struct str rest = str_of(path), part;
-	auto_fd at = open_in(root, path, O_PATH | O_DIRECTORY);
+	auto_fd at = warden_place_open_in(root, path, O_PATH | O_DIRECTORY);
 
 	if (at < 0 && errno != ENOENT)
-		return explain(errno, "open", path);
+		return warden_place_explain(errno, "open", path);
 	if (at >= 0) {
 		*out_fd = take_fd(&at);
 		return OK;
 	}
-	at = open_in(root, "", O_PATH | O_DIRECTORY);
+	at = warden_place_open_in(root, "", O_PATH | O_DIRECTORY);
 	while (at >= 0 && str_cut(&rest, '/', &part)) {
 		size_t name = walked.len + (walked.len > 0);
 		int next;
@@ -125,24 +125,24 @@ static fallible make_way(int root, const char *path, int *out_fd)
 			buf_char(&walked, '/');
 		buf_str(&walked, part);
 		if (!buf_ok(&walked))
-			return explain(ENOMEM, "name", path);
+			return warden_place_explain(ENOMEM, "name", path);
 		if (mkdirat(at, walked.at + name, 0755) && errno != EEXIST)
-			return explain(errno, "make", path);
-		next = open_in(root, walked.at, O_PATH | O_DIRECTORY);
+			return warden_place_explain(errno, "make", path);
+		next = warden_place_open_in(root, walked.at, O_PATH | O_DIRECTORY);
 		if (next < 0) // a link that leads nowhere, or a file
-			return explain(ENOTDIR, "open", path);
+			return warden_place_explain(ENOTDIR, "open", path);
 		close(at);
 		at = next;
 	}
 	if (at < 0)
-		return explain(errno, "open", path);
+		return warden_place_explain(errno, "open", path);
 	*out_fd = take_fd(&at);
 	return OK;
 }
 
 // Splits a clean path. Archives come directory by directory, so the last one is kept open.
-static fallible parent_of(struct place *place, const char *path, int *out_dir,
-			  const char **out_name)
+static fallible warden_place_parent_of(struct place *place, const char *path, int *out_dir,
+				       const char **out_name)
 {
 	const char *slash = strrchr(path, '/');
 	struct str parent = {path, slash ? (size_t)(slash - path) : 0};
@@ -154,15 +154,15 @@ static fallible parent_of(struct place *place, const char *path, int *out_dir,
 		buf_str(&place->parent, parent);
 		buf_text(&place->parent, "");
 		if (!buf_ok(&place->parent))
-			return explain(ENOMEM, "name", path);
-		TRY(make_way(place->root, place->parent.at, &place->parent_fd));
+			return warden_place_explain(ENOMEM, "name", path);
+		TRY(warden_place_make_way(place->root, place->parent.at, &place->parent_fd));
 	}
 	*out_dir = place->parent_fd;
 	return OK;
 }
 
 // Remembers a path and all above it.
-static void note(struct place *place, const char *path)
+static void warden_place_note(struct place *place, const char *path)
 {
 	struct str s = str_of(path);
 
@@ -176,14 +176,14 @@ static void note(struct place *place, const char *path)
 }
 
 // Makes `name` free; a directory may stay when one is wanted.
-static fallible make_room(struct place *place, int dir, const char *name, bool for_dir,
-			  bool *out_kept)
+static fallible warden_place_make_room(struct place *place, int dir, const char *name, bool for_dir,
+				       bool *out_kept)
 {
 	struct stat st;
 
 	*out_kept = false;
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
-		return errno == ENOENT ? OK : explain(errno, "look at", name);
+		return errno == ENOENT ? OK : warden_place_explain(errno, "look at", name);
 	if (S_ISDIR(st.st_mode) && for_dir) {
 		*out_kept = true;
 		return OK;
@@ -194,16 +194,16 @@ static fallible make_room(struct place *place, int dir, const char *name, bool f
 	return OK;
 }
 
-// make_room() may have closed the parent: it is looked up again.
-static fallible prepare(struct place *place, const char *path, bool for_dir, int *out_dir,
-			const char **out_name, bool *out_kept)
+// warden_place_make_room() may have closed the parent: it is looked up again.
+static fallible warden_place_prepare(struct place *place, const char *path, bool for_dir,
+				     int *out_dir, const char **out_name, bool *out_kept)
 {
 	if (!*path)
 		return err_new(INVALID, "bad_archive", "an entry has no name");
-	TRY(parent_of(place, path, out_dir, out_name));
-	TRY(make_room(place, *out_dir, *out_name, for_dir, out_kept));
-	TRY(parent_of(place, path, out_dir, out_name));
-	note(place, path);
+	TRY(warden_place_parent_of(place, path, out_dir, out_name));
+	TRY(warden_place_make_room(place, *out_dir, *out_name, for_dir, out_kept));
+	TRY(warden_place_parent_of(place, path, out_dir, out_name));
+	warden_place_note(place, path);
 	return OK;
 }
 
@@ -214,7 +214,7 @@ fallible place_dress(int fd, const char *path, const struct place_dress *dress)
 	gid_t gid = dress->gid < NOBODY ? (gid_t)dress->gid : NOBODY;
 
 	if (fchown(fd, uid, gid) || fchmod(fd, dress->mode & 07777) || futimens(fd, times))
-		return explain(errno, "dress", path);
+		return warden_place_explain(errno, "dress", path);
 	return OK;
 }
 
@@ -225,13 +225,13 @@ fallible place_dir(struct place *place, const char *path, const struct place_dre
 	bool kept = true;
 
 	if (*path)
-		TRY(prepare(place, path, true, &dir, &name, &kept));
+		TRY(warden_place_prepare(place, path, true, &dir, &name, &kept));
 	if (!kept && mkdirat(dir, name, 0700))
-		return explain(errno, "make", path);
+		return warden_place_explain(errno, "make", path);
 	auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (fd < 0)
-		return explain(errno, "open", path);
+		return warden_place_explain(errno, "open", path);
 	return place_dress(fd, path, dress);
 }
 
@@ -241,10 +241,10 @@ fallible place_file(struct place *place, const char *path, int *out_fd)
 	bool kept;
 	int dir = -1, fd;
 
-	TRY(prepare(place, path, false, &dir, &name, &kept));
+	TRY(warden_place_prepare(place, path, false, &dir, &name, &kept));
 	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return explain(errno, "make", path);
+		return warden_place_explain(errno, "make", path);
 	*out_fd = fd;
 	return OK;
 }
@@ -261,10 +261,10 @@ fallible place_symlink(struct place *place, const char *path, const char *target
 
 	if (!*target || strlen(target) > PLACE_NAME_MAX - 1)
 		return err_new(INVALID, "bad_archive", "the link '%.100s' leads nowhere", path);
-	TRY(prepare(place, path, false, &dir, &name, &kept));
+	TRY(warden_place_prepare(place, path, false, &dir, &name, &kept));
 	if (symlinkat(target, dir, name) || fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW) ||
 	    utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW))
-		return explain(errno, "link", path);
+		return warden_place_explain(errno, "link", path);
 	return OK;
 }
 
@@ -277,7 +277,8 @@ fallible place_link(struct place *place, const char *path, const char *to)
 	int dir = -1;
 
 	buf_add(&above, to, slash ? (size_t)(slash - to) : 0);
-	auto_fd from = open_in(place->root, above.len ? above.at : "", O_PATH | O_DIRECTORY);
+	auto_fd from = warden_place_open_in(place->root, above.len ? above.at : "",
+					    O_PATH | O_DIRECTORY);
 
 	slash = slash ? slash + 1 : to;
 	// Looked at before the name is freed: it may be the same one.
@@ -285,25 +286,27 @@ fallible place_link(struct place *place, const char *path, const char *to)
 		return err_new(INVALID, "bad_archive", "'%.100s' is a hard link to no file", path);
 	if (!strcmp(path, to))
 		return OK;
-	TRY(prepare(place, path, false, &dir, &name, &kept));
+	TRY(warden_place_prepare(place, path, false, &dir, &name, &kept));
 	if (linkat(from, slash, dir, name, 0))
 		return errno == ENOENT ? err_new(INVALID, "bad_archive",
 						 "'%.100s' is a hard link to no file", path)
-				       : explain(errno, "link", path);
+				       : warden_place_explain(errno, "link", path);
 	return OK;
 }
 
 // Removes from the directory `path` what the layers below put there.
 static fallible clear_lower(struct place *place, struct buf *path, int depth)
 {
-	auto_fd fd = open_in(place->root, path->at, O_RDONLY | O_DIRECTORY);
+	auto_fd fd = warden_place_open_in(place->root, path->at, O_RDONLY | O_DIRECTORY);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 	struct err *err = OK;
 	size_t len = path->len;
 
 	if (!dir)
-		return errno == ENOENT || errno == ENOTDIR ? OK : explain(errno, "list", path->at);
+		return errno == ENOENT || errno == ENOTDIR
+			       ? OK
+			       : warden_place_explain(errno, "list", path->at);
 	take_fd(&fd);
 	while (!err && (entry = readdir(dir))) {
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
@@ -312,7 +315,7 @@ static fallible clear_lower(struct place *place, struct buf *path, int depth)
 			buf_char(path, '/');
 		buf_text(path, entry->d_name);
 		if (!buf_ok(path) || depth > PLACE_DEPTH_MAX)
-			err = explain(ENAMETOOLONG, "clear", entry->d_name);
+			err = warden_place_explain(ENAMETOOLONG, "clear", entry->d_name);
 		else if (!map_get(place->fresh, buf_view(path)))
 			err = path_remove(dirfd(dir), entry->d_name);
 		else if (entry->d_type == DT_DIR)
@@ -331,8 +334,8 @@ static fallible clear_opaque(struct place *place, const char *path, const char *
 	buf_add(&dir, path, name > path ? (size_t)(name - path - 1) : 0);
 	buf_text(&dir, "");
 	if (!buf_ok(&dir))
-		return explain(ENOMEM, "name", path);
-	note(place, dir.at);
+		return warden_place_explain(ENOMEM, "name", path);
+	warden_place_note(place, dir.at);
 	forget_parent(place);
 	return clear_lower(place, &dir, 0);
 }
@@ -359,13 +362,15 @@ fallible place_whiteout(struct place *place, const char *path, bool *out)
 	buf_text(&above, "");
 	buf_fmt(&hidden, "%s%s%s", above.at, above.len ? "/" : "", name);
 	if (!buf_ok(&above) || !buf_ok(&hidden))
-		return explain(ENOMEM, "name", path);
+		return warden_place_explain(ENOMEM, "name", path);
 	if (map_get(place->fresh, buf_view(&hidden)))
 		return OK; // this layer's own
-	auto_fd dir = open_in(place->root, above.at, O_RDONLY | O_DIRECTORY);
+	auto_fd dir = warden_place_open_in(place->root, above.at, O_RDONLY | O_DIRECTORY);
 
 	if (dir < 0)
-		return errno == ENOENT || errno == ENOTDIR ? OK : explain(errno, "open", path);
+		return errno == ENOENT || errno == ENOTDIR
+			       ? OK
+			       : warden_place_explain(errno, "open", path);
 	forget_parent(place);
 	return path_remove(dir, name);
 }

@@ -47,7 +47,7 @@ static bool try_again(struct warden *warden)
 	return false;
 }
 
-static void keep(struct warden *warden, size_t len, const int *fds, int count)
+static void post_keep(struct warden *warden, size_t len, const int *fds, int count)
 {
 	struct letter *letter = mem_new(sizeof(*letter) + len);
 
@@ -75,7 +75,7 @@ void post_answer(struct warden *warden, const struct answer *answer, int *fds, i
 		    fd_send(warden->daemon, warden->room, len, fds, count, MSG_DONTWAIT) < 0)
 			later = try_again(warden);
 		if (later) {
-			keep(warden, len, fds, count);
+			post_keep(warden, len, fds, count);
 			return;
 		}
 		kill_point("warden.answer_sent", order_word(answer->to));

@@ -91,7 +91,8 @@ static fallible find_process(struct warden *warden, const char *box, const struc
 	return OK;
 }
 
-static fallible take_up(struct recall *recall, const char *box, const struct note *note, int pidfd)
+static fallible recall_take_up(struct recall *recall, const char *box, const struct note *note,
+			       int pidfd)
 {
 	struct warden *warden = recall->warden;
 	struct cell *cell = cell_new(box);
@@ -151,7 +152,7 @@ static fallible recall_note(struct recall *recall, const char *box)
 	}
 	TRY(find_process(warden, box, &note, &pidfd));
 	if (pidfd >= 0)
-		return take_up(recall, box, &note, pidfd);
+		return recall_take_up(recall, box, &note, pidfd);
 	if (note.ephemeral || (!note.pid && !note.again))
 		map_put(recall->lost, str_of(box), recall);
 	return OK;
@@ -222,7 +223,7 @@ static void recall_group(void *arg, const char *box)
 	log_event(LOG_WARN, "box.recalled", "sandbox", box, NULL);
 	recall->err = note_write(warden->cells, box, &note);
 	if (!recall->err)
-		recall->err = take_up(recall, box, &note, take_fd(&pidfd));
+		recall->err = recall_take_up(recall, box, &note, take_fd(&pidfd));
 	map_put(recall->guessed, str_of(box), recall);
 }
 
@@ -314,7 +315,7 @@ static fallible drop_stale_ear(struct recall *recall, const char *box)
 	return OK;
 }
 
-static fallible settle(struct recall *recall)
+static fallible recall_settle(struct recall *recall)
 {
 	struct warden *warden = recall->warden;
 	struct str key;
@@ -337,7 +338,7 @@ fallible recall_disks(struct warden *warden, struct recall *recall)
 {
 	char adopted[24], kept[24];
 
-	TRY(settle(recall));
+	TRY(recall_settle(recall));
 
 	snprintf(adopted, sizeof(adopted), "%zu", recall->adopted);
 	snprintf(kept, sizeof(kept), "%zu", warden->kept);

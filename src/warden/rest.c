@@ -70,7 +70,7 @@ fallible rest_end(struct warden *warden, const struct order *order)
 }
 
 // True: it is answered.
-static bool look(struct warden *warden, struct pause *pause, int64_t now)
+static bool warden_rest_look(struct warden *warden, struct pause *pause, int64_t now)
 {
 	if (!is_alive(map_get(warden->boxes, str_of(pause->box)))) {
 		post_refusal(warden, ORDER_PAUSE, pause->order, pause->box,
@@ -101,7 +101,7 @@ int64_t rest_turn(struct warden *warden, int64_t now)
 	list_each (at, &warden->pauses) {
 		struct pause *pause = link_of(at, struct pause, link);
 
-		if (pause->next_us <= now && look(warden, pause, now)) {
+		if (pause->next_us <= now && warden_rest_look(warden, pause, now)) {
 			drop(pause);
 			continue;
 		}

@@ -31,7 +31,7 @@ struct shroud {
 };
 
 // One message more, if it comes in time. False: nobody will send any more.
-static bool take_one(int wait_ms, int *held)
+static bool shroud_take_one(int wait_ms, int *held)
 {
 	struct pollfd one = {.fd = SOCK, .events = POLLIN};
 	int fd, count = 1, came;
@@ -48,7 +48,7 @@ static bool take_one(int wait_ms, int *held)
 	return true;
 }
 
-static _Noreturn void live(int parent)
+static _Noreturn void shroud_live(int parent)
 {
 	const struct sched_param none = {0};
 	bool open = true;
@@ -63,10 +63,10 @@ static _Noreturn void live(int parent)
 	while (open) {
 		int held = 0, before = -1;
 
-		open = take_one(-1, &held);
+		open = shroud_take_one(-1, &held);
 		while (open && held != before && held < BATCH) {
 			before = held;
-			open = take_one(GATHER_MS, &held);
+			open = shroud_take_one(GATHER_MS, &held);
 		}
 		close_range(FIRST, ~0u, 0);
 	}
@@ -84,7 +84,7 @@ fallible shroud_start(struct shroud **out)
 	if (pid == 0) {
 		if (dup2(pair[1], SOCK) < 0 || close_range(FIRST, ~0u, 0))
 			_exit(1);
-		live(parent);
+		shroud_live(parent);
 	}
 	close(pair[1]);
 	if (pid < 0) {

@@ -48,7 +48,7 @@ struct options {
 	struct pool_bounds pool;
 };
 
-static bool option(const char *arg, const char *name, const char **out)
+static bool warden_start_option(const char *arg, const char *name, const char **out)
 {
 	size_t len = strlen(name);
 
@@ -62,7 +62,7 @@ static bool option_number(const char *arg, const char *name, uint64_t max, uint6
 {
 	const char *text;
 
-	return option(arg, name, &text) && str_to_u64(str_of(text), 0, max, out);
+	return warden_start_option(arg, name, &text) && str_to_u64(str_of(text), 0, max, out);
 }
 
 static fallible read_options(int argc, char **argv, struct options *out)
@@ -72,9 +72,10 @@ static fallible read_options(int argc, char **argv, struct options *out)
 				.holds = UINT64_MAX,
 				.pool.start = POOL_START};
 	for (int i = 0; i < argc; i++) {
-		if (option(argv[i], "--data", &out->data) || option(argv[i], "--run", &out->run) ||
-		    option(argv[i], "--disk", &out->disk) ||
-		    option(argv[i], "--steer", &out->steer) ||
+		if (warden_start_option(argv[i], "--data", &out->data) ||
+		    warden_start_option(argv[i], "--run", &out->run) ||
+		    warden_start_option(argv[i], "--disk", &out->disk) ||
+		    warden_start_option(argv[i], "--steer", &out->steer) ||
 		    option_number(argv[i], "--pool-start", INT64_MAX, &out->pool.start) ||
 		    option_number(argv[i], "--pool-max", INT64_MAX, &out->pool.max) ||
 		    option_number(argv[i], "--uid", UINT32_MAX - 1, &out->uid) ||
@@ -240,7 +241,7 @@ static fallible open_door(struct warden *warden, const struct options *options)
 	return OK;
 }
 
-static fallible watch(struct warden *warden, int fd, enum warden_tag tag)
+static fallible warden_start_watch(struct warden *warden, int fd, enum warden_tag tag)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.u64 = tag};
 
@@ -277,9 +278,9 @@ static bool is_told_to_leave(struct warden *warden)
 
 static fallible open_loop(struct warden *warden)
 {
-	TRY(watch(warden, warden->signals, TAG_SIGNALS));
-	TRY(watch(warden, zygote_fd(warden->zygote), TAG_ZYGOTE));
-	return watch(warden, warden->listener, TAG_LISTENER);
+	TRY(warden_start_watch(warden, warden->signals, TAG_SIGNALS));
+	TRY(warden_start_watch(warden, zygote_fd(warden->zygote), TAG_ZYGOTE));
+	return warden_start_watch(warden, warden->listener, TAG_LISTENER);
 }
 
 static uint64_t host_files_max(void)
@@ -291,7 +292,7 @@ static uint64_t host_files_max(void)
 	return strtoull(text, NULL, 10);
 }
 
-static fallible begin(struct warden *warden, const struct options *options)
+static fallible warden_start_begin(struct warden *warden, const struct options *options)
 {
 	auto_recall recall = NULL;
 
@@ -361,7 +362,7 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 	link_init(&warden->pauses);
 	link_init(&warden->letters);
 	if (!err)
-		err = begin(warden, &options);
+		err = warden_start_begin(warden, &options);
 	if (err || warden->stopping)
 		start_undo(take_ptr(warden));
 	if (!err)

@@ -76,7 +76,7 @@ fallible tally_cells(struct warden *warden, const struct order *order)
 	return OK;
 }
 
-static void odd(struct answer *answer, const char *what, const char *name)
+static void tally_odd(struct answer *answer, const char *what, const char *name)
 {
 	answer->census.odd_count++;
 	if (answer->odd_count == ORDER_ODDS_MAX)
@@ -148,7 +148,7 @@ static void compare(struct warden *warden, struct map *names, enum place place)
 		if (place == GROUPS && str_is(key, JAIL_GROUP))
 			continue;
 		if (!cell || !belongs(cell, place))
-			odd(answer, stray[place], name);
+			tally_odd(answer, stray[place], name);
 	}
 	at = 0;
 	while (map_next(warden->boxes, &at, &key, &value)) {
@@ -157,7 +157,7 @@ static void compare(struct warden *warden, struct map *names, enum place place)
 		if (cell->state != CELL_ALIVE && cell->state != CELL_KEPT)
 			continue; // on its way, one way or the other
 		if (belongs(cell, place) && !map_get(names, key))
-			odd(answer, lost[place], cell->id);
+			tally_odd(answer, lost[place], cell->id);
 	}
 }
 
@@ -196,13 +196,13 @@ static void count_cells(struct warden *warden)
 		++*by_state[state_of(warden, cell)];
 		if (cell->state == CELL_ALIVE && !bury_has_ended(cell) && !is_fresh(cell) &&
 		    is_elsewhere(warden, cell))
-			odd(&warden->answer, "cell_without_process", cell->id);
+			tally_odd(&warden->answer, "cell_without_process", cell->id);
 	}
 }
 
 static void note_unfinished(void *arg, const char *name)
 {
-	odd(arg, ORDER_ODD_TEMPLATE, name);
+	tally_odd(arg, ORDER_ODD_TEMPLATE, name);
 }
 
 static uint32_t count_loops(struct warden *warden)
@@ -241,7 +241,7 @@ fallible tally_census(struct warden *warden, const struct order *order)
 		answer->census.trash = (uint32_t)disk_trash(warden->disk);
 		for (int i = 0; i < PLACES; i++)
 			compare(warden, found[i], (enum place)i);
-		strays_find(warden, odd);
+		strays_find(warden, tally_odd);
 		post_answer(warden, answer, NULL, 0);
 	}
 	for (int i = 0; i < PLACES; i++)

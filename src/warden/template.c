@@ -29,7 +29,7 @@
 
 #define META_MAX 4096
 
-static fallible bury(struct templates *all, const char *name, void *arg)
+static fallible warden_template_bury(struct templates *all, const char *name, void *arg)
 {
 	(void)arg;
 	if (str_starts(str_of(name), ORDER_UNFINISHED))
@@ -39,12 +39,12 @@ static fallible bury(struct templates *all, const char *name, void *arg)
 	return OK;
 }
 
-static fallible start(struct templates *all)
+static fallible warden_template_start(struct templates *all)
 {
 	TRY(note_boot(all->boot));
 	TRY(vault_open(all->data, "layers", &all->layers));
 	TRY(trash_open(all->layers.dir, ".trash", &all->trash));
-	return shelf_walk(all, bury, NULL);
+	return shelf_walk(all, warden_template_bury, NULL);
 }
 
 fallible templates_open(int data, struct templates **out)
@@ -60,7 +60,7 @@ fallible templates_open(int data, struct templates **out)
 	all->data = openat(data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	all->host_dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	err = all->data < 0 || all->host_dir < 0 ? err_sys(errno, "open the state directory")
-						 : start(all);
+						 : warden_template_start(all);
 	if (err) {
 		templates_close(all);
 		return err_while(err, "open the templates");
@@ -146,7 +146,7 @@ static fallible host_find(struct templates *all, int *out_root, int *out_usr)
 	return OK;
 }
 
-static fallible add_name(struct templates *all, const char *name, void *arg)
+static fallible warden_template_add_name(struct templates *all, const char *name, void *arg)
 {
 	struct buf *names = arg;
 
@@ -160,7 +160,7 @@ static fallible none(struct templates *all, const char *name)
 {
 	auto_buf names = BUF_INIT(256);
 
-	err_free(shelf_walk(all, add_name, &names));
+	err_free(shelf_walk(all, warden_template_add_name, &names));
 	return err_hint(err_new(NOT_FOUND, "no_template", "there is no template '%.64s'", name),
 			"there is: host%s", names.len ? names.at : "");
 }
@@ -181,7 +181,7 @@ fallible template_find(struct templates *all, const char *name, int *out_root, i
 	return OK;
 }
 
-static bool is_unfinished(const struct templates *all, const char *name)
+static bool warden_template_is_unfinished(const struct templates *all, const char *name)
 {
 	if (!str_starts(str_of(name), ORDER_UNFINISHED))
 		return false;
@@ -200,7 +200,7 @@ static fallible tell_unfinished(struct templates *all, const char *name, void *a
 {
 	const struct telling *telling = arg;
 
-	if (is_unfinished(all, name))
+	if (warden_template_is_unfinished(all, name))
 		telling->each(telling->arg, name);
 	return OK;
 }
@@ -217,7 +217,7 @@ fallible template_forget(struct templates *all, const char *name)
 {
 	struct stat st;
 
-	if (is_unfinished(all, name))
+	if (warden_template_is_unfinished(all, name))
 		return trash_put(all->trash, all->layers.dir, name);
 
 	if (!strcmp(name, "host"))
@@ -256,7 +256,7 @@ static fallible add_entry(struct templates *all, const char *name, void *arg)
 	return OK;
 }
 
-static void describe(struct templates *all, struct order_template *entry)
+static void warden_template_describe(struct templates *all, struct order_template *entry)
 {
 	auto_buf text = BUF_INIT(META_MAX);
 	char path[SHELF_NAME + 8];
@@ -288,6 +288,6 @@ fallible template_list(struct templates *all, const char *after, struct answer *
 	TRY(shelf_walk(all, add_entry, &page));
 	TRY(add_entry(all, "host", &page));
 	for (uint32_t i = 0; i < out->template_count; i++)
-		describe(all, &out->templates[i]);
+		warden_template_describe(all, &out->templates[i]);
 	return OK;
 }

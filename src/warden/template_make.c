@@ -86,8 +86,8 @@ static fallible report_pipe(struct shelf_job *job, int *out_write)
 	return OK;
 }
 
-static fallible import(struct templates *all, struct shelf_job *job, int dir, int userns,
-		       const struct group_door *door, int *out_pipe)
+static fallible template_make_import(struct templates *all, struct shelf_job *job, int dir,
+				     int userns, const struct group_door *door, int *out_pipe)
 {
 	auto_fd report = -1;
 	auto_fd tree = -1;
@@ -123,7 +123,7 @@ fallible template_import(struct templates *all, const struct order *order, int u
 	struct err *err;
 
 	TRY(job_new(all, order, &job, &dir));
-	err = import(all, job, dir, userns, door, out_pipe);
+	err = template_make_import(all, job, dir, userns, door, out_pipe);
 	if (err)
 		shelf_job_drop(all, job);
 	return err;
@@ -153,7 +153,7 @@ static fallible freeze_copy(int host_root, int usr, int dir, struct path_copied 
 	return syncfs(to) ? err_sys(errno, "write the template out") : OK;
 }
 
-static fallible freeze(struct templates *all, struct shelf_job *job, int dir)
+static fallible template_make_freeze(struct templates *all, struct shelf_job *job, int dir)
 {
 	struct path_copied sum = {0};
 	auto_fd report = -1;
@@ -183,14 +183,14 @@ fallible template_freeze(struct templates *all, const struct order *order)
 	struct err *err;
 
 	TRY(job_new(all, order, &job, &dir));
-	err = freeze(all, job, dir);
+	err = template_make_freeze(all, job, dir);
 	if (err)
 		shelf_job_drop(all, job);
 	return err;
 }
 
-static fallible publish(struct templates *all, const struct shelf_job *job, uint64_t files,
-			uint64_t bytes)
+static fallible template_make_publish(struct templates *all, const struct shelf_job *job,
+				      uint64_t files, uint64_t bytes)
 {
 	auto_buf meta = BUF_INIT(META_MAX);
 	auto_fd dir = -1;
@@ -209,7 +209,7 @@ static fallible publish(struct templates *all, const struct shelf_job *job, uint
 	return path_sync(all->layers.dir);
 }
 
-static void refuse(struct answer *out, const struct err *err)
+static void template_make_refuse(struct answer *out, const struct err *err)
 {
 	const char *hint = err_hint_of(err);
 
@@ -235,7 +235,7 @@ bool template_reaped(struct templates *all, int pid, int status, struct answer *
 	auto_err err = jail_hear(job->report, status, &files, &bytes);
 
 	if (!err)
-		err = publish(all, job, files, bytes);
+		err = template_make_publish(all, job, files, bytes);
 	*out = (struct answer){.kind = ANSWER_DONE,
 			       .to = job->kind,
 			       .id = job->order,
@@ -244,7 +244,7 @@ bool template_reaped(struct templates *all, int pid, int status, struct answer *
 	if (err) {
 		log_event(LOG_WARN, "template.refused", "template", job->name, "error",
 			  err_trail(err), NULL);
-		refuse(out, err);
+		template_make_refuse(out, err);
 	}
 	shelf_job_drop(all, job);
 	return true;

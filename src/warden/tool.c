@@ -28,7 +28,7 @@
 
 #define NOT_THERE 127
 
-static _Noreturn void child(const char *const *argv, int file, int report)
+static _Noreturn void tool_child(const char *const *argv, int file, int report)
 {
 	// No configuration of the host changes what we make.
 	static char *const env[] = {(char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
@@ -65,7 +65,7 @@ fallible tool_start(const char *const *argv, int file, int *out_pid)
 	if (pid < 0)
 		return err_sys(errno, "fork for %s", argv[0]);
 	if (pid == 0)
-		child(argv, file, null);
+		tool_child(argv, file, null);
 	*out_pid = pid;
 	return OK;
 }
@@ -85,7 +85,7 @@ fallible tool_run(const char *const *argv, int file)
 	if (pid < 0)
 		return err_sys(errno, "fork for %s", argv[0]);
 	if (pid == 0)
-		child(argv, file, out);
+		tool_child(argv, file, out);
 	fd_drop(&out);
 	got = fd_read_all(in, said, sizeof(said) - 1);
 	said[got < 0 ? 0 : got] = 0;

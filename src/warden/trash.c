@@ -30,7 +30,7 @@ struct trash {
 	uint64_t count, number;
 };
 
-static DIR *list(int dir)
+static DIR *trash_list(int dir)
 {
 	auto_fd fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *out = fd < 0 ? NULL : fdopendir(fd);
@@ -40,7 +40,7 @@ static DIR *list(int dir)
 	return out;
 }
 
-static struct dirent *next(DIR *dir)
+static struct dirent *trash_next(DIR *dir)
 {
 	struct dirent *entry;
 
@@ -50,19 +50,19 @@ static struct dirent *next(DIR *dir)
 	return entry;
 }
 
-static uint64_t count(int dir)
+static uint64_t warden_trash_count(int dir)
 {
-	DIR *entries = list(dir);
+	DIR *entries = trash_list(dir);
 	uint64_t n = 0;
 
-	while (entries && next(entries))
+	while (entries && trash_next(entries))
 		n++;
 	if (entries)
 		closedir(entries);
 	return n;
 }
 
-static _Noreturn void reap(int dir)
+static _Noreturn void trash_reap(int dir)
 {
 	bool failed = false, found = true;
 	DIR *entries;
@@ -74,7 +74,7 @@ static _Noreturn void reap(int dir)
 	if (dup2(dir, 3) < 0 || close_range(4, ~0u, 0))
 		_exit(1);
 	dir = 3;
-	entries = list(dir);
+	entries = trash_list(dir);
 	if (!entries)
 		_exit(1);
 	while (found && !failed) {
@@ -82,7 +82,7 @@ static _Noreturn void reap(int dir)
 
 		found = false;
 		rewinddir(entries);
-		while ((entry = next(entries))) {
+		while ((entry = trash_next(entries))) {
 			auto_err err = path_remove(dir, entry->d_name);
 
 			found = true;
@@ -95,7 +95,7 @@ static _Noreturn void reap(int dir)
 	_exit(failed);
 }
 
-static void start(struct trash *trash)
+static void trash_start(struct trash *trash)
 {
 	int pid;
 
@@ -103,7 +103,7 @@ static void start(struct trash *trash)
 		return;
 	pid = fork();
 	if (pid == 0)
-		reap(trash->dir);
+		trash_reap(trash->dir);
 	// No process to be had: the next entry tries again.
 	trash->reaper = pid > 0 ? pid : 0;
 }
@@ -116,10 +116,10 @@ fallible trash_open(int parent, const char *name, struct trash **out)
 	TRY(path_dir(parent, name, 0700, &dir));
 	trash = mem_new_of(struct trash);
 	trash->dir = take_fd(&dir);
-	trash->count = count(trash->dir);
+	trash->count = warden_trash_count(trash->dir);
 	// Names of this life differ from those of earlier ones.
 	trash->number = (uint64_t)clock_wall_ms() << 10;
-	start(trash);
+	trash_start(trash);
 	*out = trash;
 	return OK;
 }
@@ -132,7 +132,7 @@ void trash_close(struct trash *trash)
 	free(trash);
 }
 
-static fallible move(struct trash *trash, int dir, const char *name)
+static fallible trash_move(struct trash *trash, int dir, const char *name)
 {
 	char grave[NAME_MAX + 1];
 
@@ -147,24 +147,24 @@ static fallible move(struct trash *trash, int dir, const char *name)
 
 fallible trash_put(struct trash *trash, int dir, const char *name)
 {
-	TRY(move(trash, dir, name));
-	start(trash);
+	TRY(trash_move(trash, dir, name));
+	trash_start(trash);
 	return OK;
 }
 
 fallible trash_put_all(struct trash *trash, int dir, bool (*which)(const char *name))
 {
-	DIR *entries = list(dir);
+	DIR *entries = trash_list(dir);
 	struct dirent *entry;
 	struct err *err = OK;
 
 	if (!entries)
 		return err_sys(errno, "list what is left over");
-	while (!err && (entry = next(entries)))
+	while (!err && (entry = trash_next(entries)))
 		if (which(entry->d_name))
-			err = move(trash, dir, entry->d_name);
+			err = trash_move(trash, dir, entry->d_name);
 	closedir(entries);
-	start(trash);
+	trash_start(trash);
 	return err;
 }
 
@@ -180,8 +180,8 @@ bool trash_reaped(struct trash *trash, int pid)
 	if (!trash->reaper || pid != trash->reaper)
 		return false;
 	trash->reaper = 0;
-	trash->count = count(trash->dir);
+	trash->count = warden_trash_count(trash->dir);
 	if (trash->count < before)
-		start(trash);
+		trash_start(trash);
 	return true;
 }

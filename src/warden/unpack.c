@@ -61,7 +61,7 @@ static void keep_tail(struct input *input, const char *bytes, size_t len)
 	memcpy(input->tail + TAIL - len, bytes, len);
 }
 
-static la_ssize_t take(struct archive *archive, void *arg, const void **out)
+static la_ssize_t unpack_take(struct archive *archive, void *arg, const void **out)
 {
 	struct input *input = arg;
 	ssize_t got;
@@ -78,7 +78,7 @@ static la_ssize_t take(struct archive *archive, void *arg, const void **out)
 	return got;
 }
 
-static fallible explain(struct archive *archive)
+static fallible unpack_explain(struct archive *archive)
 {
 	const char *why = archive_error_string(archive);
 
@@ -154,7 +154,7 @@ static fallible write_data(struct reader *reader, int fd)
 		end = at + (la_int64_t)len;
 	}
 	if (r != ARCHIVE_EOF)
-		return explain(reader->archive);
+		return unpack_explain(reader->archive);
 	// A hole at its end shows only in where the end is said to lie.
 	if (at > end && at <= FILE_SIZE_MAX && ftruncate(fd, at))
 		return errno == EFBIG ? err_new(TOO_LARGE, "archive_too_large",
@@ -177,7 +177,7 @@ static void put_xattrs(struct archive_entry *entry, int fd)
 			(void)fsetxattr(fd, name, value, size, 0);
 }
 
-static fallible put_file(struct reader *reader, struct archive_entry *entry)
+static fallible unpack_put_file(struct reader *reader, struct archive_entry *entry)
 {
 	struct place_dress dress = dress_of(entry);
 	auto_fd fd = -1;
@@ -194,7 +194,7 @@ static fallible put_link(struct reader *reader, const char *target)
 	return place_link(&reader->unpack->place, reader->path.at, reader->target.at);
 }
 
-static fallible put(struct reader *reader, struct archive_entry *entry)
+static fallible unpack_put(struct reader *reader, struct archive_entry *entry)
 {
 	struct place *place = &reader->unpack->place;
 	struct place_dress dress = dress_of(entry);
@@ -204,7 +204,7 @@ static fallible put(struct reader *reader, struct archive_entry *entry)
 		return put_link(reader, link);
 	switch (archive_entry_filetype(entry)) {
 	case AE_IFREG:
-		return put_file(reader, entry);
+		return unpack_put_file(reader, entry);
 	case AE_IFDIR:
 		return place_dir(place, reader->path.at, &dress);
 	case AE_IFLNK:
@@ -235,23 +235,23 @@ static fallible one(struct reader *reader, struct archive_entry *entry, int laye
 	if (done)
 		return OK;
 	reader->unpack->files++;
-	return put(reader, entry);
+	return unpack_put(reader, entry);
 }
 
 // What follows the archive is read too, so that its writer sees no broken pipe. A plain tar has no
 // checksum that would betray a cut, but it ends with zeros.
-static fallible finish(struct reader *reader)
+static fallible unpack_finish(struct reader *reader)
 {
 	static const char zeros[TAIL];
 	struct input *input = reader->input;
 	const void *bytes;
 	la_ssize_t got;
 
-	while ((got = take(reader->archive, input, &bytes)) > 0)
+	while ((got = unpack_take(reader->archive, input, &bytes)) > 0)
 		if (input->bytes > UNPACK_BYTES_MAX)
 			return err_new(TOO_LARGE, "archive_too_large", "it does not end");
 	if (got < 0)
-		return explain(reader->archive);
+		return unpack_explain(reader->archive);
 	if (archive_filter_code(reader->archive, 0) == ARCHIVE_FILTER_NONE &&
 	    memcmp(input->tail, zeros, TAIL) != 0)
 		return err_new(INVALID, "bad_archive", "this archive was cut off");
@@ -263,15 +263,15 @@ static fallible all(struct reader *reader, int layer)
 	struct archive_entry *entry;
 	int r;
 
-	if (archive_read_open(reader->archive, reader->input, NULL, take, NULL))
-		return explain(reader->archive);
+	if (archive_read_open(reader->archive, reader->input, NULL, unpack_take, NULL))
+		return unpack_explain(reader->archive);
 	while ((r = archive_read_next_header(reader->archive, &entry)) != ARCHIVE_EOF) {
 		// A warning is about a name that no character set explains: its bytes are taken.
 		if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
-			return explain(reader->archive);
+			return unpack_explain(reader->archive);
 		TRY(one(reader, entry, layer));
 	}
-	return finish(reader);
+	return unpack_finish(reader);
 }
 
 fallible unpack_tar(struct unpack *unpack, int archive, int layer)

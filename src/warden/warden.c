@@ -56,7 +56,7 @@
 #define LEAVE_US 1000000    // at SIGTERM what was begun has this long to be done
 #define FAREWELL_US 20000000 // at SIGINT boxes have this long to be gone
 
-static void lose_daemon(struct warden *warden)
+static void warden_lose_daemon(struct warden *warden)
 {
 	if (warden->daemon < 0)
 		return;
@@ -115,7 +115,7 @@ static void hear_daemon(struct warden *warden, uint32_t events)
 	// Its last orders are read to the end, unless the zygote is behind: they would be for
 	// nothing.
 	if (!orders_read(warden) || (events & (EPOLLHUP | EPOLLERR) && !(events & EPOLLIN)))
-		lose_daemon(warden);
+		warden_lose_daemon(warden);
 }
 
 // Whoever was to be cloned was not. The next life of the warden has a zygote again.
@@ -146,7 +146,7 @@ static void bury_zygote(struct warden *warden)
 }
 
 // Boxes are children too, but their pidfds tell of them.
-static void reap(struct warden *warden)
+static void warden_reap(struct warden *warden)
 {
 	int status, pid;
 
@@ -174,7 +174,7 @@ static void hear_signal(struct warden *warden)
 
 	while (read(warden->signals, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCHLD)
-			reap(warden);
+			warden_reap(warden);
 		else if (info.ssi_signo == SIGUSR1)
 			held_end(warden, (enum hold_where)info.ssi_int);
 		else
@@ -213,7 +213,7 @@ static int64_t sooner(int64_t a, int64_t b)
 }
 
 // One turn: what is due by the clock, then whatever happens until `until_us`. True: nothing did.
-static bool turn(struct warden *warden, int64_t until_us)
+static bool warden_turn(struct warden *warden, int64_t until_us)
 {
 	struct epoll_event events[EVENTS_A_TURN];
 	int64_t due = sooner(sooner(bury_turn(warden), orders_turn(warden)), post_turn(warden));
@@ -272,13 +272,13 @@ static int64_t use_spare_time(struct warden *warden, int64_t since, int *hurry)
 
 // Spare time comes when nothing has happened for a moment. A warden that finds no such moment takes
 // it all the same: disks have to grow when there is much to do, above all.
-static void serve(struct warden *warden)
+static void warden_serve(struct warden *warden)
 {
 	int64_t rest = clock_us(), busy_since = 0, quiet_since = rest;
 	int hurry = 0;
 
 	while (!warden->stopping) {
-		bool quiet = turn(warden, sooner(rest, berth_due(warden)));
+		bool quiet = warden_turn(warden, sooner(rest, berth_due(warden)));
 		int64_t now = clock_us();
 
 		if (quiet && now >= berth_due(warden)) {
@@ -302,7 +302,7 @@ static void serve(struct warden *warden)
 
 // What was begun is brought to its end, for a moment: clones get into their notes, the dead are
 // swept. What is not done by then the next life finds.
-static void leave(struct warden *warden)
+static void warden_leave(struct warden *warden)
 {
 	int64_t deadline = clock_us() + LEAVE_US;
 
@@ -310,22 +310,22 @@ static void leave(struct warden *warden)
 		bury_begin(warden, warden->berth);
 	while ((warden->building_count > 0 || !link_empty(&warden->graves) || warden->berth) &&
 	       !warden->failed && clock_us() < deadline)
-		turn(warden, clock_us() + 10000);
+		warden_turn(warden, clock_us() + 10000);
 }
 
-static void stop(struct warden *warden)
+static void warden_stop(struct warden *warden)
 {
 	int64_t deadline = clock_us() + FAREWELL_US;
 
 	fd_drop(&warden->listener);
-	lose_daemon(warden);
+	warden_lose_daemon(warden);
 	if (!warden->ending) {
-		leave(warden);
+		warden_leave(warden);
 		return;
 	}
 	bury_end_all(warden);
 	while (map_count(warden->boxes) > warden->kept && clock_us() < deadline)
-		turn(warden, clock_us() + 100000);
+		warden_turn(warden, clock_us() + 100000);
 	if (map_count(warden->boxes) > warden->kept) {
 		log_event(LOG_ERROR, "stop.leftovers", NULL);
 		warden->failed = warden->leftovers = true;
@@ -352,8 +352,8 @@ int warden_main(int argc, char **argv)
 		return 0; // told to leave before all was open
 	log_event(LOG_INFO, "warden.ready", "disk", disk_word(warden->disk), "cgroup",
 		  groups_word(warden->groups), NULL);
-	serve(warden);
-	stop(warden);
+	warden_serve(warden);
+	warden_stop(warden);
 	status = !warden->failed ? 0 : warden->leftovers ? 1 : EX_TEMPFAIL;
 	start_undo(warden);
 	log_event(LOG_INFO, "warden.ended", NULL);

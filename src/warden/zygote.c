@@ -123,7 +123,7 @@ static void clone_one(int sock, const struct builder_kit *kit, const struct buil
 }
 
 // Nobody asks for anything: time to prepare. False: not now, or nothing to do.
-static bool prepare(int sock, const struct builder_kit *kit, struct nets *nets)
+static bool zygote_prepare(int sock, const struct builder_kit *kit, struct nets *nets)
 {
 	struct pollfd one = {.fd = sock, .events = POLLIN};
 	int ms = nets_are_few(nets) ? IDLE_MS : CALM_MS;
@@ -133,13 +133,13 @@ static bool prepare(int sock, const struct builder_kit *kit, struct nets *nets)
 	return nets_refill(nets, kit->proc) == 0;
 }
 
-static _Noreturn void serve(int sock, const struct builder_kit *kit)
+static _Noreturn void zygote_serve(int sock, const struct builder_kit *kit)
 {
 	struct nets nets;
 
 	nets_open(&nets, kit->proc);
 	for (;;) {
-		while (prepare(sock, kit, &nets))
+		while (zygote_prepare(sock, kit, &nets))
 			;
 		struct builder_plan plan;
 		struct builder_fds fds;
@@ -199,7 +199,7 @@ static void leave_libraries(void)
 		dl_iterate_phdr(leave_library, NULL);
 }
 
-static _Noreturn void live(int parent, int sock, struct builder_kit kit)
+static _Noreturn void zygote_live(int parent, int sock, struct builder_kit kit)
 {
 	const char *step = "arrange its descriptors";
 	sigset_t none;
@@ -216,7 +216,7 @@ static _Noreturn void live(int parent, int sock, struct builder_kit kit)
 	kit.sock = sock;
 	leave_libraries();
 	reply_with(sock, (struct reply){0}, NULL, 0);
-	serve(sock, &kit);
+	zygote_serve(sock, &kit);
 }
 
 static fallible wait_ready(struct zygote *zygote)
@@ -254,7 +254,7 @@ fallible zygote_start(bool joins_by_clone, struct zygote **out)
 	pid = fork();
 	if (pid == 0) {
 		close(pair[0]);
-		live(parent, pair[1], (struct builder_kit){.program = program, .kit = kit});
+		zygote_live(parent, pair[1], (struct builder_kit){.program = program, .kit = kit});
 	}
 	close(pair[1]);
 	if (pid < 0) {

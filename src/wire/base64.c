@@ -19,7 +19,7 @@ static bool refuse(struct base64 *base64)
 	return false;
 }
 
-static bool add(struct base64 *base64, char c, struct buf *out)
+static bool base64_add(struct base64 *base64, char c, struct buf *out)
 {
 	uint8_t value = value_of(c);
 
@@ -44,7 +44,7 @@ static bool add(struct base64 *base64, char c, struct buf *out)
 }
 
 // Whole groups at once; returns how many characters they were.
-static size_t add_groups(struct str text, char *at, size_t *done)
+static size_t base64_add_groups(struct str text, char *at, size_t *done)
 {
 	size_t i = 0;
 
@@ -70,17 +70,17 @@ bool base64_feed(struct base64 *base64, struct str text, struct buf *out)
 	if (base64->bad)
 		return false;
 	while (text.len && (base64->digits || base64->pads)) {
-		if (!add(base64, text.at[0], out))
+		if (!base64_add(base64, text.at[0], out))
 			return false;
 		text = str_skip(text, 1);
 	}
 	at = buf_space(out, text.len / 4 * 3);
 	if (!at)
 		return refuse(base64);
-	text = str_skip(text, add_groups(text, at, &done));
+	text = str_skip(text, base64_add_groups(text, at, &done));
 	buf_grew(out, done);
 	for (; text.len; text = str_skip(text, 1))
-		if (!add(base64, text.at[0], out))
+		if (!base64_add(base64, text.at[0], out))
 			return false;
 	return buf_ok(out) || refuse(base64);
 }

@@ -60,7 +60,7 @@ static enum http1_verdict bad(struct scan *scan, const char *fault)
 }
 
 // The run of bytes of one class from here on.
-static struct str run(struct scan *scan, int class)
+static struct str http1_run(struct scan *scan, int class)
 {
 	const char *start = scan->at;
 
@@ -101,14 +101,14 @@ static enum http1_verdict request_line(struct scan *scan)
 	struct http1_head *head = scan->head;
 	enum http1_verdict verdict;
 
-	head->method = run(scan, TOKEN);
+	head->method = http1_run(scan, TOKEN);
 	if (head->method.len > METHOD_MAX)
 		return bad(scan, "the method is too long");
 	if (scan->at == scan->end)
 		return HTTP1_MORE;
 	if (head->method.len == 0 || *scan->at++ != ' ')
 		return bad(scan, "the request line does not start with a method and a space");
-	head->target = run(scan, TARGET);
+	head->target = http1_run(scan, TARGET);
 	if (scan->at == scan->end)
 		return HTTP1_MORE;
 	if (head->target.len == 0 || *scan->at++ != ' ')
@@ -142,7 +142,7 @@ static enum http1_verdict status_line(struct scan *scan)
 	verdict = expect(scan, STR(" "), "no space behind the status");
 	if (verdict != HTTP1_DONE)
 		return verdict;
-	run(scan, VALUE);
+	http1_run(scan, VALUE);
 	return expect(scan, STR("\r\n"), "the status line does not end in CR LF");
 }
 
@@ -161,7 +161,7 @@ static void connection_tokens(struct http1_head *head, struct str value, bool *c
 	}
 }
 
-static bool is_host(struct str value)
+static bool http1_is_host(struct str value)
 {
 	for (size_t i = 0; i < value.len; i++)
 		if (!is_class(value.at[i], HOST))
@@ -203,7 +203,7 @@ static enum http1_verdict weigh(struct scan *scan, struct http1_field field)
 			break;
 		if (scan->has_host)
 			return bad(scan, "more than one Host");
-		if (!is_host(field.value))
+		if (!http1_is_host(field.value))
 			return bad(scan, "the Host is malformed");
 		scan->has_host = true;
 		break;
@@ -242,7 +242,7 @@ static enum http1_verdict field_line(struct scan *scan, struct http1_field *fiel
 {
 	enum http1_verdict verdict;
 
-	field->name = run(scan, TOKEN);
+	field->name = http1_run(scan, TOKEN);
 	if (scan->at == scan->end)
 		return HTTP1_MORE;
 	if (*scan->at != ':' || field->name.len == 0) {
@@ -252,7 +252,7 @@ static enum http1_verdict field_line(struct scan *scan, struct http1_field *fiel
 		return bad(scan, "the name of a field is malformed");
 	}
 	scan->at++;
-	field->value = run(scan, VALUE);
+	field->value = http1_run(scan, VALUE);
 	verdict = expect(scan, STR("\r\n"),
 			 "a control character in a field, or a line without CR LF");
 	if (verdict == HTTP1_DONE)
@@ -294,7 +294,7 @@ static enum http1_verdict fields(struct scan *scan)
 	return HTTP1_DONE;
 }
 
-static enum http1_verdict whole(struct str bytes, struct http1_head *out, bool is_request)
+static enum http1_verdict http1_whole(struct str bytes, struct http1_head *out, bool is_request)
 {
 	bool is_cut = bytes.len >= HTTP1_HEAD_MAX;
 	struct scan scan = {
@@ -331,12 +331,12 @@ static enum http1_verdict whole(struct str bytes, struct http1_head *out, bool i
 
 enum http1_verdict http1_request(struct str bytes, struct http1_head *out)
 {
-	return whole(bytes, out, true);
+	return http1_whole(bytes, out, true);
 }
 
 enum http1_verdict http1_reply(struct str bytes, struct http1_head *out)
 {
-	return whole(bytes, out, false);
+	return http1_whole(bytes, out, false);
 }
 
 static bool is_all(struct str text, int class)
@@ -410,7 +410,7 @@ static int way_by(int state, char c)
 }
 
 // The state behind one byte of framing.
-static int step(struct http1_chunks *chunks, char c)
+static int http1_step(struct http1_chunks *chunks, char c)
 {
 	int next = way_by(chunks->state, c);
 
@@ -430,7 +430,7 @@ static int step(struct http1_chunks *chunks, char c)
 	return next;
 }
 
-static enum http1_verdict verdict_of(const struct http1_chunks *chunks)
+static enum http1_verdict http1_verdict_of(const struct http1_chunks *chunks)
 {
 	switch (chunks->state) {
 	case AT_END:
@@ -463,13 +463,13 @@ enum http1_verdict http1_unchunk(struct http1_chunks *chunks, struct str in, str
 				chunks->state = AT_DATA_CR;
 			break;
 		}
-		chunks->state = step(chunks, in.at[at++]);
+		chunks->state = http1_step(chunks, in.at[at++]);
 		if (++chunks->line > (chunks->state < AT_TRAILER ? CHUNK_LINE_MAX : TRAILERS_MAX) &&
 		    chunks->state < AT_END)
 			chunks->state = REFUSED_SIZE;
 	}
 	*used = at;
-	return verdict_of(chunks);
+	return http1_verdict_of(chunks);
 }
 
 // clang-format off

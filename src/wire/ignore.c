@@ -197,7 +197,7 @@ static struct str trim_end(struct str line)
 }
 
 // False: the line is no rule.
-static bool rule_read(struct str line, struct rule *out)
+static bool ignore_rule_read(struct str line, struct rule *out)
 {
 	if (line.len && line.at[line.len - 1] == '\r')
 		line.len--;
@@ -236,7 +236,7 @@ enum ignore_verdict ignore_judge(struct str rules, struct str path, bool is_dire
 	if (str_starts(rules, "\xef\xbb\xbf"))
 		rules = str_skip(rules, 3);
 	while (rules.len && str_cut(&rules, '\n', &line))
-		if (rule_read(line, &rule) && (is_directory || !rule.directory) &&
+		if (ignore_rule_read(line, &rule) && (is_directory || !rule.directory) &&
 		    ignore_match(rule.pattern, rule.anchored ? path : name))
 			verdict = rule.negated ? IGNORE_KEEP : IGNORE_OUT;
 	return verdict;

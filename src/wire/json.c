@@ -27,7 +27,7 @@ static struct json *outer(struct json_object *value)
 
 // Members in the whole tree; *finite turns false at a number that overflowed. The depth is bounded
 // by the scan, and so is this recursion.
-static size_t walk(const struct json *value, bool *finite)
+static size_t json_walk(const struct json *value, bool *finite)
 {
 	struct json_object *object = inner(value);
 	size_t sum = 0, at = 0;
@@ -37,11 +37,11 @@ static size_t walk(const struct json *value, bool *finite)
 	switch (json_object_get_type(object)) {
 	case json_type_object:
 		for (; json_next(value, &at, &key, &member); sum++)
-			sum += walk(member, finite);
+			sum += json_walk(member, finite);
 		return sum;
 	case json_type_array:
 		for (; at < json_object_array_length(object); at++)
-			sum += walk(json_at(value, at), finite);
+			sum += json_walk(json_at(value, at), finite);
 		return sum;
 	case json_type_double:
 		*finite &= isfinite(json_object_get_double(object));
@@ -56,7 +56,7 @@ static fallible bad_json(const char *fault)
 	return err_new(INVALID, "bad_json", "the text is not valid JSON: %s", fault);
 }
 
-static fallible parse(struct str text, struct json_object **out)
+static fallible json_parse(struct str text, struct json_object **out)
 {
 	struct json_tokener *tokener = json_tokener_new_ex(JSON_SCAN_DEPTH + 2);
 	struct json_object *root;
@@ -91,9 +91,9 @@ static fallible read_tree(struct str text, size_t values_max, struct json **out)
 			       scan.fault, scan.at);
 	if (scan.values > values_max)
 		return bad_json("it has too many values");
-	TRY(parse(scan.value, &object));
+	TRY(json_parse(scan.value, &object));
 	root = outer(object);
-	if (walk(root, &finite) != scan.members)
+	if (json_walk(root, &finite) != scan.members)
 		return bad_json("an object has two members of one name");
 	if (!finite)
 		return bad_json("a number is out of range");

@@ -44,7 +44,7 @@ static void begin_string(struct json_flow *flow)
 }
 
 // Structure, byte by byte: this part of a body is short.
-static bool outside(struct json_flow *flow, char c)
+static bool json_flow_outside(struct json_flow *flow, char c)
 {
 	if (c == '"') {
 		begin_string(flow);
@@ -68,7 +68,7 @@ static bool outside(struct json_flow *flow, char c)
 	return true;
 }
 
-static bool in_string(struct json_flow *flow, char c)
+static bool json_flow_in_string(struct json_flow *flow, char c)
 {
 	buf_char(flow->rest, c);
 	if (flow->state == AFTER_BACKSLASH)
@@ -126,7 +126,7 @@ static bool end_unit(struct json_flow *flow, struct buf *out)
 	return true;
 }
 
-static int hex_value(char c)
+static int json_flow_hex_value(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -135,7 +135,7 @@ static int hex_value(char c)
 }
 
 // One character of an escape, the one behind the backslash first.
-static bool escaped(struct json_flow *flow, char c, struct buf *out)
+static bool json_flow_escaped(struct json_flow *flow, char c, struct buf *out)
 {
 	static const char names[] = "\"\\/bfnrt", letters[] = "\"\\/\b\f\n\r\t";
 	const char *found = c ? strchr(names, c) : NULL;
@@ -154,7 +154,7 @@ static bool escaped(struct json_flow *flow, char c, struct buf *out)
 		flow->escape = 0;
 		return true;
 	}
-	digit = hex_value(c);
+	digit = json_flow_hex_value(c);
 	if (digit < 0)
 		return refuse(flow, "\\u is not followed by four hex digits");
 	flow->unit = (uint16_t)(flow->unit << 4 | digit);
@@ -186,7 +186,7 @@ static uint64_t zeroes(uint64_t word)
 }
 
 // Do eight bytes hold one that does not stand for itself?
-static bool is_mixed(const char *at)
+static bool json_flow_is_mixed(const char *at)
 {
 	uint64_t word, low;
 
@@ -197,11 +197,11 @@ static bool is_mixed(const char *at)
 }
 
 // Bytes of the long string that stand for themselves.
-static size_t plain(struct str in)
+static size_t json_flow_plain(struct str in)
 {
 	size_t i = 0;
 
-	while (i + 8 <= in.len && !is_mixed(in.at + i))
+	while (i + 8 <= in.len && !json_flow_is_mixed(in.at + i))
 		i += 8;
 	while (i < in.len) {
 		unsigned char c = (unsigned char)in.at[i];
@@ -219,7 +219,7 @@ static bool in_long(struct json_flow *flow, struct str *in, struct buf *out)
 	unsigned char c = (unsigned char)in->at[0];
 
 	if (!flow->escape && !flow->cut_len && !flow->high) {
-		len = plain((struct str){in->at, in->len < room ? in->len : room});
+		len = json_flow_plain((struct str){in->at, in->len < room ? in->len : room});
 		if (len) {
 			buf_add(out, in->at, len);
 			*in = str_skip(*in, len);
@@ -232,7 +232,7 @@ static bool in_long(struct json_flow *flow, struct str *in, struct buf *out)
 	}
 	*in = str_skip(*in, 1);
 	if (flow->escape)
-		return escaped(flow, (char)c, out);
+		return json_flow_escaped(flow, (char)c, out);
 	if (c == '\\' && !flow->cut_len) {
 		flow->escape = 1;
 		return true;
@@ -262,7 +262,8 @@ enum json_flow_verdict json_flow(struct json_flow *flow, struct str *in, struct 
 			char c = in->at[0];
 
 			*in = str_skip(*in, 1);
-			fine = flow->state == OUTSIDE ? outside(flow, c) : in_string(flow, c);
+			fine = flow->state == OUTSIDE ? json_flow_outside(flow, c)
+						      : json_flow_in_string(flow, c);
 			if (fine && !buf_ok(flow->rest))
 				fine = refuse(flow, "too much beside the content");
 		}

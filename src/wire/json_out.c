@@ -39,7 +39,7 @@ static uint64_t zeroes(uint64_t word)
 }
 
 // Do eight bytes hold one that may not stand in a string as it is?
-static bool is_mixed(const uint8_t *at)
+static bool json_out_is_mixed(const uint8_t *at)
 {
 	uint64_t word, low;
 
@@ -50,11 +50,11 @@ static bool is_mixed(const uint8_t *at)
 }
 
 // Bytes that may stand in a string as they are, up to the first that may not.
-static size_t plain(const uint8_t *at, size_t len)
+static size_t json_out_plain(const uint8_t *at, size_t len)
 {
 	size_t i = 0;
 
-	while (i + 8 <= len && !is_mixed(at + i))
+	while (i + 8 <= len && !json_out_is_mixed(at + i))
 		i += 8;
 	while (i < len && at[i] >= 0x20 && at[i] < 0x7f && at[i] != '"' && at[i] != '\\')
 		i++;
@@ -78,7 +78,7 @@ static void escape(struct buf *out, uint8_t c)
 static size_t pieces(struct buf *out, struct str text)
 {
 	while (text.len > 0 && buf_ok(out)) {
-		size_t len = plain((const uint8_t *)text.at, text.len);
+		size_t len = json_out_plain((const uint8_t *)text.at, text.len);
 
 		if (len) {
 			buf_add(out, text.at, len);
@@ -127,7 +127,7 @@ void json_piece(struct buf *out, const void *bytes, size_t len, struct json_carr
 	}
 }
 
-static void quote(struct buf *out, struct str text)
+static void json_out_quote(struct buf *out, struct str text)
 {
 	struct json_carry carry = {0};
 
@@ -140,7 +140,7 @@ static void quote(struct buf *out, struct str text)
 void json_key(struct json_out *out, const char *key)
 {
 	separate(out);
-	quote(out->buf, str_of(key));
+	json_out_quote(out->buf, str_of(key));
 	buf_char(out->buf, ':');
 	out->comma = false;
 }
@@ -148,7 +148,7 @@ void json_key(struct json_out *out, const char *key)
 void json_add_str(struct json_out *out, struct str text)
 {
 	separate(out);
-	quote(out->buf, text);
+	json_out_quote(out->buf, text);
 }
 
 void json_add_text(struct json_out *out, const char *text)

@@ -111,7 +111,7 @@ static bool string(struct cursor *cur)
 	return refuse(cur, "a string without an end");
 }
 
-static bool digits(struct cursor *cur)
+static bool json_scan_digits(struct cursor *cur)
 {
 	if (!is_digit(peek(cur)))
 		return refuse(cur, "a malformed number");
@@ -120,7 +120,7 @@ static bool digits(struct cursor *cur)
 	return true;
 }
 
-static bool number(struct cursor *cur)
+static bool json_scan_number(struct cursor *cur)
 {
 	const char *start = cur->at, *first;
 	bool is_integer = true;
@@ -129,14 +129,14 @@ static bool number(struct cursor *cur)
 	if (peek(cur) == '-')
 		cur->at++;
 	first = cur->at;
-	if (!digits(cur))
+	if (!json_scan_digits(cur))
 		return false;
 	if (*first == '0' && cur->at - first > 1)
 		return refuse(cur, "a number with a leading zero");
 	if (peek(cur) == '.') {
 		cur->at++;
 		is_integer = false;
-		if (!digits(cur))
+		if (!json_scan_digits(cur))
 			return false;
 	}
 	if (peek(cur) == 'e' || peek(cur) == 'E') {
@@ -144,7 +144,7 @@ static bool number(struct cursor *cur)
 		is_integer = false;
 		if (peek(cur) == '+' || peek(cur) == '-')
 			cur->at++;
-		if (!digits(cur))
+		if (!json_scan_digits(cur))
 			return false;
 	}
 	if (cur->at - start > NUMBER_MAX)
@@ -155,7 +155,7 @@ static bool number(struct cursor *cur)
 	return true;
 }
 
-static bool word(struct cursor *cur, struct str text)
+static bool json_scan_word(struct cursor *cur, struct str text)
 {
 	size_t left = (size_t)(cur->end - cur->at);
 
@@ -171,21 +171,21 @@ static bool scalar(struct cursor *cur)
 	case '"':
 		return string(cur);
 	case 't':
-		return word(cur, STR("true"));
+		return json_scan_word(cur, STR("true"));
 	case 'f':
-		return word(cur, STR("false"));
+		return json_scan_word(cur, STR("false"));
 	case 'n':
-		return word(cur, STR("null"));
+		return json_scan_word(cur, STR("null"));
 	case '-':
 	case '0' ... '9':
-		return number(cur);
+		return json_scan_number(cur);
 	default:
 		return refuse(cur,
 			      cur->at == cur->end ? "the text ends early" : "not a JSON value");
 	}
 }
 
-static bool key(struct cursor *cur)
+static bool json_scan_key(struct cursor *cur)
 {
 	skip_space(cur);
 	if (peek(cur) != '"')
@@ -230,7 +230,7 @@ static bool open_value(struct cursor *cur)
 			cur->depth--;
 			return true;
 		}
-		if (c == '{' && !key(cur))
+		if (c == '{' && !json_scan_key(cur))
 			return false;
 	}
 }
@@ -247,7 +247,7 @@ static bool close_values(struct cursor *cur, bool *more)
 		if (c == ',') {
 			cur->at++;
 			*more = true;
-			return !in_object(cur) || key(cur);
+			return !in_object(cur) || json_scan_key(cur);
 		}
 		if (c != (in_object(cur) ? '}' : ']'))
 			return refuse(cur, cur->at == cur->end ? "the text ends early"

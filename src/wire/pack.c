@@ -8,7 +8,7 @@ void pack_init(struct pack *pack, void *room, size_t size)
 	*pack = (struct pack){.at = room, .room = size};
 }
 
-static void put(struct pack *pack, const void *bytes, size_t len)
+static void pack_put(struct pack *pack, const void *bytes, size_t len)
 {
 	if (pack->failed || len > pack->room - pack->len) {
 		pack->failed = true;
@@ -19,33 +19,33 @@ static void put(struct pack *pack, const void *bytes, size_t len)
 	pack->len += len;
 }
 
-static void put_number(struct pack *pack, uint64_t value, size_t len)
+static void pack_put_number(struct pack *pack, uint64_t value, size_t len)
 {
 	uint8_t bytes[8];
 
 	for (size_t i = 0; i < len; i++)
 		bytes[i] = (uint8_t)(value >> (8 * i));
-	put(pack, bytes, len);
+	pack_put(pack, bytes, len);
 }
 
 void pack_u8(struct pack *pack, uint8_t value)
 {
-	put_number(pack, value, 1);
+	pack_put_number(pack, value, 1);
 }
 
 void pack_u16(struct pack *pack, uint16_t value)
 {
-	put_number(pack, value, 2);
+	pack_put_number(pack, value, 2);
 }
 
 void pack_u32(struct pack *pack, uint32_t value)
 {
-	put_number(pack, value, 4);
+	pack_put_number(pack, value, 4);
 }
 
 void pack_u64(struct pack *pack, uint64_t value)
 {
-	put_number(pack, value, 8);
+	pack_put_number(pack, value, 8);
 }
 
 void pack_text(struct pack *pack, struct str text)
@@ -55,8 +55,8 @@ void pack_text(struct pack *pack, struct str text)
 		return;
 	}
 	pack_u32(pack, (uint32_t)text.len);
-	put(pack, text.at, text.len);
-	put(pack, "", 1);
+	pack_put(pack, text.at, text.len);
+	pack_put(pack, "", 1);
 }
 
 void unpack_init(struct unpack *in, const void *bytes, size_t len)
@@ -65,7 +65,7 @@ void unpack_init(struct unpack *in, const void *bytes, size_t len)
 }
 
 // `len` bytes, or NULL and failed for good.
-static const uint8_t *get(struct unpack *in, size_t len)
+static const uint8_t *pack_get(struct unpack *in, size_t len)
 {
 	const uint8_t *at = in->at;
 
@@ -78,9 +78,9 @@ static const uint8_t *get(struct unpack *in, size_t len)
 	return at;
 }
 
-static uint64_t get_number(struct unpack *in, size_t len)
+static uint64_t pack_get_number(struct unpack *in, size_t len)
 {
-	const uint8_t *at = get(in, len);
+	const uint8_t *at = pack_get(in, len);
 	uint64_t value = 0;
 
 	for (size_t i = 0; at && i < len; i++)
@@ -90,22 +90,22 @@ static uint64_t get_number(struct unpack *in, size_t len)
 
 uint8_t unpack_u8(struct unpack *in)
 {
-	return (uint8_t)get_number(in, 1);
+	return (uint8_t)pack_get_number(in, 1);
 }
 
 uint16_t unpack_u16(struct unpack *in)
 {
-	return (uint16_t)get_number(in, 2);
+	return (uint16_t)pack_get_number(in, 2);
 }
 
 uint32_t unpack_u32(struct unpack *in)
 {
-	return (uint32_t)get_number(in, 4);
+	return (uint32_t)pack_get_number(in, 4);
 }
 
 uint64_t unpack_u64(struct unpack *in)
 {
-	return get_number(in, 8);
+	return pack_get_number(in, 8);
 }
 
 struct str unpack_text(struct unpack *in, size_t max)
@@ -115,7 +115,7 @@ struct str unpack_text(struct unpack *in, size_t max)
 
 	if (len > max)
 		in->failed = true;
-	at = get(in, len + 1);
+	at = pack_get(in, len + 1);
 	if (at && memchr(at, 0, len + 1) != at + len)
 		in->failed = true;
 	if (in->failed)

@@ -81,7 +81,7 @@ static void add_range(struct parse *parse, uint32_t low, uint32_t high)
 }
 
 // The next character; a bad byte stands for itself, above all characters.
-static uint32_t next(struct str *text)
+static uint32_t regex_next(struct str *text)
 {
 	const uint8_t *at = (const uint8_t *)text->at;
 	static const uint8_t masks[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
@@ -141,7 +141,7 @@ static bool add_named(struct parse *parse, char name)
 }
 
 // Behind a backslash: a character that stands for one. Named classes have been looked for.
-static uint32_t escaped(struct parse *parse)
+static uint32_t regex_escaped(struct parse *parse)
 {
 	static const char names[] = "tnrfv0", codes[] = "\t\n\r\f\v\0";
 	uint32_t code;
@@ -151,7 +151,7 @@ static uint32_t escaped(struct parse *parse)
 		blame(parse, "it ends with a backslash");
 		return 0;
 	}
-	code = next(&parse->rest);
+	code = regex_next(&parse->rest);
 	at = code && code < 128 ? strchr(names, (int)code) : NULL;
 	if (at)
 		return (uint8_t)codes[at - names];
@@ -178,11 +178,11 @@ static void parse_bracket(struct parse *parse, struct step *step)
 			parse->rest = str_skip(parse->rest, 2);
 			continue;
 		}
-		low = eat(parse, '\\') ? escaped(parse) : next(&parse->rest);
+		low = eat(parse, '\\') ? regex_escaped(parse) : regex_next(&parse->rest);
 		high = low;
 		if (parse->rest.len > 1 && parse->rest.at[0] == '-' && parse->rest.at[1] != ']') {
 			parse->rest = str_skip(parse->rest, 1);
-			high = eat(parse, '\\') ? escaped(parse) : next(&parse->rest);
+			high = eat(parse, '\\') ? regex_escaped(parse) : regex_next(&parse->rest);
 		}
 		if (high < low)
 			blame(parse, "a range runs backwards");
@@ -218,7 +218,7 @@ static void parse_escape(struct parse *parse, struct step *step)
 	} else if (c && add_named(parse, c)) {
 		parse->rest = str_skip(parse->rest, 1);
 	} else {
-		uint32_t code = escaped(parse);
+		uint32_t code = regex_escaped(parse);
 
 		add_range(parse, code, code);
 	}
@@ -246,7 +246,7 @@ static void parse_atom(struct parse *parse)
 	} else if (memchr("*+?", parse->rest.at[0], 3)) {
 		blame(parse, "there is nothing to repeat");
 	} else {
-		uint32_t code = next(&parse->rest);
+		uint32_t code = regex_next(&parse->rest);
 
 		add_range(parse, code, code);
 	}
@@ -254,7 +254,7 @@ static void parse_atom(struct parse *parse)
 	emit(parse, step);
 }
 
-static bool read_number(struct parse *parse, uint32_t *out)
+static bool regex_read_number(struct parse *parse, uint32_t *out)
 {
 	struct str digits = parse->rest;
 	uint64_t value;
@@ -276,9 +276,9 @@ static bool read_braces(struct parse *parse, uint32_t *least, uint32_t *most)
 
 	if (!eat(parse, '{'))
 		return false;
-	if (read_number(parse, least)) {
+	if (regex_read_number(parse, least)) {
 		*most = *least;
-		if (eat(parse, ',') && !read_number(parse, most))
+		if (eat(parse, ',') && !regex_read_number(parse, most))
 			*most = ENDLESS;
 		if (eat(parse, '}') && *least <= *most)
 			return true;
@@ -452,7 +452,7 @@ static void add_step(struct run *run, struct crowd *crowd, uint32_t first)
 	}
 }
 
-static bool is_listed(const struct regex *regex, const struct step *step, uint32_t code)
+static bool regex_is_listed(const struct regex *regex, const struct step *step, uint32_t code)
 {
 	for (uint32_t i = 0; i < step->count; i++) {
 		const struct range *range = &regex->ranges[step->at + i];
@@ -465,10 +465,10 @@ static bool is_listed(const struct regex *regex, const struct step *step, uint32
 
 static bool takes(const struct regex *regex, const struct step *step, uint32_t code)
 {
-	bool listed = is_listed(regex, step, code);
+	bool listed = regex_is_listed(regex, step, code);
 
 	if (!listed && regex->ignore_case && code < 128 && isalpha((int)code))
-		listed = is_listed(regex, step, code ^ 0x20);
+		listed = regex_is_listed(regex, step, code ^ 0x20);
 	return listed != step->inverse;
 }
 
@@ -477,7 +477,7 @@ static bool is_word(uint32_t code)
 	return code < 128 && (isalnum((int)code) || code == '_');
 }
 
-static void settle(struct run *run, bool was_word, struct str rest)
+static void regex_settle(struct run *run, bool was_word, struct str rest)
 {
 	bool is_next = rest.len && is_word((unsigned char)rest.at[0]);
 
@@ -495,14 +495,14 @@ bool regex_test(const struct regex *regex, struct str text)
 	struct crowd now = {.steps = room + count}, then = {.steps = room + 2 * count};
 
 	run.at_start = true;
-	settle(&run, false, text);
+	regex_settle(&run, false, text);
 	add_step(&run, &now, 0);
 	while (!run.matched && text.len) {
-		uint32_t code = next(&text);
+		uint32_t code = regex_next(&text);
 		struct crowd swap = now;
 
 		run.at_start = false;
-		settle(&run, is_word(code), text);
+		regex_settle(&run, is_word(code), text);
 		then.count = 0;
 		for (uint32_t i = 0; i < now.count; i++)
 			if (takes(regex, &regex->steps[now.steps[i]], code))

@@ -25,7 +25,7 @@ static bool read_str(const struct json *json, struct str *out)
 	return true;
 }
 
-static bool read_number(const struct json *json, double *out)
+static bool wire_rpc_read_number(const struct json *json, double *out)
 {
 	auto_err err = NULL;
 
@@ -35,11 +35,11 @@ static bool read_number(const struct json *json, double *out)
 	return !err;
 }
 
-static bool read_id(const struct json *json, int64_t *out)
+static bool wire_rpc_read_id(const struct json *json, int64_t *out)
 {
 	double number = 0;
 
-	if (!read_number(json, &number) || number != floor(number) ||
+	if (!wire_rpc_read_number(json, &number) || number != floor(number) ||
 	    fabs(number) > (double)RPC_ID_MAX)
 		return false;
 	*out = (int64_t)number;
@@ -74,12 +74,12 @@ fallible rpc_read(const struct json *root, struct rpc_message *out)
 	if (json_count(root) < kinds[i].least)
 		return bad("it is too short");
 	message.kind = kinds[i].kind;
-	if (kinds[i].id && !read_id(json_at(root, 1), &message.id))
+	if (kinds[i].id && !wire_rpc_read_id(json_at(root, 1), &message.id))
 		return bad("its id is not a number of one");
 	if (kinds[i].value)
 		message.value = json_at(root, kinds[i].id ? 2 : 1);
 	if (message.kind == RPC_RELEASE) {
-		if (!read_id(json_at(root, 2), &count) || count < 0)
+		if (!wire_rpc_read_id(json_at(root, 2), &count) || count < 0)
 			return bad("its count is not a number of one");
 		message.count = (uint64_t)count;
 	}
@@ -139,7 +139,9 @@ static fallible read_special(const struct json *json, struct rpc_value *value)
 	switch (value->type) {
 	case RPC_DATE:
 		value->plain = first;
-		return !first || read_number(first, &number) ? OK : bad("a date is not a number");
+		return !first || wire_rpc_read_number(first, &number)
+			       ? OK
+			       : bad("a date is not a number");
 	case RPC_BYTES:
 		return read_str(first, &value->text) ? OK : bad("bytes are not base64");
 	case RPC_ERROR:
@@ -153,10 +155,11 @@ static fallible read_special(const struct json *json, struct rpc_value *value)
 	case RPC_PROMISE:
 	case RPC_READABLE:
 	case RPC_WRITABLE:
-		return read_id(first, &value->id) ? OK : bad("an id is not a number of one");
+		return wire_rpc_read_id(first, &value->id) ? OK
+							   : bad("an id is not a number of one");
 	case RPC_IMPORT:
 	case RPC_PIPELINE:
-		if (!read_id(first, &value->id))
+		if (!wire_rpc_read_id(first, &value->id))
 			return bad("an id is not a number of one");
 		return read_pipeline(json, value);
 	default:
@@ -190,12 +193,12 @@ fallible rpc_value(const struct json *json, struct rpc_value *out)
 	return bad("a special value is not known");
 }
 
-static void put_number(const struct json *json, struct json_out *out)
+static void wire_rpc_put_number(const struct json *json, struct json_out *out)
 {
 	double number = 0;
 
 	// Past 2^53 a number is no longer exact, and our own reader would refuse it.
-	if (!read_number(json, &number) || fabs(number) > 0x1p53)
+	if (!wire_rpc_read_number(json, &number) || fabs(number) > 0x1p53)
 		json_add_null(out);
 	else if (number == floor(number))
 		json_add_int(out, (int64_t)number);
@@ -233,7 +236,7 @@ static fallible put_scalar(const struct json *json, struct json_out *out)
 		json_add_bool(out, flag);
 		break;
 	case JSON_NUMBER:
-		put_number(json, out);
+		wire_rpc_put_number(json, out);
 		break;
 	case JSON_STRING:
 		json_add_str(out, json_chars(json));
@@ -251,7 +254,7 @@ static void put_date(const struct json *json, struct json_out *out)
 	auto_buf text = BUF_INIT(64);
 	double ms = 0;
 
-	if (!read_number(json, &ms) || fabs(ms) > 8.64e15 || ms < 0) {
+	if (!wire_rpc_read_number(json, &ms) || fabs(ms) > 8.64e15 || ms < 0) {
 		json_add_null(out);
 		return;
 	}

@@ -28,7 +28,7 @@ static void take_field(struct sse_reader *reader, struct str name, struct str va
 	}
 }
 
-static void take_line(struct sse_reader *reader, struct str line)
+static void sse_take_line(struct sse_reader *reader, struct str line)
 {
 	struct str name, value = line;
 	bool has_colon = line.len && memchr(line.at, ':', line.len);
@@ -51,7 +51,7 @@ static bool is_too_large(const struct sse_reader *reader)
 	       !buf_ok(&reader->id);
 }
 
-static void forget_told(struct sse_reader *reader)
+static void sse_forget_told(struct sse_reader *reader)
 {
 	if (!reader->told)
 		return;
@@ -83,7 +83,7 @@ static bool fill_line(struct sse_reader *reader, struct str *in)
 
 enum sse_verdict sse_read(struct sse_reader *reader, struct str *in, struct sse_event *out)
 {
-	forget_told(reader);
+	sse_forget_told(reader);
 	while (in->len && fill_line(reader, in)) {
 		struct str line = buf_view(&reader->line);
 
@@ -93,7 +93,7 @@ enum sse_verdict sse_read(struct sse_reader *reader, struct str *in, struct sse_
 			line = str_skip(line, 3);
 		reader->begun = true;
 		if (line.len)
-			take_line(reader, line);
+			sse_take_line(reader, line);
 		else
 			reader->told = true;
 		buf_clear(&reader->line);
@@ -104,12 +104,12 @@ enum sse_verdict sse_read(struct sse_reader *reader, struct str *in, struct sse_
 						  buf_view(&reader->data)};
 			return SSE_EVENT;
 		}
-		forget_told(reader);
+		sse_forget_told(reader);
 	}
 	return is_too_large(reader) ? SSE_TOO_LARGE : SSE_MORE;
 }
 
-static void put_line(struct buf *out, const char *name, struct str value)
+static void sse_put_line(struct buf *out, const char *name, struct str value)
 {
 	buf_text(out, name);
 	for (size_t i = 0; i < value.len; i++)
@@ -121,9 +121,9 @@ static void put_line(struct buf *out, const char *name, struct str value)
 void sse_put(struct buf *out, struct str event, struct str id, struct str data)
 {
 	if (event.len)
-		put_line(out, "event: ", event);
+		sse_put_line(out, "event: ", event);
 	if (id.len)
-		put_line(out, "id: ", id);
+		sse_put_line(out, "id: ", id);
 	do {
 		size_t len = 0;
 

@@ -144,7 +144,7 @@ static enum tar_step bad(struct tar_in *in, const char *why)
 }
 
 // Octal with blanks around, or GNU's base 256. False: neither, or negative where that is senseless.
-static bool get_number(const char *field, size_t size, int64_t *out)
+static bool wire_tar_get_number(const char *field, size_t size, int64_t *out)
 {
 	uint64_t value = 0;
 	size_t i = 0;
@@ -169,7 +169,7 @@ static bool has_sum(const struct block *block)
 	const unsigned char *bytes = (const unsigned char *)block;
 	int64_t want, plain = 0, with_sign = 0;
 
-	if (!get_number(block->sum, sizeof(block->sum), &want))
+	if (!wire_tar_get_number(block->sum, sizeof(block->sum), &want))
 		return false;
 	for (size_t i = 0; i < TAR_BLOCK; i++) {
 		bool in_sum = i >= offsetof(struct block, sum) && i < offsetof(struct block, type);
@@ -181,7 +181,7 @@ static bool has_sum(const struct block *block)
 	return want == plain || want == with_sign;
 }
 
-static bool keep(char *room, bool *has, struct str text)
+static bool wire_tar_keep(char *room, bool *has, struct str text)
 {
 	if (text.len > TAR_NAME_MAX || memchr(text.at, 0, text.len))
 		return false;
@@ -212,9 +212,9 @@ static bool take_record(struct tar_in *in, struct str key, struct str value)
 	uint64_t number;
 
 	if (str_is(key, "path"))
-		return keep(in->path, &in->has_path, value);
+		return wire_tar_keep(in->path, &in->has_path, value);
 	if (str_is(key, "linkpath"))
-		return keep(in->target, &in->has_target, value);
+		return wire_tar_keep(in->target, &in->has_target, value);
 	if (str_is(key, "size")) {
 		in->has_size = true;
 		return str_to_u64(value, 0, INT64_MAX, &in->size);
@@ -273,13 +273,13 @@ static enum tar_step take_more(struct tar_in *in, const void *block)
 	if (in->kind == 'x')
 		return take_records(in) ? TAR_MORE : bad(in, "a pax record is malformed");
 	name.len = strnlen(in->records, in->records_len);
-	if (!(in->kind == 'L' ? keep(in->path, &in->has_path, name)
-			      : keep(in->target, &in->has_target, name)))
+	if (!(in->kind == 'L' ? wire_tar_keep(in->path, &in->has_path, name)
+			      : wire_tar_keep(in->target, &in->has_target, name)))
 		return bad(in, "a name is too long");
 	return TAR_MORE;
 }
 
-static enum tar_type type_of(char type)
+static enum tar_type wire_tar_type_of(char type)
 {
 	switch (type) {
 	case 0:
@@ -317,15 +317,16 @@ static void take_names(struct tar_in *in, const struct block *block)
 	}
 }
 
-static enum tar_step take_head(struct tar_in *in, const struct block *block, struct tar_head *out)
+static enum tar_step wire_tar_take_head(struct tar_in *in, const struct block *block,
+					struct tar_head *out)
 {
 	int64_t mode, uid, gid, mtime, size;
 
-	if (!get_number(block->mode, sizeof(block->mode), &mode) ||
-	    !get_number(block->uid, sizeof(block->uid), &uid) ||
-	    !get_number(block->gid, sizeof(block->gid), &gid) ||
-	    !get_number(block->mtime, sizeof(block->mtime), &mtime) ||
-	    !get_number(block->size, sizeof(block->size), &size) || size < 0)
+	if (!wire_tar_get_number(block->mode, sizeof(block->mode), &mode) ||
+	    !wire_tar_get_number(block->uid, sizeof(block->uid), &uid) ||
+	    !wire_tar_get_number(block->gid, sizeof(block->gid), &gid) ||
+	    !wire_tar_get_number(block->mtime, sizeof(block->mtime), &mtime) ||
+	    !wire_tar_get_number(block->size, sizeof(block->size), &size) || size < 0)
 		return bad(in, "a number is malformed");
 	if (block->type == 'S')
 		return bad(in, "sparse members are not known");
@@ -339,7 +340,7 @@ static enum tar_step take_head(struct tar_in *in, const struct block *block, str
 	}
 	take_names(in, block);
 	*out = (struct tar_head){
-		.type = type_of(block->type),
+		.type = wire_tar_type_of(block->type),
 		.path = str_of(in->path),
 		.target = str_of(in->target),
 		.size = in->has_size ? in->size : (uint64_t)size,
@@ -368,5 +369,5 @@ enum tar_step tar_feed(struct tar_in *in, const void *block, struct tar_head *ou
 		return TAR_END;
 	if (!has_sum(block))
 		return bad(in, "it is no tar, or damaged");
-	return take_head(in, block, out);
+	return wire_tar_take_head(in, block, out);
 }

@@ -100,7 +100,7 @@ void text_hex(struct buf *out, const void *bytes, size_t len)
 	buf_grew(out, 2 * len);
 }
 
-static int hex_value(char c)
+static int text_hex_value(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -124,8 +124,8 @@ bool text_percent_next(struct str *rest, char *out)
 	}
 	if (rest->len < 3)
 		return false;
-	high = hex_value(rest->at[1]);
-	low = hex_value(rest->at[2]);
+	high = text_hex_value(rest->at[1]);
+	low = text_hex_value(rest->at[2]);
 	if (high < 0 || low < 0 || (high | low) == 0)
 		return false;
 	*out = (char)(high << 4 | low);

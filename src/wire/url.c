@@ -22,7 +22,7 @@ bool url_target(struct str text, struct url *out)
 	return true;
 }
 
-static bool is_host(struct str s, const char *others)
+static bool url_is_host(struct str s, const char *others)
 {
 	for (size_t i = 0; i < s.len; i++) {
 		char c = s.at[i];
@@ -46,13 +46,13 @@ static bool split_authority(struct str text, struct url *url)
 			return false;
 		url->host = (struct str){text.at + 1, (size_t)(end - text.at) - 1};
 		text = str_skip(text, url->host.len + 2);
-		if (!is_host(url->host, ":."))
+		if (!url_is_host(url->host, ":."))
 			return false;
 	} else {
 		end = memchr(text.at, ':', text.len);
 		url->host = (struct str){text.at, end ? (size_t)(end - text.at) : text.len};
 		text = str_skip(text, url->host.len);
-		if (!is_host(url->host, ".-_"))
+		if (!url_is_host(url->host, ".-_"))
 			return false;
 	}
 	if (text.len == 0)
@@ -114,7 +114,7 @@ static bool next_char(struct str *rest, char *c)
 	return true;
 }
 
-static bool is_key(struct str coded, const char *key)
+static bool url_is_key(struct str coded, const char *key)
 {
 	char c;
 
@@ -140,7 +140,7 @@ bool url_query(struct str query, const char *key, struct buf *out)
 	char c;
 
 	while (url_pair(&query, &coded, &value)) {
-		if (!is_key(coded, key))
+		if (!url_is_key(coded, key))
 			continue;
 		if (!is_coded(value))
 			return false;

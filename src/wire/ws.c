@@ -230,7 +230,7 @@ static enum ws_event end_message(struct ws_reader *reader, struct ws_item *out)
 	return WS_MESSAGE;
 }
 
-static void forget_told(struct ws_reader *reader)
+static void wire_ws_forget_told(struct ws_reader *reader)
 {
 	if (!reader->told)
 		return;
@@ -244,8 +244,8 @@ static void forget_told(struct ws_reader *reader)
 }
 
 // Some bytes of a frame have come, perhaps none. MORE: it is not whole, or only a fragment.
-static enum ws_event take(struct ws_reader *reader, const struct wslay_frame_iocb *frame,
-			  struct ws_item *out)
+static enum ws_event wire_ws_take(struct ws_reader *reader, const struct wslay_frame_iocb *frame,
+				  struct ws_item *out)
 {
 	struct buf *to = is_control(frame) ? &reader->control : &reader->message;
 
@@ -285,7 +285,7 @@ enum ws_event ws_read(struct ws_reader *reader, struct str *in, struct ws_item *
 
 	if (reader->is_over)
 		return fault(reader, out, WS_PROTOCOL_ERROR, "nothing may follow the end");
-	forget_told(reader);
+	wire_ws_forget_told(reader);
 	reader->in = in;
 	while (event == WS_MORE) {
 		struct wslay_frame_iocb frame = {0};
@@ -297,7 +297,7 @@ enum ws_event ws_read(struct ws_reader *reader, struct str *in, struct ws_item *
 			event = fault(reader, out, WS_PROTOCOL_ERROR, "a malformed frame");
 			break;
 		}
-		event = take(reader, &frame, out);
+		event = wire_ws_take(reader, &frame, out);
 	}
 	reader->in = NULL;
 	return event;

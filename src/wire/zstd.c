@@ -42,7 +42,7 @@ void zstd_free(struct zstd *zstd)
 	free(zstd);
 }
 
-static size_t step(struct zstd *zstd, ZSTD_outBuffer *to, ZSTD_inBuffer *from, bool last)
+static size_t zstd_step(struct zstd *zstd, ZSTD_outBuffer *to, ZSTD_inBuffer *from, bool last)
 {
 	if (zstd->pack)
 		return ZSTD_compressStream2(zstd->pack, to, from,
@@ -59,7 +59,7 @@ fallible zstd_feed(struct zstd *zstd, struct str *in, bool last, struct buf *out
 
 	if (!space || (!zstd->pack && !zstd->unpack))
 		return err_new(UNAVAILABLE, "no_memory", "there is no memory for this");
-	left = step(zstd, &to, &from, last);
+	left = zstd_step(zstd, &to, &from, last);
 	if (ZSTD_isError(left))
 		return err_new(INVALID, "bad_archive", "the archive is damaged: %s",
 			       ZSTD_getErrorName(left));
