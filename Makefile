@@ -392,6 +392,7 @@ lint-tree: | $(gens)
 	@$(AWK) -f tools/floors.awk src/FLOORS $(house)
 	@$(AWK) -f tools/cycles.awk $(mine)
 	@$(AWK) -f tools/bans.awk $(mine) $(shown)
+	@$(AWK) -f tools/statics.awk $(filter %.c,$(house))
 	@$(AWK) -f tools/length.awk Makefile $(mine) $(shown) $(wildcard tools/* .ci/* test/*/*.py test/*/*.t test/*/run)
 	@clang-format --dry-run -Werror $(filter %.c %.h,$(mine) $(shown)) 2>&1 | grep 'error:' && exit 1; true
 	@shellcheck -S warning $(scripts)
