@@ -367,12 +367,12 @@ def play(warm=None, **cove_args):
     with_cove.run(bystander, "true")
     if warm:
         warm(with_cove)
-    full = [0]
+    held = []
 
-    def steady():  # the warden's pools are being filled in its idle time
-        now, full[0] = full[0], c.census(with_cove).get("fds of warden", 0)
-        return now == full[0]
-    c.until(steady, 10, 0.3)
+    def steady():  # the warden fills its pools in its idle time, of which a busy host leaves it little
+        held.append(c.census(with_cove).get("fds of warden", 0))
+        return len(held) > 4 and len(set(held[-5:])) == 1
+    c.until(steady, 20, 0.3)
     first = standing(with_cove)
     for name, sentence, function in _rows:
         if wanted and name not in wanted:
