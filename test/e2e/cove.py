@@ -154,6 +154,15 @@ class Reply:
         return "<%d %r>" % (self.status, self.body[:600])
 
 
+def _lives(pid):
+    """It is there, and not only as what nobody has waited for."""
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def kill_all(cove):
     """kill -9 of supervisor, warden and daemon at once."""
     pids = list(cove.children().values()) + [cove.process.pid]
@@ -161,8 +170,7 @@ def kill_all(cove):
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     cove.process.wait()
-    until(lambda: not any(os.path.exists("/proc/%d" % pid) and
-                          open("/proc/%d/stat" % pid).read().split(")")[1].split()[0] != "Z" for pid in pids[:-1]), 10)
+    until(lambda: not any(_lives(pid) for pid in pids[:-1]), 10)
     cove.log.close()
 
 
