@@ -196,7 +196,8 @@ fallible screen_run(struct call *call, struct remote *remote, struct cove_box *b
 	interrupt_arm(remote->cove);
 	TRY(remote_did(remote, cove_terminal_open(box, &here, &screen.terminal, &remote->error)));
 	screen.raw = with_input && tty_raw(STDIN_FILENO);
-	err = options->existing ? screen_resize(&screen) : OK; // whoever came last decides
+	err = options->existing ? screen_resize(&screen)
+				: OK; // the size of the last terminal attached holds
 	if (!err)
 		err = play(&screen);
 	tty_restore();

@@ -3,7 +3,8 @@
 // session, and its kill, its limits and its output are its own. Where an understudy waits it need
 // not even start, and restores only what differs (box/understudy.h). A state that is too large for
 // an argument comes by its stdin, before what it is to read there itself. The start is told when
-// the process has all of the state, so that it runs whatever happens to the daemon.
+// the process has all of the state, so that it runs whatever happens to the daemon; a process that
+// has not read it after FEED_MS is told as started, too, and depends on this daemon until it has.
 #include "fleet/spawn.h"
 
 #include "base/mem.h"

@@ -57,7 +57,7 @@ static int ns_become(uint32_t base)
 	return guise_raise();
 }
 
-// What ends it early is its exit status, which ns_enter() puts into words.
+// The exit status names the step that failed; ns_enter() puts it into words.
 static _Noreturn void ns_child(uint32_t base)
 {
 	const int sock = CHILD_SOCK;

@@ -293,6 +293,43 @@ ADOPT_TEST(row_begun, first_begun, 0, "one that was followed by another had ende
 	check_row(true);
 }
 
+// Files stand where the next tapes are to be made: no cell of this daemon has a record.
+static void first_taken(int said)
+{
+	auto_free char *folder = mem_fmt("%s/%s", tapes_path, box_id);
+	struct context *context;
+	struct context_run *run;
+
+	(void)said;
+	CHECK_OK(build());
+	CHECK(mkdir(folder, 0700) == 0 || errno == EEXIST);
+	for (int i = 1; i < 10; i++) {
+		auto_free char *path = mem_fmt("%s/%c%d", folder, CONTEXT_TAPE, i);
+		auto_fd fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+		CHECK(fd >= 0 && write(fd, "taken", 5) == 5);
+	}
+	CHECK_OK(make(0, &context));
+	CHECK_OK(context_run(context, STR("X = 1"), 0, &run));
+	CHECK_OK(context_run_await_record(run, in(5000)));
+	CHECK(!context_run_is_recorded(run));
+}
+
+ADOPT_TEST(taken, first_taken, 200,
+	   "a cell without a record is not told by its number; the next daemon's are")
+{
+	auto_context context = NULL;
+	auto_context_run run = NULL;
+
+	CHECK_OK(adopt());
+	context = again(0);
+	CHECK(context != NULL);
+	CHECK_OK(context_run(context, STR("print(X)"), 0, &run));
+	CHECK_OK(context_run_await_record(run, in(5000)));
+	CHECK(context_run_is_recorded(run) && wrote(run, "1\n"));
+	end_box();
+}
+
 TEST(closes, "it closes: no task is left, no folder of a box that was buried")
 {
 	CHECK(task_count() == 0);
