@@ -12,7 +12,7 @@
 # make unit       only the unit tests           (also: make e2e, make hostile; V=asan and so on)
 # make deps       install the Debian packages that building, running and testing need
 # make bench      one table: cove beside bwrap, crun, runc, podman and a bare spawn
-# make lint       floors, cycles, bans, lengths, format, tidy, each header alone, shell scripts
+# make lint       floors, circles, bans, lengths, format, tidy, each header alone, shell scripts
 # make asan       unit tests and short stories under ASan and UBSan
 # make tsan       the same under TSan
 # make fuzz       every fuzzer, FUZZ_SECONDS=60 each
@@ -37,6 +37,7 @@ ifeq ($(origin CC),default)
 CC := $(if $(filter fuzz,$(V)),clang,gcc)
 endif
 AWK       := LC_ALL=C awk
+NM        ?= nm
 # make again, on all processors unless the caller said how many
 again     = $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 say       = $(if $(VERBOSE),,@printf '  %-6s %s\n' '$(1)' '$(@:$(O)/%=%)' &&) # VERBOSE=1 shows the commands
@@ -107,7 +108,8 @@ pid1    := $(O)/cove-init
 .PHONY: all lib tests objects inmates help
 all: build/$(if $(filter release,$(V)),,$(V)/)cove $(if $(filter release,$(V)),lib)
 tests: $(tests) inmates
-objects: $(foreach f,$(FLOORS),$(call objects,$(f))) # everything compiles, whether or not it links yet
+all_objects := $(O)/src/main.o $(foreach f,$(FLOORS),$(call objects,$(f)))
+objects: $(all_objects) # everything compiles, whether or not it links yet
 inmates: $(inmates)
 	@$(if $(filter release,$(V)),mkdir -p build/test && cp -u --remove-destination $^ build/test/)
 
@@ -388,8 +390,9 @@ house  := $(wildcard src/*.c src/*/*.[chS])
 mine   := $(house) $(wildcard test/*.h test/*/*.[ch] test/unit/*/*.[ch] fuzz/*.[ch])
 shown  := $(wildcard examples/*.c) # they know no more than <cove.h>
 scripts := $(shell grep -lsE '^\#!(/bin/|/usr/bin/env )(ba)?sh' $(wildcard tools/* .ci/* test/*/* dist/* dist/*/*))
-lint-tree: | $(gens)
+lint-tree: $(all_objects) | $(gens)
 	@$(AWK) -f tools/floors.awk src/FLOORS $(house)
+	@$(NM) -A -P $(all_objects) | tools/calls src/FLOORS src/CIRCLES
 	@$(AWK) -f tools/cycles.awk $(mine)
 	@$(AWK) -f tools/bans.awk $(mine) $(shown)
 	@$(AWK) -f tools/statics.awk $(filter %.c,$(house))

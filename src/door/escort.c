@@ -22,8 +22,7 @@ static bool goes_on(const struct escort *escort, int64_t *out_until)
 	*out_until = CLOCK_NEVER;
 	if (weak(ESCORT))
 		return escort->guarded;
-	return escort->guarded && escort->entry->record.state == STATE_RUNNING &&
-	       box_is_alive(escort->entry->box) &&
+	return escort->guarded && entry_is_alive(escort->entry) &&
 	       (!escort->holds || escort->holds(escort->arg, out_until));
 }
 

@@ -88,6 +88,11 @@ void entry_weigh(struct entry *entry)
 	entry->weight = weight;
 }
 
+bool entry_is_alive(const struct entry *entry)
+{
+	return entry->record.state == STATE_RUNNING && entry->box && box_is_alive(entry->box);
+}
+
 void entry_move(struct entry *entry, enum state state)
 {
 	enum state before = entry->record.state;

@@ -111,6 +111,7 @@ static inline void auto_entry_(struct entry **entry)
 		entry_drop(*entry);
 }
 #define auto_entry on_exit_call(auto_entry_) struct entry *
+bool entry_is_alive(const struct entry *entry); // it is running, and its pid 1 was not seen to end
 void entry_move(struct entry *entry, enum state state); // and wakes whoever waits
 void entry_shut_way(struct entry *entry);		// its box no longer runs
 void entry_weigh(struct entry *entry);			// counts it anew for its tenant

@@ -218,8 +218,7 @@ static int64_t deadline_of(const struct entry *entry)
 
 static bool runs(const struct entry *entry)
 {
-	return entry->listed && entry->record.state == STATE_RUNNING && entry->box &&
-	       box_is_alive(entry->box);
+	return entry->listed && entry_is_alive(entry);
 }
 
 static fallible close_way(struct entry *entry)

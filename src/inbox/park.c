@@ -21,8 +21,7 @@ static void unlist(struct parked *parked)
 
 static bool may_wait(const struct parked *parked)
 {
-	return parked->upload && parked->entry->box && box_is_alive(parked->entry->box) &&
-	       parked->entry->record.state == STATE_RUNNING &&
+	return parked->upload && entry_is_alive(parked->entry) &&
 	       loop_now(parked->memory->loop) < parked->until;
 }
 

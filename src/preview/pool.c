@@ -87,8 +87,7 @@ static bool is_same_box(const struct kept_box *box)
 {
 	const struct entry *entry = box->entry;
 
-	return box->pool && entry->record.state == STATE_RUNNING && entry->box == box->box &&
-	       box_is_alive(entry->box);
+	return box->pool && entry->box == box->box && entry_is_alive(entry);
 }
 
 static void kept_box_run(void *arg)
