@@ -59,8 +59,8 @@ static fallible sessions_explain(struct http *x, struct convs *convs, struct err
 
 // ------------------------------------------------------------------------------- create
 
-// An id of an owner, or an alias. One with a NUL is refused as one with any other control character
-// and here, because it may become a C string.
+// Reads an owner's id or an alias. A NUL is refused here, as other control characters are later,
+// because the id may become a C string.
 static fallible sessions_read_id(const struct json *value, const char *what, struct str *out)
 {
 	struct str id;

@@ -1,4 +1,4 @@
-// A box from one daemon to the next (isolation.md 13, R-1). What there is to know lies in three
+// A box from one daemon to the next (docs/ISOLATION.md END-7). What there is to know lies in three
 // places, and each is the truth about its part:
 //
 //	the warden	the box lives; its counters; which leaves there are

@@ -124,7 +124,7 @@ fallible files_pack(const struct files *files, const char *path, const struct fi
 fallible files_unpack(const struct files *files, const char *path, uint32_t flags, int *out_fd,
 		      struct files_walk **out);
 
-// Returns when the watch is in place. Patterns as cloudflare.md 11: `include` or `exclude`, NULL-
+// Returns when the watch is in place. Patterns as in docs/API.md: `include` or `exclude`, NULL-
 // ended, or NULL. The walk's deadline no longer counts: files_next_event() has its own, and a
 // TIMEOUT of it does no harm. Equal events within 75 ms are merged.
 fallible files_watch(const struct files *files, const char *path, uint32_t flags,

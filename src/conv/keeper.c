@@ -428,7 +428,7 @@ static fallible keeper_want(struct conv *conv, bool *out_did)
 	*out_did = true;
 	view = mem_new_of(struct seam_view);
 	attempt_look(conv, view);
-	if (conv->lease_version != version) // B-9: what was decided since comes first
+	if (conv->lease_version != version) // a decision that was made since comes first
 		return OK;
 	hearing.event.seen = seam_judge(view, &conv->lease);
 	hearing.event.error = view->failed ? view->why : NULL;

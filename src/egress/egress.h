@@ -31,7 +31,7 @@ struct egress_config {
 	// A file of the daemon's own for what is not in the store yet, so that a killed daemon
 	// leaves it behind. Borrowed. -1: memory alone.
 	int live;
-	uint64_t per_second_max; // new connections of a box, whatever its policy says; 0: as N-10
+	uint64_t per_second_max; // new connections of a box at most; 0: the default
 };
 
 // Blocks: call it before the loop runs. What an earlier daemon left in `live` is in the ledger when

@@ -102,7 +102,7 @@ static fallible send_content(struct http *x, struct source *source, bool base64,
 	return base64 ? OK : send_chunk(x, NULL, 0, false, &carry, event);
 }
 
-// The contract tells a missing file inside of a stream that is fine.
+// Cloudflare's SDK expects a missing file as an event inside a stream of status 200.
 static fallible files_stream_send_error(struct place *place, const struct err *err)
 {
 	auto_buf event = BUF_INIT(EVENT_MAX);

@@ -161,8 +161,8 @@ static const char *hint_of(const struct buf *said)
 	return hints[i].hint;
 }
 
-// git says 128 for all that is fatal; the contract tells one of these from the rest, and what ends
-// otherwise by its words.
+// git says 128 for all that is fatal; Cloudflare's SDK tells one of these from the rest, and what
+// ends otherwise by its words.
 static struct err *git_judge(const struct checkout *checkout, const struct errand *errand,
 			     const char *shown)
 {

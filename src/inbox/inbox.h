@@ -1,4 +1,4 @@
-// Inside one sandbox: Cloudflare's container contract and what cove adds to it, one table of routes
+// Inside one sandbox: Cloudflare's container API and what cove adds to it, one table of routes
 // under /v1/sandboxes/{id}. A handler decodes, calls the fleet, and encodes.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Text frames of JSON, section 13 of the contract. A message is looked at without building a tree
-// of its body, which may be tens of megabytes: the body is cut out as it is written and handed to
-// the inner exchange; only the few words around it are parsed.
+// Text frames of JSON, as Cloudflare's SDK sends them. A message is looked at without building a
+// tree of its body, which may be tens of megabytes: the body is cut out as it is written and handed
+// to the inner exchange; only the few words around it are parsed.
 #include "inbox/ws.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-// The order is the security (see docs/ARCHITECTURE.md). execve came before the user namespace, so
+// docs/ISOLATION.md STEP-9: the order is the security. execve came before the user namespace, so
 // the memory of pid 1 belongs to the outer one; PR_SET_DUMPABLE then closes /proc/1/mem,
 // /proc/1/exe and ptrace even to a box root with every capability. Limits are set while the
 // builder's rights are still there, filters last, for they forbid some of what comes before them.

@@ -1,8 +1,7 @@
-// Isolation section 3, steps 4 to 7 and the host name, by the one who will live there; the order is
-// the security. Step 10, the exec, lies behind us, and step 11, the user namespace, before us. The
-// builder has left us in the zygote's bare mount namespace (warden/builder.c), with a /dev and a
-// /proc for this box, and with its rights. We stand there until we hear what the box shall be: that
-// may be at once, or never.
+// docs/ISOLATION.md STEP-6 to STEP-8, by pid 1 itself; the order is the security. The exec (STEP-5)
+// is done, the user namespace (STEP-9) comes next. The builder has left us in the zygote's bare
+// mount namespace (warden/builder.c), with a /dev and a /proc for this box, and with its rights. We
+// stand there until we hear what the box shall be: that may be at once, or never.
 //
 //	/h/dev /h/proc      made for this box, to be moved
 //	/h/l0 /h/l1 /h/up   the lowers and the disk, idmapped, so that overlay can name them

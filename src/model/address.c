@@ -8,7 +8,7 @@ struct range {
 	uint8_t bits;
 };
 
-// isolation N-6 (e), and addresses inside of a cloud that look global.
+// docs/ISOLATION.md NET-7. 168.63.129.16 is inside of a cloud and looks global.
 static const struct range own_v4[] = {
 	{"0.0.0.0", 8},	     {"10.0.0.0", 8},	  {"100.64.0.0", 10},	 {"127.0.0.0", 8},
 	{"169.254.0.0", 16}, {"172.16.0.0", 12},  {"192.0.0.0", 24},	 {"192.0.2.0", 24},

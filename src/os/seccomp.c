@@ -124,7 +124,8 @@ static const struct sock_filter memfd_create_block[] = NO_FLAG(1, MFD_HUGE);
 static const struct sock_filter shmget_block[] = NO_FLAG(2, SHM_HUGE);
 
 // A box must not lower its core limit from 1 to 0, for with 0 a piped core_pattern runs its helper
-// on the host (C-6). It is told that it succeeded. Reading the limit goes on to work.
+// on the host (docs/ISOLATION.md SEC-6). The call succeeds and changes nothing. Reading the limit
+// works.
 static const struct sock_filter setrlimit_block[] = {
 	BPF_ARG(0),
 	BPF_IF(RLIMIT_CORE, 0, 1),

@@ -1,7 +1,6 @@
-// Isolation section 3, steps 2, 3, the /dev and /proc of 7 with the masks of 8, most of 9, and 10;
-// the order is the security. We are pid 1 of new pid, mount, network, ipc and uts namespaces that
-// the outer user namespace owns, in the zygote's bare mount namespace: a read-only tmpfs with empty
-// directories to attach to, and a /dev beside it.
+// docs/ISOLATION.md STEP-2 to STEP-5; the order is the security. We are pid 1 of new pid, mount,
+// network, ipc and uts namespaces that the outer user namespace owns, in the zygote's bare mount
+// namespace: a read-only tmpfs with empty directories to attach to, and a /dev beside it.
 //
 //	/h/dev /h/proc           the box's own, put together here and moved later
 //	/dev                     a mount of its own, read-only, shared by all boxes

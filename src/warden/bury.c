@@ -1,9 +1,9 @@
-// The order is R-4's: lift the quota, kill pid 1 by its pidfd, thaw what was frozen, wait for the
-// end of it in the loop (the kernel has then emptied the whole pid namespace and dropped the
-// mounts), remove the groups, the disk, the id range; then whoever waits is told, and last goes the
-// note (that of one that was stopped before, for it may be built again). A group can stay busy for
-// a moment after its last process, so removing is tried again by the clock: first soon, then more
-// rarely, for ever.
+// The order is that of docs/ISOLATION.md END-1: lift the quota, kill pid 1 by its pidfd, thaw what
+// was frozen, wait for its end in the loop (the kernel has then emptied the whole pid namespace and
+// dropped the mounts), remove the groups, the disk, the id range; then whoever waits is told, and
+// last goes the note (that of one that was stopped before, for it may be built again). A group can
+// stay busy for a moment after its last process, so removing is tried again by the clock: first
+// soon, then more rarely, for ever.
 //
 // A stop is a burial that leaves the disk: the cell stays, as nothing but that.
 //

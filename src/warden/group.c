@@ -83,7 +83,8 @@ static int limit_memory(const struct group_tree *tree, const char *box, uint64_t
 	if (tree->version == 2)
 		return group_put_number(tree, box, "memory.max", memory) ||
 		       put_if_there(tree, box, "memory.swap.max", 0);
-	// Buffers of sockets are not charged on v1, and have a counter of their own (L-1).
+	// Buffers of sockets are not charged on v1, and have a counter of their own
+	// (docs/ISOLATION.md CG-3).
 	return limit_both(tree, box, memory) ||
 	       group_put_number(tree, box, "memory.swappiness", 0) ||
 	       group_put_number(tree, box, "memory.kmem.tcp.limit_in_bytes", tcp);

@@ -1,6 +1,6 @@
 // The cgroups of this instance: cove/<instance>/<box> holds the limits and pid 1, its leaves x-<n>,
-// or x-<n>.<mark>, hold one execution each. Which files that takes depends on the host (isolation
-// section 9); nobody outside this file knows.
+// or x-<n>.<mark>, hold one execution each. Which files that takes depends on the host
+// (docs/ISOLATION.md CG-1 to CG-6); nobody outside this file knows.
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 // The template that needs no image: a skeleton root made from this host, with the host's /usr
-// beside it (isolation F-1).
+// beside it (docs/ISOLATION.md MNT-8).
 #pragma once
 
 #include "base/err.h"

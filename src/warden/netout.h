@@ -1,6 +1,6 @@
-// The way out of a box (isolation.md N-1 to N-4, N-12), made from outside: for as long as it takes
-// the warden stands in the box's network namespace, touches its network and no process, and goes
-// home again.
+// The network of a box (docs/ISOLATION.md NET-2 to NET-4, NET-11), made from outside. The warden
+// enters the box's network namespace, sets up addresses, routes and sockets, touches no process,
+// and returns to its own.
 #pragma once
 
 #include <stdbool.h>

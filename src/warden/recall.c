@@ -1,4 +1,5 @@
-// Four things can be known of a box: its note, its groups, its process, its disk.
+// docs/ISOLATION.md END-3, END-4. Four things can be known of a box: its note, its groups, its
+// process, its disk.
 //
 //	a note, and the process it names    the box lives: it is a cell again
 //	a note without a process            it was being built, and promised to nobody: buried, and

@@ -90,7 +90,8 @@ static fallible read_options(int argc, char **argv, struct options *out)
 	return OK;
 }
 
-// Our mounts are nobody else's, and our rights are those of H-3.
+// Our mounts are nobody else's, and our capabilities are those of docs/ISOLATION.md
+// CAP-4.
 static fallible retire(const struct options *options)
 {
 	struct rlimit files;

@@ -1,5 +1,6 @@
 // A directory of the warden's own: 0700, root's, and bind-mounted upon itself nosuid,nodev in this
-// (private) mount namespace, for what lies in it has the ids of boxes, unshifted (isolation H-5).
+// (private) mount namespace, for what lies in it has the ids of boxes, unshifted
+// (docs/ISOLATION.md HOST-5).
 #pragma once
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Room for a cold start: lifecycle.md section 3, on a 6 GB file system of its own, whose image is sparse; and what else is
+"""Room for a cold start, on a 6 GB file system of its own, whose image is sparse; and what else is
 counted before a sandbox is made."""
 import os
 import re

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The documents tell the truth: every curl line of docs/API.md works and every verb of every route has one, the
-tables of docs/SPECIFICATION.md are those of the sources, and docs/ARCHITECTURE.md knows every file."""
+tables of docs/SPECIFICATION.md are those of the sources, docs/ARCHITECTURE.md knows every file, and
+sources cite only documents and rules that are in the tree."""
 import glob
 import os
 import re
@@ -98,6 +99,32 @@ def shadows():
     c.same(sorted(one for one in made if one[1] in programs or shutil.which(one[1])), [], "no document redefines a program")
 
 
+SOURCES = ("src/**/*.[ch]", "test/**/*.[cht]", "test/**/*.py", "fuzz/*.[ch]", "tools/*", "Makefile")
+
+
+def citations():
+    """Sources cite documents and rules of this tree alone."""
+    rules = read("docs", "ISOLATION.md")
+    known = set(re.findall(r"^- \*\*([A-Z]+-\d+)\*\*", rules, re.M))
+    rule = r"\b(?:%s)-\d+\b" % "|".join(sorted({name.split("-")[0] for name in known}))
+    lost = set()
+    for path in {p for pattern in SOURCES for p in glob.glob(os.path.join(c.ROOT, pattern), recursive=True) if os.path.isfile(p)}:
+        with open(path, errors="replace") as file:
+            text = file.read()
+        names = [n for n in re.findall(r"\bdocs/[\w-]+\.md\b|\b[a-z][a-z_-]*\.md\b", text) if not os.path.exists(os.path.join(c.ROOT, n))]
+        names += [n for n in re.findall(rule, text) if "ISOLATION.md" in text and n not in known]
+        lost |= {(os.path.relpath(path, c.ROOT), name) for name in names}
+    c.same(sorted(lost), [], "no source cites a document or a rule that is not in the tree")
+    c.same(sorted(set(re.findall(rule, rules)) - known), [], "docs/ISOLATION.md refers to rules of its own")
+    rows = {os.path.basename(path): set(re.findall(r'^@row\("([A-Z]-\d\d)"', read(path), re.M))
+            for path in glob.glob(os.path.join(c.ROOT, "test", "hostile", "*.t"))}
+    named = [(file, row) for file, some in re.findall(r"\b(\w+\.t)((?:,?\s(?:and\s|to\s)?[A-Z]-\d\d)+)", rules) for row in re.findall(r"[A-Z]-\d\d", some)]
+    c.ok(len(named) > 50, "docs/ISOLATION.md names the attacks that show its rules", len(named))
+    c.same(sorted(one for one in named if one[1] not in rows.get(one[0], ())), [], "and each of them is there")
+    files = re.findall(r"`((?:test|src)/[\w./]+\.\w+)`", rules)
+    c.same([one for one in files if not os.path.exists(os.path.join(c.ROOT, one))], [], "and each file that it names")
+
+
 def blocks():
     """The commands of the indented blocks of docs/API.md that ask something."""
     for block in re.findall(r"(?m)(?:^    .*\n)+", read("docs", "API.md")):
@@ -171,6 +198,7 @@ def main():
     operations()
     coverage()
     shadows()
+    citations()
     if os.geteuid() != 0:
         c.skip("every curl line works", "needs root")
     elif not shutil.which("curl"):

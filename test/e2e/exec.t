@@ -53,7 +53,7 @@ def requests(cove, box):
     env = dict(line.split("=", 1) for line in cove.out(box, ["env"]).splitlines())
     c.same((env["PATH"], env["HOME"], env["LANG"], env["JAVA_TOOL_OPTIONS"]),
            ("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/root", "C.UTF-8",
-            "-XX:MaxRAM=%d" % (box["limits"]["memoryMB"] << 20)), "the environment is the contract's")
+            "-XX:MaxRAM=%d" % (box["limits"]["memoryMB"] << 20)), "the environment is that of docs/SPECIFICATION.md")
     c.ok(set(env) <= {"PATH", "HOME", "LANG", "JAVA_TOOL_OPTIONS", "PWD", "SHLVL", "_", "OLDPWD"},
          "and nothing of the host's", env)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Clones and backups: what the contract promises for requests that are wrong, and for work that
+"""Clones and backups: what Cloudflare's SDK expects of requests that are wrong, and for work that
 fails. That they work at all is shown by the official clients (sdk.t)."""
 import os
 import sys
@@ -57,7 +57,7 @@ def git(cove, box):
                 "GIT_NETWORK_ERROR", "one that is mute has its time")
     c.same((got["message"], got["context"]["exitCode"]),
            ("Git clone timed out after 1 seconds for 'http://127.0.0.1:7777/a/b.git'", 124),
-           "in the contract's words")
+           "in the words of Cloudflare's SDK")
 
 
 def backups(cove, box):

@@ -129,7 +129,7 @@ def made(cove):
 
 def hands_on(cove, boxes):
     before = cells(cove, boxes)
-    c.same(cove.stop(), 0, "RULINGS 3 with --on-term=handoff SIGTERM ends cove with status 0")
+    c.same(cove.stop(), 0, "with --on-term=handoff SIGTERM ends cove with status 0")
     c.same(cells(cove, boxes), before, "and leaves the sandboxes running")
     c.ok(not os.path.exists(os.path.join(cove.data, "url")), "its URL is withdrawn")
     done = subprocess.run([c.BIN, "upgrade", "--data", cove.data], capture_output=True, text=True)

@@ -11,7 +11,7 @@ import cove as c  # noqa: E402
 
 
 def explains(reply, status, reason, name):
-    """An error in the shape of the contract."""
+    """An error in the shape of docs/SPECIFICATION.md."""
     try:
         body = reply.json
     except ValueError:

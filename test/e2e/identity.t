@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whose sandbox it is: lifecycle.md section 1, by its ids."""
+"""Whose sandbox it is: ids that are derived from owners."""
 import json
 import os
 import signal

@@ -165,7 +165,7 @@ c.ok(c.until(lambda: cove.get("/v1/sandboxes/gone").json["state"] in ("failed", 
 lost = cove.get("/v1/sandboxes/gone").json
 c.same(lost.get("reason"), "box_lost", "and says so")
 time.sleep(2.5)
-c.same(cove.get("/v1/sandboxes/gone").status, 200, "RULINGS 15 its files are not swept away")
+c.same(cove.get("/v1/sandboxes/gone").status, 200, "its files are not swept away")
 c.same(cove.post("/v1/sandboxes/gone/start").json.get("state"), "running", "it starts again on them")
 c.same(cove.out(keeper, "echo alive"), "alive\n", "E-3 a healthy one outlives all the timers")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Durable runner leases: lifecycle.md section 2, from none to none and through every crash."""
+"""Durable runner leases, from none to none and through every crash."""
 import json
 import os
 import signal

@@ -23,7 +23,7 @@ def create_and_get(cove):
     c.same(sorted(box), sorted(["id", "shortId", "name", "state", "template", "limits", "labels",
                                 "network", "createdAt", "startedAt", "endsAt", "sleepAfter",
                                 "keepAlive", "containerTimeouts", "token", "baseUrl", "user", "workdir"]),
-           "the answer has the fields of the contract")
+           "the answer has the fields of docs/API.md")
     c.same((box["state"], box["template"], box["labels"], box["network"], box["endsAt"]),
            ("running", "host", {"team": "red"}, {"mode": "all"}, None), "and their values")
     limits = box["limits"]

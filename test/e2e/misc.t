@@ -47,7 +47,7 @@ def nowhere(cove, box):
         got = reply.json
         c.ok((reply.status, got["code"], got["message"], got["context"], got["httpStatus"]) ==
              (404, "UNKNOWN_ERROR", "The requested endpoint was not found", {}, 404),
-             "%s is 404 in the contract's words" % name, reply)
+             "%s is 404 in the words of Cloudflare's SDK" % name, reply)
     c.same(cove.request("HEAD", base + "/api/none").status, 404, "HEAD, too")
     c.same(cove.request("PUT", base + "/api/execute").headers["Allow"], "POST", "what it takes is told")
 

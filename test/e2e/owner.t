@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What identity.t leaves of lifecycle.md section 1: everybody isolated, the walls of a class, what is never made or touched,
+"""Owners of sandboxes, what identity.t leaves: everybody isolated, the walls of a class, what is never made or touched,
 records of older versions, and the second slot through a crash."""
 import hashlib
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kill -9 of the daemon at every point of lifecycle.md 2.4 at once: each session is held at one of them, by a fault that
+"""kill -9 of the daemon at every point of a lease at once: each session is held at one of them, by a fault that
 hangs, when the daemon is shot. Afterwards each is where the table says, and no run has ended twice."""
 import os
 import signal

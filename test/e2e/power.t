@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The state's disk under conversations (lifecycle.md B-13): full, so that nothing new may begin and nothing that runs may
+"""The state's disk under conversations: full, so that nothing new may begin and nothing that runs may
 end; and gone in the midst of a write, cut off at every sector of the journal."""
 import os
 import re

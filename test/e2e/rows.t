@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The lease as a client sees it: lifecycle.md 2.3, 2.5 and 2.6, those Verify lines that take their time. The ladders of
+"""The lease as a client sees it: its states, retries and ends, the rows that take their time. The ladders of
 attempts that fail run side by side while the rest is looked at."""
 import os
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The physical seam, watched by strace and by the kernel's own books: who signals whom, and when; who is not signalled;
-and that nothing is started or reused that should not be (lifecycle.md 2.2, 2.5, B-30)."""
+and that nothing is started or reused that should not be."""
 import json
 import os
 import re

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sessions: every sentence of their contract, every ending, and what they cost."""
+"""Sessions: every ending of docs/SPECIFICATION.md, every message, and what they cost."""
 import base64
 import http.client
 import json
@@ -95,7 +95,7 @@ def deleted(cove, box):
     c.same(cove.out(box, "pgrep -fc '^sleep 471[12]'"), "0\n", "its background jobs are killed")
     got = refuses(api(cove, box, "session/delete", {"sessionId": "gone"}), 500, "INTERNAL_ERROR",
                   "one that is not there is 500")
-    c.same(got and got["message"], "Session 'gone' not found", "in the contract's words")
+    c.same(got and got["message"], "Session 'gone' not found", "in the words of Cloudflare's SDK")
     for body, raw in (({}, False), (b"no json", True), (None, False), ({"sessionId": 7}, False)):
         refuses(api(cove, box, "session/delete", body, raw=raw), 400, "VALIDATION_FAILED",
                 "a body of %r is 400" % (body,))
@@ -161,7 +161,7 @@ def one_command(cove, box):
           "Failed to change directory to '/no'", 1, cwd="/no")
     got = refuses(run(cove, box, "true", env={"1A": "x"}), 500, "COMMAND_EXECUTION_ERROR",
                   "a bad name of a variable is 500")
-    c.same(got and got["message"], "Invalid environment variable name: 1A", "in the contract's words")
+    c.same(got and got["message"], "Invalid environment variable name: 1A", "in the words of Cloudflare's SDK")
     refuses(run(cove, box, "true", " \t"), 500, "COMMAND_EXECUTION_ERROR", "so is a blank session")
     refuses(api(cove, box, "execute", {"command": "true", "sessionId": ""}), 500,
             "COMMAND_EXECUTION_ERROR", "and an empty one")
@@ -276,7 +276,7 @@ def timed(cove, box):
                       sessionRestarted=False, stdout="some",
                       command="echo some; trap - INT; " + command)
         c.ok(took < 20 and got and got["message"] == "Failed to execute command 'echo some; trap - "
-             "INT; %s' in session 't': Command timeout after 200ms" % command, "soon, in the contract's words",
+             "INT; %s' in session 't': Command timeout after 200ms" % command, "soon, in the words of Cloudflare's SDK",
              took, got)
     # A shell that is not scheduled until after the last look starts the rest of its line then: another job stops it so long. A
     # host that is busy itself may make it so late that it is given up: then the next try counts.

@@ -155,7 +155,7 @@ def rights():
     modes = {d: oct(os.stat(os.path.join(cove.data, d)).st_mode & 0o777) for d in
              (".", "daemon", "boxes", "layers", "run")}
     c.same(modes, {".": "0o711", "daemon": "0o700", "boxes": "0o700", "layers": "0o700",
-                   "run": "0o711"}, "directories have the modes of the contract")
+                   "run": "0o711"}, "directories have their modes")
     c.same(cove.stop(), 0, "cove ends with status 0")
     cove.close()
 

@@ -174,7 +174,7 @@ def few_syncs(cove):
     deeds, commits = after["deeds"] - before["deeds"], after["commits"] - before["commits"]
     c.note("%d creates: %d deeds in %d commits" % (count, deeds, commits))
     c.ok(set(statuses) <= {201, 429} and 201 in statuses, "%d creates at once" % count, statuses)
-    c.ok(deeds > count and commits * 2 <= deeds, "RULINGS 33: fewer syncs than deeds", deeds, commits)
+    c.ok(deeds > count and commits * 2 <= deeds, "fewer syncs than deeds", deeds, commits)
     for item in cove.get("/v1/sandboxes?limit=1000").json["items"]:
         cove.delete(item)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A live runner, watched (lifecycle.md 2.7), and found again after every crash (2.4)."""
+"""A live runner, watched, and found again after every crash."""
 import os
 import signal
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hostile tenants: rows A, L and I of the contract, between two tenants of one host."""
+"""Hostile tenants: rows A, L and I, between two tenants of one host."""
 import io
 import json
 import os

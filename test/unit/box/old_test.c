@@ -1,4 +1,4 @@
-// A daemon of today and a pid 1 of earlier days (RULINGS 34): nothing is said to it that it does
+// A daemon of today and a pid 1 of earlier days: nothing is said to it that it does
 // not know, and everything that a box could do then it can do now.
 #include "base/mem.h"
 #include "box/box.h"

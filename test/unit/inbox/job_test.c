@@ -37,7 +37,7 @@ static const char *verdict(const char *text)
 	return words;
 }
 
-TEST(shell, "a command is for the shell, with the defaults of the contract")
+TEST(shell, "a command is for the shell, with the defaults of docs/API.md")
 {
 	auto_scene scene = {0};
 

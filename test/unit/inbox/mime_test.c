@@ -41,7 +41,7 @@ TEST(by_bytes, "what has no known extension is known by its bytes")
 	CHECK_STR(mime_by_bytes(STR("PK\x03\x04"), true), "application/zip");
 }
 
-TEST(text, "text is what the contract calls text")
+TEST(text, "text is what Cloudflare's SDK calls text")
 {
 	CHECK(mime_is_text("text/anything"));
 	CHECK(mime_is_text("image/svg+xml"));

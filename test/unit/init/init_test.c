@@ -124,7 +124,7 @@ TEST(input, "stdin is a pipe when asked for, and a script goes to a shell")
 	CHECK_STR(got.out, "zero /root root one\n");
 }
 
-TEST(rights, "a command has the rights of the contract and no others")
+TEST(rights, "a command has the capabilities of docs/ISOLATION.md CAP-1 and no others")
 {
 	static const char script[] =
 		"grep -E "

@@ -1,4 +1,4 @@
-// The function against the contract's table: every state with every event and everything that can
+// The function against a table of its own: every state with every event and everything that can
 // have been seen. A cell that the table does not have must change nothing.
 #include "model/lease.h"
 

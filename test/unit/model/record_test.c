@@ -17,7 +17,7 @@ static void make(struct record *record, const char *name)
 }
 #define auto_record on_exit_call(record_done) struct record
 
-TEST(shown, "a record is shown with the fields of the contract, and without its environment")
+TEST(shown, "a record is shown with the fields of docs/API.md, and without its environment")
 {
 	auto_record record = {0};
 	auto_buf text = BUF_INIT(8192);

@@ -13,7 +13,7 @@ TEST(all, "every timer has a name of its own, a time and a meaning")
 	}
 }
 
-TEST(registry, "section 8: the defaults are those of the contract")
+TEST(registry, "every timer has its default")
 {
 	CHECK(timer_ms(TIMER_STARTUP) == 600000 && timer_ms(TIMER_READY) == 60000);
 	CHECK(timer_ms(TIMER_KEEP_WARM) == 300000 && timer_ms(TIMER_STOP_ATTEMPT) == 45000);

@@ -128,7 +128,7 @@ static uint32_t ask(const struct machine *m, enum seccomp_filter filter, const c
 	return run(&m->filters[filter], &data);
 }
 
-TEST(denied, "every call of C-3 that the architecture has is EPERM")
+TEST(denied, "every denied call (docs/ISOLATION.md SEC-2) that the architecture has is EPERM")
 {
 	each_machine(m)
 	{
