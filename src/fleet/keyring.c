@@ -22,6 +22,18 @@
 #define KEYS_MAX 100000
 #define CLOCK_LOOK_MS 5000
 
+fallible tenant_bad(void)
+{
+	return err_hint(err_new(INVALID, "bad_tenant", "this is not a name for a tenant"),
+			"1 to %d of a-z, 0-9 and -, beginning with no -", WHO_TENANT_MAX);
+}
+
+fallible tenant_absent(struct str name)
+{
+	return err_hint(err_absent("no_tenant", "tenant", name),
+			"GET /v1/tenants lists those there are; PUT /v1/tenants/NAME makes one");
+}
+
 static bool expires(const struct key *key)
 {
 	return key->expires_ms && !weak(REVOCATION);

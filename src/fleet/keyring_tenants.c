@@ -10,18 +10,6 @@
 #define BODY_MAX 16384
 #define TENANTS_MAX 10000
 
-fallible tenant_bad(void)
-{
-	return err_hint(err_new(INVALID, "bad_tenant", "this is not a name for a tenant"),
-			"1 to %d of a-z, 0-9 and -, beginning with no -", WHO_TENANT_MAX);
-}
-
-fallible tenant_absent(struct str name)
-{
-	return err_hint(err_absent("no_tenant", "tenant", name),
-			"GET /v1/tenants lists those there are; PUT /v1/tenants/NAME makes one");
-}
-
 static struct account *keyring_tenants_find(const struct keyring *ring, struct str name)
 {
 	struct account *account = who_is_tenant(name) ? accounts_find(&ring->fleet->accounts, name)
