@@ -1,4 +1,4 @@
-// How the bytes of an exchange move: over a connection (http/wired, http/peer, http/file), or
+// How the bytes of an exchange move: over a connection (http/wired, http/peer), or
 // inside of the process (http/inner). Handlers know nothing of it; http/http puts it in order.
 #pragma once
 

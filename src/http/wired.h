@@ -4,9 +4,6 @@
 #include "http/http.h"
 #include "http/way.h"
 
-// http/file
-fallible wired_send_file(struct http *x, int fd, uint64_t offset, uint64_t len);
-fallible wired_recv_file(struct http *x, int fd, uint64_t max, uint64_t *out_len);
 // http/peer
 void wired_be_patient(struct http *x);
 fallible wired_away(struct http *x, struct str probe);
