@@ -3,11 +3,10 @@
 // numbers. Beside the pool the image driver stays at hand for boxes with a limit on inodes, which
 // btrfs cannot keep, and whatever the driver, directories of boxes that were made without one.
 //
-// syscalls: umount2 ioctl getdents64 faccessat faccessat2 fstat
-// syscalls: mkdirat umask openat close mount_setattr clone3 waitid pipe2 read write
+// syscalls: umount2 ioctl faccessat faccessat2
+// syscalls: openat close mount_setattr clone3 waitid pipe2 read write
 #include "warden/disk.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -48,50 +47,6 @@ struct disk {
 #define DRIVERS 3
 
 static const struct disk_driver *const drivers[DRIVERS] = {&disk_btrfs, &disk_image, &disk_dir};
-
-static const char *const furniture[] = {"r", "r/u", "r/w", "usr", "usr/u", "usr/w"};
-
-fallible disk_furnish(int root)
-{
-	mode_t mask = umask(022);
-	int failed = 0;
-
-	for (size_t i = 0; i < sizeof(furniture) / sizeof(*furniture) && !failed; i++)
-		failed = mkdirat(root, furniture[i], 0755);
-	umask(mask);
-	return failed ? err_sys(errno, "furnish a disk") : OK;
-}
-
-fallible disk_none(const char *box)
-{
-	return err_hint(err_new(NOT_FOUND, "no_disk", "%s has no disk here", box),
-			"its files are lost, or the disk driver was changed since");
-}
-
-fallible disk_list(int dir, const char *suffix, void (*each)(void *arg, const char *box), void *arg)
-{
-	auto_fd again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *names = again < 0 ? NULL : fdopendir(again);
-	struct dirent *entry;
-
-	if (!names)
-		return err_sys(errno, "list the disks");
-	take_fd(&again);
-	while ((entry = readdir(names))) {
-		struct str name = str_of(entry->d_name);
-		char box[ID_BOX_LEN + 1];
-		size_t tail = strlen(suffix);
-
-		if (name.len != ID_BOX_LEN + tail || strcmp(name.at + ID_BOX_LEN, suffix) != 0)
-			continue;
-		memcpy(box, name.at, ID_BOX_LEN);
-		box[ID_BOX_LEN] = 0;
-		if (id_is_box(str_of(box)))
-			each(arg, box);
-	}
-	closedir(names);
-	return OK;
-}
 
 // A promise that this host could never keep is refused. The default is none: nobody asked for it.
 static fallible bound(uint64_t limit, uint64_t total)
@@ -284,17 +239,6 @@ fallible disk_make(struct disk *disk, const char *box, const struct limits *limi
 			err_new(NO_SPACE, "host_disk_full", "the disk of the host is all but full"),
 			"delete boxes or templates, or free space on the host");
 	return warden_disk_make(disk, role, box, limits, lasting, userns, out_tree);
-}
-
-// A disk that was being made when the power went may lack its directories.
-static bool disk_is_whole(int tree)
-{
-	struct stat st;
-
-	for (size_t i = 0; i < sizeof(furniture) / sizeof(*furniture); i++)
-		if (fstatat(tree, furniture[i], &st, AT_SYMLINK_NOFOLLOW) && errno == ENOENT)
-			return false;
-	return true;
 }
 
 fallible disk_repair(struct disk *disk, const char *box, int *out_pid)

@@ -340,7 +340,7 @@ static fallible disk_btrfs_furnish(struct pool *pool, const char *name, uint64_t
 	if (root < 0 || fchmod(root, 0755))
 		err = err_sys(errno, "open a new subvolume");
 	else
-		err = disk_furnish(root);
+		err = disk_make_directories(root);
 	if (!err)
 		err = btrfs_id(root, out_id);
 	if (err)

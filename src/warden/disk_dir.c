@@ -46,7 +46,7 @@ static fallible dir_make(void *self, const char *box, const struct limits *limit
 	if (!err && fchmod(root, 0755))
 		err = err_sys(errno, "set the mode of a box's directory");
 	if (!err)
-		err = disk_furnish(root);
+		err = disk_make_directories(root);
 	if (!err) {
 		tree = mount_copy(root, "");
 		err = tree < 0 ? err_sys(errno, "copy the mount of a box's directory") : OK;

@@ -62,4 +62,6 @@ fallible disk_list(int dir, const char *suffix, void (*each)(void *arg, const ch
 		   void *arg);
 fallible disk_none(const char *box); // NOT_FOUND no_disk
 // r/u r/w usr/u usr/w beneath the directory `root`.
-fallible disk_furnish(int root);
+fallible disk_make_directories(int root);
+// They are all there: a disk that was being made when the power went may lack some.
+bool disk_is_whole(int tree);

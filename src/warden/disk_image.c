@@ -154,7 +154,7 @@ static fallible disk_image_furnish(int file, const struct limits *limits)
 		return err_sys(errno, "open an image");
 	if (fchmod(root, 0755) || unlinkat(root, "lost+found", AT_REMOVEDIR))
 		return err_sys(errno, "clear an image");
-	TRY(disk_furnish(root));
+	TRY(disk_make_directories(root));
 	if (limits->inodes)
 		TRY(disk_image_fill(root, limits->inodes));
 	return syncfs(root) ? err_sys(errno, "write an image out") : OK;

@@ -1,0 +1,69 @@
+// Functions that every disk driver needs: the directories of a new disk, the list of the boxes
+// whose disks lie in a directory, the error of a box that has none. None of them keeps any state.
+//
+// syscalls: mkdirat umask openat close getdents64 fstat newfstatat
+#include "warden/disk_driver.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/auto.h"
+#include "base/id.h"
+#include "base/str.h"
+
+static const char *const directories[] = {"r", "r/u", "r/w", "usr", "usr/u", "usr/w"};
+
+fallible disk_make_directories(int root)
+{
+	mode_t mask = umask(022);
+	int failed = 0;
+
+	for (size_t i = 0; i < sizeof(directories) / sizeof(*directories) && !failed; i++)
+		failed = mkdirat(root, directories[i], 0755);
+	umask(mask);
+	return failed ? err_sys(errno, "make the directories of a disk") : OK;
+}
+
+fallible disk_none(const char *box)
+{
+	return err_hint(err_new(NOT_FOUND, "no_disk", "%s has no disk here", box),
+			"its files are lost, or the disk driver was changed since");
+}
+
+fallible disk_list(int dir, const char *suffix, void (*each)(void *arg, const char *box), void *arg)
+{
+	auto_fd again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *names = again < 0 ? NULL : fdopendir(again);
+	struct dirent *entry;
+
+	if (!names)
+		return err_sys(errno, "list the disks");
+	take_fd(&again);
+	while ((entry = readdir(names))) {
+		struct str name = str_of(entry->d_name);
+		char box[ID_BOX_LEN + 1];
+		size_t tail = strlen(suffix);
+
+		if (name.len != ID_BOX_LEN + tail || strcmp(name.at + ID_BOX_LEN, suffix) != 0)
+			continue;
+		memcpy(box, name.at, ID_BOX_LEN);
+		box[ID_BOX_LEN] = 0;
+		if (id_is_box(str_of(box)))
+			each(arg, box);
+	}
+	closedir(names);
+	return OK;
+}
+
+bool disk_is_whole(int tree)
+{
+	struct stat st;
+
+	for (size_t i = 0; i < sizeof(directories) / sizeof(*directories); i++)
+		if (fstatat(tree, directories[i], &st, AT_SYMLINK_NOFOLLOW) && errno == ENOENT)
+			return false;
+	return true;
+}
