@@ -26,8 +26,8 @@
 #include "base/weak.h"
 #include "init/conv.h"
 #include "init/held.h"
-#include "init/inner.h"
 #include "init/spare.h"
+#include "init/state.h"
 #include "os/fd.h"
 
 #define FRESH_US 1000  // most commands end soon: then the daemon is woken once
@@ -36,34 +36,6 @@
 #define IDLE_US 100    // what nobody waits for is done when nothing has happened for so long
 #define CALM_US 1000   // and what costs nobody anything, when the next has not come right behind
 #define BUSY_US 20000  // commands that began since then are one of many
-
-struct init init;
-
-int64_t init_now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-// Frees the place when the conversation is over. Its ends are closed when nobody waits.
-void init_settle(struct conv *conv)
-{
-	if (init.ear != EAR_KNOWS && conv->owes)
-		return;
-	if (conv->owes && conv_say(conv)) {
-		if ((conv->owes & OWES_STARTED) && !(init.returns && held_keeps_in(conv)))
-			fd_drop(&conv->run.in);
-		conv->owes = 0;
-	}
-	if (conv->owes) {
-		init.owing = true;
-	} else if (conv->pid == 0 && !conv->starting && conv->forgotten) {
-		conv->used = false;
-		init.untidy = true;
-	}
-}
 
 // Everything we hold, and that this was all. False: the socket is full.
 static bool tell_held(void)

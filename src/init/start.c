@@ -6,19 +6,11 @@
 
 #include "init/hand.h"
 #include "init/held.h"
-#include "init/inner.h"
 #include "init/spare.h"
+#include "init/state.h"
 #include "os/fd.h"
 
 #define HURRY_US 500 // from the end of a command to the next: nobody rests between them
-
-struct conv *init_find(uint32_t id)
-{
-	for (int i = 0; i < init.conv_end; i++)
-		if (init.convs[i].used && init.convs[i].id == id)
-			return &init.convs[i];
-	return NULL;
-}
 
 static struct conv *init_start_take_place(void)
 {

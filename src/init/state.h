@@ -1,5 +1,4 @@
-// The state of pid 1, for the two files that are its heart: init.c, its loop, and start.c, how what
-// was asked for begins.
+// The state of pid 1, for init.c, its loop, and start.c, how what was asked for begins.
 #pragma once
 
 #include "init/conv.h"
@@ -43,12 +42,11 @@ struct init {
 };
 extern struct init init;
 
-// In init.c.
 int64_t init_now_us(void);
+struct conv *init_find(uint32_t id); // NULL: none
 void init_settle(struct conv *conv); // says what is owed; frees the place when all is over
 
 // In start.c.
-struct conv *init_find(uint32_t id);
 void start_tidy(void); // closes what is open for nobody
 // One has ended, and the one before it had at last_us: the next may come as soon behind it.
 void start_look_ahead(const struct conv *conv, int64_t last_us);
