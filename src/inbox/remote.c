@@ -1,6 +1,7 @@
+// The numbers of one RPC connection, what each refers to, and messages to the client. A number is
+// given once and never again. Everything is freed by rpc.c, which knows the kinds.
 #include "inbox/remote.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 
 #define MESSAGE_MAX (64 * 1024)
@@ -41,56 +42,14 @@ fallible remote_list(struct remote *remote, struct remote_export *export, enum r
 	return OK;
 }
 
-void remote_release(struct remote_export *export)
+void remote_unlist(struct remote_export *export)
 {
 	map_take(export->remote->exports, key_of(&export->id));
 	export->listed = false;
-	switch (export->kind) {
-	case REMOTE_CALL:
-		remote_call_release(export);
-		break;
-	case REMOTE_PIPE:
-		remote_pipe_release(export);
-		break;
-	case REMOTE_PATH:
-		free(export);
-		break;
-	}
 }
 
-static void stop_pipes(struct remote *remote)
+void remote_free(struct remote *remote)
 {
-	struct str key;
-	void *value;
-
-	for (size_t at = 0; map_next(remote->exports, &at, &key, &value);)
-		if (((struct remote_export *)value)->kind == REMOTE_PIPE)
-			remote_pipe_stop(value);
-}
-
-static struct remote_export *any_of(struct remote *remote)
-{
-	struct str key;
-	void *value = NULL;
-	size_t at = 0;
-
-	return map_next(remote->exports, &at, &key, &value) ? value : NULL;
-}
-
-// The calls borrow what the exchange owns, so none may outlive it.
-void remote_end(struct remote *remote)
-{
-	struct remote_export *export;
-
-	remote->over = true;
-	stop_pipes(remote);
-	remote_call_cancel_all(remote);
-	task_shield(true);
-	while (remote->call_count)
-		err_free(bell_wait(&remote->ended, CLOCK_NEVER));
-	task_shield(false);
-	while ((export = any_of(remote)))
-		remote_release(export);
 	map_free(remote->exports);
 	free(remote);
 }

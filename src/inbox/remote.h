@@ -45,13 +45,12 @@ struct remote {
 };
 
 struct remote *remote_new(struct http *x, struct wsock *ws, const char *base);
-// Cancels what runs, waits for it, and frees all. Not cancelled itself.
-void remote_end(struct remote *remote);
+void remote_free(struct remote *remote); // nothing is listed any more, and no call runs
 
 struct remote_export *remote_find(const struct remote *remote, int64_t id);
 // Enters it under the next number. EXHAUSTED when there are too many.
 fallible remote_list(struct remote *remote, struct remote_export *export, enum remote_kind kind);
-void remote_release(struct remote_export *export); // by the client, or at the end
+void remote_unlist(struct remote_export *export);
 
 // A message that is whole. The connection is of no use after an error.
 fallible remote_send(struct remote *remote, const struct buf *message);

@@ -99,6 +99,60 @@ static fallible inbox_rpc_pull(struct remote *remote, int64_t id)
 	return remote_reject(remote, id, "INTERNAL_ERROR", "this has no value of its own");
 }
 
+// By the client, or at the end.
+static void export_release(struct remote_export *export)
+{
+	remote_unlist(export);
+	switch (export->kind) {
+	case REMOTE_CALL:
+		remote_call_release(export);
+		break;
+	case REMOTE_PIPE:
+		remote_pipe_release(export);
+		break;
+	case REMOTE_PATH:
+		free(export);
+		break;
+	}
+}
+
+static void connection_stop_pipes(struct remote *remote)
+{
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(remote->exports, &at, &key, &value);)
+		if (((struct remote_export *)value)->kind == REMOTE_PIPE)
+			remote_pipe_stop(value);
+}
+
+static struct remote_export *export_any(struct remote *remote)
+{
+	struct str key;
+	void *value = NULL;
+	size_t at = 0;
+
+	return map_next(remote->exports, &at, &key, &value) ? value : NULL;
+}
+
+// Cancels what runs, waits for it, and frees all. The calls borrow what the exchange owns, so none
+// may outlive it.
+static void connection_end(struct remote *remote)
+{
+	struct remote_export *export;
+
+	remote->over = true;
+	connection_stop_pipes(remote);
+	remote_call_cancel_all(remote);
+	task_shield(true);
+	while (remote->call_count)
+		err_free(bell_wait(&remote->ended, CLOCK_NEVER));
+	task_shield(false);
+	while ((export = export_any(remote)))
+		export_release(export);
+	remote_free(remote);
+}
+
 static fallible inbox_rpc_release(struct remote *remote, int64_t id)
 {
 	struct remote_export *export = remote_find(remote, id);
@@ -107,7 +161,7 @@ static fallible inbox_rpc_release(struct remote *remote, int64_t id)
 		return OK;
 	if (!export)
 		return protocol("a release of something that is not there");
-	remote_release(export);
+	export_release(export);
 	return OK;
 }
 
@@ -209,7 +263,7 @@ static fallible inbox_rpc_talk(struct http *x, struct wsock *ws, void *arg)
 	text_percent(&base, x->params[0]);
 	remote = remote_new(x, ws, base.at);
 	err = say_farewell(remote, inbox_rpc_listen_to(remote));
-	remote_end(remote);
+	connection_end(remote);
 	return err;
 }
 
