@@ -27,7 +27,15 @@ from visits import Site, expose, free_port, serve  # noqa: E402
 from wsclient import Terminal  # noqa: E402
 
 SECRET = "tk." + os.urandom(16).hex()
-POLICY = {"mode": "allow", "allow": ["www.test", "api.test"], "secrets": [{"name": "API_TOKEN", "value": SECRET, "hosts": ["api.test"]}]}
+# No value is a default: a field that is lost comes back as one.
+POLICY = {"mode": "allow", "allow": ["www.test", "api.test"], "secrets": [{"name": "API_TOKEN", "value": SECRET, "hosts": ["api.test"]}],
+          "inspect": ["*.seen.test"], "rules": [{"name": "api.test", "methods": ["GET"], "paths": ["/secret*"]}],
+          "budgets": {"requests": 1000, "connections": 1001, "bytesOut": 1000002, "bytesIn": 1000003, "perSecond": 104}}
+SPEC = {"labels": {"a": "b"}, "env": {"E": "of the box"}, "ttl": 86400, "sleepAfter": "11m", "network": POLICY, "baseUrl": "http://127.0.0.1:1",
+        "containerTimeouts": {"instanceGetTimeoutMS": 30001, "portReadyTimeoutMS": 90001, "waitIntervalMS": 301},
+        "limits": {"memoryMB": 300, "cpus": 0.9, "pids": 200, "diskMB": 1000, "outputMB": 63, "keptOutputMB": 400, "cpuTimeMs": 10 ** 9, "wallTimeMs": 10 ** 8}}
+TENANT = {"host": True, "quota": {"boxes": 5, "memoryMB": 512, "cpus": 3, "diskMB": 9000, "execs": 7}, "network": "allow", "templates": ["*"]}
+KEY = ("id", "name", "tenant", "scopes", "sandbox", "host", "createdAt", "expiresAt")
 # What a client was told of a sandbox stays true, state included.
 LASTING = ("id", "shortId", "name", "state", "tenant", "template", "user", "workdir", "limits", "labels", "network", "sleepAfter",
            "keepAlive", "ephemeral", "containerTimeouts", "createdAt", "startedAt", "endsAt", "token", "baseUrl")
@@ -131,7 +139,7 @@ class Kept:
         return c.same(got, want, "%s: %s" % (self.what, name))
 
     def box(self, name, key=True, **spec):
-        self.boxes[name] = must(self.cove.post("/v1/sandboxes", dict(spec, name=name, limits={"memoryMB": 128}), key=key), 201)
+        self.boxes[name] = must(self.cove.post("/v1/sandboxes", dict({"limits": {"memoryMB": 128}}, name=name, **spec), key=key), 201)
         return self.boxes[name]
 
     def shown(self, name):
@@ -143,31 +151,36 @@ class Kept:
     # --------------------------------------------------------------------------------- tenants and keys
 
     def make_tenant(self):
-        must(self.cove.request("PUT", "/v1/tenants/acme", {"host": True, "quota": {"boxes": 5, "memoryMB": 512}}), 201)
-        self.key, self.gone = (must(self.cove.post("/v1/keys", {"tenant": "acme", "name": name}), 201) for name in ("ci", "old"))
+        must(self.cove.request("PUT", "/v1/tenants/acme", TENANT), 201)
+        asked = {"tenant": "acme", "name": "ci", "host": True, "scopes": ["read", "make", "use"], "expiresIn": 86400}
+        self.key, self.gone = (must(self.cove.post("/v1/keys", dict(asked, name=name)), 201) for name in ("ci", "old"))
         must(self.cove.request("DELETE", "/v1/keys/" + self.gone["id"]), 200, 204)
         self.tenant = must(self.cove.get("/v1/tenants/acme"), 200)
-        self.keys = must(self.cove.get("/v1/keys"), 200)["items"]
 
     def check_tenant(self):
         got = must(self.cove.get("/v1/tenants/acme"), 200)
-        self.same((got["quota"], got["host"], got["createdAt"]), tuple(self.tenant[k] for k in ("quota", "host", "createdAt")), "the tenant is as it was")
-        self.same([(k["id"], k["scopes"], k["tenant"]) for k in must(self.cove.get("/v1/keys"), 200)["items"]],
-                  [(k["id"], k["scopes"], k["tenant"]) for k in self.keys], "its keys, too")
+        self.same({k: got[k] for k in list(TENANT) + ["createdAt"]}, dict(TENANT, createdAt=self.tenant["createdAt"]), "the tenant is as it was")
+        now = {k["id"]: k for k in must(self.cove.get("/v1/keys"), 200)["items"]}
+        self.same([[now.get(k["id"], {}).get(f) for f in KEY] for k in (self.key, self.single)], [[k[f] for f in KEY] for k in (self.key, self.single)],
+                  "its keys, too")
         self.same([i["id"] for i in must(self.cove.get("/v1/sandboxes", key=self.key["key"]), 200)["items"]], [self.boxes["tenants"]["id"]],
                   "its key sees its sandbox, and no other")
+        run = lambda box: self.cove.post(api(self.boxes[box], "execute"), {"command": "true"}, key=self.single["key"]).status  # noqa: E731
+        self.same([run("work"), run("once")], [200, 404], "a key of one sandbox opens that one")
         self.same(self.cove.get("/v1/sandboxes", key=self.gone["key"]).status, 401, "a revoked key stays revoked")
 
     # ---------------------------------------------------------------------------------------- sandboxes
 
     def make_boxes(self):
-        self.work = self.box("work", labels={"a": "b"}, env={"E": "of the box"}, ttl=86400, network=POLICY)
-        self.box("tenants", key=self.key["key"])
+        self.work = self.box("work", **SPEC)
+        self.single = must(self.cove.post("/v1/keys", {"sandbox": self.work["id"], "scopes": ["use"]}), 201)
+        must(self.cove.request("PATCH", "/v1/sandboxes/" + self.work["id"], {"rotateToken": True}), 200)
+        self.box("tenants", key=self.key["key"], user="daemon", workdir="/srv/new")
         self.box("ephemeral", ephemeral=True, keepAlive=True)
         for name in ("paused", "stopped", "frozen"):
             self.box(name, **({"sleepAfter": 1} if name == "frozen" else {}))
         for box in self.boxes.values():
-            self.cove.run(box, "echo %s > /workspace/mark; (sleep 100000 & echo $! > /run/sleeper)" % box["name"])
+            self.cove.run(box, "echo %s > /workspace/mark; (sleep 100000 & echo $! > /run/sleeper)" % box["name"], user="root")
         self.asked = {"name": "once", "labels": {"of": "a key"}}
         self.once = self.cove.post("/v1/sandboxes", self.asked, headers={"Idempotency-Key": "k-once"})
         self.boxes["once"] = must(self.once, 201)
@@ -196,10 +209,11 @@ class Kept:
         must(self.cove.post("/v1/sandboxes/%s/resume" % self.boxes["paused"]["id"]), 200, 202, 204)
         marks = {name: self.cove.execute(box, "cat /workspace/mark").json.get("stdout") for name, box in self.boxes.items() if name != "template"}
         self.same(marks, {name: name + "\n" for name in marks}, "each runs commands, and has its files")
-        alive = {name: self.cove.execute(self.boxes[name], "kill -0 $(cat /run/sleeper); echo $?").json.get("stdout")
+        alive = {name: self.cove.execute(self.boxes[name], "kill -0 $(cat /run/sleeper); echo $?", user="root").json.get("stdout")
                  for name in ("work", "tenants", "ephemeral", "paused", "frozen")}
         self.same(set(alive.values()), {"0\n"}, "and those that were not stopped what ran in them")
         self.same(self.cove.out(self.work, "echo $E"), "of the box\n", "the environment of a sandbox stays")
+        self.same(self.cove.out(self.boxes["tenants"], "id -un; pwd"), "daemon\n/srv/new\n", "its user and its directory, too")
 
     def check_records(self):
         rows = must(self.cove.get("/v1/audit?limit=1000"), 200)["items"]
@@ -255,7 +269,7 @@ class Kept:
     # ----------------------------------------------------------------------------------- shell sessions
 
     def make_sessions(self):
-        must(self.cove.post(api(self.work, "session/create"), {"id": "idle", "env": {"A": "x y"}, "cwd": "/tmp"}), 200)
+        must(self.cove.post(api(self.work, "session/create"), {"id": "idle", "env": {"A": "x y"}, "cwd": "/tmp", "commandTimeoutMs": 30000}), 200)
         self.shell("idle", "cd /etc; x=1; f() { echo f-$x; }; (exit 9)")
         self.shell("job", "(%s; echo from the job) & :" % (GATE % "job"))
         self.shell("busy", "y=0")
@@ -317,7 +331,7 @@ class Kept:
 
     def make_contexts(self):
         languages = ["python"] + (["javascript", "typescript"] if shutil.which("node") else [])
-        self.contexts = {language: must(self.cove.post(api(self.work, "contexts"), {"language": language}), 200)["contextId"] for language in languages}
+        self.contexts = {language: must(self.cove.post(api(self.work, "contexts"), {"language": language, "cwd": "/var", "env_vars": {"V": "w"}}), 200)["contextId"] for language in languages}
         self.cell("python", "x = 5\nimport os; os.chdir('/usr')\nprint('kept')\nx")
         for language in languages[1:]:
             self.cell(language, "const k = 3; globalThis.k2 = k; k")
@@ -337,7 +351,7 @@ class Kept:
     def check_contexts(self):
         work = self.work
         self.same(self.shown_contexts(), self.context_list, "contexts are listed as they were, the busy one as busy")
-        self.same(self.cell("python", "import os; [x, os.getcwd()]")[0].get("json"), [5, "/usr"], "python has its state")
+        self.same(self.cell("python", "import os; [x, os.getcwd(), os.environ['V']]")[0].get("json"), [5, "/usr", "w"], "python has its state")
         for language in self.contexts:
             if language != "python":
                 self.same(self.cell(language, "k + k2")[0].get("text"), "6", language + " has its state")
@@ -353,7 +367,7 @@ class Kept:
 
     def make_preview(self):
         serve(self.cove, self.work, 8000)
-        self.exposed = expose(self.cove, self.work, 8000, name="site")
+        self.exposed = expose(self.cove, self.work, 8000, name="site", expiresIn=86400)
         self.link = must(self.cove.post("/v1/sandboxes/%s/ports/8000/links" % self.work["id"], {"expiresIn": 86400}), 201)
         self.look()
 
@@ -365,8 +379,9 @@ class Kept:
         got = self.look()
         self.same(got, [b"GET /look\n"] * len(got), "the preview is served at its old addresses, signed links too")
         listed = must(self.cove.get("/v1/sandboxes/%s/ports" % self.work["id"]), 200)["items"]
-        self.same([(p["port"], p["exposed"], p.get("name"), p.get("token")) for p in listed if p["port"] == 8000],
-                  [(8000, True, "site", self.exposed["token"])], "and listed under its token and name")
+        keep = ("port", "exposed", "name", "token", "expiresAt")
+        self.same([[p.get(k) for k in keep] for p in listed if p["port"] == 8000], [[dict(self.exposed, exposed=True).get(k) for k in keep]],
+                  "and listed with its token, name and end")
 
     def fetch(self):
         """One plain request, and one that carries the placeholder of the secret; then one that is refused."""
@@ -401,8 +416,9 @@ class Kept:
 
     def make_agent(self):
         path = self.agents()
-        made = must(self.cove.post(path, {"user": "u", "org": "o", "runner": {"argv": ["/usr/bin/python3", "-c", RUNNER], "env": {"Z": "z"}}}), 200, 201)
-        self.agent = made["id"]
+        made = must(self.cove.post(path, {"user": "u", "org": "o", "bot": "b", "session": "s", "aliases": ["alias"],
+                                          "runner": {"argv": ["/usr/bin/python3", "-c", RUNNER], "env": {"Z": "z"}}}), 200, 201)
+        self.agent, self.owner = made["id"], self.shown_agent(made)
         self.first = self.run_begin("first?")
         self.run_answer("yes")
         self.result = self.run_end(self.first)
@@ -412,8 +428,12 @@ class Kept:
     def at(self, *parts):
         return "/".join((self.agents(), self.agent) + parts)
 
+    def shown_agent(self, got):
+        keep = ("id", "status", "org", "user", "bot", "sandbox", "sandbox_id", "isolation", "class", "directory", "aliases", "created_at")
+        return {k: got[k] for k in keep}
+
     def run_begin(self, text):
-        run = must(self.cove.post(self.at("runs"), {"input": text}), 202)["id"]
+        run = must(self.cove.post(self.at("runs"), {"input": text, "env": {"R": "r"}, "timeout": 86400000}), 202)["id"]
         if not c.until(lambda: must(self.cove.get(self.at("runs", run)), 200)["question"], 60):
             raise RuntimeError("run: %r" % self.cove.get(self.at("runs", run)))
         return run
@@ -428,6 +448,7 @@ class Kept:
         return over
 
     def check_agent(self):
+        self.same(self.shown_agent(must(self.cove.get(self.at()), 200)), self.owner, "the agent session is told as it was")
         got = must(self.cove.get(self.at("runs", self.first)), 200)
         self.same((got["state"], got["result"]), (self.result["state"], self.result["result"]), "the run of an agent session that has ended has its result")
         kinds = [e["type"] for e in events_of(self.cove.get(self.at("runs", self.first, "events")))]
