@@ -17,43 +17,11 @@
 
 #define SWEEPS 3
 
-static struct who who_of(const struct seam_site *at)
-{
-	struct who who = WHO_COVE;
-
-	who.role = WHO_TENANT;
-	snprintf(who.tenant, sizeof(who.tenant), "%s", at->tenant);
-	return who;
-}
-
-struct entry *site_entry(const struct site *site, const struct seam_site *at)
-{
-	struct who who = who_of(at);
-
-	return access_find(site->options.fleet, &who, str_of(at->sandbox));
-}
-
-fallible site_visit(const struct site *site, const struct seam_site *at, struct visit *out)
-{
-	struct who who = who_of(at);
-
-	return visit_begin(site->options.fleet, &who, str_of(at->sandbox), out);
-}
-
-struct files site_files(const struct visit *visit, enum timer_name timer)
-{
-	return (struct files){
-		.box = visit->box,
-		.user = "",
-		.deadline = loop_now(visit->entry->fleet->loop) + timer_ms(timer),
-	};
-}
-
 // ------------------------------------------------------------------------- the sandbox
 
 static fallible make_box(const struct site *site, const struct seam_site *at)
 {
-	struct who who = who_of(at);
+	struct who who = site_who(at);
 	auto_spec spec = {0};
 	const struct record *record;
 	bool made;
@@ -92,7 +60,7 @@ static fallible conv_site_settle(const struct site *site, const struct seam_site
 static fallible provision(void *arg, const struct seam_site *at, bool *out_cold)
 {
 	const struct site *site = arg;
-	struct who who = who_of(at);
+	struct who who = site_who(at);
 	auto_visit visit_ = {0};
 	struct entry *entry;
 
@@ -135,23 +103,6 @@ static fallible conv_site_prepare(void *arg, const struct seam_site *at)
 	return make_directory(&files, HOMES, at->directory);
 }
 
-static bool is_gone(const struct err *err)
-{
-	return err_kind(err) == ERR_NOT_FOUND;
-}
-
-fallible site_remove(const struct files *files, const char *above, const char *name)
-{
-	auto_free char *path = mem_fmt("%s/%s", above, name);
-	struct err *err = files_remove(files, path, true);
-
-	if (err && is_gone(err)) {
-		err_free(err);
-		return OK;
-	}
-	return err;
-}
-
 // What people work with there beside the runner ends with the session.
 static fallible conv_site_end_terminal(const struct visit *visit, const char *id, int64_t deadline)
 {
@@ -171,7 +122,7 @@ static fallible conv_site_end_terminal(const struct visit *visit, const char *id
 static fallible conv_site_forget(void *arg, const struct seam_site *at, enum seam_end end)
 {
 	const struct site *site = arg;
-	struct who who = who_of(at);
+	struct who who = site_who(at);
 	auto_visit visit_ = {0};
 	struct files files;
 	struct err *err;
@@ -183,7 +134,7 @@ static fallible conv_site_forget(void *arg, const struct seam_site *at, enum sea
 	else
 		err = site_visit(site, at, &visit_);
 	// What is not there need not be removed; what has failed is somebody else's to remove.
-	if (err && (is_gone(err) || err_kind(err) == ERR_GONE)) {
+	if (err && (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_GONE)) {
 		err_free(err);
 		return OK;
 	}
@@ -205,21 +156,6 @@ static void conv_site_keep_alive(void *arg, const struct seam_site *at)
 }
 
 // -------------------------------------------------------------------------- the runner
-
-static char *name_of(const char *instance)
-{
-	return mem_fmt("runner-%s", instance + strlen("instance_"));
-}
-
-static struct proc *proc_of(const struct visit *visit, const struct lease *lease)
-{
-	auto_free char *name = NULL;
-
-	if (!lease->instance[0])
-		return NULL;
-	name = name_of(lease->instance);
-	return procs_find(visit->box, str_of(name));
-}
 
 static void mark(struct pairs *env, const struct seam_site *at, const struct seam_launch *what)
 {
@@ -249,7 +185,7 @@ static fallible conv_site_start(const struct visit *visit, const struct seam_sit
 	auto_pairs env = {0};
 	auto_outfit outfit = {0};
 	auto_free char *cwd = mem_fmt(WORKSPACE "/%s", at->directory);
-	auto_free char *name = name_of(what->instance);
+	auto_free char *name = site_proc_name(what->instance);
 	struct use_spec use = {.argv = what->argv, .env = &env, .cwd = cwd};
 	struct proc_spec proc = {
 		.id = str_of(name),
@@ -307,25 +243,6 @@ static fallible conv_site_launch(void *arg, const struct seam_site *at,
 	return OK;
 }
 
-static fallible absent(void)
-{
-	return err_new(NOT_FOUND, "no_runner", "the runner is not there");
-}
-
-// Whatever became of the box: what is remembered of it is enough.
-fallible site_find_proc(const struct site *site, const struct seam_site *at,
-			const struct lease *lease, struct visit *visit_, struct proc **out)
-{
-	struct entry *entry = site_entry(site, at);
-	struct who who = who_of(at);
-
-	if (!entry || !entry->box)
-		return absent();
-	TRY(visit_look(site->options.fleet, &who, str_of(at->sandbox), visit_));
-	*out = proc_of(visit_, lease);
-	return *out ? OK : absent();
-}
-
 static fallible conv_site_attach(void *arg, const struct seam_site *at, const struct lease *lease,
 				 int *out_fd)
 {
@@ -336,7 +253,7 @@ static fallible conv_site_attach(void *arg, const struct seam_site *at, const st
 	TRY(site_find_proc(arg, at, lease, &visit_, &proc));
 	fd = proc_dialogue(proc);
 	if (fd < 0)
-		return absent();
+		return site_no_runner();
 	*out_fd = fd;
 	return OK;
 }
@@ -390,7 +307,7 @@ static void look_from_outside(const struct site *site, const struct seam_site *a
 
 static void let_words_go(const struct visit *visit, const struct lease *lease)
 {
-	auto_proc proc = proc_of(visit, lease);
+	auto_proc proc = site_proc(visit, lease);
 
 	if (proc && proc_is_over(proc) && lease->state != LEASE_ACTIVE)
 		proc_close_dialogue(proc);
@@ -400,7 +317,7 @@ static void let_words_go(const struct visit *visit, const struct lease *lease)
 static void check_program(const struct visit *visit, const struct lease *lease,
 			  struct seam_view *out)
 {
-	auto_proc proc = proc_of(visit, lease);
+	auto_proc proc = site_proc(visit, lease);
 	uint64_t program;
 
 	if (lease->state != LEASE_WARM || !lease->place.program || !proc || out->count != 1)
@@ -413,7 +330,7 @@ static void check_program(const struct visit *visit, const struct lease *lease,
 // The leased cgroup, while it is the runner's: later commands may get it, too.
 static uint32_t own_leaf(const struct visit *visit, const struct lease *lease)
 {
-	auto_proc proc = proc_of(visit, lease);
+	auto_proc proc = site_proc(visit, lease);
 	uint32_t leaf = lease->place.leaf;
 
 	if (proc && proc_leaf(proc))
@@ -505,7 +422,7 @@ static void conv_site_end(void *arg, const struct seam_site *at, const struct le
 	err = site_visit(site, at, &visit_);
 	if (err)
 		return;
-	proc = proc_of(&visit_, lease);
+	proc = site_proc(&visit_, lease);
 	if (force && proc && !proc_is_over(proc))
 		err_free(proc_signal(proc, SIGKILL));
 	for (size_t i = 0; i < seen->count; i++) {

@@ -13,12 +13,17 @@ struct site {
 	struct seam seam;
 };
 
+// In site_box.c.
+struct who site_who(const struct seam_site *at); // the tenant, with all rights of one
 struct entry *site_entry(const struct site *site, const struct seam_site *at); // NULL: none
 // On the tenant's behalf; wakes a sandbox that sleeps.
 fallible site_visit(const struct site *site, const struct seam_site *at, struct visit *out);
 struct files site_files(const struct visit *visit, enum timer_name timer);
 // All of a directory; one that is not there is no error.
 fallible site_remove(const struct files *files, const char *above, const char *name);
+char *site_proc_name(const char *instance);
+struct proc *site_proc(const struct visit *visit, const struct lease *lease); // NULL: none
+fallible site_no_runner(void);						      // NOT_FOUND no_runner
 // The leased runner, as far as it is remembered: whatever became of it, and without waking.
 fallible site_find_proc(const struct site *site, const struct seam_site *at,
 			const struct lease *lease, struct visit *visit_, struct proc **out);
