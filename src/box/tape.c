@@ -9,12 +9,10 @@
 // syscalls: close unlinkat
 #include "box/tape.h"
 
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "box/tape_inner.h"
 #include "loop/offload.h"
@@ -156,8 +154,7 @@ static void say_goodbye(struct tape *tape, char *name)
 	link_add(&goodbyes.queue, &goodbye->link);
 }
 
-// One share and no more to come: the file is opened again for whoever wants to read.
-static void tape_rest(struct tape *tape)
+void tape_rest(struct tape *tape)
 {
 	if (!tape->name || !tape->closed || tape->refs > 1 || tape->writing)
 		return;
@@ -165,6 +162,18 @@ static void tape_rest(struct tape *tape)
 	free(take_ptr(tape->memory));
 	tape->memory_len = tape->memory_room = 0;
 	tape->sealed = true;
+}
+
+void tape_window_free(struct tape *tape)
+{
+	struct tape_window *window = tape->window;
+
+	if (!window)
+		return;
+	tape_budget_count(tape, 0);
+	tape->window = NULL;
+	free(window->steps);
+	free(window);
 }
 
 void tape_drop(struct tape *tape)
@@ -230,18 +239,14 @@ size_t tape_keeps(const struct tape *tape, size_t len)
 	return len < left ? len : (size_t)left;
 }
 
+bool tape_takes(const struct tape *tape)
+{
+	return tape_keeps(tape, 1) > 0;
+}
+
 bool tape_fits_memory(const struct tape *tape, size_t len)
 {
 	return !tape->sealed && tape->memory_len + tape_framed(len) <= MEMORY_MAX;
-}
-
-bool tape_fits(const struct tape *tape, size_t len)
-{
-	size_t keep = tape_keeps(tape, len);
-
-	if (keep == 0)
-		return !tape_window_takes(tape) && tape_pass_fits(tape, len);
-	return !tape->name && tape_fits_memory(tape, keep);
 }
 
 static void grow_memory(struct tape *tape, size_t need)
@@ -283,8 +288,7 @@ void tape_remember(struct tape *tape, enum tape_stream stream, const char *bytes
 	tape->memory_len += TAPE_FRAME_HEAD + len;
 }
 
-// The last frame of a plain tape takes more. False: it is of the other stream, or full.
-static bool tape_extend(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
+bool tape_extend(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
 {
 	uint8_t *head = (uint8_t *)tape->memory + tape->last;
 	struct frame frame;
@@ -306,14 +310,6 @@ static bool tape_extend(struct tape *tape, enum tape_stream stream, const char *
 	return true;
 }
 
-static void add_memory(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
-{
-	if (tape_extend(tape, stream, bytes, len))
-		return;
-	tape_remember(tape, stream, bytes, len);
-	tape_log(tape, stream, len);
-}
-
 void tape_disk_take(struct tape *tape)
 {
 	while (tape->writing)
@@ -325,196 +321,6 @@ void tape_disk_give(struct tape *tape)
 {
 	tape->writing = false;
 	bell_ring(&tape->wrote);
-}
-
-fallible tape_break(struct tape *tape, int errnum)
-{
-	if (errnum == ENOSPC || errnum == EDQUOT) {
-		tape_stall(tape, "disk_full");
-		return OK;
-	}
-	if (!tape->broken)
-		log_event(LOG_WARN, "tape.broken", "file", tape->name ? tape->name : "", "error",
-			  strerror(errnum), NULL);
-	tape->broken = true;
-	tape->truncated[TAPE_STDOUT] = tape->truncated[TAPE_STDERR] = true;
-	return err_sys(errnum, "write a tape");
-}
-
-// One frame, or with len 0 the label alone, to the end of the file.
-static fallible tape_put(struct tape *tape, enum frame_kind kind, const char *bytes, size_t len)
-{
-	struct spill spill = {
-		.dir = tape->dir,
-		.name = tape->name,
-		.made = tape->made,
-		.file = tape->file,
-		.label = {tape->label, tape->labelled ? 0 : tape->label_len},
-		.at = tape->end.place - tape->file_from,
-		.kind = kind,
-		.bytes = bytes,
-		.len = len,
-		.offset = tape->end.offset,
-		// The last record, and nobody but the tape's owner and the caller is there.
-		.shut = kind == FRAME_END && len && tape->refs <= 2,
-	};
-	struct err *err;
-
-	if (tape->labelled)
-		spill.at += tape->label_len;
-	if (spill.shut)
-		tape->file = -1; // whoever wants to read meanwhile opens it again
-	offload_run(spill_run, &spill);
-	tape->made = tape->made || spill.file >= 0;
-	if (!spill.shut)
-		tape->file = spill.file;
-	if (!spill.errnum) {
-		// A label may have come while the file was being made.
-		tape->labelled = tape->labelled || spill.label.len > 0;
-		tape->stalled = tape->stalled && !len;
-		return OK;
-	}
-	err = tape_break(tape, spill.errnum);
-	// A label or an ending is never passed over.
-	return err || kind != FRAME_END ? err : err_sys(spill.errnum, "write a tape");
-}
-
-static fallible tape_add_file(struct tape *tape, enum tape_stream stream, const char *bytes,
-			      size_t len)
-{
-	while (len > 0) {
-		size_t part = len < TAPE_FRAME_MAX ? len : TAPE_FRAME_MAX;
-
-		TRY(tape_put(tape, (enum frame_kind)stream, bytes, part));
-		if (tape->stalled)
-			return OK;
-		if (tape->name && tape_fits_memory(tape, part))
-			tape_remember(tape, stream, bytes, part);
-		else
-			tape->sealed = true;
-		tape_log(tape, stream, part);
-		bell_ring(&tape->more);
-		bytes += part;
-		len -= part;
-	}
-	return OK;
-}
-
-// What is not kept for want of room: marked, and for readers that are there. Kept bytes of the tape
-// go on behind it.
-static void pass_unkept(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
-{
-	if (!len)
-		return;
-	tape->truncated[stream] = true;
-	tape->unkept += len;
-	tape_pass(tape, stream, bytes, len);
-}
-
-// Past the cap: for readers that are there, else for nobody.
-static void pass_over(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
-{
-	if (link_empty(&tape->readers))
-		tape->dropped[stream] += len;
-	else
-		pass_unkept(tape, stream, bytes, len);
-}
-
-static fallible add_disk(struct tape *tape, enum tape_stream stream, const char *bytes, size_t keep)
-{
-	uint64_t before;
-	struct err *err;
-	size_t done;
-
-	tape->sealed = tape->sealed || !tape->name;
-	tape_pay(tape, keep);
-	tape_disk_take(tape);
-	before = tape->end.offset;
-	err = tape_add_file(tape, stream, bytes, keep);
-	done = (size_t)(tape->end.offset - before);
-	tape_disk_give(tape);
-	if (err || done == keep)
-		return err;
-	tape->kept -= keep - done;
-	tape_unpay(tape, keep - done);
-	if (!tape->name)
-		tape->cap = tape->kept;
-	pass_unkept(tape, stream, bytes + done, keep - done);
-	return OK;
-}
-
-static fallible add_kept(struct tape *tape, enum tape_stream stream, const char *bytes, size_t keep,
-			 bool in_memory)
-{
-	if (keep == 0)
-		return OK;
-	tape_check_utf8(&tape->utf8[stream], bytes, keep);
-	tape->kept += keep;
-	if (!in_memory)
-		return add_disk(tape, stream, bytes, keep);
-	add_memory(tape, stream, bytes, keep);
-	tape->file_from = tape->end.place;
-	bell_ring(&tape->more);
-	return OK;
-}
-
-fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes, size_t len)
-{
-	size_t keep = tape_keeps(tape, len);
-	struct tape_utf8 *utf8 = &tape->utf8[stream];
-	bool in_memory = !tape->name && tape_fits_memory(tape, keep);
-
-	tape->seen[stream] += len;
-	if (!in_memory && keep) {
-		size_t afford = tape_afford(tape, keep);
-
-		if (afford < keep && tape->name) {
-			tape_stall(tape, "quota");
-			keep = 0;
-		} else {
-			keep = afford;
-		}
-	}
-	if (keep == 0 && tape->stalled) {
-		pass_unkept(tape, stream, bytes, len);
-		return OK;
-	}
-	if (keep < len) {
-		tape->truncated[stream] = true;
-		// The cut must not make text of it look like something else.
-		if (!utf8->broken)
-			keep = text_utf8_whole((struct str){bytes, keep});
-		tape->cap = tape->kept + keep; // and nothing behind the cut
-	}
-	TRY(add_kept(tape, stream, bytes, keep, in_memory));
-	if (keep < len)
-		pass_over(tape, stream, (const char *)bytes + keep, len - keep);
-	return OK;
-}
-
-void tape_begin(struct tape *tape)
-{
-	tape_disk_take(tape);
-	if (tape->label && !tape->labelled && !tape->broken)
-		err_free(tape_put(tape, FRAME_END, NULL, 0));
-	tape_disk_give(tape);
-}
-
-bool tape_prepare(struct tape *tape)
-{
-	tape_disk_take(tape);
-	if (tape->file < 0 && !tape->made)
-		err_free(tape_put(tape, FRAME_END, NULL, 0));
-	tape_disk_give(tape);
-	return tape->made;
-}
-
-void tape_end(struct tape *tape)
-{
-	tape->ended = true;
-	bell_ring(&tape->more);
-	bell_ring(&tape->wrote);
-	tape_window_linger(tape);
 }
 
 bool tape_is_unlabelled(const struct tape *tape)
@@ -538,39 +344,6 @@ void tape_await_idle(struct tape *tape)
 fallible tape_await_write(struct tape *tape, int64_t deadline)
 {
 	return bell_wait(&tape->wrote, deadline);
-}
-
-fallible tape_seal(struct tape *tape, const struct tape_ending *ending)
-{
-	char room[ENDING_MAX];
-	struct err *err = OK;
-	struct pack pack;
-
-	pack_init(&pack, room, sizeof(room));
-	pack_u64(&pack, (uint64_t)ending->ended_ms);
-	pack_u32(&pack, (uint32_t)ending->exit_code);
-	pack_u32(&pack, (uint32_t)ending->signal);
-	pack_u32(&pack, ending->ending);
-	for (int i = 0; i < TAPE_STREAMS; i++) {
-		pack_u8(&pack, tape->truncated[i]);
-		pack_u64(&pack, tape->seen[i]);
-	}
-	pack_u64(&pack, (uint64_t)ending->duration_ms);
-	pack_u64(&pack, ending->cpu_ms);
-	pack_u64(&pack, ending->max_rss);
-	pack_u8(&pack, ending->status);
-	pack_u32(&pack, ending->pid);
-	tape_disk_take(tape);
-	if (tape->name && !tape->closed)
-		err = tape_put(tape, FRAME_END, room, pack.len);
-	tape->ended = true;
-	if (!err) {
-		tape->ending = *ending;
-		tape->closed = true;
-	}
-	tape_disk_give(tape);
-	tape_rest(tape);
-	return err;
 }
 
 bool tape_has_ended(const struct tape *tape)

@@ -9,6 +9,9 @@
 #include "box/tape_inner.h"
 
 #define BLOCK 4096 // of the file system: the least that a file takes
+#define WINDOWS_MAX (256ull << 20)
+
+static uint64_t all_windows; // bytes of the windows of all tapes
 
 struct tape_budget {
 	int refs;
@@ -53,13 +56,26 @@ void tape_budget_refund(struct tape_budget *budget, uint64_t bytes)
 		budget->quota->used -= before - budget_counted(budget);
 }
 
-void tape_budget_count_window(struct tape_budget *budget, uint64_t before, uint64_t now)
+static void budget_count_window(struct tape_budget *budget, uint64_t before, uint64_t now)
 {
 	uint64_t counted = budget_counted(budget);
 
 	budget->windows += now - before;
 	if (budget->quota)
 		budget->quota->used += budget_counted(budget) - counted;
+}
+
+void tape_budget_count(struct tape *tape, uint64_t now)
+{
+	all_windows += now - tape->window->counted;
+	if (tape->budget)
+		budget_count_window(tape->budget, tape->window->counted, now);
+	tape->window->counted = now;
+}
+
+bool tape_windows_are_many(void)
+{
+	return all_windows >= WINDOWS_MAX;
 }
 
 bool tape_budget_lacks_quota(const struct tape_budget *budget)
@@ -127,7 +143,7 @@ void tape_bound(struct tape *tape, struct tape_budget *budget)
 	budget->refs++;
 	tape->budget = budget;
 	if (tape->window)
-		tape_budget_count_window(budget, 0, tape->window->counted);
+		budget_count_window(budget, 0, tape->window->counted);
 	if (!tape->name || tape->left)
 		return;
 	tape->spilled = (tape->window ? tape->window->gap.place : tape->end.place) +
@@ -138,7 +154,7 @@ void tape_bound(struct tape *tape, struct tape_budget *budget)
 void tape_unbind(struct tape *tape)
 {
 	if (tape->budget && tape->window)
-		tape_budget_count_window(tape->budget, tape->window->counted, 0);
+		budget_count_window(tape->budget, tape->window->counted, 0);
 	if (tape->budget && !tape->left)
 		tape_budget_refund(tape->budget, tape->spilled);
 	tape_budget_drop(take_ptr(tape->budget));

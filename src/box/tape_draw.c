@@ -315,6 +315,11 @@ static fallible draw_window(struct tape *tape, enum tape_stream stream, struct d
 	return err;
 }
 
+bool tape_draws(const struct tape *tape)
+{
+	return tape->name && (tape_takes(tape) || tape_window_takes(tape));
+}
+
 fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brink_at *at, int pipe,
 		   void *room, size_t max, size_t *out_len)
 {

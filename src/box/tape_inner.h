@@ -91,7 +91,7 @@ static inline size_t tape_framed(size_t len)
 	return len + (len / TAPE_FRAME_MAX + 1) * TAPE_FRAME_HEAD;
 }
 
-// What is shared by those who write (tape.c, tape_draw.c).
+// What is shared by those who write (tape_add.c, tape_draw.c).
 size_t tape_keeps(const struct tape *tape, size_t len); // how much of it is under the cap
 size_t tape_afford(struct tape *tape, size_t len);	// how much the budget has room for
 void tape_pay(struct tape *tape, size_t len);
@@ -99,6 +99,10 @@ void tape_unpay(struct tape *tape, size_t len); // they were not written
 void tape_unbind(struct tape *tape);		// the tape goes
 bool tape_fits_memory(const struct tape *tape, size_t len);
 void tape_remember(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
+// The last frame of a plain tape takes more. False: it is of the other stream, or full.
+bool tape_extend(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
+// Closes the file, if it has one share and no more is to come: a reader opens it again.
+void tape_rest(struct tape *tape);
 void tape_disk_take(struct tape *tape); // one at a time is at the disk; waits
 void tape_disk_give(struct tape *tape);
 // The disk fails: nothing more is kept; or it has no room, then nothing for a moment.
@@ -107,7 +111,20 @@ void tape_stall(struct tape *tape, const char *reason);
 bool tape_is_stalled(const struct tape *tape);
 bool tape_disk_is_short(int dir, int file, size_t len); // for `len` more; on a worker thread
 
-// In tape_live.c: bytes that are not kept, for attached readers. Waits for the slowest.
+// In tape_chunk.c: bytes that are not kept, for attached readers. Waits for the slowest.
+struct tape_chunk {
+	struct link link;
+	uint64_t at;	// offset of the kept byte behind which it came
+	uint64_t begin; // unkept bytes before it
+	enum tape_stream stream;
+	size_t len;
+	char bytes[];
+};
+struct tape_chunk *tape_chunk_next(const struct tape_reader *reader); // NULL: none
+size_t tape_chunk_read(struct tape_reader *reader, const struct tape_chunk *chunk, void *room,
+		       size_t size);
+void tape_chunks_trim(struct tape *tape); // frees what every reader has had
+void tape_reader_leave(struct tape_reader *reader);
 void tape_pass(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
 bool tape_pass_fits(const struct tape *tape, size_t len); // tape_pass() will not wait
 void tape_chunks_free(struct tape *tape);
@@ -115,8 +132,9 @@ bool tape_is_followed(const struct tape *tape); // by a reader, or one that may 
 void tape_detach_slow(struct tape *tape);
 #define TAPE_LOOK_MS 1000 // between two looks at readers that are waited for
 
-// In tape_budget.c: a window of a tape of that budget has another size.
-void tape_budget_count_window(struct tape_budget *budget, uint64_t before, uint64_t now);
+// In tape_budget.c: the window of the tape takes `now` bytes.
+void tape_budget_count(struct tape *tape, uint64_t now);
+bool tape_windows_are_many(void); // all of them together are as large as they may be
 bool tape_budget_lacks_quota(const struct tape_budget *budget); // nothing is left of it
 // In tape_window.c: the part of the log past the cap.
 #define GAP_PAYLOAD 24
@@ -142,7 +160,7 @@ struct mark tape_window_find(const struct tape *tape, uint64_t offset);
 void tape_window_found(struct tape *tape, const struct mark *gap, size_t gap_len,
 		       const struct mark *start);
 void tape_window_linger(struct tape *tape); // the tape has ended: the window goes in a while
-void tape_window_free(struct tape *tape);
+void tape_window_free(struct tape *tape);   // in tape.c
 // In tape_read.c: a run of bytes from a frame on, up to the place `end`. Waits for the disk.
 fallible tape_fetch(struct tape *tape, struct mark *at, uint64_t end, uint64_t offset,
 		    enum tape_stream *out_stream, void *room, size_t size, size_t *out_len);

@@ -28,29 +28,17 @@
 #include "wire/pack.h"
 
 #define WINDOW_MAX (8ull << 20)
-#define WINDOW_LEAST (1ull << 20) // of each, when all have WINDOWS_MAX, or the quota is used up
-#define WINDOWS_MAX (256ull << 20)
+#define WINDOW_LEAST                                                                               \
+	(1ull << 20)	    // of each, when all together have their most, or the quota is used up
 #define STEP (128ull << 10) // between two frames that can be the first
 #define STEPS_MAX 128
 #define PAGE 4096
 
-static uint64_t all_windows; // bytes of all tapes
-
 static uint64_t window_max(const struct tape *tape)
 {
-	if (all_windows >= WINDOWS_MAX || (tape->budget && tape_budget_lacks_quota(tape->budget)))
+	if (tape_windows_are_many() || (tape->budget && tape_budget_lacks_quota(tape->budget)))
 		return WINDOW_LEAST;
 	return WINDOW_MAX;
-}
-
-static void window_count(struct tape *tape)
-{
-	uint64_t now = tape->end.place - tape->window->start.place;
-
-	all_windows += now - tape->window->counted;
-	if (tape->budget)
-		tape_budget_count_window(tape->budget, tape->window->counted, now);
-	tape->window->counted = now;
 }
 
 bool tape_window_takes(const struct tape *tape)
@@ -177,7 +165,7 @@ static int window_publish(struct tape *tape, bool made)
 
 	offload_run(gap_run, &gap);
 	tape->file = gap.file;
-	window_count(tape);
+	tape_budget_count(tape, tape->end.place - tape->window->start.place);
 	if (gap.errnum)
 		return gap.errnum;
 	tape->no_window = tape->no_window || gap.holeless;
@@ -268,7 +256,7 @@ void tape_window_log(struct tape *tape, enum tape_stream stream, size_t len)
 	tape->end.offset += len;
 	if (stream == TAPE_STDOUT)
 		tape->end.stdout_bytes += len;
-	window_count(tape);
+	tape_budget_count(tape, tape->end.place - tape->window->start.place);
 }
 
 struct mark tape_window_find(const struct tape *tape, uint64_t offset)
@@ -294,19 +282,6 @@ void tape_window_found(struct tape *tape, const struct mark *gap, size_t gap_len
 	// The kept part ends with a whole character: the window has the rest of the last one.
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		tape->utf8[i].carried = 0;
-}
-
-void tape_window_free(struct tape *tape)
-{
-	struct tape_window *window = take_ptr(tape->window);
-
-	if (!window)
-		return;
-	all_windows -= window->counted;
-	if (tape->budget)
-		tape_budget_count_window(tape->budget, window->counted, 0);
-	free(window->steps);
-	free(window);
 }
 
 static void linger_task(void *arg)
