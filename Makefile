@@ -390,12 +390,14 @@ house  := $(wildcard src/*.c src/*/*.[chS])
 mine   := $(house) $(wildcard test/*.h test/*/*.[ch] test/unit/*/*.[ch] fuzz/*.[ch])
 shown  := $(wildcard examples/*.c) # they know no more than <cove.h>
 scripts := $(shell grep -lsE '^\#!(/bin/|/usr/bin/env )(ba)?sh' $(wildcard tools/* .ci/* test/*/* dist/* dist/*/*))
+unwrapped := README.md $(patsubst %,docs/%.md,API ARCHITECTURE CONFIGURATION OPERATIONS RUNNER) # yet
 lint-tree: $(all_objects) | $(gens)
 	@$(AWK) -f tools/floors.awk src/FLOORS $(house)
 	@$(NM) -A -P $(all_objects) | tools/calls src/FLOORS src/CIRCLES
 	@$(AWK) -f tools/cycles.awk $(mine)
 	@$(AWK) -f tools/bans.awk $(mine) $(shown)
 	@$(AWK) -f tools/statics.awk $(filter %.c,$(house))
+	@$(AWK) -f tools/width.awk $(filter-out $(unwrapped),README.md CHANGELOG.md $(wildcard docs/*.md src/*/README.md))
 	@$(AWK) -f tools/length.awk Makefile $(mine) $(shown) $(wildcard tools/* .ci/* test/*/*.py test/*/*.t test/*/run)
 	@clang-format --dry-run -Werror $(filter %.c %.h,$(mine) $(shown)) 2>&1 | grep 'error:' && exit 1; true
 	@shellcheck -S warning $(scripts)

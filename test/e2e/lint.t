@@ -75,9 +75,85 @@ def circles_by_calls():
     c.same(calls(rows, ring("a", "b"), "low/a low/b low/d\n")[0], 1, "so must a file that left one")
 
 
+def run_on(tool, sources, *lists):
+    """A tool of tools/, awk or not, on files of those names, which are said as they are here."""
+    path = os.path.join(c.ROOT, "tools", tool)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in sources.items():
+            os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+            with open(os.path.join(folder, name), "wb") as out:
+                out.write(text if isinstance(text, bytes) else text.encode())
+        done = subprocess.run([*(["awk", "-f", path] if tool.endswith(".awk") else [path]), *lists,
+                               *[name for name in sources if name not in lists]], cwd=folder,
+                              env={**os.environ, "LC_ALL": "C"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, timeout=60)
+    return done.returncode, done.stdout.decode()
+
+
+def words():
+    def check(rows, sources):
+        return run_on("check-words", {"list": rows, **sources}, "list")
+
+    never = "never berth bury # and what it was\n"
+    c.same(check(never, {"src/low/a.c": "int number, berthed_by, reburying;\n"})[0], 1, "a word that may not occur is found")
+    c.same(check(never, {"src/low/a.c": "// Some\n// Berths.\n"})[1], "src/low/a.c:2: 'Berths' (berth)\n", "with its place, in any form")
+    for text in ("box_berth_lost", "BERTH_MAX", '"berthLost"', '"theBerths"', "buried", "burying", "x_buries"):
+        c.same(check(never, {"src/low/a.c": text})[0], 1, "so is %s" % text)
+    for text in ("birth", "rebury", "berthold", "auburied", "a\0berth"):
+        c.same(check(never, {"src/low/a.c": text})[0], 0, "%r is something else" % text)
+    c.same(check(never, {"src/low/berth.c": ""})[1], "src/low/berth.c: 'berth' in the path\n", "a path counts, too")
+    c.same(check(never + "except src/low/a.c berth\n", {"src/low/a.c": "berth"})[0], 0, "a file that is excepted may have it")
+    rows = "retired low cell\n"
+    c.same(check(rows, {"src/low/cell.c": ""})[0], 1, "a retired name is none for a file")
+    c.same(check(rows, {"src/low/cell_run.h": ""})[0], 1, "nor the beginning of one")
+    c.same(check(rows, {"src/low/a.h": "struct cell {\n\tint n;\n};\n"})[1],
+           "src/low/a.h:1: struct cell: that name is retired there\n", "nor for a struct")
+    c.same(check(rows, {"src/low/a.c": "static int cell_find(int n)\n{\n}\n"})[1],
+           "src/low/a.c:1: cell_find(): that name is retired there\n", "nor for a function")
+    c.same(check(rows, {"src/low/a.c": "static int excel(int cell)\n{\n\treturn cell;\n}\n", "src/high/cell.c": ""})[0], 0,
+           "in another folder, or for a variable, it is a word like any other")
+    c.same(check("sometimes berth\n", {"src/low/a.c": ""})[0], 1, "a list that says something else is refused")
+
+
+def openings():
+    def check(listed, **texts):
+        return run_on("openings.awk", {"list": listed, **{n + ".c": t for n, t in texts.items()}}, "list")
+
+    good = "// Does this.\n// Needs that.\n//\n// syscalls: read\n#include <stdio.h>\n"
+    c.same(check("", a=good, b=good), (0, ""), "files that open with a comment pass")
+    c.same(check("", a="#include <stdio.h>\n// Does this.\n")[0], 1, "one that does not is refused")
+    c.same(check("", a="// Does this.\n//\n// syscalls: read\nint n;\n")[1],
+           "a.c: opens with 1 lines of comment, not with 2 to 10\n", "so is one of one line")
+    c.same(check("", a="// Does this.\n" * 11)[0], 1, "and one of eleven")
+    c.same(check("", a="")[0], 1, "and an empty file")
+    c.same(check("a.c\n", a="int n;\n", b=good), (0, ""), "unless it is listed")
+    c.same(check("a.c\n", a=good)[1], "a.c: opens with a comment now: take it off the list\n", "one that is mended leaves the list")
+    c.same(check("b.c\n", a=good)[1], "b.c: is listed, but not there\n", "so does one that is gone")
+
+
+def width():
+    def check(text):
+        return run_on("width.awk", {"a.md": text})
+
+    wide = "word " * 24
+    c.same(check("word " * 20 + "\n")[0], 0, "a line of 100 columns passes")
+    c.same(check("short\n%s\n" % wide), (1, "a.md:2: 120 columns\n"), "a longer one is refused")
+    c.same(check("- %s\n" % wide)[0], 1, "in a list, too")
+    c.same(check("| %s |\n" % wide)[0], 0, "a table may be wider")
+    c.same(check("```\n%s\n```\n" % wide)[0], 0, "so may code")
+    c.same(check("```\ncode\n```\n%s\n" % wide)[0], 1, "but not what comes behind it")
+    c.same(check("text\n\n    %s\n" % wide)[0], 0, "indented code, too")
+    c.same(check("text\n    %s\n" % wide)[0], 1, "but not a paragraph that is indented")
+    c.same(check("see https://example.com/%s there\n" % ("x" * 100))[0], 0, "so may an address")
+    c.same(check("\u00e9" * 100 + "\n")[0], 0, "a character is a column")
+
+
 def main():
     floors_by_calls()
     circles_by_calls()
+    words()
+    openings()
+    width()
     status, said = statics(LONG % "begin", LONG % "begin")
     c.same(status, 1, "two files with a static function of one name are refused")
     c.ok("1.c:1: begin() is also at" in said, "with name and place", said)
