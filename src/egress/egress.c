@@ -195,7 +195,7 @@ void egress_box_free(struct egress_box *box)
 	link_drop(&box->link);
 	judge_close_rest(box);
 	stop_all(box);
-	gate_drop(box);
+	egress_box_drop(box);
 }
 
 struct egress_counts egress_box_counts(const struct egress_box *box)

@@ -224,7 +224,7 @@ static fallible charge(struct follow *follow)
 		budget_close(budget);
 	conn->counted = false;
 	budget_unrequest(budget);
-	TRY(gate_await(conn->box, &spent));
+	TRY(conn_await(conn->box, &spent));
 	if (spent != BUDGET_OK) {
 		follow->spent = budget_reason(spent);
 		judge_note(conn, follow->spent);

@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
-#include "egress/authority.h"
 #include "egress/inner.h"
 #include "os/fd.h"
 
@@ -24,7 +23,6 @@
 #define PAUSE_MS 100   // when this process has no numbers left
 #define REFUSED_MAX 32 // that are read to be told why
 #define QUEUE_MAX 1024 // of a box, that wait for a place
-#define STEP_MS 10     // between two looks for a place
 
 struct arrival {
 	struct link link;
@@ -69,86 +67,9 @@ static bool read_target(int fd, struct address *out, uint16_t *out_port)
 	return true;
 }
 
-// ----------------------------------------------------------------------------------- connections
-
-void gate_drop(struct egress_box *box)
-{
-	if (--box->holders)
-		return;
-	judge_close_rest(box); // the last of them may have been denied after the box was freed
-	policy_done(&box->policy);
-	names_free(box->names);
-	authority_free(box->authority);
-	secrets_free(box->secrets);
-	free(box->id);
-	free(box->tenant);
-	free(box);
-}
-
-void conn_end(struct conn *conn)
-{
-	struct egress_box *box = conn->box;
-	struct egress *egress = box->egress;
-
-	stream_close(&conn->in);
-	stream_close(&conn->out);
-	judge_close_verdict(conn, NULL);
-	if (conn->counted)
-		budget_close(&box->budget);
-	link_drop(&conn->link);
-	box->count--;
-	free(conn);
-	gate_drop(box);
-	if (!--egress->count)
-		bell_ring(&egress->empty);
-}
-
-void conn_abort(struct conn *conn)
-{
-	conn->in.aborted = conn->out.aborted = true;
-}
-
-void conn_stop(struct conn *conn)
-{
-	if (conn->task)
-		task_cancel(conn->task);
-	else if (conn->pour)
-		pour_stop(conn->pour);
-}
-
-uint64_t conn_grant(struct conn *conn, enum budget_way way, uint64_t want)
-{
-	return budget_take(&conn->box->budget, way, want);
-}
-
-void conn_moved(struct conn *conn, enum budget_way way, uint64_t bytes, uint64_t unused)
-{
-	struct verdict *verdict = conn->verdict;
-
-	if (unused)
-		budget_give_back(&conn->box->budget, way, unused);
-	if (verdict && way == BUDGET_OUT)
-		verdict->bytes_out += bytes;
-	else if (verdict)
-		verdict->bytes_in += bytes;
-}
-
-fallible conn_spend(struct conn *conn, enum budget_way way, uint64_t bytes)
-{
-	uint64_t granted = conn_grant(conn, way, bytes);
-
-	if (granted == bytes) {
-		conn_moved(conn, way, bytes, 0);
-		return OK;
-	}
-	conn_moved(conn, way, 0, granted);
-	return err_new(EXHAUSTED, "budget_bytes", "%s",
-		       budget_words(way == BUDGET_OUT ? BUDGET_BYTES_OUT : BUDGET_BYTES_IN));
-}
-
 static void serve(void *arg)
 {
-	judge_serve(arg);
+	dispatch_serve(arg);
 }
 
 static void gate_admit(struct egress_box *box, int fd, enum budget_verdict refused)
@@ -174,22 +95,6 @@ static void gate_admit(struct egress_box *box, int fd, enum budget_verdict refus
 	conn->task = task_start(box->egress->loop, "egress", serve, conn);
 }
 
-static bool is_passing(enum budget_verdict verdict)
-{
-	return verdict == BUDGET_RATE || verdict == BUDGET_OPEN;
-}
-
-// When to look again: as soon as the rate lets one more pass. A connection that closes makes place
-// without being asked for (conn_end() does not know the queue), so that is looked for in steps.
-static int64_t queue_wait_ms(struct egress_box *box, enum budget_verdict verdict)
-{
-	int64_t ms = verdict == BUDGET_RATE
-			     ? budget_rate_ms(&box->budget, loop_now(box->egress->loop))
-			     : STEP_MS;
-
-	return ms < 1 ? 1 : ms > WAIT_MS ? WAIT_MS : ms;
-}
-
 // True: it has its place, or was refused. False: it waits on, for *out.
 static bool gate_place(struct egress_box *box, int fd, bool is_late, enum budget_verdict *out)
 {
@@ -202,11 +107,11 @@ static bool gate_place(struct egress_box *box, int fd, bool is_late, enum budget
 	}
 	*out = budget_open(&box->budget, false, loop_now(box->egress->loop));
 	if (*out == BUDGET_OK || weak(CROWD) ||
-	    (!is_passing(*out) && box->count < open + REFUSED_MAX)) {
+	    (!conn_may_wait(*out) && box->count < open + REFUSED_MAX)) {
 		gate_admit(box, fd, *out);
 		return true;
 	}
-	if (is_passing(*out) && !is_late)
+	if (conn_may_wait(*out) && !is_late)
 		return false;
 	reset(fd);
 	judge_note_many(box, budget_reason(*out));
@@ -231,7 +136,7 @@ static void on_queue(struct timer *timer)
 		struct arrival *first = link_of(box->queue.next, struct arrival, link);
 
 		if (!gate_place(box, first->fd, loop_now(loop) >= first->until_ms, &verdict)) {
-			int64_t next = loop_now(loop) + queue_wait_ms(box, verdict);
+			int64_t next = loop_now(loop) + conn_wait_ms(box, verdict);
 
 			loop_set_timer(loop, timer,
 				       next < first->until_ms ? next : first->until_ms);
@@ -268,23 +173,7 @@ static void gate_receive(struct egress_box *box, int fd)
 	link_add(&box->queue, &arrival->link);
 	box->egress->queued++;
 	if (!box->queued++)
-		loop_set_timer(loop, &box->queue_due, loop_now(loop) + queue_wait_ms(box, verdict));
-}
-
-fallible gate_await(struct egress_box *box, enum budget_verdict *out)
-{
-	struct loop *loop = box->egress->loop;
-	int64_t until_ms = loop_now(loop) + WAIT_MS;
-
-	for (;;) {
-		int64_t now = loop_now(loop);
-
-		*out = budget_open(&box->budget, false, now);
-		if (!is_passing(*out) || now >= until_ms)
-			return OK;
-		now += queue_wait_ms(box, *out);
-		TRY(task_sleep_until(now < until_ms ? now : until_ms));
-	}
+		loop_set_timer(loop, &box->queue_due, loop_now(loop) + conn_wait_ms(box, verdict));
 }
 
 static void on_again(struct timer *timer)

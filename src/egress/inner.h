@@ -89,13 +89,18 @@ struct conn {
 	struct verdict *verdict;      // NULL: none that lets it out
 };
 
-// gate: accepting, and the life of a connection.
+// gate: accepting.
 fallible gate_open(struct egress_box *box, int listener);
 void gate_close(struct egress_box *box);
-void gate_drop(struct egress_box *box); // one holder less
+
+// conn: the life of a connection.
+void egress_box_drop(struct egress_box *box);	 // one holder less
+bool conn_may_wait(enum budget_verdict verdict); // a place may become free soon
+// Until then: a moment, WAIT_MS at most.
+int64_t conn_wait_ms(struct egress_box *box, enum budget_verdict verdict);
 // Waits for a place within the limits of rate and open connections, WAIT_MS at most. The place is
 // counted when it returns BUDGET_OK. CANCELLED.
-fallible gate_await(struct egress_box *box, enum budget_verdict *out);
+fallible conn_await(struct egress_box *box, enum budget_verdict *out);
 void conn_end(struct conn *conn);   // closes, writes down, frees
 void conn_stop(struct conn *conn);  // from outside: ended soon
 void conn_abort(struct conn *conn); // conn_end() resets both sides
@@ -105,8 +110,14 @@ void conn_moved(struct conn *conn, enum budget_way way, uint64_t bytes, uint64_t
 // Counts first, then moves all of it. EXHAUSTED: the budget was used up on the way.
 fallible conn_spend(struct conn *conn, enum budget_way way, uint64_t bytes);
 
-// judge: whom a connection wants, and whether it may.
-void judge_serve(struct conn *conn); // in the task of the connection
+// From now on it is a pour: both streams are handed over, and nothing of it may be used any more
+// when this returns OK and the task ends.
+fallible conn_pour(struct conn *conn);
+
+// dispatch: finds out whom a connection wants, and serves it. In the task of the connection.
+void dispatch_serve(struct conn *conn);
+
+// judge: whether a connection may.
 // Judges conn->name anew, by the policy of now. Copies: `reason` is a literal.
 bool judge_name(struct conn *conn, const char **out_reason);
 // What a client of HTTP is told: the whole reply.
@@ -117,9 +128,6 @@ void judge_open_verdict(struct conn *conn, bool first);
 void judge_close_verdict(struct conn *conn, const char *reason);
 // Opens a verdict that lets it out; connects. On failure it is denied or given back already.
 fallible judge_connect(struct conn *conn);
-// From now on it is a pour: both streams are handed over, and nothing of it may be used any more
-// when this returns OK and the task ends.
-fallible judge_pour(struct conn *conn);
 void judge_spent(struct conn *conn); // a budget of bytes was used up: that is its end
 // Writes a denial down and tells of it.
 void judge_note(struct conn *conn, const char *reason);
@@ -129,7 +137,10 @@ void judge_note_name(struct egress_box *box, const char *name);
 void judge_close_rest(struct egress_box *box); // what was summed up is written down
 // The same, and says so in the tongue of the client.
 void judge_deny(struct conn *conn, const char *reason);
+void judge_say_last(struct conn *conn, struct str words); // and lets the client read them
 void judge_part(struct conn *conn); // the last word was said: lets the client read it
+// Why it has to be TLS or HTTP: what is neither shows no request. NULL: it may be anything.
+const char *judge_must_show(const struct conn *conn);
 
 // look: the first bytes of a connection, which stay in the socket.
 #define SILENT_MS 300 // of a client that may be waiting for the server

@@ -1,13 +1,6 @@
-// From the first bytes of a connection (egress/look) to a verdict. Nobody outside hears of it
-// before it is judged.
-//
-//	TLS          the name in the hello; without one, the name behind the synthetic address
-//	HTTP         the Host of each request (egress/plain)
-//	anything     the name behind the synthetic address, else the address itself; HTTP/2 without
-//	             TLS as well, whose requests are not seen
-//
-// A name is what is judged, looked up and connected to. The address that the box used counts for
-// nothing, unless it is all there is.
+// Whether a connection may go where it wants, what is written down of it, and what the client is
+// told when it may not. A name is what is judged, looked up and connected to. The address that the
+// box used counts for nothing, unless it is all there is.
 //
 // syscalls: shutdown
 #include <stdio.h>
@@ -205,10 +198,17 @@ void judge_part(struct conn *conn)
 	}
 }
 
+void judge_say_last(struct conn *conn, struct str words)
+{
+	auto_err err = stream_write(&conn->in, words.at, words.len, PART_MS);
+
+	if (!err)
+		judge_part(conn);
+}
+
 void judge_deny(struct conn *conn, const char *reason)
 {
 	auto_buf reply = BUF_INIT(4096);
-	auto_err err = NULL;
 
 	judge_note(conn, reason);
 	if (conn->counted && !conn->verdict) {
@@ -221,9 +221,7 @@ void judge_deny(struct conn *conn, const char *reason)
 		judge_write_reply(conn, reason, &reply);
 	else
 		return;
-	err = stream_write(&conn->in, reply.at, reply.len, PART_MS);
-	if (!err)
-		judge_part(conn);
+	judge_say_last(conn, buf_view(&reply));
 }
 
 // ------------------------------------------------------------------------------------- verdicts
@@ -233,9 +231,8 @@ static bool is_web(uint16_t port)
 	return port == 80 || port == 443;
 }
 
-// Why it has to be TLS or HTTP: what is neither shows no request. NULL: it may be anything.
 // HTTP/2 is at home on the ports of the web.
-static const char *must_show(const struct conn *conn)
+const char *judge_must_show(const struct conn *conn)
 {
 	const struct policy *policy = &conn->box->policy;
 
@@ -250,7 +247,7 @@ static const char *must_show(const struct conn *conn)
 bool judge_name(struct conn *conn, const char **out_reason)
 {
 	bool shows = conn->tongue == TONGUE_TLS || conn->tongue == TONGUE_HTTP;
-	const char *hidden = shows ? NULL : must_show(conn);
+	const char *hidden = shows ? NULL : judge_must_show(conn);
 	const struct policy *policy = &conn->box->policy;
 	struct policy_verdict verdict =
 		conn->ech ? policy_judge_ech(policy, conn->kind, conn->name, conn->port)
@@ -346,147 +343,10 @@ fallible judge_connect(struct conn *conn)
 	return OK;
 }
 
-// ---------------------------------------------------------------------------------- carrying it
-
-static uint64_t on_grant(void *arg, enum pour_way way, uint64_t want)
-{
-	return conn_grant(arg, way == POUR_OUT ? BUDGET_OUT : BUDGET_IN, want);
-}
-
-static void on_moved(void *arg, enum pour_way way, uint64_t bytes, uint64_t unused)
-{
-	conn_moved(arg, way == POUR_OUT ? BUDGET_OUT : BUDGET_IN, bytes, unused);
-}
-
 void judge_spent(struct conn *conn)
 {
 	const char *reason = budget_reason(budget_spent(&conn->box->budget));
 
 	judge_tell(conn, reason);
 	judge_close_verdict(conn, reason);
-}
-
-static void judge_on_ended(void *arg, enum pour_end end)
-{
-	static const char *const reasons[] = {
-		[POUR_RESET] = "reset", [POUR_IDLE] = "idle", [POUR_STOPPED] = "stopped"};
-	struct conn *conn = arg;
-
-	conn->pour = NULL;
-	if (end == POUR_SPENT)
-		judge_spent(conn);
-	else
-		judge_close_verdict(conn, reasons[end]);
-	conn_end(conn);
-}
-
-static const struct pour_table carrying = {
-	.grant = on_grant, .moved = on_moved, .ended = judge_on_ended};
-
-static int judge_release(struct stream *stream)
-{
-	int fd = stream->fd;
-
-	loop_unwatch(stream->loop, &stream->watch);
-	stream->fd = -1;
-	return fd;
-}
-
-fallible judge_pour(struct conn *conn)
-{
-	conn->task = NULL;
-	return pour_start(conn->box->egress->loop, judge_release(&conn->in),
-			  judge_release(&conn->out), IDLE_MS, &carrying, conn, &conn->pour);
-}
-
-// The connection was allowed, and there is nothing to connect to. A TLS client is told by an alert,
-// which is not the one of a denial unless this is one; any other by a reset.
-static void unreached(struct conn *conn, const struct err *err)
-{
-	bool denied = !strcmp(err_reason(err), "not_global");
-	struct str alert = denied ? HELLO_DENIED : HELLO_FAILED;
-	auto_err failed = NULL;
-
-	if (err_kind(err) == ERR_CANCELLED || conn->tongue != TONGUE_TLS) {
-		conn->in.aborted = true;
-		return;
-	}
-	failed = stream_write(&conn->in, alert.at, alert.len, PART_MS);
-	if (!failed)
-		judge_part(conn);
-}
-
-static void carry_opaque(struct conn *conn, struct look *look)
-{
-	enum budget_verdict spent = budget_request(&conn->box->budget);
-	const char *reason;
-	auto_err err = NULL;
-
-	if (spent != BUDGET_OK) {
-		judge_deny(conn, budget_reason(spent));
-		return;
-	}
-	conn->opaque = true;
-	err = judge_connect(conn);
-	conn->was_out = !err;
-	if (err) {
-		budget_unopen(&conn->box->budget, true);
-		conn->counted = false;
-		unreached(conn, err);
-		return;
-	}
-	// It was a wait: the policy may be another one.
-	if (!judge_name(conn, &reason) || conn->inspected)
-		judge_close_verdict(conn, "stopped");
-	else if (look->undecided)
-		late_serve(conn, look);
-	else
-		err_free(judge_pour(conn));
-}
-
-static void judge_judge(struct conn *conn, struct look *look)
-{
-	auto_err err = NULL;
-	const char *reason;
-
-	look_take_target(conn);
-	err = look_find_out(conn, look, must_show(conn) != NULL);
-	if (err) {
-		if (err_kind(err) == ERR_INVALID || err_kind(err) == ERR_TOO_LARGE)
-			judge_deny(conn, err_reason(err));
-		else if (err_kind(err) == ERR_TIMEOUT)
-			judge_note(conn, "silent");
-		return;
-	}
-	if (conn->tongue == TONGUE_HTTP) {
-		look_forget(look);
-		plain_serve(conn);
-		return;
-	}
-	if (!judge_name(conn, &reason))
-		judge_deny(conn, reason);
-	else if (conn->refused != BUDGET_OK)
-		judge_deny(conn, budget_reason(conn->refused));
-	else if (!conn->inspected)
-		carry_opaque(conn, look);
-	else {
-		look_forget(look);
-		inspect_serve(conn);
-	}
-}
-
-void judge_serve(struct conn *conn)
-{
-	if (conn->port == 53) {
-		if (conn->counted)
-			budget_spare(&conn->box->budget);
-		stub_serve(conn);
-	} else {
-		struct look *look = look_new();
-
-		judge_judge(conn, look);
-		look_free(look);
-	}
-	if (!conn->pour)
-		conn_end(conn);
 }

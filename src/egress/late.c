@@ -261,7 +261,7 @@ void late_serve(struct conn *conn, struct look *look)
 	else if (conn->tongue == TONGUE_HTTP)
 		follow_late(conn, look);
 	else if (whole)
-		err_free(judge_pour(conn));
+		err_free(conn_pour(conn));
 	else {
 		conn_abort(conn);
 		judge_close_verdict(conn, "reset");

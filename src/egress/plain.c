@@ -9,5 +9,5 @@ void plain_serve(struct conn *conn)
 
 	follow_serve(conn, &leg, &upgraded, &none);
 	if (upgraded)
-		err_free(judge_pour(conn));
+		err_free(conn_pour(conn));
 }

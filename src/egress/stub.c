@@ -165,7 +165,7 @@ static void passing_run(void *arg)
 	link_drop(&passing->link);
 	free(passing);
 	box->passing_count--;
-	gate_drop(box);
+	egress_box_drop(box);
 	if (!--egress->count)
 		bell_ring(&egress->empty);
 }

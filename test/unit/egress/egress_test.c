@@ -300,7 +300,7 @@ TASK_TEST(last_words,
 	for (int i = 0; i < 60; i++)
 		judge_note_many(box, "rate");
 	CHECK(box->rest != NULL);
-	gate_drop(box);
+	egress_box_drop(box);
 	inside_sleep(1100);
 	page = read_ledger(arena, 51);
 	CHECK(page.count == 51 && page.sums.denied == 60);

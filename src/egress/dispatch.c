@@ -1,0 +1,99 @@
+// From the first bytes of a connection (egress/look) to the file that serves it. Nobody outside
+// hears of a connection before it is judged.
+//
+//	TLS          the name in the hello; without one, the name behind the synthetic address
+//	HTTP         the Host of each request (egress/plain)
+//	anything     the name behind the synthetic address, else the address itself; HTTP/2 without
+//	             TLS as well, whose requests are not seen
+#include "base/auto.h"
+#include "egress/inner.h"
+#include "model/hello.h"
+
+// The connection was allowed, and there is nothing to connect to. A TLS client is told by an alert,
+// which is not the one of a denial unless this is one; any other by a reset.
+static void dispatch_unreached(struct conn *conn, const struct err *err)
+{
+	bool denied = !strcmp(err_reason(err), "not_global");
+	struct str alert = denied ? HELLO_DENIED : HELLO_FAILED;
+
+	if (err_kind(err) == ERR_CANCELLED || conn->tongue != TONGUE_TLS) {
+		conn->in.aborted = true;
+		return;
+	}
+	judge_say_last(conn, alert);
+}
+
+static void dispatch_opaque(struct conn *conn, struct look *look)
+{
+	enum budget_verdict spent = budget_request(&conn->box->budget);
+	const char *reason;
+	auto_err err = NULL;
+
+	if (spent != BUDGET_OK) {
+		judge_deny(conn, budget_reason(spent));
+		return;
+	}
+	conn->opaque = true;
+	err = judge_connect(conn);
+	conn->was_out = !err;
+	if (err) {
+		budget_unopen(&conn->box->budget, true);
+		conn->counted = false;
+		dispatch_unreached(conn, err);
+		return;
+	}
+	// It was a wait: the policy may be another one.
+	if (!judge_name(conn, &reason) || conn->inspected)
+		judge_close_verdict(conn, "stopped");
+	else if (look->undecided)
+		late_serve(conn, look);
+	else
+		err_free(conn_pour(conn));
+}
+
+static void dispatch_judge(struct conn *conn, struct look *look)
+{
+	auto_err err = NULL;
+	const char *reason;
+
+	look_take_target(conn);
+	err = look_find_out(conn, look, judge_must_show(conn) != NULL);
+	if (err) {
+		if (err_kind(err) == ERR_INVALID || err_kind(err) == ERR_TOO_LARGE)
+			judge_deny(conn, err_reason(err));
+		else if (err_kind(err) == ERR_TIMEOUT)
+			judge_note(conn, "silent");
+		return;
+	}
+	if (conn->tongue == TONGUE_HTTP) {
+		look_forget(look);
+		plain_serve(conn);
+		return;
+	}
+	if (!judge_name(conn, &reason))
+		judge_deny(conn, reason);
+	else if (conn->refused != BUDGET_OK)
+		judge_deny(conn, budget_reason(conn->refused));
+	else if (!conn->inspected)
+		dispatch_opaque(conn, look);
+	else {
+		look_forget(look);
+		inspect_serve(conn);
+	}
+}
+
+void dispatch_serve(struct conn *conn)
+{
+	if (conn->port == 53) {
+		if (conn->counted)
+			budget_spare(&conn->box->budget);
+		stub_serve(conn);
+	} else {
+		struct look *look = look_new();
+
+		dispatch_judge(conn, look);
+		look_free(look);
+	}
+	if (!conn->pour)
+		conn_end(conn);
+}
