@@ -77,28 +77,30 @@ static void events(struct buf *out)
 
 void document_write(struct buf *out)
 {
-	buf_text(
-		out,
-		"# Configuration\n\n"
-		"Written by `cove serve --document`; a test compares the two.\n\n"
-		"## Settings of `cove serve`\n\n"
-		"A setting is a line `name = value` in " CONFIG_FILE
-		" (or the file of `--config`), a variable of the environment, or a\n"
-		"flag; the later of these three wins. `cove serve --options` lists them.\n\n"
-		"After a change of the file `cove reload` (`systemctl reload cove`, or SIGHUP to "
-		"`cove serve`) puts those\nmarked live into effect, for what is made from then on; "
-		"the others wait for the next start. A file that\nis not right is refused whole, "
-		"with "
-		"its reason in the log, and everything stays as it was.\n\n");
-	options(out);
 	buf_text(out,
-		 "\n## Timers\n\n"
-		 "Every timer of the lifecycle, in one table. Those that a setting names are the "
-		 "operator's;\n`--dev --time-scale N` divides all others by N, for tests.\n\n");
+		 "# Configuration\n\n"
+		 "This page is the output of `cove serve --document`. A test compares the two.\n\n"
+		 "## Settings of `cove serve`\n\n"
+		 "A setting is a line `name = value` in " CONFIG_FILE
+		 " (or the file of `--config`), an\n"
+		 "environment variable, or a flag. A flag wins over a variable, a variable over "
+		 "the file.\n"
+		 "`cove serve --options` lists the settings.\n\n"
+		 "`cove reload` (`systemctl reload cove`, or SIGHUP to `cove serve`) reads the "
+		 "file\n"
+		 "again. Settings that are marked live apply to objects made from then on. Other\n"
+		 "settings wait for the next start. A file with an error is refused as a whole: "
+		 "the\n"
+		 "log has the reason, and no setting changes.\n\n");
+	options(out);
+	buf_text(out, "\n## Timers\n\n"
+		      "All timers of sandboxes and agent sessions. The value of a setting replaces "
+		      "the default.\n"
+		      "`--dev --time-scale N` divides all other timers by N, for tests.\n\n");
 	timers(out);
 	buf_text(out,
 		 "\n## Events\n\n"
-		 "What `GET /v1/events` and `cove events` tell. Kept for `event-retention`, and at "
-		 "most 50000 of each tenant.\n\n");
+		 "The kinds of events of `GET /v1/events` and `cove events`. Events are kept for\n"
+		 "`event-retention`, at most 50000 of each tenant.\n\n");
 	events(out);
 }
