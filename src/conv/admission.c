@@ -45,12 +45,6 @@ int admission_proof(const struct err *err)
 	return strcmp(err_reason(err), "io_error") == 0 ? EIO : 0;
 }
 
-void admission_release(struct conv *conv)
-{
-	conv->convs->reserved -= conv->reserved;
-	conv->reserved = 0;
-}
-
 // Promises that nobody came for.
 static void forget_old(struct convs *convs)
 {
@@ -60,7 +54,7 @@ static void forget_old(struct convs *convs)
 		struct conv *conv = link_of(at, struct conv, link);
 
 		if (conv->reserved && now - conv->reserved_at >= timer_ms(TIMER_IDLE))
-			admission_release(conv);
+			conv_unreserve(conv);
 	}
 }
 
@@ -230,7 +224,7 @@ static fallible conv_admission_ask(struct conv *conv)
 		admission_rebuild(conv);
 	if (judgement.verdict != ADMISSION_ACCEPT)
 		return admission_refuse(conv, &facts, &cleaned, judgement.verdict);
-	admission_release(conv);
+	conv_unreserve(conv);
 	conv->reserved = facts.threshold;
 	conv->reserved_at = loop_now(conv->convs->loop);
 	conv->convs->reserved += conv->reserved;

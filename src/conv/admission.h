@@ -47,6 +47,5 @@ struct admission_judgement admission_judge(const struct admission_facts *facts);
 fallible admission_prepared(struct conv *conv, struct err *failed);
 
 // For one conversation. NO_SPACE capacity_rejected, filesystem_unusable; UNAVAILABLE
-// capacity_unknown. Changes no lease. What is accepted is promised until admission_release().
+// capacity_unknown. Changes no lease. What is accepted is promised until conv_unreserve().
 fallible admission_ask(struct conv *conv);
-void admission_release(struct conv *conv);

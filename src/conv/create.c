@@ -10,6 +10,7 @@
 #include "conv/admission.h"
 #include "conv/book.h"
 #include "conv/inner.h"
+#include "conv/logs.h"
 #include "conv/slot.h"
 #include "fleet/access.h"
 
@@ -132,6 +133,7 @@ static fallible conv_create_make(struct convs *convs, const struct who *who,
 		conv_drop(conv);
 		return err;
 	}
+	logs_open(conv);
 	err = make_durable(conv);
 	if (err) {
 		conv_unlist(conv);

@@ -88,7 +88,7 @@ static fallible hear_take_run(struct conv *conv, struct run *run)
 	runs_set_taken(run);
 	TRY(keeper_hear(conv, &hearing));
 	runs_log_state(run);
-	supervise_reset(conv);
+	conv_note_alive(conv);
 	return OK;
 }
 
@@ -110,7 +110,7 @@ static fallible hear_resume(struct conv *conv, const struct words *words)
 		TRY(book_commit(conv, &(struct book_change){.runs = {run}, .run_count = 1}));
 	}
 	conv->lease.connection = conv->talk->connection;
-	supervise_reset(conv);
+	conv_note_alive(conv);
 	return OK;
 }
 

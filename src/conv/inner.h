@@ -204,6 +204,7 @@ static inline void convs_end(struct convs *convs)
 }
 // In keeper.c.
 void keeper_start(struct conv *conv);
+// In transition.c.
 // Hears an event: commits what it means for the lease and for `run` (as it stands by now; NULL:
 // none; `before` is what it was), then does what is to be done. `lost` is how a run ends that loses
 // its runner by it.
@@ -219,6 +220,9 @@ fallible keeper_tell(struct conv *conv, enum lease_event_kind kind, const char *
 // steps.
 fallible keeper_settle(struct conv *conv, struct run *run);
 fallible keeper_talk(struct conv *conv, int fd); // to its runner; takes the fd over
+void keeper_drop_talk(struct conv *conv);
+// The run has ended in the store: its readers learn of it, and memory lets it go. Else nothing.
+void keeper_end_run(struct run *run);
 // In wish.c. Waits until it is granted, or refused; for the keeper: the first that waits; and those
 // that will never be granted.
 fallible wish_ask(struct conv *conv, struct wish *wish);
@@ -232,13 +236,17 @@ fallible hear_send_run(struct conv *conv); // to a runner that is ready, once a 
 // In supervise.c. Loop time of the next look; CLOCK_NEVER: none.
 int64_t supervise_next(const struct conv *conv);
 fallible supervise(struct conv *conv, bool *out_did);
-void supervise_reset(struct conv *conv); // a sign of life
 // In attempt.c.
 void attempt_start(struct conv *conv); // the one that the lease names, in a task of its own
 void attempt_look(struct conv *conv, struct seam_view *out); // bounded; faults apply
 // In remove.c: the next step of a deletion. *out_did: something was done.
 fallible remove_step(struct conv *conv, bool *out_did);
-// In table.c. What a session is called among those of all tenants: the operator's by its id,
+// In table.c. What was promised to its cold start is given back.
+void conv_unreserve(struct conv *conv);
+void conv_note_alive(struct conv *conv); // a sign of life of its runner
+// By its id, as `who` names it; NULL: none.
+struct conv *convs_named(const struct convs *convs, const struct who *who, struct str id);
+// What a session is called among those of all tenants: the operator's by its id,
 // another's TENANT__ID, which no id can look like. False: no id is that long.
 #define CONV_KEY_MAX (WHO_TENANT_MAX + 2 + CONV_ID_MAX)
 bool conv_key(const char *tenant, struct str id, char out[CONV_KEY_MAX + 1]);

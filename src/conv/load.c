@@ -82,7 +82,8 @@ static fallible load_sessions(struct convs *convs)
 		conv->derived = load_place(conv, rows[i].box);
 		// Without a row of its own a lease is not "none": what was there is not known.
 		conv->lease.next_generation = (uint64_t)convs_now(convs);
-		conv_list(conv);
+		if (conv_list(conv))
+			logs_open(conv);
 		if (!whole)
 			alert(conv, "session_unreadable");
 	}
@@ -98,7 +99,8 @@ static struct conv *orphan(struct convs *convs, const struct store_conv *row, co
 	conv->route.kind = OWNER_LEGACY; // whatever it is, its sandbox is not destroyed for it
 	owner_directory(str_of(conv->key), conv->directory);
 	load_place(conv, row->box);
-	conv_list(conv);
+	if (conv_list(conv))
+		logs_open(conv);
 	alert(conv, what);
 	return conv;
 }

@@ -111,15 +111,6 @@ void logs_open(struct conv *conv)
 				convs->output_of(convs->output_arg, conv->tenant));
 }
 
-void logs_close(struct conv *conv)
-{
-	if (!conv->logs)
-		return;
-	tape_budget_on_lack(conv->logs, NULL, NULL);
-	tape_budget_leave(conv->logs);
-	tape_budget_drop(take_ptr(conv->logs));
-}
-
 void logs_bind(struct conv *conv, struct tape *log)
 {
 	if (conv->logs)

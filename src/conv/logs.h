@@ -3,9 +3,7 @@
 
 #include "conv/inner.h"
 
-// The session is in the table, or goes out of memory.
-void logs_open(struct conv *conv);
-void logs_close(struct conv *conv);
+void logs_open(struct conv *conv);		     // the session is in the table
 void logs_bind(struct conv *conv, struct tape *log); // what is added to the log counts
 void logs_removed(struct conv *conv);		     // the folder of its logs was
 // Counts what an earlier daemon left. Waits for the disk.

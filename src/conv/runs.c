@@ -20,26 +20,8 @@
 
 #define LOG_CAP (64ull << 20)
 #define LINE_MAX (CONV_INPUT_MAX * 2 + 4096)
-#define RUN_COST 1024 // beside its input
 #define TAIL (256 * 1024)
 #define END_MARK "{\"type\":\"end\","
-
-const char *runs_state_word(enum run_state state)
-{
-	static const char *const words[] = {
-#define X(name, word) [RUN_##name] = word,
-		RUN_STATES(X)
-#undef X
-	};
-
-	return words[state];
-}
-
-void runs_weigh(struct run *run)
-{
-	run->cost = run->input.len + RUN_COST;
-	run->conv->share->bytes += run->cost;
-}
 
 struct run *runs_new(struct conv *conv, const struct conv_run_spec *spec)
 {
@@ -56,35 +38,6 @@ struct run *runs_new(struct conv *conv, const struct conv_run_spec *spec)
 	run->created_ms = convs_now(conv->convs);
 	runs_weigh(run);
 	return run;
-}
-
-void runs_free(struct run *run)
-{
-	if (!run)
-		return;
-	if (run->log)
-		tape_drop(run->log);
-	if (run->cost)
-		run->conv->share->bytes -= run->cost;
-	free((char *)run->input.at);
-	free((char *)run->result.at);
-	free(run->message);
-	free(run->asked);
-	pairs_done(&run->env);
-	free(run);
-}
-
-void runs_list(struct run *run)
-{
-	link_add(&run->conv->runs, &run->link);
-	run->conv->run_count++;
-}
-
-void runs_unlist(struct run *run)
-{
-	link_drop(&run->link);
-	run->conv->run_count--;
-	runs_free(run);
 }
 
 struct run_before runs_mark(const struct run *run)

@@ -7,6 +7,7 @@
 
 // A new one, queued in memory only.
 struct run *runs_new(struct conv *conv, const struct conv_run_spec *spec);
+// In run.c.
 void runs_free(struct run *run);
 // It counts in its tenant's share until it is freed.
 void runs_weigh(struct run *run);

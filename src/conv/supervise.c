@@ -26,12 +26,6 @@ static int64_t to_loop(const struct conv *conv, int64_t wall_ms)
 	return now_of(conv) + wall_ms - convs_now(conv->convs);
 }
 
-void supervise_reset(struct conv *conv)
-{
-	conv->output_at = conv->heard_at = conv->beat_at = now_of(conv);
-	conv->pinged_at = 0;
-}
-
 static bool is_connected(const struct conv *conv)
 {
 	return conv->talk && !conv->talk->closed && conv->talk->greeted;
