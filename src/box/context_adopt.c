@@ -98,6 +98,7 @@ static fallible adopt_tape(struct adoption *adoption, uint32_t number)
 	struct box *box = adoption->box;
 	auto_free char *name = mem_fmt("%s/%c%u", box->id, CONTEXT_TAPE, number);
 	struct context *context;
+	struct context_run *run;
 	struct tape_label label;
 	struct tape *tape = NULL;
 	struct err *err = tape_open(box->loop, box->tapes_dir, name, &tape, &label);
@@ -116,7 +117,8 @@ static fallible adopt_tape(struct adoption *adoption, uint32_t number)
 		return OK;
 	}
 	tape_bound(tape, box_tape_budget(box));
-	context_adopt_list_run(context_recall(context, tape, &label, &ended), ended);
+	run = context_recall(context, tape, &label, &ended); // sets `ended` before it is read
+	context_adopt_list_run(run, ended);
 	context_drop(context);
 	return OK;
 }

@@ -165,12 +165,15 @@ static fallible template_make_freeze(struct templates *all, struct shelf_job *jo
 		return err_sys(errno, "fork to copy the host");
 	if (job->pid == 0) {
 		int fds[] = {report, all->host_root, all->host_usr, dir};
+		struct err *outcome;
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setpriority(PRIO_PROCESS, 0, 10);
 		if (jail_keep(fds, 4))
 			_exit(1);
-		jail_tell(fds[0], freeze_copy(fds[1], fds[2], fds[3], &sum), sum.files, sum.bytes);
+		// Not among the arguments: `sum` is read after it.
+		outcome = freeze_copy(fds[1], fds[2], fds[3], &sum);
+		jail_tell(fds[0], outcome, sum.files, sum.bytes);
 		_exit(0);
 	}
 	return OK;

@@ -9,7 +9,7 @@
 // syscalls: lseek madvise mmap mprotect mremap munmap newfstatat fstat stat lstat open pread64
 // syscalls: prlimit64 pwrite64 readlink readlinkat rseq set_robust_list set_tid_address statx
 // syscalls: sysinfo uname write fdatasync fstatfs ftruncate clock_gettime sched_getaffinity
-// syscalls: restart_syscall getrusage
+// syscalls: restart_syscall getrusage gettimeofday time
 #include "warden/tool.h"
 
 #include <errno.h>

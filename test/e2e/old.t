@@ -560,8 +560,10 @@ def killed(cove, kept):
     c.kill_all(cove)
     # The answer of a create can be lost with a daemon though the sandbox was made: only its record knows the key.
     with sqlite3.connect(os.path.join(cove.data, "daemon", "cove.db")) as db:
-        tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('pledges', 'idempotency')")]
-        db.execute("DELETE FROM " + tables[0])
+        tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {table: {row[1] for row in db.execute("PRAGMA table_info(%s)" % table)} for table in tables}
+        replies = [table for table in tables if {"key", "hash", "status", "body"} <= columns[table]]
+        db.execute("DELETE FROM " + replies[0])
     db.close()
     swap(cove.binary)
     cove.start()
