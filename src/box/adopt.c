@@ -45,133 +45,6 @@
 
 #define NAMES_MAX 65536 // in a folder: more than processes, cells and sessions can have
 
-static void drop_fds(int *fds, int *count)
-{
-	closer_drop_all(fds, *count);
-	*count = 0;
-}
-
-static void adoptee_free(struct adoptee *adoptee)
-{
-	link_drop(&adoptee->link);
-	drop_fds(adoptee->fds, &adoptee->count);
-	free(adoptee->bytes);
-	free(adoptee);
-}
-
-static void adoption_free(struct adoption *adoption)
-{
-	list_each (at, &adoption->helds)
-		adoptee_free(link_of(at, struct adoptee, link));
-	for (size_t i = 0; i < adoption->name_count; i++)
-		free(adoption->names[i]);
-	free(adoption->names);
-	free(adoption);
-}
-
-static bool box_adopt_is_known(const struct adoption *adoption, uint32_t conv)
-{
-	list_each (at, &adoption->helds)
-		if (link_of(at, struct adoptee, link)->talk.conv == conv)
-			return true;
-	return false;
-}
-
-static void add_held(struct adoption *adoption, const struct talk *talk, const int *fds, int count)
-{
-	struct adoptee *adoptee = mem_new_of(struct adoptee);
-	struct str tag = talk->held.tag;
-
-	adoptee->talk = *talk;
-	adoptee->bytes = mem_dup(tag.at, tag.len);
-	adoptee->talk.held.tag.at = adoptee->bytes;
-	if (!tag_decode(adoptee->talk.held.tag, &adoptee->tag))
-		adoptee->tag = (struct tag){.kind = TAG_EXEC};
-	memcpy(adoptee->fds, fds, (size_t)count * sizeof(*fds));
-	adoptee->count = count;
-	link_add(&adoption->helds, &adoptee->link);
-	adoption->count++;
-	if (talk->conv > adoption->box->last_conv)
-		adoption->box->last_conv = talk->conv;
-}
-
-void box_held(struct box *box, const struct talk *talk, int *fds, int count)
-{
-	struct adoption *adoption = box->adoption;
-	const char *wrong = NULL;
-
-	if (!adoption || adoption->ended)
-		wrong = "pid 1 tells what nobody asked";
-	else if (count != FD_LOST && count != talk_fds(talk, 0))
-		wrong = "pid 1 holds what it does not have";
-	else if (talk->kind == TALK_HELD &&
-		 (adoption->count == TALK_CONV_MAX || box_adopt_is_known(adoption, talk->conv)))
-		wrong = "pid 1 holds too much";
-	if (wrong) {
-		drop_fds(fds, &count);
-		box_break(box, wrong);
-		return;
-	}
-	if (talk->kind == TALK_HELD && count == FD_LOST) {
-		adoption->no_files = true;
-	} else if (talk->kind == TALK_HELD) {
-		add_held(adoption, talk, fds, count);
-		return;
-	} else {
-		adoption->ended = true;
-		channel_pause(&box->channel, true);
-	}
-	bell_ring(&adoption->bell);
-}
-
-struct adoptee *adoption_find(struct adoption *adoption, enum tag_kind kind, uint32_t file)
-{
-	list_each (at, &adoption->helds) {
-		struct adoptee *adoptee = link_of(at, struct adoptee, link);
-
-		if (adoptee->tag.kind == kind && adoptee->tag.file == file)
-			return adoptee;
-	}
-	return NULL;
-}
-
-fallible adoptee_take(struct adoptee *adoptee, struct box *box, struct tape *tape,
-		      struct exec **out)
-{
-	struct err *err;
-
-	adoptee->count = 0; // the fds are the exec's, also on failure
-	err = exec_adopt(box, &adoptee->talk, &adoptee->tag, adoptee->leaf, tape, adoptee->fds,
-			 out);
-	adoptee_free(adoptee);
-	return err;
-}
-
-bool adoption_number(const char *name, char letter, uint32_t *out)
-{
-	struct str rest = str_of(name);
-	uint64_t number;
-
-	if (letter && *name != letter)
-		return false;
-	if (letter)
-		rest = str_skip(rest, 1);
-	if (!str_to_u64(rest, 1, UINT32_MAX, &number))
-		return false;
-	*out = (uint32_t)number;
-	return true;
-}
-
-uint32_t adoption_highest(const struct adoption *adoption, char letter)
-{
-	uint32_t highest = 0, number;
-
-	for (size_t i = 0; i < adoption->name_count; i++)
-		if (adoption_number(adoption->names[i], letter, &number) && number > highest)
-			highest = number;
-	return highest;
-}
-
 struct listing {
 	int dir;
 	const char *name;
@@ -354,23 +227,6 @@ static fallible box_adopt_adopt(struct adoption *adoption, const struct box_retu
 	return OK;
 }
 
-static struct adoption *adoption_new(struct box *box)
-{
-	struct adoption *adoption = mem_new_of(struct adoption);
-
-	adoption->box = box;
-	link_init(&adoption->helds);
-	bell_init(&adoption->bell);
-	box->adoption = adoption;
-	return adoption;
-}
-
-void box_adoption_lost(struct box *box)
-{
-	if (box->adoption)
-		bell_ring(&box->adoption->bell);
-}
-
 // What was being moved to a tape is there: the next try opens the same file.
 static void await_tapes(struct box *box)
 {
@@ -400,9 +256,7 @@ void box_forsake(struct box *box)
 	terms_forsake(box);
 	await_tapes(box);
 	exec_end_all(box);
-	sessions_end(box);
-	contexts_close(box);
-	terms_end(box);
+	box_tell_kinds(box, BOX_END_LEFT);
 	box_drop(box);
 }
 
@@ -424,36 +278,6 @@ fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *
 	}
 	box_forsake(box);
 	return err_while(err, "take up %s", from->id);
-}
-
-struct removal {
-	int dir;
-	char *name;
-};
-
-static void remove_run(void *arg)
-{
-	struct removal *removal = arg;
-
-	unlinkat(removal->dir, removal->name, 0);
-}
-
-static void remove_task(void *arg)
-{
-	struct removal *removal = arg;
-
-	offload_run(remove_run, removal);
-	free(removal->name);
-	free(removal);
-}
-
-void box_remove_file(struct box *box, char letter, uint32_t number)
-{
-	struct removal *removal = mem_new_of(struct removal);
-
-	removal->dir = box->tapes_dir;
-	removal->name = mem_fmt("%s/%.*s%u", box->id, letter != 0, &letter, number);
-	task_start(box->loop, "box.file", remove_task, removal);
 }
 
 // Sessions and terminals ended with the box.

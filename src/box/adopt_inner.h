@@ -25,6 +25,8 @@ struct adoption {
 	uint64_t spent[TALK_LEAVES_MAX / 64]; // leaves, as leaf_is_spent() reads them
 };
 
+struct adoption *adoption_new(struct box *box); // box->adoption
+void adoption_free(struct adoption *adoption);
 // The one of that kind and file that nobody has taken; NULL: there is none.
 struct adoptee *adoption_find(struct adoption *adoption, enum tag_kind kind, uint32_t file);
 // Makes an exec of it: its output goes to `tape` (NULL: nowhere). The caller holds *out.

@@ -42,11 +42,25 @@ struct box_leaf {
 	struct timer timer;
 };
 
+// What lives in a box is told of its end by one loop over a table (kinds.c).
+enum box_end {
+	BOX_END_LOST,	 // its pid 1 is gone for good, whoever ended it
+	BOX_END_STOPPED, // its pid 1 is gone, and the box can be started again
+	BOX_END_LEFT,	 // its owner lets it go: nobody finds what is in it any more
+	BOX_END_FREED,	 // the last share was dropped
+	BOX_ENDS
+};
+struct box_kind {
+	const char *name;			 // NULL: the end of the table
+	void (*tell[BOX_ENDS])(struct box *box); // NULL: nothing to do
+};
+
 enum box_phase { BOX_GREETING, BOX_ALIVE, BOX_BROKEN, BOX_LOST, BOX_STOPPED, BOX_BURIED };
 
 struct box {
 	struct loop *loop;
 	struct ask *ask;
+	const struct box_kind *kinds;
 	int refs;
 	char id[ID_BOX_LEN + 1];
 	char user[BOX_USER_MAX + 1]; // of commands that name none; "": root
@@ -99,9 +113,13 @@ struct box {
 	struct later free_later;
 };
 
+// In kinds.c.
 struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tapes_dir);
 struct tape_budget *box_tape_budget(struct box *box); // borrowed
 void box_hold(struct box *box);
+void box_tell_kinds(struct box *box, enum box_end how);
+void box_free_later(struct later *later);		    // box->free_later
+void box_on_lost(struct channel *channel, const char *why); // box->channel.lost
 void box_drop(struct box *box);
 // pid 1 is not to be trusted any more: every exec ends, and the owner is told.
 void box_break(struct box *box, const char *why);
@@ -115,7 +133,7 @@ void terms_forsake(struct box *box);
 // A file of its folder, by its letter (0: none) and number, in the background.
 void box_remove_file(struct box *box, char letter, uint32_t number);
 void box_adoption_lost(struct box *box); // whoever takes it up is woken
-// In adopt.c: HELD and HELD_END. Takes the fds over.
+// In adoption.c: HELD and HELD_END. Takes the fds over.
 void box_held(struct box *box, const struct talk *talk, int *fds, int count);
 
 // In exec.c, called by the channel's owner.

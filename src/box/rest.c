@@ -125,11 +125,7 @@ static void drop_leaves(struct box *box, int64_t deadline)
 static void quiet(struct box *box, int64_t deadline)
 {
 	channel_close(&box->channel);
-	exec_end_all(box);
-	box_hand_end_all(box);
-	sessions_end(box);
-	contexts_end(box);
-	terms_end(box);
+	box_tell_kinds(box, BOX_END_STOPPED);
 	drop_leaves(box, deadline);
 	contexts_settle(box);
 	procs_settle(box); // pid 1, who would tell the ends once more, is gone

@@ -1,0 +1,93 @@
+// What can live in a box: one row each, told when the box ends, is left or is freed, in the order
+// of the rows. And a new box, whose socket passes every message of pid 1 on to the kind that it is
+// for.
+#include <string.h>
+
+#include "base/mem.h"
+#include "box/box.h"
+#include "box/inner.h"
+#include "box/leaf.h"
+#include "loop/closer.h"
+
+// clang-format off
+static const struct box_kind kinds[] = {
+	// name               lost               stopped           left              freed
+	{"cgroups",          {NULL,              NULL,             NULL,             box_leaf_free_all}},
+	{"sync",             {box_sync_drop,     NULL,             NULL,             box_sync_drop}},
+	{"network",          {NULL,              NULL,             NULL,             box_net_drop}},
+	{"processes",        {NULL,              NULL,             NULL,             procs_free}},
+	{"adoption",         {box_adoption_lost, NULL,             NULL,             NULL}},
+	{"prewarmed shells", {understudies_end,  NULL,             understudies_end, understudies_free}},
+	{"commands",         {exec_end_all,      exec_end_all,     NULL,             NULL}},
+	{"file workers",     {box_hand_end_all,  box_hand_end_all, NULL,             NULL}},
+	{"sessions",         {sessions_end,      sessions_end,     sessions_end,     NULL}},
+	{"interpreters",     {contexts_end,      contexts_end,     contexts_close,   contexts_free}},
+	{"terminals",        {terms_end,         terms_end,        terms_end,        terms_free}},
+	{NULL,               {NULL,              NULL,             NULL,             NULL}},
+};
+// clang-format on
+
+static void on_drained(struct channel *channel)
+{
+	exec_pay(link_of(channel, struct box, channel));
+}
+
+static void on_said(struct channel *channel, const struct talk *talk, int *fds, int count)
+{
+	struct box *box = link_of(channel, struct box, channel);
+
+	if (talk->kind == TALK_HELD || talk->kind == TALK_HELD_END) {
+		box_held(box, talk, fds, count);
+		return;
+	}
+	if (talk->kind == TALK_SYNC) {
+		box_sync_heard(box, fds, count);
+		return;
+	}
+	if (talk->kind != TALK_READY && talk->kind != TALK_BROKEN) {
+		if (!box_hand_heard(box, talk, fds, count))
+			exec_heard(box, talk, fds, count);
+		return;
+	}
+	if (count > 0 || box->phase != BOX_GREETING) {
+		closer_drop_all(fds, count);
+		box_break(box, "pid 1 greets out of turn");
+		return;
+	}
+	if (talk->kind == TALK_READY && talk->ready.version == TALK_VERSION) {
+		box->phase = BOX_ALIVE;
+		box->features = talk->ready.features;
+	} else {
+		box->phase = BOX_BROKEN;
+		box->broken = *talk;
+	}
+	bell_ring(&box->greeted);
+}
+
+struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tapes_dir)
+{
+	struct box *box = mem_new_of(struct box);
+
+	box->loop = loop;
+	box->ask = ask;
+	box->refs = 1;
+	box->oom = box->net.listener = box->net.udp = box->sync.listener = -1;
+	box->tapes_dir = tapes_dir;
+	memcpy(box->id, id, sizeof(box->id));
+	memcpy(box->at.box, id, sizeof(box->at.box));
+	box->channel.said = on_said;
+	box->channel.lost = box_on_lost;
+	box->channel.drained = on_drained;
+	box->free_later.run = box_free_later;
+	box->kinds = kinds;
+	bell_init(&box->greeted);
+	bell_init(&box->leaf_settled);
+	link_init(&box->leaves);
+	link_init(&box->clean);
+	link_init(&box->doubt);
+	link_init(&box->execs);
+	link_init(&box->lingerers);
+	link_init(&box->hands);
+	bell_init(&box->hand_free);
+	return box;
+}
