@@ -29,6 +29,7 @@ class Closed(Exception):
 
 class WebSocket:
     """`cove` is a Cove of cove.py; `path` has the query in it."""
+    deadline = None  # of a wait for more than pings
 
     def __init__(self, cove, path, headers=None, key=True, timeout=20, rcvbuf=None):
         self.sock = socket.socket()
@@ -131,6 +132,8 @@ class WebSocket:
                 raise Closed(code, body[2:].decode())
             if opcode == PING:
                 self.sock.sendall(self.frame(PONG, body))
+                if self.deadline and time.monotonic() > self.deadline:
+                    raise socket.timeout("pings, and nothing else")
                 continue
             if opcode == PONG:
                 self.pong = body
@@ -191,18 +194,17 @@ class Terminal(WebSocket):
 
     def until(self, text=None, event=None, seconds=10):
         """Reads until the screen has shown `text`, or an event of that type came."""
-        end = time.monotonic() + seconds
+        self.deadline = end = time.monotonic() + seconds
         self.sock.settimeout(seconds)
         while time.monotonic() < end:
-            if text is not None and text in self.seen:
-                return True
-            if event is not None and self.last(event):
-                return True
+            if (text is not None and text in self.seen) or (event is not None and self.last(event)):
+                break
             try:
                 if not self.step():
                     break
             except (socket.timeout, ConnectionError):
                 break
+        self.deadline = None
         return (text is not None and text in self.seen) or (event is not None and bool(self.last(event)))
 
     def last(self, event):
