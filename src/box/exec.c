@@ -259,7 +259,7 @@ static void box_exec_end(struct exec *exec, int status, bool leaf_empty)
 		box_exec_finish(exec);
 }
 
-void exec_leaf_killed(struct exec *exec)
+static void exec_leaf_killed(struct exec *exec)
 {
 	if (exec->phase == EXEC_RUNNING && exec->stage == STAGE_KILLED)
 		loop_set_timer(exec->box->loop, &exec->timer, loop_now(exec->box->loop) + GUARD_MS);
@@ -309,13 +309,15 @@ static void kill_for(struct exec *exec, enum ending cause)
 		kill_tree(exec);
 }
 
-void exec_cpu_limit(struct exec *exec)
+static void exec_cpu_limit(struct exec *exec)
 {
 	if (exec->on_cpu)
 		exec->on_cpu(exec->on_end_arg);
 	else
 		kill_for(exec, ENDING_CPU_LIMIT);
 }
+
+const struct box_leaf_events exec_leaf_events = {exec_cpu_limit, exec_leaf_killed};
 
 void exec_kill(struct exec *exec)
 {
@@ -573,4 +575,28 @@ void exec_drop(struct exec *exec)
 	if (exec->phase == EXEC_DONE)
 		let_tape_go(exec);
 	exec_let_go(exec);
+}
+
+fallible exec_write(struct exec *exec, const void *bytes, size_t len, int64_t deadline)
+{
+	struct err *err;
+
+	if (exec->phase != EXEC_RUNNING)
+		return err_new(CONFLICT, "stdin_closed", "the command has ended");
+	exec_hold(exec);
+	err = pipes_write(&exec->pipes, bytes, len, deadline);
+	exec_let_go(exec);
+	return err;
+}
+
+fallible exec_await_input(struct exec *exec, size_t len, int64_t deadline)
+{
+	struct err *err;
+
+	if (exec->phase != EXEC_RUNNING)
+		return OK;
+	exec_hold(exec);
+	err = pipes_await_input(&exec->pipes, len, deadline);
+	exec_let_go(exec);
+	return err;
 }

@@ -93,30 +93,6 @@ struct exec_dialogue exec_take_dialogue(struct exec *exec)
 				      take_fd(&exec->seat[2])};
 }
 
-fallible exec_write(struct exec *exec, const void *bytes, size_t len, int64_t deadline)
-{
-	struct err *err;
-
-	if (exec->phase != EXEC_RUNNING)
-		return err_new(CONFLICT, "stdin_closed", "the command has ended");
-	exec_hold(exec);
-	err = pipes_write(&exec->pipes, bytes, len, deadline);
-	exec_let_go(exec);
-	return err;
-}
-
-fallible exec_await_input(struct exec *exec, size_t len, int64_t deadline)
-{
-	struct err *err;
-
-	if (exec->phase != EXEC_RUNNING)
-		return OK;
-	exec_hold(exec);
-	err = pipes_await_input(&exec->pipes, len, deadline);
-	exec_let_go(exec);
-	return err;
-}
-
 // pid 1 has a copy, which is to go first: the answer to whoever asks is the end of stdin.
 void exec_close_stdin(struct exec *exec)
 {

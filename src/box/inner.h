@@ -42,6 +42,12 @@ struct box_leaf {
 	struct timer timer;
 };
 
+// What a leaf tells the command that runs in it.
+struct box_leaf_events {
+	void (*cpu_limit)(struct exec *exec); // the leaf's CPU time is used up
+	void (*killed)(struct exec *exec);    // pid 1 has the end of the command to report
+};
+
 // What lives in a box is told of its end by one loop over a table (kinds.c).
 enum box_end {
 	BOX_END_LOST,	 // its pid 1 is gone for good, whoever ended it
@@ -61,6 +67,7 @@ struct box {
 	struct loop *loop;
 	struct ask *ask;
 	const struct box_kind *kinds;
+	const struct box_leaf_events *leaf_events;
 	int refs;
 	char id[ID_BOX_LEN + 1];
 	char user[BOX_USER_MAX + 1]; // of commands that name none; "": root
@@ -158,10 +165,7 @@ uint32_t understudy_count(const struct box *box); // of those that wait
 void understudies_free(struct box *box);
 // In procs.c: the box is freed, and every record and tape of its processes goes.
 void procs_free(struct box *box);
-// The leaf's CPU time is used up.
-void exec_cpu_limit(struct exec *exec);
-// The leaf was killed: pid 1 has the end of the command to report.
-void exec_leaf_killed(struct exec *exec);
+extern const struct box_leaf_events exec_leaf_events;
 
 // In sync.c: a SYNC of pid 1, whose fds it takes over; a box that was adopted; one that is freed.
 void box_sync_heard(struct box *box, int *fds, int count);

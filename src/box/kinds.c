@@ -80,6 +80,7 @@ struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tape
 	box->channel.drained = on_drained;
 	box->free_later.run = box_free_later;
 	box->kinds = kinds;
+	box->leaf_events = &exec_leaf_events;
 	bell_init(&box->greeted);
 	bell_init(&box->leaf_settled);
 	link_init(&box->leaves);

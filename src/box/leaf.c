@@ -438,7 +438,7 @@ static void box_leaf_on_timer(struct timer *timer)
 	}
 	leaf->limit_us = 0;
 	if (leaf->exec)
-		exec_cpu_limit(leaf->exec);
+		leaf->box->leaf_events->cpu_limit(leaf->exec);
 	else
 		box_leaf_kill(leaf);
 }
@@ -535,7 +535,7 @@ static void order_kill(struct box_leaf *leaf)
 	order_kill_until_done(leaf);
 	leaf->kills--;
 	if (leaf->exec)
-		exec_leaf_killed(leaf->exec);
+		leaf->box->leaf_events->killed(leaf->exec);
 	if (leaf->kills == 0 && !leaf->taken)
 		close_leaf(leaf);
 	box_drop(box);

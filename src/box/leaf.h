@@ -32,8 +32,8 @@ void box_leaf_begin(struct box_leaf *leaf, struct exec *exec);
 uint64_t box_leaf_used_us(const struct box_leaf *leaf);
 uint64_t box_oom_kills(const struct box *box);
 
-// From now on the leaf may use so much more CPU time, by whomever; then exec_cpu_limit(), or when
-// the exec has ended, the rest of it is killed.
+// From now on the leaf may use so much more CPU time, by whomever; then the command is told, or
+// when the exec has ended, the rest of it is killed.
 void box_leaf_limit(struct box_leaf *leaf, uint64_t cpu_us);
 // Orders it killed, in the background. The leaf is spent.
 void box_leaf_kill(struct box_leaf *leaf);
