@@ -1,23 +1,386 @@
-// A terminal is an exec whose first process has a pty of the box as its controlling terminal; the
-// bytes are in term_flow.c. Those who connect to an id that is being started wait for it.
+// A terminal is an exec whose first process has a pty of the box as its controlling terminal. Those
+// who connect to an id that is being started wait for it.
 //
 // It has ended when its first process has; what it had written is read until the kernel has no
 // more. Background jobs lose their terminal with the end of the session, as everywhere. A shell's
 // id is free at once; the end of a command is kept until somebody was told, or for a while.
+//
+// syscalls: read write ioctl fcntl close splice tee pipe2
 #include "box/term.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
+#include "box/pipe.h"
 #include "box/term_inner.h"
+#include "loop/closer.h"
+#include "os/fd.h"
 #include "wire/text.h"
 
 #define LAST_READS 64 // of what lies in the master at the end
+#define CHUNK 65536
+#define RING_FIRST 4096
+#define DIPS_MAX 8     // pieces in the trough
+#define FULL 32768     // bytes in it
+#define DRAIN_MS 20    // from the first of them to the disk
+#define ROUNDS_MAX 256 // for one drain: a pid 1 that fills it again must not keep us
 
-void term_hold(struct term *term)
+static char scratch[CHUNK]; // one thread turns the loop; nothing in it lives between two calls
+
+// All that it had written is read: it has ended.
+static void term_finish(struct term *term);
+
+static void term_hold(struct term *term)
 {
 	term->refs++;
 }
+
+// -------------------------------------------------------------------------------------- the screen
+// The master of the pty is read in a callback: bytes go to a ring of the last 256 KiB, which those
+// who are attached read, and to a tape. Nobody but the disk can slow that down. When the tape has
+// to wait for the disk a task takes over, and meanwhile the watch rests.
+//
+// What is typed is written at once, or queued when the program does not read; the queue is bounded.
+//
+// pid 1 has a copy of the master and could clear O_NONBLOCK. The kernel has no call for ttys that
+// ignores that flag, so it is looked at before every call, and only a master that is ready is read.
+// One that clears it between the two, and takes what was there, is found out by box/brink.
+
+static void term_close_master(struct term *term)
+{
+	loop_unwatch(term->loop, &term->master);
+	closer_drop(&term->master.fd);
+}
+
+static void grow_ring(struct term *term, size_t need)
+{
+	size_t size = term->ring_size ? term->ring_size : RING_FIRST;
+
+	while (size < need && size < TERM_RING)
+		size *= 2;
+	if (size == term->ring_size)
+		return;
+	term->ring = mem_grow(term->ring, size, 1); // nothing has wrapped around yet
+	term->ring_size = size;
+}
+
+void term_show(struct term *term, const char *bytes, size_t len)
+{
+	if (term->ring_size < TERM_RING)
+		grow_ring(term, (size_t)term->written + len);
+	while (len > 0) {
+		size_t at = term->written % term->ring_size, part = term->ring_size - at;
+
+		if (part > len)
+			part = len;
+		memcpy(term->ring + at, bytes, part);
+		term->written += part;
+		bytes += part;
+		len -= part;
+	}
+}
+
+void term_open_ring(struct term *term, uint64_t from, uint64_t to)
+{
+	grow_ring(term, (size_t)(to - from));
+	term->written = from;
+}
+
+static void term_watch(struct term *term)
+{
+	uint32_t events = (term->spilling ? 0 : EPOLLIN) | (term->input.len ? EPOLLOUT : 0);
+	auto_err err = OK;
+
+	if (term->master.fd < 0 || term->master.events == events)
+		return;
+	if (events)
+		err = loop_watch(term->loop, &term->master, events);
+	else
+		loop_unwatch(term->loop, &term->master);
+	if (err)
+		term_close_master(term); // no more watches on this host: better than a silent one
+}
+
+// ---------------------------------------------------------------------------------------- the disk
+// A tty forgets what was read from it, and unlike a pipe it cannot be moved to a file; a daemon
+// that is killed with bytes in its memory would have lost them. So pid 1 has made a pipe for each
+// terminal, the trough, and keeps both ends as well:
+//
+//	tty --splice--> trough --tee--> ring: whoever is attached sees it at once
+//	                   `---splice--> tape, in the background, a little later (tape_draw.c)
+//
+// Each arrow is one system call that ends with every byte on one side or the other. What is in the
+// trough outlives the daemon, as what is on the tape does; the next one finds the screen in the two
+// of them together.
+//
+// A trough holds 16 pieces, however small, so it is emptied after some, or some milliseconds. While
+// a worker moves bytes from it to the disk it may hold the pipe's lock: then the terminal is not
+// read, for that would wait for the disk too.
+//
+// The trough is hostile ground, as the terminal is: pid 1 may write to it or read from it. We count
+// what we find there.
+
+static void trough_close(struct term *term)
+{
+	loop_drop_timer(term->loop, &term->drain);
+	fd_drop(&term->trough[0]);
+	fd_drop(&term->trough[1]);
+}
+
+// Waits for the disk. Nothing else touches the trough meanwhile.
+void trough_drain(struct term *term)
+{
+	char *room = mem_grow(NULL, 1, CHUNK);
+
+	const struct brink_at *at = &term->box->at;
+
+	for (int i = 0; i < ROUNDS_MAX && pipe_held(at, term->trough[0]); i++) {
+		size_t len = 0;
+
+		err_free(
+			tape_draw(term->tape, TAPE_STDOUT, at, term->trough[0], room, CHUNK, &len));
+		if (!len && pipe_take(at, term->trough[0], room, CHUNK) <= 0) // the tape is full
+			break;
+	}
+	term->in_trough = 0;
+	term->dips = 0;
+	free(room);
+}
+
+static void drain_task(void *arg)
+{
+	struct term *term = arg;
+
+	task_shield(true);
+	trough_drain(term);
+	term->spilling = false;
+	term_watch(term);
+	if (term->phase == TERM_LAST_BYTES)
+		term_finish(term);
+	term_drop(term);
+}
+
+static void trough_begin_drain(struct term *term)
+{
+	if (term->spilling || !term->dips)
+		return;
+	loop_drop_timer(term->loop, &term->drain);
+	term->spilling = true;
+	term_hold(term);
+	task_start(term->loop, "term.drain", drain_task, term);
+}
+
+static void trough_on_timer(struct timer *timer)
+{
+	struct term *term = link_of(timer, struct term, drain);
+
+	trough_begin_drain(term);
+	term_watch(term);
+}
+
+// What was not shown yet of what lies in the trough. Returns how much, in scratch from *at on.
+static size_t trough_look(struct term *term, size_t *at)
+{
+	ssize_t n = pipe_peek(&term->box->at, term->trough[0], scratch, CHUNK);
+
+	*at = term->in_trough;
+	if (n <= 0 || (size_t)n <= *at)
+		return 0;
+	term->in_trough = (size_t)n;
+	return (size_t)n - *at;
+}
+
+static ssize_t trough_move(struct term *term)
+{
+	ssize_t n = splice(term->master.fd, NULL, term->trough[1], NULL, CHUNK, SPLICE_F_NONBLOCK);
+	size_t at, len;
+
+	if (n <= 0)
+		return n;
+	term->dips++;
+	len = trough_look(term, &at);
+	if (len) {
+		term_show(term, scratch + at, len);
+		bell_ring(&term->more);
+	}
+	if (term->dips >= DIPS_MAX || term->in_trough >= FULL)
+		trough_begin_drain(term);
+	else if (!term->drain.at)
+		loop_set_timer(term->loop, &term->drain, loop_now(term->loop) + DRAIN_MS);
+	return n;
+}
+
+struct term_spill {
+	struct term *term;
+	size_t len;
+	char bytes[];
+};
+
+static void term_spill_task(void *arg)
+{
+	struct term_spill *spill = arg;
+	struct term *term = spill->term;
+
+	task_shield(true);
+	err_free(tape_add(term->tape, TAPE_STDOUT, spill->bytes, spill->len));
+	free(spill);
+	term->spilling = false;
+	term_watch(term);
+	if (term->phase == TERM_LAST_BYTES)
+		term_finish(term);
+	term_drop(term);
+}
+
+static void term_keep(struct term *term, const char *bytes, size_t len)
+{
+	struct term_spill *spill;
+
+	term_show(term, bytes, len);
+	bell_ring(&term->more);
+	if (tape_fits(term->tape, len)) {
+		err_free(tape_add(term->tape, TAPE_STDOUT, bytes, len));
+		return;
+	}
+	spill = mem_grow(NULL, 1, sizeof(*spill) + len);
+	spill->term = term;
+	spill->len = len;
+	memcpy(spill->bytes, bytes, len);
+	term->spilling = true;
+	term_hold(term);
+	task_start(term->loop, "term.spill", term_spill_task, spill);
+}
+
+static bool is_safe(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && (flags & O_NONBLOCK || fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0);
+}
+
+// Some output. False: there is none now, or never will be.
+static bool term_move(struct term *term)
+{
+	ssize_t n = -1;
+
+	if (term->master.fd < 0)
+		return false;
+	brink_enter(&term->box->at, BRINK_LOCK);
+	if (is_safe(term->master.fd))
+		n = term->trough[0] >= 0 ? trough_move(term)
+					 : read(term->master.fd, scratch, CHUNK);
+	brink_leave();
+	if (n > 0 && term->trough[0] >= 0)
+		return true;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	if (n <= 0) { // EIO: nobody has the other side open
+		term_close_master(term);
+		bell_ring(&term->room);
+		return false;
+	}
+	term_keep(term, scratch, (size_t)n);
+	return true;
+}
+
+static void term_feed(struct term *term)
+{
+	ssize_t n = -1;
+
+	brink_enter(&term->box->at, BRINK_LOCK);
+	if (term->input.len && term->master.fd >= 0 && is_safe(term->master.fd))
+		n = write(term->master.fd, term->input.at, term->input.len);
+	brink_leave();
+	if (n > 0) {
+		buf_drop_front(&term->input, (size_t)n);
+		bell_ring(&term->room);
+	}
+}
+
+static void term_on_master(struct watch *watch, uint32_t events)
+{
+	struct term *term = link_of(watch, struct term, master);
+
+	term_hold(term);
+	if (events & EPOLLOUT)
+		term_feed(term);
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !term->spilling)
+		term_move(term);
+	term_watch(term);
+	term_drop(term);
+}
+
+uint64_t term_kept(const struct term *term)
+{
+	return term->written > term->ring_size ? term->written - term->ring_size : 0;
+}
+
+size_t term_read(const struct term *term, uint64_t *at, char *room, size_t size,
+		 uint64_t *out_skipped)
+{
+	uint64_t first = term_kept(term);
+	size_t done = 0;
+
+	*out_skipped = *at < first ? first - *at : 0;
+	*at += *out_skipped;
+	while (done < size && *at < term->written) {
+		size_t from = *at % term->ring_size, part = term->ring_size - from;
+
+		if (part > term->written - *at)
+			part = (size_t)(term->written - *at);
+		if (part > size - done)
+			part = size - done;
+		memcpy(room + done, term->ring + from, part);
+		done += part;
+		*at += part;
+	}
+	return done;
+}
+
+fallible term_type(struct term *term, const void *bytes, size_t len, int64_t deadline)
+{
+	const char *at = bytes;
+
+	while (len > 0) {
+		size_t part = TERM_INPUT_MAX - term->input.len;
+
+		if (term->master.fd < 0 || term->phase != TERM_RUNNING)
+			return err_new(CONFLICT, "terminal_ended", "the terminal has ended");
+		if (part == 0) {
+			TRY(bell_wait(&term->room, deadline), "type");
+			continue;
+		}
+		if (part > len)
+			part = len;
+		buf_add(&term->input, at, part);
+		at += part;
+		len -= part;
+		term_feed(term);
+		term_watch(term);
+	}
+	return OK;
+}
+
+fallible term_resize(struct term *term, uint64_t cols, uint64_t rows)
+{
+	struct winsize size = {.ws_col = (unsigned short)cols, .ws_row = (unsigned short)rows};
+
+	if (cols < 1 || rows < 1 || cols > TERM_SIDE_MAX || rows > TERM_SIDE_MAX)
+		return err_new(INVALID, "bad_size", "a terminal has 1 to %d columns and rows",
+			       TERM_SIDE_MAX);
+	term->cols = (uint16_t)cols;
+	term->rows = (uint16_t)rows;
+	if (term->master.fd >= 0 && ioctl(term->master.fd, TIOCSWINSZ, &size) != 0)
+		return err_sys(errno, "set the size of a terminal");
+	return OK;
+}
+
+// ---------------------------------------------------------------------------------------- its life
 
 void term_drop(struct term *term)
 {
@@ -54,7 +417,7 @@ static void on_forget(struct timer *timer)
 	box_term_unlist(link_of(timer, struct term, forget));
 }
 
-void term_finish(struct term *term)
+static void term_finish(struct term *term)
 {
 	for (int i = 0; i < LAST_READS && !term->spilling && term_move(term); i++)
 		continue;

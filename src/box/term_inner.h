@@ -1,4 +1,4 @@
-// The state of a terminal, for the two files that make it up.
+// The state of a terminal, for term.c and for term_adopt.c, which takes it up again.
 #pragma once
 
 #include "base/buf.h"
@@ -46,24 +46,10 @@ struct term {
 	struct bell room;
 };
 
-// In term.c.
-void term_hold(struct term *term);
-// All that it had written is read: it has ended.
-void term_finish(struct term *term);
 struct term *term_make(struct box *box, const struct term_spec *spec, uint64_t cap);
 void term_make_tape(struct term *term);
 void term_list(struct term *term);
 void term_run(struct term *term); // its exec, master and trough are there
-// In term_flow.c.
 void term_show(struct term *term, const char *bytes, size_t len); // to the ring
 void term_open_ring(struct term *term, uint64_t from, uint64_t to);
-void term_watch(struct term *term); // as it is due now
-bool term_move(struct term *term);  // some output; false: there is none now, or never will be
-void term_close_master(struct term *term);
-void term_on_master(struct watch *watch, uint32_t events);
-// In term_trough.c.
-ssize_t trough_move(struct term *term); // as read(): from the master, to all who watch
-void trough_begin_drain(struct term *term);
 void trough_drain(struct term *term);
-void trough_close(struct term *term);
-void trough_on_timer(struct timer *timer);
