@@ -1,9 +1,8 @@
-// A card is a small file, "BOX/sN": a magic word and a version, then what struct session_spec says,
-// and the changes of the environment that no command has carried to the shell yet. It is written
-// beside its place and moved there, so that there is always a whole one.
+// A card is a small file of a box's folder. It is written beside its place and moved there, so that
+// there is always a whole one. One that cannot be written is logged; one that is no regular file,
+// or too large, counts as absent.
 //
 // syscalls: openat mkdirat write renameat renameat2 unlinkat read fstat newfstatat close
-
 #include "box/card.h"
 
 #include <errno.h>
@@ -16,56 +15,15 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "box/session_inner.h"
 #include "box/tape_sync.h"
 #include "loop/offload.h"
 #include "os/fd.h"
-#include "wire/pack.h"
 
-#define MAGIC "COVECARD"
-#define VERSION 2 // 1 did not say which of the environment is the session's own
 #define CARD_MAX (8u << 20)
-#define ENV_MAX 8192
-#define TEXT_EXTRA 8
 
 static char *name_of(const struct box *box, char letter, uint32_t number)
 {
 	return mem_fmt("%s/%c%u", box->id, letter, number);
-}
-
-static size_t room_for(const struct session *session)
-{
-	size_t size = 128 + strlen(session->id) + strlen(session->start_cwd) + session->changes.len;
-
-	for (char **at = session->env; *at; at++)
-		size += strlen(*at) + TEXT_EXTRA;
-	return size;
-}
-
-static char *card_encode(const struct session *session, size_t *out_len)
-{
-	size_t size = room_for(session);
-	char *bytes = mem_new(size);
-	uint32_t count = 0;
-	struct pack pack;
-
-	while (session->env[count])
-		count++;
-	pack_init(&pack, bytes, size);
-	pack_text(&pack, STR(MAGIC));
-	pack_u32(&pack, VERSION);
-	pack_text(&pack, str_of(session->id));
-	pack_text(&pack, str_of(session->start_cwd));
-	pack_u64(&pack, session->timeout_ms);
-	pack_u64(&pack, session->output_cap);
-	pack_u32(&pack, session->cpu_milli);
-	pack_text(&pack, buf_view(&session->changes));
-	pack_u32(&pack, session->own);
-	pack_u32(&pack, count);
-	for (uint32_t i = 0; i < count; i++)
-		pack_text(&pack, str_of(session->env[i]));
-	*out_len = pack.failed ? 0 : pack.len;
-	return bytes;
 }
 
 struct removal {
@@ -80,31 +38,12 @@ static void remove_run(void *arg)
 	unlinkat(removal->dir, removal->name, 0);
 }
 
-void card_remove(struct session *session)
-{
-	if (session->card && !session->card_busy && !session->box->forsaken)
-		box_remove_file(session->box, 's', session->card);
-}
-
 void card_erase_file(struct box *box, char letter, uint32_t number)
 {
 	struct removal removal = {box->tapes_dir, name_of(box, letter, number)};
 
 	offload_run(remove_run, &removal);
 	free(removal.name);
-}
-
-void card_erase(struct session *session)
-{
-	if (session->card && !session->listed)
-		card_erase_file(session->box, 's', session->card);
-}
-
-// Deleted while it was being written.
-static void card_remove_stale(struct session *session)
-{
-	if (!session->listed)
-		card_remove(session);
 }
 
 struct card_job {
@@ -156,45 +95,6 @@ void card_write_file(struct box *box, char letter, uint32_t number, const char *
 			  strerror(job.errnum), NULL);
 }
 
-void card_write(struct session *session)
-{
-	auto_free char *bytes = NULL;
-	size_t len;
-
-	if (!session->card || !session->listed)
-		return;
-	bytes = card_encode(session, &len);
-	card_write_file(session->box, 's', session->card, bytes, len);
-	card_remove_stale(session);
-}
-
-static void touch_task(void *arg)
-{
-	struct session *session = arg;
-
-	task_shield(true);
-	while (session->card_stale) {
-		session->card_stale = false;
-		card_write(session);
-	}
-	session->card_busy = false;
-	card_remove_stale(session);
-	bell_ring(&session->changed);
-	session_drop(session);
-}
-
-void card_touch(struct session *session)
-{
-	if (!session->card)
-		return;
-	session->card_stale = true;
-	if (session->card_busy)
-		return;
-	session->card_busy = true;
-	session_hold(session);
-	task_start(session->box->loop, "session.card", touch_task, session);
-}
-
 static void card_read_run(void *arg)
 {
 	struct card_job *job = arg;
@@ -231,57 +131,4 @@ fallible card_read_file(struct box *box, char letter, uint32_t number, char **ou
 	*out_len = job.len;
 	*out = job.bytes;
 	return OK;
-}
-
-static bool card_decode(struct card *card, size_t len)
-{
-	struct unpack in;
-	uint32_t count, version;
-	bool known;
-
-	unpack_init(&in, card->bytes, len);
-	known = str_is(unpack_text(&in, sizeof(MAGIC)), MAGIC);
-	version = unpack_u32(&in);
-	known &= version == 1 || version == VERSION;
-	card->id = unpack_text(&in, SESSION_ID_MAX);
-	card->spec.cwd = unpack_text(&in, CARD_MAX).at;
-	card->spec.timeout_ms = unpack_u64(&in);
-	card->spec.output_cap = unpack_u64(&in);
-	card->spec.cpu_milli = unpack_u32(&in);
-	card->changes = unpack_text(&in, CARD_MAX);
-	card->spec.own = version == 1 ? 0 : unpack_u32(&in);
-	count = unpack_u32(&in);
-	if (in.failed || !known || count > ENV_MAX || card->spec.own > count)
-		return false;
-	card->env = mem_new((count + 1) * sizeof(*card->env));
-	for (uint32_t i = 0; i < count; i++)
-		card->env[i] = unpack_text(&in, CARD_MAX).at;
-	card->spec.env = (const char *const *)card->env;
-	return unpack_end(&in);
-}
-
-fallible card_read(struct box *box, uint32_t number, struct card **out)
-{
-	struct card *card;
-	char *bytes = NULL;
-	size_t len = 0;
-
-	*out = NULL;
-	TRY(card_read_file(box, 's', number, &bytes, &len));
-	card = mem_new_of(struct card);
-	card->bytes = bytes;
-	if (len && card_decode(card, len))
-		*out = card;
-	else
-		card_free(card);
-	return OK;
-}
-
-void card_free(struct card *card)
-{
-	if (!card)
-		return;
-	free(card->env);
-	free(card->bytes);
-	free(card);
 }

@@ -96,28 +96,25 @@ void session_not_started(struct session *session, struct err *err);
 void session_fail_all(struct session *session, const struct err *err);
 // The same of the one at work: its shell will not tell its end any more.
 void session_abandon(struct session *session, const struct err *err);
+// In session_table.c.
 void session_unlist(struct session *session);
-// A command has ended: the state of a session that processes are started from is asked for before
-// the next one needs it.
-void session_foresee(struct session *session);
+void session_dress(struct session *session, const struct session_spec *spec); // anew
+// `text` is of the session. False: it is too large, and is not kept.
+bool session_keep_text(struct session *session, struct buf *text, struct str fresh);
+void card_remove(struct session *session);
 
 struct session_run *run_new(struct session *session, enum run_kind kind);
 void run_queue(struct session_run *run); // a share of the session's
 fallible run_await(struct session_run *run, int64_t deadline);
-// In session_stop.c: by INT, TERM and KILL to what it started, or with its shell.
-void run_stop(struct session_run *run, enum ending cause);
-void run_finish(struct session_run *run);
 // Whoever holds the lock goes on without it.
 void run_break_lock(struct session *session);
 
-// In card.c: what a shell of a session is started with, on disk, so that another daemon can go on
-// with it.
-// Writes it and waits until it is there. A disk that fails is logged: the session then ends with
-// the daemon.
+// In session_file.c: what a shell of a session is started with, on disk, so that another daemon can
+// go on with it. Writes it and waits until it is there. A disk that fails is logged: the session
+// then ends with the daemon.
 void card_write(struct session *session);
 // The same, in the background: the last one counts.
 void card_touch(struct session *session);
-void card_remove(struct session *session);
 void card_erase(struct session *session); // the same, and waits until it is gone
 
 // What the card of that number says, on the heap, its texts inside. NULL: it is no card of ours.
