@@ -127,10 +127,10 @@ $(O)/%.o: %.S | $(gens)
 	$(call say,CC)$(CC) $(cppflags) $(cflags) -c -o $@ $<
 
 # One archive a floor. The warden's also carries pid 1, the box's the drivers of interpreters, the
-# bridge's the description of the API.
-drivers := $(patsubst %,$(O)/drive_%.o,boot_py python_py python_pyc figures_py boot_js node_js typescript_js)
+# cloudflare folder's the description of the API.
+drivers := $(patsubst %,$(O)/kernels_%.o,boot_py python_py python_pyc figures_py boot_js node_js typescript_js)
 define floor_rule
-$(O)/$(1).a: $(call objects,$(1)) $(if $(filter warden,$(1)),$(O)/pid1.o) $(if $(filter bridge,$(1)),$(O)/openapi.o) \
+$(O)/$(1).a: $(call objects,$(1)) $(if $(filter warden,$(1)),$(O)/pid1.o) $(if $(filter cloudflare,$(1)),$(O)/openapi.o) \
           $(if $(filter box,$(1)),$(drivers))
 	@rm -f $$@.new && ar rcsD $$@.new $$^ && mv $$@.new $$@
 endef
@@ -225,17 +225,17 @@ $(O)/pid1.o $(O)/openapi.o $(drivers): $(O)/%.o: tools/embed.S
 	$(call say,AS)$(CC) $(SYSROOT_FLAGS) $(HARDEN_$(ARCH)) -DEMBED_NAME=$* -DEMBED_FILE='"$(lastword $^)"' -c -o $@ $<
 $(O)/pid1.o: $(pid1)
 $(O)/openapi.o: docs/openapi.json
-$(O)/drive_boot_py.o: src/drive/boot.py
-$(O)/drive_python_py.o: src/drive/python.py
-$(O)/drive_python_pyc.o: build/drive/python.pyc
-$(O)/drive_figures_py.o: src/drive/figures.py
-$(O)/drive_boot_js.o: src/drive/boot.js
-$(O)/drive_node_js.o: src/drive/node.js
-$(O)/drive_typescript_js.o: build/drive/typescript.js
-build/drive/python.pyc: src/drive/python.py tools/pyc
+$(O)/kernels_boot_py.o: src/kernels/boot.py
+$(O)/kernels_python_py.o: src/kernels/python.py
+$(O)/kernels_python_pyc.o: build/kernels/python.pyc
+$(O)/kernels_figures_py.o: src/kernels/figures.py
+$(O)/kernels_boot_js.o: src/kernels/boot.js
+$(O)/kernels_node_js.o: src/kernels/node.js
+$(O)/kernels_typescript_js.o: build/kernels/typescript.js
+build/kernels/python.pyc: src/kernels/python.py tools/pyc
 	@mkdir -p $(@D)
 	$(call say,PYC)tools/pyc $< $@
-build/drive/typescript.js: src/drive/typescript/package-lock.json tools/bundle.js tools/typescript
+build/kernels/typescript.js: src/kernels/typescript/package-lock.json tools/bundle.js tools/typescript
 	$(call say,NPM)tools/typescript $@
 
 vpath %.c test/e2e test/hostile
@@ -275,13 +275,13 @@ $(O)/gen/version.h: VERSION
 # The thread sanitizer adds a thread, and a process with two cannot enter a user namespace. What makes
 # boxes has one thread by law, as what only computes has, so there is nothing to find.
 UNIT    ?= $(filter-out $(unfit_$(V):%=$(O)/test/unit/%),$(tests))
-unfit_tsan := init/% model/% os/% warden/%
-unfit_asan := model/lease_explore_test # which calls what lease_test does, for minutes
-E2E     ?= $(sort $(wildcard test/drive/*.t test/e2e/*.t))
+unfit_tsan := init/% types/% protocol/% os/% warden/%
+unfit_asan := types/lease_explore_test # which calls what lease_test does, for minutes
+E2E     ?= $(sort $(wildcard test/kernels/*.t test/e2e/*.t))
 HOSTILE ?= $(sort $(wildcard test/hostile/*.t))
 unexport COVE_URL COVE_TOKEN # of a cove that happens to run here
 export COVE_BIN = $(abspath $(O)/cove)
-export COVE_TEST_TYPESCRIPT = $(abspath build/drive/typescript.js)
+export COVE_TEST_TYPESCRIPT = $(abspath build/kernels/typescript.js)
 export COVE_AUDIT = $(abspath $(O)/test/box/box-audit)
 export COVE_WEAK_BIN ?= $(abspath build/weak/cove)
 export COVE_SYSFUZZ = $(abspath $(O)/test/box/sysfuzz)

@@ -1,6 +1,6 @@
 // Addresses, lists of exceptions and of names. What is read is written and read again as the same,
 // and a list that is refused lets nothing through that is not in a part of it by itself.
-#include "model/address.h"
+#include "types/address.h"
 
 #include <string.h>
 

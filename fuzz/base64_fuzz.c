@@ -1,9 +1,9 @@
 // Any text as base64, whole and in pieces: one answer. What the strict decoder takes, this one
 // takes with the same bytes; and any bytes, encoded, come back in pieces.
-#include "wire/base64.h"
+#include "codec/base64.h"
 
+#include "codec/text.h"
 #include "fuzz.h"
-#include "wire/text.h"
 
 static bool decode(struct str text, size_t step, struct buf *out)
 {

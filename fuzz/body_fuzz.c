@@ -7,16 +7,16 @@
 
 #include "api/api.h"
 #include "base/log.h"
-#include "box/inner.h"
-#include "box/leaf.h"
+#include "box/exec_cgroup.h"
+#include "box/private.h"
 #include "box/procs.h"
 #include "box/tape.h"
-#include "bridge/bridge.h"
-#include "door/door.h"
-#include "fleet/table.h"
+#include "cloudflare/bridge.h"
 #include "fuzz.h"
-#include "http/inner.h"
-#include "inbox/inbox.h"
+#include "gateway/gateway.h"
+#include "http/in_process.h"
+#include "manager/table.h"
+#include "toolbox/toolbox.h"
 
 #define NAME "mfrggzdfmy2tqnrzgezdgnbvay" // a name for the bridge as well
 #define WORD "x"			  // where the input has none
@@ -26,7 +26,7 @@
 static const struct who keyholder = {
 	.role = WHO_OPERATOR, .scopes = WHO_MAY_ALL, .may_host = true, .name = "operator"};
 static struct store *store;
-static struct door door;
+static struct gateway door;
 static size_t route_count;
 
 // ------------------------------------------------------------------------------------ the house
@@ -40,7 +40,7 @@ static void must_work(struct err *err)
 
 static void open_house(void)
 {
-	struct fleet_options options = {.boxes_max = 10, .output_max = 1 << 30, .tapes_dir = -1};
+	struct manager_options options = {.boxes_max = 10, .output_max = 1 << 30, .tapes_dir = -1};
 	struct http_limits limits = HTTP_LIMITS_DEFAULT;
 	struct loop *still = NULL; // never turned: the warden is not even dialled
 
@@ -50,26 +50,26 @@ static void open_house(void)
 	must_work(admit_open(&options.admit));
 	options.loop = door.loop;
 	options.ask = ask_open(still, "/nonexistent/warden.sock");
-	door.fleet = fleet_new(&options);
+	door.manager = manager_new(&options);
 	must_work(store_open(&(struct store_options){.loop = door.loop, .dir = -1}, &store));
-	door.ring = keyring_new(door.fleet, store);
-	door.sweep = sweep_new(door.fleet);
-	door.guard = guard_new(door.loop, &(struct guard_options){0});
-	door.pledges = pledges_new(door.loop);
+	door.ring = keyring_new(door.manager, store);
+	door.sweep = sweep_new(door.manager);
+	door.guard = authenticate_new(door.loop, &(struct authenticate_options){0});
+	door.idempotency_keys = idempotency_keys_new(door.loop);
 	door.routes = router_join(
-		(const struct route *const[]){api_routes, inbox_routes, bridge_routes, NULL});
+		(const struct route *const[]){api_routes, toolbox_routes, bridge_routes, NULL});
 	door.version = "0";
-	must_work(
-		http_server_open(door.loop, &limits, door_serve, door_refuse, &door, &door.server));
+	must_work(http_server_open(door.loop, &limits, gateway_serve, gateway_refuse, &door,
+				   &door.server));
 	while (door.routes[route_count].method)
 		route_count++;
 }
 
-static void free_box(struct later *later)
+static void free_box(struct deferred *later)
 {
 	struct box *box = link_of(later, struct box, free_later);
 
-	box_leaf_free_all(box);
+	box_exec_cgroup_free_all(box);
 	procs_free(box);
 	terms_free(box);
 	tape_budget_drop(box->tape_budget);
@@ -82,22 +82,22 @@ static struct box *new_box(const char *id)
 	struct box *box = mem_new_of(struct box);
 
 	box->loop = door.loop;
-	box->ask = door.fleet->ask;
+	box->ask = door.manager->ask;
 	box->refs = 1;
 	box->phase = BOX_ALIVE;
 	box->oom = box->tapes_dir = -1;
 	memcpy(box->id, id, sizeof(box->id));
 	box->free_later.run = free_box;
-	bell_init(&box->greeted);
-	bell_init(&box->channel.room);
-	bell_init(&box->hand_free);
-	link_init(&box->leaves);
+	condition_init(&box->greeted);
+	condition_init(&box->channel.room);
+	condition_init(&box->worker_free);
+	link_init(&box->exec_cgroups);
 	link_init(&box->clean);
 	link_init(&box->doubt);
 	link_init(&box->execs);
 	link_init(&box->lingerers);
-	link_init(&box->hands);
-	box_leaf_give(box_leaf_add(box, 1, -1, NULL, 0), true);
+	link_init(&box->workers);
+	box_exec_cgroup_give(box_exec_cgroup_add(box, 1, -1, NULL, 0), true);
 	return box;
 }
 
@@ -106,7 +106,7 @@ static struct entry *add_entry(void)
 	struct spec spec = {.name = NAME, .limits = LIMITS_DEFAULT, .template = "host"};
 	struct entry *entry = NULL;
 
-	must_work(table_add(door.fleet, &spec, &entry));
+	must_work(table_add(door.manager, &spec, &entry));
 	entry->box = new_box(entry->record.id);
 	entry_move(entry, STATE_RUNNING);
 	return entry;
@@ -164,7 +164,7 @@ static fallible on_read(void *arg, void *room, size_t size, size_t *out)
 	return OK;
 }
 
-static fallible on_head(void *arg, const struct inner_head *head)
+static fallible on_head(void *arg, const struct in_process_head *head)
 {
 	struct trip *trip = arg;
 
@@ -230,16 +230,16 @@ static void ask(struct trip *trip)
 		{STR("Session-Id"), STR("s1")},	      {STR("Accept"), STR("text/event-stream")},
 		{STR("If-None-Match"), STR("*")},
 	};
-	struct inner_calls calls = {trip->how & 8 ? on_read : NULL, on_head, on_bytes, on_end};
+	struct in_process_calls calls = {trip->how & 8 ? on_read : NULL, on_head, on_bytes, on_end};
 	const char *method = strcmp(trip->route->method, "*") ? trip->route->method : "POST";
 
 	write_target(trip);
-	inner_run(inner_new(
-		&(struct inner_ask){
+	in_process_run(in_process_new(
+		&(struct in_process_ask){
 			.loop = door.loop,
-			.serve = door_inner,
-			.house = &door,
-			.guest = &keyholder,
+			.serve = gateway_inner,
+			.app = &door,
+			.principal = &keyholder,
 			.method = str_of(method),
 			.target = buf_view(&trip->target),
 			.fields = fields,

@@ -1,6 +1,6 @@
 // Steps of a box's connections against its budgets: whatever their order, no limit is passed, and
 // what is counted is what happened.
-#include "model/budget.h"
+#include "types/budget.h"
 
 #include "fuzz.h"
 

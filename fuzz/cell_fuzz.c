@@ -1,6 +1,6 @@
 // What a driver wrote: every byte is told once, as text or in an event, whatever it is and however
 // it comes.
-#include "model/cell.h"
+#include "protocol/cell.h"
 
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
 // Questions of a box, over UDP and as a stream. Whatever comes, the answer fits, is an answer to
 // this question, and would itself get none.
-#include "model/dns.h"
+#include "types/dns.h"
 
 #include "fuzz.h"
 

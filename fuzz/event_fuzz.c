@@ -1,6 +1,6 @@
 // Where somebody wants to go on: `after`, Last-Event-ID, `limit` and `kind`, a line each; a line of
 // a single NUL is one that was not sent.
-#include "model/event.h"
+#include "types/event.h"
 
 #include "fuzz.h"
 

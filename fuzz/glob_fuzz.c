@@ -1,6 +1,6 @@
 // Patterns of strangers: pattern and text, parted by a NUL. A text without special characters
 // matches itself; whatever matches a name hits the path that ends with it.
-#include "wire/glob.h"
+#include "codec/glob.h"
 
 #include <stdlib.h>
 

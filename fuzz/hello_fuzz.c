@@ -1,6 +1,6 @@
 // A client's first bytes. In one piece, byte by byte, or in other records: the same verdict, the
 // same name, the same end.
-#include "model/hello.h"
+#include "protocol/hello.h"
 
 #include "fuzz.h"
 

@@ -1,11 +1,11 @@
 // Names of hosts, Host fields and the hosts of previews. What is accepted is in its one form
 // already when it is read again, and nothing in it can be taken for anything else.
-#include "model/hostname.h"
+#include "types/hostname.h"
 
 #include <ctype.h>
 
 #include "fuzz.h"
-#include "model/address.h"
+#include "types/address.h"
 
 static void try_name(struct str text)
 {

@@ -1,5 +1,5 @@
 // Heads of requests and replies, and chunked bodies: the first byte chooses.
-#include "wire/http1.h"
+#include "codec/http1.h"
 
 #include "fuzz.h"
 

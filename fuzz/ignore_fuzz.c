@@ -1,6 +1,6 @@
 // Ignore files of strangers: a path and an ignore file, parted by a NUL. A text without special
 // characters matches itself, and a rule with a '!' undoes the one before it.
-#include "wire/ignore.h"
+#include "codec/ignore.h"
 
 #include <stdlib.h>
 

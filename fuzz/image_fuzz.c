@@ -1,6 +1,6 @@
 // The configuration of an image, as the daemon reads it: what was read can be written, and is the
 // same when it is read again.
-#include "model/image.h"
+#include "types/image.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 // A body with one long string, read in pieces of every size and at once: the same content, the same
 // rest, the same verdict. What the strict reader takes as a whole, this one takes, with the same
 // content; and what this one takes, the strict reader takes too, unless the content has a NUL.
-#include "wire/json_flow.h"
+#include "codec/json_flow.h"
 
+#include "codec/json.h"
 #include "fuzz.h"
-#include "wire/json.h"
 
 #define REST_MAX 4096
 

@@ -1,6 +1,6 @@
 // Any bytes as a document; what is accepted is written again and must be accepted again. The same
 // bytes as the content of a string, whole and in pieces, must give one and the same good string.
-#include "wire/json.h"
+#include "codec/json.h"
 
 #include "fuzz.h"
 

@@ -1,8 +1,8 @@
 // Of every strict object: what is taken out and what is left are strict JSON again.
-#include "wire/json_part.h"
+#include "codec/json_part.h"
 
+#include "codec/json_scan.h"
 #include "fuzz.h"
-#include "wire/json_scan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {

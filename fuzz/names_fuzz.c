@@ -1,6 +1,6 @@
 // A table of three names, and one that remembers everything: what the small one still knows is what
 // the big one knows too, and an address never comes to mean another name.
-#include "model/names.h"
+#include "types/names.h"
 
 #include "fuzz.h"
 

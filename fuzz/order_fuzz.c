@@ -1,6 +1,6 @@
 // Orders from a daemon that may have been taken over, and answers: the first byte chooses. What
 // decodes obeys the laws and encodes to the same bytes.
-#include "model/order.h"
+#include "protocol/order.h"
 
 #include "fuzz.h"
 

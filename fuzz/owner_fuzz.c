@@ -1,7 +1,7 @@
 // Owners as strangers name them, and ids as they were stored. Five lines: org, user, bot, session,
 // tag; the first byte says which are absent. Whatever is accepted has one id, of the right form,
 // and no other owner has it.
-#include "model/owner.h"
+#include "types/owner.h"
 
 #include "fuzz.h"
 
@@ -84,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	MUST(!memmem(owner.user.at, owner.user.len, "__", 2));
 	if (owner.org.len && owner_is_chosen(list, owner.org))
 		MUST(list.len > 0);
-	if (tag.len && !owner_is_tag(tag))
+	if (tag.len && !owner_is_label(tag))
 		tag = (struct str){0};
 	try_derived(&owner, tag, false);
 	try_derived(&owner, tag, true);

@@ -1,6 +1,6 @@
 // A script of readings: the input is both the list of calls and the bytes that they read. Whatever
 // a reader takes, a writer puts down again as the same bytes.
-#include "wire/pack.h"
+#include "codec/pack.h"
 
 #include "fuzz.h"
 

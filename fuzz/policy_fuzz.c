@@ -1,6 +1,6 @@
 // The field `network`. What is accepted is written and read again as the same; its judge is never
 // easier on what is written in other words. Behind a NUL comes a request: "NAME METHOD TARGET".
-#include "model/policy.h"
+#include "types/policy.h"
 
 #include "fuzz.h"
 

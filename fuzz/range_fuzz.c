@@ -1,5 +1,5 @@
 // Any text as a range: what comes out lies within the file, and survives being written again.
-#include "wire/range.h"
+#include "codec/range.h"
 
 #include "fuzz.h"
 

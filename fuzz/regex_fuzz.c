@@ -1,10 +1,10 @@
 // Regular expressions: any expression, any text. What matches without an anchor matches with more
 // text around it, too.
-#include "wire/regex.h"
+#include "codec/regex.h"
 
 #include "base/buf.h"
+#include "codec/text.h"
 #include "fuzz.h"
-#include "wire/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {

@@ -1,6 +1,6 @@
 // Any document as a message, and each of its parts as a value. What has a plain form is good JSON,
 // and wrapped and made plain again it is the same.
-#include "wire/rpc.h"
+#include "codec/rpc.h"
 
 #include "fuzz.h"
 

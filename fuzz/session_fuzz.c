@@ -3,7 +3,7 @@
 // again; the sieve gives the same whatever the cuts.
 #include "base/mem.h"
 #include "fuzz.h"
-#include "model/shell.h"
+#include "protocol/shell.h"
 
 static void hear(struct str bytes)
 {
@@ -59,15 +59,15 @@ static void keep(void *arg, const char *bytes, size_t len)
 
 static void sift(struct str text, size_t piece, uint8_t flags, struct buf *out)
 {
-	struct shell_sieve sieve = {.remarks = flags & 1,
-				    .jobs = flags & 2,
-				    .left = flags & 4,
-				    .give = keep,
-				    .arg = out};
+	struct shell_filter filter = {.remarks = flags & 1,
+				      .jobs = flags & 2,
+				      .left = flags & 4,
+				      .give = keep,
+				      .arg = out};
 
 	for (size_t at = 0; at < text.len; at += piece)
-		shell_sift(&sieve, text.at + at, text.len - at < piece ? text.len - at : piece);
-	shell_sift_end(&sieve);
+		shell_sift(&filter, text.at + at, text.len - at < piece ? text.len - at : piece);
+	shell_sift_end(&filter);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)

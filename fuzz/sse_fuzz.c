@@ -1,5 +1,5 @@
 // A stream of events in pieces of different sizes tells the same, and what it tells can be written.
-#include "wire/sse.h"
+#include "codec/sse.h"
 
 #include "fuzz.h"
 

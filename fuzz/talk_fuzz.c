@@ -1,5 +1,5 @@
 // Messages from pid 1, which are hostile, and to it: what decodes encodes to the same bytes.
-#include "model/talk.h"
+#include "protocol/talk.h"
 
 #include "fuzz.h"
 
@@ -24,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	if (talk.kind == TALK_EXEC && (talk.exec.flags & TALK_EXEC_PTY))
 		MUST(talk.exec.cols && talk.exec.rows && !(talk.exec.flags & TALK_EXEC_STDIN));
 	if (talk.kind == TALK_HELD) {
-		MUST(talk.held.tag.len <= TALK_TAG_MAX && talk.held.leaf < TALK_LEAVES_MAX);
+		MUST(talk.held.tag.len <= TALK_LABEL_MAX &&
+		     talk.held.exec_cgroup < TALK_CGROUPS_MAX);
 		MUST(len <= TALK_HELD_MAX && talk.held.pid > 1);
 	}
 	MUST(talk_is_heard((uint8_t)talk.kind) || talk_fds(&talk, 0) <= 0);

@@ -1,6 +1,6 @@
 // Archives of strangers, block by block: no head claims what its reader cannot hold, and a head
 // that is written again reads the same.
-#include "wire/tar.h"
+#include "codec/tar.h"
 
 #include "fuzz.h"
 

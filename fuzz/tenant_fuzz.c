@@ -1,10 +1,10 @@
 // A tenant's terms as JSON, and the words of keys. What is read is written the same, and read
 // again; what is refused leaves nothing behind.
-#include "model/tenant.h"
+#include "types/tenant.h"
 
 #include "base/mem.h"
 #include "fuzz.h"
-#include "model/key.h"
+#include "types/key.h"
 
 static void write_terms(const struct tenant *tenant, struct buf *out)
 {

@@ -1,5 +1,5 @@
 // Encodings: what decodes encodes to the same text; what is encoded decodes to the same bytes.
-#include "wire/text.h"
+#include "codec/text.h"
 
 #include "fuzz.h"
 

@@ -1,8 +1,8 @@
 // Targets, absolute URLs and queries.
-#include "wire/url.h"
+#include "codec/url.h"
 
+#include "codec/text.h"
 #include "fuzz.h"
-#include "wire/text.h"
 
 static void try_query(struct str query)
 {

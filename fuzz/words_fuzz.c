@@ -1,17 +1,16 @@
 // What a runner says, a line at a time, whatever the runner is. What is taken obeys the protocol,
 // and everything that it holds lies within bounds.
-#include "conv/words.h"
-
+#include "agent/runner_protocol.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
 	char *line = malloc(len + 1); // so that a step too far is seen
-	struct words *words = NULL;
+	struct runner *words = NULL;
 
 	memcpy(line, bytes, len);
 	line[len] = 0;
-	auto_err err = words_read((struct str){line, len}, &words);
+	auto_err err = runner_read((struct str){line, len}, &words);
 
 	free(line);
 	if (err) {
@@ -26,12 +25,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	if (words->kind >= WORDS_OUTPUT && words->kind <= WORDS_RESULT)
 		MUST(words->seq > 0);
 	if (words->kind == WORDS_QUESTION)
-		MUST(words->question.len > 0 && words->question.len <= WORDS_ID_MAX);
+		MUST(words->question.len > 0 && words->question.len <= RUNNER_ID_MAX);
 	if (words->kind == WORDS_RESULT)
 		MUST(str_is(words->status, "completed") || str_is(words->status, "failed") ||
 		     str_is(words->status, "interrupted"));
 	for (size_t i = 0, sum = 0; i < words->session.len; i++)
 		MUST((sum += (unsigned char)words->session.at[i]) < SIZE_MAX);
-	words_free(words);
+	runner_free(words);
 	return 0;
 }

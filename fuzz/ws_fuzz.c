@@ -1,8 +1,8 @@
 // Frames in pieces of different sizes mean the same; the first byte chooses the side that reads.
-#include "wire/ws.h"
+#include "codec/ws.h"
 
+#include "codec/text.h"
 #include "fuzz.h"
-#include "wire/text.h"
 
 #define MAX 2000
 

@@ -1,6 +1,6 @@
 // Any bytes as an archive: refused or unpacked, a step at a time and never more than one; and any
 // bytes, packed, come back.
-#include "wire/zstd.h"
+#include "codec/zstd.h"
 
 #include "fuzz.h"
 

@@ -1,11 +1,11 @@
 # usage: awk -f cycles.awk FILE...   -- prints every circle of includes. A header and the source
-# beside it are one thing, and so is NAME_inner.h, which the parts of NAME share: if a.c needs b.h
+# beside it are one thing, and so is NAME_private.h, which the parts of NAME share: if a.c needs b.h
 # and b.c needs a.h, neither can be understood alone.
 
 function node(path) {
 	sub(/^src\//, "", path)
 	sub(/\.[chS]$/, "", path)
-	sub(/_inner$/, "", path)
+	sub(/_private$/, "", path)
 	return path
 }
 

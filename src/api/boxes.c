@@ -3,9 +3,9 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "door/door.h"
-#include "fleet/access.h"
-#include "fleet/usage.h"
+#include "gateway/gateway.h"
+#include "manager/access.h"
+#include "manager/usage.h"
 
 #define PAGE_DEFAULT 100
 #define PAGE_MAX 1000
@@ -18,7 +18,7 @@ static fallible check_key(struct http *x)
 
 	if (id_is_box(key) || id_is_short(key) || id_is_name(key))
 		return OK;
-	guard_report(x, "bad_id", "low");
+	authenticate_report(x, "bad_id", "low");
 	return err_hint(err_new(INVALID, "bad_id", "this is neither an id nor a name"),
 			"an id is box- and 48 hex digits, a short id its first 12, a name 1 to %d "
 			"of a-z, 0-9 and -",
@@ -28,7 +28,7 @@ static fallible check_key(struct http *x)
 // The credential lets whoever has it work in the sandbox: it is for those who may do that.
 static bool may_use(const struct http *x)
 {
-	auto_err err = access_ask(door_who(x), ACCESS_USE);
+	auto_err err = access_ask(gateway_who(x), ACCESS_USE);
 
 	return !err;
 }
@@ -36,8 +36,8 @@ static bool may_use(const struct http *x)
 // What a tenant was answered is nothing to the next one of its name.
 static const char *whose(const struct http *x)
 {
-	const char *tenant = door_who(x)->tenant;
-	long long since = fleet_tenant_since(door_of(x)->fleet, tenant);
+	const char *tenant = gateway_who(x)->tenant;
+	long long since = manager_tenant_since(gateway_of(x)->manager, tenant);
 
 	return since ? arena_fmt(x->arena, "%s@%lld", tenant, since) : tenant;
 }
@@ -47,13 +47,13 @@ static const char *whose(const struct http *x)
 static void write_box(struct http *x, struct json_out *out, const struct record *record,
 		      const struct order_usage *usage)
 {
-	const char *base = record->terms.base_url;
-	char token[PASS_LEN + 1];
+	const char *base = record->retention.base_url;
+	char token[PATH_TOKEN_LEN + 1];
 	bool told = may_use(x);
 
 	if (!base)
 		base = arena_fmt(x->arena, "http://" STR_FMT, STR_ARG(http_field(x, "Host")));
-	pass_write(door_of(x)->pass_key, record->id, record->terms.token_turn, token);
+	path_token_write(gateway_of(x)->pass_key, record->id, record->retention.token_turn, token);
 	json_begin(out, '{');
 	record_put(out, record);
 	if (usage)
@@ -85,9 +85,9 @@ static fallible client_gone(void)
 	return err_new(CANCELLED, "client_gone", "nobody could be told of the sandbox");
 }
 
-static fallible api_boxes_make(struct http *x, struct spec *spec, struct pledge *pledge)
+static fallible api_boxes_make(struct http *x, struct spec *spec, struct idempotency *idempotency)
 {
-	struct door *door = door_of(x);
+	struct gateway *gateway = gateway_of(x);
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 	const struct record *record;
@@ -95,22 +95,22 @@ static fallible api_boxes_make(struct http *x, struct spec *spec, struct pledge 
 	bool made;
 
 	// Asked before as well: a probe that is sent now is answered by the time the box is made.
-	if (is_orphan(x, spec->name, pledge != NULL))
+	if (is_orphan(x, spec->name, idempotency != NULL))
 		return client_gone();
-	ask_name_box(door->fleet->ask, spec->id);
-	door_begin(x, spec->id);
-	TRY(create_box(door->fleet, door_who(x), spec, CREATE_NEW, &record, &made));
+	ask_name_box(gateway->manager->ask, spec->id);
+	gateway_begin(x, spec->id);
+	TRY(create_box(gateway->manager, gateway_who(x), spec, CREATE_NEW, &record, &made));
 	place = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id));
 	write_box(x, &out, record, NULL);
-	if (!buf_ok(&body) || is_orphan(x, record->name, pledge != NULL)) {
+	if (!buf_ok(&body) || is_orphan(x, record->name, idempotency != NULL)) {
 		log_event(LOG_INFO, "box.orphan", "sandbox", record->id, NULL);
-		err_free(life_delete(door->fleet, door_who(x), str_of(record->id), false));
+		err_free(life_delete(gateway->manager, gateway_who(x), str_of(record->id), false));
 		return client_gone();
 	}
 	// What is answered under a key is answered again, so it is durable before it is said.
-	if (pledge) {
-		pledge_keep(pledge, 201, place, buf_view(&body));
-		TRY(fleet_flush(door->fleet));
+	if (idempotency) {
+		idempotency_keep(idempotency, 201, place, buf_view(&body));
+		TRY(manager_flush(gateway->manager));
 	}
 	http_set(x, "Location", place);
 	return http_reply_json(x, 201, &body);
@@ -118,75 +118,77 @@ static fallible api_boxes_make(struct http *x, struct spec *spec, struct pledge 
 
 // It was made before a restart, but nobody may have been told: this is its answer from now on. Left
 // without one: it is not there.
-static fallible answer_made(struct http *x, struct pledge *pledge)
+static fallible answer_made(struct http *x, struct idempotency *idempotency)
 {
-	struct door *door = door_of(x);
+	struct gateway *gateway = gateway_of(x);
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 	const struct record *record = NULL;
 	// While we wait another request of that key may find that there is none, or answer.
-	struct str id = str_of(arena_fmt(x->arena, "%s", pledge_made(pledge)));
-	auto_err err = create_find_made(door->fleet, door_who(x), id, &record);
+	struct str id = str_of(arena_fmt(x->arena, "%s", idempotency_made(idempotency)));
+	auto_err err = create_find_made(gateway->manager, gateway_who(x), id, &record);
 
 	if (err && err_kind(err) == ERR_NOT_FOUND)
 		return OK;
 	if (err)
 		return take_ptr(err);
-	if (pledge_status(pledge))
+	if (idempotency_status(idempotency))
 		return OK;
 	if (record->state == STATE_DELETING)
 		return OK; // it was not finished, and is on its way out
 	write_box(x, &out, record, NULL);
-	pledge_keep(pledge, 201, str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id)),
-		    buf_view(&body));
+	idempotency_keep(idempotency, 201,
+			 str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id)),
+			 buf_view(&body));
 	return OK;
 }
 
 // The answer may be as young as the request that it was first given to.
-static fallible api_boxes_replay(struct http *x, const struct pledge *pledge)
+static fallible api_boxes_replay(struct http *x, const struct idempotency *idempotency)
 {
-	TRY(fleet_flush(door_of(x)->fleet));
-	http_set(x, "Location", pledge_place(pledge));
+	TRY(manager_flush(gateway_of(x)->manager));
+	http_set(x, "Location", idempotency_place(idempotency));
 	http_set(x, "Idempotency-Replayed", STR("true"));
-	return http_reply(x, pledge_status(pledge), NULL, pledge_body(pledge));
+	return http_reply(x, idempotency_status(idempotency), NULL, idempotency_body(idempotency));
 }
 
 fallible api_boxes_create(struct http *x)
 {
-	struct door *door = door_of(x);
+	struct gateway *gateway = gateway_of(x);
 	struct str key = http_field(x, "Idempotency-Key");
 	auto_json json = NULL;
 	auto_spec spec = {0};
-	auto_pledge pledge = NULL;
+	auto_idempotency idempotency = NULL;
 	uint8_t hash[SECRET_HASH];
 	struct str text;
 	bool first = true;
 
-	TRY(create_ask(door_who(x))); // an answer that was given to another key, too
-	TRY(door_json(x, &json, &text));
-	TRY(spec_read(json, fleet_bounds(door->fleet), &spec));
+	TRY(create_ask(gateway_who(x))); // an answer that was given to another key, too
+	TRY(gateway_json(x, &json, &text));
+	TRY(spec_read(json, manager_bounds(gateway->manager), &spec));
 	if (!key.at)
 		return api_boxes_make(x, &spec, NULL);
 	secret_sha256(text.at ? text.at : "", text.len, hash);
 	hash[0] ^= !may_use(x); // the answer to one who may holds the credential
 	for (;;) {
-		TRY(pledge_claim_of(door->pledges, whose(x), key, hash, &pledge, &first));
-		if (first || !pledge_made(pledge))
+		TRY(idempotency_claim_of(gateway->idempotency_keys, whose(x), key, hash,
+					 &idempotency, &first));
+		if (first || !idempotency_made(idempotency))
 			break;
-		TRY(answer_made(x, pledge));
-		if (pledge_status(pledge))
+		TRY(answer_made(x, idempotency));
+		if (idempotency_status(idempotency))
 			break;
-		pledge_void(take_ptr(pledge));
+		idempotency_void(take_ptr(idempotency));
 	}
 	if (!first)
-		return api_boxes_replay(x, pledge);
-	pledge_mark(pledge, spec.pledge);
-	return api_boxes_make(x, &spec, pledge);
+		return api_boxes_replay(x, idempotency);
+	idempotency_mark(idempotency, spec.idempotency);
+	return api_boxes_make(x, &spec, idempotency);
 }
 
 fallible api_boxes_ensure(struct http *x)
 {
-	struct door *door = door_of(x);
+	struct gateway *gateway = gateway_of(x);
 	struct str name = x->params[0];
 	const struct record *record;
 	auto_json json = NULL;
@@ -198,14 +200,14 @@ fallible api_boxes_ensure(struct http *x)
 				"1 to %d of a-z, 0-9 and -, beginning with no -, and not of the "
 				"form of an id",
 				ID_NAME_MAX);
-	TRY(door_json(x, &json, NULL));
-	TRY(spec_read(json, fleet_bounds(door->fleet), &spec));
+	TRY(gateway_json(x, &json, NULL));
+	TRY(spec_read(json, manager_bounds(gateway->manager), &spec));
 	if (spec.name[0] && !str_is(name, spec.name))
 		return err_new(INVALID, "bad_name", "'name' differs from the name in the path");
 	memcpy(spec.name, name.at, name.len);
-	TRY(create_box(door->fleet, door_who(x), &spec, CREATE_OR_GET, &record, &made));
+	TRY(create_box(gateway->manager, gateway_who(x), &spec, CREATE_OR_GET, &record, &made));
 	if (!made)
-		TRY(change_terms(door->fleet, door_who(x), str_of(record->id), json));
+		TRY(change_retention(gateway->manager, gateway_who(x), str_of(record->id), json));
 	http_set(x, "Location", str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id)));
 	return answer_record(x, made ? 201 : 200, record);
 }
@@ -223,7 +225,7 @@ static fallible api_boxes_read_flag(struct http *x, const char *key, bool *out)
 
 fallible api_boxes_get(struct http *x)
 {
-	struct fleet *fleet = door_of(x)->fleet;
+	struct manager *manager = gateway_of(x)->manager;
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 	const struct record *record;
@@ -232,10 +234,10 @@ fallible api_boxes_get(struct http *x)
 
 	TRY(check_key(x));
 	TRY(api_boxes_read_flag(x, "usage", &with_usage));
-	TRY(fleet_get(fleet, door_who(x), x->params[0], &record));
+	TRY(manager_get(manager, gateway_who(x), x->params[0], &record));
 	if (with_usage) {
-		usage_ask(fleet, arena_fmt(x->arena, "%s", record->id), &usage);
-		TRY(fleet_get(fleet, door_who(x), x->params[0], &record)); // that waited
+		usage_ask(manager, arena_fmt(x->arena, "%s", record->id), &usage);
+		TRY(manager_get(manager, gateway_who(x), x->params[0], &record)); // that waited
 	}
 	write_box(x, &out, record, with_usage ? &usage : NULL);
 	return http_reply_json(x, 200, &body);
@@ -247,8 +249,8 @@ fallible api_boxes_change(struct http *x)
 	auto_json json = NULL;
 
 	TRY(check_key(x));
-	TRY(door_json(x, &json, NULL));
-	TRY(change_box(door_of(x)->fleet, door_who(x), x->params[0], json, &record));
+	TRY(gateway_json(x, &json, NULL));
+	TRY(change_box(gateway_of(x)->manager, gateway_who(x), x->params[0], json, &record));
 	return answer_record(x, 200, record);
 }
 
@@ -258,11 +260,11 @@ fallible api_boxes_delete(struct http *x)
 
 	TRY(check_key(x));
 	TRY(api_boxes_read_flag(x, "wait", &waits));
-	TRY(life_delete(door_of(x)->fleet, door_who(x), x->params[0], waits));
+	TRY(life_delete(gateway_of(x)->manager, gateway_who(x), x->params[0], waits));
 	return http_reply_empty(x, waits ? 204 : 202);
 }
 
-typedef struct err *step_fn(struct fleet *fleet, const struct who *who, struct str key,
+typedef struct err *step_fn(struct manager *manager, const struct who *who, struct str key,
 			    const struct record **out);
 
 static fallible take_step(struct http *x, step_fn *step)
@@ -270,7 +272,7 @@ static fallible take_step(struct http *x, step_fn *step)
 	const struct record *record;
 
 	TRY(check_key(x));
-	TRY(step(door_of(x)->fleet, door_who(x), x->params[0], &record));
+	TRY(step(gateway_of(x)->manager, gateway_who(x), x->params[0], &record));
 	return answer_record(x, 200, record);
 }
 
@@ -296,7 +298,7 @@ fallible api_boxes_start(struct http *x)
 
 // Every `label=name=value` of the query. *out_none: no box can have them all, for two give one name
 // different values.
-static fallible api_boxes_read_labels(struct http *x, struct pairs *out, bool *out_none)
+static fallible api_boxes_read_labels(struct http *x, struct env_map *out, bool *out_none)
 {
 	struct str rest = x->url.query, key, raw;
 
@@ -312,13 +314,13 @@ static fallible api_boxes_read_labels(struct http *x, struct pairs *out, bool *o
 		if (!url_query(str_of(query), "v", &text))
 			return err_new(INVALID, "bad_field", "'label' is malformed");
 		value = buf_view(&text);
-		if (!str_cut(&value, '=', &name) || !value.at || !pairs_is_label(name))
+		if (!str_cut(&value, '=', &name) || !value.at || !env_map_is_label(name))
 			return err_new(INVALID, "bad_field", "'label' must be name=value");
-		if (out->count >= PAIRS_LABELS_MAX)
+		if (out->count >= ENV_MAP_LABELS_MAX)
 			return err_new(INVALID, "bad_field", "there are too many labels");
-		other = pairs_get(out, name);
+		other = env_map_get(out, name);
 		*out_none |= other && !str_is(value, other);
-		pairs_set(out, name, value);
+		env_map_set(out, name, value);
 	}
 	return OK;
 }
@@ -379,7 +381,7 @@ struct page {
 	uint64_t last; // 0: there are no more
 };
 
-static void write_page(const struct door *door, struct buf *body, const struct page *page)
+static void write_page(const struct gateway *gateway, struct buf *body, const struct page *page)
 {
 	uint64_t last = page->last;
 	struct json_out out = json_to(body);
@@ -401,7 +403,7 @@ static void write_page(const struct door *door, struct buf *body, const struct p
 	}
 	json_end(&out, ']');
 	snprintf(cursor, sizeof(cursor), "%llu",
-		 (unsigned long long)cursor_seal(door->pass_key, last));
+		 (unsigned long long)cursor_seal(gateway->pass_key, last));
 	json_put_text(&out, "cursor", last ? cursor : NULL);
 	json_end(&out, '}');
 }
@@ -410,7 +412,7 @@ static void write_page(const struct door *door, struct buf *body, const struct p
 // are looked up again.
 static void ask_usages(struct http *x, struct page *page)
 {
-	struct fleet *fleet = door_of(x)->fleet;
+	struct manager *manager = gateway_of(x)->manager;
 	struct order_usage *usage = arena_take(x->arena, (page->count + 1) * sizeof(*usage));
 	const char **ids = arena_take(x->arena, (page->count + 1) * sizeof(*ids));
 	size_t kept = 0;
@@ -418,9 +420,10 @@ static void ask_usages(struct http *x, struct page *page)
 	for (size_t i = 0; i < page->count; i++)
 		ids[i] = arena_fmt(x->arena, "%s", page->records[i]->id);
 	for (size_t i = 0; i < page->count; i++)
-		usage_ask(fleet, ids[i], &usage[i]);
+		usage_ask(manager, ids[i], &usage[i]);
 	for (size_t i = 0; i < page->count; i++) {
-		auto_err gone = fleet_get(fleet, door_who(x), str_of(ids[i]), &page->records[kept]);
+		auto_err gone = manager_get(manager, gateway_who(x), str_of(ids[i]),
+					    &page->records[kept]);
 
 		if (!gone)
 			usage[kept++] = usage[i];
@@ -440,18 +443,18 @@ fallible api_boxes_list(struct http *x)
 
 	if (limit.at && !str_to_u64(limit, 1, PAGE_MAX, &max))
 		return err_new(INVALID, "bad_field", "'limit' must be within 1 and %d", PAGE_MAX);
-	if (cursor.at && !cursor_open(door_of(x)->pass_key, cursor, &after))
+	if (cursor.at && !cursor_open(gateway_of(x)->pass_key, cursor, &after))
 		return err_hint(err_new(INVALID, "bad_cursor", "this is not a cursor"),
 				"send the 'cursor' of the page before, or none");
 	TRY(api_boxes_read_flag(x, "usage", &with_usage));
 	TRY(api_boxes_read_labels(x, &labels, &none));
 	page.records = arena_take(x->arena, max * sizeof(void *));
-	TRY(fleet_page(door_of(x)->fleet, door_who(x), &labels, after, max, page.records,
-		       &page.count, &page.last));
+	TRY(manager_page(gateway_of(x)->manager, gateway_who(x), &labels, after, max, page.records,
+			 &page.count, &page.last));
 	if (none)
 		page = (struct page){0};
 	if (with_usage)
 		ask_usages(x, &page);
-	write_page(door_of(x), &body, &page);
+	write_page(gateway_of(x), &body, &page);
 	return http_reply_json(x, 200, &body);
 }

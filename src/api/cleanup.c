@@ -1,7 +1,7 @@
 #include "api/cleanup.h"
 
-#include "door/door.h"
-#include "fleet/access.h"
+#include "gateway/gateway.h"
+#include "manager/access.h"
 
 #define REPLY_MAX (1 << 20)
 
@@ -11,8 +11,8 @@ fallible api_cleanup_run(struct http *x)
 	struct json_out out = json_to(&body);
 	struct sweep_round round;
 
-	TRY(access_ask(door_who(x), ACCESS_HOUSE));
-	TRY(sweep_run(door_of(x)->sweep, &round));
+	TRY(access_ask(gateway_who(x), ACCESS_OPERATOR));
+	TRY(sweep_run(gateway_of(x)->sweep, &round));
 	json_begin(&out, '{');
 	sweep_round_put(&out, &round);
 	json_end(&out, '}');
@@ -24,9 +24,9 @@ fallible api_cleanup_look(struct http *x)
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 
-	TRY(access_ask(door_who(x), ACCESS_HOUSE));
+	TRY(access_ask(gateway_who(x), ACCESS_OPERATOR));
 	json_begin(&out, '{');
-	sweep_put(&out, door_of(x)->sweep);
+	sweep_put(&out, gateway_of(x)->sweep);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }

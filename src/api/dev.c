@@ -1,15 +1,15 @@
 #include "api/dev.h"
 
+#include "agent/faults.h"
 #include "base/clock.h"
-#include "conv/faults.h"
-#include "door/door.h"
-#include "fleet/access.h"
+#include "gateway/gateway.h"
+#include "manager/access.h"
 
 #define REPLY_MAX (1 << 20)
 
 static fallible dev_ask(const struct http *x)
 {
-	TRY(access_ask(door_who(x), ACCESS_HOUSE));
+	TRY(access_ask(gateway_who(x), ACCESS_OPERATOR));
 	if (faults_are_open())
 		return OK;
 	return err_hint(err_new(FORBIDDEN, "not_dev", "faults are for --dev only"),
@@ -33,7 +33,7 @@ fallible api_dev_set(struct http *x)
 	auto_json json = NULL;
 
 	TRY(dev_ask(x));
-	TRY(door_json(x, &json, NULL));
+	TRY(gateway_json(x, &json, NULL));
 	TRY(faults_set(json));
 	return dev_answer(x);
 }
@@ -49,7 +49,7 @@ fallible api_dev_clock(struct http *x)
 	bool back = false;
 
 	TRY(dev_ask(x));
-	TRY(door_json(x, &json, NULL));
+	TRY(gateway_json(x, &json, NULL));
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
 	TRY(json_u64(json_get(json, "stepMs"), "stepMs", 0, STEP_MAX_MS, &step));

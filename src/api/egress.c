@@ -6,44 +6,45 @@
 
 #include "api/events.h"
 #include "base/clock.h"
-#include "door/door.h"
-#include "egress/ears.h"
+#include "codec/sse.h"
 #include "egress/egress.h"
-#include "fleet/access.h"
-#include "model/event.h"
+#include "egress/subscribers.h"
+#include "gateway/gateway.h"
+#include "manager/access.h"
 #include "store/egress.h"
-#include "wire/sse.h"
+#include "types/event.h"
 
 #define REPLY_MAX (64u << 20)
 #define BATCH 200
 #define ROW_MAX 8192
 
-struct wish {
+struct filter {
 	struct event_place place;
-	enum { WISH_ALL, WISH_ALLOWED, WISH_DENIED } verdict;
+	enum { FILTER_ALL, FILTER_ALLOWED, FILTER_DENIED } verdict;
 	const char *box; // as it is spelled in hints
 };
 
-static fallible api_egress_read_wish(struct http *x, const struct entry *entry, struct wish *out)
+static fallible api_egress_read_filter(struct http *x, const struct entry *entry,
+				       struct filter *out)
 {
 	struct str after = http_query(x, "after"), verdict = http_query(x, "verdict");
 
-	*out = (struct wish){.box = entry->record.id};
+	*out = (struct filter){.box = entry->record.id};
 	if (!after.at)
 		after = http_query(x, "cursor");
 	if (str_is(verdict, "allow") || str_is(verdict, "allowed"))
-		out->verdict = WISH_ALLOWED;
+		out->verdict = FILTER_ALLOWED;
 	else if (str_is(verdict, "deny") || str_is(verdict, "denied"))
-		out->verdict = WISH_DENIED;
+		out->verdict = FILTER_DENIED;
 	else if (verdict.at)
 		return err_new(INVALID, "bad_field", "'verdict' must be allow or deny");
 	return event_read_place(after, http_field(x, "Last-Event-ID"), http_query(x, "limit"),
 				&out->place);
 }
 
-static bool is_wanted(const struct wish *wish, const struct store_egress_row *row)
+static bool is_wanted(const struct filter *wish, const struct store_egress_row *row)
 {
-	return wish->verdict == WISH_ALL || row->allowed == (wish->verdict == WISH_ALLOWED);
+	return wish->verdict == FILTER_ALL || row->allowed == (wish->verdict == FILTER_ALLOWED);
 }
 
 static void put_known(struct json_out *out, const char *key, const char *text)
@@ -51,7 +52,7 @@ static void put_known(struct json_out *out, const char *key, const char *text)
 	json_put_text(out, key, *text ? text : NULL);
 }
 
-static void api_egress_write_row(struct json_out *out, const struct wish *wish,
+static void api_egress_write_row(struct json_out *out, const struct filter *wish,
 				 const struct store_egress_row *row)
 {
 	auto_buf hint = BUF_INIT(ROW_MAX);
@@ -106,8 +107,8 @@ static void write_totals(struct json_out *out, const struct egress_counts *count
 
 // Up to `limit` rows that are wanted, in batches. Moves wish->place. *out_more: there may be
 // others.
-static fallible write_rows(struct http *x, struct wish *wish, struct json_out *out, bool *out_more,
-			   bool *out_missed, struct store_egress_sums *out_sums)
+static fallible write_rows(struct http *x, struct filter *wish, struct json_out *out,
+			   bool *out_more, bool *out_missed, struct store_egress_sums *out_sums)
 {
 	struct event_place *place = &wish->place;
 	uint64_t found = 0;
@@ -118,7 +119,7 @@ static fallible write_rows(struct http *x, struct wish *wish, struct json_out *o
 		struct store_egress_page page;
 		size_t i;
 
-		TRY(store_egress_page(door_of(x)->fleet->store, wish->box, place->after, BATCH,
+		TRY(store_egress_page(gateway_of(x)->manager->store, wish->box, place->after, BATCH,
 				      arena, &page));
 		*out_missed |= page.count && page.at[0].id > place->after + 1;
 		for (i = 0; i < page.count && found < place->limit; i++) {
@@ -134,7 +135,8 @@ static fallible write_rows(struct http *x, struct wish *wish, struct json_out *o
 	return OK;
 }
 
-static fallible api_egress_reply_page(struct http *x, const struct entry *entry, struct wish *wish)
+static fallible api_egress_reply_page(struct http *x, const struct entry *entry,
+				      struct filter *wish)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -159,7 +161,7 @@ static fallible api_egress_reply_page(struct http *x, const struct entry *entry,
 }
 
 // All that there is behind the place.
-static fallible api_egress_pour(struct http *x, struct wish *wish)
+static fallible api_egress_copy(struct http *x, struct filter *wish)
 {
 	bool more = true;
 
@@ -168,8 +170,8 @@ static fallible api_egress_pour(struct http *x, struct wish *wish)
 		auto_arena arena = arena_new();
 		struct store_egress_page page;
 
-		TRY(store_egress_page(door_of(x)->fleet->store, wish->box, wish->place.after, BATCH,
-				      arena, &page));
+		TRY(store_egress_page(gateway_of(x)->manager->store, wish->box, wish->place.after,
+				      BATCH, arena, &page));
 		for (size_t i = 0; i < page.count; i++) {
 			struct json_out out = json_to(&line);
 			char id[24];
@@ -192,40 +194,40 @@ static fallible api_egress_pour(struct http *x, struct wish *wish)
 }
 
 // `heard`: how often the ear had rung when the store was last looked at.
-static fallible api_egress_wait_for_more(struct http *x, struct ear *ear, uint64_t heard)
+static fallible api_egress_wait_for_more(struct http *x, struct subscriber *ear, uint64_t heard)
 {
 	struct err *err;
 
 	TRY(http_away(x, HTTP_PROBE_EVENT));
-	err = ear_wait(ear, heard, CLOCK_NEVER);
+	err = subscribers_wait(ear, heard, CLOCK_NEVER);
 	http_back(x);
 	return err;
 }
 
 static bool is_there(const struct entry *entry)
 {
-	return entry->listed && entry->record.state != STATE_DELETING && !entry->fleet->closing;
+	return entry->listed && entry->record.state != STATE_DELETING && !entry->manager->closing;
 }
 
-static fallible api_egress_stream(struct http *x, const struct entry *entry, struct wish *wish)
+static fallible api_egress_stream(struct http *x, const struct entry *entry, struct filter *wish)
 {
 	struct store_egress_sums sums;
-	auto_ear ear = NULL;
+	auto_subscriber ear = NULL;
 
-	if (!entry->fleet->egress)
+	if (!entry->manager->egress)
 		return err_new(NOT_OFFERED, "no_network", "no sandbox of this host has a network");
-	ear = egress_listen(entry->fleet->egress, entry->record.id);
+	ear = egress_listen(entry->manager->egress, entry->record.id);
 	if (wish->place.from_now) {
-		TRY(store_egress_sums(entry->fleet->store, wish->box, &sums));
+		TRY(store_egress_sums(entry->manager->store, wish->box, &sums));
 		wish->place.after = sums.last;
 	}
 	x->feed = true;
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
 	while (is_there(entry)) {
-		uint64_t heard = ear_count(ear);
+		uint64_t heard = subscribers_count(ear);
 
-		TRY(api_egress_pour(x, wish));
+		TRY(api_egress_copy(x, wish));
 		if (is_there(entry))
 			TRY(api_egress_wait_for_more(x, ear, heard));
 	}
@@ -234,31 +236,31 @@ static fallible api_egress_stream(struct http *x, const struct entry *entry, str
 
 // A client that asks for a connection that it has just seen finds it. A state that cannot be
 // written can be read.
-static void api_egress_settle(struct fleet *fleet)
+static void api_egress_settle(struct manager *manager)
 {
-	if (!fleet->egress)
+	if (!manager->egress)
 		return;
-	egress_hurry(fleet->egress);
-	err_free(store_flush(fleet->store));
+	egress_hurry(manager->egress);
+	err_free(store_flush(manager->store));
 }
 
 fallible api_egress(struct http *x)
 {
-	struct fleet *fleet = door_of(x)->fleet;
+	struct manager *manager = gateway_of(x)->manager;
 	auto_entry entry = NULL;
 	struct entry *found;
-	struct wish wish;
+	struct filter wish;
 
-	TRY(access_ask(door_who(x), ACCESS_READ));
-	found = access_find(fleet, door_who(x), x->params[0]);
+	TRY(access_ask(gateway_who(x), ACCESS_READ));
+	found = access_find(manager, gateway_who(x), x->params[0]);
 	if (!found || found->record.state == STATE_DELETING)
 		return life_absent(x->params[0]);
-	entry_hold(found);
+	entry_ref(found);
 	entry = found;
-	if (!fleet->store)
+	if (!manager->store)
 		return err_new(UNAVAILABLE, "state_unwritable", "nothing is kept");
-	TRY(api_egress_read_wish(x, entry, &wish));
-	api_egress_settle(fleet);
+	TRY(api_egress_read_filter(x, entry, &wish));
+	api_egress_settle(manager);
 	return events_wants_stream(x) ? api_egress_stream(x, entry, &wish)
 				      : api_egress_reply_page(x, entry, &wish);
 }

@@ -5,18 +5,18 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "door/door.h"
-#include "fleet/access.h"
-#include "fleet/verify.h"
+#include "codec/sse.h"
+#include "codec/text.h"
+#include "gateway/gateway.h"
+#include "manager/access.h"
+#include "manager/verify.h"
 #include "store/audit.h"
-#include "wire/sse.h"
-#include "wire/text.h"
 
 #define REPLY_MAX (64u << 20)
 #define BATCH 200
 #define EVENT_MAX (1 << 20)
 
-struct wish {
+struct filter {
 	struct str kind, sandbox; // at == NULL: any
 	const char *tenant;	  // NULL: of all
 	bool own;		  // numbers are the tenant's
@@ -32,7 +32,7 @@ static fallible no_store(void)
 // A tenant's key sees its own; the operator sees all, or those of the tenant that is asked for.
 static const char *tenant_of(struct http *x)
 {
-	const struct who *who = door_who(x);
+	const struct who *who = gateway_who(x);
 	struct str asked = http_query(x, "tenant");
 
 	if (who->role != WHO_OPERATOR)
@@ -40,19 +40,19 @@ static const char *tenant_of(struct http *x)
 	return asked.at ? arena_dup(x->arena, asked.at, asked.len) : NULL;
 }
 
-static fallible api_events_read_wish(struct http *x, struct wish *out)
+static fallible api_events_read_filter(struct http *x, struct filter *out)
 {
-	*out = (struct wish){
+	*out = (struct filter){
 		.kind = http_query(x, "kind"),
 		.sandbox = http_query(x, "sandbox"),
 		.tenant = tenant_of(x),
-		.own = door_who(x)->role != WHO_OPERATOR,
+		.own = gateway_who(x)->role != WHO_OPERATOR,
 	};
 	return event_read_place(http_query(x, "after"), http_field(x, "Last-Event-ID"),
 				http_query(x, "limit"), &out->place);
 }
 
-static fallible api_events_read_page(struct http *x, const struct wish *wish, size_t max,
+static fallible api_events_read_page(struct http *x, const struct filter *wish, size_t max,
 				     struct arena *arena, struct store_events *out)
 {
 	struct store_events_ask ask = {
@@ -62,17 +62,17 @@ static fallible api_events_read_page(struct http *x, const struct wish *wish, si
 		.max = max,
 	};
 
-	return store_events_page(door_of(x)->fleet->store, &ask, arena, out);
+	return store_events_page(gateway_of(x)->manager->store, &ask, arena, out);
 }
 
-static bool api_events_is_wanted(struct http *x, const struct wish *wish,
+static bool api_events_is_wanted(struct http *x, const struct filter *wish,
 				 const struct store_event *event)
 {
 	if (wish->kind.at && !event_matches(event->kind, wish->kind))
 		return false;
 	if (wish->sandbox.at && !str_is(wish->sandbox, event->sandbox))
 		return false;
-	return access_sees(door_who(x), event->tenant, event->sandbox);
+	return access_sees(gateway_who(x), event->tenant, event->sandbox);
 }
 
 static void write_event(struct json_out *out, const struct store_event *event)
@@ -92,19 +92,19 @@ static void write_event(struct json_out *out, const struct store_event *event)
 }
 
 // A name or a short id becomes the id, as far as there is such a sandbox now.
-static void settle_sandbox(struct http *x, struct wish *wish)
+static void settle_sandbox(struct http *x, struct filter *wish)
 {
 	const struct entry *entry;
 
 	if (!wish->sandbox.at)
 		return;
-	entry = access_find(door_of(x)->fleet, door_who(x), wish->sandbox);
+	entry = access_find(gateway_of(x)->manager, gateway_who(x), wish->sandbox);
 	if (entry)
 		wish->sandbox = str_of(
 			arena_dup(x->arena, entry->record.id, strlen(entry->record.id)));
 }
 
-static fallible api_events_reply_page(struct http *x, struct wish *wish)
+static fallible api_events_reply_page(struct http *x, struct filter *wish)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -161,7 +161,7 @@ static fallible api_events_tell_missed(struct http *x, uint64_t after,
 }
 
 // All that there is behind the place.
-static fallible api_events_pour(struct http *x, struct wish *wish)
+static fallible api_events_copy(struct http *x, struct filter *wish)
 {
 	bool more = true;
 
@@ -198,31 +198,31 @@ static fallible api_events_pour(struct http *x, struct wish *wish)
 
 static fallible api_events_wait_for_more(struct http *x)
 {
-	struct fleet *fleet = door_of(x)->fleet;
+	struct manager *manager = gateway_of(x)->manager;
 	struct err *err;
 
 	TRY(http_away(x, HTTP_PROBE_EVENT));
-	err = bell_wait(&fleet->tell.told, CLOCK_NEVER);
+	err = condition_wait(&manager->tell.told, CLOCK_NEVER);
 	http_back(x);
 	return err;
 }
 
-static fallible api_events_stream(struct http *x, struct wish *wish)
+static fallible api_events_stream(struct http *x, struct filter *wish)
 {
-	struct fleet *fleet = door_of(x)->fleet;
+	struct manager *manager = gateway_of(x)->manager;
 	auto_arena arena = arena_new();
 	struct store_events page;
 
 	if (wish->place.from_now) {
-		TRY(store_flush(fleet->store));
+		TRY(store_flush(manager->store));
 		TRY(api_events_read_page(x, wish, 1, arena, &page));
 		wish->place.after = page.newest;
 	}
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
-	while (!fleet->closing) {
-		TRY(api_events_pour(x, wish));
-		if (!fleet->closing)
+	while (!manager->closing) {
+		TRY(api_events_copy(x, wish));
+		if (!manager->closing)
 			TRY(api_events_wait_for_more(x));
 	}
 	return http_end(x);
@@ -242,12 +242,12 @@ bool events_wants_stream(struct http *x)
 
 fallible api_events(struct http *x)
 {
-	struct wish wish;
+	struct filter wish;
 
-	TRY(access_ask(door_who(x), ACCESS_READ));
-	if (!door_of(x)->fleet->store)
+	TRY(access_ask(gateway_who(x), ACCESS_READ));
+	if (!gateway_of(x)->manager->store)
 		return no_store();
-	TRY(api_events_read_wish(x, &wish));
+	TRY(api_events_read_filter(x, &wish));
 	settle_sandbox(x, &wish);
 	return events_wants_stream(x) ? api_events_stream(x, &wish)
 				      : api_events_reply_page(x, &wish);
@@ -281,25 +281,25 @@ static void api_events_write_row(struct json_out *out, const struct store_audit 
 
 fallible api_audit(struct http *x)
 {
-	struct store *store = door_of(x)->fleet->store;
+	struct store *store = gateway_of(x)->manager->store;
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 	auto_arena arena = arena_new();
 	struct store_audit *rows = NULL;
-	struct wish wish;
+	struct filter wish;
 	size_t count = 0;
 
-	TRY(access_ask(door_who(x), ACCESS_KEYS));
+	TRY(access_ask(gateway_who(x), ACCESS_KEYS));
 	if (!store)
 		return no_store();
-	TRY(api_events_read_wish(x, &wish));
+	TRY(api_events_read_filter(x, &wish));
 	TRY(store_audit_page(store, wish.place.after, wish.tenant, wish.own, wish.place.limit,
 			     arena, &rows, &count));
 	json_begin(&out, '{');
 	json_key(&out, "items");
 	json_begin(&out, '[');
 	for (size_t i = 0; i < count; i++)
-		if (access_sees(door_who(x), rows[i].tenant, rows[i].target))
+		if (access_sees(gateway_who(x), rows[i].tenant, rows[i].target))
 			api_events_write_row(&out, &rows[i]);
 	json_end(&out, ']');
 	json_put_int(&out, "last", (int64_t)(count ? rows[count - 1].id : wish.place.after));
@@ -314,11 +314,11 @@ fallible api_audit_check(struct http *x)
 	struct json_out out = json_to(&body);
 	struct store_audit_proof proof;
 
-	TRY(access_ask(door_who(x), ACCESS_HOUSE));
-	if (!door_of(x)->fleet->store)
+	TRY(access_ask(gateway_who(x), ACCESS_OPERATOR));
+	if (!gateway_of(x)->manager->store)
 		return no_store();
-	TRY(store_flush(door_of(x)->fleet->store));
-	TRY(store_audit_verify(door_of(x)->fleet->store, &proof));
+	TRY(store_flush(gateway_of(x)->manager->store));
+	TRY(store_audit_verify(gateway_of(x)->manager->store, &proof));
 	json_begin(&out, '{');
 	json_put_bool(&out, "ok", !proof.bad);
 	json_put_int(&out, "rows", (int64_t)proof.count);
@@ -350,8 +350,8 @@ fallible api_verify(struct http *x)
 	struct verify found = {0};
 	struct err *err;
 
-	TRY(access_ask(door_who(x), ACCESS_HOUSE));
-	err = verify_all(door_of(x)->fleet, &found);
+	TRY(access_ask(gateway_who(x), ACCESS_OPERATOR));
+	err = verify_all(gateway_of(x)->manager, &found);
 	if (!err) {
 		verify_write(&out, &found);
 		err = http_reply_json(x, 200, &body);

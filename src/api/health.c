@@ -1,13 +1,13 @@
 #include "api/health.h"
 
-#include "door/door.h"
-#include "fleet/queue.h"
+#include "gateway/gateway.h"
+#include "manager/queue.h"
 #include "store/store.h"
 
 #define TEXT_MAX 8192
 #define FRESH_MS 10
 
-static void write_boxes(struct json_out *out, const struct fleet_view *view)
+static void write_boxes(struct json_out *out, const struct manager_view *view)
 {
 	json_key(out, "boxes");
 	json_begin(out, '{');
@@ -20,10 +20,10 @@ static void write_boxes(struct json_out *out, const struct fleet_view *view)
 	json_put_int(out, "execs", (int64_t)view->execs);
 }
 
-static void write_engine(struct json_out *out, const struct door *door)
+static void write_engine(struct json_out *out, const struct gateway *gateway)
 {
-	struct http_stats http = http_server_stats(door->server);
-	struct loop_stats loop = loop_stats(door->loop);
+	struct http_stats http = http_server_stats(gateway->server);
+	struct loop_stats loop = loop_stats(gateway->loop);
 
 	json_key(out, "http");
 	json_begin(out, '{');
@@ -57,7 +57,7 @@ static void write_store(struct json_out *out, const struct store *store)
 	json_end(out, '}');
 }
 
-static void write_host(struct json_out *out, const struct fleet_view *view,
+static void write_host(struct json_out *out, const struct manager_view *view,
 		       const struct spec_bounds *bounds)
 {
 	const struct order_host *host = view->host;
@@ -90,9 +90,9 @@ static void write_host(struct json_out *out, const struct fleet_view *view,
 	json_end(out, '}');
 }
 
-static void write_queue(struct json_out *out, const struct door *door)
+static void write_queue(struct json_out *out, const struct gateway *gateway)
 {
-	struct queue_view queue = queue_look(door->fleet);
+	struct queue_view queue = queue_look(gateway->manager);
 
 	json_key(out, "queue");
 	json_begin(out, '{');
@@ -103,72 +103,74 @@ static void write_queue(struct json_out *out, const struct door *door)
 	json_end(out, '}');
 }
 
-static void health_write_all(struct json_out *out, struct door *door, bool is_ready, bool in_detail)
+static void health_write_all(struct json_out *out, struct gateway *gateway, bool is_ready,
+			     bool in_detail)
 {
 	json_begin(out, '{');
 	// Without a warden nothing can be made, but it will be back in a moment.
 	json_put_text(out, "status", is_ready ? "ok" : "starting");
-	json_put_text(out, "version", door->version);
+	json_put_text(out, "version", gateway->version);
 	if (in_detail) {
-		struct fleet_view view = fleet_look(door->fleet);
+		struct manager_view view = manager_look(gateway->manager);
 
-		json_put_int(out, "uptimeMs", loop_now(door->loop) - door->started_ms);
+		json_put_int(out, "uptimeMs", loop_now(gateway->loop) - gateway->started_ms);
 		write_boxes(out, &view);
-		write_engine(out, door);
-		write_queue(out, door);
-		if (door->fleet->store)
-			write_store(out, door->fleet->store);
-		write_host(out, &view, fleet_bounds(door->fleet));
+		write_engine(out, gateway);
+		write_queue(out, gateway);
+		if (gateway->manager->store)
+			write_store(out, gateway->manager->store);
+		write_host(out, &view, manager_bounds(gateway->manager));
 	}
 	json_end(out, '}');
 }
 
 // Written anew when something happened to a box, else every FRESH_MS: whoever asks all the time
 // costs no more readings of the host than whoever asks often.
-static const struct buf *in_detail(struct door *door, bool is_ready)
+static const struct buf *in_detail(struct gateway *gateway, bool is_ready)
 {
-	struct buf *text = &door->health.text;
-	uint64_t changes = fleet_changes(door->fleet);
+	struct buf *text = &gateway->health.text;
+	uint64_t changes = manager_changes(gateway->manager);
 	struct json_out out;
 
-	if (loop_now(door->loop) < door->health.until && changes == door->health.changes &&
-	    is_ready == door->health.ready)
+	if (loop_now(gateway->loop) < gateway->health.until && changes == gateway->health.changes &&
+	    is_ready == gateway->health.ready)
 		return text;
 	buf_done(text);
 	*text = BUF_INIT(TEXT_MAX);
 	out = json_to(text);
-	health_write_all(&out, door, is_ready, true);
-	door->health.until = loop_now(door->loop) + FRESH_MS;
-	door->health.changes = changes;
-	door->health.ready = is_ready;
+	health_write_all(&out, gateway, is_ready, true);
+	gateway->health.until = loop_now(gateway->loop) + FRESH_MS;
+	gateway->health.changes = changes;
+	gateway->health.ready = is_ready;
 	return text;
 }
 
 // What a tenant's key may know: how it goes, and what is its own.
-static void write_own(struct json_out *out, struct door *door, const struct who *who, bool is_ready)
+static void write_own(struct json_out *out, struct gateway *gateway, const struct who *who,
+		      bool is_ready)
 {
-	struct fleet_view view = fleet_look_own(door->fleet, who);
+	struct manager_view view = manager_look_own(gateway->manager, who);
 
 	json_begin(out, '{');
 	json_put_text(out, "status", is_ready ? "ok" : "starting");
-	json_put_text(out, "version", door->version);
+	json_put_text(out, "version", gateway->version);
 	write_boxes(out, &view);
 	json_end(out, '}');
 }
 
 fallible api_health(struct http *x)
 {
-	struct door *door = door_of(x);
-	bool is_ready = fleet_is_ready(door->fleet);
+	struct gateway *gateway = gateway_of(x);
+	bool is_ready = manager_is_ready(gateway->manager);
 	auto_buf body = BUF_INIT(TEXT_MAX);
 	struct json_out out = json_to(&body);
 
-	if (door_who(x) && door_who(x)->role != WHO_OPERATOR) {
-		write_own(&out, door, door_who(x), is_ready);
+	if (gateway_who(x) && gateway_who(x)->role != WHO_OPERATOR) {
+		write_own(&out, gateway, gateway_who(x), is_ready);
 		return http_reply_json(x, 200, &body);
 	}
-	if (door_who(x)) {
-		const struct buf *text = in_detail(door, is_ready);
+	if (gateway_who(x)) {
+		const struct buf *text = in_detail(gateway, is_ready);
 
 		// A copy: it may be written anew while a slow client reads this one.
 		if (!buf_ok(text))
@@ -177,6 +179,6 @@ fallible api_health(struct http *x)
 			x, 200, NULL,
 			(struct str){arena_dup(x->arena, text->at, text->len), text->len});
 	}
-	health_write_all(&out, door, is_ready, false);
+	health_write_all(&out, gateway, is_ready, false);
 	return http_reply_json(x, 200, &body);
 }

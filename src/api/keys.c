@@ -2,15 +2,15 @@
 
 #include <stdlib.h>
 
-#include "conv/conv.h"
-#include "door/door.h"
-#include "fleet/access.h"
+#include "agent/session.h"
+#include "gateway/gateway.h"
+#include "manager/access.h"
 
 #define REPLY_MAX (64u << 20)
 
 static struct keyring *ring_of(const struct http *x)
 {
-	return door_of(x)->ring;
+	return gateway_of(x)->ring;
 }
 
 fallible api_keys_make(struct http *x)
@@ -22,8 +22,8 @@ fallible api_keys_make(struct http *x)
 	struct key key;
 	struct err *err;
 
-	TRY(door_json(x, &json, NULL));
-	TRY(keyring_make(ring_of(x), door_who(x), json, &key, secret));
+	TRY(gateway_json(x, &json, NULL));
+	TRY(keyring_make(ring_of(x), gateway_who(x), json, &key, secret));
 	json_begin(&out, '{');
 	key_put(&out, &key);
 	json_put_text(&out, "key", secret);
@@ -43,7 +43,7 @@ fallible api_keys_list(struct http *x)
 	auto_free struct key *all = NULL;
 	size_t count = 0;
 
-	TRY(keyring_all(ring_of(x), door_who(x), &all, &count));
+	TRY(keyring_all(ring_of(x), gateway_who(x), &all, &count));
 	json_begin(&out, '{');
 	json_key(&out, "items");
 	json_begin(&out, '[');
@@ -59,7 +59,7 @@ fallible api_keys_list(struct http *x)
 
 fallible api_keys_revoke(struct http *x)
 {
-	TRY(keyring_revoke(ring_of(x), door_who(x), x->params[0]));
+	TRY(keyring_revoke(ring_of(x), gateway_who(x), x->params[0]));
 	return http_reply_empty(x, 204);
 }
 
@@ -81,7 +81,7 @@ fallible api_tenants_list(struct http *x)
 	auto_free const struct account **all = NULL;
 	size_t count = 0;
 
-	TRY(keyring_tenants(ring_of(x), door_who(x), &all, &count));
+	TRY(keyring_tenants(ring_of(x), gateway_who(x), &all, &count));
 	json_begin(&out, '{');
 	json_key(&out, "items");
 	json_begin(&out, '[');
@@ -99,7 +99,7 @@ fallible api_tenants_get(struct http *x)
 {
 	const struct account *account;
 
-	TRY(keyring_tenant(ring_of(x), door_who(x), x->params[0], &account));
+	TRY(keyring_tenant(ring_of(x), gateway_who(x), x->params[0], &account));
 	return api_keys_answer(x, 200, account);
 }
 
@@ -109,20 +109,20 @@ fallible api_tenants_set(struct http *x)
 	auto_json json = NULL;
 	bool made;
 
-	TRY(door_json(x, &json, NULL));
-	TRY(keyring_set_tenant(ring_of(x), door_who(x), x->params[0], json, &account, &made));
+	TRY(gateway_json(x, &json, NULL));
+	TRY(keyring_set_tenant(ring_of(x), gateway_who(x), x->params[0], json, &account, &made));
 	return api_keys_answer(x, made ? 201 : 200, account);
 }
 
 // Who makes a tenant of that name again shall find nothing of this one's.
 static fallible ask_no_sessions(struct http *x)
 {
-	const struct convs *convs = door_of(x)->convs;
+	const struct agent_sessions *agents = gateway_of(x)->agents;
 	const struct account *account;
 	size_t count;
 
-	TRY(keyring_tenant(ring_of(x), door_who(x), x->params[0], &account));
-	count = convs ? convs_owned(convs, account->tenant.name) : 0;
+	TRY(keyring_tenant(ring_of(x), gateway_who(x), x->params[0], &account));
+	count = agents ? agents_owned(agents, account->tenant.name) : 0;
 	if (!count)
 		return OK;
 	return err_hint(err_new(CONFLICT, "tenant_in_use", "it has %zu sessions", count),
@@ -131,8 +131,8 @@ static fallible ask_no_sessions(struct http *x)
 
 fallible api_tenants_drop(struct http *x)
 {
-	TRY(access_ask(door_who(x), ACCESS_HOUSE));
+	TRY(access_ask(gateway_who(x), ACCESS_OPERATOR));
 	TRY(ask_no_sessions(x));
-	TRY(keyring_drop_tenant(ring_of(x), door_who(x), x->params[0]));
+	TRY(keyring_drop_tenant(ring_of(x), gateway_who(x), x->params[0]));
 	return http_reply_empty(x, 204);
 }

@@ -5,15 +5,15 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "door/door.h"
-#include "door/escort.h"
-#include "fleet/access.h"
-#include "fleet/expose.h"
-#include "fleet/visit.h"
+#include "gateway/cancel_on_delete.h"
+#include "gateway/gateway.h"
 #include "http/upgrade.h"
 #include "http/wspipe.h"
 #include "loop/closer.h"
-#include "model/terms.h"
+#include "manager/access.h"
+#include "manager/box_ref.h"
+#include "manager/expose.h"
+#include "types/retention.h"
 
 #define ASK_MS 5000
 #define LISTED_MAX 1024
@@ -21,11 +21,11 @@
 // Held: the caller drops it. NULL: absent.
 static struct entry *api_ports_find(struct http *x)
 {
-	struct entry *entry = access_find(door_of(x)->fleet, door_who(x), x->params[0]);
+	struct entry *entry = access_find(gateway_of(x)->manager, gateway_who(x), x->params[0]);
 
 	if (!entry || entry->record.state == STATE_DELETING)
 		return NULL;
-	entry_hold(entry);
+	entry_ref(entry);
 	return entry;
 }
 
@@ -34,20 +34,20 @@ static fallible api_ports_read(struct http *x, uint16_t *out)
 	uint64_t port;
 
 	if (!str_to_u64(x->params[1], 1, 65535, &port)) {
-		guard_report(x, "bad_port", "low");
+		authenticate_report(x, "bad_port", "low");
 		return err_new(INVALID, "bad_port", "a port is a number from 1 to 65535");
 	}
 	*out = (uint16_t)port;
 	return OK;
 }
 
-static void put_urls(struct json_out *out, const struct door *door, const struct entry *entry,
+static void put_urls(struct json_out *out, const struct gateway *gateway, const struct entry *entry,
 		     uint16_t port, const char *token)
 {
 	auto_buf host = BUF_INIT(512), path = BUF_INIT(512);
 	const char *id = entry->record.short_id;
-	bool has_host = urls_host(&door->urls, id, port, token, &host);
-	bool has_path = urls_path(&door->urls, id, port, token, &path);
+	bool has_host = urls_host(&gateway->urls, id, port, token, &host);
+	bool has_path = urls_path(&gateway->urls, id, port, token, &path);
 
 	// Where names cannot be had the path is what there is.
 	json_put_text(out, "url", has_host ? host.at : has_path ? path.at : NULL);
@@ -63,12 +63,12 @@ static void api_ports_put_end(struct json_out *out, int64_t ends_ms)
 }
 
 // As members of an object. `port` is a copy; its name is the register's.
-static void put_exposed(struct json_out *out, const struct door *door, const struct entry *entry,
-			const struct portbook_entry *port)
+static void put_exposed(struct json_out *out, const struct gateway *gateway,
+			const struct entry *entry, const struct exposed_ports_entry *port)
 {
 	json_put_text(out, "name", port->name);
 	json_put_text(out, "token", port->token);
-	put_urls(out, door, entry, port->port, port->token);
+	put_urls(out, gateway, entry, port->port, port->token);
 	api_ports_put_end(out, port->ends_ms);
 }
 
@@ -83,13 +83,13 @@ static fallible api_ports_read_ask(struct http *x, const struct json *json, stru
 	TRY(json_only(json, known));
 	err = json_u64(json_get(json, "port"), "port", 1, 65535, &port);
 	if (err || !port) {
-		guard_report(x, "bad_port", "low");
+		authenticate_report(x, "bad_port", "low");
 		return err ? take_ptr(err) : err_new(INVALID, "bad_field", "'port' is missing");
 	}
 	out->port = (uint16_t)port;
 	TRY(json_str(json_get(json, "name"), "name", &out->name));
 	TRY(json_str(json_get(json, "token"), "token", &out->token));
-	TRY(terms_read_span(json_get(json, "expiresIn"), "expiresIn", &span));
+	TRY(retention_read_span(json_get(json, "expiresIn"), "expiresIn", &span));
 	out->ends_ms = span ? clock_steady_ms() + (int64_t)span : EXPOSE_AS_BEFORE;
 	return OK;
 }
@@ -97,58 +97,58 @@ static fallible api_ports_read_ask(struct http *x, const struct json *json, stru
 fallible api_ports_expose(struct http *x)
 {
 	struct expose_ask ask = {0};
-	struct portbook_entry made;
+	struct exposed_ports_entry made;
 	auto_buf body = BUF_INIT(8192);
 	struct json_out out = json_to(&body);
-	const struct portbook_entry *now;
+	const struct exposed_ports_entry *now;
 	auto_entry entry = NULL;
 	auto_json json = NULL;
 	bool is_new = false;
 
-	TRY(door_json(x, &json, NULL));
+	TRY(gateway_json(x, &json, NULL));
 	TRY(api_ports_read_ask(x, json, &ask));
-	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(access_ask(gateway_who(x), ACCESS_USE));
 	entry = api_ports_find(x);
 	if (!entry)
 		return life_absent(x->params[0]);
 	TRY(expose_port(entry, &ask, &is_new, &made));
-	now = portbook_find(&entry->ports, ask.port);
+	now = exposed_ports_find(&entry->ports, ask.port);
 	made.name = now ? now->name : NULL;
 	json_begin(&out, '{');
 	json_put_int(&out, "port", made.port);
-	put_exposed(&out, door_of(x), entry, &made);
+	put_exposed(&out, gateway_of(x), entry, &made);
 	json_end(&out, '}');
 	return http_reply_json(x, is_new ? 201 : 200, &body);
 }
 
 // Who listens in a sandbox that runs; none is known of one that does not.
-static fallible ask_listening(struct http *x, const struct entry *entry, struct reach_port *ports,
+static fallible ask_listening(struct http *x, const struct entry *entry, struct fileop_port *ports,
 			      size_t *out)
 {
-	auto_visit visit = {0};
+	auto_box_ref ref = {0};
 	struct files files;
 	size_t count = 0;
 
 	*out = 0;
 	if (entry->record.state != STATE_RUNNING || entry->moving)
 		return OK;
-	TRY(visit_begin(door_of(x)->fleet, door_who(x), str_of(entry->record.id), &visit));
+	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), str_of(entry->record.id), &ref));
 	files = (struct files){
-		.box = visit.box,
+		.box = ref.box,
 		.user = "",
-		.deadline = loop_now(door_of(x)->loop) + ASK_MS,
+		.deadline = loop_now(gateway_of(x)->loop) + ASK_MS,
 	};
-	TRY(visit_explain(files_ports(&files, ports, LISTED_MAX, &count)));
+	TRY(box_ref_explain(files_ports(&files, ports, LISTED_MAX, &count)));
 	*out = count < LISTED_MAX ? count : LISTED_MAX;
 	return OK;
 }
 
 // Both lists are in order of numbers: they are merged.
-static void api_ports_put_all(struct json_out *out, const struct door *door,
-			      const struct entry *entry, const struct reach_port *heard,
+static void api_ports_put_all(struct json_out *out, const struct gateway *gateway,
+			      const struct entry *entry, const struct fileop_port *heard,
 			      size_t count)
 {
-	const struct portbook *book = &entry->ports;
+	const struct exposed_ports *book = &entry->ports;
 
 	for (size_t i = 0, j = 0; i < book->count || j < count;) {
 		bool known = i < book->count && (j == count || book->at[i].port <= heard[j].port);
@@ -160,7 +160,7 @@ static void api_ports_put_all(struct json_out *out, const struct door *door,
 		json_put_bool(out, "listening", listens);
 		json_put_text(out, "address", !listens ? NULL : heard[j].any ? "any" : "loopback");
 		if (known)
-			put_exposed(out, door, entry, &book->at[i]);
+			put_exposed(out, gateway, entry, &book->at[i]);
 		json_end(out, '}');
 		i += known;
 		j += listens;
@@ -169,13 +169,13 @@ static void api_ports_put_all(struct json_out *out, const struct door *door,
 
 fallible api_ports_list(struct http *x)
 {
-	struct reach_port *heard = arena_take(x->arena, LISTED_MAX * sizeof(*heard));
+	struct fileop_port *heard = arena_take(x->arena, LISTED_MAX * sizeof(*heard));
 	auto_buf body = BUF_INIT(2 << 20);
 	struct json_out out = json_to(&body);
 	auto_entry entry = NULL;
 	size_t count = 0;
 
-	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(access_ask(gateway_who(x), ACCESS_USE));
 	entry = api_ports_find(x);
 	if (!entry)
 		return life_absent(x->params[0]);
@@ -183,7 +183,7 @@ fallible api_ports_list(struct http *x)
 	json_begin(&out, '{');
 	json_key(&out, "items");
 	json_begin(&out, '[');
-	api_ports_put_all(&out, door_of(x), entry, heard, count);
+	api_ports_put_all(&out, gateway_of(x), entry, heard, count);
 	json_end(&out, ']');
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
@@ -196,7 +196,7 @@ fallible api_ports_unexpose(struct http *x)
 	bool was;
 
 	TRY(api_ports_read(x, &port));
-	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(access_ask(gateway_who(x), ACCESS_USE));
 	entry = api_ports_find(x);
 	if (!entry)
 		return life_absent(x->params[0]);
@@ -212,7 +212,7 @@ static fallible read_span(const struct json *json, int64_t *out_ends)
 	if (!json || json_type(json) != JSON_OBJECT)
 		return err_new(INVALID, "bad_field", "the body must be an object");
 	TRY(json_only(json, known));
-	TRY(terms_read_span(json_get(json, "expiresIn"), "expiresIn", &span));
+	TRY(retention_read_span(json_get(json, "expiresIn"), "expiresIn", &span));
 	if (!span)
 		return err_hint(err_new(INVALID, "bad_field", "'expiresIn' is missing"),
 				"seconds as a number, or \"30s\", \"10m\", \"1h\"");
@@ -225,32 +225,33 @@ fallible api_ports_link(struct http *x)
 {
 	auto_buf body = BUF_INIT(4096);
 	struct json_out out = json_to(&body);
-	const struct portbook_entry *known;
-	char link[TICKET_LINK_LEN + 1];
+	const struct exposed_ports_entry *known;
+	char link[PREVIEW_TOKEN_LINK_LEN + 1];
 	auto_entry entry = NULL;
 	auto_json json = NULL;
-	struct ticket ticket;
+	struct preview_token preview_token;
 	int64_t ends_ms = 0;
 	uint16_t port = 0;
 
-	TRY(door_json(x, &json, NULL));
+	TRY(gateway_json(x, &json, NULL));
 	TRY(api_ports_read(x, &port));
 	TRY(read_span(json, &ends_ms));
-	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(access_ask(gateway_who(x), ACCESS_USE));
 	entry = api_ports_find(x);
 	if (!entry)
 		return life_absent(x->params[0]);
-	known = portbook_find(&entry->ports, port);
+	known = exposed_ports_find(&entry->ports, port);
 	if (!known)
 		return err_hint(
 			err_new(NOT_FOUND, "port_not_exposed", "Port %u is not exposed", port),
 			"POST to …/ports first");
-	ticket = (struct ticket){entry->record.id, port, known->token, known->ends_ms};
-	ticket_sign(door_of(x)->link_key, &ticket, ends_ms, link);
+	preview_token = (struct preview_token){entry->record.id, port, known->token,
+					       known->ends_ms};
+	preview_token_sign(gateway_of(x)->link_key, &preview_token, ends_ms, link);
 	json_begin(&out, '{');
 	json_put_int(&out, "port", port);
 	json_put_text(&out, "token", link);
-	put_urls(&out, door_of(x), entry, port, link);
+	put_urls(&out, gateway_of(x), entry, port, link);
 	api_ports_put_end(&out, ends_ms);
 	json_end(&out, '}');
 	return http_reply_json(x, 201, &body);
@@ -258,7 +259,7 @@ fallible api_ports_link(struct http *x)
 
 static fallible talk(struct http *x, struct wsock *ws, void *arg)
 {
-	return wspipe_run(door_of(x)->loop, ws, arg);
+	return wspipe_run(gateway_of(x)->loop, ws, arg);
 }
 
 static void close_stream(struct stream *stream)
@@ -272,22 +273,22 @@ fallible api_ports_tcp(struct http *x)
 {
 	on_exit_call(close_stream) struct stream stream = {.fd = -1};
 	struct wsock_options options = WSPIPE_OPTIONS;
-	auto_visit visit = {0};
+	auto_box_ref ref = {0};
 	struct files files;
 	auto_closer_fd fd = -1;
 	uint16_t port = 0;
 
 	TRY(api_ports_read(x, &port));
 	TRY(upgrade_check(x));
-	TRY(visit_begin(door_of(x)->fleet, door_who(x), x->params[0], &visit));
+	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref));
 	files = (struct files){
-		.box = visit.box,
+		.box = ref.box,
 		.user = "",
-		.deadline = loop_now(door_of(x)->loop) + ASK_MS,
+		.deadline = loop_now(gateway_of(x)->loop) + ASK_MS,
 	};
-	TRY(visit_explain(files_dial(&files, port, &fd)));
-	TRY(stream_open(&stream, door_of(x)->loop, take_fd(&fd)));
-	auto_escort escort = escort_begin(visit.entry, x);
+	TRY(box_ref_explain(files_dial(&files, port, &fd)));
+	TRY(stream_open(&stream, gateway_of(x)->loop, take_fd(&fd)));
+	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin(ref.entry, x);
 
 	x->feed = true;
 	return upgrade_run(x, &options, talk, &stream);

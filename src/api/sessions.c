@@ -8,14 +8,14 @@
 
 #include <stdio.h>
 
+#include "agent/session.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "conv/conv.h"
-#include "door/door.h"
-#include "fleet/access.h"
+#include "codec/sse.h"
+#include "codec/text.h"
+#include "gateway/gateway.h"
 #include "http/upgrade.h"
-#include "wire/sse.h"
-#include "wire/text.h"
+#include "manager/access.h"
 
 #define REPLY_MAX (4 << 20)
 #define PAGE_DEFAULT 100
@@ -23,15 +23,15 @@
 #define TIMEOUT_MAX (30ull * 24 * 3600 * 1000)
 #define READ 16384
 
-static fallible convs_of(const struct http *x, struct convs **out)
+static fallible agents_of(const struct http *x, struct agent_sessions **out)
 {
-	*out = door_of(x)->convs;
+	*out = gateway_of(x)->agents;
 	if (*out)
 		return OK;
 	return err_new(UNAVAILABLE, "state_corrupt", "the stored sessions cannot be read");
 }
 
-static void write_room(struct json_out *out, const struct conv_refusal *room)
+static void write_room(struct json_out *out, const struct agent_refusal *room)
 {
 	json_begin(out, '{');
 	json_put_int(out, "available_mb", (int64_t)(room->available >> 20));
@@ -42,18 +42,18 @@ static void write_room(struct json_out *out, const struct conv_refusal *room)
 }
 
 // The refusal of a cold start tells its numbers.
-static fallible sessions_explain(struct http *x, struct convs *convs, struct err *err)
+static fallible sessions_explain(struct http *x, struct agent_sessions *agents, struct err *err)
 {
-	struct conv_refusal why = convs_refusal(convs);
+	struct agent_refusal why = agents_refusal(agents);
 	auto_buf context = BUF_INIT(512);
 	struct json_out out = json_to(&context);
-	struct fail_detail detail = {0};
+	struct error_response_detail detail = {0};
 
 	if (!err || strncmp(err_reason(err), "capacity_", 9) != 0)
 		return err;
 	write_room(&out, &why);
 	detail.context = buf_view(&context);
-	fail_answer(x, err, &detail);
+	error_response_answer(x, err, &detail);
 	return OK;
 }
 
@@ -94,14 +94,14 @@ static fallible read_isolation(const struct json *object, bool *out)
 	return err_new(INVALID, "bad_field", "'isolation' must be session or shared");
 }
 
-static fallible read_aliases(const struct json *array, struct conv_spec *out)
+static fallible read_aliases(const struct json *array, struct agent_spec *out)
 {
 	if (!array)
 		return OK;
 	TRY(json_want(array, "aliases", JSON_ARRAY));
-	if (json_count(array) > CONV_ALIASES_MAX)
+	if (json_count(array) > AGENT_ALIASES_MAX)
 		return err_new(INVALID, "bad_field", "'aliases' has more than %d",
-			       CONV_ALIASES_MAX);
+			       AGENT_ALIASES_MAX);
 	for (size_t i = 0; i < json_count(array); i++) {
 		struct str alias = {0};
 
@@ -113,8 +113,8 @@ static fallible read_aliases(const struct json *array, struct conv_spec *out)
 	return OK;
 }
 
-static fallible read_runner(struct http *x, const struct json *object, struct conv_spec *out,
-			    struct pairs *env)
+static fallible read_runner(struct http *x, const struct json *object, struct agent_spec *out,
+			    struct env_map *env)
 {
 	static const char *const known[] = {"argv", "env", NULL};
 	const struct json *argv;
@@ -124,15 +124,15 @@ static fallible read_runner(struct http *x, const struct json *object, struct co
 		return err_new(INVALID, "bad_field", "'runner' is missing");
 	TRY(json_want(object, "runner", JSON_OBJECT));
 	TRY(json_only(object, known));
-	TRY(pairs_read_env(json_get(object, "env"), env));
+	TRY(env_map_read_env(json_get(object, "env"), env));
 	argv = json_get(object, "argv");
 	if (!argv)
 		return err_new(INVALID, "bad_field", "'runner.argv' is missing");
 	TRY(json_want(argv, "runner.argv", JSON_ARRAY));
 	count = json_count(argv);
-	if (!count || count > CONV_ARGS_MAX)
+	if (!count || count > AGENT_ARGS_MAX)
 		return err_new(INVALID, "bad_field", "'runner.argv' must have 1 to %d words",
-			       CONV_ARGS_MAX);
+			       AGENT_ARGS_MAX);
 	out->argv = arena_take(x->arena, (count + 1) * sizeof(*out->argv));
 	for (size_t i = 0; i < count; i++) {
 		struct str word = {0};
@@ -147,9 +147,9 @@ static fallible read_runner(struct http *x, const struct json *object, struct co
 }
 
 // Where room had to be made for it, what that took.
-static void write_cleaned(struct buf *body, const struct convs *convs, bool made)
+static void write_cleaned(struct buf *body, const struct agent_sessions *agents, bool made)
 {
-	struct conv_refusal room = convs_refusal(convs);
+	struct agent_refusal room = agents_refusal(agents);
 	struct json_out out;
 
 	if (!made || (!room.cleaned && !room.skipped) || !buf_ok(body))
@@ -167,53 +167,54 @@ fallible api_sessions_create(struct http *x)
 					    "isolation", "aliases", "runner", NULL};
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	char template[ORDER_TEMPLATE_MAX] = "host";
-	struct conv_spec spec = {0};
+	char template[TEMPLATE_NAME_MAX] = "host";
+	struct agent_spec spec = {0};
 	auto_pairs env = {0};
 	auto_json json = NULL;
-	struct convs *convs;
-	struct conv *conv;
+	struct agent_sessions *agents;
+	struct agent_session *agent;
 	struct err *err;
 	bool made;
 
-	TRY(convs_of(x, &convs));
-	TRY(create_ask(door_who(x)));
-	TRY(door_json(x, &json, NULL));
+	TRY(agents_of(x, &agents));
+	TRY(create_ask(gateway_who(x)));
+	TRY(gateway_json(x, &json, NULL));
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
 	TRY(sessions_read_owner(json, &spec.owner));
 	TRY(read_isolation(json, &spec.isolated));
 	TRY(read_aliases(json_get(json, "aliases"), &spec));
 	TRY(read_runner(x, json_get(json, "runner"), &spec, &env));
-	TRY(templates_resolve(door_of(x)->fleet, door_who(x), template));
-	err = convs_create(convs, door_who(x), &spec, &conv, &made);
+	TRY(templates_resolve(gateway_of(x)->manager, gateway_who(x), template));
+	err = agents_create(agents, gateway_who(x), &spec, &agent, &made);
 	if (err)
-		return sessions_explain(x, convs, err);
-	conv_write(&out, conv, door_who(x));
-	write_cleaned(&body, convs, made);
+		return sessions_explain(x, agents, err);
+	agent_write(&out, agent, gateway_who(x));
+	write_cleaned(&body, agents, made);
 	http_set(x, "Location",
-		 str_of(arena_fmt(x->arena, "/v1/sessions/%s", conv_name(conv, door_who(x)))));
+		 str_of(arena_fmt(x->arena, "/v1/agent-sessions/%s",
+				  agent_name(agent, gateway_who(x)))));
 	return http_reply_json(x, made ? 201 : 200, &body);
 }
 
 // -------------------------------------------------------------------------------- shown
 
-static fallible sessions_find(struct http *x, bool even, struct conv **out)
+static fallible sessions_find(struct http *x, bool even, struct agent_session **out)
 {
-	struct convs *convs;
+	struct agent_sessions *agents;
 
-	TRY(convs_of(x, &convs));
-	return convs_find(convs, door_who(x), x->params[0], even, out);
+	TRY(agents_of(x, &agents));
+	return agents_find(agents, gateway_who(x), x->params[0], even, out);
 }
 
 fallible api_sessions_get(struct http *x)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	auto_conv conv = NULL;
+	auto_agent agent = NULL;
 
-	TRY(sessions_find(x, true, &conv));
-	conv_write(&out, conv, door_who(x));
+	TRY(sessions_find(x, true, &agent));
+	agent_write(&out, agent, gateway_who(x));
 	return http_reply_json(x, 200, &body);
 }
 
@@ -232,13 +233,13 @@ fallible api_sessions_list(struct http *x)
 	struct str cursor = http_query(x, "cursor");
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	struct convs *convs;
+	struct agent_sessions *agents;
 	uint64_t max;
 
-	TRY(convs_of(x, &convs));
-	TRY(access_ask(door_who(x), ACCESS_READ));
+	TRY(agents_of(x, &agents));
+	TRY(access_ask(gateway_who(x), ACCESS_READ));
 	TRY(read_limit(x, &max));
-	convs_write_page(convs, door_who(x), cursor, max, &out);
+	agents_write_page(agents, gateway_who(x), cursor, max, &out);
 	return http_reply_json(x, 200, &body);
 }
 
@@ -246,15 +247,15 @@ fallible api_sessions_delete(struct http *x)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	auto_conv conv = NULL;
+	auto_agent agent = NULL;
 	bool gone;
 
-	TRY(access_ask(door_who(x), ACCESS_MAKE));
-	TRY(sessions_find(x, true, &conv));
-	TRY(conv_delete(conv, &gone));
+	TRY(access_ask(gateway_who(x), ACCESS_MAKE));
+	TRY(sessions_find(x, true, &agent));
+	TRY(agent_delete(agent, &gone));
 	if (gone)
 		return http_reply_empty(x, 204);
-	conv_write(&out, conv, door_who(x));
+	agent_write(&out, agent, gateway_who(x));
 	return http_reply_json(x, 202, &body);
 }
 
@@ -262,11 +263,11 @@ fallible api_sessions_logs(struct http *x)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	auto_conv conv = NULL;
+	auto_agent agent = NULL;
 
-	TRY(access_ask(door_who(x), ACCESS_USE));
-	TRY(sessions_find(x, true, &conv));
-	conv_write_logs(conv, door_who(x), &out);
+	TRY(access_ask(gateway_who(x), ACCESS_USE));
+	TRY(sessions_find(x, true, &agent));
+	agent_write_logs(agent, gateway_who(x), &out);
 	return http_reply_json(x, 200, &body);
 }
 
@@ -282,17 +283,17 @@ fallible api_sessions_terminal(struct http *x)
 {
 	auto_buf query = BUF_INIT(HTTP1_HEAD_MAX);
 	const struct route *route = NULL;
-	auto_conv conv = NULL;
+	auto_agent agent = NULL;
 	const char *name;
 	struct err *err;
 
-	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(access_ask(gateway_who(x), ACCESS_USE));
 	TRY(upgrade_check(x));
-	TRY(sessions_find(x, false, &conv));
-	err = conv_enter(conv);
+	TRY(sessions_find(x, false, &agent));
+	err = agent_enter(agent);
 	if (err)
-		return sessions_explain(x, door_of(x)->convs, err);
-	name = conv_directory(conv);
+		return sessions_explain(x, gateway_of(x)->agents, err);
+	name = agent_directory(agent);
 	buf_fmt(&query, "terminal=%s&cwd=/workspace/%s&env=COVE_WORKSPACE=/workspace/%s", name,
 		name, name);
 	buf_fmt(&query, "&env=HOME=/home/%s&env=COVE_DIRECTORY=%s", name, name);
@@ -301,9 +302,9 @@ fallible api_sessions_terminal(struct http *x)
 	put_query(&query, "rows", http_query(x, "rows"), "24");
 	if (!buf_ok(&query))
 		return err_new(INVALID, "bad_field", "'shell' is too long");
-	x->url.path = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s/ws/pty", conv_box(conv)));
+	x->url.path = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s/ws/pty", agent_box(agent)));
 	x->url.query = (struct str){arena_dup(x->arena, query.at, query.len), query.len};
-	TRY(router_find(door_of(x)->routes, x, &route));
+	TRY(router_find(gateway_of(x)->routes, x, &route));
 	return route->handle(x);
 }
 
@@ -312,7 +313,7 @@ fallible api_sessions_terminal(struct http *x)
 // A part of the body as it came: what a runner gets is what was sent.
 static struct str sessions_raw(struct http *x, const struct json *value)
 {
-	auto_buf buf = BUF_INIT(CONV_INPUT_MAX * 2);
+	auto_buf buf = BUF_INIT(AGENT_INPUT_MAX * 2);
 	struct json_out out = json_to(&buf);
 
 	if (!value)
@@ -328,27 +329,27 @@ fallible api_sessions_run(struct http *x)
 	static const char *const known[] = {"input", "env", "timeout", NULL};
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	struct conv_run_spec spec = {0};
-	auto_conv conv = NULL;
+	struct agent_run_spec spec = {0};
+	auto_agent agent = NULL;
 	auto_pairs env = {0};
 	auto_json json = NULL;
 	struct err *err;
 
-	TRY(access_ask(door_who(x), ACCESS_USE));
-	TRY(sessions_find(x, false, &conv));
-	TRY(door_json(x, &json, NULL));
+	TRY(access_ask(gateway_who(x), ACCESS_USE));
+	TRY(sessions_find(x, false, &agent));
+	TRY(gateway_json(x, &json, NULL));
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
-	TRY(pairs_read_env(json_get(json, "env"), &env));
+	TRY(env_map_read_env(json_get(json, "env"), &env));
 	TRY(json_u64(json_get(json, "timeout"), "timeout", 0, TIMEOUT_MAX, &spec.timeout_ms));
 	spec.input = sessions_raw(x, json_get(json, "input"));
 	spec.env = &env;
-	if (!spec.input.at || spec.input.len > CONV_INPUT_MAX)
+	if (!spec.input.at || spec.input.len > AGENT_INPUT_MAX)
 		return err_new(TOO_LARGE, "input_too_large", "'input' is larger than %d bytes",
-			       CONV_INPUT_MAX);
-	err = conv_run(conv, door_who(x), &spec, &out);
+			       AGENT_INPUT_MAX);
+	err = agent_run(agent, gateway_who(x), &spec, &out);
 	if (err)
-		return sessions_explain(x, door_of(x)->convs, err);
+		return sessions_explain(x, gateway_of(x)->agents, err);
 	return http_reply_json(x, 202, &body);
 }
 
@@ -356,12 +357,12 @@ fallible api_sessions_runs(struct http *x)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	auto_conv conv = NULL;
+	auto_agent agent = NULL;
 	uint64_t max;
 
-	TRY(sessions_find(x, true, &conv));
+	TRY(sessions_find(x, true, &agent));
 	TRY(read_limit(x, &max));
-	TRY(conv_write_runs(conv, door_who(x), http_query(x, "cursor"), max, &out));
+	TRY(agent_write_runs(agent, gateway_who(x), http_query(x, "cursor"), max, &out));
 	return http_reply_json(x, 200, &body);
 }
 
@@ -369,10 +370,10 @@ fallible api_sessions_get_run(struct http *x)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	auto_conv conv = NULL;
+	auto_agent agent = NULL;
 
-	TRY(sessions_find(x, true, &conv));
-	TRY(conv_write_run(conv, door_who(x), x->params[1], &out));
+	TRY(sessions_find(x, true, &agent));
+	TRY(agent_write_run(agent, gateway_who(x), x->params[1], &out));
 	return http_reply_json(x, 200, &body);
 }
 
@@ -380,12 +381,12 @@ fallible api_sessions_interrupt(struct http *x)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	auto_conv conv = NULL;
+	auto_agent agent = NULL;
 
-	TRY(access_ask(door_who(x), ACCESS_USE));
-	TRY(sessions_find(x, false, &conv));
-	TRY(conv_interrupt(conv));
-	conv_write(&out, conv, door_who(x));
+	TRY(access_ask(gateway_who(x), ACCESS_USE));
+	TRY(sessions_find(x, false, &agent));
+	TRY(agent_interrupt(agent));
+	agent_write(&out, agent, gateway_who(x));
 	return http_reply_json(x, 202, &body);
 }
 
@@ -393,19 +394,19 @@ fallible api_sessions_answer(struct http *x)
 {
 	static const char *const known[] = {"question", "answer", NULL};
 	struct str question = {0}, answer;
-	auto_conv conv = NULL;
+	auto_agent agent = NULL;
 	auto_json json = NULL;
 
-	TRY(access_ask(door_who(x), ACCESS_USE));
-	TRY(sessions_find(x, false, &conv));
-	TRY(door_json(x, &json, NULL));
+	TRY(access_ask(gateway_who(x), ACCESS_USE));
+	TRY(sessions_find(x, false, &agent));
+	TRY(gateway_json(x, &json, NULL));
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
 	TRY(json_str(json_get(json, "question"), "question", &question));
 	answer = sessions_raw(x, json_get(json, "answer"));
 	if (!answer.at)
 		return err_new(TOO_LARGE, "answer_too_large", "'answer' is too large");
-	TRY(conv_answer(conv, question, answer));
+	TRY(agent_answer(agent, question, answer));
 	return http_reply_empty(x, 202);
 }
 
@@ -440,7 +441,7 @@ static void tell_lines(struct stream_of *of, bool kept)
 		char id[24];
 
 		snprintf(id, sizeof(id), "%llu", (unsigned long long)(of->reader.offset - rest));
-		if (conv_log_line_is_whole(line))
+		if (agent_log_line_is_whole(line))
 			sse_put(&of->out, sessions_type_of(line), str_of(id), line);
 		buf_drop_front(&of->line, len + 1);
 	}
@@ -469,7 +470,7 @@ static fallible sessions_read_some(struct stream_of *of, char *room, bool *out_e
 	TRY(err);
 	*out_end = got == 0;
 	// A mark that found no room either: this reader had the lines.
-	if (passed != of->reader.passed && str_starts((struct str){room, got}, CONV_CUT_MARK))
+	if (passed != of->reader.passed && str_starts((struct str){room, got}, AGENT_CUT_MARK))
 		return OK;
 	buf_add(&of->line, room, got);
 	tell_lines(of, passed == of->reader.passed);
@@ -493,20 +494,20 @@ fallible api_sessions_events(struct http *x)
 	struct str from = http_query(x, "offset");
 	struct stream_of of = {
 		.x = x,
-		.line = BUF_INIT(CONV_INPUT_MAX * 3),
-		.out = BUF_INIT(CONV_INPUT_MAX * 6),
+		.line = BUF_INIT(AGENT_INPUT_MAX * 3),
+		.out = BUF_INIT(AGENT_INPUT_MAX * 6),
 	};
-	auto_conv conv = NULL;
+	auto_agent agent = NULL;
 	auto_tape tape = NULL;
 	struct err *err;
 
-	TRY(access_ask(door_who(x), ACCESS_USE));
+	TRY(access_ask(gateway_who(x), ACCESS_USE));
 	if (!from.at)
 		from = http_field(x, "Last-Event-ID");
 	if (from.at && from.len && !str_to_u64(from, 0, INT64_MAX, &of.offset))
 		return err_new(INVALID, "bad_offset", "'offset' is not a number");
-	TRY(sessions_find(x, true, &conv));
-	TRY(conv_log(conv, x->params[1], &tape));
+	TRY(sessions_find(x, true, &agent));
+	TRY(agent_log(agent, x->params[1], &tape));
 	if (of.offset > tape_kept(tape))
 		return err_new(INVALID, "bad_offset", "the log is not as long as that");
 	tape_attach(&of.reader, tape, of.offset);

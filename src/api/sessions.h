@@ -1,4 +1,4 @@
-// Conversations (conv/conv.h) over HTTP: /v1/sessions.
+// Conversations (agent/session.h) over HTTP: /v1/agent-sessions.
 #pragma once
 
 #include "http/http.h"

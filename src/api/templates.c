@@ -1,7 +1,7 @@
 #include "api/templates.h"
 
 #include "base/clock.h"
-#include "door/door.h"
+#include "gateway/gateway.h"
 
 #define REPLY_MAX (1 << 20)
 #define PIECE (64 * 1024)
@@ -46,7 +46,7 @@ fallible api_templates_list(struct http *x)
 	struct json_out out = json_to(&body);
 	size_t count;
 
-	TRY(templates_all(door_of(x)->fleet, door_who(x), &all, &count));
+	TRY(templates_all(gateway_of(x)->manager, gateway_who(x), &all, &count));
 	json_begin(&out, '{');
 	json_key(&out, "items");
 	json_begin(&out, '[');
@@ -62,13 +62,13 @@ fallible api_templates_get(struct http *x)
 {
 	struct template template;
 
-	TRY(templates_get(door_of(x)->fleet, door_who(x), x->params[0], &template));
+	TRY(templates_get(gateway_of(x)->manager, gateway_who(x), x->params[0], &template));
 	return api_templates_answer(x, 200, &template);
 }
 
 fallible api_templates_forget(struct http *x)
 {
-	TRY(templates_forget(door_of(x)->fleet, door_who(x), x->params[0]));
+	TRY(templates_forget(gateway_of(x)->manager, gateway_who(x), x->params[0]));
 	return http_reply_empty(x, 204);
 }
 
@@ -79,7 +79,7 @@ static fallible api_templates_freeze(struct http *x)
 	struct template template;
 	auto_json json = NULL;
 
-	TRY(door_json(x, &json, NULL));
+	TRY(gateway_json(x, &json, NULL));
 	TRY(json_only(json, known));
 	TRY(json_str(json_get(json, "name"), "name", &name));
 	TRY(json_str(json_get(json, "from"), "from", &from));
@@ -89,7 +89,7 @@ static fallible api_templates_freeze(struct http *x)
 		return err_hint(err_new(NOT_OFFERED, "not_offered",
 					"only the template 'host' can be frozen"),
 				"send {\"name\":NAME,\"from\":\"host\"}");
-	TRY(templates_freeze(door_of(x)->fleet, door_who(x), name, &template));
+	TRY(templates_freeze(gateway_of(x)->manager, gateway_who(x), name, &template));
 	return api_templates_answer(x, 201, &template);
 }
 
@@ -104,7 +104,7 @@ static fallible api_templates_import(struct http *x)
 	if (!name.at)
 		return err_hint(err_new(INVALID, "bad_field", "'name' is missing"),
 				"POST /v1/templates?name=NAME with the archive as the body");
-	TRY(templates_import_begin(door_of(x)->fleet, door_who(x), name, &to));
+	TRY(templates_import_begin(gateway_of(x)->manager, gateway_who(x), name, &to));
 	piece = arena_take(x->arena, PIECE);
 	do {
 		TRY(http_read(x, piece, PIECE, &got));

@@ -32,7 +32,7 @@ static struct {
 } log_to = {"cove", STDERR_FILENO, LOG_INFO, false, false};
 
 static _Thread_local struct {
-	log_ear *hear;
+	log_listener *hear;
 	void *arg;
 } listener;
 static _Thread_local char trace_now[TRACE_MAX + 1];
@@ -257,7 +257,7 @@ void log_event_of(const char *box, enum log_level level, const char *what, ...)
 	va_end(args);
 }
 
-void log_listen(log_ear *ear, void *arg)
+void log_listen(log_listener *ear, void *arg)
 {
 	listener.hear = ear;
 	listener.arg = arg;

@@ -26,8 +26,8 @@ void log_event_of(const char *box, enum log_level level, const char *what, ...)
 	__attribute__((sentinel));
 
 // Whatever this thread logs is told to `ear` as well, also below the level. It must not wait.
-typedef void log_ear(void *arg, const char *what, va_list fields);
-void log_listen(log_ear *ear, void *arg);
+typedef void log_listener(void *arg, const char *what, va_list fields);
+void log_listen(log_listener *ear, void *arg);
 
 // The trace id that log lines of this turn carry, until it is set again. NULL: none.
 void log_trace(const char *trace);

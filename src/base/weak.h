@@ -40,8 +40,8 @@
 	X(ROOT,         "root",           "the box's root lies over every other") \
 	X(NOFOLLOW,     "nofollow",       "mount points that must be directories, not links") \
 	X(DEVICES,      "devices",        "the short list in /dev: a box sees the host's") \
-	X(LEAF_DIR,     "leaf_dir",       "pid 1's cgroup directory is opened through a mount of its own") \
-	X(LEAF_TASKS,   "leaf_tasks",     "v1: `tasks` of an exec's cgroup is opened as the box's root") \
+	X(CGROUP_DIR,     "cgroup_dir",       "pid 1's cgroup directory is opened through a mount of its own") \
+	X(CGROUP_TASKS,   "cgroup_tasks",     "v1: `tasks` of an exec's cgroup is opened as the box's root") \
 	X(FDS,          "fds",            "a command inherits nothing but stdio") \
 	X(CWD,          "cwd",            "a working directory must lie within the root") \
 	X(MAGIC_LINKS,  "magic_links",    "paths of a client follow no magic link of /proc") \
@@ -58,7 +58,7 @@
 	X(NOFILE,       "nofile",         "a command's limit on open files") \
 	X(OUTPUT,       "output",         "the limit on kept output") \
 	X(VOLATILE,     "volatile",       "fsync in a box does not reach the disk") \
-	X(VAULT,        "vault",          "directories of boxes and layers are root's alone") \
+	X(PRIVATE_DIR,        "private_dir",          "directories of boxes and layers are root's alone") \
 	X(ETC,          "etc",            "which files of the host's /etc a box may see") \
 	X(JAIL,         "jail",           "archives are unpacked in a jail") \
 	X(JAIL_STDIO,   "jail_stdio",     "that jail has none of the warden's stdio") \
@@ -69,19 +69,19 @@
 	X(LOCK_READONLY, "lock_readonly", "the daemon has the data directory's lock read-only") \
 	X(LOCK_HOLDER,  "lock_holder",    "root's command line signals only who holds that lock") \
 	X(LOCK,         "lock",           "one cove to a data directory") \
-	X(CENSUS,       "census",         "a new life buries what an earlier one left") \
+	X(INVENTORY,       "inventory",         "a new life buries what an earlier one left") \
 	X(HOST,         "host",           "requests for a foreign host name are refused") \
 	X(ORIGIN,       "origin",         "requests of a foreign page are refused") \
 	X(HEAD_TIME,    "head_time",      "a request's head must come in time") \
 	X(BODY_SIZE,    "body_size",      "the largest body of a request") \
 	X(CONNS,        "conns",          "connections take at most half of the descriptors") \
 	X(HEADS,        "heads",          "connections without a complete head make room, most of one peer") \
-	X(SHARES,       "shares",         "nobody takes all connections and all memory for requests") \
-	X(OUTWARD,      "outward",        "what is sent for a tenant does not reach the host's own networks") \
+	X(FAIR_SHARES,       "fair_shares",         "nobody takes all connections and all memory for requests") \
+	X(OUTBOUND,      "outbound",        "what is sent for a tenant does not reach the host's own networks") \
 	X(NEIGHBOURS,   "neighbours",     "hosts on this host's own links are not reached, whatever their address") \
 	X(STRIKES,      "strikes",        "who guesses keys and tokens is held up") \
 	X(USERS_SOCKET, "users_socket",   "the socket for local users is its group's alone") \
-	X(ESCORT,       "escort",         "a visit ends with the port and the sandbox that it is of") \
+	X(CANCEL_ON_DELETE,       "cancel_on_delete",         "a visit ends with the port and the sandbox that it is of") \
 	X(LOG_ESCAPE,   "log_escape",     "what peers chose is escaped in the log") \
 	X(PRINT_ESCAPE, "print_escape",   "control characters in names are escaped on the terminal") \
 	X(COPY_FILTERS, "copy_filters",   "an archive that `cove cp` reads is a plain tar") \

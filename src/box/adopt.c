@@ -3,7 +3,7 @@
 //
 //	the warden	the box lives; its counters; which leaves there are
 //	pid 1		which commands it holds, their pipes, terminals and dialogues, and for each
-//			a tag (model/tag.h) in which we said what it is for
+//			a tag (protocol/exec_label.h) in which we said what it is for
 //	our disk	output (tapes) up to the byte, ends that are on record, sessions (cards)
 //
 // The steps: ADOPT to the warden; connect, READY; ADOPT to pid 1, which tells what it holds; then
@@ -13,14 +13,14 @@
 // come.
 //
 // Not a byte of output is lost or doubled on the way: what is not on a tape is still in its pipe
-// (tape_draw.c). Not an end: pid 1 keeps a process until it is told to forget it, and it is told so
+// (tape_pipe.c). Not an end: pid 1 keeps a process until it is told to forget it, and it is told so
 // when the end is on record.
 //
 // Everything pid 1 says is hostile. It may name any leaf, file or time: a leaf must exist, a file
 // is one of the box's own folder, and a limit ends only its own commands.
 //
 // Nothing but the socket to pid 1 is opened for a box in which nothing runs: the fds of its leaves
-// are asked for when they are wanted (leaf.c), its way out is opened by fleet/ways.
+// are asked for when they are wanted (leaf.c), its way out is opened by manager/network_attach.
 //
 // A failure leaves the box as it was found. Memory is dropped; pid 1 waits for the next try.
 //
@@ -35,9 +35,9 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "box/adopt_inner.h"
-#include "box/leaf.h"
-#include "box/word.h"
+#include "box/adopt_private.h"
+#include "box/exec_cgroup.h"
+#include "box/exec_message.h"
 #include "loop/closer.h"
 #include "loop/dial.h"
 #include "loop/offload.h"
@@ -101,9 +101,9 @@ static fallible order_adopt(struct adoption *adoption, int64_t deadline)
 	memcpy(order.box, box->id, sizeof(order.box));
 	TRY(ask_order(box->ask, &order, answer, none, deadline));
 	memcpy(adoption->spent, answer->spent, sizeof(adoption->spent));
-	for (uint32_t i = 0; i < answer->leaves && i < TALK_LEAVES_MAX; i++)
-		if (!leaf_is_spent(answer->spent, i))
-			box_leaf_left(box, i, true);
+	for (uint32_t i = 0; i < answer->exec_cgroups && i < TALK_CGROUPS_MAX; i++)
+		if (!cgroup_is_spent(answer->spent, i))
+			box_exec_cgroup_left(box, i, true);
 	box->unseen = true;
 	return OK;
 }
@@ -125,53 +125,53 @@ static fallible await_held(struct adoption *adoption, int64_t deadline)
 	char room[16];
 
 	while (box->phase == BOX_GREETING)
-		TRY(bell_wait(&box->greeted, deadline), "wait for pid 1");
+		TRY(condition_wait(&box->greeted, deadline), "wait for pid 1");
 	if (box->phase != BOX_ALIVE || !(box->features & TALK_CAN_RETURN))
-		return word_box_lost();
-	channel_say(&box->channel, room, talk_encode(&talk, room, sizeof(room)), NULL, 0);
+		return exec_message_box_lost();
+	channel_send(&box->channel, room, talk_encode(&talk, room, sizeof(room)), NULL, 0);
 	while (!adoption->ended && !adoption->no_files && box->phase == BOX_ALIVE)
-		TRY(bell_wait(&adoption->bell, deadline), "wait for what pid 1 holds");
+		TRY(condition_wait(&adoption->condition, deadline), "wait for what pid 1 holds");
 	if (adoption->no_files)
 		return ask_no_files();
-	return box->phase == BOX_ALIVE ? OK : word_box_lost();
+	return box->phase == BOX_ALIVE ? OK : exec_message_box_lost();
 }
 
-static struct box_leaf *known_leaf(const struct box *box, uint32_t number)
+static struct box_cgroup *known_cgroup(const struct box *box, uint32_t number)
 {
-	list_each (at, &box->leaves) {
-		struct box_leaf *leaf = link_of(at, struct box_leaf, all);
+	list_each (at, &box->exec_cgroups) {
+		struct box_cgroup *exec_cgroup = link_of(at, struct box_cgroup, all);
 
-		if (leaf->number == number)
-			return leaf;
+		if (exec_cgroup->number == number)
+			return exec_cgroup;
 	}
 	return NULL;
 }
 
 // The leaves in which something of it runs. A leaf that is spent was killed, or was about to be
 // when the warden died: it is killed now, as long as its number cannot be another's.
-static fallible find_leaves(struct adoption *adoption)
+static fallible find_cgroups(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
 
 	list_each (at, &adoption->helds) {
 		struct adoptee *adoptee = link_of(at, struct adoptee, link);
-		uint32_t number = adoptee->talk.held.leaf;
-		struct box_leaf *leaf = known_leaf(box, number);
+		uint32_t number = adoptee->talk.held.exec_cgroup;
+		struct box_cgroup *exec_cgroup = known_cgroup(box, number);
 
 		if (adoptee->talk.held.ended)
 			continue;
-		if (leaf)
-			return err_new(BAD_PEER, "bad_leaf", "two commands in leaf %u", number);
-		if (leaf_is_spent(adoption->spent, number)) {
-			leaf = box_leaf_add(box, number, -1, NULL, 0);
-			leaf->spent = true;
+		if (exec_cgroup)
+			return err_new(BAD_PEER, "bad_cgroup", "two commands in leaf %u", number);
+		if (cgroup_is_spent(adoption->spent, number)) {
+			exec_cgroup = box_exec_cgroup_add(box, number, -1, NULL, 0);
+			exec_cgroup->spent = true;
 		} else {
-			TRY(box_leaf_again(box, number, &leaf));
+			TRY(box_exec_cgroup_again(box, number, &exec_cgroup));
 		}
-		leaf->taken = true;
-		adoptee->leaf = leaf;
-		if (leaf->spent)
-			TRY(box_leaf_kill_spent(leaf));
+		exec_cgroup->taken = true;
+		adoptee->exec_cgroup = exec_cgroup;
+		if (exec_cgroup->spent)
+			TRY(box_exec_cgroup_kill_spent(exec_cgroup));
 	}
 	return OK;
 }
@@ -189,14 +189,14 @@ static fallible take_rest(struct adoption *adoption)
 		exec_filed(exec);
 		if (flags & (TALK_EXEC_DIALOGUE | TALK_EXEC_PTY))
 			exec_kill(exec);
-		exec_drop(exec);
+		exec_unref(exec);
 	}
 	return OK;
 }
 
 static fallible box_adopt_take_all(struct adoption *adoption)
 {
-	TRY(ask_unanswered(find_leaves(adoption)), "find the leaves");
+	TRY(ask_unanswered(find_cgroups(adoption)), "find the leaves");
 	TRY(list_folder(adoption));
 	TRY(procs_adopt(adoption), "take up the processes");
 	TRY(terms_adopt(adoption), "take up the terminals");
@@ -220,7 +220,7 @@ static fallible box_adopt_adopt(struct adoption *adoption, const struct box_retu
 	task_shield(false);
 	TRY(err);
 	if (!box_is_alive(box))
-		return word_box_lost();
+		return exec_message_box_lost();
 	kill_point("daemon.box_adopted", NULL);
 	channel_pause(&box->channel, false);
 	box_sync_adopted(box);
@@ -236,7 +236,7 @@ static void await_tapes(struct box *box)
 		struct exec *exec = link_of(at, struct exec, link);
 
 		pipes_close(&exec->pipes);
-		exec_hold(exec);
+		exec_ref(exec);
 		if (exec->tape)
 			tape_await_idle(exec->tape);
 		at = exec->listed ? at->next : &box->execs;
@@ -257,7 +257,7 @@ void box_forsake(struct box *box)
 	await_tapes(box);
 	exec_end_all(box);
 	box_tell_kinds(box, BOX_END_LEFT);
-	box_drop(box);
+	box_unref(box);
 }
 
 fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *from,
@@ -298,7 +298,7 @@ static void remove_rest(struct adoption *adoption)
 		}
 }
 
-fallible box_recall(struct box *box)
+fallible box_recover(struct box *box)
 {
 	struct adoption *adoption = adoption_new(box);
 	struct err *err;

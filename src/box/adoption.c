@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "box/adopt_inner.h"
+#include "box/adopt_private.h"
 #include "loop/closer.h"
 #include "loop/offload.h"
 #include "os/fd.h"
@@ -36,10 +36,10 @@ void adoption_free(struct adoption *adoption)
 	free(adoption);
 }
 
-static bool box_adopt_is_known(const struct adoption *adoption, uint32_t conv)
+static bool box_adopt_is_known(const struct adoption *adoption, uint32_t conn)
 {
 	list_each (at, &adoption->helds)
-		if (link_of(at, struct adoptee, link)->talk.conv == conv)
+		if (link_of(at, struct adoptee, link)->talk.conn == conn)
 			return true;
 	return false;
 }
@@ -52,14 +52,14 @@ static void add_held(struct adoption *adoption, const struct talk *talk, const i
 	adoptee->talk = *talk;
 	adoptee->bytes = mem_dup(tag.at, tag.len);
 	adoptee->talk.held.tag.at = adoptee->bytes;
-	if (!tag_decode(adoptee->talk.held.tag, &adoptee->tag))
-		adoptee->tag = (struct tag){.kind = TAG_EXEC};
+	if (!exec_label_decode(adoptee->talk.held.tag, &adoptee->tag))
+		adoptee->tag = (struct exec_label){.kind = EXEC_LABEL_EXEC};
 	memcpy(adoptee->fds, fds, (size_t)count * sizeof(*fds));
 	adoptee->count = count;
 	link_add(&adoption->helds, &adoptee->link);
 	adoption->count++;
-	if (talk->conv > adoption->box->last_conv)
-		adoption->box->last_conv = talk->conv;
+	if (talk->conn > adoption->box->last_conn)
+		adoption->box->last_conn = talk->conn;
 }
 
 void box_held(struct box *box, const struct talk *talk, int *fds, int count)
@@ -72,7 +72,7 @@ void box_held(struct box *box, const struct talk *talk, int *fds, int count)
 	else if (count != FD_LOST && count != talk_fds(talk, 0))
 		wrong = "pid 1 holds what it does not have";
 	else if (talk->kind == TALK_HELD &&
-		 (adoption->count == TALK_CONV_MAX || box_adopt_is_known(adoption, talk->conv)))
+		 (adoption->count == TALK_CONN_MAX || box_adopt_is_known(adoption, talk->conn)))
 		wrong = "pid 1 holds too much";
 	if (wrong) {
 		drop_fds(fds, &count);
@@ -88,10 +88,10 @@ void box_held(struct box *box, const struct talk *talk, int *fds, int count)
 		adoption->ended = true;
 		channel_pause(&box->channel, true);
 	}
-	bell_ring(&adoption->bell);
+	condition_signal(&adoption->condition);
 }
 
-struct adoptee *adoption_find(struct adoption *adoption, enum tag_kind kind, uint32_t file)
+struct adoptee *adoption_find(struct adoption *adoption, enum exec_label_kind kind, uint32_t file)
 {
 	list_each (at, &adoption->helds) {
 		struct adoptee *adoptee = link_of(at, struct adoptee, link);
@@ -108,8 +108,8 @@ fallible adoptee_take(struct adoptee *adoptee, struct box *box, struct tape *tap
 	struct err *err;
 
 	adoptee->count = 0; // the fds are the exec's, also on failure
-	err = exec_adopt(box, &adoptee->talk, &adoptee->tag, adoptee->leaf, tape, adoptee->fds,
-			 out);
+	err = exec_adopt(box, &adoptee->talk, &adoptee->tag, adoptee->exec_cgroup, tape,
+			 adoptee->fds, out);
 	adoptee_free(adoptee);
 	return err;
 }
@@ -145,7 +145,7 @@ struct adoption *adoption_new(struct box *box)
 
 	adoption->box = box;
 	link_init(&adoption->helds);
-	bell_init(&adoption->bell);
+	condition_init(&adoption->condition);
 	box->adoption = adoption;
 	return adoption;
 }
@@ -153,7 +153,7 @@ struct adoption *adoption_new(struct box *box)
 void box_adoption_lost(struct box *box)
 {
 	if (box->adoption)
-		bell_ring(&box->adoption->bell);
+		condition_signal(&box->adoption->condition);
 }
 
 struct removal {

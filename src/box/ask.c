@@ -17,7 +17,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "box/brink.h"
+#include "box/stall.h"
 #include "loop/dial.h"
 #include "loop/stream.h"
 #include "os/fd.h"
@@ -36,7 +36,7 @@ struct pending {
 	struct answer *answer;
 	int fds[ORDER_FDS_MAX];
 	int fd_count;
-	struct bell bell;
+	struct condition condition;
 };
 
 struct loss {
@@ -53,7 +53,7 @@ struct ask {
 	bool linked;
 	bool refused; // an order met a closed socket; `linked` ends as soon as the loop notices
 	struct stream stream;
-	struct bell linked_bell;
+	struct condition linked_condition;
 	struct order_host host;
 	uint32_t last_id;
 	char next[ID_BOX_LEN + 1];     // what the next box will be called
@@ -61,7 +61,7 @@ struct ask {
 	struct link pending;
 	uint32_t links; // that there were so far
 	bool sending;	// some task is inside stream_send
-	struct bell sent;
+	struct condition sent;
 	struct link losses;
 	char room[ORDER_SIZE_MAX];
 	struct answer answer; // too big for a stack
@@ -99,7 +99,7 @@ static void answered(struct pending *pending, struct err *err)
 	link_drop(&pending->link);
 	pending->err = err;
 	pending->done = !err;
-	bell_ring(&pending->bell);
+	condition_signal(&pending->condition);
 }
 
 static void unlink_all(struct ask *ask)
@@ -107,11 +107,11 @@ static void unlink_all(struct ask *ask)
 	bool was_linked = ask->linked;
 
 	ask->linked = ask->refused = false;
-	brink_link(-1);
+	stall_link(-1);
 	stream_close(&ask->stream);
 	list_each (at, &ask->pending)
 		answered(link_of(at, struct pending, link), no_warden());
-	bell_ring(&ask->linked_bell);
+	condition_signal(&ask->linked_condition);
 	if (!was_linked || ask->closing)
 		return;
 	list_each (at, &ask->losses) {
@@ -157,7 +157,7 @@ static void deliver(struct ask *ask, int *fds, int count)
 	pending->fd_count = count;
 	if (answer->kind == ANSWER_MORE) {
 		pending->more = true;
-		bell_ring(&pending->bell);
+		condition_signal(&pending->condition);
 		return;
 	}
 	*pending->answer = *answer;
@@ -220,8 +220,8 @@ static fallible serve_link(struct ask *ask)
 	TRY(ask_greet(ask), "greet the warden");
 	ask->linked = true;
 	ask->links++;
-	brink_link(fcntl(ask->stream.fd, F_DUPFD_CLOEXEC, 3));
-	bell_ring(&ask->linked_bell);
+	stall_link(fcntl(ask->stream.fd, F_DUPFD_CLOEXEC, 3));
+	condition_signal(&ask->linked_condition);
 	for (;;) {
 		int fds[ORDER_FDS_MAX], count = 0;
 		bool end = false;
@@ -271,8 +271,8 @@ struct ask *ask_open(struct loop *loop, const char *path)
 	ask->path = mem_str(path);
 	id_box(ask->next);
 	ask->stream.fd = -1;
-	bell_init(&ask->linked_bell);
-	bell_init(&ask->sent);
+	condition_init(&ask->linked_condition);
+	condition_init(&ask->sent);
 	link_init(&ask->pending);
 	link_init(&ask->losses);
 	ask->task = task_start(loop, "ask.link", keep_link, ask);
@@ -316,7 +316,7 @@ uint32_t ask_links(const struct ask *ask)
 fallible ask_wait_linked(struct ask *ask, int64_t deadline)
 {
 	while (!ask->linked || ask->refused) {
-		auto_err err = bell_wait(&ask->linked_bell, deadline);
+		auto_err err = condition_wait(&ask->linked_condition, deadline);
 
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			return no_warden();
@@ -343,14 +343,14 @@ static fallible send_order(struct ask *ask, const struct order *order, int fd, i
 	if (len == 0)
 		return err_sys(0, "encode the order '%s'", order_word(order->kind));
 	while (ask->linked && ask->sending)
-		TRY(bell_wait(&ask->sent, deadline), "wait for a turn to order");
+		TRY(condition_wait(&ask->sent, deadline), "wait for a turn to order");
 	if (!ask->linked)
 		return no_warden();
 	ask->sending = true;
 	err = stream_send(&ask->stream, room, len, &fd, order_brings(order), deadline);
 	kill_point("daemon.order_sent", order_word(order->kind));
 	ask->sending = false;
-	bell_ring(&ask->sent);
+	condition_signal(&ask->sent);
 	// It may be gone before our own end has noticed. ask_wait_linked() waits for the next link
 	// then: a caller that asked again at once would keep the loop from ever noticing.
 	if (err && (!ask->linked || err_kind(err) == ERR_BAD_PEER)) {
@@ -373,7 +373,7 @@ static void box_ask_number(struct ask *ask, struct order *order)
 	order->id = ask->last_id;
 	memcpy(order->next, ask->next, sizeof(order->next));
 	if ((order->kind == ORDER_BUILD && !order->ahead) ||
-	    (order->kind == ORDER_BURY && ask_is_expected(ask, order->box)))
+	    (order->kind == ORDER_DESTROY && ask_is_expected(ask, order->box)))
 		memcpy(ask->expected, ask->next, sizeof(ask->expected));
 	if (order_is_trace(str_of(log_trace_now())))
 		snprintf(order->trace, sizeof(order->trace), "%s", log_trace_now());
@@ -400,7 +400,7 @@ static fallible ask_begin(struct ask *ask, struct order *order, int fd, struct p
 		return no_warden();
 	box_ask_number(ask, order);
 	*pending = (struct pending){.id = order->id, .kind = order->kind, .answer = answer};
-	bell_init(&pending->bell);
+	condition_init(&pending->condition);
 	link_add(&ask->pending, &pending->link);
 	err = send_order(ask, order, fd, deadline);
 	if (err) {
@@ -417,7 +417,7 @@ static fallible ask_await(struct pending *pending, bool more, int64_t deadline)
 	struct err *err = OK;
 
 	while (!err && !pending->done && !pending->err && !(more && pending->more))
-		err = bell_wait(&pending->bell, deadline);
+		err = condition_wait(&pending->condition, deadline);
 	if (err && (pending->done || pending->err)) {
 		err_free(err); // late, but the answer had come
 		err = OK;
@@ -449,11 +449,11 @@ fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int
 	return ask_order_with(ask, order, -1, out, fds, deadline);
 }
 
-fallible ask_cells(struct ask *ask, void (*each)(void *arg, const struct order_cell *cell),
+fallible ask_boxes(struct ask *ask, void (*each)(void *arg, const struct order_box *cell),
 		   void *arg, int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
-	struct order order = {.kind = ORDER_CELLS};
+	struct order order = {.kind = ORDER_BOXES};
 	int none[ORDER_FDS_MAX];
 
 	do {
@@ -463,7 +463,7 @@ fallible ask_cells(struct ask *ask, void (*each)(void *arg, const struct order_c
 		if (answer->cell_count)
 			memcpy(order.box, answer->cells[answer->cell_count - 1].box,
 			       sizeof(order.box));
-	} while (answer->cell_count == ORDER_CELLS_PAGE);
+	} while (answer->cell_count == ORDER_BOXES_PAGE);
 	return OK;
 }
 

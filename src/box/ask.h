@@ -4,7 +4,7 @@
 #pragma once
 
 #include "loop/task.h"
-#include "model/order.h"
+#include "protocol/order.h"
 
 struct ask;
 
@@ -45,7 +45,7 @@ bool ask_tell(struct ask *ask, struct order *order);
 fallible ask_unanswered(struct err *err);
 
 // All cells, in the order of their ids; `each` must not wait. Asks as many pages as it takes.
-fallible ask_cells(struct ask *ask, void (*each)(void *arg, const struct order_cell *cell),
+fallible ask_boxes(struct ask *ask, void (*each)(void *arg, const struct order_box *cell),
 		   void *arg, int64_t deadline);
 
 // IMPORT in two steps: begin gives the pipe to write the archive to; close it, then end waits.

@@ -22,7 +22,7 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/weak.h"
-#include "box/leaf.h"
+#include "box/exec_cgroup.h"
 #include "loop/closer.h"
 #include "os/fd.h"
 
@@ -40,16 +40,16 @@ static void bash_shut(struct bash *shell)
 	closer_drop(&shell->watch.fd);
 }
 
-static void free_bash(struct later *later)
+static void free_bash(struct deferred *deferred)
 {
-	struct bash *shell = link_of(later, struct bash, free_later);
+	struct bash *shell = link_of(deferred, struct bash, free_later);
 
 	bash_shut(shell);
 	pipes_close(&shell->pipes);
 	buf_done(&shell->heard);
 	buf_done(&shell->told);
-	tape_drop(shell->aside);
-	box_drop(shell->box);
+	tape_unref(shell->aside);
+	box_unref(shell->box);
 	free(shell->cwd);
 	free(shell);
 }
@@ -58,7 +58,7 @@ static void free_bash(struct later *later)
 static void let_go(struct bash *shell)
 {
 	if (--shell->refs == 0)
-		loop_later(shell->box->loop, &shell->free_later);
+		loop_defer(shell->box->loop, &shell->free_later);
 }
 
 static void be_told(struct bash *shell);
@@ -135,7 +135,7 @@ void bash_kill_wait(struct bash *shell)
 
 	if (shell->done)
 		return;
-	exec_hold(exec);
+	exec_ref(exec);
 	exec_kill_wait(exec);
 	exec_let_go(exec);
 }
@@ -147,7 +147,7 @@ static void note_half(struct bash *shell, bool half)
 	if (shell->half == half || !shell->exec)
 		return;
 	shell->half = half;
-	exec_tag_flag(shell->exec, TAG_HALF, half);
+	exec_label_flag(shell->exec, EXEC_LABEL_HALF, half);
 }
 
 static void bash_push(struct bash *shell)
@@ -184,7 +184,7 @@ static void be_told(struct bash *shell)
 {
 	shell->phase = BASH_AT_WORK;
 	pipes_turn(&shell->pipes, shell->tape);
-	pipes_rest(&shell->pipes);
+	pipes_freeze(&shell->pipes);
 	bash_push(shell);
 }
 
@@ -222,7 +222,7 @@ static void learn_sender(struct bash *shell, int sender)
 	if (shell->sender || sender <= 0)
 		return;
 	shell->sender = sender;
-	exec_tag_sender(shell->exec, (uint32_t)sender);
+	exec_label_sender(shell->exec, (uint32_t)sender);
 }
 
 static bool take_end(struct bash *shell, int sender)
@@ -318,13 +318,13 @@ static void on_cpu(void *arg)
 
 void bash_limit_cpu(struct bash *shell, uint64_t cpu_us)
 {
-	struct box_leaf *leaf = shell->exec->leaf;
+	struct box_cgroup *exec_cgroup = shell->exec->exec_cgroup;
 
-	if (!leaf)
+	if (!exec_cgroup)
 		return;
-	box_leaf_begin(leaf, shell->exec); // an older limit is void
+	box_exec_cgroup_begin(exec_cgroup, shell->exec); // an older limit is void
 	if (cpu_us)
-		box_leaf_limit(leaf, cpu_us);
+		box_exec_cgroup_limit(exec_cgroup, cpu_us);
 }
 
 static fallible watch_dialogue(struct bash *shell, int fd)
@@ -367,20 +367,20 @@ static fallible bash_attach(struct exec *exec, struct tape *aside, struct bash *
 	struct err *err;
 
 	shell->box = exec->box;
-	box_hold(shell->box);
+	box_ref(shell->box);
 	shell->exec = exec;
 	shell->refs = 1;
 	shell->free_later.run = free_bash;
 	shell->heard = BUF_INIT(SHELL_END_MAX + READ);
 	shell->told = BUF_INIT(WORDS_MAX);
-	tape_hold(aside);
+	tape_ref(aside);
 	shell->aside = aside;
 	err = open_ends(shell);
 	if (!err && exec->phase != EXEC_RUNNING)
 		err = err_new(UNAVAILABLE, "box_lost", "the shell ended at once");
 	if (err) {
 		exec_kill(exec);
-		exec_drop(exec);
+		exec_unref(exec);
 		shell->exec = NULL;
 		let_go(shell);
 		return err;
@@ -454,8 +454,8 @@ void bash_tell(struct bash *shell, struct buf *words, bool aside, const char *ba
 
 void bash_turn_aside(struct bash *shell, struct tape *aside)
 {
-	tape_hold(aside);
-	tape_drop(shell->aside);
+	tape_ref(aside);
+	tape_unref(shell->aside);
 	shell->aside = aside;
 	pipes_turn(&shell->pipes, aside);
 }
@@ -468,7 +468,7 @@ void bash_drop(struct bash *shell)
 	bash_kill(shell);
 	bash_shut(shell);
 	pipes_close(&shell->pipes);
-	exec_drop(shell->exec);
+	exec_unref(shell->exec);
 	shell->exec = NULL;
 	let_go(shell);
 }

@@ -2,8 +2,8 @@
 // one command at a time.
 #pragma once
 
-#include "box/exec_inner.h"
-#include "model/shell.h"
+#include "box/exec_private.h"
+#include "protocol/shell.h"
 
 enum bash_phase {
 	BASH_AT_REST,
@@ -35,7 +35,7 @@ struct bash {
 	int status;
 	uint32_t job;
 	char *cwd; // NULL: as it was
-	struct later free_later;
+	struct deferred free_later;
 	// The command has ended, and its output is on its tape.
 	void (*ended)(struct bash *shell);
 	// Once: the process has ended, and what it wrote is on the tape. Whoever holds its pipes
@@ -49,8 +49,8 @@ struct bash {
 // Takes `exec`, started with a dialogue, over. It is told the greeting. The callbacks are set by
 // the caller before it waits.
 fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struct bash **out);
-// The same of another program that is told and answers as a shell does (src/drive): `words` is its
-// greeting, taken over, and `mark` what comes back with its end.
+// The same of another program that is told and answers as a shell does (src/kernels): `words` is
+// its greeting, taken over, and `mark` what comes back with its end.
 fallible bash_open_other(struct exec *exec, struct tape *aside, struct buf *words, uint64_t mark,
 			 struct bash **out);
 // The same of a shell that has been at work for an earlier daemon: it is told nothing yet, and is

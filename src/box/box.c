@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "box/inner.h"
 #include "box/pipe.h"
+#include "box/private.h"
 #include "box/tape.h"
 
 void box_tell_kinds(struct box *box, enum box_end how)
@@ -23,9 +23,9 @@ void box_tell_kinds(struct box *box, enum box_end how)
 			kind->tell[how](box);
 }
 
-void box_free_later(struct later *later)
+void box_free_later(struct deferred *deferred)
 {
-	struct box *box = link_of(later, struct box, free_later);
+	struct box *box = link_of(deferred, struct box, free_later);
 
 	channel_close(&box->channel);
 	box_tell_kinds(box, BOX_END_FREED);
@@ -47,15 +47,15 @@ void box_keep_output(struct box *box, uint64_t max, uint64_t floor, struct tape_
 	tape_budget_set(box_tape_budget(box), max, floor, quota);
 }
 
-void box_hold(struct box *box)
+void box_ref(struct box *box)
 {
 	box->refs++;
 }
 
-void box_drop(struct box *box)
+void box_unref(struct box *box)
 {
 	if (--box->refs == 0)
-		loop_later(box->loop, &box->free_later);
+		loop_defer(box->loop, &box->free_later);
 }
 
 void box_free(struct box *box)
@@ -66,7 +66,7 @@ void box_free(struct box *box)
 	box_tell_kinds(box, BOX_END_LEFT);
 	if (box->tape_budget)
 		tape_budget_leave(box->tape_budget); // its owner may go now
-	box_drop(box);
+	box_unref(box);
 }
 
 static void lose(struct box *box, const char *why)
@@ -78,13 +78,13 @@ static void lose(struct box *box, const char *why)
 	if (!box->burying && box->phase == BOX_ALIVE)
 		log_event(LOG_WARN, "box.lost", "sandbox", box->id, "why", why, NULL);
 	box->phase = BOX_LOST;
-	bell_ring(&box->greeted);
-	box_hold(box);
+	condition_signal(&box->greeted);
+	box_ref(box);
 	box_tell_kinds(box, BOX_END_LOST);
 	box->lost = NULL;
 	if (lost && !box->burying)
 		lost(box, box->lost_arg);
-	box_drop(box);
+	box_unref(box);
 }
 
 void box_break(struct box *box, const char *why)
@@ -124,7 +124,7 @@ void box_prepare(void)
 	pipe_prepare();
 }
 
-const struct brink_at *box_at(const struct box *box)
+const struct stall_at *box_at(const struct box *box)
 {
 	return &box->at;
 }

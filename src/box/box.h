@@ -3,7 +3,7 @@
 
 #include "box/ask.h"
 #include "loop/task.h"
-#include "model/order.h"
+#include "protocol/order.h"
 
 struct box;
 struct tape_quota;
@@ -40,11 +40,11 @@ fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *
 
 // A box that does not run: what an earlier daemon has written down of its processes is known again.
 // Waits for the disk.
-fallible box_recall(struct box *box);
+fallible box_recover(struct box *box);
 
 // Ends it: running execs end as killed_by_api, then the warden verifies that all is gone. After OK
 // the box is only memory; box_free() it when no exec holds it. Idempotent; may be tried again.
-fallible box_bury(struct box *box, int64_t deadline);
+fallible box_destroy(struct box *box, int64_t deadline);
 void box_free(struct box *box); // closes; what the warden still has is the caller's to bury first
 
 // Bytes of output that it keeps on disk: `max`, the oldest ended first to go; those beyond `floor`
@@ -58,7 +58,7 @@ bool box_is_alive(const struct box *box);
 // lost).
 void box_on_loss(struct box *box, void (*lost)(struct box *box, void *arg), void *arg);
 uint32_t box_execs(const struct box *box);	      // running now
-const struct brink_at *box_at(const struct box *box); // whose a pipe is, for pipe_take()
+const struct stall_at *box_at(const struct box *box); // whose a pipe is, for pipe_take()
 
 // What all boxes of this process share. Once, at its start.
 void box_prepare(void);

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "box/box.h"
-#include "box/inner.h"
-#include "box/leaf.h"
+#include "box/exec_cgroup.h"
+#include "box/private.h"
 
 #define UNDO_MS 20000
 
@@ -50,14 +50,14 @@ static fallible explain_broken(const struct box *box)
 static fallible await_greeting(struct box *box, int64_t deadline)
 {
 	while (box->phase == BOX_GREETING)
-		TRY(bell_wait(&box->greeted, deadline), "wait for pid 1");
+		TRY(condition_wait(&box->greeted, deadline), "wait for pid 1");
 	return box->phase == BOX_ALIVE ? OK : explain_broken(box);
 }
 
-static fallible order_bury(struct ask *ask, const char *id, int64_t deadline)
+static fallible order_destroy(struct ask *ask, const char *id, int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
-	struct order order = {.kind = ORDER_BURY};
+	struct order order = {.kind = ORDER_DESTROY};
 	int none[ORDER_FDS_MAX];
 	auto_err err = OK;
 
@@ -83,7 +83,7 @@ void box_forget(struct loop *loop, struct ask *ask, const char *id)
 	auto_err err = OK;
 
 	task_shield(true);
-	err = order_bury(ask, id, loop_now(loop) + UNDO_MS);
+	err = order_destroy(ask, id, loop_now(loop) + UNDO_MS);
 	if (err)
 		log_event(LOG_ERROR, "box.undo", "sandbox", id, "error", err_trail(err), NULL);
 	task_shield(false);
@@ -100,11 +100,11 @@ static fallible order_build(struct box *box, const struct order *build, int64_t 
 	err = ask_order(box->ask, &order, answer, fds, deadline);
 	if (err && err_kind(err) != ERR_TIMEOUT && err_kind(err) != ERR_CANCELLED &&
 	    strcmp(err_reason(err), ASK_NO_FILES) != 0)
-		box->phase = BOX_BURIED; // refused: the warden left nothing
+		box->phase = BOX_DESTROYED; // refused: the warden left nothing
 	TRY(err);
 	box->oom = fds[1];
 	box_net_give(box, answer, fds);
-	box_leaf_give(box_leaf_add(box, answer->leaf, fds[2], NULL, 0), true);
+	box_exec_cgroup_give(box_exec_cgroup_add(box, answer->exec_cgroup, fds[2], NULL, 0), true);
 	return channel_open(&box->channel, box->loop, fds[0]);
 }
 
@@ -126,10 +126,10 @@ static fallible build_once(struct loop *loop, struct ask *ask, const struct orde
 		return OK;
 	}
 	box->burying = true;
-	if (box->phase != BOX_BURIED)
+	if (box->phase != BOX_DESTROYED)
 		box_forget(loop, ask, build->box);
 	*out_mute = built && box->phase == BOX_LOST && ask_is_same(ask, links);
-	box_drop(box);
+	box_unref(box);
 	// A builder fails when the warden dies under it, and we may hear of that first.
 	if (err_kind(err) == ERR_INTERNAL && !ask_is_same(ask, links))
 		err = err_recast(err, ERR_UNAVAILABLE, "no_warden",
@@ -152,20 +152,20 @@ fallible box_build(struct loop *loop, struct ask *ask, const struct order *build
 	return build_once(loop, ask, build, tapes_dir, out, &mute);
 }
 
-fallible box_bury(struct box *box, int64_t deadline)
+fallible box_destroy(struct box *box, int64_t deadline)
 {
 	struct err *err;
 
-	if (box->phase == BOX_BURIED)
+	if (box->phase == BOX_DESTROYED)
 		return OK;
 	box->burying = true;
-	box_hold(box);
-	err = order_bury(box->ask, box->id, deadline);
+	box_ref(box);
+	err = order_destroy(box->ask, box->id, deadline);
 	if (!err) {
 		channel_close(&box->channel);
 		box_tell_kinds(box, BOX_END_LOST);
-		box->phase = BOX_BURIED;
+		box->phase = BOX_DESTROYED;
 	}
-	box_drop(box);
+	box_unref(box);
 	return err_while(err, "bury %s", box->id);
 }

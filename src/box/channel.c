@@ -20,11 +20,11 @@
 static const char *talk_kind_word(unsigned kind)
 {
 	static const char *const words[TALK_KIND_COUNT] = {
-		[TALK_EXEC] = "exec",	      [TALK_SIGNAL] = "signal", [TALK_FORGET] = "forget",
-		[TALK_HAND] = "hand",	      [TALK_READY] = "ready",	[TALK_BROKEN] = "broken",
-		[TALK_STARTED] = "started",   [TALK_FAILED] = "failed", [TALK_EXITED] = "exited",
-		[TALK_HAND_IS] = "hand_is",   [TALK_RAN] = "ran",	[TALK_ADOPT] = "adopt",
-		[TALK_SHUT] = "shut",	      [TALK_TAG] = "tag",	[TALK_HELD] = "held",
+		[TALK_EXEC] = "exec",		[TALK_SIGNAL] = "signal", [TALK_FORGET] = "forget",
+		[TALK_WORKER] = "worker",	[TALK_READY] = "ready",	  [TALK_BROKEN] = "broken",
+		[TALK_STARTED] = "started",	[TALK_FAILED] = "failed", [TALK_EXITED] = "exited",
+		[TALK_WORKER_IS] = "worker_is", [TALK_RAN] = "ran",	  [TALK_ADOPT] = "adopt",
+		[TALK_SHUT] = "shut",		[TALK_LABEL] = "tag",	  [TALK_HELD] = "held",
 		[TALK_HELD_END] = "held_end",
 	};
 
@@ -91,7 +91,7 @@ static void channel_on_ready(struct watch *watch, uint32_t events)
 
 	if (events & EPOLLOUT) {
 		err_free(loop_watch(channel->loop, watch, ears(channel)));
-		bell_ring(&channel->room);
+		condition_signal(&channel->room);
 		channel->drained(channel);
 	}
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || channel->paused)
@@ -106,7 +106,7 @@ fallible channel_open(struct channel *channel, struct loop *loop, int fd)
 
 	channel->loop = loop;
 	channel->watch = (struct watch){.fd = fd, .ready = channel_on_ready};
-	bell_init(&channel->room);
+	condition_init(&channel->room);
 	err = loop_watch(loop, &channel->watch, EPOLLIN);
 	if (err)
 		closer_drop(&fd);
@@ -134,11 +134,11 @@ void channel_close(struct channel *channel)
 	channel->open = false;
 	loop_unwatch(channel->loop, &channel->watch);
 	closer_drop(&channel->watch.fd);
-	bell_ring(&channel->room);
+	condition_signal(&channel->room);
 }
 
-enum channel_sent channel_say(struct channel *channel, const void *words, size_t len,
-			      const int *fds, int count)
+enum channel_sent channel_send(struct channel *channel, const void *words, size_t len,
+			       const int *fds, int count)
 {
 	if (!channel->open)
 		return CHANNEL_GONE;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "loop/task.h"
-#include "model/talk.h"
+#include "protocol/talk.h"
 
 #define CHANNEL_FDS_MAX 3
 
@@ -12,7 +12,7 @@ struct channel {
 	struct watch watch;
 	bool open;
 	bool paused;
-	struct bell room; // rung when a full socket takes words again
+	struct condition room; // rung when a full socket takes words again
 	// Takes the fds over. May close the channel. `count` may be FD_LOST (os/fd.h).
 	void (*said)(struct channel *channel, const struct talk *talk, int *fds, int count);
 	// Once: it closed, or broke the rules (`why` says which). The channel is closed already.
@@ -28,5 +28,5 @@ void channel_close(struct channel *channel);
 // Nothing is heard, not even the end, until it goes on.
 void channel_pause(struct channel *channel, bool on);
 // Never waits. After CHANNEL_FULL, `room` is rung and `drained` called when it is worth a new try.
-enum channel_sent channel_say(struct channel *channel, const void *words, size_t len,
-			      const int *fds, int count);
+enum channel_sent channel_send(struct channel *channel, const void *words, size_t len,
+			       const int *fds, int count);

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
-#include "model/tag.h"
+#include "protocol/exec_label.h"
 
 struct tape;
 
@@ -23,7 +23,8 @@ struct exec_spec {
 	uint64_t output_cap;	  // bytes, of one of its own
 	uint64_t cpu_ms, wall_ms; // 0: none
 	uint32_t cpu_milli;	  // of the box: how fast CPU time can pass
-	const struct tag *tag;	  // what it is for, for the next daemon; NULL: for nobody but us
+	const struct exec_label
+		*tag;	  // what it is for, for the next daemon; NULL: for nobody but us
 	const char *mark; // shown in the name of its cgroup: [a-z0-9_], up to 63; NULL: none
 	bool keeps;	  // it may become what has a record: exec_filed() ends it
 };

@@ -12,23 +12,23 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "box/context_inner.h"
-#include "box/procs_inner.h"
-#include "box/word.h"
+#include "box/context_private.h"
+#include "box/exec_message.h"
+#include "box/procs_private.h"
 
 #define WORDS_MAX (8 << 20)
 #define START_MS 60000
 #define SETTLE_MS 5000
 
-// The files of src/drive, by tools/embed.S.
+// The files of src/kernels, by tools/embed.S.
 #define EMBEDDED(name) extern const unsigned char name##_start[], name##_end[]
-EMBEDDED(drive_boot_py);
-EMBEDDED(drive_python_py);
-EMBEDDED(drive_python_pyc);
-EMBEDDED(drive_figures_py);
-EMBEDDED(drive_boot_js);
-EMBEDDED(drive_node_js);
-EMBEDDED(drive_typescript_js);
+EMBEDDED(kernels_boot_py);
+EMBEDDED(kernels_python_py);
+EMBEDDED(kernels_python_pyc);
+EMBEDDED(kernels_figures_py);
+EMBEDDED(kernels_boot_js);
+EMBEDDED(kernels_node_js);
+EMBEDDED(kernels_typescript_js);
 #define FILE_OF(name)                                                                              \
 	((struct str){(const char *)name##_start, (size_t)(name##_end - name##_start)})
 
@@ -61,33 +61,33 @@ bool context_language(struct str word, enum context_language *out)
 	return false;
 }
 
-void context_hold(struct context *context)
+void context_ref(struct context *context)
 {
 	context->refs++;
 }
 
-static void free_context(struct later *later)
+static void free_context(struct deferred *deferred)
 {
-	struct context *context = link_of(later, struct context, free_later);
+	struct context *context = link_of(deferred, struct context, free_later);
 
 	if (context->shell)
 		exec_filed(context->shell->exec);
 	bash_drop(context->shell);
 	tape_end(context->aside);
-	tape_drop(context->aside);
+	tape_unref(context->aside);
 	err_free(context->failure);
 	mem_free_list(context->env);
 	free(context->start_cwd);
 	free(context->cwd);
-	box_drop(context->box);
+	box_unref(context->box);
 	free(context);
 }
 
 // Freed at the end of the turn: callbacks of its process may be up the stack.
-void context_drop(struct context *context)
+void context_unref(struct context *context)
 {
 	if (--context->refs == 0)
-		loop_later(context->box->loop, &context->free_later);
+		loop_defer(context->box->loop, &context->free_later);
 }
 
 static void box_context_unlist(struct context *context)
@@ -97,9 +97,9 @@ static void box_context_unlist(struct context *context)
 	context->listed = false;
 	link_drop(&context->link);
 	context->box->contexts->count--;
-	bell_ring(&context->changed);
+	condition_signal(&context->changed);
 	context_clear_past(context); // they hold it
-	context_drop(context);
+	context_unref(context);
 }
 
 struct contexts *contexts_of(struct box *box)
@@ -107,7 +107,7 @@ struct contexts *contexts_of(struct box *box)
 	if (!box->contexts) {
 		box->contexts = mem_new_of(struct contexts);
 		link_init(&box->contexts->all);
-		reel_init(&box->contexts->reel, box, CONTEXT_TAPE);
+		tape_files_init(&box->contexts->tapes, box, CONTEXT_TAPE);
 		(void)procs_of(box); // which lets tapes go when there is no room
 	}
 	return box->contexts;
@@ -129,8 +129,8 @@ static fallible box_context_make_room(struct contexts *table)
 		return err_hint(err_new(EXHAUSTED, "too_many_contexts",
 					"a sandbox has at most %d contexts", CONTEXT_MAX),
 				"delete one with DELETE /api/contexts/{id}");
-	if (dead->card)
-		box_remove_file(dead->box, CONTEXT_CARD, dead->card);
+	if (dead->state_file)
+		box_remove_file(dead->box, CONTEXT_STATE_FILE, dead->state_file);
 	box_context_unlist(dead);
 	return OK;
 }
@@ -167,7 +167,7 @@ struct context *context_make(struct box *box, const struct context_spec *spec, c
 	struct contexts *table = contexts_of(box);
 	struct context *context = mem_new_of(struct context);
 
-	box_hold(box);
+	box_ref(box);
 	context->box = box;
 	context->refs = 1;
 	context->listed = true;
@@ -179,7 +179,7 @@ struct context *context_make(struct box *box, const struct context_spec *spec, c
 		memcpy(context->key, key, CELL_KEY);
 	else
 		secret_hex(context->key, CELL_KEY / 2);
-	context->card = box->features & TALK_CAN_RETURN ? ++table->cards : 0;
+	context->state_file = box->features & TALK_CAN_RETURN ? ++table->cards : 0;
 	context->language = spec->language;
 	context->is_default = spec->is_default;
 	context->env = context_copy_list(spec->env);
@@ -193,7 +193,7 @@ struct context *context_make(struct box *box, const struct context_spec *spec, c
 	context->free_later.run = free_context;
 	link_init(&context->queue);
 	link_init(&context->past);
-	bell_init(&context->changed);
+	condition_init(&context->changed);
 	link_add(&table->all, &context->link);
 	table->count++;
 	return context;
@@ -204,12 +204,12 @@ static void box_context_greet(enum context_language language, const char *key, s
 			      uint64_t mark)
 {
 	bool python = language == CONTEXT_PYTHON;
-	struct str driver = python ? FILE_OF(drive_python_py) : FILE_OF(drive_node_js);
-	struct str beside = python ? FILE_OF(drive_figures_py) : (struct str){0};
-	struct str code = python ? FILE_OF(drive_python_pyc) : (struct str){0};
+	struct str driver = python ? FILE_OF(kernels_python_py) : FILE_OF(kernels_node_js);
+	struct str beside = python ? FILE_OF(kernels_figures_py) : (struct str){0};
+	struct str code = python ? FILE_OF(kernels_python_pyc) : (struct str){0};
 
 	if (language == CONTEXT_TYPESCRIPT)
-		beside = FILE_OF(drive_typescript_js);
+		beside = FILE_OF(kernels_typescript_js);
 	buf_fmt(words, "%zu %zu %zu\n", driver.len, beside.len, code.len);
 	buf_str(words, driver);
 	buf_str(words, beside);
@@ -234,7 +234,7 @@ static fallible box_context_explain(bool python, struct err *err)
 fallible context_bear(const struct context_birth *birth, struct bash **out)
 {
 	bool is_python = birth->language == CONTEXT_PYTHON;
-	struct str text = is_python ? FILE_OF(drive_boot_py) : FILE_OF(drive_boot_js);
+	struct str text = is_python ? FILE_OF(kernels_boot_py) : FILE_OF(kernels_boot_js);
 	auto_free char *boot = mem_dup(text.at, text.len);
 	const char *const python[] = {"python3", "-c", boot, NULL};
 	const char *const node[] = {"node", "--expose-internals", "-e", boot, NULL};
@@ -257,7 +257,7 @@ fallible context_bear(const struct context_birth *birth, struct bash **out)
 	if (err)
 		return err;
 	box_context_greet(birth->language, birth->key, &words, mark);
-	exec_hold(exec);
+	exec_ref(exec);
 	err = bash_open_other(exec, birth->aside, &words, mark, out);
 	buf_done(&words);
 	if (err)
@@ -268,9 +268,9 @@ fallible context_bear(const struct context_birth *birth, struct bash **out)
 
 static fallible box_context_start(struct context *context, struct bash **out)
 {
-	struct tag tag = {
-		.kind = TAG_CONTEXT,
-		.file = context->card,
+	struct exec_label tag = {
+		.kind = EXEC_LABEL_CONTEXT,
+		.file = context->state_file,
 		.id = str_of(context->id),
 	};
 
@@ -281,7 +281,7 @@ static fallible box_context_start(struct context *context, struct bash **out)
 						    .cpu_milli = context->cpu_milli,
 						    .aside = context->aside,
 						    .key = context->key,
-						    .tag = context->card ? &tag : NULL},
+						    .tag = context->state_file ? &tag : NULL},
 			    out);
 }
 
@@ -303,14 +303,14 @@ static void box_context_start_task(void *arg)
 		context->failure = err;
 		context_fail_all(context, err);
 	}
-	bell_ring(&context->changed);
-	context_drop(context);
+	condition_signal(&context->changed);
+	context_unref(context);
 }
 
 void context_start(struct context *context)
 {
 	context->starting = true;
-	context_hold(context);
+	context_ref(context);
 	task_start(context->box->loop, "context.start", box_context_start_task, context);
 }
 
@@ -326,8 +326,8 @@ static void set_off(struct context *context)
 	err_free(take_ptr(context->failure));
 	if (!context_warm_take(context))
 		context_start(context);
-	if (context->card)
-		reel_prepare(&contexts_of(context->box)->reel); // of its first cell
+	if (context->state_file)
+		tape_files_prepare(&contexts_of(context->box)->tapes); // of its first cell
 }
 
 static fallible bring_up(struct context *context)
@@ -338,14 +338,14 @@ static fallible bring_up(struct context *context)
 	while (context->listed && !context->ready) {
 		if (context->failure)
 			return box_is_alive(context->box) ? copy_err(context->failure)
-							  : word_box_lost();
-		TRY(bell_wait(&context->changed, deadline), "wait for an interpreter");
+							  : exec_message_box_lost();
+		TRY(condition_wait(&context->changed, deadline), "wait for an interpreter");
 	}
 	if (context->listed)
-		return context->shell ? exec_await_tag(context->shell->exec, deadline) : OK;
+		return context->shell ? exec_await_label(context->shell->exec, deadline) : OK;
 	return box_is_alive(context->box)
 		       ? err_new(NOT_FOUND, "no_context", "the context was deleted")
-		       : word_box_lost();
+		       : exec_message_box_lost();
 }
 
 fallible context_create(struct box *box, const struct context_spec *spec, struct context **out)
@@ -354,20 +354,20 @@ fallible context_create(struct box *box, const struct context_spec *spec, struct
 	struct err *err;
 
 	if (!box_is_alive(box))
-		return word_box_lost();
-	if (spec->language == CONTEXT_TYPESCRIPT && !FILE_OF(drive_typescript_js).len)
+		return exec_message_box_lost();
+	if (spec->language == CONTEXT_TYPESCRIPT && !FILE_OF(kernels_typescript_js).len)
 		return err_hint(err_new(NOT_OFFERED, "no_typescript",
 					"this build of cove has no TypeScript"),
 				"use javascript, or build cove where npm can be reached");
 	TRY(box_context_make_room(contexts_of(box)));
 	context = context_make(box, spec, NULL, NULL);
-	context_hold(context);
+	context_ref(context);
 	set_off(context);
-	context_card_write(context); // while the process comes up
+	context_state_write(context); // while the process comes up
 	err = bring_up(context);
 	if (err) {
 		context_delete(context);
-		context_drop(context);
+		context_unref(context);
 		return err;
 	}
 	*out = context;
@@ -383,7 +383,7 @@ struct context *context_find(struct box *box, struct str id)
 
 		if (!str_is(id, context->id))
 			continue;
-		context_hold(context);
+		context_ref(context);
 		return context;
 	}
 	return NULL;
@@ -399,7 +399,7 @@ struct context *context_default(struct box *box, enum context_language language)
 		if (!context->is_default || context->language != language ||
 		    (!context->shell && !context->starting))
 			continue;
-		context_hold(context);
+		context_ref(context);
 		return context;
 	}
 	return NULL;
@@ -438,14 +438,14 @@ void context_delete(struct context *context)
 {
 	auto_err gone = err_new(NOT_FOUND, "no_context", "the context was deleted");
 
-	context_hold(context);
+	context_ref(context);
 	if (context->run)
 		context->run->result.deleted = true;
 	box_context_unlist(context);
 	context_fail_all(context, gone);
-	context_card_erase(context);
+	context_state_erase(context);
 	kill_wait(context);
-	context_drop(context);
+	context_unref(context);
 }
 
 fallible context_restart(struct context *context)
@@ -459,16 +459,16 @@ fallible context_restart(struct context *context)
 	kill_wait(context);
 	// It is on its way: its last output is still being taken.
 	while (old && context->listed && context->shell == old && !err)
-		err = bell_wait(&context->changed, CLOCK_NEVER);
+		err = condition_wait(&context->changed, CLOCK_NEVER);
 	context->restarting = false;
 	// How a cell ended with its process is on disk before a later one can begin.
-	reel_settle(&contexts_of(context->box)->reel);
+	tape_files_settle(&contexts_of(context->box)->tapes);
 	return err ? err : bring_up(context);
 }
 
 void contexts_end(struct box *box)
 {
-	auto_err err = word_box_lost();
+	auto_err err = exec_message_box_lost();
 	struct exec_result lost = {.ending = ENDING_BOX_LOST};
 
 	if (!box->contexts)
@@ -477,17 +477,17 @@ void contexts_end(struct box *box)
 	list_each (at, &box->contexts->all) {
 		struct context *context = link_of(at, struct context, link);
 
-		context_hold(context);
+		context_ref(context);
 		context_fail_all(context, err);
 		if (!context->shell) // else it is on its way: its last output is being taken
 			context_end_run(context, &lost);
-		context_drop(context);
+		context_unref(context);
 	}
 }
 
 void contexts_close(struct box *box)
 {
-	auto_err err = word_box_lost();
+	auto_err err = exec_message_box_lost();
 	struct exec_result lost = {.ending = ENDING_BOX_LOST};
 
 	if (!box->contexts)
@@ -496,12 +496,12 @@ void contexts_close(struct box *box)
 	list_each (at, &box->contexts->all) {
 		struct context *context = link_of(at, struct context, link);
 
-		context_hold(context);
+		context_ref(context);
 		context->left = true;
 		box_context_unlist(context);
 		context_fail_all(context, err);
 		context_end_run(context, &lost);
-		context_drop(context);
+		context_unref(context);
 	}
 }
 
@@ -513,7 +513,7 @@ static struct context *find_ending(struct box *box)
 
 		if (!context->shell || !context->shell->done)
 			continue;
-		context_hold(context);
+		context_ref(context);
 		return context;
 	}
 	return NULL;
@@ -527,10 +527,10 @@ void contexts_settle(struct box *box)
 	if (!box->contexts)
 		return;
 	while (loop_now(box->loop) < deadline && (context = find_ending(box))) {
-		err_free(bell_wait(&context->changed, deadline));
-		context_drop(context);
+		err_free(condition_wait(&context->changed, deadline));
+		context_unref(context);
 	}
-	reel_settle(&box->contexts->reel);
+	tape_files_settle(&box->contexts->tapes);
 }
 
 void contexts_free(struct box *box)
@@ -538,6 +538,6 @@ void contexts_free(struct box *box)
 	if (!box->contexts)
 		return;
 	context_warm_free(box);
-	reel_done(&box->contexts->reel);
+	tape_files_done(&box->contexts->tapes);
 	free(take_ptr(box->contexts));
 }

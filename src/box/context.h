@@ -1,6 +1,6 @@
 // Contexts: interpreters of one box that keep their state from one cell to the next. Each is one
-// process in a leaf of its own, driven by a program of ours (src/drive). Cells of a context run one
-// after another, in order of arrival; contexts run side by side.
+// process in a leaf of its own, driven by a program of ours (src/kernels). Cells of a context run
+// one after another, in order of arrival; contexts run side by side.
 //
 // A context outlives the daemon as its box does, and so does what its last cells have written.
 #pragma once
@@ -39,11 +39,11 @@ fallible context_create(struct box *box, const struct context_spec *spec, struct
 struct context *context_find(struct box *box, struct str id); // held; NULL: there is none
 // The one for cells of that language that name none, if it lives. Held.
 struct context *context_default(struct box *box, enum context_language language);
-void context_drop(struct context *context); // the caller's share
+void context_unref(struct context *context); // the caller's share
 static inline void auto_context_(struct context **context)
 {
 	if (*context)
-		context_drop(*context);
+		context_unref(*context);
 }
 #define auto_context on_exit_call(auto_context_) struct context *
 // Oldest first; it must not wait.
@@ -105,7 +105,7 @@ struct context_run *context_cell(struct context *context, uint64_t number);
 // Those that context_cell() finds, oldest first; it must not wait.
 void context_each_cell(struct context *context, void (*each)(struct context_run *run, void *arg),
 		       void *arg);
-// Its output, in the form of model/cell.h; it has ended when the cell has. Held by the run.
+// Its output, in the form of protocol/cell.h; it has ended when the cell has. Held by the run.
 const char *context_run_key(const struct context_run *run);
 struct tape *context_run_tape(struct context_run *run);
 fallible context_run_wait(struct context_run *run, int64_t deadline, struct context_result *out);

@@ -5,12 +5,12 @@
 // whose tape has no end yet; and if there is no such tape, then to one whose tape had no first byte
 // yet.
 //
-// A process that may have heard half of a cell (model/tag.h: TAG_HALF) would take our words for the
-// other half, and is ended.
+// A process that may have heard half of a cell (protocol/exec_label.h: EXEC_LABEL_HALF) would take
+// our words for the other half, and is ended.
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/adopt_inner.h"
-#include "box/context_inner.h"
+#include "box/adopt_private.h"
+#include "box/context_private.h"
 
 // The next number of a file of that letter above `over`; 0: there is none.
 static uint32_t next_above(const struct adoption *adoption, char letter, uint32_t over)
@@ -24,12 +24,12 @@ static uint32_t next_above(const struct adoption *adoption, char letter, uint32_
 	return best;
 }
 
-static struct context *context_adopt_find(struct box *box, uint32_t card)
+static struct context *context_adopt_find(struct box *box, uint32_t state_file)
 {
 	list_each (at, &box->contexts->all) {
 		struct context *context = link_of(at, struct context, link);
 
-		if (context->card == card)
+		if (context->state_file == state_file)
 			return context;
 	}
 	return NULL;
@@ -41,15 +41,15 @@ static fallible adopt_cards(struct adoption *adoption)
 	struct contexts *table = contexts_of(box);
 	uint32_t at = 0;
 
-	while ((at = next_above(adoption, CONTEXT_CARD, at))) {
+	while ((at = next_above(adoption, CONTEXT_STATE_FILE, at))) {
 		struct context *context = NULL;
 
 		if (!context_adopt_find(box, at))
-			TRY(context_card_read(box, at, &context));
+			TRY(context_state_read(box, at, &context));
 		if (context)
-			context->card = at; // it keeps its own number
+			context->state_file = at; // it keeps its own number
 		else
-			box_remove_file(box, CONTEXT_CARD, at);
+			box_remove_file(box, CONTEXT_STATE_FILE, at);
 		table->cards = at;
 	}
 	return OK;
@@ -113,13 +113,13 @@ static fallible adopt_tape(struct adoption *adoption, uint32_t number)
 	}
 	context = context_find(box, label.id);
 	if (!context) {
-		tape_drop(tape); // and its file goes
+		tape_unref(tape); // and its file goes
 		return OK;
 	}
 	tape_bound(tape, box_tape_budget(box));
-	run = context_recall(context, tape, &label, &ended); // sets `ended` before it is read
+	run = context_recover(context, tape, &label, &ended); // sets `ended` before it is read
 	context_adopt_list_run(run, ended);
-	context_drop(context);
+	context_unref(context);
 	return OK;
 }
 
@@ -133,7 +133,7 @@ static int64_t left_of(const struct context_run *run)
 
 static fallible take_process(struct context *context, struct adoptee *held)
 {
-	bool half = held->tag.flags & TAG_HALF;
+	bool half = held->tag.flags & EXEC_LABEL_HALF;
 	bool talks = held->talk.held.flags & TALK_EXEC_DIALOGUE;
 	uint32_t sender = held->tag.sender;
 	struct context_run *run = take_ptr(context->run);
@@ -155,7 +155,7 @@ static fallible take_process(struct context *context, struct adoptee *held)
 		if (!err) {
 			exec_filed(exec);
 			exec_kill(exec);
-			exec_drop(exec);
+			exec_unref(exec);
 		}
 		end_lost(run);
 		return err;
@@ -175,7 +175,7 @@ static void end_rest(struct adoption *adoption)
 		struct exec *exec;
 		struct err *err;
 
-		if (held->tag.kind != TAG_CONTEXT)
+		if (held->tag.kind != EXEC_LABEL_CONTEXT)
 			continue;
 		err = adoptee_take(held, adoption->box, NULL, &exec);
 		if (err) {
@@ -184,7 +184,7 @@ static void end_rest(struct adoption *adoption)
 		}
 		exec_filed(exec);
 		exec_kill(exec);
-		exec_drop(exec);
+		exec_unref(exec);
 	}
 }
 
@@ -193,12 +193,13 @@ fallible contexts_adopt(struct adoption *adoption)
 	struct box *box = adoption->box;
 	uint32_t number;
 
-	if (!next_above(adoption, CONTEXT_CARD, 0) && !next_above(adoption, CONTEXT_TAPE, 0)) {
+	if (!next_above(adoption, CONTEXT_STATE_FILE, 0) &&
+	    !next_above(adoption, CONTEXT_TAPE, 0)) {
 		end_rest(adoption);
 		return OK;
 	}
 	TRY(adopt_cards(adoption), "read the cards");
-	box->contexts->reel.files = adoption_highest(adoption, CONTEXT_TAPE);
+	box->contexts->tapes.files = adoption_highest(adoption, CONTEXT_TAPE);
 	for (size_t i = 0; i < adoption->name_count; i++) {
 		if (!adoption_number(adoption->names[i], CONTEXT_TAPE, &number))
 			continue;
@@ -206,7 +207,8 @@ fallible contexts_adopt(struct adoption *adoption)
 	}
 	list_each (link, &box->contexts->all) {
 		struct context *context = link_of(link, struct context, link);
-		struct adoptee *held = adoption_find(adoption, TAG_CONTEXT, context->card);
+		struct adoptee *held = adoption_find(adoption, EXEC_LABEL_CONTEXT,
+						     context->state_file);
 
 		if (held)
 			TRY(take_process(context, held));

@@ -1,12 +1,12 @@
 // Cells that have ended, the last few of each context. Each has a tape, a file of the box's folder
 // that says whose it is, and its record is nothing but that: another daemon knows by its tape how a
-// cell ended, and what it wrote. The end is put down a little later (box/reel.h).
+// cell ended, and what it wrote. The end is put down a little later (box/tape_files.h).
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/context_inner.h"
+#include "box/context_private.h"
 
 // What tape_ending.status says of a cell.
 enum end_flags { END_DIED = 1, END_LATE = 2, END_DELETED = 4, END_UNSEEN = 8, END_FAILED = 16 };
@@ -25,8 +25,8 @@ struct tape *context_new_tape(struct context *context, uint64_t number, uint64_t
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
 	label.command = str_of(text);
-	if (context->card)
-		return reel_take(&contexts_of(box)->reel, &label);
+	if (context->state_file)
+		return tape_files_take(&contexts_of(box)->tapes, &label);
 	tape = tape_new(box->loop, box->tapes_dir, context->output_cap);
 	tape_bound(tape, box_tape_budget(box));
 	return tape;
@@ -98,7 +98,7 @@ static struct tape_ending ending_of(const struct context_result *result)
 	};
 }
 
-static void recall_end(struct context_result *result, const struct tape_ending *ending)
+static void recover_end(struct context_result *result, const struct tape_ending *ending)
 {
 	uint8_t flags = ending->status;
 
@@ -122,8 +122,8 @@ void context_file(struct context_run *run, struct exec *exec)
 	if (context->left) {
 		tape_leave(run->tape);
 	} else if (tape_is_named(run->tape)) {
-		reel_seal(&contexts_of(context->box)->reel, run->tape, &ending, exec);
-		reel_prepare(&contexts_of(context->box)->reel);
+		tape_files_seal(&contexts_of(context->box)->tapes, run->tape, &ending, exec);
+		tape_files_prepare(&contexts_of(context->box)->tapes);
 	} else if (exec) {
 		exec_filed(exec);
 	}
@@ -133,8 +133,8 @@ void context_file(struct context_run *run, struct exec *exec)
 	context_list_past(run);
 }
 
-struct context_run *context_recall(struct context *context, struct tape *tape,
-				   const struct tape_label *label, bool *out_ended)
+struct context_run *context_recover(struct context *context, struct tape *tape,
+				    const struct tape_label *label, bool *out_ended)
 {
 	struct tape_ending ending;
 	struct context_run *run;
@@ -150,7 +150,7 @@ struct context_run *context_recall(struct context *context, struct tape *tape,
 	*out_ended = tape_ending_of(tape, &ending);
 	if (*out_ended) {
 		run->done = true;
-		recall_end(&run->result, &ending);
+		recover_end(&run->result, &ending);
 	}
 	return run;
 }

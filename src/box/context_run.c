@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "box/context_inner.h"
-#include "box/word.h"
+#include "box/context_private.h"
+#include "box/exec_message.h"
 
 #define HEAD_MAX 128 // of what a driver is told, before the code
 
@@ -28,9 +28,9 @@ void context_run_let_go(struct context_run *run)
 	if (--run->refs > 0)
 		return;
 	buf_done(&run->code);
-	tape_drop(run->tape);
+	tape_unref(run->tape);
 	err_free(run->failure);
-	context_drop(run->context);
+	context_unref(run->context);
 	free(run);
 }
 
@@ -42,7 +42,7 @@ static void context_run_finish(struct context_run *run, struct exec *exec)
 	loop_drop_timer(loop, &run->timer);
 	run->done = true;
 	tape_end(run->tape);
-	bell_ring(&run->bell);
+	condition_signal(&run->condition);
 	if (run->doubtful && !tape_kept(run->tape)) {
 		run->begun = false;
 		run->context->number -= run->number == run->context->number;
@@ -145,11 +145,11 @@ static void context_run_on_ended(struct bash *shell)
 		free(context->cwd);
 		context->cwd = mem_str(shell->cwd);
 	}
-	context_hold(context);
+	context_ref(context);
 	if (!context->ready) {
 		context->ready = true;
 		context->warmed = false;
-		bell_ring(&context->changed);
+		condition_signal(&context->changed);
 	} else if (run) {
 		run->result.end = CONTEXT_DONE;
 		run->result.status = shell->status;
@@ -164,7 +164,7 @@ static void context_run_on_ended(struct bash *shell)
 		context_run_finish(run, NULL);
 	}
 	context_pump(context);
-	context_drop(context);
+	context_unref(context);
 }
 
 static void end_run(struct context *context, const struct exec_result *result, struct exec *exec)
@@ -192,7 +192,7 @@ void context_end_run(struct context *context, const struct exec_result *result)
 
 static void fail_waiting(struct context *context)
 {
-	auto_err died = box_is_alive(context->box) ? word_died() : word_box_lost();
+	auto_err died = box_is_alive(context->box) ? word_died() : exec_message_box_lost();
 
 	if (!context->restarting)
 		context_fail_all(context, died);
@@ -205,7 +205,7 @@ static void context_run_on_lost(struct bash *shell)
 
 	if (context_warm_failed(context))
 		return;
-	context_hold(context);
+	context_ref(context);
 	context->shell = NULL;
 	context->cells = 0;
 	if (!context->ready && !context->failure)
@@ -216,8 +216,8 @@ static void context_run_on_lost(struct bash *shell)
 	end_run(context, &result, shell->exec);
 	fail_waiting(context);
 	bash_drop(shell);
-	bell_ring(&context->changed);
-	context_drop(context);
+	condition_signal(&context->changed);
+	context_unref(context);
 }
 
 void context_attach(struct context *context, struct bash *shell)
@@ -264,12 +264,12 @@ struct context_run *context_run_new(struct context *context, uint64_t number, st
 {
 	struct context_run *run = mem_new_of(struct context_run);
 
-	context_hold(context);
+	context_ref(context);
 	run->context = context;
 	run->refs = 1; // the context's
 	run->number = number;
 	run->timer.due = context_run_on_late;
-	bell_init(&run->bell);
+	condition_init(&run->condition);
 	run->code = BUF_INIT(CONTEXT_CODE_MAX + 1);
 	run->tape = tape;
 	return run;
@@ -321,7 +321,7 @@ struct tape *context_run_tape(struct context_run *run)
 fallible context_run_wait(struct context_run *run, int64_t deadline, struct context_result *out)
 {
 	while (!run->done)
-		TRY(bell_wait(&run->bell, deadline));
+		TRY(condition_wait(&run->condition, deadline));
 	if (run->failure)
 		return err_from(err_kind(run->failure), err_reason(run->failure),
 				err_message(run->failure), err_hint_of(run->failure));

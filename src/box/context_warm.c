@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "box/context_inner.h"
+#include "box/context_private.h"
 
 #define SOON_MS 20	       // from the wish to the making
 #define KEEP_MS (5 * 60000)    // at rest
@@ -43,7 +43,7 @@ static void context_warm_forget(struct spare *spare)
 	free(take_ptr(spare->cwd));
 	if (spare->aside) {
 		tape_end(spare->aside);
-		tape_drop(take_ptr(spare->aside));
+		tape_unref(take_ptr(spare->aside));
 	}
 	if (spare->wanted)
 		spare->warm->host->count--;
@@ -70,7 +70,7 @@ static void context_warm_on_ready(struct bash *shell)
 
 	spare->ready = true;
 	if (shell->box->features & TALK_CAN_RETURN)
-		reel_prepare(&contexts_of(shell->box)->reel); // of the first cell
+		tape_files_prepare(&contexts_of(shell->box)->tapes); // of the first cell
 }
 
 static void on_lost(struct bash *shell)
@@ -81,7 +81,7 @@ static void on_lost(struct bash *shell)
 static fallible context_warm_make(struct spare *spare, struct bash **out)
 {
 	struct box *box = spare->warm->box;
-	struct tag tag = {.kind = TAG_CONTEXT, .id = STR("spare")};
+	struct exec_label tag = {.kind = EXEC_LABEL_CONTEXT, .id = STR("spare")};
 	char key[CELL_KEY + 1] = "";
 
 	secret_hex(key, CELL_KEY / 2); // nobody's: the context that takes it has its own
@@ -117,7 +117,7 @@ static void context_warm_make_task(void *arg)
 		context_warm_leave(spare);
 	else if (!spare->stays)
 		loop_set_timer(box->loop, &spare->timer, loop_now(box->loop) + KEEP_MS);
-	box_drop(box);
+	box_unref(box);
 }
 
 static void context_warm_on_timer(struct timer *timer)
@@ -130,7 +130,7 @@ static void context_warm_on_timer(struct timer *timer)
 		return;
 	}
 	spare->making = true;
-	box_hold(box);
+	box_ref(box);
 	task_start(box->loop, "context.warm", context_warm_make_task, spare);
 }
 
@@ -275,7 +275,8 @@ bool context_warm_take(struct context *context)
 	struct warm *warm = context->box->contexts ? context->box->contexts->warm : NULL;
 	struct spare *spare = warm ? &warm->spares[context->language] : NULL;
 	struct buf words = BUF_INIT(WORDS_MAX);
-	struct tag tag = {.kind = TAG_CONTEXT, .file = context->card, .id = str_of(context->id)};
+	struct exec_label tag = {
+		.kind = EXEC_LABEL_CONTEXT, .file = context->state_file, .id = str_of(context->id)};
 	struct bash *shell;
 	uint64_t mark;
 
@@ -290,7 +291,7 @@ bool context_warm_take(struct context *context)
 	shell = take_ptr(spare->shell);
 	context_warm_forget(spare);
 	bash_turn_aside(shell, context->aside);
-	if (context->card)
+	if (context->state_file)
 		exec_retag(shell->exec, &(struct exec_spec){.tag = &tag});
 	context_attach(context, shell);
 	context->warmed = true;

@@ -24,9 +24,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/exec_inner.h"
-#include "box/leaf.h"
-#include "box/word.h"
+#include "box/exec_cgroup.h"
+#include "box/exec_message.h"
+#include "box/exec_private.h"
 #include "loop/closer.h"
 #include "os/fd.h"
 
@@ -44,20 +44,20 @@ const char *ending_word(enum ending ending)
 	return words[ending];
 }
 
-void exec_hold(struct exec *exec)
+void exec_ref(struct exec *exec)
 {
 	exec->refs++;
 }
 
-static void free_exec(struct later *later)
+static void free_exec(struct deferred *deferred)
 {
-	struct exec *exec = link_of(later, struct exec, free_later);
+	struct exec *exec = link_of(deferred, struct exec, free_later);
 
 	loop_drop_timer(exec->box->loop, &exec->timer);
 	pipes_close(&exec->pipes);
 	exec_close_seat(exec);
-	tape_drop(exec->tape);
-	box_drop(exec->box);
+	tape_unref(exec->tape);
+	box_unref(exec->box);
 	free(exec->tag);
 	free(exec);
 }
@@ -66,12 +66,12 @@ static void free_exec(struct later *later)
 void exec_let_go(struct exec *exec)
 {
 	if (--exec->refs == 0)
-		loop_later(exec->box->loop, &exec->free_later);
+		loop_defer(exec->box->loop, &exec->free_later);
 }
 
 void exec_list(struct exec *exec)
 {
-	exec_hold(exec);
+	exec_ref(exec);
 	exec->listed = true;
 	link_add(&exec->box->execs, &exec->link);
 	exec->box->exec_count++;
@@ -84,31 +84,31 @@ static void box_exec_unlist(struct exec *exec)
 	exec->listed = false;
 	link_drop(&exec->link);
 	if (exec->lingers)
-		exec->box->lingerer_count--;
+		exec->box->draining_count--;
 	else
 		exec->box->exec_count--;
 	exec_let_go(exec);
 }
 
-static enum channel_sent say_short(struct exec *exec, const struct talk *talk)
+static enum channel_sent send_short(struct exec *exec, const struct talk *talk)
 {
 	char room[64];
 	size_t len = talk_encode(talk, room, sizeof(room));
 
-	return channel_say(&exec->box->channel, room, len, NULL, 0);
+	return channel_send(&exec->box->channel, room, len, NULL, 0);
 }
 
 // The conversation is over on our side. When the socket is full the exec stays listed until it is
 // not.
 static void box_exec_forget(struct exec *exec)
 {
-	struct talk talk = {.kind = TALK_FORGET, .conv = exec->conv};
+	struct talk talk = {.kind = TALK_FORGET, .conn = exec->conn};
 
 	exec->wants_forget = true;
 	if (exec->kept && exec->box->channel.open)
 		return; // exec_filed() comes
 	pipes_close(&exec->pipes);
-	exec->owes_forget = !exec->over && say_short(exec, &talk) == CHANNEL_FULL;
+	exec->owes_forget = !exec->over && send_short(exec, &talk) == CHANNEL_FULL;
 	if (!exec->owes_forget && !(exec->unreported && exec->box->channel.open))
 		box_exec_unlist(exec);
 }
@@ -127,7 +127,7 @@ static void box_exec_make_room(struct box *box)
 	struct exec *oldest = NULL;
 	uint32_t unreported = 0;
 
-	if (box->lingerer_count <= BOX_LINGERERS_MAX)
+	if (box->draining_count <= BOX_LINGERERS_MAX)
 		return;
 	list_each (at, &box->lingerers) {
 		struct exec *exec = link_of(at, struct exec, link);
@@ -150,7 +150,7 @@ static void box_exec_linger(struct exec *exec)
 	link_add(&box->lingerers, &exec->link);
 	exec->lingers = true;
 	box->exec_count--;
-	box->lingerer_count++;
+	box->draining_count++;
 	box_exec_make_room(box);
 }
 
@@ -162,29 +162,29 @@ static void set_cause(struct exec *exec, enum ending cause)
 	exec->cause = cause;
 }
 
-static void release_leaf(struct exec *exec, bool empty)
+static void release_cgroup(struct exec *exec, bool empty)
 {
-	struct box_leaf *leaf = exec->leaf;
+	struct box_cgroup *exec_cgroup = exec->exec_cgroup;
 	uint64_t used;
 
-	if (!leaf)
+	if (!exec_cgroup)
 		return;
-	exec->leaf = NULL;
-	used = leaf->seen_us = box_leaf_used_us(leaf);
+	exec->exec_cgroup = NULL;
+	used = exec_cgroup->seen_us = box_exec_cgroup_used_us(exec_cgroup);
 	if (used > exec->meter_us)
 		exec->result.cpu_ms = (used - exec->meter_us) / 1000;
 	if (exec->stopping && !empty) {
-		leaf->exec = NULL;
-		exec->remains = leaf;
+		exec_cgroup->exec = NULL;
+		exec->remains = exec_cgroup;
 		return;
 	}
-	box_leaf_give(leaf, empty);
+	box_exec_cgroup_give(exec_cgroup, empty);
 }
 
 // Nobody reads it any more, and what still comes through the pipes goes nowhere.
 static void let_tape_go(struct exec *exec)
 {
-	tape_drop(take_ptr(exec->tape));
+	tape_unref(take_ptr(exec->tape));
 	exec->pipes.tape = NULL;
 }
 
@@ -204,7 +204,7 @@ static void box_exec_finish(struct exec *exec)
 	result->stdout_truncated = tape_truncated(exec->tape, TAPE_STDOUT);
 	result->stderr_truncated = tape_truncated(exec->tape, TAPE_STDERR);
 	tape_end(exec->tape);
-	bell_ring(&exec->bell);
+	condition_signal(&exec->condition);
 	if (exec->on_end)
 		exec->on_end(exec->on_end_arg);
 	if (!exec->held)
@@ -229,7 +229,7 @@ static void box_exec_on_moved(struct pipes *pipes)
 {
 	struct exec *exec = link_of(pipes, struct exec, pipes);
 
-	exec_hold(exec);
+	exec_ref(exec);
 	if (exec->phase == EXEC_ENDED && pipes_settled(pipes))
 		box_exec_finish(exec);
 	else if (exec->phase == EXEC_DONE && pipes_ended(pipes) && exec->listed &&
@@ -240,7 +240,7 @@ static void box_exec_on_moved(struct pipes *pipes)
 
 static void on_hold(struct pipes *pipes)
 {
-	exec_hold(link_of(pipes, struct exec, pipes));
+	exec_ref(link_of(pipes, struct exec, pipes));
 }
 
 static void on_drop(struct pipes *pipes)
@@ -248,18 +248,18 @@ static void on_drop(struct pipes *pipes)
 	exec_let_go(link_of(pipes, struct exec, pipes));
 }
 
-static void box_exec_end(struct exec *exec, int status, bool leaf_empty)
+static void box_exec_end(struct exec *exec, int status, bool cgroup_empty)
 {
 	exec->phase = EXEC_ENDED;
 	exec->status = status;
 	exec->result.duration_ms = (clock_us() - exec->begun_us) / 1000;
 	loop_drop_timer(exec->box->loop, &exec->timer);
-	release_leaf(exec, leaf_empty);
+	release_cgroup(exec, cgroup_empty);
 	if (pipes_settle(&exec->pipes))
 		box_exec_finish(exec);
 }
 
-static void exec_leaf_killed(struct exec *exec)
+static void exec_cgroup_killed(struct exec *exec)
 {
 	if (exec->phase == EXEC_RUNNING && exec->stage == STAGE_KILLED)
 		loop_set_timer(exec->box->loop, &exec->timer, loop_now(exec->box->loop) + GUARD_MS);
@@ -270,15 +270,15 @@ static void await_kill(struct exec *exec)
 {
 	exec->stage = STAGE_KILLED;
 	loop_drop_timer(exec->box->loop, &exec->timer);
-	if (!exec->leaf)
-		exec_leaf_killed(exec);
+	if (!exec->exec_cgroup)
+		exec_cgroup_killed(exec);
 }
 
 static void kill_tree(struct exec *exec)
 {
 	await_kill(exec);
-	if (exec->leaf)
-		box_leaf_kill(exec->leaf);
+	if (exec->exec_cgroup)
+		box_exec_cgroup_kill(exec->exec_cgroup);
 }
 
 static void box_exec_on_timer(struct timer *timer)
@@ -317,7 +317,7 @@ static void exec_cpu_limit(struct exec *exec)
 		kill_for(exec, ENDING_CPU_LIMIT);
 }
 
-const struct box_leaf_events exec_leaf_events = {exec_cpu_limit, exec_leaf_killed};
+const struct box_cgroup_events exec_cgroup_events = {exec_cpu_limit, exec_cgroup_killed};
 
 void exec_kill(struct exec *exec)
 {
@@ -336,30 +336,30 @@ void exec_kill_wait(struct exec *exec)
 	if (exec->phase != EXEC_RUNNING)
 		return;
 	await_kill(exec);
-	if (exec->leaf)
-		box_leaf_kill_wait(exec->leaf);
+	if (exec->exec_cgroup)
+		box_exec_cgroup_kill_wait(exec->exec_cgroup);
 }
 
-static void say_signal(struct exec *exec, int signal, bool alone)
+static void send_signal(struct exec *exec, int signal, bool alone)
 {
-	struct talk talk = {.kind = TALK_SIGNAL, .conv = exec->conv};
+	struct talk talk = {.kind = TALK_SIGNAL, .conn = exec->conn};
 
 	if (exec->phase != EXEC_RUNNING)
 		return;
 	talk.signal = signal;
 	talk.alone = alone;
-	exec->owes_signal = say_short(exec, &talk) == CHANNEL_FULL ? signal : 0;
+	exec->owes_signal = send_short(exec, &talk) == CHANNEL_FULL ? signal : 0;
 	exec->owes_alone = alone;
 }
 
 void exec_signal(struct exec *exec, int signal)
 {
-	say_signal(exec, signal, false);
+	send_signal(exec, signal, false);
 }
 
 void exec_signal_alone(struct exec *exec, int signal)
 {
-	say_signal(exec, signal, true);
+	send_signal(exec, signal, true);
 }
 
 void exec_pay(struct box *box)
@@ -368,10 +368,10 @@ void exec_pay(struct box *box)
 		struct exec *exec = link_of(at, struct exec, link);
 
 		if (exec->owes_signal)
-			say_signal(exec, exec->owes_signal, exec->owes_alone);
+			send_signal(exec, exec->owes_signal, exec->owes_alone);
 		if (exec->owes_shut)
 			exec_close_stdin(exec);
-		exec_pay_tag(exec);
+		exec_pay_label(exec);
 	}
 	list_each (at, &box->lingerers) {
 		struct exec *exec = link_of(at, struct exec, link);
@@ -381,13 +381,13 @@ void exec_pay(struct box *box)
 	}
 }
 
-void exec_fail(struct exec *exec, const struct talk *why, bool leaf_empty)
+void exec_fail(struct exec *exec, const struct talk *why, bool cgroup_empty)
 {
 	exec->phase = EXEC_FAILED;
 	exec->failure = *why;
 	loop_drop_timer(exec->box->loop, &exec->timer);
-	release_leaf(exec, leaf_empty);
-	bell_ring(&exec->bell);
+	release_cgroup(exec, cgroup_empty);
+	condition_signal(&exec->condition);
 	box_exec_unlist(exec);
 }
 
@@ -398,7 +398,7 @@ void exec_end_all(struct box *box)
 	list_each (at, &box->execs) {
 		struct exec *exec = link_of(at, struct exec, link);
 
-		exec_hold(exec);
+		exec_ref(exec);
 		if (exec->phase == EXEC_ASKED)
 			exec_fail(exec, &(struct talk){.kind = TALK_FAILED}, false);
 		else if (exec->phase == EXEC_RUNNING) {
@@ -415,12 +415,12 @@ static void started(struct exec *exec, int pid, const int *fds)
 	auto_err err = fds ? exec_open_ends(exec, fds) : OK;
 
 	exec->pid = pid;
-	tape_started(exec->tape, pid, exec->conv);
+	tape_started(exec->tape, pid, exec->conn);
 	exec->phase = EXEC_RUNNING;
 	exec->stage = STAGE_LIMIT;
 	// The leaf was found empty: what limited those before us is over.
-	box_leaf_begin(exec->leaf, exec);
-	bell_ring(&exec->bell);
+	box_exec_cgroup_begin(exec->exec_cgroup, exec);
+	condition_signal(&exec->condition);
 	if (err && err_kind(err) == ERR_BAD_PEER) {
 		box_break(exec->box, "pid 1 sent no pipes");
 		return;
@@ -433,18 +433,18 @@ static void started(struct exec *exec, int pid, const int *fds)
 		loop_set_timer(exec->box->loop, &exec->timer,
 			       loop_now(exec->box->loop) + (int64_t)exec->wall_ms);
 	if (exec->cpu_ms)
-		box_leaf_limit(exec->leaf, exec->cpu_ms * 1000);
+		box_exec_cgroup_limit(exec->exec_cgroup, exec->cpu_ms * 1000);
 }
 
 static void box_exec_failed(struct exec *exec, const struct talk *talk)
 {
 	enum talk_step step = talk->failed.step;
-	bool doubtful = exec->leaf->doubtful;
+	bool doubtful = exec->exec_cgroup->doubtful;
 
 	// A leaf that should be empty and cannot be joined is of no use to anybody; nor is one of
 	// an earlier daemon's that pid 1 was never told of (EPROTO).
 	if (step == TALK_STEP_JOIN && (!doubtful || talk->failed.errnum == EPROTO))
-		box_leaf_kill(exec->leaf);
+		box_exec_cgroup_kill(exec->exec_cgroup);
 	// Past JOIN the leaf was found empty, and what was born in it has gone.
 	exec_fail(exec, talk, !doubtful || step > TALK_STEP_JOIN);
 }
@@ -452,27 +452,28 @@ static void box_exec_failed(struct exec *exec, const struct talk *talk)
 static void exited(struct exec *exec, const struct talk *talk)
 {
 	int status = talk->exited.status;
-	bool empty = talk->exited.leaf_empty;
+	bool empty = talk->exited.cgroup_empty;
 
 	exec->result.max_rss = talk->exited.max_rss;
-	if (!exec->leaf)
+	if (!exec->exec_cgroup)
 		exec->result.cpu_ms = talk->exited.cpu_us / 1000;
 	exec->over = talk->exited.over;
 	if (!exec->has_cause && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
 	    box_oom_kills(exec->box) > exec->oom_kills)
 		set_cause(exec, ENDING_OOM);
 	// Whoever was told to end ends whole.
-	if (exec->has_cause && !empty && exec->leaf && !exec->leaf->spent && !exec->stopping)
-		box_leaf_kill(exec->leaf);
+	if (exec->has_cause && !empty && exec->exec_cgroup && !exec->exec_cgroup->spent &&
+	    !exec->stopping)
+		box_exec_cgroup_kill(exec->exec_cgroup);
 	box_exec_end(exec, status, empty);
 }
 
-static struct exec *box_exec_find(struct link *among, uint32_t conv)
+static struct exec *box_exec_find(struct link *among, uint32_t conn)
 {
 	list_each (at, among) {
 		struct exec *exec = link_of(at, struct exec, link);
 
-		if (exec->conv == conv)
+		if (exec->conn == conn)
 			return exec;
 	}
 	return NULL;
@@ -480,13 +481,13 @@ static struct exec *box_exec_find(struct link *among, uint32_t conv)
 
 void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 {
-	struct exec *exec = box_exec_find(&box->execs, talk->conv);
+	struct exec *exec = box_exec_find(&box->execs, talk->conn);
 	enum exec_phase due = talk->kind == TALK_EXITED ? EXEC_RUNNING : EXEC_ASKED;
 	bool starts = talk->kind == TALK_STARTED || talk->kind == TALK_RAN;
 	bool lost = count == FD_LOST && starts;
 
 	if (!exec && talk->kind == TALK_EXITED)
-		exec = box_exec_find(&box->lingerers, talk->conv);
+		exec = box_exec_find(&box->lingerers, talk->conn);
 	if (exec && talk->kind == TALK_EXITED && exec->unreported && count == 0) {
 		reported(exec, talk);
 		return;
@@ -496,7 +497,7 @@ void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 		box_break(box, "pid 1 answers what nobody asked");
 		return;
 	}
-	exec_hold(exec);
+	exec_ref(exec);
 	exec->pipeless = lost;
 	if (talk->kind == TALK_FAILED)
 		box_exec_failed(exec, talk);
@@ -512,19 +513,19 @@ struct exec *exec_new(struct box *box, const struct exec_spec *spec)
 {
 	struct exec *exec = mem_new_of(struct exec);
 
-	box_hold(box);
+	box_ref(box);
 	exec->box = box;
 	exec->refs = 1;
 	exec->held = true;
 	exec->tape = spec->tape;
 	exec->taped = spec->tape != NULL;
 	if (spec->tape) {
-		tape_hold(spec->tape);
+		tape_ref(spec->tape);
 	} else {
 		exec->tape = tape_new(box->loop, box->tapes_dir, spec->output_cap);
 		tape_bound(exec->tape, box_tape_budget(box));
 	}
-	exec->flags = word_flags(spec, box->features);
+	exec->flags = exec_message_flags(spec, box->features);
 	exec->kept = exec->flags & TALK_EXEC_KEEP;
 	exec->input = spec->stdin_bytes;
 	exec->pipes.keep_in = spec->open_stdin && (exec->flags & TALK_EXEC_STDIN);
@@ -536,7 +537,7 @@ struct exec *exec_new(struct box *box, const struct exec_spec *spec)
 	exec->pipes.moved = box_exec_on_moved;
 	exec->pipes.hold = on_hold;
 	exec->pipes.drop = on_drop;
-	bell_init(&exec->bell);
+	condition_init(&exec->condition);
 	exec->free_later.run = free_exec;
 	return exec;
 }
@@ -562,12 +563,12 @@ int exec_pid(const struct exec *exec)
 fallible exec_wait(struct exec *exec, int64_t deadline, struct exec_result *out)
 {
 	while (exec->phase != EXEC_DONE)
-		TRY(bell_wait(&exec->bell, deadline), "wait for a command");
+		TRY(condition_wait(&exec->condition, deadline), "wait for a command");
 	*out = exec->result;
 	return OK;
 }
 
-void exec_drop(struct exec *exec)
+void exec_unref(struct exec *exec)
 {
 	if (!exec)
 		return;
@@ -583,7 +584,7 @@ fallible exec_write(struct exec *exec, const void *bytes, size_t len, int64_t de
 
 	if (exec->phase != EXEC_RUNNING)
 		return err_new(CONFLICT, "stdin_closed", "the command has ended");
-	exec_hold(exec);
+	exec_ref(exec);
 	err = pipes_write(&exec->pipes, bytes, len, deadline);
 	exec_let_go(exec);
 	return err;
@@ -595,7 +596,7 @@ fallible exec_await_input(struct exec *exec, size_t len, int64_t deadline)
 
 	if (exec->phase != EXEC_RUNNING)
 		return OK;
-	exec_hold(exec);
+	exec_ref(exec);
 	err = pipes_await_input(&exec->pipes, len, deadline);
 	exec_let_go(exec);
 	return err;

@@ -48,7 +48,7 @@ void exec_kill(struct exec *exec);		       // the whole tree; ends as killed_by_
 fallible exec_stop(struct exec *exec, int64_t grace_ms, bool *out_forced);
 // A signal to all of the tree, whatever groups and sessions it has made.
 fallible exec_signal_tree(struct exec *exec, int signal);
-void exec_drop(struct exec *exec); // the holder's share; the command runs on
+void exec_unref(struct exec *exec); // the holder's share; the command runs on
 
 // A command with open_stdin. Writes all of it, behind what was written before; waits while the pipe
 // is full. CONFLICT stdin_closed: it was closed, or the command reads no more; TIMEOUT.

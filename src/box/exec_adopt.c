@@ -7,15 +7,15 @@
 // syscalls: clock_gettime
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/exec_inner.h"
-#include "box/leaf.h"
+#include "box/exec_cgroup.h"
+#include "box/exec_private.h"
 
 // What passed before we came counts.
 static void go_on_limiting(struct exec *exec)
 {
 	struct loop *loop = exec->box->loop;
 	int64_t passed_ms = (clock_us() - exec->begun_us) / 1000;
-	uint64_t used = exec->leaf ? box_leaf_used_us(exec->leaf) : 0;
+	uint64_t used = exec->exec_cgroup ? box_exec_cgroup_used_us(exec->exec_cgroup) : 0;
 	uint64_t limit_us = exec->meter_us + exec->cpu_ms * 1000;
 
 	if (exec->wall_ms) {
@@ -23,12 +23,13 @@ static void go_on_limiting(struct exec *exec)
 
 		loop_set_timer(loop, &exec->timer, loop_now(loop) + (left > 0 ? left : 1));
 	}
-	if (exec->cpu_ms && exec->leaf)
-		box_leaf_limit(exec->leaf, limit_us > used ? limit_us - used : 1);
+	if (exec->cpu_ms && exec->exec_cgroup)
+		box_exec_cgroup_limit(exec->exec_cgroup, limit_us > used ? limit_us - used : 1);
 }
 
-fallible exec_adopt(struct box *box, const struct talk *talk, const struct tag *tag,
-		    struct box_leaf *leaf, struct tape *tape, const int *fds, struct exec **out)
+fallible exec_adopt(struct box *box, const struct talk *talk, const struct exec_label *tag,
+		    struct box_cgroup *exec_cgroup, struct tape *tape, const int *fds,
+		    struct exec **out)
 {
 	struct exec_spec spec = {.tape = tape, .cpu_ms = tag->cpu_ms, .wall_ms = tag->wall_ms};
 	struct exec *exec = exec_new(box, &spec);
@@ -38,25 +39,26 @@ fallible exec_adopt(struct box *box, const struct talk *talk, const struct tag *
 	exec->flags = talk->held.flags;
 	exec->kept = exec->flags & TALK_EXEC_KEEP;
 	exec->pipes.keep_in = exec->flags & TALK_EXEC_STDIN;
-	exec->conv = talk->conv;
+	exec->conn = talk->conn;
 	exec->pid = talk->held.pid;
 	exec->begun_us = tag->begun_us > 0 && tag->begun_us <= now ? tag->begun_us : now;
 	exec->meter_us = tag->meter_us;
 	exec->oom_kills = tag->oom_kills;
 	exec->sender = tag->sender;
-	exec->leaf = leaf;
+	exec->exec_cgroup = exec_cgroup;
 	exec->phase = EXEC_RUNNING;
 	exec->stage = STAGE_LIMIT;
-	if ((tag->kind == TAG_SESSION || tag->kind == TAG_CONTEXT) && talk->held.tag.len) {
-		exec->tag_len = talk->held.tag.len;
-		exec->tag = mem_dup(talk->held.tag.at, exec->tag_len);
+	if ((tag->kind == EXEC_LABEL_SESSION || tag->kind == EXEC_LABEL_CONTEXT) &&
+	    talk->held.tag.len) {
+		exec->label_len = talk->held.tag.len;
+		exec->tag = mem_dup(talk->held.tag.at, exec->label_len);
 	}
 	exec_list(exec);
-	if (leaf)
-		box_leaf_begin(leaf, exec);
+	if (exec_cgroup)
+		box_exec_cgroup_begin(exec_cgroup, exec);
 	err = exec_open_ends(exec, fds);
 	if (err) {
-		exec_drop(exec);
+		exec_unref(exec);
 		return err;
 	}
 	go_on_limiting(exec);

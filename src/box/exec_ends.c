@@ -7,7 +7,7 @@
 #include <sys/sysmacros.h>
 
 #include "base/auto.h"
-#include "box/exec_inner.h"
+#include "box/exec_private.h"
 #include "box/pipe.h"
 #include "loop/closer.h"
 #include "os/fd.h"
@@ -50,7 +50,7 @@ fallible exec_open_ends(struct exec *exec, const int *fds)
 	if (exec->pipeless)
 		return err_sys(EMFILE, "take the pipes of a command");
 	if (exec->flags & TALK_EXEC_PTY)
-		return take_seat(exec, fds, exec->flags & TALK_EXEC_TROUGH ? 3 : 1);
+		return take_seat(exec, fds, exec->flags & TALK_EXEC_SPOOL ? 3 : 1);
 	if ((exec->flags & TALK_EXEC_DIALOGUE) && !exec->taped)
 		return take_seat(exec, fds, 3);
 	if (exec->flags & TALK_EXEC_DIALOGUE) {
@@ -77,9 +77,9 @@ int exec_take_master(struct exec *exec)
 	return exec->flags & TALK_EXEC_PTY ? take_fd(&exec->seat[0]) : -1;
 }
 
-void exec_take_trough(struct exec *exec, int ends[2])
+void exec_take_spool(struct exec *exec, int ends[2])
 {
-	bool has = exec->flags & TALK_EXEC_TROUGH;
+	bool has = exec->flags & TALK_EXEC_SPOOL;
 
 	ends[0] = has ? take_fd(&exec->seat[1]) : -1;
 	ends[1] = has ? take_fd(&exec->seat[2]) : -1;
@@ -96,14 +96,14 @@ struct exec_dialogue exec_take_dialogue(struct exec *exec)
 // pid 1 has a copy, which is to go first: the answer to whoever asks is the end of stdin.
 void exec_close_stdin(struct exec *exec)
 {
-	struct talk talk = {.kind = TALK_SHUT, .conv = exec->conv};
+	struct talk talk = {.kind = TALK_SHUT, .conn = exec->conn};
 	char room[16];
 
 	if (exec->phase != EXEC_RUNNING)
 		return;
 	if (exec->flags & TALK_EXEC_KEEP_IN)
-		exec->owes_shut = channel_say(&exec->box->channel, room,
-					      talk_encode(&talk, room, sizeof(room)), NULL,
-					      0) == CHANNEL_FULL;
+		exec->owes_shut = channel_send(&exec->box->channel, room,
+					       talk_encode(&talk, room, sizeof(room)), NULL,
+					       0) == CHANNEL_FULL;
 	pipes_close_in(&exec->pipes);
 }

@@ -10,37 +10,37 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/exec_inner.h"
-#include "box/leaf.h"
-#include "box/word.h"
+#include "box/exec_cgroup.h"
+#include "box/exec_message.h"
+#include "box/exec_private.h"
 #include "os/fd.h"
 
 #define START_MS 10000 // from EXEC to its answer, and for all tries together
 
 // Says EXEC, with the fds of a leaf that pid 1 does not know. Waits while the socket is full.
-static fallible say_exec(struct exec *exec, const struct exec_spec *spec, int64_t deadline)
+static fallible send_exec(struct exec *exec, const struct exec_spec *spec, int64_t deadline)
 {
-	struct box_leaf *leaf = exec->leaf;
+	struct box_cgroup *exec_cgroup = exec->exec_cgroup;
 	auto_free char *words = NULL;
 	size_t len = 0;
-	int joins = (leaf->join[0] >= 0) + (leaf->join[1] >= 0);
-	uint32_t flags = exec->flags | (leaf->doubtful ? TALK_EXEC_IF_EMPTY : 0u);
+	int joins = (exec_cgroup->join[0] >= 0) + (exec_cgroup->join[1] >= 0);
+	uint32_t flags = exec->flags | (exec_cgroup->doubtful ? TALK_EXEC_IF_EMPTY : 0u);
 
-	TRY(word_encode(spec, flags, exec->conv, leaf->number, exec_make_tag(exec, spec), &words,
-			&len));
+	TRY(exec_message_encode(spec, flags, exec->conn, exec_cgroup->number,
+				exec_make_label(exec, spec), &words, &len));
 	while (exec->phase == EXEC_ASKED) {
-		switch (channel_say(&exec->box->channel, words, len, leaf->join, joins)) {
+		switch (channel_send(&exec->box->channel, words, len, exec_cgroup->join, joins)) {
 		case CHANNEL_SENT:
-			fd_drop(&leaf->join[0]);
-			fd_drop(&leaf->join[1]);
+			fd_drop(&exec_cgroup->join[0]);
+			fd_drop(&exec_cgroup->join[1]);
 			return OK;
 		case CHANNEL_FULL:
-			TRY(bell_wait(&exec->box->channel.room, deadline), "talk to pid 1");
+			TRY(condition_wait(&exec->box->channel.room, deadline), "talk to pid 1");
 			break;
 		case CHANNEL_TOO_LONG:
 			return err_new(TOO_LARGE, "command_too_large", "the command is too large");
 		case CHANNEL_GONE:
-			return word_box_lost();
+			return exec_message_box_lost();
 		}
 	}
 	return OK; // ended meanwhile, and `failure` says so
@@ -51,7 +51,7 @@ static fallible await_answer(struct exec *exec, int64_t deadline)
 	struct err *err = OK;
 
 	while (!err && exec->phase == EXEC_ASKED)
-		err = bell_wait(&exec->bell, deadline);
+		err = condition_wait(&exec->condition, deadline);
 	if (exec->phase != EXEC_ASKED) {
 		err_free(err); // late, but the answer had come
 		return OK;
@@ -61,7 +61,7 @@ static fallible await_answer(struct exec *exec, int64_t deadline)
 	// Somebody in the box may have stopped the child while pid 1 waits for its execve. If pid 1
 	// is merely slow, the command is killed when it has started.
 	if (err_kind(err) == ERR_TIMEOUT)
-		box_leaf_kill(exec->leaf);
+		box_exec_cgroup_kill(exec->exec_cgroup);
 	return err;
 }
 
@@ -70,23 +70,26 @@ static fallible exec_start_ask_once(struct exec *exec, const struct exec_spec *s
 {
 	struct box *box = exec->box;
 	int64_t deadline = loop_now(box->loop) + START_MS;
-	struct box_leaf *leaf;
+	struct box_cgroup *exec_cgroup;
 	struct err *err;
 
-	TRY(spec->mark ? box_leaf_mark(box, spec->mark, &leaf) : box_leaf_take(box, tries, &leaf));
-	exec->leaf = leaf;
-	exec->doubted = leaf->doubtful;
+	TRY(spec->mark ? box_exec_cgroup_mark(box, spec->mark, &exec_cgroup)
+		       : box_exec_cgroup_take(box, tries, &exec_cgroup));
+	exec->exec_cgroup = exec_cgroup;
+	exec->doubted = exec_cgroup->doubtful;
 	exec->has_cause = false;
 	exec->phase = EXEC_ASKED;
-	exec->conv = ++box->last_conv;
-	exec->meter_us = leaf->doubtful || !leaf->seen_us ? box_leaf_used_us(leaf) : leaf->seen_us;
+	exec->conn = ++box->last_conn;
+	exec->meter_us = exec_cgroup->doubtful || !exec_cgroup->seen_us
+				 ? box_exec_cgroup_used_us(exec_cgroup)
+				 : exec_cgroup->seen_us;
 	exec->oom_kills = box_oom_kills(box);
 	exec->begun_us = clock_us();
 	exec->result.cpu_ms = 0;
 	exec_list(exec);
-	err = say_exec(exec, spec, deadline);
+	err = send_exec(exec, spec, deadline);
 	if (err && exec->phase == EXEC_ASKED) {
-		exec_fail(exec, &(struct talk){.kind = TALK_FAILED}, !leaf->doubtful);
+		exec_fail(exec, &(struct talk){.kind = TALK_FAILED}, !exec_cgroup->doubtful);
 		return err;
 	}
 	err_free(err);
@@ -122,7 +125,7 @@ fallible exec_start(struct box *box, const struct exec_spec *asked, struct exec 
 		own.add_home = !has_home(own.env);
 	}
 	if (!box_is_alive(box))
-		return word_box_lost();
+		return exec_message_box_lost();
 	if (box->exec_count >= BOX_EXECS_MAX)
 		return err_hint(
 			err_new(EXHAUSTED, "too_many_execs", "the sandbox runs too many commands"),
@@ -132,11 +135,12 @@ fallible exec_start(struct box *box, const struct exec_spec *asked, struct exec 
 		err = exec_start_ask_once(exec, spec, &tries);
 	} while (!err && was_busy(exec) && box_is_alive(box) && loop_now(box->loop) < deadline);
 	if (!err && exec->phase == EXEC_FAILED)
-		err = box_is_alive(box) ? word_explain(&exec->failure, spec) : word_box_lost();
+		err = box_is_alive(box) ? exec_message_explain(&exec->failure, spec)
+					: exec_message_box_lost();
 	if (!err && exec->pipeless)
 		err = ask_no_files();
 	if (err) {
-		exec_drop(exec);
+		exec_unref(exec);
 		return err_while(err, "start a command in %s", box->id);
 	}
 	*out = exec;

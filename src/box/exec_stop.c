@@ -10,9 +10,9 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "box/exec_inner.h"
+#include "box/exec_cgroup.h"
+#include "box/exec_private.h"
 #include "box/files.h"
-#include "box/leaf.h"
 
 #define SWEEP_MS 2000 // a box may be too full for a hand
 #define STEP_MIN_MS 4
@@ -26,8 +26,8 @@ static uint64_t exec_stop_boot_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static fallible exec_stop_sweep(struct box *box, uint32_t leaf, int spared, uint64_t since_ms,
-				int signal, uint32_t *out_count)
+static fallible exec_stop_sweep(struct box *box, uint32_t exec_cgroup, int spared,
+				uint64_t since_ms, int signal, uint32_t *out_count)
 {
 	struct files files = {
 		.box = box,
@@ -37,7 +37,7 @@ static fallible exec_stop_sweep(struct box *box, uint32_t leaf, int spared, uint
 
 	if (!box_is_alive(box))
 		return err_new(UNAVAILABLE, "box_lost", "the sandbox is gone");
-	return files_sweep_leaf(&files, leaf, spared, since_ms, signal, out_count);
+	return files_sweep_cgroup(&files, exec_cgroup, spared, since_ms, signal, out_count);
 }
 
 fallible exec_signal_tree(struct exec *exec, int signal)
@@ -45,9 +45,9 @@ fallible exec_signal_tree(struct exec *exec, int signal)
 	uint32_t count = 0;
 	struct err *err;
 
-	if (exec->phase != EXEC_RUNNING || !exec->leaf)
+	if (exec->phase != EXEC_RUNNING || !exec->exec_cgroup)
 		return OK;
-	err = exec_stop_sweep(exec->box, exec->leaf->number, exec->pid, 0, signal, &count);
+	err = exec_stop_sweep(exec->box, exec->exec_cgroup->number, exec->pid, 0, signal, &count);
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
 	if (err)
@@ -61,16 +61,17 @@ fallible exec_signal_tree(struct exec *exec, int signal)
 // Something lives in the leaf although the first process has ended.
 static void see_off(struct exec *exec, uint64_t asked_ms, int64_t deadline)
 {
-	struct box_leaf *leaf = take_ptr(exec->remains);
+	struct box_cgroup *exec_cgroup = take_ptr(exec->remains);
 	struct loop *loop = exec->box->loop;
 	int64_t step = STEP_MIN_MS;
 	uint32_t left = 1;
 
 	if (loop_now(loop) < deadline)
-		err_free(exec_stop_sweep(exec->box, leaf->number, 0, asked_ms, SIGTERM, &left));
+		err_free(exec_stop_sweep(exec->box, exec_cgroup->number, 0, asked_ms, SIGTERM,
+					 &left));
 	left = 1;
 	while (left && loop_now(loop) < deadline) {
-		auto_err err = exec_stop_sweep(exec->box, leaf->number, 0, 0, 0, &left);
+		auto_err err = exec_stop_sweep(exec->box, exec_cgroup->number, 0, 0, 0, &left);
 
 		if (err)
 			break;
@@ -79,11 +80,11 @@ static void see_off(struct exec *exec, uint64_t asked_ms, int64_t deadline)
 		step = step * 2 < STEP_MAX_MS ? step * 2 : STEP_MAX_MS;
 	}
 	if (!left) {
-		box_leaf_give(leaf, false);
+		box_exec_cgroup_give(exec_cgroup, false);
 		return;
 	}
-	leaf->taken = false;
-	box_leaf_kill_wait(leaf);
+	exec_cgroup->taken = false;
+	box_exec_cgroup_kill_wait(exec_cgroup);
 }
 
 fallible exec_stop(struct exec *exec, int64_t grace_ms, bool *out_forced)
@@ -94,7 +95,7 @@ fallible exec_stop(struct exec *exec, int64_t grace_ms, bool *out_forced)
 	auto_err err = OK;
 
 	*out_forced = grace_ms == 0;
-	exec_hold(exec);
+	exec_ref(exec);
 	exec_stop_by_api(exec);
 	if (grace_ms) {
 		err_free(exec_signal_tree(exec, SIGTERM));

@@ -5,14 +5,15 @@
 // syscalls: clock_gettime
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/exec_inner.h"
+#include "box/exec_private.h"
 
-struct str exec_make_tag(struct exec *exec, const struct exec_spec *spec)
+struct str exec_make_label(struct exec *exec, const struct exec_spec *spec)
 {
-	static char room[TALK_TAG_MAX]; // one thread turns the loop
-	struct tag tag = spec->tag ? *spec->tag : (struct tag){.kind = TAG_EXEC};
+	static char room[TALK_LABEL_MAX]; // one thread turns the loop
+	struct exec_label tag = spec->tag ? *spec->tag
+					  : (struct exec_label){.kind = EXEC_LABEL_EXEC};
 
-	if (!(exec->flags & TALK_EXEC_TAG))
+	if (!(exec->flags & TALK_EXEC_LABEL))
 		return STR("");
 	tag.begun_us = exec->begun_us;
 	tag.cpu_ms = exec->cpu_ms;
@@ -22,66 +23,66 @@ struct str exec_make_tag(struct exec *exec, const struct exec_spec *spec)
 	tag.sender = exec->sender;
 	if (!tag.started_ms)
 		tag.started_ms = clock_wall_ms();
-	exec->tag_len = tag_encode(&tag, room, sizeof(room));
-	if (tag.kind == TAG_SESSION || tag.kind == TAG_CONTEXT) {
+	exec->label_len = exec_label_encode(&tag, room, sizeof(room));
+	if (tag.kind == EXEC_LABEL_SESSION || tag.kind == EXEC_LABEL_CONTEXT) {
 		free(exec->tag);
-		exec->tag = mem_dup(room, exec->tag_len);
+		exec->tag = mem_dup(room, exec->label_len);
 	}
-	return (struct str){room, exec->tag_len};
+	return (struct str){room, exec->label_len};
 }
 
 // A full socket takes it later (exec_pay): the next daemon must find the last tag.
-static void say_tag(struct exec *exec)
+static void send_label(struct exec *exec)
 {
-	static char room[TALK_TAG_MAX + 64];
-	struct str tag = {exec->tag, exec->tag_len};
-	struct talk talk = {.kind = TALK_TAG, .conv = exec->conv, .tag = tag};
+	static char room[TALK_LABEL_MAX + 64];
+	struct str tag = {exec->tag, exec->label_len};
+	struct talk talk = {.kind = TALK_LABEL, .conn = exec->conn, .tag = tag};
 	size_t len = talk_encode(&talk, room, sizeof(room));
 
-	exec->owes_tag = len && exec->phase == EXEC_RUNNING &&
-			 channel_say(&exec->box->channel, room, len, NULL, 0) == CHANNEL_FULL;
+	exec->owes_label = len && exec->phase == EXEC_RUNNING &&
+			   channel_send(&exec->box->channel, room, len, NULL, 0) == CHANNEL_FULL;
 }
 
-void exec_pay_tag(struct exec *exec)
+void exec_pay_label(struct exec *exec)
 {
-	if (!exec->owes_tag)
+	if (!exec->owes_label)
 		return;
-	say_tag(exec);
-	if (!exec->owes_tag)
-		bell_ring(&exec->bell);
+	send_label(exec);
+	if (!exec->owes_label)
+		condition_signal(&exec->condition);
 }
 
 void exec_retag(struct exec *exec, const struct exec_spec *spec)
 {
-	struct str tag = exec_make_tag(exec, spec);
+	struct str tag = exec_make_label(exec, spec);
 
 	if (!tag.len)
 		return;
 	free(exec->tag);
 	exec->tag = mem_dup(tag.at, tag.len);
-	say_tag(exec);
+	send_label(exec);
 }
 
-fallible exec_await_tag(struct exec *exec, int64_t deadline)
+fallible exec_await_label(struct exec *exec, int64_t deadline)
 {
-	while (exec->owes_tag && exec->phase == EXEC_RUNNING)
-		TRY(bell_wait(&exec->bell, deadline), "tell pid 1 what a command is for");
+	while (exec->owes_label && exec->phase == EXEC_RUNNING)
+		TRY(condition_wait(&exec->condition, deadline), "tell pid 1 what a command is for");
 	return OK;
 }
 
-void exec_tag_flag(struct exec *exec, uint32_t flag, bool on)
+void exec_label_flag(struct exec *exec, uint32_t flag, bool on)
 {
 	if (!exec->tag || exec->phase != EXEC_RUNNING)
 		return;
-	exec->tag[TAG_FLAGS_AT] = (char)(on ? exec->tag[TAG_FLAGS_AT] | (int)flag
-					    : exec->tag[TAG_FLAGS_AT] & ~(int)flag);
-	say_tag(exec);
+	exec->tag[EXEC_LABEL_FLAGS_AT] = (char)(on ? exec->tag[EXEC_LABEL_FLAGS_AT] | (int)flag
+						   : exec->tag[EXEC_LABEL_FLAGS_AT] & ~(int)flag);
+	send_label(exec);
 }
 
-void exec_tag_sender(struct exec *exec, uint32_t sender)
+void exec_label_sender(struct exec *exec, uint32_t sender)
 {
 	exec->sender = sender;
 	if (exec->tag && exec->phase == EXEC_RUNNING &&
-	    tag_set_sender(exec->tag, exec->tag_len, sender))
-		say_tag(exec);
+	    exec_label_set_sender(exec->tag, exec->label_len, sender))
+		send_label(exec);
 }

@@ -11,19 +11,19 @@
 #include <sys/statfs.h>
 
 #include "base/mem.h"
-#include "box/files_inner.h"
-#include "box/inner.h"
+#include "box/files_private.h"
+#include "box/private.h"
 #include "loop/closer.h"
 #include "os/fd.h"
 
 #define SHOWN 200
 #define TRIES 5 // all hands that may be at rest, and a new one
 
-struct reach_ask files_ask(const struct files *files, enum reach_verb verb, const char *path)
+struct fileop_request files_ask(const struct files *files, enum fileop_verb verb, const char *path)
 {
-	return (struct reach_ask){
+	return (struct fileop_request){
 		.verb = verb,
-		.mode = REACH_KEEP_MODE,
+		.mode = FILEOP_KEEP_MODE,
 		.base = str_of(files->base ? files->base : "/workspace"),
 		.path = str_of(path),
 		.other = STR(""),
@@ -38,15 +38,15 @@ fallible files_check(const char *path)
 
 	if (len == 0)
 		return err_new(INVALID, "bad_path", "a path must not be empty");
-	if (len > REACH_PATH_MAX)
+	if (len > FILEOP_PATH_MAX)
 		return err_new(INVALID, "name_too_long", "a path has at most %d bytes",
-			       REACH_PATH_MAX);
+			       FILEOP_PATH_MAX);
 	return OK;
 }
 
 fallible files_nonsense(void)
 {
-	return err_new(BAD_PEER, "bad_hand", "the sandbox answers nonsense");
+	return err_new(BAD_PEER, "bad_file_worker", "the sandbox answers nonsense");
 }
 
 static fallible explain_errno(int errnum, const char *path)
@@ -84,99 +84,101 @@ static fallible explain_errno(int errnum, const char *path)
 	return err_new(INTERNAL, "fs_error", "%s: %.*s", strerror(errnum), SHOWN, path);
 }
 
-fallible files_explain(const struct reach_say *failed, const char *path)
+fallible files_explain(const struct fileop_reply *failed, const char *path)
 {
 	switch (failed->why) {
-	case REACH_NOT_REGULAR:
+	case FILEOP_NOT_REGULAR:
 		return err_new(INVALID, "not_regular", "Not a regular file: %.*s", SHOWN, path);
-	case REACH_BAD_PATTERN:
+	case FILEOP_BAD_PATTERN:
 		return err_new(INVALID, "bad_pattern", "the pattern is malformed");
-	case REACH_BAD_ARCHIVE:
+	case FILEOP_BAD_ARCHIVE:
 		return err_new(INVALID, "bad_archive", "the archive cannot be read: " STR_FMT,
 			       STR_ARG(failed->text));
-	case REACH_TOO_MUCH:
+	case FILEOP_TOO_MUCH:
 		return err_new(TOO_LARGE, "archive_too_large", "the archive is too large");
-	case REACH_TOO_DEEP:
+	case FILEOP_TOO_DEEP:
 		return err_new(INVALID, "too_deep", "the tree is too deep: %.*s", SHOWN, path);
-	case REACH_OUT_OF_TURN:
+	case FILEOP_OUT_OF_TURN:
 		return files_nonsense();
 	default:
 		return explain_errno(failed->errnum, path);
 	}
 }
 
-static bool changes_nothing(enum reach_verb verb)
+static bool changes_nothing(enum fileop_verb verb)
 {
-	static const bool harmless[REACH_VERB_COUNT] = {
-		[REACH_STAT] = true,  [REACH_READ] = true,   [REACH_LIST] = true,
-		[REACH_FIND] = true,  [REACH_GREP] = true,   [REACH_READLINK] = true,
-		[REACH_WATCH] = true, [REACH_PACK] = true,   [REACH_PORTS] = true,
-		[REACH_SPACE] = true, [REACH_SOCKET] = true,
+	static const bool harmless[FILEOP_VERB_COUNT] = {
+		[FILEOP_STAT] = true,  [FILEOP_READ] = true,   [FILEOP_LIST] = true,
+		[FILEOP_FIND] = true,  [FILEOP_GREP] = true,   [FILEOP_READLINK] = true,
+		[FILEOP_WATCH] = true, [FILEOP_PACK] = true,   [FILEOP_PORTS] = true,
+		[FILEOP_SPACE] = true, [FILEOP_SOCKET] = true,
 	};
 
 	return harmless[verb];
 }
 
-fallible files_put(const struct files *files, const struct reach_ask *ask, enum hand_use use,
-		   struct box_hand **out)
+fallible files_put(const struct files *files, const struct fileop_request *ask,
+		   enum file_worker_use use, struct box_file_worker **out)
 {
 	bool may_repeat = changes_nothing(ask->verb);
-	struct reach_ask asked = *ask;
+	struct fileop_request asked = *ask;
 	struct err *err = OK;
 
 	if (files->proc && (files->box->features & TALK_CAN_PROC))
-		asked.flags |= REACH_PROC;
+		asked.flags |= FILEOP_PROC;
 
 	for (int i = 0; i < TRIES; i++) {
-		auto_hand hand = NULL;
+		auto_worker worker = NULL;
 
 		err_free(err);
-		TRY(box_hand_take(files->box, files->user ? files->user : "", use, files->deadline,
-				  &hand));
-		err = box_hand_ask(hand, &asked, files->deadline);
+		TRY(box_file_worker_take(files->box, files->user ? files->user : "", use,
+					 files->deadline, &worker));
+		err = box_file_worker_ask(worker, &asked, files->deadline);
 		if (!err)
-			err = box_hand_await(hand, files->deadline);
+			err = box_file_worker_await(worker, files->deadline);
 		if (!err) {
-			*out = take_ptr(hand);
+			*out = take_ptr(worker);
 			return OK;
 		}
-		if (strcmp(err_reason(err), "hand_lost") != 0)
+		if (strcmp(err_reason(err), "file_worker_lost") != 0)
 			return err;
 		// Once: it may be this very request that kills it.
-		if (!box_hand_unheard(hand) && !may_repeat)
+		if (!box_file_worker_unheard(worker) && !may_repeat)
 			return err;
-		may_repeat &= box_hand_unheard(hand);
+		may_repeat &= box_file_worker_unheard(worker);
 	}
 	return err;
 }
 
-fallible files_get(const struct files *files, const struct reach_ask *ask, enum hand_use use,
-		   struct box_hand **out, struct reach_say *say, int *out_fd)
+fallible files_get(const struct files *files, const struct fileop_request *ask,
+		   enum file_worker_use use, struct box_file_worker **out, struct fileop_reply *say,
+		   int *out_fd)
 {
-	auto_hand hand = NULL;
+	auto_worker worker = NULL;
 	int fd = -1;
 
 	TRY(files_check(ask->path.at));
-	TRY(files_put(files, ask, use, &hand));
-	TRY(box_hand_next(hand, files->deadline, say, &fd));
-	if (say->kind == REACH_FAILED) {
-		box_hand_give(take_ptr(hand));
+	TRY(files_put(files, ask, use, &worker));
+	TRY(box_file_worker_next(worker, files->deadline, say, &fd));
+	if (say->kind == FILEOP_FAILED) {
+		box_file_worker_give(take_ptr(worker));
 		return files_explain(say, ask->path.at);
 	}
 	*out_fd = fd;
-	*out = take_ptr(hand);
+	*out = take_ptr(worker);
 	return OK;
 }
 
-fallible files_once(const struct files *files, const struct reach_ask *ask, struct reach_say *say)
+fallible files_once(const struct files *files, const struct fileop_request *ask,
+		    struct fileop_reply *say)
 {
-	auto_hand hand = NULL;
+	auto_worker worker = NULL;
 	auto_closer_fd fd = -1;
 
-	TRY(files_get(files, ask, HAND_SHORT, &hand, say, &fd));
-	if (say->kind != REACH_DONE)
+	TRY(files_get(files, ask, FILE_WORKER_SHORT, &worker, say, &fd));
+	if (say->kind != FILEOP_DONE)
 		return files_nonsense();
-	box_hand_give(take_ptr(hand));
+	box_file_worker_give(take_ptr(worker));
 	return OK;
 }
 
@@ -200,27 +202,27 @@ fallible files_check_fd(int fd)
 }
 
 // The answer behind an OPENED one.
-static fallible await_done(struct box_hand *hand, int64_t deadline, const char *path)
+static fallible await_done(struct box_file_worker *worker, int64_t deadline, const char *path)
 {
-	struct reach_say say;
+	struct fileop_reply say;
 	int fd = -1;
 
-	TRY(box_hand_next(hand, deadline, &say, &fd));
-	if (say.kind == REACH_FAILED)
+	TRY(box_file_worker_next(worker, deadline, &say, &fd));
+	if (say.kind == FILEOP_FAILED)
 		return files_explain(&say, path);
-	if (say.kind == REACH_DONE)
+	if (say.kind == FILEOP_DONE)
 		return OK;
 	closer_drop(&fd);
 	return files_nonsense();
 }
 
 fallible files_stat(const struct files *files, const char *path, bool follow,
-		    struct reach_stat *out)
+		    struct fileop_stat *out)
 {
-	struct reach_ask ask = files_ask(files, REACH_STAT, path);
-	struct reach_say say;
+	struct fileop_request ask = files_ask(files, FILEOP_STAT, path);
+	struct fileop_reply say;
 
-	ask.flags = follow ? REACH_FOLLOW : 0;
+	ask.flags = follow ? FILEOP_FOLLOW : 0;
 	TRY(files_once(files, &ask, &say));
 	*out = say.stat;
 	return OK;
@@ -228,7 +230,7 @@ fallible files_stat(const struct files *files, const char *path, bool follow,
 
 fallible files_exists(const struct files *files, const char *path, bool *out)
 {
-	struct reach_stat stat;
+	struct fileop_stat stat;
 	auto_err err = files_stat(files, path, true, &stat);
 
 	if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID &&
@@ -241,26 +243,26 @@ fallible files_exists(const struct files *files, const char *path, bool *out)
 }
 
 static fallible read_as(const struct files *files, const char *path, uint32_t flags,
-			struct buf *out, int *out_fd, struct reach_stat *stat)
+			struct buf *out, int *out_fd, struct fileop_stat *stat)
 {
-	struct reach_ask ask = files_ask(files, REACH_READ, path);
-	struct reach_say say;
-	struct reach_stat seen;
-	auto_hand hand = NULL;
+	struct fileop_request ask = files_ask(files, FILEOP_READ, path);
+	struct fileop_reply say;
+	struct fileop_stat seen;
+	auto_worker worker = NULL;
 	auto_closer_fd fd = -1;
 
 	ask.flags = flags;
-	TRY(files_get(files, &ask, HAND_SHORT, &hand, &say, &fd));
+	TRY(files_get(files, &ask, FILE_WORKER_SHORT, &worker, &say, &fd));
 	seen = say.stat;
-	if (say.kind == REACH_BYTES && out) {
+	if (say.kind == FILEOP_BYTES && out) {
 		buf_add(out, say.rest.at, say.rest.len);
-	} else if (say.kind == REACH_OPENED) {
+	} else if (say.kind == FILEOP_OPENED) {
 		TRY(files_check_fd(fd));
-		TRY(await_done(hand, files->deadline, path));
+		TRY(await_done(worker, files->deadline, path));
 	} else {
 		return files_nonsense();
 	}
-	box_hand_give(take_ptr(hand));
+	box_file_worker_give(take_ptr(worker));
 	if (out && !buf_ok(out))
 		return err_new(TOO_LARGE, "file_too_large", "File too large: %.*s", SHOWN, path);
 	*out_fd = take_fd(&fd);
@@ -269,33 +271,33 @@ static fallible read_as(const struct files *files, const char *path, uint32_t fl
 }
 
 fallible files_read(const struct files *files, const char *path, struct buf *out, int *out_fd,
-		    struct reach_stat *stat)
+		    struct fileop_stat *stat)
 {
 	return read_as(files, path, 0, out, out_fd, stat);
 }
 
 fallible files_open(const struct files *files, const char *path, int *out_fd,
-		    struct reach_stat *stat)
+		    struct fileop_stat *stat)
 {
-	return read_as(files, path, REACH_AS_FD, NULL, out_fd, stat);
+	return read_as(files, path, FILEOP_AS_FD, NULL, out_fd, stat);
 }
 
 fallible files_write(const struct files *files, const char *path, uint32_t flags, uint32_t mode,
 		     struct str bytes)
 {
-	struct reach_ask ask = files_ask(files, REACH_WRITE, path);
-	struct reach_say say;
+	struct fileop_request ask = files_ask(files, FILEOP_WRITE, path);
+	struct fileop_reply say;
 
-	if (bytes.len > REACH_SMALL)
+	if (bytes.len > FILEOP_SMALL)
 		return err_new(TOO_LARGE, "file_too_large", "too large to be written at once");
-	ask.flags = flags & (REACH_PARENTS | REACH_EXCLUSIVE);
+	ask.flags = flags & (FILEOP_PARENTS | FILEOP_EXCLUSIVE);
 	ask.mode = mode;
 	ask.bytes = bytes;
 	return files_once(files, &ask, &say);
 }
 
 struct files_upload {
-	struct box_hand *hand;
+	struct box_file_worker *worker;
 	int fd;
 	char *path;
 };
@@ -310,21 +312,21 @@ static void free_upload(struct files_upload *upload)
 fallible files_begin(const struct files *files, const char *path, uint32_t flags, uint32_t mode,
 		     struct files_upload **out)
 {
-	struct reach_ask ask = files_ask(files, REACH_BEGIN, path);
+	struct fileop_request ask = files_ask(files, FILEOP_BEGIN, path);
 	struct files_upload *upload;
-	struct reach_say say;
-	auto_hand hand = NULL;
+	struct fileop_reply say;
+	auto_worker worker = NULL;
 	auto_closer_fd fd = -1;
 
-	ask.flags = flags & (REACH_PARENTS | REACH_EXCLUSIVE);
+	ask.flags = flags & (FILEOP_PARENTS | FILEOP_EXCLUSIVE);
 	ask.mode = mode;
-	TRY(files_get(files, &ask, HAND_LONG, &hand, &say, &fd));
-	if (say.kind != REACH_OPENED)
+	TRY(files_get(files, &ask, FILE_WORKER_LONG, &worker, &say, &fd));
+	if (say.kind != FILEOP_OPENED)
 		return files_nonsense();
 	TRY(files_check_fd(fd));
-	TRY(await_done(hand, files->deadline, path));
+	TRY(await_done(worker, files->deadline, path));
 	upload = mem_new_of(struct files_upload);
-	upload->hand = take_ptr(hand);
+	upload->worker = take_ptr(worker);
 	upload->fd = take_fd(&fd);
 	upload->path = mem_str(path);
 	*out = upload;
@@ -336,28 +338,28 @@ int files_upload_fd(const struct files_upload *upload)
 	return upload->fd;
 }
 
-fallible files_commit(struct files_upload *upload, int64_t deadline, struct reach_stat *stat)
+fallible files_commit(struct files_upload *upload, int64_t deadline, struct fileop_stat *stat)
 {
-	struct reach_ask ask = {.verb = REACH_COMMIT};
-	auto_hand hand = take_ptr(upload->hand);
-	struct reach_say say;
+	struct fileop_request ask = {.verb = FILEOP_COMMIT};
+	auto_worker worker = take_ptr(upload->worker);
+	struct fileop_reply say;
 	struct err *err;
 	int fd = -1;
 
 	ask.base = ask.path = ask.other = ask.text = ask.bytes = STR("");
-	err = box_hand_ask(hand, &ask, deadline);
+	err = box_file_worker_ask(worker, &ask, deadline);
 	if (!err)
-		err = box_hand_next(hand, deadline, &say, &fd);
-	if (!err && say.kind == REACH_FAILED) {
+		err = box_file_worker_next(worker, deadline, &say, &fd);
+	if (!err && say.kind == FILEOP_FAILED) {
 		err = files_explain(&say, upload->path);
-		box_hand_give(take_ptr(hand));
-	} else if (!err && say.kind != REACH_DONE) {
+		box_file_worker_give(take_ptr(worker));
+	} else if (!err && say.kind != FILEOP_DONE) {
 		closer_drop(&fd);
 		err = files_nonsense();
 	} else if (!err) {
 		if (stat)
 			*stat = say.stat;
-		box_hand_give(take_ptr(hand));
+		box_file_worker_give(take_ptr(worker));
 	}
 	free_upload(upload);
 	return err;
@@ -367,54 +369,54 @@ void files_abort(struct files_upload *upload)
 {
 	if (!upload)
 		return;
-	box_hand_drop(upload->hand);
+	box_file_worker_drop(upload->worker);
 	free_upload(upload);
 }
 
 fallible files_mkdir(const struct files *files, const char *path, bool parents, uint32_t mode)
 {
-	struct reach_ask ask = files_ask(files, REACH_MKDIR, path);
-	struct reach_say say;
+	struct fileop_request ask = files_ask(files, FILEOP_MKDIR, path);
+	struct fileop_reply say;
 
-	ask.flags = parents ? REACH_PARENTS : 0;
+	ask.flags = parents ? FILEOP_PARENTS : 0;
 	ask.mode = mode;
 	return files_once(files, &ask, &say);
 }
 
 fallible files_remove(const struct files *files, const char *path, bool recursive)
 {
-	struct reach_ask ask = files_ask(files, REACH_REMOVE, path);
-	struct reach_say say;
+	struct fileop_request ask = files_ask(files, FILEOP_REMOVE, path);
+	struct fileop_reply say;
 
-	ask.flags = recursive ? REACH_RECURSIVE : 0;
+	ask.flags = recursive ? FILEOP_RECURSIVE : 0;
 	return files_once(files, &ask, &say);
 }
 
 fallible files_move(const struct files *files, const char *from, const char *to, bool exclusive)
 {
-	struct reach_ask ask = files_ask(files, REACH_MOVE, from);
-	struct reach_say say;
+	struct fileop_request ask = files_ask(files, FILEOP_MOVE, from);
+	struct fileop_reply say;
 
 	TRY(files_check(to));
 	ask.other = str_of(to);
-	ask.flags = exclusive ? REACH_EXCLUSIVE : 0;
+	ask.flags = exclusive ? FILEOP_EXCLUSIVE : 0;
 	return files_once(files, &ask, &say);
 }
 
 fallible files_chmod(const struct files *files, const char *path, uint32_t mode, bool recursive)
 {
-	struct reach_ask ask = files_ask(files, REACH_CHMOD, path);
-	struct reach_say say;
+	struct fileop_request ask = files_ask(files, FILEOP_CHMOD, path);
+	struct fileop_reply say;
 
 	ask.mode = mode & 07777;
-	ask.flags = recursive ? REACH_RECURSIVE : 0;
+	ask.flags = recursive ? FILEOP_RECURSIVE : 0;
 	return files_once(files, &ask, &say);
 }
 
 fallible files_readlink(const struct files *files, const char *path, struct buf *out)
 {
-	struct reach_ask ask = files_ask(files, REACH_READLINK, path);
-	struct reach_say say;
+	struct fileop_request ask = files_ask(files, FILEOP_READLINK, path);
+	struct fileop_reply say;
 
 	TRY(files_once(files, &ask, &say));
 	buf_str(out, say.text);
@@ -423,8 +425,8 @@ fallible files_readlink(const struct files *files, const char *path, struct buf 
 
 fallible files_space(const struct files *files, const char *path, struct files_space *out)
 {
-	struct reach_ask ask = files_ask(files, REACH_SPACE, path);
-	struct reach_say say;
+	struct fileop_request ask = files_ask(files, FILEOP_SPACE, path);
+	struct fileop_reply say;
 
 	TRY(files_once(files, &ask, &say));
 	*out = (struct files_space){say.space, say.space_free, say.inodes, say.inodes_free};

@@ -1,18 +1,18 @@
-// Files, trees and ports of a box, by way of its hands (box/hand.h). Every verb runs in a task and
-// waits, at most until its deadline. Paths are the box's: bytes without NUL, resolved inside of it
-// with the rights of the user. Texts that come back are borrowed until the next call on the same
-// walk.
+// Files, trees and ports of a box, by way of its hands (box/file_worker.h). Every verb runs in a
+// task and waits, at most until its deadline. Paths are the box's: bytes without NUL, resolved
+// inside of it with the rights of the user. Texts that come back are borrowed until the next call
+// on the same walk.
 //
 // Errors of every verb: NOT_FOUND no_file; INVALID is_directory, not_directory, not_regular,
 // bad_path, name_too_long, too_many_links; FORBIDDEN permission_denied, read_only; CONFLICT
 // file_exists, not_empty, file_busy; TOO_LARGE file_too_large; NO_SPACE no_space; EXHAUSTED
 // too_many_files, too_many_requests; INTERNAL fs_error (the message says what the kernel said),
-// hand_lost (somebody in the box killed the hand); UNAVAILABLE box_lost; TIMEOUT; CANCELLED.
+// file_worker_lost (somebody in the box killed the hand); UNAVAILABLE box_lost; TIMEOUT; CANCELLED.
 #pragma once
 
 #include "base/buf.h"
 #include "box/box.h"
-#include "model/reach.h"
+#include "protocol/fileop.h"
 
 // Where and as whom. Borrowed for each call.
 struct files {
@@ -24,21 +24,21 @@ struct files {
 };
 
 fallible files_stat(const struct files *files, const char *path, bool follow,
-		    struct reach_stat *out);
+		    struct fileop_stat *out);
 // As `test -e`: a dangling link does not exist. What cannot be looked at does not either.
 fallible files_exists(const struct files *files, const char *path, bool *out);
-// A regular file, whole. Up to REACH_SMALL bytes are appended to `out` and *out_fd is -1; a larger
+// A regular file, whole. Up to FILEOP_SMALL bytes are appended to `out` and *out_fd is -1; a larger
 // one comes as an fd at its beginning, and nothing is appended. The fd is a regular file on a
 // writable kind of file system, but a box may change or shrink it at any time, and its disk may be
 // slow: read it in a worker. TOO_LARGE too when `out` has no room.
 fallible files_read(const struct files *files, const char *path, struct buf *out, int *out_fd,
-		    struct reach_stat *stat);
+		    struct fileop_stat *stat);
 fallible files_open(const struct files *files, const char *path, int *out_fd,
-		    struct reach_stat *stat); // always as an fd
+		    struct fileop_stat *stat); // always as an fd
 
-// All or nothing, by a rename; a link at the end is followed. `mode`: REACH_KEEP_MODE, or 07777.
-// `flags`: REACH_PARENTS makes missing directories, REACH_EXCLUSIVE refuses to replace. At most
-// REACH_SMALL bytes, else TOO_LARGE file_too_large.
+// All or nothing, by a rename; a link at the end is followed. `mode`: FILEOP_KEEP_MODE, or 07777.
+// `flags`: FILEOP_PARENTS makes missing directories, FILEOP_EXCLUSIVE refuses to replace. At most
+// FILEOP_SMALL bytes, else TOO_LARGE file_too_large.
 fallible files_write(const struct files *files, const char *path, uint32_t flags, uint32_t mode,
 		     struct str bytes);
 // The same for any size. The caller writes to the fd (in a worker), then commits. Both ends free
@@ -47,7 +47,7 @@ struct files_upload;
 fallible files_begin(const struct files *files, const char *path, uint32_t flags, uint32_t mode,
 		     struct files_upload **out);
 int files_upload_fd(const struct files_upload *upload); // borrowed
-fallible files_commit(struct files_upload *upload, int64_t deadline, struct reach_stat *stat);
+fallible files_commit(struct files_upload *upload, int64_t deadline, struct fileop_stat *stat);
 void files_abort(struct files_upload *upload); // takes NULL; never waits
 
 fallible files_mkdir(const struct files *files, const char *path, bool parents, uint32_t mode);
@@ -72,12 +72,12 @@ struct files_total {
 	char note[256];	  // of what was skipped, the first; may be ""
 };
 
-// Entries of a directory in no order, paths beneath it. `flags`: REACH_RECURSIVE, REACH_HIDDEN
+// Entries of a directory in no order, paths beneath it. `flags`: FILEOP_RECURSIVE, FILEOP_HIDDEN
 // (without it names that begin with a dot are left out, not what is in them). `limit` 0: none.
 fallible files_list(const struct files *files, const char *path, uint32_t flags, uint64_t limit,
 		    struct files_walk **out);
 struct files_find {
-	uint32_t flags; // REACH_HIDDEN: also look into hidden directories
+	uint32_t flags; // FILEOP_HIDDEN: also look into hidden directories
 	const char *const *include, *const *exclude; // globs, NULL-ended, or NULL. Excluded
 						     // directories are not entered
 	uint32_t types;				     // bits 1 << enum reach_type; 0: all
@@ -88,7 +88,7 @@ struct files_find {
 fallible files_find(const struct files *files, const char *path, const struct files_find *find,
 		    struct files_walk **out);
 struct files_grep {
-	uint32_t flags;	    // REACH_FIXED, REACH_NO_CASE, REACH_HIDDEN
+	uint32_t flags;	    // FILEOP_FIXED, FILEOP_NO_CASE, FILEOP_HIDDEN
 	struct str pattern; // extended regular expression; INVALID bad_pattern
 	const char *const *include, *const *exclude;
 	uint64_t limit;	   // of matches; 0: 10,000
@@ -98,8 +98,8 @@ struct files_grep {
 fallible files_grep(const struct files *files, const char *path, const struct files_grep *grep,
 		    struct files_walk **out);
 // *more = false at the end; then files_end() gives the total. The deadline of the walk's files.
-fallible files_next_entry(struct files_walk *walk, struct reach_entry *out, bool *more);
-fallible files_next_match(struct files_walk *walk, struct reach_match *out, bool *more);
+fallible files_next_entry(struct files_walk *walk, struct fileop_entry *out, bool *more);
+fallible files_next_match(struct files_walk *walk, struct fileop_match *out, bool *more);
 // Frees the walk. A total is only waited for when `total` is not NULL and all items were taken;
 // else the rest is cancelled. Harmless with NULL.
 fallible files_end(struct files_walk *walk, struct files_total *total);
@@ -119,7 +119,7 @@ fallible files_pack(const struct files *files, const char *path, const struct fi
 		    int *out_fd, struct files_walk **out);
 // The other way: write the tar into *out_fd, close it, then files_end(). The directory is made.
 // INVALID bad_archive; TOO_LARGE archive_too_large. Entries that lead out (dots, absolute names,
-// links on the way), devices and FIFOs are skipped and counted. `flags`: REACH_OWNERS keeps owners
+// links on the way), devices and FIFOs are skipped and counted. `flags`: FILEOP_OWNERS keeps owners
 // and set-id bits.
 fallible files_unpack(const struct files *files, const char *path, uint32_t flags, int *out_fd,
 		      struct files_walk **out);
@@ -130,8 +130,8 @@ fallible files_unpack(const struct files *files, const char *path, uint32_t flag
 fallible files_watch(const struct files *files, const char *path, uint32_t flags,
 		     const char *const *include, const char *const *exclude,
 		     struct files_walk **out);
-fallible files_next_event(struct files_walk *walk, int64_t deadline, struct reach_event *out);
-// The watch tells at once what it holds back, and then REACH_CAUGHT_UP.
+fallible files_next_event(struct files_walk *walk, int64_t deadline, struct fileop_event *out);
+// The watch tells at once what it holds back, and then FILEOP_CAUGHT_UP.
 void files_nudge(struct files_walk *walk);
 
 // A connection to 127.0.0.1, then ::1. BAD_PEER port_closed when nobody listens.
@@ -140,12 +140,13 @@ fallible files_dial(const struct files *files, uint16_t port, int *out_fd);
 fallible files_socket(const struct files *files, int *out_fd);
 // Ports with a listener, but for that of the box's way out, lowest first, each once. At most
 // `room`; *count is how many there are.
-fallible files_ports(const struct files *files, struct reach_port *out, size_t room, size_t *count);
+fallible files_ports(const struct files *files, struct fileop_port *out, size_t room,
+		     size_t *count);
 // Signals what the process `pid` of the box has started since: its descendants, its session, its
 // leaf; not itself. `since_ms` is CLOCK_BOOTTIME. Signal 0 only counts.
 fallible files_sweep(const struct files *files, int pid, uint64_t since_ms, int signal,
 		     uint32_t *out_count);
-// Signals what lives in a leaf (box/leaf.h) and was born since then, but not `spared`; 0: nobody
-// is.
-fallible files_sweep_leaf(const struct files *files, uint32_t leaf, int spared, uint64_t since_ms,
-			  int signal, uint32_t *out_count);
+// Signals what lives in a leaf (box/exec_cgroup.h) and was born since then, but not `spared`; 0:
+// nobody is.
+fallible files_sweep_cgroup(const struct files *files, uint32_t exec_cgroup, int spared,
+			    uint64_t since_ms, int signal, uint32_t *out_count);

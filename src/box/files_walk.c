@@ -8,13 +8,13 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
-#include "box/files_inner.h"
-#include "box/inner.h"
+#include "box/files_private.h"
+#include "box/private.h"
 #include "loop/closer.h"
 
 struct files_walk {
-	struct box_hand *hand; // NULL: it has ended
-	enum reach_kind kind;  // of its items
+	struct box_file_worker *worker; // NULL: it has ended
+	enum fileop_kind kind;		// of its items
 	int64_t deadline;
 	struct files_total total;
 	struct buf room; // items of the last message
@@ -23,13 +23,13 @@ struct files_walk {
 };
 
 static struct files_walk *new_walk(const struct files *files, const char *path,
-				   enum reach_kind kind)
+				   enum fileop_kind kind)
 {
 	struct files_walk *walk = mem_new_of(struct files_walk);
 
 	walk->kind = kind;
 	walk->deadline = files->deadline;
-	walk->room = BUF_INIT(REACH_SIZE_MAX);
+	walk->room = BUF_INIT(FILEOP_SIZE_MAX);
 	walk->path = mem_str(path);
 	unpack_init(&walk->items, "", 0);
 	return walk;
@@ -39,14 +39,14 @@ void files_drop(struct files_walk *walk)
 {
 	if (!walk)
 		return;
-	if (walk->hand)
-		box_hand_drop(walk->hand);
+	if (walk->worker)
+		box_file_worker_drop(walk->worker);
 	buf_done(&walk->room);
 	free(walk->path);
 	free(walk);
 }
 
-static void files_walk_finish(struct files_walk *walk, const struct reach_say *say)
+static void files_walk_finish(struct files_walk *walk, const struct fileop_reply *say)
 {
 	size_t len = say->text.len < sizeof(walk->total.note) ? say->text.len
 							      : sizeof(walk->total.note) - 1;
@@ -56,31 +56,31 @@ static void files_walk_finish(struct files_walk *walk, const struct reach_say *s
 					   .skipped = say->skipped,
 					   .more = say->more};
 	memcpy(walk->total.note, say->text.at, len);
-	box_hand_give(take_ptr(walk->hand));
+	box_file_worker_give(take_ptr(walk->worker));
 }
 
 // The next message: items, or the end. An error ends the walk.
 static fallible files_walk_hear(struct files_walk *walk, int64_t deadline)
 {
-	struct reach_say say;
+	struct fileop_reply say;
 	auto_closer_fd fd = -1;
-	struct err *err = box_hand_next(walk->hand, deadline, &say, &fd);
+	struct err *err = box_file_worker_next(walk->worker, deadline, &say, &fd);
 
 	if (err && err_kind(err) == ERR_TIMEOUT)
 		return err;
-	if (!err && say.kind == REACH_FAILED) {
+	if (!err && say.kind == FILEOP_FAILED) {
 		err = files_explain(&say, walk->path);
-		box_hand_give(take_ptr(walk->hand));
-	} else if (!err && say.kind == REACH_DONE) {
+		box_file_worker_give(take_ptr(walk->worker));
+	} else if (!err && say.kind == FILEOP_DONE) {
 		files_walk_finish(walk, &say);
-	} else if (!err && say.kind == walk->kind && walk->kind >= REACH_ENTRIES) {
+	} else if (!err && say.kind == walk->kind && walk->kind >= FILEOP_ENTRIES) {
 		buf_clear(&walk->room);
 		buf_str(&walk->room, say.rest);
 		unpack_init(&walk->items, walk->room.at, walk->room.len);
 	} else {
 		if (!err)
 			err = files_nonsense();
-		box_hand_drop(take_ptr(walk->hand));
+		box_file_worker_drop(take_ptr(walk->worker));
 	}
 	return err;
 }
@@ -88,7 +88,7 @@ static fallible files_walk_hear(struct files_walk *walk, int64_t deadline)
 // True: another item can be got. Waits.
 static fallible more_items(struct files_walk *walk, int64_t deadline, bool *more)
 {
-	while (walk->items.left == 0 && walk->hand)
+	while (walk->items.left == 0 && walk->worker)
 		TRY(files_walk_hear(walk, deadline));
 	*more = walk->items.left > 0;
 	return OK;
@@ -97,43 +97,43 @@ static fallible more_items(struct files_walk *walk, int64_t deadline, bool *more
 static fallible bad_item(struct files_walk *walk)
 {
 	unpack_init(&walk->items, "", 0);
-	if (walk->hand)
-		box_hand_drop(take_ptr(walk->hand));
+	if (walk->worker)
+		box_file_worker_drop(take_ptr(walk->worker));
 	return files_nonsense();
 }
 
-fallible files_next_entry(struct files_walk *walk, struct reach_entry *out, bool *more)
+fallible files_next_entry(struct files_walk *walk, struct fileop_entry *out, bool *more)
 {
 	TRY(more_items(walk, walk->deadline, more));
-	if (*more && !reach_get_entry(&walk->items, out))
+	if (*more && !fileop_get_entry(&walk->items, out))
 		return bad_item(walk);
 	return OK;
 }
 
-fallible files_next_match(struct files_walk *walk, struct reach_match *out, bool *more)
+fallible files_next_match(struct files_walk *walk, struct fileop_match *out, bool *more)
 {
 	TRY(more_items(walk, walk->deadline, more));
-	if (*more && !reach_get_match(&walk->items, out))
+	if (*more && !fileop_get_match(&walk->items, out))
 		return bad_item(walk);
 	return OK;
 }
 
-fallible files_next_event(struct files_walk *walk, int64_t deadline, struct reach_event *out)
+fallible files_next_event(struct files_walk *walk, int64_t deadline, struct fileop_event *out)
 {
 	bool more;
 
 	TRY(more_items(walk, deadline, &more));
 	if (!more) {
-		*out = (struct reach_event){.type = REACH_STOPPED, .path = STR("")};
+		*out = (struct fileop_event){.type = FILEOP_STOPPED, .path = STR("")};
 		return OK;
 	}
-	return reach_get_event(&walk->items, out) ? OK : bad_item(walk);
+	return fileop_get_event(&walk->items, out) ? OK : bad_item(walk);
 }
 
 void files_nudge(struct files_walk *walk)
 {
-	if (walk->hand)
-		box_hand_nudge(walk->hand);
+	if (walk->worker)
+		box_file_worker_nudge(walk->worker);
 }
 
 fallible files_end(struct files_walk *walk, struct files_total *total)
@@ -142,7 +142,7 @@ fallible files_end(struct files_walk *walk, struct files_total *total)
 
 	if (!walk)
 		return OK;
-	while (total && !err && walk->hand && walk->items.left == 0)
+	while (total && !err && walk->worker && walk->items.left == 0)
 		err = files_walk_hear(walk, walk->deadline);
 	if (total && !err)
 		*total = walk->total;
@@ -162,14 +162,14 @@ static uint32_t count_of(const char *const *list)
 }
 
 // Both lists in one, for the request; freed by the caller.
-static fallible files_walk_put_globs(struct reach_ask *ask, const char *const *include,
+static fallible files_walk_put_globs(struct fileop_request *ask, const char *const *include,
 				     const char *const *exclude, const char ***out)
 {
 	uint32_t includes = count_of(include), excludes = count_of(exclude);
 
-	if (includes + excludes > REACH_GLOBS_MAX)
+	if (includes + excludes > FILEOP_GLOBS_MAX)
 		return err_new(INVALID, "too_many_patterns", "at most %d patterns",
-			       REACH_GLOBS_MAX);
+			       FILEOP_GLOBS_MAX);
 	*out = mem_new((includes + excludes + 1) * sizeof(**out));
 	for (uint32_t i = 0; i < includes; i++)
 		(*out)[i] = include[i];
@@ -181,25 +181,26 @@ static fallible files_walk_put_globs(struct reach_ask *ask, const char *const *i
 	return OK;
 }
 
-static fallible files_walk_begin(const struct files *files, struct reach_ask *ask,
+static fallible files_walk_begin(const struct files *files, struct fileop_request *ask,
 				 const char *const *include, const char *const *exclude,
-				 enum reach_kind kind, struct files_walk **out)
+				 enum fileop_kind kind, struct files_walk **out)
 {
 	auto_free const char **globs = NULL;
-	auto_hand hand = NULL;
+	auto_worker worker = NULL;
 
 	TRY(files_check(ask->path.at));
 	TRY(files_walk_put_globs(ask, include, exclude, &globs));
-	TRY(files_put(files, ask, ask->verb == REACH_WATCH ? HAND_ENDLESS : HAND_LONG, &hand));
+	TRY(files_put(files, ask,
+		      ask->verb == FILEOP_WATCH ? FILE_WORKER_ENDLESS : FILE_WORKER_LONG, &worker));
 	*out = new_walk(files, ask->path.at, kind);
-	(*out)->hand = take_ptr(hand);
+	(*out)->worker = take_ptr(worker);
 	return OK;
 }
 
 // The first answer tells whether it can be done at all.
-static fallible begin_items(const struct files *files, struct reach_ask *ask,
+static fallible begin_items(const struct files *files, struct fileop_request *ask,
 			    const char *const *include, const char *const *exclude,
-			    enum reach_kind kind, struct files_walk **out)
+			    enum fileop_kind kind, struct files_walk **out)
 {
 	struct files_walk *walk;
 	struct err *err;
@@ -217,58 +218,58 @@ static fallible begin_items(const struct files *files, struct reach_ask *ask,
 fallible files_list(const struct files *files, const char *path, uint32_t flags, uint64_t limit,
 		    struct files_walk **out)
 {
-	struct reach_ask ask = files_ask(files, REACH_LIST, path);
+	struct fileop_request ask = files_ask(files, FILEOP_LIST, path);
 
-	ask.flags = flags & (REACH_RECURSIVE | REACH_HIDDEN);
+	ask.flags = flags & (FILEOP_RECURSIVE | FILEOP_HIDDEN);
 	ask.limit = limit;
-	return begin_items(files, &ask, NULL, NULL, REACH_ENTRIES, out);
+	return begin_items(files, &ask, NULL, NULL, FILEOP_ENTRIES, out);
 }
 
 fallible files_find(const struct files *files, const char *path, const struct files_find *find,
 		    struct files_walk **out)
 {
-	struct reach_ask ask = files_ask(files, REACH_FIND, path);
+	struct fileop_request ask = files_ask(files, FILEOP_FIND, path);
 
-	ask.flags = find->flags & REACH_HIDDEN;
+	ask.flags = find->flags & FILEOP_HIDDEN;
 	ask.types = find->types;
 	ask.min = find->min_size;
 	ask.max = find->max_size;
 	ask.depth = find->depth;
 	ask.limit = find->limit;
-	return begin_items(files, &ask, find->include, find->exclude, REACH_ENTRIES, out);
+	return begin_items(files, &ask, find->include, find->exclude, FILEOP_ENTRIES, out);
 }
 
 fallible files_grep(const struct files *files, const char *path, const struct files_grep *grep,
 		    struct files_walk **out)
 {
-	struct reach_ask ask = files_ask(files, REACH_GREP, path);
+	struct fileop_request ask = files_ask(files, FILEOP_GREP, path);
 
 	if (grep->pattern.len == 0 || grep->pattern.len > 4096)
 		return err_new(INVALID, "bad_pattern", "a pattern has 1 to 4096 bytes");
-	ask.flags = grep->flags & (REACH_FIXED | REACH_NO_CASE | REACH_HIDDEN);
+	ask.flags = grep->flags & (FILEOP_FIXED | FILEOP_NO_CASE | FILEOP_HIDDEN);
 	ask.text = grep->pattern;
 	ask.limit = grep->limit;
 	ask.max = grep->max_size;
-	return begin_items(files, &ask, grep->include, grep->exclude, REACH_MATCHES, out);
+	return begin_items(files, &ask, grep->include, grep->exclude, FILEOP_MATCHES, out);
 }
 
 // A pipe comes first, the end when all went through it.
-static fallible begin_pipe(const struct files *files, struct reach_ask *ask,
+static fallible begin_pipe(const struct files *files, struct fileop_request *ask,
 			   const char *const *include, const char *const *exclude, int *out_fd,
 			   struct files_walk **out)
 {
 	auto_free const char **globs = NULL;
-	auto_hand hand = NULL;
+	auto_worker worker = NULL;
 	auto_closer_fd fd = -1;
-	struct reach_say say;
+	struct fileop_reply say;
 	struct stat st;
 
 	TRY(files_walk_put_globs(ask, include, exclude, &globs));
-	TRY(files_get(files, ask, HAND_LONG, &hand, &say, &fd));
-	if (say.kind != REACH_OPENED || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
+	TRY(files_get(files, ask, FILE_WORKER_LONG, &worker, &say, &fd));
+	if (say.kind != FILEOP_OPENED || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
 		return files_nonsense();
-	*out = new_walk(files, ask->path.at, REACH_DONE);
-	(*out)->hand = take_ptr(hand);
+	*out = new_walk(files, ask->path.at, FILEOP_DONE);
+	(*out)->worker = take_ptr(worker);
 	*out_fd = take_fd(&fd);
 	return OK;
 }
@@ -276,14 +277,14 @@ static fallible begin_pipe(const struct files *files, struct reach_ask *ask,
 fallible files_pack(const struct files *files, const char *path, const struct files_pack *pack,
 		    int *out_fd, struct files_walk **out)
 {
-	struct reach_ask ask = files_ask(files, REACH_PACK, path);
+	struct fileop_request ask = files_ask(files, FILEOP_PACK, path);
 
 	if (pack->gitignore && !(files->box->features & TALK_CAN_IGNORE))
 		return err_hint(err_new(NOT_OFFERED, "old_box",
 					"the sandbox was started by an older cove, which cannot "
 					"leave out what git ignores"),
 				"stop and start it");
-	ask.flags = pack->gitignore ? REACH_IGNORE : 0;
+	ask.flags = pack->gitignore ? FILEOP_IGNORE : 0;
 	return begin_pipe(files, &ask, pack->gitignore ? pack->tracked : NULL, pack->exclude,
 			  out_fd, out);
 }
@@ -291,9 +292,9 @@ fallible files_pack(const struct files *files, const char *path, const struct fi
 fallible files_unpack(const struct files *files, const char *path, uint32_t flags, int *out_fd,
 		      struct files_walk **out)
 {
-	struct reach_ask ask = files_ask(files, REACH_UNPACK, path);
+	struct fileop_request ask = files_ask(files, FILEOP_UNPACK, path);
 
-	ask.flags = flags & REACH_OWNERS;
+	ask.flags = flags & FILEOP_OWNERS;
 	return begin_pipe(files, &ask, NULL, NULL, out_fd, out);
 }
 
@@ -301,18 +302,18 @@ fallible files_watch(const struct files *files, const char *path, uint32_t flags
 		     const char *const *include, const char *const *exclude,
 		     struct files_walk **out)
 {
-	struct reach_ask ask = files_ask(files, REACH_WATCH, path);
+	struct fileop_request ask = files_ask(files, FILEOP_WATCH, path);
 	struct files_walk *walk;
-	struct reach_say say;
+	struct fileop_reply say;
 	struct err *err;
 	int fd = -1;
 
-	ask.flags = flags & (REACH_RECURSIVE | REACH_ATTRIB);
-	TRY(files_walk_begin(files, &ask, include, exclude, REACH_EVENTS, &walk));
-	err = box_hand_next(walk->hand, files->deadline, &say, &fd);
-	if (!err && say.kind == REACH_FAILED)
+	ask.flags = flags & (FILEOP_RECURSIVE | FILEOP_ATTRIB);
+	TRY(files_walk_begin(files, &ask, include, exclude, FILEOP_EVENTS, &walk));
+	err = box_file_worker_next(walk->worker, files->deadline, &say, &fd);
+	if (!err && say.kind == FILEOP_FAILED)
 		err = files_explain(&say, path);
-	else if (!err && say.kind != REACH_DONE)
+	else if (!err && say.kind != FILEOP_DONE)
 		err = files_nonsense();
 	if (err) {
 		closer_drop(&fd);
@@ -326,32 +327,32 @@ fallible files_watch(const struct files *files, const char *path, uint32_t flags
 
 // ----------------------------------------------------------------------------------- ports
 
-static fallible take_socket(const struct files *files, const struct reach_ask *ask, bool rests,
+static fallible take_socket(const struct files *files, const struct fileop_request *ask, bool rests,
 			    int *out_fd)
 {
-	struct reach_say say;
-	auto_hand hand = NULL;
+	struct fileop_reply say;
+	auto_worker worker = NULL;
 	auto_closer_fd fd = -1;
 	struct stat st;
 	int none = -1;
 
-	TRY(files_get(files, ask, HAND_SHORT, &hand, &say, &fd));
-	if (say.kind != REACH_OPENED || fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode))
+	TRY(files_get(files, ask, FILE_WORKER_SHORT, &worker, &say, &fd));
+	if (say.kind != FILEOP_OPENED || fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode))
 		return files_nonsense();
-	TRY(box_hand_next(hand, files->deadline, &say, &none));
-	if (say.kind != REACH_DONE) {
+	TRY(box_file_worker_next(worker, files->deadline, &say, &none));
+	if (say.kind != FILEOP_DONE) {
 		closer_drop(&none);
 		return files_nonsense();
 	}
 	if (rests)
-		box_hand_give(take_ptr(hand));
+		box_file_worker_give(take_ptr(worker));
 	*out_fd = take_fd(&fd);
 	return OK;
 }
 
 fallible files_dial(const struct files *files, uint16_t port, int *out_fd)
 {
-	struct reach_ask ask = files_ask(files, REACH_DIAL, "/");
+	struct fileop_request ask = files_ask(files, FILEOP_DIAL, "/");
 	struct err *err;
 
 	ask.number = port;
@@ -364,26 +365,26 @@ fallible files_dial(const struct files *files, uint16_t port, int *out_fd)
 
 fallible files_socket(const struct files *files, int *out_fd)
 {
-	struct reach_ask ask = files_ask(files, REACH_SOCKET, "/");
+	struct fileop_request ask = files_ask(files, FILEOP_SOCKET, "/");
 
 	return take_socket(files, &ask, false, out_fd);
 }
 
-fallible files_ports(const struct files *files, struct reach_port *out, size_t room, size_t *count)
+fallible files_ports(const struct files *files, struct fileop_port *out, size_t room, size_t *count)
 {
-	struct reach_ask ask = files_ask(files, REACH_PORTS, "/");
+	struct fileop_request ask = files_ask(files, FILEOP_PORTS, "/");
 	struct files_walk *walk;
 	struct err *err = OK;
 	size_t n = 0;
 
-	TRY(files_walk_begin(files, &ask, NULL, NULL, REACH_PORTS_ARE, &walk));
+	TRY(files_walk_begin(files, &ask, NULL, NULL, FILEOP_PORTS_ARE, &walk));
 	for (bool more = true; more && !err;) {
-		struct reach_port port;
+		struct fileop_port port;
 
 		err = more_items(walk, files->deadline, &more);
 		if (err || !more)
 			break;
-		if (!reach_get_port(&walk->items, &port))
+		if (!fileop_get_port(&walk->items, &port))
 			err = bad_item(walk);
 		else if (port.port != files->box->net.port && n++ < room)
 			out[n - 1] = port;
@@ -397,8 +398,8 @@ fallible files_ports(const struct files *files, struct reach_port *out, size_t r
 fallible files_sweep(const struct files *files, int pid, uint64_t since_ms, int signal,
 		     uint32_t *out_count)
 {
-	struct reach_ask ask = files_ask(files, REACH_SWEEP, "/");
-	struct reach_say say;
+	struct fileop_request ask = files_ask(files, FILEOP_SWEEP, "/");
+	struct fileop_reply say;
 
 	ask.pid = (uint32_t)pid;
 	ask.since = since_ms;
@@ -408,15 +409,15 @@ fallible files_sweep(const struct files *files, int pid, uint64_t since_ms, int 
 	return OK;
 }
 
-fallible files_sweep_leaf(const struct files *files, uint32_t leaf, int spared, uint64_t since_ms,
-			  int signal, uint32_t *out_count)
+fallible files_sweep_cgroup(const struct files *files, uint32_t exec_cgroup, int spared,
+			    uint64_t since_ms, int signal, uint32_t *out_count)
 {
-	struct reach_ask ask = files_ask(files, REACH_SWEEP, "/");
-	struct reach_say say;
+	struct fileop_request ask = files_ask(files, FILEOP_SWEEP, "/");
+	struct fileop_reply say;
 
 	ask.pid = (uint32_t)spared;
 	ask.since = since_ms;
-	ask.depth = leaf + 1;
+	ask.depth = exec_cgroup + 1;
 	ask.number = (uint32_t)signal;
 	TRY(files_once(files, &ask, &say));
 	*out_count = (uint32_t)say.count;

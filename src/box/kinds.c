@@ -5,21 +5,21 @@
 
 #include "base/mem.h"
 #include "box/box.h"
-#include "box/inner.h"
-#include "box/leaf.h"
+#include "box/exec_cgroup.h"
+#include "box/private.h"
 #include "loop/closer.h"
 
 // clang-format off
 static const struct box_kind kinds[] = {
 	// name               lost               stopped           left              freed
-	{"cgroups",          {NULL,              NULL,             NULL,             box_leaf_free_all}},
+	{"cgroups",          {NULL,              NULL,             NULL,             box_exec_cgroup_free_all}},
 	{"sync",             {box_sync_drop,     NULL,             NULL,             box_sync_drop}},
 	{"network",          {NULL,              NULL,             NULL,             box_net_drop}},
 	{"processes",        {NULL,              NULL,             NULL,             procs_free}},
 	{"adoption",         {box_adoption_lost, NULL,             NULL,             NULL}},
 	{"prewarmed shells", {understudies_end,  NULL,             understudies_end, understudies_free}},
 	{"commands",         {exec_end_all,      exec_end_all,     NULL,             NULL}},
-	{"file workers",     {box_hand_end_all,  box_hand_end_all, NULL,             NULL}},
+	{"file workers",     {box_file_worker_end_all,  box_file_worker_end_all, NULL,             NULL}},
 	{"sessions",         {sessions_end,      sessions_end,     sessions_end,     NULL}},
 	{"interpreters",     {contexts_end,      contexts_end,     contexts_close,   contexts_free}},
 	{"terminals",        {terms_end,         terms_end,        terms_end,        terms_free}},
@@ -45,7 +45,7 @@ static void on_said(struct channel *channel, const struct talk *talk, int *fds, 
 		return;
 	}
 	if (talk->kind != TALK_READY && talk->kind != TALK_BROKEN) {
-		if (!box_hand_heard(box, talk, fds, count))
+		if (!box_file_worker_heard(box, talk, fds, count))
 			exec_heard(box, talk, fds, count);
 		return;
 	}
@@ -61,7 +61,7 @@ static void on_said(struct channel *channel, const struct talk *talk, int *fds, 
 		box->phase = BOX_BROKEN;
 		box->broken = *talk;
 	}
-	bell_ring(&box->greeted);
+	condition_signal(&box->greeted);
 }
 
 struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tapes_dir)
@@ -80,15 +80,15 @@ struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tape
 	box->channel.drained = on_drained;
 	box->free_later.run = box_free_later;
 	box->kinds = kinds;
-	box->leaf_events = &exec_leaf_events;
-	bell_init(&box->greeted);
-	bell_init(&box->leaf_settled);
-	link_init(&box->leaves);
+	box->cgroup_events = &exec_cgroup_events;
+	condition_init(&box->greeted);
+	condition_init(&box->cgroup_settled);
+	link_init(&box->exec_cgroups);
 	link_init(&box->clean);
 	link_init(&box->doubt);
 	link_init(&box->execs);
 	link_init(&box->lingerers);
-	link_init(&box->hands);
-	bell_init(&box->hand_free);
+	link_init(&box->workers);
+	condition_init(&box->worker_free);
 	return box;
 }

@@ -1,13 +1,13 @@
 // A way out is opened from outside, by the warden, which has no right to look into a box's
-// processes: it knows the network by a socket of the box. One comes from a hand (model/reach.h), is
-// passed on with the order, and closed.
+// processes: it knows the network by a socket of the box. One comes from a hand
+// (protocol/fileop.h), is passed on with the order, and closed.
 //
 // syscalls: close getsockname
 #include "box/net.h"
 
 #include "base/mem.h"
 #include "box/files.h"
-#include "box/inner.h"
+#include "box/private.h"
 #include "loop/closer.h"
 #include "os/fd.h"
 #include "os/net.h"
@@ -69,9 +69,9 @@ fallible box_net_set(struct box *box, bool on, int64_t deadline)
 {
 	struct err *err;
 
-	box_hold(box);
+	box_ref(box);
 	err = err_while(box_net_order(box, on, deadline), "%s the way out of %s",
 			on ? "open" : "close", box->id);
-	box_drop(box);
+	box_unref(box);
 	return err;
 }

@@ -1,7 +1,7 @@
 // The way out of a box: two sockets in its network namespace that the warden made, see
-// model/order.h. They come with the box when its build order or struct box_return says `net`, and
-// are whoever's who takes them: the box itself neither reads nor accepts. Nobody can listen there
-// from outside: the sockets are of the box's namespace, whichever process holds them.
+// protocol/order.h. They come with the box when its build order or struct box_return says `net`,
+// and are whoever's who takes them: the box itself neither reads nor accepts. Nobody can listen
+// there from outside: the sockets are of the box's namespace, whichever process holds them.
 #pragma once
 
 #include "box/box.h"

@@ -1,7 +1,7 @@
 // The other end of the pipe is in the box, and pid 1 has a copy of ours: it could clear O_NONBLOCK
 // at any moment. So no call here relies on that flag: RWF_NOWAIT where the kernel has it for pipes
 // (6.4), else splice(SPLICE_F_NONBLOCK) by way of a pipe of our own. Against the lock of a pipe
-// that somebody in the box holds no flag helps: box/brink looks after these calls.
+// that somebody in the box holds no flag helps: box/stall looks after these calls.
 //
 // syscalls: preadv2 pwritev2 splice tee read write pipe2 ioctl close
 #include "box/pipe.h"
@@ -18,28 +18,28 @@
 
 // One thread turns the loop; nothing in here is alive between two calls.
 static char waste[CHUNK];
-static int trough[2] = {-1, -1};
+static int spool[2] = {-1, -1};
 
-static bool has_trough(void)
+static bool has_spool(void)
 {
-	return trough[0] >= 0 || pipe2(trough, O_CLOEXEC | O_NONBLOCK) == 0;
+	return spool[0] >= 0 || pipe2(spool, O_CLOEXEC | O_NONBLOCK) == 0;
 }
 
 void pipe_prepare(void)
 {
-	(void)has_trough(); // tried again when it is needed
+	(void)has_spool(); // tried again when it is needed
 }
 
 // Bytes that came into our own pipe. Pages of a file of the box's may fail to be read; then what is
 // left there must not be met by the next, who may be another's.
 static ssize_t take_own(void *room, size_t len)
 {
-	ssize_t n = fd_read_all(trough[0], room, len);
+	ssize_t n = fd_read_all(spool[0], room, len);
 
 	if (n == (ssize_t)len)
 		return n;
-	fd_drop(&trough[0]);
-	fd_drop(&trough[1]);
+	fd_drop(&spool[0]);
+	fd_drop(&spool[1]);
 	errno = EIO;
 	return -1;
 }
@@ -52,41 +52,41 @@ static ssize_t box_pipe_take(int fd, void *room, size_t size)
 	do {
 		n = preadv2(fd, &part, 1, -1, RWF_NOWAIT);
 	} while (n < 0 && errno == EINTR);
-	if (n >= 0 || errno != EOPNOTSUPP || !has_trough())
+	if (n >= 0 || errno != EOPNOTSUPP || !has_spool())
 		return n;
-	n = splice(fd, NULL, trough[1], NULL, size, SPLICE_F_NONBLOCK);
+	n = splice(fd, NULL, spool[1], NULL, size, SPLICE_F_NONBLOCK);
 	return n > 0 ? take_own(room, (size_t)n) : n;
 }
 
-ssize_t pipe_take(const struct brink_at *at, int fd, void *room, size_t size)
+ssize_t pipe_take(const struct stall_at *at, int fd, void *room, size_t size)
 {
 	ssize_t n;
 
-	brink_enter(at, BRINK_LOCK);
+	stall_enter(at, STALL_LOCK);
 	n = box_pipe_take(fd, room, size);
-	brink_leave();
+	stall_leave();
 	return n;
 }
 
-ssize_t pipe_peek(const struct brink_at *at, int pipe, void *room, size_t size)
+ssize_t pipe_peek(const struct stall_at *at, int pipe, void *room, size_t size)
 {
 	ssize_t n = -1;
 
-	brink_enter(at, BRINK_LOCK);
-	if (has_trough())
-		n = tee(pipe, trough[1], size, SPLICE_F_NONBLOCK);
-	brink_leave();
+	stall_enter(at, STALL_LOCK);
+	if (has_spool())
+		n = tee(pipe, spool[1], size, SPLICE_F_NONBLOCK);
+	stall_leave();
 	return n > 0 ? take_own(room, (size_t)n) : n;
 }
 
-size_t pipe_held(const struct brink_at *at, int pipe)
+size_t pipe_held(const struct stall_at *at, int pipe)
 {
 	int held = 0;
 	bool known;
 
-	brink_enter(at, BRINK_LOCK);
+	stall_enter(at, STALL_LOCK);
 	known = ioctl(pipe, FIONREAD, &held) == 0;
-	brink_leave();
+	stall_leave();
 	return known && held > 0 ? (size_t)held : 0;
 }
 
@@ -98,35 +98,35 @@ static ssize_t box_pipe_give(int fd, const void *bytes, size_t len)
 	do {
 		n = pwritev2(fd, &part, 1, -1, RWF_NOWAIT);
 	} while (n < 0 && errno == EINTR);
-	if (n >= 0 || errno != EOPNOTSUPP || !has_trough())
+	if (n >= 0 || errno != EOPNOTSUPP || !has_spool())
 		return n;
-	n = write(trough[1], bytes, len);
+	n = write(spool[1], bytes, len);
 	if (n <= 0)
 		return n;
-	moved = splice(trough[0], NULL, fd, NULL, (size_t)n, SPLICE_F_NONBLOCK);
+	moved = splice(spool[0], NULL, fd, NULL, (size_t)n, SPLICE_F_NONBLOCK);
 	for (ssize_t left = n - (moved > 0 ? moved : 0); left > 0; left -= CHUNK) {
 		int kept = errno;
 
 		// What was not taken is still with us, at its first place.
-		fd_read_all(trough[0], waste, left < CHUNK ? (size_t)left : CHUNK);
+		fd_read_all(spool[0], waste, left < CHUNK ? (size_t)left : CHUNK);
 		errno = kept;
 	}
 	return moved;
 }
 
-ssize_t pipe_give(const struct brink_at *at, int fd, const void *bytes, size_t len)
+ssize_t pipe_give(const struct stall_at *at, int fd, const void *bytes, size_t len)
 {
 	ssize_t n;
 
-	brink_enter(at, BRINK_LOCK);
+	stall_enter(at, STALL_LOCK);
 	n = box_pipe_give(fd, bytes, len);
-	brink_leave();
+	stall_leave();
 	return n;
 }
 
-void pipe_close(const struct brink_at *at, int *fd)
+void pipe_close(const struct stall_at *at, int *fd)
 {
-	brink_enter(at, BRINK_LOCK);
+	stall_enter(at, STALL_LOCK);
 	fd_drop(fd);
-	brink_leave();
+	stall_leave();
 }

@@ -4,7 +4,7 @@
 // the watches rest, so a slow disk slows the writer and nobody else.
 //
 // Bytes for a named tape are never read: a task has them moved from the pipe to the file, so that a
-// daemon that is killed has lost none of them (tape_draw.c).
+// daemon that is killed has lost none of them (tape_pipe.c).
 //
 // Most commands end within a few milliseconds, and their end is when the pipes are read in any
 // case. So the pipes are watched only after some patience: a short command costs no watch, and no
@@ -49,7 +49,7 @@ static void close_end(struct pipes *pipes, struct pipe_end *end)
 	loop_unwatch(pipes->loop, &end->watch);
 	pipe_close(pipes->at, &end->watch.fd);
 	if (end == &pipes->in)
-		brink_close(&pipes->last);
+		stall_close(&pipes->last);
 }
 
 static enum tape_stream stream_of(const struct pipe_end *end)
@@ -105,7 +105,7 @@ static void count_late(struct pipe_end *end)
 	end->uncounted = false;
 }
 
-static void note_read(struct pipes *pipes, size_t len)
+static void box_state_read(struct pipes *pipes, size_t len)
 {
 	struct pipes_pace *pace = pipes->pace;
 	int64_t now = loop_now(pipes->loop);
@@ -126,7 +126,7 @@ static bool must_rest(const struct pipes *pipes)
 	       loop_now(pipes->loop) - pace->since_ms < SMALL_WITHIN;
 }
 
-static void box_pipes_rest(struct pipes *pipes)
+static void box_pipes_freeze(struct pipes *pipes)
 {
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		if (pipes->out[i].open && pipes->out[i].watch.events)
@@ -171,10 +171,10 @@ static bool draw_some(struct spill *spill, struct pipe_end *end)
 
 	if (!has_some(pipes, end))
 		return false;
-	err_free(tape_draw(pipes->tape, stream_of(end), pipes->at, end->watch.fd, spill->room,
+	err_free(tape_pipe(pipes->tape, stream_of(end), pipes->at, end->watch.fd, spill->room,
 			   pipes->settling && end->due < CHUNK ? end->due : CHUNK, &len));
 	count_due(end, len);
-	note_read(pipes, len);
+	box_state_read(pipes, len);
 	return true;
 }
 
@@ -197,7 +197,7 @@ static bool spill_some(struct spill *spill, struct pipe_end *end)
 		end->due = 0;
 		return false;
 	}
-	note_read(spill->pipes, (size_t)n);
+	box_state_read(spill->pipes, (size_t)n);
 	// The disk may be full: the tape then says that it is cut.
 	err_free(tape_add(spill->pipes->tape, stream_of(end), spill->room,
 			  count_due(end, (size_t)n)));
@@ -257,7 +257,7 @@ static void pipes_spill_task(void *arg)
 			watch_end(pipes, &pipes->out[i], EPOLLIN);
 	}
 	if (must_rest(pipes))
-		box_pipes_rest(pipes);
+		box_pipes_freeze(pipes);
 	give_room(spill);
 	pipes->moved(pipes);
 	pipes->drop(pipes);
@@ -300,7 +300,7 @@ static bool pipes_move_some(struct pipe_end *end)
 		end->due = 0;
 		return false;
 	}
-	note_read(pipes, (size_t)n);
+	box_state_read(pipes, (size_t)n);
 	keep = count_due(end, (size_t)n);
 	if (keep == 0)
 		return true;
@@ -320,7 +320,7 @@ static void on_output(struct watch *watch, uint32_t events)
 	(void)events;
 	pipes_move_some(end);
 	if (!pipes->spilling && must_rest(pipes))
-		box_pipes_rest(pipes);
+		box_pipes_freeze(pipes);
 	if (!end->open || pipes->settling)
 		pipes->moved(pipes); // may free it
 }
@@ -333,7 +333,7 @@ static void pipes_feed(struct pipes *pipes)
 
 		if (n < 0 && errno == EAGAIN) {
 			watch_end(pipes, &pipes->in, EPOLLOUT);
-			bell_ring(&pipes->room); // for pipes_await_input()
+			condition_signal(&pipes->room); // for pipes_await_input()
 			return;
 		}
 		if (n <= 0)
@@ -345,7 +345,7 @@ static void pipes_feed(struct pipes *pipes)
 		loop_unwatch(pipes->loop, &pipes->in.watch);
 	else
 		close_end(pipes, &pipes->in);
-	bell_ring(&pipes->room);
+	condition_signal(&pipes->room);
 }
 
 static void on_input(struct watch *watch, uint32_t events)
@@ -358,7 +358,7 @@ static void on_input(struct watch *watch, uint32_t events)
 		return;
 	}
 	loop_unwatch(pipes->loop, watch); // pipes_write() asks again when it is full again
-	bell_ring(&pipes->room);
+	condition_signal(&pipes->room);
 }
 
 static void on_patience(struct timer *timer)
@@ -380,7 +380,7 @@ static bool is_pipe(int fd)
 static void own_in(struct pipes *pipes)
 {
 	if (pipes->in.open && !pipes->lent && !pipes->last)
-		pipes->last = brink_open(pipes->at);
+		pipes->last = stall_open(pipes->at);
 }
 
 fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, const int *fds,
@@ -391,7 +391,7 @@ fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, c
 
 	pipes->loop = loop;
 	pipes->tape = tape;
-	bell_init(&pipes->room);
+	condition_init(&pipes->room);
 	for (int i = 0; i < (input.at ? 3 : 2); i++) {
 		ends[i]->watch = (struct watch){.fd = fds[i],
 						.ready = i < 2 ? on_output : on_input};
@@ -428,7 +428,7 @@ static void close_in(struct pipes *pipes)
 	close_end(pipes, &pipes->in);
 	free(take_ptr(pipes->input));
 	if (pipes->loop)
-		bell_ring(&pipes->room);
+		condition_signal(&pipes->room);
 }
 
 // Most often there is nothing but the end; the rest is counted only when there is some.
@@ -470,7 +470,7 @@ void pipes_turn(struct pipes *pipes, struct tape *tape)
 	pipes->settling = false;
 }
 
-void pipes_rest(struct pipes *pipes)
+void pipes_freeze(struct pipes *pipes)
 {
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		if (pipes->out[i].open && pipes->out[i].watch.events)
@@ -516,7 +516,7 @@ static fallible pipes_write_some(struct pipes *pipes, const char *bytes, size_t 
 			break;
 		}
 		watch_end(pipes, &pipes->in, EPOLLOUT);
-		TRY(bell_wait(&pipes->room, deadline), "write to the stdin of a command");
+		TRY(condition_wait(&pipes->room, deadline), "write to the stdin of a command");
 	}
 	return len == 0 ? OK
 			: err_new(CONFLICT, "stdin_closed", "the command reads no more from stdin");
@@ -525,7 +525,7 @@ static fallible pipes_write_some(struct pipes *pipes, const char *bytes, size_t 
 fallible pipes_await_input(struct pipes *pipes, size_t len, int64_t deadline)
 {
 	while (pipes->in.open && pipes->input && pipes->input_at < len)
-		TRY(bell_wait(&pipes->room, deadline), "wait for a command to take its input");
+		TRY(condition_wait(&pipes->room, deadline), "wait for a command to take its input");
 	return OK;
 }
 
@@ -534,7 +534,7 @@ fallible pipes_write(struct pipes *pipes, const void *bytes, size_t len, int64_t
 	struct err *err;
 
 	while (pipes->in.open && (pipes->input || pipes->writing))
-		TRY(bell_wait(&pipes->room, deadline), "write to the stdin of a command");
+		TRY(condition_wait(&pipes->room, deadline), "write to the stdin of a command");
 	if (!pipes->keep_in)
 		return err_new(CONFLICT, "stdin_closed", "the stdin of the command is closed");
 	pipes->writing = true;
@@ -544,6 +544,6 @@ fallible pipes_write(struct pipes *pipes, const void *bytes, size_t len, int64_t
 		loop_unwatch(pipes->loop, &pipes->in.watch);
 	if (!pipes->keep_in)
 		close_in(pipes);
-	bell_ring(&pipes->room);
+	condition_signal(&pipes->room);
 	return err;
 }

@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "box/brink.h"
+#include "box/stall.h"
 #include "box/tape.h"
 #include "loop/task.h"
 
@@ -28,7 +28,7 @@ struct pipe_end {
 // Embedded in its owner.
 struct pipes {
 	struct loop *loop;
-	const struct brink_at *at; // whose they are; set beforehand, and lives as long
+	const struct stall_at *at; // whose they are; set beforehand, and lives as long
 	struct pipes_pace *pace;   // of their box; NULL: none. As `at`
 	struct tape *tape;
 	struct pipe_end out[TAPE_STREAMS];
@@ -38,8 +38,8 @@ struct pipes {
 	bool keep_in;	       // stdin stays open when it has taken that: pipes_write()
 	bool writing;	       // somebody is at it
 	bool lent;	       // pid 1 has a copy of stdin; set beforehand
-	int last;	       // it has none: brink_open()
-	struct bell room;      // stdin took something, or closed
+	int last;	       // it has none: stall_open()
+	struct condition room; // stdin took something, or closed
 	struct timer patience; // until the ends are watched, again or for the first time
 	bool spilling;	       // a task writes to the disk, and the watches rest
 	bool serves_on; // pipes_turn() will follow: what is not due after settling stays in them
@@ -62,7 +62,7 @@ bool pipes_settled(const struct pipes *pipes);
 // Settled: from now on everything goes to `tape`.
 void pipes_turn(struct pipes *pipes, struct tape *tape);
 // A command begins that may end at once, with pipes_settle(): the ends are not watched for a while.
-void pipes_rest(struct pipes *pipes);
+void pipes_freeze(struct pipes *pipes);
 bool pipes_ended(const struct pipes *pipes); // nobody holds a writing end of either
 void pipes_close(struct pipes *pipes);
 

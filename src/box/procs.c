@@ -19,8 +19,8 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "box/procs_inner.h"
-#include "wire/text.h"
+#include "box/procs_private.h"
+#include "codec/text.h"
 
 #define LABEL_MS 20 // from the start to a label without output
 #define TRIM_MAX 8  // records forgotten at once for their age
@@ -36,18 +36,18 @@ const char *proc_status_word(enum proc_status status)
 	return words[status];
 }
 
-void proc_hold(struct proc *proc)
+void proc_ref(struct proc *proc)
 {
 	proc->refs++;
 }
 
-void proc_drop(struct proc *proc)
+void proc_unref(struct proc *proc)
 {
 	if (--proc->refs > 0)
 		return;
 	loop_drop_timer(proc->loop, &proc->label);
 	proc_close_dialogue(proc);
-	tape_drop(proc->tape);
+	tape_unref(proc->tape);
 	free(proc->id);
 	free(proc->command);
 	free(proc->session);
@@ -69,7 +69,7 @@ void proc_unlist(struct proc *proc)
 		procs->ended_count--;
 		procs->ended_text -= proc->command_len;
 	}
-	proc_drop(proc);
+	proc_unref(proc);
 }
 
 static bool let_oldest_go(struct procs *procs)
@@ -113,7 +113,7 @@ struct procs *procs_of(struct box *box)
 		procs->by_id = map_new();
 		link_init(&procs->all);
 		link_init(&procs->ended);
-		reel_init(&procs->reel, box, 0);
+		tape_files_init(&procs->tapes, box, 0);
 		tape_budget_on_lack(box_tape_budget(box), make_room, procs);
 	}
 	procs_trim(procs);
@@ -133,7 +133,7 @@ void procs_free(struct box *box)
 		tape_leave(proc->tape);
 		proc_unlist(proc);
 	}
-	reel_done(&procs->reel);
+	tape_files_done(&procs->tapes);
 	map_free(procs->by_id);
 	free(procs);
 	box->procs = NULL;
@@ -145,14 +145,14 @@ static void label_task(void *arg)
 
 	task_shield(true);
 	tape_begin(tape);
-	tape_drop(tape);
+	tape_unref(tape);
 }
 
 void proc_on_label(struct timer *timer)
 {
 	struct proc *proc = link_of(timer, struct proc, label);
 
-	tape_hold(proc->tape);
+	tape_ref(proc->tape);
 	task_start(proc->loop, "tape.begin", label_task, proc->tape);
 }
 
@@ -195,7 +195,7 @@ void proc_on_end(void *arg)
 	struct exec *exec = take_ptr(proc->exec);
 	struct tape_ending ending;
 
-	proc_hold(proc);
+	proc_ref(proc);
 	proc->last_words = 1 + exec_take_dialogue(exec).dialogue;
 	proc->result = exec->result;
 	proc->has_result = true;
@@ -219,16 +219,16 @@ void proc_on_end(void *arg)
 		.max_rss = proc->result.max_rss,
 		.pid = (uint32_t)proc->pid,
 	};
-	reel_seal(&exec->box->procs->reel, proc->tape, &ending, exec);
+	tape_files_seal(&exec->box->procs->tapes, proc->tape, &ending, exec);
 	tell_limit(exec->box, proc->result.ending);
-	bell_ring(&proc->changed);
-	reel_prepare(&exec->box->procs->reel);
-	exec_drop(exec);
+	condition_signal(&proc->changed);
+	tape_files_prepare(&exec->box->procs->tapes);
+	exec_unref(exec);
 	if (proc->auto_cleanup)
 		proc_unlist(proc);
 	else if (proc->procs)
 		procs_trim(proc->procs);
-	proc_drop(proc);
+	proc_unref(proc);
 }
 
 fallible proc_check_id(struct str id)
@@ -276,23 +276,23 @@ static struct tape *procs_make_tape(struct procs *procs, const struct proc *proc
 		.auto_cleanup = proc->auto_cleanup,
 	};
 
-	return reel_take(&procs->reel, &label);
+	return tape_files_take(&procs->tapes, &label);
 }
 
 // What the next daemon is to know of it. False: not all of it fits.
-static bool tag_of(const struct proc *proc, uint64_t cap, struct tag *out)
+static bool label_of(const struct proc *proc, uint64_t cap, struct exec_label *out)
 {
-	*out = (struct tag){
-		.kind = TAG_PROCESS,
-		.flags = proc->auto_cleanup ? TAG_AUTO : 0,
-		.file = reel_number(proc->tape),
+	*out = (struct exec_label){
+		.kind = EXEC_LABEL_PROCESS,
+		.flags = proc->auto_cleanup ? EXEC_LABEL_AUTO : 0,
+		.file = tape_files_number(proc->tape),
 		.started_ms = proc->started_ms,
 		.cap = cap,
 		.id = str_of(proc->id),
 		.session = str_of(proc->session),
 		.command = {proc->command, proc->command_len},
 	};
-	return proc->command_len < PROC_TAG_COMMAND;
+	return proc->command_len < PROC_LABEL_COMMAND;
 }
 
 static struct proc *procs_add(struct procs *procs, const struct proc_spec *spec)
@@ -317,7 +317,7 @@ static struct proc *procs_add(struct procs *procs, const struct proc_spec *spec)
 	proc->auto_cleanup = spec->auto_cleanup;
 	proc->label.due = proc_on_label;
 	proc->tape = procs_make_tape(procs, proc, spec->exec->output_cap);
-	bell_init(&proc->changed);
+	condition_init(&proc->changed);
 	link_add(&procs->all, &proc->link);
 	return proc;
 }
@@ -342,7 +342,7 @@ static void not_started(struct proc *proc, const struct proc_spec *spec, const s
 	proc->error = mem_str(err_message(err));
 	tape_end(proc->tape);
 	list_ended(proc);
-	bell_ring(&proc->changed);
+	condition_signal(&proc->changed);
 	if (!spec->keep_error)
 		proc_unlist(proc);
 }
@@ -351,7 +351,7 @@ fallible procs_start(struct box *box, const struct proc_spec *spec, struct proc 
 {
 	struct procs *procs = procs_of(box);
 	struct exec_spec spec_of = *spec->exec;
-	struct tag tag;
+	struct exec_label tag;
 	auto_proc proc = NULL;
 	struct exec *exec = NULL;
 	struct err *err;
@@ -361,14 +361,14 @@ fallible procs_start(struct box *box, const struct proc_spec *spec, struct proc 
 		TRY(procs_make_way(procs, spec->id));
 	}
 	proc = procs_add(procs, spec);
-	proc_hold(proc);
+	proc_ref(proc);
 	spec_of.tape = proc->tape;
 	spec_of.tag = &tag;
 	// A command that is too long for the tag is on disk before it runs.
-	if (!tag_of(proc, spec->exec->output_cap, &tag))
+	if (!label_of(proc, spec->exec->output_cap, &tag))
 		tape_begin(proc->tape);
-	if (spec->understudy)
-		err = understudy_begin(take_ptr(*spec->understudy), &spec_of, spec->cue, &exec);
+	if (spec->prewarmed)
+		err = prewarmed_begin(take_ptr(*spec->prewarmed), &spec_of, spec->cue, &exec);
 	else
 		err = exec_start(box, &spec_of, &exec);
 	if (err) {
@@ -389,7 +389,7 @@ struct proc *procs_find(struct box *box, struct str id)
 	struct proc *proc = box->procs ? map_get(procs_of(box)->by_id, id) : NULL;
 
 	if (proc)
-		proc_hold(proc);
+		proc_ref(proc);
 	return proc;
 }
 
@@ -404,7 +404,7 @@ void procs_each(struct box *box, void (*each)(struct proc *proc, void *arg), voi
 void procs_settle(struct box *box)
 {
 	if (box->procs)
-		reel_settle(&procs_of(box)->reel);
+		tape_files_settle(&procs_of(box)->tapes);
 }
 
 uint32_t procs_clean(struct box *box)
@@ -449,7 +449,7 @@ struct tape *proc_tape(const struct proc *proc)
 fallible proc_wait(struct proc *proc, int64_t deadline)
 {
 	while (!proc_is_over(proc))
-		TRY(bell_wait(&proc->changed, deadline), "wait for a process");
+		TRY(condition_wait(&proc->changed, deadline), "wait for a process");
 	return OK;
 }
 
@@ -466,13 +466,13 @@ static void procs_stop_task(void *arg)
 
 	task_shield(true);
 	if (exec) {
-		exec_hold(exec);
+		exec_ref(exec);
 		err_free(exec_stop(exec, proc->forced ? 0 : PROC_GRACE_MS, &proc->forced));
 		exec_let_go(exec);
 	}
 	proc->stopping = false;
-	bell_ring(&proc->changed);
-	proc_drop(proc);
+	condition_signal(&proc->changed);
+	proc_unref(proc);
 }
 
 static void procs_begin_stop(struct proc *proc, bool by_force)
@@ -481,7 +481,7 @@ static void procs_begin_stop(struct proc *proc, bool by_force)
 		return;
 	proc->stopping = true;
 	proc->forced = by_force;
-	proc_hold(proc);
+	proc_ref(proc);
 	task_start(proc->loop, "proc.stop", procs_stop_task, proc);
 }
 
@@ -489,10 +489,10 @@ static fallible await_stop(struct proc *proc)
 {
 	struct err *err = OK;
 
-	proc_hold(proc);
+	proc_ref(proc);
 	while (!err && proc->stopping)
-		err = bell_wait(&proc->changed, CLOCK_NEVER);
-	proc_drop(proc);
+		err = condition_wait(&proc->changed, CLOCK_NEVER);
+	proc_unref(proc);
 	return err;
 }
 
@@ -515,7 +515,7 @@ fallible proc_signal(struct proc *proc, int signal)
 		procs_begin_stop(proc, true);
 		return await_stop(proc);
 	}
-	exec_hold(exec);
+	exec_ref(exec);
 	err = exec_signal_tree(exec, signal);
 	exec_let_go(exec);
 	return err;
@@ -573,7 +573,7 @@ fallible proc_await_input(struct proc *proc, size_t len, int64_t deadline)
 
 	if (proc->status != PROC_RUNNING)
 		return OK;
-	exec_hold(exec);
+	exec_ref(exec);
 	err = exec_await_input(exec, len, deadline);
 	exec_let_go(exec);
 	return err;
@@ -586,7 +586,7 @@ fallible proc_write(struct proc *proc, struct str bytes, int64_t deadline)
 
 	if (proc->status != PROC_RUNNING)
 		return is_over(proc);
-	exec_hold(exec);
+	exec_ref(exec);
 	err = exec_write(exec, bytes.at, bytes.len, deadline);
 	exec_let_go(exec);
 	return err;

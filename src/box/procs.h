@@ -3,7 +3,7 @@
 // of those that have ended the oldest go first when there are too many.
 #pragma once
 
-#include "box/understudy.h"
+#include "box/prewarmed_shell.h"
 
 #define PROCS_ENDED_MAX 1000		    // records
 #define PROCS_ENDED_MS (24ll * 3600 * 1000) // their age
@@ -47,7 +47,7 @@ struct proc_spec {
 	bool auto_cleanup;  // the record goes with the end
 	bool keep_error;    // a command that cannot start leaves a record that says so
 	const struct exec_spec *exec;
-	struct understudy **understudy; // not NULL: it is taken, and does what `cue` says
+	struct prewarmed **prewarmed; // not NULL: it is taken, and does what `cue` says
 	struct str cue;
 };
 
@@ -68,12 +68,12 @@ fallible procs_stop_all(struct box *box, uint32_t *out_count);
 // The session is deleted: what runs in its name is killed at once and ends in status error.
 void procs_end_session(struct box *box, struct str session);
 
-void proc_hold(struct proc *proc);
-void proc_drop(struct proc *proc);
+void proc_ref(struct proc *proc);
+void proc_unref(struct proc *proc);
 static inline void auto_proc_(struct proc **proc)
 {
 	if (*proc)
-		proc_drop(*proc);
+		proc_unref(*proc);
 }
 #define auto_proc on_exit_call(auto_proc_) struct proc *
 
@@ -99,9 +99,9 @@ fallible proc_close_stdin(struct proc *proc);
 int proc_dialogue(struct proc *proc);
 void proc_close_dialogue(struct proc *proc); // of one that has ended: nobody will ask
 // 1 + the number of its leaf; 0: it has ended.
-uint32_t proc_leaf(const struct proc *proc);
+uint32_t proc_cgroup(const struct proc *proc);
 // A leaf, told as above, in which something of a process that has ended may still live: nobody else
 // has it since.
-bool procs_leaf_is_left(const struct box *box, uint32_t leaf);
+bool procs_cgroup_is_left(const struct box *box, uint32_t exec_cgroup);
 // Such a leaf, if it has a mark, and nothing lives in it: its cgroup may go.
-void procs_leaf_spend(struct box *box, uint32_t leaf);
+void procs_cgroup_spend(struct box *box, uint32_t exec_cgroup);

@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "box/adopt_inner.h"
-#include "box/procs_inner.h"
+#include "box/adopt_private.h"
+#include "box/procs_private.h"
 #include "loop/offload.h"
 
 #define FILES_MAX (1u << 30)
@@ -45,7 +45,7 @@ static struct proc *restore(struct procs *procs, struct tape *tape, const struct
 	proc->exit_code = -1;
 	proc->label.due = proc_on_label;
 	proc->tape = tape;
-	bell_init(&proc->changed);
+	condition_init(&proc->changed);
 	return proc;
 }
 
@@ -87,7 +87,7 @@ static void procs_adopt_list(struct procs *procs, struct proc *proc)
 	}
 }
 
-static void recall_ended(struct proc *proc, const struct tape_ending *ending)
+static void recover_ended(struct proc *proc, const struct tape_ending *ending)
 {
 	int64_t age = clock_steady_ms() - ending->ended_ms;
 
@@ -115,7 +115,7 @@ static void recall_ended(struct proc *proc, const struct tape_ending *ending)
 		proc->error = mem_str("the process was lost");
 }
 
-static fallible recall_running(struct box *box, struct proc *proc, struct adoptee *held)
+static fallible recover_running(struct box *box, struct proc *proc, struct adoptee *held)
 {
 	int pid = held->talk.held.pid;
 	struct exec *exec = NULL;
@@ -130,7 +130,7 @@ static fallible recall_running(struct box *box, struct proc *proc, struct adopte
 }
 
 // Nobody saw its end.
-static void recall_lost(struct proc *proc)
+static void recover_lost(struct proc *proc)
 {
 	struct tape_ending ending = {
 		.ended_ms = clock_steady_ms(),
@@ -141,7 +141,7 @@ static void recall_lost(struct proc *proc)
 
 	tape_end(proc->tape);
 	err_free(tape_seal(proc->tape, &ending)); // else another daemon finds the same
-	recall_ended(proc, &ending);
+	recover_ended(proc, &ending);
 }
 
 struct unlinking {
@@ -177,7 +177,7 @@ static fallible procs_adopt_find_tape(struct box *box, const char *name, struct 
 static fallible procs_adopt_new_tape(struct box *box, const char *name, const struct adoptee *held,
 				     struct tape **out_tape, struct tape_label *out)
 {
-	const struct tag *tag = &held->tag;
+	const struct exec_label *tag = &held->tag;
 	auto_tape tape = tape_new_named(box->loop, box->tapes_dir, name);
 
 	*out = (struct tape_label){
@@ -187,9 +187,9 @@ static fallible procs_adopt_new_tape(struct box *box, const char *name, const st
 		.started_ms = tag->started_ms,
 		.cap = tag->cap,
 		.wall_ms = tag->wall_ms,
-		.auto_cleanup = tag->flags & TAG_AUTO,
+		.auto_cleanup = tag->flags & EXEC_LABEL_AUTO,
 		.pid = (uint32_t)held->talk.held.pid,
-		.conv = held->talk.conv,
+		.conn = held->talk.conn,
 	};
 	tape_set_label(tape, out);
 	box->has_folder = true;
@@ -210,7 +210,7 @@ static void proc_let_way(struct proc *proc)
 
 	exec_on_end(exec, NULL, NULL);
 	exec_filed(exec);
-	exec_drop(exec);
+	exec_unref(exec);
 }
 
 // One that pid 1 holds is not to be believed. An id is free as soon as its process has ended, so
@@ -224,13 +224,13 @@ static fallible procs_adopt_check(const struct procs *procs, const struct adopte
 
 	TRY(proc_check_id(label->id));
 	*out_goes = is_twice && held->talk.held.ended && other->started_ms >= label->started_ms;
-	if (is_twice && !*out_goes && !other->exec->leaf &&
+	if (is_twice && !*out_goes && !other->exec->exec_cgroup &&
 	    other->started_ms <= label->started_ms) {
 		proc_let_way(other);
 		is_twice = false;
 	}
 	if (held->tag.file > FILES_MAX || (is_twice && !*out_goes))
-		return err_new(BAD_PEER, "bad_tag", "pid 1 holds a process twice");
+		return err_new(BAD_PEER, "bad_label", "pid 1 holds a process twice");
 	return OK;
 }
 
@@ -245,7 +245,7 @@ static fallible leave(struct tape *tape, struct err *err)
 static void let_go(struct proc *proc)
 {
 	proc->procs = NULL;
-	proc_drop(proc);
+	proc_unref(proc);
 }
 
 static fallible procs_adopt_give_up(struct proc *proc, struct err *err)
@@ -258,7 +258,8 @@ static fallible procs_adopt_give_up(struct proc *proc, struct err *err)
 }
 
 // One tape, or one that pid 1 holds and that has none yet.
-static fallible procs_adopt_recall(struct adoption *adoption, uint32_t number, struct adoptee *held)
+static fallible procs_adopt_recover(struct adoption *adoption, uint32_t number,
+				    struct adoptee *held)
 {
 	struct box *box = adoption->box;
 	struct procs *procs = procs_of(box);
@@ -275,23 +276,24 @@ static fallible procs_adopt_recall(struct adoption *adoption, uint32_t number, s
 	if (!tape)
 		TRY(procs_adopt_new_tape(box, name, held, &tape, &label));
 	if (held && tape_has_ended(tape)) {
-		held->tag.kind = TAG_EXEC; // its end is on record: it is only to be forgotten
+		held->tag.kind =
+			EXEC_LABEL_EXEC; // its end is on record: it is only to be forgotten
 		held = NULL;
 	}
 	if (held)
 		TRY(leave(tape, procs_adopt_check(procs, held, &label, &goes)));
 	if (goes)
-		held->tag.kind = TAG_EXEC; // it is only to be forgotten
+		held->tag.kind = EXEC_LABEL_EXEC; // it is only to be forgotten
 	if (goes || !procs_adopt_make_way(procs, &label, held))
 		return OK;
 	tape_bound(tape, box_tape_budget(box));
 	proc = restore(procs, take_ptr(tape), &label);
 	if (tape_ending_of(proc->tape, &ending))
-		recall_ended(proc, &ending);
+		recover_ended(proc, &ending);
 	else if (!held)
-		recall_lost(proc);
+		recover_lost(proc);
 	else
-		TRY(procs_adopt_give_up(proc, recall_running(box, proc, held)));
+		TRY(procs_adopt_give_up(proc, recover_running(box, proc, held)));
 	if (proc->auto_cleanup && !proc->exec) {
 		let_go(proc);
 		return OK;
@@ -308,9 +310,9 @@ static uint32_t highest_file(const struct adoption *adoption)
 	uint32_t highest = adoption_highest(adoption, 0);
 
 	list_each (at, &adoption->helds) {
-		const struct tag *tag = &link_of(at, struct adoptee, link)->tag;
+		const struct exec_label *tag = &link_of(at, struct adoptee, link)->tag;
 
-		if (tag->kind == TAG_PROCESS && tag->file > highest)
+		if (tag->kind == EXEC_LABEL_PROCESS && tag->file > highest)
 			highest = tag->file;
 	}
 	return highest;
@@ -322,21 +324,22 @@ fallible procs_adopt(struct adoption *adoption)
 	struct link *at;
 
 	if (highest)
-		procs_of(adoption->box)->reel.files = highest;
+		procs_of(adoption->box)->tapes.files = highest;
 	for (size_t i = 0; i < adoption->name_count; i++) {
 		uint32_t number;
 
 		if (adoption_number(adoption->names[i], 0, &number))
-			TRY(procs_adopt_recall(adoption, number,
-					       adoption_find(adoption, TAG_PROCESS, number)));
+			TRY(procs_adopt_recover(
+				adoption, number,
+				adoption_find(adoption, EXEC_LABEL_PROCESS, number)));
 	}
 	at = adoption->helds.next;
 	while (at != &adoption->helds) {
 		struct adoptee *held = link_of(at, struct adoptee, link);
 
 		at = at->next; // a process that is taken leaves the list
-		if (held->tag.kind == TAG_PROCESS)
-			TRY(procs_adopt_recall(adoption, held->tag.file, held));
+		if (held->tag.kind == EXEC_LABEL_PROCESS)
+			TRY(procs_adopt_recover(adoption, held->tag.file, held));
 	}
 	return OK;
 }
@@ -352,6 +355,6 @@ void procs_forsake(struct box *box)
 		if (!proc->exec)
 			continue;
 		exec_on_end(proc->exec, NULL, NULL);
-		exec_drop(take_ptr(proc->exec));
+		exec_unref(take_ptr(proc->exec));
 	}
 }

@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "box/exec_message.h"
 #include "box/procs.h"
-#include "box/session_inner.h"
-#include "box/word.h"
-#include "model/shell_state.h"
-#include "wire/text.h"
+#include "box/session_private.h"
+#include "codec/text.h"
+#include "protocol/shell_state.h"
 
 #define DUMP_MS 10000
 #define PIECE 2048
@@ -58,12 +58,12 @@ static fallible box_session_await_ready(struct session *session)
 					err_message(session->failure),
 					err_hint_of(session->failure));
 		session_start(session);
-		TRY(bell_wait(&session->changed, CLOCK_NEVER), "wait for a shell");
+		TRY(condition_wait(&session->changed, CLOCK_NEVER), "wait for a shell");
 	}
 	if (session->listed)
 		return OK;
 	if (!box_is_alive(session->box))
-		return word_box_lost();
+		return exec_message_box_lost();
 	return err_new(GONE, "session_destroyed", "Session '%s' was deleted", session->id);
 }
 
@@ -109,7 +109,7 @@ fallible session_delete(struct session *session, bool now)
 	// One whose shell could not even start was not in the line any more.
 	if (!err && session->listed)
 		session_unlist(session);
-	card_erase(session);
+	state_file_erase(session);
 	session_run_drop(run);
 	return err;
 }
@@ -176,7 +176,7 @@ static void foresee_task(void *arg)
 	struct session *session = arg;
 
 	err_free(renew_state(session)); // whoever needs it learns why
-	session_drop(session);
+	session_unref(session);
 }
 
 static void on_foresee(struct timer *timer)
@@ -185,7 +185,7 @@ static void on_foresee(struct timer *timer)
 
 	if (!session->ready || !is_idle(session) || session->stated == session->turns)
 		return;
-	session_hold(session);
+	session_ref(session);
 	task_start(session->box->loop, "session.state", foresee_task, session);
 }
 
@@ -266,7 +266,7 @@ static void box_session_change_env(struct session *session, struct str name, con
 		else
 			shell_export(&session->changes, name, value);
 	}
-	card_touch(session);
+	state_file_touch(session);
 }
 
 void session_set_env(struct box *box, struct str name, const char *value)
@@ -285,13 +285,13 @@ void session_offer_env(struct box *box, struct str name, const char *value)
 					       true);
 }
 
-static struct session *find_card_busy(struct box *box)
+static struct session *find_state_file_busy(struct box *box)
 {
 	if (box->sessions)
 		list_each (at, &box->sessions->all) {
 			struct session *session = link_of(at, struct session, link);
 
-			if (session->card_busy)
+			if (session->state_file_busy)
 				return session;
 		}
 	return NULL;
@@ -302,27 +302,27 @@ void sessions_settle(struct box *box)
 	struct session *session;
 	struct err *err = OK;
 
-	while (!err && (session = find_card_busy(box))) {
-		session_hold(session);
-		err = bell_wait(&session->changed, CLOCK_NEVER);
-		session_drop(session);
+	while (!err && (session = find_state_file_busy(box))) {
+		session_ref(session);
+		err = condition_wait(&session->changed, CLOCK_NEVER);
+		session_unref(session);
 	}
 	err_free(err);
 }
 
 void sessions_end(struct box *box)
 {
-	auto_err err = word_box_lost();
+	auto_err err = exec_message_box_lost();
 
 	if (!box->sessions)
 		return;
 	list_each (at, &box->sessions->all) {
 		struct session *session = link_of(at, struct session, link);
 
-		session_hold(session);
+		session_ref(session);
 		session_unlist(session);
 		session_abandon(session, err);
-		session_drop(session);
+		session_unref(session);
 	}
 	map_free(box->sessions->by_id);
 	free(take_ptr(box->sessions));

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "box/exec.h"
-#include "model/pairs.h"
+#include "types/env_map.h"
 
 #define SESSION_MAX 256			   // of one box
 #define SESSION_ID_MAX 256		   // bytes
@@ -34,11 +34,11 @@ fallible session_take(struct box *box, struct str id, const struct session_spec 
 		      struct session **out);
 // NULL: there is none. Held.
 struct session *session_find(struct box *box, struct str id);
-void session_drop(struct session *session); // the caller's share
+void session_unref(struct session *session); // the caller's share
 static inline void auto_session_(struct session **session)
 {
 	if (*session)
-		session_drop(*session);
+		session_unref(*session);
 }
 #define auto_session on_exit_call(auto_session_) struct session *
 
@@ -58,10 +58,10 @@ fallible session_delete(struct session *session, bool now);
 // A foreground command. The texts are borrowed until session_run() returns.
 struct session_job {
 	struct str command;
-	const char *cwd;	 // for this command only; NULL: where the session stands
-	const struct pairs *env; // for this command only; may be NULL
-	uint64_t timeout_ms;	 // 0: the session's
-	uint64_t cpu_ms;	 // 0: none
+	const char *cwd;	   // for this command only; NULL: where the session stands
+	const struct env_map *env; // for this command only; may be NULL
+	uint64_t timeout_ms;	   // 0: the session's
+	uint64_t cpu_ms;	   // 0: none
 };
 
 enum session_end {
@@ -90,7 +90,7 @@ fallible session_run(struct session *session, const struct session_job *job,
 		     struct session_run **out);
 // Waits for its end. An error: the shell could not be started, or the box ended.
 fallible session_run_wait(struct session_run *run, int64_t deadline, struct session_result *out);
-// Its output, verbatim, with the remarks of an interactive bash on stderr (model/shell.h has the
+// Its output, verbatim, with the remarks of an interactive bash on stderr (protocol/shell.h has the
 // sieve). Whole once session_run_wait() has returned; borrowed while the run is held.
 struct tape *session_run_tape(struct session_run *run);
 void session_run_drop(struct session_run *run);
@@ -114,14 +114,14 @@ struct tape *session_tape(struct session *session); // borrowed while the sessio
 
 // A script by which another bash comes to stand where this session stands: variables, functions,
 // aliases, options, umask, directory. Waits for the commands before it; empty for a session that
-// has run nothing. It goes in front of what that bash shall run: see shell_wrap() in model/shell.h.
-// TOO_LARGE state_too_large.
+// has run nothing. It goes in front of what that bash shall run: see shell_wrap() in
+// protocol/shell.h. TOO_LARGE state_too_large.
 #define SESSION_PRELUDE_MAX (8 << 20)
 fallible session_prelude(struct session *session, struct buf *out);
 // The part of it that outlives execve, however large the rest is. Waits and fails as above.
 fallible session_exports(struct session *session, struct buf *out);
-// Its state as its shell tells it (model/shell_state.h). Waits and fails as above. Empty: it is too
-// large to be told apart from another's; session_prelude() has it.
+// Its state as its shell tells it (protocol/shell_state.h). Waits and fails as above. Empty: it is
+// too large to be told apart from another's; session_prelude() has it.
 fallible session_state(struct session *session, struct buf *out);
 // The environment that its shell was started with, NULL-ended; for those who start another.
 const char *const *session_env(const struct session *session);

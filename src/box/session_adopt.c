@@ -4,18 +4,18 @@
 // free, and everything that it says before the end of that belongs to the past. Its answer tells
 // where it stands, and the session goes on.
 //
-// A shell that may have heard half of a command (model/tag.h: TAG_HALF) would take our words for
-// the other half. It is ended; the next command gets a new one.
+// A shell that may have heard half of a command (protocol/exec_label.h: EXEC_LABEL_HALF) would take
+// our words for the other half. It is ended; the next command gets a new one.
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "box/adopt_inner.h"
-#include "box/session_inner.h"
+#include "box/adopt_private.h"
+#include "box/session_private.h"
 
 static fallible session_adopt_find_tape(struct session *session)
 {
 	struct box *box = session->box;
-	auto_free char *name = mem_fmt("%s/o%u", box->id, session->card);
+	auto_free char *name = mem_fmt("%s/o%u", box->id, session->state_file);
 	struct tape_label label;
 	struct tape *tape = NULL;
 	auto_err err = tape_open(box->loop, box->tapes_dir, name, &tape, &label);
@@ -26,7 +26,7 @@ static fallible session_adopt_find_tape(struct session *session)
 		return take_ptr(err);
 	tape_bound(tape, box_tape_budget(box));
 	tape_leave(session->tape); // there is none of its name but ours
-	tape_drop(session->tape);
+	tape_unref(session->tape);
 	session->tape = tape;
 	return OK;
 }
@@ -49,7 +49,7 @@ static void session_adopt_go_on(struct session *session)
 
 static fallible take_shell(struct session *session, struct adoptee *held)
 {
-	bool half = held->tag.flags & TAG_HALF;
+	bool half = held->tag.flags & EXEC_LABEL_HALF;
 	bool talks = held->talk.held.flags & TALK_EXEC_DIALOGUE;
 	uint32_t sender = held->tag.sender;
 	struct exec *exec = NULL;
@@ -58,7 +58,7 @@ static fallible take_shell(struct session *session, struct adoptee *held)
 	TRY(adoptee_take(held, session->box, NULL, &exec));
 	if (!talks || half) {
 		exec_kill(exec);
-		exec_drop(exec);
+		exec_unref(exec);
 		return OK;
 	}
 	TRY(bash_adopt(exec, session->tape, sender, &shell));
@@ -70,28 +70,29 @@ static fallible take_shell(struct session *session, struct adoptee *held)
 static fallible session_adopt_one(struct adoption *adoption, uint32_t number)
 {
 	struct box *box = adoption->box;
-	struct adoptee *held = adoption_find(adoption, TAG_SESSION, number);
-	struct card *card = NULL;
+	struct adoptee *held = adoption_find(adoption, EXEC_LABEL_SESSION, number);
+	struct state_file *state_file = NULL;
 	auto_session old = NULL;
 	auto_session session = NULL;
-	struct err *err = card_read(box, number, &card);
+	struct err *err = state_file_read(box, number, &state_file);
 
 	TRY(err);
-	old = card ? session_find(box, card->id) : NULL;
-	if (!card || old) { // the later one of two stands: it was made after the other was deleted
+	old = state_file ? session_find(box, state_file->id) : NULL;
+	if (!state_file ||
+	    old) { // the later one of two stands: it was made after the other was deleted
 		box_remove_file(box, 's', number);
-		card_free(card);
+		state_file_free(state_file);
 		return OK;
 	}
 	box->cards = number - 1; // it gets its own number
-	err = session_take(box, card->id, &card->spec, &session);
+	err = session_take(box, state_file->id, &state_file->spec, &session);
 	if (!err) {
-		buf_str(&session->changes, card->changes);
+		buf_str(&session->changes, state_file->changes);
 		err = session_adopt_find_tape(session);
 	}
 	if (!err && held)
 		err = take_shell(session, held);
-	card_free(card);
+	state_file_free(state_file);
 	return err;
 }
 
@@ -107,7 +108,7 @@ static uint32_t next_below(const struct adoption *adoption, char letter, uint32_
 	return best;
 }
 
-static bool has_card(const struct adoption *adoption, uint32_t wanted)
+static bool has_state_file(const struct adoption *adoption, uint32_t wanted)
 {
 	uint32_t number;
 
@@ -127,7 +128,7 @@ fallible sessions_adopt(struct adoption *adoption)
 		TRY(session_adopt_one(adoption, at));
 	at = UINT32_MAX;
 	while ((at = next_below(adoption, 'o', at)))
-		if (!has_card(adoption, at))
+		if (!has_state_file(adoption, at))
 			box_remove_file(box, 'o', at);
 	box->cards = last > last_tape ? last : last_tape;
 	return OK;

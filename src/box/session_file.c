@@ -4,13 +4,13 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "box/card.h"
-#include "box/session_inner.h"
-#include "wire/pack.h"
+#include "box/session_private.h"
+#include "box/state_file.h"
+#include "codec/pack.h"
 
 #define MAGIC "COVECARD"
 #define VERSION 2 // 1 did not say which of the environment is the session's own
-#define CARD_MAX (8u << 20)
+#define STATE_FILE_MAX (8u << 20)
 #define ENV_MAX 8192
 #define TEXT_EXTRA 8
 
@@ -23,7 +23,7 @@ static size_t room_for(const struct session *session)
 	return size;
 }
 
-static char *card_encode(const struct session *session, size_t *out_len)
+static char *state_file_encode(const struct session *session, size_t *out_len)
 {
 	size_t size = room_for(session);
 	char *bytes = mem_new(size);
@@ -49,29 +49,29 @@ static char *card_encode(const struct session *session, size_t *out_len)
 	return bytes;
 }
 
-void card_erase(struct session *session)
+void state_file_erase(struct session *session)
 {
-	if (session->card && !session->listed)
-		card_erase_file(session->box, 's', session->card);
+	if (session->state_file && !session->listed)
+		state_file_erase_file(session->box, 's', session->state_file);
 }
 
 // Deleted while it was being written.
-static void card_remove_stale(struct session *session)
+static void state_file_remove_stale(struct session *session)
 {
 	if (!session->listed)
-		card_remove(session);
+		state_file_remove(session);
 }
 
-void card_write(struct session *session)
+void state_file_write(struct session *session)
 {
 	auto_free char *bytes = NULL;
 	size_t len;
 
-	if (!session->card || !session->listed)
+	if (!session->state_file || !session->listed)
 		return;
-	bytes = card_encode(session, &len);
-	card_write_file(session->box, 's', session->card, bytes, len);
-	card_remove_stale(session);
+	bytes = state_file_encode(session, &len);
+	state_file_write_file(session->box, 's', session->state_file, bytes, len);
+	state_file_remove_stale(session);
 }
 
 static void touch_task(void *arg)
@@ -79,77 +79,77 @@ static void touch_task(void *arg)
 	struct session *session = arg;
 
 	task_shield(true);
-	while (session->card_stale) {
-		session->card_stale = false;
-		card_write(session);
+	while (session->state_file_stale) {
+		session->state_file_stale = false;
+		state_file_write(session);
 	}
-	session->card_busy = false;
-	card_remove_stale(session);
-	bell_ring(&session->changed);
-	session_drop(session);
+	session->state_file_busy = false;
+	state_file_remove_stale(session);
+	condition_signal(&session->changed);
+	session_unref(session);
 }
 
-void card_touch(struct session *session)
+void state_file_touch(struct session *session)
 {
-	if (!session->card)
+	if (!session->state_file)
 		return;
-	session->card_stale = true;
-	if (session->card_busy)
+	session->state_file_stale = true;
+	if (session->state_file_busy)
 		return;
-	session->card_busy = true;
-	session_hold(session);
-	task_start(session->box->loop, "session.card", touch_task, session);
+	session->state_file_busy = true;
+	session_ref(session);
+	task_start(session->box->loop, "session.state_file", touch_task, session);
 }
 
-static bool card_decode(struct card *card, size_t len)
+static bool state_file_decode(struct state_file *state_file, size_t len)
 {
 	struct unpack in;
 	uint32_t count, version;
 	bool known;
 
-	unpack_init(&in, card->bytes, len);
+	unpack_init(&in, state_file->bytes, len);
 	known = str_is(unpack_text(&in, sizeof(MAGIC)), MAGIC);
 	version = unpack_u32(&in);
 	known &= version == 1 || version == VERSION;
-	card->id = unpack_text(&in, SESSION_ID_MAX);
-	card->spec.cwd = unpack_text(&in, CARD_MAX).at;
-	card->spec.timeout_ms = unpack_u64(&in);
-	card->spec.output_cap = unpack_u64(&in);
-	card->spec.cpu_milli = unpack_u32(&in);
-	card->changes = unpack_text(&in, CARD_MAX);
-	card->spec.own = version == 1 ? 0 : unpack_u32(&in);
+	state_file->id = unpack_text(&in, SESSION_ID_MAX);
+	state_file->spec.cwd = unpack_text(&in, STATE_FILE_MAX).at;
+	state_file->spec.timeout_ms = unpack_u64(&in);
+	state_file->spec.output_cap = unpack_u64(&in);
+	state_file->spec.cpu_milli = unpack_u32(&in);
+	state_file->changes = unpack_text(&in, STATE_FILE_MAX);
+	state_file->spec.own = version == 1 ? 0 : unpack_u32(&in);
 	count = unpack_u32(&in);
-	if (in.failed || !known || count > ENV_MAX || card->spec.own > count)
+	if (in.failed || !known || count > ENV_MAX || state_file->spec.own > count)
 		return false;
-	card->env = mem_new((count + 1) * sizeof(*card->env));
+	state_file->env = mem_new((count + 1) * sizeof(*state_file->env));
 	for (uint32_t i = 0; i < count; i++)
-		card->env[i] = unpack_text(&in, CARD_MAX).at;
-	card->spec.env = (const char *const *)card->env;
+		state_file->env[i] = unpack_text(&in, STATE_FILE_MAX).at;
+	state_file->spec.env = (const char *const *)state_file->env;
 	return unpack_end(&in);
 }
 
-fallible card_read(struct box *box, uint32_t number, struct card **out)
+fallible state_file_read(struct box *box, uint32_t number, struct state_file **out)
 {
-	struct card *card;
+	struct state_file *state_file;
 	char *bytes = NULL;
 	size_t len = 0;
 
 	*out = NULL;
-	TRY(card_read_file(box, 's', number, &bytes, &len));
-	card = mem_new_of(struct card);
-	card->bytes = bytes;
-	if (len && card_decode(card, len))
-		*out = card;
+	TRY(state_file_read_file(box, 's', number, &bytes, &len));
+	state_file = mem_new_of(struct state_file);
+	state_file->bytes = bytes;
+	if (len && state_file_decode(state_file, len))
+		*out = state_file;
 	else
-		card_free(card);
+		state_file_free(state_file);
 	return OK;
 }
 
-void card_free(struct card *card)
+void state_file_free(struct state_file *state_file)
 {
-	if (!card)
+	if (!state_file)
 		return;
-	free(card->env);
-	free(card->bytes);
-	free(card);
+	free(state_file->env);
+	free(state_file->bytes);
+	free(state_file);
 }

@@ -12,11 +12,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "box/exec_cgroup.h"
+#include "box/exec_message.h"
 #include "box/files.h"
-#include "box/leaf.h"
 #include "box/procs.h"
-#include "box/session_inner.h"
-#include "box/word.h"
+#include "box/session_private.h"
 
 #define WORDS_MAX (16 << 20) // a body of 1 MiB, with every byte a quote, and the lines around it
 #define INT_MS 150	     // until SIGTERM
@@ -50,9 +50,9 @@ static void run_let_go(struct session_run *run)
 	if (--run->refs > 0)
 		return;
 	buf_done(&run->words);
-	tape_drop(run->tape);
+	tape_unref(run->tape);
 	err_free(run->failure);
-	session_drop(run->session);
+	session_unref(run->session);
 	free(run);
 }
 
@@ -90,7 +90,7 @@ static void session_stop_await_end(struct session_run *run, int64_t ms)
 	struct err *err = OK;
 
 	while (!err && !run->told_end)
-		err = bell_wait(&run->bell, deadline);
+		err = condition_wait(&run->condition, deadline);
 	err_free(err);
 }
 
@@ -162,14 +162,14 @@ struct session_run *run_new(struct session *session, enum run_kind kind)
 	struct session_run *run = mem_new_of(struct session_run);
 	uint64_t cap = session->output_cap;
 
-	session_hold(session);
+	session_ref(session);
 	run->session = session;
 	run->refs = 1;
 	run->held = true;
 	run->kind = kind;
 	run->timer.due = on_limit;
 	run->words = BUF_INIT(WORDS_MAX);
-	bell_init(&run->bell);
+	condition_init(&run->condition);
 	if (kind >= RUN_LOCK)
 		return run;
 	// Its state is told whole, or not at all.
@@ -197,7 +197,7 @@ static void settle_run(struct session_run *run)
 	run->done = true;
 	if (run->tape)
 		tape_end(run->tape);
-	bell_ring(&run->bell);
+	condition_signal(&run->condition);
 	run_let_go(run);
 }
 
@@ -216,7 +216,7 @@ static void delete_task(void *arg)
 	if (run->session->shell)
 		bash_kill_wait(run->session->shell);
 	while (run->session->shell && !run->told_end)
-		err_free(bell_wait(&run->bell, CLOCK_NEVER)); // shielded: it only rings
+		err_free(condition_wait(&run->condition, CLOCK_NEVER)); // shielded: it only rings
 	run_finish(run);
 }
 
@@ -248,7 +248,7 @@ static void box_session_run_begin(struct session *session, struct session_run *r
 		buf_done(&run->words);
 		run->words = words;
 		buf_clear(&session->changes);
-		card_touch(session);
+		state_file_touch(session);
 		session->turns++;
 	}
 	if (run->kind == RUN_COMMAND) {
@@ -293,13 +293,13 @@ static void run_finish(struct session_run *run)
 {
 	struct session *session = run->session;
 
-	session_hold(session);
+	session_ref(session);
 	session->run = NULL;
 	settle_run(run);
 	session_pump(session);
 	if (!session->run)
 		run_foresee(session);
-	session_drop(session);
+	session_unref(session);
 }
 
 // The shell is at rest again, and the output of the run is on its tape.
@@ -316,7 +316,7 @@ static void box_session_run_on_ended(struct bash *shell)
 	}
 	if (!session->ready) {
 		session->ready = session->fresh = true;
-		bell_ring(&session->changed);
+		condition_signal(&session->changed);
 		session_pump(session);
 		return;
 	}
@@ -329,38 +329,38 @@ static void box_session_run_on_ended(struct bash *shell)
 	run->result.ending = oom ? ENDING_OOM : ENDING_EXITED;
 	run->told_end = true;
 	if (run->stopping)
-		bell_ring(&run->bell);
+		condition_signal(&run->condition);
 	else
 		run_finish(run);
 }
 
 static void on_closed(struct bash *shell)
 {
-	struct ghost *ghost = shell->owner;
+	struct orphan *orphan = shell->owner;
 
-	link_drop(&ghost->link);
-	ghost->session->ghost_count--;
+	link_drop(&orphan->link);
+	orphan->session->orphan_count--;
 	bash_drop(shell);
-	free(ghost);
+	free(orphan);
 }
 
 // Its background jobs hold its pipes: what they write is still read.
-static void haunt(struct session *session, struct bash *shell)
+static void detach(struct session *session, struct bash *shell)
 {
-	struct ghost *ghost;
+	struct orphan *orphan;
 
 	if (pipes_ended(&shell->pipes)) {
 		bash_drop(shell);
 		return;
 	}
-	if (session->ghost_count == SESSION_GHOSTS_MAX)
-		on_closed(link_of(session->ghosts.next, struct ghost, link)->shell);
-	ghost = mem_new_of(struct ghost);
-	*ghost = (struct ghost){.session = session, .shell = shell};
-	shell->owner = ghost;
+	if (session->orphan_count == SESSION_ORPHANS_MAX)
+		on_closed(link_of(session->orphans.next, struct orphan, link)->shell);
+	orphan = mem_new_of(struct orphan);
+	*orphan = (struct orphan){.session = session, .shell = shell};
+	shell->owner = orphan;
 	shell->closed = on_closed;
-	link_add(&session->ghosts, &ghost->link);
-	session->ghost_count++;
+	link_add(&session->orphans, &orphan->link);
+	session->orphan_count++;
 }
 
 static void end_with_shell(struct session_run *run, const struct exec_result *result)
@@ -369,7 +369,7 @@ static void end_with_shell(struct session_run *run, const struct exec_result *re
 
 	if (run->kind == RUN_DELETE) {
 		run->told_end = true;
-		bell_ring(&run->bell);
+		condition_signal(&run->condition);
 		return;
 	}
 	box_session_run_take_result(run);
@@ -380,11 +380,11 @@ static void end_with_shell(struct session_run *run, const struct exec_result *re
 	run->result.has_jobs = true; // perhaps: it did not come to telling
 	if (!box_is_alive(session->box)) {
 		err_free(run->failure);
-		run->failure = word_box_lost();
+		run->failure = exec_message_box_lost();
 	}
 	run->told_end = true;
 	if (run->stopping)
-		bell_ring(&run->bell);
+		condition_signal(&run->condition);
 	else
 		run_finish(run);
 }
@@ -395,7 +395,7 @@ static void box_session_run_on_lost(struct bash *shell)
 	struct session_run *run = session->run;
 	struct exec_result result = shell->exec->result;
 
-	session_hold(session);
+	session_ref(session);
 	session->shell = NULL;
 	session->turns++;
 	session->job = 0;
@@ -404,14 +404,14 @@ static void box_session_run_on_lost(struct bash *shell)
 						     "the shell of the session ended at once"));
 	session->ready = false;
 	if (session->listed && box_is_alive(session->box))
-		haunt(session, shell);
+		detach(session, shell);
 	else
 		bash_drop(shell);
 	if (run && run->kind != RUN_LOCK)
 		end_with_shell(run, &result);
 	else
 		session_pump(session);
-	session_drop(session);
+	session_unref(session);
 }
 
 static void on_spent(struct bash *shell)
@@ -437,7 +437,7 @@ void session_not_started(struct session *session, struct err *err)
 	err_free(session->failure);
 	session->failure = err;
 	session_fail_all(session, err);
-	bell_ring(&session->changed);
+	condition_signal(&session->changed);
 }
 
 static fallible box_session_run_explain(struct err *err)
@@ -453,9 +453,9 @@ static void box_session_run_start_task(void *arg)
 {
 	struct session *session = arg;
 	char **env = session_copy_env((const char *const *)session->env); // it may be changed
-	struct tag tag = {
-		.kind = TAG_SESSION,
-		.file = session->card,
+	struct exec_label tag = {
+		.kind = EXEC_LABEL_SESSION,
+		.file = session->state_file,
 		.id = str_of(session->id),
 	};
 	struct exec_spec spec = {
@@ -473,7 +473,7 @@ static void box_session_run_start_task(void *arg)
 	struct err *err;
 
 	task_shield(true);
-	card_write(session);
+	state_file_write(session);
 	err = box_session_run_explain(exec_start(session->box, &spec, &exec));
 	mem_free_list(env);
 	if (!err)
@@ -485,7 +485,7 @@ static void box_session_run_start_task(void *arg)
 		session_not_started(session, err);
 	else if (!session->listed)
 		bash_kill(shell);
-	session_drop(session);
+	session_unref(session);
 }
 
 void session_start(struct session *session)
@@ -494,7 +494,7 @@ void session_start(struct session *session)
 		return; // it is coming up
 	session->starting = true;
 	err_free(take_ptr(session->failure));
-	session_hold(session);
+	session_ref(session);
 	task_start(session->box->loop, "session.start", box_session_run_start_task, session);
 }
 
@@ -518,7 +518,7 @@ void session_pump(struct session *session)
 		if (run->kind == RUN_LOCK) {
 			unqueue(run);
 			session->run = run;
-			bell_ring(&run->bell);
+			condition_signal(&run->condition);
 			return;
 		}
 		if (session->shell && session->shell->done)
@@ -558,7 +558,7 @@ void session_abandon(struct session *session, const struct err *err)
 	run->failure = copy_err(err);
 	run->told_end = true;
 	if (run->stopping)
-		bell_ring(&run->bell);
+		condition_signal(&run->condition);
 	else
 		run_finish(run);
 }
@@ -602,7 +602,7 @@ fallible session_run(struct session *session, const struct session_job *job,
 fallible run_await(struct session_run *run, int64_t deadline)
 {
 	while (!run->done)
-		TRY(bell_wait(&run->bell, deadline), "wait for a command of a session");
+		TRY(condition_wait(&run->condition, deadline), "wait for a command of a session");
 	return run->failure ? copy_err(run->failure) : OK;
 }
 
@@ -638,7 +638,7 @@ fallible session_lock(struct session *session, struct session_run **out)
 	run = run_new(session, RUN_LOCK);
 	run_queue(run);
 	while (!err && !run->done && session->run != run)
-		err = bell_wait(&run->bell, CLOCK_NEVER);
+		err = condition_wait(&run->condition, CLOCK_NEVER);
 	if (!err && run->done)
 		err = run->failure ? copy_err(run->failure)
 				   : err_new(GONE, "session_destroyed", "Session '%s' was deleted",

@@ -3,10 +3,10 @@
 // turn in which its last share is dropped.
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/session_inner.h"
-#include "box/word.h"
-#include "model/shell.h"
-#include "wire/text.h"
+#include "box/exec_message.h"
+#include "box/session_private.h"
+#include "codec/text.h"
+#include "protocol/shell.h"
 
 #define CHANGES_MAX (4 << 20)
 #define KEPT_MAX (256 * 1024) // bytes of a state that is kept until its session changes
@@ -29,33 +29,33 @@ char **session_copy_env(const char *const *env)
 	return copy;
 }
 
-void session_hold(struct session *session)
+void session_ref(struct session *session)
 {
 	session->refs++;
 }
 
-static void close_ghosts(struct session *session)
+static void close_orphans(struct session *session)
 {
-	list_each (at, &session->ghosts) {
-		struct ghost *ghost = link_of(at, struct ghost, link);
+	list_each (at, &session->orphans) {
+		struct orphan *orphan = link_of(at, struct orphan, link);
 
-		link_drop(&ghost->link);
-		bash_drop(ghost->shell);
-		free(ghost);
+		link_drop(&orphan->link);
+		bash_drop(orphan->shell);
+		free(orphan);
 	}
 }
 
-static void free_session(struct later *later)
+static void free_session(struct deferred *deferred)
 {
-	struct session *session = link_of(later, struct session, free_later);
+	struct session *session = link_of(deferred, struct session, free_later);
 
 	loop_drop_timer(session->box->loop, &session->foresee);
 	bash_drop(session->shell);
-	close_ghosts(session);
+	close_orphans(session);
 	if (session->box->forsaken)
 		tape_leave(session->tape);
 	tape_end(session->tape);
-	tape_drop(session->tape);
+	tape_unref(session->tape);
 	buf_done(&session->changes);
 	buf_done(&session->prelude);
 	buf_done(&session->state);
@@ -64,15 +64,15 @@ static void free_session(struct later *later)
 	free(session->start_cwd);
 	free(session->cwd);
 	free(session->id);
-	box_drop(session->box);
+	box_unref(session->box);
 	free(session);
 }
 
 // Freed at the end of the turn: callbacks of its shell may be up the stack.
-void session_drop(struct session *session)
+void session_unref(struct session *session)
 {
 	if (--session->refs == 0)
-		loop_later(session->box->loop, &session->free_later);
+		loop_defer(session->box->loop, &session->free_later);
 }
 
 // Of one that is listed.
@@ -97,10 +97,10 @@ bool session_keep_text(struct session *session, struct buf *text, struct str fre
 	return true;
 }
 
-void card_remove(struct session *session)
+void state_file_remove(struct session *session)
 {
-	if (session->card && !session->card_busy && !session->box->forsaken)
-		box_remove_file(session->box, 's', session->card);
+	if (session->state_file && !session->state_file_busy && !session->box->forsaken)
+		box_remove_file(session->box, 's', session->state_file);
 }
 
 void session_unlist(struct session *session)
@@ -112,9 +112,9 @@ void session_unlist(struct session *session)
 	session->listed = false;
 	map_take(session->box->sessions->by_id, str_of(session->id));
 	link_drop(&session->link);
-	card_remove(session);
-	bell_ring(&session->changed);
-	session_drop(session);
+	state_file_remove(session);
+	condition_signal(&session->changed);
+	session_unref(session);
 }
 
 bool session_is_alive(const struct session *session)
@@ -192,7 +192,7 @@ static fallible box_session_make_room(struct sessions *table)
 static struct tape *box_session_make_tape(struct session *session)
 {
 	struct box *box = session->box;
-	auto_free char *name = mem_fmt("%s/o%u", box->id, session->card);
+	auto_free char *name = mem_fmt("%s/o%u", box->id, session->state_file);
 	struct tape_label label = {
 		.id = str_of(session->id),
 		.started_ms = clock_wall_ms(),
@@ -200,7 +200,7 @@ static struct tape *box_session_make_tape(struct session *session)
 	};
 	struct tape *tape;
 
-	if (!session->card)
+	if (!session->state_file)
 		return tape_new(box->loop, box->tapes_dir, session->output_cap);
 	tape = tape_new_named(box->loop, box->tapes_dir, name);
 	tape_set_label(tape, &label);
@@ -216,7 +216,7 @@ static fallible box_session_make(struct box *box, struct str id, const struct se
 
 	TRY(box_session_make_room(table));
 	session = mem_new_of(struct session);
-	box_hold(box);
+	box_ref(box);
 	session->box = box;
 	session->refs = 1;
 	session->listed = true;
@@ -226,10 +226,10 @@ static fallible box_session_make(struct box *box, struct str id, const struct se
 	session->state = BUF_INIT(KEPT_MAX);
 	session->free_later.run = free_session;
 	link_init(&session->queue);
-	link_init(&session->ghosts);
-	bell_init(&session->changed);
+	link_init(&session->orphans);
+	condition_init(&session->changed);
 	session_dress(session, spec);
-	session->card = box->features & TALK_CAN_RETURN ? ++box->cards : 0;
+	session->state_file = box->features & TALK_CAN_RETURN ? ++box->cards : 0;
 	session->tape = box_session_make_tape(session);
 	tape_bound(session->tape, box_tape_budget(box));
 	map_put(table->by_id, id, session);
@@ -243,14 +243,14 @@ struct session *session_find(struct box *box, struct str id)
 	struct session *session = box->sessions ? map_get(box->sessions->by_id, id) : NULL;
 
 	if (session)
-		session_hold(session);
+		session_ref(session);
 	return session;
 }
 
 static fallible check(struct box *box, struct str id)
 {
 	TRY(check_id(id));
-	return box_is_alive(box) ? OK : word_box_lost();
+	return box_is_alive(box) ? OK : exec_message_box_lost();
 }
 
 fallible session_take(struct box *box, struct str id, const struct session_spec *spec,
@@ -262,7 +262,7 @@ fallible session_take(struct box *box, struct str id, const struct session_spec 
 	session = session_find(box, id);
 	if (!session) {
 		TRY(box_session_make(box, id, spec, &session));
-		session_hold(session);
+		session_ref(session);
 	}
 	*out = session;
 	return OK;

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "box/inner.h"
+#include "box/private.h"
 #include "loop/closer.h"
 #include "os/fd.h"
 
@@ -26,8 +26,8 @@ static void tell_synced(struct box *box)
 {
 	struct talk talk = {.kind = TALK_SYNCED};
 	char room[16];
-	enum channel_sent sent = channel_say(&box->channel, room,
-					     talk_encode(&talk, room, sizeof(room)), NULL, 0);
+	enum channel_sent sent = channel_send(&box->channel, room,
+					      talk_encode(&talk, room, sizeof(room)), NULL, 0);
 
 	box->sync.owes = sent == CHANNEL_FULL;
 	if (box->sync.owes)

@@ -14,10 +14,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/tape_inner.h"
+#include "box/tape_private.h"
+#include "codec/pack.h"
+#include "codec/text.h"
 #include "loop/offload.h"
-#include "wire/pack.h"
-#include "wire/text.h"
 
 #define MEMORY_MAX 65536
 #define MARK_EVERY 16384
@@ -31,9 +31,9 @@ struct tape *tape_new(struct loop *loop, int dir, uint64_t cap)
 	tape->refs = 1;
 	tape->cap = cap;
 	tape->file = -1;
-	bell_init(&tape->more);
-	bell_init(&tape->wrote);
-	bell_init(&tape->drained);
+	condition_init(&tape->more);
+	condition_init(&tape->wrote);
+	condition_init(&tape->drained);
 	link_init(&tape->readers);
 	link_init(&tape->chunks);
 	return tape;
@@ -53,7 +53,7 @@ void tape_set_label(struct tape *tape, const struct tape_label *label)
 	tape->label = label_encode(label, &tape->label_len);
 }
 
-void tape_started(struct tape *tape, int pid, uint32_t conv)
+void tape_started(struct tape *tape, int pid, uint32_t conn)
 {
 	struct pack pack;
 
@@ -61,10 +61,10 @@ void tape_started(struct tape *tape, int pid, uint32_t conv)
 		return;
 	pack_init(&pack, tape->label + LABEL_PID_AT, 8);
 	pack_u32(&pack, (uint32_t)pid);
-	pack_u32(&pack, conv);
+	pack_u32(&pack, conn);
 }
 
-void tape_hold(struct tape *tape)
+void tape_ref(struct tape *tape)
 {
 	tape->refs++;
 }
@@ -81,7 +81,7 @@ static struct {
 	struct link queue;
 	bool busy;
 	uint64_t asked, done;
-	struct bell bell;
+	struct condition condition;
 } goodbyes;
 
 static void goodbye_run(void *arg)
@@ -116,7 +116,7 @@ static void goodbye_task(void *arg)
 			free(goodbye);
 			goodbyes.done++;
 		}
-		bell_ring(&goodbyes.bell);
+		condition_signal(&goodbyes.condition);
 	}
 	goodbyes.busy = false;
 }
@@ -126,7 +126,7 @@ void tape_await_goodbyes(void)
 	uint64_t asked = goodbyes.asked;
 
 	while (goodbyes.busy && goodbyes.done < asked) {
-		auto_err err = bell_wait(&goodbyes.bell, CLOCK_NEVER);
+		auto_err err = condition_wait(&goodbyes.condition, CLOCK_NEVER);
 
 		if (err)
 			return; // cancelled
@@ -134,7 +134,7 @@ void tape_await_goodbyes(void)
 }
 
 // The last close of a file frees its blocks: not on the loop.
-static void say_goodbye(struct tape *tape, char *name)
+static void send_goodbye(struct tape *tape, char *name)
 {
 	struct goodbye *goodbye;
 
@@ -146,7 +146,7 @@ static void say_goodbye(struct tape *tape, char *name)
 	goodbye->name = name;
 	if (!goodbyes.busy) {
 		link_init(&goodbyes.queue);
-		bell_init(&goodbyes.bell);
+		condition_init(&goodbyes.condition);
 		task_start(tape->loop, "tape.close", goodbye_task, NULL);
 	}
 	goodbyes.busy = true;
@@ -158,7 +158,7 @@ void tape_rest(struct tape *tape)
 {
 	if (!tape->name || !tape->closed || tape->refs > 1 || tape->writing)
 		return;
-	say_goodbye(tape, NULL);
+	send_goodbye(tape, NULL);
 	free(take_ptr(tape->memory));
 	tape->memory_len = tape->memory_room = 0;
 	tape->sealed = true;
@@ -176,7 +176,7 @@ void tape_window_free(struct tape *tape)
 	free(window);
 }
 
-void tape_drop(struct tape *tape)
+void tape_unref(struct tape *tape)
 {
 	if (!tape)
 		return;
@@ -186,7 +186,7 @@ void tape_drop(struct tape *tape)
 	}
 	if (tape->left || !tape->made)
 		free(take_ptr(tape->name));
-	say_goodbye(tape, tape->name);
+	send_goodbye(tape, tape->name);
 	tape_unbind(tape);
 	tape_chunks_free(tape);
 	tape_window_free(tape);
@@ -313,14 +313,14 @@ bool tape_extend(struct tape *tape, enum tape_stream stream, const char *bytes, 
 void tape_disk_take(struct tape *tape)
 {
 	while (tape->writing)
-		bell_await(&tape->wrote);
+		condition_await(&tape->wrote);
 	tape->writing = true;
 }
 
 void tape_disk_give(struct tape *tape)
 {
 	tape->writing = false;
-	bell_ring(&tape->wrote);
+	condition_signal(&tape->wrote);
 }
 
 bool tape_is_unlabelled(const struct tape *tape)
@@ -335,15 +335,15 @@ bool tape_is_labelled(const struct tape *tape)
 
 void tape_await_idle(struct tape *tape)
 {
-	tape_hold(tape);
+	tape_ref(tape);
 	while (tape->writing)
-		bell_await(&tape->wrote);
-	tape_drop(tape);
+		condition_await(&tape->wrote);
+	tape_unref(tape);
 }
 
 fallible tape_await_write(struct tape *tape, int64_t deadline)
 {
-	return bell_wait(&tape->wrote, deadline);
+	return condition_wait(&tape->wrote, deadline);
 }
 
 bool tape_has_ended(const struct tape *tape)

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
-#include "box/brink.h"
+#include "box/stall.h"
 #include "loop/task.h"
 
 #define TAPE_FRAME_MAX 65536u // bytes that are kept together or not at all
@@ -32,7 +32,7 @@ struct tape_label {
 	struct str id, session, command; // session.at == NULL: none
 	int64_t started_ms;		 // wall clock
 	uint64_t cap;
-	uint32_t pid, conv; // 0: not known
+	uint32_t pid, conn; // 0: not known
 	uint64_t wall_ms;   // the time limit; 0: none
 	bool auto_cleanup;  // it is to go with the end
 };
@@ -46,7 +46,7 @@ void tape_set_label(struct tape *tape, const struct tape_label *label); // befor
 // file could not be made, and the tape is of no use.
 bool tape_prepare(struct tape *tape);
 // The command runs: what the label is to say. Before anything is written.
-void tape_started(struct tape *tape, int pid, uint32_t conv);
+void tape_started(struct tape *tape, int pid, uint32_t conn);
 // Writes the label, unless it is on disk. Waits for the disk.
 void tape_begin(struct tape *tape);
 // True while its file does not say what it is, and still may.
@@ -90,8 +90,8 @@ bool tape_ending_of(const struct tape *tape, struct tape_ending *out);
 void tape_remove_folder(struct loop *loop, int dir, const char *name);
 void tape_remove_all(struct loop *loop, int dir);
 // Those folders of which `is_known` says no; it is asked at once.
-void tape_remove_strays(struct loop *loop, int dir, bool (*is_known)(const char *name, void *arg),
-			void *arg);
+void tape_remove_leaked_all(struct loop *loop, int dir,
+			    bool (*is_known)(const char *name, void *arg), void *arg);
 
 // Bytes that some tapes may keep on disk together; past that a tape is cut as at its cap. Counted:
 // the tapes hold it as well.
@@ -120,13 +120,13 @@ uint64_t tape_budget_used(const struct tape_budget *budget);
 // not counted here, when they are there already, and are not given back with the tape.
 void tape_bound(struct tape *tape, struct tape_budget *budget);
 
-void tape_hold(struct tape *tape); // counted: readers may outlive the exec
+void tape_ref(struct tape *tape); // counted: readers may outlive the exec
 // With the last share the file is removed. A named tape that has ended and has one share left (its
 // record's) rests: it keeps neither a file open nor memory. Whoever reads it holds it.
-void tape_drop(struct tape *tape);
+void tape_unref(struct tape *tape);
 static inline void auto_tape_(struct tape **tape)
 {
-	tape_drop(*tape);
+	tape_unref(*tape);
 }
 #define auto_tape on_exit_call(auto_tape_) struct tape *
 // Until the files of tapes that were dropped before are gone: then nobody will find them again.
@@ -145,11 +145,11 @@ bool tape_fits(const struct tape *tape, size_t len);
 // that is on disk: the rest can be dropped. `room` of `max` bytes is for the tape to use. An error
 // of the disk marks the tape truncated, and is returned. Waits for the disk.
 // `at`: whose pipe it is.
-fallible tape_draw(struct tape *tape, enum tape_stream stream, const struct brink_at *at, int pipe,
+fallible tape_pipe(struct tape *tape, enum tape_stream stream, const struct stall_at *at, int pipe,
 		   void *room, size_t max, size_t *out_len);
 bool tape_is_named(const struct tape *tape);
 bool tape_takes(const struct tape *tape);      // the next byte is to be kept
-bool tape_draws(const struct tape *tape);      // it is to be moved by tape_draw()
+bool tape_draws(const struct tape *tape);      // it is to be moved by tape_pipe()
 bool tape_lacks_room(const struct tape *tape); // the last bytes were not kept for want of it
 void tape_mark_cut(struct tape *tape);	       // its file says that some stdout was not kept; waits
 void tape_end(struct tape *tape);	       // nothing more will come; readers see the end

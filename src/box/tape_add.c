@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "box/tape_inner.h"
+#include "box/tape_private.h"
+#include "codec/pack.h"
+#include "codec/text.h"
 #include "loop/offload.h"
-#include "wire/pack.h"
-#include "wire/text.h"
 
 bool tape_fits(const struct tape *tape, size_t len)
 {
@@ -93,7 +93,7 @@ static fallible tape_add_file(struct tape *tape, enum tape_stream stream, const 
 		else
 			tape->sealed = true;
 		tape_log(tape, stream, part);
-		bell_ring(&tape->more);
+		condition_signal(&tape->more);
 		bytes += part;
 		len -= part;
 	}
@@ -154,7 +154,7 @@ static fallible add_kept(struct tape *tape, enum tape_stream stream, const char 
 		return add_disk(tape, stream, bytes, keep);
 	add_memory(tape, stream, bytes, keep);
 	tape->file_from = tape->end.place;
-	bell_ring(&tape->more);
+	condition_signal(&tape->more);
 	return OK;
 }
 
@@ -212,8 +212,8 @@ bool tape_prepare(struct tape *tape)
 void tape_end(struct tape *tape)
 {
 	tape->ended = true;
-	bell_ring(&tape->more);
-	bell_ring(&tape->wrote);
+	condition_signal(&tape->more);
+	condition_signal(&tape->wrote);
 	tape_window_linger(tape);
 }
 

@@ -6,7 +6,7 @@
 // so they count in the quota.
 #include "base/mem.h"
 #include "base/weak.h"
-#include "box/tape_inner.h"
+#include "box/tape_private.h"
 
 #define BLOCK 4096 // of the file system: the least that a file takes
 #define WINDOWS_MAX (256ull << 20)

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "box/tape_inner.h"
-#include "model/timers.h"
+#include "box/tape_private.h"
+#include "types/timers.h"
 
 #define CHUNKS_MAX (8ull << 20)	    // of a tape
 #define CHUNKS_LEAST (256ull << 10) // of each, when all together have CHUNKS_ALL
@@ -44,7 +44,7 @@ void tape_chunks_trim(struct tape *tape)
 		if (chunk->begin + chunk->len <= least)
 			chunk_free(tape, chunk);
 	}
-	bell_ring(&tape->drained);
+	condition_signal(&tape->drained);
 }
 
 void tape_chunks_free(struct tape *tape)
@@ -76,7 +76,7 @@ void tape_reader_leave(struct tape_reader *reader)
 void tape_hurry(struct tape *tape)
 {
 	tape->hurried = true;
-	bell_ring(&tape->drained);
+	condition_signal(&tape->drained);
 }
 
 static struct str tape_box(const struct tape *tape)
@@ -163,7 +163,7 @@ void tape_pass(struct tape *tape, enum tape_stream stream, const char *bytes, si
 	struct tape_chunk *chunk;
 
 	while (!tape_pass_fits(tape, len) && tape->chunk_bytes && !tape->hurried) {
-		auto_err err = bell_wait(&tape->drained, loop_now(tape->loop) + TAPE_LOOK_MS);
+		auto_err err = condition_wait(&tape->drained, loop_now(tape->loop) + TAPE_LOOK_MS);
 
 		if (err && err_kind(err) != ERR_TIMEOUT)
 			return; // cancelled: nobody is waited for
@@ -180,7 +180,7 @@ void tape_pass(struct tape *tape, enum tape_stream stream, const char *bytes, si
 	tape->chunks_end += len;
 	tape->chunk_bytes += len;
 	all_chunks += len;
-	bell_ring(&tape->more);
+	condition_signal(&tape->more);
 }
 
 struct tape_chunk *tape_chunk_next(const struct tape_reader *reader)

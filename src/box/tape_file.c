@@ -5,7 +5,7 @@
 //	u8 flags | three texts: id, session, command | u64 time limit
 //
 // What a crash may leave behind is half a record at the end: then the frame is as long as there are
-// bytes (tape_draw.c). The offset in each frame must be the sum of the lengths before it, so a tail
+// bytes (tape_pipe.c). The offset in each frame must be the sum of the lengths before it, so a tail
 // of zeros or of old blocks is not taken for a frame.
 //
 // Everything here blocks: it runs on worker threads.
@@ -23,11 +23,11 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/mem.h"
-#include "box/tape_inner.h"
+#include "box/tape_private.h"
 #include "box/tape_sync.h"
+#include "codec/pack.h"
 #include "loop/offload.h"
 #include "loop/pump.h"
-#include "wire/pack.h"
 
 #define MAGIC "COVETAPE"
 #define VERSION 1
@@ -83,7 +83,7 @@ char *label_encode(const struct tape_label *label, size_t *out_len)
 	pack_u64(&pack, (uint64_t)label->started_ms);
 	pack_u64(&pack, label->cap);
 	pack_u32(&pack, label->pid);
-	pack_u32(&pack, label->conv);
+	pack_u32(&pack, label->conn);
 	pack_u8(&pack, (uint8_t)((session.at ? LABEL_SESSION : 0) |
 				 (label->auto_cleanup ? LABEL_AUTO : 0)));
 	pack_text(&pack, id);
@@ -122,7 +122,7 @@ bool label_decode(const char *bytes, size_t len, struct tape_label *out)
 	label.started_ms = (int64_t)unpack_u64(&in);
 	label.cap = unpack_u64(&in);
 	label.pid = unpack_u32(&in);
-	label.conv = unpack_u32(&in);
+	label.conn = unpack_u32(&in);
 	flags = unpack_u8(&in);
 	label.auto_cleanup = flags & LABEL_AUTO;
 	label.id = unpack_text(&in, TAPE_TEXT_MAX);
@@ -574,8 +574,8 @@ void tape_remove_folder(struct loop *loop, int dir, const char *name)
 	task_start(loop, "tape.remove", removal_task, removal);
 }
 
-void tape_remove_strays(struct loop *loop, int dir, bool (*is_known)(const char *name, void *arg),
-			void *arg)
+void tape_remove_leaked_all(struct loop *loop, int dir,
+			    bool (*is_known)(const char *name, void *arg), void *arg)
 {
 	struct removal *removal = mem_new_of(struct removal);
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -596,5 +596,5 @@ void tape_remove_strays(struct loop *loop, int dir, bool (*is_known)(const char 
 
 void tape_remove_all(struct loop *loop, int dir)
 {
-	tape_remove_strays(loop, dir, NULL, NULL);
+	tape_remove_leaked_all(loop, dir, NULL, NULL);
 }

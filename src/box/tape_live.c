@@ -1,7 +1,7 @@
 // Readers that are attached to a tape. They get the log, kept or not (tape_window.c), and output
 // that finds no room on the disk (tape_chunk.c).
-#include "box/tape_inner.h"
-#include "model/timers.h"
+#include "box/tape_private.h"
+#include "types/timers.h"
 
 void tape_attach(struct tape_reader *reader, struct tape *tape, uint64_t offset)
 {
@@ -85,7 +85,7 @@ static fallible reader_fetch(struct tape_reader *reader, enum tape_stream *out_s
 		reader->at = tape_window_find(tape, reader->offset);
 	err = tape_fetch(tape, &reader->at, tape->end.place, reader->offset, out_stream, room, size,
 			 out_len);
-	bell_ring(&tape->drained);
+	condition_signal(&tape->drained);
 	return err;
 }
 
@@ -123,7 +123,7 @@ fallible tape_read_on(struct tape_reader *reader, enum tape_stream *out_stream, 
 		if (tape->ended || reader->offset > tape->end.offset)
 			return tape_read(tape, &reader->offset, out_stream, room, size, out_len, 0);
 		reader->waiting = true;
-		err = bell_wait(&tape->more, deadline);
+		err = condition_wait(&tape->more, deadline);
 		reader->waiting = false;
 		TRY(err, "wait for output");
 	}

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "box/tape_inner.h"
+#include "box/tape_private.h"
+#include "codec/pack.h"
 #include "loop/offload.h"
-#include "wire/pack.h"
 
 static struct mark mark_before(const struct tape *tape, uint64_t offset)
 {
@@ -89,7 +89,7 @@ fallible tape_read(struct tape *tape, uint64_t *offset, enum tape_stream *out_st
 			*out_len = 0;
 			return OK;
 		}
-		TRY(bell_wait(&tape->more, deadline), "wait for output");
+		TRY(condition_wait(&tape->more, deadline), "wait for output");
 	}
 	if (size > tape_kept(tape) - *offset)
 		size = (size_t)(tape_kept(tape) - *offset);

@@ -3,7 +3,7 @@
 // one of the older half goes. Output that came under an earlier daemon has no times.
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/tape_inner.h"
+#include "box/tape_private.h"
 
 #define STEP_MS 100
 #define TIMES_MAX 1024

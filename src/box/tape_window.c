@@ -1,5 +1,5 @@
 // Output of a named tape past its cap. It is not kept, but readers that are attached get all of it:
-// frames are moved from the pipe to the end of the log as before (tape_draw.c), and the file system
+// frames are moved from the pipe to the end of the log as before (tape_pipe.c), and the file system
 // takes back the oldest of them by a hole that is punched into the file. So a daemon that is killed
 // has lost none of it: the next one finds the frames, and the readers come back.
 //
@@ -21,11 +21,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/tape_inner.h"
+#include "box/tape_private.h"
 #include "box/tape_sync.h"
+#include "codec/pack.h"
 #include "loop/offload.h"
-#include "model/timers.h"
-#include "wire/pack.h"
+#include "types/timers.h"
 
 #define WINDOW_MAX (8ull << 20)
 #define WINDOW_LEAST                                                                               \
@@ -61,7 +61,7 @@ uint64_t tape_window_place(const struct tape *tape, const struct tape_reader *re
 }
 
 // The place that must stay, for the slowest reader.
-static uint64_t window_hold(const struct tape *tape)
+static uint64_t window_ref(const struct tape *tape)
 {
 	uint64_t start = tape->window->start.place, least = tape->end.place;
 
@@ -77,7 +77,7 @@ static uint64_t window_hold(const struct tape *tape)
 
 static bool window_is_full(const struct tape *tape)
 {
-	uint64_t lag = tape->window ? tape->end.place - window_hold(tape) : 0;
+	uint64_t lag = tape->window ? tape->end.place - window_ref(tape) : 0;
 
 	return lag + TAPE_FRAME_MAX > window_max(tape) / 2;
 }
@@ -85,7 +85,7 @@ static bool window_is_full(const struct tape *tape)
 bool tape_window_await(struct tape *tape)
 {
 	while (tape_window_takes(tape) && !tape->hurried && window_is_full(tape)) {
-		auto_err err = bell_wait(&tape->drained, loop_now(tape->loop) + TAPE_LOOK_MS);
+		auto_err err = condition_wait(&tape->drained, loop_now(tape->loop) + TAPE_LOOK_MS);
 
 		if (err && err_kind(err) != ERR_TIMEOUT)
 			return false; // cancelled: nobody is waited for
@@ -217,7 +217,7 @@ static int window_open(struct tape *tape)
 static bool window_trim(struct tape *tape)
 {
 	struct tape_window *window = tape->window;
-	uint64_t hold = window_hold(tape), most = window_max(tape);
+	uint64_t hold = window_ref(tape), most = window_max(tape);
 	size_t gone = 0;
 
 	if (tape->end.place - window->start.place <= most)
@@ -302,7 +302,7 @@ static void linger_task(void *arg)
 	}
 	tape_disk_give(tape);
 	tape->lingers = false;
-	tape_drop(tape);
+	tape_unref(tape);
 }
 
 void tape_window_linger(struct tape *tape)
@@ -310,6 +310,6 @@ void tape_window_linger(struct tape *tape)
 	if (!tape->window || tape->lingers || tape->window->start.place == tape->end.place)
 		return;
 	tape->lingers = true;
-	tape_hold(tape);
+	tape_ref(tape);
 	task_start(tape->loop, "tape.window", linger_task, tape);
 }

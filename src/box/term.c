@@ -18,10 +18,10 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "box/pipe.h"
-#include "box/term_inner.h"
+#include "box/term_private.h"
+#include "codec/text.h"
 #include "loop/closer.h"
 #include "os/fd.h"
-#include "wire/text.h"
 
 #define LAST_READS 64 // of what lies in the master at the end
 #define CHUNK 65536
@@ -36,7 +36,7 @@ static char scratch[CHUNK]; // one thread turns the loop; nothing in it lives be
 // All that it had written is read: it has ended.
 static void term_finish(struct term *term);
 
-static void term_hold(struct term *term)
+static void term_ref(struct term *term)
 {
 	term->refs++;
 }
@@ -50,7 +50,7 @@ static void term_hold(struct term *term)
 //
 // pid 1 has a copy of the master and could clear O_NONBLOCK. The kernel has no call for ttys that
 // ignores that flag, so it is looked at before every call, and only a master that is ready is read.
-// One that clears it between the two, and takes what was there, is found out by box/brink.
+// One that clears it between the two, and takes what was there, is found out by box/stall.
 
 static void term_close_master(struct term *term)
 {
@@ -113,7 +113,7 @@ static void term_watch(struct term *term)
 // terminal, the trough, and keeps both ends as well:
 //
 //	tty --splice--> trough --tee--> ring: whoever is attached sees it at once
-//	                   `---splice--> tape, in the background, a little later (tape_draw.c)
+//	                   `---splice--> tape, in the background, a little later (tape_pipe.c)
 //
 // Each arrow is one system call that ends with every byte on one side or the other. What is in the
 // trough outlives the daemon, as what is on the tape does; the next one finds the screen in the two
@@ -126,29 +126,28 @@ static void term_watch(struct term *term)
 // The trough is hostile ground, as the terminal is: pid 1 may write to it or read from it. We count
 // what we find there.
 
-static void trough_close(struct term *term)
+static void spool_close(struct term *term)
 {
 	loop_drop_timer(term->loop, &term->drain);
-	fd_drop(&term->trough[0]);
-	fd_drop(&term->trough[1]);
+	fd_drop(&term->spool[0]);
+	fd_drop(&term->spool[1]);
 }
 
 // Waits for the disk. Nothing else touches the trough meanwhile.
-void trough_drain(struct term *term)
+void spool_drain(struct term *term)
 {
 	char *room = mem_grow(NULL, 1, CHUNK);
 
-	const struct brink_at *at = &term->box->at;
+	const struct stall_at *at = &term->box->at;
 
-	for (int i = 0; i < ROUNDS_MAX && pipe_held(at, term->trough[0]); i++) {
+	for (int i = 0; i < ROUNDS_MAX && pipe_held(at, term->spool[0]); i++) {
 		size_t len = 0;
 
-		err_free(
-			tape_draw(term->tape, TAPE_STDOUT, at, term->trough[0], room, CHUNK, &len));
-		if (!len && pipe_take(at, term->trough[0], room, CHUNK) <= 0) // the tape is full
+		err_free(tape_pipe(term->tape, TAPE_STDOUT, at, term->spool[0], room, CHUNK, &len));
+		if (!len && pipe_take(at, term->spool[0], room, CHUNK) <= 0) // the tape is full
 			break;
 	}
-	term->in_trough = 0;
+	term->in_spool = 0;
 	term->dips = 0;
 	free(room);
 }
@@ -158,59 +157,59 @@ static void drain_task(void *arg)
 	struct term *term = arg;
 
 	task_shield(true);
-	trough_drain(term);
+	spool_drain(term);
 	term->spilling = false;
 	term_watch(term);
 	if (term->phase == TERM_LAST_BYTES)
 		term_finish(term);
-	term_drop(term);
+	term_unref(term);
 }
 
-static void trough_begin_drain(struct term *term)
+static void spool_begin_drain(struct term *term)
 {
 	if (term->spilling || !term->dips)
 		return;
 	loop_drop_timer(term->loop, &term->drain);
 	term->spilling = true;
-	term_hold(term);
+	term_ref(term);
 	task_start(term->loop, "term.drain", drain_task, term);
 }
 
-static void trough_on_timer(struct timer *timer)
+static void spool_on_timer(struct timer *timer)
 {
 	struct term *term = link_of(timer, struct term, drain);
 
-	trough_begin_drain(term);
+	spool_begin_drain(term);
 	term_watch(term);
 }
 
 // What was not shown yet of what lies in the trough. Returns how much, in scratch from *at on.
-static size_t trough_look(struct term *term, size_t *at)
+static size_t spool_look(struct term *term, size_t *at)
 {
-	ssize_t n = pipe_peek(&term->box->at, term->trough[0], scratch, CHUNK);
+	ssize_t n = pipe_peek(&term->box->at, term->spool[0], scratch, CHUNK);
 
-	*at = term->in_trough;
+	*at = term->in_spool;
 	if (n <= 0 || (size_t)n <= *at)
 		return 0;
-	term->in_trough = (size_t)n;
+	term->in_spool = (size_t)n;
 	return (size_t)n - *at;
 }
 
-static ssize_t trough_move(struct term *term)
+static ssize_t spool_move(struct term *term)
 {
-	ssize_t n = splice(term->master.fd, NULL, term->trough[1], NULL, CHUNK, SPLICE_F_NONBLOCK);
+	ssize_t n = splice(term->master.fd, NULL, term->spool[1], NULL, CHUNK, SPLICE_F_NONBLOCK);
 	size_t at, len;
 
 	if (n <= 0)
 		return n;
 	term->dips++;
-	len = trough_look(term, &at);
+	len = spool_look(term, &at);
 	if (len) {
 		term_show(term, scratch + at, len);
-		bell_ring(&term->more);
+		condition_signal(&term->more);
 	}
-	if (term->dips >= DIPS_MAX || term->in_trough >= FULL)
-		trough_begin_drain(term);
+	if (term->dips >= DIPS_MAX || term->in_spool >= FULL)
+		spool_begin_drain(term);
 	else if (!term->drain.at)
 		loop_set_timer(term->loop, &term->drain, loop_now(term->loop) + DRAIN_MS);
 	return n;
@@ -234,7 +233,7 @@ static void term_spill_task(void *arg)
 	term_watch(term);
 	if (term->phase == TERM_LAST_BYTES)
 		term_finish(term);
-	term_drop(term);
+	term_unref(term);
 }
 
 static void term_keep(struct term *term, const char *bytes, size_t len)
@@ -242,7 +241,7 @@ static void term_keep(struct term *term, const char *bytes, size_t len)
 	struct term_spill *spill;
 
 	term_show(term, bytes, len);
-	bell_ring(&term->more);
+	condition_signal(&term->more);
 	if (tape_fits(term->tape, len)) {
 		err_free(tape_add(term->tape, TAPE_STDOUT, bytes, len));
 		return;
@@ -252,7 +251,7 @@ static void term_keep(struct term *term, const char *bytes, size_t len)
 	spill->len = len;
 	memcpy(spill->bytes, bytes, len);
 	term->spilling = true;
-	term_hold(term);
+	term_ref(term);
 	task_start(term->loop, "term.spill", term_spill_task, spill);
 }
 
@@ -270,18 +269,17 @@ static bool term_move(struct term *term)
 
 	if (term->master.fd < 0)
 		return false;
-	brink_enter(&term->box->at, BRINK_LOCK);
+	stall_enter(&term->box->at, STALL_LOCK);
 	if (is_safe(term->master.fd))
-		n = term->trough[0] >= 0 ? trough_move(term)
-					 : read(term->master.fd, scratch, CHUNK);
-	brink_leave();
-	if (n > 0 && term->trough[0] >= 0)
+		n = term->spool[0] >= 0 ? spool_move(term) : read(term->master.fd, scratch, CHUNK);
+	stall_leave();
+	if (n > 0 && term->spool[0] >= 0)
 		return true;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (n <= 0) { // EIO: nobody has the other side open
 		term_close_master(term);
-		bell_ring(&term->room);
+		condition_signal(&term->room);
 		return false;
 	}
 	term_keep(term, scratch, (size_t)n);
@@ -292,13 +290,13 @@ static void term_feed(struct term *term)
 {
 	ssize_t n = -1;
 
-	brink_enter(&term->box->at, BRINK_LOCK);
+	stall_enter(&term->box->at, STALL_LOCK);
 	if (term->input.len && term->master.fd >= 0 && is_safe(term->master.fd))
 		n = write(term->master.fd, term->input.at, term->input.len);
-	brink_leave();
+	stall_leave();
 	if (n > 0) {
 		buf_drop_front(&term->input, (size_t)n);
-		bell_ring(&term->room);
+		condition_signal(&term->room);
 	}
 }
 
@@ -306,13 +304,13 @@ static void term_on_master(struct watch *watch, uint32_t events)
 {
 	struct term *term = link_of(watch, struct term, master);
 
-	term_hold(term);
+	term_ref(term);
 	if (events & EPOLLOUT)
 		term_feed(term);
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !term->spilling)
 		term_move(term);
 	term_watch(term);
-	term_drop(term);
+	term_unref(term);
 }
 
 uint64_t term_kept(const struct term *term)
@@ -352,7 +350,7 @@ fallible term_type(struct term *term, const void *bytes, size_t len, int64_t dea
 		if (term->master.fd < 0 || term->phase != TERM_RUNNING)
 			return err_new(CONFLICT, "terminal_ended", "the terminal has ended");
 		if (part == 0) {
-			TRY(bell_wait(&term->room, deadline), "type");
+			TRY(condition_wait(&term->room, deadline), "type");
 			continue;
 		}
 		if (part > len)
@@ -382,17 +380,17 @@ fallible term_resize(struct term *term, uint64_t cols, uint64_t rows)
 
 // ---------------------------------------------------------------------------------------- its life
 
-void term_drop(struct term *term)
+void term_unref(struct term *term)
 {
 	if (--term->refs > 0)
 		return;
 	term_close_master(term);
-	trough_close(term);
+	spool_close(term);
 	loop_drop_timer(term->loop, &term->forget);
-	exec_drop(term->exec);
-	tape_drop(term->tape);
+	exec_unref(term->exec);
+	tape_unref(term->tape);
 	buf_done(&term->input);
-	box_drop(term->box);
+	box_unref(term->box);
 	free(term->ring);
 	free(term->shown);
 	free(term->id);
@@ -409,7 +407,7 @@ static void box_term_unlist(struct term *term)
 	loop_drop_timer(term->loop, &term->forget);
 	if (term->exec)
 		exec_filed(term->exec);
-	term_drop(term);
+	term_unref(term);
 }
 
 static void on_forget(struct timer *timer)
@@ -421,14 +419,14 @@ static void term_finish(struct term *term)
 {
 	for (int i = 0; i < LAST_READS && !term->spilling && term_move(term); i++)
 		continue;
-	trough_begin_drain(term);
+	spool_begin_drain(term);
 	if (term->spilling)
 		return; // and again when the disk has it
 	term->phase = TERM_ENDED;
 	term_close_master(term);
 	tape_end(term->tape);
-	bell_ring(&term->more);
-	bell_ring(&term->room);
+	condition_signal(&term->more);
+	condition_signal(&term->room);
 	if (term->is_command && !term->box_gone)
 		loop_set_timer(term->loop, &term->forget, loop_now(term->loop) + TERM_KEPT_MS);
 	else
@@ -444,7 +442,7 @@ static void box_term_on_end(void *arg)
 	term->phase = TERM_LAST_BYTES;
 	if (!term->spilling)
 		term_finish(term);
-	term_drop(term);
+	term_unref(term);
 }
 
 void term_told(struct term *term)
@@ -488,29 +486,29 @@ struct term *term_find(struct box *box, struct str id)
 	struct term *term = box_term_find(box, id);
 
 	if (term)
-		term_hold(term);
+		term_ref(term);
 	return term;
 }
 
 // The oldest one that has ended makes room.
-static bool box_term_has_room(struct terms *terms)
+static bool box_term_has_room(struct terms *retention)
 {
-	list_each (at, &terms->all) {
+	list_each (at, &retention->all) {
 		struct term *term = link_of(at, struct term, link);
 
-		if (terms->count < TERM_MAX)
+		if (retention->count < TERM_MAX)
 			break;
 		if (term->phase == TERM_ENDED)
 			box_term_unlist(term);
 	}
-	return terms->count < TERM_MAX;
+	return retention->count < TERM_MAX;
 }
 
 struct term *term_make(struct box *box, const struct term_spec *spec, uint64_t cap)
 {
 	struct term *term = mem_new_of(struct term);
 
-	box_hold(box);
+	box_ref(box);
 	term->box = box;
 	term->loop = box->loop;
 	term->refs = 1;
@@ -525,13 +523,13 @@ struct term *term_make(struct box *box, const struct term_spec *spec, uint64_t c
 	term->shown = mem_dup(spec->shown.at, spec->shown.len);
 	term->is_command = spec->is_command;
 	term->cap = cap;
-	term->trough[0] = term->trough[1] = -1;
-	term->drain.due = trough_on_timer;
+	term->spool[0] = term->spool[1] = -1;
+	term->drain.due = spool_on_timer;
 	term->master = (struct watch){.fd = -1, .ready = term_on_master};
 	term->forget.due = on_forget;
 	term->input = BUF_INIT(TERM_INPUT_MAX);
-	bell_init(&term->more);
-	bell_init(&term->room);
+	condition_init(&term->more);
+	condition_init(&term->room);
 	if (!box->terms) {
 		box->terms = mem_new_of(struct terms);
 		link_init(&box->terms->all);
@@ -563,7 +561,7 @@ void term_make_tape(struct term *term)
 
 void term_list(struct term *term)
 {
-	term_hold(term); // the list's share
+	term_ref(term); // the list's share
 	term->listed = true;
 	link_add(&term->box->terms->all, &term->link);
 	term->box->terms->count++;
@@ -572,17 +570,17 @@ void term_list(struct term *term)
 void term_run(struct term *term)
 {
 	term->phase = TERM_RUNNING;
-	bell_ring(&term->more);
-	term_hold(term);
+	condition_signal(&term->more);
+	term_ref(term);
 	exec_on_end(term->exec, box_term_on_end, term);
 	term_watch(term); // it may be over by now
 }
 
 static fallible box_term_start(struct term *term, const struct exec_spec *spec)
 {
-	struct tag tag = {
-		.kind = TAG_TERM,
-		.flags = term->is_command ? TAG_COMMAND : 0,
+	struct exec_label tag = {
+		.kind = EXEC_LABEL_TERM,
+		.flags = term->is_command ? EXEC_LABEL_COMMAND : 0,
 		.file = term->file,
 		.started_ms = term->started_ms,
 		.cap = term->cap,
@@ -596,12 +594,12 @@ static fallible box_term_start(struct term *term, const struct exec_spec *spec)
 	err = exec_start(term->box, &spec_of, &term->exec);
 	if (err) {
 		term->phase = TERM_FAILED;
-		bell_ring(&term->more);
+		condition_signal(&term->more);
 		box_term_unlist(term);
 		return err;
 	}
 	term->master.fd = exec_take_master(term->exec);
-	exec_take_trough(term->exec, term->trough);
+	exec_take_spool(term->exec, term->spool);
 	term_run(term);
 	return OK;
 }
@@ -609,7 +607,7 @@ static fallible box_term_start(struct term *term, const struct exec_spec *spec)
 static fallible await_start(struct term *term)
 {
 	while (term->phase == TERM_STARTING)
-		TRY(bell_wait(&term->more, CLOCK_NEVER), "wait for a terminal");
+		TRY(condition_wait(&term->more, CLOCK_NEVER), "wait for a terminal");
 	if (term->phase == TERM_FAILED)
 		return err_new(UNAVAILABLE, "terminal_failed", "the terminal could not be started");
 	return OK;
@@ -683,7 +681,7 @@ void term_attach(struct term *term, int step)
 fallible term_await(struct term *term, uint64_t at, int64_t deadline)
 {
 	while (term->written <= at && term->phase != TERM_ENDED)
-		TRY(bell_wait(&term->more, deadline), "wait for a terminal");
+		TRY(condition_wait(&term->more, deadline), "wait for a terminal");
 	return OK;
 }
 

@@ -26,11 +26,11 @@ fallible term_open(struct box *box, const struct term_spec *spec, struct term **
 struct term *term_find(struct box *box, struct str id); // held; NULL: there is none
 // EXHAUSTED too_many_terminals: term_open() would make no new one.
 fallible term_ask_room(struct box *box);
-void term_drop(struct term *term);
+void term_unref(struct term *term);
 static inline void auto_term_(struct term **term)
 {
 	if (*term)
-		term_drop(*term);
+		term_unref(*term);
 }
 #define auto_term on_exit_call(auto_term_) struct term *
 

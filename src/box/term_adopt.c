@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/adopt_inner.h"
-#include "box/term_inner.h"
+#include "box/adopt_private.h"
+#include "box/term_private.h"
 #include "loop/offload.h"
 
 #define PIECE 2048
@@ -84,25 +84,25 @@ static void term_adopt_measure(struct term *term)
 
 static fallible term_adopt_take_up(struct term *term, struct adoptee *held)
 {
-	bool has_trough = held->talk.held.flags & TALK_EXEC_TROUGH;
+	bool has_spool = held->talk.held.flags & TALK_EXEC_SPOOL;
 
 	TRY(term_adopt_find_tape(term));
 	TRY(adoptee_take(held, term->box, NULL, &term->exec));
 	term->master.fd = exec_take_master(term->exec);
-	exec_take_trough(term->exec, term->trough);
+	exec_take_spool(term->exec, term->spool);
 	term_adopt_measure(term);
-	if (has_trough)
-		trough_drain(term);
+	if (has_spool)
+		spool_drain(term);
 	return term_adopt_replay(term);
 }
 
 static fallible term_adopt_one(struct adoption *adoption, struct adoptee *held)
 {
 	struct box *box = adoption->box;
-	struct tag tag = held->tag;
+	struct exec_label tag = held->tag;
 	struct term_spec spec = {
 		.id = tag.id,
-		.is_command = tag.flags & TAG_COMMAND,
+		.is_command = tag.flags & EXEC_LABEL_COMMAND,
 		.shown = tag.command,
 	};
 	auto_term term = term_find(box, tag.id);
@@ -110,7 +110,7 @@ static fallible term_adopt_one(struct adoption *adoption, struct adoptee *held)
 
 	if (term || tag.file < 1 || tag.file > FILES_MAX ||
 	    !(held->talk.held.flags & TALK_EXEC_PTY))
-		return err_new(BAD_PEER, "bad_tag", "pid 1 holds a strange terminal");
+		return err_new(BAD_PEER, "bad_label", "pid 1 holds a strange terminal");
 	term = term_make(box, &spec, tag.cap);
 	term->file = tag.file;
 	if (box->term_tapes < tag.file)
@@ -138,14 +138,14 @@ fallible terms_adopt(struct adoption *adoption)
 		uint32_t number;
 
 		if (adoption_number(adoption->names[i], 't', &number) &&
-		    !adoption_find(adoption, TAG_TERM, number))
+		    !adoption_find(adoption, EXEC_LABEL_TERM, number))
 			remove_file(box, name);
 	}
 	while (at != &adoption->helds) {
 		struct adoptee *held = link_of(at, struct adoptee, link);
 
 		at = at->next;
-		if (held->tag.kind == TAG_TERM)
+		if (held->tag.kind == EXEC_LABEL_TERM)
 			TRY(term_adopt_one(adoption, held));
 	}
 	return OK;

@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/body.h"
-#include "cli/flow.h"
 #include "cli/jobs.h"
 #include "cli/print.h"
-#include "wire/text.h"
+#include "cli/stdio.h"
+#include "codec/text.h"
 
 // json-c keeps its strings NUL-terminated, so a slice of the tree serves as text.
 const char *boxes_text(const struct json *object, const char *key)
@@ -289,7 +289,7 @@ static fallible confirm(size_t count)
 					"there is no terminal to ask whether you mean it"),
 				"add -y");
 	fprintf(stderr, "Remove %zu sandboxes? [y/N] ", count);
-	TRY(flow_read(STDIN_FILENO, answer, sizeof(answer), &n));
+	TRY(stdio_read(STDIN_FILENO, answer, sizeof(answer), &n));
 	if (n == 0 || (answer[0] != 'y' && answer[0] != 'Y'))
 		return err_new(CANCELLED, "not_confirmed", "nothing was removed");
 	return OK;

@@ -26,22 +26,22 @@
 #include "cli/interrupt.h"
 #include "cli/jobs.h"
 #include "cli/keys.h"
+#include "cli/lifecycle.h"
 #include "cli/login.h"
+#include "cli/man_tail.h"
+#include "cli/names.h"
 #include "cli/options.h"
 #include "cli/policy.h"
 #include "cli/ports.h"
 #include "cli/print.h"
-#include "cli/remarks.h"
 #include "cli/remote.h"
 #include "cli/run.h"
 #include "cli/session.h"
 #include "cli/session_run.h"
 #include "cli/show.h"
-#include "cli/steps.h"
 #include "cli/template.h"
-#include "cli/words.h"
+#include "codec/json.h"
 #include "gen/version.h"
-#include "wire/json.h"
 
 #define EXIT_OWN_FAILURE 125
 #define TEXT_MAX ((size_t)1 << 20)
@@ -104,7 +104,7 @@ static const struct verb verbs[] = {
 	 "leaves. Pictures are shown on terminals that can, else saved in a file that is named. What is no terminal is "
 	 "read to its end and run as one cell, and the exit status is 1 when that fails.\n",
 	 1, 1, code_python},
-	{VERB_NODE, VERB_RUNNER, "node", "BOX",
+	{VERB_NODE, VERB_RUNNER, "js", "BOX",
 	 "Talk to a JavaScript in a sandbox: it keeps its state from line to line.",
 	 "As 'cove python'.\n",
 	 1, 1, code_node},
@@ -147,21 +147,21 @@ static const struct verb verbs[] = {
 	{VERB_PAUSE, 0, "pause", "BOX...",
 	 "Freeze sandboxes until they are resumed.",
 	 "Nothing in them runs, and requests inside of one are told that it is paused.\n",
-	 1, -1, steps_take},
+	 1, -1, lifecycle_take},
 	{VERB_RESUME, 0, "resume", "BOX...",
 	 "Let paused sandboxes run again.", NULL,
-	 1, -1, steps_take},
+	 1, -1, lifecycle_take},
 	{VERB_ROTATE_TOKEN, 0, "rotate-token", "BOX...",
 	 "End the credential in the path of sandboxes, and print the next.",
 	 "A client that has a URL with the old one is refused at its next request.\n",
-	 1, -1, steps_rotate},
+	 1, -1, lifecycle_rotate},
 	{VERB_STOP, 0, "stop", "BOX...",
 	 "End what runs in sandboxes and keep their files.",
 	 "'cove start' or the next request starts them on those.\n",
-	 1, -1, steps_take},
+	 1, -1, lifecycle_take},
 	{VERB_START, 0, "start", "BOX...",
 	 "Start stopped sandboxes on their files.", NULL,
-	 1, -1, steps_take},
+	 1, -1, lifecycle_take},
 	{VERB_PORT, 0, "port", "BOX",
 	 "List the ports of a sandbox: exposed, or with a listener.", NULL,
 	 1, 1, ports_list},
@@ -235,35 +235,35 @@ static const struct verb verbs[] = {
 	{VERB_TENANT_RM, 0, "tenant rm", "TENANT...",
 	 "Remove tenants that have no sandboxes, and their keys.", NULL,
 	 1, -1, keys_tenant_rm},
-	{VERB_SESSION_CREATE, VERB_STOPS, "session create", "--user USER [--] COMMAND [ARG...]",
+	{VERB_SESSION_CREATE, VERB_STOPS, "agent-session create", "--user USER [--] COMMAND [ARG...]",
 	 "Make a session and print its id, or that of its alias.",
 	 "A session is the long-lived owner of work: the command is its runner, which takes one run after "
 	 "another. Its sandbox follows from its owner (organisation, user, bot), and is made when it is needed.\n",
 	 1, -1, cli_session_create},
-	{VERB_SESSION_LS, 0, "session ls", "", "List the sessions.", NULL, 0, 0, cli_session_ls},
-	{VERB_SESSION_INSPECT, 0, "session inspect", "SESSION...",
+	{VERB_SESSION_LS, 0, "agent-session ls", "", "List the sessions.", NULL, 0, 0, cli_session_ls},
+	{VERB_SESSION_INSPECT, 0, "agent-session inspect", "SESSION...",
 	 "Show all that is known of sessions, as JSON.", NULL, 1, -1, cli_session_inspect},
-	{VERB_SESSION_RUN, 0, "session run", "SESSION [INPUT|-]",
+	{VERB_SESSION_RUN, 0, "agent-session run", "SESSION [INPUT|-]",
 	 "Give its runner work, and follow it.",
 	 "INPUT is JSON, or else a text; - reads it from standard input. The exit status is 0 when the run "
 	 "completes, 1 when it fails and 130 when it is interrupted. Leaving does not end it.\n",
 	 1, 2, cli_session_run},
-	{VERB_SESSION_RUNS, 0, "session runs", "SESSION [RUN...]",
+	{VERB_SESSION_RUNS, 0, "agent-session runs", "SESSION [RUN...]",
 	 "List the runs that have not ended, or those that are named.", NULL, 1, -1, cli_session_runs},
-	{VERB_SESSION_EVENTS, 0, "session events", "SESSION [RUN]",
+	{VERB_SESSION_EVENTS, 0, "agent-session events", "SESSION [RUN]",
 	 "Show what happens in a run, a line of JSON each, to its end.",
 	 "Without a name it is the run that was given last.\n", 1, 2, cli_session_events},
-	{VERB_SESSION_ANSWER, 0, "session answer", "SESSION ANSWER",
+	{VERB_SESSION_ANSWER, 0, "agent-session answer", "SESSION ANSWER",
 	 "Answer the question of a run.", "ANSWER is JSON, or else a text.\n", 2, 2, cli_session_answer},
-	{VERB_SESSION_INTERRUPT, 0, "session interrupt", "SESSION",
+	{VERB_SESSION_INTERRUPT, 0, "agent-session interrupt", "SESSION",
 	 "End the run that is under way.", NULL, 1, 1, cli_session_interrupt},
-	{VERB_SESSION_LOGS, 0, "session logs", "SESSION",
+	{VERB_SESSION_LOGS, 0, "agent-session logs", "SESSION",
 	 "Show what its runner wrote last.", NULL, 1, 1, cli_session_logs},
-	{VERB_SESSION_ATTACH, VERB_RUNNER, "session attach", "SESSION [SHELL]",
+	{VERB_SESSION_ATTACH, VERB_RUNNER, "agent-session attach", "SESSION [SHELL]",
 	 "Work in a session: a shell on its terminal, in its own directory.",
 	 "Its sandbox is made or woken as for a run. ctrl-p ctrl-q leaves the terminal running.\n",
 	 1, 2, cli_session_attach},
-	{VERB_SESSION_RM, 0, "session rm", "SESSION...",
+	{VERB_SESSION_RM, 0, "agent-session rm", "SESSION...",
 	 "Remove sessions: runner, files and records, verified.", NULL, 1, -1, cli_session_rm},
 	{VERB_LOGIN, 0, "login", "URL",
 	 "Keep the address of a daemon and a key to it.",
@@ -280,7 +280,7 @@ static const struct verb verbs[] = {
 	{VERB_CONTEXT_RM, 0, "context rm", "NAME...", "Forget contexts and their keys.", NULL, 1, -1, context_rm},
 	{VERB_CLEANUP, 0, "cleanup", "",
 	 "Let the janitor go round now, and tell what it did.", NULL,
-	 0, 0, steps_cleanup},
+	 0, 0, lifecycle_cleanup},
 	{VERB_EVENTS, 0, "events", "",
 	 "Show what has happened, or follow what happens.",
 	 "Sandboxes that were made, ran, slept, woke and ended, keys and tenants that changed, attacks "
@@ -331,7 +331,7 @@ static const struct verb verbs[] = {
 	{VERB_VERSION, 0, "version", "", "Print the version.", NULL, 0, 0, cli_version},
 	{VERB_HELP, 0, "help", "[VERB]", "Explain a verb, or list them all.", NULL, 0, 2, cli_help},
 	{VERB_WORDS, VERB_HIDDEN, "words", "boxes|templates|sessions|processes|files [BOX|BOX:PATH]", "Names, for completion.", NULL,
-	 1, 2, words_print},
+	 1, 2, names_print},
 	{.name = NULL},
 };
 // clang-format on
@@ -347,7 +347,7 @@ static const struct alias aliases[] = {
 	{"images", "template ls"},
 	{"templates", "template ls"},
 	{"keys", "key ls"},
-	{"sessions", "session ls"},
+	{"agent-sessions", "agent-session ls"},
 	{"copy", "cp"},
 	{"ports", "port"},
 	{"pull", "template import"},

@@ -10,12 +10,12 @@
 #include "base/mem.h"
 #include "cli/body.h"
 #include "cli/boxes.h"
-#include "cli/flow.h"
-#include "cli/fresh.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/repl.h"
 #include "cli/status.h"
+#include "cli/stdio.h"
+#include "cli/temporary_box.h"
 #include "os/fd.h"
 
 #define CODE_MAX ((size_t)1 << 20)
@@ -88,7 +88,7 @@ static fallible code_read_all(int fd, const char *name, struct buf *out)
 
 		if (!room || out->len > CODE_MAX)
 			return err_new(TOO_LARGE, "code_too_large", "'%s' exceeds 1 MiB", name);
-		TRY(flow_read(fd, room, PIECE, &n), "read %s", name);
+		TRY(stdio_read(fd, room, PIECE, &n), "read %s", name);
 		buf_grew(out, n);
 	}
 	return OK;
@@ -196,7 +196,7 @@ fallible code_run(struct call *call)
 	job.code = buf_view(&code);
 	if (fresh) {
 		body.box.ephemeral = !call_has(call, OPT_KEEP);
-		return fresh_run(call, &body.box, run_fresh, &job);
+		return temporary_box_run(call, &body.box, run_fresh, &job);
 	}
 	TRY(remote_open(&remote, call));
 	interrupt_arm(remote.cove);

@@ -5,4 +5,4 @@
 
 fallible code_run(struct call *call);	 // cove run-code
 fallible code_python(struct call *call); // cove python
-fallible code_node(struct call *call);	 // cove node
+fallible code_node(struct call *call);	 // cove js

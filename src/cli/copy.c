@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/flow.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/status.h"
+#include "cli/stdio.h"
 #include "cli/tar.h"
 #include "cli/target.h"
 #include "cli/untar.h"
@@ -121,7 +121,7 @@ static fallible cli_copy_send(struct copy *copy, int fd)
 	size_t n = 1;
 
 	while (n > 0) {
-		TRY(flow_read(fd, copy->room, PIECE, &n));
+		TRY(stdio_read(fd, copy->room, PIECE, &n));
 		if (n > 0)
 			TRY(did(copy,
 				cove_file_write(copy->file, copy->room, n, &copy->remote->error)));
@@ -137,7 +137,7 @@ static fallible fetch(struct copy *copy, int fd)
 	while (n > 0) {
 		TRY(did(copy,
 			cove_file_read(copy->file, copy->room, PIECE, &n, &copy->remote->error)));
-		TRY(flow_write(fd, copy->room, n));
+		TRY(stdio_write(fd, copy->room, n));
 		step(copy, n);
 	}
 	return OK;

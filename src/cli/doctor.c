@@ -16,7 +16,7 @@
 #include "cli/boxes.h"
 #include "cli/print.h"
 #include "cli/remote.h"
-#include "cli/usr.h"
+#include "cli/user.h"
 #include "os/fd.h"
 #include "os/probe.h"
 
@@ -109,7 +109,7 @@ static bool is_old(void)
 static void warn_usr(struct report *report)
 {
 	char paths[512];
-	size_t count = usr_private(paths, sizeof(paths));
+	size_t count = cli_user_private(paths, sizeof(paths));
 
 	if (!count)
 		return;

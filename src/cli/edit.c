@@ -14,7 +14,7 @@
 #include <wchar.h>
 
 #include "base/mem.h"
-#include "cli/flow.h"
+#include "cli/stdio.h"
 #include "cli/tty.h"
 
 #define HISTORY_MAX 1000
@@ -204,7 +204,7 @@ static fallible paint(struct edit *edit)
 	if (edit->cursor >= line.len)
 		cursor_at = used;
 	buf_fmt(&screen, "\033[K\r\033[%dC", (int)strlen(edit->prompt) + cursor_at);
-	return flow_write(STDOUT_FILENO, screen.at, screen.len);
+	return stdio_write(STDOUT_FILENO, screen.at, screen.len);
 }
 
 // ------------------------------------------------------------------------------------- the keys
@@ -213,7 +213,7 @@ static fallible next_byte(struct edit *edit, unsigned char *out, bool *over)
 {
 	if (edit->in_at == edit->in_len) {
 		edit->in_at = edit->in_len = 0;
-		TRY(flow_read(STDIN_FILENO, edit->in, sizeof(edit->in), &edit->in_len));
+		TRY(stdio_read(STDIN_FILENO, edit->in, sizeof(edit->in), &edit->in_len));
 		*over = edit->in_len == 0;
 		if (*over)
 			return OK;
@@ -414,7 +414,7 @@ static fallible edit_key(struct edit *edit, enum edit_end *end, bool *done)
 		*done = true;
 		*end = EDIT_OVER;
 	} else if (c == CTRL('L'))
-		TRY(flow_write(STDOUT_FILENO, "\033[H\033[2J", 7));
+		TRY(stdio_write(STDOUT_FILENO, "\033[H\033[2J", 7));
 	else
 		command(edit, c);
 	if (over) {
@@ -448,13 +448,13 @@ fallible edit_line(struct edit *edit, const char *prompt, struct buf *out, enum 
 	edit->prompt = prompt;
 	if (!tty_raw(STDIN_FILENO))
 		return err_new(INVALID, "no_terminal", "standard input is no terminal");
-	err = flow_write(STDOUT_FILENO, PASTE_ON, sizeof(PASTE_ON) - 1);
+	err = stdio_write(STDOUT_FILENO, PASTE_ON, sizeof(PASTE_ON) - 1);
 	if (!err)
 		err = edit_work(edit, &end);
 	if (!err && end == EDIT_CANCEL)
-		err = flow_write(STDOUT_FILENO, "^C", 2);
+		err = stdio_write(STDOUT_FILENO, "^C", 2);
 	if (!err)
-		err = flow_write(STDOUT_FILENO, PASTE_OFF "\r\n", sizeof(PASTE_OFF "\r\n") - 1);
+		err = stdio_write(STDOUT_FILENO, PASTE_OFF "\r\n", sizeof(PASTE_OFF "\r\n") - 1);
 	tty_unraw();
 	if (err)
 		return err;

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "cli/boxes.h"
-#include "cli/feed.h"
+#include "cli/event_stream.h"
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/tty.h"
@@ -166,7 +166,7 @@ static char *ledger_path(const struct call *call, const char *more)
 }
 
 struct follow {
-	struct feed feed;
+	struct event_stream feed;
 	show_fn *show;
 	struct layout layout;
 };
@@ -206,7 +206,7 @@ static fallible show_pages(struct call *call, const struct follow *follow, bool 
 
 // ------------------------------------------------------------------------------------ following
 
-static void cli_egress_follow_path(struct feed *feed, struct buf *out)
+static void cli_egress_follow_path(struct event_stream *feed, struct buf *out)
 {
 	auto_free char *ask = mem_fmt("follow=true&after=%llu", (unsigned long long)feed->last);
 	auto_free char *path = ledger_path(feed->call, ask);
@@ -214,7 +214,7 @@ static void cli_egress_follow_path(struct feed *feed, struct buf *out)
 	buf_text(out, path);
 }
 
-static void cli_egress_take_row(struct feed *feed, const struct sse_event *event)
+static void cli_egress_take_row(struct event_stream *feed, const struct sse_event *event)
 {
 	struct follow *follow = (struct follow *)feed;
 	auto_json json = NULL;
@@ -248,7 +248,7 @@ fallible cli_egress(struct call *call)
 	TRY(show_pages(call, &follow, !json && !follows, &follow.feed.last));
 	if (!follows)
 		return OK;
-	err = feed_follow(&follow.feed);
+	err = event_stream_follow(&follow.feed);
 	// It was there: now it has ended, and so has its ledger.
 	return err && err_kind(err) == ERR_NOT_FOUND ? OK : take_ptr(err);
 }

@@ -3,10 +3,10 @@
 #include <stdio.h>
 
 #include "cli/boxes.h"
-#include "cli/feed.h"
+#include "cli/event_stream.h"
 #include "cli/print.h"
 #include "cli/remote.h"
-#include "wire/text.h"
+#include "codec/text.h"
 
 #define EVENT_MAX (1 << 20)
 
@@ -94,11 +94,11 @@ static void cli_events_show_row(const struct json *row, struct str text)
 // ------------------------------------------------------------------------------------ following
 
 struct follow {
-	struct feed feed;
+	struct event_stream feed;
 	show_fn *show;
 };
 
-static void cli_events_follow_path(struct feed *feed, struct buf *out)
+static void cli_events_follow_path(struct event_stream *feed, struct buf *out)
 {
 	buf_text(out, "/v1/events?follow=true");
 	if (feed->placed)
@@ -106,7 +106,7 @@ static void cli_events_follow_path(struct feed *feed, struct buf *out)
 	add_filters(out, feed->call);
 }
 
-static void take_event(struct feed *feed, const struct sse_event *event)
+static void take_event(struct event_stream *feed, const struct sse_event *event)
 {
 	struct follow *follow = (struct follow *)feed;
 	auto_json json = NULL;
@@ -130,7 +130,7 @@ fallible events_show(struct call *call)
 	uint64_t last = 0;
 
 	if (call_has(call, OPT_FOLLOW))
-		return feed_follow(&follow.feed);
+		return event_stream_follow(&follow.feed);
 	return each_page(call, "/v1/events", follow.show, &last);
 }
 

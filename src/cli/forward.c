@@ -15,7 +15,7 @@
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "http/wspipe.h"
-#include "lib/core.h"
+#include "lib/private.h"
 #include "loop/dial.h"
 
 #define FORWARDS_MAX 16
@@ -48,7 +48,7 @@ fallible forward_read(const char *word, struct forward_spec *out)
 
 struct forward;
 
-struct ear {
+struct listener {
 	struct forward *forward;
 	struct forward_spec spec;
 	int fd;
@@ -58,16 +58,16 @@ struct ear {
 struct forward {
 	struct cove *cove;
 	const char *box;
-	struct ear ears[FORWARDS_MAX];
+	struct listener ears[FORWARDS_MAX];
 	int count;
 	bool quiet;
 	struct link links;
-	struct bell left; // rings when an ear or a link ends
-	uint32_t open;	  // of both
+	struct condition left; // rings when an ear or a link ends
+	uint32_t open;	       // of both
 };
 
 struct line {
-	struct ear *ear;
+	struct listener *listener;
 	struct stream stream;
 	struct link link;
 	struct task *task;
@@ -75,9 +75,9 @@ struct line {
 
 static fallible connect_line(struct line *line)
 {
-	struct forward *forward = line->ear->forward;
+	struct forward *forward = line->listener->forward;
 	struct wsock_options options = WSPIPE_OPTIONS;
-	auto_free char *rest = mem_fmt("/ports/%u/tcp", line->ear->spec.port);
+	auto_free char *rest = mem_fmt("/ports/%u/tcp", line->listener->spec.port);
 	auto_free char *path = remote_path(BOXES_PATH "/", forward->box, rest);
 	auto_http_client client = NULL;
 	struct wsock *ws = NULL;
@@ -91,17 +91,17 @@ static fallible connect_line(struct line *line)
 		return err_new(BAD_PEER, "refused",
 			       status == 502 ? "nothing listens on port %u of the sandbox"
 					     : "the daemon refused the connection to port %u",
-			       line->ear->spec.port);
+			       line->listener->spec.port);
 	err = wspipe_run(forward->cove->loop, ws, &line->stream);
 	wsock_end(ws);
-	wsock_drop(ws);
+	wsock_unref(ws);
 	return err;
 }
 
 static void run_line(void *arg)
 {
 	struct line *line = arg;
-	struct forward *forward = line->ear->forward;
+	struct forward *forward = line->listener->forward;
 	auto_err err = connect_line(line);
 
 	if (err && err_kind(err) != ERR_CANCELLED && !forward->quiet)
@@ -109,13 +109,13 @@ static void run_line(void *arg)
 	stream_close(&line->stream);
 	link_drop(&line->link);
 	forward->open--;
-	bell_ring(&forward->left);
+	condition_signal(&forward->left);
 	free(line);
 }
 
-static void forward_admit(struct ear *ear, int fd)
+static void forward_admit(struct listener *listener, int fd)
 {
-	struct forward *forward = ear->forward;
+	struct forward *forward = listener->forward;
 	struct line *line = mem_new_of(struct line);
 	auto_err err = stream_open(&line->stream, forward->cove->loop, fd);
 
@@ -123,32 +123,32 @@ static void forward_admit(struct ear *ear, int fd)
 		free(line);
 		return;
 	}
-	line->ear = ear;
+	line->listener = listener;
 	link_add(&forward->links, &line->link);
 	forward->open++;
 	line->task = task_start(forward->cove->loop, "line", run_line, line);
 }
 
-static void run_ear(void *arg)
+static void run_listener(void *arg)
 {
-	struct ear *ear = arg;
-	struct forward *forward = ear->forward;
+	struct listener *listener = arg;
+	struct forward *forward = listener->forward;
 	auto_err err = NULL;
 
 	while (!err) {
 		uint32_t events;
-		int fd = accept4(ear->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0)
-			forward_admit(ear, fd);
+			forward_admit(listener, fd);
 		else if (errno == EAGAIN)
-			err = task_wait_fd(ear->fd, EPOLLIN, CLOCK_NEVER, &events);
+			err = task_wait_fd(listener->fd, EPOLLIN, CLOCK_NEVER, &events);
 		else if (errno != ECONNABORTED && errno != EINTR)
 			err = task_sleep_until(loop_now(forward->cove->loop) + 100);
 	}
-	ear->task = NULL;
+	listener->task = NULL;
 	forward->open--;
-	bell_ring(&forward->left);
+	condition_signal(&forward->left);
 }
 
 // Until it is cancelled; then all that it has open ends.
@@ -158,39 +158,39 @@ static fallible forward_hold(void *arg)
 	struct err *err = OK;
 
 	for (int i = 0; i < forward->count; i++) {
-		struct ear *ear = &forward->ears[i];
+		struct listener *listener = &forward->ears[i];
 
 		forward->open++;
-		ear->task = task_start(forward->cove->loop, "ear", run_ear, ear);
+		listener->task = task_start(forward->cove->loop, "ear", run_listener, listener);
 	}
 	while (!err)
-		err = bell_wait(&forward->left, CLOCK_NEVER);
+		err = condition_wait(&forward->left, CLOCK_NEVER);
 	for (int i = 0; i < forward->count; i++)
 		if (forward->ears[i].task)
 			task_cancel(forward->ears[i].task);
 	list_each (at, &forward->links)
 		task_cancel(link_of(at, struct line, link)->task);
 	while (forward->open)
-		bell_await(&forward->left);
+		condition_await(&forward->left);
 	return err;
 }
 
-static fallible open_ear(struct forward *forward, const char *word)
+static fallible open_listener(struct forward *forward, const char *word)
 {
-	struct ear *ear = &forward->ears[forward->count];
+	struct listener *listener = &forward->ears[forward->count];
 	uint16_t port;
 	char *colon;
 
 	if (forward->count == FORWARDS_MAX)
 		return err_new(INVALID, "bad_words", "at most %d ports at once", FORWARDS_MAX);
-	TRY(forward_read(word, &ear->spec));
-	ear->forward = forward;
-	TRY(dial_listen(str_of(ear->spec.listen), &ear->fd, &port));
+	TRY(forward_read(word, &listener->spec));
+	listener->forward = forward;
+	TRY(dial_listen(str_of(listener->spec.listen), &listener->fd, &port));
 	forward->count++;
-	colon = strrchr(ear->spec.listen, ':');
+	colon = strrchr(listener->spec.listen, ':');
 	*colon = 0;
 	if (!forward->quiet)
-		print_line("%s:%u -> %u", ear->spec.listen, port, ear->spec.port);
+		print_line("%s:%u -> %u", listener->spec.listen, port, listener->spec.port);
 	fflush(stdout);
 	return OK;
 }
@@ -213,12 +213,12 @@ fallible forward_run(struct call *call)
 	TRY(check_box(&remote, call->words[0]));
 	forward.cove = remote.cove;
 	link_init(&forward.links);
-	bell_init(&forward.left);
+	condition_init(&forward.left);
 	for (int i = 1; !err && i < call->word_count; i++)
-		err = open_ear(&forward, call->words[i]);
+		err = open_listener(&forward, call->words[i]);
 	if (!err) {
 		interrupt_arm(remote.cove);
-		err = core_wait(remote.cove, -1, forward_hold, &forward);
+		err = private_wait(remote.cove, -1, forward_hold, &forward);
 	}
 	for (int i = 0; i < forward.count; i++)
 		close(forward.ears[i].fd);

@@ -33,18 +33,18 @@
 #define LINE_ROOM 64
 #define PATH_ROOM 1024
 
-struct keeper {
+struct supervisor {
 	int lock, pidfd;
 	int pid;
 	char line[LINE_ROOM]; // what the lock said when it was signalled
 };
 
-static void keeper_done(struct keeper *keeper)
+static void supervisor_done(struct supervisor *keeper)
 {
 	fd_drop(&keeper->lock);
 	fd_drop(&keeper->pidfd);
 }
-#define auto_keeper on_exit_call(keeper_done) struct keeper
+#define auto_supervisor on_exit_call(supervisor_done) struct supervisor
 
 static bool cli_host_read_line(int lock, char line[LINE_ROOM])
 {
@@ -154,7 +154,7 @@ static bool holds_flock(int proc, int pid, int lock)
 }
 
 // The pidfd is open: while its process has not ended, /proc/PID is that process.
-static bool is_cove(const struct keeper *keeper)
+static bool is_cove(const struct supervisor *keeper)
 {
 	auto_free char *path = mem_fmt("/proc/%d", keeper->pid);
 	auto_fd proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -166,12 +166,12 @@ static bool is_cove(const struct keeper *keeper)
 	       syscall(SYS_pidfd_send_signal, keeper->pidfd, 0, NULL, 0) == 0;
 }
 
-static fallible cli_host_find(const char *data, struct keeper *out)
+static fallible cli_host_find(const char *data, struct supervisor *out)
 {
 	auto_free char *path = mem_fmt("%s/lock", data);
 	char again[LINE_ROOM];
 
-	*out = (struct keeper){.lock = -1, .pidfd = -1};
+	*out = (struct supervisor){.lock = -1, .pidfd = -1};
 	out->lock = open(path, O_RDONLY | O_CLOEXEC);
 	if (out->lock < 0 && errno == EACCES)
 		return err_hint(err_new(FORBIDDEN, "not_root", "%s cannot be read", path),
@@ -195,7 +195,7 @@ static fallible cli_host_find(const char *data, struct keeper *out)
 	return OK;
 }
 
-static fallible cli_host_send(const struct keeper *keeper, int number)
+static fallible cli_host_send(const struct supervisor *keeper, int number)
 {
 	if (syscall(SYS_pidfd_send_signal, keeper->pidfd, number, NULL, 0) == 0)
 		return OK;
@@ -205,7 +205,7 @@ static fallible cli_host_send(const struct keeper *keeper, int number)
 }
 
 // Whether it has ended, within a step.
-static bool has_ended(const struct keeper *keeper)
+static bool has_ended(const struct supervisor *keeper)
 {
 	struct pollfd one = {.fd = keeper->pidfd, .events = POLLIN};
 
@@ -217,7 +217,7 @@ fallible host_drain(struct call *call)
 	const char *data = remote_data(call);
 	int64_t deadline = clock_ms() + DRAIN_MS;
 	char line[LINE_ROOM];
-	auto_keeper keeper;
+	auto_supervisor keeper;
 
 	TRY(cli_host_find(data, &keeper));
 	TRY(cli_host_send(&keeper, SIGINT));
@@ -239,7 +239,7 @@ fallible host_reload(struct call *call)
 	const char *data = remote_data(call);
 	int64_t deadline = clock_ms() + RELOAD_MS;
 	char line[LINE_ROOM];
-	auto_keeper keeper;
+	auto_supervisor keeper;
 
 	TRY(cli_host_find(data, &keeper));
 	TRY(cli_host_send(&keeper, SIGHUP));
@@ -268,7 +268,7 @@ fallible host_upgrade(struct call *call)
 	const char *data = remote_data(call);
 	int64_t begun = clock_ms();
 	char line[LINE_ROOM];
-	auto_keeper keeper;
+	auto_supervisor keeper;
 
 	TRY(cli_host_find(data, &keeper));
 	TRY(cli_host_send(&keeper, SIGUSR2));

@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cli/flow.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/stamps.h"
 #include "cli/status.h"
+#include "cli/stdio.h"
 #include "cli/tail.h"
 
 #define PIECE (64 * 1024)
@@ -61,8 +61,8 @@ static fallible jobs_show(struct remote *remote, struct cove_process *process, i
 			*ended = true;
 			return OK;
 		}
-		TRY(flow_write(piece.is_stderr ? STDERR_FILENO : STDOUT_FILENO, piece.bytes,
-			       piece.len));
+		TRY(stdio_write(piece.is_stderr ? STDERR_FILENO : STDOUT_FILENO, piece.bytes,
+				piece.len));
 	}
 }
 
@@ -84,7 +84,7 @@ static fallible jobs_feed(struct remote *remote, struct cove_process *process, c
 	size_t n = 0;
 	enum cove_kind kind;
 
-	TRY(flow_read(STDIN_FILENO, room, PIECE, &n), "read standard input");
+	TRY(stdio_read(STDIN_FILENO, room, PIECE, &n), "read standard input");
 	kind = n ? cove_process_write(process, room, n, &remote->error)
 		 : cove_process_close_stdin(process, &remote->error);
 	if (!n || kind == COVE_CONFLICT || kind == COVE_NOT_FOUND || kind == COVE_GONE)
@@ -322,7 +322,7 @@ static int put_out(void *arg, const void *bytes, size_t len)
 {
 	struct output *output = arg;
 
-	output->err = flow_write(STDOUT_FILENO, bytes, len);
+	output->err = stdio_write(STDOUT_FILENO, bytes, len);
 	return output->err != NULL;
 }
 
@@ -330,7 +330,7 @@ static int put_err(void *arg, const void *bytes, size_t len)
 {
 	struct output *output = arg;
 
-	output->err = flow_write(STDERR_FILENO, bytes, len);
+	output->err = stdio_write(STDERR_FILENO, bytes, len);
 	return output->err != NULL;
 }
 
@@ -402,8 +402,8 @@ static fallible next_lines(struct remote *remote, struct cove_process *process, 
 		tail_add(&lines->tail, piece.is_stderr, lines->shown.at, lines->shown.len);
 		return OK;
 	}
-	return flow_write(piece.is_stderr ? STDERR_FILENO : STDOUT_FILENO, lines->shown.at,
-			  lines->shown.len);
+	return stdio_write(piece.is_stderr ? STDERR_FILENO : STDOUT_FILENO, lines->shown.at,
+			   lines->shown.len);
 }
 
 // With --tail, --since or --timestamps.

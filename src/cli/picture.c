@@ -13,11 +13,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cli/flow.h"
 #include "cli/print.h"
 #include "cli/sixel.h"
+#include "cli/stdio.h"
 #include "cli/tty.h"
-#include "wire/text.h"
+#include "codec/text.h"
 
 #define ASK "\033_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\033\\\033[c"
 #define ANSWER_MS 300
@@ -112,7 +112,7 @@ static enum picture_way by_asking(void)
 
 	if (!tty_raw(STDIN_FILENO))
 		return PICTURE_SAVED;
-	err = flow_write(STDOUT_FILENO, ASK, sizeof(ASK) - 1);
+	err = stdio_write(STDOUT_FILENO, ASK, sizeof(ASK) - 1);
 	while (!err && len < sizeof(answer) && !is_complete(answer, len) &&
 	       (left = deadline - clock_ms()) > 0 && poll(&in, 1, (int)left) > 0) {
 		ssize_t n = read(STDIN_FILENO, answer + len, sizeof(answer) - len);
@@ -154,7 +154,7 @@ static fallible save(const char *kind, struct str bytes)
 				continue;
 			if (fd < 0)
 				break;
-			err = flow_write(fd, bytes.at, bytes.len);
+			err = stdio_write(fd, bytes.at, bytes.len);
 			close(fd);
 			if (!err)
 				print_note("a picture was saved as %s", path);
@@ -216,5 +216,5 @@ fallible picture_show(enum picture_way way, const char *kind, struct str bytes)
 	if (!picture_put(&out, way, kind, bytes) || !buf_ok(&out))
 		return save(kind, bytes);
 	buf_char(&out, '\n');
-	return flow_write(STDOUT_FILENO, out.at, out.len);
+	return stdio_write(STDOUT_FILENO, out.at, out.len);
 }

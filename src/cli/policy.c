@@ -10,9 +10,9 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "cli/boxes.h"
-#include "cli/flow.h"
 #include "cli/print.h"
 #include "cli/remote.h"
+#include "cli/stdio.h"
 
 #define POLICY_MAX (4 << 20)
 #define VALUE_MAX (64 * 1024)
@@ -266,7 +266,7 @@ static fallible cli_policy_read_input(struct buf *out)
 	while (n && buf_ok(out)) {
 		char room[1024];
 
-		TRY(flow_read(STDIN_FILENO, room, sizeof(room), &n));
+		TRY(stdio_read(STDIN_FILENO, room, sizeof(room), &n));
 		buf_add(out, room, n);
 		secret_wipe(room, sizeof(room));
 	}

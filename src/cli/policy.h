@@ -3,7 +3,7 @@
 
 #include "base/buf.h"
 #include "cli/call.h"
-#include "wire/json.h"
+#include "codec/json.h"
 
 fallible cli_policy(struct call *call);
 

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/weak.h"
-#include "wire/json.h"
+#include "codec/json.h"
 
 #define GAP 3 // blanks between columns
 

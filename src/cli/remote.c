@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
-#include "wire/text.h"
+#include "codec/text.h"
 
 #define TEXT_MAX 65536 // of a message and of a hint
 

@@ -5,8 +5,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "cli/call.h"
+#include "codec/json.h"
 #include "lib/cove.h"
-#include "wire/json.h"
 
 #define REMOTE_DATA_DEFAULT "/var/lib/cove"
 #define REMOTE_REPLY_MAX ((size_t)512 << 20)

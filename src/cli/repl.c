@@ -8,9 +8,9 @@
 #include "base/mem.h"
 #include "cli/edit.h"
 #include "cli/interrupt.h"
+#include "cli/is_complete.h"
 #include "cli/print.h"
 #include "cli/tty.h"
-#include "cli/whole.h"
 
 #define CELL_MAX (1 << 20)
 
@@ -65,8 +65,8 @@ static fallible read_cell(struct repl *repl, struct buf *cell)
 		buf_str(cell, buf_view(&line));
 		if (!buf_ok(cell))
 			return err_new(TOO_LARGE, "code_too_large", "a cell may have 1 MiB");
-		if (end == EDIT_LINE &&
-		    (repl->python ? whole_python(buf_view(cell)) : whole_script(buf_view(cell))))
+		if (end == EDIT_LINE && (repl->python ? is_complete_python(buf_view(cell))
+						      : is_complete_script(buf_view(cell))))
 			return OK;
 	}
 }

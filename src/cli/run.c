@@ -10,18 +10,18 @@
 
 #include "base/mem.h"
 #include "cli/body.h"
-#include "cli/flow.h"
-#include "cli/fresh.h"
 #include "cli/interrupt.h"
 #include "cli/jobs.h"
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/screen.h"
 #include "cli/status.h"
-#include "wire/text.h"
+#include "cli/stdio.h"
+#include "cli/temporary_box.h"
+#include "codec/text.h"
 
 #define PIECE (64 * 1024)
-#define IMAGE_FILE "/.cove-image.json" // see model/image.h
+#define IMAGE_FILE "/.cove-image.json" // see types/image.h
 #define IMAGE_WORDS_MAX 1024
 
 // -i with --json: our own stdin, to its end. It travels inside one request, so its size is bounded.
@@ -38,7 +38,7 @@ static fallible cli_run_read_input(const struct call *call, struct buf *input, s
 			return err_hint(err_new(TOO_LARGE, "stdin_too_large",
 						"standard input exceeds 1 MiB"),
 					"without --json there is no limit");
-		TRY(flow_read(STDIN_FILENO, room, PIECE, &n), "read standard input");
+		TRY(stdio_read(STDIN_FILENO, room, PIECE, &n), "read standard input");
 		buf_grew(input, n);
 	}
 	body->command.input = input->at ? input->at : "";
@@ -53,7 +53,7 @@ struct output {
 
 static int put(struct output *output, int fd, const void *bytes, size_t len)
 {
-	output->err = flow_write(fd, bytes, len);
+	output->err = stdio_write(fd, bytes, len);
 	return output->err != NULL;
 }
 
@@ -345,5 +345,5 @@ fallible run_run(struct call *call)
 	body.may_lack_command = body.box.from && strcmp(body.box.from, "host") != 0;
 	TRY(body_command(call, call->words, false, &body));
 	TRY(cli_run_read_input(call, &input, &body));
-	return fresh_run(call, &body.box, in_fresh, &body);
+	return temporary_box_run(call, &body.box, in_fresh, &body);
 }

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/flow.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/status.h"
+#include "cli/stdio.h"
 #include "cli/tty.h"
 
 #define PIECE 1024
@@ -90,7 +90,7 @@ static fallible screen_show(struct screen *screen)
 			screen->ended = true;
 			return OK;
 		}
-		TRY(flow_write(STDOUT_FILENO, room, len));
+		TRY(stdio_write(STDOUT_FILENO, room, len));
 	}
 }
 
@@ -158,7 +158,7 @@ static fallible again(struct screen *screen)
 			cove_terminal_reattach(screen->terminal, &screen->remote->error));
 
 		if (!err && screen->raw)
-			err = flow_write(STDOUT_FILENO, CLEAN, sizeof(CLEAN) - 1);
+			err = stdio_write(STDOUT_FILENO, CLEAN, sizeof(CLEAN) - 1);
 		if (!err)
 			err = screen_resize(screen);
 		if (!err)
@@ -206,7 +206,8 @@ fallible screen_run(struct call *call, struct remote *remote, struct cove_box *b
 	if (!err && screen.detached && !call_has(call, OPT_QUIET)) {
 		fputc('\n', stderr);
 		if (options->conversation)
-			print_note("detached; 'cove session attach %s' comes back", call->words[0]);
+			print_note("detached; 'cove agent-session attach %s' comes back",
+				   call->words[0]);
 		else
 			print_note("detached; 'cove attach %s %s' comes back", call->words[0],
 				   cove_terminal_id(screen.terminal));

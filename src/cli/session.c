@@ -77,7 +77,7 @@ fallible cli_session_create(struct call *call)
 
 	if (!call_has(call, OPT_USER))
 		return err_hint(err_new(INVALID, "no_owner", "it is not said whose session it is"),
-				"cove session create --user me -- /opt/agent/runner");
+				"cove agent-session create --user me -- /opt/agent/runner");
 	json_begin(&out, '{');
 	put_text(&out, call, OPT_ORG, "org");
 	put_text(&out, call, OPT_USER, "user");
@@ -228,7 +228,8 @@ static fallible cli_session_remove_one(struct call *call, struct remote *remote,
 	}
 	TRY(err);
 	if (text.len && !call_has(call, OPT_QUIET)) // 202: it goes on by itself
-		print_note("%s is being deleted; 'cove session inspect %s' tells what it waits for",
+		print_note("%s is being deleted; 'cove agent-session inspect %s' tells what it "
+			   "waits for",
 			   session, session);
 	if (!call_has(call, OPT_QUIET))
 		print_line("%s", session);

@@ -1,10 +1,10 @@
-// Sessions of /v1/sessions as things: made, listed, shown, worked in, removed.
+// Sessions of /v1/agent-sessions as things: made, listed, shown, worked in, removed.
 #pragma once
 
 #include "cli/call.h"
-#include "wire/json.h"
+#include "codec/json.h"
 
-#define SESSIONS_PATH "/v1/sessions"
+#define SESSIONS_PATH "/v1/agent-sessions"
 
 // --env and --env-file as a member `env`.
 fallible cli_session_put_env(struct json_out *out, const struct call *call);

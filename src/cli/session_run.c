@@ -9,25 +9,25 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/boxes.h"
-#include "cli/feed.h"
-#include "cli/flow.h"
+#include "cli/event_stream.h"
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/session.h"
+#include "cli/stdio.h"
 
 #define BODY_MAX (8 << 20)
 #define INPUT_MAX (1 << 20)
 #define PIECE 65536
 
 struct watch {
-	struct feed feed;
+	struct event_stream feed;
 	char *path; // of the run
 	bool raw;   // the lines themselves
 	bool quiet; // nothing but the end
 	int exit;
 };
 
-static void watch_path(struct feed *feed, struct buf *out)
+static void watch_path(struct event_stream *feed, struct buf *out)
 {
 	const struct watch *watch = (struct watch *)feed;
 
@@ -68,7 +68,7 @@ static void show_question(const struct watch *watch, const struct json *event)
 	const struct json *question = json_get(event, "question");
 
 	print_note("it asks (%s): %s", boxes_text(question, "id"), boxes_text(question, "text"));
-	print_note("hint: cove session answer %s ANSWER", watch->feed.call->words[0]);
+	print_note("hint: cove agent-session answer %s ANSWER", watch->feed.call->words[0]);
 }
 
 static void show_end(struct watch *watch, const struct json *event)
@@ -87,7 +87,7 @@ static void show_end(struct watch *watch, const struct json *event)
 			   *message ? ": " : "", message);
 }
 
-static void cli_session_run_take(struct feed *feed, const struct sse_event *event)
+static void cli_session_run_take(struct event_stream *feed, const struct sse_event *event)
 {
 	struct watch *watch = (struct watch *)feed;
 	auto_json json = NULL;
@@ -107,7 +107,7 @@ static void cli_session_run_take(struct feed *feed, const struct sse_event *even
 
 static fallible cli_session_run_follow(struct watch *watch)
 {
-	struct err *err = feed_follow(&watch->feed);
+	struct err *err = event_stream_follow(&watch->feed);
 
 	if (!err)
 		watch->feed.call->exit = watch->exit;
@@ -137,7 +137,7 @@ static fallible cli_session_run_read_input(const char *word, struct buf *out)
 
 		if (!room)
 			return err_new(TOO_LARGE, "input_too_large", "the input exceeds 1 MiB");
-		TRY(flow_read(STDIN_FILENO, room, PIECE, &n), "read standard input");
+		TRY(stdio_read(STDIN_FILENO, room, PIECE, &n), "read standard input");
 		buf_grew(out, n);
 	}
 	return OK;
@@ -342,7 +342,7 @@ fallible cli_session_events(struct call *call)
 	}
 	if (!run)
 		return err_hint(err_new(NOT_FOUND, "no_run", "no run of it is under way"),
-				"name one that has ended: cove session events %s RUN",
+				"name one that has ended: cove agent-session events %s RUN",
 				call->words[0]);
 	path = run_path(call->words[0], run);
 	watch.path = path;

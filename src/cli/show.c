@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/flow.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/status.h"
+#include "cli/stdio.h"
 #include "cli/target.h"
 
 #define PIECE (256 * 1024)
@@ -159,7 +159,7 @@ static void file_drop(struct cove_file **file)
 	cove_file_free(*file);
 }
 
-static fallible show_pour(struct remote *remote, const struct target *target)
+static fallible show_copy(struct remote *remote, const struct target *target)
 {
 	auto_cove_box box = cove_box_at(remote->cove, target->box);
 	on_exit_call(file_drop) struct cove_file *file = NULL;
@@ -169,7 +169,7 @@ static fallible show_pour(struct remote *remote, const struct target *target)
 	TRY(remote_did(remote, cove_file_open(box, target->path, 0, &file, &remote->error)));
 	while (n > 0) {
 		TRY(remote_did(remote, cove_file_read(file, room, PIECE, &n, &remote->error)));
-		TRY(flow_write(STDOUT_FILENO, room, n));
+		TRY(stdio_write(STDOUT_FILENO, room, n));
 	}
 	return OK;
 }
@@ -184,7 +184,7 @@ fallible show_cat(struct call *call)
 		auto_target target = {0};
 
 		TRY(target_of_box("cat", call->words[i], &target));
-		TRY(status_end(call, show_pour(&remote, &target)));
+		TRY(status_end(call, show_copy(&remote, &target)));
 	}
 	return OK;
 }

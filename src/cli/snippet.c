@@ -12,11 +12,11 @@
 
 #include "base/mem.h"
 #include "cli/boxes.h"
-#include "cli/flow.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
-#include "wire/sse.h"
-#include "wire/text.h"
+#include "cli/stdio.h"
+#include "codec/sse.h"
+#include "codec/text.h"
 
 #define BODY_MAX ((size_t)48 << 20)
 #define EVENT_MAX ((size_t)64 << 20)
@@ -46,8 +46,8 @@ static void snippet_put_body(const struct snippet *snippet, struct str code, str
 
 static fallible put_line(int fd, struct str text)
 {
-	TRY(flow_write(fd, text.at, text.len));
-	return text.len && text.at[text.len - 1] == '\n' ? OK : flow_write(fd, "\n", 1);
+	TRY(stdio_write(fd, text.at, text.len));
+	return text.len && text.at[text.len - 1] == '\n' ? OK : stdio_write(fd, "\n", 1);
 }
 
 static fallible put_picture(struct snippet *snippet, const char *kind, struct str text)
@@ -144,8 +144,8 @@ static fallible snippet_take(struct snippet *snippet, const struct sse_event *ev
 	if (strcmp(type, "stdout") == 0 || strcmp(type, "stderr") == 0) {
 		struct str text = json_chars(json_get(json, "text"));
 
-		return flow_write(type[3] == 'o' ? STDOUT_FILENO : STDERR_FILENO, text.at,
-				  text.len);
+		return stdio_write(type[3] == 'o' ? STDOUT_FILENO : STDERR_FILENO, text.at,
+				   text.len);
 	}
 	return strcmp(type, "error") == 0 ? take_error(snippet, json) : OK;
 }

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/print.h"
-#include "wire/text.h"
+#include "codec/text.h"
 
 void stamps_done(struct stamps *stamps)
 {

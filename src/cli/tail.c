@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/flow.h"
+#include "cli/stdio.h"
 
 void tail_done(struct tail *tail)
 {
@@ -92,7 +92,7 @@ fallible tail_print(const struct tail *tail)
 	if (!tail->wanted)
 		return OK;
 	for (; i < tail->count; i++, at = 0)
-		TRY(flow_write(tail->pieces[i].is_stderr ? STDERR_FILENO : STDOUT_FILENO,
-			       tail->pieces[i].bytes + at, tail->pieces[i].len - at));
+		TRY(stdio_write(tail->pieces[i].is_stderr ? STDERR_FILENO : STDOUT_FILENO,
+				tail->pieces[i].bytes + at, tail->pieces[i].len - at));
 	return OK;
 }

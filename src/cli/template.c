@@ -9,11 +9,11 @@
 
 #include "base/mem.h"
 #include "cli/boxes.h"
-#include "cli/flow.h"
 #include "cli/print.h"
 #include "cli/remote.h"
+#include "cli/stdio.h"
 #include "cli/tar.h"
-#include "wire/text.h"
+#include "codec/text.h"
 
 #define PIECE (256 * 1024)
 
@@ -88,7 +88,7 @@ static fallible cli_template_upload(struct remote *remote, struct cove_request *
 	while (!err) {
 		size_t n = 0;
 
-		err = flow_read(fd, room, PIECE, &n);
+		err = stdio_read(fd, room, PIECE, &n);
 		if (err || n == 0)
 			break;
 		err = remote_did(remote, cove_request_write(request, room, n, &remote->error));

@@ -18,7 +18,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "loop/offload.h"
-#include "model/hostname.h"
+#include "types/hostname.h"
 
 #define LEAVES_MAX 128
 #define LEAF_LIVES_S (30L * 24 * 3600)

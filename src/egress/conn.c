@@ -3,7 +3,7 @@
 // down. The box lives until the last of its connections is gone.
 #include "base/mem.h"
 #include "egress/authority.h"
-#include "egress/inner.h"
+#include "egress/private.h"
 
 #define STEP_MS 10 // between two looks for a place
 
@@ -36,7 +36,7 @@ void conn_end(struct conn *conn)
 	free(conn);
 	egress_box_drop(box);
 	if (!--egress->count)
-		bell_ring(&egress->empty);
+		condition_signal(&egress->empty);
 }
 
 void conn_abort(struct conn *conn)
@@ -49,7 +49,7 @@ void conn_stop(struct conn *conn)
 	if (conn->task)
 		task_cancel(conn->task);
 	else if (conn->pour)
-		pour_stop(conn->pour);
+		egress_splice_stop(conn->pour);
 }
 
 uint64_t conn_grant(struct conn *conn, enum budget_way way, uint64_t want)
@@ -114,31 +114,32 @@ fallible conn_await(struct egress_box *box, enum budget_verdict *out)
 	}
 }
 
-static uint64_t on_grant(void *arg, enum pour_way way, uint64_t want)
+static uint64_t on_grant(void *arg, enum egress_splice_way way, uint64_t want)
 {
-	return conn_grant(arg, way == POUR_OUT ? BUDGET_OUT : BUDGET_IN, want);
+	return conn_grant(arg, way == EGRESS_SPLICE_OUT ? BUDGET_OUT : BUDGET_IN, want);
 }
 
-static void on_moved(void *arg, enum pour_way way, uint64_t bytes, uint64_t unused)
+static void on_moved(void *arg, enum egress_splice_way way, uint64_t bytes, uint64_t unused)
 {
-	conn_moved(arg, way == POUR_OUT ? BUDGET_OUT : BUDGET_IN, bytes, unused);
+	conn_moved(arg, way == EGRESS_SPLICE_OUT ? BUDGET_OUT : BUDGET_IN, bytes, unused);
 }
 
-static void conn_on_ended(void *arg, enum pour_end end)
+static void conn_on_ended(void *arg, enum egress_splice_end end)
 {
-	static const char *const reasons[] = {
-		[POUR_RESET] = "reset", [POUR_IDLE] = "idle", [POUR_STOPPED] = "stopped"};
+	static const char *const reasons[] = {[EGRESS_SPLICE_RESET] = "reset",
+					      [EGRESS_SPLICE_IDLE] = "idle",
+					      [EGRESS_SPLICE_STOPPED] = "stopped"};
 	struct conn *conn = arg;
 
 	conn->pour = NULL;
-	if (end == POUR_SPENT)
+	if (end == EGRESS_SPLICE_SPENT)
 		judge_spent(conn);
 	else
 		judge_close_verdict(conn, reasons[end]);
 	conn_end(conn);
 }
 
-static const struct pour_table carrying = {
+static const struct egress_splice_table carrying = {
 	.grant = on_grant, .moved = on_moved, .ended = conn_on_ended};
 
 static int conn_release(struct stream *stream)
@@ -150,9 +151,9 @@ static int conn_release(struct stream *stream)
 	return fd;
 }
 
-fallible conn_pour(struct conn *conn)
+fallible conn_copy(struct conn *conn)
 {
 	conn->task = NULL;
-	return pour_start(conn->box->egress->loop, conn_release(&conn->in),
-			  conn_release(&conn->out), IDLE_MS, &carrying, conn, &conn->pour);
+	return egress_splice_start(conn->box->egress->loop, conn_release(&conn->in),
+				   conn_release(&conn->out), IDLE_MS, &carrying, conn, &conn->pour);
 }

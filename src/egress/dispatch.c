@@ -1,4 +1,4 @@
-// From the first bytes of a connection (egress/look) to the file that serves it. Nobody outside
+// From the first bytes of a connection (egress/sniff) to the file that serves it. Nobody outside
 // hears of a connection before it is judged.
 //
 //	TLS          the name in the hello; without one, the name behind the synthetic address
@@ -6,8 +6,8 @@
 //	anything     the name behind the synthetic address, else the address itself; HTTP/2 without
 //	             TLS as well, whose requests are not seen
 #include "base/auto.h"
-#include "egress/inner.h"
-#include "model/hello.h"
+#include "egress/private.h"
+#include "protocol/hello.h"
 
 // The connection was allowed, and there is nothing to connect to. A TLS client is told by an alert,
 // which is not the one of a denial unless this is one; any other by a reset.
@@ -23,7 +23,7 @@ static void dispatch_unreached(struct conn *conn, const struct err *err)
 	judge_say_last(conn, alert);
 }
 
-static void dispatch_opaque(struct conn *conn, struct look *look)
+static void dispatch_opaque(struct conn *conn, struct look *sniff)
 {
 	enum budget_verdict spent = budget_request(&conn->box->budget);
 	const char *reason;
@@ -45,19 +45,19 @@ static void dispatch_opaque(struct conn *conn, struct look *look)
 	// It was a wait: the policy may be another one.
 	if (!judge_name(conn, &reason) || conn->inspected)
 		judge_close_verdict(conn, "stopped");
-	else if (look->undecided)
-		late_serve(conn, look);
+	else if (sniff->undecided)
+		server_first_serve(conn, sniff);
 	else
-		err_free(conn_pour(conn));
+		err_free(conn_copy(conn));
 }
 
-static void dispatch_judge(struct conn *conn, struct look *look)
+static void dispatch_judge(struct conn *conn, struct look *sniff)
 {
 	auto_err err = NULL;
 	const char *reason;
 
-	look_take_target(conn);
-	err = look_find_out(conn, look, judge_must_show(conn) != NULL);
+	sniff_take_target(conn);
+	err = sniff_find_out(conn, sniff, judge_must_show(conn) != NULL);
 	if (err) {
 		if (err_kind(err) == ERR_INVALID || err_kind(err) == ERR_TOO_LARGE)
 			judge_deny(conn, err_reason(err));
@@ -66,7 +66,7 @@ static void dispatch_judge(struct conn *conn, struct look *look)
 		return;
 	}
 	if (conn->tongue == TONGUE_HTTP) {
-		look_forget(look);
+		sniff_forget(sniff);
 		plain_serve(conn);
 		return;
 	}
@@ -75,9 +75,9 @@ static void dispatch_judge(struct conn *conn, struct look *look)
 	else if (conn->refused != BUDGET_OK)
 		judge_deny(conn, budget_reason(conn->refused));
 	else if (!conn->inspected)
-		dispatch_opaque(conn, look);
+		dispatch_opaque(conn, sniff);
 	else {
-		look_forget(look);
+		sniff_forget(sniff);
 		inspect_serve(conn);
 	}
 }
@@ -87,12 +87,12 @@ void dispatch_serve(struct conn *conn)
 	if (conn->port == 53) {
 		if (conn->counted)
 			budget_spare(&conn->box->budget);
-		stub_serve(conn);
+		dns_stub_serve(conn);
 	} else {
-		struct look *look = look_new();
+		struct look *sniff = sniff_new();
 
-		dispatch_judge(conn, look);
-		look_free(look);
+		dispatch_judge(conn, sniff);
+		sniff_free(sniff);
 	}
 	if (!conn->pour)
 		conn_end(conn);

@@ -11,10 +11,10 @@
 #include "base/auto.h"
 #include "base/mem.h"
 #include "egress/authority.h"
-#include "egress/ears.h"
-#include "egress/inner.h"
 #include "egress/keystore.h"
-#include "egress/sealed.h"
+#include "egress/private.h"
+#include "egress/subscribers.h"
+#include "egress/tls_stream.h"
 #include "os/fd.h"
 #include "store/egress.h"
 
@@ -38,7 +38,7 @@ fallible egress_open(struct loop *loop, struct store *store, const struct egress
 	*egress = (struct egress){.loop = loop, .store = store};
 	memcpy(egress->seed, config->seed, sizeof(egress->seed));
 	link_init(&egress->boxes);
-	bell_init(&egress->empty);
+	condition_init(&egress->empty);
 	egress->count_max = most_connections();
 	egress->per_second_max = config->per_second_max ? config->per_second_max
 							: BUDGET_RATE_DEFAULT;
@@ -60,23 +60,23 @@ void egress_close(struct egress *egress)
 		return;
 	// Where the loop has stopped nobody comes back to look for us.
 	while (egress->count && task_current())
-		bell_await(&egress->empty);
+		condition_await(&egress->empty);
 	resolve_close(egress->resolve);
 	verdicts_close(egress->verdicts);
 	trust_free(egress->trust);
-	pour_trim();
+	egress_splice_trim();
 	secret_wipe(egress->seed, sizeof(egress->seed));
 	free(egress);
 }
 
 static void close_sockets(struct egress_box *box)
 {
-	gate_close(box);
-	stub_close(box);
+	acceptor_close(box);
+	dns_stub_close(box);
 }
 
 // What it had used before this daemon.
-static fallible egress_recall(struct egress_box *box, struct budget_used *out)
+static fallible egress_recover(struct egress_box *box, struct budget_used *out)
 {
 	struct store_egress_sums sums;
 
@@ -101,7 +101,7 @@ static fallible egress_prepare(struct egress_box *box, const struct egress_box_s
 	struct budget_used used = {0};
 
 	if (!spec->fresh && box->egress->store)
-		TRY(egress_recall(box, &used), "recall what %s has used", box->id);
+		TRY(egress_recover(box, &used), "recall what %s has used", box->id);
 	budget_init(&box->budget, &limits, &used, loop_now(box->egress->loop));
 	return OK;
 }
@@ -137,7 +137,7 @@ fallible egress_box_new(struct egress *egress, const struct egress_box_spec *spe
 
 static void stop_all(struct egress_box *box)
 {
-	stub_stop(box);
+	dns_stub_stop(box);
 	list_each (at, &box->conns)
 		conn_stop(link_of(at, struct conn, link));
 }
@@ -149,13 +149,13 @@ fallible egress_box_sockets(struct egress_box *box, int listener, int udp)
 	close_sockets(box);
 	if (listener < 0)
 		stop_all(box);
-	err = gate_open(box, listener);
+	err = acceptor_open(box, listener);
 	if (err) {
 		if (udp >= 0)
 			close(udp);
 		return err;
 	}
-	return stub_open(box, udp);
+	return dns_stub_open(box, udp);
 }
 
 // Would it be let out in the same manner today?
@@ -211,14 +211,14 @@ struct egress_counts egress_box_counts(const struct egress_box *box)
 				      .opaque = box->opaque};
 }
 
-struct ear *egress_listen(struct egress *egress, const char *box_id)
+struct subscriber *egress_listen(struct egress *egress, const char *box_id)
 {
-	return ear_new(verdicts_ears(egress->verdicts), box_id);
+	return subscriber_new(verdicts_subscribers(egress->verdicts), box_id);
 }
 
 void egress_ring(struct egress *egress, const char *box_id)
 {
-	ears_ring(verdicts_ears(egress->verdicts), box_id);
+	subscribers_ring(verdicts_subscribers(egress->verdicts), box_id);
 }
 
 void egress_hurry(struct egress *egress)

@@ -16,15 +16,15 @@
 #include "base/secret.h"
 #include "base/str.h"
 
-struct ear; // egress/ears.h
+struct subscriber; // egress/subscribers.h
 struct loop;
 struct store;
-struct policy; // model/policy.h
+struct policy; // types/policy.h
 struct egress;
 struct egress_box;
 
 struct egress_config {
-	struct str exceptions, hosts, ca; // as in door/outward.h; borrowed until egress_close()
+	struct str exceptions, hosts, ca; // as in gateway/outbound.h; borrowed until egress_close()
 	// What the boxes' authorities and the seals of secrets are made from: the same after a
 	// restart.
 	uint8_t seed[SECRET_HASH];
@@ -68,7 +68,7 @@ struct egress_counts {
 struct egress_counts egress_box_counts(const struct egress_box *box);
 // For who follows the ledger of a box: rings when rows of it were written, and when it is told to:
 // the box has come to its end. The caller frees it.
-struct ear *egress_listen(struct egress *egress, const char *box_id);
+struct subscriber *egress_listen(struct egress *egress, const char *box_id);
 void egress_ring(struct egress *egress, const char *box_id);
 // What was decided up to now is in the store when that was flushed. Does not wait.
 void egress_hurry(struct egress *egress);
@@ -86,5 +86,5 @@ fallible egress_keystore(const struct egress *egress, const char *box_id, struct
 // for another box.
 fallible egress_seal(const struct egress *egress, const char *box_id, struct str value,
 		     struct buf *out);
-fallible egress_unseal(const struct egress *egress, const char *box_id, struct str sealed,
+fallible egress_unseal(const struct egress *egress, const char *box_id, struct str tls,
 		       struct buf *out);

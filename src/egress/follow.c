@@ -2,8 +2,8 @@
 // that, because a server may answer before its end, or ask for it by a 100. A reply that is over
 // before its request's body is ends the connection.
 //
-// Heads are read by the strict grammar of wire/http1 and passed on as they came, byte for byte,
-// unless secrets are for this host (egress/swap) or another protocol is offered; bodies are
+// Heads are read by the strict grammar of codec/http1 and passed on as they came, byte for byte,
+// unless secrets are for this host (egress/substitute) or another protocol is offered; bodies are
 // followed, so that it is known where the next request begins, and passed on as they came.
 #include "egress/follow.h"
 
@@ -11,7 +11,7 @@
 
 #include "base/auto.h"
 #include "base/mem.h"
-#include "egress/swap.h"
+#include "egress/substitute.h"
 
 #define REST_MS 1000 // between two requests: what came before is written down
 
@@ -29,7 +29,7 @@ static fallible egress_follow_read_reply(struct follow *follow)
 			return OK;
 		if (verdict != HTTP1_MORE)
 			return err_new(BAD_PEER, "bad_reply", "the server's reply is malformed");
-		TRY(moving_more(&follow->up, got, 0, moving_soon(follow, IDLE_MS), &n));
+		TRY(egress_copy_more(&follow->up, got, 0, egress_copy_soon(follow, IDLE_MS), &n));
 		if (!n)
 			return err_new(BAD_PEER, "no_reply", "the server hung up");
 	}
@@ -59,9 +59,9 @@ static bool offers_other(const struct http1_head *head)
 static fallible pass_reply(struct follow *follow, struct body *body)
 {
 	follow->replied |= follow->reply.status >= 200 || follow->reply.status == 101;
-	TRY(moving_pass(follow, BUDGET_IN, follow->got_up.at, follow->reply.size));
+	TRY(egress_copy_pass(follow, BUDGET_IN, follow->got_up.at, follow->reply.size));
 	buf_drop_front(&follow->got_up, follow->reply.size);
-	return moving_body(follow, body, BUDGET_IN);
+	return egress_copy_body(follow, body, BUDGET_IN);
 }
 
 static fallible relay_reply(struct follow *follow)
@@ -78,7 +78,8 @@ static fallible relay_reply(struct follow *follow)
 			follow->last = true;
 		if (status == 101 && (!follow->websocket || !is_websocket(&follow->reply)))
 			return err_new(BAD_PEER, "bad_reply", "nobody asked for that");
-		TRY(follow->secrets.count ? swap_reply(follow, &body) : pass_reply(follow, &body));
+		TRY(follow->secrets.count ? substitute_reply(follow, &body)
+					  : pass_reply(follow, &body));
 		follow->upgraded = status == 101;
 		if (follow->upgraded || status >= 200)
 			return OK;
@@ -90,21 +91,21 @@ static fallible relay_reply(struct follow *follow)
 // A connection that is kept for requests to come need not be over to be in the ledger.
 static fallible egress_follow_read_next(struct follow *follow, int64_t deadline, size_t *out)
 {
-	struct err *err = moving_more(&follow->in, &follow->got_in, 0, moving_soon(follow, REST_MS),
-				      out);
+	struct err *err = egress_copy_more(&follow->in, &follow->got_in, 0,
+					   egress_copy_soon(follow, REST_MS), out);
 
 	if (!err || err_kind(err) != ERR_TIMEOUT)
 		return err;
 	err_free(err);
 	judge_close_verdict(follow->conn, NULL);
-	return moving_more(&follow->in, &follow->got_in, 0, deadline, out);
+	return egress_copy_more(&follow->in, &follow->got_in, 0, deadline, out);
 }
 
 // *out_over: the client has closed between two requests.
 static fallible egress_follow_read_request(struct follow *follow, bool first, bool *out_over)
 {
 	struct buf *got = &follow->got_in;
-	int64_t deadline = moving_soon(follow, first ? HELLO_MS : IDLE_MS);
+	int64_t deadline = egress_copy_soon(follow, first ? HELLO_MS : IDLE_MS);
 
 	for (;;) {
 		enum http1_verdict verdict = http1_request(buf_view(got), &follow->request);
@@ -116,7 +117,7 @@ static fallible egress_follow_read_request(struct follow *follow, bool first, bo
 		if (verdict != HTTP1_MORE)
 			return err_new(INVALID, "bad_request", "the request is malformed");
 		TRY(fresh && !first ? egress_follow_read_next(follow, deadline, &n)
-				    : moving_more(&follow->in, got, 0, deadline, &n));
+				    : egress_copy_more(&follow->in, got, 0, deadline, &n));
 		if (!n && fresh) {
 			*out_over = true;
 			return OK;
@@ -124,7 +125,7 @@ static fallible egress_follow_read_request(struct follow *follow, bool first, bo
 		if (!n)
 			return err_new(BAD_PEER, "peer_gone", "the client has hung up");
 		if (fresh)
-			deadline = moving_soon(follow, HELLO_MS);
+			deadline = egress_copy_soon(follow, HELLO_MS);
 	}
 }
 
@@ -193,7 +194,7 @@ static const char *judge_request(struct follow *follow)
 
 static void drop_up(struct follow *follow)
 {
-	sealed_free(take_ptr(follow->up.sealed));
+	tls_stream_free(take_ptr(follow->up.sealed));
 	stream_close(&follow->conn->out);
 	buf_clear(&follow->got_up);
 	follow->up_name[0] = 0;
@@ -254,8 +255,8 @@ static fallible egress_follow_reach(struct follow *follow)
 	TRY(charge(follow));
 	err = judge_connect(conn);
 	if (!err && conn->inspected) {
-		err = sealed_connect(&conn->out, conn->box->egress->trust, conn->name, DIAL_MS,
-				     &follow->up.sealed);
+		err = tls_stream_connect(&conn->out, conn->box->egress->trust, conn->name, DIAL_MS,
+					 &follow->up.sealed);
 		if (err) {
 			conn->verdict->connections = 0;
 			judge_close_verdict(conn, err_reason(err));
@@ -280,7 +281,7 @@ static fallible send_without_offer(struct follow *follow)
 	if (!buf_ok(&head))
 		return err_new(TOO_LARGE, "bad_request", "the head is too large");
 	buf_drop_front(&follow->got_in, follow->request.size);
-	return moving_pass(follow, BUDGET_OUT, head.at, head.len);
+	return egress_copy_pass(follow, BUDGET_OUT, head.at, head.len);
 }
 
 static fallible send_request(struct follow *follow)
@@ -290,10 +291,10 @@ static fallible send_request(struct follow *follow)
 	follow->websocket = is_websocket(&follow->request);
 	follow->no_offer = offers_other(&follow->request);
 	if (follow->secrets.count)
-		return swap_send(follow);
+		return substitute_send(follow);
 	if (follow->no_offer)
 		return send_without_offer(follow);
-	TRY(moving_pass(follow, BUDGET_OUT, follow->got_in.at, follow->request.size));
+	TRY(egress_copy_pass(follow, BUDGET_OUT, follow->got_in.at, follow->request.size));
 	buf_drop_front(&follow->got_in, follow->request.size);
 	return OK;
 }
@@ -301,8 +302,8 @@ static fallible send_request(struct follow *follow)
 static void carry_body(void *arg)
 {
 	struct follow *follow = arg;
-	auto_err err = follow->swapped ? swap_body(follow)
-				       : moving_body(follow, &follow->body, BUDGET_OUT);
+	auto_err err = follow->swapped ? substitute_body(follow)
+				       : egress_copy_body(follow, &follow->body, BUDGET_OUT);
 
 	follow->carrier = NULL;
 	follow->body_done = !err;
@@ -311,7 +312,7 @@ static void carry_body(void *arg)
 	if (err && (follow->spent || !follow->conn->out.reset) && follow->conn->out.fd >= 0 &&
 	    err_kind(err) != ERR_CANCELLED)
 		shutdown(follow->conn->out.fd, SHUT_RD);
-	bell_ring(&follow->carried);
+	condition_signal(&follow->carried);
 }
 
 static void end_carrier(struct follow *follow)
@@ -319,7 +320,7 @@ static void end_carrier(struct follow *follow)
 	if (follow->carrier)
 		task_cancel(follow->carrier);
 	while (follow->carrier)
-		bell_await(&follow->carried);
+		condition_await(&follow->carried);
 }
 
 static fallible egress_follow_exchange(struct follow *follow)
@@ -337,7 +338,7 @@ static fallible egress_follow_exchange(struct follow *follow)
 	err = relay_reply(follow);
 	// A reply may be quicker than the last bytes of what it answers.
 	if (!err && follow->carrier && !follow->last)
-		err_free(bell_wait(&follow->carried, moving_soon(follow, 1000)));
+		err_free(condition_wait(&follow->carried, egress_copy_soon(follow, 1000)));
 	end_carrier(follow);
 	if (!follow->body_done)
 		follow->last = true;
@@ -353,7 +354,7 @@ static void egress_follow_part(struct follow *follow)
 
 	judge_close_verdict(follow->conn, NULL);
 	if (follow->in.sealed)
-		err = sealed_end(follow->in.sealed, HELLO_MS);
+		err = tls_stream_end(follow->in.sealed, HELLO_MS);
 	if (!err)
 		judge_part(follow->conn);
 }
@@ -364,7 +365,7 @@ static void say_no(struct follow *follow, const char *reason)
 	auto_err err = NULL;
 
 	judge_write_reply(follow->conn, reason, &reply);
-	err = leg_write(&follow->in, reply.at, reply.len, HELLO_MS);
+	err = half_write(&follow->in, reply.at, reply.len, HELLO_MS);
 	if (!err)
 		egress_follow_part(follow);
 }
@@ -446,9 +447,9 @@ static bool serve_one(struct follow *follow, bool first)
 static fallible pass_rest(struct follow *follow)
 {
 	if (follow->got_up.len)
-		TRY(moving_pass(follow, BUDGET_IN, follow->got_up.at, follow->got_up.len));
+		TRY(egress_copy_pass(follow, BUDGET_IN, follow->got_up.at, follow->got_up.len));
 	if (follow->got_in.len)
-		TRY(moving_pass(follow, BUDGET_OUT, follow->got_in.at, follow->got_in.len));
+		TRY(egress_copy_pass(follow, BUDGET_OUT, follow->got_in.at, follow->got_in.len));
 	return OK;
 }
 
@@ -467,20 +468,20 @@ static void forget(struct buf *got)
 	buf_done(got);
 }
 
-void follow_serve(struct conn *conn, struct leg *leg, bool *out_upgraded,
-		  struct sealed **out_up_sealed)
+void follow_serve(struct conn *conn, struct half *half, bool *out_upgraded,
+		  struct tls_stream **out_up_tls_stream)
 {
 	struct follow *follow = mem_new_of(struct follow);
 	bool first = true;
 
 	*out_upgraded = false;
 	follow->conn = conn;
-	follow->in = *leg;
+	follow->in = *half;
 	follow->up.stream = &conn->out;
-	follow->got_in = follow->got_up = BUF_INIT(MOVING_ROOM + HTTP1_HEAD_MAX);
+	follow->got_in = follow->got_up = BUF_INIT(EGRESS_COPY_ROOM + HTTP1_HEAD_MAX);
 	follow->target_kind = conn->kind;
 	memcpy(follow->target, conn->name, sizeof(follow->target));
-	bell_init(&follow->carried);
+	condition_init(&follow->carried);
 	conn->in.on_hangup = egress_follow_on_hangup;
 	while (serve_one(follow, first))
 		first = false;
@@ -490,9 +491,9 @@ void follow_serve(struct conn *conn, struct leg *leg, bool *out_upgraded,
 		*out_upgraded = !err;
 	}
 	if (*out_upgraded)
-		*out_up_sealed = take_ptr(follow->up.sealed);
+		*out_up_tls_stream = take_ptr(follow->up.sealed);
 	conn->in.on_hangup = NULL;
-	sealed_free(follow->up.sealed);
+	tls_stream_free(follow->up.sealed);
 	secrets_set_done(&follow->secrets);
 	forget(&follow->got_in);
 	forget(&follow->got_up);

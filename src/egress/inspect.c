@@ -46,28 +46,28 @@ static fallible find_authority(struct egress_box *box)
 // Both ways of an upgraded connection: a task each.
 struct tunnel {
 	struct conn *conn;
-	struct leg in, up;
+	struct half in, up;
 	struct task *back;
-	struct bell done;
+	struct condition done;
 };
 
 static fallible inspect_carry(struct tunnel *tunnel, enum budget_way way)
 {
-	struct leg *from = way == BUDGET_OUT ? &tunnel->in : &tunnel->up;
-	struct leg *to = way == BUDGET_OUT ? &tunnel->up : &tunnel->in;
+	struct half *from = way == BUDGET_OUT ? &tunnel->in : &tunnel->up;
+	struct half *to = way == BUDGET_OUT ? &tunnel->up : &tunnel->in;
 	auto_free char *room = mem_new(ROOM);
 
 	for (;;) {
 		struct loop *loop = tunnel->conn->box->egress->loop;
 		size_t n = 0;
 
-		TRY(leg_read(from, room, ROOM, loop_now(loop) + IDLE_MS, &n));
-		if (!n && sealed_is_cut(from->sealed))
+		TRY(half_read(from, room, ROOM, loop_now(loop) + IDLE_MS, &n));
+		if (!n && tls_stream_is_cut(from->sealed))
 			return err_new(BAD_PEER, "cut_off", "TLS ended without a close_notify");
 		if (!n)
-			return sealed_end(to->sealed, HELLO_MS);
+			return tls_stream_end(to->sealed, HELLO_MS);
 		TRY(conn_spend(tunnel->conn, way, n));
-		TRY(leg_write(to, room, n, IDLE_MS));
+		TRY(half_write(to, room, n, IDLE_MS));
 	}
 }
 
@@ -89,44 +89,45 @@ static void inspect_carry_back(void *arg)
 
 	tunnel_failed(tunnel, err);
 	tunnel->back = NULL;
-	bell_ring(&tunnel->done);
+	condition_signal(&tunnel->done);
 }
 
-static void tunnel_run(struct conn *conn, struct sealed *in, struct sealed *up)
+static void tunnel_run(struct conn *conn, struct tls_stream *in, struct tls_stream *up)
 {
 	auto_free struct tunnel *tunnel = mem_new_of(struct tunnel);
 	auto_err err = NULL;
 
 	tunnel->conn = conn;
-	tunnel->in = (struct leg){&conn->in, in};
-	tunnel->up = (struct leg){&conn->out, up};
-	bell_init(&tunnel->done);
+	tunnel->in = (struct half){&conn->in, in};
+	tunnel->up = (struct half){&conn->out, up};
+	condition_init(&tunnel->done);
 	tunnel->back = task_start(conn->box->egress->loop, "egress.tunnel", inspect_carry_back,
 				  tunnel);
 	err = inspect_carry(tunnel, BUDGET_OUT);
 	tunnel_failed(tunnel, err);
 	if (!err && tunnel->back)
-		err_free(bell_wait(&tunnel->done, loop_now(conn->box->egress->loop) + HELLO_MS));
+		err_free(condition_wait(&tunnel->done,
+					loop_now(conn->box->egress->loop) + HELLO_MS));
 	if (tunnel->back)
 		task_cancel(tunnel->back);
 	while (tunnel->back)
-		bell_await(&tunnel->done);
+		condition_await(&tunnel->done);
 }
 
-static fallible inspect_greet(struct conn *conn, struct sealed **out)
+static fallible inspect_greet(struct conn *conn, struct tls_stream **out)
 {
 	SSL_CTX *context = NULL;
 
 	TRY(find_authority(conn->box));
 	TRY(authority_context(conn->box->authority, conn->name, &context));
-	return sealed_accept(&conn->in, context, HELLO_MS, out);
+	return tls_stream_accept(&conn->in, context, HELLO_MS, out);
 }
 
 void inspect_serve(struct conn *conn)
 {
-	auto_sealed in = NULL;
-	auto_sealed up = NULL;
-	struct leg leg = {.stream = &conn->in};
+	auto_tls_stream in = NULL;
+	auto_tls_stream up = NULL;
+	struct half half = {.stream = &conn->in};
 	bool upgraded = false;
 	auto_err err = inspect_greet(conn, &in);
 
@@ -138,10 +139,10 @@ void inspect_serve(struct conn *conn)
 		conn->counted = false;
 		return;
 	}
-	leg.sealed = in;
-	follow_serve(conn, &leg, &upgraded, &up);
+	half.sealed = in;
+	follow_serve(conn, &half, &upgraded, &up);
 	if (upgraded)
 		tunnel_run(conn, in, up);
 	else if (!conn->cut)
-		err_free(sealed_end(in, HELLO_MS));
+		err_free(tls_stream_end(in, HELLO_MS));
 }

@@ -11,9 +11,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
-#include "egress/inner.h"
-#include "model/hello.h"
-#include "wire/http1.h"
+#include "codec/http1.h"
+#include "egress/private.h"
+#include "protocol/hello.h"
 
 #define PART_MS 1000 // to read our last word
 #define PART_MAX (256 * 1024)

@@ -3,11 +3,11 @@
 
 void plain_serve(struct conn *conn)
 {
-	struct leg leg = {.stream = &conn->in};
-	struct sealed *none = NULL;
+	struct half half = {.stream = &conn->in};
+	struct tls_stream *none = NULL;
 	bool upgraded;
 
-	follow_serve(conn, &leg, &upgraded, &none);
+	follow_serve(conn, &half, &upgraded, &none);
 	if (upgraded)
-		err_free(conn_pour(conn));
+		err_free(conn_copy(conn));
 }

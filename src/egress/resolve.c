@@ -28,8 +28,8 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "loop/dial.h"
-#include "model/hostname.h"
 #include "os/route.h"
+#include "types/hostname.h"
 
 #define THREADS 16
 #define THREAD_STACK (512 * 1024)
@@ -51,7 +51,7 @@ struct lookup {
 	int64_t until;	     // its answer may be used
 	uint64_t answers;
 	uint32_t waiters;
-	struct bell bell;
+	struct condition condition;
 };
 
 struct asker {
@@ -98,7 +98,7 @@ bool resolve_may_reach(const struct resolve_rules *rules, const struct address *
 {
 	struct address inner;
 
-	if (weak(OUTWARD) || address_is_listed(rules->exceptions, address, port))
+	if (weak(OUTBOUND) || address_is_listed(rules->exceptions, address, port))
 		return true;
 	if (!address_is_global(address))
 		return false;
@@ -352,7 +352,7 @@ static void resolve_finish(struct resolve *resolve, struct lookup *lookup)
 	resolve->busy--;
 	asker->under_way--;
 	drop_idle(resolve, asker);
-	bell_ring(&lookup->bell);
+	condition_signal(&lookup->condition);
 }
 
 static void resolve_on_done(struct watch *watch, uint32_t events)
@@ -418,7 +418,7 @@ static struct lookup *lookup_of(struct resolve *resolve, uint16_t type, const ch
 	lookup = mem_new_of(struct lookup);
 	lookup->type = type;
 	memcpy(lookup->name, name, strlen(name) + 1);
-	bell_init(&lookup->bell);
+	condition_init(&lookup->condition);
 	link_init(&lookup->link);
 	map_put(resolve->known, str_of(key), lookup);
 	return lookup;
@@ -449,7 +449,7 @@ static fallible resolve_await(struct resolve *resolve, struct asker *asker, stru
 	lookup->waiters++;
 	resolve_go_on(resolve);
 	while (!err && lookup->answers == wait.before)
-		err = bell_wait(&lookup->bell, deadline);
+		err = condition_wait(&lookup->condition, deadline);
 	link_drop(&wait.link);
 	asker->waiting--;
 	lookup->waiters--;

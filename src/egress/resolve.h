@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 #include "loop/stream.h"
-#include "model/address.h"
+#include "types/address.h"
 
 #define RESOLVE_MAX 16 // addresses of a name that are tried
 

@@ -12,8 +12,8 @@
 
 #include "base/mem.h"
 #include "base/secret.h"
-#include "egress/inner.h"
-#include "wire/base64.h"
+#include "codec/base64.h"
+#include "egress/private.h"
 
 #define MARK "cove-secret-"
 #define MARK_LEN (sizeof(MARK) - 1)
@@ -42,7 +42,7 @@ void secrets_free(struct secrets *secrets)
 	free(secrets);
 }
 
-static struct secrets *secrets_hold(struct egress_box *box)
+static struct secrets *secrets_ref(struct egress_box *box)
 {
 	if (!box->secrets) {
 		box->secrets = mem_new_of(struct secrets);
@@ -61,7 +61,7 @@ void secrets_set_init(struct secrets_set *set, struct egress_box *box, const cha
 	set->count = set->basic_count = 0;
 	if (!box->policy.secret_count)
 		return;
-	set->of = secrets_hold(box);
+	set->of = secrets_ref(box);
 	policy = &set->of->policy;
 	for (size_t i = 0; i < policy->secret_count; i++) {
 		struct str placeholder = str_of(policy->secrets[i].placeholder);
@@ -424,26 +424,26 @@ fallible egress_seal(const struct egress *egress, const char *box_id, struct str
 	return OK;
 }
 
-fallible egress_unseal(const struct egress *egress, const char *box_id, struct str sealed,
+fallible egress_unseal(const struct egress *egress, const char *box_id, struct str tls,
 		       struct buf *out)
 {
 	EVP_CIPHER_CTX *context = NULL;
 	uint8_t key[SECRET_HASH], tag[TAG];
-	size_t size = sealed.len >= NONCE + TAG ? sealed.len - NONCE - TAG : 0;
+	size_t size = tls.len >= NONCE + TAG ? tls.len - NONCE - TAG : 0;
 	int len = 0, rest = 0;
 	char *room = buf_space(out, size + 1);
 	bool good;
 
-	if (sealed.len < NONCE + TAG || sealed.len > INT32_MAX || !room)
+	if (tls.len < NONCE + TAG || tls.len > INT32_MAX || !room)
 		return err_new(INVALID, "bad_seal", "that was never sealed here");
 	context = EVP_CIPHER_CTX_new();
 	seal_key(egress, box_id, key);
-	memcpy(tag, sealed.at + NONCE + size, TAG);
+	memcpy(tag, tls.at + NONCE + size, TAG);
 	good = context &&
 	       EVP_DecryptInit_ex(context, EVP_aes_256_gcm(), NULL, key,
-				  (const unsigned char *)sealed.at) == 1 &&
-	       EVP_DecryptUpdate(context, (void *)room, &len,
-				 (const unsigned char *)sealed.at + NONCE, (int)size) == 1 &&
+				  (const unsigned char *)tls.at) == 1 &&
+	       EVP_DecryptUpdate(context, (void *)room, &len, (const unsigned char *)tls.at + NONCE,
+				 (int)size) == 1 &&
 	       EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, TAG, tag) == 1 &&
 	       EVP_DecryptFinal_ex(context, (unsigned char *)room + len, &rest) == 1;
 	secret_wipe(key, sizeof(key));

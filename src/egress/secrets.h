@@ -3,9 +3,9 @@
 #pragma once
 
 #include "base/buf.h"
+#include "codec/http1.h"
 #include "egress/egress.h"
-#include "model/policy.h"
-#include "wire/http1.h"
+#include "types/policy.h"
 
 #define SECRETS_PIECE (64 * 1024)
 #define SECRETS_HEAD_MAX (2 * HTTP1_HEAD_MAX)

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "egress/ears.h"
+#include "egress/subscribers.h"
 #include "loop/loop.h"
 #include "store/egress.h"
 
@@ -31,7 +31,7 @@
 struct verdicts {
 	struct loop *loop;
 	struct store *store;
-	struct ears *ears;
+	struct subscribers *ears;
 	struct verdict *slots; // mapped
 	int live;	       // the file; -1: they are plain memory
 	size_t backed;	       // slots that have their blocks, the first ones
@@ -117,7 +117,7 @@ static void verdicts_end(struct verdicts *verdicts)
 	if (!verdicts->closing || verdicts->batches)
 		return;
 	munmap(verdicts->slots, SLOTS * sizeof(*verdicts->slots));
-	ears_free(verdicts->ears);
+	subscribers_free(verdicts->ears);
 	free(verdicts);
 }
 
@@ -127,7 +127,7 @@ static void drop_batch(void *arg)
 	struct verdicts *verdicts = batch->verdicts;
 
 	for (size_t i = 0; i < batch->count; i++) {
-		ears_ring(verdicts->ears, batch->at[i]->box);
+		subscribers_ring(verdicts->ears, batch->at[i]->box);
 		verdicts_give_back(verdicts, batch->at[i]);
 	}
 	free(batch);
@@ -163,7 +163,7 @@ void verdicts_hurry(struct verdicts *verdicts)
 	verdicts_hand_over(verdicts);
 }
 
-struct ears *verdicts_ears(const struct verdicts *verdicts)
+struct subscribers *verdicts_subscribers(const struct verdicts *verdicts)
 {
 	return verdicts->ears;
 }
@@ -379,7 +379,7 @@ fallible verdicts_open(struct loop *loop, struct store *store, int live, struct 
 		free(verdicts);
 		return err;
 	}
-	verdicts->ears = ears_new();
+	verdicts->ears = subscribers_new();
 	err = verdicts_take_up(verdicts);
 	if (err) {
 		log_event(LOG_WARN, "egress.ledger_waits", "trail", err_trail(err), NULL);

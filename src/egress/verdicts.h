@@ -8,9 +8,9 @@
 
 #include "base/err.h"
 #include "base/map.h"
-#include "model/hostname.h"
+#include "types/hostname.h"
 
-struct ears;
+struct subscribers;
 struct loop;
 struct store;
 struct verdicts;
@@ -46,6 +46,6 @@ void verdict_done(struct verdicts *verdicts, struct verdict *verdict);
 // The store gets at once what is done: store_flush() then waits for it.
 void verdicts_hurry(struct verdicts *verdicts);
 // They ring when rows of their box are in the store.
-struct ears *verdicts_ears(const struct verdicts *verdicts);
+struct subscribers *verdicts_subscribers(const struct verdicts *verdicts);
 // What is done and not yet durable, of one box: no sum of the store's has it.
 uint64_t verdicts_waiting(const struct verdicts *verdicts);

@@ -7,16 +7,16 @@
 
 #include "base/buf.h"
 #include "base/map.h"
-#include "http/inlet.h"
+#include "http/body_reader.h"
 #include "loop/stream.h"
 
-struct desk; // of http/desk
+struct request_context; // of http/request_context
 
 struct http_terms {
 	struct loop *loop;
 	uint32_t head_ms, idle_ms, silence_ms;
 	size_t body_max;
-	void *house;
+	void *app;
 	bool draining;
 	uint64_t id_key, id_next; // request ids: a counter, scrambled
 	char date[32];
@@ -26,8 +26,8 @@ struct http_terms {
 	unsigned spare_count;
 };
 
-struct http_papers {
-	struct inlet inlet;
+struct http_buffers {
+	struct body_reader body_reader;
 	struct buf head;  // of the reply
 	struct buf extra; // header lines of http_set
 	char chunk[24];	  // the size line of a chunk
@@ -36,8 +36,8 @@ struct http_papers {
 struct http_conn {
 	struct http_terms *terms;
 	struct stream stream;
-	struct desk *desk;	    // NULL: idle
-	struct http_papers *papers; // the desk's
+	struct request_context *context; // NULL: idle
+	struct http_buffers *buffers;	 // the desk's
 	char peer[48];
 	int64_t uid;	   // of a peer on a Unix socket, by SO_PEERCRED; -1: of another
 	uint32_t streak;   // requests served without a wait between them

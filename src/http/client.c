@@ -12,9 +12,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "http/inlet.h"
+#include "codec/text.h"
+#include "http/body_reader.h"
 #include "loop/dial.h"
-#include "wire/text.h"
 
 #define CONNECT_MS 10000
 #define SILENCE_MS 60000
@@ -31,14 +31,14 @@ struct http_client {
 	bool early;	      // the server answered before the body was sent
 	bool no_body;	      // HEAD was asked
 	struct buf out, extra;
-	struct inlet inlet;
+	struct body_reader body_reader;
 	struct http1_head head;
 };
 
 static void hang_up(struct http_client *client)
 {
 	stream_close(&client->stream);
-	inlet_reset(&client->inlet);
+	body_reader_reset(&client->body_reader);
 	client->connected = client->used = false;
 }
 
@@ -62,7 +62,7 @@ static fallible http_client_connect_now(struct http_client *client)
 		TRY(dial_tcp(client->loop, client->base.host, port, deadline, &client->stream));
 	keep_watch(client->stream.fd);
 	client->connected = true;
-	client->inlet.stream = &client->stream;
+	client->body_reader.stream = &client->stream;
 	return OK;
 }
 
@@ -73,12 +73,12 @@ static fallible http_client_prepare(struct http_client *client)
 
 	client->sending = client->early = false;
 	if (client->connected) {
-		bool whole = client->used && client->inlet.ended && client->head.keep_alive;
+		bool whole = client->used && client->body_reader.ended && client->head.keep_alive;
 
-		inlet_next(&client->inlet);
+		body_reader_next(&client->body_reader);
 		// A quiet connection has nothing to read: an end, a reset or unasked words are
 		// alike.
-		if (!whole || inlet_has_bytes(&client->inlet) ||
+		if (!whole || body_reader_has_bytes(&client->body_reader) ||
 		    recv(client->stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
 			hang_up(client);
 	}
@@ -124,16 +124,16 @@ static fallible too_long(void)
 static void http_client_frame(struct http_client *client)
 {
 	const struct http1_head *head = &client->head;
-	struct inlet *inlet = &client->inlet;
+	struct body_reader *body_reader = &client->body_reader;
 
 	if (client->no_body || head->status == 204 || head->status == 304)
-		inlet_frame(inlet, INLET_NONE, 0);
+		body_reader_frame(body_reader, BODY_READER_NONE, 0);
 	else if (head->chunked)
-		inlet_frame(inlet, INLET_CHUNKED, 0);
+		body_reader_frame(body_reader, BODY_READER_CHUNKED, 0);
 	else if (head->has_length)
-		inlet_frame(inlet, INLET_LENGTH, head->length);
+		body_reader_frame(body_reader, BODY_READER_LENGTH, head->length);
 	else
-		inlet_frame(inlet, INLET_TO_CLOSE, 0);
+		body_reader_frame(body_reader, BODY_READER_TO_CLOSE, 0);
 }
 
 static fallible http_client_read_head(struct http_client *client, int *out_status)
@@ -141,7 +141,8 @@ static fallible http_client_read_head(struct http_client *client, int *out_statu
 	enum http1_verdict verdict = HTTP1_MORE;
 
 	do {
-		TRY(inlet_head(&client->inlet, http1_reply, CLOCK_NEVER, &client->head, &verdict));
+		TRY(body_reader_head(&client->body_reader, http1_reply, CLOCK_NEVER, &client->head,
+				     &verdict));
 		if (verdict == HTTP1_MORE)
 			return err_new(BAD_PEER, "peer_gone",
 				       "the server closed without an answer");
@@ -276,7 +277,7 @@ fallible http_client_finish(struct http_client *client, int *out_status)
 
 fallible http_client_read(struct http_client *client, void *room, size_t size, size_t *out)
 {
-	return inlet_read(&client->inlet, room, size, CLOCK_NEVER, out);
+	return body_reader_read(&client->body_reader, room, size, CLOCK_NEVER, out);
 }
 
 fallible http_client_body(struct http_client *client, struct buf *out)
@@ -342,7 +343,7 @@ fallible http_client_upgrade(struct http_client *client, const char *path,
 		hang_up(client);
 		return err_new(BAD_PEER, "bad_reply", "the server's WebSocket answer is wrong");
 	}
-	*out = wsock_new(&client->stream, &client->inlet, false, options);
+	*out = wsock_new(&client->stream, &client->body_reader, false, options);
 	return OK;
 }
 
@@ -394,7 +395,7 @@ void http_client_free(struct http_client *client)
 	if (!client)
 		return;
 	stream_close(&client->stream);
-	inlet_done(&client->inlet);
+	body_reader_done(&client->body_reader);
 	if (client->bearer)
 		secret_wipe(client->bearer, strlen(client->bearer));
 	if (client->out.at)

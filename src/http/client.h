@@ -5,10 +5,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "codec/http1.h"
+#include "codec/url.h"
 #include "http/wsock.h"
 #include "loop/loop.h"
-#include "wire/http1.h"
-#include "wire/url.h"
 
 struct http_client;
 

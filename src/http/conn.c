@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/secret.h"
-#include "http/wired.h"
+#include "http/socket_transport.h"
 
 #define DRAIN_MAX (64 * 1024)
 #define DRAIN_MS 5000
@@ -71,15 +71,15 @@ static struct str find_trace(const struct http *x)
 
 static void clear_exchange(struct http_conn *conn)
 {
-	struct http *x = &conn->desk->x;
+	struct http *x = &conn->context->x;
 
 	arena_reset(x->arena);
-	hoard_drop(&x->hoard);
-	x->hoard.share = NULL;
-	buf_clear(&conn->papers->extra);
-	x->way = &wired_way;
+	memory_quota_drop(&x->memory_quota);
+	x->memory_quota.share = NULL;
+	buf_clear(&conn->buffers->extra);
+	x->way = &socket_transport_way;
 	x->conn = conn;
-	x->extra = &conn->papers->extra;
+	x->extra = &conn->buffers->extra;
 	x->body_max = conn->terms->body_max;
 	x->body_left = 0;
 	x->held = (struct str){NULL, 0};
@@ -87,11 +87,11 @@ static void clear_exchange(struct http_conn *conn)
 	for (int i = 0; i < HTTP_PARAMS_MAX; i++)
 		x->params[i] = (struct str){NULL, 0};
 	x->route = NULL;
-	x->guest = NULL;
+	x->principal = NULL;
 	x->answering = NULL;
 	x->peer = str_of(conn->peer);
 	x->uid = conn->uid;
-	x->house = conn->terms->house;
+	x->app = conn->terms->app;
 	x->status = 0;
 	x->bytes_out = 0;
 	x->reply_begun = x->reply_ended = x->feed = false;
@@ -108,14 +108,14 @@ static void clear_exchange(struct http_conn *conn)
 // A head that never became a request.
 static void conn_refuse(struct http_conn *conn, const struct conn_calls *calls, struct err *err)
 {
-	struct http *x = &conn->desk->x;
+	struct http *x = &conn->context->x;
 
 	// What was parsed up to the fault is not to be believed.
 	x->head.method = x->head.target = (struct str){NULL, 0};
 	x->head.field_count = 0;
 	x->head.minor = 1;
 	x->head.keep_alive = x->head.chunked = x->head.has_length = false;
-	inlet_frame(&conn->papers->inlet, INLET_NONE, 0);
+	body_reader_frame(&conn->buffers->body_reader, BODY_READER_NONE, 0);
 	conn->close_after = true;
 	// A peer that is slow to send has nothing under way that would reset the connection.
 	conn->linger = err_kind(err) != ERR_SLOW_CLIENT;
@@ -125,14 +125,14 @@ static void conn_refuse(struct http_conn *conn, const struct conn_calls *calls, 
 // Reads a head into the exchange; false: the connection is over.
 static bool conn_read_request(struct http_conn *conn, const struct conn_calls *calls)
 {
-	struct http *x = &conn->desk->x;
-	struct inlet *inlet = &conn->papers->inlet;
+	struct http *x = &conn->context->x;
+	struct body_reader *body_reader = &conn->buffers->body_reader;
 	enum http1_verdict verdict = HTTP1_MORE;
-	auto_err err = inlet_head(inlet, http1_request,
-				  loop_now(conn->terms->loop) + conn->terms->head_ms, &x->head,
-				  &verdict);
+	auto_err err = body_reader_head(body_reader, http1_request,
+					loop_now(conn->terms->loop) + conn->terms->head_ms,
+					&x->head, &verdict);
 
-	if (err && err_kind(err) == ERR_TIMEOUT && inlet_has_bytes(inlet)) {
+	if (err && err_kind(err) == ERR_TIMEOUT && body_reader_has_bytes(body_reader)) {
 		conn_refuse(
 			conn, calls,
 			err_new(SLOW_CLIENT, "slow_head", "the head of the request took too long"));
@@ -166,32 +166,35 @@ static bool conn_read_request(struct http_conn *conn, const struct conn_calls *c
 
 static void conn_frame(struct http_conn *conn)
 {
-	struct http *x = &conn->desk->x;
+	struct http *x = &conn->context->x;
 	const struct http1_head *head = &x->head;
-	struct inlet *inlet = &conn->papers->inlet;
+	struct body_reader *body_reader = &conn->buffers->body_reader;
 
 	if (head->chunked)
-		inlet_frame(inlet, INLET_CHUNKED, 0);
+		body_reader_frame(body_reader, BODY_READER_CHUNKED, 0);
 	else
-		inlet_frame(inlet, head->has_length ? INLET_LENGTH : INLET_NONE, head->length);
+		body_reader_frame(body_reader,
+				  head->has_length ? BODY_READER_LENGTH : BODY_READER_NONE,
+				  head->length);
 	x->body_left = head->has_length ? head->length : 0;
-	conn->continue_due = head->expect_continue && !inlet->ended && !inlet_has_bytes(inlet);
+	conn->continue_due = head->expect_continue && !body_reader->ended &&
+			     !body_reader_has_bytes(body_reader);
 }
 
 // Steps over the rest of the body, if it is short and comes soon.
 static bool drain_body(struct http_conn *conn)
 {
-	struct inlet *inlet = &conn->papers->inlet;
+	struct body_reader *body_reader = &conn->buffers->body_reader;
 	int64_t deadline = loop_now(conn->terms->loop) + DRAIN_MS;
 	char trash[2048];
 
-	for (size_t total = 0, n = 0; !inlet->ended; total += n) {
+	for (size_t total = 0, n = 0; !body_reader->ended; total += n) {
 		int64_t left = deadline - loop_now(conn->terms->loop);
 		auto_err err = NULL;
 
 		if (total > DRAIN_MAX || left <= 0)
 			return false;
-		err = inlet_read(inlet, trash, sizeof(trash), left, &n);
+		err = body_reader_read(body_reader, trash, sizeof(trash), left, &n);
 		if (err)
 			return false;
 	}
@@ -208,7 +211,7 @@ static void answer_for_handler(struct http *x)
 // One request; true: the connection lives on.
 static bool conn_exchange(struct http_conn *conn, const struct conn_calls *calls)
 {
-	struct http *x = &conn->desk->x;
+	struct http *x = &conn->context->x;
 
 	clear_exchange(conn);
 	if (!conn_read_request(conn, calls))
@@ -222,14 +225,15 @@ static bool conn_exchange(struct http_conn *conn, const struct conn_calls *calls
 		answer_for_handler(x);
 	if (!x->reply_ended)
 		return false;
-	if (!conn->papers->inlet.ended)
+	if (!conn->buffers->body_reader.ended)
 		calls->phase(conn, CONN_ENDING);
-	if (conn->close_after || (!conn->papers->inlet.ended && !drain_body(conn))) {
-		conn->linger = !conn->papers->inlet.ended ||
-			       inlet_has_bytes(&conn->papers->inlet) || conn->stream.readable;
+	if (conn->close_after || (!conn->buffers->body_reader.ended && !drain_body(conn))) {
+		conn->linger = !conn->buffers->body_reader.ended ||
+			       body_reader_has_bytes(&conn->buffers->body_reader) ||
+			       conn->stream.readable;
 		return false;
 	}
-	inlet_next(&conn->papers->inlet);
+	body_reader_next(&conn->buffers->body_reader);
 	return true;
 }
 
@@ -248,7 +252,7 @@ static bool conn_await(struct http_conn *conn, const struct conn_calls *calls)
 	int64_t deadline;
 	bool empty = true;
 
-	if (conn->desk && inlet_has_bytes(&conn->papers->inlet)) {
+	if (conn->context && body_reader_has_bytes(&conn->buffers->body_reader)) {
 		calls->phase(conn, CONN_READING);
 		// A pipeline: fair to the other connections, it makes a wait now and then.
 		if (++conn->streak % STREAK_MAX == 0)
@@ -262,16 +266,16 @@ static bool conn_await(struct http_conn *conn, const struct conn_calls *calls)
 	// Idle until a byte is really there: a wake-up may be about bytes that were already read,
 	// and the time of a head begins with its first byte.
 	while (!err && empty) {
-		desk_leave(conn);
+		request_context_leave(conn);
 		calls->phase(conn, CONN_WAITING);
 		err = stream_wait_readable(&conn->stream, deadline);
 		calls->phase(conn, CONN_READING);
 		if (err)
 			break;
-		desk_sit(conn);
-		err = inlet_fill(&conn->papers->inlet, &empty);
+		request_context_sit(conn);
+		err = body_reader_fill(&conn->buffers->body_reader, &empty);
 	}
-	return !err && inlet_has_bytes(&conn->papers->inlet);
+	return !err && body_reader_has_bytes(&conn->buffers->body_reader);
 }
 
 static void conn_linger(struct http_conn *conn)
@@ -295,6 +299,6 @@ void conn_run(struct http_conn *conn, const struct conn_calls *calls)
 		calls->phase(conn, CONN_ENDING);
 		conn_linger(conn);
 	}
-	desk_leave(conn);
+	request_context_leave(conn);
 	stream_close(&conn->stream);
 }

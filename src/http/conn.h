@@ -1,7 +1,7 @@
 // The life of one connection, from its first byte to its close. Runs in a task of its own.
 #pragma once
 
-#include "http/desk.h"
+#include "http/request_context.h"
 
 #define CONN_FIRST_MS 300 // for the first request of one who came as the server was leaving
 

@@ -3,8 +3,8 @@
 #include "http/http.h"
 
 #include "http/channel.h"
-#include "http/inside.h"
-#include "http/way.h"
+#include "http/private.h"
+#include "http/transport.h"
 
 #define SMALL 4096 // goes into the arena at once
 #define PIECE_MIN (16 * 1024)
@@ -53,7 +53,7 @@ static fallible http_gather(struct http *x, size_t ceiling, struct str *out)
 		space = buf_space(&whole, want);
 		if (!space)
 			return no_memory();
-		TRY(hoard_hold(&x->hoard, whole.room));
+		TRY(memory_quota_hold(&x->memory_quota, whole.room));
 		TRY(http_read(x, space, want, &n));
 		buf_grew(&whole, n);
 	}
@@ -158,7 +158,7 @@ static fallible http_begin_reply(struct http *x, int status)
 fallible http_reply_as(struct http *x, int status, const char *type, struct str body)
 {
 	TRY(http_begin_reply(x, status));
-	TRY(x->way->reply(x, way_is_bodyless(status) ? NULL : type, body));
+	TRY(x->way->reply(x, transport_is_bodyless(status) ? NULL : type, body));
 	x->reply_ended = true;
 	return OK;
 }
@@ -188,7 +188,7 @@ fallible http_begin_as(struct http *x, int status, const char *type, uint64_t le
 
 fallible http_begin(struct http *x, int status, const char *type)
 {
-	return http_begin_as(x, status, type ? type : "application/json", WAY_UNSIZED);
+	return http_begin_as(x, status, type ? type : "application/json", TRANSPORT_UNSIZED);
 }
 
 fallible http_begin_sized(struct http *x, int status, const char *type, uint64_t len)

@@ -9,30 +9,31 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "http/hoard.h"
-#include "wire/http1.h"
-#include "wire/url.h"
+#include "codec/http1.h"
+#include "codec/url.h"
+#include "http/memory_quota.h"
 
-struct http_conn; // the connection beneath, of http/server
-struct http_way;  // how the bytes move, of http/way
+struct http_conn;      // the connection beneath, of http/server
+struct http_transport; // how the bytes move, of http/transport
 struct route;
 
 #define HTTP_PARAMS_MAX 4
 
 struct http {
-	const struct http_way *way;
-	struct http_conn *conn; // NULL: none, see http/inner.h
+	const struct http_transport *way;
+	struct http_conn *conn; // NULL: none, see http/in_process.h
 	struct arena *arena;	// freed after the reply
 	struct http1_head head; // slices live as long as the exchange
 	struct url url;
 	struct str params[HTTP_PARAMS_MAX]; // of the route's pattern, percent-decoded, in order
 	const struct route *route;
-	char id[17];	   // request id; also the trace id unless the client gave one
-	struct str trace;  // X-Trace-Id or traceparent of the client, else `id`
-	struct str peer;   // address of the client, for the log
-	int64_t uid;	   // of a client on a Unix socket, as the kernel says; -1: of another
-	void *house;	   // what the handlers serve: given to http_serve
-	const void *guest; // who came, as the door found out; NULL: nobody. http/ only zeroes it
+	char id[17];	  // request id; also the trace id unless the client gave one
+	struct str trace; // X-Trace-Id or traceparent of the client, else `id`
+	struct str peer;  // address of the client, for the log
+	int64_t uid;	  // of a client on a Unix socket, as the kernel says; -1: of another
+	void *app;	  // what the handlers serve: given to http_serve
+	const void
+		*principal; // who came, as the door found out; NULL: nobody. http/ only zeroes it
 	// Of the door, for this exchange: called once, before the head of its reply goes. May wait.
 	void (*answering)(struct http *x, void *arg);
 	void *answering_arg;
@@ -44,7 +45,7 @@ struct http {
 	size_t body_max;    // http_body(x, 0, …)
 	uint64_t body_left; // of a request's body whose length is known
 	struct str held;    // all of that body, when it is in memory; at == NULL: it is not
-	struct hoard hoard; // what of it is in memory
+	struct memory_quota memory_quota; // what of it is in memory
 };
 
 struct str http_field(const struct http *x, const char *name); // at == NULL: absent
@@ -53,7 +54,7 @@ struct str http_query(struct http *x, const char *key);
 
 // The body: all of it in the arena (TOO_LARGE body_too_large past `max`; 0: the server's body_max),
 // with a NUL behind it, or piece by piece (*out = 0 at its end). SLOW_CLIENT when 30 s pass between
-// bytes; EXHAUSTED too_much_at_once (http/hoard.h).
+// bytes; EXHAUSTED too_much_at_once (http/memory_quota.h).
 fallible http_body(struct http *x, size_t max, struct str *out);
 fallible http_read(struct http *x, void *room, size_t size, size_t *out);
 

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 
 #include "http/channel.h"
-#include "http/wired.h"
+#include "http/socket_transport.h"
 
 #define PATIENCE_MS (15 * 60 * 1000)
 
@@ -22,7 +22,7 @@ void http_keepalive(uint32_t ms)
 	quiet_ms = ms;
 }
 
-void wired_be_patient(struct http *x)
+void socket_transport_be_patient(struct http *x)
 {
 	x->conn->silence_ms = PATIENCE_MS;
 }
@@ -93,7 +93,7 @@ static void on_quiet(struct timer *timer)
 	loop_set_timer(conn->stream.loop, timer, loop_now(conn->stream.loop) + quiet_ms);
 }
 
-fallible wired_away(struct http *x, struct str probe)
+fallible socket_transport_away(struct http *x, struct str probe)
 {
 	struct http_conn *conn = x->conn;
 
@@ -113,7 +113,7 @@ fallible wired_away(struct http *x, struct str probe)
 	return OK;
 }
 
-void wired_back(struct http *x)
+void socket_transport_back(struct http *x)
 {
 	struct http_conn *conn = x->conn;
 
@@ -139,7 +139,7 @@ uint64_t http_taken(struct http *x)
 	return x->bytes_out;
 }
 
-bool wired_is_gone(struct http *x, struct str probe)
+bool socket_transport_is_gone(struct http *x, struct str probe)
 {
 	return is_gone(x->conn, allowed(x, probe));
 }

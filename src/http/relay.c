@@ -16,12 +16,12 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "http/body_reader.h"
 #include "http/channel.h"
-#include "http/inlet.h"
-#include "http/inside.h"
-#include "http/relayed.h"
+#include "http/private.h"
+#include "http/relay_head.h"
+#include "http/transport.h"
 #include "http/tunnel.h"
-#include "http/way.h"
 
 #define HEAD_MAX (64 * 1024)
 #define PIECE (32 * 1024)
@@ -30,14 +30,14 @@
 
 struct relay {
 	struct http *x;
-	const struct relay_way *way;
+	const struct relay_options *way;
 	struct stream own;     // closed at the end
 	struct stream *stream; // `own`, or the caller's
-	struct inlet inlet;
+	struct body_reader body_reader;
 	struct http1_head *head;
-	struct task *porter; // carries the body up; NULL: none, or done
-	struct bell carried; // rings when it is done
-	struct err *failed;  // the client's body could not be had
+	struct task *porter;	  // carries the body up; NULL: none, or done
+	struct condition carried; // rings when it is done
+	struct err *failed;	  // the client's body could not be had
 	int64_t idle_ms;
 	bool upgrade;
 };
@@ -45,7 +45,7 @@ struct relay {
 static void relay_end(struct relay *relay)
 {
 	stream_close(&relay->own);
-	inlet_done(&relay->inlet);
+	body_reader_done(&relay->body_reader);
 	err_free(relay->failed);
 }
 
@@ -95,7 +95,7 @@ static void run_porter(void *arg)
 	}
 	err_free(err);
 	relay->porter = NULL;
-	bell_ring(&relay->carried);
+	condition_signal(&relay->carried);
 }
 
 // Nothing of this request runs on when we leave.
@@ -104,7 +104,7 @@ static void dismiss_porter(struct relay *relay)
 	if (relay->porter)
 		task_cancel(relay->porter);
 	while (relay->porter)
-		bell_await(&relay->carried);
+		condition_await(&relay->carried);
 }
 
 static fallible begin_body(struct relay *relay)
@@ -134,8 +134,8 @@ static fallible relay_read_head(struct relay *relay)
 
 	do {
 		if (!err)
-			err = inlet_head(&relay->inlet, http1_reply, deadline, relay->head,
-					 &verdict);
+			err = body_reader_head(&relay->body_reader, http1_reply, deadline,
+					       relay->head, &verdict);
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			return err_recast(err, ERR_TIMEOUT, "no_reply",
 					  "the server did not answer in time");
@@ -175,13 +175,13 @@ static void relay_frame(struct relay *relay)
 	const struct http1_head *head = relay->head;
 
 	if (str_is(relay->x->head.method, "HEAD") || head->status == 204 || head->status == 304)
-		inlet_frame(&relay->inlet, INLET_NONE, 0);
+		body_reader_frame(&relay->body_reader, BODY_READER_NONE, 0);
 	else if (head->chunked)
-		inlet_frame(&relay->inlet, INLET_CHUNKED, 0);
+		body_reader_frame(&relay->body_reader, BODY_READER_CHUNKED, 0);
 	else if (head->has_length)
-		inlet_frame(&relay->inlet, INLET_LENGTH, head->length);
+		body_reader_frame(&relay->body_reader, BODY_READER_LENGTH, head->length);
 	else
-		inlet_frame(&relay->inlet, INLET_TO_CLOSE, 0);
+		body_reader_frame(&relay->body_reader, BODY_READER_TO_CLOSE, 0);
 }
 
 // A reply that came whole leaves whole: in one packet, and its reader wakes up once.
@@ -192,14 +192,15 @@ static fallible begin_reply(struct relay *relay)
 	struct str type = http1_field(head, "Content-Type"), body;
 	const char *words = type.at ? arena_dup(x->arena, type.at, type.len) : NULL;
 
-	TRY(relayed_reply(x, relay->way, head, false));
+	TRY(relay_head_reply(x, relay->way, head, false));
 	if (!words && relay->way->shares_origin)
 		words = "application/octet-stream"; // nothing to guess at
 	if (head->status == 204 || head->status == 304)
 		return http_reply_empty(x, head->status);
-	if (inlet_whole(&relay->inlet, &body))
+	if (body_reader_whole(&relay->body_reader, &body))
 		return http_reply_as(x, head->status, words, body);
-	return http_begin_as(x, head->status, words, head->has_length ? head->length : WAY_UNSIZED);
+	return http_begin_as(x, head->status, words,
+			     head->has_length ? head->length : TRANSPORT_UNSIZED);
 }
 
 static fallible pass_body(struct relay *relay)
@@ -212,7 +213,7 @@ static fallible pass_body(struct relay *relay)
 		struct err *err;
 
 		TRY(http_away(x, STR("")));
-		err = inlet_read(&relay->inlet, room, PIECE, relay->idle_ms, &n);
+		err = body_reader_read(&relay->body_reader, room, PIECE, relay->idle_ms, &n);
 		http_back(x);
 		TRY(err, "read the server's body");
 		TRY(http_write(x, room, n));
@@ -230,7 +231,7 @@ static fallible switch_over(struct relay *relay)
 
 	if (!str_eq_nocase(protocol, STR("websocket")))
 		return err_new(BAD_PEER, "bad_reply", "the server switched to another protocol");
-	TRY(relayed_reply(x, relay->way, relay->head, true));
+	TRY(relay_head_reply(x, relay->way, relay->head, true));
 	buf_text(&out, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
 		       "Connection: Upgrade\r\n");
 	buf_str(&out, buf_view(x->extra));
@@ -242,14 +243,15 @@ static fallible switch_over(struct relay *relay)
 	x->status = 101;
 	conn->close_after = true;
 	TRY(stream_write(&conn->stream, out.at, out.len, conn->silence_ms));
-	return tunnel_run(relay->way->loop, &conn->papers->inlet, &relay->inlet, relay->idle_ms);
+	return tunnel_run(relay->way->loop, &conn->buffers->body_reader, &relay->body_reader,
+			  relay->idle_ms);
 }
 
 static fallible relay_talk(struct relay *relay)
 {
 	auto_buf head = BUF_INIT(HEAD_MAX);
 
-	TRY(relayed_request(relay->x, relay->way, relay->upgrade, &head));
+	TRY(relay_head_request(relay->x, relay->way, relay->upgrade, &head));
 	TRY(stream_write(relay->stream, head.at, head.len, SILENCE_MS));
 	TRY(begin_body(relay));
 	TRY(await_head(relay));
@@ -264,9 +266,9 @@ static fallible relay_talk(struct relay *relay)
 static bool relay_may_keep(const struct relay *relay)
 {
 	return relay->x->reply_ended && relay->head->status != 101 && relay->head->keep_alive &&
-	       relay->head->minor == 1 && relay->inlet.framing != INLET_TO_CLOSE &&
-	       relay->inlet.ended && !inlet_has_bytes(&relay->inlet) && !relay->stream->hung_up &&
-	       !relay->porter && !relay->failed;
+	       relay->head->minor == 1 && relay->body_reader.framing != BODY_READER_TO_CLOSE &&
+	       relay->body_reader.ended && !body_reader_has_bytes(&relay->body_reader) &&
+	       !relay->stream->hung_up && !relay->porter && !relay->failed;
 }
 
 // The server closed a reused connection while the request was on its way there.
@@ -276,7 +278,7 @@ static bool relay_is_stale(const struct relay *relay, const struct err *err)
 	       (!strcmp(err_reason(err), "no_reply") || !strcmp(err_reason(err), "peer_gone"));
 }
 
-fallible relay_run(struct http *x, const struct relay_way *way)
+fallible relay_run(struct http *x, const struct relay_options *way)
 {
 	on_exit_call(relay_end) struct relay relay = {
 		.x = x,
@@ -284,7 +286,7 @@ fallible relay_run(struct http *x, const struct relay_way *way)
 		.own = {.fd = -1},
 		.stream = way->stream ? way->stream : &relay.own,
 		.idle_ms = way->idle_ms ? way->idle_ms : RELAY_IDLE_MS,
-		.upgrade = relayed_is_upgrade(x),
+		.upgrade = relay_head_is_upgrade(x),
 	};
 	struct err *err;
 
@@ -293,8 +295,8 @@ fallible relay_run(struct http *x, const struct relay_way *way)
 	// CONNECT and TRACE mean the connection, not the server.
 	if (str_is(x->head.method, "CONNECT") || str_is(x->head.method, "TRACE"))
 		return err_new(BAD_METHOD, "method_not_passed", "this method is not passed on");
-	bell_init(&relay.carried);
-	relay.inlet.stream = relay.stream;
+	condition_init(&relay.carried);
+	relay.body_reader.stream = relay.stream;
 	relay.head = arena_take(x->arena, sizeof(*relay.head));
 	http_be_patient(x);
 	err = relay_talk(&relay);

@@ -3,7 +3,7 @@
 // a {name} is decoded, and it must stay one segment. {name*} at the end is the rest of the path.
 #include "http/router.h"
 
-#include "wire/text.h"
+#include "codec/text.h"
 
 #define SEGMENT_MAX 4096
 

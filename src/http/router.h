@@ -5,10 +5,10 @@
 #include "http/http.h"
 
 enum route_flags {
-	ROUTE_OPEN = 1,	  // needs no bearer
-	ROUTE_TOLD = 4,	  // it changes the house: its row of the audit log says how it ended
-	ROUTE_MILD = 8,	  // it changes nothing, whatever its method: the audit log sums it up
-	ROUTE_STREAM = 2, // its request body may be of any length: the handler reads it in pieces
+	ROUTE_OPEN = 1,	    // needs no bearer
+	ROUTE_AUDITED = 4,  // it changes the house: its row of the audit log says how it ended
+	ROUTE_READONLY = 8, // it changes nothing, whatever its method: the audit log sums it up
+	ROUTE_STREAM = 2,   // its request body may be of any length: the handler reads it in pieces
 };
 
 typedef fallible route_fn(struct http *x);

@@ -28,7 +28,7 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "http/conn.h"
-#include "http/desk.h"
+#include "http/request_context.h"
 #include "http/wsock.h"
 
 #define LISTENERS_MAX 8
@@ -53,7 +53,7 @@ struct peer {
 	size_t key_len;
 };
 
-struct guest {
+struct principal {
 	struct http_conn conn;
 	struct http_server *server;
 	struct task *task;
@@ -191,89 +191,89 @@ static void write_peer(char *out, size_t size, const struct sockaddr_storage *fr
 		memcpy(out, "local", 6);
 }
 
-static void server_bury(struct http_server *server)
+static void server_destroy(struct http_server *server)
 {
-	desk_close(&server->terms);
+	request_context_close(&server->terms);
 	map_free(server->peers);
 	free(server);
 }
 
-static void guest_begin_head(struct guest *guest)
+static void principal_begin_head(struct principal *principal)
 {
-	link_add(&guest->server->heads, &guest->head);
-	if (!guest->peer)
+	link_add(&principal->server->heads, &principal->head);
+	if (!principal->peer)
 		return;
-	link_add(&guest->peer->heads, &guest->peer_head);
-	guest->peer->head_count++;
+	link_add(&principal->peer->heads, &principal->peer_head);
+	principal->peer->head_count++;
 }
 
-static void guest_end_head(struct guest *guest)
+static void principal_end_head(struct principal *principal)
 {
-	if (link_empty(&guest->head))
+	if (link_empty(&principal->head))
 		return;
-	link_drop(&guest->head);
-	if (!guest->peer)
+	link_drop(&principal->head);
+	if (!principal->peer)
 		return;
-	link_drop(&guest->peer_head);
-	guest->peer->head_count--;
+	link_drop(&principal->peer_head);
+	principal->peer->head_count--;
 }
 
 // Not cancelled: a request may be on its way in, and then it is served first.
-static bool has_news(const struct guest *guest)
+static bool has_news(const struct principal *principal)
 {
 	char c;
 
-	return recv(guest->conn.stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+	return recv(principal->conn.stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 // Closes the connection of a head that is not complete yet: its task is in a wait for more of it.
-static void guest_evict_head(struct guest *guest)
+static void principal_evict_head(struct principal *principal)
 {
-	link_drop(&guest->idle);
-	guest_end_head(guest);
-	task_cancel(guest->task);
+	link_drop(&principal->idle);
+	principal_end_head(principal);
+	task_cancel(principal->task);
 }
 
-static void guest_run(void *arg)
+static void principal_run(void *arg)
 {
-	struct guest *guest = arg;
-	struct http_server *server = guest->server;
+	struct principal *principal = arg;
+	struct http_server *server = principal->server;
 
-	conn_run(&guest->conn, &server->calls);
-	link_drop(&guest->all);
-	link_drop(&guest->idle);
-	guest_end_head(guest);
-	peer_leave(server, guest->peer);
+	conn_run(&principal->conn, &server->calls);
+	link_drop(&principal->all);
+	link_drop(&principal->idle);
+	principal_end_head(principal);
+	peer_leave(server, principal->peer);
 	server->stats.open--;
-	free(guest);
+	free(principal);
 	if (server->freed && server->stats.open == 0)
-		server_bury(server);
+		server_destroy(server);
 }
 
 static void on_phase(struct http_conn *conn, enum conn_phase phase)
 {
-	struct guest *guest = link_of(conn, struct guest, conn);
+	struct principal *principal = link_of(conn, struct principal, conn);
 
-	link_drop(&guest->idle);
+	link_drop(&principal->idle);
 	if (phase == CONN_WAITING)
-		link_add(&guest->server->idle, &guest->idle);
-	guest->server->stats.requests += phase == CONN_SERVING;
+		link_add(&principal->server->idle, &principal->idle);
+	principal->server->stats.requests += phase == CONN_SERVING;
 	// A connection that never had a request counts from its beginning.
 	if (phase == CONN_SERVING || (phase == CONN_WAITING && conn->served_one))
-		guest_end_head(guest);
-	else if (link_empty(&guest->head))
-		guest_begin_head(guest);
+		principal_end_head(principal);
+	else if (link_empty(&principal->head))
+		principal_begin_head(principal);
 }
 
 static bool evict_idle(struct http_server *server, bool new_ones)
 {
 	list_each (at, &server->idle) {
-		struct guest *guest = link_of(at, struct guest, idle);
+		struct principal *principal = link_of(at, struct principal, idle);
 
-		if (has_news(guest) || (!new_ones && !guest->conn.served_one))
+		if (has_news(principal) || (!new_ones && !principal->conn.served_one))
 			continue;
-		link_drop(&guest->idle);
-		task_cancel(guest->task);
+		link_drop(&principal->idle);
+		task_cancel(principal->task);
 		return true;
 	}
 	return false;
@@ -285,13 +285,13 @@ static bool evict_head(struct link *heads, size_t member)
 	int tried = 0;
 
 	list_each (at, heads) {
-		struct guest *guest = (struct guest *)((char *)at - member);
+		struct principal *principal = (struct principal *)((char *)at - member);
 
 		if (weak(HEADS) || tried++ == EVICT_TRIES)
 			return false;
-		if (has_news(guest))
+		if (has_news(principal))
 			continue;
-		guest_evict_head(guest);
+		principal_evict_head(principal);
 		return true;
 	}
 	return false;
@@ -317,44 +317,44 @@ static void server_admit(struct http_server *server, int fd, const struct sockad
 {
 	int64_t uid = peer_uid(fd, from);
 	struct peer *peer = server_peer_of(server, from, uid);
-	struct guest *guest;
+	struct principal *principal;
 	auto_err err = NULL;
 
 	if ((peer && server->limits.conns_per_peer &&
 	     peer->open >= server->limits.conns_per_peer) ||
 	    (!weak(CONNS) && server->stats.open >= server->limits.conns_max &&
-	     !evict_head(&server->heads, offsetof(struct guest, head)) &&
+	     !evict_head(&server->heads, offsetof(struct principal, head)) &&
 	     !evict_idle(server, true))) {
 		if (peer && peer->open == 0)
 			peer_leave(server, peer);
 		turn_away(server, fd);
 		return;
 	}
-	guest = mem_new_of(struct guest);
-	guest->server = server;
-	guest->conn.terms = &server->terms;
-	err = stream_open(&guest->conn.stream, server->terms.loop, fd);
+	principal = mem_new_of(struct principal);
+	principal->server = server;
+	principal->conn.terms = &server->terms;
+	err = stream_open(&principal->conn.stream, server->terms.loop, fd);
 	if (err) {
 		if (peer && peer->open == 0)
 			peer_leave(server, peer);
-		free(guest);
+		free(principal);
 		return;
 	}
-	write_peer(guest->conn.peer, sizeof(guest->conn.peer), from);
-	guest->conn.uid = uid;
-	guest->peer = peer;
+	write_peer(principal->conn.peer, sizeof(principal->conn.peer), from);
+	principal->conn.uid = uid;
+	principal->peer = peer;
 	if (peer)
 		peer->open++;
-	link_add(&server->guests, &guest->all);
-	link_init(&guest->head);
-	link_init(&guest->peer_head);
-	guest_begin_head(guest);
+	link_add(&server->guests, &principal->all);
+	link_init(&principal->head);
+	link_init(&principal->peer_head);
+	principal_begin_head(principal);
 	if (peer && peer->head_count > PEER_HEADS_MIN &&
 	    peer->head_count > server->limits.conns_max / 4)
-		evict_head(&peer->heads, offsetof(struct guest, peer_head));
+		evict_head(&peer->heads, offsetof(struct principal, peer_head));
 	server->stats.open++;
 	server->stats.conns++;
-	guest->task = task_start(server->terms.loop, "http", guest_run, guest);
+	principal->task = task_start(server->terms.loop, "http", principal_run, principal);
 }
 
 void http_server_take(struct http_server *server, int fd, const struct sockaddr_storage *from)
@@ -401,7 +401,7 @@ void http_server_bound(struct http_server *server, uint32_t conns_max, uint32_t 
 }
 
 fallible http_server_open(struct loop *loop, const struct http_limits *limits, http_serve_fn *serve,
-			  http_refuse_fn *refuse, void *house, struct http_server **out)
+			  http_refuse_fn *refuse, void *app, struct http_server **out)
 {
 	struct http_server *server = mem_new_of(struct http_server);
 
@@ -412,7 +412,7 @@ fallible http_server_open(struct loop *loop, const struct http_limits *limits, h
 	server->terms.idle_ms = limits->idle_ms;
 	server->terms.silence_ms = limits->silence_ms;
 	server->terms.body_max = limits->body_max;
-	server->terms.house = house;
+	server->terms.app = app;
 	server->calls = (struct conn_calls){serve, refuse, on_phase};
 	server->peers = map_new();
 	server->resume.due = server_on_resume;
@@ -420,7 +420,7 @@ fallible http_server_open(struct loop *loop, const struct http_limits *limits, h
 	link_init(&server->idle);
 	link_init(&server->heads);
 	link_init(&server->terms.sockets);
-	desk_open(&server->terms);
+	request_context_open(&server->terms);
 	for (int i = 0; i < RESERVE; i++)
 		server->reserve[i] = -1;
 	*out = server;
@@ -479,9 +479,10 @@ bool http_server_idle(const struct http_server *server)
 bool http_server_feeds_only(const struct http_server *server)
 {
 	list_each (at, &server->guests) {
-		const struct desk *desk = link_of(at, struct guest, all)->conn.desk;
+		const struct request_context *context =
+			link_of(at, struct principal, all)->conn.context;
 
-		if (!desk || !desk->x.feed)
+		if (!context || !context->x.feed)
 			return false;
 	}
 	return true;
@@ -495,11 +496,11 @@ void http_server_free(struct http_server *server)
 	loop_drop_timer(server->terms.loop, &server->resume);
 	server->freed = true;
 	if (server->stats.open == 0) {
-		server_bury(server);
+		server_destroy(server);
 		return;
 	}
 	list_each (at, &server->guests)
-		task_cancel(link_of(at, struct guest, all)->task);
+		task_cancel(link_of(at, struct principal, all)->task);
 }
 
 struct http_stats http_server_stats(const struct http_server *server)

@@ -27,7 +27,7 @@ typedef void http_refuse_fn(struct http *x, struct err *err);
 
 struct http_server;
 fallible http_server_open(struct loop *loop, const struct http_limits *limits, http_serve_fn *serve,
-			  http_refuse_fn *refuse, void *house, struct http_server **out);
+			  http_refuse_fn *refuse, void *app, struct http_server **out);
 // Accepts on a listening socket, and owns it unless it fails; keeps fds in reserve and pauses
 // accepting when they run out.
 fallible http_server_listen(struct http_server *server, int fd);

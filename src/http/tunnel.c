@@ -19,12 +19,12 @@
 
 struct tunnel {
 	struct loop *loop;
-	struct inlet *ends[2];
+	struct body_reader *ends[2];
 	int64_t idle_ms, moved_ms;
 	int ended; // directions
 	bool broken;
 	struct task *back; // NULL: over
-	struct bell over;
+	struct condition over;
 };
 
 static bool is_dead(const struct tunnel *tunnel)
@@ -35,16 +35,16 @@ static bool is_dead(const struct tunnel *tunnel)
 }
 
 // What one end sends, to the other, until it ends.
-static fallible tunnel_pour(struct tunnel *tunnel, int from)
+static fallible tunnel_copy(struct tunnel *tunnel, int from)
 {
-	struct inlet *in = tunnel->ends[from];
+	struct body_reader *in = tunnel->ends[from];
 	struct stream *out = tunnel->ends[!from]->stream;
 	auto_free char *room = mem_grow(NULL, PIECE, 1);
 	int64_t slice = tunnel->idle_ms < SLICE_MS ? tunnel->idle_ms : SLICE_MS;
 	size_t n = 1;
 
 	while (n) {
-		struct err *err = inlet_read(in, room, PIECE, slice, &n);
+		struct err *err = body_reader_read(in, room, PIECE, slice, &n);
 
 		if (err && err_kind(err) == ERR_TIMEOUT && !is_dead(tunnel)) {
 			err_free(err);
@@ -74,14 +74,15 @@ static void half(struct tunnel *tunnel, int from, bool failed)
 static void tunnel_run_back(void *arg)
 {
 	struct tunnel *tunnel = arg;
-	auto_err err = tunnel_pour(tunnel, 1);
+	auto_err err = tunnel_copy(tunnel, 1);
 
 	half(tunnel, 1, err != NULL);
 	tunnel->back = NULL;
-	bell_ring(&tunnel->over);
+	condition_signal(&tunnel->over);
 }
 
-fallible tunnel_run(struct loop *loop, struct inlet *one, struct inlet *other, int64_t idle_ms)
+fallible tunnel_run(struct loop *loop, struct body_reader *one, struct body_reader *other,
+		    int64_t idle_ms)
 {
 	struct tunnel tunnel = {
 		.loop = loop,
@@ -91,20 +92,20 @@ fallible tunnel_run(struct loop *loop, struct inlet *one, struct inlet *other, i
 	};
 	struct err *err;
 
-	bell_init(&tunnel.over);
-	inlet_next(one);
-	inlet_next(other);
-	inlet_frame(one, INLET_TO_CLOSE, 0);
-	inlet_frame(other, INLET_TO_CLOSE, 0);
+	condition_init(&tunnel.over);
+	body_reader_next(one);
+	body_reader_next(other);
+	body_reader_frame(one, BODY_READER_TO_CLOSE, 0);
+	body_reader_frame(other, BODY_READER_TO_CLOSE, 0);
 	tunnel.back = task_start(loop, "tunnel", tunnel_run_back, &tunnel);
-	err = tunnel_pour(&tunnel, 0);
+	err = tunnel_copy(&tunnel, 0);
 	half(&tunnel, 0, err != NULL);
 	while (!err && tunnel.back) // the other direction knows when to give up
-		err = bell_wait(&tunnel.over, CLOCK_NEVER);
+		err = condition_wait(&tunnel.over, CLOCK_NEVER);
 	if (tunnel.back)
 		task_cancel(tunnel.back);
 	while (tunnel.back)
-		bell_await(&tunnel.over);
+		condition_await(&tunnel.over);
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
 	err_free(err); // an end like any other: the peers have been told

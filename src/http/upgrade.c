@@ -49,7 +49,7 @@ static fallible agree(struct http *x, bool more_follows)
 {
 	struct http_conn *conn = x->conn;
 	struct err *err;
-	struct buf *head = &conn->papers->head;
+	struct buf *head = &conn->buffers->head;
 	char accept[WS_ACCEPT_LEN + 1];
 
 	if (x->reply_begun)
@@ -98,15 +98,15 @@ fallible upgrade_run(struct http *x, const struct wsock_options *options, upgrad
 	TRY(agree(x, mine.speaks_first));
 	if (!mine.silence_ms)
 		mine.silence_ms = conn->terms->silence_ms;
-	ws = wsock_new(&conn->stream, &conn->papers->inlet, true, &mine);
+	ws = wsock_new(&conn->stream, &conn->buffers->body_reader, true, &mine);
 	wsock_list(ws, &conn->terms->sockets);
-	wsock_share(ws, x->hoard.share);
+	wsock_share(ws, x->memory_quota.share);
 	if (conn->terms->draining)
 		wsock_shut(ws, WS_GOING_AWAY, "the server is going away");
 	err = talk(x, ws, arg);
 	if (!err)
 		upgrade_part(ws);
 	wsock_end(ws);
-	wsock_drop(ws);
+	wsock_unref(ws);
 	return err;
 }

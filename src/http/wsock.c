@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "http/hoard.h"
+#include "http/memory_quota.h"
 
 #define SILENCE_MS 30000
 #define ROOM (16 * 1024)
@@ -39,15 +39,15 @@ struct wsock {
 	char *room;
 	struct str in; // of room, not yet read
 	struct buf early;
-	struct hoard hoard; // the message in the making
-	int64_t whole_by;   // it must be, if it is a large one; CLOCK_NEVER: it is not
+	struct memory_quota memory_quota; // the message in the making
+	int64_t whole_by; // it must be, if it is a large one; CLOCK_NEVER: it is not
 	int64_t heard_ms, next_ping_ms;
 	// out
 	bool busy;  // somebody has the turn
 	bool begun; // and the first frame of his message is out
 	enum wsock_kind kind;
 	uint32_t users; // senders, at work or waiting for their turn
-	struct bell turn, left;
+	struct condition turn, left;
 	uint8_t pong[WS_CONTROL_MAX];
 	size_t pong_len;
 	bool pong_due;
@@ -68,42 +68,43 @@ static fallible gone(void)
 static void free_wsock(struct wsock *ws)
 {
 	ws_reader_free(ws->reader);
-	hoard_drop(&ws->hoard);
+	memory_quota_drop(&ws->memory_quota);
 	buf_done(&ws->early);
 	free(ws->room);
 	free(ws);
 }
 
-void wsock_hold(struct wsock *ws)
+void wsock_ref(struct wsock *ws)
 {
 	ws->refs++;
 }
 
-void wsock_drop(struct wsock *ws)
+void wsock_unref(struct wsock *ws)
 {
 	if (ws && --ws->refs == 0)
 		free_wsock(ws);
 }
 
 // What the client sent right behind its request.
-static void take_early(struct wsock *ws, struct inlet *inlet)
+static void take_early(struct wsock *ws, struct body_reader *body_reader)
 {
 	ws->early = BUF_INIT(HTTP1_HEAD_MAX);
-	inlet_frame(inlet, INLET_TO_CLOSE, 0);
-	while (inlet_has_bytes(inlet)) {
+	body_reader_frame(body_reader, BODY_READER_TO_CLOSE, 0);
+	while (body_reader_has_bytes(body_reader)) {
 		char *space = buf_space(&ws->early, 4096);
 		size_t n = 0;
 
 		if (!space)
 			break;
-		err_free(inlet_read(inlet, space, 4096, 0, &n)); // it has bytes, and does not wait
+		err_free(body_reader_read(body_reader, space, 4096, 0,
+					  &n)); // it has bytes, and does not wait
 		buf_grew(&ws->early, n);
 	}
-	inlet_frame(inlet, INLET_NONE, 0);
+	body_reader_frame(body_reader, BODY_READER_NONE, 0);
 	ws->in = buf_view(&ws->early);
 }
 
-struct wsock *wsock_new(struct stream *stream, struct inlet *inlet, bool is_server,
+struct wsock *wsock_new(struct stream *stream, struct body_reader *body_reader, bool is_server,
 			const struct wsock_options *options)
 {
 	struct wsock *ws = mem_new_of(struct wsock);
@@ -120,10 +121,10 @@ struct wsock *wsock_new(struct stream *stream, struct inlet *inlet, bool is_serv
 	ws->whole_by = CLOCK_NEVER;
 	ws->heard_ms = loop_now(ws->loop);
 	ws->next_ping_ms = ws->heard_ms + ws->ping_ms;
-	bell_init(&ws->turn);
-	bell_init(&ws->left);
+	condition_init(&ws->turn);
+	condition_init(&ws->left);
 	link_init(&ws->all);
-	take_early(ws, inlet);
+	take_early(ws, body_reader);
 	return ws;
 }
 
@@ -133,7 +134,7 @@ static void http_wsock_finish(struct wsock *ws, int code)
 		return;
 	ws->is_over = true;
 	ws->code = code;
-	bell_ring(&ws->turn);
+	condition_signal(&ws->turn);
 }
 
 void wsock_end(struct wsock *ws)
@@ -146,7 +147,7 @@ void wsock_end(struct wsock *ws)
 		shutdown(ws->stream->fd, SHUT_RDWR);
 	task_shield(true);
 	while (ws->users)
-		err_free(bell_wait(&ws->left, CLOCK_NEVER));
+		err_free(condition_wait(&ws->left, CLOCK_NEVER));
 	task_shield(false);
 	ws->stream = NULL;
 }
@@ -205,7 +206,7 @@ static fallible write_frame(struct wsock *ws, enum ws_opcode opcode, bool is_fin
 static void leave(struct wsock *ws)
 {
 	if (--ws->users == 0)
-		bell_ring(&ws->left);
+		condition_signal(&ws->left);
 }
 
 static fallible take_turn(struct wsock *ws)
@@ -214,7 +215,7 @@ static fallible take_turn(struct wsock *ws)
 
 	ws->users++;
 	while (!err && ws->busy && !ws->is_over)
-		err = bell_wait(&ws->turn, CLOCK_NEVER);
+		err = condition_wait(&ws->turn, CLOCK_NEVER);
 	if (!err && !wsock_is_open(ws))
 		err = gone();
 	if (err)
@@ -233,7 +234,7 @@ static void give_turn(struct wsock *ws)
 				     (struct str){(char *)ws->pong, ws->pong_len}));
 	}
 	ws->busy = ws->begun = false;
-	bell_ring(&ws->turn);
+	condition_signal(&ws->turn);
 	leave(ws);
 }
 
@@ -340,9 +341,9 @@ void wsock_list(struct wsock *ws, struct link *all)
 	link_add(all, &ws->all);
 }
 
-void wsock_share(struct wsock *ws, struct share *share)
+void wsock_share(struct wsock *ws, struct fair_share *fair_share)
 {
-	hoard_join(&ws->hoard, share);
+	memory_quota_join(&ws->memory_quota, fair_share);
 }
 
 void wsock_shut_all(struct link *all, int code, const char *reason)
@@ -394,10 +395,11 @@ static int64_t sooner(int64_t a, int64_t b)
 // socket is over.
 static bool may_gather(struct wsock *ws)
 {
-	auto_err err = ws->is_server ? hoard_hold(&ws->hoard, ws_held(ws->reader)) : OK;
+	auto_err err = ws->is_server ? memory_quota_hold(&ws->memory_quota, ws_held(ws->reader))
+				     : OK;
 	const char *why = "too much is sent to the server at once";
 
-	if (!ws->hoard.held)
+	if (!ws->memory_quota.held)
 		ws->whole_by = CLOCK_NEVER;
 	else if (ws->whole_by == CLOCK_NEVER)
 		ws->whole_by = loop_now(ws->loop) + LARGE_MS;

@@ -3,16 +3,16 @@
 #pragma once
 
 #include "base/map.h"
-#include "http/inlet.h"
+#include "codec/ws.h"
+#include "http/body_reader.h"
 #include "loop/stream.h"
-#include "wire/ws.h"
 
 #define WSOCK_MAX (32u << 20) // bytes of a message, unless told otherwise
 #define WSOCK_PING_MS 30000
 #define WSOCK_CLOSE_MS 2000 // for the peer's half of a close
 
 struct wsock;
-struct share;
+struct fair_share;
 
 struct wsock_options {
 	size_t max;	     // bytes of a message that comes; 0: WSOCK_MAX
@@ -23,10 +23,10 @@ struct wsock_options {
 
 // Shared: it stays until its last holder drops it, though the stream under it may be gone by then.
 // `stream` and what `inlet` has read too far are borrowed until wsock_end().
-struct wsock *wsock_new(struct stream *stream, struct inlet *inlet, bool is_server,
+struct wsock *wsock_new(struct stream *stream, struct body_reader *body_reader, bool is_server,
 			const struct wsock_options *options);
-void wsock_hold(struct wsock *ws);
-void wsock_drop(struct wsock *ws);
+void wsock_ref(struct wsock *ws);
+void wsock_unref(struct wsock *ws);
 // Lets go of the stream. Whoever sends is cut off, and waited for: in a task, cancelled or not.
 void wsock_end(struct wsock *ws);
 
@@ -61,6 +61,6 @@ bool wsock_is_open(const struct wsock *ws); // messages may still be sent
 
 // A row of sockets that are to end together (struct http_terms).
 void wsock_list(struct wsock *ws, struct link *all);
-// Whose messages they are: see http/hoard.h.
-void wsock_share(struct wsock *ws, struct share *share);
+// Whose messages they are: see http/memory_quota.h.
+void wsock_share(struct wsock *ws, struct fair_share *fair_share);
 void wsock_shut_all(struct link *all, int code, const char *reason);

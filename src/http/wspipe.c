@@ -14,11 +14,11 @@ struct wspipe {
 	struct wsock *ws;
 	struct stream *stream;
 	struct task *back; // NULL: over
-	struct bell over;
+	struct condition over;
 	bool said, heard; // our end, the other's
 };
 
-static fallible wspipe_pour_out(struct wspipe *pipe)
+static fallible wspipe_copy_out(struct wspipe *pipe)
 {
 	auto_free char *room = mem_grow(NULL, WSPIPE_PIECE, 1);
 	size_t n = 1;
@@ -34,15 +34,15 @@ static fallible wspipe_pour_out(struct wspipe *pipe)
 static void wspipe_run_back(void *arg)
 {
 	struct wspipe *pipe = arg;
-	auto_err err = wspipe_pour_out(pipe);
+	auto_err err = wspipe_copy_out(pipe);
 
 	if (err || pipe->heard)
 		wsock_shut(pipe->ws, WS_NORMAL, "");
 	pipe->back = NULL;
-	bell_ring(&pipe->over);
+	condition_signal(&pipe->over);
 }
 
-static fallible wspipe_pour_in(struct wspipe *pipe)
+static fallible wspipe_copy_in(struct wspipe *pipe)
 {
 	struct wsock_message message;
 
@@ -67,13 +67,13 @@ fallible wspipe_run(struct loop *loop, struct wsock *ws, struct stream *stream)
 	struct wspipe pipe = {.ws = ws, .stream = stream};
 	struct err *err;
 
-	bell_init(&pipe.over);
+	condition_init(&pipe.over);
 	pipe.back = task_start(loop, "wspipe", wspipe_run_back, &pipe);
-	err = wspipe_pour_in(&pipe);
+	err = wspipe_copy_in(&pipe);
 	if (pipe.back)
 		task_cancel(pipe.back);
 	while (pipe.back)
-		bell_await(&pipe.over);
+		condition_await(&pipe.over);
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
 	err_free(err); // an end like any other

@@ -17,8 +17,8 @@
 #include <sys/prctl.h>
 
 #include "base/weak.h"
-#include "init/bare.h"
-#include "init/seat.h"
+#include "init/raw_syscall.h"
+#include "init/stdio.h"
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define SIGSET_SIZE 8 // the kernel's, not libc's
@@ -32,10 +32,10 @@ static int fail(struct child *child, enum talk_step step, long error)
 }
 
 // `0` to `tasks`, never cgroup.procs, which waits for an RCU grace period of milliseconds.
-static long init_child_join(const struct leaf *leaf)
+static long init_child_join(const struct exec_cgroup *exec_cgroup)
 {
 	for (int i = 0; i < 2; i++) {
-		long n = BARE_3(SYS_write, leaf->join[i], "0", 1);
+		long n = RAW_3(SYS_write, exec_cgroup->join[i], "0", 1);
 
 		if (n < 0)
 			return n;
@@ -46,19 +46,19 @@ static long init_child_join(const struct leaf *leaf)
 // Pid 1's fds are all above 2, so none of these is a dup onto itself, which would fail.
 static long take_stdio(const struct child *child)
 {
-	long n = BARE_3(SYS_dup3, child->out, 1, 0);
+	long n = RAW_3(SYS_dup3, child->out, 1, 0);
 
 	if (n >= 0)
-		n = BARE_3(SYS_dup3, child->err, 2, 0);
+		n = RAW_3(SYS_dup3, child->err, 2, 0);
 	if (n >= 0 && child->in >= 0)
-		n = BARE_3(SYS_dup3, child->in, STDIN_KEPT, O_CLOEXEC);
+		n = RAW_3(SYS_dup3, child->in, STDIN_KEPT, O_CLOEXEC);
 	// Before cwd: no fd of pid 1 may be a way to a directory.
 	if (n >= 0 && !weak(FDS))
-		n = BARE_3(SYS_close_range, child->in >= 0 ? STDIN_KEPT + 1 : STDIN_KEPT, ~0u, 0);
+		n = RAW_3(SYS_close_range, child->in >= 0 ? STDIN_KEPT + 1 : STDIN_KEPT, ~0u, 0);
 	return n;
 }
 
-static long init_child_load_filter(const struct birth *birth)
+static long init_child_load_filter(const struct drop_privileges *birth)
 {
 	struct sock_fprog program = {
 		.len = birth->filter_len,
@@ -67,12 +67,13 @@ static long init_child_load_filter(const struct birth *birth)
 
 	if (program.len == 0)
 		return 0;
-	return BARE_3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+	return RAW_3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
-long child_enlist(const struct birth *birth, const struct leaf *leaf, enum talk_step *step)
+long child_enlist(const struct drop_privileges *birth, const struct exec_cgroup *exec_cgroup,
+		  enum talk_step *step)
 {
-	long n = birth->joins_by_clone ? 0 : init_child_join(leaf);
+	long n = birth->joins_by_clone ? 0 : init_child_join(exec_cgroup);
 
 	*step = n < 0 ? TALK_STEP_JOIN : TALK_STEP_SETUP;
 	return n < 0 ? n : init_child_load_filter(birth);
@@ -81,17 +82,17 @@ long child_enlist(const struct birth *birth, const struct leaf *leaf, enum talk_
 int child_prepare(struct child *child)
 {
 	enum talk_step step = TALK_STEP_SETUP;
-	long n = child->enlisted ? 0 : child_enlist(child->birth, child->leaf, &step);
+	long n = child->enlisted ? 0 : child_enlist(child->birth, child->exec_cgroup, &step);
 
 	if (n < 0)
 		return fail(child, step, n);
-	BARE_0(SYS_setsid);
-	n = child->seat ? seat_take(child->seat, child->in, child->out, child->err)
+	RAW_0(SYS_setsid);
+	n = child->seat ? stdio_take(child->seat, child->in, child->out, child->err)
 			: take_stdio(child);
 	// Pid 1's saved gid is no command's (birth.c). Access is not decided by it, so the memory,
 	// still pid 1's or a copy of it, stays undumpable.
 	if (n >= 0)
-		n = BARE_3(SYS_setresgid, 0, 0, 0);
+		n = RAW_3(SYS_setresgid, 0, 0, 0);
 	return n < 0 ? fail(child, TALK_STEP_SETUP, n) : 0;
 }
 
@@ -104,23 +105,23 @@ static long init_child_become(const struct user *user)
 	if (group == 0 && user->uid == 0)
 		return 0;
 	if (group != 0 || user->group_count > 1)
-		n = BARE_2(SYS_setgroups, user->group_count, user->groups);
+		n = RAW_2(SYS_setgroups, user->group_count, user->groups);
 	if (n >= 0)
-		n = BARE_3(SYS_setresgid, group, group, group);
+		n = RAW_3(SYS_setresgid, group, group, group);
 	if (n >= 0 && user->uid != 0)
-		n = BARE_3(SYS_setresuid, user->uid, user->uid, user->uid);
+		n = RAW_3(SYS_setresuid, user->uid, user->uid, user->uid);
 	// A change of ids sets the memory, still pid 1's, to the host's fs.suid_dumpable.
 	if (n >= 0)
-		n = BARE_2(SYS_prctl, PR_SET_DUMPABLE, 0);
+		n = RAW_2(SYS_prctl, PR_SET_DUMPABLE, 0);
 	return n;
 }
 
 static long enter_cwd(struct child *child, const char *cwd)
 {
-	long n = BARE_1(SYS_chdir, cwd);
+	long n = RAW_1(SYS_chdir, cwd);
 
 	if (n >= 0)
-		n = BARE_2(SYS_getcwd, child->path, sizeof(child->path));
+		n = RAW_2(SYS_getcwd, child->path, sizeof(child->path));
 	// "(unreachable)/…": a directory outside of the box's root (CVE-2024-21626).
 	if (n >= 0 && child->path[0] != '/' && !weak(CWD))
 		n = -ENOENT;
@@ -139,7 +140,7 @@ const char *child_env(const struct talk_exec *exec, const char *name)
 
 static long execute(const char *path, const struct talk_exec *exec)
 {
-	return BARE_3(SYS_execve, path, exec->argv, exec->env);
+	return RAW_3(SYS_execve, path, exec->argv, exec->env);
 }
 
 // As a shell would look: the first that can be executed; one that is there but may not be executed
@@ -193,7 +194,7 @@ int child_execute(struct child *child)
 	long n = 0;
 
 	if (exec.flags & TALK_EXEC_STDIN)
-		n = BARE_3(SYS_dup3, STDIN_KEPT, 0, 0);
+		n = RAW_3(SYS_dup3, STDIN_KEPT, 0, 0);
 	if (n >= 0)
 		n = init_child_become(child->user);
 	if (n < 0)
@@ -202,7 +203,7 @@ int child_execute(struct child *child)
 	if (n < 0)
 		return fail(child, TALK_STEP_CWD, n);
 	// Handlers pid 1 has none, and it ignores nothing: what is left to undo is the mask.
-	BARE_4(SYS_rt_sigprocmask, SIG_SETMASK, &no_signals, NULL, SIGSET_SIZE);
+	RAW_4(SYS_rt_sigprocmask, SIG_SETMASK, &no_signals, NULL, SIGSET_SIZE);
 	if (exec.flags & TALK_EXEC_SHELL)
 		n = execute_shell(&exec);
 	else if (strchr(exec.argv[0], '/'))

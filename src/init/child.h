@@ -4,16 +4,16 @@
 
 #include <limits.h>
 
-#include "init/birth.h"
-#include "init/leaf.h"
+#include "init/drop_privileges.h"
+#include "init/exec_cgroup.h"
 #include "init/user.h"
-#include "model/talk.h"
+#include "protocol/talk.h"
 
 #define CHILD_STACK 16384
 
 struct child {
-	const struct birth *birth;
-	const struct leaf *leaf;
+	const struct drop_privileges *birth;
+	const struct exec_cgroup *exec_cgroup;
 	int in, out, err; // the command's ends; in: -1, or what stdin can become
 	bool enlisted;	  // its parent was already, and so is it
 	uint32_t seat;	  // TALK_EXEC_PTY or TALK_EXEC_DIALOGUE: they are to be taken so; else 0
@@ -26,7 +26,8 @@ struct child {
 };
 
 // What a child hands on to its own: the leaf, and the filter. 0, or -errno and *step.
-long child_enlist(const struct birth *birth, const struct leaf *leaf, enum talk_step *step);
+long child_enlist(const struct drop_privileges *birth, const struct exec_cgroup *exec_cgroup,
+		  enum talk_step *step);
 // Both return in the child only, and only when they failed or have more to do: 0, or what to end
 // with. Neither touches errno.
 int child_prepare(struct child *child);

@@ -14,10 +14,10 @@
 #define CHUNK (1 << 20)
 
 static char target[PATH_MAX];
-static int mirror[REACH_DEPTH_MAX + 2]; // directories of the copy, by depth
-static struct stat stats[REACH_DEPTH_MAX + 2];
+static int mirror[FILEOP_DEPTH_MAX + 2]; // directories of the copy, by depth
+static struct stat stats[FILEOP_DEPTH_MAX + 2];
 
-static void init_copy_dress(int dir, const char *name, const struct stat *st)
+static void init_copy_attributes(int dir, const char *name, const struct stat *st)
 {
 	struct timespec times[2] = {st->st_atim, st->st_mtim};
 
@@ -86,7 +86,7 @@ static bool copy_one(int dir, const char *name, int new_dir, const char *new_nam
 	else if (S_ISLNK(st->st_mode))
 		done = init_copy_link(dir, name, new_dir, new_name);
 	if (done)
-		init_copy_dress(new_dir, new_name, st);
+		init_copy_attributes(new_dir, new_name, st);
 	return done;
 }
 
@@ -123,7 +123,7 @@ static bool copy_beneath(void)
 		if (step == WALK_LEFT) {
 			close(mirror[at.depth]);
 			open = at.depth - 1;
-			init_copy_dress(mirror[at.depth - 1], at.name, &stats[at.depth]);
+			init_copy_attributes(mirror[at.depth - 1], at.name, &stats[at.depth]);
 			continue;
 		}
 		mirror[at.depth] = -1;
@@ -167,7 +167,7 @@ bool copy_tree(int dir, const char *name, int new_dir, const char *new_name)
 	kept = errno;
 	close(mirror[0]);
 	if (done)
-		init_copy_dress(new_dir, new_name, &st);
+		init_copy_attributes(new_dir, new_name, &st);
 	errno = kept;
 	return done;
 }

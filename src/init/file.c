@@ -7,13 +7,13 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include "init/say.h"
-#include "init/site.h"
+#include "init/path_resolve.h"
+#include "init/reply.h"
 #include "os/fd.h"
 
 #define READ_FLAGS (O_RDONLY | O_NONBLOCK | O_NOCTTY)
 
-static char bytes[REACH_SMALL + 1];
+static char bytes[FILEOP_SMALL + 1];
 static char link_text[PATH_MAX];
 
 // A close that keeps errno.
@@ -25,10 +25,10 @@ static void init_file_let_go(int fd)
 	errno = kept;
 }
 
-bool file_stat(const struct reach_ask *ask, struct reach_say *say)
+bool file_stat(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	int fd = site_open(ask->base, ask->path,
-			   O_PATH | (ask->flags & REACH_FOLLOW ? 0 : O_NOFOLLOW));
+	int fd = path_resolve_open(ask->base, ask->path,
+				   O_PATH | (ask->flags & FILEOP_FOLLOW ? 0 : O_NOFOLLOW));
 	struct stat st;
 	bool done;
 
@@ -38,20 +38,20 @@ bool file_stat(const struct reach_ask *ask, struct reach_say *say)
 	if (done && S_ISLNK(st.st_mode)) {
 		ssize_t n = readlinkat(fd, "", link_text, sizeof(link_text));
 
-		say->text = (struct str){link_text, n > 0 ? (size_t)n : 0};
+		reply->text = (struct str){link_text, n > 0 ? (size_t)n : 0};
 	}
 	init_file_let_go(fd);
 	if (done)
-		site_stat(&st, &say->stat);
+		path_resolve_stat(&st, &reply->stat);
 	return done;
 }
 
-bool file_must_be_regular(uint32_t mode, struct reach_say *say)
+bool file_must_be_regular(uint32_t mode, struct fileop_reply *reply)
 {
 	if (S_ISREG(mode))
 		return true;
 	if (!S_ISDIR(mode))
-		say->why = REACH_NOT_REGULAR;
+		reply->why = FILEOP_NOT_REGULAR;
 	errno = S_ISDIR(mode) ? EISDIR : EINVAL;
 	return false;
 }
@@ -68,47 +68,47 @@ static ssize_t read_small(int fd, const struct stat *st)
 	return more < 0 ? -1 : n + more;
 }
 
-bool file_read(const struct reach_ask *ask, struct reach_say *say)
+bool file_read(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	int fd = site_open(ask->base, ask->path, READ_FLAGS);
+	int fd = path_resolve_open(ask->base, ask->path, READ_FLAGS);
 	struct stat st;
 	ssize_t n = -1;
 
 	if (fd < 0) {
 		if (errno == ENXIO || errno == ENODEV)
-			say->why = REACH_NOT_REGULAR;
+			reply->why = FILEOP_NOT_REGULAR;
 		return false;
 	}
-	if (fstat(fd, &st) < 0 || !file_must_be_regular(st.st_mode, say)) {
+	if (fstat(fd, &st) < 0 || !file_must_be_regular(st.st_mode, reply)) {
 		init_file_let_go(fd);
 		return false;
 	}
-	if (!(ask->flags & REACH_AS_FD) && st.st_size <= REACH_SMALL) {
+	if (!(ask->flags & FILEOP_AS_FD) && st.st_size <= FILEOP_SMALL) {
 		n = read_small(fd, &st);
 		if (n < 0) {
 			init_file_let_go(fd);
 			return false;
 		}
 	}
-	site_stat(&st, &say->stat);
-	if (n >= 0 && n <= REACH_SMALL) {
-		say->kind = REACH_BYTES;
-		say->stat.size = (uint64_t)n;
-		say->rest = (struct str){bytes, (size_t)n};
+	path_resolve_stat(&st, &reply->stat);
+	if (n >= 0 && n <= FILEOP_SMALL) {
+		reply->kind = FILEOP_BYTES;
+		reply->stat.size = (uint64_t)n;
+		reply->rest = (struct str){bytes, (size_t)n};
 		close(fd);
 		return true;
 	}
 	lseek(fd, 0, SEEK_SET);
-	say->kind = REACH_OPENED;
-	say_answer(say, fd);
+	reply->kind = FILEOP_OPENED;
+	reply_answer(reply, fd);
 	close(fd);
-	*say = (struct reach_say){.kind = REACH_DONE};
+	*reply = (struct fileop_reply){.kind = FILEOP_DONE};
 	return true;
 }
 
-bool file_readlink(const struct reach_ask *ask, struct reach_say *say)
+bool file_readlink(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	int fd = site_open(ask->base, ask->path, O_PATH | O_NOFOLLOW);
+	int fd = path_resolve_open(ask->base, ask->path, O_PATH | O_NOFOLLOW);
 	ssize_t n;
 
 	if (fd < 0)
@@ -119,13 +119,13 @@ bool file_readlink(const struct reach_ask *ask, struct reach_say *say)
 		errno = EINVAL;
 		return false;
 	}
-	say->text = (struct str){link_text, (size_t)n};
+	reply->text = (struct str){link_text, (size_t)n};
 	return true;
 }
 
-bool file_space(const struct reach_ask *ask, struct reach_say *say)
+bool file_space(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	int fd = site_open(ask->base, ask->path, O_PATH);
+	int fd = path_resolve_open(ask->base, ask->path, O_PATH);
 	struct statfs fs;
 	bool done;
 
@@ -135,9 +135,9 @@ bool file_space(const struct reach_ask *ask, struct reach_say *say)
 	init_file_let_go(fd);
 	if (!done)
 		return false;
-	say->space = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
-	say->space_free = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
-	say->inodes = fs.f_files;
-	say->inodes_free = fs.f_ffree;
+	reply->space = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+	reply->space_free = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+	reply->inodes = fs.f_files;
+	reply->inodes_free = fs.f_ffree;
 	return true;
 }

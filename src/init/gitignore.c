@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "codec/ignore.h"
 #include "os/fd.h"
-#include "wire/ignore.h"
 
 #define NAME ".gitignore"
 #define SIZE_MAX_BYTES (1 << 20)
@@ -31,7 +31,7 @@ struct ignore_file {
 };
 
 static struct {
-	const struct reach_ask *ask;
+	const struct fileop_request *ask;
 	struct ignore_file *files;
 	char path[2 * PATH_MAX];
 	char place[PATH_MAX], up[PATH_MAX];
@@ -149,7 +149,7 @@ static int find_top(int root, const char *place, char *up, size_t size)
 	return -1;
 }
 
-bool gitignore_begin(const struct reach_ask *ask, int root)
+bool gitignore_begin(const struct fileop_request *ask, int root)
 {
 	char link[64], *place = ignore.place, *up = ignore.up;
 	int depth;

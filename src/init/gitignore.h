@@ -3,12 +3,12 @@
 // tree at a time, walked as init/walk.h does.
 #pragma once
 
-#include "model/reach.h"
+#include "protocol/fileop.h"
 
 // `root` is borrowed. The include patterns of the request are paths that are kept whatever a rule
 // says, for git tracks them. False with errno: an ignore file is there and cannot be read, or is
 // too large. gitignore_end() is due in any case.
-bool gitignore_begin(const struct reach_ask *ask, int root);
+bool gitignore_begin(const struct fileop_request *ask, int root);
 // An entry of the directory that was entered last; its path beneath the root.
 bool gitignore_is_out(struct str path, bool is_directory);
 // The directory `name` in `dir` is about to be entered. False as above.

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "init/say.h"
-#include "init/site.h"
+#include "init/path_resolve.h"
+#include "init/reply.h"
 #include "init/tree.h"
 
 #define PIECE (256 * 1024)
@@ -20,9 +20,9 @@
 #define MATCHES_MAX 10000
 
 static struct {
-	const struct reach_ask *ask;
-	struct reach_say *say;
-	struct say_batch batch;
+	const struct fileop_request *ask;
+	struct fileop_reply *reply;
+	struct reply_batch batch;
 	regex_t regex;
 	bool by_regex;
 	uint64_t limit, file_max;
@@ -30,17 +30,17 @@ static struct {
 } job;
 
 // A fixed text that is to match in any case becomes an expression.
-static bool grep_compile(const struct reach_ask *ask)
+static bool grep_compile(const struct fileop_request *ask)
 {
 	static char escaped[2 * 4096 + 1];
 	const char *text = ask->text.at;
 	size_t len = 0;
-	int flags = REG_NEWLINE | (ask->flags & REACH_NO_CASE ? REG_ICASE : 0);
+	int flags = REG_NEWLINE | (ask->flags & FILEOP_NO_CASE ? REG_ICASE : 0);
 
-	job.by_regex = !(ask->flags & REACH_FIXED) || (ask->flags & REACH_NO_CASE);
+	job.by_regex = !(ask->flags & FILEOP_FIXED) || (ask->flags & FILEOP_NO_CASE);
 	if (!job.by_regex)
 		return ask->text.len > 0;
-	if (ask->flags & REACH_FIXED) {
+	if (ask->flags & FILEOP_FIXED) {
 		for (; *text; text++) {
 			if (strchr("\\.[]{}()*+?^$|", *text))
 				escaped[len++] = '\\';
@@ -66,21 +66,21 @@ static long grep_find(const char *line, size_t len)
 
 static void grep_tell(const char *path, uint64_t number, const char *line, size_t len, long column)
 {
-	struct reach_match match = {
+	struct fileop_match match = {
 		.path = str_of(path),
 		.line = number,
 		.column = (uint32_t)column + 1,
-		.text = {line, len < REACH_LINE_MAX ? len : REACH_LINE_MAX},
+		.text = {line, len < FILEOP_LINE_MAX ? len : FILEOP_LINE_MAX},
 	};
 	size_t before = job.batch.pack.len;
 
 	if (job.batch.count >= job.limit) {
-		job.say->more = true;
+		job.reply->more = true;
 		return;
 	}
-	reach_put_match(&job.batch.pack, &match);
-	if (!say_item(&job.batch, before))
-		job.say->skipped++;
+	fileop_put_match(&job.batch.pack, &match);
+	if (!reply_item(&job.batch, before))
+		job.reply->skipped++;
 }
 
 // All whole lines of the piece. Returns how many bytes are used up.
@@ -88,7 +88,7 @@ static size_t search_lines(const char *path, size_t len, bool is_last, uint64_t 
 {
 	char *at = job.piece, *end = job.piece + len;
 
-	while (at < end && !job.say->more) {
+	while (at < end && !job.reply->more) {
 		char *stop = memchr(at, '\n', (size_t)(end - at));
 		long column;
 
@@ -112,7 +112,7 @@ static void search_fd(int fd, const char *path)
 	size_t kept = 0;
 	bool is_first = true;
 
-	while (!job.say->more) {
+	while (!job.reply->more) {
 		ssize_t n = read(fd, job.piece + kept, PIECE - kept);
 		size_t used;
 
@@ -135,18 +135,18 @@ static void search_fd(int fd, const char *path)
 
 static void grep_search(int dir, const char *name, const char *path)
 {
-	int fd = site_open_at(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	int fd = path_resolve_open_at(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 
 	if (fd < 0) {
-		job.say->skipped += errno != ENOENT;
+		job.reply->skipped += errno != ENOENT;
 		return;
 	}
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
 		if ((uint64_t)st.st_size > job.file_max) {
-			job.say->skipped++;
+			job.reply->skipped++;
 		} else {
-			job.say->bytes += (uint64_t)st.st_size;
+			job.reply->bytes += (uint64_t)st.st_size;
 			search_fd(fd, path);
 		}
 	}
@@ -155,23 +155,23 @@ static void grep_search(int dir, const char *name, const char *path)
 
 static void search_tree(int root)
 {
-	const struct reach_ask *ask = job.ask;
+	const struct fileop_request *ask = job.ask;
 	struct walk_at at;
 	enum walk_step step;
 
 	walk_begin(root);
-	while (!job.say->more && (step = walk_next(&at)) != WALK_END) {
-		if (step == WALK_LEFT || (!(ask->flags & REACH_HIDDEN) && at.name[0] == '.') ||
+	while (!job.reply->more && (step = walk_next(&at)) != WALK_END) {
+		if (step == WALK_LEFT || (!(ask->flags & FILEOP_HIDDEN) && at.name[0] == '.') ||
 		    tree_is_excluded(ask, at.path.at))
 			continue;
 		if (tree_is_directory(&at)) {
-			job.say->skipped += !walk_enter();
+			job.reply->skipped += !walk_enter();
 		} else if ((at.type == DT_REG || at.type == DT_UNKNOWN) &&
 			   tree_is_included(ask, at.path.at)) {
 			grep_search(at.dir, at.name, at.path.at);
 		}
 	}
-	job.say->skipped += walk_skipped();
+	job.reply->skipped += walk_skipped();
 	walk_end();
 }
 
@@ -182,24 +182,24 @@ static const char *last_name(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-bool grep_serve(const struct reach_ask *ask, struct reach_say *say)
+bool grep_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	int root = site_open(ask->base, ask->path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	int root = path_resolve_open(ask->base, ask->path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 	struct stat st = {0};
 
 	if (root < 0)
 		return false;
 	job.ask = ask;
-	job.say = say;
+	job.reply = reply;
 	job.limit = ask->limit ? ask->limit : MATCHES_MAX;
 	job.file_max = ask->max ? ask->max : FILE_MAX;
 	if (!grep_compile(ask)) {
 		close(root);
-		say->why = REACH_BAD_PATTERN;
+		reply->why = FILEOP_BAD_PATTERN;
 		errno = EINVAL;
 		return false;
 	}
-	say_begin(&job.batch, REACH_MATCHES);
+	reply_begin(&job.batch, FILEOP_MATCHES);
 	if (fstat(root, &st) == 0 && S_ISDIR(st.st_mode)) {
 		search_tree(root);
 	} else {
@@ -207,8 +207,8 @@ bool grep_serve(const struct reach_ask *ask, struct reach_say *say)
 			search_fd(root, last_name(ask->path.at));
 		close(root);
 	}
-	say_flush(&job.batch);
-	say->count = job.batch.count;
+	reply_flush(&job.batch);
+	reply->count = job.batch.count;
 	if (job.by_regex)
 		regfree(&job.regex);
 	return true;

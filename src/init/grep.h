@@ -1,6 +1,6 @@
 // A hand's grep: lines of text files that match.
 #pragma once
 
-#include "model/reach.h"
+#include "protocol/fileop.h"
 
-bool grep_serve(const struct reach_ask *ask, struct reach_say *say);
+bool grep_serve(const struct fileop_request *ask, struct fileop_reply *reply);

@@ -24,9 +24,9 @@
 #include <unistd.h>
 
 #include "base/weak.h"
-#include "init/conv.h"
-#include "init/held.h"
-#include "init/spare.h"
+#include "init/conn.h"
+#include "init/handover.h"
+#include "init/prefork.h"
 #include "init/state.h"
 #include "os/fd.h"
 
@@ -40,31 +40,31 @@
 // Everything we hold, and that this was all. False: the socket is full.
 static bool tell_held(void)
 {
-	for (int i = 0; i < init.conv_end; i++) {
-		struct conv *conv = &init.convs[i];
+	for (int i = 0; i < init.conn_end; i++) {
+		struct conn *conn = &init.conns[i];
 
-		if (!conv->used || !(conv->owes & OWES_HELD))
+		if (!conn->used || !(conn->owes & OWES_HELD))
 			continue;
-		if (!held_say(conv))
+		if (!handover_send(conn))
 			return false;
-		conv->owes &= ~OWES_HELD;
+		conn->owes &= ~OWES_HELD;
 	}
-	return held_say_end();
+	return handover_send_end();
 }
 
 static void init_settle_all(void)
 {
 	init.owing = false;
-	if (init.ear == EAR_TOLD) {
+	if (init.listener == LISTENER_TOLD) {
 		if (!tell_held()) {
 			init.owing = true;
 			return;
 		}
-		init.ear = EAR_KNOWS;
+		init.listener = LISTENER_KNOWS;
 	}
-	for (int i = 0; i < init.conv_end; i++)
-		if (init.convs[i].used && init.convs[i].owes)
-			init_settle(&init.convs[i]);
+	for (int i = 0; i < init.conn_end; i++)
+		if (init.conns[i].used && init.conns[i].owes)
+			init_settle(&init.conns[i]);
 	if (init.other.owes)
 		init_settle(&init.other);
 }
@@ -74,7 +74,7 @@ static void init_lose_daemon(void)
 {
 	if (!init.returns)
 		_exit(0);
-	init.ear = EAR_AWAY;
+	init.listener = LISTENER_AWAY;
 	init.sync = SYNC_OFF;
 	init.owing = false;
 	init.other.owes = 0;
@@ -83,61 +83,61 @@ static void init_lose_daemon(void)
 // A command that a spare has in hand is told when it is known whether it runs.
 static void tell_if_asked(void)
 {
-	if (init.ear != EAR_ASKS || spare_is_starting())
+	if (init.listener != LISTENER_ASKS || prefork_is_starting())
 		return;
-	for (int i = 0; i < init.conv_end; i++) {
-		struct conv *conv = &init.convs[i];
+	for (int i = 0; i < init.conn_end; i++) {
+		struct conn *conn = &init.conns[i];
 
-		if (conv->used)
-			held_owe(conv);
-		if (conv->used && conv->mute && conv->pid == 0) {
-			conv->used = false;
+		if (conn->used)
+			handover_owe(conn);
+		if (conn->used && conn->mute && conn->pid == 0) {
+			conn->used = false;
 			init.untidy = true;
 		}
 	}
-	init.ear = EAR_TOLD;
+	init.listener = LISTENER_TOLD;
 	init_settle_all();
 }
 
-static void obey_about(struct conv *conv, const struct talk *talk)
+static void obey_about(struct conn *conn, const struct talk *talk)
 {
 	// The group is the process's own, by setsid; its number is safe while it is not reaped.
-	if (talk->kind == TALK_SIGNAL && conv->pid > 0)
-		kill(talk->alone ? conv->pid : -conv->pid, talk->signal);
-	if (talk->kind == TALK_SHUT && (conv->flags & TALK_EXEC_KEEP_IN))
-		fd_drop(&conv->run.in);
-	if (talk->kind == TALK_TAG)
-		held_set_tag(conv, (int)(conv - init.convs), talk->tag);
+	if (talk->kind == TALK_SIGNAL && conn->pid > 0)
+		kill(talk->alone ? conn->pid : -conn->pid, talk->signal);
+	if (talk->kind == TALK_SHUT && (conn->flags & TALK_EXEC_KEEP_IN))
+		fd_drop(&conn->run.in);
+	if (talk->kind == TALK_LABEL)
+		handover_set_label(conn, (int)(conn - init.conns), talk->tag);
 	if (talk->kind == TALK_FORGET) {
-		run_drop(&conv->run);
-		conv->forgotten = true;
-		init_settle(conv);
+		run_drop(&conn->run);
+		conn->forgotten = true;
+		init_settle(conn);
 	}
 }
 
 // A daemon that ends without having read all that pid 1 said resets the connection. The messages
 // that it had sent by then are still in the queue behind that error.
-static ssize_t init_receive(struct letter *letter, int fds[2], int *count)
+static ssize_t init_receive(struct message *message, int fds[2], int *count)
 {
 	ssize_t len;
 
 	*count = 2;
-	len = fd_recv_any(TALK_FD_CONTROL, letter->words, sizeof(letter->words), fds, count,
+	len = fd_recv_any(TALK_FD_CONTROL, message->words, sizeof(message->words), fds, count,
 			  MSG_DONTWAIT);
 	if (len >= 0 || errno != ECONNRESET)
 		return len;
 	*count = 2;
-	return fd_recv_any(TALK_FD_CONTROL, letter->words, sizeof(letter->words), fds, count,
+	return fd_recv_any(TALK_FD_CONTROL, message->words, sizeof(message->words), fds, count,
 			   MSG_DONTWAIT);
 }
 
 static void init_obey(void)
 {
-	struct letter *letter = init.letters[init.letter];
+	struct message *message = init.letters[init.letter];
 	struct talk talk;
 	int fds[2], count;
-	ssize_t len = init_receive(letter, fds, &count);
-	struct conv *conv;
+	ssize_t len = init_receive(message, fds, &count);
+	struct conn *conn;
 
 	if (len < 0 && errno == EAGAIN)
 		return;
@@ -145,10 +145,10 @@ static void init_obey(void)
 		init_lose_daemon();
 		return;
 	}
-	talk.exec.argv = letter->argv + 2;
-	talk.exec.env = letter->env;
-	if (!talk_decode(letter->words, (size_t)len, &talk) ||
-	    (init.ear == EAR_STRANGER) != (talk.kind == TALK_ADOPT)) {
+	talk.exec.argv = message->argv + 2;
+	talk.exec.env = message->env;
+	if (!talk_decode(message->words, (size_t)len, &talk) ||
+	    (init.listener == LISTENER_STRANGER) != (talk.kind == TALK_ADOPT)) {
 		start_drop_fds(fds, count);
 		init_lose_daemon();
 		return;
@@ -156,26 +156,26 @@ static void init_obey(void)
 	if (talk.kind == TALK_EXEC) {
 		if ((talk.exec.flags & TALK_EXEC_PACES) && init.sync == SYNC_OFF)
 			init.sync = SYNC_MAY;
-		letter->order.exec = talk.exec;
-		start_exec(talk.conv, &letter->order, fds, count);
+		message->order.exec = talk.exec;
+		start_exec(talk.conn, &message->order, fds, count);
 		return;
 	}
 	start_drop_fds(fds, count);
-	if (talk.kind == TALK_HAND) {
-		start_hand(talk.conv, talk.hand.user);
+	if (talk.kind == TALK_WORKER) {
+		start_worker(talk.conn, talk.worker.user);
 		return;
 	}
 	if (talk.kind == TALK_ADOPT) {
-		init.ear = EAR_ASKS;
+		init.listener = LISTENER_ASKS;
 		return;
 	}
 	if (talk.kind == TALK_SYNCED) {
 		init.sync = SYNC_MAY;
 		return;
 	}
-	conv = init_find(talk.conv);
-	if (conv)
-		obey_about(conv, &talk);
+	conn = init_find(talk.conn);
+	if (conn)
+		obey_about(conn, &talk);
 }
 
 static uint64_t in_us(struct timeval time)
@@ -185,50 +185,51 @@ static uint64_t in_us(struct timeval time)
 
 static void note_death(int pid, int status, const struct rusage *usage, bool executed)
 {
-	bool is_spares = spare_is_starting() && spare_number() == pid;
+	bool is_spares = prefork_is_starting() && prefork_number() == pid;
 	int64_t last_us = init.ended_us;
-	struct conv *conv = NULL;
+	struct conn *conn = NULL;
 	bool wants = false; // a spare, where this one was
 
-	for (int i = 0; i < init.conv_end && !conv; i++)
-		if (init.convs[i].used &&
-		    (is_spares ? init.convs[i].starting : init.convs[i].pid == pid))
-			conv = &init.convs[i];
-	if (is_spares && conv) {
-		start_conclude(conv, executed);
-		if (!conv->used || conv->pid != pid)
+	for (int i = 0; i < init.conn_end && !conn; i++)
+		if (init.conns[i].used &&
+		    (is_spares ? init.conns[i].starting : init.conns[i].pid == pid))
+			conn = &init.conns[i];
+	if (is_spares && conn) {
+		start_conclude(conn, executed);
+		if (!conn->used || conn->pid != pid)
 			return;
-	} else if (spare_reaped(pid)) {
+	} else if (prefork_reaped(pid)) {
 		start_look(true);
 	}
-	if (!conv)
+	if (!conn)
 		return;
-	conv->pid = 0;
-	if (conv->mute) {
-		conv->used = false;
+	conn->pid = 0;
+	if (conn->mute) {
+		conn->used = false;
 		init.untidy = true;
 		return;
 	}
-	conv->owes |= OWES_EXITED;
-	conv->status = status;
-	conv->max_rss = (uint64_t)usage->ru_maxrss * 1024;
-	conv->cpu_us = in_us(usage->ru_utime) + in_us(usage->ru_stime);
-	conv->leaf_empty = spare_leaf_is_empty(&init.birth, conv->leaf, &init.leaves[conv->leaf]);
-	conv->over = !conv->forgotten && !(conv->flags & TALK_EXEC_KEEP) && conv_is_over(conv);
-	conv->forgotten |= conv->over;
+	conn->owes |= OWES_EXITED;
+	conn->status = status;
+	conn->max_rss = (uint64_t)usage->ru_maxrss * 1024;
+	conn->cpu_us = in_us(usage->ru_utime) + in_us(usage->ru_stime);
+	conn->cgroup_empty = prefork_cgroup_is_empty(&init.birth, conn->exec_cgroup,
+						     &init.exec_cgroups[conn->exec_cgroup]);
+	conn->over = !conn->forgotten && !(conn->flags & TALK_EXEC_KEEP) && conn_is_over(conn);
+	conn->forgotten |= conn->over;
 	// One on a terminal had no use for a spare, and leaves the one there is alone. The leaf of
 	// one with a dialogue and a record, a runner, does not serve again.
-	if (conv->leaf_empty && (!(conv->flags & TALK_EXEC_PTY) || !spare_waits()) &&
-	    ~conv->flags & (TALK_EXEC_DIALOGUE | TALK_EXEC_KEEP)) {
-		init.served = conv->leaf;
+	if (conn->cgroup_empty && (!(conn->flags & TALK_EXEC_PTY) || !prefork_waits()) &&
+	    ~conn->flags & (TALK_EXEC_DIALOGUE | TALK_EXEC_KEEP)) {
+		init.served = conn->exec_cgroup;
 		init.served_many = init.ended_us != 0;
 		init.ended_us = init_now_us();
-		init.seat = conv->flags & (TALK_EXEC_PTY | TALK_EXEC_TROUGH);
-		init.wants = wants = !spare_waits_in(conv->leaf);
+		init.seat = conn->flags & (TALK_EXEC_PTY | TALK_EXEC_SPOOL);
+		init.wants = wants = !prefork_waits_in(conn->exec_cgroup);
 	}
-	init_settle(conv);
+	init_settle(conn);
 	if (wants && last_us)
-		start_look_ahead(conv, last_us);
+		start_look_ahead(conn, last_us);
 }
 
 // A dead child that was not reaped yet, and whether it executed its command: the kernel knows that
@@ -238,12 +239,12 @@ static int find_dead(int pid, bool *out_executed)
 	siginfo_t info = {0};
 
 	*out_executed = true;
-	if (!spare_is_starting())
+	if (!prefork_is_starting())
 		return pid;
 	if (waitid(pid < 0 ? P_ALL : P_PID, (id_t)pid, &info,
 		   WEXITED | WNOHANG | WNOWAIT | __WALL) < 0)
 		return 0;
-	if (info.si_pid && info.si_code != CLD_EXITED && spare_number() == info.si_pid)
+	if (info.si_pid && info.si_code != CLD_EXITED && prefork_number() == info.si_pid)
 		*out_executed = !run_is_unexecuted(info.si_pid, NULL);
 	return info.si_pid;
 }
@@ -266,9 +267,9 @@ static bool reap_one(int pid)
 // Its own commands and nobody else's: what a pid 1 that is none would do.
 static void reap_own(void)
 {
-	for (int i = 0; i < init.conv_end; i++) {
-		const struct conv *conv = &init.convs[i];
-		int pid = !conv->used ? 0 : conv->starting ? spare_number() : conv->pid;
+	for (int i = 0; i < init.conn_end; i++) {
+		const struct conn *conn = &init.conns[i];
+		int pid = !conn->used ? 0 : conn->starting ? prefork_number() : conn->pid;
 
 		if (pid > 0)
 			reap_one(pid);
@@ -297,9 +298,9 @@ static void init_reap(void)
 		reap_all();
 }
 
-static bool have_letters(void)
+static bool have_messages(void)
 {
-	struct letter *both = init.letters[1] ? NULL : spare_memory(2 * sizeof(*both));
+	struct message *both = init.letters[1] ? NULL : prefork_memory(2 * sizeof(*both));
 
 	if (both) {
 		init.letters[0] = &both[0];
@@ -312,9 +313,9 @@ static bool init_is_busy(void)
 {
 	int64_t since = init_now_us() - BUSY_US;
 
-	for (int i = 0; i < init.conv_end; i++)
-		if (init.convs[i].used && (init.convs[i].pid > 0 || init.convs[i].starting) &&
-		    init.convs[i].asked_us > since)
+	for (int i = 0; i < init.conn_end; i++)
+		if (init.conns[i].used && (init.conns[i].pid > 0 || init.conns[i].starting) &&
+		    init.conns[i].asked_us > since)
 			return true;
 	return false;
 }
@@ -323,16 +324,17 @@ static bool init_is_busy(void)
 // While others have just begun leaves take turns, and nobody knows which is next.
 static void provide(void)
 {
-	bool elsewhere = !spare_may_be_made(init.served);
+	bool elsewhere = !prefork_may_be_made(init.served);
 
-	if (spare_waits_in(init.served) || init_is_busy()) {
+	if (prefork_waits_in(init.served) || init_is_busy()) {
 		init.wants = false;
 	} else if (elsewhere) {
-		spare_rest(); // and when they are gone, others
+		prefork_rest(); // and when they are gone, others
 	} else {
 		init.wants = false;
-		if (have_letters())
-			spare_make(&init.birth, init.served, &init.leaves[init.served], init.seat);
+		if (have_messages())
+			prefork_make(&init.birth, init.served, &init.exec_cgroups[init.served],
+				     init.seat);
 	}
 }
 
@@ -343,15 +345,15 @@ static int64_t patience(void)
 
 	if (init.fresh)
 		return FRESH_US;
-	if (spare_is_starting()) {
+	if (prefork_is_starting()) {
 		left = init.look_us - init_now_us();
 		return left > 0 ? left : 0;
 	}
-	if (init.wants && !spare_is_dying())
+	if (init.wants && !prefork_is_dying())
 		return !init.ended_us ? FIRST_US : init.served_many ? IDLE_US : AGAIN_US;
 	if (init.untidy)
 		return CALM_US;
-	return spare_may_rest() ? SPARE_KEEP_MS * 1000L : -1;
+	return prefork_may_rest() ? PREFORK_KEEP_MS * 1000L : -1;
 }
 
 static int init_await(struct pollfd *ready)
@@ -360,12 +362,12 @@ static int init_await(struct pollfd *ready)
 	struct timespec time = {us / 1000000, us % 1000000 * 1000};
 	int n = ppoll(ready, 4, us < 0 ? NULL : &time, NULL);
 
-	if (n == 0 && !init.fresh && !spare_is_starting()) {
+	if (n == 0 && !init.fresh && !prefork_is_starting()) {
 		if (us > AGAIN_US)
-			spare_rest();
+			prefork_rest();
 		if (init.untidy)
 			start_tidy();
-		if (init.wants && !spare_is_dying())
+		if (init.wants && !prefork_is_dying())
 			provide();
 	}
 	return n;
@@ -375,9 +377,9 @@ static int init_await(struct pollfd *ready)
 // filter forbids the calls that do.
 static void tell_sync(bool waits)
 {
-	if (!waits || init.sync != SYNC_MAY || init.ear != EAR_KNOWS)
+	if (!waits || init.sync != SYNC_MAY || init.listener != LISTENER_KNOWS)
 		return;
-	if (held_say_sync(init.birth.syncs))
+	if (handover_send_sync(init.birth.syncs))
 		init.sync = SYNC_TOLD;
 	else
 		init.owing = true;
@@ -386,11 +388,11 @@ static void tell_sync(bool waits)
 // What the last one had still said was heard before.
 static void meet_daemon(void)
 {
-	if (!held_meet())
+	if (!handover_meet())
 		return;
 	init_lose_daemon();
-	init.ear = EAR_STRANGER;
-	if (!conv_greet(init.returns))
+	init.listener = LISTENER_STRANGER;
+	if (!conn_greet(init.returns))
 		init_lose_daemon();
 }
 
@@ -403,7 +405,9 @@ static void init_live(void)
 {
 	for (;;) {
 		struct pollfd ready[4] = {
-			{.fd = init.ear == EAR_AWAY || init.ear == EAR_ASKS ? -1 : TALK_FD_CONTROL,
+			{.fd = init.listener == LISTENER_AWAY || init.listener == LISTENER_ASKS
+				       ? -1
+				       : TALK_FD_CONTROL,
 			 .events = init.owing ? POLLOUT : POLLIN},
 			{.fd = init.birth.children, .events = POLLIN},
 			{.fd = init.returns ? TALK_FD_LISTEN : -1, .events = POLLIN},
@@ -415,7 +419,7 @@ static void init_live(void)
 			continue;
 		if (ready[1].revents)
 			init_reap();
-		if (spare_is_starting())
+		if (prefork_is_starting())
 			start_look(false);
 		if (fresh) {
 			init.fresh = false;
@@ -437,17 +441,17 @@ static void init_live(void)
 
 int init_main(void)
 {
-	const char *failed = birth_run(&init.birth);
+	const char *failed = drop_privileges_run(&init.birth);
 
 	init.letters[0] = &init.first;
 	init.stale = RUN_NONE;
 	if (failed)
-		return conv_tell_broken(failed);
-	if (!leaf_learn(&init.leaves[0], init.birth.joins_by_clone,
-			(int[]){TALK_FD_LEAF, TALK_FD_LEAF_2}))
-		return conv_tell_broken("learn the first leaf");
-	init.returns = held_may_return();
-	if (!conv_greet(init.returns))
+		return conn_tell_broken(failed);
+	if (!exec_cgroup_learn(&init.exec_cgroups[0], init.birth.joins_by_clone,
+			       (int[]){TALK_FD_CGROUP, TALK_FD_CGROUP_2}))
+		return conn_tell_broken("learn the first leaf");
+	init.returns = handover_may_return();
+	if (!conn_greet(init.returns))
 		return 1;
 	init.wants = true;
 	init_live();

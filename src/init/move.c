@@ -10,19 +10,20 @@
 #include <unistd.h>
 
 #include "init/copy.h"
-#include "init/site.h"
+#include "init/path_resolve.h"
 #include "init/tree.h"
 
 #define NO_REPLACE 1 // RENAME_NOREPLACE
 
-static bool rename_at(const struct site *from, const char *name, const struct site *to,
-		      unsigned flags)
+static bool rename_at(const struct path_resolve *from, const char *name,
+		      const struct path_resolve *to, unsigned flags)
 {
 	return syscall(SYS_renameat2, from->dir, name, to->dir, to->name, flags) == 0;
 }
 
 // As rename() would refuse: a copy must not replace what a rename would not.
-static bool may_replace(const struct site *from, const struct site *to, unsigned flags)
+static bool may_replace(const struct path_resolve *from, const struct path_resolve *to,
+			unsigned flags)
 {
 	struct stat source, there;
 
@@ -41,7 +42,7 @@ static bool may_replace(const struct site *from, const struct site *to, unsigned
 }
 
 // A directory must not be copied into itself.
-static bool move_is_beneath(const struct site *from, const struct site *to)
+static bool move_is_beneath(const struct path_resolve *from, const struct path_resolve *to)
 {
 	struct stat source, at;
 	int dir = openat(to->dir, ".", O_PATH | O_CLOEXEC);
@@ -49,7 +50,7 @@ static bool move_is_beneath(const struct site *from, const struct site *to)
 
 	if (dir < 0 || fstatat(from->dir, from->name, &source, AT_SYMLINK_NOFOLLOW) < 0)
 		return dir >= 0 && close(dir) < 0;
-	for (int i = 0; i < REACH_DEPTH_MAX * 8 && dir >= 0 && !is; i++) {
+	for (int i = 0; i < FILEOP_DEPTH_MAX * 8 && dir >= 0 && !is; i++) {
 		int up = openat(dir, "..", O_PATH | O_CLOEXEC);
 		ino_t inode = 0;
 		dev_t device = 0;
@@ -69,9 +70,10 @@ static bool move_is_beneath(const struct site *from, const struct site *to)
 	return is;
 }
 
-static bool copy_over(const struct site *from, const struct site *to, unsigned flags)
+static bool copy_over(const struct path_resolve *from, const struct path_resolve *to,
+		      unsigned flags)
 {
-	struct site temp = {.dir = to->dir};
+	struct path_resolve temp = {.dir = to->dir};
 	uint64_t count = 0;
 	bool done;
 	int kept;
@@ -81,7 +83,7 @@ static bool copy_over(const struct site *from, const struct site *to, unsigned f
 	errno = EINVAL;
 	if (move_is_beneath(from, to))
 		return false;
-	site_temp_name(temp.name, false);
+	path_resolve_temp_name(temp.name, false);
 	done = copy_tree(from->dir, from->name, temp.dir, temp.name) &&
 	       rename_at(&temp, temp.name, to, flags);
 	kept = errno;
@@ -94,7 +96,7 @@ static bool copy_over(const struct site *from, const struct site *to, unsigned f
 	return tree_erase(from->dir, from->name, &count) == 0;
 }
 
-static bool move_to(const struct site *from, struct site *to, unsigned flags)
+static bool move_to(const struct path_resolve *from, struct path_resolve *to, unsigned flags)
 {
 	if (rename_at(from, from->name, to, flags))
 		return true;
@@ -105,9 +107,10 @@ static bool move_to(const struct site *from, struct site *to, unsigned flags)
 }
 
 // Where it goes: into a directory under its own name, or exactly there.
-static bool find_place(const struct reach_ask *ask, const struct site *from, struct site *to)
+static bool find_place(const struct fileop_request *ask, const struct path_resolve *from,
+		       struct path_resolve *to)
 {
-	int dir = site_open(ask->base, ask->other, O_PATH | O_DIRECTORY);
+	int dir = path_resolve_open(ask->base, ask->other, O_PATH | O_DIRECTORY);
 
 	if (dir >= 0) {
 		to->dir = dir;
@@ -116,37 +119,37 @@ static bool find_place(const struct reach_ask *ask, const struct site *from, str
 	}
 	if (errno != ENOENT && errno != ENOTDIR)
 		return false;
-	if (!site_find(ask->base, ask->other, ask->flags & REACH_PARENTS, false, to))
+	if (!path_resolve_find(ask->base, ask->other, ask->flags & FILEOP_PARENTS, false, to))
 		return false;
 	if (to->name[0])
 		return true;
-	site_done(to);
+	path_resolve_done(to);
 	errno = ENOENT;
 	return false;
 }
 
-bool move_serve(const struct reach_ask *ask, struct reach_say *say)
+bool move_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	unsigned flags = ask->flags & REACH_EXCLUSIVE ? NO_REPLACE : 0;
-	struct site from, to;
+	unsigned flags = ask->flags & FILEOP_EXCLUSIVE ? NO_REPLACE : 0;
+	struct path_resolve from, to;
 	struct stat st;
 	bool done = false;
 	int kept;
 
-	if (!site_find(ask->base, ask->path, false, false, &from))
+	if (!path_resolve_find(ask->base, ask->path, false, false, &from))
 		return false;
 	errno = EBUSY;
 	if (from.name[0] && fstatat(from.dir, from.name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    find_place(ask, &from, &to)) {
 		done = move_to(&from, &to, flags);
 		kept = errno;
-		site_done(&to);
+		path_resolve_done(&to);
 		errno = kept;
 	}
 	kept = errno;
-	site_done(&from);
+	path_resolve_done(&from);
 	errno = kept;
 	if (done)
-		site_stat(&st, &say->stat);
+		path_resolve_stat(&st, &reply->stat);
 	return done;
 }

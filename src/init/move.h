@@ -1,6 +1,6 @@
 // A hand's mv.
 #pragma once
 
-#include "model/reach.h"
+#include "protocol/fileop.h"
 
-bool move_serve(const struct reach_ask *ask, struct reach_say *say);
+bool move_serve(const struct fileop_request *ask, struct fileop_reply *reply);

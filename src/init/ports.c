@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "init/say.h"
+#include "init/reply.h"
 
 #define DIAL_MS 2000
 #define LISTENS 0x0A // TCP_LISTEN
@@ -40,7 +40,7 @@ static int init_ports_dial(const struct sockaddr *to, socklen_t len)
 	return -1;
 }
 
-bool ports_dial(const struct reach_ask *ask, struct reach_say *say)
+bool ports_dial(const struct fileop_request *ask, struct fileop_reply *reply)
 {
 	struct sockaddr_in v4 = {
 		.sin_family = AF_INET,
@@ -52,32 +52,32 @@ bool ports_dial(const struct reach_ask *ask, struct reach_say *say)
 		.sin6_port = htons((uint16_t)ask->number),
 		.sin6_addr = IN6ADDR_LOOPBACK_INIT,
 	};
-	struct reach_say opened = {.kind = REACH_OPENED};
+	struct fileop_reply opened = {.kind = FILEOP_OPENED};
 	int fd = init_ports_dial((struct sockaddr *)&v4, sizeof(v4));
 	int kept = errno;
 
-	(void)say;
+	(void)reply;
 	if (fd < 0)
 		fd = init_ports_dial((struct sockaddr *)&v6, sizeof(v6));
 	if (fd < 0) {
 		errno = kept; // of the first: the second may not even exist
 		return false;
 	}
-	say_answer(&opened, fd);
+	reply_answer(&opened, fd);
 	close(fd);
 	return true;
 }
 
-bool ports_socket(const struct reach_ask *ask, struct reach_say *say)
+bool ports_socket(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	struct reach_say opened = {.kind = REACH_OPENED};
+	struct fileop_reply opened = {.kind = FILEOP_OPENED};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	(void)ask;
-	(void)say;
+	(void)reply;
 	if (fd < 0)
 		return false;
-	say_answer(&opened, fd);
+	reply_answer(&opened, fd);
 	close(fd);
 	return true;
 }
@@ -156,25 +156,25 @@ static void read_table(const char *path)
 		close(fd);
 }
 
-bool ports_list(const struct reach_ask *ask, struct reach_say *say)
+bool ports_list(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	struct say_batch batch;
+	struct reply_batch batch;
 
 	(void)ask;
 	memset(&heard, 0, sizeof(heard));
 	read_table("/proc/self/net/tcp");
 	read_table("/proc/self/net/tcp6");
-	say_begin(&batch, REACH_PORTS_ARE);
+	reply_begin(&batch, FILEOP_PORTS_ARE);
 	for (unsigned i = 1; i < 65536; i++) {
 		bool any = heard.any[i / 8] >> i % 8 & 1;
 		size_t before = batch.pack.len;
 
 		if (!any && !(heard.local[i / 8] >> i % 8 & 1))
 			continue;
-		reach_put_port(&batch.pack, &(struct reach_port){(uint16_t)i, any});
-		say_item(&batch, before);
+		fileop_put_port(&batch.pack, &(struct fileop_port){(uint16_t)i, any});
+		reply_item(&batch, before);
 	}
-	say_flush(&batch);
-	say->count = batch.count;
+	reply_flush(&batch);
+	reply->count = batch.count;
 	return true;
 }

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/weak.h"
-#include "init/bare.h"
-#include "init/seat.h"
+#include "init/raw_syscall.h"
+#include "init/stdio.h"
 #include "os/fd.h"
 #include "os/thread.h"
 
@@ -28,7 +28,7 @@ static int be_born(void *arg)
 	return status ? status : child_execute(arg);
 }
 
-void run_raise_oom(const struct birth *birth, bool up)
+void run_raise_oom(const struct drop_privileges *birth, bool up)
 {
 	const char *text = up ? "500" : birth->oom_own;
 	ssize_t n = 0;
@@ -73,10 +73,10 @@ static bool init_run_spawn(struct child *child, int *out_pid)
 
 	if (child->birth->joins_by_clone) {
 		args.flags |= CLONE_INTO_CGROUP;
-		args.cgroup = (uint64_t)child->leaf->join[0];
+		args.cgroup = (uint64_t)child->exec_cgroup->join[0];
 	}
 	run_raise_oom(child->birth, true);
-	pid = bare_clone3(&args, be_born, child);
+	pid = raw_clone3(&args, be_born, child);
 	run_raise_oom(child->birth, false);
 	if (pid < 0) {
 		errno = (int)-pid;
@@ -155,22 +155,23 @@ void run_drop(struct run *run)
 
 bool run_make_ends(const struct talk_exec *exec, uint32_t uid, struct run *out, struct child *child)
 {
-	struct seat seat;
+	struct stdio stdio_setup;
 	bool made;
 
 	child->seat = exec->flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
 	if (!child->seat)
 		return make_pipes(exec->flags & TALK_EXEC_STDIN, out, child);
-	made = seat_make(exec, uid, &seat);
-	*out = (struct run){.out = seat.ours[0], .err = seat.ours[1], .in = seat.ours[2]};
-	child->in = seat.theirs[0];
-	child->out = seat.theirs[1];
-	child->err = seat.theirs[2];
+	made = stdio_make(exec, uid, &stdio_setup);
+	*out = (struct run){
+		.out = stdio_setup.ours[0], .err = stdio_setup.ours[1], .in = stdio_setup.ours[2]};
+	child->in = stdio_setup.theirs[0];
+	child->out = stdio_setup.theirs[1];
+	child->err = stdio_setup.theirs[2];
 	return made;
 }
 
-bool run_start(const struct birth *birth, const struct leaf *leaf, const struct run_order *order,
-	       struct run *out, enum talk_step *step)
+bool run_start(const struct drop_privileges *birth, const struct exec_cgroup *exec_cgroup,
+	       const struct run_order *order, struct run *out, enum talk_step *step)
 {
 	static struct child child;
 	struct run run = RUN_NONE;
@@ -178,7 +179,7 @@ bool run_start(const struct birth *birth, const struct leaf *leaf, const struct 
 	int kept;
 
 	child.birth = birth;
-	child.leaf = leaf;
+	child.exec_cgroup = exec_cgroup;
 	child.enlisted = false;
 	child.exec = &order->exec;
 	child.user = &order->user;

@@ -23,8 +23,8 @@ struct run_order {
 bool run_find_user(struct run_order *order);
 // `exec.argv` has two free places before it. On failure *step and errno say why, and nothing is
 // left behind but a child to reap.
-bool run_start(const struct birth *birth, const struct leaf *leaf, const struct run_order *order,
-	       struct run *out, enum talk_step *step);
+bool run_start(const struct drop_privileges *birth, const struct exec_cgroup *exec_cgroup,
+	       const struct run_order *order, struct run *out, enum talk_step *step);
 
 // Of a child that is not reaped yet, as the kernel knows it: it is dead; it has executed nothing
 // since it was forked. A child that is both has run no part of its command, whatever it died of.
@@ -38,4 +38,4 @@ bool run_make_ends(const struct talk_exec *exec, uint32_t uid, struct run *out,
 void run_drop_ends(struct child *child);
 void run_drop(struct run *run);
 // A child is born with the score that pid 1 has at that moment.
-void run_raise_oom(const struct birth *birth, bool up);
+void run_raise_oom(const struct drop_privileges *birth, bool up);

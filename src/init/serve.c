@@ -13,9 +13,9 @@
 #include "init/file.h"
 #include "init/grep.h"
 #include "init/move.h"
+#include "init/path_resolve.h"
 #include "init/ports.h"
-#include "init/say.h"
-#include "init/site.h"
+#include "init/reply.h"
 #include "init/sweep.h"
 #include "init/tarin.h"
 #include "init/tarout.h"
@@ -25,26 +25,26 @@
 #define TICK_US 100000
 
 static struct {
-	struct reach_ask ask;
-	const char *globs[REACH_GLOBS_MAX + 1];
-	char words[REACH_SIZE_MAX];
-} hand;
+	struct fileop_request ask;
+	const char *globs[FILEOP_GLOBS_MAX + 1];
+	char words[FILEOP_SIZE_MAX];
+} worker;
 
 static const struct {
 	serve_verb *serve;
 	bool is_long;
-} verbs[REACH_VERB_COUNT] = {
-	[REACH_STAT] = {file_stat, false},     [REACH_READ] = {file_read, false},
-	[REACH_WRITE] = {file_write, false},   [REACH_BEGIN] = {file_begin, false},
-	[REACH_COMMIT] = {file_commit, false}, [REACH_ABORT] = {file_abort, false},
-	[REACH_LIST] = {tree_list, true},      [REACH_MKDIR] = {tree_mkdir, false},
-	[REACH_REMOVE] = {tree_remove, true},  [REACH_MOVE] = {move_serve, true},
-	[REACH_CHMOD] = {tree_chmod, true},    [REACH_READLINK] = {file_readlink, false},
-	[REACH_FIND] = {tree_find, true},      [REACH_GREP] = {grep_serve, true},
-	[REACH_PACK] = {tarout_serve, true},   [REACH_UNPACK] = {tarin_serve, true},
-	[REACH_WATCH] = {watch_serve, true},   [REACH_DIAL] = {ports_dial, false},
-	[REACH_PORTS] = {ports_list, false},   [REACH_SWEEP] = {sweep_serve, false},
-	[REACH_SPACE] = {file_space, false},   [REACH_SOCKET] = {ports_socket, false},
+} verbs[FILEOP_VERB_COUNT] = {
+	[FILEOP_STAT] = {file_stat, false},	[FILEOP_READ] = {file_read, false},
+	[FILEOP_WRITE] = {file_write, false},	[FILEOP_BEGIN] = {file_begin, false},
+	[FILEOP_COMMIT] = {file_commit, false}, [FILEOP_ABORT] = {file_abort, false},
+	[FILEOP_LIST] = {tree_list, true},	[FILEOP_MKDIR] = {tree_mkdir, false},
+	[FILEOP_REMOVE] = {tree_remove, true},	[FILEOP_MOVE] = {move_serve, true},
+	[FILEOP_CHMOD] = {tree_chmod, true},	[FILEOP_READLINK] = {file_readlink, false},
+	[FILEOP_FIND] = {tree_find, true},	[FILEOP_GREP] = {grep_serve, true},
+	[FILEOP_PACK] = {tarout_serve, true},	[FILEOP_UNPACK] = {tarin_serve, true},
+	[FILEOP_WATCH] = {watch_serve, true},	[FILEOP_DIAL] = {ports_dial, false},
+	[FILEOP_PORTS] = {ports_list, false},	[FILEOP_SWEEP] = {sweep_serve, false},
+	[FILEOP_SPACE] = {file_space, false},	[FILEOP_SOCKET] = {ports_socket, false},
 };
 
 static void on_tick(int number)
@@ -52,8 +52,8 @@ static void on_tick(int number)
 	int kept = errno;
 
 	(void)number;
-	if (say_is_alone())
-		say_leave();
+	if (reply_is_alone())
+		reply_leave();
 	errno = kept;
 }
 
@@ -68,39 +68,39 @@ static void tick(bool on)
 
 static void init_serve_obey(void)
 {
-	struct reach_say say = {.kind = REACH_DONE};
-	bool is_long = verbs[hand.ask.verb].is_long;
+	struct fileop_reply reply = {.kind = FILEOP_DONE};
+	bool is_long = verbs[worker.ask.verb].is_long;
 	bool done;
 
 	if (is_long)
 		tick(true);
-	site_allow_proc(hand.ask.flags & REACH_PROC);
+	path_resolve_allow_proc(worker.ask.flags & FILEOP_PROC);
 	errno = 0;
-	done = verbs[hand.ask.verb].serve(&hand.ask, &say);
+	done = verbs[worker.ask.verb].serve(&worker.ask, &reply);
 	if (!done) {
-		say.kind = REACH_FAILED;
-		say.errnum = errno;
+		reply.kind = FILEOP_FAILED;
+		reply.errnum = errno;
 	}
 	if (is_long)
 		tick(false);
-	say_answer(&say, -1);
+	reply_answer(&reply, -1);
 }
 
 void serve_run(int sock)
 {
 	struct sigaction action = {.sa_handler = on_tick, .sa_flags = SA_RESTART};
 
-	say_open(sock, file_undo);
+	reply_open(sock, file_undo);
 	sigaction(SIGALRM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	for (;;) {
-		ssize_t n = recv(sock, hand.words, sizeof(hand.words), 0);
+		ssize_t n = recv(sock, worker.words, sizeof(worker.words), 0);
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		hand.ask.globs = hand.globs;
-		if (n <= 0 || !reach_decode_ask(hand.words, (size_t)n, &hand.ask))
-			say_leave();
+		worker.ask.globs = worker.globs;
+		if (n <= 0 || !fileop_decode_request(worker.words, (size_t)n, &worker.ask))
+			reply_leave();
 		init_serve_obey();
 	}
 }

@@ -4,28 +4,28 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "init/hand.h"
-#include "init/held.h"
-#include "init/spare.h"
+#include "init/file_worker.h"
+#include "init/handover.h"
+#include "init/prefork.h"
 #include "init/state.h"
 #include "os/fd.h"
 
 #define HURRY_US 500 // from the end of a command to the next: nobody rests between them
 
-static struct conv *init_start_take_place(void)
+static struct conn *init_start_take_place(void)
 {
-	for (int i = 0; i < TALK_CONV_MAX; i++) {
-		if (init.convs[i].used)
+	for (int i = 0; i < TALK_CONN_MAX; i++) {
+		if (init.conns[i].used)
 			continue;
-		if (i < init.conv_end) {
+		if (i < init.conn_end) {
 			run_drop(&init.stale);
-			init.stale = init.convs[i].run;
-			init.convs[i].run = RUN_NONE;
+			init.stale = init.conns[i].run;
+			init.conns[i].run = RUN_NONE;
 			init.untidy = true;
 		} else {
-			init.conv_end = i + 1;
+			init.conn_end = i + 1;
 		}
-		return &init.convs[i];
+		return &init.conns[i];
 	}
 	return NULL;
 }
@@ -34,14 +34,14 @@ void start_tidy(void)
 {
 	init.untidy = false;
 	run_drop(&init.stale);
-	for (int i = 0; i < init.conv_end; i++)
-		if (!init.convs[i].used)
-			run_drop(&init.convs[i].run);
+	for (int i = 0; i < init.conn_end; i++)
+		if (!init.conns[i].used)
+			run_drop(&init.conns[i].run);
 }
 
-static void init_start_refuse(struct conv *conv, uint32_t id, enum talk_step step, int errnum)
+static void init_start_refuse(struct conn *conn, uint32_t id, enum talk_step step, int errnum)
 {
-	*conv = (struct conv){
+	*conn = (struct conn){
 		.used = true,
 		.forgotten = true,
 		.owes = OWES_FAILED,
@@ -50,7 +50,7 @@ static void init_start_refuse(struct conv *conv, uint32_t id, enum talk_step ste
 		.step = (int)step,
 		.errnum = errnum,
 	};
-	init_settle(conv);
+	init_settle(conn);
 }
 
 void start_drop_fds(const int *fds, int count)
@@ -60,126 +60,127 @@ void start_drop_fds(const int *fds, int count)
 }
 
 // A leaf that is new, or was made anew, comes with its fds. 0, or the errno to refuse with.
-static int meet_leaf(const struct talk_exec *exec, const int *fds, int count)
+static int meet_cgroup(const struct talk_exec *exec, const int *fds, int count)
 {
 	bool by_clone = init.birth.joins_by_clone;
-	struct leaf *leaf;
+	struct exec_cgroup *exec_cgroup;
 
 	if (count == FD_LOST)
 		return EMFILE;
-	if (exec->leaf >= TALK_LEAVES_MAX) {
+	if (exec->exec_cgroup >= TALK_CGROUPS_MAX) {
 		start_drop_fds(fds, count);
 		return EINVAL;
 	}
-	leaf = &init.leaves[exec->leaf];
-	if (count > 0 ? count != leaf_fds(by_clone) : !leaf->known) {
+	exec_cgroup = &init.exec_cgroups[exec->exec_cgroup];
+	if (count > 0 ? count != exec_cgroup_fds(by_clone) : !exec_cgroup->known) {
 		start_drop_fds(fds, count);
 		return EPROTO;
 	}
 	if (count > 0)
-		spare_lose(exec->leaf);
-	if (count > 0 && !leaf_learn(leaf, by_clone, fds))
+		prefork_lose(exec->exec_cgroup);
+	if (count > 0 && !exec_cgroup_learn(exec_cgroup, by_clone, fds))
 		return errno;
 	// Where a spare waits nothing else lives: the leaf was empty when it was born there.
-	if ((exec->flags & TALK_EXEC_IF_EMPTY) && !spare_waits_in(exec->leaf) &&
-	    !spare_leaf_is_empty(&init.birth, exec->leaf, leaf))
+	if ((exec->flags & TALK_EXEC_IF_EMPTY) && !prefork_waits_in(exec->exec_cgroup) &&
+	    !prefork_cgroup_is_empty(&init.birth, exec->exec_cgroup, exec_cgroup))
 		return EBUSY;
 	return 0;
 }
 
-static void init_start_start(struct conv *conv, uint32_t id, const struct run_order *order)
+static void init_start_start(struct conn *conn, uint32_t id, const struct run_order *order)
 {
-	const struct leaf *leaf = &init.leaves[order->exec.leaf];
+	const struct exec_cgroup *exec_cgroup = &init.exec_cgroups[order->exec.exec_cgroup];
 	struct run run;
 	enum talk_step step;
 	bool started;
 
-	if (init.served == order->exec.leaf)
+	if (init.served == order->exec.exec_cgroup)
 		init.wants = false; // it is not idle any more
-	spare_lose(order->exec.leaf);
-	started = run_start(&init.birth, leaf, order, &run, &step);
-	if (!started && step == TALK_STEP_FORK && spare_make_room())
-		started = run_start(&init.birth, leaf, order, &run, &step);
+	prefork_lose(order->exec.exec_cgroup);
+	started = run_start(&init.birth, exec_cgroup, order, &run, &step);
+	if (!started && step == TALK_STEP_FORK && prefork_make_room())
+		started = run_start(&init.birth, exec_cgroup, order, &run, &step);
 	// Something in the box killed it before it began.
 	if (!started && step == TALK_STEP_SETUP && errno == EINTR)
-		started = run_start(&init.birth, leaf, order, &run, &step);
+		started = run_start(&init.birth, exec_cgroup, order, &run, &step);
 	if (!started) {
-		init_start_refuse(conv, id, step, errno);
+		init_start_refuse(conn, id, step, errno);
 		return;
 	}
-	*conv = (struct conv){
+	*conn = (struct conn){
 		.used = true,
 		.owes = OWES_STARTED,
 		.id = id,
-		.leaf = order->exec.leaf,
+		.exec_cgroup = order->exec.exec_cgroup,
 		.asked_us = init_now_us(),
 		.pid = run.pid,
 		.run = run,
 		.flags = order->exec.flags,
 	};
-	held_set_tag(conv, (int)(conv - init.convs), order->exec.tag);
+	handover_set_label(conn, (int)(conn - init.conns), order->exec.tag);
 	if (run.in < 0)
 		init.fresh = true; // on a terminal too: nobody types before a moment has passed
 	else
-		init_settle(conv); // it may wait for its input
+		init_settle(conn); // it may wait for its input
 }
 
-static bool is_alone(const struct conv *conv)
+static bool is_alone(const struct conn *conn)
 {
-	for (int i = 0; i < init.conv_end; i++)
-		if (&init.convs[i] != conv && init.convs[i].used &&
-		    (init.convs[i].pid > 0 || init.convs[i].starting))
+	for (int i = 0; i < init.conn_end; i++)
+		if (&init.conns[i] != conn && init.conns[i].used &&
+		    (init.conns[i].pid > 0 || init.conns[i].starting))
 			return false;
 	return true;
 }
 
 // What can be done for the next that comes right behind it, now that the daemon has heard of this
 // one: the daemon is busy with that, and we are not.
-void start_look_ahead(const struct conv *conv, int64_t last_us)
+void start_look_ahead(const struct conn *conn, int64_t last_us)
 {
-	if ((conv->flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) ||
-	    conv->asked_us - last_us >= HURRY_US || !is_alone(conv))
+	if ((conn->flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) ||
+	    conn->asked_us - last_us >= HURRY_US || !is_alone(conn))
 		return;
 	start_tidy();
-	spare_make_next(conv->leaf);
-	init.wants = !spare_waits_in(conv->leaf);
+	prefork_make_next(conn->exec_cgroup);
+	init.wants = !prefork_waits_in(conn->exec_cgroup);
 }
 
-static bool start_by_spare(struct conv *conv, uint32_t id, const struct run_order *order)
+static bool start_by_prefork(struct conn *conn, uint32_t id, const struct run_order *order)
 {
-	struct conv made = {.used = true, .starting = true, .id = id, .leaf = order->exec.leaf};
+	struct conn made = {
+		.used = true, .starting = true, .id = id, .exec_cgroup = order->exec.exec_cgroup};
 
-	if (!spare_use(order, &made.run))
+	if (!prefork_use(order, &made.run))
 		return false;
 	made.asked_us = init_now_us();
 	made.flags = order->exec.flags;
-	*conv = made;
-	held_set_tag(conv, (int)(conv - init.convs), order->exec.tag);
+	*conn = made;
+	handover_set_label(conn, (int)(conn - init.conns), order->exec.tag);
 	init.wants = false; // the leaf is not idle any more
 	init.letter ^= 1;
-	init.look_us = made.asked_us + SPARE_SOON_MS * 1000;
-	init.stuck_us = init.look_us + SPARE_STUCK_MS * 1000;
+	init.look_us = made.asked_us + PREFORK_SOON_MS * 1000;
+	init.stuck_us = init.look_us + PREFORK_STUCK_MS * 1000;
 	return true;
 }
 
 // The spare has executed, or failed, or never came to it: then the command is started the other
 // way.
-void start_conclude(struct conv *conv, bool executed)
+void start_conclude(struct conn *conn, bool executed)
 {
-	int pid = spare_number();
-	struct spare_end end = spare_end();
+	int pid = prefork_number();
+	struct prefork_end end = prefork_end();
 
-	conv->starting = false;
-	conv->pid = conv->run.pid = pid;
+	conn->starting = false;
+	conn->pid = conn->run.pid = pid;
 	if (end.moved && end.step == TALK_STEP_NONE && executed) {
-		conv->owes |= OWES_STARTED;
+		conn->owes |= OWES_STARTED;
 		return;
 	}
-	run_drop(&conv->run);
+	run_drop(&conn->run);
 	if (end.moved && end.step != TALK_STEP_NONE)
-		init_start_refuse(conv, conv->id, end.step, end.errnum);
+		init_start_refuse(conn, conn->id, end.step, end.errnum);
 	else
-		init_start_start(conv, conv->id, &init.letters[init.letter ^ 1]->order);
+		init_start_start(conn, conn->id, &init.letters[init.letter ^ 1]->order);
 }
 
 // The command that a spare has in hand: most end soon, and their death tells that they began. One
@@ -187,76 +188,77 @@ void start_conclude(struct conv *conv, bool executed)
 void start_look(bool now)
 {
 	int64_t time = init_now_us();
-	struct conv *conv = NULL;
+	struct conn *conn = NULL;
 
 	if (!now && time < init.look_us)
 		return;
-	for (int i = 0; i < init.conv_end && !conv; i++)
-		if (init.convs[i].used && init.convs[i].starting)
-			conv = &init.convs[i];
-	if (!conv)
+	for (int i = 0; i < init.conn_end && !conn; i++)
+		if (init.conns[i].used && init.conns[i].starting)
+			conn = &init.conns[i];
+	if (!conn)
 		return;
 	if (time >= init.stuck_us) {
-		spare_give_up();
-		init.stuck_us = time + SPARE_STUCK_MS * 1000;
+		prefork_give_up();
+		init.stuck_us = time + PREFORK_STUCK_MS * 1000;
 	}
-	init.look_us = time + SPARE_SOON_MS * 1000;
-	if (!spare_has_started())
+	init.look_us = time + PREFORK_SOON_MS * 1000;
+	if (!prefork_has_started())
 		return;
-	start_conclude(conv, true);
-	spare_lose(conv->leaf);
-	if (conv->used && conv->owes && !init.fresh)
-		init_settle(conv);
+	start_conclude(conn, true);
+	prefork_lose(conn->exec_cgroup);
+	if (conn->used && conn->owes && !init.fresh)
+		init_settle(conn);
 }
 
 // One that waits sits on what the last one sat on; one that is born for it takes any seat.
-static bool may_use_spare(const struct run_order *order)
+static bool may_use_prefork(const struct run_order *order)
 {
-	if (spare_waits_in(order->exec.leaf) && !spare_suits(order))
-		spare_drop();
-	return spare_waits_in(order->exec.leaf) || spare_mother_waits_in(order->exec.leaf);
+	if (prefork_waits_in(order->exec.exec_cgroup) && !prefork_suits(order))
+		prefork_drop();
+	return prefork_waits_in(order->exec.exec_cgroup) ||
+	       prefork_fork_template_waits_in(order->exec.exec_cgroup);
 }
 
 void start_exec(uint32_t id, struct run_order *order, const int *fds, int count)
 {
-	struct conv *conv = init_start_take_place();
-	int errnum = meet_leaf(&order->exec, fds, count);
+	struct conn *conn = init_start_take_place();
+	int errnum = meet_cgroup(&order->exec, fds, count);
 
-	if (!conv || init_find(id))
+	if (!conn || init_find(id))
 		init_start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
 	else if (errnum)
-		init_start_refuse(conv, id, TALK_STEP_JOIN, errnum);
+		init_start_refuse(conn, id, TALK_STEP_JOIN, errnum);
 	else if (!run_find_user(order))
-		init_start_refuse(conv, id, TALK_STEP_USER, ENOENT);
-	else if (!may_use_spare(order) || !start_by_spare(conv, id, order))
-		init_start_start(conv, id, order);
+		init_start_refuse(conn, id, TALK_STEP_USER, ENOENT);
+	else if (!may_use_prefork(order) || !start_by_prefork(conn, id, order))
+		init_start_start(conn, id, order);
 	// It may wait for its input, so its start is told as soon as it is known.
 	else if (order->exec.flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE)) {
-		spare_await();
+		prefork_await();
 		start_look(true);
 	}
 }
 
-void start_hand(uint32_t id, struct str user)
+void start_worker(uint32_t id, struct str user)
 {
-	struct conv *conv = init_start_take_place();
+	struct conn *conn = init_start_take_place();
 	struct run run = RUN_NONE;
 	enum talk_step step;
 
-	if (!conv || init_find(id)) {
+	if (!conn || init_find(id)) {
 		init_start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
 		return;
 	}
-	if (!hand_start(&init.birth, user, &run.out, &step)) {
-		init_start_refuse(conv, id, step, errno);
+	if (!file_worker_start(&init.birth, user, &run.out, &step)) {
+		init_start_refuse(conn, id, step, errno);
 		return;
 	}
-	*conv = (struct conv){
+	*conn = (struct conn){
 		.used = true,
 		.forgotten = true,
-		.owes = OWES_HAND,
+		.owes = OWES_WORKER,
 		.id = id,
 		.run = run,
 	};
-	init_settle(conv);
+	init_settle(conn);
 }

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "init/held.h"
+#include "init/handover.h"
 #include "os/fd.h"
 
 struct init init;
@@ -18,27 +18,27 @@ int64_t init_now_us(void)
 }
 
 // Frees the place when the conversation is over. Its ends are closed when nobody waits.
-void init_settle(struct conv *conv)
+void init_settle(struct conn *conn)
 {
-	if (init.ear != EAR_KNOWS && conv->owes)
+	if (init.listener != LISTENER_KNOWS && conn->owes)
 		return;
-	if (conv->owes && conv_say(conv)) {
-		if ((conv->owes & OWES_STARTED) && !(init.returns && held_keeps_in(conv)))
-			fd_drop(&conv->run.in);
-		conv->owes = 0;
+	if (conn->owes && conn_send(conn)) {
+		if ((conn->owes & OWES_STARTED) && !(init.returns && handover_keeps_in(conn)))
+			fd_drop(&conn->run.in);
+		conn->owes = 0;
 	}
-	if (conv->owes) {
+	if (conn->owes) {
 		init.owing = true;
-	} else if (conv->pid == 0 && !conv->starting && conv->forgotten) {
-		conv->used = false;
+	} else if (conn->pid == 0 && !conn->starting && conn->forgotten) {
+		conn->used = false;
 		init.untidy = true;
 	}
 }
 
-struct conv *init_find(uint32_t id)
+struct conn *init_find(uint32_t id)
 {
-	for (int i = 0; i < init.conv_end; i++)
-		if (init.convs[i].used && init.convs[i].id == id)
-			return &init.convs[i];
+	for (int i = 0; i < init.conn_end; i++)
+		if (init.conns[i].used && init.conns[i].id == id)
+			return &init.conns[i];
 	return NULL;
 }

@@ -33,7 +33,7 @@ static struct {
 	struct process all[PROCESSES_MAX];
 	int count;
 	char group[1024], other[1024];
-	char leaf[2][32]; // how the line of its cgroup ends, or goes on with a mark
+	char exec_cgroup[2][32]; // how the line of its cgroup ends, or goes on with a mark
 } seen;
 
 static bool to_int(struct str text, int *out)
@@ -122,10 +122,10 @@ static bool shares_group(int pid)
 	return strcmp(seen.group, seen.other) == 0;
 }
 
-static bool is_in_leaf(int pid)
+static bool is_in_cgroup(int pid)
 {
 	read_group(pid, seen.other, sizeof(seen.other));
-	return strstr(seen.other, seen.leaf[0]) || strstr(seen.other, seen.leaf[1]);
+	return strstr(seen.other, seen.exec_cgroup[0]) || strstr(seen.other, seen.exec_cgroup[1]);
 }
 
 static bool signal_one(const struct process *process, int number)
@@ -142,7 +142,7 @@ static bool signal_one(const struct process *process, int number)
 	return done;
 }
 
-bool sweep_serve(const struct reach_ask *ask, struct reach_say *say)
+bool sweep_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 {
 	uint64_t since = ask->since / TICK_MS;
 	int root = (int)ask->pid, self = getpid();
@@ -153,7 +153,7 @@ bool sweep_serve(const struct reach_ask *ask, struct reach_say *say)
 		init.session = -1;
 	init_sweep_read_all();
 	for (int i = 0; i < 2; i++)
-		snprintf(seen.leaf[i], sizeof(seen.leaf[i]), ":/x-%u%c",
+		snprintf(seen.exec_cgroup[i], sizeof(seen.exec_cgroup[i]), ":/x-%u%c",
 			 ask->depth ? ask->depth - 1 : 0, "\n."[i]);
 	shell = init_sweep_find(root);
 	read_group(root, seen.group, sizeof(seen.group));
@@ -167,13 +167,13 @@ bool sweep_serve(const struct reach_ask *ask, struct reach_say *say)
 		    process->session == init.session)
 			continue;
 		if (ask->depth) {
-			if (is_in_leaf(process->pid))
-				say->count += signal_one(process, (int)ask->number);
+			if (is_in_cgroup(process->pid))
+				reply->count += signal_one(process, (int)ask->number);
 			continue;
 		}
 		if ((shell && process->session == shell->session) || descends(process, root) ||
 		    shares_group(process->pid))
-			say->count += signal_one(process, (int)ask->number);
+			reply->count += signal_one(process, (int)ask->number);
 	}
 	return true;
 }

@@ -1,6 +1,6 @@
 // A hand's broom: signals for what a command has started.
 #pragma once
 
-#include "model/reach.h"
+#include "protocol/fileop.h"
 
-bool sweep_serve(const struct reach_ask *ask, struct reach_say *say);
+bool sweep_serve(const struct fileop_request *ask, struct fileop_reply *reply);

@@ -12,11 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "init/say.h"
-#include "init/site.h"
+#include "codec/tar.h"
+#include "init/path_resolve.h"
+#include "init/reply.h"
 #include "init/tree.h"
 #include "os/fd.h"
-#include "wire/tar.h"
 
 #define ENTRIES_MAX 1000000
 #define BYTES_MAX (10ull << 30)
@@ -32,8 +32,8 @@ struct late {
 };
 
 static struct {
-	const struct reach_ask *ask;
-	struct reach_say *say;
+	const struct fileop_request *ask;
+	struct fileop_reply *reply;
 	int pipe, root;
 	uint64_t entries, bytes_max;
 	struct late *late;
@@ -47,11 +47,11 @@ static void tarin_refuse(struct str path)
 {
 	size_t len = path.len < sizeof(in.note) ? path.len : sizeof(in.note) - 1;
 
-	if (in.say->skipped++ > 0)
+	if (in.reply->skipped++ > 0)
 		return;
 	memcpy(in.note, path.at, len);
 	in.note[len] = 0;
-	in.say->text = (struct str){in.note, len};
+	in.reply->text = (struct str){in.note, len};
 }
 
 // Neither absolute nor upwards nor too deep. What begins with "./" is fine.
@@ -60,10 +60,10 @@ static bool is_decent(struct str path)
 	struct str rest = path, part;
 	int depth = 0;
 
-	if (path.len == 0 || path.len > REACH_PATH_MAX || path.at[0] == '/')
+	if (path.len == 0 || path.len > FILEOP_PATH_MAX || path.at[0] == '/')
 		return false;
 	while (str_cut(&rest, '/', &part))
-		if (str_is(part, "..") || part.len > NAME_MAX || ++depth > REACH_DEPTH_MAX)
+		if (str_is(part, "..") || part.len > NAME_MAX || ++depth > FILEOP_DEPTH_MAX)
 			return false;
 	return true;
 }
@@ -96,12 +96,12 @@ static bool tarin_move_bytes(int to, uint64_t len)
 
 static mode_t mode_of(const struct tar_head *head)
 {
-	return head->mode & (in.ask->flags & REACH_OWNERS ? 07777 : 01777);
+	return head->mode & (in.ask->flags & FILEOP_OWNERS ? 07777 : 01777);
 }
 
 static void own(int dir, const char *name, const struct tar_head *head)
 {
-	if ((in.ask->flags & REACH_OWNERS) && head->uid <= ID_MAX && head->gid <= ID_MAX)
+	if ((in.ask->flags & FILEOP_OWNERS) && head->uid <= ID_MAX && head->gid <= ID_MAX)
 		(void)!fchownat(dir, name, head->uid, head->gid, AT_SYMLINK_NOFOLLOW);
 }
 
@@ -113,17 +113,19 @@ static void date(int dir, const char *name, int64_t mtime)
 }
 
 // The place is free, or a directory holds it: then false.
-static bool clear(const struct site *site)
+static bool clear(const struct path_resolve *resolved)
 {
-	return unlinkat(site->dir, site->name, 0) == 0 || errno == ENOENT;
+	return unlinkat(resolved->dir, resolved->name, 0) == 0 || errno == ENOENT;
 }
 
 // *written: its bytes were taken from the pipe, all of them or until it failed.
-static bool tarin_make_file(const struct site *site, const struct tar_head *head, bool *written)
+static bool tarin_make_file(const struct path_resolve *resolved, const struct tar_head *head,
+			    bool *written)
 {
-	int fd = clear(site) ? openat(site->dir, site->name,
-				      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
-			     : -1;
+	int fd = clear(resolved)
+			 ? openat(resolved->dir, resolved->name,
+				  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
+			 : -1;
 	bool done;
 	int kept;
 
@@ -133,30 +135,30 @@ static bool tarin_make_file(const struct site *site, const struct tar_head *head
 	done = tarin_move_bytes(fd, head->size);
 	kept = errno;
 	if (done) {
-		own(site->dir, site->name, head);
+		own(resolved->dir, resolved->name, head);
 		(void)!fchmod(fd, mode_of(head));
-		date(site->dir, site->name, head->mtime);
+		date(resolved->dir, resolved->name, head->mtime);
 	}
 	close(fd);
 	errno = kept;
 	return done;
 }
 
-static bool make_directory(const struct site *site, const struct tar_head *head)
+static bool make_directory(const struct path_resolve *resolved, const struct tar_head *head)
 {
 	struct stat st;
 	struct late *late;
 
-	if (mkdirat(site->dir, site->name, 0700) < 0) {
+	if (mkdirat(resolved->dir, resolved->name, 0700) < 0) {
 		if (errno != EEXIST)
 			return false;
-		if (fstatat(site->dir, site->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		if (fstatat(resolved->dir, resolved->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			return false;
 		if (!S_ISDIR(st.st_mode) &&
-		    (!clear(site) || mkdirat(site->dir, site->name, 0700) < 0))
+		    (!clear(resolved) || mkdirat(resolved->dir, resolved->name, 0700) < 0))
 			return false;
 	}
-	own(site->dir, site->name, head);
+	own(resolved->dir, resolved->name, head);
 	late = malloc(sizeof(*late) + head->path.len + 1);
 	if (!late)
 		return true;
@@ -168,41 +170,44 @@ static bool make_directory(const struct site *site, const struct tar_head *head)
 	return true;
 }
 
-static bool make_hardlink(const struct site *site, const struct tar_head *head)
+static bool make_hardlink(const struct path_resolve *resolved, const struct tar_head *head)
 {
-	struct site other;
+	struct path_resolve other;
 	struct stat st;
 	bool done;
 	int kept;
 
-	if (!is_decent(head->target) || !site_beneath(in.root, head->target.at, false, &other)) {
+	if (!is_decent(head->target) ||
+	    !path_resolve_beneath(in.root, head->target.at, false, &other)) {
 		errno = EXDEV;
 		return false;
 	}
 	done = other.name[0] && fstatat(other.dir, other.name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       S_ISREG(st.st_mode) && clear(site) &&
-	       linkat(other.dir, other.name, site->dir, site->name, 0) == 0;
+	       S_ISREG(st.st_mode) && clear(resolved) &&
+	       linkat(other.dir, other.name, resolved->dir, resolved->name, 0) == 0;
 	kept = errno;
-	site_done(&other);
+	path_resolve_done(&other);
 	errno = kept;
 	return done;
 }
 
-static bool tarin_make(const struct site *site, const struct tar_head *head, bool *written)
+static bool tarin_make(const struct path_resolve *resolved, const struct tar_head *head,
+		       bool *written)
 {
 	switch (head->type) {
 	case TAR_FILE:
-		return tarin_make_file(site, head, written);
+		return tarin_make_file(resolved, head, written);
 	case TAR_DIRECTORY:
-		return make_directory(site, head);
+		return make_directory(resolved, head);
 	case TAR_SYMLINK:
-		if (!clear(site) || symlinkat(head->target.at, site->dir, site->name) < 0)
+		if (!clear(resolved) ||
+		    symlinkat(head->target.at, resolved->dir, resolved->name) < 0)
 			return false;
-		own(site->dir, site->name, head);
-		date(site->dir, site->name, head->mtime);
+		own(resolved->dir, resolved->name, head);
+		date(resolved->dir, resolved->name, head->mtime);
 		return true;
 	case TAR_HARDLINK:
-		return make_hardlink(site, head);
+		return make_hardlink(resolved, head);
 	default:
 		errno = EPERM;
 		return false;
@@ -217,15 +222,15 @@ static bool is_fatal(int errnum)
 
 static bool cut_short(void)
 {
-	in.say->why = REACH_BAD_ARCHIVE;
-	in.say->text = STR("the archive is cut short");
+	in.reply->why = FILEOP_BAD_ARCHIVE;
+	in.reply->text = STR("the archive is cut short");
 	errno = EINVAL;
 	return false;
 }
 
 static bool too_much(void)
 {
-	in.say->why = REACH_TOO_MUCH;
+	in.reply->why = FILEOP_TOO_MUCH;
 	errno = EFBIG;
 	return false;
 }
@@ -233,34 +238,34 @@ static bool too_much(void)
 // One member. False: the whole has failed.
 static bool tarin_take(const struct tar_head *head)
 {
-	struct site site = {.dir = -1};
+	struct path_resolve resolved = {.dir = -1};
 	bool written = false, done = false;
 	uint64_t left = head->size + tar_padding(head->size);
 
-	if (++in.entries > ENTRIES_MAX || head->size > in.bytes_max - in.say->bytes)
+	if (++in.entries > ENTRIES_MAX || head->size > in.bytes_max - in.reply->bytes)
 		return too_much();
 	errno = EPERM;
 	if (head->type != TAR_OTHER && is_decent(head->path) &&
-	    site_beneath(in.root, head->path.at, true, &site)) {
-		done = site.name[0] ? tarin_make(&site, head, &written)
-				    : head->type == TAR_DIRECTORY;
+	    path_resolve_beneath(in.root, head->path.at, true, &resolved)) {
+		done = resolved.name[0] ? tarin_make(&resolved, head, &written)
+					: head->type == TAR_DIRECTORY;
 		if (!done && written && errno == 0) {
-			site_done(&site);
+			path_resolve_done(&resolved);
 			return cut_short();
 		}
 	}
-	if (site.dir >= 0) {
+	if (resolved.dir >= 0) {
 		int kept = errno;
 
-		site_done(&site);
+		path_resolve_done(&resolved);
 		errno = kept;
 	}
 	if (!done && (is_fatal(errno) || written))
 		return false;
 	if (!done)
 		tarin_refuse(head->path);
-	in.say->count += done;
-	in.say->bytes += done && head->type == TAR_FILE ? head->size : 0;
+	in.reply->count += done;
+	in.reply->bytes += done && head->type == TAR_FILE ? head->size : 0;
 	if (!tarin_move_bytes(-1, written ? tar_padding(head->size) : left))
 		return cut_short();
 	return true;
@@ -290,8 +295,8 @@ static bool tarin_take_all(void)
 		case TAR_END:
 			return true;
 		case TAR_BAD:
-			in.say->why = REACH_BAD_ARCHIVE;
-			in.say->text = str_of(in.tar.why);
+			in.reply->why = FILEOP_BAD_ARCHIVE;
+			in.reply->text = str_of(in.tar.why);
 			errno = EINVAL;
 			return false;
 		}
@@ -302,43 +307,44 @@ static void finish_directories(void)
 {
 	while (in.late) {
 		struct late *late = in.late;
-		struct site site;
+		struct path_resolve resolved;
 
 		in.late = late->next;
-		if (site_beneath(in.root, late->path, false, &site)) {
-			int fd = openat(site.dir, site.name[0] ? site.name : ".",
+		if (path_resolve_beneath(in.root, late->path, false, &resolved)) {
+			int fd = openat(resolved.dir, resolved.name[0] ? resolved.name : ".",
 					O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 			if (fd >= 0) {
 				(void)!fchmod(fd, late->mode);
-				date(site.dir, site.name[0] ? site.name : ".", late->mtime);
+				date(resolved.dir, resolved.name[0] ? resolved.name : ".",
+				     late->mtime);
 				close(fd);
 			}
-			site_done(&site);
+			path_resolve_done(&resolved);
 		}
 		free(late);
 	}
 }
 
-static int open_target(const struct reach_ask *ask)
+static int open_target(const struct fileop_request *ask)
 {
-	struct site site;
+	struct path_resolve resolved;
 	int root = -1, kept;
 
-	if (!site_find(ask->base, ask->path, true, true, &site))
+	if (!path_resolve_find(ask->base, ask->path, true, true, &resolved))
 		return -1;
-	if (!site.name[0] || mkdirat(site.dir, site.name, 0755) == 0 || errno == EEXIST)
-		root = openat(site.dir, site.name[0] ? site.name : ".",
+	if (!resolved.name[0] || mkdirat(resolved.dir, resolved.name, 0755) == 0 || errno == EEXIST)
+		root = openat(resolved.dir, resolved.name[0] ? resolved.name : ".",
 			      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	kept = errno;
-	site_done(&site);
+	path_resolve_done(&resolved);
 	errno = kept;
 	return root;
 }
 
-bool tarin_serve(const struct reach_ask *ask, struct reach_say *say)
+bool tarin_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	struct reach_say opened = {.kind = REACH_OPENED};
+	struct fileop_reply opened = {.kind = FILEOP_OPENED};
 	int ends[2], kept;
 	bool done;
 
@@ -349,10 +355,10 @@ bool tarin_serve(const struct reach_ask *ask, struct reach_say *say)
 		close(in.root);
 		return false;
 	}
-	say_answer(&opened, ends[1]);
+	reply_answer(&opened, ends[1]);
 	close(ends[1]);
 	in.ask = ask;
-	in.say = say;
+	in.reply = reply;
 	in.pipe = ends[0];
 	in.entries = 0;
 	in.bytes_max = ask->max ? ask->max : BYTES_MAX;

@@ -1,6 +1,6 @@
 // A hand's untar, out of a pipe: the archive is a stranger's.
 #pragma once
 
-#include "model/reach.h"
+#include "protocol/fileop.h"
 
-bool tarin_serve(const struct reach_ask *ask, struct reach_say *say);
+bool tarin_serve(const struct fileop_request *ask, struct fileop_reply *reply);

@@ -12,12 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "codec/tar.h"
 #include "init/gitignore.h"
-#include "init/say.h"
-#include "init/site.h"
+#include "init/path_resolve.h"
+#include "init/reply.h"
 #include "init/tree.h"
 #include "os/fd.h"
-#include "wire/tar.h"
 
 #define PIPE_SIZE (256 * 1024)
 #define CHUNK (1 << 20)
@@ -34,10 +34,10 @@ struct link_name {
 
 static struct {
 	int pipe;
-	struct reach_say *say;
+	struct fileop_reply *reply;
 	char head[TAR_HEAD_MAX];
 	char target[PATH_MAX];
-	char name[REACH_PATH_MAX + 2];
+	char name[FILEOP_PATH_MAX + 2];
 	char scratch[65536];
 	struct link_name *links[LINK_BUCKETS];
 	uint32_t link_count;
@@ -67,7 +67,7 @@ static bool tarout_put_head(const struct tar_head *head)
 	size_t len = tar_write(head, out.head, sizeof(out.head));
 
 	if (len == 0) {
-		out.say->skipped++;
+		out.reply->skipped++;
 		return true;
 	}
 	return put(out.head, len);
@@ -102,8 +102,8 @@ static bool put_bytes(int fd, uint64_t size)
 			break;
 		left -= (uint64_t)n;
 	}
-	out.say->bytes += size - left;
-	out.say->skipped += left > 0;
+	out.reply->bytes += size - left;
+	out.reply->skipped += left > 0;
 	return put_zeroes(left + tar_padding(size));
 }
 
@@ -170,7 +170,7 @@ static bool pack_hardlink(const struct stat *st, const char *first)
 
 	tarout_fill(&head, TAR_HARDLINK, st);
 	head.target = str_of(first);
-	out.say->count++;
+	out.reply->count++;
 	return tarout_put_head(&head);
 }
 
@@ -183,14 +183,14 @@ static bool pack_file(int dir, const char *name)
 	bool sound = true;
 
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-		out.say->skipped++;
+		out.reply->skipped++;
 	} else if ((first = links_find(&st))) {
 		sound = pack_hardlink(&st, first);
 	} else {
 		links_add(&st);
 		tarout_fill(&head, TAR_FILE, &st);
 		head.size = (uint64_t)st.st_size;
-		out.say->count++;
+		out.reply->count++;
 		sound = tarout_put_head(&head) && put_bytes(fd, head.size);
 	}
 	if (fd >= 0)
@@ -204,13 +204,13 @@ static bool pack_link(int dir, const char *name, const struct stat *st)
 	struct tar_head head;
 
 	if (n < 0) {
-		out.say->skipped++;
+		out.reply->skipped++;
 		return true;
 	}
 	out.target[n] = 0;
 	tarout_fill(&head, TAR_SYMLINK, st);
 	head.target = (struct str){out.target, (size_t)n};
-	out.say->count++;
+	out.reply->count++;
 	return tarout_put_head(&head);
 }
 
@@ -230,27 +230,27 @@ static bool pack_one(int dir, const char *name, struct str path, bool *is_dir)
 	if (S_ISLNK(st.st_mode))
 		return pack_link(dir, name, &st);
 	if (!S_ISDIR(st.st_mode)) {
-		out.say->skipped++;
+		out.reply->skipped++;
 		return true;
 	}
 	*is_dir = true;
 	memcpy(out.name + path.len, "/", 2);
 	tarout_fill(&head, TAR_DIRECTORY, &st);
-	out.say->count++;
+	out.reply->count++;
 	return tarout_put_head(&head);
 }
 
-static bool pack_wants(const struct reach_ask *ask, const struct walk_at *at)
+static bool pack_wants(const struct fileop_request *ask, const struct walk_at *at)
 {
-	if (tree_is_excluded(ask, at->path.at) || site_is_temp(at->name))
+	if (tree_is_excluded(ask, at->path.at) || path_resolve_is_temp(at->name))
 		return false;
-	return !(ask->flags & REACH_IGNORE) || !gitignore_is_out(at->path, tree_is_directory(at));
+	return !(ask->flags & FILEOP_IGNORE) || !gitignore_is_out(at->path, tree_is_directory(at));
 }
 
 // False: an ignore file could not be read.
-static bool pack_enter(const struct reach_ask *ask, const struct walk_at *at)
+static bool pack_enter(const struct fileop_request *ask, const struct walk_at *at)
 {
-	bool ignores = ask->flags & REACH_IGNORE;
+	bool ignores = ask->flags & FILEOP_IGNORE;
 
 	if (ignores && !gitignore_enter(at->dir, at->name, at->path)) {
 		out.errnum = errno;
@@ -260,13 +260,13 @@ static bool pack_enter(const struct reach_ask *ask, const struct walk_at *at)
 		return true;
 	if (ignores)
 		gitignore_leave();
-	out.say->skipped++;
+	out.reply->skipped++;
 	return true;
 }
 
-static bool pack_tree(const struct reach_ask *ask, int root)
+static bool pack_tree(const struct fileop_request *ask, int root)
 {
-	bool ignores = ask->flags & REACH_IGNORE;
+	bool ignores = ask->flags & FILEOP_IGNORE;
 	bool sound = !ignores || gitignore_begin(ask, root);
 	struct walk_at at;
 	enum walk_step step;
@@ -283,47 +283,49 @@ static bool pack_tree(const struct reach_ask *ask, int root)
 		if (sound && is_dir)
 			sound = pack_enter(ask, &at);
 	}
-	out.say->skipped += walk_skipped();
+	out.reply->skipped += walk_skipped();
 	walk_end();
 	if (ignores)
 		gitignore_end();
 	return sound;
 }
 
-static bool tarout_pack(const struct reach_ask *ask, int root, const struct site *site)
+static bool tarout_pack(const struct fileop_request *ask, int root,
+			const struct path_resolve *resolved)
 {
 	bool is_dir;
 
 	if (root >= 0)
 		return pack_tree(ask, root);
-	return pack_one(site->dir, site->name, str_of(site->name), &is_dir);
+	return pack_one(resolved->dir, resolved->name, str_of(resolved->name), &is_dir);
 }
 
-bool tarout_serve(const struct reach_ask *ask, struct reach_say *say)
+bool tarout_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	struct reach_say opened = {.kind = REACH_OPENED};
-	int root = site_open(ask->base, ask->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
-	struct site site = {.dir = -1};
+	struct fileop_reply opened = {.kind = FILEOP_OPENED};
+	int root = path_resolve_open(ask->base, ask->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+	struct path_resolve resolved = {.dir = -1};
 	int ends[2];
 	bool sound;
 
-	if (root < 0 && (errno != ENOTDIR || !site_find(ask->base, ask->path, false, true, &site)))
+	if (root < 0 &&
+	    (errno != ENOTDIR || !path_resolve_find(ask->base, ask->path, false, true, &resolved)))
 		return false;
 	if (pipe2(ends, O_CLOEXEC) < 0) {
 		if (root >= 0)
 			close(root);
-		site_done(&site);
+		path_resolve_done(&resolved);
 		return false;
 	}
 	fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE);
-	say_answer(&opened, ends[0]);
+	reply_answer(&opened, ends[0]);
 	close(ends[0]);
 	out.pipe = ends[1];
-	out.say = say;
+	out.reply = reply;
 	out.errnum = 0;
-	sound = tarout_pack(ask, root, &site) && put_zeroes(2 * TAR_BLOCK);
+	sound = tarout_pack(ask, root, &resolved) && put_zeroes(2 * TAR_BLOCK);
 	close(ends[1]);
-	site_done(&site);
+	path_resolve_done(&resolved);
 	links_drop();
 	errno = sound ? 0 : out.errnum ? out.errnum : EPIPE;
 	return sound;

@@ -5,15 +5,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "init/say.h"
-#include "init/site.h"
-#include "wire/glob.h"
+#include "codec/glob.h"
+#include "init/path_resolve.h"
+#include "init/reply.h"
 
 #define AGAIN_MAX 64 // of directories into which somebody writes while they are removed
 
 static char target[PATH_MAX];
 
-bool tree_is_included(const struct reach_ask *ask, const char *path)
+bool tree_is_included(const struct fileop_request *ask, const char *path)
 {
 	for (uint32_t i = 0; i < ask->includes; i++)
 		if (glob_names(ask->globs[i], path))
@@ -21,7 +21,7 @@ bool tree_is_included(const struct reach_ask *ask, const char *path)
 	return ask->includes == 0;
 }
 
-bool tree_is_excluded(const struct reach_ask *ask, const char *path)
+bool tree_is_excluded(const struct fileop_request *ask, const char *path)
 {
 	for (uint32_t i = 0; i < ask->excludes; i++)
 		if (glob_hits(ask->globs[ask->includes + i], path))
@@ -38,21 +38,21 @@ bool tree_is_directory(const struct walk_at *at)
 	return fstatat(at->dir, at->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-static int open_root(const struct reach_ask *ask)
+static int open_root(const struct fileop_request *ask)
 {
-	return site_open(ask->base, ask->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+	return path_resolve_open(ask->base, ask->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
 }
 
 // An entry of the current directory. False: it is gone.
-static bool init_tree_look(const struct walk_at *at, struct reach_entry *out)
+static bool init_tree_look(const struct walk_at *at, struct fileop_entry *out)
 {
 	struct stat st;
 	ssize_t n = 0;
 
 	if (fstatat(at->dir, at->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return false;
-	*out = (struct reach_entry){.path = at->path, .target = STR("")};
-	site_stat(&st, &out->stat);
+	*out = (struct fileop_entry){.path = at->path, .target = STR("")};
+	path_resolve_stat(&st, &out->stat);
 	if (S_ISLNK(st.st_mode)) {
 		n = readlinkat(at->dir, at->name, target, sizeof(target) - 1);
 		target[n > 0 ? n : 0] = 0;
@@ -62,25 +62,25 @@ static bool init_tree_look(const struct walk_at *at, struct reach_entry *out)
 }
 
 // True when it is told of; at the limit, `more`.
-static void init_tree_tell(struct say_batch *batch, const struct reach_ask *ask,
-			   const struct reach_entry *entry, struct reach_say *say)
+static void init_tree_tell(struct reply_batch *batch, const struct fileop_request *ask,
+			   const struct fileop_entry *entry, struct fileop_reply *reply)
 {
 	size_t before = batch->pack.len;
 
 	if (ask->limit && batch->count >= ask->limit) {
-		say->more = true;
+		reply->more = true;
 		return;
 	}
-	reach_put_entry(&batch->pack, entry);
-	if (!say_item(batch, before))
-		say->skipped++;
+	fileop_put_entry(&batch->pack, entry);
+	if (!reply_item(batch, before))
+		reply->skipped++;
 }
 
-static bool init_tree_finish(struct say_batch *batch, struct reach_say *say)
+static bool init_tree_finish(struct reply_batch *batch, struct fileop_reply *reply)
 {
-	say_flush(batch);
-	say->count = batch->count;
-	say->skipped += walk_skipped();
+	reply_flush(batch);
+	reply->count = batch->count;
+	reply->skipped += walk_skipped();
 	walk_end();
 	return true;
 }
@@ -88,51 +88,51 @@ static bool init_tree_finish(struct say_batch *batch, struct reach_say *say)
 enum { TELL = 1, ENTER = 2 };
 
 // What to do with what was found, of which *out then tells.
-typedef unsigned judge_fn(const struct reach_ask *ask, const struct walk_at *at,
-			  struct reach_entry *out);
+typedef unsigned judge_fn(const struct fileop_request *ask, const struct walk_at *at,
+			  struct fileop_entry *out);
 
-static bool tell_tree(const struct reach_ask *ask, judge_fn *judge, struct reach_say *say)
+static bool tell_tree(const struct fileop_request *ask, judge_fn *judge, struct fileop_reply *reply)
 {
 	int root = open_root(ask);
-	struct say_batch batch;
+	struct reply_batch batch;
 	struct walk_at at;
 	enum walk_step step;
 
 	if (root < 0)
 		return false;
 	walk_begin(root);
-	say_begin(&batch, REACH_ENTRIES);
-	while (!say->more && (step = walk_next(&at)) != WALK_END) {
-		struct reach_entry entry;
+	reply_begin(&batch, FILEOP_ENTRIES);
+	while (!reply->more && (step = walk_next(&at)) != WALK_END) {
+		struct fileop_entry entry;
 		unsigned verdict = step == WALK_LEFT ? 0 : judge(ask, &at, &entry);
 
 		if (verdict & TELL)
-			init_tree_tell(&batch, ask, &entry, say);
-		if ((verdict & ENTER) && entry.stat.type == REACH_DIRECTORY && !walk_enter())
-			say->skipped++;
+			init_tree_tell(&batch, ask, &entry, reply);
+		if ((verdict & ENTER) && entry.stat.type == FILEOP_DIRECTORY && !walk_enter())
+			reply->skipped++;
 	}
-	return init_tree_finish(&batch, say);
+	return init_tree_finish(&batch, reply);
 }
 
-static bool is_shown(const struct reach_ask *ask, const struct walk_at *at)
+static bool is_shown(const struct fileop_request *ask, const struct walk_at *at)
 {
-	return (ask->flags & REACH_HIDDEN) || at->name[0] != '.';
+	return (ask->flags & FILEOP_HIDDEN) || at->name[0] != '.';
 }
 
-static unsigned judge_listed(const struct reach_ask *ask, const struct walk_at *at,
-			     struct reach_entry *out)
+static unsigned judge_listed(const struct fileop_request *ask, const struct walk_at *at,
+			     struct fileop_entry *out)
 {
 	if (!init_tree_look(at, out))
 		return 0;
-	return (is_shown(ask, at) ? TELL : 0) | (ask->flags & REACH_RECURSIVE ? ENTER : 0);
+	return (is_shown(ask, at) ? TELL : 0) | (ask->flags & FILEOP_RECURSIVE ? ENTER : 0);
 }
 
-bool tree_list(const struct reach_ask *ask, struct reach_say *say)
+bool tree_list(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	return tell_tree(ask, judge_listed, say);
+	return tell_tree(ask, judge_listed, reply);
 }
 
-static bool init_tree_is_wanted(const struct reach_ask *ask, const struct reach_entry *entry)
+static bool init_tree_is_wanted(const struct fileop_request *ask, const struct fileop_entry *entry)
 {
 	if (ask->types && !(ask->types & (1u << entry->stat.type)))
 		return false;
@@ -141,8 +141,8 @@ static bool init_tree_is_wanted(const struct reach_ask *ask, const struct reach_
 	return tree_is_included(ask, entry->path.at);
 }
 
-static unsigned judge_found(const struct reach_ask *ask, const struct walk_at *at,
-			    struct reach_entry *out)
+static unsigned judge_found(const struct fileop_request *ask, const struct walk_at *at,
+			    struct fileop_entry *out)
 {
 	if (!is_shown(ask, at) || tree_is_excluded(ask, at->path.at) || !init_tree_look(at, out))
 		return 0;
@@ -150,33 +150,33 @@ static unsigned judge_found(const struct reach_ask *ask, const struct walk_at *a
 	       (!ask->depth || at->depth < ask->depth ? ENTER : 0);
 }
 
-bool tree_find(const struct reach_ask *ask, struct reach_say *say)
+bool tree_find(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	return tell_tree(ask, judge_found, say);
+	return tell_tree(ask, judge_found, reply);
 }
 
-bool tree_mkdir(const struct reach_ask *ask, struct reach_say *say)
+bool tree_mkdir(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	bool parents = ask->flags & REACH_PARENTS;
-	bool own_mode = ask->mode != REACH_KEEP_MODE;
+	bool parents = ask->flags & FILEOP_PARENTS;
+	bool own_mode = ask->mode != FILEOP_KEEP_MODE;
 	mode_t mode = own_mode ? (mode_t)ask->mode : 0755;
-	struct site site;
+	struct path_resolve resolved;
 	struct stat st;
 	bool made;
 	int kept;
 
-	(void)say;
-	if (!site_find(ask->base, ask->path, parents, false, &site))
+	(void)reply;
+	if (!path_resolve_find(ask->base, ask->path, parents, false, &resolved))
 		return false;
 	errno = EEXIST;
-	made = site.name[0] && mkdirat(site.dir, site.name, mode) == 0;
+	made = resolved.name[0] && mkdirat(resolved.dir, resolved.name, mode) == 0;
 	if (made && own_mode)
-		(void)!fchmodat(site.dir, site.name, mode, 0);
+		(void)!fchmodat(resolved.dir, resolved.name, mode, 0);
 	if (!made && errno == EEXIST && parents)
-		made = !site.name[0] ||
-		       (fstatat(site.dir, site.name, &st, 0) == 0 && S_ISDIR(st.st_mode));
+		made = !resolved.name[0] ||
+		       (fstatat(resolved.dir, resolved.name, &st, 0) == 0 && S_ISDIR(st.st_mode));
 	kept = errno;
-	site_done(&site);
+	path_resolve_done(&resolved);
 	errno = kept;
 	return made;
 }
@@ -251,44 +251,45 @@ uint64_t tree_erase(int dir, const char *name, uint64_t *count)
 	return erased.left;
 }
 
-static bool remove_at(const struct reach_ask *ask, const struct site *site, struct reach_say *say)
+static bool remove_at(const struct fileop_request *ask, const struct path_resolve *resolved,
+		      struct fileop_reply *reply)
 {
 	struct stat st;
 
-	if (unlinkat(site->dir, site->name, 0) == 0) {
-		say->count = 1;
+	if (unlinkat(resolved->dir, resolved->name, 0) == 0) {
+		reply->count = 1;
 		return true;
 	}
 	if (errno != EISDIR && errno != EPERM)
 		return false;
-	if (fstatat(site->dir, site->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fstatat(resolved->dir, resolved->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return false;
 	if (!S_ISDIR(st.st_mode)) {
 		errno = EPERM;
 		return false;
 	}
-	if (ask->flags & REACH_RECURSIVE) {
-		say->skipped = tree_erase(site->dir, site->name, &say->count);
-		return say->skipped == 0;
+	if (ask->flags & FILEOP_RECURSIVE) {
+		reply->skipped = tree_erase(resolved->dir, resolved->name, &reply->count);
+		return reply->skipped == 0;
 	}
-	if (ask->flags & REACH_EMPTY)
-		return unlinkat(site->dir, site->name, AT_REMOVEDIR) == 0;
+	if (ask->flags & FILEOP_EMPTY)
+		return unlinkat(resolved->dir, resolved->name, AT_REMOVEDIR) == 0;
 	errno = EISDIR;
 	return false;
 }
 
-bool tree_remove(const struct reach_ask *ask, struct reach_say *say)
+bool tree_remove(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	struct site site;
+	struct path_resolve resolved;
 	bool done;
 	int kept;
 
-	if (!site_find(ask->base, ask->path, false, false, &site))
+	if (!path_resolve_find(ask->base, ask->path, false, false, &resolved))
 		return false;
-	errno = ask->flags & REACH_RECURSIVE ? EBUSY : EISDIR;
-	done = site.name[0] && remove_at(ask, &site, say);
+	errno = ask->flags & FILEOP_RECURSIVE ? EBUSY : EISDIR;
+	done = resolved.name[0] && remove_at(ask, &resolved, reply);
 	kept = errno;
-	site_done(&site);
+	path_resolve_done(&resolved);
 	errno = kept;
 	return done;
 }
@@ -303,14 +304,14 @@ static bool set_mode(int dir, const char *name, mode_t mode)
 
 	if (fd < 0)
 		return false;
-	done = chmod(site_of_fd(fd, path), mode) == 0;
+	done = chmod(path_resolve_of_fd(fd, path), mode) == 0;
 	kept = errno;
 	close(fd);
 	errno = kept;
 	return done;
 }
 
-static void set_modes_beneath(int root, mode_t mode, struct reach_say *say)
+static void set_modes_beneath(int root, mode_t mode, struct fileop_reply *reply)
 {
 	struct walk_at at;
 	enum walk_step step;
@@ -320,18 +321,18 @@ static void set_modes_beneath(int root, mode_t mode, struct reach_say *say)
 		if (step == WALK_LEFT || at.type == DT_LNK)
 			continue;
 		if (set_mode(at.dir, at.name, mode))
-			say->count++;
+			reply->count++;
 		else
-			say->skipped++;
+			reply->skipped++;
 		if (tree_is_directory(&at) && !walk_enter())
-			say->skipped++;
+			reply->skipped++;
 	}
 	walk_end();
 }
 
-bool tree_chmod(const struct reach_ask *ask, struct reach_say *say)
+bool tree_chmod(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	int fd = site_open(ask->base, ask->path, O_PATH);
+	int fd = path_resolve_open(ask->base, ask->path, O_PATH);
 	mode_t mode = ask->mode & 07777;
 	char path[32];
 	bool done;
@@ -339,14 +340,14 @@ bool tree_chmod(const struct reach_ask *ask, struct reach_say *say)
 
 	if (fd < 0)
 		return false;
-	done = chmod(site_of_fd(fd, path), mode) == 0;
+	done = chmod(path_resolve_of_fd(fd, path), mode) == 0;
 	kept = errno;
-	if (done && (ask->flags & REACH_RECURSIVE))
+	if (done && (ask->flags & FILEOP_RECURSIVE))
 		root = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	close(fd);
-	say->count = done;
+	reply->count = done;
 	if (root >= 0)
-		set_modes_beneath(root, mode, say);
+		set_modes_beneath(root, mode, reply);
 	errno = kept;
 	return done;
 }

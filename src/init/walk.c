@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "init/site.h"
+#include "init/path_resolve.h"
 
 #define ROOM 16384
 
@@ -26,9 +26,9 @@ static struct {
 		size_t path_len; // of the directory, with its slash
 		long at, len;
 		_Alignas(8) char room[ROOM];
-	} levels[REACH_DEPTH_MAX + 1];
+	} levels[FILEOP_DEPTH_MAX + 1];
 	int depth; // of levels in use
-	char path[REACH_PATH_MAX + 1];
+	char path[FILEOP_PATH_MAX + 1];
 	const char *name; // of the last entry
 	uint64_t skipped;
 } walk;
@@ -117,7 +117,7 @@ enum walk_step walk_next(struct walk_at *at)
 		if (!entry)
 			return walk_leave(at);
 		len = strlen(entry->name);
-		if (level->path_len + len + 1 > REACH_PATH_MAX) {
+		if (level->path_len + len + 1 > FILEOP_PATH_MAX) {
 			walk.skipped++;
 			continue;
 		}
@@ -141,13 +141,13 @@ bool walk_enter(void)
 	size_t len = level->path_len + strlen(walk.name);
 	int fd;
 
-	if (walk.depth > REACH_DEPTH_MAX) {
+	if (walk.depth > FILEOP_DEPTH_MAX) {
 		errno = EMLINK;
 		return false;
 	}
 	fd = openat(level->fd, walk.name,
 		    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0 || site_is_refused(fd))
+	if (fd < 0 || path_resolve_is_refused(fd))
 		return false;
 	walk.path[len] = '/';
 	walk_push(fd, len + 1);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
-#include "model/reach.h"
+#include "protocol/fileop.h"
 
 enum walk_step {
 	WALK_ENTRY, // walk_enter() it, if it is a directory that is to be entered

@@ -5,7 +5,7 @@
 //
 // Events wait for a short time, counted from the first. One that equals the last of its path is
 // dropped then; no other is, so the last word on a path is always true. Files that cove itself
-// replaces are named so that the rename can be told for what it means (site_temp_name()).
+// replaces are named so that the rename can be told for what it means (path_resolve_temp_name()).
 #include "init/watch.h"
 
 #include <errno.h>
@@ -19,11 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "init/say.h"
-#include "init/site.h"
+#include "codec/glob.h"
+#include "init/path_resolve.h"
+#include "init/reply.h"
 #include "init/tree.h"
 #include "init/watched.h"
-#include "wire/glob.h"
 
 #define MERGE_MS 75
 #define PENDING_MAX 1000
@@ -33,13 +33,13 @@
 	 IN_MOVE_SELF | IN_EXCL_UNLINK)
 
 struct pending {
-	enum reach_event_type type;
+	enum fileop_event_type type;
 	bool is_directory;
 	char *path;
 };
 
 static struct {
-	const struct reach_ask *ask;
+	const struct fileop_request *ask;
 	int inotify, root, root_wd;
 	int parent_wd; // -1: none
 	struct pending pending[PENDING_MAX];
@@ -47,11 +47,11 @@ static struct {
 	int64_t due; // of the oldest that waits
 	bool is_over;
 	uint32_t cookie; // of a file of ours that changes its name
-	enum site_temp temp;
+	enum path_resolve_temp temp;
 	uint32_t leaving; // the cookie of a directory that was here, and where
-	char left[REACH_PATH_MAX + 1];
+	char left[FILEOP_PATH_MAX + 1];
 	bool lame; // some directory could not be watched
-	char path[REACH_PATH_MAX + 1];
+	char path[FILEOP_PATH_MAX + 1];
 	_Alignas(8) char events[65536];
 } job;
 
@@ -72,26 +72,27 @@ static void forget_left(void)
 
 static void init_watch_flush(void)
 {
-	struct say_batch batch;
+	struct reply_batch batch;
 
-	say_begin(&batch, REACH_EVENTS);
+	reply_begin(&batch, FILEOP_EVENTS);
 	for (int i = 0; i < job.count; i++) {
 		struct pending *event = &job.pending[i];
 		size_t before = batch.pack.len;
 
-		reach_put_event(&batch.pack, &(struct reach_event){event->type, event->is_directory,
-								   str_of(event->path)});
-		say_item(&batch, before);
+		fileop_put_event(&batch.pack,
+				 &(struct fileop_event){event->type, event->is_directory,
+							str_of(event->path)});
+		reply_item(&batch, before);
 		free(event->path);
 	}
-	say_flush(&batch);
+	reply_flush(&batch);
 	job.count = 0;
 	forget_left();
 }
 
 static bool init_watch_is_told(const char *path)
 {
-	const struct reach_ask *ask = job.ask;
+	const struct fileop_request *ask = job.ask;
 
 	if (tree_is_excluded(ask, path))
 		return false;
@@ -101,7 +102,7 @@ static bool init_watch_is_told(const char *path)
 	return ask->includes == 0;
 }
 
-static void init_watch_tell(enum reach_event_type type, bool is_directory, const char *path)
+static void init_watch_tell(enum fileop_event_type type, bool is_directory, const char *path)
 {
 	char *own;
 
@@ -128,13 +129,13 @@ static void init_watch_tell(enum reach_event_type type, bool is_directory, const
 static bool watch_dir(int dir, const char *name, const char *path)
 {
 	int fd = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	uint32_t mask = MASK | (job.ask->flags & REACH_ATTRIB ? IN_ATTRIB : 0);
+	uint32_t mask = MASK | (job.ask->flags & FILEOP_ATTRIB ? IN_ATTRIB : 0);
 	char at[32];
 	int wd;
 
 	if (fd < 0)
 		return true;
-	wd = inotify_add_watch(job.inotify, site_of_fd(fd, at), mask);
+	wd = inotify_add_watch(job.inotify, path_resolve_of_fd(fd, at), mask);
 	close(fd);
 	if (wd < 0)
 		return errno != ENOSPC && errno != ENOMEM;
@@ -153,8 +154,8 @@ static bool watch_beneath(int root, const char *path, bool fresh)
 	while ((step = walk_next(&at)) != WALK_END) {
 		bool is_dir;
 
-		if (step == WALK_LEFT || len + 1 + at.path.len > REACH_PATH_MAX ||
-		    site_is_temp(at.name))
+		if (step == WALK_LEFT || len + 1 + at.path.len > FILEOP_PATH_MAX ||
+		    path_resolve_is_temp(at.name))
 			continue;
 		memcpy(job.path, path, len);
 		job.path[len] = '/';
@@ -163,8 +164,8 @@ static bool watch_beneath(int root, const char *path, bool fresh)
 			continue;
 		is_dir = tree_is_directory(&at);
 		if (fresh)
-			init_watch_tell(REACH_CREATE, is_dir, job.path);
-		if (!is_dir || !(job.ask->flags & REACH_RECURSIVE))
+			init_watch_tell(FILEOP_CREATE, is_dir, job.path);
+		if (!is_dir || !(job.ask->flags & FILEOP_RECURSIVE))
 			continue;
 		all &= watch_dir(at.dir, at.name, job.path);
 		if (all)
@@ -177,19 +178,20 @@ static bool watch_beneath(int root, const char *path, bool fresh)
 // A directory has come: by its parent's fd it cannot be missed, for we hold the root.
 static void meet(const char *path, bool fresh)
 {
-	static char own[REACH_PATH_MAX + 1];
-	struct site site;
+	static char own[FILEOP_PATH_MAX + 1];
+	struct path_resolve resolved;
 	int dir = -1;
 
 	memcpy(own, path, strlen(path) + 1);
-	if (tree_is_excluded(job.ask, own) || !site_beneath(job.root, own, false, &site))
+	if (tree_is_excluded(job.ask, own) ||
+	    !path_resolve_beneath(job.root, own, false, &resolved))
 		return;
-	if (site.name[0]) {
-		job.lame |= !watch_dir(site.dir, site.name, own);
-		dir = openat(site.dir, site.name,
+	if (resolved.name[0]) {
+		job.lame |= !watch_dir(resolved.dir, resolved.name, own);
+		dir = openat(resolved.dir, resolved.name,
 			     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	}
-	site_done(&site);
+	path_resolve_done(&resolved);
 	if (dir >= 0)
 		job.lame |= !watch_beneath(dir, own, fresh);
 }
@@ -198,7 +200,7 @@ static bool init_watch_join(const char *dir, const char *name)
 {
 	size_t len = strlen(dir), more = strlen(name);
 
-	if (len + 1 + more > REACH_PATH_MAX)
+	if (len + 1 + more > FILEOP_PATH_MAX)
 		return false;
 	memcpy(job.path, dir, len);
 	if (len > 0 && more > 0)
@@ -210,7 +212,7 @@ static bool init_watch_join(const char *dir, const char *name)
 // Our own files: true when that was all that is to be said of it.
 static bool init_watch_is_ours(const struct inotify_event *event, const char *name)
 {
-	enum site_temp temp = site_is_temp(name);
+	enum path_resolve_temp temp = path_resolve_is_temp(name);
 
 	if (temp) {
 		if (event->mask & IN_MOVED_FROM) {
@@ -222,10 +224,10 @@ static bool init_watch_is_ours(const struct inotify_event *event, const char *na
 	if (!(event->mask & IN_MOVED_TO) || !job.cookie || event->cookie != job.cookie)
 		return false;
 	job.cookie = 0;
-	if (job.temp == SITE_TEMP_NEW)
-		init_watch_tell(REACH_CREATE, event->mask & IN_ISDIR, job.path);
+	if (job.temp == PATH_RESOLVE_TEMP_NEW)
+		init_watch_tell(FILEOP_CREATE, event->mask & IN_ISDIR, job.path);
 	if (!(event->mask & IN_ISDIR))
-		init_watch_tell(REACH_MODIFY, false, job.path);
+		init_watch_tell(FILEOP_MODIFY, false, job.path);
 	return !(event->mask & IN_ISDIR);
 }
 
@@ -233,11 +235,11 @@ static void hear_name(const struct inotify_event *event)
 {
 	static const struct {
 		uint32_t bit;
-		enum reach_event_type type;
+		enum fileop_event_type type;
 	} rows[] = {
-		{IN_CREATE, REACH_CREATE},    {IN_MODIFY, REACH_MODIFY},
-		{IN_DELETE, REACH_DELETE},    {IN_MOVED_FROM, REACH_MOVE_FROM},
-		{IN_MOVED_TO, REACH_MOVE_TO}, {IN_ATTRIB, REACH_ATTRIB_SET},
+		{IN_CREATE, FILEOP_CREATE},    {IN_MODIFY, FILEOP_MODIFY},
+		{IN_DELETE, FILEOP_DELETE},    {IN_MOVED_FROM, FILEOP_MOVE_FROM},
+		{IN_MOVED_TO, FILEOP_MOVE_TO}, {IN_ATTRIB, FILEOP_ATTRIB_SET},
 	};
 	bool is_dir = event->mask & IN_ISDIR;
 
@@ -246,7 +248,7 @@ static void hear_name(const struct inotify_event *event)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (event->mask & rows[i].bit)
 			init_watch_tell(rows[i].type, is_dir, job.path);
-	if (!is_dir || event->len == 0 || !(job.ask->flags & REACH_RECURSIVE))
+	if (!is_dir || event->len == 0 || !(job.ask->flags & FILEOP_RECURSIVE))
 		return;
 	if (event->mask & IN_MOVED_FROM) {
 		forget_left();
@@ -265,7 +267,7 @@ static void rescan(void)
 {
 	int root = openat(job.root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	if (root >= 0 && (job.ask->flags & REACH_RECURSIVE))
+	if (root >= 0 && (job.ask->flags & FILEOP_RECURSIVE))
 		watch_beneath(root, "", false);
 	else if (root >= 0)
 		close(root);
@@ -274,7 +276,7 @@ static void rescan(void)
 // Is the root still where it was asked for?
 static bool is_there(void)
 {
-	int fd = site_open(job.ask->base, job.ask->path, O_PATH);
+	int fd = path_resolve_open(job.ask->base, job.ask->path, O_PATH);
 	struct stat now, then;
 	bool same = fd >= 0 && fstat(fd, &now) == 0 && fstat(job.root, &then) == 0 &&
 		    now.st_ino == then.st_ino && now.st_dev == then.st_dev;
@@ -289,12 +291,12 @@ static void init_watch_hear(const struct inotify_event *event)
 	const char *dir;
 
 	if (event->mask & IN_Q_OVERFLOW) {
-		init_watch_tell(REACH_OVERFLOW, false, "");
+		init_watch_tell(FILEOP_OVERFLOW, false, "");
 		rescan();
 		return;
 	}
 	if (event->wd == job.parent_wd && !is_there()) {
-		init_watch_tell(REACH_STOPPED, true, "");
+		init_watch_tell(FILEOP_STOPPED, true, "");
 		job.is_over = true;
 	}
 	dir = watched_path(event->wd);
@@ -302,7 +304,7 @@ static void init_watch_hear(const struct inotify_event *event)
 		return;
 	if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED)) {
 		if (event->wd == job.root_wd) {
-			init_watch_tell(REACH_STOPPED, true, "");
+			init_watch_tell(FILEOP_STOPPED, true, "");
 			job.is_over = true;
 		} else if (event->mask & (IN_IGNORED | IN_UNMOUNT)) {
 			watched_drop(event->wd);
@@ -320,7 +322,7 @@ static void init_watch_hear(const struct inotify_event *event)
 static bool is_exchange(const struct inotify_event *event, const struct inotify_event *next)
 {
 	return next && (event->mask & IN_MOVED_FROM) && (next->mask & IN_MOVED_TO) &&
-	       event->cookie == next->cookie && next->len > 0 && site_is_temp(next->name);
+	       event->cookie == next->cookie && next->len > 0 && path_resolve_is_temp(next->name);
 }
 
 static bool hear_some(void)
@@ -338,7 +340,7 @@ static bool hear_some(void)
 			init_watch_hear(event);
 	}
 	if (job.lame)
-		init_watch_tell(REACH_OVERFLOW, false, "");
+		init_watch_tell(FILEOP_OVERFLOW, false, "");
 	job.lame = false;
 	return true;
 }
@@ -350,12 +352,12 @@ static bool init_watch_catch_up(void)
 	struct pollfd ready = {.fd = job.inotify, .events = POLLIN};
 	char word;
 
-	if (recv(say_sock(), &word, sizeof(word), MSG_DONTWAIT) <= 0)
+	if (recv(reply_sock(), &word, sizeof(word), MSG_DONTWAIT) <= 0)
 		return false;
 	for (int i = 0; i < CATCH_UP_READS && !job.is_over && poll(&ready, 1, 0) > 0; i++)
 		if (!hear_some())
 			return false;
-	init_watch_tell(REACH_CAUGHT_UP, false, "");
+	init_watch_tell(FILEOP_CAUGHT_UP, false, "");
 	init_watch_flush();
 	return true;
 }
@@ -365,7 +367,7 @@ static void init_watch_live(void)
 	while (!job.is_over) {
 		struct pollfd ready[2] = {
 			{.fd = job.inotify, .events = POLLIN},
-			{.fd = say_sock(), .events = POLLIN | POLLRDHUP},
+			{.fd = reply_sock(), .events = POLLIN | POLLRDHUP},
 		};
 		int64_t wait = job.count > 0 ? job.due - now_ms() : -1;
 
@@ -391,13 +393,13 @@ static int watch_parent(void)
 
 	if (up < 0)
 		return -1;
-	wd = inotify_add_watch(job.inotify, site_of_fd(up, at),
+	wd = inotify_add_watch(job.inotify, path_resolve_of_fd(up, at),
 			       IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR | IN_MASK_ADD);
 	close(up);
 	return wd == job.root_wd ? -1 : wd;
 }
 
-static bool init_watch_begin(const struct reach_ask *ask)
+static bool init_watch_begin(const struct fileop_request *ask)
 {
 	char at[32];
 	struct stat st;
@@ -406,12 +408,12 @@ static bool init_watch_begin(const struct reach_ask *ask)
 	job.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (job.inotify < 0 || fstat(job.root, &st) < 0)
 		return false;
-	job.root_wd = inotify_add_watch(job.inotify, site_of_fd(job.root, at),
-					MASK | (ask->flags & REACH_ATTRIB ? IN_ATTRIB : 0));
+	job.root_wd = inotify_add_watch(job.inotify, path_resolve_of_fd(job.root, at),
+					MASK | (ask->flags & FILEOP_ATTRIB ? IN_ATTRIB : 0));
 	if (job.root_wd < 0 || !watched_add(job.root_wd, ""))
 		return false;
 	job.parent_wd = watch_parent();
-	if (!S_ISDIR(st.st_mode) || !(ask->flags & REACH_RECURSIVE))
+	if (!S_ISDIR(st.st_mode) || !(ask->flags & FILEOP_RECURSIVE))
 		return true;
 	root = openat(job.root, ".", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 	if (root < 0)
@@ -422,13 +424,13 @@ static bool init_watch_begin(const struct reach_ask *ask)
 	return false;
 }
 
-bool watch_serve(const struct reach_ask *ask, struct reach_say *say)
+bool watch_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	struct reach_say placed = {.kind = REACH_DONE};
+	struct fileop_reply placed = {.kind = FILEOP_DONE};
 	bool begun;
 	int kept;
 
-	job.root = site_open(ask->base, ask->path, O_PATH);
+	job.root = path_resolve_open(ask->base, ask->path, O_PATH);
 	if (job.root < 0)
 		return false;
 	job.ask = ask;
@@ -439,14 +441,14 @@ bool watch_serve(const struct reach_ask *ask, struct reach_say *say)
 	kept = errno;
 	if (begun) {
 		placed.count = watched_count();
-		say_answer(&placed, -1);
+		reply_answer(&placed, -1);
 		init_watch_live();
 	}
 	watched_clear();
 	if (job.inotify >= 0)
 		close(job.inotify);
 	close(job.root);
-	say->count = 0;
+	reply->count = 0;
 	errno = kept == ENOSPC ? EMFILE : kept; // of watches, not of disk
 	return begun;
 }

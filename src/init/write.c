@@ -22,8 +22,8 @@
 #include <unistd.h>
 
 #include "init/file.h"
-#include "init/say.h"
-#include "init/site.h"
+#include "init/path_resolve.h"
+#include "init/reply.h"
 #include "os/fd.h"
 
 #define NEW_MODE 0644
@@ -35,7 +35,7 @@
 static struct {
 	volatile bool named; // `temp` is there
 	bool open;	     // between BEGIN and its end
-	struct site site;
+	struct path_resolve site;
 	char temp[NAME_MAX + 1];
 	int fd;
 	bool exists;
@@ -57,26 +57,26 @@ static void let_all_go(void)
 
 	file_undo();
 	fd_drop(&now.fd);
-	site_done(&now.site);
+	path_resolve_done(&now.site);
 	now.open = false;
 	errno = kept;
 }
 
 // What is there now, and whether it may be replaced.
-static bool meet_old(const struct reach_ask *ask, struct reach_say *say)
+static bool meet_old(const struct fileop_request *ask, struct fileop_reply *reply)
 {
 	now.exists = fstatat(now.site.dir, now.site.name, &now.old, AT_SYMLINK_NOFOLLOW) == 0;
 	now.flags = ask->flags;
-	now.mode = ask->mode == REACH_KEEP_MODE ? NEW_MODE : (mode_t)ask->mode;
+	now.mode = ask->mode == FILEOP_KEEP_MODE ? NEW_MODE : (mode_t)ask->mode;
 	if (!now.exists)
 		return errno == ENOENT;
-	if (!file_must_be_regular(now.old.st_mode, say))
+	if (!file_must_be_regular(now.old.st_mode, reply))
 		return false;
-	if (ask->flags & REACH_EXCLUSIVE) {
+	if (ask->flags & FILEOP_EXCLUSIVE) {
 		errno = EEXIST;
 		return false;
 	}
-	if (ask->mode == REACH_KEEP_MODE)
+	if (ask->mode == FILEOP_KEEP_MODE)
 		now.mode = now.old.st_mode & 07777;
 	return geteuid() == 0 || syscall(SYS_faccessat2, now.site.dir, now.site.name, W_OK,
 					 AT_EACCESS | AT_SYMLINK_NOFOLLOW) == 0;
@@ -98,7 +98,7 @@ static void await_undertaker(void)
 
 static void be_undertaker(int old, int done)
 {
-	close(say_sock());
+	close(reply_sock());
 	poll(NULL, 0, PARTING_MS); // until the other fds of the old one are closed
 	close(old);
 	close(done);
@@ -107,7 +107,7 @@ static void be_undertaker(int old, int done)
 }
 
 // It has no name any more, and goes with the last fd.
-static void write_bury(int old)
+static void write_destroy(int old)
 {
 	int done[2];
 
@@ -119,22 +119,22 @@ static void write_bury(int old)
 	undertaker = done[0];
 }
 
-static bool find_target(const struct reach_ask *ask, struct reach_say *say)
+static bool find_target(const struct fileop_request *ask, struct fileop_reply *reply)
 {
 	await_undertaker();
-	if (!site_find(ask->base, ask->path, ask->flags & REACH_PARENTS, true, &now.site))
+	if (!path_resolve_find(ask->base, ask->path, ask->flags & FILEOP_PARENTS, true, &now.site))
 		return false;
 	if (!now.site.name[0]) {
 		errno = EISDIR;
 		return false;
 	}
-	return meet_old(ask, say);
+	return meet_old(ask, reply);
 }
 
 static bool make_named(void)
 {
 	for (int i = 0; i < TRIES; i++) {
-		site_temp_name(now.temp, now.exists);
+		path_resolve_temp_name(now.temp, now.exists);
 		now.fd = openat(now.site.dir, now.temp,
 				O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 				now.mode & 0777);
@@ -149,7 +149,7 @@ static bool make_named(void)
 }
 
 // Mode and owner, where they are not what they were born with.
-static bool write_dress(struct stat *st)
+static bool write_attributes(struct stat *st)
 {
 	if (fstat(now.fd, st) < 0)
 		return false;
@@ -169,7 +169,7 @@ static bool write_dress(struct stat *st)
 static bool is_large(const struct stat *st)
 {
 	return now.exists && now.old.st_nlink == 1 && now.old.st_dev == st->st_dev &&
-	       (uint64_t)now.old.st_blocks * 512 >= LARGE && !(now.flags & REACH_EXCLUSIVE);
+	       (uint64_t)now.old.st_blocks * 512 >= LARGE && !(now.flags & FILEOP_EXCLUSIVE);
 }
 
 static bool swap_names(void)
@@ -190,7 +190,7 @@ static bool replace_large(void)
 	}
 	if (done) {
 		now.named = false;
-		write_bury(old);
+		write_destroy(old);
 	}
 	fd_drop(&old);
 	return done;
@@ -198,7 +198,7 @@ static bool replace_large(void)
 
 static bool write_take_place(const struct stat *st)
 {
-	unsigned flags = now.flags & REACH_EXCLUSIVE ? RENAME_NOREPLACE : 0;
+	unsigned flags = now.flags & FILEOP_EXCLUSIVE ? RENAME_NOREPLACE : 0;
 
 	if (is_large(st) && replace_large())
 		return true;
@@ -208,7 +208,7 @@ static bool write_take_place(const struct stat *st)
 	return true;
 }
 
-static bool write_in_place(const struct reach_ask *ask, struct stat *st)
+static bool write_in_place(const struct fileop_request *ask, struct stat *st)
 {
 	int fd = openat(now.site.dir, now.site.name,
 			O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -223,19 +223,19 @@ static bool write_in_place(const struct reach_ask *ask, struct stat *st)
 	return done;
 }
 
-bool file_write(const struct reach_ask *ask, struct reach_say *say)
+bool file_write(const struct fileop_request *ask, struct fileop_reply *reply)
 {
 	struct stat st;
 	bool done;
 
 	if (now.open) {
-		say->why = REACH_OUT_OF_TURN;
+		reply->why = FILEOP_OUT_OF_TURN;
 		return false;
 	}
-	done = find_target(ask, say);
+	done = find_target(ask, reply);
 	if (done) {
 		done = make_named() && fd_write_all(now.fd, ask->bytes.at, ask->bytes.len) == 0 &&
-		       write_dress(&st) && write_take_place(&st);
+		       write_attributes(&st) && write_take_place(&st);
 		if (!done && now.exists && (errno == EACCES || errno == EBUSY)) {
 			file_undo();
 			done = write_in_place(ask, &st);
@@ -243,21 +243,21 @@ bool file_write(const struct reach_ask *ask, struct reach_say *say)
 	}
 	let_all_go();
 	if (done) {
-		site_stat(&st, &say->stat);
-		say->stat.size = ask->bytes.len;
+		path_resolve_stat(&st, &reply->stat);
+		reply->stat.size = ask->bytes.len;
 	}
 	return done;
 }
 
-bool file_begin(const struct reach_ask *ask, struct reach_say *say)
+bool file_begin(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	struct reach_say opened = {.kind = REACH_OPENED};
+	struct fileop_reply opened = {.kind = FILEOP_OPENED};
 
 	if (now.open) {
-		say->why = REACH_OUT_OF_TURN;
+		reply->why = FILEOP_OUT_OF_TURN;
 		return false;
 	}
-	if (!find_target(ask, say)) {
+	if (!find_target(ask, reply)) {
 		let_all_go();
 		return false;
 	}
@@ -267,7 +267,7 @@ bool file_begin(const struct reach_ask *ask, struct reach_say *say)
 		return false;
 	}
 	now.open = true;
-	say_answer(&opened, now.fd);
+	reply_answer(&opened, now.fd);
 	return true;
 }
 
@@ -278,9 +278,9 @@ static bool give_name(void)
 
 	if (now.named)
 		return true;
-	site_of_fd(now.fd, path);
+	path_resolve_of_fd(now.fd, path);
 	for (int i = 0; i < TRIES; i++) {
-		site_temp_name(now.temp, now.exists);
+		path_resolve_temp_name(now.temp, now.exists);
 		if (linkat(AT_FDCWD, path, now.site.dir, now.temp, AT_SYMLINK_FOLLOW) == 0) {
 			now.named = true;
 			return true;
@@ -291,27 +291,27 @@ static bool give_name(void)
 	return false;
 }
 
-bool file_commit(const struct reach_ask *ask, struct reach_say *say)
+bool file_commit(const struct fileop_request *ask, struct fileop_reply *reply)
 {
 	struct stat st;
 	bool done;
 
 	(void)ask;
 	if (!now.open) {
-		say->why = REACH_OUT_OF_TURN;
+		reply->why = FILEOP_OUT_OF_TURN;
 		return false;
 	}
-	done = write_dress(&st) && give_name() && write_take_place(&st);
+	done = write_attributes(&st) && give_name() && write_take_place(&st);
 	let_all_go();
 	if (done)
-		site_stat(&st, &say->stat);
+		path_resolve_stat(&st, &reply->stat);
 	return done;
 }
 
-bool file_abort(const struct reach_ask *ask, struct reach_say *say)
+bool file_abort(const struct fileop_request *ask, struct fileop_reply *reply)
 {
 	(void)ask;
-	(void)say;
+	(void)reply;
 	let_all_go();
 	return true;
 }

@@ -1,9 +1,9 @@
 #include "lib/box.h"
 
 #include "base/mem.h"
+#include "codec/text.h"
 #include "lib/fields.h"
-#include "lib/trip.h"
-#include "wire/text.h"
+#include "lib/http_call.h"
 
 #define SPEC_MAX (1 << 20)
 
@@ -18,8 +18,8 @@ fallible lib_box_post(const struct cove_box *box, const char *rest, const struct
 	auto_free char *path = lib_box_path(box, rest);
 
 	if (out)
-		return trip_json(box->cove, "POST", path, body, out);
-	return trip_text(box->cove, "POST", path, NULL, body, NULL);
+		return http_call_json(box->cove, "POST", path, body, out);
+	return http_call_text(box->cove, "POST", path, NULL, body, NULL);
 }
 
 static char *path_of(const char *key)
@@ -150,7 +150,7 @@ static fallible lib_box_learn(struct cove_box *box, struct buf *text)
 {
 	auto_json info = NULL;
 
-	TRY(trip_object(buf_view(text), &info));
+	TRY(http_call_object(buf_view(text), &info));
 	json_free(box->info);
 	free(box->text);
 	box->info = take_ptr(info);
@@ -165,7 +165,7 @@ static fallible lib_box_born(struct cove *cove, struct buf *text, struct cove_bo
 	struct cove_box *box;
 	struct err *err;
 
-	TRY(trip_object(buf_view(text), &info));
+	TRY(http_call_object(buf_view(text), &info));
 	if (!*fields_text(info, "id"))
 		return err_new(BAD_PEER, "bad_reply", "the daemon gave a sandbox but no id");
 	box = cove_box_at(cove, fields_text(info, "id"));
@@ -182,12 +182,12 @@ static fallible lib_box_make(struct cove *cove, const char *method, const char *
 			     const struct cove_box_spec *spec, struct cove_box **out)
 {
 	static const struct cove_box_spec none;
-	auto_buf body = BUF_INIT(SPEC_MAX), text = BUF_INIT(CORE_REPLY_MAX);
+	auto_buf body = BUF_INIT(SPEC_MAX), text = BUF_INIT(PRIVATE_REPLY_MAX);
 
 	if (!spec)
 		spec = &none;
 	TRY(put_spec(&body, spec, strcmp(method, "POST") == 0));
-	TRY(trip_text(cove, method, path, spec->key, &body, &text), "make a sandbox");
+	TRY(http_call_text(cove, method, path, spec->key, &body, &text), "make a sandbox");
 	return lib_box_born(cove, &text, out);
 }
 
@@ -197,22 +197,22 @@ enum cove_kind cove_box_ensure(struct cove *cove, const char *name,
 {
 	auto_free char *path = path_of(name);
 
-	core_begin(cove);
-	return core_end(cove, lib_box_make(cove, "PUT", path, spec, out), error);
+	private_begin(cove);
+	return private_end(cove, lib_box_make(cove, "PUT", path, spec, out), error);
 }
 
 enum cove_kind cove_box_create(struct cove *cove, const struct cove_box_spec *spec,
 			       struct cove_box **out, struct cove_error *error)
 {
-	core_begin(cove);
-	return core_end(cove, lib_box_make(cove, "POST", LIB_BOXES, spec, out), error);
+	private_begin(cove);
+	return private_end(cove, lib_box_make(cove, "POST", LIB_BOXES, spec, out), error);
 }
 
 static fallible lib_box_look(struct cove_box *box)
 {
-	auto_buf text = BUF_INIT(CORE_REPLY_MAX);
+	auto_buf text = BUF_INIT(PRIVATE_REPLY_MAX);
 
-	TRY(trip_text(box->cove, "GET", box->base, NULL, NULL, &text));
+	TRY(http_call_text(box->cove, "GET", box->base, NULL, NULL, &text));
 	return lib_box_learn(box, &text);
 }
 
@@ -222,11 +222,11 @@ enum cove_kind cove_box_find(struct cove *cove, const char *key, struct cove_box
 	struct cove_box *box = cove_box_at(cove, key);
 	struct err *err;
 
-	core_begin(cove);
+	private_begin(cove);
 	err = lib_box_look(box);
 	if (err) {
 		cove_box_free(box);
-		return core_end(cove, err, error);
+		return private_end(cove, err, error);
 	}
 	*out = box;
 	return COVE_OK;
@@ -250,31 +250,31 @@ enum cove_kind cove_box_info(struct cove_box *box, struct cove_box_info *out,
 {
 	struct err *err;
 
-	core_begin(box->cove);
+	private_begin(box->cove);
 	err = lib_box_look(box);
 	if (!err)
 		*out = lib_box_info_of(box->info, box->text);
-	return core_end(box->cove, err, error);
+	return private_end(box->cove, err, error);
 }
 
 enum cove_kind cove_box_delete(struct cove_box *box, struct cove_error *error)
 {
-	core_begin(box->cove);
-	return core_end(box->cove, trip_text(box->cove, "DELETE", box->base, NULL, NULL, NULL),
-			error);
+	private_begin(box->cove);
+	return private_end(box->cove,
+			   http_call_text(box->cove, "DELETE", box->base, NULL, NULL, NULL), error);
 }
 
 static enum cove_kind lib_box_step(struct cove_box *box, const char *word, struct cove_error *error)
 {
 	auto_free char *path = mem_fmt("%s/%s", box->base, word);
-	auto_buf text = BUF_INIT(CORE_REPLY_MAX);
+	auto_buf text = BUF_INIT(PRIVATE_REPLY_MAX);
 	struct err *err;
 
-	core_begin(box->cove);
-	err = trip_text(box->cove, "POST", path, NULL, NULL, &text);
+	private_begin(box->cove);
+	err = http_call_text(box->cove, "POST", path, NULL, NULL, &text);
 	if (!err)
 		err = lib_box_learn(box, &text);
-	return core_end(box->cove, err, error);
+	return private_end(box->cove, err, error);
 }
 
 enum cove_kind cove_box_pause(struct cove_box *box, struct cove_error *error)
@@ -328,7 +328,7 @@ static fallible lib_box_list(struct cove *cove, const char *const *labels, cove_
 			buf_text(&path, labels && *labels ? "&cursor=" : "?cursor=");
 			text_percent(&path, str_of(cursor));
 		}
-		TRY(trip_json(cove, "GET", path.at, NULL, &page));
+		TRY(http_call_json(cove, "GET", path.at, NULL, &page));
 		TRY(each_of(page, each, arg));
 		free(cursor);
 		cursor = *fields_text(page, "cursor") ? mem_str(fields_text(page, "cursor")) : NULL;
@@ -339,6 +339,6 @@ static fallible lib_box_list(struct cove *cove, const char *const *labels, cove_
 enum cove_kind cove_box_list(struct cove *cove, const char *const *labels, cove_box_fn *each,
 			     void *arg, struct cove_error *error)
 {
-	core_begin(cove);
-	return core_end(cove, lib_box_list(cove, labels, each, arg), error);
+	private_begin(cove);
+	return private_end(cove, lib_box_list(cove, labels, each, arg), error);
 }

@@ -1,8 +1,8 @@
 // A box is its key and the client; the prefix of its paths is made once.
 #pragma once
 
-#include "lib/core.h"
-#include "wire/json.h"
+#include "codec/json.h"
+#include "lib/private.h"
 
 #define LIB_BOXES "/v1/sandboxes"
 

@@ -9,7 +9,7 @@
 #include "base/secret.h"
 #include "gen/version.h"
 #include "lib/context.h"
-#include "lib/trip.h"
+#include "lib/http_call.h"
 #include "os/fd.h"
 
 #define DATA_DEFAULT "/var/lib/cove"
@@ -152,10 +152,10 @@ static fallible open_client(struct cove *cove, const struct cove_options *option
 	struct http_client *http = NULL;
 
 	TRY(find_server(cove, options));
-	TRY(core_init(cove));
+	TRY(private_init(cove));
 	cove->timeout_ms = options->timeout_ms;
-	TRY(trip_take(cove, &http)); // a bad URL is told now
-	trip_give(cove, http);
+	TRY(http_call_take(cove, &http)); // a bad URL is told now
+	http_call_give(cove, http);
 	return OK;
 }
 
@@ -168,7 +168,7 @@ enum cove_kind cove_open(const struct cove_options *options, struct cove **out,
 
 	if (err) {
 		cove_close(cove);
-		return core_end(NULL, err, error);
+		return private_end(NULL, err, error);
 	}
 	*out = cove;
 	return COVE_OK;

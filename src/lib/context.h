@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/buf.h"
-#include "wire/json.h"
+#include "codec/json.h"
 
 #define CONTEXT_LOCAL "local" // the daemon of this host: never in the file
 #define CONTEXT_NAME_MAX 64

@@ -501,12 +501,13 @@ COVE_API void cove_watch_close(struct cove_watch *watch);
 struct cove_terminal;
 
 struct cove_terminal_options {
-	const char *id;		  // NULL: one is made; that of a living terminal attaches to it
-	bool existing;		  // only attach: COVE_NOT_FOUND when there is none of this id
-	const char *const *argv;  // what runs there; NULL: bash
-	const char *session;	  // the terminal of a session instead, which has its state; no id
-	const char *conversation; // one of /v1/sessions that lives in this sandbox: its terminal
-	uint16_t cols, rows;	  // 0: 80, 24
+	const char *id;		 // NULL: one is made; that of a living terminal attaches to it
+	bool existing;		 // only attach: COVE_NOT_FOUND when there is none of this id
+	const char *const *argv; // what runs there; NULL: bash
+	const char *session;	 // the terminal of a session instead, which has its state; no id
+	const char
+		*conversation; // one of /v1/agent-sessions that lives in this sandbox: its terminal
+	uint16_t cols, rows;   // 0: 80, 24
 	const char *cwd, *user;
 	const char *const *env;
 };

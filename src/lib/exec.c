@@ -1,13 +1,13 @@
 // A command whose output comes as events. The stream belongs to this call, the command to the
 // sandbox: when the call is cut short by the caller, the command is ended by its process id.
 #include "base/mem.h"
+#include "codec/text.h"
 #include "lib/box.h"
-#include "lib/feed.h"
+#include "lib/event_reader.h"
 #include "lib/fields.h"
+#include "lib/http_call.h"
 #include "lib/process.h"
 #include "lib/sink.h"
-#include "lib/trip.h"
-#include "wire/text.h"
 
 #define BODY_MAX ((size_t)4 << 20)
 #define RETRIES 20
@@ -17,7 +17,7 @@
 struct exec {
 	struct cove_box *box;
 	const struct cove_exec_options *options;
-	struct feed feed;
+	struct event_reader feed;
 	struct buf bytes, held; // held: words of the server, until the end says so
 	char *process;		// its id, once it is known
 	bool done;
@@ -88,7 +88,7 @@ static fallible lib_exec_on_event(struct exec *exec, const struct json *event)
 		exec->cut = true;
 		exec->missed_here = (uint64_t)fields_number(event, "missedBytes", 0);
 	}
-	return strcmp(type, "error") == 0 ? feed_error(event) : OK;
+	return strcmp(type, "error") == 0 ? event_reader_error(event) : OK;
 }
 
 // The stream broke off. The command has a record of its own, and that has a stream, too: from where
@@ -99,7 +99,7 @@ static fallible lib_exec_resume(struct exec *exec, struct err *lost)
 	char reached[sizeof(exec->feed.id)];
 	struct err *err = OK;
 
-	if (!exec->process || !*exec->feed.id || !core_is_lost(exec->box->cove, lost))
+	if (!exec->process || !*exec->feed.id || !private_is_lost(exec->box->cove, lost))
 		return lost;
 	memcpy(reached, exec->feed.id, sizeof(reached));
 	exec->missed += exec->missed_here;
@@ -109,13 +109,13 @@ static fallible lib_exec_resume(struct exec *exec, struct err *lost)
 	buf_text(&path, "/stream?encoding=base64");
 	for (int i = 0; i < RETRIES; i++) {
 		err_free(err);
-		feed_close(&exec->feed);
-		err = feed_open(&exec->feed, exec->box->cove, "GET", path.at, (struct str){0},
-				reached);
-		if (!err || !core_is_lost(exec->box->cove, err))
+		event_reader_close(&exec->feed);
+		err = event_reader_open(&exec->feed, exec->box->cove, "GET", path.at,
+					(struct str){0}, reached);
+		if (!err || !private_is_lost(exec->box->cove, err))
 			break;
-		core_begin(exec->box->cove);
-		if (core_rest(exec->box->cove, RETRY_MS))
+		private_begin(exec->box->cove);
+		if (private_rest(exec->box->cove, RETRY_MS))
 			break;
 	}
 	if (!err) {
@@ -123,7 +123,7 @@ static fallible lib_exec_resume(struct exec *exec, struct err *lost)
 		return OK;
 	}
 	err_free(err);
-	core_begin(exec->box->cove);
+	private_begin(exec->box->cove);
 	return lost; // which tells more
 }
 
@@ -131,7 +131,7 @@ static fallible lib_exec_follow(struct exec *exec)
 {
 	while (!exec->done) {
 		auto_json event = NULL;
-		struct err *err = feed_next(&exec->feed, CORE_DEFAULT, &event);
+		struct err *err = event_reader_next(&exec->feed, PRIVATE_DEFAULT, &event);
 
 		if (!err && !event)
 			err = err_new(BAD_PEER, "cut_stream",
@@ -152,11 +152,11 @@ static fallible put_down(struct exec *exec, struct err *why)
 
 	if (!exec->process || exec->options->detach)
 		return why;
-	feed_close(&exec->feed);
+	event_reader_close(&exec->feed);
 	buf_fmt(&path, "%s/api/process/", exec->box->base);
 	text_percent(&path, str_of(exec->process));
 	err = process_interrupt(exec->box->cove, path.at);
-	core_begin(exec->box->cove);
+	private_begin(exec->box->cove);
 	return err ? err_recast(why, err_kind(why), "still_running",
 				"the command could not be ended and may still run")
 		   : why;
@@ -172,7 +172,7 @@ static fallible lib_exec_run(struct exec *exec)
 	if (!buf_ok(&body))
 		return err_hint(err_new(TOO_LARGE, "stdin_too_large", "the input is too large"),
 				"start a process with an open stdin and write to it");
-	err = feed_open(&exec->feed, exec->box->cove, "POST", path, buf_view(&body), "");
+	err = event_reader_open(&exec->feed, exec->box->cove, "POST", path, buf_view(&body), "");
 	if (err)
 		return fields_no_cwd(err, exec->box->cove, exec->options->command.cwd);
 	err = lib_exec_follow(exec);
@@ -186,19 +186,19 @@ enum cove_kind cove_exec(struct cove_box *box, const struct cove_exec_options *o
 {
 	struct exec exec = {.box = box,
 			    .options = options,
-			    .bytes = BUF_INIT(CORE_BODY_MAX),
+			    .bytes = BUF_INIT(PRIVATE_BODY_MAX),
 			    .held = BUF_INIT(TIME_OUT_MAX)};
 	struct err *err;
 
-	core_begin(box->cove);
+	private_begin(box->cove);
 	err = lib_exec_run(&exec);
 	if (!err && out)
 		*out = exec.result;
-	feed_close(&exec.feed);
+	event_reader_close(&exec.feed);
 	buf_done(&exec.bytes);
 	buf_done(&exec.held);
 	free(exec.process);
-	return core_end(box->cove, err, error);
+	return private_end(box->cove, err, error);
 }
 
 enum cove_kind cove_exec_output(struct cove_box *box, const struct cove_command *command,

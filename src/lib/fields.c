@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "wire/text.h"
+#include "codec/text.h"
 
 #define SESSIONLESS "__DISABLE_SESSION__"
 
@@ -51,13 +51,13 @@ static bool is_superseded(const char *const *rest, struct str name)
 	return false;
 }
 
-fallible fields_pairs(struct json_out *out, const char *key, const char *const *pairs)
+fallible fields_pairs(struct json_out *out, const char *key, const char *const *env_map)
 {
-	if (!pairs || !*pairs)
+	if (!env_map || !*env_map)
 		return OK;
 	json_key(out, key);
 	json_begin(out, '{');
-	for (const char *const *at = pairs; *at; at++) {
+	for (const char *const *at = env_map; *at; at++) {
 		struct str rest = str_of(*at), name;
 		auto_free char *word = NULL;
 
@@ -89,7 +89,7 @@ void fields_list(struct json_out *out, const char *key, const char *const *texts
 // Text goes as it is, all else as base64 with a word that says so.
 static void fields_put_input(struct json_out *out, struct str input)
 {
-	auto_buf coded = BUF_INIT(CORE_BODY_MAX);
+	auto_buf coded = BUF_INIT(PRIVATE_BODY_MAX);
 
 	if (!input.at)
 		return;
@@ -181,7 +181,7 @@ fallible fields_no_cwd(struct err *err, struct cove *cove, const char *cwd)
 {
 	if (!cwd || strcmp(err_reason(err), "no_cwd") != 0)
 		return err;
-	core_begin(cove);
+	private_begin(cove);
 	err = err_recast(err, ERR_INVALID, "no_cwd", "cannot enter '%s'", cwd);
 	return err_hint(err, "cwd must be a directory in the sandbox");
 }

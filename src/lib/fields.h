@@ -1,8 +1,8 @@
 // JSON, as the requests and answers of the API have it.
 #pragma once
 
-#include "lib/core.h"
-#include "wire/json.h"
+#include "codec/json.h"
+#include "lib/private.h"
 
 // Members of an object; "" or the default when absent or of another type, or when `object` is NULL.
 // Texts are borrowed from the tree and NUL-terminated there.
@@ -11,7 +11,7 @@ int64_t fields_number(const struct json *object, const char *key, int64_t otherw
 bool fields_flag(const struct json *object, const char *key);
 
 // "NAME=VALUE" lists as an object; a NULL list adds nothing. INVALID bad_pair.
-fallible fields_pairs(struct json_out *out, const char *key, const char *const *pairs);
+fallible fields_pairs(struct json_out *out, const char *key, const char *const *env_map);
 void fields_list(struct json_out *out, const char *key, const char *const *texts);
 // Of a command. `session` NULL: it says that there is none. INVALID no_command.
 fallible fields_command(struct json_out *out, const struct cove_command *command,

@@ -2,10 +2,10 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "codec/text.h"
 #include "lib/box.h"
+#include "lib/http_call.h"
 #include "lib/request.h"
-#include "lib/trip.h"
-#include "wire/text.h"
 
 #define PIECE (256 * 1024)
 
@@ -53,7 +53,7 @@ static enum cove_kind lib_file_begin(struct cove_box *box, const char *method, c
 	struct cove_file *file = mem_new_of(struct cove_file);
 	struct err *err;
 
-	core_begin(box->cove);
+	private_begin(box->cove);
 	file->path = path;
 	file->writes = type != NULL;
 	file->size = UINT64_MAX;
@@ -65,7 +65,7 @@ static enum cove_kind lib_file_begin(struct cove_box *box, const char *method, c
 	err = request_begin(&file->request);
 	if (err) {
 		cove_file_free(file);
-		return core_end(box->cove, err, error);
+		return private_end(box->cove, err, error);
 	}
 	if (!file->writes)
 		str_to_u64(http_client_field(file->request.http, "Content-Length"), 0,
@@ -107,9 +107,10 @@ uint64_t cove_file_size(const struct cove_file *file)
 enum cove_kind cove_file_read(struct cove_file *file, void *room, size_t size, size_t *out_len,
 			      struct cove_error *error)
 {
-	core_begin(file->request.cove);
-	return core_end(file->request.cove,
-			request_read(&file->request, room, size, CORE_DEFAULT, out_len), error);
+	private_begin(file->request.cove);
+	return private_end(file->request.cove,
+			   request_read(&file->request, room, size, PRIVATE_DEFAULT, out_len),
+			   error);
 }
 
 enum cove_kind cove_file_write(struct cove_file *file, const void *bytes, size_t len,
@@ -118,7 +119,7 @@ enum cove_kind cove_file_write(struct cove_file *file, const void *bytes, size_t
 	const char *at = bytes;
 	struct err *err = OK;
 
-	core_begin(file->request.cove);
+	private_begin(file->request.cove);
 	while (!err && len > 0) {
 		size_t n = len < PIECE ? len : PIECE;
 
@@ -126,7 +127,7 @@ enum cove_kind cove_file_write(struct cove_file *file, const void *bytes, size_t
 		at += n;
 		len -= n;
 	}
-	return core_end(file->request.cove, err, error);
+	return private_end(file->request.cove, err, error);
 }
 
 static fallible lib_file_commit(struct cove_file *file)
@@ -141,8 +142,8 @@ static fallible lib_file_commit(struct cove_file *file)
 
 enum cove_kind cove_file_commit(struct cove_file *file, struct cove_error *error)
 {
-	core_begin(file->request.cove);
-	return core_end(file->request.cove, lib_file_commit(file), error);
+	private_begin(file->request.cove);
+	return private_end(file->request.cove, lib_file_commit(file), error);
 }
 
 void cove_file_free(struct cove_file *file)
@@ -157,13 +158,13 @@ void cove_file_free(struct cove_file *file)
 enum cove_kind cove_read_file(struct cove_box *box, const char *path, char **out, size_t *out_len,
 			      struct cove_error *error)
 {
-	auto_buf bytes = BUF_INIT(CORE_REPLY_MAX);
+	auto_buf bytes = BUF_INIT(PRIVATE_REPLY_MAX);
 	struct cove_file *file = NULL;
 	enum cove_kind kind = cove_file_open(box, path, 0, &file, error);
 
 	if (!file)
 		return kind;
-	kind = core_end(box->cove, request_body(&file->request, &bytes), error);
+	kind = private_end(box->cove, request_body(&file->request, &bytes), error);
 	cove_file_free(file);
 	if (kind)
 		return kind;

@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "lib/fields.h"
+#include "lib/http_call.h"
 #include "lib/process.h"
 #include "lib/sink.h"
-#include "lib/trip.h"
 
 #define LINE_ROOM ((size_t)1 << 20)
 #define RETRIES 20
@@ -31,19 +31,19 @@ static fallible lib_follow_reach(struct cove_process *process, int64_t deadline)
 	auto_free char *path = mem_fmt("%s/stream?encoding=base64", process->base);
 
 	for (int i = 0; !process->feed.open; i++) {
-		struct err *err = feed_open(&process->feed, process->cove, "GET", path,
-					    (struct str){0}, process->reached);
+		struct err *err = event_reader_open(&process->feed, process->cove, "GET", path,
+						    (struct str){0}, process->reached);
 
 		if (!err)
 			return OK;
-		feed_close(&process->feed);
-		if (!*process->reached || i == RETRIES || !core_is_lost(process->cove, err))
+		event_reader_close(&process->feed);
+		if (!*process->reached || i == RETRIES || !private_is_lost(process->cove, err))
 			return err;
 		err_free(err);
-		core_begin(process->cove);
+		private_begin(process->cove);
 		if (deadline - clock_ms() < RETRY_MS)
 			return err_new(TIMEOUT, "timeout", "it took too long");
-		if (core_rest(process->cove, RETRY_MS))
+		if (private_rest(process->cove, RETRY_MS))
 			return err_new(CANCELLED, "cancelled", "the call was cancelled");
 	}
 	return OK;
@@ -73,7 +73,7 @@ static fallible lib_follow_on_event(struct cove_process *process, const struct j
 	} else if (strcmp(type, "truncated") == 0) {
 		process->cut = true;
 	} else if (strcmp(type, "error") == 0) {
-		return feed_error(event);
+		return event_reader_error(event);
 	}
 	return OK;
 }
@@ -93,8 +93,8 @@ static fallible lib_follow_next(struct cove_process *process, int64_t timeout_ms
 		struct err *err;
 
 		TRY(lib_follow_reach(process, deadline));
-		err = feed_next(&process->feed, left_of(deadline), &event);
-		if (err && !core_is_lost(process->cove, err))
+		err = event_reader_next(&process->feed, left_of(deadline), &event);
+		if (err && !private_is_lost(process->cove, err))
 			return err;
 		if (err || !event) { // lost: from where we are
 			if (!*process->feed.id)
@@ -102,7 +102,7 @@ static fallible lib_follow_next(struct cove_process *process, int64_t timeout_ms
 					   : err_new(BAD_PEER, "cut_stream",
 						     "the daemon went away");
 			err_free(err);
-			feed_close(&process->feed);
+			event_reader_close(&process->feed);
 			continue;
 		}
 		snprintf(process->reached, sizeof(process->reached), "%s", process->feed.id);
@@ -114,17 +114,17 @@ static fallible lib_follow_next(struct cove_process *process, int64_t timeout_ms
 enum cove_kind cove_process_next(struct cove_process *process, int64_t timeout_ms,
 				 struct cove_piece *out, struct cove_error *error)
 {
-	core_begin(process->cove);
-	return core_end(process->cove, lib_follow_next(process, timeout_ms, out), error);
+	private_begin(process->cove);
+	return private_end(process->cove, lib_follow_next(process, timeout_ms, out), error);
 }
 
 int cove_process_fd(const struct cove_process *process)
 {
-	return feed_fd(&process->feed);
+	return event_reader_fd(&process->feed);
 }
 
 // One stream of what is kept, as bytes: as much memory as a piece takes.
-static fallible lib_follow_pour(struct cove_process *process, bool is_stderr,
+static fallible lib_follow_copy(struct cove_process *process, bool is_stderr,
 				const struct cove_sink *sink)
 {
 	auto_free char *path = mem_fmt("%s/tape?stream=%s", process->base,
@@ -135,7 +135,7 @@ static fallible lib_follow_pour(struct cove_process *process, bool is_stderr,
 	size_t n = 1;
 
 	while (!err && n > 0) {
-		err = request_read(&request, room, PIECE, CORE_DEFAULT, &n);
+		err = request_read(&request, room, PIECE, PRIVATE_DEFAULT, &n);
 		if (!err)
 			err = sink_put(sink, is_stderr, (struct str){room, n});
 	}
@@ -148,8 +148,8 @@ static fallible logs(struct cove_process *process, bool follow, const struct cov
 	struct cove_piece piece = {0};
 
 	if (!follow) {
-		TRY(lib_follow_pour(process, false, sink));
-		return lib_follow_pour(process, true, sink);
+		TRY(lib_follow_copy(process, false, sink));
+		return lib_follow_copy(process, true, sink);
 	}
 	while (!piece.ended) {
 		TRY(lib_follow_next(process,
@@ -163,8 +163,8 @@ static fallible logs(struct cove_process *process, bool follow, const struct cov
 enum cove_kind cove_process_logs(struct cove_process *process, bool follow,
 				 const struct cove_sink *sink, struct cove_error *error)
 {
-	core_begin(process->cove);
-	return core_end(process->cove, logs(process, follow, sink), error);
+	private_begin(process->cove);
+	return private_end(process->cove, logs(process, follow, sink), error);
 }
 
 // Asked again when the connection is lost: waiting twice does no harm.
@@ -180,12 +180,12 @@ static fallible ask_end(struct cove_process *process, int64_t timeout_ms, struct
 		path = left < 0 ? mem_fmt("%s/wait", process->base)
 				: mem_fmt("%s/wait?timeoutMs=%lld", process->base,
 					  (long long)(left ? left : 1));
-		err = trip_json(process->cove, "GET", path, NULL, out);
-		if (!err || i == RETRIES || !core_is_lost(process->cove, err))
+		err = http_call_json(process->cove, "GET", path, NULL, out);
+		if (!err || i == RETRIES || !private_is_lost(process->cove, err))
 			return err;
 		err_free(err);
-		core_begin(process->cove);
-		if (core_rest(process->cove, RETRY_MS))
+		private_begin(process->cove);
+		if (private_rest(process->cove, RETRY_MS))
 			return err_new(CANCELLED, "cancelled", "the call was cancelled");
 	}
 }
@@ -217,11 +217,11 @@ enum cove_kind cove_process_wait(struct cove_process *process, int64_t timeout_m
 	struct cove_result result = {0};
 	struct err *err;
 
-	core_begin(process->cove);
+	private_begin(process->cove);
 	err = lib_follow_await(process, timeout_ms, &result);
 	if (!err && out)
 		*out = result;
-	return core_end(process->cove, err, error);
+	return private_end(process->cove, err, error);
 }
 
 // Lines of one stream, put together from pieces.
@@ -289,17 +289,17 @@ enum cove_kind cove_process_wait_log(struct cove_process *process, const char *p
 	struct cove_process *other;
 	struct err *err;
 
-	core_begin(process->cove);
+	private_begin(process->cove);
 	if (regcomp(&lines.pattern, pattern, REG_EXTENDED | REG_NOSUB) != 0)
-		return core_end(process->cove,
-				err_new(INVALID, "bad_pattern",
-					"'%s' is no extended regular expression", pattern),
-				error);
+		return private_end(process->cove,
+				   err_new(INVALID, "bad_pattern",
+					   "'%s' is no extended regular expression", pattern),
+				   error);
 	other = cove_process_at(process->box, process->id);
 	err = await_line(other, &lines, timeout_ms, out_line);
 	cove_process_free(other);
 	regfree(&lines.pattern);
 	buf_done(&lines.line[0]);
 	buf_done(&lines.line[1]);
-	return core_end(process->cove, err, error);
+	return private_end(process->cove, err, error);
 }

@@ -1,9 +1,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "lib/box.h"
-#include "lib/feed.h"
+#include "lib/event_reader.h"
 #include "lib/fields.h"
-#include "lib/trip.h"
+#include "lib/http_call.h"
 
 #define BODY_MAX ((size_t)1 << 20)
 
@@ -25,7 +25,7 @@ static void put_wait(struct buf *to, const struct cove_port_wait *wait, const ch
 	json_end(&out, '}');
 }
 
-static fallible port_await(struct feed *feed, const struct cove_port_wait *wait)
+static fallible port_await(struct event_reader *sse, const struct cove_port_wait *wait)
 {
 	int64_t end = wait->timeout_ms >= 0 ? clock_ms() + wait->timeout_ms : CLOCK_NEVER;
 
@@ -34,7 +34,7 @@ static fallible port_await(struct feed *feed, const struct cove_port_wait *wait)
 		int64_t left = end == CLOCK_NEVER ? -1 : end - clock_ms();
 		const char *type;
 
-		TRY(feed_next(feed, end == CLOCK_NEVER || left > 0 ? left : 0, &event));
+		TRY(event_reader_next(sse, end == CLOCK_NEVER || left > 0 ? left : 0, &event));
 		type = fields_text(event, "type");
 		if (strcmp(type, "ready") == 0)
 			return OK;
@@ -42,7 +42,7 @@ static fallible port_await(struct feed *feed, const struct cove_port_wait *wait)
 			return err_new(GONE, "process_ended",
 				       "the process ended before port %u answered", wait->port);
 		if (strcmp(type, "error") == 0)
-			return feed_error(event);
+			return event_reader_error(event);
 		if (!event)
 			return err_new(BAD_PEER, "cut_stream",
 				       "the daemon went away before the port answered");
@@ -54,16 +54,16 @@ enum cove_kind cove_port_ready(struct cove_box *box, const struct cove_port_wait
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	auto_free char *path = lib_box_path(box, "/api/port-watch");
-	struct feed feed = {0};
+	struct event_reader sse = {0};
 	struct err *err;
 
-	core_begin(box->cove);
+	private_begin(box->cove);
 	put_wait(&body, wait, process ? cove_process_id(process) : NULL);
-	err = feed_open(&feed, box->cove, "POST", path, buf_view(&body), "");
+	err = event_reader_open(&sse, box->cove, "POST", path, buf_view(&body), "");
 	if (!err)
-		err = port_await(&feed, wait);
-	feed_close(&feed);
-	return core_end(box->cove, err, error);
+		err = port_await(&sse, wait);
+	event_reader_close(&sse);
+	return private_end(box->cove, err, error);
 }
 
 enum cove_kind cove_port_expose(struct cove_box *box, uint16_t port, const char *name,
@@ -72,13 +72,13 @@ enum cove_kind cove_port_expose(struct cove_box *box, uint16_t port, const char 
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = json_to(&body);
 
-	core_begin(box->cove);
+	private_begin(box->cove);
 	json_begin(&out, '{');
 	json_put_int(&out, "port", port);
 	if (name)
 		json_put_text(&out, "name", name);
 	json_end(&out, '}');
-	return core_end(box->cove, lib_box_post(box, "/api/expose-port", &body, NULL), error);
+	return private_end(box->cove, lib_box_post(box, "/api/expose-port", &body, NULL), error);
 }
 
 static fallible port_list(struct cove_box *box, cove_port_fn *each, void *arg)
@@ -87,7 +87,7 @@ static fallible port_list(struct cove_box *box, cove_port_fn *each, void *arg)
 	auto_json answer = NULL;
 	struct json *ports;
 
-	TRY(trip_json(box->cove, "GET", path, NULL, &answer));
+	TRY(http_call_json(box->cove, "GET", path, NULL, &answer));
 	ports = json_get(answer, "ports");
 	for (size_t i = 0; ports && i < json_count(ports); i++) {
 		const struct json *at = json_at(ports, i);
@@ -106,8 +106,8 @@ static fallible port_list(struct cove_box *box, cove_port_fn *each, void *arg)
 enum cove_kind cove_port_list(struct cove_box *box, cove_port_fn *each, void *arg,
 			      struct cove_error *error)
 {
-	core_begin(box->cove);
-	return core_end(box->cove, port_list(box, each, arg), error);
+	private_begin(box->cove);
+	return private_end(box->cove, port_list(box, each, arg), error);
 }
 
 enum cove_kind cove_port_unexpose(struct cove_box *box, uint16_t port, struct cove_error *error)
@@ -115,6 +115,7 @@ enum cove_kind cove_port_unexpose(struct cove_box *box, uint16_t port, struct co
 	auto_free char *rest = mem_fmt("/api/exposed-ports/%u", port);
 	auto_free char *path = lib_box_path(box, rest);
 
-	core_begin(box->cove);
-	return core_end(box->cove, trip_text(box->cove, "DELETE", path, NULL, NULL, NULL), error);
+	private_begin(box->cove);
+	return private_end(box->cove, http_call_text(box->cove, "DELETE", path, NULL, NULL, NULL),
+			   error);
 }

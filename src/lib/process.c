@@ -6,9 +6,9 @@
 #include <signal.h>
 
 #include "base/mem.h"
+#include "codec/text.h"
 #include "lib/fields.h"
-#include "lib/trip.h"
-#include "wire/text.h"
+#include "lib/http_call.h"
 
 #define BODY_MAX ((size_t)4 << 20)
 #define INTERRUPT_MS 2000 // from INT to TERM
@@ -25,7 +25,7 @@ struct cove_process *cove_process_at(struct cove_box *box, const char *id)
 	process->cove = box->cove;
 	process->id = mem_str(id);
 	process->base = buf_take(&base);
-	process->bytes = BUF_INIT(CORE_BODY_MAX);
+	process->bytes = BUF_INIT(PRIVATE_BODY_MAX);
 	return process;
 }
 
@@ -38,7 +38,7 @@ void cove_process_free(struct cove_process *process)
 {
 	if (!process)
 		return;
-	feed_close(&process->feed);
+	event_reader_close(&process->feed);
 	buf_done(&process->bytes);
 	json_free(process->info);
 	free(process->id);
@@ -77,8 +77,8 @@ static fallible lib_process_start(struct cove_box *box, const struct cove_proces
 enum cove_kind cove_process_start(struct cove_box *box, const struct cove_process_options *options,
 				  struct cove_process **out, struct cove_error *error)
 {
-	core_begin(box->cove);
-	return core_end(box->cove, lib_process_start(box, options, out), error);
+	private_begin(box->cove);
+	return private_end(box->cove, lib_process_start(box, options, out), error);
 }
 
 static struct cove_process_info lib_process_info_of(const struct json *process)
@@ -104,7 +104,7 @@ static fallible lib_process_look(struct cove_process *process, struct cove_proce
 {
 	auto_json answer = NULL;
 
-	TRY(trip_json(process->cove, "GET", process->base, NULL, &answer));
+	TRY(http_call_json(process->cove, "GET", process->base, NULL, &answer));
 	if (!json_get(answer, "process"))
 		return err_new(BAD_PEER, "bad_reply", "the daemon told nothing of the process");
 	json_free(process->info);
@@ -116,8 +116,8 @@ static fallible lib_process_look(struct cove_process *process, struct cove_proce
 enum cove_kind cove_process_info(struct cove_process *process, struct cove_process_info *out,
 				 struct cove_error *error)
 {
-	core_begin(process->cove);
-	return core_end(process->cove, lib_process_look(process, out), error);
+	private_begin(process->cove);
+	return private_end(process->cove, lib_process_look(process, out), error);
 }
 
 static fallible lib_process_list(struct cove_box *box, cove_process_fn *each, void *arg)
@@ -126,7 +126,7 @@ static fallible lib_process_list(struct cove_box *box, cove_process_fn *each, vo
 	auto_json answer = NULL;
 	struct json *all;
 
-	TRY(trip_json(box->cove, "GET", path, NULL, &answer));
+	TRY(http_call_json(box->cove, "GET", path, NULL, &answer));
 	all = json_get(answer, "processes");
 	for (size_t i = 0; all && i < json_count(all); i++) {
 		struct cove_process_info info = lib_process_info_of(json_at(all, i));
@@ -140,15 +140,16 @@ static fallible lib_process_list(struct cove_box *box, cove_process_fn *each, vo
 enum cove_kind cove_process_list(struct cove_box *box, cove_process_fn *each, void *arg,
 				 struct cove_error *error)
 {
-	core_begin(box->cove);
-	return core_end(box->cove, lib_process_list(box, each, arg), error);
+	private_begin(box->cove);
+	return private_end(box->cove, lib_process_list(box, each, arg), error);
 }
 
 enum cove_kind cove_process_kill(struct cove_process *process, struct cove_error *error)
 {
-	core_begin(process->cove);
-	return core_end(process->cove,
-			trip_text(process->cove, "DELETE", process->base, NULL, NULL, NULL), error);
+	private_begin(process->cove);
+	return private_end(process->cove,
+			   http_call_text(process->cove, "DELETE", process->base, NULL, NULL, NULL),
+			   error);
 }
 
 enum cove_kind cove_process_signal(struct cove_process *process, int signal,
@@ -157,10 +158,10 @@ enum cove_kind cove_process_signal(struct cove_process *process, int signal,
 	auto_free char *path = mem_fmt("%s/signal", process->base);
 	auto_buf body = BUF_INIT(256);
 
-	core_begin(process->cove);
+	private_begin(process->cove);
 	buf_fmt(&body, "{\"signal\":%d}", signal);
-	return core_end(process->cove, trip_text(process->cove, "POST", path, NULL, &body, NULL),
-			error);
+	return private_end(process->cove,
+			   http_call_text(process->cove, "POST", path, NULL, &body, NULL), error);
 }
 
 fallible process_interrupt(struct cove *cove, const char *base)
@@ -172,22 +173,22 @@ fallible process_interrupt(struct cove *cove, const char *base)
 	auto_err err = OK;
 
 	atomic_store(&cove->cancelled, false); // what ended the call before is known
-	core_begin(cove);
+	private_begin(cove);
 	buf_fmt(&body, "{\"signal\":%d}", SIGINT);
-	err = trip_text(cove, "POST", signal, NULL, &body, NULL);
-	core_begin(cove);
+	err = http_call_text(cove, "POST", signal, NULL, &body, NULL);
+	private_begin(cove);
 	if (!err)
-		err = trip_json(cove, "GET", wait, NULL, &ended);
+		err = http_call_json(cove, "GET", wait, NULL, &ended);
 	if (!err && ended)
 		return OK;
-	core_begin(cove);
-	return trip_text(cove, "DELETE", base, NULL, NULL, NULL);
+	private_begin(cove);
+	return http_call_text(cove, "DELETE", base, NULL, NULL, NULL);
 }
 
 enum cove_kind cove_process_interrupt(struct cove_process *process, struct cove_error *error)
 {
-	core_begin(process->cove);
-	return core_end(process->cove, process_interrupt(process->cove, process->base), error);
+	private_begin(process->cove);
+	return private_end(process->cove, process_interrupt(process->cove, process->base), error);
 }
 
 static fallible kill_all(struct cove_box *box, uint64_t *out_count)
@@ -195,7 +196,7 @@ static fallible kill_all(struct cove_box *box, uint64_t *out_count)
 	auto_free char *path = lib_box_path(box, "/api/process/kill-all");
 	auto_json answer = NULL;
 
-	TRY(trip_json(box->cove, "DELETE", path, NULL, &answer));
+	TRY(http_call_json(box->cove, "DELETE", path, NULL, &answer));
 	if (out_count)
 		*out_count = (uint64_t)fields_number(answer, "cleanedCount", 0);
 	return OK;
@@ -204,8 +205,8 @@ static fallible kill_all(struct cove_box *box, uint64_t *out_count)
 enum cove_kind cove_process_kill_all(struct cove_box *box, uint64_t *out_count,
 				     struct cove_error *error)
 {
-	core_begin(box->cove);
-	return core_end(box->cove, kill_all(box, out_count), error);
+	private_begin(box->cove);
+	return private_end(box->cove, kill_all(box, out_count), error);
 }
 
 // As one body of any length: it waits as long as the process does not read.
@@ -233,12 +234,13 @@ static fallible give_input(struct cove_process *process, struct str bytes, bool 
 enum cove_kind cove_process_write(struct cove_process *process, const void *bytes, size_t len,
 				  struct cove_error *error)
 {
-	core_begin(process->cove);
-	return core_end(process->cove, give_input(process, (struct str){bytes, len}, false), error);
+	private_begin(process->cove);
+	return private_end(process->cove, give_input(process, (struct str){bytes, len}, false),
+			   error);
 }
 
 enum cove_kind cove_process_close_stdin(struct cove_process *process, struct cove_error *error)
 {
-	core_begin(process->cove);
-	return core_end(process->cove, give_input(process, STR(""), true), error);
+	private_begin(process->cove);
+	return private_end(process->cove, give_input(process, STR(""), true), error);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lib/box.h"
-#include "lib/feed.h"
+#include "lib/event_reader.h"
 
 struct cove_process {
 	struct cove_box *box;
@@ -11,9 +11,9 @@ struct cove_process {
 	char *base; // "/v1/sandboxes/KEY/api/process/ID"
 	struct json *info;
 
-	struct feed feed; // of its output
-	char reached[64]; // the place in it: id of the last event
-	struct buf bytes; // of the last piece
+	struct event_reader feed; // of its output
+	char reached[64];	  // the place in it: id of the last event
+	struct buf bytes;	  // of the last piece
 	bool ended;
 	bool cut; // something of it was not given
 	struct cove_result result;

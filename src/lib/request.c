@@ -3,7 +3,7 @@
 #include "lib/request.h"
 
 #include "base/mem.h"
-#include "lib/trip.h"
+#include "lib/http_call.h"
 
 struct moving {
 	struct cove_request *request;
@@ -24,15 +24,15 @@ static fallible lib_request_begin(void *arg)
 		return http_client_begin(r->http, r->method, r->path, r->type);
 	TRY(http_client_ask(r->http, r->method, r->path, r->body, &r->status), "%s %s", r->method,
 	    r->path);
-	return trip_accept(r->cove, r->http, r->status);
+	return http_call_accept(r->cove, r->http, r->status);
 }
 
 fallible request_begin(struct cove_request *r)
 {
 	struct moving moving = {.request = r};
 
-	TRY(trip_take(r->cove, &r->http));
-	TRY(core_wait(r->cove, CORE_DEFAULT, lib_request_begin, &moving));
+	TRY(http_call_take(r->cove, &r->http));
+	TRY(private_wait(r->cove, PRIVATE_DEFAULT, lib_request_begin, &moving));
 	r->finished = !r->type;
 	return OK;
 }
@@ -51,7 +51,7 @@ fallible request_write(struct cove_request *r, const void *bytes, size_t len)
 	if (r->finished || r->broken)
 		return err_new(INVALID, "bad_state", "nothing can be written here any more");
 	r->broken = true; // half a chunk cannot be taken back
-	TRY(core_wait(r->cove, CORE_DEFAULT, write_piece, &moving));
+	TRY(private_wait(r->cove, PRIVATE_DEFAULT, write_piece, &moving));
 	r->broken = false;
 	return OK;
 }
@@ -61,7 +61,7 @@ static fallible lib_request_finish(void *arg)
 	struct cove_request *r = ((struct moving *)arg)->request;
 
 	TRY(http_client_finish(r->http, &r->status));
-	return trip_accept(r->cove, r->http, r->status);
+	return http_call_accept(r->cove, r->http, r->status);
 }
 
 fallible request_finish(struct cove_request *r)
@@ -73,7 +73,7 @@ fallible request_finish(struct cove_request *r)
 	if (r->broken)
 		return err_new(INVALID, "bad_state", "the request was cut short");
 	r->finished = true;
-	return core_wait(r->cove, CORE_DEFAULT, lib_request_finish, &moving);
+	return private_wait(r->cove, PRIVATE_DEFAULT, lib_request_finish, &moving);
 }
 
 static fallible read_piece(void *arg)
@@ -94,7 +94,7 @@ fallible request_read(struct cove_request *r, void *room, size_t size, int64_t t
 		*out = 0;
 		return OK;
 	}
-	TRY(core_wait(r->cove, timeout_ms, read_piece, &moving));
+	TRY(private_wait(r->cove, timeout_ms, read_piece, &moving));
 	r->ended = moving.len == 0;
 	*out = moving.len;
 	return OK;
@@ -110,7 +110,7 @@ fallible request_body(struct cove_request *r, struct buf *out)
 		if (!room)
 			return err_new(TOO_LARGE, "reply_too_large",
 				       "the reply is too large to hold");
-		TRY(request_read(r, room, 64 * 1024, CORE_DEFAULT, &n));
+		TRY(request_read(r, room, 64 * 1024, PRIVATE_DEFAULT, &n));
 		buf_grew(out, n);
 	}
 	return OK;
@@ -124,7 +124,7 @@ int request_fd(const struct cove_request *r)
 void request_done(struct cove_request *r)
 {
 	if (r->http && r->ended)
-		trip_give(r->cove, r->http);
+		http_call_give(r->cove, r->http);
 	else
 		http_client_free(r->http);
 	r->http = NULL;
@@ -137,7 +137,7 @@ enum cove_kind cove_request_open(struct cove *cove, const char *method, const ch
 	struct cove_request *r = mem_new_of(struct cove_request);
 	struct err *err;
 
-	core_begin(cove);
+	private_begin(cove);
 	r->cove = cove;
 	r->own_method = mem_str(method);
 	r->own_path = mem_str(path);
@@ -148,7 +148,7 @@ enum cove_kind cove_request_open(struct cove *cove, const char *method, const ch
 	err = request_begin(r);
 	if (err) {
 		cove_request_free(r);
-		return core_end(cove, err, error);
+		return private_end(cove, err, error);
 	}
 	*out = r;
 	return COVE_OK;
@@ -157,22 +157,22 @@ enum cove_kind cove_request_open(struct cove *cove, const char *method, const ch
 enum cove_kind cove_request_write(struct cove_request *request, const void *bytes, size_t len,
 				  struct cove_error *error)
 {
-	core_begin(request->cove);
-	return core_end(request->cove, request_write(request, bytes, len), error);
+	private_begin(request->cove);
+	return private_end(request->cove, request_write(request, bytes, len), error);
 }
 
 enum cove_kind cove_request_finish(struct cove_request *request, struct cove_error *error)
 {
-	core_begin(request->cove);
-	return core_end(request->cove, request_finish(request), error);
+	private_begin(request->cove);
+	return private_end(request->cove, request_finish(request), error);
 }
 
 enum cove_kind cove_request_read(struct cove_request *request, void *room, size_t size,
 				 size_t *out_len, struct cove_error *error)
 {
-	core_begin(request->cove);
-	return core_end(request->cove, request_read(request, room, size, CORE_DEFAULT, out_len),
-			error);
+	private_begin(request->cove);
+	return private_end(request->cove,
+			   request_read(request, room, size, PRIVATE_DEFAULT, out_len), error);
 }
 
 void cove_request_free(struct cove_request *request)

@@ -1,7 +1,7 @@
 // A request in pieces, as the parts of the library use it: embedded, its words borrowed.
 #pragma once
 
-#include "lib/core.h"
+#include "lib/private.h"
 
 struct cove_request {
 	struct cove *cove;

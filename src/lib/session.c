@@ -62,8 +62,9 @@ enum cove_kind cove_session_create(struct cove_box *box, const struct cove_sessi
 {
 	static const struct cove_session_options none;
 
-	core_begin(box->cove);
-	return core_end(box->cove, lib_session_create(box, options ? options : &none, out), error);
+	private_begin(box->cove);
+	return private_end(box->cove, lib_session_create(box, options ? options : &none, out),
+			   error);
 }
 
 // The answer's encoding holds for both streams.
@@ -102,7 +103,7 @@ static fallible take_late(struct cove *cove, struct cove_output *out)
 	buf_fmt(&both.err, "Command timed out after %lldms", (long long)result.duration_ms);
 	sink_output(&both, &result, out);
 	sink_both_done(&both);
-	core_begin(cove);
+	private_begin(cove);
 	return OK;
 }
 
@@ -110,7 +111,7 @@ static fallible take_late(struct cove *cove, struct cove_output *out)
 static bool did_not_enter(const struct json *answer, const char *cwd)
 {
 	auto_free char *words = mem_fmt("Failed to change directory to '%s'", cwd ? cwd : "");
-	auto_buf told = BUF_INIT(CORE_BODY_MAX);
+	auto_buf told = BUF_INIT(PRIVATE_BODY_MAX);
 	auto_err err = cwd ? fields_bytes(answer, "stderr", &told) : OK;
 	size_t len = strlen(words);
 
@@ -145,8 +146,8 @@ static fallible lib_session_run(struct cove_session *session, const struct cove_
 enum cove_kind cove_session_exec(struct cove_session *session, const struct cove_command *command,
 				 struct cove_output *out, struct cove_error *error)
 {
-	core_begin(session->box->cove);
-	return core_end(session->box->cove, lib_session_run(session, command, out), error);
+	private_begin(session->box->cove);
+	return private_end(session->box->cove, lib_session_run(session, command, out), error);
 }
 
 static fallible lib_session_end(struct cove_session *session)
@@ -162,6 +163,6 @@ static fallible lib_session_end(struct cove_session *session)
 
 enum cove_kind cove_session_delete(struct cove_session *session, struct cove_error *error)
 {
-	core_begin(session->box->cove);
-	return core_end(session->box->cove, lib_session_end(session), error);
+	private_begin(session->box->cove);
+	return private_end(session->box->cove, lib_session_end(session), error);
 }

@@ -1,7 +1,7 @@
 // Where output goes: the caller's functions, or two buffers.
 #pragma once
 
-#include "lib/core.h"
+#include "lib/private.h"
 
 #define SINK_MAX ((size_t)512 << 20)
 

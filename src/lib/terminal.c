@@ -8,10 +8,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
+#include "codec/text.h"
 #include "lib/box.h"
 #include "lib/fields.h"
-#include "lib/trip.h"
-#include "wire/text.h"
+#include "lib/http_call.h"
 
 struct cove_terminal {
 	struct cove *cove;
@@ -26,7 +26,7 @@ struct cove_terminal {
 };
 
 // What a task is to do with the socket.
-struct errand {
+struct work_item {
 	struct cove_terminal *terminal;
 	const char *path;
 	enum wsock_kind kind;
@@ -38,7 +38,7 @@ struct errand {
 
 static fallible hang_up(void *arg)
 {
-	struct cove_terminal *t = ((struct errand *)arg)->terminal;
+	struct cove_terminal *t = ((struct work_item *)arg)->terminal;
 
 	task_shield(true);
 	wsock_end(t->ws);
@@ -47,16 +47,16 @@ static fallible hang_up(void *arg)
 
 static void disconnect(struct cove_terminal *t)
 {
-	struct errand errand = {.terminal = t};
+	struct work_item work_item = {.terminal = t};
 
 	t->left = (struct str){0};
 	if (t->ws) {
 		bool was = atomic_exchange(&t->cove->cancelled, false);
 
-		err_free(core_wait(t->cove, -1, hang_up, &errand));
+		err_free(private_wait(t->cove, -1, hang_up, &work_item));
 		if (was)
 			cove_cancel(t->cove);
-		wsock_drop(t->ws);
+		wsock_unref(t->ws);
 	}
 	t->ws = NULL;
 	http_client_free(t->http);
@@ -65,24 +65,24 @@ static void disconnect(struct cove_terminal *t)
 
 static fallible terminal_dial(void *arg)
 {
-	struct errand *e = arg;
+	struct work_item *e = arg;
 	struct cove_terminal *t = e->terminal;
 
 	TRY(http_client_upgrade(t->http, e->path, NULL, &e->status, &t->ws));
 	if (t->ws)
 		return OK;
-	TRY(trip_accept(t->cove, t->http, e->status));
+	TRY(http_call_accept(t->cove, t->http, e->status));
 	return err_new(BAD_PEER, "bad_reply", "the daemon opened no terminal");
 }
 
 static fallible terminal_connect_now(struct cove_terminal *t)
 {
 	auto_free char *path = mem_fmt("%s&cols=%u&rows=%u", t->path, t->cols, t->rows);
-	struct errand errand = {.terminal = t, .path = path};
+	struct work_item work_item = {.terminal = t, .path = path};
 
 	TRY(http_client_open(t->cove->loop, str_of(t->cove->url), str_of(t->cove->token),
 			     &t->http));
-	return core_wait(t->cove, CORE_DEFAULT, terminal_dial, &errand);
+	return private_wait(t->cove, PRIVATE_DEFAULT, terminal_dial, &work_item);
 }
 
 static void terminal_put_query(struct buf *path, const char *key, const char *value)
@@ -110,7 +110,7 @@ static char *first_path(const struct cove_box *box, const char *id,
 	const char *const *argv = options->argv ? options->argv : shell;
 
 	if (options->conversation) {
-		buf_text(&path, "/v1/sessions/");
+		buf_text(&path, "/v1/agent-sessions/");
 		text_percent(&path, str_of(options->conversation));
 		buf_text(&path, "/terminal?shell=");
 		text_percent(&path, str_of(*argv ? *argv : shell[0]));
@@ -171,11 +171,11 @@ enum cove_kind cove_terminal_open(struct cove_box *box, const struct cove_termin
 	struct cove_terminal *t = mem_new_of(struct cove_terminal);
 	struct err *err;
 
-	core_begin(box->cove);
+	private_begin(box->cove);
 	err = terminal_begin(t, box, options ? options : &none);
 	if (err) {
 		cove_terminal_close(t);
-		return core_end(box->cove, err, error);
+		return private_end(box->cove, err, error);
 	}
 	*out = t;
 	return COVE_OK;
@@ -194,8 +194,8 @@ static fallible reattach(struct cove_terminal *t)
 
 enum cove_kind cove_terminal_reattach(struct cove_terminal *terminal, struct cove_error *error)
 {
-	core_begin(terminal->cove);
-	return core_end(terminal->cove, reattach(terminal), error);
+	private_begin(terminal->cove);
+	return private_end(terminal->cove, reattach(terminal), error);
 }
 
 static fallible lost(void)
@@ -205,21 +205,21 @@ static fallible lost(void)
 
 static fallible deliver(void *arg)
 {
-	struct errand *e = arg;
+	struct work_item *e = arg;
 
 	return wsock_send(e->terminal->ws, e->kind, e->body);
 }
 
 static fallible terminal_send(struct cove_terminal *t, enum wsock_kind kind, struct str body)
 {
-	struct errand errand = {.terminal = t, .kind = kind, .body = body};
+	struct work_item work_item = {.terminal = t, .kind = kind, .body = body};
 	struct err *err;
 
 	if (t->ended)
 		return err_new(GONE, "terminal_ended", "the terminal's program has ended");
 	if (!t->ws || !wsock_is_open(t->ws))
 		return lost();
-	err = core_wait(t->cove, CORE_DEFAULT, deliver, &errand);
+	err = private_wait(t->cove, PRIVATE_DEFAULT, deliver, &work_item);
 	if (err && err_kind(err) == ERR_CANCELLED && strcmp(err_reason(err), "client_gone") == 0) {
 		err_free(err);
 		return lost();
@@ -230,9 +230,9 @@ static fallible terminal_send(struct cove_terminal *t, enum wsock_kind kind, str
 enum cove_kind cove_terminal_write(struct cove_terminal *terminal, const void *bytes, size_t len,
 				   struct cove_error *error)
 {
-	core_begin(terminal->cove);
-	return core_end(terminal->cove,
-			terminal_send(terminal, WSOCK_BINARY, (struct str){bytes, len}), error);
+	private_begin(terminal->cove);
+	return private_end(terminal->cove,
+			   terminal_send(terminal, WSOCK_BINARY, (struct str){bytes, len}), error);
 }
 
 enum cove_kind cove_terminal_resize(struct cove_terminal *terminal, uint16_t cols, uint16_t rows,
@@ -240,20 +240,21 @@ enum cove_kind cove_terminal_resize(struct cove_terminal *terminal, uint16_t col
 {
 	char text[80];
 
-	core_begin(terminal->cove);
+	private_begin(terminal->cove);
 	if (cols == 0 || rows == 0)
-		return core_end(terminal->cove,
-				err_new(INVALID, "bad_size", "a terminal has rows and columns"),
-				error);
+		return private_end(terminal->cove,
+				   err_new(INVALID, "bad_size", "a terminal has rows and columns"),
+				   error);
 	terminal->cols = cols;
 	terminal->rows = rows;
 	snprintf(text, sizeof(text), "{\"type\":\"resize\",\"cols\":%u,\"rows\":%u}", cols, rows);
-	return core_end(terminal->cove, terminal_send(terminal, WSOCK_TEXT, str_of(text)), error);
+	return private_end(terminal->cove, terminal_send(terminal, WSOCK_TEXT, str_of(text)),
+			   error);
 }
 
 static fallible terminal_receive(void *arg)
 {
-	struct errand *e = arg;
+	struct work_item *e = arg;
 	// Its own deadline: a cancelled task might leave half an answer to a ping behind.
 	int64_t deadline = e->timeout_ms < 0 ? CLOCK_NEVER : loop_now(task_loop()) + e->timeout_ms;
 
@@ -265,7 +266,7 @@ static fallible on_text(struct cove_terminal *t, struct str text)
 	auto_json json = NULL;
 	const char *type;
 
-	TRY(trip_object(text, &json));
+	TRY(http_call_object(text, &json));
 	type = fields_text(json, "type");
 	if (strcmp(type, "exit") == 0) {
 		t->ended = true;
@@ -292,7 +293,7 @@ static fallible terminal_take(struct cove_terminal *t, int64_t timeout_ms, void 
 			      size_t *out)
 {
 	while (!t->left.len) {
-		struct errand errand = {.terminal = t, .timeout_ms = timeout_ms};
+		struct work_item work_item = {.terminal = t, .timeout_ms = timeout_ms};
 
 		if (t->ended) {
 			*out = 0;
@@ -300,13 +301,13 @@ static fallible terminal_take(struct cove_terminal *t, int64_t timeout_ms, void 
 		}
 		if (!t->ws)
 			return lost();
-		TRY(core_wait(t->cove, -1, terminal_receive, &errand));
-		if (errand.message.kind == WSOCK_CLOSED)
-			return on_close(t, &errand.message);
-		if (errand.message.kind == WSOCK_TEXT)
-			TRY(on_text(t, errand.message.body));
+		TRY(private_wait(t->cove, -1, terminal_receive, &work_item));
+		if (work_item.message.kind == WSOCK_CLOSED)
+			return on_close(t, &work_item.message);
+		if (work_item.message.kind == WSOCK_TEXT)
+			TRY(on_text(t, work_item.message.body));
 		else
-			t->left = errand.message.body;
+			t->left = work_item.message.body;
 	}
 	*out = t->left.len < size ? t->left.len : size;
 	memcpy(room, t->left.at, *out);
@@ -317,9 +318,9 @@ static fallible terminal_take(struct cove_terminal *t, int64_t timeout_ms, void 
 enum cove_kind cove_terminal_read(struct cove_terminal *terminal, void *room, size_t size,
 				  int64_t timeout_ms, size_t *out_len, struct cove_error *error)
 {
-	core_begin(terminal->cove);
-	return core_end(terminal->cove, terminal_take(terminal, timeout_ms, room, size, out_len),
-			error);
+	private_begin(terminal->cove);
+	return private_end(terminal->cove, terminal_take(terminal, timeout_ms, room, size, out_len),
+			   error);
 }
 
 bool cove_terminal_ended(const struct cove_terminal *terminal, int *out_exit_code)
@@ -350,7 +351,7 @@ static fallible terminal_list(struct cove_box *box, cove_terminal_fn *each, void
 	auto_json answer = NULL;
 	struct json *all;
 
-	TRY(trip_json(box->cove, "GET", path, NULL, &answer));
+	TRY(http_call_json(box->cove, "GET", path, NULL, &answer));
 	all = json_get(answer, "terminals");
 	for (size_t i = 0; all && i < json_count(all); i++) {
 		const struct json *at = json_at(all, i);
@@ -372,6 +373,6 @@ static fallible terminal_list(struct cove_box *box, cove_terminal_fn *each, void
 enum cove_kind cove_terminal_list(struct cove_box *box, cove_terminal_fn *each, void *arg,
 				  struct cove_error *error)
 {
-	core_begin(box->cove);
-	return core_end(box->cove, terminal_list(box, each, arg), error);
+	private_begin(box->cove);
+	return private_end(box->cove, terminal_list(box, each, arg), error);
 }

@@ -1,8 +1,8 @@
 // What can be done with files without their bytes.
 #include "base/mem.h"
+#include "codec/text.h"
 #include "lib/box.h"
 #include "lib/fields.h"
-#include "wire/text.h"
 
 #define BODY_MAX ((size_t)1 << 20)
 #define SESSIONLESS "__DISABLE_SESSION__"
@@ -100,8 +100,9 @@ static fallible lib_tree_list(struct cove_box *box, const char *path, bool recur
 enum cove_kind cove_list(struct cove_box *box, const char *path, bool recursive, bool hidden,
 			 cove_entry_fn *each, void *arg, struct cove_error *error)
 {
-	core_begin(box->cove);
-	return core_end(box->cove, lib_tree_list(box, path, recursive, hidden, each, arg), error);
+	private_begin(box->cove);
+	return private_end(box->cove, lib_tree_list(box, path, recursive, hidden, each, arg),
+			   error);
 }
 
 static fallible lib_tree_look(struct cove_box *box, const char *path, cove_entry_fn *each,
@@ -126,8 +127,8 @@ static fallible lib_tree_look(struct cove_box *box, const char *path, cove_entry
 enum cove_kind cove_stat(struct cove_box *box, const char *path, cove_entry_fn *each, void *arg,
 			 struct cove_error *error)
 {
-	core_begin(box->cove);
-	return core_end(box->cove, lib_tree_look(box, path, each, arg), error);
+	private_begin(box->cove);
+	return private_end(box->cove, lib_tree_look(box, path, each, arg), error);
 }
 
 static fallible lib_tree_exists(struct cove_box *box, const char *path, bool *out)
@@ -144,8 +145,8 @@ static fallible lib_tree_exists(struct cove_box *box, const char *path, bool *ou
 enum cove_kind cove_exists(struct cove_box *box, const char *path, bool *out,
 			   struct cove_error *error)
 {
-	core_begin(box->cove);
-	return core_end(box->cove, lib_tree_exists(box, path, out), error);
+	private_begin(box->cove);
+	return private_end(box->cove, lib_tree_exists(box, path, out), error);
 }
 
 enum cove_kind cove_mkdir(struct cove_box *box, const char *path, bool parents,
@@ -154,9 +155,9 @@ enum cove_kind cove_mkdir(struct cove_box *box, const char *path, bool parents,
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out json = lib_tree_begin(&body, "path", path);
 
-	core_begin(box->cove);
+	private_begin(box->cove);
 	json_put_bool(&json, "recursive", parents);
-	return core_end(box->cove, send(box, "/api/mkdir", &body, &json, NULL), error);
+	return private_end(box->cove, send(box, "/api/mkdir", &body, &json, NULL), error);
 }
 
 enum cove_kind cove_remove(struct cove_box *box, const char *path, bool recursive,
@@ -165,10 +166,10 @@ enum cove_kind cove_remove(struct cove_box *box, const char *path, bool recursiv
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out json = lib_tree_begin(&body, "path", path);
 
-	core_begin(box->cove);
+	private_begin(box->cove);
 	if (recursive)
 		json_put_bool(&json, "recursive", true);
-	return core_end(box->cove, send(box, "/api/delete", &body, &json, NULL), error);
+	return private_end(box->cove, send(box, "/api/delete", &body, &json, NULL), error);
 }
 
 enum cove_kind cove_rename(struct cove_box *box, const char *from, const char *to,
@@ -177,9 +178,9 @@ enum cove_kind cove_rename(struct cove_box *box, const char *from, const char *t
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out json = lib_tree_begin(&body, "oldPath", from);
 
-	core_begin(box->cove);
+	private_begin(box->cove);
 	fields_path(&json, "newPath", to);
-	return core_end(box->cove, send(box, "/api/rename", &body, &json, NULL), error);
+	return private_end(box->cove, send(box, "/api/rename", &body, &json, NULL), error);
 }
 
 enum cove_kind cove_chmod(struct cove_box *box, const char *path, unsigned mode,
@@ -189,7 +190,7 @@ enum cove_kind cove_chmod(struct cove_box *box, const char *path, unsigned mode,
 	auto_free char *octal = mem_fmt("%04o", mode);
 	struct json_out json = lib_tree_begin(&body, "path", path);
 
-	core_begin(box->cove);
+	private_begin(box->cove);
 	json_put_text(&json, "mode", octal);
-	return core_end(box->cove, send(box, "/api/chmod", &body, &json, NULL), error);
+	return private_end(box->cove, send(box, "/api/chmod", &body, &json, NULL), error);
 }

@@ -1,13 +1,13 @@
 #include "base/mem.h"
 #include "lib/box.h"
-#include "lib/feed.h"
+#include "lib/event_reader.h"
 #include "lib/fields.h"
 
 #define BODY_MAX ((size_t)1 << 20)
 
 struct cove_watch {
 	struct cove *cove;
-	struct feed feed;
+	struct event_reader feed;
 	struct json *last; // what the strings of the last event live in
 };
 
@@ -32,14 +32,14 @@ static fallible lib_watch_next(struct cove_watch *watch, int64_t timeout_ms, str
 	auto_json event = NULL;
 	const char *type;
 
-	TRY(feed_next(&watch->feed, timeout_ms, &event));
+	TRY(event_reader_next(&watch->feed, timeout_ms, &event));
 	type = fields_text(event, "type");
 	if (!event || strcmp(type, "stopped") == 0)
 		return err_new(GONE, "watch_stopped", "the watch was stopped%s%s",
 			       event && *fields_text(event, "reason") ? ": " : "",
 			       event ? fields_text(event, "reason") : "");
 	if (strcmp(type, "error") == 0)
-		return feed_error(event);
+		return event_reader_error(event);
 	*out = take_ptr(event);
 	return OK;
 }
@@ -51,11 +51,11 @@ static fallible lib_watch_begin(struct cove_watch *watch, struct cove_box *box,
 	auto_free char *path = lib_box_path(box, "/api/watch");
 
 	TRY(lib_watch_put_body(&body, options));
-	TRY(feed_open(&watch->feed, box->cove, "POST", path, buf_view(&body), ""));
+	TRY(event_reader_open(&watch->feed, box->cove, "POST", path, buf_view(&body), ""));
 	for (;;) {
 		auto_json event = NULL;
 
-		TRY(lib_watch_next(watch, CORE_DEFAULT, &event));
+		TRY(lib_watch_next(watch, PRIVATE_DEFAULT, &event));
 		if (strcmp(fields_text(event, "type"), "watching") == 0)
 			return OK;
 	}
@@ -67,12 +67,12 @@ enum cove_kind cove_watch_open(struct cove_box *box, const struct cove_watch_opt
 	struct cove_watch *watch = mem_new_of(struct cove_watch);
 	struct err *err;
 
-	core_begin(box->cove);
+	private_begin(box->cove);
 	watch->cove = box->cove;
 	err = lib_watch_begin(watch, box, options);
 	if (err) {
 		cove_watch_close(watch);
-		return core_end(box->cove, err, error);
+		return private_end(box->cove, err, error);
 	}
 	*out = watch;
 	return COVE_OK;
@@ -101,20 +101,20 @@ static fallible lib_watch_await(struct cove_watch *watch, int64_t timeout_ms,
 enum cove_kind cove_watch_next(struct cove_watch *watch, int64_t timeout_ms,
 			       struct cove_watch_event *out, struct cove_error *error)
 {
-	core_begin(watch->cove);
-	return core_end(watch->cove, lib_watch_await(watch, timeout_ms, out), error);
+	private_begin(watch->cove);
+	return private_end(watch->cove, lib_watch_await(watch, timeout_ms, out), error);
 }
 
 int cove_watch_fd(const struct cove_watch *watch)
 {
-	return feed_fd(&watch->feed);
+	return event_reader_fd(&watch->feed);
 }
 
 void cove_watch_close(struct cove_watch *watch)
 {
 	if (!watch)
 		return;
-	feed_close(&watch->feed);
+	event_reader_close(&watch->feed);
 	json_free(watch->last);
 	free(watch);
 }

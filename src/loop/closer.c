@@ -141,7 +141,7 @@ fallible closer_open(struct loop *loop)
 	if (failed)
 		return err_sys(failed, "start the thread that closes");
 	closer.loop = loop;
-	fd_on_stray(closer_give);
+	fd_on_leaked(closer_give);
 	return OK;
 }
 
@@ -149,7 +149,7 @@ void closer_close(void)
 {
 	if (!closer.loop)
 		return;
-	fd_on_stray(NULL);
+	fd_on_leaked(NULL);
 	loop_drop_timer(closer.loop, &closer.timer);
 	pthread_mutex_lock(&closer.lock);
 	closer.ending = true;

@@ -137,10 +137,10 @@ void loop_drop_timer(struct loop *loop, struct timer *timer)
 		heap_down(loop, slot, last);
 }
 
-void loop_later(struct loop *loop, struct later *later)
+void loop_defer(struct loop *loop, struct deferred *deferred)
 {
-	link_drop(&later->link);
-	link_add(&loop->laters, &later->link);
+	link_drop(&deferred->link);
+	link_add(&loop->laters, &deferred->link);
 }
 
 void loop_poke(struct loop *loop)
@@ -214,10 +214,10 @@ static void run_laters(struct loop *loop)
 		link_add(&loop->laters, &mark);
 		while (loop->laters.next != &mark) {
 			struct link *item = loop->laters.next;
-			struct later *later = link_of(item, struct later, link);
+			struct deferred *deferred = link_of(item, struct deferred, link);
 
 			link_drop(item);
-			later->run(later);
+			deferred->run(deferred);
 		}
 		link_drop(&mark);
 	}

@@ -35,11 +35,11 @@ void loop_set_timer(struct loop *loop, struct timer *timer, int64_t at_ms);
 void loop_drop_timer(struct loop *loop, struct timer *timer); // harmless when not set
 
 // Runs at the end of this turn, or in the next one.
-struct later {
-	void (*run)(struct later *later);
+struct deferred {
+	void (*run)(struct deferred *deferred);
 	struct link link;
 };
-void loop_later(struct loop *loop, struct later *later);
+void loop_defer(struct loop *loop, struct deferred *deferred);
 
 // Called from any thread or signal handler: the loop runs `wake` once, soon.
 void loop_poke(struct loop *loop);

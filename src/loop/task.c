@@ -63,7 +63,7 @@ struct task {
 	void *sp;
 	char *base; // of the mapping: the guard page
 	struct task *next_spare;
-	struct later resume;
+	struct deferred resume;
 	struct timer timer;
 	const char *trace; // of log lines; NULL: none
 	enum why why;	   // of the last wake-up
@@ -199,9 +199,9 @@ static void stack_give(struct task *task)
 	}
 }
 
-static void task_resume(struct later *later)
+static void task_resume(struct deferred *deferred)
 {
-	struct task *task = link_of(later, struct task, resume);
+	struct task *task = link_of(deferred, struct task, resume);
 
 	assert(!here.current);
 	here.current = task;
@@ -222,7 +222,7 @@ static void unpark(struct task *task, enum why why)
 	task->parked = false;
 	task->why = why;
 	loop_drop_timer(task->loop, &task->timer);
-	loop_later(task->loop, &task->resume);
+	loop_defer(task->loop, &task->resume);
 }
 
 static void on_deadline(struct timer *timer)
@@ -248,7 +248,7 @@ struct task *task_start(struct loop *loop, const char *name, void (*fn)(void *ar
 	__tsan_set_fiber_name(task->fiber, name);
 #endif
 	here.alive++;
-	loop_later(loop, &task->resume);
+	loop_defer(loop, &task->resume);
 	return task;
 }
 
@@ -379,36 +379,36 @@ struct waiter {
 	struct task *task;
 };
 
-void bell_init(struct bell *bell)
+void condition_init(struct condition *condition)
 {
-	link_init(&bell->waiters);
+	link_init(&condition->waiters);
 }
 
-fallible bell_wait(struct bell *bell, int64_t deadline)
+fallible condition_wait(struct condition *condition, int64_t deadline)
 {
 	struct waiter waiter = {.task = here.current};
 	struct err *err;
 
-	link_add(&bell->waiters, &waiter.link);
+	link_add(&condition->waiters, &waiter.link);
 	err = task_park(deadline);
 	link_drop(&waiter.link);
 	return err;
 }
 
-void bell_await(struct bell *bell)
+void condition_await(struct condition *condition)
 {
 	struct waiter waiter = {.task = here.current};
 
-	link_add(&bell->waiters, &waiter.link);
+	link_add(&condition->waiters, &waiter.link);
 	task_park_firm();
 	link_drop(&waiter.link);
 }
 
-void bell_ring(struct bell *bell)
+void condition_signal(struct condition *condition)
 {
 	// Each waiter leaves the list here, not when it runs: by then the bell may be gone.
-	while (!link_empty(&bell->waiters)) {
-		struct waiter *waiter = link_of(bell->waiters.next, struct waiter, link);
+	while (!link_empty(&condition->waiters)) {
+		struct waiter *waiter = link_of(condition->waiters.next, struct waiter, link);
 
 		link_drop(&waiter->link);
 		task_wake(waiter->task);

@@ -34,13 +34,13 @@ fallible task_wait_fd(int fd, uint32_t events, int64_t deadline, uint32_t *out_e
 
 // A bell: tasks wait for it to ring. Embedded in what it tells of. Every waiter is woken, looks
 // again at what it waited for, and waits on if need be.
-struct bell {
+struct condition {
 	struct link waiters;
 };
-void bell_init(struct bell *bell);
-fallible bell_wait(struct bell *bell, int64_t deadline);
-void bell_await(struct bell *bell); // also in a task that is cancelled
-void bell_ring(struct bell *bell);  // from the loop's thread
+void condition_init(struct condition *condition);
+fallible condition_wait(struct condition *condition, int64_t deadline);
+void condition_await(struct condition *condition);  // also in a task that is cancelled
+void condition_signal(struct condition *condition); // from the loop's thread
 
 uint32_t task_count(void); // alive now
 void task_trim(void);	   // gives back the stacks that this thread keeps for tasks to come

@@ -1,7 +1,7 @@
 // A descriptor that a peer passes is closed by whoever receives it: the kernel does so inside of
 // recvmsg() when there is no room for it, and close() of a socket with SO_LINGER waits as long as
 // the peer chose. So there is room for as many as one message can carry, and what nobody asked for
-// is closed as the process says (fd_on_stray).
+// is closed as the process says (fd_on_leaked).
 //
 // syscalls: read write openat close fcntl sendmsg recvmsg setsockopt
 #include "os/fd.h"
@@ -26,16 +26,16 @@ union side_room {
 	struct cmsghdr align;
 };
 
-static void close_stray(int fd)
+static void close_leaked(int fd)
 {
 	close(fd);
 }
 
-static void (*drop_stray)(int fd) = close_stray;
+static void (*drop_leaked)(int fd) = close_leaked;
 
-void fd_on_stray(void (*drop)(int fd))
+void fd_on_leaked(void (*drop)(int fd))
 {
-	drop_stray = drop ? drop : close_stray;
+	drop_leaked = drop ? drop : close_leaked;
 }
 
 int fd_write_all(int fd, const void *bytes, size_t len)
@@ -179,7 +179,7 @@ static int take_fds(struct msghdr *message, int *fds, int room)
 			if (came < room)
 				fds[came] = fd;
 			else
-				drop_stray(fd);
+				drop_leaked(fd);
 			came++;
 		}
 	}
@@ -189,7 +189,7 @@ static int take_fds(struct msghdr *message, int *fds, int room)
 static void close_all(const int *fds, int count)
 {
 	for (int i = 0; i < count; i++)
-		drop_stray(fds[i]);
+		drop_leaked(fds[i]);
 }
 
 // One message into `room`, with what lies beside it in the first `beside` bytes of `side`.

@@ -31,6 +31,6 @@ ssize_t fd_recv_bytes(int sock, void *room, size_t size, int *sender, int flags)
 // descriptors where it can. 0, or -1 with errno.
 int fd_ask_sender(int sock);
 // How a descriptor that came unasked is closed; NULL: at once.
-void fd_on_stray(void (*drop)(int fd));
+void fd_on_leaked(void (*drop)(int fd));
 // Closes and forgets.
 void fd_drop(int *fd);

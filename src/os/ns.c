@@ -29,8 +29,8 @@
 #include "base/auto.h"
 #include "base/weak.h"
 #include "os/fd.h"
-#include "os/guise.h"
 #include "os/mount.h"
+#include "os/set_ids.h"
 
 #define CHILD_SOCK 3
 #define VACANT "/"	   // what lies on the seat between two children
@@ -54,7 +54,7 @@ static int ns_become(uint32_t base)
 	if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || syscall(SYS_setresgid, base, base, base) ||
 	    syscall(SYS_setresuid, base, base, base))
 		return -1;
-	return guise_raise();
+	return set_ids_raise();
 }
 
 // The exit status names the step that failed; ns_enter() puts it into words.

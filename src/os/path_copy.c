@@ -102,7 +102,7 @@ fallible path_copy_data(int from, int to, uint64_t *out_bytes)
 	return OK;
 }
 
-static fallible path_copy_dress(int fd, const char *name, const struct stat *st)
+static fallible path_copy_attributes(int fd, const char *name, const struct stat *st)
 {
 	const struct timespec times[2] = {st->st_atim, st->st_mtim};
 
@@ -129,7 +129,7 @@ static fallible path_copy_file(struct copy *copy, int from, int to, const char *
 	TRY(path_copy_data(in, out, &bytes), "copy '%s'", name);
 	copy->sum->files++;
 	copy->sum->bytes += bytes;
-	return path_copy_dress(out, name, &st);
+	return path_copy_attributes(out, name, &st);
 }
 
 static fallible path_copy_link(struct copy *copy, int from, int to, const char *name,
@@ -194,7 +194,7 @@ static fallible copy_dir(struct copy *copy, int from, int to, const char *name,
 	copy->path.len = len;
 	if (copy->path.at)
 		copy->path.at[len] = 0;
-	return path_copy_dress(out, name, st);
+	return path_copy_attributes(out, name, st);
 }
 
 static fallible copy_any(struct copy *copy, int from, int to, const char *name, int depth)

@@ -24,13 +24,13 @@
 #include "os/caps.h"
 #include "os/cgroup.h"
 #include "os/fd.h"
-#include "os/guise.h"
 #include "os/mount.h"
 #include "os/net.h"
 #include "os/nft.h"
 #include "os/ns.h"
 #include "os/path.h"
 #include "os/seccomp.h"
+#include "os/set_ids.h"
 #include "os/sklookup.h"
 
 #define PROBE_BASE (1u << 20)
@@ -98,7 +98,7 @@ static int probe_lay_over(int tree)
 	};
 	int overlay, fd;
 
-	if (fchdir(tree) || guise_files(PROBE_BASE))
+	if (fchdir(tree) || set_ids_files(PROBE_BASE))
 		return errno;
 	overlay = mount_new("overlay", options, MOUNT_SAFE);
 	if (overlay < 0)

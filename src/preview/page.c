@@ -1,6 +1,6 @@
 #include "preview/page.h"
 
-#include "wire/json.h"
+#include "codec/json.h"
 
 #define LISTED_MAX 32
 #define PAGE_MAX (64 * 1024)

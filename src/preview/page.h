@@ -2,7 +2,7 @@
 #pragma once
 
 #include "http/http.h"
-#include "model/reach.h"
+#include "protocol/fileop.h"
 
 struct page {
 	int status;
@@ -10,7 +10,7 @@ struct page {
 	const char *title; // for people
 	const char *text;  // one sentence more
 	uint16_t port;	   // what was asked for; 0: it is not told
-	const struct reach_port *listening;
+	const struct fileop_port *listening;
 	size_t listening_count;
 	bool waits;  // it may work in a moment: the page asks again by itself
 	int retry_s; // after which time it may be asked again; 0: it is not told

@@ -100,14 +100,14 @@ static void kept_box_run(void *arg)
 		kept_box_clear(box, loop_now(loop));
 		if (!box->count)
 			break;
-		err = bell_wait(&box->entry->changed, loop_now(loop) + KEEP_MS);
+		err = condition_wait(&box->entry->changed, loop_now(loop) + KEEP_MS);
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			err_free(take_ptr(err));
 	}
 	kept_box_clear(box, INT64_MAX);
 	if (box->pool)
 		map_take(box->pool->boxes, str_of(box->entry->record.id));
-	entry_drop(box->entry);
+	entry_unref(box->entry);
 	free(box);
 }
 
@@ -178,7 +178,7 @@ static struct kept_box *kept_box_new(struct pool *pool, struct entry *entry)
 {
 	struct kept_box *box = mem_new_of(struct kept_box);
 
-	entry_hold(entry);
+	entry_ref(entry);
 	*box = (struct kept_box){.pool = pool, .entry = entry, .box = entry->box};
 	link_init(&box->kept);
 	map_put(pool->boxes, str_of(entry->record.id), box);

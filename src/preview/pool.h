@@ -2,8 +2,8 @@
 // visit that finds one needs no dial. They are closed after a second, and with their box.
 #pragma once
 
-#include "fleet/table.h"
 #include "loop/stream.h"
+#include "manager/table.h"
 
 struct pool;
 

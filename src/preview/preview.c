@@ -11,15 +11,15 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "preview/entrance.h"
-#include "preview/greet.h"
 #include "preview/pool.h"
+#include "preview/target.h"
+#include "preview/tls_front.h"
 
 #define LISTENERS_MAX 8
 #define ACCEPTS_A_TURN 32
 #define PAUSE_MS 100
 
-struct ear {
+struct listener {
 	struct watch watch;
 	struct preview *preview;
 };
@@ -27,11 +27,11 @@ struct ear {
 struct preview {
 	struct preview_options options;
 	struct loop *loop;
-	struct entrance plain, tls;
+	struct target plain, tls;
 	struct http_server *plain_server, *tls_server;
-	struct greet_keys *keys; // NULL: none, and all is in the clear
-	struct ear ears[LISTENERS_MAX];
-	int ear_count;
+	struct tls_front_keys *keys; // NULL: none, and all is in the clear
+	struct listener ears[LISTENERS_MAX];
+	int subscribers_count;
 	struct timer resume;
 };
 
@@ -41,15 +41,15 @@ fallible preview_open(const struct preview_options *options, struct preview **ou
 	struct err *err;
 
 	preview->options = *options;
-	preview->loop = options->fleet->loop;
+	preview->loop = options->manager->loop;
 	preview->options.pool = pool_new(preview->loop);
-	preview->plain = (struct entrance){&preview->options, false};
-	preview->tls = (struct entrance){&preview->options, true};
-	err = http_server_open(preview->loop, &options->limits, entrance_serve, entrance_refuse,
+	preview->plain = (struct target){&preview->options, false};
+	preview->tls = (struct target){&preview->options, true};
+	err = http_server_open(preview->loop, &options->limits, target_serve, target_refuse,
 			       &preview->plain, &preview->plain_server);
 	if (!err)
-		err = http_server_open(preview->loop, &options->limits, entrance_serve,
-				       entrance_refuse, &preview->tls, &preview->tls_server);
+		err = http_server_open(preview->loop, &options->limits, target_serve, target_refuse,
+				       &preview->tls, &preview->tls_server);
 	if (err) {
 		preview_free(preview);
 		return err;
@@ -60,10 +60,10 @@ fallible preview_open(const struct preview_options *options, struct preview **ou
 
 fallible preview_certify(struct preview *preview, struct str cert, struct str key)
 {
-	struct greet_keys *keys = NULL;
+	struct tls_front_keys *keys = NULL;
 
-	TRY(greet_keys_read(cert, key, &keys));
-	greet_keys_free(preview->keys);
+	TRY(tls_front_keys_read(cert, key, &keys));
+	tls_front_keys_free(preview->keys);
 	preview->keys = keys;
 	return OK;
 }
@@ -71,7 +71,7 @@ fallible preview_certify(struct preview *preview, struct str cert, struct str ke
 static void preview_admit(struct preview *preview, int fd, const struct sockaddr_storage *from)
 {
 	if (preview->keys)
-		greet_start(preview->loop, preview->keys, fd, from, preview->tls_server);
+		tls_front_start(preview->loop, preview->keys, fd, from, preview->tls_server);
 	else
 		http_server_take(preview->plain_server, fd, from);
 }
@@ -80,21 +80,21 @@ static void preview_on_resume(struct timer *timer)
 {
 	struct preview *preview = link_of(timer, struct preview, resume);
 
-	for (int i = 0; i < preview->ear_count; i++)
+	for (int i = 0; i < preview->subscribers_count; i++)
 		err_free(loop_watch(preview->loop, &preview->ears[i].watch, EPOLLIN));
 }
 
 // No more descriptors, most likely: it would be the same again at once.
 static void rest(struct preview *preview)
 {
-	for (int i = 0; i < preview->ear_count; i++)
+	for (int i = 0; i < preview->subscribers_count; i++)
 		loop_unwatch(preview->loop, &preview->ears[i].watch);
 	loop_set_timer(preview->loop, &preview->resume, loop_now(preview->loop) + PAUSE_MS);
 }
 
 static void on_knock(struct watch *watch, uint32_t events)
 {
-	struct preview *preview = link_of(watch, struct ear, watch)->preview;
+	struct preview *preview = link_of(watch, struct listener, watch)->preview;
 
 	(void)events;
 	for (int i = 0; i < ACCEPTS_A_TURN; i++) {
@@ -116,15 +116,15 @@ static void on_knock(struct watch *watch, uint32_t events)
 
 fallible preview_listen(struct preview *preview, int fd)
 {
-	struct ear *ear = &preview->ears[preview->ear_count];
+	struct listener *ear = &preview->ears[preview->subscribers_count];
 
-	if (preview->ear_count == LISTENERS_MAX)
+	if (preview->subscribers_count == LISTENERS_MAX)
 		return err_new(INVALID, "bad_config", "previews listen on %d addresses at most",
 			       LISTENERS_MAX);
 	preview->resume.due = preview_on_resume;
-	*ear = (struct ear){.watch = {.fd = fd, .ready = on_knock}, .preview = preview};
+	*ear = (struct listener){.watch = {.fd = fd, .ready = on_knock}, .preview = preview};
 	TRY(loop_watch(preview->loop, &ear->watch, EPOLLIN), "accept visitors");
-	preview->ear_count++;
+	preview->subscribers_count++;
 	return OK;
 }
 
@@ -135,7 +135,7 @@ void preview_bound(struct preview *preview, uint32_t conns_max, struct str names
 	// Visitors have no account: no address takes them all.
 	http_server_bound(preview->plain_server, conns_max, (conns_max + 1) / 2);
 	http_server_bound(preview->tls_server, conns_max, (conns_max + 1) / 2);
-	guard_set_names(preview->options.guard, names);
+	authenticate_set_names(preview->options.guard, names);
 }
 
 void preview_drain(struct preview *preview)
@@ -143,11 +143,11 @@ void preview_drain(struct preview *preview)
 	if (!preview)
 		return;
 	loop_drop_timer(preview->loop, &preview->resume);
-	for (int i = 0; i < preview->ear_count; i++) {
+	for (int i = 0; i < preview->subscribers_count; i++) {
 		loop_unwatch(preview->loop, &preview->ears[i].watch);
 		close(preview->ears[i].watch.fd);
 	}
-	preview->ear_count = 0;
+	preview->subscribers_count = 0;
 	pool_drain(preview->options.pool);
 	if (preview->plain_server)
 		http_server_drain(preview->plain_server);
@@ -163,7 +163,8 @@ static bool is_idle(const struct http_server *server)
 // By TLS the last bytes of a reply are still on their way when the server has done with it.
 static bool is_said(const struct preview *preview)
 {
-	return !greet_shaking() && greet_unsaid() <= http_server_stats(preview->tls_server).open;
+	return !tls_front_shaking() &&
+	       tls_front_unsaid() <= http_server_stats(preview->tls_server).open;
 }
 
 bool preview_is_idle(const struct preview *preview)
@@ -179,7 +180,7 @@ void preview_free(struct preview *preview)
 	preview_drain(preview);
 	http_server_free(preview->plain_server);
 	http_server_free(preview->tls_server);
-	greet_keys_free(preview->keys);
+	tls_front_keys_free(preview->keys);
 	pool_free(preview->options.pool);
 	free(preview);
 }

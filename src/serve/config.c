@@ -9,9 +9,9 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "model/address.h"
-#include "model/key.h"
-#include "model/owner.h"
+#include "types/address.h"
+#include "types/key.h"
+#include "types/owner.h"
 
 enum type { TEXT, COUNT, BYTES, TIME, CHOICE, TYPE_MASK = 7, LIVE }; // live: a reload changes it
 
@@ -385,7 +385,7 @@ static fallible config_check(struct config *config)
 		return err_new(INVALID, "bad_config",
 			       "users-tenant is a name like team-a: a-z, 0-9 and '-', 31 at most");
 	TRY(config_users_scopes(config, &scopes));
-	if (*config->tag && !owner_is_tag(str_of(config->tag)))
+	if (*config->tag && !owner_is_label(str_of(config->tag)))
 		return err_new(INVALID, "bad_config",
 			       "--shared-tag must be 1 to 64 visible "
 			       "characters without ':'");

@@ -20,12 +20,12 @@ struct config {
 	uint64_t boxes_max, loops_max, conns_max, threads, warm_max;
 	uint64_t output_max; // bytes
 	uint64_t grace_ms;
-	uint64_t sleep_ms, frozen_ms, sweep_ms; // 0: as model/timers says
+	uint64_t sleep_ms, frozen_ms, sweep_ms; // 0: as types/timers says
 	uint64_t queue_ms;
 	char *isolate, *tag, *class_standard, *class_small; // of conversations
 	uint64_t session_space, session_input;		    // bytes
-	uint64_t retention_ms;				    // 0: as model/timers says
-	uint64_t audit_ms, audit_rows;			    // 0: as model/timers says; no bound
+	uint64_t retention_ms;				    // 0: as types/timers says
+	uint64_t audit_ms, audit_rows;			    // 0: as types/timers says; no bound
 	char *exceptions, *names, *ca;			    // of what is sent for tenants
 	uint64_t egress_rate;				    // the most that a policy may ask for
 	char *preview_listen, *preview_domain, *preview_cert, *preview_key;

@@ -1,8 +1,8 @@
 #include "serve/document.h"
 
-#include "model/event.h"
-#include "model/timers.h"
 #include "serve/config.h"
+#include "types/event.h"
+#include "types/timers.h"
 
 static void or_none(struct buf *out, const char *text)
 {

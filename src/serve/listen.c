@@ -48,9 +48,9 @@ static fallible open_list(const char *setting, struct str rest, struct listeners
 		uint16_t port;
 		int fd;
 
-		if (count++ == RENEW_LISTENERS)
+		if (count++ == REEXEC_LISTENERS)
 			return err_new(INVALID, "bad_config", "--%s may name %d addresses", setting,
-				       RENEW_LISTENERS);
+				       REEXEC_LISTENERS);
 		TRY(dial_listen(host, &fd, &port));
 		while (host.len && host.at[host.len - 1] != ':')
 			host.len--;
@@ -167,32 +167,33 @@ static void listen_put_list(const int *fds, int count, char **out)
 	set(out, &text);
 }
 
-fallible listen_again(struct config *config, const struct renew *renew, struct listeners *out)
+fallible listen_again(struct config *config, const struct reexec *reexec, struct listeners *out)
 {
 	size_t bytes = sizeof(*out->fds);
 
-	memcpy(out->fds, renew->listeners, (size_t)renew->listener_count * bytes);
-	out->count = renew->listener_count;
-	memcpy(out->url, renew->url, sizeof(out->url));
+	memcpy(out->fds, reexec->listeners, (size_t)reexec->listener_count * bytes);
+	out->count = reexec->listener_count;
+	memcpy(out->url, reexec->url, sizeof(out->url));
 	free(config->listen);
-	config->listen = mem_str(renew->listen);
+	config->listen = mem_str(reexec->listen);
 	listen_put_list(out->fds, out->count, &config->fd_listen);
-	if (renew->users)
-		set_users_fd(config, out, renew->users);
+	if (reexec->users)
+		set_users_fd(config, out, reexec->users);
 	else
 		TRY(open_users(config, out));
-	if (!renew->preview_count) // the last image knew no previews, or had none
+	if (!reexec->preview_count) // the last image knew no previews, or had none
 		return open_previews(config, out);
-	memcpy(out->fds + out->count, renew->previews, (size_t)renew->preview_count * bytes);
-	listen_put_list(renew->previews, renew->preview_count, &config->fd_preview);
-	out->count += renew->preview_count;
-	out->previews = renew->preview_count;
+	memcpy(out->fds + out->count, reexec->previews, (size_t)reexec->preview_count * bytes);
+	listen_put_list(reexec->previews, reexec->preview_count, &config->fd_preview);
+	out->count += reexec->preview_count;
+	out->previews = reexec->preview_count;
 	free(config->preview_listen);
-	config->preview_listen = mem_str(renew->preview);
+	config->preview_listen = mem_str(reexec->preview);
 	return OK;
 }
 
-void listen_renew(const struct config *config, const struct listeners *listeners, struct renew *out)
+void listen_renew(const struct config *config, const struct listeners *listeners,
+		  struct reexec *out)
 {
 	int api = listeners->count - listeners->previews;
 	size_t bytes = sizeof(*listeners->fds);

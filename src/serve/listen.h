@@ -3,10 +3,10 @@
 #pragma once
 
 #include "serve/config.h"
-#include "serve/renew.h"
+#include "serve/reexec.h"
 
 struct listeners {
-	int fds[2 * RENEW_LISTENERS];
+	int fds[2 * REEXEC_LISTENERS];
 	int count;
 	int previews; // the last so many of them are for previews
 	char url[128];
@@ -18,7 +18,7 @@ struct listeners {
 // and fd_listen and fd_preview say by which descriptors. CONFLICT port_taken, INVALID bad_config.
 fallible listen_open(struct config *config, struct listeners *out);
 // The same with what the last image had open.
-fallible listen_again(struct config *config, const struct renew *renew, struct listeners *out);
+fallible listen_again(struct config *config, const struct reexec *reexec, struct listeners *out);
 // For the next one.
 void listen_renew(const struct config *config, const struct listeners *listeners,
-		  struct renew *out);
+		  struct reexec *out);

@@ -25,20 +25,21 @@ static fallible find(const struct config *config, struct urls *out)
 			 *config->preview_cert != 0, out);
 }
 
-static fallible look_again(const struct config *config, struct door *door, struct preview *preview)
+static fallible look_again(const struct config *config, struct gateway *gateway,
+			   struct preview *preview)
 {
 	struct urls urls;
 
 	TRY(certify(config, preview));
 	TRY(find(config, &urls));
-	urls_done(&door->urls);
-	door->urls = urls;
+	urls_done(&gateway->urls);
+	gateway->urls = urls;
 	return OK;
 }
 
-void previews_reload(const struct config *config, struct door *door, struct preview *preview)
+void previews_reload(const struct config *config, struct gateway *gateway, struct preview *preview)
 {
-	auto_err err = preview ? look_again(config, door, preview) : OK;
+	auto_err err = preview ? look_again(config, gateway, preview) : OK;
 
 	if (err)
 		log_event(LOG_ERROR, "daemon.cert_refused", "message", err_message(err), "trail",
@@ -59,22 +60,23 @@ static fallible listen_all(const struct config *config, struct preview *preview)
 	return OK;
 }
 
-fallible previews_open(const struct config *config, struct door *door, struct preview **out)
+fallible previews_open(const struct config *config, struct gateway *gateway, struct preview **out)
 {
 	struct preview_options options = {
-		.fleet = door->fleet,
-		.urls = &door->urls,
-		.key = door->link_key,
+		.manager = gateway->manager,
+		.urls = &gateway->urls,
+		.key = gateway->link_key,
 		.limits = HTTP_LIMITS_DEFAULT,
 	};
 
-	TRY(find(config, &door->urls));
+	TRY(find(config, &gateway->urls));
 	if (!*config->fd_preview)
 		return OK;
-	options.guard = guard_new(door->loop, &(struct guard_options){
-						      .bound = str_of(config->preview_listen),
-						      .names = str_of(config->hosts),
-					      });
+	options.guard = authenticate_new(gateway->loop,
+					 &(struct authenticate_options){
+						 .bound = str_of(config->preview_listen),
+						 .names = str_of(config->hosts),
+					 });
 	options.limits.conns_max = (uint32_t)config->conns_max;
 	// Visitors have no account: no address takes them all.
 	options.limits.conns_per_peer = ((uint32_t)config->conns_max + 1) / 2;

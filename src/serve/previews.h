@@ -1,11 +1,11 @@
 // Previews as the configuration wants them.
 #pragma once
 
-#include "door/door.h"
+#include "gateway/gateway.h"
 #include "preview/preview.h"
 #include "serve/config.h"
 
 // Fills door->urls and opens the listeners; *out is NULL when there are none. INVALID bad_config.
-fallible previews_open(const struct config *config, struct door *door, struct preview **out);
+fallible previews_open(const struct config *config, struct gateway *gateway, struct preview **out);
 // The certificate may be another. What is wrong with it is logged, and the old one stays.
-void previews_reload(const struct config *config, struct door *door, struct preview *preview);
+void previews_reload(const struct config *config, struct gateway *gateway, struct preview *preview);

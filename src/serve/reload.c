@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "serve/convs.h"
+#include "serve/agents.h"
 
 #define TEXT_MAX (256 * 1024)
 #define NAMES_MAX 4096
@@ -44,7 +44,7 @@ static fallible read_anew(int argc, char **argv, struct config *asked, struct co
 	auto_config fresh = {0};
 
 	TRY(config_read(argc, argv, &fresh));
-	TRY(serve_convs_check(&fresh));
+	TRY(serve_agents_check(&fresh));
 	config_adopt(used, &fresh, &changed, NULL);
 	config_adopt(asked, &fresh, NULL, &fixed);
 	log_event(LOG_INFO, "serve.reloaded", "changed", changed.at, NULL);

@@ -11,8 +11,8 @@
 // knows what is under way, then the warden.
 //
 // SIGUSR2 (`cove upgrade`): we execute the binary that lies where ours was found, in place
-// (serve/renew.c), and then put new children in the place of the old ones. The old daemon hands its
-// sandboxes on before the old warden goes, and neither is started again before both are gone.
+// (serve/reexec.c), and then put new children in the place of the old ones. The old daemon hands
+// its sandboxes on before the old warden goes, and neither is started again before both are gone.
 //
 // SIGHUP (`cove reload`): the configuration is read anew (serve/reload.c).
 //
@@ -42,22 +42,22 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
-#include "fleet/warm.h"
+#include "manager/warm.h"
 #include "os/fd.h"
 #include "os/probe.h"
+#include "serve/agents.h"
 #include "serve/argv.h"
 #include "serve/cert.h"
 #include "serve/child.h"
 #include "serve/config.h"
-#include "serve/convs.h"
 #include "serve/daemon.h"
+#include "serve/data_dir.h"
 #include "serve/document.h"
-#include "serve/home.h"
-#include "serve/hung.h"
 #include "serve/listen.h"
 #include "serve/notify.h"
+#include "serve/reexec.h"
 #include "serve/reload.h"
-#include "serve/renew.h"
+#include "serve/stuck.h"
 
 #define STOP_MS 30000
 #define AGAIN_MAX 20	 // starts of a child that ask for another one before anything has worked
@@ -68,11 +68,11 @@ enum { WARDEN, DAEMON, CHILDREN };
 struct serve {
 	struct config config;
 	struct config asked; // the same as it was read, before it was used
-	struct home home;
+	struct data_dir home;
 	struct child children[CHILDREN];
 	struct listeners listeners;
 	int key, cert, live, ready[2], signals;
-	struct hung hung;
+	struct stuck hung;
 	int argc;
 	char **argv;	     // ours, for the next image
 	char *program;	     // the binary of that
@@ -184,7 +184,7 @@ static fallible make_absolute(char **path)
 
 static fallible serve_open_anew(struct serve *serve)
 {
-	TRY(home_open(&serve->config, &serve->home));
+	TRY(data_dir_open(&serve->config, &serve->home));
 	TRY(make_absolute(&serve->config.data));
 	TRY(make_absolute(&serve->config.run));
 	TRY(listen_open(&serve->config, &serve->listeners));
@@ -195,29 +195,29 @@ static fallible serve_open_anew(struct serve *serve)
 }
 
 // What the last image had open is ours; the configuration is read anew, but for the addresses.
-static fallible serve_go_on(struct serve *serve, const struct renew *renew)
+static fallible serve_go_on(struct serve *serve, const struct reexec *reexec)
 {
-	TRY(home_open_again(&serve->config, renew->lock, &serve->home));
+	TRY(data_dir_open_again(&serve->config, reexec->lock, &serve->home));
 	TRY(make_absolute(&serve->config.data));
 	TRY(make_absolute(&serve->config.run));
-	memcpy(serve->ready, renew->ready, sizeof(serve->ready));
-	TRY(listen_again(&serve->config, renew, &serve->listeners));
-	if (!renew->users && serve->listeners.users) // the last image knew none
-		TRY(home_publish(&serve->home, serve->listeners.url, serve->listeners.socket));
+	memcpy(serve->ready, reexec->ready, sizeof(serve->ready));
+	TRY(listen_again(&serve->config, reexec, &serve->listeners));
+	if (!reexec->users && serve->listeners.users) // the last image knew none
+		TRY(data_dir_publish(&serve->home, serve->listeners.url, serve->listeners.socket));
 	serve->config.fd_ready = 0; // who asked was told by the first image
-	serve->generation = renew->generation;
+	serve->generation = reexec->generation;
 	serve->served = true;
-	close(renew->key); // the key may be another
+	close(reexec->key); // the key may be another
 	return share_key(serve);
 }
 
 // Children of the last image: the daemon is asked to hand on at once, the warden when that is done.
-static void replace_children(struct serve *serve, const struct renew *renew)
+static void replace_children(struct serve *serve, const struct reexec *reexec)
 {
 	struct child *warden = &serve->children[WARDEN], *daemon = &serve->children[DAEMON];
 
-	warden->pid = renew->warden;
-	daemon->pid = renew->daemon;
+	warden->pid = reexec->warden;
+	daemon->pid = reexec->daemon;
 	warden->old = warden->pid != 0;
 	daemon->old = daemon->pid != 0;
 	log_event(LOG_INFO, "serve.renewed", NULL);
@@ -242,7 +242,7 @@ static void raise_files(void)
 
 static fallible serve_prepare(struct serve *serve, int argc, char **argv)
 {
-	struct renew renew;
+	struct reexec reexec;
 	bool renewed = false;
 	uint32_t warm;
 
@@ -250,7 +250,7 @@ static fallible serve_prepare(struct serve *serve, int argc, char **argv)
 		serve)); // a signal that comes during the start waits for serve_loop()
 	TRY(config_read(argc, argv, &serve->config));
 	TRY(config_read(argc, argv, &serve->asked));
-	TRY(serve_convs_check(&serve->config));
+	TRY(serve_agents_check(&serve->config));
 	TRY(warm_read(serve->config.warm, &warm));
 	unsetenv("COVE_TOKEN");
 	weak_open();
@@ -273,16 +273,16 @@ static fallible serve_prepare(struct serve *serve, int argc, char **argv)
 	close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC);
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 		return err_sys(errno, "become the parent of orphans");
-	TRY(renew_program(&serve->program));
-	TRY(renew_take(&renewed, &renew));
-	TRY(renewed ? serve_go_on(serve, &renew) : serve_open_anew(serve));
-	TRY(hung_open(&serve->hung, renewed ? renew.holds : 0));
+	TRY(reexec_program(&serve->program));
+	TRY(reexec_take(&renewed, &reexec));
+	TRY(renewed ? serve_go_on(serve, &reexec) : serve_open_anew(serve));
+	TRY(stuck_open(&serve->hung, renewed ? reexec.holds : 0));
 	TRY(reload_open(&serve->config, &serve->live));
 	TRY(cert_open(&serve->config, &serve->cert));
 	prepare_children(serve);
 	if (renewed)
-		replace_children(serve, &renew);
-	home_tell(&serve->home, serve->generation, "starting");
+		replace_children(serve, &reexec);
+	data_dir_tell(&serve->home, serve->generation, "starting");
 	return OK;
 }
 
@@ -292,7 +292,7 @@ static void tell_numbered(struct serve *serve, const char *what, unsigned number
 	char word[24];
 
 	snprintf(word, sizeof(word), "%s-%u", what, number);
-	home_tell(&serve->home, serve->generation, word);
+	data_dir_tell(&serve->home, serve->generation, word);
 }
 
 static void refuse(struct serve *serve)
@@ -313,7 +313,7 @@ static void serve_announce(struct serve *serve)
 	if (read(serve->ready[0], &byte, 1) != 1)
 		return;
 	if (byte != DAEMON_RELOADED)
-		home_tell(&serve->home, serve->generation, "serving");
+		data_dir_tell(&serve->home, serve->generation, "serving");
 	if (serve->reloading)
 		tell_reloaded(serve);
 	if (byte == DAEMON_RELOADED)
@@ -321,7 +321,8 @@ static void serve_announce(struct serve *serve)
 	if (serve->served)
 		return;
 	serve->served = true;
-	auto_err err = home_publish(&serve->home, serve->listeners.url, serve->listeners.socket);
+	auto_err err = data_dir_publish(&serve->home, serve->listeners.url,
+					serve->listeners.socket);
 
 	if (err)
 		log_event(LOG_WARN, "serve.unpublished", "trail", err_trail(err), NULL);
@@ -351,22 +352,22 @@ static void serve_begin_stop(struct serve *serve, bool ending)
 // The new binary, in our place. If it does not work, nothing has happened.
 static void upgrade(struct serve *serve)
 {
-	struct renew renew = {
+	struct reexec reexec = {
 		.generation = serve->generation + 1,
 		.lock = serve->home.lock,
 		.key = serve->key,
-		.holds = hung_page(&serve->hung, &serve->children[WARDEN]),
+		.holds = stuck_page(&serve->hung, &serve->children[WARDEN]),
 		.ready = {serve->ready[0], serve->ready[1]},
 		.warden = serve->children[WARDEN].pid,
 		.daemon = serve->children[DAEMON].pid,
 	};
 	struct err *failed;
 
-	listen_renew(&serve->config, &serve->listeners, &renew);
+	listen_renew(&serve->config, &serve->listeners, &reexec);
 	log_event(LOG_INFO, "serve.upgrading", "binary", serve->program, NULL);
-	failed = renew_check(serve->program);
+	failed = reexec_check(serve->program);
 	if (!failed)
-		failed = renew_become(serve->program, serve->argv, &renew);
+		failed = reexec_become(serve->program, serve->argv, &reexec);
 	auto_err err = failed;
 
 	log_event(LOG_ERROR, "serve.upgrade_failed", "message", err_message(err), "trail",
@@ -405,7 +406,7 @@ static void serve_reload(struct serve *serve)
 		tell_reloaded(serve);
 }
 
-static void bury_child(struct serve *serve, struct child *child, int status)
+static void destroy_child(struct serve *serve, struct child *child, int status)
 {
 	char how[32];
 	bool refused = !serve->served && WIFEXITED(status) && WEXITSTATUS(status);
@@ -434,7 +435,7 @@ static void serve_reap(struct serve *serve)
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		for (int i = 0; i < CHILDREN; i++)
 			if (serve->children[i].pid == pid)
-				bury_child(serve, &serve->children[i], status);
+				destroy_child(serve, &serve->children[i], status);
 }
 
 static void hear_signals(struct serve *serve)
@@ -510,15 +511,15 @@ static void wait_for_news(struct serve *serve, int wait_ms)
 		{.fd = serve->ready[0], .events = POLLIN},
 	};
 
-	if (wait_ms < 0 || wait_ms > HUNG_LOOK_MS)
-		wait_ms = HUNG_LOOK_MS;
+	if (wait_ms < 0 || wait_ms > STUCK_LOOK_MS)
+		wait_ms = STUCK_LOOK_MS;
 	if (poll(watched, 2, wait_ms) < 0)
 		return;
 	if (watched[1].revents & POLLIN)
 		serve_announce(serve);
 	if (watched[0].revents & POLLIN)
 		hear_signals(serve);
-	hung_look(&serve->hung, &serve->children[DAEMON], &serve->children[WARDEN]);
+	stuck_look(&serve->hung, &serve->children[DAEMON], &serve->children[WARDEN]);
 }
 
 static void stop_child(struct serve *serve, struct child *child, int signal_number,
@@ -547,7 +548,7 @@ static int serve_loop(struct serve *serve)
 		wait_for_news(serve,
 			      replacing >= 0 && (due < 0 || replacing < due) ? replacing : due);
 	}
-	home_tell(&serve->home, serve->generation, serve->ending ? "draining" : "leaving");
+	data_dir_tell(&serve->home, serve->generation, serve->ending ? "draining" : "leaving");
 	// The daemon has been told by then; a second signal would end its grace.
 	int64_t patience = STOP_MS + (int64_t)serve->config.grace_ms;
 	struct child *daemon = &serve->children[DAEMON];
@@ -565,11 +566,11 @@ static int serve_loop(struct serve *serve)
 		start_due(serve);
 	}
 	stop_child(serve, &serve->children[WARDEN], serve->ending ? SIGINT : SIGTERM, STOP_MS);
-	home_withdraw(&serve->home);
-	home_tell(&serve->home, serve->generation,
-		  serve->status	  ? "failed"
-		  : serve->ending ? "drained"
-				  : "left");
+	data_dir_withdraw(&serve->home);
+	data_dir_tell(&serve->home, serve->generation,
+		      serve->status   ? "failed"
+		      : serve->ending ? "drained"
+				      : "left");
 	log_event(LOG_INFO, "serve.stopped", NULL);
 	return serve->status;
 }

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "codec/text.h"
 #include "store/counters.h"
 #include "store/kv.h"
 #include "store/rows.h"
-#include "wire/text.h"
 
 #define ROW_MAX (4 << 20)
 #define PAGE 500 // rows that are checked at a time

@@ -4,14 +4,14 @@
 
 #include <stdio.h>
 
-#include "wire/json.h"
+#include "codec/json.h"
 
 #define BODY_MAX (4 << 20)
 
-static void put_pairs(struct json_out *out, const char *key, const struct pairs *pairs)
+static void put_pairs(struct json_out *out, const char *key, const struct env_map *env_map)
 {
 	json_key(out, key);
-	pairs_write(out, pairs);
+	env_map_write(out, env_map);
 }
 
 static void store_boxes_put_limits(struct json_out *out, const struct limits *limits)
@@ -31,7 +31,7 @@ static void store_boxes_put_limits(struct json_out *out, const struct limits *li
 	json_end(out, '}');
 }
 
-static void put_terms(struct json_out *out, const struct terms *terms)
+static void put_retention(struct json_out *out, const struct retention *terms)
 {
 	json_key(out, "terms");
 	json_begin(out, '{');
@@ -59,7 +59,7 @@ void store_box_of(const struct record *record, struct store_box *out)
 	if (record->workdir)
 		json_put_text(&json, "workdir", record->workdir);
 	put_pairs(&json, "labels", &record->labels);
-	put_terms(&json, &record->terms);
+	put_retention(&json, &record->retention);
 	if (record->network) {
 		json_key(&json, "network");
 		policy_save(&json, record->network);
@@ -70,7 +70,7 @@ void store_box_of(const struct record *record, struct store_box *out)
 	json_put_int(&json, "failed", record->failed_ms);
 	json_put_bool(&json, "ephemeral", record->ephemeral);
 	json_put_bool(&json, "diskKept", record->disk_kept);
-	json_put_text(&json, "pledge", record->pledge);
+	json_put_text(&json, "pledge", record->idempotency);
 	json_end(&json, '}');
 	*out = (struct store_box){.state = record->state, .seq = record->seq};
 	memcpy(out->id, record->id, sizeof(out->id));
@@ -84,7 +84,7 @@ void store_box_done(struct store_box *box)
 	free(take_ptr(box->body));
 }
 
-static fallible read_pairs(const struct json *object, struct pairs *out)
+static fallible read_pairs(const struct json *object, struct env_map *out)
 {
 	struct json *value;
 	struct str key;
@@ -94,7 +94,7 @@ static fallible read_pairs(const struct json *object, struct pairs *out)
 		return OK;
 	TRY(json_want(object, "pairs", JSON_OBJECT));
 	while (json_next(object, &at, &key, &value))
-		pairs_set(out, key, json_chars(value));
+		env_map_set(out, key, json_chars(value));
 	return OK;
 }
 
@@ -127,11 +127,11 @@ static fallible store_boxes_read_limits(const struct json *from, struct limits *
 	return read_u64(from, "wallTime", &out->wall_time_ms);
 }
 
-static fallible read_terms(const struct json *from, struct terms *out)
+static fallible read_retention(const struct json *from, struct retention *out)
 {
 	struct str base = {0};
 
-	*out = TERMS_DEFAULT;
+	*out = RETENTION_DEFAULT;
 	TRY(json_want(from, "terms", JSON_OBJECT));
 	TRY(read_u64(from, "sleepAfter", &out->sleep_after_ms));
 	TRY(json_bool(json_get(from, "keepAlive"), "keepAlive", &out->keep_alive));
@@ -195,11 +195,11 @@ static fallible store_boxes_read_body(struct str text, struct record *out)
 	TRY(json_want(body, "record", JSON_OBJECT));
 	TRY(read_word(body, "template", out->template, sizeof(out->template)));
 	TRY(read_word(body, "reason", out->reason, sizeof(out->reason)));
-	TRY(read_word(body, "pledge", out->pledge, sizeof(out->pledge)));
+	TRY(read_word(body, "pledge", out->idempotency, sizeof(out->idempotency)));
 	if (!json_get(body, "limits") || !json_get(body, "terms"))
 		return err_new(INVALID, "bad_field", "the record has neither limits nor terms");
 	TRY(store_boxes_read_limits(json_get(body, "limits"), &out->limits));
-	TRY(read_terms(json_get(body, "terms"), &out->terms));
+	TRY(read_retention(json_get(body, "terms"), &out->retention));
 	TRY(read_pairs(json_get(body, "env"), &out->env));
 	TRY(read_workdir(body, out));
 	TRY(read_pairs(json_get(body, "labels"), &out->labels));

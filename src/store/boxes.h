@@ -1,8 +1,8 @@
 // Records of sandboxes.
 #pragma once
 
-#include "model/record.h"
 #include "store/store.h"
+#include "types/record.h"
 
 // A record as it is stored, and back. Both sides own their words.
 struct store_box {

@@ -1,6 +1,6 @@
 #include "store/db.h"
 
-#include "store/db_inner.h"
+#include "store/db_private.h"
 
 fallible query_open(struct db *db, const char *sql, struct query *out)
 {

@@ -2,9 +2,9 @@
 // those that SQLite and PostgreSQL both know.
 #include "store/schema.h"
 
-#include "store/db_inner.h"
+#include "store/db_private.h"
 
-#define CONV_TABLE(name)                                                                           \
+#define AGENT_TABLE(name)                                                                          \
 	"CREATE TABLE " name " (id TEXT PRIMARY KEY, session TEXT NOT NULL, tenant TEXT NOT NULL," \
 	" box TEXT NOT NULL, state TEXT NOT NULL, deadline BIGINT NOT NULL,"                       \
 	" generation BIGINT NOT NULL, version BIGINT NOT NULL, body BYTEA NOT NULL);"
@@ -24,8 +24,8 @@ static const char *const steps[SCHEMA_NOW] = {
 	"CREATE TABLE tenants (id TEXT PRIMARY KEY, body TEXT NOT NULL, created BIGINT NOT NULL);"
 	"CREATE TABLE access_keys (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"
 	" hash BYTEA NOT NULL, scopes BIGINT NOT NULL, body TEXT NOT NULL, created BIGINT NOT NULL,"
-	" expires BIGINT NOT NULL, revoked BIGINT NOT NULL);" CONV_TABLE("sessions")
-		CONV_TABLE("leases") CONV_TABLE(
+	" expires BIGINT NOT NULL, revoked BIGINT NOT NULL);" AGENT_TABLE("sessions")
+		AGENT_TABLE("leases") AGENT_TABLE(
 			"runs") "CREATE INDEX runs_of_session ON runs (session);"
 				"CREATE TABLE session_ids (id TEXT PRIMARY KEY);"
 				"CREATE TABLE events (id BIGINT PRIMARY KEY, time BIGINT NOT NULL, "

@@ -1,6 +1,6 @@
 // SQLite behind store/db.h.
 #pragma once
 
-#include "store/db_inner.h"
+#include "store/db_private.h"
 
 extern const struct db_driver sqlite_driver;

@@ -31,10 +31,10 @@
 #include "base/mem.h"
 #include "loop/offload.h"
 #include "os/fd.h"
-#include "store/db_inner.h"
+#include "store/db_private.h"
 #include "store/schema.h"
 #include "store/sqlite.h"
-#include "store/store_inner.h"
+#include "store/store_private.h"
 
 #define WRITER_STACK (512 * 1024)
 #define BATCH_MAX 1024
@@ -46,7 +46,7 @@ struct store {
 	struct batch batch; // the writer's
 	pthread_t thread;
 	pthread_mutex_t lock;
-	int bell[2]; // wakes the writer
+	int condition[2]; // wakes the writer
 	pthread_cond_t settled;
 	struct link waiting, done;
 	uint32_t told, hurried; // of the list to do
@@ -68,21 +68,21 @@ struct store {
 static void wake_writer(struct store *store)
 {
 	// A full pipe wakes it as well.
-	while (write(store->bell[1], "", 1) < 0 && errno == EINTR) {
+	while (write(store->condition[1], "", 1) < 0 && errno == EINTR) {
 	}
 }
 
 static void wait_until(struct store *store, int64_t at_ms)
 {
-	struct pollfd bell = {.fd = store->bell[0], .events = POLLIN};
+	struct pollfd condition = {.fd = store->condition[0], .events = POLLIN};
 	int64_t left = at_ms - clock_ms();
 	char rings[64];
 
 	if (left < 0)
 		left = 0;
 	pthread_mutex_unlock(&store->lock);
-	if (poll(&bell, 1, left > INT_MAX ? -1 : (int)left) > 0)
-		while (read(bell.fd, rings, sizeof(rings)) == sizeof(rings)) {
+	if (poll(&condition, 1, left > INT_MAX ? -1 : (int)left) > 0)
+		while (read(condition.fd, rings, sizeof(rings)) == sizeof(rings)) {
 		}
 	pthread_mutex_lock(&store->lock);
 }
@@ -313,7 +313,7 @@ static fallible store_open_in(struct store *store, const struct store_options *o
 	if (store->watch.fd < 0)
 		return err_sys(errno, "make an eventfd");
 	store->watch.ready = on_news;
-	if (pipe2(store->bell, O_CLOEXEC | O_NONBLOCK))
+	if (pipe2(store->condition, O_CLOEXEC | O_NONBLOCK))
 		return err_sys(errno, "make a pipe");
 	TRY(loop_watch(options->loop, &store->watch, EPOLLIN));
 	return start_writer(store);
@@ -322,8 +322,8 @@ static fallible store_open_in(struct store *store, const struct store_options *o
 static void close_all(struct store *store)
 {
 	fd_drop(&store->watch.fd);
-	fd_drop(&store->bell[0]);
-	fd_drop(&store->bell[1]);
+	fd_drop(&store->condition[0]);
+	fd_drop(&store->condition[1]);
 }
 
 fallible store_open(const struct store_options *options, struct store **out)
@@ -335,7 +335,7 @@ fallible store_open(const struct store_options *options, struct store **out)
 	store->batch.driver = options->driver ? options->driver : &sqlite_driver;
 	store->batch.dir = options->dir;
 	store->batch.name = options->name ? options->name : "cove.db";
-	store->watch.fd = store->bell[0] = store->bell[1] = -1;
+	store->watch.fd = store->condition[0] = store->condition[1] = -1;
 	link_init(&store->waiting);
 	link_init(&store->done);
 	err = store_open_in(store, options);

@@ -22,7 +22,7 @@ struct store_options {
 	struct loop *loop;
 	int dir;	  // directory of the files, borrowed; -1: in memory, gone with the process
 	const char *name; // of the database there; NULL: "cove.db"
-	const struct db_driver *driver; // of store/db_inner.h; NULL: SQLite's
+	const struct db_driver *driver; // of store/db_private.h; NULL: SQLite's
 };
 
 // Blocks: call it before the loop runs. UNAVAILABLE state_too_new: it was written by a newer cove.

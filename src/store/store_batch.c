@@ -10,9 +10,9 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/fault.h"
-#include "store/db_inner.h"
+#include "store/db_private.h"
 #include "store/schema.h"
-#include "store/store_inner.h"
+#include "store/store_private.h"
 
 #define RESERVE "reserve"
 #define RESERVE_BYTES (2 << 20)

@@ -25,150 +25,152 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "os/fd.h"
-#include "warden/bury.h"
+#include "warden/box_network.h"
+#include "warden/build_inputs.h"
 #include "warden/disk_driver.h"
-#include "warden/netcell.h"
-#include "warden/parts.h"
-#include "warden/post.h"
+#include "warden/reply_queue.h"
+#include "warden/teardown.h"
 
 // What it shall be, and what the next life shall be told of it.
-static void build_describe(struct warden *warden, struct cell *cell, const struct order *order)
+static void build_describe(struct warden *warden, struct warden_box *box, const struct order *order)
 {
-	struct note *note = &cell->note;
+	struct box_state *state_file = &box->note;
 
-	note->ephemeral = order->ephemeral;
-	note->again = order->again;
-	note->disk = order->limits.disk;
-	note->inodes = order->limits.inodes;
-	cell->keeps = order->again;
-	cell->net = order->net && !weak(NETNS);
-	cell->number = ++warden->builds;
-	cell->awaits = !order->ephemeral || weak(VOLATILE);
+	state_file->ephemeral = order->ephemeral;
+	state_file->again = order->again;
+	state_file->disk = order->limits.disk;
+	state_file->inodes = order->limits.inodes;
+	box->keeps = order->again;
+	box->net = order->net && !weak(NETNS);
+	box->number = ++warden->builds;
+	box->awaits = !order->ephemeral || weak(VOLATILE);
 }
 
 // Whom it is for.
-static void assign(struct cell *cell, const struct order *order)
+static void assign(struct warden_box *box, const struct order *order)
 {
-	cell->ahead = false;
-	cell->build_order = order->id;
-	cell->build_owed = true;
-	memcpy(cell->trace, order->trace, sizeof(cell->trace));
+	box->ahead = false;
+	box->build_order = order->id;
+	box->build_owed = true;
+	memcpy(box->trace, order->trace, sizeof(box->trace));
 }
 
-static void warden_build_begin(struct warden *warden, struct cell *cell)
+static void warden_build_begin(struct warden *warden, struct warden_box *box)
 {
-	cell->note = (struct note){.born_us = clock_us()};
-	memcpy(cell->note.boot, warden->boot, sizeof(cell->note.boot));
-	cell->limits = (struct limits){0};
-	cell->state = CELL_BUILDING;
+	box->note = (struct box_state){.born_us = clock_us()};
+	memcpy(box->note.boot, warden->boot, sizeof(box->note.boot));
+	box->limits = (struct limits){0};
+	box->state = WARDEN_BOX_BUILDING;
 }
 
 // A new one, or the one that has been nothing but a disk.
-static struct cell *cell_for(struct warden *warden, const struct order *order, struct cell *kept)
+static struct warden_box *warden_box_for(struct warden *warden, const struct order *order,
+					 struct warden_box *kept)
 {
-	struct cell *cell = kept ? kept : cell_new(order->box);
+	struct warden_box *box = kept ? kept : warden_box_new(order->box);
 
 	if (kept)
 		warden->kept--;
 	else
-		map_put(warden->boxes, str_of(cell->id), cell);
-	warden_build_begin(warden, cell);
-	build_describe(warden, cell, order);
-	assign(cell, order);
-	return cell;
+		map_put(warden->boxes, str_of(box->id), box);
+	warden_build_begin(warden, box);
+	build_describe(warden, box, order);
+	assign(box, order);
+	return box;
 }
 
-struct cell *cell_new(const char *box)
+struct warden_box *warden_box_new(const char *box_id)
 {
-	struct cell *cell = mem_new_of(struct cell);
+	struct warden_box *box = mem_new_of(struct warden_box);
 
-	snprintf(cell->id, sizeof(cell->id), "%s", box);
-	cell->pidfd = -1;
+	snprintf(box->id, sizeof(box->id), "%s", box_id);
+	box->pidfd = -1;
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
-		cell->fds[i] = -1;
-	cell->group_mount = cell->mounts = cell->steer = cell->netns = -1;
-	return cell;
+		box->fds[i] = -1;
+	box->group_mount = box->mounts = box->steer = box->netns = -1;
+	return box;
 }
 
 // The refusal is sent when the burial has undone everything.
-static void build_fail(struct warden *warden, struct cell *cell, struct err *failure)
+static void build_fail(struct warden *warden, struct warden_box *box, struct err *failure)
 {
 	auto_err err = failure;
 
-	log_trace(cell->trace);
-	log_event(err_http(err) >= 500 ? LOG_ERROR : LOG_INFO, "build.failed", "sandbox", cell->id,
+	log_trace(box->trace);
+	log_event(err_http(err) >= 500 ? LOG_ERROR : LOG_INFO, "build.failed", "sandbox", box->id,
 		  "reason", err_reason(err), "trail", err_trail(err), NULL);
 	log_trace(NULL);
-	if (cell->build_owed) {
-		cell->refusal = mem_new_of(struct answer);
-		post_describe(err, ORDER_BUILD, cell->build_order, cell->refusal);
+	if (box->build_owed) {
+		box->refusal = mem_new_of(struct answer);
+		reply_queue_describe(err, ORDER_BUILD, box->build_order, box->refusal);
 	}
-	cell->build_owed = false;
-	if (cell->ahead)
-		warden->next[0] = 0; // see warden/berth.c
-	cell->state = CELL_ALIVE; // as far as the burial is concerned: there is no clone to await
-	bury_begin(warden, cell);
+	box->build_owed = false;
+	if (box->ahead)
+		warden->next[0] = 0; // see warden/prebuilt.c
+	box->state =
+		WARDEN_BOX_ALIVE; // as far as the burial is concerned: there is no clone to await
+	teardown_begin(warden, box);
 }
 
-static void await(struct warden *warden, struct cell *cell)
+static void await(struct warden *warden, struct warden_box *box)
 {
-	link_add(&warden->building, &cell->link);
+	link_add(&warden->building, &box->link);
 	warden->building_count++;
 }
 
-static fallible build_watch(struct warden *warden, struct cell *cell)
+static fallible build_watch(struct warden *warden, struct warden_box *box)
 {
 	siginfo_t info;
 	struct err *err;
 
-	if (bury_watch(warden, cell) == 0)
+	if (teardown_watch(warden, box) == 0)
 		return OK;
 	err = err_sys(errno, "watch the end of a box");
 	// Without the watch its end must be seen here: it is a builder still, and dies at once.
-	syscall(SYS_pidfd_send_signal, cell->pidfd, SIGKILL, NULL, 0);
-	waitid(P_PIDFD, (id_t)cell->pidfd, &info, WEXITED);
-	fd_drop(&cell->pidfd);
+	syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
+	waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED);
+	fd_drop(&box->pidfd);
 	return err;
 }
 
 // The process stands in the note before anybody hears of it.
-static fallible sign(struct warden *warden, struct cell *cell)
+static fallible sign(struct warden *warden, struct warden_box *box)
 {
-	cell->note.pid = cell->pid;
-	return note_write(warden->cells, cell->id, &cell->note);
+	box->note.pid = box->pid;
+	return box_state_write(warden->cells, box->id, &box->note);
 }
 
 // The box has a process, and its daemon may be told.
-static void build_announce(struct warden *warden, struct cell *cell)
+static void build_announce(struct warden *warden, struct warden_box *box)
 {
 	char took[24];
 
-	snprintf(took, sizeof(took), "%lld", (long long)(clock_us() - cell->note.born_us));
-	log_trace(cell->trace);
-	log_event(LOG_DEBUG, "box.cloned", "sandbox", cell->id, "us", took, NULL);
+	snprintf(took, sizeof(took), "%lld", (long long)(clock_us() - box->note.born_us));
+	log_trace(box->trace);
+	log_event(LOG_DEBUG, "box.cloned", "sandbox", box->id, "us", took, NULL);
 	log_trace(NULL);
-	if (cell->build_owed) {
+	if (box->build_owed) {
 		warden->answer = (struct answer){.kind = ANSWER_DONE,
 						 .to = ORDER_BUILD,
-						 .id = cell->build_order,
-						 .leaf = 0,
-						 .net = cell->net};
-		post_answer(warden, &warden->answer, cell->fds, answer_fds(&warden->answer));
+						 .id = box->build_order,
+						 .exec_cgroup = 0,
+						 .net = box->net};
+		reply_queue_answer(warden, &warden->answer, box->fds, answer_fds(&warden->answer));
 	}
 	// Else the daemon that asked is gone, and the next finds the box by its socket.
-	cell->build_owed = false;
+	box->build_owed = false;
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
-		fd_drop(&cell->fds[i]);
-	ids_built(warden->ids, cell->note.slot, &cell->userns);
+		fd_drop(&box->fds[i]);
+	ids_built(warden->ids, box->note.slot, &box->userns);
 }
 
 static void heard_witness(struct warden *warden, struct zygote_answer *answer)
 {
-	struct cell *cell = map_get(warden->boxes, str_of(answer->witness.box));
+	struct warden_box *box = map_get(warden->boxes, str_of(answer->witness.box));
 
-	if (cell && cell->awaits && cell->number == answer->witness.number && !cell->keeps) {
-		cell->mounts = answer->mounts;
-		cell->awaits = false;
+	if (box && box->awaits && box->number == answer->witness.number && !box->keeps) {
+		box->mounts = answer->mounts;
+		box->awaits = false;
 		return;
 	}
 	// It is gone, or to be stopped, and then its end shall be waited for.
@@ -196,124 +198,124 @@ bool build_hear(struct warden *warden)
 }
 
 // Its process stands there, and has its order.
-static void complete(struct warden *warden, struct cell *cell)
+static void complete(struct warden *warden, struct warden_box *box)
 {
-	struct err *err = take_ptr(cell->late);
+	struct err *err = take_ptr(box->late);
 
 	if (!err)
-		err = sign(warden, cell);
-	if (!err && cell->doomed && cell->waiter_count)
+		err = sign(warden, box);
+	if (!err && box->doomed && box->waiter_count)
 		err = err_new(CANCELLED, "buried", "the box was deleted while it was built");
 	if (err) {
-		build_fail(warden, cell, err);
+		build_fail(warden, box, err);
 		return;
 	}
-	cell->state = CELL_ALIVE;
-	cell->keeps = false;
-	if (cell->doomed) {
-		bury_begin(warden, cell);
+	box->state = WARDEN_BOX_ALIVE;
+	box->keeps = false;
+	if (box->doomed) {
+		teardown_begin(warden, box);
 		return;
 	}
-	build_announce(warden, cell);
+	build_announce(warden, box);
 }
 
 // The process is there; what it can be asked for by its number alone. Its way out is opened while
 // the builder goes its own, and a berth has one whether it will be wanted or not.
-static fallible build_receive(struct warden *warden, struct cell *cell,
+static fallible build_receive(struct warden *warden, struct warden_box *box,
 			      const struct zygote_answer *answer)
 {
 	auto_fd net = answer->net;
 
-	cell->pid = answer->pid;
-	cell->pidfd = answer->pidfd;
-	cell->is_child = true;
+	box->pid = answer->pid;
+	box->pidfd = answer->pidfd;
+	box->is_child = true;
 	if (answer->errnum)
 		return err_sys(answer->errnum, "clone a builder");
-	TRY(build_watch(warden, cell));
-	cell->note.started = note_started(cell->pid);
-	cell->note.netns = netcell_inode(net);
-	if (cell->doomed || weak(NETNS) ||
-	    !(cell->net || (cell->ahead && warden->netout.by != NETOUT_NONE)))
+	TRY(build_watch(warden, box));
+	box->note.started = box_state_started(box->pid);
+	box->note.netns = box_network_inode(net);
+	if (box->doomed || weak(NETNS) ||
+	    !(box->net || (box->ahead && warden->netout.by != NETOUT_NONE)))
 		return OK;
-	TRY(netcell_open(warden, cell, net, &cell->fds[3]));
-	if (cell->ahead)
-		cell->netns = take_fd(&net);
+	TRY(box_network_open(warden, box, net, &box->fds[3]));
+	if (box->ahead)
+		box->netns = take_fd(&net);
 	return OK;
 }
 
 void build_answered(struct warden *warden, const struct zygote_answer *answer)
 {
-	struct cell *cell;
+	struct warden_box *box;
 	struct err *err = OK;
 
 	if (link_empty(&warden->building))
 		return;
-	cell = link_of(warden->building.next, struct cell, link);
-	link_drop(&cell->link);
+	box = link_of(warden->building.next, struct warden_box, link);
+	link_drop(&box->link);
 	warden->building_count--;
-	err = build_receive(warden, cell, answer);
+	err = build_receive(warden, box, answer);
 	if (err) {
-		build_fail(warden, cell, err);
+		build_fail(warden, box, err);
 		return;
 	}
-	if (!cell->ahead) {
-		complete(warden, cell);
+	if (!box->ahead) {
+		complete(warden, box);
 		return;
 	}
-	if (cell->late) {
-		build_fail(warden, cell, take_ptr(cell->late));
+	if (box->late) {
+		build_fail(warden, box, take_ptr(box->late));
 		return;
 	}
-	cell->state = CELL_BERTH;
-	if (cell->doomed)
-		bury_begin(warden, cell);
+	box->state = WARDEN_BOX_PREBUILT;
+	if (box->doomed)
+		teardown_begin(warden, box);
 }
 
-void build_ahead(struct warden *warden, const char *box)
+void build_ahead(struct warden *warden, const char *box_id)
 {
-	struct cell *cell = cell_new(box);
+	struct warden_box *box = warden_box_new(box_id);
 	struct err *err;
 
-	map_put(warden->boxes, str_of(cell->id), cell);
-	warden->berth = cell;
-	warden_build_begin(warden, cell);
-	cell->ahead = true;
-	cell->note.ephemeral = true; // it has nothing to keep
-	err = parts_ground(warden, cell);
+	map_put(warden->boxes, str_of(box->id), box);
+	warden->prebuilt = box;
+	warden_build_begin(warden, box);
+	box->ahead = true;
+	box->note.ephemeral = true; // it has nothing to keep
+	err = build_inputs_base_rootfs(warden, box);
 	if (err)
-		build_fail(warden, cell, err);
+		build_fail(warden, box, err);
 	else
-		await(warden, cell);
+		await(warden, box);
 }
 
 // What stands there has a way out, as far as this host knows one.
-static fallible fit_net(struct warden *warden, struct cell *cell)
+static fallible fit_net(struct warden *warden, struct warden_box *box)
 {
-	auto_fd netns = take_fd(&cell->netns);
+	auto_fd netns = take_fd(&box->netns);
 
-	if (cell->state == CELL_BUILDING || cell->net == (netns >= 0))
+	if (box->state == WARDEN_BOX_BUILDING || box->net == (netns >= 0))
 		return OK;
-	return cell->net ? netcell_open(warden, cell, netns, &cell->fds[3])
-			 : netcell_undo(warden, cell, netns);
+	return box->net ? box_network_open(warden, box, netns, &box->fds[3])
+			: box_network_undo(warden, box, netns);
 }
 
-static void bring_goods(struct warden *warden, struct cell *cell, const struct order *order)
+static void bring_mounts(struct warden *warden, struct warden_box *box, const struct order *order)
 {
-	build_describe(warden, cell, order);
-	if (!cell->late)
-		cell->late = fit_net(warden, cell);
-	parts_goods(warden, order, cell);
+	build_describe(warden, box, order);
+	if (!box->late)
+		box->late = fit_net(warden, box);
+	build_inputs_mounts(warden, order, box);
 }
 
 // While the daemon writes down that it wants the box. What is wrong with it is said when it asks.
-static void build_furnish(struct warden *warden, struct cell *cell, const struct order *order)
+static void build_set_up(struct warden *warden, struct warden_box *box, const struct order *order)
 {
-	if (!cell || cell->state != CELL_BERTH || cell->doomed || cell->late || cell->furnished)
+	if (!box || box->state != WARDEN_BOX_PREBUILT || box->doomed || box->late || box->is_set_up)
 		return;
-	cell->furnished = true;
-	cell->note.born_us = clock_us(); // before its layers are taken: see templates_idle()
-	warden->furnished = *order;
-	bring_goods(warden, cell, order);
+	box->is_set_up = true;
+	box->note.born_us = clock_us(); // before its layers are taken: see templates_idle()
+	warden->is_set_up = *order;
+	bring_mounts(warden, box, order);
 }
 
 static bool is_alike(const struct order *a, const struct order *b)
@@ -323,55 +325,55 @@ static bool is_alike(const struct order *a, const struct order *b)
 	       a->net == b->net;
 }
 
-static void take_berth(struct warden *warden, struct cell *cell, const struct order *order)
+static void take_prebuilt(struct warden *warden, struct warden_box *box, const struct order *order)
 {
-	auto_err late = take_ptr(cell->late); // of the laying, or of goods that came ahead
+	auto_err late = take_ptr(box->late); // of the laying, or of goods that came ahead
 
-	warden->berth = NULL;
+	warden->prebuilt = NULL;
 	if (late)
-		cell->late = err_while(parts_lost(), "%s", err_trail(late));
-	else if (cell->furnished && !is_alike(&warden->furnished, order))
-		cell->late = parts_lost();
-	if (!cell->furnished) {
-		cell->note.born_us = clock_us();
-		bring_goods(warden, cell, order);
+		box->late = err_while(build_inputs_lost(), "%s", err_trail(late));
+	else if (box->is_set_up && !is_alike(&warden->is_set_up, order))
+		box->late = build_inputs_lost();
+	if (!box->is_set_up) {
+		box->note.born_us = clock_us();
+		bring_mounts(warden, box, order);
 	}
-	assign(cell, order);
-	if (cell->state == CELL_BERTH)
-		complete(warden, cell);
+	assign(box, order);
+	if (box->state == WARDEN_BOX_PREBUILT)
+		complete(warden, box);
 	// Else its pidfd is under way to us.
 }
 
-static fallible refuse(const struct cell *cell)
+static fallible refuse(const struct warden_box *box)
 {
-	if (cell->ahead)
-		return parts_lost();
+	if (box->ahead)
+		return build_inputs_lost();
 	return err_new(CONFLICT, "box_exists", "there is a box of this id already");
 }
 
-static bool is_free(const struct cell *cell, const struct order *order)
+static bool is_free(const struct warden_box *box, const struct order *order)
 {
 	if (order->again)
-		return cell->state == CELL_KEPT;
-	return cell->ahead && !cell->doomed &&
-	       (cell->state == CELL_BUILDING || cell->state == CELL_BERTH);
+		return box->state == WARDEN_BOX_KEPT;
+	return box->ahead && !box->doomed &&
+	       (box->state == WARDEN_BOX_BUILDING || box->state == WARDEN_BOX_PREBUILT);
 }
 
-static void build_now(struct warden *warden, const struct order *order, struct cell *kept)
+static void build_now(struct warden *warden, const struct order *order, struct warden_box *kept)
 {
-	struct cell *cell = cell_for(warden, order, kept);
-	struct err *err = parts_all(warden, order, cell);
+	struct warden_box *box = warden_box_for(warden, order, kept);
+	struct err *err = build_inputs_all(warden, order, box);
 
 	if (err)
-		build_fail(warden, cell, err);
+		build_fail(warden, box, err);
 	else
-		await(warden, cell);
+		await(warden, box);
 }
 
-static struct repair *repair_of(struct warden *warden, const char *box)
+static struct repair *repair_of(struct warden *warden, const char *box_id)
 {
 	list_each (at, &warden->repairs)
-		if (!strcmp(link_of(at, struct repair, link)->order.box, box))
+		if (!strcmp(link_of(at, struct repair, link)->order.box, box_id))
 			return link_of(at, struct repair, link);
 	return NULL;
 }
@@ -403,16 +405,16 @@ static fallible repair_begin(struct warden *warden, const struct order *order, b
 
 static fallible repair_end(struct warden *warden, const struct order *order, int status)
 {
-	struct cell *cell = map_get(warden->boxes, str_of(order->box));
+	struct warden_box *box = map_get(warden->boxes, str_of(order->box));
 
 	if (!disk_is_repaired(status))
 		return err_sys(EIO, "repair the disk of %s: e2fsck ended with status %d",
 			       order->box, status);
-	if (!cell)
+	if (!box)
 		return disk_none(order->box);
-	if (!is_free(cell, order))
-		return refuse(cell);
-	build_now(warden, order, cell);
+	if (!is_free(box, order))
+		return refuse(box);
+	build_now(warden, order, box);
 	return OK;
 }
 
@@ -428,7 +430,8 @@ bool build_reaped(struct warden *warden, int pid, int status)
 		log_trace(repair->order.trace);
 		err = repair->owed ? repair_end(warden, &repair->order, status) : OK;
 		if (err)
-			post_refusal(warden, ORDER_BUILD, repair->order.id, repair->order.box, err);
+			reply_queue_refusal(warden, ORDER_BUILD, repair->order.id,
+					    repair->order.box, err);
 		log_trace(NULL);
 		free(repair);
 		return true;
@@ -444,40 +447,40 @@ void build_forget(struct warden *warden)
 
 fallible build_begin(struct warden *warden, const struct order *order)
 {
-	struct cell *cell = map_get(warden->boxes, str_of(order->box));
+	struct warden_box *box = map_get(warden->boxes, str_of(order->box));
 	bool waits = false;
 
 	if (order->ahead) {
-		build_furnish(warden, cell, order);
+		build_set_up(warden, box, order);
 		return OK;
 	}
 	snprintf(warden->next, sizeof(warden->next), "%s", order->next);
 	warden->asked_us = clock_us();
 	warden->usual = order->limits;
-	if (cell && !is_free(cell, order))
-		return refuse(cell);
-	if (!cell && order->again)
+	if (box && !is_free(box, order))
+		return refuse(box);
+	if (!box && order->again)
 		return disk_none(order->box);
 	if (build_count(warden) >= warden->boxes_max)
 		return err_hint(err_new(EXHAUSTED, "too_many_boxes",
 					"this host holds %u boxes and no more", warden->boxes_max),
 				"delete boxes first");
-	if (cell && cell->state == CELL_BERTH && bury_has_ended(cell)) {
-		bury_begin(warden, cell);
-		return parts_lost();
+	if (box && box->state == WARDEN_BOX_PREBUILT && teardown_has_ended(box)) {
+		teardown_begin(warden, box);
+		return build_inputs_lost();
 	}
-	if (cell && cell->ahead) {
-		take_berth(warden, cell, order);
+	if (box && box->ahead) {
+		take_prebuilt(warden, box, order);
 		return OK;
 	}
 	if (order->again)
 		TRY(repair_begin(warden, order, &waits));
 	if (!waits)
-		build_now(warden, order, cell);
+		build_now(warden, order, box);
 	return OK;
 }
 
 size_t build_count(const struct warden *warden)
 {
-	return map_count(warden->boxes) - warden->kept - (warden->berth ? 1 : 0);
+	return map_count(warden->boxes) - warden->kept - (warden->prebuilt ? 1 : 0);
 }

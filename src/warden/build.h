@@ -2,11 +2,11 @@
 // clone (warden/builder.c), and whether that went well the daemon hears from pid 1 itself.
 #pragma once
 
-#include "warden/cell.h"
+#include "warden/box.h"
 
 // Takes the order as far as the zygote. On failure all is undone, or will be by the time that the
 // refusal is sent: then OK is returned all the same. CONFLICT box_exists,
-// NOT_FOUND no_disk, EXHAUSTED too_many_boxes or berth_lost,
+// NOT_FOUND no_disk, EXHAUSTED too_many_boxes or prebuilt_lost,
 // and the errors of template, disk and groups.
 fallible build_begin(struct warden *warden, const struct order *order);
 // A child ended: true when it repaired a disk. The build that waited for it goes on.
@@ -18,7 +18,7 @@ void build_ahead(struct warden *warden, const char *box);
 // Boxes that there are or are to be: what boxes_max bounds.
 size_t build_count(const struct warden *warden);
 // A cell that holds nothing yet and stands in no table.
-struct cell *cell_new(const char *box);
+struct warden_box *warden_box_new(const char *box);
 // Takes what the zygote and its builders have said. False: the zygote is gone.
 bool build_hear(struct warden *warden);
 // The zygote answered: the oldest building cell is alive, or a berth, or fails.

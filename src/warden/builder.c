@@ -7,8 +7,8 @@
 //	/e /sys /loadavg /blank  an empty directory, static files
 //
 // This is the ground, which is the same for every box. Then we execute pid 1's program, which waits
-// there until it is told what the box shall be (init/furnish.c). Nothing of an image is seen before
-// that.
+// there until it is told what the box shall be (init/setup_rootfs.c). Nothing of an image is seen
+// before that.
 //
 // Nothing here runs under the warden's own filter: the zygote was born before it.
 #include "warden/builder.h"
@@ -24,14 +24,14 @@
 
 #include "base/fault.h"
 #include "base/weak.h"
-#include "model/talk.h"
 #include "os/fd.h"
-#include "os/guise.h"
 #include "os/mount.h"
 #include "os/net.h"
+#include "os/set_ids.h"
+#include "protocol/talk.h"
 
 struct build {
-	const struct builder_kit *kit;
+	const struct builder_init_config *init_config;
 	const struct builder_plan *plan;
 	const struct builder_fds *fds;
 };
@@ -50,13 +50,13 @@ static int network(struct build *b)
 		return 0;
 	if (b->fds->net >= 0)
 		return setns(b->fds->net, CLONE_NEWNET);
-	return net_loopback(b->kit->proc);
+	return net_loopback(b->init_config->proc);
 }
 
 // The box's root owns what is made here.
 static int become_box_root(struct build *b)
 {
-	return guise_files(b->plan->base);
+	return set_ids_files(b->plan->base);
 }
 
 static int copy_to(const char *from, const char *to)
@@ -98,12 +98,12 @@ static int copy_over(const char *from, const char *to)
 
 // An empty read-only file over each name, one attached and the others bound from it. Not a null
 // device: that one can be opened for writing on any mount, and then /proc seems writable.
-static int blank_proc(const struct builder_kit *kit)
+static int blank_proc(const struct builder_init_config *init_config)
 {
 	const char *first = NULL;
 
-	for (int i = 0; kit->blank[i]; i++) {
-		const char *name = kit->blank[i];
+	for (int i = 0; init_config->blank[i]; i++) {
+		const char *name = init_config->blank[i];
 
 		if (first ? bind_over(first, name) : copy_over("/blank", name))
 			return -1;
@@ -113,14 +113,14 @@ static int blank_proc(const struct builder_kit *kit)
 	return 0;
 }
 
-static int mask_proc(const struct builder_kit *kit)
+static int mask_proc(const struct builder_init_config *init_config)
 {
 	if (weak(MASKS))
 		return 0;
-	if (blank_proc(kit))
+	if (blank_proc(init_config))
 		return -1;
-	for (int i = 0; kit->empty[i]; i++)
-		if (copy_over("/e", kit->empty[i]))
+	for (int i = 0; init_config->empty[i]; i++)
+		if (copy_over("/e", init_config->empty[i]))
 			return -1;
 	return copy_to("/loadavg", "/h/proc/loadavg");
 }
@@ -129,15 +129,15 @@ static int mask_proc(const struct builder_kit *kit)
 static int lay_proc(struct build *b)
 {
 	static const struct mount_option options[] = {{"source", "proc"}, {NULL, NULL}};
-	const struct builder_kit *kit = b->kit;
+	const struct builder_init_config *init_config = b->init_config;
 	int proc = mount_new("proc", options, MOUNT_STILL);
 
 	if (proc < 0 || mount_attach(proc, AT_FDCWD, "/h/proc"))
 		return -1;
-	for (int i = 0; kit->still[i] && !weak(READONLY); i++)
-		if (bind_over(kit->still[i], kit->still[i]))
+	for (int i = 0; init_config->still[i] && !weak(READONLY); i++)
+		if (bind_over(init_config->still[i], init_config->still[i]))
 			return -1;
-	return mount_change(proc, 0, MOUNT_ATTR_RDONLY, -1) ? -1 : mask_proc(kit);
+	return mount_change(proc, 0, MOUNT_ATTR_RDONLY, -1) ? -1 : mask_proc(init_config);
 }
 
 // Our own cgroups become the root of what the box sees of them; hence not at the clone.
@@ -154,23 +154,24 @@ static int builder_settle(struct build *b)
 static int arrange_fds(struct build *b)
 {
 	// The leaf's detached mount is unmounted with our exec, here, and not when pid 1 ends.
-	int leaf_dir = b->plan->has_into && !weak(LEAF_DIR)
-			       ? openat(b->fds->leaf[0], ".", O_PATH | O_DIRECTORY | O_CLOEXEC)
-			       : b->fds->leaf[0];
+	int cgroup_dir = b->plan->has_into && !weak(CGROUP_DIR)
+				 ? openat(b->fds->exec_cgroup[0], ".",
+					  O_PATH | O_DIRECTORY | O_CLOEXEC)
+				 : b->fds->exec_cgroup[0];
 	const int places[][2] = {
-		{b->kit->null, 0},
-		{b->kit->null, 1},
-		{b->kit->null, 2},
-		{b->kit->kit, TALK_FD_KIT},
+		{b->init_config->null, 0},
+		{b->init_config->null, 1},
+		{b->init_config->null, 2},
+		{b->init_config->init_config, TALK_FD_INIT_CONFIG},
 		{b->fds->userns, TALK_FD_USERNS},
-		{leaf_dir, TALK_FD_LEAF},
-		{b->fds->leaf[1], TALK_FD_LEAF_2},
+		{cgroup_dir, TALK_FD_CGROUP},
+		{b->fds->exec_cgroup[1], TALK_FD_CGROUP_2},
 		{b->fds->listen, TALK_FD_LISTEN},
-		{b->kit->sock, TALK_FD_WITNESS},
+		{b->init_config->sock, TALK_FD_WITNESS},
 		{b->fds->control, TALK_FD_CONTROL},
 	};
 
-	if (leaf_dir < 0)
+	if (cgroup_dir < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
 		if (places[i][0] >= 0 && dup2(places[i][0], places[i][1]) < 0)
@@ -183,7 +184,7 @@ static int execute(struct build *b)
 	char *const argv[] = {(char *)"cove-init", NULL};
 	char *const env[] = {(char *)weak_note(), NULL};
 
-	return (int)syscall(SYS_execveat, b->kit->program, "", argv, env, AT_EMPTY_PATH);
+	return (int)syscall(SYS_execveat, b->init_config->program, "", argv, env, AT_EMPTY_PATH);
 }
 
 static const struct {
@@ -200,7 +201,7 @@ static const struct {
 	{"execute pid 1", execute},
 };
 
-static void tell_broken(int control, const char *note, int errnum)
+static void tell_broken(int control, const char *state_file, int errnum)
 {
 	struct talk talk = {.kind = TALK_BROKEN};
 	char room[256];
@@ -208,15 +209,15 @@ static void tell_broken(int control, const char *note, int errnum)
 
 	talk.failed.step = TALK_STEP_SETUP;
 	talk.failed.errnum = errnum;
-	snprintf(talk.failed.note, sizeof(talk.failed.note), "%s", note);
+	snprintf(talk.failed.note, sizeof(talk.failed.note), "%s", state_file);
 	len = talk_encode(&talk, room, sizeof(room));
 	fd_send(control, room, len, NULL, 0, 0);
 }
 
-void builder_run(const struct builder_kit *kit, const struct builder_plan *plan,
+void builder_run(const struct builder_init_config *init_config, const struct builder_plan *plan,
 		 const struct builder_fds *fds)
 {
-	struct build build = {.kit = kit, .plan = plan, .fds = fds};
+	struct build build = {.init_config = init_config, .plan = plan, .fds = fds};
 
 	umask(0);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {

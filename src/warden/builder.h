@@ -1,5 +1,5 @@
 // The child that becomes a box: from a fresh clone of the zygote to the exec of pid 1, which moves
-// in (init/furnish).
+// in (init/setup_rootfs).
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 struct builder_plan {
 	uint32_t base; // the host's id of the box's root
 	bool has_into; // a v2 group to be cloned into
-	uint8_t task_count, leaf_count;
+	uint8_t task_count, cgroup_count;
 };
 
 // fds of a plan, in the order in which they travel.
@@ -20,16 +20,16 @@ struct builder_fds {
 	int control, listen, userns;
 	int into; // -1 unless has_into
 	int tasks[GROUP_JOINS_MAX];
-	int leaf[GROUP_LEAF_JOINS];
+	int exec_cgroup[GROUP_CGROUP_JOINS];
 	int net; // made ahead by the zygote, never sent; -1: the clone has a new one
 };
-#define BUILDER_FDS_MAX (4 + GROUP_JOINS_MAX + GROUP_LEAF_JOINS)
+#define BUILDER_FDS_MAX (4 + GROUP_JOINS_MAX + GROUP_CGROUP_JOINS)
 
 // What the zygote holds for all of them.
 #define BUILDER_MASKS_MAX 40
-struct builder_kit {
-	int program, kit, proc; // proc: the host's, for the box's network sysctls
-	int null, sock;		// sock: the zygote's to the warden
+struct builder_init_config {
+	int program, init_config, proc; // proc: the host's, for the box's network sysctls
+	int null, sock;			// sock: the zygote's to the warden
 	// Names in /proc that this kernel has: what to make read-only, to blank, to empty.
 	const char *still[BUILDER_MASKS_MAX], *blank[BUILDER_MASKS_MAX], *empty[BUILDER_MASKS_MAX];
 };
@@ -39,8 +39,8 @@ int builder_pack(const struct builder_plan *plan, const struct builder_fds *fds,
 bool builder_unpack(const struct builder_plan *plan, const int *flat, int count,
 		    struct builder_fds *out);
 // Which masks this kernel needs; `proc` is the host's /proc.
-void builder_find_masks(struct builder_kit *kit, int proc);
+void builder_find_masks(struct builder_init_config *init_config, int proc);
 
 // Runs in the clone. Ends as pid 1's program, or tells TALK_BROKEN on the control socket and exits.
-_Noreturn void builder_run(const struct builder_kit *kit, const struct builder_plan *plan,
-			   const struct builder_fds *fds);
+_Noreturn void builder_run(const struct builder_init_config *init_config,
+			   const struct builder_plan *plan, const struct builder_fds *fds);

@@ -25,7 +25,7 @@
 #include "warden/disk_driver.h"
 #include "warden/disk_room.h"
 #include "warden/disk_sync.h"
-#include "warden/vault.h"
+#include "warden/private_dir.h"
 
 #define LIMIT_MOST (16ull << 40)
 #define PROBE_BOX "probe"
@@ -36,7 +36,7 @@ enum role { MAIN, INODES, PLAIN, ROLES };
 
 struct disk {
 	struct disk_place place;
-	struct vault boxes;
+	struct private_dir boxes;
 	struct {
 		const struct disk_driver *driver; // NULL: none
 		void *self;
@@ -155,17 +155,17 @@ static fallible disk_choose(struct disk *disk, const char *want)
 }
 
 // Names that are no box's: what a driver had prepared, or was making.
-static bool is_stray(const char *name)
+static bool is_leaked(const char *name)
 {
 	return name[0] == '.' || !strcmp(name, PROBE_BOX) || !strcmp(name, PROBE_BOX ".img");
 }
 
 static fallible disk_start(struct disk *disk, const char *want)
 {
-	TRY(vault_open(disk->place.data, "boxes", &disk->boxes));
+	TRY(private_dir_open(disk->place.data, "boxes", &disk->boxes));
 	disk->place.boxes = disk->boxes.dir;
 	TRY(trash_open(disk->place.data, "trash", &disk->place.trash));
-	TRY(trash_put_all(disk->place.trash, disk->boxes.dir, is_stray),
+	TRY(trash_put_all(disk->place.trash, disk->boxes.dir, is_leaked),
 	    "bury what was left behind");
 	TRY(disk_choose(disk, want));
 	disk->sync = disk_sync_new(
@@ -179,7 +179,7 @@ fallible disk_open(int data, const char *want, const struct pool_bounds *pool, s
 	struct disk *disk = mem_new_of(struct disk);
 	struct err *err;
 
-	disk->boxes = VAULT_NONE;
+	disk->boxes = PRIVATE_DIR_NONE;
 	disk->place.pool = pool ? *pool : (struct pool_bounds){.start = POOL_START};
 	disk->place.data = openat(data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	err = disk->place.data < 0 ? err_sys(errno, "open the state directory")
@@ -200,7 +200,7 @@ void disk_close(struct disk *disk)
 	for (int role = ROLES - 1; role >= MAIN; role--)
 		put_down(disk, (enum role)role);
 	trash_close(disk->place.trash);
-	vault_close(&disk->boxes);
+	private_dir_close(&disk->boxes);
 	if (disk->place.data >= 0)
 		close(disk->place.data);
 	free(disk);
@@ -353,7 +353,7 @@ static void unbind(struct disk *disk, const char *box)
 	}
 }
 
-fallible disk_reclaim(struct disk *disk, const char *box)
+fallible disk_adopt_orphans(struct disk *disk, const char *box)
 {
 	unbind(disk, box);
 	return disk_drop(disk, box);

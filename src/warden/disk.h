@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "model/order.h"
+#include "protocol/order.h"
 #include "warden/pool_size.h"
 
 struct disk;
@@ -49,7 +49,7 @@ fallible disk_each(struct disk *disk, void (*each)(void *arg, const char *box), 
 // are reaped in the background. Idempotent.
 fallible disk_drop(struct disk *disk, const char *box);
 // The same of a disk that is no box's: what is mounted on it here, or bound to it, goes first.
-fallible disk_reclaim(struct disk *disk, const char *box);
+fallible disk_adopt_orphans(struct disk *disk, const char *box);
 // Spare time: prepares images, grows the pool, gives boxes at their limit the little room that a
 // truncate needs. Call it after start and whenever there is nothing to do; returns in how many
 // milliseconds to call it again, -1: not before the next box.

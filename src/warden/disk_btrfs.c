@@ -38,8 +38,8 @@
 #include "os/path.h"
 #include "warden/disk_driver.h"
 #include "warden/pool_size.h"
+#include "warden/private_dir.h"
 #include "warden/tool.h"
-#include "warden/vault.h"
 
 #define POOL "pool.img"
 #define POOL_NEW "pool.new"
@@ -50,7 +50,7 @@
 
 #define BRIM (128 << 10) // closer than this to the limit, a truncate may fail
 #define GRANT (256 << 10)
-#define HOLD_MAX (16 * GRANT)
+#define BLOCKED_CALL_MAX (16 * GRANT)
 
 // A new subvolume is on the disk after so long and the time of a commit, however much data waits
 // to be written: warden/disk_sync.c sees to that.
@@ -139,7 +139,7 @@ static fallible pool_mount(struct pool *pool, const char *device)
 }
 
 // What an earlier life left and is no box's disk: that of a probe.
-static fallible pool_bury(struct pool *pool)
+static fallible pool_destroy(struct pool *pool)
 {
 	auto_fd again = openat(pool->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = again < 0 ? NULL : fdopendir(again);
@@ -154,7 +154,7 @@ static fallible pool_bury(struct pool *pool)
 		auto_err err = btrfs_drop(pool->root, entry->d_name);
 
 		if (err)
-			log_event(LOG_WARN, "disk.stray", "error", err_trail(err), NULL);
+			log_event(LOG_WARN, "disk.leaked", "error", err_trail(err), NULL);
 	}
 	closedir(dir);
 	return OK;
@@ -186,7 +186,7 @@ static fallible pool_start(struct pool *pool)
 	TRY(btrfs_quota_on(pool->root));
 	btrfs_cancel(pool->root);    // what a power cut interrupted
 	TRY(btrfs_grow(pool->root)); // a crash may have come between the file's growth and this
-	TRY(pool_bury(pool));
+	TRY(pool_destroy(pool));
 	TRY(pool_size_new(&(struct pool_files){pool->place.data, pool->file, pool->device,
 					       pool->root, pool->lock},
 			  &pool->place.pool, &pool->size));
@@ -211,7 +211,7 @@ static void pool_close(void *self)
 
 	pool_size_stop(pool->size);
 	if (pool->root >= 0) {
-		vault_unmount(pool->root);
+		private_dir_unmount(pool->root);
 		close(pool->root);
 	}
 	if (pool->device >= 0)
@@ -269,11 +269,11 @@ static fallible pool_admit(const struct pool *pool)
 			"free space on the host, or raise --pool-max");
 }
 
-static uint64_t hold_of(uint64_t limit)
+static uint64_t blocked_call_of(uint64_t limit)
 {
 	uint64_t held = limit / 64 / GRANT * GRANT;
 
-	return held < 2 * GRANT ? 2 * GRANT : held > HOLD_MAX ? HOLD_MAX : held;
+	return held < 2 * GRANT ? 2 * GRANT : held > BLOCKED_CALL_MAX ? BLOCKED_CALL_MAX : held;
 }
 
 static fallible tenant_limit(struct pool *pool, const struct tenant *tenant)
@@ -305,7 +305,7 @@ static struct tenant *tenant_new(const char *box, const struct limits *limits)
 	struct tenant *tenant = mem_new_of(struct tenant);
 	uint64_t limit = limits->disk ? limits->disk : LIMITS_DEFAULT.disk;
 
-	*tenant = (struct tenant){.limit = limit, .held = hold_of(limit)};
+	*tenant = (struct tenant){.limit = limit, .held = blocked_call_of(limit)};
 	snprintf(tenant->box, sizeof(tenant->box), "%s", box);
 	return tenant;
 }
@@ -330,7 +330,7 @@ static void tenant_leave(struct pool *pool, const char *box)
 }
 
 // An empty one, as a box finds it.
-static fallible disk_btrfs_furnish(struct pool *pool, const char *name, uint64_t *out_id)
+static fallible disk_btrfs_set_up(struct pool *pool, const char *name, uint64_t *out_id)
 {
 	auto_fd root = -1;
 	struct err *err;
@@ -356,7 +356,7 @@ static fallible take_subvolume(struct pool *pool, const char *box)
 	kill_point("warden.disk_renamed", "ready");
 	pool->ready_id = 0;
 	pool->ready_after = clock_ms() + READY_MS;
-	return ready ? OK : disk_btrfs_furnish(pool, box, &id);
+	return ready ? OK : disk_btrfs_set_up(pool, box, &id);
 }
 
 // Without one the next box takes longer, and says what is wrong.
@@ -365,7 +365,7 @@ static void make_ready(struct pool *pool)
 	auto_err err = btrfs_drop(pool->root, READY);
 
 	if (!err)
-		err = disk_btrfs_furnish(pool, READY, &pool->ready_id);
+		err = disk_btrfs_set_up(pool, READY, &pool->ready_id);
 	if (err)
 		pool->ready_id = 0;
 	pool->ready_after = 0;
@@ -506,9 +506,9 @@ static void disk_btrfs_look(void *arg, uint64_t id, uint64_t used)
 	wanted = tenant->held;
 	if (room < BRIM && wanted >= GRANT)
 		wanted -= GRANT;
-	else if (room > 2 * hold_of(tenant->limit))
-		wanted = hold_of(tenant->limit);
-	watch->near |= room < 4 * HOLD_MAX;
+	else if (room > 2 * blocked_call_of(tenant->limit))
+		wanted = blocked_call_of(tenant->limit);
+	watch->near |= room < 4 * BLOCKED_CALL_MAX;
 	if (wanted == tenant->held)
 		return;
 	tenant->held = wanted;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "model/limits.h"
+#include "types/limits.h"
 #include "warden/pool_size.h"
 #include "warden/trash.h"
 

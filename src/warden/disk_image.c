@@ -143,7 +143,7 @@ static fallible disk_image_fill(int root, uint64_t free_inodes)
 	return OK;
 }
 
-static fallible disk_image_furnish(int file, const struct limits *limits)
+static fallible disk_image_set_up(int file, const struct limits *limits)
 {
 	auto_fd tree = -1;
 	auto_fd root = -1;
@@ -172,7 +172,7 @@ static fallible template_make(struct image *self, const struct limits *limits, c
 		return err_sys(errno, "make a template image");
 	err = format(file, limits);
 	if (!err)
-		err = disk_image_furnish(file, limits);
+		err = disk_image_set_up(file, limits);
 	if (!err && renameat(self->place.boxes, ".making", self->place.boxes, name))
 		err = err_sys(errno, "name a template image");
 	if (err) {

@@ -30,10 +30,10 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "os/fd.h"
-#include "os/guise.h"
 #include "os/mount.h"
+#include "os/set_ids.h"
 
-#define NAME_ROOM (ID_BOX_LEN + 2 + GROUP_LEAF_ROOM)
+#define NAME_ROOM (ID_BOX_LEN + 2 + GROUP_CGROUP_ROOM)
 #define PATH_ROOM (NAME_ROOM + 48)
 #define PERIOD_US 100000
 #define TCP_MIN (16ull << 20)
@@ -151,33 +151,33 @@ static fallible open_door(const struct group_tree *tree, const char *group, int 
 	return *out_door < 0 ? err_sys(errno, "open the cgroup %s", group) : OK;
 }
 
-// `leaf` is BOX/NAME. `mount`: see group_leaf().
-static int open_leaf_dir(const struct group_tree *tree, const char *leaf, int *mount)
+// `leaf` is BOX/NAME. `mount`: see group_exec().
+static int open_cgroup_dir(const struct group_tree *tree, const char *exec_cgroup, int *mount)
 {
-	const char *name = strchr(leaf, '/') + 1;
+	const char *name = strchr(exec_cgroup, '/') + 1;
 	char box[NAME_ROOM];
 
-	if (weak(LEAF_DIR))
-		return open_dir(tree, leaf);
+	if (weak(CGROUP_DIR))
+		return open_dir(tree, exec_cgroup);
 	if (!mount)
-		return mount_copy(tree->dir, leaf);
-	snprintf(box, sizeof(box), "%.*s", (int)(name - 1 - leaf), leaf);
+		return mount_copy(tree->dir, exec_cgroup);
+	snprintf(box, sizeof(box), "%.*s", (int)(name - 1 - exec_cgroup), exec_cgroup);
 	if (*mount < 0)
 		*mount = mount_copy(tree->dir, box);
 	return *mount < 0 ? -1 : openat(*mount, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-static int open_leaf_tasks(const struct group_tree *tree, const char *leaf, uint32_t root)
+static int open_cgroup_tasks(const struct group_tree *tree, const char *exec_cgroup, uint32_t root)
 {
 	int parent = getppid(), death_signal = 0, fd = -1, kept;
 
-	if (weak(LEAF_TASKS))
-		return group_open_in(tree, leaf, "tasks", O_WRONLY);
+	if (weak(CGROUP_TASKS))
+		return group_open_in(tree, exec_cgroup, "tasks", O_WRONLY);
 	prctl(PR_GET_PDEATHSIG, &death_signal);
-	if (guise_effective(root) == 0)
-		fd = group_open_in(tree, leaf, "tasks", O_WRONLY);
+	if (set_ids_effective(root) == 0)
+		fd = group_open_in(tree, exec_cgroup, "tasks", O_WRONLY);
 	kept = errno;
-	if (guise_effective(0))
+	if (set_ids_effective(0))
 		_exit(1); // no order may be carried out with a box's id
 	prctl(PR_SET_PDEATHSIG, death_signal);
 	if (death_signal && getppid() != parent)
@@ -186,12 +186,12 @@ static int open_leaf_tasks(const struct group_tree *tree, const char *leaf, uint
 	return fd;
 }
 
-static fallible open_leaf_door(const struct group_tree *tree, const char *leaf, uint32_t root,
-			       int *mount, int *out_door)
+static fallible open_cgroup_door(const struct group_tree *tree, const char *exec_cgroup,
+				 uint32_t root, int *mount, int *out_door)
 {
-	*out_door = tree->version == 2 ? open_leaf_dir(tree, leaf, mount)
-				       : open_leaf_tasks(tree, leaf, root);
-	return *out_door < 0 ? err_sys(errno, "open the cgroup %s", leaf) : OK;
+	*out_door = tree->version == 2 ? open_cgroup_dir(tree, exec_cgroup, mount)
+				       : open_cgroup_tasks(tree, exec_cgroup, root);
+	return *out_door < 0 ? err_sys(errno, "open the cgroup %s", exec_cgroup) : OK;
 }
 
 static fallible warden_group_make(const struct group_tree *tree, const char *group, uint32_t root)
@@ -272,7 +272,7 @@ fallible group_limit(struct groups *groups, const char *box, const struct limits
 	return group_oom(groups, box, out_oom);
 }
 
-static fallible open_leaf_meter(const struct group_tree *tree, const char *name, int *meter)
+static fallible open_cgroup_meter(const struct group_tree *tree, const char *name, int *meter)
 {
 	if (tree->version == 1 && !(tree->holds & 1u << CGROUP_CPUACCT))
 		return OK;
@@ -291,7 +291,7 @@ uint64_t group_cpu_us(struct groups *groups, const char *box)
 
 	for (int i = 0; i < groups->count && meter < 0; i++)
 		if (groups->trees[i].leafy)
-			err_free(open_leaf_meter(&groups->trees[i], box, &meter));
+			err_free(open_cgroup_meter(&groups->trees[i], box, &meter));
 	len = meter < 0 ? -1 : read(meter, text, sizeof(text) - 1);
 	text[len > 0 ? len : 0] = 0;
 	at = strstr(text, word);
@@ -330,8 +330,8 @@ uint64_t group_pids(struct groups *groups, const char *box)
 	return group_number(groups, box, CGROUP_PIDS, "pids.current", "pids.current");
 }
 
-static fallible group_make_leaf(struct groups *groups, const char *name, uint32_t root, int *mount,
-				struct group_leaf *leaf)
+static fallible group_make_exec(struct groups *groups, const char *name, uint32_t root, int *mount,
+				struct group_exec *exec_cgroup)
 {
 	for (int i = 0; i < groups->count; i++) {
 		const struct group_tree *tree = &groups->trees[i];
@@ -339,32 +339,33 @@ static fallible group_make_leaf(struct groups *groups, const char *name, uint32_
 		if (!tree->leafy)
 			continue;
 		TRY(warden_group_make(tree, name, root));
-		TRY(open_leaf_door(tree, name, root, mount, &leaf->joins[leaf->join_count]));
-		leaf->join_count++;
-		TRY(open_leaf_meter(tree, name, &leaf->meter));
+		TRY(open_cgroup_door(tree, name, root, mount,
+				     &exec_cgroup->joins[exec_cgroup->join_count]));
+		exec_cgroup->join_count++;
+		TRY(open_cgroup_meter(tree, name, &exec_cgroup->meter));
 	}
 	return OK;
 }
 
 // Where the leaf is, in that hierarchy; where it would be, if there is none. Most have no mark.
-static void name_leaf(const struct group_tree *tree, const char *box, uint32_t leaf,
-		      char out[NAME_ROOM])
+static void name_cgroup(const struct group_tree *tree, const char *box, uint32_t exec_cgroup,
+			char out[NAME_ROOM])
 {
-	char marked[GROUP_LEAF_ROOM];
+	char marked[GROUP_CGROUP_ROOM];
 
-	snprintf(out, NAME_ROOM, "%s/x-%u", box, leaf);
-	if (faccessat(tree->dir, out, F_OK, 0) && group_leaf_find(tree, box, leaf, marked))
+	snprintf(out, NAME_ROOM, "%s/x-%u", box, exec_cgroup);
+	if (faccessat(tree->dir, out, F_OK, 0) && group_exec_find(tree, box, exec_cgroup, marked))
 		snprintf(out, NAME_ROOM, "%s/%s", box, marked);
 }
 
-bool group_leaf_is_gone(struct groups *groups, const char *box, uint32_t leaf)
+bool group_exec_is_gone(struct groups *groups, const char *box, uint32_t exec_cgroup)
 {
 	for (int i = 0; i < groups->count; i++) {
 		char name[NAME_ROOM];
 
 		if (!groups->trees[i].leafy)
 			continue;
-		name_leaf(&groups->trees[i], box, leaf, name);
+		name_cgroup(&groups->trees[i], box, exec_cgroup, name);
 		if (faccessat(groups->trees[i].dir, name, F_OK, 0) && errno == ENOENT)
 			return true;
 	}
@@ -376,7 +377,7 @@ static bool gone(int dir, const char *name)
 	return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
-bool group_leaf_drop(struct groups *groups, const char *box, uint32_t leaf)
+bool group_exec_drop(struct groups *groups, const char *box, uint32_t exec_cgroup)
 {
 	bool all = true;
 
@@ -385,45 +386,45 @@ bool group_leaf_drop(struct groups *groups, const char *box, uint32_t leaf)
 
 		if (!groups->trees[i].leafy)
 			continue;
-		name_leaf(&groups->trees[i], box, leaf, name);
+		name_cgroup(&groups->trees[i], box, exec_cgroup, name);
 		all &= gone(groups->trees[i].dir, name);
 	}
 	return all;
 }
 
-bool group_leaf_retire(struct groups *groups, const char *box, uint32_t leaf)
+bool group_exec_retire(struct groups *groups, const char *box, uint32_t exec_cgroup)
 {
 	for (int i = 0; i < groups->count; i++) {
 		char name[NAME_ROOM];
 
 		if (!groups->trees[i].leafy)
 			continue;
-		name_leaf(&groups->trees[i], box, leaf, name);
-		return strchr(name, '.') && group_leaf_drop(groups, box, leaf);
+		name_cgroup(&groups->trees[i], box, exec_cgroup, name);
+		return strchr(name, '.') && group_exec_drop(groups, box, exec_cgroup);
 	}
 	return false;
 }
 
-fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, const char *mark,
-		    uint32_t root, int *mount, struct group_leaf *out)
+fallible group_exec(struct groups *groups, const char *box, uint32_t exec_cgroup, const char *mark,
+		    uint32_t root, int *mount, struct group_exec *out)
 {
-	struct group_leaf made = {.meter = -1};
+	struct group_exec made = {.meter = -1};
 	char name[NAME_ROOM];
 	struct err *err;
 
-	snprintf(name, sizeof(name), "%s/x-%u%s%s", box, leaf, *mark ? "." : "", mark);
-	err = group_make_leaf(groups, name, root, mount, &made);
+	snprintf(name, sizeof(name), "%s/x-%u%s%s", box, exec_cgroup, *mark ? "." : "", mark);
+	err = group_make_exec(groups, name, root, mount, &made);
 	if (err) {
-		group_leaf_close(&made);
-		group_leaf_drop(groups, box, leaf);
+		group_exec_close(&made);
+		group_exec_drop(groups, box, exec_cgroup);
 		return err;
 	}
 	*out = made;
 	return OK;
 }
 
-fallible group_leaf_meter(struct groups *groups, const char *box, uint32_t leaf, int *out_meter,
-			  bool *out_marked)
+fallible group_exec_meter(struct groups *groups, const char *box, uint32_t exec_cgroup,
+			  int *out_meter, bool *out_marked)
 {
 	*out_meter = -1;
 	for (int i = 0; i < groups->count && *out_meter < 0; i++) {
@@ -431,9 +432,9 @@ fallible group_leaf_meter(struct groups *groups, const char *box, uint32_t leaf,
 
 		if (!groups->trees[i].leafy)
 			continue;
-		name_leaf(&groups->trees[i], box, leaf, name);
+		name_cgroup(&groups->trees[i], box, exec_cgroup, name);
 		*out_marked = strchr(name, '.') != NULL;
-		TRY(open_leaf_meter(&groups->trees[i], name, out_meter));
+		TRY(open_cgroup_meter(&groups->trees[i], name, out_meter));
 	}
 	return OK;
 }
@@ -498,7 +499,7 @@ static bool kill_v1(const struct group_tree *tree, const char *group)
 	return none;
 }
 
-bool group_kill(struct groups *groups, const char *box, uint32_t leaf)
+bool group_kill(struct groups *groups, const char *box, uint32_t exec_cgroup)
 {
 	for (int i = 0; i < groups->count; i++) {
 		const struct group_tree *tree = &groups->trees[i];
@@ -506,7 +507,7 @@ bool group_kill(struct groups *groups, const char *box, uint32_t leaf)
 
 		if (!tree->leafy)
 			continue;
-		name_leaf(tree, box, leaf, name);
+		name_cgroup(tree, box, exec_cgroup, name);
 		if (tree->version == 2)
 			return group_put(tree, name, "cgroup.kill", "1") == 0 || errno == ENOENT;
 		if (tree->holds & 1u << CGROUP_FREEZER)
@@ -515,7 +516,7 @@ bool group_kill(struct groups *groups, const char *box, uint32_t leaf)
 	return true;
 }
 
-void group_thaw(struct groups *groups, const char *box, uint32_t leaf)
+void group_thaw(struct groups *groups, const char *box, uint32_t exec_cgroup)
 {
 	for (int i = 0; i < groups->count; i++) {
 		const struct group_tree *tree = &groups->trees[i];
@@ -523,20 +524,20 @@ void group_thaw(struct groups *groups, const char *box, uint32_t leaf)
 
 		if (!tree->leafy || !(tree->holds & 1u << CGROUP_FREEZER))
 			continue;
-		name_leaf(tree, box, leaf, name);
+		name_cgroup(tree, box, exec_cgroup, name);
 		group_put(tree, name, "freezer.state", "THAWED");
 	}
 }
 
-static void drop_marked(const struct group_tree *tree, const char *box, const char *leaf)
+static void drop_marked(const struct group_tree *tree, const char *box, const char *exec_cgroup)
 {
 	char name[NAME_ROOM];
 
-	snprintf(name, sizeof(name), "%s/%s", box, leaf);
+	snprintf(name, sizeof(name), "%s/%s", box, exec_cgroup);
 	unlinkat(tree->dir, name, AT_REMOVEDIR);
 }
 
-bool group_drop(struct groups *groups, const char *box, uint32_t leaves)
+bool group_drop(struct groups *groups, const char *box, uint32_t exec_cgroups)
 {
 	bool all = true;
 
@@ -546,8 +547,9 @@ bool group_drop(struct groups *groups, const char *box, uint32_t leaves)
 
 		if (tree->shared)
 			continue;
-		for (uint32_t leaf = 0; tree->leafy && leaf < leaves; leaf++) {
-			snprintf(name, sizeof(name), "%s/x-%u", box, leaf);
+		for (uint32_t exec_cgroup = 0; tree->leafy && exec_cgroup < exec_cgroups;
+		     exec_cgroup++) {
+			snprintf(name, sizeof(name), "%s/x-%u", box, exec_cgroup);
 			all &= gone(tree->dir, name);
 		}
 		if (gone(tree->dir, box))
@@ -566,9 +568,9 @@ void group_door_close(struct group_door *door)
 		fd_drop(&door->tasks[--door->task_count]);
 }
 
-void group_leaf_close(struct group_leaf *leaf)
+void group_exec_close(struct group_exec *exec_cgroup)
 {
-	while (leaf->join_count > 0)
-		fd_drop(&leaf->joins[--leaf->join_count]);
-	fd_drop(&leaf->meter);
+	while (exec_cgroup->join_count > 0)
+		fd_drop(&exec_cgroup->joins[--exec_cgroup->join_count]);
+	fd_drop(&exec_cgroup->meter);
 }

@@ -8,12 +8,12 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "model/limits.h"
 #include "os/cgroup.h"
+#include "types/limits.h"
 
 #define GROUP_NAME_ROOM 9 // eight hex digits and a NUL
 #define GROUP_JOINS_MAX 7 // v1 hierarchies that a box joins, the shared devices among them
-#define GROUP_LEAF_JOINS 2
+#define GROUP_CGROUP_JOINS 2
 #define GROUP_MARK_ROOM 64 // with its NUL
 
 #define GROUP_TREES_MAX 8
@@ -46,8 +46,8 @@ struct group_door {
 
 // An execution's leaf: what joins it (a directory on v2, `tasks` on v1), and what counts its CPU
 // time.
-struct group_leaf {
-	int joins[GROUP_LEAF_JOINS];
+struct group_exec {
+	int joins[GROUP_CGROUP_JOINS];
 	int join_count;
 	int meter;
 };
@@ -85,25 +85,25 @@ fallible group_limit(struct groups *groups, const char *box, const struct limits
 // detached mount, through which its leaves are opened; it is made when it is -1, and the caller's.
 // Without one (NULL) the leaf's directory is a detached mount of its own: the last close unmounts
 // it, and waits for an RCU grace period.
-fallible group_leaf(struct groups *groups, const char *box, uint32_t leaf, const char *mark,
-		    uint32_t root, int *mount, struct group_leaf *out);
+fallible group_exec(struct groups *groups, const char *box, uint32_t exec_cgroup, const char *mark,
+		    uint32_t root, int *mount, struct group_exec *out);
 // The meter of a leaf that exists, and whether it has a mark.
-fallible group_leaf_meter(struct groups *groups, const char *box, uint32_t leaf, int *out_meter,
-			  bool *out_marked);
+fallible group_exec_meter(struct groups *groups, const char *box, uint32_t exec_cgroup,
+			  int *out_meter, bool *out_marked);
 // True: the kernel says that there is no such leaf.
-bool group_leaf_is_gone(struct groups *groups, const char *box, uint32_t leaf);
+bool group_exec_is_gone(struct groups *groups, const char *box, uint32_t exec_cgroup);
 // Removes a leaf with a mark. False: it has none, or somebody is still in it.
-bool group_leaf_retire(struct groups *groups, const char *box, uint32_t leaf);
+bool group_exec_retire(struct groups *groups, const char *box, uint32_t exec_cgroup);
 // Removes one leaf. False: somebody is still in it.
-bool group_leaf_drop(struct groups *groups, const char *box, uint32_t leaf);
+bool group_exec_drop(struct groups *groups, const char *box, uint32_t exec_cgroup);
 // Lets a dying box die at full speed.
 void group_lift(struct groups *groups, const char *box);
 // Kills what is in a leaf. False: not yet empty, call again in a moment (v1).
-bool group_kill(struct groups *groups, const char *box, uint32_t leaf);
+bool group_kill(struct groups *groups, const char *box, uint32_t exec_cgroup);
 // Lets go of a leaf that a kill which was given up has left frozen (v1).
-void group_thaw(struct groups *groups, const char *box, uint32_t leaf);
+void group_thaw(struct groups *groups, const char *box, uint32_t exec_cgroup);
 // Removes a box's groups. False: still busy, call again. Idempotent.
-bool group_drop(struct groups *groups, const char *box, uint32_t leaves);
+bool group_drop(struct groups *groups, const char *box, uint32_t exec_cgroups);
 
 // What the kernel shows (group_find.c), for a warden that has only begun.
 // Calls `each` for the name of every box that has a group in any hierarchy, some more than once.
@@ -113,14 +113,15 @@ void groups_each(struct groups *groups, void (*each)(void *arg, const char *box)
 int group_first(struct groups *groups, const char *box);
 // The name of a leaf's directory in the box's, as that hierarchy has it: "x-3", "x-3.mark"; false:
 // there is no such leaf.
-#define GROUP_LEAF_ROOM (16 + GROUP_MARK_ROOM)
-bool group_leaf_find(const struct group_tree *tree, const char *box, uint32_t leaf,
-		     char out[GROUP_LEAF_ROOM]);
+#define GROUP_CGROUP_ROOM (16 + GROUP_MARK_ROOM)
+bool group_exec_find(const struct group_tree *tree, const char *box, uint32_t exec_cgroup,
+		     char out[GROUP_CGROUP_ROOM]);
 // Calls `each` for the name of every leaf with a mark.
 void group_marked(const struct group_tree *tree, const char *box,
-		  void (*each)(const struct group_tree *tree, const char *box, const char *leaf));
+		  void (*each)(const struct group_tree *tree, const char *box,
+			       const char *exec_cgroup));
 // How many leaves there are, counted from 0 to the last that exists.
-uint32_t group_leaves(struct groups *groups, const char *box);
+uint32_t group_cgroups(struct groups *groups, const char *box);
 fallible group_oom(struct groups *groups, const char *box, int *out_oom);
 // CPU time that a box has used, with all its leaves; 0: unknown. On v2 the kernel sums the counters
 // of all CPUs up for it, about a millisecond.
@@ -136,4 +137,4 @@ enum group_pulse { GROUP_RUNS, GROUP_FREEZING, GROUP_FROZEN, GROUP_UNKNOWN };
 enum group_pulse group_pulse(struct groups *groups, const char *box);
 
 void group_door_close(struct group_door *door);
-void group_leaf_close(struct group_leaf *leaf);
+void group_exec_close(struct group_exec *exec_cgroup);

@@ -109,7 +109,7 @@ int group_first(struct groups *groups, const char *box)
 }
 
 // "x-3" or "x-3.mark"
-static bool is_leaf(const char *name, uint32_t *out_number, bool *out_marked)
+static bool is_cgroup(const char *name, uint32_t *out_number, bool *out_marked)
 {
 	struct str rest = str_of(name), number;
 	uint64_t value;
@@ -125,8 +125,8 @@ static bool is_leaf(const char *name, uint32_t *out_number, bool *out_marked)
 	return true;
 }
 
-bool group_leaf_find(const struct group_tree *tree, const char *box, uint32_t leaf,
-		     char out[GROUP_LEAF_ROOM])
+bool group_exec_find(const struct group_tree *tree, const char *box, uint32_t exec_cgroup,
+		     char out[GROUP_CGROUP_ROOM])
 {
 	auto_dir dir = group_find_list(tree->dir, box);
 	struct dirent *entry;
@@ -136,8 +136,8 @@ bool group_leaf_find(const struct group_tree *tree, const char *box, uint32_t le
 	while (dir && (entry = readdir(dir))) {
 		size_t len = strlen(entry->d_name);
 
-		if (!is_leaf(entry->d_name, &number, &marked) || number != leaf ||
-		    len >= GROUP_LEAF_ROOM)
+		if (!is_cgroup(entry->d_name, &number, &marked) || number != exec_cgroup ||
+		    len >= GROUP_CGROUP_ROOM)
 			continue;
 		memcpy(out, entry->d_name, len + 1);
 		return true;
@@ -146,7 +146,8 @@ bool group_leaf_find(const struct group_tree *tree, const char *box, uint32_t le
 }
 
 void group_marked(const struct group_tree *tree, const char *box,
-		  void (*each)(const struct group_tree *tree, const char *box, const char *leaf))
+		  void (*each)(const struct group_tree *tree, const char *box,
+			       const char *exec_cgroup))
 {
 	auto_dir dir = group_find_list(tree->dir, box);
 	struct dirent *entry;
@@ -154,11 +155,11 @@ void group_marked(const struct group_tree *tree, const char *box,
 	bool marked;
 
 	while (dir && (entry = readdir(dir)))
-		if (is_leaf(entry->d_name, &number, &marked) && marked)
+		if (is_cgroup(entry->d_name, &number, &marked) && marked)
 			each(tree, box, entry->d_name);
 }
 
-uint32_t group_leaves(struct groups *groups, const char *box)
+uint32_t group_cgroups(struct groups *groups, const char *box)
 {
 	uint32_t most = 0;
 
@@ -170,7 +171,7 @@ uint32_t group_leaves(struct groups *groups, const char *box)
 		bool marked;
 
 		while (dir && (entry = readdir(dir)))
-			if (is_leaf(entry->d_name, &number, &marked) && number >= most)
+			if (is_cgroup(entry->d_name, &number, &marked) && number >= most)
 				most = number + 1;
 	}
 	return most;

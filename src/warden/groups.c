@@ -126,18 +126,18 @@ static fallible plan(const struct cgroup_host *host, struct group_tree *use)
 	for (int c = 0; c < CGROUP_COUNT; c++) {
 		int at = host->where[c];
 		bool limits = limiting & 1u << c;
-		bool leaves = c == CGROUP_CPUACCT || c == CGROUP_FREEZER;
+		bool exec_cgroups = c == CGROUP_CPUACCT || c == CGROUP_FREEZER;
 
-		if (at < 0 && (limits || (leaves && pure_v1)))
+		if (at < 0 && (limits || (exec_cgroups && pure_v1)))
 			return err_hint(err_new(UNAVAILABLE, "no_controller",
 						"this host has no %s controller",
 						cgroup_controller_word(c)),
 					"enable it in the kernel: cgroup_enable=%s",
 					cgroup_controller_word(c));
-		if (at < 0 || !(limits || (leaves && pure_v1)))
+		if (at < 0 || !(limits || (exec_cgroups && pure_v1)))
 			continue;
 		use[at].holds |= 1u << c;
-		use[at].leafy |= leaves && pure_v1;
+		use[at].leafy |= exec_cgroups && pure_v1;
 	}
 	if (!pure_v1)
 		use[host->unified].leafy = true;

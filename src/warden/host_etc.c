@@ -128,7 +128,7 @@ struct level {
 	int from, to; // to is -1 until then
 };
 
-static void note_owned(struct map *owned, struct str text)
+static void state_owned(struct map *owned, struct str text)
 {
 	struct str line;
 
@@ -163,13 +163,13 @@ static fallible host_etc_read_lists(int host, struct map *owned)
 		buf_clear(&text);
 		err = path_read(dirfd(dir), entry->d_name, &text);
 		if (!err)
-			note_owned(owned, buf_view(&text));
+			state_owned(owned, buf_view(&text));
 	}
 	closedir(dir);
 	buf_clear(&text);
 	if (!err) {
 		err_free(path_read(host, "var/lib/ucf/registry", &text)); // absent: no ucf
-		note_owned(owned, buf_view(&text));
+		state_owned(owned, buf_view(&text));
 	}
 	return err;
 }

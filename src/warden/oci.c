@@ -21,9 +21,9 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/weak.h"
-#include "model/image.h"
+#include "codec/json.h"
 #include "os/path.h"
-#include "wire/json.h"
+#include "types/image.h"
 
 #define DOCUMENT_MAX (4u << 20)
 #define LAYERS_MAX 128
@@ -207,7 +207,7 @@ static fallible oci_read_file(int stage, const char *path, struct json **out)
 }
 
 // Checks the image's configuration and leaves what a sandbox needs of it in the root
-// (model/image.h).
+// (types/image.h).
 static fallible write_config(const struct json *image, size_t layers, const struct unpack *unpack)
 {
 	const struct json *rootfs = json_get(image, "rootfs"), *config = json_get(image, "config");
@@ -319,9 +319,9 @@ static fallible apply_index(int stage, const struct json *index, int depth, stru
 	return apply_index(stage, document, depth + 1, unpack);
 }
 
-static fallible copy_text(struct str s, char out[PLACE_NAME_MAX])
+static fallible copy_text(struct str s, char out[EXTRACT_NAME_MAX])
 {
-	if (s.len >= PLACE_NAME_MAX)
+	if (s.len >= EXTRACT_NAME_MAX)
 		return bad("file name");
 	memcpy(out, s.at, s.len);
 	out[s.len] = 0;
@@ -369,7 +369,7 @@ static fallible apply_saved(int stage, const struct json *saved, char *path, str
 
 fallible oci_apply(int stage, struct unpack *unpack)
 {
-	auto_free char *path = mem_new(PLACE_NAME_MAX);
+	auto_free char *path = mem_new(EXTRACT_NAME_MAX);
 	auto_json document = NULL;
 	auto_json layout = NULL;
 	struct str version = {0};

@@ -13,17 +13,17 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "model/talk.h"
 #include "os/fd.h"
-#include "warden/berth.h"
+#include "protocol/talk.h"
+#include "warden/adopt_orphans.h"
+#include "warden/box_network.h"
 #include "warden/build.h"
-#include "warden/bury.h"
+#include "warden/freeze.h"
 #include "warden/jail.h"
-#include "warden/netcell.h"
-#include "warden/post.h"
-#include "warden/reclaim.h"
-#include "warden/rest.h"
-#include "warden/tally.h"
+#include "warden/prebuilt.h"
+#include "warden/reconcile.h"
+#include "warden/reply_queue.h"
+#include "warden/teardown.h"
 
 #define ORDERS_A_TURN 16 // then others have theirs
 #define KILL_AGAIN_US 1000
@@ -33,7 +33,7 @@
 
 enum phase { STRANGER = 1, GREETED = 2 };
 
-static struct cell *find(struct warden *warden, const struct order *order)
+static struct warden_box *find(struct warden *warden, const struct order *order)
 {
 	return map_get(warden->boxes, str_of(order->box));
 }
@@ -51,7 +51,7 @@ static fallible hello(struct warden *warden, const struct order *order)
 		return err_new(INVALID, "bad_version", "the warden speaks version %d",
 			       ORDER_VERSION);
 	warden->greeted = true;
-	berth_expect(warden, order->next);
+	prebuilt_expect(warden, order->next);
 	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_HELLO, .id = order->id};
 	answer->host = (struct order_host){
 		.version = ORDER_VERSION,
@@ -65,79 +65,80 @@ static fallible hello(struct warden *warden, const struct order *order)
 	snprintf(answer->host.cgroup, sizeof(answer->host.cgroup), "%s",
 		 groups_word(warden->groups));
 	snprintf(answer->host.net, sizeof(answer->host.net), "%s", netout_word(warden->netout.by));
-	post_answer(warden, answer, NULL, 0);
+	reply_queue_answer(warden, answer, NULL, 0);
 	return OK;
 }
 
-static fallible orders_await_end(struct cell *cell, const struct order *order)
+static fallible orders_await_end(struct warden_box *box, const struct order *order)
 {
-	if (cell->waiter_count == CELL_WAITERS)
+	if (box->waiter_count == WARDEN_BOX_WAITERS)
 		return err_new(CONFLICT, "being_deleted", "the box is being deleted");
-	cell->waiters[cell->waiter_count++] = (struct cell_waiter){order->id, order->kind};
-	memcpy(cell->trace, order->trace, sizeof(cell->trace));
+	box->waiters[box->waiter_count++] = (struct warden_box_waiter){order->id, order->kind};
+	memcpy(box->trace, order->trace, sizeof(box->trace));
 	return OK;
 }
 
 // Burying what is not there is done already.
-static fallible orders_bury(struct warden *warden, const struct order *order)
+static fallible orders_destroy(struct warden *warden, const struct order *order)
 {
-	struct cell *cell = find(warden, order);
+	struct warden_box *box = find(warden, order);
 
-	if (!cell) {
-		TRY(reclaim_box(warden, order->box));
-		post_done(warden, ORDER_BURY, order->id);
+	if (!box) {
+		TRY(adopt_orphans_box(warden, order->box));
+		reply_queue_done(warden, ORDER_DESTROY, order->id);
 		return OK;
 	}
-	TRY(orders_await_end(cell, order));
-	cell->keeps = false;
-	if (cell == warden->berth && !strcmp(cell->id, warden->next))
+	TRY(orders_await_end(box, order));
+	box->keeps = false;
+	if (box == warden->prebuilt && !strcmp(box->id, warden->next))
 		snprintf(warden->next, sizeof(warden->next), "%s", order->next);
-	bury_begin(warden, cell);
+	teardown_begin(warden, box);
 	return OK;
 }
 
 // The disk must be fit to be used again: that of an ephemeral box is not.
 static fallible orders_stop(struct warden *warden, const struct order *order)
 {
-	struct cell *cell = find(warden, order);
+	struct warden_box *box = find(warden, order);
 
-	if (!cell || cell->ahead)
+	if (!box || box->ahead)
 		return no_box();
-	if (cell->state == CELL_KEPT) {
-		post_done(warden, ORDER_STOP, order->id);
+	if (box->state == WARDEN_BOX_KEPT) {
+		reply_queue_done(warden, ORDER_STOP, order->id);
 		return OK;
 	}
-	if (cell->state == CELL_BUILDING)
+	if (box->state == WARDEN_BOX_BUILDING)
 		return err_hint(err_new(CONFLICT, "being_built", "the box is being built"),
 				"stop it when it is ready");
-	if (cell->state != CELL_ALIVE && !cell->keeps)
+	if (box->state != WARDEN_BOX_ALIVE && !box->keeps)
 		return err_new(CONFLICT, "being_deleted", "the box is being deleted");
-	if (cell->note.ephemeral || !cell->has_disk)
+	if (box->note.ephemeral || !box->has_disk)
 		return err_new(CONFLICT, "ephemeral", "the box ends with its run");
-	TRY(orders_await_end(cell, order));
+	TRY(orders_await_end(box, order));
 	build_hear(warden); // if its pid 1 holds its overlays up to us, they are to end with it
-	cell->keeps = true;
-	bury_begin(warden, cell);
+	box->keeps = true;
+	teardown_begin(warden, box);
 	return OK;
 }
 
-static bool is_being_killed(struct warden *warden, const struct cell *cell, uint32_t leaf)
+static bool is_being_killed(struct warden *warden, const struct warden_box *box,
+			    uint32_t exec_cgroup)
 {
-	list_each (at, &warden->murders) {
-		const struct murder *murder = link_of(at, struct murder, link);
+	list_each (at, &warden->kill_retries) {
+		const struct kill_retry *kill_retry = link_of(at, struct kill_retry, link);
 
-		if (murder->leaf == leaf && !strcmp(murder->box, cell->id))
+		if (kill_retry->exec_cgroup == exec_cgroup && !strcmp(kill_retry->box, box->id))
 			return true;
 	}
 	return false;
 }
 
-static bool leaf_note(struct warden *warden, const struct cell *cell)
+static bool cgroup_state(struct warden *warden, const struct warden_box *box)
 {
-	auto_err unnoted = note_write(warden->cells, cell->id, &cell->note);
+	auto_err unnoted = box_state_write(warden->cells, box->id, &box->note);
 
 	if (unnoted)
-		log_event(LOG_WARN, "note.unwritten", "sandbox", cell->id, "trail",
+		log_event(LOG_WARN, "box_state.unwritten", "sandbox", box->id, "trail",
 			  err_trail(unnoted), NULL);
 	return !unnoted;
 }
@@ -145,133 +146,133 @@ static bool leaf_note(struct warden *warden, const struct cell *cell)
 // What is cloned into a group that was once killed dies at birth (Linux 6.14). So a killed leaf is
 // removed, and made again under its number; daemon and pid 1 take the new fds for it. That is noted
 // first: the next life would take a leaf that serves for a killed one, and give its number away.
-static uint32_t next_leaf(struct warden *warden, struct cell *cell)
+static uint32_t next_cgroup(struct warden *warden, struct warden_box *box)
 {
-	for (uint32_t i = 0; i < cell->leaves; i++) {
+	for (uint32_t i = 0; i < box->exec_cgroups; i++) {
 		uint64_t bit = 1ull << i % 64;
 
-		if (!(cell->note.killed[i / 64] & bit) || is_being_killed(warden, cell, i) ||
-		    !group_leaf_drop(warden->groups, cell->id, i))
+		if (!(box->note.killed[i / 64] & bit) || is_being_killed(warden, box, i) ||
+		    !group_exec_drop(warden->groups, box->id, i))
 			continue;
-		cell->note.killed[i / 64] &= ~bit;
-		if (leaf_note(warden, cell))
+		box->note.killed[i / 64] &= ~bit;
+		if (cgroup_state(warden, box))
 			return i;
-		cell->note.killed[i / 64] |= bit;
+		box->note.killed[i / 64] |= bit;
 	}
-	return cell->leaves;
+	return box->exec_cgroups;
 }
 
-static fallible orders_make_leaf(struct warden *warden, struct cell *cell, const char *mark,
-				 uint32_t *out_number, struct group_leaf *out)
+static fallible orders_make_cgroup(struct warden *warden, struct warden_box *box, const char *mark,
+				   uint32_t *out_number, struct group_exec *out)
 {
-	uint32_t number = next_leaf(warden, cell);
+	uint32_t number = next_cgroup(warden, box);
 
-	if (number >= TALK_LEAVES_MAX)
+	if (number >= TALK_CGROUPS_MAX)
 		return err_new(EXHAUSTED, "too_many_execs", "the box has %d leaves and no more",
-			       TALK_LEAVES_MAX);
-	TRY(group_leaf(warden->groups, cell->id, number, mark, ids_base(cell->note.slot),
-		       &cell->group_mount, out));
-	if (number == cell->leaves)
-		cell->leaves++;
+			       TALK_CGROUPS_MAX);
+	TRY(group_exec(warden->groups, box->id, number, mark, ids_base(box->note.slot),
+		       &box->group_mount, out));
+	if (number == box->exec_cgroups)
+		box->exec_cgroups++;
 	*out_number = number;
 	return OK;
 }
 
 // Noted before it is killed: whatever the next life clones into it would die of that.
-static void spend(struct warden *warden, struct cell *cell, uint32_t number)
+static void spend(struct warden *warden, struct warden_box *box, uint32_t number)
 {
-	cell->note.killed[number / 64] |= 1ull << number % 64;
-	leaf_note(warden, cell);
+	box->note.killed[number / 64] |= 1ull << number % 64;
+	cgroup_state(warden, box);
 }
 
 // One with a mark serves once: if nothing lives in it, it is removed, and its number is free.
-static fallible orders_open_again(struct warden *warden, struct cell *cell, uint32_t number,
-				  struct group_leaf *out, bool *out_marked)
+static fallible orders_open_again(struct warden *warden, struct warden_box *box, uint32_t number,
+				  struct group_exec *out, bool *out_marked)
 {
 	struct err *err;
 
-	if (group_leaf_retire(warden->groups, cell->id, number)) {
-		spend(warden, cell, number);
-		return err_new(NOT_FOUND, "no_leaf", "nothing was left in that leaf");
+	if (group_exec_retire(warden->groups, box->id, number)) {
+		spend(warden, box, number);
+		return err_new(NOT_FOUND, "no_cgroup", "nothing was left in that leaf");
 	}
-	err = group_leaf_meter(warden->groups, cell->id, number, &out->meter, out_marked);
-	if (err && group_leaf_is_gone(warden->groups, cell->id, number))
-		return err_recast(err, ERR_NOT_FOUND, "no_leaf", "the box has no such leaf");
+	err = group_exec_meter(warden->groups, box->id, number, &out->meter, out_marked);
+	if (err && group_exec_is_gone(warden->groups, box->id, number))
+		return err_recast(err, ERR_NOT_FOUND, "no_cgroup", "the box has no such leaf");
 	return err;
 }
 
 // A mount that is not kept lives on in the fds that were opened through it: pid 1 has those.
-static void keep_mount(struct warden *warden, struct cell *cell, bool had)
+static void keep_mount(struct warden *warden, struct warden_box *box, bool had)
 {
-	if (had || cell->group_mount < 0)
+	if (had || box->group_mount < 0)
 		return;
 	if (warden->group_mounts < WARDEN_MOUNTS_MAX)
 		warden->group_mounts++;
 	else
-		fd_drop(&cell->group_mount);
+		fd_drop(&box->group_mount);
 }
 
 // The fds that join a new one, one on v2 and two on v1, then its meter and the OOM counter of the
 // box.
-static fallible orders_leaf(struct warden *warden, const struct order *order)
+static fallible orders_cgroup(struct warden *warden, const struct order *order)
 {
-	struct cell *cell = find(warden, order);
-	uint32_t number = order->leaf;
-	struct group_leaf made = {.meter = -1};
+	struct warden_box *box = find(warden, order);
+	uint32_t number = order->exec_cgroup;
+	struct group_exec made = {.meter = -1};
 	bool marked = false;
 	auto_fd oom = -1;
-	int fds[GROUP_LEAF_JOINS + 2];
+	int fds[GROUP_CGROUP_JOINS + 2];
 	struct err *err;
 	bool had;
 
-	if (!cell || cell->state != CELL_ALIVE)
+	if (!box || box->state != WARDEN_BOX_ALIVE)
 		return no_box();
-	TRY(group_oom(warden->groups, cell->id, &oom));
-	had = cell->group_mount >= 0;
-	err = order->again ? orders_open_again(warden, cell, number, &made, &marked)
-			   : orders_make_leaf(warden, cell, order->name, &number, &made);
-	keep_mount(warden, cell, had);
+	TRY(group_oom(warden->groups, box->id, &oom));
+	had = box->group_mount >= 0;
+	err = order->again ? orders_open_again(warden, box, number, &made, &marked)
+			   : orders_make_cgroup(warden, box, order->name, &number, &made);
+	keep_mount(warden, box, had);
 	TRY(err);
 	warden->answer = (struct answer){
 		.kind = ANSWER_DONE,
-		.to = ORDER_LEAF,
+		.to = ORDER_CGROUP,
 		.id = order->id,
-		.leaf = number,
+		.exec_cgroup = number,
 		.join_count = (uint32_t)made.join_count,
 		.marked = marked,
 	};
 	memcpy(fds, made.joins, (size_t)made.join_count * sizeof(*fds));
 	fds[made.join_count] = made.meter;
 	fds[made.join_count + 1] = take_fd(&oom);
-	post_answer(warden, &warden->answer, fds, made.join_count + 2);
+	reply_queue_answer(warden, &warden->answer, fds, made.join_count + 2);
 	return OK;
 }
 
 static fallible orders_adopt(struct warden *warden, const struct order *order)
 {
-	struct cell *cell = find(warden, order);
+	struct warden_box *box = find(warden, order);
 	struct answer *answer = &warden->answer;
 
-	if (!cell || cell->state != CELL_ALIVE || cell->pidfd < 0)
+	if (!box || box->state != WARDEN_BOX_ALIVE || box->pidfd < 0)
 		return no_box();
 	*answer = (struct answer){
 		.kind = ANSWER_DONE,
 		.to = ORDER_ADOPT,
 		.id = order->id,
-		.pid = (uint32_t)cell->pid,
-		.frozen = group_pulse(warden->groups, cell->id) != GROUP_RUNS,
-		.leaves = cell->leaves,
-		.cpu_us = order->cpu ? group_cpu_us(warden->groups, cell->id) : 0,
+		.pid = (uint32_t)box->pid,
+		.frozen = group_pulse(warden->groups, box->id) != GROUP_RUNS,
+		.exec_cgroups = box->exec_cgroups,
+		.cpu_us = order->cpu ? group_cpu_us(warden->groups, box->id) : 0,
 	};
-	memcpy(answer->spent, cell->note.killed, sizeof(answer->spent));
-	post_answer(warden, answer, NULL, 0);
+	memcpy(answer->spent, box->note.killed, sizeof(answer->spent));
+	reply_queue_answer(warden, answer, NULL, 0);
 	return OK;
 }
 
 // Read from the outside: a frozen box stays frozen, and a stopped one stopped.
 static fallible usage(struct warden *warden, const struct order *order)
 {
-	const struct cell *cell = find(warden, order);
+	const struct warden_box *box = find(warden, order);
 	struct answer *answer = &warden->answer;
 	struct order_usage usage = {
 		.memory = ORDER_USAGE_UNKNOWN,
@@ -281,40 +282,40 @@ static fallible usage(struct warden *warden, const struct order *order)
 	};
 	bool is_there = disk_used(warden->disk, order->box, &usage.disk);
 
-	if (cell && cell->state == CELL_ALIVE) {
-		usage.memory = group_memory(warden->groups, cell->id);
-		usage.cpu_us = group_cpu_us(warden->groups, cell->id);
-		usage.pids = group_pids(warden->groups, cell->id);
-	} else if (!cell && !is_there) {
+	if (box && box->state == WARDEN_BOX_ALIVE) {
+		usage.memory = group_memory(warden->groups, box->id);
+		usage.cpu_us = group_cpu_us(warden->groups, box->id);
+		usage.pids = group_pids(warden->groups, box->id);
+	} else if (!box && !is_there) {
 		return no_box();
 	}
 	*answer = (struct answer){
 		.kind = ANSWER_DONE, .to = ORDER_USAGE, .id = order->id, .usage = usage};
-	post_answer(warden, answer, NULL, 0);
+	reply_queue_answer(warden, answer, NULL, 0);
 	return OK;
 }
 
-static fallible kill_leaf(struct warden *warden, const struct order *order)
+static fallible kill_cgroup(struct warden *warden, const struct order *order)
 {
-	struct cell *cell = find(warden, order);
-	struct murder *murder;
+	struct warden_box *box = find(warden, order);
+	struct kill_retry *kill_retry;
 
-	if (!cell || cell->state != CELL_ALIVE || order->leaf >= cell->leaves)
+	if (!box || box->state != WARDEN_BOX_ALIVE || order->exec_cgroup >= box->exec_cgroups)
 		return no_box();
-	spend(warden, cell, order->leaf);
-	if (group_leaf_retire(warden->groups, cell->id, order->leaf) ||
-	    group_kill(warden->groups, cell->id, order->leaf)) {
-		post_done(warden, ORDER_KILL, order->id);
+	spend(warden, box, order->exec_cgroup);
+	if (group_exec_retire(warden->groups, box->id, order->exec_cgroup) ||
+	    group_kill(warden->groups, box->id, order->exec_cgroup)) {
+		reply_queue_done(warden, ORDER_KILL, order->id);
 		return OK;
 	}
-	murder = mem_new_of(struct murder);
-	snprintf(murder->box, sizeof(murder->box), "%s", cell->id);
-	memcpy(murder->trace, order->trace, sizeof(murder->trace));
-	murder->leaf = order->leaf;
-	murder->order = order->id;
-	murder->next_us = clock_us() + KILL_AGAIN_US;
-	murder->deadline_us = clock_us() + KILL_PATIENCE_US;
-	link_add(&warden->murders, &murder->link);
+	kill_retry = mem_new_of(struct kill_retry);
+	snprintf(kill_retry->box, sizeof(kill_retry->box), "%s", box->id);
+	memcpy(kill_retry->trace, order->trace, sizeof(kill_retry->trace));
+	kill_retry->exec_cgroup = order->exec_cgroup;
+	kill_retry->order = order->id;
+	kill_retry->next_us = clock_us() + KILL_AGAIN_US;
+	kill_retry->deadline_us = clock_us() + KILL_PATIENCE_US;
+	link_add(&warden->kill_retries, &kill_retry->link);
 	return OK;
 }
 
@@ -345,7 +346,7 @@ static fallible orders_import(struct warden *warden, const struct order *order)
 		return err;
 	}
 	warden->answer = (struct answer){.kind = ANSWER_MORE, .to = ORDER_IMPORT, .id = order->id};
-	post_answer(warden, &warden->answer, &pipe, 1);
+	reply_queue_answer(warden, &warden->answer, &pipe, 1);
 	return OK;
 }
 
@@ -363,7 +364,7 @@ static fallible orders_freeze(struct warden *warden, const struct order *order)
 static fallible forget(struct warden *warden, const struct order *order)
 {
 	TRY(template_forget(warden->templates, order->name));
-	post_done(warden, ORDER_FORGET, order->id);
+	reply_queue_done(warden, ORDER_FORGET, order->id);
 	return OK;
 }
 
@@ -374,7 +375,7 @@ static fallible orders_list(struct warden *warden, const struct order *order)
 	warden->answer.kind = ANSWER_DONE;
 	warden->answer.to = ORDER_LIST;
 	warden->answer.id = order->id;
-	post_answer(warden, &warden->answer, NULL, 0);
+	reply_queue_answer(warden, &warden->answer, NULL, 0);
 	return OK;
 }
 
@@ -384,20 +385,20 @@ static const struct {
 } table[ORDER_KIND_COUNT] = {
 	[ORDER_HELLO] = {STRANGER | GREETED, hello},
 	[ORDER_BUILD] = {GREETED, build_begin},
-	[ORDER_BURY] = {GREETED, orders_bury},
-	[ORDER_LEAF] = {GREETED, orders_leaf},
-	[ORDER_KILL] = {GREETED, kill_leaf},
+	[ORDER_DESTROY] = {GREETED, orders_destroy},
+	[ORDER_CGROUP] = {GREETED, orders_cgroup},
+	[ORDER_KILL] = {GREETED, kill_cgroup},
 	[ORDER_IMPORT] = {GREETED, orders_import},
 	[ORDER_FREEZE] = {GREETED, orders_freeze},
 	[ORDER_FORGET] = {GREETED, forget},
 	[ORDER_LIST] = {GREETED, orders_list},
-	[ORDER_CELLS] = {GREETED, tally_cells},
+	[ORDER_BOXES] = {GREETED, warden_reconcile_boxes},
 	[ORDER_ADOPT] = {GREETED, orders_adopt},
 	[ORDER_STOP] = {GREETED, orders_stop},
-	[ORDER_PAUSE] = {GREETED, rest_begin},
-	[ORDER_THAW] = {GREETED, rest_end},
-	[ORDER_CENSUS] = {GREETED, tally_census},
-	[ORDER_NETWORK] = {GREETED, netcell_order},
+	[ORDER_PAUSE] = {GREETED, warden_freeze_begin},
+	[ORDER_THAW] = {GREETED, warden_freeze_end},
+	[ORDER_INVENTORY] = {GREETED, warden_reconcile_inventory},
+	[ORDER_NETWORK] = {GREETED, box_network_order},
 	[ORDER_USAGE] = {GREETED, usage},
 };
 
@@ -435,8 +436,8 @@ static bool read_one(struct warden *warden, bool *over)
 	warden->brought = -1;
 	log_trace(order->trace); // what it did may have told of other boxes
 	if (err)
-		post_refusal(warden, order->kind, order->id, order->box[0] ? order->box : NULL,
-			     err);
+		reply_queue_refusal(warden, order->kind, order->id,
+				    order->box[0] ? order->box : NULL, err);
 	log_trace(NULL);
 	return true;
 }
@@ -460,47 +461,47 @@ void orders_finish_long(struct warden *warden, const struct answer *answer)
 		if (warden->long_orders[i].id != answer->id)
 			continue;
 		warden->long_orders[i] = warden->long_orders[--warden->long_count];
-		post_answer(warden, answer, NULL, 0);
+		reply_queue_answer(warden, answer, NULL, 0);
 		return;
 	}
 }
 
 // One stroke more at a leaf that has not emptied. True: the murder is over, and answered.
-static bool orders_strike(struct warden *warden, struct murder *murder, int64_t now)
+static bool orders_retry_kill(struct warden *warden, struct kill_retry *kill_retry, int64_t now)
 {
-	const struct cell *cell = map_get(warden->boxes, str_of(murder->box));
+	const struct warden_box *box = map_get(warden->boxes, str_of(kill_retry->box));
 
 	// A box that is being buried dies as a whole.
-	if (!cell || cell->state != CELL_ALIVE ||
-	    group_kill(warden->groups, murder->box, murder->leaf)) {
-		post_done(warden, ORDER_KILL, murder->order);
+	if (!box || box->state != WARDEN_BOX_ALIVE ||
+	    group_kill(warden->groups, kill_retry->box, kill_retry->exec_cgroup)) {
+		reply_queue_done(warden, ORDER_KILL, kill_retry->order);
 		return true;
 	}
-	if (now < murder->deadline_us) {
-		murder->next_us = now + KILL_AGAIN_US;
+	if (now < kill_retry->deadline_us) {
+		kill_retry->next_us = now + KILL_AGAIN_US;
 		return false;
 	}
-	group_thaw(warden->groups, murder->box, murder->leaf);
-	log_trace(murder->trace);
-	post_refusal(warden, ORDER_KILL, murder->order, murder->box,
-		     err_new(UNAVAILABLE, ORDER_KILL_FAILED, "the processes do not end"));
+	group_thaw(warden->groups, kill_retry->box, kill_retry->exec_cgroup);
+	log_trace(kill_retry->trace);
+	reply_queue_refusal(warden, ORDER_KILL, kill_retry->order, kill_retry->box,
+			    err_new(UNAVAILABLE, ORDER_KILL_FAILED, "the processes do not end"));
 	log_trace(NULL);
 	return true;
 }
 
-static int64_t murders_turn(struct warden *warden, int64_t now)
+static int64_t kill_retries_turn(struct warden *warden, int64_t now)
 {
 	int64_t next = CLOCK_NEVER;
 
-	list_each (at, &warden->murders) {
-		struct murder *murder = link_of(at, struct murder, link);
+	list_each (at, &warden->kill_retries) {
+		struct kill_retry *kill_retry = link_of(at, struct kill_retry, link);
 
-		if (murder->next_us <= now && orders_strike(warden, murder, now)) {
-			link_drop(&murder->link);
-			free(murder);
+		if (kill_retry->next_us <= now && orders_retry_kill(warden, kill_retry, now)) {
+			link_drop(&kill_retry->link);
+			free(kill_retry);
 			continue;
 		}
-		next = murder->next_us < next ? murder->next_us : next;
+		next = kill_retry->next_us < next ? kill_retry->next_us : next;
 	}
 	return next;
 }
@@ -526,8 +527,8 @@ static int64_t long_turn(struct warden *warden, int64_t now)
 int64_t orders_turn(struct warden *warden)
 {
 	int64_t now = clock_us();
-	int64_t next = murders_turn(warden, now), jobs = long_turn(warden, now);
-	int64_t pauses = rest_turn(warden, now);
+	int64_t next = kill_retries_turn(warden, now), jobs = long_turn(warden, now);
+	int64_t pauses = warden_freeze_turn(warden, now);
 
 	next = jobs < next ? jobs : next;
 	return pauses < next ? pauses : next;
@@ -540,13 +541,14 @@ void orders_forget(struct warden *warden)
 	template_cancel(warden->templates, 0);
 	warden->long_count = 0;
 	build_forget(warden);
-	bury_forget_orders(warden);
-	rest_forget(warden);
-	while (!link_empty(&warden->murders)) {
-		struct murder *murder = link_of(warden->murders.next, struct murder, link);
+	teardown_forget_orders(warden);
+	warden_freeze_forget(warden);
+	while (!link_empty(&warden->kill_retries)) {
+		struct kill_retry *kill_retry = link_of(warden->kill_retries.next,
+							struct kill_retry, link);
 
-		group_thaw(warden->groups, murder->box, murder->leaf);
-		link_drop(&murder->link);
-		free(murder);
+		group_thaw(warden->groups, kill_retry->box, kill_retry->exec_cgroup);
+		link_drop(&kill_retry->link);
+		free(kill_retry);
 	}
 }

@@ -43,11 +43,11 @@ static void keep_existing(int proc, const char *const *names, size_t count, bool
 	out[kept] = NULL;
 }
 
-void builder_find_masks(struct builder_kit *kit, int proc)
+void builder_find_masks(struct builder_init_config *init_config, int proc)
 {
-	keep_existing(proc, still, sizeof(still) / sizeof(*still), false, kit->still);
-	keep_existing(proc, blank, sizeof(blank) / sizeof(*blank), false, kit->blank);
-	keep_existing(proc, empty, sizeof(empty) / sizeof(*empty), true, kit->empty);
+	keep_existing(proc, still, sizeof(still) / sizeof(*still), false, init_config->still);
+	keep_existing(proc, blank, sizeof(blank) / sizeof(*blank), false, init_config->blank);
+	keep_existing(proc, empty, sizeof(empty) / sizeof(*empty), true, init_config->empty);
 }
 
 int builder_pack(const struct builder_plan *plan, const struct builder_fds *fds, int *out)
@@ -61,8 +61,8 @@ int builder_pack(const struct builder_plan *plan, const struct builder_fds *fds,
 		out[n++] = fds->into;
 	for (int i = 0; i < plan->task_count; i++)
 		out[n++] = fds->tasks[i];
-	for (int i = 0; i < plan->leaf_count; i++)
-		out[n++] = fds->leaf[i];
+	for (int i = 0; i < plan->cgroup_count; i++)
+		out[n++] = fds->exec_cgroup[i];
 	return n;
 }
 
@@ -71,8 +71,8 @@ bool builder_unpack(const struct builder_plan *plan, const int *flat, int count,
 {
 	int n = 0;
 
-	if (plan->task_count > GROUP_JOINS_MAX || plan->leaf_count > GROUP_LEAF_JOINS ||
-	    count != 3 + plan->has_into + plan->task_count + plan->leaf_count)
+	if (plan->task_count > GROUP_JOINS_MAX || plan->cgroup_count > GROUP_CGROUP_JOINS ||
+	    count != 3 + plan->has_into + plan->task_count + plan->cgroup_count)
 		return false;
 	memset(out, -1, sizeof(*out));
 	out->control = flat[n++];
@@ -82,7 +82,7 @@ bool builder_unpack(const struct builder_plan *plan, const int *flat, int count,
 		out->into = flat[n++];
 	for (int i = 0; i < plan->task_count; i++)
 		out->tasks[i] = flat[n++];
-	for (int i = 0; i < plan->leaf_count; i++)
-		out->leaf[i] = flat[n++];
+	for (int i = 0; i < plan->cgroup_count; i++)
+		out->exec_cgroup[i] = flat[n++];
 	return true;
 }

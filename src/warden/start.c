@@ -31,11 +31,11 @@
 #include "os/probe.h"
 #include "os/seccomp.h"
 #include "os/syscalls.h"
-#include "warden/census.h"
-#include "warden/ear.h"
-#include "warden/held.h"
+#include "warden/blocked.h"
+#include "warden/inventory.h"
 #include "warden/jail.h"
-#include "warden/recall.h"
+#include "warden/listener.h"
+#include "warden/recover.h"
 
 #define FDS_APART 1024 // for other things than boxes
 #define FDS_A_BOX 3    // pidfd, a copy of its overlays, what steers its way out
@@ -163,16 +163,17 @@ static fallible open_groups(struct warden *warden)
 	return OK;
 }
 
-static fallible bury_rest(struct warden *warden)
+static fallible destroy_rest(struct warden *warden)
 {
 	char text[16];
-	int buried = 0;
+	int destroyed = 0;
 
-	if (!weak(CENSUS))
-		TRY(census_bury(warden->groups, warden->boxes, &buried), "bury an earlier life");
-	snprintf(text, sizeof(text), "%d", buried);
-	if (buried)
-		log_event(LOG_WARN, "leftovers.buried", "boxes", text, NULL);
+	if (!weak(INVENTORY))
+		TRY(inventory_destroy(warden->groups, warden->boxes, &destroyed),
+		    "bury an earlier life");
+	snprintf(text, sizeof(text), "%d", destroyed);
+	if (destroyed)
+		log_event(LOG_WARN, "leftovers.destroyed", "boxes", text, NULL);
 	return OK;
 }
 
@@ -194,9 +195,9 @@ static fallible open_run(struct warden *warden, const struct options *options)
 
 	if (run < 0)
 		return err_sys(errno, "open the run directory %s", options->run);
-	TRY(note_boot(warden->boot));
-	TRY(note_open_dir(run, &warden->cells));
-	return ear_open_dir(run, (uid_t)options->uid, (gid_t)options->gid, &warden->ears);
+	TRY(box_state_boot(warden->boot));
+	TRY(box_state_open_dir(run, &warden->cells));
+	return box_listener_open_dir(run, (uid_t)options->uid, (gid_t)options->gid, &warden->ears);
 }
 
 static void open_ids(struct warden *warden)
@@ -295,14 +296,14 @@ static uint64_t host_files_max(void)
 
 static fallible warden_start_begin(struct warden *warden, const struct options *options)
 {
-	auto_recall recall = NULL;
+	auto_recover recover = NULL;
 
 	assert(options->data && options->run); // read_options() saw to it
 	TRY(block_signals(warden));
 	TRY(retire(options));
 	ns_prepare();
 	if (options->holds != UINT64_MAX)
-		TRY(held_open(warden, (int)options->holds));
+		TRY(blocked_open(warden, (int)options->holds));
 	warden->uid = (uid_t)options->uid;
 	warden->data = open(options->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (warden->data < 0)
@@ -317,24 +318,24 @@ static fallible warden_start_begin(struct warden *warden, const struct options *
 	open_ids(warden);
 	if (is_told_to_leave(warden))
 		return OK;
-	TRY(recall_boxes(warden, &recall), "recall the boxes of an earlier life");
-	kill_point("warden.start", "recalled");
-	TRY(bury_rest(warden));
-	kill_point("warden.start", "strays_ended");
+	TRY(recover_boxes(warden, &recover), "recall the boxes of an earlier life");
+	kill_point("warden.start", "recovered");
+	TRY(destroy_rest(warden));
+	kill_point("warden.start", "leaked_ended");
 	// Before the filter: boxes inherit what the zygote has.
 	TRY(zygote_start(groups_join_by_clone(warden->groups), &warden->zygote));
-	TRY(shroud_start(&warden->shroud));
+	TRY(deferred_unmount_start(&warden->unmount));
 	if (is_told_to_leave(warden))
 		return OK;
 	TRY(disk_open(warden->data, options->disk, &options->pool, &warden->disk),
 	    "open the disks");
-	TRY(recall_disks(warden, recall), "recall the disks of an earlier life");
+	TRY(recover_disks(warden, recover), "recall the disks of an earlier life");
 	TRY(templates_open(warden->data, &warden->templates), "open the templates");
 	if (is_told_to_leave(warden))
 		return OK;
 	make_host_template(warden);
 	TRY(open_jail(warden), "open the id range of the jail");
-	kill_point("warden.start", "disks_recalled");
+	kill_point("warden.start", "disks_recovered");
 	TRY(open_door(warden, options));
 	kill_point("warden.start", "listening");
 	TRY(open_loop(warden));
@@ -357,8 +358,8 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 	warden->boxes = map_new();
 	warden->watched = map_new();
 	link_init(&warden->building);
-	link_init(&warden->graves);
-	link_init(&warden->murders);
+	link_init(&warden->teardowns);
+	link_init(&warden->kill_retries);
 	link_init(&warden->repairs);
 	link_init(&warden->pauses);
 	link_init(&warden->letters);
@@ -371,24 +372,24 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 	return err;
 }
 
-static void free_cells(struct warden *warden)
+static void free_boxes(struct warden *warden)
 {
 	struct str key;
 	size_t at = 0;
 	void *value;
 
 	while (map_next(warden->boxes, &at, &key, &value)) {
-		struct cell *cell = value;
+		struct warden_box *box = value;
 
-		fd_drop(&cell->pidfd);
-		fd_drop(&cell->mounts); // the box itself has them, too
-		fd_drop(&cell->steer);
-		fd_drop(&cell->netns);
+		fd_drop(&box->pidfd);
+		fd_drop(&box->mounts); // the box itself has them, too
+		fd_drop(&box->steer);
+		fd_drop(&box->netns);
 		for (int i = 0; i < ORDER_FDS_MAX; i++)
-			fd_drop(&cell->fds[i]);
-		err_free(cell->late);
-		free(cell->refusal);
-		free(cell);
+			fd_drop(&box->fds[i]);
+		err_free(box->late);
+		free(box->refusal);
+		free(box);
 	}
 	map_free(warden->boxes);
 }
@@ -398,8 +399,8 @@ void start_undo(struct warden *warden)
 	if (!warden)
 		return;
 	zygote_stop(warden->zygote);
-	free_cells(warden);
-	shroud_stop(warden->shroud);
+	free_boxes(warden);
+	deferred_unmount_stop(warden->unmount);
 	if (warden->templates)
 		templates_close(warden->templates);
 	if (warden->disk)

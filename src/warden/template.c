@@ -25,26 +25,26 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "os/path.h"
-#include "warden/shelf.h"
+#include "warden/template_cache.h"
 
 #define META_MAX 4096
 
-static fallible warden_template_bury(struct templates *all, const char *name, void *arg)
+static fallible warden_template_destroy(struct templates *all, const char *name, void *arg)
 {
 	(void)arg;
 	if (str_starts(str_of(name), ORDER_UNFINISHED))
 		return trash_put(all->trash, all->layers.dir, name);
 	if (str_starts(str_of(name), ".gone-"))
-		shelf_is_gone(all, name); // boxes of an earlier life may still use it
+		template_cache_is_gone(all, name); // boxes of an earlier life may still use it
 	return OK;
 }
 
 static fallible warden_template_start(struct templates *all)
 {
-	TRY(note_boot(all->boot));
-	TRY(vault_open(all->data, "layers", &all->layers));
+	TRY(box_state_boot(all->boot));
+	TRY(private_dir_open(all->data, "layers", &all->layers));
 	TRY(trash_open(all->layers.dir, ".trash", &all->trash));
-	return shelf_walk(all, warden_template_bury, NULL);
+	return template_cache_walk(all, warden_template_destroy, NULL);
 }
 
 fallible templates_open(int data, struct templates **out)
@@ -52,7 +52,7 @@ fallible templates_open(int data, struct templates **out)
 	struct templates *all = mem_new_of(struct templates);
 	struct err *err;
 
-	all->layers = VAULT_NONE;
+	all->layers = PRIVATE_DIR_NONE;
 	all->host_root = all->host_usr = -1;
 	link_init(&all->jobs);
 	link_init(&all->gone);
@@ -82,18 +82,18 @@ void templates_close(struct templates *all)
 	if (!all)
 		return;
 	list_each (at, &all->jobs) {
-		struct shelf_job *job = link_of(at, struct shelf_job, link);
+		struct template_cache_job *job = link_of(at, struct template_cache_job, link);
 
 		kill(job->pid, SIGKILL);
 		waitpid(job->pid, NULL, 0);
-		shelf_job_drop(all, job);
+		template_cache_job_drop(all, job);
 	}
 	list_each (at, &all->gone) {
 		link_drop(at);
-		free(link_of(at, struct shelf_gone, link));
+		free(link_of(at, struct template_cache_gone, link));
 	}
 	trash_close(all->trash);
-	vault_close(&all->layers);
+	private_dir_close(&all->layers);
 	for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
@@ -103,7 +103,7 @@ void templates_close(struct templates *all)
 void template_cancel(struct templates *all, uint32_t id)
 {
 	list_each (at, &all->jobs) {
-		struct shelf_job *job = link_of(at, struct shelf_job, link);
+		struct template_cache_job *job = link_of(at, struct template_cache_job, link);
 
 		if (id && job->order != id)
 			continue;
@@ -116,7 +116,7 @@ void template_cancel(struct templates *all, uint32_t id)
 void templates_idle(struct templates *all, int64_t oldest_us)
 {
 	list_each (at, &all->gone) {
-		struct shelf_gone *gone = link_of(at, struct shelf_gone, link);
+		struct template_cache_gone *gone = link_of(at, struct template_cache_gone, link);
 
 		if (gone->since_us >= oldest_us)
 			continue;
@@ -136,7 +136,7 @@ static fallible host_find(struct templates *all, int *out_root, int *out_usr)
 	auto_fd root = -1;
 	auto_fd usr = -1;
 
-	TRY(shelf_host(all));
+	TRY(template_cache_host(all));
 	root = fcntl(all->host_root, F_DUPFD_CLOEXEC, 3);
 	usr = fcntl(all->host_usr, F_DUPFD_CLOEXEC, 3);
 	if (root < 0 || usr < 0)
@@ -160,7 +160,7 @@ static fallible none(struct templates *all, const char *name)
 {
 	auto_buf names = BUF_INIT(256);
 
-	err_free(shelf_walk(all, warden_template_add_name, &names));
+	err_free(template_cache_walk(all, warden_template_add_name, &names));
 	return err_hint(err_new(NOT_FOUND, "no_template", "there is no template '%.64s'", name),
 			"there is: host%s", names.len ? names.at : "");
 }
@@ -173,7 +173,7 @@ fallible template_find(struct templates *all, const char *name, int *out_root, i
 		return host_find(all, out_root, out_usr);
 	if (!id_is_template(str_of(name)))
 		return none(all, name);
-	root = shelf_root(all, name);
+	root = template_cache_root(all, name);
 	if (root < 0)
 		return errno == ENOENT ? none(all, name) : err_sys(errno, "open '%s'", name);
 	*out_root = root;
@@ -186,7 +186,7 @@ static bool warden_template_is_unfinished(const struct templates *all, const cha
 	if (!str_starts(str_of(name), ORDER_UNFINISHED))
 		return false;
 	list_each (at, &all->jobs)
-		if (!strcmp(link_of(at, struct shelf_job, link)->temp, name))
+		if (!strcmp(link_of(at, struct template_cache_job, link)->temp, name))
 			return false;
 	return true;
 }
@@ -210,7 +210,7 @@ fallible templates_unfinished(struct templates *all, void (*each)(void *arg, con
 {
 	struct telling telling = {each, arg};
 
-	return shelf_walk(all, tell_unfinished, &telling);
+	return template_cache_walk(all, tell_unfinished, &telling);
 }
 
 fallible template_forget(struct templates *all, const char *name)
@@ -225,7 +225,7 @@ fallible template_forget(struct templates *all, const char *name)
 	if (!id_is_template(str_of(name)) ||
 	    fstatat(all->layers.dir, name, &st, AT_SYMLINK_NOFOLLOW))
 		return none(all, name);
-	return shelf_retire(all, name);
+	return template_cache_retire(all, name);
 }
 
 struct page {
@@ -259,7 +259,7 @@ static fallible add_entry(struct templates *all, const char *name, void *arg)
 static void warden_template_describe(struct templates *all, struct order_template *entry)
 {
 	auto_buf text = BUF_INIT(META_MAX);
-	char path[SHELF_NAME + 8];
+	char path[TEMPLATE_CACHE_NAME + 8];
 	struct str rest, line, key;
 	uint64_t created = 0;
 
@@ -285,7 +285,7 @@ fallible template_list(struct templates *all, const char *after, struct answer *
 	struct page page = {after ? after : "", out};
 
 	out->template_count = 0;
-	TRY(shelf_walk(all, add_entry, &page));
+	TRY(template_cache_walk(all, add_entry, &page));
 	TRY(add_entry(all, "host", &page));
 	for (uint32_t i = 0; i < out->template_count; i++)
 		warden_template_describe(all, &out->templates[i]);

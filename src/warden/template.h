@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "model/order.h"
+#include "protocol/order.h"
 #include "warden/group.h"
 
 struct templates;

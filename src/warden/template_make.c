@@ -22,8 +22,8 @@
 #include "os/path.h"
 #include "warden/disk_room.h"
 #include "warden/jail.h"
-#include "warden/shelf.h"
 #include "warden/template.h"
+#include "warden/template_cache.h"
 #include "warden/unpack.h"
 
 #define JOBS_MAX 4
@@ -41,7 +41,7 @@ static fallible may_make(struct templates *all, const char *name)
 	taken = !strcmp(name, "host") ||
 		fstatat(all->layers.dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 	list_each (at, &all->jobs)
-		taken |= !strcmp(link_of(at, struct shelf_job, link)->name, name);
+		taken |= !strcmp(link_of(at, struct template_cache_job, link)->name, name);
 	if (taken)
 		return err_hint(
 			err_new(CONFLICT, "template_exists", "there is a template '%s'", name),
@@ -52,20 +52,20 @@ static fallible may_make(struct templates *all, const char *name)
 	return OK;
 }
 
-static fallible job_new(struct templates *all, const struct order *order, struct shelf_job **out,
-			int *out_dir)
+static fallible job_new(struct templates *all, const struct order *order,
+			struct template_cache_job **out, int *out_dir)
 {
-	struct shelf_job *job;
+	struct template_cache_job *job;
 	auto_fd root = -1;
 	auto_fd dir = -1;
-	char temp[SHELF_NAME];
+	char temp[TEMPLATE_CACHE_NAME];
 
 	TRY(may_make(all, order->name));
 	snprintf(temp, sizeof(temp), ORDER_UNFINISHED "%llx", (unsigned long long)all->number++);
 	TRY(path_dir(all->layers.dir, temp, 0755, &dir));
 	TRY(path_dir(dir, "root", 0755, &root));
-	job = mem_new_of(struct shelf_job);
-	*job = (struct shelf_job){.kind = order->kind, .order = order->id, .report = -1};
+	job = mem_new_of(struct template_cache_job);
+	*job = (struct template_cache_job){.kind = order->kind, .order = order->id, .report = -1};
 	memcpy(job->name, order->name, sizeof(job->name));
 	memcpy(job->temp, temp, sizeof(job->temp));
 	link_add(&all->jobs, &job->link);
@@ -75,7 +75,7 @@ static fallible job_new(struct templates *all, const struct order *order, struct
 	return OK;
 }
 
-static fallible report_pipe(struct shelf_job *job, int *out_write)
+static fallible report_pipe(struct template_cache_job *job, int *out_write)
 {
 	int fds[2];
 
@@ -86,7 +86,7 @@ static fallible report_pipe(struct shelf_job *job, int *out_write)
 	return OK;
 }
 
-static fallible template_make_import(struct templates *all, struct shelf_job *job, int dir,
+static fallible template_make_import(struct templates *all, struct template_cache_job *job, int dir,
 				     int userns, const struct group_door *door, int *out_pipe)
 {
 	auto_fd report = -1;
@@ -118,14 +118,14 @@ static fallible template_make_import(struct templates *all, struct shelf_job *jo
 fallible template_import(struct templates *all, const struct order *order, int userns,
 			 const struct group_door *door, int *out_pipe)
 {
-	struct shelf_job *job = NULL;
+	struct template_cache_job *job = NULL;
 	auto_fd dir = -1;
 	struct err *err;
 
 	TRY(job_new(all, order, &job, &dir));
 	err = template_make_import(all, job, dir, userns, door, out_pipe);
 	if (err)
-		shelf_job_drop(all, job);
+		template_cache_job_drop(all, job);
 	return err;
 }
 
@@ -153,12 +153,12 @@ static fallible freeze_copy(int host_root, int usr, int dir, struct path_copied 
 	return syncfs(to) ? err_sys(errno, "write the template out") : OK;
 }
 
-static fallible template_make_freeze(struct templates *all, struct shelf_job *job, int dir)
+static fallible template_make_freeze(struct templates *all, struct template_cache_job *job, int dir)
 {
 	struct path_copied sum = {0};
 	auto_fd report = -1;
 
-	TRY(shelf_host(all));
+	TRY(template_cache_host(all));
 	TRY(report_pipe(job, &report));
 	job->pid = fork();
 	if (job->pid < 0)
@@ -181,18 +181,18 @@ static fallible template_make_freeze(struct templates *all, struct shelf_job *jo
 
 fallible template_freeze(struct templates *all, const struct order *order)
 {
-	struct shelf_job *job = NULL;
+	struct template_cache_job *job = NULL;
 	auto_fd dir = -1;
 	struct err *err;
 
 	TRY(job_new(all, order, &job, &dir));
 	err = template_make_freeze(all, job, dir);
 	if (err)
-		shelf_job_drop(all, job);
+		template_cache_job_drop(all, job);
 	return err;
 }
 
-static fallible template_make_publish(struct templates *all, const struct shelf_job *job,
+static fallible template_make_publish(struct templates *all, const struct template_cache_job *job,
 				      uint64_t files, uint64_t bytes)
 {
 	auto_buf meta = BUF_INIT(META_MAX);
@@ -225,12 +225,12 @@ static void template_make_refuse(struct answer *out, const struct err *err)
 
 bool template_reaped(struct templates *all, int pid, int status, struct answer *out)
 {
-	struct shelf_job *job = NULL;
+	struct template_cache_job *job = NULL;
 	uint64_t files = 0, bytes = 0;
 
 	list_each (at, &all->jobs)
-		if (link_of(at, struct shelf_job, link)->pid == pid)
-			job = link_of(at, struct shelf_job, link);
+		if (link_of(at, struct template_cache_job, link)->pid == pid)
+			job = link_of(at, struct template_cache_job, link);
 	if (!job) {
 		trash_reaped(all->trash, pid);
 		return false;
@@ -249,6 +249,6 @@ bool template_reaped(struct templates *all, int pid, int status, struct answer *
 			  err_trail(err), NULL);
 		template_make_refuse(out, err);
 	}
-	shelf_job_drop(all, job);
+	template_cache_job_drop(all, job);
 	return true;
 }

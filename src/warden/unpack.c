@@ -43,12 +43,12 @@ struct reader {
 void unpack_begin(struct unpack *unpack, int root, uint64_t bytes_max)
 {
 	*unpack = (struct unpack){.bytes_max = bytes_max};
-	place_init(&unpack->place, root);
+	extract_init(&unpack->place, root);
 }
 
 void unpack_done(struct unpack *unpack)
 {
-	place_done(&unpack->place);
+	extract_done(&unpack->place);
 }
 
 static void keep_tail(struct input *input, const char *bytes, size_t len)
@@ -89,10 +89,10 @@ static fallible unpack_explain(struct archive *archive)
 			"give a tar, plain or packed by gzip, bzip2, xz or zstd");
 }
 
-static struct place_dress dress_of(struct archive_entry *entry)
+static struct extract_dress attributes_of(struct archive_entry *entry)
 {
 	// Negative ids are as foreign to a box as those beyond its range.
-	return (struct place_dress){
+	return (struct extract_dress){
 		.mode = archive_entry_perm(entry),
 		.uid = (uint64_t)archive_entry_uid(entry),
 		.gid = (uint64_t)archive_entry_gid(entry),
@@ -179,25 +179,25 @@ static void put_xattrs(struct archive_entry *entry, int fd)
 
 static fallible unpack_put_file(struct reader *reader, struct archive_entry *entry)
 {
-	struct place_dress dress = dress_of(entry);
+	struct extract_dress dress = attributes_of(entry);
 	auto_fd fd = -1;
 
-	TRY(place_file(&reader->unpack->place, reader->path.at, &fd));
+	TRY(extract_file(&reader->unpack->place, reader->path.at, &fd));
 	TRY(write_data(reader, fd));
 	put_xattrs(entry, fd);
-	return place_dress(fd, reader->path.at, &dress);
+	return extract_attributes(fd, reader->path.at, &dress);
 }
 
 static fallible put_link(struct reader *reader, const char *target)
 {
-	TRY(place_clean(target, &reader->target));
-	return place_link(&reader->unpack->place, reader->path.at, reader->target.at);
+	TRY(extract_clean(target, &reader->target));
+	return extract_link(&reader->unpack->place, reader->path.at, reader->target.at);
 }
 
 static fallible unpack_put(struct reader *reader, struct archive_entry *entry)
 {
 	struct place *place = &reader->unpack->place;
-	struct place_dress dress = dress_of(entry);
+	struct extract_dress dress = attributes_of(entry);
 	const char *link = archive_entry_hardlink(entry);
 
 	if (link)
@@ -206,10 +206,10 @@ static fallible unpack_put(struct reader *reader, struct archive_entry *entry)
 	case AE_IFREG:
 		return unpack_put_file(reader, entry);
 	case AE_IFDIR:
-		return place_dir(place, reader->path.at, &dress);
+		return extract_dir(place, reader->path.at, &dress);
 	case AE_IFLNK:
 		link = archive_entry_symlink(entry);
-		return place_symlink(place, reader->path.at, link ? link : "", &dress);
+		return extract_symlink(place, reader->path.at, link ? link : "", &dress);
 	default:
 		if (weak(NODES) && !mknodat(place->root, reader->path.at, archive_entry_mode(entry),
 					    archive_entry_rdev(entry)))
@@ -229,9 +229,9 @@ static fallible one(struct reader *reader, struct archive_entry *entry, int laye
 	if (++reader->unpack->entries > UNPACK_ENTRIES_MAX)
 		return err_new(TOO_LARGE, "archive_too_large", "it has more than %d entries",
 			       UNPACK_ENTRIES_MAX);
-	TRY(place_clean(name, &reader->path));
+	TRY(extract_clean(name, &reader->path));
 	if (layer >= 0)
-		TRY(place_whiteout(&reader->unpack->place, reader->path.at, &done));
+		TRY(extract_whiteout(&reader->unpack->place, reader->path.at, &done));
 	if (done)
 		return OK;
 	reader->unpack->files++;
@@ -279,13 +279,13 @@ fallible unpack_tar(struct unpack *unpack, int archive, int layer)
 	struct reader reader = {.unpack = unpack,
 				.archive = archive_read_new(),
 				.input = mem_new_of(struct input),
-				.path = BUF_INIT(PLACE_NAME_MAX),
-				.target = BUF_INIT(PLACE_NAME_MAX)};
+				.path = BUF_INIT(EXTRACT_NAME_MAX),
+				.target = BUF_INIT(EXTRACT_NAME_MAX)};
 	struct err *err;
 
 	reader.input->fd = archive;
 	memset(reader.input->tail, 1, TAIL);
-	place_layer(&unpack->place, layer > 0);
+	extract_layer(&unpack->place, layer > 0);
 	if (!reader.archive || archive_read_support_format_tar(reader.archive) ||
 	    archive_read_support_filter_gzip(reader.archive) ||
 	    archive_read_support_filter_bzip2(reader.archive) ||

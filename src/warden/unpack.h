@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "warden/place.h"
+#include "warden/extract.h"
 
 #define UNPACK_ENTRIES_MAX 1000000
 #define UNPACK_BYTES_MAX (10ull << 30)

@@ -6,8 +6,8 @@
 //
 //	the daemon's socket   orders in, answers out (warden/orders)
 //	the zygote's socket   a clone was made (warden/build)
-//	a pidfd               a box has ended (warden/bury)
-//	signals               a child of ours ended, or we shall; the daemon cannot (warden/held)
+//	a pidfd               a box has ended (warden/teardown)
+//	signals               a child of ours ended, or we shall; the daemon cannot (warden/blocked)
 //
 // Boxes outlive the daemon and us. When the daemon goes nothing changes, however long it is away:
 // the next one asks what there is. SIGTERM, which also comes when the supervisor dies, ends us and
@@ -38,15 +38,15 @@
 #include "base/weak.h"
 #include "os/fd.h"
 #include "os/ns.h"
-#include "warden/berth.h"
+#include "warden/blocked.h"
+#include "warden/box.h"
 #include "warden/build.h"
-#include "warden/bury.h"
-#include "warden/cell.h"
-#include "warden/held.h"
 #include "warden/jail.h"
 #include "warden/orders.h"
-#include "warden/post.h"
+#include "warden/prebuilt.h"
+#include "warden/reply_queue.h"
 #include "warden/start.h"
+#include "warden/teardown.h"
 
 #define EVENTS_A_TURN 64
 #define IDLE_US 3000	    // so long nobody wanted anything: time to prepare
@@ -62,7 +62,7 @@ static void warden_lose_daemon(struct warden *warden)
 		return;
 	log_event(LOG_INFO, "daemon.gone", NULL);
 	fd_drop(&warden->daemon);
-	post_forget(warden);
+	reply_queue_forget(warden);
 	orders_forget(warden);
 }
 
@@ -111,7 +111,7 @@ static void watch_daemon(struct warden *warden)
 static void hear_daemon(struct warden *warden, uint32_t events)
 {
 	if (events & EPOLLOUT)
-		post_flush(warden);
+		reply_queue_flush(warden);
 	// Its last orders are read to the end, unless the zygote is behind: they would be for
 	// nothing.
 	if (!orders_read(warden) || (events & (EPOLLHUP | EPOLLERR) && !(events & EPOLLIN)))
@@ -139,7 +139,7 @@ static void hear_zygote(struct warden *warden)
 }
 
 // Its socket need not tell: a pid 1 that waits in its berth holds the same end.
-static void bury_zygote(struct warden *warden)
+static void destroy_zygote(struct warden *warden)
 {
 	hear_zygote(warden);
 	lose_zygote(warden);
@@ -151,10 +151,10 @@ static void warden_reap(struct warden *warden)
 	int status, pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		if (shroud_reaped(warden->shroud, pid))
+		if (deferred_unmount_reaped(warden->unmount, pid))
 			continue; // its socket tells
 		if (zygote_reaped(warden->zygote, pid))
-			bury_zygote(warden);
+			destroy_zygote(warden);
 		else if (disk_reaped(warden->disk, pid)) {
 			if (disk_trash(warden->disk) == 0)
 				ids_rested(warden->ids);
@@ -176,7 +176,7 @@ static void hear_signal(struct warden *warden)
 		if (info.ssi_signo == SIGCHLD)
 			warden_reap(warden);
 		else if (info.ssi_signo == SIGUSR1)
-			held_end(warden, (enum hold_where)info.ssi_int);
+			blocked_end(warden, (enum blocked_call_where)info.ssi_int);
 		else
 			warden->stopping = true;
 		if (info.ssi_signo == SIGINT)
@@ -202,7 +202,7 @@ static void dispatch(struct warden *warden, const struct epoll_event *event)
 		break;
 	default:
 		hear_zygote(warden); // what its pid 1 has sent comes before its end
-		bury_heard(warden, event->data.u64);
+		teardown_heard(warden, event->data.u64);
 		break;
 	}
 }
@@ -216,7 +216,8 @@ static int64_t sooner(int64_t a, int64_t b)
 static bool warden_turn(struct warden *warden, int64_t until_us)
 {
 	struct epoll_event events[EVENTS_A_TURN];
-	int64_t due = sooner(sooner(bury_turn(warden), orders_turn(warden)), post_turn(warden));
+	int64_t due = sooner(sooner(teardown_turn(warden), orders_turn(warden)),
+			     reply_queue_turn(warden));
 	int64_t next = sooner(due, until_us), wait = next - clock_us();
 	struct timespec time = {0};
 	int count;
@@ -231,7 +232,7 @@ static bool warden_turn(struct warden *warden, int64_t until_us)
 	return count == 0;
 }
 
-static int64_t oldest_birth(const struct warden *warden)
+static int64_t oldest_start(const struct warden *warden)
 {
 	int64_t oldest = INT64_MAX;
 	struct str key;
@@ -239,10 +240,10 @@ static int64_t oldest_birth(const struct warden *warden)
 	void *value;
 
 	while (map_next(warden->boxes, &at, &key, &value)) {
-		const struct cell *cell = value;
+		const struct warden_box *box = value;
 
-		if (cell->state != CELL_KEPT && (!cell->ahead || cell->furnished))
-			oldest = sooner(oldest, cell->note.born_us);
+		if (box->state != WARDEN_BOX_KEPT && (!box->ahead || box->is_set_up))
+			oldest = sooner(oldest, box->note.born_us);
 	}
 	return oldest;
 }
@@ -258,7 +259,7 @@ static int64_t use_spare_time(struct warden *warden, int64_t since, int *hurry)
 	int disk_ms;
 
 	if (templates_has_gone(warden->templates))
-		templates_idle(warden->templates, oldest_birth(warden));
+		templates_idle(warden->templates, oldest_start(warden));
 	disk_ms = disk_idle(warden->disk);
 	now = clock_us();
 	*hurry = disk_ms == 0 ? *hurry + (least < IDLE_MAX_US) : 0;
@@ -278,11 +279,11 @@ static void warden_serve(struct warden *warden)
 	int hurry = 0;
 
 	while (!warden->stopping) {
-		bool quiet = warden_turn(warden, sooner(rest, berth_due(warden)));
+		bool quiet = warden_turn(warden, sooner(rest, prebuilt_due(warden)));
 		int64_t now = clock_us();
 
-		if (quiet && now >= berth_due(warden)) {
-			berth_turn(warden);
+		if (quiet && now >= prebuilt_due(warden)) {
+			prebuilt_turn(warden);
 			continue;
 		}
 
@@ -306,9 +307,10 @@ static void warden_leave(struct warden *warden)
 {
 	int64_t deadline = clock_us() + LEAVE_US;
 
-	if (warden->berth)
-		bury_begin(warden, warden->berth);
-	while ((warden->building_count > 0 || !link_empty(&warden->graves) || warden->berth) &&
+	if (warden->prebuilt)
+		teardown_begin(warden, warden->prebuilt);
+	while ((warden->building_count > 0 || !link_empty(&warden->teardowns) ||
+		warden->prebuilt) &&
 	       !warden->failed && clock_us() < deadline)
 		warden_turn(warden, clock_us() + 10000);
 }
@@ -323,7 +325,7 @@ static void warden_stop(struct warden *warden)
 		warden_leave(warden);
 		return;
 	}
-	bury_end_all(warden);
+	teardown_end_all(warden);
 	while (map_count(warden->boxes) > warden->kept && clock_us() < deadline)
 		warden_turn(warden, clock_us() + 100000);
 	if (map_count(warden->boxes) > warden->kept) {

@@ -22,11 +22,11 @@
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/weak.h"
-#include "model/talk.h"
 #include "os/fd.h"
 #include "os/ns.h"
-#include "warden/kit.h"
-#include "warden/nest.h"
+#include "protocol/talk.h"
+#include "warden/base_rootfs.h"
+#include "warden/init_config.h"
 #include "warden/nets.h"
 
 #define QUEUE_BYTES (4 << 20)
@@ -45,7 +45,7 @@ struct reply {
 	char step[48];
 };
 
-_Static_assert(sizeof(struct reply) != sizeof(struct goods_witness),
+_Static_assert(sizeof(struct reply) != sizeof(struct rootfs_mounts_witness),
 	       "who speaks is told by the length");
 
 // An answer that is lost would be taken for the next one's: without it there is no going on, and
@@ -56,7 +56,7 @@ static void reply_with(int sock, struct reply reply, const int *fds, int count)
 		_exit(1);
 }
 
-static _Noreturn void fail_birth(int sock, const char *step)
+static _Noreturn void fail_start(int sock, const char *step)
 {
 	struct reply reply = {.errnum = errno};
 
@@ -67,13 +67,14 @@ static _Noreturn void fail_birth(int sock, const char *step)
 
 // 0, 1 and 3 to 9 are /dev/null: a builder puts its own there, and nothing that comes by message
 // can land on them. 2 stays, for the C library's last words. All else of the warden's is closed.
-static int arrange(struct builder_kit *kit, int *sock)
+static int arrange(struct builder_init_config *init_config, int *sock)
 {
-	int *const own[] = {sock, &kit->program, &kit->kit, &kit->proc, &kit->null};
+	int *const own[] = {sock, &init_config->program, &init_config->init_config,
+			    &init_config->proc, &init_config->null};
 	const int count = sizeof(own) / sizeof(*own);
 
-	kit->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	kit->null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	init_config->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	init_config->null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	for (int i = 0; i < count; i++) {
 		*own[i] = fcntl(*own[i], F_DUPFD_CLOEXEC, SPARE_FDS);
 		if (*own[i] < 0)
@@ -85,17 +86,17 @@ static int arrange(struct builder_kit *kit, int *sock)
 			return -1;
 	}
 	for (int fd = 0; fd < TALK_FD_END; fd++)
-		if (fd != 2 && dup2(kit->null, fd) < 0)
+		if (fd != 2 && dup2(init_config->null, fd) < 0)
 			return -1;
 	if (close_range(TALK_FD_END, OWN_FDS - 1, 0))
 		return -1;
-	builder_find_masks(kit, kit->proc);
+	builder_find_masks(init_config, init_config->proc);
 	return close_range((unsigned)(OWN_FDS + count), ~0u, 0);
 }
 
 // The box is the warden's child, not ours: who waits for it is who buries it.
-static void clone_one(int sock, const struct builder_kit *kit, const struct builder_plan *plan,
-		      const struct builder_fds *fds)
+static void clone_one(int sock, const struct builder_init_config *init_config,
+		      const struct builder_plan *plan, const struct builder_fds *fds)
 {
 	int pidfd = -1, shown[2];
 	struct clone_args args = {
@@ -113,7 +114,7 @@ static void clone_one(int sock, const struct builder_kit *kit, const struct buil
 	kill_point("zygote.plan_heard", NULL);
 	pid = syscall(SYS_clone3, &args, sizeof(args));
 	if (pid == 0)
-		builder_run(kit, plan, fds);
+		builder_run(init_config, plan, fds);
 	kill_point("zygote.cloned", NULL);
 	shown[0] = pidfd;
 	shown[1] = fds->net;
@@ -123,23 +124,24 @@ static void clone_one(int sock, const struct builder_kit *kit, const struct buil
 }
 
 // Nobody asks for anything: time to prepare. False: not now, or nothing to do.
-static bool zygote_prepare(int sock, const struct builder_kit *kit, struct nets *nets)
+static bool zygote_prepare(int sock, const struct builder_init_config *init_config,
+			   struct nets *nets)
 {
 	struct pollfd one = {.fd = sock, .events = POLLIN};
 	int ms = nets_are_few(nets) ? IDLE_MS : CALM_MS;
 
 	if (!nets_are_missing(nets) || poll(&one, 1, ms) != 0)
 		return false;
-	return nets_refill(nets, kit->proc) == 0;
+	return nets_refill(nets, init_config->proc) == 0;
 }
 
-static _Noreturn void zygote_serve(int sock, const struct builder_kit *kit)
+static _Noreturn void zygote_serve(int sock, const struct builder_init_config *init_config)
 {
 	struct nets nets;
 
-	nets_open(&nets, kit->proc);
+	nets_open(&nets, init_config->proc);
 	for (;;) {
-		while (zygote_prepare(sock, kit, &nets))
+		while (zygote_prepare(sock, init_config, &nets))
 			;
 		struct builder_plan plan;
 		struct builder_fds fds;
@@ -151,8 +153,8 @@ static _Noreturn void zygote_serve(int sock, const struct builder_kit *kit)
 		if (len == sizeof(plan) && builder_unpack(&plan, flat, count, &fds)) {
 			// Not by the clone: the warden must know it, and not meet the builder in
 			// the host's own.
-			fds.net = nets_take(&nets, kit->proc, true);
-			clone_one(sock, kit, &plan, &fds);
+			fds.net = nets_take(&nets, init_config->proc, true);
+			clone_one(sock, init_config, &plan, &fds);
 			fd_drop(&fds.net);
 		} else {
 			reply_with(sock, (struct reply){.errnum = EPROTO}, NULL, 0);
@@ -199,7 +201,7 @@ static void leave_libraries(void)
 		dl_iterate_phdr(leave_library, NULL);
 }
 
-static _Noreturn void zygote_live(int parent, int sock, struct builder_kit kit)
+static _Noreturn void zygote_live(int parent, int sock, struct builder_init_config init_config)
 {
 	const char *step = "arrange its descriptors";
 	sigset_t none;
@@ -211,12 +213,12 @@ static _Noreturn void zygote_live(int parent, int sock, struct builder_kit kit)
 	setsid(); // a signal to the terminal's processes is for the supervisor alone
 	if (getppid() != parent)
 		_exit(1);
-	if (arrange(&kit, &sock) || nest_build(&step))
-		fail_birth(sock, step);
-	kit.sock = sock;
+	if (arrange(&init_config, &sock) || base_rootfs_build(&step))
+		fail_start(sock, step);
+	init_config.sock = sock;
 	leave_libraries();
 	reply_with(sock, (struct reply){0}, NULL, 0);
-	zygote_serve(sock, &kit);
+	zygote_serve(sock, &init_config);
 }
 
 static fallible wait_ready(struct zygote *zygote)
@@ -240,13 +242,13 @@ static fallible wait_ready(struct zygote *zygote)
 fallible zygote_start(bool joins_by_clone, struct zygote **out)
 {
 	auto_fd program = -1;
-	auto_fd kit = -1;
+	auto_fd init_config = -1;
 	struct zygote *zygote;
 	struct err *err;
 	int pair[2], queue = QUEUE_BYTES, parent = getpid(), pid;
 
-	TRY(kit_program(&program));
-	TRY(kit_make(joins_by_clone, &kit));
+	TRY(init_config_program(&program));
+	TRY(init_config_make(joins_by_clone, &init_config));
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return err_sys(errno, "make the zygote's socket");
 	for (int i = 0; i < 2; i++)
@@ -254,7 +256,9 @@ fallible zygote_start(bool joins_by_clone, struct zygote **out)
 	pid = fork();
 	if (pid == 0) {
 		close(pair[0]);
-		zygote_live(parent, pair[1], (struct builder_kit){.program = program, .kit = kit});
+		zygote_live(parent, pair[1],
+			    (struct builder_init_config){.program = program,
+							 .init_config = init_config});
 	}
 	close(pair[1]);
 	if (pid < 0) {
@@ -313,7 +317,7 @@ enum zygote_news zygote_take(struct zygote *zygote, struct zygote_answer *out)
 {
 	union {
 		struct reply reply;
-		struct goods_witness witness;
+		struct rootfs_mounts_witness witness;
 	} news;
 	int fds[2], count = 2;
 	ssize_t len = fd_recv(zygote->sock, &news, sizeof(news), fds, &count, MSG_DONTWAIT);

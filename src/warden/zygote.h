@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "model/goods.h"
+#include "protocol/rootfs_mounts.h"
 #include "warden/builder.h"
 
 struct zygote;
@@ -26,10 +26,10 @@ fallible zygote_send(struct zygote *zygote, const struct builder_plan *plan,
 struct zygote_answer {
 	int errnum; // 0: all is well
 	int pid;
-	int pidfd;		      // the caller's; -1 on failure
-	int net;		      // its network namespace, the caller's; -1: the plan does
-				      // not want it shown, or there was none
-	struct goods_witness witness; // WITNESS, and its mounts, the caller's; -1: none
+	int pidfd; // the caller's; -1 on failure
+	int net;   // its network namespace, the caller's; -1: the plan does
+		   // not want it shown, or there was none
+	struct rootfs_mounts_witness witness; // WITNESS, and its mounts, the caller's; -1: none
 	int mounts;
 };
 enum zygote_news { ZYGOTE_ANSWER, ZYGOTE_WITNESS, ZYGOTE_NOTHING, ZYGOTE_LOST };

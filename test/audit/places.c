@@ -337,7 +337,7 @@ static void others(void)
 			continue;
 		// A hand of pid 1's comes and goes, when the daemon wants to know something.
 		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
-		processes += strcmp(audit_text(path, comm, sizeof(comm)), "cove-hand\n") != 0;
+		processes += strcmp(audit_text(path, comm, sizeof(comm)), "cove-files\n") != 0;
 	}
 	if (proc)
 		closedir(proc);

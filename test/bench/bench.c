@@ -16,13 +16,13 @@
 
 #include "bench/bare.h"
 #include "bench/code.h"
-#include "bench/inbox.h"
 #include "bench/neighbour.h"
 #include "bench/net.h"
 #include "bench/out.h"
 #include "bench/preview.h"
 #include "bench/recovery.h"
 #include "bench/stat.h"
+#include "bench/toolbox.h"
 
 #define REST_US 1000000
 #define GAP_US 100000 // "lone": RCU grace periods are paid in full
@@ -567,7 +567,7 @@ int main(int argc, char **argv)
 	PART("exec", lone_exec(net, rounds))
 	PART("overhead", exec_overhead(net, rounds * 10))
 	PART("rate", exec_rate(net))
-	PART("inbox", inbox_bench(net, rounds))
+	PART("toolbox", toolbox_bench(net, rounds))
 	PART("code", code_bench(net, rounds))
 	PART("egress", out_bench(net, rounds))
 	PART("preview", preview_bench(net, has_peer("nginx")))

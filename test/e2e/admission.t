@@ -10,7 +10,7 @@ import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 import runner  # noqa: E402
 
 c.need_root()
@@ -56,7 +56,7 @@ def drain():
 
 def ask(**body):
     body.setdefault("runner", {"argv": runner.argv()})
-    return cove.post("/v1/sessions", body)
+    return cove.post("/v1/agent-sessions", body)
 
 
 def shell(session, command):
@@ -76,7 +76,7 @@ def there(session):
 
 def forget(reply):
     """What was promised to it is free again."""
-    path = "/v1/sessions/" + reply.json["id"]
+    path = "/v1/agent-sessions/" + reply.json["id"]
     cove.request("DELETE", path)
     c.until(lambda: cove.get(path).status == 404)
 
@@ -165,7 +165,7 @@ def on_the_host():
     runs = []
     for reply in taken:
         one = object.__new__(s.Session)
-        one.cove, one.made, one.id, one.path = cove, reply.json, reply.json["id"], "/v1/sessions/" + reply.json["id"]
+        one.cove, one.made, one.id, one.path = cove, reply.json, reply.json["id"], "/v1/agent-sessions/" + reply.json["id"]
         runs.append(shell(one, "fallocate -l 1500M $COVE_WORKSPACE/work && echo fits"))
     c.same([run["text"] if isinstance(run, dict) else run for run in runs], ["fits\n"] * 2, "C-9 (9) and none of them dies of ENOSPC")
     drain()

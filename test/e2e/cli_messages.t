@@ -33,14 +33,14 @@ def missing(cli, cove):
 def others_missing(cli, cove):
     """Keys, tenants, agent sessions, runs and terminals, as sandboxes."""
     body = {"Content-Type": "application/json"}
-    made = cove.post("/v1/sessions", {"user": "u", "session": "s1", "runner": {"argv": ["true"]}}).json.get("id", "")
+    made = cove.post("/v1/agent-sessions", {"user": "u", "session": "s1", "runner": {"argv": ["true"]}}).json.get("id", "")
     box = cove.create()
     for method, path, sent, reason, name in (
             ("GET", "/v1/tenants/nobody", None, "no_tenant", "nobody"), ("DELETE", "/v1/tenants/nobody", None, "no_tenant", "nobody"),
             ("POST", "/v1/keys", {"tenant": "nobody"}, "no_tenant", "nobody"), ("DELETE", "/v1/keys/key-0123456789abcdef", None, "no_key", "key-0123456789abcdef"),
-            ("GET", "/v1/sessions/nobody", None, "no_session", "nobody"),
-            ("POST", "/v1/sessions/nobody/runs", {"input": "x"}, "no_session", "nobody"),
-            ("GET", "/v1/sessions/%s/runs/run_none" % made, None, "no_run", "run_none"),
+            ("GET", "/v1/agent-sessions/nobody", None, "no_session", "nobody"),
+            ("POST", "/v1/agent-sessions/nobody/runs", {"input": "x"}, "no_session", "nobody"),
+            ("GET", "/v1/agent-sessions/%s/runs/run_none" % made, None, "no_run", "run_none"),
             ("DELETE", "/v1/sandboxes/%s/api/terminals/none" % box["id"], None, "no_terminal", "none")):
         reply = cove.request(method, path, sent, headers=body)
         said = reply.json.get("message", reply.json.get("error", ""))

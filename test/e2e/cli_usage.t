@@ -10,7 +10,7 @@ import tempfile
 import time
 
 import cove as c
-from convs import kill_daemon
+from agent_sessions import kill_daemon
 
 c.need_root()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`cove python`, `cove node` and `cove run-code`: conversations on a terminal, files of code, their results, pictures and ends."""
+"""`cove python`, `cove js` and `cove run-code`: conversations on a terminal, files of code, their results, pictures and ends."""
 import base64
 import fcntl
 import json
@@ -193,7 +193,7 @@ def type_ahead():
 def node():
     if not shutil.which("node"):
         return c.skip("node", "node is not installed")
-    t = Talk("node", "code")
+    t = Talk("js", "code")
     c.ok(t.ask(b"const f = (n) => {\r", b"... ", b"> ") and t.type(b"  return n * 2 }\r") is None and t.ask(b"f(21)\r", b"\r\n42\r\n", b"> "),
          "JavaScript, in several lines", t.seen)
     c.ok(t.ask(b"while (true);\r", b"\r\n", b"> "), "an endless loop")

@@ -593,7 +593,7 @@ def census(cove=None):
     instance = cove.instance() if cove else ""
     # A spare child comes and goes with the box's idle moments, a hand with what cove wants to know of it. What
     # waits to become the next box is none; its cgroups are counted, before and after.
-    boxed = [pid for pid in _pids() if _is_boxed(pid, instance) and _comm(pid) not in ("cove-spare", "cove-hand", "cove-berth")]
+    boxed = [pid for pid in _pids() if _is_boxed(pid, instance) and _comm(pid) not in ("cove-prefork", "cove-files", "cove-prebuilt")]
     found = {"processes": len(boxed), "cgroups": len(_groups(instance)),
              "namespaces": _namespaces(boxed), "mounts": _mounts("self", cove),
              "loops": _loops(cove.data if cove else "")}

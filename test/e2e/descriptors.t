@@ -12,7 +12,7 @@ import cove as c  # noqa: E402
 from live import api, patiently  # noqa: E402
 
 BOXES = 60 if c.SHORT else 100
-RESERVED = 128 + 64 + 5  # of fleet/admit.c: for requests, for commands, for the sandbox that is made
+RESERVED = 128 + 64 + 5  # of manager/admit.c: for requests, for commands, for the sandbox that is made
 SPARED = 64 + 5  # of these, while sandboxes are taken up
 A_BOX = 3
 SYS_RESOURCE = 1 << 24
@@ -89,7 +89,7 @@ c.same(cove.delete("again").status, 204, "which goes again")
 # Room for fewer than there are; of these some must go before commands run again.
 room = BOXES * 7 // 10
 limit_next_daemon(own + SPARED + A_BOX * room)
-waits = c.until(lambda: cove.log_text().count('"event":"fleet.settled"') >= 4 and
+waits = c.until(lambda: cove.log_text().count('"event":"manager.settled"') >= 4 and
                 [box for box in boxes if cove.get(api(box, "process/list")).status == 503], 60)
 c.ok(waits, "without descriptors some cannot be taken up", cove.get("/v1/health").json["host"])
 reply = cove.execute(waits[-1], "true")

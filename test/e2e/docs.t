@@ -79,7 +79,7 @@ INSIDE = {"context_busy", "interpreter_failed", "too_many_contexts", "too_many_p
 def operations():
     told = set(re.findall(r"`([\w.]+)`", read("docs", "OPERATIONS.md")))
     due = {"state_corrupt", "state_unwritable"}
-    for room in ("serve", "warden", "fleet", "store", "conv", "door", "api", "box"):
+    for room in ("serve", "warden", "manager", "store", "agent", "gateway", "api", "box"):
         for path in glob.glob(os.path.join(c.ROOT, "src", room, "*.c")):
             text = read(path)
             due |= set(re.findall(r'err_new\(\s*(?:UNAVAILABLE|NO_SPACE|EXHAUSTED),\s*"(\w+)"', text))

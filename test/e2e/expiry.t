@@ -9,7 +9,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 import wsclient  # noqa: E402
 
 cove = s.start()
@@ -17,8 +17,8 @@ cove.request("PUT", "/v1/tenants/acme", {"host": True})
 maker = cove.post("/v1/keys", {"tenant": "acme"}).json["key"]
 box = cove.request("POST", "/v1/sandboxes", {}, key=maker).json
 inside = "/v1/sandboxes/%s" % box["id"]
-made = cove.request("POST", "/v1/sessions", {"user": "u", "runner": {"argv": s.runner.argv()}}, key=maker).json
-talk = "/v1/sessions/" + made["id"]
+made = cove.request("POST", "/v1/agent-sessions", {"user": "u", "runner": {"argv": s.runner.argv()}}, key=maker).json
+talk = "/v1/agent-sessions/" + made["id"]
 run = cove.request("POST", talk + "/runs", {"input": {"do": "hang"}}, key=maker).json["id"]
 c.ok(c.until(lambda: cove.get(talk, key=maker).json["lease"]["state"] == "active"), "a run that lasts")
 job = cove.request("POST", inside + "/api/process/start", {"command": "sleep 600"}, key=maker).json["processId"]

@@ -15,7 +15,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 
 c.need_root()
 YEAR_MS = 366 * 86400 * 1000
@@ -91,7 +91,7 @@ def inodes():
             c.same(err.errno, 28, "full inodes: the file system has none left")
         reply = cove.post("/v1/sandboxes", {})
         c.ok(reason(reply) == (507, "host_disk") and "position 1 in line" in reply.json["message"], "full inodes: no new sandbox, with reason and place", reply)
-        c.ok(cove.post("/v1/sessions", {"user": "other", "runner": {"argv": ["true"]}}).status in (201, 503, 507), "full inodes: a session is answered")
+        c.ok(cove.post("/v1/agent-sessions", {"user": "other", "runner": {"argv": ["true"]}}).status in (201, 503, 507), "full inodes: a session is answered")
         c.same(cove.out(box, "cat /workspace/note; pgrep -c sleep"), "kept\n1\n", "full inodes: what runs runs on, commands are run")
         reply = cove.post("/v1/sandboxes/runs/api/process/start", {"command": "echo hi"})
         c.ok(reply.status in (200, 500, 503, 507), "full inodes: a process, whose tape is a file, is answered", reply)
@@ -127,7 +127,7 @@ def read_only():
         c.same(session.roots(), pids, "read-only state: the runner lives on")
         c.same(cove.get(session.path).status, 200, "read-only state: what is known is told")
         c.same(reason(cove.post(session.path + "/runs", {"input": {}})), (503, "state_unwritable"), "read-only state: a run is refused, with its reason")
-        c.same(reason(cove.post("/v1/sessions", {"user": "new", "runner": {"argv": ["true"]}})), (503, "state_unwritable"), "read-only state: so is a session")
+        c.same(reason(cove.post("/v1/agent-sessions", {"user": "new", "runner": {"argv": ["true"]}})), (503, "state_unwritable"), "read-only state: so is a session")
         c.same(reason(cove.post("/v1/sandboxes", {})), (503, "state_unwritable"), "read-only state: so is a sandbox")
         c.same(session.roots(), pids, "read-only state: nothing is ended for it")
         sh("mount", "-o", "remount,bind,rw", where)

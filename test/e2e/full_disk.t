@@ -13,7 +13,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs  # noqa: E402
+import agent_sessions  # noqa: E402
 
 c.need_root()
 MB = 1 << 20
@@ -45,7 +45,7 @@ PART = 100000
 cove.post(api + "start", {"processId": "p", "command":
           "for n in 1 2 3; do while [ ! -e /tmp/go$n ]; do sleep 0.05; done; yes $n | head -c %d; done" % PART})
 live = bytearray()
-session = convs.Session(cove)
+session = agent_sessions.Session(cove)
 run = session.run("print", times=3000, every=0.05)
 told = c.Stream(cove, "%s/runs/%s/events" % (session.path, run))
 

@@ -34,7 +34,7 @@ def branch_features(path):
 def check_branches():
     """One object without the note takes it from the program. None of ours lacks it; Debian 12's start files may."""
     objects = os.path.join(os.path.dirname(os.path.dirname(c.INMATES)))
-    ours = [os.path.join(objects, name) for name in ("pid1.o", "openapi.o", "drive_node_js.o", "src/main.o", "src/serve/serve.o")]
+    ours = [os.path.join(objects, name) for name in ("pid1.o", "openapi.o", "kernels_node_js.o", "src/main.o", "src/serve/serve.o")]
     if not all(map(os.path.exists, ours)):
         return c.skip("branch protection", "not built here: " + ", ".join(one for one in ours if not os.path.exists(one)))
     want = branch_features(ours[-1])

@@ -6,7 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-from convs import kill_daemon  # noqa: E402
+from agent_sessions import kill_daemon  # noqa: E402
 from visits import Site, free_port  # noqa: E402
 from wsclient import Refused, Terminal  # noqa: E402
 

@@ -6,7 +6,7 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import convs  # noqa: E402
+import agent_sessions  # noqa: E402
 import cove as c  # noqa: E402
 from cove import patiently  # noqa: E402
 
@@ -44,11 +44,11 @@ c.same(create("k3", {"template": "no-such"}).status, 404, "a failure is not reme
 
 # A daemon that was killed in the midst of a create: its intent is on record, the sandbox lives, nobody was told.
 box = create("k4", {}).json["id"]
-pid1 = convs.programs(cove, box, "cove-init")[0]
+pid1 = agent_sessions.programs(cove, box, "cove-init")[0]
 children = cove.children().values()
 cove.stop(number=signal.SIGKILL)
 c.until(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in children), 30)
-db = convs.database(cove)
+db = agent_sessions.database(cove)
 db.execute("UPDATE boxes SET state = 'creating' WHERE id = ?", (box,))
 db.execute("DELETE FROM pledges")
 db.commit()

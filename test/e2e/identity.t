@@ -8,7 +8,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 import runner  # noqa: E402
 
 SMALL = "--class-small=cpus=1 memory=192M disk=256M pids=96 max=6"
@@ -18,7 +18,7 @@ cove = s.start("--isolate-orgs= acme , beta ", "--session-input=256K", SMALL, ST
 
 def ask(**body):
     body.setdefault("runner", {"argv": runner.argv()})
-    return cove.post("/v1/sessions", body)
+    return cove.post("/v1/agent-sessions", body)
 
 
 def groups(box):
@@ -52,7 +52,7 @@ for owner in (dict(org="a__b", user="c"), dict(org="a", user="b__c"), dict(org="
     c.same((reply.status, reply.json["reason"]), (400, "invalid_owner"), "A-3 refused: %s" % json.dumps(owner)[:40])
 c.same(c.census(cove)["cgroups"], before["cgroups"], "A-3 and no cgroup appears")
 c.same(ask(org="beta", user="else", session="agent_abc123").status, 409, "A-16 a session id is used once, over all owners")
-c.same(cove.request("DELETE", "/v1/sessions/agent_abc123").status, 204, "A-16 the first is deleted")
+c.same(cove.request("DELETE", "/v1/agent-sessions/agent_abc123").status, 204, "A-16 the first is deleted")
 c.same(ask(org="beta", user="else", session="agent_abc123").status, 409, "A-16 and the id stays used")
 
 # ------------------------------------------------------------------------------- A-5 to A-9
@@ -79,7 +79,7 @@ c.same(text, "0", "A-9 one sandbox sees nothing of another's processes")
 cove.request("PUT", "/v1/tenants/acme", {"host": True})
 acme = cove.post("/v1/keys", {"tenant": "acme"}).json["key"]
 theirs = {"org": "acme", "user": "v", "session": lone.id, "runner": {"argv": runner.argv()}}
-made = cove.post("/v1/sessions", theirs, key=acme)
+made = cove.post("/v1/agent-sessions", theirs, key=acme)
 c.ok(made.status == 201 and made.json["sandbox"] != lone.made["sandbox"], "A-16 the id of a session is its tenant's own", made)
 full = [ask(org="acme", user="w").status for _ in range(6)]
 c.ok(429 in full, "A-9 one more than the class maximum gives 429", full)
@@ -92,14 +92,14 @@ time.sleep(0.3)
 cove.start()
 c.same((lone.get()["sandbox"], lone.get()["class"]), old, "A-10 another list and kill -9: the session keeps id and class")
 c.same(lone.fate(lone.run()), "completed", "A-10 and runs there")
-again = cove.get("/v1/sessions/" + lone.id, key=acme).json
+again = cove.get("/v1/agent-sessions/" + lone.id, key=acme).json
 c.same([again[x] for x in ("id", "sandbox", "directory")], [made.json[x] for x in ("id", "sandbox", "directory")],
        "A-16 A-10 the tenant's of the same id keeps its own place")
-c.same(cove.post("/v1/sessions", theirs, key=acme).json["reason"], "session_taken", "A-16 and the id stays used there")
-own = cove.post("/v1/sessions/%s/runs" % lone.id, {"input": {"do": "ok"}}, key=acme).json
+c.same(cove.post("/v1/agent-sessions", theirs, key=acme).json["reason"], "session_taken", "A-16 and the id stays used there")
+own = cove.post("/v1/agent-sessions/%s/runs" % lone.id, {"input": {"do": "ok"}}, key=acme).json
 c.same(own["session"], lone.id, "A-16 it runs for itself")
-c.ok(c.until(lambda: cove.get("/v1/sessions/%s/runs/%s" % (lone.id, own["id"]), key=acme).json["state"] in s.OVER, 20),
-     "A-16 to its end", cove.get("/v1/sessions/%s/runs/%s" % (lone.id, own["id"]), key=acme))
+c.ok(c.until(lambda: cove.get("/v1/agent-sessions/%s/runs/%s" % (lone.id, own["id"]), key=acme).json["state"] in s.OVER, 20),
+     "A-16 to its end", cove.get("/v1/agent-sessions/%s/runs/%s" % (lone.id, own["id"]), key=acme))
 c.same(cove.get(lone.path + "/runs/" + own["id"]).status, 404,
        "A-16 beside the operator's, which knows nothing of it")
 c.same(ask(org="acme", user="new").json["sandbox"][:4], "org-", "A-8 the list is for new sessions")
@@ -114,7 +114,7 @@ big = {"input": {"do": "ok", "pad": "x" * 100000}}
 got = [cove.post(quiet.path + "/runs", big) for _ in range(3)]
 c.same([(r.status, r.json.get("reason")) for r in got], [(202, None), (202, None), (429, "too_much_input")],
        "what waits for one tenant is bounded")
-c.same(cove.post("/v1/sessions/%s/runs" % lone.id, big, key=acme).status, 202, "and another's waits beside it")
+c.same(cove.post("/v1/agent-sessions/%s/runs" % lone.id, big, key=acme).status, 202, "and another's waits beside it")
 cove.request("DELETE", quiet.path)
 
 # --------------------------------------------------------------------------- A-11 to A-14
@@ -125,11 +125,11 @@ s.offline(cove, ("UPDATE sessions SET box = '' WHERE id = ?", (shared.id,)),
           ("INSERT INTO sessions (id, session, tenant, box, state, deadline, generation, version, body)"
            " VALUES ('old', 'old', '', 'acme__oauth/x:1', 'live', 0, 0, 1, ?)", (json.dumps(body).encode(),)))
 c.same(shared.get()["sandbox"], shared.made["sandbox"], "A-11 a record without an id derives the one of its owner")
-legacy = cove.get("/v1/sessions/old").json
+legacy = cove.get("/v1/agent-sessions/old").json
 c.same((legacy["sandbox"], legacy["class"]), ("acme__oauth/x:1", "standard"), "A-12 a legacy record resolves, as shared")
 c.ok("/" not in legacy["sandbox_id"] and len(legacy["sandbox_id"]) == 52, "A-12 and is kept under a hash")
 old = s.Session.__new__(s.Session)
-old.cove, old.id, old.path, old.made = cove, "old", "/v1/sessions/old", legacy
+old.cove, old.id, old.path, old.made = cove, "old", "/v1/agent-sessions/old", legacy
 c.same(old.fate(old.run("shell", command="echo kept > note; cat note")), "completed", "A-12 its files can be reached")
 for path in ("..%2F..__x", "ses-ABC", "ses-" + "a" * 47, "xyz-" + "a" * 48):
     c.ok(cove.get("/v1/sandboxes/" + path).status in (400, 404), "A-13 no sandbox: " + path[:12])

@@ -20,7 +20,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs  # noqa: E402
+import agent_sessions  # noqa: E402
 from killpoints import Points  # noqa: E402
 from live import api  # noqa: E402
 from wsclient import Closed, Refused, Terminal  # noqa: E402
@@ -135,9 +135,9 @@ class Round:
 
     def agent(self):
         body = {"user": "u%d" % self.number, "aliases": ["a%d" % self.number],
-                "runner": {"argv": convs.runner.argv(), "env": {}}}
-        made = surely(lambda: self.cove.post("/v1/sessions", body), status(200, 201)).json
-        path = "/v1/sessions/" + made["id"]
+                "runner": {"argv": agent_sessions.runner.argv(), "env": {}}}
+        made = surely(lambda: self.cove.post("/v1/agent-sessions", body), status(200, 201)).json
+        path = "/v1/agent-sessions/" + made["id"]
         reply = surely(lambda: self.cove.post(path + "/runs", {"input": {"do": "print", "times": 5, "every": 0.05}}), status(202))
         self.say("run", (path, reply.json["id"]))
 
@@ -212,7 +212,7 @@ class Round:
     def audit_run(self, fact):
         path, run = fact
         got = surely(lambda: self.cove.get("%s/runs/%s" % (path, run)),
-                     lambda reply: reply.status in (404, 410) or reply.status == 200 and reply.json["state"] in convs.OVER)
+                     lambda reply: reply.status in (404, 410) or reply.status == 200 and reply.json["state"] in agent_sessions.OVER)
         if got.status != 200 or got.json["state"] != "completed":
             return got
         told = surely(lambda: self.cove.get("%s/runs/%s/events" % (path, run)), status(200)).body

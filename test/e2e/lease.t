@@ -9,7 +9,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 
 cove = s.start()
 
@@ -23,7 +23,7 @@ c.same((lease["state"], lease["generation"], lease["instance_id"]), ("warm", 1, 
        "B-2 the lease, the runner's own word and its environment agree")
 pid = one.roots()
 c.ok(len(pid) == 1, "one runner lives in the sandbox's cgroup", pid)
-leaf = "/x-%d" % lease["leaf"]
+leaf = "/x-%d" % lease["cgroup"]
 c.ok(leaf in open("/proc/%d/cgroup" % pid[0]).read(), "B-2 in the leased cgroup", lease)
 steps = [e.get("step") for e in one.events(run) if e["type"] == "step"]
 c.same(steps, ["sandbox_provision", "disk_check", "workspace_setup", "runner_start"],

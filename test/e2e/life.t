@@ -196,8 +196,8 @@ def ahead_killed(cove):
     """What is laid ahead for the next sandbox may be killed in the very moment it is wanted."""
     replies, killed = [], 0
     for _ in range(20):
-        c.until(lambda: cove.get("/v1/verify").json["counts"]["berths"] == 1)
-        for pid in first_processes(cove, "cove-berth"):
+        c.until(lambda: cove.get("/v1/verify").json["counts"]["prebuilt"] == 1)
+        for pid in first_processes(cove, "cove-prebuilt"):
             os.kill(pid, signal.SIGKILL)
             killed += 1
         replies.append(cove.post("/v1/sandboxes", {}))

@@ -9,7 +9,7 @@ import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 import runner  # noqa: E402
 
 cove = s.start()
@@ -48,7 +48,7 @@ lease, said = one.lease(), one.look(run)["result"]["output"]
 root = one.roots()[0]
 instance = lease["instance_id"]
 c.ok(instance.startswith("instance_") and len(instance) == 41, "B-2 GET shows the instance", lease)
-c.same(groups_of(root), {"x-%d.%s" % (lease["leaf"], instance)}, "B-2 its cgroup's directory bears its name")
+c.same(groups_of(root), {"x-%d.%s" % (lease["cgroup"], instance)}, "B-2 its cgroup's directory bears its name")
 c.same(named(box), [instance], "B-2 and there is one such directory on the host")
 env = environment(root)
 c.same((env["COVE_SESSION"], env["COVE_INSTANCE"], env["COVE_GENERATION"]), (one.id, instance, str(lease["generation"])),
@@ -67,7 +67,7 @@ c.same(two.made["sandbox_id"], box, "a sibling in the same sandbox")
 two.fate(two.run())
 c.same(sorted(named(box)), sorted([instance, two.lease()["instance_id"]]), "B-2 each runner has a directory of its own")
 c.same(one.fate(one.run()), "completed", "row 13: the next run")
-c.same((one.lease()["instance_id"], groups_of(root)), (instance, {"x-%d.%s" % (lease["leaf"], instance)}),
+c.same((one.lease()["instance_id"], groups_of(root)), (instance, {"x-%d.%s" % (lease["cgroup"], instance)}),
        "row 13: same instance, same directory")
 
 # ------------------------------------------------------------------------------ over crashes of cove
@@ -81,7 +81,7 @@ for victims in (["daemon"], ["warden"], ["daemon", "warden"]):
     for victim in victims:
         os.kill(pids[victim], signal.SIGKILL)
     c.until(lambda: all(cove.children().get(v, pids[v]) != pids[v] for v in victims), 20)
-    s.patiently(lambda: cove.get("/v1/sessions"))
+    s.patiently(lambda: cove.get("/v1/agent-sessions"))
     c.ok(c.until(lambda: three.lease()["instance_id"] == held["instance_id"] and named(room) == [held["instance_id"]]),
          "B-2 kill -9 of %s: the same instance, its directory still named" % " and ".join(victims), three.lease(), leaves(room))
     plain = s.patiently(lambda: cove.execute(room, "cat /proc/self/cgroup")).json["stdout"]
@@ -130,7 +130,7 @@ for what, words, change in (("instance", ["--instance=instance_" + "b" * 32], {}
 old = s.Session(cove, user="legacy", env={"RUNNER_LEGACY": "1"})
 c.same(old.fate(old.run()), "completed", "B-4 an older runner, which tells no identity, is known by its marks")
 alone = old.lease()
-c.same(groups_of(old.roots()[0]), {"x-%d.%s" % (alone["leaf"], alone["instance_id"])}, "B-4 and by its cgroup")
+c.same(groups_of(old.roots()[0]), {"x-%d.%s" % (alone["cgroup"], alone["instance_id"])}, "B-4 and by its cgroup")
 s.kill_daemon(cove)
 c.same(old.fate(old.run()), "completed", "B-4 it is adopted when it is alone")
 c.same(old.lease()["instance_id"], alone["instance_id"], "B-4 the same one")

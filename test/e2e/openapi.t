@@ -518,14 +518,14 @@ def bridge(w):
 
 def conversations(w):
     asked = {"org": "acme", "user": "u", "session": "talk", "aliases": ["a"], "runner": {"argv": ["/bin/false"], "env": {"A": "1"}}}
-    w.ask("POST", "/v1/sessions", asked, 201)
-    w.ask("POST", "/v1/sessions", dict(asked, session="other"))
-    w.ask("POST", "/v1/sessions", dict(asked, aliases=[]), 409)
-    w.ask("POST", "/v1/sessions", dict(asked, user="a__b"), 400)
-    w.ask("GET", "/v1/sessions?limit=10")
-    at = "/v1/sessions/talk"
+    w.ask("POST", "/v1/agent-sessions", asked, 201)
+    w.ask("POST", "/v1/agent-sessions", dict(asked, session="other"))
+    w.ask("POST", "/v1/agent-sessions", dict(asked, aliases=[]), 409)
+    w.ask("POST", "/v1/agent-sessions", dict(asked, user="a__b"), 400)
+    w.ask("GET", "/v1/agent-sessions?limit=10")
+    at = "/v1/agent-sessions/talk"
     w.ask("GET", at)
-    w.ask("GET", "/v1/sessions/none", want=404)
+    w.ask("GET", "/v1/agent-sessions/none", want=404)
     run = w.ask("POST", at + "/runs", {"input": {"a": [1]}, "env": {"B": "2"}, "timeout": 60000}, 202).json["id"]
     w.ask("POST", at + "/runs", {"inputs": 1}, 400)
     w.ask("POST", at + "/answer", {"question": "q", "answer": 1}, 409)

@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 import runner  # noqa: E402
 import tracing  # noqa: E402
 
@@ -24,7 +24,7 @@ cove = s.start("--isolate-orgs=*", SMALL, STANDARD, scale=20)
 
 def ask(house, **body):
     body.setdefault("runner", {"argv": runner.argv()})
-    return house.post("/v1/sessions", body)
+    return house.post("/v1/agent-sessions", body)
 
 
 def derived(prefix, text):
@@ -48,7 +48,7 @@ bad = [dict(org="a__b", user="c"), dict(org="a", user="b__c"), dict(org="a_", us
        dict(user="u", aliases=["a\0b"])]
 c.same([(r.status, r.json["reason"]) for r in (ask(cove, **owner) for owner in bad)], [(400, "invalid_owner")] * len(bad),
        "A-3 ids that could be another's are refused")
-c.same(cove.request("POST", "/v1/sessions", b'{"user":"\xff\xfe","runner":{"argv":["/bin/true"]}}', raw=True,
+c.same(cove.request("POST", "/v1/agent-sessions", b'{"user":"\xff\xfe","runner":{"argv":["/bin/true"]}}', raw=True,
                     headers={"Content-Type": "application/json"}).status, 400, "A-3 and what is not UTF-8")
 c.same(traces(), before, "A-3 no directory, cgroup or file of them appears")
 c.same(ask(cove, user="nobody", session="alone").json["sandbox"], derived("ses-", "alone"),
@@ -58,7 +58,7 @@ c.same(first.status, 201, "A-16 a session id is proposed")
 second = ask(cove, org="two", user="bob", session="taken")
 c.same((second.status, second.json["reason"]), (409, "session_taken"), "A-16 and by another owner under *: 409")
 c.ok(not re.search("ann-bell|zebra", json.dumps({k: second.json[k] for k in ("message", "hint", "context")})), "A-16 without telling whose", second)
-c.same(cove.request("DELETE", "/v1/sessions/taken").status, 204, "A-16 the first is deleted")
+c.same(cove.request("DELETE", "/v1/agent-sessions/taken").status, 204, "A-16 the first is deleted")
 s.kill_daemon(cove)
 c.same([ask(cove, org=org, user=user, session="taken").status for org, user in (("two", "bob"), ("zebra", "ann-bell"))], [409, 409],
        "A-16 the id stays used, for everybody, also after kill -9")
@@ -100,7 +100,7 @@ c.ok(c.until(lambda: not far.roots(), 5) and near.roots() == victim, "A-9 one ca
 trace = tracing.Trace(cove, "%file", list(cove.children().values()))
 names = ("..%2F..__x", "ses-ABC", "ses-" + "a" * 47, "xyz-" + "a" * 48, "%2e%2e", "a__b__c")
 c.same([n for n in names if cove.get("/v1/sandboxes/" + n).status not in (400, 404)], [], "A-13 what is no id is no sandbox")
-c.same([n for n in names if cove.get("/v1/sessions/" + n).status not in (400, 404)], [], "A-13 nor a session")
+c.same([n for n in names if cove.get("/v1/agent-sessions/" + n).status not in (400, 404)], [], "A-13 nor a session")
 touched = [line[3] for line in trace.end() if any(word in line[3].replace("...", "") for word in ("..", "__x", "ses-ABC", "aaaa", "O_CREAT", "mkdir", "unlink", "rename"))
            and cove.data not in line[3]]
 c.same(touched, [], "A-13 and no file is touched for it")
@@ -121,7 +121,7 @@ kinds = [dict(org="org-id", user="user-id", bot="reviewer"), dict(user="user-id"
          dict(org="org-id", user="user-id"), dict(user="user-id", isolation="session")]
 made = [ask(cove, **owner).json for owner in kinds]
 s.offline(cove, *[("UPDATE sessions SET box = '' WHERE id = ?", (m["id"],)) for m in made])
-got = [s.patiently(lambda: cove.get("/v1/sessions/" + m["id"])).json["sandbox"] for m in made]
+got = [s.patiently(lambda: cove.get("/v1/agent-sessions/" + m["id"])).json["sandbox"] for m in made]
 c.same(got, [m["sandbox"] for m in made], "A-11 records without an id derive it from their own bot, org, user and session")
 c.same([g[:4] for g in got], ["bot-", "ubt-", "usr-", "org-", "ses-"], "A-11 of every kind")
 

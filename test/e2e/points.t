@@ -8,7 +8,7 @@ import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 
 SCALE = 10
 cove = s.start(scale=SCALE)

@@ -13,7 +13,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 import tracing  # noqa: E402
 
 SECTOR, FRAME = 512, 4096 + 24  # of a disk; of the journal
@@ -69,7 +69,7 @@ def full_story(cove, where):
     c.same((refused[-1].status, refused[-1].json["reason"]), (503, "state_unwritable"), "B-13 with 503 state_unwritable")
     c.same(cove.post(cold.path + "/runs", {"input": {"do": "ok"}}).status, 503, "B-13 and those that would start a runner")
     c.same(s.runners(cove).get(cold.id, []), [], "B-13 nothing starts")
-    c.same(cove.post("/v1/sessions", {"user": "new", "runner": {"argv": ["/bin/true"]}}).status, 503, "B-13 nor is a session made")
+    c.same(cove.post("/v1/agent-sessions", {"user": "new", "runner": {"argv": ["/bin/true"]}}).status, 503, "B-13 nor is a session made")
     c.same(busy.look(run)["state"], "running", "B-13 what is known is told")
     time.sleep(0.3 * ticks)  # longer than the run takes: its end cannot be kept now
     c.ok(busy.roots() == pids and busy.look(run)["state"] == "running", "B-13 running work goes on", busy.look(run))
@@ -90,7 +90,7 @@ def load(cove, acked, count):
     def client(number):
         for i in range(count):
             name = "power-%d-%d" % (number, i)
-            reply = cove.post("/v1/sessions", {"user": "u%d" % number, "session": name, "runner": {"argv": ["/bin/true"]}})
+            reply = cove.post("/v1/agent-sessions", {"user": "u%d" % number, "session": name, "runner": {"argv": ["/bin/true"]}})
             if reply.status == 201:
                 acked[name] = time.time()
     threads = [threading.Thread(target=client, args=(n,)) for n in range(4)]
@@ -172,7 +172,7 @@ def power():
             journal.write(wal[:cut])
         cove.start()
         due = [name for name in acked if safe[name] <= cut]
-        c.same([name for name in due if s.patiently(lambda: cove.get("/v1/sessions/" + name)).status != 200], [],
+        c.same([name for name in due if s.patiently(lambda: cove.get("/v1/agent-sessions/" + name)).status != 200], [],
                "B-13 booted from it at %d: the sessions are there" % cut)
         c.ok(work.await_state("none") and not work.pids(), "B-13 what was at work is not, and its lease says so", work.lease())
         c.same(work.fate(work.run()), "completed", "B-13 and runs again")

@@ -17,7 +17,7 @@ import uuid
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 import cutdisk  # noqa: E402
 from live import CUT, api, patiently  # noqa: E402
 
@@ -180,11 +180,11 @@ class Load:
         reply = self.cove.post("/v1/keys", {"tenant": self.tenant, "scopes": ["read"]})
         if reply.status == 201:
             self.tell("key", reply.json["key"])
-        reply = self.cove.post("/v1/sessions", {"user": "u", "session": name, "runner": {"argv": ["/bin/true"]}})
+        reply = self.cove.post("/v1/agent-sessions", {"user": "u", "session": name, "runner": {"argv": ["/bin/true"]}})
         if reply.status == 201:
             self.tell("session", reply.json["id"])
         if self.random.random() < 0.2:
-            run = self.cove.post("/v1/sessions/%s/runs" % name, {"input": {"do": "ok"}})
+            run = self.cove.post("/v1/agent-sessions/%s/runs" % name, {"input": {"do": "ok"}})
             if run.status == 202:
                 self.tell("run", (name, run.json["id"]))
         self.pause(0.3)
@@ -263,9 +263,9 @@ class Audit:
         for age, key in self.told("key"):
             self.check(self.ask("/v1/sandboxes", key=key).status == 200, "key", age)
         for age, session in self.told("session"):
-            self.check(self.ask("/v1/sessions/" + session).status == 200, "agent session", age, session)
+            self.check(self.ask("/v1/agent-sessions/" + session).status == 200, "agent session", age, session)
         for age, (session, run) in self.told("run"):
-            self.check(self.ask("/v1/sessions/%s/runs/%s" % (session, run)).status == 200, "run", age, session, run)
+            self.check(self.ask("/v1/agent-sessions/%s/runs/%s" % (session, run)).status == 200, "run", age, session, run)
 
     def run(self):
         whole = self.boxes()

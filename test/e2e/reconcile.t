@@ -132,7 +132,7 @@ def many(cove):
     [thread.join() for thread in threads]
     said = len(cove.log_text())
     c.ok(away(cove, lambda: None), "the daemon is shot with %d sandboxes" % len(boxes))
-    lines = [json.loads(line) for line in cove.log_text()[said:].splitlines() if '"fleet.settled"' in line]
+    lines = [json.loads(line) for line in cove.log_text()[said:].splitlines() if '"manager.settled"' in line]
     c.note("%s boxes in %s ms" % (lines[-1]["boxes"], lines[-1]["ms"]))
     c.ok(int(lines[-1]["ms"]) < SOON_MS, "they are taken up soon", lines)
     states = {cove.get("/v1/sandboxes/" + box["id"]).json["state"] for box in boxes}

@@ -14,7 +14,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 
 home = tempfile.mkdtemp(prefix="cove-reload-")
 FILE = os.path.join(home, "cove.conf")
@@ -136,7 +136,7 @@ c.same(cove.post("/v1/sandboxes", {}).json["reason"], "too_many_boxes", "all of 
 write(isolate_orgs="acme")
 os.kill(cove.children()["daemon"], signal.SIGKILL)
 c.same(reload().returncode, 0, "a reload while the daemon is just starting")
-s.patiently(lambda: cove.get("/v1/sessions"))
+s.patiently(lambda: cove.get("/v1/agent-sessions"))
 c.same((kind("acme"), kind("nobody")), ("ses-", "org-"), "is not missed by it")
 c.same(subprocess.run([cove.binary, "reload", "--data", home], stderr=subprocess.PIPE, env=cove.env).returncode, 3,
        "where no cove serves, nothing is reloaded")

@@ -14,7 +14,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 
 ROUNDS = 200 if os.environ.get("COVE_SOAK") else max(int(os.environ.get("COVE_LOOP_ROUNDS", "20")) // 10, 1)
 SEED = int(os.environ.get("COVE_LOOP_SEED", str(random.randrange(1 << 32))))

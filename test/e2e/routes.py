@@ -4,7 +4,7 @@ import os
 import re
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TABLES = (("src", "api", "api.c"), ("src", "inbox", "inbox.c"), ("src", "bridge", "bridge.c"))
+TABLES = (("src", "api", "api.c"), ("src", "toolbox", "toolbox.c"), ("src", "cloudflare", "bridge.c"))
 TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\w+|[^\s\w]')
 
 Route = collections.namedtuple("Route", "method pattern handler flags what")

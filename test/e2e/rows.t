@@ -8,7 +8,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 
 LADDER = [5, 30, 120, 300]
 cove = s.start()
@@ -160,7 +160,7 @@ c.ok(lone.await_state("quarantined") and lone.pids(), "an isolated one is quaran
 lone.delete()
 c.ok(c.until(lambda: cove.get(lone.path).status == 404), "B-24 it can be deleted", cove.get(lone.path))
 c.ok(cove.get("/v1/sandboxes/" + box).status == 404 and not lone.pids(), "B-24 with its whole sandbox")
-c.ok('"event":"session.sandbox_removed"' in cove.log_text(), "B-24 which is written down")
+c.ok('"event":"agent_session.sandbox_removed"' in cove.log_text(), "B-24 which is written down")
 
 # ------------------------------------------------------------------------------- rows 18 to 23
 c.ok(ladder.await_state("quarantined"), "rows 18 to 23: five attempts, then quarantined", ladder.lease())
@@ -174,8 +174,8 @@ c.ok(c.until(lambda: forgetful.get(idle.path).status == 404, 20), "B-25 a sessio
 c.ok(time.monotonic() - began_idle > 4.5, "B-25 not before")
 c.ok(c.until(lambda: forgetful.get(kept.path).status == 404, 20), "B-25 one that could not be stopped, later")
 rows = s.lease_log(forgetful, kept.id)
-expired = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"event":"session.expired"' in line and kept.id in line]
-deleted = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"event":"session.deleted"' in line and kept.id in line]
+expired = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"event":"agent_session.expired"' in line and kept.id in line]
+deleted = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"event":"agent_session.deleted"' in line and kept.id in line]
 none = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"row":"20"' in line and kept.id in line]
 c.ok(len(expired) == 1 and expired[0] < none[0] < deleted[0], "B-25 it expired while its lease was stop_needed, and went after it was none",
      expired, none, deleted)

@@ -10,7 +10,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs as s  # noqa: E402
+import agent_sessions as s  # noqa: E402
 
 c.need_root()
 MB = 1 << 20

@@ -224,7 +224,7 @@ def grouped(cove):
     laid = set()
     for pid in c._pids():
         try:
-            if c._comm(pid) == "cove-berth" and c._is_boxed(pid, cove.instance()):
+            if c._comm(pid) == "cove-prebuilt" and c._is_boxed(pid, cove.instance()):
                 laid.add(open("/proc/%s/cgroup" % pid).read().split("box-")[1][:48])
         except (OSError, IndexError):
             pass

@@ -23,7 +23,7 @@ SEED = int(os.environ.get("STORM_SEED", str(random.randrange(1 << 32))))
 LOGS = os.environ.get("STORM_LOGS")
 KILLS = 10
 VICTIMS = ("daemon", "daemon", "warden", "supervisor")
-HELPERS = ("cove-zygote", "cove-shroud")  # of the warden; pid 1 of a sandbox has another name
+HELPERS = ("cove-zygote", "cove-unmount")  # of the warden; pid 1 of a sandbox has another name
 SECONDS = 60.0
 
 

@@ -13,7 +13,7 @@ import random
 import threading
 import time
 
-import convs
+import agent_sessions
 import cove as c
 import live
 from live import api, is_retryable
@@ -397,13 +397,13 @@ class Agent(Load):
     def __init__(self, cove, box, seed, name="agent"):
         super().__init__(cove, None, seed)
         with open(os.path.join(c.ROOT, "examples", "runner.py")) as file:
-            self.session = convs.Session(cove, user=name, argv=["/usr/bin/python3", "-c", file.read()])
+            self.session = agent_sessions.Session(cove, user=name, argv=["/usr/bin/python3", "-c", file.read()])
         self.box = {"id": self.session.made["sandbox_id"]}
         self.name = name
 
     def running(self):
         reply = self.cove.get(self.session.path + "/runs", timeout=30)
-        return sum(run["state"] not in convs.OVER for run in reply.json["items"]) if self.taken(reply) else 99
+        return sum(run["state"] not in agent_sessions.OVER for run in reply.json["items"]) if self.taken(reply) else 99
 
     def work(self, number):
         if self.running() > 2:

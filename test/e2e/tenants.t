@@ -146,7 +146,7 @@ other = ask(A, "POST", "/v1/sandboxes", {"name": "other"}).json["id"]
 c.ok(ask(one, "GET", "/v1/sandboxes/work").status == 200 and ask(one, "GET", "/v1/sandboxes/" + other).status == 404 and
      len(ask(one, "GET", "/v1/sandboxes").json["items"]) == 1 and ask(one, "POST", "/v1/sandboxes", {}).status == 403,
      "a key for one sandbox knows no other")
-c.same(ask(one, "POST", "/v1/sessions", {"user": "u", "runner": {"argv": ["/bin/true"]}}).status, 403, "nor makes one by way of a session")
+c.same(ask(one, "POST", "/v1/agent-sessions", {"user": "u", "runner": {"argv": ["/bin/true"]}}).status, 403, "nor makes one by way of a session")
 allof = dict(scopes=["read", "make", "use", "templates", "admin"], host=True)
 c.same([ask(key(sandbox=made.json["id"], **allof)["key"], *what).status for made in [cove.post("/v1/sandboxes", {"limits": {"memoryMB": 64}})]
         for what in (("GET", "/v1/tenants"), ("GET", "/v1/keys"), ("GET", "/v1/audit"), ("POST", "/v1/cleanup"),
@@ -186,44 +186,44 @@ c.same(cove.request("GET", "/v1/t/%s/sandboxes/%s" % (token, other), key=False).
 
 # Sessions
 runner = {"argv": ["/bin/true"]}
-made = [ask(k, "POST", "/v1/sessions", {"user": "u", "session": name, "runner": runner}) for k, name in ((A, "of-acme"), (B, "of-beta"))]
+made = [ask(k, "POST", "/v1/agent-sessions", {"user": "u", "session": name, "runner": runner}) for k, name in ((A, "of-acme"), (B, "of-beta"))]
 if c.ok(all(m.status == 201 for m in made), "tenants have sessions", *made):
-    c.same([x["id"] for x in ask(B, "GET", "/v1/sessions").json["items"]], ["of-beta"], "and see their own")
-    c.same([ask(B, "GET", "/v1/sessions/of-acme").status, ask(B, "DELETE", "/v1/sessions/of-acme").status], [404, 404], "alone")
-    c.same(ask(B, "GET", "/v1/sessions?cursor=of-acme").json["items"], ask(B, "GET", "/v1/sessions?cursor=of-nobody").json["items"],
+    c.same([x["id"] for x in ask(B, "GET", "/v1/agent-sessions").json["items"]], ["of-beta"], "and see their own")
+    c.same([ask(B, "GET", "/v1/agent-sessions/of-acme").status, ask(B, "DELETE", "/v1/agent-sessions/of-acme").status], [404, 404], "alone")
+    c.same(ask(B, "GET", "/v1/agent-sessions?cursor=of-acme").json["items"], ask(B, "GET", "/v1/agent-sessions?cursor=of-nobody").json["items"],
            "another's id is no cursor, as one that is not there")
     same = {"user": "u", "session": "plan", "isolation": "session", "runner": runner}
-    pair = [ask(k, "POST", "/v1/sessions", same) for k in (A, B)]
+    pair = [ask(k, "POST", "/v1/agent-sessions", same) for k in (A, B)]
     if c.ok([r.status for r in pair] == [201, 201], "A-16 ids are a tenant's own: the second of an id is another session", *pair):
         c.same([r.json["id"] for r in pair], ["plan", "plan"], "A-16 each is called as it was asked for")
-        c.same(pair[0].headers["location"], "/v1/sessions/plan", "A-16 and found there")
+        c.same(pair[0].headers["location"], "/v1/agent-sessions/plan", "A-16 and found there")
         c.ok(pair[0].json["sandbox"] != pair[1].json["sandbox"] and pair[0].json["directory"] != pair[1].json["directory"],
              "A-16 with a sandbox and directories of its own", *pair)
-        c.same([ask(A, "POST", "/v1/sessions", same).json["reason"], ask(B, "POST", "/v1/sessions", same).json["reason"]],
+        c.same([ask(A, "POST", "/v1/agent-sessions", same).json["reason"], ask(B, "POST", "/v1/agent-sessions", same).json["reason"]],
                ["session_taken"] * 2, "A-16 within a tenant it is used once")
-        seen = [x["id"] for x in cove.get("/v1/sessions").json["items"] if x["id"].endswith("plan")]
+        seen = [x["id"] for x in cove.get("/v1/agent-sessions").json["items"] if x["id"].endswith("plan")]
         c.same(sorted(seen), ["acme__plan", "beta__plan"], "A-16 the operator tells them apart")
-        c.same([cove.get("/v1/sessions/" + x).json["tenant"] for x in ("acme__plan", "beta__plan")], ["acme", "beta"], "A-16 and reaches each")
-        c.same(cove.get("/v1/sessions/plan").status, 404, "A-16 the bare id is the operator's own, who has none")
-        c.same(cove.post("/v1/sessions", same).status, 201, "A-16 and is free for it")
-        c.same([ask(k, "GET", "/v1/sessions/" + x).status for k in (A, B) for x in ("acme__plan", "beta__plan")], [404] * 4,
+        c.same([cove.get("/v1/agent-sessions/" + x).json["tenant"] for x in ("acme__plan", "beta__plan")], ["acme", "beta"], "A-16 and reaches each")
+        c.same(cove.get("/v1/agent-sessions/plan").status, 404, "A-16 the bare id is the operator's own, who has none")
+        c.same(cove.post("/v1/agent-sessions", same).status, 201, "A-16 and is free for it")
+        c.same([ask(k, "GET", "/v1/agent-sessions/" + x).status for k in (A, B) for x in ("acme__plan", "beta__plan")], [404] * 4,
                "A-16 tenants have no such names")
-        c.ok(ask(B, "DELETE", "/v1/sessions/plan").status in (202, 204), "A-16 one is deleted")
-        c.same(ask(A, "GET", "/v1/sessions/plan").json["status"], "live", "A-16 and the other is not")
+        c.ok(ask(B, "DELETE", "/v1/agent-sessions/plan").status in (202, 204), "A-16 one is deleted")
+        c.same(ask(A, "GET", "/v1/agent-sessions/plan").json["status"], "live", "A-16 and the other is not")
         for k in (A, True):
-            c.ok(cove.request("DELETE", "/v1/sessions/plan", key=k).status in (202, 204), "A-16 they end them")
+            c.ok(cove.request("DELETE", "/v1/agent-sessions/plan", key=k).status in (202, 204), "A-16 they end them")
     house = key(scopes=["read", "make", "use"], host=True)["key"]
-    c.same(ask(house, "POST", "/v1/sessions", {"org": "tenant-acme:x", "user": "u", "runner": runner}).json["reason"], "invalid_owner",
+    c.same(ask(house, "POST", "/v1/agent-sessions", {"org": "tenant-acme:x", "user": "u", "runner": runner}).json["reason"], "invalid_owner",
            "nobody else's organisation is called like one of a tenant's")
     tenant("delta", host=True)
     D = key(tenant="delta", scopes=["read", "make", "use", "templates", "admin"])["key"]
     c.same(archive(D, "base").status, 201, "a tenant has a template")
     c.until(lambda: ask(D, "GET", "/v1/audit").json["items"] and ask(D, "GET", "/v1/events").json["items"], 5)
-    ask(D, "POST", "/v1/sessions", {"user": "u", "session": "of-delta", "runner": runner})
+    ask(D, "POST", "/v1/agent-sessions", {"user": "u", "session": "of-delta", "runner": runner})
     c.same(cove.request("DELETE", "/v1/tenants/delta").json["reason"], "tenant_in_use", "a tenant with sessions stays")
-    ask(D, "DELETE", "/v1/sessions/of-delta")
+    ask(D, "DELETE", "/v1/agent-sessions/of-delta")
     for _ in range(50):
-        if ask(D, "GET", "/v1/sessions/of-delta").status == 404:
+        if ask(D, "GET", "/v1/agent-sessions/of-delta").status == 404:
             break
         time.sleep(0.1)
     past = [x["kind"] for x in ask(D, "GET", "/v1/events").json["items"]]
@@ -242,11 +242,11 @@ if c.ok(all(m.status == 201 for m in made), "tenants have sessions", *made):
          all(x["kind"] in ("tenant.made", "key.made") for x in late["items"]) and not late["missed"], "nor of its events", late)
     c.same([x["target"] for x in ask(D, "GET", "/v1/audit?limit=1000").json["items"] if "of-delta" in x["target"]], [],
            "nor of its rows of the audit log")
-    c.same(ask(D, "POST", "/v1/sessions", {"user": "u", "session": "of-delta", "runner": runner}).status, 201, "and ids are free again")
-    ask(D, "DELETE", "/v1/sessions/of-delta")
+    c.same(ask(D, "POST", "/v1/agent-sessions", {"user": "u", "session": "of-delta", "runner": runner}).status, 201, "and ids are free again")
+    ask(D, "DELETE", "/v1/agent-sessions/of-delta")
     c.ok(c.until(lambda: cove.request("DELETE", "/v1/tenants/delta").status == 204, 20), "it goes as well")
     for k, name in ((A, "of-acme"), (B, "of-beta")):
-        c.ok(ask(k, "DELETE", "/v1/sessions/" + name).status in (202, 204), "they end them")
+        c.ok(ask(k, "DELETE", "/v1/agent-sessions/" + name).status in (202, 204), "they end them")
 
 # Imports: one tenant's share of what the host makes at a time
 def slow_import(secret, name):

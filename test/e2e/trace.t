@@ -21,7 +21,7 @@ ok(until(lambda: {("warden", "box.cloned"), ("daemon", "request")} <= set(lines(
    "its birth is traced", lines("trace-of-birth"))
 same(cove.request("DELETE", "/v1/sandboxes/" + reply.json["id"], headers={"X-Trace-Id": "trace-of-end"}).status, 204,
      "it ends")
-ok(until(lambda: {("warden", "box.buried"), ("daemon", "box.buried"), ("daemon", "request")} <= set(lines("trace-of-end"))),
+ok(until(lambda: {("warden", "box.destroyed"), ("daemon", "box.destroyed"), ("daemon", "request")} <= set(lines("trace-of-end"))),
    "its end is traced", lines("trace-of-end"))
 refused = cove.post("/v1/sandboxes", {"template": "no-such-template"}, headers={"X-Trace-Id": "trace-of-refusal"})
 ok(refused.status in (400, 404) and until(lambda: ("daemon", "request") in lines("trace-of-refusal")),

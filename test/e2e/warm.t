@@ -9,7 +9,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
-import convs  # noqa: E402
+import agent_sessions  # noqa: E402
 
 cove = c.Cove("--warm-max", "4")
 
@@ -136,7 +136,7 @@ def adopted(n):
     c.same(mine["pid"], before, "a context from one that waited")
     n.run("kept = 5", mine["contextId"])
     spare = settled(n)
-    convs.kill_daemon(cove)
+    agent_sessions.kill_daemon(cove)
     c.same(n.value("kept", mine["contextId"]), "5", "outlives the daemon")
     c.ok(c.until(lambda: spare not in n.interpreters(), 20), "what waited is ended by the next one", n.interpreters())
     c.same(n.value("2", n.create().json["contextId"]), "2", "and contexts go on")

@@ -244,7 +244,7 @@ def directory_descriptors(stage):
         c.same(out, [], "D-01: %s: \"..\" stays inside from each" % how)
 
     if "cgroup2" in open("/proc/self/mounts").read():
-        stage.control_weak("leaf_dir", escapes, lambda got: any(each[3] for each in got[0]))
+        stage.control_weak("cgroup_dir", escapes, lambda got: any(each[3] for each in got[0]))
     else:
         stage.no_control("on cgroup v1 no process is given a directory")
     inside(escapes(stage), "as this host is")
@@ -301,8 +301,8 @@ def foreign_process(stage):
         c.ok(not moved and not any("written" in each for each in tried.values()), "D-02: %s: none takes a foreign pid" % how, tried)
         return tried
 
-    if is_hybrid() and stage.can_weaken("leaf_tasks"):
-        stage.control_weak("leaf_tasks", foreign_writes, lambda got: got[3], before=HIDE_V2)
+    if is_hybrid() and stage.can_weaken("cgroup_tasks"):
+        stage.control_weak("cgroup_tasks", foreign_writes, lambda got: got[3], before=HIDE_V2)
         with stage.weakened("", before=HIDE_V2) as old:
             tried = refused(foreign_writes(old), "pure cgroup v1")
             c.ok(any(each.startswith("EACCES") for each in tried.values()), "D-02: pure cgroup v1: EACCES, by the opener's uid", tried)

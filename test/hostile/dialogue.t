@@ -223,7 +223,7 @@ fd = os.open("/tmp/prog", os.O_RDONLY)
 fcntl.fcntl(fd, 1024, fcntl.F_WRLCK)
 open("/tmp/ready", "w").close()
 signal.sigwait([signal.SIGIO])
-child, parent = find("cove-spare"), find("cove-mother")
+child, parent = find("cove-prefork"), find("cove-template")
 if sys.argv[1] == "kill" and child:
     os.kill(child, signal.SIGKILL)
 elif child and parent:
@@ -245,7 +245,7 @@ if sys.argv[1] == "stop" and child:
 def has_waiting_child(box):
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            if open("/proc/%s/comm" % pid).read() == "cove-spare\n" and box["id"] in open("/proc/%s/cgroup" % pid).read():
+            if open("/proc/%s/comm" % pid).read() == "cove-prefork\n" and box["id"] in open("/proc/%s/cgroup" % pid).read():
                 return True
     return False
 

@@ -227,7 +227,7 @@ def leaked(stage):
             if reply.status == 200 and reply.json["stdout"].strip() == "%d:%d" % (host_root.st_ino, host_root.st_dev):
                 ways.append(n)
         return ways
-    stage.control_weak("fds,cwd,leaf_dir", attack, lambda ways: ways)  # to the root of the host
+    stage.control_weak("fds,cwd,cgroup_dir", attack, lambda ways: ways)  # to the root of the host
     stage.depth("fds", attack, lambda ways: not ways)
     c.same(attack(stage), [], "K-13: no cwd through /proc/self/fd leads out")
 
@@ -316,7 +316,7 @@ def setuid(stage):
     def traverse(stage):
         return subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "ls",
                                os.path.join(stage.cove.data, "boxes")], capture_output=True).returncode
-    stage.control_weak("vault", traverse, lambda code: code == 0)
+    stage.control_weak("private_dir", traverse, lambda code: code == 0)
     c.ok(traverse(stage) != 0, "K-21: nobody else can traverse the state directory")
 
 

@@ -93,7 +93,7 @@ def unread_streams(stage):
             sock.close()
         c.until(lambda: not stored(), 30)
         return left
-    stage.control_weak("escort", lambda weak: attack(weak, 6), lambda left: left == (True, [False] * 3))
+    stage.control_weak("cancel_on_delete", lambda weak: attack(weak, 6), lambda left: left == (True, [False] * 3))
     c.same(attack(stage, 30), (False, [True] * 3), "L-07: nothing is left of them")
 
 
@@ -140,10 +140,10 @@ def crashes(stage):
         c.until(lambda: not any(os.path.exists("/proc/%d" % p) for p in roles.values()), 10)
         cove.start()
         return [path for path in groups if os.path.isdir(path)]
-    if stage.can_weaken("census"):
-        with stage.weakened("census", fresh=True) as weak:
+    if stage.can_weaken("inventory"):
+        with stage.weakened("inventory", fresh=True) as weak:
             left = attack(weak.cove)
-            stage.worked("census", left, left)
+            stage.worked("inventory", left, left)
             for path in sorted(left, reverse=True):
                 os.rmdir(path)
     cove = c.Cove()

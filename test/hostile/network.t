@@ -325,7 +325,7 @@ def metadata(stage):
     literal = ("'%s', 80, get('%s')" % (METADATA, METADATA), "'%s', 80, get('[%s]')" % (METADATA6, METADATA6), "'%s', 80, get('%s')" % (LAN, LAN),
                "'::ffff:%s', 80, get('%s')" % (METADATA, METADATA), "'%s', 80, get('meta.test')" % METADATA,
                "'203.0.113.1', 80, get('[::ffff:a9fe:a9fe]')", "'203.0.113.1', 80, get('0xa9fea9fe')", "'203.0.113.1', 80, get('2852039166')")
-    stage.control_weak("outward", lambda stage: tries(stage, ALLOWED, *what) + tries(stage, ALL, *literal[:3]), lambda words: words == ["REACHED"] * 6)
+    stage.control_weak("outbound", lambda stage: tries(stage, ALLOWED, *what) + tries(stage, ALL, *literal[:3]), lambda words: words == ["REACHED"] * 6)
     before = reached(METADATA, METADATA6, LAN)
     words = tries(stage, ALLOWED, *what)
     c.same(words, ["403", "403", "alert"], "N-10: allowed names that lead there")
@@ -341,7 +341,7 @@ def neighbour(stage):
     azure = ["'203.0.113.1', 80, get('azure.test')"]
     stage.control_weak("neighbours", lambda stage: tries(stage, ALLOWED, *what) + tries(stage, ALL, *literal),
                        lambda words: words == ["REACHED"] * 4)
-    stage.control_weak("outward", lambda stage: tries(stage, ALLOWED, *azure), lambda words: words == ["REACHED"])
+    stage.control_weak("outbound", lambda stage: tries(stage, ALLOWED, *azure), lambda words: words == ["REACHED"])
     words = tries(stage, ALLOWED, *what, *azure) + tries(stage, ALL, *literal)
     c.same(words, ["403"] * 5, "N-13: by name and by address, IPv4 and IPv6, and Azure's host agent behind a router")
     c.same(tries(stage, ALLOWED, "'203.0.113.1', 80, get('far.test')"), ["REACHED"], "N-13: a host behind the router is reached")
@@ -364,7 +364,7 @@ def host_services(stage):
         program = TRY.replace("TRIES", "(('203.0.113.1', %d, b'GET /v1/health HTTP/1.1\\r\\nHost: local.test\\r\\nConnection: close\\r\\n\\r\\n'),)" % port)
         return stage.python(box, program)["stdout"].split()
     # The API refuses the foreign host name, by 421: it was reached.
-    stage.control_weak("outward", attack, lambda words: words and words[0] in ("200", "421", "400"))
+    stage.control_weak("outbound", attack, lambda words: words and words[0] in ("200", "421", "400"))
     c.same(attack(stage), ["403"], "N-12: a name that leads to the API is refused")
     addresses = ["127.0.0.1", "::1", "0.0.0.0", "::", LAN, "10.0.2.15", "127.99.0.7", "::ffff:127.0.0.1"]
     before = reached("127.0.0.1", LAN)

@@ -279,7 +279,7 @@ def left_open(stage):
             return ws.recv()
         except (wsclient.Closed, ConnectionError):
             return None
-    stage.control_weak("escort", attack, lambda got: got == "y")
+    stage.control_weak("cancel_on_delete", attack, lambda got: got == "y")
     c.same(attack(stage), None, "V-09: not after its port was taken back")
     box = stage.box()
     serve(stage.cove, box, 8000)
@@ -317,7 +317,7 @@ def unread(stage):
         def closed():
             return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != 1
         return not c.until(closed, seconds)
-    stage.control_weak("escort", lambda weak: attack(weak, 3), lambda left: left)
+    stage.control_weak("cancel_on_delete", lambda weak: attack(weak, 3), lambda left: left)
     c.ok(not attack(stage, 2 * PATIENCE), "V-09: the visit ends, and what was not read is dropped")
 
 

@@ -407,7 +407,7 @@ def hold_bodies(stage, most):
 @row("A-23", "one tenant holds neither all connections nor all memory for requests")
 def hoarder(stage):
     few = "export COVE_CONNS_MAX=64"
-    stage.control_weak("shares", lambda weak: hold_streams(weak, 70), lambda got: not got[0], before=few)
+    stage.control_weak("fair_shares", lambda weak: hold_streams(weak, 70), lambda got: not got[0], before=few)
     with stage.weakened("", before=few, binary=stage.cove.binary) as strong:
         other, told, again = hold_streams(strong, 70)
         c.ok(other, "A-23: another tenant is served while one holds what it can")
@@ -415,7 +415,7 @@ def hoarder(stage):
              {t: told.count(t) for t in set(told)})
         c.same(again, 200, "A-23: what it leaves is free again")
     most = 280
-    stage.control_weak("shares", lambda weak: hold_bodies(weak, most), lambda got: got[0] != 200)
+    stage.control_weak("fair_shares", lambda weak: hold_bodies(weak, most), lambda got: got[0] != 200)
     other, told = hold_bodies(stage, most)
     c.same(other, 200, "A-23: another's large request has room")
     c.ok("429" in told and "200" not in told, "A-23: large bodies past one's share are refused with 429", set(told))
@@ -436,13 +436,13 @@ def nouns(stage):
     left, right = couple(stage)
     archive(stage, left, "tools")
     own = [k for k in stage.cove.get("/v1/keys", key=left).json["items"]][0]["id"]
-    talk = stage.cove.post("/v1/sessions", {"user": "u", "runner": {"argv": ["sleep", "1000"]}}, key=left)
+    talk = stage.cove.post("/v1/agent-sessions", {"user": "u", "runner": {"argv": ["sleep", "1000"]}}, key=left)
     room, gone = [stage.cove.post("/v1/sandbox", {}, key=left).json["id"] for _ in range(2)]
     stage.cove.request("DELETE", "/v1/sandbox/" + gone, key=left)
     known = {"/v1/keys/{key}": (own, "key-" + "0" * 16), "/v1/templates/{name}": ("tools", "none"), "/v1/tenants/{name}": ("left", "none"),
              "/v1/sandbox/{id}": (room, gone)}
     if talk.status == 201:
-        known["/v1/sessions/{id}"] = (talk.json["id"], "session_" + "0" * 32)
+        known["/v1/agent-sessions/{id}"] = (talk.json["id"], "session_" + "0" * 32)
     else:
         c.note("no session here: %r" % talk)
     tried, leaks = 0, []
@@ -465,13 +465,13 @@ def nouns(stage):
     stage.twin(stage.cove.get("/v1/keys", key=left).json["items"][0]["id"] == own and
                stage.cove.get("/v1/sandbox/%s/running" % room, key=left).status == 200, "their owner finds them")
     if talk.status == 201:
-        stage.cove.request("DELETE", "/v1/sessions/" + talk.json["id"], key=left)
+        stage.cove.request("DELETE", "/v1/agent-sessions/" + talk.json["id"], key=left)
     for key in (left, right):
         stage.cove.request("DELETE", "/v1/templates/tools", key=key)
     part(stage)
 
 
-VIEWS = ("/v1/health", "/v1/sandboxes", "/v1/templates", "/v1/keys", "/v1/tenants/right", "/v1/sessions", "/v1/events?limit=1000",
+VIEWS = ("/v1/health", "/v1/sandboxes", "/v1/templates", "/v1/keys", "/v1/tenants/right", "/v1/agent-sessions", "/v1/events?limit=1000",
          "/v1/events?after=1", "/v1/audit?limit=1000", "/v1/audit?after=1")
 
 
@@ -578,7 +578,7 @@ def sent_inwards(stage):
 
 @row("A-19", "the daemon is no way into the host's own networks")
 def inwards(stage):
-    stage.control_weak("outward", sent_inwards, lambda got: got[0] > 0)
+    stage.control_weak("outbound", sent_inwards, lambda got: got[0] > 0)
     reached, replies = sent_inwards(stage)
     c.same(reached, 0, "A-19: nothing of this host is reached, by whatever name")
     c.ok(all(status in (403, 500, 400) for status, _ in replies) and replies.count((403, "not_global")) >= 4,

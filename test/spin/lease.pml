@@ -1,4 +1,4 @@
-/* The lease and its keeper in small, for spin: what test/unit/model/lease_explore_test.c searches with
+/* The lease and its keeper in small, for spin: what test/unit/types/lease_explore_test.c searches with
  * the real function, said once more in another language, with liveness. One session, one keeper that
  * may crash between any two of look, commit and act, runners that may die, looks and stops that may
  * fail. `make spin` checks the assertions, and that queued work drains or is refused.

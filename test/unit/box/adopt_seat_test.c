@@ -1,6 +1,6 @@
 // Sessions and terminals from one daemon to the next.
 #include "box/box.h"
-#include "box/exec_inner.h"
+#include "box/exec_private.h"
 #include "unit/box/lives.h"
 
 TEST(opens, "a house opens, and its boxes outlive their daemon")
@@ -9,7 +9,7 @@ TEST(opens, "a house opens, and its boxes outlive their daemon")
 	signal(SIGPIPE, SIG_IGN);
 	snprintf(tapes_path, sizeof(tapes_path), "/tmp/cove-adopt-%d", getpid());
 	CHECK(mkdir(tapes_path, 0700) == 0);
-	keeper_open(&house.keeper);
+	keeper_open(&house.actor);
 }
 
 static bool answers(struct session *session, const char *command, const char *want)
@@ -117,13 +117,13 @@ static void first_owed(int said)
 		return;
 	sender = exec->sender;
 	CHECK(kill(pid, SIGSTOP) == 0);
-	for (uint32_t i = 1; i < 100000 && !exec->owes_tag; i++)
-		exec_tag_sender(exec, sender + i);
-	CHECK(exec->owes_tag);
-	exec_tag_sender(exec, sender);
-	CHECK(exec->owes_tag);
+	for (uint32_t i = 1; i < 100000 && !exec->owes_label; i++)
+		exec_label_sender(exec, sender + i);
+	CHECK(exec->owes_label);
+	exec_label_sender(exec, sender);
+	CHECK(exec->owes_label);
 	CHECK(kill(pid, SIGCONT) == 0);
-	CHECK_OK(exec_await_tag(exec, in(5000)));
+	CHECK_OK(exec_await_label(exec, in(5000)));
 }
 
 ADOPT_TEST(owed, first_owed, 0, "a tag that a full socket did not take is told when it has room")
@@ -257,7 +257,7 @@ static void next_terms(int said)
 
 TEST(terms_live, "terminals live under a daemon that is killed again and again")
 {
-	if (cradle_cannot(true))
+	if (slot_cannot(true))
 		return;
 	CHECK(next_box() && live(first_term, 5));
 	for (int i = 0; i < 5; i++)
@@ -294,9 +294,9 @@ static void terms_body(void)
 	end_box();
 }
 
-TEST(terms, "and are taken up with their screens, sizes and ends")
+TEST(retention, "and are taken up with their screens, sizes and ends")
 {
-	if (cradle_cannot(true))
+	if (slot_cannot(true))
 		return;
 	CHECK(open_loop());
 	house_run(terms_body);
@@ -306,6 +306,6 @@ TEST(terms, "and are taken up with their screens, sizes and ends")
 TEST(closes, "it closes: no task is left, no folder of a box that was buried")
 {
 	CHECK(task_count() == 0);
-	keeper_close(&house.keeper);
+	keeper_close(&house.actor);
 	CHECK(rmdir(tapes_path) == 0);
 }

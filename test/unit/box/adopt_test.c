@@ -2,8 +2,8 @@
 #include <dirent.h>
 
 #include "box/box.h"
-#include "box/rest.h"
-#include "model/tag.h"
+#include "box/freeze.h"
+#include "protocol/exec_label.h"
 #include "unit/box/lives.h"
 
 TEST(opens, "a house opens, and its boxes outlive their daemon")
@@ -12,7 +12,7 @@ TEST(opens, "a house opens, and its boxes outlive their daemon")
 	signal(SIGPIPE, SIG_IGN);
 	snprintf(tapes_path, sizeof(tapes_path), "/tmp/cove-adopt-%d", getpid());
 	CHECK(mkdir(tapes_path, 0700) == 0);
-	keeper_open(&house.keeper);
+	keeper_open(&house.actor);
 }
 
 static void first_process(int said)
@@ -154,7 +154,7 @@ ADOPT_TEST(condemned, first_condemned, 50,
 		CHECK_OK(start_process("next", "echo next; exit 7", false, &proc));
 		CHECK_OK(proc_wait(proc, in(5000)));
 		CHECK(proc_look(proc).exit_code == 7);
-		proc_drop(proc);
+		proc_unref(proc);
 	}
 	CHECK(keeper_kill->asked == 1);
 	end_box();
@@ -222,7 +222,7 @@ static void next_life(int said)
 
 TEST(streams, "twelve streams under a daemon that is killed ten times: no byte is lost or doubled")
 {
-	if (cradle_cannot(true))
+	if (slot_cannot(true))
 		return;
 	CHECK(next_box() && live(first_streams, 5));
 	for (int i = 0; i < (is_soak() ? 100 : 10); i++)
@@ -251,7 +251,7 @@ static void streams_body(void)
 
 TEST(streams_end, "and the last daemon has them all")
 {
-	if (cradle_cannot(true))
+	if (slot_cannot(true))
 		return;
 	CHECK(open_loop());
 	house_run(streams_body);
@@ -336,7 +336,7 @@ ADOPT_TEST(usable, first_nothing, 0,
 	CHECK(count_fds() == fds + 1); // the socket to its pid 1
 	CHECK_OK(start_process("p", "echo hi", false, &proc));
 	CHECK_OK(proc_wait(proc, in(5000)));
-	CHECK(box_rest_files(box, true) && !box_rest_files(box, true));
+	CHECK(box_freeze_files(box, true) && !box_freeze_files(box, true));
 	CHECK_OK(start_process("q", "for ((i = 0; i < 100000; i++)); do :; done; kill -9 $$", false,
 			       &busy));
 	CHECK_OK(proc_wait(busy, in(20000)));
@@ -423,22 +423,23 @@ static void be_liar(int listener, int rule)
 {
 	int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	struct talk ready = {.kind = TALK_READY, .ready = {TALK_VERSION, TALK_CAN_RETURN}};
-	struct talk held = {.kind = TALK_HELD, .conv = 5}, end = {.kind = TALK_HELD_END};
-	struct tag tag = {.kind = TAG_PROCESS, .file = 1, .id = STR("a"), .command = STR("c")};
-	char room[TALK_HELD_MAX], tag_room[512];
+	struct talk held = {.kind = TALK_HELD, .conn = 5}, end = {.kind = TALK_HELD_END};
+	struct exec_label tag = {
+		.kind = EXEC_LABEL_PROCESS, .file = 1, .id = STR("a"), .command = STR("c")};
+	char room[TALK_HELD_MAX], label_room[512];
 	int ends[2], null = open("/dev/null", O_RDWR);
 
 	(void)!pipe(ends);
 	fd_send(sock, room, talk_encode(&ready, room, sizeof(room)), NULL, 0, 0);
 	(void)!recv(sock, room, sizeof(room), 0);
-	held.held = (struct talk_held){TALK_EXEC_KEEP | TALK_EXEC_TAG, 0, 7, false, STR("")};
+	held.held = (struct talk_held){TALK_EXEC_KEEP | TALK_EXEC_LABEL, 0, 7, false, STR("")};
 #define TELL(talk, ...)                                                                            \
 	fd_send(sock, room, talk_encode(&(talk), room, sizeof(room)), (int[]){__VA_ARGS__},        \
 		sizeof((int[]){__VA_ARGS__}) / sizeof(int), 0)
 #define TAGGED()                                                                                   \
 	held.held.tag = (struct str)                                                               \
 	{                                                                                          \
-		tag_room, tag_encode(&tag, tag_room, sizeof(tag_room))                             \
+		label_room, exec_label_encode(&tag, label_room, sizeof(label_room))                \
 	}
 	switch (rule) {
 	case 0: // no fds
@@ -454,14 +455,14 @@ static void be_liar(int listener, int rule)
 		break;
 	case 3: // two in one leaf
 		TELL(held, ends[0], ends[0]);
-		held.conv++;
+		held.conn++;
 		TELL(held, ends[0], ends[0]);
 		break;
 	case 4: // two processes of one id
 		TAGGED();
 		TELL(held, ends[0], ends[0]);
-		held.conv++;
-		held.held.leaf = 1;
+		held.conn++;
+		held.held.exec_cgroup = 1;
 		tag.file = 2;
 		TAGGED();
 		TELL(held, ends[0], ends[0]);
@@ -472,21 +473,21 @@ static void be_liar(int listener, int rule)
 		TELL(held, ends[0], ends[0]);
 		break;
 	case 6: // a terminal that is a pipe
-		tag.kind = TAG_TERM;
+		tag.kind = EXEC_LABEL_TERM;
 		TAGGED();
 		TELL(held, ends[0], ends[0]);
 		break;
 	case 7: // a terminal whose master is a pipe
-		tag.kind = TAG_TERM;
-		held.held.flags |= TALK_EXEC_PTY | TALK_EXEC_TROUGH;
+		tag.kind = EXEC_LABEL_TERM;
+		held.held.flags |= TALK_EXEC_PTY | TALK_EXEC_SPOOL;
 		TAGGED();
 		TELL(held, ends[0], ends[0], ends[1]);
 		break;
 	case 8: // an end of what is not held
-		end = (struct talk){.kind = TALK_EXITED, .conv = 9};
+		end = (struct talk){.kind = TALK_EXITED, .conn = 9};
 		break;
 	case 9: // a dialogue with a pipe
-		tag.kind = TAG_SESSION;
+		tag.kind = EXEC_LABEL_SESSION;
 		held.held.flags |= TALK_EXEC_DIALOGUE;
 		TAGGED();
 		TELL(held, ends[0], ends[0], ends[1]);
@@ -513,8 +514,8 @@ static void liars_body(void)
 		snprintf(order.name, sizeof(order.name), "evil-0");
 		memcpy(order.box, box_id, sizeof(order.box));
 		CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &first));
-		snprintf(cradle_listens, sizeof(cradle_listens), "%s/%s", keeper_sockets, box_id);
-		listener = cradle_listener();
+		snprintf(slot_listens, sizeof(slot_listens), "%s/%s", keeper_sockets, box_id);
+		listener = slot_listener();
 		pid = fork();
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -526,8 +527,8 @@ static void liars_body(void)
 		CHECK(err != NULL);
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
-		unlink(cradle_listens);
-		CHECK_OK(box_bury(first, in(5000)));
+		unlink(slot_listens);
+		CHECK_OK(box_destroy(first, in(5000)));
 		box_free(first);
 		tape_remove_folder(house.loop, house.tapes, box_id); // it was left as it was
 		house_settle_to(tasks);
@@ -537,7 +538,7 @@ static void liars_body(void)
 
 TEST(liars, "a pid 1 that lies about what it holds is not taken up, and harms nobody")
 {
-	if (cradle_cannot(true))
+	if (slot_cannot(true))
 		return;
 	CHECK(open_loop());
 	house_run(liars_body);
@@ -547,6 +548,6 @@ TEST(liars, "a pid 1 that lies about what it holds is not taken up, and harms no
 TEST(closes, "it closes: no task is left, no folder of a box that was buried")
 {
 	CHECK(task_count() == 0);
-	keeper_close(&house.keeper);
+	keeper_close(&house.actor);
 	CHECK(rmdir(tapes_path) == 0);
 }

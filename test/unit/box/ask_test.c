@@ -107,7 +107,7 @@ HOUSE_TEST(import, "an import gives a pipe, then waits for its end")
 HOUSE_TEST(full, "a daemon without free fds loses that one answer, and not the warden")
 {
 	struct order order = {.kind = ORDER_BUILD, .name = "mute", .host = "x"};
-	struct order bury = {.kind = ORDER_BURY}, quick = {.kind = ORDER_LIST};
+	struct order destroy = {.kind = ORDER_DESTROY}, quick = {.kind = ORDER_LIST};
 
 	order.limits = LIMITS_DEFAULT;
 	for (int more = 0; more < 3; more++) {
@@ -120,8 +120,8 @@ HOUSE_TEST(full, "a daemon without free fds loses that one answer, and not the w
 		setrlimit(RLIMIT_NOFILE, &old);
 		CHECK(err && err_kind(err) == ERR_EXHAUSTED);
 		CHECK_STR(err_reason(err), ASK_NO_FILES);
-		memcpy(bury.box, order.box, sizeof(bury.box));
-		CHECK_OK(ask_order(house.ask, &bury, &answer, fds, in(5000)));
+		memcpy(destroy.box, order.box, sizeof(destroy.box));
+		CHECK_OK(ask_order(house.ask, &destroy, &answer, fds, in(5000)));
 	}
 	CHECK(losses == 0);
 	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(1000)));
@@ -143,9 +143,9 @@ HOUSE_TEST(loss, "when the warden dies orders fail at once, the loss is told, th
 		CHECK_OK(task_sleep_until(in(5)));
 	CHECK(losses == 1 && clock_ms() - before < 1000);
 	CHECK_ERR(ask_order(house.ask, &quick, &answer, fds, in(1000)), UNAVAILABLE);
-	waitpid(house.keeper.pid, NULL, 0);
+	waitpid(house.actor.pid, NULL, 0);
 	CHECK_OK(task_sleep_until(in(200))); // nobody listens: it tries on
-	keeper_start(&house.keeper);
+	actor_start(&house.actor);
 	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
 	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(1000)));
 }
@@ -154,11 +154,11 @@ HOUSE_TEST(refused, "an order that meets a dead warden first makes others wait f
 {
 	struct order quick = {.kind = ORDER_LIST};
 
-	kill(house.keeper.pid, SIGKILL);
-	waitpid(house.keeper.pid, NULL, 0); // its socket is closed, and the loop has not looked
+	kill(house.actor.pid, SIGKILL);
+	waitpid(house.actor.pid, NULL, 0); // its socket is closed, and the loop has not looked
 	CHECK_ERR(ask_order(house.ask, &quick, &answer, fds, in(1000)), UNAVAILABLE);
 	CHECK_ERR(ask_wait_linked(house.ask, in(50)), UNAVAILABLE);
-	keeper_start(&house.keeper);
+	actor_start(&house.actor);
 	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
 	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(1000)));
 }

@@ -1,6 +1,6 @@
 // Contexts from one daemon to the next.
 #include "box/context.h"
-#include "box/context_inner.h"
+#include "box/context_private.h"
 #include "unit/box/lives.h"
 
 static char ids[4][CONTEXT_ID + 1];
@@ -16,7 +16,7 @@ TEST(opens, "a house opens, and its boxes outlive their daemon")
 	CHECK(mkdir(tapes_path, 0700) == 0);
 	life_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	CHECK(life_fd >= 0 && unlink(path) == 0);
-	keeper_open(&house.keeper);
+	keeper_open(&house.actor);
 }
 
 static fallible make(int number, struct context **out)
@@ -333,6 +333,6 @@ ADOPT_TEST(taken, first_taken, 200,
 TEST(closes, "it closes: no task is left, no folder of a box that was buried")
 {
 	CHECK(task_count() == 0);
-	keeper_close(&house.keeper);
+	keeper_close(&house.actor);
 	CHECK(rmdir(tapes_path) == 0);
 }

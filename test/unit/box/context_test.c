@@ -2,8 +2,8 @@
 #include "box/context.h"
 
 #include "base/mem.h"
-#include "box/context_inner.h"
-#include "box/rest.h"
+#include "box/context_private.h"
+#include "box/freeze.h"
 #include "unit/box/keeper.h"
 
 static struct box *box;
@@ -293,19 +293,19 @@ HOUSE_TEST(node, "JavaScript and TypeScript")
 	context_delete(ts);
 }
 
-HOUSE_TEST(buried, "a box that ends takes its contexts along, and their waiters learn of it")
+HOUSE_TEST(destroyed, "a box that ends takes its contexts along, and their waiters learn of it")
 {
 	struct context_run *first, *second;
 
 	CHECK_OK(context_run(py, STR("import time; time.sleep(100)"), 0, &first));
 	CHECK_OK(context_run(py, STR("1"), 0, &second));
-	CHECK_OK(box_bury(box, in(5000)));
+	CHECK_OK(box_destroy(box, in(5000)));
 	CHECK_OK(context_run_wait(first, in(1000), &result));
 	CHECK(result.end == CONTEXT_DIED);
 	CHECK_ERR(context_run_wait(second, in(1000), &result), UNAVAILABLE);
 	context_run_drop(first);
 	context_run_drop(second);
-	context_drop(py);
+	context_unref(py);
 	box_free(box);
 }
 

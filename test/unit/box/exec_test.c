@@ -4,7 +4,7 @@
 #include <spawn.h>
 
 #include "base/mem.h"
-#include "box/inner.h"
+#include "box/private.h"
 #include "unit/box/keeper.h"
 
 static struct box *box;
@@ -74,7 +74,7 @@ static fallible run(const struct exec_spec *spec)
 	err = exec_wait(exec, in(20000), &result);
 	if (!err)
 		err = read_tape(exec_tape(exec));
-	exec_drop(exec);
+	exec_unref(exec);
 	return err;
 }
 
@@ -186,7 +186,7 @@ HOUSE_TEST(floods, "a flood goes to disk up to the cap; the rest is counted and 
 	CHECK_OK(exec_wait(exec, in(30000), &result));
 	CHECK(result.stdout_truncated && result.ending == ENDING_EXITED);
 	CHECK(tape_bytes(exec_tape(exec), TAPE_STDOUT) == 30000000);
-	exec_drop(exec);
+	exec_unref(exec);
 }
 
 HOUSE_TEST(background, "a background job that holds the pipes delays nothing")
@@ -269,7 +269,7 @@ HOUSE_TEST(unlimited, "a limit does not pass to the next command in the same lea
 	printf("# %lu ms\n", (unsigned long)result.cpu_ms);
 	CHECK(result.cpu_ms > 100 && result.ending == ENDING_EXITED);
 	CHECK_STR(out, "end\n");
-	CHECK_OK(box_bury(box, in(5000)));
+	CHECK_OK(box_destroy(box, in(5000)));
 	box_free(box);
 	box = first;
 }
@@ -302,7 +302,7 @@ HOUSE_TEST(killed, "an exec that the API kills ends as killed, with its tree")
 	task_start(house.loop, "kill", kill_soon, exec);
 	CHECK_OK(exec_wait(exec, in(5000), &result));
 	CHECK(result.ending == ENDING_KILLED_BY_API);
-	exec_drop(exec);
+	exec_unref(exec);
 	CHECK(is_gone("sleep 7[12]"));
 }
 
@@ -325,7 +325,7 @@ static void one_exec(void *arg)
 	if (err)
 		printf("# %s\n", err_trail(err));
 	finished += !err && mine.ending == ENDING_EXITED && mine.exit_code == 0;
-	exec_drop(exec);
+	exec_unref(exec);
 }
 
 static bool await_kills(int count)
@@ -352,16 +352,16 @@ HOUSE_TEST(unasked_kill, "a kill that could not be asked is asked again, and its
 	keeper_kill->mode = KEEPER_KILLS;
 	CHECK_OK(exec_wait(exec, in(20000), &result));
 	CHECK(result.ending == ENDING_KILLED_BY_API && result.signal == SIGKILL);
-	exec_drop(exec);
+	exec_unref(exec);
 	CHECK(is_gone("^sleep 1234"));
 	CHECK(box_is_alive(box));
 }
 
-HOUSE_TEST(unasked_leaf,
+HOUSE_TEST(unasked_cgroup,
 	   "while a kill is without an answer no new leaf is ordered, which could get its number")
 {
 	struct exec_spec spec = spec_of("sleep 1236");
-	struct exec *execs[BOX_LEAVES_MAX], *killed = NULL;
+	struct exec *execs[BOX_CGROUPS_MAX], *killed = NULL;
 	int count = 0;
 
 	CHECK_OK(exec_start(box, &spec, &killed));
@@ -383,7 +383,7 @@ HOUSE_TEST(unasked_leaf,
 	while (count > 0) {
 		exec_kill(execs[--count]);
 		CHECK_OK(exec_wait(execs[count], in(20000), &result));
-		exec_drop(execs[count]);
+		exec_unref(execs[count]);
 	}
 }
 
@@ -400,8 +400,8 @@ HOUSE_TEST(unkillable, "a leaf that the kernel does not end condemns its box")
 	CHECK_OK(exec_wait(exec, in(20000), &result));
 	keeper_kill->mode = KEEPER_KILLS;
 	CHECK(!box_is_alive(box));
-	exec_drop(exec);
-	CHECK_OK(box_bury(box, in(20000)));
+	exec_unref(exec);
+	CHECK_OK(box_destroy(box, in(20000)));
 	box_free(box);
 	box = kept;
 }
@@ -479,7 +479,7 @@ HOUSE_TEST(no_files, "without free fds a command does not start, and the box liv
 		setrlimit(RLIMIT_NOFILE, &old);
 		if (!err)
 			printf("# %d: started, %d fds\n", more, count_fds());
-		exec_drop(exec);
+		exec_unref(exec);
 		CHECK(err && err_kind(err) == ERR_EXHAUSTED);
 		CHECK_STR(err_reason(err), ASK_NO_FILES);
 		CHECK(box_is_alive(box));
@@ -498,7 +498,7 @@ static void on_lost(struct box *which, void *arg)
 	lost_boxes++;
 }
 
-HOUSE_TEST(buried, "burying ends running execs as killed, and tells nobody of a loss")
+HOUSE_TEST(destroyed, "burying ends running execs as killed, and tells nobody of a loss")
 {
 	struct exec_spec spec = spec_of("echo begun; sleep 60");
 	struct exec *exec = NULL;
@@ -506,15 +506,15 @@ HOUSE_TEST(buried, "burying ends running execs as killed, and tells nobody of a 
 	box_on_loss(box, on_lost, NULL);
 	CHECK_OK(exec_start(box, &spec, &exec));
 	CHECK_OK(task_sleep_until(in(100)));
-	CHECK_OK(box_bury(box, in(10000)));
-	CHECK_OK(box_bury(box, in(10000)));
+	CHECK_OK(box_destroy(box, in(10000)));
+	CHECK_OK(box_destroy(box, in(10000)));
 	CHECK_OK(exec_wait(exec, in(1000), &result));
 	CHECK(result.ending == ENDING_KILLED_BY_API);
 	CHECK_OK(read_tape(exec_tape(exec)));
 	CHECK_STR(out, "begun\n");
 	CHECK(!box_is_alive(box) && lost_boxes == 0);
 	box_free(box); // before the exec that still holds it
-	exec_drop(exec);
+	exec_unref(exec);
 }
 
 HOUSE_TEST(evil, "a pid 1 that breaks a rule loses its box, and nothing else")
@@ -537,8 +537,8 @@ HOUSE_TEST(evil, "a pid 1 that breaks a rule loses its box, and nothing else")
 			  : result.ending == ENDING_BOX_LOST);
 		CHECK(lost_boxes == 1 && !box_is_alive(box));
 		CHECK_ERR(exec_start(box, &spec, &exec), UNAVAILABLE);
-		exec_drop(exec);
-		CHECK_OK(box_bury(box, in(5000)));
+		exec_unref(exec);
+		CHECK_OK(box_destroy(box, in(5000)));
 		box_free(box);
 	}
 }
@@ -553,8 +553,8 @@ HOUSE_TEST(silent, "a pid 1 that reports no end holds up no result")
 	exec_kill(exec);
 	CHECK_OK(exec_wait(exec, in(8000), &result));
 	CHECK(result.ending == ENDING_KILLED_BY_API && box_is_alive(box));
-	exec_drop(exec);
-	CHECK_OK(box_bury(box, in(5000)));
+	exec_unref(exec);
+	CHECK_OK(box_destroy(box, in(5000)));
 	box_free(box);
 }
 
@@ -568,10 +568,10 @@ HOUSE_TEST(late_report, "a pid 1 that reports an end late keeps its box")
 	exec_kill(exec);
 	CHECK_OK(exec_wait(exec, in(8000), &result));
 	CHECK(result.ending == ENDING_KILLED_BY_API);
-	exec_drop(exec);
+	exec_unref(exec);
 	CHECK_OK(task_sleep_until(in(3000)));
 	CHECK(box_is_alive(box) && box_execs(box) == 0);
-	CHECK_OK(box_bury(box, in(5000)));
+	CHECK_OK(box_destroy(box, in(5000)));
 	box_free(box);
 }
 
@@ -583,7 +583,7 @@ HOUSE_TEST(always_busy, "a pid 1 that calls every leaf busy holds nobody up")
 	CHECK_OK(build("evil-10", &box));
 	CHECK_ERR(exec_start(box, &spec, &exec), EXHAUSTED);
 	CHECK(box_execs(box) == 0);
-	CHECK_OK(box_bury(box, in(5000)));
+	CHECK_OK(box_destroy(box, in(5000)));
 	box_free(box);
 }
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "box/files_inner.h"
+#include "box/files_private.h"
 #include "tap.h"
 
 TEST(regular, "a file on a disk is taken")

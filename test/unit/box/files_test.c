@@ -2,7 +2,7 @@
 #include "box/files.h"
 
 #include "box/exec.h"
-#include "box/hand.h"
+#include "box/file_worker.h"
 #include "unit/box/keeper.h"
 
 static struct box *box;
@@ -36,7 +36,7 @@ static fallible sh(const char *script)
 
 	TRY(exec_start(box, &spec, &exec));
 	err = exec_wait(exec, in(20000), &result);
-	exec_drop(exec);
+	exec_unref(exec);
 	if (!err && result.exit_code != 0)
 		err = err_new(INVALID, "script", "it ended with %d", result.exit_code);
 	return err;
@@ -64,27 +64,27 @@ HOUSE_TEST(builds, "a box is built")
 HOUSE_TEST(small, "a small file goes there and back, and one hand served it all")
 {
 	auto_buf out = BUF_INIT(1 << 20);
-	struct reach_stat stat;
+	struct fileop_stat stat;
 	bool there = true;
 	int fd;
 
 	CHECK_OK(files_exists(soon(), "note", &there));
 	CHECK(!there);
-	CHECK_OK(files_write(soon(), "note", 0, REACH_KEEP_MODE, STR("hello")));
+	CHECK_OK(files_write(soon(), "note", 0, FILEOP_KEEP_MODE, STR("hello")));
 	CHECK_OK(files_read(soon(), "note", &out, &fd, &stat));
 	CHECK(fd == -1 && str_is(buf_view(&out), "hello") && stat.size == 5 && stat.uid == 0);
 	CHECK_OK(files_exists(soon(), "note", &there));
-	CHECK(there && box_hands(box) == 1);
+	CHECK(there && box_workers(box) == 1);
 	CHECK_ERR(files_read(soon(), "none", &out, &fd, &stat), NOT_FOUND);
 	CHECK_ERR(files_read(soon(), ".", &out, &fd, &stat), INVALID);
 	CHECK_ERR(files_stat(soon(), "", true, &stat), INVALID);
 	CHECK_OK(sh("[ \"$(cat note)\" = hello ]"));
-	CHECK(box_hands(box) == 1);
+	CHECK(box_workers(box) == 1);
 }
 
 HOUSE_TEST(scores, "when memory ends, a hand goes before pid 1 does")
 {
-	CHECK_OK(sh("[ $(cat /proc/$(pgrep -x cove-hand)/oom_score_adj) = 500 ] && "
+	CHECK_OK(sh("[ $(cat /proc/$(pgrep -x cove-files)/oom_score_adj) = 500 ] && "
 		    "[ $(cat /proc/1/oom_score_adj) -lt 500 ]"));
 }
 
@@ -92,16 +92,16 @@ HOUSE_TEST(users, "a hand has the rights of its user and no more")
 {
 	struct files nobody = *soon();
 	auto_buf out = BUF_INIT(1 << 20);
-	struct reach_stat stat;
+	struct fileop_stat stat;
 	int fd;
 
 	nobody.user = "65534";
 	CHECK_OK(sh("mkdir -m 755 safe; cd safe; echo secret > own; chmod 600 own; "
 		    "mkdir -m 777 open; ln own open/hard"));
 	CHECK_ERR(files_read(&nobody, "safe/own", &out, &fd, &stat), FORBIDDEN);
-	CHECK_ERR(files_write(&nobody, "safe/new", 0, REACH_KEEP_MODE, STR("x")), FORBIDDEN);
-	CHECK_ERR(files_write(&nobody, "safe/open/hard", 0, REACH_KEEP_MODE, STR("x")), FORBIDDEN);
-	CHECK_OK(files_write(&nobody, "safe/open/mine", 0, REACH_KEEP_MODE, STR("x")));
+	CHECK_ERR(files_write(&nobody, "safe/new", 0, FILEOP_KEEP_MODE, STR("x")), FORBIDDEN);
+	CHECK_ERR(files_write(&nobody, "safe/open/hard", 0, FILEOP_KEEP_MODE, STR("x")), FORBIDDEN);
+	CHECK_OK(files_write(&nobody, "safe/open/mine", 0, FILEOP_KEEP_MODE, STR("x")));
 	CHECK_OK(files_stat(&nobody, "safe/open/mine", false, &stat));
 	CHECK(stat.uid == 65534 && stat.gid == 65534);
 	nobody.user = "no-such-user";
@@ -113,19 +113,19 @@ HOUSE_TEST(uploads, "an upload is a file, and takes its place when it is committ
 {
 	struct files_upload *upload = NULL;
 	auto_buf out = BUF_INIT(1 << 20);
-	struct reach_stat stat;
+	struct fileop_stat stat;
 	int fd = -1;
 
-	CHECK_OK(files_begin(soon(), "up/load", REACH_PARENTS, 0600, &upload));
+	CHECK_OK(files_begin(soon(), "up/load", FILEOP_PARENTS, 0600, &upload));
 	CHECK(fd_write_all(files_upload_fd(upload), "streamed", 8) == 0);
 	CHECK_OK(files_commit(upload, in(5000), &stat));
 	CHECK(stat.size == 8 && stat.mode == 0600);
-	CHECK_OK(files_begin(soon(), "up/load", 0, REACH_KEEP_MODE, &upload));
+	CHECK_OK(files_begin(soon(), "up/load", 0, FILEOP_KEEP_MODE, &upload));
 	CHECK(fd_write_all(files_upload_fd(upload), "x", 1) == 0);
 	files_abort(upload);
 	CHECK_OK(files_read(soon(), "up/load", &out, &fd, &stat));
 	CHECK(str_is(buf_view(&out), "streamed") && stat.mode == 0600);
-	CHECK_ERR(files_begin(soon(), "up", 0, REACH_KEEP_MODE, &upload), INVALID);
+	CHECK_ERR(files_begin(soon(), "up", 0, FILEOP_KEEP_MODE, &upload), INVALID);
 	CHECK_OK(sh("head -c 300000 /dev/zero > big"));
 	CHECK_OK(files_read(soon(), "big", &out, &fd, &stat));
 	CHECK(fd >= 0 && stat.size == 300000);
@@ -137,14 +137,14 @@ HOUSE_TEST(walks, "trees are listed, packed and unpacked")
 {
 	struct files_walk *walk = NULL, *other = NULL;
 	struct files_total total;
-	struct reach_entry entry;
+	struct fileop_entry entry;
 	int from = -1, to = -1, seen = 0;
 	bool more = true;
 	char room[4096];
 	ssize_t n;
 
 	CHECK_OK(sh("mkdir -p t/a/b; seq 3000 | while read i; do echo $i > t/a/b/$i; done"));
-	CHECK_OK(files_list(soon(), "t", REACH_RECURSIVE, 0, &walk));
+	CHECK_OK(files_list(soon(), "t", FILEOP_RECURSIVE, 0, &walk));
 	for (;; seen++) {
 		CHECK_OK(files_next_entry(walk, &entry, &more));
 		if (!more)
@@ -152,7 +152,7 @@ HOUSE_TEST(walks, "trees are listed, packed and unpacked")
 	}
 	CHECK_OK(files_end(walk, &total));
 	CHECK(seen == 3002 && total.count == 3002 && !total.more);
-	CHECK_OK(files_list(soon(), "t", REACH_RECURSIVE, 0, &walk));
+	CHECK_OK(files_list(soon(), "t", FILEOP_RECURSIVE, 0, &walk));
 	CHECK_OK(files_end(walk, NULL)); // early
 	CHECK_ERR(files_list(soon(), "t/a/b/1", 0, 0, &walk), INVALID);
 	CHECK_OK(files_pack(soon(), "t", &(struct files_pack){0}, &from, &walk));
@@ -174,32 +174,32 @@ HOUSE_TEST(walks, "trees are listed, packed and unpacked")
 HOUSE_TEST(watches, "a watch tells of changes, waits without harm, and ends when it is dropped")
 {
 	struct files_walk *walk = NULL;
-	struct reach_event event;
+	struct fileop_event event;
 
-	CHECK_OK(files_watch(soon(), "t", REACH_RECURSIVE, NULL, NULL, &walk));
+	CHECK_OK(files_watch(soon(), "t", FILEOP_RECURSIVE, NULL, NULL, &walk));
 	CHECK_ERR(files_next_event(walk, in(20), &event), TIMEOUT);
 	CHECK_OK(sh("echo x > t/a/event"));
 	CHECK_OK(files_next_event(walk, in(5000), &event));
-	CHECK(event.type == REACH_CREATE && str_is(event.path, "a/event"));
+	CHECK(event.type == FILEOP_CREATE && str_is(event.path, "a/event"));
 	CHECK_OK(files_next_event(walk, in(5000), &event));
-	CHECK(event.type == REACH_MODIFY);
+	CHECK(event.type == FILEOP_MODIFY);
 	files_drop(walk);
 }
 
 HOUSE_TEST(dies, "a hand that is killed fails its request only; at rest it is not missed")
 {
 	struct files_walk *walk = NULL;
-	struct reach_event event;
-	struct reach_stat stat;
+	struct fileop_event event;
+	struct fileop_stat stat;
 
 	CHECK_OK(files_watch(soon(), "t", 0, NULL, NULL, &walk));
-	CHECK_OK(sh("pkill -KILL cove-hand"));
+	CHECK_OK(sh("pkill -KILL cove-files"));
 	CHECK_ERR(files_next_event(walk, in(5000), &event), INTERNAL);
 	files_drop(walk);
 	CHECK_OK(files_stat(soon(), "t", true, &stat));
-	CHECK_OK(sh("pkill -KILL cove-hand"));
+	CHECK_OK(sh("pkill -KILL cove-files"));
 	CHECK_OK(files_stat(soon(), "t", true, &stat));
-	CHECK_OK(sh("pkill -STOP cove-hand"));
+	CHECK_OK(sh("pkill -STOP cove-files"));
 	files.deadline = in(100);
 	CHECK_ERR(files_stat(&files, "t", true, &stat), TIMEOUT);
 	CHECK_OK(files_stat(soon(), "t", true, &stat));
@@ -211,7 +211,7 @@ static void many_task(void *arg)
 {
 	(void)arg;
 	for (int i = 0; i < 50; i++) {
-		struct reach_stat stat;
+		struct fileop_stat stat;
 		auto_err err = files_stat(&files, "note", true, &stat);
 
 		failures += err != NULL;
@@ -227,21 +227,21 @@ HOUSE_TEST(many, "64 callers share a few hands")
 		task_start(house.loop, "many", many_task, NULL);
 	while (running > 0)
 		CHECK_OK(task_sleep_until(in(2)));
-	printf("# %u hands\n", box_hands(box));
-	CHECK(failures == 0 && box_hands(box) <= 8);
+	printf("# %u hands\n", box_workers(box));
+	CHECK(failures == 0 && box_workers(box) <= 8);
 }
 
 HOUSE_TEST(bound, "nobody takes all hands for long")
 {
-	struct files_walk *walks[BOX_HANDS_ENDLESS];
-	struct reach_stat stat;
+	struct files_walk *walks[BOX_WORKERS_ENDLESS];
+	struct fileop_stat stat;
 	struct files_walk *one_more = NULL;
 
-	for (int i = 0; i < BOX_HANDS_ENDLESS; i++)
+	for (int i = 0; i < BOX_WORKERS_ENDLESS; i++)
 		CHECK_OK(files_watch(soon(), "t", 0, NULL, NULL, &walks[i]));
 	CHECK_ERR(files_watch(soon(), "t", 0, NULL, NULL, &one_more), EXHAUSTED);
 	CHECK_OK(files_stat(soon(), "note", true, &stat));
-	for (int i = 0; i < BOX_HANDS_ENDLESS; i++)
+	for (int i = 0; i < BOX_WORKERS_ENDLESS; i++)
 		files_drop(walks[i]);
 }
 
@@ -249,7 +249,7 @@ static void list_task(void *arg)
 {
 	struct files_walk *walk = NULL;
 	struct files_total total = {0};
-	struct reach_entry entry;
+	struct fileop_entry entry;
 	auto_err err = files_list(&files, "t/a/b", 0, 0, &walk);
 
 	(void)arg;
@@ -272,21 +272,21 @@ HOUSE_TEST(lists, "64 who list at once wait for each other, and all are served")
 		task_start(house.loop, "list", list_task, NULL);
 	while (running > 0)
 		CHECK_OK(task_sleep_until(in(2)));
-	CHECK(failures == 0 && box_hands(box) <= BOX_HANDS_MAX);
+	CHECK(failures == 0 && box_workers(box) <= BOX_WORKERS_MAX);
 }
 
 HOUSE_TEST(fast, "a small read is one message each way")
 {
 	auto_buf out = BUF_INIT(1 << 20);
 	static char kib[1024];
-	struct reach_stat stat;
+	struct fileop_stat stat;
 	int64_t begun = clock_us();
 	int fd;
 
 	memset(kib, 'k', sizeof(kib));
 	files.base = "/dev/shm"; // a disk has a pace of its own
 	for (int i = 0; i < 2000; i++) {
-		CHECK_OK(files_write(soon(), "cove-kib", 0, REACH_KEEP_MODE,
+		CHECK_OK(files_write(soon(), "cove-kib", 0, FILEOP_KEEP_MODE,
 				     (struct str){kib, sizeof(kib)}));
 	}
 	printf("# %.1f us a write of 1 KiB\n", (double)(clock_us() - begun) / 2000);
@@ -303,7 +303,7 @@ HOUSE_TEST(fast, "a small read is one message each way")
 
 HOUSE_TEST(ports, "a port in the box is seen and dialled")
 {
-	struct reach_port seen[64];
+	struct fileop_port seen[64];
 	size_t count = 0;
 	int fd = -1;
 
@@ -315,12 +315,12 @@ HOUSE_TEST(ports, "a port in the box is seen and dialled")
 HOUSE_TEST(ends, "a box that ends takes its hands with it")
 {
 	struct files_walk *walk = NULL;
-	struct reach_event event;
-	struct reach_stat stat;
+	struct fileop_event event;
+	struct fileop_stat stat;
 
 	CHECK_OK(sh("rm -rf \"$PWD\"/*"));
 	CHECK_OK(files_watch(soon(), ".", 0, NULL, NULL, &walk));
-	CHECK_OK(box_bury(box, in(10000)));
+	CHECK_OK(box_destroy(box, in(10000)));
 	CHECK_ERR(files_next_event(walk, in(1000), &event), UNAVAILABLE);
 	files_drop(walk);
 	CHECK_ERR(files_stat(soon(), "t", true, &stat), UNAVAILABLE);

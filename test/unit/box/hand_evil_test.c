@@ -8,7 +8,7 @@
 
 #include "base/auto.h"
 #include "box/files.h"
-#include "box/inner.h"
+#include "box/private.h"
 #include "os/fd.h"
 #include "unit/loop/inside.h"
 
@@ -20,7 +20,7 @@ static int gift = -1;	   // and what it passes
 
 static void said(struct channel *channel, const struct talk *talk, int *fds, int count)
 {
-	CHECK(channel == &box.channel && box_hand_heard(&box, talk, fds, count));
+	CHECK(channel == &box.channel && box_file_worker_heard(&box, talk, fds, count));
 }
 
 static void lost(struct channel *channel, const char *why)
@@ -39,10 +39,10 @@ static void open_box(struct files *out)
 	int talk[2];
 
 	box = (struct box){.loop = inside_loop, .refs = 1000, .phase = BOX_ALIVE, .oom = -1};
-	link_init(&box.hands);
+	link_init(&box.workers);
 	link_init(&box.execs);
 	link_init(&box.lingerers);
-	bell_init(&box.hand_free);
+	condition_init(&box.worker_free);
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) == 0);
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
 	pid1 = talk[1];
@@ -55,24 +55,24 @@ static void open_box(struct files *out)
 
 static void close_box(void)
 {
-	box_hand_end_all(&box);
+	box_file_worker_end_all(&box);
 	channel_close(&box.channel);
 	fd_drop(&pid1);
 	fd_drop(&ends[1]);
 	inside_sleep(1);
 }
 
-static size_t say(enum reach_kind kind, char room[512])
+static size_t say(enum fileop_kind kind, char room[512])
 {
-	struct reach_say words = {.kind = kind, .text = STR(""), .rest = STR("")};
+	struct fileop_reply words = {.kind = kind, .text = STR(""), .rest = STR("")};
 
-	return reach_encode_say(&words, room, 512);
+	return fileop_encode_reply(&words, room, 512);
 }
 
 // pid 1 gives its end away at the question.
-static void give_nth_hand(uint32_t nth)
+static void give_nth_worker(uint32_t nth)
 {
-	struct talk talk = {.kind = TALK_HAND_IS, .conv = nth};
+	struct talk talk = {.kind = TALK_WORKER_IS, .conn = nth};
 	char room[512];
 	size_t len;
 
@@ -83,20 +83,20 @@ static void give_nth_hand(uint32_t nth)
 	fd_drop(&ends[0]);
 }
 
-static void give_hand(void *arg)
+static void give_worker(void *arg)
 {
 	(void)arg;
-	give_nth_hand(1);
+	give_nth_worker(1);
 }
 
 // And the hand says one thing to the first request, with something beside it.
 static void give_gift(void *arg)
 {
 	char room[512];
-	enum reach_kind kind = *answer == 'o' ? REACH_OPENED : REACH_DONE;
+	enum fileop_kind kind = *answer == 'o' ? FILEOP_OPENED : FILEOP_DONE;
 	size_t len = say(kind, room);
 
-	give_hand(arg);
+	give_worker(arg);
 	while (recv(ends[1], (char[4096]){0}, 4096, MSG_DONTWAIT) < 0)
 		inside_sleep(1);
 	CHECK(fd_send(ends[1], room, len, &gift, gift >= 0, 0) > 0);
@@ -119,7 +119,7 @@ static atomic_bool flooding;
 static void *flood(void *arg)
 {
 	char room[512];
-	size_t len = say(REACH_PORTS_ARE, room);
+	size_t len = say(FILEOP_PORTS_ARE, room);
 
 	(void)arg;
 	while (atomic_load(&flooding) && send(ends[1], room, len, MSG_NOSIGNAL) >= 0)
@@ -131,7 +131,7 @@ TASK_TEST(floods,
 	  "a hand that never stops talking takes nobody's turn, and no more time than it has")
 {
 	struct files files;
-	struct reach_port ports[4];
+	struct fileop_port ports[4];
 	pthread_t threads[3];
 	int64_t began = inside_now();
 	size_t count;
@@ -140,7 +140,7 @@ TASK_TEST(floods,
 	ticking = true;
 	atomic_store(&flooding, true);
 	ticks = 0;
-	task_start(inside_loop, "pid 1", give_hand, NULL);
+	task_start(inside_loop, "pid 1", give_worker, NULL);
 	task_start(inside_loop, "tick", tick, NULL);
 	for (int i = 0; i < 3; i++)
 		CHECK(pthread_create(&threads[i], NULL, flood, NULL) == 0);
@@ -158,7 +158,7 @@ TASK_TEST(floods,
 static void try_gift(const char *words, int fd, enum err_kind want)
 {
 	struct files files;
-	struct reach_stat stat;
+	struct fileop_stat stat;
 	auto_err err = NULL;
 	int got = -1;
 
@@ -168,7 +168,7 @@ static void try_gift(const char *words, int fd, enum err_kind want)
 	task_start(inside_loop, "pid 1", give_gift, NULL);
 	err = files_open(&files, "/f", &got, &stat);
 	CHECK(err && err_kind(err) == want && got == -1);
-	CHECK(box.hand_count == 0); // it is not kept
+	CHECK(box.worker_count == 0); // it is not kept
 	close_box();
 	if (fd >= 0)
 		close(fd);
@@ -196,16 +196,16 @@ static void give_two(void *arg)
 {
 	const bool *reads = arg;
 	char room[512];
-	size_t len = say(REACH_DONE, room);
+	size_t len = say(FILEOP_DONE, room);
 
-	give_nth_hand(1);
+	give_nth_worker(1);
 	while (recv(ends[1], (char[4096]){0}, 4096, MSG_DONTWAIT | (*reads ? 0 : MSG_PEEK)) < 0)
 		inside_sleep(1);
 	fd_drop(&ends[1]);
 	if (*reads)
 		return;
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-	give_nth_hand(2);
+	give_nth_worker(2);
 	while (recv(ends[1], (char[4096]){0}, 4096, MSG_DONTWAIT) < 0)
 		inside_sleep(1);
 	CHECK(fd_send(ends[1], room, len, NULL, 0, 0) > 0);

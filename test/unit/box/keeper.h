@@ -1,6 +1,6 @@
-// A warden for tests: another process that speaks model/order and builds cradles (real namespaces,
-// real pid 1, real cgroups, but the host's files). What a box does is chosen by its template's
-// name:
+// A warden for tests: another process that speaks protocol/order and builds cradles (real
+// namespaces, real pid 1, real cgroups, but the host's files). What a box does is chosen by its
+// template's name:
 //
 //	cradle     a real one          absent     refused, NOT_FOUND
 //	mute       never greets        evil-N     pid 1 breaks rule N after EXEC
@@ -19,8 +19,8 @@
 #include "base/clock.h"
 #include "box/ask.h"
 #include "loop/offload.h"
-#include "model/order.h"
 #include "os/net.h"
+#include "protocol/order.h"
 #include "tap.h"
 #include "unit/box/keeper_kill.h"
 #include "unit/init/cradle.h"
@@ -29,7 +29,7 @@
 #define KEEPER_MEMORY "/sys/fs/cgroup/memory"
 
 struct keeper_box {
-	struct cradle cradle;
+	struct slot slot;
 	char memory[128]; // its memory cgroup, or ""
 	char id[ID_BOX_LEN + 1];
 	bool evil;
@@ -73,12 +73,12 @@ static void keeper_refuse(int sock, struct answer *answer, enum err_kind kind, c
 	keeper_answer(sock, answer, NULL, 0);
 }
 
-static int keeper_meter(const struct cradle *cradle, int leaf)
+static int keeper_meter(const struct slot *slot, int exec_cgroup)
 {
 	char path[512];
 
-	cradle_leaf_path(cradle, 0, leaf, cradle->by_clone ? "cpu.stat" : "cpuacct.usage", path,
-			 sizeof(path));
+	cradle_cgroup_path(slot, 0, exec_cgroup, slot->by_clone ? "cpu.stat" : "cpuacct.usage",
+			   path, sizeof(path));
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
@@ -89,12 +89,12 @@ static int keeper_memory(struct keeper_box *box)
 
 	if (access(KEEPER_MEMORY "/memory.limit_in_bytes", F_OK) < 0)
 		return open("/dev/null", O_RDONLY | O_CLOEXEC);
-	snprintf(box->memory, sizeof(box->memory), KEEPER_MEMORY "/cove-test-%d", box->cradle.pid);
+	snprintf(box->memory, sizeof(box->memory), KEEPER_MEMORY "/cove-test-%d", box->slot.pid);
 	mkdir(box->memory, 0755);
 	snprintf(path, sizeof(path), "%s/memory.limit_in_bytes", box->memory);
 	fd_put(AT_FDCWD, path, "67108864");
 	snprintf(path, sizeof(path), "%s/tasks", box->memory);
-	snprintf(number, sizeof(number), "%d", box->cradle.pid);
+	snprintf(number, sizeof(number), "%d", box->slot.pid);
 	fd_put(AT_FDCWD, path, number);
 	snprintf(path, sizeof(path), "%s/memory.oom_control", box->memory);
 	return open(path, O_RDONLY | O_CLOEXEC);
@@ -114,13 +114,13 @@ __attribute__((unused)) static void keeper_fill(struct rlimit *old, int more)
 }
 
 // Says to every EXEC that its leaf is busy.
-static void keeper_always_busy(int control, uint32_t conv)
+static void keeper_always_busy(int control, uint32_t conn)
 {
 	static char room[TALK_SIZE_MAX];
 	static const char *argv[TALK_ARGS_MAX + 1], *env[TALK_ARGS_MAX + 1];
 
 	for (;;) {
-		struct talk say = {.kind = TALK_FAILED, .conv = conv}, heard;
+		struct talk say = {.kind = TALK_FAILED, .conn = conn}, heard;
 		size_t len;
 		ssize_t n;
 
@@ -133,7 +133,7 @@ static void keeper_always_busy(int control, uint32_t conv)
 		heard.exec.env = env;
 		if (n <= 0 || !talk_decode(room, (size_t)n, &heard))
 			_exit(1);
-		conv = heard.conv;
+		conn = heard.conn;
 	}
 }
 
@@ -155,7 +155,7 @@ static void keeper_be_evil(int control, int rule)
 	heard.exec.env = env;
 	if (n <= 0 || !talk_decode(room, (size_t)n, &heard) || pipe(pipes) || pipe(pipes + 2))
 		_exit(1);
-	say.conv = heard.conv;
+	say.conn = heard.conn;
 	say.started.pid = 7;
 	len = talk_encode(&say, room, sizeof(room));
 	switch (rule) {
@@ -169,7 +169,7 @@ static void keeper_be_evil(int control, int rule)
 		fd_send(control, room, len, (int[]){null, null}, 2, 0);
 		break;
 	case 4: // an answer to nobody
-		say.conv += 1000;
+		say.conn += 1000;
 		len = talk_encode(&say, room, sizeof(room));
 		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
 		break;
@@ -199,12 +199,12 @@ static void keeper_be_evil(int control, int rule)
 		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
 		break;
 	case 10:
-		keeper_always_busy(control, heard.conv);
+		keeper_always_busy(control, heard.conn);
 		break;
 	case 11: // tells of the end when nobody waits for it any more
 		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
 		sleep(7);
-		say = (struct talk){.kind = TALK_EXITED, .conv = heard.conv};
+		say = (struct talk){.kind = TALK_EXITED, .conn = heard.conn};
 		len = talk_encode(&say, room, sizeof(room));
 		fd_send(control, room, len, NULL, 0, 0);
 		break;
@@ -215,13 +215,13 @@ static void keeper_be_evil(int control, int rule)
 	_exit(0);
 }
 
-static bool keeper_cradle(struct keeper_box *box, const struct order *order)
+static bool keeper_slot(struct keeper_box *box, const struct order *order)
 {
 	bool old = strcmp(order->name, "old") == 0;
 
-	snprintf(cradle_listens, sizeof(cradle_listens), "%s/%s", keeper_sockets, order->box);
-	snprintf(cradle_program, sizeof(cradle_program), "%s", old ? keeper_old : "");
-	return cradle_open(&box->cradle, true);
+	snprintf(slot_listens, sizeof(slot_listens), "%s/%s", keeper_sockets, order->box);
+	snprintf(slot_program, sizeof(slot_program), "%s", old ? keeper_old : "");
+	return slot_open(&box->slot, true);
 }
 
 static void keeper_build(int sock, const struct order *order, struct answer *answer)
@@ -238,8 +238,8 @@ static void keeper_build(int sock, const struct order *order, struct answer *ans
 		int pair[2];
 
 		(void)!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
-		box->cradle = (struct cradle){.pid = fork(), .control = -1};
-		if (box->cradle.pid == 0) {
+		box->slot = (struct slot){.pid = fork(), .control = -1};
+		if (box->slot.pid == 0) {
 			close(pair[0]);
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			if (strcmp(order->name, "mute") == 0)
@@ -250,29 +250,29 @@ static void keeper_build(int sock, const struct order *order, struct answer *ans
 		fds[0] = pair[0];
 		fds[1] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 		fds[2] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	} else if (!keeper_cradle(box, order)) {
+	} else if (!keeper_slot(box, order)) {
 		keeper_refuse(sock, answer, ERR_INTERNAL, "internal");
 		return;
 	} else {
-		fds[0] = box->cradle.control;
+		fds[0] = box->slot.control;
 		fds[1] = keeper_memory(box);
-		fds[2] = keeper_meter(&box->cradle, 0);
+		fds[2] = keeper_meter(&box->slot, 0);
 	}
 	box->evil = evil;
 	memcpy(box->id, order->box, sizeof(box->id));
 	keeper_answer(sock, answer, fds, 3);
 	for (int i = 0; i < 3; i++)
 		close(fds[i]);
-	box->cradle.control = -1;
+	box->slot.control = -1;
 }
 
-static void keeper_bury(struct keeper_box *box)
+static void keeper_destroy(struct keeper_box *box)
 {
-	kill(box->cradle.pid, SIGKILL);
+	kill(box->slot.pid, SIGKILL);
 	if (box->evil)
-		waitpid(box->cradle.pid, NULL, 0);
+		waitpid(box->slot.pid, NULL, 0);
 	else
-		cradle_close(&box->cradle);
+		slot_close(&box->slot);
 	if (!box->evil) {
 		char path[128];
 
@@ -286,8 +286,8 @@ static void keeper_bury(struct keeper_box *box)
 
 static void keeper_adopt(int sock, struct keeper_box *box, struct answer *answer)
 {
-	answer->pid = (uint32_t)box->cradle.pid;
-	answer->leaves = keeper_leaves(box->cradle.leaves, answer->spent);
+	answer->pid = (uint32_t)box->slot.pid;
+	answer->exec_cgroups = keeper_cgroups(box->slot.exec_cgroups, answer->spent);
 	keeper_answer(sock, answer, NULL, 0);
 }
 
@@ -299,23 +299,24 @@ static int keeper_oom(const struct keeper_box *box)
 	return open(box->memory[0] ? path : "/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static void keeper_leaf(int sock, struct keeper_box *box, const struct order *order,
-			struct answer *answer)
+static void keeper_cgroup(int sock, struct keeper_box *box, const struct order *order,
+			  struct answer *answer)
 {
 	int fds[4], count;
 
 	if (box->evil) {
 		fds[0] = fds[1] = fds[2] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-		answer->leaf = order->leaf;
+		answer->exec_cgroup = order->exec_cgroup;
 		answer->join_count = !order->again;
 		keeper_answer(sock, answer, fds, 2 + !order->again);
 		close(fds[0]);
 		return;
 	}
-	answer->leaf = keeper_leaf_number(order->again, order->leaf, box->cradle.leaves);
-	count = order->again ? 0 : cradle_leaf(&box->cradle, fds);
+	answer->exec_cgroup = keeper_cgroup_number(order->again, order->exec_cgroup,
+						   box->slot.exec_cgroups);
+	count = order->again ? 0 : cradle_cgroup(&box->slot, fds);
 	answer->join_count = (uint32_t)count;
-	fds[count] = keeper_meter(&box->cradle, (int)answer->leaf);
+	fds[count] = keeper_meter(&box->slot, (int)answer->exec_cgroup);
 	fds[count + 1] = keeper_oom(box);
 	keeper_answer(sock, answer, fds, count + 2);
 	for (int i = 0; i <= count + 1; i++)
@@ -398,8 +399,8 @@ static void keeper_obey(int sock, const struct order *order, int brought)
 	case ORDER_FREEZE: // for tests: it is slow
 		usleep(300000);
 		break;
-	case ORDER_BURY:
-	case ORDER_LEAF:
+	case ORDER_DESTROY:
+	case ORDER_CGROUP:
 	case ORDER_KILL:
 	case ORDER_ADOPT:
 	case ORDER_NETWORK:
@@ -407,8 +408,8 @@ static void keeper_obey(int sock, const struct order *order, int brought)
 			keeper_refuse(sock, &answer, ERR_NOT_FOUND, "no_box");
 			return;
 		}
-		if (order->kind == ORDER_LEAF) {
-			keeper_leaf(sock, box, order, &answer);
+		if (order->kind == ORDER_CGROUP) {
+			keeper_cgroup(sock, box, order, &answer);
 			return;
 		}
 		if (order->kind == ORDER_KILL && keeper_kill_fails(sock, &answer))
@@ -421,10 +422,10 @@ static void keeper_obey(int sock, const struct order *order, int brought)
 			keeper_adopt(sock, box, &answer);
 			return;
 		}
-		if (order->kind == ORDER_BURY)
-			keeper_bury(box);
+		if (order->kind == ORDER_DESTROY)
+			keeper_destroy(box);
 		else if (!box->evil)
-			cradle_kill_leaf(&box->cradle, (int)order->leaf);
+			cradle_kill_cgroup(&box->slot, (int)order->exec_cgroup);
 		break;
 	default:
 		break;
@@ -437,7 +438,7 @@ static void keeper_end(void)
 {
 	for (int i = 0; i < KEEPER_BOXES; i++)
 		if (keeper_boxes[i].id[0])
-			keeper_bury(&keeper_boxes[i]);
+			keeper_destroy(&keeper_boxes[i]);
 	_exit(0);
 }
 
@@ -477,11 +478,11 @@ static void keeper_serve(int term, int listener)
 		close(sock);
 		for (int i = 0; i < KEEPER_BOXES && !keeper_holds_on && !keeper_kill->mode; i++)
 			if (keeper_boxes[i].id[0])
-				keeper_bury(&keeper_boxes[i]);
+				keeper_destroy(&keeper_boxes[i]);
 	}
 }
 
-static void keeper_start(struct keeper *keeper)
+static void actor_start(struct keeper *keeper)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -512,7 +513,7 @@ static void keeper_open(struct keeper *keeper)
 	snprintf(keeper_sockets, sizeof(keeper_sockets), "/tmp/cove-k-%d", getpid());
 	if (mkdir(keeper->dir, 0700) < 0 || mkdir(keeper_sockets, 0700) < 0)
 		perror("keeper");
-	keeper_start(keeper);
+	actor_start(keeper);
 }
 
 static void keeper_close(struct keeper *keeper)
@@ -526,7 +527,7 @@ static void keeper_close(struct keeper *keeper)
 
 // A whole daemon of one loop for one test file. Each test runs in a task.
 static struct {
-	struct keeper keeper;
+	struct keeper actor;
 	struct loop *loop;
 	struct ask *ask;
 	int tapes;
@@ -552,14 +553,14 @@ __attribute__((unused)) static bool house_open(void)
 	auto_err err = OK;
 
 	signal(SIGPIPE, SIG_IGN);
-	keeper_open(&house.keeper);
+	keeper_open(&house.actor);
 	err = loop_new(&house.loop);
 	if (!err)
 		err = offload_open(house.loop, 2);
 	if (err)
 		return false;
 	house.tapes = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	house.ask = ask_open(house.loop, house.keeper.path);
+	house.ask = ask_open(house.loop, house.actor.path);
 	return true;
 }
 
@@ -581,7 +582,7 @@ __attribute__((unused)) static void house_close(void)
 	offload_close();
 	loop_free(house.loop);
 	close(house.tapes);
-	keeper_close(&house.keeper);
+	keeper_close(&house.actor);
 }
 
 // A test that runs in a task of the house.
@@ -589,8 +590,8 @@ __attribute__((unused)) static void house_close(void)
 	static void fn##_body(void);                                                               \
 	TEST(fn, sentence)                                                                         \
 	{                                                                                          \
-		if (cradle_cannot(true)) {                                                         \
-			printf("# skip: %s\n", cradle_cannot(true));                               \
+		if (slot_cannot(true)) {                                                           \
+			printf("# skip: %s\n", slot_cannot(true));                                 \
 			tap_bad |= getenv("COVE_TEST_MUST") != NULL;                               \
 			return;                                                                    \
 		}                                                                                  \

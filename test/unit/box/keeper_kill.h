@@ -30,13 +30,13 @@ static enum keeper_kill_mode keeper_kill_mode(void) // of one that has come
 	return keeper_kill->mode;
 }
 
-static uint32_t keeper_leaf_number(bool again, uint32_t number, int next)
+static uint32_t keeper_cgroup_number(bool again, uint32_t number, int next)
 {
 	keeper_kill->overtaken |= keeper_kill->unsure && !again;
 	return again ? number : (uint32_t)next;
 }
 
-static uint32_t keeper_leaves(int count, uint64_t *out_spent)
+static uint32_t keeper_cgroups(int count, uint64_t *out_spent)
 {
 	*out_spent = keeper_kill->spent;
 	return (uint32_t)count;

@@ -12,7 +12,7 @@
 #include "box/session.h"
 #include "box/tape.h"
 #include "box/term.h"
-#include "model/tag.h"
+#include "protocol/exec_label.h"
 #include "unit/box/keeper.h"
 
 static struct box *box;
@@ -100,7 +100,7 @@ __attribute__((unused)) static bool open_loop(void)
 	if (err)
 		return false;
 	house.tapes = open(tapes_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	house.ask = ask_open(house.loop, house.keeper.path);
+	house.ask = ask_open(house.loop, house.actor.path);
 	return house.tapes >= 0;
 }
 
@@ -137,7 +137,7 @@ __attribute__((constructor)) static void life_begin(void)
 	if (!text)
 		return;
 	if (sscanf(text, "%d %d %td %52s %63s %95s %63s", &said, &life_fd, &body, box_id,
-		   tapes_path, house.keeper.path, keeper_sockets) != 7)
+		   tapes_path, house.actor.path, keeper_sockets) != 7)
 		_exit(1);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	fcntl(said, F_SETFD, FD_CLOEXEC);
@@ -156,7 +156,7 @@ static _Noreturn void life_exec(void (*body)(int said), int said)
 	char text[512], *argv[] = {(char *)"life", NULL};
 
 	snprintf(text, sizeof(text), "%d %d %td %s %s %s %s", said, life_fd,
-		 (char *)body - (char *)life_task, box_id, tapes_path, house.keeper.path,
+		 (char *)body - (char *)life_task, box_id, tapes_path, house.actor.path,
 		 keeper_sockets);
 	fcntl(said, F_SETFD, 0);
 	if (life_fd >= 0)
@@ -248,8 +248,8 @@ __attribute__((unused)) static bool counts_to(struct tape *tape, enum tape_strea
 	static void fn##_body(void);                                                               \
 	TEST(fn, sentence)                                                                         \
 	{                                                                                          \
-		if (cradle_cannot(true)) {                                                         \
-			printf("# skip: %s\n", cradle_cannot(true));                               \
+		if (slot_cannot(true)) {                                                           \
+			printf("# skip: %s\n", slot_cannot(true));                                 \
 			tap_bad |= getenv("COVE_TEST_MUST") != NULL;                               \
 			return;                                                                    \
 		}                                                                                  \
@@ -262,6 +262,6 @@ __attribute__((unused)) static bool counts_to(struct tape *tape, enum tape_strea
 
 __attribute__((unused)) static void end_box(void)
 {
-	CHECK_OK(box_bury(box, in(5000)));
+	CHECK_OK(box_destroy(box, in(5000)));
 	box_free(box);
 }

@@ -13,7 +13,7 @@ static int64_t in(int64_t ms)
 
 TEST(opens, "a house opens, in a network of its own")
 {
-	CHECK(cradle_cannot(true) || unshare(CLONE_NEWNET) == 0);
+	CHECK(slot_cannot(true) || unshare(CLONE_NEWNET) == 0);
 	CHECK(house_open());
 }
 
@@ -42,7 +42,7 @@ static ino_t network_of(int sock)
 HOUSE_TEST(opened, "it is opened with a socket of the box's own, and taken once")
 {
 	struct files files = {.box = box, .deadline = in(20000)};
-	struct reach_port ports[64];
+	struct fileop_port ports[64];
 	struct box_net net, none;
 	size_t count = 0;
 
@@ -73,7 +73,7 @@ HOUSE_TEST(anew, "opened anew it has other sockets; closed it has none")
 
 HOUSE_TEST(ends, "and it ends with its box")
 {
-	CHECK_OK(box_bury(box, in(20000)));
+	CHECK_OK(box_destroy(box, in(20000)));
 	CHECK_ERR(box_net_set(box, true, in(20000)), UNAVAILABLE);
 	box_free(box);
 }

@@ -102,7 +102,7 @@ HOUSE_TEST(processes, "commands and processes run, with stdin, output and exit c
 		CHECK_OK(exec_start(box, &exec, &plain));
 		CHECK_OK(exec_wait(plain, in(5000), &result));
 		CHECK(result.exit_code == 3);
-		exec_drop(plain);
+		exec_unref(plain);
 	}
 }
 
@@ -126,7 +126,7 @@ HOUSE_TEST(sessions, "sessions keep their state")
 	CHECK_OK(session_delete(session, false));
 }
 
-HOUSE_TEST(terms, "terminals show what is typed")
+HOUSE_TEST(retention, "terminals show what is typed")
 {
 	const char *argv[] = {"/bin/cat", NULL};
 	struct exec_spec exec = {.argv = argv,
@@ -154,7 +154,7 @@ HOUSE_TEST(terms, "terminals show what is typed")
 
 HOUSE_TEST(ends, "and it ends when it is told to")
 {
-	CHECK_OK(box_bury(box, in(5000)));
+	CHECK_OK(box_destroy(box, in(5000)));
 	box_free(box);
 	house_settle_to(2); // this task, and that of the link
 }

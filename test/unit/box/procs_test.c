@@ -58,19 +58,19 @@ static fallible read_tape(struct proc *proc)
 	uint64_t offset = 0;
 	size_t len = 0, n;
 
-	tape_hold(tape);
+	tape_ref(tape);
 	do {
 		struct err *err = tape_read(tape, &offset, &stream, out + len,
 					    sizeof(out) - len - 1, &n, in(10000));
 
 		if (err) {
-			tape_drop(tape);
+			tape_unref(tape);
 			return err;
 		}
 		len += n;
 	} while (n);
 	out[len] = 0;
-	tape_drop(tape);
+	tape_unref(tape);
 	return OK;
 }
 
@@ -172,7 +172,7 @@ HOUSE_TEST(ids, "an id is taken while its process runs, and free when it has end
 	CHECK_OK(proc_wait(second, in(5000)));
 	other = procs_find(box, STR("web"));
 	CHECK(other == second);
-	proc_drop(other);
+	proc_unref(other);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
 		CHECK_ERR(start_as(bad[i], "true", &other), INVALID);
 	CHECK(!procs_find(box, STR("nobody")));
@@ -238,7 +238,7 @@ HOUSE_TEST(cleans, "records are forgotten when they are told to be, and their fi
 	CHECK(!procs_find(box, STR("tidy")) && count_all() == before);
 	CHECK_OK(start_as("runs", "sleep 1000", &running));
 	CHECK((int)procs_clean(box) == before && count_all() == 1);
-	proc_drop(take_ptr(proc));
+	proc_unref(take_ptr(proc));
 	for (int i = 0; i < 100 && files() > 2; i++)
 		CHECK_OK(task_sleep_until(in(10)));
 	CHECK(files() <= 2); // one is made ahead
@@ -265,7 +265,7 @@ HOUSE_TEST(all, "all that run are ended at once")
 	CHECK(killed == 6); // and the one from before
 	for (int i = 0; i < 5; i++) {
 		CHECK(proc_look(procs[i]).status == PROC_KILLED);
-		proc_drop(procs[i]);
+		proc_unref(procs[i]);
 	}
 	CHECK_OK(procs_stop_all(box, &killed));
 	CHECK(killed == 0);
@@ -278,7 +278,7 @@ HOUSE_TEST(many, "of too many that have ended the oldest go")
 
 		CHECK_OK(start(":", &proc));
 		CHECK_OK(proc_wait(proc, in(5000)));
-		proc_drop(proc);
+		proc_unref(proc);
 	}
 	CHECK(count_all() == PROCS_ENDED_MAX);
 }
@@ -289,11 +289,11 @@ HOUSE_TEST(outlives, "records can be read when the box has ended, and go with it
 
 	CHECK_OK(start("echo last; sleep 1000", &proc));
 	CHECK_OK(task_sleep_until(in(100)));
-	CHECK_OK(box_bury(box, in(10000)));
+	CHECK_OK(box_destroy(box, in(10000)));
 	CHECK(proc_look(proc).status == PROC_KILLED && proc_look(proc).exit_code == 137);
 	CHECK_OK(read_tape(proc));
 	CHECK_STR(out, "last\n");
-	proc_drop(take_ptr(proc));
+	proc_unref(take_ptr(proc));
 	CHECK(files() > 100);
 	box_free(take_ptr(box));
 	for (int i = 0; i < 1500 && files() >= 0; i++) // a disk may stand still

@@ -64,7 +64,7 @@ static bool mount_terminals(void)
 
 TEST(opens, "a house opens")
 {
-	CHECK(cradle_cannot(true) || mount_terminals());
+	CHECK(slot_cannot(true) || mount_terminals());
 	CHECK(house_open());
 }
 
@@ -104,7 +104,7 @@ HOUSE_TEST(open_stdin, "a stdin that stays open is written to until it is closed
 	room[len] = 0;
 	CHECK_STR(room, "200012\n");
 	CHECK_ERR(exec_write(exec, "x", 1, in(1000)), CONFLICT);
-	exec_drop(exec);
+	exec_unref(exec);
 }
 
 HOUSE_TEST(full, "a pipe that nobody reads makes the writer wait, and its end ends the wait")
@@ -121,7 +121,7 @@ HOUSE_TEST(full, "a pipe that nobody reads makes the writer wait, and its end en
 	CHECK_ERR(exec_write(exec, much, sizeof(much), in(5000)), CONFLICT);
 	CHECK_OK(exec_wait(exec, in(5000), &result));
 	CHECK(result.signal == SIGKILL);
-	exec_drop(exec);
+	exec_unref(exec);
 }
 
 HOUSE_TEST(alone, "a signal to a process alone spares its group")
@@ -136,7 +136,7 @@ HOUSE_TEST(alone, "a signal to a process alone spares its group")
 	CHECK_OK(exec_wait(exec, in(10000), &result));
 	CHECK(result.exit_code == 0 && result.duration_ms >= 900);
 	CHECK(tape_bytes(exec_tape(exec), TAPE_STDOUT) == 9);
-	exec_drop(exec);
+	exec_unref(exec);
 }
 
 HOUSE_TEST(pty, "a command has a terminal that controls it, of the size that was asked for")
@@ -159,7 +159,7 @@ HOUSE_TEST(pty, "a command has a terminal that controls it, of the size that was
 	CHECK(write(master, "\x03", 1) == 1); // Ctrl-C ends the sleep
 	CHECK_OK(exec_wait(exec, in(10000), &result));
 	CHECK(result.signal == SIGINT || result.exit_code == 130);
-	exec_drop(exec);
+	exec_unref(exec);
 	spec.rows = 4097;
 	CHECK_ERR(exec_start(box, &spec, &exec), INVALID);
 }
@@ -178,7 +178,7 @@ HOUSE_TEST(pty_user, "a terminal belongs to its user")
 	master = exec_take_master(exec);
 	CHECK(reads(master, "fine"));
 	CHECK_OK(exec_wait(exec, in(10000), &result));
-	exec_drop(exec);
+	exec_unref(exec);
 }
 
 HOUSE_TEST(dialogue, "a shell in a dialogue reads commands and answers on fds of their own")
@@ -208,12 +208,12 @@ HOUSE_TEST(dialogue, "a shell in a dialogue reads commands and answers on fds of
 	CHECK(result.exit_code == 0);
 	close(ends.out);
 	close(ends.err);
-	exec_drop(exec);
+	exec_unref(exec);
 }
 
 HOUSE_TEST(ends, "the box ends")
 {
-	CHECK_OK(box_bury(box, in(10000)));
+	CHECK_OK(box_destroy(box, in(10000)));
 	box_free(box);
 }
 

@@ -2,8 +2,8 @@
 #include "box/session.h"
 
 #include "base/mem.h"
-#include "box/session_inner.h"
-#include "model/shell.h"
+#include "box/session_private.h"
+#include "protocol/shell.h"
 #include "unit/box/keeper.h"
 
 static struct box *box;
@@ -53,7 +53,7 @@ static fallible read_tape(struct tape *tape)
 {
 	static char room[4096];
 	struct sink sinks[2] = {{out, 0, sizeof(out)}, {err_out, 0, sizeof(err_out)}};
-	struct shell_sieve sieves[2] = {
+	struct shell_filter sieves[2] = {
 		{.give = pour, .arg = &sinks[0]},
 		{.give = pour,
 		 .arg = &sinks[1],
@@ -183,13 +183,13 @@ HOUSE_TEST(odd_lines, "syntax errors and unclosed quotes are answers; the next c
 
 HOUSE_TEST(per_command, "cwd and env of a command are its own; what was there comes back")
 {
-	struct pairs pairs = {0};
+	struct env_map env_map = {0};
 	struct session_job job = {.command = STR("pwd; echo $A; sh -c 'echo \"$B\"'; cd /etc"),
 				  .cwd = "/usr",
-				  .env = &pairs};
+				  .env = &env_map};
 
-	pairs_set(&pairs, STR("A"), STR("it's"));
-	pairs_set(&pairs, STR("B"), STR("x\ny"));
+	env_map_set(&env_map, STR("A"), STR("it's"));
+	env_map_set(&env_map, STR("B"), STR("x\ny"));
 	CHECK(gives("cd /tmp; cd /; cd /tmp; A=1", 0, "", ""));
 	CHECK_OK(run_job("a", &job));
 	CHECK(result.exit_code == 0);
@@ -206,7 +206,7 @@ HOUSE_TEST(per_command, "cwd and env of a command are its own; what was there co
 	job.cwd = "../usr";
 	CHECK_OK(run_job("a", &job));
 	CHECK(!strncmp(out, "/usr\n", 5));
-	pairs_done(&pairs);
+	env_map_done(&env_map);
 }
 
 HOUSE_TEST(endings,
@@ -572,7 +572,7 @@ HOUSE_TEST(many, "sixty-four sessions work at once, and all can be deleted")
 	}
 }
 
-HOUSE_TEST(buried, "a box that ends takes its sessions along, and their waiters learn of it")
+HOUSE_TEST(destroyed, "a box that ends takes its sessions along, and their waiters learn of it")
 {
 	struct session_spec spec = spec_at("/tmp");
 	struct session_job job = {.command = STR("sleep 100")};
@@ -583,7 +583,7 @@ HOUSE_TEST(buried, "a box that ends takes its sessions along, and their waiters 
 	CHECK_OK(session_take(box, STR("a"), &spec, &session));
 	CHECK_OK(session_run(session, &job, &first));
 	CHECK_OK(session_run(session, &job, &second));
-	CHECK_OK(box_bury(box, in(5000)));
+	CHECK_OK(box_destroy(box, in(5000)));
 	CHECK_ERR(session_run_wait(first, in(1000), &result), UNAVAILABLE);
 	CHECK_ERR(session_run_wait(second, in(1000), &result), UNAVAILABLE);
 	session_run_drop(first);

@@ -13,12 +13,12 @@
 #include "loop/offload.h"
 #include "tap.h"
 
-static const struct brink_at nobody;
+static const struct stall_at nobody;
 
 #define LABEL_IS(label)                                                                            \
 	(str_is((label).id, "proc_1") && str_is((label).session, "s1") &&                          \
 	 str_is((label).command, "echo hi") && (label).started_ms == 1234567890123 &&              \
-	 (label).cap == 1 << 20 && (label).pid == 7 && (label).conv == 42)
+	 (label).cap == 1 << 20 && (label).pid == 7 && (label).conn == 42)
 
 static struct loop *loop;
 static char path[] = "/tmp/cove-tape-XXXXXX"; // mkdtemp fills it
@@ -124,7 +124,7 @@ TASK_TEST(written, "what a reader is told of is on disk already")
 	tape_end(tape);
 	CHECK_OK(read_from(tape, 95, 100));
 	CHECK(got_len[0] == 5 && !memcmp(got[0], "56789", 5));
-	tape_drop(tape);
+	tape_unref(tape);
 	CHECK(await_gone("box/1"));
 }
 
@@ -143,7 +143,7 @@ TASK_TEST(comes_back, "a finished tape comes back with its label, its bytes and 
 	tape_end(tape);
 	CHECK_OK(tape_seal(tape, &ending));
 	tape_leave(tape);
-	tape_drop(tape);
+	tape_unref(tape);
 	CHECK_OK(tape_open(loop, dir, "box/2", &again, &label));
 	CHECK(LABEL_IS(label));
 	CHECK(tape_has_ended(again) && tape_kept(again) == sizeof(bytes) + 5);
@@ -157,7 +157,7 @@ TASK_TEST(comes_back, "a finished tape comes back with its label, its bytes and 
 		CHECK(got_len[0] + got_len[1] == sizeof(bytes) + 5 - from);
 		CHECK(!memcmp(got[0], bytes + sizeof(bytes) - got_len[0], got_len[0]));
 	}
-	tape_drop(again);
+	tape_unref(again);
 	CHECK(await_gone("box/2"));
 }
 
@@ -173,7 +173,7 @@ TASK_TEST(torn, "a record that is torn at any byte has the bytes that are there"
 	CHECK_OK(tape_add(tape, TAPE_STDOUT, "third", 5));
 	torn = size_of("box/3");
 	tape_leave(tape);
-	tape_drop(tape);
+	tape_unref(tape);
 	for (off_t size = torn - 1; size >= whole; size--) {
 		auto_fd fd = openat(dir, "box/3", O_RDWR | O_CLOEXEC);
 		size_t there = size > whole + 8 ? (size_t)(size - whole - 8) : 0;
@@ -189,13 +189,13 @@ TASK_TEST(torn, "a record that is torn at any byte has the bytes that are there"
 		CHECK_OK(read_from(again, 0, 100));
 		CHECK(got_len[0] == 10 && !memcmp(got[0], "firstthird", 10) && got_len[1] == 6);
 		tape_leave(again);
-		tape_drop(again);
+		tape_unref(again);
 		// The one that was torn stands whole again, for the next one to tear.
 		CHECK(ftruncate(fd, whole) == 0);
 		CHECK_OK(tape_open(loop, dir, "box/3", &again, &label));
 		CHECK_OK(tape_add(again, TAPE_STDOUT, "third", 5));
 		tape_leave(again);
-		tape_drop(again);
+		tape_unref(again);
 	}
 }
 
@@ -213,13 +213,13 @@ TASK_TEST(garbage, "zeros and old blocks behind the last record are not believed
 		off_t whole = size_of("box/4");
 
 		tape_leave(tape);
-		tape_drop(tape);
+		tape_unref(tape);
 		auto_fd fd = openat(dir, "box/4", O_WRONLY | O_APPEND | O_CLOEXEC);
 
 		CHECK(write(fd, tails[i], lens[i]) == (ssize_t)lens[i]);
 		CHECK_OK(tape_open(loop, dir, "box/4", &again, &label));
 		CHECK(tape_kept(again) == 4 && size_of("box/4") == whole);
-		tape_drop(again);
+		tape_unref(again);
 		CHECK(await_gone("box/4"));
 	}
 }
@@ -244,7 +244,7 @@ TASK_TEST(strangers, "what is no tape is refused and left alone")
 	tape = make("box/5");
 	tape_begin(tape);
 	tape_leave(tape);
-	tape_drop(tape);
+	tape_unref(tape);
 	for (off_t size = size_of("box/5") - 1; size >= 0; size--) {
 		auto_fd fd = openat(dir, "box/5", O_RDWR | O_CLOEXEC);
 
@@ -262,12 +262,12 @@ TASK_TEST(rests, "a tape that has ended keeps no file open, and is read all the 
 	tape_end(tape);
 	CHECK_OK(tape_seal(tape, &ending));
 	for (int i = 0; i < 3; i++) {
-		tape_hold(tape);
+		tape_ref(tape);
 		CHECK_OK(read_from(tape, 0, 100));
 		CHECK(got_len[0] == 5 && !memcmp(got[0], "sleep", 5));
-		tape_drop(tape);
+		tape_unref(tape);
 	}
-	tape_drop(tape);
+	tape_unref(tape);
 	CHECK(await_gone("box/6"));
 }
 
@@ -288,10 +288,10 @@ TASK_TEST(seals_again, "an ending that the disk did not take is told as such, an
 	CHECK(!tape_ending_of(tape, &ending));
 	CHECK_OK(tape_seal(tape, &ending));
 	tape_leave(tape);
-	tape_drop(tape);
+	tape_unref(tape);
 	CHECK_OK(tape_open(loop, dir, "box/9", &again, &label));
 	CHECK(tape_ending_of(again, &ending) && ending.exit_code == 5);
-	tape_drop(again);
+	tape_unref(again);
 	CHECK(await_gone("box/9"));
 }
 
@@ -302,7 +302,7 @@ static bool let_go(void *arg)
 	struct tape *tape = take_ptr(oldest);
 
 	++*(int *)arg;
-	tape_drop(tape);
+	tape_unref(tape);
 	return tape != NULL;
 }
 
@@ -324,7 +324,7 @@ TASK_TEST(lack, "when the budget is used up an old tape makes room, and then the
 	CHECK_OK(tape_add(tape, TAPE_STDOUT, bytes, sizeof(bytes)));
 	CHECK(asked == 2 && tape_truncated(tape, TAPE_STDOUT));
 	CHECK(tape_kept(tape) == sizeof(bytes) && size_of("box/8") < 100100);
-	tape_drop(tape);
+	tape_unref(tape);
 	tape_budget_drop(budget);
 	CHECK(await_gone("box/8"));
 }
@@ -354,7 +354,7 @@ TASK_TEST(brim, "output does not fill the host's disk to the brim")
 		err_free(tape_add(tape, TAPE_STDOUT, bytes, sizeof(bytes)));
 	CHECK(tape_truncated(tape, TAPE_STDOUT) && tape_kept(tape) > 7 << 20);
 	CHECK(fstatfs(small, &fs) == 0 && fs.f_bavail * (uint64_t)fs.f_bsize > 100000);
-	tape_drop(tape);
+	tape_unref(tape);
 	close(small);
 }
 
@@ -417,7 +417,7 @@ TASK_TEST(full, "without room output goes to live readers, is marked, and is kep
 	CHECK(live_len == sizeof(all) && !memcmp(live, all, sizeof(all)));
 	CHECK_OK(read_from(tape, 0, 70000));
 	CHECK(got_len[0] == 200000 && got[0][99999] == 'a' && got[0][100000] == 'c');
-	tape_drop(tape);
+	tape_unref(tape);
 	close(small);
 }
 
@@ -437,7 +437,7 @@ TASK_TEST(seeks, "the place where a stream has come so far is found")
 			CHECK(before <= want && want - before < 20000 && offset <= 2 * want + 3000);
 		}
 	}
-	tape_drop(tape);
+	tape_unref(tape);
 	CHECK(await_gone("box/9"));
 }
 
@@ -451,29 +451,29 @@ TASK_TEST(drawn, "bytes go from a pipe to the tape, and each is in one place or 
 	size_t len = 0;
 
 	CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
-	CHECK_OK(tape_draw(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
+	CHECK_OK(tape_pipe(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
 	CHECK(len == 0 && tape_kept(tape) == 0);
 	CHECK(write(ends[1], "hello \xe2\x82", 8) == 8);
-	CHECK_OK(tape_draw(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
+	CHECK_OK(tape_pipe(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
 	CHECK(len == 8 && tape_is_text(tape) && !tape_is_utf8(tape));
 	memset(much, 'm', sizeof(much));
 	CHECK(write(ends[1], much, sizeof(much)) == sizeof(much));
-	CHECK_OK(tape_draw(tape, TAPE_STDERR, &nobody, ends[0], room, 20000, &len));
+	CHECK_OK(tape_pipe(tape, TAPE_STDERR, &nobody, ends[0], room, 20000, &len));
 	CHECK(len == 20000);
-	CHECK_OK(tape_draw(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
+	CHECK_OK(tape_pipe(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
 	CHECK(len == 30000 && tape_kept(tape) == 50008);
 	CHECK(size_of("box/20") > 50008);
 	tape_leave(tape);
-	tape_drop(tape);
+	tape_unref(tape);
 	CHECK_OK(tape_open(loop, dir, "box/20", &again, &label));
 	CHECK(tape_kept(again) == 50008 && tape_bytes(again, TAPE_STDERR) == 20000);
 	CHECK(write(ends[1], "more", 4) == 4);
-	CHECK_OK(tape_draw(again, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
+	CHECK_OK(tape_pipe(again, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
 	tape_end(again);
 	CHECK_OK(read_from(again, 50006, 100));
 	CHECK(got_len[0] == 6 && !memcmp(got[0], "mmmore", 6));
 	tape_leave(again);
-	tape_drop(again);
+	tape_unref(again);
 	close(ends[0]);
 	close(ends[1]);
 }
@@ -489,7 +489,7 @@ static bool pump_window(struct tape *tape, const char *bytes, size_t len)
 	if (write(window_pipe[1], bytes, len) != (ssize_t)len)
 		return false;
 	while (drawn < len && n > 0) {
-		auto_err err = tape_draw(tape, TAPE_STDOUT, &nobody, window_pipe[0], room,
+		auto_err err = tape_pipe(tape, TAPE_STDOUT, &nobody, window_pipe[0], room,
 					 sizeof(room), &n);
 
 		drawn += err ? 0 : n;
@@ -539,7 +539,7 @@ TASK_TEST(window, "a reader that follows gets all that is past the cap, and anot
 	CHECK(pump_window(tape, "the last", 8));
 	tape_leave(tape); // as a daemon that is killed
 	tape_detach(&reader);
-	tape_drop(tape);
+	tape_unref(tape);
 
 	CHECK_OK(tape_open(loop, dir, "box/30", &again, &label));
 	CHECK(tape_kept(again) == 8 && tape_is_utf8(again) && tape_truncated(again, TAPE_STDOUT));
@@ -562,7 +562,7 @@ TASK_TEST(window, "a reader that follows gets all that is past the cap, and anot
 	CHECK(reader.cut && reader.missed > 15 << 20 && reader.missed < 25 << 20);
 	tape_detach(&reader);
 	tape_leave(again);
-	tape_drop(again);
+	tape_unref(again);
 	close(window_pipe[0]);
 	close(window_pipe[1]);
 }
@@ -611,7 +611,7 @@ TASK_TEST(window_quota,
 	CHECK(quota.used < 5 << 20 && !reader.cut && !reader.missed);
 	tape_leave(tape); // as a daemon that is killed
 	tape_detach(&reader);
-	tape_drop(tape);
+	tape_unref(tape);
 	tape_budget_drop(budget);
 	CHECK(quota.used == 0);
 
@@ -623,7 +623,7 @@ TASK_TEST(window_quota,
 	CHECK(fill_window(again, &reader, 1));
 	CHECK(quota.used > 1 << 19 && quota.used < 5 << 20);
 	tape_detach(&reader);
-	tape_drop(again);
+	tape_unref(again);
 	tape_budget_drop(budget);
 	CHECK(quota.used == 0);
 	close(window_pipe[0]);
@@ -641,16 +641,16 @@ TASK_TEST(drawn_full, "a tape that is full is cut between characters, and says s
 	tape_set_label(tape, &label);
 	CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
 	CHECK(write(ends[1], "12345678\xe2\x82\xac and more", 19) == 19);
-	CHECK_OK(tape_draw(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
+	CHECK_OK(tape_pipe(tape, TAPE_STDOUT, &nobody, ends[0], room, sizeof(room), &len));
 	CHECK(len == 10 && tape_kept(tape) == 8 && tape_truncated(tape, TAPE_STDOUT));
 	CHECK(tape_fits(tape, 100) && tape_is_utf8(tape));
 	tape_leave(tape);
-	tape_drop(tape);
+	tape_unref(tape);
 	CHECK_OK(tape_open(loop, dir, "box/21", &again, &label));
 	CHECK(label.cap == 8 && tape_truncated(again, TAPE_STDOUT) && tape_fits(again, 1));
 	CHECK(!tape_truncated(again, TAPE_STDERR) && tape_kept(again) == 8);
 	tape_leave(again);
-	tape_drop(again);
+	tape_unref(again);
 	close(ends[0]);
 	close(ends[1]);
 }

@@ -92,7 +92,7 @@ TASK_TEST(order, "runs of the two streams come out in the order of their arrival
 	CHECK(len == 4 && stream == TAPE_STDOUT);
 	CHECK_OK(tape_read(tape, &offset, &stream, room, sizeof(room), &len, 0));
 	CHECK(len == 0 && tape_is_utf8(tape) && !tape_truncated(tape, TAPE_STDOUT));
-	tape_drop(tape);
+	tape_unref(tape);
 }
 
 TASK_TEST(spills, "what memory does not hold goes to disk and comes back whole")
@@ -119,7 +119,7 @@ TASK_TEST(spills, "what memory does not hold goes to disk and comes back whole")
 		CHECK(got_len[0] == at[0] && memcmp(got[0], bytes[0], at[0]) == 0);
 		CHECK(got_len[1] == at[1] && memcmp(got[1], bytes[1], at[1]) == 0);
 	}
-	tape_drop(tape);
+	tape_unref(tape);
 }
 
 TASK_TEST(fits, "a callback is told beforehand whether adding would wait")
@@ -139,7 +139,7 @@ TASK_TEST(fits, "a callback is told beforehand whether adding would wait")
 	tape_end(tape);
 	CHECK_OK(read_all(tape, 65536));
 	CHECK(got_len[0] == 70000);
-	tape_drop(tape);
+	tape_unref(tape);
 }
 
 static struct tape *shared;
@@ -161,7 +161,7 @@ static void reader(void *arg)
 			break;
 		heard += len;
 	}
-	tape_drop(shared);
+	tape_unref(shared);
 }
 
 static bool refuse_more(void *arg)
@@ -187,12 +187,12 @@ TASK_TEST(budget, "tapes share what they may keep on disk, and give it back")
 	tape_end(tapes[1]);
 	CHECK_OK(read_all(tapes[1], 70000));
 	CHECK(got_len[0] == 50016);
-	tape_drop(tapes[0]);
+	tape_unref(tapes[0]);
 	CHECK_OK(tape_add(tapes[2], TAPE_STDERR, bytes, sizeof(bytes)));
 	CHECK(!tape_truncated(tapes[2], TAPE_STDERR));
 	tape_budget_drop(budget); // before the tapes that hold it
-	tape_drop(tapes[1]);
-	tape_drop(tapes[2]);
+	tape_unref(tapes[1]);
+	tape_unref(tapes[2]);
 }
 
 static uint64_t left_of(const struct tape_quota *quota)
@@ -220,9 +220,9 @@ TASK_TEST(quota, "budgets share a quota beyond their floors, and leave it with t
 	CHECK(tape_kept(tapes[1]) > 89800 && tape_kept(tapes[1]) < 90000);
 	tape_budget_leave(budgets[1]); // its tape still holds it
 	CHECK(quota.used > 30000 && quota.used < 30100);
-	tape_drop(tapes[0]);
+	tape_unref(tapes[0]);
 	CHECK(quota.used == 0);
-	tape_drop(tapes[1]);
+	tape_unref(tapes[1]);
 	for (int i = 0; i < 2; i++)
 		tape_budget_drop(budgets[i]);
 	CHECK(quota.used == 0);
@@ -251,7 +251,7 @@ TASK_TEST(follows, "readers follow a writer across memory and disk, and outlive 
 	shared = tape_new(loop, dir, 1 << 20);
 	heard = 0;
 	for (int i = 0; i < 3; i++) {
-		tape_hold(shared);
+		tape_ref(shared);
 		task_start(loop, "reader", reader, NULL);
 	}
 	for (int i = 0; i < 40; i++) {
@@ -260,7 +260,7 @@ TASK_TEST(follows, "readers follow a writer across memory and disk, and outlive 
 			CHECK_OK(task_sleep_until(loop_now(loop) + 1));
 	}
 	tape_end(shared);
-	tape_drop(shared);
+	tape_unref(shared);
 	for (int i = 0; i < 100 && heard < 600000; i++)
 		CHECK_OK(task_sleep_until(loop_now(loop) + 10));
 	CHECK(heard == 600000);
@@ -276,7 +276,7 @@ TASK_TEST(text, "text is known as text, also when its characters are torn")
 	CHECK(tape_is_utf8(tape));
 	CHECK_OK(tape_add(tape, TAPE_STDERR, "\xc3", 1));
 	CHECK(!tape_is_utf8(tape));
-	tape_drop(tape);
+	tape_unref(tape);
 
 	tape = tape_new(loop, dir, 4); // the cap falls into a character, which then goes as a whole
 	CHECK_OK(tape_add(tape, TAPE_STDOUT, "ab\xe2\x82\xac", 5));
@@ -285,12 +285,12 @@ TASK_TEST(text, "text is known as text, also when its characters are torn")
 	CHECK(tape_is_utf8(tape) && tape_truncated(tape, TAPE_STDOUT));
 	CHECK_OK(read_all(tape, 100));
 	CHECK(got_len[0] == 2);
-	tape_drop(tape);
+	tape_unref(tape);
 
 	tape = tape_new(loop, dir, 100);
 	CHECK_OK(tape_add(tape, TAPE_STDOUT, "\xff\0x", 3));
 	CHECK(!tape_is_utf8(tape));
-	tape_drop(tape);
+	tape_unref(tape);
 }
 
 TASK_TEST(offsets, "every number of bytes is an offset, and past the end there is none")
@@ -313,7 +313,7 @@ TASK_TEST(offsets, "every number of bytes is an offset, and past the end there i
 	CHECK_ERR(tape_read(tape, &(uint64_t){11}, &stream, room, sizeof(room), &len, 0), INVALID);
 	CHECK_ERR(tape_read(tape, &(uint64_t){UINT64_MAX}, &stream, room, sizeof(room), &len, 0),
 		  INVALID);
-	tape_drop(tape);
+	tape_unref(tape);
 }
 
 TASK_TEST(grows, "a reader at the end of a run that grows reads on where it was")
@@ -329,7 +329,7 @@ TASK_TEST(grows, "a reader at the end of a run that grows reads on where it was"
 		CHECK_OK(tape_read(tape, &offset, &stream, room, sizeof(room), &len, 0));
 		CHECK(len == 3 && !memcmp(room, "abc", 3));
 	}
-	tape_drop(tape);
+	tape_unref(tape);
 }
 
 TASK_TEST(bad_disk, "a disk that fails marks the tape as cut, and the rest is dropped")
@@ -345,7 +345,7 @@ TASK_TEST(bad_disk, "a disk that fails marks the tape as cut, and the rest is dr
 	CHECK(tape_truncated(tape, TAPE_STDOUT));
 	CHECK_OK(read_all(tape, 100));
 	CHECK(got_len[0] == 4);
-	tape_drop(tape);
+	tape_unref(tape);
 	close(nowhere);
 }
 

@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "cli/png.h"
 #include "cli/sixel.h"
+#include "codec/text.h"
 #include "tap.h"
-#include "wire/text.h"
 
 // Four pixels in two lines, red, green, blue and one that is half transparent and black, written by
 // another program: RGBA, with a filter of its own in each line.

@@ -1,4 +1,4 @@
-#include "egress/inner.h"
+#include "egress/private.h"
 #include "unit/egress/house.h"
 
 #define ALLOW "{\"mode\":\"allow\",\"allow\":[\"up.test:%u\",\"home.test:%u\",\"meta.test:%u\"]}"

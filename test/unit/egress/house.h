@@ -20,8 +20,8 @@
 #include "base/mem.h"
 #include "egress/egress.h"
 #include "loop/offload.h"
-#include "model/policy.h"
 #include "store/egress.h"
+#include "types/policy.h"
 #include "unit/loop/inside.h"
 
 #define BOX "box-0123456789abcdef0123456789abcdef0123456789abcdef"

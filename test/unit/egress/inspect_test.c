@@ -417,16 +417,16 @@ TEST(pieces, "values and placeholders are found wherever a stream is cut, the lo
 
 TASK_TEST(seal, "a sealed value opens for its box alone, and not when a bit has changed")
 {
-	auto_buf sealed = BUF_INIT(1024), open = BUF_INIT(1024), none = BUF_INIT(1024);
+	auto_buf tls = BUF_INIT(1024), open = BUF_INIT(1024), none = BUF_INIT(1024);
 
 	CHECK_OK(enter_house(false, OPAQUE));
-	CHECK_OK(egress_seal(house.egress, BOX, STR("value"), &sealed));
-	CHECK(!memmem(sealed.at, sealed.len, "value", 5));
-	CHECK_OK(egress_unseal(house.egress, BOX, buf_view(&sealed), &open));
+	CHECK_OK(egress_seal(house.egress, BOX, STR("value"), &tls));
+	CHECK(!memmem(tls.at, tls.len, "value", 5));
+	CHECK_OK(egress_unseal(house.egress, BOX, buf_view(&tls), &open));
 	CHECK(str_is(buf_view(&open), "value"));
-	CHECK_ERR(egress_unseal(house.egress, "box-2", buf_view(&sealed), &none), INVALID);
-	sealed.at[sealed.len / 2] ^= 1;
-	CHECK_ERR(egress_unseal(house.egress, BOX, buf_view(&sealed), &none), INVALID);
+	CHECK_ERR(egress_unseal(house.egress, "box-2", buf_view(&tls), &none), INVALID);
+	tls.at[tls.len / 2] ^= 1;
+	CHECK_ERR(egress_unseal(house.egress, BOX, buf_view(&tls), &none), INVALID);
 	CHECK_ERR(egress_unseal(house.egress, BOX, STR("short"), &none), INVALID);
 	leave_house();
 }

@@ -10,7 +10,7 @@
 
 // "slow…" names take as long as the gate is shut; the others are really looked up.
 static atomic_int slow_now, slow_most, slow_all, searches;
-static atomic_bool gate_open;
+static atomic_bool acceptor_open;
 
 // In the place of the library's.
 int look_up_fake(const char *name, const char *service, const struct addrinfo *hints,
@@ -31,7 +31,7 @@ int look_up_fake(const char *name, const char *service, const struct addrinfo *h
 	if (now > slow_most)
 		slow_most = now;
 	slow_all++;
-	while (!gate_open)
+	while (!acceptor_open)
 		usleep(1000);
 	slow_now--;
 	return EAI_NONAME;
@@ -142,7 +142,7 @@ TASK_TEST(turns, "the slow names of one box hold up itself alone, and are droppe
 
 	CHECK_OK(begin());
 	slow_all = slow_most = 0;
-	gate_open = false;
+	acceptor_open = false;
 	for (int i = 0; i < 100; i++)
 		task_start(inside_loop, "ask", ask_briefly, mem_fmt("slow-%d", i));
 	inside_sleep(50);
@@ -157,7 +157,7 @@ TASK_TEST(turns, "the slow names of one box hold up itself alone, and are droppe
 	for (int i = 0; i < 500 && bad < 100; i++)
 		inside_sleep(10);
 	CHECK(bad == 100);
-	gate_open = true;
+	acceptor_open = true;
 	inside_sleep(100);
 	CHECK(slow_all == 5 && slow_now == 0 && slow_most == 5);
 	resolve_close(resolve);

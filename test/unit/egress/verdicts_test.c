@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 
 #include "base/mem.h"
-#include "egress/ears.h"
+#include "egress/subscribers.h"
 #include "store/egress.h"
 #include "unit/loop/inside.h"
 
@@ -180,31 +180,32 @@ TASK_TEST(many, "ten thousand at once are all counted, more than there are slots
 	store_close(store);
 }
 
-TASK_TEST(ears, "who listens to a box hears when its rows are in the store, and of no other box")
+TASK_TEST(subscribers,
+	  "who listens to a box hears when its rows are in the store, and of no other box")
 {
 	struct verdicts *verdicts = NULL;
 	struct store *store = store_of(inside_loop);
 	struct store_egress_sums sums;
-	auto_ear mine = NULL;
-	auto_ear other = NULL;
-	auto_ear again = NULL;
+	auto_subscriber mine = NULL;
+	auto_subscriber other = NULL;
+	auto_subscriber again = NULL;
 
 	CHECK_OK(verdicts_open(inside_loop, store, -1, &verdicts));
-	mine = ear_new(verdicts_ears(verdicts), "box-a");
-	again = ear_new(verdicts_ears(verdicts), "box-a");
-	other = ear_new(verdicts_ears(verdicts), "box-b");
-	CHECK(mine == again && ear_count(mine) == 0);
+	mine = subscriber_new(verdicts_subscribers(verdicts), "box-a");
+	again = subscriber_new(verdicts_subscribers(verdicts), "box-a");
+	other = subscriber_new(verdicts_subscribers(verdicts), "box-b");
+	CHECK(mine == again && subscribers_count(mine) == 0);
 	verdict_done(verdicts, verdict_new(verdicts, "box-a", "acme"));
-	CHECK_OK(ear_wait(mine, 0, loop_now(inside_loop) + 10000));
-	CHECK(ear_count(mine) == 1 && ear_count(other) == 0);
-	CHECK_ERR(ear_wait(other, 0, loop_now(inside_loop) + 20), TIMEOUT);
-	ear_free(take_ptr(again));
+	CHECK_OK(subscribers_wait(mine, 0, loop_now(inside_loop) + 10000));
+	CHECK(subscribers_count(mine) == 1 && subscribers_count(other) == 0);
+	CHECK_ERR(subscribers_wait(other, 0, loop_now(inside_loop) + 20), TIMEOUT);
+	subscriber_free(take_ptr(again));
 	verdict_done(verdicts, verdict_new(verdicts, "box-a", "acme"));
 	verdicts_hurry(verdicts);
 	CHECK_OK(store_flush(store)); // what was hurried is in it
 	CHECK_OK(store_egress_sums(store, "box-a", &sums));
-	CHECK_OK(ear_wait(mine, 1, loop_now(inside_loop) + 10000));
+	CHECK_OK(subscribers_wait(mine, 1, loop_now(inside_loop) + 10000));
 	verdicts_close(verdicts);
-	ear_free(take_ptr(mine)); // after the room that it listened to
+	subscriber_free(take_ptr(mine)); // after the room that it listened to
 	store_close(store);
 }

@@ -60,7 +60,7 @@ static fallible house_body(struct http *x)
 			  str_of(arena_fmt(x->arena, "%zu %zu", body.len, strlen(body.at))));
 }
 
-static fallible house_pour(struct http *x)
+static fallible house_copy(struct http *x)
 {
 	static char bytes[65536];
 	struct str mib = http_query(x, "mib");
@@ -114,7 +114,7 @@ static fallible house_handle(struct http *x)
 	if (str_is(path, "/body"))
 		return house_body(x);
 	if (str_is(path, "/pour"))
-		return house_pour(x);
+		return house_copy(x);
 	if (str_is(path, "/watch"))
 		return house_watch(x);
 	if (str_is(path, "/away") || str_is(path, "/away/stream"))

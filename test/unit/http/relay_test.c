@@ -5,17 +5,18 @@
 #include <netinet/in.h>
 
 #include "base/mem.h"
-#include "http/relayed.h"
+#include "http/relay_head.h"
 #include "unit/http/house.h"
 
 static struct http_server *front;
 static uint16_t front_port, behind_port;
-static struct relay_way ways; // how the front relays; loop, fd and path are set for each request
+static struct relay_options
+	ways; // how the front relays; loop, fd and path are set for each request
 static int front_failed;
 
 static fallible pass_on(struct http *x)
 {
-	struct relay_way way = ways;
+	struct relay_options way = ways;
 	struct stream stream = {.fd = -1};
 
 	way.loop = inside_loop;
@@ -134,7 +135,7 @@ static void unstage(void)
 	http_server_free(take_ptr(front));
 	buf_done(&behind.heard);
 	behind.mute = behind.echo = false;
-	ways = (struct relay_way){0};
+	ways = (struct relay_options){0};
 }
 
 #define PLAIN "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -145,7 +146,7 @@ TASK_TEST(fields, "the server hears its own name, where the client came from, an
 	const struct http1_field more[] = {{STR("X-Sandbox-Name"), STR("mine")}};
 	auto_buf got = BUF_INIT(65536);
 
-	ways = (struct relay_way){.proto = "https", .more = more, .more_count = 1};
+	ways = (struct relay_options){.proto = "https", .more = more, .more_count = 1};
 	stage(PLAIN);
 	talk_front(
 		"GET /a%20b?x=1 HTTP/1.1\r\nHost: 8080-box-tok.example.org\r\nX-Mine: 1\r\n"
@@ -176,7 +177,7 @@ TASK_TEST(wide, "V-11 a server that has a path of an origin does not speak for t
 	auto_buf got = BUF_INIT(65536);
 
 	for (int i = 0; i < 2; i++) {
-		ways = (struct relay_way){.prefix = i ? STR("/8080-box-tok") : STR("")};
+		ways = (struct relay_options){.prefix = i ? STR("/8080-box-tok") : STR("")};
 		stage("HTTP/1.1 200 OK\r\nService-Worker-Allowed: /\r\nClear-Site-Data: \"*\"\r\n"
 		      "strict-transport-security: max-age=9\r\nAlt-Svc: h3=\":1\"\r\nX-Own: 1\r\n"
 		      "Content-Length: 2\r\n\r\nok");
@@ -416,7 +417,7 @@ TASK_TEST(methods, "methods that mean the connection are not passed on")
 static const char *cookie(const char *value, const char *prefix, struct buf *out)
 {
 	buf_clear(out);
-	relayed_cookie(str_of(value), str_of(prefix), out);
+	relay_head_cookie(str_of(value), str_of(prefix), out);
 	return out->at;
 }
 
@@ -434,10 +435,10 @@ TEST(cookies, "a cookie is the preview's own: it names no domain and stays benea
 
 static const char *location(const char *value, const char *prefix, struct buf *out)
 {
-	struct relay_way way = {.host = STR("localhost:8080"), .prefix = str_of(prefix)};
+	struct relay_options way = {.host = STR("localhost:8080"), .prefix = str_of(prefix)};
 
 	buf_clear(out);
-	relayed_location(str_of(value), &way, out);
+	relay_head_location(str_of(value), &way, out);
 	return out->at;
 }
 
@@ -471,7 +472,7 @@ TASK_TEST(whole, "a reply that came in one piece leaves in one segment")
 	auto_buf out = BUF_INIT(65536);
 	struct stream stream;
 
-	ways = (struct relay_way){0};
+	ways = (struct relay_options){0};
 	stage("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
 	dial_front(&stream);
 	say(&stream, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -489,11 +490,11 @@ static int lent_kept;
 static fallible pass_on_lent(struct http *x)
 {
 	bool is_kept = false;
-	struct relay_way way = {.loop = inside_loop,
-				.stream = &lent,
-				.is_kept = &is_kept,
-				.host = STR("localhost:8080"),
-				.path = x->url.path};
+	struct relay_options way = {.loop = inside_loop,
+				    .stream = &lent,
+				    .is_kept = &is_kept,
+				    .host = STR("localhost:8080"),
+				    .path = x->url.path};
 	struct err *err = relay_run(x, &way);
 
 	lent_kept += is_kept;

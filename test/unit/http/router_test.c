@@ -1,7 +1,7 @@
 #include "http/router.h"
 
 #include "base/mem.h"
-#include "http/desk.h"
+#include "http/request_context.h"
 #include "tap.h"
 
 static fallible nothing(struct http *x)
@@ -22,14 +22,14 @@ static const struct route table[] = {
 	{NULL, NULL, NULL, 0, NULL},
 };
 
-static struct desk desk;
-static struct http_conn conn = {.papers = &desk.papers};
-static struct http *x = &desk.x;
+static struct request_context context;
+static struct http_conn conn = {.buffers = &context.buffers};
+static struct http *x = &context.x;
 
 __attribute__((destructor)) static void clean(void)
 {
 	arena_free(x->arena);
-	buf_done(&desk.papers.extra);
+	buf_done(&context.buffers.extra);
 }
 
 static struct err *find(const char *method, const char *path, const struct route **out)
@@ -37,10 +37,10 @@ static struct err *find(const char *method, const char *path, const struct route
 	if (!x->arena)
 		x->arena = arena_new();
 	arena_reset(x->arena);
-	buf_done(&desk.papers.extra);
-	desk.papers.extra = BUF_INIT(4096);
+	buf_done(&context.buffers.extra);
+	context.buffers.extra = BUF_INIT(4096);
 	x->conn = &conn;
-	x->extra = &desk.papers.extra;
+	x->extra = &context.buffers.extra;
 	x->head.method = str_of(method);
 	memset(x->params, 0, sizeof(x->params));
 	x->url.path = str_of(path);
@@ -102,7 +102,7 @@ TEST(method, "another method is told which ones there are")
 
 	CHECK(err && err_kind(err) == ERR_BAD_METHOD);
 	CHECK(strstr(err_hint_of(err), "GET, DELETE"));
-	CHECK(strstr(desk.papers.extra.at, "Allow: GET, DELETE\r\n"));
+	CHECK(strstr(context.buffers.extra.at, "Allow: GET, DELETE\r\n"));
 	CHECK_ERR(find("get", "/v1/health", &row), BAD_METHOD);
 }
 

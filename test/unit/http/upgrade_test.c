@@ -25,7 +25,7 @@ static void meet(upgrade_fn *talks)
 static void leave(void)
 {
 	wsock_end(mine);
-	wsock_drop(mine);
+	wsock_unref(mine);
 	http_client_free(client);
 	house_close();
 	house_ws = (struct wsock_options){0};
@@ -213,14 +213,14 @@ static void flood_task(void *arg)
 		err = wsock_send(ws, WSOCK_BINARY, (struct str){bytes, sizeof(bytes)});
 	flood_failed++;
 	err_free(err);
-	wsock_drop(ws);
+	wsock_unref(ws);
 }
 
 // Three tasks that send to somebody who does not read.
 static struct err *flood(struct http *x, struct wsock *ws, void *arg)
 {
 	for (int i = 0; i < 3; i++) {
-		wsock_hold(ws);
+		wsock_ref(ws);
 		task_start(inside_loop, "flood", flood_task, ws);
 	}
 	return echo(x, ws, arg);
@@ -243,7 +243,7 @@ TASK_TEST(vanishes, "a peer that vanishes ends the senders")
 	inside_sleep(50);
 	CHECK(flood_failed == 0);
 	wsock_end(mine);
-	wsock_drop(mine);
+	wsock_unref(mine);
 	http_client_free(client);
 	for (int i = 0; i < 100 && flood_failed < 3; i++)
 		inside_sleep(10);

@@ -39,7 +39,7 @@ static void run_near(void *arg)
 	err_free(wspipe_run(inside_loop, near->ws, &near->local));
 	stream_close(&near->local);
 	wsock_end(near->ws);
-	wsock_drop(near->ws);
+	wsock_unref(near->ws);
 	near->over = true;
 }
 

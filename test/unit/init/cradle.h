@@ -29,39 +29,39 @@
 #include <unistd.h>
 
 #include "init/init.h"
-#include "model/goods.h"
-#include "model/talk.h"
 #include "os/fd.h"
+#include "protocol/rootfs_mounts.h"
+#include "protocol/talk.h"
 
-__attribute__((constructor(101))) static void cradle_be_init(int argc, char **argv)
+__attribute__((constructor(101))) static void slot_be_init(int argc, char **argv)
 {
 	if (argc > 0 && strcmp(argv[0], "cove-init") == 0)
 		_exit(init_main());
 }
 
 #ifdef __SANITIZE_THREAD__
-#define CRADLE_INIT COVE_INIT
+#define SLOT_INIT COVE_INIT
 #else
-#define CRADLE_INIT "/proc/self/exe"
+#define SLOT_INIT "/proc/self/exe"
 #endif
-#define CRADLE_BASE 1048576
-#define CRADLE_MAP "0 1048576 65536"
+#define SLOT_BASE 1048576
+#define SLOT_MAP "0 1048576 65536"
 
 // Where the next ones listen for another daemon; "": they do not, and end with the first.
-static char cradle_listens[96];
+static char slot_listens[96];
 
 // The program that becomes pid 1; "": this one.
-static char cradle_program[96];
+static char slot_program[96];
 
-struct cradle {
+struct slot {
 	int control;
 	int pid;
 	bool by_clone;
 	char group[2][128]; // the directories of cgroups in which leaves are made; v2 uses one
-	int leaves;
+	int exec_cgroups;
 };
 
-static const char *cradle_v2(void)
+static const char *slot_v2(void)
 {
 	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0)
 		return "/sys/fs/cgroup";
@@ -71,75 +71,75 @@ static const char *cradle_v2(void)
 }
 
 // Why it cannot be tried here; NULL: it can.
-__attribute__((unused)) static const char *cradle_cannot(bool by_clone)
+__attribute__((unused)) static const char *slot_cannot(bool by_clone)
 {
 	if (geteuid() != 0)
 		return "needs root";
-	if (by_clone && !cradle_v2())
+	if (by_clone && !slot_v2())
 		return "no cgroup2 mount";
 	if (!by_clone && access("/sys/fs/cgroup/cpuacct/tasks", W_OK) < 0)
 		return "no cgroup v1";
 	return NULL;
 }
 
-static void cradle_leaf_path(const struct cradle *cradle, int which, int leaf, const char *file,
-			     char *room, size_t size)
+static void cradle_cgroup_path(const struct slot *slot, int which, int exec_cgroup,
+			       const char *file, char *room, size_t size)
 {
-	snprintf(room, size, "%s/x-%d%s%s", cradle->group[which], leaf, file ? "/" : "",
+	snprintf(room, size, "%s/x-%d%s%s", slot->group[which], exec_cgroup, file ? "/" : "",
 		 file ? file : "");
 }
 
 // CLONE_INTO_CGROUP asks for the right to write cgroup.procs of both groups.
-static void cradle_give(const char *group, bool by_clone)
+static void slot_give(const char *group, bool by_clone)
 {
 	char path[640];
 
 	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
-	if (by_clone && chown(path, CRADLE_BASE, CRADLE_BASE) < 0)
+	if (by_clone && chown(path, SLOT_BASE, SLOT_BASE) < 0)
 		perror(path);
 }
 
-static int cradle_make_leaf(struct cradle *cradle, int leaf, int *fds)
+static int cradle_make_cgroup(struct slot *slot, int exec_cgroup, int *fds)
 {
-	int count = cradle->by_clone ? 1 : 2;
+	int count = slot->by_clone ? 1 : 2;
 	char path[512];
 
 	for (int i = 0; i < count; i++) {
-		cradle_leaf_path(cradle, i, leaf, NULL, path, sizeof(path));
+		cradle_cgroup_path(slot, i, exec_cgroup, NULL, path, sizeof(path));
 		mkdir(path, 0755);
-		cradle_give(path, cradle->by_clone);
-		cradle_leaf_path(cradle, i, leaf, cradle->by_clone ? "." : "tasks", path,
-				 sizeof(path));
+		slot_give(path, slot->by_clone);
+		cradle_cgroup_path(slot, i, exec_cgroup, slot->by_clone ? "." : "tasks", path,
+				   sizeof(path));
 		fds[i] = open(path,
-			      (cradle->by_clone ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
+			      (slot->by_clone ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
 	}
 	return count;
 }
 
 // One more leaf: its join fds. Returns how many.
-static int cradle_leaf(struct cradle *cradle, int *fds)
+static int cradle_cgroup(struct slot *slot, int *fds)
 {
-	return cradle_make_leaf(cradle, cradle->leaves++, fds);
+	return cradle_make_cgroup(slot, slot->exec_cgroups++, fds);
 }
 
 // The same leaf again, as another cgroup: what a leaf needs that was killed.
-__attribute__((unused)) static int cradle_renew(struct cradle *cradle, int leaf, int *fds)
+__attribute__((unused)) static int slot_renew(struct slot *slot, int exec_cgroup, int *fds)
 {
 	char path[512];
 
-	cradle_leaf_path(cradle, 0, leaf, NULL, path, sizeof(path));
+	cradle_cgroup_path(slot, 0, exec_cgroup, NULL, path, sizeof(path));
 	for (int i = 0; i < 100 && rmdir(path) < 0; i++)
 		usleep(2000);
-	return cradle_make_leaf(cradle, leaf, fds);
+	return cradle_make_cgroup(slot, exec_cgroup, fds);
 }
 
-static int cradle_kit(bool by_clone)
+static int slot_init_config(bool by_clone)
 {
 	// The first two allow all; the third forbids clone3, as the real one does.
 	struct {
-		struct talk_kit head;
+		struct talk_init_config head;
 		struct sock_filter code[6];
-	} kit = {
+	} init_config = {
 		.head = {.version = TALK_VERSION,
 			 .joins_by_clone = by_clone,
 			 .nofile_soft = 1024,
@@ -155,11 +155,11 @@ static int cradle_kit(bool by_clone)
 	int fd = memfd_create("kit", MFD_CLOEXEC);
 
 	if (fd >= 0)
-		fd_write_all(fd, &kit, sizeof(kit));
+		fd_write_all(fd, &init_config, sizeof(init_config));
 	return fd;
 }
 
-static int cradle_userns(void)
+static int slot_userns(void)
 {
 	char path[64];
 	int gate[2], fd;
@@ -176,9 +176,9 @@ static int cradle_userns(void)
 		_exit(0);
 	}
 	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
-	fd_put(AT_FDCWD, path, CRADLE_MAP);
+	fd_put(AT_FDCWD, path, SLOT_MAP);
 	snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
-	fd_put(AT_FDCWD, path, CRADLE_MAP);
+	fd_put(AT_FDCWD, path, SLOT_MAP);
 	snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	close(gate[0]);
@@ -188,11 +188,11 @@ static int cradle_userns(void)
 }
 
 // Ends in pid 1. `group`: the v2 group that it lives in, or NULL.
-static void cradle_build(const char *group, const int *fds, int count)
+static void slot_build(const char *group, const int *fds, int count)
 {
 	char name[] = "cove-init";
 	char *argv[] = {name, NULL}, *env[] = {NULL};
-	const char *program = cradle_program[0] ? cradle_program : CRADLE_INIT;
+	const char *program = slot_program[0] ? slot_program : SLOT_INIT;
 	int self = open(program, O_RDONLY | O_CLOEXEC);
 	int high[8];
 	char path[512];
@@ -215,20 +215,20 @@ static void cradle_build(const char *group, const int *fds, int count)
 	_exit(91);
 }
 
-static int cradle_listener(void)
+static int slot_listener(void)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	memcpy(at.sun_path, cradle_listens, sizeof(cradle_listens));
-	unlink(cradle_listens);
+	memcpy(at.sun_path, slot_listens, sizeof(slot_listens));
+	unlink(slot_listens);
 	if (bind(sock, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(sock, 4) < 0)
 		perror("cradle listener");
 	return sock;
 }
 
 // The next daemon's socket; -1: there is nobody.
-__attribute__((unused)) static int cradle_connect(const char *path)
+__attribute__((unused)) static int slot_connect(const char *path)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -240,73 +240,73 @@ __attribute__((unused)) static int cradle_connect(const char *path)
 }
 
 // False: errno.
-__attribute__((unused)) static bool cradle_open(struct cradle *cradle, bool by_clone)
+__attribute__((unused)) static bool slot_open(struct slot *slot, bool by_clone)
 {
 	static int serial;
 	int pair[2], fds[6], count = 3;
 	const char *v1[2] = {"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/freezer"};
 
-	*cradle = (struct cradle){.by_clone = by_clone, .control = -1};
+	*slot = (struct slot){.by_clone = by_clone, .control = -1};
 	serial++;
 	for (int i = 0; i < (by_clone ? 1 : 2); i++) {
-		snprintf(cradle->group[i], sizeof(cradle->group[i]), "%s/cove-test-%d-%d",
-			 by_clone ? cradle_v2() : v1[i], getpid(), serial);
-		if (mkdir(cradle->group[i], 0755) < 0)
+		snprintf(slot->group[i], sizeof(slot->group[i]), "%s/cove-test-%d-%d",
+			 by_clone ? slot_v2() : v1[i], getpid(), serial);
+		if (mkdir(slot->group[i], 0755) < 0)
 			return false;
-		cradle_give(cradle->group[i], by_clone);
+		slot_give(slot->group[i], by_clone);
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return false;
-	if (!cradle_program[0]) // one of earlier days does not ask
-		fd_send(pair[0], &(struct goods_ground){.furnished = true},
-			sizeof(struct goods_ground), NULL, 0, 0);
+	if (!slot_program[0]) // one of earlier days does not ask
+		fd_send(pair[0], &(struct rootfs_mounts_base_rootfs){.is_set_up = true},
+			sizeof(struct rootfs_mounts_base_rootfs), NULL, 0, 0);
 	fds[0] = pair[1];
-	fds[1] = cradle_kit(by_clone);
-	fds[2] = cradle_userns();
-	count += cradle_leaf(cradle, fds + 3);
-	if (cradle_listens[0]) {
+	fds[1] = slot_init_config(by_clone);
+	fds[2] = slot_userns();
+	count += cradle_cgroup(slot, fds + 3);
+	if (slot_listens[0]) {
 		if (by_clone)
 			fds[count++] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-		fds[count++] = cradle_listener();
+		fds[count++] = slot_listener();
 	}
-	cradle->pid = (int)syscall(
-		SYS_clone, CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD, 0, 0,
-		0, 0);
-	if (cradle->pid == 0)
-		cradle_build(by_clone ? cradle->group[0] : NULL, fds, count);
+	slot->pid = (int)syscall(SYS_clone,
+				 CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD,
+				 0, 0, 0, 0);
+	if (slot->pid == 0)
+		slot_build(by_clone ? slot->group[0] : NULL, fds, count);
 	for (int i = 0; i < count; i++)
 		close(fds[i]);
-	cradle->control = pair[0];
-	return cradle->pid > 0;
+	slot->control = pair[0];
+	return slot->pid > 0;
 }
 
-__attribute__((unused)) static void cradle_kill_leaf(const struct cradle *cradle, int leaf)
+__attribute__((unused)) static void cradle_kill_cgroup(const struct slot *slot, int exec_cgroup)
 {
 	char path[512];
 
-	cradle_leaf_path(cradle, 0, leaf, "cgroup.kill", path, sizeof(path));
+	cradle_cgroup_path(slot, 0, exec_cgroup, "cgroup.kill", path, sizeof(path));
 	fd_put(AT_FDCWD, path, "1");
 }
 
 // Ends what is left and removes the groups. Returns the wait status of pid 1.
-__attribute__((unused)) static int cradle_close(struct cradle *cradle)
+__attribute__((unused)) static int slot_close(struct slot *slot)
 {
 	char path[512];
 	int status = -1;
 
-	fd_drop(&cradle->control);
-	for (int i = 0; i < 200 && waitpid(cradle->pid, &status, WNOHANG) == 0; i++) {
+	fd_drop(&slot->control);
+	for (int i = 0; i < 200 && waitpid(slot->pid, &status, WNOHANG) == 0; i++) {
 		if (i == 150)
-			kill(cradle->pid, SIGKILL);
+			kill(slot->pid, SIGKILL);
 		usleep(10000);
 	}
-	for (int i = 0; i < (cradle->by_clone ? 1 : 2); i++) {
-		for (int leaf = 0; leaf < cradle->leaves; leaf++) {
-			cradle_leaf_path(cradle, i, leaf, NULL, path, sizeof(path));
+	for (int i = 0; i < (slot->by_clone ? 1 : 2); i++) {
+		for (int exec_cgroup = 0; exec_cgroup < slot->exec_cgroups; exec_cgroup++) {
+			cradle_cgroup_path(slot, i, exec_cgroup, NULL, path, sizeof(path));
 			for (int try = 0; try < 100 && rmdir(path) < 0 && errno == EBUSY; try++)
 				usleep(5000);
 		}
-		rmdir(cradle->group[i]);
+		rmdir(slot->group[i]);
 	}
 	return status;
 }

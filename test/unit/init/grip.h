@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "init/serve.h"
-#include "model/reach.h"
 #include "os/fd.h"
+#include "protocol/fileop.h"
 #include "tap.h"
 
 struct grip {
@@ -22,8 +22,8 @@ struct grip {
 };
 
 static struct grip grip;
-static char grip_words[REACH_SIZE_MAX];
-static struct reach_say grip_say;
+static char grip_words[FILEOP_SIZE_MAX];
+static struct fileop_reply grip_send;
 static int grip_fd = -1;
 
 __attribute__((unused)) static void grip_hold(void)
@@ -68,11 +68,11 @@ __attribute__((unused)) static void grip_open(void)
 	grip_hold();
 }
 
-static struct reach_ask grip_ask(enum reach_verb verb, const char *path)
+static struct fileop_request grip_ask(enum fileop_verb verb, const char *path)
 {
-	return (struct reach_ask){
+	return (struct fileop_request){
 		.verb = verb,
-		.mode = REACH_KEEP_MODE,
+		.mode = FILEOP_KEEP_MODE,
 		.base = str_of(grip.dir),
 		.path = str_of(path),
 		.other = STR(""),
@@ -81,15 +81,15 @@ static struct reach_ask grip_ask(enum reach_verb verb, const char *path)
 	};
 }
 
-static bool grip_put(const struct reach_ask *ask)
+static bool grip_put(const struct fileop_request *ask)
 {
-	static char room[REACH_SIZE_MAX];
-	size_t len = reach_encode_ask(ask, room, sizeof(room));
+	static char room[FILEOP_SIZE_MAX];
+	size_t len = fileop_encode_request(ask, room, sizeof(room));
 
 	return len > 0 && fd_send(grip.sock, room, len, NULL, 0, 0) == (ssize_t)len;
 }
 
-// The next answer, in grip_say and grip_fd. False: none came, or it is nonsense.
+// The next answer, in grip_send and grip_fd. False: none came, or it is nonsense.
 static bool grip_get(void)
 {
 	int count = 1;
@@ -99,24 +99,24 @@ static bool grip_get(void)
 		close(grip_fd);
 	grip_fd = -1;
 	n = fd_recv(grip.sock, grip_words, sizeof(grip_words), &grip_fd, &count, 0);
-	if (n <= 0 || !reach_decode_say(grip_words, (size_t)n, &grip_say))
+	if (n <= 0 || !fileop_decode_reply(grip_words, (size_t)n, &grip_send))
 		return false;
-	return count == reach_fds(&grip_say);
+	return count == fileop_fds(&grip_send);
 }
 
 // One request, one answer: 0, or the errno it failed with, or -1 for a failure of another kind.
-static int grip_do(const struct reach_ask *ask)
+static int grip_do(const struct fileop_request *ask)
 {
 	if (!grip_put(ask) || !grip_get())
 		return -2;
-	if (grip_say.kind != REACH_FAILED)
+	if (grip_send.kind != FILEOP_FAILED)
 		return 0;
-	return grip_say.why == REACH_ERRNO ? grip_say.errnum : -1;
+	return grip_send.why == FILEOP_ERRNO ? grip_send.errnum : -1;
 }
 
-__attribute__((unused)) static int grip_on(enum reach_verb verb, const char *path, uint32_t flags)
+__attribute__((unused)) static int grip_on(enum fileop_verb verb, const char *path, uint32_t flags)
 {
-	struct reach_ask ask = grip_ask(verb, path);
+	struct fileop_request ask = grip_ask(verb, path);
 
 	ask.flags = flags;
 	return grip_do(&ask);
@@ -124,7 +124,7 @@ __attribute__((unused)) static int grip_on(enum reach_verb verb, const char *pat
 
 __attribute__((unused)) static int grip_write(const char *path, uint32_t flags, const char *text)
 {
-	struct reach_ask ask = grip_ask(REACH_WRITE, path);
+	struct fileop_request ask = grip_ask(FILEOP_WRITE, path);
 
 	ask.flags = flags;
 	ask.bytes = str_of(text);
@@ -133,8 +133,8 @@ __attribute__((unused)) static int grip_write(const char *path, uint32_t flags, 
 
 __attribute__((unused)) static bool grip_reads(const char *path, const char *text)
 {
-	return grip_on(REACH_READ, path, 0) == 0 && grip_say.kind == REACH_BYTES &&
-	       str_is(grip_say.rest, text);
+	return grip_on(FILEOP_READ, path, 0) == 0 && grip_send.kind == FILEOP_BYTES &&
+	       str_is(grip_send.rest, text);
 }
 
 // In the directory, by the shell.

@@ -4,7 +4,7 @@
 #include "tap.h"
 #include "unit/init/talker.h"
 
-static struct cradle box;
+static struct slot box;
 static struct outcome got;
 
 TEST(greets, "it greets, runs a command and tells how it ended")
@@ -17,7 +17,7 @@ TEST(greets, "it greets, runs a command and tells how it ended")
 	CHECK_STR(got.out, "out\n");
 	CHECK_STR(got.err, "err\n");
 	CHECK(WIFEXITED(STATUS(got)) && WEXITSTATUS(STATUS(got)) == 7);
-	CHECK(got.last.exited.max_rss > 0 && got.last.exited.leaf_empty);
+	CHECK(got.last.exited.max_rss > 0 && got.last.exited.cgroup_empty);
 }
 
 TEST(exact, "argv, environment and cwd arrive exactly; no fd but three does")
@@ -102,7 +102,7 @@ TEST(path_search, "a file on the way that may not be executed is told before one
 	CHECK(got.first.kind == TALK_FAILED && got.first.failed.errnum == EACCES);
 	fchmod(fd, 0755);
 	close(fd);
-	talk.conv = ++next_conv;
+	talk.conn = ++next_conn;
 	CHECK(run(&box, &talk, NULL, &got));
 	CHECK(got.first.kind == TALK_FAILED && got.first.failed.errnum == ENOEXEC);
 	unlink(path);
@@ -140,7 +140,7 @@ TEST(rights, "a command has the capabilities of docs/ISOLATION.md CAP-1 and no o
 		  "SigIgn: 0000000000000000\nCapInh: 0000000000000000\nCapPrm: 00000000a00404fb\n"
 		  "CapEff: 00000000a00404fb\nCapBnd: 00000000a00404fb\nCapAmb: 0000000000000000\n"
 		  "NoNewPrivs: 1\nSeccomp: 2\nSeccomp_filters: 3\n500\n");
-	talk.conv = ++next_conv;
+	talk.conn = ++next_conn;
 	talk.exec.user = STR("1000:1001");
 	CHECK(run(&box, &talk, NULL, &got));
 	CHECK(strstr(got.out, "Uid: 1000 1000 1000 1000\nGid: 1001 1001 1001 1001\nGroups: 1001 "));
@@ -169,7 +169,7 @@ TEST(closed_book, "pid 1 cannot be read, traced, stopped or killed from inside")
 TEST(signals, "a signal reaches the whole group of a conversation")
 {
 	struct talk talk = command((const char *[]){"/bin/sh", "-c", "sleep 60 & wait", NULL});
-	struct talk heard, kick = {.kind = TALK_SIGNAL, .conv = talk.conv, .signal = SIGTERM};
+	struct talk heard, kick = {.kind = TALK_SIGNAL, .conn = talk.conn, .signal = SIGTERM};
 	int fds[3], count;
 	char out[16];
 
@@ -183,7 +183,7 @@ TEST(signals, "a signal reaches the whole group of a conversation")
 	close(fds[1]);
 	CHECK(hear(&box, &heard, fds, &count) && heard.kind == TALK_EXITED);
 	CHECK(WIFSIGNALED(heard.exited.status) && WTERMSIG(heard.exited.status) == SIGTERM);
-	forget(&box, talk.conv);
+	forget(&box, talk.conn);
 }
 
 TEST(orphans, "orphans are reaped, and a leaf with one alive is not reported empty")
@@ -196,10 +196,10 @@ TEST(orphans, "orphans are reaped, and a leaf with one alive is not reported emp
 	usleep(300000);
 	CHECK(SH(&box, &got, "grep -l 'State:.*Z' /proc/[0-9]*/status; true"));
 	CHECK_STR(got.out, "");
-	CHECK(got.last.exited.leaf_empty);
+	CHECK(got.last.exited.cgroup_empty);
 	CHECK(SH(&box, &got, "setsid sleep 60 >/dev/null 2>&1 &"));
-	CHECK(!got.last.exited.leaf_empty);
-	again.conv = ++next_conv;
+	CHECK(!got.last.exited.cgroup_empty);
+	again.conn = ++next_conn;
 	again.exec.flags = TALK_EXEC_IF_EMPTY;
 	CHECK(run(&box, &again, NULL, &got));
 	CHECK(got.first.kind == TALK_FAILED && got.first.failed.step == TALK_STEP_JOIN &&
@@ -213,31 +213,31 @@ TEST(renewed, "a leaf that was killed is made anew: pid 1 takes its new fds")
 
 	if (skip(true))
 		return;
-	cradle_kill_leaf(&box, 0);
-	count = cradle_renew(&box, 0, join);
+	cradle_kill_cgroup(&box, 0);
+	count = slot_renew(&box, 0, join);
 	CHECK(tell(&box, &talk, join, count));
 	close(join[0]);
 	CHECK(hear(&box, &got.first, fds, &count) && got.first.kind == TALK_STARTED);
 	close(fds[0]);
 	close(fds[1]);
 	CHECK(hear(&box, &got.last, fds, &count) && got.last.kind == TALK_EXITED);
-	CHECK(STATUS(got) == 0 && got.last.exited.leaf_empty);
-	forget(&box, talk.conv);
+	CHECK(STATUS(got) == 0 && got.last.exited.cgroup_empty);
+	forget(&box, talk.conn);
 	CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
 }
 
-TEST(leaves, "a new leaf comes with its fds; the command is born in it")
+TEST(exec_cgroups, "a new leaf comes with its fds; the command is born in it")
 {
 	struct talk talk = command((const char *[]){"cat", "/proc/self/cgroup", NULL});
 	int fds[3], count = 0, join[2];
 
 	if (skip(true))
 		return;
-	count = cradle_leaf(&box, join);
-	talk.exec.leaf = 1;
+	count = cradle_cgroup(&box, join);
+	talk.exec.exec_cgroup = 1;
 	CHECK(run(&box, &talk, NULL, &got)); // not known, and no fds: refused
 	CHECK(got.first.kind == TALK_FAILED && got.first.failed.step == TALK_STEP_JOIN);
-	talk.conv = ++next_conv;
+	talk.conn = ++next_conn;
 	CHECK(tell(&box, &talk, join, count));
 	close(join[0]);
 	CHECK(hear(&box, &got.first, fds, &count) && got.first.kind == TALK_STARTED);
@@ -245,14 +245,14 @@ TEST(leaves, "a new leaf comes with its fds; the command is born in it")
 	close(fds[1]);
 	CHECK(strstr(got.out, "/x-1\n"));
 	CHECK(hear(&box, &got.last, fds, &count) && got.last.kind == TALK_EXITED);
-	forget(&box, talk.conv);
+	forget(&box, talk.conn);
 }
 
 TEST(deaf_daemon, "nothing is lost when the daemon does not listen for a while")
 {
 	enum { MANY = 400 };
 	struct talk heard;
-	uint32_t first = next_conv + 1;
+	uint32_t first = next_conn + 1;
 	int fds[3], count, started = 0, exited = 0;
 
 	if (skip(true))
@@ -262,13 +262,13 @@ TEST(deaf_daemon, "nothing is lost when the daemon does not listen for a while")
 		struct talk talk = command((const char *[]){"true", NULL});
 
 		if (!tell(&box, &talk, NULL, 0)) {
-			next_conv--;
+			next_conn--;
 			break;
 		}
 	}
 	fd_nonblock(box.control, false);
 	usleep(300000);
-	while (exited < (int)(next_conv - first + 1)) {
+	while (exited < (int)(next_conn - first + 1)) {
 		CHECK(hear(&box, &heard, fds, &count));
 		CHECK(heard.kind == TALK_STARTED || heard.kind == TALK_EXITED);
 		for (int i = 0; i < count; i++)
@@ -276,7 +276,7 @@ TEST(deaf_daemon, "nothing is lost when the daemon does not listen for a while")
 		started += heard.kind == TALK_STARTED;
 		exited += heard.kind == TALK_EXITED;
 		if (heard.kind == TALK_EXITED)
-			forget(&box, heard.conv);
+			forget(&box, heard.conn);
 	}
 	printf("# %d commands\n", started);
 	CHECK(started == exited && started > 10);
@@ -321,7 +321,7 @@ TEST(end, "when the daemon's end closes, pid 1 ends and every process with it")
 	if (skip(true))
 		return;
 	CHECK(SH(&box, &got, "setsid sleep 60 >/dev/null 2>&1 &"));
-	status = cradle_close(&box);
+	status = slot_close(&box);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	CHECK(access(box.group[0], F_OK) < 0); // empty, so it could be removed
 }
@@ -336,17 +336,17 @@ TEST(v1, "on cgroup v1 a command walks into its leaf, and emptiness is told by t
 	CHECK(RUN(&box, &got, "cat", "/proc/self/cgroup"));
 	CHECK(strstr(got.out, "cpuacct:/cove-test-") && strstr(got.out, "freezer:/cove-test-"));
 	CHECK(strstr(got.out, "/x-0\n"));
-	CHECK(got.last.exited.leaf_empty);
+	CHECK(got.last.exited.cgroup_empty);
 	CHECK(SH(&box, &got, "setsid sleep 0.3 >/dev/null 2>&1 &"));
-	CHECK(!got.last.exited.leaf_empty);
+	CHECK(!got.last.exited.cgroup_empty);
 	again.exec.flags = TALK_EXEC_IF_EMPTY;
 	CHECK(run(&box, &again, NULL, &got));
 	CHECK(got.first.kind == TALK_FAILED && got.first.failed.errnum == EBUSY);
 	usleep(500000);
-	again.conv = ++next_conv;
+	again.conn = ++next_conn;
 	CHECK(run(&box, &again, NULL, &got));
 	CHECK(got.first.kind == TALK_STARTED && STATUS(got) == 0);
-	cradle_close(&box);
+	slot_close(&box);
 }
 
 TEST(broken, "a kit that is no kit breaks the box with a word, not with silence")
@@ -361,7 +361,7 @@ TEST(broken, "a kit that is no kit breaks the box with a word, not with silence"
 	if (pid == 0) {
 		int null = open("/dev/null", O_RDONLY);
 
-		cradle_build(NULL, (int[]){pair[1], null, null, null}, 4);
+		slot_build(NULL, (int[]){pair[1], null, null, null}, 4);
 	}
 	close(pair[1]);
 	box.control = pair[0];

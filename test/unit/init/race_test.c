@@ -71,9 +71,9 @@ static void rest(void)
 	waitpid(attacker, NULL, 0);
 }
 
-static struct reach_ask ask_for(enum reach_verb verb, const char *path, uint32_t flags)
+static struct fileop_request ask_for(enum fileop_verb verb, const char *path, uint32_t flags)
 {
-	struct reach_ask ask = grip_ask(verb, path);
+	struct fileop_request ask = grip_ask(verb, path);
 
 	ask.base = STR("/");
 	ask.flags = flags;
@@ -81,42 +81,42 @@ static struct reach_ask ask_for(enum reach_verb verb, const char *path, uint32_t
 }
 
 // All answers to a request. False: one of them has the secret in it.
-static bool is_clean(const struct reach_ask *ask)
+static bool is_clean(const struct fileop_request *ask)
 {
 	bool clean = grip_put(ask);
 
 	tries++;
 	while (clean && grip_get()) {
 		if (memmem(grip_words, sizeof(grip_words), "SECRET", 6) &&
-		    (grip_say.kind == REACH_BYTES || grip_say.kind >= REACH_ENTRIES))
-			clean = !memmem(grip_say.rest.at, grip_say.rest.len, "SECRET", 6);
-		if (grip_say.kind == REACH_OPENED && ask->verb == REACH_PACK) {
+		    (grip_send.kind == FILEOP_BYTES || grip_send.kind >= FILEOP_ENTRIES))
+			clean = !memmem(grip_send.rest.at, grip_send.rest.len, "SECRET", 6);
+		if (grip_send.kind == FILEOP_OPENED && ask->verb == FILEOP_PACK) {
 			static char room[1 << 16];
 			ssize_t n;
 
 			while ((n = read(grip_fd, room, sizeof(room))) > 0)
 				clean &= !memmem(room, (size_t)n, "SECRET", 6);
 		}
-		if (grip_say.kind == REACH_DONE || grip_say.kind == REACH_FAILED ||
-		    grip_say.kind == REACH_BYTES)
+		if (grip_send.kind == FILEOP_DONE || grip_send.kind == FILEOP_FAILED ||
+		    grip_send.kind == FILEOP_BYTES)
 			return clean;
 	}
 	return false;
 }
 
-static bool verb(enum reach_verb which, const char *path, uint32_t flags)
+static bool verb(enum fileop_verb which, const char *path, uint32_t flags)
 {
-	struct reach_ask ask = ask_for(which, path, flags);
+	struct fileop_request ask = ask_for(which, path, flags);
 
-	ask.text = which == REACH_GREP ? STR("SECRET") : STR("");
-	ask.bytes = which == REACH_WRITE ? STR("written") : STR("");
-	ask.mode = which == REACH_CHMOD ? 0700 : REACH_KEEP_MODE;
+	ask.text = which == FILEOP_GREP ? STR("SECRET") : STR("");
+	ask.bytes = which == FILEOP_WRITE ? STR("written") : STR("");
+	ask.mode = which == FILEOP_CHMOD ? 0700 : FILEOP_KEEP_MODE;
 	return is_clean(&ask);
 }
 
 static bool move(const char *from, const char *to)
 {
-	struct reach_ask ask = ask_for(REACH_MOVE, from, 0);
+	struct fileop_request ask = ask_for(FILEOP_MOVE, from, 0);
 
 	ask.other = str_of(to);
 	return is_clean(&ask);
@@ -124,21 +124,21 @@ static bool move(const char *from, const char *to)
 
 static bool upload(const char *path)
 {
-	struct reach_ask ask = ask_for(REACH_BEGIN, path, 0);
+	struct fileop_request ask = ask_for(FILEOP_BEGIN, path, 0);
 
 	tries++;
 	if (!grip_put(&ask) || !grip_get())
 		return false;
-	if (grip_say.kind == REACH_FAILED)
+	if (grip_send.kind == FILEOP_FAILED)
 		return true;
 	fd_write_all(grip_fd, "uploaded", 8);
-	return grip_get() && verb(REACH_COMMIT, "", 0);
+	return grip_get() && verb(FILEOP_COMMIT, "", 0);
 }
 
 static bool unpack(const char *into)
 {
 	char path[96];
-	struct reach_ask ask = ask_for(REACH_UNPACK, into, 0);
+	struct fileop_request ask = ask_for(FILEOP_UNPACK, into, 0);
 	static char room[1 << 16];
 	static ssize_t len;
 	int fd;
@@ -152,7 +152,7 @@ static bool unpack(const char *into)
 	}
 	if (!grip_put(&ask) || !grip_get())
 		return false;
-	if (grip_say.kind == REACH_FAILED)
+	if (grip_send.kind == FILEOP_FAILED)
 		return true;
 	fd = grip_fd;
 	grip_fd = -1;
@@ -224,17 +224,21 @@ TEST(outside, "no verb reads or changes what is outside of its root")
 {
 	tries = 0;
 	for (long i = 0; is_root && tries < wanted(8000, 600000); i++) {
-		CHECK(verb(REACH_READ, "o/d/f", 0) && verb(REACH_STAT, "o/d/f", REACH_FOLLOW));
-		CHECK(verb(REACH_READ, "/o/d/../../../outside/f", 0));
-		CHECK(verb(REACH_WRITE, "o/d/f", 0) && verb(REACH_WRITE, "o/d/n/w", REACH_PARENTS));
-		CHECK(upload("o/d/f") && verb(REACH_LIST, "o/d", REACH_RECURSIVE | REACH_HIDDEN));
-		CHECK(verb(REACH_MKDIR, "o/d/m/n", REACH_PARENTS) && verb(REACH_CHMOD, "o/d/f", 0));
-		CHECK(verb(REACH_CHMOD, "o", REACH_RECURSIVE) && verb(REACH_GREP, "o/d", 0));
-		CHECK(verb(REACH_FIND, "o", REACH_HIDDEN) && verb(REACH_READLINK, "o/d", 0));
+		CHECK(verb(FILEOP_READ, "o/d/f", 0) && verb(FILEOP_STAT, "o/d/f", FILEOP_FOLLOW));
+		CHECK(verb(FILEOP_READ, "/o/d/../../../outside/f", 0));
+		CHECK(verb(FILEOP_WRITE, "o/d/f", 0) &&
+		      verb(FILEOP_WRITE, "o/d/n/w", FILEOP_PARENTS));
+		CHECK(upload("o/d/f") &&
+		      verb(FILEOP_LIST, "o/d", FILEOP_RECURSIVE | FILEOP_HIDDEN));
+		CHECK(verb(FILEOP_MKDIR, "o/d/m/n", FILEOP_PARENTS) &&
+		      verb(FILEOP_CHMOD, "o/d/f", 0));
+		CHECK(verb(FILEOP_CHMOD, "o", FILEOP_RECURSIVE) && verb(FILEOP_GREP, "o/d", 0));
+		CHECK(verb(FILEOP_FIND, "o", FILEOP_HIDDEN) && verb(FILEOP_READLINK, "o/d", 0));
 		CHECK(move("o/d/f", "o/d/v") && move("o/d/v", "o/d/f"));
-		CHECK(verb(REACH_PACK, "o/d", 0) && verb(REACH_REMOVE, "o/d/m", REACH_RECURSIVE));
-		CHECK(verb(REACH_REMOVE, "o/d/f", 0) &&
-		      verb(REACH_READ, "/proc/self/cwd/o/d/f", 0));
+		CHECK(verb(FILEOP_PACK, "o/d", 0) &&
+		      verb(FILEOP_REMOVE, "o/d/m", FILEOP_RECURSIVE));
+		CHECK(verb(FILEOP_REMOVE, "o/d/f", 0) &&
+		      verb(FILEOP_READ, "/proc/self/cwd/o/d/f", 0));
 		if (i % 8 == 0)
 			CHECK(unpack("o") && unpack("o/d"));
 	}
@@ -246,9 +250,9 @@ TEST(trees, "recursion does not leave its tree by a link that was a directory")
 {
 	tries = 0;
 	while (is_root && tries < wanted(4000, 300000)) {
-		CHECK(verb(REACH_LIST, "t", REACH_RECURSIVE) && verb(REACH_GREP, "t", 0));
-		CHECK(verb(REACH_FIND, "t", 0) && verb(REACH_PACK, "t", 0));
-		CHECK(verb(REACH_CHMOD, "t", REACH_RECURSIVE) && unpack("t"));
+		CHECK(verb(FILEOP_LIST, "t", FILEOP_RECURSIVE) && verb(FILEOP_GREP, "t", 0));
+		CHECK(verb(FILEOP_FIND, "t", 0) && verb(FILEOP_PACK, "t", 0));
+		CHECK(verb(FILEOP_CHMOD, "t", FILEOP_RECURSIVE) && unpack("t"));
 	}
 	printf("# %ld tries\n", tries);
 	CHECK(!is_root || is_kept());
@@ -266,7 +270,7 @@ static int jail(void)
 	return fd;
 }
 
-static const char *const leaves[] = {"1", "2", "3", "4", "sub/1", "sub/2", "sub/3", "sub/4"};
+static const char *const exec_cgroups[] = {"1", "2", "3", "4", "sub/1", "sub/2", "sub/3", "sub/4"};
 
 static void sweep_branch(const char *branch)
 {
@@ -274,8 +278,8 @@ static void sweep_branch(const char *branch)
 
 	if (unlinkat(jail(), branch, 0) == 0)
 		return; // the link
-	for (size_t i = 0; i < sizeof(leaves) / sizeof(*leaves); i++) {
-		snprintf(path, sizeof(path), "%s/%s", branch, leaves[i]);
+	for (size_t i = 0; i < sizeof(exec_cgroups) / sizeof(*exec_cgroups); i++) {
+		snprintf(path, sizeof(path), "%s/%s", branch, exec_cgroups[i]);
 		unlinkat(jail(), path, 0);
 	}
 	snprintf(path, sizeof(path), "%s/sub", branch);
@@ -297,10 +301,10 @@ static bool plant(void)
 	}
 	sound = mkdirat(jail(), "new", 0755) == 0 && mkdirat(jail(), "new/d", 0755) == 0 &&
 		mkdirat(jail(), "new/d/sub", 0755) == 0 && symlinkat("/keep", jail(), "new/l") == 0;
-	for (size_t i = 0; i < sizeof(leaves) / sizeof(*leaves); i++) {
+	for (size_t i = 0; i < sizeof(exec_cgroups) / sizeof(*exec_cgroups); i++) {
 		int fd;
 
-		snprintf(path, sizeof(path), "new/d/%s", leaves[i]);
+		snprintf(path, sizeof(path), "new/d/%s", exec_cgroups[i]);
 		fd = openat(jail(), path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 		sound &= fd >= 0 && fd_write_all(fd, "inside", 6) == 0;
 		close(fd);
@@ -314,11 +318,11 @@ TEST(removal, "neither a recursive delete nor a move leaves its tree")
 
 	CHECK(!is_root || grip_sh("cd jail; mv -T t old; rm -rf old")); // of the tests before
 	while (is_root && removes + moves < many) {
-		CHECK(plant() && verb(REACH_REMOVE, "t", REACH_RECURSIVE));
+		CHECK(plant() && verb(FILEOP_REMOVE, "t", FILEOP_RECURSIVE));
 		removes++;
 		if (removes % 4 == 0) {
-			CHECK(plant() && move("t", "/shm/moved") && verb(REACH_GREP, "/shm", 0));
-			CHECK(verb(REACH_REMOVE, "/shm/moved", REACH_RECURSIVE));
+			CHECK(plant() && move("t", "/shm/moved") && verb(FILEOP_GREP, "/shm", 0));
+			CHECK(verb(FILEOP_REMOVE, "/shm/moved", FILEOP_RECURSIVE));
 			moves++;
 			removes++;
 		}

@@ -11,15 +11,14 @@ struct outcome {
 	char out[8192], err[1024];
 };
 
-__attribute__((unused)) static uint32_t next_conv;
+__attribute__((unused)) static uint32_t next_conn;
 
 // One message; fds beyond `room` are an error. False: none came in time. RAN is heard as the two
 // that it stands for, and pipes that it does not bring as ones that are at their end.
-__attribute__((unused)) static bool hear(struct cradle *cradle, struct talk *talk, int *fds,
-					 int *count)
+__attribute__((unused)) static bool hear(struct slot *slot, struct talk *talk, int *fds, int *count)
 {
 	static struct talk rest = {.kind = TALK_KIND_COUNT};
-	struct pollfd ready = {.fd = cradle->control, .events = POLLIN};
+	struct pollfd ready = {.fd = slot->control, .events = POLLIN};
 	static char room[TALK_HELD_MAX];
 	ssize_t len;
 
@@ -32,13 +31,13 @@ __attribute__((unused)) static bool hear(struct cradle *cradle, struct talk *tal
 	*count = 3;
 	if (poll(&ready, 1, PATIENCE_MS) <= 0)
 		return false;
-	len = fd_recv(cradle->control, room, sizeof(room), fds, count, 0);
+	len = fd_recv(slot->control, room, sizeof(room), fds, count, 0);
 	if (len <= 0 || !talk_decode(room, (size_t)len, talk))
 		return false;
 	if (talk->kind == TALK_RAN) {
 		rest = *talk;
 		rest.kind = TALK_EXITED;
-		*talk = (struct talk){.kind = TALK_STARTED, .conv = rest.conv};
+		*talk = (struct talk){.kind = TALK_STARTED, .conn = rest.conn};
 		talk->started.pid = rest.exited.pid;
 		while (rest.exited.over && *count < 2)
 			fds[(*count)++] = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -46,12 +45,12 @@ __attribute__((unused)) static bool hear(struct cradle *cradle, struct talk *tal
 	return true;
 }
 
-__attribute__((unused)) static bool begin(struct cradle *cradle, bool by_clone)
+__attribute__((unused)) static bool begin(struct slot *slot, bool by_clone)
 {
 	struct talk talk;
 	int fds[3], count;
 
-	if (!cradle_open(cradle, by_clone) || !hear(cradle, &talk, fds, &count))
+	if (!slot_open(slot, by_clone) || !hear(slot, &talk, fds, &count))
 		return false;
 	if (talk.kind == TALK_BROKEN)
 		printf("# broken: %s: %s\n", talk.failed.note, strerror(talk.failed.errnum));
@@ -61,7 +60,7 @@ __attribute__((unused)) static bool begin(struct cradle *cradle, bool by_clone)
 __attribute__((unused)) static struct talk command(const char **argv)
 {
 	static const char *env[] = {"PATH=/usr/bin:/bin", "X=1", NULL};
-	struct talk talk = {.kind = TALK_EXEC, .conv = ++next_conv};
+	struct talk talk = {.kind = TALK_EXEC, .conn = ++next_conn};
 
 	talk.exec = (struct talk_exec){.cwd = STR("/"), .user = STR(""), .argv = argv, .env = env};
 	while (argv[talk.exec.argc])
@@ -70,13 +69,13 @@ __attribute__((unused)) static struct talk command(const char **argv)
 	return talk;
 }
 
-__attribute__((unused)) static bool tell(struct cradle *cradle, const struct talk *talk,
-					 const int *fds, int count)
+__attribute__((unused)) static bool tell(struct slot *slot, const struct talk *talk, const int *fds,
+					 int count)
 {
 	static char room[TALK_SIZE_MAX];
 	size_t len = talk_encode(talk, room, sizeof(room));
 
-	return len > 0 && fd_send(cradle->control, room, len, fds, count, 0) == (ssize_t)len;
+	return len > 0 && fd_send(slot->control, room, len, fds, count, 0) == (ssize_t)len;
 }
 
 __attribute__((unused)) static void slurp(int fd, char *room, size_t size)
@@ -87,23 +86,23 @@ __attribute__((unused)) static void slurp(int fd, char *room, size_t size)
 	close(fd);
 }
 
-__attribute__((unused)) static void forget(struct cradle *cradle, uint32_t conv)
+__attribute__((unused)) static void forget(struct slot *slot, uint32_t conn)
 {
-	struct talk talk = {.kind = TALK_FORGET, .conv = conv};
+	struct talk talk = {.kind = TALK_FORGET, .conn = conn};
 
-	tell(cradle, &talk, NULL, 0);
+	tell(slot, &talk, NULL, 0);
 }
 
 // Runs it to its end and forgets it.
-__attribute__((unused)) static bool run(struct cradle *cradle, const struct talk *talk,
+__attribute__((unused)) static bool run(struct slot *slot, const struct talk *talk,
 					const char *input, struct outcome *out)
 {
 	int fds[3], count;
 
 	memset(out, 0, sizeof(*out));
-	if (!tell(cradle, talk, NULL, 0) || !hear(cradle, &out->first, fds, &count))
+	if (!tell(slot, talk, NULL, 0) || !hear(slot, &out->first, fds, &count))
 		return false;
-	if (out->first.conv != talk->conv)
+	if (out->first.conn != talk->conn)
 		return false;
 	if (out->first.kind != TALK_STARTED)
 		return out->first.kind == TALK_FAILED && count == 0;
@@ -115,27 +114,27 @@ __attribute__((unused)) static bool run(struct cradle *cradle, const struct talk
 	}
 	slurp(fds[0], out->out, sizeof(out->out));
 	slurp(fds[1], out->err, sizeof(out->err));
-	if (!hear(cradle, &out->last, fds, &count) || out->last.kind != TALK_EXITED || count != 0)
+	if (!hear(slot, &out->last, fds, &count) || out->last.kind != TALK_EXITED || count != 0)
 		return false;
-	forget(cradle, talk->conv);
-	return out->last.conv == talk->conv;
+	forget(slot, talk->conn);
+	return out->last.conn == talk->conn;
 }
 
-__attribute__((unused)) static bool run_argv(struct cradle *cradle, struct outcome *out,
+__attribute__((unused)) static bool run_argv(struct slot *slot, struct outcome *out,
 					     const char **argv)
 {
 	struct talk talk = command(argv);
 
-	return run(cradle, &talk, NULL, out);
+	return run(slot, &talk, NULL, out);
 }
 
-#define RUN(cradle, out, ...) run_argv(cradle, out, (const char *[]){__VA_ARGS__, NULL})
-#define SH(cradle, out, script) RUN(cradle, out, "/bin/sh", "-c", script)
+#define RUN(slot, out, ...) run_argv(slot, out, (const char *[]){__VA_ARGS__, NULL})
+#define SH(slot, out, script) RUN(slot, out, "/bin/sh", "-c", script)
 #define STATUS(out) ((out).last.exited.status)
 
 __attribute__((unused)) static bool skip(bool by_clone)
 {
-	const char *why = cradle_cannot(by_clone);
+	const char *why = slot_cannot(by_clone);
 
 	if (why)
 		printf("# skip: %s\n", why);

@@ -14,22 +14,22 @@ static int compare(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-// All entries, or all matches as path:line:column:text, and the end in grip_say.
-static bool collect(const struct reach_ask *ask)
+// All entries, or all matches as path:line:column:text, and the end in grip_send.
+static bool collect(const struct fileop_request *ask)
 {
 	char *lines[2000];
 	size_t count = 0, len = 0;
 	bool more = grip_put(ask);
 
-	while (more && grip_get() && grip_say.kind >= REACH_ENTRIES) {
-		struct reach_entry entry;
-		struct reach_match match;
+	while (more && grip_get() && grip_send.kind >= FILEOP_ENTRIES) {
+		struct fileop_entry entry;
+		struct fileop_match match;
 		struct unpack in;
 
-		unpack_init(&in, grip_say.rest.at, grip_say.rest.len);
-		while (grip_say.kind == REACH_ENTRIES && reach_get_entry(&in, &entry))
+		unpack_init(&in, grip_send.rest.at, grip_send.rest.len);
+		while (grip_send.kind == FILEOP_ENTRIES && fileop_get_entry(&in, &entry))
 			lines[count++] = strdup(entry.path.at);
-		while (grip_say.kind == REACH_MATCHES && reach_get_match(&in, &match))
+		while (grip_send.kind == FILEOP_MATCHES && fileop_get_match(&in, &match))
 			if (asprintf(&lines[count], "%s:%d:%u:%s", match.path.at, (int)match.line,
 				     match.column, match.text.at) > 0)
 				count++;
@@ -41,12 +41,12 @@ static bool collect(const struct reach_ask *ask)
 		len += (size_t)snprintf(found + len, sizeof(found) - len, "%s\n", lines[i]);
 		free(lines[i]);
 	}
-	return grip_say.kind == REACH_DONE;
+	return grip_send.kind == FILEOP_DONE;
 }
 
-static bool collect_on(enum reach_verb verb, const char *path, uint32_t flags)
+static bool collect_on(enum fileop_verb verb, const char *path, uint32_t flags)
 {
-	struct reach_ask ask = grip_ask(verb, path);
+	struct fileop_request ask = grip_ask(verb, path);
 
 	ask.flags = flags;
 	return collect(&ask);
@@ -65,36 +65,36 @@ TEST(opens, "a hand opens, and a tree is made")
 
 TEST(lists, "a list is flat or deep, with what is hidden or without")
 {
-	CHECK(collect_on(REACH_LIST, "t", 0));
+	CHECK(collect_on(FILEOP_LIST, "t", 0));
 	CHECK_STR(found, "README.md\nempty\nnode_modules\nout\npipe\nsrc\n");
-	CHECK(grip_say.count == 6);
-	CHECK(collect_on(REACH_LIST, "t/src", REACH_RECURSIVE));
+	CHECK(grip_send.count == 6);
+	CHECK(collect_on(FILEOP_LIST, "t/src", FILEOP_RECURSIVE));
 	CHECK_STR(found, ".hid/plain\ndeep\ndeep/blob\ndeep/er\ndeep/er/long.txt\nmain.c\n");
-	CHECK(collect_on(REACH_LIST, "t", REACH_HIDDEN));
-	CHECK(strstr(found, ".dot\n") && grip_say.count == 7);
-	CHECK(grip_on(REACH_LIST, "t/README.md", 0) == ENOTDIR);
-	CHECK(grip_on(REACH_LIST, "t/none", 0) == ENOENT);
+	CHECK(collect_on(FILEOP_LIST, "t", FILEOP_HIDDEN));
+	CHECK(strstr(found, ".dot\n") && grip_send.count == 7);
+	CHECK(grip_on(FILEOP_LIST, "t/README.md", 0) == ENOTDIR);
+	CHECK(grip_on(FILEOP_LIST, "t/none", 0) == ENOENT);
 }
 
 TEST(thousands, "1,000 entries come in a few messages, and a limit is told")
 {
-	struct reach_ask ask = grip_ask(REACH_LIST, "many");
+	struct fileop_request ask = grip_ask(FILEOP_LIST, "many");
 	struct timespec a, b;
 
 	CHECK(grip_sh("mkdir many; cd many; seq -f file-%g 1000 | xargs touch"));
 	clock_gettime(CLOCK_MONOTONIC, &a);
-	CHECK(collect(&ask) && grip_say.count == 1000 && !grip_say.more);
+	CHECK(collect(&ask) && grip_send.count == 1000 && !grip_send.more);
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	printf("# %.1f ms\n",
 	       (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6);
 	ask.limit = 10;
-	CHECK(collect(&ask) && grip_say.count == 10 && grip_say.more);
+	CHECK(collect(&ask) && grip_send.count == 10 && grip_send.more);
 }
 
 TEST(finds, "find goes by name, path, type, size and depth, and does not enter what is excluded")
 {
 	const char *globs[] = {"*.c", "*.js", "node_modules", NULL};
-	struct reach_ask ask = grip_ask(REACH_FIND, "t");
+	struct fileop_request ask = grip_ask(FILEOP_FIND, "t");
 
 	ask.globs = globs;
 	ask.includes = 2;
@@ -102,47 +102,47 @@ TEST(finds, "find goes by name, path, type, size and depth, and does not enter w
 	CHECK(collect(&ask));
 	CHECK_STR(found, "src/main.c\n");
 	ask.includes = ask.excludes = 0;
-	ask.types = 1 << REACH_DIRECTORY;
+	ask.types = 1 << FILEOP_DIRECTORY;
 	ask.depth = 1;
 	CHECK(collect(&ask));
 	CHECK_STR(found, "empty\nnode_modules\nsrc\n");
-	ask = grip_ask(REACH_FIND, "t");
-	ask.flags = REACH_HIDDEN;
+	ask = grip_ask(FILEOP_FIND, "t");
+	ask.flags = FILEOP_HIDDEN;
 	ask.min = 5000;
 	ask.max = 200000;
-	ask.types = 1 << REACH_REGULAR;
+	ask.types = 1 << FILEOP_REGULAR;
 	CHECK(collect(&ask));
 	CHECK_STR(found, ".dot\n");
 }
 
 TEST(greps, "grep finds lines of text files by expression or text, within bounds")
 {
-	struct reach_ask ask = grip_ask(REACH_GREP, "t");
+	struct fileop_request ask = grip_ask(FILEOP_GREP, "t");
 
 	ask.text = STR("^(int )?main");
 	CHECK(collect(&ask));
 	CHECK_STR(found, "src/deep/er/long.txt:3:1:main c\nsrc/main.c:1:1:int main\n");
 	ask.text = STR("main");
-	ask.flags = REACH_FIXED | REACH_NO_CASE;
+	ask.flags = FILEOP_FIXED | FILEOP_NO_CASE;
 	CHECK(collect(&ask));
 	CHECK_STR(found, "README.md:1:5:# x Main\nsrc/deep/er/long.txt:2:3:b main\n"
 			 "src/deep/er/long.txt:3:1:main c\nsrc/main.c:1:5:int main\n");
 	ask.limit = 2;
-	CHECK(collect(&ask) && grip_say.count == 2 && grip_say.more);
+	CHECK(collect(&ask) && grip_send.count == 2 && grip_send.more);
 	ask.limit = 0;
 	ask.flags = 0;
 	ask.text = STR("(");
-	CHECK(grip_do(&ask) == -1 && grip_say.why == REACH_BAD_PATTERN);
-	ask = grip_ask(REACH_GREP, "t/src/main.c");
+	CHECK(grip_do(&ask) == -1 && grip_send.why == FILEOP_BAD_PATTERN);
+	ask = grip_ask(FILEOP_GREP, "t/src/main.c");
 	ask.text = STR("nt");
-	ask.flags = REACH_FIXED;
+	ask.flags = FILEOP_FIXED;
 	CHECK(collect(&ask));
 	CHECK_STR(found, "main.c:1:2:int main\n");
 }
 
 TEST(cancels, "a hand that is busy ends when nobody listens any more")
 {
-	struct reach_ask ask = grip_ask(REACH_GREP, "t/evil");
+	struct fileop_request ask = grip_ask(FILEOP_GREP, "t/evil");
 
 	CHECK(grip_sh("head -c 3000000 /dev/zero | tr '\\0' a > t/evil"));
 	ask.text = STR("(a*)*(a*)*(a*)*\\1b");
@@ -166,7 +166,7 @@ static bool pump(int from, int to)
 TEST(packs, "a tree becomes a tar that tar itself reads, without what is no file")
 {
 	const char *globs[] = {"node_modules", "*.md", NULL};
-	struct reach_ask ask = grip_ask(REACH_PACK, "t");
+	struct fileop_request ask = grip_ask(FILEOP_PACK, "t");
 	static char name[300];
 	auto_fd file = -1;
 
@@ -176,20 +176,20 @@ TEST(packs, "a tree becomes a tar that tar itself reads, without what is no file
 		"touch -d 1960-01-01 old");
 	ask.globs = globs;
 	ask.excludes = 2;
-	CHECK(grip_do(&ask) == 0 && grip_say.kind == REACH_OPENED);
+	CHECK(grip_do(&ask) == 0 && grip_send.kind == FILEOP_OPENED);
 	snprintf(name, sizeof(name), "%s/out.tar", grip.dir);
 	file = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	CHECK(pump(grip_fd, file) && grip_get() && grip_say.kind == REACH_DONE);
-	CHECK(grip_say.skipped == 1);
+	CHECK(pump(grip_fd, file) && grip_get() && grip_send.kind == FILEOP_DONE);
+	CHECK(grip_send.skipped == 1);
 	CHECK(grip_sh("mkdir re && tar xf out.tar -C re && rm t/pipe && "
 		      "diff -r --no-dereference -x node_modules -x '*.md' t re && "
 		      "! [ -e re/README.md ] && [ \"$(readlink re/out)\" = /etc ] && "
 		      "[ $(stat -c %Y re/empty/old) = $(stat -c %Y t/empty/old) ]"));
-	CHECK(grip_on(REACH_PACK, "t/src/main.c", 0) == 0 && grip_say.kind == REACH_OPENED);
+	CHECK(grip_on(FILEOP_PACK, "t/src/main.c", 0) == 0 && grip_send.kind == FILEOP_OPENED);
 	CHECK(ftruncate(file, 0) == 0 && lseek(file, 0, SEEK_SET) == 0);
-	CHECK(pump(grip_fd, file) && grip_get() && grip_say.count == 1);
+	CHECK(pump(grip_fd, file) && grip_get() && grip_send.count == 1);
 	CHECK(grip_sh("[ \"$(tar tf out.tar)\" = main.c ]"));
-	CHECK(grip_on(REACH_PACK, "t/none", 0) == ENOENT);
+	CHECK(grip_on(FILEOP_PACK, "t/none", 0) == ENOENT);
 }
 
 static int unpack(const char *tar, const char *into)
@@ -198,7 +198,7 @@ static int unpack(const char *tar, const char *into)
 	auto_fd file = -1;
 	int fd;
 
-	if (grip_on(REACH_UNPACK, into, 0) != 0 || grip_say.kind != REACH_OPENED)
+	if (grip_on(FILEOP_UNPACK, into, 0) != 0 || grip_send.kind != FILEOP_OPENED)
 		return -3;
 	snprintf(path, sizeof(path), "%s/%s", grip.dir, tar);
 	file = open(path, O_RDONLY | O_CLOEXEC);
@@ -208,7 +208,9 @@ static int unpack(const char *tar, const char *into)
 	close(fd);
 	if (!grip_get())
 		return -2;
-	return grip_say.kind == REACH_DONE ? 0 : grip_say.why == REACH_ERRNO ? grip_say.errnum : -1;
+	return grip_send.kind == FILEOP_DONE   ? 0
+	       : grip_send.why == FILEOP_ERRNO ? grip_send.errnum
+					       : -1;
 }
 
 TEST(unpacks, "a tar of tar is unpacked: files, links, long names, modes and times")
@@ -216,7 +218,7 @@ TEST(unpacks, "a tar of tar is unpacked: files, links, long names, modes and tim
 	CHECK(grip_sh("cp -a re two && chmod 500 two/src/deep && ln two/src/main.c two/hard && "
 		      "tar cf gnu.tar -C two . && tar --format=pax -cf pax.tar -C two . && "
 		      "tar --format=ustar -cf u.tar -C two src"));
-	CHECK(unpack("gnu.tar", "new/gnu") == 0 && grip_say.skipped == 0);
+	CHECK(unpack("gnu.tar", "new/gnu") == 0 && grip_send.skipped == 0);
 	CHECK(grip_sh(
 		"diff -r --no-dereference two new/gnu && [ new/gnu/hard -ef new/gnu/src/main.c ]"
 		" && [ \"$(stat -c %a new/gnu/src/deep)\" = 500 ] && "
@@ -225,9 +227,9 @@ TEST(unpacks, "a tar of tar is unpacked: files, links, long names, modes and tim
 	CHECK(unpack("u.tar", "new/u") == 0 && grip_sh("diff -r two/src new/u/src"));
 	CHECK(unpack("gnu.tar", "new/gnu") == 0); // over what is there
 	CHECK(grip_sh("head -c 2000 gnu.tar > cut.tar; echo nonsense > bad.tar"));
-	CHECK(unpack("cut.tar", "new/cut") == -1 && grip_say.why == REACH_BAD_ARCHIVE);
-	CHECK(unpack("bad.tar", "new/bad") == -1 && grip_say.why == REACH_BAD_ARCHIVE);
-	CHECK(unpack("gnu.tar", "out.tar") == -3 && grip_say.errnum == ENOTDIR);
+	CHECK(unpack("cut.tar", "new/cut") == -1 && grip_send.why == FILEOP_BAD_ARCHIVE);
+	CHECK(unpack("bad.tar", "new/bad") == -1 && grip_send.why == FILEOP_BAD_ARCHIVE);
+	CHECK(unpack("gnu.tar", "out.tar") == -3 && grip_send.errnum == ENOTDIR);
 }
 
 TEST(evil, "a hostile tar leaves its directory by no way: dots, slashes, links, hard links, nodes")
@@ -255,29 +257,29 @@ TEST(evil, "a hostile tar leaves its directory by no way: dots, slashes, links, 
 		"t.close()\n"
 		"E"));
 	CHECK(unpack("evil.tar", "jail") == 0);
-	CHECK(grip_say.skipped == 10 && str_is(grip_say.text, "../sentinel"));
+	CHECK(grip_send.skipped == 10 && str_is(grip_send.text, "../sentinel"));
 	CHECK(grip_sh("[ \"$(cat sentinel)\" = safe ] && [ ! -e /tmp/cove-pwned ] && "
 		      "[ -f jail/last ] && [ ! -e jail/null ] && [ ! -e jail/fifo ] && "
 		      "[ -f jail/d/sentinel ] && [ -f jail/up/fine ] && [ ! -L jail/up ] && "
 		      "[ \"$(stat -c %a jail/suid)\" = 755 ]"));
 }
 
-static bool hears(enum reach_event_type type, const char *path)
+static bool hears(enum fileop_event_type type, const char *path)
 {
 	for (int i = 0; i < 50; i++) {
 		struct pollfd ready = {.fd = grip.sock, .events = POLLIN};
-		struct reach_event event;
+		struct fileop_event event;
 		struct unpack in;
 
-		if (poll(&ready, 1, 2000) <= 0 || !grip_get() || grip_say.kind != REACH_EVENTS)
+		if (poll(&ready, 1, 2000) <= 0 || !grip_get() || grip_send.kind != FILEOP_EVENTS)
 			return false;
-		unpack_init(&in, grip_say.rest.at, grip_say.rest.len);
+		unpack_init(&in, grip_send.rest.at, grip_send.rest.len);
 		found[0] = 0;
-		while (reach_get_event(&in, &event))
+		while (fileop_get_event(&in, &event))
 			snprintf(found + strlen(found), sizeof(found) - strlen(found), "%d %s|",
 				 event.type, event.path.at);
-		unpack_init(&in, grip_say.rest.at, grip_say.rest.len);
-		while (reach_get_event(&in, &event))
+		unpack_init(&in, grip_send.rest.at, grip_send.rest.len);
+		while (fileop_get_event(&in, &event))
 			if (event.type == type && str_is(event.path, path))
 				return true;
 	}
@@ -287,42 +289,42 @@ static bool hears(enum reach_event_type type, const char *path)
 TEST(watches, "a watch tells what happens, in new directories too, merged, and of its end")
 {
 	const char *globs[] = {".git", "node_modules", NULL};
-	struct reach_ask ask = grip_ask(REACH_WATCH, "w");
+	struct fileop_request ask = grip_ask(FILEOP_WATCH, "w");
 
 	CHECK(grip_sh("mkdir -p w/sub w/.git"));
 	ask.globs = globs;
 	ask.excludes = 2;
-	ask.flags = REACH_RECURSIVE;
-	CHECK(grip_do(&ask) == 0 && grip_say.kind == REACH_DONE && grip_say.count == 2);
+	ask.flags = FILEOP_RECURSIVE;
+	CHECK(grip_do(&ask) == 0 && grip_send.kind == FILEOP_DONE && grip_send.count == 2);
 	CHECK(grip_sh("for i in 1 2 3 4 5; do echo $i >> w/sub/f; done; touch w/.git/x"));
-	CHECK(hears(REACH_MODIFY, "sub/f"));
+	CHECK(hears(FILEOP_MODIFY, "sub/f"));
 	CHECK_STR(found, "0 sub/f|1 sub/f|");
 	CHECK(grip_sh("mkdir -p w/new/deep; echo 1 > w/new/deep/x"));
-	CHECK(hears(REACH_MODIFY, "new/deep/x") || strstr(found, "0 new/deep/x|"));
-	CHECK(grip_sh("sleep 0.2; echo 2 >> w/new/deep/x") && hears(REACH_MODIFY, "new/deep/x"));
+	CHECK(hears(FILEOP_MODIFY, "new/deep/x") || strstr(found, "0 new/deep/x|"));
+	CHECK(grip_sh("sleep 0.2; echo 2 >> w/new/deep/x") && hears(FILEOP_MODIFY, "new/deep/x"));
 	CHECK(grip_sh("mv w/new w/old; echo 3 >> w/old/deep/x"));
-	CHECK(hears(REACH_MODIFY, "old/deep/x") && strstr(found, "3 new|4 old|"));
-	CHECK(grip_sh("rm w/sub/f") && hears(REACH_DELETE, "sub/f"));
-	CHECK(grip_sh("mv w gone") && hears(REACH_STOPPED, ""));
-	CHECK(grip_get() && grip_say.kind == REACH_DONE);
+	CHECK(hears(FILEOP_MODIFY, "old/deep/x") && strstr(found, "3 new|4 old|"));
+	CHECK(grip_sh("rm w/sub/f") && hears(FILEOP_DELETE, "sub/f"));
+	CHECK(grip_sh("mv w gone") && hears(FILEOP_STOPPED, ""));
+	CHECK(grip_get() && grip_send.kind == FILEOP_DONE);
 }
 
 TEST(atomic, "a file that cove replaces is told as made or changed, not as a rename")
 {
-	struct reach_ask ask = grip_ask(REACH_WATCH, "gone");
+	struct fileop_request ask = grip_ask(FILEOP_WATCH, "gone");
 	struct grip first = grip, second;
 
-	CHECK(grip_do(&ask) == 0 && grip_say.kind == REACH_DONE);
+	CHECK(grip_do(&ask) == 0 && grip_send.kind == FILEOP_DONE);
 	grip_hold();
 	second = grip;
 	CHECK(grip_write("gone/atom", 0, "1") == 0);
 	grip = first;
-	CHECK(hears(REACH_MODIFY, "atom"));
+	CHECK(hears(FILEOP_MODIFY, "atom"));
 	CHECK_STR(found, "0 atom|1 atom|");
 	grip = second;
 	CHECK(grip_write("gone/atom", 0, "2") == 0);
 	grip = first;
-	CHECK(hears(REACH_MODIFY, "atom"));
+	CHECK(hears(FILEOP_MODIFY, "atom"));
 	CHECK_STR(found, "1 atom|");
 	CHECK(grip_let_go());
 	grip = second;
@@ -333,20 +335,20 @@ TEST(ports, "who listens is known, and can be reached")
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001)};
 	socklen_t len = sizeof(at);
 	auto_fd listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct reach_ask ask = grip_ask(REACH_DIAL, "/");
-	struct reach_port port;
+	struct fileop_request ask = grip_ask(FILEOP_DIAL, "/");
+	struct fileop_port port;
 	bool heard = false;
 	struct unpack in;
 
 	CHECK(bind(listener, (struct sockaddr *)&at, len) == 0 && listen(listener, 4) == 0);
 	getsockname(listener, (struct sockaddr *)&at, &len);
-	CHECK(grip_on(REACH_PORTS, "/", 0) == 0 && grip_say.kind == REACH_PORTS_ARE);
-	unpack_init(&in, grip_say.rest.at, grip_say.rest.len);
-	while (reach_get_port(&in, &port))
+	CHECK(grip_on(FILEOP_PORTS, "/", 0) == 0 && grip_send.kind == FILEOP_PORTS_ARE);
+	unpack_init(&in, grip_send.rest.at, grip_send.rest.len);
+	while (fileop_get_port(&in, &port))
 		heard |= port.port == ntohs(at.sin_port) && !port.any;
-	CHECK(heard && grip_get() && grip_say.kind == REACH_DONE);
+	CHECK(heard && grip_get() && grip_send.kind == FILEOP_DONE);
 	ask.number = ntohs(at.sin_port);
-	CHECK(grip_do(&ask) == 0 && grip_say.kind == REACH_OPENED);
+	CHECK(grip_do(&ask) == 0 && grip_send.kind == FILEOP_OPENED);
 	CHECK(send(grip_fd, "x", 1, 0) == 1 && grip_get());
 	close(take_fd(&listener));
 	CHECK(grip_do(&ask) == ECONNREFUSED);
@@ -354,7 +356,7 @@ TEST(ports, "who listens is known, and can be reached")
 
 TEST(sweeps, "a sweep signals what a process has started since, and nothing else")
 {
-	struct reach_ask ask = grip_ask(REACH_SWEEP, "/");
+	struct fileop_request ask = grip_ask(FILEOP_SWEEP, "/");
 	struct timespec now;
 	int pipes[2];
 	pid_t pid;
@@ -377,14 +379,14 @@ TEST(sweeps, "a sweep signals what a process has started since, and nothing else
 	ask.pid = (uint32_t)pid;
 	ask.since = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 	CHECK(grip_do(&ask) == 0);
-	CHECK(grip_say.count == 2);
+	CHECK(grip_send.count == 2);
 	ask.number = SIGKILL;
-	CHECK(grip_do(&ask) == 0 && grip_say.count >= 2);
+	CHECK(grip_do(&ask) == 0 && grip_send.count >= 2);
 	usleep(100000);
 	ask.number = 0;
-	CHECK(grip_do(&ask) == 0 && grip_say.count == 0);
+	CHECK(grip_do(&ask) == 0 && grip_send.count == 0);
 	ask.since = 0;
-	CHECK(grip_do(&ask) == 0 && grip_say.count == 1);
+	CHECK(grip_do(&ask) == 0 && grip_send.count == 1);
 	ask.number = SIGKILL;
 	CHECK(grip_do(&ask) == 0);
 	kill(pid, SIGKILL);

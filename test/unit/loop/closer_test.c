@@ -98,7 +98,7 @@ TASK_TEST(linger, "a socket that waits for its peer, and one inside of another, 
 	close(peers[1]);
 }
 
-TASK_TEST(strays, "descriptors that come unasked are closed by the thread, too")
+TASK_TEST(leaked_all, "descriptors that come unasked are closed by the thread, too")
 {
 	int pair[2], reader, fd = watched(&reader);
 	char room[8];

@@ -69,7 +69,7 @@ TEST(timers, "a thousand timers ring in order, and dropped ones do not")
 	loop_free(loop);
 }
 
-static struct later laters[3];
+static struct deferred laters[3];
 static char order[16];
 
 static void note(char c)
@@ -77,23 +77,23 @@ static void note(char c)
 	order[strlen(order)] = c;
 }
 
-static void run_a(struct later *later)
+static void run_a(struct deferred *deferred)
 {
-	(void)later;
+	(void)deferred;
 	note('a');
 	link_drop(&laters[1].link); // b never runs
-	loop_later(loop, &laters[2]);
+	loop_defer(loop, &laters[2]);
 }
 
-static void run_b(struct later *later)
+static void run_b(struct deferred *deferred)
 {
-	(void)later;
+	(void)deferred;
 	note('b');
 }
 
-static void run_c(struct later *later)
+static void run_c(struct deferred *deferred)
 {
-	(void)later;
+	(void)deferred;
 	note('c');
 	loop_stop(loop);
 }
@@ -104,31 +104,31 @@ TEST(put_off, "a call put off may put off another, and one dropped does not run"
 	laters[0].run = run_a;
 	laters[1].run = run_b;
 	laters[2].run = run_c;
-	loop_later(loop, &laters[0]);
-	loop_later(loop, &laters[1]);
-	loop_later(loop, &laters[1]); // twice is once
+	loop_defer(loop, &laters[0]);
+	loop_defer(loop, &laters[1]);
+	loop_defer(loop, &laters[1]); // twice is once
 	loop_run(loop);
 	CHECK_STR(order, "ac");
 	CHECK(loop_stats(loop).turns == 1);
 	loop_free(loop);
 }
 
-static void again(struct later *later)
+static void again(struct deferred *deferred)
 {
 	rung++;
-	loop_later(loop, later);
+	loop_defer(loop, deferred);
 }
 
 TEST(endless, "a call that puts itself off for ever does not starve the timers")
 {
-	struct later later = {.run = again};
+	struct deferred deferred = {.run = again};
 
 	CHECK_OK(loop_new(&loop));
 	rung = 0;
-	loop_later(loop, &later);
+	loop_defer(loop, &deferred);
 	run_for(20);
 	CHECK(rung > 100);
-	link_drop(&later.link);
+	link_drop(&deferred.link);
 	loop_free(loop);
 }
 
@@ -205,22 +205,22 @@ TEST(poke, "another thread wakes the loop, and many pokes may be one wake-up")
 	loop_free(loop);
 }
 
-static void dawdle(struct later *later)
+static void dawdle(struct deferred *deferred)
 {
-	(void)later;
+	(void)deferred;
 	usleep(15000);
 	loop_stop(loop);
 }
 
 TEST(slow_turn, "a turn over 10 ms is counted")
 {
-	struct later later = {.run = dawdle};
+	struct deferred deferred = {.run = dawdle};
 	uint64_t before;
 
 	CHECK_OK(loop_new(&loop));
 	run_for(5);
 	before = loop_stats(loop).slow_turns; // a busy machine may have made one
-	loop_later(loop, &later);
+	loop_defer(loop, &deferred);
 	loop_run(loop);
 	CHECK(loop_stats(loop).slow_turns == before + 1);
 	CHECK(loop_stats(loop).slowest_us >= 15000);

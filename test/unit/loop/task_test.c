@@ -83,16 +83,16 @@ TASK_TEST(nap, "a sleep lasts at least as long as it should, and not much longer
 
 static void cancelled(void *arg)
 {
-	struct bell bell;
+	struct condition condition;
 
 	(void)arg;
-	bell_init(&bell);
-	CHECK_ERR(bell_wait(&bell, CLOCK_NEVER), CANCELLED);
+	condition_init(&condition);
+	CHECK_ERR(condition_wait(&condition, CLOCK_NEVER), CANCELLED);
 	CHECK_ERR(task_sleep_until(inside_now() + 1), CANCELLED);
 	task_shield(true);
 	CHECK_OK(task_sleep_until(inside_now() + 1));
 	task_shield(false);
-	CHECK_ERR(bell_wait(&bell, CLOCK_NEVER), CANCELLED);
+	CHECK_ERR(condition_wait(&condition, CLOCK_NEVER), CANCELLED);
 	done++;
 }
 
@@ -122,33 +122,33 @@ TASK_TEST(cancel, "a cancelled task's waits fail once and for all, unless it is 
 	CHECK(task_count() == 1);
 }
 
-static struct bell *bell;
+static struct condition *condition;
 
-static void wait_for_bell(void *arg)
+static void wait_for_condition(void *arg)
 {
-	CHECK_OK(bell_wait(bell, CLOCK_NEVER));
+	CHECK_OK(condition_wait(condition, CLOCK_NEVER));
 	done++;
 	if (arg)
-		CHECK_ERR(bell_wait(arg, inside_now() + 10), TIMEOUT);
+		CHECK_ERR(condition_wait(arg, inside_now() + 10), TIMEOUT);
 }
 
 TASK_TEST(ring, "a bell wakes every waiter, and may be gone before they run")
 {
-	struct bell other;
+	struct condition other;
 
-	bell_init(&other);
-	bell = mem_new_of(struct bell);
-	bell_init(bell);
-	bell_ring(bell);
+	condition_init(&other);
+	condition = mem_new_of(struct condition);
+	condition_init(condition);
+	condition_signal(condition);
 	done = 0;
 	for (int i = 0; i < 100; i++)
-		task_start(inside_loop, "waiter", wait_for_bell, i % 2 ? &other : NULL);
+		task_start(inside_loop, "waiter", wait_for_condition, i % 2 ? &other : NULL);
 	inside_sleep(5);
 	CHECK(done == 0);
-	bell_ring(bell);
-	bell_ring(bell);
-	memset(bell, 0xaa, sizeof(*bell));
-	free(bell);
+	condition_signal(condition);
+	condition_signal(condition);
+	memset(condition, 0xaa, sizeof(*condition));
+	free(condition);
 	inside_sleep(5);
 	CHECK(done == 100);
 	inside_sleep(30);
@@ -158,27 +158,27 @@ TASK_TEST(ring, "a bell wakes every waiter, and may be gone before they run")
 
 static void ping(void *arg)
 {
-	struct bell *bells = arg;
+	struct condition *bells = arg;
 
 	for (int i = 0; i < 10000; i++) {
-		CHECK_OK(bell_wait(&bells[0], CLOCK_NEVER));
-		bell_ring(&bells[1]);
+		CHECK_OK(condition_wait(&bells[0], CLOCK_NEVER));
+		condition_signal(&bells[1]);
 	}
 	done = 1;
 }
 
 TASK_TEST(ping_pong, "two tasks hand a word back and forth ten thousand times")
 {
-	struct bell bells[2];
+	struct condition bells[2];
 
 	done = 0;
-	bell_init(&bells[0]);
-	bell_init(&bells[1]);
+	condition_init(&bells[0]);
+	condition_init(&bells[1]);
 	task_start(inside_loop, "ping", ping, bells);
 	CHECK_OK(task_sleep_until(inside_now() + 1));
 	for (int i = 0; i < 10000; i++) {
-		bell_ring(&bells[0]);
-		CHECK_OK(bell_wait(&bells[1], inside_now() + 5000));
+		condition_signal(&bells[0]);
+		CHECK_OK(condition_wait(&bells[1], inside_now() + 5000));
 	}
 	inside_sleep(1);
 	CHECK(done == 1);

@@ -2,7 +2,7 @@
 #include "store/audit.h"
 
 #include "backends.h"
-#include "store/conv.h"
+#include "store/agent.h"
 #include "store/keys.h"
 
 EACH_BACKEND(audit, "the audit chain holds, and shows what was changed, taken out or cut off")
@@ -102,11 +102,11 @@ EACH_BACKEND(dropped, "of a dropped tenant nothing is left to one of the same na
 	struct store_tenant tenant = {.id = "acme", .body = "{}", .created_ms = 1};
 	struct store_event event = {.tenant = "acme", .kind = "k"};
 	struct store_audit row = {.tenant = "acme", .who = "a", .action = "x"};
-	struct store_conv_change session = {.row = {.kind = STORE_SESSION,
-						    .id = "acme__s",
-						    .tenant = "acme",
-						    .state = "live",
-						    .body = STR("opaque")}};
+	struct store_agent_change session = {.row = {.kind = STORE_SESSION,
+						     .id = "acme__s",
+						     .tenant = "acme",
+						     .state = "live",
+						     .body = STR("opaque")}};
 	struct store_audit_proof proof;
 	struct store_audit *rows;
 	struct store_events page;
@@ -117,7 +117,7 @@ EACH_BACKEND(dropped, "of a dropped tenant nothing is left to one of the same na
 	CHECK_OK(store_tenants_put(house->store, &tenant));
 	CHECK_OK(store_events_add(house->store, &event, 1, &first));
 	CHECK_OK(store_audit_add(house->store, &row, NULL));
-	CHECK_OK(store_conv_commit(house->store, &session, 1));
+	CHECK_OK(store_agent_commit(house->store, &session, 1));
 	CHECK_OK(store_tenants_drop(house->store, "acme"));
 	CHECK_OK(store_events_add(house->store, &event, 1, &first)); // the last word about it
 	CHECK_OK(store_tenants_put(house->store, &tenant));
@@ -131,7 +131,7 @@ EACH_BACKEND(dropped, "of a dropped tenant nothing is left to one of the same na
 	CHECK(count == 1);
 	CHECK_OK(store_audit_verify(house->store, &proof));
 	CHECK(proof.bad == 0);
-	CHECK_OK(store_conv_used(house->store, "acme__s", &used));
+	CHECK_OK(store_agent_used(house->store, "acme__s", &used));
 	CHECK(!used);
 	CHECK_OK(store_events_add(house->store, &event, 1, &first));
 	page = PAGE(.tenant = "acme", .own = true);

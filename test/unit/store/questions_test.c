@@ -3,13 +3,13 @@
 
 #include "backends.h"
 #include "base/clock.h"
+#include "store/agent.h"
 #include "store/audit.h"
 #include "store/boxes.h"
-#include "store/conv.h"
 #include "store/events.h"
+#include "store/idempotency.h"
 #include "store/keys.h"
 #include "store/kv.h"
-#include "store/pledges.h"
 #include "store/usage.h"
 
 static struct err *put_box(struct db *db, void *arg)
@@ -38,21 +38,21 @@ static void make_record(struct record *record, const char *id, uint64_t seq)
 			   .output = 7,
 			   .cpu_time_ms = 8,
 			   .wall_time_ms = 9},
-		.terms = TERMS_DEFAULT,
+		.retention = RETENTION_DEFAULT,
 		.created_ms = 1760000000123,
 		.started_ms = 1760000000456,
 		.seq = seq,
 		.ephemeral = true,
 		.disk_kept = true,
-		.pledge = "aa:bb",
+		.idempotency = "aa:bb",
 	};
 	snprintf(record->id, sizeof(record->id), "box-%s%036d", id, 0);
-	record->terms.keep_alive = true;
-	record->terms.sleep_after_ms = 61000;
-	record->terms.base_url = mem_str("http://x:1");
-	pairs_set(&record->env, STR("B"), STR("two\nlines \"q\""));
-	pairs_set(&record->env, STR("A"), STR("ä"));
-	pairs_set(&record->labels, STR("team"), STR("red"));
+	record->retention.keep_alive = true;
+	record->retention.sleep_after_ms = 61000;
+	record->retention.base_url = mem_str("http://x:1");
+	env_map_set(&record->env, STR("B"), STR("two\nlines \"q\""));
+	env_map_set(&record->env, STR("A"), STR("ä"));
+	env_map_set(&record->labels, STR("team"), STR("red"));
 }
 
 static struct err *keep(struct store *store, const struct record *record)
@@ -94,19 +94,20 @@ EACH_BACKEND(whole_record, "a record comes back with every field")
 	CHECK_STR(got->tenant, "acme");
 	CHECK_STR(got->template, "debian");
 	CHECK_STR(got->reason, "box_lost");
-	CHECK_STR(got->pledge, "aa:bb");
+	CHECK_STR(got->idempotency, "aa:bb");
 	CHECK(got->state == STATE_CREATING && got->seq == 7);
 	CHECK(!memcmp(&got->limits, &record.limits, sizeof(got->limits)));
-	CHECK(got->terms.keep_alive && got->terms.sleep_after_ms == 61000);
-	CHECK(!memcmp(&got->terms.waits, &record.terms.waits, sizeof(got->terms.waits)));
-	CHECK_STR(got->terms.base_url, "http://x:1");
+	CHECK(got->retention.keep_alive && got->retention.sleep_after_ms == 61000);
+	CHECK(!memcmp(&got->retention.waits, &record.retention.waits,
+		      sizeof(got->retention.waits)));
+	CHECK_STR(got->retention.base_url, "http://x:1");
 	CHECK(got->created_ms == 1760000000123 && got->started_ms == 1760000000456);
 	CHECK(got->ephemeral && got->disk_kept);
 	CHECK(got->env.count == 2 && got->labels.count == 1);
 	CHECK_STR(got->env.at[0].name, "B");
 	CHECK_STR(got->env.at[0].value, "two\nlines \"q\"");
 	CHECK_STR(got->env.at[1].value, "ä");
-	CHECK_STR(pairs_get(&got->labels, STR("team")), "red");
+	CHECK_STR(env_map_get(&got->labels, STR("team")), "red");
 }
 
 EACH_BACKEND(changed_record, "a record is replaced, and removed; its number is not given again")
@@ -177,90 +178,90 @@ EACH_BACKEND(keys,
 	CHECK(ring.tenant_count == 0 && ring.key_count == 0);
 }
 
-static struct store_conv_change put(enum store_conv_kind kind, const char *id, uint64_t version,
-				    const char *state)
+static struct store_agent_change put(enum store_agent_kind kind, const char *id, uint64_t version,
+				     const char *state)
 {
-	return (struct store_conv_change){.row = {.kind = kind,
-						  .id = id,
-						  .session = kind == STORE_RUN ? "s1" : "",
-						  .tenant = "acme",
-						  .box = "box-1",
-						  .state = state,
-						  .deadline_ms = 5,
-						  .generation = 3,
-						  .version = version,
-						  .body = STR("\1\0opaque")}};
+	return (struct store_agent_change){.row = {.kind = kind,
+						   .id = id,
+						   .session = kind == STORE_RUN ? "s1" : "",
+						   .tenant = "acme",
+						   .box = "box-1",
+						   .state = state,
+						   .deadline_ms = 5,
+						   .generation = 3,
+						   .version = version,
+						   .body = STR("\1\0opaque")}};
 }
 
 EACH_BACKEND(versions, "B-9 a decision is not written over a state it was not based on")
 {
-	struct store_conv_change first = put(STORE_LEASE, "s1", 0, "starting");
-	struct store_conv_change second = put(STORE_LEASE, "s1", 1, "ready");
-	struct store_conv *row = NULL;
+	struct store_agent_change first = put(STORE_LEASE, "s1", 0, "starting");
+	struct store_agent_change second = put(STORE_LEASE, "s1", 1, "ready");
+	struct store_agent *row = NULL;
 
-	CHECK_OK(store_conv_commit(house->store, &first, 1));
-	CHECK_ERR(store_conv_commit(house->store, &first, 1), CONFLICT);
-	CHECK_OK(store_conv_commit(house->store, &second, 1));
-	CHECK_ERR(store_conv_commit(house->store, &second, 1), CONFLICT);
+	CHECK_OK(store_agent_commit(house->store, &first, 1));
+	CHECK_ERR(store_agent_commit(house->store, &first, 1), CONFLICT);
+	CHECK_OK(store_agent_commit(house->store, &second, 1));
+	CHECK_ERR(store_agent_commit(house->store, &second, 1), CONFLICT);
 	reopen(house);
-	CHECK_OK(store_conv_get(house->store, STORE_LEASE, "s1", house->arena, &row));
+	CHECK_OK(store_agent_get(house->store, STORE_LEASE, "s1", house->arena, &row));
 	CHECK(row && row->version == 2 && row->generation == 3 && row->deadline_ms == 5);
 	CHECK_STR(row->state, "ready");
 	CHECK(row->body.len == 8 && !memcmp(row->body.at, "\1\0opaque", 8));
-	second.way = STORE_CONV_DROP;
-	CHECK_ERR(store_conv_commit(house->store, &second, 1), CONFLICT);
+	second.way = STORE_AGENT_DROP;
+	CHECK_ERR(store_agent_commit(house->store, &second, 1), CONFLICT);
 	second.row.version = 2;
-	CHECK_OK(store_conv_commit(house->store, &second, 1));
-	CHECK_OK(store_conv_get(house->store, STORE_LEASE, "s1", house->arena, &row));
+	CHECK_OK(store_agent_commit(house->store, &second, 1));
+	CHECK_OK(store_agent_get(house->store, STORE_LEASE, "s1", house->arena, &row));
 	CHECK(!row);
 }
 
 EACH_BACKEND(together, "several changes hold together or not at all")
 {
-	struct store_conv_change changes[] = {
+	struct store_agent_change changes[] = {
 		put(STORE_SESSION, "s1", 0, "open"), put(STORE_LEASE, "s1", 0, "none"),
 		put(STORE_RUN, "r1", 4, "queued"), // there is none
 	};
-	struct store_conv *rows;
+	struct store_agent *rows;
 	size_t count = 9;
 
-	CHECK_ERR(store_conv_commit(house->store, changes, 3), CONFLICT);
-	CHECK_OK(store_conv_load(house->store, STORE_SESSION, house->arena, &rows, &count));
+	CHECK_ERR(store_agent_commit(house->store, changes, 3), CONFLICT);
+	CHECK_OK(store_agent_load(house->store, STORE_SESSION, house->arena, &rows, &count));
 	CHECK(count == 0);
 	changes[2].row.version = 0;
-	CHECK_OK(store_conv_commit(house->store, changes, 3));
-	CHECK_OK(store_conv_load(house->store, STORE_LEASE, house->arena, &rows, &count));
+	CHECK_OK(store_agent_commit(house->store, changes, 3));
+	CHECK_OK(store_agent_load(house->store, STORE_LEASE, house->arena, &rows, &count));
 	CHECK(count == 1);
-	CHECK_OK(store_conv_runs(house->store, "s1", house->arena, &rows, &count));
+	CHECK_OK(store_agent_runs(house->store, "s1", house->arena, &rows, &count));
 	CHECK(count == 1);
 	CHECK_STR(rows[0].id, "r1");
 }
 
 EACH_BACKEND(used_ids, "A-16 a session id is used once, also after the session is gone")
 {
-	struct store_conv_change change = put(STORE_SESSION, "s1", 0, "open");
+	struct store_agent_change change = put(STORE_SESSION, "s1", 0, "open");
 	bool used = true;
 
-	CHECK_OK(store_conv_used(house->store, "s1", &used));
+	CHECK_OK(store_agent_used(house->store, "s1", &used));
 	CHECK(!used);
-	CHECK_OK(store_conv_commit(house->store, &change, 1));
-	change.way = STORE_CONV_DROP;
-	CHECK_OK(store_conv_commit(house->store, &change, 1));
-	change.way = STORE_CONV_PUT;
-	CHECK_ERR(store_conv_commit(house->store, &change, 1), CONFLICT);
-	CHECK_OK(store_conv_used(house->store, "s1", &used));
+	CHECK_OK(store_agent_commit(house->store, &change, 1));
+	change.way = STORE_AGENT_DROP;
+	CHECK_OK(store_agent_commit(house->store, &change, 1));
+	change.way = STORE_AGENT_PUT;
+	CHECK_ERR(store_agent_commit(house->store, &change, 1), CONFLICT);
+	CHECK_OK(store_agent_used(house->store, "s1", &used));
 	CHECK(used);
 }
 
 EACH_BACKEND(bad_lease, "row 27 a lease that is no lease is unreadable, not absent")
 {
-	struct store_conv_change change = put(STORE_LEASE, "s1", 0, "warm");
-	struct store_conv *rows;
+	struct store_agent_change change = put(STORE_LEASE, "s1", 0, "warm");
+	struct store_agent *rows;
 	size_t count = 0;
 
-	CHECK_OK(store_conv_commit(house->store, &change, 1));
+	CHECK_OK(store_agent_commit(house->store, &change, 1));
 	CHECK_OK(garble(house->store, "UPDATE leases SET generation = 'garbage'"));
-	CHECK_OK(store_conv_load(house->store, STORE_LEASE, house->arena, &rows, &count));
+	CHECK_OK(store_agent_load(house->store, STORE_LEASE, house->arena, &rows, &count));
 	CHECK(count == 1 && rows[0].unreadable);
 	CHECK_STR(rows[0].id, "s1");
 }
@@ -389,25 +390,27 @@ EACH_BACKEND(names, "small things are found by the beginning of their name")
 	CHECK(count == 2);
 }
 
-EACH_BACKEND(pledges, "answers under a key come back; old ones are forgotten")
+EACH_BACKEND(idempotency_keys, "answers under a key come back; old ones are forgotten")
 {
-	struct store_pledge *pledges;
+	struct store_idempotency *idempotency_keys;
 	size_t count = 0;
 
-	store_pledges_put(house->store, &(struct store_pledge){.key = "k1",
-							       .status = 201,
-							       .place = "/p",
-							       .body = STR("{}"),
-							       .kept_ms = 100});
-	store_pledges_put(house->store, &(struct store_pledge){.key = "k0",
-							       .status = 201,
-							       .place = "/p",
-							       .body = STR("{}"),
-							       .kept_ms = 50});
+	store_idempotency_rows_put(house->store, &(struct store_idempotency){.key = "k1",
+									     .status = 201,
+									     .place = "/p",
+									     .body = STR("{}"),
+									     .kept_ms = 100});
+	store_idempotency_rows_put(house->store, &(struct store_idempotency){.key = "k0",
+									     .status = 201,
+									     .place = "/p",
+									     .body = STR("{}"),
+									     .kept_ms = 50});
 	reopen(house);
-	CHECK_OK(store_pledges_load(house->store, 60, house->arena, &pledges, &count));
-	CHECK(count == 1 && pledges[0].status == 201 && str_is(pledges[0].body, "{}"));
-	CHECK_STR(pledges[0].key, "k1");
+	CHECK_OK(store_idempotency_rows_load(house->store, 60, house->arena, &idempotency_keys,
+					     &count));
+	CHECK(count == 1 && idempotency_keys[0].status == 201 &&
+	      str_is(idempotency_keys[0].body, "{}"));
+	CHECK_STR(idempotency_keys[0].key, "k1");
 }
 
 // What lifecycles leave: events, rows of the audit log, answers under keys.
@@ -434,13 +437,14 @@ static struct err *leave_rows(struct house *house, int64_t now, int count)
 		TRY(store_events_add(house->store, &event, 1, NULL));
 		TRY(store_audit_add(house->store, &row, NULL));
 		snprintf(key, sizeof(key), "%064d", made++);
-		store_pledges_put(house->store, &(struct store_pledge){.key = key,
+		store_idempotency_rows_put(house->store,
+					   &(struct store_idempotency){.key = key,
 								       .status = 201,
 								       .place = "",
 								       .body = STR("{\"id\":1}"),
 								       .kept_ms = now + i});
 	}
-	TRY(store_pledges_prune(house->store, now - 1000000, 100));
+	TRY(store_idempotency_rows_prune(house->store, now - 1000000, 100));
 	TRY(store_events_prune(house->store, 0, 100, NULL));
 	return store_audit_prune(house->store, now, INT64_MAX / 2, 100, NULL);
 }

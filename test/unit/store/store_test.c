@@ -9,7 +9,7 @@
 #include "loop/offload.h"
 #include "loop/task.h"
 #include "scratch.h"
-#include "store/conv.h"
+#include "store/agent.h"
 #include "store/events.h"
 #include "store/kv.h"
 #include "store/schema.h"
@@ -408,7 +408,7 @@ TEST(too_new, "the state of a newer cove is refused, and left alone")
 	CHECK_STR(err_reason(err), "state_too_new");
 }
 
-#define FIRST_CONVS(name)                                                                          \
+#define FIRST_AGENTS(name)                                                                         \
 	"CREATE TABLE " name " (id TEXT PRIMARY KEY, session TEXT NOT NULL, tenant TEXT NOT NULL," \
 	" box TEXT NOT NULL, state TEXT NOT NULL, deadline BIGINT NOT NULL,"                       \
 	" generation BIGINT NOT NULL, version BIGINT NOT NULL, body BYTEA NOT NULL);"
@@ -429,19 +429,19 @@ static const char first_state[] =
 	"CREATE TABLE audit (id BIGINT PRIMARY KEY, time BIGINT NOT NULL, tenant TEXT NOT NULL,"
 	" who TEXT NOT NULL, action TEXT NOT NULL, target TEXT NOT NULL, outcome TEXT NOT NULL,"
 	" fields TEXT NOT NULL, hash BYTEA NOT NULL);"
-	"CREATE INDEX audit_of_tenant ON audit (tenant, id);" FIRST_CONVS("sessions")
-		FIRST_CONVS("leases")
-			FIRST_CONVS("runs") "CREATE TABLE session_ids (id TEXT PRIMARY KEY); "
-					    "INSERT INTO session_ids VALUES ('s'), ('t');"
-					    "INSERT INTO sessions VALUES ('s', 's', '', '', "
-					    "'live', 0, 0, 1, x'7b7d'),"
-					    " ('t', 't', 'acme', '', 'live', 0, 0, 1, x'7b7d');"
-					    "INSERT INTO leases VALUES ('t', 't', 'acme', '', "
-					    "'none', 0, 0, 1, x'7b7d');"
-					    "INSERT INTO runs VALUES ('run_1', 't', 'acme', '', "
-					    "'queued', 0, 0, 1, x'7b7d');"
-					    "CREATE TABLE tapes (sandbox TEXT NOT NULL, id TEXT "
-					    "NOT NULL, PRIMARY KEY (sandbox, id));";
+	"CREATE INDEX audit_of_tenant ON audit (tenant, id);" FIRST_AGENTS("sessions")
+		FIRST_AGENTS("leases")
+			FIRST_AGENTS("runs") "CREATE TABLE session_ids (id TEXT PRIMARY KEY); "
+					     "INSERT INTO session_ids VALUES ('s'), ('t');"
+					     "INSERT INTO sessions VALUES ('s', 's', '', '', "
+					     "'live', 0, 0, 1, x'7b7d'),"
+					     " ('t', 't', 'acme', '', 'live', 0, 0, 1, x'7b7d');"
+					     "INSERT INTO leases VALUES ('t', 't', 'acme', '', "
+					     "'none', 0, 0, 1, x'7b7d');"
+					     "INSERT INTO runs VALUES ('run_1', 't', 'acme', '', "
+					     "'queued', 0, 0, 1, x'7b7d');"
+					     "CREATE TABLE tapes (sandbox TEXT NOT NULL, id TEXT "
+					     "NOT NULL, PRIMARY KEY (sandbox, id));";
 
 static bool run_raw(const char *place, const char *sql)
 {
@@ -464,7 +464,7 @@ TEST(older, "the state of the first version is brought to today's, with what it 
 	struct store_events_ask ask = {.tenant = "a", .own = true, .max = 9};
 	struct store_event event = {.tenant = "a", .kind = "k"};
 	struct store_events page;
-	struct store_conv *row = NULL;
+	struct store_agent *row = NULL;
 	struct store_kv *kv;
 	uint64_t first = 0;
 	size_t count = 0;
@@ -483,15 +483,15 @@ TEST(older, "the state of the first version is brought to today's, with what it 
 	ask.after = 6;
 	CHECK_OK(store_events_page(store, &ask, arena, &page));
 	CHECK(page.count == 1 && page.at[0].id == 7 && !page.missed);
-	CHECK_OK(store_conv_get(store, STORE_SESSION, "s", arena, &row));
+	CHECK_OK(store_agent_get(store, STORE_SESSION, "s", arena, &row));
 	CHECK(row && !row->tenant[0]);
-	CHECK_OK(store_conv_get(store, STORE_SESSION, "acme__t", arena, &row));
+	CHECK_OK(store_agent_get(store, STORE_SESSION, "acme__t", arena, &row));
 	CHECK(row && !strcmp(row->tenant, "acme"));
-	CHECK_OK(store_conv_get(store, STORE_LEASE, "acme__t", arena, &row));
+	CHECK_OK(store_agent_get(store, STORE_LEASE, "acme__t", arena, &row));
 	CHECK(row != NULL);
-	CHECK_OK(store_conv_runs(store, "acme__t", arena, &row, &count));
+	CHECK_OK(store_agent_runs(store, "acme__t", arena, &row, &count));
 	CHECK(count == 1 && !strcmp(row->id, "run_1"));
-	CHECK_OK(store_conv_used(store, "acme__t", &used));
+	CHECK_OK(store_agent_used(store, "acme__t", &used));
 	CHECK(used);
 	store_close(take_ptr(store));
 	CHECK(run_raw("older", "SELECT own FROM audit; SELECT own FROM events"));

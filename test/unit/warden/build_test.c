@@ -58,7 +58,7 @@ TEST(hello, "HELLO tells what this host can do")
 TEST(one, "a box is built, greets, and is buried without a trace")
 {
 	struct order order = build_order();
-	struct census before;
+	struct inventory before;
 	int fds[ORDER_FDS_MAX];
 	char text[512];
 
@@ -68,19 +68,19 @@ TEST(one, "a box is built, greets, and is buried without a trace")
 	CHECK(answer.kind == ANSWER_DONE);
 	CHECK(greets(fds[0]));
 	drop_fds(fds);
-	CHECK(bury(order.box));
+	CHECK(destroy(order.box));
 	before = settled();
 
 	order = build_order();
 	CHECK(ask(&order, &answer, fds));
 	if (answer.kind != ANSWER_DONE)
 		printf("# %s: %s\n", answer.reason, answer.message);
-	CHECK(answer.kind == ANSWER_DONE && answer.leaf == 0);
+	CHECK(answer.kind == ANSWER_DONE && answer.exec_cgroup == 0);
 	CHECK(fds[0] >= 0 && fds[1] >= 0 && fds[2] >= 0 && fds[3] < 0);
 	CHECK(greets(fds[0]));
 	CHECK(pread(fds[1], text, sizeof(text) - 1, 0) > 0);
 	CHECK(pread(fds[2], text, sizeof(text) - 1, 0) > 0);
-	CHECK(bury(order.box));
+	CHECK(destroy(order.box));
 	CHECK(recv(fds[0], text, sizeof(text), 0) <= 0);
 	drop_fds(fds);
 	CHECK(same(before));
@@ -98,14 +98,14 @@ TEST(twice, "an id is one box: a second of it is refused, burying it twice is no
 	drop_fds(fds);
 	CHECK(ask(&order, &answer, fds));
 	CHECK(answer.kind == ANSWER_REFUSED && answer.error == ERR_CONFLICT);
-	CHECK(bury(order.box));
-	CHECK(bury(order.box));
+	CHECK(destroy(order.box));
+	CHECK(destroy(order.box));
 }
 
 TEST(unknown, "an unknown template is refused, and nothing stays")
 {
 	struct order order = build_order();
-	struct census before;
+	struct inventory before;
 	int fds[ORDER_FDS_MAX];
 
 	if (skipped())
@@ -133,9 +133,10 @@ static pid_t sleeper(const int *joins, uint32_t count)
 		pause();
 }
 
-TEST(leaves, "leaves are numbered, metered, killed, and made anew under their number")
+TEST(exec_cgroups, "leaves are numbered, metered, killed, and made anew under their number")
 {
-	struct order order = build_order(), more = {.kind = ORDER_LEAF}, end = {.kind = ORDER_KILL};
+	struct order order = build_order(), more = {.kind = ORDER_CGROUP},
+		     end = {.kind = ORDER_KILL};
 	int fds[ORDER_FDS_MAX], inside[ORDER_FDS_MAX], status;
 	char text[512];
 	pid_t pid;
@@ -148,29 +149,29 @@ TEST(leaves, "leaves are numbered, metered, killed, and made anew under their nu
 	memcpy(end.box, order.box, sizeof(end.box));
 	for (int i = 0; i < 3; i++) {
 		CHECK(ask(&more, &answer, fds));
-		CHECK(answer.kind == ANSWER_DONE && answer.leaf == 1);
+		CHECK(answer.kind == ANSWER_DONE && answer.exec_cgroup == 1);
 		CHECK(answer.join_count >= 1 && answer.join_count <= 2 &&
 		      fds[answer.join_count] >= 0);
 		CHECK(pread(fds[answer.join_count], text, sizeof(text), 0) > 0);
 		pid = sleeper(fds, answer.join_count);
 		usleep(20000);
 		drop_fds(fds);
-		end.leaf = 1;
+		end.exec_cgroup = 1;
 		CHECK(ask(&end, &answer, fds) && answer.kind == ANSWER_DONE);
 		CHECK(waitpid(pid, &status, 0) == pid);
 		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	}
-	end.leaf = 99;
+	end.exec_cgroup = 99;
 	CHECK(ask(&end, &answer, fds) && answer.kind == ANSWER_REFUSED);
 	drop_fds(inside);
-	CHECK(bury(order.box));
+	CHECK(destroy(order.box));
 }
 
 TEST(marked,
      "B-2 a leaf with a mark shows it, is opened while something lives in it, and goes then")
 {
-	struct order order = build_order(), more = {.kind = ORDER_LEAF, .name = "instance_1a"};
-	struct order end = {.kind = ORDER_KILL}, plain = {.kind = ORDER_LEAF};
+	struct order order = build_order(), more = {.kind = ORDER_CGROUP, .name = "instance_1a"};
+	struct order end = {.kind = ORDER_KILL}, plain = {.kind = ORDER_CGROUP};
 	int fds[ORDER_FDS_MAX], inside[ORDER_FDS_MAX], status;
 	char path[64], where[256];
 	ssize_t len;
@@ -183,7 +184,7 @@ TEST(marked,
 	memcpy(more.box, order.box, sizeof(more.box));
 	memcpy(end.box, order.box, sizeof(end.box));
 	memcpy(plain.box, order.box, sizeof(plain.box));
-	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.leaf == 1);
+	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.exec_cgroup == 1);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fds[0]);
 	len = readlink(path, where, sizeof(where) - 1);
 	where[len > 0 ? len : 0] = 0;
@@ -192,27 +193,27 @@ TEST(marked,
 	usleep(20000);
 	drop_fds(fds);
 	more.again = true;
-	more.leaf = 1;
+	more.exec_cgroup = 1;
 	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.marked);
 	drop_fds(fds);
 	// It dies as any other; empty, it goes when it is asked for, and its number is free.
-	end.leaf = 1;
+	end.exec_cgroup = 1;
 	CHECK(ask(&end, &answer, fds) && answer.kind == ANSWER_DONE);
 	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
 	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_REFUSED);
 	CHECK(access(where, F_OK) != 0);
-	CHECK(ask(&plain, &answer, fds) && answer.kind == ANSWER_DONE && answer.leaf == 1);
+	CHECK(ask(&plain, &answer, fds) && answer.kind == ANSWER_DONE && answer.exec_cgroup == 1);
 	drop_fds(fds);
 	plain.again = true;
-	plain.leaf = 1;
+	plain.exec_cgroup = 1;
 	CHECK(ask(&plain, &answer, fds) && answer.kind == ANSWER_DONE && !answer.marked);
 	drop_fds(fds);
 	// A box is buried with one in it.
 	more.again = false;
-	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.leaf == 2);
+	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.exec_cgroup == 2);
 	drop_fds(fds);
 	drop_fds(inside);
-	CHECK(bury(order.box));
+	CHECK(destroy(order.box));
 }
 
 // Writes to a file of a freezer group of this box, on a host that has nothing but cgroup v1.
@@ -232,7 +233,8 @@ static bool set_freezer(const char *box, const char *file, const char *text)
 
 TEST(frozen, "a kill that does not succeed is refused, and a frozen box can be buried (v1)")
 {
-	struct order order = build_order(), more = {.kind = ORDER_LEAF}, end = {.kind = ORDER_KILL};
+	struct order order = build_order(), more = {.kind = ORDER_CGROUP},
+		     end = {.kind = ORDER_KILL};
 	int fds[ORDER_FDS_MAX], inside[ORDER_FDS_MAX], status;
 	char number[16];
 	pid_t pid = -1;
@@ -244,7 +246,7 @@ TEST(frozen, "a kill that does not succeed is refused, and a frozen box can be b
 	if (!set_freezer(order.box, "freezer.state", "THAWED")) {
 		printf("# skipped: only a host with nothing but cgroup v1 freezes to kill\n");
 		drop_fds(inside);
-		CHECK(bury(order.box));
+		CHECK(destroy(order.box));
 		return;
 	}
 	memcpy(more.box, order.box, sizeof(more.box));
@@ -253,7 +255,7 @@ TEST(frozen, "a kill that does not succeed is refused, and a frozen box can be b
 	pid = sleeper(fds, answer.join_count);
 	usleep(20000);
 	drop_fds(fds);
-	end.leaf = answer.leaf;
+	end.exec_cgroup = answer.exec_cgroup;
 	// Thawing the leaf does not thaw its parent: what is killed in it does not end.
 	CHECK(set_freezer(order.box, "freezer.state", "FROZEN"));
 	CHECK(ask(&end, &answer, fds) && answer.kind == ANSWER_REFUSED);
@@ -266,13 +268,13 @@ TEST(frozen, "a kill that does not succeed is refused, and a frozen box can be b
 	CHECK(set_freezer(order.box, "x-0/tasks", number));
 	CHECK(set_freezer(order.box, "x-0/freezer.state", "FROZEN"));
 	usleep(20000);
-	CHECK(bury(order.box));
+	CHECK(destroy(order.box));
 	drop_fds(inside);
 }
 
 TEST(killed, "when a builder or pid 1 is killed its socket closes, and the burial is whole")
 {
-	struct census before;
+	struct inventory before;
 
 	if (skipped())
 		return;
@@ -295,7 +297,7 @@ TEST(killed, "when a builder or pid 1 is killed its socket closes, and the buria
 			;
 		CHECK(len == 0 || errno == ECONNRESET);
 		drop_fds(fds);
-		CHECK(bury(order.box));
+		CHECK(destroy(order.box));
 	}
 	CHECK(same(before));
 }
@@ -304,7 +306,7 @@ TEST(many, "fifty boxes at once, all greet, all go")
 {
 	static struct order orders[MANY];
 	static int controls[MANY];
-	struct census before;
+	struct inventory before;
 	int fds[ORDER_FDS_MAX];
 	int64_t begun, built, gone;
 
@@ -326,7 +328,7 @@ TEST(many, "fifty boxes at once, all greet, all go")
 		CHECK(greets(controls[i]));
 	built = clock_us();
 	for (int i = 0; i < MANY; i++) {
-		struct order end = {.kind = ORDER_BURY};
+		struct order end = {.kind = ORDER_DESTROY};
 
 		memcpy(end.box, orders[i].box, sizeof(end.box));
 		CHECK(send_order(&end));
@@ -374,7 +376,7 @@ TEST(speed, "a lone box is made and gone in milliseconds")
 		ready[i] = clock_us() - begun;
 		usleep(20000);
 		begun = clock_us();
-		CHECK(bury(order.box));
+		CHECK(destroy(order.box));
 		gone[i] = clock_us() - begun;
 		drop_fds(fds);
 	}
@@ -403,7 +405,7 @@ TEST(import_gone, "when the daemon goes its import goes, though somebody still h
 	struct order hello = {.kind = ORDER_HELLO, .version = ORDER_VERSION};
 	struct order import = {.kind = ORDER_IMPORT, .name = "half"};
 	struct pollfd early = {.events = POLLIN};
-	struct census before;
+	struct inventory before;
 	int fds[ORDER_FDS_MAX], none[ORDER_FDS_MAX];
 
 	if (skipped())

@@ -8,9 +8,9 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "os/fd.h"
-#include "os/guise.h"
 #include "os/mount.h"
 #include "os/ns.h"
+#include "os/set_ids.h"
 #include "scratch.h"
 #include "tap.h"
 
@@ -76,10 +76,10 @@ static bool put_up(int *tree, bool overlay)
 	if (overlay) {
 		snprintf(options, sizeof(options),
 			 "lowerdir=low,upperdir=m/r/u,workdir=m/r/w,volatile");
-		if (fchdir(scratch) || guise_files(BASE))
+		if (fchdir(scratch) || set_ids_files(BASE))
 			return false;
 		r = mount("overlay", "o", "overlay", MS_NOSUID | MS_NODEV, options);
-		if (guise_files(0) || chdir("/"))
+		if (set_ids_files(0) || chdir("/"))
 			return false;
 	}
 	return r == 0;
@@ -475,9 +475,9 @@ static int at_death(const char *word, const char *name)
 
 		snprintf(box, sizeof(box), "box-%048d", i);
 		err = disk_make(disk, box, &limits, true, userns, &tree);
-		if (!err && (guise_files(BASE) || mkdirat(tree, "r/u/kept", 0755)))
+		if (!err && (set_ids_files(BASE) || mkdirat(tree, "r/u/kept", 0755)))
 			err = err_sys(errno, "leave something behind");
-		guise_files(0);
+		set_ids_files(0);
 	}
 	// As a life leaves it that was making one.
 	mkdirat(data, "boxes/.making", 0755);
@@ -552,9 +552,9 @@ static void check_death(const char *word)
 			CHECK_ERR(disk_again(disk, box, &limits, userns, &tree), UNAVAILABLE);
 		}
 		// As a power cut leaves a disk that was being made.
-		guise_files(BASE);
+		set_ids_files(BASE);
 		CHECK(i != 0 || unlinkat(tree, "usr/w", AT_REMOVEDIR) == 0);
-		guise_files(0);
+		set_ids_files(0);
 		close(take_fd(&tree));
 		for (int tries = 0; tries < 100 && !disk_rests(disk, box); tries++)
 			pause_ms(10);
@@ -597,7 +597,7 @@ TEST(lost, "a pool that cannot be mounted is not made anew, and nothing stands i
 	done_with(disk, "lost");
 }
 
-TEST(vault, "the directory of the boxes is closed to others, and covered nosuid,nodev")
+TEST(private_dir, "the directory of the boxes is closed to others, and covered nosuid,nodev")
 {
 	auto_fd data = data_dir("vault");
 	struct disk *disk = NULL;

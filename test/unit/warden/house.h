@@ -20,10 +20,10 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "model/order.h"
-#include "model/talk.h"
 #include "os/cgroup.h"
 #include "os/fd.h"
+#include "protocol/order.h"
+#include "protocol/talk.h"
 #include "warden/group.h"
 #include "warden/warden.h"
 
@@ -181,10 +181,10 @@ static inline struct order build_order(void)
 	return order;
 }
 
-static inline bool bury(const char *box)
+static inline bool destroy(const char *box)
 {
 	static struct answer done;
-	struct order order = {.kind = ORDER_BURY};
+	struct order order = {.kind = ORDER_DESTROY};
 	int fds[ORDER_FDS_MAX];
 
 	memcpy(order.box, box, sizeof(order.box));
@@ -313,29 +313,29 @@ static inline int count_children(void)
 	return count_processes("status", mark, &none);
 }
 
-struct census {
+struct inventory {
 	int groups, mounts, children, fds;
 };
 
-static inline struct census take_census(void)
+static inline struct inventory take_inventory(void)
 {
 	char path[64];
-	struct census census = {.groups = count_all_groups(), .children = count_children()};
+	struct inventory inventory = {.groups = count_all_groups(), .children = count_children()};
 
 	snprintf(path, sizeof(path), "/proc/%d/mountinfo", warden_pid);
 	// What others mount and unmount on this host reaches the warden, too, and is not its own.
-	census.mounts = count_lines(path) - count_lines("/proc/self/mountinfo");
-	census.fds = count_fds(warden_pid);
-	return census;
+	inventory.mounts = count_lines(path) - count_lines("/proc/self/mountinfo");
+	inventory.fds = count_fds(warden_pid);
+	return inventory;
 }
 
 // The trash is emptied by a child in its own time; all else must be so at once.
-static inline bool same(struct census before)
+static inline bool same(struct inventory before)
 {
-	struct census now;
+	struct inventory now;
 
 	for (int i = 0; i < 500; i++) {
-		now = take_census();
+		now = take_inventory();
 		if (memcmp(&now, &before, sizeof(now)) == 0)
 			return true;
 		usleep(20000);
@@ -363,15 +363,15 @@ static inline bool trash_is_empty(void)
 }
 
 // The child that empties the trash of earlier boxes is gone by then: it is nobody's census.
-static inline struct census settled(void)
+static inline struct inventory settled(void)
 {
-	struct census before = take_census();
+	struct inventory before = take_inventory();
 
 	for (int still = 0, tries = 0; still < 10 && tries < 2000; still++, tries++) {
-		struct census now;
+		struct inventory now;
 
 		usleep(20000);
-		now = take_census();
+		now = take_inventory();
 		if (memcmp(&now, &before, sizeof(now)) != 0 || !trash_is_empty())
 			still = 0;
 		before = now;

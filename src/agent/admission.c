@@ -1,0 +1,287 @@
+// Fifty cold starts that see the same two free gigabytes must not all take them: starts in one
+// sandbox are measured one after another, and each that is accepted has the threshold of the host's
+// file system promised to it, in the same turn of the loop, until its first run is over or nobody
+// has used it for a while. By then what it took can be seen.
+//
+// Nothing is destroyed for want of space. Only a sandbox whose own file system proves to be of no
+// use is rebuilt, and only if what lies below it is sound.
+#include "agent/admission.h"
+
+#include <errno.h>
+
+#include "agent/faults.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "types/timers.h"
+
+#define SIBLINGS_MS 5000
+#define SIBLINGS_STEP_MS 10
+
+struct admission_judgement admission_judge(const struct admission_facts *facts)
+{
+	bool proves = facts->errnum == ENOSPC || facts->errnum == EIO || facts->errnum == EROFS;
+	bool low;
+
+	if (proves)
+		return (struct admission_judgement){ADMISSION_UNUSABLE, facts->host_sound};
+	if (facts->no_workspace || facts->control_broken || facts->hung)
+		return (struct admission_judgement){ADMISSION_FAILED, facts->host_sound};
+	if (!facts->measured)
+		return (struct admission_judgement){ADMISSION_UNKNOWN, false};
+	low = facts->available < facts->threshold || facts->host_free < facts->host_floor ||
+	      (facts->inodes &&
+	       facts->inodes_free < facts->inodes / 100 * ADMISSION_INODES_PERCENT);
+	if (!low)
+		return (struct admission_judgement){ADMISSION_ACCEPT, false};
+	return (struct admission_judgement){facts->cleaned ? ADMISSION_REJECTED : ADMISSION_CLEAN,
+					    false};
+}
+
+int admission_proof(const struct err *err)
+{
+	if (strcmp(err_reason(err), "read_only") == 0)
+		return EROFS;
+	return strcmp(err_reason(err), "io_error") == 0 ? EIO : 0;
+}
+
+// Promises that nobody came for.
+static void forget_old(struct agent_sessions *agents)
+{
+	int64_t now = loop_now(agents->loop);
+
+	list_each (at, &agents->all) {
+		struct agent_session *agent = link_of(at, struct agent_session, link);
+
+		if (agent->reserved && now - agent->reserved_at >= timer_ms(TIMER_IDLE))
+			agent_unreserve(agent);
+	}
+}
+
+static uint64_t less(uint64_t from, uint64_t take)
+{
+	return from > take ? from - take : 0;
+}
+
+static fallible admission_measure(struct agent_session *agent, struct admission_facts *facts)
+{
+	const struct backend *backend = agent->agents->backend;
+	struct backend_site local = agent_local(agent);
+	struct backend_room room = {0};
+	uint64_t promised;
+	struct err *err = backend->capacity(backend->arg, &local, &room);
+
+	// What lies below is measured first: of a host that was not, nothing is known to be sound.
+	facts->host_free = room.host_free;
+	facts->host_sound = room.host_free > facts->host_floor;
+	if (!err)
+		err = faults_meet_until(FAULT_CAPACITY, agent->id,
+					loop_now(agent->agents->loop) + timer_ms(TIMER_CAPACITY));
+	if (err && err_kind(err) == ERR_NO_SPACE)
+		facts->errnum = ENOSPC;
+	if (err)
+		return err;
+	// After the wait: whoever was accepted meanwhile is counted in.
+	promised = agent->agents->reserved - agent->reserved;
+	facts->measured = true;
+	facts->available = less(room.host_free, promised);
+	if (!room.cold && room.free < facts->available)
+		facts->available = room.free;
+	facts->inodes = room.cold ? 0 : room.inodes;
+	facts->inodes_free = room.inodes_free;
+	return OK;
+}
+
+static bool admission_is_used(const char *directory, void *of)
+{
+	const struct agent_session *asking = of;
+
+	if (strcmp(directory, asking->directory) == 0)
+		return true;
+	list_each (at, &asking->agents->all) {
+		const struct agent_session *agent = link_of(at, struct agent_session, link);
+
+		if (strcmp(agent->directory, directory) == 0)
+			return agent->lease.state != LEASE_NONE || agent->run_count > 0;
+	}
+	return false;
+}
+
+static void admission_clean(struct agent_session *agent, struct admission_facts *facts,
+			    struct backend_cleaned *cleaned)
+{
+	const struct backend *backend = agent->agents->backend;
+	struct backend_site local = agent_local(agent);
+
+	backend->clean(backend->arg, &local, admission_is_used, agent, cleaned);
+	facts->cleaned = true;
+	facts->errnum = cleaned->errnum;
+	agent->agents->cleaned += cleaned->cleaned;
+	agent->agents->skipped += cleaned->skipped;
+}
+
+static unsigned long long mb(uint64_t bytes)
+{
+	return bytes >> 20;
+}
+
+static fallible admission_refuse(struct agent_session *agent, const struct admission_facts *facts,
+				 const struct backend_cleaned *cleaned,
+				 enum admission_verdict verdict)
+{
+	agent->agents->rejected++;
+	agent->agents->refusal = agent->room = (struct agent_refusal){
+		facts->available, facts->threshold, cleaned->cleaned, cleaned->skipped};
+	if (verdict == ADMISSION_UNKNOWN)
+		return err_new(UNAVAILABLE, "capacity_unknown",
+			       "the free space of the sandbox could not be measured");
+	if (verdict == ADMISSION_UNUSABLE)
+		return err_new(NO_SPACE, "filesystem_unusable",
+			       "the file system of the sandbox cannot be used");
+	return err_hint(err_new(NO_SPACE, "capacity_rejected",
+				"%llu MB are free, and a new workspace needs %llu",
+				mb(facts->available), mb(facts->threshold)),
+			"delete sessions or files that nobody needs");
+}
+
+static bool is_sibling(const struct agent_session *agent, const struct agent_session *other)
+{
+	return other != agent && strcmp(other->box, agent->box) == 0;
+}
+
+// Runs of others in it end first, each by its own keeper, and are told why.
+static void end_siblings(struct agent_session *agent)
+{
+	struct loop *loop = agent->agents->loop;
+	int64_t deadline = loop_now(loop) + SIBLINGS_MS;
+	bool left = true;
+
+	list_each (at, &agent->agents->all) {
+		struct agent_session *other = link_of(at, struct agent_session, link);
+
+		if (!is_sibling(agent, other) || !agent_running(other))
+			continue;
+		other->destroyed = true;
+		condition_signal(&other->wake);
+	}
+	while (left && loop_now(loop) < deadline) {
+		left = false;
+		list_each (at, &agent->agents->all) {
+			struct agent_session *other = link_of(at, struct agent_session, link);
+
+			left |= is_sibling(agent, other) && other->destroyed &&
+				agent_running(other);
+		}
+		if (left)
+			err_free(task_sleep_until(loop_now(loop) + SIBLINGS_STEP_MS));
+	}
+}
+
+// A sandbox that proves to be of no use is removed: whoever wants it next has a fresh one.
+static void admission_rebuild(struct agent_session *agent)
+{
+	const struct backend *backend = agent->agents->backend;
+	struct backend_site local = agent_local(agent);
+	auto_err err = OK;
+
+	end_siblings(agent);
+	log_event(LOG_WARN, "sandbox.unusable", "sandbox", agent->box, "session", agent->id, NULL);
+	err = backend->forget(backend->arg, &local, BACKEND_END_SANDBOX);
+	list_each (at, &agent->agents->all) {
+		struct agent_session *other = link_of(at, struct agent_session, link);
+
+		if (strcmp(other->box, agent->box) == 0) {
+			other->prepared = false;
+			condition_signal(&other->wake);
+		}
+	}
+	if (err)
+		log_event(LOG_ERROR, "sandbox.not_rebuilt", "sandbox", agent->box, "trail",
+			  err_trail(err), NULL);
+}
+
+static fallible agent_admission_ask(struct agent_session *agent)
+{
+	struct admission_facts facts = {
+		.threshold = agent->agents->threshold,
+		.host_floor = agent->agents->threshold / 8,
+		.host_sound = true,
+	};
+	struct backend_cleaned cleaned = {0};
+	struct admission_judgement judgement;
+	auto_err err = admission_measure(agent, &facts);
+
+	if (err)
+		log_event(LOG_WARN, "capacity.unknown", "session", agent->id, "trail",
+			  err_trail(err), NULL);
+	judgement = admission_judge(&facts);
+	if (judgement.verdict == ADMISSION_CLEAN) {
+		admission_clean(agent, &facts, &cleaned);
+		err_free(err);
+		err = admission_measure(agent, &facts);
+		facts.measured &= !err;
+		judgement = admission_judge(&facts);
+	}
+	if (judgement.verdict == ADMISSION_UNUSABLE && judgement.may_destroy)
+		admission_rebuild(agent);
+	if (judgement.verdict != ADMISSION_ACCEPT)
+		return admission_refuse(agent, &facts, &cleaned, judgement.verdict);
+	agent_unreserve(agent);
+	agent->reserved = facts.threshold;
+	agent->reserved_at = loop_now(agent->agents->loop);
+	agent->agents->reserved += agent->reserved;
+	if (cleaned.cleaned || cleaned.skipped)
+		agent->room = (struct agent_refusal){facts.available, facts.threshold,
+						     cleaned.cleaned, cleaned.skipped};
+	return OK;
+}
+
+fallible admission_prepared(struct agent_session *agent, struct err *failed)
+{
+	struct admission_facts facts = {
+		.no_workspace = true,
+		.errnum = failed ? admission_proof(failed) : 0,
+		.host_floor = agent->agents->threshold / 8,
+	};
+
+	if (!facts.errnum)
+		return failed;
+	err_free(admission_measure(agent, &facts));
+	if (!admission_judge(&facts).may_destroy)
+		return failed;
+	err_free(failed);
+	admission_rebuild(agent);
+	return err_new(UNAVAILABLE, "filesystem_unusable",
+		       "the file system of the sandbox could not be used, and was made anew");
+}
+
+// Somebody else's cold start in the same sandbox is at it. Of different sandboxes each is measured
+// by itself, and what all of them take from the host is counted when each is decided.
+static bool is_measured(const struct agent_session *agent)
+{
+	list_each (at, &agent->agents->all) {
+		const struct agent_session *other = link_of(at, struct agent_session, link);
+
+		if (other->admitting && (other == agent || is_sibling(agent, other)))
+			return true;
+	}
+	return false;
+}
+
+fallible admission_ask(struct agent_session *agent)
+{
+	struct agent_sessions *agents = agent->agents;
+	struct err *err;
+
+	while (is_measured(agent))
+		TRY(condition_wait(&agents->admitted, CLOCK_NEVER), "wait for other cold starts");
+	agent_ref(agent);
+	agent->admitting = true;
+	forget_old(agents);
+	agents->refusal = agent->room = (struct agent_refusal){0};
+	err = agent_admission_ask(agent);
+	agent->admitting = false;
+	condition_signal(&agents->admitted);
+	agent_unref(agent);
+	return err;
+}

@@ -1,0 +1,163 @@
+// Looking and stopping. A look that fails, or takes too long, is never absence. One attempt to stop
+// is: look; the polite signal; three looks; the kill that cannot be outrun; a last look. Only
+// "nothing there" counts, and it is asked for the whole session.
+//
+// An attempt runs in a task of its own, for it may hang for longer than its lease waits. Before
+// each signal it asks whether the lease still says that this attempt is under way: one that comes
+// late hurts nobody.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/fallback_box.h"
+#include "agent/faults.h"
+#include "agent/private.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "types/timers.h"
+
+enum lease_seen backend_judge(const struct backend_view *view, const struct lease *lease)
+{
+	const struct backend_found *found = &view->found[0];
+	const struct lease_place *place = &lease->place;
+
+	if (view->failed)
+		return LEASE_SEES_FAILED;
+	if (!view->count)
+		return LEASE_SEES_NOTHING;
+	if (view->count > 1 || !lease->instance[0] || !found->pid ||
+	    strcmp(found->instance, lease->instance) != 0 || found->generation != lease->generation)
+		return LEASE_SEES_OTHER;
+	// A number alone proves nothing, but where more is known it must agree.
+	if (place->pid && (place->pid != found->pid || place->start != found->start))
+		return LEASE_SEES_OTHER;
+	return LEASE_SEES_MATCH;
+}
+
+static void fail_view(struct backend_view *view, const char *why)
+{
+	*view = (struct backend_view){.failed = true};
+	snprintf(view->why, sizeof(view->why), "%s", why);
+}
+
+void attempt_look(struct agent_session *agent, struct backend_view *out)
+{
+	const struct backend *backend = agent->agents->backend;
+	struct backend_site local = agent_local(agent);
+	int64_t began = loop_now(agent->agents->loop);
+	int64_t deadline = began + timer_ms(TIMER_INSPECTION);
+	auto_err fault = OK;
+
+	fallback_looking(agent);
+	fault = faults_meet_until(FAULT_OBSERVE, agent->id, deadline);
+	if (fault)
+		fail_view(out, err_message(fault));
+	else
+		backend->look(backend->arg, &local, &agent->lease, out);
+	fallback_looked(agent, out->failed && loop_now(agent->agents->loop) >= deadline);
+	if (out->failed)
+		log_event(LOG_WARN, "runner.unseen", "session", agent->id, "sandbox", agent->box,
+			  "why", out->why, NULL);
+}
+
+// ---------------------------------------------------------------------------- one attempt
+
+struct attempt {
+	struct agent_session *agent;
+	char id[LEASE_ATTEMPT_LEN + 1];
+	struct backend_view view;
+};
+
+static bool is_current(const struct attempt *attempt)
+{
+	const struct lease *lease = &attempt->agent->lease;
+
+	return lease->state == LEASE_STOPPING && strcmp(lease->attempt, attempt->id) == 0;
+}
+
+static bool is_gone(struct attempt *attempt)
+{
+	attempt_look(attempt->agent, &attempt->view);
+	return !attempt->view.failed && !attempt->view.count;
+}
+
+static void attempt_kill(struct attempt *attempt, bool force)
+{
+	struct agent_session *agent = attempt->agent;
+	struct backend_site local = agent_local(agent);
+	const struct backend *backend = agent->agents->backend;
+
+	if (is_current(attempt))
+		backend->end(backend->arg, &local, &agent->lease, &attempt->view, force);
+}
+
+// The looks after the polite signal come at 100, 500 and 1000 ms of its time.
+static bool wait_gone(struct attempt *attempt)
+{
+	static const enum timer_name looks[] = {TIMER_OBSERVE_1, TIMER_OBSERVE_2, TIMER_OBSERVE_3};
+	int64_t began = loop_now(attempt->agent->agents->loop);
+
+	for (int i = 0; i < 3 && is_current(attempt); i++) {
+		err_free(task_sleep_until(began + timer_ms(looks[i])));
+		if (is_gone(attempt))
+			return true;
+	}
+	return false;
+}
+
+static fallible attempt_stop(struct attempt *attempt)
+{
+	TRY(faults_meet(FAULT_STOP, attempt->agent->id));
+	if (is_gone(attempt))
+		return OK;
+	attempt_kill(attempt, false);
+	if (wait_gone(attempt))
+		return OK;
+	attempt_kill(attempt, true);
+	is_gone(attempt);
+	return OK;
+}
+
+static void attempt_tell(const struct attempt *attempt)
+{
+	struct agent_session *agent = attempt->agent;
+	const struct backend_view *view = &attempt->view;
+
+	memcpy(agent->stopped.attempt, attempt->id, sizeof(attempt->id));
+	agent->stopped.seen = backend_judge(view, &agent->lease);
+	snprintf(agent->stopped.error, sizeof(agent->stopped.error), "%s",
+		 view->failed  ? view->why
+		 : view->count ? "a runner is still there"
+			       : "");
+	agent->stopped.there = true;
+}
+
+static void attempt_run(void *arg)
+{
+	struct attempt *attempt = arg;
+	struct agent_session *agent = attempt->agent;
+	auto_err err = OK;
+
+	task_shield(true);
+	err = attempt_stop(attempt);
+	if (err)
+		fail_view(&attempt->view, err_message(err));
+	// A late answer is told too: the lease does not know its number any more. But it never
+	// takes the place of one that counts.
+	if (!agent->stopped.there || is_current(attempt))
+		attempt_tell(attempt);
+	condition_signal(&agent->wake);
+	agents_end(agent->agents);
+	agent_unref(agent);
+	free(attempt);
+}
+
+void attempt_start(struct agent_session *agent)
+{
+	struct attempt *attempt = mem_new_of(struct attempt);
+
+	agent_ref(agent);
+	agents_begin(agent->agents);
+	attempt->agent = agent;
+	memcpy(attempt->id, agent->lease.attempt, sizeof(attempt->id));
+	task_start(agent->agents->loop, "runner.stop", attempt_run, attempt);
+}

@@ -1,0 +1,228 @@
+// From an owner to a conversation. The id of its sandbox is derived here, once, and is durable with
+// the record before anything is provisioned. Names are reserved before the first wait, so that two
+// who ask for one alias at the same time get the same conversation.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/admission.h"
+#include "agent/fallback_box.h"
+#include "agent/logs.h"
+#include "agent/persist.h"
+#include "agent/private.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "manager/access.h"
+
+static char *copy(struct str text)
+{
+	return text.at ? mem_dup(text.at, text.len) : NULL;
+}
+
+// Owners of different tenants never share a sandbox, whatever they call themselves.
+static void full_tag(const struct agent_sessions *agents, const char *tenant, struct buf *out)
+{
+	if (tenant[0])
+		buf_fmt(out, "tenant-%s%s", tenant, agents->tag[0] ? ":" : "");
+	buf_text(out, agents->tag);
+}
+
+// What is a session's alone is named after its key: another tenant's of the same id has its own.
+static void route(struct agent_session *agent, struct owner *owner, bool isolated)
+{
+	auto_buf tag = BUF_INIT(OWNER_LABEL_MAX);
+	char first[ID_BOX_LEN + 1];
+
+	owner->session = str_of(agent->key);
+	owner_directory(owner->session, agent->directory);
+	full_tag(agent->agents, agent->tenant, &tag);
+	owner_derive(owner, isolated, buf_view(&tag), &agent->route);
+	memcpy(first, agent->route.id, sizeof(first));
+	if (!isolated)
+		fallback_choose(agent->agents, first, agent->route.id);
+	memcpy(agent->box, agent->route.id, sizeof(agent->box));
+	agent->sandbox = mem_str(agent->route.id);
+	owner_class_of(str_of(agent->box), &agent->class);
+}
+
+static struct agent_session *draft(struct agent_sessions *agents, const struct who *who,
+				   const struct agent_spec *spec, const struct owner *owner)
+{
+	struct agent_session *agent = agent_new(agents);
+	bool isolated = spec->isolated || owner_is_chosen(str_of(agents->isolate), owner->org);
+	struct owner own = *owner;
+	char key[AGENT_KEY_MAX + 1];
+	size_t count = 0;
+
+	snprintf(agent->tenant, sizeof(agent->tenant), "%s", who->tenant);
+	agent->id = copy(owner->session);
+	agent_key(agent->tenant, owner->session, key);
+	agent->key = mem_str(key);
+	agent->org = copy(owner->org);
+	agent->user = copy(owner->user);
+	agent->bot = copy(owner->bot);
+	route(agent, &own, isolated);
+	for (size_t i = 0; i < spec->alias_count; i++)
+		agent->aliases[agent->alias_count++] = copy(spec->aliases[i]);
+	while (spec->argv && spec->argv[count])
+		count++;
+	agent->argv = mem_new((count + 1) * sizeof(*agent->argv));
+	for (size_t i = 0; i < count; i++)
+		agent->argv[i] = mem_str(spec->argv[i]);
+	for (size_t i = 0; spec->env && i < spec->env->count; i++)
+		env_map_set(&agent->env, str_of(spec->env->at[i].name),
+			    str_of(spec->env->at[i].value));
+	agent->created_ms = agent->used_ms = agents_now(agents);
+	agent->reconciled = true; // nothing of it can live yet
+	return agent;
+}
+
+static fallible ask_class(const struct agent_session *agent)
+{
+	const struct agent_sessions *agents = agent->agents;
+	uint64_t max = agents->class_max[agent->class], count = 0;
+
+	if (!max)
+		return OK;
+	// Sandboxes, not sessions: those of one owner count once.
+	list_each (at, &agents->all) {
+		const struct agent_session *other = link_of(at, struct agent_session, link);
+		bool first = other->class == agent->class;
+
+		if (strcmp(other->box, agent->box) == 0)
+			return OK;
+		for (struct link *before = at->prev; first && before != &agents->all;
+		     before = before->prev)
+			first = strcmp(link_of(before, struct agent_session, link)->box,
+				       other->box) != 0;
+		count += first;
+	}
+	if (count < max)
+		return OK;
+	return err_hint(err_new(EXHAUSTED, "class_full", "class %s is full",
+				owner_class_word(agent->class)),
+			"delete sessions that nobody needs");
+}
+
+static fallible make_durable(struct agent_session *agent)
+{
+	struct persist_agent_change change = {.session = true, .lease = &agent->lease};
+
+	TRY(store_ready(agent->agents->store));
+	TRY(admission_ask(agent));
+	TRY(persist_agent_commit(agent, &change));
+	agent->agents->refusal = agent->room; // others may have asked meanwhile
+	return OK;
+}
+
+static fallible taken(void)
+{
+	return err_hint(err_new(CONFLICT, "session_taken", "this session id was used before"),
+			"leave it out, and one is made");
+}
+
+static fallible agent_create_make(struct agent_sessions *agents, const struct who *who,
+				  const struct agent_spec *spec, const struct owner *owner,
+				  struct agent_session **out)
+{
+	struct agent_session *agent = draft(agents, who, spec, owner);
+	struct err *err = ask_class(agent);
+
+	if (!err && !agent_list(agent))
+		err = taken();
+	if (err) {
+		agent_unref(agent);
+		return err;
+	}
+	logs_open(agent);
+	err = make_durable(agent);
+	if (err) {
+		agent_unlist(agent);
+		return err;
+	}
+	agent->born = true;
+	log_event(LOG_INFO, "agent_session.created", "session", agent->id, "sandbox", agent->box,
+		  "tenant", agent->tenant, NULL);
+	condition_signal(&agent->changed);
+	actor_start(agent);
+	*out = agent;
+	return OK;
+}
+
+static struct agent_session *find_alias(struct agent_sessions *agents, const struct who *who,
+					const struct owner *owner, struct str alias)
+{
+	auto_buf key = BUF_INIT(4096);
+
+	agent_alias_key(who->tenant, owner, alias, &key);
+	return map_get(agents->by_alias, buf_view(&key));
+}
+
+// The conversation of the aliases, once it is settled whether there will be one; NULL: none.
+static fallible agent_create_resume(struct agent_sessions *agents, const struct who *who,
+				    const struct agent_spec *spec, const struct owner *owner,
+				    struct agent_session **out)
+{
+	struct agent_session *found;
+
+	do {
+		found = NULL;
+		for (size_t i = 0; i < spec->alias_count; i++) {
+			struct agent_session *agent = find_alias(agents, who, owner,
+								 spec->aliases[i]);
+
+			if (agent && found && agent != found)
+				return err_new(CONFLICT, "alias_taken",
+					       "the aliases name different sessions");
+			found = agent ? agent : found;
+		}
+		if (found && (!found->born || found->deleting)) {
+			struct err *err;
+
+			if (found->deleting)
+				return err_new(CONFLICT, "alias_taken",
+					       "the session of that alias is being deleted");
+			agent_ref(found);
+			err = condition_wait(&found->changed, CLOCK_NEVER);
+			agent_unref(found);
+			TRY(err);
+		}
+	} while (found && !found->born);
+	*out = found;
+	return OK;
+}
+
+// "tenant-acme:x" is how the organisation x of the tenant acme is called when its sandbox is named.
+static fallible agent_create_check_shadow(const struct who *who, struct str org)
+{
+	if (who->tenant[0] || !org.at || !str_starts(org, "tenant-") ||
+	    !memchr(org.at, ':', org.len))
+		return OK;
+	return err_new(INVALID, "invalid_owner", "'org' must not be 'tenant-…:…'");
+}
+
+fallible agents_create(struct agent_sessions *agents, const struct who *who,
+		       const struct agent_spec *spec, struct agent_session **out, bool *out_made)
+{
+	char session[OWNER_SESSION_LEN + 1];
+	struct owner owner = spec->owner;
+	struct agent_session *agent = NULL;
+
+	TRY(access_ask(who, ACCESS_MAKE));
+	if (agents->closing || agents->draining)
+		return agent_draining();
+	if (!owner.session.at) {
+		owner_new_session(session);
+		owner.session = str_of(session);
+	}
+	TRY(owner_check(&owner));
+	TRY(agent_create_check_shadow(who, owner.org));
+	for (size_t i = 0; i < spec->alias_count; i++)
+		TRY(owner_check_part(spec->aliases[i], "alias"));
+	TRY(agent_create_resume(agents, who, spec, &owner, &agent));
+	*out_made = !agent;
+	if (!agent)
+		TRY(agent_create_make(agents, who, spec, &owner, &agent));
+	*out = agent;
+	return OK;
+}

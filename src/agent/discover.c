@@ -1,0 +1,352 @@
+// A hand reads the sandbox's /proc for us. Processes come and go meanwhile: one that is gone when
+// it is looked at does not count, every other failure fails the whole look.
+//
+// One runner is all processes that carry its marks, and all without other marks that live in its
+// cgroup. A process that carries the session's mark but another instance's, or none, is another
+// runner. Zombies hold nothing and are passed over.
+#include "agent/discover.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "loop/closer.h"
+#include "types/timers.h"
+
+#define PROCESSES_MAX 32768
+#define READ_MAX (160 * 1024)
+// Titles of a preforked worker: today's, and that of a pid 1 before 0.2.
+static const char *const prefork_titles[] = {"(cove-prefork", "(cove-spare"};
+
+struct seen {
+	int pid, parent;
+	uint64_t start;
+	uint32_t exec_cgroup;		   // 1 + its number; 0: none
+	char mark[LEASE_INSTANCE_LEN + 1]; // of that cgroup; "": none
+	bool is_spare;			   // a child of pid 1 that waits for the next command
+	char session[OWNER_PART_MAX + 1];
+	char directory[ID_BOX_LEN + 1];
+	char instance[LEASE_INSTANCE_LEN + 1];
+	uint64_t generation;
+};
+
+struct look {
+	struct files files;
+	struct buf bytes;
+};
+
+static void look_done(struct look *look)
+{
+	buf_done(&look->bytes);
+}
+#define auto_look on_exit_call(look_done) struct look
+
+static struct look discover_look_at(const struct box_ref *ref)
+{
+	return (struct look){
+		.files = {.box = ref->box,
+			  .user = "",
+			  .proc = true,
+			  .deadline = loop_now(ref->entry->manager->loop) +
+				      timer_ms(TIMER_INSPECTION)},
+		.bytes = BUF_INIT(READ_MAX),
+	};
+}
+
+// *out is NULL when the process has gone, or does not let itself be looked at.
+static fallible discover_read_file(struct look *look, int pid, const char *name, struct str *out)
+{
+	struct fileop_stat stat;
+	char path[48];
+	struct err *err;
+	int fd = -1;
+
+	*out = (struct str){0};
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	buf_clear(&look->bytes);
+	err = files_read(&look->files, path, &look->bytes, &fd, &stat);
+	if (!err) {
+		*out = fd >= 0 ? (struct str){0} : buf_view(&look->bytes);
+		closer_drop(&fd);
+		return OK;
+	}
+	// ESRCH comes as an error of the file system.
+	if (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_FORBIDDEN ||
+	    strcmp(err_reason(err), "fs_error") == 0) {
+		err_free(err);
+		return OK;
+	}
+	return err;
+}
+
+// The value of a variable; at == NULL: it is not there.
+static struct str variable(struct str env, const char *name)
+{
+	size_t len = strlen(name);
+	struct str rest = env, one;
+
+	while (rest.len && str_cut(&rest, '\0', &one))
+		if (one.len > len && one.at[len] == '=' && memcmp(one.at, name, len) == 0)
+			return str_skip(one, len + 1);
+	return (struct str){0};
+}
+
+static void copy(struct str from, char *room, size_t size)
+{
+	if (from.at && from.len < size)
+		snprintf(room, size, STR_FMT, STR_ARG(from));
+}
+
+static void read_marks(struct str env, struct seen *out)
+{
+	struct str generation = variable(env, DISCOVER_GENERATION);
+
+	copy(variable(env, DISCOVER_SESSION), out->session, sizeof(out->session));
+	copy(variable(env, DISCOVER_DIRECTORY), out->directory, sizeof(out->directory));
+	copy(variable(env, DISCOVER_INSTANCE), out->instance, sizeof(out->instance));
+	if (generation.at)
+		str_to_u64(generation, 0, INT64_MAX, &out->generation);
+}
+
+// "0::/x-12.instance_…", or on v1 one such line a controller.
+static void read_cgroup(struct str groups, struct seen *out)
+{
+	auto_free char *text = mem_dup(groups.at ? groups.at : "", groups.len);
+	const char *at = strstr(text, ":/x-");
+	char *end = NULL;
+
+	if (!at)
+		return;
+	out->exec_cgroup = 1 + (uint32_t)strtoul(at + 4, &end, 10);
+	if (*end == '.')
+		copy((struct str){end + 1, strcspn(end + 1, "\n")}, out->mark, sizeof(out->mark));
+}
+
+// Fields behind the name, which may hold anything, at the last bracket.
+static bool read_stat(struct str stat, struct seen *out)
+{
+	const char *end = stat.len ? memrchr(stat.at, ')', stat.len) : NULL;
+	struct str rest, field;
+	uint64_t parent = 0;
+
+	if (!end || end + 2 >= stat.at + stat.len)
+		return false;
+	out->is_spare = false;
+	for (size_t i = 0; i < sizeof(prefork_titles) / sizeof(*prefork_titles); i++)
+		out->is_spare |= memmem(stat.at, (size_t)(end - stat.at), prefork_titles[i],
+					strlen(prefork_titles[i])) != NULL;
+	rest = str_skip(stat, (size_t)(end + 2 - stat.at));
+	for (int i = 0; str_cut(&rest, ' ', &field); i++) {
+		if (i == 0 && (str_is(field, "Z") || str_is(field, "X")))
+			return false;
+		if (i == 1)
+			str_to_u64(field, 0, INT32_MAX, &parent);
+		if (i == 19) {
+			out->parent = (int)parent;
+			return str_to_u64(field, 0, INT64_MAX, &out->start);
+		}
+	}
+	return false;
+}
+
+static fallible discover_read_process(struct look *look, int pid, struct seen *out, bool *out_there)
+{
+	struct str text;
+
+	*out = (struct seen){.pid = pid};
+	TRY(discover_read_file(look, pid, "stat", &text));
+	*out_there = text.at && read_stat(text, out);
+	if (!*out_there)
+		return OK;
+	TRY(discover_read_file(look, pid, "cgroup", &text));
+	read_cgroup(text, out);
+	TRY(discover_read_file(look, pid, "environ", &text));
+	if (text.at)
+		read_marks(text, out);
+	// It shares pid 1's memory, which nobody may read: whoever only bears its name is no spare.
+	out->is_spare &= !text.at && out->parent == 1;
+	return OK;
+}
+
+// All pids but pid 1, which is ours. The caller frees *out.
+static fallible list_pids(struct look *look, int **out, size_t *out_count)
+{
+	auto_free int *pids = NULL;
+	struct files_walk *walk = NULL;
+	struct fileop_entry entry;
+	size_t count = 0;
+	bool more = true;
+
+	TRY(files_list(&look->files, "/proc", 0, 0, &walk));
+	while (more) {
+		struct err *err = files_next_entry(walk, &entry, &more);
+		uint64_t pid;
+
+		if (err) {
+			files_drop(walk);
+			return err;
+		}
+		if (!more || !str_to_u64(entry.path, 2, INT32_MAX, &pid))
+			continue;
+		if (count >= PROCESSES_MAX) {
+			files_drop(walk);
+			return err_new(EXHAUSTED, "too_many", "too many processes to look at");
+		}
+		if (count % 64 == 0)
+			pids = mem_grow(pids, count + 64, sizeof(*pids));
+		pids[count++] = (int)pid;
+	}
+	err_free(files_end(walk, NULL));
+	*out = take_ptr(pids);
+	*out_count = count;
+	return OK;
+}
+
+typedef void see_fn(const struct seen *seen, void *of);
+
+static fallible see_all(const struct box_ref *ref, see_fn *see, void *of)
+{
+	auto_look look = discover_look_at(ref);
+	auto_free int *pids = NULL;
+	auto_free struct seen *seen = mem_new_of(struct seen);
+	size_t count = 0;
+
+	TRY(list_pids(&look, &pids, &count));
+	for (size_t i = 0; i < count; i++) {
+		bool there = false;
+
+		TRY(discover_read_process(&look, pids[i], seen, &there));
+		if (there && !seen->is_spare)
+			see(seen, of);
+	}
+	return OK;
+}
+
+// ---------------------------------------------------------------------------- grouping
+
+struct grouping {
+	const struct backend_site *site;
+	const struct lease *lease;
+	uint32_t exec_cgroup;
+	struct backend_view *out;
+};
+
+static struct backend_found *group_of(struct backend_view *view, const char *instance,
+				      uint64_t generation)
+{
+	struct backend_found *found;
+
+	for (size_t i = 0; i < view->count; i++) {
+		found = &view->found[i];
+		if (strcmp(found->instance, instance) == 0 && found->generation == generation)
+			return found;
+	}
+	if (view->count == BACKEND_FOUND_MAX)
+		return NULL;
+	found = &view->found[view->count++];
+	*found = (struct backend_found){.generation = generation};
+	snprintf(found->instance, sizeof(found->instance), "%s", instance);
+	return found;
+}
+
+// The first process is the one that the lease names; where that is not known, the one that pid 1
+// started, or the oldest.
+static bool discover_is_first(const struct grouping *grouping, const struct backend_found *found,
+			      const struct seen *seen)
+{
+	const struct lease_place *place = &grouping->lease->place;
+
+	if (strcmp(found->instance, grouping->lease->instance) == 0 && place->pid)
+		return seen->pid == place->pid && seen->start == place->start;
+	return !found->pid || seen->start < found->start;
+}
+
+static void group(const struct seen *seen, void *of)
+{
+	struct grouping *grouping = of;
+	const struct lease *lease = grouping->lease;
+	bool marked = strcmp(seen->session, grouping->site->session) == 0;
+	bool inside = (grouping->exec_cgroup && seen->exec_cgroup == grouping->exec_cgroup) ||
+		      (seen->mark[0] && strcmp(seen->mark, lease->instance) == 0);
+	struct backend_found *found;
+
+	// In the leased cgroup it is the leased runner's, unless it says that it is another.
+	if (marked)
+		found = group_of(grouping->out, seen->instance, seen->generation);
+	else if (inside)
+		found = group_of(grouping->out, lease->instance, lease->generation);
+	else
+		return;
+	if (!found)
+		return; // there are several, which is all that counts
+	if (discover_is_first(grouping, found, seen)) {
+		found->pid = seen->pid;
+		found->start = seen->start;
+	}
+	if (!found->exec_cgroup || inside)
+		found->exec_cgroup = seen->exec_cgroup;
+}
+
+void discover(const struct box_ref *ref, const struct backend_site *local,
+	      const struct lease *lease, uint32_t leaf, struct backend_view *out)
+{
+	struct grouping grouping = {local, lease, leaf, out};
+	auto_err err = OK;
+
+	*out = (struct backend_view){0};
+	err = see_all(ref, group, &grouping);
+	if (err) {
+		*out = (struct backend_view){.failed = true};
+		snprintf(out->why, sizeof(out->why), "%s", err_message(err));
+	}
+}
+
+fallible discover_start(const struct box_ref *ref, int pid, uint64_t *out)
+{
+	auto_look look = discover_look_at(ref);
+	struct seen seen = {0};
+	struct str text;
+
+	TRY(discover_read_file(&look, pid, "stat", &text));
+	if (!text.at || !read_stat(text, &seen))
+		return err_new(NOT_FOUND, "no_process", "the process has ended");
+	*out = seen.start;
+	return OK;
+}
+
+struct naming {
+	void (*each)(const char *name, void *of);
+	void *of;
+};
+
+static void discover_name(const struct seen *seen, void *of)
+{
+	struct naming *naming = of;
+
+	if (seen->directory[0])
+		naming->each(seen->directory, naming->of);
+}
+
+static void name_session(const struct seen *seen, void *of)
+{
+	struct naming *naming = of;
+
+	if (seen->session[0] && seen->directory[0] && seen->instance[0] && seen->generation)
+		naming->each(seen->session, naming->of);
+}
+
+fallible discover_sessions(const struct box_ref *ref, void (*each)(const char *name, void *of),
+			   void *of)
+{
+	struct naming naming = {each, of};
+
+	return see_all(ref, name_session, &naming);
+}
+
+fallible discover_directories(const struct box_ref *ref, void (*each)(const char *name, void *of),
+			      void *of)
+{
+	struct naming naming = {each, of};
+
+	return see_all(ref, discover_name, &naming);
+}

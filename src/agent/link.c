@@ -1,0 +1,222 @@
+// A line that is no word breaks the dialogue once the runner has greeted; before that it is passed
+// over: after a restart the socket may hold the rest of what was meant for the daemon before us,
+// and the runner says again what was not acknowledged.
+#include "agent/link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#define READ_SIZE 3072
+#define SILENCE_MS (24ll * 3600 * 1000) // a stopped runner is found out by pings, not by this
+
+static void free_words(struct link_to *link)
+{
+	list_each (at, &link->heard) {
+		link_drop(at);
+		runner_free(link_of(at, struct runner, link));
+	}
+}
+
+static void link_let_go(struct link_to *link)
+{
+	if (--link->refs)
+		return;
+	stream_close(&link->stream);
+	free_words(link);
+	buf_done(&link->in);
+	buf_done(&link->out);
+	free(link);
+}
+
+static void link_shut(struct link_to *link, bool broken, const char *why)
+{
+	if (link->closed)
+		return;
+	link->closed = true;
+	link->broken = broken;
+	snprintf(link->why, sizeof(link->why), "%s", why);
+	condition_signal(&link->more);
+	if (!link->dropped)
+		condition_signal(&link->agent->wake);
+}
+
+static void link_put(struct link_to *link, struct runner *words)
+{
+	link_add(&link->heard, &words->link);
+	link->heard_count++;
+	link->heard_bytes += words->bytes;
+	condition_signal(&link->agent->wake);
+}
+
+// Takes one line off the front. False: the dialogue is over.
+static bool hear_line(struct link_to *link, struct str line)
+{
+	struct runner *words = NULL;
+	auto_err err = OK;
+
+	if (!line.len)
+		return true;
+	err = runner_read(line, &words);
+	if (!err) {
+		link_put(link, words);
+		return true;
+	}
+	if (!link->greeted)
+		return true;
+	link_shut(link, true, err_message(err));
+	return false;
+}
+
+static bool is_full(const struct link_to *link, size_t len)
+{
+	return link->heard_count >= LINK_HEARD_MAX ||
+	       (link->heard_count && link->heard_bytes + len > LINK_HEARD_BYTES);
+}
+
+static bool take_lines(struct link_to *link)
+{
+	for (;;) {
+		struct str all = buf_view(&link->in);
+		const char *end = all.len ? memchr(all.at, '\n', all.len) : NULL;
+		size_t len;
+
+		if (!end)
+			return true;
+		len = (size_t)(end - all.at);
+		while (is_full(link, len)) {
+			auto_err err = condition_wait(&link->room, CLOCK_NEVER);
+
+			if (err || link->dropped)
+				return false;
+		}
+		if (!hear_line(link, (struct str){link->in.at, len}))
+			return false;
+		buf_drop_front(&link->in, len + 1);
+	}
+}
+
+static void read_on(void *arg)
+{
+	struct link_to *link = arg;
+	char room[READ_SIZE];
+
+	while (!link->dropped && !link->closed) {
+		size_t got = 0;
+		auto_err err = stream_read(&link->stream, room, sizeof(room), CLOCK_NEVER, &got);
+
+		if (err || !got) {
+			link_shut(link, false, "the runner closed its dialogue");
+			break;
+		}
+		buf_add(&link->in, room, got);
+		if (!buf_ok(&link->in)) {
+			link_shut(link, true, "a runner's line is too long");
+			break;
+		}
+		if (!take_lines(link))
+			break;
+	}
+	link->reader = NULL;
+	link_let_go(link);
+}
+
+static void write_on(void *arg)
+{
+	struct link_to *link = arg;
+
+	while (!link->dropped && !link->closed) {
+		auto_buf words = link->out;
+		auto_err err = OK;
+
+		link->out = BUF_INIT(LINK_OUT_MAX);
+		if (words.len)
+			err = stream_write(&link->stream, words.at, words.len, SILENCE_MS);
+		else
+			err = condition_wait(&link->more, CLOCK_NEVER);
+		if (err) {
+			link_shut(link, false, "the runner takes no more words");
+			break;
+		}
+	}
+	link->writer = NULL;
+	link_let_go(link);
+}
+
+fallible link_open(struct agent_session *agent, int fd, struct link_to **out)
+{
+	struct link_to *link = mem_new_of(struct link_to);
+	struct err *err = stream_open(&link->stream, agent->agents->loop, fd);
+
+	if (err) {
+		free(link);
+		return err;
+	}
+	link->agent = agent;
+	link->in = BUF_INIT(RUNNER_LINE_MAX);
+	link->out = BUF_INIT(LINK_OUT_MAX);
+	link_init(&link->heard);
+	condition_init(&link->room);
+	condition_init(&link->more);
+	link->refs = 3; // the owner's, the reader's, the writer's
+	link->reader = task_start(agent->agents->loop, "runner.hear", read_on, link);
+	link->writer = task_start(agent->agents->loop, "runner.say", write_on, link);
+	link_greet(link);
+	*out = link;
+	return OK;
+}
+
+void link_greet(struct link_to *link)
+{
+	struct agent_session *agent = link->agent;
+	struct run *run = agent_running(agent);
+	auto_buf words = BUF_INIT(4096);
+
+	link->connection = ++agent->agents->connections;
+	link->greeted = false;
+	runner_attach(&words, agent, link->connection, run ? run->seq : 0);
+	link_say(link, &words);
+}
+
+void link_say(struct link_to *link, const struct buf *words)
+{
+	buf_str(&link->out, buf_view(words));
+	if (!buf_ok(&link->out))
+		link_shut(link, false, "the runner reads nothing");
+	condition_signal(&link->more);
+}
+
+struct runner *link_heard(struct link_to *link)
+{
+	if (link_empty(&link->heard))
+		return NULL;
+	return link_of(link->heard.next, struct runner, link);
+}
+
+void link_done(struct link_to *link)
+{
+	struct runner *words = link_heard(link);
+
+	if (!words)
+		return;
+	link_drop(&words->link);
+	link->heard_count--;
+	link->heard_bytes -= words->bytes;
+	runner_free(words);
+	condition_signal(&link->room);
+}
+
+void link_drop_to(struct link_to *link)
+{
+	if (!link)
+		return;
+	link->dropped = true;
+	if (link->reader)
+		task_cancel(link->reader);
+	if (link->writer)
+		task_cancel(link->writer);
+	link_let_go(link);
+}

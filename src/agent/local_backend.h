@@ -1,0 +1,27 @@
+// The seam over this host's fleet: a conversation's sandbox is a box whose id was derived, a runner
+// is a process of it with a dialogue.
+#pragma once
+
+#include "agent/backend.h"
+#include "manager/manager.h"
+#include "types/limits.h"
+
+// The id of a session's terminal in its sandbox is the name of its directories there.
+struct local_options {
+	struct manager *manager;
+	int data;			      // a directory of the host's file system; borrowed
+	struct limits classes[OWNER_CLASSES]; // of each size class
+	char template[TEMPLATE_NAME_MAX];     // "": the default
+	char boot[LEASE_BOOT_LEN + 1];	      // "": not known
+};
+
+struct local;
+struct local *local_new(const struct local_options *options);
+void local_free(struct local *local);
+// For sandboxes that are made from now on.
+void local_set_classes(struct local *local, const struct limits classes[OWNER_CLASSES]);
+const struct backend *local_backend(const struct local *local); // borrowed
+
+// "cpus=4 memory=12G disk=20G max=100": what a class gives; what is absent stays. INVALID
+// bad_config.
+fallible local_read_class(struct str text, struct limits *limits, uint64_t *max);

@@ -1,0 +1,282 @@
+// What clients ask of a conversation: show it, list those they may see, run, interrupt, answer,
+// enter, delete. A verb that changes a conversation leaves a wish for its keeper and waits; only a
+// new run is committed here, for it touches nothing that the keeper decides on.
+#include <stdlib.h>
+
+#include "agent/admission.h"
+#include "agent/persist.h"
+#include "agent/private.h"
+#include "agent/runs.h"
+#include "base/mem.h"
+#include "manager/access.h"
+
+// ------------------------------------------------------------------------------- shown
+
+static void agent_put_number(struct json_out *out, const char *key, int64_t value)
+{
+	json_key(out, key);
+	if (value)
+		json_add_int(out, value);
+	else
+		json_add_null(out);
+}
+
+static const char *or_null(const char *text)
+{
+	return text[0] ? text : NULL;
+}
+
+static void write_lease(struct json_out *out, const struct lease *lease)
+{
+	json_begin(out, '{');
+	json_put_text(out, "state", lease_state_word(lease->state));
+	json_put_text(out, "instance_id", or_null(lease->instance));
+	agent_put_number(out, "generation", (int64_t)lease->generation);
+	agent_put_number(out, "deadline_at", lease_deadline(lease));
+	json_put_text(out, "reason", or_null(lease_reason_word(lease->reason)));
+	json_put_int(out, "attempts", lease->attempts);
+	json_put_text(out, "attempt_id", or_null(lease->attempt));
+	json_put_text(out, "last_error", or_null(lease->error));
+	agent_put_number(out, "pid", lease->place.pid);
+	json_key(out, "cgroup");
+	if (lease->place.exec_cgroup)
+		json_add_int(out, lease->place.exec_cgroup - 1);
+	else
+		json_add_null(out);
+	json_end(out, '}');
+}
+
+void agent_write(struct json_out *out, const struct agent_session *agent, const struct who *who)
+{
+	json_begin(out, '{');
+	json_put_text(out, "id", agent_name(agent, who));
+	if (agent->tenant[0])
+		json_put_text(out, "tenant", agent->tenant);
+	json_put_text(out, "status", agent->deleting ? "deleting" : "live");
+	json_put_text(out, "org", agent->org);
+	json_put_text(out, "user", agent->user);
+	json_put_text(out, "bot", agent->bot);
+	json_put_text(out, "sandbox", agent->sandbox);
+	json_put_text(out, "sandbox_id", agent->box);
+	json_put_text(out, "isolation", agent->route.kind == OWNER_SES ? "session" : "shared");
+	json_put_text(out, "class", owner_class_word(agent->class));
+	json_put_text(out, "directory", agent->directory);
+	json_key(out, "aliases");
+	json_begin(out, '[');
+	for (size_t i = 0; i < agent->alias_count; i++)
+		json_add_text(out, agent->aliases[i]);
+	json_end(out, ']');
+	json_put_int(out, "created_at", agent->created_ms);
+	json_put_int(out, "used_at", agent->used_ms);
+	json_key(out, "lease");
+	write_lease(out, &agent->lease);
+	json_key(out, "runs");
+	json_begin(out, '[');
+	list_each (at, &agent->runs)
+		json_add_text(out, link_of(at, struct run, link)->id);
+	json_end(out, ']');
+	json_end(out, '}');
+}
+
+void agents_write_page(struct agent_sessions *agents, const struct who *who, struct str after,
+		       size_t max, struct json_out *out)
+{
+	struct agent_session *start = after.len ? agents_named(agents, who, after) : NULL;
+	bool begun = !after.len;
+
+	// Another's is not there.
+	if (start && !access_sees(who, start->tenant, ""))
+		start = NULL;
+	size_t count = 0;
+	const char *last = NULL;
+
+	json_begin(out, '{');
+	json_key(out, "items");
+	json_begin(out, '[');
+	list_each (at, &agents->all) {
+		struct agent_session *agent = link_of(at, struct agent_session, link);
+
+		if (begun && agent->born && !agent->lone && access_sees(who, agent->tenant, "")) {
+			if (count++ == max) {
+				json_end(out, ']');
+				json_put_text(out, "cursor", last);
+				json_end(out, '}');
+				return;
+			}
+			last = agent_name(agent, who);
+			agent_write(out, agent, who);
+		}
+		begun |= agent == start;
+	}
+	json_end(out, ']');
+	json_put_text(out, "cursor", NULL);
+	json_end(out, '}');
+}
+
+size_t agents_owned(const struct agent_sessions *agents, const char *tenant)
+{
+	size_t count = 0;
+
+	list_each (at, &agents->all)
+		count += strcmp(link_of(at, struct agent_session, link)->tenant, tenant) == 0;
+	return count;
+}
+
+struct agents_view agents_look(const struct agent_sessions *agents)
+{
+	struct agents_view view = {
+		.sessions = agents->count,
+		.attempts = agents->attempts,
+		.alerts = agents->alerts,
+		.rejected = agents->rejected,
+		.cleaned = agents->cleaned,
+		.skipped = agents->skipped,
+	};
+	int64_t now = agents_now(agents);
+
+	list_each (at, &agents->all) {
+		const struct agent_session *agent = link_of(at, struct agent_session, link);
+		int64_t age = now - agent->lease.requested_ms;
+
+		view.runs += agent->run_count;
+		view.leases[agent->lease.state]++;
+		if (agent->lease.state == LEASE_STOP_NEEDED && age > view.oldest_stop_ms)
+			view.oldest_stop_ms = age;
+	}
+	return view;
+}
+
+// -------------------------------------------------------------------------------- verbs
+
+fallible agent_run(struct agent_session *agent, const struct who *who,
+		   const struct agent_run_spec *spec, struct json_out *out)
+{
+	struct run *run;
+	struct err *err;
+
+	if (agent->agents->closing || agent->agents->draining)
+		return agent_draining();
+	if (agent->run_count >= AGENT_QUEUE_MAX)
+		return err_hint(err_new(EXHAUSTED, "too_many_runs", "%d runs wait already",
+					AGENT_QUEUE_MAX),
+				"wait for some of them to end");
+	if (agent->share->bytes + spec->input.len > agent->agents->input_share)
+		return err_hint(err_new(EXHAUSTED, "too_much_input",
+					"the runs that wait have too much input already"),
+				"wait for some of them to end");
+	if (!agent->prepared && agent->lease.state == LEASE_NONE)
+		TRY(admission_ask(agent));
+	run = runs_new(agent, spec);
+	agent->used_ms = agents_now(agent->agents);
+	err = persist_agent_commit(agent,
+				   &(struct persist_agent_change){.runs = {run}, .run_count = 1});
+	if (!err && agent->deleting)
+		err = agent_absent(str_of(agent->id));
+	if (err) {
+		runs_free(run);
+		return err;
+	}
+	runs_list(run);
+	runs_log_state(run);
+	agent->force = true;
+	runs_write(out, run, who);
+	condition_signal(&agent->wake);
+	return OK;
+}
+
+fallible agent_write_run(struct agent_session *agent, const struct who *who, struct str id,
+			 struct json_out *out)
+{
+	auto_arena arena = NULL;
+	struct store_agent *row = NULL;
+	struct run *past;
+	bool whole;
+
+	list_each (at, &agent->runs) {
+		struct run *run = link_of(at, struct run, link);
+
+		if (str_is(id, run->id)) {
+			runs_write(out, run, who);
+			return OK;
+		}
+	}
+	arena = arena_new();
+	TRY(store_agent_get(agent->agents->store, STORE_RUN, arena_dup(arena, id.at, id.len), arena,
+			    &row));
+	if (!row || strcmp(row->session, agent->key) != 0)
+		return err_absent("no_run", "run", id);
+	past = mem_new_of(struct run);
+	past->agent = agent;
+	whole = persist_agent_read_run(row, past);
+	if (whole)
+		runs_write(out, past, who);
+	runs_free(past);
+	return whole ? OK
+		     : err_new(INTERNAL, "run_unreadable", "the record of the run does not parse");
+}
+
+fallible agent_log(struct agent_session *agent, struct str run, struct tape **out)
+{
+	return runs_log_open(agent, run, out);
+}
+
+fallible agent_interrupt(struct agent_session *agent)
+{
+	struct command command = {.kind = COMMAND_INTERRUPT};
+
+	return agent_command_ask(agent, &command);
+}
+
+fallible agent_answer(struct agent_session *agent, struct str question, struct str answer)
+{
+	struct command command = {.kind = COMMAND_ANSWER, .question = question, .answer = answer};
+
+	return agent_command_ask(agent, &command);
+}
+
+#define ENTER_WAIT_MS 30000
+
+fallible agent_enter(struct agent_session *agent)
+{
+	int64_t until = loop_now(agent->agents->loop) + ENTER_WAIT_MS;
+
+	for (;;) {
+		struct command command = {.kind = COMMAND_ENTER};
+		auto_err err = agent_command_ask(agent, &command);
+
+		if (!err || strcmp(err_reason(err), "runner_stopping") != 0)
+			return take_ptr(err);
+		auto_err late = condition_wait(&agent->changed, until);
+		if (late)
+			return err_kind(late) == ERR_TIMEOUT ? take_ptr(err) : take_ptr(late);
+	}
+}
+
+#define DELETE_WAIT_MS 2000
+
+fallible agent_delete(struct agent_session *agent, bool *out_gone)
+{
+	struct command command = {.kind = COMMAND_DELETE};
+	int64_t until = loop_now(agent->agents->loop) + DELETE_WAIT_MS;
+
+	TRY(agent_command_ask(agent, &command));
+	while (agent->listed) {
+		auto_err err = condition_wait(&agent->changed, until);
+
+		if (err)
+			break;
+	}
+	*out_gone = !agent->listed;
+	return OK;
+}
+
+void agent_write_logs(struct agent_session *agent, const struct who *who, struct json_out *out)
+{
+	const struct backend *backend = agent->agents->backend;
+	struct backend_site local = agent_local(agent);
+
+	json_begin(out, '{');
+	json_put_text(out, "session", agent_name(agent, who));
+	backend->logs(backend->arg, &local, &agent->lease, out);
+	json_end(out, '}');
+}

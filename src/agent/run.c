@@ -1,0 +1,54 @@
+// One run in memory: counted in its tenant's share from runs_weigh() on, listed in its conversation
+// as long as it has not ended, freed with its log closed.
+#include <stdlib.h>
+
+#include "agent/runs.h"
+#include "base/mem.h"
+
+#define RUN_COST 1024 // bytes beside its input
+
+const char *runs_state_word(enum run_state state)
+{
+	static const char *const words[] = {
+#define X(name, word) [RUN_##name] = word,
+		RUN_STATES(X)
+#undef X
+	};
+
+	return words[state];
+}
+
+void runs_weigh(struct run *run)
+{
+	run->cost = run->input.len + RUN_COST;
+	run->agent->share->bytes += run->cost;
+}
+
+void runs_free(struct run *run)
+{
+	if (!run)
+		return;
+	if (run->log)
+		tape_unref(run->log);
+	if (run->cost)
+		run->agent->share->bytes -= run->cost;
+	free((char *)run->input.at);
+	free((char *)run->result.at);
+	free(run->message);
+	free(run->asked);
+	env_map_done(&run->env);
+	free(run);
+}
+
+void runs_list(struct run *run)
+{
+	link_add(&run->agent->runs, &run->link);
+	run->agent->run_count++;
+}
+
+void runs_unlist(struct run *run)
+{
+	link_drop(&run->link);
+	run->agent->run_count--;
+	runs_free(run);
+}

@@ -1,0 +1,256 @@
+// A live runner, watched. While it works: a ping after a minute without output, which is to be
+// answered; output of some kind within five; and when the connection is lost, a grace in which it
+// may come back and nothing else is held against it. Waiting for a human is not silence.
+//
+// Words that have come are heard before anything is judged (keeper.c), so a result that was sent
+// in time counts, whatever became of its runner since.
+#include <stdio.h>
+
+#include "agent/link.h"
+#include "agent/persist.h"
+#include "agent/private.h"
+#include "agent/runs.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "types/timers.h"
+
+#define DIAL_STEPS 20 // tries to reach a runner again, within its grace
+
+static int64_t now_of(const struct agent_session *agent)
+{
+	return loop_now(agent->agents->loop);
+}
+
+static int64_t to_loop(const struct agent_session *agent, int64_t wall_ms)
+{
+	return now_of(agent) + wall_ms - agents_now(agent->agents);
+}
+
+static bool is_connected(const struct agent_session *agent)
+{
+	return agent->talk && !agent->talk->closed && agent->talk->greeted;
+}
+
+static void least(int64_t *at, int64_t other)
+{
+	if (other < *at)
+		*at = other;
+}
+
+// Nobody says that it is alive, and it works for longer than work takes: half an hour, or twice
+// what it was given. A question is for somebody else to answer.
+static int64_t stuck_at(const struct agent_session *agent, const struct run *run)
+{
+	int64_t limit = timer_ms(TIMER_STUCK), twice = 2 * (int64_t)run->timeout_ms;
+	int64_t at = to_loop(agent, run->started_ms + (twice > limit ? twice : limit));
+	int64_t stale = agent->beat_at + timer_ms(TIMER_STALE);
+
+	if (run->question[0] || !run->started_ms)
+		return CLOCK_NEVER;
+	return at > stale ? at : stale;
+}
+
+static int64_t next_of_work(const struct agent_session *agent, const struct run *run)
+{
+	int64_t at = CLOCK_NEVER, now = now_of(agent);
+
+	if (run->deadline_ms)
+		least(&at, to_loop(agent, run->deadline_ms));
+	if (!is_connected(agent)) {
+		least(&at, run->grace_ms ? to_loop(agent, run->grace_ms) : now);
+		if (agent->port)
+			least(&at, now + timer_ms(TIMER_GRACE) / DIAL_STEPS);
+		return at;
+	}
+	least(&at, stuck_at(agent, run));
+	if (!run->question[0])
+		least(&at, agent->output_at + timer_ms(TIMER_NO_OUTPUT));
+	if (agent->pinged_at)
+		least(&at, agent->pinged_at + timer_ms(TIMER_PONG));
+	else
+		least(&at,
+		      (agent->output_at > agent->heard_at ? agent->output_at : agent->heard_at) +
+			      timer_ms(TIMER_PING));
+	return at;
+}
+
+int64_t supervise_next(const struct agent_session *agent)
+{
+	const struct run *run = agent_running(agent);
+
+	if (agent->lease.state == LEASE_ACTIVE && run)
+		return next_of_work(agent, run);
+	if (agent->talk && agent->talk->closed && !link_heard(agent->talk))
+		return now_of(agent);
+	if (agent->lease.state == LEASE_WARM && is_connected(agent))
+		return agent->heard_at + timer_ms(TIMER_STALE);
+	return CLOCK_NEVER;
+}
+
+static fallible supervise_fail(struct agent_session *agent, enum lease_event_kind kind,
+			       const char *code, const char *message)
+{
+	struct hearing hearing = {
+		.event = {.kind = kind, .error = code},
+		.lost = {RUN_FAILED, code, message},
+	};
+
+	return keeper_hear(agent, &hearing);
+}
+
+// Not at work: a runner that hangs up before it is ready never will be; a warm one is looked at
+// when it is wanted.
+static fallible hung_up(struct agent_session *agent)
+{
+	struct run *run = agent_first(agent);
+	struct hearing hearing = {
+		.event = {.kind = LEASE_UNREADY, .error = agent->talk->why},
+	};
+
+	if (agent->lease.state != LEASE_STARTING) {
+		link_drop_to(take_ptr(agent->talk));
+		return OK;
+	}
+	if (run && run->state == RUN_QUEUED) {
+		hearing.run = run;
+		hearing.before = runs_mark(run);
+		if (++run->tries >= RUN_TRIES_MAX || agent->talk->broken)
+			runs_set_end(run, &(struct run_end){RUN_FAILED, "readiness_failed",
+							    agent->talk->why});
+	}
+	return keeper_hear(agent, &hearing);
+}
+
+static fallible begin_grace(struct agent_session *agent, struct run *run)
+{
+	struct err *err;
+
+	run->grace_ms = agents_now(agent->agents) + timer_ms(TIMER_GRACE);
+	agent->pinged_at = 0;
+	log_event(LOG_INFO, "runner.disconnected", "session", agent->id, "run", run->id, NULL);
+	err = persist_agent_commit(agent,
+				   &(struct persist_agent_change){.runs = {run}, .run_count = 1});
+	if (err)
+		run->grace_ms = 0;
+	return err;
+}
+
+static void dial_again(struct agent_session *agent)
+{
+	const struct backend *backend = agent->agents->backend;
+	struct backend_site local = agent_local(agent);
+	struct link_to *talk = NULL;
+	int fd = -1;
+	auto_err err = backend->dial(backend->arg, &local, agent->port, &fd);
+
+	if (!err)
+		err = link_open(agent, fd, &talk);
+	if (err)
+		return;
+	link_drop_to(agent->talk);
+	agent->talk = talk;
+}
+
+static fallible see_to_connection(struct agent_session *agent, struct run *run, bool *out_did)
+{
+	const struct backend *backend = agent->agents->backend;
+	struct backend_site local = agent_local(agent);
+	bool closed = !agent->talk || agent->talk->closed;
+
+	*out_did = true;
+	if (agent->talk && agent->talk->broken)
+		return supervise_fail(agent, LEASE_RUN_FAILED, "runner_protocol_error",
+				      agent->talk->why);
+	if (closed && !backend->lives(backend->arg, &local, &agent->lease))
+		return supervise_fail(agent, LEASE_SICK,
+				      run->active || run->seq ? "runner_error_after_activity"
+							      : "runner_error_before_activity",
+				      "the runner ended without a result");
+	if (!run->grace_ms)
+		return begin_grace(agent, run);
+	if (agents_now(agent->agents) >= run->grace_ms)
+		return supervise_fail(agent, LEASE_SICK, "runner_disconnected",
+				      "the runner did not come back");
+	if (closed && agent->port)
+		dial_again(agent);
+	// What is left is to wait, in small steps while somebody is being dialled.
+	if (closed && agent->port && agent->talk && agent->talk->closed)
+		err_free(condition_wait(&agent->wake,
+					now_of(agent) + timer_ms(TIMER_GRACE) / DIAL_STEPS));
+	else
+		*out_did = false;
+	return OK;
+}
+
+static void ping(struct agent_session *agent)
+{
+	auto_buf words = BUF_INIT(256);
+
+	agent->pinged_at = now_of(agent);
+	runner_ping(&words, ++agent->pings);
+	link_say(agent->talk, &words);
+}
+
+static fallible supervise_watch(struct agent_session *agent, struct run *run, bool *out_did)
+{
+	int64_t now = now_of(agent);
+	int64_t sign = agent->output_at > agent->heard_at ? agent->output_at : agent->heard_at;
+
+	*out_did = true;
+	if (agent->pinged_at && now >= agent->pinged_at + timer_ms(TIMER_PONG))
+		return supervise_fail(agent, LEASE_SICK, "runner_ping_timeout",
+				      "the runner did not answer a ping");
+	if (!run->question[0] && now >= agent->output_at + timer_ms(TIMER_NO_OUTPUT))
+		return supervise_fail(agent, LEASE_SICK, "runner_no_output",
+				      "the run was silent too long");
+	if (now >= stuck_at(agent, run)) {
+		agent->stuck = true;
+		return supervise_fail(agent, LEASE_SICK, "stuck",
+				      "the run took too long, and its runner sends no heartbeats");
+	}
+	if (!agent->pinged_at && now >= sign + timer_ms(TIMER_PING)) {
+		ping(agent);
+		return OK;
+	}
+	*out_did = false;
+	return OK;
+}
+
+// One that has nothing to do and says nothing counts as disconnected: it is reached anew when it is
+// wanted.
+static bool is_stale(const struct agent_session *agent)
+{
+	return agent->lease.state == LEASE_WARM && is_connected(agent) &&
+	       now_of(agent) >= agent->heard_at + timer_ms(TIMER_STALE);
+}
+
+static fallible watch_idle(struct agent_session *agent, bool *out_did)
+{
+	if (!agent->talk || (!agent->talk->closed && !is_stale(agent)))
+		return OK;
+	*out_did = true;
+	if (!agent->talk->closed)
+		log_event(LOG_INFO, "runner.silent", "session", agent->id, NULL);
+	return hung_up(agent);
+}
+
+fallible supervise(struct agent_session *agent, bool *out_did)
+{
+	struct run *run = agent_running(agent);
+
+	if (agent->lease.state != LEASE_ACTIVE || !run)
+		return watch_idle(agent, out_did);
+	if (run->deadline_ms && agents_now(agent->agents) >= run->deadline_ms) {
+		*out_did = true;
+		return supervise_fail(agent, LEASE_RUN_FAILED, "timeout", "the run took too long");
+	}
+	if (agent->destroyed) {
+		*out_did = true;
+		TRY(supervise_fail(agent, LEASE_SICK, "sandbox_destroyed",
+				   "its sandbox had to be rebuilt"));
+		agent->destroyed = false;
+		return OK;
+	}
+	return is_connected(agent) ? supervise_watch(agent, run, out_did)
+				   : see_to_connection(agent, run, out_did);
+}

@@ -1,0 +1,263 @@
+// The table of conversations: found by id, and by alias within an owner. What is being made is in
+// it already, with its names reserved, but is found by nobody until it is durable.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/private.h"
+#include "agent/runs.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "manager/access.h"
+
+int64_t agents_now(const struct agent_sessions *agents)
+{
+	return agents->wall_base + clock_ms() - agents->mono_base;
+}
+
+fallible agent_absent(struct str id)
+{
+	return err_absent("no_session", "session", id);
+}
+
+fallible agent_starting(void)
+{
+	return err_hint(err_new(UNAVAILABLE, "starting", "cove is still finding out what there is"),
+			"try again in a moment");
+}
+
+fallible agent_draining(void)
+{
+	return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+}
+
+struct backend_site agent_local(const struct agent_session *agent)
+{
+	return (struct backend_site){
+		.session = agent->id,
+		.sandbox = agent->box,
+		.tenant = agent->tenant,
+		.directory = agent->directory,
+		.class = agent->class,
+		.isolated = agent->route.kind == OWNER_SES,
+	};
+}
+
+struct run *agent_first(const struct agent_session *agent)
+{
+	if (link_empty(&agent->runs))
+		return NULL;
+	return link_of(agent->runs.next, struct run, link);
+}
+
+struct run *agent_running(const struct agent_session *agent)
+{
+	struct run *run = agent_first(agent);
+
+	return run && run->state == RUN_RUNNING ? run : NULL;
+}
+
+void agent_unreserve(struct agent_session *agent)
+{
+	agent->agents->reserved -= agent->reserved;
+	agent->reserved = 0;
+}
+
+void agent_note_alive(struct agent_session *agent)
+{
+	agent->output_at = agent->heard_at = agent->beat_at = loop_now(agent->agents->loop);
+	agent->pinged_at = 0;
+}
+
+static void agent_close_logs(struct agent_session *agent)
+{
+	if (!agent->logs)
+		return;
+	tape_budget_on_lack(agent->logs, NULL, NULL);
+	tape_budget_leave(agent->logs);
+	tape_budget_drop(take_ptr(agent->logs));
+}
+
+struct agent_session *agent_new(struct agent_sessions *agents)
+{
+	struct agent_session *agent = mem_new_of(struct agent_session);
+
+	agent->agents = agents;
+	agent->holds = 1;
+	lease_init(&agent->lease);
+	link_init(&agent->runs);
+	link_init(&agent->commands);
+	condition_init(&agent->wake);
+	condition_init(&agent->changed);
+	return agent;
+}
+
+void agent_ref(struct agent_session *agent)
+{
+	agent->holds++;
+}
+
+void agent_unref(struct agent_session *agent)
+{
+	if (--agent->holds)
+		return;
+	list_each (at, &agent->runs)
+		runs_unlist(link_of(at, struct run, link));
+	agent_close_logs(agent);
+	for (size_t i = 0; i < agent->alias_count; i++)
+		free(agent->aliases[i]);
+	for (char **arg = agent->argv; arg && *arg; arg++)
+		free(*arg);
+	free(agent->argv);
+	env_map_done(&agent->env);
+	free(agent->id);
+	free(agent->key);
+	free(agent->org);
+	free(agent->user);
+	free(agent->bot);
+	free(agent->sandbox);
+	free(agent);
+}
+
+bool agent_key(const char *tenant, struct str id, char out[AGENT_KEY_MAX + 1])
+{
+	int len = snprintf(out, AGENT_KEY_MAX + 1, "%s%s" STR_FMT, tenant, tenant[0] ? "__" : "",
+			   STR_ARG(id));
+
+	return len <= AGENT_KEY_MAX;
+}
+
+const char *agent_id_of(const char *tenant, const char *key)
+{
+	size_t len = strlen(tenant);
+
+	if (len && !strncmp(key, tenant, len) && !strncmp(key + len, "__", 2))
+		return key + len + 2;
+	return key;
+}
+
+void agent_alias_key(const char *tenant, const struct owner *owner, struct str alias,
+		     struct buf *out)
+{
+	buf_fmt(out, "%s%c", tenant, '\1');
+	buf_str(out, owner->org);
+	buf_char(out, '\1');
+	buf_str(out, owner->user);
+	buf_char(out, '\1');
+	buf_str(out, owner->bot);
+	buf_char(out, '\1');
+	buf_str(out, alias);
+}
+
+static void alias_key(const struct agent_session *agent, size_t i, struct buf *out)
+{
+	struct owner owner = {str_of(agent->org), str_of(agent->user), str_of(agent->bot), {0}};
+
+	agent_alias_key(agent->tenant, &owner, str_of(agent->aliases[i]), out);
+}
+
+static struct agent_share *agent_table_share_of(struct agent_sessions *agents, const char *tenant)
+{
+	struct str name = tenant[0] ? str_of(tenant) : STR(" "); // no tenant is called so
+	struct agent_share *share = map_get(agents->shares, name);
+
+	if (!share) {
+		share = mem_new_of(struct agent_share);
+		map_put(agents->shares, name, share);
+	}
+	return share;
+}
+
+bool agent_list(struct agent_session *agent)
+{
+	struct agent_sessions *agents = agent->agents;
+
+	if (!map_put(agents->by_key, str_of(agent->key), agent))
+		return false;
+	for (size_t i = 0; i < agent->alias_count; i++) {
+		auto_buf key = BUF_INIT(4096);
+
+		alias_key(agent, i, &key);
+		map_put(agents->by_alias, buf_view(&key), agent);
+	}
+	agent->share = agent_table_share_of(agents, agent->tenant);
+	agent->listed = true;
+	link_add(&agents->all, &agent->link);
+	agents->count++;
+	return true;
+}
+
+void agent_unlist(struct agent_session *agent)
+{
+	struct agent_sessions *agents = agent->agents;
+
+	if (!agent->listed)
+		return;
+	agent->listed = false;
+	agent_unreserve(agent);
+	map_take(agents->by_key, str_of(agent->key));
+	for (size_t i = 0; i < agent->alias_count; i++) {
+		auto_buf key = BUF_INIT(4096);
+
+		alias_key(agent, i, &key);
+		if (map_get(agents->by_alias, buf_view(&key)) == agent)
+			map_take(agents->by_alias, buf_view(&key));
+	}
+	link_drop(&agent->link);
+	agents->count--;
+	condition_signal(&agent->changed);
+	condition_signal(&agent->wake);
+	agent_unref(agent);
+}
+
+struct agent_session *agents_named(const struct agent_sessions *agents, const struct who *who,
+				   struct str id)
+{
+	char key[AGENT_KEY_MAX + 1];
+
+	return agent_key(who->tenant, id, key) ? map_get(agents->by_key, str_of(key)) : NULL;
+}
+
+fallible agents_find(struct agent_sessions *agents, const struct who *who, struct str id, bool even,
+		     struct agent_session **out)
+{
+	struct agent_session *agent;
+
+	TRY(access_ask(who, ACCESS_READ));
+	agent = agents_named(agents, who, id);
+	if (!agent || !agent->born || agent->lone || !access_sees(who, agent->tenant, "") ||
+	    (agent->deleting && !even))
+		return agent_absent(id);
+	agent_ref(agent);
+	*out = agent;
+	return OK;
+}
+
+const char *agent_name(const struct agent_session *agent, const struct who *who)
+{
+	return who->tenant[0] ? agent->id : agent->key;
+}
+
+const char *agent_box(const struct agent_session *agent)
+{
+	return agent->box;
+}
+
+const char *agent_directory(const struct agent_session *agent)
+{
+	return agent->directory;
+}
+
+bool agent_is_deleting(const struct agent_session *agent)
+{
+	return agent->deleting;
+}
+
+const struct lease *agent_lease(const struct agent_session *agent)
+{
+	return &agent->lease;
+}
+
+struct agent_refusal agents_refusal(const struct agent_sessions *agents)
+{
+	return agents->refusal;
+}

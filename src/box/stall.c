@@ -1,0 +1,305 @@
+// A thread that makes such calls has a slot, which says since when it has been at one, and whose
+// pipe that is. The watch looks at all slots every LOOK_MS while any are used, and sleeps else. It
+// shares nothing with the loop but the slots and a copy of the warden's socket: the loop is the one
+// that may stand still.
+//
+// Time alone is no proof on the loop's thread, which may wait for a processor: it must be asleep,
+// by the kernel's word. Workers have no such witness, and more time.
+//
+// The order is the one that ends processes and keeps files, where there are files to keep. Its
+// answer is nobody's: the daemon finds the sandbox lost when it comes to itself.
+//
+// syscalls: pread64 sendmsg close futex clock_nanosleep clone clone3 rt_sigprocmask exit
+// syscalls: mmap munmap mprotect madvise rseq set_robust_list
+#include "box/stall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "os/fd.h"
+#include "protocol/order.h"
+
+#define LOOK_MS 50
+#define CALM_LOOKS 20 // without any use; then the watch sleeps
+#define LOOP_US 1000000
+#define WORKER_US 3000000
+#define DISK_US 30000000
+#define AGAIN_US 5000000
+#define WATCH_STACK (256 * 1024)
+
+struct slot {
+	pthread_mutex_t lock; // held for a moment, never over the call
+	int depth;
+	int64_t struck_us; // 0: not yet
+	int32_t thread;
+	struct blocked_call *hold;
+};
+
+static struct {
+	bool started;
+	struct slot slots[HOLDS]; // the first is the loop's
+	struct blocked_calls *holds;
+	atomic_int taken;
+	atomic_uint uses;
+	atomic_bool awake;
+	sem_t wake;
+	int stat; // of the loop's thread; -1: none
+	pthread_mutex_t lock;
+	int warden; // -1: none
+	struct stall_at struck;
+	atomic_bool untold; // that it was: the loop says so, whose log is heard
+} stall = {.stat = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .warden = -1};
+
+static _Thread_local struct slot *own;
+
+fallible stall_prepare(int holds)
+{
+	auto_fd page = holds ? holds : -1;
+
+	stall.stat = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	stall.holds = mmap(NULL, sizeof(*stall.holds), PROT_READ | PROT_WRITE,
+			   page < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, page, 0);
+	if (stall.holds == MAP_FAILED)
+		return err_sys(errno, "show who holds us up");
+	memset(stall.holds, 0, sizeof(*stall.holds)); // a daemon before us is gone
+	return OK;
+}
+
+void stall_link(int fd)
+{
+	pthread_mutex_lock(&stall.lock);
+	fd_drop(&stall.warden);
+	stall.warden = fd;
+	pthread_mutex_unlock(&stall.lock);
+}
+
+static struct slot *own_slot(void)
+{
+	int number;
+
+	if (own || !stall.started)
+		return own;
+	number = atomic_fetch_add(&stall.taken, 1);
+	if (number >= HOLDS)
+		return NULL;
+	own = &stall.slots[number];
+	own->hold = &stall.holds->calls[number];
+	own->thread = gettid();
+	return own;
+}
+
+static int64_t patience_us(const struct slot *slot, enum stall_kind kind)
+{
+	if (kind == STALL_DISK)
+		return DISK_US;
+	return slot == &stall.slots[0] ? LOOP_US : WORKER_US;
+}
+
+void stall_enter(const struct stall_at *at, enum stall_kind kind)
+{
+	struct slot *slot = own_slot();
+
+	if (!slot)
+		return;
+	pthread_mutex_lock(&slot->lock);
+	if (slot->depth++ == 0) {
+		slot->struck_us = 0;
+		slot->hold->late_us = clock_us() + patience_us(slot, kind);
+		slot->hold->at = *at;
+		slot->hold->thread = slot->thread;
+	}
+	pthread_mutex_unlock(&slot->lock);
+	atomic_fetch_add(&stall.uses, 1);
+	if (!atomic_load(&stall.awake) && !atomic_exchange(&stall.awake, true))
+		sem_post(&stall.wake);
+}
+
+static void stall_tell(void)
+{
+	struct stall_at at;
+
+	pthread_mutex_lock(&stall.lock);
+	at = stall.struck;
+	atomic_store(&stall.untold, false);
+	pthread_mutex_unlock(&stall.lock);
+	log_event(LOG_WARN, "security", "event", "box_blocks_daemon", "severity", "high", "sandbox",
+		  at.box, NULL);
+}
+
+void stall_leave(void)
+{
+	struct slot *slot = own;
+
+	if (!slot)
+		return;
+	pthread_mutex_lock(&slot->lock);
+	if (--slot->depth == 0)
+		slot->hold->thread = 0;
+	pthread_mutex_unlock(&slot->lock);
+	if (slot == &stall.slots[0] && atomic_load(&stall.untold))
+		stall_tell();
+}
+
+int stall_open(const struct stall_at *at)
+{
+	int free = 0;
+
+	for (int i = 0; stall.holds && i < BLOCKED_CALLS_LAST; i++) {
+		struct blocked_call_last *last = &stall.holds->last[i];
+
+		if (!last->count) {
+			free = free ? free : i + 1;
+		} else if (!strcmp(last->at.box, at->box)) {
+			last->count++;
+			return i + 1;
+		}
+	}
+	if (!free)
+		return 0;
+	stall.holds->last[free - 1].at = *at;
+	stall.holds->last[free - 1].count = 1;
+	return free;
+}
+
+void stall_close(int *place)
+{
+	if (*place)
+		stall.holds->last[*place - 1].count--;
+	*place = 0;
+}
+
+// "42 (cove) D …": the loop's thread is the first of the process. Its name is ours.
+static bool loop_sleeps(void)
+{
+	char text[128];
+	ssize_t len = stall.stat < 0 ? -1 : pread(stall.stat, text, sizeof(text) - 1, 0);
+	const char *at;
+
+	text[len > 0 ? len : 0] = 0;
+	at = strstr(text, ") ");
+	return at && (at[2] == 'D' || at[2] == 'S');
+}
+
+static void stall_kill(const struct stall_at *at)
+{
+	struct order order = {.kind = at->ephemeral ? ORDER_DESTROY : ORDER_STOP};
+	char room[512];
+	size_t len;
+
+	memcpy(order.box, at->box, sizeof(order.box));
+	len = order_encode(&order, room, sizeof(room));
+	pthread_mutex_lock(&stall.lock);
+	if (stall.warden >= 0 && len)
+		(void)fd_send(stall.warden, room, len, NULL, 0, MSG_DONTWAIT); // else next time
+	stall.struck = *at;
+	atomic_store(&stall.untold, true);
+	pthread_mutex_unlock(&stall.lock);
+}
+
+static bool is_late(const struct slot *slot, int64_t now)
+{
+	if (!slot->hold->thread || now < slot->hold->late_us)
+		return false;
+	return !slot->struck_us || now - slot->struck_us >= AGAIN_US;
+}
+
+static void stall_look(struct slot *slot)
+{
+	struct stall_at at;
+	bool late;
+
+	pthread_mutex_lock(&slot->lock);
+	late = is_late(slot, clock_us()) && (slot != &stall.slots[0] || loop_sleeps());
+	if (late) {
+		at = slot->hold->at;
+		slot->struck_us = clock_us();
+	}
+	pthread_mutex_unlock(&slot->lock);
+	if (late)
+		stall_kill(&at);
+}
+
+static bool stall_is_used(struct slot *slot)
+{
+	bool used;
+
+	pthread_mutex_lock(&slot->lock);
+	used = slot->hold->thread != 0;
+	pthread_mutex_unlock(&slot->lock);
+	return used;
+}
+
+// Looks until nobody has been at the brink for a while.
+static void stall_look_on(void)
+{
+	unsigned before = atomic_load(&stall.uses);
+
+	for (int calm = 0; calm < CALM_LOOKS; calm++) {
+		struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
+		unsigned now;
+
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+		for (int i = 0; i < HOLDS && i < atomic_load(&stall.taken); i++) {
+			stall_look(&stall.slots[i]);
+			if (stall_is_used(&stall.slots[i]))
+				calm = 0;
+		}
+		now = atomic_load(&stall.uses);
+		if (now != before)
+			calm = 0;
+		before = now;
+	}
+	atomic_store(&stall.awake, false);
+	// Whoever came between the last look and this has not woken us.
+	if (atomic_load(&stall.uses) != before && !atomic_exchange(&stall.awake, true))
+		sem_post(&stall.wake);
+}
+
+static void *stall_watch(void *arg)
+{
+	(void)arg;
+	for (;;) {
+		while (sem_wait(&stall.wake))
+			continue;
+		stall_look_on();
+	}
+	return NULL;
+}
+
+fallible stall_start(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t all, before;
+	int failed;
+
+	for (int i = 0; i < HOLDS; i++)
+		pthread_mutex_init(&stall.slots[i].lock, NULL);
+	sem_init(&stall.wake, 0, 0);
+	stall.started = true;
+	own_slot(); // ours is the first
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, WATCH_STACK);
+	sigfillset(&all); // signals are the loop's
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	failed = pthread_create(&thread, &attr, stall_watch, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	if (failed)
+		return err_sys(failed, "start the watch");
+	pthread_detach(thread);
+	return OK;
+}

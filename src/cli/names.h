@@ -1,0 +1,6 @@
+// What completions ask for: names of what there is.
+#pragma once
+
+#include "cli/call.h"
+
+fallible names_print(struct call *call);

@@ -1,0 +1,66 @@
+#include "cli/stdio.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/interrupt.h"
+
+static fallible interrupted(void)
+{
+	return err_new(CANCELLED, "interrupted", "interrupted");
+}
+
+fallible stdio_write(int fd, const void *bytes, size_t len)
+{
+	const char *at = bytes;
+
+	while (len) {
+		ssize_t n = write(fd, at, len);
+
+		if (n >= 0) {
+			at += n;
+			len -= (size_t)n;
+		} else if (errno == EAGAIN) { // somebody shares the terminal and made it so
+			struct pollfd wait = {.fd = fd, .events = POLLOUT};
+
+			poll(&wait, 1, 1000);
+		} else if (errno == EPIPE) {
+			return err_new(CANCELLED, "pipe_closed",
+				       "nobody reads the output any more");
+		} else if (errno != EINTR) {
+			return err_new(NO_SPACE, "cannot_write", "cannot write the output: %s",
+				       strerror(errno));
+		}
+		if (interrupt_signal())
+			return interrupted();
+	}
+	return OK;
+}
+
+// A signal may come just before the read begins: the pipe behind interrupt_fd() is still there
+// then.
+fallible stdio_read(int fd, void *room, size_t size, size_t *out)
+{
+	for (;;) {
+		struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
+					{.fd = interrupt_fd(), .events = POLLIN}};
+		ssize_t n = -1;
+
+		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+			return err_sys(errno, "poll");
+		if (interrupt_signal())
+			return interrupted();
+		if (fds[0].revents)
+			n = read(fd, room, size);
+		else
+			errno = EAGAIN;
+		if (n >= 0) {
+			*out = (size_t)n;
+			return OK;
+		}
+		if (errno != EINTR && errno != EAGAIN)
+			return err_new(INVALID, "cannot_read", "cannot read: %s", strerror(errno));
+	}
+}

@@ -1,6 +1,0 @@
-// What completions ask for: names of what there is.
-#pragma once
-
-#include "cli/call.h"
-
-fallible words_print(struct call *call);

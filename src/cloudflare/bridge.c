@@ -1,0 +1,69 @@
+#include "cloudflare/bridge.h"
+
+#include "cloudflare/exec.h"
+#include "cloudflare/file.h"
+#include "cloudflare/openapi.h"
+#include "cloudflare/sandbox.h"
+#include "gateway/gateway.h"
+
+static fallible health(struct http *x)
+{
+	bool ready = manager_is_ready(gateway_of(x)->manager);
+
+	return http_reply(
+		x, ready ? 200 : 503, NULL,
+		ready ? STR("{\"ok\":true}")
+		      : STR("{\"ok\":false,\"errors\":[\"no sandbox can be made now\"]}"));
+}
+
+// There is no warm pool: a sandbox is made in milliseconds when it is needed.
+static fallible pool_stats(struct http *x)
+{
+	struct manager_view view = manager_look(gateway_of(x)->manager);
+	auto_buf body = BUF_INIT(1024);
+	struct json_out out = json_to(&body);
+
+	json_begin(&out, '{');
+	json_put_int(&out, "warm", 0);
+	json_put_int(&out, "assigned", (int64_t)view.boxes);
+	json_put_int(&out, "total", (int64_t)view.boxes);
+	json_key(&out, "config");
+	json_add_raw(&out, STR("{\"warmTarget\":0,\"refreshInterval\":0}"));
+	json_key(&out, "maxInstances");
+	json_add_null(&out);
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+static fallible pool_nothing(struct http *x)
+{
+	return http_reply(x, 200, NULL, STR("{\"ok\":true}"));
+}
+
+#define ROOM "/v1/sandbox/{id}"
+
+// clang-format off
+const struct route bridge_routes[] = {
+	{"GET",    "/health",                   health,              ROUTE_OPEN,   "bridge: is the service well"},
+	{"POST",   "/v1/sandbox",               cloudflare_sandbox_new,     0,            "bridge: an id for a sandbox that is made on first use"},
+	{"DELETE", ROOM,                        cloudflare_sandbox_end,     0,            "bridge: end a sandbox, if there is one"},
+	{"GET",    ROOM "/running",             cloudflare_sandbox_running, 0,            "bridge: is there a running sandbox"},
+	{"POST",   ROOM "/exec",                bridge_exec,         0,            "bridge: run a command, output as events in base64"},
+	{"GET",    ROOM "/file/{path*}",        bridge_file_read,    0,            "bridge: a file of the workspace"},
+	{"PUT",    ROOM "/file/{path*}",        bridge_file_write,   ROUTE_STREAM, "bridge: write a file of the workspace"},
+	{"POST",   ROOM "/session",             cloudflare_sandbox_session, 0,            "bridge: make a session"},
+	{"DELETE", ROOM "/session/{session}",   cloudflare_sandbox_session_end, 0,        "bridge: end a session"},
+	{"GET",    ROOM "/pty",                 cloudflare_sandbox_pty,     0,            "bridge: a terminal, by WebSocket"},
+	{"POST",   ROOM "/persist",             bridge_file_persist, 0,            "bridge: the workspace as a tar"},
+	{"POST",   ROOM "/hydrate",             bridge_file_hydrate, ROUTE_STREAM, "bridge: unpack a tar into the workspace"},
+	{"POST",   ROOM "/mount",               cloudflare_sandbox_mount,   0,            "bridge: not offered: buckets as directories"},
+	{"POST",   ROOM "/unmount",             cloudflare_sandbox_unmount, 0,            "bridge: not offered: buckets as directories"},
+	{"POST",   ROOM "/tunnel/{port}",       cloudflare_sandbox_tunnel,  0,            "bridge: not offered: tunnels"},
+	{"DELETE", ROOM "/tunnel/{port}",       cloudflare_sandbox_tunnel,  0,            "bridge: not offered: tunnels"},
+	{"GET",    "/v1/pool/stats",            pool_stats,          0,            "bridge: the warm pool, which is empty"},
+	{"POST",   "/v1/pool/prime",            pool_nothing,        0,            "bridge: nothing to prime"},
+	{"POST",   "/v1/pool/shutdown-prewarmed", pool_nothing,      0,            "bridge: nothing to shut down"},
+	{"GET",    "/v1/openapi.json",          cloudflare_openapi,        ROUTE_OPEN,   "what there is, as OpenAPI"},
+	{0},
+};
+// clang-format on

@@ -1,0 +1,208 @@
+// Bytes in, bytes out, through the raw-body routes of the sandbox and with the client's pace:
+// nothing is held whole. What is too large is refused before it has replaced anything.
+#include "cloudflare/file.h"
+
+#include "cloudflare/named_box.h"
+#include "codec/text.h"
+
+#define WRITE_MAX (32ull << 20)
+#define PATH_BYTES (16 * 1024)
+
+struct haul {
+	struct bridge_forward carry;
+	uint64_t in; // bytes of the request's body so far
+	bool too_much;
+};
+
+static void haul_done(struct haul *haul)
+{
+	bridge_forward_done(&haul->carry);
+}
+
+static fallible bridge_file_take_in(void *arg, void *room, size_t size, size_t *out)
+{
+	struct haul *haul = arg;
+
+	TRY(bridge_forward_read(&haul->carry, room, size, out));
+	haul->in += *out;
+	haul->too_much = haul->in > WRITE_MAX;
+	return haul->too_much ? err_new(TOO_LARGE, "payload_too_large", "too large") : OK;
+}
+
+static fallible give_head(void *arg, const struct in_process_head *head)
+{
+	struct haul *haul = arg;
+	struct http *x = haul->carry.x;
+
+	http_back(x);
+	if (head->is_sized)
+		TRY(http_begin_sized(x, 200, "application/octet-stream", head->length));
+	else
+		TRY(http_begin(x, 200, "application/octet-stream"));
+	return http_away(x, STR(""));
+}
+
+static fallible give_out(void *arg, struct str bytes)
+{
+	return bridge_forward_write(arg, bytes.at, bytes.len);
+}
+
+static fallible pass_over(void *arg, struct str bytes)
+{
+	(void)arg;
+	(void)bytes;
+	return OK;
+}
+
+static const struct in_process_calls giving = {.head = give_head, .bytes = give_out};
+static const struct in_process_calls taking = {.read = bridge_file_take_in, .bytes = pass_over};
+
+// The route for a file, out of the rest of the path.
+static fallible aim(struct http *x, struct str *shown, struct buf *out)
+{
+	auto_buf path = BUF_INIT(PATH_BYTES), given = BUF_INIT(PATH_BYTES);
+
+	buf_char(&given, '/');
+	buf_str(&given, x->params[1]);
+	if (!path_resolve(buf_view(&given), &path))
+		return err_new(FORBIDDEN, "invalid_request",
+			       "path must resolve to a location within " PATH_WORKSPACE);
+	*shown = (struct str){arena_dup(x->arena, path.at, path.len), path.len};
+	buf_text(out, "/api/files");
+	path_escape(*shown, out);
+	if (!buf_ok(out))
+		return err_new(INVALID, "invalid_request", "the path is too long");
+	return OK;
+}
+
+static fallible refuse_large(void)
+{
+	return err_new(TOO_LARGE, "payload_too_large",
+		       "payload too large: more than the %llu-byte limit",
+		       (unsigned long long)WRITE_MAX);
+}
+
+fallible bridge_file_read(struct http *x)
+{
+	on_exit_call(haul_done) struct haul haul = {.carry = {.x = x}};
+	auto_buf target = BUF_INIT(4 * PATH_BYTES);
+	struct str shown = {0};
+	char id[ID_BOX_LEN + 1];
+
+	TRY(named_box_check(x));
+	TRY(aim(x, &shown, &target));
+	TRY(named_box_session(x, &(struct str){0}));
+	TRY(named_box_enter(x, id));
+	http_be_patient(x);
+	TRY(bridge_forward_ask(&haul.carry, "GET", named_box_target(x, id, target.at), NULL,
+			       (struct str){0}, &giving));
+	if (haul.carry.status == 404)
+		return err_new(NOT_FOUND, "workspace_read_not_found", "File not found: " STR_FMT,
+			       STR_ARG(shown));
+	if (haul.carry.fault.len)
+		return bridge_forward_fault(
+			&haul.carry, haul.carry.status == 400 ? NULL : "exec_transport_error",
+			"read failed");
+	return x->reply_begun ? http_end(x)
+			      : http_reply(x, 200, "application/octet-stream", STR(""));
+}
+
+static fallible check_length(struct http *x)
+{
+	uint64_t len = 0;
+
+	return http_length(x, &len) && len > WRITE_MAX ? refuse_large() : OK;
+}
+
+fallible bridge_file_write(struct http *x)
+{
+	on_exit_call(haul_done) struct haul haul = {.carry = {.x = x}};
+	auto_buf target = BUF_INIT(4 * PATH_BYTES);
+	struct str shown = {0};
+	char id[ID_BOX_LEN + 1];
+	struct err *err;
+
+	TRY(named_box_check(x));
+	TRY(aim(x, &shown, &target));
+	TRY(check_length(x));
+	TRY(named_box_session(x, &(struct str){0}));
+	TRY(named_box_enter(x, id));
+	err = bridge_forward_ask(&haul.carry, "PUT", named_box_target(x, id, target.at),
+				 "application/octet-stream", (struct str){0}, &taking);
+	if (haul.too_much) {
+		err_free(err);
+		return refuse_large();
+	}
+	TRY(err);
+	if (haul.carry.fault.len)
+		return bridge_forward_fault(&haul.carry, "workspace_archive_write_error",
+					    "write failed");
+	return http_reply(x, 200, NULL, STR("{\"ok\":true}"));
+}
+
+// excludes=a,b: paths beneath the workspace.
+static fallible add_excludes(struct http *x, struct buf *target)
+{
+	struct str rest = http_query(x, "excludes"), part;
+
+	while (rest.len && str_cut(&rest, ',', &part)) {
+		if (str_starts(part, "./"))
+			part = str_skip(part, 2);
+		if (!part.len)
+			continue;
+		if (memmem(part.at, part.len, "..", 2))
+			return err_new(INVALID, "invalid_request",
+				       "exclude paths must not contain \"..\"");
+		buf_text(target, "&exclude=");
+		text_percent(target, part);
+	}
+	if (!buf_ok(target))
+		return err_new(INVALID, "invalid_request", "there are too many excludes");
+	return OK;
+}
+
+fallible bridge_file_persist(struct http *x)
+{
+	on_exit_call(haul_done) struct haul haul = {.carry = {.x = x}};
+	auto_buf target = BUF_INIT(16 * 1024);
+	char id[ID_BOX_LEN + 1];
+
+	TRY(named_box_check(x));
+	buf_text(&target, "/api/tar?path=" PATH_WORKSPACE);
+	TRY(add_excludes(x, &target));
+	TRY(named_box_enter(x, id));
+	http_be_patient(x);
+	TRY(bridge_forward_ask(&haul.carry, "GET", named_box_target(x, id, target.at), NULL,
+			       (struct str){0}, &giving));
+	if (haul.carry.fault.len)
+		return bridge_forward_fault(&haul.carry, "workspace_archive_read_error",
+					    "persist failed");
+	return x->reply_begun ? http_end(x)
+			      : http_reply(x, 200, "application/octet-stream", STR(""));
+}
+
+fallible bridge_file_hydrate(struct http *x)
+{
+	on_exit_call(haul_done) struct haul haul = {.carry = {.x = x}};
+	char id[ID_BOX_LEN + 1];
+	uint64_t len = 0;
+	struct err *err;
+
+	TRY(named_box_check(x));
+	if (http_length(x, &len) && len == 0)
+		return err_new(INVALID, "invalid_request", "Empty tar payload");
+	TRY(check_length(x));
+	TRY(named_box_enter(x, id));
+	err = bridge_forward_ask(&haul.carry, "PUT",
+				 named_box_target(x, id, "/api/tar?path=" PATH_WORKSPACE),
+				 "application/x-tar", (struct str){0}, &taking);
+	if (haul.too_much) {
+		err_free(err);
+		return refuse_large();
+	}
+	TRY(err);
+	if (haul.carry.fault.len)
+		return bridge_forward_fault(&haul.carry, "workspace_archive_write_error",
+					    "hydrate failed");
+	return http_reply(x, 200, NULL, STR("{\"ok\":true}"));
+}

@@ -1,0 +1,6 @@
+#pragma once
+
+#include "http/router.h"
+
+// docs/openapi.json: what there is, as OpenAPI 3.1.
+route_fn cloudflare_openapi;

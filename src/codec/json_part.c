@@ -1,0 +1,81 @@
+#include "codec/json_part.h"
+
+static size_t skip_blank(struct str text, size_t at)
+{
+	while (at < text.len && memchr(" \t\r\n", text.at[at], 4))
+		at++;
+	return at;
+}
+
+static size_t skip_string(struct str text, size_t at)
+{
+	for (at++; at < text.len && text.at[at] != '"'; at++)
+		at += text.at[at] == '\\';
+	return at + 1;
+}
+
+// Behind the value at `at`: a comma or a closing bracket of the same depth ends it.
+static size_t skip_value(struct str text, size_t at)
+{
+	size_t depth = 0;
+
+	while (at < text.len) {
+		char c = text.at[at];
+
+		if (c == '"') {
+			at = skip_string(text, at);
+			continue;
+		}
+		if (depth == 0 && (c == ',' || c == '}' || c == ']'))
+			break;
+		depth += c == '{' || c == '[';
+		depth -= c == '}' || c == ']';
+		at++;
+	}
+	return at < text.len ? at : text.len;
+}
+
+static struct str slice(struct str text, size_t from, size_t to)
+{
+	while (to > from && memchr(" \t\r\n", text.at[to - 1], 4))
+		to--;
+	return (struct str){text.at + from, to - from};
+}
+
+bool json_part(struct str object, const char *key, struct buf *rest, struct str *out)
+{
+	struct str found = {NULL, 0};
+	size_t at = 1;
+	bool some = false;
+
+	if (object.len < 2 || object.at[0] != '{')
+		return false;
+	buf_char(rest, '{');
+	for (;;) {
+		size_t name = skip_blank(object, at), colon, value, end;
+		struct str word;
+
+		if (name >= object.len || object.at[name] != '"')
+			break;
+		colon = skip_blank(object, skip_string(object, name));
+		value = skip_blank(object, colon + 1);
+		end = skip_value(object, value);
+		if (end > object.len || value >= end)
+			return false;
+		word = slice(object, name, skip_string(object, name));
+		if (word.len == strlen(key) + 2 && memcmp(word.at + 1, key, word.len - 2) == 0) {
+			if (found.at)
+				return false;
+			found = slice(object, value, end);
+		} else {
+			if (some)
+				buf_char(rest, ',');
+			some = true;
+			buf_str(rest, slice(object, name, end));
+		}
+		at = end + 1;
+	}
+	buf_char(rest, '}');
+	*out = found;
+	return true;
+}

@@ -1,0 +1,211 @@
+#include "codec/text.h"
+
+static const char base64_digits[] =
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+void text_base64(struct buf *out, const void *bytes, size_t len)
+{
+	const uint8_t *in = bytes;
+	size_t size = (len + 2) / 3 * 4;
+	char *at = size / 4 * 3 >= len ? buf_space(out, size) : NULL;
+
+	if (!at || len == 0)
+		return;
+	for (; len >= 3; in += 3, len -= 3, at += 4) {
+		uint32_t group = (uint32_t)in[0] << 16 | (uint32_t)in[1] << 8 | in[2];
+
+		at[0] = base64_digits[group >> 18];
+		at[1] = base64_digits[group >> 12 & 63];
+		at[2] = base64_digits[group >> 6 & 63];
+		at[3] = base64_digits[group & 63];
+	}
+	if (len > 0) {
+		uint32_t group = (uint32_t)in[0] << 16 | (len > 1 ? (uint32_t)in[1] << 8 : 0);
+
+		at[0] = base64_digits[group >> 18];
+		at[1] = base64_digits[group >> 12 & 63];
+		at[2] = len > 1 ? base64_digits[group >> 6 & 63] : '=';
+		at[3] = '=';
+	}
+	buf_grew(out, size);
+}
+
+static int base64_value(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+// Four digits to three bytes; -1 when one is no digit. 'A' stands in for the padding.
+static int32_t base64_group(const char *at, int digits)
+{
+	int32_t group = 0;
+	int bad = 0;
+
+	for (int i = 0; i < 4; i++) {
+		int value = i < digits ? base64_value(at[i]) : 0;
+
+		bad |= value;
+		group = group << 6 | (value & 63);
+	}
+	return bad < 0 ? -1 : group;
+}
+
+// Strict: the length is a multiple of four, and the bits that padding leaves over are zero, so that
+// every content has exactly one encoding.
+bool text_unbase64(struct buf *out, struct str text)
+{
+	size_t pad = str_ends(text, "==") ? 2 : str_ends(text, "=") ? 1 : 0;
+	size_t size = text.len / 4 * 3 - pad, done = 0;
+	char *at;
+
+	if (text.len % 4 != 0)
+		return false;
+	if (text.len == 0)
+		return buf_ok(out);
+	at = buf_space(out, size);
+	if (!at)
+		return false;
+	for (size_t i = 0; i < text.len; i += 4) {
+		bool last = i + 4 == text.len;
+		int digits = last ? 4 - (int)pad : 4;
+		int32_t group = base64_group(text.at + i, digits);
+
+		if (group < 0 || (last && pad && group & ((1 << (8 * pad)) - 1)))
+			return false;
+		for (int j = 0; j < digits - 1; j++)
+			at[done++] = (char)(group >> (16 - 8 * j));
+	}
+	buf_grew(out, size);
+	return true;
+}
+
+void text_hex(struct buf *out, const void *bytes, size_t len)
+{
+	static const char digits[] = "0123456789abcdef";
+	const uint8_t *in = bytes;
+	char *at = len <= SIZE_MAX / 2 ? buf_space(out, 2 * len) : NULL;
+
+	if (!at || len == 0)
+		return;
+	for (size_t i = 0; i < len; i++) {
+		at[2 * i] = digits[in[i] >> 4];
+		at[2 * i + 1] = digits[in[i] & 15];
+	}
+	buf_grew(out, 2 * len);
+}
+
+static int text_hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+bool text_percent_next(struct str *rest, char *out)
+{
+	int high, low;
+
+	if (rest->len == 0)
+		return false;
+	if (rest->at[0] != '%') {
+		*out = rest->at[0];
+		*rest = str_skip(*rest, 1);
+		return *out != 0;
+	}
+	if (rest->len < 3)
+		return false;
+	high = text_hex_value(rest->at[1]);
+	low = text_hex_value(rest->at[2]);
+	if (high < 0 || low < 0 || (high | low) == 0)
+		return false;
+	*out = (char)(high << 4 | low);
+	*rest = str_skip(*rest, 3);
+	return true;
+}
+
+bool text_unpercent(struct buf *out, struct str text)
+{
+	char c;
+
+	while (text.len > 0) {
+		if (!text_percent_next(&text, &c))
+			return false;
+		buf_char(out, c);
+	}
+	return buf_ok(out);
+}
+
+static bool is_unreserved(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '-' || c == '.' || c == '_' || c == '~';
+}
+
+void text_percent(struct buf *out, struct str text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		if (is_unreserved(text.at[i]))
+			buf_char(out, text.at[i]);
+		else
+			buf_fmt(out, "%%%02X", (unsigned char)text.at[i]);
+	}
+}
+
+bool text_is_utf8(struct str text)
+{
+	size_t len;
+
+	while (text.len > 0) {
+		uint64_t word;
+
+		// Most text is ASCII: eight bytes at a time.
+		if (text.len >= 8) {
+			memcpy(&word, text.at, 8);
+			if (!(word & 0x8080808080808080)) {
+				text = str_skip(text, 8);
+				continue;
+			}
+		}
+		if (str_utf8(text, &len) != STR_UTF8_GOOD)
+			return false;
+		text = str_skip(text, len);
+	}
+	return true;
+}
+
+bool text_has_control(struct str text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned char c = (unsigned char)text.at[i];
+		// C1 controls are U+0080 to U+009F: C2 80 to C2 9F.
+		bool c1 = c == 0xc2 && i + 1 < text.len && (unsigned char)text.at[i + 1] < 0xa0;
+
+		if (c < 0x20 || c == 0x7f || c1)
+			return true;
+	}
+	return false;
+}
+
+size_t text_utf8_whole(struct str text)
+{
+	size_t len;
+
+	for (size_t back = 1; back <= 3 && back <= text.len; back++) {
+		struct str tail = str_skip(text, text.len - back);
+
+		if (((uint8_t)tail.at[0] & 0xc0) == 0x80)
+			continue; // not a lead: look further back
+		return str_utf8(tail, &len) == STR_UTF8_CUT ? text.len - back : text.len;
+	}
+	return text.len;
+}

@@ -1,0 +1,235 @@
+// The listener in a box's network, and the life of what it accepts. A connection beyond the limits
+// of rate and open connections waits, unread, for WAIT_MS, and is reset then. A connection that is
+// over a budget is read as far as its name, to be told so in words.
+//
+// A connection is a task until it is known and judged; then it is a pour, or stays a task where its
+// requests are followed. The box lives until the last of them is gone.
+//
+// syscalls: accept4 getsockname setsockopt close
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "base/auto.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/weak.h"
+#include "egress/private.h"
+#include "os/fd.h"
+
+#define ACCEPTS_MAX 64 // of one turn
+#define PAUSE_MS 100   // when this process has no numbers left
+#define REFUSED_MAX 32 // that are read to be told why
+#define QUEUE_MAX 1024 // of a box, that wait for a place
+
+struct arrival {
+	struct link link;
+	int fd;
+	int64_t until_ms;
+};
+
+static void reset(int fd)
+{
+	static const struct linger now = {.l_onoff = 1};
+
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	close(fd);
+}
+
+static bool read_target(int fd, struct address *out, uint16_t *out_port)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	union {
+		struct sockaddr any;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} at = {0};
+	socklen_t len = sizeof(at);
+
+	if (getsockname(fd, &at.any, &len))
+		return false;
+	*out = (struct address){.is_v6 = at.any.sa_family == AF_INET6};
+	if (at.any.sa_family == AF_INET) {
+		memcpy(out->at, &at.in.sin_addr, 4);
+		*out_port = ntohs(at.in.sin_port);
+		return true;
+	}
+	if (at.any.sa_family != AF_INET6)
+		return false;
+	*out_port = ntohs(at.in6.sin6_port);
+	memcpy(out->at, &at.in6.sin6_addr, 16);
+	if (!memcmp(out->at, mapped, 12)) {
+		out->is_v6 = false;
+		memcpy(out->at, (const uint8_t *)&at.in6.sin6_addr + 12, 4);
+	}
+	return true;
+}
+
+static void serve(void *arg)
+{
+	dispatch_serve(arg);
+}
+
+static void acceptor_admit(struct egress_box *box, int fd, enum budget_verdict refused)
+{
+	struct conn *conn = mem_new_of(struct conn);
+	int on = 1;
+
+	conn->box = box;
+	conn->in.fd = conn->out.fd = -1;
+	conn->refused = refused;
+	conn->counted = refused == BUDGET_OK;
+	box->count++;
+	box->egress->count++;
+	box->holders++;
+	link_add(&box->conns, &conn->link);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (!read_target(fd, &conn->to, &conn->port)) {
+		close(fd);
+		conn_end(conn);
+		return;
+	}
+	err_free(stream_open(&conn->in, box->egress->loop, fd));
+	conn->task = task_start(box->egress->loop, "egress", serve, conn);
+}
+
+// True: it has its place, or was refused. False: it waits on, for *out.
+static bool acceptor_place(struct egress_box *box, int fd, bool is_late, enum budget_verdict *out)
+{
+	uint32_t open = box->budget.limits.open ? box->budget.limits.open : BUDGET_OPEN_DEFAULT;
+
+	if (box->egress->count >= box->egress->count_max) {
+		reset(fd);
+		judge_note_many(box, "host_connections");
+		return true;
+	}
+	*out = budget_open(&box->budget, false, loop_now(box->egress->loop));
+	if (*out == BUDGET_OK || weak(CROWD) ||
+	    (!conn_may_wait(*out) && box->count < open + REFUSED_MAX)) {
+		acceptor_admit(box, fd, *out);
+		return true;
+	}
+	if (conn_may_wait(*out) && !is_late)
+		return false;
+	reset(fd);
+	judge_note_many(box, budget_reason(*out));
+	return true;
+}
+
+static void queue_drop(struct egress_box *box, struct arrival *arrival)
+{
+	link_drop(&arrival->link);
+	box->queued--;
+	box->egress->queued--;
+	free(arrival);
+}
+
+static void on_queue(struct timer *timer)
+{
+	struct egress_box *box = link_of(timer, struct egress_box, queue_due);
+	struct loop *loop = box->egress->loop;
+	enum budget_verdict verdict = BUDGET_OK;
+
+	while (!link_empty(&box->queue)) {
+		struct arrival *first = link_of(box->queue.next, struct arrival, link);
+
+		if (!acceptor_place(box, first->fd, loop_now(loop) >= first->until_ms, &verdict)) {
+			int64_t next = loop_now(loop) + conn_wait_ms(box, verdict);
+
+			loop_set_timer(loop, timer,
+				       next < first->until_ms ? next : first->until_ms);
+			return;
+		}
+		queue_drop(box, first);
+	}
+}
+
+static void queue_end(struct egress_box *box)
+{
+	loop_drop_timer(box->egress->loop, &box->queue_due);
+	list_each (at, &box->queue) {
+		struct arrival *arrival = link_of(at, struct arrival, link);
+
+		reset(arrival->fd);
+		queue_drop(box, arrival);
+	}
+}
+
+static void acceptor_receive(struct egress_box *box, int fd)
+{
+	struct loop *loop = box->egress->loop;
+	bool is_late = box->queued >= QUEUE_MAX ||
+		       box->egress->count + box->egress->queued >= box->egress->count_max;
+	enum budget_verdict verdict = BUDGET_RATE;
+	struct arrival *arrival;
+
+	// Connections are served in the order in which they came.
+	if ((!box->queued || is_late) && acceptor_place(box, fd, is_late, &verdict))
+		return;
+	arrival = mem_new_of(struct arrival);
+	*arrival = (struct arrival){.fd = fd, .until_ms = loop_now(loop) + WAIT_MS};
+	link_add(&box->queue, &arrival->link);
+	box->egress->queued++;
+	if (!box->queued++)
+		loop_set_timer(loop, &box->queue_due, loop_now(loop) + conn_wait_ms(box, verdict));
+}
+
+static void on_again(struct timer *timer)
+{
+	struct egress_box *box = link_of(timer, struct egress_box, again);
+
+	err_free(loop_watch(box->egress->loop, &box->listener, EPOLLIN));
+}
+
+static void acceptor_on_listener(struct watch *watch, uint32_t events)
+{
+	struct egress_box *box = link_of(watch, struct egress_box, listener);
+
+	(void)events;
+	for (int i = 0; i < ACCEPTS_MAX; i++) {
+		int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			acceptor_receive(box, fd);
+			continue;
+		}
+		if (errno == EINTR || errno == ECONNABORTED)
+			continue;
+		if (errno != EAGAIN) {
+			// EMFILE and the like: it would be told again and again.
+			loop_unwatch(box->egress->loop, watch);
+			loop_set_timer(box->egress->loop, &box->again,
+				       loop_now(box->egress->loop) + PAUSE_MS);
+		}
+		return;
+	}
+}
+
+fallible acceptor_open(struct egress_box *box, int listener)
+{
+	int on = 1, idle_s = 60, step_s = 15, steps = 4;
+
+	box->listener = (struct watch){.fd = listener, .ready = acceptor_on_listener};
+	box->again = (struct timer){.due = on_again};
+	box->queue_due = (struct timer){.due = on_queue};
+	if (listener < 0)
+		return OK;
+	// What is accepted inherits it: a client that went without a word is noticed.
+	setsockopt(listener, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(listener, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+	setsockopt(listener, IPPROTO_TCP, TCP_KEEPINTVL, &step_s, sizeof(step_s));
+	setsockopt(listener, IPPROTO_TCP, TCP_KEEPCNT, &steps, sizeof(steps));
+	if (fd_nonblock(listener, true))
+		return err_sys(errno, "make the listener of %s non-blocking", box->id);
+	return loop_watch(box->egress->loop, &box->listener, EPOLLIN);
+}
+
+void acceptor_close(struct egress_box *box)
+{
+	queue_end(box);
+	loop_drop_timer(box->egress->loop, &box->again);
+	loop_unwatch(box->egress->loop, &box->listener);
+	fd_drop(&box->listener.fd);
+}

@@ -1,0 +1,218 @@
+// A body that is short is changed as a whole and has its new length; a longer one is changed piece
+// by piece and goes in chunks, where the other side can. At the end of a piece stays what may be
+// the beginning of something that has to be changed.
+//
+//	got ──(body_take)──▶ data ──(secrets_swap, secrets_mask)──▶ out ──▶ the other side
+#include "egress/substitute.h"
+
+#include <stdio.h>
+
+#include "base/auto.h"
+
+#define WHOLE_MAX EGRESS_COPY_ROOM	   // a body that is changed as a whole
+#define WHOLE_MS 300000			   // for all of it
+#define OUT_MAX (4 * SECRETS_PIECE)	   // what a step may add to a piece, too
+#define FRAME (sizeof("00000000\r\n") - 1) // of a chunk, before it
+
+static void wipe(struct buf *buf)
+{
+	if (buf->at)
+		secret_wipe(buf->at, buf->len);
+	buf_done(buf);
+}
+
+static size_t change(struct follow *follow, enum budget_way way, struct str in, bool is_end,
+		     struct buf *out)
+{
+	return way == BUDGET_OUT ? secrets_swap(&follow->secrets, in, is_end, out)
+				 : secrets_mask(&follow->secrets, in, is_end, out);
+}
+
+// `out` has room for the frame at its front.
+static fallible pass_piece(struct follow *follow, enum budget_way way, bool chunked,
+			   struct buf *out)
+{
+	char frame[FRAME + 1];
+
+	if (!buf_ok(out))
+		return err_new(TOO_LARGE, "too_large", "a piece of a body has grown too large");
+	if (out->len == FRAME)
+		return OK;
+	if (!chunked)
+		return egress_copy_pass(follow, way, out->at + FRAME, out->len - FRAME);
+	snprintf(frame, sizeof(frame), "%08x\r\n", (unsigned)(out->len - FRAME));
+	memcpy(out->at, frame, FRAME);
+	buf_text(out, "\r\n");
+	return buf_ok(out) ? egress_copy_pass(follow, way, out->at, out->len)
+			   : err_new(TOO_LARGE, "too_large", "a piece has grown too large");
+}
+
+// All of `data` that can be told by now.
+static fallible pass_changed(struct follow *follow, enum budget_way way, bool chunked,
+			     struct buf *data, bool is_end)
+{
+	size_t used;
+
+	do {
+		on_exit_call(wipe) struct buf out = BUF_INIT(OUT_MAX);
+
+		buf_add(&out, "00000000\r\n", FRAME);
+		used = change(follow, way, buf_view(data), is_end, &out);
+		buf_drop_front(data, used);
+		TRY(pass_piece(follow, way, chunked, &out));
+	} while (used && data->len);
+	return OK;
+}
+
+static fallible stream_body(struct follow *follow, struct body *body, enum budget_way way,
+			    bool chunked)
+{
+	struct half *from = way == BUDGET_OUT ? &follow->in : &follow->up;
+	struct buf *got = way == BUDGET_OUT ? &follow->got_in : &follow->got_up;
+	on_exit_call(wipe) struct buf data = BUF_INIT(2 * EGRESS_COPY_ROOM);
+	bool done = false;
+
+	for (;;) {
+		size_t used = 0, n = 0;
+
+		TRY(body_take(body, buf_view(got), &data, &used, &done));
+		buf_drop_front(got, used);
+		if (!buf_ok(&data))
+			return err_new(TOO_LARGE, "too_large", "a piece of a body is too large");
+		TRY(pass_changed(follow, way, chunked, &data, done));
+		if (done)
+			break;
+		TRY(egress_copy_more(from, got, 0, egress_copy_soon(follow, IDLE_MS), &n));
+		if (n)
+			continue;
+		TRY(pass_changed(follow, way, chunked, &data, true));
+		TRY(egress_copy_end(from, body));
+		break;
+	}
+	return chunked ? egress_copy_pass(follow, way, "0\r\n\r\n", 5) : OK;
+}
+
+// Head and body together in `got`: one time for all of it, however slowly it comes.
+static fallible read_whole(struct follow *follow, struct half *from, struct buf *got, size_t size)
+{
+	int64_t deadline = egress_copy_soon(follow, WHOLE_MS);
+
+	while (got->len < size) {
+		size_t n = 0;
+
+		TRY(egress_copy_more(from, got, size, deadline, &n));
+		if (!n)
+			return err_new(BAD_PEER, "cut_body", "a body ended too early");
+	}
+	return OK;
+}
+
+static fallible pass_head(struct follow *follow, enum budget_way way, struct buf *head)
+{
+	if (!buf_ok(head))
+		return err_new(TOO_LARGE, way == BUDGET_OUT ? "bad_request" : "bad_reply",
+			       "the head is too large");
+	return egress_copy_pass(follow, way, head->at, head->len);
+}
+
+// ----------------------------------------------------------------------------------- the request
+
+// The beginning of a body whose length is known, with the values. What fits has its new length, and
+// is sent with `head`; of the rest, only what has a placeholder at its beginning needs chunks,
+// which not every server takes.
+static fallible substitute_begin(struct follow *follow, struct secrets_head *how, struct buf *out)
+{
+	struct buf *got = &follow->got_in;
+	size_t size = follow->request.size, used;
+	bool is_end = follow->body.left <= WHOLE_MAX;
+	struct str body = {.len = is_end ? (size_t)follow->body.left : WHOLE_MAX};
+
+	TRY(read_whole(follow, &follow->in, got, size + body.len));
+	// It may have moved, and its slices with it.
+	if (http1_request(buf_view(got), &follow->request) != HTTP1_DONE)
+		return err_new(INVALID, "bad_request", "the request is malformed");
+	body.at = got->at + size;
+	used = secrets_swap(&follow->secrets, body, is_end, out);
+	if (is_end && used == body.len && buf_ok(out)) {
+		how->framing = SECRETS_LENGTH;
+		how->length = out->len;
+	} else if (!str_eq(body, buf_view(out)) && follow->request.minor == 1) {
+		how->framing = SECRETS_CHUNKED;
+	}
+	return OK;
+}
+
+fallible substitute_send(struct follow *follow)
+{
+	on_exit_call(wipe) struct buf head = BUF_INIT(SECRETS_HEAD_MAX), out = BUF_INIT(OUT_MAX);
+	struct secrets_head how = {.identity = true, .no_offer = follow->no_offer};
+
+	if (follow->body.kind == BODY_CHUNKED)
+		how.framing = SECRETS_CHUNKED;
+	// Who expects a 100 has sent nothing that one could look at.
+	else if (follow->body.kind == BODY_LENGTH && !follow->request.expect_continue)
+		TRY(substitute_begin(follow, &how, &out));
+	follow->swapped = how.framing == SECRETS_CHUNKED;
+	secrets_write_request(&follow->secrets, &follow->request, &how, &head);
+	buf_drop_front(&follow->got_in, follow->request.size);
+	TRY(pass_head(follow, BUDGET_OUT, &head));
+	if (how.framing != SECRETS_LENGTH)
+		return OK;
+	buf_drop_front(&follow->got_in, (size_t)follow->body.left);
+	follow->body = (struct body){.kind = BODY_NONE};
+	return egress_copy_pass(follow, BUDGET_OUT, out.at, out.len);
+}
+
+fallible substitute_body(struct follow *follow)
+{
+	return stream_body(follow, &follow->body, BUDGET_OUT, true);
+}
+
+// ------------------------------------------------------------------------------------- the reply
+
+static fallible reply_whole(struct follow *follow, size_t length, bool *out_fits)
+{
+	on_exit_call(wipe) struct buf head = BUF_INIT(SECRETS_HEAD_MAX), out = BUF_INIT(OUT_MAX);
+	struct buf *got = &follow->got_up;
+	size_t size = follow->reply.size;
+	struct secrets_head how = {.framing = SECRETS_LENGTH};
+	struct str body;
+
+	TRY(read_whole(follow, &follow->up, got, size + length));
+	if (http1_reply(buf_view(got), &follow->reply) != HTTP1_DONE)
+		return err_new(BAD_PEER, "bad_reply", "the server's reply is malformed");
+	body = (struct str){got->at + size, length};
+	*out_fits = secrets_mask(&follow->secrets, body, true, &out) == length && buf_ok(&out);
+	if (!*out_fits)
+		return OK;
+	how.length = out.len;
+	secrets_write_reply(&follow->secrets, &follow->reply, got->at, &how, &head);
+	buf_drop_front(got, size + length);
+	follow->replied = true;
+	TRY(pass_head(follow, BUDGET_IN, &head));
+	return egress_copy_pass(follow, BUDGET_IN, out.at, out.len);
+}
+
+fallible substitute_reply(struct follow *follow, struct body *body)
+{
+	on_exit_call(wipe) struct buf head = BUF_INIT(SECRETS_HEAD_MAX);
+	bool chunks = follow->request.minor == 1 && follow->reply.minor == 1;
+	struct secrets_head how = {.framing = SECRETS_AS_IS};
+	bool fits = false;
+
+	if (body->kind == BODY_LENGTH && body->left <= WHOLE_MAX)
+		TRY(reply_whole(follow, (size_t)body->left, &fits));
+	if (fits)
+		return OK;
+	if (body->kind == BODY_LENGTH || body->kind == BODY_CHUNKED)
+		how.framing = chunks ? SECRETS_CHUNKED : SECRETS_CLOSE;
+	if (how.framing == SECRETS_CLOSE)
+		follow->last = true;
+	secrets_write_reply(&follow->secrets, &follow->reply, follow->got_up.at, &how, &head);
+	buf_drop_front(&follow->got_up, follow->reply.size);
+	follow->replied |= follow->reply.status >= 200 || follow->reply.status == 101;
+	TRY(pass_head(follow, BUDGET_IN, &head));
+	if (follow->reply.status < 200 || body->kind == BODY_NONE)
+		return OK;
+	return stream_body(follow, body, BUDGET_IN, how.framing == SECRETS_CHUNKED);
+}

@@ -1,0 +1,339 @@
+#include "gateway/authenticate.h"
+
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/weak.h"
+
+#define STRIKES_MAX 20
+#define STRIKES_SPAN_MS (AUTHENTICATE_SPAN_S * 1000)
+#define PEERS_MAX 4096
+#define USERS_MAX 1024 // names of local users that are kept
+
+struct peer {
+	int64_t since;
+	uint32_t strikes;
+};
+
+struct authenticate {
+	struct loop *loop;
+	struct authenticate_options options; // texts owned
+	const struct keyring *ring;	     // NULL: none but the operator has a key
+	struct map *peers;
+	struct authenticate_users users;
+	struct map *names;	     // of local users, by uid
+	uint8_t nobody[SECRET_HASH]; // compared with when there is no token, for the same time
+};
+
+static const struct who keyholder = {
+	.role = WHO_OPERATOR,
+	.scopes = WHO_MAY_ALL,
+	.may_host = true,
+	.name = "operator",
+};
+
+struct authenticate *authenticate_new(struct loop *loop, const struct authenticate_options *options)
+{
+	struct authenticate *auth = mem_new_of(struct authenticate);
+
+	auth->loop = loop;
+	auth->options = *options;
+	auth->options.bound.at = mem_dup(options->bound.at, options->bound.len);
+	auth->options.names.at = mem_dup(options->names.at, options->names.len);
+	auth->peers = map_new();
+	auth->names = map_new();
+	return auth;
+}
+
+void authenticate_set_names(struct authenticate *auth, struct str names)
+{
+	free((char *)auth->options.names.at);
+	auth->options.names = (struct str){mem_dup(names.at, names.len), names.len};
+}
+
+static void forget_all(struct map **map)
+{
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(*map, &at, &key, &value);)
+		free(value);
+	map_free(*map);
+	*map = NULL;
+}
+
+void authenticate_set_users(struct authenticate *auth, const struct authenticate_users *users)
+{
+	auth->users = *users;
+	forget_all(&auth->names);
+	auth->names = map_new();
+}
+
+void authenticate_free(struct authenticate *auth)
+{
+	if (!auth)
+		return;
+	forget_all(&auth->peers);
+	forget_all(&auth->names);
+	free((char *)auth->options.bound.at);
+	free((char *)auth->options.names.at);
+	free(auth);
+}
+
+// "name:port", "[::1]:port", "name": the brackets stay with the host; no port is 80.
+static bool split_host(struct str text, struct str *host, uint64_t *port)
+{
+	size_t colon = text.len;
+
+	*port = 80;
+	for (size_t i = 0; i < text.len; i++)
+		if (text.at[i] == ':')
+			colon = i;
+		else if (text.at[i] == ']')
+			colon = text.len;
+	*host = (struct str){text.at, colon};
+	if (!host->len)
+		return false;
+	return colon == text.len || str_to_u64(str_skip(text, colon + 1), 1, 65535, port);
+}
+
+static bool is_loopback_name(struct str host)
+{
+	return str_eq_nocase(host, STR("localhost")) || str_is(host, "127.0.0.1") ||
+	       str_is(host, "[::1]");
+}
+
+static bool authenticate_is_ours(const struct authenticate *auth, struct str text)
+{
+	struct str host, part, rest = auth->options.names;
+	uint64_t port, bound_port;
+	struct str bound;
+
+	if (!split_host(text, &host, &port))
+		return false;
+	while (rest.len && str_cut(&rest, ',', &part))
+		if (str_eq_nocase(str_trim(part), host))
+			return true;
+	rest = auth->options.bound;
+	while (rest.len && str_cut(&rest, ',', &part)) {
+		if (!split_host(str_trim(part), &bound, &bound_port) || bound_port != port)
+			continue;
+		if (str_eq_nocase(bound, host) || is_loopback_name(host))
+			return true;
+	}
+	return false;
+}
+
+void authenticate_report(const struct http *x, const char *event, const char *severity)
+{
+	auto_free char *peer = mem_dup(x->peer.at, x->peer.len);
+
+	log_event(LOG_WARN, "security", "event", event, "severity", severity, "who", peer, NULL);
+}
+
+// A Unix socket has no port: localhost with any, as behind a tunnel of ssh, means it.
+static bool names_socket(const struct http *x, struct str text)
+{
+	struct str host;
+	uint64_t port;
+
+	return x->uid >= 0 && split_host(text, &host, &port) && is_loopback_name(host);
+}
+
+fallible authenticate_host(const struct authenticate *auth, const struct http *x)
+{
+	struct str host = http_field(x, "Host");
+
+	if (weak(HOST) || (host.at && (authenticate_is_ours(auth, host) || names_socket(x, host))))
+		return OK;
+	authenticate_report(x, "wrong_host", "low");
+	return err_hint(
+		err_new(MISDIRECTED, "wrong_host", "this server does not answer to that host name"),
+		"use the address it listens on, or add the name to 'hosts'");
+}
+
+fallible authenticate_place(struct authenticate *auth, const struct http *x)
+{
+	struct str origin = http_field(x, "Origin");
+
+	TRY(authenticate_host(auth, x));
+	if (!origin.at || weak(ORIGIN))
+		return OK;
+	if ((str_starts(origin, "http://") && authenticate_is_ours(auth, str_skip(origin, 7))) ||
+	    (str_starts(origin, "https://") && authenticate_is_ours(auth, str_skip(origin, 8))))
+		return OK;
+	authenticate_report(x, "wrong_origin", "medium");
+	return err_new(FORBIDDEN, "wrong_origin", "requests from other sites are refused");
+}
+
+static struct str bearer_of(const struct http *x)
+{
+	struct str value = http_field(x, "Authorization");
+
+	if (value.len > 7 && str_eq_nocase((struct str){value.at, 7}, STR("Bearer ")))
+		return str_trim(str_skip(value, 7));
+	return (struct str){0};
+}
+
+void authenticate_trust(struct authenticate *auth, const struct keyring *ring)
+{
+	auth->ring = ring;
+}
+
+static bool is_operator(const struct authenticate *auth, struct str token)
+{
+	uint8_t hash[SECRET_HASH];
+
+	// Hashes are compared, not tokens: whatever time the comparison takes tells nothing of the
+	// key.
+	secret_sha256(token.at ? token.at : "", token.len, hash);
+	return secret_equal(hash, token.at ? auth->options.key_hash : auth->nobody, SECRET_HASH) &&
+	       token.at;
+}
+
+const struct who *authenticate_token(const struct authenticate *auth, struct http *x,
+				     struct str token)
+{
+	struct who who;
+	struct who *out;
+
+	if (is_operator(auth, token))
+		return &keyholder;
+	// A token of another form is looked up like any other.
+	if (!auth->ring || !keyring_who(auth->ring, token.at ? token : STR(""), &who))
+		return NULL;
+	out = arena_take(x->arena, sizeof(*out));
+	*out = who;
+	return out;
+}
+
+// "alice", or "" for a uid without a name. /etc/passwd is read directly: modules of other sources
+// may wait for a network.
+static const char *user_name(const struct authenticate *auth, int64_t uid)
+{
+	struct str key = {(const char *)&uid, sizeof(uid)};
+	const char *known = map_get(auth->names, key);
+	const struct passwd *user = NULL;
+	char *name;
+	FILE *file;
+
+	if (known || map_count(auth->names) >= USERS_MAX)
+		return known ? known : "";
+	file = fopen("/etc/passwd", "re");
+	while (file && (user = fgetpwent(file)) && user->pw_uid != (uid_t)uid)
+		;
+	name = mem_str(user ? user->pw_name : "");
+	if (file)
+		fclose(file);
+	map_put(auth->names, key, name);
+	return name;
+}
+
+static const struct who *local_user(const struct authenticate *auth, struct http *x)
+{
+	struct who *out = arena_take(x->arena, sizeof(*out));
+	const char *name = user_name(auth, x->uid);
+
+	*out = (struct who){
+		.role = WHO_TENANT,
+		.scopes = auth->users.scopes,
+		.may_host = auth->users.may_host,
+	};
+	snprintf(out->name, sizeof(out->name), *name ? "uid=%" PRId64 "(%.32s)" : "uid=%" PRId64,
+		 x->uid, name);
+	if (auth->users.tenant[0])
+		memcpy(out->tenant, auth->users.tenant, sizeof(out->tenant));
+	else
+		snprintf(out->tenant, sizeof(out->tenant), "uid-%" PRId64, x->uid);
+	if (auth->ring)
+		keyring_lend(auth->ring, out);
+	return out;
+}
+
+const struct who *authenticate_who(const struct authenticate *auth, struct http *x)
+{
+	struct str bearer = bearer_of(x);
+
+	if (x->uid >= 0 && auth->users.scopes && !http_field(x, "Authorization").at)
+		return local_user(auth, x);
+	return authenticate_token(auth, x, bearer);
+}
+
+static struct peer *authenticate_peer_of(struct authenticate *auth, struct str address)
+{
+	struct peer *peer = map_get(auth->peers, address);
+
+	if (peer)
+		return peer;
+	if (map_count(auth->peers) >= PEERS_MAX) {
+		forget_all(&auth->peers);
+		auth->peers = map_new();
+	}
+	peer = mem_new_of(struct peer);
+	map_put(auth->peers, address, peer);
+	return peer;
+}
+
+// Counts a wrong token against the address that sent it; false: it has been too many.
+static bool count_strike(struct authenticate *auth, const struct http *x, const char *event)
+{
+	struct peer *peer = authenticate_peer_of(auth, x->peer);
+	int64_t now = loop_now(auth->loop);
+
+	if (now - peer->since > STRIKES_SPAN_MS)
+		*peer = (struct peer){.since = now};
+	if (peer->strikes < STRIKES_MAX || weak(STRIKES)) {
+		peer->strikes++;
+		authenticate_report(x, event, "medium");
+		return true;
+	}
+	if (peer->strikes++ == STRIKES_MAX)
+		authenticate_report(x, "bearer_guessing", "high");
+	return false;
+}
+
+static fallible too_many(void)
+{
+	return err_new(EXHAUSTED, "too_many_failures", "too many wrong tokens from this address");
+}
+
+fallible authenticate_strike_path(struct authenticate *auth, const struct http *x)
+{
+	if (!count_strike(auth, x, "failed_path_token"))
+		return too_many();
+	return err_hint(err_new(UNAUTHENTICATED, "bad_token",
+				"the token in the path is not that of this sandbox"),
+			"GET /v1/sandboxes/{id} with the operator's key shows it as 'token'");
+}
+
+fallible authenticate_strike_preview(struct authenticate *auth, const struct http *x)
+{
+	if (!count_strike(auth, x, "failed_preview_token"))
+		return too_many();
+	return err_new(NOT_FOUND, "invalid_token",
+		       "Access denied: Invalid token or port not exposed");
+}
+
+static fallible bad_token(void)
+{
+	return err_hint(err_new(UNAUTHENTICATED, "bad_token", "this token is not valid"),
+			"the key is in operator.key of the data directory");
+}
+
+fallible authenticate_strike_query(struct authenticate *auth, const struct http *x)
+{
+	return count_strike(auth, x, "failed_query_token") ? bad_token() : too_many();
+}
+
+fallible authenticate_strike(struct authenticate *auth, const struct http *x)
+{
+	if (!bearer_of(x).at)
+		return err_hint(err_new(UNAUTHENTICATED, "no_token", "this needs a bearer token"),
+				"send 'Authorization: Bearer KEY'; the key is in operator.key of "
+				"the data directory");
+	return count_strike(auth, x, "failed_bearer") ? bad_token() : too_many();
+}

@@ -1,0 +1,297 @@
+// The walk of a request: its name, its place (Host, Origin), its sender
+// (bearer), its route, its handler; and whatever fails on the way ends in error_response_answer().
+// The bearer is asked before the client learns whether a route exists.
+#include "gateway/gateway.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/weak.h"
+#include "store/store.h"
+
+#define JSON_BODY_MAX (1 << 20)
+#define NAME_MAX_BYTES 128
+
+static bool gateway_is_name(struct str text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (!isalnum((unsigned char)text.at[i]) && !memchr("-_.", text.at[i], 3))
+			return false;
+	return text.len && text.len <= NAME_MAX_BYTES;
+}
+
+// The client's own name for the request is repeated to it; ours is in the log and in errors.
+static void name_request(struct http *x)
+{
+	struct str asked = http_field(x, "X-Request-Id");
+
+	x->trace = str_of(arena_dup(x->arena, x->trace.at, x->trace.len));
+	http_set(x, "X-Request-Id", gateway_is_name(asked) ? asked : str_of(x->id));
+	http_set(x, "X-Trace-Id", x->trace);
+}
+
+// While it is not known what sandboxes there are, "there is none" would be a lie.
+static fallible ask_known(const struct gateway *gateway, const struct route *route)
+{
+	if (!gateway->manager->unknown || !strstr(route->pattern, "/sandbox"))
+		return OK;
+	TRY(store_ready(gateway->manager->store));
+	return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
+}
+
+static void before_answer(struct http *x, void *arg)
+{
+	audit_log_note(arg, x, NULL);
+}
+
+void gateway_begin(struct http *x, const char *target)
+{
+	if (x->answering == before_answer)
+		audit_log_begin(x->answering_arg, x, target);
+}
+
+static fallible gateway_handle(struct http *x, const struct route *route)
+{
+	struct gateway *gateway = gateway_of(x);
+	const struct who *who = x->principal;
+	struct audit_log_mark mark;
+	struct err *err;
+
+	audit_log_look(gateway->audit, x, gateway->manager, who, &mark);
+	x->answering = before_answer;
+	x->answering_arg = &mark;
+	err = route->handle(x);
+	x->answering = NULL;
+	audit_log_note(&mark, x, err);
+	return err;
+}
+
+// The operator has most of it, if need be; a tenant as much as it leaves.
+#define OPERATOR_WEIGHT 7
+
+static struct fair_share *gateway_share_of(const struct http *x)
+{
+	const struct who *who = x->principal;
+	struct gateway *gateway = gateway_of(x);
+
+	if (!who || !gateway->shares)
+		return NULL;
+	return shares_of(gateway->shares, str_of(who->tenant),
+			 who->tenant[0] ? 1 : OPERATOR_WEIGHT);
+}
+
+// It is under way until serve_by() has done with it.
+static fallible gateway_enter(struct http *x)
+{
+	struct fair_share *share = gateway_share_of(x);
+	struct gateway *gateway = gateway_of(x);
+
+	if (!share)
+		return OK;
+	TRY(fair_share_enter(gateway->shares, share, http_server_room(gateway->server)));
+	memory_quota_join(&x->memory_quota, share);
+	return OK;
+}
+
+static fallible gateway_walk(struct http *x)
+{
+	struct gateway *gateway = gateway_of(x);
+	const struct route *route = NULL;
+	auto_err lost = NULL;
+
+	enum path_token token = path_token_take(gateway->pass_key, gateway->manager, x);
+
+	TRY(authenticate_place(gateway->guard, x));
+	if (token == PATH_TOKEN_NONE)
+		x->principal = authenticate_who(gateway->guard, x);
+	if (token == PATH_TOKEN_WRONG)
+		return authenticate_strike_path(gateway->guard, x);
+	lost = router_find(gateway->routes, x, &route);
+	x->route = route;
+	if (!x->principal && !(route && route->flags & ROUTE_OPEN))
+		return authenticate_strike(gateway->guard, x);
+	if (lost)
+		return take_ptr(lost);
+	TRY(gateway_enter(x));
+	TRY(ask_known(gateway, route));
+	return gateway_handle(x, route);
+}
+
+// A path that path_token_take() did not know for one of its own may hold the credential all the
+// same, by the slip of a client: it is not to be read in a log.
+static void hide_pass(char *path)
+{
+	while ((path = strstr(path, PATH_TOKEN_PREFIX))) {
+		path += strlen(PATH_TOKEN_PREFIX);
+		memset(path, '-', strspn(path, "0123456789abcdefABCDEF"));
+	}
+}
+
+static void gateway_note(const struct http *x, int64_t began_us)
+{
+	bool often = str_is(x->head.method, "GET") ||
+		     (x->route && strstr(x->route->pattern, "{id}/api/"));
+	bool quiet = x->status < 400 && often;
+	enum log_level level = x->status >= 500 ? LOG_WARN : quiet ? LOG_DEBUG : LOG_INFO;
+	char status[16], ms[32], method[16], path[128], peer[64], box[64] = "";
+
+	if (!log_wants(level))
+		return;
+	snprintf(status, sizeof(status), "%d", x->status);
+	snprintf(ms, sizeof(ms), "%.3f", (double)(clock_us() - began_us) / 1000);
+	snprintf(method, sizeof(method), STR_FMT, STR_ARG(x->head.method));
+	snprintf(path, sizeof(path), STR_FMT, STR_ARG(x->url.path));
+	hide_pass(path);
+	snprintf(peer, sizeof(peer), STR_FMT, STR_ARG(x->peer));
+	if (x->route && strstr(x->route->pattern, "/sandboxes/"))
+		snprintf(box, sizeof(box), STR_FMT, STR_ARG(x->params[0]));
+	hide_pass(box);
+	log_event(level, "request", "request", x->id, "method", method, "path", path, "sandbox",
+		  box[0] ? box : NULL, "status", status, "ms", ms, "peer", peer, NULL);
+}
+
+// Whoever carries the request has been asked for place and bearer.
+static fallible walk_inside(struct http *x)
+{
+	const struct route *route = NULL;
+
+	memory_quota_join(&x->memory_quota, gateway_share_of(x));
+	TRY(router_find(gateway_of(x)->routes, x, &route));
+	x->route = route;
+	TRY(ask_known(gateway_of(x), route));
+	return gateway_handle(x, route);
+}
+
+// A request under way, and the key that let it in.
+struct presence {
+	struct link link;
+	struct task *task;
+	const struct http *x;
+};
+
+static void on_revoked(void *arg, const char *key)
+{
+	struct gateway *gateway = arg;
+
+	list_each (at, &gateway->present) {
+		struct presence *one = link_of(at, struct presence, link);
+		const struct who *who = one->x->principal;
+
+		if (who && !strcmp(who->key, key) && one->task != task_current())
+			task_cancel(one->task);
+	}
+}
+
+void gateway_open(struct gateway *gateway)
+{
+	link_init(&gateway->present);
+	gateway->shares = shares_new();
+	authenticate_trust(gateway->guard, gateway->ring);
+	keyring_on_revoke(gateway->ring, on_revoked, gateway);
+}
+
+static void serve_by(struct http *x, route_fn *way_in)
+{
+	struct presence here = {.task = task_current(), .x = x};
+	struct gateway *gateway = gateway_of(x);
+	int64_t began_us = clock_us();
+	struct err *err;
+
+	name_request(x);
+	task_trace(x->trace.at);
+	if (gateway->present.next)
+		link_add(&gateway->present, &here.link);
+	err = way_in(x);
+	if (gateway->present.next)
+		link_drop(&here.link);
+	if (err)
+		error_response_answer(x, err, NULL);
+	if (way_in == gateway_walk && x->memory_quota.share)
+		fair_share_leave(gateway->shares, x->memory_quota.share);
+	gateway_note(x, began_us);
+	task_trace(NULL);
+}
+
+void gateway_serve(struct http *x)
+{
+	serve_by(x, gateway_walk);
+}
+
+void gateway_inner(struct http *x)
+{
+	serve_by(x, walk_inside);
+}
+
+struct in_process_ask gateway_ask(const struct http *x, struct str method, struct str target)
+{
+	return (struct in_process_ask){
+		.loop = gateway_of(x)->loop,
+		.serve = gateway_inner,
+		.app = x->app,
+		.principal = x->principal,
+		.peer = x->peer,
+		.trace = x->trace,
+		.method = method,
+		.target = target,
+	};
+}
+
+void gateway_refuse(struct http *x, struct err *err)
+{
+	int64_t began_us = clock_us();
+
+	http_set(x, "X-Request-Id", str_of(x->id));
+	error_response_answer(x, err, NULL);
+	gateway_note(x, began_us);
+}
+
+static bool is_json_type(struct str type)
+{
+	struct str word = type;
+
+	str_cut(&type, ';', &word);
+	return str_eq_nocase(str_trim(word), STR("application/json"));
+}
+
+// A form of another site can be sent without asking us first, but not with this type.
+fallible gateway_want_json(const struct http *x)
+{
+	if (is_json_type(http_field(x, "Content-Type")))
+		return OK;
+	return err_hint(err_new(INVALID, "bad_content_type", "the body must be application/json"),
+			"send 'Content-Type: application/json'");
+}
+
+fallible gateway_json(struct http *x, struct json **out, struct str *out_text)
+{
+	struct str text = {0};
+	struct json *json = NULL;
+
+	TRY(http_body(x, weak(BODY_SIZE) ? SIZE_MAX : JSON_BODY_MAX, &text));
+	if (text.len) {
+		TRY(gateway_want_json(x));
+		TRY(json_read(text, &json));
+	}
+	*out = json;
+	if (out_text)
+		*out_text = text;
+	return OK;
+}
+
+struct json_out gateway_success(struct buf *body)
+{
+	struct json_out out = json_to(body);
+
+	json_begin(&out, '{');
+	json_put_bool(&out, "success", true);
+	return out;
+}
+
+fallible gateway_answer(struct http *x, struct json_out *out)
+{
+	gateway_put_now(out);
+	json_end(out, '}');
+	return http_reply_json(x, 200, out->buf);
+}

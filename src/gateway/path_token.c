@@ -1,0 +1,72 @@
+#include "gateway/path_token.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "codec/text.h"
+
+#define GATEWAY "/v1/t/"
+#define ROOM "/sandboxes/"
+
+void path_token_write(const uint8_t key[SECRET_HASH], const char *box, uint64_t turn,
+		      char out[PATH_TOKEN_LEN + 1])
+{
+	auto_buf hex = BUF_INIT(2 * SECRET_HASH);
+	uint8_t mac[SECRET_HASH];
+	char text[ID_BOX_LEN + 32];
+
+	snprintf(text, sizeof(text), "%s", box);
+	if (turn)
+		snprintf(text, sizeof(text), "%s/%llu", box, (unsigned long long)turn);
+	secret_hmac(key, text, strlen(text), mac);
+	text_hex(&hex, mac, sizeof(mac));
+	snprintf(out, PATH_TOKEN_LEN + 1, PATH_TOKEN_PREFIX "%s", hex.at);
+}
+
+static bool is_token_of(const uint8_t key[SECRET_HASH], struct str token, const char *box,
+			uint64_t turn)
+{
+	char right[PATH_TOKEN_LEN + 1];
+	bool same;
+
+	path_token_write(key, box, turn, right);
+	same = token.len == PATH_TOKEN_LEN && secret_equal(token.at, right, PATH_TOKEN_LEN);
+	secret_wipe(right, sizeof(right));
+	return same;
+}
+
+enum path_token path_token_take(const uint8_t key[SECRET_HASH], const struct manager *manager,
+				struct http *x)
+{
+	struct str rest = x->url.path, token, name;
+	const struct entry *entry;
+	struct who *who;
+	bool right;
+
+	if (!str_starts(rest, GATEWAY))
+		return PATH_TOKEN_NONE;
+	rest = str_skip(rest, strlen(GATEWAY));
+	str_cut(&rest, '/', &token);
+	if (!rest.at || !str_starts((struct str){rest.at - 1, rest.len + 1}, ROOM)) {
+		x->url.path = STR(GATEWAY "-");
+		return PATH_TOKEN_WRONG;
+	}
+	rest = str_skip(rest, strlen(ROOM) - 1);
+	str_cut(&rest, '/', &name);
+	entry = table_find(manager, "", name);
+	right = is_token_of(key, token, entry ? entry->record.id : "box-",
+			    entry ? entry->record.retention.token_turn : 0) &&
+		entry;
+	x->url.path = str_of(arena_fmt(x->arena, "/v1" ROOM "%.*s%s%.*s",
+				       right ? ID_BOX_LEN : (int)name.len,
+				       right ? entry->record.id : name.at, rest.at ? "/" : "",
+				       rest.at ? (int)rest.len : 0, rest.at ? rest.at : ""));
+	if (!right)
+		return PATH_TOKEN_WRONG;
+	who = arena_take(x->arena, sizeof(*who));
+	*who = (struct who){.role = WHO_BOX, .name = "box"};
+	snprintf(who->tenant, sizeof(who->tenant), "%s", entry->record.tenant);
+	snprintf(who->box, sizeof(who->box), "%s", entry->record.id);
+	x->principal = who;
+	return PATH_TOKEN_GOOD;
+}

@@ -1,0 +1,126 @@
+// syscalls: pread64
+#include "gateway/upload_put.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "codec/http1.h"
+#include "egress/tls_stream.h"
+#include "loop/offload.h"
+
+#define HEAD_MAX (64 * 1024)
+#define PIECE (16 * 1024)
+#define BODY_PIECE (128 * 1024)
+
+struct piece {
+	int file, error;
+	uint64_t offset;
+	size_t size;
+	ssize_t got;
+	char *room;
+};
+
+static void read_piece(void *arg)
+{
+	struct piece *piece = arg;
+
+	piece->got = pread(piece->file, piece->room, piece->size, (off_t)piece->offset);
+	piece->error = errno;
+}
+
+static fallible send_body(struct tls_stream *sealed, const struct upload_put *put,
+			  int64_t silence_ms)
+{
+	auto_free char *room = mem_new(BODY_PIECE);
+	struct piece piece = {.file = put->file, .room = room};
+
+	for (uint64_t done = 0; done < put->size; done += (uint64_t)piece.got) {
+		uint64_t left = put->size - done;
+
+		piece.offset = put->offset + done;
+		piece.size = left < BODY_PIECE ? (size_t)left : BODY_PIECE;
+		offload_run(read_piece, &piece);
+		if (piece.got < 0)
+			return err_sys(piece.error, "read what is to be sent");
+		if (!piece.got)
+			return err_new(CONFLICT, "file_changed", "the file became shorter");
+		TRY(tls_stream_write(sealed, room, (size_t)piece.got, silence_ms));
+	}
+	return OK;
+}
+
+static fallible gateway_upload_put_send(struct tls_stream *sealed, const struct upload_put *put,
+					int64_t silence_ms)
+{
+	auto_buf head = BUF_INIT(HEAD_MAX);
+
+	buf_fmt(&head,
+		"PUT " STR_FMT " HTTP/1.1\r\nHost: " STR_FMT "\r\nContent-Length: %llu\r\n"
+		"User-Agent: cove\r\nConnection: close\r\n\r\n",
+		STR_ARG(put->target), STR_ARG(put->host), (unsigned long long)put->size);
+	if (!buf_ok(&head))
+		return err_new(TOO_LARGE, "bad_url", "the URL is too long");
+	TRY(tls_stream_write(sealed, head.at, head.len, silence_ms));
+	return send_body(sealed, put, silence_ms);
+}
+
+// The head of the answer; those that only announce another are passed over.
+static fallible upload_put_receive(struct tls_stream *sealed, struct loop *loop, int64_t silence_ms,
+				   int *out_status, struct buf *etag)
+{
+	auto_free struct http1_head *head = mem_new_of(struct http1_head);
+	auto_free char *room = mem_new(PIECE);
+	auto_buf bytes = BUF_INIT(HEAD_MAX);
+	enum http1_verdict verdict = HTTP1_MORE;
+
+	for (;;) {
+		size_t got = 0;
+
+		verdict = bytes.len ? http1_reply(buf_view(&bytes), head) : HTTP1_MORE;
+		if (verdict == HTTP1_DONE && head->status >= 200)
+			break;
+		if (verdict == HTTP1_DONE) {
+			buf_drop_front(&bytes, head->size);
+			continue;
+		}
+		if (verdict != HTTP1_MORE)
+			return err_new(BAD_PEER, "bad_reply", "the server's answer is malformed");
+		TRY(tls_stream_read(sealed, room, PIECE, loop_now(loop) + silence_ms, &got));
+		if (!got)
+			return err_new(BAD_PEER, "peer_gone", "the server has hung up");
+		buf_add(&bytes, room, got);
+		if (!buf_ok(&bytes))
+			return err_new(BAD_PEER, "bad_reply", "the server's answer has no end");
+	}
+	*out_status = head->status;
+	if (http1_field(head, "ETag").at)
+		buf_str(etag, http1_field(head, "ETag"));
+	return OK;
+}
+
+static fallible upload_put_exchange(struct tls_stream *sealed, struct loop *loop,
+				    const struct upload_put *put, int64_t silence_ms,
+				    int *out_status, struct buf *etag)
+{
+	auto_err lost = gateway_upload_put_send(sealed, put, silence_ms);
+
+	// A server that refuses may say so and hang up before it has heard all.
+	if (lost && err_kind(lost) != ERR_BAD_PEER)
+		return take_ptr(lost);
+	if (lost) {
+		auto_err silent = upload_put_receive(sealed, loop, silence_ms, out_status, etag);
+
+		return silent ? take_ptr(lost) : OK;
+	}
+	return upload_put_receive(sealed, loop, silence_ms, out_status, etag);
+}
+
+fallible upload_put_send(struct stream *stream, struct trust *trust, const struct upload_put *put,
+			 int64_t silence_ms, int *out_status, struct buf *etag)
+{
+	auto_tls_stream sealed = NULL;
+
+	TRY(tls_stream_connect(stream, trust, put->name, silence_ms, &sealed));
+	return upload_put_exchange(sealed, stream->loop, put, silence_ms, out_status, etag);
+}

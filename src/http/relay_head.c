@@ -1,0 +1,284 @@
+// Where a request came from is ours to say: whatever a client claims about it (X-Forwarded-…) is
+// dropped before we set it, unless the client holds the API's credential and says it for somebody
+// else (keep_origin). The server is told the name it knows itself by, for development servers
+// refuse others; the name that the client used is in X-Forwarded-Host.
+#include "http/relay_head.h"
+
+#include <string.h>
+
+#define FIELDS_MAX (28 * 1024) // of the reply: what a head of ours holds beside its own
+
+static bool relay_head_is_among(struct str name, const char *const *list)
+{
+	for (; *list; list++)
+		if (str_eq_nocase(name, str_of(*list)))
+			return true;
+	return false;
+}
+
+static bool relay_head_has_token(struct str list, struct str token)
+{
+	struct str word;
+
+	while (list.len && str_cut(&list, ',', &word))
+		if (str_eq_nocase(str_trim(word), token))
+			return true;
+	return false;
+}
+
+// RFC 9110, 7.6.1: what is named in Connection goes no further, either.
+static bool relay_head_is_named(const struct http1_head *head, struct str name)
+{
+	for (size_t i = 0; i < head->field_count; i++)
+		if (str_eq_nocase(head->fields[i].name, STR("Connection")) &&
+		    relay_head_has_token(head->fields[i].value, name))
+			return true;
+	return false;
+}
+
+static bool stays(const struct http1_head *head, struct str name)
+{
+	static const char *const hops[] = {"Connection",
+					   "Keep-Alive",
+					   "Proxy-Authenticate",
+					   "Proxy-Authorization",
+					   "Proxy-Connection",
+					   "TE",
+					   "Trailer",
+					   "Transfer-Encoding",
+					   "Upgrade",
+					   "HTTP2-Settings",
+					   "Content-Length",
+					   "Host",
+					   "Expect",
+					   NULL};
+
+	return relay_head_is_among(name, hops) || relay_head_is_named(head, name);
+}
+
+static bool is_origin_story(struct str name)
+{
+	static const char *const told[] = {"Forwarded",	      "X-Real-IP",	"X-Original-URL",
+					   "X-Original-Host", "X-Sandbox-Name", NULL};
+
+	return (name.len > 12 && str_eq_nocase((struct str){name.at, 12}, STR("X-Forwarded-"))) ||
+	       relay_head_is_among(name, told);
+}
+
+// What speaks for a whole origin, where the server has only a path of it.
+static bool is_of_origin(struct str name)
+{
+	static const char *const wide[] = {"Service-Worker-Allowed", "Clear-Site-Data",
+					   "Strict-Transport-Security", "Alt-Svc", NULL};
+
+	return relay_head_is_among(name, wide);
+}
+
+static bool is_more(const struct relay_options *way, struct str name)
+{
+	for (size_t i = 0; i < way->more_count; i++)
+		if (str_eq_nocase(name, way->more[i].name))
+			return true;
+	return false;
+}
+
+bool relay_head_is_upgrade(const struct http *x)
+{
+	return x->conn && x->head.upgrade && x->head.minor == 1 && !x->head.chunked &&
+	       !x->body_left && str_is(x->head.method, "GET") &&
+	       relay_head_has_token(http_field(x, "Upgrade"), STR("websocket"));
+}
+
+static const char *proto_of(const struct relay_options *way)
+{
+	return way->proto ? way->proto : "http";
+}
+
+// A page of the server opens a socket to its own server: to that one, too, it must look so.
+static bool is_own_origin(const struct http *x, const struct relay_options *way, struct str origin)
+{
+	struct str host = http_field(x, "Host");
+	size_t proto = strlen(proto_of(way));
+
+	return origin.len == proto + 3 + host.len && host.len &&
+	       memcmp(origin.at, proto_of(way), proto) == 0 &&
+	       memcmp(origin.at + proto, "://", 3) == 0 &&
+	       str_eq_nocase(str_skip(origin, proto + 3), host);
+}
+
+static void relay_head_put_field(struct buf *out, struct str name, struct str value)
+{
+	buf_str(out, name);
+	buf_add(out, ": ", 2);
+	buf_str(out, value);
+	buf_add(out, "\r\n", 2);
+}
+
+static void put_client_fields(const struct http *x, const struct relay_options *way, bool upgrade,
+			      struct buf *out)
+{
+	for (size_t i = 0; i < x->head.field_count; i++) {
+		struct http1_field field = x->head.fields[i];
+
+		if (stays(&x->head, field.name) ||
+		    (!way->keep_origin && is_origin_story(field.name)) ||
+		    is_more(way, field.name) ||
+		    (!way->keep_bearer && str_eq_nocase(field.name, STR("Authorization"))) ||
+		    (way->shares_origin && str_eq_nocase(field.name, STR("Referer"))))
+			continue; // the address of a page of this origin may hold a credential
+		if (upgrade && str_eq_nocase(field.name, STR("Origin")) &&
+		    is_own_origin(x, way, field.value))
+			buf_fmt(out, "Origin: http://" STR_FMT "\r\n", STR_ARG(way->host));
+		else
+			relay_head_put_field(out, field.name, field.value);
+	}
+}
+
+// A field that says where the request came from; the client's own stands, where it may.
+static void put_origin(const struct http *x, const struct relay_options *way, const char *name,
+		       struct str value, struct buf *out)
+{
+	if (value.len && !(way->keep_origin && http_field(x, name).at))
+		relay_head_put_field(out, str_of(name), value);
+}
+
+fallible relay_head_request(const struct http *x, const struct relay_options *way, bool upgrade,
+			    struct buf *out)
+{
+	uint64_t len;
+
+	buf_str(out, x->head.method);
+	buf_char(out, ' ');
+	buf_str(out, way->path);
+	if (x->url.query.at && x->url.query.len) {
+		buf_char(out, '?');
+		buf_str(out, x->url.query);
+	}
+	buf_text(out, " HTTP/1.1\r\n");
+	relay_head_put_field(out, STR("Host"), way->host);
+	put_client_fields(x, way, upgrade, out);
+	put_origin(x, way, "X-Forwarded-For", x->peer, out);
+	put_origin(x, way, "X-Forwarded-Proto", str_of(proto_of(way)), out);
+	put_origin(x, way, "X-Forwarded-Host", http_field(x, "Host"), out);
+	for (size_t i = 0; i < way->more_count; i++)
+		relay_head_put_field(out, way->more[i].name, way->more[i].value);
+	if (upgrade)
+		buf_text(out, "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+	else {
+		if (x->head.chunked)
+			buf_text(out, "Transfer-Encoding: chunked\r\n");
+		else if (http_length(x, &len))
+			buf_fmt(out, "Content-Length: %llu\r\n", (unsigned long long)len);
+		buf_text(out, way->stream ? "\r\n" : "Connection: close\r\n\r\n");
+	}
+	if (!buf_ok(out))
+		return err_new(HEAD_TOO_LARGE, "head_too_large", "the head is too large");
+	return OK;
+}
+
+void relay_head_cookie(struct str value, struct str prefix, struct buf *out)
+{
+	struct str part;
+
+	for (bool first = true; value.at && str_cut(&value, ';', &part); first = false) {
+		struct str name, rest = str_trim(part);
+
+		if (first) {
+			buf_str(out, rest);
+			continue;
+		}
+		str_cut(&rest, '=', &name);
+		name = str_trim(name);
+		if (str_eq_nocase(name, STR("Domain")))
+			continue;
+		buf_add(out, "; ", 2);
+		if (rest.at && str_eq_nocase(name, STR("Path")) &&
+		    str_starts(str_trim(rest), "/")) {
+			buf_text(out, "Path=");
+			buf_str(out, prefix);
+			buf_str(out, str_trim(rest));
+		} else {
+			buf_str(out, str_trim(part));
+		}
+	}
+}
+
+// "http://localhost:8080/x" to "/x", when that is the server itself.
+static bool is_itself(struct str *value, struct str host)
+{
+	static const char *const starts[] = {"http://", "https://", "//", NULL};
+
+	for (size_t i = 0; starts[i]; i++) {
+		struct str rest;
+		size_t len = strlen(starts[i]);
+
+		if (!str_starts(*value, starts[i]))
+			continue;
+		rest = str_skip(*value, len);
+		if (rest.len < host.len || !str_eq_nocase((struct str){rest.at, host.len}, host) ||
+		    (rest.len > host.len && !memchr("/?#", rest.at[host.len], 3)))
+			return false;
+		*value = str_skip(rest, host.len);
+		return true;
+	}
+	return false;
+}
+
+void relay_head_location(struct str value, const struct relay_options *way, struct buf *out)
+{
+	bool itself = is_itself(&value, way->host);
+
+	if (itself || (str_starts(value, "/") && !str_starts(value, "//"))) {
+		buf_str(out, way->prefix);
+		if (!str_starts(value, "/"))
+			buf_char(out, '/');
+	}
+	buf_str(out, value);
+}
+
+static void set_field(struct http *x, const struct relay_options *way, struct str name,
+		      struct str value)
+{
+	auto_buf changed = BUF_INIT(FIELDS_MAX);
+	const char *words = arena_dup(x->arena, name.at, name.len);
+
+	if (way->prefix.at && str_eq_nocase(name, STR("Set-Cookie")))
+		relay_head_cookie(value, way->prefix, &changed);
+	else if (way->prefix.at && str_eq_nocase(name, STR("Location")))
+		relay_head_location(value, way, &changed);
+	else
+		buf_str(&changed, value);
+	http_set(x, words, buf_view(&changed));
+}
+
+fallible relay_head_reply(struct http *x, const struct relay_options *way,
+			  const struct http1_head *head, bool upgrade)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < head->field_count; i++)
+		bytes += head->fields[i].name.len + head->fields[i].value.len + 4 + way->prefix.len;
+	if (bytes > FIELDS_MAX)
+		return err_new(BAD_PEER, "bad_reply", "the server's head is too large");
+	for (size_t i = 0; i < head->field_count; i++) {
+		struct http1_field field = head->fields[i];
+
+		if (stays(head, field.name) || str_eq_nocase(field.name, STR("Date")) ||
+		    (!upgrade && str_eq_nocase(field.name, STR("Content-Type"))) ||
+		    (way->prefix.len && is_of_origin(field.name)) ||
+		    (way->shares_origin && str_eq_nocase(field.name, STR("Referrer-Policy"))))
+			continue;
+		set_field(x, way, field.name, field.value);
+	}
+	// Where a preview lies is a secret of those who look at it: the browser tells no other
+	// site.
+	if (way->prefix.at && !http1_field(head, "Referrer-Policy").at)
+		http_set(x, "Referrer-Policy", STR("same-origin"));
+	// Its pages are not ours: a browser must not take them for part of this origin, nor tell
+	// anybody their address, which may hold a credential.
+	if (way->shares_origin) {
+		http_set(x, "Referrer-Policy", STR("no-referrer"));
+		http_set(x, "Content-Security-Policy", STR("sandbox allow-scripts allow-forms"));
+	}
+	return OK;
+}

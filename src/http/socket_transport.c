@@ -1,0 +1,383 @@
+// An exchange on a connection. The head of the reply is put together in one buffer and leaves with
+// the body in one write. What decides whether the connection lives on is decided when that head is
+// written: afterwards it would be too late to tell the client.
+//
+// A reply that fails on the way has no second chance: the connection is closed, and a chunked body
+// without its end tells the client that it was cut.
+//
+// A body that is a file: the bytes that the inlet has already read go first; then the socket and
+// the file are joined by loop/pump. A chunked body has its framing in between: it is gathered in
+// pieces of BATCH and written by a worker.
+#include "http/socket_transport.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "http/channel.h"
+#include "http/private.h"
+#include "loop/pump.h"
+
+#define DRAIN_MAX (64 * 1024)
+#define BATCH (256 * 1024)
+
+// The peer's slowness and absence are told by their own kinds: nobody here is to blame.
+fallible http_blame(struct http *x, struct err *err)
+{
+	x->conn->close_after = true;
+	if (err && err_kind(err) == ERR_TIMEOUT)
+		return err_recast(err, ERR_SLOW_CLIENT, "slow_client",
+				  "no byte moved on the connection for too long");
+	return err;
+}
+
+// The client asked whether it may send. Asking for the body is the answer.
+fallible http_invite(struct http *x)
+{
+	static const char words[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	struct http_conn *conn = x->conn;
+
+	if (!conn->continue_due)
+		return OK;
+	conn->continue_due = false;
+	if (x->reply_begun)
+		return OK;
+	return stream_write(&conn->stream, words, sizeof(words) - 1, conn->terms->silence_ms);
+}
+
+static fallible socket_transport_read(struct http *x, void *room, size_t size, size_t *out)
+{
+	struct http_conn *conn = x->conn;
+	struct err *err = http_invite(x);
+
+	if (!err)
+		err = body_reader_read(&conn->buffers->body_reader, room, size,
+				       conn->terms->silence_ms, out);
+	return err ? http_blame(x, err) : OK;
+}
+
+// Made once a second.
+static const char *date(struct http_terms *terms)
+{
+	auto_buf text = BUF_INIT(64);
+	int64_t wall;
+
+	if (loop_now(terms->loop) < terms->date_until)
+		return terms->date;
+	wall = clock_wall_ms();
+	clock_http(wall, &text);
+	if (!buf_ok(&text))
+		return terms->date; // a second too old
+	snprintf(terms->date, sizeof(terms->date), "%s", text.at);
+	terms->date_until = loop_now(terms->loop) + 1000 - wall % 1000;
+	return terms->date;
+}
+
+static void socket_transport_put_number(struct buf *out, uint64_t n)
+{
+	char digits[20];
+	size_t at = sizeof(digits);
+
+	do
+		digits[--at] = (char)('0' + n % 10);
+	while (n /= 10);
+	buf_add(out, digits + at, sizeof(digits) - at);
+}
+
+static bool wants_close(const struct http *x)
+{
+	const struct http_conn *conn = x->conn;
+	const struct body_reader *body_reader = &conn->buffers->body_reader;
+
+	if (conn->close_after || conn->terms->draining || !x->head.keep_alive)
+		return true;
+	// A body that nobody wants to read: a short one is skipped after the reply. One that the
+	// client has not begun to send may come or not: only the end of the connection is clear.
+	return !body_reader->ended && (conn->continue_due || body_reader->left > DRAIN_MAX);
+}
+
+enum framing { FRAMING_NONE, FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_TO_CLOSE };
+
+static fallible socket_transport_put_head(struct http *x, const char *type, enum framing framing,
+					  uint64_t length)
+{
+	struct http_conn *conn = x->conn;
+	struct buf *out = &conn->buffers->head, *extra = &conn->buffers->extra;
+
+	conn->no_body = transport_is_bodyless(x->status) || str_is(x->head.method, "HEAD");
+	conn->close_after = framing == FRAMING_TO_CLOSE || wants_close(x);
+	buf_clear(out);
+	buf_add(out, "HTTP/1.1 ", 9);
+	socket_transport_put_number(out, (uint64_t)x->status);
+	buf_char(out, ' ');
+	buf_text(out, http1_status_text(x->status));
+	buf_add(out, "\r\nDate: ", 8);
+	buf_text(out, date(conn->terms));
+	if (type) {
+		buf_text(out, "\r\nContent-Type: ");
+		buf_text(out, type);
+	}
+	if (framing == FRAMING_LENGTH) {
+		buf_text(out, "\r\nContent-Length: ");
+		socket_transport_put_number(out, length);
+	} else if (framing == FRAMING_CHUNKED) {
+		buf_text(out, "\r\nTransfer-Encoding: chunked");
+	}
+	if (conn->close_after)
+		buf_text(out, "\r\nConnection: close");
+	else if (x->head.minor == 0)
+		buf_text(out, "\r\nConnection: keep-alive");
+	buf_add(out, "\r\n", 2);
+	if (buf_ok(extra))
+		buf_str(out, buf_view(extra));
+	buf_add(out, "\r\n", 2);
+	if (buf_ok(out))
+		return OK;
+	conn->close_after = true; // half a head would lie: the client gets none
+	return err_hint(err_new(UNAVAILABLE, "no_memory", "there is no memory for this"),
+			"try again in a moment");
+}
+
+static fallible socket_transport_reply(struct http *x, const char *type, struct str body)
+{
+	struct http_conn *conn = x->conn;
+	struct iovec parts[2];
+	struct err *err;
+
+	TRY(socket_transport_put_head(
+		x, type, transport_is_bodyless(x->status) ? FRAMING_NONE : FRAMING_LENGTH,
+		body.len));
+	if (conn->no_body)
+		body.len = 0;
+	parts[0] = (struct iovec){conn->buffers->head.at, conn->buffers->head.len};
+	parts[1] = (struct iovec){(void *)body.at, body.len};
+	err = stream_writev(&conn->stream, parts, body.len ? 2 : 1, conn->silence_ms);
+	if (err)
+		return http_blame(x, err);
+	x->bytes_out += body.len;
+	return OK;
+}
+
+static enum framing framing_of(const struct http *x, uint64_t length)
+{
+	if (transport_is_bodyless(x->status))
+		return FRAMING_NONE;
+	if (length != TRANSPORT_UNSIZED)
+		return FRAMING_LENGTH;
+	return x->head.minor == 0 ? FRAMING_TO_CLOSE : FRAMING_CHUNKED;
+}
+
+static fallible socket_transport_begin(struct http *x, const char *type, uint64_t length)
+{
+	struct http_conn *conn = x->conn;
+	enum framing framing = framing_of(x, length);
+	struct err *err;
+
+	conn->chunked = framing == FRAMING_CHUNKED;
+	TRY(socket_transport_put_head(x, type, framing, length));
+	conn->sized = framing == FRAMING_LENGTH && !conn->no_body;
+	conn->due = length;
+	err = stream_write(&conn->stream, conn->buffers->head.at, conn->buffers->head.len,
+			   conn->silence_ms);
+	return err ? http_blame(x, err) : OK;
+}
+
+// More than was promised would be read as the next reply.
+fallible http_pay(struct http *x, uint64_t len)
+{
+	struct http_conn *conn = x->conn;
+
+	if (!conn->sized)
+		return OK;
+	if (conn->due < len)
+		return http_blame(x,
+				  err_new(INTERNAL, "internal", "a reply longer than announced"));
+	conn->due -= len;
+	return OK;
+}
+
+// A chunk, what comes before it, and what comes behind.
+static fallible write_chunk(struct http *x, struct str before, struct str bytes, struct str behind)
+{
+	struct http_conn *conn = x->conn;
+	char *size_line = conn->buffers->chunk;
+	int n = snprintf(size_line, sizeof(conn->buffers->chunk), "%zx\r\n", bytes.len);
+	struct iovec parts[] = {
+		{(void *)before.at, before.len},
+		{size_line, (size_t)n},
+		{(void *)bytes.at, bytes.len},
+		{(void *)behind.at, behind.len},
+	};
+
+	return before.len ? stream_writev(&conn->stream, parts, 4, conn->silence_ms)
+			  : stream_writev(&conn->stream, parts + 1, 3, conn->silence_ms);
+}
+
+static fallible socket_transport_write(struct http *x, const void *bytes, size_t len)
+{
+	struct http_conn *conn = x->conn;
+	struct err *err;
+
+	if (len == 0 || conn->no_body)
+		return OK;
+	TRY(http_pay(x, len));
+	if (conn->chunked) {
+		err = write_chunk(x, STR(""), (struct str){bytes, len}, STR("\r\n"));
+	} else {
+		err = stream_write(&conn->stream, bytes, len, conn->silence_ms);
+	}
+	if (err)
+		return http_blame(x, err);
+	x->bytes_out += len;
+	return OK;
+}
+
+static fallible socket_transport_end(struct http *x)
+{
+	struct http_conn *conn = x->conn;
+	struct err *err = OK;
+
+	if (conn->sized && conn->due)
+		return http_blame(x,
+				  err_new(INTERNAL, "internal", "a reply shorter than announced"));
+	if (conn->chunked && !conn->no_body)
+		err = stream_write(&conn->stream, "0\r\n\r\n", 5, conn->silence_ms);
+	return err ? http_blame(x, err) : OK;
+}
+
+static fallible socket_transport_begin_with(struct http *x, const char *type, struct str bytes)
+{
+	struct http_conn *conn = x->conn;
+	enum framing framing = framing_of(x, TRANSPORT_UNSIZED);
+	struct err *err;
+
+	if (framing != FRAMING_CHUNKED || !bytes.len || str_is(x->head.method, "HEAD")) {
+		TRY(socket_transport_begin(x, type, TRANSPORT_UNSIZED));
+		return socket_transport_write(x, bytes.at, bytes.len);
+	}
+	conn->chunked = true;
+	conn->sized = false;
+	TRY(socket_transport_put_head(x, type, framing, TRANSPORT_UNSIZED));
+	err = write_chunk(x, buf_view(&conn->buffers->head), bytes, STR("\r\n"));
+	if (err)
+		return http_blame(x, err);
+	x->bytes_out += bytes.len;
+	return OK;
+}
+
+static fallible socket_transport_end_with(struct http *x, struct str bytes)
+{
+	struct err *err;
+
+	if (!x->conn->chunked || x->conn->no_body || !bytes.len) {
+		TRY(socket_transport_write(x, bytes.at, bytes.len));
+		return socket_transport_end(x);
+	}
+	err = write_chunk(x, STR(""), bytes, STR("\r\n0\r\n\r\n"));
+	if (err)
+		return http_blame(x, err);
+	x->bytes_out += bytes.len;
+	return OK;
+}
+
+static fallible send_framed(struct http_conn *conn, int fd, uint64_t offset, uint64_t len)
+{
+	char *line = conn->buffers->chunk;
+	int n = snprintf(line, sizeof(conn->buffers->chunk), "%llx\r\n", (unsigned long long)len);
+
+	if (conn->chunked)
+		TRY(stream_write(&conn->stream, line, (size_t)n, conn->silence_ms));
+	TRY(pump_send(&conn->stream, fd, offset, len, conn->silence_ms));
+	return conn->chunked ? stream_write(&conn->stream, "\r\n", 2, conn->silence_ms) : OK;
+}
+
+static fallible socket_transport_send_file(struct http *x, int fd, uint64_t offset, uint64_t len)
+{
+	struct err *err;
+
+	if (len == 0 || x->conn->no_body)
+		return OK;
+	TRY(http_pay(x, len));
+	err = send_framed(x->conn, fd, offset, len);
+	if (err)
+		return http_blame(x, err);
+	x->bytes_out += len;
+	return OK;
+}
+
+static void free_batch(char **batch)
+{
+	free(*batch);
+}
+
+// By the inlet, in batches: as long as it has bytes of its own, or framing to take off.
+static fallible recv_read(struct http *x, int fd, bool while_buffered, uint64_t max,
+			  uint64_t *total)
+{
+	struct body_reader *body_reader = &x->conn->buffers->body_reader;
+	on_exit_call(free_batch) char *batch = mem_grow(NULL, BATCH, 1);
+	size_t have = 0, n = 1;
+
+	while (n > 0 && !body_reader->ended &&
+	       (!while_buffered || body_reader_has_bytes(body_reader))) {
+		TRY(http_read(x, batch + have, BATCH - have, &n));
+		have += n;
+		*total += n;
+		if (*total > max)
+			return http_too_large(max);
+		if (have < BATCH && n > 0 && !body_reader->ended)
+			continue;
+		TRY(pump_put(fd, batch, have));
+		have = 0;
+	}
+	return have ? pump_put(fd, batch, have) : OK;
+}
+
+static fallible recv_whole(struct http *x, int fd, uint64_t max, uint64_t *total)
+{
+	struct http_conn *conn = x->conn;
+	struct body_reader *body_reader = &conn->buffers->body_reader;
+	uint64_t left;
+
+	if (body_reader->framing == BODY_READER_CHUNKED)
+		return recv_read(x, fd, false, max, total);
+	if (body_reader->left > max)
+		return http_too_large(max);
+	TRY(http_invite(x));
+	if (body_reader_has_bytes(body_reader))
+		TRY(recv_read(x, fd, true, max, total));
+	left = body_reader->left;
+	if (body_reader->ended || left == 0)
+		return OK;
+	TRY(pump_recv(&conn->stream, fd, left, conn->terms->silence_ms));
+	body_reader->left = 0;
+	body_reader->ended = true;
+	*total += left;
+	return OK;
+}
+
+static fallible socket_transport_recv_file(struct http *x, int fd, uint64_t max, uint64_t *out_len)
+{
+	uint64_t total = 0;
+	struct err *err = recv_whole(x, fd, max, &total);
+
+	if (err)
+		return http_blame(x, err);
+	*out_len = total;
+	return OK;
+}
+
+const struct http_transport socket_transport_way = {
+	.read = socket_transport_read,
+	.reply = socket_transport_reply,
+	.begin = socket_transport_begin,
+	.write = socket_transport_write,
+	.end = socket_transport_end,
+	.begin_with = socket_transport_begin_with,
+	.end_with = socket_transport_end_with,
+	.send_file = socket_transport_send_file,
+	.recv_file = socket_transport_recv_file,
+	.be_patient = socket_transport_be_patient,
+	.away = socket_transport_away,
+	.back = socket_transport_back,
+	.is_gone = socket_transport_is_gone,
+};

@@ -1,0 +1,39 @@
+// How the bytes of an exchange move: over a connection (http/socket_transport, http/peer), or
+// inside of the process (http/in_process). Handlers know nothing of it; http/http puts it in order.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct http;
+
+#define TRANSPORT_UNSIZED UINT64_MAX
+
+struct http_transport {
+	fallible (*read)(struct http *x, void *room, size_t size, size_t *out);
+	// x->status is set; `type` NULL: none. A whole reply, or its beginning.
+	fallible (*reply)(struct http *x, const char *type, struct str body);
+	fallible (*begin)(struct http *x, const char *type, uint64_t length);
+	fallible (*write)(struct http *x, const void *bytes, size_t len);
+	fallible (*end)(struct http *x);
+	// A piece with the beginning or the end of an unsized reply; NULL: one after the other.
+	fallible (*begin_with)(struct http *x, const char *type, struct str bytes);
+	fallible (*end_with)(struct http *x, struct str bytes);
+	fallible (*send_file)(struct http *x, int fd, uint64_t offset, uint64_t len);
+	fallible (*recv_file)(struct http *x, int fd, uint64_t max, uint64_t *out_len);
+	void (*be_patient)(struct http *x);
+	fallible (*away)(struct http *x, struct str probe);
+	void (*back)(struct http *x);
+	bool (*is_gone)(struct http *x, struct str probe);
+};
+
+extern const struct http_transport socket_transport_way;
+
+// Replies without a body, whatever their head says.
+static inline bool transport_is_bodyless(int status)
+{
+	return status < 200 || status == 204 || status == 304;
+}

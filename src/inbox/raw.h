@@ -1,8 +1,0 @@
-// What replies about raw files have in common.
-#pragma once
-
-#include "inbox/place.h"
-
-const char *raw_etag(struct http *x, const struct reach_stat *stat);
-// As HTTP writes it; in the exchange's arena.
-const char *raw_date(struct http *x, int64_t wall_us);

@@ -1,6 +1,0 @@
-// Changes in a tree: as they happen, or whether there were any since the last question.
-#pragma once
-
-#include "http/router.h"
-
-route_fn inbox_watch, inbox_watch_check;

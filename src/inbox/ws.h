@@ -1,6 +1,0 @@
-// The WebSocket transport: the routes of one sandbox, multiplexed on one socket.
-#pragma once
-
-#include "http/router.h"
-
-route_fn inbox_ws;

@@ -1,0 +1,109 @@
+// Answers are sent by a call that may wait: a daemon that does not read slows its own hand.
+#include "init/reply.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define HEAD_MAX (5 * 1024) // an answer without its bytes or items
+
+static struct {
+	int sock;
+	void (*undo)(void);
+	char items[FILEOP_BATCH];
+} us;
+
+void reply_open(int sock, void (*undo)(void))
+{
+	us.sock = sock;
+	us.undo = undo;
+}
+
+int reply_sock(void)
+{
+	return us.sock;
+}
+
+bool reply_is_alone(void)
+{
+	struct pollfd end = {.fd = us.sock, .events = POLLRDHUP};
+
+	return poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR | POLLRDHUP | POLLNVAL));
+}
+
+void reply_leave(void)
+{
+	us.undo();
+	_exit(0);
+}
+
+static void reply_send_parts(struct iovec *parts, int count, int fd)
+{
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} side;
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+	ssize_t n;
+
+	if (fd >= 0) {
+		memset(&side, 0, sizeof(side));
+		message.msg_control = side.room;
+		message.msg_controllen = sizeof(side.room);
+		side.align.cmsg_level = SOL_SOCKET;
+		side.align.cmsg_type = SCM_RIGHTS;
+		side.align.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&side.align), &fd, sizeof(int));
+	}
+	do {
+		n = sendmsg(us.sock, &message, MSG_NOSIGNAL);
+		if (n < 0 && (errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS))
+			poll(NULL, 0, 10); // the host is short of it just now
+		else if (n < 0 && errno != EINTR)
+			reply_leave();
+	} while (n < 0);
+}
+
+void reply_answer(const struct fileop_reply *reply, int fd)
+{
+	static char head[HEAD_MAX];
+	size_t len = fileop_encode_reply(reply, head, sizeof(head));
+	struct iovec parts[2] = {{head, len}, {(void *)reply->rest.at, reply->rest.len}};
+
+	if (len == 0)
+		reply_leave();
+	reply_send_parts(parts, reply->rest.len > 0 ? 2 : 1, fd);
+}
+
+void reply_begin(struct reply_batch *batch, enum fileop_kind kind)
+{
+	*batch = (struct reply_batch){.kind = kind};
+	pack_init(&batch->pack, us.items, sizeof(us.items));
+}
+
+void reply_flush(struct reply_batch *batch)
+{
+	struct fileop_reply reply = {.kind = batch->kind};
+
+	if (batch->pack.len == 0)
+		return;
+	reply.rest = (struct str){(const char *)batch->pack.at, batch->pack.len};
+	reply_answer(&reply, -1);
+	pack_init(&batch->pack, us.items, sizeof(us.items));
+}
+
+bool reply_item(struct reply_batch *batch, size_t len_before)
+{
+	if (batch->pack.failed) {
+		batch->pack.failed = false;
+		batch->pack.len = len_before;
+		return false;
+	}
+	batch->count++;
+	// The longest item is two paths.
+	if (batch->pack.len > sizeof(us.items) - 3 * FILEOP_PATH_MAX)
+		reply_flush(batch);
+	return true;
+}

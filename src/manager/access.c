@@ -1,0 +1,66 @@
+#include "manager/access.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/weak.h"
+
+static const struct {
+	unsigned scope;
+	const char *words;
+} rules[] = {
+	[ACCESS_READ] = {WHO_MAY_READ, "see sandboxes"},
+	[ACCESS_MAKE] = {WHO_MAY_MAKE, "make or delete sandboxes"},
+	[ACCESS_USE] = {WHO_MAY_USE, "run commands"},
+	[ACCESS_TEMPLATES] = {WHO_MAY_TEMPLATES, "change templates"},
+	[ACCESS_KEYS] = {WHO_MAY_ADMIN, "manage keys"},
+	[ACCESS_OPERATOR] = {WHO_MAY_ADMIN, "do what is the operator's"},
+};
+
+// A key for one sandbox is for nothing beside it.
+static bool is_beside(enum access what)
+{
+	return what == ACCESS_TEMPLATES || what == ACCESS_KEYS || what == ACCESS_OPERATOR;
+}
+
+static bool may(const struct who *who, enum access what)
+{
+	if (who->box[0] && is_beside(what))
+		return false;
+	switch (who->role) {
+	case WHO_OPERATOR:
+		return who->scopes & rules[what].scope;
+	case WHO_TENANT:
+		return what != ACCESS_OPERATOR && who->scopes & rules[what].scope;
+	case WHO_BOX:
+		return what == ACCESS_USE;
+	default:
+		return false;
+	}
+}
+
+fallible access_ask(const struct who *who, enum access what)
+{
+	if (who && (may(who, what) || weak(SCOPES)))
+		return OK;
+	return err_hint(err_new(FORBIDDEN, "not_allowed", "this key may not %s", rules[what].words),
+			"use a key with that scope, or the operator's");
+}
+
+bool access_sees(const struct who *who, const char *tenant, const char *box)
+{
+	if (!who || who->role == WHO_NOBODY)
+		return false;
+	if (weak(TENANTS))
+		return true;
+	if (who->role != WHO_OPERATOR && strcmp(who->tenant, tenant) != 0)
+		return false;
+	return !who->box[0] || strcmp(who->box, box) == 0;
+}
+
+struct entry *access_find(const struct manager *manager, const struct who *who, struct str key)
+{
+	struct entry *entry = table_find(manager, who->tenant, key);
+
+	return entry && access_sees(who, entry->record.tenant, entry->record.id) ? entry : NULL;
+}

@@ -1,0 +1,50 @@
+// What each tenant has now, beside what it may have. Kept by the table as boxes come, change their
+// state and go, so that asking costs nothing and a thousand creates at once see each other.
+#pragma once
+
+#include "base/map.h"
+#include "box/tape.h"
+#include "types/limits.h"
+#include "types/tenant.h"
+
+struct account {
+	struct tenant tenant; // its name, quota and permissions
+	bool known;	      // the operator has set it; else it only has boxes or keys
+	struct {
+		uint64_t boxes;
+		uint64_t memory, cpu_milli; // limits of those that are not stopped
+		uint64_t disk;		    // limits of all
+		uint64_t templates;	    // bytes of its own
+	} used;
+	struct tape_quota output; // bytes of commands' output and logs of runs beyond the floors
+	uint32_t imports;	  // templates that are being made for it
+	uint64_t refused;	  // creates and commands, for its quota
+};
+
+struct accounts {
+	struct map *by_name;
+};
+void accounts_init(struct accounts *accounts);
+void accounts_done(struct accounts *accounts);
+
+struct account *accounts_get(struct accounts *accounts, const char *tenant); // made if need be
+struct account *accounts_find(const struct accounts *accounts, struct str tenant); // NULL: absent
+// Takes *tenant over. Its name is that of the account.
+void account_set(struct account *account, struct tenant *tenant);
+void account_unset(struct account *account); // no quota, no permissions
+
+// How much of a box counts: it lies there, and it may run.
+enum account_weight { ACCOUNT_NONE, ACCOUNT_KEPT, ACCOUNT_RUNNING };
+void account_move(struct account *account, const struct limits *limits, enum account_weight from,
+		  enum account_weight to);
+// EXHAUSTED quota, with what is used, if a move would pass the quota.
+fallible account_ask(struct account *account, const struct limits *limits, enum account_weight from,
+		     enum account_weight to);
+// EXHAUSTED quota for one more command when `running` run.
+fallible account_ask_exec(struct account *account, uint64_t running);
+// Bytes of the quota of disk that are in use: limits, output, templates.
+uint64_t account_disk(const struct account *account);
+uint64_t account_disk_left(const struct account *account); // UINT64_MAX: no bound
+// EXHAUSTED quota unless there are `bytes` left.
+fallible account_ask_disk(struct account *account, uint64_t bytes);
+void account_put(struct json_out *out, const struct account *account); // {…quota…, used:{…}}

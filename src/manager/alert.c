@@ -1,0 +1,74 @@
+// Process-wide on purpose: who is to look does not care which part of the house calls. A few alerts
+// are remembered, the oldest is forgotten for a new one: then that is told once more, never less.
+#include "manager/alert.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "types/timers.h"
+
+#define ALERTS 64
+#define ALERT_NAME 160
+
+static struct {
+	char name[ALERT_NAME]; // "": none
+	int64_t told_ms;
+	uint64_t quiet; // how often it came since
+} alerts[ALERTS];
+
+static void name_of(char room[ALERT_NAME], const char *alert, const char *what, const char *box)
+{
+	snprintf(room, ALERT_NAME, "%s/%s/%s", alert, what, box ? box : "");
+}
+
+// Its place, or that of the oldest.
+static size_t alert_place_of(const char *name)
+{
+	size_t oldest = 0;
+
+	for (size_t i = 0; i < ALERTS; i++) {
+		if (!strcmp(alerts[i].name, name))
+			return i;
+		if (!alerts[i].name[0] || alerts[i].told_ms < alerts[oldest].told_ms)
+			oldest = alerts[oldest].name[0] ? i : oldest;
+	}
+	return oldest;
+}
+
+void alert_tell(const char *alert, const char *severity, const char *what, const char *box,
+		struct err *failed)
+{
+	auto_err err = failed;
+	char name[ALERT_NAME], count[24];
+	int64_t now = clock_ms();
+	size_t at;
+
+	name_of(name, alert, what, box);
+	at = alert_place_of(name);
+	if (strcmp(alerts[at].name, name) != 0)
+		alerts[at].quiet = 0;
+	else if (now - alerts[at].told_ms < timer_ms(TIMER_ALERT_QUIET)) {
+		alerts[at].quiet++;
+		return;
+	}
+	snprintf(count, sizeof(count), "%llu", (unsigned long long)alerts[at].quiet);
+	log_event(LOG_ERROR, "alert", "alert", alert, "severity", severity, "what", what, "sandbox",
+		  box, "quiet", alerts[at].quiet ? count : NULL, "trail",
+		  err ? err_trail(err) : NULL, NULL);
+	memcpy(alerts[at].name, name, sizeof(name));
+	alerts[at].told_ms = now;
+	alerts[at].quiet = 0;
+}
+
+void alert_clear(const char *alert, const char *what, const char *box)
+{
+	char name[ALERT_NAME];
+	size_t at;
+
+	name_of(name, alert, what, box);
+	at = alert_place_of(name);
+	if (!strcmp(alerts[at].name, name))
+		alerts[at].name[0] = '\0';
+}

@@ -1,0 +1,108 @@
+#include "manager/change.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "manager/access.h"
+#include "manager/life.h"
+#include "manager/network_attach.h"
+#include "manager/shells.h"
+#include "store/store.h"
+
+static void copy(struct env_map *to, const struct env_map *from)
+{
+	for (size_t i = 0; i < from->count; i++)
+		env_map_set(to, str_of(from->at[i].name), str_of(from->at[i].value));
+}
+
+static void change_swap(struct env_map *a, struct env_map *b)
+{
+	struct env_map held = *a;
+
+	*a = *b;
+	*b = held;
+}
+
+fallible change_retention(struct manager *manager, const struct who *who, struct str key,
+			  const struct json *object)
+{
+	struct entry *entry = NULL;
+
+	TRY(access_ask(who, ACCESS_MAKE));
+	entry = access_find(manager, who, key);
+	if (!entry)
+		return life_absent(key);
+	TRY(retention_read(object, &entry->record.retention));
+	return entry_keep_now(entry);
+}
+
+static void free_policy(struct policy **policy)
+{
+	policy_free(*policy);
+}
+
+// The answer says that it is so, also after a crash. A policy is in force already: a way that does
+// not follow at once is mended, and nobody is told that his change had failed. Waits.
+static fallible change_settle(struct entry *entry)
+{
+	struct err *err;
+
+	entry_ref(entry);
+	if (entry->box)
+		sessions_settle(entry->box);
+	err = entry_keep_now(entry);
+	if (!err && entry->listed)
+		attach_mend(entry);
+	if (!err && !entry->listed)
+		err = life_absent(str_of(entry->record.id));
+	entry_unref(entry);
+	return err;
+}
+
+fallible change_box(struct manager *manager, const struct who *who, struct str key,
+		    const struct json *object, const struct record **out)
+{
+	static const char *const known[] = {
+		"labels",  "env", "sleepAfter", "keepAlive",   "containerTimeouts",
+		"baseUrl", "ttl", "network",	"rotateToken", NULL};
+	on_exit_call(free_policy) struct policy *network = NULL;
+	auto_pairs labels = {0}, env = {0};
+	struct entry *entry = NULL;
+	uint64_t ttl_ms = 0;
+	bool rotate = false;
+
+	TRY(access_ask(who, ACCESS_MAKE));
+	entry = access_find(manager, who, key);
+	if (!entry)
+		return life_absent(key);
+	if (object) {
+		if (manager->store)
+			TRY(store_ready(manager->store));
+		TRY(json_want(object, "body", JSON_OBJECT));
+		TRY(json_only(object, known));
+		copy(&labels, &entry->record.labels);
+		copy(&env, &entry->record.env);
+		TRY(env_map_change_labels(json_get(object, "labels"), &labels));
+		TRY(env_map_change_env(json_get(object, "env"), &env));
+		TRY(retention_read_span(json_get(object, "ttl"), "ttl", &ttl_ms));
+		TRY(json_bool(json_get(object, "rotateToken"), "rotateToken", &rotate));
+		if (json_get(object, "network"))
+			TRY(attach_read(entry, json_get(object, "network"), &network));
+		TRY(retention_read(object, &entry->record.retention));
+		entry->record.retention.token_turn += rotate;
+		if (ttl_ms)
+			entry->record.ends_ms = clock_steady_ms() + (int64_t)ttl_ms;
+		entry->idle.ends_ms = 0;
+		entry->idle.busy_ms = loop_now(manager->loop);
+		entry->idle.look_ms = 0;
+		change_swap(&labels, &entry->record.labels);
+		change_swap(&env, &entry->record.env);
+		if (entry->box)
+			shells_tell_env(entry->box, &entry->record.env, json_get(object, "env"));
+		if (network)
+			attach_change(entry, &network);
+		manager->changes++;
+		TRY(change_settle(entry), "keep what was changed");
+	}
+	*out = &entry->record;
+	return OK;
+}

@@ -1,0 +1,334 @@
+// The name and the ids are reserved before the first wait, so two creates of one name never meet.
+// Until pid 1 has greeted, the entry is in state creating: visible, but neither used nor deleted;
+// whoever wants to do that waits for its bell. A failure takes the entry out again; box_build() has
+// by then undone what it had done.
+#include "manager/create.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "manager/access.h"
+#include "manager/images.h"
+#include "manager/life.h"
+#include "manager/network_attach.h"
+#include "manager/persist.h"
+#include "manager/queue.h"
+#include "manager/templates.h"
+
+#define START_MS 10000
+
+static bool is_ending(const struct manager *manager)
+{
+	return manager->closing && !manager->leaving;
+}
+
+// After a start it takes a moment to find out what there is, and so it does when the warden was
+// replaced: whoever comes then waits, as those before him wait for the daemon. Only as long as it
+// may last; manager_create_ask_room() says what is missing.
+fallible create_await_start(struct manager *manager)
+{
+	int64_t deadline = loop_now(manager->loop) + START_MS;
+	struct err *err;
+
+	if (!manager->queue_wait_ms || is_ending(manager) || manager->unknown ||
+	    (ask_host(manager->ask) && manager->settled))
+		return OK;
+	err = ask_wait_linked(manager->ask, deadline);
+	while (!err && !manager->settled && !manager->unknown && !is_ending(manager))
+		err = condition_wait(&manager->left, deadline);
+	if (err && err_kind(err) == ERR_CANCELLED)
+		return err;
+	err_free(err);
+	return OK;
+}
+
+static fallible still_starting(void)
+{
+	return err_hint(
+		err_new(UNAVAILABLE, "starting", "cove is taking up the sandboxes that there are"),
+		"try again in a moment");
+}
+
+fallible create_find_made(struct manager *manager, const struct who *who, struct str id,
+			  const struct record **out)
+{
+	int64_t deadline = loop_now(manager->loop) + START_MS;
+	auto_entry entry = NULL;
+
+	TRY(access_ask(who, ACCESS_READ));
+	TRY(create_await_start(manager));
+	if (!manager->settled)
+		return still_starting();
+	entry = access_find(manager, who, id);
+	if (entry)
+		entry_ref(entry);
+	while (entry && entry->listed && (entry->moving || entry->record.state == STATE_CREATING)) {
+		auto_err err = condition_wait(&entry->changed, deadline);
+
+		if (err)
+			return err_kind(err) == ERR_TIMEOUT ? still_starting() : take_ptr(err);
+	}
+	if (!entry || !entry->listed)
+		return life_absent(id);
+	*out = &entry->record;
+	return OK;
+}
+
+static fallible manager_create_ask_room(struct manager *manager)
+{
+	const struct order_host *host = ask_host(manager->ask);
+	size_t count = map_count(manager->by_id);
+
+	if (is_ending(manager))
+		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+	if (!host)
+		return err_new(UNAVAILABLE, "no_warden", "cove is starting; try again in a moment");
+	if (manager->store)
+		TRY(store_ready(manager->store));
+	if (!manager->settled)
+		return still_starting();
+	if (count >= manager->boxes_max || count >= host->boxes_max)
+		return err_hint(err_new(EXHAUSTED, "too_many_boxes",
+					"this host has as many sandboxes as it may have"),
+				"delete some, or raise boxes-max");
+	return OK;
+}
+
+// A default limit that this host cannot keep is shown as absent; one that was asked for is refused.
+static fallible fit_disk(const struct manager *manager, struct spec *spec)
+{
+	const struct order_host *host = ask_host(manager->ask);
+
+	if (!host->can_limit_disk && spec->disk_asked)
+		return err_hint(err_new(INVALID, "no_disk_limit",
+					"this host cannot keep a limit on disk space"),
+				"leave diskMB out; 'cove doctor' tells what is missing");
+	if (!host->can_limit_inodes && spec->limits.inodes)
+		return err_hint(err_new(INVALID, "no_inode_limit",
+					"this host cannot keep a limit on inodes"),
+				"leave inodes out; 'cove doctor' tells what is missing");
+	if (spec->limits.io && strcmp(host->cgroup, "v2") != 0)
+		return err_hint(err_new(INVALID, "no_io_limit",
+					"this host cannot keep a limit on disk bandwidth"),
+				"leave ioMBps out: cgroup v1 does not cover buffered writes");
+	if (!host->can_limit_disk)
+		spec->limits.disk = 0;
+	return OK;
+}
+
+struct order create_order(const struct record *record)
+{
+	struct order order = {
+		.kind = ORDER_BUILD,
+		.limits = record->limits,
+		.ephemeral = record->ephemeral,
+		.net = attach_is_wanted(record),
+	};
+
+	snprintf(order.box, sizeof(order.box), "%s", record->id);
+	snprintf(order.name, sizeof(order.name), "%s", record->template);
+	snprintf(order.host, sizeof(order.host), "%s", record_host(record));
+	return order;
+}
+
+// What the warden refuses now and may do in a moment: some of what it is short of comes back when
+// trash is emptied.
+struct passing {
+	const char *reason;
+	int64_t pause_ms;
+	int tries; // beyond the time that anybody waits in the queue
+};
+
+static const struct passing *passing_of(const struct err *err)
+{
+	static const struct passing all[] = {
+		{"no_ids", 100, 0},
+		{"no_loop", 100, 0},
+		{"host_full", 100, 0},
+		{"prebuilt_lost", 5, 100}, // laid ahead for it, and ended: it is being cleared away
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all) && err_kind(err) == ERR_EXHAUSTED; i++)
+		if (!strcmp(err_reason(err), all[i].reason))
+			return &all[i];
+	return NULL;
+}
+
+static fallible build_in_turn(struct entry *entry, const struct order *order, struct box **out)
+{
+	struct manager *manager = entry->manager;
+	int64_t deadline = loop_now(manager->loop) + manager->queue_wait_ms;
+	int late = 0;
+
+	for (;;) {
+		const struct passing *passing;
+		struct err *err;
+
+		TRY(queue_enter(manager, entry));
+		err = box_build(manager->loop, manager->ask, order, manager->tapes_dir, out);
+		queue_leave(manager);
+		passing = err ? passing_of(err) : NULL;
+		if (!passing)
+			return err;
+		if (loop_now(manager->loop) >= deadline && late++ >= passing->tries)
+			return queue_explain(entry, err);
+		err_free(err);
+		TRY(task_sleep_until(loop_now(manager->loop) + passing->pause_ms));
+	}
+}
+
+// box_build() has undone what it did, unless it could not know: then whatever there may be of the
+// box is ended, and only then its record goes.
+static void undo(struct entry *entry, const struct err *err, bool foretold)
+{
+	struct manager *manager = entry->manager;
+
+	if (!entry->listed)
+		return;
+	if (entry->box || err_kind(err) == ERR_UNAVAILABLE || err_kind(err) == ERR_TIMEOUT ||
+	    err_kind(err) == ERR_CANCELLED) {
+		life_destroy(entry);
+		return;
+	}
+	if (foretold) // and perhaps never asked for
+		box_forget(manager->loop, manager->ask, entry->record.id);
+	publish_box(&manager->tell, EVENT_BOX_FAILED, &entry->record, err_reason(err), NULL);
+	persist_drop(manager->store, entry->record.id);
+	table_remove(entry);
+}
+
+// The warden brings the goods while the intent is written: nothing of them is anybody's before.
+static fallible write_and_build(struct entry *entry)
+{
+	struct manager *manager = entry->manager;
+	struct order order = create_order(&entry->record);
+	uint32_t links = ask_links(manager->ask);
+	// Who stands in line takes nothing yet.
+	bool foretold = !queue_look(manager).waiting && box_foretell(manager->ask, &order);
+	struct err *err = persist_intent(manager->store, &entry->record);
+
+	if (err) {
+		if (foretold)
+			box_forget(manager->loop, manager->ask, entry->record.id);
+		table_remove(entry);
+		return err;
+	}
+	publish_box(&manager->tell, EVENT_BOX_CREATED, &entry->record, NULL, NULL);
+	err = build_in_turn(entry, &order, &entry->box);
+	if (!err && !box_is_alive(entry->box))
+		err = err_new(UNAVAILABLE, "box_lost", "the sandbox ended as it was made");
+	if (!err) {
+		entry_keep_output(entry);
+		err = attach_take(entry, links, true);
+	}
+	if (!err)
+		err = images_apply(entry);
+	if (err)
+		undo(entry, err, foretold);
+	return err_while(err, "build %s", order.box);
+}
+
+static fallible manager_create_build(struct manager *manager, struct spec *spec, struct entry **out)
+{
+	struct entry *entry = NULL;
+	struct err *err;
+
+	TRY(manager_create_ask_room(manager));
+	TRY(fit_disk(manager, spec));
+	TRY(attach_fit(manager, accounts_get(&manager->accounts, spec->tenant), spec));
+	TRY(table_add(manager, spec, &entry));
+	entry_ref(entry);
+	err = attach_seal(entry, entry->record.network);
+	if (err)
+		table_remove(entry);
+	else
+		err = write_and_build(entry);
+	if (err) {
+		entry_unref(entry);
+		return err;
+	}
+	entry->record.started_ms = clock_wall_ms();
+	manager->created++;
+	entry_move(entry, STATE_RUNNING);
+	box_on_loss(entry->box, life_lost, entry);
+	entry_unref(entry); // the table still holds it
+	*out = entry;
+	return OK;
+}
+
+// Who asks for a box by name wants one that works: the remains of one that failed make room.
+static fallible clear_away(struct manager *manager, const struct who *who, const char *name)
+{
+	struct err *err = life_delete(manager, who, str_of(name), true);
+
+	if (err && err_kind(err) == ERR_NOT_FOUND) {
+		err_free(err);
+		return OK;
+	}
+	return err;
+}
+
+// Whatever it does now: it is there to be used.
+static bool is_there(enum state state)
+{
+	return state == STATE_RUNNING || state == STATE_PAUSED || state == STATE_FROZEN ||
+	       state == STATE_STOPPED;
+}
+
+// The box of that name, once it is settled whether there will be one; NULL: there is none.
+static fallible await_named(struct manager *manager, const struct who *who, const char *name,
+			    struct entry **out)
+{
+	for (;;) {
+		struct entry *entry = table_named(manager, who->tenant, str_of(name));
+		struct err *err;
+
+		if (!entry || is_there(entry->record.state)) {
+			*out = entry;
+			return OK;
+		}
+		if (entry->record.state == STATE_FAILED) {
+			TRY(clear_away(manager, who, name),
+			    "remove the failed sandbox of that name");
+			continue;
+		}
+		entry_ref(entry);
+		err = condition_wait(&entry->changed, loop_now(manager->loop) + BOX_READY_MS);
+		entry_unref(entry);
+		TRY(err, "wait for the sandbox of that name");
+	}
+}
+
+fallible create_ask(const struct who *who)
+{
+	TRY(access_ask(who, ACCESS_MAKE));
+	if (who->box[0])
+		return err_hint(err_new(FORBIDDEN, "not_allowed",
+					"this key is for one sandbox, and may make no other"),
+				"use a key of the tenant");
+	return OK;
+}
+
+fallible create_box(struct manager *manager, const struct who *who, struct spec *spec,
+		    enum create_way way, const struct record **out, bool *out_made)
+{
+	struct entry *entry = NULL;
+	bool made = false;
+
+	TRY(create_ask(who));
+	snprintf(spec->tenant, sizeof(spec->tenant), "%s", who->tenant);
+	TRY(create_await_start(manager));
+	if (way == CREATE_OR_GET)
+		TRY(await_named(manager, who, spec->name, &entry));
+	if (!entry) {
+		TRY(templates_resolve(manager, who, spec->template));
+		TRY(manager_create_build(manager, spec, &entry));
+		made = true;
+		if (manager->made)
+			manager->made(entry);
+	}
+	*out = &entry->record;
+	*out_made = made;
+	return OK;
+}

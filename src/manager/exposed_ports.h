@@ -1,0 +1,38 @@
+// The ports of one box that were exposed, with what opens a preview of each: a register, nothing
+// more. What reaches them is decided elsewhere.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "types/preview_token.h"
+
+#define EXPOSED_PORTS_MAX 256
+#define EXPOSED_PORTS_NAME_MAX 255
+
+struct exposed_ports_entry {
+	uint16_t port;
+	char *name;				 // NULL: none
+	char token[PREVIEW_TOKEN_TOKEN_MAX + 1]; // of its preview
+	int64_t ends_ms;			 // steady clock: the token's end; 0: never
+};
+
+struct exposed_ports {
+	struct exposed_ports_entry *at; // by number
+	size_t count;
+};
+
+const struct exposed_ports_entry *exposed_ports_find(const struct exposed_ports *book,
+						     uint16_t port);
+// With a token of its own. NULL: the book is full. It must not be there yet. Borrowed until the
+// next change.
+struct exposed_ports_entry *exposed_ports_add(struct exposed_ports *book, uint16_t port,
+					      struct str name);
+struct exposed_ports_entry *exposed_ports_get(struct exposed_ports *book,
+					      uint16_t port); // NULL: absent
+// The same token, and a signed link with it, must not open two ports.
+bool exposed_ports_has_token(const struct exposed_ports *book, struct str token, uint16_t but_port);
+bool exposed_ports_drop(struct exposed_ports *book, uint16_t port); // false: it was not there
+void exposed_ports_done(struct exposed_ports *book);

@@ -1,0 +1,276 @@
+// Burial is a task of its own, one per box at most: it survives the client who asked, and tries
+// again until the warden has verified the end. Those who want to know wait for the entry's bell.
+//
+// A lost box is ended the same way but stays in the table as failed, with its files where it has
+// any; its delete then has little left to do. A delete is written down before it is done, and the
+// record goes when the end is verified.
+#include "manager/life.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "box/freeze.h"
+#include "manager/access.h"
+#include "manager/adopt_queue.h"
+#include "manager/persist.h"
+
+#define RETRY_MIN_MS 100
+#define RETRY_MAX_MS 5000
+
+fallible life_absent(struct str key)
+{
+	return err_hint(err_absent("no_sandbox", "sandbox", key),
+			"GET /v1/sandboxes lists those there are");
+}
+
+// Files outlast the processes, unless it was made to leave nothing, or is deleted.
+static bool cgroups_files(const struct entry *entry)
+{
+	return entry->record.state != STATE_DELETING && !entry->record.ephemeral;
+}
+
+// Of a box that this daemon has never known alive.
+static fallible stop_unknown(struct entry *entry, int64_t deadline)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = ORDER_STOP};
+	int none[ORDER_FDS_MAX];
+
+	snprintf(order.box, sizeof(order.box), "%s", entry->record.id);
+	return ask_order(entry->manager->ask, &order, answer, none, deadline);
+}
+
+// Verified on OK: *out_files says whether its files are still there.
+static fallible life_end_once(struct entry *entry, bool *out_files)
+{
+	struct manager *manager = entry->manager;
+	int64_t deadline = loop_now(manager->loop) + LIFE_DELETE_MS;
+	auto_err err = OK;
+
+	*out_files = cgroups_files(entry);
+	if (!*out_files)
+		entry_need_box(entry);
+	if (!*out_files)
+		return box_destroy(entry->box, deadline);
+	err = entry->box ? box_stop(entry->box, deadline) : stop_unknown(entry, deadline);
+	if (err && err_kind(err) == ERR_NOT_FOUND) {
+		*out_files = false; // there is nothing left of it
+		return OK;
+	}
+	return take_ptr(err);
+}
+
+static bool end_until_verified(struct entry *entry)
+{
+	struct loop *loop = entry->manager->loop;
+	int64_t pause = RETRY_MIN_MS;
+	bool files = false;
+
+	for (;;) {
+		auto_err err = life_end_once(entry, &files);
+
+		// Asked for meanwhile: the files go, too.
+		if (!err && files && !cgroups_files(entry))
+			continue;
+		if (!err)
+			return files;
+		log_event(LOG_WARN, "box.destroy_failed", "sandbox", entry->record.id, "reason",
+			  err_reason(err), "trail", err_trail(err), NULL);
+		if (ask_host(entry->manager->ask)) {
+			err_free(task_sleep_until(loop_now(loop) + pause));
+			pause = pause * 2 < RETRY_MAX_MS ? pause * 2 : RETRY_MAX_MS;
+		} else {
+			err_free(ask_wait_linked(entry->manager->ask, CLOCK_NEVER));
+			pause = RETRY_MIN_MS;
+		}
+	}
+}
+
+static void manager_life_destroy(void *arg)
+{
+	struct entry *entry = arg;
+	struct manager *manager = entry->manager;
+	bool files;
+
+	task_trace(entry->trace);
+	task_shield(true);
+	files = end_until_verified(entry);
+	entry->burying = false;
+	entry->destroyed = !files;
+	entry->record.disk_kept = files;
+	log_event(LOG_DEBUG, "box.destroyed", "sandbox", entry->record.id, NULL);
+	if (entry->record.state == STATE_DELETING) {
+		persist_drop(manager->store, entry->record.id);
+		table_remove(entry);
+	} else if (entry->record.state == STATE_FAILED) {
+		entry_keep(entry);
+	} else {
+		// Nobody asked for it: the next request, or a visitor, starts it again.
+		if (files && manager->closing && !entry->record.reason[0])
+			snprintf(entry->record.reason, sizeof(entry->record.reason),
+				 "cove_stopped");
+		entry_move(entry, files ? STATE_STOPPED : STATE_FAILED);
+	}
+	condition_signal(&entry->changed);
+	condition_signal(&manager->left);
+	task_trace(NULL);
+	entry_unref(entry);
+}
+
+static void start_burial(struct entry *entry)
+{
+	if (entry->burying)
+		return;
+	entry_shut_way(entry);
+	entry->burying = true;
+	snprintf(entry->trace, sizeof(entry->trace), "%s", log_trace_now());
+	entry_ref(entry);
+	task_start(entry->manager->loop, "bury", manager_life_destroy, entry);
+}
+
+void life_lost(struct box *box, void *arg)
+{
+	struct entry *entry = arg;
+
+	(void)box;
+	if (!entry->listed || entry->record.state == STATE_DELETING)
+		return;
+	entry->manager->lost++;
+	snprintf(entry->record.reason, sizeof(entry->record.reason), "box_lost");
+	entry_move(entry, STATE_FAILED);
+	start_burial(entry);
+}
+
+static void begin_end(struct entry *entry)
+{
+	if (entry->record.state == STATE_DELETING)
+		return;
+	entry_move(entry, STATE_DELETING);
+	if (!entry->destroyed) {
+		start_burial(entry);
+		return;
+	}
+	persist_drop(entry->manager->store, entry->record.id);
+	table_remove(entry);
+}
+
+void life_destroy(struct entry *entry)
+{
+	if (entry->record.state != STATE_DELETING)
+		entry_move(entry, STATE_DELETING);
+	start_burial(entry);
+}
+
+void life_freeze(struct entry *entry)
+{
+	start_burial(entry);
+}
+
+static fallible life_await(struct entry *entry, int64_t deadline)
+{
+	struct err *err = condition_wait(&entry->changed, deadline);
+
+	if (err && err_kind(err) == ERR_TIMEOUT)
+		return err_hint(
+			err_recast(err, ERR_TIMEOUT, "stuck", "the sandbox is not gone yet"),
+			"cove goes on trying; ask again in a moment");
+	return err;
+}
+
+static fallible await_freeze(struct entry *entry, int64_t deadline)
+{
+	while (entry->listed && (entry->record.state == STATE_CREATING || entry->moving) &&
+	       !adopt_is_put_off(entry))
+		TRY(life_await(entry, deadline));
+	return OK;
+}
+
+// Written down before it is done: whoever stops us, it is gone after the next start. What befalls
+// the box meanwhile is no longer worth a word.
+static fallible intend_end(struct entry *entry)
+{
+	struct err *err;
+
+	if (entry->record.state == STATE_DELETING || entry->ending)
+		return OK;
+	entry->ending = true;
+	err = persist_end(entry->manager->store, &entry->record);
+	if (err) {
+		entry->ending = false;
+		entry_keep(entry);
+	}
+	return err;
+}
+
+fallible life_delete(struct manager *manager, const struct who *who, struct str key, bool wait)
+{
+	int64_t deadline = loop_now(manager->loop) + LIFE_DELETE_MS;
+	auto_entry entry = NULL;
+
+	TRY(access_ask(who, ACCESS_MAKE));
+	entry = access_find(manager, who, key);
+	if (!entry)
+		return life_absent(key);
+	entry_ref(entry);
+	TRY(await_freeze(entry, deadline));
+	if (!entry->listed)
+		return life_absent(key);
+	TRY(intend_end(entry));
+	TRY(await_freeze(entry, deadline));
+	adopt_cancel(entry);
+	if (entry->listed)
+		begin_end(entry);
+	while (wait && entry->listed)
+		TRY(life_await(entry, deadline));
+	return OK;
+}
+
+// True when nothing is left to be done for it.
+static bool is_at_freeze(const struct entry *entry)
+{
+	return !entry->burying && !entry->moving &&
+	       (entry->record.state == STATE_STOPPED || entry->record.state == STATE_FAILED);
+}
+
+static void begin_freeze(struct entry *entry)
+{
+	adopt_cancel(entry);
+	if (entry->record.state == STATE_CREATING || entry->moving || is_at_freeze(entry))
+		return;
+	if (entry->record.ephemeral)
+		begin_end(entry);
+	else
+		start_burial(entry);
+}
+
+static bool freeze_all(struct manager *manager)
+{
+	bool all = true;
+
+	list_each (at, &manager->entries) {
+		struct entry *entry = link_of(at, struct entry, link);
+
+		begin_freeze(entry);
+	}
+	list_each (at, &manager->entries)
+		all &= is_at_freeze(link_of(at, struct entry, link));
+	return all;
+}
+
+fallible life_drain(struct manager *manager, int64_t deadline)
+{
+	manager->closing = true;
+	while (!freeze_all(manager)) {
+		// A box that is being made rings only its own bell: look again now and then.
+		int64_t soon = loop_now(manager->loop) + RETRY_MIN_MS;
+		struct err *err = condition_wait(&manager->left, soon < deadline ? soon : deadline);
+
+		if (err && (err_kind(err) != ERR_TIMEOUT || loop_now(manager->loop) >= deadline))
+			return err_while(err, "wait for the end of %zu sandboxes",
+					 map_count(manager->by_id));
+		err_free(err);
+	}
+	return OK;
+}

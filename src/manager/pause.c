@@ -1,0 +1,326 @@
+// A step is an order to the warden between two states of the entry. `moving` says that one is under
+// way; it is set before the first wait and everybody else waits for the bell. The state changes
+// only when the warden has said that it is so: a crash in between leaves a record that adoption
+// sets right by what it finds.
+//
+// A box that is being started counts as running from the first moment, so that quotas hold however
+// many wake at once; in the record it is stopped until it runs.
+#include "manager/pause.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "box/freeze.h"
+#include "manager/access.h"
+#include "manager/adopt_queue.h"
+#include "manager/create.h"
+#include "manager/life.h"
+#include "manager/network_attach.h"
+#include "manager/queue.h"
+#include "store/store.h"
+
+#define STEP_MS 30000
+
+static bool has_failed(const struct entry *entry)
+{
+	return entry->record.state == STATE_FAILED;
+}
+
+// It has failed, but its files are there: it can be started again, by whoever asks for that.
+static bool is_saved(const struct entry *entry)
+{
+	return has_failed(entry) && entry->record.disk_kept && !entry->burying;
+}
+
+// Its files are not there: whoever asks for that starts it on a fresh disk.
+static bool has_lost_files(const struct entry *entry)
+{
+	return has_failed(entry) && !entry->record.disk_kept && !entry->burying &&
+	       !strcmp(entry->record.reason, RECORD_FILES_LOST);
+}
+
+static bool can_start(const struct entry *entry)
+{
+	return is_saved(entry) || has_lost_files(entry);
+}
+
+static fallible gone(const struct entry *entry)
+{
+	if (!entry->listed)
+		return life_absent(str_of(entry->record.id));
+	if (has_lost_files(entry))
+		return err_hint(err_new(GONE, RECORD_FILES_LOST,
+					"the files of the sandbox are lost: they were not on the "
+					"disk when the host started again, as after a power cut"),
+				"POST /v1/sandboxes/{id}/start starts it on a fresh disk from its "
+				"template");
+	if (is_saved(entry))
+		return err_hint(err_new(GONE, "box_lost", "the sandbox has failed"),
+				"POST /v1/sandboxes/{id}/start starts it on its files");
+	if (has_failed(entry))
+		return err_hint(err_new(GONE, "box_lost", "the sandbox has failed"),
+				"delete it and create another");
+	return err_new(GONE, "box_deleted", "the sandbox is being deleted");
+}
+
+static bool is_gone(const struct entry *entry)
+{
+	return !entry->listed || (has_failed(entry) && !can_start(entry)) ||
+	       entry->record.state == STATE_DELETING;
+}
+
+// Waits for whoever is at it, then it is ours: step_end() must follow.
+static fallible step_begin(struct entry *entry)
+{
+	int64_t deadline = loop_now(entry->manager->loop) + STEP_MS;
+	struct err *err;
+
+	entry_ref(entry);
+	err = adopt_await(entry, deadline);
+	while (!err && entry->listed && (entry->moving || entry->record.state == STATE_CREATING))
+		err = condition_wait(&entry->changed, deadline);
+	if (!err && is_gone(entry))
+		err = gone(entry);
+	if (err) {
+		entry_unref(entry);
+		return err_while(err, "wait for the sandbox's last change");
+	}
+	entry->moving = true;
+	return OK;
+}
+
+static void step_end(struct entry *entry)
+{
+	entry->moving = false;
+	condition_signal(&entry->changed);
+	entry_unref(entry);
+}
+
+// While we waited it may have been lost: then that stands.
+static fallible arrive(struct entry *entry, enum state state, const char *reason)
+{
+	if (is_gone(entry))
+		return gone(entry);
+	snprintf(entry->record.reason, sizeof(entry->record.reason), "%s", reason);
+	entry_move(entry, state);
+	return OK;
+}
+
+static int64_t deadline_of(const struct entry *entry)
+{
+	return loop_now(entry->manager->loop) + STEP_MS;
+}
+
+static fallible pause_freeze(struct entry *entry, enum state as)
+{
+	struct err *err = box_pause(entry->box, deadline_of(entry));
+
+	if (err) {
+		// It may be half frozen: what runs must run.
+		task_shield(true);
+		err_free(box_thaw(entry->box, deadline_of(entry)));
+		task_shield(false);
+		return err;
+	}
+	return arrive(entry, as, "");
+}
+
+static fallible thaw(struct entry *entry)
+{
+	TRY(box_thaw(entry->box, deadline_of(entry)));
+	TRY(arrive(entry, STATE_RUNNING, ""));
+	attach_mend(entry); // another warden may have come meanwhile
+	return OK;
+}
+
+static fallible manager_pause_stop(struct entry *entry, const char *why)
+{
+	if (entry->record.ephemeral)
+		return err_hint(err_new(CONFLICT, "ephemeral",
+					"this sandbox keeps no files: it cannot be stopped"),
+				"pause it, or delete it");
+	TRY(box_stop(entry->box, deadline_of(entry)));
+	entry_shut_way(entry);
+	entry->record.disk_kept = true;
+	return arrive(entry, STATE_STOPPED, why);
+}
+
+static fallible rise(struct entry *entry)
+{
+	struct manager *manager = entry->manager;
+	struct order order = create_order(&entry->record);
+	uint32_t links = ask_links(manager->ask);
+	struct err *err;
+
+	entry_need_box(entry);
+	TRY(queue_enter(manager, entry));
+	err = box_again(entry->box, &order, has_lost_files(entry));
+	queue_leave(manager);
+	if (!err)
+		attach_take_or_mend(entry, links); // it runs, whatever becomes of its way out
+	return err;
+}
+
+// The warden has looked: there is no disk, or not all of one.
+static fallible lose_files(struct entry *entry, struct err *why)
+{
+	log_event(LOG_ERROR, "box.files_lost", "sandbox", entry->record.id, "trail", err_trail(why),
+		  NULL);
+	err_free(why);
+	if (!is_gone(entry)) {
+		entry->record.disk_kept = false;
+		snprintf(entry->record.reason, sizeof(entry->record.reason), RECORD_FILES_LOST);
+		entry_move(entry, STATE_FAILED);
+	}
+	return gone(entry);
+}
+
+static fallible manager_pause_start(struct entry *entry)
+{
+	struct err *err;
+
+	if (entry->manager->closing && !entry->manager->leaving)
+		return err_new(UNAVAILABLE, "draining", "cove is shutting down");
+	TRY(account_ask(entry->account, &entry->record.limits, ACCOUNT_KEPT, ACCOUNT_RUNNING));
+	entry->starting = true;
+	entry_weigh(entry);
+	err = rise(entry);
+	entry->starting = false;
+	entry_weigh(entry);
+	if (err && !strcmp(err_reason(err), "no_disk"))
+		return lose_files(entry, err);
+	TRY(err, "start %s", entry->record.id);
+	entry->destroyed = false;
+	entry->record.started_ms = clock_wall_ms();
+	box_on_loss(entry->box, life_lost, entry);
+	return arrive(entry, STATE_RUNNING, "");
+}
+
+static fallible refuse_paused(void)
+{
+	return err_hint(err_new(CONFLICT, "paused", "the sandbox is paused"),
+			"POST /v1/sandboxes/{id}/resume lets it run again");
+}
+
+// Up to running from wherever it is, step by step.
+static fallible climb(struct entry *entry)
+{
+	switch (entry->record.state) {
+	case STATE_RUNNING:
+		return OK;
+	case STATE_PAUSED:
+	case STATE_FROZEN:
+		return thaw(entry);
+	case STATE_STOPPED:
+	case STATE_FAILED:
+		return manager_pause_start(entry);
+	default:
+		return gone(entry);
+	}
+}
+
+fallible pause_wake(struct entry *entry)
+{
+	struct err *err;
+
+	if (entry->record.state == STATE_RUNNING && !entry->moving)
+		return OK;
+	// One of an earlier daemon is there, or is not: that is being found out.
+	if (entry->record.state == STATE_CREATING && !entry->moving)
+		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
+	if (entry->record.state == STATE_PAUSED)
+		return refuse_paused();
+	TRY(step_begin(entry));
+	if (entry->record.state == STATE_PAUSED)
+		err = refuse_paused();
+	else
+		err = has_failed(entry) ? gone(entry) : climb(entry);
+	step_end(entry);
+	return err;
+}
+
+fallible pause_sink(struct entry *entry)
+{
+	struct err *err = OK;
+
+	if (entry->moving || entry->visits)
+		return OK;
+	TRY(step_begin(entry));
+	if (entry->record.state == STATE_RUNNING && !box_is_busy(entry->box))
+		err = pause_freeze(entry, STATE_FROZEN);
+	else if (entry->record.state == STATE_FROZEN)
+		err = manager_pause_stop(entry, "idle");
+	if (!err)
+		log_event(LOG_INFO, "box.idled", "sandbox", entry->record.id, "state",
+			  state_word(entry->record.state), NULL);
+	step_end(entry);
+	return err;
+}
+
+static fallible do_pause(struct entry *entry)
+{
+	switch (entry->record.state) {
+	case STATE_RUNNING:
+		return pause_freeze(entry, STATE_PAUSED);
+	case STATE_FROZEN:
+		return arrive(entry, STATE_PAUSED, "");
+	case STATE_PAUSED:
+		return OK;
+	default:
+		return err_hint(err_new(CONFLICT, "not_running", "the sandbox does not run"),
+				"only what runs can be paused");
+	}
+}
+
+static fallible do_stop(struct entry *entry)
+{
+	return entry->record.state == STATE_STOPPED || has_failed(entry)
+		       ? OK
+		       : manager_pause_stop(entry, "");
+}
+
+static fallible by_request(struct manager *manager, const struct who *who, struct str key,
+			   struct err *(*step)(struct entry *entry), const struct record **out)
+{
+	struct entry *entry;
+	struct err *err;
+
+	TRY(access_ask(who, ACCESS_MAKE));
+	entry = access_find(manager, who, key);
+	if (!entry)
+		return life_absent(key);
+	TRY(step_begin(entry));
+	err = step(entry);
+	// The answer holds after a crash, too; where it cannot be written it is kept, and will be.
+	if (!err && manager->store)
+		err_free(store_flush(manager->store));
+	step_end(entry);
+	TRY(err);
+	*out = &entry->record;
+	return OK;
+}
+
+fallible pause_box(struct manager *manager, const struct who *who, struct str key,
+		   const struct record **out)
+{
+	return by_request(manager, who, key, do_pause, out);
+}
+
+fallible pause_resume(struct manager *manager, const struct who *who, struct str key,
+		      const struct record **out)
+{
+	return by_request(manager, who, key, climb, out);
+}
+
+fallible pause_stop(struct manager *manager, const struct who *who, struct str key,
+		    const struct record **out)
+{
+	return by_request(manager, who, key, do_stop, out);
+}
+
+fallible pause_start(struct manager *manager, const struct who *who, struct str key,
+		     const struct record **out)
+{
+	return by_request(manager, who, key, climb, out);
+}

@@ -1,0 +1,293 @@
+// A round: those that are due are listed, oldest first; each is asked to end without waiting, so
+// that a bad one blocks nobody; then all are given until the patience is over. What is still there
+// then counts as a failed attempt, is told of as an alert, and is due again in the next round.
+// What no record names is manager/sweep_leaked'.
+#include "manager/sweep.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "manager/alert.h"
+#include "manager/life.h"
+#include "manager/sweep_leaked.h"
+#include "types/timers.h"
+
+#define PATIENCE_MS 8000 // scaled
+#define PATIENCE_LEAST_MS 250
+#define STEP_MS 20
+
+enum why { WHY_ORPHAN, WHY_STUCK, WHY_OLD };
+
+struct due {
+	struct entry *entry; // held
+	enum why why;
+	int64_t since;
+};
+
+struct sweep {
+	struct manager *manager;
+	bool running;
+	struct condition done;
+	uint64_t rounds;
+	struct sweep_round last, total;
+	struct sweep_round history[SWEEP_HISTORY];
+	struct {
+		const char *name;
+		struct err *(*run)(void *arg, struct sweep_round *round);
+		void *arg;
+	} parts[SWEEP_PARTS_MAX];
+	size_t part_count;
+	struct sweep_leaked *leaked_all;
+};
+
+struct sweep *sweep_new(struct manager *manager)
+{
+	struct sweep *sweep = mem_new_of(struct sweep);
+
+	sweep->manager = manager;
+	sweep->leaked_all = sweep_leaked_new(manager);
+	condition_init(&sweep->done);
+	return sweep;
+}
+
+void sweep_add(struct sweep *sweep, const char *name,
+	       struct err *(*part)(void *arg, struct sweep_round *round), void *arg)
+{
+	if (sweep->part_count == SWEEP_PARTS_MAX)
+		return;
+	sweep->parts[sweep->part_count].name = name;
+	sweep->parts[sweep->part_count].run = part;
+	sweep->parts[sweep->part_count++].arg = arg;
+}
+
+// How long it has been in its state. Since when it has failed is remembered over restarts.
+static int64_t age_of(const struct entry *entry, int64_t now)
+{
+	if (entry->record.state == STATE_FAILED && entry->record.failed_ms)
+		return clock_steady_ms() - entry->record.failed_ms;
+	return now - entry->idle.busy_ms;
+}
+
+// Whether it is due, and why.
+static bool manager_sweep_is_due(const struct entry *entry, int64_t age, enum why *out)
+{
+	switch (entry->record.state) {
+	case STATE_CREATING:
+		*out = WHY_ORPHAN;
+		return !entry->preview_token && age >= timer_ms(TIMER_ORPHAN);
+	case STATE_DELETING:
+		*out = WHY_STUCK;
+		return age >= timer_ms(TIMER_ORPHAN);
+	case STATE_FAILED:
+		*out = WHY_OLD;
+		// What could not be read, and what lacks its files, is left for people.
+		return !entry->record.disk_kept && !entry->burying && !entry->unreadable &&
+		       strcmp(entry->record.reason, RECORD_FILES_LOST) != 0 &&
+		       age >= timer_ms(TIMER_MAX_AGE);
+	default:
+		return false;
+	}
+}
+
+static int by_age(const void *a, const void *b)
+{
+	const struct due *x = a, *y = b;
+
+	return x->since < y->since ? -1 : x->since > y->since;
+}
+
+static struct due *list_due(struct sweep *sweep, struct sweep_round *round, size_t *out_count)
+{
+	int64_t now = loop_now(sweep->manager->loop);
+	struct due *all = mem_new((map_count(sweep->manager->by_id) + 1) * sizeof(*all));
+	size_t count = 0;
+
+	list_each (at, &sweep->manager->entries) {
+		struct entry *entry = link_of(at, struct entry, link);
+		enum why why;
+		int64_t age;
+
+		round->scanned++;
+		age = age_of(entry, now);
+		if (!manager_sweep_is_due(entry, age, &why))
+			continue;
+		round->orphans_found += why == WHY_ORPHAN;
+		all[count++] = (struct due){entry, why, now - age};
+	}
+	qsort(all, count, sizeof(*all), by_age);
+	if (count > SWEEP_BATCH) {
+		round->backlog += count - SWEEP_BATCH;
+		count = SWEEP_BATCH;
+	}
+	for (size_t i = 0; i < count; i++)
+		entry_ref(all[i].entry);
+	*out_count = count;
+	return all;
+}
+
+static bool all_gone(const struct due *all, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (all[i].entry->listed)
+			return false;
+	return true;
+}
+
+static void count_gone(struct sweep_round *round, enum why why)
+{
+	round->orphans_terminated += why == WHY_ORPHAN;
+	round->stuck_terminated += why == WHY_STUCK;
+	round->old_deleted += why == WHY_OLD;
+}
+
+static void sweep_records(struct sweep *sweep, struct sweep_round *round)
+{
+	struct loop *loop = sweep->manager->loop;
+	struct who cove = WHO_COVE;
+	size_t count = 0;
+	auto_free struct due *all = list_due(sweep, round, &count);
+	int64_t patience = PATIENCE_MS / timers_scale_now();
+	int64_t deadline = loop_now(loop) +
+			   (patience > PATIENCE_LEAST_MS ? patience : PATIENCE_LEAST_MS);
+
+	for (size_t i = 0; i < count; i++)
+		if (all[i].entry->record.state != STATE_CREATING)
+			err_free(life_delete(sweep->manager, &cove, str_of(all[i].entry->record.id),
+					     false));
+	while (!all_gone(all, count) && loop_now(loop) < deadline)
+		err_free(task_sleep_until(loop_now(loop) + STEP_MS));
+	for (size_t i = 0; i < count; i++) {
+		struct entry *entry = all[i].entry;
+
+		if (entry->listed) {
+			round->failed_attempts++;
+			alert_tell("cleanup_failed", "warning", "sandbox", entry->record.id, OK);
+		} else {
+			count_gone(round, all[i].why);
+			alert_clear("cleanup_failed", "sandbox", entry->record.id);
+		}
+		entry_unref(entry);
+	}
+}
+
+static void keep_round(struct sweep *sweep, const struct sweep_round *round)
+{
+	struct sweep_round *total = &sweep->total;
+
+#define X(field, word) total->field += round->field;
+	SWEEP_COUNTS(X)
+#undef X
+	total->backlog = round->backlog;
+	total->duration_ms += round->duration_ms;
+	sweep->last = *round;
+	sweep->history[sweep->rounds++ % SWEEP_HISTORY] = *round;
+	log_event(LOG_DEBUG, "sweep.done", NULL);
+	if (round->duration_ms > SWEEP_SLOW_MS)
+		alert_tell("sweep_slow", "warning", "sweep", NULL, OK);
+	else
+		alert_clear("sweep_slow", "sweep", NULL);
+}
+
+static void go_round(struct sweep *sweep)
+{
+	struct sweep_round round = {.started_ms = clock_wall_ms()};
+	int64_t began = loop_now(sweep->manager->loop);
+	struct err *err;
+
+	sweep->running = true;
+	task_shield(true);
+	if (sweep->manager->settled) // else nobody knows what there is, or ought to be
+		sweep_records(sweep, &round);
+	err = sweep_leaked_go(sweep->leaked_all, &round);
+	if (err) {
+		round.failed_attempts++;
+		alert_tell("cleanup_failed", "warning", "strays", NULL, err);
+	} else {
+		alert_clear("cleanup_failed", "strays", NULL);
+	}
+	for (size_t i = 0; i < sweep->part_count; i++) {
+		err = sweep->parts[i].run(sweep->parts[i].arg, &round);
+		if (err) {
+			round.failed_attempts++;
+			alert_tell("cleanup_failed", "warning", sweep->parts[i].name, NULL, err);
+		} else {
+			alert_clear("cleanup_failed", sweep->parts[i].name, NULL);
+		}
+	}
+	task_shield(false);
+	round.duration_ms = loop_now(sweep->manager->loop) - began;
+	keep_round(sweep, &round);
+	sweep->running = false;
+	condition_signal(&sweep->done);
+}
+
+fallible sweep_run(struct sweep *sweep, struct sweep_round *out)
+{
+	uint64_t rounds = sweep->rounds;
+
+	if (!sweep->running)
+		go_round(sweep);
+	while (sweep->rounds == rounds)
+		TRY(condition_wait(&sweep->done, CLOCK_NEVER));
+	*out = sweep->last;
+	return OK;
+}
+
+static void keep_sweeping(void *arg)
+{
+	struct sweep *sweep = arg;
+	auto_err err = ask_wait_linked(sweep->manager->ask, CLOCK_NEVER);
+
+	while (!err && !sweep->manager->settled && !sweep->manager->unknown)
+		err = task_sleep_until(loop_now(sweep->manager->loop) + STEP_MS);
+	while (!err) {
+		struct sweep_round ignored;
+
+		err = sweep_run(sweep, &ignored);
+		if (!err)
+			err = task_sleep_until(loop_now(sweep->manager->loop) +
+					       timer_ms(TIMER_SWEEP));
+	}
+}
+
+void sweep_open(struct sweep *sweep)
+{
+	task_start(sweep->manager->loop, "sweep", keep_sweeping, sweep);
+}
+
+void sweep_round_put(struct json_out *out, const struct sweep_round *round)
+{
+#define X(field, word) json_put_int(out, word, (int64_t)round->field);
+	SWEEP_COUNTS(X)
+#undef X
+	if (round->started_ms)
+		json_put_time(out, "startedAt", round->started_ms);
+	json_put_int(out, "durationMs", round->duration_ms);
+}
+
+static void put_round(struct json_out *out, const struct sweep_round *round)
+{
+	json_begin(out, '{');
+	sweep_round_put(out, round);
+	json_end(out, '}');
+}
+
+void sweep_put(struct json_out *out, const struct sweep *sweep)
+{
+	json_put_int(out, "rounds", (int64_t)sweep->rounds);
+	json_put_bool(out, "running", sweep->running);
+	json_key(out, "last");
+	if (sweep->rounds)
+		put_round(out, &sweep->last);
+	else
+		json_add_null(out);
+	json_key(out, "total");
+	put_round(out, &sweep->total);
+	json_key(out, "history");
+	json_begin(out, '[');
+	for (uint64_t i = 0; i < sweep->rounds && i < SWEEP_HISTORY; i++)
+		put_round(out, &sweep->history[(sweep->rounds - 1 - i) % SWEEP_HISTORY]);
+	json_end(out, ']');
+}

@@ -1,0 +1,297 @@
+#include "manager/table.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "box/freeze.h"
+#include "egress/egress.h"
+#include "manager/persist.h"
+
+// Output that every box may keep, however much its tenant has: it counts in no quota.
+#define OUTPUT_FLOOR (1ull << 20)
+#define OUTPUT_PART 64 // or this part of its disk
+
+#define NAME_KEY_MAX (RECORD_TENANT_MAX + ID_NAME_MAX + 2)
+
+void entry_ref(struct entry *entry)
+{
+	entry->holds++;
+}
+
+void entry_unref(struct entry *entry)
+{
+	if (--entry->holds)
+		return;
+	egress_box_free(entry->way);
+	if (entry->box)
+		box_free(entry->box);
+	record_done(&entry->record);
+	exposed_ports_done(&entry->ports);
+	free(entry->port_scan);
+	free(entry);
+}
+
+void entry_keep_output(struct entry *entry)
+{
+	const struct limits *limits = &entry->record.limits;
+	uint64_t floor = limits->disk / OUTPUT_PART;
+
+	box_keep_output(entry->box, limits_kept_output(limits),
+			floor > OUTPUT_FLOOR ? floor : OUTPUT_FLOOR,
+			entry->account ? &entry->account->output : NULL);
+}
+
+void entry_need_box(struct entry *entry)
+{
+	struct manager *manager = entry->manager;
+
+	if (entry->box)
+		return;
+	entry->box = box_stopped(manager->loop, manager->ask, entry->record.id, manager->tapes_dir);
+	entry_keep_output(entry);
+}
+
+void entry_shut_way(struct entry *entry)
+{
+	entry->way_links = 0;
+	entry->trusting = false;
+	if (entry->way)
+		err_free(egress_box_sockets(entry->way, -1, -1)); // to close cannot fail
+}
+
+// What a box counts for follows from its state, and is counted anew at every change of it.
+static enum account_weight weight_of(const struct entry *entry)
+{
+	if (!entry->listed)
+		return ACCOUNT_NONE;
+	switch (entry->record.state) {
+	case STATE_STOPPED:
+	case STATE_ARCHIVED:
+	case STATE_FAILED:
+		return entry->starting ? ACCOUNT_RUNNING : ACCOUNT_KEPT;
+	default:
+		return ACCOUNT_RUNNING;
+	}
+}
+
+void entry_weigh(struct entry *entry)
+{
+	enum account_weight weight = weight_of(entry);
+
+	int more = (weight == ACCOUNT_RUNNING) - (entry->weight == ACCOUNT_RUNNING);
+
+	if (entry->account)
+		account_move(entry->account, &entry->record.limits, entry->weight, weight);
+	entry->manager->running += (uint32_t)more;
+	entry->manager->inoded += entry->record.limits.inodes ? (uint32_t)more : 0;
+	entry->weight = weight;
+}
+
+bool entry_is_alive(const struct entry *entry)
+{
+	return entry->record.state == STATE_RUNNING && entry->box && box_is_alive(entry->box);
+}
+
+void entry_move(struct entry *entry, enum state state)
+{
+	enum state before = entry->record.state;
+
+	if (state == STATE_FAILED && before != STATE_FAILED)
+		entry->record.failed_ms = clock_steady_ms();
+	entry->record.state = state;
+	entry->idle.busy_ms = loop_now(entry->manager->loop);
+	entry->idle.look_ms = 0;
+	entry->manager->changes++;
+	entry_weigh(entry);
+	entry_keep(entry);
+	if (entry->listed)
+		publish_move(&entry->manager->tell, &entry->record, before);
+	condition_signal(&entry->changed);
+}
+
+void entry_freeze_files(struct entry *entry, bool hard)
+{
+	if (entry->box && !entry->visits && box_freeze_files(entry->box, hard))
+		entry->idle.cpu_us = box_cpu_us(entry->box);
+}
+
+bool table_freeze_files(struct manager *manager, const struct err *shortage)
+{
+	if (!shortage || strcmp(err_reason(shortage), ASK_NO_FILES) != 0)
+		return false;
+	list_each (at, &manager->entries)
+		entry_freeze_files(link_of(at, struct entry, link), true);
+	admit_recount(manager->admit);
+	return true;
+}
+
+void entry_keep(struct entry *entry)
+{
+	// The end is written down before it begins, and what could not be read is not written over.
+	if (entry->listed && !entry->unreadable && !entry->ending &&
+	    entry->record.state != STATE_DELETING)
+		persist_tell(entry->manager->store, &entry->record);
+}
+
+fallible entry_keep_now(struct entry *entry)
+{
+	if (!entry->manager->store)
+		return OK;
+	entry_keep(entry);
+	return store_flush(entry->manager->store);
+}
+
+// "TENANT/NAME": every tenant has its own names.
+static struct str name_key(char room[NAME_KEY_MAX], const char *tenant, struct str name)
+{
+	int len = snprintf(room, NAME_KEY_MAX, "%s/" STR_FMT, tenant, STR_ARG(name));
+
+	return (struct str){room, len < NAME_KEY_MAX ? (size_t)len : 0};
+}
+
+static void manager_table_put_name(struct manager *manager, struct entry *entry)
+{
+	char room[NAME_KEY_MAX];
+
+	if (entry->record.name[0])
+		map_put(manager->by_name,
+			name_key(room, entry->record.tenant, str_of(entry->record.name)), entry);
+}
+
+static void take_name(struct manager *manager, struct entry *entry)
+{
+	char room[NAME_KEY_MAX];
+
+	if (entry->record.name[0])
+		map_take(manager->by_name,
+			 name_key(room, entry->record.tenant, str_of(entry->record.name)));
+}
+
+struct entry *table_named(const struct manager *manager, const char *tenant, struct str name)
+{
+	char room[NAME_KEY_MAX];
+	struct str key = name_key(room, tenant, name);
+
+	return key.len ? map_get(manager->by_name, key) : NULL;
+}
+
+// 48 random bits collide hardly ever, but a short id that names two boxes must not exist.
+static void settle_short_id(struct manager *manager, struct entry *entry)
+{
+	struct record *record = &entry->record;
+	const char *hex = record->id + strlen("box-");
+	size_t len = ID_SHORT_LEN;
+
+	while (!map_put(manager->by_short, str_of(record->short_id), entry)) {
+		len++;
+		snprintf(record->short_id, sizeof(record->short_id), "%.*s", (int)len, hex);
+	}
+}
+
+fallible table_add(struct manager *manager, struct spec *spec, struct entry **out)
+{
+	struct account *account = accounts_get(&manager->accounts, spec->tenant);
+	char id[ID_BOX_LEN + 1];
+	struct entry *entry;
+
+	if (spec->name[0] && table_named(manager, spec->tenant, str_of(spec->name)))
+		return err_hint(err_new(CONFLICT, "name_taken", "there is a sandbox named '%s'",
+					spec->name),
+				"choose another name, or PUT /v1/sandboxes/%s to get that one",
+				spec->name);
+	TRY(account_ask(account, &spec->limits, ACCOUNT_NONE, ACCOUNT_RUNNING));
+	if (spec->id[0] && map_get(manager->by_id, str_of(spec->id)))
+		return err_new(CONFLICT, "id_taken", "there is a sandbox of that id");
+	entry = mem_new_of(struct entry);
+	memcpy(id, spec->id, sizeof(id));
+	do {
+		if (!spec->id[0])
+			ask_name_box(manager->ask, id);
+	} while (!map_put(manager->by_id, str_of(id), entry));
+	record_init(&entry->record, spec, id);
+	settle_short_id(manager, entry);
+	manager_table_put_name(manager, entry);
+	condition_init(&entry->changed);
+	link_init(&entry->readers);
+	entry->manager = manager;
+	entry->idle.busy_ms = loop_now(manager->loop);
+	entry->record.seq = ++manager->next_seq;
+	entry->holds = 1;
+	entry->listed = true;
+	entry->account = account;
+	entry_weigh(entry);
+	link_add(&manager->entries, &entry->link);
+	manager->changes++;
+	*out = entry;
+	return OK;
+}
+
+struct entry *table_restore(struct manager *manager, struct record *record)
+{
+	struct entry *entry = mem_new_of(struct entry);
+
+	entry->record = *record;
+	*record = (struct record){0};
+	entry->manager = manager;
+	entry->idle.busy_ms = loop_now(manager->loop);
+	map_put(manager->by_id, str_of(entry->record.id), entry);
+	settle_short_id(manager, entry);
+	manager_table_put_name(manager, entry);
+	condition_init(&entry->changed);
+	link_init(&entry->readers);
+	entry->holds = 1;
+	entry->listed = true;
+	entry->account = accounts_get(&manager->accounts, entry->record.tenant);
+	entry_weigh(entry);
+	link_add(&manager->entries, &entry->link);
+	if (entry->record.seq > manager->next_seq)
+		manager->next_seq = entry->record.seq;
+	manager->changes++;
+	return entry;
+}
+
+void table_remove(struct entry *entry)
+{
+	struct manager *manager = entry->manager;
+
+	if (!entry->listed)
+		return;
+	entry->listed = false;
+	if (entry->record.state == STATE_DELETING)
+		publish_box(&manager->tell, EVENT_BOX_DELETED, &entry->record, NULL, NULL);
+	map_take(manager->by_id, str_of(entry->record.id));
+	map_take(manager->by_short, str_of(entry->record.short_id));
+	take_name(manager, entry);
+	link_drop(&entry->link);
+	manager->changes++;
+	entry_weigh(entry);
+	condition_signal(&entry->changed);
+	if (entry->gone)
+		entry->gone(entry);
+	condition_signal(&manager->left);
+	if (manager->egress)
+		egress_ring(manager->egress, entry->record.id);
+	entry_unref(entry);
+}
+
+// Any beginning of an id that has at least the digits of its short id names the box.
+static struct entry *find_short(const struct manager *manager, struct str key)
+{
+	for (size_t len = ID_SHORT_LEN; len <= key.len; len++) {
+		struct entry *entry = map_get(manager->by_short, (struct str){key.at, len});
+
+		if (entry && !memcmp(entry->record.id + strlen("box-"), key.at, key.len))
+			return entry;
+	}
+	return NULL;
+}
+
+struct entry *table_find(const struct manager *manager, const char *tenant, struct str key)
+{
+	if (id_is_box(key))
+		return map_get(manager->by_id, key);
+	if (id_is_short(key))
+		return find_short(manager, key);
+	return table_named(manager, tenant, key);
+}

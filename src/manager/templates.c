@@ -1,0 +1,549 @@
+// Templates live with the warden; here is only the dialogue. An import is a pipe to the warden's
+// unpacker: we write what the client sends, close it, and ask how it went. An archive that breaks
+// off looks to the unpacker like one that ends, so an import that is given up half way is waited
+// for in a task of its own and forgotten if it became a template after all.
+#include "manager/templates.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/weak.h"
+#include "loop/stream.h"
+#include "manager/access.h"
+#include "manager/images.h"
+
+#define ASK_MS 30000
+#define WORK_MS (3600 * 1000) // a large archive on a slow disk
+#define SILENCE_MS 120000     // the unpacker may sync between two reads
+#define LEAST (1ull << 20)    // bytes that its owner's quota has left
+
+struct templates_import {
+	struct manager *manager;
+	struct account *account; // whose share it is of; NULL: nobody's
+	uint64_t bytes_max;	 // that its owner's quota has left
+	uint64_t bytes;		 // of the archive, up to now
+	struct ask_import *ask;
+	struct stream pipe;
+	char name[TEMPLATE_NAME_MAX];  // as it is kept
+	char shown[TEMPLATE_NAME_MAX]; // as it was asked for
+};
+
+static fallible manager_templates_check_name(struct str name)
+{
+	if (id_is_template(name) && name.len < TEMPLATE_NAME_MAX)
+		return OK;
+	return err_hint(err_new(INVALID, "bad_template", "this is not a template's name"),
+			"1 to 63 of a-z, 0-9 and ._-, beginning with a letter or digit");
+}
+
+// "host" is this machine itself: nobody makes it, nobody removes it.
+static fallible check_own_name(struct str name)
+{
+	TRY(manager_templates_check_name(name));
+	if (str_is(name, "host"))
+		return err_hint(err_new(CONFLICT, "template_reserved",
+					"the template 'host' is this machine's own"),
+				"choose another name");
+	return OK;
+}
+
+static struct order order_for(enum order_kind kind, struct str name)
+{
+	struct order order = {.kind = kind};
+
+	snprintf(order.name, sizeof(order.name), STR_FMT, STR_ARG(name));
+	return order;
+}
+
+static struct template template_of(const struct order_template *from)
+{
+	struct template out = {
+		.kind = from->is_host ? "frozen" : "imported",
+		.bytes = from->bytes,
+		.created_ms = from->created,
+	};
+
+	if (!strcmp(from->name, "host"))
+		out.kind = "host";
+	snprintf(out.name, sizeof(out.name), "%s", from->name);
+	return out;
+}
+
+static fallible manager_templates_list_all(struct manager *manager, struct template **out,
+					   size_t *out_count)
+{
+	struct order order = {.kind = ORDER_LIST};
+	auto_free struct answer *answer = mem_new_of(struct answer); // too large for a task's stack
+	auto_free struct template *all = mem_new_of(struct template);
+	size_t count = 1;
+
+	// It is made at its first use, but it can be used from the beginning.
+	all[0] = (struct template){.name = "host", .kind = "host"};
+	do {
+		int fds[ORDER_FDS_MAX];
+
+		TRY(ask_order(manager->ask, &order, answer, fds, loop_now(manager->loop) + ASK_MS));
+		for (uint32_t i = 0; i < answer->template_count; i++) {
+			struct template one = template_of(&answer->templates[i]);
+
+			snprintf(order.name, sizeof(order.name), "%s", one.name);
+			if (!strcmp(one.name, "host")) {
+				all[0] = one;
+				continue;
+			}
+			all = mem_grow(all, count + 1, sizeof(*all));
+			all[count++] = one;
+		}
+	} while (answer->template_count == ORDER_LIST_PAGE);
+	*out = take_ptr(all);
+	*out_count = count;
+	return OK;
+}
+
+// What begins with a tenant's name and a dot is that tenant's, and nobody else's but the operator's
+// to see.
+static const struct account *owner_of(const struct manager *manager, const char *name)
+{
+	struct str rest = str_of(name), head = {0};
+	const struct account *account;
+
+	if (!strchr(name, '.') || !str_cut(&rest, '.', &head))
+		return NULL;
+	account = accounts_find(&manager->accounts, head);
+	return account && account->known ? account : NULL;
+}
+
+// Whether a template of the operator's may be used.
+static bool is_lent(const struct manager *manager, const struct who *who, const char *name)
+{
+	const struct account *account = accounts_find(&manager->accounts, str_of(who->tenant));
+
+	if (!strcmp(name, "host"))
+		return who->may_host;
+	if (owner_of(manager, name))
+		return who->role == WHO_OPERATOR;
+	if (!who->tenant[0])
+		return true;
+	for (size_t i = 0; account && i < account->tenant.template_count; i++)
+		if (!strcmp(name, account->tenant.templates[i]))
+			return true;
+	return account && account->tenant.all_templates;
+}
+
+// "base" of the tenant acme as it is kept: "acme.base". False: too long.
+static bool own_name(const struct who *who, struct str name, char out[TEMPLATE_NAME_MAX])
+{
+	int len = snprintf(out, TEMPLATE_NAME_MAX, "%s%s" STR_FMT, who->tenant,
+			   who->tenant[0] ? "." : "", STR_ARG(name));
+
+	return len < TEMPLATE_NAME_MAX;
+}
+
+static bool is_own(const struct who *who, const char *kept)
+{
+	size_t len = strlen(who->tenant);
+
+	return len && !strncmp(kept, who->tenant, len) && kept[len] == '.';
+}
+
+fallible templates_all(struct manager *manager, const struct who *who, struct template **out,
+		       size_t *out_count)
+{
+	auto_free struct template *all = NULL;
+	size_t count = 0, seen = 0;
+
+	TRY(access_ask(who, ACCESS_READ));
+	TRY(manager_templates_list_all(manager, &all, &count));
+	for (size_t i = 0; i < count; i++) {
+		struct template one = all[i];
+
+		if (is_own(who, one.name))
+			snprintf(one.name, sizeof(one.name), "%s",
+				 all[i].name + strlen(who->tenant) + 1);
+		else if (!is_lent(manager, who, one.name))
+			continue;
+		all[seen++] = one;
+	}
+	*out = take_ptr(all);
+	*out_count = seen;
+	return OK;
+}
+
+static fallible absent(struct str name)
+{
+	return err_hint(err_new(NOT_FOUND, "no_template", "there is no template '" STR_FMT "'",
+				STR_ARG(name)),
+			"GET /v1/templates lists those there are");
+}
+
+// The command that allows the template `host`, with all that the tenant is allowed already:
+// 'tenant set' replaces the whole.
+static void allow_host(const struct manager *manager, const struct who *who, struct buf *out)
+{
+	const struct account *account = accounts_find(&manager->accounts, str_of(who->tenant));
+	const struct tenant *tenant = account ? &account->tenant : NULL;
+
+	buf_fmt(out, "cove tenant set %s --host", who->tenant);
+	if (!tenant)
+		return;
+	if (tenant->quota.boxes)
+		buf_fmt(out, " --boxes %" PRIu64, tenant->quota.boxes);
+	if (tenant->quota.execs)
+		buf_fmt(out, " --execs %" PRIu64, tenant->quota.execs);
+	if (tenant->quota.memory)
+		buf_fmt(out, " --memory %" PRIu64 "m", tenant->quota.memory >> 20);
+	if (tenant->quota.disk)
+		buf_fmt(out, " --disk %" PRIu64 "m", tenant->quota.disk >> 20);
+	if (tenant->quota.cpu_milli)
+		buf_fmt(out, " --cpus %g", (double)tenant->quota.cpu_milli / 1000);
+	if (tenant->network_said)
+		buf_fmt(out, " --network %s", policy_mode_word(tenant->network));
+	if (tenant->all_templates)
+		buf_text(out, " --template '*'");
+	for (size_t i = 0; i < tenant->template_count; i++)
+		buf_fmt(out, " --template %s", tenant->templates[i]);
+}
+
+static fallible no_host(const struct manager *manager, const struct who *who)
+{
+	auto_buf command = BUF_INIT(4096);
+	struct err *err = err_new(FORBIDDEN, "host_not_allowed",
+				  "this key may not start from the template 'host'");
+
+	if (!who->tenant[0])
+		return err_hint(err, "the operator makes one that may: cove key create --host");
+	allow_host(manager, who, &command);
+	return err_hint(err, "the operator allows it by: %s",
+			buf_ok(&command) ? command.at : "cove tenant set --host");
+}
+
+fallible templates_resolve(struct manager *manager, const struct who *who,
+			   char name[TEMPLATE_NAME_MAX])
+{
+	auto_free struct template *all = NULL;
+	char own[TEMPLATE_NAME_MAX];
+	size_t count = 0;
+
+	if (!strcmp(name, "host"))
+		return who->may_host || weak(HOST_KEY) ? OK : no_host(manager, who);
+	if (!who->tenant[0])
+		return is_lent(manager, who, name) ? OK : absent(str_of(name));
+	TRY(manager_templates_list_all(manager, &all, &count));
+	if (own_name(who, str_of(name), own))
+		for (size_t i = 0; i < count; i++)
+			if (!strcmp(all[i].name, own)) {
+				snprintf(name, TEMPLATE_NAME_MAX, "%s", own);
+				return OK;
+			}
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(all[i].name, name) && is_lent(manager, who, name))
+			return OK;
+	return absent(str_of(name));
+}
+
+fallible templates_get(struct manager *manager, const struct who *who, struct str name,
+		       struct template *out)
+{
+	auto_free struct template *all = NULL;
+	size_t count = 0;
+
+	TRY(access_ask(who, ACCESS_READ));
+	TRY(manager_templates_check_name(name));
+	TRY(templates_all(manager, who, &all, &count));
+	for (size_t i = 0; i < count; i++) {
+		if (str_is(name, all[i].name)) {
+			*out = all[i];
+			return OK;
+		}
+	}
+	return absent(name);
+}
+
+static fallible order_alone(struct manager *manager, enum order_kind kind, struct str name,
+			    int64_t wait_ms, struct template *out)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = order_for(kind, name);
+	int fds[ORDER_FDS_MAX];
+
+	TRY(ask_order(manager->ask, &order, answer, fds, loop_now(manager->loop) + wait_ms));
+	images_forget(manager, order.name);
+	if (out) {
+		*out = (struct template){
+			.kind = kind == ORDER_FREEZE ? "frozen" : "imported",
+			.bytes = answer->bytes,
+			.files = answer->files,
+			.created_ms = clock_wall_ms(),
+		};
+		memcpy(out->name, order.name, sizeof(out->name));
+	}
+	return OK;
+}
+
+fallible templates_count(struct manager *manager)
+{
+	auto_free struct template *all = NULL;
+	size_t count = 0, at = 0;
+	struct str name;
+	void *account;
+
+	TRY(manager_templates_list_all(manager, &all, &count));
+	while (map_next(manager->accounts.by_name, &at, &name, &account))
+		((struct account *)account)->used.templates = 0;
+	for (size_t i = 0; i < count; i++) {
+		const struct account *owner = owner_of(manager, all[i].name);
+
+		if (owner)
+			accounts_get(&manager->accounts, owner->tenant.name)->used.templates +=
+				all[i].bytes;
+	}
+	return OK;
+}
+
+// What was made or forgotten is known to the warden; a count that failed is made good by the next.
+static void count_again(struct manager *manager)
+{
+	auto_err err = templates_count(manager);
+
+	if (err)
+		log_event(LOG_WARN, "template.not_counted", "trail", err_trail(err), NULL);
+}
+
+// It is there: unless its owner may have it, it goes again.
+static fallible check_quota(struct manager *manager, struct account *account, const char *kept,
+			    uint64_t bytes)
+{
+	struct err *err = account_ask_disk(account, bytes);
+
+	if (err)
+		err_free(order_alone(manager, ORDER_FORGET, str_of(kept), ASK_MS, NULL));
+	count_again(manager);
+	return err;
+}
+
+static fallible too_many(void)
+{
+	return err_hint(err_new(EXHAUSTED, "too_many_imports",
+				"no more templates can be made at the same time"),
+			"wait until one of them is done");
+}
+
+static fallible take_share(struct manager *manager, const struct who *who, struct account **out)
+{
+	struct account *account = accounts_get(&manager->accounts, who->tenant);
+
+	if (who->tenant[0] && account->imports >= TEMPLATES_SHARE)
+		return too_many();
+	TRY(account_ask_disk(account, LEAST));
+	account->imports++;
+	*out = account;
+	return OK;
+}
+
+static void give_share(struct account **account)
+{
+	if (*account)
+		(*account)->imports--;
+	*account = NULL;
+}
+
+// The name to change one under: among the tenant's own.
+static fallible to_own(const struct manager *manager, const struct who *who, struct str name,
+		       char out[TEMPLATE_NAME_MAX])
+{
+	TRY(access_ask(who, ACCESS_TEMPLATES));
+	TRY(check_own_name(name));
+	if (!own_name(who, name, out))
+		return err_hint(err_new(INVALID, "bad_template", "this name is too long"),
+				"up to %zu letters",
+				sizeof(char[TEMPLATE_NAME_MAX]) - 2 - strlen(who->tenant));
+	if (!who->tenant[0] && who->role != WHO_OPERATOR && owner_of(manager, out))
+		return err_new(FORBIDDEN, "not_allowed", "this name is a tenant's");
+	return OK;
+}
+
+// A refusal names the template as it is kept: say it as the tenant knows it.
+static fallible in_their_words(struct err *err, const struct who *who, struct str name)
+{
+	if (!err || !who->tenant[0])
+		return err;
+	if (!strcmp(err_reason(err), "too_many_imports")) { // whose they are is not theirs to know
+		err_free(err);
+		return too_many();
+	}
+	if (err_kind(err) == ERR_NOT_FOUND) {
+		err_free(err);
+		return absent(name);
+	}
+	if (err_kind(err) == ERR_CONFLICT && !strcmp(err_reason(err), "template_exists"))
+		return err_recast(err, ERR_CONFLICT, "template_exists",
+				  "there is a template '" STR_FMT "' already", STR_ARG(name));
+	return err;
+}
+
+fallible templates_forget(struct manager *manager, const struct who *who, struct str name)
+{
+	char own[TEMPLATE_NAME_MAX];
+	struct err *err;
+
+	TRY(to_own(manager, who, name, own));
+	err = order_alone(manager, ORDER_FORGET, str_of(own), ASK_MS, NULL);
+	if (!err)
+		count_again(manager);
+	return in_their_words(err, who, name);
+}
+
+fallible templates_forget_all(struct manager *manager, const char *tenant)
+{
+	const struct account *account = accounts_find(&manager->accounts, str_of(tenant));
+	struct who as = {.role = WHO_TENANT};
+	auto_free struct template *all = NULL;
+	size_t count = 0;
+
+	if (account && account->imports)
+		return err_hint(err_new(CONFLICT, "tenant_in_use", "%u templates are being made",
+					account->imports),
+				"wait for their end first");
+	snprintf(as.tenant, sizeof(as.tenant), "%s", tenant);
+	TRY(manager_templates_list_all(manager, &all, &count));
+	for (size_t i = 0; i < count; i++)
+		if (is_own(&as, all[i].name))
+			TRY(order_alone(manager, ORDER_FORGET, str_of(all[i].name), ASK_MS, NULL));
+	return templates_count(manager);
+}
+
+fallible templates_freeze(struct manager *manager, const struct who *who, struct str name,
+			  struct template *out)
+{
+	char own[TEMPLATE_NAME_MAX];
+	struct account *account = NULL;
+	struct err *err;
+
+	TRY(to_own(manager, who, name, own));
+	if (!who->may_host)
+		return no_host(manager, who);
+	TRY(take_share(manager, who, &account));
+	err = order_alone(manager, ORDER_FREEZE, str_of(own), WORK_MS, out);
+	if (!err)
+		err = check_quota(manager, account, own, out->bytes);
+	give_share(&account);
+	TRY(in_their_words(err, who, name));
+	snprintf(out->name, sizeof(out->name), STR_FMT, STR_ARG(name));
+	return OK;
+}
+
+fallible templates_import_begin(struct manager *manager, const struct who *who, struct str name,
+				struct templates_import **out)
+{
+	struct ask_import *ask = NULL;
+	struct templates_import *import;
+	struct account *account = NULL;
+	char own[TEMPLATE_NAME_MAX];
+	int pipe = -1;
+
+	TRY(to_own(manager, who, name, own));
+	TRY(take_share(manager, who, &account));
+	import = mem_new_of(struct templates_import);
+	memcpy(import->name, own, sizeof(own));
+	snprintf(import->shown, sizeof(import->shown), STR_FMT, STR_ARG(name));
+	import->manager = manager;
+	import->account = account;
+	import->bytes_max = account_disk_left(account);
+	struct err *err = ask_import_begin(manager->ask, import->name, &ask, &pipe);
+
+	if (err) {
+		give_share(&import->account);
+		free(import);
+		return in_their_words(err, who, name);
+	}
+	import->ask = ask;
+	import->pipe.fd = -1;
+	err = stream_open(&import->pipe, manager->loop, pipe);
+	if (err) {
+		templates_import_free(import);
+		return err;
+	}
+	*out = import;
+	return OK;
+}
+
+fallible templates_import_write(struct templates_import *import, const void *bytes, size_t len)
+{
+	struct err *err;
+
+	import->bytes += len;
+	if (import->bytes > import->bytes_max && import->account) {
+		TRY(account_ask_disk(import->account, import->bytes));
+		import->bytes_max = account_disk_left(import->account);
+	}
+	err = stream_write(&import->pipe, bytes, len, SILENCE_MS);
+	// The unpacker has gone away in the middle: its own answer says why.
+	if (err && err_kind(err) == ERR_BAD_PEER) {
+		struct template ignored;
+		struct err *why = templates_import_end(import, &ignored);
+
+		if (why) {
+			err_free(err);
+			return why;
+		}
+	}
+	return err;
+}
+
+fallible templates_import_end(struct templates_import *import, struct template *out)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	int64_t deadline = loop_now(import->manager->loop) + WORK_MS;
+	struct account *account = import->account;
+
+	if (!import->ask)
+		return err_new(INTERNAL, "internal", "the import has ended");
+	stream_close(&import->pipe);
+	struct err *err = ask_import_end(take_ptr(import->ask), answer, deadline);
+
+	if (!err)
+		err = check_quota(import->manager, account, import->name, answer->bytes);
+	give_share(&import->account);
+	TRY(err);
+	images_forget(import->manager, import->name);
+	*out = (struct template){
+		.kind = "imported",
+		.bytes = answer->bytes,
+		.files = answer->files,
+		.created_ms = clock_wall_ms(),
+	};
+	memcpy(out->name, import->shown, sizeof(out->name));
+	return OK;
+}
+
+static void manager_templates_give_up(void *arg)
+{
+	struct templates_import *import = arg;
+	struct template ignored;
+	auto_err end = NULL;
+	auto_err forgotten = NULL;
+
+	task_shield(true);
+	end = templates_import_end(import, &ignored);
+	if (!end)
+		forgotten = order_alone(import->manager, ORDER_FORGET, str_of(import->name), ASK_MS,
+					NULL);
+	if (forgotten)
+		log_event(LOG_WARN, "template.half", "name", import->name, "trail",
+			  err_trail(forgotten), NULL);
+	free(import);
+}
+
+void templates_import_free(struct templates_import *import)
+{
+	if (!import)
+		return;
+	stream_close(&import->pipe);
+	if (import->ask)
+		task_start(import->manager->loop, "unimport", manager_templates_give_up, import);
+	else
+		free(import);
+}

@@ -1,0 +1,421 @@
+// A visitor comes with a name: PORT-ID-TOKEN, as the first label of a host beneath the domain, or
+// as the first part of a path. What is wrong about it is not told: no such box, no such port,
+// another token, another tenant's are one answer, found by the same steps. Only a right token
+// learns more: that it has ended, that its box was stopped by request (410), that nobody listens
+// yet.
+//
+// A visit wakes a box that sleeps, and lasts as long as its connection. It ends with the box, and
+// when its port is exposed no more.
+#include "preview/target.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gateway/cancel_on_delete.h"
+#include "http/relay.h"
+#include "manager/access.h"
+#include "preview/page.h"
+#include "preview/pool.h"
+#include "types/hostname.h"
+
+#define DIAL_MS 5000
+#define LISTED_MAX 64
+
+struct caller {
+	struct http *x;
+	const struct preview_options *options;
+	struct hostname_preview named;
+	struct str path;   // as the box is asked for it
+	struct str prefix; // before that, for the visitor
+	char id[ID_BOX_LEN + 1];
+	char token[PREVIEW_TOKEN_TOKEN_MAX +
+		   1]; // of the port, by which the visitor's was found good
+	struct box_ref ref;
+	struct pool_conn *conn; // to the server; NULL: none
+	bool is_kept;		// it may serve one more request
+};
+
+static void caller_done(struct caller *caller)
+{
+	pool_conn_free(caller->conn);
+	box_ref_end(&caller->ref);
+}
+
+static const struct target *target_of(const struct http *x)
+{
+	return x->app;
+}
+
+static bool by_host(struct caller *caller)
+{
+	const char *domain = caller->options->urls->domain;
+
+	if (!domain ||
+	    !hostname_read_preview(http_field(caller->x, "Host"), domain, &caller->named))
+		return false;
+	caller->path = caller->x->url.path;
+	caller->prefix = STR("");
+	return true;
+}
+
+// A name beneath the domain, of whatever form: all of them lead here, and are not ours otherwise.
+static bool target_is_beneath(const struct caller *caller)
+{
+	char host[HOSTNAME_MAX + 1], domain[HOSTNAME_MAX + 1];
+	const char *ours = caller->options->urls->domain;
+	struct str given = http_field(caller->x, "Host");
+	const char *colon = given.at ? memchr(given.at, ':', given.len) : NULL;
+	uint16_t port;
+
+	if (!ours || !given.at || hostname_read_host(str_of(ours), domain, &port) != HOSTNAME_NAME)
+		return false;
+	// A token may have what a name must not: only the end is looked at.
+	if (colon)
+		given.len = (size_t)(colon - given.at);
+	if (given.len >= sizeof(host))
+		return false;
+	for (size_t i = 0; i < given.len; i++)
+		host[i] = given.at[i] >= 'A' && given.at[i] <= 'Z' ? (char)(given.at[i] | 32)
+								   : given.at[i];
+	host[given.len] = 0;
+	return hostname_is_beneath(host, domain) && strcmp(host, domain) != 0;
+}
+
+// "/8080-0123456789ab-token/index.html"
+static bool by_path(struct caller *caller)
+{
+	struct http *x = caller->x;
+	struct str rest = str_skip(x->url.path, 1), label;
+	const char *slash = memchr(rest.at, '/', rest.len);
+
+	label = (struct str){rest.at, slash ? (size_t)(slash - rest.at) : rest.len};
+	if (label.len > HOSTNAME_LABEL_MAX ||
+	    !hostname_read_preview(str_of(arena_fmt(x->arena, STR_FMT ".path", STR_ARG(label))),
+				   "path", &caller->named))
+		return false;
+	caller->prefix = (struct str){x->url.path.at, label.len + 1};
+	caller->path = str_skip(x->url.path, label.len + 1);
+	return true;
+}
+
+static const struct exposed_ports_entry *find_port(const struct caller *caller, struct entry **out)
+{
+	*out = access_find(caller->options->manager, &WHO_COVE, str_of(caller->named.id));
+	return *out ? exposed_ports_find(&(*out)->ports, caller->named.port) : NULL;
+}
+
+static struct preview_token ticket_of(const struct entry *entry,
+				      const struct exposed_ports_entry *port)
+{
+	return (struct preview_token){entry->record.id, port->port, port->token, port->ends_ms};
+}
+
+// Judges the token for the port that was named.
+static enum preview_token_verdict target_judge(struct caller *caller, struct entry **out)
+{
+	const struct exposed_ports_entry *port = find_port(caller, out);
+	struct preview_token preview_token = {0};
+
+	if (port) {
+		preview_token = ticket_of(*out, port);
+		memcpy(caller->token, port->token, sizeof(caller->token));
+	}
+	return preview_token_check(caller->options->key, port ? &preview_token : NULL,
+				   str_of(caller->named.token), clock_steady_ms());
+}
+
+static fallible tell_over(struct http *x)
+{
+	struct page page = {
+		.status = 410,
+		.code = "PREVIEW_EXPIRED",
+		.title = "This link has ended",
+		.text = "It was good until some time ago. Ask for a new one.",
+	};
+
+	return page_answer(x, &page);
+}
+
+static fallible tell_stopped(struct http *x)
+{
+	struct page page = {
+		.status = 410,
+		.code = "STALE_PREVIEW_URL",
+		.title = "This sandbox is stopped",
+		.text = "It was stopped by request, and starts by request only.",
+	};
+
+	return page_answer(x, &page);
+}
+
+// By request, not by idleness or the host's end: nobody but who stopped it starts it again.
+static bool is_stopped(const struct entry *entry)
+{
+	return entry->record.state == STATE_STOPPED && !entry->moving && !entry->record.reason[0];
+}
+
+static fallible target_no_listener(struct caller *caller, const struct files *files)
+{
+	struct fileop_port *ports = arena_take(caller->x->arena, LISTED_MAX * sizeof(*ports));
+	struct page page = {
+		.status = 502,
+		.code = "PORT_CLOSED",
+		.port = caller->named.port,
+		.waits = true,
+	};
+	size_t count = 0;
+
+	TRY(box_ref_explain(files_ports(files, ports, LISTED_MAX, &count)));
+	page.listening = ports;
+	page.listening_count = count < LISTED_MAX ? count : LISTED_MAX;
+	page.title = arena_fmt(caller->x->arena, "Nothing listens on port %u yet",
+			       caller->named.port);
+	page.text = "Start a server there; on localhost or on all addresses, both are found.";
+	return page_answer(caller->x, &page);
+}
+
+// As long as the port is exposed, the token is the same, and neither token nor link has ended. What
+// the visitor gave was found good for that token: it need not be signed again.
+static bool still_holds(const void *arg, int64_t *out_until)
+{
+	const struct caller *caller = arg;
+	struct entry *entry;
+	const struct exposed_ports_entry *port = find_port(caller, &entry);
+	struct preview_token preview_token;
+	int64_t end, now = clock_steady_ms();
+
+	if (!port || strcmp(port->token, caller->token) != 0)
+		return false;
+	preview_token = ticket_of(entry, port);
+	end = preview_token_end(&preview_token, str_of(caller->named.token));
+	if (end)
+		*out_until = loop_now(caller->options->manager->loop) + end - now + 1;
+	return !end || now < end;
+}
+
+static struct str original_url(struct http *x, const char *proto)
+{
+	return str_of(arena_fmt(x->arena, "%s://" STR_FMT STR_FMT, proto,
+				STR_ARG(http_field(x, "Host")), STR_ARG(x->head.target)));
+}
+
+static fallible relay(struct caller *caller, bool is_reused)
+{
+	struct http *x = caller->x;
+	const struct entry *entry = caller->ref.entry;
+	bool host_form = !caller->prefix.len;
+	// Copied: a reload may make them anew.
+	const char *proto = host_form ? arena_fmt(x->arena, "%s", caller->options->urls->proto)
+			    : target_of(x)->tls ? "https"
+						: "http";
+	const struct http1_field more[] = {
+		{STR("X-Original-URL"), original_url(x, proto)},
+		{STR("X-Sandbox-Name"), str_of(record_host(&entry->record))},
+	};
+	struct relay_options way = {
+		.loop = caller->options->manager->loop,
+		.stream = &caller->conn->stream,
+		.is_kept = &caller->is_kept,
+		.host = str_of(arena_fmt(x->arena, "localhost:%u", caller->named.port)),
+		.path = caller->path,
+		.proto = proto,
+		.more = more,
+		.more_count = 2,
+		.prefix = caller->prefix,
+		.keep_bearer = true,
+		.is_reused = is_reused,
+	};
+	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_while(caller->ref.entry, x,
+									      still_holds, caller);
+
+	return relay_run(x, &way);
+}
+
+static fallible bad_server(struct http *x, struct err *err)
+{
+	bool late = err_kind(err) == ERR_TIMEOUT;
+	struct page page = {
+		.status = late ? 504 : 502,
+		.code = late ? "PREVIEW_TIMEOUT" : "BAD_PREVIEW",
+		.title = late ? "The server does not answer" : "The server's answer is no HTTP",
+		.text = arena_fmt(x->arena, "%s.", err_message(err)),
+	};
+
+	err_free(err);
+	return page_answer(x, &page);
+}
+
+// A request that may be sent a second time, on a new connection, when the kept one proves dead.
+static bool may_repeat(const struct http *x)
+{
+	return (str_is(x->head.method, "GET") || str_is(x->head.method, "HEAD")) &&
+	       !x->head.chunked && !x->body_left && !http1_field(&x->head, "Upgrade").at;
+}
+
+static fallible caller_dial(struct caller *caller, const struct files *files)
+{
+	int fd = -1;
+
+	TRY(files_dial(files, caller->named.port, &fd));
+	return pool_conn_new(caller->options->manager->loop, fd, caller->named.port, &caller->conn);
+}
+
+static fallible target_box_ref(struct caller *caller)
+{
+	struct http *x = caller->x;
+	struct pool *pool = caller->options->pool;
+	struct files files;
+	struct err *err = OK;
+	bool is_reused = false, again;
+	int64_t until;
+
+	TRY(box_ref_begin(caller->options->manager, &WHO_COVE, str_of(caller->id), &caller->ref));
+	files = (struct files){
+		.box = caller->ref.box,
+		.user = "",
+		.deadline = loop_now(caller->options->manager->loop) + DIAL_MS,
+	};
+	// Waking it took a while: is it still so?
+	if (!still_holds(caller, &until))
+		return err_new(NOT_FOUND, "invalid_token",
+			       "Access denied: Invalid token or port not exposed");
+	if (may_repeat(x)) {
+		caller->conn = pool_take(pool, caller->ref.entry, caller->named.port);
+		is_reused = caller->conn;
+	}
+	do {
+		if (!caller->conn)
+			err = caller_dial(caller, &files);
+		if (err && err_kind(err) == ERR_BAD_PEER) {
+			err_free(err);
+			return target_no_listener(caller, &files);
+		}
+		TRY(box_ref_explain(err));
+		err = relay(caller, is_reused);
+		// The server closed it at the moment when we took it: a new one tells more.
+		again = err && !strcmp(err_reason(err), "stale");
+		is_reused = false;
+		if (again) {
+			err_free(take_ptr(err));
+			pool_conn_free(take_ptr(caller->conn));
+		}
+	} while (again);
+	if (caller->is_kept)
+		pool_give(pool, caller->ref.entry, take_ptr(caller->conn));
+	if (err && !x->reply_begun &&
+	    (err_kind(err) == ERR_BAD_PEER || err_kind(err) == ERR_TIMEOUT))
+		return bad_server(x, err);
+	return err;
+}
+
+// A path without its slash: relative links of the page would lead out of the preview.
+static fallible add_slash(struct caller *caller)
+{
+	struct http *x = caller->x;
+
+	http_set(x, "Location",
+		 str_of(arena_fmt(x->arena, STR_FMT "/%s" STR_FMT, STR_ARG(caller->prefix),
+				  x->url.query.len ? "?" : "", STR_ARG(x->url.query))));
+	return http_reply_empty(x, 308);
+}
+
+static fallible target_enter(struct caller *caller)
+{
+	struct http *x = caller->x;
+	enum preview_token_verdict verdict;
+	struct entry *entry;
+
+	if (caller->options->manager->unknown)
+		return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
+	if (!by_host(caller)) {
+		if (target_is_beneath(caller))
+			return authenticate_strike_preview(caller->options->guard, x);
+		TRY(authenticate_host(caller->options->guard, x));
+		if (!by_path(caller) && x->url.path.len > 1 && x->url.path.at[1] >= '0' &&
+		    x->url.path.at[1] <= '9')
+			return authenticate_strike_preview(caller->options->guard, x); // almost one
+		if (!caller->named.port)
+			return err_new(NOT_FOUND, "no_preview", "There is no preview here");
+	}
+	verdict = target_judge(caller, &entry);
+	if (verdict == PREVIEW_TOKEN_WRONG)
+		return authenticate_strike_preview(caller->options->guard, x);
+	snprintf(caller->id, sizeof(caller->id), "%s", entry->record.id);
+	if (verdict == PREVIEW_TOKEN_OVER)
+		return tell_over(x);
+	if (is_stopped(entry))
+		return tell_stopped(x);
+	if (!caller->path.len)
+		return add_slash(caller);
+	return target_box_ref(caller);
+}
+
+// One table of what else may happen; the rest is our own fault.
+static fallible target_answer(struct http *x, struct err *failure)
+{
+	static const struct {
+		const char *reason, *code, *title;
+	} rows[] = {
+		{"invalid_token", "INVALID_TOKEN", "Invalid token or port not exposed"},
+		{"no_sandbox", "INVALID_TOKEN", "Invalid token or port not exposed"},
+		{"no_preview", "NO_PREVIEW", "There is no preview here"},
+		{"too_many_failures", "TOO_MANY_FAILURES", "Too many wrong tokens"},
+		{"paused", "SANDBOX_PAUSED", "This sandbox is paused"},
+		{"cancelled", "SANDBOX_ENDED", "This sandbox has ended"},
+		{NULL, "UNAVAILABLE", "The preview cannot be shown"},
+	};
+	auto_err err = failure;
+	int status = err_kind(err) == ERR_CANCELLED ? 502 : err_http(err);
+	struct page page = {.status = status, .waits = status == 503};
+	size_t i = 0;
+
+	while (rows[i].reason && strcmp(rows[i].reason, err_reason(err)) != 0)
+		i++;
+	page.code = rows[i].code;
+	page.title = rows[i].title;
+	page.retry_s = err_kind(err) == ERR_EXHAUSTED ? AUTHENTICATE_SPAN_S : 0;
+	page.text = status == 500 ? "Something went wrong." : err_message(err);
+	if (status == 500)
+		log_event(LOG_ERROR, "preview.failed", "request", x->id, "trail", err_trail(err),
+			  NULL);
+	return page_answer(x, &page);
+}
+
+// Never the path, the host or the token.
+static void target_note(const struct caller *caller, int64_t began_us)
+{
+	const struct http *x = caller->x;
+	char status[16], ms[32], method[16], port[8], peer[64];
+
+	if (!log_wants(LOG_DEBUG))
+		return;
+	snprintf(status, sizeof(status), "%d", x->status);
+	snprintf(ms, sizeof(ms), "%.3f", (double)(clock_us() - began_us) / 1000);
+	snprintf(method, sizeof(method), STR_FMT, STR_ARG(x->head.method));
+	snprintf(port, sizeof(port), "%u", caller->named.port);
+	snprintf(peer, sizeof(peer), STR_FMT, STR_ARG(x->peer));
+	log_event(LOG_DEBUG, "preview", "request", x->id, "method", method, "sandbox",
+		  caller->id[0] ? caller->id : NULL, "port", port, "status", status, "ms", ms,
+		  "peer", peer, NULL);
+}
+
+void target_serve(struct http *x)
+{
+	on_exit_call(caller_done) struct caller caller = {.x = x, .options = target_of(x)->options};
+	int64_t began_us = clock_us();
+	struct err *err;
+
+	task_trace(x->trace.at);
+	err = target_enter(&caller);
+	if (err && !x->reply_begun)
+		err = target_answer(x, err);
+	err_free(err);
+	target_note(&caller, began_us);
+	task_trace(NULL);
+}
+
+void target_refuse(struct http *x, struct err *err)
+{
+	err_free(target_answer(x, err)); // who cannot be told has left
+}

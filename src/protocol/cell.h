@@ -1,0 +1,39 @@
+// The output of a cell, as an interpreter's driver writes it (src/kernels): text of whoever prints,
+// and between it events in frames that bear a key, which no text knows. A frame is written at once,
+// so that nothing stands inside of it:
+//
+//	0x1e KEY SIGN LENGTH bytes
+//
+// KEY has 16 hex digits, LENGTH 4; SIGN is '+' when more of the event follows, else '.'.
+// The key is the first line of the tape: whoever has that can read it again. No I/O. The bytes are
+// hostile: what is no frame is text, and an event is bounded and held to be anything.
+#pragma once
+
+#include "base/buf.h"
+
+#define CELL_KEY 16
+#define CELL_EVENT_MAX (17u << 20) // what a driver sends at most, and its fields
+
+struct cell {
+	// set by the caller
+	void (*text)(void *arg, struct str bytes);
+	void (*event)(void *arg, struct str bytes); // what a driver means as JSON; not checked
+	void *arg;
+	// inside; zeroed
+	char sign[1 + CELL_KEY]; // 0x1e and the key
+	size_t keyed;		 // bytes of the first line that were read
+	char head[5];		 // '+' or '.', and the length
+	size_t matched;		 // bytes of sign and head
+	size_t left;		 // of the piece
+	struct buf body;
+};
+
+// The key line of a tape, and one whole event in frames.
+void cell_put_key(struct buf *out, const char *key);
+void cell_put_event(struct buf *out, const char *key, struct str event);
+
+// More bytes of stdout, the key line first.
+void cell_read(struct cell *cell, struct str bytes);
+// That was all: what looked like the beginning of a frame is text.
+void cell_end(struct cell *cell);
+void cell_done(struct cell *cell);

@@ -1,0 +1,172 @@
+// syscalls: mkdirat openat read close
+#include "serve/agents.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/faults.h"
+#include "agent/local_backend.h"
+#include "agent/session.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "http/http.h"
+#include "types/timers.h"
+
+#define RUNS "runs"
+
+struct serve_agents {
+	struct local *site;
+	struct agent_sessions *agents;
+};
+
+static fallible open_runs(int daemon_dir, int *out)
+{
+	if (mkdirat(daemon_dir, RUNS, 0700) && errno != EEXIST)
+		return err_sys(errno, "make the directory of runs");
+	*out = openat(daemon_dir, RUNS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return *out < 0 ? err_sys(errno, "open the directory of runs") : OK;
+}
+
+// A class asks for more than this host has only on paper: it gets what there is.
+static void fit(const struct manager *manager, struct limits *limits)
+{
+	const struct spec_bounds *bounds = manager_bounds(manager);
+	uint64_t disk = admit_disk(manager->admit);
+
+	if (limits->memory > bounds->memory_max)
+		limits->memory = bounds->memory_max;
+	if (limits->cpu_milli > bounds->cpu_milli_max)
+		limits->cpu_milli = bounds->cpu_milli_max;
+	if (disk && limits->disk > disk)
+		limits->disk = disk;
+}
+
+// `fleet` NULL: only to see whether they are well-formed.
+static fallible read_classes(const struct config *config, struct manager *manager,
+			     struct limits classes[OWNER_CLASSES], uint64_t max[OWNER_CLASSES])
+{
+	static const struct {
+		uint32_t cpu_milli;
+		uint64_t memory, disk;
+	} defaults[] = {
+		[OWNER_STANDARD] = {4000, 12ull << 30, 20ull << 30},
+		[OWNER_SMALL] = {1000, 6ull << 30, 12ull << 30},
+	};
+	const char *words[] = {
+		[OWNER_STANDARD] = config->class_standard,
+		[OWNER_SMALL] = config->class_small,
+	};
+
+	for (int i = 0; i < OWNER_CLASSES; i++) {
+		struct limits *limits = &classes[i];
+
+		*limits = LIMITS_DEFAULT;
+		limits->pids = 1024;
+		limits->cpu_milli = defaults[i].cpu_milli;
+		limits->memory = defaults[i].memory;
+		limits->disk = defaults[i].disk;
+		max[i] = 0;
+		TRY(local_read_class(str_of(words[i]), limits, &max[i]));
+		if (manager)
+			fit(manager, limits);
+	}
+	return OK;
+}
+
+static struct tape_quota *output_of(void *arg, const char *tenant)
+{
+	struct manager *manager = arg;
+
+	return &accounts_get(&manager->accounts, tenant)->output;
+}
+
+static void read_boot(char room[LEASE_BOOT_LEN + 1])
+{
+	auto_fd fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, room, LEASE_BOOT_LEN) != LEASE_BOOT_LEN)
+		room[0] = '\0';
+	room[LEASE_BOOT_LEN] = '\0';
+}
+
+fallible serve_agents_open(const struct config *config, struct gateway *gateway,
+			   struct store *store, int daemon_dir, struct serve_agents **out)
+{
+	struct serve_agents *room = mem_new_of(struct serve_agents);
+	struct local_options site = {.manager = gateway->manager, .data = daemon_dir};
+	struct agents_options options = {
+		.loop = gateway->manager->loop,
+		.store = store,
+		.isolate = config->isolate,
+		.tag = config->tag,
+		.threshold = config->session_space,
+		.input_share = config->session_input,
+		.output_of = output_of,
+		.output_arg = gateway->manager,
+	};
+	auto_err err = OK;
+
+	if (!strcmp(config->dev, "on"))
+		faults_open(gateway->manager->loop);
+	timers_scale((uint32_t)config->time_scale);
+	http_keepalive((uint32_t)timer_ms(TIMER_QUIET));
+	TRY(read_classes(config, gateway->manager, site.classes, options.class_max));
+	TRY(open_runs(daemon_dir, &options.dir));
+	read_boot(site.boot);
+	room->site = local_new(&site);
+	options.backend = local_backend(room->site);
+	*out = room;
+	err = agents_open(&options, &room->agents);
+	if (!err) {
+		gateway->agents = room->agents;
+		sweep_add(gateway->sweep, "sessions", agents_sweep, room->agents);
+	} else if (store_health(store) == STORE_FINE) {
+		return take_ptr(err);
+	} else {
+		log_event(LOG_ERROR, "daemon.no_agent_sessions", "trail", err_trail(err), NULL);
+	}
+	return OK;
+}
+
+fallible serve_agents_check(const struct config *config)
+{
+	struct limits classes[OWNER_CLASSES];
+	uint64_t max[OWNER_CLASSES];
+
+	return read_classes(config, NULL, classes, max);
+}
+
+void serve_agents_load_config(struct serve_agents *room, const struct config *config,
+			      struct manager *manager)
+{
+	struct agents_options options = {
+		.isolate = config->isolate,
+		.tag = config->tag,
+		.threshold = config->session_space,
+		.input_share = config->session_input,
+	};
+	struct limits classes[OWNER_CLASSES];
+	auto_err err = read_classes(config, manager, classes, options.class_max);
+
+	if (!room || err)
+		return;
+	local_set_classes(room->site, classes);
+	if (room->agents)
+		agents_configure(room->agents, &options);
+}
+
+void serve_agents_start(struct serve_agents *room)
+{
+	if (room && room->agents)
+		agents_start(room->agents);
+}
+
+void serve_agents_drain(struct serve_agents *room, int64_t deadline)
+{
+	auto_err err = room && room->agents ? agents_drain(room->agents, deadline) : OK;
+
+	if (err)
+		log_event(LOG_WARN, "daemon.runners_left", "trail", err_trail(err), NULL);
+}

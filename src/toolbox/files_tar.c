@@ -1,0 +1,188 @@
+// Trees as archives. A hand in the box packs and unpacks; the archive runs through a pipe, and this
+// process looks at none of it. The pipe's other end is a stranger's: it is never waited for in a
+// read or write, only on the loop, and its silence has a limit.
+#include <errno.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "toolbox/files.h"
+#include "toolbox/globs.h"
+
+#define ROOM (256 * 1024)
+#define SILENCE_MS 60000
+
+static fallible files_tar_wait_for(int fd, uint32_t events)
+{
+	uint32_t ready;
+	struct err *err = task_wait_fd(fd, events, loop_now(task_loop()) + SILENCE_MS, &ready);
+
+	if (err && err_kind(err) == ERR_TIMEOUT)
+		return err_recast(err, ERR_TIMEOUT, "box_silent",
+				  "nothing moved in the sandbox for too long");
+	return err;
+}
+
+static fallible files_tar_read_path_arg(struct path_arg *path_arg)
+{
+	struct str path = http_query(path_arg->x, "path");
+
+	TRY(path_arg_query(path_arg));
+	return path_arg_text(path_arg, "path", path);
+}
+
+static fallible read_exclude(struct path_arg *path_arg, const char *const **out)
+{
+	struct str rest = path_arg->x->url.query, key, value;
+	const char **globs = arena_take(path_arg->x->arena, (GLOBS_MAX + 1) * sizeof(*globs));
+	size_t count = 0;
+
+	while (url_pair(&rest, &key, &value)) {
+		auto_buf text = BUF_INIT(GLOB_BYTES);
+		auto_buf pair = BUF_INIT(4 * GLOB_BYTES);
+
+		if (!str_is(key, "exclude"))
+			continue;
+		buf_text(&pair, "exclude=");
+		buf_str(&pair, value);
+		if (count == GLOBS_MAX || !buf_ok(&pair) ||
+		    !url_query(buf_view(&pair), "exclude", &text) || !text.len || !buf_ok(&text)) {
+			path_arg->field = "exclude";
+			path_arg->code = "INVALID_PATTERN";
+			return err_new(INVALID, "bad_field",
+				       "'exclude' must be up to %d patterns of 1 to %d bytes",
+				       GLOBS_MAX, GLOB_BYTES);
+		}
+		globs[count++] = arena_dup(path_arg->x->arena, text.at, text.len);
+	}
+	*out = globs;
+	return OK;
+}
+
+static fallible copy_pipe(struct path_arg *path_arg, int fd)
+{
+	struct http *x = path_arg->x;
+	char *room = arena_take(x->arena, ROOM);
+
+	for (;;) {
+		ssize_t n = pipe_take(box_at(path_arg->files.box), fd, room, ROOM);
+
+		if (n == 0)
+			return OK;
+		if (n > 0)
+			TRY(http_write(x, room, (size_t)n));
+		else if (errno == EAGAIN)
+			TRY(files_tar_wait_for(fd, EPOLLIN));
+		else if (errno != EINTR)
+			return err_sys(errno, "read an archive");
+	}
+}
+
+static void drop_walk(struct files_walk **walk)
+{
+	files_drop(*walk);
+}
+
+static fallible files_tar_pack(struct path_arg *path_arg)
+{
+	on_exit_call(drop_walk) struct files_walk *walk = NULL;
+	struct files_pack spec = {0};
+	struct files_total total = {0};
+	struct http *x = path_arg->x;
+	auto_fd fd = -1;
+
+	TRY(files_tar_read_path_arg(path_arg));
+	TRY(read_exclude(path_arg, &spec.exclude));
+	path_arg->files.deadline = CLOCK_NEVER;
+	TRY(files_pack(&path_arg->files, path_arg->path, &spec, &fd, &walk));
+	http_be_patient(x);
+	http_set(x, "X-Content-Type-Options", STR("nosniff"));
+	TRY(http_begin(x, 200, "application/x-tar"));
+	if (str_is(x->head.method, "HEAD"))
+		return http_end(x);
+	TRY(copy_pipe(path_arg, fd));
+	// A reply without its end tells the client that the archive is not whole.
+	TRY(files_end(take_ptr(walk), &total));
+	return http_end(x);
+}
+
+// All of it, or *out_closed: nobody reads it any more.
+static fallible files_tar_give(const struct box *box, int fd, const char *bytes, size_t len,
+			       bool *out_closed)
+{
+	while (len > 0) {
+		ssize_t n = pipe_give(box_at(box), fd, bytes, len);
+
+		if (n >= 0) {
+			bytes += n;
+			len -= (size_t)n;
+		} else if (errno == EAGAIN) {
+			TRY(files_tar_wait_for(fd, EPOLLOUT));
+		} else if (errno == EPIPE) {
+			*out_closed = true;
+			return OK;
+		} else if (errno != EINTR) {
+			return err_sys(errno, "write an archive");
+		}
+	}
+	return OK;
+}
+
+// What follows the end of an archive is read and means nothing.
+static fallible files_tar_feed(struct path_arg *path_arg, int fd, bool *out_closed)
+{
+	struct http *x = path_arg->x;
+	char *room = arena_take(x->arena, ROOM);
+	size_t n = 1;
+
+	while (n > 0 && !*out_closed) {
+		TRY(http_read(x, room, ROOM, &n));
+		TRY(files_tar_give(path_arg->files.box, fd, room, n, out_closed));
+	}
+	return OK;
+}
+
+static fallible skip_rest(struct http *x)
+{
+	char *room = arena_take(x->arena, ROOM);
+	size_t n = 1;
+
+	while (n > 0)
+		TRY(http_read(x, room, ROOM, &n));
+	return OK;
+}
+
+static fallible files_tar_unpack(struct path_arg *path_arg)
+{
+	on_exit_call(drop_walk) struct files_walk *walk = NULL;
+	auto_buf body = BUF_INIT(64 * 1024);
+	struct json_out out = gateway_success(&body);
+	struct files_total total = {0};
+	bool closed = false;
+	auto_fd fd = -1;
+
+	TRY(files_tar_read_path_arg(path_arg));
+	path_arg->files.deadline = CLOCK_NEVER;
+	TRY(files_unpack(&path_arg->files, path_arg->path, 0, &fd, &walk));
+	TRY(files_tar_feed(path_arg, fd, &closed));
+	close(take_fd(&fd));
+	TRY(files_end(take_ptr(walk), &total));
+	if (closed)
+		TRY(skip_rest(path_arg->x));
+	path_arg_put_name(&out, "path", path_arg->shown);
+	json_put_int(&out, "count", (int64_t)total.count);
+	json_put_int(&out, "bytes", (int64_t)total.bytes);
+	json_put_int(&out, "skipped", (int64_t)total.skipped);
+	if (total.note[0])
+		json_put_text(&out, "firstSkipped", total.note);
+	return gateway_answer(path_arg->x, &out);
+}
+
+fallible toolbox_files_pack(struct http *x)
+{
+	return path_arg_serve(x, "file.read", files_tar_pack);
+}
+
+fallible toolbox_files_unpack(struct http *x)
+{
+	return path_arg_serve(x, "file.write", files_tar_unpack);
+}

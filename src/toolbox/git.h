@@ -1,0 +1,6 @@
+// Repositories: a clone made inside the box.
+#pragma once
+
+#include "http/router.h"
+
+route_fn toolbox_git_checkout;

@@ -1,0 +1,57 @@
+#include "toolbox/helper_exec.h"
+
+#include "base/clock.h"
+
+#define RUN (4 * 1024)
+
+static void keep(struct buf *to, const char *bytes, size_t len, size_t max)
+{
+	size_t room = max > to->len ? max - to->len : 0;
+
+	buf_add(to, bytes, len < room ? len : room);
+}
+
+static fallible helper_exec_gather(struct helper_exec *work_item, struct manager_exec *run,
+				   size_t max, char *room)
+{
+	uint64_t offset = 0;
+	size_t got;
+
+	do {
+		enum tape_stream stream = TAPE_STDOUT;
+
+		TRY(tape_read(manager_exec_tape(run), &offset, &stream, room, RUN, &got,
+			      CLOCK_NEVER));
+		keep(stream == TAPE_STDOUT ? &work_item->out : &work_item->err, room, got, max);
+	} while (got);
+	return OK;
+}
+
+fallible helper_exec_run(struct http *x, struct helper_exec *work_item)
+{
+	size_t max = work_item->output_max ? work_item->output_max : HELPER_EXEC_OUTPUT_MAX;
+	char *room = arena_take(x->arena, RUN);
+	struct manager_exec_spec spec = {
+		.argv = work_item->argv,
+		.env = work_item->env,
+		.cwd = work_item->cwd,
+		.wall_ms = work_item->wall_ms,
+	};
+	auto_manager_exec run = NULL;
+	struct err *err;
+
+	work_item->out = BUF_INIT(max);
+	work_item->err = BUF_INIT(max);
+	TRY(manager_exec_start(gateway_of(x)->manager, gateway_who(x), x->params[0], &spec, &run));
+	TRY(http_away(x, HTTP_PROBE_HEAD));
+	err = manager_exec_wait(run, &work_item->result);
+	http_back(x);
+	TRY(err);
+	return helper_exec_gather(work_item, run, max, room);
+}
+
+void helper_exec_done(struct helper_exec *work_item)
+{
+	buf_done(&work_item->out);
+	buf_done(&work_item->err);
+}

@@ -1,0 +1,103 @@
+// Each parked upload has a task that waits: for the end of its time, of its sandbox, or of its
+// parking. Whoever takes or replaces it cancels the task, which frees what is left.
+#include "toolbox/parked_upload.h"
+
+struct parked {
+	struct link link; // memory->uploads, longest waiting first; in no list: taken
+	struct watch_state *memory;
+	struct entry *entry;
+	struct files_upload *upload;
+	char *user, *path;
+	uint64_t total;
+	int64_t until;
+	struct task *task;
+};
+
+static void unlist(struct parked *parked)
+{
+	link_drop(&parked->link);
+	parked->memory->upload_count--;
+}
+
+static bool may_wait(const struct parked *parked)
+{
+	return parked->upload && entry_is_alive(parked->entry) &&
+	       loop_now(parked->memory->loop) < parked->until;
+}
+
+static void wait_for_client(void *arg)
+{
+	struct parked *parked = arg;
+	auto_err err = NULL;
+
+	while (!err && may_wait(parked))
+		err = condition_wait(&parked->entry->changed, parked->until);
+	if (parked->upload)
+		unlist(parked);
+	files_abort(parked->upload);
+	entry_unref(parked->entry);
+	free(parked->user);
+	free(parked->path);
+	free(parked);
+}
+
+static struct files_upload *take(struct parked *parked)
+{
+	unlist(parked);
+	task_cancel(parked->task);
+	return take_ptr(parked->upload);
+}
+
+// Room for one more: of this sandbox, and in all.
+static void parked_upload_make_room(struct watch_state *watches, const struct entry *entry)
+{
+	size_t of_box = 0;
+
+	list_each (at, &watches->uploads)
+		of_box += link_of(at, struct parked, link)->entry == entry;
+	list_each (at, &watches->uploads) {
+		struct parked *parked = link_of(at, struct parked, link);
+		bool same = parked->entry == entry;
+
+		if ((same && of_box >= PARKED_UPLOAD_BOX_MAX) ||
+		    watches->upload_count >= PARKED_UPLOAD_MAX) {
+			of_box -= same;
+			files_abort(take(parked));
+		}
+	}
+}
+
+void parked_upload_put(struct watch_state *watches, const struct box_ref *ref,
+		       const struct parking *parking, struct files_upload *upload)
+{
+	struct parked *parked = mem_new_of(struct parked);
+
+	files_abort(parked_upload_take(watches, ref, parking));
+	parked_upload_make_room(watches, ref->entry);
+	entry_ref(ref->entry);
+	*parked = (struct parked){
+		.memory = watches,
+		.entry = ref->entry,
+		.upload = upload,
+		.user = mem_str(parking->user),
+		.path = mem_str(parking->path),
+		.total = parking->total,
+		.until = loop_now(watches->loop) + PARKED_UPLOAD_MS,
+	};
+	link_add(&watches->uploads, &parked->link);
+	watches->upload_count++;
+	parked->task = task_start(watches->loop, "parked upload", wait_for_client, parked);
+}
+
+struct files_upload *parked_upload_take(struct watch_state *watches, const struct box_ref *ref,
+					const struct parking *parking)
+{
+	list_each (at, &watches->uploads) {
+		struct parked *parked = link_of(at, struct parked, link);
+
+		if (parked->entry == ref->entry && parked->total == parking->total &&
+		    !strcmp(parked->user, parking->user) && !strcmp(parked->path, parking->path))
+			return take(parked);
+	}
+	return NULL;
+}

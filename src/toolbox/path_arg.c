@@ -1,0 +1,287 @@
+// A path is bytes. It reaches the box as it is, made absolute by what stands in front of it and by
+// nothing else: dots and links are resolved there, by the kernel, with the rights of the box's
+// user.
+#include "toolbox/path_arg.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "codec/text.h"
+#include "manager/shells.h"
+
+#define USER_MAX 64
+#define CONTEXT_MAX (64 * 1024)
+
+void path_arg_within(struct path_arg *path_arg, int64_t ms)
+{
+	path_arg->files.deadline = loop_now(gateway_of(path_arg->x)->loop) + ms;
+}
+
+static fallible bad(struct path_arg *path_arg, const char *field, const char *code, const char *why)
+{
+	path_arg->field = field;
+	path_arg->code = code;
+	return err_new(INVALID, "bad_field", "'%s' %s", field, why);
+}
+
+static fallible text_of(struct path_arg *path_arg, const struct json *json, const char *name,
+			struct str *out)
+{
+	const struct json *value = json_get(json, name);
+
+	path_arg->field = name;
+	path_arg->code = "INVALID_TYPE";
+	TRY(json_want(value, name, JSON_STRING));
+	path_arg->code = "INVALID_PATH"; // it has a NUL
+	TRY(json_str(value, name, out));
+	path_arg->field = NULL;
+	return OK;
+}
+
+static fallible set_user(struct path_arg *path_arg, struct str user)
+{
+	if (user.len > USER_MAX)
+		return bad(path_arg, "user", "INVALID_USER", "is too long");
+	if (user.len)
+		path_arg->files.user = arena_dup(path_arg->x->arena, user.at, user.len);
+	return OK;
+}
+
+// Relative paths begin where the session stands; one that is not there yet would stand at
+// /workspace, as they do.
+static void toolbox_path_arg_stand_with(struct path_arg *path_arg, struct str session)
+{
+	auto_session held = session_find(path_arg->ref.box, session);
+
+	if (held)
+		path_arg->files.base = arena_fmt(path_arg->x->arena, "%s", session_cwd(held));
+}
+
+fallible path_arg_user(struct path_arg *path_arg, const struct json *json)
+{
+	struct str session = {0}, user = {0};
+
+	TRY(text_of(path_arg, json, "sessionId", &session));
+	TRY(text_of(path_arg, json, "user", &user));
+	TRY(set_user(path_arg, user));
+	if (!session.len || str_is(session, SESSION_NONE))
+		return OK;
+	path_arg->session = session;
+	toolbox_path_arg_stand_with(path_arg, session);
+	return OK;
+}
+
+// A box without room for one more session has no commands of that session in line either.
+static fallible find_session(struct path_arg *path_arg, struct session **out)
+{
+	struct err *err = shells_take(&path_arg->ref, path_arg->session, out);
+
+	if (!err || err_kind(err) != ERR_EXHAUSTED)
+		return err;
+	err_free(err);
+	*out = NULL;
+	return OK;
+}
+
+fallible path_arg_lock(struct path_arg *path_arg)
+{
+	auto_session session = NULL;
+	struct err *err;
+	bool waits;
+
+	if (!path_arg->session.at)
+		return OK;
+	path_arg->field = "sessionId";
+	path_arg->code = "INVALID_SESSION";
+	TRY(find_session(path_arg, &session));
+	path_arg->field = NULL;
+	if (!session)
+		return OK;
+	waits = !session_is_free(session);
+	if (waits)
+		TRY(http_away(path_arg->x, HTTP_PROBE_HEAD));
+	err = session_lock(session, &path_arg->lock);
+	if (waits)
+		http_back(path_arg->x);
+	TRY(err);
+	path_arg->files.base = arena_fmt(path_arg->x->arena, "%s", session_cwd(session));
+	path_arg_within(path_arg, PATH_ARG_SHORT_MS);
+	return OK;
+}
+
+void path_arg_unlock(struct path_arg *path_arg)
+{
+	if (path_arg->lock)
+		session_unlock(take_ptr(path_arg->lock));
+}
+
+fallible path_arg_query(struct path_arg *path_arg)
+{
+	struct str session = http_query(path_arg->x, "relativeTo");
+
+	path_arg->is_relative = session.at != NULL;
+	if (session.len)
+		toolbox_path_arg_stand_with(path_arg, session);
+	return set_user(path_arg, http_query(path_arg->x, "user"));
+}
+
+fallible path_arg_text(struct path_arg *path_arg, const char *field, struct str path)
+{
+	struct arena *arena = path_arg->x->arena;
+
+	if (!path.len)
+		return bad(path_arg, field, "INVALID_PATH", "must not be empty");
+	if (path.len > PATH_ARG_PATH_MAX)
+		return bad(path_arg, field, "INVALID_PATH", "may have 4096 bytes");
+	if (memchr(path.at, 0, path.len))
+		return bad(path_arg, field, "INVALID_PATH", "must not contain a NUL");
+	path_arg->shown = (struct str){arena_dup(arena, path.at, path.len), path.len};
+	path_arg->path = path_arg->shown.at;
+	return OK;
+}
+
+fallible path_arg_raw(struct path_arg *path_arg, struct str path)
+{
+	auto_buf whole = BUF_INIT(PATH_ARG_PATH_MAX + 2);
+
+	if (!path_arg->is_relative)
+		buf_char(&whole, '/');
+	buf_str(&whole, path);
+	if (!buf_ok(&whole))
+		return bad(path_arg, "path", "INVALID_PATH", "may have 4096 bytes");
+	return path_arg_text(path_arg, "path", buf_view(&whole));
+}
+
+fallible path_arg_path(struct path_arg *path_arg, const struct json *json, const char *name,
+		       const char **out)
+{
+	auto_buf bytes = BUF_INIT(PATH_ARG_PATH_MAX + 4);
+	const char *coded = arena_fmt(path_arg->x->arena, "%sBase64", name);
+	struct str text = {0}, code = {0};
+
+	TRY(text_of(path_arg, json, coded, &code));
+	TRY(text_of(path_arg, json, name, &text));
+	if (code.at && !text_unbase64(&bytes, code))
+		return bad(path_arg, coded, "INVALID_BASE64", "is not base64 of a path");
+	if (!code.at && !text.at)
+		return bad(path_arg, name, "INVALID_PATH", "is missing");
+	TRY(path_arg_text(path_arg, name, code.at ? buf_view(&bytes) : text));
+	if (out)
+		*out = path_arg->path;
+	return OK;
+}
+
+fallible path_arg_json(struct path_arg *path_arg, struct json **json)
+{
+	path_arg->field = "body";
+	path_arg->code = "INVALID_JSON";
+	TRY(gateway_json(path_arg->x, json, NULL));
+	if (!*json)
+		return bad(path_arg, "body", "REQUIRED", "is empty");
+	TRY(json_want(*json, "body", JSON_OBJECT));
+	return path_arg_user(path_arg, *json);
+}
+
+fallible path_arg_read(struct path_arg *path_arg, struct json **json)
+{
+	TRY(path_arg_json(path_arg, json));
+	TRY(path_arg_path(path_arg, *json, "path", NULL));
+	return path_arg_lock(path_arg);
+}
+
+fallible path_arg_refused(struct path_arg *path_arg, struct err *err)
+{
+	static const char *const reasons[] = {"no_file",       "file_exists", "is_directory",
+					      "not_directory", "not_empty",   "permission_denied",
+					      "read_only"};
+
+	for (size_t i = 0; err && i < sizeof(reasons) / sizeof(*reasons); i++) {
+		if (strcmp(err_reason(err), reasons[i]) != 0)
+			continue;
+		path_arg->stderr_text = arena_fmt(path_arg->x->arena, "%s", err_message(err));
+		return err_recast(err, ERR_CONFLICT, "fs_error", "%s", path_arg->stderr_text);
+	}
+	return err;
+}
+
+static void toolbox_path_arg_fail(struct path_arg *path_arg, struct err *err)
+{
+	auto_buf context = BUF_INIT(CONTEXT_MAX);
+	struct json_out out = json_to(&context);
+	struct error_response_detail detail = {
+		.operation = path_arg->operation,
+		.field = path_arg->field,
+		.fault = path_arg->code,
+	};
+
+	if (!strcmp(err_reason(err), "no_user"))
+		detail.field = "user";
+	json_begin(&out, '{');
+	if (path_arg->shown.at) {
+		path_arg_put_name(&out, "path", path_arg->shown);
+		json_put_text(&out, "operation", path_arg->operation);
+	}
+	if (path_arg->stderr_text)
+		json_put_text(&out, "stderr", path_arg->stderr_text);
+	if (path_arg->max_size && !strcmp(err_reason(err), "file_too_large")) {
+		json_put_int(&out, "actualSize", (int64_t)path_arg->actual_size);
+		json_put_int(&out, "maxSize", (int64_t)path_arg->max_size);
+	}
+	json_end(&out, '}');
+	detail.context = buf_view(&context);
+	error_response_answer(path_arg->x, box_ref_explain(err), &detail);
+}
+
+static fallible toolbox_path_arg_begin(struct path_arg *path_arg)
+{
+	struct http *x = path_arg->x;
+
+	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &path_arg->ref));
+	path_arg->files = (struct files){.box = path_arg->ref.box,
+					 .user = path_arg->ref.entry->record.user,
+					 .base = record_workdir(&path_arg->ref.entry->record)};
+	path_arg_within(path_arg, PATH_ARG_SHORT_MS);
+	return OK;
+}
+
+fallible path_arg_serve(struct http *x, const char *operation, path_arg_fn *work)
+{
+	struct path_arg path_arg = {.x = x, .operation = operation};
+	struct err *err = toolbox_path_arg_begin(&path_arg);
+
+	if (!err)
+		err = work(&path_arg);
+	path_arg_unlock(&path_arg);
+	if (err)
+		toolbox_path_arg_fail(&path_arg, err);
+	box_ref_end(&path_arg.ref);
+	return OK;
+}
+
+void path_arg_put_name(struct json_out *out, const char *name, struct str bytes)
+{
+	auto_buf coded = BUF_INIT(2 * PATH_ARG_PATH_MAX + 8192);
+	char key[64];
+
+	json_put_str(out, name, bytes);
+	if (text_is_utf8(bytes))
+		return;
+	text_base64(&coded, bytes.at, bytes.len);
+	snprintf(key, sizeof(key), "%sBase64", name);
+	json_put_str(out, key, buf_view(&coded));
+}
+
+const char *path_arg_absolute(const struct path_arg *path_arg, const char *path)
+{
+	auto_buf out = BUF_INIT(4 * PATH_ARG_PATH_MAX);
+	const char *base = path[0] == '/' ? "" : path_arg->files.base;
+	struct str rest = str_of(arena_fmt(path_arg->x->arena, "%s/%s", base, path)), part;
+
+	while (str_cut(&rest, '/', &part)) {
+		if (!part.len || str_is(part, "."))
+			continue;
+		buf_char(&out, '/');
+		buf_str(&out, part);
+	}
+	return out.len ? arena_dup(path_arg->x->arena, out.at, out.len) : "/";
+}

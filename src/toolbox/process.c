@@ -1,0 +1,393 @@
+// A record is looked up for each request and held through its waits. What is remembered can be read
+// as long as the sandbox is in memory, whatever became of it; what is done to a process needs it to
+// run.
+#include "toolbox/process.h"
+
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "gateway/cancel_on_delete.h"
+#include "toolbox/stream_json.h"
+
+#define CONTEXT_MAX (32 * 1024)
+#define TIME_MAX (1ull << 42)
+
+fallible process_find(struct http *x, struct process *out)
+{
+	TRY(box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], &out->ref));
+	out->proc = procs_find(out->ref.box, x->params[1]);
+	if (!out->proc)
+		return err_hint(err_new(NOT_FOUND, "no_process", "Process not found: " STR_FMT,
+					STR_ARG(x->params[1])),
+				"GET …/api/process/list shows those there are");
+	out->tape = proc_tape(out->proc);
+	tape_ref(out->tape);
+	return OK;
+}
+
+void process_done(struct process *process)
+{
+	tape_unref(process->tape);
+	if (process->proc)
+		proc_unref(process->proc);
+	box_ref_end(&process->ref);
+}
+
+struct json_out process_answer(struct buf *body, const char *id)
+{
+	struct json_out out = gateway_success(body);
+
+	if (id)
+		json_put_text(&out, "processId", id);
+	return out;
+}
+
+void process_put_end(struct json_out *out, const struct proc_view *view,
+		     const struct follow *follow)
+{
+	json_put_text(out, "status", proc_status_word(view->status));
+	if (view->ended_ms && view->exit_code >= 0)
+		json_put_int(out, "exitCode", view->exit_code);
+	if (view->error)
+		json_put_text(out, "error", view->error);
+	if (view->result && follow)
+		follow_put_result(follow, out, view->result);
+	else if (view->result)
+		follow_put_ending(out, view->result);
+}
+
+void process_fail(struct http *x, const struct process_failure *failure, struct err *err)
+{
+	auto_buf context = BUF_INIT(1 << 20);
+	const struct proc_view *view = failure->view;
+	struct error_response_detail detail = {.operation = failure->operation};
+	struct json_out out = json_to(&context);
+
+	json_begin(&out, '{');
+	json_put_str(&out, "processId", view ? str_of(view->id) : x->params[1]);
+	if (view)
+		json_put_text(&out, "command", view->command);
+	if (failure->condition) {
+		json_put_text(&out, "condition", failure->condition);
+		json_put_int(&out, "timeout", (int64_t)failure->timeout_ms);
+	}
+	if (view && view->ended_ms)
+		json_put_int(&out, "exitCode", view->exit_code);
+	json_end(&out, '}');
+	if (buf_ok(&context) && context.len < CONTEXT_MAX)
+		detail.context = buf_view(&context);
+	error_response_answer(x, err, &detail);
+}
+
+static fallible toolbox_process_fail(struct http *x, const char *operation, struct err *err)
+{
+	struct process_failure failure = {.operation = operation};
+
+	if (err)
+		process_fail(x, &failure, err);
+	return OK;
+}
+
+fallible process_encoding(struct http *x, enum exec_request_encoding *out)
+{
+	struct str word = http_query(x, "encoding");
+
+	if (!word.at || str_is(word, "utf8") || str_is(word, "utf-8"))
+		*out = EXEC_REQUEST_UTF8;
+	else if (str_is(word, "base64"))
+		*out = EXEC_REQUEST_BASE64;
+	else if (str_is(word, "auto"))
+		*out = EXEC_REQUEST_AUTO;
+	else
+		return err_new(INVALID, "bad_field", "'encoding' must be utf8, base64 or auto");
+	return OK;
+}
+
+fallible process_timeout(struct http *x, uint64_t *out)
+{
+	struct str text = http_query(x, "timeoutMs");
+
+	if (text.at && !str_to_u64(text, 0, TIME_MAX, out))
+		return err_new(INVALID, "bad_field",
+			       "'timeoutMs' must be a number of milliseconds");
+	return OK;
+}
+
+static fallible toolbox_process_spawn(struct http *x, const struct json *json,
+				      struct exec_request *request, struct process *out)
+{
+	struct spawn spec = {.shown = request->shown, .keep_error = true};
+
+	TRY(exec_request_not_blank(request));
+	request->field = "processId";
+	TRY(json_str(json_get(json, "processId"), "processId", &spec.id));
+	request->field = "autoCleanup";
+	TRY(json_bool(json_get(json, "autoCleanup"), "autoCleanup", &spec.auto_cleanup));
+	request->field = "openStdin";
+	TRY(json_bool(json_get(json, "openStdin"), "openStdin", &spec.open_stdin));
+	request->field = "processId";
+	spec.session = request->session;
+	spec.seat = request->seat;
+	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &out->ref));
+	return spawn_process(&out->ref, &request->use, &spec, &out->proc);
+}
+
+fallible toolbox_process_begin(struct http *x, const struct json *json,
+			       struct exec_request *request)
+{
+	auto_process process = {0};
+	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX + 8 * request->shown.len);
+	struct err *err = toolbox_process_spawn(x, json, request, &process);
+	struct proc_view view;
+	struct json_out out;
+
+	if (err) {
+		exec_request_fail(x, request, "process.start", err);
+		return OK;
+	}
+	view = proc_look(process.proc);
+	out = process_answer(&body, view.id);
+	json_put_int(&out, "pid", view.pid);
+	json_put_str(&out, "command", request->shown);
+	if (request->session.at)
+		json_put_str(&out, "sessionId", request->session);
+	return gateway_answer(x, &out);
+}
+
+fallible toolbox_process_start(struct http *x)
+{
+	auto_json json = NULL;
+	auto_exec_request request = {.field = "body"};
+	struct err *err = gateway_json(x, &json, NULL);
+
+	if (!err)
+		err = exec_request_read(x, json, &request);
+	if (err) {
+		exec_request_fail(x, &request, "process.start", err);
+		return OK;
+	}
+	return toolbox_process_begin(x, json, &request);
+}
+
+static void put_process(struct json_out *out, const struct proc_view *view, const struct tape *tape)
+{
+	json_begin(out, '{');
+	json_put_text(out, "id", view->id);
+	json_put_int(out, "pid", view->pid);
+	json_put_text(out, "command", view->command);
+	json_put_time(out, "startTime", view->started_ms);
+	if (view->ended_ms)
+		json_put_time(out, "endTime", view->ended_ms);
+	if (view->session)
+		json_put_text(out, "sessionId", view->session);
+	process_put_end(out, view, NULL);
+	if (tape_truncated(tape, TAPE_STDOUT) || tape_truncated(tape, TAPE_STDERR)) {
+		json_put_int(out, "keptBytes", (int64_t)tape_kept(tape));
+		json_put_int(
+			out, "totalBytes",
+			(int64_t)(tape_bytes(tape, TAPE_STDOUT) + tape_bytes(tape, TAPE_STDERR)));
+	}
+	json_end(out, '}');
+}
+
+struct chosen {
+	struct str status; // at == NULL: all
+	struct proc **procs;
+	size_t count, text;
+};
+
+static void toolbox_process_choose(struct proc *proc, void *arg)
+{
+	struct chosen *chosen = arg;
+	struct proc_view view = proc_look(proc);
+
+	if (chosen->status.at && !str_is(chosen->status, proc_status_word(view.status)))
+		return;
+	proc_ref(proc);
+	chosen->procs = mem_grow(chosen->procs, chosen->count + 1, sizeof(struct proc *));
+	chosen->procs[chosen->count++] = proc;
+	chosen->text += strlen(view.command) + 512;
+}
+
+static void chosen_done(struct chosen *chosen)
+{
+	for (size_t i = 0; i < chosen->count; i++)
+		proc_unref(chosen->procs[i]);
+	free(chosen->procs);
+}
+
+static fallible send_list(struct http *x, const struct chosen *chosen)
+{
+	auto_buf body = BUF_INIT(8 * STREAM_JSON_OUT_MAX);
+	struct stream_json writer = {.out = &body};
+	struct json_out out = process_answer(&body, NULL);
+
+	TRY(stream_json_begin(&writer, x, 0, chosen->text));
+	json_key(&out, "processes");
+	json_begin(&out, '[');
+	for (size_t i = 0; i < chosen->count; i++) {
+		struct proc_view view = proc_look(chosen->procs[i]);
+
+		put_process(&out, &view, proc_tape(chosen->procs[i]));
+		TRY(stream_json_flush(&writer));
+	}
+	json_end(&out, ']');
+	gateway_put_now(&out);
+	json_end(&out, '}');
+	return stream_json_end(&writer, x);
+}
+
+static fallible check_status(struct str status)
+{
+	for (int i = 0; status.at && i < PROC_STATUS_COUNT; i++)
+		if (str_is(status, proc_status_word((enum proc_status)i)))
+			return OK;
+	if (!status.at)
+		return OK;
+	return err_hint(err_new(INVALID, "bad_field", "'status' is not one of a process"),
+			"starting, running, completed, failed, killed or error");
+}
+
+fallible toolbox_process_list(struct http *x)
+{
+	on_exit_call(chosen_done) struct chosen chosen = {.status = http_query(x, "status")};
+	auto_box_ref ref = {0};
+	struct err *err = check_status(chosen.status);
+
+	if (!err)
+		err = box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref);
+	if (err)
+		return toolbox_process_fail(x, "process.list", err);
+	procs_each(ref.box, toolbox_process_choose, &chosen);
+	return send_list(x, &chosen);
+}
+
+// ?times=true: how much it has written, and when.
+static void put_times(struct json_out *out, const struct tape *tape)
+{
+	size_t count;
+	const struct tape_time *times = tape_times(tape, &count);
+
+	json_put_int(out, "outputBytes", (int64_t)tape_kept(tape));
+	json_key(out, "outputTimes");
+	json_begin(out, '[');
+	for (size_t i = 0; i < count; i++) {
+		json_begin(out, '{');
+		json_put_int(out, "offset", (int64_t)times[i].offset);
+		json_put_time(out, "time", times[i].ms);
+		json_end(out, '}');
+	}
+	json_end(out, ']');
+}
+
+fallible toolbox_process_get(struct http *x)
+{
+	auto_process process = {0};
+	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX);
+	struct err *err = process_find(x, &process);
+	struct proc_view view;
+	struct json_out out;
+
+	if (err)
+		return toolbox_process_fail(x, "process.get", err);
+	view = proc_look(process.proc);
+	out = process_answer(&body, NULL);
+	json_key(&out, "process");
+	put_process(&out, &view, process.tape);
+	if (str_is(http_query(x, "times"), "true"))
+		put_times(&out, process.tape);
+	return gateway_answer(x, &out);
+}
+
+static fallible copy_logs(struct stream_json *writer, const char *id, struct tape *tape)
+{
+	struct json_out out = process_answer(writer->out, id);
+
+	buf_text(writer->out, ",\"stdout\":\"");
+	TRY(stream_json_stream(writer, tape, TAPE_STDOUT, STR("")));
+	buf_text(writer->out, "\",\"stderr\":\"");
+	TRY(stream_json_stream(writer, tape, TAPE_STDERR, STR("")));
+	buf_text(writer->out, "\"");
+	json_put_text(&out, "encoding", writer->base64 ? "base64" : "utf8");
+	json_put_bool(&out, "stdoutTruncated", tape_truncated(tape, TAPE_STDOUT));
+	json_put_bool(&out, "stderrTruncated", tape_truncated(tape, TAPE_STDERR));
+	json_put_int(&out, "offset", (int64_t)writer->until);
+	gateway_put_now(&out);
+	json_end(&out, '}');
+	return OK;
+}
+
+fallible toolbox_process_logs(struct http *x)
+{
+	auto_process process = {0};
+	enum exec_request_encoding encoding = EXEC_REQUEST_AUTO;
+	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX);
+	struct stream_json writer = {.out = &body};
+	struct err *err = process_encoding(x, &encoding);
+
+	if (!err)
+		err = process_find(x, &process);
+	if (err)
+		return toolbox_process_fail(x, "process.logs", err);
+	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process.ref.entry,
+									       x);
+
+	writer.until = tape_kept(process.tape);
+	writer.so_far = !tape_has_ended(process.tape);
+	writer.base64 = exec_request_is_base64(encoding, tape_is_text(process.tape));
+	writer.no_nul = encoding == EXEC_REQUEST_UTF8;
+	http_be_patient(x);
+	TRY(stream_json_begin(&writer, x, writer.until, 0));
+	TRY(copy_logs(&writer, proc_look(process.proc).id, process.tape));
+	return stream_json_end(&writer, x);
+}
+
+fallible toolbox_process_delete(struct http *x)
+{
+	auto_process process = {0};
+	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX);
+	struct err *err = process_find(x, &process);
+	struct proc_view view;
+	struct json_out out;
+
+	if (!err)
+		err = proc_stop(process.proc);
+	if (err)
+		return toolbox_process_fail(x, "process.kill", err);
+	view = proc_look(process.proc);
+	out = process_answer(&body, view.id);
+	process_put_end(&out, &view, NULL);
+	return gateway_answer(x, &out);
+}
+
+fallible toolbox_process_kill_all(struct http *x)
+{
+	auto_buf body = BUF_INIT(4096);
+	auto_box_ref ref = {0};
+	uint32_t count = 0;
+	struct err *err = box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref);
+	struct json_out out;
+
+	if (!err)
+		err = procs_stop_all(ref.box, &count);
+	if (err)
+		return toolbox_process_fail(x, "process.kill", err);
+	out = process_answer(&body, NULL);
+	json_put_int(&out, "cleanedCount", count);
+	return gateway_answer(x, &out);
+}
+
+fallible toolbox_process_clean(struct http *x)
+{
+	auto_buf body = BUF_INIT(4096);
+	auto_box_ref ref = {0};
+	struct err *err = box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref);
+	struct json_out out;
+
+	if (err)
+		return toolbox_process_fail(x, "process.list", err);
+	out = process_answer(&body, NULL);
+	json_put_int(&out, "cleanedCount", procs_clean(ref.box));
+	return gateway_answer(x, &out);
+}

@@ -1,0 +1,46 @@
+// Processes: started to run on their own, listed, read, waited for, fed and ended.
+#pragma once
+
+#include "manager/spawn.h"
+#include "toolbox/follow.h"
+
+route_fn toolbox_process_start, toolbox_process_list, toolbox_process_get, toolbox_process_logs,
+	toolbox_process_delete, toolbox_process_kill_all, toolbox_process_clean,
+	toolbox_process_signal, toolbox_process_stdin, toolbox_process_tape, toolbox_process_stream,
+	toolbox_process_wait, toolbox_process_wait_log;
+
+// Starts what `job` says as a process and answers with its id: execute with background:true too.
+// Errors are answered.
+fallible toolbox_process_begin(struct http *x, const struct json *json,
+			       struct exec_request *request);
+
+// The process of a request: its sandbox kept in memory, its record and its tape held.
+struct process {
+	struct box_ref ref;
+	struct proc *proc;
+	struct tape *tape;
+};
+// NOT_FOUND no_process.
+fallible process_find(struct http *x, struct process *out);
+void process_done(struct process *process);
+#define auto_process on_exit_call(process_done) struct process
+
+// {"success":true,"processId":"…"
+struct json_out process_answer(struct buf *body, const char *id);
+// Status, exit code and how it ended, once it has.
+// `follow`: the stream that it ends; NULL: none.
+void process_put_end(struct json_out *out, const struct proc_view *view,
+		     const struct follow *follow);
+// Answers an error in Cloudflare's words: the process is its context. `condition`: what was waited
+// for, and how long; NULL: nothing was.
+struct process_failure {
+	const char *operation;
+	const struct proc_view *view; // NULL: the id of the path alone
+	const char *condition;
+	uint64_t timeout_ms;
+};
+void process_fail(struct http *x, const struct process_failure *failure, struct err *err);
+// ?encoding=utf8|base64|auto
+fallible process_encoding(struct http *x, enum exec_request_encoding *out);
+// ?timeoutMs=; 0: none.
+fallible process_timeout(struct http *x, uint64_t *out);

@@ -1,0 +1,282 @@
+// Messages as they come. What breaks the protocol ends the connection, with a word of farewell;
+// what merely fails is the answer of its call.
+#include "toolbox/rpc.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "codec/text.h"
+#include "http/upgrade.h"
+#include "loop/offload.h"
+#include "toolbox/rpc_conn.h"
+
+#define MESSAGE_MAX (64u << 20) // a body of 48 MiB, with what JSON in JSON adds
+#define LARGE (256 * 1024)
+
+// "files" of the main object, not called yet: its methods can be called by its number.
+struct path {
+	struct rpc_conn_export export;
+	char name[64];
+};
+
+static fallible protocol(const char *words)
+{
+	return err_new(INVALID, "bad_rpc", "%s", words);
+}
+
+static struct str toolbox_rpc_part(const struct json *path, size_t index)
+{
+	struct str text = {0};
+	const struct json *json = json_at(path, index);
+
+	if (json && json_type(json) == JSON_STRING)
+		err_free(json_str(json, "path", &text));
+	return text;
+}
+
+static fallible list_path(struct rpc_conn *remote, const struct json *parts)
+{
+	struct path *path = mem_new_of(struct path);
+	struct err *err = rpc_conn_list(remote, &path->export, RPC_CONN_PATH);
+	struct str word = toolbox_rpc_part(parts, 0);
+
+	if (err) {
+		free(path);
+		return err;
+	}
+	if (parts && json_count(parts) == 1 && word.at && word.len < sizeof(path->name))
+		memcpy(path->name, word.at, word.len);
+	return OK;
+}
+
+static fallible toolbox_rpc_push(struct rpc_conn *remote, const struct json *expression)
+{
+	struct rpc_conn_export *target;
+	struct rpc_value value;
+	size_t count;
+
+	TRY(rpc_value(expression, &value));
+	if (value.type != RPC_PIPELINE && value.type != RPC_IMPORT)
+		return rpc_conn_call_start(remote, STR(""), STR(""), NULL);
+	count = value.path ? json_count(value.path) : 0;
+	target = value.id ? rpc_conn_find(remote, value.id) : NULL;
+	if (value.id && !target)
+		return protocol("a call of something that is not there");
+	if (!value.args)
+		return list_path(remote, value.id ? NULL : value.path);
+	if (!value.id && count == 2)
+		return rpc_conn_call_start(remote, toolbox_rpc_part(value.path, 0),
+					   toolbox_rpc_part(value.path, 1), value.args);
+	if (target && target->kind == RPC_CONN_PATH && count == 1)
+		return rpc_conn_call_start(remote,
+					   str_of(link_of(target, struct path, export)->name),
+					   toolbox_rpc_part(value.path, 0), value.args);
+	return rpc_conn_call_start(remote, STR(""), STR(""), NULL);
+}
+
+// A stream message takes a number but nothing is entered under it: it is answered at once.
+static fallible toolbox_rpc_stream(struct rpc_conn *remote, const struct json *expression)
+{
+	int64_t id = ++remote->last_export;
+	struct rpc_conn_export *target;
+	struct rpc_value value;
+
+	TRY(rpc_value(expression, &value));
+	target = value.type == RPC_PIPELINE ? rpc_conn_find(remote, value.id) : NULL;
+	if (!target || target->kind != RPC_CONN_PIPE || !value.path || json_count(value.path) != 1)
+		return rpc_conn_reject(remote, id, "INTERNAL_ERROR", "this is no stream");
+	return rpc_conn_pipe_take(target, id, toolbox_rpc_part(value.path, 0), value.args);
+}
+
+static fallible toolbox_rpc_pull(struct rpc_conn *remote, int64_t id)
+{
+	struct rpc_conn_export *export = rpc_conn_find(remote, id);
+
+	if (!export)
+		return protocol("a pull of something that is not there");
+	if (export->kind == RPC_CONN_CALL) {
+		rpc_conn_call_pull(export);
+		return OK;
+	}
+	return rpc_conn_reject(remote, id, "INTERNAL_ERROR", "this has no value of its own");
+}
+
+// By the client, or at the end.
+static void export_release(struct rpc_conn_export *export)
+{
+	rpc_conn_unlist(export);
+	switch (export->kind) {
+	case RPC_CONN_CALL:
+		rpc_conn_call_release(export);
+		break;
+	case RPC_CONN_PIPE:
+		rpc_conn_pipe_release(export);
+		break;
+	case RPC_CONN_PATH:
+		free(export);
+		break;
+	}
+}
+
+static void connection_stop_pipes(struct rpc_conn *remote)
+{
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(remote->exports, &at, &key, &value);)
+		if (((struct rpc_conn_export *)value)->kind == RPC_CONN_PIPE)
+			rpc_conn_pipe_stop(value);
+}
+
+static struct rpc_conn_export *export_any(struct rpc_conn *remote)
+{
+	struct str key;
+	void *value = NULL;
+	size_t at = 0;
+
+	return map_next(remote->exports, &at, &key, &value) ? value : NULL;
+}
+
+// Cancels what runs, waits for it, and frees all. The calls borrow what the exchange owns, so none
+// may outlive it.
+static void connection_end(struct rpc_conn *remote)
+{
+	struct rpc_conn_export *export;
+
+	remote->over = true;
+	connection_stop_pipes(remote);
+	rpc_conn_call_cancel_all(remote);
+	task_shield(true);
+	while (remote->call_count)
+		err_free(condition_wait(&remote->ended, CLOCK_NEVER));
+	task_shield(false);
+	while ((export = export_any(remote)))
+		export_release(export);
+	rpc_conn_free(remote);
+}
+
+static fallible toolbox_rpc_release(struct rpc_conn *remote, int64_t id)
+{
+	struct rpc_conn_export *export = rpc_conn_find(remote, id);
+
+	if (id == 0)
+		return OK;
+	if (!export)
+		return protocol("a release of something that is not there");
+	export_release(export);
+	return OK;
+}
+
+struct reading {
+	struct str text;
+	struct json *json;
+	struct err *err;
+};
+
+static void reading_run(void *arg)
+{
+	struct reading *reading = arg;
+
+	reading->err = json_read(reading->text, &reading->json);
+}
+
+static fallible toolbox_rpc_take(struct rpc_conn *remote, struct str text, bool *out_over)
+{
+	struct reading reading = {.text = text};
+	struct rpc_message message = {0};
+	auto_json json = NULL;
+
+	// Others wait while we read: a large message is read elsewhere.
+	if (text.len > LARGE)
+		offload_run(reading_run, &reading);
+	else
+		reading_run(&reading);
+	json = reading.json;
+	TRY(reading.err);
+	TRY(rpc_read(json, &message));
+	switch (message.kind) {
+	case RPC_PUSH:
+		return toolbox_rpc_push(remote, message.value);
+	case RPC_STREAM:
+		return toolbox_rpc_stream(remote, message.value);
+	case RPC_PIPE:
+		return rpc_conn_pipe_open(remote);
+	case RPC_PULL:
+		return toolbox_rpc_pull(remote, message.id);
+	case RPC_RELEASE:
+		return toolbox_rpc_release(remote, message.id);
+	case RPC_RESOLVE:
+	case RPC_REJECT:
+		rpc_conn_call_answered(remote, message.id, message.kind == RPC_RESOLVE);
+		return OK;
+	case RPC_ABORT:
+		*out_over = true;
+	}
+	return OK;
+}
+
+static fallible toolbox_rpc_listen_to(struct rpc_conn *remote)
+{
+	bool over = false;
+
+	while (!over) {
+		struct wsock_message message;
+
+		TRY(wsock_recv(remote->ws, CLOCK_NEVER, &message));
+		if (message.kind == WSOCK_CLOSED)
+			return OK;
+		if (message.kind != WSOCK_TEXT)
+			return protocol("messages are text");
+		TRY(toolbox_rpc_take(remote, message.body, &over));
+	}
+	return OK;
+}
+
+static fallible say_farewell(struct rpc_conn *remote, struct err *err)
+{
+	auto_buf text = BUF_INIT(8192);
+	struct json_out out = json_to(&text);
+
+	if (!err || (err_kind(err) != ERR_INVALID && err_kind(err) != ERR_EXHAUSTED &&
+		     err_kind(err) != ERR_TIMEOUT))
+		return err;
+	json_begin(&out, '[');
+	json_add_text(&out, "abort");
+	json_begin(&out, '[');
+	json_add_text(&out, "error");
+	json_add_text(&out, "Error");
+	json_add_text(&out, err_message(err));
+	json_end(&out, ']');
+	json_end(&out, ']');
+	err_free(rpc_conn_send(remote, &text));
+	wsock_close(remote->ws, WS_POLICY, "bad RPC message");
+	err_free(err);
+	return OK;
+}
+
+static fallible toolbox_rpc_talk(struct http *x, struct wsock *ws, void *arg)
+{
+	auto_buf base = BUF_INIT(1024);
+	struct rpc_conn *remote;
+	struct err *err;
+
+	(void)arg;
+	buf_text(&base, "/v1/sandboxes/");
+	text_percent(&base, x->params[0]);
+	remote = rpc_conn_new(x, ws, base.at);
+	err = say_farewell(remote, toolbox_rpc_listen_to(remote));
+	connection_end(remote);
+	return err;
+}
+
+fallible toolbox_rpc(struct http *x)
+{
+	struct wsock_options options = {.max = MESSAGE_MAX};
+
+	TRY(upgrade_check(x));
+	{
+		auto_box_ref ref = {0};
+
+		TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref));
+	}
+	return upgrade_run(x, &options, toolbox_rpc_talk, NULL);
+}

@@ -1,0 +1,581 @@
+// A call runs as an inner exchange in a task of its own, in order of arrival and with a bound on
+// those at work. Its answer waits for the pull, and while it does another call is at work: clients
+// push all of their calls before they pull the first. A plain answer goes out in the pieces in
+// which it comes; one that needs a change, and every error, is gathered first. A stream is a pipe
+// of ours: we write, the client acknowledges, and no more than a window is ever on its way.
+#include "base/clock.h"
+#include "base/mem.h"
+#include "codec/text.h"
+#include "toolbox/callback.h"
+#include "toolbox/rpc_conn.h"
+#include "toolbox/sse_filter.h"
+
+#define GATHER_MAX (1 << 20)
+#define PIECE (32 * 1024) // of a plain answer
+#define ROOM_MS 10000	  // until there is room for one more body
+
+struct call {
+	struct rpc_conn_export export;
+	struct link link; // in remote->calls
+	struct in_process *inner;
+	const struct rpc_table *row;
+	struct rpc_table_request request;
+	struct rpc_pipe *source; // UPLOAD
+	uint64_t uploaded;
+	bool pulled, running;
+	bool waits;	       // its exchange has not begun
+	bool at_work;	       // it is one of remote->at_work
+	size_t bytes;	       // of its body
+	bool begun, has_bytes; // a message is under way, in pieces
+	int status;
+	struct buf gathered;
+	struct rpc_wrapper wrapper;
+	char *fault; // why a call could not be made; NULL: it could
+	struct rpc_conn_flow flow;
+	struct sse_filter filter;
+	struct callback callback;
+	struct buf out; // what is about to be sent
+};
+
+static struct call *call_of(struct rpc_conn_export *export)
+{
+	return link_of(export, struct call, export);
+}
+
+static void rpc_call_let_go(struct call *call)
+{
+	if (call->running || call->export.listed)
+		return;
+	rpc_conn_pipe_drop(call->source);
+	rpc_table_done(&call->request);
+	buf_done(&call->gathered);
+	buf_done(&call->out);
+	free(call->fault);
+	free(call);
+}
+
+static bool is_stream(const struct call *call)
+{
+	enum rpc_table_shape shape = call->request.shape;
+
+	return shape == RPC_TABLE_STREAM || shape == RPC_TABLE_EVENTS || shape == RPC_TABLE_LOGS ||
+	       shape == RPC_TABLE_DOWNLOAD;
+}
+
+static fallible unwanted(void)
+{
+	return err_new(CANCELLED, "client_gone", "nobody wants the answer any more");
+}
+
+static bool is_wanted(const struct call *call)
+{
+	return call->export.listed && !call->flow.refused && !call->export.remote->over;
+}
+
+static void set_at_work(struct call *call, bool at_work)
+{
+	struct rpc_conn *remote = call->export.remote;
+
+	remote->at_work += (uint32_t)at_work - (uint32_t)call->at_work;
+	call->at_work = at_work;
+}
+
+// A stream of the client's is taken at once: it would wait for its reader.
+static bool may_start(const struct call *call)
+{
+	const struct rpc_conn *remote = call->export.remote;
+
+	return call->source ||
+	       (remote->at_work < RPC_CONN_CALLS_MAX && remote->started < RPC_CONN_STARTED_MAX);
+}
+
+static void toolbox_rpc_call_start(struct call *call)
+{
+	struct rpc_conn *remote = call->export.remote;
+
+	call->waits = false;
+	remote->waiting_bytes -= call->bytes;
+	remote->started++;
+	set_at_work(call, true);
+	in_process_start(call->inner, "rpc");
+}
+
+static void rpc_call_start_waiting(struct rpc_conn *remote)
+{
+	list_each (at, &remote->calls) {
+		struct call *call = link_of(at, struct call, link);
+
+		if (call->waits && may_start(call))
+			toolbox_rpc_call_start(call);
+	}
+	condition_signal(&remote->ended);
+}
+
+static fallible await_pull(struct call *call)
+{
+	struct err *err = OK;
+
+	if (!call->pulled && is_wanted(call) && call->at_work) {
+		set_at_work(call, false);
+		rpc_call_start_waiting(call->export.remote);
+		while (!err && !call->pulled && is_wanted(call))
+			err = condition_wait(&call->flow.moved, CLOCK_NEVER);
+		set_at_work(call, true);
+		TRY(err);
+	}
+	while (!call->pulled && is_wanted(call))
+		TRY(condition_wait(&call->flow.moved, CLOCK_NEVER));
+	return call->pulled && !call->export.remote->over ? OK : unwanted();
+}
+
+static void put_download(struct call *call, struct json_out *out,
+			 const struct in_process_head *head)
+{
+	auto_buf path = BUF_INIT(8192);
+	struct str rest = str_skip(buf_view(&call->request.target), strlen("/api/files")), coded;
+	char c;
+
+	str_cut(&rest, '?', &coded);
+	if (rest.at)
+		coded = str_skip(coded, 1); // it was a relative one
+	while (text_percent_next(&coded, &c))
+		buf_char(&path, c);
+	json_begin(out, '{');
+	json_put_bool(out, "success", true);
+	json_put_str(out, "path", buf_view(&path));
+	json_key(out, "content");
+	json_begin(out, '[');
+	json_add_text(out, "readable");
+	json_add_int(out, call->flow.pipe);
+	json_end(out, ']');
+	json_put_int(out, "size", (int64_t)head->length);
+	json_put_str(out, "mimeType", head->type);
+	gateway_put_now(out);
+	json_end(out, '}');
+}
+
+static fallible open_stream(struct call *call, const struct in_process_head *head)
+{
+	auto_buf text = BUF_INIT(32 * 1024);
+	struct json_out out = json_to(&text);
+
+	TRY(rpc_conn_flow_open(&call->flow));
+	json_begin(&out, '[');
+	json_add_text(&out, "resolve");
+	json_add_int(&out, call->export.id);
+	if (call->request.shape == RPC_TABLE_DOWNLOAD) {
+		put_download(call, &out, head);
+	} else {
+		json_begin(&out, '[');
+		json_add_text(&out, "readable");
+		json_add_int(&out, call->flow.pipe);
+		json_end(&out, ']');
+	}
+	json_end(&out, ']');
+	return rpc_conn_send(call->export.remote, &text);
+}
+
+static fallible open_plain(struct call *call)
+{
+	auto_buf text = BUF_INIT(128);
+
+	buf_fmt(&text, "[\"resolve\",%lld,", (long long)call->export.id);
+	TRY(wsock_begin(call->export.remote->ws, WSOCK_TEXT));
+	call->begun = true;
+	return wsock_piece(call->export.remote->ws, buf_view(&text));
+}
+
+static bool is_good(const struct call *call)
+{
+	return call->status >= 200 && call->status < 300;
+}
+
+static fallible rpc_call_on_head(void *arg, const struct in_process_head *head)
+{
+	struct call *call = arg;
+
+	call->status = head->status;
+	TRY(await_pull(call));
+	if (!is_good(call))
+		return OK;
+	if (is_stream(call))
+		return open_stream(call, head);
+	return call->request.shape == RPC_TABLE_PLAIN ? open_plain(call) : OK;
+}
+
+static fallible pass_stream(struct call *call, struct str bytes)
+{
+	struct err *err;
+
+	if (call->request.shape != RPC_TABLE_EVENTS && call->request.shape != RPC_TABLE_LOGS)
+		return rpc_conn_flow_write(&call->flow, bytes);
+	sse_filter_add(&call->filter, bytes, &call->out);
+	if (!buf_ok(&call->out))
+		return err_new(INTERNAL, "internal", "an event did not fit");
+	err = rpc_conn_flow_write(&call->flow, buf_view(&call->out));
+	buf_clear(&call->out);
+	return err;
+}
+
+static fallible pass_plain(struct call *call, struct str bytes)
+{
+	call->has_bytes |= bytes.len > 0;
+	while (bytes.len) {
+		struct str part = {bytes.at, bytes.len < PIECE ? bytes.len : PIECE};
+		struct err *err;
+
+		rpc_wrap(&call->wrapper, &call->out, part);
+		if (!buf_ok(&call->out))
+			return err_new(INTERNAL, "internal", "an answer did not fit");
+		err = wsock_piece(call->export.remote->ws, buf_view(&call->out));
+		buf_clear(&call->out);
+		TRY(err);
+		bytes = str_skip(bytes, part.len);
+	}
+	return OK;
+}
+
+static fallible rpc_call_on_bytes(void *arg, struct str bytes)
+{
+	struct call *call = arg;
+
+	if (is_good(call) && is_stream(call))
+		return pass_stream(call, bytes);
+	if (is_good(call) && call->request.shape == RPC_TABLE_CALLS)
+		return callback_pass(&call->callback, bytes);
+	if (call->begun)
+		return pass_plain(call, bytes);
+	buf_str(&call->gathered, bytes);
+	return OK;
+}
+
+static fallible rpc_call_on_read(void *arg, void *room, size_t size, size_t *out)
+{
+	struct call *call = arg;
+
+	if (call->export.remote->over)
+		return unwanted();
+	TRY(rpc_conn_pipe_read(call->source, room, size, out));
+	call->uploaded += *out;
+	return OK;
+}
+
+static fallible reject(struct call *call)
+{
+	auto_buf text = BUF_INIT(2 * GATHER_MAX);
+	struct json_out out = json_to(&text);
+	struct str code = STR("INTERNAL_ERROR"), message = STR("the call was cut short");
+	auto_json json = NULL;
+
+	if (call->fault)
+		message = str_of(call->fault);
+	err_free(json_read(buf_view(&call->gathered), &json));
+	if (json && json_type(json) == JSON_OBJECT) {
+		err_free(json_str(json_get(json, "code"), "code", &code));
+		err_free(json_str(json_get(json, "message"), "message", &message));
+	}
+	json_begin(&out, '[');
+	json_add_text(&out, "reject");
+	json_add_int(&out, call->export.id);
+	json_begin(&out, '[');
+	json_add_text(&out, "error");
+	json_add_text(&out, "Error");
+	json_add_str(&out, message);
+	json_add_null(&out);
+	json_begin(&out, '{');
+	json_put_str(&out, "code", code);
+	json_key(&out, "details");
+	if (json && json_get(json, "context"))
+		rpc_put(&out, json_get(json, "context"));
+	else
+		json_add_raw(&out, STR("{}"));
+	if (json && json_get(json, "hint")) {
+		json_key(&out, "hint");
+		rpc_put(&out, json_get(json, "hint"));
+	}
+	json_end(&out, '}');
+	json_end(&out, ']');
+	json_end(&out, ']');
+	return rpc_conn_send(call->export.remote, &text);
+}
+
+static void put_changed(struct call *call, struct json_out *out, const struct json *json)
+{
+	struct json *member;
+	struct str key;
+	size_t at = 0;
+
+	if (call->request.shape == RPC_TABLE_PICK) {
+		rpc_put(out, json_get(json, call->row->pick));
+		return;
+	}
+	json_begin(out, '{');
+	while (json_next(json, &at, &key, &member)) {
+		bool sessions = call->request.shape == RPC_TABLE_SESSIONS && str_is(key, "data");
+
+		if (str_is(key, "bytesWritten"))
+			continue;
+		json_key(out, sessions ? "sessions" : key.at);
+		rpc_put(out, member);
+	}
+	if (call->request.shape == RPC_TABLE_WRITTEN)
+		json_put_int(out, "bytesWritten", (int64_t)call->request.written);
+	if (call->request.shape == RPC_TABLE_UPLOAD)
+		json_put_int(out, "bytesWritten", (int64_t)call->uploaded);
+	json_end(out, '}');
+}
+
+static fallible resolve_changed(struct call *call)
+{
+	auto_buf text = BUF_INIT(4 * GATHER_MAX);
+	struct json_out out = json_to(&text);
+	auto_json json = NULL;
+
+	TRY(json_read(buf_view(&call->gathered), &json));
+	json_begin(&out, '[');
+	json_add_text(&out, "resolve");
+	json_add_int(&out, call->export.id);
+	put_changed(call, &out, json);
+	json_end(&out, ']');
+	return rpc_conn_send(call->export.remote, &text);
+}
+
+static fallible resolve_nothing(struct call *call)
+{
+	auto_buf text = BUF_INIT(128);
+
+	TRY(callback_end(&call->callback));
+	buf_fmt(&text, "[\"resolve\",%lld,[\"undefined\"]]", (long long)call->export.id);
+	return rpc_conn_send(call->export.remote, &text);
+}
+
+static fallible end_stream(struct call *call, bool is_whole)
+{
+	sse_filter_end(&call->filter, &call->out);
+	if (is_whole)
+		TRY(rpc_conn_flow_write(&call->flow, buf_view(&call->out)));
+	return rpc_conn_flow_close(&call->flow, is_whole);
+}
+
+static fallible rpc_call_finish(struct call *call, bool is_whole)
+{
+	struct wsock *ws = call->export.remote->ws;
+
+	if (call->begun && !is_whole) {
+		wsock_abort(ws);
+		return OK;
+	}
+	if (call->begun) {
+		struct err *err = wsock_piece(ws, call->has_bytes ? STR("]") : STR("null]"));
+
+		if (err)
+			wsock_abort(ws);
+		return err ? err : wsock_finish(ws);
+	}
+	if (call->flow.pipe)
+		return end_stream(call, is_whole);
+	TRY(await_pull(call));
+	if (is_whole && is_good(call) && call->request.shape == RPC_TABLE_CALLS)
+		return resolve_nothing(call);
+	return is_whole && is_good(call) ? resolve_changed(call) : reject(call);
+}
+
+// Nothing runs for it any more.
+static void rpc_call_forget(struct call *call)
+{
+	struct rpc_conn *remote = call->export.remote;
+
+	// The client may keep its number for as long as it likes, but not what stood behind it.
+	callback_done(&call->callback);
+	rpc_table_done(&call->request);
+	buf_done(&call->gathered);
+	buf_done(&call->out);
+	call->running = false;
+	link_drop(&call->link);
+	remote->call_count--;
+	condition_signal(&remote->ended);
+	rpc_call_let_go(call);
+}
+
+// Gives a call up: if it waits it does not begin.
+static void discard(struct call *call)
+{
+	call->waits = false;
+	call->export.remote->waiting_bytes -= call->bytes;
+	in_process_discard(take_ptr(call->inner));
+	rpc_call_forget(call);
+}
+
+static void rpc_call_on_end(void *arg, bool is_whole)
+{
+	struct call *call = arg;
+	struct rpc_conn *remote = call->export.remote;
+
+	if (call->inner)
+		remote->started--;
+	call->inner = NULL;
+	if (!remote->over)
+		err_free(rpc_call_finish(call, is_whole));
+	else if (call->begun)
+		wsock_abort(remote->ws);
+	set_at_work(call, false);
+	if (!remote->over)
+		rpc_call_start_waiting(remote);
+	rpc_call_forget(call);
+}
+
+static void refuse_task(void *arg)
+{
+	rpc_call_on_end(arg, false);
+}
+
+// Its exchange, begun at once or when its turn comes.
+static void rpc_call_run(struct call *call)
+{
+	struct rpc_conn *remote = call->export.remote;
+	struct http *x = remote->x;
+	auto_free char *target = mem_fmt("%s%s", remote->base, call->request.target.at);
+	struct in_process_calls calls = {
+		.read = call->source ? rpc_call_on_read : NULL,
+		.head = rpc_call_on_head,
+		.bytes = rpc_call_on_bytes,
+		.end = rpc_call_on_end,
+	};
+	struct in_process_ask ask = gateway_ask(x, str_of(call->request.method), str_of(target));
+
+	ask.type = call->source ? "application/octet-stream" : NULL;
+	ask.body = call->request.has_body ? buf_view(&call->request.body) : (struct str){0};
+	call->filter.names = call->request.shape == RPC_TABLE_EVENTS;
+	call->filter.drop = call->request.shape == RPC_TABLE_LOGS ? "process_info" : NULL;
+	call->inner = in_process_new(&ask, &calls, call);
+	buf_done(&call->request.body);
+	call->waits = true;
+	remote->waiting_bytes += call->bytes;
+	if (may_start(call))
+		toolbox_rpc_call_start(call);
+}
+
+// Of those that wait for their turn the client has sent enough; this comes to an end without it.
+static fallible rpc_call_await_room(struct rpc_conn *remote, size_t bytes)
+{
+	int64_t deadline = loop_now(task_loop()) + ROOM_MS;
+
+	while (remote->waiting_bytes && remote->waiting_bytes + bytes > RPC_CONN_WAITING_BYTES) {
+		auto_err err = condition_wait(&remote->ended, deadline);
+
+		if (err && err_kind(err) == ERR_TIMEOUT)
+			return err_new(EXHAUSTED, "RESOURCE_BUSY", "too many calls wait");
+		if (err)
+			return take_ptr(err);
+	}
+	return OK;
+}
+
+static fallible rpc_call_prepare(struct call *call, struct str object, struct str name,
+				 const struct json *args)
+{
+	struct rpc_conn *remote = call->export.remote;
+
+	call->row = rpc_table_find(object, name);
+	if (!call->row || !args)
+		return err_new(NOT_FOUND, "UNKNOWN_ERROR", "there is no such method");
+	if (remote->call_count > RPC_CONN_WAITING_MAX)
+		return err_new(EXHAUSTED, "RESOURCE_BUSY", "too many calls wait");
+	TRY(rpc_table_write(call->row, args, &call->request));
+	call->bytes = call->request.body.len;
+	TRY(rpc_call_await_room(remote, call->bytes));
+	if (call->request.shape != RPC_TABLE_UPLOAD)
+		return OK;
+	call->source = rpc_conn_pipe_of(remote, call->request.pipe);
+	return call->source ? OK : err_new(INVALID, "bad_rpc", "there is no such stream");
+}
+
+static void note_fault(struct call *call, const struct err *err)
+{
+	bool named = err_reason(err)[0] >= 'A' && err_reason(err)[0] <= 'Z';
+
+	call->fault = mem_str(err_message(err));
+	buf_fmt(&call->gathered, "{\"code\":\"%s\"}",
+		named ? err_reason(err) : "VALIDATION_FAILED");
+}
+
+fallible rpc_conn_call_start(struct rpc_conn *remote, struct str object, struct str name,
+			     const struct json *args)
+{
+	struct call *call;
+	struct err *err;
+
+	if (remote->call_count >= 2 * RPC_CONN_WAITING_MAX)
+		return err_new(EXHAUSTED, "bad_rpc", "too many answers were not pulled");
+	call = mem_new_of(struct call);
+	err = rpc_conn_list(remote, &call->export, RPC_CONN_CALL);
+	if (err) {
+		free(call);
+		return err;
+	}
+	call->gathered = BUF_INIT(GATHER_MAX);
+	call->out = BUF_INIT(4 << 20);
+	rpc_conn_flow_init(&call->flow, remote);
+	callback_init(&call->callback, &call->flow, call->request.functions);
+	call->running = true;
+	link_add(&remote->calls, &call->link);
+	remote->call_count++;
+	err = rpc_call_prepare(call, object, name, args);
+	if (err) {
+		note_fault(call, err);
+		err_free(err);
+		task_start(gateway_of(remote->x)->loop, "rpc", refuse_task, call);
+	} else {
+		rpc_call_run(call);
+	}
+	return OK;
+}
+
+void rpc_conn_call_pull(struct rpc_conn_export *export)
+{
+	struct call *call = call_of(export);
+
+	call->pulled = true;
+	condition_signal(&call->flow.moved);
+}
+
+void rpc_conn_call_answered(struct rpc_conn *remote, int64_t id, bool accepted)
+{
+	list_each (at, &remote->calls) {
+		struct call *call = link_of(at, struct call, link);
+
+		if (!rpc_conn_flow_answered(&call->flow, id, accepted))
+			continue;
+		if (!accepted && call->inner)
+			in_process_cancel(call->inner);
+		return;
+	}
+}
+
+void rpc_conn_call_cancel_all(struct rpc_conn *remote)
+{
+	list_each (at, &remote->calls) {
+		struct call *call = link_of(at, struct call, link);
+
+		condition_signal(&call->flow.moved);
+		if (call->waits)
+			discard(call);
+		else if (call->inner)
+			in_process_cancel(call->inner);
+	}
+}
+
+// A stream that nobody has asked for yet is of no use to anybody; a command runs on.
+void rpc_conn_call_release(struct rpc_conn_export *export)
+{
+	struct call *call = call_of(export);
+
+	condition_signal(&call->flow.moved);
+	if (call->waits && is_stream(call) && !call->pulled) {
+		discard(call);
+		return;
+	}
+	if (call->running && call->inner && !call->waits && is_stream(call) && !call->pulled)
+		in_process_cancel(call->inner);
+	rpc_call_let_go(call);
+}

@@ -1,0 +1,6 @@
+// Terminals: WebSocket /ws/pty, and what cove adds to list, read and end them.
+#pragma once
+
+#include "http/router.h"
+
+route_fn toolbox_term_pty, toolbox_term_list, toolbox_term_log, toolbox_term_kill;

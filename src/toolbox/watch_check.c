@@ -1,0 +1,295 @@
+// "Has anything changed since?" The first question puts a watch in place and is answered by a
+// version, NAME:COUNT; later ones compare it with how many events were counted. A tree is kept
+// track of by a task that holds a hand, until TREE_MS after the last question, the end of the
+// sandbox, or until others need the room. After that, and after a restart, the honest answer is
+// "resync". Events wait a little in the hand to be merged: it is made to catch up before a question
+// is answered, so that whatever was done before the question counts.
+#include <stdio.h>
+
+#include "toolbox/watch.h"
+#include "toolbox/watch_ask.h"
+#include "toolbox/watch_state.h"
+
+#define TREE_MS 600000
+#define TREES_BOX_MAX 8
+#define TREES_MAX 256
+#define NAME_MAX_BYTES 128
+#define CATCH_UP_MS 2000
+
+struct tree {
+	struct link link; // memory->trees, longest unused first; in no list: given up
+	struct watch_state *memory;
+	struct entry *entry;
+	struct files_walk *walk;
+	struct str key; // what is watched; owned
+	uint32_t events;
+	char name[32];
+	uint64_t count;
+	int64_t until;
+	bool listed;
+	struct task *task;
+	uint64_t asked, caught_up; // how often
+	struct condition condition;
+	int refs; // of the task, and of those who wait for it to catch up
+};
+
+static void drop_tree(struct tree **held)
+{
+	struct tree *tree = *held;
+
+	if (!tree || --tree->refs > 0)
+		return;
+	free((char *)tree->key.at);
+	free(tree);
+}
+
+static void watch_check_unlist(struct tree *tree)
+{
+	if (tree->listed) {
+		link_drop(&tree->link);
+		tree->memory->tree_count--;
+	}
+	tree->listed = false;
+}
+
+static void track(void *arg)
+{
+	struct tree *tree = arg;
+
+	while (tree->listed) {
+		struct watch_ask ask = {.events = tree->events};
+		struct fileop_event event;
+		auto_err err = files_next_event(tree->walk, tree->until, &event);
+
+		if (err && err_kind(err) == ERR_TIMEOUT &&
+		    loop_now(tree->memory->loop) < tree->until)
+			continue;
+		if (err || event.type == FILEOP_STOPPED)
+			break;
+		if (event.type != FILEOP_CAUGHT_UP) {
+			tree->count += watch_ask_wants(&ask, &event);
+			continue;
+		}
+		tree->caught_up++;
+		condition_signal(&tree->condition);
+	}
+	watch_check_unlist(tree);
+	files_drop(take_ptr(tree->walk));
+	entry_unref(tree->entry);
+	condition_signal(&tree->condition);
+	drop_tree(&tree);
+}
+
+// False: it is not kept track of any more.
+static fallible watch_check_catch_up(struct tree *found, bool *out)
+{
+	on_exit_call(drop_tree) struct tree *tree = found;
+	int64_t deadline = loop_now(tree->memory->loop) + CATCH_UP_MS;
+	uint64_t mine = ++tree->asked;
+	struct err *err = OK;
+
+	tree->refs++;
+	files_nudge(tree->walk);
+	while (!err && tree->listed && tree->caught_up < mine)
+		err = condition_wait(&tree->condition, deadline);
+	*out = tree->listed;
+	return err;
+}
+
+static void give_up(struct tree *tree)
+{
+	watch_check_unlist(tree);
+	task_cancel(tree->task);
+}
+
+static void watch_check_make_room(struct watch_state *watches, const struct entry *entry)
+{
+	size_t of_box = 0;
+
+	list_each (at, &watches->trees)
+		of_box += link_of(at, struct tree, link)->entry == entry;
+	list_each (at, &watches->trees) {
+		struct tree *tree = link_of(at, struct tree, link);
+		bool same = tree->entry == entry;
+
+		if ((same && of_box >= TREES_BOX_MAX) || watches->tree_count >= TREES_MAX) {
+			of_box -= same;
+			give_up(tree);
+		}
+	}
+}
+
+static void add_globs(struct buf *key, const char *const *globs)
+{
+	for (; globs && *globs; globs++)
+		buf_add(key, *globs, strlen(*globs) + 1);
+	buf_char(key, 0);
+}
+
+static void write_key(struct buf *key, const struct path_arg *path_arg, const struct watch_ask *ask)
+{
+	buf_fmt(key, "%u %u %s", ask->flags, ask->events, path_arg->files.user);
+	buf_add(key, "", 1);
+	buf_add(key, ask->root, strlen(ask->root) + 1);
+	add_globs(key, ask->include);
+	add_globs(key, ask->exclude);
+}
+
+static struct tree *find_tree(struct watch_state *watches, const struct entry *entry,
+			      struct str key)
+{
+	list_each (at, &watches->trees) {
+		struct tree *tree = link_of(at, struct tree, link);
+
+		if (tree->entry == entry && str_eq(tree->key, key))
+			return tree;
+	}
+	return NULL;
+}
+
+// It was asked for just now.
+static void refresh(struct tree *tree)
+{
+	link_drop(&tree->link);
+	link_add(&tree->memory->trees, &tree->link);
+	tree->until = loop_now(tree->memory->loop) + TREE_MS;
+}
+
+static struct tree *plant(struct path_arg *path_arg, const struct watch_ask *ask, struct str key,
+			  struct files_walk *walk)
+{
+	struct watch_state *watches = watch_state_of(path_arg->x);
+	struct tree *tree = mem_new_of(struct tree);
+
+	watch_check_make_room(watches, path_arg->ref.entry);
+	entry_ref(path_arg->ref.entry);
+	*tree = (struct tree){
+		.memory = watches,
+		.entry = path_arg->ref.entry,
+		.walk = walk,
+		.key = {mem_dup(key.at, key.len), key.len},
+		.events = ask->events,
+		.until = loop_now(watches->loop) + TREE_MS,
+		.listed = true,
+		.refs = 1,
+	};
+	condition_init(&tree->condition);
+	watch_state_name(watches, tree->name);
+	link_add(&watches->trees, &tree->link);
+	watches->tree_count++;
+	tree->task = task_start(watches->loop, "tracked tree", track, tree);
+	return tree;
+}
+
+static bool watch_check_is_name(struct str text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.at[i];
+
+		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+		    c != '-' && c != '_')
+			return false;
+	}
+	return text.len && text.len <= NAME_MAX_BYTES;
+}
+
+struct version {
+	struct str name; // at == NULL: none was given
+	uint64_t count;
+};
+
+static fallible watch_check_read_version(struct path_arg *path_arg, const struct json *json,
+					 struct version *out)
+{
+	struct str text = {0}, name = {0};
+
+	path_arg->field = "since";
+	path_arg->code = "INVALID_VERSION";
+	TRY(json_str(json_get(json, "since"), "since", &text));
+	if (!text.at)
+		return OK;
+	if (!memchr(text.at, ':', text.len) || !str_cut(&text, ':', &name) ||
+	    !watch_check_is_name(name) || !str_to_u64(text, 0, UINT64_MAX / 2, &out->count))
+		return err_new(INVALID, "bad_field", "'since' is not a version");
+	out->name = name;
+	return OK;
+}
+
+static bool is_of_this_life(const struct watch_state *watches, struct str name)
+{
+	char prefix[32];
+
+	snprintf(prefix, sizeof(prefix), "watch-%s-", watches->life);
+	return str_starts(name, prefix);
+}
+
+static fallible watch_check_answer(struct path_arg *path_arg, const struct tree *tree,
+				   const struct version *since)
+{
+	auto_buf body = BUF_INIT(4096);
+	struct json_out out = gateway_success(&body);
+	bool known = since->name.at && str_is(since->name, tree->name);
+	char version[64];
+
+	if (known && since->count > tree->count) {
+		path_arg->field = "since";
+		path_arg->code = "INVALID_VERSION";
+		return err_new(INVALID, "bad_field", "'since' is a version of the future");
+	}
+	snprintf(version, sizeof(version), "%s:%llu", tree->name, (unsigned long long)tree->count);
+	json_put_text(&out, "status",
+		      since->name.at && !known		     ? "resync"
+		      : known && since->count != tree->count ? "changed"
+							     : "unchanged");
+	if (since->name.at && !known)
+		json_put_text(&out, "reason",
+			      is_of_this_life(tree->memory, since->name) ? "expired" : "restarted");
+	json_put_text(&out, "version", version);
+	return gateway_answer(path_arg->x, &out);
+}
+
+// The tree as it is kept track of, from now on at the latest.
+static fallible answer_of(struct path_arg *path_arg, const struct watch_ask *ask,
+			  const struct version *since)
+{
+	struct watch_state *watches = watch_state_of(path_arg->x);
+	struct files_walk *walk = NULL;
+	auto_buf key = BUF_INIT(512 * 1024);
+	struct tree *tree;
+	bool kept = false;
+
+	write_key(&key, path_arg, ask);
+	if (!buf_ok(&key))
+		return err_new(INVALID, "bad_field", "the patterns are too long together");
+	tree = find_tree(watches, path_arg->ref.entry, buf_view(&key));
+	if (tree)
+		TRY(watch_check_catch_up(tree, &kept));
+	if (!kept) {
+		TRY(watch_ask_begin(path_arg, ask, &walk));
+		// Somebody else may have been faster meanwhile.
+		tree = find_tree(watches, path_arg->ref.entry, buf_view(&key));
+		if (tree)
+			files_drop(walk);
+		else
+			tree = plant(path_arg, ask, buf_view(&key), walk);
+	}
+	refresh(tree);
+	return watch_check_answer(path_arg, tree, since);
+}
+
+static fallible watch_check_check(struct path_arg *path_arg)
+{
+	struct version since = {0};
+	struct watch_ask ask;
+	auto_json json = NULL;
+
+	TRY(path_arg_json(path_arg, &json));
+	TRY(watch_check_read_version(path_arg, json, &since));
+	TRY(watch_ask_read(path_arg, json, &ask));
+	return answer_of(path_arg, &ask, &since);
+}
+
+fallible toolbox_watch_check(struct http *x)
+{
+	return path_arg_serve(x, "file.watch", watch_check_check);
+}

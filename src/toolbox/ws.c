@@ -1,0 +1,159 @@
+// Text frames of JSON, as Cloudflare's SDK sends them. A message is looked at without building a
+// tree of its body, which may be tens of megabytes: the body is cut out as it is written and handed
+// to the inner exchange; only the few words around it are parsed.
+#include "toolbox/ws.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "codec/json_part.h"
+#include "codec/json_scan.h"
+#include "codec/text.h"
+#include "gateway/gateway.h"
+#include "http/upgrade.h"
+#include "loop/offload.h"
+#include "manager/box_ref.h"
+#include "toolbox/ws_mux.h"
+
+#define MESSAGE_MAX (64u << 20)
+#define AROUND_MAX (64 * 1024) // of a message, without its body
+#define LARGE (256 * 1024)
+
+static fallible bad(struct ws_mux *line, struct str id, const char *why)
+{
+	return ws_mux_error(line, id, "INVALID_REQUEST", why, 400);
+}
+
+static struct str toolbox_ws_word(const struct json *json, const char *key)
+{
+	struct str text = {NULL, 0};
+	auto_err err = json_str(json_get(json, key), key, &text);
+
+	return err ? (struct str){NULL, 0} : text;
+}
+
+static bool toolbox_ws_is_method(struct str text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (text.at[i] < 'A' || text.at[i] > 'Z')
+			return false;
+	return text.len && text.len <= 16;
+}
+
+static fallible take_request(struct ws_mux *line, const struct json *json, struct str body)
+{
+	struct ws_mux_request request = {
+		.id = toolbox_ws_word(json, "id"),
+		.method = toolbox_ws_word(json, "method"),
+		.path = toolbox_ws_word(json, "path"),
+		.headers = json_get(json, "headers"),
+		.body = str_is(body, "null") ? (struct str){NULL, 0} : body,
+	};
+	auto_err err = OK;
+
+	if (!request.id.at)
+		return bad(line, request.id, "a request needs an 'id'");
+	if (!toolbox_ws_is_method(request.method) || !request.path.len || request.path.at[0] != '/')
+		return bad(line, request.id, "a request needs a 'method' and a 'path'");
+	if (request.headers && json_type(request.headers) != JSON_OBJECT)
+		return bad(line, request.id, "'headers' must be an object");
+	err = ws_mux_ask(line, &request);
+	if (!err)
+		return OK;
+	if (err_kind(err) == ERR_EXHAUSTED)
+		return ws_mux_error(line, request.id, "RESOURCE_BUSY", err_message(err), 429);
+	return bad(line, request.id, err_message(err));
+}
+
+struct look {
+	struct str text;
+	bool is_json, has_parts;
+	struct buf around;
+	struct str body;
+};
+
+static void look_done(struct look *look)
+{
+	buf_done(&look->around);
+}
+
+static void look_run(void *arg)
+{
+	struct look *look = arg;
+	struct json_scan scan;
+
+	look->is_json = json_scan(look->text, &scan);
+	look->has_parts = look->is_json &&
+			  json_part(scan.value, "body", &look->around, &look->body) &&
+			  buf_ok(&look->around);
+}
+
+static fallible take_message(struct ws_mux *line, const struct wsock_message *message)
+{
+	on_exit_call(look_done) struct look look = {.text = message->body,
+						    .around = BUF_INIT(AROUND_MAX)};
+	auto_json json = NULL;
+	auto_err err = OK;
+	struct str type;
+
+	// Others wait while we read: a large message is read elsewhere.
+	if (message->kind == WSOCK_TEXT && message->body.len > LARGE)
+		offload_run(look_run, &look);
+	else if (message->kind == WSOCK_TEXT)
+		look_run(&look);
+	if (!look.is_json)
+		return ws_mux_error(line, (struct str){NULL, 0}, "PARSE_ERROR",
+				    "the message is not JSON", 400);
+	if (!look.has_parts)
+		return bad(line, (struct str){NULL, 0}, "the message is no request");
+	err = json_read(buf_view(&look.around), &json);
+	if (err)
+		return ws_mux_error(line, (struct str){NULL, 0}, "PARSE_ERROR", err_message(err),
+				    400);
+	type = toolbox_ws_word(json, "type");
+	if (str_is(type, "request"))
+		return take_request(line, json, look.body);
+	if (!str_is(type, "cancel"))
+		return bad(line, toolbox_ws_word(json, "id"), "the message is no request");
+	ws_mux_cancel(line, toolbox_ws_word(json, "id"));
+	return OK;
+}
+
+static fallible toolbox_ws_listen_to(struct ws_mux *line, struct wsock *ws)
+{
+	for (;;) {
+		struct wsock_message message;
+
+		TRY(wsock_recv(ws, CLOCK_NEVER, &message));
+		if (message.kind == WSOCK_CLOSED)
+			return OK;
+		TRY(take_message(line, &message));
+	}
+}
+
+static fallible toolbox_ws_talk(struct http *x, struct wsock *ws, void *arg)
+{
+	auto_buf prefix = BUF_INIT(1024);
+	struct ws_mux *line;
+	struct err *err;
+
+	(void)arg;
+	buf_text(&prefix, "/v1/sandboxes/");
+	text_percent(&prefix, x->params[0]);
+	line = ws_mux_new(x, ws, buf_view(&prefix));
+	err = toolbox_ws_listen_to(line, ws);
+	ws_mux_end(line);
+	return err;
+}
+
+fallible toolbox_ws(struct http *x)
+{
+	struct wsock_options options = {.max = MESSAGE_MAX};
+
+	TRY(upgrade_check(x));
+	{
+		auto_box_ref ref = {0};
+
+		TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref));
+	}
+	return upgrade_run(x, &options, toolbox_ws_talk, NULL);
+}

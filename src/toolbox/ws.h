@@ -1,0 +1,6 @@
+// The WebSocket transport: the routes of one sandbox, multiplexed on one socket.
+#pragma once
+
+#include "http/router.h"
+
+route_fn toolbox_ws;

@@ -1,0 +1,41 @@
+// Names and values in the order they were given: an environment, or labels. Owns its texts.
+#pragma once
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "codec/json.h"
+
+struct env_pair {
+	char *name, *value;
+};
+
+struct env_map {
+	struct env_pair *at;
+	size_t count;
+};
+
+void env_map_set(struct env_map *env_map, struct str name,
+		 struct str value); // replaces one of that name
+const char *env_map_get(const struct env_map *env_map, struct str name); // NULL: absent
+void env_map_done(struct env_map *env_map);
+#define auto_pairs on_exit_call(env_map_done) struct env_map
+
+// An environment: names [A-Za-z_][A-Za-z0-9_]*, at most 256 of them and 64 KiB in all. Null values
+// are skipped. INVALID bad_env for a name, bad_field for the rest. NULL object: empty.
+#define ENV_MAP_ENV_MAX 256
+#define ENV_MAP_ENV_BYTES (64 * 1024)
+fallible env_map_read_env(const struct json *object, struct env_map *out);
+
+// Labels: at most 64; names of 1..63 letters, digits and ._/-, values up to 255 bytes of text.
+#define ENV_MAP_LABELS_MAX 64
+bool env_map_is_label(struct str name);
+fallible env_map_read_labels(const struct json *object, struct env_map *out);
+
+// A change of what is there: names of the object are set, those with null are taken away. Same
+// rules, for the whole that comes out of it; nothing is changed on failure. NULL object: no change.
+fallible env_map_change_env(const struct json *object, struct env_map *env_map);
+fallible env_map_change_labels(const struct json *object, struct env_map *env_map);
+
+void env_map_write(struct json_out *out, const struct env_map *env_map); // as an object

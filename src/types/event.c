@@ -1,0 +1,53 @@
+#include "types/event.h"
+
+#include <string.h>
+
+static const char *const words[] = {
+#define X(name, word, what) word,
+	EVENT_KINDS(X)
+#undef X
+};
+
+const char *event_word(enum event_kind kind)
+{
+	return words[kind];
+}
+
+bool event_is_kind(const char *word)
+{
+	for (size_t i = 0; i < EVENT_KIND_COUNT; i++)
+		if (!strcmp(words[i], word))
+			return true;
+	return false;
+}
+
+bool event_matches(const char *kind, struct str wanted)
+{
+	size_t len = strlen(kind);
+
+	return len >= wanted.len && !memcmp(kind, wanted.at, wanted.len) &&
+	       (len == wanted.len || kind[wanted.len] == '.');
+}
+
+static fallible event_read_number(const char *key, struct str text, uint64_t min, uint64_t max,
+				  uint64_t *out)
+{
+	if (text.at && text.len && !str_to_u64(text, min, max, out))
+		return err_new(INVALID, "bad_field", "'%s' must be a number from %llu to %llu", key,
+			       (unsigned long long)min, (unsigned long long)max);
+	return OK;
+}
+
+fallible event_read_place(struct str after, struct str last_event_id, struct str limit,
+			  struct event_place *out)
+{
+	struct event_place place = {.limit = EVENT_PAGE};
+	const char *key = after.at ? "after" : "Last-Event-ID";
+	struct str from = after.at ? after : last_event_id;
+
+	place.from_now = !from.at || !from.len;
+	TRY(event_read_number(key, from, 0, INT64_MAX, &place.after));
+	TRY(event_read_number("limit", limit, 1, EVENT_PAGE_MAX, &place.limit));
+	*out = place;
+	return OK;
+}

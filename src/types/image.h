@@ -1,0 +1,30 @@
+// The configuration of an image for commands that run in it: environment, user and directory. The
+// unpacker writes the image's own configuration into IMAGE_FILE of the root that it makes; what is
+// read there is as hostile as any file of the image. No I/O.
+#pragma once
+
+#include "types/env_map.h"
+
+#define IMAGE_FILE "/.cove-image.json"
+#define IMAGE_BYTES_MAX (256 * 1024) // of that file
+#define IMAGE_USER_MAX 64
+#define IMAGE_WORKDIR_MAX 1024
+
+struct image {
+	struct env_map env;
+	char user[IMAGE_USER_MAX + 1];	     // "name", "uid", "uid:gid"; "": root
+	char workdir[IMAGE_WORKDIR_MAX + 1]; // absolute; "": none
+};
+
+void image_done(struct image *image);
+#define auto_image on_exit_call(image_done) struct image
+
+// INVALID bad_image. Untouched on failure.
+fallible image_read(struct str text, struct image *out);
+// `config` of an image's configuration (OCI: Env, User, WorkingDir, Entrypoint, Cmd) as
+// IMAGE_FILE's text; NULL: an empty one. INVALID bad_image.
+fallible image_write(const struct json *config, struct buf *out);
+// A name of a user or number, with a group perhaps: [A-Za-z0-9_.:$-], IMAGE_USER_MAX at most.
+bool image_is_user(struct str word);
+// An absolute path without control characters or "..".
+bool image_is_workdir(struct str path);

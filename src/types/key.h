@@ -1,0 +1,30 @@
+// A key: what it opens, for how long. The secret itself is told once, when it is made; what is kept
+// is its hash.
+#pragma once
+
+#include "base/secret.h"
+#include "codec/json.h"
+#include "types/who.h"
+
+#define KEY_PREFIX "cove_"
+#define KEY_TEXT_LEN (sizeof(KEY_PREFIX) - 1 + 64)
+
+struct key {
+	char id[WHO_KEY_LEN + 1];
+	char name[WHO_NAME_MAX + 1];	 // for people; may be ""
+	char tenant[WHO_TENANT_MAX + 1]; // "": the operator's own
+	char box[ID_BOX_LEN + 1];	 // "": any of the tenant's
+	unsigned scopes;
+	bool host;			// may start from `host`, whatever its tenant may
+	int64_t created_ms, expires_ms; // wall clock; expires 0: never
+	uint8_t hash[SECRET_HASH];	// of the secret
+};
+
+// A new id and a new secret, whose hash is set. The caller wipes the text.
+void key_make(struct key *key, char text[KEY_TEXT_LEN + 1]);
+// "read", "make", …; false: there is no such scope.
+bool key_scope(struct str word, unsigned *out_bit);
+void key_put(struct json_out *out, const struct key *key); // members of an object
+// Who comes with it; a key of the operator's own with the scope `admin` is as good as the
+// operator's.
+struct who key_who(const struct key *key);

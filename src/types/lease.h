@@ -1,0 +1,166 @@
+// The lease: the record that says which runner of a conversation may exist. A pure function takes
+// it from state to state; it knows neither clock nor disk nor process. Whoever calls it commits the
+// new lease first and does what is `todo` afterwards, so that a crash at any point leaves a record
+// that is true or too cautious, never one that has forgotten a runner.
+//
+// Times are wall clock in ms. One state value, no flags beside it.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/id.h"
+#include "base/str.h"
+
+#define LEASE_INSTANCE_LEN 41 // "instance_" and 32 hex digits
+#define LEASE_ATTEMPT_LEN 32  // hex digits
+#define LEASE_RUN_LEN 36      // "run_" and 32 hex digits
+#define LEASE_BOOT_LEN 36
+#define LEASE_ERROR_MAX 160
+#define LEASE_ATTEMPTS_MAX 5
+#define LEASE_VERSION 1 // of what lease_write() writes
+
+// clang-format off
+#define LEASE_STATES(X) \
+	X(NONE, "none") X(STARTING, "starting") X(READY, "ready") X(ACTIVE, "active") \
+	X(WARM, "warm") X(STOP_NEEDED, "stop_needed") X(STOPPING, "stopping") \
+	X(QUARANTINED, "quarantined")
+#define LEASE_REASONS(X) \
+	X(NO_REASON, "") \
+	X(UNEXPECTED_RUNNER, "unexpected-runner") X(OBSERVATION_FAILED, "observation-failed") \
+	X(STARTUP_FAILED, "startup-failed") X(READINESS_FAILED, "readiness-failed") \
+	X(TERMINAL_FAILED, "terminal-failed") X(TERMINAL_INTERRUPTED, "terminal-interrupted") \
+	X(UNHEALTHY, "unhealthy-runner") X(USER_INTERRUPT, "user-interrupt") \
+	X(KEEP_WARM_EXPIRED, "keep-warm-expired") X(SESSION_DELETE, "session-delete") \
+	X(IDLE_TIMEOUT, "idle-timeout") X(VERSION_MISMATCH, "version-mismatch") \
+	X(RECORD_UNREADABLE, "record-unreadable") X(DRAIN, "drain")
+// clang-format on
+enum lease_state {
+#define X(name, word) LEASE_##name,
+	LEASE_STATES(X)
+#undef X
+		LEASE_STATE_COUNT
+};
+enum lease_reason {
+#define X(name, word) LEASE_FOR_##name,
+	LEASE_REASONS(X)
+#undef X
+		LEASE_REASON_COUNT
+};
+const char *lease_state_word(enum lease_state state);
+const char *lease_reason_word(enum lease_reason reason); // "": none
+
+// Where the runner is, as far as it is known. A pid without the rest proves nothing.
+struct lease_place {
+	char sandbox[ID_BOX_LEN + 1];
+	char boot[LEASE_BOOT_LEN + 1];
+	uint32_t exec_cgroup; // 1 + the number of its cgroup in the sandbox; 0: not known
+	int pid;	      // as the sandbox counts; 0: not known
+	uint64_t start;
+	uint64_t program; // a fingerprint of the file that runs; 0: not known
+};
+
+struct lease {
+	enum lease_state state;
+	uint64_t next_generation; // in every state; never goes back
+	// STARTING to WARM; afterwards what is to be gone
+	char instance[LEASE_INSTANCE_LEN + 1]; // "": none
+	uint64_t generation;
+	struct lease_place place;
+	int64_t deadline_ms; // STARTING, READY, WARM; else 0
+	// ACTIVE: the fence of its run. The generation of runs outlives them.
+	char run[LEASE_RUN_LEN + 1];
+	uint64_t run_generation, connection;
+	// STOP_NEEDED, STOPPING, QUARANTINED
+	bool whole_session; // the target: everything of the session, or the instance alone
+	enum lease_reason reason;
+	int64_t requested_ms, next_attempt_ms;
+	uint32_t attempts;
+	char error[LEASE_ERROR_MAX]; // the last one; "": none
+	char attempt[LEASE_ATTEMPT_LEN + 1];
+	int64_t attempt_ms;		  // STOPPING: when it began
+	int64_t exhausted_ms, recheck_ms; // QUARANTINED; recheck 0: only when a user asks
+};
+
+// What was seen of a session's runners.
+enum lease_seen {
+	LEASE_SEES_NOTHING, // and that is certain
+	LEASE_SEES_MATCH,   // exactly one, and it is the leased one
+	LEASE_SEES_OTHER,   // several, or a wrong one
+	LEASE_SEES_FAILED,  // the look itself failed: it proves nothing
+	LEASE_SEEN_COUNT
+};
+
+enum lease_event_kind {
+	LEASE_WANTED,	     // a run wants a runner: seen, fresh instance
+	LEASE_HEALTHY,	     // it answers with the leased identity: connection
+	LEASE_LAUNCH_FAILED, // error
+	LEASE_UNREADY,	     // it started, but is not what it should be: error, reason or none
+	LEASE_ACCEPTED,	     // the runner took a run: run, connection
+	LEASE_COMPLETED,     // the last run ended well
+	LEASE_RUN_FAILED,    // it failed, or the runner broke the protocol
+	LEASE_RUN_CUT,	     // it ended as interrupted
+	LEASE_SICK,	     // no ping, no output, grace over: error
+	LEASE_INTERRUPT,     // the user's
+	LEASE_STOP,	     // deletion, sweep: reason
+	LEASE_TIME,	     // time has passed: has_accepted, has_queued, fresh attempt
+	LEASE_STOPPED,	     // the result of an attempt: attempt, seen, error
+	LEASE_FORCE,	     // a user's action: look again at once
+	LEASE_RECHECKED,     // the look that followed: seen
+	LEASE_UNREADABLE,    // the stored record does not parse
+	LEASE_FOUND,	     // what reconciliation saw at the start
+	LEASE_EVENT_COUNT
+};
+
+struct lease_event {
+	enum lease_event_kind kind;
+	int64_t now_ms;
+	enum lease_seen seen;
+	const char *instance; // a fresh one
+	const char *attempt;  // TIME: a fresh one; STOPPED: whose result it is
+	const char *run;
+	uint64_t connection;
+	enum lease_reason reason;
+	const char *error; // may be NULL
+	bool has_accepted; // a run that the runner took has not ended
+	bool has_queued;   // a run waits for a runner
+};
+
+enum lease_todo {
+	LEASE_DO_LAUNCH = 1,	 // start the leased instance
+	LEASE_DO_ATTACH = 2,	 // talk to the one that runs, until it is healthy
+	LEASE_DO_STOP = 4,	 // one attempt, under its id
+	LEASE_DO_LOOK = 8,	 // observe only; then LEASE_RECHECKED
+	LEASE_DO_DRAIN = 16,	 // queued work may go on: it wants a runner
+	LEASE_DO_FAIL_RUNS = 32, // accepted runs have lost their runner
+	LEASE_DO_ALERT = 64,
+	LEASE_DO_BLOCKED_CALL = 128, // queued work waits for the lease's deadline
+};
+
+struct lease_step {
+	int row;       // of the table of transitions; 0: the event means nothing here
+	bool changed;  // commit before anything is done
+	unsigned todo; // bits of enum lease_todo
+};
+
+// Nothing has ever run.
+void lease_init(struct lease *lease);
+// A copy of `from` that has heard the event; *out may be `from`.
+struct lease_step lease_hear(const struct lease *from, const struct lease_event *event,
+			     struct lease *out);
+
+bool lease_is_owned(const struct lease *lease);	 // STARTING to WARM
+bool lease_is_fenced(const struct lease *lease); // nothing may be launched
+// When the lease next wants LEASE_TIME; 0: never.
+int64_t lease_deadline(const struct lease *lease);
+// A clock that was set back must not hold a deadline up for longer than its timer.
+void lease_clamp(struct lease *lease, int64_t now_ms);
+
+// For the store. False: it does not parse; *out then only keeps next_generation, if that was there.
+void lease_write(struct buf *buf, const struct lease *lease);
+bool lease_read(struct str text, struct lease *out);
+
+void lease_new_instance(char out[LEASE_INSTANCE_LEN + 1]);
+void lease_new_attempt(char out[LEASE_ATTEMPT_LEN + 1]);
+bool lease_is_instance(struct str text);

@@ -1,0 +1,134 @@
+// Every check does the same work: one signature and one comparison of a fixed length, for a token
+// or a link, right or wrong, exposed or not. So neither the answer's time nor its text tells which.
+#include "types/preview_token.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define END_LEN 7 // digits of base 36: seconds until the year 4453
+#define SIGN_LEN (PREVIEW_TOKEN_LINK_LEN - END_LEN)
+#define SECONDS_MAX 78364164095ll // 36^7 - 1
+
+static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+static const char base32[] = "abcdefghijklmnopqrstuvwxyz234567";
+
+void preview_token_make(char out[PREVIEW_TOKEN_TOKEN_MAX + 1])
+{
+	uint8_t byte;
+
+	for (size_t i = 0; i < PREVIEW_TOKEN_TOKEN_MAX;) {
+		secret_random(&byte, 1);
+		if (byte < 252) // 7 times 36: each digit as likely as the others
+			out[i++] = digits[byte % 36];
+	}
+	out[PREVIEW_TOKEN_TOKEN_MAX] = 0;
+}
+
+static bool preview_token_is_of(struct str text, const char *set, size_t count)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (!memchr(set, text.at[i], count))
+			return false;
+	return true;
+}
+
+bool preview_token_is_token(struct str text)
+{
+	static const char set[] = "0123456789abcdefghijklmnopqrstuvwxyz_";
+
+	return text.len > 0 && text.len <= PREVIEW_TOKEN_TOKEN_MAX &&
+	       preview_token_is_of(text, set, sizeof(set) - 1);
+}
+
+bool preview_token_is_link(struct str text)
+{
+	return text.len == PREVIEW_TOKEN_LINK_LEN &&
+	       preview_token_is_of((struct str){text.at, END_LEN}, digits, sizeof(digits) - 1) &&
+	       preview_token_is_of(str_skip(text, END_LEN), base32, sizeof(base32) - 1);
+}
+
+// The signature of everything that the link stands for, 160 bits of it as text.
+static void types_preview_token_sign(const uint8_t key[SECRET_HASH],
+				     const struct preview_token *preview_token,
+				     const char end[END_LEN], char out[SIGN_LEN])
+{
+	uint8_t hash[SECRET_HASH];
+	char text[256];
+	int len = snprintf(text, sizeof(text), "preview\n%s\n%u\n%s\n%.*s", preview_token->box,
+			   preview_token->port, preview_token->token, END_LEN, end);
+
+	secret_hmac(key, text, len < (int)sizeof(text) ? (size_t)len : sizeof(text) - 1, hash);
+	for (size_t i = 0; i < SIGN_LEN; i++) {
+		size_t bit = i * 5;
+		unsigned two = (unsigned)hash[bit / 8] << 8 | hash[bit / 8 + 1];
+
+		out[i] = base32[two >> (11 - bit % 8) & 31];
+	}
+	secret_wipe(hash, sizeof(hash));
+	secret_wipe(text, sizeof(text));
+}
+
+void preview_token_sign(const uint8_t key[SECRET_HASH], const struct preview_token *preview_token,
+			int64_t ends_ms, char out[PREVIEW_TOKEN_LINK_LEN + 1])
+{
+	int64_t seconds = ends_ms <= 0 ? 0 : ends_ms / 1000 + (ends_ms % 1000 != 0);
+
+	if (seconds > SECONDS_MAX)
+		seconds = SECONDS_MAX;
+	for (size_t i = END_LEN; i-- > 0; seconds /= 36)
+		out[i] = digits[seconds % 36];
+	types_preview_token_sign(key, preview_token, out, out + END_LEN);
+	out[PREVIEW_TOKEN_LINK_LEN] = 0;
+}
+
+static int64_t end_of(const char link[END_LEN])
+{
+	int64_t seconds = 0;
+
+	for (size_t i = 0; i < END_LEN; i++)
+		seconds = seconds * 36 + (strchr(digits, link[i]) - digits);
+	return seconds * 1000;
+}
+
+int64_t preview_token_end(const struct preview_token *preview_token, struct str given)
+{
+	int64_t end = preview_token_is_link(given) ? end_of(given.at) : 0;
+
+	return end && (!preview_token->ends_ms || end < preview_token->ends_ms)
+		       ? end
+		       : preview_token->ends_ms;
+}
+
+enum preview_token_verdict preview_token_check(const uint8_t key[SECRET_HASH],
+					       const struct preview_token *preview_token,
+					       struct str given, int64_t now_ms)
+{
+	static const struct preview_token nothing = {
+		.box = "box-000000000000000000000000000000000000000000000000",
+		.token = "0000000000000000",
+	};
+	const struct preview_token *of = preview_token ? preview_token : &nothing;
+	char want[PREVIEW_TOKEN_LINK_LEN + 1] = {0}, have[PREVIEW_TOKEN_LINK_LEN + 1] = {0},
+					   link[END_LEN];
+	bool is_link = preview_token_is_link(given);
+	bool is_right;
+
+	// Either way a link is signed; a token is compared with a copy behind zeros.
+	memcpy(link, is_link ? given.at : "0000000", END_LEN);
+	types_preview_token_sign(key, of, link, want + END_LEN);
+	memcpy(want, link, END_LEN);
+	if (!is_link) {
+		memset(want, 0, sizeof(want));
+		memcpy(want, of->token, strnlen(of->token, PREVIEW_TOKEN_TOKEN_MAX));
+	}
+	if (is_link || preview_token_is_token(given))
+		memcpy(have, given.at, given.len);
+	is_right = secret_equal(want, have, sizeof(want)) & (preview_token != NULL) &
+		   (have[0] != 0);
+	secret_wipe(want, sizeof(want));
+	if (!is_right)
+		return PREVIEW_TOKEN_WRONG;
+	if ((of->ends_ms && now_ms >= of->ends_ms) || (is_link && now_ms >= end_of(link)))
+		return PREVIEW_TOKEN_OVER;
+	return PREVIEW_TOKEN_GOOD;
+}

@@ -1,0 +1,50 @@
+// What somebody wants: the body of a create, read and held against what this host can give.
+#pragma once
+
+#include "base/id.h"
+#include "types/env_map.h"
+#include "types/image.h"
+#include "types/limits.h"
+#include "types/policy.h"
+#include "types/retention.h"
+#include "types/who.h"
+
+// The ends of the ranges that depend on the host.
+struct spec_bounds {
+	uint64_t memory_max; // bytes
+	uint32_t cpu_milli_max;
+	uint64_t output_max; // bytes
+};
+
+#define RECORD_IDEMPOTENCY_MAX                                                                     \
+	130 // two hashes in hex, with a colon between: of the key, of the request
+
+struct spec {
+	char tenant[WHO_TENANT_MAX + 1]; // set by manager/create: whose it will be
+	char id[ID_BOX_LEN + 1];	 // "": a random one
+	char name[ID_NAME_MAX + 1];	 // "": none
+	char template[TEMPLATE_NAME_MAX];
+	struct limits limits;
+	char idempotency[RECORD_IDEMPOTENCY_MAX]; // the idempotency key that it is asked under; "":
+						  // none
+	bool ephemeral;	 // it ends with its run: its files need not outlast its processes
+	bool disk_asked; // the limit was named, so a host that cannot keep it must refuse
+	struct env_map env, labels;
+	char user[IMAGE_USER_MAX + 1]; // of its commands; "": as the image says, else root
+	char *workdir;		       // where they begin; NULL: likewise, else /workspace
+	struct retention retention;
+	uint64_t ttl_ms;	// 0: it lives until it is deleted
+	struct policy *network; // what it may reach; NULL: not said, as its owner's default has it
+	bool mode_said;		// likewise, of its mode: by its name, or by a list
+};
+
+void spec_done(struct spec *spec);
+#define auto_spec on_exit_call(spec_done) struct spec
+
+// Reads {name, template, limits, env, user, workdir, labels, network} and types/retention. INVALID
+// unknown_field, bad_field (naming the range), bad_name, bad_template, bad_env; NOT_OFFERED for
+// what this cove does not do. A NULL object is an empty one. The caller owns *out.
+fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out);
+
+// The limits as people read them: {memoryMB, cpus, …}; null means unlimited.
+void spec_write_limits(struct json_out *out, const struct limits *limits);

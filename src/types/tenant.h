@@ -1,0 +1,46 @@
+// A tenant: whose sandboxes are counted together, and how many it may have.
+#pragma once
+
+#include "base/err.h"
+#include "codec/json.h"
+#include "types/limits.h"
+#include "types/policy.h"
+#include "types/who.h"
+
+// All that a tenant may have at once; 0: no bound.
+struct quota {
+	uint64_t boxes;	 // whatever their state
+	uint64_t memory; // bytes: limits of those that are not stopped
+	uint64_t cpu_milli;
+	uint64_t disk; // bytes: limits of all
+	uint64_t execs;
+};
+
+#define TENANT_TEMPLATES_MAX 64
+
+struct tenant {
+	char name[WHO_TENANT_MAX + 1];
+	struct quota quota;
+	bool host; // may start from the template `host`
+	bool network_said;
+	enum policy_mode network; // … else all: see tenant_network()
+	bool all_templates;	  // of the operator's; else those of the list
+	char (*templates)[TEMPLATE_NAME_MAX];
+	size_t template_count;
+	int64_t created_ms; // wall clock
+};
+
+void tenant_done(struct tenant *tenant);
+#define auto_tenant on_exit_call(tenant_done) struct tenant
+
+// What its boxes get unless they say, and the most that they may say.
+enum policy_mode tenant_network(const struct tenant *tenant);
+
+// Reads {quota:{boxes, memoryMB, cpus, diskMB, execs}, host, network, templates:[name, …] or ["*"]}
+// into *out, whose name and time stay; what is absent is none, but for the network, which then is
+// `all`. INVALID bad_field, unknown_field.
+fallible tenant_read(const struct json *object, struct tenant *out);
+// What tenant_read() reads, as members of an object; then with name and time.
+void tenant_put_rights(struct json_out *out, const struct tenant *tenant);
+void tenant_put(struct json_out *out, const struct tenant *tenant); // members of an object
+void quota_write(struct json_out *out, const struct quota *quota);

@@ -1,0 +1,44 @@
+// Process-wide on purpose: a timer is a law of the house, not a part of any one of its objects, and
+// is set before the first of them is made.
+#include "types/timers.h"
+
+#include <assert.h>
+
+static const struct timer_row rows[TIMER_COUNT] = {
+#define X(name, word, ms, text) [TIMER_##name] = {word, text, ms},
+	TIMERS(X)
+#undef X
+};
+
+static uint32_t divisor = 1;
+static int64_t chosen[TIMER_COUNT];
+
+int64_t timer_ms(enum timer_name timer)
+{
+	int64_t ms = rows[timer].otherwise_ms / divisor;
+
+	if (chosen[timer])
+		return chosen[timer];
+	return ms > 0 ? ms : 1;
+}
+
+const struct timer_row *timer_row(enum timer_name timer)
+{
+	return &rows[timer];
+}
+
+void timers_scale(uint32_t scale)
+{
+	assert(scale >= 1 && scale <= TIMER_SCALE_MAX);
+	divisor = scale;
+}
+
+uint32_t timers_scale_now(void)
+{
+	return divisor;
+}
+
+void timer_set(enum timer_name timer, int64_t ms)
+{
+	chosen[timer] = ms;
+}

@@ -1,0 +1,186 @@
+// A text of a fixed size, so that one write replaces one note by another: the kernel takes so few
+// bytes whole or not at all, whoever is killed meanwhile. What a power cut makes of it does not
+// matter, for then its boot is over.
+//
+// syscalls: openat read pwrite64 close unlinkat
+#include "warden/box_state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/fault.h"
+#include "base/str.h"
+#include "os/fd.h"
+#include "os/path.h"
+
+#define BOX_STATE_SIZE 640
+#define BOX_STATE_WORD "cove-cell"
+#define BOX_STATE_VERSION 1
+#define KILLED_WORDS (TALK_CGROUPS_MAX / 64)
+#define STAT_STARTED 20 // the field of /proc/PID/stat, counted from the one behind the name
+
+fallible box_state_open_dir(int run, int *out_dir)
+{
+	return path_dir(run, "cells", 0700, out_dir);
+}
+
+static void print(const struct box_state *state_file, char text[BOX_STATE_SIZE + 1])
+{
+	int len = snprintf(
+		text, BOX_STATE_SIZE + 1,
+		BOX_STATE_WORD " %d\nboot %s\nslot %u\nephemeral %d\nagain %d\ndisk %llu\n"
+			       "inodes %llu\nborn %lld\npid %d\nstarted %llu\nnetns %llu\n"
+			       "killed",
+		BOX_STATE_VERSION, state_file->boot, state_file->slot, state_file->ephemeral,
+		state_file->again, (unsigned long long)state_file->disk,
+		(unsigned long long)state_file->inodes, (long long)state_file->born_us,
+		state_file->pid, (unsigned long long)state_file->started,
+		(unsigned long long)state_file->netns);
+
+	for (int i = 0; i < KILLED_WORDS; i++)
+		len += snprintf(text + len, (size_t)(BOX_STATE_SIZE + 1 - len), " %llu",
+				(unsigned long long)state_file->killed[i]);
+	len += snprintf(text + len, (size_t)(BOX_STATE_SIZE + 1 - len), "\nend\n");
+	memset(text + len, '\n', (size_t)(BOX_STATE_SIZE - len));
+}
+
+// The longest a note can be: every number with all its digits.
+_Static_assert(sizeof(BOX_STATE_WORD) + 12 + BOX_STATE_BOOT + 117 + 9 * 21 + KILLED_WORDS * 21 <=
+		       BOX_STATE_SIZE,
+	       "every note fits");
+
+fallible box_state_write(int dir, const char *box, const struct box_state *state_file)
+{
+	auto_fd fd = openat(dir, box, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	char text[BOX_STATE_SIZE + 1];
+
+	if (fd < 0)
+		return err_sys(errno, "open the note of %s", box);
+	print(state_file, text);
+	if (pwrite(fd, text, BOX_STATE_SIZE, 0) != BOX_STATE_SIZE)
+		return err_sys(errno, "write the note of %s", box);
+	kill_point("warden.box_state_written", NULL);
+	return OK;
+}
+
+static bool box_state_take_words(struct str words, uint64_t *out, int count)
+{
+	struct str word;
+
+	for (int i = 0; i < count; i++)
+		if (!str_cut(&words, ' ', &word) || !str_to_u64(word, 0, UINT64_MAX, &out[i]))
+			return false;
+	return true;
+}
+
+// One line of "key value". False: it is malformed.
+static bool box_state_take_line(struct str line, struct box_state *state_file)
+{
+	struct str key;
+	uint64_t number = 0;
+
+	if (!str_cut(&line, ' ', &key))
+		return false;
+	if (str_is(key, "boot")) {
+		if (!line.len || line.len >= BOX_STATE_BOOT)
+			return false;
+		memcpy(state_file->boot, line.at, line.len);
+		return true;
+	}
+	if (str_is(key, "killed"))
+		return box_state_take_words(line, state_file->killed, KILLED_WORDS);
+	if (!str_to_u64(line, 0, INT64_MAX, &number))
+		return false;
+	if (str_is(key, "slot"))
+		state_file->slot = (uint32_t)number;
+	else if (str_is(key, "ephemeral"))
+		state_file->ephemeral = number;
+	else if (str_is(key, "again"))
+		state_file->again = number;
+	else if (str_is(key, "disk"))
+		state_file->disk = number;
+	else if (str_is(key, "inodes"))
+		state_file->inodes = number;
+	else if (str_is(key, "born"))
+		state_file->born_us = (int64_t)number;
+	else if (str_is(key, "pid"))
+		state_file->pid = (int)number;
+	else if (str_is(key, "started"))
+		state_file->started = number;
+	else if (str_is(key, "netns"))
+		state_file->netns = number;
+	return true;
+}
+
+enum box_state_state box_state_read(int dir, const char *box, struct box_state *out)
+{
+	char text[BOX_STATE_SIZE + 1];
+	auto_fd fd = openat(dir, box, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct box_state state_file = {0};
+	struct str rest, line, word;
+	uint64_t version;
+	ssize_t len;
+
+	if (fd < 0)
+		return errno == ENOENT	? BOX_STATE_ABSENT
+		       : errno == ELOOP ? BOX_STATE_BAD
+					: BOX_STATE_UNREAD;
+	len = fd_read_all(fd, text, BOX_STATE_SIZE);
+	if (len < 0)
+		return BOX_STATE_UNREAD;
+	rest = (struct str){text, len > 0 ? (size_t)len : 0};
+	if (!str_cut(&rest, '\n', &line) || !str_cut(&line, ' ', &word) ||
+	    !str_is(word, BOX_STATE_WORD) || !str_to_u64(line, 1, UINT32_MAX, &version))
+		return BOX_STATE_BAD;
+	if (version > BOX_STATE_VERSION)
+		return BOX_STATE_TOO_NEW;
+	while (str_cut(&rest, '\n', &line)) {
+		if (str_is(line, "end")) {
+			*out = state_file;
+			return state_file.boot[0] ? BOX_STATE_GOOD : BOX_STATE_BAD;
+		}
+		if (!box_state_take_line(line, &state_file))
+			return BOX_STATE_BAD;
+	}
+	return BOX_STATE_BAD;
+}
+
+void box_state_drop(int dir, const char *box)
+{
+	unlinkat(dir, box, 0);
+	kill_point("warden.box_state_removed", NULL);
+}
+
+fallible box_state_boot(char out[BOX_STATE_BOOT])
+{
+	ssize_t len = fd_get(AT_FDCWD, "/proc/sys/kernel/random/boot_id", out, BOX_STATE_BOOT);
+
+	if (len <= 0)
+		return err_sys(errno, "read the name of this boot");
+	out[strcspn(out, "\n")] = 0;
+	return OK;
+}
+
+uint64_t box_state_started(int pid)
+{
+	char path[32], text[1024];
+	const char *at;
+	struct str rest, word;
+	uint64_t ticks = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0)
+		return 0;
+	at = strrchr(text, ')'); // the name may hold anything
+	if (!at)
+		return 0;
+	rest = str_of(at + 1);
+	for (int i = 0; i <= STAT_STARTED; i++)
+		if (!str_cut(&rest, ' ', &word))
+			return 0;
+	return str_to_u64(word, 0, UINT64_MAX, &ticks) ? ticks : 0;
+}

@@ -1,0 +1,377 @@
+// syscalls: openat openat2 close mkdirat unlinkat symlinkat linkat newfstatat fstat fchown
+// syscalls: fchownat fchmod utimensat getdents64 renameat2
+#include "warden/extract.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/weak.h"
+#include "os/path.h"
+
+#define WHITEOUT ".wh."
+#define OPAQUE ".wh..wh..opq"
+#define NOBODY 65534
+
+static fallible warden_extract_explain(int errnum, const char *what, const char *path)
+{
+	switch (errnum) {
+	case ENOSPC:
+	case EDQUOT:
+		return err_new(NO_SPACE, "disk_full", "the disk of the host is full");
+	case EFBIG:
+		return err_new(TOO_LARGE, "archive_too_large", "'%.100s' is too large", path);
+	case ENOTDIR:
+	case ELOOP:
+	case EEXIST:
+	case ENAMETOOLONG:
+		return err_new(INVALID, "bad_archive",
+			       "'%.100s' leads through what is no directory", path);
+	default:
+		return err_sys(errnum, "%s '%.100s'", what, path);
+	}
+}
+
+void extract_init(struct place *place, int root)
+{
+	*place = (struct place){
+		.root = root, .parent = BUF_INIT(EXTRACT_NAME_MAX), .parent_fd = -1};
+}
+
+// Whatever was removed or replaced may have been the directory that we hold, or one above it.
+static void forget_parent(struct place *place)
+{
+	if (place->parent_fd >= 0)
+		close(place->parent_fd);
+	place->parent_fd = -1;
+}
+
+void extract_done(struct place *place)
+{
+	forget_parent(place);
+	buf_done(&place->parent);
+	map_free(place->fresh);
+	place->fresh = NULL;
+}
+
+void extract_layer(struct place *place, bool layered)
+{
+	map_free(place->fresh);
+	place->fresh = layered ? map_new() : NULL;
+}
+
+fallible extract_clean(const char *path, struct buf *out)
+{
+	struct str rest = str_of(path), part;
+	int depth = 0;
+
+	buf_clear(out);
+	if (weak(PATHS)) {
+		buf_text(out, path);
+		return OK;
+	}
+	while (str_cut(&rest, '/', &part)) {
+		if (!part.len || str_is(part, "."))
+			continue;
+		if (str_is(part, ".."))
+			return err_new(INVALID, "bad_archive", "'%.100s' leads out of the archive",
+				       path);
+		if (part.len > NAME_MAX || ++depth > EXTRACT_DEPTH_MAX)
+			return err_new(INVALID, "bad_archive", "'%.100s' is too long or too deep",
+				       path);
+		if (out->len)
+			buf_char(out, '/');
+		buf_str(out, part);
+	}
+	buf_text(out, "");
+	if (!buf_ok(out))
+		return err_new(INVALID, "bad_archive", "'%.100s...' is too long", path);
+	return OK;
+}
+
+static int warden_extract_open_in(int root, const char *path, int flags)
+{
+	struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC,
+			       .resolve = weak(PATHS) ? 0
+						      : RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+
+	return (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
+}
+
+// The directory at `path`, made with all above it where it is absent.
+static fallible warden_extract_make_way(int root, const char *path, int *out_fd)
+{
+	auto_buf walked = BUF_INIT(EXTRACT_NAME_MAX);
+	struct str rest = str_of(path), part;
+	auto_fd at = warden_extract_open_in(root, path, O_PATH | O_DIRECTORY);
+
+	if (at < 0 && errno != ENOENT)
+		return warden_extract_explain(errno, "open", path);
+	if (at >= 0) {
+		*out_fd = take_fd(&at);
+		return OK;
+	}
+	at = warden_extract_open_in(root, "", O_PATH | O_DIRECTORY);
+	while (at >= 0 && str_cut(&rest, '/', &part)) {
+		size_t name = walked.len + (walked.len > 0);
+		int next;
+
+		if (walked.len)
+			buf_char(&walked, '/');
+		buf_str(&walked, part);
+		if (!buf_ok(&walked))
+			return warden_extract_explain(ENOMEM, "name", path);
+		if (mkdirat(at, walked.at + name, 0755) && errno != EEXIST)
+			return warden_extract_explain(errno, "make", path);
+		next = warden_extract_open_in(root, walked.at, O_PATH | O_DIRECTORY);
+		if (next < 0) // a link that leads nowhere, or a file
+			return warden_extract_explain(ENOTDIR, "open", path);
+		close(at);
+		at = next;
+	}
+	if (at < 0)
+		return warden_extract_explain(errno, "open", path);
+	*out_fd = take_fd(&at);
+	return OK;
+}
+
+// Splits a clean path. Archives come directory by directory, so the last one is kept open.
+static fallible warden_extract_parent_of(struct place *place, const char *path, int *out_dir,
+					 const char **out_name)
+{
+	const char *slash = strrchr(path, '/');
+	struct str parent = {path, slash ? (size_t)(slash - path) : 0};
+
+	*out_name = slash ? slash + 1 : path;
+	if (place->parent_fd < 0 || !str_eq(parent, buf_view(&place->parent))) {
+		forget_parent(place);
+		buf_clear(&place->parent);
+		buf_str(&place->parent, parent);
+		buf_text(&place->parent, "");
+		if (!buf_ok(&place->parent))
+			return warden_extract_explain(ENOMEM, "name", path);
+		TRY(warden_extract_make_way(place->root, place->parent.at, &place->parent_fd));
+	}
+	*out_dir = place->parent_fd;
+	return OK;
+}
+
+// Remembers a path and all above it.
+static void warden_extract_state(struct place *place, const char *path)
+{
+	struct str s = str_of(path);
+
+	while (place->fresh && s.len) {
+		if (!map_put(place->fresh, s, place)) // a set
+			return;			      // known, hence all above it as well
+		while (s.len && s.at[s.len - 1] != '/')
+			s.len--;
+		s.len -= s.len > 0;
+	}
+}
+
+// Makes `name` free; a directory may stay when one is wanted.
+static fallible warden_extract_make_room(struct place *place, int dir, const char *name,
+					 bool for_dir, bool *out_kept)
+{
+	struct stat st;
+
+	*out_kept = false;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return errno == ENOENT ? OK : warden_extract_explain(errno, "look at", name);
+	if (S_ISDIR(st.st_mode) && for_dir) {
+		*out_kept = true;
+		return OK;
+	}
+	TRY(path_remove(dir, name));
+	if (S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode))
+		forget_parent(place);
+	return OK;
+}
+
+// warden_extract_make_room() may have closed the parent: it is looked up again.
+static fallible warden_extract_prepare(struct place *place, const char *path, bool for_dir,
+				       int *out_dir, const char **out_name, bool *out_kept)
+{
+	if (!*path)
+		return err_new(INVALID, "bad_archive", "an entry has no name");
+	TRY(warden_extract_parent_of(place, path, out_dir, out_name));
+	TRY(warden_extract_make_room(place, *out_dir, *out_name, for_dir, out_kept));
+	TRY(warden_extract_parent_of(place, path, out_dir, out_name));
+	warden_extract_state(place, path);
+	return OK;
+}
+
+fallible extract_attributes(int fd, const char *path, const struct extract_dress *dress)
+{
+	const struct timespec times[2] = {dress->mtime, dress->mtime};
+	uid_t uid = dress->uid < NOBODY ? (uid_t)dress->uid : NOBODY;
+	gid_t gid = dress->gid < NOBODY ? (gid_t)dress->gid : NOBODY;
+
+	if (fchown(fd, uid, gid) || fchmod(fd, dress->mode & 07777) || futimens(fd, times))
+		return warden_extract_explain(errno, "dress", path);
+	return OK;
+}
+
+fallible extract_dir(struct place *place, const char *path, const struct extract_dress *dress)
+{
+	const char *name = ".";
+	int dir = place->root;
+	bool kept = true;
+
+	if (*path)
+		TRY(warden_extract_prepare(place, path, true, &dir, &name, &kept));
+	if (!kept && mkdirat(dir, name, 0700))
+		return warden_extract_explain(errno, "make", path);
+	auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return warden_extract_explain(errno, "open", path);
+	return extract_attributes(fd, path, dress);
+}
+
+fallible extract_file(struct place *place, const char *path, int *out_fd)
+{
+	const char *name = "";
+	bool kept;
+	int dir = -1, fd;
+
+	TRY(warden_extract_prepare(place, path, false, &dir, &name, &kept));
+	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return warden_extract_explain(errno, "make", path);
+	*out_fd = fd;
+	return OK;
+}
+
+fallible extract_symlink(struct place *place, const char *path, const char *target,
+			 const struct extract_dress *dress)
+{
+	const struct timespec times[2] = {dress->mtime, dress->mtime};
+	uid_t uid = dress->uid < NOBODY ? (uid_t)dress->uid : NOBODY;
+	gid_t gid = dress->gid < NOBODY ? (gid_t)dress->gid : NOBODY;
+	const char *name = "";
+	bool kept;
+	int dir = -1;
+
+	if (!*target || strlen(target) > EXTRACT_NAME_MAX - 1)
+		return err_new(INVALID, "bad_archive", "the link '%.100s' leads nowhere", path);
+	TRY(warden_extract_prepare(place, path, false, &dir, &name, &kept));
+	if (symlinkat(target, dir, name) || fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW) ||
+	    utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW))
+		return warden_extract_explain(errno, "link", path);
+	return OK;
+}
+
+fallible extract_link(struct place *place, const char *path, const char *to)
+{
+	const char *slash = strrchr(to, '/'), *name = "";
+	auto_buf above = BUF_INIT(EXTRACT_NAME_MAX);
+	struct stat st;
+	bool kept;
+	int dir = -1;
+
+	buf_add(&above, to, slash ? (size_t)(slash - to) : 0);
+	auto_fd from = warden_extract_open_in(place->root, above.len ? above.at : "",
+					      O_PATH | O_DIRECTORY);
+
+	slash = slash ? slash + 1 : to;
+	// Looked at before the name is freed: it may be the same one.
+	if (from < 0 || fstatat(from, slash, &st, AT_SYMLINK_NOFOLLOW) || S_ISDIR(st.st_mode))
+		return err_new(INVALID, "bad_archive", "'%.100s' is a hard link to no file", path);
+	if (!strcmp(path, to))
+		return OK;
+	TRY(warden_extract_prepare(place, path, false, &dir, &name, &kept));
+	if (linkat(from, slash, dir, name, 0))
+		return errno == ENOENT ? err_new(INVALID, "bad_archive",
+						 "'%.100s' is a hard link to no file", path)
+				       : warden_extract_explain(errno, "link", path);
+	return OK;
+}
+
+// Removes from the directory `path` what the layers below put there.
+static fallible clear_lower(struct place *place, struct buf *path, int depth)
+{
+	auto_fd fd = warden_extract_open_in(place->root, path->at, O_RDONLY | O_DIRECTORY);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	struct err *err = OK;
+	size_t len = path->len;
+
+	if (!dir)
+		return errno == ENOENT || errno == ENOTDIR
+			       ? OK
+			       : warden_extract_explain(errno, "list", path->at);
+	take_fd(&fd);
+	while (!err && (entry = readdir(dir))) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		if (path->len)
+			buf_char(path, '/');
+		buf_text(path, entry->d_name);
+		if (!buf_ok(path) || depth > EXTRACT_DEPTH_MAX)
+			err = warden_extract_explain(ENAMETOOLONG, "clear", entry->d_name);
+		else if (!map_get(place->fresh, buf_view(path)))
+			err = path_remove(dirfd(dir), entry->d_name);
+		else if (entry->d_type == DT_DIR)
+			err = clear_lower(place, path, depth + 1);
+		path->len = len;
+		path->at[len] = 0;
+	}
+	closedir(dir);
+	return err;
+}
+
+static fallible clear_opaque(struct place *place, const char *path, const char *name)
+{
+	auto_buf dir = BUF_INIT(EXTRACT_NAME_MAX);
+
+	buf_add(&dir, path, name > path ? (size_t)(name - path - 1) : 0);
+	buf_text(&dir, "");
+	if (!buf_ok(&dir))
+		return warden_extract_explain(ENOMEM, "name", path);
+	warden_extract_state(place, dir.at);
+	forget_parent(place);
+	return clear_lower(place, &dir, 0);
+}
+
+fallible extract_whiteout(struct place *place, const char *path, bool *out)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	auto_buf above = BUF_INIT(EXTRACT_NAME_MAX);
+	auto_buf hidden = BUF_INIT(EXTRACT_NAME_MAX);
+
+	*out = str_starts(str_of(name), WHITEOUT);
+	if (!*out)
+		return OK;
+	if (!strcmp(name, WHITEOUT) || !strcmp(name, WHITEOUT ".") || !strcmp(name, WHITEOUT ".."))
+		return err_new(INVALID, "bad_archive", "the whiteout '%.100s' hides no file", path);
+	if (!place->fresh) // the lowest layer has nothing to hide
+		return OK;
+	if (!strcmp(name, OPAQUE))
+		return clear_opaque(place, path, name);
+	if (str_starts(str_of(name), WHITEOUT WHITEOUT))
+		return OK; // aufs' own notes
+	name += strlen(WHITEOUT);
+	buf_add(&above, path, slash ? (size_t)(slash - path) : 0);
+	buf_text(&above, "");
+	buf_fmt(&hidden, "%s%s%s", above.at, above.len ? "/" : "", name);
+	if (!buf_ok(&above) || !buf_ok(&hidden))
+		return warden_extract_explain(ENOMEM, "name", path);
+	if (map_get(place->fresh, buf_view(&hidden)))
+		return OK; // this layer's own
+	auto_fd dir = warden_extract_open_in(place->root, above.at, O_RDONLY | O_DIRECTORY);
+
+	if (dir < 0)
+		return errno == ENOENT || errno == ENOTDIR
+			       ? OK
+			       : warden_extract_explain(errno, "open", path);
+	forget_parent(place);
+	return path_remove(dir, name);
+}

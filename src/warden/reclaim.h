@@ -1,9 +1,0 @@
-// What is there under a box's name and is no cell's: groups with whatever runs in them, a note, a
-// socket, a disk with what is mounted on it or bound to it.
-#pragma once
-
-#include "warden/cell.h"
-
-// Ends all of it; OK when it is verified gone. UNAVAILABLE stray_busy: not yet, ask again. Does not
-// block.
-fallible reclaim_box(struct warden *warden, const char *box);

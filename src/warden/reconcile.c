@@ -1,0 +1,250 @@
+// A census looks at everything anew: nothing that it compares with the table comes from the table.
+//
+// syscalls: openat read close getdents64 newfstatat fstat ioctl faccessat faccessat2 fcntl lseek
+#include "warden/reconcile.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "os/loopdev.h"
+#include "warden/jail.h"
+#include "warden/leaked.h"
+#include "warden/reply_queue.h"
+#include "warden/teardown.h"
+
+#define FRESH_US 2000000
+
+static enum order_box_state state_of(struct warden *warden, const struct warden_box *box)
+{
+	switch (box->state) {
+	case WARDEN_BOX_KEPT:
+		return ORDER_BOX_KEPT;
+	case WARDEN_BOX_ALIVE:
+		if (teardown_has_ended(box))
+			return ORDER_BOX_DEAD;
+		return group_pulse(warden->groups, box->id) == GROUP_RUNS ? ORDER_BOX_ALIVE
+									  : ORDER_BOX_FROZEN;
+	default:
+		return ORDER_BOX_GOING;
+	}
+}
+
+// Keeps the page sorted, and the first ids behind `after` on it.
+static void add_to_page(struct answer *answer, const char *after, const struct warden_box *box)
+{
+	struct order_box *page = answer->cells;
+	uint32_t count = answer->cell_count, at = count;
+
+	if (strcmp(box->id, after) <= 0)
+		return;
+	while (at > 0 && strcmp(page[at - 1].box, box->id) > 0)
+		at--;
+	if (at == ORDER_BOXES_PAGE)
+		return;
+	if (count == ORDER_BOXES_PAGE)
+		count--;
+	memmove(page + at + 1, page + at, (count - at) * sizeof(*page));
+	page[at] = (struct order_box){.pid = box->pidfd >= 0 ? (uint32_t)box->pid : 0};
+	memcpy(page[at].box, box->id, sizeof(page[at].box));
+	answer->cell_count = count + 1;
+}
+
+fallible warden_reconcile_boxes(struct warden *warden, const struct order *order)
+{
+	struct answer *answer = &warden->answer;
+	struct str key;
+	size_t at = 0;
+	void *value;
+
+	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_BOXES, .id = order->id};
+	while (map_next(warden->boxes, &at, &key, &value))
+		if (!((const struct warden_box *)value)->ahead)
+			add_to_page(answer, order->box, value);
+	// The state of those on the page alone: it is asked of the kernel.
+	for (uint32_t i = 0; i < answer->cell_count; i++)
+		answer->cells[i].state = state_of(
+			warden, map_get(warden->boxes, str_of(answer->cells[i].box)));
+	reply_queue_answer(warden, answer, NULL, 0);
+	return OK;
+}
+
+static void warden_reconcile_odd(struct answer *answer, const char *what, const char *name)
+{
+	answer->inventory.odd_count++;
+	if (answer->odd_count == ORDER_ODDS_MAX)
+		return;
+	struct order_odd *entry = &answer->odds[answer->odd_count++];
+
+	snprintf(entry->what, sizeof(entry->what), "%s", what);
+	snprintf(entry->name, sizeof(entry->name), "%.*s", ID_BOX_LEN, name);
+	for (char *c = entry->name; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+}
+
+static void state_name(void *arg, const char *name)
+{
+	struct map *names = arg;
+
+	map_put(names, str_of(name), names);
+}
+
+static void list_dir(int dir, struct map *names)
+{
+	auto_fd again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *entries = again < 0 ? NULL : fdopendir(again);
+	struct dirent *entry;
+
+	if (!entries)
+		return;
+	take_fd(&again);
+	while ((entry = readdir(entries)))
+		if (entry->d_name[0] != '.')
+			state_name(names, entry->d_name);
+	closedir(entries);
+}
+
+enum place { GROUPS, DISKS, NOTES, EARS, PLACES };
+
+static bool belongs(const struct warden_box *box, enum place place)
+{
+	switch (place) {
+	case GROUPS:
+		return box->has_groups || box->state == WARDEN_BOX_BUILDING;
+	case DISKS:
+		return box->has_disk || box->state == WARDEN_BOX_BUILDING;
+	case NOTES:
+		return box->has_state;
+	default:
+		return box->has_listener;
+	}
+}
+
+// What is there and should not be, then what should be there and is not.
+static void compare(struct warden *warden, struct map *names, enum place place)
+{
+	static const char *const leaked[] = {"group_without_cell", "disk_without_cell",
+					     "note_without_cell", "socket_without_cell"};
+	static const char *const lost[] = {"cell_without_group", "cell_without_disk",
+					   "cell_without_note", "cell_without_socket"};
+	struct answer *answer = &warden->answer;
+	struct str key;
+	size_t at = 0;
+	void *value;
+
+	while (map_next(names, &at, &key, &value)) {
+		const struct warden_box *box = map_get(warden->boxes, key);
+		char name[256];
+
+		snprintf(name, sizeof(name), STR_FMT, STR_ARG(key));
+		if (place == GROUPS && str_is(key, JAIL_GROUP))
+			continue;
+		if (!box || !belongs(box, place))
+			warden_reconcile_odd(answer, leaked[place], name);
+	}
+	at = 0;
+	while (map_next(warden->boxes, &at, &key, &value)) {
+		const struct warden_box *box = value;
+
+		if (box->state != WARDEN_BOX_ALIVE && box->state != WARDEN_BOX_KEPT)
+			continue; // on its way, one way or the other
+		if (belongs(box, place) && !map_get(names, key))
+			warden_reconcile_odd(answer, lost[place], box->id);
+	}
+}
+
+// On v1 a builder joins its groups by itself, a moment after its birth.
+static bool is_fresh(const struct warden_box *box)
+{
+	return clock_us() - box->note.born_us < FRESH_US;
+}
+
+static bool is_elsewhere(struct warden *warden, const struct warden_box *box)
+{
+	int first = group_first(warden->groups, box->id);
+
+	return first >= 0 && first != box->pid;
+}
+
+static void count_boxes(struct warden *warden)
+{
+	struct order_inventory *inventory = &warden->answer.inventory;
+	uint32_t *const by_state[] = {
+		[ORDER_BOX_ALIVE] = &inventory->alive, [ORDER_BOX_FROZEN] = &inventory->frozen,
+		[ORDER_BOX_DEAD] = &inventory->dead,   [ORDER_BOX_KEPT] = &inventory->kept,
+		[ORDER_BOX_GOING] = &inventory->going,
+	};
+	struct str key;
+	size_t at = 0;
+	void *value;
+
+	while (map_next(warden->boxes, &at, &key, &value)) {
+		const struct warden_box *box = value;
+
+		if (box->ahead) {
+			inventory->prebuilt++;
+			continue;
+		}
+		++*by_state[state_of(warden, box)];
+		if (box->state == WARDEN_BOX_ALIVE && !teardown_has_ended(box) && !is_fresh(box) &&
+		    is_elsewhere(warden, box))
+			warden_reconcile_odd(&warden->answer, "cell_without_process", box->id);
+	}
+}
+
+static void state_unfinished(void *arg, const char *name)
+{
+	warden_reconcile_odd(arg, ORDER_ODD_TEMPLATE, name);
+}
+
+static uint32_t count_loops(struct warden *warden)
+{
+	auto_fd boxes = openat(warden->data, "boxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint32_t count = loopdev_count(warden->data, "pool.img");
+
+	return boxes < 0 ? count : count + loopdev_count(boxes, NULL);
+}
+
+fallible warden_reconcile_inventory(struct warden *warden, const struct order *order)
+{
+	struct answer *answer = &warden->answer;
+	struct map *found[PLACES];
+	struct err *err;
+
+	for (int i = 0; i < PLACES; i++)
+		found[i] = map_new();
+	groups_each(warden->groups, state_name, found[GROUPS]);
+	list_dir(warden->cells, found[NOTES]);
+	list_dir(warden->ears, found[EARS]);
+	err = disk_each(warden->disk, state_name, found[DISKS]);
+	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_INVENTORY, .id = order->id};
+	if (!err)
+		err = templates_unfinished(warden->templates, state_unfinished, answer);
+	if (!err) {
+		count_boxes(warden);
+		answer->inventory.groups = (uint32_t)map_count(found[GROUPS]);
+		answer->inventory.disks = (uint32_t)map_count(found[DISKS]);
+		answer->inventory.notes = (uint32_t)map_count(found[NOTES]);
+		answer->inventory.sockets = (uint32_t)map_count(found[EARS]);
+		answer->inventory.pids = groups_pids(warden->groups);
+		answer->inventory.loops = count_loops(warden);
+		answer->inventory.slots = ids_taken(warden->ids) - 1; // the jail's
+		answer->inventory.resting = ids_resting(warden->ids);
+		answer->inventory.trash = (uint32_t)disk_trash(warden->disk);
+		for (int i = 0; i < PLACES; i++)
+			compare(warden, found[i], (enum place)i);
+		leaked_find(warden, warden_reconcile_odd);
+		reply_queue_answer(warden, answer, NULL, 0);
+	}
+	for (int i = 0; i < PLACES; i++)
+		map_free(found[i]);
+	return err;
+}

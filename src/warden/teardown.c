@@ -1,0 +1,379 @@
+// The order is that of docs/ISOLATION.md END-1: lift the quota, kill pid 1 by its pidfd, thaw what
+// was frozen, wait for its end in the loop (the kernel has then emptied the whole pid namespace and
+// dropped the mounts), remove the groups, the disk, the id range; then whoever waits is told, and
+// last goes the note (that of one that was stopped before, for it may be built again). A group can
+// stay busy for a moment after its last process, so removing is tried again by the clock: first
+// soon, then more rarely, for ever.
+//
+// A stop is a burial that leaves the disk: the cell stays, as nothing but that.
+//
+// A box that an earlier life has built is not our child: its pidfd tells of its end all the same,
+// and whoever is its parent reaps it.
+//
+// syscalls: pidfd_send_signal waitid epoll_ctl close ppoll poll
+#include "warden/teardown.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/weak.h"
+#include "os/fd.h"
+#include "warden/listener.h"
+#include "warden/reply_queue.h"
+
+#define FIRST_RETRY_US 200
+#define LAST_RETRY_US 20000
+#define STUCK_US 5000000
+
+// `kept`: the disk is still there. One who wanted it stopped is not told so when it is gone.
+static void answer_all(struct warden *warden, struct warden_box *box, bool kept)
+{
+	for (int i = 0; i < box->waiter_count; i++) {
+		const struct warden_box_waiter *waiter = &box->waiters[i];
+
+		if (waiter->kind == ORDER_STOP && !kept)
+			reply_queue_refusal(
+				warden, ORDER_STOP, waiter->order, box->id,
+				err_new(CONFLICT, "being_deleted", "the box was deleted"));
+		else
+			reply_queue_done(warden, waiter->kind, waiter->order);
+	}
+	box->waiter_count = 0;
+	if (box->refusal)
+		reply_queue_answer(warden, box->refusal, NULL, 0);
+	free(box->refusal);
+	box->refusal = NULL;
+}
+
+static void teardown_tell(const struct warden_box *box, const char *event)
+{
+	char took[24];
+
+	snprintf(took, sizeof(took), "%lld", (long long)(clock_us() - box->dying_us));
+	log_trace(box->trace);
+	log_event(LOG_DEBUG, event, "sandbox", box->id, "us", took, NULL);
+	log_trace(NULL);
+}
+
+static void drop_state(struct warden *warden, struct warden_box *box)
+{
+	if (box->has_state)
+		box_state_drop(warden->cells, box->id);
+	box->has_state = false;
+}
+
+static void drop_mount(struct warden *warden, struct warden_box *box)
+{
+	warden->group_mounts -= box->group_mount >= 0;
+	fd_drop(&box->group_mount);
+}
+
+// Nobody need wait for what is left: a note of nothing, and a program that steers nobody.
+static void teardown_forget(struct warden *warden, struct warden_box *box)
+{
+	teardown_tell(box, "box.destroyed");
+	answer_all(warden, box, false);
+	drop_state(warden, box);
+	fd_drop(&box->steer);
+	map_take(warden->boxes, str_of(box->id));
+	for (int i = 0; i < ORDER_FDS_MAX; i++)
+		fd_drop(&box->fds[i]);
+	fd_drop(&box->netns);
+	drop_mount(warden, box);
+	if (warden->prebuilt == box)
+		warden->prebuilt = NULL;
+	err_free(box->late);
+	free(box);
+}
+
+static void teardown_keep(struct warden *warden, struct warden_box *box)
+{
+	teardown_tell(box, "box.stopped");
+	drop_state(warden, box);
+	fd_drop(&box->steer);
+	answer_all(warden, box, true);
+	for (int i = 0; i < ORDER_FDS_MAX; i++)
+		fd_drop(&box->fds[i]);
+	drop_mount(warden, box);
+	err_free(take_ptr(box->late));
+	box->awaits = false;
+	box->state = WARDEN_BOX_KEPT;
+	box->doomed = box->told_stuck = box->is_child = false;
+	box->exec_cgroups = 0;
+	box->pid = 0;
+	box->sweeps = 0;
+	box->next_us = box->dying_us = 0;
+	warden->kept++;
+}
+
+// True when the disk is gone, or was put down and stays.
+static bool sweep_disk(struct warden *warden, struct warden_box *box)
+{
+	if (!box->has_disk)
+		return true;
+	if (box->keeps)
+		return disk_rests(warden->disk, box->id);
+	auto_err err = disk_drop(warden->disk, box->id);
+
+	if (!err) {
+		box->has_disk = false;
+		return true;
+	}
+	log_trace(box->trace);
+	if (box->sweeps == 0)
+		log_event(LOG_WARN, "disk.busy", "sandbox", box->id, "trail", err_trail(err), NULL);
+	log_trace(NULL);
+	return false;
+}
+
+// True when nothing of the box is left but its note and what is to be kept.
+static bool teardown_sweep(struct warden *warden, struct warden_box *box)
+{
+	kill_point("warden.box_ended", NULL);
+	if (box->has_groups && !group_drop(warden->groups, box->id, box->exec_cgroups))
+		return false;
+	kill_point("warden.groups_removed", NULL);
+	box->has_groups = false;
+	if (box->has_listener)
+		box_listener_drop(warden->ears, box->id);
+	box->has_listener = false;
+	if (!sweep_disk(warden, box))
+		return false;
+	if (box->has_slot)
+		ids_give(warden->ids, box->note.slot, box->keeps || disk_trash(warden->disk) == 0);
+	box->has_slot = false;
+	return true;
+}
+
+static void sweep_once(struct warden *warden, struct warden_box *box)
+{
+	int64_t now = clock_us();
+	int64_t wait = FIRST_RETRY_US;
+
+	if (teardown_sweep(warden, box)) {
+		link_drop(&box->link);
+		if (box->keeps && box->has_disk)
+			teardown_keep(warden, box);
+		else
+			teardown_forget(warden, box);
+		return;
+	}
+	for (int i = 0; i < box->sweeps && wait < LAST_RETRY_US; i++)
+		wait += wait / 2;
+	box->sweeps++;
+	box->next_us = now + wait;
+	if (now - box->dying_us > STUCK_US && !box->told_stuck) {
+		box->told_stuck = true;
+		log_trace(box->trace);
+		log_event(LOG_WARN, "box.stuck", "sandbox", box->id, NULL);
+		log_trace(NULL);
+	}
+}
+
+static struct str watch_key(const uint64_t *number)
+{
+	return (struct str){(const char *)number, sizeof(*number)};
+}
+
+int teardown_watch(struct warden *warden, struct warden_box *box)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	box->watch = ++warden->last_watch;
+	event.data.u64 = TAG_COUNT + box->watch;
+	if (epoll_ctl(warden->epoll, EPOLL_CTL_ADD, box->pidfd, &event))
+		return -1;
+	map_put(warden->watched, watch_key(&box->watch), box);
+	return 0;
+}
+
+// Closing alone would leave it in the epoll set while the zygote still has its copy.
+static void unwatch(struct warden *warden, struct warden_box *box)
+{
+	if (box->pidfd < 0)
+		return;
+	epoll_ctl(warden->epoll, EPOLL_CTL_DEL, box->pidfd, NULL);
+	map_take(warden->watched, watch_key(&box->watch));
+	fd_drop(&box->pidfd);
+}
+
+bool teardown_has_ended(const struct warden_box *box)
+{
+	struct pollfd one = {.fd = box->pidfd, .events = POLLIN};
+
+	return box->pidfd < 0 || poll(&one, 1, 0) != 0;
+}
+
+// A box that was deleted has nothing to write out: its overlays end elsewhere. One that is stopped
+// has: its end waits for theirs.
+static void teardown_let_go(struct warden *warden, struct warden_box *box)
+{
+	if (!box->keeps && warden->unmount && box->mounts >= 0)
+		deferred_unmount_take(warden->unmount, box->mounts);
+	else
+		fd_drop(&box->mounts);
+	box->mounts = -1;
+}
+
+static void start_sweeping(struct warden *warden, struct warden_box *box)
+{
+	box->awaits = false; // what its pid 1 had sent was heard before its end was
+	teardown_let_go(warden, box);
+	box->state = WARDEN_BOX_SWEEPING;
+	link_drop(&box->link);
+	link_add(&warden->teardowns, &box->link);
+	sweep_once(warden, box);
+}
+
+static void saw_end(struct warden *warden, struct warden_box *box)
+{
+	siginfo_t info;
+
+	if (!teardown_has_ended(box))
+		return;
+	// Whoever reaps it first, the loop's SIGCHLD or this: both are well.
+	if (box->is_child && box->pidfd >= 0)
+		waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG);
+	unwatch(warden, box);
+	if (box->state == WARDEN_BOX_DYING) {
+		start_sweeping(warden, box);
+		return;
+	}
+	fd_drop(&box->steer);
+	if (box->state == WARDEN_BOX_PREBUILT) {
+		// With goods it may have ended of those, and its order will say.
+		log_event(box->is_set_up ? LOG_INFO : LOG_WARN, "prebuilt.ended", "sandbox",
+			  box->id, NULL);
+		warden->next[0] = 0; // see warden/prebuilt.c
+		teardown_begin(warden, box);
+	}
+	// Else the daemon sees its socket close, and decides what becomes of it.
+}
+
+void teardown_heard(struct warden *warden, uint64_t tag)
+{
+	uint64_t number = tag - TAG_COUNT;
+	struct warden_box *box = map_get(warden->watched, watch_key(&number));
+
+	if (box)
+		saw_end(warden, box);
+}
+
+static bool kill_first(const struct warden_box *box)
+{
+	if (box->pidfd < 0)
+		return false;
+	if (syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0) == 0)
+		return true;
+	log_trace(box->trace);
+	if (errno != ESRCH)
+		log_event(LOG_ERROR, "box.kill", "sandbox", box->id, NULL);
+	log_trace(NULL);
+	return false;
+}
+
+void teardown_begin(struct warden *warden, struct warden_box *box)
+{
+	bool killed;
+
+	if (box->state == WARDEN_BOX_DYING || box->state == WARDEN_BOX_SWEEPING)
+		return;
+	if (!box->dying_us)
+		box->dying_us = clock_us();
+	if (box->state == WARDEN_BOX_BUILDING) {
+		box->doomed = true; // its pidfd is under way to us
+		return;
+	}
+	if (box->state == WARDEN_BOX_KEPT) {
+		warden->kept--;
+		start_sweeping(warden, box);
+		return;
+	}
+	if (box->has_groups)
+		group_lift(warden->groups, box->id);
+	box->state = WARDEN_BOX_DYING;
+	if (box->keeps)
+		teardown_let_go(warden, box);
+	killed = kill_first(box);
+	// The frozen die only once they are thawed.
+	if (box->has_groups)
+		group_pause(warden->groups, box->id, false);
+	for (uint32_t exec_cgroup = 0; box->has_groups && exec_cgroup < box->exec_cgroups;
+	     exec_cgroup++) {
+		group_thaw(warden->groups, box->id, exec_cgroup);
+		if (weak(PIDNS))
+			group_kill(warden->groups, box->id, exec_cgroup);
+	}
+	if (!killed)
+		saw_end(warden, box);
+}
+
+int64_t teardown_turn(struct warden *warden)
+{
+	int64_t now = clock_us(), next = CLOCK_NEVER;
+
+	list_each (at, &warden->teardowns) {
+		struct warden_box *box = link_of(at, struct warden_box, link);
+
+		if (box->next_us <= now)
+			sweep_once(warden, box);
+		else if (box->next_us < next)
+			next = box->next_us;
+	}
+	// Those that were tried just now wait at least this long.
+	if (next == CLOCK_NEVER && !link_empty(&warden->teardowns))
+		next = now + FIRST_RETRY_US;
+	return next;
+}
+
+// Cells of the table as an array, the caller's: burying one takes it, and no other, out of it.
+static struct warden_box **all_boxes(struct warden *warden, size_t *out_count)
+{
+	size_t count = 0, at = 0, room = map_count(warden->boxes);
+	struct warden_box **box_list = mem_grow(NULL, room + 1, sizeof(struct warden_box *));
+	struct str key;
+	void *value;
+
+	while (count < room && map_next(warden->boxes, &at, &key, &value))
+		box_list[count++] = value;
+	*out_count = count;
+	return box_list;
+}
+
+void teardown_end_all(struct warden *warden)
+{
+	size_t count;
+	auto_free struct warden_box **box_list = all_boxes(warden, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		if (box_list[i]->state == WARDEN_BOX_KEPT)
+			continue;
+		if (box_list[i]->state == WARDEN_BOX_ALIVE)
+			box_list[i]->keeps = !box_list[i]->note.ephemeral;
+		teardown_begin(warden, box_list[i]);
+	}
+}
+
+void teardown_forget_orders(struct warden *warden)
+{
+	size_t count;
+	auto_free struct warden_box **box_list = all_boxes(warden, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		box_list[i]->waiter_count = 0;
+		box_list[i]->build_owed = false;
+		free(box_list[i]->refusal);
+		box_list[i]->refusal = NULL;
+	}
+}

@@ -1,7 +1,0 @@
-// The API inside of a sandbox: shells, streams, terminals, files.
-#pragma once
-
-#include "bench/net.h"
-
-// Makes a sandbox of its own and removes it. `rounds`: of what is lone.
-void inbox_bench(struct net *net, int rounds);

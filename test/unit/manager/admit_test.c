@@ -1,0 +1,27 @@
+#include "manager/admit.h"
+
+#include <sys/resource.h>
+
+#include "tap.h"
+
+// What is left is cut down first: lowering a hard limit needs no rights.
+TEST(share,
+     "a box has its share of what is left, the next one finds some, and a few are always free")
+{
+	struct rlimit files = {1000, 1000};
+	struct admit *admit = NULL;
+	int64_t now = 1000;
+
+	CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+	CHECK_OK(admit_open(&admit));
+	CHECK_OK(admit_exec(admit, now, 0));
+	CHECK_OK(admit_exec(admit, now, 20));
+	CHECK_ERR(admit_exec(admit, now, 100), EXHAUSTED);
+	CHECK_OK(admit_exec(admit, now, 7));
+	// One turn of the clock: what is admitted within it is counted without a look.
+	for (int i = 0; i < 60; i++)
+		CHECK_OK(admit_exec(admit, now, 1));
+	CHECK_ERR(admit_exec(admit, now, 20), EXHAUSTED);
+	CHECK_OK(admit_exec(admit, now, 1));
+	admit_close(admit);
+}
