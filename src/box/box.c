@@ -28,6 +28,8 @@ void box_free_later(struct deferred *deferred)
 	struct box *box = link_of(deferred, struct box, free_later);
 
 	channel_close(&box->channel);
+	if (box->tape_budget)
+		tape_budget_on_lack(box->tape_budget, NULL, NULL);
 	box_tell_kinds(box, BOX_END_FREED);
 	tape_budget_drop(box->tape_budget);
 	if (box->has_folder)
@@ -35,10 +37,23 @@ void box_free_later(struct deferred *deferred)
 	free(box);
 }
 
+// The budget is used up: the oldest that has ended makes room.
+static bool box_make_room(void *arg)
+{
+	struct box *box = arg;
+
+	for (const struct box_kind *kind = box->kinds; kind->name; kind++)
+		if (kind->let_oldest_go && kind->let_oldest_go(box))
+			return true;
+	return false;
+}
+
 struct tape_budget *box_tape_budget(struct box *box)
 {
-	if (!box->tape_budget)
+	if (!box->tape_budget) {
 		box->tape_budget = tape_budget_new(UINT64_MAX);
+		tape_budget_on_lack(box->tape_budget, box_make_room, box);
+	}
 	return box->tape_budget;
 }
 

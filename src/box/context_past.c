@@ -32,21 +32,6 @@ struct tape *context_new_tape(struct context *context, uint64_t number, uint64_t
 	return tape;
 }
 
-static void context_past_forget(struct context_run *run)
-{
-	link_drop(&run->link);
-	run->context->past_count--;
-	if (run->context->left)
-		tape_leave(run->tape);
-	context_run_let_go(run);
-}
-
-void context_clear_past(struct context *context)
-{
-	list_each (at, &context->past)
-		context_past_forget(link_of(at, struct context_run, link));
-}
-
 void context_list_past(struct context_run *run)
 {
 	struct context *context = run->context;

@@ -23,7 +23,7 @@ struct context {
 	int refs;	  // the table, the callers, the runs, the tasks
 	bool listed;
 	bool left;	     // its files are somebody else's to remove
-	uint32_t state_file; // its number (context_card.c); 0: another daemon will not know of it
+	uint32_t state_file; // its number (context_state.c); 0: another daemon will not know of it
 	bool starting;	     // a task sees to it
 	bool restarting;     // what waits is for the next process
 	bool warmed;	     // its process had waited, and is being told who it is
@@ -70,7 +70,10 @@ struct context_run {
 	struct condition condition;
 };
 
+// In context_table.c.
 void context_ref(struct context *context);
+void context_unlist(struct context *context);
+fallible contexts_make_room(struct contexts *table); // for one more. EXHAUSTED too_many_contexts
 // One of the table, with nothing running. `id`, `key`: NULL for new ones.
 struct context *context_make(struct box *box, const struct context_spec *spec, const char *id,
 			     const char *key);
@@ -87,18 +90,21 @@ struct context_birth {
 	const char *key;
 	const struct exec_label *tag; // NULL: the next daemon will not know what it is
 };
+// In context_process.c.
+bool context_has_typescript(void);
 fallible context_bear(const struct context_birth *birth, struct bash **out);
-void context_start(struct context *context); // a task sees to it
 // In context_warm.c: a process that waits becomes the context's. False: none does that suits.
 bool context_warm_take(struct context *context);
-// It ended, or cannot be what is asked for: another one is started. False: it did not wait.
-bool context_warm_failed(struct context *context);
 uint32_t context_warm_count(const struct box *box); // how many wait
 void context_warm_end(struct box *box);		    // all of them go
 void context_warm_free(struct box *box);
-// In context_run.c.
-// One that is in no line yet. It takes the tape over, or makes one.
+// In context_table.c: one that is in no line yet. It takes the tape over.
 struct context_run *context_run_new(struct context *context, uint64_t number, struct tape *tape);
+void context_run_let_go(struct context_run *run);
+void context_past_forget(struct context_run *run); // one of the past
+void context_clear_past(struct context *context);
+// In context_run.c.
+void context_start(struct context *context); // its process; a task sees to it
 void context_resume(struct context *context, struct context_run *run, int64_t left_ms);
 void context_pump(struct context *context); // the next in line, if there is one and nothing runs
 void context_attach(struct context *context, struct bash *shell);
@@ -115,9 +121,7 @@ void context_file(struct context_run *run, struct exec *exec);
 struct context_run *context_recover(struct context *context, struct tape *tape,
 				    const struct tape_label *label, bool *out_ended);
 void context_list_past(struct context_run *run); // takes the share
-void context_clear_past(struct context *context);
-void context_run_let_go(struct context_run *run);
-// In context_card.c. What a process of the context is started with, on disk. Both wait.
+// In context_state.c. What a process of the context is started with, on disk. Both wait.
 void context_state_write(struct context *context);
 void context_state_erase(struct context *context);
 // One of the table again; *out NULL: it is no card of ours. An error says nothing of that.

@@ -23,17 +23,6 @@ static fallible word_died(void)
 			"restart it with POST /api/contexts/{id}/restart, or make another");
 }
 
-void context_run_let_go(struct context_run *run)
-{
-	if (--run->refs > 0)
-		return;
-	buf_done(&run->code);
-	tape_unref(run->tape);
-	err_free(run->failure);
-	context_unref(run->context);
-	free(run);
-}
-
 // From the line, or from work; `exec` ended with it.
 static void context_run_finish(struct context_run *run, struct exec *exec)
 {
@@ -58,22 +47,6 @@ static void unqueue(struct context_run *run)
 {
 	link_drop(&run->link);
 	run->context->waiting--;
-}
-
-static void context_run_on_late(struct timer *timer)
-{
-	struct context_run *run = link_of(timer, struct context_run, timer);
-	struct context *context = run->context;
-
-	if (!context->shell)
-		return;
-	if (run->late) {
-		bash_kill(context->shell);
-		return;
-	}
-	run->late = true;
-	exec_signal_alone(context->shell->exec, SIGINT);
-	loop_set_timer(context->box->loop, timer, loop_now(context->box->loop) + CONTEXT_GRACE_MS);
 }
 
 static void run_tell(struct context_run *run)
@@ -131,6 +104,23 @@ void context_pump(struct context *context)
 		else
 			context_run_finish(run, NULL);
 	}
+}
+
+// A process that had waited ended, or cannot be what is asked for: another one is started. False:
+// it did not wait.
+static bool context_warm_failed(struct context *context)
+{
+	struct bash *shell = context->shell;
+
+	if (!shell || !context->warmed || context->ready || !context->listed ||
+	    !box_is_alive(context->box))
+		return false;
+	context->shell = NULL;
+	context->warmed = false;
+	exec_filed(shell->exec);
+	bash_drop(shell);
+	context_start(context);
+	return true;
 }
 
 // The driver has told the end, and what was written until then is on the tape.
@@ -241,6 +231,54 @@ void context_fail_all(struct context *context, const struct err *err)
 	}
 }
 
+static fallible context_run_start(struct context *context, struct bash **out)
+{
+	struct exec_label tag = {
+		.kind = EXEC_LABEL_CONTEXT,
+		.file = context->state_file,
+		.id = str_of(context->id),
+	};
+
+	return context_bear(&(struct context_birth){.box = context->box,
+						    .language = context->language,
+						    .env = (const char *const *)context->env,
+						    .cwd = context->start_cwd,
+						    .cpu_milli = context->cpu_milli,
+						    .aside = context->aside,
+						    .key = context->key,
+						    .tag = context->state_file ? &tag : NULL},
+			    out);
+}
+
+static void context_run_start_task(void *arg)
+{
+	struct context *context = arg;
+	struct bash *shell = NULL;
+	struct err *err;
+
+	task_shield(true);
+	err = context_run_start(context, &shell);
+	context->starting = false;
+	if (shell)
+		context_attach(context, shell);
+	if (shell && !context->listed)
+		bash_kill(shell);
+	if (err) {
+		err_free(context->failure);
+		context->failure = err;
+		context_fail_all(context, err);
+	}
+	condition_signal(&context->changed);
+	context_unref(context);
+}
+
+void context_start(struct context *context)
+{
+	context->starting = true;
+	context_ref(context);
+	task_start(context->box->loop, "context.start", context_run_start_task, context);
+}
+
 bool context_interrupt(struct context *context)
 {
 	if (!context->run || !context->shell || !context->ready)
@@ -258,21 +296,6 @@ static fallible context_run_check(const struct context *context, struct str code
 		return err_new(EXHAUSTED, "context_busy", "%d cells wait for the context already",
 			       CONTEXT_WAITING_MAX);
 	return context->shell || context->starting ? OK : word_died();
-}
-
-struct context_run *context_run_new(struct context *context, uint64_t number, struct tape *tape)
-{
-	struct context_run *run = mem_new_of(struct context_run);
-
-	context_ref(context);
-	run->context = context;
-	run->refs = 1; // the context's
-	run->number = number;
-	run->timer.due = context_run_on_late;
-	condition_init(&run->condition);
-	run->code = BUF_INIT(CONTEXT_CODE_MAX + 1);
-	run->tape = tape;
-	return run;
 }
 
 fallible context_run(struct context *context, struct str code, uint64_t timeout_ms,

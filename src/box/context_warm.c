@@ -298,18 +298,3 @@ bool context_warm_take(struct context *context)
 	bash_tell_other(shell, &words, mark, context->aside);
 	return true;
 }
-
-bool context_warm_failed(struct context *context)
-{
-	struct bash *shell = context->shell;
-
-	if (!shell || !context->warmed || context->ready || !context->listed ||
-	    !box_is_alive(context->box))
-		return false;
-	context->shell = NULL;
-	context->warmed = false;
-	exec_filed(shell->exec);
-	bash_drop(shell);
-	context_start(context);
-	return true;
-}

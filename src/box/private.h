@@ -59,6 +59,8 @@ enum box_end {
 struct box_kind {
 	const char *name;			 // NULL: the end of the table
 	void (*tell[BOX_ENDS])(struct box *box); // NULL: nothing to do
+	// The box keeps too much output: the oldest of it goes. False: there is none; NULL: never.
+	bool (*let_oldest_go)(struct box *box);
 };
 
 enum box_phase { BOX_GREETING, BOX_ALIVE, BOX_BROKEN, BOX_LOST, BOX_STOPPED, BOX_DESTROYED };
@@ -155,6 +157,7 @@ void contexts_settle(struct box *box); // until that is on disk; waits
 void contexts_close(struct box *box);  // nobody finds them any more; their files stay
 void contexts_free(struct box *box);
 bool contexts_let_oldest_go(struct box *box); // a cell that has ended; false: there is none
+bool procs_let_oldest_go(struct box *box);    // a process that has ended; false: there is none
 void terms_end(struct box *box);	      // in term.c: what has ended is forgotten
 void terms_free(struct box *box);
 // In understudy.c: with its box, before exec_end_all().

@@ -80,12 +80,9 @@ static bool let_oldest_go(struct procs *procs)
 	return true;
 }
 
-// The budget is used up: the oldest that has ended makes room.
-static bool make_room(void *arg)
+bool procs_let_oldest_go(struct box *box)
 {
-	struct procs *procs = arg;
-
-	return let_oldest_go(procs) || contexts_let_oldest_go(procs->box);
+	return box->procs && let_oldest_go(box->procs);
 }
 
 static void procs_trim(struct procs *procs)
@@ -114,7 +111,6 @@ struct procs *procs_of(struct box *box)
 		link_init(&procs->all);
 		link_init(&procs->ended);
 		tape_files_init(&procs->tapes, box, 0);
-		tape_budget_on_lack(box_tape_budget(box), make_room, procs);
 	}
 	procs_trim(procs);
 	return procs;
@@ -126,7 +122,6 @@ void procs_free(struct box *box)
 
 	if (!procs)
 		return;
-	tape_budget_on_lack(box_tape_budget(box), NULL, NULL);
 	list_each (at, &procs->all) {
 		struct proc *proc = link_of(at, struct proc, link);
 
