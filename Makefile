@@ -393,7 +393,7 @@ scripts := $(shell grep -lsE '^\#!(/bin/|/usr/bin/env )(ba)?sh' $(wildcard tools
 unwrapped := docs/ARCHITECTURE.md # yet
 lint-tree: $(all_objects) | $(gens)
 	@$(AWK) -f tools/floors.awk src/FLOORS $(house)
-	@$(NM) -A -P $(all_objects) | tools/calls src/FLOORS src/CIRCLES
+	@$(NM) -A -P $(all_objects) | tools/calls src/FLOORS
 	@$(AWK) -f tools/cycles.awk $(mine)
 	@$(AWK) -f tools/bans.awk $(mine) $(shown)
 	@$(AWK) -f tools/statics.awk $(filter %.c,$(house))
