@@ -1,6 +1,7 @@
-// A pledge is in one of two states: open (status 0: its first claimer is at work) or kept. Kept
-// ones stand in a list by age; the oldest go when there are too many or they are a day old. An open
-// one that is dropped without an answer leaves at once, and its waiters race to be the next first.
+// An idempotency key is in one of two states: open (status 0: its first claimer is at work) or
+// kept. Kept ones stand in a list by age; the oldest go when there are too many or they are a day
+// old. An open one that is dropped without an answer leaves at once, and its waiters race to be the
+// next first.
 //
 // Keys are known by a hash of whose they are and the key. After a restart there is a third state:
 // something was made, but its answer was lost; whoever asks next answers.

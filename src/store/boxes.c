@@ -6,6 +6,8 @@
 
 #include "codec/json.h"
 
+#define OLD_IDEMPOTENCY "pledge" // the key in records of schema 4 and before
+
 #define BODY_MAX (4 << 20)
 
 static void put_pairs(struct json_out *out, const char *key, const struct env_map *env_map)
@@ -70,7 +72,7 @@ void store_box_of(const struct record *record, struct store_box *out)
 	json_put_int(&json, "failed", record->failed_ms);
 	json_put_bool(&json, "ephemeral", record->ephemeral);
 	json_put_bool(&json, "diskKept", record->disk_kept);
-	json_put_text(&json, "pledge", record->idempotency);
+	json_put_text(&json, "idempotency", record->idempotency);
 	json_end(&json, '}');
 	*out = (struct store_box){.state = record->state, .seq = record->seq};
 	memcpy(out->id, record->id, sizeof(out->id));
@@ -195,7 +197,8 @@ static fallible store_boxes_read_body(struct str text, struct record *out)
 	TRY(json_want(body, "record", JSON_OBJECT));
 	TRY(read_word(body, "template", out->template, sizeof(out->template)));
 	TRY(read_word(body, "reason", out->reason, sizeof(out->reason)));
-	TRY(read_word(body, "pledge", out->idempotency, sizeof(out->idempotency)));
+	TRY(read_word(body, json_get(body, OLD_IDEMPOTENCY) ? OLD_IDEMPOTENCY : "idempotency",
+		      out->idempotency, sizeof(out->idempotency)));
 	if (!json_get(body, "limits") || !json_get(body, "terms"))
 		return err_new(INVALID, "bad_field", "the record has neither limits nor terms");
 	TRY(store_boxes_read_limits(json_get(body, "limits"), &out->limits));

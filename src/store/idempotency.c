@@ -17,12 +17,13 @@ static struct err *idempotency_rows_put(struct db *db, void *arg)
 	const struct store_idempotency *idempotency = &((struct writing *)arg)->idempotency;
 	auto_query query = {0};
 
-	TRY(query_open(db,
-		       "INSERT INTO pledges (key, hash, status, place, body, kept) VALUES ($1, $2,"
-		       " $3, $4, $5, $6) ON CONFLICT (key) DO UPDATE SET hash = excluded.hash,"
-		       " status = excluded.status, place = excluded.place, body = excluded.body,"
-		       " kept = excluded.kept",
-		       &query));
+	TRY(query_open(
+		db,
+		"INSERT INTO idempotency (key, hash, status, place, body, kept) VALUES ($1, $2,"
+		" $3, $4, $5, $6) ON CONFLICT (key) DO UPDATE SET hash = excluded.hash,"
+		" status = excluded.status, place = excluded.place, body = excluded.body,"
+		" kept = excluded.kept",
+		&query));
 	query_put_text(&query, idempotency->key);
 	query_put_bytes(&query, idempotency->hash, sizeof(idempotency->hash));
 	query_put_int(&query, idempotency->status);
@@ -56,7 +57,7 @@ static struct err *idempotency_rows_forget(struct db *db, void *arg)
 {
 	auto_query query = {0};
 
-	TRY(query_open(db, "DELETE FROM pledges WHERE kept < $1", &query));
+	TRY(query_open(db, "DELETE FROM idempotency WHERE kept < $1", &query));
 	query_put_int(&query, *(int64_t *)arg);
 	return query_run(&query, NULL);
 }
@@ -72,10 +73,11 @@ static struct err *idempotency_rows_prune(struct db *db, void *arg)
 	auto_query query = {0};
 
 	TRY(idempotency_rows_forget(db, &pruning->since_ms));
-	TRY(query_open(db,
-		       "DELETE FROM pledges WHERE kept <= (SELECT kept FROM pledges ORDER BY kept"
-		       " DESC LIMIT 1 OFFSET $1)",
-		       &query));
+	TRY(query_open(
+		db,
+		"DELETE FROM idempotency WHERE kept <= (SELECT kept FROM idempotency ORDER BY kept"
+		" DESC LIMIT 1 OFFSET $1)",
+		&query));
 	query_put_int(&query, (int64_t)pruning->keep);
 	return query_run(&query, NULL);
 }
@@ -94,10 +96,11 @@ static struct err *idempotency_rows_find(struct db *db, void *arg)
 	bool found;
 
 	search->rows.count = 0;
-	TRY(query_open(db,
-		       "SELECT key, hash, status, place, body, kept FROM pledges WHERE kept >= $1"
-		       " ORDER BY kept, key",
-		       &query));
+	TRY(query_open(
+		db,
+		"SELECT key, hash, status, place, body, kept FROM idempotency WHERE kept >= $1"
+		" ORDER BY kept, key",
+		&query));
 	query_put_int(&query, search->since_ms);
 	for (;;) {
 		struct arena *arena = search->rows.arena;

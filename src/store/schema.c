@@ -83,6 +83,10 @@ static const char *const steps[SCHEMA_NOW] = {
 	"ALTER TABLE runs ADD COLUMN made BIGINT NOT NULL DEFAULT 0;"
 	"DROP INDEX IF EXISTS runs_of_session;"
 	"CREATE INDEX runs_by_age ON runs (session, made, id);",
+	// Replies under an idempotency key.
+	"ALTER TABLE pledges RENAME TO idempotency;"
+	"DROP INDEX pledges_by_age;"
+	"CREATE INDEX idempotency_by_age ON idempotency (kept);",
 };
 
 static fallible schema_read_version(struct db *db, int64_t *out)

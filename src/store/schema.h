@@ -3,7 +3,7 @@
 
 #include "store/db.h"
 
-#define SCHEMA_NOW 4
+#define SCHEMA_NOW 5
 
 // Brings the state to SCHEMA_NOW, each step in a transaction of its own. UNAVAILABLE state_too_new:
 // a newer cove wrote it, and nothing was touched.

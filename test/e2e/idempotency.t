@@ -50,7 +50,7 @@ cove.stop(number=signal.SIGKILL)
 c.until(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in children), 30)
 db = agent_sessions.database(cove)
 db.execute("UPDATE boxes SET state = 'creating' WHERE id = ?", (box,))
-db.execute("DELETE FROM pledges")
+db.execute("DELETE FROM idempotency")
 db.commit()
 db.close()
 os.kill(pid1, signal.SIGSTOP)  # it cannot be taken up yet

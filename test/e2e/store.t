@@ -100,7 +100,7 @@ def promises(cove):
            "and is still refused for another request")
 
     c.kill_all(cove)
-    edit(cove, "DELETE FROM pledges")
+    edit(cove, "DELETE FROM idempotency")
     cove.start()
     again = cove.post("/v1/sandboxes", {"name": "once"}, headers=head)
     c.same((again.status, again.json["id"]), (201, made.json["id"]),
@@ -374,13 +374,14 @@ def older_state(cove):
          "DROP TABLE egress", "DROP TABLE egress_sums", "DROP INDEX runs_by_age", "ALTER TABLE sessions DROP COLUMN made",
          "ALTER TABLE leases DROP COLUMN made", "ALTER TABLE runs DROP COLUMN made",
          "CREATE TABLE tapes (sandbox TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (sandbox, id))",
+         "DROP INDEX idempotency_by_age", "ALTER TABLE idempotency RENAME TO pledges", "CREATE INDEX pledges_by_age ON pledges (kept)",
          "UPDATE schema SET version = 1")
     cove.start()
     c.same(cove.out("patient", "pgrep -c sleep"), "1\n", "the state of the first version: its sandboxes are there")
     c.same(cove.get("/v1/events?limit=1000").json["items"][:len(events)], events, "and its events")
     check = cove.get("/v1/audit/check").json
     c.ok(check["ok"] and check["rows"] > 0, "the audit log is whole", check)
-    c.same(sql(cove, "SELECT version FROM schema"), [(4,)], "it is of today's version")
+    c.same(sql(cove, "SELECT version FROM schema"), [(5,)], "it is of today's version")
 
 
 def portable():

@@ -441,7 +441,10 @@ static const char first_state[] =
 					     "INSERT INTO runs VALUES ('run_1', 't', 'acme', '', "
 					     "'queued', 0, 0, 1, x'7b7d');"
 					     "CREATE TABLE tapes (sandbox TEXT NOT NULL, id TEXT "
-					     "NOT NULL, PRIMARY KEY (sandbox, id));";
+					     "NOT NULL, PRIMARY KEY (sandbox, id));"
+					     "CREATE TABLE pledges (key TEXT PRIMARY KEY, kept "
+					     "BIGINT NOT NULL);"
+					     "CREATE INDEX pledges_by_age ON pledges (kept);";
 
 static bool run_raw(const char *place, const char *sql)
 {
