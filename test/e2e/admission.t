@@ -87,15 +87,15 @@ def alive(session):
 
 def on_the_host():
     keeper = s.Session(cove, user="owner")
-    c.same(keeper.fate(keeper.run()), "completed", "C-1 a sandbox on a 6 GB file system")
+    c.same(keeper.fate(keeper.run()), "completed", "a sandbox on a 6 GB file system")
     names = ["ses-" + ch * 48 for ch in "abc"]
     for name in names:
         dead(keeper, name)
     fill_to(1000)
     reply = ask(user="owner")
-    c.same(reply.status, 201, "C-2 (1) 1 GB free and three dead siblings: accepted")
-    c.same(reply.json.get("capacity", {}).get("cleaned"), 3, "C-3 (1) three were cleaned")
-    c.same([n for n in there(keeper) if n in names], [], "C-3 (1) and are gone")
+    c.same(reply.status, 201, "1 GB free and three dead siblings: accepted")
+    c.same(reply.json.get("capacity", {}).get("cleaned"), 3, "three were cleaned")
+    c.same([n for n in there(keeper) if n in names], [], "and are gone")
     forget(reply)
     drain()
 
@@ -108,49 +108,49 @@ def on_the_host():
     fill_to(1000)
     leases = {one.id: one.lease() for one in (live,)}
     reply = ask(user="owner")
-    c.same((reply.status, reply.json["reason"]), (507, "capacity_rejected"), "C-6 (2) still low: rejected")
+    c.same((reply.status, reply.json["reason"]), (507, "capacity_rejected"), "still low: rejected")
     context = reply.json["context"]
-    c.same((context["cleaned"], context["threshold_mb"]), (1, THRESHOLD), "C-3 (2) one was cleaned")
-    c.ok(context["skipped"] >= 2 and 0 <= context["available_mb"] < THRESHOLD, "C-6 (2) and the answer tells the numbers", context)
+    c.same((context["cleaned"], context["threshold_mb"]), (1, THRESHOLD), "one was cleaned")
+    c.ok(context["skipped"] >= 2 and 0 <= context["available_mb"] < THRESHOLD, "and the answer tells the numbers", context)
     left = there(keeper)
     c.ok(names[1] in left and names[0] not in left and live.made["directory"] in left,
-         "C-3 (2) what is young, or has a live runner, survives", left)
+         "what is young, or has a live runner, survives", left)
     c.ok("pwned" not in left and not cove.run(keeper.made["sandbox_id"], "ls / /root | grep pwned")["stdout"],
-         "C-3 (7) an odd name is neither run nor removed")
-    c.same({one.id: one.lease() for one in (live,)}, leases, "C-6 (2) no lease was changed")
+         "an odd name is neither run nor removed")
+    c.same({one.id: one.lease() for one in (live,)}, leases, "no lease was changed")
 
     dead(keeper, names[2], size=1)
     s.fault(cove, "observe", "fail", count=1)
     reply = ask(user="owner")
-    c.same((reply.status, reply.json["context"]["cleaned"]), (507, 0), "C-4 (3) when the look fails, nothing is cleaned up")
+    c.same((reply.status, reply.json["context"]["cleaned"]), (507, 0), "when the look fails, nothing is cleaned up")
     s.clear(cove)
-    c.ok(names[2] in there(keeper), "C-4 (3) it is still there")
+    c.ok(names[2] in there(keeper), "it is still there")
 
     drain()
     fill_to(2)
     reply = ask(user="else")
-    c.ok(reply.status in (503, 507), "C-7 (5) with the host's disk full: refused", reply)
-    c.ok(alive(keeper), "C-7 (5) and no sandbox is destroyed")
-    c.same(live.state(), "active", "C-7 (5) running work goes on")
-    c.ok(live.delete().status in (202, 204), "C-7 (5) deletes still work")
+    c.ok(reply.status in (503, 507), "with the host's disk full: refused", reply)
+    c.ok(alive(keeper), "and no sandbox is destroyed")
+    c.same(live.state(), "active", "running work goes on")
+    c.ok(live.delete().status in (202, 204), "deletes still work")
     drain()
     reply = c.until(lambda: (lambda r: r if r.status == 201 else None)(ask(user="else")), 20, 0.3)
-    c.ok(reply, "C-7 (5) with room again it goes on by itself")
+    c.ok(reply, "with room again it goes on by itself")
     forget(reply)
 
     s.fault(cove, "capacity", "fail")
     reply = ask(user="other")
-    c.same((reply.status, reply.json["reason"]), (503, "capacity_unknown"), "C-6 (6) a measurement that fails: unknown")
+    c.same((reply.status, reply.json["reason"]), (503, "capacity_unknown"), "a measurement that fails: unknown")
     s.fault(cove, "capacity", "hang")
     reply = ask(user="other")
-    c.same((reply.status, reply.json["reason"]), (503, "capacity_unknown"), "C-6 (6) one that hangs: unknown, after its time")
-    c.ok(alive(keeper), "C-6 (6) and the sandbox lives")
+    c.same((reply.status, reply.json["reason"]), (503, "capacity_unknown"), "one that hangs: unknown, after its time")
+    c.ok(alive(keeper), "and the sandbox lives")
     s.clear(cove)
 
     said = shell(keeper, "echo 'no space left on device' >&2; exit 1")
-    c.same((said["exit"], said["text"]), (1, "no space left on device\n"), "C-8 (8) a tool that says so")
+    c.same((said["exit"], said["text"]), (1, "no space left on device\n"), "a tool that says so")
     reply = ask(user="owner")
-    c.ok(reply.status == 201 and alive(keeper), "C-8 (8) is no evidence", reply)
+    c.ok(reply.status == 201 and alive(keeper), "is no evidence", reply)
     forget(reply)
 
     fill_to(5000)
@@ -161,13 +161,13 @@ def on_the_host():
     for thread in threads:
         thread.join()
     taken = [a for a in answers if a.status == 201]
-    c.same((len(taken), sum(a.status == 507 for a in answers)), (2, 18), "C-9 (9) 20 cold starts at 5 GB: as many as fit are accepted")
+    c.same((len(taken), sum(a.status == 507 for a in answers)), (2, 18), "20 cold starts at 5 GB: as many as fit are accepted")
     runs = []
     for reply in taken:
         one = object.__new__(s.Session)
         one.cove, one.made, one.id, one.path = cove, reply.json, reply.json["id"], "/v1/agent-sessions/" + reply.json["id"]
         runs.append(shell(one, "fallocate -l 1500M $COVE_WORKSPACE/work && echo fits"))
-    c.same([run["text"] if isinstance(run, dict) else run for run in runs], ["fits\n"] * 2, "C-9 (9) and none of them dies of ENOSPC")
+    c.same([run["text"] if isinstance(run, dict) else run for run in runs], ["fits\n"] * 2, "and none of them dies of ENOSPC")
     drain()
     c.same(cove.close(), 0, "cove ends well")
 
@@ -179,33 +179,33 @@ def on_its_own_image():
     for one in (keeper, sibling, other):
         c.same(one.fate(one.run()), "completed", "a session works")
     shell(keeper, "echo kept > $COVE_WORKSPACE/note; for i in 1 2 3; do dd if=/dev/zero of=$COVE_WORKSPACE/fill$i bs=64k; dd if=/dev/zero of=$COVE_WORKSPACE/last$i bs=4k oflag=dsync; done; true")
-    c.same(shell(keeper, "head -c 8192 /dev/zero > $COVE_WORKSPACE/more && echo written || echo full")["text"].split()[-1], "full", "C-7 (4) an image filled to the last byte")
+    c.same(shell(keeper, "head -c 8192 /dev/zero > $COVE_WORKSPACE/more && echo written || echo full")["text"].split()[-1], "full", "an image filled to the last byte")
     reply = ask(user="owner")
-    c.same((reply.status, reply.json["reason"]), (507, "capacity_rejected"), "C-7 (4) full is low: rejected")
-    c.same(shell(keeper, "cat $COVE_WORKSPACE/note; rm $COVE_WORKSPACE/fill* $COVE_WORKSPACE/last*")["text"], "kept\n", "C-7 (4) its files stay")
+    c.same((reply.status, reply.json["reason"]), (507, "capacity_rejected"), "full is low: rejected")
+    c.same(shell(keeper, "cat $COVE_WORKSPACE/note; rm $COVE_WORKSPACE/fill* $COVE_WORKSPACE/last*")["text"], "kept\n", "its files stay")
 
     busy = sibling.run("sleep", seconds=60)
     sibling.await_state("active")
     first = pid1(keeper.made["sandbox_id"])
     bystander = pid1(other.made["sandbox_id"])
-    c.same(sh("nsenter", "-t", str(first), "-m", "mount", "-o", "remount,ro", "/").returncode, 0, "C-7 (4) it is remounted read-only")
+    c.same(sh("nsenter", "-t", str(first), "-m", "mount", "-o", "remount,ro", "/").returncode, 0, "it is remounted read-only")
     late = s.Session(cove, user="owner")
     run = late.run()
-    c.same(sibling.fate(busy), "failed sandbox_destroyed", "C-10 (10) a sibling's run ends, and is told why")
-    c.same(late.fate(run, 40), "completed", "C-7 (4) the sandbox is rebuilt, and works")
-    c.ok(pid1(keeper.made["sandbox_id"]) != first and pid1(other.made["sandbox_id"]) == bystander, "C-7 (4) only it is rebuilt")
-    c.same(sibling.fate(sibling.run()), "completed", "C-10 (10) the sibling works in the new one")
+    c.same(sibling.fate(busy), "failed sandbox_destroyed", "a sibling's run ends, and is told why")
+    c.same(late.fate(run, 40), "completed", "the sandbox is rebuilt, and works")
+    c.ok(pid1(keeper.made["sandbox_id"]) != first and pid1(other.made["sandbox_id"]) == bystander, "only it is rebuilt")
+    c.same(sibling.fate(sibling.run()), "completed", "the sibling works in the new one")
 
     busy = sibling.run("sleep", seconds=60)
     sibling.await_state("active")
     first = pid1(keeper.made["sandbox_id"])
     s.fault(cove, "capacity", "enospc")
     reply = ask(user="owner")
-    c.same((reply.status, reply.json["reason"]), (507, "filesystem_unusable"), "C-6 ENOSPC while probing its own file system: unusable")
-    c.same(sibling.fate(busy), "failed sandbox_destroyed", "C-10 (10) the sibling's run ends, it does not hang")
-    c.ok(pid1(keeper.made["sandbox_id"]) is None or pid1(keeper.made["sandbox_id"]) != first, "C-7 that sandbox is removed")
-    c.ok(alive(other), "C-7 and no other")
-    c.same(sibling.fate(sibling.run()), "completed", "C-10 and made anew for whoever wants it")
+    c.same((reply.status, reply.json["reason"]), (507, "filesystem_unusable"), "ENOSPC while probing its own file system: unusable")
+    c.same(sibling.fate(busy), "failed sandbox_destroyed", "the sibling's run ends, it does not hang")
+    c.ok(pid1(keeper.made["sandbox_id"]) is None or pid1(keeper.made["sandbox_id"]) != first, "that sandbox is removed")
+    c.ok(alive(other), "and no other")
+    c.same(sibling.fate(sibling.run()), "completed", "and made anew for whoever wants it")
 
 
 def pid1(box):

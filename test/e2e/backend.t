@@ -56,38 +56,38 @@ def windows(cove, session):
     return found
 
 
-# ------------------------------------------------------------------------------------- B-1
+# -----------------------------------------------------------------------------------------
 cove = s.start()
 asked, stubborn, deleted, swept = sessions = [
     s.Session(cove, user="watched", env={"RUNNER_STUBBORN": "1"} if i == 1 else None) for i in range(4)]
 for session in sessions:
     session.fate(session.run())
 trace = tracing.Trace(cove, SIGNALS + ",openat", ours(cove))
-c.ok(trace.whole, "B-1 strace looks at daemon, warden and sandbox")
+c.ok(trace.whole, "strace looks at daemon, warden and sandbox")
 for session in (asked, stubborn):
     session.run("hang")
     session.await_state("active")
-    c.same(cove.post(session.path + "/interrupt").status, 202, "B-1 an interrupt")
+    c.same(cove.post(session.path + "/interrupt").status, 202, "an interrupt")
     session.await_state("none")
 swept.run()
 deleted.run()
 deleted.await_state("warm")
-c.ok(deleted.delete().status in (202, 204) and c.until(lambda: cove.get(deleted.path).status == 404), "B-1 a DELETE")
-c.same(cove.post("/v1/cleanup").status, 200, "B-1 a sweep")
-c.ok(swept.await_state("none"), "B-1 the sweep of what was kept warm", swept.lease())
+c.ok(deleted.delete().status in (202, 204) and c.until(lambda: cove.get(deleted.path).status == 404), "a DELETE")
+c.same(cove.post("/v1/cleanup").status, 200, "a sweep")
+c.ok(swept.await_state("none"), "the sweep of what was kept warm", swept.lease())
 daemon = cove.children()["daemon"]
 lines = trace.end()
 struck = strikes(lines)
 mine = {x.id: windows(cove, x) for x in sessions}
 early = [line for line in struck if not any(a <= line[2] <= b for spans in mine.values() for a, b in spans)]
-c.same(early, [], "B-1 signals only while a lease says stopping")
+c.same(early, [], "signals only while a lease says stopping")
 unsigned = [x for x in mine if not any(a <= line[2] <= b for line in struck for a, b in mine[x])]
-c.same(unsigned, [], "B-1 and each of them was ended by one")
+c.same(unsigned, [], "and each of them was ended by one")
 c.ok(any("SIGTERM" in line[3] for line in struck) and any("cgroup.kill" in line[3] or "SIGKILL" in line[3] for line in struck),
-     "B-12 politely first, then by force", struck)
-c.same([line for line in struck if line[0] == daemon], [], "B-1 none of them by the daemon itself")
+     "politely first, then by force", struck)
+c.same([line for line in struck if line[0] == daemon], [], "none of them by the daemon itself")
 
-# ------------------------------------------------------------------------------------- B-5
+# -----------------------------------------------------------------------------------------
 x, y = s.Session(cove, user="impostor"), s.Session(cove, user="victim")
 x.fate(x.run())
 y.fate(y.run())
@@ -100,32 +100,32 @@ def impostors():
     return [pid for pid in s.runners(cove).get(y.id, []) if x.made["sandbox_id"] in open("/proc/%d/cgroup" % pid).read()]
 
 
-c.ok(c.until(impostors), "B-5 a process in another sandbox bears all marks of a live runner")
+c.ok(c.until(impostors), "a process in another sandbox bears all marks of a live runner")
 same = impostors()
 before = y.roots()
-c.same(y.fate(y.run()), "completed", "B-5 the next run of the real one")
-c.same((y.roots(), y.lease()["generation"]), (before, 1), "B-5 is its own runner's: nobody takes the other for it")
-c.same(y.delete().status, 204, "B-5 it is deleted")
-c.same((impostors(), y.pids()), (same, []), "B-5 the impostor lives, the runner does not")
+c.same(y.fate(y.run()), "completed", "the next run of the real one")
+c.same((y.roots(), y.lease()["generation"]), (before, 1), "is its own runner's: nobody takes the other for it")
+c.same(y.delete().status, 204, "it is deleted")
+c.same((impostors(), y.pids()), (same, []), "the impostor lives, the runner does not")
 
-# ------------------------------------------------------------------------------------- B-17
+# -----------------------------------------------------------------------------------------
 box = x.made["sandbox_id"]
 program = "#!/usr/bin/python3\n" + runner.source()
 cove.run(box, "printf %s \"$P\" > /workspace/agent; chmod 755 /workspace/agent", env={"P": program})
 agent = s.Session(cove, user="impostor", argv=["/workspace/agent"])
-c.same(agent.fate(agent.run()), "completed", "B-17 a runner of one version")
+c.same(agent.fate(agent.run()), "completed", "a runner of one version")
 first = agent.roots()
 sampler = s.Sampler(cove)
 cove.run(box, "sed '$a # another' /workspace/agent > /workspace/new; chmod 755 /workspace/new; mv /workspace/new /workspace/agent")
-c.same(agent.state(), "warm", "B-17 is replaced while it is warm")
-c.same(agent.fate(agent.run()), "completed", "B-17 the next run")
+c.same(agent.state(), "warm", "is replaced while it is warm")
+c.same(agent.fate(agent.run()), "completed", "the next run")
 most = sampler.end()
-c.ok(agent.lease()["generation"] == 2 and agent.roots() != first, "B-17 is another runner's", agent.lease())
-c.same(most.get(agent.id), 1, "B-17 and they were never two at once")
+c.ok(agent.lease()["generation"] == 2 and agent.roots() != first, "is another runner's", agent.lease())
+c.same(most.get(agent.id), 1, "and they were never two at once")
 rows = [r["row"] for r in s.lease_log(cove, agent.id)]
-c.ok(rows[4:8] == ["15", "18", "20", "1"], "B-17 the old one was stopped, and verified gone, first", rows)
+c.ok(rows[4:8] == ["15", "18", "20", "1"], "the old one was stopped, and verified gone, first", rows)
 
-# ------------------------------------------------------------------------------------- B-18
+# -----------------------------------------------------------------------------------------
 OLD = r'''
 class Old(Odd):
     def send(self, word):
@@ -152,36 +152,36 @@ os.kill(old.roots()[0], signal.SIGKILL)
 c.until(lambda: not old.roots())
 for how in ("by the runner that followed it", "after a restart of the daemon"):
     run = old.run("again")
-    c.same(old.fate(run), "completed", "B-18 an old hello is said again, " + how)
+    c.same(old.fate(run), "completed", "an old hello is said again, " + how)
     told = old.look(run)["result"]["output"]
     stale = set(re.findall(r'"event":"runner.stale_message","session":"%s","connection":"(\d+)"' % old.id, cove.log_text()))
-    c.ok(told and {str(n) for n in told} <= stale, "B-18 each is refused", told, stale)
+    c.ok(told and {str(n) for n in told} <= stale, "each is refused", told, stale)
     rows = [r["row"] for r in s.lease_log(cove, old.id)][-3:]
-    c.same((rows, old.lease()["generation"]), (["4", "8", "9"], 2), "B-18 and changes nothing")
+    c.same((rows, old.lease()["generation"]), (["4", "8", "9"], 2), "and changes nothing")
     s.kill_daemon(cove)
 
-# ------------------------------------------------------------------------------------- B-30
+# -----------------------------------------------------------------------------------------
 parked = [s.Session(cove, user="parked", isolation="session") for _ in range(10)]
 for session in parked:
     cove.post("/v1/sandboxes", {"name": session.id.replace("_", "-")})
 boxes = [i["id"] for i in cove.get("/v1/sandboxes?limit=100").json["items"] if (i["name"] or "").startswith("session-")]
-c.same([cove.post("/v1/sandboxes/%s/stop" % box).json["state"] for box in boxes], ["stopped"] * 10, "B-30 ten sandboxes are stopped")
+c.same([cove.post("/v1/sandboxes/%s/stop" % box).json["state"] for box in boxes], ["stopped"] * 10, "ten sandboxes are stopped")
 c.calm(cove)  # what is prepared for others is, by then
 trace = tracing.Trace(cove, BIRTHS, [cove.children()["warden"]] + [p for p in ours(cove, False) if p != cove.children()["daemon"]])
 rounds = cove.get("/v1/cleanup").json["rounds"]
-c.same([cove.post("/v1/cleanup").status for _ in range(3)], [200] * 3, "B-30 the sweep goes over them")
-c.ok(c.until(lambda: cove.get("/v1/cleanup").json["rounds"] >= rounds + 4, 15), "B-30 by itself, too")
+c.same([cove.post("/v1/cleanup").status for _ in range(3)], [200] * 3, "the sweep goes over them")
+c.ok(c.until(lambda: cove.get("/v1/cleanup").json["rounds"] >= rounds + 4, 15), "by itself, too")
 swept_at = time.time()
 cove.run(boxes[0], "true")
 lines = trace.end()
-c.same([line for line in lines if line[2] < swept_at], [], "B-30 and starts no process")
-c.ok([line for line in lines if line[2] >= swept_at], "B-30 which would have been seen: a request does")
-c.same({cove.get("/v1/sandboxes/" + box).json["state"] for box in boxes[1:]}, {"stopped"}, "B-30 they are stopped still")
+c.same([line for line in lines if line[2] < swept_at], [], "and starts no process")
+c.ok([line for line in lines if line[2] >= swept_at], "which would have been seen: a request does")
+c.same({cove.get("/v1/sandboxes/" + box).json["state"] for box in boxes[1:]}, {"stopped"}, "they are stopped still")
 for box in boxes:
     cove.delete(box)
 
 
-# ------------------------------------------------------------------------------------- B-6
+# -----------------------------------------------------------------------------------------
 def started(pid):
     with open("/proc/%d/stat" % pid) as stat:
         return stat.read().rsplit(")", 1)[1].split()[19]
@@ -227,17 +227,17 @@ with open("/proc/sys/kernel/random/boot_id") as file:
     this_boot = file.read().strip()
 for name, boot_id in (("after a reboot", "00000000-1111-2222-3333-444444444444"), ("in the same boot, with another start time", this_boot)):
     here = s.Session(cove, user="rebooted")
-    c.same(here.fate(here.run()), "completed", "B-6 a runner, " + name)
-    c.ok(s.power_off(cove), "B-6 everything is gone, without a word")
+    c.same(here.fate(here.run()), "completed", "a runner, " + name)
+    c.ok(s.power_off(cove), "everything is gone, without a word")
     give_pid(cove, here, innocent.pid, started(innocent.pid) if boot_id != this_boot else "12345")
     out = boot(cove, boot_id)
-    c.ok(here.await_state("none"), "B-6 %s its lease becomes none" % name, here.lease())
+    c.ok(here.await_state("none"), "%s its lease becomes none" % name, here.lease())
     hits = [line for line in tracing.read(out) if str(innocent.pid) in line[3] and ", 0)" not in line[3]]
-    c.same(hits, [], "B-6 %s the process that bears its number is not signalled" % name)
-    c.same(strikes(tracing.read(out)), [], "B-6 nor anybody else")
-    c.same(innocent.poll(), None, "B-6 it lives")
-    c.same(here.fate(here.run()), "completed", "B-6 the next run is a new runner's")
-    c.same(here.lease()["generation"], 2, "B-6 of the next generation")
+    c.same(hits, [], "%s the process that bears its number is not signalled" % name)
+    c.same(strikes(tracing.read(out)), [], "nor anybody else")
+    c.same(innocent.poll(), None, "it lives")
+    c.same(here.fate(here.run()), "completed", "the next run is a new runner's")
+    c.same(here.lease()["generation"], 2, "of the next generation")
 innocent.kill()
 innocent.wait()
 c.same(cove.close(), 0, "cove ends well")

@@ -141,6 +141,6 @@ for name in os.listdir(os.path.join(cove.data, "daemon")):
         os.unlink(os.path.join(cove.data, "daemon", name))
 cove.start()
 c.ok(c.until(lambda: cove.get("/v1/sandboxes").json["items"] == []), "a sandbox without a record is none")
-c.same(leaked(cove), {}, "E-5 and is buried, not left to itself")
+c.same(leaked(cove), {}, "and is buried, not left to itself")
 c.same(cove.stop(), 0, "cove ends with status 0")
 c.done()

@@ -93,9 +93,9 @@ def kills(cove, boxes):
     for roles in (["warden"], ["daemon"], ["warden", "daemon"], ["daemon", "warden"]):
         begin = time.monotonic()
         strike(cove, roles)
-        c.same(whole(cove, boxes), [], "R-1 after kill -9 of %s all sandboxes go on" % " and ".join(roles))
+        c.same(whole(cove, boxes), [], "END-7 after kill -9 of %s all sandboxes go on" % " and ".join(roles))
         c.note("%.2f s" % (time.monotonic() - begin))
-        c.same(cells(cove, boxes), before, "R-3 their pid 1s are the same processes")
+        c.same(cells(cove, boxes), before, "END-4 their pid 1s are the same processes")
     kill_all(cove)
     time.sleep(0.5)
     c.same(cells(cove, boxes), before, "with all three gone they run on")
@@ -230,11 +230,11 @@ def next_boot(cove, boxes):
     cove.start()
     cove.binary = real
     states = {item["state"] for item in cove.get("/v1/sandboxes").json["items"]}
-    c.same(states, {"stopped"}, "R-2 after the next boot every sandbox is stopped, whatever its note says")
+    c.same(states, {"stopped"}, "END-3 after the next boot every sandbox is stopped, whatever its note says")
     wrong = [i for i, box in enumerate(boxes)
              if c.until(lambda: said(cove, box, "cat /workspace/mark")) != "%d\n" % i]
     c.same(wrong, [], "and the first request starts it again")
-    c.ok(innocent.poll() is None, "R-2 who has its number now was not signalled")
+    c.ok(innocent.poll() is None, "END-3 who has its number now was not signalled")
     c.same(verify(cove), 0, "and all agree")
     innocent.kill()
     innocent.wait()

@@ -45,12 +45,12 @@ long = busy.run("print", times=62, every=0.5)
 
 # On demand, and never two at once
 cove = c.Cove()
-c.ok(c.until(lambda: look(cove)["rounds"] >= 1), "E-1 the first round is at the start")
+c.ok(c.until(lambda: look(cove)["rounds"] >= 1), "the first round is at the start")
 box = cove.create()
 before = look(cove)["rounds"]
 swept = cove.post("/v1/cleanup")
-c.ok(swept.status == 200 and set(swept.json) == FIELDS and swept.json["scanned"] >= 2, "E-6 a round on demand tells what it did", swept)
-c.same(look(cove)["rounds"], before + 1, "E-1 one request is one round")
+c.ok(swept.status == 200 and set(swept.json) == FIELDS and swept.json["scanned"] >= 2, "a round on demand tells what it did", swept)
+c.same(look(cove)["rounds"], before + 1, "one request is one round")
 answers = []
 threads = [threading.Thread(target=lambda: answers.append(cove.post("/v1/cleanup").json)) for _ in range(8)]
 for t in threads:
@@ -58,15 +58,15 @@ for t in threads:
 for t in threads:
     t.join()
 rounds = look(cove)
-c.ok(len({json.dumps(a) for a in answers}) <= rounds["rounds"] - before - 1 and len(answers) == 8, "E-1 eight at once are no eight rounds at a time", rounds["rounds"], before)
+c.ok(len({json.dumps(a) for a in answers}) <= rounds["rounds"] - before - 1 and len(answers) == 8, "eight at once are no eight rounds at a time", rounds["rounds"], before)
 c.ok(len(rounds["history"]) == rounds["rounds"] and rounds["history"][0] == rounds["last"] and
-     rounds["total"]["scanned"] >= rounds["last"]["scanned"], "E-6 last, total and history", rounds)
-c.same(cove.out(box, "echo alive"), "alive\n", "E-2 what lives and is young is left alone")
+     rounds["total"]["scanned"] >= rounds["last"]["scanned"], "last, total and history", rounds)
+c.same(cove.out(box, "echo alive"), "alive\n", "what lives and is young is left alone")
 c.same(cove.stop(), 0, "cove ends")
 
 # By the clock
 cove = c.Cove("--dev", "--time-scale", "300", "--sleep-after", "10m")
-c.ok(c.until(lambda: look(cove)["rounds"] >= 3, 15), "E-1 it goes round by itself: every 5 minutes, a second at this scale")
+c.ok(c.until(lambda: look(cove)["rounds"] >= 3, 15), "it goes round by itself: every 5 minutes, a second at this scale")
 
 
 def instances():
@@ -141,22 +141,22 @@ for path in list(foreign):
         os.mkdir(path)
     except OSError:
         foreign.remove(path)
-c.same([kind for kind, is_there in strays.items() if not is_there()], [], "E-5 one of each kind is planted")
+c.same([kind for kind, is_there in strays.items() if not is_there()], [], "one of each kind is planted")
 began = time.monotonic()
 c.until(lambda: not any(is_there() for is_there in strays.values()), 20)
 for kind, is_there in strays.items():
-    c.ok(not is_there(), "E-5 %s of nobody's is removed" % kind)
-c.ok(time.monotonic() - began > 1.5, "E-5 after 10 minutes, not before", time.monotonic() - began)
-c.ok(foreign and all(map(os.path.isdir, foreign)), "E-5 what is not cove's is untouched", foreign)
+    c.ok(not is_there(), "%s of nobody's is removed" % kind)
+c.ok(time.monotonic() - began > 1.5, "after 10 minutes, not before", time.monotonic() - began)
+c.ok(foreign and all(map(os.path.isdir, foreign)), "what is not cove's is untouched", foreign)
 for path in foreign:
     os.rmdir(path)
 victim.wait()
 after = c.until(lambda: (lambda t: t if t["orphansTerminated"] - before["orphansTerminated"] >= len(strays) else None)(look(cove)["total"]), 5) or look(cove)["total"]
 c.same((after["orphansFound"] - before["orphansFound"], after["orphansTerminated"] - before["orphansTerminated"], after["failedAttempts"]),
-       (len(strays), len(strays), before["failedAttempts"]), "E-6 and each is counted once")
+       (len(strays), len(strays), before["failedAttempts"]), "and each is counted once")
 rounds = look(cove)
 c.same({key: sum(r[key] for r in rounds["history"]) for key in ("scanned", "orphansTerminated", "oldDeleted", "failedAttempts")},
-       {key: rounds["total"][key] for key in ("scanned", "orphansTerminated", "oldDeleted", "failedAttempts")}, "E-6 the rounds add up to the total")
+       {key: rounds["total"][key] for key in ("scanned", "orphansTerminated", "oldDeleted", "failedAttempts")}, "the rounds add up to the total")
 gone = cove.create(name="gone")
 victim = pid1(cove, gone)
 c.ok(victim is not None, "a sandbox has a pid 1")
@@ -167,7 +167,7 @@ c.same(lost.get("reason"), "box_lost", "and says so")
 time.sleep(2.5)
 c.same(cove.get("/v1/sandboxes/gone").status, 200, "its files are not swept away")
 c.same(cove.post("/v1/sandboxes/gone/start").json.get("state"), "running", "it starts again on them")
-c.same(cove.out(keeper, "echo alive"), "alive\n", "E-3 a healthy one outlives all the timers")
+c.same(cove.out(keeper, "echo alive"), "alive\n", "a healthy one outlives all the timers")
 
 
 def state(cove):
@@ -186,14 +186,14 @@ if os.path.exists(state(cove) + "-wal"):
 cove.start()
 c.ok(c.until(lambda: look(cove)["rounds"] >= 2), "the janitor goes round with a store that cannot be read")
 time.sleep(4)
-c.ok(any(keeper["id"] in group for group in c._groups(cove.instance())), "E-4 nothing is reaped because something could not be read")
-c.same({r["orphansFound"] for r in look(cove)["history"]}, {0}, "E-4 nothing is called an orphan")
+c.ok(any(keeper["id"] in group for group in c._groups(cove.instance())), "nothing is reaped because something could not be read")
+c.same({r["orphansFound"] for r in look(cove)["history"]}, {0}, "nothing is called an orphan")
 c.kill_all(cove)
 for end in good:
     subprocess.run(["cp", cove.data + ".good" + end, state(cove) + end], check=True)
     shutil.chown(state(cove) + end, os.stat(os.path.join(cove.data, "daemon")).st_uid, os.stat(os.path.join(cove.data, "daemon")).st_gid)
 cove.start()
-c.same(cove.out(keeper, "echo alive"), "alive\n", "E-4 with the store restored it is all there")
+c.same(cove.out(keeper, "echo alive"), "alive\n", "with the store restored it is all there")
 
 # One that cannot be ended blocks nobody
 span = 86400000 // 300  # the greatest age, scaled
@@ -216,13 +216,13 @@ for top in instances():
         pass
 cove.request("DELETE", "/v1/sandboxes/bad?wait=false")
 c.ok(c.until(lambda: any(r["oldDeleted"] == 49 and r["failedAttempts"] == 1 for r in look(cove)["history"]), 20),
-     "E-7 one cannot be ended, the other 49 go in the same round", look(cove)["history"][:3])
+     "one cannot be ended, the other 49 go in the same round", look(cove)["history"][:3])
 said = [json.loads(line) for line in cove.log_text().splitlines() if '"alert":"cleanup_failed"' in line and bad["id"] in line]
-c.ok(said and said[-1]["severity"] == "warning", "E-7 an alert names it", said[-1:])
-c.same(cove.get("/v1/sandboxes/" + bad["id"]).json.get("state"), "deleting", "E-4 its record stays until it is verified gone")
+c.ok(said and said[-1]["severity"] == "warning", "an alert names it", said[-1:])
+c.same(cove.get("/v1/sandboxes/" + bad["id"]).json.get("state"), "deleting", "its record stays until it is verified gone")
 holder.kill()
 holder.wait()
-c.ok(c.until(lambda: cove.get("/v1/sandboxes/" + bad["id"]).status == 404, 20), "E-7 it is tried again, and goes")
+c.ok(c.until(lambda: cove.get("/v1/sandboxes/" + bad["id"]).status == 404, 20), "it is tried again, and goes")
 c.same(cove.stop(), 0, "cove ends")
 c.same(c.remains(cove), {}, "nothing is left behind")
 
@@ -241,15 +241,15 @@ with sqlite3.connect(state(cove)) as db:
 db.close()
 cove.start()
 left = lambda: sorted(int(i["name"][4:]) for i in cove.get("/v1/sandboxes?limit=1000").json["items"] if i["name"].startswith("old-"))
-c.ok(c.until(lambda: look(cove)["rounds"] >= 1, 15), "E-2 120 old records: the first sweep is at the start")
-c.same(left(), list(range(50, 120)), "E-2 the 50 oldest are gone")
-c.same(look(cove)["last"]["backlog"], 70, "E-2 the rest is told as backlog")
+c.ok(c.until(lambda: look(cove)["rounds"] >= 1, 15), "120 old records: the first sweep is at the start")
+c.same(left(), list(range(50, 120)), "the 50 oldest are gone")
+c.same(look(cove)["last"]["backlog"], 70, "the rest is told as backlog")
 cove.post("/v1/cleanup")
-c.same(left(), list(range(100, 120)), "E-2 then 50 more")
+c.same(left(), list(range(100, 120)), "then 50 more")
 cove.post("/v1/cleanup")
-c.same(left(), [], "E-2 then the last 20")
-c.same([r["oldDeleted"] for r in reversed(look(cove)["history"])], [50, 50, 20], "E-6 as it is counted")
-c.same((cove.get("/v1/sandboxes/young").status, cove.get("/v1/sandboxes/model").status), (200, 200), "E-2 what is younger than 24 h stays")
+c.same(left(), [], "then the last 20")
+c.same([r["oldDeleted"] for r in reversed(look(cove)["history"])], [50, 50, 20], "as it is counted")
+c.same((cove.get("/v1/sandboxes/young").status, cove.get("/v1/sandboxes/model").status), (200, 200), "what is younger than 24 h stays")
 c.same(cove.stop(), 0, "cove ends")
 
 # Sessions: a start that hangs, work that goes on
@@ -260,29 +260,29 @@ began = time.monotonic()
 run = orphan.run()
 orphan.await_state("starting")
 # By the log: the states of its end may be over between two looks.
-c.ok(c.until(lambda: "startup-failed" in [row.get("reason") for row in s.lease_log(cove, orphan.id)], 15), "E-2 a start that hangs is terminated",
+c.ok(c.until(lambda: "startup-failed" in [row.get("reason") for row in s.lease_log(cove, orphan.id)], 15), "a start that hangs is terminated",
      orphan.lease())
 took = time.monotonic() - began
-c.ok(4.5 < took, "E-2 not before 10 minutes (scaled)", took)
-c.same(orphan.fate(run), "completed", "E-2 its record is kept, and the run is tried anew")
-c.ok("startup-failed" in [row.get("reason") for row in s.lease_log(cove, orphan.id)], "E-2 with the reason", s.lease_log(cove, orphan.id))
+c.ok(4.5 < took, "not before 10 minutes (scaled)", took)
+c.same(orphan.fate(run), "completed", "its record is kept, and the run is tried anew")
+c.ok("startup-failed" in [row.get("reason") for row in s.lease_log(cove, orphan.id)], "with the reason", s.lease_log(cove, orphan.id))
 cove.post("/v1/cleanup")
-c.same([look(cove)["total"][key] for key in ("orphansFound", "orphansTerminated")], [1, 1], "E-2 it is counted as one orphan")
-c.same(busy.fate(long, 40), "completed", "E-3 a session with heartbeats lives past 30 minutes (scaled)")
+c.same([look(cove)["total"][key] for key in ("orphansFound", "orphansTerminated")], [1, 1], "it is counted as one orphan")
+c.same(busy.fate(long, 40), "completed", "a session with heartbeats lives past 30 minutes (scaled)")
 c.same(slow.stop(60), 0, "cove ends")
 
 # The end: with 20 runs under way
 COUNT = 6 if c.SHORT else 20
 sessions = [s.Session(cove, user="end%d" % (i % 4)) for i in range(COUNT)]
 runs = [one.run("sleep", seconds=600) for one in sessions]
-c.ok(c.until(lambda: all(one.state() == "active" for one in sessions), 60, 0.2), "E-8 %d runs are under way" % COUNT)
+c.ok(c.until(lambda: all(one.state() == "active" for one in sessions), 60, 0.2), "%d runs are under way" % COUNT)
 c.kill_all(cove)
 cove.start()
-c.ok(c.until(lambda: sum(one.state() == "active" for one in sessions) == COUNT, 60, 0.2), "E-8 after kill -9 and a start they go on",
+c.ok(c.until(lambda: sum(one.state() == "active" for one in sessions) == COUNT, 60, 0.2), "after kill -9 and a start they go on",
      [one.state() for one in sessions])
 began = time.monotonic()
-c.same(cove.stop(60), 0, "E-8 TERM: the exit status is 0")
-c.ok(time.monotonic() - began < 40, "E-8 within its limit", time.monotonic() - began)
-c.same(c.remains(cove), {}, "E-8 no process, control group or mount is left")
-c.same(c._mounts("self", cove), 0, "E-8 nothing is mounted")
+c.same(cove.stop(60), 0, "TERM: the exit status is 0")
+c.ok(time.monotonic() - began < 40, "within its limit", time.monotonic() - began)
+c.same(c.remains(cove), {}, "no process, control group or mount is left")
+c.same(c._mounts("self", cove), 0, "nothing is mounted")
 c.done()

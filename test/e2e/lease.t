@@ -20,20 +20,20 @@ c.same(one.fate(run), "completed", "rows 1, 4, 8, 9: a run completes")
 result = one.look(run)["result"]["output"]
 lease = one.lease()
 c.same((lease["state"], lease["generation"], lease["instance_id"]), ("warm", 1, result["instance"]),
-       "B-2 the lease, the runner's own word and its environment agree")
+       "the lease, the runner's own word and its environment agree")
 pid = one.roots()
 c.ok(len(pid) == 1, "one runner lives in the sandbox's cgroup", pid)
 leaf = "/x-%d" % lease["cgroup"]
-c.ok(leaf in open("/proc/%d/cgroup" % pid[0]).read(), "B-2 in the leased cgroup", lease)
+c.ok(leaf in open("/proc/%d/cgroup" % pid[0]).read(), "in the leased cgroup", lease)
 steps = [e.get("step") for e in one.events(run) if e["type"] == "step"]
 c.same(steps, ["sandbox_provision", "disk_check", "workspace_setup", "runner_start"],
-       "D-14 the steps of a cold start, in order")
+       "the steps of a cold start, in order")
 again = one.run()
 c.same(one.fate(again), "completed", "row 13: a second run within keep-warm")
 c.same(one.look(again)["result"]["output"]["pid"], result["pid"], "row 13: the same process")
 steps = [e.get("step") for e in one.events(again) if e["type"] == "step"]
 c.same(steps, ["sandbox_provision", "disk_check", "workspace_setup", "runner_start"],
-       "D-14 the same steps on a warm start")
+       "the same steps on a warm start")
 os.kill(one.roots()[0], signal.SIGKILL)
 c.until(lambda: not one.roots())
 third = one.run()
@@ -55,7 +55,7 @@ c.same(len(two.roots()), 2, "row 15: a second process has the session's mark")
 c.same(two.fate(two.run()), "completed", "row 15: the run is held, then it runs")
 c.same((two.lease()["generation"], len(two.roots())), (2, 1), "row 15: a new generation, alone")
 
-# ---------------------------------------------------------------------- rows 18 to 23, B-16
+# --------------------------------------------------------------------------
 three = s.Session(cove, user="ladder")
 s.fault(cove, "stop", count=5, session=three.id)
 c.same(three.fate(three.run("fail")), "failed test_failed", "row 10: a run fails, its runner is to go")
@@ -65,23 +65,23 @@ gaps = [b - a for a, b in zip(starts, starts[1:])]
 want = [5 / s.SCALE, 30 / s.SCALE, 120 / s.SCALE, 300 / s.SCALE]
 # An attempt is never early; how late it is the load of the host decides.
 c.ok(len(gaps) == 4 and all(0.9 * w < g < w + 10 for g, w in zip(gaps, want)),
-     "B-7 the gaps between attempts are 5, 30, 120, 300 s (scaled)", gaps, want)
+     "the gaps between attempts are 5, 30, 120, 300 s (scaled)", gaps, want)
 c.same(cove.log_text().count('"alert":"lease_quarantined"'), 1, "row 23: one alert")
-c.same(three.fate(three.run()), "failed cleanup_exhausted", "B-16 a run is refused after one look")
+c.same(three.fate(three.run()), "failed cleanup_exhausted", "a run is refused after one look")
 c.same(len([r for r in s.lease_log(cove, three.id) if r["row"] == "18"]), 5, "row 23: no sixth attempt")
 os.kill(three.roots()[0], signal.SIGKILL)
 c.until(lambda: not three.roots())
-c.same(three.fate(three.run()), "completed", "B-16 when it is gone, the next run looks, and runs")
+c.same(three.fate(three.run()), "completed", "when it is gone, the next run looks, and runs")
 
-# ------------------------------------------------------------------------------- B-15, row 24
+# -----------------------------------------------------------------------------------
 four = s.Session(cove, user="held")
 s.fault(cove, "stop", count=2, session=four.id)
 four.fate(four.run("fail"))
 held = four.run()
 blocked = four.look(held)
-c.ok(blocked["state"] == "queued" and blocked["blocked_until"], "B-15 a run is held, and says until when", blocked)
-c.same(four.fate(held), "completed", "B-15 it drains by itself")
-c.same(len([r for r in s.lease_log(cove, four.id) if r["row"] == "21"]), 2, "B-15 after the third attempt")
+c.ok(blocked["state"] == "queued" and blocked["blocked_until"], "a run is held, and says until when", blocked)
+c.same(four.fate(held), "completed", "it drains by itself")
+c.same(len([r for r in s.lease_log(cove, four.id) if r["row"] == "21"]), 2, "after the third attempt")
 
 five = s.Session(cove, user="late")
 five.run("hang")
@@ -96,22 +96,22 @@ s.clear(cove)
 time.sleep(0.5)
 c.same((five.state(), len(five.roots())), ("active", 1), "row 24: the late attempt hurts nobody")
 
-# ------------------------------------------------------------------------------- B-3, B-4, B-17
+# -----------------------------------------------------------------------------------
 legacy = s.Session(cove, user="legacy", env={"RUNNER_LEGACY": "1"})
 legacy.run("silent")
-c.ok(legacy.await_state("ready", "active"), "B-4 a runner that tells no identity is known by its marks", legacy.lease())
+c.ok(legacy.await_state("ready", "active"), "a runner that tells no identity is known by its marks", legacy.lease())
 probe = s.Session(cove, user="pair")
 probe.fate(probe.run())  # a sandbox to try in
 code = cove.run(probe.made["sandbox_id"], ["/usr/bin/python3", "-c", __import__("runner").source(), "--instance=instance_x"],
                 env={"COVE_SESSION": "x", "COVE_INSTANCE": "instance_y", "COVE_GENERATION": "1"})["exitCode"]
-c.ok(code != 0, "B-3 a runner whose argument and environment conflict refuses to start", code)
+c.ok(code != 0, "a runner whose argument and environment conflict refuses to start", code)
 
-# --------------------------------------------------------------------------------- B-18
+# -------------------------------------------------------------------------------------
 six = s.Session(cove, user="replay")
 c.same(six.look(six.run("replay"))["state"] in ("queued", "running"), True, "a runner replays an old triple")
 run = six.get()["runs"][0] if six.get()["runs"] else None
-c.same(six.fate(run), "completed", "B-18 the run goes on")
-c.same(six.look(run)["result"]["output"], "fresh", "B-18 an old hello and an old result change nothing")
+c.same(six.fate(run), "completed", "the run goes on")
+c.same(six.look(run)["result"]["output"], "fresh", "an old hello and an old result change nothing")
 
 # ------------------------------------------------------------------------------- deletion
 seven = s.Session(cove, user="shared")
@@ -121,32 +121,32 @@ sibling.run("sleep", seconds=30)
 sibling.await_state("active")
 pid = sibling.roots()
 c.same(seven.made["sandbox_id"], sibling.made["sandbox_id"], "two sessions of one owner share a sandbox")
-c.same(seven.delete().status, 204, "B-20 DELETE answers 204 when all of it is gone")
-c.same(cove.get(seven.path).status, 404, "B-19 and then it is not there")
-c.same(sibling.roots(), pid, "B-22 the sibling's process keeps its pid")
+c.same(seven.delete().status, 204, "DELETE answers 204 when all of it is gone")
+c.same(cove.get(seven.path).status, 404, "and then it is not there")
+c.same(sibling.roots(), pid, "the sibling's process keeps its pid")
 names = cove.out(sibling.made["sandbox_id"], "ls /workspace").split()
-c.ok(seven.made["directory"] not in names and sibling.made["directory"] in names, "B-22 only its own files went", names)
+c.ok(seven.made["directory"] not in names and sibling.made["directory"] in names, "only its own files went", names)
 
 eight = s.Session(cove, user="deleting")
 eight.run("hang")
 eight.await_state("active")
 s.fault(cove, "stop", count=1000, session=eight.id)
 reply = eight.delete()
-c.same((reply.status, reply.json["status"]), (202, "deleting"), "B-20 while it cannot be stopped: 202")
-c.same(cove.post(eight.path + "/runs", {"input": 1}).status, 404, "B-19 no run is taken any more")
-c.same(eight.delete().status in (202, 204), True, "B-20 and DELETE may be said again")
+c.same((reply.status, reply.json["status"]), (202, "deleting"), "while it cannot be stopped: 202")
+c.same(cove.post(eight.path + "/runs", {"input": 1}).status, 404, "no run is taken any more")
+c.same(eight.delete().status in (202, 204), True, "and DELETE may be said again")
 s.kill_daemon(cove)
-c.ok(c.until(lambda: cove.get(eight.path).status == 404, 20), "B-19 after kill -9 the deletion goes on by itself")
-c.same(eight.pids(), [], "B-19 and its runner is gone")
+c.ok(c.until(lambda: cove.get(eight.path).status == 404, 20), "after kill -9 the deletion goes on by itself")
+c.same(eight.pids(), [], "and its runner is gone")
 
 lone = s.Session(cove, user="lone", isolation="session")
 lone.fate(lone.run("child"))
 box = lone.made["sandbox_id"]
-c.ok(box.startswith("ses-"), "A-7 isolation can be asked for", box)
-c.same(lone.delete().status, 204, "B-22 an isolated session is deleted")
-c.same(cove.get("/v1/sandboxes/" + box).status, 404, "B-22 with its whole sandbox")
+c.ok(box.startswith("ses-"), "isolation can be asked for", box)
+c.same(lone.delete().status, 204, "an isolated session is deleted")
+c.same(cove.get("/v1/sandboxes/" + box).status, 404, "with its whole sandbox")
 
-# ------------------------------------------------------------------------------- B-5
+# -----------------------------------------------------------------------------------
 y = s.Session(cove, user="victim")
 x = s.Session(cove, user="impostor")
 x.fate(x.run())
@@ -169,10 +169,10 @@ def impostors():
 
 
 c.until(impostors)
-c.same(y.delete().status, 204, "B-5 a session is deleted though another sandbox carries its mark")
-c.ok(impostors(), "B-5 the impostor in the other sandbox lives")
+c.same(y.delete().status, 204, "a session is deleted though another sandbox carries its mark")
+c.ok(impostors(), "the impostor in the other sandbox lives")
 
-# ------------------------------------------------------------------------------- B-8, B-9
+# -----------------------------------------------------------------------------------
 storm = s.Session(cove, user="storm")
 most, stop = [0], []
 
@@ -201,11 +201,11 @@ for thread in threads:
 for thread in threads:
     thread.join()
 c.until(lambda: not storm.get()["runs"], 60, 0.05)
-c.same(storm.get()["runs"], [], "B-8 B-9 fifty runs and interrupts at once: all of them end")
-c.ok(storm.await_state("none", seconds=30), "B-8 and the lease is none in the end", storm.lease())
+c.same(storm.get()["runs"], [], "fifty runs and interrupts at once: all of them end")
+c.ok(storm.await_state("none", seconds=30), "and the lease is none in the end", storm.lease())
 stop.append(1)
 watcher.join()
-c.ok(most[0] <= 1, "B-9 never two runners at once, sampled every 10 ms", most)
+c.ok(most[0] <= 1, "never two runners at once, sampled every 10 ms", most)
 
 c.same(cove.close(), 0, "cove ends well")
 c.done()

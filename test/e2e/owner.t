@@ -40,33 +40,33 @@ def traces():
     return names
 
 
-# ------------------------------------------------------------------------------- A-3, A-6, A-16
+# -----------------------------------------------------------------------------------
 before = traces()
 bad = [dict(org="a__b", user="c"), dict(org="a", user="b__c"), dict(org="a_", user="b"), dict(user=""), dict(user="_x"),
        dict(user="u", bot="b__c"), dict(user="u", session="s__t"), dict(user="x" * 257), dict(user="a\nb"),
        dict(user="a\0b"), dict(user="\0"), dict(org="a\0", user="u"), dict(user="u", bot="\0b"), dict(user="u", session="s\0t"),
        dict(user="u", aliases=["a\0b"])]
 c.same([(r.status, r.json["reason"]) for r in (ask(cove, **owner) for owner in bad)], [(400, "invalid_owner")] * len(bad),
-       "A-3 ids that could be another's are refused")
+       "ids that could be another's are refused")
 c.same(cove.request("POST", "/v1/agent-sessions", b'{"user":"\xff\xfe","runner":{"argv":["/bin/true"]}}', raw=True,
-                    headers={"Content-Type": "application/json"}).status, 400, "A-3 and what is not UTF-8")
-c.same(traces(), before, "A-3 no directory, cgroup or file of them appears")
+                    headers={"Content-Type": "application/json"}).status, 400, "and what is not UTF-8")
+c.same(traces(), before, "no directory, cgroup or file of them appears")
 c.same(ask(cove, user="nobody", session="alone").json["sandbox"], derived("ses-", "alone"),
-       "A-6 with * a user without an organisation has a sandbox per session")
+       "with * a user without an organisation has a sandbox per session")
 first = ask(cove, org="zebra", user="ann-bell", session="taken")
-c.same(first.status, 201, "A-16 a session id is proposed")
+c.same(first.status, 201, "a session id is proposed")
 second = ask(cove, org="two", user="bob", session="taken")
-c.same((second.status, second.json["reason"]), (409, "session_taken"), "A-16 and by another owner under *: 409")
-c.ok(not re.search("ann-bell|zebra", json.dumps({k: second.json[k] for k in ("message", "hint", "context")})), "A-16 without telling whose", second)
-c.same(cove.request("DELETE", "/v1/agent-sessions/taken").status, 204, "A-16 the first is deleted")
+c.same((second.status, second.json["reason"]), (409, "session_taken"), "and by another owner under *: 409")
+c.ok(not re.search("ann-bell|zebra", json.dumps({k: second.json[k] for k in ("message", "hint", "context")})), "without telling whose", second)
+c.same(cove.request("DELETE", "/v1/agent-sessions/taken").status, 204, "the first is deleted")
 s.kill_daemon(cove)
 c.same([ask(cove, org=org, user=user, session="taken").status for org, user in (("two", "bob"), ("zebra", "ann-bell"))], [409, 409],
-       "A-16 the id stays used, for everybody, also after kill -9")
+       "the id stays used, for everybody, also after kill -9")
 
-# ------------------------------------------------------------------------------------- A-9
+# -----------------------------------------------------------------------------------------
 near, far = s.Session(cove, user="near"), s.Session(cove, user="near")
 c.same([x.fate(x.run()) for x in (near, far)], ["completed"] * 2, "two isolated sessions of one user")
-c.ok(near.made["sandbox_id"] != far.made["sandbox_id"], "A-9 have two sandboxes", near.made)
+c.ok(near.made["sandbox_id"] != far.made["sandbox_id"], "have two sandboxes", near.made)
 
 
 def limits(box):
@@ -85,45 +85,45 @@ def limits(box):
 
 
 memory, cpus, pids = limits(near.made["sandbox_id"])
-c.same((memory, cpus), (192, 1.0), "A-9 the memory and the processors of class small are enforced")
-c.ok(abs(pids - 96) <= 16, "A-9 and its number of processes", pids)
+c.same((memory, cpus), (192, 1.0), "the memory and the processors of class small are enforced")
+c.ok(abs(pids - 96) <= 16, "and its number of processes", pids)
 full = cove.run(near.made["sandbox_id"], "dd if=/dev/urandom of=/workspace/big bs=1M count=400 oflag=direct 2>&1; "
                 "stat -c %s /workspace/big; rm -f /workspace/big")["stdout"]
-c.ok("No space left" in full or "quota" in full, "A-9 and its disk: it is full at last", full)
-c.ok(128 <= int(full.split()[-1]) >> 20 <= 256, "A-9 when it is", full)
+c.ok("No space left" in full or "quota" in full, "and its disk: it is full at last", full)
+c.ok(128 <= int(full.split()[-1]) >> 20 <= 256, "when it is", full)
 victim = near.roots()
 host = str(victim[0])
 cove.execute(far.made["sandbox_id"], "kill -9 %s; kill -9 -1" % host)
-c.ok(c.until(lambda: not far.roots(), 5) and near.roots() == victim, "A-9 one cannot signal what lives in the other")
+c.ok(c.until(lambda: not far.roots(), 5) and near.roots() == victim, "one cannot signal what lives in the other")
 
-# ----------------------------------------------------------------------------- A-12, A-13, A-14
+# ---------------------------------------------------------------------------------
 trace = tracing.Trace(cove, "%file", list(cove.children().values()))
 names = ("..%2F..__x", "ses-ABC", "ses-" + "a" * 47, "xyz-" + "a" * 48, "%2e%2e", "a__b__c")
-c.same([n for n in names if cove.get("/v1/sandboxes/" + n).status not in (400, 404)], [], "A-13 what is no id is no sandbox")
-c.same([n for n in names if cove.get("/v1/agent-sessions/" + n).status not in (400, 404)], [], "A-13 nor a session")
+c.same([n for n in names if cove.get("/v1/sandboxes/" + n).status not in (400, 404)], [], "what is no id is no sandbox")
+c.same([n for n in names if cove.get("/v1/agent-sessions/" + n).status not in (400, 404)], [], "nor a session")
 touched = [line[3] for line in trace.end() if any(word in line[3].replace("...", "") for word in ("..", "__x", "ses-ABC", "aaaa", "O_CREAT", "mkdir", "unlink", "rename"))
            and cove.data not in line[3]]
-c.same(touched, [], "A-13 and no file is touched for it")
+c.same(touched, [], "and no file is touched for it")
 users = ("..", ".", "/", "oauth/x:1")
 odd = [s.Session(cove, user=user, session="odd%d" % i) for i, user in enumerate(users)]
-c.same([x.fate(x.run()) for x in odd], ["completed"] * 4, "A-14 users with odd names work")
+c.same([x.fate(x.run()) for x in odd], ["completed"] * 4, "users with odd names work")
 where = "/proc/%d/root%s/" % (cove.children()["warden"], cove.data)  # as the warden sees it
 below = [name for folder in ("boxes", "pool") if os.path.isdir(where + folder) for name in os.listdir(where + folder)]
 homes = {x.made["sandbox_id"]: [name for name in below if x.made["sandbox_id"] in name] for x in odd}
-c.ok(len(homes) == 4 and all(homes.values()), "A-14 in four directories, all of them below the data directory", homes)
+c.ok(len(homes) == 4 and all(homes.values()), "in four directories, all of them below the data directory", homes)
 for x in odd:
     x.delete()
 c.same(cove.close(), 0, "cove ends well")
 
-# --------------------------------------------------------------------------------- A-11, A-15
+# -------------------------------------------------------------------------------------
 cove = s.start(scale=20)
 kinds = [dict(org="org-id", user="user-id", bot="reviewer"), dict(user="user-id", bot="reviewer"), dict(user="user-id"),
          dict(org="org-id", user="user-id"), dict(user="user-id", isolation="session")]
 made = [ask(cove, **owner).json for owner in kinds]
 s.offline(cove, *[("UPDATE sessions SET box = '' WHERE id = ?", (m["id"],)) for m in made])
 got = [s.patiently(lambda: cove.get("/v1/agent-sessions/" + m["id"])).json["sandbox"] for m in made]
-c.same(got, [m["sandbox"] for m in made], "A-11 records without an id derive it from their own bot, org, user and session")
-c.same([g[:4] for g in got], ["bot-", "ubt-", "usr-", "org-", "ses-"], "A-11 of every kind")
+c.same(got, [m["sandbox"] for m in made], "records without an id derive it from their own bot, org, user and session")
+c.same([g[:4] for g in got], ["bot-", "ubt-", "usr-", "org-", "ses-"], "of every kind")
 
 
 def stored():
@@ -137,7 +137,7 @@ def stored():
     return [rows[m["id"]] for m in made]
 
 
-c.ok(c.until(lambda: stored() == got, 5), "A-11 and it is stored at once", got)
+c.ok(c.until(lambda: stored() == got, 5), "and it is stored at once", got)
 
 wedged = s.Session(cove, org="org-id", user="user-id")
 wedged.fate(wedged.run())
@@ -145,16 +145,16 @@ box = wedged.made["sandbox"]
 s.fault(cove, "observe", "hang", 2, wedged.id)
 wedged.run()
 looks = '"event":"dev.fault","point":"observe","mode":"hang","session":"%s"' % wedged.id
-c.ok(c.until(lambda: cove.log_text().count(looks) == 2, 20), "A-15 the second inspection hangs")
+c.ok(c.until(lambda: cove.log_text().count(looks) == 2, 20), "the second inspection hangs")
 s.fault(cove, "persist", "hang", session=box)
 c.ok(c.until(lambda: any(i["session"] == box and i["hanging"] for i in cove.get("/v1/dev/faults").json["items"]), 20),
-     "A-15 it timed out, and is not published yet")
+     "it timed out, and is not published yet")
 s.kill_daemon(cove)
 c.same(ask(cove, org="org-id", user="user-id").json["sandbox"], "org-b9e1f02739c1b7385f15c7dcee85e90768d49adaf2c82509",
-       "A-15 kill -9 in between: the next new session has the slot id all the same")
-c.same(wedged.get()["sandbox"], box, "A-15 the old one keeps its own")
+       "kill -9 in between: the next new session has the slot id all the same")
+c.same(wedged.get()["sandbox"], box, "the old one keeps its own")
 s.kill_daemon(cove)
 c.same(ask(cove, org="org-id", user="user-id").json["sandbox"], "org-b9e1f02739c1b7385f15c7dcee85e90768d49adaf2c82509",
-       "A-15 one way, for good")
+       "one way, for good")
 c.same(cove.close(), 0, "cove ends well")
 c.done()

@@ -139,8 +139,8 @@ for title, host, to in (("this host by address", "127.0.0.1", 9), ("this host by
                         ("IPv4 in IPv6", "[::ffff:127.0.0.1]", port), ("a private network", "10.1.2.3", 443),
                         ("this host as zeroes", "0.0.0.0", port), ("the listener of cove itself", "127.0.0.1", cove.port)):
     answer = send(part(1, "/x", host=host, at_port=to))
-    c.same((answer.status, answer.json["code"], answer.json["reason"]), (403, "PERMISSION_DENIED", "not_global"), "N-6 (e) never reached: " + title)
-c.same(Store.tries.get("/x"), None, "N-6 (e) the store saw none of these")
+    c.same((answer.status, answer.json["code"], answer.json["reason"]), (403, "PERMISSION_DENIED", "not_global"), "NET-7 never reached: " + title)
+c.same(Store.tries.get("/x"), None, "NET-7 the store saw none of these")
 for title, host, to in (("another's certificate", "store.test", stranger_port), ("another name than the certificate's", "other.test", port)):
     answer = send(part(1, "/y", host=host, at_port=to))
     c.ok(answer.status == 500 and "TLS" in answer.json["message"] and not Store.tries.get("/y"),

@@ -41,7 +41,7 @@ class Point:
         self.run = self.session.run(do, **fields)
 
     def arrive(self, reached):
-        c.ok(reached, "B-13 %s: the daemon is held there" % self.name, self.session.get())
+        c.ok(reached, "%s: the daemon is held there" % self.name, self.session.get())
         self.before = self.session.roots()
 
     def stop(self, ask, *args):
@@ -102,7 +102,7 @@ def arrange():
                                  env={"COVE_SESSION": doubled.session.id}))
     doubled.arrive(c.until(lambda: len(doubled.session.roots()) == 2, 20))
 
-    accepted = Point("after the run was taken, before that commit (B-10)", RUNNER_LATE="0.7")
+    accepted = Point("after the run was taken, before that commit", RUNNER_LATE="0.7")
     accepted.begin()
     accepted.session.await_state("ready")
     held = s.hold(cove, accepted.session, "persist")
@@ -114,7 +114,7 @@ def arrange():
     held = s.hold(cove, result.session, "persist")
     result.arrive(held() and result.session.look(result.run)["state"] == "running")
 
-    cut = Point("before the commit of STOP_NEEDED (B-11)")
+    cut = Point("before the commit of STOP_NEEDED")
     cut.fate = "interrupted runner_interrupted"
     cut.begin("hang")
     stopping = Point("after the commit of STOPPING, before the kill")
@@ -161,7 +161,7 @@ sick.session.await_state("active")
 os.kill(sick.session.roots()[0], signal.SIGSTOP)
 
 for point in everyone:
-    session, name = point.session, "B-10 B-14 kill -9 %s: " % point.name
+    session, name = point.session, "kill -9 %s: " % point.name
     if point.fate is None:
         c.ok(c.until(lambda: cove.get(session.path).status == 404, 20), name + "the deletion ends by itself", cove.get(session.path))
         names = cove.out(session.made["sandbox_id"], "ls /workspace /home").split()
@@ -187,24 +187,24 @@ for point in everyone:
 
 # ------------------------------------------------------------------------------------ 2.7
 run = sick.run
-c.same(sick.session.fate(run, 20), "failed runner_ping_timeout", "B-26 a stopped runner fails by its ping")
+c.same(sick.session.fate(run, 20), "failed runner_ping_timeout", "a stopped runner fails by its ping")
 events = sick.session.events(run)
 took = (events[-1]["time"] - [e for e in events if e["type"] == "output"][-1]["time"]) * SCALE / 1000
-c.ok(90 <= took <= 95, "B-26 within 90 to 95 s (scaled)", took)
-c.ok(sick.session.await_state("none") and not sick.session.pids(), "B-26 the stopped process is gone", sick.session.lease())
-c.same(sick.session.fate(sick.session.run()), "completed", "B-26 the next run works")
+c.ok(90 <= took <= 95, "within 90 to 95 s (scaled)", took)
+c.ok(sick.session.await_state("none") and not sick.session.pids(), "the stopped process is gone", sick.session.lease())
+c.same(sick.session.fate(sick.session.run()), "completed", "the next run works")
 
-# ---------------------------------------------------------------------- B-10, without a crash
+# ---------------------------------------------------------------------- without a crash
 late = Point("the commit fails", RUNNER_LATE="0.5")
 late.begin()
 late.session.await_state("ready")
 s.fault(cove, "persist", count=3, session=late.session.id)
-c.same(late.session.fate(late.run), "completed", "B-10 the commit of a run that was taken fails: the run goes on, the client sees no failure")
-c.same([r["row"] for r in s.lease_log(cove, late.session.id)], ["1", "4", "8", "9"], "B-10 and the lease is mended")
+c.same(late.session.fate(late.run), "completed", "the commit of a run that was taken fails: the run goes on, the client sees no failure")
+c.same([r["row"] for r in s.lease_log(cove, late.session.id)], ["1", "4", "8", "9"], "and the lease is mended")
 
 most = sampler.end()
 c.ok(sampler.samples > 100 and all(count == 1 or session == points["doubled"].session.id for session, count in most.items()),
-     "B-14 never two runners of one session, looked at every 10 ms", most)
+     "never two runners of one session, looked at every 10 ms", most)
 for point in everyone + [sick, late]:
     c.until(lambda: point.session.delete().status in (204, 404), 10)
 c.same(s.runners(cove), {}, "no runner outlives its session")

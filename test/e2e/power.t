@@ -65,23 +65,23 @@ def full_story(cove, where):
     def is_refused():
         refused.append(cove.post(warm.path + "/runs", {"input": {"do": "ok"}}))
         return refused[-1].status != 202
-    c.ok(c.until(is_refused, 20, 0), "B-13 a full state refuses runs at last")  # the journal has a little room in itself
-    c.same((refused[-1].status, refused[-1].json["reason"]), (503, "state_unwritable"), "B-13 with 503 state_unwritable")
-    c.same(cove.post(cold.path + "/runs", {"input": {"do": "ok"}}).status, 503, "B-13 and those that would start a runner")
-    c.same(s.runners(cove).get(cold.id, []), [], "B-13 nothing starts")
-    c.same(cove.post("/v1/agent-sessions", {"user": "new", "runner": {"argv": ["/bin/true"]}}).status, 503, "B-13 nor is a session made")
-    c.same(busy.look(run)["state"], "running", "B-13 what is known is told")
+    c.ok(c.until(is_refused, 20, 0), "a full state refuses runs at last")  # the journal has a little room in itself
+    c.same((refused[-1].status, refused[-1].json["reason"]), (503, "state_unwritable"), "with 503 state_unwritable")
+    c.same(cove.post(cold.path + "/runs", {"input": {"do": "ok"}}).status, 503, "and those that would start a runner")
+    c.same(s.runners(cove).get(cold.id, []), [], "nothing starts")
+    c.same(cove.post("/v1/agent-sessions", {"user": "new", "runner": {"argv": ["/bin/true"]}}).status, 503, "nor is a session made")
+    c.same(busy.look(run)["state"], "running", "what is known is told")
     time.sleep(0.3 * ticks)  # longer than the run takes: its end cannot be kept now
-    c.ok(busy.roots() == pids and busy.look(run)["state"] == "running", "B-13 running work goes on", busy.look(run))
+    c.ok(busy.roots() == pids and busy.look(run)["state"] == "running", "running work goes on", busy.look(run))
     os.unlink(os.path.join(where, "fill"))
-    c.ok(c.until(lambda: cove.post(cold.path + "/runs", {"input": {"do": "ok"}}).status == 202, 10), "B-13 with room it resumes")
-    c.same(busy.fate(run), "completed", "B-13 the work that ended meanwhile has its end")
+    c.ok(c.until(lambda: cove.post(cold.path + "/runs", {"input": {"do": "ok"}}).status == 202, 10), "with room it resumes")
+    c.same(busy.fate(run), "completed", "the work that ended meanwhile has its end")
     events = busy.events(run)
     told, every = [e["data"] for e in events if e["type"] == "output"], ["tick %d" % i for i in reversed(range(ticks))]
     c.ok(told == every or (set(told) <= set(every) and any(e["type"] == "truncated" for e in events)),
-         "B-13 and all that it said, or where lines were not kept", events)
-    c.same(len([e for e in busy.events(run) if e["type"] == "end"]), 1, "B-13 which is told once")
-    c.same(cove.children(), children, "B-13 without a restart")
+         "and all that it said, or where lines were not kept", events)
+    c.same(len([e for e in busy.events(run) if e["type"] == "end"]), 1, "which is told once")
+    c.same(cove.children(), children, "without a restart")
 
 
 # ------------------------------------------------------------------------------- power loss
@@ -136,7 +136,7 @@ def power():
     work.run("hang")
     work.await_state("active")
     trace = tracing.Trace(cove, "pwrite64,fdatasync,fsync,ftruncate", [cove.children()["daemon"]], ["-T", "-s", "0", "-P", state + "-wal"])
-    c.ok(trace.whole, "B-13 strace looks at what is written to the journal")
+    c.ok(trace.whole, "strace looks at what is written to the journal")
     acked = {}
     threads = load(cove, acked, 4 if c.SHORT else 8)
     for thread in threads:
@@ -163,8 +163,8 @@ def power():
                     broken.append((cut, tail[:1]))
                 lost += [(cut, name) for name in acked if safe[name] <= cut and name not in known]
     c.note("%d cuts of a journal of %d bytes, %d sessions, %d syncs" % (len(cuts), end, len(acked), len(marks)))
-    c.same(broken[:5], [], "B-13 power loss: cut off anywhere, the store opens, whole")
-    c.same(lost[:5], [], "B-13 power loss: nothing that was acknowledged is lost")
+    c.same(broken[:5], [], "power loss: cut off anywhere, the store opens, whole")
+    c.same(lost[:5], [], "power loss: nothing that was acknowledged is lost")
     middle = sorted(safe.values())[len(safe) // 2]
     for cut in (middle + SECTOR, end):
         with open(state, "wb") as file, open(state + "-wal", "wb") as journal:
@@ -173,11 +173,11 @@ def power():
         cove.start()
         due = [name for name in acked if safe[name] <= cut]
         c.same([name for name in due if s.patiently(lambda: cove.get("/v1/agent-sessions/" + name)).status != 200], [],
-               "B-13 booted from it at %d: the sessions are there" % cut)
-        c.ok(work.await_state("none") and not work.pids(), "B-13 what was at work is not, and its lease says so", work.lease())
-        c.same(work.fate(work.run()), "completed", "B-13 and runs again")
+               "booted from it at %d: the sessions are there" % cut)
+        c.ok(work.await_state("none") and not work.pids(), "what was at work is not, and its lease says so", work.lease())
+        c.same(work.fate(work.run()), "completed", "and runs again")
         done = subprocess.run([c.BIN, "verify", "--data", cove.data], capture_output=True, text=True, timeout=60)
-        c.same(done.returncode, 0, "B-13 record and machine agree")
+        c.same(done.returncode, 0, "record and machine agree")
         if done.returncode:
             c.note(done.stdout + done.stderr)
         s.power_off(cove)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A-8: the configuration is read anew while cove runs. What is live counts for what is made from then on; a file that
+"""the configuration is read anew while cove runs. What is live counts for what is made from then on; a file that
 is not right changes nothing."""
 import json
 import os
@@ -52,7 +52,7 @@ def kind(org, **fields):
 
 old = s.Session(cove, org="acme", user="u")
 shared = s.Session(cove, org="gamma", user="u")
-c.same((old.made["sandbox_id"][:4], shared.made["sandbox_id"][:4]), ("ses-", "org-"), "A-5 as the file says at the start")
+c.same((old.made["sandbox_id"][:4], shared.made["sandbox_id"][:4]), ("ses-", "org-"), "as the file says at the start")
 c.same(old.fate(old.run()), "completed", "an old session at work")
 limits = cove.get("/v1/sandboxes/" + old.made["sandbox_id"]).json["limits"]
 
@@ -60,20 +60,20 @@ limits = cove.get("/v1/sandboxes/" + old.made["sandbox_id"]).json["limits"]
 write(isolate_orgs="gamma , beta", boxes_max="50", class_small="cpus=1 memory=512M pids=77", shared_tag="v2", threads="3")
 done = reload()
 c.ok(done.returncode == 0 and b"anew" in done.stderr, "cove reload returns when it counts", done)
-c.same((kind("gamma"), kind("acme"), kind("beta")), ("ses-", "org-", "ses-"), "A-8 new sessions go by the new list")
+c.same((kind("gamma"), kind("acme"), kind("beta")), ("ses-", "org-", "ses-"), "new sessions go by the new list")
 c.same((old.get()["sandbox_id"], shared.get()["sandbox_id"]), (old.made["sandbox_id"], shared.made["sandbox_id"]),
-       "A-8 old ones keep their id")
+       "old ones keep their id")
 c.same((old.get()["class"], cove.get("/v1/sandboxes/" + old.made["sandbox_id"]).json["limits"]), ("small", limits),
-       "A-8 and their class, as it was")
+       "and their class, as it was")
 c.same(old.fate(old.run()), "completed", "and work on")
 small = s.Session(cove, org="beta", user="u")
 c.same(small.fate(small.run()), "completed", "a new one of that class")
 got = cove.get("/v1/sandboxes/" + small.made["sandbox_id"]).json["limits"]
-c.same((got["memoryMB"], got["pids"]), (512, 77), "A-9 has its new size")
+c.same((got["memoryMB"], got["pids"]), (512, 77), "has its new size")
 moved = s.Session(cove, org="acme", user="moves").made["sandbox_id"]
 write(isolate_orgs="gamma", boxes_max="50")
 c.same(reload("-q").stderr, b"", "-q says nothing")
-c.ok(s.Session(cove, org="acme", user="moves").made["sandbox_id"] != moved, "A-4 the tag moves new shared sessions, and back")
+c.ok(s.Session(cove, org="acme", user="moves").made["sandbox_id"] != moved, "the tag moves new shared sessions, and back")
 c.same(cove.children(), children, "no process of cove was started anew")
 c.same(lines("serve.reload_later")[0]["settings"], "threads", "what needs a restart is named in the log")
 c.ok("isolate-orgs" in lines("daemon.reloaded")[0]["changed"], "and what changed", lines("daemon.reloaded"))
@@ -83,7 +83,7 @@ write(isolate_orgs="*", boxes_max="2")
 before = len(lines("daemon.reloaded"))
 os.kill(cove.process.pid, signal.SIGHUP)
 c.ok(c.until(lambda: len(lines("daemon.reloaded")) > before), "SIGHUP to the supervisor reaches the daemon")
-c.same(kind("nobody"), "ses-", "A-6 everyone is selected now")
+c.same(kind("nobody"), "ses-", "everyone is selected now")
 c.same(cove.post("/v1/sandboxes", {}).json["reason"], "too_many_boxes", "a bound counts at once")
 
 # -------------------------------------------------------------------- names, connections, waits, the log

@@ -58,7 +58,7 @@ def watched(cove):
 
 def round_of(cove, number):
     way = chance.choice(sorted(WAYS))
-    name = "B-14 round %d, kill -9 of %s: " % (number, way)
+    name = "round %d, kill -9 of %s: " % (number, way)
     sessions = [s.Session(cove, user="loop", isolation="session" if i == 0 else "shared") for i in range(4)]
     taken = []
     threads = [threading.Thread(target=give, args=(sessions[i % 4], i, taken)) for i in range(RUNS)]

@@ -48,13 +48,13 @@ doomed.fate(doomed.run())
 s.fault(cove, "stop", count=4, session=doomed.id)
 reply = doomed.delete()
 c.same((reply.status, reply.json["status"], reply.json["lease"]["state"]), (202, "deleting", "stop_needed"),
-       "B-20 DELETE of what cannot be stopped: 202, with the lease")
-c.same(doomed.get()["status"], "deleting", "B-20 and GET shows deleting")
+       "DELETE of what cannot be stopped: 202, with the lease")
+c.same(doomed.get()["status"], "deleting", "and GET shows deleting")
 again = []
 askers = [threading.Thread(target=lambda: again.append(doomed.delete().status)) for _ in range(20)]
 for asker in askers:
     asker.start()
-c.same(cove.post(doomed.path + "/runs", {"input": 1}).status, 404, "B-19 no run is taken any more")
+c.same(cove.post(doomed.path + "/runs", {"input": 1}).status, 404, "no run is taken any more")
 
 # ----------------------------------------------------------------------------- rows 1 to 16
 one = s.Session(cove, user="polled", argv=s.slow(), env={"RUNNER_SLOW": "0.3", "RUNNER_LATE": "0.3", "RUNNER_STUBBORN": "1"})
@@ -89,7 +89,7 @@ rows = s.lease_log(cove, late.id)
 c.same([int(r["attempts"]) for r in rows if r["row"] == "18"], [1, 2], "row 24: attempts only grow")
 c.same([r["row"] for r in rows][-3:], ["22", "18", "20"], "row 24: the late answer changed nothing")
 
-# -------------------------------------------------------------------------------- B-8, B-9
+# ------------------------------------------------------------------------------------
 storm = s.Session(cove, user="storm")
 c.same(storm.fate(storm.run()), "completed", "a session for a storm")
 sampler = s.Sampler(cove)
@@ -115,15 +115,15 @@ for thread in threads:
 for thread in threads:
     thread.join()
 c.same({what: {status for word, status in answers if word == what} - {202, 204, 404, 409} for what, _ in answers},
-       {"run": set(), "interrupt": set(), "delete": set()}, "B-8 fifty runs, interrupts and deletes at once are answered")
-c.ok(c.until(lambda: cove.get(storm.path).status == 404, 30), "B-8 the session is gone in the end", cove.get(storm.path))
+       {"run": set(), "interrupt": set(), "delete": set()}, "fifty runs, interrupts and deletes at once are answered")
+c.ok(c.until(lambda: cove.get(storm.path).status == 404, 30), "the session is gone in the end", cove.get(storm.path))
 most = sampler.end()
-c.ok(storm.id in most and sampler.samples > 20, "B-9 its runners were looked at every 10 ms", most)
-c.same(most.get(storm.id), 1, "B-9 and were never two at once")
+c.ok(storm.id in most and sampler.samples > 20, "its runners were looked at every 10 ms", most)
+c.same(most.get(storm.id), 1, "and were never two at once")
 rows = s.lease_log(cove, storm.id)
 attempts = [r["row"] for r in rows if r["row"] in ("18", "20", "21", "22", "23")]
-c.ok(attempts and all((row == "18") == (i % 2 == 0) for i, row in enumerate(attempts)), "B-8 no two attempts overlap", attempts)
-c.same((rows[-1]["to"], storm.pids()), ("none", []), "B-9 its last state is none")
+c.ok(attempts and all((row == "18") == (i % 2 == 0) for i, row in enumerate(attempts)), "no two attempts overlap", attempts)
+c.same((rows[-1]["to"], storm.pids()), ("none", []), "its last state is none")
 
 # -------------------------------------------------------------------------- row 16, and what follows
 c.ok(c.until(lambda: len(seen) > 5 and seen[-1] == "none", 20), "row 16: keep-warm ends it", seen)
@@ -136,51 +136,51 @@ c.ok(abs(times["16"] - times["9"] - 300 / s.SCALE) < 0.5, "row 16: 5 minutes aft
 c.same(one.fate(one.run()), "completed", "the next job")
 c.same([one.look(run)["generation"], one.lease()["generation"]], [1, 2], "has the next generation")
 
-# ------------------------------------------------------------------------------ B-19 to B-21
+# ----------------------------------------------------------------------------------
 for asker in askers:
     asker.join()
-c.same(again, [202] * 20, "B-20 it may be asked for as often as one likes")
-c.ok(c.until(lambda: cove.get(doomed.path).status == 404, 20), "B-21 the fifth attempt ends the deletion, unasked")
+c.same(again, [202] * 20, "it may be asked for as often as one likes")
+c.ok(c.until(lambda: cove.get(doomed.path).status == 404, 20), "the fifth attempt ends the deletion, unasked")
 good, gaps, wants = on_ladder(starts(doomed))
-c.ok(good and len(gaps) == 4, "B-21 its attempts came at the times of the ladder, whoever asked meanwhile", gaps, wants)
+c.ok(good and len(gaps) == 4, "its attempts came at the times of the ladder, whoever asked meanwhile", gaps, wants)
 
-# ------------------------------------------------------------------------------------- B-16
+# -----------------------------------------------------------------------------------------
 c.ok(spent.await_state("quarantined"), "five attempts fail: quarantined", spent.lease())
 s.fault(cove, "observe", count=1000, session=spent.id)
 said = len(cove.log_text())
-c.same(spent.fate(spent.run()), "failed cleanup_exhausted", "B-16 a run is refused: it could not be looked at")
+c.same(spent.fate(spent.run()), "failed cleanup_exhausted", "a run is refused: it could not be looked at")
 lines = [line for line in cove.log_text()[said:].splitlines() if spent.id in line]
-c.same(len([line for line in lines if '"event":"dev.fault"' in line]), 1, "B-16 after one observation")
+c.same(len([line for line in lines if '"event":"dev.fault"' in line]), 1, "after one observation")
 s.release(cove, spent, "observe")
-c.same(spent.fate(spent.run()), "completed", "B-16 the fault is gone: the next one runs")
+c.same(spent.fate(spent.run()), "completed", "the fault is gone: the next one runs")
 
-# ------------------------------------------------------------------------------------- B-24
+# -----------------------------------------------------------------------------------------
 box = lone.made["sandbox_id"]
 c.ok(lone.await_state("quarantined") and lone.pids(), "an isolated one is quarantined, and lives", lone.lease())
 lone.delete()
-c.ok(c.until(lambda: cove.get(lone.path).status == 404), "B-24 it can be deleted", cove.get(lone.path))
-c.ok(cove.get("/v1/sandboxes/" + box).status == 404 and not lone.pids(), "B-24 with its whole sandbox")
-c.ok('"event":"agent_session.sandbox_removed"' in cove.log_text(), "B-24 which is written down")
+c.ok(c.until(lambda: cove.get(lone.path).status == 404), "it can be deleted", cove.get(lone.path))
+c.ok(cove.get("/v1/sandboxes/" + box).status == 404 and not lone.pids(), "with its whole sandbox")
+c.ok('"event":"agent_session.sandbox_removed"' in cove.log_text(), "which is written down")
 
 # ------------------------------------------------------------------------------- rows 18 to 23
 c.ok(ladder.await_state("quarantined"), "rows 18 to 23: five attempts, then quarantined", ladder.lease())
 good, gaps, wants = on_ladder(starts(ladder))
 c.ok(good and len(gaps) == 4, "rows 18 to 23: at 0, 5, 30, 120 and 300 s (scaled)", gaps, wants)
 exhausted = [s.moment(r) for r in s.lease_log(cove, ladder.id) if r["row"] == "23"][0]
-c.same(ladder.delete().status, 202, "B-24 a shared one is deleted when its runner is gone")
+c.same(ladder.delete().status, 202, "a shared one is deleted when its runner is gone")
 
-# ------------------------------------------------------------------------------------- B-25
-c.ok(c.until(lambda: forgetful.get(idle.path).status == 404, 20), "B-25 a session that nobody used for 5 s disappears")
-c.ok(time.monotonic() - began_idle > 4.5, "B-25 not before")
-c.ok(c.until(lambda: forgetful.get(kept.path).status == 404, 20), "B-25 one that could not be stopped, later")
+# -----------------------------------------------------------------------------------------
+c.ok(c.until(lambda: forgetful.get(idle.path).status == 404, 20), "a session that nobody used for 5 s disappears")
+c.ok(time.monotonic() - began_idle > 4.5, "not before")
+c.ok(c.until(lambda: forgetful.get(kept.path).status == 404, 20), "one that could not be stopped, later")
 rows = s.lease_log(forgetful, kept.id)
 expired = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"event":"agent_session.expired"' in line and kept.id in line]
 deleted = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"event":"agent_session.deleted"' in line and kept.id in line]
 none = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"row":"20"' in line and kept.id in line]
-c.ok(len(expired) == 1 and expired[0] < none[0] < deleted[0], "B-25 it expired while its lease was stop_needed, and went after it was none",
+c.ok(len(expired) == 1 and expired[0] < none[0] < deleted[0], "it expired while its lease was stop_needed, and went after it was none",
      expired, none, deleted)
 good, gaps, wants = on_ladder(starts(kept, forgetful)[:5])
-c.ok(good and len(gaps) == 4, "B-25 with the backoff that it had", gaps, wants)
+c.ok(good and len(gaps) == 4, "with the backoff that it had", gaps, wants)
 c.same(forgetful.close(), 0, "the second cove ends well")
 
 c.until(lambda: time.time() > exhausted + 600 / s.SCALE, 12)
@@ -188,7 +188,7 @@ c.same(len(starts(ladder)), 5, "row 23: no sixth attempt in 10 minutes (scaled)"
 c.same([cove.log_text().count('"alert":"lease_quarantined","severity":"critical","session":"%s"' % x.id) for x in (ladder, lone)],
        [1, 1], "row 23: one alert each")
 c.ok(ladder.state() == "quarantined" and cove.get("/v1/sandboxes/" + ladder.made["sandbox_id"]).json["state"] == "running",
-     "B-24 a shared sandbox is not destroyed for it", ladder.lease())
-c.same(sibling.fate(sibling.run()), "completed", "B-24 and its sibling works on")
+     "a shared sandbox is not destroyed for it", ladder.lease())
+c.same(sibling.fate(sibling.run()), "completed", "and its sibling works on")
 c.same(cove.close(), 0, "cove ends well")
 c.done()

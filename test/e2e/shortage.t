@@ -55,9 +55,9 @@ def seen(**fields):
 
 def refused(reason, what):
     reply = cove.post("/v1/sandboxes", {})
-    c.same((reply.status, reply.json["reason"]), (429, reason), "C-9 %s: a new sandbox is refused, with its reason" % what)
-    c.ok(reply.json["retryable"] and "position 1" in reply.json["message"], "C-9 %s: it may be tried again, and knows its place" % what, reply)
-    c.same(cove.out(box, "pgrep -c sleep"), "1\n", "C-9 %s: what runs runs on, and can be worked in" % what)
+    c.same((reply.status, reply.json["reason"]), (429, reason), "%s: a new sandbox is refused, with its reason" % what)
+    c.ok(reply.json["retryable"] and "position 1" in reply.json["message"], "%s: it may be tried again, and knows its place" % what, reply)
+    c.same(cove.out(box, "pgrep -c sleep"), "1\n", "%s: what runs runs on, and can be worked in" % what)
 
 
 def resumes(relieve, what):
@@ -68,8 +68,8 @@ def resumes(relieve, what):
     c.until(lambda: cove.get("/v1/sandboxes/late").json.get("waiting"), 5, 0.01)
     relieve()
     waiting.join(20)
-    c.ok(replies and replies[0].status == 201, "C-9 %s: whoever waits is made when it is over" % what, replies)
-    c.same(cove.delete("late").status, 204, "C-9 %s: and goes again" % what)
+    c.ok(replies and replies[0].status == 201, "%s: whoever waits is made when it is over" % what, replies)
+    c.same(cove.delete("late").status, 204, "%s: and goes again" % what)
 
 
 memory(20)
@@ -77,7 +77,7 @@ c.until(lambda: seen(memoryFreeBytes=20 << 20), 5, 0.01)
 refused("host_memory", "memory")
 c.same(cove.get("/v1/sandboxes/runs").json["state"], "running", "nothing was ended for it")
 cove.request("POST", "/v1/sandboxes/runs/pause")
-c.same(cove.request("POST", "/v1/sandboxes/runs/resume").status, 200, "C-9 memory: what was paused goes on")
+c.same(cove.request("POST", "/v1/sandboxes/runs/resume").status, 200, "memory: what was paused goes on")
 resumes(lambda: memory(8192), "memory")
 tasks(most)
 c.until(lambda: seen(tasks=most), 5, 0.01)
@@ -95,8 +95,8 @@ for thread in crowd:
     thread.start()
 for thread in crowd:
     thread.join(60)
-c.ok({r.status for r in replies} <= {201, 429} and any(r.status == 201 for r in replies), "C-9 a crowd: some are made", replies)
-c.ok(all(r.json["reason"] in ("host_memory", "queue_full") for r in replies if r.status == 429), "C-9 a crowd: the others are told why", replies)
+c.ok({r.status for r in replies} <= {201, 429} and any(r.status == 201 for r in replies), "a crowd: some are made", replies)
+c.ok(all(r.json["reason"] in ("host_memory", "queue_full") for r in replies if r.status == 429), "a crowd: the others are told why", replies)
 memory(8192)
 c.until(lambda: seen(memoryFreeBytes=8192 << 20), 5, 0.01)
 c.same(cove.post("/v1/sandboxes", {}).status, 201, "with room again there is no line")

@@ -63,7 +63,7 @@ def kept_over_restarts():
     cove.request("PATCH", "/v1/sandboxes/web", {"labels": {"shift": "late"}})
     first["labels"]["shift"] = "late"
 
-    c.ok(shoot(cove, "daemon"), "B-14 the daemon is shot and comes back")
+    c.ok(shoot(cove, "daemon"), "the daemon is shot and comes back")
     c.same({**record(cove, box).json, "usage": None}, {**first, "usage": None}, "the record is the same, word for word")
     c.same([item["id"] for item in cove.get("/v1/sandboxes").json["items"]], [box["id"], other["id"]],
            "the list has its order")
@@ -114,7 +114,7 @@ def promises(cove):
          "INSERT INTO boxes SELECT '%s', 900, tenant, 'ghost', 'creating', body FROM boxes WHERE name = 'once'" % ghost)
     cove.start()
     gone = [c.until(lambda: cove.get("/v1/sandboxes/" + name).status == 404) for name in ("once", "ghost")]
-    c.same(gone, [True, True], "B-19 an end that was intended is carried out; what was never made is forgotten")
+    c.same(gone, [True, True], "an end that was intended is carried out; what was never made is forgotten")
     c.ok(c.until(lambda: not sql(cove, "SELECT id FROM boxes WHERE name IN ('once', 'ghost')")), "their records are gone")
 
     # A cell that no record names, and a record that cannot be read.
@@ -133,7 +133,7 @@ def promises(cove):
     c.kill_all(cove)
     edit(cove, "DELETE FROM boxes")
     cove.start()
-    c.same(cove.get("/v1/sandboxes/" + stray["id"]).status, 404, "E-5: a box without a record was never promised")
+    c.same(cove.get("/v1/sandboxes/" + stray["id"]).status, 404, "a box without a record was never promised")
     c.ok(c.until(lambda: not any(stray["id"] in group for group in c._groups(cove.instance()))), "and is buried")
 
 
@@ -243,7 +243,7 @@ def full_story(cove, loop):
         cove.request("PATCH", "/v1/sandboxes/runs", {"labels": {"n": "x" * 200 + str(len(replies))}})
         replies.append(cove.post("/v1/sandboxes", {}))
         return reason(replies[-1]) == (503, "state_unwritable")
-    c.ok(c.until(refused, 30, 0), "B-13 a full state refuses new sandboxes at last, and says why", replies[-1])
+    c.ok(c.until(refused, 30, 0), "a full state refuses new sandboxes at last, and says why", replies[-1])
     c.ok({reply.status for reply in replies} <= {201, 503, 507}, "and nothing else is said on the way", replies)
     c.ok(replies[-1].json["retryable"], "it may be tried again")
     c.same(health(cove)["health"], "unwritable", "health says so")

@@ -11,13 +11,13 @@ import agent_sessions as s  # noqa: E402
 
 cove = s.start()
 
-# E-2, E-3: half an hour is awaited beside all the rest, under a daemon that nobody kills: the grace of a lost connection is
+# half an hour is awaited beside all the rest, under a daemon that nobody kills: the grace of a lost connection is
 # a sixth of a second (scaled), in which a busy host may not run the runner
 calm = s.start()
 long = {beats: s.Session(calm, user="beats %s" % beats, env={} if beats else {"RUNNER_NOBEAT": "1"}) for beats in (True, False)}
 lasting = {beats: session.run("print", times=90, every=1.0) for beats, session in long.items()}
 
-# ----------------------------------------------------------------------------------- B-26
+# ---------------------------------------------------------------------------------------
 one = s.Session(cove)
 run = one.run("hang")
 one.await_state("active")
@@ -25,29 +25,29 @@ c.until(lambda: [e for e in one.look(run).get("events", ())] or True)
 time.sleep(0.1)
 began = time.monotonic()
 os.kill(one.roots()[0], signal.SIGSTOP)
-c.same(one.fate(run, 10), "failed runner_ping_timeout", "B-26 a stopped runner fails by its ping")
+c.same(one.fate(run, 10), "failed runner_ping_timeout", "a stopped runner fails by its ping")
 took = time.monotonic() - began
-c.ok(1.2 < took, "B-26 not before 60 and 30 s (scaled)", took)
-c.ok(one.await_state("none"), "B-26 its lease is brought to none")
-c.same(one.pids(), [], "B-26 and the stopped process is gone")
-c.same(one.fate(one.run()), "completed", "B-26 the next run works")
-c.same(one.fate(one.run("silent"), 15), "failed runner_no_output", "B-26 a run without output fails")
-c.same(one.fate(one.run("exit", code=3)), "failed runner_error_after_activity", "B-26 a runner that dies after activity")
+c.ok(1.2 < took, "not before 60 and 30 s (scaled)", took)
+c.ok(one.await_state("none"), "its lease is brought to none")
+c.same(one.pids(), [], "and the stopped process is gone")
+c.same(one.fate(one.run()), "completed", "the next run works")
+c.same(one.fate(one.run("silent"), 15), "failed runner_no_output", "a run without output fails")
+c.same(one.fate(one.run("exit", code=3)), "failed runner_error_after_activity", "a runner that dies after activity")
 c.same(one.fate(one.run("babble")), "failed runner_protocol_error", "row 10: a runner that breaks the protocol")
-c.same(one.fate(one.run("exit", result=True)), "completed", "B-29 a result that was sent counts, though its runner died")
+c.same(one.fate(one.run("exit", result=True)), "completed", "a result that was sent counts, though its runner died")
 
 two = s.Session(cove, user="prints")
 minutes = 60 if os.environ.get("COVE_SOAK") else 20
 run = two.run("print", times=minutes, every=1.0)
 three = s.Session(cove, user="asks")
 question = three.run("ask")
-c.same(two.fate(run, minutes + 20), "completed", "B-28 a run that prints once a minute lives past 15 minutes (scaled)")
-c.same(three.look(question)["question"], {"id": "q1", "text": "may I?"}, "B-28 a question waits for its answer")
-c.same(three.look(question)["state"], "running", "B-28 waiting for a human is not silence")
-c.same(cove.post(three.path + "/answer", {"question": "q1", "answer": "yes"}).status, 202, "B-28 it is answered")
-c.same(three.fate(question), "completed", "B-28 and the run goes on")
-c.same(three.look(question)["result"]["output"], {"answer": "yes"}, "B-28 with the answer")
-c.same(cove.post(three.path + "/answer", {"question": "q1", "answer": "yes"}).status, 409, "B-28 a second answer is refused")
+c.same(two.fate(run, minutes + 20), "completed", "a run that prints once a minute lives past 15 minutes (scaled)")
+c.same(three.look(question)["question"], {"id": "q1", "text": "may I?"}, "a question waits for its answer")
+c.same(three.look(question)["state"], "running", "waiting for a human is not silence")
+c.same(cove.post(three.path + "/answer", {"question": "q1", "answer": "yes"}).status, 202, "it is answered")
+c.same(three.fate(question), "completed", "and the run goes on")
+c.same(three.look(question)["result"]["output"], {"answer": "yes"}, "with the answer")
+c.same(cove.post(three.path + "/answer", {"question": "q1", "answer": "yes"}).status, 409, "a second answer is refused")
 
 # ------------------------------------------------------------------------------ events resume
 events = two.events(run)
@@ -58,16 +58,16 @@ offsets = [int(line[4:]) for line in reply.body.decode().splitlines() if line.st
 tail = two.events(run, offsets[4])
 c.same(tail, events[5:], "they are resumed from any offset")
 
-# -------------------------------------------------------------- B-10 to B-14: kill -9 at each point
+# -------------------------------------------------------------- kill -9 at each point
 four = s.Session(cove, user="active")
 run = four.run("sleep", seconds=1.0)
 four.await_state("active")
 pid = four.roots()
 s.kill_daemon(cove)
-c.same(four.roots(), pid, "B-14 the runner outlives its daemon")
-c.same(four.fate(run), "completed", "B-14 kill -9 while active: adopted, and the run completes")
-c.same(four.look(run)["generation"], 1, "B-14 by the same runner")
-c.same(len([e for e in four.events(run) if e["type"] == "end"]), 1, "B-14 its result is delivered once")
+c.same(four.roots(), pid, "the runner outlives its daemon")
+c.same(four.fate(run), "completed", "kill -9 while active: adopted, and the run completes")
+c.same(four.look(run)["generation"], 1, "by the same runner")
+c.same(len([e for e in four.events(run) if e["type"] == "end"]), 1, "its result is delivered once")
 
 five = s.Session(cove, user="done while away")
 run = five.run("sleep", seconds=0.5)
@@ -76,7 +76,7 @@ os.kill(cove.process.pid, signal.SIGSTOP)  # nobody starts another daemon yet
 os.kill(cove.children()["daemon"], signal.SIGKILL)
 time.sleep(1.5)
 os.kill(cove.process.pid, signal.SIGCONT)
-c.same(five.fate(run, 30), "completed", "B-29 a run that ends while no daemon lives completes when one returns")
+c.same(five.fate(run, 30), "completed", "a run that ends while no daemon lives completes when one returns")
 
 six = s.Session(cove, user="dies while away")
 run = six.run("hang")
@@ -87,15 +87,15 @@ os.kill(cove.children()["daemon"], signal.SIGKILL)
 os.kill(six.roots()[0], signal.SIGKILL)
 time.sleep(0.3)
 os.kill(cove.process.pid, signal.SIGCONT)
-c.same(six.fate(run, 30), "failed runner_error_after_activity", "B-14 a runner that died with no daemon: the run fails")
-c.ok(six.await_state("none"), "B-14 and the lease is none", six.lease())
+c.same(six.fate(run, 30), "failed runner_error_after_activity", "a runner that died with no daemon: the run fails")
+c.ok(six.await_state("none"), "and the lease is none", six.lease())
 
 seven = s.Session(cove, user="before fork")
 s.fault(cove, "launch", "hang", session=seven.id)
 run = seven.run()
 seven.await_state("starting")
 s.kill_daemon(cove)
-c.same(seven.fate(run, 30), "completed", "B-13 after commit, before fork: observed absent, launched anew")
+c.same(seven.fate(run, 30), "completed", "after commit, before fork: observed absent, launched anew")
 c.same(seven.look(run)["generation"], 2, "the generation is not used again")
 
 eight = s.Session(cove, user="before ready", env={"RUNNER_MUTE": "1"})
@@ -105,8 +105,8 @@ c.until(lambda: eight.roots())
 pid = eight.roots()
 s.kill_daemon(cove)
 time.sleep(0.5)
-c.same(eight.roots(), pid, "B-13 after fork, before ready: found by its marks, and left alive")
-c.same((eight.state(), eight.lease()["generation"]), ("starting", 1), "B-13 it is attached to, not launched twice")
+c.same(eight.roots(), pid, "after fork, before ready: found by its marks, and left alive")
+c.same((eight.state(), eight.lease()["generation"]), ("starting", 1), "it is attached to, not launched twice")
 cove.post(eight.path + "/interrupt")
 
 nine = s.Session(cove, user="before kill")
@@ -116,8 +116,8 @@ s.fault(cove, "stop", "hang", session=nine.id)
 cove.post(nine.path + "/interrupt")
 nine.await_state("stopping")
 s.kill_daemon(cove)
-c.same(nine.lease()["attempts"] >= 1 or nine.state() == "none", True, "B-13 after stopping was committed: attempts are kept")
-c.ok(nine.await_state("none", seconds=30), "B-13 the deadline expires, the next attempt ends it", nine.lease())
+c.same(nine.lease()["attempts"] >= 1 or nine.state() == "none", True, "after stopping was committed: attempts are kept")
+c.ok(nine.await_state("none", seconds=30), "the deadline expires, the next attempt ends it", nine.lease())
 c.same(nine.pids(), [], "no process is left after none")
 c.same(nine.look(run)["state"], "interrupted", "its run is interrupted, once")
 
@@ -128,10 +128,10 @@ try:
 except OSError:
     pass
 s.kill_daemon(cove)
-c.same((ten.state(), ten.pids()), ("none", []), "B-13 before the commit: nothing is there")
+c.same((ten.state(), ten.pids()), ("none", []), "before the commit: nothing is there")
 c.same(ten.fate(ten.run()), "completed", "and the client tries again")
 
-# --------------------------------------------------------------------------------- row 27, B-23
+# -------------------------------------------------------------------------------------
 bad = s.Session(cove, user="garbage")
 bad.fate(bad.run())
 orphan = s.Session(cove, user="orphan")
@@ -147,9 +147,9 @@ s.offline(cove, ("UPDATE leases SET body = ? WHERE id = ?", (b"garbage", bad.id)
 c.same(bad.state(), "quarantined", "row 27: a lease that does not parse is quarantined")
 c.same(bad.fate(bad.run()), "failed cleanup_exhausted", "row 27: its runs are refused while its runner lives")
 c.same(fine.fate(fine.run()), "completed", "row 27: other sessions are unaffected")
-c.ok(c.until(lambda: not orphan.pids(), 20), "B-23 a lease without its session: the runner is stopped")
-c.ok(any('"alert":"lease_without_session"' in line and orphan.id in line for line in cove.log_text().splitlines()), "B-23 and an alert names it")
-c.ok(c.until(lambda: not bare.pids() and not unknown.pids(), 20), "B-14 a runner without a lease, its session known or not: it is stopped")
+c.ok(c.until(lambda: not orphan.pids(), 20), "a lease without its session: the runner is stopped")
+c.ok(any('"alert":"lease_without_session"' in line and orphan.id in line for line in cove.log_text().splitlines()), "and an alert names it")
+c.ok(c.until(lambda: not bare.pids() and not unknown.pids(), 20), "a runner without a lease, its session known or not: it is stopped")
 for session in (bare, unknown):
     def rows():
         """Of the last lease, which begins with row 2."""
@@ -157,22 +157,22 @@ for session in (bare, unknown):
         return told[max((i for i, row in enumerate(told) if row[0] == "2"), default=0):]
     c.until(lambda: rows()[-1:] == [("20", None)], 20)  # an attempt that is too slow is followed by another
     c.same((rows()[:2], rows()[-1:]), ([("2", "unexpected-runner"), ("18", "unexpected-runner")], [("20", None)]),
-           "B-14 by a lease that says so")
-c.ok(any('"alert":"runner_without_lease"' in line and unknown.id in line for line in cove.log_text().splitlines()), "B-14 and an alert names it")
-c.same(fine.fate(fine.run()), "completed", "B-14 their sibling works on")
-c.same(long[False].fate(lasting[False], 60), "failed stuck", "E-2 a run without heartbeats is stuck after half an hour (scaled)")
+           "by a lease that says so")
+c.ok(any('"alert":"runner_without_lease"' in line and unknown.id in line for line in cove.log_text().splitlines()), "and an alert names it")
+c.same(fine.fate(fine.run()), "completed", "their sibling works on")
+c.same(long[False].fate(lasting[False], 60), "failed stuck", "a run without heartbeats is stuck after half an hour (scaled)")
 got = long[False].look(lasting[False])
-c.ok(29000 < got["ended_at"] - got["started_at"], "E-2 not sooner", got)
-c.ok(long[False].await_state("none"), "E-4 its lease brings it to an end", long[False].lease())
+c.ok(29000 < got["ended_at"] - got["started_at"], "not sooner", got)
+c.ok(long[False].await_state("none"), "its lease brings it to an end", long[False].lease())
 c.until(lambda: time.time() * 1000 > long[True].look(lasting[True])["started_at"] + 33000, 40)
-c.same(long[True].look(lasting[True])["state"], "running", "E-3 one with heartbeats goes on")
+c.same(long[True].look(lasting[True])["state"], "running", "one with heartbeats goes on")
 calm.post(long[True].path + "/interrupt")
 c.same((calm.close(), cove.close()), (0, 0), "cove ends well")
 
-# ------------------------------------------------------------------------------------ B-27
+# ----------------------------------------------------------------------------------------
 cove = s.start(scale=10)
 cut = s.Session(cove)
-c.same(cut.fate(cut.run("cut", seconds=0.5), 15), "completed", "B-27 a connection cut for 5 s: the run survives")
-c.same(cut.fate(cut.run("cut", seconds=1.5), 15), "failed runner_disconnected", "B-27 cut for 15 s: it fails")
+c.same(cut.fate(cut.run("cut", seconds=0.5), 15), "completed", "a connection cut for 5 s: the run survives")
+c.same(cut.fate(cut.run("cut", seconds=1.5), 15), "failed runner_disconnected", "cut for 15 s: it fails")
 c.same(cove.close(), 0, "cove ends well")
 c.done()

@@ -69,7 +69,7 @@ c.ok(re.fullmatch(r"cove_[0-9a-f]{64}", a["key"]) and a["id"].startswith("key-")
 listed = cove.get("/v1/keys")
 c.ok(len(listed.json["items"]) == 2 and a["key"] not in listed.body.decode() and
      not any("hash" in k or "key" in k for k in listed.json["items"][0]), "the list tells no secret", listed)
-c.ok(a["key"] not in cove.log_text(), "D-1 no secret is in the log")
+c.ok(a["key"] not in cove.log_text(), "no secret is in the log")
 for bad in ({"tenant": "none"}, {"scopes": []}, {"scopes": ["fly"]}, {"sandbox": "none"}, {"expiresIn": 0},
             {"name": "x\n"}, {"x": 1}, {"tenant": "A"}):
     c.ok(cove.post("/v1/keys", bad).status in (400, 404), "a key with %s is refused" % json.dumps(bad))
@@ -82,7 +82,7 @@ abox = box.json["id"]
 c.same(ask(A, "POST", "/v1/sandboxes/work/api/execute", {"command": "echo hi"}).json["stdout"], "hi",
        "and works in it, by name")
 twin = ask(B, "POST", "/v1/sandboxes", {"name": "work"})
-c.same(twin.status, 201, "A-17 names are unique per tenant only")
+c.same(twin.status, 201, "names are unique per tenant only")
 c.same(ask(A, "POST", "/v1/sandboxes", {"name": "work"}).status, 409, "but unique there")
 c.same([x["id"] for x in ask(A, "GET", "/v1/sandboxes").json["items"]], [abox], "a list shows a tenant its own")
 c.same(len(cove.get("/v1/sandboxes").json["items"]), 2, "and the operator all")
@@ -194,24 +194,24 @@ if c.ok(all(m.status == 201 for m in made), "tenants have sessions", *made):
            "another's id is no cursor, as one that is not there")
     same = {"user": "u", "session": "plan", "isolation": "session", "runner": runner}
     pair = [ask(k, "POST", "/v1/agent-sessions", same) for k in (A, B)]
-    if c.ok([r.status for r in pair] == [201, 201], "A-16 ids are a tenant's own: the second of an id is another session", *pair):
-        c.same([r.json["id"] for r in pair], ["plan", "plan"], "A-16 each is called as it was asked for")
-        c.same(pair[0].headers["location"], "/v1/agent-sessions/plan", "A-16 and found there")
+    if c.ok([r.status for r in pair] == [201, 201], "ids are a tenant's own: the second of an id is another session", *pair):
+        c.same([r.json["id"] for r in pair], ["plan", "plan"], "each is called as it was asked for")
+        c.same(pair[0].headers["location"], "/v1/agent-sessions/plan", "and found there")
         c.ok(pair[0].json["sandbox"] != pair[1].json["sandbox"] and pair[0].json["directory"] != pair[1].json["directory"],
-             "A-16 with a sandbox and directories of its own", *pair)
+             "with a sandbox and directories of its own", *pair)
         c.same([ask(A, "POST", "/v1/agent-sessions", same).json["reason"], ask(B, "POST", "/v1/agent-sessions", same).json["reason"]],
-               ["session_taken"] * 2, "A-16 within a tenant it is used once")
+               ["session_taken"] * 2, "within a tenant it is used once")
         seen = [x["id"] for x in cove.get("/v1/agent-sessions").json["items"] if x["id"].endswith("plan")]
-        c.same(sorted(seen), ["acme__plan", "beta__plan"], "A-16 the operator tells them apart")
-        c.same([cove.get("/v1/agent-sessions/" + x).json["tenant"] for x in ("acme__plan", "beta__plan")], ["acme", "beta"], "A-16 and reaches each")
-        c.same(cove.get("/v1/agent-sessions/plan").status, 404, "A-16 the bare id is the operator's own, who has none")
-        c.same(cove.post("/v1/agent-sessions", same).status, 201, "A-16 and is free for it")
+        c.same(sorted(seen), ["acme__plan", "beta__plan"], "the operator tells them apart")
+        c.same([cove.get("/v1/agent-sessions/" + x).json["tenant"] for x in ("acme__plan", "beta__plan")], ["acme", "beta"], "and reaches each")
+        c.same(cove.get("/v1/agent-sessions/plan").status, 404, "the bare id is the operator's own, who has none")
+        c.same(cove.post("/v1/agent-sessions", same).status, 201, "and is free for it")
         c.same([ask(k, "GET", "/v1/agent-sessions/" + x).status for k in (A, B) for x in ("acme__plan", "beta__plan")], [404] * 4,
-               "A-16 tenants have no such names")
-        c.ok(ask(B, "DELETE", "/v1/agent-sessions/plan").status in (202, 204), "A-16 one is deleted")
-        c.same(ask(A, "GET", "/v1/agent-sessions/plan").json["status"], "live", "A-16 and the other is not")
+               "tenants have no such names")
+        c.ok(ask(B, "DELETE", "/v1/agent-sessions/plan").status in (202, 204), "one is deleted")
+        c.same(ask(A, "GET", "/v1/agent-sessions/plan").json["status"], "live", "and the other is not")
         for k in (A, True):
-            c.ok(cove.request("DELETE", "/v1/agent-sessions/plan", key=k).status in (202, 204), "A-16 they end them")
+            c.ok(cove.request("DELETE", "/v1/agent-sessions/plan", key=k).status in (202, 204), "they end them")
     house = key(scopes=["read", "make", "use"], host=True)["key"]
     c.same(ask(house, "POST", "/v1/agent-sessions", {"org": "tenant-acme:x", "user": "u", "runner": runner}).json["reason"], "invalid_owner",
            "nobody else's organisation is called like one of a tenant's")
@@ -345,7 +345,7 @@ try:
     answer.read()
 except http.client.HTTPException:
     pass
-c.ok(time.monotonic() - began < 5, "D-1 revoked at once: its open stream ends", time.monotonic() - began)
+c.ok(time.monotonic() - began < 5, "revoked at once: its open stream ends", time.monotonic() - began)
 cut = []
 for sock in socks:
     try:

@@ -86,7 +86,7 @@ TASK_TEST(failed, "row 10: a run that fails takes its runner with it")
 	teardown();
 }
 
-TASK_TEST(stuck, "E-2 E-6 a run without heartbeats ends after its time, by its lease, and is "
+TASK_TEST(stuck, "a run without heartbeats ends after its time, by its lease, and is "
 		 "counted once it is gone")
 {
 	struct sweep_round round = {0};
@@ -129,7 +129,7 @@ TASK_TEST(share, "what waits for one tenant is bounded, and given back as runs e
 	teardown();
 }
 
-TASK_TEST(silent, "B-26 silence, death and a broken protocol fail the run with their codes")
+TASK_TEST(silent, "silence, death and a broken protocol fail the run with their codes")
 {
 	static const struct {
 		const char *input, *fate;
@@ -154,7 +154,7 @@ TASK_TEST(silent, "B-26 silence, death and a broken protocol fail the run with t
 	teardown();
 }
 
-TASK_TEST(stopped, "B-26 a stopped runner fails by its ping and is killed by force")
+TASK_TEST(stopped, "a stopped runner fails by its ping and is killed by force")
 {
 	struct agent_session *agent;
 
@@ -170,7 +170,7 @@ TASK_TEST(stopped, "B-26 a stopped runner fails by its ping and is killed by for
 	teardown();
 }
 
-TASK_TEST(human, "B-28 waiting for a human is not silence, and the answer lets the run go on")
+TASK_TEST(human, "waiting for a human is not silence, and the answer lets the run go on")
 {
 	struct agent_session *agent;
 
@@ -246,7 +246,7 @@ TASK_TEST(interrupt, "row 12: an interrupt ends the run and the runner")
 	teardown();
 }
 
-TASK_TEST(ladder, "rows 18 to 23, B-15, B-16: five attempts, quarantine, refusal, and recovery")
+TASK_TEST(ladder, "five attempts, quarantine, refusal, and recovery")
 {
 	struct agent_session *agent;
 	char held[LEASE_RUN_LEN + 1];
@@ -273,7 +273,7 @@ TASK_TEST(ladder, "rows 18 to 23, B-15, B-16: five attempts, quarantine, refusal
 	teardown();
 }
 
-TASK_TEST(held, "B-15 queued work is held while a stop is due and drains by itself")
+TASK_TEST(held, "queued work is held while a stop is due and drains by itself")
 {
 	struct agent_session *agent;
 
@@ -351,7 +351,7 @@ TASK_TEST(launching, "a launch that fails is tried three times for its run, then
 	teardown();
 }
 
-TASK_TEST(impostor, "B-4 a runner with another identity is stopped, never used")
+TASK_TEST(impostor, "a runner with another identity is stopped, never used")
 {
 	struct agent_session *agent;
 

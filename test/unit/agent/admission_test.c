@@ -26,7 +26,7 @@ static bool is(const struct admission_facts *facts, enum admission_verdict verdi
 	return got.verdict == verdict && got.may_destroy == destroys;
 }
 
-TEST(accepts, "C-1 enough space is accepted, before and after a cleanup")
+TEST(accepts, "enough space is accepted, before and after a cleanup")
 {
 	struct admission_facts facts = enough();
 
@@ -37,7 +37,7 @@ TEST(accepts, "C-1 enough space is accepted, before and after a cleanup")
 	CHECK(is(&facts, ADMISSION_ACCEPT, false));
 }
 
-TEST(low, "C-2 too little is cleaned up once, then rejected, and destroys nothing")
+TEST(low, "too little is cleaned up once, then rejected, and destroys nothing")
 {
 	struct admission_facts facts = enough();
 
@@ -47,7 +47,7 @@ TEST(low, "C-2 too little is cleaned up once, then rejected, and destroys nothin
 	CHECK(is(&facts, ADMISSION_REJECTED, false));
 }
 
-TEST(inodes, "C-1 fewer than 5% of inodes are too few; where there is no bound, none is asked")
+TEST(inodes, "fewer than 5% of inodes are too few; where there is no bound, none is asked")
 {
 	struct admission_facts facts = enough();
 
@@ -60,7 +60,7 @@ TEST(inodes, "C-1 fewer than 5% of inodes are too few; where there is no bound, 
 	CHECK(is(&facts, ADMISSION_ACCEPT, false));
 }
 
-TEST(host, "C-1 the host's own floor counts")
+TEST(host, "the host's own floor counts")
 {
 	struct admission_facts facts = enough();
 
@@ -79,7 +79,7 @@ TEST(unknown, "a measurement that failed is unknown, whatever the reason, and de
 	}
 }
 
-TEST(unusable, "C-7 ENOSPC, EIO and EROFS of the own image prove it unusable, if the host is sound")
+TEST(unusable, "ENOSPC, EIO and EROFS of the own image prove it unusable, if the host is sound")
 {
 	static const int errors[] = {ENOSPC, EIO, EROFS};
 
@@ -93,7 +93,7 @@ TEST(unusable, "C-7 ENOSPC, EIO and EROFS of the own image prove it unusable, if
 	}
 }
 
-TEST(quota, "C-7 an exhausted quota of the tenant never justifies destroying anything")
+TEST(quota, "an exhausted quota of the tenant never justifies destroying anything")
 {
 	struct admission_facts facts = enough();
 

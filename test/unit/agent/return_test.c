@@ -4,7 +4,7 @@
 
 #include "stage.h"
 
-TASK_TEST(deleted, "B-19 B-20 a deletion stops the runner, then everything of the session goes")
+TASK_TEST(deleted, "a deletion stops the runner, then everything of the session goes")
 {
 	struct agent_session *agent, *found = NULL;
 	bool gone = false;
@@ -19,14 +19,14 @@ TASK_TEST(deleted, "B-19 B-20 a deletion stops the runner, then everything of th
 	CHECK(machine.destroyed == 0);
 	agent_unref(agent);
 	CHECK_ERR(agents_find(agents, &me, STR("s1"), true, &found), NOT_FOUND);
-	agent = make("s1"); // A-16: the id is used up
+	agent = make("s1"); // the id is used up
 	CHECK(!agent);
 	restart();
 	CHECK(!find("s1"));
 	teardown();
 }
 
-TASK_TEST(deletion_resumes, "B-19 a deletion that could not end goes on after a restart by itself")
+TASK_TEST(deletion_resumes, "a deletion that could not end goes on after a restart by itself")
 {
 	struct agent_session *agent, *found = NULL;
 	struct command command = {.kind = COMMAND_DELETE};
@@ -68,7 +68,7 @@ TASK_TEST(keeperless,
 	teardown();
 }
 
-TASK_TEST(adopted, "B-14 after a restart an active runner is adopted and its run completes once")
+TASK_TEST(adopted, "after a restart an active runner is adopted and its run completes once")
 {
 	struct agent_session *agent;
 	uint64_t generation;
@@ -116,7 +116,7 @@ static int said(const char *session, const char *run, const char *word)
 	return count;
 }
 
-TASK_TEST(log_goes_on, "D-14 the log of a run that waited over a restart is whole")
+TASK_TEST(log_goes_on, "the log of a run that waited over a restart is whole")
 {
 	char first[LEASE_RUN_LEN + 1];
 	struct agent_session *agent;
@@ -183,7 +183,7 @@ TASK_TEST(log_shut, "a run whose log cannot be opened after a restart waits, and
 	teardown();
 }
 
-TASK_TEST(evidence, "B-29 a result that was sent counts, though its runner died before it was read")
+TASK_TEST(evidence, "a result that was sent counts, though its runner died before it was read")
 {
 	struct agent_session *agent;
 	struct fake *fake;
@@ -205,7 +205,7 @@ TASK_TEST(evidence, "B-29 a result that was sent counts, though its runner died 
 	teardown();
 }
 
-TASK_TEST(lost, "B-14 a runner that died with the daemon away: the run fails, the lease is none")
+TASK_TEST(lost, "a runner that died with the daemon away: the run fails, the lease is none")
 {
 	struct agent_session *agent;
 
@@ -256,7 +256,7 @@ TASK_TEST(garbage, "row 27: a lease that does not parse is quarantined; other se
 	teardown();
 }
 
-TASK_TEST(orphan, "B-23 a lease without its session is kept until its runner is stopped")
+TASK_TEST(orphan, "a lease without its session is kept until its runner is stopped")
 {
 	struct agent_session *agent;
 
@@ -276,7 +276,7 @@ TASK_TEST(orphan, "B-23 a lease without its session is kept until its runner is 
 	teardown();
 }
 
-TASK_TEST(nameless, "A-11 a record without a sandbox derives it once and keeps it")
+TASK_TEST(nameless, "a record without a sandbox derives it once and keeps it")
 {
 	char box[ID_BOX_LEN + 1];
 
@@ -294,8 +294,7 @@ TASK_TEST(nameless, "A-11 a record without a sandbox derives it once and keeps i
 	teardown();
 }
 
-TASK_TEST(quarantined_end,
-	  "B-24 a quarantined lease of a lone sandbox is ended by removing that, once")
+TASK_TEST(quarantined_end, "a quarantined lease of a lone sandbox is ended by removing that, once")
 {
 	static const char *argv[] = {"/runner", NULL};
 	struct agent_spec spec = {
@@ -318,7 +317,7 @@ TASK_TEST(quarantined_end,
 	teardown();
 }
 
-TASK_TEST(retention, "B-25 a session that nobody used goes, but not while its stop is due")
+TASK_TEST(retention, "a session that nobody used goes, but not while its stop is due")
 {
 	struct agent_session *agent;
 
@@ -369,7 +368,7 @@ TASK_TEST(aliases, "aliases are unique per owner, and asking for one again resum
 	teardown();
 }
 
-TASK_TEST(full, "C-2 C-6 C-9 too little space is refused after one cleanup, and promises count")
+TASK_TEST(full, "too little space is refused after one cleanup, and promises count")
 {
 	struct agent_session *agent;
 
@@ -385,8 +384,7 @@ TASK_TEST(full, "C-2 C-6 C-9 too little space is refused after one cleanup, and 
 	teardown();
 }
 
-TASK_TEST(unwritable,
-	  "B-13 without a store that takes it nothing is launched, and it goes on by itself")
+TASK_TEST(unwritable, "without a store that takes it nothing is launched, and it goes on by itself")
 {
 	struct agent_session *agent;
 	auto_json fault = NULL;
@@ -404,7 +402,7 @@ TASK_TEST(unwritable,
 	teardown();
 }
 
-TASK_TEST(storm, "B-8 B-9 runs, interrupts and restarts at random: never two runners at once")
+TASK_TEST(storm, "runs, interrupts and restarts at random: never two runners at once")
 {
 	struct agent_session *agent;
 

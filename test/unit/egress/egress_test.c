@@ -4,7 +4,7 @@
 #define ALLOW "{\"mode\":\"allow\",\"allow\":[\"up.test:%u\",\"home.test:%u\",\"meta.test:%u\"]}"
 #define GET(host) "GET / HTTP/1.1\r\nHost: " host "\r\nConnection: close\r\n\r\n"
 
-TASK_TEST(passes, "N-6: a request to an allowed name arrives and is written down")
+TASK_TEST(passes, "NET-6: a request to an allowed name arrives and is written down")
 {
 	auto_free struct client *client = mem_new_of(struct client);
 	auto_arena arena = arena_new();
@@ -51,7 +51,7 @@ TASK_TEST(denies,
 	leave_house();
 }
 
-TASK_TEST(each_host, "N-8: on a kept connection each request's Host is judged anew")
+TASK_TEST(each_host, "NET-6: on a kept connection each request's Host is judged anew")
 {
 	auto_free struct client *client = mem_new_of(struct client);
 
@@ -178,7 +178,7 @@ static void free_many(struct client **clients)
 
 #define BUDGET(what) "{\"mode\":\"allow\",\"allow\":[\"up.test:%u\"],\"budgets\":{" what "}}"
 
-TASK_TEST(requests, "D-5: of 64 requests at once with a budget of 10, ten arrive and 54 get 429")
+TASK_TEST(requests, "of 64 requests at once with a budget of 10, ten arrive and 54 get 429")
 {
 	struct client *clients[MANY];
 	auto_arena arena = arena_new();

@@ -272,7 +272,7 @@ static void act_echo(int fd)
 }
 
 // The hello of a real client, cut into single bytes.
-TASK_TEST(fragments, "N-7: a hello that comes byte by byte is carried whole")
+TASK_TEST(fragments, "NET-6: a hello that comes byte by byte is carried whole")
 {
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
 	SSL *ssl = SSL_new(context);

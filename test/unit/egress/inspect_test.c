@@ -60,7 +60,7 @@ TASK_TEST(
 }
 
 TASK_TEST(inspected,
-	  "N-9: an inspected name is answered by the box's authority, and its requests are seen")
+	  "NET-12: an inspected name is answered by the box's authority, and its requests are seen")
 {
 	auto_free struct client *client = mem_new_of(struct client);
 	auto_free char *ca = NULL;

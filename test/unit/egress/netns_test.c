@@ -155,7 +155,8 @@ static void close_net_house(void)
 	close(home);
 }
 
-TASK_TEST(net, "N-3, N-5, N-6: names by any resolver, servers that speak first, bare addresses")
+TASK_TEST(net,
+	  "NET-2, NET-5, NET-6: names by any resolver, servers that speak first, bare addresses")
 {
 	static const uint8_t world[4] = {203, 0, 113, 6};
 	auto_policy bound = POLICY_INIT(POLICY_OFF);
@@ -321,7 +322,7 @@ static const struct {
 	 STR(""), NULL},
 };
 
-TASK_TEST(tongues, "N-6: neither silence nor blank lines hide whom a connection wants; other "
+TASK_TEST(tongues, "NET-6: neither silence nor blank lines hide whom a connection wants; other "
 		   "protocols pass")
 {
 	const char *why = open_net_house();

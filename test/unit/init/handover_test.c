@@ -108,7 +108,7 @@ static bool ends(uint32_t conn, int code)
 	       WIFEXITED(talk.exited.status) && WEXITSTATUS(talk.exited.status) == code;
 }
 
-TEST(returns, "R-1 a command runs on without a daemon, and the next one reads what it wrote")
+TEST(returns, "END-7 a command runs on without a daemon, and the next one reads what it wrote")
 {
 	static struct held held;
 	uint32_t conn;

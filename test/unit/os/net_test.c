@@ -181,7 +181,8 @@ static bool both_ways(void (*run)(enum way way))
 	}                                                                                          \
 	static void fn##_run(enum way way)
 
-NET_TEST(all_tcp, "N-2 N-3 every address and port ends at one listener, which reads where it meant")
+NET_TEST(all_tcp,
+	 "NET-2 NET-2 every address and port ends at one listener, which reads where it meant")
 {
 	static const char *const hosts[] = {"93.184.216.34", "10.0.2.15",    "169.254.169.254",
 					    "126.255.255.1", "128.0.0.1",    "198.18.0.7",
@@ -195,7 +196,7 @@ NET_TEST(all_tcp, "N-2 N-3 every address and port ends at one listener, which re
 		CHECK(leads(hosts[i], ports[i % 4], out.listener));
 }
 
-NET_TEST(loopback, "N-3 127/8 and ::1 are the box's own")
+NET_TEST(loopback, "NET-2 127/8 and ::1 are the box's own")
 {
 	struct way_out out;
 
@@ -210,7 +211,7 @@ NET_TEST(loopback, "N-3 127/8 and ::1 are the box's own")
 	CHECK(leads("8.8.8.8", 8080, out.listener) && leads("8.8.8.8", 9090, out.listener));
 }
 
-NET_TEST(udp, "N-4 UDP meets nobody but at port 53, and is refused at once")
+NET_TEST(udp, "NET-4 UDP meets nobody but at port 53, and is refused at once")
 {
 	struct way_out out;
 	char byte;
@@ -226,7 +227,7 @@ NET_TEST(udp, "N-4 UDP meets nobody but at port 53, and is refused at once")
 }
 
 NET_TEST(dns,
-	 "N-2 a question to any resolver comes with the address that was asked, to answer from")
+	 "NET-2 a question to any resolver comes with the address that was asked, to answer from")
 {
 	_Alignas(struct cmsghdr) char room[CMSG_SPACE(sizeof(struct in_pktinfo))];
 	union name from;
@@ -257,7 +258,7 @@ NET_TEST(dns,
 	CHECK(comes(asker, SOON_MS) && recv(asker, &byte, 1, 0) == 1);
 }
 
-NET_TEST(no_echo, "N-1 no address answers a ping")
+NET_TEST(no_echo, "NET-2 no address answers a ping")
 {
 	struct icmphdr echo = {.type = ICMP_ECHO};
 	struct way_out out;

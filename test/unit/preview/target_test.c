@@ -123,8 +123,7 @@ static int by_path(unsigned port, const char *id, const char *token, struct buf 
 	return ask(host, path, "", out);
 }
 
-TASK_TEST(one_answer,
-	  "A-09 a wrong token, a wrong port, another's box and none at all are one answer")
+TASK_TEST(one_answer, "a wrong token, a wrong port, another's box and none at all are one answer")
 {
 	auto_buf first = BUF_INIT(65536), out = BUF_INIT(65536);
 	const char *id;
@@ -182,7 +181,7 @@ TASK_TEST(links, "a signed link opens what its token opens until it ends, and no
 	close_place();
 }
 
-TASK_TEST(guessing, "A-09 who guesses on is told to wait, and a right token still opens")
+TASK_TEST(guessing, "who guesses on is told to wait, and a right token still opens")
 {
 	auto_buf out = BUF_INIT(65536);
 	int wrong = 0, held = 0;

@@ -101,7 +101,7 @@ TEST(real, "the name of a real client's hello is found, of TLS 1.2 and 1.3")
 	}
 }
 
-TEST(pieces, "N-7 in segments and records of any size it is the same hello")
+TEST(pieces, "NET-6 in segments and records of any size it is the same hello")
 {
 	auto_buf whole = BUF_INIT(1 << 16);
 	struct hello hello;
@@ -121,7 +121,7 @@ TEST(pieces, "N-7 in segments and records of any size it is the same hello")
 	}
 }
 
-TEST(nameless, "N-6 a a hello without a name is whole, and has none")
+TEST(nameless, "NET-6 a a hello without a name is whole, and has none")
 {
 	auto_buf bytes = BUF_INIT(1 << 16);
 	struct hello hello;
@@ -164,7 +164,7 @@ TEST(ech, "N-04 an encrypted hello inside is told")
 	CHECK_STR(hello.name, "a");
 }
 
-TEST(names, "N-6 a one name that a host can have, or the hello is refused")
+TEST(names, "NET-6 a one name that a host can have, or the hello is refused")
 {
 	static const struct str bad[] = {
 		BYTES(SNI("\x0a", "\x08", "\1", "a") "\0\0\1b"),		  // two names
@@ -269,7 +269,7 @@ TEST(no_tls, "what is no TLS is told by its first byte")
 	CHECK(feed(&hello, BYTES("\x80\x2e\1\3\1"), 1) == HELLO_NOT_TLS);
 }
 
-TEST(bounds, "N-7 a hello has 16 KiB, and its records not much more")
+TEST(bounds, "NET-6 a hello has 16 KiB, and its records not much more")
 {
 	auto_buf bytes = BUF_INIT(1 << 20);
 	struct hello hello;

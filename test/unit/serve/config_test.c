@@ -129,7 +129,7 @@ TEST(settings, "what is shown as a setting can be set, and nothing of the childr
 	CHECK(seen == count);
 }
 
-TEST(adopted, "A-8 a reload takes over what is live, and names the rest")
+TEST(adopted, "a reload takes over what is live, and names the rest")
 {
 	auto_buf changed = BUF_INIT(1024), fixed = BUF_INIT(1024);
 	auto_config used = {0}, fresh = {0};

@@ -193,7 +193,7 @@ static struct store_agent_change put(enum store_agent_kind kind, const char *id,
 						   .body = STR("\1\0opaque")}};
 }
 
-EACH_BACKEND(versions, "B-9 a decision is not written over a state it was not based on")
+EACH_BACKEND(versions, "a decision is not written over a state it was not based on")
 {
 	struct store_agent_change first = put(STORE_LEASE, "s1", 0, "starting");
 	struct store_agent_change second = put(STORE_LEASE, "s1", 1, "ready");
@@ -237,7 +237,7 @@ EACH_BACKEND(together, "several changes hold together or not at all")
 	CHECK_STR(rows[0].id, "r1");
 }
 
-EACH_BACKEND(used_ids, "A-16 a session id is used once, also after the session is gone")
+EACH_BACKEND(used_ids, "a session id is used once, also after the session is gone")
 {
 	struct store_agent_change change = put(STORE_SESSION, "s1", 0, "open");
 	bool used = true;

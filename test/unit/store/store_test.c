@@ -215,7 +215,7 @@ static int full_fs(const char *name)
 	return dir;
 }
 
-TEST(full, "B-13 a full disk: writes are refused, reads go on, told ones are kept, it resumes")
+TEST(full, "a full disk: writes are refused, reads go on, told ones are kept, it resumes")
 {
 	auto_end;
 	auto_arena arena = arena_new();

@@ -19,7 +19,7 @@ static bool is_listed(const char *list, const char *text, uint16_t port)
 	       address_is_listed(str_of(list), &address, port);
 }
 
-TEST(world, "N-6 (e): addresses of the world are the world's")
+TEST(world, "NET-7: addresses of the world are the world's")
 {
 	static const char *const all[] = {
 		"1.1.1.1",	"9.255.255.255",  "11.0.0.0",	      "100.63.255.255",
@@ -32,7 +32,7 @@ TEST(world, "N-6 (e): addresses of the world are the world's")
 		CHECK(is_global(all[i]));
 }
 
-TEST(own, "N-6 (e): those of a host and its networks are not, in whatever form")
+TEST(own, "NET-7: those of a host and its networks are not, in whatever form")
 {
 	static const char *const all[] = {"0.0.0.0",
 					  "0.1.2.3",

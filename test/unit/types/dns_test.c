@@ -18,7 +18,7 @@ static unsigned two(size_t at)
 	return (unsigned)room[at] << 8 | room[at + 1];
 }
 
-TEST(question, "N-5 a question is read: name, type, wishes")
+TEST(question, "NET-5 a question is read: name, type, wishes")
 {
 	struct dns_query query;
 	struct str message = BYTES(HEAD("\1\0", ONE) EXAMPLE A_IN);
@@ -30,7 +30,7 @@ TEST(question, "N-5 a question is read: name, type, wishes")
 	CHECK(query.question.at == message.at + 12 && query.question.len == message.len - 12);
 }
 
-TEST(answer, "N-5 an address: the question as it was asked, 60 seconds")
+TEST(answer, "NET-5 an address: the question as it was asked, 60 seconds")
 {
 	struct str message = BYTES(HEAD("\1\0", ONE) EXAMPLE A_IN);
 	struct dns_query query;
@@ -45,7 +45,7 @@ TEST(answer, "N-5 an address: the question as it was asked, 60 seconds")
 	CHECK(!memcmp(room + message.len, "\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\xc6\x12\0\1", 16));
 }
 
-TEST(no_data, "N-5 another type of a name that is there has no record, and is no error")
+TEST(no_data, "NET-5 another type of a name that is there has no record, and is no error")
 {
 	static const char *const types[] = {"\0\x1c", "\0\x41", "\0\x40", "\0\x10", "\0\xff"};
 	struct dns_query query;

@@ -9,7 +9,7 @@ static enum hostname_kind kind_of(const char *text, char out[HOSTNAME_MAX + 1])
 	return hostname_read(str_of(text), out);
 }
 
-TEST(normal, "N-6 b a name is lower case, without the dot at its end")
+TEST(normal, "NET-6 b a name is lower case, without the dot at its end")
 {
 	static const char *const names[][2] = {{"Example.COM", "example.com"},
 					       {"example.com.", "example.com"},
@@ -26,7 +26,7 @@ TEST(normal, "N-6 b a name is lower case, without the dot at its end")
 	}
 }
 
-TEST(refused, "N-6 b what is no host's name is none, and leaves nothing behind")
+TEST(refused, "NET-6 b what is no host's name is none, and leaves nothing behind")
 {
 	static const char *const names[] = {
 		"",	     ".",	   "..",	   "a..b",	  ".a",
@@ -48,7 +48,7 @@ TEST(refused, "N-6 b what is no host's name is none, and leaves nothing behind")
 	CHECK(hostname_read((struct str){"example.com\0.evil.example", 24}, out) == HOSTNAME_BAD);
 }
 
-TEST(literals, "N-6 b an address is told apart, in one form")
+TEST(literals, "NET-6 b an address is told apart, in one form")
 {
 	static const char *const literals[][2] = {{"10.0.2.15", "10.0.2.15"},
 						  {"10.0.2.15.", "10.0.2.15"},

@@ -329,7 +329,7 @@ static void step_keeper(struct search *all, const struct world *w)
 		break;
 	case LOOKED:
 	case RECHECKED:
-		if (w->changed) { // B-9: start over
+		if (w->changed) { // start over
 			to.pc = IDLE;
 			to.seen = to.changed = 0;
 			visit(all, &to);
@@ -443,7 +443,7 @@ static bool go_on(struct world *w)
 	return moved;
 }
 
-TEST(drains, "B-15 from every state that can be reached, queued work drains by itself")
+TEST(drains, "from every state that can be reached, queued work drains by itself")
 {
 	struct search all = {0};
 	struct world first = beginning();
@@ -462,7 +462,7 @@ TEST(drains, "B-15 from every state that can be reached, queued work drains by i
 		for (int steps = 0; steps < 80 && w.done < 2; steps++)
 			if (!go_on(&w))
 				break;
-		// B-16: what no attempt could end is not waited for; its runs are refused.
+		// what no attempt could end is not waited for; its runs are refused.
 		if (w.state == LEASE_QUARANTINED && (w.alive || w.leaked))
 			continue;
 		if (w.done < 2)

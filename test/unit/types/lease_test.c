@@ -222,7 +222,7 @@ TEST(row16, "row 16: a warm runner with queued work is not stopped, it is used")
 	CHECK(!step.changed && step.todo == LEASE_DO_DRAIN);
 }
 
-TEST(ladder, "B-7 rows 18 to 23: attempts at 0, 5, 30, 120, 300 s, then quarantine, never a sixth")
+TEST(ladder, "rows 18 to 23: attempts at 0, 5, 30, 120, 300 s, then quarantine, never a sixth")
 {
 	static const int64_t gaps[] = {5000, 30000, 120000, 300000};
 	struct lease lease = lease_in(A);
@@ -304,7 +304,7 @@ TEST(generations, "generations only grow, and every launch has its own")
 	}
 }
 
-TEST(fence, "B-15 no event leads from a fenced state to a launch but by way of none")
+TEST(fence, "no event leads from a fenced state to a launch but by way of none")
 {
 	static const enum lease_state states[] = {SN, SG, Q};
 
@@ -323,7 +323,7 @@ TEST(fence, "B-15 no event leads from a fenced state to a launch but by way of n
 			}
 }
 
-TEST(lost, "B-11 a stop of a lease with a run asks for the run's failure, after the commit")
+TEST(lost, "a stop of a lease with a run asks for the run's failure, after the commit")
 {
 	struct lease from = lease_in(A), to;
 	struct lease_event event = event_of(LEASE_INTERRUPT, NOTHING);

@@ -5,7 +5,7 @@
 
 #include "tap.h"
 
-TEST(both_ways, "N-5 a name has one address, and the address leads back to the name")
+TEST(both_ways, "NET-5 a name has one address, and the address leads back to the name")
 {
 	struct names *names = names_new(NAMES_MAX);
 	struct address one, two, again;

@@ -37,7 +37,7 @@ TEST(modes, "N-12 off allows nothing, all allows every name and address, absent 
 	CHECK(none.mode == POLICY_ALL && none.budgets.requests == BUDGET_NONE);
 }
 
-TEST(names, "N-6 c exact names, suffixes, ports; 80 and 443 where none is said")
+TEST(names, "NET-6 c exact names, suffixes, ports; 80 and 443 where none is said")
 {
 	auto_policy policy = POLICY_INIT(POLICY_OFF);
 	struct policy_verdict verdict;
@@ -85,7 +85,7 @@ TEST(ech, "N-04 who hides a name gets through only where every name is allowed")
 	CHECK(policy_judge_ech(&all, HOSTNAME_NAME, "a", 443).allow);
 }
 
-TEST(inspection, "N-9 inspected is what is listed, and what a secret may go to")
+TEST(inspection, "NET-12 inspected is what is listed, and what a secret may go to")
 {
 	auto_policy policy = POLICY_INIT(POLICY_OFF);
 

@@ -25,7 +25,7 @@ TEST(registry, "every timer has its default")
 	CHECK(timer_ms(TIMER_RETENTION) == 90ll * 24 * 3600 * 1000);
 }
 
-TEST(order, "Z-1 an outer timer is longer than the inner ones")
+TEST(order, "an outer timer is longer than the inner ones")
 {
 	int64_t looks = timer_ms(TIMER_OBSERVE_1) + timer_ms(TIMER_OBSERVE_2) +
 			timer_ms(TIMER_OBSERVE_3);
@@ -36,7 +36,7 @@ TEST(order, "Z-1 an outer timer is longer than the inner ones")
 	CHECK(timer_ms(TIMER_STUCK) > timer_ms(TIMER_ORPHAN));
 }
 
-TEST(scale, "K-1 one factor divides them all, and never down to nothing")
+TEST(scale, "one factor divides them all, and never down to nothing")
 {
 	timers_scale(60);
 	CHECK(timers_scale_now() == 60);
@@ -47,7 +47,7 @@ TEST(scale, "K-1 one factor divides them all, and never down to nothing")
 	timers_scale(1);
 }
 
-TEST(chosen, "K-1 what the operator set is not scaled")
+TEST(chosen, "what the operator set is not scaled")
 {
 	timer_set(TIMER_RETENTION, 5000);
 	timers_scale(60);

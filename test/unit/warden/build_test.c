@@ -167,8 +167,7 @@ TEST(exec_cgroups, "leaves are numbered, metered, killed, and made anew under th
 	CHECK(destroy(order.box));
 }
 
-TEST(marked,
-     "B-2 a leaf with a mark shows it, is opened while something lives in it, and goes then")
+TEST(marked, "a leaf with a mark shows it, is opened while something lives in it, and goes then")
 {
 	struct order order = build_order(), more = {.kind = ORDER_CGROUP, .name = "instance_1a"};
 	struct order end = {.kind = ORDER_KILL}, plain = {.kind = ORDER_CGROUP};

@@ -569,7 +569,7 @@ static void check_death(const char *word)
 	done_with(disk, name);
 }
 
-TEST(death, "R-1 disks outlive a life that ended without a word; what else it left is buried")
+TEST(death, "END-7 disks outlive a life that ended without a word; what else it left is buried")
 {
 	CHECK(ready());
 	check_death("btrfs");

@@ -107,7 +107,7 @@ TEST(greeted, "it is greeted")
 		CHECK(greet_warden());
 }
 
-TEST(daemon_gone, "R-1 when the daemon goes its boxes stay, and the next daemon finds them all")
+TEST(daemon_gone, "END-7 when the daemon goes its boxes stay, and the next daemon finds them all")
 {
 	static struct order orders[15];
 	struct inventory before;
@@ -230,7 +230,7 @@ static bool forge_state(const char *box, const char *key, const char *value)
 	return truncate(path, 0) == 0 && fd_put(AT_FDCWD, path, forged) == 0;
 }
 
-TEST(reborn, "R-3 after kill -9 the next warden has the same cells, and buries what is no box's")
+TEST(reborn, "END-4 after kill -9 the next warden has the same cells, and buries what is no box's")
 {
 	enum { FIRST, FORGED, HALF, LOST, UNREAD, NONE, FROZEN, KEPT, BOXES };
 	static struct order orders[BOXES];
@@ -348,7 +348,7 @@ TEST(renumbered, "a leaf that was made anew under its number is no killed one to
 	CHECK(destroy(build.box));
 }
 
-TEST(again_and_again, "R-1 boxes live through ten wardens, also when those are asked to leave")
+TEST(again_and_again, "END-7 boxes live through ten wardens, also when those are asked to leave")
 {
 	static struct order orders[10];
 	uint32_t pids[10], pid;
