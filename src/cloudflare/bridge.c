@@ -44,17 +44,17 @@ static fallible pool_nothing(struct http *x)
 
 // clang-format off
 const struct route bridge_routes[] = {
-	{"GET",    "/health",                   health,              ROUTE_OPEN,   "bridge: is the service well"},
-	{"POST",   "/v1/sandbox",               cloudflare_sandbox_new,     0,            "bridge: an id for a sandbox that is made on first use"},
-	{"DELETE", ROOM,                        cloudflare_sandbox_end,     0,            "bridge: end a sandbox, if there is one"},
-	{"GET",    ROOM "/running",             cloudflare_sandbox_running, 0,            "bridge: is there a running sandbox"},
-	{"POST",   ROOM "/exec",                bridge_exec,         0,            "bridge: run a command, output as events in base64"},
-	{"GET",    ROOM "/file/{path*}",        bridge_file_read,    0,            "bridge: a file of the workspace"},
+	{"GET",    "/health",                   health,              ROUTE_OPEN,   "bridge: health of the service"},
+	{"POST",   "/v1/sandbox",               cloudflare_sandbox_new,     0,            "bridge: make an id for a sandbox; the first use makes the sandbox"},
+	{"DELETE", ROOM,                        cloudflare_sandbox_end,     0,            "bridge: delete a sandbox, if there is one"},
+	{"GET",    ROOM "/running",             cloudflare_sandbox_running, 0,            "bridge: whether the sandbox runs"},
+	{"POST",   ROOM "/exec",                bridge_exec,         0,            "bridge: run a command and stream output as events in base64"},
+	{"GET",    ROOM "/file/{path*}",        bridge_file_read,    0,            "bridge: read a file of the workspace"},
 	{"PUT",    ROOM "/file/{path*}",        bridge_file_write,   ROUTE_STREAM, "bridge: write a file of the workspace"},
 	{"POST",   ROOM "/session",             cloudflare_sandbox_session, 0,            "bridge: make a session"},
-	{"DELETE", ROOM "/session/{session}",   cloudflare_sandbox_session_end, 0,        "bridge: end a session"},
-	{"GET",    ROOM "/pty",                 cloudflare_sandbox_pty,     0,            "bridge: a terminal, by WebSocket"},
-	{"POST",   ROOM "/persist",             bridge_file_persist, 0,            "bridge: the workspace as a tar"},
+	{"DELETE", ROOM "/session/{session}",   cloudflare_sandbox_session_end, 0,        "bridge: delete a session"},
+	{"GET",    ROOM "/pty",                 cloudflare_sandbox_pty,     0,            "bridge: WebSocket: a terminal"},
+	{"POST",   ROOM "/persist",             bridge_file_persist, 0,            "bridge: pack the workspace as a tar"},
 	{"POST",   ROOM "/hydrate",             bridge_file_hydrate, ROUTE_STREAM, "bridge: unpack a tar into the workspace"},
 	{"POST",   ROOM "/mount",               cloudflare_sandbox_mount,   0,            "bridge: not offered: buckets as directories"},
 	{"POST",   ROOM "/unmount",             cloudflare_sandbox_unmount, 0,            "bridge: not offered: buckets as directories"},
@@ -63,7 +63,7 @@ const struct route bridge_routes[] = {
 	{"GET",    "/v1/pool/stats",            pool_stats,          0,            "bridge: the warm pool, which is empty"},
 	{"POST",   "/v1/pool/prime",            pool_nothing,        0,            "bridge: nothing to prime"},
 	{"POST",   "/v1/pool/shutdown-prewarmed", pool_nothing,      0,            "bridge: nothing to shut down"},
-	{"GET",    "/v1/openapi.json",          cloudflare_openapi,        ROUTE_OPEN,   "what there is, as OpenAPI"},
+	{"GET",    "/v1/openapi.json",          cloudflare_openapi,        ROUTE_OPEN,   "this API as OpenAPI"},
 	{0},
 };
 // clang-format on
