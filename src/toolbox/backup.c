@@ -1,8 +1,8 @@
-// An archive is a tar behind zstd. A hand in the box packs and unpacks the tar, with the rights of
-// the box's user; the daemon only turns the crank of the compressor, piece by piece, and sees to it
-// that a backup that failed halfway leaves neither a torn archive nor a torn directory: the archive
-// takes its name when it is whole, and a directory is exchanged by two renames once all of it is
-// unpacked beside it. Nothing is ever mounted.
+// An archive is a tar compressed with zstd. A file worker in the box packs and unpacks the tar,
+// with the ids of the box's user. The daemon only compresses and decompresses, one piece at a time
+// in a worker thread. The archive gets its name when it is complete, and a restored directory is
+// unpacked beside the old one and swapped in by two renames, so a failure leaves neither a torn
+// archive nor a torn directory. Nothing is mounted.
 #include "toolbox/backup.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define PIECE (128 * 1024)
 #define OUT_MAX (2 * ZSTD_STEP)
 #define SILENCE_MS 30000
-#define LEVEL_FAST 1 // where upstream's default is lz4
+#define LEVEL_FAST 1 // used where upstream's default is lz4
 #define LEVEL_ZSTD 3
 #define EXCLUDES_MAX 1000
 #define TRACKED_MAX 1000
@@ -38,9 +38,9 @@ struct backup {
 	struct box_ref ref;
 	struct files files;
 	const char *dir, *archive;
-	const char **excludes; // NULL-ended
+	const char **excludes; // NULL-terminated
 	size_t exclude_count;
-	const char **tracked; // NULL-ended, or NULL
+	const char **tracked; // NULL-terminated, or NULL
 	bool gitignore;
 	int level;
 };
@@ -101,9 +101,9 @@ static fallible read_paths(struct backup *backup, const struct json *json)
 	return OK;
 }
 
-// A glob as upstream means it: what says "at any depth" is dropped, for a bare name means that
-// here. A pattern that begins with a slash means a path beneath the directory, or, if it begins
-// with the directory's own path, that very place.
+// Translates a glob of upstream's into ours. Prefixes and suffixes that mean "at any depth" are
+// dropped: here a bare name already matches at any depth. A pattern with a leading slash is a path
+// beneath the directory, or an absolute path if it begins with the directory's own path.
 static const char *plain_glob(struct arena *arena, const char *dir, struct str glob)
 {
 	auto_buf plain = BUF_INIT(PATH_LONGEST + 1);
@@ -165,15 +165,15 @@ static fallible read_compression(struct backup *backup, const struct json *json)
 	return OK;
 }
 
-// Files that git tracks though a rule of its ignore files names them: they stay. Without git, or
-// outside of a repository, there are none.
+// Lists files that git tracks although an ignore rule names them: they are archived. The list is
+// empty without git or outside a repository.
 static fallible read_tracked(struct backup *backup)
 {
 	const char *argv[] = {"git",	  "-C",	       backup->dir,	     "ls-files", "-z",
 			      "--cached", "--ignored", "--exclude-standard", NULL};
 	struct http *x = backup->x;
-	auto_work_item work_item = {.argv = argv, .wall_ms = 60000, .output_max = TRACKED_BYTES};
-	struct err *err = helper_exec_run(x, &work_item);
+	auto_helper_exec helper = {.argv = argv, .wall_ms = 60000, .output_max = TRACKED_BYTES};
+	struct err *err = helper_exec_run(x, &helper);
 	struct str rest, name;
 	size_t count = 0;
 
@@ -182,12 +182,12 @@ static fallible read_tracked(struct backup *backup)
 		return OK;
 	}
 	TRY(err);
-	if (work_item.result.exit_code != 0)
+	if (helper.result.exit_code != 0)
 		return OK;
 	backup->tracked = arena_take(x->arena, (TRACKED_MAX + 1) * sizeof(char *));
-	rest = buf_view(&work_item.out);
+	rest = buf_view(&helper.out);
 	while (rest.len && str_cut(&rest, 0, &name)) {
-		if (count == TRACKED_MAX || work_item.out.len == TRACKED_BYTES)
+		if (count == TRACKED_MAX || helper.out.len == TRACKED_BYTES)
 			return bad_config("gitignore", "has too many files that are tracked all "
 						       "the same; use 'excludes'");
 		if (name.len)
@@ -206,8 +206,8 @@ static fallible backup_read_body(struct backup *backup, struct json **json)
 	return read_paths(backup, *json);
 }
 
-// One turn of the crank, in a worker.
-struct crank {
+// One step of the (de)compressor, run in a worker thread.
+struct zstd_step {
 	struct zstd *zstd;
 	struct str in;
 	bool last, done;
@@ -215,20 +215,20 @@ struct crank {
 	struct err *err;
 };
 
-static void turn(void *arg)
+static void zstd_step_run(void *arg)
 {
-	struct crank *crank = arg;
+	struct zstd_step *step = arg;
 
-	crank->err = zstd_feed(crank->zstd, &crank->in, crank->last, crank->out, &crank->done);
+	step->err = zstd_feed(step->zstd, &step->in, step->last, step->out, &step->done);
 }
 
-static fallible feed(struct crank *crank)
+static fallible zstd_step_do(struct zstd_step *step)
 {
-	offload_run(turn, crank);
-	return crank->err;
+	offload_run(zstd_step_run, step);
+	return step->err;
 }
 
-// The next bytes of a pipe whose other end is the box's; *out = 0 at its end.
+// Reads the next bytes of a pipe whose other end is in the box; *out = 0 at its end.
 static fallible backup_take(const struct backup *backup, int pipe, void *room, size_t *out)
 {
 	for (;;) {
@@ -255,7 +255,7 @@ static fallible backup_give(const struct backup *backup, int pipe, struct str by
 			bytes = str_skip(bytes, (size_t)n);
 			continue;
 		}
-		if (errno == EPIPE) // the hand has its reasons, and files_end() tells them
+		if (errno == EPIPE) // the file worker gave up: files_end() returns its error
 			return OK;
 		if (errno != EAGAIN)
 			return err_sys(errno, "write to a pipe of the sandbox");
@@ -264,22 +264,22 @@ static fallible backup_give(const struct backup *backup, int pipe, struct str by
 	return OK;
 }
 
-static fallible press(struct backup *backup, int pipe, int file)
+static fallible backup_compress(struct backup *backup, int pipe, int file)
 {
 	char *room = arena_take(backup->x->arena, PIECE);
 	auto_zstd zstd = zstd_packer(backup->level);
 	auto_buf out = BUF_INIT(OUT_MAX);
-	struct crank crank = {.zstd = zstd, .out = &out};
+	struct zstd_step step = {.zstd = zstd, .out = &out};
 
-	while (!crank.done) {
-		if (!crank.in.len && !crank.last) {
+	while (!step.done) {
+		if (!step.in.len && !step.last) {
 			size_t got = 0;
 
 			TRY(backup_take(backup, pipe, room, &got));
-			crank.in = (struct str){room, got};
-			crank.last = got == 0;
+			step.in = (struct str){room, got};
+			step.last = got == 0;
 		}
-		TRY(feed(&crank));
+		TRY(zstd_step_do(&step));
 		if (out.len)
 			TRY(pump_put(file, out.at, out.len));
 		buf_clear(&out);
@@ -287,19 +287,19 @@ static fallible press(struct backup *backup, int pipe, int file)
 	return OK;
 }
 
-static fallible expand(struct backup *backup, int file, int pipe)
+static fallible backup_decompress(struct backup *backup, int file, int pipe)
 {
 	char *room = arena_take(backup->x->arena, PIECE);
 	auto_zstd zstd = zstd_unpacker();
 	auto_buf out = BUF_INIT(OUT_MAX);
-	struct crank crank = {.zstd = zstd, .out = &out};
+	struct zstd_step step = {.zstd = zstd, .out = &out};
 	uint64_t offset = 0;
 
-	while (!crank.done) {
+	while (!step.done) {
 		bool full = out.len >= ZSTD_STEP;
 
 		buf_clear(&out);
-		if (!crank.in.len && !full) {
+		if (!step.in.len && !full) {
 			size_t got = 0;
 
 			TRY(pump_get(file, offset, room, PIECE, &got));
@@ -307,15 +307,16 @@ static fallible expand(struct backup *backup, int file, int pipe)
 				return err_new(INVALID, "bad_archive",
 					       "the archive ends too early");
 			offset += got;
-			crank.in = (struct str){room, got};
+			step.in = (struct str){room, got};
 		}
-		TRY(feed(&crank));
+		TRY(zstd_step_do(&step));
 		TRY(backup_give(backup, pipe, buf_view(&out)));
 	}
 	return OK;
 }
 
-// Closes the pipe, and asks the hand what it was worth; its word says more than ours.
+// Closes the pipe and reads the file worker's result. Its error is preferred to ours: it is the
+// cause.
 static fallible backup_settle(int *pipe, struct files_walk *walk, struct err *ours)
 {
 	struct files_total total;
@@ -344,7 +345,8 @@ static fallible backup_pack(struct backup *backup, uint64_t *out_size)
 	TRY(files_begin(files, backup->archive, FILEOP_PARENTS, 0600, &upload));
 	err = files_pack(files, backup->dir, &spec, &pipe, &walk);
 	if (!err)
-		err = backup_settle(&pipe, walk, press(backup, pipe, files_upload_fd(upload)));
+		err = backup_settle(&pipe, walk,
+				    backup_compress(backup, pipe, files_upload_fd(upload)));
 	if (err) {
 		files_abort(upload);
 		return err;
@@ -365,12 +367,12 @@ static fallible unpack_beside(struct backup *backup, const char *beside)
 	TRY(files_open(files, backup->archive, &file, &stat));
 	err = files_unpack(files, beside, FILEOP_OWNERS, &pipe, &walk);
 	if (!err)
-		err = backup_settle(&pipe, walk, expand(backup, file, pipe));
+		err = backup_settle(&pipe, walk, backup_decompress(backup, file, pipe));
 	closer_drop(&file);
 	return err;
 }
 
-// The new tree takes the place of the old one; if it cannot, the old one is put back.
+// Swaps the new tree for the old one. If the second rename fails, the old tree is renamed back.
 static fallible backup_exchange(struct backup *backup, const char *fresh, const char *old)
 {
 	struct files *files = &backup->files;
@@ -408,7 +410,7 @@ static fallible backup_unpack(struct backup *backup)
 	return err;
 }
 
-// Whatever went wrong on the way has one code here, but for what is wrong with the request.
+// Maps every error to `reason`, except the errors that are the request's fault.
 static struct err *backup_face(struct err *err, const char *reason)
 {
 	if (!strcmp(err_reason(err), "bad_backup") || !strcmp(err_reason(err), "no_space") ||

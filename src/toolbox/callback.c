@@ -1,3 +1,6 @@
+// Parses the event stream of a cell and calls the client's function for each event's type. An event
+// of a type without a function is skipped. The functions are released only after every call was
+// answered, so that no call names a released number.
 #include "toolbox/callback.h"
 
 #include "base/clock.h"
@@ -46,7 +49,7 @@ static void callback_put_error(struct json_out *out, const struct json *event)
 	}
 }
 
-// In the order of callee_request.functions.
+// In the order of rpc_table_request.functions.
 static const struct {
 	const char *type;
 	void (*put)(struct json_out *out, const struct json *event);
@@ -97,13 +100,13 @@ fallible callback_end(struct callback *callback)
 {
 	auto_buf text = BUF_INIT(64);
 
-	TRY(rpc_conn_flow_rest(callback->flow));
+	TRY(rpc_conn_flow_drain(callback->flow));
 	for (size_t i = 0; i < RPC_TABLE_FUNCTIONS; i++) {
 		if (!callback->functions[i])
 			continue;
 		buf_clear(&text);
 		buf_fmt(&text, "[\"release\",%lld,1]", (long long)callback->functions[i]);
-		TRY(rpc_conn_send(callback->flow->remote, &text));
+		TRY(rpc_conn_send(callback->flow->conn, &text));
 	}
 	return OK;
 }

@@ -1,5 +1,5 @@
-// The events of a cell, told to functions of an RPC client: what it gave as callbacks is called
-// with each of them, in order, at the pace of its answers.
+// Delivers the events of a cell to callback functions of an RPC client: one call for each event, in
+// order. Flow control is that of rpc_stream.c: a slow client delays the cell's events.
 #pragma once
 
 #include "codec/sse.h"
@@ -8,12 +8,13 @@
 struct callback {
 	struct sse_reader reader;
 	struct rpc_conn_flow *flow;
-	const int64_t *functions; // RPC_TABLE_FUNCTIONS of them; 0: none was given
+	const int64_t *functions; // RPC_TABLE_FUNCTIONS entries; 0: the client gave none
 };
 
 void callback_init(struct callback *callback, struct rpc_conn_flow *flow, const int64_t *functions);
 void callback_done(struct callback *callback);
-// More of the stream of events. Waits while too much is unanswered.
+// Takes more bytes of the event stream. Waits while too many calls are unanswered.
 fallible callback_pass(struct callback *callback, struct str bytes);
-// All of it was passed: until the client has answered, then its functions are given back.
+// The stream is complete. Waits until the client has answered every call, then releases its
+// functions.
 fallible callback_end(struct callback *callback);

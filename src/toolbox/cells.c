@@ -1,13 +1,11 @@
-// A cell's tape has text on both streams and, among that of stdout, events of its driver
-// (protocol/cell.h). Text becomes events of ours. An event of the driver's goes on as it is, once
-// it has been held against the grammar: whatever runs in a context can write there.
-//
-// How a cell ended is told last and once, whatever was written when: what a driver says of it is
-// kept back until the end is known, for a process that died, was late or wrote more than is kept
-// may not have said it, or may have lied.
-//
-// The id of an event is what has been sent up to it: bytes of text of either stream, and events of
-// the driver, "12.0.1". Whoever comes back with one is told everything from the beginning but that.
+// A cell's tape has text on both streams; stdout also has events of its driver (protocol/cell.h).
+// Text becomes events of ours. Driver events are validated, then forwarded as they are: any code in
+// the context can write there.
+// The end of a cell is reported last and exactly once. The driver's end event is held back until
+// the real end is known: a process that died, timed out or exceeded the tape may not have sent it,
+// or may have lied.
+// An event's id counts all that was sent before it: bytes of text of each stream and driver events,
+// "12.0.1". A client that resumes with an id gets everything after these counts.
 #include "toolbox/cells.h"
 
 #include <signal.h>
@@ -25,13 +23,13 @@
 #define FLUSH (32 * 1024)
 #define RECORD_SOON_MS 2
 #define WHY_MAX 256
-#define TAIL 3 // bytes of a character that lacks its end
+#define TAIL 3 // longest incomplete UTF-8 sequence
 
 struct feed {
 	struct follow follow;
 	struct cell cell;
-	struct buf last; // what the driver says of the end
-	bool failed;	 // by that
+	struct buf last; // the driver's end event
+	bool failed;	 // the driver's end event says that the cell failed
 	struct cells_from sent, skip;
 	struct {
 		char bytes[TAIL];
@@ -99,7 +97,7 @@ static void cells_put_text(struct feed *feed, enum tape_stream stream, struct st
 	event_end(feed, &out);
 }
 
-// A character that is cut off waits for the rest of it.
+// An incomplete UTF-8 sequence is held back until its last byte arrives.
 static void cells_add_text(struct feed *feed, enum tape_stream stream, struct str text)
 {
 	uint64_t skip = feed->skip.text[stream] < text.len ? feed->skip.text[stream] : text.len;
@@ -207,7 +205,7 @@ static void cells_put_error(struct feed *feed, const char *name, const char *why
 	event_end(feed, &out);
 }
 
-// The process has ended under the cell.
+// Reports that the process ended while the cell ran.
 static void put_death(struct feed *feed, const struct context_result *result)
 {
 	const char *name = "ContextDied", *signal = sigabbrev_np(result->exec.signal);
@@ -216,7 +214,7 @@ static void put_death(struct feed *feed, const struct context_result *result)
 	if (result->timed_out) {
 		name = "TimeoutError";
 		snprintf(why, sizeof(why),
-			 "the cell ran longer than %llu ms and did not heed its interrupt: the "
+			 "the cell ran longer than %llu ms and ignored its interrupt: the "
 			 "context has ended",
 			 (unsigned long long)result->timeout_ms);
 	} else if (result->deleted) {
@@ -234,10 +232,12 @@ static void put_death(struct feed *feed, const struct context_result *result)
 		name = "SandboxLost";
 		snprintf(why, sizeof(why), "the sandbox has ended");
 	} else if (result->exec.signal) {
-		snprintf(why, sizeof(why), "the interpreter was ended by SIG%s: so is the context",
+		snprintf(why, sizeof(why),
+			 "the interpreter was killed by SIG%s: the context has ended",
 			 signal ? signal : "?");
 	} else {
-		snprintf(why, sizeof(why), "the interpreter has left with %d: so has the context",
+		snprintf(why, sizeof(why),
+			 "the interpreter exited with status %d: the context has ended",
 			 result->exec.exit_code);
 	}
 	cells_put_error(feed, name, why);
@@ -258,7 +258,7 @@ static void cells_put_end(struct feed *feed, const struct context_result *result
 		put_event(feed, buf_view(&feed->last));
 	} else if (result->status || result->unseen) {
 		cells_put_error(feed, "Error",
-				"the cell failed; how is lost with the output not kept");
+				"the cell failed; its error was in output that was not kept");
 	} else {
 		out = event_begin(feed, "execution_complete");
 		json_put_int(&out, "execution_count", (int64_t)result->count);
@@ -266,7 +266,8 @@ static void cells_put_end(struct feed *feed, const struct context_result *result
 	}
 }
 
-// The number is told when another daemon would know it, too. Most cells write something at once.
+// Waits until the cell's record is durable before its number is sent: a later daemon must know it.
+// Most cells have output by then.
 static fallible await_record(struct http *x, struct context_run *run)
 {
 	int64_t soon = loop_now(gateway_of(x)->loop) + RECORD_SOON_MS;

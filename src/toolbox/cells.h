@@ -1,16 +1,16 @@
-// The output of a cell as events, in the words of Cloudflare's interpreter.
+// The output of a cell as events, in the format of Cloudflare's interpreter.
 #pragma once
 
 #include "gateway/gateway.h"
 #include "manager/contexts.h"
 
-// What a client has of a cell already, as the id of an event says it.
+// The position of a client in a cell's output, as the id of its last event gives it.
 struct cells_from {
 	uint64_t text[TAPE_STREAMS]; // bytes
 	uint64_t events;	     // of the driver
 };
-bool cells_from_read(struct str text, struct cells_from *out); // false: it is none
+bool cells_from_read(struct str text, struct cells_from *out); // false: not an id
 
-// From there to its end, which is the last event: `execution_complete` or `error`.
+// Sends the events from that position on. The last event is `execution_complete` or `error`.
 fallible cells_follow(struct http *x, struct context_run *run, const struct cells_from *from,
 		      struct context_result *out);

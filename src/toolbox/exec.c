@@ -1,6 +1,6 @@
-// `execute` waits for the end of its command and answers once: a small output in one piece, a large
-// one poured from the tape as the client reads, so that no output is ever held whole. A client that
-// is gone is not waited with: its connection and its task end, the command runs on.
+// `execute` waits for its command to end and answers once. A small output is sent in one piece; a
+// large one is copied from the tape as the client reads, so that no output is ever held whole in
+// memory. When the client disconnects, its connection and its task end; the command runs on.
 #include "toolbox/exec.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static void toolbox_exec_put_result(struct json_out *out, const struct exec_resu
 	json_put_bool(out, "stderrTruncated", result->stderr_truncated);
 }
 
-// What a command that ran out of time has behind its stderr.
+// Text appended to the stderr of a command that timed out.
 static struct str toolbox_exec_tail_of(const struct manager_exec *run,
 				       const struct exec_result *result, char *room, size_t size)
 {
@@ -91,7 +91,7 @@ static fallible run_apart(struct http *x, struct exec_request *request)
 
 	if (!err)
 		err = manager_exec_start(gateway_of(x)->manager, gateway_who(x), x->params[0],
-					 &request->use, &run);
+					 &request->spec, &run);
 	if (err) {
 		exec_request_fail(x, request, "command.execute", err);
 		return OK;
@@ -103,16 +103,17 @@ static fallible run_apart(struct http *x, struct exec_request *request)
 	return toolbox_exec_answer(x, request, run, &result);
 }
 
-// A shell runs what it is told as itself, and reads no stdin.
+// A session's shell runs commands as its own user and without stdin: refuse fields that ask for
+// more.
 static fallible check_terminal_command(struct exec_request *request)
 {
 	const char *odd = NULL;
 
-	if (!request->use.command)
+	if (!request->spec.command)
 		odd = "argv";
-	else if (request->use.stdin_bytes.at)
+	else if (request->spec.stdin_bytes.at)
 		odd = "stdin";
-	else if (request->use.user)
+	else if (request->spec.user)
 		odd = "user";
 	if (!odd)
 		return OK;
@@ -126,7 +127,8 @@ static fallible read_exec_request(struct http *x, struct json **json, struct exe
 	request->field = "body";
 	TRY(gateway_json(x, json, NULL));
 	TRY(exec_request_read(x, *json, request));
-	return request->seat.at && !request->background ? check_terminal_command(request) : OK;
+	return request->in_session.at && !request->background ? check_terminal_command(request)
+							      : OK;
 }
 
 fallible toolbox_exec_run(struct http *x)
@@ -142,5 +144,5 @@ fallible toolbox_exec_run(struct http *x)
 	http_be_patient(x);
 	if (request.background)
 		return toolbox_process_begin(x, json, &request);
-	return request.seat.at ? toolbox_shell_run(x, &request) : run_apart(x, &request);
+	return request.in_session.at ? toolbox_shell_run(x, &request) : run_apart(x, &request);
 }

@@ -1,4 +1,4 @@
-// Commands that are run to their end.
+// Commands that are run to completion.
 #pragma once
 
 #include "http/router.h"

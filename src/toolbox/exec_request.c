@@ -1,3 +1,6 @@
+// Parses an execute body field by field. exec_request.field always names the field being read, so
+// that an error can say which one was wrong. Limits on sizes are checked here; whether the user,
+// directory or program exists is found out in the box.
 #include "toolbox/exec_request.h"
 
 #include "codec/text.h"
@@ -28,7 +31,7 @@ static fallible bad_command(void)
 			"send 'command' for a shell, or 'argv' for a program and its arguments");
 }
 
-// The next field, by name, for whoever has to say which one was wrong.
+// Looks up a field and notes its name for error messages.
 static const struct json *field(const struct json *json, const char *name,
 				struct exec_request *request)
 {
@@ -58,7 +61,7 @@ static fallible exec_request_read_argv(struct http *x, const struct json *list,
 	}
 	if (!count || exec_request_is_blank(str_of(argv[0])))
 		return bad_command();
-	request->use.argv = argv;
+	request->spec.argv = argv;
 	request->shown = str_of(arena_dup(x->arena, shown.at ? shown.at : "", shown.len));
 	return OK;
 }
@@ -79,8 +82,8 @@ static fallible read_command(struct http *x, const struct json *json, struct exe
 	if (!text.at)
 		return err_hint(err_new(INVALID, "bad_field", "'command' is missing"),
 				"send 'command' for a shell, or 'argv' for a program");
-	request->use.command = arena_dup(x->arena, text.at, text.len);
-	request->shown = str_of(request->use.command);
+	request->spec.command = arena_dup(x->arena, text.at, text.len);
+	request->shown = str_of(request->spec.command);
 	return OK;
 }
 
@@ -99,7 +102,7 @@ fallible exec_request_session(struct http *x, const struct json *json, struct st
 	return OK;
 }
 
-// What only a command of its own can have.
+// Whether the body has a field that only a separate command, not a session, can have.
 static bool is_apart(const struct json *json)
 {
 	static const char *const fields[] = {"argv", "stdin", "user", "cpuTimeMs", "encoding"};
@@ -118,9 +121,9 @@ static fallible read_session(struct http *x, const struct json *json, struct exe
 		return err_new(INVALID, "blank_session",
 			       "sessionId must not be empty or whitespace");
 	if (request->session.at && !str_is(request->session, SESSION_NONE))
-		request->seat = request->session;
+		request->in_session = request->session;
 	else if (!request->session.at && !is_apart(json))
-		request->seat = STR(SESSION_DEFAULT);
+		request->in_session = STR(SESSION_DEFAULT);
 	TRY(json_bool(field(json, "background", request), "background", &request->background));
 	return OK;
 }
@@ -134,12 +137,12 @@ static fallible exec_request_read_path_arg(struct http *x, const struct json *js
 	if (cwd.len > CWD_MAX)
 		return err_new(INVALID, "bad_field", "'cwd' may have %d bytes", CWD_MAX);
 	if (cwd.len)
-		request->use.cwd = arena_dup(x->arena, cwd.at, cwd.len);
+		request->spec.cwd = arena_dup(x->arena, cwd.at, cwd.len);
 	TRY(json_str(field(json, "user", request), "user", &user));
 	if (user.len > USER_MAX)
 		return err_new(INVALID, "bad_field", "'user' may have %d bytes", USER_MAX);
 	if (user.len)
-		request->use.user = arena_dup(x->arena, user.at, user.len);
+		request->spec.user = arena_dup(x->arena, user.at, user.len);
 	return OK;
 }
 
@@ -150,7 +153,7 @@ static fallible read_stdin(const struct json *json, struct exec_request *request
 	TRY(json_str(field(json, "stdinEncoding", request), "stdinEncoding", &how));
 	TRY(json_str(field(json, "stdin", request), "stdin", &text));
 	if (str_is(how, "utf8")) {
-		request->use.stdin_bytes = text;
+		request->spec.stdin_bytes = text;
 		return OK;
 	}
 	request->field = "stdinEncoding";
@@ -161,7 +164,7 @@ static fallible read_stdin(const struct json *json, struct exec_request *request
 	if (text.at && !text_unbase64(&request->stdin_bytes, text))
 		return err_new(INVALID, "bad_field", "'stdin' is not base64");
 	if (text.at)
-		request->use.stdin_bytes = (struct str){
+		request->spec.stdin_bytes = (struct str){
 			request->stdin_bytes.at ? request->stdin_bytes.at : "",
 			request->stdin_bytes.len};
 	return OK;
@@ -172,11 +175,11 @@ static fallible exec_request_read_rest(const struct json *json, struct exec_requ
 	struct str encoding = {0};
 
 	TRY(json_u64(field(json, "timeoutMs", request), "timeoutMs", 1, TIME_MAX,
-		     &request->use.wall_ms));
+		     &request->spec.wall_ms));
 	TRY(json_u64(field(json, "cpuTimeMs", request), "cpuTimeMs", 1, TIME_MAX,
-		     &request->use.cpu_ms));
+		     &request->spec.cpu_ms));
 	TRY(env_map_read_env(field(json, "env", request), &request->env));
-	request->use.env = &request->env;
+	request->spec.env = &request->env;
 	TRY(json_str(field(json, "encoding", request), "encoding", &encoding));
 	if (str_is(encoding, "auto"))
 		request->encoding = EXEC_REQUEST_AUTO;
@@ -184,8 +187,8 @@ static fallible exec_request_read_rest(const struct json *json, struct exec_requ
 		request->encoding = EXEC_REQUEST_BASE64;
 	else if (encoding.at && !str_is(encoding, "utf8") && !str_is(encoding, "utf-8"))
 		return err_new(INVALID, "bad_field", "'encoding' must be utf8, base64 or auto");
-	else if (encoding.at || request->session.at || request->seat.at)
-		request->encoding = EXEC_REQUEST_UTF8; // as whoever names a session expects it
+	else if (encoding.at || request->session.at || request->in_session.at)
+		request->encoding = EXEC_REQUEST_UTF8; // clients that name a session expect text
 	return OK;
 }
 

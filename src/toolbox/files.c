@@ -1,5 +1,6 @@
-// The verbs that take a path or two and answer in a line. What they say when they fail is made of
-// the box's errors in place.c and gateway/error_response.c; what is special to a verb stands here.
+// File operations that take one or two paths and have a short answer. Errors of the box become
+// responses in path_arg.c and gateway/error_response.c; only what is special to one operation is
+// here.
 #include "toolbox/files.h"
 
 #include <stdio.h>
@@ -35,7 +36,7 @@ static fallible delete (struct path_arg *path_arg)
 	return gateway_answer(path_arg->x, &out);
 }
 
-// A source that is not there has a code of its own.
+// A missing source has an error code of its own.
 static fallible explain_move(struct path_arg *path_arg, const char *from, struct err *err)
 {
 	struct fileop_stat stat;
@@ -53,7 +54,7 @@ static fallible explain_move(struct path_arg *path_arg, const char *from, struct
 	return path_arg_refused(path_arg, err);
 }
 
-// Both names of the same thing; only the names of the fields differ.
+// rename and move are the same operation; only the names of their fields differ.
 static fallible toolbox_files_move_path(struct path_arg *path_arg, const char *from_name,
 					const char *to_name)
 {
@@ -85,8 +86,8 @@ static fallible move_file(struct path_arg *path_arg)
 	return toolbox_files_move_path(path_arg, "sourcePath", "destinationPath");
 }
 
-// Without `recursive` a directory that exists, or lacks its parent, is a failure like any other of
-// the command that clients have in mind, and its words are told.
+// Without `recursive`, an existing directory or a missing parent is an error with the message of
+// mkdir(1), which clients expect.
 static fallible explain_mkdir(struct path_arg *path_arg, struct err *err)
 {
 	bool exists = err && !strcmp(err_reason(err), "file_exists");
@@ -98,7 +99,7 @@ static fallible explain_mkdir(struct path_arg *path_arg, struct err *err)
 					  "mkdir: cannot create directory '%s': %s", path_arg->path,
 					  exists ? "File exists" : "No such file or directory");
 	return err_hint(err_recast(err, ERR_CONFLICT, "fs_error", "%.300s", path_arg->stderr_text),
-			"with \"recursive\": true parents are made, and what exists is no error");
+			"set \"recursive\": true to make parents and accept an existing directory");
 }
 
 static fallible mkdir_path(struct path_arg *path_arg)
@@ -152,7 +153,7 @@ static fallible stat_path(struct path_arg *path_arg)
 	return gateway_answer(path_arg->x, &out);
 }
 
-// "0755", "755", "rwxr-xr-x", or the number itself.
+// Accepts "0755", "755", "rwxr-xr-x" or a number.
 static fallible toolbox_files_mode_of(struct path_arg *path_arg, const struct json *json,
 				      uint32_t *out)
 {

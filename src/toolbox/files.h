@@ -1,10 +1,10 @@
-// Files in the sandbox, one verb a request: JSON, streams, raw bodies, archives.
+// Files in the sandbox, one operation a request: JSON, event streams, raw bodies, archives.
 #pragma once
 
 #include "http/router.h"
 
-#define FILES_CONTENT_MAX 33554432 // of a file that travels inside of JSON
-#define FILES_BODY_MAX 50331648	   // of the JSON that brings one
+#define FILES_CONTENT_MAX 33554432 // largest file that is sent inside JSON
+#define FILES_BODY_MAX 50331648	   // largest JSON body that carries a file
 
 // files.c
 route_fn toolbox_files_delete, toolbox_files_rename, toolbox_files_move, toolbox_files_mkdir,

@@ -1,10 +1,12 @@
+// Writes file metadata as JSON and parses modes. Modes are given in octal or as nine letters, in
+// the notation of ls(1); a mode beyond 07777 is refused.
 #include "toolbox/files_entry.h"
 
 #include <stdio.h>
 
 static const char letters[] = "rwxrwxrwx";
 
-// Nine letters; set-id and sticky show as ls shows them.
+// Nine letters; set-id and sticky bits are shown as ls(1) shows them.
 static void spell(uint32_t mode, char out[10])
 {
 	for (int i = 0; i < 9; i++)

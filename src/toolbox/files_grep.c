@@ -1,4 +1,6 @@
-// Lines in the files of a tree that match a pattern.
+// POST /api/grep: lines in the files of a tree that match a pattern. A file worker in the box
+// searches; matches are written to the JSON answer as they arrive, so memory is bounded by one
+// piece.
 #include "toolbox/files.h"
 #include "toolbox/files_walk_writer.h"
 #include "toolbox/globs.h"
@@ -45,27 +47,27 @@ static fallible read_grep(struct path_arg *path_arg, const struct json *json,
 	TRY(json_u64(json_get(json, "limit"), "limit", 1, 1000000, &grep->limit));
 	path_arg->field = "maxFileSize";
 	TRY(json_u64(json_get(json, "maxFileSize"), "maxFileSize", 1, 1ull << 40, &grep->max_size));
-	path_arg->field = "pattern"; // what the box may still refuse
+	path_arg->field = "pattern"; // the box may still refuse the pattern
 	path_arg->code = "INVALID_PATTERN";
 	return OK;
 }
 
-static void put_match(struct walk_writer *trail, const struct fileop_match *match)
+static void put_match(struct walk_writer *writer, const struct fileop_match *match)
 {
-	struct json_out *out = &trail->out;
+	struct json_out *out = &writer->out;
 
 	json_begin(out, '{');
-	walk_writer_put_path(out, trail, match->path);
+	walk_writer_put_path(out, writer, match->path);
 	json_put_int(out, "line", (int64_t)match->line);
 	json_put_int(out, "column", match->column);
 	json_put_str(out, "text", match->text);
-	walk_writer_put_bytes(out, trail, (struct str){0}, match->path);
+	walk_writer_put_bytes(out, writer, (struct str){0}, match->path);
 	json_end(out, '}');
 }
 
 static fallible grep_files(struct path_arg *path_arg)
 {
-	auto_walk_writer trail = {.place = path_arg};
+	auto_walk_writer writer = {.path_arg = path_arg};
 	struct files_grep grep = {0};
 	struct fileop_match match;
 	auto_json json = NULL;
@@ -74,14 +76,14 @@ static fallible grep_files(struct path_arg *path_arg)
 	TRY(path_arg_read(path_arg, &json));
 	TRY(read_grep(path_arg, json, &grep));
 	path_arg_within(path_arg, PATH_ARG_LONG_MS);
-	TRY(files_grep(&path_arg->files, path_arg->path, &grep, &trail.walk));
-	TRY(walk_writer_begin(&trail, "matches"));
+	TRY(files_grep(&path_arg->files, path_arg->path, &grep, &writer.walk));
+	TRY(walk_writer_begin(&writer, "matches"));
 	for (;;) {
-		TRY(files_next_match(trail.walk, &match, &more));
+		TRY(files_next_match(writer.walk, &match, &more));
 		if (!more)
-			return walk_writer_end(&trail);
-		put_match(&trail, &match);
-		TRY(walk_writer_flow(&trail));
+			return walk_writer_end(&writer);
+		put_match(&writer, &match);
+		TRY(walk_writer_flow(&writer));
 	}
 }
 

@@ -1,5 +1,6 @@
-// Entries of a directory, or of a tree: a walk of a hand, poured into JSON as it comes. A list that
-// is short is one reply; from there on it is sent in pieces, and its memory is one piece.
+// Lists a directory or searches a tree. A file worker in the box walks it; entries are written to
+// the JSON answer as they arrive. A short list is one reply; a long one is sent in pieces, so
+// memory is bounded by one piece.
 #include "toolbox/files.h"
 #include "toolbox/files_entry.h"
 #include "toolbox/files_walk_writer.h"
@@ -24,39 +25,39 @@ static struct str base_name(struct str path)
 	return str_skip(path, at);
 }
 
-static void files_list_put_entry(struct json_out *out, const struct walk_writer *trail,
+static void files_list_put_entry(struct json_out *out, const struct walk_writer *writer,
 				 const struct fileop_entry *entry)
 {
 	json_begin(out, '{');
 	json_put_str(out, "name", base_name(entry->path));
-	walk_writer_put_path(out, trail, entry->path);
+	walk_writer_put_path(out, writer, entry->path);
 	json_put_str(out, "relativePath", entry->path);
 	entry_put_stat(out, &entry->stat);
 	if (entry->stat.type == FILEOP_SYMLINK)
 		json_put_str(out, "target", entry->target);
-	walk_writer_put_bytes(out, trail, base_name(entry->path), entry->path);
+	walk_writer_put_bytes(out, writer, base_name(entry->path), entry->path);
 	json_end(out, '}');
 }
 
-static fallible copy_entries(struct walk_writer *trail, const char *name)
+static fallible copy_entries(struct walk_writer *writer, const char *name)
 {
 	struct fileop_entry entry;
 	bool more = true;
 
-	TRY(walk_writer_begin(trail, name));
+	TRY(walk_writer_begin(writer, name));
 	for (;;) {
-		TRY(files_next_entry(trail->walk, &entry, &more));
+		TRY(files_next_entry(writer->walk, &entry, &more));
 		if (!more)
-			return walk_writer_end(trail);
-		files_list_put_entry(&trail->out, trail, &entry);
-		TRY(walk_writer_flow(trail));
+			return walk_writer_end(writer);
+		files_list_put_entry(&writer->out, writer, &entry);
+		TRY(walk_writer_flow(writer));
 	}
 }
 
 static fallible files_list_list(struct path_arg *path_arg)
 {
 	bool recursive = false, hidden = false;
-	auto_walk_writer trail = {.place = path_arg};
+	auto_walk_writer writer = {.path_arg = path_arg};
 	const struct json *options;
 	auto_json json = NULL;
 	uint32_t flags = 0;
@@ -70,8 +71,8 @@ static fallible files_list_list(struct path_arg *path_arg)
 	flags |= recursive ? FILEOP_RECURSIVE : 0;
 	flags |= hidden ? FILEOP_HIDDEN : 0;
 	path_arg_within(path_arg, PATH_ARG_LONG_MS);
-	TRY(files_list(&path_arg->files, path_arg->path, flags, 0, &trail.walk));
-	return copy_entries(&trail, "files");
+	TRY(files_list(&path_arg->files, path_arg->path, flags, 0, &writer.walk));
+	return copy_entries(&writer, "files");
 }
 
 static fallible files_list_number(struct path_arg *path_arg, const struct json *json,
@@ -125,15 +126,15 @@ static fallible read_find(struct path_arg *path_arg, const struct json *json,
 
 static fallible find_files(struct path_arg *path_arg)
 {
-	auto_walk_writer trail = {.place = path_arg};
+	auto_walk_writer writer = {.path_arg = path_arg};
 	struct files_find find = {0};
 	auto_json json = NULL;
 
 	TRY(path_arg_read(path_arg, &json));
 	TRY(read_find(path_arg, json, &find));
 	path_arg_within(path_arg, PATH_ARG_LONG_MS);
-	TRY(files_find(&path_arg->files, path_arg->path, &find, &trail.walk));
-	return copy_entries(&trail, "files");
+	TRY(files_find(&path_arg->files, path_arg->path, &find, &writer.walk));
+	return copy_entries(&writer, "files");
 }
 
 fallible toolbox_files_list(struct http *x)

@@ -1,3 +1,5 @@
+// Opens a file in the box through a file worker and finds its MIME type. The fd comes from the box:
+// it is read and closed only in worker threads, because its file system can block.
 #include "toolbox/files_open.h"
 
 #include "loop/closer.h"
@@ -5,19 +7,20 @@
 #include "toolbox/files.h"
 #include "toolbox/mime.h"
 
-void source_done(struct source *source)
+void open_file_done(struct open_file *file)
 {
-	buf_done(&source->small);
-	closer_drop(&source->fd);
+	buf_done(&file->small);
+	closer_drop(&file->fd);
 }
 
-fallible source_read(struct source *source, uint64_t offset, void *room, size_t size, size_t *out)
+fallible open_file_read(struct open_file *file, uint64_t offset, void *room, size_t size,
+			size_t *out)
 {
 	struct str rest;
 
-	if (source->fd >= 0)
-		return pump_get(source->fd, offset, room, size, out);
-	rest = str_skip(buf_view(&source->small), offset < SIZE_MAX ? (size_t)offset : SIZE_MAX);
+	if (file->fd >= 0)
+		return pump_get(file->fd, offset, room, size, out);
+	rest = str_skip(buf_view(&file->small), offset < SIZE_MAX ? (size_t)offset : SIZE_MAX);
 	if (rest.len > size)
 		rest.len = size;
 	if (rest.len)
@@ -26,26 +29,26 @@ fallible source_read(struct source *source, uint64_t offset, void *room, size_t 
 	return OK;
 }
 
-// Only the content of files whose name says nothing is looked at.
-static fallible find_type(struct path_arg *path_arg, struct source *source)
+// The MIME type follows from the name; the content is read only if the name says nothing.
+static fallible find_type(struct path_arg *path_arg, struct open_file *file)
 {
-	struct str head = buf_view(&source->small);
+	struct str head = buf_view(&file->small);
 	size_t len = 0;
 
-	source->type = mime_by_name(path_arg->shown);
-	if (source->type)
+	file->type = mime_by_name(path_arg->shown);
+	if (file->type)
 		return OK;
-	if (source->fd >= 0) {
+	if (file->fd >= 0) {
 		char *room = arena_take(path_arg->x->arena, MIME_SNIFF);
 
-		TRY(source_read(source, 0, room, MIME_SNIFF, &len));
+		TRY(open_file_read(file, 0, room, MIME_SNIFF, &len));
 		head = (struct str){room, len};
 	}
-	source->type = mime_by_bytes(head, head.len == source->stat.size);
+	file->type = mime_by_bytes(head, head.len == file->stat.size);
 	return OK;
 }
 
-fallible source_open(struct path_arg *path_arg, bool as_fd, struct source *out)
+fallible open_file_open(struct path_arg *path_arg, bool as_fd, struct open_file *out)
 {
 	out->fd = -1;
 	out->small = BUF_INIT(FILEOP_SMALL);
@@ -57,7 +60,7 @@ fallible source_open(struct path_arg *path_arg, bool as_fd, struct source *out)
 	return find_type(path_arg, out);
 }
 
-fallible source_too_large(struct path_arg *path_arg, uint64_t size)
+fallible open_file_too_large(struct path_arg *path_arg, uint64_t size)
 {
 	path_arg->actual_size = size;
 	path_arg->max_size = FILES_CONTENT_MAX;

@@ -1,7 +1,8 @@
-// A file as a body: PUT. The bytes go from the client's socket to a file in the box that has no
-// name yet, in a worker; it takes its name when all of them are there. So a client that vanishes, a
-// full disk or a sandbox that ends leave the old file whole. What came until then is parked when
-// its length was known: the client may ask how much that is, and send the rest with Content-Range.
+// PUT /api/files/PATH: a file as a body. A worker thread copies the bytes from the client's socket
+// to an unnamed file in the box, which is linked when all bytes have arrived. A client that
+// disconnects, a full disk or a sandbox that ends leave the old file untouched. If the total length
+// was known, the received part is parked: the client can query how much arrived and send the rest
+// with Content-Range.
 #include "codec/range.h"
 #include "gateway/cancel_on_delete.h"
 #include "loop/pump.h"
@@ -15,7 +16,7 @@
 
 struct put_ask {
 	uint32_t mode, flags;
-	bool has_range, asks; // asks: how far it has come
+	bool has_range, asks; // asks: a query for how much has arrived
 	uint64_t first, len, total;
 	bool has_total;
 	struct parking parking;
@@ -48,7 +49,7 @@ static fallible files_put_read_ask(struct path_arg *path_arg, struct put_ask *as
 	ask->asks = ask->has_range && ask->len == 0;
 	if (ask->has_range && known && announced != ask->len)
 		return bad(path_arg, "Content-Range", "INVALID_RANGE",
-			   "and Content-Length tell different lengths");
+			   "and Content-Length differ in length");
 	if (!ask->has_range)
 		ask->total = known ? announced : 0;
 	ask->has_total = ask->has_range || known;
@@ -60,7 +61,7 @@ static fallible files_put_read_ask(struct path_arg *path_arg, struct put_ask *as
 	return OK;
 }
 
-// How much of it is here: 202.
+// Answers 202 with the number of bytes received so far.
 static fallible answer_part(struct path_arg *path_arg, const struct put_ask *ask, uint64_t have)
 {
 	auto_buf body = BUF_INIT(64 * 1024);
@@ -98,7 +99,7 @@ static fallible no_upload(void)
 			"ask with 'Content-Range: bytes */TOTAL', or begin again");
 }
 
-// The upload that this request goes on with, at the place where it does; or a new one.
+// Returns the parked upload that this request continues, at the right offset, or a new upload.
 static fallible find_upload(struct path_arg *path_arg, const struct put_ask *ask,
 			    struct files_upload **out)
 {
@@ -125,7 +126,8 @@ static fallible find_upload(struct path_arg *path_arg, const struct put_ask *ask
 	return OK;
 }
 
-// What was cut by the client's end, and not by the disk's, may go on.
+// Only an upload that was cut by the client's disconnect can be resumed, not one that failed on
+// disk.
 static bool may_go_on(const struct put_ask *ask, const struct err *err)
 {
 	return ask->has_total &&
@@ -171,7 +173,8 @@ static fallible files_put_put(struct path_arg *path_arg)
 	TRY(find_upload(path_arg, &ask, &upload));
 	err = receive(path_arg, files_upload_fd(upload), ask.len, &got);
 	if (!err && ask.has_range && got != ask.len)
-		err = bad(path_arg, "Content-Range", "INVALID_RANGE", "tells another length");
+		err = bad(path_arg, "Content-Range", "INVALID_RANGE",
+			  "does not match the length of the body");
 	if (err && may_go_on(&ask, err))
 		parked_upload_put(watch_state_of(path_arg->x), &path_arg->ref, &ask.parking,
 				  upload);

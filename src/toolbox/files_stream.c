@@ -1,6 +1,6 @@
-// A file of any size as events. Each chunk covers CHUNK bytes of it: as base64 it decodes on its
-// own, as text no character is cut, what is left of one waits for the next chunk. Several chunks
-// are read at a time, in a worker.
+// A file of any size as events. Each chunk covers CHUNK bytes of the file. A base64 chunk decodes
+// on its own. A text chunk never cuts a UTF-8 sequence: incomplete bytes go into the next chunk.
+// Several chunks are read at a time in a worker thread.
 #include "codec/text.h"
 #include "gateway/cancel_on_delete.h"
 #include "toolbox/files.h"
@@ -34,20 +34,20 @@ static struct json_out files_stream_begin_event(struct buf *event, const char *t
 	return out;
 }
 
-static fallible send_metadata(struct http *x, const struct source *source, bool base64,
+static fallible send_metadata(struct http *x, const struct open_file *file, bool base64,
 			      struct buf *event)
 {
 	struct json_out out = files_stream_begin_event(event, "metadata");
 
-	json_put_text(&out, "mimeType", source->type);
-	json_put_int(&out, "size", (int64_t)source->stat.size);
+	json_put_text(&out, "mimeType", file->type);
+	json_put_int(&out, "size", (int64_t)file->stat.size);
 	json_put_bool(&out, "isBinary", base64);
 	json_put_text(&out, "encoding", base64 ? "base64" : "utf-8");
 	json_end(&out, '}');
 	return files_stream_send_event(x, event);
 }
 
-// With len 0: what still waits for its end.
+// len == 0 flushes the incomplete sequence that is left.
 static fallible send_chunk(struct http *x, const char *bytes, size_t len, bool base64,
 			   struct json_carry *carry, struct buf *event)
 {
@@ -69,20 +69,20 @@ static fallible send_chunk(struct http *x, const char *bytes, size_t len, bool b
 	return files_stream_send_event(x, event);
 }
 
-// As much as fits, or less at the end of the file: short reads would make odd chunks.
-static fallible files_stream_fill(struct source *source, uint64_t at, char *room, size_t *out)
+// Reads until the buffer is full or the file ends: short reads would make irregular chunks.
+static fallible files_stream_fill(struct open_file *file, uint64_t at, char *room, size_t *out)
 {
 	size_t have = 0, n = 1;
 
 	while (have < BATCH && n > 0) {
-		TRY(source_read(source, at + have, room + have, BATCH - have, &n));
+		TRY(open_file_read(file, at + have, room + have, BATCH - have, &n));
 		have += n;
 	}
 	*out = have;
 	return OK;
 }
 
-static fallible send_content(struct http *x, struct source *source, bool base64, struct buf *event,
+static fallible send_content(struct http *x, struct open_file *file, bool base64, struct buf *event,
 			     uint64_t *out_total)
 {
 	char *room = arena_take(x->arena, BATCH);
@@ -91,7 +91,7 @@ static fallible send_content(struct http *x, struct source *source, bool base64,
 	size_t n = 1;
 
 	while (n > 0) {
-		TRY(files_stream_fill(source, total, room, &n));
+		TRY(files_stream_fill(file, total, room, &n));
 		for (size_t at = 0; at < n; at += CHUNK)
 			TRY(send_chunk(x, room + at, n - at < CHUNK ? n - at : CHUNK, base64,
 				       &carry, event));
@@ -102,7 +102,7 @@ static fallible send_content(struct http *x, struct source *source, bool base64,
 	return base64 ? OK : send_chunk(x, NULL, 0, false, &carry, event);
 }
 
-// Cloudflare's SDK expects a missing file as an event inside a stream of status 200.
+// Cloudflare's SDK expects a missing file as an event in a stream of status 200.
 static fallible files_stream_send_error(struct path_arg *path_arg, const struct err *err)
 {
 	auto_buf event = BUF_INIT(EVENT_MAX);
@@ -124,7 +124,8 @@ static fallible begin(struct http *x)
 	return http_begin(x, 200, "text/event-stream");
 }
 
-// Told in the stream, if it is the file's fault and not the request's or the sandbox's.
+// Whether an error is sent inside the stream: only errors of the file, not of the request or the
+// sandbox.
 static bool files_stream_is_told(const struct err *err)
 {
 	static const char *const reasons[] = {"no_file", "is_directory", "not_regular",
@@ -136,17 +137,17 @@ static bool files_stream_is_told(const struct err *err)
 	return false;
 }
 
-static fallible files_stream_send_file(struct path_arg *path_arg, struct source *source)
+static fallible files_stream_send_file(struct path_arg *path_arg, struct open_file *file)
 {
 	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin(path_arg->ref.entry,
 									path_arg->x);
 	auto_buf event = BUF_INIT(EVENT_MAX);
-	bool base64 = !mime_is_text(source->type);
+	bool base64 = !mime_is_text(file->type);
 	struct json_out out;
 	uint64_t total = 0;
 
-	TRY(send_metadata(path_arg->x, source, base64, &event));
-	TRY(send_content(path_arg->x, source, base64, &event, &total));
+	TRY(send_metadata(path_arg->x, file, base64, &event));
+	TRY(send_content(path_arg->x, file, base64, &event, &total));
 	out = files_stream_begin_event(&event, "complete");
 	json_put_int(&out, "bytesRead", (int64_t)total);
 	json_end(&out, '}');
@@ -155,20 +156,20 @@ static fallible files_stream_send_file(struct path_arg *path_arg, struct source 
 
 static fallible stream_file(struct path_arg *path_arg)
 {
-	auto_source source = SOURCE_NONE;
+	auto_open_file file = OPEN_FILE_NONE;
 	auto_json json = NULL;
 	auto_err err = NULL;
 
 	TRY(path_arg_read(path_arg, &json));
-	err = source_open(path_arg, false, &source);
-	path_arg_unlock(path_arg); // a stream holds it until it has started
+	err = open_file_open(path_arg, false, &file);
+	path_arg_unlock(path_arg); // a stream holds the session's lock only until it has started
 	if (err && !files_stream_is_told(err))
 		return take_ptr(err);
 	TRY(begin(path_arg->x));
 	if (err)
 		TRY(files_stream_send_error(path_arg, err));
 	else
-		TRY(files_stream_send_file(path_arg, &source));
+		TRY(files_stream_send_file(path_arg, &file));
 	return http_end(path_arg->x);
 }
 

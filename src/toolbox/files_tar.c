@@ -1,6 +1,7 @@
-// Trees as archives. A hand in the box packs and unpacks; the archive runs through a pipe, and this
-// process looks at none of it. The pipe's other end is a stranger's: it is never waited for in a
-// read or write, only on the loop, and its silence has a limit.
+// Trees as tar archives. A file worker in the box packs and unpacks; the archive passes through a
+// pipe and the daemon parses none of it. The other end of the pipe is untrusted: the daemon never
+// blocks in read(2) or write(2) on it, waits on the event loop, and gives up after a time without
+// progress.
 #include <errno.h>
 #include <sys/epoll.h>
 
@@ -100,12 +101,13 @@ static fallible files_tar_pack(struct path_arg *path_arg)
 	if (str_is(x->head.method, "HEAD"))
 		return http_end(x);
 	TRY(copy_pipe(path_arg, fd));
-	// A reply without its end tells the client that the archive is not whole.
+	// On failure the reply is left incomplete, which tells the client that the archive is not
+	// whole.
 	TRY(files_end(take_ptr(walk), &total));
 	return http_end(x);
 }
 
-// All of it, or *out_closed: nobody reads it any more.
+// Writes all bytes, or sets *out_closed when the reader has closed the pipe.
 static fallible files_tar_give(const struct box *box, int fd, const char *bytes, size_t len,
 			       bool *out_closed)
 {
@@ -127,7 +129,7 @@ static fallible files_tar_give(const struct box *box, int fd, const char *bytes,
 	return OK;
 }
 
-// What follows the end of an archive is read and means nothing.
+// Bytes after the end of the archive are read and ignored.
 static fallible files_tar_feed(struct path_arg *path_arg, int fd, bool *out_closed)
 {
 	struct http *x = path_arg->x;

@@ -1,7 +1,7 @@
-// A file that comes inside of JSON. The body is read as a stream: its content, unescaped, is put
-// aside while the rest is still unknown, because clients send the encoding behind it and may send
-// the path there. Then it goes to the box: a small one in one message, a large one through an
-// upload that takes its name at the end. Nothing is written before the whole body was judged.
+// POST /api/write: a file inside JSON. The body is parsed as a stream. Its content, unescaped, goes
+// to a spill buffer, because clients send the encoding behind the content and may send the path
+// there too. Then it goes to the box: a small file in one message, a large one as an upload that is
+// linked at its end. Nothing is written before the whole body is valid.
 #include "codec/base64.h"
 #include "codec/json_flow.h"
 #include "loop/pump.h"
@@ -10,8 +10,8 @@
 #include "toolbox/spill_buffer.h"
 
 #define ROOM (64 * 1024)
-#define BATCH (256 * 1024)    // to the box at a time
-#define REST_MAX (128 * 1024) // everything but the content
+#define BATCH (256 * 1024)    // sent to the box at a time
+#define REST_MAX (128 * 1024) // all members but the content
 
 struct write_ask {
 	struct spill_buffer content;
@@ -59,7 +59,7 @@ static fallible take_part(struct path_arg *path_arg, struct json_flow *flow, str
 	return err_new(INVALID, "bad_json", "the body is not JSON: %s", flow->fault);
 }
 
-// The body's content to the spool, the rest of it to ask->rest.
+// Parses the body: content to the spill buffer, other members to ask->rest.
 static fallible take_body(struct path_arg *path_arg, struct write_ask *ask)
 {
 	struct http *x = path_arg->x;
@@ -106,14 +106,14 @@ static fallible files_write_read_rest(struct path_arg *path_arg, const struct js
 	TRY(json_want(json_get(json, "content"), "content", JSON_STRING));
 	if (!json_get(json, "content"))
 		return bad_content(path_arg, "REQUIRED", "is missing");
-	// One whose name was written with escapes came with the rest.
+	// A key "content" that is written with JSON escapes arrives among the other members.
 	if (!ask->has_content)
 		TRY(spill_buffer_add(&ask->content, json_chars(json_get(json, "content"))));
 	path_arg->field = NULL;
 	return OK;
 }
 
-// The next bytes of the file, decoded, into ask->piece; none at the end.
+// Decodes the next bytes of the file into ask->piece; none at the end.
 static fallible next_piece(struct path_arg *path_arg, struct write_ask *ask, struct base64 *base64,
 			   uint64_t *at, char *room)
 {
@@ -142,7 +142,7 @@ static fallible decode_to(struct path_arg *path_arg, struct write_ask *ask, int 
 			return OK;
 		total += ask->piece.len;
 		if (total > FILES_CONTENT_MAX)
-			return source_too_large(path_arg, total);
+			return open_file_too_large(path_arg, total);
 		TRY(pump_put(file, ask->piece.at, ask->piece.len));
 	}
 }
@@ -183,11 +183,11 @@ static fallible files_write_store(struct path_arg *path_arg, struct write_ask *a
 {
 	uint64_t len = ask->content.len;
 
-	// How much padding there is shows at the end: decode_to() counts.
+	// The amount of base64 padding is known only at the end: decode_to() counts exactly.
 	if (ask->base64)
 		len = len < 4 ? 0 : len / 4 * 3 - 2;
 	if (len > FILES_CONTENT_MAX)
-		return source_too_large(path_arg, len);
+		return open_file_too_large(path_arg, len);
 	if (ask->content.len <= FILEOP_SMALL)
 		return put_small(path_arg, ask);
 	return put_large(path_arg, ask);

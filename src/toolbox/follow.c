@@ -1,9 +1,9 @@
-// Each event is two lines, `id:` and `data:`, and an empty one. The id is where a client goes on
-// that has seen this event: the offset behind its bytes. A character that a run cuts off is held
-// back for the next run of its stream, so the id stays before it; when meanwhile bytes of the other
-// stream are sent, the id says how many, and whoever comes back with it does not get them again.
+// Each event is two lines, `id:` and `data:`, and an empty line. The id is the offset after the
+// event's bytes. An incomplete UTF-8 sequence at the end of a run is held back for the next run of
+// its stream, so the id stays before it. If bytes of the other stream are sent meanwhile, the id
+// counts them, and a client that resumes with the id does not get them twice.
 //
-// Events gather until there is nothing more to read, so that a short command is told in few
+// Events are buffered until there is nothing more to read, so that a short command needs few
 // packets.
 #include "toolbox/follow.h"
 
@@ -13,9 +13,9 @@
 #include "codec/text.h"
 
 #define TYPE "text/event-stream"
-#define RUN (16 * 1024) // of one event
+#define RUN (16 * 1024) // largest output of one event
 #define FLUSH (32 * 1024)
-#define FIRST_MS 2 // that the first event may wait for others
+#define FIRST_MS 2 // time that the first event may wait for more
 
 bool follow_from_read(struct str text, struct follow_from *out)
 {
@@ -83,7 +83,8 @@ void follow_prepare(struct follow *follow)
 	tape_attach(&follow->reader, follow->tape, follow->offset);
 	follow->reader.taken = follow_taken;
 	follow->reader.arg = follow->x;
-	follow->x->feed = str_is(follow->x->head.method, "GET"); // which can be said again
+	follow->x->feed = str_is(follow->x->head.method,
+				 "GET"); // a GET can be repeated by the client
 	http_set(follow->x, "Cache-Control", STR("no-cache"));
 }
 
@@ -93,7 +94,7 @@ fallible follow_begin(struct follow *follow)
 	return http_begin(follow->x, 200, TYPE);
 }
 
-// Where a client goes on that has seen everything up to now.
+// The position from which a client resumes that has seen everything so far.
 static struct follow_from toolbox_follow_path_arg_of(const struct follow *follow)
 {
 	int held = -1;
@@ -194,7 +195,8 @@ static void add_data(struct follow *follow, enum tape_stream stream, struct str 
 	follow_event_end(follow, &out);
 }
 
-// How much of it is text from its start on; what is left is a cut sequence, or bad when longer.
+// The length of the valid text at the start. The rest is an incomplete sequence, or invalid if
+// longer.
 static size_t text_len(struct str bytes)
 {
 	struct str rest = bytes;
@@ -205,8 +207,8 @@ static size_t text_len(struct str bytes)
 	return bytes.len - rest.len;
 }
 
-// What of the bytes goes out now, and whether as base64: that is for bytes that are no text, unless
-// text is asked for, when bad ones become U+FFFD. With `last` nothing is held back.
+// How many bytes are sent now, and whether as base64. Base64 is for bytes that are not text, unless
+// text is requested: then invalid bytes become U+FFFD. With `last` nothing is held back.
 static size_t toolbox_follow_choose(enum exec_request_encoding encoding, struct str bytes,
 				    bool last, bool *base64)
 {
@@ -226,8 +228,8 @@ static size_t toolbox_follow_choose(enum exec_request_encoding encoding, struct 
 	return bytes.len;
 }
 
-// `len` new bytes at room, behind `old` of an earlier run that stand in front of it. The offset has
-// been moved already.
+// Adds `len` new bytes at `room`, which follow `old` bytes held back from an earlier run. The
+// offset has already been advanced.
 static void toolbox_follow_add_run(struct follow *follow, enum tape_stream stream, size_t len,
 				   bool last)
 {
@@ -275,13 +277,13 @@ static fallible toolbox_follow_read_next(struct follow *follow, enum tape_stream
 	return err;
 }
 
-// The next run of the tape; the client may leave meanwhile.
+// Reads the next run of the tape. The client may disconnect meanwhile.
 fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *out)
 {
 	int64_t soon = loop_now(gateway_of(follow->x)->loop) + FIRST_MS;
 	struct err *err;
 
-	// A command that ends at once is told in one packet.
+	// Wait briefly before the head is sent: a command that ends at once then needs one packet.
 	if (!follow->x->reply_begun || tape_reader_is_ready(&follow->reader)) {
 		err = toolbox_follow_read_next(follow, stream, out, soon);
 		if (!err || err_kind(err) != ERR_TIMEOUT)
@@ -298,7 +300,7 @@ fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *ou
 	return err;
 }
 
-// Tells which bytes the client cannot get, before the run of `len` bytes behind them.
+// Announces the bytes that the client cannot get, before the run of `len` bytes after them.
 static void toolbox_follow_tell_missed(struct follow *follow, size_t len, bool last)
 {
 	const struct tape_reader *reader = &follow->reader;
@@ -328,7 +330,7 @@ static void toolbox_follow_tell_missed(struct follow *follow, size_t len, bool l
 	follow->offset = reader->offset;
 }
 
-// What the client has already: bytes of the stream that the first run is not of.
+// Skips bytes that the client already has: those of the other stream than the first run's.
 static size_t toolbox_follow_leave_out(struct follow *follow, enum tape_stream stream, size_t len)
 {
 	size_t skip = follow->from.sent < len ? (size_t)follow->from.sent : len;
@@ -339,7 +341,7 @@ static size_t toolbox_follow_leave_out(struct follow *follow, enum tape_stream s
 		return 0;
 	}
 	if (!follow->cut[other].len) {
-		follow->from.sent = 0; // nothing was held back: this is not an id of ours
+		follow->from.sent = 0; // nothing was held back: not an id of ours
 		return 0;
 	}
 	follow->from.sent -= skip;

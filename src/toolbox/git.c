@@ -1,6 +1,6 @@
-// git runs in the box, as its user, with the transports it may use named one by one: a URL that
-// would start a helper never reaches it, and one that git itself turns up (a submodule, a redirect)
-// meets the same list. Nothing that a tenant sent meets a shell.
+// git runs in the box as the box's user. Its transports are allowed one by one, so that no URL
+// starts a remote helper; URLs that git finds itself (submodules, redirects) are held to the same
+// list. No string of a tenant is passed to a shell.
 #include "toolbox/git.h"
 
 #include <stdio.h>
@@ -20,11 +20,11 @@ struct checkout {
 	struct str url, branch;
 	const char *dir;
 	uint64_t depth, timeout_ms;
-	const char *field; // being read when reading failed
+	const char *field; // the field that was being read when reading failed
 };
 
-// A relative path begins where the session stands; without one, or when it is not there yet, at
-// /workspace.
+// A relative path starts at the session's directory, or at /workspace if there is no such session
+// yet.
 static fallible find_base(struct http *x, const struct json *json, const char **out)
 {
 	struct gateway *gateway = gateway_of(x);
@@ -82,7 +82,7 @@ static void set(struct env_map *env, const char *name, const char *value)
 	env_map_set(env, str_of(name), str_of(value));
 }
 
-// Nobody is there to answer a question.
+// Makes git and ssh fail instead of prompting: there is no terminal.
 static void silence(struct env_map *env)
 {
 	set(env, "GIT_TERMINAL_PROMPT", "0");
@@ -91,8 +91,7 @@ static void silence(struct env_map *env)
 	set(env, "GIT_SSH_COMMAND", "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new");
 }
 
-static fallible clone(struct http *x, const struct checkout *checkout,
-		      struct helper_exec *work_item)
+static fallible clone(struct http *x, const struct checkout *checkout, struct helper_exec *helper)
 {
 	const char *argv[40] = {
 		"git",
@@ -127,10 +126,10 @@ static fallible clone(struct http *x, const struct checkout *checkout,
 	argv[n++] = arena_dup(x->arena, checkout->url.at, checkout->url.len);
 	argv[n++] = checkout->dir;
 	silence(&env);
-	work_item->argv = argv;
-	work_item->env = &env;
-	work_item->wall_ms = checkout->timeout_ms;
-	return helper_exec_run(x, work_item);
+	helper->argv = argv;
+	helper->env = &env;
+	helper->wall_ms = checkout->timeout_ms;
+	return helper_exec_run(x, helper);
 }
 
 static bool mentions(const struct buf *text, const char *word)
@@ -138,7 +137,7 @@ static bool mentions(const struct buf *text, const char *word)
 	return text->len && strcasestr(text->at, word);
 }
 
-// What the tenant can do about it, by what git said.
+// Hints for the tenant, by text in git's output.
 static const struct {
 	const char *word, *hint;
 } hints[] = {
@@ -162,15 +161,15 @@ static const char *hint_of(const struct buf *said)
 	return hints[i].hint;
 }
 
-// git says 128 for all that is fatal; Cloudflare's SDK tells one of these from the rest, and what
-// ends otherwise by its words.
-static struct err *git_judge(const struct checkout *checkout, const struct helper_exec *work_item,
+// Maps git's result to an error. git exits with 128 for every fatal error. Cloudflare's SDK tells
+// one of these from the others; other exit codes are judged by git's output.
+static struct err *git_judge(const struct checkout *checkout, const struct helper_exec *helper,
 			     const char *shown)
 {
-	const struct buf *said = &work_item->err;
-	bool fatal = work_item->result.exit_code == 128;
+	const struct buf *said = &helper->err;
+	bool fatal = helper->result.exit_code == 128;
 
-	if (work_item->result.ending == ENDING_WALL_LIMIT)
+	if (helper->result.ending == ENDING_WALL_LIMIT)
 		return err_new(BAD_PEER, "git_network",
 			       "Git clone timed out after %.15g seconds for '%s'",
 			       (double)checkout->timeout_ms / 1000, shown);
@@ -189,31 +188,31 @@ static struct err *git_judge(const struct checkout *checkout, const struct helpe
 }
 
 static void git_write_context(struct buf *text, const struct checkout *checkout,
-			      const struct helper_exec *work_item)
+			      const struct helper_exec *helper)
 {
 	struct json_out out = json_to(text);
 	auto_buf url = BUF_INIT(4 * REPO_URL_MAX), said = BUF_INIT(4 * HELPER_EXEC_OUTPUT_MAX);
 
 	repo_redact(&url, checkout->url);
-	repo_redact(&said, buf_view(&work_item->err));
+	repo_redact(&said, buf_view(&helper->err));
 	json_begin(&out, '{');
 	json_put_str(&out, "repository", buf_view(&url));
 	if (checkout->dir)
 		json_put_text(&out, "targetDir", checkout->dir);
 	if (checkout->branch.len)
 		json_put_str(&out, "branch", checkout->branch);
-	json_put_int(&out, "exitCode", work_item->result.exit_code);
+	json_put_int(&out, "exitCode", helper->result.exit_code);
 	json_put_str(&out, "stderr", buf_view(&said));
 	json_end(&out, '}');
 }
 
 static void git_fail(struct http *x, const struct checkout *checkout,
-		     const struct helper_exec *work_item, struct err *err)
+		     const struct helper_exec *helper, struct err *err)
 {
 	auto_buf context = BUF_INIT(1 << 20);
 	struct error_response_detail detail = {.operation = "git.clone", .field = checkout->field};
 
-	git_write_context(&context, checkout, work_item);
+	git_write_context(&context, checkout, helper);
 	detail.context = buf_view(&context);
 	error_response_answer(x, err, &detail);
 }
@@ -221,11 +220,11 @@ static void git_fail(struct http *x, const struct checkout *checkout,
 static fallible current_branch(struct http *x, const struct checkout *checkout, struct str *out)
 {
 	const char *argv[] = {"git", "-C", checkout->dir, "branch", "--show-current", NULL};
-	auto_work_item work_item = {.argv = argv, .wall_ms = 30000};
+	auto_helper_exec helper = {.argv = argv, .wall_ms = 30000};
 	struct str text;
 
-	TRY(helper_exec_run(x, &work_item));
-	text = str_trim(buf_view(&work_item.out));
+	TRY(helper_exec_run(x, &helper));
+	text = str_trim(buf_view(&helper.out));
 	while (text.len && text.at[text.len - 1] == '\n')
 		text.len--;
 	*out = (struct str){arena_dup(x->arena, text.at ? text.at : "", text.len), text.len};
@@ -248,7 +247,7 @@ static fallible git_answer(struct http *x, const struct checkout *checkout)
 fallible toolbox_git_checkout(struct http *x)
 {
 	struct checkout checkout = {.timeout_ms = TIMEOUT_MS, .field = "body"};
-	auto_work_item work_item = {0};
+	auto_helper_exec helper = {0};
 	auto_json json = NULL;
 	auto_buf shown = BUF_INIT(4 * REPO_URL_MAX);
 	struct err *err = gateway_json(x, &json, NULL);
@@ -256,14 +255,14 @@ fallible toolbox_git_checkout(struct http *x)
 	if (!err)
 		err = git_read_body(x, json, &checkout);
 	if (!err)
-		err = clone(x, &checkout, &work_item);
-	if (!err && work_item.result.exit_code != 0) {
+		err = clone(x, &checkout, &helper);
+	if (!err && helper.result.exit_code != 0) {
 		repo_redact(&shown, checkout.url);
-		err = err_hint(git_judge(&checkout, &work_item, shown.at ? shown.at : ""), "%s",
-			       hint_of(&work_item.err));
+		err = err_hint(git_judge(&checkout, &helper, shown.at ? shown.at : ""), "%s",
+			       hint_of(&helper.err));
 	}
 	if (err) {
-		git_fail(x, &checkout, &work_item, err);
+		git_fail(x, &checkout, &helper, err);
 		return OK;
 	}
 	return git_answer(x, &checkout);

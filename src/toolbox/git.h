@@ -1,4 +1,4 @@
-// Repositories: a clone made inside the box.
+// Clones a git repository inside the box.
 #pragma once
 
 #include "http/router.h"

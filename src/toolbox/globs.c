@@ -1,3 +1,5 @@
+// Copies the glob lists of request bodies into the exchange's arena. Each pattern has 1 to
+// GLOB_BYTES bytes and a list at most GLOBS_MAX patterns; an error names the field in path_arg.
 #include "toolbox/globs.h"
 
 static fallible globs_copy(struct path_arg *path_arg, const struct json *value, const char *name,

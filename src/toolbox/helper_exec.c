@@ -1,3 +1,6 @@
+// Starts the program as an exec of the box, with the requester's rights, and reads its tape after
+// it has ended. Each stream keeps its first `output_max` bytes. The exit status is in `result`; a
+// program that fails is not an error here.
 #include "toolbox/helper_exec.h"
 
 #include "base/clock.h"
@@ -11,8 +14,8 @@ static void keep(struct buf *to, const char *bytes, size_t len, size_t max)
 	buf_add(to, bytes, len < room ? len : room);
 }
 
-static fallible helper_exec_gather(struct helper_exec *work_item, struct manager_exec *run,
-				   size_t max, char *room)
+static fallible helper_exec_gather(struct helper_exec *helper, struct manager_exec *run, size_t max,
+				   char *room)
 {
 	uint64_t offset = 0;
 	size_t got;
@@ -22,36 +25,36 @@ static fallible helper_exec_gather(struct helper_exec *work_item, struct manager
 
 		TRY(tape_read(manager_exec_tape(run), &offset, &stream, room, RUN, &got,
 			      CLOCK_NEVER));
-		keep(stream == TAPE_STDOUT ? &work_item->out : &work_item->err, room, got, max);
+		keep(stream == TAPE_STDOUT ? &helper->out : &helper->err, room, got, max);
 	} while (got);
 	return OK;
 }
 
-fallible helper_exec_run(struct http *x, struct helper_exec *work_item)
+fallible helper_exec_run(struct http *x, struct helper_exec *helper)
 {
-	size_t max = work_item->output_max ? work_item->output_max : HELPER_EXEC_OUTPUT_MAX;
+	size_t max = helper->output_max ? helper->output_max : HELPER_EXEC_OUTPUT_MAX;
 	char *room = arena_take(x->arena, RUN);
 	struct manager_exec_spec spec = {
-		.argv = work_item->argv,
-		.env = work_item->env,
-		.cwd = work_item->cwd,
-		.wall_ms = work_item->wall_ms,
+		.argv = helper->argv,
+		.env = helper->env,
+		.cwd = helper->cwd,
+		.wall_ms = helper->wall_ms,
 	};
 	auto_manager_exec run = NULL;
 	struct err *err;
 
-	work_item->out = BUF_INIT(max);
-	work_item->err = BUF_INIT(max);
+	helper->out = BUF_INIT(max);
+	helper->err = BUF_INIT(max);
 	TRY(manager_exec_start(gateway_of(x)->manager, gateway_who(x), x->params[0], &spec, &run));
 	TRY(http_away(x, HTTP_PROBE_HEAD));
-	err = manager_exec_wait(run, &work_item->result);
+	err = manager_exec_wait(run, &helper->result);
 	http_back(x);
 	TRY(err);
-	return helper_exec_gather(work_item, run, max, room);
+	return helper_exec_gather(helper, run, max, room);
 }
 
-void helper_exec_done(struct helper_exec *work_item)
+void helper_exec_done(struct helper_exec *helper)
 {
-	buf_done(&work_item->out);
-	buf_done(&work_item->err);
+	buf_done(&helper->out);
+	buf_done(&helper->err);
 }

@@ -1,5 +1,5 @@
-// An errand: a program that a handler runs in the box for its own purposes, to its end, and the
-// output of it, bounded.
+// Runs a program in the box for a handler's own purposes, to its end, and returns its output,
+// bounded.
 #pragma once
 
 #include "gateway/gateway.h"
@@ -7,17 +7,17 @@
 #define HELPER_EXEC_OUTPUT_MAX (64 * 1024)
 
 struct helper_exec {
-	const char *const *argv;   // NULL-ended
+	const char *const *argv;   // NULL-terminated
 	const struct env_map *env; // may be NULL
 	const char *cwd;	   // NULL: /workspace
-	uint64_t wall_ms;	   // 0: the box's limit alone
-	size_t output_max;	   // 0: HELPER_EXEC_OUTPUT_MAX; what comes beyond is dropped
+	uint64_t wall_ms;	   // 0: only the box's own limit
+	size_t output_max;	   // 0: HELPER_EXEC_OUTPUT_MAX; output beyond is dropped
 	struct exec_result result;
 	struct buf out, err;
 };
 
-// Until the client leaves, which ends the waiting but not the program. helper_exec_done() is due in
-// any case.
-fallible helper_exec_run(struct http *x, struct helper_exec *work_item);
-void helper_exec_done(struct helper_exec *work_item);
-#define auto_work_item on_exit_call(helper_exec_done) struct helper_exec
+// Waits until the program ends or the client disconnects; the program runs on then. The caller
+// calls helper_exec_done() in any case.
+fallible helper_exec_run(struct http *x, struct helper_exec *helper);
+void helper_exec_done(struct helper_exec *helper);
+#define auto_helper_exec on_exit_call(helper_exec_done) struct helper_exec

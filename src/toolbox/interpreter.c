@@ -1,3 +1,7 @@
+// Routes of the code interpreter. A context is an interpreter process that keeps its state; a cell
+// is one piece of code that it runs. Contexts and cells live in box/context; here requests are
+// decoded and results encoded. Cells are followed by cells.c. A cell runs on when its client
+// disconnects.
 #include "toolbox/interpreter.h"
 
 #include "gateway/cancel_on_delete.h"
@@ -45,8 +49,8 @@ static fallible read_language(const struct json *json, enum context_language *ou
 	*out_named = word.len > 0;
 	if (!word.len || context_language(word, out))
 		return OK;
-	return err_hint(err_new(INVALID, "bad_field", "'language' is none that cove knows"),
-			"python, javascript and typescript are");
+	return err_hint(err_new(INVALID, "bad_field", "'language' is not supported"),
+			"use python, javascript or typescript");
 }
 
 fallible toolbox_interpreter_health(struct http *x)
@@ -93,7 +97,7 @@ fallible toolbox_interpreter_list(struct http *x)
 	return gateway_answer(x, &out);
 }
 
-// Remote callers send what they were given, as their language spells it.
+// Reads a field by one of two names: RPC callers send the SDK's own name.
 static struct json *either(const struct json *json, const char *name, const char *other)
 {
 	struct json *found = json_get(json, name);
@@ -153,7 +157,7 @@ fallible toolbox_interpreter_create(struct http *x)
 	view = context_view(context);
 	out = gateway_success(&body);
 	put_fields(&out, "contextId", &view);
-	json_put_text(&out, "id", view.id); // as remote callers know it
+	json_put_text(&out, "id", view.id); // the name that RPC callers expect
 	return gateway_answer(x, &out);
 }
 
@@ -209,7 +213,7 @@ fallible toolbox_interpreter_restart(struct http *x)
 	return interpreter_answer(x, context, NULL, false);
 }
 
-// The context that the body names, or the default one of its language.
+// The context that the body names, or the default context of its language.
 static fallible pick(struct box_ref *ref, const struct json *json, struct context **out)
 {
 	enum context_language language = CONTEXT_PYTHON;
@@ -262,7 +266,7 @@ fallible toolbox_interpreter_run(struct http *x)
 	return OK;
 }
 
-// What is remembered of a context, whatever became of its sandbox since.
+// Finds a context of a sandbox in any state: its records can be read after the sandbox stopped.
 static fallible look(struct http *x, struct box_ref *ref, struct context **out)
 {
 	TRY(box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], ref));
@@ -296,7 +300,7 @@ fallible toolbox_interpreter_cells(struct http *x)
 	return gateway_answer(x, &out);
 }
 
-// ?offset=, or what a client of event streams sends by itself when it comes back.
+// ?offset=, or the Last-Event-ID that event stream clients send when they reconnect.
 static fallible interpreter_read_from(struct http *x, struct cells_from *out)
 {
 	struct str text = http_query(x, "offset");
@@ -304,7 +308,7 @@ static fallible interpreter_read_from(struct http *x, struct cells_from *out)
 	if (!text.at)
 		text = http_field(x, "Last-Event-ID");
 	if (text.at && text.len && !cells_from_read(text, out))
-		return err_hint(err_new(INVALID, "bad_offset", "this is no offset"),
+		return err_hint(err_new(INVALID, "bad_offset", "this is not an offset"),
 				"use the id of an event of the cell, or none");
 	return OK;
 }

@@ -1,4 +1,4 @@
-// The code interpreter: contexts, and cells whose output comes as events.
+// The code interpreter: contexts, and cells whose output is an event stream.
 #pragma once
 
 #include "http/router.h"

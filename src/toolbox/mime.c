@@ -1,5 +1,6 @@
-// The names are those of Cloudflare's container server, which clients see in `mimeType`, down to
-// its odd ones: TypeScript is text/javascript, SQL counts as binary.
+// Two tables: extensions and magic numbers. The type names are those of Cloudflare's container
+// server, which clients see in `mimeType`, including its odd ones: TypeScript is text/javascript,
+// SQL counts as binary.
 #include "toolbox/mime.h"
 
 #include <ctype.h>
@@ -131,7 +132,7 @@ static const struct {
 	{0, MAGIC("<html"), "text/html"},
 };
 
-// Of application/, what is text.
+// Subtypes of application/ that are text.
 static const char text_types[] =
 	" json json-seq javascript x-javascript ecmascript typescript x-typescript xml xml-dtd "
 	"xml-external-parsed-entity yaml x-yaml toml sql rtf x-sh x-shellscript x-httpd-php x-empty ";
@@ -145,7 +146,7 @@ const char *mime_by_name(struct str path)
 	while (dot > 0 && path.at[dot - 1] != '.' && path.at[dot - 1] != '/')
 		dot--;
 	len = path.len - dot;
-	// A dot at the start of a name begins no extension.
+	// A leading dot starts a hidden file's name, not an extension.
 	if (dot < 2 || path.at[dot - 1] != '.' || path.at[dot - 2] == '/' || !len ||
 	    len > EXTENSION_MAX)
 		return NULL;

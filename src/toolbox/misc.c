@@ -1,3 +1,6 @@
+// Small routes of Cloudflare's API: greeting, ping, version, the executables on PATH, and answers
+// of status 501 for features that cove does not have. Every route first checks that the caller may
+// use the sandbox.
 #include "toolbox/misc.h"
 
 #include "base/clock.h"
@@ -30,7 +33,7 @@ fallible toolbox_misc_ping(struct http *x)
 
 	TRY(enter(x));
 	json_put_text(&out, "status", "healthy");
-	json_put_text(&out, "message", "healthy"); // what the client gives back
+	json_put_text(&out, "message", "healthy"); // the value that the SDK returns to its caller
 	return gateway_answer(x, &out);
 }
 
@@ -42,7 +45,7 @@ static bool is_version(struct str text)
 	return text.len && text.len <= CLIENT_MAX;
 }
 
-// What the client is, by its own word: a header, or the query.
+// The version that the client claims, in a header or the query.
 static struct str client_of(struct http *x)
 {
 	struct str told = http_field(x, "X-Client-Version");
@@ -52,7 +55,7 @@ static struct str client_of(struct http *x)
 	return is_version(told) && !str_is(told, "unknown") ? told : (struct str){0};
 }
 
-// Two versions that differ may still understand each other: nobody is turned away.
+// A version mismatch is a warning, never an error: different versions may be compatible.
 static const char *warning_for(struct http *x, struct str client)
 {
 	const char *ours = gateway_of(x)->version;
@@ -85,8 +88,8 @@ fallible toolbox_misc_version(struct http *x)
 	return gateway_answer(x, &out);
 }
 
-// Every shell finds the same as a shell that looks for a command: executables in the directories of
-// PATH, of which relative ones are passed over. No program is started but the shell.
+// Finds executables as a shell does: in the directories of PATH, except relative ones. It starts no
+// program but the shell.
 static const char *const search[] = {"/bin/sh", "-c",
 				     "IFS=:; set -f; for d in $PATH; do set +f; case $d in /*) cd "
 				     "\"$d\" 2>/dev/null || continue;;"
@@ -108,7 +111,7 @@ static size_t misc_split(struct str text, const char **names)
 		size_t len = strnlen(text.at, text.len);
 
 		if (len == text.len)
-			break; // cut at the bound
+			break; // an incomplete name at the output limit
 		names[count++] = text.at;
 		text = str_skip(text, len + 1);
 	}
@@ -118,15 +121,14 @@ static size_t misc_split(struct str text, const char **names)
 
 fallible toolbox_misc_commands(struct http *x)
 {
-	auto_work_item work_item = {
-		.argv = search, .wall_ms = SEARCH_MS, .output_max = NAMES_BYTES};
+	auto_helper_exec helper = {.argv = search, .wall_ms = SEARCH_MS, .output_max = NAMES_BYTES};
 	const char **names = arena_take(x->arena, NAMES_MAX * sizeof(*names));
 	auto_buf body = BUF_INIT(8 * NAMES_BYTES);
 	struct json_out out = gateway_success(&body);
 	size_t count;
 
-	TRY(helper_exec_run(x, &work_item));
-	count = misc_split(buf_view(&work_item.out), names);
+	TRY(helper_exec_run(x, &helper));
+	count = misc_split(buf_view(&helper.out), names);
 	json_key(&out, "availableCommands");
 	json_begin(&out, '[');
 	for (size_t i = 0; i < count; i++)

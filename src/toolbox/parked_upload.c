@@ -1,10 +1,11 @@
-// Each parked upload has a task that waits: for the end of its time, of its sandbox, or of its
-// parking. Whoever takes or replaces it cancels the task, which frees what is left.
+// Each parked upload has a task that waits for its timeout, the end of its sandbox, or
+// cancellation. Taking or replacing an upload cancels its task, which frees what is left. An upload
+// that was taken is in no list.
 #include "toolbox/parked_upload.h"
 
 struct parked {
-	struct link link; // memory->uploads, longest waiting first; in no list: taken
-	struct watch_state *memory;
+	struct link link; // in watches->uploads, oldest first; in no list: taken
+	struct watch_state *watches;
 	struct entry *entry;
 	struct files_upload *upload;
 	char *user, *path;
@@ -16,13 +17,13 @@ struct parked {
 static void unlist(struct parked *parked)
 {
 	link_drop(&parked->link);
-	parked->memory->upload_count--;
+	parked->watches->upload_count--;
 }
 
 static bool may_wait(const struct parked *parked)
 {
 	return parked->upload && entry_is_alive(parked->entry) &&
-	       loop_now(parked->memory->loop) < parked->until;
+	       loop_now(parked->watches->loop) < parked->until;
 }
 
 static void wait_for_client(void *arg)
@@ -48,7 +49,7 @@ static struct files_upload *take(struct parked *parked)
 	return take_ptr(parked->upload);
 }
 
-// Room for one more: of this sandbox, and in all.
+// Drops the oldest uploads above the limits of this sandbox and of all.
 static void parked_upload_make_room(struct watch_state *watches, const struct entry *entry)
 {
 	size_t of_box = 0;
@@ -76,7 +77,7 @@ void parked_upload_put(struct watch_state *watches, const struct box_ref *ref,
 	parked_upload_make_room(watches, ref->entry);
 	entry_ref(ref->entry);
 	*parked = (struct parked){
-		.memory = watches,
+		.watches = watches,
 		.entry = ref->entry,
 		.upload = upload,
 		.user = mem_str(parking->user),

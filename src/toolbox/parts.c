@@ -1,7 +1,7 @@
-// A few tasks take one part after the other. Each part is tried three times; a server that says no,
-// and a place that must not be reached, are believed at once. Whoever asked gets all tags or one
-// error, and waits for the tasks in any case: they read the archive that it holds open. URLs are
-// secrets, for they are signed: errors name the part and the host.
+// A few tasks upload one part after another. Each part is tried three times; a 4xx status and a
+// forbidden address are final at once. The request gets all ETags or one error. It always waits for
+// its tasks, because they read the archive fd that it holds. Presigned URLs are secrets: errors
+// name only the part and the host.
 #include "toolbox/parts.h"
 
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include "loop/closer.h"
 #include "toolbox/path_arg.h"
 
-#define PARTS_MAX 10000 // of one upload, as object stores have it
+#define PARTS_MAX 10000 // parts of one upload, the limit of object stores
 #define AT_ONCE 4
 #define TRIES 3
 #define RETRY_MS 250
@@ -30,14 +30,14 @@ struct part {
 };
 
 struct parts {
-	struct path_arg *place;
+	struct path_arg *path_arg;
 	struct part *at;
 	size_t count, next;
 	int file;
 	struct task *tasks[AT_ONCE];
 	uint32_t running;
-	struct err *err; // the first
-	uint64_t failed; // its part; 0: none
+	struct err *err; // the first error
+	uint64_t failed; // the number of its part; 0: none
 	struct condition ended;
 };
 
@@ -85,12 +85,12 @@ static fallible toolbox_parts_read_body(struct parts *parts, const struct json *
 	TRY(json_str(json_get(json, "archivePath"), "archivePath", &archive));
 	if (!is_archive(archive))
 		return bad("archivePath", "must be a file in " ARCHIVES);
-	TRY(path_arg_text(parts->place, "archivePath", archive));
+	TRY(path_arg_text(parts->path_arg, "archivePath", archive));
 	TRY(json_want(list, "parts", JSON_ARRAY));
 	parts->count = list ? json_count(list) : 0;
 	if (!parts->count || parts->count > PARTS_MAX)
 		return bad("parts", "must have 1 to 10000 entries");
-	parts->at = arena_take(parts->place->x->arena, parts->count * sizeof(*parts->at));
+	parts->at = arena_take(parts->path_arg->x->arena, parts->count * sizeof(*parts->at));
 	memset(parts->at, 0, parts->count * sizeof(*parts->at));
 	for (size_t i = 0; i < parts->count; i++)
 		TRY(read_part(json_at(list, i), &parts->at[i]));
@@ -99,7 +99,7 @@ static fallible toolbox_parts_read_body(struct parts *parts, const struct json *
 
 static fallible open_archive(struct parts *parts)
 {
-	struct path_arg *path_arg = parts->place;
+	struct path_arg *path_arg = parts->path_arg;
 	struct fileop_stat stat;
 
 	TRY(files_open(&path_arg->files, path_arg->path, &parts->file, &stat));
@@ -120,7 +120,7 @@ static fallible refused(int status)
 
 static fallible send_once(struct parts *parts, struct part *part)
 {
-	struct http *x = parts->place->x;
+	struct http *x = parts->path_arg->x;
 	const struct url *url = &part->url;
 	uint16_t port = url->port ? url->port : HTTPS;
 	auto_free char *name = mem_dup(url->host.at, url->host.len);
@@ -158,7 +158,7 @@ static bool is_final(const struct err *err)
 
 static fallible toolbox_parts_send(struct parts *parts, struct part *part)
 {
-	struct loop *loop = gateway_of(parts->place->x)->loop;
+	struct loop *loop = gateway_of(parts->path_arg->x)->loop;
 
 	for (int tries = 1;; tries++) {
 		struct err *err = send_once(parts, part);
@@ -201,7 +201,7 @@ static void stop(struct parts *parts)
 
 static fallible send_all(struct parts *parts)
 {
-	struct http *x = parts->place->x;
+	struct http *x = parts->path_arg->x;
 	struct err *gone;
 
 	condition_init(&parts->ended);
@@ -240,7 +240,7 @@ static fallible toolbox_parts_answer(struct parts *parts)
 		json_end(&out, '}');
 	}
 	json_end(&out, ']');
-	return gateway_answer(parts->place->x, &out);
+	return gateway_answer(parts->path_arg->x, &out);
 }
 
 static void end(struct parts *parts)
@@ -250,7 +250,7 @@ static void end(struct parts *parts)
 		buf_done(&parts->at[i].etag);
 }
 
-// What is wrong with the request, with the sandbox or with the client keeps its name.
+// Errors of the request, the sandbox or the client keep their reason.
 static fallible toolbox_parts_face(const struct parts *parts, struct err *err)
 {
 	static const char *const own[] = {"bad_backup", "bad_json", "bad_content_type",
@@ -271,7 +271,7 @@ static fallible toolbox_parts_face(const struct parts *parts, struct err *err)
 
 static fallible toolbox_parts_upload(struct path_arg *path_arg)
 {
-	on_exit_call(end) struct parts parts = {.place = path_arg, .file = -1};
+	on_exit_call(end) struct parts parts = {.path_arg = path_arg, .file = -1};
 	auto_json json = NULL;
 	struct err *err = path_arg_json(path_arg, &json);
 

@@ -1,5 +1,5 @@
-// POST /api/backup/upload-parts: an archive goes to object storage, part by part, to URLs that were
-// signed for it.
+// POST /api/backup/upload-parts: uploads an archive to object storage, part by part, to presigned
+// URLs.
 #pragma once
 
 #include "http/router.h"

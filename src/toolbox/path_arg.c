@@ -1,6 +1,6 @@
-// A path is bytes. It reaches the box as it is, made absolute by what stands in front of it and by
-// nothing else: dots and links are resolved there, by the kernel, with the rights of the box's
-// user.
+// A path is bytes. It is sent to the box as given, only made absolute by a prefix: ".." and
+// symbolic links are resolved in the box, by the kernel, with the credentials of the box's user.
+// The daemon never opens a tenant's path itself.
 #include "toolbox/path_arg.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static fallible text_of(struct path_arg *path_arg, const struct json *json, cons
 	path_arg->field = name;
 	path_arg->code = "INVALID_TYPE";
 	TRY(json_want(value, name, JSON_STRING));
-	path_arg->code = "INVALID_PATH"; // it has a NUL
+	path_arg->code = "INVALID_PATH"; // the string contains a NUL
 	TRY(json_str(value, name, out));
 	path_arg->field = NULL;
 	return OK;
@@ -47,8 +47,8 @@ static fallible set_user(struct path_arg *path_arg, struct str user)
 	return OK;
 }
 
-// Relative paths begin where the session stands; one that is not there yet would stand at
-// /workspace, as they do.
+// Relative paths start at the session's directory. A session that does not exist yet would start at
+// /workspace, and so do they.
 static void toolbox_path_arg_stand_with(struct path_arg *path_arg, struct str session)
 {
 	auto_session held = session_find(path_arg->ref.box, session);
@@ -71,7 +71,7 @@ fallible path_arg_user(struct path_arg *path_arg, const struct json *json)
 	return OK;
 }
 
-// A box without room for one more session has no commands of that session in line either.
+// A box that is at its limit of sessions has no commands of a new session to wait for.
 static fallible find_session(struct path_arg *path_arg, struct session **out)
 {
 	struct err *err = shells_take(&path_arg->ref, path_arg->session, out);

@@ -1,3 +1,6 @@
+// Ports of a sandbox: the listening ones, as a file worker finds them; the exposed ones, as
+// manager/exposed_ports records them; and /proxy/PORT, which relays a request to a port. Port 3000
+// is reserved, as with Cloudflare. Nothing is listened on outside the box.
 #include "toolbox/ports.h"
 
 #include "base/clock.h"
@@ -8,7 +11,7 @@
 
 #define DIAL_MS 5000
 #define LISTED_MAX 1024
-#define OURS 3000 // where Cloudflare's own server listens
+#define RESERVED_PORT 3000 // Cloudflare's own server listens there
 
 static fallible toolbox_ports_enter(struct http *x, struct box_ref *ref, struct files *files)
 {
@@ -51,7 +54,7 @@ fallible toolbox_ports_list(struct http *x)
 	return gateway_answer(x, &out);
 }
 
-// An error about a port, with the port as it was given in its context.
+// Answers an error about a port; its context has the port as it was given.
 static fallible toolbox_ports_refuse(struct http *x, struct str port, const char *name,
 				     const char *reason, struct err *err)
 {
@@ -80,7 +83,7 @@ static fallible refuse_number(struct http *x, struct str port, const char *reaso
 		err_new(INVALID, "bad_port", "Invalid port number: %s", reason));
 }
 
-// A number, as it is written; "" when it is none.
+// A number as it is written; "" if the value is not a number.
 static struct str toolbox_ports_digits(struct http *x, const struct json *value)
 {
 	double number = 0;
@@ -123,7 +126,7 @@ fallible toolbox_ports_expose(struct http *x)
 	given = toolbox_ports_digits(x, json_get(json, "port"));
 	if (!str_to_u64(given, 1, 65535, &port))
 		return refuse_number(x, given, "Port must be an integer between 1 and 65535");
-	if (port == OURS)
+	if (port == RESERVED_PORT)
 		return refuse_number(x, given, "Port 3000 is reserved");
 	known = exposed_ports_find(&ref.entry->ports, (uint16_t)port);
 	if (known)
@@ -180,7 +183,7 @@ fallible toolbox_ports_unexpose(struct http *x)
 	return answer_port(x, port, false);
 }
 
-// Errors of the proxy have a shape of their own.
+// Errors of the proxy have a JSON format of their own.
 static fallible proxy_fault(struct http *x, int status, const char *error, const char *message,
 			    uint64_t port)
 {
@@ -196,7 +199,7 @@ static fallible proxy_fault(struct http *x, int status, const char *error, const
 	return http_reply_json(x, status, &body);
 }
 
-// What stands behind /proxy/PORT in the path, as it was sent.
+// The part of the path after /proxy/PORT, as it was sent.
 static struct str rest_of_path(const struct http *x)
 {
 	struct str rest = x->url.path;
@@ -220,7 +223,8 @@ static fallible toolbox_ports_no_listener(struct http *x, const struct box_ref *
 
 fallible toolbox_ports_proxy(struct http *x)
 {
-	struct relay_options way = {.loop = gateway_of(x)->loop, .fd = -1, .path = rest_of_path(x)};
+	struct relay_options options = {
+		.loop = gateway_of(x)->loop, .fd = -1, .path = rest_of_path(x)};
 	auto_box_ref ref = {0};
 	struct files files;
 	auto_err err = NULL;
@@ -229,19 +233,20 @@ fallible toolbox_ports_proxy(struct http *x)
 	TRY(toolbox_ports_enter(x, &ref, &files));
 	if (!str_to_u64(x->params[1], 1, 65535, &port))
 		return proxy_fault(x, 404, "Port not found", "Invalid port", 0);
-	err = files_dial(&files, (uint16_t)port, &way.fd);
+	err = files_dial(&files, (uint16_t)port, &options.fd);
 	if (err && err_kind(err) == ERR_BAD_PEER)
 		return toolbox_ports_no_listener(x, &ref, port);
 	if (err)
 		return box_ref_explain(take_ptr(err));
-	way.host = str_of(arena_fmt(x->arena, "localhost:%u", (unsigned)port));
-	// Who came by the path's credential has an Authorization to spare.
-	way.keep_bearer = gateway_who(x)->role == WHO_BOX;
-	way.shares_origin = true;
-	way.keep_origin = true;
+	options.host = str_of(arena_fmt(x->arena, "localhost:%u", (unsigned)port));
+	// A client that authenticated by the path token sends its Authorization header to the
+	// server in the box.
+	options.keep_bearer = gateway_who(x)->role == WHO_BOX;
+	options.shares_origin = true;
+	options.keep_origin = true;
 	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin(ref.entry, x);
 
-	err = relay_run(x, &way);
+	err = relay_run(x, &options);
 	if (!err || x->reply_begun ||
 	    (err_kind(err) != ERR_BAD_PEER && err_kind(err) != ERR_TIMEOUT))
 		return take_ptr(err);

@@ -1,5 +1,6 @@
-// Readiness. The port is looked at again and again, at the interval that was asked for; the end of
-// the process that is to open it is an event, and so is the client's leaving.
+// POST /api/port-watch: an event when a port is ready. The port is probed at the requested
+// interval, by TCP connect or HTTP GET. The end of the named process and the client's disconnect
+// are events and end the wait at once.
 #include "base/clock.h"
 #include "gateway/cancel_on_delete.h"
 #include "gateway/gateway.h"
@@ -15,11 +16,11 @@
 struct watcher {
 	struct http *x;
 	struct box_ref ref;
-	struct proc *proc; // NULL: none was named
+	struct proc *proc; // NULL: no process was named
 	uint64_t port, status_min, status_max, interval;
 	bool http;
 	const char *path;
-	int status; // of the answer that made it ready
+	int status; // HTTP status of the answer that made it ready
 	const char *field;
 };
 
@@ -41,8 +42,8 @@ static fallible read_path(struct watcher *w, const struct json *json)
 	for (size_t i = 0; i < path.len; i++)
 		bad |= path.at[i] <= ' ' || path.at[i] > '~';
 	if (bad)
-		return err_hint(err_new(INVALID, "bad_field", "'path' is not a path of a URL"),
-				"it has all but printable ASCII escaped");
+		return err_hint(err_new(INVALID, "bad_field", "'path' is not a valid URL path"),
+				"percent-encode all but printable ASCII");
 	w->path = arena_fmt(w->x->arena, "%s" STR_FMT, str_starts(path, "/") ? "" : "/",
 			    STR_ARG(path));
 	return OK;
@@ -136,7 +137,7 @@ static fallible try_http(struct watcher *w, int fd, int64_t deadline, bool *out)
 	return OK;
 }
 
-// One look. What keeps the port from being ready is no error.
+// One probe. A failure to connect only means that the port is not ready yet.
 static fallible ports_watch_probe(struct watcher *w, bool *out)
 {
 	int64_t deadline = loop_now(gateway_of(w->x)->loop) + PROBE_MS;
@@ -157,7 +158,7 @@ static fallible ports_watch_probe(struct watcher *w, bool *out)
 	return OK;
 }
 
-// Until it is time to look again; *out_over: the process has ended.
+// Waits until the next probe is due; *out_over: the process has ended.
 static fallible ports_watch_rest(struct watcher *w, bool *out_over)
 {
 	int64_t until = loop_now(gateway_of(w->x)->loop) + (int64_t)w->interval;
@@ -182,7 +183,7 @@ static fallible tell_exit(struct watcher *w)
 				view.exit_code, NULL);
 }
 
-// One look and one rest, during which the client may leave.
+// One probe and one wait, during which the client may disconnect.
 static fallible ports_watch_turn(struct watcher *w, bool *ready, bool *over)
 {
 	struct err *err;

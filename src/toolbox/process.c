@@ -1,6 +1,6 @@
-// A record is looked up for each request and held through its waits. What is remembered can be read
-// as long as the sandbox is in memory, whatever became of it; what is done to a process needs it to
-// run.
+// Routes for processes. A record is looked up for each request and referenced while the request
+// waits. Records and output can be read as long as the sandbox is in memory, in any state; signals
+// and input need a running process.
 #include "toolbox/process.h"
 
 #include <signal.h>
@@ -128,9 +128,9 @@ static fallible toolbox_process_spawn(struct http *x, const struct json *json,
 	TRY(json_bool(json_get(json, "openStdin"), "openStdin", &spec.open_stdin));
 	request->field = "processId";
 	spec.session = request->session;
-	spec.seat = request->seat;
+	spec.seat = request->in_session;
 	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &out->ref));
-	return spawn_process(&out->ref, &request->use, &spec, &out->proc);
+	return spawn_process(&out->ref, &request->spec, &spec, &out->proc);
 }
 
 fallible toolbox_process_begin(struct http *x, const struct json *json,
@@ -245,8 +245,8 @@ static fallible check_status(struct str status)
 			return OK;
 	if (!status.at)
 		return OK;
-	return err_hint(err_new(INVALID, "bad_field", "'status' is not one of a process"),
-			"starting, running, completed, failed, killed or error");
+	return err_hint(err_new(INVALID, "bad_field", "'status' is not a process status"),
+			"use starting, running, completed, failed, killed or error");
 }
 
 fallible toolbox_process_list(struct http *x)
@@ -263,7 +263,7 @@ fallible toolbox_process_list(struct http *x)
 	return send_list(x, &chosen);
 }
 
-// ?times=true: how much it has written, and when.
+// ?times=true: how many bytes it has written, and when.
 static void put_times(struct json_out *out, const struct tape *tape)
 {
 	size_t count;

@@ -1,4 +1,4 @@
-// Processes: started to run on their own, listed, read, waited for, fed and ended.
+// Processes: started in the background, listed, read, waited for, written to and killed.
 #pragma once
 
 #include "manager/spawn.h"
@@ -9,12 +9,12 @@ route_fn toolbox_process_start, toolbox_process_list, toolbox_process_get, toolb
 	toolbox_process_signal, toolbox_process_stdin, toolbox_process_tape, toolbox_process_stream,
 	toolbox_process_wait, toolbox_process_wait_log;
 
-// Starts what `job` says as a process and answers with its id: execute with background:true too.
+// Starts `request` as a process and answers with its id; also used by execute with background:true.
 // Errors are answered.
 fallible toolbox_process_begin(struct http *x, const struct json *json,
 			       struct exec_request *request);
 
-// The process of a request: its sandbox kept in memory, its record and its tape held.
+// The process of a request: references to its sandbox, its record and its tape.
 struct process {
 	struct box_ref ref;
 	struct proc *proc;
@@ -27,15 +27,15 @@ void process_done(struct process *process);
 
 // {"success":true,"processId":"…"
 struct json_out process_answer(struct buf *body, const char *id);
-// Status, exit code and how it ended, once it has.
-// `follow`: the stream that it ends; NULL: none.
+// Writes status, exit code and how the process ended, once it has. `follow`: the stream that ends
+// with it; NULL: none.
 void process_put_end(struct json_out *out, const struct proc_view *view,
 		     const struct follow *follow);
-// Answers an error in Cloudflare's words: the process is its context. `condition`: what was waited
-// for, and how long; NULL: nothing was.
+// Answers an error in Cloudflare's format, with the process as context. `condition`: what was
+// waited for, and how long; NULL: nothing.
 struct process_failure {
 	const char *operation;
-	const struct proc_view *view; // NULL: the id of the path alone
+	const struct proc_view *view; // NULL: only the id in the path is known
 	const char *condition;
 	uint64_t timeout_ms;
 };

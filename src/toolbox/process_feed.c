@@ -1,4 +1,5 @@
-// What goes to a process: bytes to its stdin, and signals.
+// Input of a process: bytes to its stdin, and signals. A write waits until the process reads, at
+// most PATIENCE_MS; the answer says how many bytes were accepted.
 #include <signal.h>
 #include <stdio.h>
 
@@ -8,7 +9,7 @@
 
 #define PIECE (64 * 1024)
 #define DATA_MAX (1 << 20)
-#define PATIENCE_MS 30000 // for a process that does not read its stdin
+#define PATIENCE_MS 30000 // limit for a process that does not read its stdin
 
 static fallible process_feed_fail(struct http *x, struct err *err)
 {
@@ -115,7 +116,7 @@ fallible toolbox_process_stdin(struct http *x)
 	return gateway_answer(x, &out);
 }
 
-// "TERM", "SIGTERM" or 15.
+// Accepts "TERM", "SIGTERM" or 15.
 static fallible process_feed_read_signal(const struct json *value, int *out)
 {
 	struct str word = {0};
@@ -142,7 +143,7 @@ static fallible process_feed_read_signal(const struct json *value, int *out)
 		return OK;
 	}
 	return err_hint(err_new(INVALID, "bad_field", "there is no such signal"),
-			"a name like SIGINT, or a number from 1 to 64");
+			"use a name like SIGINT, or a number from 1 to 64");
 }
 
 static fallible signal_process(struct http *x, struct process *process, int *out)

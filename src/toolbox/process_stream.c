@@ -1,5 +1,5 @@
-// Three ways to a tape: as events from any offset on, live; as raw bytes of one stream or both; and
-// a wait for a line in it. All of them read, and none of them is ever waited for by the process.
+// Two ways to read a tape: as events from any offset, live; and as raw bytes of one stream or both.
+// A reader never blocks the process beyond what the tape's limit does.
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -24,7 +24,7 @@ static fallible bad_offset(const struct tape *tape)
 			"there are %llu bytes up to now", (unsigned long long)tape_reached(tape));
 }
 
-// ?offset=, or what a client of event streams sends by itself when it comes back.
+// ?offset=, or the Last-Event-ID that event stream clients send when they reconnect.
 static fallible process_stream_read_from(struct http *x, const struct tape *tape,
 					 struct follow_from *out)
 {
@@ -33,7 +33,7 @@ static fallible process_stream_read_from(struct http *x, const struct tape *tape
 	if (!text.at)
 		text = http_field(x, "Last-Event-ID");
 	if (text.at && text.len && !follow_from_read(text, out))
-		return err_hint(err_new(INVALID, "bad_offset", "this is no offset"),
+		return err_hint(err_new(INVALID, "bad_offset", "this is not an offset"),
 				"give the id of the last event, or a number of bytes");
 	return out->offset > tape_reached(tape) ? bad_offset(tape) : OK;
 }
@@ -101,9 +101,9 @@ struct raw {
 	bool all; // both streams
 	bool live;
 	enum tape_stream stream;
-	uint64_t offset; // of the tape
-	uint64_t skip;	 // bytes of the stream to leave out
-	uint64_t until;	 // unless live
+	uint64_t offset; // offset in the tape
+	uint64_t skip;	 // bytes of the stream to skip
+	uint64_t until;	 // end offset, unless live
 	struct tape_reader reader;
 };
 
@@ -118,7 +118,7 @@ static fallible process_stream_read_flag(struct http *x, const char *name, bool 
 	return OK;
 }
 
-// The offset counts bytes of what is asked for: of one stream, or of both as they came.
+// The offset counts bytes of what is requested: of one stream, or of both in order of arrival.
 static fallible read_raw(struct http *x, const struct tape *tape, struct raw *raw)
 {
 	struct str word = http_query(x, "stream"), offset = http_query(x, "offset");

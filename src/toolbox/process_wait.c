@@ -1,8 +1,8 @@
-// Waiting for a process: for its end, or for a line of its output. Both are served by what happens,
-// not by looking again and again; both end at once when they can no longer come true.
+// Waits for the end of a process, or for a line of its output. Both are event-driven, without
+// polling, and end as soon as they can no longer succeed.
 //
-// A line is looked at when it is whole. One that is not, a prompt for instance, counts if it
-// matches and nothing follows for a moment.
+// A line is matched when it is complete. An incomplete line, such as a prompt, counts if it matches
+// and no output follows for a moment.
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -11,8 +11,8 @@
 #include "toolbox/process.h"
 
 #define RUN (16 * 1024)
-#define LINE_MAX (16 * 1024) // longer ones are looked at in parts
-#define LINE_KEEP 1024	     // what two parts have in common
+#define LINE_MAX (16 * 1024) // longer lines are matched in parts
+#define LINE_KEEP 1024	     // bytes that two parts share
 #define PROMPT_MS 100
 #define TIME_MAX (1ull << 42)
 
@@ -59,43 +59,43 @@ fallible toolbox_process_wait(struct http *x)
 	return gateway_answer(x, &out);
 }
 
-struct hunt {
+struct log_wait {
 	struct http *x;
-	// what is looked for
-	struct str text;     // len 0: the expression
+	// what is searched for
+	struct str text;     // len 0: the regex
 	struct regex *regex; // NULL: the text
 	bool wanted[TAPE_STREAMS];
 	uint64_t timeout_ms;
 	int64_t deadline;
-	// where we are
+	// position
 	struct tape *tape;
 	uint64_t offset;
 	char *room;
-	struct buf lines[TAPE_STREAMS]; // what is not yet a line
-	// what was found
+	struct buf lines[TAPE_STREAMS]; // incomplete lines
+	// result
 	bool found;
 	enum tape_stream stream;
 	struct str line;
 };
 
-static void hunt_done(struct hunt *hunt)
+static void log_wait_done(struct log_wait *log_wait)
 {
-	regex_free(hunt->regex);
+	regex_free(log_wait->regex);
 	for (int i = 0; i < TAPE_STREAMS; i++)
-		buf_done(&hunt->lines[i]);
+		buf_done(&log_wait->lines[i]);
 }
 
-static bool fits(const struct hunt *hunt, struct str line)
+static bool fits(const struct log_wait *log_wait, struct str line)
 {
-	if (hunt->regex)
-		return regex_test(hunt->regex, line);
-	return memmem(line.at, line.len, hunt->text.at, hunt->text.len) != NULL;
+	if (log_wait->regex)
+		return regex_test(log_wait->regex, line);
+	return memmem(line.at, line.len, log_wait->text.at, log_wait->text.len) != NULL;
 }
 
 struct search {
-	const struct hunt *hunt;
+	const struct log_wait *log_wait;
 	struct str text;
-	bool all; // what is no whole line, too
+	bool all; // incomplete lines too
 	bool found;
 	struct str line;
 	size_t used;
@@ -108,7 +108,7 @@ static struct str bare(struct str line)
 	return line;
 }
 
-// On a worker thread for expressions.
+// Runs in a worker thread for regular expressions.
 static void search_run(void *arg)
 {
 	struct search *search = arg;
@@ -121,24 +121,24 @@ static void search_run(void *arg)
 		if (!end && !search->all)
 			break;
 		search->line = bare(line);
-		search->found = fits(search->hunt, search->line);
+		search->found = fits(search->log_wait, search->line);
 		rest = str_skip(rest, line.len + (end != NULL));
 	}
 	search->used = search->text.len - rest.len;
 }
 
-// Expressions take time: one worker at most is busy with them, whoever asks.
+// Regular expressions can be slow: at most one worker thread runs them, for all clients together.
 static struct {
 	bool busy;
 	bool opened;
 	struct condition free;
 } desk;
 
-static fallible search_in_turn(const struct hunt *hunt, struct search *search)
+static fallible search_in_turn(const struct log_wait *log_wait, struct search *search)
 {
 	struct err *err = OK;
 
-	if (!hunt->regex) {
+	if (!log_wait->regex) {
 		search_run(search);
 		return OK;
 	}
@@ -146,7 +146,7 @@ static fallible search_in_turn(const struct hunt *hunt, struct search *search)
 		condition_init(&desk.free);
 	desk.opened = true;
 	while (!err && desk.busy)
-		err = condition_wait(&desk.free, hunt->deadline);
+		err = condition_wait(&desk.free, log_wait->deadline);
 	if (err)
 		return err;
 	desk.busy = true;
@@ -156,19 +156,19 @@ static fallible search_in_turn(const struct hunt *hunt, struct search *search)
 	return OK;
 }
 
-static fallible process_wait_look_at(struct hunt *hunt, enum tape_stream stream, bool all)
+static fallible process_wait_look_at(struct log_wait *log_wait, enum tape_stream stream, bool all)
 {
-	struct buf *lines = &hunt->lines[stream];
-	struct search search = {.hunt = hunt, .text = buf_view(lines), .all = all};
+	struct buf *lines = &log_wait->lines[stream];
+	struct search search = {.log_wait = log_wait, .text = buf_view(lines), .all = all};
 
-	if (hunt->found || !lines->len)
+	if (log_wait->found || !lines->len)
 		return OK;
-	TRY(search_in_turn(hunt, &search));
-	hunt->found = search.found;
+	TRY(search_in_turn(log_wait, &search));
+	log_wait->found = search.found;
 	if (search.found) {
-		hunt->stream = stream;
-		hunt->line = (struct str){
-			arena_dup(hunt->x->arena, search.line.at, search.line.len),
+		log_wait->stream = stream;
+		log_wait->line = (struct str){
+			arena_dup(log_wait->x->arena, search.line.at, search.line.len),
 			search.line.len};
 	} else if (!all) {
 		buf_drop_front(lines, search.used);
@@ -176,128 +176,132 @@ static fallible process_wait_look_at(struct hunt *hunt, enum tape_stream stream,
 	return OK;
 }
 
-static fallible process_wait_take_run(struct hunt *hunt, enum tape_stream stream, size_t len)
+static fallible process_wait_take_run(struct log_wait *log_wait, enum tape_stream stream,
+				      size_t len)
 {
-	struct buf *lines = &hunt->lines[stream];
+	struct buf *lines = &log_wait->lines[stream];
 
-	if (!hunt->wanted[stream])
+	if (!log_wait->wanted[stream])
 		return OK;
-	buf_add(lines, hunt->room, len);
-	TRY(process_wait_look_at(hunt, stream, false));
-	if (hunt->found || lines->len <= LINE_MAX)
+	buf_add(lines, log_wait->room, len);
+	TRY(process_wait_look_at(log_wait, stream, false));
+	if (log_wait->found || lines->len <= LINE_MAX)
 		return OK;
-	TRY(process_wait_look_at(hunt, stream, true));
+	TRY(process_wait_look_at(log_wait, stream, true));
 	buf_drop_front(lines, lines->len - LINE_KEEP);
 	return OK;
 }
 
-// Does a line without an end match as it is?
-static fallible see_prompt(struct hunt *hunt)
+// Whether an incomplete line matches as it is.
+static fallible see_prompt(struct log_wait *log_wait)
 {
 	for (int i = 0; i < TAPE_STREAMS; i++)
-		TRY(process_wait_look_at(hunt, (enum tape_stream)i, true));
+		TRY(process_wait_look_at(log_wait, (enum tape_stream)i, true));
 	return OK;
 }
 
-// One run, or the end (*len 0), or a prompt (found).
-static fallible next_run(struct hunt *hunt, enum tape_stream *stream, size_t *len)
+// Reads one run, or the end (*len 0), or finds a prompt (found).
+static fallible next_run(struct log_wait *log_wait, enum tape_stream *stream, size_t *len)
 {
-	struct loop *loop = gateway_of(hunt->x)->loop;
+	struct loop *loop = gateway_of(log_wait->x)->loop;
 	int64_t soon, deadline;
 	struct err *err;
 	bool prompt;
 
-	if (!tape_is_ready(hunt->tape, hunt->offset))
-		TRY(see_prompt(hunt));
-	prompt = hunt->found;
+	if (!tape_is_ready(log_wait->tape, log_wait->offset))
+		TRY(see_prompt(log_wait));
+	prompt = log_wait->found;
 	soon = loop_now(loop) + PROMPT_MS;
-	deadline = prompt && soon < hunt->deadline ? soon : hunt->deadline;
-	err = tape_read(hunt->tape, &hunt->offset, stream, hunt->room, RUN, len, deadline);
-	hunt->found = prompt && ((err && err_kind(err) == ERR_TIMEOUT) || (!err && !*len));
-	if (!hunt->found)
+	deadline = prompt && soon < log_wait->deadline ? soon : log_wait->deadline;
+	err = tape_read(log_wait->tape, &log_wait->offset, stream, log_wait->room, RUN, len,
+			deadline);
+	log_wait->found = prompt && ((err && err_kind(err) == ERR_TIMEOUT) || (!err && !*len));
+	if (!log_wait->found)
 		return err;
 	err_free(err);
 	*len = 0;
 	return OK;
 }
 
-static fallible seek_line(struct hunt *hunt)
+static fallible seek_line(struct log_wait *log_wait)
 {
-	struct loop *loop = gateway_of(hunt->x)->loop;
+	struct loop *loop = gateway_of(log_wait->x)->loop;
 	size_t len = 1;
 
-	while (len && !hunt->found) {
+	while (len && !log_wait->found) {
 		enum tape_stream stream = TAPE_STDOUT;
 
-		TRY(next_run(hunt, &stream, &len));
+		TRY(next_run(log_wait, &stream, &len));
 		if (len)
-			TRY(process_wait_take_run(hunt, stream, len));
-		// A process that always has more to say never lets us wait.
-		if (!hunt->found && len && loop_now(loop) >= hunt->deadline)
-			return err_new(TIMEOUT, "timeout", "no such line has come");
+			TRY(process_wait_take_run(log_wait, stream, len));
+		// A process that writes without pause never makes us wait, so check the deadline
+		// here.
+		if (!log_wait->found && len && loop_now(loop) >= log_wait->deadline)
+			return err_new(TIMEOUT, "timeout", "no matching line was written in time");
 	}
-	return hunt->found ? OK : see_prompt(hunt);
+	return log_wait->found ? OK : see_prompt(log_wait);
 }
 
-static fallible read_hunt(struct hunt *hunt, const struct json *json)
+static fallible read_log_wait(struct log_wait *log_wait, const struct json *json)
 {
 	struct str regex = {0}, stream = STR("both");
 	bool ignore_case = false;
 
 	TRY(json_want(json, "body", JSON_OBJECT));
-	TRY(json_str(json_get(json, "pattern"), "pattern", &hunt->text));
+	TRY(json_str(json_get(json, "pattern"), "pattern", &log_wait->text));
 	TRY(json_str(json_get(json, "regex"), "regex", &regex));
 	TRY(json_bool(json_get(json, "ignoreCase"), "ignoreCase", &ignore_case));
 	TRY(json_str(json_get(json, "stream"), "stream", &stream));
-	TRY(json_u64(json_get(json, "timeoutMs"), "timeoutMs", 0, TIME_MAX, &hunt->timeout_ms));
-	if (!hunt->text.len == !regex.len)
-		return err_hint(err_new(INVALID, "bad_field",
-					"one of 'pattern' and 'regex' is to be given"),
-				"'pattern' is text, 'regex' a regular expression");
+	TRY(json_u64(json_get(json, "timeoutMs"), "timeoutMs", 0, TIME_MAX, &log_wait->timeout_ms));
+	if (!log_wait->text.len == !regex.len)
+		return err_hint(
+			err_new(INVALID, "bad_field", "either 'pattern' or 'regex' must be given"),
+			"'pattern' is text, 'regex' a regular expression");
 	if (regex.len)
-		TRY(regex_compile(regex, ignore_case, &hunt->regex));
-	hunt->wanted[TAPE_STDOUT] = str_is(stream, "both") || str_is(stream, "stdout");
-	hunt->wanted[TAPE_STDERR] = str_is(stream, "both") || str_is(stream, "stderr");
-	if (!hunt->wanted[TAPE_STDOUT] && !hunt->wanted[TAPE_STDERR])
+		TRY(regex_compile(regex, ignore_case, &log_wait->regex));
+	log_wait->wanted[TAPE_STDOUT] = str_is(stream, "both") || str_is(stream, "stdout");
+	log_wait->wanted[TAPE_STDERR] = str_is(stream, "both") || str_is(stream, "stderr");
+	if (!log_wait->wanted[TAPE_STDOUT] && !log_wait->wanted[TAPE_STDERR])
 		return err_new(INVALID, "bad_field", "'stream' must be stdout, stderr or both");
 	return OK;
 }
 
-static fallible run_hunt(struct hunt *hunt, struct process *process)
+static fallible run_log_wait(struct log_wait *log_wait, struct process *process)
 {
 	struct err *err;
 
-	hunt->tape = process->tape;
-	hunt->deadline = deadline_of(hunt->x, hunt->timeout_ms);
-	hunt->room = arena_take(hunt->x->arena, RUN);
+	log_wait->tape = process->tape;
+	log_wait->deadline = deadline_of(log_wait->x, log_wait->timeout_ms);
+	log_wait->room = arena_take(log_wait->x->arena, RUN);
 	for (int i = 0; i < TAPE_STREAMS; i++)
-		hunt->lines[i] = BUF_INIT(LINE_MAX + RUN);
-	TRY(http_away(hunt->x, HTTP_PROBE_HEAD));
-	err = seek_line(hunt);
-	if (!err && !hunt->found)
-		err = proc_wait(process->proc, hunt->deadline); // its exit code is to be told
-	http_back(hunt->x);
-	TRY(not_in_time(err, "no such line has come"));
-	if (!hunt->found)
+		log_wait->lines[i] = BUF_INIT(LINE_MAX + RUN);
+	TRY(http_away(log_wait->x, HTTP_PROBE_HEAD));
+	err = seek_line(log_wait);
+	if (!err && !log_wait->found)
+		err = proc_wait(process->proc,
+				log_wait->deadline); // the answer contains its exit code
+	http_back(log_wait->x);
+	TRY(not_in_time(err, "no matching line was written in time"));
+	if (!log_wait->found)
 		return err_new(INTERNAL, "exited_before_ready",
-			       "the process ended before such a line came");
+			       "the process ended before it wrote a matching line");
 	return OK;
 }
 
-static fallible answer_line(struct http *x, const struct hunt *hunt, const char *id)
+static fallible answer_line(struct http *x, const struct log_wait *log_wait, const char *id)
 {
 	auto_buf body = BUF_INIT(1 << 20);
 	struct json_out out = process_answer(&body, id);
 
-	json_put_str(&out, "line", hunt->line);
-	json_put_text(&out, "stream", hunt->stream == TAPE_STDOUT ? "stdout" : "stderr");
+	json_put_str(&out, "line", log_wait->line);
+	json_put_text(&out, "stream", log_wait->stream == TAPE_STDOUT ? "stdout" : "stderr");
 	return gateway_answer(x, &out);
 }
 
 fallible toolbox_process_wait_log(struct http *x)
 {
 	struct process_failure failure = {.operation = "process.logs"};
-	on_exit_call(hunt_done) struct hunt hunt = {.x = x};
+	on_exit_call(log_wait_done) struct log_wait log_wait = {.x = x};
 	auto_process process = {0};
 	auto_json json = NULL;
 	struct proc_view view;
@@ -306,13 +310,13 @@ fallible toolbox_process_wait_log(struct http *x)
 	if (!err && !json)
 		err = err_new(INVALID, "bad_field", "the body is empty");
 	if (!err)
-		err = read_hunt(&hunt, json);
+		err = read_log_wait(&log_wait, json);
 	if (!err)
 		err = process_find(x, &process);
 	if (!err) {
-		err = run_hunt(&hunt, &process);
+		err = run_log_wait(&log_wait, &process);
 		failure.condition = "log";
-		failure.timeout_ms = hunt.timeout_ms;
+		failure.timeout_ms = log_wait.timeout_ms;
 		view = proc_look(process.proc);
 		failure.view = &view;
 	}
@@ -322,5 +326,5 @@ fallible toolbox_process_wait_log(struct http *x)
 		process_fail(x, &failure, err);
 		return OK;
 	}
-	return answer_line(x, &hunt, view.id);
+	return answer_line(x, &log_wait, view.id);
 }

@@ -1,3 +1,6 @@
+// ETag and Last-Modified of a raw file. The ETag consists of mtime, size and inode: a file that is
+// replaced by rename gets another one, a file that is written twice within a microsecond to the
+// same size does not.
 #include "toolbox/raw.h"
 
 #include "base/clock.h"

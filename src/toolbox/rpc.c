@@ -1,5 +1,6 @@
-// Messages as they come. What breaks the protocol ends the connection, with a word of farewell;
-// what merely fails is the answer of its call.
+// Reads the messages of an RPC connection and dispatches them. A protocol violation ends the
+// connection with an abort message; a call that fails only gets an error as its answer. The
+// connection outlives all its calls: connection_end() cancels them and waits.
 #include "toolbox/rpc.h"
 
 #include "base/clock.h"
@@ -9,10 +10,11 @@
 #include "loop/offload.h"
 #include "toolbox/rpc_conn.h"
 
-#define MESSAGE_MAX (64u << 20) // a body of 48 MiB, with what JSON in JSON adds
+#define MESSAGE_MAX (64u << 20) // a body of 48 MiB, plus what JSON inside JSON adds
 #define LARGE (256 * 1024)
 
-// "files" of the main object, not called yet: its methods can be called by its number.
+// A property of the main object, such as "files", that was not called yet: its methods are called
+// through its number.
 struct path {
 	struct rpc_conn_export export;
 	char name[64];
@@ -33,10 +35,10 @@ static struct str toolbox_rpc_part(const struct json *path, size_t index)
 	return text;
 }
 
-static fallible list_path(struct rpc_conn *remote, const struct json *parts)
+static fallible list_path(struct rpc_conn *conn, const struct json *parts)
 {
 	struct path *path = mem_new_of(struct path);
-	struct err *err = rpc_conn_list(remote, &path->export, RPC_CONN_PATH);
+	struct err *err = rpc_conn_list(conn, &path->export, RPC_CONN_PATH);
 	struct str word = toolbox_rpc_part(parts, 0);
 
 	if (err) {
@@ -48,7 +50,7 @@ static fallible list_path(struct rpc_conn *remote, const struct json *parts)
 	return OK;
 }
 
-static fallible toolbox_rpc_push(struct rpc_conn *remote, const struct json *expression)
+static fallible toolbox_rpc_push(struct rpc_conn *conn, const struct json *expression)
 {
 	struct rpc_conn_export *target;
 	struct rpc_value value;
@@ -56,51 +58,50 @@ static fallible toolbox_rpc_push(struct rpc_conn *remote, const struct json *exp
 
 	TRY(rpc_value(expression, &value));
 	if (value.type != RPC_PIPELINE && value.type != RPC_IMPORT)
-		return rpc_conn_call_start(remote, STR(""), STR(""), NULL);
+		return rpc_conn_call_start(conn, STR(""), STR(""), NULL);
 	count = value.path ? json_count(value.path) : 0;
-	target = value.id ? rpc_conn_find(remote, value.id) : NULL;
+	target = value.id ? rpc_conn_find(conn, value.id) : NULL;
 	if (value.id && !target)
-		return protocol("a call of something that is not there");
+		return protocol("a call of an unknown object");
 	if (!value.args)
-		return list_path(remote, value.id ? NULL : value.path);
+		return list_path(conn, value.id ? NULL : value.path);
 	if (!value.id && count == 2)
-		return rpc_conn_call_start(remote, toolbox_rpc_part(value.path, 0),
+		return rpc_conn_call_start(conn, toolbox_rpc_part(value.path, 0),
 					   toolbox_rpc_part(value.path, 1), value.args);
 	if (target && target->kind == RPC_CONN_PATH && count == 1)
-		return rpc_conn_call_start(remote,
-					   str_of(link_of(target, struct path, export)->name),
+		return rpc_conn_call_start(conn, str_of(link_of(target, struct path, export)->name),
 					   toolbox_rpc_part(value.path, 0), value.args);
-	return rpc_conn_call_start(remote, STR(""), STR(""), NULL);
+	return rpc_conn_call_start(conn, STR(""), STR(""), NULL);
 }
 
-// A stream message takes a number but nothing is entered under it: it is answered at once.
-static fallible toolbox_rpc_stream(struct rpc_conn *remote, const struct json *expression)
+// A stream message uses up a number but creates no export: it is answered at once.
+static fallible toolbox_rpc_stream(struct rpc_conn *conn, const struct json *expression)
 {
-	int64_t id = ++remote->last_export;
+	int64_t id = ++conn->last_export;
 	struct rpc_conn_export *target;
 	struct rpc_value value;
 
 	TRY(rpc_value(expression, &value));
-	target = value.type == RPC_PIPELINE ? rpc_conn_find(remote, value.id) : NULL;
+	target = value.type == RPC_PIPELINE ? rpc_conn_find(conn, value.id) : NULL;
 	if (!target || target->kind != RPC_CONN_PIPE || !value.path || json_count(value.path) != 1)
-		return rpc_conn_reject(remote, id, "INTERNAL_ERROR", "this is no stream");
+		return rpc_conn_reject(conn, id, "INTERNAL_ERROR", "this is not a stream");
 	return rpc_conn_pipe_take(target, id, toolbox_rpc_part(value.path, 0), value.args);
 }
 
-static fallible toolbox_rpc_pull(struct rpc_conn *remote, int64_t id)
+static fallible toolbox_rpc_pull(struct rpc_conn *conn, int64_t id)
 {
-	struct rpc_conn_export *export = rpc_conn_find(remote, id);
+	struct rpc_conn_export *export = rpc_conn_find(conn, id);
 
 	if (!export)
-		return protocol("a pull of something that is not there");
+		return protocol("a pull of an unknown number");
 	if (export->kind == RPC_CONN_CALL) {
 		rpc_conn_call_pull(export);
 		return OK;
 	}
-	return rpc_conn_reject(remote, id, "INTERNAL_ERROR", "this has no value of its own");
+	return rpc_conn_reject(conn, id, "INTERNAL_ERROR", "this has no value of its own");
 }
 
-// By the client, or at the end.
+// Released by the client, or when the connection ends.
 static void export_release(struct rpc_conn_export *export)
 {
 	rpc_conn_unlist(export);
@@ -117,51 +118,51 @@ static void export_release(struct rpc_conn_export *export)
 	}
 }
 
-static void connection_stop_pipes(struct rpc_conn *remote)
+static void connection_stop_pipes(struct rpc_conn *conn)
 {
 	struct str key;
 	void *value;
 
-	for (size_t at = 0; map_next(remote->exports, &at, &key, &value);)
+	for (size_t at = 0; map_next(conn->exports, &at, &key, &value);)
 		if (((struct rpc_conn_export *)value)->kind == RPC_CONN_PIPE)
 			rpc_conn_pipe_stop(value);
 }
 
-static struct rpc_conn_export *export_any(struct rpc_conn *remote)
+static struct rpc_conn_export *export_any(struct rpc_conn *conn)
 {
 	struct str key;
 	void *value = NULL;
 	size_t at = 0;
 
-	return map_next(remote->exports, &at, &key, &value) ? value : NULL;
+	return map_next(conn->exports, &at, &key, &value) ? value : NULL;
 }
 
-// Cancels what runs, waits for it, and frees all. The calls borrow what the exchange owns, so none
-// may outlive it.
-static void connection_end(struct rpc_conn *remote)
+// Cancels all calls, waits for their end and frees everything. The calls borrow objects of the
+// exchange, so none may outlive it.
+static void connection_end(struct rpc_conn *conn)
 {
 	struct rpc_conn_export *export;
 
-	remote->over = true;
-	connection_stop_pipes(remote);
-	rpc_conn_call_cancel_all(remote);
+	conn->over = true;
+	connection_stop_pipes(conn);
+	rpc_conn_call_cancel_all(conn);
 	task_shield(true);
-	while (remote->call_count)
-		err_free(condition_wait(&remote->ended, CLOCK_NEVER));
+	while (conn->call_count)
+		err_free(condition_wait(&conn->ended, CLOCK_NEVER));
 	task_shield(false);
-	while ((export = export_any(remote)))
+	while ((export = export_any(conn)))
 		export_release(export);
-	rpc_conn_free(remote);
+	rpc_conn_free(conn);
 }
 
-static fallible toolbox_rpc_release(struct rpc_conn *remote, int64_t id)
+static fallible toolbox_rpc_release(struct rpc_conn *conn, int64_t id)
 {
-	struct rpc_conn_export *export = rpc_conn_find(remote, id);
+	struct rpc_conn_export *export = rpc_conn_find(conn, id);
 
 	if (id == 0)
 		return OK;
 	if (!export)
-		return protocol("a release of something that is not there");
+		return protocol("a release of an unknown number");
 	export_release(export);
 	return OK;
 }
@@ -179,13 +180,13 @@ static void reading_run(void *arg)
 	reading->err = json_read(reading->text, &reading->json);
 }
 
-static fallible toolbox_rpc_take(struct rpc_conn *remote, struct str text, bool *out_over)
+static fallible toolbox_rpc_take(struct rpc_conn *conn, struct str text, bool *out_over)
 {
 	struct reading reading = {.text = text};
 	struct rpc_message message = {0};
 	auto_json json = NULL;
 
-	// Others wait while we read: a large message is read elsewhere.
+	// A large message is parsed in a worker thread, so that the loop serves others meanwhile.
 	if (text.len > LARGE)
 		offload_run(reading_run, &reading);
 	else
@@ -195,18 +196,18 @@ static fallible toolbox_rpc_take(struct rpc_conn *remote, struct str text, bool 
 	TRY(rpc_read(json, &message));
 	switch (message.kind) {
 	case RPC_PUSH:
-		return toolbox_rpc_push(remote, message.value);
+		return toolbox_rpc_push(conn, message.value);
 	case RPC_STREAM:
-		return toolbox_rpc_stream(remote, message.value);
+		return toolbox_rpc_stream(conn, message.value);
 	case RPC_PIPE:
-		return rpc_conn_pipe_open(remote);
+		return rpc_conn_pipe_open(conn);
 	case RPC_PULL:
-		return toolbox_rpc_pull(remote, message.id);
+		return toolbox_rpc_pull(conn, message.id);
 	case RPC_RELEASE:
-		return toolbox_rpc_release(remote, message.id);
+		return toolbox_rpc_release(conn, message.id);
 	case RPC_RESOLVE:
 	case RPC_REJECT:
-		rpc_conn_call_answered(remote, message.id, message.kind == RPC_RESOLVE);
+		rpc_conn_call_answered(conn, message.id, message.kind == RPC_RESOLVE);
 		return OK;
 	case RPC_ABORT:
 		*out_over = true;
@@ -214,24 +215,24 @@ static fallible toolbox_rpc_take(struct rpc_conn *remote, struct str text, bool 
 	return OK;
 }
 
-static fallible toolbox_rpc_listen_to(struct rpc_conn *remote)
+static fallible toolbox_rpc_listen_to(struct rpc_conn *conn)
 {
 	bool over = false;
 
 	while (!over) {
 		struct wsock_message message;
 
-		TRY(wsock_recv(remote->ws, CLOCK_NEVER, &message));
+		TRY(wsock_recv(conn->ws, CLOCK_NEVER, &message));
 		if (message.kind == WSOCK_CLOSED)
 			return OK;
 		if (message.kind != WSOCK_TEXT)
-			return protocol("messages are text");
-		TRY(toolbox_rpc_take(remote, message.body, &over));
+			return protocol("messages must be text");
+		TRY(toolbox_rpc_take(conn, message.body, &over));
 	}
 	return OK;
 }
 
-static fallible say_farewell(struct rpc_conn *remote, struct err *err)
+static fallible say_farewell(struct rpc_conn *conn, struct err *err)
 {
 	auto_buf text = BUF_INIT(8192);
 	struct json_out out = json_to(&text);
@@ -247,8 +248,8 @@ static fallible say_farewell(struct rpc_conn *remote, struct err *err)
 	json_add_text(&out, err_message(err));
 	json_end(&out, ']');
 	json_end(&out, ']');
-	err_free(rpc_conn_send(remote, &text));
-	wsock_close(remote->ws, WS_POLICY, "bad RPC message");
+	err_free(rpc_conn_send(conn, &text));
+	wsock_close(conn->ws, WS_POLICY, "bad RPC message");
 	err_free(err);
 	return OK;
 }
@@ -256,15 +257,15 @@ static fallible say_farewell(struct rpc_conn *remote, struct err *err)
 static fallible toolbox_rpc_talk(struct http *x, struct wsock *ws, void *arg)
 {
 	auto_buf base = BUF_INIT(1024);
-	struct rpc_conn *remote;
+	struct rpc_conn *conn;
 	struct err *err;
 
 	(void)arg;
 	buf_text(&base, "/v1/sandboxes/");
 	text_percent(&base, x->params[0]);
-	remote = rpc_conn_new(x, ws, base.at);
-	err = say_farewell(remote, toolbox_rpc_listen_to(remote));
-	connection_end(remote);
+	conn = rpc_conn_new(x, ws, base.at);
+	err = say_farewell(conn, toolbox_rpc_listen_to(conn));
+	connection_end(conn);
 	return err;
 }
 

@@ -1,6 +1,6 @@
+// The sandbox API as remote calls over one WebSocket, in the capnweb protocol.
 #pragma once
 
 #include "http/router.h"
 
-// The whole of a sandbox by remote calls over one WebSocket: capnweb.
 route_fn toolbox_rpc;

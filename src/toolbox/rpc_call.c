@@ -1,8 +1,8 @@
-// A call runs as an inner exchange in a task of its own, in order of arrival and with a bound on
-// those at work. Its answer waits for the pull, and while it does another call is at work: clients
-// push all of their calls before they pull the first. A plain answer goes out in the pieces in
-// which it comes; one that needs a change, and every error, is gathered first. A stream is a pipe
-// of ours: we write, the client acknowledges, and no more than a window is ever on its way.
+// A call runs as an in-process exchange in its own task. Calls start in order of arrival, with a
+// limit on running ones. A call that waits for its pull does not count as running: clients push all
+// calls before they pull the first. A plain answer is sent in pieces as it is produced; an answer
+// that must be rewritten, and every error, is buffered first. A stream is a pipe of ours: we write,
+// the client acknowledges, and at most one window is in flight.
 #include "base/clock.h"
 #include "base/mem.h"
 #include "codec/text.h"
@@ -11,30 +11,30 @@
 #include "toolbox/sse_filter.h"
 
 #define GATHER_MAX (1 << 20)
-#define PIECE (32 * 1024) // of a plain answer
-#define ROOM_MS 10000	  // until there is room for one more body
+#define PIECE (32 * 1024) // piece of a plain answer
+#define ROOM_MS 10000	  // longest wait for room for another body
 
 struct call {
 	struct rpc_conn_export export;
-	struct link link; // in remote->calls
+	struct link link; // in conn->calls
 	struct in_process *inner;
 	const struct rpc_table *row;
 	struct rpc_table_request request;
 	struct rpc_pipe *source; // UPLOAD
 	uint64_t uploaded;
 	bool pulled, running;
-	bool waits;	       // its exchange has not begun
-	bool at_work;	       // it is one of remote->at_work
-	size_t bytes;	       // of its body
-	bool begun, has_bytes; // a message is under way, in pieces
+	bool waits;	       // its exchange has not started
+	bool at_work;	       // counted in conn->at_work
+	size_t bytes;	       // size of its body
+	bool begun, has_bytes; // a message has begun, in pieces
 	int status;
 	struct buf gathered;
 	struct rpc_wrapper wrapper;
-	char *fault; // why a call could not be made; NULL: it could
+	char *fault; // why the call could not be made; NULL: it could
 	struct rpc_conn_flow flow;
 	struct sse_filter filter;
 	struct callback callback;
-	struct buf out; // what is about to be sent
+	struct buf out; // the next message
 };
 
 static struct call *call_of(struct rpc_conn_export *export)
@@ -64,51 +64,52 @@ static bool is_stream(const struct call *call)
 
 static fallible unwanted(void)
 {
-	return err_new(CANCELLED, "client_gone", "nobody wants the answer any more");
+	return err_new(CANCELLED, "client_gone", "the client released the answer");
 }
 
 static bool is_wanted(const struct call *call)
 {
-	return call->export.listed && !call->flow.refused && !call->export.remote->over;
+	return call->export.listed && !call->flow.refused && !call->export.conn->over;
 }
 
 static void set_at_work(struct call *call, bool at_work)
 {
-	struct rpc_conn *remote = call->export.remote;
+	struct rpc_conn *conn = call->export.conn;
 
-	remote->at_work += (uint32_t)at_work - (uint32_t)call->at_work;
+	conn->at_work += (uint32_t)at_work - (uint32_t)call->at_work;
 	call->at_work = at_work;
 }
 
-// A stream of the client's is taken at once: it would wait for its reader.
+// A call that reads a stream of the client starts at once: the stream would fill up without its
+// reader.
 static bool may_start(const struct call *call)
 {
-	const struct rpc_conn *remote = call->export.remote;
+	const struct rpc_conn *conn = call->export.conn;
 
 	return call->source ||
-	       (remote->at_work < RPC_CONN_CALLS_MAX && remote->started < RPC_CONN_STARTED_MAX);
+	       (conn->at_work < RPC_CONN_CALLS_MAX && conn->started < RPC_CONN_STARTED_MAX);
 }
 
 static void toolbox_rpc_call_start(struct call *call)
 {
-	struct rpc_conn *remote = call->export.remote;
+	struct rpc_conn *conn = call->export.conn;
 
 	call->waits = false;
-	remote->waiting_bytes -= call->bytes;
-	remote->started++;
+	conn->waiting_bytes -= call->bytes;
+	conn->started++;
 	set_at_work(call, true);
 	in_process_start(call->inner, "rpc");
 }
 
-static void rpc_call_start_waiting(struct rpc_conn *remote)
+static void rpc_call_start_waiting(struct rpc_conn *conn)
 {
-	list_each (at, &remote->calls) {
+	list_each (at, &conn->calls) {
 		struct call *call = link_of(at, struct call, link);
 
 		if (call->waits && may_start(call))
 			toolbox_rpc_call_start(call);
 	}
-	condition_signal(&remote->ended);
+	condition_signal(&conn->ended);
 }
 
 static fallible await_pull(struct call *call)
@@ -117,7 +118,7 @@ static fallible await_pull(struct call *call)
 
 	if (!call->pulled && is_wanted(call) && call->at_work) {
 		set_at_work(call, false);
-		rpc_call_start_waiting(call->export.remote);
+		rpc_call_start_waiting(call->export.conn);
 		while (!err && !call->pulled && is_wanted(call))
 			err = condition_wait(&call->flow.moved, CLOCK_NEVER);
 		set_at_work(call, true);
@@ -125,7 +126,7 @@ static fallible await_pull(struct call *call)
 	}
 	while (!call->pulled && is_wanted(call))
 		TRY(condition_wait(&call->flow.moved, CLOCK_NEVER));
-	return call->pulled && !call->export.remote->over ? OK : unwanted();
+	return call->pulled && !call->export.conn->over ? OK : unwanted();
 }
 
 static void put_download(struct call *call, struct json_out *out,
@@ -137,7 +138,7 @@ static void put_download(struct call *call, struct json_out *out,
 
 	str_cut(&rest, '?', &coded);
 	if (rest.at)
-		coded = str_skip(coded, 1); // it was a relative one
+		coded = str_skip(coded, 1); // the path was relative
 	while (text_percent_next(&coded, &c))
 		buf_char(&path, c);
 	json_begin(out, '{');
@@ -172,7 +173,7 @@ static fallible open_stream(struct call *call, const struct in_process_head *hea
 		json_end(&out, ']');
 	}
 	json_end(&out, ']');
-	return rpc_conn_send(call->export.remote, &text);
+	return rpc_conn_send(call->export.conn, &text);
 }
 
 static fallible open_plain(struct call *call)
@@ -180,9 +181,9 @@ static fallible open_plain(struct call *call)
 	auto_buf text = BUF_INIT(128);
 
 	buf_fmt(&text, "[\"resolve\",%lld,", (long long)call->export.id);
-	TRY(wsock_begin(call->export.remote->ws, WSOCK_TEXT));
+	TRY(wsock_begin(call->export.conn->ws, WSOCK_TEXT));
 	call->begun = true;
-	return wsock_piece(call->export.remote->ws, buf_view(&text));
+	return wsock_piece(call->export.conn->ws, buf_view(&text));
 }
 
 static bool is_good(const struct call *call)
@@ -227,7 +228,7 @@ static fallible pass_plain(struct call *call, struct str bytes)
 		rpc_wrap(&call->wrapper, &call->out, part);
 		if (!buf_ok(&call->out))
 			return err_new(INTERNAL, "internal", "an answer did not fit");
-		err = wsock_piece(call->export.remote->ws, buf_view(&call->out));
+		err = wsock_piece(call->export.conn->ws, buf_view(&call->out));
 		buf_clear(&call->out);
 		TRY(err);
 		bytes = str_skip(bytes, part.len);
@@ -253,7 +254,7 @@ static fallible rpc_call_on_read(void *arg, void *room, size_t size, size_t *out
 {
 	struct call *call = arg;
 
-	if (call->export.remote->over)
+	if (call->export.conn->over)
 		return unwanted();
 	TRY(rpc_conn_pipe_read(call->source, room, size, out));
 	call->uploaded += *out;
@@ -296,7 +297,7 @@ static fallible reject(struct call *call)
 	json_end(&out, '}');
 	json_end(&out, ']');
 	json_end(&out, ']');
-	return rpc_conn_send(call->export.remote, &text);
+	return rpc_conn_send(call->export.conn, &text);
 }
 
 static void put_changed(struct call *call, struct json_out *out, const struct json *json)
@@ -337,7 +338,7 @@ static fallible resolve_changed(struct call *call)
 	json_add_int(&out, call->export.id);
 	put_changed(call, &out, json);
 	json_end(&out, ']');
-	return rpc_conn_send(call->export.remote, &text);
+	return rpc_conn_send(call->export.conn, &text);
 }
 
 static fallible resolve_nothing(struct call *call)
@@ -346,7 +347,7 @@ static fallible resolve_nothing(struct call *call)
 
 	TRY(callback_end(&call->callback));
 	buf_fmt(&text, "[\"resolve\",%lld,[\"undefined\"]]", (long long)call->export.id);
-	return rpc_conn_send(call->export.remote, &text);
+	return rpc_conn_send(call->export.conn, &text);
 }
 
 static fallible end_stream(struct call *call, bool is_whole)
@@ -359,7 +360,7 @@ static fallible end_stream(struct call *call, bool is_whole)
 
 static fallible rpc_call_finish(struct call *call, bool is_whole)
 {
-	struct wsock *ws = call->export.remote->ws;
+	struct wsock *ws = call->export.conn->ws;
 
 	if (call->begun && !is_whole) {
 		wsock_abort(ws);
@@ -380,28 +381,28 @@ static fallible rpc_call_finish(struct call *call, bool is_whole)
 	return is_whole && is_good(call) ? resolve_changed(call) : reject(call);
 }
 
-// Nothing runs for it any more.
+// The call has ended: frees all but its number.
 static void rpc_call_forget(struct call *call)
 {
-	struct rpc_conn *remote = call->export.remote;
+	struct rpc_conn *conn = call->export.conn;
 
-	// The client may keep its number for as long as it likes, but not what stood behind it.
+	// The client may keep the number as long as it likes; the memory behind it is freed now.
 	callback_done(&call->callback);
 	rpc_table_done(&call->request);
 	buf_done(&call->gathered);
 	buf_done(&call->out);
 	call->running = false;
 	link_drop(&call->link);
-	remote->call_count--;
-	condition_signal(&remote->ended);
+	conn->call_count--;
+	condition_signal(&conn->ended);
 	rpc_call_let_go(call);
 }
 
-// Gives a call up: if it waits it does not begin.
+// Drops a call that has not started.
 static void discard(struct call *call)
 {
 	call->waits = false;
-	call->export.remote->waiting_bytes -= call->bytes;
+	call->export.conn->waiting_bytes -= call->bytes;
 	in_process_discard(take_ptr(call->inner));
 	rpc_call_forget(call);
 }
@@ -409,18 +410,18 @@ static void discard(struct call *call)
 static void rpc_call_on_end(void *arg, bool is_whole)
 {
 	struct call *call = arg;
-	struct rpc_conn *remote = call->export.remote;
+	struct rpc_conn *conn = call->export.conn;
 
 	if (call->inner)
-		remote->started--;
+		conn->started--;
 	call->inner = NULL;
-	if (!remote->over)
+	if (!conn->over)
 		err_free(rpc_call_finish(call, is_whole));
 	else if (call->begun)
-		wsock_abort(remote->ws);
+		wsock_abort(conn->ws);
 	set_at_work(call, false);
-	if (!remote->over)
-		rpc_call_start_waiting(remote);
+	if (!conn->over)
+		rpc_call_start_waiting(conn);
 	rpc_call_forget(call);
 }
 
@@ -429,12 +430,12 @@ static void refuse_task(void *arg)
 	rpc_call_on_end(arg, false);
 }
 
-// Its exchange, begun at once or when its turn comes.
+// Makes the call's exchange and starts it, now or when its turn comes.
 static void rpc_call_run(struct call *call)
 {
-	struct rpc_conn *remote = call->export.remote;
-	struct http *x = remote->x;
-	auto_free char *target = mem_fmt("%s%s", remote->base, call->request.target.at);
+	struct rpc_conn *conn = call->export.conn;
+	struct http *x = conn->x;
+	auto_free char *target = mem_fmt("%s%s", conn->base, call->request.target.at);
 	struct in_process_calls calls = {
 		.read = call->source ? rpc_call_on_read : NULL,
 		.head = rpc_call_on_head,
@@ -450,18 +451,19 @@ static void rpc_call_run(struct call *call)
 	call->inner = in_process_new(&ask, &calls, call);
 	buf_done(&call->request.body);
 	call->waits = true;
-	remote->waiting_bytes += call->bytes;
+	conn->waiting_bytes += call->bytes;
 	if (may_start(call))
 		toolbox_rpc_call_start(call);
 }
 
-// Of those that wait for their turn the client has sent enough; this comes to an end without it.
-static fallible rpc_call_await_room(struct rpc_conn *remote, size_t bytes)
+// Waits until waiting bodies leave room for this one. Running calls end without the client's help,
+// so this wait ends.
+static fallible rpc_call_await_room(struct rpc_conn *conn, size_t bytes)
 {
 	int64_t deadline = loop_now(task_loop()) + ROOM_MS;
 
-	while (remote->waiting_bytes && remote->waiting_bytes + bytes > RPC_CONN_WAITING_BYTES) {
-		auto_err err = condition_wait(&remote->ended, deadline);
+	while (conn->waiting_bytes && conn->waiting_bytes + bytes > RPC_CONN_WAITING_BYTES) {
+		auto_err err = condition_wait(&conn->ended, deadline);
 
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			return err_new(EXHAUSTED, "RESOURCE_BUSY", "too many calls wait");
@@ -474,19 +476,19 @@ static fallible rpc_call_await_room(struct rpc_conn *remote, size_t bytes)
 static fallible rpc_call_prepare(struct call *call, struct str object, struct str name,
 				 const struct json *args)
 {
-	struct rpc_conn *remote = call->export.remote;
+	struct rpc_conn *conn = call->export.conn;
 
 	call->row = rpc_table_find(object, name);
 	if (!call->row || !args)
 		return err_new(NOT_FOUND, "UNKNOWN_ERROR", "there is no such method");
-	if (remote->call_count > RPC_CONN_WAITING_MAX)
+	if (conn->call_count > RPC_CONN_WAITING_MAX)
 		return err_new(EXHAUSTED, "RESOURCE_BUSY", "too many calls wait");
 	TRY(rpc_table_write(call->row, args, &call->request));
 	call->bytes = call->request.body.len;
-	TRY(rpc_call_await_room(remote, call->bytes));
+	TRY(rpc_call_await_room(conn, call->bytes));
 	if (call->request.shape != RPC_TABLE_UPLOAD)
 		return OK;
-	call->source = rpc_conn_pipe_of(remote, call->request.pipe);
+	call->source = rpc_conn_pipe_of(conn, call->request.pipe);
 	return call->source ? OK : err_new(INVALID, "bad_rpc", "there is no such stream");
 }
 
@@ -499,32 +501,32 @@ static void note_fault(struct call *call, const struct err *err)
 		named ? err_reason(err) : "VALIDATION_FAILED");
 }
 
-fallible rpc_conn_call_start(struct rpc_conn *remote, struct str object, struct str name,
+fallible rpc_conn_call_start(struct rpc_conn *conn, struct str object, struct str name,
 			     const struct json *args)
 {
 	struct call *call;
 	struct err *err;
 
-	if (remote->call_count >= 2 * RPC_CONN_WAITING_MAX)
+	if (conn->call_count >= 2 * RPC_CONN_WAITING_MAX)
 		return err_new(EXHAUSTED, "bad_rpc", "too many answers were not pulled");
 	call = mem_new_of(struct call);
-	err = rpc_conn_list(remote, &call->export, RPC_CONN_CALL);
+	err = rpc_conn_list(conn, &call->export, RPC_CONN_CALL);
 	if (err) {
 		free(call);
 		return err;
 	}
 	call->gathered = BUF_INIT(GATHER_MAX);
 	call->out = BUF_INIT(4 << 20);
-	rpc_conn_flow_init(&call->flow, remote);
+	rpc_conn_flow_init(&call->flow, conn);
 	callback_init(&call->callback, &call->flow, call->request.functions);
 	call->running = true;
-	link_add(&remote->calls, &call->link);
-	remote->call_count++;
+	link_add(&conn->calls, &call->link);
+	conn->call_count++;
 	err = rpc_call_prepare(call, object, name, args);
 	if (err) {
 		note_fault(call, err);
 		err_free(err);
-		task_start(gateway_of(remote->x)->loop, "rpc", refuse_task, call);
+		task_start(gateway_of(conn->x)->loop, "rpc", refuse_task, call);
 	} else {
 		rpc_call_run(call);
 	}
@@ -539,9 +541,9 @@ void rpc_conn_call_pull(struct rpc_conn_export *export)
 	condition_signal(&call->flow.moved);
 }
 
-void rpc_conn_call_answered(struct rpc_conn *remote, int64_t id, bool accepted)
+void rpc_conn_call_answered(struct rpc_conn *conn, int64_t id, bool accepted)
 {
-	list_each (at, &remote->calls) {
+	list_each (at, &conn->calls) {
 		struct call *call = link_of(at, struct call, link);
 
 		if (!rpc_conn_flow_answered(&call->flow, id, accepted))
@@ -552,9 +554,9 @@ void rpc_conn_call_answered(struct rpc_conn *remote, int64_t id, bool accepted)
 	}
 }
 
-void rpc_conn_call_cancel_all(struct rpc_conn *remote)
+void rpc_conn_call_cancel_all(struct rpc_conn *conn)
 {
-	list_each (at, &remote->calls) {
+	list_each (at, &conn->calls) {
 		struct call *call = link_of(at, struct call, link);
 
 		condition_signal(&call->flow.moved);
@@ -565,7 +567,7 @@ void rpc_conn_call_cancel_all(struct rpc_conn *remote)
 	}
 }
 
-// A stream that nobody has asked for yet is of no use to anybody; a command runs on.
+// A stream that the client released before its pull is cancelled. A command is not: it runs on.
 void rpc_conn_call_release(struct rpc_conn_export *export)
 {
 	struct call *call = call_of(export);

@@ -1,5 +1,5 @@
-// The numbers of one RPC connection, what each refers to, and messages to the client. A number is
-// given once and never again. Everything is freed by rpc.c, which knows the kinds.
+// The export table of one RPC connection, and messages to the client. A number is used once and
+// never again. rpc.c frees the exports, because it knows their kinds.
 #include "toolbox/rpc_conn.h"
 
 #include "base/mem.h"
@@ -13,56 +13,55 @@ static struct str key_of(const int64_t *id)
 
 struct rpc_conn *rpc_conn_new(struct http *x, struct wsock *ws, const char *base)
 {
-	struct rpc_conn *remote = mem_new_of(struct rpc_conn);
+	struct rpc_conn *conn = mem_new_of(struct rpc_conn);
 
-	remote->x = x;
-	remote->ws = ws;
-	remote->base = base;
-	remote->exports = map_new();
-	link_init(&remote->calls);
-	condition_init(&remote->ended);
-	return remote;
+	conn->x = x;
+	conn->ws = ws;
+	conn->base = base;
+	conn->exports = map_new();
+	link_init(&conn->calls);
+	condition_init(&conn->ended);
+	return conn;
 }
 
-struct rpc_conn_export *rpc_conn_find(const struct rpc_conn *remote, int64_t id)
+struct rpc_conn_export *rpc_conn_find(const struct rpc_conn *conn, int64_t id)
 {
-	return map_get(remote->exports, key_of(&id));
+	return map_get(conn->exports, key_of(&id));
 }
 
-fallible rpc_conn_list(struct rpc_conn *remote, struct rpc_conn_export *export,
+fallible rpc_conn_list(struct rpc_conn *conn, struct rpc_conn_export *export,
 		       enum rpc_conn_kind kind)
 {
-	if (map_count(remote->exports) >= RPC_CONN_EXPORTS_MAX)
-		return err_new(EXHAUSTED, "too_many_exports",
-			       "there are too many results that were not released");
-	export->remote = remote;
+	if (map_count(conn->exports) >= RPC_CONN_EXPORTS_MAX)
+		return err_new(EXHAUSTED, "too_many_exports", "too many results were not released");
+	export->conn = conn;
 	export->kind = kind;
-	export->id = ++remote->last_export;
+	export->id = ++conn->last_export;
 	export->listed = true;
-	map_put(remote->exports, key_of(&export->id), export);
+	map_put(conn->exports, key_of(&export->id), export);
 	return OK;
 }
 
 void rpc_conn_unlist(struct rpc_conn_export *export)
 {
-	map_take(export->remote->exports, key_of(&export->id));
+	map_take(export->conn->exports, key_of(&export->id));
 	export->listed = false;
 }
 
-void rpc_conn_free(struct rpc_conn *remote)
+void rpc_conn_free(struct rpc_conn *conn)
 {
-	map_free(remote->exports);
-	free(remote);
+	map_free(conn->exports);
+	free(conn);
 }
 
-fallible rpc_conn_send(struct rpc_conn *remote, const struct buf *message)
+fallible rpc_conn_send(struct rpc_conn *conn, const struct buf *message)
 {
 	if (!buf_ok(message))
 		return err_new(INTERNAL, "internal", "a message did not fit");
-	return wsock_send(remote->ws, WSOCK_TEXT, buf_view(message));
+	return wsock_send(conn->ws, WSOCK_TEXT, buf_view(message));
 }
 
-fallible rpc_conn_reject(struct rpc_conn *remote, int64_t id, const char *code, const char *message)
+fallible rpc_conn_reject(struct rpc_conn *conn, int64_t id, const char *code, const char *message)
 {
 	auto_buf text = BUF_INIT(MESSAGE_MAX);
 	struct json_out out = json_to(&text);
@@ -82,5 +81,5 @@ fallible rpc_conn_reject(struct rpc_conn *remote, int64_t id, const char *code, 
 	json_end(&out, '}');
 	json_end(&out, ']');
 	json_end(&out, ']');
-	return rpc_conn_send(remote, &text);
+	return rpc_conn_send(conn, &text);
 }

@@ -1,6 +1,6 @@
-// The client writes at a pace that our acknowledgements give it. Up to LOW bytes it is told at once
-// to go on; above that only when the reader has caught up. A client that does not care fills the
-// pipe, and then nothing more is read from its connection.
+// A stream from the client to a call. Up to LOW buffered bytes, a write is acknowledged at once;
+// above, when the reader has caught up. If a client ignores the acknowledgements and fills the
+// pipe, nothing more is read from its connection.
 #include "base/clock.h"
 #include "base/mem.h"
 #include "toolbox/rpc_conn.h"
@@ -15,8 +15,8 @@ struct rpc_pipe {
 	struct rpc_conn_export export;
 	struct buf bytes;
 	struct memory_quota memory_quota;
-	size_t at;     // of the bytes, read so far
-	int64_t *owed; // messages that were not acknowledged yet
+	size_t at;     // bytes read so far
+	int64_t *owed; // messages not acknowledged yet
 	size_t owed_count;
 	uint32_t holds;
 	bool closed, aborted;
@@ -33,23 +33,23 @@ static size_t filled(const struct rpc_pipe *pipe)
 	return pipe->bytes.len - pipe->at;
 }
 
-fallible rpc_conn_pipe_open(struct rpc_conn *remote)
+fallible rpc_conn_pipe_open(struct rpc_conn *conn)
 {
 	struct rpc_pipe *pipe;
 	struct err *err;
 
-	if (remote->pipe_count >= RPC_CONN_PIPES_MAX)
-		return err_new(EXHAUSTED, "bad_rpc", "there are too many streams at once");
+	if (conn->pipe_count >= RPC_CONN_PIPES_MAX)
+		return err_new(EXHAUSTED, "bad_rpc", "too many streams are open");
 	pipe = mem_new_of(struct rpc_pipe);
-	err = rpc_conn_list(remote, &pipe->export, RPC_CONN_PIPE);
+	err = rpc_conn_list(conn, &pipe->export, RPC_CONN_PIPE);
 	if (err) {
 		free(pipe);
 		return err;
 	}
 	pipe->bytes = BUF_INIT(FULL + PIECE_MAX);
 	pipe->holds = 1;
-	memory_quota_join(&pipe->memory_quota, remote->x->memory_quota.share);
-	remote->pipe_count++;
+	memory_quota_join(&pipe->memory_quota, conn->x->memory_quota.share);
+	conn->pipe_count++;
 	condition_init(&pipe->moved);
 	return OK;
 }
@@ -60,14 +60,14 @@ void rpc_conn_pipe_drop(struct rpc_pipe *pipe)
 		return;
 	buf_done(&pipe->bytes);
 	memory_quota_drop(&pipe->memory_quota);
-	pipe->export.remote->pipe_count--;
+	pipe->export.conn->pipe_count--;
 	free(pipe->owed);
 	free(pipe);
 }
 
-struct rpc_pipe *rpc_conn_pipe_of(struct rpc_conn *remote, int64_t id)
+struct rpc_pipe *rpc_conn_pipe_of(struct rpc_conn *conn, int64_t id)
 {
-	struct rpc_conn_export *export = rpc_conn_find(remote, id);
+	struct rpc_conn_export *export = rpc_conn_find(conn, id);
 	struct rpc_pipe *pipe;
 
 	if (!export || export->kind != RPC_CONN_PIPE)
@@ -91,12 +91,12 @@ void rpc_conn_pipe_release(struct rpc_conn_export *export)
 	rpc_conn_pipe_drop(in_process_of(export));
 }
 
-static fallible rpc_pipe_acknowledge(struct rpc_conn *remote, int64_t id)
+static fallible rpc_pipe_acknowledge(struct rpc_conn *conn, int64_t id)
 {
 	auto_buf text = BUF_INIT(128);
 
 	buf_fmt(&text, "[\"resolve\",%lld,[\"undefined\"]]", (long long)id);
-	return rpc_conn_send(remote, &text);
+	return rpc_conn_send(conn, &text);
 }
 
 static fallible rpc_pipe_settle(struct rpc_pipe *pipe)
@@ -110,7 +110,7 @@ static fallible rpc_pipe_settle(struct rpc_pipe *pipe)
 	count = pipe->owed_count;
 	pipe->owed_count = 0;
 	for (size_t i = 0; i < count; i++)
-		TRY(rpc_pipe_acknowledge(pipe->export.remote, owed[i]));
+		TRY(rpc_pipe_acknowledge(pipe->export.conn, owed[i]));
 	return OK;
 }
 
@@ -134,13 +134,13 @@ static fallible rpc_pipe_add_piece(struct rpc_pipe *pipe, const struct json *arg
 	return OK;
 }
 
-// Nothing more is taken while it is full. The reader may be gone: then it is emptied by nobody, and
-// the connection ends.
+// Waits while the pipe is full. If the reader is gone nothing empties the pipe: the wait times out
+// and the connection ends.
 static fallible rpc_pipe_await_room(struct rpc_pipe *pipe)
 {
 	int64_t deadline = loop_now(task_loop()) + FULL_MS;
 
-	while (filled(pipe) >= FULL && !pipe->aborted && !pipe->export.remote->over)
+	while (filled(pipe) >= FULL && !pipe->aborted && !pipe->export.conn->over)
 		TRY(condition_wait(&pipe->moved, deadline), "wait for the reader of a stream");
 	return OK;
 }
@@ -149,7 +149,7 @@ static fallible write_to(struct rpc_pipe *pipe, int64_t id, const struct json *a
 {
 	TRY(rpc_pipe_await_room(pipe));
 	if (pipe->aborted || pipe->closed)
-		return rpc_conn_reject(pipe->export.remote, id, "OPERATION_INTERRUPTED",
+		return rpc_conn_reject(pipe->export.conn, id, "OPERATION_INTERRUPTED",
 				       "the stream is closed");
 	if (pipe->at == pipe->bytes.len) {
 		buf_clear(&pipe->bytes);
@@ -162,7 +162,7 @@ static fallible write_to(struct rpc_pipe *pipe, int64_t id, const struct json *a
 	TRY(memory_quota_hold(&pipe->memory_quota, pipe->bytes.room));
 	condition_signal(&pipe->moved);
 	if (filled(pipe) <= LOW)
-		return rpc_pipe_acknowledge(pipe->export.remote, id);
+		return rpc_pipe_acknowledge(pipe->export.conn, id);
 	if (pipe->owed_count >= OWED_MAX)
 		return err_new(EXHAUSTED, "bad_rpc", "too many writes are not acknowledged");
 	pipe->owed = mem_grow(pipe->owed, pipe->owed_count + 1, sizeof(*pipe->owed));
@@ -188,10 +188,10 @@ fallible rpc_conn_pipe_take(struct rpc_conn_export *export, int64_t id, struct s
 	else if (str_is(verb, "abort"))
 		pipe->aborted = true;
 	else
-		return rpc_conn_reject(export->remote, id, "INTERNAL_ERROR",
+		return rpc_conn_reject(export->conn, id, "INTERNAL_ERROR",
 				       "a stream has write, close and abort");
 	condition_signal(&pipe->moved);
-	return rpc_pipe_acknowledge(export->remote, id);
+	return rpc_pipe_acknowledge(export->conn, id);
 }
 
 fallible rpc_conn_pipe_read(struct rpc_pipe *pipe, void *room, size_t size, size_t *out)

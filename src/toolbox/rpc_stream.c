@@ -1,5 +1,6 @@
-// A pipe of ours. Each write takes a number, and is answered under it; what is not answered yet is
-// on its way, and no more than a window of it may be.
+// A stream to the client. Each write has a number, under which the client acknowledges it.
+// Unacknowledged writes are in flight; at most WINDOW bytes and RPC_CONN_IN_FLIGHT_MAX writes are.
+// A rejected write or the end of the connection makes further writes fail with CANCELLED.
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -8,30 +9,30 @@
 #define WINDOW (256 * 1024)
 #define PIECE (32 * 1024)
 
-void rpc_conn_flow_init(struct rpc_conn_flow *flow, struct rpc_conn *remote)
+void rpc_conn_flow_init(struct rpc_conn_flow *flow, struct rpc_conn *conn)
 {
-	flow->remote = remote;
+	flow->conn = conn;
 	condition_init(&flow->moved);
 }
 
 static void give_number(struct rpc_conn_flow *flow, int64_t id)
 {
-	for (size_t i = 0; i < flow->way_count; i++)
-		if (!flow->way[i].id)
-			flow->way[i].id = id;
+	for (size_t i = 0; i < flow->in_flight_count; i++)
+		if (!flow->in_flight[i].id)
+			flow->in_flight[i].id = id;
 }
 
-// A message that takes a number. It is given when it is our turn to send, so that both sides count
-// alike, and noted before the wait in which the answer may come.
+// Sends a message that uses up a number. The number is assigned when the socket is ours to write,
+// so that both sides count alike, and stored before the wait in which the answer may arrive.
 static fallible send_numbered(struct rpc_conn_flow *flow, const struct buf *text, int64_t *out_id)
 {
-	struct wsock *ws = flow->remote->ws;
+	struct wsock *ws = flow->conn->ws;
 	struct err *err;
 
 	if (!buf_ok(text))
 		return err_new(INTERNAL, "internal", "a message did not fit");
 	TRY(wsock_begin(ws, WSOCK_TEXT));
-	*out_id = ++flow->remote->last_import;
+	*out_id = ++flow->conn->last_import;
 	give_number(flow, *out_id);
 	err = wsock_piece(ws, buf_view(text));
 	if (err) {
@@ -51,11 +52,12 @@ fallible rpc_conn_flow_open(struct rpc_conn_flow *flow)
 
 static fallible await_window(struct rpc_conn_flow *flow)
 {
-	while ((flow->way_bytes >= WINDOW || flow->way_count == RPC_CONN_ON_THE_WAY_MAX) &&
-	       !flow->refused && !flow->remote->over)
+	while ((flow->in_flight_bytes >= WINDOW ||
+		flow->in_flight_count == RPC_CONN_IN_FLIGHT_MAX) &&
+	       !flow->refused && !flow->conn->over)
 		TRY(condition_wait(&flow->moved, CLOCK_NEVER));
-	if (flow->refused || flow->remote->over)
-		return err_new(CANCELLED, "client_gone", "the client wants no more");
+	if (flow->refused || flow->conn->over)
+		return err_new(CANCELLED, "client_gone", "the client closed the stream");
 	return OK;
 }
 
@@ -70,9 +72,9 @@ static fallible send_to(struct rpc_conn_flow *flow, int64_t target, const char *
 	buf_fmt(&text, "[\"stream\",[\"pipeline\",%lld,[%s],[", (long long)target, path);
 	buf_str(&text, argument);
 	buf_text(&text, "]]]");
-	flow->way[flow->way_count].id = 0;
-	flow->way[flow->way_count++].size = text.len;
-	flow->way_bytes += text.len;
+	flow->in_flight[flow->in_flight_count].id = 0;
+	flow->in_flight[flow->in_flight_count++].size = text.len;
+	flow->in_flight_bytes += text.len;
 	return send_numbered(flow, &text, &id);
 }
 
@@ -89,9 +91,9 @@ fallible rpc_conn_flow_call(struct rpc_conn_flow *flow, int64_t function, struct
 	return send_to(flow, function, "", argument);
 }
 
-fallible rpc_conn_flow_rest(struct rpc_conn_flow *flow)
+fallible rpc_conn_flow_drain(struct rpc_conn_flow *flow)
 {
-	while (flow->way_count && !flow->refused && !flow->remote->over)
+	while (flow->in_flight_count && !flow->refused && !flow->conn->over)
 		TRY(condition_wait(&flow->moved, CLOCK_NEVER));
 	return OK;
 }
@@ -120,16 +122,16 @@ fallible rpc_conn_flow_close(struct rpc_conn_flow *flow, bool is_whole)
 		TRY(send_verb(flow, "abort",
 			      STR("[\"error\",\"Error\",\"the stream was cut short\"]")));
 	buf_fmt(&text, "[\"release\",%lld,1]", (long long)flow->pipe);
-	return rpc_conn_send(flow->remote, &text);
+	return rpc_conn_send(flow->conn, &text);
 }
 
 bool rpc_conn_flow_answered(struct rpc_conn_flow *flow, int64_t id, bool accepted)
 {
-	for (size_t i = 0; i < flow->way_count; i++) {
-		if (flow->way[i].id != id)
+	for (size_t i = 0; i < flow->in_flight_count; i++) {
+		if (flow->in_flight[i].id != id)
 			continue;
-		flow->way_bytes -= flow->way[i].size;
-		flow->way[i] = flow->way[--flow->way_count];
+		flow->in_flight_bytes -= flow->in_flight[i].size;
+		flow->in_flight[i] = flow->in_flight[--flow->in_flight_count];
 		flow->refused |= !accepted;
 		condition_signal(&flow->moved);
 		return true;

@@ -1,3 +1,6 @@
+// Translates an RPC call into an HTTP request of the same sandbox, by one row of the table.
+// Arguments become members of the JSON body, parts of the path, or numbers of streams and
+// functions. Everything else, rights included, is checked by the route itself.
 #include "toolbox/rpc_table.h"
 
 #include "codec/text.h"
@@ -67,7 +70,7 @@ void rpc_table_done(struct rpc_table_request *request)
 	buf_done(&request->body);
 }
 
-// An argument that must be text, for a path.
+// An argument that must be a string, for a path.
 static fallible text_arg(const struct json *args, size_t index, struct str *out)
 {
 	const struct json *arg = json_at(args, index);
@@ -125,7 +128,8 @@ static fallible rpc_table_put_body(const char *names, const struct json *args, s
 		TRY(rpc_plain(arg, &out));
 	}
 	json_end(&out, '}');
-	return buf_ok(body) ? OK : err_new(TOO_LARGE, "body_too_large", "this is too large");
+	return buf_ok(body) ? OK
+			    : err_new(TOO_LARGE, "body_too_large", "the arguments are too large");
 }
 
 static fallible put_target(const struct rpc_table *row, const struct json *args, struct buf *target)
@@ -144,7 +148,7 @@ static fallible put_target(const struct rpc_table *row, const struct json *args,
 	return id.len && buf_ok(target) ? OK : err_new(INVALID, "bad_field", "the id is malformed");
 }
 
-// A path of the sandbox as the rest of a URL; a relative one begins where its session stands.
+// Writes a file's path as the rest of a URL; a relative path starts at its session's directory.
 static fallible rpc_table_put_file(const struct json *args, size_t session_at, struct buf *target)
 {
 	struct str path = {0}, session = STR(""), part;
@@ -207,7 +211,7 @@ static fallible put_upload(const struct json *args, struct rpc_table_request *ou
 	return rpc_table_put_file(args, 2, &out->target);
 }
 
-// The fourth argument: an object of functions.
+// The fourth argument is an object of functions.
 static fallible take_functions(const struct json *args, int64_t *out)
 {
 	static const char *const names[RPC_TABLE_FUNCTIONS] = {"onStdout", "onStderr", "onResult",

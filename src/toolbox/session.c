@@ -1,3 +1,6 @@
+// Routes for sessions: shells that keep their state between commands. The shells themselves are in
+// box/session; creating one waits until its shell is up. Deleting a session also kills its
+// terminal. An id that the client does not give is made here.
 #include "toolbox/session.h"
 
 #include <stdio.h>
@@ -18,7 +21,8 @@ static fallible enter(struct http *x, struct box_ref *ref)
 	return box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], ref);
 }
 
-// {"sessionId": …} and for a session that exists the place of its box, of which there is one.
+// The context of an error: {"sessionId": …}, and for a session that exists the placement id, which
+// is always null.
 static fallible toolbox_session_refuse(struct http *x, struct str id, struct err *err)
 {
 	auto_buf context = BUF_INIT(8 * SESSION_ID_MAX + 1024);
@@ -51,32 +55,32 @@ struct request {
 	struct env_map env;
 };
 
-static void session_request_done(struct request *wish)
+static void session_request_done(struct request *request)
 {
-	env_map_done(&wish->env);
+	env_map_done(&request->env);
 }
 
 static fallible toolbox_session_read_request(struct http *x, const struct json *json,
-					     struct request *wish)
+					     struct request *request)
 {
 	struct str cwd = {0}, id = {0};
 
 	TRY(json_str(json_get(json, "id"), "id", &id));
-	if (id.at) // it outlives the body
-		wish->id = (struct str){arena_dup(x->arena, id.at, id.len), id.len};
+	if (id.at) // the id outlives the body
+		request->id = (struct str){arena_dup(x->arena, id.at, id.len), id.len};
 	TRY(json_str(json_get(json, "cwd"), "cwd", &cwd));
 	if (cwd.len > CWD_MAX)
 		return err_new(INVALID, "bad_field", "'cwd' may have %d bytes", CWD_MAX);
 	if (cwd.len)
-		wish->spec.cwd = arena_dup(x->arena, cwd.at, cwd.len);
+		request->spec.cwd = arena_dup(x->arena, cwd.at, cwd.len);
 	TRY(json_u64(json_get(json, "commandTimeoutMs"), "commandTimeoutMs", 1, TIME_MAX,
-		     &wish->spec.timeout_ms));
-	TRY(env_map_read_env(json_get(json, "env"), &wish->env));
-	wish->spec.env = &wish->env;
+		     &request->spec.timeout_ms));
+	TRY(env_map_read_env(json_get(json, "env"), &request->env));
+	request->spec.env = &request->env;
 	return OK;
 }
 
-// A body that is no JSON is none: then everything is as it is by default.
+// A body that is not JSON counts as empty: all defaults.
 static fallible read_lenient(struct http *x, struct json **out)
 {
 	struct str text = {0};
@@ -99,31 +103,31 @@ static struct str new_id(struct http *x)
 	return str_of(arena_fmt(x->arena, "session_%lld_%s", (long long)clock_wall_ms(), hex));
 }
 
-static fallible toolbox_session_make(struct http *x, struct box_ref *ref, struct request *wish,
+static fallible toolbox_session_make(struct http *x, struct box_ref *ref, struct request *request,
 				     struct session **out)
 {
 	auto_json json = NULL;
 
 	TRY(read_lenient(x, &json));
 	if (json)
-		TRY(toolbox_session_read_request(x, json, wish));
-	if (!wish->id.at)
-		wish->id = new_id(x);
+		TRY(toolbox_session_read_request(x, json, request));
+	if (!request->id.at)
+		request->id = new_id(x);
 	TRY(enter(x, ref));
-	return shells_create(ref, wish->id, &wish->spec, out);
+	return shells_create(ref, request->id, &request->spec, out);
 }
 
 fallible toolbox_session_create(struct http *x)
 {
 	auto_box_ref ref = {0};
 	auto_session session = NULL;
-	on_exit_call(session_request_done) struct request wish = {0};
+	on_exit_call(session_request_done) struct request request = {0};
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct err *err = toolbox_session_make(x, &ref, &wish, &session);
+	struct err *err = toolbox_session_make(x, &ref, &request, &session);
 	struct json_out out;
 
 	if (err)
-		return toolbox_session_refuse(x, wish.id, err);
+		return toolbox_session_refuse(x, request.id, err);
 	out = gateway_success(&body);
 	json_put_text(&out, "id", session_id(session));
 	json_put_text(&out, "sessionId", session_id(session));
@@ -216,7 +220,7 @@ static fallible end_session(struct http *x, struct session *session, bool now)
 	return box_ref_explain(err);
 }
 
-// Its terminal goes with it: the next session of that id begins with nothing of this one.
+// A session's terminal ends with it, so that a new session of the same id inherits nothing.
 static void toolbox_session_end_terminal(struct box *box, struct str session)
 {
 	auto_term term = term_find(box, session);
@@ -253,7 +257,7 @@ fallible toolbox_session_delete(struct http *x)
 	return gateway_answer(x, &out);
 }
 
-// The bytes themselves, as far as there are any now. What comes next begins at X-Next-Offset.
+// Sends the raw bytes written so far. The next bytes begin at X-Next-Offset.
 static fallible send_plain(struct http *x, struct tape *tape, struct follow_from from)
 {
 	uint64_t offset = from.offset, until = tape_kept(tape);
@@ -311,7 +315,7 @@ fallible toolbox_session_output(struct http *x)
 
 	tape = session_tape(session);
 	tape_ref(tape);
-	session_unref(take_ptr(session)); // its end is the end of the stream
+	session_unref(take_ptr(session)); // the end of the session ends the stream
 	if (str_is(http_query(x, "follow"), "true") ||
 	    (accept.at && str_starts(accept, "text/event-stream")))
 		return toolbox_session_send_events(x, tape, from);

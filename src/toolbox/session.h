@@ -1,4 +1,4 @@
-// Sessions: made, listed, looked at, ended; and the environment that they share.
+// Sessions: create, list, inspect, delete; and the environment that they share.
 #pragma once
 
 #include "http/router.h"

@@ -1,6 +1,6 @@
-// The end of a command in a session is an answer; that of its shell, or of its time, is an error in
-// Cloudflare's words that carries the last of what was written. A client that leaves does not
-// disturb the command, only one that has not begun is given up.
+// The end of a command in a session is an answer. The end of its shell, or a timeout, is an error
+// in Cloudflare's format that contains the last bytes of output. A client that disconnects does not
+// affect a running command; a command that has not begun is cancelled.
 #include "toolbox/shell.h"
 
 #include <stdio.h>
@@ -10,14 +10,14 @@
 #include "manager/shells.h"
 #include "toolbox/stream_json.h"
 
-#define LAST (32 * 1024) // of each stream, in an error
+#define LAST (32 * 1024) // bytes of each stream in an error
 #define CONTEXT_MAX (1 << 20)
 
 static struct shell_filter filter_of(const struct exec_request *request, enum tape_stream stream,
 				     const struct session_result *result)
 {
 	return (struct shell_filter){
-		.command = str_of(request->use.command),
+		.command = str_of(request->spec.command),
 		.remarks = stream == TAPE_STDERR,
 		.jobs = result->has_jobs,
 		.left = result->end == SESSION_TERMINATED,
@@ -81,7 +81,7 @@ static fallible toolbox_shell_answer(struct http *x, const struct exec_request *
 	return stream_json_end(&writer, x);
 }
 
-// The last bytes of a stream.
+// Keeps the last bytes of a stream.
 static void toolbox_shell_keep_last(void *arg, const char *bytes, size_t len)
 {
 	struct buf *last = arg;
@@ -132,7 +132,7 @@ static fallible toolbox_shell_write_context(struct http *x, const struct exec_re
 		json_put_int(&out, "timeoutMs", (int64_t)result->timeout_ms);
 		json_put_bool(&out, "sessionRestarted", result->restarted);
 	}
-	json_put_str(&out, "sessionId", request->seat);
+	json_put_str(&out, "sessionId", request->in_session);
 	if (result->end == SESSION_TERMINATED)
 		json_put_int(&out, "exitCode", result->exit_code);
 	json_put_text(&out, "ended", ending_word(result->ending));
@@ -152,7 +152,7 @@ static fallible toolbox_shell_explain(const struct exec_request *request,
 		return err_hint(err_new(CONFLICT, "command_timeout",
 					"Failed to execute command '%.*s' in session '" STR_FMT
 					"': Command timeout after %llums",
-					shown, request->shown.at, STR_ARG(request->seat),
+					shown, request->shown.at, STR_ARG(request->in_session),
 					(unsigned long long)result->timeout_ms),
 				result->restarted ? "its shell did not answer and was replaced: "
 						    "the state of the session is lost"
@@ -161,11 +161,11 @@ static fallible toolbox_shell_explain(const struct exec_request *request,
 	case SESSION_TERMINATED:
 		return err_hint(err_new(GONE, "session_terminated",
 					"Session '" STR_FMT "' shell exited (exit code: %d)",
-					STR_ARG(request->seat), result->exit_code),
+					STR_ARG(request->in_session), result->exit_code),
 				"the next command has a new shell");
 	default:
 		return err_new(GONE, "session_destroyed", "Session '" STR_FMT "' was destroyed",
-			       STR_ARG(request->seat));
+			       STR_ARG(request->in_session));
 	}
 }
 
@@ -192,8 +192,8 @@ static fallible toolbox_shell_run_exec_request(struct http *x, struct box_ref *r
 	struct err *err;
 
 	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], ref));
-	TRY(shells_take(ref, request->seat, &session));
-	order = shells_job(ref, &request->use);
+	TRY(shells_take(ref, request->in_session, &session));
+	order = shells_job(ref, &request->spec);
 	TRY(session_run(session, &order, out));
 	TRY(http_away(x, HTTP_PROBE_HEAD));
 	err = session_run_wait(*out, CLOCK_NEVER, result);

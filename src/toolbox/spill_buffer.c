@@ -1,5 +1,5 @@
-// Memory is filled first, and moved to the file as a whole when it is full: so the file is written
-// in large pieces, and a small body never sees the disk.
+// Memory is filled first and moved to the file as a whole when it is full: the file is written in
+// large pieces, and a small body never touches the disk.
 //
 // syscalls: openat
 #include "toolbox/spill_buffer.h"

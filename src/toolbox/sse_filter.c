@@ -1,3 +1,5 @@
+// A line is judged by its first SSE_FILTER_START bytes; the rest passes through unbuffered. The
+// type is taken from the fixed start of our own events' JSON, `data: {"type":"…`, without parsing.
 #include "toolbox/sse_filter.h"
 
 static struct str sse_filter_type_of(struct str line)
@@ -12,7 +14,7 @@ static struct str sse_filter_type_of(struct str line)
 	return type;
 }
 
-// What the line that begins so is, and what becomes of it.
+// Decides whether the line that begins so is dropped, passed, or gets an event: line.
 static void decide(struct sse_filter *filter, struct buf *out)
 {
 	struct str start = {filter->start, filter->len}, type = sse_filter_type_of(start);
@@ -27,7 +29,7 @@ static void decide(struct sse_filter *filter, struct buf *out)
 	if (type.at && filter->drop && str_is(type, filter->drop)) {
 		filter->dropped = filter->gap = true;
 	} else if (filter->gap && str_is(start, "\n")) {
-		filter->dropped = true; // the empty line behind the one that was dropped
+		filter->dropped = true; // the empty line after the dropped one
 		filter->gap = false;
 	}
 	if (!filter->dropped) {

@@ -1,5 +1,5 @@
-// The command is started as a process and its tape followed from the first byte: the client gets
-// all of it. A reader that leaves does not disturb the command.
+// The command is started as a process and its tape is followed from the first byte, so the client
+// gets all output. A client that disconnects does not affect the command.
 #include "toolbox/stream.h"
 
 #include <stdio.h>
@@ -67,9 +67,9 @@ static fallible toolbox_stream_start(struct http *x, struct json **json,
 	http_be_patient(x);
 	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &out->ref));
 	spec.session = request->session;
-	spec.seat = request->seat;
+	spec.seat = request->in_session;
 	spec.shown = request->shown;
-	TRY(spawn_process(&out->ref, &request->use, &spec, &out->proc));
+	TRY(spawn_process(&out->ref, &request->spec, &spec, &out->proc));
 	out->tape = proc_tape(out->proc);
 	tape_ref(out->tape);
 	return OK;

@@ -1,6 +1,5 @@
-// execute/stream: a command whose output comes as events. It is a process like any other, with a
-// record and a tape of its own, so a client that lost its connection goes on at
-// process/{id}/stream.
+// execute/stream: a command whose output is an event stream. The command is a process with a record
+// and a tape, so a client that lost its connection resumes at process/{id}/stream.
 #pragma once
 
 #include "http/router.h"

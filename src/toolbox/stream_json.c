@@ -1,3 +1,6 @@
+// Encodes tape output for JSON: as text, with invalid UTF-8 replaced, or as base64. A cut between
+// two pieces can split a UTF-8 sequence or a base64 group; the left-over bytes are carried into the
+// next piece.
 #include "toolbox/stream_json.h"
 
 #include "base/clock.h"
@@ -5,11 +8,11 @@
 #include "codec/json.h"
 #include "codec/text.h"
 
-#define SMALL (32 * 1024) // answers up to this are one piece
-#define PIECE (64 * 1024) // of a large one
+#define SMALL (32 * 1024) // largest answer that is sent in one piece
+#define PIECE (64 * 1024) // piece of a large answer
 #define FLUSH_BYTES (48 * 1024)
 
-// What a cut between two pieces leaves over: part of a UTF-8 sequence, or of a base64 group.
+// Bytes left over at a cut: part of a UTF-8 sequence or of a base64 group.
 struct rest {
 	struct json_carry text;
 	uint8_t group[3];

@@ -1,10 +1,10 @@
-// One socket of a terminal. The connection's task receives: keys and sizes. A task beside it sends:
-// first all that is kept, then {"type":"ready"}, then what comes. It reads the terminal's ring at
-// the pace of its client; one that falls behind by more than the ring loses what is overwritten,
-// and is told so where it looks: on its screen.
+// One WebSocket client of a terminal. The connection's task receives keys and sizes. A second task
+// sends: first all output that is kept, then {"type":"ready"}, then new output. It reads the
+// terminal's ring at its client's pace. A client that falls behind by more than the ring loses the
+// overwritten bytes and gets a notice on its screen.
 //
-// The terminal ends, and the sender tells it and closes; or the client leaves, the receiver cancels
-// the sender, and the program never knows.
+// When the terminal ends, the sender reports it and closes the socket. When the client disconnects,
+// the receiver cancels the sender; the program is not affected.
 #include "toolbox/term.h"
 
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "http/upgrade.h"
 #include "toolbox/terminal_command.h"
 
-#define MESSAGE_MAX (1u << 20) // typed at once
+#define MESSAGE_MAX (1u << 20) // longest input message
 #define PIECE (32 * 1024)
 #define TYPE_MS 10000
 #define TEXT_MAX 4096
@@ -25,10 +25,10 @@
 
 struct watcher {
 	int refs;
-	struct task *sender; // NULL: it has ended
+	struct task *sender; // NULL: the sender has ended
 	struct term *term;
 	struct wsock *ws;
-	uint64_t at; // of the output, told so far
+	uint64_t at; // output offset sent so far
 	char *room;  // PIECE
 };
 
@@ -88,7 +88,7 @@ static fallible tell_skipped(struct wsock *ws, uint64_t bytes)
 	return wsock_send(ws, WSOCK_BINARY, buf_view(&text));
 }
 
-// All that is kept, in one frame that begins with a whole character.
+// Sends all kept output in one frame, starting at a complete UTF-8 sequence.
 static fallible toolbox_term_replay(struct watcher *watcher)
 {
 	struct term_view view = term_view(watcher->term);
@@ -150,7 +150,7 @@ static void sender_task(void *arg)
 	watcher_drop(watcher);
 }
 
-// A text is a command to the terminal.
+// A text frame is a control message to the terminal.
 static fallible toolbox_term_take_text(struct watcher *watcher, struct str text)
 {
 	uint64_t cols = 0, rows = 0;
@@ -205,7 +205,7 @@ static fallible toolbox_term_watch(struct wsock *ws, struct term *term)
 	struct err *err;
 
 	watcher->refs = 2;
-	watcher->term = term; // taken over
+	watcher->term = term; // takes the reference
 	watcher->ws = ws;
 	wsock_ref(ws);
 	watcher->room = mem_grow(NULL, PIECE, 1);
@@ -221,14 +221,14 @@ static fallible toolbox_term_watch(struct wsock *ws, struct term *term)
 
 struct opening {
 	struct box_ref ref;
-	struct terminal_command seat;
+	struct terminal_command command;
 };
 
 static fallible toolbox_term_talk(struct http *x, struct wsock *ws, void *arg)
 {
 	struct opening *opening = arg;
 	struct term *term = NULL;
-	auto_err err = terminal_command_take(x, &opening->ref, &opening->seat, &term);
+	auto_err err = terminal_command_take(x, &opening->ref, &opening->command, &term);
 
 	if (!err)
 		return toolbox_term_watch(ws, term);
@@ -242,7 +242,7 @@ static fallible toolbox_term_talk(struct http *x, struct wsock *ws, void *arg)
 static void opening_done(struct opening *opening)
 {
 	box_ref_end(&opening->ref);
-	terminal_command_done(&opening->seat);
+	terminal_command_done(&opening->command);
 }
 
 fallible toolbox_term_pty(struct http *x)
@@ -252,15 +252,16 @@ fallible toolbox_term_pty(struct http *x)
 
 	TRY(upgrade_check(x));
 	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &opening.ref));
-	TRY(terminal_command_read(x, &opening.seat));
+	TRY(terminal_command_read(x, &opening.command));
 	{
-		auto_term term = opening.seat.id.len ? term_find(opening.ref.box, opening.seat.id)
-						     : NULL;
+		auto_term term = opening.command.id.len
+					 ? term_find(opening.ref.box, opening.command.id)
+					 : NULL;
 
-		if (!term && opening.seat.must_exist)
-			return err_hint(err_absent("no_terminal", "terminal", opening.seat.id),
+		if (!term && opening.command.must_exist)
+			return err_hint(err_absent("no_terminal", "terminal", opening.command.id),
 					"GET /api/terminals lists them");
-		// A client of a socket that opens has a terminal: where there is none, none opens.
+		// A WebSocket that opens promises a terminal: check the limit before the upgrade.
 		if (!term)
 			TRY(term_ask_room(opening.ref.box));
 	}
@@ -310,7 +311,7 @@ static fallible find(struct http *x, struct box_ref *ref, struct term **out)
 	return *out ? OK : err_absent("no_terminal", "terminal", x->params[1]);
 }
 
-// What the tape has now; it does not wait for more.
+// Sends what the tape has now; does not wait for more.
 fallible toolbox_term_log(struct http *x)
 {
 	auto_box_ref ref = {0};

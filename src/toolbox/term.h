@@ -1,4 +1,4 @@
-// Terminals: WebSocket /ws/pty, and what cove adds to list, read and end them.
+// Terminals: WebSocket /ws/pty, and routes to list, read and end them.
 #pragma once
 
 #include "http/router.h"

@@ -1,8 +1,8 @@
-// A session's terminal is not its shell: it is another program that starts where the session stands
-// now. What a session has exported since it began is only known to its shell, which is asked for a
-// script; the terminal's bash runs that first and becomes the wanted shell by execve, so the script
-// holds nothing else. A session that is busy is not waited for: then the terminal has the directory
-// and the environment that are known. The same holds for exports of more than EXPORTS_MAX.
+// A session's terminal is not its shell: it is a separate program that starts in the session's
+// current directory. Variables exported since the session began are known only to its shell, which
+// is asked for a script. The terminal's bash runs the script, then becomes the wanted shell by
+// execve(2). A busy session is not waited for: the terminal then gets the directory and environment
+// that the daemon knows. The same holds for exports larger than EXPORTS_MAX.
 #include "toolbox/terminal_command.h"
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@
 #define PRELUDE_MS 1000
 #define EXPORTS_MAX (128 * 1024)
 #define SCRIPT_MAX (144 * 1024) // with quotes; TALK_SIZE_MAX holds it and the environment
-#define PIECE_MAX (96 * 1024)	// of it as one argument; the kernel takes 128 KiB
+#define PIECE_MAX (96 * 1024)	// of one argument: the kernel's limit is 128 KiB (MAX_ARG_STRLEN)
 #define SHOWN_MAX 4096
 
 static fallible bad(const char *field, const char *why)
@@ -76,7 +76,7 @@ static fallible toolbox_terminal_command_read_env(struct terminal_command *termi
 	return OK;
 }
 
-// `command` as often as there are words, `env` as often as there are variables.
+// `command` is repeated for each word, `env` for each variable.
 static fallible toolbox_terminal_command_read_lists(struct http *x,
 						    struct terminal_command *terminal_command)
 {
@@ -162,7 +162,7 @@ void terminal_command_done(struct terminal_command *terminal_command)
 	buf_done(&terminal_command->script);
 }
 
-// The session's shell is asked in a task of its own, for it may be busy for hours.
+// The session's shell is asked in a separate task, because it may be busy for hours.
 struct prelude {
 	int refs;
 	struct session *session;
@@ -199,7 +199,7 @@ static void ask_prelude(struct loop *loop, struct session *session, struct buf *
 	auto_err err = OK;
 
 	prelude->refs = 2;
-	prelude->session = session; // taken over
+	prelude->session = session; // takes the reference
 	prelude->text = BUF_INIT(2 * SESSION_PRELUDE_MAX);
 	condition_init(&prelude->done);
 	task_start(loop, "term.prelude", prelude_task, prelude);
@@ -220,7 +220,7 @@ static void toolbox_terminal_command_add_env(struct env_map *env, const char *co
 	}
 }
 
-// The bash that restores the state makes room for what was asked for.
+// Wraps argv: a bash restores the state, then executes the wanted program.
 static void toolbox_terminal_command_wrap(struct http *x, struct terminal_command *terminal_command,
 					  struct str prelude, const char *cwd)
 {
@@ -251,7 +251,7 @@ static void toolbox_terminal_command_wrap(struct http *x, struct terminal_comman
 	terminal_command->argv = argv;
 }
 
-// Where the session stands, if there is one; it is not made for this.
+// Takes the directory and state of the session, if it exists; does not create it.
 static void stand_there(struct http *x, const struct box_ref *ref,
 			struct terminal_command *terminal_command)
 {
@@ -306,7 +306,7 @@ fallible terminal_command_take(struct http *x, const struct box_ref *ref,
 		TRY(box_ref_admit(ref));
 		stand_there(x, ref, terminal_command);
 	} else {
-		term_unref(term); // it is looked up again, and awaited, below
+		term_unref(term); // looked up again, and awaited, below
 	}
 	run = (struct manager_exec_spec){.argv = terminal_command->argv,
 					 .env = &terminal_command->env,
@@ -315,8 +315,7 @@ fallible terminal_command_take(struct http *x, const struct box_ref *ref,
 	exec_env_make(ref, &run, &exec_env);
 	exec_env.spec.cols = (uint16_t)terminal_command->cols;
 	exec_env.spec.rows = (uint16_t)terminal_command->rows;
-	exec_env.spec.cpu_ms = exec_env.spec.wall_ms =
-		0; // a terminal is as long as somebody wants it
+	exec_env.spec.cpu_ms = exec_env.spec.wall_ms = 0; // a terminal has no time limit
 	err = term_open(ref->box, &spec, out, &is_new);
 	if (err)
 		return box_ref_explain(err);

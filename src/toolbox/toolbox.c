@@ -1,3 +1,5 @@
+// The route table of one sandbox. Rows match in order. Authentication, audit and idempotency come
+// before the handler (gateway/). The last column is shown by the API's documentation.
 #include "toolbox/toolbox.h"
 
 #include "toolbox/backup.h"
@@ -18,7 +20,7 @@
 
 #define BOX "/v1/sandboxes/{id}"
 
-// A literal stands before a {name} that would match it.
+// A literal segment must come before a {name} that would match it.
 // clang-format off
 const struct route toolbox_routes[] = {
 	{"POST",   BOX "/api/execute",          toolbox_exec_run,      0,            "run a command and wait for its end"},

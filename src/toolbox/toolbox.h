@@ -1,5 +1,5 @@
-// Inside one sandbox: Cloudflare's container API and what cove adds to it, one table of routes
-// under /v1/sandboxes/{id}. A handler decodes, calls the fleet, and encodes.
+// The API inside one sandbox: Cloudflare's container API and cove's additions, one table of routes
+// under /v1/sandboxes/{id}. A handler decodes, calls manager/, and encodes.
 #pragma once
 
 #include "http/router.h"

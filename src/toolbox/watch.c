@@ -1,5 +1,5 @@
-// A watch as a stream of events. A hand in the box sits on inotify; what it tells is sent on, one
-// event at a time, so a slow client slows its own hand, which merges and counts meanwhile.
+// A watch as an event stream. A file worker in the box uses inotify; its events are forwarded one
+// at a time. A slow client blocks its own file worker, which merges and counts events meanwhile.
 #include "toolbox/watch.h"
 
 #include "base/clock.h"
@@ -41,7 +41,7 @@ static void put_path(struct json_out *out, const char *root, struct str path)
 	path_arg_put_name(out, "path", buf_view(&text));
 }
 
-// An overflow is told as a change of everything: whoever reads it looks again.
+// A queue overflow is reported as a change of the whole tree, so that the client rescans it.
 static fallible toolbox_watch_tell(struct http *x, const struct watch_ask *ask,
 				   const struct fileop_event *event, struct buf *room)
 {

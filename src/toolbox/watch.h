@@ -1,4 +1,4 @@
-// Changes in a tree: as they happen, or whether there were any since the last question.
+// Changes in a tree: as events, or whether there were any since the last request.
 #pragma once
 
 #include "http/router.h"

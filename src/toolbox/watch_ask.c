@@ -1,8 +1,10 @@
+// Parses and checks the parameters of a watch. Only /workspace and below can be watched. The path
+// is compared as text; a symbolic link below it is followed inside the box only.
 #include "toolbox/watch_ask.h"
 
 #include "toolbox/globs.h"
 
-#define DEFAULT_EVENTS ((1u << FILEOP_ATTRIB_SET) - 1) // all before it
+#define DEFAULT_EVENTS ((1u << FILEOP_ATTRIB_SET) - 1) // all event types before it
 
 static const char *const words[] = {"create", "modify", "delete", "move_from", "move_to", "attrib"};
 
@@ -55,7 +57,8 @@ static fallible watch_ask_read_events(struct path_arg *path_arg, const struct js
 	return OK;
 }
 
-// Dots are taken by their word. A link on the way leads elsewhere in the same sandbox at most.
+// ".." is removed textually. A symbolic link in the path leads elsewhere in the same sandbox at
+// most.
 static const char *watch_ask_resolve(struct path_arg *path_arg)
 {
 	struct str rest = str_of(path_arg_absolute(path_arg, path_arg->path)), part;

@@ -1,9 +1,9 @@
-// "Has anything changed since?" The first question puts a watch in place and is answered by a
-// version, NAME:COUNT; later ones compare it with how many events were counted. A tree is kept
-// track of by a task that holds a hand, until TREE_MS after the last question, the end of the
-// sandbox, or until others need the room. After that, and after a restart, the honest answer is
-// "resync". Events wait a little in the hand to be merged: it is made to catch up before a question
-// is answered, so that whatever was done before the question counts.
+// POST /api/watch/check: "has anything changed since?" The first request sets up a watch and gets a
+// version, NAME:COUNT; later ones compare it with the count of events. A tree is tracked by a task
+// that holds a file worker, until TREE_MS after the last request, the end of the sandbox, or
+// eviction by newer trees. After that, and after a restart, the answer is "resync". The file worker
+// delays events to merge them: it is flushed before a request is answered, so that every change
+// before the request counts.
 #include <stdio.h>
 
 #include "toolbox/watch.h"
@@ -17,20 +17,20 @@
 #define CATCH_UP_MS 2000
 
 struct tree {
-	struct link link; // memory->trees, longest unused first; in no list: given up
-	struct watch_state *memory;
+	struct link link; // in watches->trees, least recently used first; in no list: evicted
+	struct watch_state *watches;
 	struct entry *entry;
 	struct files_walk *walk;
-	struct str key; // what is watched; owned
+	struct str key; // parameters of the watch; owned
 	uint32_t events;
 	char name[32];
 	uint64_t count;
 	int64_t until;
 	bool listed;
 	struct task *task;
-	uint64_t asked, caught_up; // how often
+	uint64_t asked, caught_up; // numbers of flushes
 	struct condition condition;
-	int refs; // of the task, and of those who wait for it to catch up
+	int refs; // of the task, and of requests that wait for a flush
 };
 
 static void drop_tree(struct tree **held)
@@ -47,7 +47,7 @@ static void watch_check_unlist(struct tree *tree)
 {
 	if (tree->listed) {
 		link_drop(&tree->link);
-		tree->memory->tree_count--;
+		tree->watches->tree_count--;
 	}
 	tree->listed = false;
 }
@@ -62,7 +62,7 @@ static void track(void *arg)
 		auto_err err = files_next_event(tree->walk, tree->until, &event);
 
 		if (err && err_kind(err) == ERR_TIMEOUT &&
-		    loop_now(tree->memory->loop) < tree->until)
+		    loop_now(tree->watches->loop) < tree->until)
 			continue;
 		if (err || event.type == FILEOP_STOPPED)
 			break;
@@ -80,11 +80,11 @@ static void track(void *arg)
 	drop_tree(&tree);
 }
 
-// False: it is not kept track of any more.
+// *out == false: the tree is no longer tracked.
 static fallible watch_check_catch_up(struct tree *found, bool *out)
 {
 	on_exit_call(drop_tree) struct tree *tree = found;
-	int64_t deadline = loop_now(tree->memory->loop) + CATCH_UP_MS;
+	int64_t deadline = loop_now(tree->watches->loop) + CATCH_UP_MS;
 	uint64_t mine = ++tree->asked;
 	struct err *err = OK;
 
@@ -147,12 +147,12 @@ static struct tree *find_tree(struct watch_state *watches, const struct entry *e
 	return NULL;
 }
 
-// It was asked for just now.
+// Renews the tree's timeout and its place in the LRU list.
 static void refresh(struct tree *tree)
 {
 	link_drop(&tree->link);
-	link_add(&tree->memory->trees, &tree->link);
-	tree->until = loop_now(tree->memory->loop) + TREE_MS;
+	link_add(&tree->watches->trees, &tree->link);
+	tree->until = loop_now(tree->watches->loop) + TREE_MS;
 }
 
 static struct tree *plant(struct path_arg *path_arg, const struct watch_ask *ask, struct str key,
@@ -164,7 +164,7 @@ static struct tree *plant(struct path_arg *path_arg, const struct watch_ask *ask
 	watch_check_make_room(watches, path_arg->ref.entry);
 	entry_ref(path_arg->ref.entry);
 	*tree = (struct tree){
-		.memory = watches,
+		.watches = watches,
 		.entry = path_arg->ref.entry,
 		.walk = walk,
 		.key = {mem_dup(key.at, key.len), key.len},
@@ -234,7 +234,7 @@ static fallible watch_check_answer(struct path_arg *path_arg, const struct tree 
 	if (known && since->count > tree->count) {
 		path_arg->field = "since";
 		path_arg->code = "INVALID_VERSION";
-		return err_new(INVALID, "bad_field", "'since' is a version of the future");
+		return err_new(INVALID, "bad_field", "'since' is newer than the current version");
 	}
 	snprintf(version, sizeof(version), "%s:%llu", tree->name, (unsigned long long)tree->count);
 	json_put_text(&out, "status",
@@ -243,12 +243,13 @@ static fallible watch_check_answer(struct path_arg *path_arg, const struct tree 
 							     : "unchanged");
 	if (since->name.at && !known)
 		json_put_text(&out, "reason",
-			      is_of_this_life(tree->memory, since->name) ? "expired" : "restarted");
+			      is_of_this_life(tree->watches, since->name) ? "expired"
+									  : "restarted");
 	json_put_text(&out, "version", version);
 	return gateway_answer(path_arg->x, &out);
 }
 
-// The tree as it is kept track of, from now on at the latest.
+// Finds the tracked tree, or starts to track it.
 static fallible answer_of(struct path_arg *path_arg, const struct watch_ask *ask,
 			  const struct version *since)
 {
@@ -266,7 +267,7 @@ static fallible answer_of(struct path_arg *path_arg, const struct watch_ask *ask
 		TRY(watch_check_catch_up(tree, &kept));
 	if (!kept) {
 		TRY(watch_ask_begin(path_arg, ask, &walk));
-		// Somebody else may have been faster meanwhile.
+		// Another request may have added it while this one waited.
 		tree = find_tree(watches, path_arg->ref.entry, buf_view(&key));
 		if (tree)
 			files_drop(walk);

@@ -1,3 +1,5 @@
+// Made at first use and kept in the gateway until the daemon exits. It is not stored: after a
+// restart parked uploads are gone and watch names are unknown, which clients see as "restarted".
 #include "toolbox/watch_state.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-// Text frames of JSON, as Cloudflare's SDK sends them. A message is looked at without building a
-// tree of its body, which may be tens of megabytes: the body is cut out as it is written and handed
-// to the inner exchange; only the few words around it are parsed.
+// Receives JSON text frames in the format of Cloudflare's SDK. The body of a request may be tens of
+// megabytes: it is cut out of the message unparsed and passed to the in-process exchange; only the
+// members around it are parsed.
 #include "toolbox/ws.h"
 
 #include "base/clock.h"
@@ -15,12 +15,12 @@
 #include "toolbox/ws_mux.h"
 
 #define MESSAGE_MAX (64u << 20)
-#define AROUND_MAX (64 * 1024) // of a message, without its body
+#define AROUND_MAX (64 * 1024) // a message without its body
 #define LARGE (256 * 1024)
 
-static fallible bad(struct ws_mux *line, struct str id, const char *why)
+static fallible bad(struct ws_mux *mux, struct str id, const char *why)
 {
-	return ws_mux_error(line, id, "INVALID_REQUEST", why, 400);
+	return ws_mux_error(mux, id, "INVALID_REQUEST", why, 400);
 }
 
 static struct str toolbox_ws_word(const struct json *json, const char *key)
@@ -39,7 +39,7 @@ static bool toolbox_ws_is_method(struct str text)
 	return text.len && text.len <= 16;
 }
 
-static fallible take_request(struct ws_mux *line, const struct json *json, struct str body)
+static fallible take_request(struct ws_mux *mux, const struct json *json, struct str body)
 {
 	struct ws_mux_request request = {
 		.id = toolbox_ws_word(json, "id"),
@@ -51,17 +51,17 @@ static fallible take_request(struct ws_mux *line, const struct json *json, struc
 	auto_err err = OK;
 
 	if (!request.id.at)
-		return bad(line, request.id, "a request needs an 'id'");
+		return bad(mux, request.id, "a request needs an 'id'");
 	if (!toolbox_ws_is_method(request.method) || !request.path.len || request.path.at[0] != '/')
-		return bad(line, request.id, "a request needs a 'method' and a 'path'");
+		return bad(mux, request.id, "a request needs a 'method' and a 'path'");
 	if (request.headers && json_type(request.headers) != JSON_OBJECT)
-		return bad(line, request.id, "'headers' must be an object");
-	err = ws_mux_ask(line, &request);
+		return bad(mux, request.id, "'headers' must be an object");
+	err = ws_mux_ask(mux, &request);
 	if (!err)
 		return OK;
 	if (err_kind(err) == ERR_EXHAUSTED)
-		return ws_mux_error(line, request.id, "RESOURCE_BUSY", err_message(err), 429);
-	return bad(line, request.id, err_message(err));
+		return ws_mux_error(mux, request.id, "RESOURCE_BUSY", err_message(err), 429);
+	return bad(mux, request.id, err_message(err));
 }
 
 struct look {
@@ -87,7 +87,7 @@ static void look_run(void *arg)
 			  buf_ok(&look->around);
 }
 
-static fallible take_message(struct ws_mux *line, const struct wsock_message *message)
+static fallible take_message(struct ws_mux *mux, const struct wsock_message *message)
 {
 	on_exit_call(look_done) struct look look = {.text = message->body,
 						    .around = BUF_INIT(AROUND_MAX)};
@@ -95,30 +95,30 @@ static fallible take_message(struct ws_mux *line, const struct wsock_message *me
 	auto_err err = OK;
 	struct str type;
 
-	// Others wait while we read: a large message is read elsewhere.
+	// A large message is scanned in a worker thread, so that the loop serves others meanwhile.
 	if (message->kind == WSOCK_TEXT && message->body.len > LARGE)
 		offload_run(look_run, &look);
 	else if (message->kind == WSOCK_TEXT)
 		look_run(&look);
 	if (!look.is_json)
-		return ws_mux_error(line, (struct str){NULL, 0}, "PARSE_ERROR",
+		return ws_mux_error(mux, (struct str){NULL, 0}, "PARSE_ERROR",
 				    "the message is not JSON", 400);
 	if (!look.has_parts)
-		return bad(line, (struct str){NULL, 0}, "the message is no request");
+		return bad(mux, (struct str){NULL, 0}, "the message is not a request");
 	err = json_read(buf_view(&look.around), &json);
 	if (err)
-		return ws_mux_error(line, (struct str){NULL, 0}, "PARSE_ERROR", err_message(err),
+		return ws_mux_error(mux, (struct str){NULL, 0}, "PARSE_ERROR", err_message(err),
 				    400);
 	type = toolbox_ws_word(json, "type");
 	if (str_is(type, "request"))
-		return take_request(line, json, look.body);
+		return take_request(mux, json, look.body);
 	if (!str_is(type, "cancel"))
-		return bad(line, toolbox_ws_word(json, "id"), "the message is no request");
-	ws_mux_cancel(line, toolbox_ws_word(json, "id"));
+		return bad(mux, toolbox_ws_word(json, "id"), "the message is not a request");
+	ws_mux_cancel(mux, toolbox_ws_word(json, "id"));
 	return OK;
 }
 
-static fallible toolbox_ws_listen_to(struct ws_mux *line, struct wsock *ws)
+static fallible toolbox_ws_listen_to(struct ws_mux *mux, struct wsock *ws)
 {
 	for (;;) {
 		struct wsock_message message;
@@ -126,22 +126,22 @@ static fallible toolbox_ws_listen_to(struct ws_mux *line, struct wsock *ws)
 		TRY(wsock_recv(ws, CLOCK_NEVER, &message));
 		if (message.kind == WSOCK_CLOSED)
 			return OK;
-		TRY(take_message(line, &message));
+		TRY(take_message(mux, &message));
 	}
 }
 
 static fallible toolbox_ws_talk(struct http *x, struct wsock *ws, void *arg)
 {
 	auto_buf prefix = BUF_INIT(1024);
-	struct ws_mux *line;
+	struct ws_mux *mux;
 	struct err *err;
 
 	(void)arg;
 	buf_text(&prefix, "/v1/sandboxes/");
 	text_percent(&prefix, x->params[0]);
-	line = ws_mux_new(x, ws, buf_view(&prefix));
-	err = toolbox_ws_listen_to(line, ws);
-	ws_mux_end(line);
+	mux = ws_mux_new(x, ws, buf_view(&prefix));
+	err = toolbox_ws_listen_to(mux, ws);
+	ws_mux_end(mux);
 	return err;
 }
 

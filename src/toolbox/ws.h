@@ -1,4 +1,4 @@
-// The WebSocket transport: the routes of one sandbox, multiplexed on one socket.
+// The WebSocket transport: the routes of one sandbox, multiplexed over one socket.
 #pragma once
 
 #include "http/router.h"

@@ -1,14 +1,12 @@
-// A call is an inner exchange whose reply becomes frames:
+// A call is an in-process exchange whose reply becomes frames. An event stream: a "stream" frame
+// for each event, then a "response" without a body. Any other reply: one "response" frame with the
+// body, JSON as it is, other text as a string.
 //
-//	an event stream    a "stream" frame for each event, then a "response" without a body
-//	anything else      one "response" frame with the body in it: JSON as it is, other text as a
-//			   string
+// A body up to KEPT is buffered first, so that a handler that fails midway sends only an error. A
+// longer one is sent in fragments of one message while it is produced, so that nothing large is
+// held; meanwhile the other calls of this socket wait to send.
 //
-// A body up to KEPT is gathered first, so that a handler that fails on the way leaves an error and
-// nothing else. A longer one leaves in fragments of one message while it is made, so that nothing
-// large is held; meanwhile the other calls of this socket wait with theirs.
-//
-// Calls may outlive their socket: they hold the line, which holds the tombstone of the socket.
+// Calls may outlive their socket: they reference the mux, which keeps the closed wsock.
 #include "toolbox/ws_mux.h"
 
 #include "base/map.h"
@@ -33,7 +31,7 @@ struct ws_mux {
 	struct link running, waiting;
 	uint32_t running_count, waiting_count;
 	size_t waiting_bytes;
-	size_t small_bytes; // of bodies, waiting or not, that count for nothing one by one
+	size_t small_bytes; // sum of the bodies that are too small to be charged one by one
 	struct memory_quota memory_quota;
 	bool ended;
 };
@@ -41,9 +39,9 @@ struct ws_mux {
 enum call_mode { CALL_SILENT, CALL_STREAM, CALL_JSON, CALL_TEXT };
 
 struct call {
-	struct ws_mux *line;
-	struct in_process *inner; // NULL once it is over
-	struct link link;	  // running or waiting
+	struct ws_mux *mux;
+	struct in_process *inner; // NULL once it has ended
+	struct link link;	  // in running or waiting
 	char *id;
 	size_t id_len, bytes;
 	bool is_running, is_cancelled;
@@ -55,16 +53,16 @@ struct call {
 	struct sse_reader events;
 };
 
-static void ws_mux_drop(struct ws_mux *line)
+static void ws_mux_drop(struct ws_mux *mux)
 {
-	if (--line->refs > 0)
+	if (--mux->refs > 0)
 		return;
-	wsock_unref(line->ws);
-	memory_quota_drop(&line->memory_quota);
-	map_free(line->calls);
-	free(line->peer);
-	free(line->prefix);
-	free(line);
+	wsock_unref(mux->ws);
+	memory_quota_drop(&mux->memory_quota);
+	map_free(mux->calls);
+	free(mux->peer);
+	free(mux->prefix);
+	free(mux);
 }
 
 static struct str call_id(const struct call *call)
@@ -79,44 +77,44 @@ static size_t small_part(size_t bytes)
 
 static void call_free(struct call *call)
 {
-	struct ws_mux *line = call->line;
+	struct ws_mux *mux = call->mux;
 
 	link_drop(&call->link);
 	if (call->is_running)
-		line->running_count--;
+		mux->running_count--;
 	else
-		line->waiting_count--;
+		mux->waiting_count--;
 	if (!call->is_running)
-		line->waiting_bytes -= call->bytes;
-	if (map_get(line->calls, call_id(call)) == call)
-		map_take(line->calls, call_id(call));
-	line->small_bytes -= small_part(call->bytes);
-	memory_quota_move(&line->memory_quota, line->small_bytes);
+		mux->waiting_bytes -= call->bytes;
+	if (map_get(mux->calls, call_id(call)) == call)
+		map_take(mux->calls, call_id(call));
+	mux->small_bytes -= small_part(call->bytes);
+	memory_quota_move(&mux->memory_quota, mux->small_bytes);
 	buf_done(&call->body);
 	sse_done(&call->events);
 	free(call->id);
 	free(call);
-	ws_mux_drop(line);
+	ws_mux_drop(mux);
 }
 
 struct ws_mux *ws_mux_new(struct http *x, struct wsock *ws, struct str prefix)
 {
 	const struct who *who = gateway_who(x);
-	struct ws_mux *line = mem_new_of(struct ws_mux);
+	struct ws_mux *mux = mem_new_of(struct ws_mux);
 
 	wsock_ref(ws);
-	line->refs = 1;
-	line->ws = ws;
-	line->loop = gateway_of(x)->loop;
-	line->app = x->app;
-	line->who = *who;
-	line->peer = mem_dup(x->peer.at, x->peer.len);
-	line->prefix = mem_dup(prefix.at, prefix.len);
-	memory_quota_join(&line->memory_quota, x->memory_quota.share);
-	line->calls = map_new();
-	link_init(&line->running);
-	link_init(&line->waiting);
-	return line;
+	mux->refs = 1;
+	mux->ws = ws;
+	mux->loop = gateway_of(x)->loop;
+	mux->app = x->app;
+	mux->who = *who;
+	mux->peer = mem_dup(x->peer.at, x->peer.len);
+	mux->prefix = mem_dup(prefix.at, prefix.len);
+	memory_quota_join(&mux->memory_quota, x->memory_quota.share);
+	mux->calls = map_new();
+	link_init(&mux->running);
+	link_init(&mux->waiting);
+	return mux;
 }
 
 static struct json_out begin_frame(struct buf *frame, const char *type, struct str id)
@@ -130,14 +128,14 @@ static struct json_out begin_frame(struct buf *frame, const char *type, struct s
 	return out;
 }
 
-static fallible send_frame(struct ws_mux *line, const struct buf *frame)
+static fallible send_frame(struct ws_mux *mux, const struct buf *frame)
 {
 	if (!buf_ok(frame))
 		return err_new(INTERNAL, "internal", "a frame did not fit");
-	return wsock_send(line->ws, WSOCK_TEXT, buf_view(frame));
+	return wsock_send(mux->ws, WSOCK_TEXT, buf_view(frame));
 }
 
-fallible ws_mux_error(struct ws_mux *line, struct str id, const char *code, const char *message,
+fallible ws_mux_error(struct ws_mux *mux, struct str id, const char *code, const char *message,
 		      int status)
 {
 	auto_buf frame = BUF_INIT(16 * 1024 + 8 * id.len);
@@ -147,7 +145,7 @@ fallible ws_mux_error(struct ws_mux *line, struct str id, const char *code, cons
 	json_put_text(&out, "message", message);
 	json_put_int(&out, "status", status);
 	json_end(&out, '}');
-	return send_frame(line, &frame);
+	return send_frame(mux, &frame);
 }
 
 // {"type":"response","id":…,"status":N and, if a body follows, its key.
@@ -195,25 +193,25 @@ static fallible ws_mux_send_events(struct call *call, struct str bytes)
 			json_put_str(&out, "event", event.event);
 		json_put_str(&out, "data", event.data);
 		json_end(&out, '}');
-		TRY(send_frame(call->line, &frame));
+		TRY(send_frame(call->mux, &frame));
 	}
 	return verdict == SSE_TOO_LARGE
 		       ? err_new(TOO_LARGE, "event_too_large", "an event is too large")
 		       : OK;
 }
 
-// The body becomes too large to be kept: from here on it leaves as it comes.
+// The body exceeds KEPT: from here on it is sent as it is produced.
 static fallible begin_pieces(struct call *call)
 {
 	auto_buf head = BUF_INIT(FRAME_HEAD + 8 * call->id_len);
 	struct err *err;
 
 	put_response(&head, call, true);
-	TRY(wsock_begin(call->line->ws, WSOCK_TEXT));
+	TRY(wsock_begin(call->mux->ws, WSOCK_TEXT));
 	call->in_pieces = true;
-	err = wsock_piece(call->line->ws, buf_view(&head));
+	err = wsock_piece(call->mux->ws, buf_view(&head));
 	if (!err && call->body.len)
-		err = wsock_piece(call->line->ws, buf_view(&call->body));
+		err = wsock_piece(call->mux->ws, buf_view(&call->body));
 	buf_clear(&call->body);
 	return err;
 }
@@ -223,7 +221,7 @@ static fallible send_text(struct call *call, struct str bytes)
 	auto_buf text = BUF_INIT(64 + 6 * bytes.len);
 
 	json_piece(&text, bytes.at, bytes.len, &call->carry);
-	return text.len ? wsock_piece(call->line->ws, buf_view(&text)) : OK;
+	return text.len ? wsock_piece(call->mux->ws, buf_view(&text)) : OK;
 }
 
 static fallible ws_mux_on_bytes(void *arg, struct str bytes)
@@ -236,7 +234,7 @@ static fallible ws_mux_on_bytes(void *arg, struct str bytes)
 		TRY(begin_pieces(call));
 	if (call->in_pieces)
 		return call->mode == CALL_TEXT ? send_text(call, bytes)
-					       : wsock_piece(call->line->ws, bytes);
+					       : wsock_piece(call->mux->ws, bytes);
 	if (call->mode == CALL_TEXT)
 		json_piece(&call->body, bytes.at, bytes.len, &call->carry);
 	else
@@ -253,7 +251,7 @@ static fallible send_response(struct call *call)
 	if (has_body)
 		buf_str(&frame, buf_view(&call->body));
 	put_tail(&frame, call, has_body);
-	return send_frame(call->line, &frame);
+	return send_frame(call->mux, &frame);
 }
 
 static fallible finish_pieces(struct call *call)
@@ -264,10 +262,10 @@ static fallible finish_pieces(struct call *call)
 	if (call->mode == CALL_TEXT)
 		json_piece(&tail, NULL, 0, &call->carry);
 	put_tail(&tail, call, true);
-	err = wsock_piece(call->line->ws, buf_view(&tail));
+	err = wsock_piece(call->mux->ws, buf_view(&tail));
 	if (!err)
-		return wsock_finish(call->line->ws);
-	wsock_abort(call->line->ws);
+		return wsock_finish(call->mux->ws);
+	wsock_abort(call->mux->ws);
 	return err;
 }
 
@@ -276,7 +274,7 @@ static fallible ws_mux_tell_end(struct call *call, bool is_whole)
 	if (call->in_pieces && is_whole)
 		return finish_pieces(call);
 	if (call->in_pieces) {
-		wsock_abort(call->line->ws); // half of an answer cannot be taken back
+		wsock_abort(call->mux->ws); // an incomplete answer cannot be taken back
 		return OK;
 	}
 	if (call->mode == CALL_TEXT)
@@ -284,48 +282,48 @@ static fallible ws_mux_tell_end(struct call *call, bool is_whole)
 	if (is_whole || (call->is_cancelled && call->mode == CALL_STREAM))
 		return send_response(call);
 	if (call->is_cancelled)
-		return ws_mux_error(call->line, call_id(call), "OPERATION_INTERRUPTED",
+		return ws_mux_error(call->mux, call_id(call), "OPERATION_INTERRUPTED",
 				    "the request was cancelled", 409);
-	return ws_mux_error(call->line, call_id(call),
+	return ws_mux_error(call->mux, call_id(call),
 			    call->mode == CALL_STREAM ? "STREAM_ERROR" : "INTERNAL_ERROR",
 			    "the answer was cut", 500);
 }
 
-static void ws_mux_start_waiting(struct ws_mux *line);
+static void ws_mux_start_waiting(struct ws_mux *mux);
 
 static void ws_mux_on_end(void *arg, bool is_whole)
 {
 	struct call *call = arg;
-	struct ws_mux *line = call->line;
+	struct ws_mux *mux = call->mux;
 
 	call->inner = NULL;
-	// From now on the id may be used again: the client may ask as soon as it has the answer.
-	if (map_get(line->calls, call_id(call)) == call)
-		map_take(line->calls, call_id(call));
-	if (!line->ended || call->in_pieces)
-		err_free(ws_mux_tell_end(call, is_whole)); // nobody left to tell
-	line->refs++;
+	// The id is free from here on: the client may reuse it as soon as it has the answer.
+	if (map_get(mux->calls, call_id(call)) == call)
+		map_take(mux->calls, call_id(call));
+	if (!mux->ended || call->in_pieces)
+		err_free(ws_mux_tell_end(call, is_whole)); // the client may be gone
+	mux->refs++;
 	call_free(call);
-	ws_mux_start_waiting(line);
-	ws_mux_drop(line);
+	ws_mux_start_waiting(mux);
+	ws_mux_drop(mux);
 }
 
 static const struct in_process_calls calls = {
 	.head = ws_mux_on_head, .bytes = ws_mux_on_bytes, .end = ws_mux_on_end};
 
-static void ws_mux_start_waiting(struct ws_mux *line)
+static void ws_mux_start_waiting(struct ws_mux *mux)
 {
-	list_each (at, &line->waiting) {
+	list_each (at, &mux->waiting) {
 		struct call *call = link_of(at, struct call, link);
 
-		if (line->ended || line->running_count >= WS_MUX_AT_ONCE)
+		if (mux->ended || mux->running_count >= WS_MUX_AT_ONCE)
 			return;
 		link_drop(&call->link);
-		line->waiting_count--;
-		line->waiting_bytes -= call->bytes;
-		link_add(&line->running, &call->link);
+		mux->waiting_count--;
+		mux->waiting_bytes -= call->bytes;
+		link_add(&mux->running, &call->link);
 		call->is_running = true;
-		line->running_count++;
+		mux->running_count++;
 		in_process_start(call->inner, "ws.call");
 	}
 }
@@ -339,7 +337,7 @@ static size_t read_headers(const struct json *headers, struct http1_field *field
 	for (size_t at = 0; headers && count < max && json_next(headers, &at, &name, &member);) {
 		auto_err err = json_str(member, "headers", &value);
 
-		// The length is that of the body which came; the type has a place of its own.
+		// Content-Length is that of the received body; Content-Type is passed separately.
 		if (err || !member || str_eq_nocase(name, STR("Content-Length")) ||
 		    str_eq_nocase(name, STR("Content-Type")))
 			continue;
@@ -348,61 +346,61 @@ static size_t read_headers(const struct json *headers, struct http1_field *field
 	return count;
 }
 
-static struct in_process *make_inner(struct ws_mux *line, const struct ws_mux_request *request,
+static struct in_process *make_inner(struct ws_mux *mux, const struct ws_mux_request *request,
 				     struct call *call)
 {
 	auto_free struct http1_field *fields = mem_new(HTTP1_FIELDS_MAX * sizeof(*fields));
 	auto_buf target = BUF_INIT(HTTP1_HEAD_MAX);
 	struct in_process_ask ask = {
-		.loop = line->loop,
+		.loop = mux->loop,
 		.serve = gateway_inner,
-		.app = line->app,
-		.principal = &line->who,
-		.peer = str_of(line->peer),
+		.app = mux->app,
+		.principal = &mux->who,
+		.peer = str_of(mux->peer),
 		.method = request->method,
 		.body = request->body,
 		.fields = fields,
 		.field_count = read_headers(request->headers, fields, HTTP1_FIELDS_MAX - 2),
 	};
 
-	buf_text(&target, line->prefix);
+	buf_text(&target, mux->prefix);
 	buf_str(&target, request->path);
 	ask.target = buf_ok(&target) ? buf_view(&target) : STR("");
 	return in_process_new(&ask, &calls, call);
 }
 
-fallible ws_mux_ask(struct ws_mux *line, const struct ws_mux_request *request)
+fallible ws_mux_ask(struct ws_mux *mux, const struct ws_mux_request *request)
 {
 	struct call *call;
 
-	if (map_get(line->calls, request->id))
+	if (map_get(mux->calls, request->id))
 		return err_new(INVALID, "bad_request", "a request of this id is under way");
-	if (line->waiting_count >= WS_MUX_WAITING_MAX ||
-	    line->waiting_bytes + request->body.len > WS_MUX_WAITING_BYTES)
+	if (mux->waiting_count >= WS_MUX_WAITING_MAX ||
+	    mux->waiting_bytes + request->body.len > WS_MUX_WAITING_BYTES)
 		return err_new(EXHAUSTED, "too_many_requests", "too many requests are waiting");
-	TRY(memory_quota_hold(&line->memory_quota,
-			      line->small_bytes + small_part(request->body.len)));
-	line->small_bytes += small_part(request->body.len);
+	TRY(memory_quota_hold(&mux->memory_quota,
+			      mux->small_bytes + small_part(request->body.len)));
+	mux->small_bytes += small_part(request->body.len);
 	call = mem_new_of(struct call);
-	line->refs++;
-	call->line = line;
+	mux->refs++;
+	call->mux = mux;
 	call->id = mem_dup(request->id.at, request->id.len);
 	call->id_len = request->id.len;
 	call->bytes = request->body.len;
 	call->body = BUF_INIT(2 * KEPT);
 	call->events = SSE_READER(EVENT_MAX);
-	call->inner = make_inner(line, request, call);
-	map_put(line->calls, request->id, call);
-	link_add(&line->waiting, &call->link);
-	line->waiting_count++;
-	line->waiting_bytes += call->bytes;
-	ws_mux_start_waiting(line);
+	call->inner = make_inner(mux, request, call);
+	map_put(mux->calls, request->id, call);
+	link_add(&mux->waiting, &call->link);
+	mux->waiting_count++;
+	mux->waiting_bytes += call->bytes;
+	ws_mux_start_waiting(mux);
 	return OK;
 }
 
-void ws_mux_cancel(struct ws_mux *line, struct str id)
+void ws_mux_cancel(struct ws_mux *mux, struct str id)
 {
-	struct call *call = map_get(line->calls, id);
+	struct call *call = map_get(mux->calls, id);
 
 	if (!call)
 		return;
@@ -412,25 +410,25 @@ void ws_mux_cancel(struct ws_mux *line, struct str id)
 		return;
 	}
 	in_process_discard(call->inner);
-	err_free(ws_mux_error(line, id, "OPERATION_INTERRUPTED", "the request was cancelled", 409));
+	err_free(ws_mux_error(mux, id, "OPERATION_INTERRUPTED", "the request was cancelled", 409));
 	call_free(call);
 }
 
-void ws_mux_end(struct ws_mux *line)
+void ws_mux_end(struct ws_mux *mux)
 {
-	line->ended = true;
-	list_each (at, &line->waiting) {
+	mux->ended = true;
+	list_each (at, &mux->waiting) {
 		struct call *call = link_of(at, struct call, link);
 
 		in_process_discard(call->inner);
 		call_free(call);
 	}
-	list_each (at, &line->running) {
+	list_each (at, &mux->running) {
 		struct call *call = link_of(at, struct call, link);
 
 		call->is_cancelled = true;
 		if (call->inner)
 			in_process_cancel(call->inner);
 	}
-	ws_mux_drop(line);
+	ws_mux_drop(mux);
 }

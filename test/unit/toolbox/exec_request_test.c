@@ -5,12 +5,12 @@
 struct scene {
 	struct http x;
 	struct json *json;
-	struct exec_request job;
+	struct exec_request request;
 };
 
 static void scene_done(struct scene *scene)
 {
-	exec_request_done(&scene->job);
+	exec_request_done(&scene->request);
 	json_free(scene->json);
 	arena_free(scene->x.arena);
 }
@@ -21,7 +21,7 @@ static struct err *read_exec_request(struct scene *scene, const char *text)
 	struct err *err = json_read(str_of(text), &scene->json);
 
 	scene->x.arena = arena_new();
-	return err ? err : exec_request_read(&scene->x, scene->json, &scene->job);
+	return err ? err : exec_request_read(&scene->x, scene->json, &scene->request);
 }
 
 // "reason field", or "ok".
@@ -33,7 +33,7 @@ static const char *verdict(const char *text)
 
 	if (!err)
 		return "ok";
-	snprintf(words, sizeof(words), "%s %s", err_reason(err), scene.job.field);
+	snprintf(words, sizeof(words), "%s %s", err_reason(err), scene.request.field);
 	return words;
 }
 
@@ -42,14 +42,15 @@ TEST(shell, "a command is for the shell, with the defaults of docs/API.md")
 	auto_scene scene = {0};
 
 	CHECK_OK(read_exec_request(&scene, "{\"command\":\"echo hi\",\"whatever\":[1]}"));
-	CHECK_STR(scene.job.use.command, "echo hi");
-	CHECK(!scene.job.use.argv && !scene.job.use.cwd && !scene.job.use.user);
-	CHECK(!scene.job.use.stdin_bytes.at && !scene.job.use.wall_ms && !scene.job.use.cpu_ms);
-	CHECK(scene.job.encoding == EXEC_REQUEST_UTF8 && !scene.job.session.at);
-	CHECK(str_is(scene.job.seat, "default") && !scene.job.background);
+	CHECK_STR(scene.request.spec.command, "echo hi");
+	CHECK(!scene.request.spec.argv && !scene.request.spec.cwd && !scene.request.spec.user);
+	CHECK(!scene.request.spec.stdin_bytes.at && !scene.request.spec.wall_ms &&
+	      !scene.request.spec.cpu_ms);
+	CHECK(scene.request.encoding == EXEC_REQUEST_UTF8 && !scene.request.session.at);
+	CHECK(str_is(scene.request.in_session, "default") && !scene.request.background);
 }
 
-// The session that a body ends up in; "" for none.
+// The session that a body is run in; "" for none.
 static const char *terminal_command(const char *text)
 {
 	static char words[64];
@@ -57,12 +58,12 @@ static const char *terminal_command(const char *text)
 
 	words[0] = 0;
 	err_free(read_exec_request(&scene, text));
-	if (scene.job.seat.at)
-		snprintf(words, sizeof(words), STR_FMT, STR_ARG(scene.job.seat));
+	if (scene.request.in_session.at)
+		snprintf(words, sizeof(words), STR_FMT, STR_ARG(scene.request.in_session));
 	return words;
 }
 
-TEST(seats, "a command is in the session that is named, in the default one, or in none")
+TEST(sessions, "a command is in the session that is named, in the default one, or in none")
 {
 	CHECK_STR(terminal_command("{\"command\":\"x\"}"), "default");
 	CHECK_STR(terminal_command("{\"command\":\"x\",\"env\":{},\"cwd\":\"/\",\"timeoutMs\":1}"),
@@ -84,53 +85,53 @@ TEST(argv, "an argv is taken word by word")
 
 	CHECK_OK(read_exec_request(
 		&scene, "{\"argv\":[\"a\",\"\",\"b c\"],\"user\":\"me\",\"timeoutMs\":5}"));
-	CHECK(!scene.job.use.command);
-	CHECK_STR(scene.job.use.argv[0], "a");
-	CHECK_STR(scene.job.use.argv[1], "");
-	CHECK_STR(scene.job.use.argv[2], "b c");
-	CHECK(!scene.job.use.argv[3]);
-	CHECK(str_is(scene.job.shown, "a  b c"));
-	CHECK_STR(scene.job.use.user, "me");
-	CHECK(scene.job.use.wall_ms == 5);
+	CHECK(!scene.request.spec.command);
+	CHECK_STR(scene.request.spec.argv[0], "a");
+	CHECK_STR(scene.request.spec.argv[1], "");
+	CHECK_STR(scene.request.spec.argv[2], "b c");
+	CHECK(!scene.request.spec.argv[3]);
+	CHECK(str_is(scene.request.shown, "a  b c"));
+	CHECK_STR(scene.request.spec.user, "me");
+	CHECK(scene.request.spec.wall_ms == 5);
 }
 
-TEST(cwd, "a relative cwd stays one: it begins where the sandbox or the session does")
+TEST(cwd, "a relative cwd stays relative to the sandbox or session")
 {
-	auto_scene near = {0}, far = {0}, seated = {0};
+	auto_scene near = {0}, far = {0}, in_session = {0};
 
 	CHECK_OK(read_exec_request(&near, "{\"argv\":[\"x\"],\"cwd\":\"src\"}"));
-	CHECK_STR(near.job.use.cwd, "src");
+	CHECK_STR(near.request.spec.cwd, "src");
 	CHECK_OK(read_exec_request(&far, "{\"command\":\"x\",\"cwd\":\"/tmp\"}"));
-	CHECK_STR(far.job.use.cwd, "/tmp");
-	CHECK_OK(read_exec_request(&seated, "{\"command\":\"x\",\"cwd\":\"src\"}"));
-	CHECK_STR(seated.job.use.cwd, "src");
+	CHECK_STR(far.request.spec.cwd, "/tmp");
+	CHECK_OK(read_exec_request(&in_session, "{\"command\":\"x\",\"cwd\":\"src\"}"));
+	CHECK_STR(in_session.request.spec.cwd, "src");
 }
 
-TEST(input, "stdin is text or base64, and an empty one is not none")
+TEST(input, "stdin is text or base64, and an empty stdin is not a missing one")
 {
 	auto_scene text = {0}, coded = {0}, empty = {0};
 
 	CHECK_OK(read_exec_request(&text, "{\"command\":\"x\",\"stdin\":\"hi\"}"));
-	CHECK(str_is(text.job.use.stdin_bytes, "hi"));
+	CHECK(str_is(text.request.spec.stdin_bytes, "hi"));
 	CHECK_OK(read_exec_request(
 		&coded, "{\"command\":\"x\",\"stdin\":\"aGk=\",\"stdinEncoding\":\"base64\"}"));
-	CHECK(str_is(coded.job.use.stdin_bytes, "hi"));
+	CHECK(str_is(coded.request.spec.stdin_bytes, "hi"));
 	CHECK_OK(read_exec_request(
 		&empty, "{\"command\":\"x\",\"stdin\":\"\",\"stdinEncoding\":\"base64\"}"));
-	CHECK(empty.job.use.stdin_bytes.at && !empty.job.use.stdin_bytes.len);
+	CHECK(empty.request.spec.stdin_bytes.at && !empty.request.spec.stdin_bytes.len);
 }
 
-TEST(blank, "a blank command is refused where no shell waits for it")
+TEST(blank, "a blank command is refused outside a session")
 {
 	auto_scene blank = {0}, whole = {0};
 
 	CHECK_OK(read_exec_request(&blank, "{\"command\":\" \\n\"}"));
-	CHECK_ERR(exec_request_not_blank(&blank.job), INVALID);
+	CHECK_ERR(exec_request_not_blank(&blank.request), INVALID);
 	CHECK_OK(read_exec_request(&whole, "{\"command\":\"a\"}"));
-	CHECK_OK(exec_request_not_blank(&whole.job));
+	CHECK_OK(exec_request_not_blank(&whole.request));
 }
 
-TEST(faults, "what is wrong is named with its field")
+TEST(faults, "an error names its field")
 {
 	CHECK_STR(verdict("{}"), "bad_field command");
 	CHECK_STR(verdict("{\"command\":\"\"}"), "ok");

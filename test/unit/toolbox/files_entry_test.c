@@ -22,7 +22,7 @@ TEST(modes, "a mode is read in octal or in letters")
 		CHECK(!entry_mode(str_of(bad[i]), &mode));
 }
 
-TEST(told, "an entry tells type, size, time, mode and the owner's rights")
+TEST(fields, "an entry has type, size, time, mode and the owner's rights")
 {
 	auto_buf text = BUF_INIT(4096);
 	struct json_out out = json_to(&text);
@@ -39,7 +39,7 @@ TEST(told, "an entry tells type, size, time, mode and the owner's rights")
 			   "{\"readable\":true,\"writable\":true,\"executable\":true}}");
 }
 
-TEST(times, "times that are no times are told as the nearest that are")
+TEST(times, "times out of range become the nearest valid time")
 {
 	auto_buf text = BUF_INIT(4096);
 	struct json_out out = json_to(&text);

@@ -30,7 +30,7 @@ TEST(no_extension, "a dot in front, a dot in a directory, a blank or none at all
 	CHECK(!mime_by_name(STR("a.averyverylongextension")));
 }
 
-TEST(by_bytes, "what has no known extension is known by its bytes")
+TEST(by_bytes, "a file without a known extension is recognized by its bytes")
 {
 	CHECK_STR(mime_by_bytes(STR(""), true), "inode/x-empty");
 	CHECK_STR(mime_by_bytes(STR("hello\n"), true), "text/plain");

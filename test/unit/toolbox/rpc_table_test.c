@@ -32,7 +32,7 @@ TEST(positions, "arguments by position become members of a body")
 		  "\"1\"}}");
 }
 
-TEST(gaps, "undefined arguments are left out, and so are those that are not there")
+TEST(gaps, "undefined arguments are left out, and so are missing ones")
 {
 	on_done struct rpc_table_request r = {0}, q = {0};
 
@@ -64,7 +64,7 @@ TEST(raw, "a file read with encoding none is a download")
 	CHECK(q.shape == RPC_TABLE_PLAIN);
 }
 
-TEST(functions, "functions of the client are known by their numbers, and are not of the body")
+TEST(functions, "functions of the client are known by their numbers, and are not in the body")
 {
 	on_done struct rpc_table_request r = {0};
 
@@ -87,7 +87,7 @@ TEST(upload, "a stream is taken by its number")
 	CHECK_ERR(write_it("files", "writeFileStream", "[\"x\",\"y\",\"s\"]", &q), INVALID);
 }
 
-TEST(written, "what is written is counted, as it will be on the disk")
+TEST(written, "bytesWritten counts the bytes as they will be on disk")
 {
 	on_done struct rpc_table_request r = {0}, q = {0};
 

@@ -45,7 +45,7 @@ static bool holds(struct spill_buffer *spill_buffer, uint64_t len)
 
 TASK_TEST(small, "a small body stays in memory")
 {
-	auto_spool spill_buffer;
+	auto_spill_buffer spill_buffer;
 
 	spill_buffer_init(&spill_buffer, AT_FDCWD);
 	CHECK(holds(&spill_buffer, 0));
@@ -55,10 +55,10 @@ TASK_TEST(small, "a small body stays in memory")
 	fill(&spill_buffer, 0, 1);
 }
 
-TASK_TEST(large, "a large one is in a file without a name, and memory holds its end")
+TASK_TEST(large, "a large body is in an unnamed file, and memory holds its end")
 {
 	auto_fd dir = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	auto_spool spill_buffer;
+	auto_spill_buffer spill_buffer;
 
 	CHECK_OK(offload_open(inside_loop, 1));
 	spill_buffer_init(&spill_buffer, dir);
@@ -73,7 +73,7 @@ TASK_TEST(large, "a large one is in a file without a name, and memory holds its 
 
 TASK_TEST(nowhere, "where no file can be made, a large body is refused")
 {
-	auto_spool spill_buffer;
+	auto_spill_buffer spill_buffer;
 	struct err *err = OK;
 	static char room[SPILL_BUFFER_MEMORY];
 

@@ -47,7 +47,7 @@ TEST(names, "each event gets a line with its type, however the bytes are cut")
 			  "data: {}");
 }
 
-TEST(drops, "events of one type are left out, with the empty line behind them")
+TEST(drops, "events of one type are dropped, with the empty line after them")
 {
 	for (size_t step = 1; step < sizeof(stream); step++)
 		CHECK_STR(sifted((struct sse_filter){.drop = "process_info"}, step),

@@ -6,8 +6,8 @@
 #include "loop/offload.h"
 #include "unit/loop/inside.h"
 
-// Pours one stream of a tape that was written in the given pieces ('|' between them; a piece that
-// begins with '!' goes to stderr), through a room of `size` bytes.
+// Writes one stream of a tape that was written in the given pieces ('|' between them; a piece that
+// begins with '!' goes to stderr), through a buffer of `size` bytes.
 static void copy_pieces(const char *pieces, bool base64, size_t size, enum tape_stream stream,
 			struct str tail, struct buf *out)
 {
@@ -29,7 +29,7 @@ static void copy_pieces(const char *pieces, bool base64, size_t size, enum tape_
 	tape_unref(tape);
 }
 
-TASK_TEST(apart, "each stream is poured by itself, in order")
+TASK_TEST(apart, "each stream is written separately, in order")
 {
 	auto_buf one = BUF_INIT(4096), two = BUF_INIT(4096);
 
@@ -39,7 +39,7 @@ TASK_TEST(apart, "each stream is poured by itself, in order")
 	CHECK_STR(two.at, "xy\\nend");
 }
 
-TASK_TEST(cut, "a character that two pieces share is written once")
+TASK_TEST(cut, "a UTF-8 sequence across two pieces is written once")
 {
 	auto_buf out = BUF_INIT(4096), broken = BUF_INIT(4096);
 
