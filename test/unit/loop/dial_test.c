@@ -10,17 +10,34 @@
 #include "base/mem.h"
 #include "unit/loop/inside.h"
 
+// Binds `port` of 127.0.0.1 without listening, so that no other process of this host answers there
+// when "localhost" is dialed. -1: another process has it.
+static int reserve_v4(uint16_t port)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
+	auto_fd fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	return fd >= 0 && bind(fd, (void *)&at, sizeof(at)) == 0 ? take_fd(&fd) : -1;
+}
+
 static void greet(const char *address, const char *host)
 {
-	auto_fd listener = -1;
+	auto_fd listener = -1, reserved = -1;
 	struct stream stream = {.fd = -1};
 	uint16_t port = 0;
 	auto_fd fd = -1;
 	char room[8];
 	size_t n = 0;
 
-	CHECK_OK(dial_listen(str_of(address), &listener, &port));
-	CHECK(port > 0);
+	for (int tries = 0; tries < 100; tries++) {
+		if (listener >= 0)
+			close(take_fd(&listener));
+		CHECK_OK(dial_listen(str_of(address), &listener, &port));
+		CHECK(port > 0);
+		if (address[0] != '[' || (reserved = reserve_v4(port)) >= 0)
+			break;
+	}
 	CHECK_OK(dial_tcp(inside_loop, str_of(host), port, inside_now() + 1000, &stream));
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	CHECK(fd >= 0);
