@@ -101,14 +101,14 @@ static fallible sweep_leaked_order_plain(struct sweep_leaked *leaked_all, struct
 	return ask_order(manager->ask, order, answer, none, loop_now(manager->loop) + ASK_MS);
 }
 
-// "group_without_cell", "disk_without_cell", …: the warden has nobody for it either.
+// "group_without_box", "disk_without_box", …: the warden has nobody for it either.
 static void see_odd(struct sweep_leaked *leaked_all, const struct order_odd *odd)
 {
 	const char *tail = strstr(odd->what, "_without_");
 
 	if (!tail)
 		return;
-	if (!strcmp(tail, "_without_cell") && id_is_box(str_of(odd->name)) &&
+	if (!strcmp(tail, "_without_box") && id_is_box(str_of(odd->name)) &&
 	    !has_record(leaked_all, odd->name))
 		sweep_leaked_see(leaked_all, KIND_BOX, odd->name);
 	else if (!strcmp(odd->what, ORDER_ODD_TEMPLATE))

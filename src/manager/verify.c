@@ -102,7 +102,7 @@ static void verify_see_box(void *arg, const struct order_box *cell)
 	look->found.cells++;
 	map_put(look->cells, str_of(cell->box), (void *)((uintptr_t)cell->state + 1));
 	if (cell->state != ORDER_BOX_GOING && !map_get(look->manager->by_id, str_of(cell->box)))
-		manager_verify_odd(&look->found, "cell_without_sandbox", cell->box,
+		manager_verify_odd(&look->found, "box_without_sandbox", cell->box,
 				   "the warden says %s", box_word(cell->state));
 }
 
@@ -133,11 +133,11 @@ static void compare_boxes(struct look *look)
 		if (due < 0 || is_moving(entry))
 			continue;
 		if (!cell)
-			manager_verify_odd(&look->found, "sandbox_without_cell", entry->record.id,
+			manager_verify_odd(&look->found, "sandbox_without_box", entry->record.id,
 					   "it is %s, the warden does not know it",
 					   state_word(entry->record.state));
 		else if ((int)cell - 1 != due)
-			manager_verify_odd(&look->found, "cell_differs", entry->record.id,
+			manager_verify_odd(&look->found, "box_differs", entry->record.id,
 					   "it is %s, the warden says %s",
 					   state_word(entry->record.state),
 					   box_word((enum order_box_state)(cell - 1)));

@@ -144,7 +144,7 @@ struct order_inventory {
 #undef X
 };
 struct order_odd {
-	char what[24]; // "group_without_cell", "cell_without_group", "cell_without_process", ...
+	char what[24]; // "group_without_box", "box_without_group", "box_without_process", ...
 	char name[ID_BOX_LEN + 1];
 };
 #define ORDER_ODDS_MAX 24

@@ -107,7 +107,7 @@ static void see_loop(void *arg, const char *name)
 		box_id.len -= strlen(IMAGE);
 	box = map_get(loops->warden->boxes, box_id);
 	if (!box || (box->state != WARDEN_BOX_BUILDING && !box->has_disk))
-		loops->odd(&loops->warden->answer, "loop_without_cell", name);
+		loops->odd(&loops->warden->answer, "loop_without_box", name);
 }
 
 static void find_loops(struct warden *warden, leaked_fn *odd)
@@ -122,7 +122,7 @@ static void find_loops(struct warden *warden, leaked_fn *odd)
 			loopdev_each(dir, see_loop, &loops);
 	}
 	if (loopdev_count(warden->data, "pool.img") > 1)
-		odd(&warden->answer, "loop_without_cell", "pool.img");
+		odd(&warden->answer, "loop_without_box", "pool.img");
 }
 
 // Two boxes that run by the same ids could reach each other's files.
@@ -138,10 +138,10 @@ static void find_slots(struct warden *warden, leaked_fn *odd)
 
 		held += box->has_slot;
 		if (box->state == WARDEN_BOX_ALIVE && !box->has_slot)
-			odd(&warden->answer, "cell_without_slot", box->id);
+			odd(&warden->answer, "box_without_slot", box->id);
 	}
 	if (ids_taken(warden->ids) > held)
-		odd(&warden->answer, "slot_without_cell", "");
+		odd(&warden->answer, "slot_without_box", "");
 }
 
 void leaked_find(struct warden *warden, leaked_fn *odd)

@@ -131,10 +131,10 @@ static bool belongs(const struct warden_box *box, enum place place)
 // What is there and should not be, then what should be there and is not.
 static void compare(struct warden *warden, struct map *names, enum place place)
 {
-	static const char *const leaked[] = {"group_without_cell", "disk_without_cell",
-					     "note_without_cell", "socket_without_cell"};
-	static const char *const lost[] = {"cell_without_group", "cell_without_disk",
-					   "cell_without_note", "cell_without_socket"};
+	static const char *const leaked[] = {"group_without_box", "disk_without_box",
+					     "state_file_without_box", "socket_without_box"};
+	static const char *const lost[] = {"box_without_group", "box_without_disk",
+					   "box_without_state_file", "box_without_socket"};
 	struct answer *answer = &warden->answer;
 	struct str key;
 	size_t at = 0;
@@ -196,7 +196,7 @@ static void count_boxes(struct warden *warden)
 		++*by_state[state_of(warden, box)];
 		if (box->state == WARDEN_BOX_ALIVE && !teardown_has_ended(box) && !is_fresh(box) &&
 		    is_elsewhere(warden, box))
-			warden_reconcile_odd(&warden->answer, "cell_without_process", box->id);
+			warden_reconcile_odd(&warden->answer, "box_without_process", box->id);
 	}
 }
 

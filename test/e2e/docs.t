@@ -49,18 +49,20 @@ def promises():
     c.same(sorted(documented - real), [], "and no other")
 
 
-def rooms():
-    """The table of docs/ARCHITECTURE.md: a room, then each of its files by name."""
+def folders():
+    """README.md of each source folder: each of its files by name."""
     told = {}
-    for room, files in re.findall(r"^\| `(\w+)/` \| (.*) \|$", read("docs", "ARCHITECTURE.md"), re.M):
-        told[room] = {name.replace(".h", "") for name in re.findall(r"`([^`]*)`", files)}
+    for path in glob.glob(os.path.join(c.ROOT, "src", "*", "README.md")):
+        told[os.path.basename(os.path.dirname(path))] = set(re.findall(r"`([\w.]*)`", read(path)))
     there = {}
     for path in glob.glob(os.path.join(c.ROOT, "src", "*", "*.[chS]")):
         there.setdefault(os.path.basename(os.path.dirname(path)), set()).add(os.path.basename(path)[:-2])
-    c.same(sorted(set(told) ^ set(there)), [], "docs/ARCHITECTURE.md shows every room")
+    c.same(sorted(set(there) - set(told)), [], "each source folder has a README.md")
     both = set(told) & set(there)
-    c.same(sorted("%s/%s" % (room, name) for room in both for name in there[room] - told[room]), [], "and every file in it")
-    c.same(sorted("%s/%s" % (room, name) for room in both for name in told[room] - there[room]), [], "and no file that is not")
+    c.same(sorted("%s/%s" % (folder, name) for folder in both for name in there[folder] - {each.split(".")[0] for each in told[folder]}), [],
+           "and it names each file")
+    c.same(sorted("%s/%s" % (folder, name) for folder in both for name in told[folder]
+                  if re.fullmatch(r"\w+\.[chS]", name) and name[:-2] not in there[folder]), [], "and no file that is not there")
     floors = {line.split()[0] for line in read("src", "FLOORS").splitlines() if line.strip()}
     c.same(sorted((floors - {"main"}) ^ set(there)), [], "src/FLOORS likewise")
 
@@ -83,10 +85,10 @@ def operations():
             text = read(path)
             due |= set(re.findall(r'err_new\(\s*(?:UNAVAILABLE|NO_SPACE|EXHAUSTED),\s*"(\w+)"', text))
             due |= set(re.findall(r'log_event\(LOG_ERROR, "([\w.]+)"', text)) - {"alert"}
-            due |= set(re.findall(r'"alert", "alert", "(\w+)"|\balert\(conv, "(\w+)"\)', text) and
-                       ["".join(both) for both in re.findall(r'"alert", "alert", "(\w+)"|\balert\(conv, "(\w+)"\)', text)])
+            due |= set(re.findall(r'"alert", "alert", "(\w+)"|\balert\(agent, "(\w+)"\)', text) and
+                       ["".join(both) for both in re.findall(r'"alert", "alert", "(\w+)"|\balert\(agent, "(\w+)"\)', text)])
             due |= set(re.findall(r'\balert_tell\("(\w+)"', text))
-            due |= set(re.findall(r'\b\w*odd\([^,]+, "(\w+)"', text)) | set(re.findall(r'"(\w+_(?:without_cell)|cell_without_\w+)"', text))
+            due |= set(re.findall(r'\b\w*odd\([^,]+, "(\w+)"', text)) | set(re.findall(r'"(\w+_(?:without_box)|box_without_\w+)"', text))
     c.same(sorted(due - INSIDE - told), [], "docs/OPERATIONS.md has a cure for whatever an operator may be told")
 
 
@@ -192,7 +194,7 @@ def main():
     reference()
     kinds()
     promises()
-    rooms()
+    folders()
     configuration()
     operations()
     coverage()

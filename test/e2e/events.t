@@ -242,7 +242,7 @@ def verify(cove):
     path = os.path.join(place, "cove", cove.instance(), stray)
     os.mkdir(path)
     got = cli(cove, "verify")
-    c.ok(got.returncode == 1 and "group_without_cell " + stray in got.stdout, "a stray control group is named", got)
+    c.ok(got.returncode == 1 and "group_without_box " + stray in got.stdout, "a stray control group is named", got)
     told = json.loads(cli(cove, "verify", "--json").stdout)
     c.ok(not told["ok"] and told["differences"][0]["name"] == stray, "in JSON, too", told)
     os.rmdir(path)

@@ -80,7 +80,7 @@ class Plants:
 def plant_kernel(cove, box, plants):
     group = os.path.join(os.path.dirname(groups_of(cove, box)[0]), GHOST)
     os.mkdir(group)
-    plants.add("group_without_cell", GHOST, lambda: os.rmdir(group))
+    plants.add("group_without_box", GHOST, lambda: os.rmdir(group))
 
     stray = subprocess.Popen(["sleep", "1000"])
     for where in groups_of(cove, box):
@@ -101,10 +101,10 @@ def plant_disk(cove, kept, plants):
     ghost = os.path.join(os.path.dirname(place), os.path.basename(place).replace(kept, GHOST))
     if os.path.isdir(place):
         os.mkdir(ghost)
-        plants.add("disk_without_cell", GHOST, lambda: os.rmdir(ghost))
+        plants.add("disk_without_box", GHOST, lambda: os.rmdir(ghost))
     else:
         open(ghost, "w").close()
-        plants.add("disk_without_cell", GHOST, lambda: os.unlink(ghost))
+        plants.add("disk_without_box", GHOST, lambda: os.unlink(ghost))
     image = os.path.join(cove.data, "boxes", "stray-disk")
     with open(image, "wb") as file:
         file.truncate(1 << 20)
@@ -115,7 +115,7 @@ def plant_disk(cove, kept, plants):
             subprocess.run(["losetup", "-d", device.stdout.strip()], check=False)
         os.unlink(image)
     if device.returncode == 0:
-        plants.add("loop_without_cell", "stray-disk", free)
+        plants.add("loop_without_box", "stray-disk", free)
     else:
         c.skip("a loop device without a cell", "no loop device is free: " + device.stderr.strip())
         free()
@@ -125,17 +125,17 @@ def plant_run(cove, box, plants):
     run = run_dir(cove)
     note = os.path.join(run, "cells", GHOST)
     open(note, "w").close()
-    plants.add("note_without_cell", GHOST, lambda: os.unlink(note))
+    plants.add("state_file_without_box", GHOST, lambda: os.unlink(note))
     ear = socket.socket(socket.AF_UNIX)
     here = os.getcwd()
     os.chdir(os.path.join(run, "box"))
     ear.bind(GHOST)
     os.chdir(here)
-    plants.add("socket_without_cell", GHOST, lambda: os.unlink(os.path.join(run, "box", GHOST)))
+    plants.add("socket_without_box", GHOST, lambda: os.unlink(os.path.join(run, "box", GHOST)))
     mine = os.path.join(run, "cells", box)
     os.rename(mine, mine + ".away")
     os.rename(mine + ".away", os.path.join(run, "note"))
-    plants.add("cell_without_note", box, lambda: os.rename(os.path.join(run, "note"), mine))
+    plants.add("box_without_state_file", box, lambda: os.rename(os.path.join(run, "note"), mine))
 
 
 def plant_store(cove, boxes, plants):
@@ -188,7 +188,7 @@ def unreadable(cove, box):
     open(switch, "w").write(off)
     sql(cove, "DELETE FROM boxes WHERE id = '%s'" % box, "INSERT INTO boxes SELECT * FROM aside", "DROP TABLE aside")
     c.ok(("row_unreadable", box) in seen(got), "a row that cannot be read is named", got.stdout)
-    c.ok(("cell_differs", box) in seen(got), "so is a sandbox that stands still and should not", got.stdout)
+    c.ok(("box_differs", box) in seen(got), "so is a sandbox that stands still and should not", got.stdout)
 
 
 def is_running(pid):
@@ -217,7 +217,7 @@ def slots(cove, first, second):
     c.until(lambda: cove.children().get("warden", warden) != warden, 10)
     c.until(lambda: cove.get("/v1/health").json["status"] == "ok", 20)
     got = verify(cove)
-    doubled = {name for what, name in seen(got) if what == "cell_without_slot"}
+    doubled = {name for what, name in seen(got) if what == "box_without_slot"}
     c.ok(len(doubled) == 1 and doubled <= {first, second}, "two sandboxes by one id range: one of them is named", got.stdout)
     for box in (first, second):
         c.same(cove.delete(box).status, 204, "it can be deleted")
