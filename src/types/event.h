@@ -10,33 +10,33 @@
 // clang-format off
 //	  EVENT_        kind                 what has happened
 #define EVENT_KINDS(X) \
-	X(BOX_CREATED,  "sandbox.created",   "a sandbox is written down and will be made") \
-	X(BOX_RUNNING,  "sandbox.running",   "it can be worked in for the first time") \
-	X(BOX_PAUSED,   "sandbox.paused",    "it was frozen by request") \
-	X(BOX_FROZEN,   "sandbox.frozen",    "it was frozen because nobody used it") \
-	X(BOX_STOPPED,  "sandbox.stopped",   "nothing runs in it any more; its files stay") \
-	X(BOX_WOKEN,    "sandbox.woken",     "it runs again; `from` says what it was") \
-	X(BOX_DELETING, "sandbox.deleting",  "its end has begun") \
-	X(BOX_DELETED,  "sandbox.deleted",   "it is verified gone") \
-	X(BOX_FAILED,   "sandbox.failed",    "it was lost, or could not be made; `reason` says why") \
-	X(PORT_OPENED,  "port.opened",       "somebody in a sandbox began to listen on a port: `port`") \
-	X(PORT_CLOSED,  "port.closed",       "nobody listens on it any more: `port`") \
+	X(BOX_CREATED,  "sandbox.created",   "a sandbox is in the database and will be made") \
+	X(BOX_RUNNING,  "sandbox.running",   "the sandbox is ready for the first time") \
+	X(BOX_PAUSED,   "sandbox.paused",    "the sandbox was frozen by a request") \
+	X(BOX_FROZEN,   "sandbox.frozen",    "the sandbox was frozen because it was idle") \
+	X(BOX_STOPPED,  "sandbox.stopped",   "the processes of the sandbox have ended; its files stay") \
+	X(BOX_WOKEN,    "sandbox.woken",     "the sandbox runs again; `from` is the state before") \
+	X(BOX_DELETING, "sandbox.deleting",  "the delete of the sandbox has begun") \
+	X(BOX_DELETED,  "sandbox.deleted",   "the sandbox is verified gone") \
+	X(BOX_FAILED,   "sandbox.failed",    "the sandbox was lost, or could not be made; `reason` says why") \
+	X(PORT_OPENED,  "port.opened",       "a process of a sandbox began to listen on `port`") \
+	X(PORT_CLOSED,  "port.closed",       "no process of the sandbox listens on `port` any more") \
 	X(PORT_EXPOSED, "port.exposed",      "a port of a sandbox was exposed") \
-	X(PORT_HIDDEN,  "port.unexposed",    "a port of a sandbox is exposed no more") \
+	X(PORT_HIDDEN,  "port.unexposed",    "a port of a sandbox was unexposed") \
 	X(OUTPUT_CUT,   "output.not_kept",   "there was no room for output of a sandbox: `tape`, `reason` (`disk_full`, `quota`)") \
-	X(READER_CUT,   "output.reader_detached", "a reader took nothing for 30 s, and output that is not kept did not wait for it: `tape`, `offset`") \
-	X(EGRESS,       "egress",            "a sandbox was let out to somebody, and that is over: `name`, `port`, `bytesOut`, `bytesIn`") \
+	X(READER_CUT,   "output.reader_detached", "a reader took nothing for 30 s and was detached: `tape`, `offset`") \
+	X(EGRESS,       "egress",            "an allowed connection of a sandbox has ended: `name`, `port`, `bytesOut`, `bytesIn`") \
 	X(KEY_MADE,     "key.made",          "a key was made") \
-	X(KEY_REVOKED,  "key.revoked",       "a key was revoked, or went with its tenant") \
+	X(KEY_REVOKED,  "key.revoked",       "a key was revoked, or removed with its tenant") \
 	X(TENANT_MADE,  "tenant.made",       "a tenant was made") \
-	X(TENANT_SET,   "tenant.set",        "a tenant's terms were set anew") \
+	X(TENANT_SET,   "tenant.set",        "the terms of a tenant were replaced") \
 	X(TENANT_GONE,  "tenant.dropped",    "a tenant was removed") \
-	X(SESSION_MADE, "agent_session.created",   "a session was made") \
-	X(SESSION_ENDS, "agent_session.deleting",  "its end is written down, and has begun") \
-	X(SESSION_GONE, "agent_session.deleted",   "its runner is verified gone, and all of it is removed") \
-	X(LEASE,        "lease",             "a session's lease went from one state to another: `from`, `to`, `row`, `reason`") \
-	X(SECURITY,     "security",          "something that may be an attack: `event`, `severity`, `who`") \
-	X(ALERT,        "alert",             "something that the operator should look at: `alert`, `severity`")
+	X(SESSION_MADE, "agent_session.created",   "an agent session was made") \
+	X(SESSION_ENDS, "agent_session.deleting",  "the delete of an agent session is durable and has begun") \
+	X(SESSION_GONE, "agent_session.deleted",   "the runner of an agent session is verified gone, and its files are removed") \
+	X(LEASE,        "lease",             "the lease of an agent session changed its state: `from`, `to`, `row`, `reason`") \
+	X(SECURITY,     "security",          "a possible attack: `event`, `severity`, `who`") \
+	X(ALERT,        "alert",             "a condition that needs the operator: `alert`, `severity`")
 // clang-format on
 enum event_kind {
 #define X(name, word, what) EVENT_##name,

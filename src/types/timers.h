@@ -17,45 +17,45 @@
 	X(STARTUP,          "runner-startup",       10 * TIMER_MINUTE,   "a runner that is not ready is stopped") \
 	X(READY,            "ready-without-work",   60 * TIMER_SECOND,   "a runner that got no run is stopped") \
 	X(KEEP_WARM,        "keep-warm",            5 * TIMER_MINUTE,    "an idle runner is stopped") \
-	X(STOP_ATTEMPT,     "stop-attempt",         45 * TIMER_SECOND,   "the attempt has failed") \
+	X(STOP_ATTEMPT,     "stop-attempt",         45 * TIMER_SECOND,   "the attempt to stop a runner has failed") \
 	X(STOP_BACKOFF_1,   "stop-backoff-1",       5 * TIMER_SECOND,    "the second attempt to stop a runner begins") \
 	X(STOP_BACKOFF_2,   "stop-backoff-2",       30 * TIMER_SECOND,   "the third attempt begins") \
 	X(STOP_BACKOFF_3,   "stop-backoff-3",       120 * TIMER_SECOND,  "the fourth attempt begins") \
 	X(STOP_BACKOFF_4,   "stop-backoff-4",       300 * TIMER_SECOND,  "the fifth and last attempt begins") \
-	X(RECHECK,          "quarantine-recheck",   10 * TIMER_MINUTE,   "a quarantined runner is looked for again") \
+	X(RECHECK,          "quarantine-recheck",   10 * TIMER_MINUTE,   "cove looks for a quarantined runner again") \
 	X(RECHECK_SPAN,     "quarantine-span",      60 * TIMER_MINUTE,   "only a user's action makes cove look again") \
-	X(OBSERVE_1,        "stop-observe-1",       100,                 "the first look after the polite signal") \
-	X(OBSERVE_2,        "stop-observe-2",       500,                 "the second look") \
-	X(OBSERVE_3,        "stop-observe-3",       1000,                "the third look; then the kill") \
+	X(OBSERVE_1,        "stop-observe-1",       100,                 "first check after SIGTERM") \
+	X(OBSERVE_2,        "stop-observe-2",       500,                 "second check") \
+	X(OBSERVE_3,        "stop-observe-3",       1000,                "third check; then SIGKILL") \
 	X(INSPECTION,       "inspection",           30 * TIMER_SECOND,   "the inspection has failed, which proves nothing") \
-	X(CAPACITY,         "capacity-probe",       10 * TIMER_SECOND,   "the capacity is unknown") \
+	X(CAPACITY,         "capacity-probe",       10 * TIMER_SECOND,   "the free space is unknown") \
 	X(WORKSPACE,        "workspace-setup",      10 * TIMER_MINUTE,   "the setup has failed") \
-	X(PING,             "ping-interval",        60 * TIMER_SECOND,   "a silent runner is asked for a sign of life") \
+	X(PING,             "ping-interval",        60 * TIMER_SECOND,   "cove sends a ping to a silent runner") \
 	X(PONG,             "ping-answer",          30 * TIMER_SECOND,   "the run fails, the runner is stopped") \
 	X(NO_OUTPUT,        "no-output",            5 * TIMER_MINUTE,    "the run fails, the runner is stopped") \
-	X(HEARTBEAT,        "heartbeat",            30 * TIMER_SECOND,   "a runner is due to say that it lives") \
+	X(HEARTBEAT,        "heartbeat",            30 * TIMER_SECOND,   "a runner must send a heartbeat") \
 	X(STALE,            "heartbeat-stale",      90 * TIMER_SECOND,   "a silent runner counts as disconnected") \
 	X(GRACE,            "disconnect-grace",     10 * TIMER_SECOND,   "the run fails, the runner is stopped") \
-	X(IDLE,             "idle-sandbox",         15 * TIMER_MINUTE,   "a conversation's sandbox is stopped") \
-	X(MAINTAIN_BUSY,    "maintenance-busy",     5 * TIMER_MINUTE,    "leases in use are looked over") \
-	X(MAINTAIN_IDLE,    "maintenance-idle",     60 * TIMER_MINUTE,   "all leases are looked over") \
+	X(IDLE,             "idle-sandbox",         15 * TIMER_MINUTE,   "an idle sandbox of an agent session is stopped") \
+	X(MAINTAIN_BUSY,    "maintenance-busy",     5 * TIMER_MINUTE,    "leases in use are checked") \
+	X(MAINTAIN_IDLE,    "maintenance-idle",     60 * TIMER_MINUTE,   "all leases are checked") \
 	X(MAINTAIN_LEAST,   "maintenance-least",    1 * TIMER_SECOND,    "maintenance may run again") \
-	X(STALE_DIRECTORY,  "stale-directory-age",  20 * TIMER_MINUTE,   "a dead session's files may be cleaned up") \
-	X(RETENTION,        "session-retention",    90 * TIMER_DAY,      "a session that nobody used is deleted") \
-	X(ORPHAN,           "orphan-age",           10 * TIMER_MINUTE,   "what never became ready is terminated") \
+	X(STALE_DIRECTORY,  "stale-directory-age",  20 * TIMER_MINUTE,   "files of a dead agent session may be removed") \
+	X(RETENTION,        "session-retention",    90 * TIMER_DAY,      "an unused agent session is deleted") \
+	X(ORPHAN,           "orphan-age",           10 * TIMER_MINUTE,   "a sandbox that never became ready is terminated") \
 	X(STUCK,            "stuck-age",            30 * TIMER_MINUTE,   "a run without heartbeats is stuck, and ends") \
 	X(MAX_AGE,          "execution-max-age",    24 * TIMER_HOUR,     "the record of a sandbox that failed is deleted") \
 	X(SLEEP,            "sandbox-sleep",        10 * TIMER_MINUTE,   "an idle sandbox without a sleepAfter of its own is frozen") \
 	X(FROZEN,           "sandbox-frozen",       10 * TIMER_MINUTE,   "a frozen sandbox is stopped; its files stay") \
-	X(SWEEP,            "sweep-interval",       5 * TIMER_MINUTE,    "the janitor goes round") \
-	X(EVENTS,           "event-retention",      30 * TIMER_DAY,      "an event is forgotten") \
-	X(AUDIT,            "audit-retention",      365 * TIMER_DAY,     "a row of the audit log is forgotten, and its hash is kept") \
-	X(ALERT_QUIET,      "alert-quiet",          60 * TIMER_MINUTE,   "an alert that still holds is told again") \
+	X(SWEEP,            "sweep-interval",       5 * TIMER_MINUTE,    "the janitor runs") \
+	X(EVENTS,           "event-retention",      30 * TIMER_DAY,      "an event is removed") \
+	X(AUDIT,            "audit-retention",      365 * TIMER_DAY,     "a row of the audit log is removed, and its hash is kept") \
+	X(ALERT_QUIET,      "alert-quiet",          60 * TIMER_MINUTE,   "an alert that still holds is sent again") \
 	X(READER,           "stream-reader",        30 * TIMER_SECOND,   "a reader of live output that took nothing is detached") \
 	X(QUIET,            "stream-keepalive",     15 * TIMER_SECOND,   "a silent event stream sends a comment line") \
-	X(SLOT_RETRY_1,     "slot-publish-1",       2 * TIMER_SECOND,    "the publication of a second slot is tried again") \
-	X(SLOT_RETRY_2,     "slot-publish-2",       4 * TIMER_SECOND,    "and again") \
-	X(SLOT_RETRY_3,     "slot-publish-3",       8 * TIMER_SECOND,    "and for the last time")
+	X(SLOT_RETRY_1,     "slot-publish-1",       2 * TIMER_SECOND,    "the fallback sandbox of an owner is published again: first retry") \
+	X(SLOT_RETRY_2,     "slot-publish-2",       4 * TIMER_SECOND,    "second retry") \
+	X(SLOT_RETRY_3,     "slot-publish-3",       8 * TIMER_SECOND,    "third and last retry")
 // clang-format on
 
 enum timer_name {
