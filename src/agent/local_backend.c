@@ -379,7 +379,7 @@ static void agent_local_look(void *arg, const struct backend_site *at, const str
 		unknown(out, "the sandbox's record cannot be read");
 		return;
 	}
-	if (entry->moving || entry->burying) {
+	if (entry->moving || entry->destroying) {
 		unknown(out, "the sandbox is changing its state");
 		return;
 	}

@@ -81,8 +81,8 @@ static void api_egress_write_row(struct json_out *out, const struct filter *wish
 static struct egress_counts api_egress_count(const struct entry *entry,
 					     const struct store_egress_sums *sums)
 {
-	if (entry->way)
-		return egress_box_counts(entry->way);
+	if (entry->egress)
+		return egress_box_counts(entry->egress);
 	return (struct egress_counts){.connections = sums->connections,
 				      .requests = sums->requests,
 				      .bytes_out = sums->bytes_out,

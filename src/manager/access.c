@@ -1,3 +1,6 @@
+// Authorisation: a table from each kind of access to the scope of a key that grants it. A key for
+// one sandbox grants nothing outside that sandbox. An object that the caller may not see is
+// reported exactly like one that does not exist.
 #include "manager/access.h"
 
 #include <stddef.h>
@@ -14,18 +17,18 @@ static const struct {
 	[ACCESS_USE] = {WHO_MAY_USE, "run commands"},
 	[ACCESS_TEMPLATES] = {WHO_MAY_TEMPLATES, "change templates"},
 	[ACCESS_KEYS] = {WHO_MAY_ADMIN, "manage keys"},
-	[ACCESS_OPERATOR] = {WHO_MAY_ADMIN, "do what is the operator's"},
+	[ACCESS_OPERATOR] = {WHO_MAY_ADMIN, "act as the operator"},
 };
 
-// A key for one sandbox is for nothing beside it.
-static bool is_beside(enum access what)
+// True for access that concerns more than one sandbox: a key for one sandbox never has it.
+static bool is_outside_box(enum access what)
 {
 	return what == ACCESS_TEMPLATES || what == ACCESS_KEYS || what == ACCESS_OPERATOR;
 }
 
 static bool may(const struct who *who, enum access what)
 {
-	if (who->box[0] && is_beside(what))
+	if (who->box[0] && is_outside_box(what))
 		return false;
 	switch (who->role) {
 	case WHO_OPERATOR:

@@ -1,5 +1,5 @@
-// Who may do what: asked once, here, before anything is looked up, whatever the door. What somebody
-// may not see is not there for them: the same words, the same work.
+// Authorisation, asked once per request before anything is looked up, whatever the API. An object
+// that the caller may not see is absent for that caller: same message, same work.
 #pragma once
 
 #include <stdbool.h>
@@ -13,14 +13,14 @@ enum access {
 	ACCESS_MAKE,	  // create, change, pause and delete sandboxes
 	ACCESS_USE,	  // run commands in them
 	ACCESS_TEMPLATES, // add and remove templates
-	ACCESS_KEYS,	  // manage keys: all, or those of one's own tenant
-	ACCESS_OPERATOR,  // tenants, cleanup, audit: what is the operator's alone
+	ACCESS_KEYS,	  // manage keys: all, or those of the caller's tenant
+	ACCESS_OPERATOR,  // tenants, cleanup, audit: for the operator alone
 };
 
 // FORBIDDEN not_allowed.
 fallible access_ask(const struct who *who, enum access what);
-// Whether what belongs to `tenant`, and to the sandbox `box` ("": to none), is theirs to know of.
+// True if `who` may know of an object of `tenant` and of the sandbox `box` ("": of no sandbox).
 bool access_sees(const struct who *who, const char *tenant, const char *box);
-// The sandbox of that id, short id or name, if it is theirs to know of; NULL: absent. A name is one
-// of their own tenant.
+// The sandbox of that id, short id or name, if `who` may see it; NULL: absent. Names are looked up
+// in the caller's tenant.
 struct entry *access_find(const struct manager *manager, const struct who *who, struct str key);

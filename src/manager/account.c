@@ -1,3 +1,6 @@
+// Usage and quotas by tenant, in memory. Every state change of a box moves its limits between the
+// sums, so that a check costs a comparison and concurrent creates see each other. A tenant without
+// a quota is counted, too. The disk quota covers disk limits, stored output and templates.
 #include "manager/account.h"
 
 #include <stdlib.h>
@@ -25,7 +28,7 @@ void accounts_done(struct accounts *accounts)
 	map_free(accounts->by_name);
 }
 
-// The operator's own has the empty name, which no map has: a blank stands for it.
+// The operator's tenant has the empty name, which no map takes as key: a blank stands for it.
 static struct str key_of(struct str tenant)
 {
 	return tenant.len ? tenant : STR(" ");

@@ -1,5 +1,5 @@
-// What each tenant has now, beside what it may have. Kept by the table as boxes come, change their
-// state and go, so that asking costs nothing and a thousand creates at once see each other.
+// The usage of each tenant beside its quota. The table updates it when boxes come, change state and
+// go, so that a check costs nothing and a thousand creates at once see each other.
 #pragma once
 
 #include "base/map.h"
@@ -12,13 +12,13 @@ struct account {
 	bool known;	      // the operator has set it; else it only has boxes or keys
 	struct {
 		uint64_t boxes;
-		uint64_t memory, cpu_milli; // limits of those that are not stopped
-		uint64_t disk;		    // limits of all
-		uint64_t templates;	    // bytes of its own
+		uint64_t memory, cpu_milli; // sums of the limits of boxes that are not stopped
+		uint64_t disk;		    // sum of the limits of all boxes
+		uint64_t templates;	    // bytes of the tenant's templates
 	} used;
 	struct tape_quota output; // bytes of commands' output and logs of runs beyond the floors
-	uint32_t imports;	  // templates that are being made for it
-	uint64_t refused;	  // creates and commands, for its quota
+	uint32_t imports;	  // templates that are being imported for the tenant
+	uint64_t refused;	  // creates and commands refused by the quota
 };
 
 struct accounts {
@@ -33,16 +33,16 @@ struct account *accounts_find(const struct accounts *accounts, struct str tenant
 void account_set(struct account *account, struct tenant *tenant);
 void account_unset(struct account *account); // no quota, no permissions
 
-// How much of a box counts: it lies there, and it may run.
+// How much of a box is counted: nothing, its disk, or all of its limits.
 enum account_weight { ACCOUNT_NONE, ACCOUNT_KEPT, ACCOUNT_RUNNING };
 void account_move(struct account *account, const struct limits *limits, enum account_weight from,
 		  enum account_weight to);
-// EXHAUSTED quota, with what is used, if a move would pass the quota.
+// EXHAUSTED quota, with the usage in the message, if the change would exceed the quota.
 fallible account_ask(struct account *account, const struct limits *limits, enum account_weight from,
 		     enum account_weight to);
-// EXHAUSTED quota for one more command when `running` run.
+// EXHAUSTED quota for one more command while `running` are running.
 fallible account_ask_exec(struct account *account, uint64_t running);
-// Bytes of the quota of disk that are in use: limits, output, templates.
+// Bytes of the disk quota in use: limits, output, templates.
 uint64_t account_disk(const struct account *account);
 uint64_t account_disk_left(const struct account *account); // UINT64_MAX: no bound
 // EXHAUSTED quota unless there are `bytes` left.

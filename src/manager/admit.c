@@ -1,14 +1,11 @@
-// Admission by watermarks. The readings are files of /proc, held open since before the daemon was
-// confined and read again at most every SPAN_MS; boxes admitted in between are counted with a
-// reserve each, so that a thousand creates in one turn do not all see the same free memory.
+// Admission by watermarks. The readings are files of /proc, opened before the daemon is confined
+// and read at most every SPAN_MS; boxes admitted since the last reading count with a reserve each,
+// so that a thousand creates in one loop turn do not all see the same free memory.
 //
-// The daemon's own files are counted by the kernel: since 6.2 the size of /proc/self/fd is their
-// number; before that the directory is listed, and not so often. What was admitted since is counted
-// with what it may come to need. Connections are not: they have a bound of their own, and whoever
-// finds no number left all the same fails alone.
-//
-// The disk is that of the data directory. Its marks are a small part of it, so that what runs can
-// go on, and what is there can be deleted and written down.
+// The daemon's descriptors: since Linux 6.2 st_size of /proc/self/fd is their number; before that
+// the directory is listed, less often. Boxes admitted since count with their estimate. Connections
+// are bounded elsewhere: one that gets EMFILE fails alone. The disk is that of the data directory;
+// its marks are a small part, so that running boxes can go on and deletes can be recorded.
 //
 // syscalls: pread64 fstat newfstatat getdents64 lseek close fstatfs
 #include "manager/admit.h"
@@ -30,20 +27,21 @@
 #define SPAN_MS 50
 #define BOX_MEMORY (8ull << 20)
 #define BOX_TASKS 4
-#define BOX_FILES 5	  // control, listener, UDP; until it rests a leaf's meter, the OOM counter
-#define BOX_HOST_FILES 64 // of all its processes and ours
-#define EXEC_FILES 8	  // pipes, the leaf's meter and ways in, a tape
-#define EXECS_FREE 8	  // of a box, whatever the others have
+#define BOX_FILES                                                                                  \
+	5 // control, listener, UDP; while in use also the exec cgroup's counter and the OOM counter
+#define BOX_HOST_FILES 64 // of all processes of the box and of cove for it
+#define EXEC_FILES 8	  // pipes, files of the exec cgroup, a tape
+#define EXECS_FREE 8	  // commands that a box may always run
 #define FILES_RESERVED 128
-#define FILES_SPARED 64 // of these, for requests while boxes are taken up
-#define FILES_EXECS 64	// not for new boxes, so that commands can run in those that there are
-#define GRASP_MS 10	// until what was admitted has its files
+#define FILES_SPARED 64 // of these, for requests while boxes are adopted
+#define FILES_EXECS 64	// kept from new boxes, so that commands can run in existing ones
+#define GRASP_MS 10	// until an admitted box has opened its files
 #define LIST_MS 250	// the least time between two listings of files
 #define MARK_MAX (256ull << 20)
 #define BOX_DISK (4ull << 20)
 #define DISK_MARK_MAX (256ull << 20)
 #define DISK_PART 50  // the mark is that part of the disk
-#define INODE_PART 20 // and of its inodes
+#define INODE_PART 20 // and this part of its inodes
 
 struct admit {
 	int meminfo, loadavg;
@@ -53,7 +51,7 @@ struct admit {
 	uint32_t cpu_milli;
 	struct admit_view view;
 	int64_t read_at;
-	uint64_t since; // boxes admitted after that reading
+	uint64_t since; // boxes admitted since the last reading
 	DIR *files;	// /proc/self/fd
 	bool files_sized;
 	uint64_t files_read, files_since;
@@ -70,7 +68,7 @@ static bool admit_read_text(int fd, char *room, size_t size)
 	return true;
 }
 
-// The number behind `label` in a text of lines; 0 when it is absent.
+// The number that follows `label` in a text of lines; 0 when it is absent.
 static uint64_t number_behind(const char *text, const char *label)
 {
 	const char *at = strstr(text, label);
@@ -308,8 +306,8 @@ fallible admit_adopt(struct admit *admit, int64_t now_ms)
 	return OK;
 }
 
-// The share falls with what is left, so that however many boxes take all they can, there is some
-// for the next one.
+// The share falls with the number of descriptors left, so that boxes that take all they can still
+// leave some for the next box.
 static bool is_greedy(uint64_t left, uint32_t own)
 {
 	return own >= EXECS_FREE && (uint64_t)own * EXEC_FILES > left / 4;

@@ -1,32 +1,12 @@
-// The store says what was promised, the warden what there is. For each record:
+// Adoption after a start: compares the store's records with the warden's boxes until they agree.
+// manager_adopt_settle() has the table. Only the warden's statement that a box does not live ends
+// it: after any other failure (no descriptor left, pid 1 silent, a tape that cannot be opened)
+// adoption is retried, and requests for that box get 503 not_adopted. Nothing is decided while the
+// warden is away. A box without a record is destroyed only if every record could be read.
 //
-//	the record        its cell           becomes
-//	deleting          any                buried; the record goes when that is verified
-//	creating          alive              adopted, running: the answer was lost, the box was not
-//	creating          else               buried, forgotten: it was never promised. But when the
-//	                                     host was booted since: as any other, for it was perhaps
-//	any other         alive              adopted, running
-//	paused, frozen    frozen             adopted, and as it was
-//	any other         frozen             adopted, frozen
-//	any other         dead               ended; stopped if it has files, else failed
-//	any other         kept               stopped
-//	any other         none               failed: its files are lost, as after a power cut; an
-//	                                     ephemeral one is gone
-//	any other         still going        waited for, as one that is dead
-//	cannot be read    any                failed, and left alone with whatever there is of it
-//
-// A cell without a record was never promised, and is buried; but only when every record could be
-// read. Only the warden's word that a box does not live ends it. After any other failure (no
-// descriptor is left, pid 1 does not answer, a tape cannot be opened) it is not yet adopted: it is
-// tried again until it is, and a request for it is answered 503 not_adopted meanwhile. While the
-// warden is away nothing is decided.
-//
-// The entries that are to be settled stand in a queue. A request for one of them puts it in front
-// (adopt_await()). A box that keeps us waiting keeps nobody else: after LATE_MS without any
-// progress those that are under way are late, the others go on, and the fleet is settled without
-// them.
-//
-// An entry is `moving` until it is settled, so whoever wants it waits for its bell.
+// Entries are queued; a request moves its entry to the front (adopt_await()). A slow box delays no
+// other: after LATE_MS without progress, the tasks under way count as late and startup completes
+// without them. An entry is `moving` until it is settled; whoever needs it waits for its condition.
 #include "manager/adopt.h"
 
 #include <stdio.h>
@@ -45,7 +25,7 @@
 
 #define AGAIN_MS 200
 #define LOAD_AGAIN_MS 1000
-#define RECALLS 50 // while no descriptor is left
+#define RECOVER_TRIES 50 // with EMFILE
 #define ORDER_MS 20000
 #define AT_ONCE 64
 #define LATE_MS 1000
@@ -53,31 +33,31 @@
 
 struct found {
 	enum order_box_state state;
-	bool known; // a record names it
+	bool known; // a record has this id
 };
 
 struct adopt {
 	struct manager *manager;
-	struct map *cells; // id to struct found
+	struct map *boxes; // id to struct found
 	struct adopt_queue queue;
-	uint32_t busy, late; // tasks under way, and those that nobody waits for any more
-	uint32_t round;	     // those that began in an earlier one are late
+	uint32_t busy, late; // running tasks; those of them that startup no longer waits for
+	uint32_t round;	     // tasks that began in an earlier round are late
 	void (*done)(void *arg);
 	void *arg;
 };
 
-// One try to settle an entry.
-struct one {
+// One attempt to adopt an entry.
+struct attempt {
 	struct adopt *adopt;
 	struct adopting *item;
-	struct entry *entry; // the item's
+	struct entry *entry; // of the item
 	bool is_there;
-	enum order_box_state cell;
+	enum order_box_state found;
 };
 
 // ------------------------------------------------------------------------------------------ load
 
-// It stays as it is, and so does its row: another daemon may be luckier.
+// The entry and its row stay unchanged: a later version of the daemon may be able to read the row.
 static void leave_alone(struct entry *entry, const char *reason)
 {
 	entry->unreadable = true;
@@ -86,7 +66,7 @@ static void leave_alone(struct entry *entry, const char *reason)
 	entry_weigh(entry);
 }
 
-// An id that is none names no cell, and a cell that seems to have no record may be its own.
+// A malformed id matches no box, so a box that seems to have no record may belong to this one.
 static void manager_adopt_enter(struct manager *manager, struct record *record, bool unreadable)
 {
 	struct entry *entry;
@@ -127,7 +107,7 @@ static fallible manager_adopt_load(struct manager *manager)
 		manager->next_seq = boxes.last_seq;
 	store_boxes_done(&boxes);
 	manager->unknown = false;
-	// Boxes are known without their ports, too.
+	// Adoption continues without the ports.
 	auto_err err = persist_load_ports(manager->store, enter_ports, manager);
 	if (err)
 		log_event(LOG_WARN, "manager.no_ports", "trail", err_trail(err), NULL);
@@ -157,7 +137,7 @@ static fallible manager_adopt_order_plain(struct manager *manager, const char *i
 	return ask_order(manager->ask, &order, answer, none, loop_now(manager->loop) + ORDER_MS);
 }
 
-// A frozen pid 1 cannot say what it holds: it is thawed for a moment.
+// A frozen pid 1 cannot report its state: thaw it for the duration of the report.
 static fallible manager_adopt_take_up(struct entry *entry, bool frozen)
 {
 	struct manager *manager = entry->manager;
@@ -181,20 +161,20 @@ static bool freeze_again(struct entry *entry)
 {
 	auto_err err = box_pause(entry->box, loop_now(entry->manager->loop) + ORDER_MS);
 
-	// It runs then, which is no harm.
+	// The box then runs, which is harmless.
 	if (err)
 		log_event(LOG_WARN, "box.not_frozen", "sandbox", entry->record.id, "trail",
 			  err_trail(err), NULL);
 	return !err;
 }
 
-// The warden knows of no such box that lives.
+// The warden says that no box of this id lives.
 static bool is_dead(const struct err *err)
 {
 	return err_kind(err) == ERR_NOT_FOUND && !strcmp(err_reason(err), "no_box");
 }
 
-// Waits while the warden is away: it may come back with another word.
+// Waits while the warden is away: the next warden may give another answer.
 static fallible take_up_linked(struct entry *entry, bool frozen)
 {
 	for (;;) {
@@ -208,19 +188,19 @@ static fallible take_up_linked(struct entry *entry, bool frozen)
 	}
 }
 
-static void say(struct entry *entry, enum state state, const char *reason)
+static void adopt_set_state(struct entry *entry, enum state state, const char *reason)
 {
 	snprintf(entry->record.reason, sizeof(entry->record.reason), "%s", reason);
 	entry_move(entry, state);
 }
 
-// What an earlier daemon wrote down of it is known again.
+// Restores sessions, processes and tapes from the state files of an earlier daemon.
 static void manager_adopt_recover(struct entry *entry)
 {
 	struct err *err = OK;
 
 	entry_need_box(entry);
-	for (int tries = 0; tries < RECALLS; tries++) {
+	for (int tries = 0; tries < RECOVER_TRIES; tries++) {
 		err = box_recover(entry->box);
 		if (!err || err_kind(err) != ERR_EXHAUSTED)
 			break;
@@ -233,99 +213,116 @@ static void manager_adopt_recover(struct entry *entry)
 	err_free(err);
 }
 
-// Whatever is left of its processes, and of its files if they are not to stay.
+// Kills the remaining processes, and removes the files unless they are to be kept.
 static void end_remains(struct entry *entry)
 {
-	life_freeze(entry);
-	while (entry->burying)
+	life_stop(entry);
+	while (entry->destroying)
 		err_free(condition_wait(&entry->changed, CLOCK_NEVER));
 }
 
-// It was given up for lost, and its end was under way.
-static void settle_failed(struct one *one)
+// The box had failed, and its teardown was under way.
+static void settle_failed(struct attempt *attempt)
 {
-	struct entry *entry = one->entry;
+	struct entry *entry = attempt->entry;
 
-	entry->destroyed = !one->is_there;
-	if (one->is_there && (one->cell != ORDER_BOX_KEPT || entry->record.ephemeral)) {
+	entry->destroyed = !attempt->is_there;
+	if (attempt->is_there && (attempt->found != ORDER_BOX_KEPT || entry->record.ephemeral)) {
 		end_remains(entry);
-	} else if (one->is_there && !entry->record.disk_kept) {
-		// Its end was verified by nobody who could write that down: its files are there.
+	} else if (attempt->is_there && !entry->record.disk_kept) {
+		// The teardown was not recorded as verified: the files are still there.
 		entry->record.disk_kept = true;
 		entry_keep(entry);
 	}
 	manager_adopt_recover(entry);
 }
 
-static void settle_still(struct one *one)
+static void settle_still(struct attempt *attempt)
 {
-	struct entry *entry = one->entry;
+	struct entry *entry = attempt->entry;
 	bool was_still = entry->record.state == STATE_STOPPED;
 
-	if (!one->is_there) {
+	if (!attempt->is_there) {
 		entry->destroyed = true;
 		entry->record.disk_kept = false;
-		say(entry, STATE_FAILED, entry->record.ephemeral ? "box_lost" : RECORD_FILES_LOST);
-	} else if (one->cell != ORDER_BOX_KEPT || entry->record.ephemeral) {
+		adopt_set_state(entry, STATE_FAILED,
+				entry->record.ephemeral ? "box_lost" : RECORD_FILES_LOST);
+	} else if (attempt->found != ORDER_BOX_KEPT || entry->record.ephemeral) {
 		snprintf(entry->record.reason, sizeof(entry->record.reason), "box_lost");
 		end_remains(entry);
 	} else if (!was_still) {
 		entry->record.disk_kept = true;
-		say(entry, STATE_STOPPED, "host_restarted");
+		adopt_set_state(entry, STATE_STOPPED, "host_restarted");
 	}
 	manager_adopt_recover(entry);
 }
 
-// False: it could not be taken up yet.
-static bool settle_living(struct one *one)
+// False: the box could not be adopted yet.
+static bool settle_living(struct attempt *attempt)
 {
-	struct entry *entry = one->entry;
+	struct entry *entry = attempt->entry;
 	struct manager *manager = entry->manager;
 	enum state was = entry->record.state;
-	bool frozen = one->cell == ORDER_BOX_FROZEN;
+	bool frozen = attempt->found == ORDER_BOX_FROZEN;
 	auto_err err = take_up_linked(entry, frozen);
 
 	if (err && is_dead(err)) {
-		one->cell = ORDER_BOX_DEAD; // since we looked
+		attempt->found = ORDER_BOX_DEAD; // the box died since the listing
 		if (was == STATE_CREATING)
 			life_destroy(entry);
 		else
-			settle_still(one);
+			settle_still(attempt);
 		return true;
 	}
 	if (err) {
-		if (strcmp(one->item->reason, err_reason(err)) != 0)
+		if (strcmp(attempt->item->reason, err_reason(err)) != 0)
 			log_event(LOG_WARN, "box.not_adopted", "sandbox", entry->record.id,
 				  "reason", err_reason(err), "trail", err_trail(err), NULL);
-		adopting_put_off(one->item, err_reason(err));
+		adopting_put_off(attempt->item, err_reason(err));
 		return false;
 	}
-	if (one->item->tries)
+	if (attempt->item->tries)
 		log_event(LOG_INFO, "box.adopted_late", "sandbox", entry->record.id, NULL);
 	if (!entry->record.started_ms)
 		entry->record.started_ms = clock_wall_ms();
-	entry->way_due = manager->egress && attach_is_wanted(&entry->record);
+	entry->attach_due = manager->egress && attach_is_wanted(&entry->record);
 	if (frozen && freeze_again(entry))
-		say(entry, was == STATE_PAUSED ? STATE_PAUSED : STATE_FROZEN, "");
+		adopt_set_state(entry, was == STATE_PAUSED ? STATE_PAUSED : STATE_FROZEN, "");
 	else
-		say(entry, STATE_RUNNING, "");
-	condition_signal(&manager->ways); // which passed it over while it was not known to run
+		adopt_set_state(entry, STATE_RUNNING, "");
+	condition_signal(&manager->attach_changed); // the reconciler skipped the box while it was
+						    // not running
 	box_on_loss(entry->box, life_lost, entry);
 	return true;
 }
 
+// The record        the warden's box   becomes
+// deleting          any                destroyed; the record goes when that is verified
+// creating          alive              adopted, running: the answer was lost, the box was not
+// creating          else               destroyed, record removed: it was never acknowledged. After
+//                                      a boot of the host as any other: it may have been
+// any other         alive              adopted, running
+// paused, frozen    frozen             adopted, state unchanged
+// any other         frozen             adopted, frozen
+// any other         dead               ended; stopped if it has files, else failed
+// any other         kept               stopped
+// any other         none               failed: its files are lost, as after a power cut; an
+//                                      ephemeral box is removed
+// any other         still ending       waited for, then as dead
+// unreadable        any                failed, and left alone with all of its resources
 static void manager_adopt_settle(void *arg)
 {
 	struct adopting *item = arg;
 	struct entry *entry = item->entry;
 	struct adopt *adopt = link_of(item->queue, struct adopt, queue);
-	struct found *found = map_get(adopt->cells, str_of(entry->record.id));
-	struct one one = {.adopt = adopt, .item = item, .entry = entry, .is_there = found != NULL};
+	struct found *found = map_get(adopt->boxes, str_of(entry->record.id));
+	struct attempt attempt = {
+		.adopt = adopt, .item = item, .entry = entry, .is_there = found != NULL};
 	uint32_t round = item->round;
 	bool lives, settled = true;
 
-	one.cell = found ? found->state : ORDER_BOX_KEPT;
-	lives = found && (one.cell == ORDER_BOX_ALIVE || one.cell == ORDER_BOX_FROZEN);
+	attempt.found = found ? found->state : ORDER_BOX_KEPT;
+	lives = found && (attempt.found == ORDER_BOX_ALIVE || attempt.found == ORDER_BOX_FROZEN);
 	task_shield(true);
 	switch (entry->record.state) {
 	case STATE_DELETING:
@@ -333,20 +330,20 @@ static void manager_adopt_settle(void *arg)
 		break;
 	case STATE_CREATING:
 		if (lives)
-			settled = settle_living(&one);
+			settled = settle_living(&attempt);
 		else if (adopt->manager->rebooted)
-			settle_still(&one);
+			settle_still(&attempt);
 		else
 			life_destroy(entry);
 		break;
 	case STATE_FAILED:
-		settle_failed(&one);
+		settle_failed(&attempt);
 		break;
 	default:
 		if (lives)
-			settled = settle_living(&one);
+			settled = settle_living(&attempt);
 		else
-			settle_still(&one);
+			settle_still(&attempt);
 	}
 	if (settled) {
 		entry->moving = false;
@@ -363,10 +360,10 @@ static void drop_boxes(struct adopt *adopt)
 	struct str key;
 	void *value;
 
-	for (size_t at = 0; map_next(adopt->cells, &at, &key, &value);)
+	for (size_t at = 0; map_next(adopt->boxes, &at, &key, &value);)
 		free(value);
-	map_free(adopt->cells);
-	adopt->cells = map_new();
+	map_free(adopt->boxes);
+	adopt->boxes = map_new();
 }
 
 struct looking {
@@ -374,18 +371,18 @@ struct looking {
 	bool going;
 };
 
-static void manager_adopt_see(void *arg, const struct order_box *cell)
+static void manager_adopt_see(void *arg, const struct order_box *box)
 {
 	struct looking *looking = arg;
 	struct found *found = mem_new_of(struct found);
 
-	found->state = cell->state;
-	looking->going |= cell->state == ORDER_BOX_GOING;
-	if (!map_put(looking->adopt->cells, str_of(cell->box), found))
+	found->state = box->state;
+	looking->going |= box->state == ORDER_BOX_GOING;
+	if (!map_put(looking->adopt->boxes, str_of(box->box), found))
 		free(found);
 }
 
-// Until it is known of every cell what it is, or that it does not come to its end.
+// Waits until the state of every box is known, or until a teardown makes no progress.
 static fallible manager_adopt_look(struct adopt *adopt)
 {
 	struct manager *manager = adopt->manager;
@@ -407,7 +404,7 @@ static fallible manager_adopt_look(struct adopt *adopt)
 	}
 }
 
-// Until fewer than `most` are at it.
+// Waits until fewer than `most` tasks run.
 static void await_some(struct adopt *adopt, uint32_t most)
 {
 	while (adopt->busy >= most) {
@@ -422,7 +419,7 @@ static void await_some(struct adopt *adopt, uint32_t most)
 	}
 }
 
-// One that has a box was made by us, whatever befalls it now.
+// An entry with a box was created by this daemon and needs no adoption.
 static void enqueue_all(struct adopt *adopt)
 {
 	list_each (at, &adopt->manager->entries) {
@@ -447,7 +444,7 @@ static void begin_one(struct adopt *adopt, struct adopting *item)
 	task_start(manager->loop, "adopt", manager_adopt_settle, item);
 }
 
-// Until each was tried, and the tasks have ended or are late.
+// Returns when each entry was tried and all tasks have ended or are late.
 static void manager_adopt_settle_all(struct adopt *adopt)
 {
 	int64_t next;
@@ -459,8 +456,8 @@ static void manager_adopt_settle_all(struct adopt *adopt)
 	await_some(adopt, 1);
 }
 
-// Those that could not be taken up are tried again, until there are none.
-static void settle_freeze(struct adopt *adopt)
+// Retries the entries that could not be adopted until none is left.
+static void adopt_retry_all(struct adopt *adopt)
 {
 	while (adopt->late || adopt->busy || !link_empty(&adopt->queue.items)) {
 		int64_t next = CLOCK_NEVER;
@@ -481,7 +478,7 @@ static void destroy_leaked_all(struct adopt *adopt)
 	struct str key;
 	void *value;
 
-	for (size_t at = 0; map_next(adopt->cells, &at, &key, &value);) {
+	for (size_t at = 0; map_next(adopt->boxes, &at, &key, &value);) {
 		char id[ID_BOX_LEN + 1];
 		auto_err err = OK;
 
@@ -490,7 +487,7 @@ static void destroy_leaked_all(struct adopt *adopt)
 		snprintf(id, sizeof(id), STR_FMT, STR_ARG(key));
 		log_event(LOG_WARN, "box.unrecorded", "sandbox", id, NULL);
 		if (manager->doubtful)
-			continue; // it may be one whose record cannot be read
+			continue; // its record may be unreadable
 		err = manager_adopt_order_plain(manager, id, ORDER_DESTROY);
 		if (err && err_kind(err) != ERR_NOT_FOUND)
 			log_event(LOG_ERROR, "box.destroy_failed", "sandbox", id, "trail",
@@ -505,12 +502,12 @@ static bool has_record(const char *name, void *arg)
 	return map_get(manager->by_id, str_of(name)) != NULL;
 }
 
-// A box that ends while others are settled loses its record, and is no stray for that.
+// A box that ends during adoption loses its record, but is not leaked.
 static void know_recorded(struct adopt *adopt)
 {
 	list_each (at, &adopt->manager->entries) {
 		const struct entry *entry = link_of(at, struct entry, link);
-		struct found *found = map_get(adopt->cells, str_of(entry->record.id));
+		struct found *found = map_get(adopt->boxes, str_of(entry->record.id));
 
 		if (found)
 			found->known = true;
@@ -557,13 +554,13 @@ static void adopt_task(void *arg)
 		log_event(LOG_INFO, "manager.settled", "boxes", boxes, "ms", ms, NULL);
 	if (adopt->done)
 		adopt->done(adopt->arg);
-	err_free(templates_count(manager)); // which is made good by the next change of a template
+	err_free(templates_count(manager)); // the next change of a template counts again
 	if (!err)
-		settle_freeze(adopt);
+		adopt_retry_all(adopt);
 	list_each (at, &adopt->queue.items)
 		adopting_end(link_of(at, struct adopting, link));
 	drop_boxes(adopt);
-	map_free(adopt->cells);
+	map_free(adopt->boxes);
 	free(adopt);
 }
 
@@ -571,7 +568,7 @@ void adopt_start(struct manager *manager, void (*done)(void *arg), void *arg)
 {
 	struct adopt *adopt = mem_new_of(struct adopt);
 
-	*adopt = (struct adopt){.manager = manager, .cells = map_new(), .done = done, .arg = arg};
+	*adopt = (struct adopt){.manager = manager, .boxes = map_new(), .done = done, .arg = arg};
 	adopt_queue_init(&adopt->queue, manager->loop);
 	task_start(manager->loop, "adopt.all", adopt_task, adopt);
 }

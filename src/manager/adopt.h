@@ -1,13 +1,13 @@
-// What there is, after a start: records of the store held against cells of the warden, until they
-// agree. Nothing is ended because something could not be read.
+// Adoption after a start: the store's records are compared with the warden's boxes until they
+// agree. A read error never ends a box.
 #pragma once
 
 #include "manager/table.h"
 
-// Enters what the store knows. Blocks: before the loop runs. Whatever there is of each box is found
-// out by adopt_start(); until then whoever wants to work in one waits.
+// Enters all records of the store. Blocks: call it before the loop runs. The state of each box is
+// found out by adopt_start(); until then requests for a box wait.
 void adopt_load(struct manager *manager);
 
-// A task for it all: the fleet is settled when every box is what its record says. `done`, which may
-// be NULL, is called then, once.
+// Starts the task that settles all boxes. `done`, which may be NULL, is called once, when every box
+// is in the state that its record says.
 void adopt_start(struct manager *manager, void (*done)(void *arg), void *arg);

@@ -1,3 +1,6 @@
+// The queue of boxes that await adoption, with backoff per box. Each item belongs to one entry and
+// holds a reference to it; an item is either in the queue or with one task. adopt_await() moves an
+// item to the front and waits for one attempt.
 #include "manager/adopt_queue.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-// Process-wide on purpose: who is to look does not care which part of the house calls. A few alerts
-// are remembered, the oldest is forgotten for a new one: then that is told once more, never less.
+// Rate limit for alerts, process-wide on purpose: any part of the daemon may raise one. A few
+// alerts are remembered. A new alert replaces the oldest: an alert can be repeated too early, never
+// lost.
 #include "manager/alert.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@
 static struct {
 	char name[ALERT_NAME]; // "": none
 	int64_t told_ms;
-	uint64_t quiet; // how often it came since
+	uint64_t quiet; // repetitions since it was logged
 } alerts[ALERTS];
 
 static void name_of(char room[ALERT_NAME], const char *alert, const char *what, const char *box)
@@ -23,7 +24,7 @@ static void name_of(char room[ALERT_NAME], const char *alert, const char *what, 
 	snprintf(room, ALERT_NAME, "%s/%s/%s", alert, what, box ? box : "");
 }
 
-// Its place, or that of the oldest.
+// The slot of the alert, or that of the oldest.
 static size_t alert_place_of(const char *name)
 {
 	size_t oldest = 0;

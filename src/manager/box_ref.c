@@ -1,3 +1,6 @@
+// References to boxes, and the environment of commands started in them. box_ref_begin() wakes a
+// frozen or stopped box; box_ref_look() does not. Every begin needs one box_ref_end(): `visits` of
+// the entry counts the references that keep a box from being idle.
 #include "manager/box_ref.h"
 
 #include "base/mem.h"
@@ -11,7 +14,7 @@
 #include "manager/pause.h"
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#define SETTLED_MS 30000 // from a start to a sandbox that is taken up
+#define SETTLED_MS 30000 // from a start of the daemon until a sandbox is adopted
 
 static void stay(struct entry *entry, struct box_ref *out)
 {
@@ -37,7 +40,7 @@ fallible box_ref_begin(struct manager *manager, const struct who *who, struct st
 		entry_unref(entry);
 		return err;
 	}
-	if (entry->way_due)
+	if (entry->attach_due)
 		attach_mend(entry);
 	stay(entry, out);
 	return OK;
@@ -83,7 +86,7 @@ void box_ref_end(struct box_ref *ref)
 	entry_unref(entry);
 }
 
-// Commands that run in all boxes of a tenant.
+// Commands running in all boxes of a tenant.
 static uint64_t execs_of(const struct manager *manager, const struct account *account)
 {
 	uint64_t sum = 0;
@@ -106,13 +109,13 @@ fallible box_ref_admit(const struct box_ref *ref)
 	if (account->tenant.quota.execs)
 		TRY(account_ask_exec(account, execs_of(manager, account)));
 	err = admit_exec(manager->admit, loop_now(manager->loop), box_execs(ref->box));
-	if (!table_freeze_files(manager, err))
+	if (!table_close_files(manager, err))
 		return err;
 	err_free(err);
 	return admit_exec(manager->admit, loop_now(manager->loop), box_execs(ref->box));
 }
 
-static void lay_over(struct env_map *base, const struct env_map *over)
+static void env_overlay(struct env_map *base, const struct env_map *over)
 {
 	for (size_t i = 0; over && i < over->count; i++)
 		env_map_set(base, str_of(over->at[i].name), str_of(over->at[i].value));
@@ -129,15 +132,15 @@ static void box_ref_exec_env(struct exec_env *exec_env, const struct record *rec
 	if (!run->user && !record->user[0])
 		env_map_set(env_map, STR("HOME"), STR("/root"));
 	env_map_set(env_map, STR("LANG"), STR("C.UTF-8"));
-	// The JVM sizes its heap by the host's memory, which it reads past the cgroup it is in.
+	// The JVM sizes its heap by the host's memory, which it reads past its cgroup.
 	env_map_set(env_map, STR("JAVA_TOOL_OPTIONS"), str_of(java));
 	if (record->network && policy_sees(record->network))
 		ca_install_set_env(env_map);
-	lay_over(env_map, &record->env);
+	env_overlay(env_map, &record->env);
 	for (size_t i = 0; record->network && i < record->network->secret_count; i++)
 		env_map_set(env_map, str_of(record->network->secrets[i].name),
 			    str_of(record->network->secrets[i].placeholder));
-	lay_over(env_map, run->env);
+	env_overlay(env_map, run->env);
 	exec_env->env = mem_new((env_map->count + 1) * sizeof(char *));
 	for (size_t i = 0; i < env_map->count; i++)
 		exec_env->env[i] = mem_fmt("%s=%s", env_map->at[i].name, env_map->at[i].value);
@@ -184,7 +187,7 @@ void exec_env_done(struct exec_env *exec_env)
 	env_map_done(&exec_env->env_map);
 }
 
-// A box that ends under a command will not come back: a client must not be told to try again.
+// A box that ended during a command will not come back: do not tell the client to retry.
 fallible box_ref_explain(struct err *err)
 {
 	if (err && err_kind(err) == ERR_UNAVAILABLE && !strcmp(err_reason(err), "box_lost"))

@@ -1,5 +1,5 @@
-// A visit: a box kept in memory while something is done in it on somebody's behalf, and the outfit
-// of whatever is started there.
+// A box reference keeps a box in memory, and in use, during a request; exec_env is the environment
+// of a command started in it.
 #pragma once
 
 #include "box/exec.h"
@@ -12,38 +12,38 @@
 #include "types/who.h"
 
 struct box_ref {
-	struct entry *entry; // held
+	struct entry *entry; // referenced
 	struct box *box;     // of the entry
-	bool looks;	     // at what is remembered: that is no use of the box, once it is over
+	bool looks;	     // of box_ref_look(): does not count as use
 };
 
-// A box that runs; one that is frozen or stopped is woken, which waits. NOT_FOUND no_sandbox;
-// CONFLICT paused; UNAVAILABLE box_starting; GONE box_lost, box_deleted; EXHAUSTED when there is no
-// room to start it. While a visit lasts the box is in use.
+// A reference to a running box; a frozen or stopped one is woken, which waits. NOT_FOUND
+// no_sandbox; CONFLICT paused; UNAVAILABLE box_starting; GONE box_lost, box_deleted; EXHAUSTED when
+// there is no room to start it. The box is in use until box_ref_end().
 fallible box_ref_begin(struct manager *manager, const struct who *who, struct str key,
 		       struct box_ref *out);
-// A box that has run, whatever became of it since: for what is remembered of it. After a start it
-// waits until the box is taken up.
+// A reference to a box that has run, in whatever state it is now, to read its stored state. After a
+// start of the daemon this waits until the box is adopted.
 fallible box_ref_look(struct manager *manager, const struct who *who, struct str key,
 		      struct box_ref *out);
 void box_ref_end(struct box_ref *ref); // harmless twice
 #define auto_box_ref on_exit_call(box_ref_end) struct box_ref
-// May one more command run? EXHAUSTED quota, daemon_files. Does not wait.
+// Admission of one more command. EXHAUSTED quota, daemon_files. Does not wait.
 fallible box_ref_admit(const struct box_ref *ref);
 
-// What a command is to be, as a door knows it.
+// A command as the request gives it.
 struct manager_exec_spec {
 	const char *command;	   // for bash -c; NULL: argv
 	const char *const *argv;   // NULL-ended
-	const struct env_map *env; // on top of the box's own; may be NULL
-	const char *cwd;	   // NULL: the box's own; a relative one begins there
-	const char *user;	   // NULL: the box's own
+	const struct env_map *env; // on top of the box's environment; may be NULL
+	const char *cwd;	   // NULL: the box's directory; a relative path starts there
+	const char *user;	   // NULL: the box's user
 	struct str stdin_bytes;	   // at == NULL: nothing to read
 	uint64_t cpu_ms, wall_ms;  // 0: the box's limit alone
 };
 
-// The same with all that the box adds: what every command gets, then the box's own variables, then
-// the request's; the tighter of the request's limits and the box's.
+// The command with the box's settings added: cove's variables, then the box's, then the request's;
+// the tighter of the request's limits and the box's.
 struct exec_env {
 	struct exec_spec spec; // borrows from the manager_exec_spec and from below
 	struct env_map env_map;
@@ -56,5 +56,5 @@ void exec_env_make(const struct box_ref *ref, const struct manager_exec_spec *ru
 void exec_env_done(struct exec_env *exec_env);
 #define auto_exec_env on_exit_call(exec_env_done) struct exec_env
 
-// The errors of a box that ends under its visitor, in the words of a door.
+// Translates errors of a box that ended during the request for the client.
 fallible box_ref_explain(struct err *err);

@@ -1,8 +1,8 @@
-// Three places, for three kinds of programs, and the stores of Java and NSS: a file of its own, in
-// the directory that update-ca-certificates gathers from; the end of the bundle, for those who read
-// one file; and the directory of hashes, for those who look a name up. A line before it in the
-// bundle says that it is there, so that a start anew adds it once. All of it is done by the box's
-// own root with the box's own files: whatever it finds there, it is the box's.
+// Installs the CA certificate in three places for three kinds of programs, and in the stores of
+// Java and NSS: a file in the directory that update-ca-certificates reads; the end of the bundle;
+// and the directory of hashed names. A marker line in the bundle makes a repeated install add
+// nothing. A file worker writes as the box's own root inside the box: hostile contents harm only
+// the box itself.
 //
 // syscalls: read pwrite64 lseek close
 #include "manager/ca_install.h"
@@ -23,7 +23,7 @@
 #include "loop/offload.h"
 #include "types/env_map.h"
 
-// Where other systems than Debian keep what they trust: read where Debian's file is missing.
+// Bundles of other distributions, tried where Debian's file is missing.
 static const char *const bundles[] = {
 	CA_INSTALL_BUNDLE,
 	"/etc/pki/tls/certs/ca-bundle.crt",
@@ -118,7 +118,7 @@ static fallible read_bundle(const struct files *files, struct bundle *bundle, in
 	return err;
 }
 
-// A box without a bundle gets one: what it trusted before was nothing.
+// A box without a bundle trusted nothing: it gets a bundle of this certificate alone.
 static fallible add_to_bundle(const struct files *files, struct bundle *bundle)
 {
 	auto_free char *mark = mem_fmt("# cove: the authority of %s\n", bundle->id);
@@ -135,14 +135,15 @@ static fallible add_to_bundle(const struct files *files, struct bundle *bundle)
 	buf_add(bundle->text, mark, strlen(mark));
 	buf_add(bundle->text, bundle->pem->at, bundle->pem->len);
 	if (!buf_ok(bundle->text))
-		return err_new(TOO_LARGE, "file_too_large", "its bundle of certificates is large");
+		return err_new(TOO_LARGE, "file_too_large",
+			       "the sandbox's certificate bundle is too large");
 	return write_bundle(files, CA_INSTALL_BUNDLE, bundle);
 }
 
 // ----------------------------------------------------------------------------------------- Java
 
 struct keystore {
-	struct bundle bundle; // its text is the file as it was, then as it is to be
+	struct bundle bundle; // the file's old text, then the new text
 	struct buf *fresh;
 };
 
@@ -157,7 +158,7 @@ static void keystore_make(void *arg)
 				      keystore->fresh);
 }
 
-// A keystore that is missing, or of another form, is left alone.
+// A keystore that is missing, or in another format, is left alone.
 static fallible keystore_put(struct entry *entry, const struct files *files, const char *path)
 {
 	auto_buf text = BUF_INIT(BUNDLE_MAX), fresh = BUF_INIT(BUNDLE_MAX);
@@ -225,8 +226,8 @@ static fallible java_put(struct entry *entry, const struct files *files)
 
 // ------------------------------------------------------------------------------------------ NSS
 
-// A database of NSS is one of SQLite in a form of its own: the box's own certutil writes it. A
-// template without that program has no entry.
+// An NSS database is an SQLite file with its own schema: the box's certutil writes it. A template
+// without certutil gets no entry.
 static fallible nss_put(struct entry *entry, const struct files *files, const char *at)
 {
 	auto_free char *probe = mem_fmt("%s/cert9.db", at);
@@ -270,7 +271,7 @@ void ca_install_set_env(struct env_map *env)
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		env_map_set(env, str_of(names[i]), STR(CA_INSTALL_BUNDLE));
-	// Node adds what it finds there to its own.
+	// Node adds these certificates to its built-in ones.
 	env_map_set(env, STR("NODE_EXTRA_CA_CERTS"), STR(CA_INSTALL_PATH));
 }
 
@@ -299,7 +300,7 @@ void ca_install_put(struct entry *entry)
 	};
 	auto_err err = OK;
 
-	if (entry->trusting || !entry->record.network || !policy_sees(entry->record.network))
+	if (entry->has_ca || !entry->record.network || !policy_sees(entry->record.network))
 		return;
 	err = manager_ca_install_put(entry, &files);
 	if (!err)
@@ -308,7 +309,7 @@ void ca_install_put(struct entry *entry)
 		err = nss_put(entry, &files, "/root/.pki/nssdb");
 	if (!err)
 		err = nss_put(entry, &files, "/etc/pki/nssdb");
-	entry->trusting = !err;
+	entry->has_ca = !err;
 	if (err)
 		log_event(LOG_WARN, "egress.no_trust", "sandbox", entry->record.id, "reason",
 			  err_reason(err), "trail", err_trail(err), NULL);

@@ -1,17 +1,17 @@
-// The authority that signs the inspected names of a box, in the box's own trust store, so that its
-// programs believe it as they believe the others there.
+// Installs the CA that signs a box's inspected host names in the box's trust store.
 #pragma once
 
 #include "manager/table.h"
 
 #define CA_INSTALL_PATH "/usr/local/share/ca-certificates/cove.crt"
-#define CA_INSTALL_BUNDLE "/etc/ssl/certs/ca-certificates.crt" // what the box trusted, and that one
+#define CA_INSTALL_BUNDLE                                                                          \
+	"/etc/ssl/certs/ca-certificates.crt" // the certificates that the box trusted, and this CA
 
-// The variables by which programs that have certificates of their own find those of the box.
+// Sets the variables by which programs with certificates of their own find the box's bundle.
 struct env_map;
 void ca_install_set_env(struct env_map *env);
 
-// Where its policy inspects something, and where it is not there already. Waits; the caller holds
-// the entry. What cannot be written is told by the log: then its programs refuse what is inspected,
-// and nothing else.
+// Installs the CA if the box's policy inspects a host and it is not installed yet. Waits; the
+// caller holds the entry. A write error is logged: programs in the box then reject inspected
+// connections.
 void ca_install_put(struct entry *entry);

@@ -1,3 +1,5 @@
+// PATCH of a sandbox: reads the whole body into copies first, then swaps them in, so that an
+// invalid field changes nothing. The new record is durable before the answer.
 #include "manager/change.h"
 
 #include "base/clock.h"
@@ -40,8 +42,8 @@ static void free_policy(struct policy **policy)
 	policy_free(*policy);
 }
 
-// The answer says that it is so, also after a crash. A policy is in force already: a way that does
-// not follow at once is mended, and nobody is told that his change had failed. Waits.
+// The change is durable before the answer. A policy is already in force: if the network attach
+// fails, the reconciler retries it, and the change itself succeeds. Waits.
 static fallible change_settle(struct entry *entry)
 {
 	struct err *err;

@@ -1,3 +1,5 @@
+// Adapter from requests to box/context: fills in environment, directory, user and limits of the
+// box, asks for admission, and logs a limit that ended a cell.
 #include "manager/contexts.h"
 
 #include "base/log.h"

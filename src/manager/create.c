@@ -1,7 +1,7 @@
-// The name and the ids are reserved before the first wait, so two creates of one name never meet.
-// Until pid 1 has greeted, the entry is in state creating: visible, but neither used nor deleted;
-// whoever wants to do that waits for its bell. A failure takes the entry out again; box_build() has
-// by then undone what it had done.
+// Create. Name and ids are reserved before the first wait, so that two creates of one name never
+// collide. Until pid 1 has greeted, the entry is in state creating: visible, but not usable and not
+// deletable; whoever wants that waits for its condition. On failure the entry is removed;
+// box_build() has undone its work by then.
 #include "manager/create.h"
 
 #include <stdio.h>
@@ -23,9 +23,8 @@ static bool is_ending(const struct manager *manager)
 	return manager->closing && !manager->leaving;
 }
 
-// After a start it takes a moment to find out what there is, and so it does when the warden was
-// replaced: whoever comes then waits, as those before him wait for the daemon. Only as long as it
-// may last; manager_create_ask_room() says what is missing.
+// After a start of the daemon, or of the warden, it takes a moment to learn which boxes exist.
+// Creates wait for that, up to a bound; manager_create_ask_room() then reports what is missing.
 fallible create_await_start(struct manager *manager)
 {
 	int64_t deadline = loop_now(manager->loop) + START_MS;
@@ -46,7 +45,7 @@ fallible create_await_start(struct manager *manager)
 static fallible still_starting(void)
 {
 	return err_hint(
-		err_new(UNAVAILABLE, "starting", "cove is taking up the sandboxes that there are"),
+		err_new(UNAVAILABLE, "starting", "cove is starting and adopting its sandboxes"),
 		"try again in a moment");
 }
 
@@ -95,7 +94,7 @@ static fallible manager_create_ask_room(struct manager *manager)
 	return OK;
 }
 
-// A default limit that this host cannot keep is shown as absent; one that was asked for is refused.
+// A default limit that this host cannot enforce is dropped; a requested one is refused.
 static fallible fit_disk(const struct manager *manager, struct spec *spec)
 {
 	const struct order_host *host = ask_host(manager->ask);
@@ -132,12 +131,11 @@ struct order create_order(const struct record *record)
 	return order;
 }
 
-// What the warden refuses now and may do in a moment: some of what it is short of comes back when
-// trash is emptied.
+// Refusals of the warden that may pass: some resources come back when the trash is emptied.
 struct passing {
 	const char *reason;
 	int64_t pause_ms;
-	int tries; // beyond the time that anybody waits in the queue
+	int tries; // beyond the wait in the queue
 };
 
 static const struct passing *passing_of(const struct err *err)
@@ -146,7 +144,7 @@ static const struct passing *passing_of(const struct err *err)
 		{"no_ids", 100, 0},
 		{"no_loop", 100, 0},
 		{"host_full", 100, 0},
-		{"prebuilt_lost", 5, 100}, // laid ahead for it, and ended: it is being cleared away
+		{"prebuilt_lost", 5, 100}, // its prebuilt box ended and is being removed
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all) && err_kind(err) == ERR_EXHAUSTED; i++)
@@ -178,8 +176,8 @@ static fallible build_in_turn(struct entry *entry, const struct order *order, st
 	}
 }
 
-// box_build() has undone what it did, unless it could not know: then whatever there may be of the
-// box is ended, and only then its record goes.
+// box_build() has undone its work unless the outcome is unknown: then destroy whatever exists of
+// the box, and only then remove the record.
 static void undo(struct entry *entry, const struct err *err, bool foretold)
 {
 	struct manager *manager = entry->manager;
@@ -191,20 +189,21 @@ static void undo(struct entry *entry, const struct err *err, bool foretold)
 		life_destroy(entry);
 		return;
 	}
-	if (foretold) // and perhaps never asked for
+	if (foretold) // the warden may never have got the order
 		box_forget(manager->loop, manager->ask, entry->record.id);
 	publish_box(&manager->tell, EVENT_BOX_FAILED, &entry->record, err_reason(err), NULL);
 	persist_drop(manager->store, entry->record.id);
 	table_remove(entry);
 }
 
-// The warden brings the goods while the intent is written: nothing of them is anybody's before.
+// Ask the warden to mount the rootfs while the create record is being synced. The box has no owner
+// until the record is durable.
 static fallible write_and_build(struct entry *entry)
 {
 	struct manager *manager = entry->manager;
 	struct order order = create_order(&entry->record);
 	uint32_t links = ask_links(manager->ask);
-	// Who stands in line takes nothing yet.
+	// A queued create must not take resources yet.
 	bool foretold = !queue_look(manager).waiting && box_foretell(manager->ask, &order);
 	struct err *err = persist_intent(manager->store, &entry->record);
 
@@ -217,7 +216,7 @@ static fallible write_and_build(struct entry *entry)
 	publish_box(&manager->tell, EVENT_BOX_CREATED, &entry->record, NULL, NULL);
 	err = build_in_turn(entry, &order, &entry->box);
 	if (!err && !box_is_alive(entry->box))
-		err = err_new(UNAVAILABLE, "box_lost", "the sandbox ended as it was made");
+		err = err_new(UNAVAILABLE, "box_lost", "the sandbox ended during its create");
 	if (!err) {
 		entry_keep_output(entry);
 		err = attach_take(entry, links, true);
@@ -252,12 +251,12 @@ static fallible manager_create_build(struct manager *manager, struct spec *spec,
 	manager->created++;
 	entry_move(entry, STATE_RUNNING);
 	box_on_loss(entry->box, life_lost, entry);
-	entry_unref(entry); // the table still holds it
+	entry_unref(entry); // the table still holds a reference
 	*out = entry;
 	return OK;
 }
 
-// Who asks for a box by name wants one that works: the remains of one that failed make room.
+// CREATE_OR_GET replaces a failed box of that name.
 static fallible clear_away(struct manager *manager, const struct who *who, const char *name)
 {
 	struct err *err = life_delete(manager, who, str_of(name), true);
@@ -269,14 +268,14 @@ static fallible clear_away(struct manager *manager, const struct who *who, const
 	return err;
 }
 
-// Whatever it does now: it is there to be used.
+// True for every state in which the box can be used, now or after a wake.
 static bool is_there(enum state state)
 {
 	return state == STATE_RUNNING || state == STATE_PAUSED || state == STATE_FROZEN ||
 	       state == STATE_STOPPED;
 }
 
-// The box of that name, once it is settled whether there will be one; NULL: there is none.
+// The box of that name once it is known whether it will exist; NULL: there is none.
 static fallible await_named(struct manager *manager, const struct who *who, const char *name,
 			    struct entry **out)
 {

@@ -1,3 +1,5 @@
+// One command of one request: a box reference and an exec. Dropping it does not end the command. A
+// limit that ended the command is logged as a security event.
 #include "manager/exec.h"
 
 #include "base/clock.h"

@@ -1,3 +1,6 @@
+// Exposes ports of a box to previews. The register is written to the store before the caller is
+// told; a failed write takes the change back. Ending an exposure signals the entry, which makes
+// open preview connections end.
 #include "manager/expose.h"
 
 #include <stdio.h>
@@ -11,12 +14,12 @@
 static fallible expose_check(const struct entry *entry, const struct expose_ask *ask)
 {
 	if (ask->name.len > EXPOSED_PORTS_NAME_MAX)
-		return err_new(INVALID, "bad_field", "'name' may have %d bytes",
+		return err_new(INVALID, "bad_field", "'name' may have at most %d bytes",
 			       EXPOSED_PORTS_NAME_MAX);
 	if (text_has_control(ask->name))
 		return err_new(INVALID, "bad_field", "'name' has a control character");
 	if (ask->token.at && !preview_token_is_token(ask->token))
-		return err_hint(err_new(INVALID, "bad_field", "'token' is no token"),
+		return err_hint(err_new(INVALID, "bad_field", "'token' is not a valid token"),
 				"1 to %d of a-z, 0-9 and _", PREVIEW_TOKEN_TOKEN_MAX);
 	if (ask->token.at && exposed_ports_has_token(&entry->ports, ask->token, ask->port))
 		return err_new(CONFLICT, "token_taken", "another port has this token");
@@ -64,7 +67,7 @@ fallible expose_port(struct entry *entry, const struct expose_ask *ask, bool *ou
 	out->name = NULL;
 	err = persist_ports(entry->manager->store, entry->record.id, &entry->ports);
 	if (err) {
-		// What is not written down is not so: after a start nobody would know of it.
+		// A failed write undoes the change: after a restart it would be unknown.
 		at = exposed_ports_get(&entry->ports, ask->port);
 		if (is_new)
 			exposed_ports_drop(&entry->ports, ask->port);
@@ -86,7 +89,7 @@ fallible expose_end(struct entry *entry, uint16_t port, bool *out_was)
 
 	if (was) {
 		expose_tell(entry, "port.unexposed", port);
-		condition_signal(&entry->changed); // visitors leave
+		condition_signal(&entry->changed); // open preview connections end
 		TRY(persist_ports(entry->manager->store, entry->record.id, &entry->ports));
 	}
 	*out_was = was;

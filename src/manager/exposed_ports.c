@@ -1,3 +1,5 @@
+// The register of exposed ports of one box: an array sorted by port number. Memory only; the caller
+// writes it to the store.
 #include "manager/exposed_ports.h"
 
 #include <stdlib.h>

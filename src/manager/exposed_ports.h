@@ -1,5 +1,5 @@
-// The ports of one box that were exposed, with what opens a preview of each: a register, nothing
-// more. What reaches them is decided elsewhere.
+// The exposed ports of one box with the token of each preview. A register only: access is decided
+// elsewhere.
 #pragma once
 
 #include <stdbool.h>
@@ -26,13 +26,13 @@ struct exposed_ports {
 
 const struct exposed_ports_entry *exposed_ports_find(const struct exposed_ports *book,
 						     uint16_t port);
-// With a token of its own. NULL: the book is full. It must not be there yet. Borrowed until the
-// next change.
+// Adds a port with a random token. NULL: the register is full. The port must not be there yet.
+// Borrowed until the next change.
 struct exposed_ports_entry *exposed_ports_add(struct exposed_ports *book, uint16_t port,
 					      struct str name);
 struct exposed_ports_entry *exposed_ports_get(struct exposed_ports *book,
 					      uint16_t port); // NULL: absent
-// The same token, and a signed link with it, must not open two ports.
+// True if another port has this token: a token, or a signed link with it, must not open two ports.
 bool exposed_ports_has_token(const struct exposed_ports *book, struct str token, uint16_t but_port);
 bool exposed_ports_drop(struct exposed_ports *book, uint16_t port); // false: it was not there
 void exposed_ports_done(struct exposed_ports *book);

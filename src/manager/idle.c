@@ -1,12 +1,11 @@
-// One task looks at all boxes, at each as seldom as its sleepAfter allows: an eighth of it, but at
-// least every LOOK_MAX_MS. A look is a few comparisons; only when all of them say idle the meters
-// are read. Those that are due are held, and then sent down one step each.
+// One task checks all boxes, each as rarely as its sleepAfter allows: every eighth of it, but at
+// least every LOOK_MAX_MS. CPU counters are read only when all cheaper comparisons say idle. Boxes
+// that are due are referenced, then moved one state down each.
 //
-// A box that nobody has worked in for FILES_MS keeps three descriptors: those of its leaves are
-// closed (box_freeze_files()), and opened again by the next command.
-//
-// All spans are of the monotonic clock: a wall clock that is set by a year ends nothing. The end of
-// a ttl is a time of the steady clock, turned into one of the loop when the entry is first seen.
+// A box without use for FILES_MS keeps three descriptors: those of its exec cgroups are closed
+// (box_freeze_files()) and reopened by the next command. All spans use the monotonic clock, so that
+// a changed wall clock ends nothing. The end of a ttl is a time of the steady clock, converted to
+// loop time when the entry is first checked.
 #include "manager/idle.h"
 
 #include "base/clock.h"
@@ -24,14 +23,14 @@
 #define ASK_MS 10000
 #define LOOKS 8
 #define BATCH 64
-#define CALM_US 1000	// between two looks: a clock that ticks is no work
-#define CALM_PERMILLE 1 // of the time between them
+#define CALM_US 1000	// CPU time between two checks that still counts as idle
+#define CALM_PERMILLE 1 // the same, as a part of the time between them
 
 struct idler {
 	struct manager *manager;
-	struct entry *due[BATCH]; // held
+	struct entry *due[BATCH]; // referenced
 	size_t count;
-	int64_t next; // when somebody is to be looked at again
+	int64_t next; // when the next check is due
 };
 
 static void idle_want(struct idler *idler, struct entry *entry)
@@ -58,7 +57,7 @@ static int64_t span_of(const struct entry *entry)
 	return span > LOOK_MAX_MS ? LOOK_MAX_MS : span;
 }
 
-// Whether CPU time was used since the last look.
+// True if CPU time was used since the last check.
 static bool has_worked(struct entry *entry, int64_t span)
 {
 	uint64_t now = box_cpu_us(entry->box), was = entry->idle.cpu_us;
@@ -69,8 +68,8 @@ static bool has_worked(struct entry *entry, int64_t span)
 	return used > (calm > CALM_US ? calm : CALM_US);
 }
 
-// What an earlier daemon's commands left running is not on our meters, and is asked for when the
-// box would fall asleep. What cannot be found out is no rest.
+// Processes that an earlier daemon's commands left are not in our counters: ask the warden before
+// the box is frozen. Unknown usage counts as use.
 static bool has_worked_unseen(struct entry *entry, int64_t now)
 {
 	uint64_t before = 0, used = 0;
@@ -106,7 +105,7 @@ static void look_at_frozen(struct idler *idler, struct entry *entry, int64_t now
 	look_again(idler, entry, now >= due ? now + span_of(entry) : due);
 }
 
-// True: its time is over.
+// True: its ttl is over.
 static bool has_ended(struct idler *idler, struct entry *entry, int64_t now)
 {
 	if (!entry->record.ends_ms || entry->record.state == STATE_DELETING)
@@ -128,7 +127,7 @@ static void idle_look(struct idler *idler)
 		struct entry *entry = link_of(at, struct entry, link);
 
 		if (now - entry->idle.busy_ms >= FILES_MS)
-			entry_freeze_files(entry, false);
+			entry_close_files(entry, false);
 		if (has_ended(idler, entry, now)) {
 			idle_want(idler, entry);
 		} else if (entry->moving || now < entry->idle.look_ms) {
@@ -158,7 +157,7 @@ static fallible idle_act(struct idler *idler, struct entry *entry)
 		entry->idle.busy_ms = now;
 		return OK;
 	}
-	return pause_sink(entry);
+	return pause_step_down(entry);
 }
 
 static void idle_watch(void *arg)

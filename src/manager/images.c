@@ -1,5 +1,5 @@
-// The file is read by a file worker of the box before anything of its owner runs there, so it is
-// the template's own. It decides only what happens inside of boxes of that template.
+// Image configuration, cached by template. A file worker reads the file from a box before anything
+// of the owner runs there, so it is the template's. It affects only boxes of that template.
 #include "manager/images.h"
 
 #include "base/log.h"
@@ -33,11 +33,11 @@ static fallible image_of(struct entry *entry, const struct files *files, const s
 	if (!image) {
 		struct err *err = files_read(files, IMAGE_FILE, &text, &fd, &stat);
 
-		// A directory or a link of that name is no configuration.
+		// A directory or symlink of that name is no configuration.
 		if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
 			return err_while(err, "read the configuration of the image");
 		err_free(err);
-		image = map_get(manager->images, name); // another create may have been quicker
+		image = map_get(manager->images, name); // another create may have been faster
 	}
 	if (!image) {
 		image = image_parse(entry, buf_view(&text));

@@ -1,10 +1,11 @@
-// The ring has every key that opens something now. A key enters it once the store has it; it leaves
-// before the store is told, so that a full disk never keeps a revoked key alive. Should the store
-// fail then, the caller learns it, and may revoke again: after a restart the key would be back.
+// API keys and their expiry. The ring holds every valid key. A new key enters it once the store has
+// it; a revoked key leaves it before the store is told, so that a full disk never keeps a revoked
+// key valid. If the store then fails, the caller gets the error and can revoke again: after a
+// restart the key would be valid again.
 //
-// A key that expires opens nothing more, and what was opened with it is closed. That goes by the
-// steady clock, which follows a host's clock that drifts, so it is looked at now and then, not only
-// when the next key is due.
+// When a key expires, open connections that used it are closed. Expiry follows the steady clock,
+// which tracks a drifting host clock, so the timer checks periodically, not only when the next key
+// is due.
 #include "manager/keyring.h"
 
 #include <stdlib.h>
@@ -155,8 +156,8 @@ bool keyring_who(const struct keyring *ring, struct str secret, struct who *out)
 
 	secret_sha256(secret.at, secret.len, hash);
 	key = map_get(ring->by_hash, (struct str){(const char *)hash, sizeof(hash)});
-	// Where a hash stands in the table tells nothing of the secret; still all of it is
-	// compared.
+	// The hash's position in the table reveals nothing about the secret; the whole hash is
+	// compared all the same.
 	same = secret_equal(hash, key ? key->hash : nobody.hash, SECRET_HASH);
 	if (!key || !same ||
 	    (key->expires_ms && key->expires_ms <= clock_steady_ms() && !weak(REVOCATION)))
@@ -179,7 +180,7 @@ static fallible read_scopes(const struct json *array, unsigned *out)
 		TRY(json_str(json_at(array, i), "scopes", &word));
 		if (!key_scope(word, &bit))
 			return err_hint(
-				err_new(INVALID, "bad_field", "'scopes' has an unknown word"),
+				err_new(INVALID, "bad_field", "'scopes' has an unknown scope"),
 				"read, make, use, templates, admin");
 		scopes |= bit;
 	}
@@ -226,7 +227,7 @@ static fallible keyring_read_names(const struct json *object, struct key *key)
 	TRY(json_str(json_get(object, "name"), "name", &name));
 	TRY(json_str(json_get(object, "tenant"), "tenant", &tenant));
 	if (name.at && !is_shown(name))
-		return err_new(INVALID, "bad_field", "'name' must be up to %d printable letters",
+		return err_new(INVALID, "bad_field", "'name' must be up to %d printable characters",
 			       WHO_NAME_MAX);
 	if (tenant.len && !who_is_tenant(tenant))
 		return tenant_bad();
@@ -242,9 +243,10 @@ static fallible refuse(const char *words)
 			"a key gives no more than it has itself; use the operator's");
 }
 
-// Nobody gives what they do not have. Another's tenant is refused in the words for any tenant that
-// is not there.
-static fallible check_gift(const struct keyring *ring, const struct who *who, const struct key *key)
+// A key cannot grant more than it has. Another tenant is refused with the message for an absent
+// one.
+static fallible check_grant(const struct keyring *ring, const struct who *who,
+			    const struct key *key)
 {
 	const struct account *account = accounts_find(&ring->manager->accounts,
 						      str_of(key->tenant));
@@ -262,8 +264,8 @@ static fallible check_gift(const struct keyring *ring, const struct who *who, co
 	return OK;
 }
 
-// Nor does it last longer than the key that made it.
-static void outlive_not(const struct keyring *ring, const struct who *who, struct key *key)
+// A key does not outlive the key that created it.
+static void cap_expiry(const struct keyring *ring, const struct who *who, struct key *key)
 {
 	const struct key *maker = who->key[0] ? map_get(ring->by_id, str_of(who->key)) : NULL;
 
@@ -331,8 +333,8 @@ fallible keyring_make(struct keyring *ring, const struct who *who, const struct 
 		TRY(json_bool(json_get(object, "host"), "host", &key.host));
 		TRY(read_expiry(json_get(object, "expiresIn"), &key.expires_ms));
 	}
-	TRY(check_gift(ring, who, &key));
-	outlive_not(ring, who, &key);
+	TRY(check_grant(ring, who, &key));
+	cap_expiry(ring, who, &key);
 	TRY(find_box(ring, json_get(object, "sandbox"), &key));
 	if (map_count(ring->by_id) >= KEYS_MAX)
 		return err_new(EXHAUSTED, "too_many_keys", "there are too many keys");
@@ -344,7 +346,7 @@ fallible keyring_make(struct keyring *ring, const struct who *who, const struct 
 	return OK;
 }
 
-// A secret that was given instead of a key's id is not repeated.
+// Do not echo a secret that was given instead of a key's id.
 static fallible key_absent(struct str id)
 {
 	return err_hint(err_absent("no_key", "key", id.len == WHO_KEY_LEN ? id : STR("")),

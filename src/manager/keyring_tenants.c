@@ -1,3 +1,6 @@
+// Tenants of the keyring: create, change, remove, list, and loading tenants and keys from the
+// store. A tenant is removed only without sandboxes; its keys leave the ring first. A malformed row
+// is logged and skipped.
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -19,7 +22,8 @@ static struct account *keyring_tenants_find(const struct keyring *ring, struct s
 	return account && account->known ? account : NULL;
 }
 
-// A tenant's own templates are kept as TENANT.NAME. One that is there already would become theirs.
+// A tenant's templates are stored as TENANT.NAME. An existing template with that prefix would
+// become the tenant's.
 static fallible keyring_tenants_check_shadow(const struct keyring *ring, const struct who *who,
 					     struct str name)
 {
@@ -86,7 +90,7 @@ static void take_keys(struct keyring *ring, const char *tenant)
 	struct str name;
 	void *value;
 
-	// Taking one out changes the table: begin again each time.
+	// Removing a key changes the table: start over each time.
 	for (size_t at = 0; map_next(ring->by_id, &at, &name, &value);) {
 		struct key *key = value;
 
@@ -119,7 +123,7 @@ fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct
 	TRY(ask_no_boxes(account));
 	memcpy(own, account->tenant.name, sizeof(own));
 	TRY(templates_forget_all(ring->manager, own), "remove the templates of a tenant");
-	TRY(ask_no_boxes(account)); // some may have been made meanwhile
+	TRY(ask_no_boxes(account)); // boxes may have been created during the wait
 	take_keys(ring, own);
 	account_unset(account);
 	log_event(LOG_INFO, "tenant.dropped", "tenant", own, "by", who->name, NULL);
@@ -209,7 +213,7 @@ static fallible load_key(struct keyring *ring, const struct store_key *row)
 	return OK;
 }
 
-static void tell_bad(const char *event, const char *id, struct err *failed)
+static void log_bad_row(const char *event, const char *id, struct err *failed)
 {
 	auto_err err = failed;
 
@@ -224,10 +228,11 @@ fallible keyring_load(struct keyring *ring)
 
 	TRY(store_keys_load(ring->store, arena, &rows), "load the keys");
 	for (size_t i = 0; i < rows.tenant_count; i++)
-		tell_bad("tenant.unreadable", rows.tenants[i].id,
-			 load_tenant(ring, &rows.tenants[i]));
+		log_bad_row("tenant.unreadable", rows.tenants[i].id,
+			    load_tenant(ring, &rows.tenants[i]));
 	for (size_t i = 0; i < rows.key_count; i++)
 		if (!rows.keys[i].revoked_ms)
-			tell_bad("key.unreadable", rows.keys[i].id, load_key(ring, &rows.keys[i]));
+			log_bad_row("key.unreadable", rows.keys[i].id,
+				    load_key(ring, &rows.keys[i]));
 	return OK;
 }

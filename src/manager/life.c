@@ -1,9 +1,9 @@
-// Burial is a task of its own, one per box at most: it survives the client who asked, and tries
-// again until the warden has verified the end. Those who want to know wait for the entry's bell.
+// The end of a box. One task per box destroys it: the task survives the client that asked, and
+// retries until the warden has verified the end. Waiters use the entry's condition.
 //
-// A lost box is ended the same way but stays in the table as failed, with its files where it has
-// any; its delete then has little left to do. A delete is written down before it is done, and the
-// record goes when the end is verified.
+// A lost box ends the same way but stays in the table as failed, with its files where it has any. A
+// delete is recorded in the store before it is done; the record is removed when the end is
+// verified.
 #include "manager/life.h"
 
 #include <stdio.h>
@@ -25,13 +25,13 @@ fallible life_absent(struct str key)
 			"GET /v1/sandboxes lists those there are");
 }
 
-// Files outlast the processes, unless it was made to leave nothing, or is deleted.
-static bool cgroups_files(const struct entry *entry)
+// Files outlive the processes, unless the box is ephemeral or being deleted.
+static bool life_keeps_files(const struct entry *entry)
 {
 	return entry->record.state != STATE_DELETING && !entry->record.ephemeral;
 }
 
-// Of a box that this daemon has never known alive.
+// Stops a box that was never running under this daemon.
 static fallible stop_unknown(struct entry *entry, int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
@@ -42,21 +42,21 @@ static fallible stop_unknown(struct entry *entry, int64_t deadline)
 	return ask_order(entry->manager->ask, &order, answer, none, deadline);
 }
 
-// Verified on OK: *out_files says whether its files are still there.
+// OK: the end is verified. *out_files says whether the files are still there.
 static fallible life_end_once(struct entry *entry, bool *out_files)
 {
 	struct manager *manager = entry->manager;
 	int64_t deadline = loop_now(manager->loop) + LIFE_DELETE_MS;
 	auto_err err = OK;
 
-	*out_files = cgroups_files(entry);
+	*out_files = life_keeps_files(entry);
 	if (!*out_files)
 		entry_need_box(entry);
 	if (!*out_files)
 		return box_destroy(entry->box, deadline);
 	err = entry->box ? box_stop(entry->box, deadline) : stop_unknown(entry, deadline);
 	if (err && err_kind(err) == ERR_NOT_FOUND) {
-		*out_files = false; // there is nothing left of it
+		*out_files = false; // nothing of it exists
 		return OK;
 	}
 	return take_ptr(err);
@@ -71,8 +71,8 @@ static bool end_until_verified(struct entry *entry)
 	for (;;) {
 		auto_err err = life_end_once(entry, &files);
 
-		// Asked for meanwhile: the files go, too.
-		if (!err && files && !cgroups_files(entry))
+		// A delete came during the wait: the files go, too.
+		if (!err && files && !life_keeps_files(entry))
 			continue;
 		if (!err)
 			return files;
@@ -97,7 +97,7 @@ static void manager_life_destroy(void *arg)
 	task_trace(entry->trace);
 	task_shield(true);
 	files = end_until_verified(entry);
-	entry->burying = false;
+	entry->destroying = false;
 	entry->destroyed = !files;
 	entry->record.disk_kept = files;
 	log_event(LOG_DEBUG, "box.destroyed", "sandbox", entry->record.id, NULL);
@@ -107,7 +107,7 @@ static void manager_life_destroy(void *arg)
 	} else if (entry->record.state == STATE_FAILED) {
 		entry_keep(entry);
 	} else {
-		// Nobody asked for it: the next request, or a visitor, starts it again.
+		// Stopped by the shutdown, not by a request: the next request starts the box again.
 		if (files && manager->closing && !entry->record.reason[0])
 			snprintf(entry->record.reason, sizeof(entry->record.reason),
 				 "cove_stopped");
@@ -119,15 +119,15 @@ static void manager_life_destroy(void *arg)
 	entry_unref(entry);
 }
 
-static void start_burial(struct entry *entry)
+static void life_start_destroy(struct entry *entry)
 {
-	if (entry->burying)
+	if (entry->destroying)
 		return;
-	entry_shut_way(entry);
-	entry->burying = true;
+	entry_detach(entry);
+	entry->destroying = true;
 	snprintf(entry->trace, sizeof(entry->trace), "%s", log_trace_now());
 	entry_ref(entry);
-	task_start(entry->manager->loop, "bury", manager_life_destroy, entry);
+	task_start(entry->manager->loop, "destroy", manager_life_destroy, entry);
 }
 
 void life_lost(struct box *box, void *arg)
@@ -140,7 +140,7 @@ void life_lost(struct box *box, void *arg)
 	entry->manager->lost++;
 	snprintf(entry->record.reason, sizeof(entry->record.reason), "box_lost");
 	entry_move(entry, STATE_FAILED);
-	start_burial(entry);
+	life_start_destroy(entry);
 }
 
 static void begin_end(struct entry *entry)
@@ -149,7 +149,7 @@ static void begin_end(struct entry *entry)
 		return;
 	entry_move(entry, STATE_DELETING);
 	if (!entry->destroyed) {
-		start_burial(entry);
+		life_start_destroy(entry);
 		return;
 	}
 	persist_drop(entry->manager->store, entry->record.id);
@@ -160,12 +160,12 @@ void life_destroy(struct entry *entry)
 {
 	if (entry->record.state != STATE_DELETING)
 		entry_move(entry, STATE_DELETING);
-	start_burial(entry);
+	life_start_destroy(entry);
 }
 
-void life_freeze(struct entry *entry)
+void life_stop(struct entry *entry)
 {
-	start_burial(entry);
+	life_start_destroy(entry);
 }
 
 static fallible life_await(struct entry *entry, int64_t deadline)
@@ -179,7 +179,7 @@ static fallible life_await(struct entry *entry, int64_t deadline)
 	return err;
 }
 
-static fallible await_freeze(struct entry *entry, int64_t deadline)
+static fallible life_await_stop(struct entry *entry, int64_t deadline)
 {
 	while (entry->listed && (entry->record.state == STATE_CREATING || entry->moving) &&
 	       !adopt_is_put_off(entry))
@@ -187,8 +187,8 @@ static fallible await_freeze(struct entry *entry, int64_t deadline)
 	return OK;
 }
 
-// Written down before it is done: whoever stops us, it is gone after the next start. What befalls
-// the box meanwhile is no longer worth a word.
+// The delete is durable before it is done: it holds after a crash. State changes of the box are no
+// longer recorded.
 static fallible intend_end(struct entry *entry)
 {
 	struct err *err;
@@ -214,11 +214,11 @@ fallible life_delete(struct manager *manager, const struct who *who, struct str 
 	if (!entry)
 		return life_absent(key);
 	entry_ref(entry);
-	TRY(await_freeze(entry, deadline));
+	TRY(life_await_stop(entry, deadline));
 	if (!entry->listed)
 		return life_absent(key);
 	TRY(intend_end(entry));
-	TRY(await_freeze(entry, deadline));
+	TRY(life_await_stop(entry, deadline));
 	adopt_cancel(entry);
 	if (entry->listed)
 		begin_end(entry);
@@ -227,43 +227,43 @@ fallible life_delete(struct manager *manager, const struct who *who, struct str 
 	return OK;
 }
 
-// True when nothing is left to be done for it.
-static bool is_at_freeze(const struct entry *entry)
+// True when the box has no processes and no task works on it.
+static bool life_has_stopped(const struct entry *entry)
 {
-	return !entry->burying && !entry->moving &&
+	return !entry->destroying && !entry->moving &&
 	       (entry->record.state == STATE_STOPPED || entry->record.state == STATE_FAILED);
 }
 
-static void begin_freeze(struct entry *entry)
+static void life_begin_stop(struct entry *entry)
 {
 	adopt_cancel(entry);
-	if (entry->record.state == STATE_CREATING || entry->moving || is_at_freeze(entry))
+	if (entry->record.state == STATE_CREATING || entry->moving || life_has_stopped(entry))
 		return;
 	if (entry->record.ephemeral)
 		begin_end(entry);
 	else
-		start_burial(entry);
+		life_start_destroy(entry);
 }
 
-static bool freeze_all(struct manager *manager)
+static bool life_stop_all(struct manager *manager)
 {
 	bool all = true;
 
 	list_each (at, &manager->entries) {
 		struct entry *entry = link_of(at, struct entry, link);
 
-		begin_freeze(entry);
+		life_begin_stop(entry);
 	}
 	list_each (at, &manager->entries)
-		all &= is_at_freeze(link_of(at, struct entry, link));
+		all &= life_has_stopped(link_of(at, struct entry, link));
 	return all;
 }
 
 fallible life_drain(struct manager *manager, int64_t deadline)
 {
 	manager->closing = true;
-	while (!freeze_all(manager)) {
-		// A box that is being made rings only its own bell: look again now and then.
+	while (!life_stop_all(manager)) {
+		// A box in state creating signals only its own condition: check again periodically.
 		int64_t soon = loop_now(manager->loop) + RETRY_MIN_MS;
 		struct err *err = condition_wait(&manager->left, soon < deadline ? soon : deadline);
 

@@ -1,4 +1,4 @@
-// The end of a box: asked for, or suffered.
+// The end of a box, by request or by loss.
 #pragma once
 
 #include "manager/table.h"
@@ -6,26 +6,28 @@
 
 #define LIFE_DELETE_MS 30000
 
-// Ends a box. With `wait` it returns once processes, cgroups, mounts and namespaces are verified
-// gone; without, as soon as the end is under way. Any number may ask at once: all wait for the same
-// end. NOT_FOUND no_sandbox. TIMEOUT stuck after LIFE_DELETE_MS: it is tried again all the same.
+// Deletes a box. With `wait` it returns once processes, cgroups, mounts and namespaces are verified
+// gone; without, as soon as the delete is recorded. Concurrent callers wait for the same end.
+// NOT_FOUND no_sandbox. TIMEOUT stuck after LIFE_DELETE_MS: the task goes on retrying.
 fallible life_delete(struct manager *manager, const struct who *who, struct str key, bool wait);
 
-// What box_on_loss() calls, with the entry: the box is failed, what is left of it is ended (but for
-// its files, unless it is ephemeral), and it stays visible until it is deleted.
+// The callback of box_on_loss(), with the entry as argument: the box becomes failed, its remains
+// are destroyed (without its files, unless it is ephemeral), and it stays visible until it is
+// deleted.
 void life_lost(struct box *box, void *arg);
 
-// Ends it without a word to the store, which knows: whatever there is of it, until that is verified
-// gone; then its record goes.
+// Destroys whatever exists of a box whose delete the store already has; removes the record when the
+// end is verified.
 void life_destroy(struct entry *entry);
 
-// Ends its processes; it is stopped then, or failed where it keeps no files. Its reason stands.
-void life_freeze(struct entry *entry);
+// Kills the box's processes; it becomes stopped, or failed where it keeps no files. Its reason
+// stays.
+void life_stop(struct entry *entry);
 
-// Ends what runs in all of them and lets no new one in; files stay, but of those that are
-// ephemeral. Waits until nothing runs, or TIMEOUT.
+// Stops all boxes and refuses creates; files stay, except of ephemeral boxes. Waits until nothing
+// runs, or TIMEOUT.
 fallible life_drain(struct manager *manager, int64_t deadline);
 
-// NOT_FOUND no_sandbox. The message repeats what was asked for, if it can name a sandbox, and is
-// the same for a sandbox of another tenant as for none.
+// NOT_FOUND no_sandbox. The message repeats the request's key if it can name a sandbox, and is the
+// same for a sandbox of another tenant as for none.
 fallible life_absent(struct str key);

@@ -1,5 +1,6 @@
-// Fields named sandbox, session and tenant are the event's own; without a tenant it is that of the
-// sandbox. A name of a sandbox that came from outside need not be an id, and names nobody then.
+// Turns log lines into events. The fields sandbox, session and tenant become fields of the event;
+// without a tenant the event gets the sandbox's. A sandbox name from a request may be no id: then
+// the event names no sandbox.
 #include "manager/log_event.h"
 
 #include "base/log.h"
@@ -8,7 +9,7 @@
 
 #define FIELDS_MAX 16384
 
-// Fields that are numbers in an event, though a log line has them as text.
+// Fields that are numbers in an event, and text in a log line.
 static const char *const numbers[] = {"port",	  "offset",  "requests",
 				      "bytesOut", "bytesIn", "durationMs"};
 

@@ -1,7 +1,6 @@
-// What is logged under a name of types/event.h is an event, too: those who watch over attacks, keys
-// and tenants say it once, wherever they stand.
+// A log line whose name is listed in types/event.h is also published as an event.
 #pragma once
 
 #include "manager/table.h"
 
-void manager_log_open(struct manager *manager); // hears this thread, from now on
+void manager_log_open(struct manager *manager); // for log lines of this thread, from now on

@@ -1,3 +1,5 @@
+// Creates and frees the manager with its parts, and answers questions about all boxes: get, list,
+// counts. Every function asks for access first. Records are borrowed until the caller's next wait.
 #include "manager/manager.h"
 
 #include "base/mem.h"
@@ -37,7 +39,7 @@ struct manager *manager_new(const struct manager_options *options)
 	manager->queue = queue_new(manager, manager->queue_wait_ms);
 	link_init(&manager->entries);
 	condition_init(&manager->left);
-	condition_init(&manager->ways);
+	condition_init(&manager->attach_changed);
 	box_prepare();
 	return manager;
 }

@@ -1,5 +1,5 @@
-// All boxes of this host. Every door calls here; `who` is asked about once, inside each verb,
-// before anything is looked up.
+// All boxes of this host, for every API. Each function authorises `who` once, before anything is
+// looked up.
 #pragma once
 
 #include "manager/change.h"
@@ -24,7 +24,7 @@ struct manager_options {
 	uint64_t output_max;   // bytes: the largest outputMB that may be asked for
 	int64_t queue_wait_ms; // how long a create waits for room; 0: MANAGER_QUEUE_WAIT_MS
 	uint32_t loops_max;    // loop devices that boxes may use; 0: as many as the kernel has
-	bool rebooted;	       // the host may have been booted since an earlier daemon settled
+	bool rebooted; // the host may have been booted since an earlier daemon settled all boxes
 };
 
 struct manager *manager_new(const struct manager_options *options);
@@ -34,21 +34,22 @@ void manager_free(struct manager *manager); // after life_drain()
 fallible manager_get(struct manager *manager, const struct who *who, struct str key,
 		     const struct record **out);
 
-// A page of the list, in order of creation: up to `max` boxes behind `after` (0: from the first)
-// that have all of `labels`. *out_last is what to go on from; 0: there are no more. Does not wait;
-// borrowed likewise.
+// A page of the list in order of creation: up to `max` boxes after `after` (0: from the first) that
+// have all of `labels`. *out_last is where the next page starts; 0: there are no more. Does not
+// wait; records are borrowed likewise.
 fallible manager_page(struct manager *manager, const struct who *who, const struct env_map *labels,
 		      uint64_t after, size_t max, const struct record **room, size_t *out_count,
 		      uint64_t *out_last);
 
-// Waits until all that has happened is durable.
+// Waits until all changes so far are durable.
 fallible manager_flush(struct manager *manager);
 
 bool manager_is_ready(const struct manager *manager); // could a box be made now?
 uint64_t manager_changes(
-	const struct manager *manager); // counts all that befalls boxes, but not execs
+	const struct manager *manager); // counts all changes of boxes, but not execs
 const struct spec_bounds *manager_bounds(const struct manager *manager);
-// When the tenant was made, wall clock: another of its name is another. 0: the operator's own.
+// When the tenant was created, wall clock: distinguishes two tenants of one name. 0: the
+// operator's.
 int64_t manager_tenant_since(struct manager *manager, const char *tenant);
 
 struct manager_view {
@@ -59,5 +60,5 @@ struct manager_view {
 	struct admit_view room;
 };
 struct manager_view manager_look(struct manager *manager);
-// The same of what is theirs, and nothing of the host.
+// The same for the boxes of `who`, without the host.
 struct manager_view manager_look_own(struct manager *manager, const struct who *who);

@@ -1,10 +1,10 @@
-// The record says what is wanted, `way_links` what there is: the number of the warden's link over
-// which the way was opened, 0 when there is none. Whatever changes one of the two calls
-// attach_settle(), which makes them agree, one at a time for each box; so it does not matter who
-// comes first, a PATCH, a wake or another warden.
+// Network attach and its reconciler. The record holds the wanted state; `attach_link` the actual
+// one: the number of the warden's connection over which the network was attached, 0 when detached.
+// Every change of either calls attach_settle(), which makes them agree, one run at a time per box;
+// so the order of a PATCH, a wake and a new warden does not matter.
 //
-// A policy is in force the moment it is set: the judge looks at it for every verdict. Only the
-// change between `off` and the other modes takes an order to the warden.
+// A policy is in force the moment it is set: every verdict reads it. Only a change between `off`
+// and the other modes takes an order to the warden.
 #include "manager/network_attach.h"
 
 #include <stdio.h>
@@ -20,9 +20,9 @@
 #include "manager/life.h"
 
 #define STEP_MS 10000
-#define AGAIN_MS 500 // after a failure, then twice as long, and so on
+#define AGAIN_MS 500 // after a failure, doubled each time
 #define AGAIN_MAX_MS 30000
-#define GATHER_MS 5 // each look goes through all boxes: what rings within this is one
+#define GATHER_MS 5 // each round visits all boxes: signals within this time share one
 #define AT_ONCE 32
 #define LATE_AT_ONCE 8
 
@@ -31,10 +31,9 @@ bool attach_is_wanted(const struct record *record)
 	return record->network && record->network->mode != POLICY_OFF;
 }
 
-// ------------------------------------------------------------------------------------ what is
-// asked
+// ------------------------------------------------------------------------------------ request
 
-// Between two wardens the last one's word holds: a change is kept, and done by the next.
+// While no warden is connected the last host report holds: the change is recorded, and done later.
 static bool can_host(const struct manager *manager)
 {
 	const struct order_host *host = ask_last_host(manager->ask);
@@ -85,8 +84,7 @@ fallible attach_read(const struct entry *entry, const struct json *network, stru
 	return OK;
 }
 
-// ------------------------------------------------------------------------------------------
-// secrets
+// ------------------------------------------------------------------------------------ secrets
 
 fallible attach_seal(const struct entry *entry, struct policy *policy)
 {
@@ -123,7 +121,7 @@ static fallible unseal(const struct entry *entry, struct policy *policy,
 	return err;
 }
 
-// One that cannot be opened has no value: its placeholder travels as it is.
+// A secret that cannot be unsealed has no value: its placeholder is sent unchanged.
 void attach_unseal(struct entry *entry)
 {
 	struct policy *policy = entry->record.network;
@@ -138,8 +136,9 @@ void attach_unseal(struct entry *entry)
 	}
 }
 
-// What the shells that run already know of them.
-static void tell_shells(struct entry *entry, const struct policy *old, const struct policy *fresh)
+// Updates the environment of running shells.
+static void attach_set_shell_env(struct entry *entry, const struct policy *old,
+				 const struct policy *fresh)
 {
 	if (!entry->box)
 		return;
@@ -150,7 +149,7 @@ static void tell_shells(struct entry *entry, const struct policy *old, const str
 				fresh->secrets[i].placeholder);
 }
 
-// --------------------------------------------------------------------------------------- one way
+// ------------------------------------------------------------------------------------ one box
 
 static fallible attach_hand_over(struct entry *entry, struct box_net *net, bool fresh)
 {
@@ -162,22 +161,22 @@ static fallible attach_hand_over(struct entry *entry, struct box_net *net, bool 
 		.udp = net->udp,
 		.fresh = fresh,
 	};
-	struct egress_box *way = NULL;
+	struct egress_box *out = NULL;
 
-	if (entry->way)
-		return egress_box_sockets(entry->way, net->listener, net->udp);
-	TRY(egress_box_new(entry->manager->egress, &spec, &way));
-	entry->way = way;
-	// It may have changed while we asked what was used before.
-	egress_box_policy(way, entry->record.network);
+	if (entry->egress)
+		return egress_box_sockets(entry->egress, net->listener, net->udp);
+	TRY(egress_box_new(entry->manager->egress, &spec, &out));
+	entry->egress = out;
+	// The policy may have changed during the wait.
+	egress_box_policy(out, entry->record.network);
 	return OK;
 }
 
 static bool is_as_wanted(const struct entry *entry)
 {
 	return attach_is_wanted(&entry->record)
-		       ? entry->way_links && ask_is_same(entry->manager->ask, entry->way_links)
-		       : !entry->way_links;
+		       ? entry->attach_link && ask_is_same(entry->manager->ask, entry->attach_link)
+		       : !entry->attach_link;
 }
 
 fallible attach_take(struct entry *entry, uint32_t links, bool fresh)
@@ -185,18 +184,18 @@ fallible attach_take(struct entry *entry, uint32_t links, bool fresh)
 	struct box_net net = {.listener = -1, .udp = -1};
 	struct err *err;
 
-	if (!entry->manager->egress || (!attach_is_wanted(&entry->record) && !entry->way))
+	if (!entry->manager->egress || (!attach_is_wanted(&entry->record) && !entry->egress))
 		return OK;
-	entry->way_links = box_net_take(entry->box, &net) ? links : 0;
+	entry->attach_link = box_net_take(entry->box, &net) ? links : 0;
 	err = attach_hand_over(entry, &net, fresh);
 	if (err) {
-		entry->way_links = 0;
-		return err_while(err, "hand the way out of %s over", entry->record.id);
+		entry->attach_link = 0;
+		return err_while(err, "attach the network of %s", entry->record.id);
 	}
-	if (entry->way_links)
+	if (entry->attach_link)
 		ca_install_put(entry);
 	if (!is_as_wanted(entry))
-		condition_signal(&entry->manager->ways);
+		condition_signal(&entry->manager->attach_changed);
 	return OK;
 }
 
@@ -208,7 +207,7 @@ void attach_take_or_mend(struct entry *entry, uint32_t links)
 		return;
 	log_event(LOG_WARN, "egress.not_open", "sandbox", entry->record.id, "reason",
 		  err_reason(err), "trail", err_trail(err), NULL);
-	condition_signal(&entry->manager->ways);
+	condition_signal(&entry->manager->attach_changed);
 }
 
 static int64_t deadline_of(const struct entry *entry)
@@ -221,11 +220,11 @@ static bool runs(const struct entry *entry)
 	return entry->listed && entry_is_alive(entry);
 }
 
-static fallible close_way(struct entry *entry)
+static fallible attach_close(struct entry *entry)
 {
-	entry->way_links = 0;
-	if (entry->way)
-		TRY(egress_box_sockets(entry->way, -1, -1));
+	entry->attach_link = 0;
+	if (entry->egress)
+		TRY(egress_box_sockets(entry->egress, -1, -1));
 	return box_net_set(entry->box, false, deadline_of(entry));
 }
 
@@ -238,7 +237,7 @@ static fallible converge(struct entry *entry)
 		return OK;
 	}
 	if (!attach_is_wanted(&entry->record))
-		return close_way(entry);
+		return attach_close(entry);
 	uint32_t links = ask_links(entry->manager->ask);
 
 	TRY(box_net_set(entry->box, true, deadline_of(entry)));
@@ -249,12 +248,12 @@ fallible attach_settle(struct entry *entry)
 {
 	struct err *err = OK;
 
-	while (!err && entry->steering)
+	while (!err && entry->attaching)
 		err = condition_wait(&entry->changed, deadline_of(entry));
 	TRY(err, "wait for the last change of the network");
-	entry->steering = true;
+	entry->attaching = true;
 	err = converge(entry);
-	entry->steering = false;
+	entry->attaching = false;
 	condition_signal(&entry->changed);
 	return err;
 }
@@ -263,21 +262,21 @@ void attach_mend(struct entry *entry)
 {
 	uint32_t links = ask_links(entry->manager->ask);
 	auto_err err = attach_settle(entry);
-	int64_t pause = entry->way_pause_ms * 2;
+	int64_t pause = entry->attach_backoff_ms * 2;
 
-	entry->way_due = false;
-	entry->way_again_ms = 0;
+	entry->attach_due = false;
+	entry->attach_retry_ms = 0;
 	if (!err)
-		entry->way_pause_ms = 0;
+		entry->attach_backoff_ms = 0;
 	if (!err)
 		return;
-	condition_signal(&entry->manager->ways);
+	condition_signal(&entry->manager->attach_changed);
 	if (!ask_is_same(entry->manager->ask, links))
-		return; // nobody's fault but the warden's, and nothing is tried before there is one
+		return; // the warden is away: nothing is tried before it is back
 	if (!pause)
 		pause = AGAIN_MS;
-	entry->way_pause_ms = pause < AGAIN_MAX_MS ? pause : AGAIN_MAX_MS;
-	entry->way_again_ms = loop_now(entry->manager->loop) + entry->way_pause_ms;
+	entry->attach_backoff_ms = pause < AGAIN_MAX_MS ? pause : AGAIN_MAX_MS;
+	entry->attach_retry_ms = loop_now(entry->manager->loop) + entry->attach_backoff_ms;
 	log_event(LOG_WARN, "egress.not_open", "sandbox", entry->record.id, "reason",
 		  err_reason(err), "trail", err_trail(err), NULL);
 }
@@ -286,11 +285,11 @@ void attach_change(struct entry *entry, struct policy **policy)
 {
 	struct policy *old = entry->record.network;
 
-	tell_shells(entry, old, *policy);
+	attach_set_shell_env(entry, old, *policy);
 	entry->record.network = take_ptr(*policy);
 	policy_free(old);
-	if (entry->way)
-		egress_box_policy(entry->way, entry->record.network);
+	if (entry->egress)
+		egress_box_policy(entry->egress, entry->record.network);
 }
 
 fallible attach_look(struct manager *manager, const struct who *who, struct str key,
@@ -302,7 +301,7 @@ fallible attach_look(struct manager *manager, const struct who *who, struct str 
 	entry = access_find(manager, who, key);
 	if (!entry)
 		return life_absent(key);
-	if (entry->way_due) { // what was used before is known once it is open
+	if (entry->attach_due) { // counts of earlier daemons are known once it is attached
 		entry_ref(entry);
 		attach_mend(entry);
 		entry_unref(entry);
@@ -310,10 +309,10 @@ fallible attach_look(struct manager *manager, const struct who *who, struct str 
 	}
 	if (!entry)
 		return life_absent(key);
-	*out = (struct attach_view){.is_open = entry->way_links != 0};
+	*out = (struct attach_view){.is_open = entry->attach_link != 0};
 	memcpy(out->id, entry->record.id, sizeof(out->id));
-	if (entry->way)
-		out->counts = egress_box_counts(entry->way);
+	if (entry->egress)
+		out->counts = egress_box_counts(entry->egress);
 	return OK;
 }
 
@@ -321,23 +320,23 @@ fallible attach_look(struct manager *manager, const struct who *who, struct str 
 
 struct reconciler {
 	struct manager *manager;
-	uint32_t busy, late; // errands; of these, for one that failed before
+	uint32_t busy, late; // running tasks; those of them that retry a failure
 };
 
 struct work_item {
 	struct reconciler *reconciler;
-	struct entry *entry; // held
+	struct entry *entry; // referenced
 	bool late;
 };
 
-// What failed before may have been the last warden's fault.
+// A failure may have been the last warden's fault.
 static void on_loss(void *arg)
 {
 	struct manager *manager = ((struct reconciler *)arg)->manager;
 
 	list_each (at, &manager->entries)
-		link_of(at, struct entry, link)->way_again_ms = 0;
-	condition_signal(&manager->ways);
+		link_of(at, struct entry, link)->attach_retry_ms = 0;
+	condition_signal(&manager->attach_changed);
 }
 
 static void mend(void *arg)
@@ -348,17 +347,16 @@ static void mend(void *arg)
 	entry_unref(work_item->entry);
 	work_item->reconciler->busy--;
 	work_item->reconciler->late -= work_item->late;
-	condition_signal(&work_item->reconciler->manager->ways);
+	condition_signal(&work_item->reconciler->manager->attach_changed);
 	free(work_item);
 }
 
 static bool has_failed(const struct entry *entry)
 {
-	return entry->way_pause_ms;
+	return entry->attach_backoff_ms;
 }
 
-// A box can make each try last as long as it may: those that failed leave most places to the
-// others.
+// A box can make each attempt last until its deadline: retries leave most slots to other boxes.
 static bool may_start(const struct reconciler *reconciler, const struct entry *entry)
 {
 	return reconciler->busy < AT_ONCE &&
@@ -372,19 +370,20 @@ static void attach_start(struct reconciler *reconciler, struct entry *entry)
 	*work_item = (struct work_item){
 		.reconciler = reconciler, .entry = entry, .late = has_failed(entry)};
 	entry_ref(entry);
-	entry->way_again_ms = loop_now(reconciler->manager->loop) + STEP_MS; // it is seen to
+	entry->attach_retry_ms = loop_now(reconciler->manager->loop) +
+				 STEP_MS; // a task works on it
 	reconciler->busy++;
 	reconciler->late += work_item->late;
-	task_start(reconciler->manager->loop, "way", mend, work_item);
+	task_start(reconciler->manager->loop, "network", mend, work_item);
 }
 
 static bool is_coming(const struct entry *entry)
 {
-	return entry->moving || entry->steering || entry->record.state == STATE_CREATING;
+	return entry->moving || entry->attaching || entry->record.state == STATE_CREATING;
 }
 
-// Sees to those that are due. Returns when the next one is, each at its own pace: what fails may be
-// its box's own doing, which must cost neither us nor the others.
+// Starts tasks for the boxes that are due. Returns when the next is due. Each box has its own
+// backoff: a failure may be the box's own doing, which must not cost others.
 static int64_t mend_some(struct reconciler *reconciler)
 {
 	struct manager *manager = reconciler->manager;
@@ -392,7 +391,7 @@ static int64_t mend_some(struct reconciler *reconciler)
 
 	list_each (at, &manager->entries) {
 		struct entry *entry = link_of(at, struct entry, link);
-		int64_t due = is_coming(entry) ? now + AGAIN_MS : entry->way_again_ms;
+		int64_t due = is_coming(entry) ? now + AGAIN_MS : entry->attach_retry_ms;
 
 		if (is_as_wanted(entry) || (!is_coming(entry) && !runs(entry)))
 			continue;
@@ -400,7 +399,7 @@ static int64_t mend_some(struct reconciler *reconciler)
 			next = due < next ? due : next;
 		else if (may_start(reconciler, entry))
 			attach_start(reconciler, entry);
-		// Else one that ends calls us.
+		// Otherwise a task that ends signals us.
 	}
 	return next;
 }
@@ -413,11 +412,11 @@ static void attach_watch(void *arg)
 
 	while (!err) {
 		err = ask_wait_linked(manager->ask, CLOCK_NEVER);
-		// Every box is taken up before the ways of those are opened that nobody asked for.
+		// Adopt every box before attaching the networks that no request waits for.
 		while (!err && !manager->settled && !manager->unknown)
 			err = condition_wait(&manager->left, CLOCK_NEVER);
 		if (!err)
-			err = condition_wait(&manager->ways, mend_some(reconciler));
+			err = condition_wait(&manager->attach_changed, mend_some(reconciler));
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			err_free(take_ptr(err));
 		if (!err)

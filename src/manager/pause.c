@@ -1,10 +1,10 @@
-// A step is an order to the warden between two states of the entry. `moving` says that one is under
-// way; it is set before the first wait and everybody else waits for the bell. The state changes
-// only when the warden has said that it is so: a crash in between leaves a record that adoption
-// sets right by what it finds.
+// Pause, freeze, stop and start. A step is an order to the warden between two states of the entry.
+// `moving` is set before the first wait while a step is under way; all others wait for the
+// condition. The state changes only after the warden has confirmed it: after a crash in between,
+// adoption corrects the record by the state that it finds.
 //
 // A box that is being started counts as running from the first moment, so that quotas hold however
-// many wake at once; in the record it is stopped until it runs.
+// many start at once; its record says stopped until it runs.
 #include "manager/pause.h"
 
 #include <stdio.h>
@@ -27,16 +27,16 @@ static bool has_failed(const struct entry *entry)
 	return entry->record.state == STATE_FAILED;
 }
 
-// It has failed, but its files are there: it can be started again, by whoever asks for that.
+// The box has failed, but its files exist: a request can start it again.
 static bool is_saved(const struct entry *entry)
 {
-	return has_failed(entry) && entry->record.disk_kept && !entry->burying;
+	return has_failed(entry) && entry->record.disk_kept && !entry->destroying;
 }
 
-// Its files are not there: whoever asks for that starts it on a fresh disk.
+// The files are lost: a request starts the box with a new disk.
 static bool has_lost_files(const struct entry *entry)
 {
-	return has_failed(entry) && !entry->record.disk_kept && !entry->burying &&
+	return has_failed(entry) && !entry->record.disk_kept && !entry->destroying &&
 	       !strcmp(entry->record.reason, RECORD_FILES_LOST);
 }
 
@@ -70,7 +70,7 @@ static bool is_gone(const struct entry *entry)
 	       entry->record.state == STATE_DELETING;
 }
 
-// Waits for whoever is at it, then it is ours: step_end() must follow.
+// Waits for the step under way, then begins the caller's: step_end() must follow.
 static fallible step_begin(struct entry *entry)
 {
 	int64_t deadline = loop_now(entry->manager->loop) + STEP_MS;
@@ -97,8 +97,8 @@ static void step_end(struct entry *entry)
 	entry_unref(entry);
 }
 
-// While we waited it may have been lost: then that stands.
-static fallible arrive(struct entry *entry, enum state state, const char *reason)
+// A loss during the wait takes precedence.
+static fallible step_commit(struct entry *entry, enum state state, const char *reason)
 {
 	if (is_gone(entry))
 		return gone(entry);
@@ -117,20 +117,20 @@ static fallible pause_freeze(struct entry *entry, enum state as)
 	struct err *err = box_pause(entry->box, deadline_of(entry));
 
 	if (err) {
-		// It may be half frozen: what runs must run.
+		// The box may be partly frozen: thaw it.
 		task_shield(true);
 		err_free(box_thaw(entry->box, deadline_of(entry)));
 		task_shield(false);
 		return err;
 	}
-	return arrive(entry, as, "");
+	return step_commit(entry, as, "");
 }
 
 static fallible thaw(struct entry *entry)
 {
 	TRY(box_thaw(entry->box, deadline_of(entry)));
-	TRY(arrive(entry, STATE_RUNNING, ""));
-	attach_mend(entry); // another warden may have come meanwhile
+	TRY(step_commit(entry, STATE_RUNNING, ""));
+	attach_mend(entry); // another warden may have connected
 	return OK;
 }
 
@@ -141,12 +141,12 @@ static fallible manager_pause_stop(struct entry *entry, const char *why)
 					"this sandbox keeps no files: it cannot be stopped"),
 				"pause it, or delete it");
 	TRY(box_stop(entry->box, deadline_of(entry)));
-	entry_shut_way(entry);
+	entry_detach(entry);
 	entry->record.disk_kept = true;
-	return arrive(entry, STATE_STOPPED, why);
+	return step_commit(entry, STATE_STOPPED, why);
 }
 
-static fallible rise(struct entry *entry)
+static fallible order_start(struct entry *entry)
 {
 	struct manager *manager = entry->manager;
 	struct order order = create_order(&entry->record);
@@ -158,11 +158,11 @@ static fallible rise(struct entry *entry)
 	err = box_again(entry->box, &order, has_lost_files(entry));
 	queue_leave(manager);
 	if (!err)
-		attach_take_or_mend(entry, links); // it runs, whatever becomes of its way out
+		attach_take_or_mend(entry, links); // the box runs even if the attach fails
 	return err;
 }
 
-// The warden has looked: there is no disk, or not all of one.
+// The warden has checked: the disk is missing or incomplete.
 static fallible lose_files(struct entry *entry, struct err *why)
 {
 	log_event(LOG_ERROR, "box.files_lost", "sandbox", entry->record.id, "trail", err_trail(why),
@@ -185,7 +185,7 @@ static fallible manager_pause_start(struct entry *entry)
 	TRY(account_ask(entry->account, &entry->record.limits, ACCOUNT_KEPT, ACCOUNT_RUNNING));
 	entry->starting = true;
 	entry_weigh(entry);
-	err = rise(entry);
+	err = order_start(entry);
 	entry->starting = false;
 	entry_weigh(entry);
 	if (err && !strcmp(err_reason(err), "no_disk"))
@@ -194,7 +194,7 @@ static fallible manager_pause_start(struct entry *entry)
 	entry->destroyed = false;
 	entry->record.started_ms = clock_wall_ms();
 	box_on_loss(entry->box, life_lost, entry);
-	return arrive(entry, STATE_RUNNING, "");
+	return step_commit(entry, STATE_RUNNING, "");
 }
 
 static fallible refuse_paused(void)
@@ -203,8 +203,8 @@ static fallible refuse_paused(void)
 			"POST /v1/sandboxes/{id}/resume lets it run again");
 }
 
-// Up to running from wherever it is, step by step.
-static fallible climb(struct entry *entry)
+// Moves the box to running from any state, step by step.
+static fallible step_until_running(struct entry *entry)
 {
 	switch (entry->record.state) {
 	case STATE_RUNNING:
@@ -226,7 +226,7 @@ fallible pause_wake(struct entry *entry)
 
 	if (entry->record.state == STATE_RUNNING && !entry->moving)
 		return OK;
-	// One of an earlier daemon is there, or is not: that is being found out.
+	// A box of an earlier daemon: adoption is finding out whether it exists.
 	if (entry->record.state == STATE_CREATING && !entry->moving)
 		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
 	if (entry->record.state == STATE_PAUSED)
@@ -235,12 +235,12 @@ fallible pause_wake(struct entry *entry)
 	if (entry->record.state == STATE_PAUSED)
 		err = refuse_paused();
 	else
-		err = has_failed(entry) ? gone(entry) : climb(entry);
+		err = has_failed(entry) ? gone(entry) : step_until_running(entry);
 	step_end(entry);
 	return err;
 }
 
-fallible pause_sink(struct entry *entry)
+fallible pause_step_down(struct entry *entry)
 {
 	struct err *err = OK;
 
@@ -264,7 +264,7 @@ static fallible do_pause(struct entry *entry)
 	case STATE_RUNNING:
 		return pause_freeze(entry, STATE_PAUSED);
 	case STATE_FROZEN:
-		return arrive(entry, STATE_PAUSED, "");
+		return step_commit(entry, STATE_PAUSED, "");
 	case STATE_PAUSED:
 		return OK;
 	default:
@@ -292,7 +292,7 @@ static fallible by_request(struct manager *manager, const struct who *who, struc
 		return life_absent(key);
 	TRY(step_begin(entry));
 	err = step(entry);
-	// The answer holds after a crash, too; where it cannot be written it is kept, and will be.
+	// The answer must hold after a crash; a failed write stays queued in the store.
 	if (!err && manager->store)
 		err_free(store_flush(manager->store));
 	step_end(entry);
@@ -310,7 +310,7 @@ fallible pause_box(struct manager *manager, const struct who *who, struct str ke
 fallible pause_resume(struct manager *manager, const struct who *who, struct str key,
 		      const struct record **out)
 {
-	return by_request(manager, who, key, climb, out);
+	return by_request(manager, who, key, step_until_running, out);
 }
 
 fallible pause_stop(struct manager *manager, const struct who *who, struct str key,
@@ -322,5 +322,5 @@ fallible pause_stop(struct manager *manager, const struct who *who, struct str k
 fallible pause_start(struct manager *manager, const struct who *who, struct str key,
 		     const struct record **out)
 {
-	return by_request(manager, who, key, climb, out);
+	return by_request(manager, who, key, step_until_running, out);
 }

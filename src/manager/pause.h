@@ -1,13 +1,13 @@
-// The ladder of a box: running, frozen, stopped with its files; and back. By request, or by
-// idleness (manager/idle.h). One step at a time for each box; whoever comes meanwhile waits.
+// The states of a box: running, frozen, stopped with its files; and back. By request, or by
+// idleness (manager/idle.h). One step at a time per box; others wait.
 #pragma once
 
 #include "manager/table.h"
 #include "types/who.h"
 
-// By request. All of them are OK when it is so already; the record is borrowed until the caller's
+// By request. OK when the box is already in that state; the record is borrowed until the caller's
 // next wait. NOT_FOUND no_sandbox; GONE box_lost, box_deleted; CONFLICT not_running (pause of a
-// stopped one), ephemeral (stop of one that keeps no files); EXHAUSTED quota, host_…
+// stopped box), ephemeral (stop of a box that keeps no files); EXHAUSTED quota, host_…
 fallible pause_box(struct manager *manager, const struct who *who, struct str key,
 		   const struct record **out); // until it is resumed: requests are CONFLICT paused
 fallible pause_resume(struct manager *manager, const struct who *who, struct str key,
@@ -17,8 +17,8 @@ fallible pause_stop(struct manager *manager, const struct who *who, struct str k
 fallible pause_start(struct manager *manager, const struct who *who, struct str key,
 		     const struct record **out);
 
-// For whoever wants to work in it, and holds it: frozen and stopped boxes run when this returns OK.
-// CONFLICT paused; UNAVAILABLE box_starting; GONE box_lost, box_deleted.
+// Makes a frozen or stopped box run, for a request that holds the entry. CONFLICT paused;
+// UNAVAILABLE box_starting; GONE box_lost, box_deleted.
 fallible pause_wake(struct entry *entry);
-// One step down, if nobody came meanwhile: running becomes frozen, frozen becomes stopped.
-fallible pause_sink(struct entry *entry);
+// One step down, if the box is still idle: running becomes frozen, frozen becomes stopped.
+fallible pause_step_down(struct entry *entry);

@@ -1,3 +1,6 @@
+// Writes box records and exposed ports to the store, and reads the ports back. persist_intent() and
+// persist_end() are durable on return; persist_tell() and persist_drop() queue the write and do not
+// fail. A row of ports that cannot be read is logged and skipped.
 #include "manager/persist.h"
 
 #include <stdio.h>
@@ -33,7 +36,7 @@ fallible persist_intent(struct store *store, const struct record *record)
 	if (!store)
 		return OK;
 	store_box_of(record, &box);
-	return err_while(store_do(store, put, &box), "write %s down", record->id);
+	return err_while(store_do(store, put, &box), "record %s", record->id);
 }
 
 fallible persist_end(struct store *store, const struct record *record)
@@ -44,7 +47,7 @@ fallible persist_end(struct store *store, const struct record *record)
 		return OK;
 	store_box_of(record, &box);
 	box.state = STATE_DELETING;
-	return err_while(store_do_last(store, put, &box), "write the end of %s down", record->id);
+	return err_while(store_do_last(store, put, &box), "record the end of %s", record->id);
 }
 
 static void free_box(void *arg)
@@ -107,7 +110,7 @@ static fallible manager_persist_read_port(const struct json *one, struct exposed
 	if (!port || exposed_ports_find(out, (uint16_t)port))
 		return OK;
 	entry = exposed_ports_add(out, (uint16_t)port, name);
-	// One that was written before there were tokens has got one now.
+	// Entries written before tokens existed keep the random token they just got.
 	if (entry && preview_token_is_token(token))
 		snprintf(entry->token, sizeof(entry->token), STR_FMT, STR_ARG(token));
 	if (entry)

@@ -1,8 +1,8 @@
-// A box in which no command runs opens no port, and one whose meters stand still has done nothing
-// since the last look: neither is looked at. Others are looked at when a command has run for a
-// moment, then after twice the time, and so on; a change, or another command, begins anew. A look
-// is one question to a hand (FILEOP_PORTS) and no use of the box. A few at a time: with many boxes
-// they come later, not more.
+// Detects listening ports. A box without a running command opens no port, and a box whose CPU
+// counters did not change has done nothing since the last scan: neither is scanned. Others are
+// scanned shortly after a command starts, then at doubling intervals; a change or another command
+// resets the interval. A scan is one request to a file worker (FILEOP_PORTS), and does not count as
+// use. Few run at a time: with many boxes they come later.
 #include "manager/port_scan.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #define TICK_MS 500
 #define PAUSE_MIN_MS 400
 #define PAUSE_MAX_MS 8000
-#define CLOSE_MS 10000 // how long after the last command a box is still looked at
+#define CLOSE_MS 10000 // how long a box is still scanned after its last command
 #define ASK_MS 5000
 #define ASKS_MAX 4
 
@@ -38,7 +38,7 @@ struct port_scanner {
 
 struct look {
 	struct port_scanner *port_scanner;
-	struct entry *entry; // held
+	struct entry *entry; // referenced
 };
 
 void port_scan_compare(const uint16_t *was, size_t was_count, const uint16_t *now, size_t now_count,
@@ -55,7 +55,7 @@ void port_scan_compare(const uint16_t *was, size_t was_count, const uint16_t *no
 	}
 }
 
-static void tell_port(void *arg, uint16_t port, bool opened)
+static void publish_port(void *arg, uint16_t port, bool opened)
 {
 	const struct entry *entry = arg;
 	char fields[32];
@@ -75,7 +75,7 @@ static void port_scan_learn(struct entry *entry, const uint16_t *ports, size_t c
 {
 	struct port_scan *port_scan = entry->port_scan;
 
-	port_scan_compare(port_scan->ports, port_scan->count, ports, count, tell_port, entry);
+	port_scan_compare(port_scan->ports, port_scan->count, ports, count, publish_port, entry);
 	for (size_t i = 0; i < count; i++)
 		port_scan->ports[i] = ports[i];
 	port_scan->count = count;
@@ -117,10 +117,10 @@ static void port_scan_start(struct port_scanner *port_scanner, struct entry *ent
 	entry_ref(entry);
 	entry->port_scan->asking = true;
 	port_scanner->asks++;
-	task_start(port_scanner->manager->loop, "hark", port_scan_ask, look);
+	task_start(port_scanner->manager->loop, "port_scan", port_scan_ask, look);
 }
 
-// Whether something in it could have begun or ended to listen since the last look.
+// True if a listener could have come or gone since the last scan.
 static bool port_scan_is_due(struct entry *entry, int64_t now)
 {
 	struct port_scan *port_scan = entry->port_scan;

@@ -1,5 +1,5 @@
-// Events on their way to the store and to whoever follows them. Nobody waits for one: it is durable
-// soon after (STORE_TOLD_MS), in order with the records that it tells of, and then the bell rings.
+// Publishes events to the store and its readers. The caller does not wait: the event is durable
+// soon after (STORE_TOLD_MS), in order with the records that it concerns; then `told` is signalled.
 #pragma once
 
 #include "loop/task.h"
@@ -11,14 +11,14 @@
 
 struct publish {
 	struct store *store;   // NULL: nothing is told
-	struct condition told; // rings when there are more
+	struct condition told; // signalled when there are more
 };
 
-void publish_init(struct publish *tell, struct store *store);
-// Copied; its id and, when it is 0, its time are set here.
-void publish_event(struct publish *tell, const struct store_event *event);
-// Of a box. `reason` and `from` are fields of the event; NULL or "": left out.
-void publish_box(struct publish *tell, enum event_kind kind, const struct record *record,
+void publish_init(struct publish *publish, struct store *store);
+// Copied; the id, and the time when it is 0, are set here.
+void publish_event(struct publish *publish, const struct store_event *event);
+// An event of a box. `reason` and `from` are fields of the event; NULL or "": left out.
+void publish_box(struct publish *publish, enum event_kind kind, const struct record *record,
 		 const char *reason, const char *from);
-// What a change of state means to others, if anything.
-void publish_move(struct publish *tell, const struct record *record, enum state before);
+// The event for a change of state, if there is one.
+void publish_move(struct publish *publish, const struct record *record, enum state before);

@@ -1,9 +1,9 @@
-// A ticket stands in the line of its account; accounts with tickets stand in a ring. The next turn
-// goes to the first ticket of the first account, which then goes to the end of the ring. Admission
-// is asked once for each turn: what it answers while it has no room is what everybody waits for.
+// Fair queue of builds. A waiting build is in the line of its account; accounts with waiting builds
+// are in a ring. The next turn goes to the first build of the first account, which then moves to
+// the end of the ring. Admission is asked once per turn; its refusal is the reason that all wait
+// for.
 //
-// While somebody waits for room, a timer looks again; a build that ends or a box that leaves does
-// so at once.
+// While builds wait for room a timer checks again; the end of a build or of a box checks at once.
 #include "manager/queue.h"
 
 #include <stdlib.h>
@@ -32,9 +32,9 @@ struct queue {
 	int64_t wait_ms;
 	struct link lines;
 	uint32_t building, waiting;
-	uint32_t inoded; // of those that wait: with a bound on inodes
+	uint32_t inoded; // of those that wait: with an inode limit
 	uint64_t waited, refused;
-	struct err *shortage; // what the next one waits for; NULL: for a build to end
+	struct err *shortage; // what the next build waits for; NULL: for a build to end
 	struct timer look;
 };
 
@@ -70,8 +70,8 @@ static const char *reason_of(const struct queue *queue)
 	return queue->shortage ? err_reason(queue->shortage) : "builds_busy";
 }
 
-// A box whose disk is an image has a loop device while it may run. Whoever waits is counted as one
-// that may run, and has none yet, but for the first if it was foretold: then one is missing.
+// A box whose disk is an image needs a loop device while it may run. A waiting box counts as
+// running but has no device yet, except the first if it was requested early: then one is missing.
 static fallible ask_loops(const struct queue *queue, const struct entry *entry, uint32_t others)
 {
 	const struct manager *manager = queue->manager;
@@ -86,7 +86,7 @@ static fallible ask_loops(const struct queue *queue, const struct entry *entry, 
 			"delete or stop sandboxes that nobody needs, or raise loops-max");
 }
 
-// `others`: so many wait besides this one.
+// `others`: builds that wait besides this one.
 static bool queue_has_room(struct queue *queue, const struct entry *entry, uint32_t others)
 {
 	err_free(take_ptr(queue->shortage));
@@ -95,19 +95,19 @@ static bool queue_has_room(struct queue *queue, const struct entry *entry, uint3
 	queue->shortage = ask_loops(queue, entry, others);
 	if (!queue->shortage)
 		queue->shortage = admit_ask(queue->manager->admit, loop_now(queue->manager->loop));
-	if (table_freeze_files(queue->manager, queue->shortage)) {
+	if (table_close_files(queue->manager, queue->shortage)) {
 		err_free(queue->shortage);
 		queue->shortage = admit_ask(queue->manager->admit, loop_now(queue->manager->loop));
 	}
 	return !queue->shortage;
 }
 
-static void leave_line(struct queued *preview_token)
+static void leave_line(struct queued *queued)
 {
-	struct line *line = preview_token->line;
+	struct line *line = queued->line;
 
-	link_drop(&preview_token->link);
-	preview_token->line = NULL;
+	link_drop(&queued->link);
+	queued->line = NULL;
 	if (--line->count)
 		return;
 	link_drop(&line->ring);
@@ -145,16 +145,16 @@ static void count_waiting(struct queue *queue, const struct entry *entry, int mo
 
 static void call_next(struct queue *queue)
 {
-	struct queued *preview_token = next_of(queue);
-	struct line *line = preview_token->line;
+	struct queued *queued = next_of(queue);
+	struct line *line = queued->line;
 
 	link_drop(&line->ring);
 	link_add(&queue->lines, &line->ring);
-	leave_line(preview_token);
-	count_waiting(queue, preview_token->entry, -1);
+	leave_line(queued);
+	count_waiting(queue, queued->entry, -1);
 	queue->building++;
-	preview_token->granted = true;
-	condition_signal(&preview_token->called);
+	queued->granted = true;
+	condition_signal(&queued->called);
 }
 
 static void manager_queue_stir(struct queue *queue)
@@ -177,12 +177,11 @@ void queue_stir(struct manager *manager)
 		manager_queue_stir(manager->queue);
 }
 
-static uint32_t queue_place_of(const struct queued *preview_token)
+static uint32_t queue_place_of(const struct queued *queued)
 {
 	uint32_t place = 1;
 
-	for (const struct link *at = preview_token->link.prev; at != &preview_token->line->tickets;
-	     at = at->prev)
+	for (const struct link *at = queued->link.prev; at != &queued->line->tickets; at = at->prev)
 		place++;
 	return place;
 }
@@ -195,7 +194,7 @@ static fallible with_place(const struct err *why, const char *reason, uint32_t p
 			"delete sandboxes that nobody needs, or try again in a moment");
 }
 
-// What it waited for, said again with the place where it stood.
+// The reason for the wait, with the position in the line.
 static fallible manager_queue_explain(const struct queue *queue, const char *reason, uint32_t place)
 {
 	if (!queue->shortage)
@@ -206,7 +205,7 @@ static fallible manager_queue_explain(const struct queue *queue, const char *rea
 	return with_place(queue->shortage, reason, place);
 }
 
-// It was its turn: whoever else waits is behind it.
+// The build had its turn: all others wait behind it.
 fallible queue_explain(const struct entry *entry, struct err *shortage)
 {
 	auto_err why = shortage;
@@ -215,17 +214,17 @@ fallible queue_explain(const struct entry *entry, struct err *shortage)
 	return with_place(why, err_reason(why), 1);
 }
 
-static fallible queue_await(struct queue *queue, struct queued *preview_token)
+static fallible queue_await(struct queue *queue, struct queued *queued)
 {
 	int64_t deadline = loop_now(queue->manager->loop) + queue->wait_ms;
 	struct err *err = OK;
 
-	while (!preview_token->granted && !err)
-		err = condition_wait(&preview_token->called, deadline);
-	if (preview_token->granted && err &&
-	    err_kind(err) == ERR_TIMEOUT) // called and late in one turn
+	while (!queued->granted && !err)
+		err = condition_wait(&queued->called, deadline);
+	if (queued->granted && err &&
+	    err_kind(err) == ERR_TIMEOUT) // granted and timed out in one turn of the loop
 		err_free(take_ptr(err));
-	if (preview_token->granted && err) { // called and cancelled in one turn
+	if (queued->granted && err) { // granted and cancelled in one turn of the loop
 		queue_leave(queue->manager);
 		return err;
 	}
@@ -233,41 +232,41 @@ static fallible queue_await(struct queue *queue, struct queued *preview_token)
 		return OK;
 	if (err_kind(err) == ERR_TIMEOUT) {
 		err_free(err);
-		err = manager_queue_explain(queue, reason_of(queue), queue_place_of(preview_token));
+		err = manager_queue_explain(queue, reason_of(queue), queue_place_of(queued));
 		queue->refused++;
 	}
-	leave_line(preview_token);
-	count_waiting(queue, preview_token->entry, -1);
+	leave_line(queued);
+	count_waiting(queue, queued->entry, -1);
 	return err;
 }
 
 fallible queue_enter(struct manager *manager, struct entry *entry)
 {
 	struct queue *queue = manager->queue;
-	struct queued preview_token = {.entry = entry};
+	struct queued queued = {.entry = entry};
 	struct err *err;
 
 	if (!queue->waiting && queue_has_room(queue, entry, 0)) {
 		queue->building++;
 		return OK;
 	}
-	preview_token.line = line_of(queue, entry->account);
-	if (preview_token.line->count >= QUEUE_TENANT_MAX) {
+	queued.line = line_of(queue, entry->account);
+	if (queued.line->count >= QUEUE_TENANT_MAX) {
 		queue->refused++;
 		return err_hint(err_new(EXHAUSTED, "queue_full",
 					"%u sandboxes wait to be made already, for: %s",
-					preview_token.line->count, reason_of(queue)),
+					queued.line->count, reason_of(queue)),
 				"try again in a moment");
 	}
-	condition_init(&preview_token.called);
-	link_add(&preview_token.line->tickets, &preview_token.link);
-	preview_token.line->count++;
+	condition_init(&queued.called);
+	link_add(&queued.line->tickets, &queued.link);
+	queued.line->count++;
 	count_waiting(queue, entry, 1);
 	queue->waited++;
-	entry->preview_token = &preview_token;
+	entry->queued = &queued;
 	manager_queue_stir(queue);
-	err = queue_await(queue, &preview_token);
-	entry->preview_token = NULL;
+	err = queue_await(queue, &queued);
+	entry->queued = NULL;
 	entry->record.wait.reason = NULL;
 	return err;
 }
@@ -278,7 +277,7 @@ void queue_leave(struct manager *manager)
 	manager_queue_stir(manager->queue);
 }
 
-// Reasons of admission are literals of the program, but errors keep copies.
+// Admission reasons are literals, but errors hold copies.
 static const char *queue_literal(const char *reason)
 {
 	static const char *const known[] = {"host_memory", "host_pids",	   "host_loops",
@@ -293,13 +292,13 @@ static const char *queue_literal(const char *reason)
 
 void queue_show(struct entry *entry)
 {
-	const struct queued *preview_token = entry->preview_token;
+	const struct queued *queued = entry->queued;
 
 	entry->record.wait.reason = NULL;
-	if (!preview_token || !preview_token->line)
+	if (!queued || !queued->line)
 		return;
 	entry->record.wait.reason = queue_literal(reason_of(entry->manager->queue));
-	entry->record.wait.position = queue_place_of(preview_token);
+	entry->record.wait.position = queue_place_of(queued);
 }
 
 struct queue_view queue_look(const struct manager *manager)

@@ -1,3 +1,6 @@
+// Adapter from requests to box/session: fills in environment, directory, user and limits of the
+// box, and logs a limit that ended a command. A change of the box's environment reaches running
+// shells before their next command.
 #include "manager/shells.h"
 
 #include "base/log.h"
@@ -29,7 +32,7 @@ static uint32_t own_first(char **env, const struct env_map *own)
 	return count;
 }
 
-// What a shell starts with: the box's outfit, and a locale that nothing else overrides.
+// The environment of a shell: the box's, and a locale as default.
 static void shells_exec_env(const struct box_ref *ref, const struct shells_spec *spec,
 			    struct env_map *env_map, struct exec_env *exec_env,
 			    struct session_spec *out)

@@ -1,7 +1,7 @@
-// A round: those that are due are listed, oldest first; each is asked to end without waiting, so
-// that a bad one blocks nobody; then all are given until the patience is over. What is still there
-// then counts as a failed attempt, is told of as an alert, and is due again in the next round.
-// What no record names is manager/sweep_leaked'.
+// The janitor's round: list the boxes that are due, oldest first; start the end of each without
+// waiting, so that one bad box blocks no other; then give all of them until PATIENCE_MS. A box that
+// is still there counts as a failed attempt, raises an alert, and is due again in the next round.
+// Resources without a record are handled by sweep_leaked.
 #include "manager/sweep.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 enum why { WHY_ORPHAN, WHY_STUCK, WHY_OLD };
 
 struct due {
-	struct entry *entry; // held
+	struct entry *entry; // referenced
 	enum why why;
 	int64_t since;
 };
@@ -62,7 +62,7 @@ void sweep_add(struct sweep *sweep, const char *name,
 	sweep->parts[sweep->part_count++].arg = arg;
 }
 
-// How long it has been in its state. Since when it has failed is remembered over restarts.
+// How long the entry has been in its state. The time of a failure survives restarts.
 static int64_t age_of(const struct entry *entry, int64_t now)
 {
 	if (entry->record.state == STATE_FAILED && entry->record.failed_ms)
@@ -70,20 +70,20 @@ static int64_t age_of(const struct entry *entry, int64_t now)
 	return now - entry->idle.busy_ms;
 }
 
-// Whether it is due, and why.
+// Whether the entry is due, and why.
 static bool manager_sweep_is_due(const struct entry *entry, int64_t age, enum why *out)
 {
 	switch (entry->record.state) {
 	case STATE_CREATING:
 		*out = WHY_ORPHAN;
-		return !entry->preview_token && age >= timer_ms(TIMER_ORPHAN);
+		return !entry->queued && age >= timer_ms(TIMER_ORPHAN);
 	case STATE_DELETING:
 		*out = WHY_STUCK;
 		return age >= timer_ms(TIMER_ORPHAN);
 	case STATE_FAILED:
 		*out = WHY_OLD;
-		// What could not be read, and what lacks its files, is left for people.
-		return !entry->record.disk_kept && !entry->burying && !entry->unreadable &&
+		// An unreadable record, and a box without its files, are left for the operator.
+		return !entry->record.disk_kept && !entry->destroying && !entry->unreadable &&
 		       strcmp(entry->record.reason, RECORD_FILES_LOST) != 0 &&
 		       age >= timer_ms(TIMER_MAX_AGE);
 	default:
@@ -172,7 +172,7 @@ static void sweep_records(struct sweep *sweep, struct sweep_round *round)
 	}
 }
 
-static void keep_round(struct sweep *sweep, const struct sweep_round *round)
+static void sweep_record_round(struct sweep *sweep, const struct sweep_round *round)
 {
 	struct sweep_round *total = &sweep->total;
 
@@ -198,14 +198,14 @@ static void go_round(struct sweep *sweep)
 
 	sweep->running = true;
 	task_shield(true);
-	if (sweep->manager->settled) // else nobody knows what there is, or ought to be
+	if (sweep->manager->settled) // otherwise it is unknown which boxes exist
 		sweep_records(sweep, &round);
 	err = sweep_leaked_go(sweep->leaked_all, &round);
 	if (err) {
 		round.failed_attempts++;
-		alert_tell("cleanup_failed", "warning", "strays", NULL, err);
+		alert_tell("cleanup_failed", "warning", "leaked", NULL, err);
 	} else {
-		alert_clear("cleanup_failed", "strays", NULL);
+		alert_clear("cleanup_failed", "leaked", NULL);
 	}
 	for (size_t i = 0; i < sweep->part_count; i++) {
 		err = sweep->parts[i].run(sweep->parts[i].arg, &round);
@@ -218,7 +218,7 @@ static void go_round(struct sweep *sweep)
 	}
 	task_shield(false);
 	round.duration_ms = loop_now(sweep->manager->loop) - began;
-	keep_round(sweep, &round);
+	sweep_record_round(sweep, &round);
 	sweep->running = false;
 	condition_signal(&sweep->done);
 }
@@ -235,7 +235,7 @@ fallible sweep_run(struct sweep *sweep, struct sweep_round *out)
 	return OK;
 }
 
-static void keep_sweeping(void *arg)
+static void sweep_task(void *arg)
 {
 	struct sweep *sweep = arg;
 	auto_err err = ask_wait_linked(sweep->manager->ask, CLOCK_NEVER);
@@ -254,7 +254,7 @@ static void keep_sweeping(void *arg)
 
 void sweep_open(struct sweep *sweep)
 {
-	task_start(sweep->manager->loop, "sweep", keep_sweeping, sweep);
+	task_start(sweep->manager->loop, "sweep", sweep_task, sweep);
 }
 
 void sweep_round_put(struct json_out *out, const struct sweep_round *round)

@@ -1,5 +1,6 @@
-// The warden is asked twice: what cells it has, and what the kernel and the disk hold that is no
-// cell's (a census). Tapes are the daemon's own, and are looked for here.
+// Finds and removes leaked resources. Two questions to the warden: its boxes, and the resources in
+// kernel and disk that belong to no box (an inventory). Tapes are the daemon's, and are listed
+// here. A resource is removed only after it was seen without an owner for TIMER_ORPHAN.
 #include "manager/sweep_leaked.h"
 
 #include <stdlib.h>
@@ -11,20 +12,20 @@
 #include "types/timers.h"
 
 #define ASK_MS 5000
-#define AGAIN_MS 100 // what is being killed may need a moment
+#define AGAIN_MS 100 // a kill may need a moment
 #define TRIES 5
 
 enum kind {
-	KIND_BOX,      // of any of the things that a box has at the warden
-	KIND_TAPES,    // a folder of them
-	KIND_TEMPLATE, // that nobody is making any more
+	KIND_BOX,      // any resource of a box that the warden has
+	KIND_TAPES,    // a directory of tapes
+	KIND_TEMPLATE, // whose import has ended
 };
 
 struct leaked {
 	enum kind kind;
 	char name[ID_BOX_LEN + 1];
 	int64_t first_ms; // loop time
-	bool seen;	  // at this look
+	bool seen;	  // in this listing
 	bool tried;	  // in this round
 };
 
@@ -32,7 +33,7 @@ struct sweep_leaked {
 	struct manager *manager;
 	struct leaked *at;
 	size_t count;
-	struct sweep_round *round; // the one at hand
+	struct sweep_round *round; // the current round
 };
 
 struct sweep_leaked *sweep_leaked_new(struct manager *manager)
@@ -83,13 +84,13 @@ static bool is_ripe(const struct sweep_leaked *leaked_all, const struct leaked *
 
 // --------------------------------------------------------------------------------------- looking
 
-static void sweep_leaked_see_box(void *arg, const struct order_box *cell)
+static void sweep_leaked_see_box(void *arg, const struct order_box *box)
 {
 	struct sweep_leaked *leaked_all = arg;
 
 	leaked_all->round->scanned++;
-	if (!has_record(leaked_all, cell->box) && cell->state != ORDER_BOX_GOING)
-		sweep_leaked_see(leaked_all, KIND_BOX, cell->box);
+	if (!has_record(leaked_all, box->box) && box->state != ORDER_BOX_GOING)
+		sweep_leaked_see(leaked_all, KIND_BOX, box->box);
 }
 
 static fallible sweep_leaked_order_plain(struct sweep_leaked *leaked_all, struct order *order,
@@ -101,7 +102,7 @@ static fallible sweep_leaked_order_plain(struct sweep_leaked *leaked_all, struct
 	return ask_order(manager->ask, order, answer, none, loop_now(manager->loop) + ASK_MS);
 }
 
-// "group_without_box", "disk_without_box", …: the warden has nobody for it either.
+// "group_without_box", "disk_without_box", …: the warden knows no box for the resource.
 static void see_odd(struct sweep_leaked *leaked_all, const struct order_odd *odd)
 {
 	const char *tail = strstr(odd->what, "_without_");
@@ -125,7 +126,7 @@ static fallible see_odds(struct sweep_leaked *leaked_all)
 	return OK;
 }
 
-// Known are those of a record, and those that are not ripe. Ripe ones are gone with the answer.
+// Keeps the tapes of boxes with a record, and young ones. Others are removed on return.
 static bool know_tapes(const char *name, void *arg)
 {
 	struct sweep_leaked *leaked_all = arg;
@@ -171,7 +172,7 @@ static fallible sweep_leaked_end_once(struct sweep_leaked *leaked_all, const str
 	return sweep_leaked_order_plain(leaked_all, &order, answer);
 }
 
-// `name` is a copy: others may be seen while we wait.
+// `name` is a copy: the list may change during a wait.
 static void sweep_leaked_end(struct sweep_leaked *leaked_all, enum kind kind, const char *name)
 {
 	struct loop *loop = leaked_all->manager->loop;
@@ -184,7 +185,7 @@ static void sweep_leaked_end(struct sweep_leaked *leaked_all, enum kind kind, co
 	for (int i = 1; err && err_kind(err) == ERR_UNAVAILABLE && i < TRIES; i++) {
 		err_free(err);
 		err_free(task_sleep_until(loop_now(loop) + AGAIN_MS));
-		// An id that is derived may be somebody's by now.
+		// A box of this id may have been recorded during the wait.
 		if (kind == KIND_BOX && has_record(leaked_all, name))
 			return;
 		err = sweep_leaked_end_once(leaked_all, &leaked);
@@ -214,7 +215,8 @@ static void end_ripe(struct sweep_leaked *leaked_all)
 	}
 }
 
-// What was tried and is seen no more is gone; what is not seen at all was never ours to end.
+// A resource that was tried and is not listed any more is gone. One that was never listed again was
+// not ours.
 static void count_gone(struct sweep_leaked *leaked_all)
 {
 	size_t kept = 0;

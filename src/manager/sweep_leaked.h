@@ -1,9 +1,7 @@
-// What has cove's name and is nobody's: cells, control groups, disks, mounts, loop devices, notes,
-// sockets, tapes, templates half made. Whatever is found may belong to somebody who is just being
-// written down, so it is remembered when it is first seen, and ended when it has been there, and
-// nobody's, for TIMER_ORPHAN.
-//
-// Nothing is nobody's while a record could not be read.
+// Leaked resources: boxes, cgroups, disks, mounts, loop devices, state files, sockets, tapes and
+// unfinished templates that carry cove's name and belong to no record. A resource may belong to a
+// box that is just being recorded: it is remembered when first seen, and removed after it had no
+// owner for TIMER_ORPHAN. Nothing counts as leaked while a record could not be read.
 #pragma once
 
 #include "manager/sweep_round.h"
@@ -12,7 +10,7 @@
 struct sweep_leaked;
 
 struct sweep_leaked *sweep_leaked_new(struct manager *manager);
-// A part of a round: looks, ends at most SWEEP_BATCH of what is ripe, and looks again; what is
-// still there then is a failed attempt. Waits. UNAVAILABLE when the warden cannot be asked: then
-// nothing is known, and nothing was touched.
+// One part of a round: lists, removes at most SWEEP_BATCH leaked resources, and lists again; what
+// is still there is a failed attempt. Waits. UNAVAILABLE when the warden cannot be asked: nothing
+// was touched.
 fallible sweep_leaked_go(struct sweep_leaked *leaked_all, struct sweep_round *round);

@@ -1,15 +1,15 @@
-// One round of the janitor, in numbers.
+// The counts of one round of the janitor.
 #pragma once
 
 #include <stdint.h>
 
-#define SWEEP_BATCH 50	  // ended in one round, oldest first; the rest is backlog
-#define SWEEP_HISTORY 100 // rounds that are remembered
+#define SWEEP_BATCH 50	  // removed in one round, oldest first; the rest is backlog
+#define SWEEP_HISTORY 100 // rounds that are kept
 #define SWEEP_SLOW_MS 10000
 
 // clang-format off
 #define SWEEP_COUNTS(X) \
-	X(scanned,            "scanned")            /* records and cells looked at */ \
+	X(scanned,            "scanned")            /* records and boxes checked */ \
 	X(orphans_found,      "orphansFound")       /* never became ready, or nobody's */ \
 	X(orphans_terminated, "orphansTerminated") \
 	X(stuck_terminated,   "stuckTerminated") \

@@ -1,3 +1,6 @@
+// The table of boxes: lookups by id, short id and name, reference counts, state changes.
+// entry_move() changes a state: it updates the tenant's account, publishes the event, queues the
+// record for the store and wakes the waiters.
 #include "manager/table.h"
 
 #include <stdio.h>
@@ -8,9 +11,9 @@
 #include "egress/egress.h"
 #include "manager/persist.h"
 
-// Output that every box may keep, however much its tenant has: it counts in no quota.
+// Output that every box may keep without counting in the tenant's quota.
 #define OUTPUT_FLOOR (1ull << 20)
-#define OUTPUT_PART 64 // or this part of its disk
+#define OUTPUT_PART 64 // or this part of the box's disk
 
 #define NAME_KEY_MAX (RECORD_TENANT_MAX + ID_NAME_MAX + 2)
 
@@ -23,7 +26,7 @@ void entry_unref(struct entry *entry)
 {
 	if (--entry->holds)
 		return;
-	egress_box_free(entry->way);
+	egress_box_free(entry->egress);
 	if (entry->box)
 		box_free(entry->box);
 	record_done(&entry->record);
@@ -52,15 +55,15 @@ void entry_need_box(struct entry *entry)
 	entry_keep_output(entry);
 }
 
-void entry_shut_way(struct entry *entry)
+void entry_detach(struct entry *entry)
 {
-	entry->way_links = 0;
-	entry->trusting = false;
-	if (entry->way)
-		err_free(egress_box_sockets(entry->way, -1, -1)); // to close cannot fail
+	entry->attach_link = 0;
+	entry->has_ca = false;
+	if (entry->egress)
+		err_free(egress_box_sockets(entry->egress, -1, -1)); // closing cannot fail
 }
 
-// What a box counts for follows from its state, and is counted anew at every change of it.
+// The weight of a box follows from its state, and is updated at every change.
 static enum account_weight weight_of(const struct entry *entry)
 {
 	if (!entry->listed)
@@ -110,25 +113,25 @@ void entry_move(struct entry *entry, enum state state)
 	condition_signal(&entry->changed);
 }
 
-void entry_freeze_files(struct entry *entry, bool hard)
+void entry_close_files(struct entry *entry, bool hard)
 {
 	if (entry->box && !entry->visits && box_freeze_files(entry->box, hard))
 		entry->idle.cpu_us = box_cpu_us(entry->box);
 }
 
-bool table_freeze_files(struct manager *manager, const struct err *shortage)
+bool table_close_files(struct manager *manager, const struct err *shortage)
 {
 	if (!shortage || strcmp(err_reason(shortage), ASK_NO_FILES) != 0)
 		return false;
 	list_each (at, &manager->entries)
-		entry_freeze_files(link_of(at, struct entry, link), true);
+		entry_close_files(link_of(at, struct entry, link), true);
 	admit_recount(manager->admit);
 	return true;
 }
 
 void entry_keep(struct entry *entry)
 {
-	// The end is written down before it begins, and what could not be read is not written over.
+	// A delete is recorded before it begins; an unreadable row is not overwritten.
 	if (entry->listed && !entry->unreadable && !entry->ending &&
 	    entry->record.state != STATE_DELETING)
 		persist_tell(entry->manager->store, &entry->record);
@@ -176,7 +179,7 @@ struct entry *table_named(const struct manager *manager, const char *tenant, str
 	return key.len ? map_get(manager->by_name, key) : NULL;
 }
 
-// 48 random bits collide hardly ever, but a short id that names two boxes must not exist.
+// 48 random bits hardly ever collide, but a short id must never name two boxes.
 static void settle_short_id(struct manager *manager, struct entry *entry)
 {
 	struct record *record = &entry->record;
@@ -202,7 +205,7 @@ fallible table_add(struct manager *manager, struct spec *spec, struct entry **ou
 				spec->name);
 	TRY(account_ask(account, &spec->limits, ACCOUNT_NONE, ACCOUNT_RUNNING));
 	if (spec->id[0] && map_get(manager->by_id, str_of(spec->id)))
-		return err_new(CONFLICT, "id_taken", "there is a sandbox of that id");
+		return err_new(CONFLICT, "id_taken", "a sandbox with this id exists");
 	entry = mem_new_of(struct entry);
 	memcpy(id, spec->id, sizeof(id));
 	do {
@@ -275,7 +278,7 @@ void table_remove(struct entry *entry)
 	entry_unref(entry);
 }
 
-// Any beginning of an id that has at least the digits of its short id names the box.
+// Any prefix of an id with at least the digits of its short id names the box.
 static struct entry *find_short(const struct manager *manager, struct str key)
 {
 	for (size_t len = ID_SHORT_LEN; len <= key.len; len++) {

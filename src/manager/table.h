@@ -1,5 +1,5 @@
-// The boxes this host holds: state only. The verbs (create, life, use) include this; outsiders
-// include manager/manager.h.
+// The table of boxes: state only, for the files of manager/. Other folders include
+// manager/manager.h.
 #pragma once
 
 #include "base/map.h"
@@ -22,40 +22,40 @@ struct entry {
 	struct manager *manager;
 	struct box *box; // NULL until it runs
 	struct exposed_ports ports;
-	struct condition changed;   // rings at every change of state, and when it leaves the table
-	struct link link;	    // in order of creation
-	uint32_t holds;		    // those who keep it in memory: the table, tasks, execs
-	bool listed;		    // found by lookups
-	struct account *account;    // of its tenant; borrowed from the fleet
-	enum account_weight weight; // how much of it is counted there
-	uint32_t visits;	    // those who work in it: it is in use
-	struct link readers;	    // of gateway/cancel_on_delete: replies that end with it
-	void (*gone)(struct entry *entry); // told when it leaves the table; NULL: nobody
+	struct condition
+		changed;  // signalled at every change of state, and when the entry leaves the table
+	struct link link; // in order of creation
+	uint32_t holds;	  // references: the table, tasks, execs
+	bool listed;	  // found by lookups
+	struct account *account;    // of its tenant; borrowed from the manager
+	enum account_weight weight; // how much of the box its account counts
+	uint32_t visits;	    // box references: while there are any the box is in use
+	struct link readers;	    // of gateway/cancel_on_delete: replies that end with the box
+	void (*gone)(struct entry *entry); // called when it leaves the table; NULL: none
 	bool moving;			   // a step of manager/pause is under way
 	bool starting;			   // … from stopped to running: it counts as running
-	struct queued *preview_token;	   // its place in manager/queue; NULL: none
-	struct port_scan
-		*port_scan; // of manager/port_scan; NULL: nothing is known of its listeners
+	struct queued *queued;		   // its position in manager/queue; NULL: none
+	struct port_scan *port_scan;	   // of manager/port_scan; NULL: never scanned
 	struct egress_box
-		*way; // of manager/network_attach; NULL: it had no network since this daemon began
-	uint32_t way_links;   // the warden's link that its way was opened over; 0: it is shut
-	bool way_due;	      // it was taken up, and its way has not been opened since
-	bool steering;	      // a step of manager/network_attach is under way
-	int64_t way_again_ms; // loop time before which it is not tried again
-	int64_t way_pause_ms; // how long that was put off; 0: it did not fail
-	bool trusting;	      // its programs believe its authority: manager/ca_install
+		*egress;      // of manager/network_attach; NULL: never attached under this daemon
+	uint32_t attach_link; // the warden's connection over which it was attached; 0: detached
+	bool attach_due;      // adopted, and not attached since
+	bool attaching;	      // a step of manager/network_attach is under way
+	int64_t attach_retry_ms;   // loop time before which the attach is not retried
+	int64_t attach_backoff_ms; // the current backoff; 0: the last attach succeeded
+	bool has_ca;		   // the CA is in its trust store: manager/ca_install
 	struct {
-		int64_t busy_ms;   // loop time: when it was last in use, or fell to its state
-		int64_t look_ms;   // when it is looked at again
-		uint64_t cpu_us;   // what the meters said then
+		int64_t busy_ms;   // loop time of its last use, or of its last change of state
+		int64_t look_ms;   // when it is checked again
+		uint64_t cpu_us;   // the CPU counters then
 		int64_t ends_ms;   // loop time of the end of its ttl; 0: none, or not yet known
 	} idle;			   // of manager/idle
-	bool burying;		   // a task sees to it
-	struct adopting *adopting; // of manager/adopt_queue; NULL: it is settled
-	bool ending;		   // its end is written down
-	bool unreadable;	   // its row in the store: left as it is, for evidence
-	bool destroyed;		   // the warden verified that it is gone
-	char trace[65];		   // of the request that had it buried; may be ""
+	bool destroying;	   // a task destroys it
+	struct adopting *adopting; // of manager/adopt_queue; NULL: settled
+	bool ending;		   // its delete is recorded
+	bool unreadable;	   // its row in the store cannot be read: left as it is
+	bool destroyed;		   // the warden has verified that it is gone
+	char trace[65];		   // of the request that destroys it; may be ""
 };
 
 struct manager {
@@ -67,63 +67,66 @@ struct manager {
 	struct spec_bounds bounds;
 	struct map *by_id, *by_short, *by_name;
 	struct accounts accounts;
-	struct map *images; // of manager/images: what is known of templates, by name
+	struct map *images; // of manager/images: image configurations by template
 	struct queue *queue;
 	int64_t queue_wait_ms;
 	uint32_t loops_max;		   // loop devices that boxes may use
-	struct context_warmth warmth;	   // interpreters that wait (manager/warm.h)
-	uint32_t warm_all;		   // bits: languages of which one waits in every box
-	void (*made)(struct entry *entry); // NULL: nobody is told that a box was made
-	uint32_t running, inoded; // boxes that may run; those of them with a bound on inodes
-	struct store *store;	  // NULL: nothing is kept
-	struct egress *egress;	  // NULL: no box has a network
-	struct condition ways;	  // of manager/network_attach: some are not as they should be
+	struct context_warmth warmth;	   // prewarmed interpreters (manager/warm.h)
+	uint32_t warm_all;		   // bits: languages that are prewarmed in every box
+	void (*made)(struct entry *entry); // called when a box was created; NULL: none
+	uint32_t running, inoded;	   // boxes that may run; those of them with an inode limit
+	struct store *store;		   // NULL: nothing is kept
+	struct egress *egress;		   // NULL: no box has a network
+	struct condition
+		attach_changed; // of manager/network_attach: a box may need an attach or a detach
 	struct publish tell;
 	const char *sockets; // directory of the boxes' sockets
-	bool settled;	     // manager/adopt has found out what there is
-	bool rebooted; // what the store calls creating may have been promised: see manager/adopt
-	bool unknown;  // what there is could not be read: absent means nothing
-	bool doubtful; // a record has lost its id: what has none is left alone
+	bool settled;	     // manager/adopt has settled all boxes
+	bool rebooted;	     // a create in the store may have been acknowledged: see manager/adopt
+	bool unknown;	     // the records could not be read: an absent record proves nothing
+	bool doubtful;	     // a record's id is malformed: boxes without a record are left alone
 	struct link entries;
 	uint64_t next_seq;
-	struct condition left; // rings when an entry leaves the table, and when it is settled
-	bool closing;	       // no more creates …
-	bool leaving;	       // … but when the next daemon goes on with whatever was begun
+	struct condition
+		left; // signalled when an entry leaves the table, and when adoption is done
+	bool closing; // creates are refused …
+	bool leaving; // … because the next daemon takes over
 	uint64_t created, lost;
-	uint64_t changes; // of the table and of states: equal numbers, equal tables
+	uint64_t changes; // counts changes of the table and of states: equal numbers, equal tables
 };
 
-// Enters a new box in state creating, with its name, ids and short id reserved. Takes the spec's
-// pairs over. CONFLICT name_taken; EXHAUSTED quota. The table holds it; the pointer is good until
-// the next wait unless the caller holds it too.
+// Adds a new box in state creating, with its name, ids and short id reserved. Takes over the maps
+// of the spec. CONFLICT name_taken; EXHAUSTED quota. The table holds a reference; the pointer is
+// valid until the next wait unless the caller holds one, too.
 fallible table_add(struct manager *manager, struct spec *spec, struct entry **out);
-// Enters a box that is known from before, with its seq and whatever state. Takes the record over.
+// Adds a box from the store, with its sequence number and state. Takes the record over.
 struct entry *table_restore(struct manager *manager, struct record *record);
-void table_remove(struct entry *entry); // out of sight, its waiters woken
-// By id, short id, or name within the tenant; NULL: absent. Who may see it is asked in
-// manager/access.h.
+void table_remove(struct entry *entry); // no lookup finds it any more; wakes its waiters
+// By id, short id, or name within the tenant; NULL: absent. Access is checked in manager/access.h.
 struct entry *table_find(const struct manager *manager, const char *tenant, struct str key);
 struct entry *table_named(const struct manager *manager, const char *tenant, struct str name);
 
 void entry_ref(struct entry *entry);
-void entry_unref(struct entry *entry); // the last one frees it, and its box
+void entry_unref(struct entry *entry); // the last reference frees the entry and its box
 static inline void auto_entry_(struct entry **entry)
 {
 	if (*entry)
 		entry_unref(*entry);
 }
 #define auto_entry on_exit_call(auto_entry_) struct entry *
-bool entry_is_alive(const struct entry *entry); // it is running, and its pid 1 was not seen to end
+bool entry_is_alive(const struct entry *entry);		// state running, and pid 1 has not exited
 void entry_move(struct entry *entry, enum state state); // and wakes whoever waits
-void entry_shut_way(struct entry *entry);		// its box no longer runs
-void entry_weigh(struct entry *entry);			// counts it anew for its tenant
-// Its box was made or taken up: what that keeps of output is bounded, and counts for its tenant.
+void entry_detach(struct entry *entry); // closes its sockets: its box no longer runs
+void entry_weigh(struct entry *entry);	// updates its tenant's account
+// A box was built or adopted: bounds its stored output and counts it for the tenant.
 void entry_keep_output(struct entry *entry);
-void entry_need_box(struct entry *entry); // one that does not run, unless there is one
-// Closes descriptors of a box that nobody works in; `hard`: those that rest to serve soon, too.
-void entry_freeze_files(struct entry *entry, bool hard);
-// Those of all boxes, hard, if `shortage` (may be NULL) is one of descriptors. True: ask again.
-bool table_freeze_files(struct manager *manager, const struct err *shortage);
-void entry_keep(struct entry *entry); // tells the store what changed besides the state
-// The same, durable on return. The caller holds it. UNAVAILABLE state_unwritable, state_corrupt.
+void entry_need_box(struct entry *entry); // creates an idle box object if there is none
+// Closes descriptors of a box that is not in use; `hard`: also those kept for the next command.
+void entry_close_files(struct entry *entry, bool hard);
+// The same for all boxes, hard, if `shortage` (may be NULL) is one of descriptors. True: try again.
+bool table_close_files(struct manager *manager, const struct err *shortage);
+void entry_keep(
+	struct entry *entry); // queues the record for the store after changes besides the state
+// The same, durable on return. The caller holds the entry. UNAVAILABLE state_unwritable,
+// state_corrupt.
 fallible entry_keep_now(struct entry *entry);

@@ -1,7 +1,7 @@
-// Templates live with the warden; here is only the dialogue. An import is a pipe to the warden's
-// unpacker: we write what the client sends, close it, and ask how it went. An archive that breaks
-// off looks to the unpacker like one that ends, so an import that is given up half way is waited
-// for in a task of its own and forgotten if it became a template after all.
+// Templates are stored by the warden; this file talks to it. An import is a pipe to the warden's
+// unpacker: write the client's bytes, close it, and ask for the result. To the unpacker a truncated
+// archive looks like a complete one, so a task waits for an aborted import and removes the template
+// if one was made.
 #include "manager/templates.h"
 
 #include <inttypes.h>
@@ -18,17 +18,17 @@
 #define ASK_MS 30000
 #define WORK_MS (3600 * 1000) // a large archive on a slow disk
 #define SILENCE_MS 120000     // the unpacker may sync between two reads
-#define LEAST (1ull << 20)    // bytes that its owner's quota has left
+#define LEAST (1ull << 20)    // bytes that the owner's quota must have left
 
 struct templates_import {
 	struct manager *manager;
-	struct account *account; // whose share it is of; NULL: nobody's
-	uint64_t bytes_max;	 // that its owner's quota has left
-	uint64_t bytes;		 // of the archive, up to now
+	struct account *account; // whose import slot it uses; NULL: none
+	uint64_t bytes_max;	 // bytes that the owner's quota has left
+	uint64_t bytes;		 // of the archive so far
 	struct ask_import *ask;
 	struct stream pipe;
-	char name[TEMPLATE_NAME_MAX];  // as it is kept
-	char shown[TEMPLATE_NAME_MAX]; // as it was asked for
+	char name[TEMPLATE_NAME_MAX];  // as it is stored
+	char shown[TEMPLATE_NAME_MAX]; // as the request names it
 };
 
 static fallible manager_templates_check_name(struct str name)
@@ -39,7 +39,7 @@ static fallible manager_templates_check_name(struct str name)
 			"1 to 63 of a-z, 0-9 and ._-, beginning with a letter or digit");
 }
 
-// "host" is this machine itself: nobody makes it, nobody removes it.
+// "host" is this machine's root file system: it cannot be created or removed.
 static fallible check_own_name(struct str name)
 {
 	TRY(manager_templates_check_name(name));
@@ -80,7 +80,7 @@ static fallible manager_templates_list_all(struct manager *manager, struct templ
 	auto_free struct template *all = mem_new_of(struct template);
 	size_t count = 1;
 
-	// It is made at its first use, but it can be used from the beginning.
+	// The template is made at its first use, but it can be used from the start.
 	all[0] = (struct template){.name = "host", .kind = "host"};
 	do {
 		int fds[ORDER_FDS_MAX];
@@ -103,8 +103,8 @@ static fallible manager_templates_list_all(struct manager *manager, struct templ
 	return OK;
 }
 
-// What begins with a tenant's name and a dot is that tenant's, and nobody else's but the operator's
-// to see.
+// A name that starts with a tenant's name and a dot is that tenant's: only the tenant and the
+// operator see it.
 static const struct account *owner_of(const struct manager *manager, const char *name)
 {
 	struct str rest = str_of(name), head = {0};
@@ -116,7 +116,7 @@ static const struct account *owner_of(const struct manager *manager, const char 
 	return account && account->known ? account : NULL;
 }
 
-// Whether a template of the operator's may be used.
+// Whether the tenant may use a template of the operator's.
 static bool is_lent(const struct manager *manager, const struct who *who, const char *name)
 {
 	const struct account *account = accounts_find(&manager->accounts, str_of(who->tenant));
@@ -133,7 +133,7 @@ static bool is_lent(const struct manager *manager, const struct who *who, const 
 	return account && account->tenant.all_templates;
 }
 
-// "base" of the tenant acme as it is kept: "acme.base". False: too long.
+// "base" of the tenant acme is stored as "acme.base". False: too long.
 static bool own_name(const struct who *who, struct str name, char out[TEMPLATE_NAME_MAX])
 {
 	int len = snprintf(out, TEMPLATE_NAME_MAX, "%s%s" STR_FMT, who->tenant,
@@ -179,7 +179,7 @@ static fallible absent(struct str name)
 			"GET /v1/templates lists those there are");
 }
 
-// The command that allows the template `host`, with all that the tenant is allowed already:
+// The command that allows the template `host`, with everything that the tenant is already allowed:
 // 'tenant set' replaces the whole.
 static void allow_host(const struct manager *manager, const struct who *who, struct buf *out)
 {
@@ -303,7 +303,7 @@ fallible templates_count(struct manager *manager)
 	return OK;
 }
 
-// What was made or forgotten is known to the warden; a count that failed is made good by the next.
+// The warden knows the result; a count that failed is repeated after the next change.
 static void count_again(struct manager *manager)
 {
 	auto_err err = templates_count(manager);
@@ -312,7 +312,7 @@ static void count_again(struct manager *manager)
 		log_event(LOG_WARN, "template.not_counted", "trail", err_trail(err), NULL);
 }
 
-// It is there: unless its owner may have it, it goes again.
+// The template was made: remove it again if it exceeds its owner's quota.
 static fallible check_quota(struct manager *manager, struct account *account, const char *kept,
 			    uint64_t bytes)
 {
@@ -350,7 +350,7 @@ static void give_share(struct account **account)
 	*account = NULL;
 }
 
-// The name to change one under: among the tenant's own.
+// The stored name of a template to change: one of the tenant's own.
 static fallible to_own(const struct manager *manager, const struct who *who, struct str name,
 		       char out[TEMPLATE_NAME_MAX])
 {
@@ -365,12 +365,12 @@ static fallible to_own(const struct manager *manager, const struct who *who, str
 	return OK;
 }
 
-// A refusal names the template as it is kept: say it as the tenant knows it.
+// A refusal has the stored name: replace it by the tenant's name for it.
 static fallible in_their_words(struct err *err, const struct who *who, struct str name)
 {
 	if (!err || !who->tenant[0])
 		return err;
-	if (!strcmp(err_reason(err), "too_many_imports")) { // whose they are is not theirs to know
+	if (!strcmp(err_reason(err), "too_many_imports")) { // do not reveal other tenants' imports
 		err_free(err);
 		return too_many();
 	}
@@ -480,7 +480,7 @@ fallible templates_import_write(struct templates_import *import, const void *byt
 		import->bytes_max = account_disk_left(import->account);
 	}
 	err = stream_write(&import->pipe, bytes, len, SILENCE_MS);
-	// The unpacker has gone away in the middle: its own answer says why.
+	// The unpacker closed the pipe early: its answer says why.
 	if (err && err_kind(err) == ERR_BAD_PEER) {
 		struct template ignored;
 		struct err *why = templates_import_end(import, &ignored);

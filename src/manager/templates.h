@@ -1,4 +1,4 @@
-// What boxes start from, as the fleet's callers see it. The warden keeps them.
+// Templates: the root file systems that boxes start from. The warden stores them.
 #pragma once
 
 #include "manager/table.h"
@@ -12,31 +12,31 @@ struct template
 	int64_t created_ms;    // wall clock; 0: not yet
 };
 
-// All that they may use, "host" first if they may use that; a tenant sees its own by their short
+// All templates that `who` may use, "host" first if allowed; a tenant sees its own by their short
 // names. The caller frees *out.
 fallible templates_all(struct manager *manager, const struct who *who, struct template **out,
 		       size_t *out_count);
-// The name under which the warden keeps what `who` means by `name`, in its place: a tenant's own
-// templates are kept as TENANT.NAME. FORBIDDEN host_not_allowed; NOT_FOUND no_template. May wait.
+// Replaces `name` by the name under which the warden stores the template that `who` means: a
+// tenant's own are stored as TENANT.NAME. FORBIDDEN host_not_allowed; NOT_FOUND no_template. May
+// wait.
 fallible templates_resolve(struct manager *manager, const struct who *who,
 			   char name[TEMPLATE_NAME_MAX]);
 // NOT_FOUND no_template.
 fallible templates_get(struct manager *manager, const struct who *who, struct str name,
 		       struct template *out);
 fallible templates_forget(struct manager *manager, const struct who *who, struct str name);
-// All of a tenant's own. CONFLICT tenant_in_use: one is being made.
+// Removes all templates of a tenant. CONFLICT tenant_in_use: an import is running.
 fallible templates_forget_all(struct manager *manager, const char *tenant);
-// Counts the bytes of every tenant's own templates in its account. Waits.
+// Updates the bytes of templates in every tenant's account. Waits.
 fallible templates_count(struct manager *manager);
-// Of one tenant so many are made at a time, so that others have their turn. The operator's own are
-// bounded by the host alone.
+// Imports that one tenant may run at a time. The operator's are bounded by the host alone.
 #define TEMPLATES_SHARE 2
-// Copies the host's own template once. Waits as long as that takes.
+// Copies the host's template once. Waits as long as that takes.
 fallible templates_freeze(struct manager *manager, const struct who *who, struct str name,
 			  struct template *out);
 
-// An archive that comes in pieces. Begin, write, end; free at any point, which forgets a template
-// that was not ended well. INVALID bad_template, CONFLICT template_exists, INVALID bad_archive,
+// An archive that comes in pieces: begin, write, end. Free at any point removes a template whose
+// import did not end well. INVALID bad_template, CONFLICT template_exists, INVALID bad_archive,
 // EXHAUSTED too_many_imports, quota …
 struct templates_import;
 fallible templates_import_begin(struct manager *manager, const struct who *who, struct str name,

@@ -1,3 +1,5 @@
+// Current resource usage of a box, by one order to the warden. A box that cannot be measured in
+// time has unknown numbers, never wrong ones.
 #include "manager/usage.h"
 
 #include "base/mem.h"

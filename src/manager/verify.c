@@ -1,3 +1,6 @@
+// `cove verify`: compares the store's rows, the table, the warden's boxes, and the warden's
+// inventory of kernel and disk. A difference is reported only if several comparisons in a row have
+// seen it, and never for a box whose state is changing.
 #include "manager/verify.h"
 
 #include <stdarg.h>
@@ -14,7 +17,7 @@
 struct look {
 	struct manager *manager;
 	struct verify found;
-	struct map *cells; // id to its state + 1
+	struct map *held; // id to the warden's state + 1
 };
 
 static void __attribute__((format(printf, 4, 5)))
@@ -33,10 +36,10 @@ manager_verify_odd(struct verify *found, const char *what, const char *name, con
 	va_end(args);
 }
 
-// On its way from one state to the next: whoever sees to that will know.
+// True while the entry changes its state.
 static bool is_moving(const struct entry *entry)
 {
-	return entry->moving || entry->burying || entry->ending || entry->starting ||
+	return entry->moving || entry->destroying || entry->ending || entry->starting ||
 	       entry->record.state == STATE_CREATING || entry->record.state == STATE_DELETING;
 }
 
@@ -95,18 +98,18 @@ static const char *box_word(enum order_box_state state)
 	return words[state];
 }
 
-static void verify_see_box(void *arg, const struct order_box *cell)
+static void verify_see_box(void *arg, const struct order_box *box)
 {
 	struct look *look = arg;
 
-	look->found.cells++;
-	map_put(look->cells, str_of(cell->box), (void *)((uintptr_t)cell->state + 1));
-	if (cell->state != ORDER_BOX_GOING && !map_get(look->manager->by_id, str_of(cell->box)))
-		manager_verify_odd(&look->found, "box_without_sandbox", cell->box,
-				   "the warden says %s", box_word(cell->state));
+	look->found.warden_boxes++;
+	map_put(look->held, str_of(box->box), (void *)((uintptr_t)box->state + 1));
+	if (box->state != ORDER_BOX_GOING && !map_get(look->manager->by_id, str_of(box->box)))
+		manager_verify_odd(&look->found, "box_without_sandbox", box->box,
+				   "the warden says %s", box_word(box->state));
 }
 
-// What the warden should say of a box in that state; -1: nothing needs to be there.
+// The warden's state of a box that fits the entry's state; -1: none is needed.
 static int box_due(const struct entry *entry)
 {
 	switch (entry->record.state) {
@@ -126,21 +129,21 @@ static void compare_boxes(struct look *look)
 {
 	list_each (at, &look->manager->entries) {
 		const struct entry *entry = link_of(at, struct entry, link);
-		uintptr_t cell = (uintptr_t)map_get(look->cells, str_of(entry->record.id));
+		uintptr_t held = (uintptr_t)map_get(look->held, str_of(entry->record.id));
 		int due = box_due(entry);
 
 		look->found.boxes++;
 		if (due < 0 || is_moving(entry))
 			continue;
-		if (!cell)
+		if (!held)
 			manager_verify_odd(&look->found, "sandbox_without_box", entry->record.id,
 					   "it is %s, the warden does not know it",
 					   state_word(entry->record.state));
-		else if ((int)cell - 1 != due)
+		else if ((int)held - 1 != due)
 			manager_verify_odd(&look->found, "box_differs", entry->record.id,
 					   "it is %s, the warden says %s",
 					   state_word(entry->record.state),
-					   box_word((enum order_box_state)(cell - 1)));
+					   box_word((enum order_box_state)(held - 1)));
 	}
 }
 
@@ -169,7 +172,7 @@ static fallible look_at_kernel(struct look *look)
 
 static fallible look_once(struct manager *manager, struct verify *out)
 {
-	struct look look = {.manager = manager, .cells = map_new()};
+	struct look look = {.manager = manager, .held = map_new()};
 	struct err *err = look_at_rows(&look);
 
 	if (!err)
@@ -179,7 +182,7 @@ static fallible look_once(struct manager *manager, struct verify *out)
 		compare_boxes(&look);
 		err = look_at_kernel(&look);
 	}
-	map_free(look.cells);
+	map_free(look.held);
 	if (err) {
 		verify_done(&look.found);
 		return err;
@@ -196,8 +199,8 @@ static bool verify_has(const struct verify *found, const struct verify_odd *one)
 	return false;
 }
 
-// Leaves in `now` what was there before, too.
-static void keep_common(const struct verify *before, struct verify *now)
+// Keeps in `now` only the differences that were there before, too.
+static void verify_intersect(const struct verify *before, struct verify *now)
 {
 	size_t kept = 0;
 
@@ -207,15 +210,14 @@ static void keep_common(const struct verify *before, struct verify *now)
 	now->count = kept;
 }
 
-// A difference stands when it has been there at every look. That of a box which is just ended may
-// take a few.
+// A difference counts when every comparison has seen it. A box that just ended may take a few.
 fallible verify_all(struct manager *manager, struct verify *out)
 {
 	struct verify before = {0};
 
 	if (!manager->settled)
 		return err_new(UNAVAILABLE, "starting",
-			       "cove is taking up the sandboxes that there are");
+			       "cove is starting and adopting its sandboxes");
 	TRY(look_once(manager, &before));
 	for (int i = 1; i < LOOKS && before.count; i++) {
 		struct verify now = {0};
@@ -227,7 +229,7 @@ fallible verify_all(struct manager *manager, struct verify *out)
 			verify_done(&before);
 			return err;
 		}
-		keep_common(&before, &now);
+		verify_intersect(&before, &now);
 		verify_done(&before);
 		before = now;
 	}
@@ -258,7 +260,7 @@ void verify_write(struct json_out *out, const struct verify *found)
 	json_begin(out, '{');
 	json_put_int(out, "sandboxes", (int64_t)found->boxes);
 	json_put_int(out, "rows", (int64_t)found->rows);
-	json_put_int(out, "boxes", (int64_t)found->cells);
+	json_put_int(out, "boxes", (int64_t)found->warden_boxes);
 #define X(field) json_put_int(out, inventory_word(#field), found->inventory.field);
 	ORDER_INVENTORY_FIELDS(X)
 #undef X

@@ -1,6 +1,6 @@
-// Whether all that is known agrees: the store's rows, this table, the warden's cells, and what the
-// kernel and the disk show. What is on its way is no difference: only what two looks in a row have
-// seen is told.
+// Consistency check of the store's rows, the daemon's table, the warden's boxes, and kernel and
+// disk. A state change under way is no difference: only differences seen twice in a row are
+// reported.
 #pragma once
 
 #include "codec/json.h"
@@ -15,11 +15,11 @@ struct verify_odd {
 struct verify {
 	struct verify_odd *at;
 	size_t count;
-	size_t boxes, rows, cells;
+	size_t boxes, rows, warden_boxes;
 	struct order_inventory inventory;
 };
 
-// Waits. UNAVAILABLE no_warden, starting, state_…: then nothing is known.
+// Waits. UNAVAILABLE no_warden, starting, state_…: nothing could be compared.
 fallible verify_all(struct manager *manager, struct verify *out);
 void verify_write(struct json_out *out, const struct verify *found);
 void verify_done(struct verify *found);

@@ -1,6 +1,8 @@
+// Decides which boxes get prewarmed interpreters. Prewarming is skipped without error when the box
+// or the host is short of memory or pids.
 #include "manager/warm.h"
 
-// Boxes that are smaller keep what an interpreter would take.
+// Smaller boxes get no prewarmed interpreter.
 #define PIDS_ENOUGH 64
 #define MEMORY_PYTHON (128u << 20)
 #define MEMORY_NODE (384u << 20)

@@ -133,7 +133,7 @@ def plant():
 
 keeper = cove.create(keepAlive=True, name="keeper")
 before = look(cove)["total"]
-strays, victim = plant()
+leaked, victim = plant()
 foreign = [os.path.join(root, "box-" + os.urandom(24).hex()) for root in c.cgroup_roots() if "pids" in root or "unified" in root]
 foreign += [os.path.join(cove.data, *rest) for rest in (("boxes", "operators-own"), ("daemon", "tapes", "notes"), ("run", "cells", "readme"))]
 for path in list(foreign):
@@ -141,19 +141,19 @@ for path in list(foreign):
         os.mkdir(path)
     except OSError:
         foreign.remove(path)
-c.same([kind for kind, is_there in strays.items() if not is_there()], [], "one of each kind is planted")
+c.same([kind for kind, is_there in leaked.items() if not is_there()], [], "one of each kind is planted")
 began = time.monotonic()
-c.until(lambda: not any(is_there() for is_there in strays.values()), 20)
-for kind, is_there in strays.items():
+c.until(lambda: not any(is_there() for is_there in leaked.values()), 20)
+for kind, is_there in leaked.items():
     c.ok(not is_there(), "%s of nobody's is removed" % kind)
 c.ok(time.monotonic() - began > 1.5, "after 10 minutes, not before", time.monotonic() - began)
 c.ok(foreign and all(map(os.path.isdir, foreign)), "what is not cove's is untouched", foreign)
 for path in foreign:
     os.rmdir(path)
 victim.wait()
-after = c.until(lambda: (lambda t: t if t["orphansTerminated"] - before["orphansTerminated"] >= len(strays) else None)(look(cove)["total"]), 5) or look(cove)["total"]
+after = c.until(lambda: (lambda t: t if t["orphansTerminated"] - before["orphansTerminated"] >= len(leaked) else None)(look(cove)["total"]), 5) or look(cove)["total"]
 c.same((after["orphansFound"] - before["orphansFound"], after["orphansTerminated"] - before["orphansTerminated"], after["failedAttempts"]),
-       (len(strays), len(strays), before["failedAttempts"]), "and each is counted once")
+       (len(leaked), len(leaked), before["failedAttempts"]), "and each is counted once")
 rounds = look(cove)
 c.same({key: sum(r[key] for r in rounds["history"]) for key in ("scanned", "orphansTerminated", "oldDeleted", "failedAttempts")},
        {key: rounds["total"][key] for key in ("scanned", "orphansTerminated", "oldDeleted", "failedAttempts")}, "the rounds add up to the total")

@@ -7,7 +7,7 @@ static const struct who owner = {
 static const struct who box = {.role = WHO_BOX, .name = "box", .tenant = "a", .box = "box-1"};
 static const struct who nobody = {.role = WHO_NOBODY, .name = "nobody"};
 
-TEST(roles, "the operator may do all, a box's bearer work in it, nobody nothing")
+TEST(roles, "the operator may do all, a box's token use that box, others nothing")
 {
 	for (int what = ACCESS_READ; what <= ACCESS_OPERATOR; what++) {
 		CHECK_OK(access_ask(&owner, what));
@@ -19,7 +19,7 @@ TEST(roles, "the operator may do all, a box's bearer work in it, nobody nothing"
 	CHECK_OK(access_ask(&box, ACCESS_USE));
 }
 
-TEST(scopes, "a tenant's key may do what its scopes say, and never what is the operator's")
+TEST(scopes, "a tenant's key may do what its scopes say, and never act as the operator")
 {
 	static const struct {
 		unsigned scope;
@@ -42,7 +42,7 @@ TEST(scopes, "a tenant's key may do what its scopes say, and never what is the o
 	}
 }
 
-TEST(sight, "a box's bearer sees that one alone, a tenant its own, the operator all")
+TEST(sight, "a box's token sees that box alone, a tenant its own, the operator all")
 {
 	const struct who a = {.role = WHO_TENANT, .tenant = "a"};
 	const struct who own = {.role = WHO_TENANT, .tenant = ""};

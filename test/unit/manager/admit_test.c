@@ -4,7 +4,7 @@
 
 #include "tap.h"
 
-// What is left is cut down first: lowering a hard limit needs no rights.
+// Lower the limit first: lowering a hard limit needs no capability.
 TEST(share,
      "a box has its share of what is left, the next one finds some, and a few are always free")
 {
@@ -18,7 +18,7 @@ TEST(share,
 	CHECK_OK(admit_exec(admit, now, 20));
 	CHECK_ERR(admit_exec(admit, now, 100), EXHAUSTED);
 	CHECK_OK(admit_exec(admit, now, 7));
-	// One turn of the clock: what is admitted within it is counted without a look.
+	// Within one reading, admitted boxes are counted without a new reading.
 	for (int i = 0; i < 60; i++)
 		CHECK_OK(admit_exec(admit, now, 1));
 	CHECK_ERR(admit_exec(admit, now, 20), EXHAUSTED);

@@ -17,7 +17,7 @@ TEST(order, "ports are kept by number, each once, with its name")
 	exposed_ports_done(&book);
 }
 
-TEST(full, "a full book takes no more")
+TEST(full, "a full register takes no more")
 {
 	struct exposed_ports book = {0};
 
@@ -28,7 +28,7 @@ TEST(full, "a full book takes no more")
 	exposed_ports_done(&book);
 }
 
-TEST(tokens, "each port has a token of its own from the start, and one is found again")
+TEST(tokens, "each port has a token of its own from the start, and a port is found by its token")
 {
 	struct exposed_ports book = {0};
 	char first[PREVIEW_TOKEN_TOKEN_MAX + 1];

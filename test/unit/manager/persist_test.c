@@ -44,7 +44,7 @@ static void close_house(struct app *app)
 {
 	manager_free(app->manager);
 	ask_close(app->ask);
-	// The link's own task ends when the loop turns.
+	// The connection's task ends when the loop turns.
 	task_start(app->loop, "stop", stop, app->loop);
 	loop_run(app->loop);
 	task_trim();
@@ -64,7 +64,7 @@ static struct record make(const char *name, enum state state, uint64_t seq)
 	return record;
 }
 
-TEST(known_again, "what was kept is in the table after a start, and nobody may work in it yet")
+TEST(known_again, "stored boxes are in the table after a start, and cannot be used yet")
 {
 	on_exit_call(close_house) struct app app;
 	struct record a = make("a", STATE_RUNNING, 4), b = make("b", STATE_CREATING, 9);
@@ -93,7 +93,7 @@ TEST(known_again, "what was kept is in the table after a start, and nobody may w
 	CHECK(!manager_is_ready(app.manager));
 }
 
-TEST(forgotten, "an end that is written down stays, until the record goes with all that is its")
+TEST(forgotten, "a recorded delete stays until the record is removed with all its rows")
 {
 	on_exit_call(close_house) struct app app;
 	struct record a = make("a", STATE_RUNNING, 1);

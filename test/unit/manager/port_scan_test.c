@@ -10,7 +10,7 @@ static void tell(void *arg, uint16_t port, bool opened)
 	buf_fmt(&told, "%c%u ", opened ? '+' : '-', port);
 }
 
-TEST(compares, "what is in one list only is told, in order")
+TEST(compares, "ports that are in one list only are reported, in order")
 {
 	static const uint16_t none[1], was[] = {22, 80, 443}, now[] = {80, 81, 65535};
 

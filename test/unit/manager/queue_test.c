@@ -14,7 +14,7 @@ struct app {
 	struct admit *admit;
 	struct ask *ask;
 	struct manager *manager;
-	char order[CROWD + 8]; // of whose turn it was
+	char order[CROWD + 8]; // tenants in order of their turns
 	int turns;
 };
 
@@ -45,7 +45,7 @@ static void leave(void *arg)
 	struct app *app = arg;
 
 	ask_close(app->ask);
-	err_free(task_sleep_until(loop_now(app->loop) + 5)); // its task frees it
+	err_free(task_sleep_until(loop_now(app->loop) + 5)); // the task frees it
 	loop_stop(app->loop);
 }
 
@@ -95,7 +95,7 @@ static void stop(void *arg)
 	loop_stop(app->loop);
 }
 
-TEST(turns, "A-21 a crowd of one tenant's is before another's by one turn at most")
+TEST(turns, "A-21 many builds of one tenant delay another tenant's by one turn at most")
 {
 	struct app app = {0};
 	struct guest crowd[CROWD], late = {.app = &app, .stay_ms = 1};
@@ -125,7 +125,7 @@ static void block_loop(void *arg)
 	usleep(150000);
 }
 
-TEST(late, "who is called in the turn in which the time is over has its turn")
+TEST(late, "a build that is granted its turn as its time ends keeps it")
 {
 	struct app app = {0};
 	struct guest guests[QUEUE_BUILDS], late = {.app = &app, .stay_ms = 1};
@@ -145,8 +145,8 @@ TEST(late, "who is called in the turn in which the time is over has its turn")
 	close_house(&app);
 }
 
-// The last of the file: a hard limit that was lowered stays so.
-TEST(shortage, "who waits for room in vain is told for what, and where it stood")
+// Last in the file: a lowered hard limit stays lowered.
+TEST(shortage, "a build that waited in vain reports the reason and its position")
 {
 	struct rlimit files = {100, 100};
 	struct app app = {0};

@@ -13,7 +13,7 @@ struct app {
 	struct manager *manager;
 };
 
-// A fleet whose warden never comes.
+// A manager without a warden.
 static void open_house(struct app *app)
 {
 	struct manager_options options = {.boxes_max = 10, .output_max = 1 << 30, .tapes_dir = -1};
@@ -25,7 +25,7 @@ static void open_house(struct app *app)
 	options.admit = app->admit;
 	options.ask = app->ask;
 	app->manager = manager_new(&options);
-	app->manager->queue_wait_ms = 0; // nobody waits: there is no task here
+	app->manager->queue_wait_ms = 0; // do not wait: there is no task here
 }
 
 static void stop(void *arg)
@@ -38,7 +38,7 @@ static void close_house(struct app *app)
 {
 	manager_free(app->manager);
 	ask_close(app->ask);
-	// The link's own task ends when the loop turns.
+	// The connection's task ends when the loop turns.
 	task_start(app->loop, "stop", stop, app->loop);
 	loop_run(app->loop);
 	admit_close(app->admit);
@@ -137,7 +137,7 @@ TEST(disk_quota, "output and templates count in a tenant's disk beside the limit
 	CHECK(account_disk_left(account) == 0);
 }
 
-TEST(quotas, "what a box counts for follows its state, and a quota holds")
+TEST(quotas, "the weight of a box follows its state, and a quota holds")
 {
 	auto_app app = {0};
 	struct account *account;
@@ -186,7 +186,7 @@ TEST(pages, "the list comes in order of creation, in pages that meet without gap
 	CHECK(count == 0 && after == 0);
 }
 
-TEST(strangers, "nobody gets in, and learns nothing of what exists")
+TEST(strangers, "a caller without rights is refused alike for existing and absent boxes")
 {
 	auto_app app = {0};
 	const struct who nobody = {.role = WHO_NOBODY};
@@ -214,7 +214,7 @@ TEST(no_warden, "without a warden a create is UNAVAILABLE and leaves no entry")
 	CHECK(map_count(app.manager->by_id) == 0 && !table_find(app.manager, "", STR("web")));
 }
 
-TEST(room, "the host has room, and says how much")
+TEST(room, "the host has capacity, and reports it")
 {
 	struct admit *admit = NULL;
 	struct admit_view view;
