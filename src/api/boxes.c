@@ -53,7 +53,8 @@ static void write_box(struct http *x, struct json_out *out, const struct record 
 
 	if (!base)
 		base = arena_fmt(x->arena, "http://" STR_FMT, STR_ARG(http_field(x, "Host")));
-	path_token_write(gateway_of(x)->pass_key, record->id, record->retention.token_turn, token);
+	path_token_write(gateway_of(x)->path_token_key, record->id, record->retention.token_turn,
+			 token);
 	json_begin(out, '{');
 	record_put(out, record);
 	if (usage)
@@ -147,7 +148,7 @@ static fallible answer_made(struct http *x, struct idempotency *idempotency)
 static fallible api_boxes_replay(struct http *x, const struct idempotency *idempotency)
 {
 	TRY(manager_flush(gateway_of(x)->manager));
-	http_set(x, "Location", idempotency_place(idempotency));
+	http_set(x, "Location", idempotency_location(idempotency));
 	http_set(x, "Idempotency-Replayed", STR("true"));
 	return http_reply(x, idempotency_status(idempotency), NULL, idempotency_body(idempotency));
 }
@@ -403,7 +404,7 @@ static void write_page(const struct gateway *gateway, struct buf *body, const st
 	}
 	json_end(&out, ']');
 	snprintf(cursor, sizeof(cursor), "%llu",
-		 (unsigned long long)cursor_seal(gateway->pass_key, last));
+		 (unsigned long long)cursor_seal(gateway->path_token_key, last));
 	json_put_text(&out, "cursor", last ? cursor : NULL);
 	json_end(&out, '}');
 }
@@ -443,7 +444,7 @@ fallible api_boxes_list(struct http *x)
 
 	if (limit.at && !str_to_u64(limit, 1, PAGE_MAX, &max))
 		return err_new(INVALID, "bad_field", "'limit' must be within 1 and %d", PAGE_MAX);
-	if (cursor.at && !cursor_open(gateway_of(x)->pass_key, cursor, &after))
+	if (cursor.at && !cursor_open(gateway_of(x)->path_token_key, cursor, &after))
 		return err_hint(err_new(INVALID, "bad_cursor", "this is not a cursor"),
 				"send the 'cursor' of the page before, or none");
 	TRY(api_boxes_read_flag(x, "usage", &with_usage));

@@ -8,12 +8,11 @@ extern const char openapi_start[], openapi_end[];
 // ROUTE_OPEN, because the key may come in the query as well.
 fallible cloudflare_openapi(struct http *x)
 {
-	struct authenticate *guard = gateway_of(x)->guard;
+	struct authenticate *auth = gateway_of(x)->auth;
 	struct str token = http_query(x, "token");
 	struct str text = {openapi_start, (size_t)(openapi_end - openapi_start)};
 
-	if (!x->principal && !authenticate_token(guard, x, token))
-		return token.at ? authenticate_strike_query(guard, x)
-				: authenticate_strike(guard, x);
+	if (!x->principal && !authenticate_token(auth, x, token))
+		return token.at ? authenticate_fail_query(auth, x) : authenticate_fail(auth, x);
 	return http_reply(x, 200, NULL, text);
 }

@@ -1,3 +1,6 @@
+// Writes audit rows to the store and sums up frequent ones. A row is referenced by the request that
+// waits for it and by the store's callback. Counters are flushed every AUDIT_LOG_SPAN_MS and when
+// there are SUMS_MAX of them.
 #include "gateway/audit.h"
 
 #include <stdio.h>
@@ -12,24 +15,24 @@
 
 #define FIELDS_MAX 8192
 #define SUMS_MAX 4096
-#define ROWS_EACH 16 // of one kind of work in AUDIT_LOG_SPAN_MS; more are summed up
+#define ROWS_EACH 16 // rows of one kind within AUDIT_LOG_SPAN_MS; more are counted
 #define ACTION_MAX 192
-#define LOOK_MS 100 // how often it is seen whether the state can still be written
+#define LOOK_MS 100 // interval at which a waiter checks whether the store still works
 
-// One row, held by whoever waits for it and by the store.
+// One row, referenced by its waiter and by the store.
 struct audit_log_row {
 	int refs;
-	bool done; // it is on disk, or lost
+	bool done; // it is durable, or lost
 	struct condition settled;
 };
 
-// Work of one kind, summed up.
+// A counter of equal requests.
 struct sum {
 	char *tenant, *who, *name, *action, *target, *outcome;
-	char request[17]; // the first
+	char request[17]; // id of the first one
 	int64_t first_ms;
 	uint64_t count;
-	unsigned told; // by rows of their own
+	unsigned told; // rows written individually
 };
 
 struct audit_log {
@@ -157,7 +160,7 @@ static struct audit_log_row *audit_log_add_row(const struct audit_log_mark *mark
 	return row;
 }
 
-// Not for a client that is gone: its row is written all the same.
+// A disconnected client cancels the wait, not the row.
 static void audit_log_await(const struct audit_log *audit, struct audit_log_row *row)
 {
 	if (!row->done)
@@ -183,8 +186,8 @@ static bool is_wanted(const struct http *x)
 	return x->route && (!is_harmless(x) || x->route->flags & ROUTE_AUDITED);
 }
 
-// What changes the house waits for its row. Work in a sandbox does not: that would cost every
-// command a sync of the disk.
+// A ROUTE_AUDITED request waits for its row. Work in a sandbox does not: that would cost every
+// command a disk sync.
 static bool is_awaited(const struct http *x)
 {
 	return x->route->flags & ROUTE_AUDITED && !is_harmless(x);
@@ -278,7 +281,7 @@ void audit_log_begin(struct audit_log_mark *mark, const struct http *x, const ch
 	gateway_audit_log_begin(mark, x);
 }
 
-// What was made is named by the reply alone.
+// Takes the name of a new object from the Location header of the reply.
 static void take_location(const struct http *x, char *target, size_t size)
 {
 	static const char head[] = "Location: ";
@@ -304,7 +307,7 @@ static void outcome_of(const struct http *x, const struct err *err, char out[48]
 		snprintf(out, 48, "ok");
 }
 
-// Of what was made, the answer alone may tell the name.
+// Adds the row with the outcome. The name of a new object may be known from the reply only.
 static struct audit_log_row *add_last(struct audit_log_mark *mark, const struct http *x,
 				      const char *action, const char *outcome)
 {

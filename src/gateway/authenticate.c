@@ -1,3 +1,6 @@
+// Checks Host, Origin and the bearer token, and counts failures by address. Tokens are compared by
+// hash in constant time. A local user of the Unix socket is identified by SO_PEERCRED. Failures are
+// kept in memory only, for AUTHENTICATE_SPAN_S.
 #include "gateway/authenticate.h"
 
 #include <inttypes.h>
@@ -12,7 +15,7 @@
 #define STRIKES_MAX 20
 #define STRIKES_SPAN_MS (AUTHENTICATE_SPAN_S * 1000)
 #define PEERS_MAX 4096
-#define USERS_MAX 1024 // names of local users that are kept
+#define USERS_MAX 1024 // cached names of local users
 
 struct peer {
 	int64_t since;
@@ -21,12 +24,12 @@ struct peer {
 
 struct authenticate {
 	struct loop *loop;
-	struct authenticate_options options; // texts owned
-	const struct keyring *ring;	     // NULL: none but the operator has a key
+	struct authenticate_options options; // strings owned
+	const struct keyring *ring;	     // NULL: only the operator has a key
 	struct map *peers;
 	struct authenticate_users users;
-	struct map *names;	     // of local users, by uid
-	uint8_t nobody[SECRET_HASH]; // compared with when there is no token, for the same time
+	struct map *names;	     // names of local users, by uid
+	uint8_t nobody[SECRET_HASH]; // compared with when there is no token, to take the same time
 };
 
 static const struct who keyholder = {
@@ -84,7 +87,8 @@ void authenticate_free(struct authenticate *auth)
 	free(auth);
 }
 
-// "name:port", "[::1]:port", "name": the brackets stay with the host; no port is 80.
+// Splits "name:port", "[::1]:port", "name": the brackets stay with the host; the default port is
+// 80.
 static bool split_host(struct str text, struct str *host, uint64_t *port)
 {
 	size_t colon = text.len;
@@ -135,7 +139,7 @@ void authenticate_report(const struct http *x, const char *event, const char *se
 	log_event(LOG_WARN, "security", "event", event, "severity", severity, "who", peer, NULL);
 }
 
-// A Unix socket has no port: localhost with any, as behind a tunnel of ssh, means it.
+// A Unix socket has no port: localhost with any port is accepted, as through an ssh tunnel.
 static bool names_socket(const struct http *x, struct str text)
 {
 	struct str host;
@@ -156,7 +160,7 @@ fallible authenticate_host(const struct authenticate *auth, const struct http *x
 		"use the address it listens on, or add the name to 'hosts'");
 }
 
-fallible authenticate_place(struct authenticate *auth, const struct http *x)
+fallible authenticate_origin(struct authenticate *auth, const struct http *x)
 {
 	struct str origin = http_field(x, "Origin");
 
@@ -188,7 +192,7 @@ static bool is_operator(const struct authenticate *auth, struct str token)
 {
 	uint8_t hash[SECRET_HASH];
 
-	// Hashes are compared, not tokens: whatever time the comparison takes tells nothing of the
+	// Compare hashes, not tokens: the time of the comparison then reveals nothing about the
 	// key.
 	secret_sha256(token.at ? token.at : "", token.len, hash);
 	return secret_equal(hash, token.at ? auth->options.key_hash : auth->nobody, SECRET_HASH) &&
@@ -203,7 +207,7 @@ const struct who *authenticate_token(const struct authenticate *auth, struct htt
 
 	if (is_operator(auth, token))
 		return &keyholder;
-	// A token of another form is looked up like any other.
+	// A token of an unknown format is looked up like any other, for constant time.
 	if (!auth->ring || !keyring_who(auth->ring, token.at ? token : STR(""), &who))
 		return NULL;
 	out = arena_take(x->arena, sizeof(*out));
@@ -211,8 +215,8 @@ const struct who *authenticate_token(const struct authenticate *auth, struct htt
 	return out;
 }
 
-// "alice", or "" for a uid without a name. /etc/passwd is read directly: modules of other sources
-// may wait for a network.
+// "alice", or "" for a uid without a name. /etc/passwd is read directly: other NSS modules may wait
+// for the network.
 static const char *user_name(const struct authenticate *auth, int64_t uid)
 {
 	struct str key = {(const char *)&uid, sizeof(uid)};
@@ -278,7 +282,7 @@ static struct peer *authenticate_peer_of(struct authenticate *auth, struct str a
 	return peer;
 }
 
-// Counts a wrong token against the address that sent it; false: it has been too many.
+// Counts a wrong token against its sender's address; false: too many.
 static bool count_strike(struct authenticate *auth, const struct http *x, const char *event)
 {
 	struct peer *peer = authenticate_peer_of(auth, x->peer);
@@ -301,7 +305,7 @@ static fallible too_many(void)
 	return err_new(EXHAUSTED, "too_many_failures", "too many wrong tokens from this address");
 }
 
-fallible authenticate_strike_path(struct authenticate *auth, const struct http *x)
+fallible authenticate_fail_path(struct authenticate *auth, const struct http *x)
 {
 	if (!count_strike(auth, x, "failed_path_token"))
 		return too_many();
@@ -310,7 +314,7 @@ fallible authenticate_strike_path(struct authenticate *auth, const struct http *
 			"GET /v1/sandboxes/{id} with the operator's key shows it as 'token'");
 }
 
-fallible authenticate_strike_preview(struct authenticate *auth, const struct http *x)
+fallible authenticate_fail_preview(struct authenticate *auth, const struct http *x)
 {
 	if (!count_strike(auth, x, "failed_preview_token"))
 		return too_many();
@@ -324,12 +328,12 @@ static fallible bad_token(void)
 			"the key is in operator.key of the data directory");
 }
 
-fallible authenticate_strike_query(struct authenticate *auth, const struct http *x)
+fallible authenticate_fail_query(struct authenticate *auth, const struct http *x)
 {
 	return count_strike(auth, x, "failed_query_token") ? bad_token() : too_many();
 }
 
-fallible authenticate_strike(struct authenticate *auth, const struct http *x)
+fallible authenticate_fail(struct authenticate *auth, const struct http *x)
 {
 	if (!bearer_of(x).at)
 		return err_hint(err_new(UNAUTHENTICATED, "no_token", "this needs a bearer token"),

@@ -1,19 +1,23 @@
+// A task beside the transfer waits for changes of the sandbox and cancels the transfer's task. A
+// reader needs no such task: readers are in a list of their sandbox, which is walked once READ_MS
+// after deletion. The object is freed by cancel_on_delete_end(), or by its own task if that still
+// runs.
 #include "gateway/cancel_on_delete.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/weak.h"
 
-#define READ_MS 3000 // from the end of a sandbox until its readers are cut off
+#define READ_MS 3000 // from the deletion of a sandbox until its readers are cancelled
 
 struct cancel_on_delete {
 	struct entry *entry;
-	struct task *guarded; // NULL: it is over
+	struct task *transfer; // the transfer's task; NULL: it has ended
 	struct task *own;
-	cancel_on_delete_holds *holds; // NULL: always
-	const void *arg;	       // good as long as `guarded` is
+	cancel_on_delete_holds *holds; // NULL: always true
+	const void *arg;	       // valid as long as `guarded` is
 	struct http *x;		       // likewise
-	struct link link;	       // a reader's, in entry->readers
+	struct link link;	       // in entry->readers
 	bool reads;
 };
 
@@ -21,8 +25,8 @@ static bool goes_on(const struct cancel_on_delete *cancel_on_delete, int64_t *ou
 {
 	*out_until = CLOCK_NEVER;
 	if (weak(CANCEL_ON_DELETE))
-		return cancel_on_delete->guarded;
-	return cancel_on_delete->guarded && entry_is_alive(cancel_on_delete->entry) &&
+		return cancel_on_delete->transfer;
+	return cancel_on_delete->transfer && entry_is_alive(cancel_on_delete->entry) &&
 	       (!cancel_on_delete->holds ||
 		cancel_on_delete->holds(cancel_on_delete->arg, out_until));
 }
@@ -30,7 +34,7 @@ static bool goes_on(const struct cancel_on_delete *cancel_on_delete, int64_t *ou
 static void cut_off(struct cancel_on_delete *cancel_on_delete)
 {
 	http_reset(cancel_on_delete->x);
-	task_cancel(cancel_on_delete->guarded);
+	task_cancel(cancel_on_delete->transfer);
 }
 
 static void cancel_on_delete_look_on(void *arg)
@@ -44,9 +48,9 @@ static void cancel_on_delete_look_on(void *arg)
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			err_free(take_ptr(err));
 	}
-	if (cancel_on_delete->guarded) {
+	if (cancel_on_delete->transfer) {
 		cut_off(cancel_on_delete);
-		// It is freed by whoever ends it.
+		// cancel_on_delete_end() frees it.
 		cancel_on_delete->own = NULL;
 		return;
 	}
@@ -60,7 +64,7 @@ static struct cancel_on_delete *cancel_on_delete_new(struct entry *entry, struct
 
 	entry_ref(entry);
 	cancel_on_delete->entry = entry;
-	cancel_on_delete->guarded = task_current();
+	cancel_on_delete->transfer = task_current();
 	cancel_on_delete->x = x;
 	return cancel_on_delete;
 }
@@ -73,8 +77,8 @@ struct cancel_on_delete *cancel_on_delete_begin_while(struct entry *entry, struc
 
 	cancel_on_delete->holds = holds;
 	cancel_on_delete->arg = arg;
-	cancel_on_delete->own = task_start(entry->manager->loop, "escort", cancel_on_delete_look_on,
-					   cancel_on_delete);
+	cancel_on_delete->own = task_start(entry->manager->loop, "cancel_on_delete",
+					   cancel_on_delete_look_on, cancel_on_delete);
 	return cancel_on_delete;
 }
 
@@ -92,7 +96,7 @@ static void readers_task(void *arg)
 		struct cancel_on_delete *cancel_on_delete = link_of(at, struct cancel_on_delete,
 								    link);
 
-		link_drop(at); // it ends when its task is next
+		link_drop(at); // its task ends when it runs next
 		cut_off(cancel_on_delete);
 	}
 	entry_unref(entry);
@@ -122,7 +126,7 @@ void cancel_on_delete_end(struct cancel_on_delete *cancel_on_delete)
 {
 	if (!cancel_on_delete)
 		return;
-	cancel_on_delete->guarded = NULL;
+	cancel_on_delete->transfer = NULL;
 	if (cancel_on_delete->reads)
 		link_drop(&cancel_on_delete->link);
 	if (cancel_on_delete->own) {

@@ -1,6 +1,7 @@
-// Vocabularies, and one body. Beneath /v1/sandboxes/{id}/ the codes and statuses are those of
-// Cloudflare's container server, because its clients build their error classes from them; elsewhere
-// the code is our own kind in capitals. `reason`, `hint`, `retryable` are ours everywhere.
+// Maps errors to status codes and JSON bodies. Below /v1/sandboxes/{id}/ codes and statuses are
+// those of Cloudflare's container server, because its clients build their error classes from them;
+// elsewhere the code is our own error kind. `reason`, `hint` and `retryable` are cove's own fields
+// everywhere.
 #include "gateway/error_response.h"
 
 #include <ctype.h>
@@ -18,7 +19,7 @@
 #define INVALID_URL "INVALID_GIT_URL"
 #define NO_ENDPOINT "UNKNOWN_ERROR"
 
-// The one table from our reasons to Cloudflare's codes.
+// Maps our reasons to Cloudflare's codes.
 static const struct {
 	const char *reason, *code;
 	int status;
@@ -100,8 +101,8 @@ static const struct {
 	{"bad_method", NO_ENDPOINT, 404},
 };
 
-// `suggestion` of an error: Cloudflare's clients show it beside the message. Only for errors whose
-// hint does not say more.
+// The `suggestion` of an error, which Cloudflare's clients show beside the message. Only for errors
+// whose hint does not say more.
 static const struct {
 	const char *code, *text;
 } suggestions[] = {
@@ -141,7 +142,7 @@ struct face {
 	int status;
 };
 
-// Beneath a sandbox, whether there is something at the path or not.
+// Whether the path is below a sandbox, even if no route matches.
 static bool is_inside(const struct http *x)
 {
 	struct str rest = x->url.path, id;
@@ -153,7 +154,7 @@ static bool is_inside(const struct http *x)
 	return rest.at != NULL;
 }
 
-// Cloudflare's bridge has ids, words and errors of its own.
+// Cloudflare's bridge has its own ids, codes and errors.
 static bool is_bridge(const struct http *x)
 {
 	return str_is(x->url.path, "/v1/sandbox") || str_starts(x->url.path, "/v1/sandbox/") ||
@@ -199,7 +200,7 @@ static const char *message_of(const struct err *err, const struct face *face)
 					       : "The requested endpoint was not found";
 }
 
-// "'cwd' must be a string" is about cwd.
+// "'cwd' must be a string" is about the field cwd.
 static struct str field_of(const struct err *err, const struct error_response_detail *detail)
 {
 	struct str rest = str_of(err_message(err)), field;
@@ -213,8 +214,8 @@ static struct str field_of(const struct err *err, const struct error_response_de
 	return field;
 }
 
-static void put_context(struct json_out *out, const struct err *err, const struct face *face,
-			const struct error_response_detail *detail)
+static void write_context(struct json_out *out, const struct err *err, const struct face *face,
+			  const struct error_response_detail *detail)
 {
 	struct str context = detail && detail->context.at ? detail->context : STR("{}");
 	struct str rest = str_skip(context, 1);
@@ -265,7 +266,7 @@ static void write_body(struct buf *body, const struct http *x, const struct err 
 		json_put_text(&out, "error", message_of(err, face));
 		json_put_text(&out, "details", err_hint_of(err) ? err_hint_of(err) : "");
 	}
-	put_context(&out, err, face, detail);
+	write_context(&out, err, face, detail);
 	if (detail && detail->operation)
 		json_put_text(&out, "operation", detail->operation);
 	json_put_int(&out, "httpStatus", face->status);

@@ -1,6 +1,6 @@
-// The walk of a request: its name, its place (Host, Origin), its sender
-// (bearer), its route, its handler; and whatever fails on the way ends in error_response_answer().
-// The bearer is asked before the client learns whether a route exists.
+// The steps of a request: ids, path token, Host and Origin, bearer token, route, fair share,
+// handler. Every error ends in error_response_answer(). The token is checked before the client
+// learns whether a route exists.
 #include "gateway/gateway.h"
 
 #include <ctype.h>
@@ -22,7 +22,7 @@ static bool gateway_is_name(struct str text)
 	return text.len && text.len <= NAME_MAX_BYTES;
 }
 
-// The client's own name for the request is repeated to it; ours is in the log and in errors.
+// The client's own request id is echoed; ours is in the log and in errors.
 static void name_request(struct http *x)
 {
 	struct str asked = http_field(x, "X-Request-Id");
@@ -32,7 +32,7 @@ static void name_request(struct http *x)
 	http_set(x, "X-Trace-Id", x->trace);
 }
 
-// While it is not known what sandboxes there are, "there is none" would be a lie.
+// Until the records are loaded, NOT_FOUND would be wrong: answer UNAVAILABLE.
 static fallible ask_known(const struct gateway *gateway, const struct route *route)
 {
 	if (!gateway->manager->unknown || !strstr(route->pattern, "/sandbox"))
@@ -41,14 +41,14 @@ static fallible ask_known(const struct gateway *gateway, const struct route *rou
 	return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
 }
 
-static void before_answer(struct http *x, void *arg)
+static void gateway_before_answer(struct http *x, void *arg)
 {
 	audit_log_note(arg, x, NULL);
 }
 
 void gateway_begin(struct http *x, const char *target)
 {
-	if (x->answering == before_answer)
+	if (x->answering == gateway_before_answer)
 		audit_log_begin(x->answering_arg, x, target);
 }
 
@@ -60,7 +60,7 @@ static fallible gateway_handle(struct http *x, const struct route *route)
 	struct err *err;
 
 	audit_log_look(gateway->audit, x, gateway->manager, who, &mark);
-	x->answering = before_answer;
+	x->answering = gateway_before_answer;
 	x->answering_arg = &mark;
 	err = route->handle(x);
 	x->answering = NULL;
@@ -68,7 +68,7 @@ static fallible gateway_handle(struct http *x, const struct route *route)
 	return err;
 }
 
-// The operator has most of it, if need be; a tenant as much as it leaves.
+// The operator may use up to 7/8 of the capacity; a tenant at most as much as stays free.
 #define OPERATOR_WEIGHT 7
 
 static struct fair_share *gateway_share_of(const struct http *x)
@@ -82,7 +82,7 @@ static struct fair_share *gateway_share_of(const struct http *x)
 			 who->tenant[0] ? 1 : OPERATOR_WEIGHT);
 }
 
-// It is under way until serve_by() has done with it.
+// Counts the request as running until serve_by() ends it.
 static fallible gateway_enter(struct http *x)
 {
 	struct fair_share *share = gateway_share_of(x);
@@ -95,23 +95,23 @@ static fallible gateway_enter(struct http *x)
 	return OK;
 }
 
-static fallible gateway_walk(struct http *x)
+static fallible gateway_serve_route(struct http *x)
 {
 	struct gateway *gateway = gateway_of(x);
 	const struct route *route = NULL;
 	auto_err lost = NULL;
 
-	enum path_token token = path_token_take(gateway->pass_key, gateway->manager, x);
+	enum path_token token = path_token_take(gateway->path_token_key, gateway->manager, x);
 
-	TRY(authenticate_place(gateway->guard, x));
+	TRY(authenticate_origin(gateway->auth, x));
 	if (token == PATH_TOKEN_NONE)
-		x->principal = authenticate_who(gateway->guard, x);
+		x->principal = authenticate_who(gateway->auth, x);
 	if (token == PATH_TOKEN_WRONG)
-		return authenticate_strike_path(gateway->guard, x);
+		return authenticate_fail_path(gateway->auth, x);
 	lost = router_find(gateway->routes, x, &route);
 	x->route = route;
 	if (!x->principal && !(route && route->flags & ROUTE_OPEN))
-		return authenticate_strike(gateway->guard, x);
+		return authenticate_fail(gateway->auth, x);
 	if (lost)
 		return take_ptr(lost);
 	TRY(gateway_enter(x));
@@ -119,9 +119,9 @@ static fallible gateway_walk(struct http *x)
 	return gateway_handle(x, route);
 }
 
-// A path that path_token_take() did not know for one of its own may hold the credential all the
-// same, by the slip of a client: it is not to be read in a log.
-static void hide_pass(char *path)
+// A path that path_token_take() did not recognize may still contain a token, by a client's mistake:
+// it must not be logged.
+static void hide_path_token(char *path)
 {
 	while ((path = strstr(path, PATH_TOKEN_PREFIX))) {
 		path += strlen(PATH_TOKEN_PREFIX);
@@ -143,17 +143,17 @@ static void gateway_note(const struct http *x, int64_t began_us)
 	snprintf(ms, sizeof(ms), "%.3f", (double)(clock_us() - began_us) / 1000);
 	snprintf(method, sizeof(method), STR_FMT, STR_ARG(x->head.method));
 	snprintf(path, sizeof(path), STR_FMT, STR_ARG(x->url.path));
-	hide_pass(path);
+	hide_path_token(path);
 	snprintf(peer, sizeof(peer), STR_FMT, STR_ARG(x->peer));
 	if (x->route && strstr(x->route->pattern, "/sandboxes/"))
 		snprintf(box, sizeof(box), STR_FMT, STR_ARG(x->params[0]));
-	hide_pass(box);
+	hide_path_token(box);
 	log_event(level, "request", "request", x->id, "method", method, "path", path, "sandbox",
 		  box[0] ? box : NULL, "status", status, "ms", ms, "peer", peer, NULL);
 }
 
-// Whoever carries the request has been asked for place and bearer.
-static fallible walk_inside(struct http *x)
+// The outer request was already authenticated.
+static fallible gateway_serve_inner_route(struct http *x)
 {
 	const struct route *route = NULL;
 
@@ -164,8 +164,8 @@ static fallible walk_inside(struct http *x)
 	return gateway_handle(x, route);
 }
 
-// A request under way, and the key that let it in.
-struct presence {
+// A running request, and the key that authenticated it.
+struct running_request {
 	struct link link;
 	struct task *task;
 	const struct http *x;
@@ -175,8 +175,8 @@ static void on_revoked(void *arg, const char *key)
 {
 	struct gateway *gateway = arg;
 
-	list_each (at, &gateway->present) {
-		struct presence *one = link_of(at, struct presence, link);
+	list_each (at, &gateway->running) {
+		struct running_request *one = link_of(at, struct running_request, link);
 		const struct who *who = one->x->principal;
 
 		if (who && !strcmp(who->key, key) && one->task != task_current())
@@ -186,29 +186,29 @@ static void on_revoked(void *arg, const char *key)
 
 void gateway_open(struct gateway *gateway)
 {
-	link_init(&gateway->present);
+	link_init(&gateway->running);
 	gateway->shares = shares_new();
-	authenticate_trust(gateway->guard, gateway->ring);
+	authenticate_trust(gateway->auth, gateway->ring);
 	keyring_on_revoke(gateway->ring, on_revoked, gateway);
 }
 
-static void serve_by(struct http *x, route_fn *way_in)
+static void serve_by(struct http *x, route_fn *serve)
 {
-	struct presence here = {.task = task_current(), .x = x};
+	struct running_request request = {.task = task_current(), .x = x};
 	struct gateway *gateway = gateway_of(x);
 	int64_t began_us = clock_us();
 	struct err *err;
 
 	name_request(x);
 	task_trace(x->trace.at);
-	if (gateway->present.next)
-		link_add(&gateway->present, &here.link);
-	err = way_in(x);
-	if (gateway->present.next)
-		link_drop(&here.link);
+	if (gateway->running.next)
+		link_add(&gateway->running, &request.link);
+	err = serve(x);
+	if (gateway->running.next)
+		link_drop(&request.link);
 	if (err)
 		error_response_answer(x, err, NULL);
-	if (way_in == gateway_walk && x->memory_quota.share)
+	if (serve == gateway_serve_route && x->memory_quota.share)
 		fair_share_leave(gateway->shares, x->memory_quota.share);
 	gateway_note(x, began_us);
 	task_trace(NULL);
@@ -216,12 +216,12 @@ static void serve_by(struct http *x, route_fn *way_in)
 
 void gateway_serve(struct http *x)
 {
-	serve_by(x, gateway_walk);
+	serve_by(x, gateway_serve_route);
 }
 
 void gateway_inner(struct http *x)
 {
-	serve_by(x, walk_inside);
+	serve_by(x, gateway_serve_inner_route);
 }
 
 struct in_process_ask gateway_ask(const struct http *x, struct str method, struct str target)
@@ -255,7 +255,7 @@ static bool is_json_type(struct str type)
 	return str_eq_nocase(str_trim(word), STR("application/json"));
 }
 
-// A form of another site can be sent without asking us first, but not with this type.
+// A cross-site form can be sent without a CORS preflight, but not with this Content-Type.
 fallible gateway_want_json(const struct http *x)
 {
 	if (is_json_type(http_field(x, "Content-Type")))

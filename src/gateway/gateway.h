@@ -1,4 +1,4 @@
-// What every door has: the house behind it, the guard before it, and one way to serve a request.
+// The context of all HTTP routes, and the steps that every request passes.
 #pragma once
 
 #include "base/clock.h"
@@ -23,64 +23,66 @@ struct agent_sessions;
 struct gateway {
 	struct loop *loop;
 	struct manager *manager;
-	struct authenticate *guard;
+	struct authenticate *auth;
 	struct keyring *ring;
 	struct sweep *sweep;
 	struct idempotency_keys *idempotency_keys;
 	struct audit_log *audit;
-	struct agent_sessions *agents; // of conv/; NULL: its state cannot be read
-	struct outbound outward;       // where the daemon itself may go
+	struct agent_sessions *agents; // of agent/; NULL: its state cannot be read
+	struct outbound outbound;      // addresses that the daemon itself may connect to
 	struct shares *shares;	       // of connections and memory, by tenant
-	struct link present;	    // requests under way that came with a key which may be revoked
-	struct http_server *server; // for its counters
+	struct link running;	       // running requests whose key can be revoked
+	struct http_server *server;    // for its counters
 	const struct route *routes;
 	const char *version;
-	struct watch_state *memory;    // of toolbox/watch_state, made there when first needed
-	uint8_t pass_key[SECRET_HASH]; // of gateway/path_token
-	uint8_t link_key[SECRET_HASH]; // of signed links to previews
-	struct urls urls;	       // of previews
-	int64_t started_ms;	       // loop time
+	struct watch_state *watches;	     // of toolbox/watch_state.c, made at first use
+	uint8_t path_token_key[SECRET_HASH]; // for gateway/path_token.h
+	uint8_t link_key[SECRET_HASH];	     // for signed links to previews
+	struct urls urls;		     // of previews
+	int64_t started_ms;		     // loop time
 	struct {
 		struct buf text;
-		int64_t until;	  // loop time up to which it may be told again
-		uint64_t changes; // of the fleet when it was written
+		int64_t until;	  // loop time until which the text may be reused
+		uint64_t changes; // the manager's change counter when it was written
 		bool ready;
-	} health; // the last answer of api/health to a keyholder
+	} health; // the last answer of api/health to an authenticated client
 };
 
-// With the guard and the ring in place: from now on a revoked key ends what it had open.
+// With `auth` and `ring` set: from now on revoking a key cancels its running requests.
 void gateway_open(struct gateway *gateway);
-// For http_server_open(), with a struct door as the house.
+// For http_server_open(), with a struct gateway as the app.
 void gateway_serve(struct http *x);
 void gateway_refuse(struct http *x, struct err *err);
-// For inner_ask.serve: x->guest is set already, and may ask for what it may.
+// For in_process_ask.serve: x->principal is already set, and its rights apply.
 void gateway_inner(struct http *x);
-// The beginning of a request that the client of `x` makes by way of another one.
+// Starts a request on behalf of the client of `x`.
 struct in_process_ask gateway_ask(const struct http *x, struct str method, struct str target);
 
 static inline struct gateway *gateway_of(const struct http *x)
 {
 	return x->app;
 }
-// What the request is about to make, right before that is written down: for the audit log.
+// Names the object that the request is about to create, right before its record is written: for the
+// audit log.
 void gateway_begin(struct http *x, const char *target);
-// Who came; NULL only on routes that are open to all.
+// The authenticated principal; NULL only on ROUTE_OPEN routes.
 static inline const struct who *gateway_who(const struct http *x)
 {
 	return x->principal;
 }
 
-// What every answer inside of a sandbox ends with.
+// The last member of every answer inside a sandbox.
 static inline void gateway_put_now(struct json_out *out)
 {
 	json_put_time(out, "timestamp", clock_wall_ms());
 }
-// {"success": true, … "timestamp": …}: opens it, and closes and sends it.
+// {"success": true, … "timestamp": …}: gateway_success() opens it, gateway_answer() closes and
+// sends it.
 struct json_out gateway_success(struct buf *body);
 fallible gateway_answer(struct http *x, struct json_out *out);
 
 // The JSON body of the request, NULL when it is empty. INVALID bad_content_type, bad_json;
 // TOO_LARGE. `out_text` may be NULL; it lives as long as the exchange. The caller owns *out.
 fallible gateway_json(struct http *x, struct json **out, struct str *out_text);
-// INVALID bad_content_type: for a body that is read otherwise.
+// INVALID bad_content_type: for a body that the handler parses itself.
 fallible gateway_want_json(const struct http *x);

@@ -1,10 +1,9 @@
-// An idempotency key is in one of two states: open (status 0: its first claimer is at work) or
-// kept. Kept ones stand in a list by age; the oldest go when there are too many or they are a day
-// old. An open one that is dropped without an answer leaves at once, and its waiters race to be the
-// next first.
+// An entry is open (status 0: its first claimer is working) or kept. Kept entries are in a list by
+// age; the oldest are removed when there are too many or after a day. An open entry that is dropped
+// without an answer is removed at once, and its waiters compete to be the next first.
 //
-// Keys are known by a hash of whose they are and the key. After a restart there is a third state:
-// something was made, but its answer was lost; whoever asks next answers.
+// Entries are keyed by a hash of owner and key. After a restart there is a third state: an object
+// was created but its answer was lost; the next request builds the answer.
 #include "gateway/idempotency.h"
 
 #include <stdio.h>
@@ -19,21 +18,21 @@
 struct idempotency {
 	struct idempotency_keys *all;
 	char *key;  // hex
-	char *made; // NULL: nothing
+	char *made; // NULL: none
 	uint8_t hash[SECRET_HASH];
 	int status; // 0: open
 	char *place, *body;
 	size_t body_len;
 	int64_t kept_at;
-	uint32_t holds; // claimers and waiters; the table itself is no holder
+	uint32_t holds; // claimers and waiters; the table itself holds none
 	bool listed;
 	struct condition settled;
-	struct link link; // kept ones, oldest first
+	struct link link; // kept entries, oldest first
 };
 
 struct idempotency_keys {
 	struct loop *loop;
-	struct store *store; // NULL: nothing outlives us
+	struct store *store; // NULL: nothing is persistent
 	struct map *by_key;
 	struct link kept;
 };
@@ -140,7 +139,7 @@ static bool from_hex(const char *hex, uint8_t out[SECRET_HASH])
 	return true;
 }
 
-// Who has no slash.
+// `who` has no slash.
 static void name_key(const char *who, struct str key, char out[2 * SECRET_HASH + 1])
 {
 	auto_free char *text = mem_fmt("%s/" STR_FMT, who, STR_ARG(key));
@@ -191,7 +190,7 @@ fallible idempotency_claim_of(struct idempotency_keys *all, const char *who, str
 			return OK;
 		}
 		TRY(condition_wait(&idempotency->settled, deadline),
-		    "wait for the first of that key");
+		    "wait for the first request of that key");
 	}
 }
 
@@ -270,7 +269,7 @@ fallible idempotency_keys_load(struct idempotency_keys *all, struct store *store
 		idempotency->place = mem_str(kept[i].place);
 		idempotency->body = mem_dup(kept[i].body.at, kept[i].body.len);
 		idempotency->body_len = kept[i].body.len;
-		// A clock that was set back makes it no younger than new.
+		// If the wall clock was set back, the entry counts as new.
 		idempotency->kept_at = loop_now(all->loop) -
 				       (kept[i].kept_ms < wall ? wall - kept[i].kept_ms : 0);
 		link_add(&all->kept, &idempotency->link);
@@ -278,7 +277,7 @@ fallible idempotency_keys_load(struct idempotency_keys *all, struct store *store
 	return OK;
 }
 
-// The first claimer lets go without an answer when its work failed; whoever waited tries next.
+// When the first claimer failed, it drops the entry without an answer; a waiter tries next.
 void idempotency_drop(struct idempotency *idempotency)
 {
 	if (!idempotency->status && !idempotency->made && idempotency->listed) {
@@ -294,7 +293,7 @@ int idempotency_status(const struct idempotency *idempotency)
 	return idempotency->status;
 }
 
-struct str idempotency_place(const struct idempotency *idempotency)
+struct str idempotency_location(const struct idempotency *idempotency)
 {
 	return str_of(idempotency->place);
 }

@@ -1,3 +1,6 @@
+// Resolves a name in a worker thread, checks its addresses with egress/resolve and connects. Names
+// in `hosts` need no lookup. Errors: an address that is not allowed, an unknown name, no server,
+// too many lookups.
 #include "gateway/outbound.h"
 
 #include <string.h>
@@ -7,8 +10,8 @@
 #include "loop/offload.h"
 
 #define NAME_MAX_BYTES 253
-// A name server may be as slow as its owner likes, and who waits for it is a worker that the files
-// of all tenants need.
+// A name server can delay its answer as long as it likes, and the waiting worker thread is one that
+// all tenants' file operations need: limit them.
 #define LOOKUPS_MAX 8
 
 struct lookup {
@@ -16,7 +19,7 @@ struct lookup {
 	struct resolve_found found;
 };
 
-static uint32_t looking; // on the loop's thread alone
+static uint32_t looking; // used on the loop's thread only
 
 static void look_up(void *arg)
 {
@@ -25,15 +28,15 @@ static void look_up(void *arg)
 	resolve_look_up(lookup->name, &lookup->found);
 }
 
-fallible outbound_open(const struct outbound *outward, struct loop *loop, struct str host,
+fallible outbound_open(const struct outbound *outbound, struct loop *loop, struct str host,
 		       uint16_t port, int64_t deadline, struct stream *out)
 {
-	struct resolve_rules rules = {.exceptions = outward->exceptions, .hosts = outward->hosts};
+	struct resolve_rules rules = {.exceptions = outbound->exceptions, .hosts = outbound->hosts};
 	struct lookup lookup = {0};
 	struct address address;
 
 	if (!host.len || host.len > NAME_MAX_BYTES || memchr(host.at, 0, host.len))
-		return err_new(INVALID, "no_name", "that is no name of a host");
+		return err_new(INVALID, "no_name", "that is not a host name");
 	memcpy(lookup.name, host.at, host.len);
 	if (!resolve_is_known(&rules, host, &lookup.found)) {
 		if (looking == LOOKUPS_MAX)

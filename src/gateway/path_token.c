@@ -1,3 +1,6 @@
+// Tokens are HMACs over the box's id and its rotation counter, compared in constant time. A box
+// that does not exist is compared with a fixed id, so that the time does not show whether it
+// exists.
 #include "gateway/path_token.h"
 
 #include <stdio.h>
@@ -5,8 +8,8 @@
 #include "base/mem.h"
 #include "codec/text.h"
 
-#define GATEWAY "/v1/t/"
-#define ROOM "/sandboxes/"
+#define TOKEN_PATH "/v1/t/"
+#define SANDBOXES "/sandboxes/"
 
 void path_token_write(const uint8_t key[SECRET_HASH], const char *box, uint64_t turn,
 		      char out[PATH_TOKEN_LEN + 1])
@@ -43,21 +46,21 @@ enum path_token path_token_take(const uint8_t key[SECRET_HASH], const struct man
 	struct who *who;
 	bool right;
 
-	if (!str_starts(rest, GATEWAY))
+	if (!str_starts(rest, TOKEN_PATH))
 		return PATH_TOKEN_NONE;
-	rest = str_skip(rest, strlen(GATEWAY));
+	rest = str_skip(rest, strlen(TOKEN_PATH));
 	str_cut(&rest, '/', &token);
-	if (!rest.at || !str_starts((struct str){rest.at - 1, rest.len + 1}, ROOM)) {
-		x->url.path = STR(GATEWAY "-");
+	if (!rest.at || !str_starts((struct str){rest.at - 1, rest.len + 1}, SANDBOXES)) {
+		x->url.path = STR(TOKEN_PATH "-");
 		return PATH_TOKEN_WRONG;
 	}
-	rest = str_skip(rest, strlen(ROOM) - 1);
+	rest = str_skip(rest, strlen(SANDBOXES) - 1);
 	str_cut(&rest, '/', &name);
 	entry = table_find(manager, "", name);
 	right = is_token_of(key, token, entry ? entry->record.id : "box-",
 			    entry ? entry->record.retention.token_turn : 0) &&
 		entry;
-	x->url.path = str_of(arena_fmt(x->arena, "/v1" ROOM "%.*s%s%.*s",
+	x->url.path = str_of(arena_fmt(x->arena, "/v1" SANDBOXES "%.*s%s%.*s",
 				       right ? ID_BOX_LEN : (int)name.len,
 				       right ? entry->record.id : name.at, rest.at ? "/" : "",
 				       rest.at ? (int)rest.len : 0, rest.at ? rest.at : ""));

@@ -1,3 +1,6 @@
+// Sends one PUT over TLS and reads the head of the reply. The file comes from a box, so it is read
+// in a worker thread. The server is untrusted: its head is bounded and parsed by codec/http1, and
+// every wait has a time limit.
 // syscalls: pread64
 #include "gateway/upload_put.h"
 
@@ -29,8 +32,7 @@ static void read_piece(void *arg)
 	piece->error = errno;
 }
 
-static fallible send_body(struct tls_stream *sealed, const struct upload_put *put,
-			  int64_t silence_ms)
+static fallible send_body(struct tls_stream *tls, const struct upload_put *put, int64_t silence_ms)
 {
 	auto_free char *room = mem_new(BODY_PIECE);
 	struct piece piece = {.file = put->file, .room = room};
@@ -42,15 +44,15 @@ static fallible send_body(struct tls_stream *sealed, const struct upload_put *pu
 		piece.size = left < BODY_PIECE ? (size_t)left : BODY_PIECE;
 		offload_run(read_piece, &piece);
 		if (piece.got < 0)
-			return err_sys(piece.error, "read what is to be sent");
+			return err_sys(piece.error, "read the file to upload");
 		if (!piece.got)
 			return err_new(CONFLICT, "file_changed", "the file became shorter");
-		TRY(tls_stream_write(sealed, room, (size_t)piece.got, silence_ms));
+		TRY(tls_stream_write(tls, room, (size_t)piece.got, silence_ms));
 	}
 	return OK;
 }
 
-static fallible gateway_upload_put_send(struct tls_stream *sealed, const struct upload_put *put,
+static fallible gateway_upload_put_send(struct tls_stream *tls, const struct upload_put *put,
 					int64_t silence_ms)
 {
 	auto_buf head = BUF_INIT(HEAD_MAX);
@@ -61,12 +63,12 @@ static fallible gateway_upload_put_send(struct tls_stream *sealed, const struct 
 		STR_ARG(put->target), STR_ARG(put->host), (unsigned long long)put->size);
 	if (!buf_ok(&head))
 		return err_new(TOO_LARGE, "bad_url", "the URL is too long");
-	TRY(tls_stream_write(sealed, head.at, head.len, silence_ms));
-	return send_body(sealed, put, silence_ms);
+	TRY(tls_stream_write(tls, head.at, head.len, silence_ms));
+	return send_body(tls, put, silence_ms);
 }
 
-// The head of the answer; those that only announce another are passed over.
-static fallible upload_put_receive(struct tls_stream *sealed, struct loop *loop, int64_t silence_ms,
+// Reads the head of the reply, skipping 1xx heads.
+static fallible upload_put_receive(struct tls_stream *tls, struct loop *loop, int64_t silence_ms,
 				   int *out_status, struct buf *etag)
 {
 	auto_free struct http1_head *head = mem_new_of(struct http1_head);
@@ -86,12 +88,13 @@ static fallible upload_put_receive(struct tls_stream *sealed, struct loop *loop,
 		}
 		if (verdict != HTTP1_MORE)
 			return err_new(BAD_PEER, "bad_reply", "the server's answer is malformed");
-		TRY(tls_stream_read(sealed, room, PIECE, loop_now(loop) + silence_ms, &got));
+		TRY(tls_stream_read(tls, room, PIECE, loop_now(loop) + silence_ms, &got));
 		if (!got)
-			return err_new(BAD_PEER, "peer_gone", "the server has hung up");
+			return err_new(BAD_PEER, "peer_gone", "the server closed the connection");
 		buf_add(&bytes, room, got);
 		if (!buf_ok(&bytes))
-			return err_new(BAD_PEER, "bad_reply", "the server's answer has no end");
+			return err_new(BAD_PEER, "bad_reply",
+				       "the head of the server's answer is too large");
 	}
 	*out_status = head->status;
 	if (http1_field(head, "ETag").at)
@@ -99,28 +102,28 @@ static fallible upload_put_receive(struct tls_stream *sealed, struct loop *loop,
 	return OK;
 }
 
-static fallible upload_put_exchange(struct tls_stream *sealed, struct loop *loop,
+static fallible upload_put_exchange(struct tls_stream *tls, struct loop *loop,
 				    const struct upload_put *put, int64_t silence_ms,
 				    int *out_status, struct buf *etag)
 {
-	auto_err lost = gateway_upload_put_send(sealed, put, silence_ms);
+	auto_err lost = gateway_upload_put_send(tls, put, silence_ms);
 
-	// A server that refuses may say so and hang up before it has heard all.
+	// A server that refuses may answer and close before it has read the whole body.
 	if (lost && err_kind(lost) != ERR_BAD_PEER)
 		return take_ptr(lost);
 	if (lost) {
-		auto_err silent = upload_put_receive(sealed, loop, silence_ms, out_status, etag);
+		auto_err silent = upload_put_receive(tls, loop, silence_ms, out_status, etag);
 
 		return silent ? take_ptr(lost) : OK;
 	}
-	return upload_put_receive(sealed, loop, silence_ms, out_status, etag);
+	return upload_put_receive(tls, loop, silence_ms, out_status, etag);
 }
 
 fallible upload_put_send(struct stream *stream, struct trust *trust, const struct upload_put *put,
 			 int64_t silence_ms, int *out_status, struct buf *etag)
 {
-	auto_tls_stream sealed = NULL;
+	auto_tls_stream tls = NULL;
 
-	TRY(tls_stream_connect(stream, trust, put->name, silence_ms, &sealed));
-	return upload_put_exchange(sealed, stream->loop, put, silence_ms, out_status, etag);
+	TRY(tls_stream_connect(stream, trust, put->name, silence_ms, &tls));
+	return upload_put_exchange(tls, stream->loop, put, silence_ms, out_status, etag);
 }

@@ -1,3 +1,6 @@
+// Builds preview URLs from the configured domain and the listeners' address. Without a port in the
+// domain, the listener's port is added unless it is the scheme's default or the operator named a
+// scheme.
 #include "gateway/urls.h"
 
 #include <stdio.h>
@@ -12,7 +15,7 @@ static bool is_proto(struct str text)
 	return str_is(text, "http") || str_is(text, "https");
 }
 
-// Where somebody on this host finds what listens on all addresses.
+// The address at which a local client reaches a listener on the wildcard address.
 static char *reachable(struct str bound)
 {
 	struct str port = bound;

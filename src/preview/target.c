@@ -330,17 +330,17 @@ static fallible target_enter(struct caller *caller)
 		return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
 	if (!by_host(caller)) {
 		if (target_is_beneath(caller))
-			return authenticate_strike_preview(caller->options->guard, x);
+			return authenticate_fail_preview(caller->options->guard, x);
 		TRY(authenticate_host(caller->options->guard, x));
 		if (!by_path(caller) && x->url.path.len > 1 && x->url.path.at[1] >= '0' &&
 		    x->url.path.at[1] <= '9')
-			return authenticate_strike_preview(caller->options->guard, x); // almost one
+			return authenticate_fail_preview(caller->options->guard, x); // almost one
 		if (!caller->named.port)
 			return err_new(NOT_FOUND, "no_preview", "There is no preview here");
 	}
 	verdict = target_judge(caller, &entry);
 	if (verdict == PREVIEW_TOKEN_WRONG)
-		return authenticate_strike_preview(caller->options->guard, x);
+		return authenticate_fail_preview(caller->options->guard, x);
 	snprintf(caller->id, sizeof(caller->id), "%s", entry->record.id);
 	if (verdict == PREVIEW_TOKEN_OVER)
 		return tell_over(x);

@@ -143,7 +143,7 @@ static void set_users(struct app *app)
 
 	err_free(config_users_scopes(config, &users.scopes)); // was checked when it was read
 	snprintf(users.tenant, sizeof(users.tenant), "%s", config->users_tenant);
-	authenticate_set_users(app->door.guard, &users);
+	authenticate_set_users(app->door.auth, &users);
 }
 
 // What the operator may change while we live, wherever it is used.
@@ -167,7 +167,7 @@ static void load_config(struct app *app)
 		return; // the doors open by what is said here
 	http_server_bound(app->door.server, (uint32_t)config->conns_max,
 			  HTTP_LIMITS_DEFAULT.conns_per_peer);
-	authenticate_set_names(app->door.guard, str_of(config->hosts));
+	authenticate_set_names(app->door.auth, str_of(config->hosts));
 	set_users(app);
 	preview_bound(app->preview, (uint32_t)config->conns_max, str_of(config->hosts));
 }
@@ -276,7 +276,7 @@ static fallible read_egress(struct app *app)
 {
 	const char *path = app->config.ca;
 	auto_free char *text = NULL;
-	struct outbound *outward = &app->door.outward;
+	struct outbound *outward = &app->door.outbound;
 	auto_fd fd = -1;
 	ssize_t len;
 
@@ -398,7 +398,7 @@ static fallible open_doors(struct app *app, const struct authenticate_options *g
 	if (weak(HEAD_TIME))
 		limits.head_ms = INT32_MAX;
 	gateway->loop = app->loop;
-	gateway->guard = authenticate_new(app->loop, guard);
+	gateway->auth = authenticate_new(app->loop, guard);
 	set_users(app);
 	gateway_open(gateway);
 	gateway->idempotency_keys = idempotency_keys_new(app->loop);
@@ -463,7 +463,7 @@ static fallible open_store(struct app *app)
 // What is under way lies in a file that outlives us, unless nothing is to.
 static fallible open_egress(struct app *app)
 {
-	const struct outbound *outward = &app->door.outward;
+	const struct outbound *outward = &app->door.outbound;
 	struct egress_config config = {
 		.exceptions = outward->exceptions,
 		.hosts = outward->hosts,
@@ -507,7 +507,7 @@ static fallible daemon_build(struct app *app)
 	TRY(read_egress(app));
 	steady_clock_boot(boot);
 	TRY(daemon_confine(app), "give up rights");
-	TRY(secret_file_key(app->daemon_dir, "box.key", app->door.pass_key));
+	TRY(secret_file_key(app->daemon_dir, "box.key", app->door.path_token_key));
 	TRY(secret_file_key(app->daemon_dir, "preview.key", app->door.link_key));
 	condition_init(&app->condition);
 	TRY(loop_new(&app->loop));

@@ -141,9 +141,9 @@ static fallible send_once(struct parts *parts, struct part *part)
 
 	put.target = str_of(target);
 	buf_clear(&part->etag);
-	TRY(outbound_open(&gateway_of(x)->outward, gateway_of(x)->loop, url->host, port,
+	TRY(outbound_open(&gateway_of(x)->outbound, gateway_of(x)->loop, url->host, port,
 			  loop_now(gateway_of(x)->loop) + DIAL_MS, &stream));
-	TRY(upload_put_send(&stream, gateway_of(x)->outward.trust, &put, SILENCE_MS, &status,
+	TRY(upload_put_send(&stream, gateway_of(x)->outbound.trust, &put, SILENCE_MS, &status,
 			    &part->etag));
 	if (status < 200 || status > 299)
 		return refused(status);

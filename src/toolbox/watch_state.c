@@ -9,7 +9,7 @@
 struct watch_state *watch_state_of(const struct http *x)
 {
 	struct gateway *gateway = gateway_of(x);
-	struct watch_state *watches = gateway->memory;
+	struct watch_state *watches = gateway->watches;
 
 	if (watches)
 		return watches;
@@ -18,7 +18,7 @@ struct watch_state *watch_state_of(const struct http *x)
 	link_init(&watches->uploads);
 	link_init(&watches->trees);
 	secret_hex(watches->life, 4);
-	gateway->memory = watches;
+	gateway->watches = watches;
 	return watches;
 }
 

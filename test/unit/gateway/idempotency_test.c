@@ -55,7 +55,7 @@ static void keeps_and_replays(void *arg)
 	err = idempotency_claim(scene->idempotency_keys, STR("k"), red, &idempotency, &first);
 	EXPECT(!err && !first && idempotency_status(idempotency) == 201);
 	EXPECT(str_is(idempotency_body(idempotency), "body") &&
-	       str_is(idempotency_place(idempotency), "/here"));
+	       str_is(idempotency_location(idempotency), "/here"));
 	idempotency_drop(idempotency);
 	err = idempotency_claim(scene->idempotency_keys, STR("k"), blue, &idempotency, &first);
 	EXPECT(err && !strcmp(err_reason(err), "idempotency_mismatch"));
@@ -140,7 +140,7 @@ static void inherits(void *arg)
 	loop_stop(scene->loop);
 }
 
-TEST(fails, "a first that fails hands the key to who waited")
+TEST(fails, "a first that fails passes the key to a waiter")
 {
 	struct scene scene = {0};
 

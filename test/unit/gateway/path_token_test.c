@@ -2,7 +2,7 @@
 
 #include "tap.h"
 
-TEST(tokens, "a credential follows from key and box, and from nothing else")
+TEST(tokens, "a token depends on key and box only")
 {
 	uint8_t one[SECRET_HASH] = {1}, two[SECRET_HASH] = {2};
 	char a[PATH_TOKEN_LEN + 1], b[PATH_TOKEN_LEN + 1];

@@ -16,7 +16,7 @@ static const char *of(const char *domain, const char *bound, bool tls, bool by_p
 	return is ? out->at : "none";
 }
 
-TEST(hosts, "a preview lies beneath the domain, where we listen unless the operator says otherwise")
+TEST(hosts, "a preview is a subdomain, on our port unless the operator says otherwise")
 {
 	auto_buf out = BUF_INIT(512);
 
@@ -34,7 +34,7 @@ TEST(hosts, "a preview lies beneath the domain, where we listen unless the opera
 	CHECK_STR(of("localhost", "", false, false, &out), "none");
 }
 
-TEST(paths, "the path form lies on the listener itself")
+TEST(paths, "the path form is on the listener itself")
 {
 	auto_buf out = BUF_INIT(512);
 
@@ -47,7 +47,7 @@ TEST(paths, "the path form lies on the listener itself")
 	CHECK_STR(of("localhost", "", false, true, &out), "none");
 }
 
-TEST(refused, "what is no domain is refused")
+TEST(refused, "a malformed domain is refused")
 {
 	static const char *const bad[] = {"a b", "127.0.0.1", "ftp://x.org", "x.org/path",
 					  "https://[::1]"};
