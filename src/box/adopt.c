@@ -1,28 +1,12 @@
-// A box from one daemon to the next (docs/ISOLATION.md END-7). What there is to know lies in three
-// places, and each is the truth about its part:
+// Adopts a box that outlived the previous daemon (docs/ISOLATION.md END-7). The warden knows that
+// the box lives and which exec cgroups exist. pid 1 knows the running commands, their fds and their
+// labels (protocol/exec_label.h). The disk has output (tapes), recorded ends and state files.
 //
-//	the warden	the box lives; its counters; which leaves there are
-//	pid 1		which commands it holds, their pipes, terminals and dialogues, and for each
-//			a tag (protocol/exec_label.h) in which we said what it is for
-//	our disk	output (tapes) up to the byte, ends that are on record, sessions (cards)
-//
-// The steps: ADOPT to the warden; connect, READY; ADOPT to pid 1, which tells what it holds; then
-// the channel rests, and nothing is heard until everything has found its place. Processes,
-// terminals and sessions take what is theirs. What is left belonged to somebody who waited for it
-// and is gone: it runs on, its output is read and dropped. Then the channel goes on, and the ends
-// come.
-//
-// Not a byte of output is lost or doubled on the way: what is not on a tape is still in its pipe
-// (tape_pipe.c). Not an end: pid 1 keeps a process until it is told to forget it, and it is told so
-// when the end is on record.
-//
-// Everything pid 1 says is hostile. It may name any leaf, file or time: a leaf must exist, a file
-// is one of the box's own folder, and a limit ends only its own commands.
-//
-// Nothing but the socket to pid 1 is opened for a box in which nothing runs: the fds of its leaves
-// are asked for when they are wanted (leaf.c), its way out is opened by manager/network_attach.
-//
-// A failure leaves the box as it was found. Memory is dropped; pid 1 waits for the next try.
+// Steps: ADOPT to the warden; connect to pid 1; ADOPT to pid 1, which lists what it holds; pause
+// the channel; processes, terminals, sessions and contexts take what is theirs; the rest runs on
+// with its output dropped; resume the channel. No output is lost or doubled: bytes that are not on
+// a tape are still in their pipe (tape_pipe.c). pid 1 keeps an end until it is on record here. All
+// that pid 1 says is hostile. A failure frees memory only: the box can be adopted again.
 //
 // syscalls: fcntl close openat getdents64 fstat newfstatat unlinkat
 #include <dirent.h>

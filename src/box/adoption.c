@@ -1,6 +1,6 @@
-// What pid 1 tells that it holds, while a box is taken up from an earlier daemon (adopt.c): kept
-// until whoever it belongs to takes it, by its tag. Everything in it is hostile: too much of it, or
-// what nobody asked for, breaks the box.
+// Collects the HELD messages of pid 1 while a box is adopted (adopt.c), until each entry is taken
+// by the kind that its exec label names. Input is hostile: too many entries, an entry twice, or one
+// that was not asked for breaks the box.
 //
 // syscalls: unlinkat
 #include <stdlib.h>

@@ -1,9 +1,10 @@
-// One task keeps the link: it dials, greets, then reads answers and hands each to the order that
-// waits for it, by number. Orders are sent by the tasks that give them, one at a time.
+// One task keeps the connection to the warden: it dials, sends HELLO, then reads answers and hands
+// each to the waiting order by its number. Orders are sent by the tasks that give them, one at a
+// time.
 //
-// An order whose task no longer waits leaves the list; its answer, when it comes, finds nobody, and
-// its fds are closed. When the link is lost every waiting order fails at once: whether it was
-// carried out nobody knows; CELLS tells, once there is a link again.
+// An order whose task has stopped waiting leaves the list; the fds of its late answer are closed. A
+// lost connection fails every waiting order at once. Whether such an order was carried out is
+// unknown until the boxes are listed over the next connection.
 //
 // syscalls: close fcntl
 #include "box/ask.h"

@@ -1,16 +1,11 @@
-// A shell is an exec with a dialogue and two pipes that serve one command after another. Before a
-// command is told, what lies in the pipes is taken aside: background jobs wrote it. When its end is
-// told, what lies in them then is its output. Small outputs take one turn of the loop: the end
-// record is read, the pipes are emptied, the answer goes.
+// A shell is an exec with a socket (the dialogue) and two pipes that serve one command after
+// another. Bytes found in the pipes before a command is sent belong to background jobs and go to
+// the side tape; bytes found when the end record arrives are the command's output.
 //
-// Nothing it says is trusted: a record is bounded, has to be asked for, and carries the mark that
-// was told with the command. A shell that breaks these rules is killed, and so is one that passes
-// descriptors.
-//
-// A background job that is a subshell has a copy of the dialogue, and may have read the mark there.
-// So the kernel says of every message which process wrote it (SO_PASSCRED). The process that ended
-// the greeting, before any command of a client was told, is the shell; what others write is
-// dropped.
+// Input is hostile. An end record is bounded, must be due, and carries the random mark that was
+// sent with the command; a shell that breaks this, or passes fds, is killed. Background subshells
+// inherit the dialogue and could have read the mark: SO_PASSCRED names the sender of each message,
+// and only the process that answered the greeting counts.
 //
 // syscalls: sendto recvmsg setsockopt
 #include "box/bash.h"

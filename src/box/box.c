@@ -1,9 +1,9 @@
-// A box is a socket to its pid 1, two counters of the kernel and a few leaves. It is alive from pid
-// 1's greeting until the socket ends, whoever ended it. When pid 1 breaks the rules it is heard no
-// more: every exec ends as box_lost and the owner is told, who then has it destroyed.
+// A box is a socket to its pid 1, two counters of the kernel and a few cgroups. It is alive from
+// the greeting of pid 1 until that socket ends. A pid 1 that breaks the protocol is no longer read:
+// every exec ends as box_lost, and the owner is called, which has the box destroyed.
 //
-// It is freed at the end of the turn in which the last share is dropped, since callbacks of its
-// socket may be up the stack.
+// A box is freed at the end of the loop turn in which the last reference is dropped, since
+// callbacks of its socket may be on the stack.
 #include "box/box.h"
 
 #include <stdio.h>

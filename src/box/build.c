@@ -1,6 +1,6 @@
-// Has the warden build a box and waits for the greeting of its pid 1; has it destroyed. A build
-// that fails is undone before it is told. The warden may die under either: then nothing is known,
-// and the error says so.
+// Has the warden build a box and waits for the greeting of its pid 1; has it destroyed. A failed
+// build is undone before the error is returned. If the warden dies meanwhile, the state of the box
+// is unknown, and the error says so.
 #include <errno.h>
 #include <string.h>
 

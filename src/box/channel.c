@@ -1,5 +1,6 @@
-// No task and no buffer belongs to an idle box: a watch, and nothing else. All sends and receives
-// say MSG_DONTWAIT, for the other end shares the socket's flags with whoever it likes.
+// The control socket to pid 1. An idle box costs one watch: no task and no buffer. Every send and
+// receive passes MSG_DONTWAIT, because processes of the box share the socket's file flags. A
+// message that does not decode, or that only the daemon may send, closes the channel.
 //
 // syscalls: sendmsg recvmsg close
 #include "box/channel.h"

@@ -1,9 +1,8 @@
-// What is asked of the contexts of a box: to be made, restarted, deleted, and to end with the box.
-// A context is a process that is told cells and answers as a session's shell does, and box/bash
-// serves both.
+// Requests to the contexts of a box: create, restart, delete, end with the box. A context is a
+// process that is sent cells and answers as a session's shell does; box/bash drives both.
 //
-// One whose process has ended stays in the list, so that whoever asks for it learns what became of
-// it, until it is deleted, restarted, or in the way of a new one.
+// A context whose process has ended stays in the table, so that a client can learn its state, until
+// it is deleted, restarted, or evicted for a new one.
 #include "box/context.h"
 
 #include "base/clock.h"

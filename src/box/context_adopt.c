@@ -1,12 +1,10 @@
-// Contexts of an earlier daemon. Their cards lie in the box's folder, and so do the tapes of their
-// cells; the process of one that lives is held by pid 1. What that process is doing nobody knows:
-// it waits for a cell, or is at work on one. So it is told a word to which it has nothing to do,
-// which it hears when it is free. Everything that it writes until it answers belongs to the cell
-// whose tape has no end yet; and if there is no such tape, then to one whose tape had no first byte
-// yet.
+// Adopts the contexts of a previous daemon. State files and the tapes of cells are in the box's
+// folder; pid 1 holds the processes. Whether a process is idle or runs a cell is unknown, so it is
+// sent a no-op, which it answers when it is idle. Output until that answer belongs to the cell
+// whose tape has no end record; if there is none, to a cell whose tape was not yet written.
 //
-// A process that may have heard half of a cell (protocol/exec_label.h: EXEC_LABEL_HALF) would take
-// our words for the other half, and is ended.
+// A process that may have read only half of a cell (EXEC_LABEL_HALF, protocol/exec_label.h) would
+// take the no-op for the other half, and is killed.
 #include "base/clock.h"
 #include "base/mem.h"
 #include "box/adopt_private.h"

@@ -1,6 +1,6 @@
-// Cells that have ended, the last few of each context. Each has a tape, a file of the box's folder
-// that says whose it is, and its record is nothing but that: another daemon knows by its tape how a
-// cell ended, and what it wrote. The end is put down a little later (box/tape_files.h).
+// The last ended cells of each context. The record of a cell is its tape alone, a file in the box's
+// folder: the next daemon reads output and end from it. The end record is written with a short
+// delay (box/tape_files.h).
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-// Starts the process of a context. Its program is a few lines that read the driver from the
-// dialogue: so the driver lies in no file of the box, where somebody could change it. An
-// interpreter that the box does not have is NOT_OFFERED.
+// Starts the process of a context. Its command line is a short boot program that reads the driver
+// from the dialogue, so that no file in the box holds the driver, where it could be changed. An
+// interpreter that the box lacks is NOT_OFFERED.
 #include "base/mem.h"
 #include "base/secret.h"
 #include "box/context_private.h"

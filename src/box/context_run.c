@@ -1,12 +1,10 @@
-// The line before a context. One cell is at work, the others wait in order of arrival; one that
-// nobody holds any more when its turn comes is passed over. All of it happens in callbacks of the
-// process and of timers, so that a cell runs to its end whoever has gone meanwhile.
+// The queue of cells of a context. One cell runs; the others wait in order of arrival; a cell that
+// no caller holds when its turn comes is skipped. Everything happens in callbacks of the process
+// and of timers, so a cell runs to its end even if its client has gone.
 //
-// A cell that is late is interrupted, and when that does not help killed with its process. What is
-// said last of a cell that its driver could not end is the reader's to say, by the result.
-//
-// The label of its tape is on disk before the process is told the cell. So the next daemon knows of
-// every cell that may have begun, and what the process writes is never taken for an earlier one's.
+// A cell past its time limit is interrupted, then killed with its process. The label of its tape is
+// on disk before the process is sent the cell: the next daemon knows every cell that may have
+// started and never takes its output for an earlier one's.
 #include <signal.h>
 
 #include "base/clock.h"

@@ -1,5 +1,6 @@
-// The card of a context, "BOX/kN": what struct context_spec says, its id and its key. It is there
-// from the moment that its maker is told of it.
+// The state file of a context, "BOX/kN": the fields of struct context_spec, its id and its key. It
+// is on disk before the client that creates the context is answered. A file with another magic or
+// version is ignored.
 #include <stdlib.h>
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
-// The table of a box's contexts, and one of them in memory with its cells: made, found, listed,
-// freed. A context whose process has ended stays in the table until it is deleted, restarted, or in
-// the way of a new one. Both are freed at the end of the turn in which the last share is dropped.
+// The table of a box's contexts, and a context with its cells in memory: create, find, list, free.
+// A context whose process has ended stays until it is deleted, restarted, or evicted for a new one.
+// It is freed at the end of the loop turn in which the last reference is dropped.
 #include <signal.h>
 #include <stdio.h>
 

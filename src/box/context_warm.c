@@ -1,10 +1,10 @@
-// A spare is a context's process without a context: started, told the driver and greeted, and then
-// at rest. The context that takes it tells it who it is: its key, its directory, its variables.
-// What cannot be changed any more in a process that runs is compared before: the variables that an
-// interpreter reads at its start and, for node, the directory that it looks for modules from.
-// Whatever goes wrong with a spare, the context has a process started the other way.
+// Prewarmed interpreters. A spare is a context's process without a context: started, sent the
+// driver, idle. The context that takes it sends its key, directory and variables. Properties of a
+// running process that cannot change are compared first: variables that an interpreter reads at
+// start and, for node, the directory from which it resolves modules. If a spare fails in any way,
+// the context starts a process of its own.
 //
-// To the next daemon it is a process that nobody waits for, and is ended by it.
+// A spare does not survive adoption: the next daemon kills it.
 #include "box/context_warm.h"
 
 #include "base/clock.h"

@@ -1,17 +1,13 @@
-// An exec is one conversation with pid 1 and one leaf:
+// An exec is one conversation with pid 1 and one exec cgroup:
 //
-//	ASKED     EXEC was said; STARTED or FAILED answers it
-//	RUNNING   the pipes flow, the limits are watched
-//	ENDED     EXITED was said; what lies in the pipes still goes to the tape
-//	DONE      the result stands; if somebody holds a pipe it lingers, its bytes dropped
+//	ASKED     EXEC was sent; STARTED or FAILED answers it
+//	RUNNING   output is read, limits are enforced
+//	ENDED     EXITED has come; bytes that are in the pipes still go to the tape
+//	DONE      the result is final; while a process holds a pipe, its bytes are read and dropped
 //
-// Why it ended is the first cause that acted: a limit, the API, the loss of the box; else what
-// wait() said, and for a death by SIGKILL the kernel's count of OOM kills. A command that is told
-// to end gets its leaf killed, so nothing of its tree survives; if pid 1 then does not report the
-// end (a box may be so busy that pid 1 hardly runs), the result stands without its word, which may
-// come late.
-//
-// Shares: one for the holder, one while the box knows the exec, one for a spill under way.
+// The recorded cause is the first that acted: a limit, the API, loss of the box; else the wait
+// status, or the cgroup's OOM counter after a SIGKILL. An ended command has its cgroup killed. If
+// pid 1 does not report the end in time, the result is final without EXITED, which may come late.
 //
 // syscalls: close clock_gettime
 #include "box/exec.h"

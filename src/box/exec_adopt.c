@@ -1,8 +1,6 @@
-// An exec from one daemon to the next: taken up again by its tag (exec_tag.c). What was known of it
-// and is in no tag (who waits for it) went with the last daemon.
-//
-// Times in a tag are of this boot, for the box is: a limit goes on where it was. A pid 1 that lies
-// about them gets what a command gets whose limits are new.
+// Adopts an exec by its label (exec_label.c). State that is in no label (for example which client
+// waits) ended with the previous daemon. Times in a label are of this boot, as the box is: limits
+// continue. A pid 1 that lies about times gets new limits and no more.
 //
 // syscalls: clock_gettime
 #include "base/clock.h"

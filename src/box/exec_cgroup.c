@@ -1,15 +1,11 @@
-// A leaf serves one exec at a time, so that its meter, its limit and its killing mean that exec and
-// no other. It serves again when nothing lives in it: pid 1 tells so with the end of each exec. If
-// something was left behind (a daemon that the command started) the leaf is doubtful, and is tried
-// again with the question whether it is empty now. A leaf that was killed is spent
-// (protocol/order.h), and so is one with a mark once what it was marked for has gone.
+// An exec cgroup runs one exec at a time, so that its CPU meter, limit and kill affect that exec
+// alone. It is reused when pid 1 reports it empty at the end of an exec. If processes were left in
+// it, it is doubtful and tried later with TALK_EXEC_IF_EMPTY. A killed cgroup is spent
+// (protocol/order.h); so is a marked one once its command has gone.
 //
-// A box at rest holds no fds of leaves: box_exec_cgroup_freeze() closes the meters of those that
-// are empty and the OOM counter with the last of them. Their numbers stay in `cgroups_left`, beside
-// those of an earlier daemon's leaves, and the next exec asks the warden for them again.
-//
-// The meter is read by pread through an fd of the warden's. How fast CPU time can pass is bounded
-// by the number of CPUs, so the limit is looked after at intervals that shrink as it comes near.
+// An idle box holds no cgroup fds (box_exec_cgroup_freeze()): the numbers stay in `cgroups_left`,
+// and the next exec asks the warden for fds again. CPU use is read by pread() through the warden's
+// fd, at intervals that shrink as the limit comes near.
 //
 // syscalls: pread64 close sched_getaffinity
 #include "box/exec_cgroup.h"

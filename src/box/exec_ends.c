@@ -1,5 +1,6 @@
-// What a command reads from and writes to, beside the pipes that end on a tape: a stdin that stays
-// open, a terminal's master, the dialogue of a shell. What pid 1 sends as such is looked at first.
+// The fds of a command that do not end on a tape: a stdin that stays open, the master of a pty, the
+// dialogue of a shell. The type of each fd that pid 1 sends is checked first; a wrong one is
+// BAD_PEER.
 //
 // syscalls: close fstat newfstatat
 #include <errno.h>

@@ -1,3 +1,5 @@
+// Encodes the EXEC message that asks pid 1 to start a command, and turns its FAILED into the error
+// that a client sees. Sizes and counts are checked before anything is sent.
 #include "box/exec_message.h"
 
 #include <errno.h>

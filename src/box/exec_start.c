@@ -1,8 +1,8 @@
-// Starting a command: a leaf is taken, EXEC is said, and pid 1 answers. A doubtful leaf may be
-// refused as busy; then another is tried, for as long as one command may take to start.
+// Starts a command: takes an exec cgroup, sends EXEC, waits for the answer of pid 1. A doubtful
+// cgroup may be refused as busy; then another is tried, until START_MS are over.
 //
-// Until pid 1 has answered the leaf is not the exec's: what a leaf's own limit does meanwhile is
-// meant for those who were there before.
+// The cgroup does not belong to the exec before pid 1 has answered: a CPU limit that fires until
+// then is meant for the processes left in it.
 //
 // syscalls: clock_gettime
 #include <errno.h>

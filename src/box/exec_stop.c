@@ -1,9 +1,9 @@
-// The end of a whole tree that is asked for politely first. What the command started may have left
-// its process group and its session, so the tree is what lives in its leaf: a hand finds it in the
-// box's /proc. The first process is signalled last, or it could not tell the others.
+// Ends a whole process tree, with SIGTERM first. Processes may have left the process group and
+// session of the command, so the tree is all that lives in its cgroup; a file worker finds it in
+// the box's /proc. The first process is signalled last, so that it can still forward the signal.
 //
-// When the first process has ended and something is left, the leaf stays ours until that has ended
-// as well, by itself or by force. What was born while we went around is asked then.
+// If processes are left when the first one has ended, the cgroup stays taken until they have ended
+// or are killed. Those forked during the sweep are signalled in a second one.
 //
 // syscalls: clock_gettime
 #include <signal.h>

@@ -1,16 +1,15 @@
-// A hand is a socket whose other end is a process in the box. It is asked for by TALK_WORKER, and
-// its life on this side is
+// A file worker is a socket whose other end is a process in the box, forked by pid 1 on
+// TALK_WORKER:
 //
-//	ASKED   pid 1 was told; HAND_IS or FAILED answers
-//	BUSY    somebody has it
-//	RESTS   it may be taken; a timer ends it
-//	GONE    its socket is closed; whoever has it drops it
+//	ASKED   pid 1 was asked; WORKER_IS or FAILED answers
+//	BUSY    a request has it
+//	RESTS   it is idle and may be taken; a timer ends it
+//	GONE    its socket is closed; the holder drops it
 //
-// Short requests share a few hands and rather wait a moment for one than have pid 1 fork another;
-// long ones get their own, but not all of them, and those without an end are few.
-//
-// A hand at rest has nothing to say: if its socket moves, it has died. One that speaks while its
-// holder is elsewhere is not watched until it is asked again, so that it cannot spin the loop.
+// Short requests share a few workers and wait PATIENCE_MS before another is forked; long ones get
+// their own; endless ones are limited. An idle worker sends nothing: if its socket is readable, it
+// has died. One that sends while its holder is not waiting is not watched, so that it cannot spin
+// the loop.
 //
 // syscalls: sendmsg recvmsg recvfrom close fstat newfstatat
 #include "box/file_worker.h"

@@ -1,5 +1,5 @@
-// Each verb is one request to a hand. An fd that a hand passes on is looked at before anybody uses
-// it: a regular file, on a file system that is the box's own and not a window into the kernel.
+// Each operation is one request to a file worker. An fd that a worker passes is checked before it
+// is used: a regular file, on a file system of a type that boxes have, not procfs or a memfd.
 //
 // syscalls: fstat newfstatat fstatfs close
 #include "box/files.h"

@@ -1,5 +1,5 @@
-// Requests with many answers. Items lie in a copy of the message that brought them, for the
-// caller may wait between two of them.
+// Requests with many answers: list, find, grep, archives, watches, ports. Items lie in a copy of
+// the message that brought them, because the caller may wait between two items.
 //
 // syscalls: fstat newfstatat close
 #include <errno.h>

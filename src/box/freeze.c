@@ -1,6 +1,6 @@
-// A stopped box is the same struct box with a closed channel and no leaves: its records and tapes
-// are those of its name, not of one life. Starting it again is a BUILD on the disk that the warden
-// kept, and a greeting as at its birth.
+// Freezes, thaws, stops and starts a box. A stopped box is the same struct box with a closed
+// channel and no cgroups: its records and tapes belong to its id, not to one run. A start is a
+// BUILD on the disk that the warden kept, followed by the greeting of a new pid 1.
 #include "box/freeze.h"
 
 #include <string.h>

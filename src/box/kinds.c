@@ -1,6 +1,6 @@
-// What can live in a box: one row each, told when the box ends, is left or is freed, in the order
-// of the rows. And a new box, whose socket passes every message of pid 1 on to the kind that it is
-// for.
+// The table of everything that can live in a box: each row is called when the box ends, is left or
+// is freed, in the order of the rows. Also creates struct box, whose socket dispatches each message
+// of pid 1 to the kind that it is for.
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
-// A way out is opened from outside, by the warden, which has no right to look into a box's
-// processes: it knows the network by a socket of the box. One comes from a hand
-// (protocol/fileop.h), is passed on with the order, and closed.
+// Network attach is done by the warden from outside, which may not open a box's /proc: it enters
+// the network namespace through a socket of the box. A file worker creates that socket
+// (protocol/fileop.h); it is sent with the order and closed.
 //
 // syscalls: close getsockname
 #include "box/net.h"

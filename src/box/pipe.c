@@ -1,7 +1,7 @@
-// The other end of the pipe is in the box, and pid 1 has a copy of ours: it could clear O_NONBLOCK
-// at any moment. So no call here relies on that flag: RWF_NOWAIT where the kernel has it for pipes
-// (6.4), else splice(SPLICE_F_NONBLOCK) by way of a pipe of our own. Against the lock of a pipe
-// that somebody in the box holds no flag helps: box/stall looks after these calls.
+// Reads and writes pipes whose other end is in the box. pid 1 has a copy of our end and may clear
+// O_NONBLOCK at any time, so no call here relies on it: RWF_NOWAIT where the kernel has it for
+// pipes (6.4), else splice(SPLICE_F_NONBLOCK) through a pipe of our own. No flag helps against a
+// pipe lock that a process of the box holds: box/stall watches these calls.
 //
 // syscalls: preadv2 pwritev2 splice tee read write pipe2 ioctl close
 #include "box/pipe.h"

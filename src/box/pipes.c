@@ -1,18 +1,11 @@
-// Output goes to the tape in the callback as long as the tape takes it without waiting, which for
-// small outputs is always. When it does not, a task takes over: it reads and writes to the disk
-// until the pipes are empty or the tape needs no disk any more (full, it only counts). Meanwhile
-// the watches rest, so a slow disk slows the writer and nobody else.
+// Output goes to the tape in the callback while the tape needs no disk. Otherwise a task reads and
+// writes until the pipes are empty or the tape is full; meanwhile the pipes are not watched, so a
+// slow disk slows this command only. Bytes for a named tape are never read into memory first: a
+// task splices them to the file (tape_pipe.c).
 //
-// Bytes for a named tape are never read: a task has them moved from the pipe to the file, so that a
-// daemon that is killed has lost none of them (tape_pipe.c).
-//
-// Most commands end within a few milliseconds, and their end is when the pipes are read in any
-// case. So the pipes are watched only after some patience: a short command costs no watch, and no
-// wake-up for each pipe that it closes.
-//
-// When the command has ended, what lies in the pipes at that moment belongs to it and goes to the
-// tape; what background jobs write later is read and dropped. The pipes of a shell serve on: there
-// it goes to another tape, and so does the next command's output to its own.
+// Most commands end within milliseconds and their pipes are read then anyway, so pipes are watched
+// only after PATIENCE_MS. After the end, bytes that are in the pipes still belong to the command;
+// later ones, of background jobs, are dropped. The pipes of a shell go on to the next tape.
 //
 // syscalls: poll ppoll fstat newfstatat close
 #include "box/pipes.h"

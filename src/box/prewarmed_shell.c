@@ -1,11 +1,10 @@
-// An understudy is an exec like any other, whose command is to say how it stands and to read what
-// to do from its stdin. While it waits its output is its state, on a tape of its own; when it is
-// told to begin it gets the tape, the limits and the clock of the command that it is from then on.
-// pid 1 sees one process from first to last.
+// A prewarmed shell is an exec whose command prints its state and reads from stdin what to do.
+// While it waits, its output is that state, on a tape of its own. When it is used it gets the tape,
+// the limits and the clock of the command; pid 1 sees one process all along.
 //
-// One is made a moment after it was wanted, so that it takes no CPU time from the process that
-// somebody waits for, and leaves when it was not used for a while. Whatever goes wrong with one,
-// the process is started the other way: by a bash of its own.
+// One is started shortly after prewarmed_want(), so that it takes no CPU time from the process that
+// a client waits for, and ends when unused. If anything fails, the process is started with a bash
+// of its own.
 //
 // syscalls: clock_gettime
 #include "box/prewarmed_shell.h"

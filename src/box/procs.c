@@ -1,11 +1,9 @@
-// A record is made before its command, so that two starts of one id never meet, and is listed until
-// it is forgotten: by a cleanup, by another process of its id, or as the oldest of too many that
-// have ended. Whoever holds it may go on reading.
+// The record of a process is created before its command, so that two starts of one id cannot race.
+// It is listed until it is forgotten: by a cleanup, by a new process of its id, or as the oldest of
+// too many ended ones. Holders may still read it then.
 //
-// The label of its tape goes to the disk with the first output, or a few milliseconds after the
-// start if there is none by then.
-//
-// Shares: one for the list, one for each holder, one for a task that ends it.
+// The label of its tape is written with the first output, or LABEL_MS after the start. References:
+// the list, each holder, a task that stops it.
 //
 // syscalls: getrandom
 #include "box/procs.h"

@@ -1,13 +1,13 @@
-// Processes of an earlier daemon. Each has a tape, a file of the box's folder, and what is known of
-// it follows from that file and from what pid 1 holds:
+// Adopts the processes of a previous daemon, by their tapes in the box's folder and by what pid 1
+// holds:
 //
-//	sealed			it has ended: the tape has all there is to know
-//	not sealed, held	it runs, or its end comes: the tape is written on where it stops
-//	no label, held		it has written nothing yet, and its tag says what it is
-//	not sealed, not held	nobody saw its end: an error
-//	no label, not held	a file that was made for the next one
+//	sealed			ended: the tape has everything
+//	not sealed, held	running, or its end will come: the tape is appended to
+//	no label, held		no output yet: the exec label describes it
+//	not sealed, not held	its end was not seen: an error
+//	no label, not held	a file prepared for the next process
 //
-// Of two of the same id the later one stands: a record is replaced before its file is removed.
+// Of two with the same id the later one stands: a record is replaced before its file is removed.
 //
 // syscalls: unlinkat
 #include <stdlib.h>

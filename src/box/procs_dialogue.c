@@ -1,5 +1,5 @@
-// A process with a dialogue beside its output, and what it leaves in its leaf: for whoever
-// supervises it.
+// The dialogue socket of a process and the cgroup that it leaves behind, for the supervisor of
+// agent sessions.
 //
 // syscalls: fcntl close
 #include <fcntl.h>

@@ -1,10 +1,8 @@
-// What is asked of a session beside its commands: to be made, deleted, to tell its state, to take a
-// change of its environment. A session outlives its shell: when that has ended, by `exit` or by
-// force, the next command gets a new one, with the environment and directory that the session was
-// made with.
+// Requests to a session beside its commands: create, delete, read its state, change its
+// environment. A session outlives its shell: after `exit` or a kill the next command gets a new
+// shell with the environment and directory of the session's creation.
 //
-// Shares: one of the table, one of each caller, run and task. A session without any takes its shell
-// with it.
+// References: the table, each caller, run and task. The last one drops the shell.
 #include "box/session.h"
 
 #include "base/clock.h"

@@ -1,11 +1,9 @@
-// Sessions of an earlier daemon. Their cards lie in the box's folder; the shell of one that has one
-// is held by pid 1. What that shell is doing nobody knows: it waits for a command, or is at work on
-// one whose end will be told to nobody. So it is told a command of ours, which it hears when it is
-// free, and everything that it says before the end of that belongs to the past. Its answer tells
-// where it stands, and the session goes on.
+// Adopts the sessions of a previous daemon. Their state files are in the box's folder; pid 1 holds
+// their shells. Whether a shell is idle or runs a command is unknown, so it is sent a command of
+// ours: all that it says before the end of that one is ignored, and the answer tells its directory.
 //
-// A shell that may have heard half of a command (protocol/exec_label.h: EXEC_LABEL_HALF) would take
-// our words for the other half. It is ended; the next command gets a new one.
+// A shell that may have read only half of a command (EXEC_LABEL_HALF, protocol/exec_label.h) would
+// take ours for the other half. It is killed; the next command gets a new one.
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"

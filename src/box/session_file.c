@@ -1,6 +1,6 @@
-// The card of a session, "BOX/sN": a magic word and a version, then what struct session_spec says,
-// and the changes of the environment that no command has carried to the shell yet. What it says is
-// read by the next daemon; a card of another version is no card.
+// The state file of a session, "BOX/sN": a magic, a version, the fields of struct session_spec, and
+// changes of the environment that no command has brought to the shell yet. The next daemon reads
+// it; a file of an unknown version is ignored.
 #include <stdlib.h>
 
 #include "base/mem.h"

@@ -1,9 +1,9 @@
-// The line before a session. One run is at work, the others wait in order of arrival; a run that
-// nobody holds any more when its turn comes is passed over. Everything here happens in callbacks of
-// the shell and of timers, so that a command runs to its end whoever has gone meanwhile. Only the
-// start of a shell, and the end of a command by force, are tasks.
+// The queue of a session. One run is active; the others wait in order of arrival; a run that no
+// caller holds when its turn comes is skipped. Everything happens in callbacks of the shell and of
+// timers, so that a command runs to its end even if its client has gone. Only the start of a shell
+// and the forced end of a command are tasks.
 //
-// A shell that ends takes the run at work with it, but not the line: the next run gets a new shell.
+// A shell that ends takes the active run with it, but not the queue: the next run gets a new shell.
 //
 // syscalls: clock_gettime
 #include <signal.h>

@@ -1,6 +1,6 @@
-// The table of a box's sessions, by id, and one of them in memory: made, found, listed, freed. A
-// session without a shell is the first to go when the table is full; it is freed at the end of the
-// turn in which its last share is dropped.
+// The table of a box's sessions by id, and a session in memory: create, find, list, free. When the
+// table is full, sessions without a shell are evicted first. A session is freed at the end of the
+// loop turn in which the last reference is dropped.
 #include "base/clock.h"
 #include "base/mem.h"
 #include "box/exec_message.h"

@@ -1,13 +1,12 @@
-// A thread that makes such calls has a slot, which says since when it has been at one, and whose
-// pipe that is. The watch looks at all slots every LOOK_MS while any are used, and sleeps else. It
-// shares nothing with the loop but the slots and a copy of the warden's socket: the loop is the one
-// that may stand still.
+// Each thread that makes blockable calls has a slot: since when it is in a call, and which box's
+// pipe that is. A watchdog thread checks all slots every LOOK_MS while any is used. It shares only
+// the slots and a copy of the warden's socket with the loop, which may be the thread that is
+// blocked.
 //
-// Time alone is no proof on the loop's thread, which may wait for a processor: it must be asleep,
-// by the kernel's word. Workers have no such witness, and more time.
-//
-// The order is the one that ends processes and keeps files, where there are files to keep. Its
-// answer is nobody's: the daemon finds the sandbox lost when it comes to itself.
+// On the loop's thread time alone is no proof, since it may wait for a CPU: /proc must say that it
+// sleeps. Workers have no such check, and longer limits. The order stops the box and keeps its
+// files, if it has a disk to keep. Its answer is not awaited: the daemon finds the box lost once
+// the call returns.
 //
 // syscalls: pread64 sendmsg close futex clock_nanosleep clone clone3 rt_sigprocmask exit
 // syscalls: mmap munmap mprotect madvise rseq set_robust_list

@@ -1,6 +1,6 @@
-// A card is a small file of a box's folder. It is written beside its place and moved there, so that
-// there is always a whole one. One that cannot be written is logged; one that is no regular file,
-// or too large, counts as absent.
+// A state file is a small file in a box's folder, written to a temporary name and renamed, so that
+// a complete one always exists. A failed write is logged; a file that is not regular, or too large,
+// counts as absent.
 //
 // syscalls: openat mkdirat write renameat renameat2 unlinkat read fstat newfstatat close
 #include "box/state_file.h"

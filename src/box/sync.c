@@ -1,12 +1,11 @@
-// sync and syncfs of a box write what others have dirtied, too: a box that calls them in a loop
-// slows its neighbours. The filter of the box stops each caller and tells a listener, which pid 1
-// holds and passes here (SYNC) when somebody waits. One caller a second is let go on, the others
-// wait in the kernel, where a signal ends the wait; fsync is not stopped. While no daemon is there
-// they wait.
+// sync and syncfs in a box also write the dirty pages of other boxes, so a loop of them slows the
+// host. The box's seccomp filter notifies a listener, which pid 1 holds and passes here (SYNC) when
+// a caller waits. One caller a second continues; the others wait in the kernel, interruptible by
+// signals, also while no daemon runs. fsync is not filtered.
 //
-// pid 1 cannot answer the listener itself, since its own filter forbids those ioctls, and no
-// process of a box can have a second listener: the kernel allows one in a chain of filters. So a
-// pid 1 that was taken over can make callers of its own box wait, and no more.
+// pid 1 cannot answer the listener itself: its own filter forbids these ioctls. No process of a box
+// can have a second listener: the kernel allows one in a chain of filters. A compromised pid 1 can
+// therefore only make callers of its own box wait.
 //
 // syscalls: ioctl poll ppoll
 #include <errno.h>

@@ -1,10 +1,10 @@
-// A tape is a log (tape_inner.h) with one writer and any number of readers.
+// A tape is a log (tape_private.h) with one writer and any number of readers. Of a plain tape the
+// first 64 KiB are in memory and the rest is in an unnamed file; the last frame in memory may still
+// grow. Of a named tape the whole log is in the file, and its first 64 KiB also in memory while it
+// is followed. A frame is entirely in memory or not at all.
 //
-// Of a plain tape the log's first 64 KiB lie in memory and what comes behind lies in a file without
-// a name; the last frame in memory may still grow. Of a named tape the whole log lies in the file,
-// and its first 64 KiB also in memory as long as it is followed. A frame is wholly in memory or
-// not. What is being written to the disk is not in the log until it is there, so readers and writer
-// may be on worker threads at the same time.
+// Bytes that are being written to disk are not in the log until the write is done, so readers and
+// writer may be on worker threads at the same time.
 //
 // syscalls: close unlinkat
 #include "box/tape.h"

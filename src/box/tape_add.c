@@ -1,6 +1,6 @@
-// Writes output to the end of a tape's log: to memory as long as it fits, then to the file. Bytes
-// past the cap, and bytes that find no room on the disk, go to attached readers alone, and the
-// stream is marked as truncated. An error of the disk other than ENOSPC ends what the tape keeps.
+// Appends output to a tape's log: to memory while it fits, then to the file. Bytes past the cap,
+// and bytes for which the disk has no room, go to attached readers only, and the stream is marked
+// truncated. A disk error other than ENOSPC stops the tape from keeping anything more.
 #include <errno.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-// Bytes that tapes keep on disk are counted in memory, as they are written: in the budget of their
-// box (or of their agent session), and what lies beyond the budget's floor in the quota that the
-// budget belongs to. A write that neither has room for first lets the oldest ended tape go.
+// Counts the bytes that tapes keep on disk, in memory, as they are written: in the budget of their
+// box (or agent session), and beyond the budget's floor also in the quota of the tenant. A write
+// without room first drops the oldest ended tape.
 //
 // Bytes of windows (tape_window.c) are not kept, so they are not in the budget; they are on disk,
 // so they count in the quota.

@@ -1,9 +1,9 @@
-// Output that finds no room on the disk waits in chunks in memory for the readers that are
-// attached. The slowest of them slows the writer, as a pipe would; a reader that takes nothing for
-// a while (TIMER_READER) is detached, and the writer goes on.
+// Output for which the disk has no room waits in memory chunks for attached readers. The slowest
+// reader slows the writer, as a pipe would; a reader that takes nothing for TIMER_READER is
+// detached, and the writer goes on.
 //
-// A chunk lies behind the byte of the log at its offset: bytes in chunks have no offset of their
-// own. A reader counts them apart, in the order of their arrival.
+// A chunk follows the log byte at its offset. Bytes in chunks have no offset of their own: a reader
+// counts them separately, in order of arrival.
 #include <stdio.h>
 #include <stdlib.h>
 

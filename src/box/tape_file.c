@@ -1,14 +1,12 @@
-// The file of a named tape: a label, then the log. The label opens with a magic word, a version and
-// its own length, so that a later version can add to it. Numbers are little-endian.
+// The file of a named tape: a label, then the log. The label begins with a magic, a version and its
+// own length, so that a later version can extend it. Numbers are little-endian.
 //
-//	"COVETAPE" u32 version, u32 length | u64 started, u64 cap, u32 pid, u32 conv
+//	"COVETAPE" u32 version, u32 length | u64 started, u64 cap, u32 pid, u32 conn
 //	u8 flags | three texts: id, session, command | u64 time limit
 //
-// What a crash may leave behind is half a record at the end: then the frame is as long as there are
-// bytes (tape_pipe.c). The offset in each frame must be the sum of the lengths before it, so a tail
-// of zeros or of old blocks is not taken for a frame.
-//
-// Everything here blocks: it runs on worker threads.
+// A crash may leave a partial frame at the end: its length is then what is there (tape_pipe.c). The
+// offset in each frame must equal the sum of the lengths before it, so zeros or old blocks are not
+// taken for frames. Everything here blocks and runs on worker threads.
 //
 // syscalls: openat mkdirat pwritev pwrite64 pread64 ftruncate unlinkat getdents64 lseek fstat newfstatat
 // syscalls: fcntl close

@@ -1,7 +1,7 @@
-// A row of short commands is a row of small files, and what is done about each of them is kept off
-// the way of the next command: making a file takes longer than all else about a tape, so the next
-// one's is made when a command has ended; the endings are written together, when nobody reads them
-// any more, most often; and files are removed together (tape.c).
+// Keeps the cost of tape files off the start of the next command, since creating a file takes
+// longest of all: the next tape's file is created when a command has ended, end records are written
+// in batches after a short delay, and files are removed in batches (tape.c). An end record that
+// could not be written is retried.
 #include "box/tape_files.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-// Readers that are attached to a tape. They get the log, kept or not (tape_window.c), and output
-// that finds no room on the disk (tape_chunk.c).
+// Readers that are attached to a tape: they get the log, kept or not (tape_window.c), and output
+// for which the disk had no room (tape_chunk.c). A reader that was detached, or came late, learns
+// how many bytes it missed.
 #include "box/tape_private.h"
 #include "types/timers.h"
 

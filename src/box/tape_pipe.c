@@ -1,23 +1,14 @@
-// From a pipe to a named tape. The daemon may be killed at any moment, and must then have lost no
-// byte and doubled none; but a byte that was read from a pipe is in nobody's hands but its own. So
-// it is not read: splice() moves it from the pipe to the file in one call, which the kernel ends
-// with as many bytes gone from the pipe as have come to the file, killed or not.
+// Moves output from a pipe to a named tape so that a daemon killed at any moment has neither lost
+// nor doubled a byte: splice() removes from the pipe exactly the bytes that it put into the file.
 //
-//	1. the frame's head is written behind the log, with the length that is meant to come
-//	2. splice() puts the bytes behind the head
-//	3. if fewer came, the head is corrected
+//	1. the frame header is written behind the log, with the expected length
+//	2. splice() puts the bytes behind the header
+//	3. if fewer came, the header is corrected; readers are told after that
 //
-// A crash between 1 and 3 leaves a last frame that is shorter than its head says: whoever opens the
-// file takes as many bytes as there are (scan_run in tape_file.c). Only then are readers told. The
-// bytes are read back from the file, where they are still warm: text has to be told from other
-// bytes, and those who follow read from memory.
-//
-// Output past the cap goes to the window (tape_window.c) in the same way, while a reader follows
-// the tape. Without a reader the caller drops it, and it cannot be taken back. That a tape is cut,
-// and where, is therefore in its label first.
-//
-// The pipe is hostile ground: pid 1 has its reading end as well. Whatever it does there, we move
-// what we get and count that.
+// After a crash between 1 and 3 scan_run() (tape_file.c) takes as many bytes as there are. Output
+// past the cap goes to the window (tape_window.c) while a reader follows; otherwise the caller
+// drops it, so the label first records the cut. pid 1 has the reading end too: only bytes that
+// arrive count.
 //
 // syscalls: splice pwritev pwrite64 pread64 ftruncate openat close
 #include <errno.h>
@@ -82,6 +73,8 @@ static size_t tape_pipe_move(struct draw *draw, uint64_t at)
 	return done;
 }
 
+// The bytes are still in the page cache. UTF-8 is checked on them, and readers that follow are
+// served from memory.
 static bool read_back(struct draw *draw, uint64_t at)
 {
 	for (size_t done = 0; done < draw->len;) {

@@ -1,6 +1,6 @@
-// A reader knows its offset alone. The frame is found from a mark: there is one for every 16 KiB of
-// the log, and one where the last reader stopped. Frames of one stream that follow each other are
-// one run.
+// Reads a tape by offset, and opens the tape of a previous daemon. The frame of an offset is found
+// from a mark: one for every 16 KiB of the log, and one where the last reader stopped. Adjacent
+// frames of one stream are read as one run.
 //
 // syscalls: close
 #include <errno.h>

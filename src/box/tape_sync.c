@@ -1,4 +1,5 @@
-// The thread sleeps while nothing is written. A sync that takes long delays nobody but the next.
+// The thread that syncs tapes and state files. It sleeps while nothing is written. A slow sync
+// delays only the next sync; a failed one is logged once per errno.
 //
 // syscalls: syncfs clock_nanosleep futex
 #include "box/tape_sync.h"

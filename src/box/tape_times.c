@@ -1,6 +1,6 @@
-// When output came: pairs of an offset and a time, kept in memory as long as the tape is. A pair is
-// made when 100 ms or more have passed since the last one. When there are too many, every second
-// one of the older half goes. Output that came under an earlier daemon has no times.
+// Arrival times of output: pairs of an offset and a time, in memory for the life of the tape. A
+// pair is added when 100 ms or more have passed since the last one. Past TIMES_MAX every second
+// pair of the older half is dropped. Output that came under a previous daemon has no times.
 #include "base/clock.h"
 #include "base/mem.h"
 #include "box/tape_private.h"

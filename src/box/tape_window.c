@@ -1,17 +1,13 @@
-// Output of a named tape past its cap. It is not kept, but readers that are attached get all of it:
-// frames are moved from the pipe to the end of the log as before (tape_pipe.c), and the file system
-// takes back the oldest of them by a hole that is punched into the file. So a daemon that is killed
-// has lost none of it: the next one finds the frames, and the readers come back.
+// Output of a named tape past its cap, for attached readers. Frames are spliced to the end of the
+// log (tape_pipe.c) and the oldest are freed by punching a hole, so that the next daemon finds what
+// was not yet read:
 //
 //	label | kept frames | FRAME_GAP | hole | frames of the window
 //
-// The record FRAME_GAP says where the window begins: place, offset and bytes of stdout, in its last
-// 24 bytes, which lie within one page and are written over before a hole is punched up to there.
-//
-// Half of the window waits for the slowest reader, which slows the writer by that; the other half
-// lies behind it, for a reader that lost its connection and what was on its way there. A reader
-// that takes nothing for a while (TIMER_READER) is detached, and one that went is not waited for
-// any longer than that.
+// The last 24 bytes of FRAME_GAP say where the window begins (place, offset, bytes of stdout). They
+// lie within one page and are rewritten before the hole is punched. Half of the window is for the
+// slowest reader, which slows the writer; half lies behind it, for readers that reconnect. A reader
+// that takes nothing, or is away, for TIMER_READER is no longer waited for.
 //
 // syscalls: openat pwritev pwrite64 fallocate close
 #include <errno.h>

@@ -1,9 +1,9 @@
-// A terminal is an exec whose first process has a pty of the box as its controlling terminal. Those
-// who connect to an id that is being started wait for it.
+// A terminal is an exec whose first process has a pty of the box as controlling terminal. A client
+// that connects to an id that is being started waits for it.
 //
-// It has ended when its first process has; what it had written is read until the kernel has no
-// more. Background jobs lose their terminal with the end of the session, as everywhere. A shell's
-// id is free at once; the end of a command is kept until somebody was told, or for a while.
+// A terminal has ended when its first process has; its remaining output is read until the kernel
+// has no more. Background jobs lose the terminal with the end of the session. The id of a shell is
+// free at once; the end of a command is kept until a client was told, or for TERM_KEPT_MS.
 //
 // syscalls: read write ioctl fcntl close splice tee pipe2
 #include "box/term.h"

@@ -1,8 +1,8 @@
-// Terminals of an earlier daemon. pid 1 holds the master and the trough, and the tape is on disk:
-// first what lies in the trough goes to the tape, then the end of the tape is the screen. A
-// terminal whose output was longer than its tape shows the tape's end, and what came since.
+// Adopts the terminals of a previous daemon. pid 1 holds the master and the pty spool; the tape is
+// on disk. The spool is drained to the tape, then the end of the tape is replayed to the ring. A
+// terminal whose output exceeded its tape shows the end of the tape and what came since.
 //
-// Tapes of terminals that nobody holds are removed: a shell's place is free with its end.
+// Tapes of terminals that pid 1 does not hold are removed: a shell's id is free with its end.
 //
 // syscalls: ioctl unlinkat
 #include <sys/ioctl.h>

@@ -1,6 +1,5 @@
-// The tag that pid 1 keeps of a command: what it is for, its limits and when it began, so that the
-// next daemon knows it again (exec_adopt.c). A tag that a full socket does not take is owed, and
-// said later.
+// The label that pid 1 keeps of a command: its purpose, limits and start, by which the next daemon
+// recognizes it (exec_adopt.c). A label that a full socket does not take is sent later.
 //
 // syscalls: clock_gettime
 #include "base/clock.h"
